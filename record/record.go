@@ -1,0 +1,125 @@
+package record
+
+import (
+	"slices"
+	"time"
+)
+
+// TimestampType says who set a record's timestamp. Kafka: message.timestamp.type.
+type TimestampType uint8
+
+const (
+	CreateTime    TimestampType = iota // set by the producer (the default)
+	LogAppendTime                      // set by the leader when it appended the batch
+)
+
+// A Header is one named piece of metadata of a record. Names may repeat and may be empty; a nil Value differs from an empty one.
+type Header struct {
+	Key   string
+	Value []byte
+}
+
+// A Record is one event.
+//
+// On the way in, Topic, Key, Value, Headers and Timestamp are what the caller sets (To sets an explicit partition).
+// On the way out every field is set. Key, Value and header values of a consumed record alias a garbage-collected
+// buffer: they may be kept for ever but must not be written to; Clone detaches them.
+type Record struct {
+	Topic         string
+	Partition     int32 // set on consumed records; to send to a given partition use To
+	Offset        int64
+	LeaderEpoch   int32
+	Timestamp     time.Time // millisecond precision; zero: set at send
+	TimestampType TimestampType
+	Key, Value    []byte // nil differs from empty; a nil Value is a tombstone
+	Headers       []Header
+
+	explicit bool // Partition was chosen by To
+}
+
+// String makes a record of strings. An empty key means no key (nil); the value is never nil.
+func String(topic, key, value string) Record {
+	r := Record{Topic: topic, Value: []byte(value)}
+	if key != "" {
+		r.Key = []byte(key)
+	}
+	return r
+}
+
+// To returns r bound for the given partition, which then wins over any partitioner, as in Kafka. Negative: the partitioner decides again.
+func (r Record) To(partition int32) Record {
+	r.Partition, r.explicit = partition, partition >= 0
+	return r
+}
+
+// ExplicitPartition returns the partition set by To; ok is false if there is none.
+func (r *Record) ExplicitPartition() (partition int32, ok bool) { return r.Partition, r.explicit }
+
+// Header returns the value of the last header named key.
+func (r Record) Header(key string) (value []byte, ok bool) {
+	for _, h := range slices.Backward(r.Headers) {
+		if h.Key == key {
+			return h.Value, true
+		}
+	}
+	return nil, false
+}
+
+// Clone returns a deep copy that shares no memory with r.
+func (r Record) Clone() Record {
+	r.Key, r.Value = slices.Clone(r.Key), slices.Clone(r.Value)
+	r.Headers = slices.Clone(r.Headers)
+	for i := range r.Headers {
+		r.Headers[i].Value = slices.Clone(r.Headers[i].Value)
+	}
+	return r
+}
+
+// A TopicPartition names one partition of a topic.
+type TopicPartition struct {
+	Topic     string
+	Partition int32
+}
+
+// Offsets holds one offset per partition: the next one to read.
+type Offsets map[TopicPartition]int64
+
+// Committed is what a group stores for a partition.
+type Committed struct {
+	Offset      int64 // next offset to read; -1: none
+	LeaderEpoch int32 // of the record before it; -1: unknown
+	Metadata    string
+}
+
+// Acks says when an append is acknowledged. The zero value is the safest. Kafka: acks.
+type Acks int8
+
+const (
+	AcksAll    Acks = iota // every in-sync replica has it (and, under SyncOnAck, on stable storage)
+	AcksLeader             // the leader has it
+	AcksNone               // no confirmation is awaited; loss is not noticed
+)
+
+// String returns Kafka's spelling: "all", "1" or "0".
+func (a Acks) String() string {
+	switch a {
+	case AcksAll:
+		return "all"
+	case AcksLeader:
+		return "1"
+	case AcksNone:
+		return "0"
+	}
+	return "invalid"
+}
+
+// Codec is a compression codec; the values are the wire's. Kafka: compression.type.
+type Codec uint8
+
+const (
+	None Codec = iota
+	Gzip
+	Snappy // written in xerial framing, read in that and as a bare block
+	LZ4    // LZ4 frame
+	Zstd
+)

@@ -1,0 +1,2 @@
+// Package vfs is the file system as Strata sees it.
+package vfs
