@@ -1,0 +1,22 @@
+//go:build unix && !aix && !solaris
+
+package vfs
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockFile locks an open file exclusively, without waiting. The lock ends when the descriptor is closed, also by the end of the process.
+func lockFile(f *os.File) error {
+	for {
+		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
+		case unix.EINTR:
+		case unix.EWOULDBLOCK:
+			return ErrLocked
+		default:
+			return err
+		}
+	}
+}
