@@ -1,0 +1,51 @@
+package partition
+
+import (
+	"time"
+
+	"github.com/stratalog/strata/record"
+)
+
+// A ProduceRequest appends one batch to one partition. The caller fills the exported fields and leaves the request alone until Done.
+//
+// A request may be used again after Done, except after ErrTimeout: then the log may still be at work on it, so neither the
+// request nor the bytes of Batch may be touched again (leave them to the garbage collector).
+type ProduceRequest struct {
+	TopicPartition record.TopicPartition // for the one who routes the request, and for messages
+
+	// Batch is exactly one encoded batch as a client sends it: base offset 0, any leader epoch. It is borrowed, and must not
+	// change, until Done; it is never written to.
+	Batch []byte
+
+	// Acks says when Done is called: AcksAll when every in-sync replica has the batch, AcksLeader when the leader has it (both: on stable
+	// storage under SyncOnAck), AcksNone when it is written.
+	Acks record.Acks
+
+	// Timeout bounds the wait for the acknowledgement, not the append: when it has passed, Done gets ErrTimeout and the records
+	// stay in the log. 0: no bound. Kafka: timeout_ms of the produce request.
+	Timeout time.Duration
+
+	// TransactionalID must be set for a transactional batch.
+	TransactionalID string
+
+	// Done is called exactly once, without locks held, by whichever goroutine learns the outcome (also by the one inside Produce).
+	// It must not block.
+	Done func(ProduceResult)
+}
+
+// A ProduceResult is the outcome of a ProduceRequest.
+type ProduceResult struct {
+	BaseOffset      int64 // offset of the batch's first record; -1 if Err says that nothing was appended
+	LogAppendTimeMs int64 // timestamp that the leader gave to the records; -1 unless the topic uses LogAppendTime
+	LogStartOffset  int64 // first readable offset; -1 if unknown
+	LeaderEpoch     int32 // epoch of the leader that answered; -1 if unknown
+	Duplicate       bool  // the batch was in the log before: BaseOffset is where, nothing was written
+	Err             error
+	Records         []RecordError // the records to blame for ErrInvalidRecord or ErrInvalidTimestamp, if known
+}
+
+// A RecordError names one bad record of a refused batch.
+type RecordError struct {
+	Index  int32 // position in the batch, from 0
+	Reason string
+}
