@@ -129,7 +129,11 @@ func ParseUnverified(p []byte) (Batch, error) {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // VerifyCRC checks the CRC-32C over everything behind the CRC field. The base offset, length and leader epoch are not covered.
+// It returns ErrShort if b is only a header.
 func (b *Batch) VerifyCRC() error {
+	if len(b.raw) < HeaderSize || len(b.raw) != b.Size() {
+		return ErrShort
+	}
 	if sum := crc32.Checksum(b.raw[posAttributes:], castagnoli); sum != b.CRC {
 		return fmt.Errorf("%w: CRC %08x, computed %08x", ErrCorrupt, b.CRC, sum)
 	}

@@ -2,6 +2,7 @@ package record
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -22,7 +23,7 @@ type Header struct {
 // A Record is one event.
 //
 // On the way in, Topic, Key, Value, Headers and Timestamp are what the caller sets (To sets an explicit partition).
-// On the way out every field is set. Key, Value and header values of a consumed record alias a garbage-collected
+// On the way out every field is set. Key, Value and Headers (names too) of a consumed record alias a garbage-collected
 // buffer: they may be kept for ever but must not be written to; Clone detaches them.
 type Record struct {
 	Topic         string
@@ -70,6 +71,7 @@ func (r Record) Clone() Record {
 	r.Key, r.Value = slices.Clone(r.Key), slices.Clone(r.Value)
 	r.Headers = slices.Clone(r.Headers)
 	for i := range r.Headers {
+		r.Headers[i].Key = strings.Clone(r.Headers[i].Key)
 		r.Headers[i].Value = slices.Clone(r.Headers[i].Value)
 	}
 	return r

@@ -1,0 +1,231 @@
+package record
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"math"
+	"slices"
+	"time"
+)
+
+// ErrEmpty is returned by Build and AppendBatch if the builder holds no record.
+var ErrEmpty = errors.New("record: batch without records")
+
+// maxBatchSize is the largest batch whose length fits the header's field.
+const maxBatchSize = math.MaxInt32
+
+// A Builder encodes records into one batch. The zero Builder is ready for use: no size limit, no producer, base offset 0, leader epoch -1.
+// It is meant to be reused: Bytes and AppendBatch keep its memory. A Builder is not safe for concurrent use.
+type Builder struct {
+	buf   []byte // header, then records as they are appended; empty: header not yet begun
+	limit int
+	count int32
+	hint  int // size of the last batch that Build handed away: what the next buffer starts with
+
+	baseTimestamp, maxTimestamp int64
+	attributes                  Attributes
+}
+
+// Reset empties b, forgets its producer, flags and offsets, and sets the largest size in bytes, header included, that Append may let
+// the uncompressed batch reach. 0 or less: no limit but that of the format (2 GiB). The memory is kept.
+func (b *Builder) Reset(limit int) {
+	b.buf, b.limit, b.count, b.attributes = b.buf[:0], limit, 0, 0
+}
+
+// Len returns the number of records appended.
+func (b *Builder) Len() int { return int(b.count) }
+
+// Size returns the size in bytes that the batch has now if it is not compressed, header included.
+func (b *Builder) Size() int { return max(len(b.buf), HeaderSize) }
+
+// SetProducer names the idempotent or transactional producer of the batch and the sequence number of its first record.
+func (b *Builder) SetProducer(id int64, epoch int16, sequence int32) {
+	p := b.header()
+	binary.BigEndian.PutUint64(p[posProducerID:], uint64(id))
+	binary.BigEndian.PutUint16(p[posProducerEpoch:], uint16(epoch))
+	binary.BigEndian.PutUint32(p[posBaseSequence:], uint32(sequence))
+}
+
+// SetTransactional marks the batch as part of a transaction of its producer.
+func (b *Builder) SetTransactional(on bool) {
+	if b.attributes &^= attrTransactional; on {
+		b.attributes |= attrTransactional
+	}
+}
+
+// SetBaseOffset sets the offset of the first record. A batch on its way to a leader has 0.
+func (b *Builder) SetBaseOffset(offset int64) { SetBaseOffset(b.header(), offset) }
+
+// SetLeaderEpoch sets the leader epoch. A batch on its way to a leader has -1.
+func (b *Builder) SetLeaderEpoch(epoch int32) { SetLeaderEpoch(b.header(), epoch) }
+
+// header returns the bytes of the header, which it begins if need be. Lengths, counts, timestamps and the CRC are filled in at the end.
+func (b *Builder) header() []byte {
+	if len(b.buf) == 0 {
+		if cap(b.buf) < HeaderSize {
+			b.buf = make([]byte, 0, max(b.hint, 512))
+		}
+		b.buf = append(b.buf, emptyHeader[:]...)
+	}
+	return b.buf[:HeaderSize]
+}
+
+var emptyHeader = func() (h [HeaderSize]byte) {
+	for _, r := range [][2]int{{posLeaderEpoch, 4}, {posProducerID, 8}, {posProducerEpoch, 2}, {posBaseSequence, 4}} {
+		for i := range r[1] {
+			h[r[0]+i] = 0xff // -1: none
+		}
+	}
+	h[posMagic] = 2
+	return h
+}()
+
+// Append adds r and reports whether it did: false means that the batch would pass its limit. A first record passes the limit,
+// but not the format's bound of 2 GiB. Offset, LeaderEpoch, Topic and Partition of r are not looked at; the zero Timestamp stands for the present time.
+// The bytes of r are borrowed for the call.
+func (b *Builder) Append(r *Record) bool {
+	var ms int64
+	if r.Timestamp.IsZero() {
+		ms = time.Now().UnixMilli()
+	} else {
+		ms = r.Timestamp.UnixMilli()
+	}
+	return b.AppendKV(ms, r.Key, r.Value, r.Headers)
+}
+
+// AppendKV is Append for the parts of a record. tsMs is in milliseconds since the Unix epoch; -1 says that there is no timestamp.
+func (b *Builder) AppendKV(tsMs int64, key, value []byte, headers []Header) bool {
+	if b.count == 0 {
+		b.header()
+		b.baseTimestamp, b.maxTimestamp = tsMs, tsMs
+	}
+	if !b.encode(tsMs, int64(b.count), key, value, headers) {
+		return false
+	}
+	b.count++
+	b.maxTimestamp = max(b.maxTimestamp, tsMs)
+	return true
+}
+
+// encode writes one record behind the others unless the batch is full.
+func (b *Builder) encode(tsMs, offsetDelta int64, key, value []byte, headers []Header) bool {
+	// The length comes first in the record, and its own length depends on it: add up before writing.
+	ts, off := zigzag(tsMs-b.baseTimestamp), uint64(offsetDelta)<<1
+	body := 1 + uvarintLen(ts) + uvarintLen(off) + fieldLen(key) + fieldLen(value) + 1
+	if len(headers) > 0 {
+		body += headersLen(headers) - 1
+	}
+	i := len(b.buf)
+	end := i + uvarintLen(uint64(body)<<1) + body
+	if end > b.limit && b.limit > 0 && b.count > 0 || end > maxBatchSize {
+		return false
+	}
+	if end > cap(b.buf) {
+		b.buf = slices.Grow(b.buf, end-i)
+	}
+	p := b.buf[:end]
+	b.buf = p
+	i = putUvarint(p, i, uint64(body)<<1)
+	p[i] = 0 // attributes: none are defined
+	i = putUvarint(p, i+1, ts)
+	i = putUvarint(p, i, off)
+	i = putField(p, i, key)
+	i = putField(p, i, value)
+	if len(headers) == 0 {
+		p[i] = 0
+		return true
+	}
+	putHeaders(p, i, headers)
+	return true
+}
+
+// fieldLen returns the size of a key or value with its length, which is -1 for nil.
+func fieldLen(f []byte) int { return uvarintLen(uint64(len(f))<<1) + len(f) }
+
+func putField(p []byte, i int, f []byte) int {
+	if f == nil {
+		p[i] = 1 // -1 in zigzag
+		return i + 1
+	}
+	i = putUvarint(p, i, uint64(len(f))<<1)
+	return i + copy(p[i:], f)
+}
+
+func headersLen(hs []Header) int {
+	n := uvarintLen(uint64(len(hs)) << 1)
+	for i := range hs {
+		n += uvarintLen(uint64(len(hs[i].Key))<<1) + len(hs[i].Key) + fieldLen(hs[i].Value)
+	}
+	return n
+}
+
+func putHeaders(p []byte, i int, hs []Header) {
+	i = putUvarint(p, i, uint64(len(hs))<<1)
+	for j := range hs {
+		i = putUvarint(p, i, uint64(len(hs[j].Key))<<1)
+		i += copy(p[i:], hs[j].Key)
+		i = putField(p, i, hs[j].Value)
+	}
+}
+
+// Bytes completes the batch, uncompressed, and returns it without copying: it aliases the builder's memory until the next Reset, Append,
+// Set or Build. It returns nil if there is no record. The builder stays as it is: more records may follow, and Bytes be called again.
+func (b *Builder) Bytes() []byte {
+	if b.count == 0 {
+		return nil
+	}
+	b.seal(b.buf, None)
+	return b.buf[:len(b.buf):len(b.buf)]
+}
+
+// AppendBatch appends the batch, compressed with c, to dst and returns the longer slice. The builder is as after Reset with the same limit then,
+// and keeps its memory. On error (ErrEmpty, ErrUnsupportedCodec) it returns dst unchanged and the builder keeps its records.
+func (b *Builder) AppendBatch(dst []byte, c Codec) ([]byte, error) {
+	if b.count == 0 {
+		return dst, ErrEmpty
+	}
+	start := len(dst)
+	if c == None {
+		dst = append(dst, b.buf...)
+	} else {
+		out, err := compress(append(dst, b.buf[:HeaderSize]...), b.buf[HeaderSize:], c)
+		if err != nil {
+			return dst, err
+		}
+		dst = out
+	}
+	b.seal(dst[start:], c)
+	b.Reset(b.limit)
+	return dst, nil
+}
+
+// Build returns the batch, compressed with c, as its bytes lie in a .log file, base offset and leader epoch as set. The caller owns them.
+// The builder is as after Reset with the same limit then. On error (ErrEmpty, ErrUnsupportedCodec) it keeps its records.
+func (b *Builder) Build(c Codec) ([]byte, error) {
+	if c != None || b.count == 0 {
+		return b.AppendBatch(nil, c)
+	}
+	p := b.Bytes()
+	b.hint = len(p)
+	b.buf = nil
+	b.Reset(b.limit)
+	return p, nil
+}
+
+// seal fills in what is known only at the end: p is the whole batch.
+func (b *Builder) seal(p []byte, c Codec) {
+	be := binary.BigEndian
+	be.PutUint16(p[posAttributes:], uint16(b.attributes|Attributes(c)))
+	be.PutUint32(p[posLastOffsetDelta:], uint32(b.count-1))
+	be.PutUint64(p[posBaseTimestamp:], uint64(b.baseTimestamp))
+	be.PutUint64(p[posMaxTimestamp:], uint64(b.maxTimestamp))
+	be.PutUint32(p[posRecordCount:], uint32(b.count))
+	sealBytes(p)
+}
+
+// sealBytes writes the length and the CRC of the batch p.
+func sealBytes(p []byte) {
+	binary.BigEndian.PutUint32(p[posLength:], uint32(len(p)-LogOverhead))
+	binary.BigEndian.PutUint32(p[posCRC:], crc32.Checksum(p[posAttributes:], castagnoli))
+}
