@@ -1,0 +1,51 @@
+package topic
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"github.com/stratalog/strata/record"
+)
+
+// RoundRobin gives a topic's records to its partitions in turn, with or without key, starting anywhere.
+// Each topic has its own turn. Kafka: RoundRobinPartitioner.
+func RoundRobin() Partitioner { return &roundRobin{} }
+
+// turn names an independent sequence of choices: a topic, or one block of it under Composite.
+type turn struct {
+	topic string
+	block int
+}
+
+type roundRobin struct {
+	mu   sync.RWMutex // guards next
+	next map[turn]*atomic.Uint64
+}
+
+func (p *roundRobin) Partition(r record.Record, n int) int { return p.partitionIn(r, 0, n) }
+
+func (p *roundRobin) partitionIn(r record.Record, block, n int) int {
+	return int((p.counter(turn{r.Topic, block}).Add(1) - 1) % uint64(n))
+}
+
+func (p *roundRobin) counter(t turn) *atomic.Uint64 {
+	p.mu.RLock()
+	c := p.next[t]
+	p.mu.RUnlock()
+	if c != nil {
+		return c
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c = p.next[t]; c != nil {
+		return c
+	}
+	if p.next == nil {
+		p.next = map[turn]*atomic.Uint64{}
+	}
+	c = new(atomic.Uint64)
+	c.Store(uint64(rand.Uint32())) // producers that start together should not all begin with partition 0
+	p.next[t] = c
+	return c
+}

@@ -1,0 +1,95 @@
+package topic
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"github.com/stratalog/strata/record"
+)
+
+// sticky stays on a partition until a batch's worth of bytes went there (KIP-794).
+type sticky struct {
+	mu      sync.RWMutex // guards current
+	current map[turn]*stuck
+}
+
+// stuck is the present choice for one topic.
+type stuck struct {
+	state atomic.Uint64 // partition in the high half, bytes appended to it in the low; one word, so that a late report cannot count for the next choice
+}
+
+func newSticky() *sticky { return &sticky{} }
+
+func pack(partition int, bytes uint32) uint64 { return uint64(partition)<<32 | uint64(bytes) }
+
+func unpack(s uint64) (partition int, bytes uint32) { return int(s >> 32), uint32(s) }
+
+func (p *sticky) Partition(r record.Record, n int) int { return p.partitionIn(r, 0, n) }
+
+func (p *sticky) partitionIn(r record.Record, block, n int) int {
+	s := p.at(turn{r.Topic, block}, n)
+	for {
+		old := s.state.Load()
+		partition, _ := unpack(old)
+		if partition < n {
+			return partition
+		}
+		s.state.CompareAndSwap(old, pack(rand.IntN(n), 0)) // a smaller topic of the same name
+	}
+}
+
+// Appended counts the bytes and moves on when the partition has had its share: a batch's worth once no half batch is left, twice that in any case.
+func (p *sticky) Appended(a Appended) { p.appendedIn(a, 0) }
+
+func (p *sticky) appendedIn(a Appended, block int) {
+	if a.Partitions < 1 || a.Bytes < 0 {
+		return
+	}
+	s := p.at(turn{a.Topic, block}, a.Partitions)
+	for {
+		old := s.state.Load()
+		partition, bytes := unpack(old)
+		if partition != int(a.Partition) {
+			return // chosen before the last switch
+		}
+		total := uint64(bytes) + uint64(a.Bytes)
+		limit := uint64(max(a.BatchBytes, 1))
+		next := pack(partition, uint32(min(total, 1<<32-1)))
+		if total >= limit && a.BatchFull || total >= 2*limit {
+			next = pack(rand.IntN(a.Partitions), 0)
+		}
+		if s.state.CompareAndSwap(old, next) {
+			return
+		}
+	}
+}
+
+func (p *sticky) at(t turn, n int) *stuck {
+	p.mu.RLock()
+	s := p.current[t]
+	p.mu.RUnlock()
+	if s != nil {
+		return s
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s = p.current[t]; s != nil {
+		return s
+	}
+	if p.current == nil {
+		p.current = map[turn]*stuck{}
+	}
+	s = &stuck{}
+	s.state.Store(pack(rand.IntN(n), 0))
+	p.current[t] = s
+	return s
+}
+
+// stickyKeyed is keyedOr over sticky, passing on what the producer reports. Keyed records are reported too; they count only if they went to
+// the partition that is in turn, where they fill the batch like any other.
+type stickyKeyed struct{ keyedOr }
+
+func (p stickyKeyed) Appended(a Appended) { p.appendedIn(a, 0) }
+
+func (p stickyKeyed) appendedIn(a Appended, block int) { p.keyless.(*sticky).appendedIn(a, block) }
