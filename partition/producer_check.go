@@ -1,0 +1,149 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/stratalog/strata/record"
+)
+
+// errDuplicate says that the batch is in the log already; the caller answers with where.
+var errDuplicate = errors.New("partition: duplicate of a written batch")
+
+// errRetryInRound says that the batch repeats one that is being written right now, in the same round. Whoever gets it asks
+// again: then the first one is written, with an offset to answer with, or has failed.
+var errRetryInRound = errors.New("partition: duplicate of a batch being written")
+
+// A position is where a producer stands: what check compares a batch with.
+type position struct {
+	epoch            int16 // -1: unknown producer, or one without an epoch
+	lastSeq          int32 // -1: the epoch's first batch is still to come
+	coordinatorEpoch int32
+	txnOpen          bool
+}
+
+// An admitted batch has passed the check and is on its way to the file: the state of the producers with it is only in force
+// once it is written.
+type admitted struct {
+	position       // after the batch
+	firstSeq int32 // -1: a marker
+	before   int32 // index of the same producer's batch before it; -1: none
+}
+
+// A round is the overlay of admitted batches over the state of the producers. It lets several batches of one producer be
+// admitted together, and is thrown away when they are written or refused. The zero round is empty.
+type round struct {
+	batches []admitted
+	newest  map[int64]int32 // index of each producer's newest batch
+}
+
+func (r *round) reset() {
+	if len(r.batches) > 0 {
+		r.batches = r.batches[:0]
+		clear(r.newest)
+	}
+}
+
+func (r *round) add(pid int64, a admitted) {
+	if r.newest == nil {
+		r.newest = make(map[int64]int32)
+	}
+	r.newest[pid] = int32(len(r.batches))
+	r.batches = append(r.batches, a)
+}
+
+// position returns where a producer stands after the round's batches, and the index of the last of them, -1 if there is none.
+func (s *producers) position(r *round, pid int64) (position, int32) {
+	if i, ok := r.newest[pid]; ok {
+		return r.batches[i].position, i
+	}
+	e := s.m[pid]
+	if e == nil {
+		return position{epoch: -1, lastSeq: -1, coordinatorEpoch: -1}, -1
+	}
+	last, _ := e.last()
+	return position{e.epoch, last.lastSeq, e.coordinatorEpoch, e.txnFirstOffset >= 0}, -1
+}
+
+// check decides about one client batch, which must carry a producer id: nil admits it into the round, errDuplicate comes with the
+// batch it repeats, errRetryInRound asks to try again, anything else refuses it. Kafka: ProducerStateManager and
+// ProducerAppendInfo, in this order: duplicate, epoch, sequence, transaction.
+func (s *producers) check(r *round, b *record.Batch) (seqBatch, error) {
+	at, before := s.position(r, b.ProducerID)
+	if r.repeats(before, b) {
+		return seqBatch{}, errRetryInRound
+	}
+	if e := s.m[b.ProducerID]; e != nil && at.epoch == e.epoch { // else a batch of this round has emptied the window
+		if d, ok := e.find(b); ok {
+			return d, errDuplicate
+		}
+	}
+	if err := at.admits(b); err != nil {
+		return seqBatch{}, err
+	}
+	at.epoch, at.lastSeq, at.txnOpen = b.ProducerEpoch, b.LastSequence(), at.txnOpen || b.IsTransactional()
+	r.add(b.ProducerID, admitted{position: at, firstSeq: b.BaseSequence, before: before})
+	return seqBatch{}, nil
+}
+
+// checkMarker decides about a transaction marker, whose offset does not matter yet: nil admits it into the round. An unknown producer is
+// fine: its marker is written even where the transaction has no data.
+func (s *producers) checkMarker(r *round, m marker) error {
+	at, before := s.position(r, m.producerID)
+	switch {
+	case m.epoch < at.epoch:
+		return fmt.Errorf("%w: marker of producer %d has epoch %d, newest is %d", ErrInvalidProducerEpoch, m.producerID, m.epoch, at.epoch)
+	case m.coordinatorEpoch < at.coordinatorEpoch:
+		return fmt.Errorf("%w: producer %d: epoch %d, newest is %d", ErrCoordinatorFenced, m.producerID, m.coordinatorEpoch, at.coordinatorEpoch)
+	case m.epoch != at.epoch:
+		at.lastSeq = -1
+	}
+	at.epoch, at.coordinatorEpoch, at.txnOpen = m.epoch, m.coordinatorEpoch, false
+	r.add(m.producerID, admitted{position: at, firstSeq: -1, before: before})
+	return nil
+}
+
+// repeats reports whether b has the sequence numbers of an admitted batch, the newest of which is at index i.
+func (r *round) repeats(i int32, b *record.Batch) bool {
+	for ; i >= 0; i = r.batches[i].before {
+		if p := &r.batches[i]; p.epoch == b.ProducerEpoch && p.firstSeq == b.BaseSequence && p.lastSeq == b.LastSequence() {
+			return true
+		}
+	}
+	return false
+}
+
+// find returns the remembered batch of the same epoch with exactly b's sequence numbers; an overlap is no duplicate.
+func (e *producerEntry) find(b *record.Batch) (seqBatch, bool) {
+	if e.epoch != b.ProducerEpoch {
+		return seqBatch{}, false
+	}
+	for _, w := range e.window[:e.n] {
+		if w.lastSeq == b.LastSequence() && w.firstSeq() == b.BaseSequence {
+			return w, true
+		}
+	}
+	return seqBatch{}, false
+}
+
+// admits says whether b may follow.
+func (p position) admits(b *record.Batch) error {
+	switch {
+	case b.ProducerEpoch < p.epoch:
+		return fmt.Errorf("%w: producer %d has epoch %d, newest is %d", ErrInvalidProducerEpoch, b.ProducerID, b.ProducerEpoch, p.epoch)
+	case p.epoch == -1: // nothing known, or no epochs at all: any sequence is a beginning
+	case b.ProducerEpoch != p.epoch && b.BaseSequence != 0:
+		return fmt.Errorf("%w: producer %d begins epoch %d with sequence %d instead of 0", ErrOutOfOrderSequence, b.ProducerID, b.ProducerEpoch, b.BaseSequence)
+	case b.ProducerEpoch == p.epoch && !follows(p.lastSeq, b.BaseSequence):
+		return fmt.Errorf("%w: producer %d epoch %d: sequence %d after %d", ErrOutOfOrderSequence, b.ProducerID, b.ProducerEpoch, b.BaseSequence, p.lastSeq)
+	}
+	if p.txnOpen && !b.IsTransactional() {
+		return fmt.Errorf("%w: producer %d writes outside of its open transaction", ErrInvalidTxnState, b.ProducerID)
+	}
+	return nil
+}
+
+func follows(last, next int32) bool {
+	return int64(next) == int64(last)+1 || last == math.MaxInt32 && next == 0
+}

@@ -1,0 +1,180 @@
+package partition
+
+import (
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/record"
+)
+
+// windowSize is how many of a producer's last batches are remembered: a retry of one of them is recognised. It is also the
+// largest number of requests that an idempotent client may have in flight (Kafka: ProducerStateEntry.NUM_BATCHES_TO_RETAIN).
+const windowSize = 5
+
+// seqMask makes sequence numbers wrap to 0 after 2^31-1.
+const seqMask = 1<<31 - 1
+
+// A seqBatch is what is remembered of one batch.
+type seqBatch struct {
+	lastSeq     int32
+	offsetDelta int32 // last offset - base offset, as many sequence numbers
+	lastOffset  int64
+	timestamp   int64 // largest record timestamp
+}
+
+func (b seqBatch) firstSeq() int32   { return (b.lastSeq - b.offsetDelta) & seqMask }
+func (b seqBatch) baseOffset() int64 { return b.lastOffset - int64(b.offsetDelta) }
+
+// A producerEntry is the state of one producer id. It stays below 160 bytes: a client may make up ids as it likes.
+type producerEntry struct {
+	epoch            int16 // -1: none yet
+	n                uint8 // batches in window, oldest first
+	coordinatorEpoch int32 // of the newest transaction marker; -1: none
+	txnFirstOffset   int64 // first offset of the open transaction; -1: none
+	timestamp        int64 // of the newest batch or marker, ms: record time, goes to the snapshot
+	seen             int64 // when this partition last heard of the producer, ms of our clock: decides expiry
+	window           [windowSize]seqBatch
+}
+
+// last returns the newest remembered batch; ok is false if an epoch's first batch is still to come.
+func (e *producerEntry) last() (b seqBatch, ok bool) {
+	if e.n == 0 {
+		return seqBatch{lastSeq: -1, lastOffset: -1}, false
+	}
+	return e.window[e.n-1], true
+}
+
+// push remembers a batch and forgets the sixth newest.
+func (e *producerEntry) push(b seqBatch) {
+	if e.n == windowSize {
+		copy(e.window[:], e.window[1:])
+		e.n--
+	}
+	e.window[e.n] = b
+	e.n++
+}
+
+// raise moves the entry to an epoch; a change forgets the batches of the old one.
+func (e *producerEntry) raise(epoch int16) {
+	if e.epoch != epoch {
+		e.epoch, e.n = epoch, 0
+	}
+}
+
+// producers is the state of all producer ids of a partition, and its transactions. It only computes: no lock, clock or I/O.
+// The same apply and mark run live, on followers and at recovery. Kafka: ProducerStateManager.
+type producers struct {
+	m      map[int64]*producerEntry
+	txns   transactions
+	swept  int64 // when entries were last looked through for expired ones, ms
+	expiry int64 // ms without news after which an id is forgotten
+}
+
+func newProducers(expiry time.Duration) *producers {
+	return &producers{m: make(map[int64]*producerEntry), expiry: expiry.Milliseconds()}
+}
+
+// entry returns the state of pid, creating it.
+func (s *producers) entry(pid, now int64) *producerEntry {
+	e := s.m[pid]
+	if e == nil {
+		s.sweep(now) // ids are only forgotten when others come, so the map is bounded without a timer per partition
+		e = &producerEntry{epoch: -1, coordinatorEpoch: -1, txnFirstOffset: -1}
+		s.m[pid] = e
+	}
+	e.seen = now
+	return e
+}
+
+// apply takes in a written data batch of a producer, whose first record has offset base. Nothing is checked: check did, or the leader of this follower.
+func (s *producers) apply(b *record.Batch, base, now int64) {
+	e := s.entry(b.ProducerID, now)
+	e.raise(b.ProducerEpoch)
+	e.push(seqBatch{
+		lastSeq: b.LastSequence(), offsetDelta: b.LastOffsetDelta,
+		lastOffset: base + int64(b.LastOffsetDelta), timestamp: b.MaxTimestamp,
+	})
+	e.timestamp = b.MaxTimestamp
+	if b.IsTransactional() && e.txnFirstOffset < 0 {
+		e.txnFirstOffset = base
+		s.txns.begin(b.ProducerID, base)
+	}
+}
+
+// A marker is a transaction marker (COMMIT or ABORT control batch) in the log.
+type marker struct {
+	producerID       int64
+	epoch            int16
+	coordinatorEpoch int32
+	offset           int64
+	timestamp        int64
+	aborted          bool
+}
+
+// mark takes in a written marker. ok is false if the producer had no open transaction here, else txn is what has ended.
+func (s *producers) mark(m marker, now int64) (txn endedTxn, ok bool) {
+	e := s.entry(m.producerID, now)
+	e.raise(m.epoch)
+	e.coordinatorEpoch, e.timestamp = m.coordinatorEpoch, m.timestamp
+	if e.txnFirstOffset < 0 {
+		return endedTxn{}, false
+	}
+	txn = s.txns.end(m.producerID, e.txnFirstOffset, m)
+	e.txnFirstOffset = -1
+	return txn, true
+}
+
+// sweep forgets ids without news for the expiry time, at most every ten minutes. Ids with an open transaction stay.
+func (s *producers) sweep(now int64) {
+	if now-s.swept < (10 * time.Minute).Milliseconds() {
+		return
+	}
+	s.swept = now
+	for pid, e := range s.m {
+		if e.txnFirstOffset < 0 && now-e.seen >= s.expiry {
+			delete(s.m, pid)
+		}
+	}
+}
+
+// adopt completes the windows of s from those of an older state that was replayed up to the same offset: a snapshot keeps only
+// the last batch of each producer, the log itself knows the ones before.
+func (s *producers) adopt(older *producers) {
+	for pid, e := range s.m {
+		o := older.m[pid]
+		if o == nil || e.n != 1 || o.n < 2 || o.epoch != e.epoch || o.window[o.n-1] != e.window[0] {
+			continue
+		}
+		e.window, e.n = o.window, o.n
+	}
+}
+
+// A ProducerState tells about one producer id on one partition. Kafka: DescribeProducers.
+type ProducerState struct {
+	ProducerID       int64
+	Epoch            int16
+	LastSequence     int32 // -1: nothing in this epoch yet
+	LastOffset       int64 // of its newest batch; -1: unknown
+	LastTimestampMs  int64
+	CoordinatorEpoch int32 // of the newest transaction marker; -1: none
+	TxnFirstOffset   int64 // first offset of its open transaction; -1: none
+}
+
+// states lists all entries by producer id.
+func (s *producers) states() []ProducerState {
+	out := make([]ProducerState, 0, len(s.m))
+	for pid, e := range s.m {
+		last, _ := e.last()
+		out = append(out, ProducerState{
+			ProducerID: pid, Epoch: e.epoch, LastSequence: last.lastSeq, LastOffset: last.lastOffset,
+			LastTimestampMs: e.timestamp, CoordinatorEpoch: e.coordinatorEpoch, TxnFirstOffset: e.txnFirstOffset,
+		})
+	}
+	slices.SortFunc(out, func(a, b ProducerState) int {
+		if a.ProducerID < b.ProducerID {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
