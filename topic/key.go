@@ -1,0 +1,127 @@
+package topic
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Key describes one configuration key of a topic. It is a value; the slices of Synonyms are shared and must not be written to.
+type Key struct {
+	Name     string
+	Type     ValueType
+	Default  string   // as text; Kafka's, except for flush.messages
+	Valid    string   // the accepted values in words or as an interval, Kafka's spelling where there is one
+	Synonyms []string // the broker's names for the default in Apache Kafka, the nearest first
+	Doc      string
+	Internal bool // not listed by Describe unless it is set
+
+	check func(value) string // why a well-typed value is not accepted; "": it is
+}
+
+// Keys returns every configuration key, sorted by name. The caller owns the slice.
+func Keys() []Key { return slices.Clone(keys) }
+
+// LookupKey returns the key of that name.
+func LookupKey(name string) (Key, bool) {
+	i, ok := slices.BinarySearchFunc(keys, name, func(k Key, name string) int { return strings.Compare(k.Name, name) })
+	if !ok {
+		return Key{}, false
+	}
+	return keys[i], true
+}
+
+// read parses and checks a value of the key.
+func (k Key) read(text string) (value, error) {
+	v, reason := k.Type.parse(text)
+	if reason == "" && k.check != nil {
+		reason = k.check(v)
+	}
+	if reason != "" {
+		return value{}, &ConfigError{Key: k.Name, Value: text, Reason: reason}
+	}
+	return v, nil
+}
+
+// Value bounds. Each returns the interval's text and the check, to be spread over a table row.
+
+func atLeast(low int64) (string, func(value) string) {
+	return fmt.Sprintf("[%d,...]", low), func(v value) string {
+		if v.n < low {
+			return "must be at least " + strconv.FormatInt(low, 10)
+		}
+		return ""
+	}
+}
+
+func oneOf(names ...string) (string, func(value) string) {
+	list := "[" + strings.Join(names, ", ") + "]"
+	return list, func(v value) string {
+		if !slices.Contains(names, v.s) {
+			return "must be one of " + strings.Join(names, ", ")
+		}
+		return ""
+	}
+}
+
+func anyOf(names ...string) (string, func(value) string) {
+	return "[" + strings.Join(names, ", ") + "]", func(v value) string {
+		for i, s := range v.l {
+			if !slices.Contains(names, s) {
+				return "must be a list of " + strings.Join(names, ", ")
+			}
+			if slices.Contains(v.l[:i], s) {
+				return "names " + s + " twice"
+			}
+		}
+		return ""
+	}
+}
+
+func ratio() (string, func(value) string) {
+	return "[0,...,1]", func(v value) string {
+		if v.f < 0 || v.f > 1 {
+			return "must be between 0 and 1"
+		}
+		return ""
+	}
+}
+
+// only accepts a single value of a setting that cannot be honoured here in any other way.
+func only(t ValueType, text, why string) (string, func(value) string) {
+	want, _ := t.parse(text)
+	spelled := text
+	if t == TypeList {
+		spelled = "[" + text + "]"
+	}
+	return "only " + spelled, func(v value) string {
+		if !v.equal(want) {
+			return why + "; only " + spelled + " is accepted"
+		}
+		return ""
+	}
+}
+
+func key(name string, t ValueType, def string, synonyms string, bounds func() (string, func(value) string), doc string) Key {
+	k := Key{Name: name, Type: t, Default: def, Doc: doc}
+	if synonyms != "" {
+		k.Synonyms = strings.Fields(synonyms)
+	}
+	k.Valid, k.check = bounds()
+	return k
+}
+
+func min0() (string, func(value) string)      { return atLeast(0) }
+func min1() (string, func(value) string)      { return atLeast(1) }
+func minus1() (string, func(value) string)    { return atLeast(-1) }
+func unbounded() (string, func(value) string) { return "any", nil }
+func boolean() (string, func(value) string)   { return "[true, false]", nil }
+
+const (
+	noTiering  = "there is no tiered storage"
+	noThrottle = "replication is not throttled by replica"
+	noLevels   = "the level of compression cannot be chosen"
+
+	maxLong = "9223372036854775807"
+)

@@ -1,0 +1,176 @@
+package topic
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// A ConfigError reports a configuration that is not accepted. Config.Properties and the fields of Config alike are reported by Kafka's key.
+type ConfigError struct {
+	Key    string
+	Value  string
+	Reason string
+}
+
+func (e *ConfigError) Error() string {
+	return "topic: invalid configuration " + e.Key + "=" + strconv.Quote(e.Value) + ": " + e.Reason
+}
+
+// Source says where an effective value comes from.
+type Source uint8
+
+const (
+	SourceDefault Source = iota // nobody set it
+	SourceCluster               // set for all topics by the cluster's defaults
+	SourceTopic                 // set on the topic itself
+)
+
+// String returns Kafka's name of the source.
+func (s Source) String() string {
+	switch s {
+	case SourceTopic:
+		return "DYNAMIC_TOPIC_CONFIG"
+	case SourceCluster:
+		return "STATIC_BROKER_CONFIG"
+	}
+	return "DEFAULT_CONFIG"
+}
+
+// Settings are the effective settings of a topic: what was set on it, over the cluster's defaults, over the built-in ones.
+// The zero Settings are the built-in defaults. Settings are read-only and safe for concurrent use.
+type Settings struct{ topic, cluster map[string]string }
+
+// A Setting is one effective value with all there is to know about it.
+type Setting struct {
+	Key    Key
+	Value  string
+	Source Source
+
+	// Layers are the values of every source that has one, the effective one first; the last is the built-in default.
+	Layers []Layer
+}
+
+// A Layer is a value that one source gives to a key.
+type Layer struct {
+	Source Source
+	Value  string
+}
+
+// Parse checks the keys set on a topic and lays them over the cluster's defaults (either may be nil; both are copied).
+// The error joins a *ConfigError for every key that is unknown, ill-typed, out of bounds or at odds with another.
+func Parse(topic, cluster map[string]string) (Settings, error) {
+	s := Settings{topic: maps.Clone(topic), cluster: maps.Clone(cluster)}
+	var errs []error
+	for _, layer := range []map[string]string{s.cluster, s.topic} {
+		for _, name := range slices.Sorted(maps.Keys(layer)) {
+			k, ok := LookupKey(name)
+			if !ok {
+				errs = append(errs, &ConfigError{Key: name, Value: layer[name], Reason: "there is no such topic configuration"})
+			} else if _, err := k.read(layer[name]); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	if len(errs) > 0 {
+		return Settings{}, errors.Join(errs...)
+	}
+	if low, high := s.num("min.compaction.lag.ms"), s.num("max.compaction.lag.ms"); low > high {
+		return Settings{}, &ConfigError{Key: "min.compaction.lag.ms", Value: strconv.FormatInt(low, 10),
+			Reason: "must be at most max.compaction.lag.ms, which is " + strconv.FormatInt(high, 10)}
+	}
+	return s, nil
+}
+
+// Explicit returns a copy of what was set on the topic itself; it is not nil.
+func (s Settings) Explicit() map[string]string {
+	m := make(map[string]string, len(s.topic))
+	maps.Copy(m, s.topic)
+	return m
+}
+
+// Value returns the effective value of a key and its source. An unknown key has the empty value.
+func (s Settings) Value(name string) (string, Source) {
+	if v, ok := s.topic[name]; ok {
+		return v, SourceTopic
+	}
+	if v, ok := s.cluster[name]; ok {
+		return v, SourceCluster
+	}
+	return s.fallback(name), SourceDefault
+}
+
+// fallback is the built-in default. That of flush.messages depends on whether flush.ms says how often to flush.
+func (s Settings) fallback(name string) string {
+	if name == "flush.messages" && s.isSet("flush.ms") {
+		return maxLong
+	}
+	k, _ := LookupKey(name)
+	return k.Default
+}
+
+func (s Settings) isSet(name string) bool {
+	_, source := s.Value(name)
+	return source != SourceDefault
+}
+
+// Describe returns every setting, sorted by key; internal keys only where they are set. The caller owns the result.
+func (s Settings) Describe() []Setting {
+	all := make([]Setting, 0, len(keys))
+	for _, k := range keys {
+		v, source := s.Value(k.Name)
+		if k.Internal && source == SourceDefault {
+			continue
+		}
+		all = append(all, Setting{Key: k, Value: v, Source: source, Layers: s.layers(k.Name)})
+	}
+	return all
+}
+
+func (s Settings) layers(name string) []Layer {
+	var ls []Layer
+	if v, ok := s.topic[name]; ok {
+		ls = append(ls, Layer{SourceTopic, v})
+	}
+	if v, ok := s.cluster[name]; ok {
+		ls = append(ls, Layer{SourceCluster, v})
+	}
+	return append(ls, Layer{SourceDefault, s.fallback(name)})
+}
+
+// parsed returns the effective value of a key of the table; Parse made sure that it is well typed.
+func (s Settings) parsed(name string) value {
+	k, _ := LookupKey(name)
+	text, _ := s.Value(name)
+	v, _ := k.Type.parse(text)
+	return v
+}
+
+func (s Settings) num(name string) int64 { return s.parsed(name).n }
+
+// duration returns a key in milliseconds; what does not fit is the longest Duration (292 years).
+func (s Settings) duration(name string) time.Duration { return millis(s.num(name)) }
+
+func millis(ms int64) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Millisecond)
+	if ms > most {
+		return 1<<63 - 1
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// MinInSyncReplicas returns min.insync.replicas as far as it can bind a partition of so many replicas. Kafka: effectiveMinIsr.
+func (s Settings) MinInSyncReplicas(replicas int) int {
+	return int(min(s.num("min.insync.replicas"), int64(max(replicas, 1))))
+}
+
+// UncleanLeaderElection returns unclean.leader.election.enable.
+func (s Settings) UncleanLeaderElection() bool { return s.parsed("unclean.leader.election.enable").b }
+
+// Compacted reports whether cleanup.policy contains compact, and Deleted whether it contains delete.
+func (s Settings) Compacted() bool { return slices.Contains(s.parsed("cleanup.policy").l, "compact") }
+
+// Deleted reports whether cleanup.policy contains delete.
+func (s Settings) Deleted() bool { return slices.Contains(s.parsed("cleanup.policy").l, "delete") }
