@@ -114,14 +114,3 @@ func (a Acks) String() string {
 	}
 	return "invalid"
 }
-
-// Codec is a compression codec; the values are the wire's. Kafka: compression.type.
-type Codec uint8
-
-const (
-	None Codec = iota
-	Gzip
-	Snappy // written in xerial framing, read in that and as a bare block
-	LZ4    // LZ4 frame
-	Zstd
-)

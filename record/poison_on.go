@@ -1,0 +1,11 @@
+//go:build invariants
+
+package record
+
+// poison overwrites a released buffer, so that use after release fails a test.
+func poison(p []byte) {
+	p = p[:cap(p)]
+	for i := range p {
+		p[i] = 0xdb
+	}
+}
