@@ -88,8 +88,8 @@ func (a *armedFault) due() bool {
 	return n > 0 && (a.Times == Always || n <= int64(max(a.Times, 1)))
 }
 
-// Faulty wraps a file system. Without faults it behaves as fs does.
-func Faulty(fs FS) *FaultFS { return &FaultFS{fs: fs} }
+// Faulty wraps a file system. Without faults it behaves as fsys does.
+func Faulty(fsys FS) *FaultFS { return &FaultFS{fs: fsys} }
 
 // Inject arms a fault. The function returned disarms it; calling it again does nothing.
 func (f *FaultFS) Inject(fault Fault) (remove func()) {

@@ -171,19 +171,6 @@ func (f *osFile) WritevAt(bufs [][]byte, off int64) (int, error) {
 	return n, err
 }
 
-// writevEach writes bufs one by one, for systems without pwritev.
-func writevEach(w io.WriterAt, bufs [][]byte, off int64) (int, error) {
-	total := 0
-	for _, b := range bufs {
-		n, err := w.WriteAt(b, off+int64(total))
-		total += n
-		if err != nil {
-			return total, err
-		}
-	}
-	return total, nil
-}
-
 // pathError wraps err unless it is a *fs.PathError already.
 func pathError(op, name string, err error) error {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {

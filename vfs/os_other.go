@@ -8,12 +8,6 @@ import (
 	"runtime"
 )
 
-func writev(f *os.File, bufs [][]byte, off int64) (int, error) { return writevEach(f, bufs, off) }
-
-func syncData(f *os.File) error { return f.Sync() }
-
-func allocate(*os.File, int64, int64) error { return errors.ErrUnsupported }
-
 // syncDir syncs a directory where that is possible. Windows has no such call; NTFS keeps its entries in a journal.
 func syncDir(name string) error {
 	d, err := os.Open(name)

@@ -1,0 +1,25 @@
+//go:build !linux
+
+package vfs
+
+import (
+	"errors"
+	"os"
+)
+
+func writev(f *os.File, bufs [][]byte, off int64) (int, error) {
+	total := 0
+	for _, b := range bufs {
+		n, err := f.WriteAt(b, off+int64(total))
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// syncData flushes the drive's cache, too: on macOS os.File.Sync is F_FULLFSYNC.
+func syncData(f *os.File) error { return f.Sync() }
+
+func allocate(*os.File, int64, int64) error { return errors.ErrUnsupported }
