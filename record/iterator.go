@@ -32,7 +32,14 @@ type Iterator struct {
 // 0 means DefaultMaxInflated. Errors match ErrCorrupt, ErrTooLarge, ErrUnsupportedCodec, or ErrShort if b is only a header.
 // The records of a control batch are control records: see Control.
 func (b *Batch) Records(limit int) (Iterator, error) {
+	area, err := b.Inflate(nil, limit)
+	return b.iterator(area), err
+}
+
+// iterator walks area, the decompressed record area of b.
+func (b *Batch) iterator(area []byte) Iterator {
 	it := Iterator{
+		p:             area,
 		left:          b.RecordCount,
 		baseOffset:    b.BaseOffset,
 		baseTimestamp: b.BaseTimestamp,
@@ -44,9 +51,7 @@ func (b *Batch) Records(limit int) (Iterator, error) {
 	if it.tsType == LogAppendTime {
 		it.appendTime = time.UnixMilli(b.MaxTimestamp)
 	}
-	var err error
-	it.p, err = b.Inflate(nil, limit)
-	return it, err
+	return it
 }
 
 // All yields the records of b, decompressed as needed, up to DefaultMaxInflated bytes of them. Damage inside is yielded once, as an error, and ends the walk.

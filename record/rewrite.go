@@ -1,0 +1,56 @@
+package record
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// Stamp writes the timestamp type and the largest timestamp into p, one whole batch owned by the caller, and redoes the CRC.
+// For LogAppendTime ms is the time of the append, which all records then read as theirs; their own timestamps stay in the bytes, as in Kafka.
+func Stamp(p []byte, t TimestampType, ms int64) {
+	attributes := Attributes(binary.BigEndian.Uint16(p[posAttributes:])) &^ attrLogAppendTime
+	if t == LogAppendTime {
+		attributes |= attrLogAppendTime
+	}
+	binary.BigEndian.PutUint16(p[posAttributes:], uint16(attributes))
+	binary.BigEndian.PutUint64(p[posMaxTimestamp:], uint64(ms))
+	sealBytes(p)
+}
+
+// RewriteOptions say what a batch is to become.
+type RewriteOptions struct {
+	Codec         Codec         // of the result; b.Codec() keeps the compressed bytes as they are
+	TimestampType TimestampType // of the topic
+	MaxTimestamp  int64         // the time of the append, or the largest timestamp of the records as Check returns it
+	MaxInflated   int           // bound on the decompressed records; 0: DefaultMaxInflated
+}
+
+// Rewrite appends b to dst as the leader of a topic with its own compression or timestamp type stores it. Producer, sequence, offsets, epoch and flags stay,
+// and so do the records, byte for byte: b must have passed Check. b is not changed. On error, as of Inflate, it returns dst as it was.
+func Rewrite(dst []byte, b *Batch, o RewriteOptions) ([]byte, error) {
+	if len(b.raw) < HeaderSize || len(b.raw) != b.Size() {
+		return dst, ErrShort
+	}
+	start := len(dst)
+	out := append(dst, b.raw[:HeaderSize]...)
+	if o.Codec == b.Codec() {
+		out = append(out, b.raw[HeaderSize:]...)
+	} else {
+		s := getScratch()
+		defer putScratch(s)
+		area, err := s.inflate(b, o.MaxInflated)
+		if err != nil {
+			return dst, err
+		}
+		if out, err = compress(out, area, o.Codec); err != nil {
+			return dst, err
+		}
+		binary.BigEndian.PutUint16(out[start+posAttributes:], uint16(b.Attributes&^attrCodecMask|Attributes(o.Codec)))
+	}
+	if len(out)-start > math.MaxInt32 {
+		return dst, fmt.Errorf("%w: %d bytes", ErrBatchTooLarge, len(out)-start)
+	}
+	Stamp(out[start:], o.TimestampType, o.MaxTimestamp)
+	return out, nil
+}
