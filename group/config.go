@@ -1,0 +1,107 @@
+package group
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Unlimited switches a limit off where 0 means a default.
+const Unlimited = -1
+
+// Config describes a Coordinator. The zero Config is valid.
+type Config struct {
+	// InitialRebalanceDelay is how long a new group waits for more members before its first rebalance. 0: not at all, which suits
+	// members in one process; Kafka waits 3 s for its members to start up. Kafka: group.initial.rebalance.delay.ms.
+	InitialRebalanceDelay time.Duration
+
+	// MinSessionTimeout and MaxSessionTimeout bound what members ask for. 0: 6 s and 30 min.
+	// Kafka: group.min.session.timeout.ms, group.max.session.timeout.ms.
+	MinSessionTimeout, MaxSessionTimeout time.Duration
+
+	// MaxSize is the most members a group can have. 0: no limit. Kafka: group.max.size.
+	MaxSize int
+
+	// OffsetsRetention is how long the offsets of a group without members are kept, and those of topics it no longer subscribes to.
+	// 0 (or Unlimited): for ever, a group that comes back after months goes on where it stopped. Kafka forgets after 7 days.
+	// Kafka: offsets.retention.minutes.
+	OffsetsRetention time.Duration
+
+	// ExpiryInterval is how often expired offsets and groups that hold nothing are removed. 0: 10 min. Kafka: offsets.retention.check.interval.ms.
+	ExpiryInterval time.Duration
+
+	// OffsetMetadataMax is the longest metadata of a committed offset, in UTF-16 units. 0: 4096. Kafka: offset.metadata.max.bytes.
+	OffsetMetadataMax int
+
+	// OffsetsPartitions is the partition count the offsets topic is created with. 0: 50. Kafka: offsets.topic.num.partitions.
+	OffsetsPartitions int32
+
+	// MaxBatchBytes bounds one batch in the offsets topic, and so one request: ErrTooLarge beyond it. 0: 1 MiB. Kafka: max.message.bytes.
+	MaxBatchBytes int
+
+	// Components. nil means the default.
+	Logger *slog.Logger // discards everything
+	Hooks  Hooks
+}
+
+// Hooks tell about events. They are called without locks and must not block.
+type Hooks struct {
+	// OnRebalanced tells that a group got a new generation: its members have joined, or the last one has gone.
+	OnRebalanced func(Rebalanced)
+}
+
+// Rebalanced says what a rebalance led to.
+type Rebalanced struct {
+	Group      string
+	Generation int32
+	Members    int
+	Protocol   string
+}
+
+// newMemberTimeout is how long a new member may wait in its first join: it has no id yet to send heartbeats with.
+// Kafka: group.coordinator's classicGroupNewMemberJoinTimeoutMs.
+const newMemberTimeout = 5 * time.Minute
+
+// withDefaults returns c with every 0 replaced, or what is wrong with it.
+func (c Config) withDefaults() (Config, error) {
+	var errs []error
+	positive := func(name string, d *time.Duration, def time.Duration) {
+		if *d == 0 {
+			*d = def
+		}
+		if *d < 0 {
+			errs = append(errs, fmt.Errorf("group: %s %v is negative", name, *d))
+		}
+	}
+	positive("InitialRebalanceDelay", &c.InitialRebalanceDelay, 0)
+	positive("MinSessionTimeout", &c.MinSessionTimeout, 6*time.Second)
+	positive("MaxSessionTimeout", &c.MaxSessionTimeout, 30*time.Minute)
+	positive("ExpiryInterval", &c.ExpiryInterval, 10*time.Minute)
+	if c.OffsetsRetention == Unlimited {
+		c.OffsetsRetention = 0
+	}
+	positive("OffsetsRetention", &c.OffsetsRetention, 0)
+	if c.MinSessionTimeout > c.MaxSessionTimeout {
+		errs = append(errs, fmt.Errorf("group: MinSessionTimeout %v above MaxSessionTimeout %v", c.MinSessionTimeout, c.MaxSessionTimeout))
+	}
+	if c.MaxSize < 0 || c.OffsetMetadataMax < 0 || c.OffsetsPartitions < 0 || c.MaxBatchBytes < 0 {
+		errs = append(errs, errors.New("group: MaxSize, OffsetMetadataMax, OffsetsPartitions and MaxBatchBytes cannot be negative"))
+	}
+	if c.OffsetMetadataMax == 0 {
+		c.OffsetMetadataMax = 4096
+	}
+	if c.OffsetMetadataMax > 10_000 {
+		errs = append(errs, fmt.Errorf("group: OffsetMetadataMax %d above 10000, which is what the record's format holds in any script", c.OffsetMetadataMax))
+	}
+	if c.OffsetsPartitions == 0 {
+		c.OffsetsPartitions = 50
+	}
+	if c.MaxBatchBytes == 0 {
+		c.MaxBatchBytes = 1 << 20
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, errors.Join(errs...)
+}
