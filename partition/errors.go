@@ -27,16 +27,24 @@ var (
 	ErrTimeout                      = errors.New("partition: timed out waiting for the acknowledgement")       // the records may stay
 
 	// The batch of a produce request.
-	ErrRecordTooLarge         = errors.New("partition: batch is larger than max.message.bytes")
-	ErrBatchTooLarge          = errors.New("partition: batch is larger than a segment")
-	ErrInvalidRecord          = errors.New("partition: invalid record")
-	ErrInvalidTimestamp       = errors.New("partition: timestamp out of range")
-	ErrUnsupportedCompression = errors.New("partition: unsupported compression")
-	ErrInvalidAcks            = errors.New("partition: invalid acks")
+	ErrBatchTooLarge = errors.New("partition: batch is larger than a segment")
+	ErrInvalidAcks   = errors.New("partition: invalid acks")
 
 	// Reading.
 	ErrOffsetOutOfRange = errors.New("partition: offset out of range")
 
-	// ErrCorrupt is record.ErrCorrupt: bytes of a request or of the disk are damaged.
-	ErrCorrupt = record.ErrCorrupt
+	// ErrInconsistentTopicID says that a directory belongs to another topic of the same name.
+	ErrInconsistentTopicID = errors.New("partition: directory belongs to a topic with another id")
+
+	// ErrPolicyViolation refuses DeleteRecords on a topic that is compacted only.
+	ErrPolicyViolation = errors.New("partition: not allowed by the topic's cleanup policy")
+)
+
+// Errors of the layers below, under the names that callers of this package look for.
+var (
+	ErrRecordTooLarge         = record.ErrBatchTooLarge // larger than max.message.bytes
+	ErrInvalidRecord          = record.ErrInvalidRecord
+	ErrInvalidTimestamp       = record.ErrInvalidTimestamp
+	ErrUnsupportedCompression = record.ErrUnsupportedCodec
+	ErrCorrupt                = record.ErrCorrupt // damaged bytes, of a request or on disk
 )
