@@ -2,6 +2,7 @@ package group
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/stratalog/strata/record"
@@ -40,9 +41,9 @@ type Member struct {
 	Subscription
 }
 
-// Cooperative reports whether members that use any of the assignors may keep partitions during a rebalance: all of them must allow it,
+// AllCooperative reports whether members that use these assignors may keep partitions during a rebalance: all of them must allow it,
 // as in Kafka.
-func Cooperative(assignors ...Assignor) bool {
+func AllCooperative(assignors []Assignor) bool {
 	for _, a := range assignors {
 		if c, ok := a.(CooperativeAssignor); !ok || !c.Cooperative() {
 			return false
@@ -51,68 +52,53 @@ func Cooperative(assignors ...Assignor) bool {
 	return len(assignors) > 0
 }
 
-// Protocols returns what a member puts into JoinRequest.Protocols: its subscription for each of its assignors, in order of preference.
-// last is the assignment it had in sub.Generation, for assignors that remember it in user data. sub.Owned is what it holds while it
-// joins; eager members hold nothing.
-func Protocols(assignors []Assignor, sub Subscription, last []record.TopicPartition) []Protocol {
-	out := make([]Protocol, 0, len(assignors))
-	for _, a := range assignors {
-		s := sub
-		if u, ok := a.(UserDataAssignor); ok {
-			s.UserData = u.SubscriptionUserData(last, sub.Generation)
-		}
-		out = append(out, Protocol{Name: a.Name(), Metadata: s.AppendTo(nil)})
+// SubscriptionFor returns the metadata of a member's Protocol for a. owned is what the member holds while it joins, generation when it got that
+// (-1: it holds nothing). An eager assignor sees owned only if it remembers it in user data, as Sticky does, and is given what
+// the member held last.
+func SubscriptionFor(a Assignor, topics []string, owned []record.TopicPartition, generation int32, rack string) []byte {
+	s := Subscription{Topics: topics, Generation: generation, Rack: rack}
+	if AllCooperative([]Assignor{a}) {
+		s.Owned = owned
 	}
-	return out
+	if u, ok := a.(UserDataAssignor); ok {
+		s.UserData = u.SubscriptionUserData(owned, generation)
+	}
+	return s.AppendTo(nil)
 }
 
-// ParseMembers decodes what the group leader got in JoinResponse.Members. It returns an error matching ErrMalformed.
-func ParseMembers(members []JoinMember) ([]Member, error) {
-	out := make([]Member, 0, len(members))
+// AssignAll is the group leader's work: it decodes the members' subscriptions, runs a, and returns SyncRequest.Assignments; every member is in it.
+// partitions has the partition count of each topic that exists. It returns an error matching ErrMalformed for a subscription that cannot be
+// read, and ErrNoAssignment if the assignor names an unknown member, gives a partition to two members, or to one that is not subscribed.
+func AssignAll(a Assignor, members []JoinMember, partitions map[string]int32) (map[string][]byte, error) {
+	decoded := make([]Member, 0, len(members))
 	for _, m := range members {
 		s, err := ParseSubscription(m.Metadata)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("subscription of %s: %w", m.MemberID, err)
 		}
-		out = append(out, Member{ID: m.MemberID, InstanceID: m.InstanceID, Subscription: s})
+		decoded = append(decoded, Member{ID: m.MemberID, InstanceID: m.InstanceID, Subscription: s})
 	}
-	return out, nil
-}
-
-// SubscribedTopics returns the topics that at least one of members subscribes to, sorted.
-func SubscribedTopics(members []Member) []string {
-	var topics []string
-	for i := range members {
-		topics = append(topics, members[i].Topics...)
-	}
-	slices.Sort(topics)
-	return slices.Compact(topics)
-}
-
-// Assign runs a and returns what the group leader puts into SyncRequest.Assignments; every member is in it.
-// It returns an error matching ErrNoAssignment if the assignor names an unknown member or gives a partition to two members.
-func Assign(a Assignor, members []Member, partitions map[string]int32) (map[string][]byte, error) {
-	shares, err := a.Assign(members, partitions)
+	shares, err := a.Assign(decoded, partitions)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("assignor %s: %w", a.Name(), err)
 	}
 	out := make(map[string][]byte, len(members))
 	taken, named := make(map[record.TopicPartition]bool), 0
-	for _, m := range members {
-		share := shares[m.ID]
-		if _, ok := shares[m.ID]; ok {
+	for _, m := range decoded {
+		share, ok := shares[m.ID]
+		if ok {
 			named++
 		}
 		for _, tp := range share {
 			if taken[tp] || !slices.Contains(m.Topics, tp.Topic) {
-				return nil, ErrNoAssignment
+				return nil, fmt.Errorf("assignor %s: %w: %s-%d for %s", a.Name(), ErrNoAssignment, tp.Topic, tp.Partition, m.ID)
 			}
 			taken[tp] = true
 		}
 		out[m.ID] = Assignment{Partitions: share}.AppendTo(nil)
 	}
 	if named != len(shares) {
-		return nil, ErrNoAssignment
+		return nil, fmt.Errorf("assignor %s: %w: a member that does not exist", a.Name(), ErrNoAssignment)
 	}
 	return out, nil
 }

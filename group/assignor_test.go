@@ -151,26 +151,49 @@ func TestUserDataOfStickyIsThatOfKafka(t *testing.T) {
 }
 
 func TestMembersMayStayOnlyIfAllTheirAssignorsAreCooperative(t *testing.T) {
-	require.True(t, Cooperative(CooperativeSticky()))
-	require.False(t, Cooperative(CooperativeSticky(), Range()))
-	require.False(t, Cooperative(Sticky()))
-	require.False(t, Cooperative())
+	require.True(t, AllCooperative([]Assignor{CooperativeSticky()}))
+	require.False(t, AllCooperative([]Assignor{CooperativeSticky(), Range()}))
+	require.False(t, AllCooperative([]Assignor{Sticky()}))
+	require.False(t, AllCooperative(nil))
 }
 
-func TestAssignRefusesWhatABrokenAssignorSays(t *testing.T) {
-	members := subscribers("t")("a", "b")
+func TestSubscriptionCarriesOwnedPartitionsWhereTheAssignorLooksForThem(t *testing.T) {
+	held := tps("t", 0)
+	parse := func(a Assignor) Subscription {
+		s, err := ParseSubscription(SubscriptionFor(a, []string{"t"}, held, 3, "r"))
+		require.NoError(t, err)
+		require.Equal(t, []string{"t"}, s.Topics)
+		require.Equal(t, "r", s.Rack)
+		require.EqualValues(t, 3, s.Generation)
+		return s
+	}
+	require.Equal(t, held, parse(CooperativeSticky()).Owned)
+	require.Empty(t, parse(Range()).Owned)
+	s := parse(Sticky())
+	require.Empty(t, s.Owned)
+	owned, _ := lastAssignment(&Member{Subscription: s})
+	require.Equal(t, held, owned)
+}
+
+func TestAssignAllRefusesWhatABrokenAssignorSays(t *testing.T) {
+	var members []JoinMember
+	for _, id := range []string{"a", "b"} {
+		members = append(members, JoinMember{MemberID: id, Metadata: SubscriptionFor(Range(), []string{"t"}, nil, -1, "")})
+	}
 	for name, out := range map[string]shares{
 		"twice":          {"a": tps("t", 0), "b": tps("t", 0)},
 		"not subscribed": {"a": tps("u", 0)},
 		"stranger":       {"x": tps("t", 0)},
 	} {
-		_, err := Assign(fixed(out), members, map[string]int32{"t": 1})
+		_, err := AssignAll(fixed(out), members, map[string]int32{"t": 1})
 		require.ErrorIs(t, err, ErrNoAssignment, name)
 	}
-	got, err := Assign(fixed{"a": tps("t", 0)}, members, map[string]int32{"t": 1})
+	got, err := AssignAll(fixed{"a": tps("t", 0)}, members, map[string]int32{"t": 1})
 	require.NoError(t, err)
 	require.Len(t, got, 2)
-	require.Equal(t, []string{"t"}, SubscribedTopics(members))
+	members[0].Metadata = []byte{1}
+	_, err = AssignAll(Range(), members, map[string]int32{"t": 1})
+	require.ErrorIs(t, err, ErrMalformed)
 }
 
 type fixed shares

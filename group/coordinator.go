@@ -28,6 +28,7 @@ type Coordinator struct {
 	shards  atomic.Pointer[[]*shard] // nil: the offsets topic is not known to exist
 	topics  atomic.Pointer[Topics]   // as the watcher last saw them; nil: not yet
 
+	counters  counters
 	closeOnce sync.Once
 }
 

@@ -8,26 +8,26 @@ import (
 // What the coordinator answers. The names in brackets are Kafka's error codes.
 var (
 	ErrClosed                  = errors.New("group: coordinator closed")
-	ErrInvalidGroupID          = errors.New("group: invalid group id")                                           // INVALID_GROUP_ID
-	ErrInvalidSessionTimeout   = errors.New("group: session timeout out of range")                               // INVALID_SESSION_TIMEOUT
-	ErrUnknownMember           = errors.New("group: unknown member id")                                          // UNKNOWN_MEMBER_ID: forget the id, join again
-	ErrMemberIDRequired        = errors.New("group: join again with the member id given")                        // MEMBER_ID_REQUIRED, see MemberIDRequiredError
-	ErrFencedInstance          = errors.New("group: instance id is in use by a newer member")                    // FENCED_INSTANCE_ID: fatal
-	ErrIllegalGeneration       = errors.New("group: illegal generation")                                         // ILLEGAL_GENERATION: join again
-	ErrRebalanceInProgress     = errors.New("group: rebalance in progress")                                      // REBALANCE_IN_PROGRESS: join again
-	ErrInconsistentProtocol    = errors.New("group: no assignor in common with the other members")               // INCONSISTENT_GROUP_PROTOCOL
-	ErrGroupMaxSize            = errors.New("group: group is full")                                              // GROUP_MAX_SIZE_REACHED
-	ErrCoordinatorNotAvailable = errors.New("group: coordinator not available")                                  // COORDINATOR_NOT_AVAILABLE: retry
-	ErrNotCoordinator          = errors.New("group: not the coordinator of this group")                          // NOT_COORDINATOR: look the coordinator up again, retry
-	ErrLoading                 = errors.New("group: coordinator is loading")                                     // COORDINATOR_LOAD_IN_PROGRESS: retry. A Coordinator waits instead, backends over a network may say it
-	ErrNonEmptyGroup           = errors.New("group: group has members")                                          // NON_EMPTY_GROUP
-	ErrGroupNotFound           = errors.New("group: no such group")                                              // GROUP_ID_NOT_FOUND
-	ErrGroupSubscribedToTopic  = errors.New("group: group is subscribed to the topic")                           // GROUP_SUBSCRIBED_TO_TOPIC
-	ErrOffsetMetadataTooLarge  = errors.New("group: offset metadata too large")                                  // OFFSET_METADATA_TOO_LARGE
-	ErrUnknownTopicOrPartition = errors.New("group: unknown topic or partition")                                 // UNKNOWN_TOPIC_OR_PARTITION
-	ErrTooLarge                = errors.New("group: request does not fit in one batch of the offsets topic")     // UNKNOWN_SERVER_ERROR
-	ErrMalformed               = errors.New("group: malformed bytes")                                            // bytes that are no subscription, assignment, key or value
-	ErrNoAssignment            = errors.New("group: assignor left out a partition or gave it to a wrong member") // a broken Assignor
+	ErrInvalidGroupID          = errors.New("group: invalid group id")                                       // INVALID_GROUP_ID
+	ErrInvalidSessionTimeout   = errors.New("group: session timeout out of range")                           // INVALID_SESSION_TIMEOUT
+	ErrUnknownMember           = errors.New("group: unknown member id")                                      // UNKNOWN_MEMBER_ID: forget the id, join again
+	ErrMemberIDRequired        = errors.New("group: join again with the member id given")                    // MEMBER_ID_REQUIRED, see MemberIDRequiredError
+	ErrFencedInstance          = errors.New("group: instance id is in use by a newer member")                // FENCED_INSTANCE_ID: fatal
+	ErrIllegalGeneration       = errors.New("group: illegal generation")                                     // ILLEGAL_GENERATION: join again
+	ErrRebalanceInProgress     = errors.New("group: rebalance in progress")                                  // REBALANCE_IN_PROGRESS: join again
+	ErrInconsistentProtocol    = errors.New("group: no assignor in common with the other members")           // INCONSISTENT_GROUP_PROTOCOL
+	ErrGroupMaxSize            = errors.New("group: group is full")                                          // GROUP_MAX_SIZE_REACHED
+	ErrCoordinatorNotAvailable = errors.New("group: coordinator not available")                              // COORDINATOR_NOT_AVAILABLE: retry
+	ErrNotCoordinator          = errors.New("group: not the coordinator of this group")                      // NOT_COORDINATOR: look the coordinator up again, retry
+	ErrLoading                 = errors.New("group: coordinator is loading")                                 // COORDINATOR_LOAD_IN_PROGRESS: retry. A Coordinator waits instead, backends over a network may say it
+	ErrNonEmptyGroup           = errors.New("group: group has members")                                      // NON_EMPTY_GROUP
+	ErrGroupNotFound           = errors.New("group: no such group")                                          // GROUP_ID_NOT_FOUND
+	ErrGroupSubscribedToTopic  = errors.New("group: group is subscribed to the topic")                       // GROUP_SUBSCRIBED_TO_TOPIC
+	ErrOffsetMetadataTooLarge  = errors.New("group: offset metadata too large")                              // OFFSET_METADATA_TOO_LARGE
+	ErrUnknownTopicOrPartition = errors.New("group: unknown topic or partition")                             // UNKNOWN_TOPIC_OR_PARTITION
+	ErrTooLarge                = errors.New("group: request does not fit in one batch of the offsets topic") // UNKNOWN_SERVER_ERROR
+	ErrMalformed               = errors.New("group: malformed bytes")                                        // bytes that are no subscription, assignment, key or value
+	ErrNoAssignment            = errors.New("group: invalid assignment")                                     // a broken Assignor
 )
 
 // A MemberIDRequiredError carries the member id that the next join must name (KIP-394). errors.Is(err, ErrMemberIDRequired) is true for it.

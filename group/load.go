@@ -97,6 +97,7 @@ func (s *shard) load() {
 		s.logger.Error("loading failed", "err", err)
 		return
 	}
+	s.c.counters.loads.Add(1)
 	s.state, s.loadErr, s.groups = active, nil, groups
 	for _, e := range groups {
 		s.step(e, now, EventLoaded{})

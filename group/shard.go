@@ -144,6 +144,7 @@ func (s *shard) step(e *entry, now time.Time, ev Event) hooked {
 	if eff.Rebalanced == nil {
 		return nil
 	}
+	s.c.counters.rebalances.Add(1)
 	s.logger.Info("rebalanced", "group", e.id, "generation", eff.Rebalanced.Generation, "members", eff.Rebalanced.Members, "protocol", eff.Rebalanced.Protocol)
 	return hooked{*eff.Rebalanced}
 }
@@ -187,6 +188,9 @@ func (s *shard) enqueue(e *entry, records []Record) error {
 	}
 	for _, r := range records {
 		e.Apply(r)
+		if r.Offset != nil {
+			s.c.counters.commits.Add(1)
+		}
 	}
 	if n := len(s.writes); n > s.sent && s.writes[n-1].size+w.size+record.HeaderSize <= s.c.cfg.MaxBatchBytes {
 		open := s.writes[n-1]
@@ -249,6 +253,10 @@ func (s *shard) settle(w *write, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.settled = true
+	s.c.counters.appends.Add(1)
+	if err != nil {
+		s.c.counters.failures.Add(1)
+	}
 	switch {
 	case s.state == closed:
 		return

@@ -138,7 +138,7 @@ func (c *testCase) round(a group.Assignor) (held int, err error) {
 			return 0, fmt.Errorf("the order of the members matters: %s got %v and %v", m.ID, out[m.ID], again[m.ID])
 		}
 	}
-	if held, err = c.checkOwners(out, group.Cooperative(a)); err != nil {
+	if held, err = c.checkOwners(out, group.AllCooperative([]group.Assignor{a})); err != nil {
 		return 0, err
 	}
 	for i := range c.members {
