@@ -100,19 +100,9 @@ func (b *Builder) AppendKV(tsMs int64, key, value []byte, headers []Header) bool
 		b.header()
 		b.baseTimestamp, b.maxTimestamp = tsMs, tsMs
 	}
-	if !b.encode(tsMs, int64(b.count), key, value, headers) {
-		return false
-	}
-	b.count++
-	b.maxTimestamp = max(b.maxTimestamp, tsMs)
-	return true
-}
-
-// encode writes one record behind the others unless the batch is full.
-func (b *Builder) encode(tsMs, offsetDelta int64, key, value []byte, headers []Header) bool {
 	// The length comes first in the record, and its own length depends on it: add up before writing.
-	ts, off := zigzag(tsMs-b.baseTimestamp), uint64(offsetDelta)<<1
-	body := 1 + uvarintLen(ts) + uvarintLen(off) + fieldLen(key) + fieldLen(value) + 1
+	ts, off := zigzag(tsMs-b.baseTimestamp), uint64(b.count)<<1
+	body := 2 + uvarintLen(ts) + uvarintLen(off) + fieldLen(key) + fieldLen(value) // 2: attributes, no headers
 	if len(headers) > 0 {
 		body += headersLen(headers) - 1
 	}
@@ -124,9 +114,12 @@ func (b *Builder) encode(tsMs, offsetDelta int64, key, value []byte, headers []H
 	if end > cap(b.buf) {
 		b.buf = slices.Grow(b.buf, end-i)
 	}
-	p := b.buf[:end]
-	b.buf = p
-	i = putUvarint(p, i, uint64(body)<<1)
+	b.buf = b.buf[:end]
+	b.count++
+	b.maxTimestamp = max(b.maxTimestamp, tsMs)
+
+	p := b.buf[i:]
+	i = putUvarint(p, 0, uint64(body)<<1)
 	p[i] = 0 // attributes: none are defined
 	i = putUvarint(p, i+1, ts)
 	i = putUvarint(p, i, off)

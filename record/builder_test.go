@@ -2,7 +2,6 @@ package record
 
 import (
 	"encoding/hex"
-	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -218,72 +217,4 @@ func TestHeadersOfABatchShareOneAllocation(t *testing.T) {
 			}
 		}
 	}), 1.0)
-}
-
-func BenchmarkEncode(b *testing.B) {
-	for _, n := range []int{1, 100, 1000} {
-		b.Run(fmt.Sprintf("value=100/records=%d", n), func(b *testing.B) {
-			value := make([]byte, 100)
-			var bld Builder
-			b.ReportAllocs()
-			for b.Loop() {
-				bld.Reset(0)
-				for range n {
-					bld.AppendKV(1000, nil, value, nil)
-				}
-				bld.Bytes()
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/record")
-		})
-	}
-}
-
-func BenchmarkDecode(b *testing.B) {
-	var bld Builder
-	for range 1000 {
-		bld.AppendKV(1000, nil, make([]byte, 100), nil)
-	}
-	p := bld.Bytes()
-	perRecord := func(b *testing.B) {
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*1000), "ns/record")
-	}
-	b.Run("borrowed", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			batch, err := ParseUnverified(p)
-			if err != nil || batch.VerifyCRC() != nil {
-				b.Fatal(err)
-			}
-			it, _ := batch.Records(0)
-			var r Record
-			n := 0
-			for ok, _ := it.Next(&r); ok; ok, _ = it.Next(&r) {
-				n += len(r.Value)
-			}
-			if n != 100*1000 {
-				b.Fatal(n)
-			}
-		}
-		perRecord(b)
-	})
-	b.Run("by-value", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			batch, _, err := Parse(p)
-			if err != nil {
-				b.Fatal(err)
-			}
-			n := 0
-			for r, err := range batch.All() {
-				if err != nil {
-					b.Fatal(err)
-				}
-				n += len(r.Value)
-			}
-			if n != 100*1000 {
-				b.Fatal(n)
-			}
-		}
-		perRecord(b)
-	})
 }

@@ -30,7 +30,7 @@ type RecordError struct {
 
 func (e *InvalidRecordError) Error() string {
 	if len(e.Records) > 0 {
-		return fmt.Sprintf("%v: %s; %d records, the first at %d: %s", e.Err, e.Reason, len(e.Records), e.Records[0].Index, e.Records[0].Reason)
+		return fmt.Sprintf("%v: %s: %d of them, the first is record %d: %s", e.Err, e.Reason, len(e.Records), e.Records[0].Index, e.Records[0].Reason)
 	}
 	return fmt.Sprintf("%v: %s", e.Err, e.Reason)
 }
@@ -159,7 +159,7 @@ func (b *Batch) checkRecords(area []byte, o *CheckOptions) (int64, error) {
 		return 0, invalid("%d bytes behind the last record", len(area)-c.i)
 	}
 	if len(bad) > 0 {
-		return 0, &InvalidRecordError{Err: kind, Reason: "one or more records are not acceptable", Records: bad}
+		return 0, &InvalidRecordError{Err: kind, Reason: "unacceptable records", Records: bad}
 	}
 	return latest, nil
 }

@@ -25,13 +25,25 @@ func (c *cursor) next(r *rawRecord) error {
 	}
 	end := i + int(length)
 	p := c.p[:end]
-	ts, i := uvarint(p, i+1)
+	i++ // attributes
+	var ts uint64
+	if i < len(p) && p[i] < 0x80 { // as in Iterator.Next
+		ts = uint64(p[i])
+		i++
+	} else {
+		ts, i = uvarint(p, i)
+	}
 	off, i := varint32(p, i)
 	if i < 0 {
 		return fmt.Errorf("%w: bad timestamp or offset of a record", ErrCorrupt)
 	}
 	r.timestampDelta, r.offsetDelta, r.rest = unzigzag(ts), off, p[i:]
-	r.hasKey, i = skipField(p, i)
+	if r.hasKey = true; i < len(p) && p[i] == 1 {
+		r.hasKey = false
+		i++ // nil
+	} else {
+		r.hasKey, i = skipField(p, i)
+	}
 	r.hasValue, i = skipField(p, i)
 	if i < 0 {
 		return fmt.Errorf("%w: bad key or value of a record", ErrCorrupt)

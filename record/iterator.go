@@ -21,7 +21,6 @@ type Iterator struct {
 	baseTimestamp int64
 	leaderEpoch   int32
 	tsType        TimestampType
-	appendTime    time.Time // of all records if tsType is LogAppendTime
 
 	lastMs   int64 // the timestamp below: neighbours often share it
 	lastTime time.Time
@@ -49,7 +48,7 @@ func (b *Batch) iterator(area []byte) Iterator {
 		lastTime:      time.UnixMilli(b.BaseTimestamp),
 	}
 	if it.tsType == LogAppendTime {
-		it.appendTime = time.UnixMilli(b.MaxTimestamp)
+		it.lastTime = time.UnixMilli(b.MaxTimestamp) // of all records
 	}
 	return it
 }
@@ -88,7 +87,8 @@ func (it *Iterator) Next(r *Record) (bool, error) {
 		}
 		return false, it.err
 	}
-	// Field after field; a negative index says that the one before could not be read, and travels on.
+	// Field after field; a negative index says that the one before could not be read, and travels on. What mostly takes one byte is
+	// looked at here, before a function is called.
 	p := it.p
 	length, i := varint32(p, it.i)
 	if i < 0 || length < 1 || int(length) > len(p)-i {
@@ -96,12 +96,24 @@ func (it *Iterator) Next(r *Record) (bool, error) {
 	}
 	end := i + int(length)
 	p = p[:end]
-	ts, i := uvarint(p, i+1) // behind the attributes, which mean nothing
+	i++ // the attributes mean nothing
+	var ts uint64
+	if i < len(p) && p[i] < 0x80 {
+		ts = uint64(p[i])
+		i++
+	} else {
+		ts, i = uvarint(p, i)
+	}
 	off, i := varint32(p, i)
 	if i < 0 || off < 0 {
 		return false, it.fail("timestamp or offset")
 	}
-	key, i := field(p, i)
+	var key []byte
+	if i < len(p) && p[i] == 1 {
+		i++ // nil
+	} else {
+		key, i = field(p, i)
+	}
 	value, i := field(p, i)
 	if i < 0 {
 		return false, it.fail("key or value")
@@ -117,7 +129,10 @@ func (it *Iterator) Next(r *Record) (bool, error) {
 	r.Offset = it.baseOffset + int64(off)
 	r.LeaderEpoch = it.leaderEpoch
 	r.TimestampType = it.tsType
-	r.Timestamp = it.timestamp(it.baseTimestamp + unzigzag(ts))
+	if ms := it.baseTimestamp + unzigzag(ts); ms != it.lastMs && it.tsType == CreateTime {
+		it.lastMs, it.lastTime = ms, time.UnixMilli(ms)
+	}
+	r.Timestamp = it.lastTime
 	r.Key, r.Value = key, value
 	r.explicit = false
 	return true, nil
@@ -127,16 +142,6 @@ func (it *Iterator) fail(what string) error {
 	it.err = fmt.Errorf("%w: record with %d more to come: bad %s", ErrCorrupt, it.left-1, what)
 	it.left, it.i = 0, len(it.p)
 	return it.err
-}
-
-func (it *Iterator) timestamp(ms int64) time.Time {
-	if it.tsType == LogAppendTime {
-		return it.appendTime
-	}
-	if ms != it.lastMs {
-		it.lastMs, it.lastTime = ms, time.UnixMilli(ms)
-	}
-	return it.lastTime
 }
 
 // field reads a key or value: its length, -1 for nil, and its bytes. The index is -1 if it is malformed.

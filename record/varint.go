@@ -64,7 +64,10 @@ func uvarintSlow(p []byte, i int) (uint64, int) {
 
 // varint32 reads a zigzag varint of at most 5 bytes whose value fits in 32 bits; the index is -1 otherwise.
 func varint32(p []byte, i int) (int32, int) {
-	u, j := uvarint(p, i)
+	if uint(i) < uint(len(p)) && p[i] < 0x80 {
+		return int32(p[i]>>1) ^ -int32(p[i]&1), i + 1
+	}
+	u, j := uvarintSlow(p, i)
 	if j-i > maxVarint32 || u > 1<<32-1 {
 		return 0, -1
 	}
