@@ -171,6 +171,9 @@ func TestUnknownCodecIsRefusedAndKeepsTheRecords(t *testing.T) {
 }
 
 func TestReusedBuilderAndIteratorDoNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("counts allocations")
+	}
 	key, value := []byte("key"), make([]byte, 100)
 	var b Builder
 	dst := make([]byte, 0, 1<<20)
@@ -204,6 +207,9 @@ func TestReusedBuilderAndIteratorDoNotAllocate(t *testing.T) {
 }
 
 func TestHeadersOfABatchShareOneAllocation(t *testing.T) {
+	if raceEnabled {
+		t.Skip("counts allocations")
+	}
 	var b Builder
 	for range 100 {
 		b.AppendKV(1, nil, []byte("v"), []Header{{"trace", []byte("id")}, {"type", []byte("json")}})

@@ -147,9 +147,9 @@ func TestXXH32KnownAnswers(t *testing.T) {
 	}
 }
 
-// bombs inflate to 256 MiB.
+// bombs inflate to 64 MiB.
 func bombs(t testing.TB) map[Codec][]byte {
-	const size = 256 << 20
+	const size = 64 << 20
 	out := map[Codec][]byte{}
 	zeros := make([]byte, 1<<20)
 	var gz bytes.Buffer
@@ -189,13 +189,16 @@ func bombs(t testing.TB) map[Codec][]byte {
 }
 
 func TestBombsAreRefusedWithoutAskingForTheirMemory(t *testing.T) {
+	if raceEnabled {
+		t.Skip("counts allocations")
+	}
 	for c, bomb := range bombs(t) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err := decompress(nil, bomb, c, 64<<20)
+		_, err := decompress(nil, bomb, c, 64<<20-1)
 		runtime.ReadMemStats(&after)
 		require.ErrorIs(t, err, ErrTooLarge, c)
-		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20), "%v: bomb of %d bytes", c, len(bomb))
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(8<<20), "%v: bomb of %d bytes", c, len(bomb))
 	}
 }
 

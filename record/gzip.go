@@ -41,7 +41,7 @@ func compressGzip(dst, p []byte) []byte {
 
 // gzipTrusted is up to where the output grows as it comes. Beyond, the rest is first counted without being kept: gzip reaches a thousandfold, and
 // nothing in it says beforehand how large it gets.
-const gzipTrusted = 4 << 20
+const gzipTrusted = 1 << 20
 
 func decompressGzip(dst, p []byte, limit int) ([]byte, error) {
 	r := gzipReaders.Get().(*gzipReader)
