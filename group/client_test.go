@@ -1,0 +1,214 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/record"
+)
+
+// inBubble runs a test of a coordinator in virtual time.
+func inBubble(t *testing.T, store *fakeStore, cfg Config, f func(t *testing.T, c *Coordinator)) {
+	synctest.Test(t, func(t *testing.T) {
+		store.changed = make(chan struct{}) // of this bubble
+		c, err := NewCoordinator(store, cfg)
+		require.NoError(t, err)
+		defer c.Close()
+		synctest.Wait()
+		f(t, c)
+	})
+}
+
+// A client is a member as the consumer package plays one: it joins, syncs, sends heartbeats and rejoins, until it is stopped.
+type client struct {
+	c                        *Coordinator
+	group                    string
+	assignor                 Assignor
+	topics                   []string
+	partitions               map[string]int32
+	instance                 string
+	session, rebalance, beat time.Duration
+	onOwn                    func(m *client, generation int32, owned []record.TopicPartition) // with every change
+	onLost                   func(m *client)                                                  // owns nothing any more
+
+	mu         sync.Mutex
+	id         string
+	generation int32
+	owned      []record.TopicPartition
+	frozen     chan struct{} // not nil: does nothing until it is closed
+	joins      int
+
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func newClient(c *Coordinator, group string, a Assignor, partitions map[string]int32) *client {
+	m := &client{c: c, group: group, assignor: a, partitions: partitions, session: 10 * time.Second, rebalance: 30 * time.Second, beat: 3 * time.Second, generation: -1}
+	for topic := range partitions {
+		m.topics = append(m.topics, topic)
+	}
+	slices.Sort(m.topics)
+	return m
+}
+
+func (m *client) start() *client {
+	ctx, cancel := context.WithCancel(context.Background())
+	m.cancel, m.done = cancel, make(chan struct{})
+	go func() {
+		defer close(m.done)
+		m.run(ctx)
+	}()
+	return m
+}
+
+// kill ends the client without a goodbye; stop leaves.
+func (m *client) kill() {
+	m.cancel()
+	<-m.done
+}
+
+func (m *client) stop(t testing.TB) {
+	m.kill()
+	errs, err := m.c.Leave(context.Background(), LeaveRequest{Group: m.group, Members: []LeaveMember{{MemberID: m.memberID()}}})
+	require.NoError(t, err)
+	require.NoError(t, errs[0])
+}
+
+func (m *client) memberID() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.id
+}
+
+func (m *client) state() (generation int32, owned []record.TopicPartition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.generation, slices.Clone(m.owned)
+}
+
+func (m *client) set(id string, generation int32, owned []record.TopicPartition) {
+	m.mu.Lock()
+	m.id, m.generation, m.owned = id, generation, owned
+	m.mu.Unlock()
+	if m.onOwn != nil {
+		m.onOwn(m, generation, owned)
+	}
+}
+
+func (m *client) freeze() (thaw func()) {
+	ch := make(chan struct{})
+	m.mu.Lock()
+	m.frozen = ch
+	m.mu.Unlock()
+	return func() { close(ch) }
+}
+
+func (m *client) pause(ctx context.Context) {
+	m.mu.Lock()
+	ch := m.frozen
+	m.mu.Unlock()
+	if ch != nil {
+		select {
+		case <-ch:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (m *client) run(ctx context.Context) {
+	cooperative := AllCooperative([]Assignor{m.assignor})
+	for ctx.Err() == nil {
+		m.pause(ctx)
+		_, owned := m.state()
+		if !cooperative {
+			m.set(m.memberID(), m.generation, nil) // eager: gives up everything
+		}
+		err := m.rebalanceOnce(ctx, owned)
+		if err == nil {
+			err = m.beats(ctx)
+		}
+		switch {
+		case errors.Is(err, ErrUnknownMember), errors.Is(err, ErrIllegalGeneration):
+			id := ""
+			if errors.Is(err, ErrIllegalGeneration) {
+				id = m.memberID()
+			}
+			if m.onLost != nil {
+				m.onLost(m)
+			}
+			m.set(id, -1, nil)
+		case errors.Is(err, ErrRebalanceInProgress), errors.Is(err, errMoved), err == nil:
+		case errors.Is(err, ErrNotCoordinator), errors.Is(err, ErrCoordinatorNotAvailable):
+			time.Sleep(100 * time.Millisecond)
+		default:
+			return
+		}
+	}
+}
+
+var errMoved = errors.New("partitions were given up, join again")
+
+func (m *client) rebalanceOnce(ctx context.Context, owned []record.TopicPartition) error {
+	m.mu.Lock()
+	id, generation := m.id, m.generation
+	m.joins++
+	m.mu.Unlock()
+	j, err := m.c.Join(ctx, JoinRequest{Group: m.group, MemberID: id, InstanceID: m.instance, ClientID: "c", ClientHost: "h", ProtocolType: "consumer",
+		SessionTimeout: m.session, RebalanceTimeout: m.rebalance, SkipAssignment: true,
+		Protocols: []Protocol{{m.assignor.Name(), SubscriptionFor(m.assignor, m.topics, owned, generation, "")}}})
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.id, m.generation = j.MemberID, j.Generation
+	m.mu.Unlock()
+	m.pause(ctx)
+	sync := SyncRequest{Group: m.group, MemberID: j.MemberID, InstanceID: m.instance, Generation: j.Generation, ProtocolType: "consumer", ProtocolName: j.ProtocolName}
+	if j.Leader == j.MemberID && !j.SkipAssignment {
+		if sync.Assignments, err = AssignAll(m.assignor, j.Members, m.partitions); err != nil {
+			return err
+		}
+	}
+	s, err := m.c.Sync(ctx, sync)
+	if err != nil {
+		return err
+	}
+	a, err := ParseAssignment(s.Assignment)
+	if err != nil {
+		return err
+	}
+	sortPartitions(a.Partitions)
+	m.set(j.MemberID, j.Generation, a.Partitions)
+	if AllCooperative([]Assignor{m.assignor}) {
+		for _, tp := range owned {
+			if !slices.Contains(a.Partitions, tp) {
+				return errMoved
+			}
+		}
+	}
+	return nil
+}
+
+func (m *client) beats(ctx context.Context) error {
+	for {
+		select {
+		case <-time.After(m.beat):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		m.pause(ctx)
+		m.mu.Lock()
+		r := HeartbeatRequest{Group: m.group, MemberID: m.id, InstanceID: m.instance, Generation: m.generation}
+		m.mu.Unlock()
+		if err := m.c.Heartbeat(ctx, r); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package group
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/stratalog/strata/record"
+)
+
+// fakeStore is a Store in memory whose disk takes as long and fails as the test says.
+type fakeStore struct {
+	mu                 sync.Mutex
+	logs               []*fakeLog // nil: there is no offsets topic
+	topics             Topics
+	ends               record.Offsets
+	changed            chan struct{}
+	syncTime           time.Duration // between an append and its done
+	blocked            chan struct{} // appends wait until it is closed; nil: they do not
+	appendErr, readErr error
+}
+
+func newFakeStore(topics map[string]int32) *fakeStore {
+	f := &fakeStore{topics: Topics{Version: 1, Topics: map[string]TopicInfo{}}, ends: record.Offsets{}, changed: make(chan struct{})}
+	id := byte(0)
+	for name, n := range topics {
+		id++
+		f.topics.Topics[name] = TopicInfo{ID: [16]byte{id, name[0]}, Partitions: n}
+	}
+	return f
+}
+
+func (f *fakeStore) OffsetsTopic(_ context.Context, create int32) (int32, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.logs == nil {
+		for range create {
+			f.logs = append(f.logs, &fakeLog{f: f})
+		}
+	}
+	return int32(len(f.logs)), nil
+}
+
+func (f *fakeStore) OffsetsLog(p int32) (OffsetsLog, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.logs[p], nil
+}
+
+func (f *fakeStore) Topics(_ context.Context, names ...string) (Topics, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := Topics{Version: f.topics.Version, Topics: map[string]TopicInfo{}}
+	if len(names) == 0 {
+		for name := range f.topics.Topics {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		if info, ok := f.topics.Topics[name]; ok {
+			out.Topics[name] = info
+		}
+	}
+	return out, nil
+}
+
+func (f *fakeStore) WaitTopics(ctx context.Context, after int64) (int64, error) {
+	for {
+		f.mu.Lock()
+		version, changed := f.topics.Version, f.changed
+		f.mu.Unlock()
+		if version > after {
+			return version, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+func (f *fakeStore) EndOffsets(_ context.Context, tps []record.TopicPartition) (record.Offsets, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := record.Offsets{}
+	for _, tp := range tps {
+		if tp.Partition < f.topics.Topics[tp.Topic].Partitions {
+			out[tp] = f.ends[tp]
+		}
+	}
+	return out, nil
+}
+
+// set changes a topic; 0 partitions delete it.
+func (f *fakeStore) set(name string, info TopicInfo) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if info.Partitions == 0 {
+		delete(f.topics.Topics, name)
+	} else {
+		f.topics.Topics[name] = info
+	}
+	f.topics.Version++
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// with changes the store's behaviour.
+func (f *fakeStore) with(change func(f *fakeStore)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
+type fakeLog struct {
+	f    *fakeStore
+	data []byte
+	end  int64
+}
+
+func (l *fakeLog) Append(batch []byte, done func(error)) {
+	l.f.mu.Lock()
+	blocked := l.f.blocked
+	l.f.mu.Unlock()
+	if blocked != nil {
+		<-blocked
+	}
+	l.f.mu.Lock()
+	err, wait := l.f.appendErr, l.f.syncTime
+	if err == nil {
+		at := len(l.data)
+		l.data = append(l.data, batch...)
+		record.SetBaseOffset(l.data[at:], l.end)
+		b, perr := record.ParseUnverified(l.data[at:])
+		if perr != nil {
+			panic(perr)
+		}
+		l.end = b.NextOffset()
+	}
+	l.f.mu.Unlock()
+	if wait > 0 {
+		time.AfterFunc(wait, func() { done(err) })
+		return
+	}
+	done(err)
+}
+
+func (l *fakeLog) Read(dst []byte, from int64, _ int) ([]byte, error) {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	if l.f.readErr != nil {
+		return nil, l.f.readErr
+	}
+	for p := l.data; len(p) > 0; {
+		b, err := record.ParseUnverified(p)
+		if err != nil {
+			return nil, err
+		}
+		if b.NextOffset() > from {
+			return append(dst, p...), nil
+		}
+		p = p[b.Size():]
+	}
+	return dst, nil
+}
+
+func (l *fakeLog) Bounds() (start, end int64) {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	return 0, l.end
+}
