@@ -1,0 +1,196 @@
+package log
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/vfs"
+)
+
+// compactBufferBytes is how much is gathered before it is written.
+const compactBufferBytes = 1 << 20
+
+// A compactWriter is the second half of a compaction: it writes groups of segments anew.
+type compactWriter struct {
+	*compaction
+	keys  *offsetMap
+	txns  *txnFilter
+	upper int64 // firstUncleanable: the batch that ends there stays, if only as a header, so that offsets before it are not given again
+	rep   *CompactionReport
+
+	out   *segment.Segment // of the present group
+	buf   []byte
+	infos []segment.BatchInfo
+}
+
+func filePath(dir string, base int64, suffix string) string {
+	return filepath.Join(dir, segment.FileName(base, suffix))
+}
+
+// group writes one group to .cleaned files and swaps the result in.
+func (w *compactWriter) group(ctx context.Context, group []*segment.Segment) error {
+	base, last := group[0].Base(), group[len(group)-1]
+	info, err := w.fs.Stat(last.Path())
+	if err != nil {
+		return err
+	}
+	if err := removeFiles(w.fs, w.dir, base, cleanedSuffix); err != nil {
+		return err
+	}
+	cfg := w.segment
+	cfg.FS, cfg.Files, cfg.ReadOnly = suffixFS{w.fs, cleanedSuffix}, nil, false
+	if w.out, err = segment.Create(w.dir, base, cfg); err != nil {
+		return err
+	}
+	var before int64
+	for _, s := range group {
+		before += s.Size()
+		if err = w.segmentOf(ctx, s); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = w.flush()
+	}
+	if err == nil {
+		err = w.out.Seal()
+	}
+	if err == nil {
+		err = syncFile(w.fs, filePath(w.dir, base, segment.TxnIndexSuffix)+cleanedSuffix) // Seal leaves it to recovery, which there is none of here
+	}
+	after := w.out.Size()
+	err = errors.Join(err, w.out.Close())
+	if err == nil {
+		err = w.fs.Chtimes(filePath(w.dir, base, segment.LogSuffix+cleanedSuffix), info.ModTime())
+	}
+	if err != nil {
+		return errors.Join(err, removeFiles(w.fs, w.dir, base, cleanedSuffix))
+	}
+	if err := w.swap(group, w.out.NextOffset(), after); err != nil {
+		return err
+	}
+	w.rep.BytesBefore += before
+	w.rep.BytesAfter += after
+	w.rep.SegmentsBefore += len(group)
+	w.rep.SegmentsAfter++
+	return nil
+}
+
+// segmentOf adds what stays of s.
+func (w *compactWriter) segmentOf(ctx context.Context, s *segment.Segment) error {
+	if err := w.addAborted(w.txns, s.Base(), w.compaction.upper(s)); err != nil {
+		return err
+	}
+	for b, err := range s.Batches(s.Base()) {
+		if err := errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		if err := w.batch(b); err != nil {
+			return fmt.Errorf("batch at offset %d: %w", b.BaseOffset, err)
+		}
+	}
+	return nil
+}
+
+// batch adds what stays of b.
+func (w *compactWriter) batch(b *record.Batch) error {
+	discard, err := w.txns.discard(b)
+	if err != nil {
+		return err
+	}
+	expired := b.HasDeleteHorizon() && b.BaseTimestamp <= w.now
+	o := record.FilterOptions{
+		DeleteHorizonMs: w.now + w.limits.deleteRetention,
+		FinishedMarker:  discard && b.IsControl(),
+		KeepEmpty:       w.isLastOfProducer(b) || b.NextOffset() == w.upper,
+		MaxInflated:     math.MaxInt32, // it was accepted once
+	}
+	keep := func(r *record.Record) bool { return w.keepRecord(r, expired) }
+	switch {
+	case discard && (!b.IsControl() || expired):
+		keep = func(*record.Record) bool { return false }
+	case b.IsControl():
+		keep = func(*record.Record) bool { return true }
+	}
+	start := len(w.buf)
+	out, kept, err := record.Filter(w.buf, b, o, keep)
+	if err != nil {
+		return err
+	}
+	w.rep.RecordsBefore += int64(b.RecordCount)
+	w.rep.RecordsAfter += int64(kept)
+	w.buf = out
+	if len(out) == start {
+		return nil
+	}
+	h, err := record.ParseHeader(out[start:])
+	if err != nil {
+		return err
+	}
+	w.infos = append(w.infos, segment.InfoOf(&h))
+	if len(w.buf) >= compactBufferBytes {
+		return w.flush()
+	}
+	return nil
+}
+
+// keepRecord decides about one record with data. expired says that its batch's tombstones may go.
+func (w *compactWriter) keepRecord(r *record.Record, expired bool) bool {
+	switch {
+	case r.Offset > w.keys.latest:
+		return true
+	case r.Key == nil: // cannot be compacted, and should not be here
+		return false
+	}
+	return r.Offset >= w.keys.get(r.Key) && (r.Value != nil || !expired)
+}
+
+// isLastOfProducer reports whether b is the last trace of a live producer.
+func (w *compactWriter) isLastOfProducer(b *record.Batch) bool {
+	if w.lastOf == nil || !b.HasProducerID() {
+		return false
+	}
+	last, ok := w.lastOf(b.ProducerID)
+	switch {
+	case !ok:
+		return false
+	case last.Offset >= 0:
+		return b.LastOffset() == last.Offset
+	}
+	return b.IsControl() && b.ProducerEpoch == last.Epoch
+}
+
+// keepAborted writes an entry of the transaction index that is still needed.
+func (w *compactWriter) keepAborted(txn segment.AbortedTxn) error { return w.out.AppendAborted(txn) }
+
+// syncFile syncs a file if it exists.
+func syncFile(fsys vfs.FS, name string) error {
+	f, err := fsys.OpenFile(name, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+func (w *compactWriter) flush() error {
+	if len(w.infos) == 0 {
+		return nil
+	}
+	// Setting a delete horizon makes timestamps longer: positions must still fit the index.
+	if w.out.Size()+int64(len(w.buf)) > math.MaxInt32 {
+		return errors.New("the compacted segment would pass 2 GiB")
+	}
+	err := w.out.Append([][]byte{w.buf}, w.infos)
+	w.buf, w.infos = w.buf[:0], w.infos[:0]
+	return err
+}
