@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,9 +27,12 @@ func inBubble(t *testing.T, store *fakeStore, cfg Config, f func(t *testing.T, c
 	})
 }
 
+// live is the coordinator of the day.
+type live struct{ p atomic.Pointer[Coordinator] }
+
 // A client is a member as the consumer package plays one: it joins, syncs, sends heartbeats and rejoins, until it is stopped.
 type client struct {
-	c                        *Coordinator
+	at                       *live
 	group                    string
 	assignor                 Assignor
 	topics                   []string
@@ -37,6 +41,7 @@ type client struct {
 	session, rebalance, beat time.Duration
 	onOwn                    func(m *client, generation int32, owned []record.TopicPartition) // with every change
 	onLost                   func(m *client)                                                  // owns nothing any more
+	onBeat                   func(m *client)                                                  // before each heartbeat
 
 	mu         sync.Mutex
 	id         string
@@ -50,7 +55,8 @@ type client struct {
 }
 
 func newClient(c *Coordinator, group string, a Assignor, partitions map[string]int32) *client {
-	m := &client{c: c, group: group, assignor: a, partitions: partitions, session: 10 * time.Second, rebalance: 30 * time.Second, beat: 3 * time.Second, generation: -1}
+	m := &client{at: &live{}, group: group, assignor: a, partitions: partitions, session: 10 * time.Second, rebalance: 30 * time.Second, beat: 3 * time.Second, generation: -1}
+	m.at.p.Store(c)
 	for topic := range partitions {
 		m.topics = append(m.topics, topic)
 	}
@@ -76,7 +82,7 @@ func (m *client) kill() {
 
 func (m *client) stop(t testing.TB) {
 	m.kill()
-	errs, err := m.c.Leave(context.Background(), LeaveRequest{Group: m.group, Members: []LeaveMember{{MemberID: m.memberID()}}})
+	errs, err := m.at.p.Load().Leave(context.Background(), LeaveRequest{Group: m.group, Members: []LeaveMember{{MemberID: m.memberID()}}})
 	require.NoError(t, err)
 	require.NoError(t, errs[0])
 }
@@ -145,7 +151,7 @@ func (m *client) run(ctx context.Context) {
 			}
 			m.set(id, -1, nil)
 		case errors.Is(err, ErrRebalanceInProgress), errors.Is(err, errMoved), err == nil:
-		case errors.Is(err, ErrNotCoordinator), errors.Is(err, ErrCoordinatorNotAvailable):
+		case errors.Is(err, ErrNotCoordinator), errors.Is(err, ErrCoordinatorNotAvailable), errors.Is(err, ErrClosed):
 			time.Sleep(100 * time.Millisecond)
 		default:
 			return
@@ -160,7 +166,7 @@ func (m *client) rebalanceOnce(ctx context.Context, owned []record.TopicPartitio
 	id, generation := m.id, m.generation
 	m.joins++
 	m.mu.Unlock()
-	j, err := m.c.Join(ctx, JoinRequest{Group: m.group, MemberID: id, InstanceID: m.instance, ClientID: "c", ClientHost: "h", ProtocolType: "consumer",
+	j, err := m.at.p.Load().Join(ctx, JoinRequest{Group: m.group, MemberID: id, InstanceID: m.instance, ClientID: "c", ClientHost: "h", ProtocolType: "consumer",
 		SessionTimeout: m.session, RebalanceTimeout: m.rebalance, SkipAssignment: true,
 		Protocols: []Protocol{{m.assignor.Name(), SubscriptionFor(m.assignor, m.topics, owned, generation, "")}}})
 	if err != nil {
@@ -176,7 +182,7 @@ func (m *client) rebalanceOnce(ctx context.Context, owned []record.TopicPartitio
 			return err
 		}
 	}
-	s, err := m.c.Sync(ctx, sync)
+	s, err := m.at.p.Load().Sync(ctx, sync)
 	if err != nil {
 		return err
 	}
@@ -207,7 +213,10 @@ func (m *client) beats(ctx context.Context) error {
 		m.mu.Lock()
 		r := HeartbeatRequest{Group: m.group, MemberID: m.id, InstanceID: m.instance, Generation: m.generation}
 		m.mu.Unlock()
-		if err := m.c.Heartbeat(ctx, r); err != nil {
+		if m.onBeat != nil {
+			m.onBeat(m)
+		}
+		if err := m.at.p.Load().Heartbeat(ctx, r); err != nil && !errors.Is(err, ErrClosed) {
 			return err
 		}
 	}

@@ -165,8 +165,8 @@ func (l *fakeLog) Read(dst []byte, from int64, _ int) ([]byte, error) {
 	return dst, nil
 }
 
-func (l *fakeLog) Bounds() (start, end int64) {
+func (l *fakeLog) Bounds() (start, end int64, err error) {
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
-	return 0, l.end
+	return 0, l.end, nil
 }

@@ -23,10 +23,12 @@ func (e EventJoin) step(g *Group, now time.Time) {
 	case g.state == Dead:
 		g.reply(e.To, nil, ErrCoordinatorNotAvailable)
 	case !g.hasRoom(e.MemberID):
-		if m := g.members[e.MemberID]; m != nil {
+		delete(g.pending, e.MemberID)
+		m := g.members[e.MemberID]
+		if m != nil {
 			g.drop(m, ErrGroupMaxSize)
-			g.departed(now, true)
 		}
+		g.departed(now, m != nil)
 		g.reply(e.To, nil, ErrGroupMaxSize)
 	case !g.supports(e.ProtocolType, e.Protocols):
 		g.reply(e.To, nil, ErrInconsistentProtocol)

@@ -113,7 +113,10 @@ func (s *shard) replay() (map[string]*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	from, end := l.Bounds()
+	from, end, err := l.Bounds()
+	if err != nil {
+		return nil, err
+	}
 	var buf []byte
 	for from < end {
 		if s.c.ctx.Err() != nil {

@@ -38,7 +38,7 @@ type OffsetsLog interface {
 	Read(dst []byte, from int64, max int) ([]byte, error)
 
 	// Bounds returns the first offset and the one the next record will get.
-	Bounds() (start, end int64)
+	Bounds() (start, end int64, err error)
 }
 
 // Topics is a snapshot of topics.

@@ -1,0 +1,255 @@
+package group
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/record"
+)
+
+// A storm is members coming, going, dying, freezing and a coordinator that restarts, with checks on who owns what.
+type storm struct {
+	t          *testing.T
+	store      *fakeStore
+	cfg        Config
+	at         live
+	assignor   Assignor
+	partitions map[string]int32
+	rnd        *rand.Rand
+	members    []*client
+	started    int
+
+	mu         sync.Mutex
+	generation map[string]string                 // "generation/partition" -> member id
+	holder     map[record.TopicPartition]*client // who works on it at this moment
+	zombies    map[*client]bool                  // frozen, and has not noticed yet what it missed
+	committed  map[record.TopicPartition]int64   // by the last successful commit
+	position   map[*client]map[record.TopicPartition]int64
+	wrong      []string
+	handovers  int
+}
+
+func (s *storm) complain(format string, args ...any) {
+	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
+}
+
+// owns is called by a client with every change of what it owns.
+func (s *storm) owns(m *client, generation int32, owned []record.TopicPartition) {
+	start := map[record.TopicPartition]int64{}
+	for _, tp := range owned {
+		got, err := s.at.p.Load().FetchOffsets(ctx, m.group, []record.TopicPartition{tp})
+		if err == nil {
+			start[tp] = max(got[tp].Offset, 0)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for tp, h := range s.holder {
+		if h == m && !slices.Contains(owned, tp) {
+			delete(s.holder, tp)
+		}
+	}
+	delete(s.zombies, m)
+	for _, tp := range owned {
+		key := fmt.Sprintf("%d/%v", generation, tp)
+		if other, taken := s.generation[key]; taken && other != m.memberID() {
+			s.complain("generation %d: %v belongs to %s and %s", generation, tp, other, m.memberID())
+		}
+		s.generation[key] = m.memberID()
+		if h := s.holder[tp]; h != nil && h != m && !s.zombies[h] {
+			s.complain("%v was given to %s while %s holds it", tp, m.memberID(), h.memberID())
+		}
+		if s.holder[tp] != m {
+			s.handovers++
+			s.position[m][tp] = start[tp]
+		}
+		s.holder[tp] = m
+	}
+}
+
+// works commits one more record of each partition that m holds.
+func (s *storm) works(m *client) {
+	generation, owned := m.state()
+	for _, tp := range owned {
+		s.mu.Lock()
+		next, mine := s.position[m][tp]+1, s.holder[tp] == m
+		s.mu.Unlock()
+		r := CommitRequest{Group: m.group, MemberID: m.memberID(), InstanceID: m.instance, Generation: generation,
+			Offsets: map[record.TopicPartition]record.Committed{tp: {Offset: next}}}
+		_, err := s.at.p.Load().CommitOffsets(ctx, r)
+		if err != nil {
+			continue
+		}
+		s.mu.Lock()
+		if !mine {
+			s.complain("%s committed %v, which another one holds", m.memberID(), tp)
+		}
+		if next < s.committed[tp] {
+			s.complain("committed offset of %v went back from %d to %d", tp, s.committed[tp], next)
+		}
+		s.committed[tp] = next
+		s.position[m][tp] = next
+		s.mu.Unlock()
+	}
+}
+
+func (s *storm) dead(m *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for tp, h := range s.holder {
+		if h == m {
+			delete(s.holder, tp)
+		}
+	}
+}
+
+func (s *storm) start() {
+	m := newClient(nil, "g", s.assignor, s.partitions)
+	s.started++
+	m.at, m.session, m.rebalance, m.beat = &s.at, 6*time.Second, 10*time.Second, time.Second
+	if s.rnd.IntN(3) == 0 {
+		m.instance = fmt.Sprint("i", s.started)
+	}
+	m.onOwn, m.onBeat = s.owns, s.works
+	s.mu.Lock()
+	s.position[m] = map[record.TopicPartition]int64{}
+	s.mu.Unlock()
+	s.members = append(s.members, m.start())
+}
+
+func (s *storm) event() {
+	i := 0
+	if len(s.members) > 0 {
+		i = s.rnd.IntN(len(s.members))
+	}
+	switch n := s.rnd.IntN(10); {
+	case n < 3 || len(s.members) < 2:
+		if len(s.members) < 8 {
+			s.start()
+		}
+	case n < 5: // leaves
+		m := s.members[i]
+		s.members = slices.Delete(s.members, i, i+1)
+		m.kill()
+		s.dead(m)
+		_, _ = m.at.p.Load().Leave(ctx, LeaveRequest{Group: "g", Members: []LeaveMember{{MemberID: m.memberID()}}})
+	case n < 6: // dies
+		m := s.members[i]
+		s.members = slices.Delete(s.members, i, i+1)
+		m.kill()
+		s.dead(m)
+	case n < 8: // freezes, perhaps past its session
+		m := s.members[i]
+		s.mu.Lock()
+		s.zombies[m] = true
+		s.mu.Unlock()
+		thaw := m.freeze()
+		time.AfterFunc(time.Duration(s.rnd.IntN(15_000))*time.Millisecond, thaw)
+	case n < 9:
+		s.restart()
+	default:
+		time.Sleep(5 * time.Second)
+	}
+	time.Sleep(time.Duration(s.rnd.IntN(3000)) * time.Millisecond)
+}
+
+func (s *storm) restart() {
+	if c := s.at.p.Load(); c != nil {
+		require.NoError(s.t, c.Close())
+	}
+	c, err := NewCoordinator(s.store, s.cfg)
+	require.NoError(s.t, err)
+	s.at.p.Store(c)
+}
+
+func runStorm(t *testing.T, a Assignor, seed uint64, events int) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &storm{t: t, store: newFakeStore(map[string]int32{"t": 6, "u": 3}), assignor: a, partitions: map[string]int32{"t": 6, "u": 3}, rnd: rand.New(rand.NewPCG(seed, 0)),
+			generation: map[string]string{}, holder: map[record.TopicPartition]*client{}, zombies: map[*client]bool{}, committed: map[record.TopicPartition]int64{}, position: map[*client]map[record.TopicPartition]int64{}}
+		s.store.syncTime = 5 * time.Millisecond
+		s.restart()
+		defer func() { s.at.p.Load().Close() }()
+		for range events {
+			s.event()
+		}
+		if len(s.members) == 0 {
+			s.start()
+		}
+		time.Sleep(15 * time.Second) // the last one has thawed
+		// From here on: session timeout plus rebalance timeout, and heartbeats to hear of it; a cooperative move takes two rounds.
+		time.Sleep(6*time.Second + 10*time.Second + 2*time.Second)
+		synctest.Wait()
+		info, err := s.at.p.Load().Group(ctx, "g")
+		require.NoError(t, err)
+		require.True(t, StableWith(len(s.members))(info), "seed %d: %d members should be there: %+v", seed, len(s.members), info)
+		require.Equal(t, 9, assigned(info), "seed %d: %+v", seed, info)
+		for _, m := range s.members {
+			m.kill()
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		require.Empty(t, s.wrong, "seed %d", seed)
+		require.Greater(t, s.handovers, 9, "nothing happened")
+		require.NotEmpty(t, s.committed)
+	})
+}
+
+func TestNoPartitionHasTwoOwnersInARebalanceStorm(t *testing.T) {
+	seeds, events := uint64(30), 60
+	if testing.Short() {
+		seeds = 5
+	}
+	for _, a := range []Assignor{Range(), Sticky(), CooperativeSticky()} {
+		t.Run(a.Name(), func(t *testing.T) {
+			for seed := range seeds {
+				runStorm(t, a, seed, events)
+			}
+		})
+	}
+}
+
+// A member that works on one record for ten minutes is out at the rebalance timeout; the others get its partitions.
+func TestSlowMemberIsLeftBehindByTheRebalance(t *testing.T) {
+	partitions := map[string]int32{"t": 4}
+	inBubble(t, newFakeStore(partitions), Config{}, func(t *testing.T, c *Coordinator) {
+		slow := newClient(c, "g", Range(), partitions)
+		slow.session = 30 * time.Minute
+		slow.start()
+		waitGroup(t, c, StableWith(1))
+		thaw := slow.freeze()
+		begin := time.Now()
+		other := newClient(c, "g", Range(), partitions).start()
+		waitGroup(t, c, func(i Info) bool { return StableWith(1)(i) && i.Members[0].ID == other.memberID() && assigned(i) == 4 })
+		require.LessOrEqual(t, time.Since(begin), slow.rebalance+time.Second)
+		time.Sleep(10 * time.Minute)
+		thaw()
+		waitGroup(t, c, StableWith(2))
+		slow.stop(t)
+		other.stop(t)
+	})
+}
+
+var errTooSlow = errors.New("not stable in time")
+
+func stableWithin(t testing.TB, c *Coordinator, group string, members int, limit time.Duration) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.WaitGroup(t.Context(), group, StableWith(members))
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(limit):
+		t.Fatal(errTooSlow)
+	}
+}
