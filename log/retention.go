@@ -26,6 +26,7 @@ type segmentFacts struct {
 
 // A SegmentVerdict says what Clean decided about a segment and why.
 type SegmentVerdict struct {
+	Removed    bool
 	BaseOffset int64
 	NextOffset int64 // of the following segment
 	Size       int64 // bytes
@@ -46,7 +47,7 @@ func (r retention) decide(segs []segmentFacts) (verdicts []SegmentVerdict, gone 
 			var goes string
 			goes, stays = r.judge(s, last, total)
 			if stays == "" {
-				v.Reason = goes
+				v.Removed, v.Reason = true, goes
 				gone++
 				total -= s.size
 				verdicts = append(verdicts, v)
