@@ -276,13 +276,19 @@ func (m *model) pass(t *rapid.T, d time.Duration) {
 func TestGroupKeepsItsInvariants(t *testing.T) {
 	for _, cfg := range []Config{{}, {InitialRebalanceDelay: 3 * time.Second}, {MaxSize: 3}, {OffsetsRetention: 30 * time.Second}} {
 		t.Run(fmt.Sprintf("%+v", cfg.InitialRebalanceDelay)+fmt.Sprint(cfg.MaxSize, cfg.OffsetsRetention), func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) {
-				m := newModel(cfg)
-				t.Repeat(m.actions())
-				m.pass(t, time.Hour) // nobody says anything any more
-				require.Contains(t, []State{Empty, Dead}, m.g.State())
-				require.Empty(t, m.open)
-			})
+			rounds := 10 // of 100 sequences
+			if testing.Short() {
+				rounds = 3
+			}
+			for range rounds {
+				rapid.Check(t, func(t *rapid.T) {
+					m := newModel(cfg)
+					t.Repeat(m.actions())
+					m.pass(t, time.Hour) // nobody says anything any more
+					require.Contains(t, []State{Empty, Dead}, m.g.State())
+					require.Empty(t, m.open)
+				})
+			}
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -235,21 +234,4 @@ func TestSlowMemberIsLeftBehindByTheRebalance(t *testing.T) {
 		slow.stop(t)
 		other.stop(t)
 	})
-}
-
-var errTooSlow = errors.New("not stable in time")
-
-func stableWithin(t testing.TB, c *Coordinator, group string, members int, limit time.Duration) {
-	t.Helper()
-	done := make(chan error, 1)
-	go func() {
-		_, err := c.WaitGroup(t.Context(), group, StableWith(members))
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		require.NoError(t, err)
-	case <-time.After(limit):
-		t.Fatal(errTooSlow)
-	}
 }
