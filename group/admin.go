@@ -42,6 +42,9 @@ type MemberInfo struct {
 	ClientID, ClientHost string
 	Topics               []string                // what it subscribes to; consumer groups only
 	Assignment           []record.TopicPartition // what it has; consumer groups only, empty unless the group is Stable
+
+	// The same as the protocol carries it, for any protocol type; nil unless the group is Stable. They must not be written to.
+	SubscriptionData, AssignmentData []byte
 }
 
 // OffsetInfo is where a group stands in a partition.
@@ -119,6 +122,9 @@ func (g *Group) info() Info {
 	i := Info{ID: g.id, State: g.state, ProtocolType: g.protocolType, Protocol: g.protocol, Generation: g.generation, Leader: g.leader}
 	for _, m := range g.inOrder() {
 		mi := MemberInfo{ID: m.id, InstanceID: m.instanceID, ClientID: m.clientID, ClientHost: m.clientHost}
+		if g.state == Stable {
+			mi.SubscriptionData, mi.AssignmentData = m.metadata(g.protocol), m.assignment
+		}
 		if g.protocolType == ProtocolTypeConsumer {
 			protocol := g.protocol
 			if g.state == PreparingRebalance && len(m.protocols) > 0 {

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"slices"
 	"time"
 
 	"github.com/stratalog/strata/record"
@@ -146,15 +145,6 @@ type topicSet struct {
 }
 
 func (s topicSet) has(topic string) bool { return s.all || s.topics[topic] }
-
-func (s topicSet) sorted() []string {
-	out := make([]string, 0, len(s.topics))
-	for t := range s.topics {
-		out = append(out, t)
-	}
-	slices.Sort(out)
-	return out
-}
 
 // subscription returns the topics of a consumer group's members; a subscription that cannot be read may mean any topic.
 func (g *Group) subscription() topicSet {
