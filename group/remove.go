@@ -133,7 +133,7 @@ func (g *Group) expired(tp record.TopicPartition, v OffsetValue, subscribed topi
 	}
 	base := v.CommitMs
 	if g.state == Empty && g.protocolType != "" && g.stateMs >= 0 {
-		base = g.stateMs
+		base = max(base, g.stateMs) // Kafka ignores later commits, so what an administrator resets in an old group is gone at the next check
 	}
 	return base+g.cfg.OffsetsRetention.Milliseconds() <= now.UnixMilli()
 }
