@@ -179,30 +179,10 @@ func (s *Segment) Sync() error {
 
 // Seal ends writing: the final time index entry is made, preallocated space given back, log and indexes synced. It is idempotent.
 func (s *Segment) Seal() error {
-	s.mu.Lock()
-	if s.sealed || s.broken != nil {
-		defer s.mu.Unlock()
-		return s.broken
-	}
-	if err := s.writableLocked(); err != nil {
-		s.mu.Unlock()
+	if err := s.Finish(); err != nil {
 		return err
 	}
-	err := errors.Join(s.trimLocked(), s.flushIndexLocked(true))
-	s.mu.Unlock()
-	if err != nil {
-		return fmt.Errorf("seal: %w", err)
-	}
-	if err := s.Sync(); err != nil {
-		return err
-	}
-	if err := s.syncIndexes(); err != nil {
-		return fmt.Errorf("seal: %w", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sealed = true
-	return s.letGoLocked()
+	return s.SyncSealed()
 }
 
 // Sealed reports whether Seal has succeeded.
@@ -223,4 +203,40 @@ func (s *Segment) syncIndexes() error {
 		errs = append(errs, f.Sync(), f.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// Finish ends writing as Seal does, but leaves the syncing to SyncSealed.
+func (s *Segment) Finish() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sealed || s.broken != nil {
+		return s.broken
+	}
+	if err := s.writableLocked(); err != nil {
+		return err
+	}
+	if err := errors.Join(s.trimLocked(), s.flushIndexLocked(true)); err != nil {
+		return fmt.Errorf("seal: %w", err)
+	}
+	s.sealed = true
+	return nil
+}
+
+// SyncSealed syncs log and indexes of a segment that Finish ended, and lets its descriptor go. Failures are sticky as those of Sync.
+func (s *Segment) SyncSealed() error {
+	if err := s.Sync(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	removed := s.removed
+	s.mu.Unlock()
+	if removed {
+		return nil
+	}
+	if err := s.syncIndexes(); err != nil {
+		return fmt.Errorf("seal: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.letGoLocked()
 }

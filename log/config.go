@@ -1,0 +1,162 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/vfs"
+)
+
+// Unlimited switches a limit off where 0 means a default.
+const Unlimited = -1
+
+// A SyncPolicy says when appended records are on stable storage. The zero value is the safest.
+type SyncPolicy time.Duration
+
+const (
+	// SyncOnAck acknowledges an append when it survives power loss. Many waiting appends share one fsync.
+	SyncOnAck SyncPolicy = 0
+	// SyncNever leaves it to the operating system; an acknowledged append survives a killed process. Kafka's default.
+	SyncNever SyncPolicy = -1
+)
+
+// SyncInterval syncs d after the first append that was not synced: a power cut loses at most what the last d brought. d below 1 ms counts
+// as 1 ms. Kafka: flush.ms.
+func SyncInterval(d time.Duration) SyncPolicy { return SyncPolicy(max(d, time.Millisecond)) }
+
+// Interval returns the d of SyncInterval, 0 for the other policies.
+func (p SyncPolicy) Interval() time.Duration { return max(time.Duration(p), 0) }
+
+// A CleanupPolicy says what Clean does with old records. Kafka: cleanup.policy.
+type CleanupPolicy uint8
+
+const (
+	CleanupDelete  CleanupPolicy = 1 << iota // remove whole segments by age and size; the zero value means this too
+	CleanupCompact                           // keep the last record of each key; may be combined with CleanupDelete
+	CleanupNone                              // only DeleteRecords removes anything
+)
+
+// Compacts reports whether old records of a key are removed.
+func (c CleanupPolicy) Compacts() bool { return c&CleanupCompact != 0 }
+
+// Deletes reports whether segments are removed by age and size.
+func (c CleanupPolicy) Deletes() bool { return c == 0 || c&CleanupDelete != 0 }
+
+// Defaults of Config.
+const (
+	DefaultSegmentBytes    = 1 << 30
+	DefaultSegmentAge      = 7 * 24 * time.Hour
+	DefaultRetentionAge    = 7 * 24 * time.Hour
+	DefaultMaxBatchBytes   = 1<<20 + 12
+	DefaultMinDirtyRatio   = 0.5
+	DefaultDeleteRetention = 24 * time.Hour
+)
+
+// Config describes a log. The zero Config is valid.
+type Config struct {
+	Segment segment.Config // FS, Files and ReadOnly of it are set by the log
+
+	SegmentBytes   int64         // a segment that would grow beyond it is closed. 0: 1 GiB; up to 2^31-1. Kafka: segment.bytes
+	SegmentAge     time.Duration // so is one whose first record is that much older than the one to append. 0: 7 days. Kafka: segment.ms
+	SegmentJitter  time.Duration // up to so much less, chosen per segment. Kafka: segment.jitter.ms
+	RetentionBytes int64         // closed segments are removed while the log stays at or above this. 0: no limit. Kafka: retention.bytes
+	RetentionAge   time.Duration // closed segments are removed this long after their newest record. 0: 7 days; Unlimited: never. Kafka: retention.ms
+
+	Cleanup          CleanupPolicy
+	MinDirtyRatio    float64       // of not yet compacted bytes, above which Clean compacts. 0: 0.5. Kafka: min.cleanable.dirty.ratio
+	MinCompactionLag time.Duration // records younger than this are not compacted. Kafka: min.compaction.lag.ms
+	MaxCompactionLag time.Duration // records older than this are compacted whatever the ratio. 0: no such bound. Kafka: max.compaction.lag.ms
+	DeleteRetention  time.Duration // how long compaction keeps tombstones and markers. 0: 24 h. Kafka: delete.retention.ms
+
+	Sync          SyncPolicy
+	MaxBatchBytes int // of one batch: ErrRecordTooLarge above. 0: 1048588. Kafka: max.message.bytes
+
+	// Dir is the directory whose syncer, descriptors and lock the log shares. nil: the log is alone and locks its own directory.
+	Dir *Directory
+	// Owner takes part in every append. nil: nobody.
+	Owner Owner
+
+	FS     vfs.FS       // nil: that of Dir, or the operating system's
+	Logger *slog.Logger // nil discards everything
+	Hooks  Hooks
+}
+
+// Hooks tell about events. They are called without locks and must not block.
+type Hooks struct {
+	OnRolled func(SegmentInfo) // a segment was closed, a new one takes the appends
+}
+
+var (
+	// ErrClosed is returned by every call on a closed log.
+	ErrClosed = errors.New("log: closed")
+	// ErrOffsetOutOfRange says that an offset is below the start or above the end of the log.
+	ErrOffsetOutOfRange = errors.New("log: offset out of range")
+	// ErrLocked says that somebody else, in this process or another, has the directory open.
+	ErrLocked = errors.New("log: directory is in use")
+	// ErrReadOnly is returned by changes to a log that OpenReadOnly opened.
+	ErrReadOnly = errors.New("log: read-only")
+	// ErrRecordTooLarge says that a batch is larger than MaxBatchBytes, or than a segment.
+	ErrRecordTooLarge = errors.New("log: batch too large")
+	// ErrInvalidBatch says that the bytes to append are not exactly one batch with at least one record.
+	ErrInvalidBatch = errors.New("log: not exactly one batch")
+	// ErrNewerFormat says that a newer version wrote the directory's own files.
+	ErrNewerFormat = errors.New("log: written by a newer version")
+	// ErrMissingSegment says that a segment file that was there is gone.
+	ErrMissingSegment = errors.New("log: segment file is missing")
+	// ErrCorrupt is matched by every *CorruptError.
+	ErrCorrupt = segment.ErrCorrupt
+)
+
+// CorruptError is segment.CorruptError: what is damaged, and where.
+type CorruptError = segment.CorruptError
+
+func (c Config) withDefaults() (Config, error) {
+	var errs []error
+	check := func(ok bool, name string, v any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("log: config %s: %v is out of range", name, v))
+		}
+	}
+	check(c.SegmentBytes >= 0 && c.SegmentBytes <= math.MaxInt32, "SegmentBytes", c.SegmentBytes)
+	check(c.SegmentAge >= 0, "SegmentAge", c.SegmentAge)
+	check(c.SegmentJitter >= 0, "SegmentJitter", c.SegmentJitter)
+	check(c.RetentionBytes >= Unlimited, "RetentionBytes", c.RetentionBytes)
+	check(c.RetentionAge >= Unlimited, "RetentionAge", c.RetentionAge)
+	check(c.MinDirtyRatio >= 0 && c.MinDirtyRatio <= 1, "MinDirtyRatio", c.MinDirtyRatio)
+	check(c.MinCompactionLag >= 0, "MinCompactionLag", c.MinCompactionLag)
+	check(c.MaxCompactionLag >= 0, "MaxCompactionLag", c.MaxCompactionLag)
+	check(c.DeleteRetention >= 0, "DeleteRetention", c.DeleteRetention)
+	check(c.MaxBatchBytes >= 0, "MaxBatchBytes", c.MaxBatchBytes)
+	check(c.Sync >= SyncNever, "Sync", c.Sync)
+	if len(errs) > 0 {
+		return c, errors.Join(errs...)
+	}
+	setDefault(&c.SegmentBytes, DefaultSegmentBytes)
+	setDefault(&c.SegmentAge, DefaultSegmentAge)
+	setDefault(&c.RetentionBytes, Unlimited)
+	setDefault(&c.RetentionAge, DefaultRetentionAge)
+	setDefault(&c.MinDirtyRatio, DefaultMinDirtyRatio)
+	setDefault(&c.DeleteRetention, DefaultDeleteRetention)
+	setDefault(&c.MaxBatchBytes, DefaultMaxBatchBytes)
+	if c.FS == nil && c.Dir != nil {
+		c.FS = c.Dir.fs
+	}
+	if c.FS == nil {
+		c.FS = vfs.OS()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}
+
+func setDefault[T comparable](p *T, v T) {
+	var zero T
+	if *p == zero {
+		*p = v
+	}
+}

@@ -1,0 +1,97 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"sync"
+
+	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/vfs"
+)
+
+// DirectoryConfig describes a Directory. The zero DirectoryConfig is valid.
+type DirectoryConfig struct {
+	MaxOpenFiles int          // descriptors kept open. 0: 512
+	MaxSyncs     int          // fsyncs at once. 0: 4
+	FS           vfs.FS       // nil: the operating system's
+	Logger       *slog.Logger // nil discards everything
+}
+
+// A Directory is what the logs below one directory share: the lock, the syncer, the descriptors. Safe for concurrent use.
+type Directory struct {
+	path   string
+	fs     vfs.FS
+	lock   io.Closer
+	files  *segment.FileCache
+	bootID string
+	syncer syncer
+	logger *slog.Logger
+
+	mu     sync.Mutex // guards the fields below
+	open   int        // logs
+	closed bool
+}
+
+const lockFile = ".lock"
+
+// OpenDirectory locks dir, which is created if needed. It returns an error matching ErrLocked if another process, or this one, has it open.
+func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
+	if cfg.FS == nil {
+		cfg.FS = vfs.OS()
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.MaxSyncs <= 0 {
+		cfg.MaxSyncs = 4
+	}
+	if err := vfs.MakeDir(cfg.FS, dir, 0o755); err != nil {
+		return nil, fmt.Errorf("log: open directory: %w", err)
+	}
+	lock, err := cfg.FS.Lock(filepath.Join(dir, lockFile))
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil, fmt.Errorf("%w: %s: close it there first (%w)", ErrLocked, dir, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("log: open directory: %w", err)
+	}
+	d := &Directory{path: dir, fs: cfg.FS, lock: lock, files: segment.NewFileCache(cfg.MaxOpenFiles), bootID: cfg.FS.BootID(), logger: cfg.Logger}
+	d.syncer.limit = cfg.MaxSyncs
+	return d, nil
+}
+
+// Close gives up the lock. All logs of the directory must be closed before; if not, it returns an error and does nothing. It is idempotent.
+func (d *Directory) Close() error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	if d.open > 0 {
+		defer d.mu.Unlock()
+		return fmt.Errorf("log: close directory %s: %d logs are open", d.path, d.open)
+	}
+	d.closed = true
+	d.mu.Unlock()
+	d.syncer.wg.Wait()
+	return d.lock.Close()
+}
+
+func (d *Directory) enter() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return fmt.Errorf("log: directory %s: %w", d.path, ErrClosed)
+	}
+	d.open++
+	return nil
+}
+
+func (d *Directory) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open--
+}

@@ -1,0 +1,173 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+// An EpochCache knows at which offset each leader epoch began (Kafka: LeaderEpochFileCache). It is kept in leader-epoch-checkpoint, in
+// Kafka's format; changes are on stable storage when they return. Safe for concurrent use.
+type EpochCache struct {
+	fs  vfs.FS
+	dir string
+	end func() int64 // of the log
+
+	mu      sync.Mutex // guards entries; held while the file is written, which happens once per leader change
+	entries []epochEntry
+}
+
+// epochEntry: both fields grow from entry to entry.
+type epochEntry struct {
+	epoch int32
+	start int64
+}
+
+const epochFile = "leader-epoch-checkpoint"
+
+func loadEpochs(fsys vfs.FS, dir string, end func() int64) (*EpochCache, error) {
+	c := &EpochCache{fs: fsys, dir: dir, end: end}
+	path := filepath.Join(dir, epochFile)
+	p, err := vfs.ReadFile(fsys, path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(p) == 0 {
+		return c, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	c.entries, err = parseEpochs(string(p))
+	if err != nil {
+		return nil, &CorruptError{Path: path, Reason: err.Error()}
+	}
+	return c, nil
+}
+
+// parseEpochs reads "0\nCOUNT\nEPOCH START\n..." (Kafka: CheckpointFile).
+func parseEpochs(text string) ([]epochEntry, error) {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if len(lines) < 2 || lines[0] != "0" {
+		return nil, errors.New("not a checkpoint of version 0")
+	}
+	if n, err := strconv.Atoi(lines[1]); err != nil || n != len(lines)-2 {
+		return nil, fmt.Errorf("%d entries where %q are announced", len(lines)-2, lines[1])
+	}
+	var entries []epochEntry
+	for _, line := range lines[2:] {
+		a, b, _ := strings.Cut(line, " ")
+		epoch, err1 := strconv.ParseInt(a, 10, 32)
+		start, err2 := strconv.ParseInt(b, 10, 64)
+		e := epochEntry{int32(epoch), start}
+		if err1 != nil || err2 != nil || epoch < 0 || start < 0 {
+			return nil, fmt.Errorf("bad entry %q", line)
+		}
+		if n := len(entries); n > 0 && (entries[n-1].epoch >= e.epoch || entries[n-1].start >= e.start) {
+			return nil, fmt.Errorf("entry %q does not follow the one before", line)
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// storeLocked replaces the file.
+func (c *EpochCache) storeLocked() error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "0\n%d\n", len(c.entries))
+	for _, e := range c.entries {
+		fmt.Fprintf(&b, "%d %d\n", e.epoch, e.start)
+	}
+	return vfs.WriteFile(c.fs, filepath.Join(c.dir, epochFile), []byte(b.String()))
+}
+
+// Assign records that epoch began at start. An epoch that is known to have begun no later is left alone; entries that contradict are removed.
+func (c *EpochCache) Assign(epoch int32, start int64) error {
+	if epoch < 0 {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.entries)
+	if n > 0 && c.entries[n-1].epoch == epoch && start >= c.entries[n-1].start {
+		return nil
+	}
+	for n > 0 && (c.entries[n-1].epoch >= epoch || c.entries[n-1].start >= start) {
+		n--
+	}
+	c.entries = append(c.entries[:n:n], epochEntry{epoch, start})
+	return c.storeLocked()
+}
+
+// Latest returns the newest epoch; ok is false if none is known.
+func (c *EpochCache) Latest() (epoch int32, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.entries) == 0 {
+		return -1, false
+	}
+	return c.entries[len(c.entries)-1].epoch, true
+}
+
+// At returns the epoch of the record at offset, -1 if it is not known.
+func (c *EpochCache) At(offset int64) int32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := sort.Search(len(c.entries), func(i int) bool { return c.entries[i].start > offset })
+	if i == 0 {
+		return -1
+	}
+	return c.entries[i-1].epoch
+}
+
+// EndOffsetFor returns the largest epoch that is not above the given one, and where it ended: the start of the next, or the log's end
+// for the current one. Both are -1 if epoch is above the newest, or none is known. Kafka: LeaderEpochFileCache.endOffsetFor.
+func (c *EpochCache) EndOffsetFor(epoch int32) (int32, int64) {
+	logEnd := c.end()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.entries)
+	if epoch < 0 || n == 0 || epoch > c.entries[n-1].epoch {
+		return -1, -1
+	}
+	i := sort.Search(n, func(i int) bool { return c.entries[i].epoch > epoch })
+	switch i {
+	case n:
+		return c.entries[n-1].epoch, logEnd
+	case 0:
+		return epoch, c.entries[0].start
+	default:
+		return c.entries[i-1].epoch, c.entries[i].start
+	}
+}
+
+// truncateFromEnd forgets epochs that began at end or later.
+func (c *EpochCache) truncateFromEnd(end int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.entries)
+	for n > 0 && c.entries[n-1].start >= end {
+		n--
+	}
+	if n == len(c.entries) {
+		return nil
+	}
+	c.entries = c.entries[:n:n]
+	return c.storeLocked()
+}
+
+// truncateFromStart makes the oldest epoch begin at start.
+func (c *EpochCache) truncateFromStart(start int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := sort.Search(len(c.entries), func(i int) bool { return c.entries[i].start > start })
+	if i == 0 || i == 1 && c.entries[0].start == start {
+		return nil
+	}
+	c.entries = append([]epochEntry{{c.entries[i-1].epoch, start}}, c.entries[i:]...)
+	return c.storeLocked()
+}

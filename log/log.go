@@ -1,0 +1,239 @@
+package log
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stratalog/strata/internal/watermark"
+	"github.com/stratalog/strata/segment"
+)
+
+// A Log is an ordered list of segments, the last of which takes the appends. All methods are safe for concurrent use.
+type Log struct {
+	path     string
+	dir      *Directory
+	ownsDir  bool
+	readOnly bool
+	recovery RecoveryReport
+	epochs   *EpochCache
+	write    turn // whoever holds it is the only writer: leads a round of appends, or changes the list of segments
+
+	calls    sync.Pool    // of *call. Not shared between logs: a channel made in one synctest bubble must not be used in another
+	cleaning turn         // one Clean at a time
+	cuts     atomic.Int64 // counts truncations: what a compaction saw before one is no more
+
+	cfg      atomic.Pointer[Config]
+	segments atomic.Pointer[[]*segment.Segment] // ascending, at least one; replaced, never changed, by the holder of write
+	start    atomic.Int64                       // first offset held; moved by the holder of write
+	end      atomic.Int64                       // next offset; moved by the holder of write
+	durable  atomic.Int64                       // below: on stable storage; moved under mu
+	high     atomic.Int64                       // retention stays below; -1: no bound
+	closing  atomic.Bool
+	stats    counters
+
+	mu       sync.Mutex // guards the fields below; never held while waiting or doing I/O
+	queue    []*Append  // not yet in a round
+	unsynced appendQueue
+	waiting  watermark.Queue[chan struct{}] // for the end to grow
+	broken   error                          // sticky
+	timer    *time.Timer                    // of SyncInterval
+	dirty    []*segment.Segment             // closed and not synced yet
+	syncs    syncState
+
+	round      round // scratch of the holder of write
+	marked     bool  // state says that the log is open; of the holder of write
+	jitter     int64 // ms, of the active segment; likewise
+	created    int64 // when the active segment was made, ms; likewise
+	epoch      int32 // stamped on appends that bring none; likewise
+	epochKnown bool  // it is the newest in epochs; likewise
+	wg         sync.WaitGroup
+	closed     chan struct{}
+	err        error // of Close
+}
+
+type counters struct {
+	appends, records, bytes, rounds, syncs, rolls atomic.Int64
+}
+
+// Stats counts what a log did since it was opened.
+type Stats struct {
+	Batches, Records, Bytes int64 // appended
+	Rounds                  int64 // writes that took
+	Syncs                   int64
+	Rolls                   int64
+}
+
+// Stats returns the counters.
+func (l *Log) Stats() Stats {
+	c := &l.stats
+	return Stats{c.appends.Load(), c.records.Load(), c.bytes.Load(), c.rounds.Load(), c.syncs.Load(), c.rolls.Load()}
+}
+
+// Path returns the log's directory.
+func (l *Log) Path() string { return l.path }
+
+// StartOffset returns the first offset held; the end offset if the log is empty.
+func (l *Log) StartOffset() int64 { return l.start.Load() }
+
+// EndOffset returns the offset that the next record gets.
+func (l *Log) EndOffset() int64 { return l.end.Load() }
+
+// DurableOffset returns the offset below which everything is on stable storage.
+func (l *Log) DurableOffset() int64 { return l.durable.Load() }
+
+// Epochs returns the leader epochs of the log.
+func (l *Log) Epochs() *EpochCache { return l.epochs }
+
+// Recovery tells what Open had to repair.
+func (l *Log) Recovery() RecoveryReport { return l.recovery }
+
+// SetHighWatermark bounds retention: Clean removes nothing at or above it. Without a call there is no bound.
+func (l *Log) SetHighWatermark(offset int64) { l.high.Store(offset) }
+
+// Err returns the sticky error that made the log read-only, or nil.
+func (l *Log) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.broken
+}
+
+func (l *Log) list() []*segment.Segment { return *l.segments.Load() }
+
+func (l *Log) active() *segment.Segment {
+	list := l.list()
+	return list[len(list)-1]
+}
+
+// SegmentInfo describes a segment.
+type SegmentInfo struct {
+	BaseOffset   int64
+	NextOffset   int64
+	Size         int64     // bytes of its batches
+	MaxTimestamp time.Time // zero if there is none
+	Active       bool
+}
+
+// Segments lists the segments, oldest first; the last one is active.
+func (l *Log) Segments() []SegmentInfo {
+	list := l.list()
+	infos := make([]SegmentInfo, len(list))
+	for i, s := range list {
+		infos[i] = infoOf(s)
+		infos[i].Active = i == len(list)-1
+	}
+	return infos
+}
+
+func infoOf(s *segment.Segment) SegmentInfo {
+	info := SegmentInfo{BaseOffset: s.Base(), NextOffset: s.NextOffset(), Size: s.Size()}
+	if ts, _ := s.MaxTimestamp(); ts >= 0 {
+		info.MaxTimestamp = time.UnixMilli(ts)
+	}
+	return info
+}
+
+// Reconfigure changes the settings of an open log. Dir, Owner, FS and Segment stay as they are. It waits for the round under way.
+func (l *Log) Reconfigure(cfg Config) error {
+	old := l.cfg.Load()
+	cfg.Dir, cfg.Owner, cfg.FS, cfg.Segment = old.Dir, old.Owner, old.FS, old.Segment
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return err
+	}
+	if err := l.exclusively(func() error {
+		l.cfg.Store(&cfg)
+		l.drawJitter()
+		return nil
+	}); err != nil {
+		return fmt.Errorf("reconfigure: %w", err)
+	}
+	if cfg.Sync != old.Sync && cfg.Sync != SyncNever {
+		return l.Sync() // what was appended under the weaker policy
+	}
+	return nil
+}
+
+// drawJitter chooses how much earlier than SegmentAge the active segment rolls.
+func (l *Log) drawJitter() {
+	cfg := l.cfg.Load()
+	if j := min(cfg.SegmentJitter, cfg.SegmentAge).Milliseconds(); j > 0 {
+		l.jitter = rand.Int64N(j)
+	} else {
+		l.jitter = 0
+	}
+}
+
+// exclusively runs fn as the only writer.
+func (l *Log) exclusively(fn func() error) error {
+	if l.readOnly {
+		return ErrReadOnly
+	}
+	l.write.take()
+	defer l.giveTurn()
+	if l.closing.Load() {
+		return ErrClosed
+	}
+	return fn()
+}
+
+// replaceSegments publishes a new list: old, which are neighbours, become new.
+func (l *Log) replaceSegments(old []*segment.Segment, now ...*segment.Segment) {
+	list := slices.Clone(l.list())
+	i := slices.Index(list, old[0])
+	list = slices.Replace(list, i, i+len(old), now...)
+	l.segments.Store(&list)
+}
+
+// A turn is the right to write, handed from one holder to the next. Taking it waits on a channel, not on a mutex.
+type turn struct {
+	held atomic.Bool
+
+	mu      sync.Mutex // guards waiting
+	waiting []chan struct{}
+	some    atomic.Bool // waiting is not empty
+}
+
+// try takes the turn if nobody has it.
+func (t *turn) try() bool { return t.held.CompareAndSwap(false, true) }
+
+// take waits for the turn.
+func (t *turn) take() {
+	for !t.try() {
+		ch := make(chan struct{})
+		t.mu.Lock()
+		t.waiting = append(t.waiting, ch)
+		t.some.Store(true)
+		t.mu.Unlock()
+		if t.try() { // it was given back meanwhile: somebody may have woken nobody
+			t.forget(ch)
+			return
+		}
+		<-ch
+	}
+}
+
+func (t *turn) forget(ch chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiting = slices.DeleteFunc(t.waiting, func(c chan struct{}) bool { return c == ch })
+	t.some.Store(len(t.waiting) > 0)
+}
+
+// give ends the turn and wakes the one who waits longest.
+func (t *turn) give() {
+	t.held.Store(false)
+	if !t.some.Load() {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.waiting) > 0 {
+		close(t.waiting[0])
+		t.waiting = t.waiting[1:]
+		t.some.Store(len(t.waiting) > 0)
+	}
+}

@@ -1,0 +1,178 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/stratalog/strata/segment"
+)
+
+// DeleteRecords moves the start of the log to before: records below it cannot be read any more. It is on stable storage when it returns.
+// Whole segments below are removed by Clean. It returns ErrOffsetOutOfRange if before is above the end; below the start it does nothing.
+func (l *Log) DeleteRecords(before int64) error {
+	return l.exclusively(func() error {
+		start, end := l.start.Load(), l.end.Load()
+		if before > end {
+			return fmt.Errorf("%w: delete records before %d, the log ends at %d", ErrOffsetOutOfRange, before, end)
+		}
+		if before <= start {
+			return nil
+		}
+		if err := l.moveStart(before, l.list()); err != nil {
+			return fmt.Errorf("delete records of %s: %w", l.path, err)
+		}
+		return nil
+	})
+}
+
+// moveStart makes the log begin at offset with the given segments, durably. With the turn.
+func (l *Log) moveStart(offset int64, list []*segment.Segment) error {
+	old := l.start.Swap(offset)
+	if err := l.writeState(list, false); err != nil {
+		l.start.Store(old)
+		return err
+	}
+	return l.epochs.truncateFromStart(offset)
+}
+
+// removeFront removes the first n segments; the log begins at the next one, or later. With the turn. The active segment is never among them.
+func (l *Log) removeFront(n int) error {
+	list := l.list()
+	gone, kept := list[:n], slices.Clone(list[n:])
+	if err := l.moveStart(max(l.start.Load(), kept[0].Base()), kept); err != nil {
+		return err
+	}
+	l.segments.Store(&kept)
+	var errs []error
+	for _, s := range gone {
+		l.forget(s)
+		errs = append(errs, s.Remove())
+	}
+	base := kept[0].Base()
+	errs = append(errs, l.dropSnapshots(func(offset int64) bool { return offset < base }))
+	return errors.Join(append(errs, l.cfg.Load().FS.SyncDir(l.path))...)
+}
+
+// forget takes a removed segment off the list of those to be synced.
+func (l *Log) forget(s *segment.Segment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dirty = slices.DeleteFunc(l.dirty, func(d *segment.Segment) bool { return d == s })
+}
+
+// TruncateTo removes the batches that reach to offset or beyond it; appends go on at offset (Kafka: UnifiedLog.truncateTo). It is on
+// stable storage when it returns. Appends under way end first. At or above the end it does nothing; below the first segment it empties the log.
+func (l *Log) TruncateTo(offset int64) error {
+	return l.exclusively(func() error {
+		switch {
+		case offset >= l.end.Load():
+			return l.epochs.truncateFromEnd(offset)
+		case offset < l.list()[0].Base():
+			return l.restartAt(offset)
+		}
+		if err := l.truncate(offset); err != nil {
+			return fmt.Errorf("truncate %s to %d: %w", l.path, offset, err)
+		}
+		return nil
+	})
+}
+
+func (l *Log) truncate(offset int64) error {
+	if err := l.refusal(); err != nil {
+		return err
+	}
+	if err := l.markOpen(); err != nil {
+		return err
+	}
+	if err := l.cutCompaction(offset); err != nil {
+		return err
+	}
+	list := l.list()
+	i := floor(list, offset)
+	kept, gone := slices.Clone(list[:i+1]), list[i+1:]
+	last := kept[i]
+	l.mu.Lock()
+	l.durable.Store(min(l.durable.Load(), offset))
+	l.mu.Unlock()
+	l.start.Store(min(l.start.Load(), offset))
+	l.end.Store(offset)
+	if err := l.writeState(kept, false); err != nil {
+		return err
+	}
+	l.segments.Store(&kept)
+	var errs []error
+	for _, s := range slices.Backward(gone) {
+		l.forget(s)
+		errs = append(errs, s.Remove())
+	}
+	errs = append(errs, l.cfg.Load().FS.SyncDir(l.path), last.Truncate(offset))
+	if err := errors.Join(errs...); err != nil {
+		return l.breakWith(err)
+	}
+	if err := errors.Join(last.Sync(), l.epochs.truncateFromEnd(offset),
+		l.dropSnapshots(func(o int64) bool { return o > offset }), lowerCleanerOffset(l.cfg.Load().FS, l.path, offset)); err != nil {
+		return l.breakWith(err)
+	}
+	l.latestEpoch()
+	return nil
+}
+
+// TruncateFully removes everything; appends go on at start. A follower does so whose log ends before its leader's begins.
+func (l *Log) TruncateFully(start int64) error {
+	return l.exclusively(func() error { return l.restartAt(start) })
+}
+
+func (l *Log) restartAt(start int64) error {
+	if err := l.refusal(); err != nil {
+		return err
+	}
+	if err := l.cutCompaction(start); err != nil {
+		return err
+	}
+	cfg, old := l.cfg.Load(), l.list()
+	l.start.Store(start)
+	l.end.Store(start)
+	l.mu.Lock()
+	l.durable.Store(start)
+	l.dirty = nil
+	l.mu.Unlock()
+	st := state{start: start, recoveryPoint: start, bootID: l.dir.bootID}
+	err := st.write(cfg.FS, l.path) // no segment must be there: a crash from here on ends with an empty log
+	for _, s := range old {
+		err = errors.Join(err, s.Remove())
+	}
+	var fresh *segment.Segment
+	if err == nil {
+		err = errors.Join(cfg.FS.SyncDir(l.path), l.epochs.truncateFromEnd(0), l.dropSnapshots(func(int64) bool { return true }),
+			lowerCleanerOffset(cfg.FS, l.path, 0))
+	}
+	if err == nil {
+		fresh, err = segment.Create(l.path, start, l.segmentConfig(cfg))
+	}
+	if err == nil {
+		err = cfg.FS.SyncDir(l.path)
+	}
+	if err != nil {
+		return l.breakWith(fmt.Errorf("restart %s at %d: %w", l.path, start, err))
+	}
+	list := []*segment.Segment{fresh}
+	l.segments.Store(&list)
+	l.created = now()
+	l.latestEpoch()
+	return l.writeState(list, false)
+}
+
+// latestEpoch takes the epoch to stamp from the cache again.
+func (l *Log) latestEpoch() {
+	l.epoch, l.epochKnown = l.epochs.Latest()
+	if !l.epochKnown {
+		l.epoch = 0
+	}
+}
+
+func (l *Log) refusal() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.broken
+}

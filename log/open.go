@@ -1,0 +1,317 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/vfs"
+)
+
+// unsyncedWindow is the most that a log under SyncOnAck has written and not synced: more waits for the sync under way.
+const unsyncedWindow = 64 << 20
+
+// A RecoveryReport tells what Open found and repaired.
+type RecoveryReport struct {
+	Clean           bool  // the log was closed in order: nothing needed to be looked at
+	SameBoot        bool  // the machine has not been restarted since: only the process had died
+	ScannedBytes    int64 // of segments
+	CutBytes        int64 // behind the last good batch, removed
+	CutOffset       int64 // next offset after the cut; -1: nothing was cut
+	RemovedSegments int   // behind the cut
+	RebuiltIndexes  int
+}
+
+// Open opens the log in dir, creating it if there is none, and recovers it first.
+//
+// After a killed process only an incomplete last batch is cut; after a power cut, what the sync policy did not promise. Recovery says what. Any
+// other invalid byte that is looked at is a *CorruptError that names file, position and offset; nothing is changed then. Sealed segments are
+// checked when they are read.
+//
+// It returns ErrLocked if the directory is in use, ErrNewerFormat, ErrMissingSegment, or errors of the file system.
+func Open(dir string, cfg Config) (*Log, error) {
+	return open(dir, cfg, false)
+}
+
+// OpenReadOnly opens the log in dir as it is: it takes no lock and changes nothing, also if another process is writing. It sees what was
+// there when it was opened.
+func OpenReadOnly(dir string, cfg Config) (*Log, error) {
+	if cfg.Dir == nil {
+		if cfg.FS == nil {
+			cfg.FS = vfs.OS()
+		}
+		cfg.Dir = &Directory{path: dir, fs: cfg.FS, files: segment.NewFileCache(0), bootID: cfg.FS.BootID()}
+	}
+	return open(dir, cfg, true)
+}
+
+func open(dir string, cfg Config, readOnly bool) (_ *Log, err error) {
+	cfg, err = cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{path: dir, dir: cfg.Dir, readOnly: readOnly, closed: make(chan struct{})}
+	if l.dir == nil {
+		if l.dir, err = OpenDirectory(dir, DirectoryConfig{FS: cfg.FS, Logger: cfg.Logger}); err != nil {
+			return nil, err
+		}
+		l.ownsDir = true
+	} else if !readOnly {
+		if err := vfs.MakeDir(cfg.FS, dir, 0o755); err != nil {
+			return nil, fmt.Errorf("open log: %w", err)
+		}
+	}
+	if err := l.dir.enter(); err != nil {
+		return nil, err
+	}
+	l.cfg.Store(&cfg)
+	l.high.Store(-1)
+	l.recovery.CutOffset = -1
+	if err := l.load(&cfg); err != nil {
+		return nil, errors.Join(fmt.Errorf("open log %s: %w", dir, err), l.abandon())
+	}
+	return l, nil
+}
+
+// abandon undoes a failed open.
+func (l *Log) abandon() error {
+	var errs []error
+	if list := l.segments.Load(); list != nil {
+		for _, s := range *list {
+			errs = append(errs, s.Close())
+		}
+	}
+	l.dir.leave()
+	if l.ownsDir {
+		errs = append(errs, l.dir.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (l *Log) load(cfg *Config) error {
+	if !l.readOnly {
+		if err := finishCompaction(cfg.FS, l.path); err != nil {
+			return err
+		}
+	}
+	st, known, err := readState(cfg.FS, l.path)
+	if err != nil {
+		return err
+	}
+	bases, err := listSegments(cfg.FS, l.path)
+	if err != nil {
+		return err
+	}
+	if err := checkMissing(l.path, st, bases); err != nil {
+		return err
+	}
+	l.start.Store(st.start)
+	if len(bases) == 0 {
+		return l.create(cfg, st.start)
+	}
+	l.recovery.Clean = known && st.clean
+	l.recovery.SameBoot = known && st.bootID != "" && st.bootID == l.dir.bootID
+	list, err := l.openSegments(cfg, st, bases)
+	if err != nil {
+		return err
+	}
+	l.segments.Store(&list)
+	l.end.Store(max(l.active().NextOffset(), l.active().Base()))
+	if st.clean {
+		l.end.Store(max(st.end, l.end.Load()))
+	}
+	l.start.Store(min(max(st.start, list[0].Base()), l.end.Load()))
+	l.durable.Store(min(max(st.recoveryPoint, l.start.Load()), l.end.Load()))
+	l.created = now()
+	l.drawJitter()
+	return l.loadRest(cfg)
+}
+
+// loadRest brings what lies beside the segments in line with them.
+func (l *Log) loadRest(cfg *Config) (err error) {
+	l.epochs, err = loadEpochs(cfg.FS, l.path, l.EndOffset)
+	if err != nil || l.readOnly {
+		return err
+	}
+	if err := errors.Join(l.epochs.truncateFromEnd(l.end.Load()+1), l.epochs.truncateFromStart(l.start.Load())); err != nil {
+		return err
+	}
+	if epoch, ok := l.epochs.Latest(); ok {
+		l.epoch, l.epochKnown = epoch, true
+	}
+	if err := l.dropSnapshots(func(offset int64) bool { return offset > l.end.Load() }); err != nil {
+		return err
+	}
+	if l.recovery.CutBytes > 0 || l.recovery.RemovedSegments > 0 {
+		cfg.Logger.Warn("log was cut behind its last good batch", "path", l.path, "offset", l.end.Load(), "bytes", l.recovery.CutBytes, "segments", l.recovery.RemovedSegments)
+	}
+	if !l.recovery.Clean && cfg.Sync == SyncOnAck && l.durable.Load() < l.end.Load() {
+		return l.syncNow() // what is readable must not disappear again
+	}
+	return nil
+}
+
+// create makes the first segment of a new log, or of one that was emptied.
+func (l *Log) create(cfg *Config, base int64) error {
+	if l.readOnly {
+		return fmt.Errorf("no segments: %w", fs.ErrNotExist)
+	}
+	s, err := segment.Create(l.path, base, l.segmentConfig(cfg))
+	if err != nil {
+		return err
+	}
+	if err := cfg.FS.SyncDir(l.path); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	list := []*segment.Segment{s}
+	l.segments.Store(&list)
+	l.end.Store(base)
+	l.start.Store(base)
+	l.durable.Store(base)
+	l.created = now()
+	l.drawJitter()
+	l.recovery.Clean = true
+	return l.loadRest(cfg)
+}
+
+// openSegments opens all segments; those that the end of a process or of power can have left unfinished are recovered.
+func (l *Log) openSegments(cfg *Config, st state, bases []int64) (list []*segment.Segment, err error) {
+	defer func() {
+		if err != nil {
+			for _, s := range list {
+				err = errors.Join(err, s.Close())
+			}
+		}
+	}()
+	for i, base := range bases {
+		next, last := int64(-1), i == len(bases)-1
+		if !last {
+			next = bases[i+1]
+		}
+		s, err := l.openSegment(cfg, st, base, next)
+		if err != nil {
+			return list, err
+		}
+		list = append(list, s)
+		if last || l.recovery.Clean || l.recovery.SameBoot || next <= st.recoveryPoint || s.NextOffset() == next {
+			continue
+		}
+		// Power loss took the end of this segment: what follows cannot be joined to it.
+		for _, gone := range bases[i+1:] {
+			if err := l.removeSegment(cfg, gone); err != nil {
+				return list, err
+			}
+			l.recovery.RemovedSegments++
+		}
+		l.recovery.CutOffset = s.NextOffset()
+		return list, nil
+	}
+	return list, nil
+}
+
+func (l *Log) removeSegment(cfg *Config, base int64) error {
+	if l.readOnly {
+		return nil
+	}
+	return errors.Join(removeFiles(cfg.FS, l.path, base, ""), cfg.FS.SyncDir(l.path))
+}
+
+// openSegment opens one segment; next is the base of the one after it, -1 for the last.
+func (l *Log) openSegment(cfg *Config, st state, base, next int64) (*segment.Segment, error) {
+	sc := l.segmentConfig(cfg)
+	info, err := cfg.FS.Stat(filePath(l.path, base, segment.LogSuffix))
+	if err != nil {
+		return nil, err
+	}
+	o := segment.OpenOptions{}
+	switch {
+	case next >= 0 && (l.recovery.Clean || l.recovery.SameBoot || next <= st.recoveryPoint):
+		if want := st.sizeOf(base); want >= 0 && want != info.Size() {
+			return nil, &CorruptError{Path: filePath(l.path, base, segment.LogSuffix), Pos: min(want, info.Size()), Offset: base,
+				Reason: fmt.Sprintf("file has %d bytes, %d were written", info.Size(), want)}
+		}
+		o = segment.OpenOptions{Clean: true, NextOffset: next, Size: info.Size()}
+	case next < 0 && l.recovery.Clean && info.Size() == st.size && st.end >= base:
+		o = segment.OpenOptions{Clean: true, NextOffset: st.end, Size: st.size}
+	}
+	s, err := segment.Open(l.path, base, sc, o)
+	if err != nil || o.Clean {
+		return s, err
+	}
+	ro := segment.RecoverOptions{SameBoot: l.recovery.SameBoot || l.recovery.Clean, RecoveryPoint: st.recoveryPoint, KeepTail: l.readOnly}
+	if cfg.Sync == SyncOnAck {
+		ro.UnsyncedWindow = unsyncedWindow
+	}
+	rep, err := s.Recover(ro)
+	if err == nil && s.NextOffset() < min(st.recoveryPoint, upper(next)) && !ro.SameBoot {
+		err = &CorruptError{Path: s.Path(), Pos: s.Size(), Offset: s.NextOffset(), Reason: fmt.Sprintf("file ends, although everything below offset %d was on stable storage", st.recoveryPoint)}
+	}
+	if err == nil && l.recovery.Clean && next < 0 && s.NextOffset() < st.end {
+		err = &CorruptError{Path: s.Path(), Pos: s.Size(), Offset: s.NextOffset(), Reason: fmt.Sprintf("file ends, although the log was closed at offset %d", st.end)}
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	l.recovery.ScannedBytes += rep.ScannedBytes
+	l.recovery.CutBytes += rep.CutBytes
+	if rep.CutBytes > 0 {
+		l.recovery.CutOffset = s.NextOffset()
+	}
+	if rep.RebuiltIndex {
+		l.recovery.RebuiltIndexes++
+	}
+	return s, nil
+}
+
+func upper(next int64) int64 {
+	if next < 0 {
+		return 1<<63 - 1
+	}
+	return next
+}
+
+// sizeOf returns the bytes that a closed segment must have, -1 if that is not known.
+func (s state) sizeOf(base int64) int64 {
+	if i, ok := slices.BinarySearchFunc(s.segments, base, func(x segmentState, b int64) int { return int(max(min(x.base-b, 1), -1)) }); ok {
+		return s.segments[i].size
+	}
+	return -1
+}
+
+// listSegments returns the base offsets of the .log files in dir, ascending. Other files are none of our business.
+func listSegments(fsys vfs.FS, dir string) (bases []int64, err error) {
+	entries, err := fsys.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), segment.LogSuffix)
+		if !ok || len(name) != 20 || e.IsDir() {
+			continue
+		}
+		if base, err := strconv.ParseInt(name, 10, 64); err == nil && base >= 0 {
+			bases = append(bases, base)
+		}
+	}
+	slices.Sort(bases)
+	return bases, nil
+}
+
+// checkMissing compares what is there with what must be.
+func checkMissing(dir string, st state, bases []int64) error {
+	for i, seg := range st.segments {
+		if _, ok := slices.BinarySearch(bases, seg.base); ok {
+			continue
+		}
+		if i+1 < len(st.segments) && st.segments[i+1].base <= st.start {
+			continue // below the start: it was being removed
+		}
+		return fmt.Errorf("%w: %s: restore it, or remove the directory to give the log up", ErrMissingSegment, filepath.Join(dir, segment.FileName(seg.base, segment.LogSuffix)))
+	}
+	return nil
+}

@@ -1,0 +1,295 @@
+package log
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sort"
+	"time"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/segment"
+)
+
+// readBytes is the step of iterators.
+const readBytes = 256 << 10
+
+// Read appends whole batches to dst: from the one that holds offset from, about max bytes but at least one. At the end it returns dst.
+//
+// The first batch may begin below from: batches are never split, the reader skips the leading records (as Kafka's fetch does). The result is
+// dst or a larger copy, owned by the caller. What is read for the first time since Open is checked against its CRC. Read never waits.
+//
+// It returns ErrOffsetOutOfRange if from is not in [StartOffset, EndOffset], a *CorruptError for damage, ErrClosed.
+func (l *Log) Read(dst []byte, from int64, max int) ([]byte, error) {
+	if l.closing.Load() {
+		return dst, ErrClosed
+	}
+	if start, end := l.start.Load(), l.end.Load(); from < start || from > end {
+		return dst, fmt.Errorf("%w: %d, the log has [%d, %d]", ErrOffsetOutOfRange, from, start, end)
+	}
+	for {
+		list := l.list()
+		i := floor(list, from)
+		if i < 0 {
+			return dst, fmt.Errorf("%w: %d", ErrOffsetOutOfRange, from)
+		}
+		for ; i < len(list); i++ {
+			s := list[i]
+			if !s.Acquire() {
+				break // removed meanwhile: look at the new list
+			}
+			n := len(dst)
+			out, err := s.ReadAt(dst, from, max, -1)
+			if relErr := s.Release(); err == nil {
+				err = relErr
+			}
+			if err != nil {
+				return dst, fmt.Errorf("read %s: %w", l.path, err)
+			}
+			if len(out) > n {
+				return out, nil
+			}
+		}
+		if i >= len(list) {
+			return dst, nil
+		}
+		if start := l.start.Load(); from < start {
+			return dst, fmt.Errorf("%w: %d, the log starts at %d", ErrOffsetOutOfRange, from, start)
+		}
+		if l.closing.Load() {
+			return dst, ErrClosed
+		}
+	}
+}
+
+// ReadUpTo is Read without the batches that reach to offset upTo or beyond it.
+func (l *Log) ReadUpTo(dst []byte, from int64, max int, upTo int64) ([]byte, error) {
+	n := len(dst)
+	out, err := l.Read(dst, from, max)
+	if err != nil || upTo >= l.end.Load() {
+		return out, err
+	}
+	for p := out[n:]; len(p) > 0; {
+		b, err := record.ParseHeader(p)
+		if err != nil {
+			return dst, fmt.Errorf("read %s: %w", l.path, err)
+		}
+		if b.NextOffset() > upTo {
+			return out[:len(out)-len(p)], nil
+		}
+		p = p[b.Size():]
+	}
+	return out, nil
+}
+
+// floor returns the index of the last segment with a base at or below offset, -1 if there is none.
+func floor(list []*segment.Segment, offset int64) int {
+	if n := len(list); list[n-1].Base() <= offset { // readers are mostly near the end
+		return n - 1
+	}
+	return sort.Search(len(list), func(i int) bool { return list[i].Base() > offset }) - 1
+}
+
+// Batches yields the batches from the one that holds offset from up to the present end. They are valid until the next one. An error is
+// yielded once and ends it.
+func (l *Log) Batches(from int64) iter.Seq2[*record.Batch, error] {
+	return func(yield func(*record.Batch, error) bool) {
+		var buf []byte
+		for end := l.end.Load(); from < end; {
+			p, err := l.Read(buf[:0], from, readBytes)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if len(p) == 0 {
+				return
+			}
+			buf = p
+			for len(p) > 0 {
+				b, err := record.ParseUnverified(p)
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				p, from = p[b.Size():], b.NextOffset()
+				if !yield(&b, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Records yields the records from offset from up to the present end, without those of control batches. Key, value and header values alias
+// memory that is garbage collected: they may be kept, read-only. An error is yielded once and ends it.
+func (l *Log) Records(from int64) iter.Seq2[record.Record, error] {
+	return func(yield func(record.Record, error) bool) {
+		l.records(from, yield)
+	}
+}
+
+// Follow yields the records from offset from on, and waits at the end for more, without polling, until ctx is done, which ends it without
+// an error, or the log is closed, which yields ErrClosed. Otherwise it is Records.
+func (l *Log) Follow(ctx context.Context, from int64) iter.Seq2[record.Record, error] {
+	return func(yield func(record.Record, error) bool) {
+		for ctx.Err() == nil {
+			next, ok := l.records(from, yield)
+			if !ok {
+				return
+			}
+			from = next
+			if err := l.waitEnd(ctx, from); err != nil {
+				if ctx.Err() == nil {
+					yield(record.Record{}, err)
+				}
+				return
+			}
+		}
+	}
+}
+
+// records yields what there is and returns the offset to go on at; ok is false if the loop was left or an error yielded.
+func (l *Log) records(from int64, yield func(record.Record, error) bool) (next int64, ok bool) {
+	for end := l.end.Load(); from < end; {
+		p, err := l.Read(make([]byte, 0, readBytes), from, readBytes) // a new one each time: the records keep it
+		if err != nil {
+			yield(record.Record{}, err)
+			return from, false
+		}
+		if len(p) == 0 {
+			return from, true
+		}
+		for len(p) > 0 {
+			b, err := record.ParseUnverified(p)
+			if err != nil {
+				yield(record.Record{}, err)
+				return from, false
+			}
+			if !b.IsControl() && !yieldRecords(&b, from, yield) {
+				return from, false
+			}
+			p, from = p[b.Size():], b.NextOffset()
+		}
+	}
+	return from, true
+}
+
+// yieldRecords yields the records of a batch at or above from; false if the loop was left.
+func yieldRecords(b *record.Batch, from int64, yield func(record.Record, error) bool) bool {
+	it, err := b.Records(0)
+	if err != nil {
+		yield(record.Record{}, err)
+		return false
+	}
+	var r record.Record
+	for {
+		more, err := it.Next(&r)
+		if err != nil {
+			yield(record.Record{}, err)
+			return false
+		}
+		if !more {
+			return true
+		}
+		if r.Offset >= from && !yield(r, nil) {
+			return false
+		}
+	}
+}
+
+// waitEnd waits until the end is above offset.
+func (l *Log) waitEnd(ctx context.Context, offset int64) error {
+	e := endWaiter{Value: make(chan struct{})}
+	l.mu.Lock()
+	if l.closing.Load() {
+		l.mu.Unlock()
+		return ErrClosed
+	}
+	if l.end.Load() > offset {
+		l.mu.Unlock()
+		return nil
+	}
+	l.waiting.Add(&e, offset)
+	l.mu.Unlock()
+	select {
+	case <-e.Value:
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting.Remove(&e)
+	if l.closing.Load() {
+		return ErrClosed
+	}
+	return ctx.Err()
+}
+
+// OffsetAt returns the offset of the first record with timestamp t or later; EndOffset if there is none.
+func (l *Log) OffsetAt(t time.Time) (int64, error) {
+	offset, _, err := l.OffsetForTimestamp(t)
+	if offset < 0 && err == nil {
+		return l.end.Load(), nil
+	}
+	return offset, err
+}
+
+// OffsetForTimestamp returns the first record with timestamp t or later and its timestamp in ms; -1 and -1 if there is none.
+func (l *Log) OffsetForTimestamp(t time.Time) (offset, ts int64, err error) {
+	start := l.start.Load()
+	for _, s := range l.list() {
+		if s.NextOffset() <= start || !s.Acquire() {
+			continue
+		}
+		offset, ts, ok, err := s.OffsetAt(t.UnixMilli(), start)
+		if relErr := s.Release(); err == nil {
+			err = relErr
+		}
+		if err != nil {
+			return -1, -1, fmt.Errorf("offset at %s in %s: %w", t, l.path, err)
+		}
+		if ok {
+			return offset, ts, nil
+		}
+	}
+	return -1, -1, nil
+}
+
+// MaxTimestampOffset returns the first record that has the largest timestamp, and that timestamp in ms; -1 and -1 for an empty log.
+func (l *Log) MaxTimestampOffset() (offset, ts int64, err error) {
+	ts = -1
+	for _, s := range l.list() {
+		if newest, _ := s.MaxTimestamp(); s.Size() > 0 {
+			ts = max(ts, newest)
+		}
+	}
+	if ts < 0 {
+		return -1, -1, nil
+	}
+	return l.OffsetForTimestamp(time.UnixMilli(ts))
+}
+
+// AppendAborted adds an aborted transaction to the index of the segment that holds its marker.
+func (l *Log) AppendAborted(t segment.AbortedTxn) error {
+	list := l.list()
+	i := floor(list, t.LastOffset)
+	if i < 0 {
+		return fmt.Errorf("%w: marker at %d", ErrOffsetOutOfRange, t.LastOffset)
+	}
+	return list[i].AppendAborted(t)
+}
+
+// AbortedTxns returns the aborted transactions that matter for records of [from, upTo); there may be more than needed.
+func (l *Log) AbortedTxns(from, upTo int64) (ts []segment.AbortedTxn, err error) {
+	list := l.list()
+	for _, s := range list[max(floor(list, from), 0):] {
+		found, done, err := s.Aborted(from, upTo)
+		if err != nil {
+			return nil, fmt.Errorf("aborted transactions of %s: %w", l.path, err)
+		}
+		ts = append(ts, found...)
+		if done {
+			break
+		}
+	}
+	return ts, nil
+}

@@ -1,0 +1,176 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/stratalog/strata/segment"
+)
+
+// preallocationStep is how much space a log under SyncOnAck reserves at a time.
+const preallocationStep = 16 << 20
+
+// preallocation returns the step for the active segment: never more than a segment may become.
+func (l *Log) preallocation(cfg *Config) int64 { return min(preallocationStep, cfg.SegmentBytes) }
+
+// mustRoll reports whether a does not go into the active segment any more (Kafka: LogSegment.shouldRoll). size is that of the segment with
+// what is about to be written before a.
+func (l *Log) mustRoll(active *segment.Segment, size int64, a *Append, last int64) (bool, error) {
+	cfg := l.cfg.Load()
+	switch {
+	case size+int64(len(a.Batch)) > cfg.SegmentBytes && size > 0:
+		return true, nil
+	case active.Overflows(last), active.IndexFull():
+		return true, nil
+	case size == 0:
+		return false, nil
+	}
+	first, ok, err := active.FirstTimestamp()
+	if err != nil || !ok {
+		return false, err
+	}
+	at := a.Info.MaxTimestamp
+	if at < 0 || first < 0 { // no timestamps: by the clock, from when the segment was made
+		at = now()
+		if first < 0 {
+			first = l.created
+		}
+	}
+	return at-first > cfg.SegmentAge.Milliseconds()-l.jitter, nil
+}
+
+// Roll closes the active segment, if it holds anything, and opens the next one.
+func (l *Log) Roll() error {
+	return l.exclusively(func() error {
+		if l.active().Size() == 0 {
+			return nil
+		}
+		return l.roll(l.end.Load())
+	})
+}
+
+// roll closes the active segment and opens a new one with the given base. With the turn.
+func (l *Log) roll(base int64) error {
+	cfg, old := l.cfg.Load(), l.active()
+	if base == old.Base() { // an empty segment can only be replaced by one further on
+		return nil
+	}
+	if err := l.markOpen(); err != nil {
+		return err
+	}
+	var err error
+	if cfg.Sync == SyncOnAck {
+		err = old.Seal()
+	} else {
+		err = old.Finish()
+	}
+	if err != nil {
+		if old.Err() != nil {
+			err = l.breakWith(err)
+		}
+		return fmt.Errorf("roll %s: %w", l.path, err)
+	}
+	fresh, err := segment.Create(l.path, base, l.segmentConfig(cfg))
+	if err != nil {
+		return fmt.Errorf("roll %s: %w", l.path, err)
+	}
+	if err := cfg.FS.SyncDir(l.path); err != nil {
+		return fmt.Errorf("roll %s: %w", l.path, errors.Join(err, fresh.Remove()))
+	}
+	list := append(slices.Clone(l.list()), fresh)
+	if cfg.Sync == SyncOnAck {
+		l.mu.Lock()
+		l.durable.Store(max(l.durable.Load(), old.NextOffset()))
+		l.mu.Unlock()
+	} else {
+		l.mu.Lock()
+		l.dirty = append(l.dirty, old)
+		l.mu.Unlock()
+	}
+	if err := l.writeState(list, false); err != nil {
+		return fmt.Errorf("roll %s: %w", l.path, errors.Join(err, fresh.Remove()))
+	}
+	l.segments.Store(&list)
+	l.created = now()
+	l.drawJitter()
+	l.stats.rolls.Add(1)
+	if err := l.snapshot(base); err != nil {
+		cfg.Logger.Warn("snapshot failed: recovery replays more of the log", "path", l.path, "offset", base, "err", err)
+	}
+	if cfg.Sync == SyncNever { // in the background: the segment will not change any more
+		l.dir.syncer.request(l)
+	}
+	if cfg.Hooks.OnRolled != nil {
+		cfg.Hooks.OnRolled(infoOf(old))
+	}
+	cfg.Logger.Info("segment rolled", "path", l.path, "offset", base)
+	return nil
+}
+
+// writeState writes the state of a log with the given segments. With the turn.
+func (l *Log) writeState(list []*segment.Segment, clean bool) error {
+	s := state{clean: clean, start: l.start.Load(), recoveryPoint: l.durable.Load(), bootID: l.dir.bootID}
+	if clean {
+		active := list[len(list)-1]
+		s.end, s.size, s.recoveryPoint = l.end.Load(), active.Size(), l.end.Load()
+	}
+	for i, seg := range list {
+		size := seg.Size()
+		if i == len(list)-1 {
+			size = -1
+		}
+		s.segments = append(s.segments, segmentState{seg.Base(), size})
+	}
+	l.marked = !clean
+	return s.write(l.cfg.Load().FS, l.path)
+}
+
+// markOpen makes the state say that the log is being written to, before the first write. With the turn.
+func (l *Log) markOpen() error {
+	if l.marked {
+		return nil
+	}
+	err := l.writeState(l.list(), false)
+	l.marked = err == nil
+	return err
+}
+
+func (l *Log) segmentConfig(cfg *Config) segment.Config {
+	c := cfg.Segment
+	c.FS, c.Files, c.ReadOnly = cfg.FS, l.dir.files, l.readOnly
+	return c
+}
+
+// SetLeaderEpoch records that a leader epoch begins at the present end, before anything is appended in it. It is on stable storage on return.
+func (l *Log) SetLeaderEpoch(epoch int32) error {
+	return l.exclusively(func() error {
+		if err := l.epochs.Assign(epoch, l.end.Load()); err != nil {
+			return fmt.Errorf("leader epoch %d of %s: %w", epoch, l.path, err)
+		}
+		l.epoch = epoch
+		return nil
+	})
+}
+
+// assignEpoch chooses the leader epoch that a is stamped with and records a new one. With the turn.
+func (l *Log) assignEpoch(a *Append, first int64) error {
+	epoch := a.LeaderEpoch
+	switch {
+	case a.KeepOffsets:
+		epoch = a.Info.LeaderEpoch
+	case epoch < 0:
+		epoch = l.epoch
+		a.epoch = epoch
+		return nil // without an epoch of its own nothing needs to be recorded
+	}
+	a.epoch = epoch
+	if epoch == l.epoch && l.epochKnown {
+		return nil
+	}
+	if err := l.epochs.Assign(epoch, first); err != nil {
+		return err
+	}
+	l.epoch, l.epochKnown = epoch, true
+	return nil
+}

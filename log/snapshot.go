@@ -1,0 +1,87 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+// snapshotSuffix is that of the files an owner keeps its state in, beside the segments; named by the offset up to which it goes, exclusive.
+const snapshotSuffix = ".snapshot"
+
+// snapshot writes the owner's state as of offset. With the turn.
+func (l *Log) snapshot(offset int64) error {
+	cfg := l.cfg.Load()
+	o, ok := cfg.Owner.(Snapshotter)
+	if !ok {
+		return nil
+	}
+	return vfs.WriteFile(cfg.FS, filePath(l.path, offset, snapshotSuffix), o.Snapshot(offset))
+}
+
+// WriteSnapshot stores the owner's state as of offset, replacing an earlier one. It is on stable storage when it returns. A Snapshotter
+// need not call it.
+func (l *Log) WriteSnapshot(offset int64, data []byte) error {
+	if l.readOnly {
+		return ErrReadOnly
+	}
+	if err := vfs.WriteFile(l.cfg.Load().FS, filePath(l.path, offset, snapshotSuffix), data); err != nil {
+		return fmt.Errorf("write snapshot: %w", err)
+	}
+	return nil
+}
+
+// SnapshotFiles returns the offsets of the owner's snapshots, ascending.
+func (l *Log) SnapshotFiles() (offsets []int64, err error) {
+	entries, err := l.cfg.Load().FS.ReadDir(l.path)
+	if err != nil {
+		return nil, fmt.Errorf("snapshots of %s: %w", l.path, err)
+	}
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), snapshotSuffix)
+		if offset, err := strconv.ParseInt(name, 10, 64); ok && err == nil && offset >= 0 && len(name) == 20 {
+			offsets = append(offsets, offset)
+		}
+	}
+	slices.Sort(offsets)
+	return offsets, nil
+}
+
+// ReadSnapshot returns the snapshot of an offset.
+func (l *Log) ReadSnapshot(offset int64) ([]byte, error) {
+	p, err := vfs.ReadFile(l.cfg.Load().FS, filePath(l.path, offset, snapshotSuffix))
+	if err != nil {
+		return nil, fmt.Errorf("read snapshot: %w", err)
+	}
+	return p, nil
+}
+
+// RemoveSnapshot removes the snapshot of an offset, if there is one.
+func (l *Log) RemoveSnapshot(offset int64) error {
+	err := l.cfg.Load().FS.Remove(filePath(l.path, offset, snapshotSuffix))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove snapshot: %w", err)
+	}
+	return nil
+}
+
+// dropSnapshots removes those that which says.
+func (l *Log) dropSnapshots(which func(offset int64) bool) error {
+	offsets, err := l.SnapshotFiles()
+	if err != nil {
+		return err
+	}
+	for _, o := range offsets {
+		if which(o) {
+			if err := l.RemoveSnapshot(o); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
