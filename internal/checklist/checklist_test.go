@@ -1,0 +1,87 @@
+package checklist
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// lastRow is the number of behaviours; docs/checklist.md lists them all.
+const lastRow = 148
+
+var (
+	rowPattern  = regexp.MustCompile(`^\| (\d+) \| (.+) \| (.+) \|$`)
+	testPattern = regexp.MustCompile("`([a-z]+)\\.((?:Test|Example|Fuzz)\\w+)`")
+)
+
+func TestEveryBehaviourNamesATestThatExistsOrIsOpen(t *testing.T) {
+	root := filepath.Join("..", "..")
+	tests := testsOf(t, root)
+	f, err := os.Open(filepath.Join(root, "docs", "checklist.md"))
+	require.NoError(t, err)
+	defer f.Close()
+	seen := map[int]bool{}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		m := rowPattern.FindStringSubmatch(lines.Text())
+		if m == nil {
+			continue
+		}
+		row, err := strconv.Atoi(m[1])
+		require.NoError(t, err)
+		require.False(t, seen[row], "row %d is there twice", row)
+		seen[row] = true
+		named := testPattern.FindAllStringSubmatch(m[3], -1)
+		if strings.HasPrefix(m[3], "open: ") || strings.HasPrefix(m[3], "docs: ") {
+			continue
+		}
+		require.NotEmpty(t, named, "row %d names no test", row)
+		for _, n := range named {
+			require.True(t, tests[n[1]][n[2]], "row %d names %s.%s, which does not exist", row, n[1], n[2])
+		}
+	}
+	require.NoError(t, lines.Err())
+	for row := 1; row <= lastRow; row++ {
+		require.True(t, seen[row], "row %d is missing", row)
+	}
+}
+
+var funcPattern = regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz)\w+)\(`)
+
+// testsOf returns the names of all tests below root, by package directory name.
+func testsOf(t *testing.T, root string) map[string]map[string]bool {
+	t.Helper()
+	all := map[string]map[string]bool{}
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		abs, err := filepath.Abs(filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		pkg := filepath.Base(abs)
+		if filepath.Dir(path) == root {
+			pkg = "strata"
+		}
+		if all[pkg] == nil {
+			all[pkg] = map[string]bool{}
+		}
+		for _, m := range funcPattern.FindAllSubmatch(src, -1) {
+			all[pkg][string(m[1])] = true
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return all
+}
