@@ -116,14 +116,26 @@ func (m *client) freeze() (thaw func()) {
 	return func() { close(ch) }
 }
 
-func (m *client) pause(ctx context.Context) {
+// thawed returns a channel that is closed when the client is not frozen any more; nil if it is not.
+func (m *client) thawed() <-chan struct{} {
 	m.mu.Lock()
-	ch := m.frozen
-	m.mu.Unlock()
-	if ch != nil {
+	defer m.mu.Unlock()
+	if m.frozen != nil {
+		select {
+		case <-m.frozen:
+		default:
+			return m.frozen
+		}
+	}
+	return nil
+}
+
+func (m *client) pause(ctx context.Context) {
+	for ch := m.thawed(); ch != nil; ch = m.thawed() {
 		select {
 		case <-ch:
 		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/stratalog/strata/record"
 )
+
+var storms = flag.Int("storms", 30, "number of storms per assignor")
 
 // A storm is members coming, going, dying, freezing and a coordinator that restarts, with checks on who owns what.
 type storm struct {
@@ -56,7 +59,9 @@ func (s *storm) owns(m *client, generation int32, owned []record.TopicPartition)
 			delete(s.holder, tp)
 		}
 	}
-	delete(s.zombies, m)
+	if m.thawed() == nil {
+		delete(s.zombies, m)
+	}
 	for _, tp := range owned {
 		key := fmt.Sprintf("%d/%v", generation, tp)
 		if other, taken := s.generation[key]; taken && other != m.memberID() {
@@ -169,7 +174,7 @@ func (s *storm) restart() {
 	s.at.p.Store(c)
 }
 
-func runStorm(t *testing.T, a Assignor, seed uint64, events int) {
+func runStorm(t *testing.T, a Assignor, seed uint64, events int) (wrong []string) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &storm{t: t, store: newFakeStore(map[string]int32{"t": 6, "u": 3}), assignor: a, partitions: map[string]int32{"t": 6, "u": 3}, rnd: rand.New(rand.NewPCG(seed, 0)),
 			generation: map[string]string{}, holder: map[record.TopicPartition]*client{}, zombies: map[*client]bool{}, committed: map[record.TopicPartition]int64{}, position: map[*client]map[record.TopicPartition]int64{}}
@@ -195,24 +200,38 @@ func runStorm(t *testing.T, a Assignor, seed uint64, events int) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		require.Empty(t, s.wrong, "seed %d", seed)
+		wrong = s.wrong
 		require.Greater(t, s.handovers, 9, "nothing happened")
 		require.NotEmpty(t, s.committed)
 	})
+	return wrong
 }
 
 func TestNoPartitionHasTwoOwnersInARebalanceStorm(t *testing.T) {
-	seeds, events := uint64(30), 60
+	seeds := *storms
 	if testing.Short() {
 		seeds = 5
 	}
 	for _, a := range []Assignor{Range(), Sticky(), CooperativeSticky()} {
 		t.Run(a.Name(), func(t *testing.T) {
 			for seed := range seeds {
-				runStorm(t, a, seed, events)
+				require.Empty(t, runStorm(t, a, uint64(seed), 60), "seed %d", seed)
 			}
 		})
 	}
+}
+
+// hasty moves partitions without waiting for their owners, but says that its members may keep reading.
+type hasty struct{ Assignor }
+
+func (hasty) Cooperative() bool { return true }
+
+func TestStormNoticesAHandOverThatComesTooEarly(t *testing.T) {
+	var wrong []string
+	for seed := range 3 {
+		wrong = append(wrong, runStorm(t, hasty{Range()}, uint64(seed), 60)...)
+	}
+	require.NotEmpty(t, wrong)
 }
 
 // A member that works on one record for ten minutes is out at the rebalance timeout; the others get its partitions.
