@@ -75,7 +75,7 @@ func (g *Group) joinTimeout(now time.Time) {
 func (g *Group) completeJoin(now time.Time) {
 	if len(g.members) > 0 && g.awaitingJoin() == 0 {
 		g.initial = false
-		g.setJoinDeadline(now.Add(g.rebalanceTimeout()))
+		g.setJoinDeadline(now.Add(max(g.rebalanceTimeout(), time.Second))) // a timeout of nothing must not spin
 		return
 	}
 	g.joinDeadline, g.initial = time.Time{}, false
