@@ -33,8 +33,10 @@ type compaction struct {
 
 	// lastOf returns what a live producer wrote last, which must stay as an empty batch at least, so that its sequence is known. nil: no producers.
 	lastOf func(producerID int64) (ProducerLast, bool)
-	// replace makes install's segment take the place of old in the list; it fails if one of old is not in the list any more.
+	// replace makes install's segment take the place of old in the list; it fails without calling install if one of old is not what it was any more.
 	replace func(old []*segment.Segment, install func() (*segment.Segment, error)) error
+	// declare makes what is known of the segments elsewhere on disk fit the replacement, before the sources go. nil: nothing is known.
+	declare func(old []*segment.Segment, now *segment.Segment) error
 }
 
 // ProducerLast is the last trace of a producer that is still known: see Producers.

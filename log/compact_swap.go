@@ -70,6 +70,11 @@ func (w *compactWriter) swap(group []*segment.Segment, next, size int64) error {
 }
 
 func (w *compactWriter) install(group []*segment.Segment, next, size int64) (*segment.Segment, error) {
+	if w.declare != nil {
+		if err := w.declare(group, w.out); err != nil {
+			return nil, err
+		}
+	}
 	for _, s := range group {
 		if err := s.Remove(); err != nil {
 			return nil, err
@@ -214,7 +219,7 @@ func (l *leftover) forget() error {
 // complete removes what .swap segments replace and gives them their names.
 func (l *leftover) complete() error {
 	for _, base := range l.swap {
-		next, err := endOfLogFile(l.fs, filePath(l.dir, base, segment.LogSuffix)+swapSuffix, base)
+		next, size, err := endOfLogFile(l.fs, filePath(l.dir, base, segment.LogSuffix)+swapSuffix, base)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // the .log file has its name already: only indexes are left to follow
 		case err != nil:
@@ -237,6 +242,9 @@ func (l *leftover) complete() error {
 			if err := l.fs.SyncDir(l.dir); err != nil {
 				return err
 			}
+			if err := declareSwap(l.fs, l.dir, segmentState{base, size}, next); err != nil {
+				return err
+			}
 		}
 		if err := renameFiles(l.fs, l.dir, base, swapSuffix, ""); err != nil {
 			return err
@@ -245,22 +253,41 @@ func (l *leftover) complete() error {
 	return nil
 }
 
-// endOfLogFile returns the offset after the last whole batch of a .log file, going from header to header.
-func endOfLogFile(fsys vfs.FS, name string, base int64) (next int64, err error) {
+// declareSwap makes the state file say that now has taken the place of the segments from its base up to next: the crash may have come before
+// the log did so itself.
+func declareSwap(fsys vfs.FS, dir string, now segmentState, next int64) error {
+	st, known, err := readState(fsys, dir)
+	if err != nil || !known {
+		return err
+	}
+	var segments []segmentState
+	for _, s := range st.segments {
+		switch {
+		case s.base == now.base:
+			segments = append(segments, now)
+		case s.base < now.base || s.base >= next:
+			segments = append(segments, s)
+		}
+	}
+	st.segments = segments
+	return st.write(fsys, dir)
+}
+
+// endOfLogFile returns the offset after the last whole batch of a .log file, going from header to header, and its size.
+func endOfLogFile(fsys vfs.FS, name string, base int64) (next, size int64, err error) {
 	f, err := fsys.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	size, err := f.Size()
-	if err != nil {
-		return 0, err
+	if size, err = f.Size(); err != nil {
+		return 0, 0, err
 	}
 	next = base
 	var head [record.HeaderSize]byte
 	for pos := int64(0); pos+record.HeaderSize <= size; {
 		if _, err := f.ReadAt(head[:], pos); err != nil && !errors.Is(err, io.EOF) {
-			return 0, err
+			return 0, 0, err
 		}
 		b, err := record.ParseHeader(head[:])
 		if err != nil || b.BaseOffset < next || b.BaseOffset-base > math.MaxInt32 || pos+int64(b.Size()) > size {
@@ -269,5 +296,5 @@ func endOfLogFile(fsys vfs.FS, name string, base int64) (next int64, err error) 
 		next = b.NextOffset()
 		pos += int64(b.Size())
 	}
-	return next, nil
+	return next, size, nil
 }

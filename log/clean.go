@@ -1,0 +1,222 @@
+package log
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/segment"
+)
+
+// Producers may be implemented by an Owner that knows producers and transactions: compaction then leaves alone what they still need.
+type Producers interface {
+	// LastStableOffset returns the offset from which on transactions are undecided.
+	LastStableOffset() int64
+	// ProducerLast returns what is known of the last append of a producer; ok is false if the producer is forgotten.
+	ProducerLast(producerID int64) (last ProducerLast, ok bool)
+}
+
+// A CleanReport says what Clean did and why.
+type CleanReport struct {
+	Segments    []SegmentVerdict  // every segment that was there, oldest first: what retention decided
+	StartOffset int64             // of the log, afterwards
+	Compaction  *CompactionReport // nil: the log is not compacted
+}
+
+// errChanged says that segments changed while they were being compacted.
+var errChanged = errors.New("log: segments were truncated or removed meanwhile")
+
+// Clean applies the retention settings now, then compacts if Cleanup says so, and tells what went, what stayed, and why.
+//
+// Retention removes whole segments from the front: those below the start offset, those without which the log still has RetentionBytes, and
+// those whose newest record is older than RetentionAge. An active segment that is too old is rolled first, so that a log can become empty.
+// Nothing at or above the high watermark goes. Compaction rewrites closed segments; see MinDirtyRatio and the lags for when.
+//
+// Appends and reads go on. One Clean runs at a time; another waits. Cancelling ctx, or Close, ends a compaction at the next batch; what was
+// swapped in until then stays. Removed files disappear when their last reader has gone.
+// Kafka: log.retention.check.interval.ms and the log cleaner, which call this in the background.
+func (l *Log) Clean(ctx context.Context) (rep CleanReport, err error) {
+	if l.readOnly {
+		return rep, ErrReadOnly
+	}
+	l.cleaning.take()
+	defer l.cleaning.give()
+	if err := ctx.Err(); err != nil {
+		return rep, err
+	}
+	err = l.exclusively(func() error {
+		rep.Segments, err = l.retain()
+		return err
+	})
+	rep.StartOffset = l.StartOffset()
+	if err != nil {
+		return rep, fmt.Errorf("clean %s: %w", l.path, err)
+	}
+	if l.cfg.Load().Cleanup.Compacts() {
+		c, err := l.compact(ctx)
+		rep.Compaction = &c
+		return rep, err
+	}
+	return rep, nil
+}
+
+// retain removes the segments that the settings do not keep. With the turn.
+func (l *Log) retain() ([]SegmentVerdict, error) {
+	if err := l.refusal(); err != nil {
+		return nil, err
+	}
+	cfg, list := l.cfg.Load(), l.list()
+	r := retention{now: now(), start: l.start.Load(), highWatermark: l.highWatermark(), maxBytes: -1, maxAge: -1}
+	if cfg.Cleanup.Deletes() {
+		if cfg.RetentionBytes > 0 {
+			r.maxBytes = cfg.RetentionBytes
+		}
+		if cfg.RetentionAge >= 0 {
+			r.maxAge = cfg.RetentionAge.Milliseconds()
+		}
+	}
+	facts := make([]segmentFacts, len(list))
+	for i, s := range list {
+		newest, err := largestTimestamp(cfg.FS, s)
+		if err != nil {
+			return nil, err
+		}
+		facts[i] = segmentFacts{base: s.Base(), next: l.end.Load(), size: s.Size(), largestTimestamp: newest}
+		if i+1 < len(list) {
+			facts[i].next = list[i+1].Base()
+		}
+	}
+	verdicts, n := r.decide(facts)
+	if n == 0 {
+		return verdicts, nil
+	}
+	if n == len(list) {
+		if err := l.roll(l.end.Load()); err != nil {
+			return nil, err
+		}
+	}
+	for _, v := range verdicts[:n] {
+		cfg.Logger.Info("segment removed", "path", l.path, "offset", v.BaseOffset, "next", v.NextOffset, "bytes", v.Size, "reason", v.Reason)
+	}
+	return verdicts, l.removeFront(n)
+}
+
+// highWatermark returns the offset from which on nothing may be removed.
+func (l *Log) highWatermark() int64 {
+	if hw := l.high.Load(); hw >= 0 {
+		return hw
+	}
+	return math.MaxInt64
+}
+
+// compactContext ends a compaction when the log is closed or cut.
+type compactContext struct {
+	context.Context
+	l    *Log
+	cuts int64
+}
+
+func (c compactContext) Err() error {
+	switch {
+	case c.l.closing.Load():
+		return ErrClosed
+	case c.l.cuts.Load() != c.cuts:
+		return errChanged
+	}
+	return c.Context.Err()
+}
+
+// compact does a pass of compaction if there is enough to do.
+func (l *Log) compact(ctx context.Context) (rep CompactionReport, err error) {
+	cfg := l.cfg.Load()
+	watched := compactContext{ctx, l, l.cuts.Load()}
+	// What takes the place of old records must be at least as durable as they were: a power cut must not take a key's last value
+	// after compaction has removed the one before it.
+	if err := l.Sync(); err != nil {
+		return rep, err
+	}
+	first, err := readCleanerOffset(cfg.FS, l.path)
+	if err != nil {
+		return rep, fmt.Errorf("compact %s: %w", l.path, err)
+	}
+	c := l.newCompaction(cfg, first)
+	c.replace = func(old []*segment.Segment, install func() (*segment.Segment, error)) error {
+		return l.replaceCompacted(watched, old, install)
+	}
+	rep, err = c.run(watched)
+	switch {
+	case errors.Is(err, errChanged) || err != nil && watched.Err() == errChanged:
+		rep.Skipped = errChanged.Error()
+		return rep, nil
+	case err != nil || rep.Skipped != "":
+		return rep, err
+	}
+	cfg.Logger.Info("log compacted", "path", l.path, "from", rep.FirstDirty, "offset", rep.End, "segments", rep.SegmentsBefore, "segments_after", rep.SegmentsAfter,
+		"bytes", rep.BytesBefore, "bytes_after", rep.BytesAfter)
+	return rep, l.exclusively(func() error {
+		if watched.Err() == errChanged { // the mark was lowered by whoever cut the log
+			return nil
+		}
+		return writeCleanerOffset(cfg.FS, l.path, rep.End)
+	})
+}
+
+func (l *Log) newCompaction(cfg *Config, firstDirty int64) *compaction {
+	c := &compaction{
+		fs: cfg.FS, dir: l.path, segment: l.segmentConfig(cfg), segments: l.list(), now: now(),
+		limits: compactionLimits{
+			segmentBytes:    cfg.SegmentBytes,
+			minDirtyRatio:   cfg.MinDirtyRatio,
+			minLag:          cfg.MinCompactionLag.Milliseconds(),
+			maxLag:          max(cfg.MaxCompactionLag, 0).Milliseconds(),
+			deleteRetention: max(cfg.DeleteRetention, 0).Milliseconds(),
+			mapBytes:        defaultMapBytes,
+		},
+		start: l.start.Load(), firstDirty: firstDirty, stable: min(l.highWatermark(), l.durable.Load()),
+		declare: func(old []*segment.Segment, now *segment.Segment) error {
+			list := slices.Clone(l.list())
+			i := slices.Index(list, old[0])
+			return l.writeState(slices.Replace(list, i, i+len(old), now), false)
+		},
+	}
+	if p, ok := cfg.Owner.(Producers); ok {
+		c.stable = min(c.stable, p.LastStableOffset())
+		c.lastOf = p.ProducerLast
+	}
+	return c
+}
+
+// replaceCompacted swaps a compacted segment in.
+func (l *Log) replaceCompacted(watched compactContext, old []*segment.Segment, install func() (*segment.Segment, error)) error {
+	return l.exclusively(func() error {
+		if err := errors.Join(watched.Err(), l.refusal()); err != nil {
+			return err
+		}
+		list := l.list()
+		i := slices.Index(list, old[0])
+		if i < 0 || i+len(old) >= len(list) || !slices.Equal(list[i:i+len(old)], old) { // removed by retention
+			return errChanged
+		}
+		s, err := install()
+		if err != nil {
+			return l.breakWith(fmt.Errorf("swap in compacted segment %d of %s: %w", old[0].Base(), l.path, err))
+		}
+		l.replaceSegments(old, s)
+		for _, gone := range old {
+			l.forget(gone)
+		}
+		return nil
+	})
+}
+
+// cutCompaction tells compaction, under way or later, that the log is cut at offset: what comes there afterwards is new. With the turn.
+func (l *Log) cutCompaction(offset int64) error {
+	l.cuts.Add(1)
+	return lowerCleanerOffset(l.cfg.Load().FS, l.path, offset)
+}
+
+// now is the present time in ms.
+func now() int64 { return time.Now().UnixMilli() }

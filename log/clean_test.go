@@ -1,0 +1,484 @@
+package log
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
+)
+
+func openClean(t testing.TB, fsys vfs.FS, cfg Config) *Log {
+	cfg.FS = fsys
+	l, err := Open(bedDir, cfg)
+	require.NoError(t, err)
+	return l
+}
+
+// appendKV appends one batch of records "key=value", "key" for a tombstone, with the present time.
+func appendKV(t testing.TB, l *Log, kv ...string) {
+	var rs []record.Record
+	for _, s := range kv {
+		k, v, ok := strings.Cut(s, "=")
+		r := record.String("", k, v)
+		r.Timestamp = time.Now()
+		if !ok {
+			r.Value = nil
+		}
+		rs = append(rs, r)
+	}
+	_, err := l.Append(context.Background(), rs...)
+	require.NoError(t, err)
+}
+
+// logDump is what a reader finds, as compactBed.dump has it but without segments.
+func logDump(t testing.TB, l *Log) string {
+	var out []string
+	for r, err := range l.Records(l.StartOffset()) {
+		require.NoError(t, err)
+		if r.Value == nil {
+			out = append(out, fmt.Sprintf("%d:%s", r.Offset, r.Key))
+		} else {
+			out = append(out, fmt.Sprintf("%d:%s=%s", r.Offset, r.Key, r.Value))
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func clean(t testing.TB, l *Log) CleanReport {
+	rep, err := l.Clean(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, l.StartOffset(), rep.StartOffset)
+	return rep
+}
+
+func TestExpiredActiveSegmentIsRolledAndThenRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := vfs.Mem()
+		l := openClean(t, fsys, Config{RetentionAge: time.Hour})
+		appendKV(t, l, "a=1", "b=1")
+		require.NoError(t, l.Roll())
+		time.Sleep(30 * time.Minute)
+		appendKV(t, l, "c=1")
+		rep := clean(t, l)
+		require.Len(t, rep.Segments, 2)
+		require.False(t, rep.Segments[0].Removed)
+
+		time.Sleep(30*time.Minute + time.Millisecond)
+		rep = clean(t, l)
+		require.True(t, rep.Segments[0].Removed)
+		require.Contains(t, rep.Segments[0].Reason, "1h0m0.001s old")
+		require.False(t, rep.Segments[1].Removed)
+		require.EqualValues(t, 2, l.StartOffset())
+
+		time.Sleep(time.Hour)
+		rep = clean(t, l)
+		require.True(t, rep.Segments[0].Removed)
+		require.EqualValues(t, 3, l.StartOffset())
+		require.EqualValues(t, 3, l.EndOffset(), "offsets are never given again")
+		require.Len(t, l.Segments(), 1)
+		rep = clean(t, l)
+		require.False(t, rep.Segments[0].Removed)
+		appendKV(t, l, "d=1")
+		require.Equal(t, "3:d=1", logDump(t, l))
+		require.NoError(t, l.Close())
+
+		l = openClean(t, fsys, Config{RetentionAge: time.Hour})
+		require.EqualValues(t, 3, l.StartOffset())
+		require.Equal(t, "3:d=1", logDump(t, l))
+		require.NoError(t, l.Close())
+	})
+}
+
+func TestUnlimitedRetentionKeepsEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := openClean(t, vfs.Mem(), Config{RetentionAge: Unlimited})
+		appendKV(t, l, "a=1")
+		require.NoError(t, l.Roll())
+		appendKV(t, l, "b=1")
+		time.Sleep(100 * 365 * 24 * time.Hour)
+		for _, v := range clean(t, l).Segments {
+			require.False(t, v.Removed)
+		}
+		require.Equal(t, "0:a=1 1:b=1", logDump(t, l))
+		require.NoError(t, l.Close())
+	})
+}
+
+func TestRetentionBySizeRemovesOnlyWholeClosedSegments(t *testing.T) {
+	t.Parallel()
+	l := openClean(t, vfs.Mem(), Config{SegmentBytes: 2000, RetentionBytes: 5000})
+	for i := range 20 {
+		appendKV(t, l, fmt.Sprintf("k%d=%s", i, strings.Repeat("v", 900)))
+	}
+	rep := clean(t, l)
+	var total int64
+	for _, s := range l.Segments() {
+		total += s.Size
+		require.LessOrEqual(t, s.Size, int64(2000))
+	}
+	require.GreaterOrEqual(t, total, int64(5000), "never below the limit")
+	require.Less(t, total, int64(7000))
+	gone := 0
+	for _, v := range rep.Segments {
+		if v.Removed {
+			gone++
+		}
+	}
+	require.Equal(t, len(rep.Segments)-gone, len(l.Segments()))
+	require.Equal(t, l.Segments()[0].BaseOffset, l.StartOffset())
+	_, err := l.Read(nil, 0, 100)
+	require.ErrorIs(t, err, ErrOffsetOutOfRange)
+	require.NoError(t, l.Close())
+}
+
+func TestRetentionNeverPassesTheHighWatermark(t *testing.T) {
+	t.Parallel()
+	l := openClean(t, vfs.Mem(), Config{RetentionAge: time.Nanosecond})
+	for i := range 4 {
+		_, err := l.Append(t.Context(), record.Record{Value: []byte{byte(i)}, Timestamp: time.UnixMilli(1)})
+		require.NoError(t, err)
+		require.NoError(t, l.Roll())
+	}
+	l.SetHighWatermark(2)
+	rep := clean(t, l)
+	require.EqualValues(t, 2, l.StartOffset())
+	require.Contains(t, rep.Segments[2].Reason, "high watermark 2")
+	l.SetHighWatermark(4)
+	clean(t, l)
+	require.EqualValues(t, 4, l.StartOffset())
+	require.NoError(t, l.Close())
+}
+
+func TestDeletedRecordsLeaveWholeSegmentsToClean(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []CleanupPolicy{CleanupDelete, CleanupNone} {
+		fsys := vfs.Mem()
+		cfg := Config{Cleanup: policy, RetentionAge: Unlimited}
+		l := openClean(t, fsys, cfg)
+		for range 3 {
+			appendKV(t, l, "a=1", "a=2")
+			require.NoError(t, l.Roll())
+		}
+		require.NoError(t, l.DeleteRecords(3))
+		rep := clean(t, l)
+		require.Contains(t, rep.Segments[0].Reason, "start offset 3")
+		require.Len(t, l.Segments(), 3)
+		require.EqualValues(t, 3, l.StartOffset(), "in the middle of a segment")
+		require.NoError(t, l.Close())
+		l = openClean(t, fsys, cfg)
+		require.EqualValues(t, 3, l.StartOffset())
+		require.NoError(t, l.Close())
+	}
+}
+
+var compacting = Config{Cleanup: CleanupCompact, MinDirtyRatio: 0.01}
+
+func TestLogIsCompactedAndGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := vfs.Mem()
+		l := openClean(t, fsys, compacting)
+		for i := range 3 {
+			appendKV(t, l, fmt.Sprintf("a=%d", i), fmt.Sprintf("b=%d", i), "c=0")
+			require.NoError(t, l.Roll())
+		}
+		appendKV(t, l, "b")
+		rep := clean(t, l)
+		require.Empty(t, rep.Compaction.Skipped)
+		require.EqualValues(t, 9, rep.Compaction.End)
+		require.Equal(t, "6:a=2 7:b=2 8:c=0 9:b", logDump(t, l))
+		require.Len(t, l.Segments(), 2)
+		require.EqualValues(t, 0, l.StartOffset(), "does not move")
+		require.NotEmpty(t, clean(t, l).Compaction.Skipped)
+		p, err := l.Read(nil, 3, 1000)
+		require.NoError(t, err, "an offset whose record is gone reads on with the next")
+		b, _, err := record.Parse(p)
+		require.NoError(t, err)
+		require.EqualValues(t, 6, b.BaseOffset)
+		require.NoError(t, l.Close())
+
+		l = openClean(t, fsys, compacting)
+		require.True(t, l.Recovery().Clean)
+		require.Equal(t, "6:a=2 7:b=2 8:c=0 9:b", logDump(t, l))
+		require.NotEmpty(t, clean(t, l).Compaction.Skipped, "the mark is kept")
+		require.NoError(t, l.Roll())
+		rep = clean(t, l)
+		require.EqualValues(t, 9, rep.Compaction.FirstDirty)
+		require.Equal(t, "6:a=2 8:c=0 9:b", logDump(t, l))
+		time.Sleep(DefaultDeleteRetention)
+		appendKV(t, l, "d=1")
+		require.NoError(t, l.Roll())
+		clean(t, l)
+		require.Equal(t, "6:a=2 8:c=0 10:d=1", logDump(t, l), "the tombstone has had its time")
+		require.NoError(t, l.Close())
+	})
+}
+
+func TestCompactionAndRetentionTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := compacting
+		cfg.Cleanup, cfg.RetentionAge = CleanupCompact|CleanupDelete, time.Hour
+		l := openClean(t, vfs.Mem(), cfg)
+		appendKV(t, l, "a=1")
+		require.NoError(t, l.Roll())
+		time.Sleep(2 * time.Hour)
+		appendKV(t, l, "b=1", "b=2")
+		require.NoError(t, l.Roll())
+		rep := clean(t, l)
+		require.True(t, rep.Segments[0].Removed)
+		require.Equal(t, "2:b=2", logDump(t, l))
+		require.NoError(t, l.Close())
+	})
+}
+
+// producersOwner is an Owner that only has opinions about compaction.
+type producersOwner struct {
+	stable int64
+	last   map[int64]ProducerLast
+}
+
+func (o *producersOwner) Admit(*Append) error                             { return nil }
+func (o *producersOwner) Written([]*Append)                               {}
+func (o *producersOwner) Refused([]*Append, error)                        {}
+func (o *producersOwner) Durable(int64)                                   {}
+func (o *producersOwner) LastStableOffset() int64                         { return o.stable }
+func (o *producersOwner) ProducerLast(id int64) (p ProducerLast, ok bool) { p, ok = o.last[id]; return }
+
+func TestCompactionAsksTheOwnerAboutProducers(t *testing.T) {
+	t.Parallel()
+	cfg := compacting
+	owner := &producersOwner{stable: 1, last: map[int64]ProducerLast{7: {Offset: 1}}}
+	cfg.Owner = owner
+	l := openClean(t, vfs.Mem(), cfg)
+	for i := range int32(4) {
+		var b record.Builder
+		b.SetProducer(7, 0, i)
+		b.AppendKV(1000, []byte("a"), []byte("v"), nil)
+		p, err := b.Build(record.None)
+		require.NoError(t, err)
+		_, err = l.AppendBatch(t.Context(), p)
+		require.NoError(t, err)
+		require.NoError(t, l.Roll())
+	}
+	require.Equal(t, int64(1), clean(t, l).Compaction.End, "nothing above the last stable offset")
+	owner.stable = 100
+	clean(t, l)
+	require.Equal(t, "3:a=v", logDump(t, l))
+	var bases []int64
+	for b, err := range l.Batches(0) {
+		require.NoError(t, err)
+		bases = append(bases, b.BaseOffset)
+	}
+	require.Equal(t, []int64{1, 3}, bases, "the header of the last batch of a live producer")
+	require.NoError(t, l.Close())
+}
+
+func TestTruncationMakesWhatComesAfterItDirtyAgain(t *testing.T) {
+	t.Parallel()
+	l := openClean(t, vfs.Mem(), compacting)
+	for range 4 {
+		appendKV(t, l, "a=1", "b=1")
+		require.NoError(t, l.Roll())
+	}
+	require.EqualValues(t, 8, clean(t, l).Compaction.End)
+	require.NoError(t, l.TruncateTo(6))
+	for range 2 {
+		appendKV(t, l, "a=2", "b=2")
+		require.NoError(t, l.Roll())
+	}
+	rep := clean(t, l)
+	require.LessOrEqual(t, rep.Compaction.FirstDirty, int64(6))
+	require.Equal(t, 2, len(strings.Fields(logDump(t, l))), logDump(t, l))
+	require.NoError(t, l.Close())
+}
+
+func TestCleanOfAClosedOrReadOnlyLogIsRefused(t *testing.T) {
+	t.Parallel()
+	fsys := vfs.Mem()
+	l := openClean(t, fsys, compacting)
+	appendKV(t, l, "a=1")
+	require.NoError(t, l.Close())
+	_, err := l.Clean(t.Context())
+	require.ErrorIs(t, err, ErrClosed)
+	ro, err := OpenReadOnly(bedDir, Config{FS: fsys})
+	require.NoError(t, err)
+	_, err = ro.Clean(t.Context())
+	require.ErrorIs(t, err, ErrReadOnly)
+	require.NoError(t, ro.Close())
+	l = openClean(t, fsys, compacting)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = l.Clean(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NoError(t, l.Close())
+}
+
+func TestCloseEndsACleanAndWaitsForIt(t *testing.T) {
+	t.Parallel()
+	for n := range 25 {
+		fsys := vfs.Mem()
+		l := openClean(t, fsys, compacting)
+		for range 5 {
+			appendKV(t, l, "a=1", "b=1")
+			require.NoError(t, l.Roll())
+		}
+		reached, ops := make(chan struct{}), 0
+		var once sync.Once
+		stop := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
+			if ops++; ops > 4*n {
+				once.Do(func() { close(reached) })
+			}
+		}})
+		ended := make(chan error, 1)
+		go func() {
+			_, err := l.Clean(context.Background())
+			ended <- err
+		}()
+		select {
+		case <-reached:
+		case err := <-ended:
+			require.NoError(t, err)
+			ended <- nil
+		}
+		require.NoError(t, l.Close())
+		stop()
+		if err := <-ended; err != nil {
+			require.ErrorIs(t, err, ErrClosed)
+		}
+		l = openClean(t, fsys, compacting)
+		require.Equal(t, map[string]string{"a": "1", "b": "1"}, lastValues(logDump(t, l)))
+		require.NoError(t, l.Close())
+	}
+}
+
+// Whatever moment the power goes at, the table that the log stands for is there, and a sealed part that was kept is whole.
+func TestPowerCutAtEveryStepOfClean(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
+		cfg := compacting
+		cfg.Sync = policy
+		fsys := vfs.Mem()
+		l := openClean(t, fsys, cfg)
+		for i := range 4 {
+			appendKV(t, l, fmt.Sprintf("a=%d", i), fmt.Sprintf("k%d=%d", i%2, i), fmt.Sprintf("only%d=x", i))
+			require.NoError(t, l.Roll())
+		}
+		appendKV(t, l, "k1", "new=1")
+		require.NoError(t, l.Sync())
+		table := lastValues(logDump(t, l))
+		var disks []*vfs.MemFS
+		var at []vfs.Event
+		stop := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
+			if e.Op&vfs.OpChange != 0 {
+				for seed := range uint64(5) {
+					disks, at = append(disks, fsys.Crash(seed)), append(at, e)
+				}
+				disks, at = append(disks, fsys.Kill()), append(at, e)
+			}
+		}})
+		clean(t, l)
+		stop()
+		require.Greater(t, len(disks), 150)
+		for i, disk := range disks {
+			again, err := Open(bedDir, Config{FS: disk})
+			require.NoError(t, err, "policy %v, crash before %v", policy, at[i])
+			require.Equal(t, table, lastValues(logDump(t, again)), "policy %v, crash before %v", policy, at[i])
+			require.EqualValues(t, 14, again.EndOffset(), "policy %v, crash before %v", policy, at[i])
+			require.NoError(t, again.Close())
+		}
+		require.NoError(t, l.Close())
+	}
+}
+
+func TestFailureAtEveryStepOfCleanKeepsTheTable(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	for n := 0; ; n++ {
+		fsys := vfs.Mem()
+		l := openClean(t, fsys, compacting)
+		for i := range 3 {
+			appendKV(t, l, fmt.Sprintf("a=%d", i), fmt.Sprintf("k%d=x", i))
+			require.NoError(t, l.Roll())
+		}
+		table := lastValues(logDump(t, l))
+		hit := false
+		remove := fsys.Inject(vfs.Fault{Ops: vfs.OpChange | vfs.OpRead, After: n, Err: boom})
+		stop := fsys.Observe(vfs.Observer{After: func(_ vfs.Event, err error) { hit = hit || errors.Is(err, boom) }})
+		_, err := l.Clean(t.Context())
+		remove()
+		stop()
+		if !hit {
+			require.NoError(t, err)
+			require.NoError(t, l.Close())
+			require.Greater(t, n, 20)
+			return
+		}
+		_ = l.Close() // a broken log says so again
+		again, err := Open(bedDir, Config{FS: fsys})
+		require.NoError(t, err, "failure of operation %d", n)
+		require.Equal(t, table, lastValues(logDump(t, again)), "failure of operation %d", n)
+		require.NoError(t, again.Close())
+	}
+}
+
+func TestCleanAmongAppendersReadersAndTruncation(t *testing.T) {
+	t.Parallel()
+	cfg := compacting
+	cfg.SegmentBytes, cfg.Sync = 4000, SyncNever
+	l := openClean(t, vfs.Mem(), cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	var mu sync.Mutex // guards table: appends are told apart by their order
+	table := map[string]string{}
+	wg.Go(func() {
+		rnd := rand.New(rand.NewPCG(1, 1))
+		for i := range 3000 {
+			k, v := fmt.Sprintf("k%d", rnd.IntN(40)), fmt.Sprint(i)
+			mu.Lock()
+			table[k] = v
+			mu.Unlock()
+			appendKV(t, l, k+"="+v)
+			if i%500 == 499 {
+				require.NoError(t, l.TruncateTo(l.EndOffset())) // only takes the turn
+			}
+		}
+		cancel()
+	})
+	for range 2 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				next := int64(0)
+				for r, err := range l.Records(0) {
+					require.NoError(t, err)
+					require.GreaterOrEqual(t, r.Offset, next)
+					next = r.Offset + 1
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			_, err := l.Clean(context.Background())
+			require.NoError(t, err)
+		}
+	})
+	wg.Wait()
+	require.Equal(t, table, lastValues(logDump(t, l)))
+	clean(t, l)
+	require.Equal(t, table, lastValues(logDump(t, l)))
+	for _, s := range l.Segments() {
+		require.LessOrEqual(t, s.Size, int64(4000))
+	}
+	require.NoError(t, l.Close())
+}
+
+var _ Producers = (*producersOwner)(nil)
