@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"github.com/stratalog/strata/vfs"
 )
 
 // Append writes whole batches at the end in one vectored write and publishes them. bufs hold the bytes of all batches, in order; they are
@@ -79,7 +81,7 @@ func (s *Segment) writableLocked() error {
 	if err := s.loadIndexLocked(); err != nil {
 		return err
 	}
-	f, err := s.cfg.Files.acquire(s.cfg.FS, s.path, os.O_RDWR)
+	f, err := s.cfg.Files.acquire(s, func() (vfs.File, error) { return s.cfg.FS.OpenFile(s.path, os.O_RDWR, 0) })
 	if err != nil {
 		return fmt.Errorf("append to %s: %w", s.path, err)
 	}

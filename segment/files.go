@@ -17,13 +17,13 @@ const DefaultOpenFiles = 512
 type FileCache struct {
 	max int
 
-	mu    sync.Mutex // guards the fields below and every entry
-	files map[string]*openFile
-	lru   list.List // of *openFile without users, oldest first
+	mu    sync.Mutex             // guards the fields below and every entry
+	files map[*Segment]*openFile // by owner, not by name: names change hands when segments are removed and replaced
+	lru   list.List              // of *openFile without users, oldest first
 }
 
 type openFile struct {
-	name  string
+	owner *Segment
 	file  vfs.File
 	users int
 	idle  *list.Element // in lru; nil while there are users
@@ -35,13 +35,13 @@ func NewFileCache(max int) *FileCache {
 	if max <= 0 {
 		max = DefaultOpenFiles
 	}
-	return &FileCache{max: max, files: map[string]*openFile{}}
+	return &FileCache{max: max, files: map[*Segment]*openFile{}}
 }
 
-// acquire returns the open file name, opening it with flag if it is not. It must be given back with release.
-func (c *FileCache) acquire(fs vfs.FS, name string, flag int) (*openFile, error) {
+// acquire returns the file of owner, opening it if it is not. It must be given back with release.
+func (c *FileCache) acquire(owner *Segment, open func() (vfs.File, error)) (*openFile, error) {
 	c.mu.Lock()
-	if f := c.files[name]; f != nil {
+	if f := c.files[owner]; f != nil {
 		f.users++
 		if f.idle != nil {
 			c.lru.Remove(f.idle)
@@ -52,12 +52,12 @@ func (c *FileCache) acquire(fs vfs.FS, name string, flag int) (*openFile, error)
 	}
 	c.mu.Unlock()
 
-	file, err := fs.OpenFile(name, flag, 0o644)
+	file, err := open()
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
-	if f := c.files[name]; f != nil { // somebody else opened it meanwhile
+	if f := c.files[owner]; f != nil { // somebody else opened it meanwhile
 		f.users++
 		if f.idle != nil {
 			c.lru.Remove(f.idle)
@@ -66,8 +66,8 @@ func (c *FileCache) acquire(fs vfs.FS, name string, flag int) (*openFile, error)
 		c.mu.Unlock()
 		return f, errors.Join(nil, ignoreClosed(file.Close()))
 	}
-	f := &openFile{name: name, file: file, users: 1}
-	c.files[name] = f
+	f := &openFile{owner: owner, file: file, users: 1}
+	c.files[owner] = f
 	victim := c.victimLocked()
 	c.mu.Unlock()
 	if victim != nil {
@@ -97,7 +97,7 @@ func (c *FileCache) victimLocked() *openFile {
 	}
 	f := c.lru.Remove(c.lru.Front()).(*openFile)
 	f.idle = nil
-	delete(c.files, f.name)
+	delete(c.files, f.owner)
 	return f
 }
 
@@ -121,15 +121,15 @@ func (c *FileCache) release(f *openFile) error {
 	return nil
 }
 
-// forget closes name as soon as nobody uses it.
-func (c *FileCache) forget(name string) error {
+// forget closes the file of owner as soon as nobody uses it.
+func (c *FileCache) forget(owner *Segment) error {
 	c.mu.Lock()
-	f := c.files[name]
+	f := c.files[owner]
 	if f == nil {
 		c.mu.Unlock()
 		return nil
 	}
-	delete(c.files, name)
+	delete(c.files, owner)
 	f.stale = true
 	if f.users > 0 {
 		c.mu.Unlock()

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+
+	"github.com/stratalog/strata/vfs"
 )
 
 // A Segment is one .log file with its indexes.
@@ -171,20 +173,43 @@ func (s *Segment) withFile(fn func(f *openFile) error) error {
 		s.mu.Unlock()
 		return errors.Join(fn(f), s.cfg.Files.release(f))
 	}
-	gone, path := s.removed && s.refs == 0 || s.closed, s.path
+	gone := s.removed && s.refs == 0 || s.closed
 	s.mu.Unlock()
 	if gone {
 		return ErrClosed
 	}
-	flag := os.O_RDWR
-	if s.cfg.ReadOnly {
-		flag = os.O_RDONLY
-	}
-	f, err := s.cfg.Files.acquire(s.cfg.FS, path, flag)
+	f, err := s.cfg.Files.acquire(s, s.openPath)
 	if err != nil {
 		return err
 	}
 	return errors.Join(fn(f), s.cfg.Files.release(f))
+}
+
+// openPath opens the .log file whatever its name is at the moment. Remove changes the name, and the old one may be another segment's then:
+// only a name that is still ours after opening was ours while it was opened.
+func (s *Segment) openPath() (vfs.File, error) {
+	flag := os.O_RDWR
+	if s.cfg.ReadOnly {
+		flag = os.O_RDONLY
+	}
+	for {
+		path := s.currentPath()
+		f, err := s.cfg.FS.OpenFile(path, flag, 0o644)
+		if s.currentPath() == path {
+			return f, err
+		}
+		if err == nil {
+			if err := f.Close(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+func (s *Segment) currentPath() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.path
 }
 
 // Acquire keeps the segment readable until Release, also when it is removed meanwhile. It returns false if it is removed or closed already.
@@ -208,12 +233,14 @@ func (s *Segment) Release() error {
 	if !last {
 		return nil
 	}
-	err := s.cfg.Files.forget(path)
+	err := s.cfg.Files.forget(s)
 	if removed {
 		err = errors.Join(err, s.cfg.FS.Remove(path))
 	}
 	return err
 }
+
+var removals atomic.Int64
 
 // Remove takes the segment out of its directory: the .log file is renamed at once (suffix .deleted) and deleted when the last reader
 // has gone. The directory must be synced for that to survive power loss.
@@ -223,15 +250,16 @@ func (s *Segment) Remove() error {
 		s.mu.Unlock()
 		return nil
 	}
-	old := s.path
-	if err := s.cfg.FS.Rename(old, old+DeletedSuffix); err != nil {
+	// Numbered: the one that was removed from this place before may still have readers.
+	deleted := fmt.Sprintf("%s.%d%s", s.path, removals.Add(1), DeletedSuffix)
+	if err := s.cfg.FS.Rename(s.path, deleted); err != nil {
 		s.mu.Unlock()
 		return fmt.Errorf("remove segment: %w", err)
 	}
-	s.path, s.removed = old+DeletedSuffix, true
+	s.path, s.removed = deleted, true
 	err := s.letGoLocked()
 	s.mu.Unlock()
-	return errors.Join(err, s.cfg.Files.forget(old), s.removeIndexes(), s.Release())
+	return errors.Join(err, s.cfg.Files.forget(s), s.removeIndexes(), s.Release())
 }
 
 func (s *Segment) removeIndexes() error {
