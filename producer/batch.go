@@ -1,0 +1,235 @@
+package producer
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+)
+
+// batchState is where a batch is on its way.
+type batchState uint8
+
+const (
+	open   batchState = iota // takes records; the last of its partition
+	queued                   // complete, to be sent (again)
+	sent                     // with the backend
+	done                     // settled; its turn to report comes when all before it have reported
+)
+
+// A batch is some records of one partition, sent together. Its fields belong to the part's mutex, except where said.
+type batch struct {
+	part *part
+	next *batch // the one after it in the partition
+
+	builder record.Builder
+	bytes   []byte // the encoded batch, from the first drain on; the drainer's, aliases builder or buf
+	buf     []byte // memory for compressed batches
+	req     *partition.ProduceRequest
+	doneFn  func(partition.ProduceResult) // settle, bound once
+
+	state    batchState
+	attempts int   // failed ones
+	created  int64 // on the producer's clock
+	deadline int64
+	count    int32 // records
+	memory   int64 // bytes claimed
+
+	sequenced     bool // the next three are assigned
+	producerID    int64
+	producerEpoch int16
+	sequence      int32
+	encodedID     int64 // what bytes say; the drainer's
+	encodedEpoch  int16
+
+	maybe       bool  // an attempt has ended without saying whether the batch is in the log
+	tainted     bool  // the backend may still look at bytes and req
+	orphan      bool  // settled while it was with the backend, whose answer nobody waits for
+	leaderEpoch int32 // known when it was sent
+
+	result  partition.ProduceResult // once done
+	err     error                   // once done
+	calls   []entry                 // records of Send
+	asyncs  []callback              // records of SendAsync with a callback
+	flushes []*flushWait
+}
+
+// recipient is who is told of a record's outcome.
+type recipient struct {
+	done  func(record.Record, error) // of SendAsync, may be nil
+	call  *call                      // of Send
+	index int32                      // in call
+}
+
+// entry is a record in a batch whose recipient is a call.
+type entry struct {
+	recipient
+	tsMs     int64
+	size     int64
+	position int32 // in the batch
+}
+
+// callback is a record in a batch whose recipient is a function.
+type callback struct {
+	r        record.Record
+	done     func(record.Record, error)
+	tsMs     int64
+	position int32
+}
+
+// newBatch returns an open batch; now is on the producer's clock.
+func (p *Producer) newBatch(pt *part, now int64) *batch {
+	b, _ := p.batches.Get().(*batch)
+	if b == nil {
+		b = &batch{}
+		b.doneFn = b.settle
+	}
+	if b.req == nil {
+		b.req = &partition.ProduceRequest{}
+	}
+	b.part, b.created, b.deadline = pt, now, now+int64(p.cfg.DeliveryTimeout)
+	b.builder.Reset(p.cfg.BatchBytes)
+	return b
+}
+
+// maxPooledBytes is the size up to which the memory of a batch is used again.
+const maxPooledBytes = 1 << 20
+
+// recycle forgets what b holds and makes it available again. Nobody may have b any more.
+func (p *Producer) recycle(b *batch) {
+	if b.tainted || b.orphan || len(b.bytes) > maxPooledBytes || b.builder.Size() > maxPooledBytes {
+		return
+	}
+	poison(b.bytes)
+	clear(b.calls)
+	clear(b.asyncs)
+	clear(b.flushes)
+	*b = batch{builder: b.builder, buf: b.buf, req: b.req, doneFn: b.doneFn, calls: b.calls[:0], asyncs: b.asyncs[:0], flushes: b.flushes[:0]}
+	p.batches.Put(b)
+}
+
+// add puts a record in; false: the batch is full. e.position is filled in.
+func (b *batch) add(r *record.Record, e *entry) bool {
+	if !b.builder.AppendKV(e.tsMs, r.Key, r.Value, r.Headers) {
+		return false
+	}
+	e.position = b.count
+	b.count++
+	b.memory += e.size
+	switch {
+	case e.call != nil:
+		b.calls = append(b.calls, *e)
+	case e.done != nil:
+		b.asyncs = append(b.asyncs, callback{r: *r, done: e.done, tsMs: e.tsMs, position: e.position})
+	}
+	return true
+}
+
+// Positions of the fields that the producer writes again in an encoded batch. See record.HeaderSize.
+const (
+	posProducerID    = 43
+	posProducerEpoch = 51
+	posBaseSequence  = 53
+)
+
+// encode makes bytes what they have to be: the first time from the builder, later only if id or epoch have changed. Only the drainer calls it,
+// without the lock: a batch that is not open changes by nobody else.
+func (b *batch) encode(codec record.Codec) error {
+	if b.tainted {
+		b.bytes, b.req, b.tainted = slices.Clone(b.bytes), &partition.ProduceRequest{}, false
+		b.builder, b.buf = record.Builder{}, nil // left to whoever still reads them
+	}
+	if b.bytes != nil {
+		if b.sequenced && (b.encodedID != b.producerID || b.encodedEpoch != b.producerEpoch) {
+			b.rename()
+		}
+		return nil
+	}
+	if b.sequenced {
+		b.builder.SetProducer(b.producerID, b.producerEpoch, b.sequence)
+		b.encodedID, b.encodedEpoch = b.producerID, b.producerEpoch
+	}
+	if codec == record.None {
+		b.bytes = b.builder.Bytes()
+		return nil
+	}
+	out, err := b.builder.AppendBatch(b.buf[:0], codec)
+	if err == nil {
+		b.bytes, b.buf = out, out
+	}
+	return err
+}
+
+// rename writes a new id, epoch and sequence into the encoded batch.
+func (b *batch) rename() {
+	binary.BigEndian.PutUint64(b.bytes[posProducerID:], uint64(b.producerID))
+	binary.BigEndian.PutUint16(b.bytes[posProducerEpoch:], uint16(b.producerEpoch))
+	binary.BigEndian.PutUint32(b.bytes[posBaseSequence:], uint32(b.sequence))
+	b.encodedID, b.encodedEpoch = b.producerID, b.producerEpoch
+	if h, err := record.ParseHeader(b.bytes); err == nil {
+		record.Stamp(b.bytes, h.TimestampType(), h.MaxTimestamp) // for the CRC; the rest stays as it is
+	}
+}
+
+// report tells everyone the outcome. It runs without locks, once, after the batches before it.
+func (b *batch) report() {
+	res := &b.result
+	for i := range b.calls {
+		e := &b.calls[i]
+		a := Ack{Partition: b.part.index, Offset: -1, Err: b.errorOf(e.position)}
+		if a.Err == nil {
+			a.Timestamp = time.UnixMilli(e.tsMs)
+			if res.LogAppendTimeMs >= 0 {
+				a.Timestamp = time.UnixMilli(res.LogAppendTimeMs)
+			}
+			a.Offset = offsetOf(res, e.position)
+		}
+		e.call.settle(int(e.index), a)
+	}
+	for i := range b.asyncs {
+		a := &b.asyncs[i]
+		a.r.Partition, a.r.Offset, a.r.LeaderEpoch = b.part.index, -1, res.LeaderEpoch
+		err := b.errorOf(a.position)
+		if err == nil {
+			a.r.Offset = offsetOf(res, a.position)
+			a.r.Timestamp = time.UnixMilli(a.tsMs)
+			if res.LogAppendTimeMs >= 0 {
+				a.r.Timestamp, a.r.TimestampType = time.UnixMilli(res.LogAppendTimeMs), record.LogAppendTime
+			}
+		}
+		a.done(a.r, err)
+	}
+}
+
+func offsetOf(res *partition.ProduceResult, position int32) int64 {
+	if res.BaseOffset < 0 {
+		return -1
+	}
+	return res.BaseOffset + int64(position)
+}
+
+// errorOf returns the error of one record: the leader may have blamed some of them.
+func (b *batch) errorOf(position int32) error {
+	if b.err == nil || len(b.result.Records) == 0 {
+		return b.err
+	}
+	for _, r := range b.result.Records {
+		if r.Index == position {
+			return &RecordError{Reason: r.Reason, Err: b.err}
+		}
+	}
+	return &RecordError{Reason: "another record of the batch was refused", Err: b.err}
+}
+
+// A RecordError is what became of one record of a batch that the leader refused because of some of them.
+type RecordError struct {
+	Reason string
+	Err    error // of the batch
+}
+
+func (e *RecordError) Error() string { return e.Err.Error() + ": " + e.Reason }
+
+// Unwrap returns the error of the batch.
+func (e *RecordError) Unwrap() error { return e.Err }

@@ -1,0 +1,44 @@
+package producer
+
+import (
+	"context"
+	"time"
+)
+
+// closeTimeout bounds Close.
+const closeTimeout = 30 * time.Second
+
+// Close is Shutdown with a bound of 30 seconds.
+func (p *Producer) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return p.Shutdown(ctx)
+}
+
+// Shutdown refuses new records with ErrClosed, also those whose callers are waiting to get them in, sends what is buffered, and returns when all
+// of it is settled and the producer's goroutines have ended. If ctx ends first, the rest fails with ErrClosed and may or may not be in the
+// log; ctx's error is returned. It is idempotent; later calls return the result of the first, or ctx's error if that ends before.
+// Not to be called from a callback of SendAsync.
+func (p *Producer) Shutdown(ctx context.Context) error {
+	if !p.closing.CompareAndSwap(false, true) {
+		select {
+		case <-p.closed:
+			return p.closeErr
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	p.refuse()
+	p.memory.close()
+	p.settleTopics()
+	p.closeErr = p.Flush(ctx)
+	if p.closeErr != nil {
+		p.eachPart(func(pt *part) { pt.abort(ErrClosed) })
+	}
+	p.endSpawning()
+	p.stop()
+	p.sender.end()
+	p.wg.Wait()
+	close(p.closed)
+	return p.closeErr
+}

@@ -1,0 +1,117 @@
+package producer
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+)
+
+func TestCloseSendsWhatIsBuffered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(map[string]int{"a": 2})
+		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate { return fate{delay: time.Second} }
+		p := newProducer(t, f, Config{Linger: time.Minute})
+		var acked int
+		var mu sync.Mutex
+		for i := range 10 {
+			p.SendAsync(t.Context(), value("a", i), func(_ record.Record, err error) {
+				require.NoError(t, err)
+				mu.Lock()
+				acked++
+				mu.Unlock()
+			})
+		}
+		require.NoError(t, p.Close())
+		require.Equal(t, 10, acked)
+		require.NoError(t, p.Close(), "again")
+		_, err := p.Send(t.Context(), value("a", 0))
+		require.ErrorIs(t, err, ErrClosed)
+		_, err = p.Send(t.Context(), value("new", 0))
+		require.ErrorIs(t, err, ErrClosed)
+	})
+}
+
+func TestShutdownFailsTheRestWhenItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(map[string]int{"a": 1})
+		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate { return fate{delay: time.Hour} } // a hung backend
+		p := newProducer(t, f, Config{BatchBytes: 100})
+		errs := make(chan error, 100)
+		for i := range 20 {
+			p.SendAsync(t.Context(), value("a", i), func(_ record.Record, err error) { errs <- err })
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		require.ErrorIs(t, p.Shutdown(ctx), context.DeadlineExceeded)
+		require.Equal(t, time.Second, time.Since(start))
+		require.Len(t, errs, 20)
+		for range 20 {
+			require.ErrorIs(t, <-errs, ErrClosed)
+		}
+		time.Sleep(2 * time.Hour) // the late answers find nobody
+		require.ErrorIs(t, p.Close(), context.DeadlineExceeded, "the first result")
+	})
+}
+
+func TestCloseEndsEveryWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(map[string]int{"a": 1})
+		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate { return fate{delay: 10 * time.Second} }
+		p := newProducer(t, f, Config{MaxBufferedBytes: 1000})
+		p.SendAsync(t.Context(), record.String("a", "", strings.Repeat("x", 900)), nil)
+		var wg sync.WaitGroup
+		start := time.Now()
+		wait := func(r record.Record) {
+			wg.Go(func() {
+				_, err := p.Send(t.Context(), r)
+				require.ErrorIs(t, err, ErrClosed)
+				require.Equal(t, time.Second, time.Since(start))
+			})
+		}
+		wait(record.String("a", "", strings.Repeat("x", 900))) // for memory
+		wait(value("unknown", 0))                              // for a topic
+		wait(value("a", 0).To(7))                              // for a partition
+		time.Sleep(time.Second)
+		require.NoError(t, p.Close())
+		wg.Wait()
+	})
+}
+
+func TestCloseDuringALoadLosesNoOutcome(t *testing.T) {
+	for range 20 {
+		f := newFake(map[string]int{"a": 3})
+		p := newProducer(t, f, Config{BatchBytes: 300})
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		called, acked := 0, 0
+		for range 4 {
+			wg.Go(func() {
+				for i := range 500 {
+					p.SendAsync(context.Background(), value("a", i), func(_ record.Record, err error) {
+						mu.Lock()
+						defer mu.Unlock()
+						called++
+						if err == nil {
+							acked++
+						} else {
+							require.ErrorIs(t, err, ErrClosed)
+						}
+					})
+				}
+			})
+		}
+		require.NoError(t, p.Close())
+		wg.Wait()
+		require.Equal(t, 2000, called)
+		require.Equal(t, acked, len(f.values("a", 0))+len(f.values("a", 1))+len(f.values("a", 2)))
+	}
+}

@@ -1,0 +1,175 @@
+package producer
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+// NoRetries as Config.Retries: every batch is tried once.
+const NoRetries = -1
+
+// NoWait as Config.MaxBlock: what would have to wait fails at once.
+const NoWait time.Duration = -1
+
+const (
+	defaultBatchBytes      = 64 << 10
+	defaultDeliveryTimeout = 2 * time.Minute
+	defaultRequestTimeout  = 30 * time.Second
+	defaultMaxBlock        = time.Minute
+	defaultRetryBackoff    = 100 * time.Millisecond
+	defaultRetryBackoffMax = time.Second
+	defaultMaxBuffered     = 32 << 20
+	defaultMaxRequest      = 1 << 20
+	defaultMaxInFlight     = 5
+)
+
+// Config describes a producer. The zero Config is the safest: acknowledged by all in-sync replicas, idempotent, retried.
+type Config struct {
+	// Acks says when a record counts as written. Anything but AcksAll switches idempotence off. Kafka: acks.
+	Acks record.Acks
+
+	// NoIdempotence leaves out producer id and sequence numbers: a batch whose acknowledgement was lost and that is sent again is in the
+	// log twice. Kafka: enable.idempotence=false.
+	NoIdempotence bool
+
+	// Compression of batches, on the goroutine that sends them. Kafka: compression.type.
+	Compression record.Codec
+
+	// BatchBytes is the size that a batch may grow to before compression; a larger record has a batch of its own. 0 means 64 KiB (Kafka's
+	// client: 16 KiB; here larger batches cost neither memory nor time unless the load fills them). Kafka: batch.size.
+	BatchBytes int
+
+	// Linger is how long an open batch waits for more records. 0: not at all, see the package comment. Kafka: linger.ms, 5 by default there.
+	Linger time.Duration
+
+	// DeliveryTimeout bounds the time from a record being accepted to its outcome, retries included. 0 means 2 minutes.
+	// Kafka: delivery.timeout.ms.
+	DeliveryTimeout time.Duration
+
+	// RequestTimeout bounds one attempt. 0 means 30 seconds, or what Linger leaves of DeliveryTimeout if that is less.
+	// Kafka: request.timeout.ms.
+	RequestTimeout time.Duration
+
+	// MaxBlock bounds how long a call waits for metadata, a producer id or memory, each; 0 means 1 minute, NoWait not at all. Kafka: max.block.ms.
+	MaxBlock time.Duration
+
+	// Retries bounds the repetitions of one batch. 0: as many as DeliveryTimeout allows; NoRetries: none, which switches
+	// idempotence off. Kafka: retries, where 0 means none and 2147483647 unbounded.
+	Retries int
+
+	// RetryBackoff is the pause before the first repetition; it doubles each time up to RetryBackoffMax, give or take a fifth at random. A change of
+	// the leader ends the pause. 0 means 100 ms and 1 s. Kafka: retry.backoff.ms, retry.backoff.max.ms.
+	RetryBackoff, RetryBackoffMax time.Duration
+
+	// MaxInFlight bounds the batches of one partition that are under way at once. 0 means 5, the most with idempotence, or 1 if the producer
+	// retries without being idempotent: with more a batch sent again may come after its successors.
+	// Kafka: max.in.flight.requests.per.connection.
+	MaxInFlight int
+
+	// MaxRequestBytes bounds a record, before compression. 0 means 1 MiB. Kafka: max.request.size.
+	MaxRequestBytes int
+
+	// MaxBufferedBytes bounds the records accepted but not settled; Send and SendAsync wait for room. 0 means 32 MiB. Kafka: buffer.memory.
+	MaxBufferedBytes int
+
+	// Properties are settings under their Kafka names. One that is also set above, to something else, is an error, and so is an unknown name.
+	Properties map[string]string
+
+	// Components. nil means the default.
+	Partitioner topic.Partitioner // topic.Default(): hash of the key, else in turn
+	Logger      *slog.Logger      // discards everything
+}
+
+// settings is a Config with everything filled in.
+type settings struct {
+	Config
+	idempotent bool
+	aware      topic.BatchAware // the partitioner, if it goes by batches
+	plain      bool             // the default partitioner: not asked when there is one partition
+}
+
+// resolve checks c, fills in a copy and joins every complaint.
+func (c Config) resolve() (settings, error) {
+	explicit, err := c.readProperties()
+	errs := []error{err}
+	bad := func(key string, value any, reason string) {
+		errs = append(errs, &ConfigError{Key: key, Value: fmt.Sprint(value), Reason: reason})
+	}
+	if c.Acks < record.AcksAll || c.Acks > record.AcksNone {
+		bad("Acks", int8(c.Acks), "must be AcksAll, AcksLeader or AcksNone")
+	}
+	if c.Compression > record.Zstd {
+		bad("Compression", c.Compression, "no such codec")
+	}
+	s := settings{idempotent: !c.NoIdempotence && c.Acks == record.AcksAll && c.Retries >= 0}
+	if explicit && !s.idempotent {
+		bad("enable.idempotence", true, "needs acks=all and retries")
+	}
+	for _, n := range []struct {
+		name  string
+		value int64
+		least int64
+	}{
+		{"BatchBytes", int64(c.BatchBytes), 0}, {"Linger", int64(c.Linger), 0}, {"DeliveryTimeout", int64(c.DeliveryTimeout), 0},
+		{"RequestTimeout", int64(c.RequestTimeout), 0}, {"MaxBlock", int64(c.MaxBlock), int64(NoWait)}, {"Retries", int64(c.Retries), NoRetries},
+		{"RetryBackoff", int64(c.RetryBackoff), 0}, {"RetryBackoffMax", int64(c.RetryBackoffMax), 0}, {"MaxInFlight", int64(c.MaxInFlight), 0},
+		{"MaxRequestBytes", int64(c.MaxRequestBytes), 0}, {"MaxBufferedBytes", int64(c.MaxBufferedBytes), 0},
+	} {
+		if n.value < n.least {
+			bad(n.name, n.value, "must not be negative")
+		}
+	}
+	if s.idempotent && c.MaxInFlight > defaultMaxInFlight {
+		bad("MaxInFlight", c.MaxInFlight, "must be at most 5 with idempotence")
+	}
+	if c.RequestTimeout > 0 && c.DeliveryTimeout > 0 && c.DeliveryTimeout < c.Linger+c.RequestTimeout {
+		bad("DeliveryTimeout", c.DeliveryTimeout, "must be at least Linger + RequestTimeout")
+	}
+	if c.DeliveryTimeout > 0 && c.DeliveryTimeout <= c.Linger {
+		bad("DeliveryTimeout", c.DeliveryTimeout, "must be more than Linger")
+	}
+	if err := errors.Join(errs...); err != nil {
+		return settings{}, err
+	}
+	c.fillIn(s.idempotent)
+	s.aware, _ = c.Partitioner.(topic.BatchAware)
+	if c.Partitioner == nil {
+		c.Partitioner, s.plain = topic.Default(), true
+	}
+	s.Config = c
+	return s, nil
+}
+
+// fillIn replaces zeroes with defaults.
+func (c *Config) fillIn(idempotent bool) {
+	orDefault(&c.BatchBytes, defaultBatchBytes)
+	orDefault(&c.MaxBlock, defaultMaxBlock)
+	orDefault(&c.RetryBackoff, defaultRetryBackoff)
+	orDefault(&c.RetryBackoffMax, max(defaultRetryBackoffMax, c.RetryBackoff))
+	orDefault(&c.MaxRequestBytes, defaultMaxRequest)
+	orDefault(&c.MaxBufferedBytes, defaultMaxBuffered)
+	if !idempotent && c.Retries != NoRetries && c.Acks != record.AcksNone {
+		orDefault(&c.MaxInFlight, 1)
+	}
+	orDefault(&c.MaxInFlight, defaultMaxInFlight)
+	if c.DeliveryTimeout > 0 {
+		orDefault(&c.RequestTimeout, min(defaultRequestTimeout, c.DeliveryTimeout-c.Linger))
+	}
+	orDefault(&c.RequestTimeout, defaultRequestTimeout)
+	orDefault(&c.DeliveryTimeout, max(defaultDeliveryTimeout, c.Linger+c.RequestTimeout))
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+func orDefault[T comparable](field *T, def T) {
+	var zero T
+	if *field == zero {
+		*field = def
+	}
+}

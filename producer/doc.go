@@ -1,0 +1,41 @@
+// Package producer writes records to a log: it chooses the partition, collects records into batches, sends them and retries until they are there.
+//
+// # Pipeline
+//
+// A record is serialised (Typed), its partition is chosen (Config.Partitioner; Record.To wins over any), it is encoded once, at the end of the
+// open batch of its partition, and the batch is handed to the Backend. The bytes of a batch never change from then on, whatever happens to it,
+// except that its producer id, epoch and sequence are written again when the producer starts a new epoch.
+//
+// # When a batch is sent
+//
+// With Linger 0, the default, a record that finds its partition idle is sent at once: by Send on the caller's own goroutine, by SendAsync on
+// the producer's. While batches of the partition are in flight records are collected; a full batch is sent as soon as fewer than MaxInFlight are in
+// flight, one that is not full when none is. So batches are as large as the load makes them, without a delay when there is none. With
+// Linger an open batch waits that long for company, unless it is full, or Flush, Shutdown or want of memory hurry it.
+//
+// # Promises
+//
+//	Config                                         a record is in the log            order
+//	{}                                             exactly once                      kept
+//	{NoIdempotence: true}                          at least once                     kept, doubles aside
+//	{NoIdempotence: true, Retries: NoRetries}      at most once, failures reported   kept
+//	{Acks: record.AcksLeader}                      at least once; may go with its leader
+//	{Acks: record.AcksNone}                        at most once, nothing reported
+//
+// "Order" is that of the calls of one goroutine, per partition. Exactly once is meant for a record that was acknowledged, by this producer:
+// one that failed with ErrTimeout, ErrClosed or an error of the disk may be in the log or not, and is there at most once; what was sent after it
+// is not sent before it. Between two producers nothing is promised but that every reader sees the same order.
+//
+// Weaker Acks and NoRetries switch idempotence off. Without idempotence a batch that is tried again overtakes nothing only as long as there is one
+// in flight, which is the default then; Config.MaxInFlight raises it.
+//
+// # Bytes
+//
+// Key, value and headers are copied before Send waits and before SendAsync returns: the caller may use them again. The callback of SendAsync gets
+// the record as it was given, with partition, offset and timestamp filled in; its slices are the caller's.
+//
+// # Goroutines
+//
+// A Producer runs one goroutine that sends, lingers and retries, one that follows the metadata from the first topic on, and rarely one that gets a new
+// producer id: none per partition. No lock is held while anything waits, so a Producer runs in a testing/synctest bubble.
+package producer

@@ -1,0 +1,143 @@
+package producer
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"sync"
+)
+
+// identity is the producer id that partitions take when they start their sequence numbers.
+//
+// Each partition has its own id, epoch and next sequence: the leader keeps them per partition, so starting anew on one of them leaves the others alone.
+type identity struct {
+	mu       sync.Mutex // guards the fields below; not held while a new id is asked for
+	known    bool
+	id       int64
+	epoch    int16
+	fetching bool
+	waiting  []*part // to be told of the new id
+}
+
+func (i *identity) current() (id int64, epoch int16, known bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.id, i.epoch, i.known
+}
+
+func (i *identity) set(id int64, epoch int16) (waiting []*part) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.id, i.epoch, i.known, i.fetching = id, epoch, true, false
+	waiting, i.waiting = i.waiting, nil
+	return waiting
+}
+
+// ensureID gets the first producer id, if the producer is idempotent.
+func (p *Producer) ensureID(ctx context.Context, c *call) error {
+	if _, _, known := p.ids.current(); known || !p.cfg.idempotent {
+		return nil
+	}
+	return p.await(ctx, "producer id", c, func(ctx context.Context) (int64, error) {
+		id, epoch, err := p.backend.InitProducerID(ctx)
+		if _, _, known := p.ids.current(); err == nil && !known { // of two at once the later is dropped
+			p.ids.set(id, epoch)
+		}
+		return 0, err
+	})
+}
+
+// anotherID returns a producer id other than old. If there is none yet it is asked for, and pt is drained when it is there.
+func (p *Producer) anotherID(pt *part, old int64) (id int64, epoch int16, ok bool) {
+	i := &p.ids
+	i.mu.Lock()
+	if i.id != old {
+		defer i.mu.Unlock()
+		return i.id, i.epoch, true
+	}
+	i.waiting = append(i.waiting, pt)
+	fetch := !i.fetching
+	i.fetching = true
+	i.mu.Unlock()
+	if fetch {
+		p.spawn(p.fetchID)
+	}
+	return 0, 0, false
+}
+
+// fetchID asks for a new producer id until there is one or the producer has ended.
+func (p *Producer) fetchID() {
+	for failures := 0; p.living.Err() == nil; failures++ {
+		id, epoch, err := p.backend.InitProducerID(p.living)
+		if err == nil {
+			for _, pt := range p.ids.set(id, epoch) {
+				pt.named()
+			}
+			return
+		}
+		p.cfg.Logger.Warn("producer gets no new producer id", slog.Any("err", err))
+		p.pause(p.living, failures)
+	}
+}
+
+// restart says why a partition has to start its sequence numbers anew.
+type restart uint8
+
+const (
+	noRestart restart = iota
+	newEpoch          // some sequence numbers will never be used: the leader would take what follows for a gap
+	newID             // the epochs are used up, or someone else has a newer one
+)
+
+// restartLocked gives pt a new epoch, or another id if there is no further epoch, from sequence 0 on. All batches must be known not to be in the
+// log. It returns false if it has to wait for an id.
+func (pt *part) restartLocked() bool {
+	if pt.restart == newEpoch && pt.producerEpoch == math.MaxInt16 {
+		pt.restart = newID
+	}
+	if pt.restart == newID {
+		id, epoch, ok := pt.p.anotherID(pt, pt.producerID)
+		if !ok {
+			pt.unnamed = true
+			return false
+		}
+		pt.producerID, pt.producerEpoch = id, epoch
+	} else {
+		pt.producerEpoch++
+	}
+	pt.restart, pt.unnamed, pt.confirmed, pt.sequence = noRestart, false, false, 0
+	for b := pt.head; b != nil; b = b.next {
+		b.sequenced = false
+	}
+	pt.p.stats.bumps.Add(1)
+	pt.p.cfg.Logger.Info("producer starts a new epoch", slog.String("topic", pt.topic), slog.Int("partition", int(pt.index)),
+		slog.Int64("producer_id", pt.producerID), slog.Int("producer_epoch", int(pt.producerEpoch)))
+	return true
+}
+
+// named lets pt go on after a new producer id has come.
+func (pt *part) named() {
+	pt.mu.Lock()
+	pt.unnamed = false
+	drain := pt.claimLocked()
+	pt.mu.Unlock()
+	if drain {
+		pt.p.sender.hand(pt)
+	}
+}
+
+// assignLocked gives b its sequence numbers, once per epoch.
+func (pt *part) assignLocked(b *batch) {
+	if b.sequenced || !pt.p.cfg.idempotent {
+		return
+	}
+	if pt.producerID < 0 {
+		pt.producerID, pt.producerEpoch, _ = pt.p.ids.current()
+	}
+	b.sequenced = true
+	b.producerID, b.producerEpoch, b.sequence = pt.producerID, pt.producerEpoch, pt.sequence
+	pt.sequence = addSequence(pt.sequence, b.count)
+}
+
+// addSequence wraps to 0 after 2^31-1.
+func addSequence(s, n int32) int32 { return int32((int64(s) + int64(n)) & math.MaxInt32) }

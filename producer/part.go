@@ -1,0 +1,192 @@
+package producer
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/stratalog/strata/internal/watermark"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+)
+
+// A part collects and sends the records of one partition.
+//
+// Its batches form a queue, in the order in which they are to appear in the log: first some that are done or with the backend, or held to be sent again,
+// then complete ones, at the end perhaps an open one. Only the goroutine that has claimed the part (draining) takes batches
+// to the backend, so their order there is the queue's; only the one that has claimed reporting runs callbacks.
+type part struct {
+	p     *Producer
+	topic string
+	index int32
+	timer watermark.Entry[*part] // in sender.timers, guarded by sender.mu, as is timerAt
+	// timerAt is the key of timer.
+	timerAt int64
+
+	mu   sync.Mutex // guards the fields below; never held while waiting, nor in a call of the backend or a callback
+	head *batch
+	tail *batch // the open one, if it is open
+
+	draining  bool
+	reporting *batch // its callbacks are running
+	armed     int64  // when tick comes; never: not at all
+
+	leader      int32 // -1: none
+	leaderEpoch int32
+
+	outstanding int   // batches with the backend
+	held        bool  // some batch is to be sent again: first let all outstanding ones come back
+	retryAt     int64 // and then wait until then
+	failures    int   // in a row, for the back-off
+
+	producerID    int64 // -1: none yet
+	producerEpoch int16
+	sequence      int32 // of the next record
+	confirmed     bool  // the leader has seen this epoch: before, it would take any first sequence, so one batch goes ahead
+	restart       restart
+	unnamed       bool // waits for another producer id
+}
+
+func newPart(p *Producer, topic string, index int32, md replication.PartitionMetadata) *part {
+	pt := &part{p: p, topic: topic, index: index, leader: md.Leader, leaderEpoch: md.LeaderEpoch, producerID: -1, armed: never}
+	pt.timer.Value = pt
+	return pt
+}
+
+func (pt *part) String() string { return fmt.Sprintf("%s-%d", pt.topic, pt.index) }
+
+// growth is what an append did to the open batch.
+type growth struct {
+	bytes int
+	full  bool // no open batch is left
+}
+
+// append puts r into the open batch, or a new one. If it returns a part, which is pt, the caller has claimed it. It returns ErrClosed.
+func (pt *part) append(r *record.Record, e *entry, now int64) (drain *part, g growth, err error) {
+	pt.mu.Lock()
+	defer pt.mu.Unlock()
+	if pt.p.closing.Load() { // checked under the lock: Shutdown takes it after it has set closing, and then finds what came before
+		return nil, g, ErrClosed
+	}
+	b, turned := pt.tail, false // turned: there may be something to send now
+	if b != nil && b.state == open {
+		before := b.builder.Size()
+		if b.add(r, e) {
+			g.bytes = b.builder.Size() - before
+		} else {
+			b.state, b, turned = queued, nil, true
+		}
+	} else {
+		b = nil
+	}
+	if b == nil {
+		b = pt.p.newBatch(pt, now)
+		if !b.add(r, e) {
+			return nil, g, fmt.Errorf("%w: %d bytes for topic %s", ErrMessageTooLarge, e.size, pt.topic)
+		}
+		g.bytes, turned = b.builder.Size(), true
+		pt.pushLocked(b, now)
+	}
+	if b.builder.Size() >= pt.p.cfg.BatchBytes {
+		b.state, turned = queued, true
+	}
+	g.full = b.state != open
+	if turned && pt.claimLocked() {
+		g.full = true // it goes as it is
+		return pt, g, nil
+	}
+	return nil, g, nil
+}
+
+func (pt *part) pushLocked(b *batch, now int64) {
+	if pt.tail == nil {
+		pt.head, pt.tail = b, b
+	} else {
+		pt.tail.next = b
+		pt.tail = b
+	}
+	pt.armLocked(now)
+}
+
+// tick is called when the time has come that armLocked asked for.
+func (pt *part) tick() {
+	now := pt.p.now()
+	pt.mu.Lock()
+	pt.armed = never
+	pt.expireLocked(now)
+	report, drain := pt.claimReportLocked(), pt.claimLocked()
+	pt.armLocked(now)
+	pt.mu.Unlock()
+	if report {
+		pt.report()
+	}
+	if drain {
+		pt.drain()
+	}
+}
+
+// armLocked has tick come in time for the next thing that only time brings: the end of a batch's deadline, of a pause or of lingering. What is due
+// already and cannot be done, because it waits for an answer or a leader, is not asked for again.
+func (pt *part) armLocked(now int64) {
+	if pt.head == nil {
+		return
+	}
+	at := never
+	for b := pt.head; b != nil; b = b.next {
+		if b.state != done { // those that are done only wait for their report
+			at = b.deadline
+			break
+		}
+	}
+	if pt.held && pt.outstanding == 0 && pt.retryAt > now {
+		at = min(at, pt.retryAt)
+	}
+	if l := pt.tail.created + int64(pt.p.cfg.Linger); pt.tail.state == open && l > now {
+		at = min(at, l)
+	}
+	if at < pt.armed {
+		pt.armed = at
+		pt.p.sender.schedule(pt, at)
+	}
+}
+
+// hurry completes the open batch, so that it is sent without company. A w that is not nil gets to wait for everything there is.
+func (pt *part) hurry(w *flushWait) {
+	pt.mu.Lock()
+	if pt.tail != nil && pt.tail.state == open {
+		pt.tail.state = queued
+	}
+	if last := pt.lastLocked(); w != nil && last != nil {
+		w.left.Add(1)
+		last.flushes = append(last.flushes, w)
+	}
+	drain := pt.claimLocked()
+	pt.mu.Unlock()
+	if drain {
+		pt.p.sender.hand(pt)
+	}
+}
+
+// lastLocked returns the newest batch that has not told everyone yet.
+func (pt *part) lastLocked() *batch {
+	if pt.tail != nil {
+		return pt.tail
+	}
+	return pt.reporting
+}
+
+// moved takes up new metadata.
+func (pt *part) moved(md replication.PartitionMetadata, recreated bool) {
+	pt.mu.Lock()
+	if recreated {
+		pt.confirmed = false // another log: it has not seen this producer
+	}
+	if md.Leader != pt.leader || md.LeaderEpoch != pt.leaderEpoch || recreated {
+		pt.leader, pt.leaderEpoch = md.Leader, md.LeaderEpoch
+		pt.retryAt = 0 // whatever the pause was for, the new leader may do better
+	}
+	drain := pt.claimLocked()
+	pt.mu.Unlock()
+	if drain {
+		pt.p.sender.hand(pt)
+	}
+}

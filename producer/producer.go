@@ -1,0 +1,197 @@
+package producer
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+// A Producer writes records through a Backend. All methods are safe for concurrent use. It must be closed, before its backend.
+type Producer struct {
+	cfg     settings
+	backend Backend
+	start   time.Time // origin of the producer's clock, see now
+	memory  memory
+	sender  sender
+	ids     identity
+	stats   counters
+	batches sync.Pool // of *batch
+	calls   sync.Pool // of *call
+
+	accepting context.Context // ends when closing begins: nobody waits to get a record in any more
+	refuse    context.CancelFunc
+	living    context.Context // ends when everything is settled
+	stop      context.CancelFunc
+	closing   atomic.Bool
+	closed    chan struct{} // closed when Shutdown is through
+	closeErr  error         // valid then
+	wg        sync.WaitGroup
+
+	topics atomic.Pointer[map[string]*topicParts] // replaced under mu
+
+	mu       sync.Mutex // guards the fields below; never held while waiting
+	watching bool
+	sealed   bool // no more topics: closing has begun
+	ended    bool // no more goroutines may be started
+}
+
+// New returns a producer on b. It returns a *ConfigError, or several joined, if cfg is not valid. It does not call b.
+func New(b Backend, cfg Config) (*Producer, error) {
+	s, err := cfg.resolve()
+	if err != nil {
+		return nil, err
+	}
+	p := &Producer{cfg: s, backend: b, start: time.Now(), closed: make(chan struct{})}
+	p.memory.limit = int64(s.MaxBufferedBytes)
+	p.topics.Store(&map[string]*topicParts{})
+	p.accepting, p.refuse = context.WithCancel(context.Background())
+	p.living, p.stop = context.WithCancel(context.Background())
+	p.sender.wake = make(chan struct{}, 1)
+	p.wg.Go(func() { p.sender.run(p) })
+	return p, nil
+}
+
+// now is the time on the producer's monotonic clock, in nanoseconds.
+func (p *Producer) now() int64 { return int64(time.Since(p.start)) }
+
+// spawn starts a goroutine that Shutdown waits for; fn must end with p.living.
+func (p *Producer) spawn(fn func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended {
+		p.wg.Go(fn)
+	}
+}
+
+// settleTopics lets no topic be added any more.
+func (p *Producer) settleTopics() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sealed = true
+}
+
+// endSpawning lets no goroutine be started any more.
+func (p *Producer) endSpawning() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+}
+
+// SendAsync accepts r and returns; done, which may be nil, is called exactly once when r is settled: with a nil error when it is written as
+// Config.Acks says. The record passed to done is r with Partition, Offset (-1: unknown), LeaderEpoch and Timestamp filled in.
+//
+// For one partition the calls of done follow the order of the calls of SendAsync, and never overlap. They run on goroutines of the producer or the
+// backend, without locks, and must not block: no Send, Flush or Close in there. SendAsync is allowed, but may wait for memory.
+//
+// SendAsync waits while MaxBufferedBytes are buffered and while the topic or its partition is unknown, until ctx ends or MaxBlock has passed. A
+// record that is not accepted (ErrMessageTooLarge, ErrRefused, ErrTimeout, ErrClosed, ctx's error, ...) has its done called
+// before SendAsync returns. Once r is accepted ctx has no influence. The bytes of r are borrowed until SendAsync returns.
+func (p *Producer) SendAsync(ctx context.Context, r record.Record, done func(record.Record, error)) {
+	pt, err := p.accept(ctx, &r, recipient{done: done})
+	if err != nil {
+		p.stats.refused.Add(1)
+		if done != nil {
+			done(r, err)
+		}
+		return
+	}
+	if pt != nil {
+		p.sender.hand(pt)
+	}
+}
+
+// accept puts r into the open batch of its partition. If it returns a partition, the caller has the right and the duty to drain it.
+// The error path leaves no trace.
+func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (drain *part, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	t := (*p.topics.Load())[r.Topic]
+	if t == nil {
+		if t, err = p.discover(ctx, r.Topic, to.call); err != nil {
+			return nil, err
+		}
+	}
+	now := time.Now()
+	tsMs := now.UnixMilli()
+	if !r.Timestamp.IsZero() {
+		tsMs = r.Timestamp.UnixMilli()
+	}
+	size := recordSize(r)
+	if err := p.checkRecord(r, tsMs, size); err != nil {
+		return nil, err
+	}
+	pt, chosen, err := p.place(ctx, t, r, to.call)
+	if err != nil {
+		return nil, err
+	}
+	if !p.memory.tryAcquire(size) {
+		p.makeRoom(to.call)
+		if err := p.memory.acquire(ctx, size, p.cfg.MaxBlock); err != nil {
+			return nil, err
+		}
+		now = time.Now()
+	}
+	e := entry{recipient: to, tsMs: tsMs, size: size}
+	drain, grown, err := pt.append(r, &e, int64(now.Sub(p.start)))
+	if err != nil {
+		p.memory.release(size)
+		return nil, err
+	}
+	if chosen && p.cfg.aware != nil {
+		p.cfg.aware.Appended(topic.Appended{
+			Topic: t.name, Partition: pt.index, Partitions: len(*t.parts.Load()), Bytes: grown.bytes, BatchBytes: p.cfg.BatchBytes, BatchFull: grown.full,
+		})
+	}
+	return drain, nil
+}
+
+// makeRoom sends what the caller and lingering batches hold back, before someone waits for memory.
+func (p *Producer) makeRoom(c *call) {
+	c.drain()
+	if p.cfg.Linger > 0 {
+		p.eachPart(func(pt *part) { pt.hurry(nil) })
+	}
+}
+
+// Flush sends what is waiting for company, and returns when every record accepted before the call is settled and its callback has
+// returned. It returns ctx's error if that ends first; the records go on. Errors of records are reported to their callers, not here.
+func (p *Producer) Flush(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	w := &flushWait{done: make(chan struct{})}
+	w.left.Store(1)
+	p.eachPart(func(pt *part) { pt.hurry(w) })
+	w.one()
+	select {
+	case <-w.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// flushWait counts the batches that a Flush waits for.
+type flushWait struct {
+	left atomic.Int64
+	done chan struct{}
+}
+
+func (w *flushWait) one() {
+	if w.left.Add(-1) == 0 {
+		close(w.done)
+	}
+}
+
+func (p *Producer) eachPart(fn func(*part)) {
+	for _, t := range *p.topics.Load() {
+		for _, pt := range *t.parts.Load() {
+			fn(pt)
+		}
+	}
+}

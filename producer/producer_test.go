@@ -1,0 +1,355 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+// newProducer is New for tests: it is closed at the end.
+func newProducer(t testing.TB, b Backend, cfg Config) *Producer {
+	t.Helper()
+	p, err := New(b, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+func TestSendReturnsOneAckPerRecordInOrder(t *testing.T) {
+	f := newFake(map[string]int{"a": 1, "b": 2})
+	p := newProducer(t, f, Config{})
+	at := time.UnixMilli(1_700_000_000_123)
+	acks, err := p.Send(t.Context(), value("a", 0), value("b", 1).To(1), record.Record{Topic: "a", Value: []byte("1"), Timestamp: at})
+	require.NoError(t, err)
+	require.Len(t, acks, 3)
+	require.Equal(t, Ack{Partition: 0, Offset: 1, Timestamp: at}, acks[2])
+	require.Equal(t, int32(1), acks[1].Partition)
+	require.Equal(t, int64(0), acks[0].Offset)
+	require.WithinDuration(t, time.Now(), acks[0].Timestamp, time.Minute)
+	require.Equal(t, numbers(0, 2), f.values("a", 0))
+
+	acks, err = p.Send(t.Context(), value("a", 2))
+	require.NoError(t, err)
+	require.Equal(t, int64(2), acks[0].Offset)
+	require.Equal(t, int64(4), p.Stats().Acknowledged)
+	require.Zero(t, p.Stats().BufferedBytes)
+}
+
+func TestRecordsOfOneSendShareABatch(t *testing.T) {
+	f := newFake(map[string]int{"a": 1})
+	p := newProducer(t, f, Config{})
+	var rs []record.Record
+	for i := range 100 {
+		rs = append(rs, value("a", i))
+	}
+	_, err := p.Send(t.Context(), rs...)
+	require.NoError(t, err)
+	require.Len(t, f.headers(), 1)
+	require.Equal(t, numbers(0, 100), f.values("a", 0))
+}
+
+func TestBatchesAreAsLargeAsBatchBytesAllows(t *testing.T) {
+	f := newFake(map[string]int{"a": 1})
+	p := newProducer(t, f, Config{BatchBytes: 1000, MaxInFlight: 2})
+	var rs []record.Record
+	for i := range 300 {
+		rs = append(rs, value("a", i))
+	}
+	rs[150].Value = make([]byte, 5000) // has a batch of its own
+	_, err := p.Send(t.Context(), rs...)
+	require.NoError(t, err)
+	require.Greater(t, len(f.headers()), 3)
+	for _, b := range f.headers() {
+		require.True(t, b.Size() <= 1000 || b.RecordCount == 1, "%d bytes", b.Size())
+	}
+	require.Len(t, f.values("a", 0), 300)
+}
+
+func TestBytesMayBeUsedAgainAfterSendAsyncReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(map[string]int{"a": 1})
+		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate { return fate{delay: time.Millisecond} }
+		p := newProducer(t, f, Config{})
+		buf := make([]byte, 3)
+		for i := range 1000 {
+			copy(buf, fmt.Sprintf("%03d", i))
+			p.SendAsync(t.Context(), record.Record{Topic: "a", Key: buf, Value: buf}, nil)
+		}
+		require.NoError(t, p.Flush(t.Context()))
+		for i, v := range f.values("a", 0) {
+			require.Equal(t, fmt.Sprintf("%03d", i), v)
+		}
+		require.NoError(t, p.Close())
+	})
+}
+
+func TestRecordsAreCollectedWhileBatchesAreInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(map[string]int{"a": 1})
+		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate { return fate{delay: time.Millisecond} }
+		p := newProducer(t, f, Config{})
+		start := time.Now()
+		p.SendAsync(t.Context(), value("a", 0), nil)
+		synctest.Wait()
+		require.Len(t, f.headers(), 1, "a lone record goes at once")
+		for i := 1; i < 100; i++ {
+			p.SendAsync(t.Context(), value("a", i), nil)
+		}
+		require.NoError(t, p.Flush(t.Context()))
+		require.Len(t, f.headers(), 2)
+		require.Equal(t, int32(99), f.headers()[1].RecordCount)
+		require.Equal(t, 2*time.Millisecond, time.Since(start), "no waiting but for the backend")
+		require.NoError(t, p.Close())
+	})
+}
+
+func TestLingerWaitsForCompany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(map[string]int{"a": 1})
+		p := newProducer(t, f, Config{Linger: 10 * time.Millisecond})
+		start := time.Now()
+		var wg sync.WaitGroup
+		for i := range 5 {
+			wg.Go(func() {
+				_, err := p.Send(t.Context(), value("a", i))
+				require.NoError(t, err)
+			})
+			time.Sleep(time.Millisecond)
+		}
+		wg.Wait()
+		require.Equal(t, 10*time.Millisecond, time.Since(start))
+		require.Len(t, f.headers(), 1)
+
+		p.SendAsync(t.Context(), value("a", 5), nil)
+		start = time.Now()
+		require.NoError(t, p.Flush(t.Context()))
+		require.Zero(t, time.Since(start), "Flush ends lingering")
+		require.NoError(t, p.Close())
+	})
+}
+
+func TestCallbacksRunOnceAndInOrderPerPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(map[string]int{"a": 3})
+		rnd := rand.New(rand.NewPCG(1, 2))
+		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate {
+			return fate{delay: time.Duration(1 + rnd.IntN(5000)), replyLost: rnd.IntN(5) == 0} // answers come in any order
+		}
+		p := newProducer(t, f, Config{BatchBytes: 200})
+		var mu sync.Mutex
+		got := map[int32][]int64{}
+		for i := range 2000 {
+			p.SendAsync(t.Context(), value("a", i), func(r record.Record, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				require.NoError(t, err)
+				got[r.Partition] = append(got[r.Partition], r.Offset)
+				require.Equal(t, f.part("a", int(r.Partition)).values[r.Offset], string(r.Value))
+			})
+		}
+		require.NoError(t, p.Flush(t.Context()))
+		total := 0
+		for _, offsets := range got {
+			for i, o := range offsets {
+				require.Equal(t, int64(i), o)
+			}
+			total += len(offsets)
+		}
+		require.Equal(t, 2000, total)
+		require.NoError(t, p.Close())
+	})
+}
+
+func TestSendAsyncFromACallback(t *testing.T) {
+	f := newFake(map[string]int{"a": 1})
+	p := newProducer(t, f, Config{})
+	done := make(chan error, 1)
+	var next func(i int) func(record.Record, error)
+	next = func(i int) func(record.Record, error) {
+		return func(_ record.Record, err error) {
+			if err != nil || i == 100 {
+				done <- err
+				return
+			}
+			p.SendAsync(context.Background(), value("a", i), next(i+1))
+		}
+	}
+	p.SendAsync(t.Context(), value("a", 0), next(1))
+	require.NoError(t, <-done)
+	require.Equal(t, numbers(0, 100), f.values("a", 0))
+}
+
+func TestExplicitPartitionWinsOverThePartitioner(t *testing.T) {
+	f := newFake(map[string]int{"a": 3})
+	p := newProducer(t, f, Config{Partitioner: topic.PartitionerFunc(func(record.Record, int) int { return 0 })})
+	acks, err := p.Send(t.Context(), value("a", 0).To(2), value("a", 1))
+	require.NoError(t, err)
+	require.Equal(t, int32(2), acks[0].Partition)
+	require.Equal(t, int32(0), acks[1].Partition)
+}
+
+func TestPartitionerMayRefuse(t *testing.T) {
+	f := newFake(map[string]int{"a": 2})
+	p := newProducer(t, f, Config{Partitioner: topic.List(map[string]int{"de": 1}, nil)})
+	acks, err := p.Send(t.Context(), record.String("a", "fr", "x"), record.String("a", "de", "y"))
+	require.ErrorIs(t, err, ErrRefused)
+	require.ErrorIs(t, acks[0].Err, ErrRefused)
+	require.Equal(t, Ack{Partition: 1, Timestamp: acks[1].Timestamp}, acks[1])
+	require.Equal(t, int64(1), p.Stats().Refused)
+}
+
+func TestSerializersRunBeforeThePartitioner(t *testing.T) {
+	f := newFake(map[string]int{"a": 10})
+	var seen []byte
+	p := newProducer(t, f, Config{Partitioner: topic.PartitionerFunc(func(r record.Record, n int) int {
+		seen = r.Key
+		return topic.Hash().Partition(r, n)
+	})})
+	typed := NewTyped(p, record.SerializeString, record.SerializeJSON[map[string]int])
+	ack, err := typed.Send(t.Context(), "a", "kafka", map[string]int{"n": 1}, record.Header{Key: "h", Value: []byte("v")})
+	require.NoError(t, err)
+	require.Equal(t, "kafka", string(seen))
+	require.Equal(t, int32(0), ack.Partition) // 1348980580 mod 10, as the Java client
+	require.Equal(t, []string{`{"n":1}`}, f.values("a", 0))
+
+	failing := NewTyped[int](p, nil, func(string, string) ([]byte, error) { return nil, errors.ErrUnsupported })
+	ack, err = failing.Send(t.Context(), "a", 0, "x")
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.Equal(t, int64(-1), ack.Offset)
+}
+
+func TestStickyPartitionerFillsABatchBeforeItMovesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(map[string]int{"a": 8})
+		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate { return fate{delay: time.Millisecond} }
+		p := newProducer(t, f, Config{Partitioner: topic.Sticky(), BatchBytes: 2000, Linger: time.Second})
+		for i := range 20000 {
+			p.SendAsync(t.Context(), value("a", i), nil)
+		}
+		require.NoError(t, p.Flush(t.Context()))
+		full := 0
+		for _, b := range f.headers() {
+			if b.Size() > 1900 {
+				full++
+			}
+		}
+		require.Greater(t, full, len(f.headers())*9/10, "of %d batches", len(f.headers()))
+		for i := range 8 {
+			require.Greater(t, len(f.values("a", i)), 500, "partition %d", i)
+		}
+		require.NoError(t, p.Close())
+	})
+}
+
+func TestRecordsThatAreTooLargeAreRefusedBeforeBatching(t *testing.T) {
+	f := newFake(map[string]int{"a": 1})
+	p := newProducer(t, f, Config{MaxRequestBytes: 1000})
+	_, err := p.Send(t.Context(), record.String("a", "", strings.Repeat("x", 1000)))
+	require.ErrorIs(t, err, ErrMessageTooLarge)
+	_, err = p.Send(t.Context(), record.String("a", "", strings.Repeat("x", 900)))
+	require.NoError(t, err)
+	require.Len(t, f.headers(), 1)
+}
+
+func TestTimestampsBefore1970AreRefused(t *testing.T) {
+	p := newProducer(t, newFake(map[string]int{"a": 1}), Config{})
+	_, err := p.Send(t.Context(), record.Record{Topic: "a", Timestamp: time.UnixMilli(-5)})
+	require.ErrorIs(t, err, ErrInvalidTimestamp)
+}
+
+func TestCompressedBatchesArriveWhole(t *testing.T) {
+	for _, codec := range []record.Codec{record.Gzip, record.Snappy, record.LZ4, record.Zstd} {
+		f := newFake(map[string]int{"a": 1})
+		p := newProducer(t, f, Config{Compression: codec})
+		for range 3 { // buffers are used again
+			var rs []record.Record
+			for range 500 {
+				rs = append(rs, record.String("a", "key", strings.Repeat("v", 50)))
+			}
+			_, err := p.Send(t.Context(), rs...)
+			require.NoError(t, err)
+		}
+		require.Equal(t, codec, f.part("a", 0).codec)
+		require.Len(t, f.values("a", 0), 1500)
+		require.Less(t, f.headers()[0].Size(), 10000)
+	}
+}
+
+func TestContextEndsTheWaitButNotTheRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(map[string]int{"a": 1})
+		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate { return fate{delay: time.Second} }
+		p := newProducer(t, f, Config{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		acks, err := p.Send(ctx, value("a", 0))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, acks[0].Err, context.DeadlineExceeded)
+		require.Equal(t, time.Millisecond, time.Since(start))
+		require.ErrorIs(t, p.Flush(ctx), context.DeadlineExceeded)
+		require.NoError(t, p.Flush(t.Context()))
+		require.Equal(t, numbers(0, 1), f.values("a", 0))
+		require.NoError(t, p.Close())
+
+		_, err = p.Send(ctx, value("a", 1))
+		require.ErrorIs(t, err, context.DeadlineExceeded, "ended before the call")
+	})
+}
+
+func TestFullBufferHoldsBackUntilThereIsRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(map[string]int{"a": 1})
+		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate { return fate{delay: time.Second} }
+		p := newProducer(t, f, Config{MaxBufferedBytes: 1000, MaxBlock: 3 * time.Second, Linger: time.Hour, DeliveryTimeout: 2 * time.Hour})
+		big := record.String("a", "", strings.Repeat("x", 600))
+		p.SendAsync(t.Context(), big, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		_, err := p.Send(ctx, big)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 10*time.Millisecond, time.Since(start))
+
+		p.SendAsync(t.Context(), big, nil)
+		require.Equal(t, time.Second, time.Since(start), "the lingering batch was hurried, and made room when it was settled")
+		require.LessOrEqual(t, p.Stats().BufferedBytes, int64(1000))
+
+		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate { return fate{delay: time.Hour} }
+		_, err = p.Send(t.Context(), big)
+		require.ErrorIs(t, err, ErrTimeout)
+		require.Equal(t, 4*time.Second, time.Since(start))
+		require.NoError(t, p.Shutdown(t.Context()))
+	})
+}
+
+func TestBlockedSendersGetRoomInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(map[string]int{"a": 1})
+		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate { return fate{delay: time.Millisecond} }
+		p := newProducer(t, f, Config{MaxBufferedBytes: 100})
+		var wg sync.WaitGroup
+		for i := range 200 {
+			wg.Go(func() {
+				_, err := p.Send(t.Context(), value("a", i))
+				require.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		require.Len(t, f.values("a", 0), 200)
+		require.Zero(t, p.Stats().BufferedBytes)
+		require.NoError(t, p.Close())
+	})
+}

@@ -1,0 +1,123 @@
+package producer
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/stratalog/strata/record"
+)
+
+// An Ack is the outcome of one record.
+type Ack struct {
+	Partition int32     // -1 if none was chosen
+	Offset    int64     // -1 if the record failed, or with AcksNone
+	Timestamp time.Time // of the record in the log
+	Err       error     // nil: written as Config.Acks says
+}
+
+// Send sends rs and returns when all are settled: one Ack per record, in the order of rs. The error is the first of theirs.
+//
+// Records of one partition keep the order of rs and share batches. A record that finds its partition idle is written by the calling goroutine itself.
+// If ctx ends first, the records that are not settled have its error in their Ack, and so does the call; those that were accepted are
+// still sent. The bytes of rs are borrowed until they are accepted, at the latest until Send returns.
+func (p *Producer) Send(ctx context.Context, rs ...record.Record) ([]Ack, error) {
+	c, _ := p.calls.Get().(*call)
+	if c == nil {
+		c = &call{ready: make(chan struct{}, 1)}
+	}
+	c.acks, c.left, c.err = make([]Ack, len(rs)), len(rs), nil
+	for i := range rs {
+		c.acks[i] = Ack{Partition: -1, Offset: -1}
+		pt, err := p.accept(ctx, &rs[i], recipient{call: c, index: int32(i)})
+		if err != nil {
+			p.stats.refused.Add(1)
+			c.settle(i, Ack{Partition: -1, Offset: -1, Err: err})
+		} else if pt != nil {
+			c.held = append(c.held, pt)
+		}
+	}
+	c.drain()
+	if !c.wait(ctx) {
+		return c.abandon(ctx.Err())
+	}
+	acks, err := c.acks, c.err
+	c.acks, c.err = nil, nil
+	p.calls.Put(c)
+	return acks, err
+}
+
+// call is one Send under way.
+type call struct {
+	held  []*part       // partitions that this call has to drain; its goroutine's only
+	ready chan struct{} // one token when left becomes 0 and someone waits
+
+	mu      sync.Mutex // guards the fields below
+	acks    []Ack
+	err     error // the first
+	left    int   // records not settled
+	waiting bool
+	gone    bool // nobody waits any more: acks belong to the caller of Send
+}
+
+// drain sends from the partitions that the call has put off. c may be nil.
+func (c *call) drain() {
+	if c == nil {
+		return
+	}
+	for i, pt := range c.held {
+		c.held[i] = nil
+		pt.drainSome()
+	}
+	c.held = c.held[:0]
+}
+
+func (c *call) settle(i int, a Ack) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone {
+		return
+	}
+	c.acks[i] = a
+	if a.Err != nil && c.err == nil {
+		c.err = a.Err
+	}
+	c.left--
+	if c.left == 0 && c.waiting {
+		c.waiting = false
+		c.ready <- struct{}{} // never blocks: one token per wait
+	}
+}
+
+// wait returns true when all records are settled, false when ctx ends first.
+func (c *call) wait(ctx context.Context) bool {
+	c.mu.Lock()
+	c.waiting = c.left > 0
+	waiting := c.waiting
+	c.mu.Unlock()
+	if !waiting {
+		return true
+	}
+	select {
+	case <-c.ready:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// abandon returns what is known; later outcomes are dropped.
+func (c *call) abandon(cause error) ([]Ack, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone = true
+	if c.left == 0 {
+		return c.acks, c.err
+	}
+	for i := range c.acks {
+		if a := &c.acks[i]; a.Offset < 0 && a.Err == nil && a.Timestamp.IsZero() {
+			a.Err = cause
+		}
+	}
+	return c.acks, cause
+}

@@ -1,0 +1,113 @@
+package producer
+
+import (
+	"sync"
+	"time"
+
+	"github.com/stratalog/strata/internal/watermark"
+)
+
+// sender is the producer's goroutine: it drains the partitions that are handed to it, and looks after those whose time has come.
+type sender struct {
+	wake chan struct{} // one token, at most, while asleep
+
+	mu     sync.Mutex // guards the fields below
+	ready  []*part    // whose drain right was handed over
+	timers watermark.Queue[*part]
+	asleep bool
+	until  int64 // wakes up by itself then, if asleep; never: for ever
+	ending bool
+}
+
+const never = int64(1<<63 - 1)
+
+// hand passes the right to drain pt on.
+func (s *sender) hand(pt *part) {
+	s.mu.Lock()
+	s.ready = append(s.ready, pt)
+	s.rouseLocked()
+	s.mu.Unlock()
+}
+
+// schedule has pt looked at by the time at, on the producer's clock.
+func (s *sender) schedule(pt *part, at int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timers.Remove(&pt.timer) && pt.timerAt < at {
+		at = pt.timerAt
+	}
+	pt.timerAt = at
+	s.timers.Add(&pt.timer, at)
+	if at < s.until {
+		s.rouseLocked()
+	}
+}
+
+// end lets run return once there is nothing to drain.
+func (s *sender) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending = true
+	s.rouseLocked()
+}
+
+func (s *sender) rouseLocked() {
+	if s.asleep {
+		s.asleep = false
+		s.wake <- struct{}{} // never blocks: one token per sleep
+	}
+}
+
+func (s *sender) run(p *Producer) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	var ready, due []*part
+	for {
+		ready, due = ready[:0], due[:0]
+		s.mu.Lock()
+		ready, s.ready = s.ready, ready
+		if until, ok := s.timers.Min(); ok && until <= p.now() {
+			for e := s.timers.Pop(p.now() + 1); e != nil; e = s.timers.Pop(p.now() + 1) {
+				due = append(due, e.Value)
+			}
+		}
+		if len(ready)+len(due) == 0 {
+			if s.ending {
+				s.mu.Unlock()
+				return
+			}
+			s.asleep, s.until = true, never
+			if until, ok := s.timers.Min(); ok {
+				s.until = until
+			}
+			until := s.until
+			s.mu.Unlock()
+			s.sleep(timer, until-p.now())
+			continue
+		}
+		s.mu.Unlock()
+		for _, pt := range due {
+			pt.tick()
+		}
+		for _, pt := range ready {
+			pt.drain()
+		}
+		clear(ready) // the topics may be many: do not keep what was handed over
+	}
+}
+
+// sleep waits for a token or for d nanoseconds.
+func (s *sender) sleep(timer *time.Timer, d int64) {
+	timer.Reset(time.Duration(d))
+	select {
+	case <-s.wake:
+	case <-timer.C:
+		s.mu.Lock()
+		roused := !s.asleep
+		s.asleep = false
+		s.mu.Unlock()
+		if roused {
+			<-s.wake // the token is there or on its way
+		}
+	}
+}

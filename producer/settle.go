@@ -1,0 +1,223 @@
+package producer
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+)
+
+// settle takes the backend's answer for b. It runs on whatever goroutine the backend has, also from within Produce.
+func (b *batch) settle(res partition.ProduceResult) {
+	pt := b.part
+	pt.mu.Lock()
+	if b.orphan {
+		pt.mu.Unlock()
+		return
+	}
+	pt.outstanding--
+	pt.judgeLocked(b, res)
+	report, drain := pt.claimReportLocked(), pt.claimLocked()
+	pt.armLocked(pt.p.now())
+	pt.mu.Unlock()
+	if report {
+		pt.report()
+	}
+	if drain {
+		pt.p.sender.hand(pt)
+	}
+}
+
+// judgeLocked decides what becomes of b: done, to be sent again, or split.
+func (pt *part) judgeLocked(b *batch, res partition.ProduceResult) {
+	p := pt.p
+	if p.cfg.Acks == record.AcksNone { // loss is not noticed
+		res.Err, res.BaseOffset, res.LogAppendTimeMs, res.Records = nil, -1, -1, nil
+	}
+	if res.Err == nil {
+		if res.Duplicate {
+			p.stats.duplicates.Add(1)
+		}
+		pt.confirmed, pt.failures = true, 0
+		b.state, b.result, b.err = done, res, nil
+		return
+	}
+	v := judge(res.Err)
+	if !v.absent {
+		b.maybe, b.tainted = true, true
+	}
+	switch {
+	case b.sequenced && errors.Is(res.Err, partition.ErrOutOfOrderSequence):
+		pt.outOfOrderLocked(b, res)
+	case b.sequenced && errors.Is(res.Err, partition.ErrInvalidProducerEpoch):
+		if b.maybe {
+			pt.failLocked(b, res, fmt.Errorf("%w: %w", ErrFenced, res.Err))
+			return
+		}
+		pt.restart = newID
+		pt.retryLocked(b, res)
+	case errors.Is(res.Err, partition.ErrRecordTooLarge) && b.count > 1 && !b.maybe:
+		if err := pt.splitLocked(b); err != nil {
+			pt.failLocked(b, res, err)
+		}
+	case errors.Is(res.Err, partition.ErrRecordTooLarge):
+		pt.failLocked(b, res, fmt.Errorf("%w: %w", ErrMessageTooLarge, res.Err))
+	case v.retriable:
+		pt.retryLocked(b, res)
+	default:
+		pt.failLocked(b, res, res.Err)
+	}
+}
+
+// outOfOrderLocked handles a batch that the leader found to leave a gap. It is not in the log. If one before it is not settled that is the reason, and
+// it follows that one; else the leader has lost what it knew and the sequence starts anew.
+func (pt *part) outOfOrderLocked(b *batch, res partition.ProduceResult) {
+	b.maybe = false
+	for before := pt.head; before != b; before = before.next {
+		if before.state != done {
+			b.state, pt.held = queued, true
+			return
+		}
+	}
+	pt.restart = max(pt.restart, newEpoch)
+	pt.retryLocked(b, res)
+}
+
+// retryLocked has b sent again after a pause, unless its retries are used up.
+func (pt *part) retryLocked(b *batch, res partition.ProduceResult) {
+	if limit := pt.p.cfg.Retries; limit != 0 && b.attempts >= max(limit, 0) {
+		pt.failLocked(b, res, res.Err)
+		return
+	}
+	b.attempts++
+	b.state, b.result = queued, res // the result is kept for the error of a timeout
+	b.err = res.Err
+	pt.held = true
+	pt.retryAt = pt.p.now() + int64(pt.p.backoff(pt.failures))
+	pt.failures++
+	if pt.leaderEpoch != b.leaderEpoch {
+		pt.retryAt = 0 // asked the old leader: the new one need not be waited for (KIP-951)
+	}
+}
+
+// backoff is the pause after the given number of failures before this one.
+func (p *Producer) backoff(failures int) time.Duration {
+	d := float64(p.cfg.RetryBackoff) * math.Pow(2, float64(min(failures, 62)))
+	d = min(d, float64(p.cfg.RetryBackoffMax))
+	return time.Duration(d * (0.8 + 0.4*rand.Float64()))
+}
+
+// failLocked settles b with an error. Its sequence numbers are used again if nothing else was given numbers since and it is certainly not in the log;
+// otherwise they are a gap, and the sequence starts anew.
+func (pt *part) failLocked(b *batch, res partition.ProduceResult, err error) {
+	b.state, b.result = done, res
+	b.err = fmt.Errorf("produce to %v: %w", pt, err)
+	if !b.sequenced {
+		return
+	}
+	if !b.maybe && !b.orphan && (b.next == nil || !b.next.sequenced) {
+		pt.sequence = b.sequence
+		return
+	}
+	pt.restart = max(pt.restart, newEpoch)
+}
+
+// expireLocked fails the batches at the head of the queue whose time is up.
+func (pt *part) expireLocked(now int64) {
+	for b := pt.head; b != nil; b = b.next {
+		if b.state == done {
+			continue
+		}
+		if now < b.deadline {
+			return
+		}
+		err := fmt.Errorf("%w after %v, not sent", ErrTimeout, pt.p.cfg.DeliveryTimeout)
+		if b.state == sent || b.maybe {
+			err = fmt.Errorf("%w after %v, may be in the log", ErrTimeout, pt.p.cfg.DeliveryTimeout)
+		}
+		if b.err != nil {
+			err = fmt.Errorf("%w: %w", err, b.err)
+		}
+		pt.p.stats.expired.Add(1)
+		pt.giveUpLocked(b, err)
+	}
+}
+
+// giveUpLocked fails b wherever it is.
+func (pt *part) giveUpLocked(b *batch, err error) {
+	if b.state == sent {
+		b.orphan = true
+		pt.outstanding--
+	}
+	pt.failLocked(b, partition.ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1}, err)
+}
+
+// abort fails everything with cause.
+func (pt *part) abort(cause error) {
+	pt.mu.Lock()
+	for b := pt.head; b != nil; b = b.next {
+		if b.state != done {
+			pt.giveUpLocked(b, cause)
+		}
+	}
+	report := pt.claimReportLocked()
+	pt.mu.Unlock()
+	if report {
+		pt.report()
+	}
+}
+
+// claimReportLocked claims the reporting if the head is done and nobody is at it. Who gets true has to call report.
+func (pt *part) claimReportLocked() bool {
+	if pt.reporting != nil || pt.head == nil || pt.head.state != done {
+		return false
+	}
+	pt.takeLocked()
+	return true
+}
+
+// takeLocked moves the head of the queue to reporting.
+func (pt *part) takeLocked() {
+	b := pt.head
+	pt.reporting, pt.head = b, b.next
+	if pt.head == nil {
+		pt.tail = nil
+	}
+	b.next = nil
+}
+
+// report lets go of the batches at the head that are done, in order: first their memory, then their callbacks. The caller has claimed it.
+func (pt *part) report() {
+	p := pt.p
+	for b := pt.reporting; b != nil; {
+		p.memory.release(b.memory)
+		if b.err == nil {
+			p.stats.acknowledged.Add(int64(b.count))
+		} else {
+			p.stats.failed.Add(int64(b.count))
+		}
+		b.report()
+		pt.mu.Lock()
+		pt.reporting = nil
+		flushes := b.flushes // nobody can add to them any more
+		next := pt.claimReportLocked()
+		drain := pt.claimLocked() // the window has moved
+		following := pt.reporting
+		pt.mu.Unlock()
+		for _, w := range flushes {
+			w.one()
+		}
+		p.recycle(b)
+		if drain {
+			p.sender.hand(pt)
+		}
+		if !next {
+			return
+		}
+		b = following
+	}
+}
