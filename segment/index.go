@@ -151,6 +151,10 @@ func (s *Segment) loadIndexLocked() error {
 	if x.loaded {
 		return nil
 	}
+	if s.removed { // the files of that name are gone, or another segment's
+		x.loaded = true
+		return nil
+	}
 	offsets, err := s.readIndex(IndexSuffix)
 	if err != nil {
 		return err
@@ -227,7 +231,7 @@ func parseTimes(p []byte) []timeEntry {
 func (s *Segment) Trim() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sealed && !s.index.rewritten && s.index.flushedO == len(s.index.offsets) {
+	if s.sealed && !s.removed && !s.index.rewritten && s.index.flushedO == len(s.index.offsets) {
 		s.index = index{}
 	}
 	s.hint.Store(nil)

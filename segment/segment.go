@@ -250,6 +250,9 @@ func (s *Segment) Remove() error {
 		s.mu.Unlock()
 		return nil
 	}
+	if s.refs > 1 {
+		_ = s.loadIndexLocked() // readers go on with what is in memory; without it they scan
+	}
 	// Numbered: the one that was removed from this place before may still have readers.
 	deleted := fmt.Sprintf("%s.%d%s", s.path, removals.Add(1), DeletedSuffix)
 	if err := s.cfg.FS.Rename(s.path, deleted); err != nil {
