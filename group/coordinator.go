@@ -28,6 +28,9 @@ type Coordinator struct {
 	shards  atomic.Pointer[[]*shard] // nil: the offsets topic is not known to exist
 	topics  atomic.Pointer[Topics]   // as the watcher last saw them; nil: not yet
 
+	mu   sync.Mutex          // guards the field below
+	seen map[string]sighting // topics that exist as far as is known
+
 	counters  counters
 	closeOnce sync.Once
 }
@@ -150,17 +153,13 @@ func (c *Coordinator) watch() {
 			}
 		}
 	}
-	var last Topics
 	for c.ctx.Err() == nil {
 		now, err := c.store.Topics(c.ctx)
 		if err == nil {
 			c.topics.Store(&now)
-			for name, info := range last.Topics {
-				if still, ok := now.Topics[name]; !ok || still.ID != info.ID {
-					c.topicDeleted(EventTopicDeleted{Topic: name, ID: info.ID})
-				}
+			for _, ev := range c.deleted(now) {
+				c.topicDeleted(ev)
 			}
-			last = now
 			_, err = c.store.WaitTopics(c.ctx, now.Version)
 		}
 		if err != nil {
@@ -170,6 +169,41 @@ func (c *Coordinator) watch() {
 			}
 		}
 	}
+}
+
+// A sighting says that a topic existed at some version of the topics.
+type sighting struct {
+	id      [16]byte
+	version int64
+}
+
+// sight notes the topics in t.
+func (c *Coordinator) sight(t Topics) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seen == nil {
+		c.seen = make(map[string]sighting)
+	}
+	for name, info := range t.Topics {
+		if c.seen[name].version <= t.Version {
+			c.seen[name] = sighting{info.ID, t.Version}
+		}
+	}
+}
+
+// deleted compares what was seen so far with all topics as they are now. Only what was seen to go counts: at a start
+// there may be offsets of topics that are yet to be brought in.
+func (c *Coordinator) deleted(now Topics) (events []EventTopicDeleted) {
+	c.mu.Lock()
+	for name, s := range c.seen {
+		if still, ok := now.Topics[name]; s.version < now.Version && (!ok || still.ID != s.id) {
+			events = append(events, EventTopicDeleted{Topic: name, ID: s.id})
+			delete(c.seen, name)
+		}
+	}
+	c.mu.Unlock()
+	c.sight(now)
+	return events
 }
 
 func (c *Coordinator) topicDeleted(ev EventTopicDeleted) {
@@ -208,6 +242,7 @@ func (c *Coordinator) lookup(ctx context.Context, partitions func(yield func(rec
 	if err != nil {
 		return nil, err
 	}
+	c.sight(t)
 	seen = maps.Clone(seen)
 	if seen == nil {
 		return t.Topics, nil
