@@ -36,9 +36,9 @@ type fake struct {
 type keptBytes struct{ bytes, copy []byte }
 
 type fate struct {
-	lost      bool          // the request never arrives
-	replyLost bool          // it is carried out, but the producer never learns
-	err       error         // refused
+	lost      bool  // the request never arrives
+	replyLost bool  // it is carried out, but the producer never learns
+	err       error // refused
 	result    func(*partition.ProduceResult)
 	delay     time.Duration // before the answer, 0: within Produce
 }
@@ -86,6 +86,13 @@ func (f *fake) change(fn func()) {
 	f.version++
 	close(f.changed)
 	f.changed = make(chan struct{})
+}
+
+// locked runs fn, which may look at and change what the fake holds.
+func (f *fake) locked(fn func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fn()
 }
 
 func (f *fake) part(name string, i int) *fakePart { return f.topics[name][i] }

@@ -156,7 +156,7 @@ func TestCallbacksRunOnceAndInOrderPerPartition(t *testing.T) {
 				defer mu.Unlock()
 				require.NoError(t, err)
 				got[r.Partition] = append(got[r.Partition], r.Offset)
-				require.Equal(t, f.part("a", int(r.Partition)).values[r.Offset], string(r.Value))
+				require.Equal(t, f.values("a", int(r.Partition))[r.Offset], string(r.Value))
 			})
 		}
 		require.NoError(t, p.Flush(t.Context()))

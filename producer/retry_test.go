@@ -115,7 +115,9 @@ func TestNoRetriesReportsTheFirstFailure(t *testing.T) {
 func TestRetriesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(map[string]int{"a": 1})
-		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate { return fate{err: partition.ErrNotEnoughReplicas} }
+		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate {
+			return fate{err: partition.ErrNotEnoughReplicas}
+		}
 		p := newProducer(t, f, Config{Retries: 3})
 		_, err := p.Send(t.Context(), value("a", 0))
 		require.ErrorIs(t, err, ErrNotEnoughReplicas)
@@ -224,7 +226,7 @@ func TestLeaderIsFoundAgainAfterAChange(t *testing.T) {
 		_, err := p.Send(t.Context(), value("a", 0))
 		require.NoError(t, err)
 
-		f.part("a", 0).leader = -1 // without telling
+		f.locked(func() { f.part("a", 0).leader = -1 }) // without telling
 		start := time.Now()
 		time.AfterFunc(time.Second, func() { f.change(func() { f.part("a", 0).leader, f.part("a", 0).epoch = 2, 1 }) })
 		_, err = p.Send(t.Context(), value("a", 1))

@@ -146,7 +146,7 @@ func TestForeignEpochTakesANewProducerIDUnlessTheRecordMayBeThere(t *testing.T) 
 		p := newProducer(t, f, Config{})
 		_, err := p.Send(t.Context(), value("a", 0))
 		require.NoError(t, err)
-		f.part("a", 0).producers[1001].epoch = 7
+		f.locked(func() { f.part("a", 0).producers[1001].epoch = 7 })
 		_, err = p.Send(t.Context(), value("a", 1))
 		require.NoError(t, err)
 		require.Equal(t, numbers(0, 2), f.values("a", 0))
@@ -154,7 +154,7 @@ func TestForeignEpochTakesANewProducerIDUnlessTheRecordMayBeThere(t *testing.T) 
 		f.script = func(n int, _ *partition.ProduceRequest, _ *record.Batch) fate {
 			return fate{replyLost: n == 3, delay: time.Millisecond}
 		}
-		time.AfterFunc(5*time.Millisecond, func() { f.part("a", 0).producers[1002].epoch = 9 })
+		time.AfterFunc(5*time.Millisecond, func() { f.locked(func() { f.part("a", 0).producers[1002].epoch = 9 }) })
 		_, err = p.Send(t.Context(), value("a", 2))
 		require.ErrorIs(t, err, ErrFenced)
 		require.NoError(t, p.Close())
