@@ -127,6 +127,9 @@ func (s *Segment) Truncate(offset int64) error {
 	if err != nil {
 		return fmt.Errorf("truncate: %w", err)
 	}
+	if err := s.cutAborted(next); err != nil {
+		return fmt.Errorf("truncate: %w", err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sealed = false

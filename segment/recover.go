@@ -58,6 +58,9 @@ func (s *Segment) Recover(o RecoverOptions) (Report, error) {
 		}
 		return w.finish(&rep)
 	})
+	if err == nil && !s.cfg.ReadOnly {
+		err = s.cutAborted(s.NextOffset())
+	}
 	if err != nil {
 		return rep, fmt.Errorf("recover: %w", err)
 	}
