@@ -3,6 +3,7 @@ package partition
 import (
 	"errors"
 
+	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
 )
 
@@ -19,6 +20,7 @@ var (
 	ErrTransactionalID      = errors.New("partition: transactional batch without a transactional id")
 
 	// Leadership and replication.
+	ErrLeader                       = errors.New("partition: not allowed on a leader")
 	ErrNotLeader                    = errors.New("partition: not the leader")
 	ErrFencedLeaderEpoch            = errors.New("partition: leader epoch is fenced")                          // the request's epoch is older
 	ErrUnknownLeaderEpoch           = errors.New("partition: leader epoch is not known yet")                   // the request's epoch is newer
@@ -29,9 +31,6 @@ var (
 	// The batch of a produce request.
 	ErrBatchTooLarge = errors.New("partition: batch is larger than a segment")
 	ErrInvalidAcks   = errors.New("partition: invalid acks")
-
-	// Reading.
-	ErrOffsetOutOfRange = errors.New("partition: offset out of range")
 
 	// ErrInconsistentTopicID says that a directory belongs to another topic of the same name.
 	ErrInconsistentTopicID = errors.New("partition: directory belongs to a topic with another id")
@@ -47,4 +46,5 @@ var (
 	ErrInvalidTimestamp       = record.ErrInvalidTimestamp
 	ErrUnsupportedCompression = record.ErrUnsupportedCodec
 	ErrCorrupt                = record.ErrCorrupt // damaged bytes, of a request or on disk
+	ErrOffsetOutOfRange       = log.ErrOffsetOutOfRange
 )

@@ -3,6 +3,8 @@ package partition
 import (
 	"time"
 
+	"github.com/stratalog/strata/internal/watermark"
+	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
 )
 
@@ -31,6 +33,18 @@ type ProduceRequest struct {
 	// Done is called exactly once, without locks held, by whichever goroutine learns the outcome (also by the one inside Produce).
 	// It must not block.
 	Done func(ProduceResult)
+
+	p          *Partition
+	append     log.Append
+	result     ProduceResult
+	lastOffset int64 // once written
+	marker     *marker
+	ack        watermark.Entry[*ProduceRequest] // under p.mu, like the rest
+	deadline   watermark.Entry[*ProduceRequest]
+	next       *ProduceRequest // in the list of those to be told
+	written    bool            // in the log
+	settled    bool            // result is final
+	late       bool            // the deadline passed before it was written
 }
 
 // A ProduceResult is the outcome of a ProduceRequest.

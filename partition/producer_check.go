@@ -53,6 +53,18 @@ func (r *round) add(pid int64, a admitted) {
 	r.batches = append(r.batches, a)
 }
 
+// drop takes back the newest admitted batch of a producer.
+func (r *round) drop(pid int64) {
+	i, ok := r.newest[pid]
+	switch {
+	case !ok:
+	case r.batches[i].before >= 0:
+		r.newest[pid] = r.batches[i].before
+	default:
+		delete(r.newest, pid)
+	}
+}
+
 // position returns where a producer stands after the round's batches, and the index of the last of them, -1 if there is none.
 func (s *producers) position(r *round, pid int64) (position, int32) {
 	if i, ok := r.newest[pid]; ok {

@@ -142,10 +142,13 @@ func (s *producers) sweep(now int64) {
 func (s *producers) adopt(older *producers) {
 	for pid, e := range s.m {
 		o := older.m[pid]
-		if o == nil || e.n != 1 || o.n < 2 || o.epoch != e.epoch || o.window[o.n-1] != e.window[0] {
+		if o == nil || e.n != 1 || o.n < 2 || o.epoch != e.epoch {
 			continue
 		}
-		e.window, e.n = o.window, o.n
+		// Not the timestamp: that of the snapshot may be a marker's.
+		if last, mine := o.window[o.n-1], e.window[0]; last.lastOffset == mine.lastOffset && last.lastSeq == mine.lastSeq {
+			e.window, e.n = o.window, o.n
+		}
 	}
 }
 

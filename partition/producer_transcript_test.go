@@ -71,6 +71,11 @@ func (c *stateScript) run(line string) string {
 		c.queued, c.inOpen = nil, false
 		c.r.reset()
 		return fmt.Sprint("end ", c.end)
+	case "back":
+		last := len(c.queued) - 1
+		c.r.drop(c.queued[last].ProducerID)
+		c.queued = c.queued[:last]
+		return "taken back"
 	case "marker":
 		m := marker{v["pid"], int16(v["epoch"]), int32(v["coordinator"]), c.end, c.now, flags["abort"]}
 		if err := c.s.checkMarker(&c.r, m); err != nil {

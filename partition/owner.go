@@ -1,0 +1,149 @@
+package partition
+
+import (
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/log"
+)
+
+// owner is a Partition as its log sees it. Admit, Written and Refused are called by whoever leads a round of appends, one at a time.
+type owner Partition
+
+// Admit decides about an append whose turn has come.
+func (o *owner) Admit(a *log.Append) error {
+	p := (*Partition)(o)
+	req := a.User.(*ProduceRequest)
+	if a.LeaderEpoch != p.leaderEpoch.Load() {
+		return p.notLeading()
+	}
+	if !a.Info.HasProducerID() {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if req.marker != nil {
+		if err := p.state.checkMarker(&p.round, *req.marker); err != nil {
+			return err
+		}
+		p.inRound++
+		return nil
+	}
+	dup, err := p.state.check(&p.round, &a.Info)
+	switch err {
+	case nil:
+		p.inRound++
+	case errDuplicate:
+		p.stats.duplicates.Add(1)
+		req.lastOffset, req.written = dup.lastOffset, true
+		req.result.Duplicate, req.result.BaseOffset, req.result.LogAppendTimeMs = true, dup.baseOffset(), dup.timestamp
+		req.result.LogStartOffset = p.log.StartOffset()
+	}
+	return err
+}
+
+// Written takes in what is in the file now.
+func (o *owner) Written(as []*log.Append) {
+	p := (*Partition)(o)
+	now, start := time.Now().UnixMilli(), p.log.StartOffset()
+	p.mu.Lock()
+	for _, a := range as {
+		req := a.User.(*ProduceRequest)
+		req.lastOffset, req.written = a.LastOffset, true
+		req.result.BaseOffset, req.result.LogStartOffset = a.BaseOffset, start
+		p.growth.add(a.LastOffset+1, len(a.Batch))
+		if a.Info.HasProducerID() {
+			p.takeLocked(req, a, now)
+			p.inRound--
+		}
+		if req.late { // its time was up before
+			p.expireAtLocked(req, time.Since(p.opened))
+		}
+	}
+	if p.inRound == 0 {
+		p.round.reset()
+	}
+	bound := p.hw.Load()
+	if !p.syncOnAck.Load() && p.leaderEpoch.Load() >= 0 { // a follower's moves with its leader's
+		bound = p.log.EndOffset()
+	}
+	d := p.advanceLocked(bound)
+	p.mu.Unlock()
+	d.run()
+	p.publish()
+}
+
+// takeLocked brings the producer state up to a written append.
+func (p *Partition) takeLocked(req *ProduceRequest, a *log.Append, now int64) {
+	if req.marker == nil {
+		p.state.apply(&a.Info, a.BaseOffset, now)
+		return
+	}
+	m := *req.marker
+	m.offset = a.BaseOffset
+	if txn, ok := p.state.mark(m, now); ok && txn.aborted {
+		p.recordAborted(txn)
+	}
+}
+
+// Refused takes back appends that were admitted and not written after all, or are to be admitted anew.
+func (o *owner) Refused(as []*log.Append, _ error) {
+	p := (*Partition)(o)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, a := range slices.Backward(as) { // the newest first: a batch stands on those before it
+		if a.Info.HasProducerID() {
+			p.round.drop(a.Info.ProducerID)
+			p.inRound--
+		}
+	}
+	if p.inRound == 0 {
+		p.round.reset()
+	}
+}
+
+// Durable raises the high watermark of a cluster of one under SyncOnAck. It may come before Open has returned.
+func (o *owner) Durable(offset int64) {
+	p := (*Partition)(o)
+	if !p.syncOnAck.Load() || p.leaderEpoch.Load() < 0 {
+		return
+	}
+	p.mu.Lock()
+	var d due
+	if p.leaderEpoch.Load() >= 0 {
+		d = p.advanceLocked(min(offset, p.log.DurableOffset())) // the log may have been truncated meanwhile
+	}
+	p.mu.Unlock()
+	d.run()
+	p.publish()
+}
+
+// Snapshot returns the producer state as of offset, which is where the next append goes.
+func (o *owner) Snapshot(int64) []byte {
+	p := (*Partition)(o)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state.appendSnapshot(nil)
+}
+
+// LastStableOffset and ProducerLast tell compaction what it must leave alone.
+func (o *owner) LastStableOffset() int64 { return (*Partition)(o).LastStableOffset() }
+
+// ProducerLast returns the last trace of a known producer.
+func (o *owner) ProducerLast(pid int64) (log.ProducerLast, bool) {
+	p := (*Partition)(o)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.state.m[pid]
+	if e == nil {
+		return log.ProducerLast{}, false
+	}
+	last, _ := e.last()
+	return log.ProducerLast{Offset: last.lastOffset, Epoch: e.epoch}, true
+}
+
+var (
+	_ log.Owner       = (*owner)(nil)
+	_ log.Snapshotter = (*owner)(nil)
+	_ log.Producers   = (*owner)(nil)
+)

@@ -1,0 +1,224 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stratalog/strata/internal/watermark"
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/record"
+)
+
+// A Partition is one replica of one partition. All methods are safe for concurrent use; none but those that say so block.
+type Partition struct {
+	dir       string
+	tp        record.TopicPartition
+	log       *log.Log
+	appended  func(*log.Append)     // done; a field, since a method value allocates
+	rules     atomic.Pointer[rules] // what the leader checks batches against
+	syncOnAck atomic.Bool           // the high watermark waits for stable storage
+	opened    time.Time             // origin of the deadlines
+	logger    *slog.Logger
+	expiry    atomic.Int64 // of producer ids, a time.Duration
+	stats     counters
+
+	// Written under mu, read by anyone.
+	hw, lso     atomic.Int64
+	leaderEpoch atomic.Int32          // -1: not the leader
+	anyAborted  atomic.Bool           // there may be aborted transactions: reads look for them
+	abortedErr  atomic.Pointer[error] // one could not be recorded
+
+	mu         sync.Mutex // guards the fields below; never held while waiting, nor while callbacks run
+	state      *producers
+	round      round // admitted and not yet written
+	inRound    int   // how many appends of idempotent producers that are
+	growth     growth
+	acks       watermark.Queue[*ProduceRequest] // written, waiting for the high watermark to pass their last offset
+	hwWatches  watermark.Queue[*watch]
+	lsoWatches watermark.Queue[*watch]
+	deadlines  watermark.Queue[*ProduceRequest] // by time since opened, ns
+	timer      *time.Timer
+	armed      bool
+	alarm      int64 // when the timer fires, if armed
+	closed     bool
+
+	timers   sync.WaitGroup // runs of the timer's function
+	closing  atomic.Bool
+	done     chan struct{} // closed when Close is through
+	closeErr error
+}
+
+// Open opens the replica in dir, creating it, and recovers its producer state: the newest valid snapshot and what the log holds after it.
+// It leads nothing until BecomeLeader. It blocks for the recovery of the log, and fails with what log.Open fails with.
+func Open(dir string, cfg Config) (*Partition, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	p := &Partition{
+		dir: dir, tp: record.TopicPartition{Topic: cfg.Topic, Partition: cfg.Partition},
+		opened: time.Now(), logger: cfg.Logger, done: make(chan struct{}),
+	}
+	p.appended = p.onAppended
+	p.expiry.Store(int64(cfg.ProducerIDExpiration))
+	p.syncOnAck.Store(cfg.Log.Sync == log.SyncOnAck)
+	p.leaderEpoch.Store(-1)
+	p.rules.Store(newRules(cfg))
+	cfg.Log.Owner = (*owner)(p)
+	l, err := log.Open(dir, cfg.Log)
+	if err != nil {
+		return nil, fmt.Errorf("open partition %s-%d: %w", cfg.Topic, cfg.Partition, err)
+	}
+	p.log = l
+	if p.state, err = p.rebuild(); err == nil {
+		p.hw.Store(l.StartOffset())
+		p.lso.Store(l.StartOffset())
+	}
+	if err == nil && cfg.TopicID != ([16]byte{}) {
+		err = writeMetadata(cfg.Log.FS, dir, cfg.TopicID)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open partition %s-%d: %w", cfg.Topic, cfg.Partition, err), l.Close())
+	}
+	return p, nil
+}
+
+// BecomeLeader makes this replica the leader in the given epoch, which must be above any earlier one: the epoch's start is recorded
+// before the first append. As the only replica its high watermark is at once what its sync policy allows. It may block for the disk.
+func (p *Partition) BecomeLeader(epoch int32) error {
+	if err := p.log.SetLeaderEpoch(epoch); err != nil {
+		return p.wrap("become leader", err)
+	}
+	if p.syncOnAck.Load() && p.log.DurableOffset() < p.log.EndOffset() {
+		if err := p.log.Sync(); err != nil { // written before a kill, and not known to be on stable storage
+			return p.wrap("become leader", err)
+		}
+	}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return p.wrap("become leader", ErrClosed)
+	}
+	p.leaderEpoch.Store(epoch)
+	bound := p.log.EndOffset()
+	if p.syncOnAck.Load() {
+		bound = p.log.DurableOffset()
+	}
+	d := p.advanceLocked(bound)
+	p.mu.Unlock()
+	d.run()
+	p.publish()
+	return nil
+}
+
+// BecomeFollower ends this replica's leadership: appends and reads are refused with ErrNotLeader, and so is what waits for acknowledgement.
+func (p *Partition) BecomeFollower() {
+	p.mu.Lock()
+	p.leaderEpoch.Store(-1)
+	d := p.releaseLocked(ErrNotLeader)
+	p.mu.Unlock()
+	d.run()
+}
+
+// TruncateTo removes the batches that reach to offset or beyond it, as a follower does with what its leader does not have, and takes the
+// producer state back to that point. It blocks for the disk. It returns ErrLeader on a leader: its own log is the truth.
+func (p *Partition) TruncateTo(offset int64) error {
+	if p.leaderEpoch.Load() >= 0 {
+		return p.wrap("truncate", ErrLeader)
+	}
+	if err := p.log.TruncateTo(offset); err != nil {
+		return p.wrap("truncate", err)
+	}
+	state, err := p.rebuild()
+	if err != nil {
+		return p.wrap("truncate", err)
+	}
+	end := p.log.EndOffset()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state = state
+	p.growth.cut(end)
+	p.hw.Store(min(p.hw.Load(), end))
+	p.lso.Store(min(p.lso.Load(), end))
+	return nil
+}
+
+// LeaderEpoch returns the epoch in which this replica leads, -1 if it does not.
+func (p *Partition) LeaderEpoch() int32 { return p.leaderEpoch.Load() }
+
+// TopicPartition returns the name that the Config gave.
+func (p *Partition) TopicPartition() record.TopicPartition { return p.tp }
+
+// LogStartOffset returns the first readable offset.
+func (p *Partition) LogStartOffset() int64 { return p.log.StartOffset() }
+
+// LogEndOffset returns the offset that the next record gets.
+func (p *Partition) LogEndOffset() int64 { return p.log.EndOffset() }
+
+// EpochEnd returns the largest leader epoch that is not above epoch, and the offset where it ended: the start of the next, or the
+// log end for the current one. Both are -1 if nothing is known. Kafka: OffsetForLeaderEpoch.
+func (p *Partition) EpochEnd(epoch int32) (int32, int64) { return p.log.Epochs().EndOffsetFor(epoch) }
+
+// Producers lists the producer ids that have written here, by id, with their open transactions.
+func (p *Partition) Producers() []ProducerState {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state.states()
+}
+
+// Close refuses new calls with ErrClosed and wakes who waits for records, lets the appends under way end as they would have, writes a snapshot
+// of the producer state and closes the log. What is not acknowledged by then fails with ErrClosed. It may be called repeatedly and
+// concurrently; every call returns when all is done, with the same error.
+func (p *Partition) Close() error { return p.shut(p.log.Close) }
+
+// Remove closes the partition and deletes its directory. After or during a Close it does what that does.
+func (p *Partition) Remove() error { return p.shut(p.log.Remove) }
+
+func (p *Partition) shut(end func() error) error {
+	if !p.closing.CompareAndSwap(false, true) {
+		<-p.done
+		return p.closeErr
+	}
+	p.mu.Lock()
+	p.closed = true
+	d := due{watches: p.allWatchesLocked()}
+	p.mu.Unlock()
+	d.run()
+
+	p.closeErr = end() // completes all appends: the high watermark still moves
+
+	p.mu.Lock()
+	p.leaderEpoch.Store(-1)
+	d = p.releaseLocked(ErrClosed)
+	if p.armed && p.timer.Stop() {
+		p.timers.Done()
+	}
+	p.mu.Unlock()
+	d.run()
+	p.timers.Wait()
+	close(p.done)
+	return p.closeErr
+}
+
+// releaseLocked takes out all who wait: acknowledgements fail with err, waiters look again.
+func (p *Partition) releaseLocked(err error) (d due) {
+	for e := p.acks.Pop(1<<63 - 1); e != nil; e = p.acks.Pop(1<<63 - 1) {
+		e.Value.result.Err = p.wrap("produce", err)
+		p.settleLocked(e.Value)
+		d.add(e.Value)
+	}
+	d.watches = p.allWatchesLocked()
+	return d
+}
+
+// wrap names the partition and translates errors of the log.
+func (p *Partition) wrap(op string, err error) error {
+	if errors.Is(err, log.ErrClosed) {
+		err = ErrClosed
+	}
+	return fmt.Errorf("%s %s-%d: %w", op, p.tp.Topic, p.tp.Partition, err)
+}

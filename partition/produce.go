@@ -1,0 +1,159 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/record"
+)
+
+// Produce appends one client batch. It never waits for a disk that others are using, nor for acknowledgements: req.Done
+// is called with the outcome, once, at once if the batch is refused. If no append is under way on this partition it is written by the caller's goroutine.
+//
+// Checks, in Kafka's order: leadership, base offset, size, CRC, records; then, when its turn comes, the producer's epoch and sequence. A batch
+// that is in the log already is a success with the original offset.
+func (p *Partition) Produce(req *ProduceRequest) {
+	req.p = p
+	req.result = ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: p.leaderEpoch.Load()}
+	req.written, req.settled, req.late = false, false, false
+	if err := p.prepare(req); err != nil {
+		p.stats.refused.Add(1)
+		req.result.Err = p.wrap("produce", err)
+		req.Done(req.result)
+		return
+	}
+	p.submit(req)
+}
+
+// prepare checks the batch against the rules and makes it ready for the log.
+func (p *Partition) prepare(req *ProduceRequest) error {
+	if _, err := p.checkEpoch(-1); err != nil {
+		return err
+	}
+	if req.Acks < record.AcksAll || req.Acks > record.AcksNone {
+		return ErrInvalidAcks
+	}
+	req.append = log.Append{}
+	if err := p.rules.Load().check(req); err != nil {
+		return err
+	}
+	if req.append.Info.IsTransactional() && req.TransactionalID == "" {
+		return ErrTransactionalID
+	}
+	return nil
+}
+
+// submit hands the prepared request to the log.
+func (p *Partition) submit(req *ProduceRequest) {
+	a := &req.append
+	a.LeaderEpoch, a.User, a.Done = req.result.LeaderEpoch, req, p.appended
+	if req.Acks == record.AcksNone {
+		a.Wait = log.WaitWritten
+	}
+	if req.Timeout > 0 {
+		p.mu.Lock()
+		p.expireAtLocked(req, time.Since(p.opened)+req.Timeout)
+		p.mu.Unlock()
+	}
+	p.log.Submit(a)
+}
+
+// onAppended is the log's word on an append: refused, failed, or as safe as the leader alone can make it.
+func (p *Partition) onAppended(a *log.Append) {
+	req := a.User.(*ProduceRequest)
+	switch err := a.Err; {
+	case err == nil, errors.Is(err, errDuplicate): // Written or Admit has filled in the result
+		if p.acknowledged(req) {
+			p.finish(req, nil)
+		}
+	case errors.Is(err, errRetryInRound):
+		a.Err = nil
+		p.log.Submit(a)
+	default:
+		p.fail(req, err)
+	}
+}
+
+// acknowledged reports whether the request's fate is decided; if not, it is left waiting for the high watermark. A duplicate waits like the
+// batch that it repeats, which may not be safe yet.
+func (p *Partition) acknowledged(req *ProduceRequest) bool {
+	needsHW := req.Acks == record.AcksAll || req.Acks == record.AcksLeader && req.result.Duplicate
+	passed := p.hw.Load() > req.lastOffset
+	if p.leaderEpoch.Load() == req.result.LeaderEpoch && (passed || !needsHW) { // in this order: passed is about our own time as leader
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case req.settled: // timed out meanwhile
+		return false
+	case p.leaderEpoch.Load() != req.result.LeaderEpoch: // what was written may have been truncated
+		req.result.Err = p.wrap("produce", p.notLeading())
+		return true
+	case p.hw.Load() > req.lastOffset:
+		return true
+	}
+	req.ack.Value = req
+	p.acks.Add(&req.ack, req.lastOffset)
+	return false
+}
+
+// fail ends a request that the log refused or lost. If it was written before, the log has broken: nothing that waits will become safe.
+func (p *Partition) fail(req *ProduceRequest, err error) {
+	p.stats.refused.Add(1)
+	err = p.wrap("produce", err)
+	if req.written {
+		p.mu.Lock()
+		d := p.releaseLocked(err)
+		p.mu.Unlock()
+		defer d.run()
+	} else {
+		req.result.LogStartOffset = p.log.StartOffset()
+	}
+	p.finish(req, err)
+}
+
+// finish delivers the result of a request that waits in no queue, unless it has timed out.
+func (p *Partition) finish(req *ProduceRequest, err error) {
+	if req.Timeout > 0 {
+		p.mu.Lock()
+		first := p.settleLocked(req)
+		p.mu.Unlock()
+		if !first {
+			return
+		}
+	}
+	if err != nil {
+		req.result.Err = err
+	}
+	req.Done(req.result)
+}
+
+// settleLocked decides that the request's result stands; false if it stood before.
+func (p *Partition) settleLocked(req *ProduceRequest) bool {
+	if req.settled {
+		return false
+	}
+	req.settled = true
+	p.deadlines.Remove(&req.deadline)
+	return true
+}
+
+// AppendSync is Produce as a blocking call: it returns when acks are there, or with ctx's error when that is done. The append itself goes on then;
+// batch is borrowed until AppendSync returns.
+func (p *Partition) AppendSync(ctx context.Context, batch []byte, acks record.Acks) (ProduceResult, error) {
+	if ctx.Done() != nil {
+		batch = slices.Clone(batch) // the append may outlive the call
+	}
+	done := make(chan ProduceResult, 1)
+	p.Produce(&ProduceRequest{TopicPartition: p.tp, Batch: batch, Acks: acks, Done: func(r ProduceResult) { done <- r }})
+	select {
+	case r := <-done:
+		return r, r.Err
+	case <-ctx.Done():
+		return ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1}, p.wrap("produce", ctx.Err())
+	}
+}

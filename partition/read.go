@@ -1,0 +1,167 @@
+package partition
+
+import (
+	"errors"
+	"time"
+)
+
+// defaultReadBytes is what a read without a limit returns at most (Kafka: max.partition.fetch.bytes of the consumer).
+const defaultReadBytes = 1 << 20
+
+// A ReadRequest asks for what is in the partition now.
+type ReadRequest struct {
+	Offset             int64 // first record wanted
+	MaxBytes           int   // the first batch may exceed it; 0: 1 MiB
+	Isolation          Isolation
+	CurrentLeaderEpoch int32  // epoch that the reader believes in; -1: not checked
+	Buf                []byte // appended to; nil: a fresh buffer
+}
+
+// A ReadResult is what was read.
+type ReadResult struct {
+	HighWatermark    int64
+	LastStableOffset int64
+	LogStartOffset   int64
+	LeaderEpoch      int32
+	Aborted          []AbortedTxn // nil under ReadUncommitted or if there is none
+	Bytes            []byte       // Buf with whole, verified batches behind; it belongs to the caller
+}
+
+// Bound returns the end of what an isolation level shows: where the next read can find something new.
+func (r *ReadResult) Bound(i Isolation) int64 {
+	if i == ReadUncommitted {
+		return r.HighWatermark
+	}
+	return r.LastStableOffset
+}
+
+// Read returns whole batches from the one that holds req.Offset, below the high watermark or, read committed, below the last stable
+// offset. The first batch may begin below the offset asked for. At or above that bound, but not above the log end, it returns no bytes.
+// It may read from the disk, but it waits for nothing.
+//
+// Errors: ErrNotLeader, ErrFencedLeaderEpoch, ErrUnknownLeaderEpoch, ErrOffsetOutOfRange, ErrCorrupt, ErrClosed.
+func (p *Partition) Read(req ReadRequest) (ReadResult, error) {
+	epoch, err := p.checkEpoch(req.CurrentLeaderEpoch)
+	if err != nil {
+		return ReadResult{}, p.wrap("read", err)
+	}
+	end := p.log.EndOffset()
+	hw, lso, start := p.bounds()
+	res := ReadResult{HighWatermark: hw, LastStableOffset: lso, LogStartOffset: start, LeaderEpoch: epoch, Bytes: req.Buf}
+	switch bound := res.Bound(req.Isolation); {
+	case req.Offset < start || req.Offset > max(end, hw):
+		return ReadResult{}, p.wrap("read", ErrOffsetOutOfRange)
+	case req.Offset >= bound:
+		return res, nil
+	default:
+		return res, p.readUpTo(&req, &res, bound)
+	}
+}
+
+// readUpTo fills in the bytes below bound, and which transactions in them were aborted.
+func (p *Partition) readUpTo(req *ReadRequest, res *ReadResult, bound int64) error {
+	limit := req.MaxBytes
+	if limit <= 0 {
+		limit = defaultReadBytes
+	}
+	var err error
+	if res.Bytes, err = p.log.ReadUpTo(req.Buf, req.Offset, limit, bound); err != nil {
+		*res = ReadResult{}
+		return p.wrap("read", err)
+	}
+	p.stats.reads.Add(1)
+	p.stats.bytesOut.Add(int64(len(res.Bytes) - len(req.Buf)))
+	if req.Isolation == ReadUncommitted || !p.anyAborted.Load() {
+		return nil
+	}
+	if res.Aborted, err = p.aborted(req.Offset, res.Bytes[len(req.Buf):]); err != nil {
+		*res = ReadResult{}
+		return p.wrap("read", err)
+	}
+	return nil
+}
+
+// checkEpoch returns the leader epoch if this replica leads and a reader that believes in epoch (-1: any) may read.
+func (p *Partition) checkEpoch(epoch int32) (int32, error) {
+	current := p.leaderEpoch.Load()
+	switch {
+	case current < 0 || p.closing.Load():
+		return -1, p.notLeading()
+	case epoch >= 0 && epoch < current:
+		return -1, ErrFencedLeaderEpoch
+	case epoch > current:
+		return -1, ErrUnknownLeaderEpoch
+	}
+	return current, nil
+}
+
+// notLeading says why this replica takes no appends and answers no reads.
+func (p *Partition) notLeading() error {
+	if p.closing.Load() {
+		return ErrClosed
+	}
+	return ErrNotLeader
+}
+
+// ListOffset finds an offset by meaning or by time. Under either isolation level records beyond its bound do not exist: the answer
+// is offset -1 then, as it is for a time after the last record. It may read from the disk.
+func (p *Partition) ListOffset(spec OffsetSpec, isolation Isolation) (OffsetResult, error) {
+	epoch, err := p.checkEpoch(-1)
+	if err != nil {
+		return OffsetResult{}, p.wrap("list offsets", err)
+	}
+	hw, lso, start := p.bounds()
+	bound := lso
+	if isolation == ReadUncommitted {
+		bound = hw
+	}
+	switch {
+	case spec == Latest:
+		return OffsetResult{Offset: bound, TimestampMs: -1, LeaderEpoch: epoch}, nil
+	case spec == Earliest:
+		return OffsetResult{Offset: start, TimestampMs: -1, LeaderEpoch: p.epochAt(start)}, nil
+	}
+	offset, ts := int64(-1), int64(-1)
+	switch {
+	case spec == MaxTimestamp:
+		offset, ts, err = p.log.MaxTimestampOffset()
+	case spec >= 0:
+		offset, ts, err = p.log.OffsetForTimestamp(time.UnixMilli(int64(spec)))
+	default:
+		err = errors.New("unknown offset spec")
+	}
+	switch {
+	case err != nil:
+		return OffsetResult{}, p.wrap("list offsets", err)
+	case offset < 0 || offset >= bound:
+		return OffsetResult{Offset: -1, TimestampMs: -1, LeaderEpoch: -1}, nil
+	}
+	return OffsetResult{Offset: offset, TimestampMs: ts, LeaderEpoch: p.epochAt(offset)}, nil
+}
+
+// DeleteRecords moves the log start forward to before, or to the high watermark if that is -1, and returns the new start. An offset
+// below the start changes nothing. When it returns, the new start is on stable storage; it blocks for that.
+//
+// It returns ErrOffsetOutOfRange for an offset above the high watermark, ErrPolicyViolation on a topic that is compacted only, ErrNotLeader.
+func (p *Partition) DeleteRecords(before int64) (int64, error) {
+	if _, err := p.checkEpoch(-1); err != nil {
+		return -1, p.wrap("delete records", err)
+	}
+	hw := p.hw.Load()
+	if before == -1 {
+		before = hw
+	}
+	switch {
+	case p.rules.Load().compactOnly:
+		return -1, p.wrap("delete records", ErrPolicyViolation)
+	case before < 0 || before > hw:
+		return -1, p.wrap("delete records", ErrOffsetOutOfRange)
+	}
+	if err := p.log.DeleteRecords(before); err != nil {
+		return -1, p.wrap("delete records", err)
+	}
+	return p.log.StartOffset(), nil
+}
+
+// epochAt returns the leader epoch of the record at offset, -1 if unknown.
+func (p *Partition) epochAt(offset int64) int32 { return p.log.Epochs().At(offset) }

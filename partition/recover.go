@@ -1,0 +1,158 @@
+package partition
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/record"
+)
+
+// historyBytes is about how much of the log before the newest snapshot is read when a partition is opened. A snapshot keeps only the last batch of
+// each producer; the four before, which a client may be about to repeat, are in the log. Kafka lets them go.
+const historyBytes = 8 << 20
+
+// rebuild makes the producer state from the newest valid snapshot and every batch behind it, through the same apply as live.
+func (p *Partition) rebuild() (*producers, error) {
+	now := time.Now().UnixMilli()
+	s, from, err := p.loadSnapshot(now)
+	if err != nil {
+		return nil, err
+	}
+	start, end := p.log.StartOffset(), p.log.EndOffset()
+	if from > start && len(s.m) > 0 {
+		older := p.newState()
+		if err := p.replay(older, p.historyStart(from), from, now, nil); err == nil { // without it only retries of older batches are not known
+			s.adopt(older)
+		}
+	}
+	if err := p.replay(s, from, end, now, p.restoreAborted); err != nil {
+		return nil, err
+	}
+	aborted, err := p.log.AbortedTxns(start, end)
+	if err != nil {
+		return nil, err
+	}
+	p.anyAborted.Store(len(aborted) > 0)
+	return s, nil
+}
+
+func (p *Partition) newState() *producers { return newProducers(time.Duration(p.expiry.Load())) }
+
+// loadSnapshot returns the state in the newest valid snapshot at or below the log end, and its offset; an empty state and the log start if there is
+// none. Snapshots that are damaged, or from beyond the end, which the log has lost, are removed.
+func (p *Partition) loadSnapshot(now int64) (*producers, int64, error) {
+	start, end := p.log.StartOffset(), p.log.EndOffset()
+	offsets, err := p.log.SnapshotFiles()
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, offset := range slices.Backward(offsets) {
+		var data []byte
+		err := errors.New("beyond the log end")
+		if offset <= end {
+			data, err = p.log.ReadSnapshot(offset)
+		}
+		if err == nil {
+			s := p.newState()
+			if err = s.load(data, now); err == nil {
+				return s, max(offset, start), nil
+			}
+		}
+		p.logger.Warn("producer snapshot removed", slog.String("topic", p.tp.Topic), slog.Int("partition", int(p.tp.Partition)),
+			slog.Int64("offset", offset), slog.Any("err", err))
+		if err := p.log.RemoveSnapshot(offset); err != nil {
+			return nil, 0, err
+		}
+	}
+	return p.newState(), start, nil
+}
+
+// historyStart returns an offset about historyBytes before the given one.
+func (p *Partition) historyStart(before int64) int64 {
+	budget, from := int64(historyBytes), before
+	for _, s := range slices.Backward(p.log.Segments()) {
+		if s.BaseOffset >= before || s.Size == 0 {
+			continue
+		}
+		next := min(s.NextOffset, before)
+		if s.Size > budget { // assume batches of even size
+			span := float64(s.NextOffset-s.BaseOffset) * float64(budget) / float64(s.Size)
+			return max(next-int64(span), s.BaseOffset, p.log.StartOffset())
+		}
+		from, budget = s.BaseOffset, budget-s.Size
+	}
+	return max(from, p.log.StartOffset())
+}
+
+// replay takes the batches from offset from to before into s. ended, unless nil, is told the transactions that ended in between.
+func (p *Partition) replay(s *producers, from, to, now int64, ended func(endedTxn) error) error {
+	if from >= to {
+		return nil
+	}
+	for b, err := range p.log.Batches(from) {
+		switch {
+		case err != nil:
+			return err
+		case b.BaseOffset >= to:
+			return nil
+		case b.LastOffset() < from || !b.HasProducerID():
+			continue
+		case !b.IsControl():
+			s.apply(b, b.BaseOffset, now)
+			continue
+		}
+		m, ok, err := readMarker(b)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		if txn, ok := s.mark(m, now); ok && ended != nil {
+			if err := ended(txn); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readMarker reads a control batch; ok is false if it is none that ends a transaction.
+func readMarker(b *record.Batch) (m marker, ok bool, err error) {
+	kind, coordinatorEpoch, err := b.Control()
+	switch {
+	case errors.Is(err, record.ErrEmpty): // compaction has dropped the marker and kept the header
+		return marker{}, false, nil
+	case err != nil:
+		return marker{}, false, err
+	case kind != record.ControlAbort && kind != record.ControlCommit:
+		return marker{}, false, nil
+	}
+	return marker{
+		producerID: b.ProducerID, epoch: b.ProducerEpoch, coordinatorEpoch: coordinatorEpoch,
+		offset: b.BaseOffset, timestamp: b.MaxTimestamp, aborted: kind == record.ControlAbort,
+	}, true, nil
+}
+
+// restoreAborted puts a replayed transaction into the transaction index if it got lost there.
+func (p *Partition) restoreAborted(txn endedTxn) error {
+	if !txn.aborted {
+		return nil
+	}
+	known, err := p.log.AbortedTxns(txn.last, txn.last+1)
+	if err != nil {
+		return err
+	}
+	for _, k := range known {
+		if k.LastOffset == txn.last {
+			return nil
+		}
+	}
+	p.recordAborted(txn)
+	if err := p.abortedErr.Load(); err != nil {
+		return *err
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/record"
+)
+
+// rules are what a leader checks batches against and how it stores them. They are immutable: Reconfigure replaces them.
+type rules struct {
+	options      record.CheckOptions // but for the present time
+	segmentBytes int64
+	codec        record.Codec
+	recode       bool // codec is the topic's, not the producer's
+	compactOnly  bool
+}
+
+func newRules(c Config) *rules {
+	r := &rules{
+		options: record.CheckOptions{
+			MaxBytes: c.Log.MaxBatchBytes, MaxInflated: max(c.Log.MaxBatchBytes, record.DefaultMaxInflated),
+			RequireKeys: c.Log.Cleanup.Compacts(), TimestampType: c.TimestampType,
+		},
+		segmentBytes: c.Log.SegmentBytes,
+		compactOnly:  c.Log.Cleanup.Compacts() && !c.Log.Cleanup.Deletes(),
+	}
+	if c.TimestampBeforeMax != log.Unlimited {
+		r.options.MaxAgeMs = max(c.TimestampBeforeMax.Milliseconds(), 1)
+	}
+	if c.TimestampAfterMax != log.Unlimited {
+		r.options.MaxAheadMs = max(c.TimestampAfterMax.Milliseconds(), 1)
+	}
+	r.codec, r.recode = c.Compression.codec()
+	return r
+}
+
+// check validates req's batch and sets what goes to the log: the batch itself or, where the topic's compression or timestamps ask for it, a copy.
+// Kafka: LogValidator, UnifiedLog.append.
+func (r *rules) check(req *ProduceRequest) error {
+	o := r.options
+	o.NowMs = time.Now().UnixMilli()
+	b, maxTimestamp, err := record.Check(req.Batch, o)
+	if err != nil {
+		req.result.Records = blame(err)
+		return err
+	}
+	want := b.MaxTimestamp
+	if o.TimestampType == record.LogAppendTime {
+		want = o.NowMs
+		req.result.LogAppendTimeMs = o.NowMs
+	} else if maxTimestamp != want {
+		want = maxTimestamp // a producer's header may be wrong about its own records
+	}
+	codec := b.Codec()
+	if r.recode {
+		codec = r.codec
+	}
+	batch := req.Batch
+	if want != b.MaxTimestamp || b.TimestampType() != o.TimestampType || codec != b.Codec() {
+		batch, err = record.Rewrite(make([]byte, 0, len(batch)), &b, record.RewriteOptions{
+			Codec: codec, TimestampType: o.TimestampType, MaxTimestamp: want, MaxInflated: o.MaxInflated,
+		})
+		if err != nil {
+			return err
+		}
+		if len(batch) > o.MaxBytes {
+			return fmt.Errorf("%w: %d bytes with the topic's compression, at most %d are accepted", ErrRecordTooLarge, len(batch), o.MaxBytes)
+		}
+		if b, err = record.ParseUnverified(batch); err != nil {
+			return err
+		}
+	}
+	if int64(len(batch)) > r.segmentBytes {
+		return fmt.Errorf("%w: %d bytes, a segment has %d", ErrBatchTooLarge, len(batch), r.segmentBytes)
+	}
+	req.append.Batch, req.append.Info = batch, b
+	return nil
+}
+
+// blame returns the records that an error names.
+func blame(err error) []RecordError {
+	var invalid *record.InvalidRecordError
+	if !errors.As(err, &invalid) {
+		return nil
+	}
+	out := make([]RecordError, len(invalid.Records))
+	for i, r := range invalid.Records {
+		out[i] = RecordError{Index: int32(r.Index), Reason: r.Reason}
+	}
+	return out
+}

@@ -1,0 +1,44 @@
+package partition
+
+import "sync/atomic"
+
+// counters are the running totals behind Stats.
+type counters struct {
+	duplicates, refused, reads, bytesOut atomic.Int64
+}
+
+// Stats are figures of a partition since it was opened. The offsets are of one moment each.
+type Stats struct {
+	LogStartOffset, LastStableOffset, HighWatermark, LogEndOffset int64
+
+	LeaderEpoch      int32 // -1: not the leader
+	Producers        int   // producer ids with state
+	OpenTransactions int
+	AwaitingAcks     int   // requests written and not yet acknowledged by the high watermark
+	Watchers         int   // waits for new records
+	SizeBytes        int64 // of all batches held
+	BytesWritten     int64 // of batches, since open
+	BytesRead        int64
+	Reads            int64
+	Duplicates       int64 // batches that were in the log already
+	Refused          int64 // produce requests that failed
+}
+
+// Stats returns the present figures.
+func (p *Partition) Stats() Stats {
+	end := p.log.EndOffset()
+	hw, lso, start := p.bounds()
+	s := Stats{
+		LogStartOffset: start, LastStableOffset: lso, HighWatermark: hw, LogEndOffset: max(end, hw), LeaderEpoch: p.leaderEpoch.Load(),
+		BytesRead: p.stats.bytesOut.Load(), Reads: p.stats.reads.Load(),
+		Duplicates: p.stats.duplicates.Load(), Refused: p.stats.refused.Load(),
+	}
+	for _, segment := range p.log.Segments() {
+		s.SizeBytes += segment.Size
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.Producers, s.OpenTransactions, s.BytesWritten = len(p.state.m), len(p.state.txns.open), p.growth.written
+	s.AwaitingAcks, s.Watchers = p.acks.Len(), p.hwWatches.Len()+p.lsoWatches.Len()
+	return s
+}

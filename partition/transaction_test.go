@@ -1,0 +1,87 @@
+package partition
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
+)
+
+func TestReadCommittedStopsAtTheOldestOpenTransaction(t *testing.T) {
+	p := openLeader(t, testConfig(vfs.Mem()))
+	send(p, batchSpec{value: "plain"})
+	send(p, batchSpec{pid: 1, txn: true, value: "open"})
+	send(p, batchSpec{pid: 2, txn: true, value: "done"})
+	require.NoError(t, end(p, TxnMarker{ProducerID: 2, Commit: true}).Err)
+	send(p, batchSpec{value: "late"})
+	require.Equal(t, int64(1), p.LastStableOffset())
+	require.Equal(t, int64(5), p.HighWatermark())
+	require.Equal(t, []seen{{0, "plain0"}}, readAll(t, p, ReadCommitted))
+	require.Equal(t, []seen{{0, "plain0"}, {1, "open0"}, {2, "done0"}, {4, "late0"}}, readAll(t, p, ReadUncommitted))
+
+	require.NoError(t, end(p, TxnMarker{ProducerID: 1, Commit: false}).Err)
+	require.Equal(t, int64(6), p.LastStableOffset())
+	require.Equal(t, []seen{{0, "plain0"}, {2, "done0"}, {4, "late0"}}, readAll(t, p, ReadCommitted))
+}
+
+func TestReadNamesTheAbortedTransactionsOfItsRange(t *testing.T) {
+	p := openLeader(t, testConfig(vfs.Mem()))
+	for i := range int32(3) {
+		send(p, batchSpec{pid: 1, seq: 2 * i, txn: true})
+		send(p, batchSpec{pid: 1, seq: 2*i + 1, txn: true})
+		require.NoError(t, end(p, TxnMarker{ProducerID: 1, Commit: i == 1}).Err)
+	}
+	res, err := p.Read(ReadRequest{CurrentLeaderEpoch: -1})
+	require.NoError(t, err)
+	require.Equal(t, []AbortedTxn{{1, 0}, {1, 6}}, res.Aborted)
+	require.Equal(t, []seen{{3, "0"}, {4, "0"}}, readAll(t, p, ReadCommitted))
+	res, err = p.Read(ReadRequest{Offset: 3, MaxBytes: 1, CurrentLeaderEpoch: -1})
+	require.NoError(t, err)
+	require.Empty(t, res.Aborted)
+	res, err = p.Read(ReadRequest{Isolation: ReadUncommitted, CurrentLeaderEpoch: -1})
+	require.NoError(t, err)
+	require.Nil(t, res.Aborted)
+}
+
+func TestMarkerFencesOlderEpochsAndCoordinators(t *testing.T) {
+	p := openLeader(t, testConfig(vfs.Mem()))
+	send(p, batchSpec{pid: 1, epoch: 3, txn: true})
+	require.ErrorIs(t, end(p, TxnMarker{ProducerID: 1, ProducerEpoch: 2}).Err, ErrInvalidProducerEpoch)
+	require.NoError(t, end(p, TxnMarker{ProducerID: 1, ProducerEpoch: 4, CoordinatorEpoch: 7, Commit: true}).Err)
+	require.ErrorIs(t, send(p, batchSpec{pid: 1, epoch: 3, seq: 1, txn: true}).Err, ErrInvalidProducerEpoch, "the zombie")
+	require.ErrorIs(t, end(p, TxnMarker{ProducerID: 1, ProducerEpoch: 4, CoordinatorEpoch: 6}).Err, ErrCoordinatorFenced)
+	require.ErrorIs(t, send(p, batchSpec{pid: 1, epoch: 4, seq: 1, txn: true}).Err, ErrOutOfOrderSequence)
+	require.NoError(t, send(p, batchSpec{pid: 1, epoch: 4, txn: true}).Err)
+	require.ErrorIs(t, send(p, batchSpec{pid: 1, epoch: 4, seq: 1}).Err, ErrInvalidTxnState)
+	require.Equal(t, []ProducerState{{ProducerID: 1, Epoch: 4, LastOffset: 2, LastTimestampMs: p.Producers()[0].LastTimestampMs,
+		CoordinatorEpoch: 7, TxnFirstOffset: 2}}, p.Producers())
+}
+
+func TestMarkerBytesAreKafkas(t *testing.T) {
+	p := openLeader(t, testConfig(vfs.Mem()))
+	require.NoError(t, end(p, TxnMarker{ProducerID: 4000, ProducerEpoch: 2, CoordinatorEpoch: 5, Commit: true}).Err)
+	b := firstBatch(t, p)
+	require.Equal(t, 78, b.Size())
+	require.Equal(t, record.Attributes(0x30), b.Attributes)
+	require.Equal(t, int32(-1), b.BaseSequence)
+	kind, coordinator, err := b.Control()
+	require.NoError(t, err)
+	require.Equal(t, record.ControlCommit, kind)
+	require.Equal(t, int32(5), coordinator)
+	require.Empty(t, readAll(t, p, ReadCommitted), "readers do not see it")
+	require.Equal(t, int64(1), p.LogEndOffset(), "but it takes an offset")
+}
+
+func TestDeletedBeginningOfATransactionHoldsNothingBack(t *testing.T) {
+	p := openLeader(t, testConfig(vfs.Mem()))
+	send(p, batchSpec{pid: 1, txn: true})
+	send(p, batchSpec{n: 3, value: "v"})
+	start, err := p.DeleteRecords(2)
+	require.NoError(t, err)
+	require.Equal(t, int64(2), start)
+	require.Equal(t, int64(2), p.LastStableOffset())
+	st := p.Stats()
+	require.LessOrEqual(t, st.LogStartOffset, st.LastStableOffset)
+}

@@ -1,0 +1,113 @@
+package partition
+
+import (
+	"sync/atomic"
+
+	"github.com/stratalog/strata/internal/watermark"
+)
+
+// A Waiter waits for records of any number of partitions: it wakes once, when what can be read has grown by enough bytes over all
+// partitions together, or when one of them has something else to say (it was closed, truncated, or is no longer led from here).
+// It holds no goroutine and no timer.
+//
+// Use: read what is there; if it is not enough, make a Waiter for the missing bytes, Watch each partition from where its
+// reading ended, wait for wake or for whatever else ends the wait, Cancel, read again. Nothing is missed between reading and
+// watching: Watch of a partition that has moved on in between wakes at once.
+type Waiter struct {
+	need      int64
+	isolation Isolation
+	wake      func()
+	got       atomic.Int64
+	woken     atomic.Bool
+	watches   []*watch
+}
+
+// NewWaiter returns a waiter for minBytes (at least 1) at the given isolation level. wake runs at most once, without locks, on the goroutine that
+// made the records visible; it must not block. It may run before Watch returns.
+func NewWaiter(minBytes int, isolation Isolation, wake func()) *Waiter {
+	return &Waiter{need: int64(max(minBytes, 1)), isolation: isolation, wake: wake}
+}
+
+// Cancel takes the waiter out of all partitions; O(log n) for each. It must be called once for every Waiter that watched something, also
+// after it woke. A wake that is under way on another goroutine may still arrive. Not safe concurrently with Watch of the same Waiter.
+func (w *Waiter) Cancel() {
+	w.woken.Store(true)
+	for _, x := range w.watches {
+		x.p.mu.Lock()
+		x.queue.Remove(&x.entry)
+		x.p.mu.Unlock()
+	}
+	w.watches = nil
+}
+
+func (w *Waiter) fire() {
+	if w.woken.CompareAndSwap(false, true) {
+		w.wake()
+	}
+}
+
+// A watch is the place of a waiter in one partition.
+type watch struct {
+	entry watermark.Entry[*watch]
+	w     *Waiter
+	p     *Partition
+	queue *watermark.Queue[*watch]
+	base  int64  // visible bytes of the partition that the waiter knows of
+	next  *watch // in the list of those to be woken
+}
+
+// Watch makes w wait for records of p at or above offset: the end of what its caller has read, that is the bound that Read returned, or the
+// offset it wants if that is larger. It never blocks. Safe for concurrent use, but not for the same Waiter.
+func (p *Partition) Watch(offset int64, w *Waiter) {
+	x := &watch{w: w, p: p}
+	x.entry.Value = x
+	p.mu.Lock()
+	bound := &p.lso
+	x.queue = &p.lsoWatches
+	if w.isolation == ReadUncommitted {
+		bound, x.queue = &p.hw, &p.hwWatches
+	}
+	if p.closed || p.leaderEpoch.Load() < 0 || bound.Load() > offset {
+		p.mu.Unlock()
+		w.fire()
+		return
+	}
+	x.base = p.growth.visible
+	x.queue.Add(&x.entry, offset)
+	p.mu.Unlock()
+	w.watches = append(w.watches, x)
+}
+
+// passWatches takes out of q those that the bound has passed and who now have enough. The bytes between the old and the new bound are known
+// unless exact is false: then all that it has passed are woken. List: the newest first.
+func (p *Partition) passWatches(q *watermark.Queue[*watch], bound int64, exact bool, list *watch) *watch {
+	var again *watch
+	for e := q.Pop(bound); e != nil; e = q.Pop(bound) {
+		x := e.Value
+		grown := p.growth.visible - x.base
+		x.base = p.growth.visible
+		switch {
+		case x.w.woken.Load(): // another partition did it
+		case !exact || x.w.got.Add(grown) >= x.w.need:
+			x.next, list = list, x
+		default:
+			x.next, again = again, x
+		}
+	}
+	for again != nil { // not enough yet: wait for the next growth
+		x := again
+		again, x.next = x.next, nil
+		q.Add(&x.entry, bound)
+	}
+	return list
+}
+
+// allWatchesLocked takes out everyone who waits for records.
+func (p *Partition) allWatchesLocked() (list *watch) {
+	for _, q := range []*watermark.Queue[*watch]{&p.hwWatches, &p.lsoWatches} {
+		for e := q.Pop(1<<63 - 1); e != nil; e = q.Pop(1<<63 - 1) {
+			e.Value.next, list = list, e.Value
+		}
+	}
+	return list
+}

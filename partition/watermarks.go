@@ -1,0 +1,73 @@
+package partition
+
+// due is what a change of the watermarks has settled: completed after the lock is released, since completions run callers' code.
+type due struct {
+	acked   *ProduceRequest // in order of offsets
+	last    *ProduceRequest
+	watches *watch
+}
+
+func (d *due) add(req *ProduceRequest) {
+	if req.next = nil; d.acked == nil {
+		d.acked = req
+	} else {
+		d.last.next = req
+	}
+	d.last = req
+}
+
+// run completes everything; without locks. The requests are settled.
+func (d due) run() {
+	for d.acked != nil {
+		req := d.acked
+		d.acked, req.next = req.next, nil // before Done: the caller may use the request again
+		req.Done(req.result)
+	}
+	for d.watches != nil {
+		x := d.watches
+		d.watches, x.next = x.next, nil
+		x.w.fire()
+	}
+}
+
+// HighWatermark returns the offset below which every in-sync replica has the records, exclusive. With one replica that is what is on
+// stable storage under SyncOnAck, else the log end. Records below it never disappear again (under the other sync policies: short of a power cut).
+func (p *Partition) HighWatermark() int64 { return p.hw.Load() }
+
+// LastStableOffset returns the offset below which no transaction is undecided, exclusive; at most the high watermark.
+func (p *Partition) LastStableOffset() int64 {
+	_, lso, _ := p.bounds()
+	return lso
+}
+
+// bounds returns both watermarks and the log start, start <= lso <= hw. A transaction whose beginning was deleted holds nothing back any more.
+func (p *Partition) bounds() (hw, lso, start int64) {
+	start = p.log.StartOffset() // in this order: each only grows, and what is read later may only be larger
+	lso = p.lso.Load()
+	hw = p.hw.Load()
+	return max(hw, start), max(lso, start), start
+}
+
+// advanceLocked moves the high watermark to the given offset, if that is higher, and takes out whoever waited for it.
+func (p *Partition) advanceLocked(to int64) (d due) {
+	oldHW, oldLSO := p.hw.Load(), p.lso.Load()
+	hw := max(oldHW, to)
+	if hw > oldHW {
+		p.hw.Store(hw)
+		p.growth.pass(hw)
+		p.state.txns.advance(hw)
+		for e := p.acks.Pop(hw); e != nil; e = p.acks.Pop(hw) {
+			p.settleLocked(e.Value)
+			d.add(e.Value)
+		}
+		d.watches = p.passWatches(&p.hwWatches, hw, true, d.watches)
+	}
+	if lso := p.state.txns.lastStable(hw); lso > oldLSO {
+		p.lso.Store(lso)
+		d.watches = p.passWatches(&p.lsoWatches, lso, oldLSO == oldHW && lso == hw, d.watches)
+	}
+	return d
+}
+
+// publish tells the log how far the high watermark is, which retention does not pass.
+func (p *Partition) publish() { p.log.SetHighWatermark(p.hw.Load()) }
