@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
@@ -198,23 +199,35 @@ func (c *compaction) gatherSegment(ctx context.Context, m *offsetMap, s *segment
 			return false, err
 		}
 		if !discard && !b.IsControl() {
-			for r, err := range b.All() {
-				if err != nil {
-					return false, err
-				}
-				if r.Key == nil || r.Offset < from {
-					continue
-				}
-				if m.full() && m.get(r.Key) < 0 {
-					return true, nil
-				}
-				m.put(r.Key, r.Offset)
-				m.latest = max(m.latest, r.Offset)
+			if full, err := gatherBatch(m, b, from); err != nil || full {
+				return full, err
 			}
 		}
 		m.latest = max(m.latest, b.LastOffset())
 	}
 	return false, nil
+}
+
+func gatherBatch(m *offsetMap, b *record.Batch, from int64) (full bool, err error) {
+	it, err := b.Records(math.MaxInt32) // it was accepted once
+	if err != nil {
+		return false, err
+	}
+	var r record.Record
+	for {
+		ok, err := it.Next(&r)
+		if err != nil || !ok {
+			return false, err
+		}
+		if r.Key == nil || r.Offset < from {
+			continue
+		}
+		if m.full() && m.get(r.Key) < 0 {
+			return true, nil
+		}
+		m.put(r.Key, r.Offset)
+		m.latest = max(m.latest, r.Offset)
+	}
 }
 
 // addAborted tells txns of the aborted transactions that have records or their marker in [from, upper).
