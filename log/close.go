@@ -32,68 +32,35 @@ func (l *Log) shut(end func() error) error {
 		<-l.closed
 		return l.err
 	}
-	l.stopTimer()
+	l.intervalTimer.stop(l)
+	l.idleTimer.stop(l)
 	l.cleaning.take() // a compaction under way ends at its next batch
 	defer l.cleaning.give()
-	l.write.take() // appends accepted before have been written, or wait in the queue
-	l.mu.Lock()
-	queue := l.queue
-	l.queue = nil
-	var woken []*endWaiter
-	for e := l.waiting.Pop(1<<63 - 1); e != nil; e = l.waiting.Pop(1<<63 - 1) {
-		woken = append(woken, e)
+	if l.takeTurn() == nil { // always: only we end turns
+		l.endTurns() // appends accepted before have been written, or wait in the queue
 	}
-	l.mu.Unlock()
-	for _, a := range queue {
-		a.Err = ErrClosed
-		a.Done(a)
+	l.wakeAll()
+	l.wg.Wait() // timers, and syncs in the background
+	if !l.readOnly {
+		l.err = l.syncNow()
 	}
-	for _, e := range woken {
-		close(e.Value)
-	}
-	l.err = errors.Join(l.settle(), end())
-	l.wg.Wait()
+	l.err = errors.Join(l.err, end())
 	l.dir.leave()
 	if l.ownsDir {
 		l.err = errors.Join(l.err, l.dir.Close())
 	}
 	close(l.closed)
-	l.write.give() // whoever still waits for it is told that the log is closed
 	return l.err
-}
-
-// settle waits for the sync under way and makes everything durable, so that every append is done.
-func (l *Log) settle() error {
-	if l.readOnly {
-		return nil
-	}
-	err := l.syncNow()
-	l.mu.Lock() // wait for a sync that somebody else runs
-	for l.syncs.running {
-		idle := make(chan struct{})
-		l.unsynced.push(&Append{LastOffset: -1, Done: func(*Append) { close(idle) }})
-		l.syncs.again = true
-		l.mu.Unlock()
-		<-idle
-		l.mu.Lock()
-	}
-	left := l.unsynced.popAll()
-	l.mu.Unlock()
-	for _, a := range left { // only if the log is broken
-		a.Err = err
-		a.Done(a)
-	}
-	return err
 }
 
 func (l *Log) closeFiles() error {
 	var errs []error
-	if l.marked && l.Err() == nil {
+	marked := l.marked || !l.recovery.Clean
+	if marked && l.Err() == nil {
 		if err := l.snapshot(l.end.Load()); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	marked := l.marked
 	for _, s := range l.list() {
 		errs = append(errs, s.Close())
 	}

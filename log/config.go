@@ -154,6 +154,14 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
+// segmentAge returns the age at which segments close: where records are compacted none may wait longer than MaxCompactionLag for that.
+func (c *Config) segmentAge() time.Duration {
+	if c.Cleanup.Compacts() && c.MaxCompactionLag > 0 {
+		return min(c.SegmentAge, c.MaxCompactionLag)
+	}
+	return c.SegmentAge
+}
+
 func setDefault[T comparable](p *T, v T) {
 	var zero T
 	if *p == zero {

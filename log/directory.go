@@ -29,6 +29,7 @@ type Directory struct {
 	bootID string
 	syncer syncer
 	logger *slog.Logger
+	calls  sync.Pool // of *call
 
 	mu     sync.Mutex // guards the fields below
 	open   int        // logs
@@ -59,7 +60,7 @@ func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 		return nil, fmt.Errorf("log: open directory: %w", err)
 	}
 	d := &Directory{path: dir, fs: cfg.FS, lock: lock, files: segment.NewFileCache(cfg.MaxOpenFiles), bootID: cfg.FS.BootID(), logger: cfg.Logger}
-	d.syncer.limit = cfg.MaxSyncs
+	d.syncer.limit, d.syncer.idle.L = cfg.MaxSyncs, &d.syncer.mu
 	return d, nil
 }
 
@@ -76,7 +77,7 @@ func (d *Directory) Close() error {
 	}
 	d.closed = true
 	d.mu.Unlock()
-	d.syncer.wg.Wait()
+	d.syncer.stop()
 	return d.lock.Close()
 }
 

@@ -20,39 +20,43 @@ type Log struct {
 	readOnly bool
 	recovery RecoveryReport
 	epochs   *EpochCache
-	write    turn // whoever holds it is the only writer: leads a round of appends, or changes the list of segments
-
-	calls    sync.Pool    // of *call. Not shared between logs: a channel made in one synctest bubble must not be used in another
 	cleaning turn         // one Clean at a time
+	syncing  turn         // one Sync at a time
 	cuts     atomic.Int64 // counts truncations: what a compaction saw before one is no more
 
 	cfg      atomic.Pointer[Config]
-	segments atomic.Pointer[[]*segment.Segment] // ascending, at least one; replaced, never changed, by the holder of write
-	start    atomic.Int64                       // first offset held; moved by the holder of write
-	end      atomic.Int64                       // next offset; moved by the holder of write
+	segments atomic.Pointer[[]*segment.Segment] // ascending, at least one; replaced, never changed, with the turn
+	start    atomic.Int64                       // first offset held; moved with the turn
+	end      atomic.Int64                       // next offset; moved with the turn
 	durable  atomic.Int64                       // below: on stable storage; moved under mu
 	high     atomic.Int64                       // retention stays below; -1: no bound
 	closing  atomic.Bool
+	waiters  atomic.Int32 // how many are in waiting
 	stats    counters
 
-	mu       sync.Mutex // guards the fields below; never held while waiting or doing I/O
-	queue    []*Append  // not yet in a round
-	unsynced appendQueue
-	waiting  watermark.Queue[chan struct{}] // for the end to grow
-	broken   error                          // sticky
-	timer    *time.Timer                    // of SyncInterval
-	dirty    []*segment.Segment             // closed and not synced yet
-	syncs    syncState
+	mu      sync.Mutex                     // guards the fields below; never held while waiting or doing I/O
+	busy    bool                           // somebody has the turn: is the only writer, leads a round of appends or changes the list of segments
+	ended   bool                           // nobody will have it again
+	turns   []chan struct{}                // who wait for the turn
+	queue   appendQueue                    // appends that wait for a round
+	waiting watermark.Queue[chan struct{}] // for the readable end to grow
+	broken  error                          // sticky
+	dirty   []*segment.Segment             // closed and not synced yet
 
-	round      round // scratch of the holder of write
-	marked     bool  // state says that the log is open; of the holder of write
-	jitter     int64 // ms, of the active segment; likewise
-	created    int64 // when the active segment was made, ms; likewise
-	epoch      int32 // stamped on appends that bring none; likewise
-	epochKnown bool  // it is the newest in epochs; likewise
-	wg         sync.WaitGroup
-	closed     chan struct{}
-	err        error // of Close
+	intervalTimer lateCall // of SyncInterval
+	idleTimer     lateCall
+
+	// Of whoever has the turn.
+	restedAt   int64 // rounds when the log was last seen to be idle or not
+	marked     bool  // state says that the log is open
+	jitter     int64 // ms, of the active segment
+	created    int64 // when the active segment was made, ms
+	epoch      int32 // stamped on appends that bring none
+	epochKnown bool  // it is the newest in epochs
+
+	wg     sync.WaitGroup
+	closed chan struct{}
+	err    error // of Close
 }
 
 type counters struct {
@@ -144,16 +148,23 @@ func (l *Log) Reconfigure(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if err := l.exclusively(func() error {
+	err = l.exclusively(func() error {
+		if cfg.Sync != old.Sync && cfg.Sync != SyncNever { // what was appended under the weaker policy
+			if err := l.syncNow(); err != nil {
+				return err
+			}
+		}
+		if cfg.Sync != SyncOnAck && old.Sync == SyncOnAck { // recovery must not trust in the strict one any more
+			l.marked = false
+		}
 		l.cfg.Store(&cfg)
 		l.drawJitter()
 		return nil
-	}); err != nil {
+	})
+	if err != nil {
 		return fmt.Errorf("reconfigure: %w", err)
 	}
-	if cfg.Sync != old.Sync && cfg.Sync != SyncNever {
-		return l.Sync() // what was appended under the weaker policy
-	}
+	l.wake()
 	return nil
 }
 
@@ -172,7 +183,9 @@ func (l *Log) exclusively(fn func() error) error {
 	if l.readOnly {
 		return ErrReadOnly
 	}
-	l.write.take()
+	if err := l.takeTurn(); err != nil {
+		return err
+	}
 	defer l.giveTurn()
 	if l.closing.Load() {
 		return ErrClosed

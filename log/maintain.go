@@ -58,7 +58,7 @@ func (l *Log) removeFront(n int) error {
 func (l *Log) forget(s *segment.Segment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.dirty = slices.DeleteFunc(l.dirty, func(d *segment.Segment) bool { return d == s })
+	l.dirty = slices.DeleteFunc(slices.Clone(l.dirty), func(d *segment.Segment) bool { return d == s }) // a sync may be looking at the old one
 }
 
 // TruncateTo removes the batches that reach to offset or beyond it; appends go on at offset (Kafka: UnifiedLog.truncateTo). It is on
@@ -101,6 +101,7 @@ func (l *Log) truncate(offset int64) error {
 		return err
 	}
 	l.segments.Store(&kept)
+	l.forget(last) // it takes appends again
 	var errs []error
 	for _, s := range slices.Backward(gone) {
 		l.forget(s)

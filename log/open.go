@@ -114,6 +114,13 @@ func (l *Log) load(cfg *Config) error {
 	if len(bases) == 0 {
 		return l.create(cfg, st.start)
 	}
+	if !known && len(bases) == 1 { // made and never written to: there is nothing that could be wrong
+		info, err := cfg.FS.Stat(filePath(l.path, bases[0], segment.LogSuffix))
+		if err != nil {
+			return err
+		}
+		known, st = info.Size() == 0, state{clean: info.Size() == 0, start: bases[0], recoveryPoint: bases[0], end: bases[0], segments: nil, bootID: l.dir.bootID}
+	}
 	l.recovery.Clean = known && st.clean
 	l.recovery.SameBoot = known && st.bootID != "" && st.bootID == l.dir.bootID
 	list, err := l.openSegments(cfg, st, bases)
@@ -236,6 +243,8 @@ func (l *Log) openSegment(cfg *Config, st state, base, next int64) (*segment.Seg
 				Reason: fmt.Sprintf("file has %d bytes, %d were written", info.Size(), want)}
 		}
 		o = segment.OpenOptions{Clean: true, NextOffset: next, Size: info.Size()}
+	case next < 0 && info.Size() == 0 && st.recoveryPoint <= base && (!l.recovery.Clean || st.end <= base): // never written to
+		o = segment.OpenOptions{Clean: true, NextOffset: base, Size: 0}
 	case next < 0 && l.recovery.Clean && info.Size() == st.size && st.end >= base:
 		o = segment.OpenOptions{Clean: true, NextOffset: st.end, Size: st.size}
 	}

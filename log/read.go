@@ -2,11 +2,13 @@ package log
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"iter"
 	"sort"
 	"time"
 
+	"github.com/stratalog/strata/internal/watermark"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/segment"
 )
@@ -19,14 +21,60 @@ const readBytes = 256 << 10
 // The first batch may begin below from: batches are never split, the reader skips the leading records (as Kafka's fetch does). The result is
 // dst or a larger copy, owned by the caller. What is read for the first time since Open is checked against its CRC. Read never waits.
 //
+// Under SyncOnAck records are read once they are on stable storage: what was read never disappears again.
+//
 // It returns ErrOffsetOutOfRange if from is not in [StartOffset, EndOffset], a *CorruptError for damage, ErrClosed.
 func (l *Log) Read(dst []byte, from int64, max int) ([]byte, error) {
+	return l.read(dst, from, max, l.readable())
+}
+
+// ReadUpTo is Read for records below offset upTo only, but those that are not durable yet included: its caller knows what may be seen.
+// upTo must not lie inside a batch.
+func (l *Log) ReadUpTo(dst []byte, from int64, max int, upTo int64) ([]byte, error) {
+	return l.read(dst, from, max, upTo)
+}
+
+// read appends whole batches to dst that hold records of [from, upTo).
+func (l *Log) read(dst []byte, from int64, max int, upTo int64) ([]byte, error) {
 	if l.closing.Load() {
 		return dst, ErrClosed
 	}
-	if start, end := l.start.Load(), l.end.Load(); from < start || from > end {
+	start, end := l.start.Load(), l.end.Load()
+	if from < start || from > end {
 		return dst, fmt.Errorf("%w: %d, the log has [%d, %d]", ErrOffsetOutOfRange, from, start, end)
 	}
+	if from >= upTo {
+		return dst, nil
+	}
+	n := len(dst)
+	out, err := l.readSegments(dst, from, max)
+	if err != nil || upTo >= end {
+		return out, err
+	}
+	return cutAt(out, n, upTo), nil
+}
+
+// cutAt drops the batches of p[n:] from the first one on that begins at or above upTo.
+func cutAt(p []byte, n int, upTo int64) []byte {
+	for n < len(p) {
+		base, _, size := batchExtent(p[n:])
+		if base >= upTo {
+			return p[:n]
+		}
+		n += size
+	}
+	return p
+}
+
+// batchExtent reads what is needed of the header of a batch that was verified.
+func batchExtent(p []byte) (base, next int64, size int) {
+	be := binary.BigEndian
+	base = int64(be.Uint64(p))
+	return base, base + int64(be.Uint32(p[23:])) + 1, int(be.Uint32(p[8:])) + record.LogOverhead
+}
+
+// readSegments reads from the segment that holds offset from, or the next one that has anything above it.
+func (l *Log) readSegments(dst []byte, from int64, max int) ([]byte, error) {
 	for {
 		list := l.list()
 		i := floor(list, from)
@@ -62,26 +110,6 @@ func (l *Log) Read(dst []byte, from int64, max int) ([]byte, error) {
 	}
 }
 
-// ReadUpTo is Read without the batches that reach to offset upTo or beyond it.
-func (l *Log) ReadUpTo(dst []byte, from int64, max int, upTo int64) ([]byte, error) {
-	n := len(dst)
-	out, err := l.Read(dst, from, max)
-	if err != nil || upTo >= l.end.Load() {
-		return out, err
-	}
-	for p := out[n:]; len(p) > 0; {
-		b, err := record.ParseHeader(p)
-		if err != nil {
-			return dst, fmt.Errorf("read %s: %w", l.path, err)
-		}
-		if b.NextOffset() > upTo {
-			return out[:len(out)-len(p)], nil
-		}
-		p = p[b.Size():]
-	}
-	return out, nil
-}
-
 // floor returns the index of the last segment with a base at or below offset, -1 if there is none.
 func floor(list []*segment.Segment, offset int64) int {
 	if n := len(list); list[n-1].Base() <= offset { // readers are mostly near the end
@@ -96,7 +124,7 @@ func (l *Log) Batches(from int64) iter.Seq2[*record.Batch, error] {
 	return func(yield func(*record.Batch, error) bool) {
 		var buf []byte
 		for end := l.end.Load(); from < end; {
-			p, err := l.Read(buf[:0], from, readBytes)
+			p, err := l.read(buf[:0], from, readBytes, end)
 			if err != nil {
 				yield(nil, err)
 				return
@@ -150,8 +178,8 @@ func (l *Log) Follow(ctx context.Context, from int64) iter.Seq2[record.Record, e
 
 // records yields what there is and returns the offset to go on at; ok is false if the loop was left or an error yielded.
 func (l *Log) records(from int64, yield func(record.Record, error) bool) (next int64, ok bool) {
-	for end := l.end.Load(); from < end; {
-		p, err := l.Read(make([]byte, 0, readBytes), from, readBytes) // a new one each time: the records keep it
+	for end := l.readable(); from < end; {
+		p, err := l.read(nil, from, readBytes, end) // a new buffer each time: the records keep it
 		if err != nil {
 			yield(record.Record{}, err)
 			return from, false
@@ -197,7 +225,40 @@ func yieldRecords(b *record.Batch, from int64, yield func(record.Record, error) 
 	}
 }
 
-// waitEnd waits until the end is above offset.
+// endWaiter is somebody who waits for the readable end of a log to grow.
+type endWaiter = watermark.Entry[chan struct{}]
+
+// readable returns the offset up to which records are handed out: what is read must not disappear again, so under SyncOnAck it is the durable end.
+func (l *Log) readable() int64 {
+	if l.cfg.Load().Sync == SyncOnAck && !l.readOnly {
+		return l.durable.Load()
+	}
+	return l.end.Load()
+}
+
+// wake lets those go who wait for an offset that is readable now.
+func (l *Log) wake() { l.wakeBelow(l.readable()) }
+
+// wakeAll lets everybody go who waits.
+func (l *Log) wakeAll() { l.wakeBelow(1<<63 - 1) }
+
+func (l *Log) wakeBelow(offset int64) {
+	if l.waiters.Load() == 0 {
+		return
+	}
+	var woken []*endWaiter
+	l.mu.Lock()
+	for e := l.waiting.Pop(offset); e != nil; e = l.waiting.Pop(offset) {
+		woken = append(woken, e)
+	}
+	l.waiters.Store(int32(l.waiting.Len()))
+	l.mu.Unlock()
+	for _, e := range woken {
+		close(e.Value)
+	}
+}
+
+// waitEnd waits until the readable end is above offset.
 func (l *Log) waitEnd(ctx context.Context, offset int64) error {
 	e := endWaiter{Value: make(chan struct{})}
 	l.mu.Lock()
@@ -205,11 +266,14 @@ func (l *Log) waitEnd(ctx context.Context, offset int64) error {
 		l.mu.Unlock()
 		return ErrClosed
 	}
-	if l.end.Load() > offset {
+	l.waiting.Add(&e, offset)
+	l.waiters.Store(int32(l.waiting.Len()))
+	if l.readable() > offset { // after the store: who moved the end and saw no waiter did so before
+		l.waiting.Remove(&e)
+		l.waiters.Store(int32(l.waiting.Len()))
 		l.mu.Unlock()
 		return nil
 	}
-	l.waiting.Add(&e, offset)
 	l.mu.Unlock()
 	select {
 	case <-e.Value:
@@ -218,6 +282,7 @@ func (l *Log) waitEnd(ctx context.Context, offset int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waiting.Remove(&e)
+	l.waiters.Store(int32(l.waiting.Len()))
 	if l.closing.Load() {
 		return ErrClosed
 	}

@@ -8,16 +8,20 @@ import (
 	"github.com/stratalog/strata/segment"
 )
 
-// preallocationStep is how much space a log under SyncOnAck reserves at a time.
-const preallocationStep = 16 << 20
+// A log under SyncOnAck reserves disk space in steps, so that a sync need not write the file's size: small ones first, since there may be many logs.
+const (
+	minPreallocation = 256 << 10
+	maxPreallocation = 64 << 20
+)
 
-// preallocation returns the step for the active segment: never more than a segment may become.
-func (l *Log) preallocation(cfg *Config) int64 { return min(preallocationStep, cfg.SegmentBytes) }
+// preallocation returns the step for a segment of the given size: never more than a segment may become.
+func preallocation(cfg *Config, size int64) int64 {
+	return min(max(size, minPreallocation), maxPreallocation, cfg.SegmentBytes)
+}
 
 // mustRoll reports whether a does not go into the active segment any more (Kafka: LogSegment.shouldRoll). size is that of the segment with
 // what is about to be written before a.
-func (l *Log) mustRoll(active *segment.Segment, size int64, a *Append, last int64) (bool, error) {
-	cfg := l.cfg.Load()
+func (l *Log) mustRoll(cfg *Config, active *segment.Segment, size int64, a *Append, last int64) (bool, error) {
 	switch {
 	case size+int64(len(a.Batch)) > cfg.SegmentBytes && size > 0:
 		return true, nil
@@ -30,14 +34,11 @@ func (l *Log) mustRoll(active *segment.Segment, size int64, a *Append, last int6
 	if err != nil || !ok {
 		return false, err
 	}
-	at := a.Info.MaxTimestamp
-	if at < 0 || first < 0 { // no timestamps: by the clock, from when the segment was made
-		at = now()
-		if first < 0 {
-			first = l.created
-		}
+	waited := a.Info.MaxTimestamp - first
+	if first < 0 { // no timestamps: by the clock
+		waited = now() - l.created
 	}
-	return at-first > cfg.SegmentAge.Milliseconds()-l.jitter, nil
+	return waited > cfg.segmentAge().Milliseconds()-l.jitter, nil
 }
 
 // Roll closes the active segment, if it holds anything, and opens the next one.
@@ -80,26 +81,26 @@ func (l *Log) roll(base int64) error {
 	}
 	list := append(slices.Clone(l.list()), fresh)
 	if cfg.Sync == SyncOnAck {
-		l.mu.Lock()
-		l.durable.Store(max(l.durable.Load(), old.NextOffset()))
-		l.mu.Unlock()
-	} else {
-		l.mu.Lock()
-		l.dirty = append(l.dirty, old)
-		l.mu.Unlock()
+		l.durableTo(l.end.Load(), l.cuts.Load())
 	}
 	if err := l.writeState(list, false); err != nil {
 		return fmt.Errorf("roll %s: %w", l.path, errors.Join(err, fresh.Remove()))
 	}
+	l.mu.Lock()
+	if cfg.Sync != SyncOnAck {
+		l.dirty = append(slices.Clone(l.dirty), old)
+	}
 	l.segments.Store(&list)
+	l.mu.Unlock()
 	l.created = now()
 	l.drawJitter()
 	l.stats.rolls.Add(1)
 	if err := l.snapshot(base); err != nil {
 		cfg.Logger.Warn("snapshot failed: recovery replays more of the log", "path", l.path, "offset", base, "err", err)
 	}
-	if cfg.Sync == SyncNever { // in the background: the segment will not change any more
-		l.dir.syncer.request(l)
+	if cfg.Sync != SyncOnAck { // in the background: the segment will not change any more
+		l.wg.Add(1)
+		l.dir.syncer.add(job{l, (*Log).syncDirty})
 	}
 	if cfg.Hooks.OnRolled != nil {
 		cfg.Hooks.OnRolled(infoOf(old))

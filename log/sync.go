@@ -1,142 +1,135 @@
 package log
 
 import (
-	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/stratalog/strata/internal/watermark"
 	"github.com/stratalog/strata/segment"
 )
 
-// endWaiter is somebody who waits for the end of a log to grow.
-type endWaiter = watermark.Entry[chan struct{}]
+// A job is something a worker of the syncer does for a log.
+type job struct {
+	log *Log
+	do  func(*Log)
+}
 
-// A syncer syncs the logs of a directory that ask for it, a few at once. Its goroutines are started when there is work and end with it.
+// A syncer does the syncing of a directory's logs, and the writing of those that are busy: rounds over all dirty logs. Its workers, at
+// most limit, are started when they are needed and wait for more work then. A lone appender syncs by itself and meets none of them.
 type syncer struct {
-	limit int
+	limit int // syncs at once, including those of appenders
 	wg    sync.WaitGroup
-	busy  atomic.Int32 // goroutines
 
-	mu    sync.Mutex // guards queue
-	queue []*Log
+	mu      sync.Mutex // guards the fields below
+	idle    sync.Cond  // workers without work wait here
+	queue   []job      // first come, first served
+	inline  int        // appenders that sync by themselves
+	workers int
+	waiting int
+	closed  bool
 }
 
-// syncState is what a log's syncing is up to. Guarded by Log.mu.
-type syncState struct {
-	running bool // one sync at a time
-	again   bool // something was written since it began
-}
-
-// idle reports whether nothing is being synced.
-func (s *syncer) idle() bool { return s.busy.Load() == 0 }
-
-// request has l synced soon.
-func (s *syncer) request(l *Log) {
-	l.mu.Lock()
-	if l.syncs.running {
-		l.syncs.again = true
-		l.mu.Unlock()
-		return
-	}
-	l.syncs.running = true
-	l.mu.Unlock()
-	s.push(l)
-}
-
-func (s *syncer) push(l *Log) {
+// enter lets an appender sync by itself, if no log waits for a worker and few enough syncs are running. leave must follow.
+func (s *syncer) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.queue = append(s.queue, l)
-	if int(s.busy.Load()) < s.limit {
-		s.busy.Add(1)
-		s.wg.Go(s.run)
+	if len(s.queue) > 0 || s.inline+s.workers-s.waiting >= s.limit {
+		return false
+	}
+	s.inline++
+	return true
+}
+
+func (s *syncer) leave() {
+	s.mu.Lock()
+	s.inline--
+	s.mu.Unlock()
+}
+
+// add queues a job. It must not come after stop.
+func (s *syncer) add(j job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue = append(s.queue, j)
+	switch {
+	case s.waiting > 0:
+		s.idle.Signal()
+	case s.workers < s.limit:
+		s.workers++
+		s.wg.Go(s.work)
 	}
 }
 
-func (s *syncer) run() {
+// next waits for a job; ok is false when there will be none.
+func (s *syncer) next() (j job, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.queue) == 0 {
+		if s.closed {
+			s.workers--
+			return job{}, false
+		}
+		s.waiting++
+		s.idle.Wait()
+		s.waiting--
+	}
+	j = s.queue[0]
+	n := copy(s.queue, s.queue[1:]) // as short as there are busy logs
+	s.queue[n] = job{}
+	s.queue = s.queue[:n]
+	return j, true
+}
+
+func (s *syncer) work() {
 	for {
-		s.mu.Lock()
-		if len(s.queue) == 0 {
-			s.busy.Add(-1)
-			s.mu.Unlock()
+		j, ok := s.next()
+		if !ok {
 			return
 		}
-		l := s.queue[0]
-		s.queue[0] = nil
-		s.queue = s.queue[1:]
-		s.mu.Unlock()
-		l.sync()
+		j.do(j.log)
 	}
 }
 
-// sync makes what is written durable and completes who waits for that. The caller has set syncs.running.
-func (l *Log) sync() {
-	end, active := l.end.Load(), l.active() // in this order, and dirty last: what is below end is in one of them
+// stop ends the workers when the queue is empty.
+func (s *syncer) stop() {
+	s.mu.Lock()
+	s.closed = true
+	s.idle.Broadcast()
+	s.mu.Unlock()
+	s.wg.Wait()
+}
+
+// leadThere leads a round on a worker. With the turn.
+func (l *Log) leadThere() {
+	l.round()
+	// Those who were just let go run first, so that what they append next makes one round and not two.
+	runtime.Gosched()
+	if l.passTurn() {
+		l.dir.syncer.add(job{l, (*Log).leadThere})
+	}
+}
+
+// durableTo records that everything below end is on stable storage, and tells it, unless the log was cut since cuts was read.
+func (l *Log) durableTo(end, cuts int64) {
 	l.mu.Lock()
-	l.syncs.again = false
-	err := l.broken
-	dirty := l.dirty
-	l.dirty = nil
+	ok := l.cuts.Load() == cuts && end > l.durable.Load()
+	if ok {
+		l.durable.Store(end)
+	}
 	l.mu.Unlock()
-	if err == nil {
-		err = syncAll(dirty, active)
-		l.stats.syncs.Add(1)
+	if !ok {
+		return
 	}
-	if err != nil {
-		err = l.breakWith(fmt.Errorf("log %s: %w", l.path, err))
-	}
-	l.finishSync(end, err)
-}
-
-func syncAll(dirty []*segment.Segment, active *segment.Segment) error {
-	for _, s := range dirty {
-		if err := s.SyncSealed(); err != nil {
-			return err
-		}
-	}
-	return active.Sync()
-}
-
-// finishSync completes the appends below end, or all of them with err.
-func (l *Log) finishSync(end int64, err error) {
-	var done []*Append
-	l.mu.Lock()
-	if err == nil {
-		l.durable.Store(max(l.durable.Load(), end))
-		done = l.unsynced.popBelow(end)
-	} else {
-		done = l.unsynced.popAll()
-	}
-	again := l.syncs.again && err == nil
-	l.syncs = syncState{running: again}
-	l.mu.Unlock()
-	if owner := l.cfg.Load().Owner; owner != nil && err == nil {
+	if owner := l.cfg.Load().Owner; owner != nil {
 		owner.Durable(end)
 	}
-	for _, a := range done {
-		a.Err = err
-		a.Done(a)
-	}
-	if again {
-		l.dir.syncer.push(l)
-	}
+	l.wake()
 }
 
-// breakWith makes the log read-only with a sticky error and returns it, or an earlier one.
-func (l *Log) breakWith(err error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.broken == nil {
-		l.broken = err
-		l.cfg.Load().Logger.Error("log is read-only until it is opened again", "path", l.path, "err", err)
-	}
-	return l.broken
-}
-
-// Sync returns when everything appended before the call is on stable storage. A failure is sticky: every later Sync and append returns it.
+// Sync returns when everything appended before the call is on stable storage. Appends go on meanwhile. A failure is sticky: every later Sync
+// and append returns it.
 func (l *Log) Sync() error {
 	if l.readOnly {
 		return ErrReadOnly
@@ -150,81 +143,141 @@ func (l *Log) Sync() error {
 // syncNow is Sync, also for a log that is being closed.
 func (l *Log) syncNow() error {
 	end := l.end.Load()
-	for {
-		l.mu.Lock()
-		if l.broken != nil {
-			defer l.mu.Unlock()
-			return l.broken
+	l.syncing.take()
+	defer l.syncing.give()
+	l.mu.Lock()
+	cuts, dirty, active, err := l.cuts.Load(), l.dirty, l.active(), l.broken
+	done := l.durable.Load() >= end
+	l.mu.Unlock()
+	if err != nil || done {
+		return err
+	}
+	l.stats.syncs.Add(1)
+	for _, s := range dirty {
+		if err := l.syncClosed(s); err != nil {
+			return err
 		}
-		if l.durable.Load() >= end {
-			l.mu.Unlock()
-			return nil
+	}
+	if err := active.Sync(); err != nil {
+		return l.breakWith(fmt.Errorf("sync %s: %w", l.path, err))
+	}
+	l.durableTo(end, cuts)
+	return nil
+}
+
+// syncDirty syncs closed segments in the background, which is what a roll leaves to do under SyncNever and SyncInterval.
+func (l *Log) syncDirty() {
+	defer l.wg.Done()
+	l.syncing.take()
+	defer l.syncing.give()
+	l.mu.Lock()
+	cuts, dirty, broken := l.cuts.Load(), l.dirty, l.broken
+	l.mu.Unlock()
+	for _, s := range dirty {
+		if broken != nil {
+			return
 		}
-		if !l.syncs.running {
-			l.syncs.running = true
-			l.mu.Unlock()
-			l.sync()
-			continue
+		if l.syncClosed(s) != nil {
+			return // every append says so
 		}
-		// One is under way: wait for it, or for the one after it.
-		done := make(chan struct{})
-		l.unsynced.push(&Append{LastOffset: end - 1, Done: func(*Append) { close(done) }})
-		l.syncs.again = true
-		l.mu.Unlock()
-		<-done
+		l.durableTo(s.NextOffset(), cuts)
 	}
 }
 
-// armLocked starts the timer of SyncInterval.
-func (l *Log) armLocked(cfg *Config) {
-	d := cfg.Sync.Interval()
-	if d == 0 || l.timer != nil || l.closing.Load() {
+// syncClosed syncs a closed segment. One that was removed or cut meanwhile is not asked for any more.
+func (l *Log) syncClosed(s *segment.Segment) error {
+	err := s.SyncSealed()
+	l.mu.Lock()
+	asked := slices.Contains(l.dirty, s) && slices.Contains(l.list(), s)
+	l.mu.Unlock()
+	if err != nil && asked {
+		return l.breakWith(fmt.Errorf("sync %s: %w", l.path, err))
+	}
+	l.forget(s)
+	return nil
+}
+
+// breakWith makes the log read-only with a sticky error and returns it, or an earlier one.
+func (l *Log) breakWith(err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken == nil {
+		l.broken = err
+		l.cfg.Load().Logger.Error("log is read-only until it is opened again", "path", l.path, "err", err)
+	}
+	return l.broken
+}
+
+// armSync starts the timer of SyncInterval, if it is not running. With the turn.
+func (l *Log) armSync(cfg *Config) {
+	if d := cfg.Sync.Interval(); d > 0 {
+		l.intervalTimer.arm(l, d, (*Log).syncDue)
+	}
+}
+
+func (l *Log) syncDue() {
+	if err := l.syncNow(); err != nil {
+		l.cfg.Load().Logger.Warn("periodic sync failed", "path", l.path, "err", err) // sticky: every append says so too
+	}
+}
+
+// idleAfter is how long a log is not written to before its preallocated space is given back and its file closed.
+const idleAfter = 10 * time.Second
+
+// armIdle has the log tidied up when nothing is written any more. With the turn.
+func (l *Log) armIdle(cfg *Config) {
+	if cfg.Sync == SyncOnAck {
+		l.idleTimer.arm(l, idleAfter, (*Log).rest)
+	}
+}
+
+// rest gives back what only a busy log needs, or looks again later if the log was written to in the meantime.
+func (l *Log) rest() {
+	if err := l.takeTurn(); err != nil {
+		return
+	}
+	cfg, rounds := l.cfg.Load(), l.stats.rounds.Load()
+	switch {
+	case rounds != l.restedAt:
+		l.restedAt = rounds
+		l.armIdle(cfg)
+	case l.durable.Load() == l.end.Load():
+		if err := l.active().TrimTail(); err != nil {
+			cfg.Logger.Warn("preallocated space was not given back", "path", l.path, "err", err)
+		}
+	}
+	l.giveTurn()
+}
+
+// A lateCall is a timer that is armed again and again. The zero lateCall is ready.
+type lateCall struct {
+	mu    sync.Mutex  // guards timer
+	timer *time.Timer // nil: not armed
+}
+
+// arm has do called after d, unless it is armed already or the log is closing.
+func (c *lateCall) arm(l *Log, d time.Duration, do func(*Log)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer != nil || l.closing.Load() {
 		return
 	}
 	l.wg.Add(1)
-	l.timer = time.AfterFunc(d, func() {
+	c.timer = time.AfterFunc(d, func() {
 		defer l.wg.Done()
-		l.mu.Lock()
-		l.timer = nil
-		l.mu.Unlock()
-		if err := l.syncNow(); err != nil && !errors.Is(err, ErrClosed) {
-			l.cfg.Load().Logger.Warn("periodic sync failed", "path", l.path, "err", err) // sticky: every append says so too
-		}
+		c.mu.Lock()
+		c.timer = nil
+		c.mu.Unlock()
+		do(l)
 	})
 }
 
-// stopTimer ends the timer of SyncInterval.
-func (l *Log) stopTimer() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.timer != nil && l.timer.Stop() {
+// stop disarms it. A call that has begun goes on.
+func (c *lateCall) stop(l *Log) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer != nil && c.timer.Stop() {
 		l.wg.Done()
+		c.timer = nil
 	}
-	l.timer = nil
-}
-
-// An appendQueue holds appends in the order of their offsets, but for those of Sync.
-type appendQueue struct {
-	items []*Append
-}
-
-func (q *appendQueue) push(a *Append) { q.items = append(q.items, a) }
-
-// popBelow takes out what ends below end.
-func (q *appendQueue) popBelow(end int64) []*Append {
-	n := 0
-	for n < len(q.items) && q.items[n].LastOffset < end {
-		n++
-	}
-	done := append([]*Append(nil), q.items[:n]...)
-	rest := copy(q.items, q.items[n:])
-	clear(q.items[rest:])
-	q.items = q.items[:rest]
-	return done
-}
-
-func (q *appendQueue) popAll() []*Append {
-	done := q.items
-	q.items = nil
-	return done
 }

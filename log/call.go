@@ -1,0 +1,108 @@
+package log
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/stratalog/strata/record"
+)
+
+// maxPooledBytes is the largest builder that is kept for another call: one huge batch must not pin memory for ever.
+const maxPooledBytes = 1 << 20
+
+// A call is what one blocking append needs. Calls are pooled per directory and not globally: a channel made in one synctest bubble must not
+// be used in another.
+type call struct {
+	a       Append
+	builder record.Builder
+	done    chan struct{} // capacity 1
+}
+
+func (d *Directory) call() *call {
+	if c, ok := d.calls.Get().(*call); ok {
+		return c
+	}
+	c := &call{done: make(chan struct{}, 1)}
+	c.a.User, c.a.Done = c, wakeCall
+	return c
+}
+
+func wakeCall(a *Append) { a.User.(*call).done <- struct{}{} }
+
+func (d *Directory) putCall(c *call) {
+	if c.builder.Size() > maxPooledBytes {
+		return
+	}
+	c.a.Info, c.a.Batch = record.Batch{}, nil
+	d.calls.Put(c)
+}
+
+// Append appends the records as one batch and returns the offset of the first. It waits until they are as durable as the sync policy promises.
+// Records without a timestamp get the present time; Topic, Partition and Offset are ignored. Keys, values and headers are borrowed.
+//
+// Cancelling ctx ends the wait, not the append: the records may be there later. It returns ErrRecordTooLarge, ErrClosed, the sticky error of a
+// failed sync, or the error of a failed write, after which nothing of them is there.
+func (l *Log) Append(ctx context.Context, rs ...record.Record) (first int64, err error) {
+	if len(rs) == 0 {
+		return 0, fmt.Errorf("%w: no records", ErrInvalidBatch)
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	c := l.dir.call()
+	c.builder.Reset(0)
+	ms := now()
+	for i := range rs {
+		r, at := &rs[i], ms
+		if !r.Timestamp.IsZero() {
+			at = r.Timestamp.UnixMilli()
+		}
+		if !c.builder.AppendKV(at, r.Key, r.Value, r.Headers) {
+			l.dir.putCall(c)
+			return 0, fmt.Errorf("%w: %d records in one batch", ErrRecordTooLarge, len(rs))
+		}
+	}
+	c.a.own = true
+	return l.await(ctx, c, c.builder.Bytes())
+}
+
+// AppendBatch appends a ready batch, whose base offset and leader epoch are set in a copy; batch is borrowed for the call. Otherwise it is Append.
+// The batch's CRC is verified: an error matching ErrCorrupt. Its records are not looked at.
+func (l *Log) AppendBatch(ctx context.Context, batch []byte) (first int64, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	b, n, err := record.Parse(batch)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrInvalidBatch, err)
+	}
+	if n != len(batch) {
+		return 0, fmt.Errorf("%w: %d bytes, the batch has %d", ErrInvalidBatch, len(batch), n)
+	}
+	c := l.dir.call()
+	c.a.Info, c.a.own = *b, false
+	if ctx.Done() != nil { // the append may outlive the call
+		batch, c.a.own = slices.Clone(batch), true
+	}
+	return l.await(ctx, c, batch)
+}
+
+// await submits c's append and waits for it.
+func (l *Log) await(ctx context.Context, c *call, batch []byte) (int64, error) {
+	a := &c.a
+	a.Batch, a.LeaderEpoch = batch, -1
+	l.Submit(a)
+	if ctx.Done() == nil {
+		<-c.done
+	} else {
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+			return 0, fmt.Errorf("append to %s: the wait ended, the append goes on: %w", l.path, ctx.Err()) // c is not pooled again
+		}
+	}
+	first, err := a.BaseOffset, a.Err
+	l.dir.putCall(c)
+	return first, err
+}

@@ -1,0 +1,370 @@
+package log
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/segment"
+)
+
+// Bounds of one round.
+const (
+	roundAppends = 1024
+	roundBytes   = 4 << 20 // or one batch
+	copyBytes    = 8 << 10 // batches up to this size are copied into the round's buffer, larger ones written from where they are
+	patchedBytes = 16      // base offset, length, leader epoch: what is set in a copy
+	maxRounds    = 4       // in a row by one goroutine that only wanted to append
+)
+
+// A round is the appends that are written, and under SyncOnAck synced, at once. It belongs to whoever has the turn.
+type round struct {
+	all     []*Append // taken from the queue
+	in      []*Append // admitted, not written yet
+	refused []*Append
+	written []*Append
+	bufs    [][]byte
+	infos   []segment.BatchInfo
+	buf     []byte
+}
+
+var rounds = sync.Pool{New: func() any { return new(round) }}
+
+func (r *round) put() {
+	clear(r.all)
+	clear(r.in)
+	clear(r.refused)
+	clear(r.written)
+	clear(r.bufs)
+	r.all, r.in, r.refused, r.written, r.bufs = r.all[:0], r.in[:0], r.refused[:0], r.written[:0], r.bufs[:0]
+	if cap(r.buf) <= maxPooledBytes {
+		rounds.Put(r)
+	}
+}
+
+// An appendQueue holds appends that wait for a round, first come, first served.
+type appendQueue struct{ head, tail *Append }
+
+func (q *appendQueue) push(a *Append) {
+	if a.next = nil; q.head == nil {
+		q.head = a
+	} else {
+		q.tail.next = a
+	}
+	q.tail = a
+}
+
+func (q *appendQueue) pop() *Append {
+	a := q.head
+	if a != nil {
+		q.head, a.next = a.next, nil
+	}
+	return a
+}
+
+// takeTurn waits until nobody else writes. ErrClosed says that the log was closed meanwhile, and the turn is not the caller's.
+// It waits on a channel and not on a mutex. passTurn must follow.
+func (l *Log) takeTurn() error {
+	l.mu.Lock()
+	if l.ended {
+		l.mu.Unlock()
+		return ErrClosed
+	}
+	if !l.busy {
+		l.busy = true
+		l.mu.Unlock()
+		return nil
+	}
+	ch := make(chan struct{})
+	l.turns = append(l.turns, ch)
+	l.mu.Unlock()
+	<-ch
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return ErrClosed
+	}
+	return nil
+}
+
+// passTurn hands the turn to whoever waits for it. If only appends wait it returns true, and the turn stays with the caller.
+func (l *Log) passTurn() (more bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.turns) > 0 {
+		close(l.turns[0])
+		l.turns = l.turns[1:]
+		return false
+	}
+	if l.queue.head != nil {
+		return true
+	}
+	l.turns, l.busy = nil, false
+	return false
+}
+
+// giveTurn is passTurn for who is no appender: a round that waits is led by a worker.
+func (l *Log) giveTurn() {
+	if l.passTurn() {
+		l.dir.syncer.add(job{l, (*Log).leadThere})
+	}
+}
+
+// endTurns ends all writing for ever, with the turn: those who wait for one, or for a round, are sent away.
+func (l *Log) endTurns() {
+	l.mu.Lock()
+	l.ended = true
+	for _, ch := range l.turns {
+		close(ch)
+	}
+	queue := l.queue
+	l.turns, l.queue = nil, appendQueue{}
+	l.mu.Unlock()
+	for a := queue.pop(); a != nil; a = queue.pop() {
+		a.Err = ErrClosed
+		a.Done(a)
+	}
+}
+
+// leadHere leads rounds on the goroutine of an appender that found no round under way. With the turn, which it gives up. Under SyncOnAck a
+// lone appender syncs by itself, without handing over to anybody; what comes meanwhile, or when enough syncs are running, is for the syncer.
+func (l *Log) leadHere() {
+	for range maxRounds {
+		if l.cfg.Load().Sync == SyncOnAck {
+			if l.dir.syncer.enter() {
+				l.round()
+				l.dir.syncer.leave()
+				if !l.passTurn() {
+					return
+				}
+			}
+			break
+		}
+		l.round()
+		if !l.passTurn() {
+			return
+		}
+	}
+	l.dir.syncer.add(job{l, (*Log).leadThere}) // let the caller go: others' appends keep coming
+}
+
+// round writes what is queued, up to a bound, and completes it. With the turn.
+func (l *Log) round() {
+	r, cfg := rounds.Get().(*round), l.cfg.Load()
+	l.takeQueued(r)
+	for rest := r.all; len(rest) > 0; {
+		rest = l.writeSome(r, cfg, rest)
+	}
+	for _, a := range r.refused {
+		a.Done(a)
+	}
+	if len(r.written) > 0 {
+		l.settle(r, cfg)
+	}
+	r.put()
+}
+
+// takeQueued moves the front of the queue into the round.
+func (l *Log) takeQueued(r *round) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for bytes := 0; len(r.all) < roundAppends; {
+		a := l.queue.head
+		if a == nil || len(r.all) > 0 && bytes+len(a.Batch) > roundBytes {
+			return
+		}
+		bytes += len(a.Batch)
+		r.all = append(r.all, l.queue.pop())
+	}
+}
+
+// writeSome admits and writes appends up to where a new segment is needed, and returns the others. With the turn.
+func (l *Log) writeSome(r *round, cfg *Config, as []*Append) (rest []*Append) {
+	next, active := l.end.Load(), l.active()
+	size := active.Size()
+	for i, a := range as {
+		first := next
+		if a.KeepOffsets {
+			if first = a.Info.BaseOffset; first < next {
+				r.refuse(a, fmt.Errorf("%w: append at %d, the log ends at %d", ErrOffsetOutOfRange, first, next))
+				continue
+			}
+		}
+		last := first + int64(a.Info.LastOffsetDelta)
+		roll, err := l.mustRoll(cfg, active, size, a, last)
+		if err == nil && roll {
+			if len(r.in) > 0 { // write what there is; this one begins the next part
+				l.writeAdmitted(r, cfg)
+				return as[i:]
+			}
+			err = l.roll(first)
+			active, size = l.active(), 0
+		}
+		if err != nil {
+			r.refuse(a, err)
+			continue
+		}
+		if cfg.Owner != nil {
+			if err := cfg.Owner.Admit(a); err != nil {
+				r.refuse(a, err)
+				continue
+			}
+		}
+		if err := l.assignEpoch(a, first); err != nil {
+			if cfg.Owner != nil {
+				cfg.Owner.Refused([]*Append{a}, err)
+			}
+			r.refuse(a, err)
+			continue
+		}
+		a.BaseOffset, a.LastOffset = first, last
+		next = last + 1
+		size += int64(len(a.Batch))
+		r.in = append(r.in, a)
+	}
+	if len(r.in) > 0 {
+		l.writeAdmitted(r, cfg)
+	}
+	return nil
+}
+
+func (r *round) refuse(a *Append, err error) {
+	a.Err, a.BaseOffset, a.LastOffset = err, -1, -1
+	r.refused = append(r.refused, a)
+}
+
+// writeAdmitted is one write for all of r.in. With the turn.
+func (l *Log) writeAdmitted(r *round, cfg *Config) {
+	err := l.markOpen()
+	active := l.active()
+	if err == nil && cfg.Sync == SyncOnAck {
+		err = active.Preallocate(preallocation(cfg, active.Size()))
+	}
+	if err == nil {
+		r.gather()
+		err = active.Append(r.bufs, r.infos)
+	}
+	if err != nil {
+		l.failRound(r, cfg, active, err)
+		return
+	}
+	end := r.in[len(r.in)-1].LastOffset + 1
+	l.end.Store(end)
+	l.count(r)
+	if cfg.Owner != nil {
+		cfg.Owner.Written(r.in)
+	}
+	r.written = append(r.written, r.in...)
+	r.in = r.in[:0]
+}
+
+// gather makes r.bufs hold the bytes of r.in, with offsets and epochs set: in copies, unless the bytes are the log's own.
+func (r *round) gather() {
+	copied := 0
+	for _, a := range r.in {
+		copied += min(len(a.Batch), copyBytes)
+	}
+	if cap(r.buf) < copied {
+		r.buf = make([]byte, 0, 2*copied)
+	}
+	buf, from := r.buf[:0], 0
+	r.bufs, r.infos = r.bufs[:0], r.infos[:0]
+	for _, a := range r.in {
+		r.infos = append(r.infos, segment.BatchInfo{Size: len(a.Batch), BaseOffset: a.BaseOffset, LastOffset: a.LastOffset, MaxTimestamp: a.Info.MaxTimestamp})
+		large := len(a.Batch) > copyBytes
+		if large && (a.own || a.KeepOffsets) {
+			if from < len(buf) {
+				r.bufs = append(r.bufs, buf[from:])
+				from = len(buf)
+			}
+			a.stamp(a.Batch)
+			r.bufs = append(r.bufs, a.Batch)
+			continue
+		}
+		at := len(buf)
+		if large {
+			buf = append(buf, a.Batch[:patchedBytes]...)
+		} else {
+			buf = append(buf, a.Batch...)
+		}
+		a.stamp(buf[at:])
+		if large {
+			r.bufs = append(r.bufs, buf[from:], a.Batch[patchedBytes:])
+			from = len(buf)
+		}
+	}
+	if from < len(buf) {
+		r.bufs = append(r.bufs, buf[from:])
+	}
+	r.buf = buf[:0]
+}
+
+// stamp sets what the CRC does not cover.
+func (a *Append) stamp(p []byte) {
+	if !a.KeepOffsets {
+		record.SetBaseOffset(p, a.BaseOffset)
+		record.SetLeaderEpoch(p, a.epoch)
+	}
+}
+
+func (l *Log) count(r *round) {
+	var records, bytes int64
+	for _, a := range r.in {
+		records += int64(a.Info.RecordCount)
+		bytes += int64(len(a.Batch))
+	}
+	l.stats.rounds.Add(1)
+	l.stats.appends.Add(int64(len(r.in)))
+	l.stats.records.Add(records)
+	l.stats.bytes.Add(bytes)
+}
+
+// failRound refuses appends whose write failed. The segment was cut back, or is broken. With the turn.
+func (l *Log) failRound(r *round, cfg *Config, active *segment.Segment, err error) {
+	err = fmt.Errorf("append to %s: %w", l.path, err)
+	if active.Err() != nil {
+		err = l.breakWith(err)
+	}
+	if cfg.Owner != nil {
+		cfg.Owner.Refused(r.in, err)
+	}
+	for _, a := range r.in {
+		r.refuse(a, err)
+	}
+	r.in = r.in[:0]
+}
+
+// settle completes what was written, as the sync policy says. With the turn.
+func (l *Log) settle(r *round, cfg *Config) {
+	l.armIdle(cfg)
+	if cfg.Sync != SyncOnAck {
+		l.armSync(cfg)
+		l.wake()
+		for _, a := range r.written {
+			a.Done(a)
+		}
+		return
+	}
+	end := l.end.Load()
+	waiting := r.written[:0]
+	for _, a := range r.written {
+		if a.Wait == WaitWritten {
+			a.Done(a)
+		} else {
+			waiting = append(waiting, a)
+		}
+	}
+	// What a roll in this round has closed was synced then.
+	l.stats.syncs.Add(1)
+	err := l.active().Sync()
+	if err != nil {
+		err = l.breakWith(fmt.Errorf("append to %s: %w", l.path, err))
+	} else {
+		l.durableTo(end, l.cuts.Load())
+	}
+	for _, a := range waiting {
+		a.Err = err
+		a.Done(a)
+	}
+	clear(r.written[len(waiting):])
+}
