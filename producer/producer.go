@@ -15,6 +15,7 @@ type Producer struct {
 	cfg     settings
 	backend Backend
 	start   time.Time // origin of the producer's clock, see now
+	clock   atomic.Pointer[clock]
 	memory  memory
 	sender  sender
 	ids     identity
@@ -46,6 +47,7 @@ func New(b Backend, cfg Config) (*Producer, error) {
 		return nil, err
 	}
 	p := &Producer{cfg: s, backend: b, start: time.Now(), closed: make(chan struct{})}
+	p.clock.Store(&clock{at: p.start, wall: p.start.UnixNano()})
 	p.memory.limit = int64(s.MaxBufferedBytes)
 	p.topics.Store(&map[string]*topicParts{})
 	p.accepting, p.refuse = context.WithCancel(context.Background())
@@ -116,8 +118,7 @@ func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (
 			return nil, err
 		}
 	}
-	now := time.Now()
-	tsMs := now.UnixMilli()
+	tsMs, now := p.instant()
 	if !r.Timestamp.IsZero() {
 		tsMs = r.Timestamp.UnixMilli()
 	}
@@ -134,10 +135,10 @@ func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (
 		if err := p.memory.acquire(ctx, size, p.cfg.MaxBlock); err != nil {
 			return nil, err
 		}
-		now = time.Now()
+		now = p.now()
 	}
 	e := entry{recipient: to, tsMs: tsMs, size: size}
-	drain, grown, err := pt.append(r, &e, int64(now.Sub(p.start)))
+	drain, grown, err := pt.append(r, &e, now)
 	if err != nil {
 		p.memory.release(size)
 		return nil, err
