@@ -141,7 +141,7 @@ func sendNumbers(t testing.TB, p *producer.Producer, n int) {
 func TestLostConfirmationsLeaveOneCopyOfEachRecordInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // R5
 		c := openCluster(t, replication.Config{FS: vfs.Mem()}, 1)
-		p, err := producer.New(&lossy{c: c, rnd: rand.New(rand.NewPCG(1, 1)), chance: 20, delay: true}, producer.Config{BatchBytes: 2000})
+		p, err := producer.New(&lossy{c: c, rnd: rand.New(rand.NewPCG(1, 1)), chance: 20, delay: true}, producer.Config{BatchBytes: 2000, MaxBufferedBytes: 100_000})
 		require.NoError(t, err)
 		const n = 100_000
 		sendNumbers(t, p, n)

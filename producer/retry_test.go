@@ -40,7 +40,7 @@ func TestLostRepliesLeadToNoDuplicateNoGapAndNoReordering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(map[string]int{"a": 1})
 		f.script = unreliable(1, 20, 0)
-		p := newProducer(t, f, Config{BatchBytes: 2000})
+		p := newProducer(t, f, Config{BatchBytes: 2000, MaxBufferedBytes: 50_000}) // little memory: buffers are used again
 		const n = 100_000
 		for i, err := range sendNumbers(t, p, "a", n) {
 			require.NoError(t, err, i)
@@ -59,11 +59,12 @@ func TestLostRequestsAndRepliesTogether(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(map[string]int{"a": 1})
 			f.script = unreliable(seed, 20, 20)
-			p := newProducer(t, f, Config{BatchBytes: 500, Compression: record.Codec(seed % 5)})
+			p := newProducer(t, f, Config{BatchBytes: 500, MaxBufferedBytes: 10_000, Compression: record.Codec(seed % 5)})
 			for i, err := range sendNumbers(t, p, "a", 3000) {
 				require.NoError(t, err, i)
 			}
 			require.Equal(t, numbers(0, 3000), f.values("a", 0), "seed %d", seed)
+			require.NoError(t, f.checkKept())
 			require.NoError(t, p.Close())
 		})
 	}

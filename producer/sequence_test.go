@@ -218,6 +218,7 @@ func TestExpiredBatchInFlightLeavesNoGapAndNoDuplicate(t *testing.T) {
 			require.Equal(t, firstOnes(got), got, "no duplicate")
 			require.Subset(t, got, want, "everything acknowledged is there")
 			require.IsIncreasing(t, toInts(t, got))
+			require.NoError(t, f.checkKept())
 			require.NoError(t, p.Close())
 			time.Sleep(2 * time.Hour)
 		})

@@ -4,10 +4,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
@@ -79,6 +81,7 @@ func produce(ctx context.Context, cluster *strata.Cluster, name string) error {
 		defer p.Close()
 		wg.Go(func() {
 			for n := range each {
+				time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond) // or the first would be through before the second begins
 				if _, err := p.Send(ctx, record.String(name, "", who+strconv.Itoa(n))); err != nil {
 					errs[i] = err
 				}
