@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/topic"
 )
 
 var storms = flag.Int("storms", 30, "number of storms per assignor")
@@ -20,7 +22,7 @@ var storms = flag.Int("storms", 30, "number of storms per assignor")
 // A storm is members coming, going, dying, freezing and a coordinator that restarts, with checks on who owns what.
 type storm struct {
 	t          *testing.T
-	store      *fakeStore
+	store      Store
 	cfg        Config
 	at         live
 	assignor   Assignor
@@ -175,10 +177,19 @@ func (s *storm) restart() {
 }
 
 func runStorm(t *testing.T, a Assignor, seed uint64, events int) (wrong []string) {
+	return runStormOn(t, a, seed, events, func(*testing.T) (Store, func()) {
+		store := newFakeStore(map[string]int32{"t": 6, "u": 3})
+		store.syncTime = 5 * time.Millisecond
+		return store, func() {}
+	})
+}
+
+func runStormOn(t *testing.T, a Assignor, seed uint64, events int, open func(*testing.T) (Store, func())) (wrong []string) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &storm{t: t, store: newFakeStore(map[string]int32{"t": 6, "u": 3}), assignor: a, partitions: map[string]int32{"t": 6, "u": 3}, rnd: rand.New(rand.NewPCG(seed, 0)),
+		store, done := open(t)
+		defer done()
+		s := &storm{t: t, store: store, assignor: a, partitions: map[string]int32{"t": 6, "u": 3}, rnd: rand.New(rand.NewPCG(seed, 0)),
 			generation: map[string]string{}, holder: map[record.TopicPartition]*client{}, zombies: map[*client]bool{}, committed: map[record.TopicPartition]int64{}, position: map[*client]map[record.TopicPartition]int64{}}
-		s.store.syncTime = 5 * time.Millisecond
 		s.restart()
 		defer func() { s.at.p.Load().Close() }()
 		for range events {
@@ -216,6 +227,24 @@ func TestNoPartitionHasTwoOwnersInARebalanceStorm(t *testing.T) {
 		t.Run(a.Name(), func(t *testing.T) {
 			for seed := range seeds {
 				require.Empty(t, runStorm(t, a, uint64(seed), 60), "seed %d", seed)
+			}
+		})
+	}
+}
+
+func TestStormOverABrokerWithADisk(t *testing.T) {
+	for _, a := range []Assignor{Sticky(), CooperativeSticky()} {
+		t.Run(a.Name(), func(t *testing.T) {
+			for seed := range 3 {
+				wrong := runStormOn(t, a, uint64(seed), 60, func(t *testing.T) (Store, func()) {
+					brokers, err := replication.Open(replication.Config{})
+					require.NoError(t, err)
+					for name, n := range map[string]int{"t": 6, "u": 3} {
+						require.NoError(t, brokers.CreateTopic(ctx, name, topic.Config{Partitions: n}))
+					}
+					return ClusterStore(brokers), func() { require.NoError(t, brokers.Close()) }
+				})
+				require.Empty(t, wrong, "seed %d", seed)
 			}
 		})
 	}

@@ -1,0 +1,218 @@
+package group
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+// withCluster runs f over a real broker on a file system in memory, in virtual time. The cluster is closed afterwards.
+func withCluster(t *testing.T, fs vfs.FS, f func(t *testing.T, brokers *replication.Cluster, c *Coordinator)) {
+	synctest.Test(t, func(t *testing.T) {
+		brokers, err := replication.Open(replication.Config{FS: fs, Dir: "data"})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, brokers.Close()) }()
+		if err := brokers.CreateTopic(ctx, "t", topic.Config{Partitions: 4}); !errors.Is(err, replication.ErrTopicExists) {
+			require.NoError(t, err)
+		}
+		c, err := NewCoordinator(ClusterStore(brokers), Config{})
+		require.NoError(t, err)
+		defer c.Close()
+		f(t, brokers, c)
+	})
+}
+
+var fourPartitions = map[string]int32{"t": 4}
+
+func TestGroupsAndOffsetsSurviveEveryKindOfRestart(t *testing.T) {
+	for name, restart := range map[string]func(fs *vfs.MemFS) *vfs.MemFS{
+		"closed":     func(fs *vfs.MemFS) *vfs.MemFS { return nil }, // the same file system, after Close
+		"killed":     func(fs *vfs.MemFS) *vfs.MemFS { return fs.Kill() },
+		"power lost": func(fs *vfs.MemFS) *vfs.MemFS { return fs.Crash(7) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fs := vfs.Mem()
+			var after *vfs.MemFS
+			var id string
+			var generation int32
+			all := record.Offsets{}
+			withCluster(t, fs, func(t *testing.T, _ *replication.Cluster, c *Coordinator) {
+				m := newClient(c, "g", Range(), fourPartitions).start()
+				waitGroup(t, c, StableWith(1))
+				id = m.memberID()
+				generation, _ = m.state()
+				for p := range int32(4) {
+					all[record.TopicPartition{Topic: "t", Partition: p}] = int64(100 + p)
+				}
+				r := commitOf("g", all)
+				r.MemberID, r.Generation = id, generation
+				commit(t, c, r)
+				commit(t, c, commitOf("simple", record.Offsets{{Topic: "t"}: 7}))
+				after = restart(fs)
+				m.kill()
+			})
+			if after == nil {
+				after = fs
+			}
+			withCluster(t, after, func(t *testing.T, _ *replication.Cluster, c *Coordinator) {
+				for range 5 {
+					require.NoError(t, c.Heartbeat(ctx, HeartbeatRequest{Group: "g", MemberID: id, Generation: generation}))
+					time.Sleep(5 * time.Second)
+				}
+				info, err := c.Group(ctx, "g")
+				require.NoError(t, err)
+				require.True(t, StableWith(1)(info))
+				require.Equal(t, generation, info.Generation)
+				require.Equal(t, 4, assigned(info))
+				for tp, offset := range all {
+					require.Equal(t, offset, committed(t, c, "g", tp))
+				}
+				require.EqualValues(t, 7, committed(t, c, "simple", record.TopicPartition{Topic: "t"}))
+				time.Sleep(time.Minute)
+				info, err = c.Group(ctx, "g")
+				require.NoError(t, err)
+				require.Equal(t, Empty, info.State)
+			})
+		})
+	}
+}
+
+func TestOffsetsTopicIsKafkasAndHasFilesOnlyWhereItIsWritten(t *testing.T) {
+	fs := vfs.Mem()
+	withCluster(t, fs, func(t *testing.T, brokers *replication.Cluster, c *Coordinator) {
+		_, err := c.FetchOffsets(ctx, "my-group", nil)
+		require.NoError(t, err)
+		md, err := brokers.Metadata(ctx, OffsetsTopic)
+		require.NoError(t, err)
+		require.ErrorIs(t, md.Topics[OffsetsTopic].Err, replication.ErrUnknownTopic, "reading makes no topic")
+
+		commit(t, c, commitOf("my-group", record.Offsets{{Topic: "t"}: 7}))
+		md, err = brokers.Metadata(ctx, OffsetsTopic)
+		require.NoError(t, err)
+		require.Len(t, md.Topics[OffsetsTopic].Partitions, 50)
+		for p := range int32(50) {
+			written, err := brokers.Written(record.TopicPartition{Topic: OffsetsTopic, Partition: p})
+			require.NoError(t, err)
+			require.Equal(t, p == PartitionFor("my-group", 50), written, p)
+		}
+		info, err := brokers.Topic(ctx, OffsetsTopic)
+		require.NoError(t, err)
+		require.Equal(t, "__consumer_offsets", info.Name)
+
+		l := &clusterLog{brokers, record.TopicPartition{Topic: OffsetsTopic, Partition: 12}}
+		p, err := l.Read(nil, 0, 1<<20)
+		require.NoError(t, err)
+		b, _, err := record.Parse(p)
+		require.NoError(t, err)
+		for r, err := range b.All() {
+			require.NoError(t, err)
+			k, _, err := ParseKey(r.Key)
+			require.NoError(t, err)
+			require.Equal(t, Key{Type: KeyOffset, Group: "my-group", Topic: "t"}, k)
+			v, err := ParseOffsetValue(r.Value)
+			require.NoError(t, err)
+			require.EqualValues(t, 7, v.Offset)
+			require.Equal(t, [16]byte(md0(t, brokers, "t")), v.TopicID)
+		}
+	})
+}
+
+func md0(t *testing.T, brokers *replication.Cluster, name string) topic.ID {
+	md, err := brokers.Metadata(ctx, name)
+	require.NoError(t, err)
+	return md.Topics[name].ID
+}
+
+func TestDeletingATopicDeletesItsOffsetsOnTheBroker(t *testing.T) {
+	withCluster(t, vfs.Mem(), func(t *testing.T, brokers *replication.Cluster, c *Coordinator) {
+		commit(t, c, commitOf("g", record.Offsets{{Topic: "t"}: 7}))
+		require.NoError(t, brokers.DeleteTopic(ctx, "t"))
+		synctest.Wait()
+		_, err := c.Group(ctx, "g")
+		require.ErrorIs(t, err, ErrGroupNotFound)
+	})
+}
+
+func TestLagIsSeenFromTheBrokersLogs(t *testing.T) {
+	withCluster(t, vfs.Mem(), func(t *testing.T, brokers *replication.Cluster, c *Coordinator) {
+		var b record.Builder
+		for range 5 {
+			b.AppendKV(1, nil, []byte("v"), nil)
+		}
+		batch, err := b.Build(record.None)
+		require.NoError(t, err)
+		done := make(chan partition.ProduceResult, 1)
+		brokers.Produce(&partition.ProduceRequest{TopicPartition: record.TopicPartition{Topic: "t"}, Batch: batch, Done: func(r partition.ProduceResult) { done <- r }})
+		require.NoError(t, (<-done).Err)
+		require.NoError(t, c.ResetOffsets(ctx, "g", record.Offsets{{Topic: "t"}: 2}))
+		info, err := c.Group(ctx, "g")
+		require.NoError(t, err)
+		require.EqualValues(t, 3, info.Lag())
+	})
+}
+
+func TestFailedDiskSendsMembersAwayUntilItHeals(t *testing.T) {
+	fs := vfs.Mem()
+	withCluster(t, fs, func(t *testing.T, _ *replication.Cluster, c *Coordinator) {
+		tp := record.TopicPartition{Topic: "t"}
+		commit(t, c, commitOf("g", record.Offsets{tp: 1}))
+		full := errors.New("no space left")
+		heal := fs.Inject(vfs.Fault{Ops: vfs.OpWrite, Times: vfs.Always, Err: full})
+		_, err := c.CommitOffsets(ctx, commitOf("g", record.Offsets{tp: 2}))
+		require.ErrorIs(t, err, ErrNotCoordinator)
+		require.ErrorIs(t, err, full)
+		require.EqualValues(t, 1, committed(t, c, "g", tp))
+		heal()
+		commit(t, c, commitOf("g", record.Offsets{tp: 3}))
+		require.EqualValues(t, 3, committed(t, c, "g", tp))
+	})
+}
+
+func TestCommitsAreReadBackFromFilesOnDisk(t *testing.T) {
+	dir := t.TempDir()
+	for round := range int64(3) {
+		brokers, err := replication.Open(replication.Config{Dir: dir})
+		require.NoError(t, err)
+		if round == 0 {
+			require.NoError(t, brokers.CreateTopic(ctx, "t", topic.Config{Partitions: 1}))
+		}
+		c, err := NewCoordinator(ClusterStore(brokers), Config{})
+		require.NoError(t, err)
+		if round > 0 {
+			require.Equal(t, round-1, committed(t, c, "g", record.TopicPartition{Topic: "t"}))
+		}
+		commit(t, c, commitOf("g", record.Offsets{{Topic: "t"}: round}))
+		require.NoError(t, c.Close())
+		require.NoError(t, brokers.Close())
+	}
+}
+
+func BenchmarkCommitDurable(b *testing.B) {
+	brokers, err := replication.Open(replication.Config{Dir: b.TempDir()})
+	require.NoError(b, err)
+	defer brokers.Close()
+	require.NoError(b, brokers.CreateTopic(ctx, "t", topic.Config{Partitions: 1}))
+	c, err := NewCoordinator(ClusterStore(brokers), Config{})
+	require.NoError(b, err)
+	defer c.Close()
+	r := commitOf("g", record.Offsets{{Topic: "t"}: 1})
+	b.ReportAllocs()
+	b.SetParallelism(16)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := c.CommitOffsets(ctx, r); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
