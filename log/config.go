@@ -31,6 +31,17 @@ func SyncInterval(d time.Duration) SyncPolicy { return SyncPolicy(max(d, time.Mi
 // Interval returns the d of SyncInterval, 0 for the other policies.
 func (p SyncPolicy) Interval() time.Duration { return max(time.Duration(p), 0) }
 
+// String returns "on ack", "never" or "every 5s".
+func (p SyncPolicy) String() string {
+	switch {
+	case p == SyncOnAck:
+		return "on ack"
+	case p < 0:
+		return "never"
+	}
+	return "every " + p.Interval().String()
+}
+
 // A CleanupPolicy says what Clean does with old records. Kafka: cleanup.policy.
 type CleanupPolicy uint8
 

@@ -1,0 +1,106 @@
+// Command wal uses package log alone, as a write-ahead log of account movements: balances live in memory, the log makes them durable.
+//
+//	go run ./examples/wal
+//
+// It pulls the plug twice. The disk is one in memory that knows what was synced and what was not, so a power cut really takes what it may take.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
+)
+
+func main() {
+	if err := run(context.Background(), os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "wal:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out io.Writer) error {
+	disk := vfs.Mem()
+	for i, policy := range []log.SyncPolicy{log.SyncOnAck, log.SyncNever} {
+		l, err := log.Open("accounts", log.Config{FS: disk, Sync: policy})
+		if err != nil {
+			return err
+		}
+		for n := range 3 { // one call, one batch: both movements of a transfer are there or neither is
+			if _, err := l.Append(ctx, record.String("", "alice", strconv.Itoa(-10-n)), record.String("", "bob", strconv.Itoa(10+n))); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintf(out, "sync %v: 3 transfers acknowledged, the log ends at %d, power fails\n", policy, l.EndOffset())
+		crashed := disk.Crash(uint64(i))  // what is on the disk now; nobody said goodbye
+		if err := l.Close(); err != nil { // only to let this process go
+			return err
+		}
+		disk = crashed
+		if err := recover(out, disk); err != nil {
+			return err
+		}
+	}
+	return followAndBackup(ctx, out, disk)
+}
+
+// recover opens the log after a crash and computes the balances from it.
+func recover(out io.Writer, disk vfs.FS) error {
+	l, err := log.Open("accounts", log.Config{FS: disk})
+	if err != nil {
+		return err
+	}
+	balance := map[string]int{}
+	for r, err := range l.Records(l.StartOffset()) {
+		if err != nil {
+			return err
+		}
+		n, _ := strconv.Atoi(string(r.Value))
+		balance[string(r.Key)] += n
+	}
+	rep := l.Recovery()
+	fmt.Fprintf(out, "  reopened: clean %t, same boot %t, %d bytes looked at, %d cut; the log ends at %d, balances %v\n",
+		rep.Clean, rep.SameBoot, rep.ScannedBytes, rep.CutBytes, l.EndOffset(), balance)
+	return l.Close()
+}
+
+// followAndBackup copies the log while somebody follows it.
+func followAndBackup(ctx context.Context, out io.Writer, disk vfs.FS) error {
+	l, err := log.Open("accounts", log.Config{FS: disk})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	seen, from := make(chan string), l.EndOffset()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		defer close(seen)
+		for r, err := range l.Follow(ctx, from) { // waits for records, until ctx is done
+			if err != nil {
+				return
+			}
+			seen <- fmt.Sprintf("%s %s", r.Key, r.Value)
+		}
+	}()
+	for _, v := range []string{"+100", "-3"} {
+		if _, err := l.Append(ctx, record.String("", "carol", v)); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "follower sees: %s\n", <-seen)
+	}
+	if err := l.Backup("backup"); err != nil {
+		return err
+	}
+	b, err := log.OpenReadOnly("backup", log.Config{FS: disk})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "backup holds [%d, %d), the log [%d, %d)\n", b.StartOffset(), b.EndOffset(), l.StartOffset(), l.EndOffset())
+	return b.Close()
+}
