@@ -75,7 +75,7 @@ var keys = []Key{
 		func() (string, func(value) string) { return only(TypeBoolean, "false", noTiering) },
 		"Whether segments are moved to tiered storage."),
 	key("retention.bytes", TypeLong, "-1", "log.retention.bytes", unbounded,
-		"Bytes that each partition keeps at least: while it would stay that large without its oldest segment, that segment goes. Negative: no bound. Only whole closed segments go; needs delete in cleanup.policy."),
+		"Bytes that each partition keeps at least: while it would stay that large without its oldest segment, that segment goes. Negative: no bound; 0 counts as 1. Only whole closed segments go; needs delete in cleanup.policy."),
 	key("retention.ms", TypeLong, "604800000", "log.retention.ms log.retention.minutes log.retention.hours", minus1,
 		"How long a segment is kept after its newest record. -1: for ever. Only whole closed segments go, so records may live longer by what their segment lasts; needs delete in cleanup.policy."),
 	key("segment.bytes", TypeInt, "1073741824", "log.segment.bytes",

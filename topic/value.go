@@ -54,7 +54,7 @@ func (t ValueType) parse(text string) (v value, reason string) {
 			return v, "must be a number"
 		}
 	case TypeList:
-		v.l = splitList(text)
+		v.l = SplitList(text)
 	default:
 		v.s = text
 	}
@@ -65,8 +65,8 @@ func (v value) equal(w value) bool {
 	return v.b == w.b && v.n == w.n && v.f == w.f && v.s == w.s && slices.Equal(v.l, w.l)
 }
 
-// splitList splits a list's text at commas; blanks around the parts do not count.
-func splitList(text string) []string {
+// SplitList splits the text of a TypeList value at commas; blanks around the parts do not count, and an empty text has no parts.
+func SplitList(text string) []string {
 	text = strings.TrimSpace(text)
 	if text == "" {
 		return nil

@@ -1,0 +1,32 @@
+package topic
+
+// Info describes a topic that exists. The caller owns it.
+type Info struct {
+	Name       string
+	ID         ID
+	Internal   bool     // holds the state of a coordinator
+	Settings   Settings // effective configuration with sources
+	Partitions []PartitionInfo
+}
+
+// PartitionInfo describes a partition of an existing topic, as its leader sees it. The offsets and the size of one that was never written are 0.
+type PartitionInfo struct {
+	Partition      int32
+	Leader         int32 // -1: none
+	LeaderEpoch    int32
+	Replicas, ISR  []int32
+	LogStartOffset int64 // first readable offset
+	HighWatermark  int64 // exclusive end of what can be read
+	LogEndOffset   int64 // offset of the next record
+	SizeBytes      int64 // of all segments' batches
+	Err            error // why it is offline
+}
+
+// SizeBytes returns the size of all partitions' batches.
+func (i Info) SizeBytes() int64 {
+	var n int64
+	for _, p := range i.Partitions {
+		n += p.SizeBytes
+	}
+	return n
+}
