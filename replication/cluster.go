@@ -1,0 +1,329 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/internal/watermark"
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+// A Cluster is a cluster of brokers in one process. All methods are safe for concurrent use.
+//
+// The way of a change of metadata: decided by the controller against the image, written to its log as one batch, applied to the image,
+// followed by the broker. The image at open comes from the same log through the same apply.
+type Cluster struct {
+	cfg       Config
+	defaults  map[string]string // the keys of cfg.Defaults
+	logger    *slog.Logger
+	clusterID string
+	dir       *log.Directory
+	broker    *broker
+	meta      *metaLog
+	stats     counters
+	fetchTurn fetchTurn
+	ids       producerIDs
+
+	turn    chan struct{}  // holds a token while a change is under way
+	closing chan struct{}  // closed when Close begins
+	done    chan struct{}  // closed when it is through
+	wg      sync.WaitGroup // changes under way
+
+	mu       sync.RWMutex // guards the fields below; never held while waiting
+	image    *image
+	waiters  watermark.Queue[chan struct{}]
+	closed   bool
+	closeErr error
+}
+
+// brokerID is the one broker's.
+const brokerID = 1
+
+// Open opens the cluster in cfg.Dir, creating it, and recovers what is there: when it returns, every partition that has files is open, or offline
+// because it is damaged (its calls say why, and so does Status). What a crash left half done, the creation or deletion of a topic, is finished.
+//
+// A directory that is in use, damaged, of a newer format or not ours is a *DirectoryError.
+func Open(cfg Config) (*Cluster, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	defaults, err := cfg.Defaults.Explicit()
+	if err != nil {
+		return nil, fmt.Errorf("replication: Defaults: %w", err)
+	}
+	c := &Cluster{
+		cfg: cfg, defaults: defaults, logger: cfg.Logger, image: newImage(),
+		turn: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
+	}
+	if err := c.open(); err != nil {
+		close(c.closing)
+		return nil, errors.Join(err, c.shut())
+	}
+	return c, nil
+}
+
+func (c *Cluster) open() error {
+	root := filepath.Join(c.cfg.Dir, fmt.Sprintf("broker-%d", brokerID))
+	meta, err := c.claimDirectory(root)
+	if err != nil {
+		return err
+	}
+	c.clusterID = meta.clusterID
+	base := log.Config{FS: c.cfg.FS, Dir: c.dir, Logger: c.logger}
+	if c.meta, err = openMetaLog(filepath.Join(root, topic.MetadataTopic+"-0"), base, c.image); err != nil {
+		return err
+	}
+	c.ids.next, c.ids.end = c.image.nextProducerID, c.image.nextProducerID
+	c.broker = &broker{
+		id: brokerID, root: root, fs: c.cfg.FS, dir: c.dir, logger: c.logger,
+		base:     partition.Config{Log: base, ProducerIDExpiration: c.cfg.ProducerIDExpiration, Logger: c.logger},
+		schedule: schedule{retention: c.cfg.RetentionCheckInterval, compaction: c.cfg.CompactionInterval},
+		opens:    make(chan struct{}, maxOpens), closing: c.closing, lookup: c.assignment,
+		replicas: map[record.TopicPartition]*replica{},
+	}
+	return c.broker.start(c.image, c.electAgain)
+}
+
+// electAgain begins a new leader epoch for partitions that may have lost records. It is for open, when nothing else happens.
+func (c *Cluster) electAgain(lossy []*replica) error {
+	for chunk := range slices.Chunk(lossy, maxNewPartitions) {
+		err := c.perform(func(*image) ([]metarecord.Record, error) {
+			recs := make([]metarecord.Record, len(chunk))
+			for i, r := range chunk {
+				recs[i] = &metarecord.PartitionChange{Partition: r.tp.Partition, TopicID: r.id, Leader: brokerID, Recovery: -1}
+			}
+			return recs, nil
+		}, func([]metarecord.Record) {})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// claimDirectory checks that the broker's directory is ours or new, creates and locks it.
+func (c *Cluster) claimDirectory(root string) (*metaProperties, error) {
+	fsys := c.cfg.FS
+	if _, err := checkDirectory(fsys, root, brokerID); err != nil {
+		return nil, err
+	}
+	if _, err := fsys.Stat(filepath.Join(c.cfg.Dir, metaPropertiesFile)); err == nil {
+		return nil, directoryError(c.cfg.Dir, ErrForeign, errors.New("it is a broker's own directory, not a cluster's"))
+	}
+	if err := vfs.MakeDir(fsys, root, 0o755); err != nil {
+		return nil, fmt.Errorf("create %s: %w", root, err)
+	}
+	var err error
+	if c.dir, err = log.OpenDirectory(root, log.DirectoryConfig{FS: fsys, Logger: c.logger}); err != nil {
+		return nil, openError(root, err)
+	}
+	meta, err := checkDirectory(fsys, root, brokerID) // again: only now nobody else can change it
+	if err == nil && meta == nil {
+		meta, err = createMeta(fsys, root, brokerID)
+	}
+	return meta, err
+}
+
+// assignment is the broker's view into the metadata.
+func (c *Cluster) assignment(tp record.TopicPartition, id topic.ID) (a assignment, ok bool) {
+	c.mu.RLock()
+	t := c.image.byID[id]
+	c.mu.RUnlock()
+	if t == nil || int(tp.Partition) >= len(t.partitions) {
+		return a, false
+	}
+	return assignment{settings: c.settings(t), leaderEpoch: t.partitions[tp.Partition].leaderEpoch, removed: c.wasRemoved}, true
+}
+
+func (c *Cluster) wasRemoved(id topic.ID) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.image.removed[id] != ""
+}
+
+// settings are the effective settings of a topic. What is in the log was checked when it was written; keys that only a later version refuses
+// are left out with a warning.
+func (c *Cluster) settings(t *topicImage) topic.Settings {
+	s, err := topic.Parse(t.config, c.defaults)
+	if err == nil {
+		return s
+	}
+	c.logger.Warn("topic configuration is not valid, defaults are used", slog.String("topic", t.name), slog.Any("err", err))
+	s, _ = topic.Parse(nil, c.defaults)
+	return s
+}
+
+// change makes one change of the metadata: decide looks at the image and returns the records, none for nothing to do. The change is on stable
+// storage and in effect when change returns nil. If ctx ends first the change may still happen.
+func (c *Cluster) change(ctx context.Context, decide func(*image) ([]metarecord.Record, error)) error {
+	return c.changeThen(ctx, decide, func([]metarecord.Record) {})
+}
+
+// changeThen is change with something to do when the change is in effect, before the next one begins.
+func (c *Cluster) changeThen(ctx context.Context, decide func(*image) ([]metarecord.Record, error), then func([]metarecord.Record)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.closing:
+		return ErrClosed
+	}
+	result := make(chan error, 1)
+	started := c.run(func() {
+		err := c.perform(decide, then)
+		<-c.turn
+		result <- err
+	})
+	if !started {
+		<-c.turn
+		return ErrClosed
+	}
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// run runs fn on a goroutine that Close waits for; false: the cluster is closed.
+func (c *Cluster) run(fn func()) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.closed {
+		return false
+	}
+	c.wg.Go(fn)
+	return true
+}
+
+func (c *Cluster) perform(decide func(*image) ([]metarecord.Record, error), then func([]metarecord.Record)) error {
+	c.mu.RLock()
+	recs, err := decide(c.image)
+	c.mu.RUnlock()
+	if err != nil || len(recs) == 0 {
+		return err
+	}
+	version, err := c.meta.append(recs)
+	if err != nil {
+		return err
+	}
+	c.apply(recs, version)
+	then(recs)
+	return nil
+}
+
+// apply brings a written change into effect and lets broker and clients know.
+func (c *Cluster) apply(recs []metarecord.Record, version int64) {
+	c.mu.Lock()
+	removed, changed := c.affected(recs)
+	for _, rec := range recs {
+		if err := c.image.apply(rec); err != nil {
+			panic(fmt.Sprintf("replication: decided on a change that does not apply: %v", err)) // decide and apply disagree: our own fault
+		}
+	}
+	c.image.publish(version)
+	var due []chan struct{}
+	for e := c.waiters.Pop(version); e != nil; e = c.waiters.Pop(version) {
+		due = append(due, e.Value)
+	}
+	c.mu.Unlock()
+	for _, ch := range due {
+		close(ch)
+	}
+	for _, t := range removed {
+		if err := c.broker.remove(t); err != nil {
+			c.logger.Warn("deleted topic leaves files behind until the next open", slog.String("topic", t.name), slog.Any("err", err))
+		}
+	}
+	for _, id := range changed {
+		c.reconfigure(id)
+	}
+}
+
+// affected returns the topics that recs remove and the ids of those whose configuration they change.
+func (c *Cluster) affected(recs []metarecord.Record) (removed []*topicImage, changed []topic.ID) {
+	for _, rec := range recs {
+		switch rec := rec.(type) {
+		case *metarecord.RemoveTopic:
+			removed = append(removed, c.image.byID[rec.ID])
+		case *metarecord.Config:
+			t := c.image.topics[rec.ResourceName] // nil: created by the same change, nothing is open yet
+			if t != nil && (len(changed) == 0 || changed[len(changed)-1] != t.id) {
+				changed = append(changed, t.id)
+			}
+		}
+	}
+	return removed, changed
+}
+
+func (c *Cluster) reconfigure(id topic.ID) {
+	c.mu.RLock()
+	t := c.image.byID[id]
+	c.mu.RUnlock()
+	if err := c.broker.reconfigure(t); err != nil {
+		c.logger.Warn("partitions keep their old settings until the next open", slog.String("topic", t.name), slog.Any("err", err))
+	}
+}
+
+// Close refuses new calls, ends every wait with ErrClosed, waits for changes and cleaning under way, and closes all partitions. It may be
+// called repeatedly and concurrently; each call returns when all is done, with the same error.
+func (c *Cluster) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		<-c.done
+		return c.closeErr
+	}
+	c.closed = true
+	c.mu.Unlock()
+	close(c.closing)
+	c.wg.Wait()
+	err := c.shut()
+	c.mu.Lock()
+	c.closeErr = err
+	c.mu.Unlock()
+	close(c.done)
+	return err
+}
+
+// Shutdown is Close that stops waiting for it when ctx ends; the closing goes on then.
+func (c *Cluster) Shutdown(ctx context.Context) error {
+	result := make(chan error, 1)
+	go func() { result <- c.Close() }()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// shut closes what open has opened, in reverse.
+func (c *Cluster) shut() error {
+	var errs []error
+	if c.broker != nil {
+		errs = append(errs, c.broker.close())
+	}
+	if c.meta != nil {
+		errs = append(errs, c.meta.log.Close())
+	}
+	if c.dir != nil {
+		errs = append(errs, c.dir.Close())
+	}
+	return errors.Join(errs...)
+}

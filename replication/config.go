@@ -1,0 +1,100 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+// Config describes a cluster. The zero Config is a cluster of one broker in memory.
+type Config struct {
+	// Brokers is the number of brokers; 0 means 1. This version runs one: more is ErrTooManyBrokers.
+	Brokers int
+
+	// Dir is the cluster's directory; broker i keeps its data in Dir/broker-i. Empty: everything is kept in memory, unless FS is set, and
+	// then in the directory "strata" of that file system.
+	Dir string
+
+	// FS is the file system that Dir is in. nil: the operating system's if Dir is set, else memory.
+	FS vfs.FS
+
+	// Defaults are the settings of topics that do not say otherwise, and the number of partitions and replicas of topics created without one.
+	Defaults topic.Config
+
+	// RetentionCheckInterval is how often segments that have outlived their retention are looked for; 0 means 5 minutes,
+	// log.Unlimited never. Kafka: log.retention.check.interval.ms.
+	RetentionCheckInterval time.Duration
+
+	// CompactionInterval is how often compacted topics are looked at; 0 means 15 s, log.Unlimited never. Kafka: log.cleaner.backoff.ms.
+	CompactionInterval time.Duration
+
+	// ProducerIDExpiration is how long the state of an idempotent producer is kept after its last batch; 0 means 24 hours.
+	// Kafka: producer.id.expiration.ms.
+	ProducerIDExpiration time.Duration
+
+	// Logger: nil discards.
+	Logger *slog.Logger
+}
+
+const (
+	defaultRetentionCheckInterval = 5 * time.Minute
+	defaultCompactionInterval     = 15 * time.Second
+
+	// maxNewPartitions bounds what one call may create. Kafka: a policy violation too.
+	maxNewPartitions = 10000
+)
+
+// withDefaults fills in what is zero and joins every complaint.
+func (c Config) withDefaults() (Config, error) {
+	var errs []error
+	switch {
+	case c.Brokers < 0:
+		errs = append(errs, fmt.Errorf("replication: %d brokers", c.Brokers))
+	case c.Brokers > 1:
+		errs = append(errs, fmt.Errorf("%w, not %d: set Brokers to 1", ErrTooManyBrokers, c.Brokers))
+	}
+	c.Brokers = 1
+	if c.FS == nil && c.Dir == "" {
+		c.FS = vfs.Mem()
+	} else if c.FS == nil {
+		c.FS = vfs.OS()
+	}
+	if c.Dir == "" {
+		c.Dir = "strata"
+	}
+	c.Defaults.Partitions = orDefault(c.Defaults.Partitions, 1)
+	c.Defaults.ReplicationFactor = orDefault(c.Defaults.ReplicationFactor, 1)
+	if n := c.Defaults.Partitions; n < 1 || n > maxNewPartitions {
+		errs = append(errs, fmt.Errorf("%w: %d by default", ErrInvalidPartitions, n))
+	}
+	if n := c.Defaults.ReplicationFactor; n < 1 || n > c.Brokers {
+		errs = append(errs, fmt.Errorf("%w: %d by default, with %d brokers", ErrInvalidReplicationFactor, n, c.Brokers))
+	}
+	c.RetentionCheckInterval = orDefault(c.RetentionCheckInterval, defaultRetentionCheckInterval)
+	c.CompactionInterval = orDefault(c.CompactionInterval, defaultCompactionInterval)
+	for _, d := range []time.Duration{c.RetentionCheckInterval, c.CompactionInterval} {
+		if d < 0 && d != log.Unlimited {
+			errs = append(errs, fmt.Errorf("replication: interval %v", d))
+		}
+	}
+	if c.ProducerIDExpiration < 0 {
+		errs = append(errs, fmt.Errorf("replication: producer id expiration %v", c.ProducerIDExpiration))
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, errors.Join(errs...)
+}
+
+func orDefault[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}

@@ -1,0 +1,253 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+// A step of the workload changes the cluster; after is the state it leads to.
+type step struct {
+	name  string
+	run   func(t *testing.T, c *Cluster)
+	after string
+}
+
+// state is everything that must survive: topics with ids replaced by nothing, partitions, configuration and records.
+func state(t *testing.T, c *Cluster) string {
+	t.Helper()
+	infos, err := c.Topics(t.Context())
+	require.NoError(t, err)
+	var s strings.Builder
+	for _, info := range infos {
+		config := info.Settings.Explicit()
+		fmt.Fprintf(&s, "%s", info.Name)
+		for _, k := range slices.Sorted(maps.Keys(config)) {
+			fmt.Fprintf(&s, " %s=%s", k, config[k])
+		}
+		for i := range info.Partitions {
+			fmt.Fprintf(&s, " %d%v", i, values(t, c, at(info.Name, int32(i))))
+		}
+		s.WriteString("; ")
+	}
+	return s.String()
+}
+
+var workload = []step{
+	{"create", func(t *testing.T, c *Cluster) { create(t, c, "a", 2, "retention.ms", "77") }, "a retention.ms=77 0[] 1[]; "},
+	{"produce", func(t *testing.T, c *Cluster) { produce(t, c, at("a", 0), "x", "y") }, "a retention.ms=77 0[x y] 1[]; "},
+	{"alter", func(t *testing.T, c *Cluster) {
+		require.NoError(t, c.AlterTopicConfig(t.Context(), "a", ConfigChange{Key: "retention.ms", Op: UnsetConfig}, ConfigChange{Key: "segment.ms", Value: "5000"}))
+	}, "a segment.ms=5000 0[x y] 1[]; "},
+	{"grow", func(t *testing.T, c *Cluster) { require.NoError(t, c.AddPartitions(t.Context(), "a", 3)) }, "a segment.ms=5000 0[x y] 1[] 2[]; "},
+	{"produce to the new partition", func(t *testing.T, c *Cluster) { produce(t, c, at("a", 2), "z") }, "a segment.ms=5000 0[x y] 1[] 2[z]; "},
+	{"delete", func(t *testing.T, c *Cluster) { require.NoError(t, c.DeleteTopic(t.Context(), "a")) }, ""},
+	{"create again", func(t *testing.T, c *Cluster) { create(t, c, "a", 2) }, "a 0[] 1[]; "},
+	{"produce to the successor", func(t *testing.T, c *Cluster) { produce(t, c, at("a", 0), "new") }, "a 0[new] 1[]; "},
+	{"second topic", func(t *testing.T, c *Cluster) { create(t, c, "b-2", 1) }, "a 0[new] 1[]; b-2 0[]; "},
+	{"delete the first", func(t *testing.T, c *Cluster) { require.NoError(t, c.DeleteTopic(t.Context(), "a")) }, "b-2 0[]; "},
+}
+
+// cut is a disk at one moment of the workload, and the states that may be found on it.
+type cut struct {
+	where   string
+	disk    *vfs.MemFS
+	allowed []string
+}
+
+var crashModes = []vfs.CrashOptions{
+	{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost},
+	{Data: vfs.CrashKept, Sizes: vfs.CrashKept, Entries: vfs.CrashKept},
+	{Data: vfs.CrashLost, Sizes: vfs.CrashKept, Entries: vfs.CrashKept},
+	{Data: vfs.CrashTorn, Sizes: vfs.CrashRandom, Entries: vfs.CrashRandom},
+}
+
+// cuts collects disks before every change of a file system.
+type cuts struct {
+	fsys *vfs.MemFS
+	mu   sync.Mutex
+	all  []cut
+	now  []string // allowed states
+	step string
+}
+
+func observe(fsys *vfs.MemFS) *cuts {
+	x := &cuts{fsys: fsys, now: []string{""}}
+	fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		if e.Op&vfs.OpChange != 0 {
+			x.take(e.String(), uint64(e.N))
+		}
+	}})
+	return x
+}
+
+func (x *cuts) take(where string, seed uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	add := func(kind string, disk *vfs.MemFS) {
+		x.all = append(x.all, cut{where: x.step + ", " + kind + " before " + where, disk: disk, allowed: x.now})
+	}
+	for i, o := range crashModes {
+		o.Seed = seed
+		add(fmt.Sprintf("power cut %d", i), x.fsys.CrashWith(o))
+	}
+	add("kill", x.fsys.Kill())
+}
+
+func (x *cuts) begin(step string, allowed ...string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.step, x.now = step, allowed
+}
+
+func TestCrashAtEveryOperation(t *testing.T) {
+	all := runWorkload(t)
+	every := 3 // of about a thousand
+	if testing.Short() {
+		every = 20
+	}
+	if os.Getenv("STRATA_LONG") != "" {
+		every = 1
+	}
+	t.Logf("%d disks, one in %d is looked at", len(all), every)
+	for i, x := range all {
+		if i%every == 0 {
+			checkCut(t, x)
+		}
+	}
+}
+
+// runWorkload runs the steps and returns a disk for every moment.
+func runWorkload(t *testing.T) []cut {
+	fsys := vfs.Mem()
+	x := observe(fsys)
+	x.begin("open", "")
+	c := open(t, fsys)
+	before := ""
+	for _, s := range workload {
+		x.begin(s.name, before, s.after)
+		s.run(t, c)
+		before = s.after
+		require.Equal(t, before, state(t, c), s.name)
+		x.begin("after "+s.name, before)
+		x.take("the end of the step", uint64(len(x.all)))
+	}
+	x.begin("close", before)
+	require.NoError(t, c.Close())
+	x.take("the end", 1)
+	return x.all
+}
+
+func checkCut(t *testing.T, x cut) {
+	t.Helper()
+	c, err := Open(Config{FS: x.disk, Dir: "data"})
+	require.NoError(t, err, x.where)
+	found := state(t, c)
+	require.Contains(t, x.allowed, found, x.where)
+	// Nothing of what is not there lies about, and all goes on.
+	if found == "" && x.allowed[0] != "" {
+		require.Empty(t, partitionDirs(t, x.disk), x.where)
+	}
+	require.NoError(t, c.EnsureTopic(t.Context(), "a", topic.Config{}), x.where)
+	before := values(t, c, at("a", 0))
+	require.NoError(t, tryProduce(c, at("a", 0), "after").Err, x.where)
+	require.Equal(t, append(before, "after"), values(t, c, at("a", 0)), x.where)
+	require.NoError(t, c.Close(), x.where)
+	again, err := Open(Config{FS: x.disk, Dir: "data"})
+	require.NoError(t, err, x.where)
+	require.Equal(t, append(before, "after"), values(t, again, at("a", 0)), x.where)
+	require.NoError(t, again.Close(), x.where)
+}
+
+func TestCrashDuringRecovery(t *testing.T) {
+	for i, x := range runWorkload(t) {
+		if i%61 != 0 {
+			continue
+		}
+		y := observe(x.disk)
+		y.begin(x.where+", then open", x.allowed...)
+		c, err := Open(Config{FS: x.disk, Dir: "data"})
+		require.NoError(t, err, x.where)
+		require.NoError(t, c.Close(), x.where)
+		for j, again := range y.all {
+			if j%11 == 0 {
+				checkCut(t, again)
+			}
+		}
+	}
+}
+
+// Records that a reader has seen may be gone after a power cut unless every append is synced: then, and only then, a new leader epoch begins.
+func TestLostRecordsBeginANewLeaderEpoch(t *testing.T) {
+	fsys := vfs.Mem()
+	c := open(t, fsys)
+	create(t, c, "safe", 1)
+	create(t, c, "weak", 1, "flush.messages", "9223372036854775807")
+	for _, name := range []string{"safe", "weak"} {
+		produce(t, c, at(name, 0), "a")
+		produce(t, c, at(name, 0), "b")
+	}
+	epochs := func(fsys *vfs.MemFS) []int32 {
+		c := open(t, fsys)
+		defer c.Close()
+		return []int32{c.Status("safe", 0).LeaderEpoch, c.Status("weak", 0).LeaderEpoch}
+	}
+	require.Equal(t, []int32{0, 0}, epochs(fsys.Kill()), "a killed process loses nothing")
+	cut := fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
+	again := open(t, cut)
+	require.Equal(t, []string{"a", "b"}, values(t, again, at("safe", 0)))
+	require.Equal(t, int32(0), produce(t, again, at("safe", 0), "c").LeaderEpoch)
+	require.Equal(t, int32(1), produce(t, again, at("weak", 0), "c").LeaderEpoch)
+	require.NoError(t, again.Close())
+	require.Equal(t, []int32{0, 1}, epochs(cut), "closed in order")
+	require.NoError(t, c.Close())
+	require.Equal(t, []int32{0, 0}, epochs(fsys.Crash(1)), "closed before the power cut")
+}
+
+// A change that fails is either not there or, if only its acknowledgement failed, there at the next open; the old state is served meanwhile.
+func TestFailedDiskOperationLeavesTheOldOrTheNewState(t *testing.T) {
+	broken := errors.New("disk broken")
+	for n := 0; ; n++ {
+		fsys := vfs.Mem()
+		c, err := Open(Config{FS: fsys, Dir: "data"})
+		require.NoError(t, err)
+		create(t, c, "old", 1)
+		produce(t, c, at("old", 0), "x")
+		hit := false
+		fsys.Observe(vfs.Observer{After: func(e vfs.Event, err error) { hit = hit || errors.Is(err, broken) }})
+		fsys.Inject(vfs.Fault{Ops: vfs.OpChange, After: n, Err: broken})
+		created := c.CreateTopic(t.Context(), "new", topic.Config{})
+		deleted := c.DeleteTopic(t.Context(), "old")
+		if created == nil && deleted == nil {
+			require.Equal(t, "new 0[]; ", state(t, c))
+		}
+		_ = c.Close() // may fail too
+		disk := fsys.Kill()
+		again := open(t, disk)
+		got := names(t, again)
+		if created == nil {
+			require.Contains(t, got, "new", "fault %d", n)
+		}
+		if deleted == nil {
+			require.NotContains(t, got, "old", "fault %d", n)
+			for _, dir := range partitionDirs(t, disk) {
+				require.NotEqual(t, "old-0", dir, "fault %d", n)
+			}
+		} else if slices.Contains(got, "old") {
+			require.Equal(t, []string{"x"}, values(t, again, at("old", 0)), "fault %d", n)
+		}
+		if !hit {
+			return
+		}
+	}
+}

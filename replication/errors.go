@@ -1,0 +1,65 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/topic"
+)
+
+// Errors of a cluster, for errors.Is; the returned errors add the topic and the numbers. Errors of a partition (package partition)
+// and of a configuration (*topic.ConfigError) come through as they are.
+var (
+	ErrClosed                   = errors.New("replication: cluster is closed")
+	ErrUnknownTopic             = errors.New("replication: unknown topic or partition")
+	ErrTopicExists              = errors.New("replication: topic exists already")
+	ErrInvalidPartitions        = errors.New("replication: invalid number of partitions")
+	ErrInvalidReplicationFactor = errors.New("replication: invalid replication factor")
+	ErrTooManyBrokers           = errors.New("replication: this version runs one broker")
+
+	// ErrInvalidTopic is topic.ErrInvalidName: no such topic can exist.
+	ErrInvalidTopic = topic.ErrInvalidName
+	// ErrNotLeader is partition.ErrNotLeader: the partition is led elsewhere, or by nobody; metadata tells.
+	ErrNotLeader = partition.ErrNotLeader
+	// ErrPolicyViolation is partition.ErrPolicyViolation: the request is well-formed but not allowed here.
+	ErrPolicyViolation = partition.ErrPolicyViolation
+)
+
+// Reasons of a DirectoryError.
+var (
+	ErrLocked      = errors.New("replication: directory is in use")                  // by this process or another
+	ErrNewerFormat = errors.New("replication: directory has a newer format")         // than this version writes
+	ErrDamaged     = errors.New("replication: directory is damaged")                 // what every broker needs cannot be read
+	ErrForeign     = errors.New("replication: directory belongs to another program") // it holds files, but not ours
+)
+
+// A DirectoryError says why a cluster's directory cannot be opened and what can be done. Nothing in the directory was changed.
+type DirectoryError struct {
+	Dir    string
+	Reason error  // ErrLocked, ErrNewerFormat, ErrDamaged or ErrForeign; errors.Is sees it
+	Advice string // what to do
+	Err    error  // the cause, may be nil; errors.Is and errors.As see it too
+}
+
+func (e *DirectoryError) Error() string {
+	s := fmt.Sprintf("%v: %s", e.Reason, e.Dir)
+	if e.Err != nil {
+		s += fmt.Sprintf(": %v", e.Err)
+	}
+	return s + " (" + e.Advice + ")"
+}
+
+// Unwrap returns the reason and the cause.
+func (e *DirectoryError) Unwrap() []error {
+	if e.Err == nil {
+		return []error{e.Reason}
+	}
+	return []error{e.Reason, e.Err}
+}
+
+func unknownTopic(name string) error { return fmt.Errorf("%w: %q", ErrUnknownTopic, name) }
+
+func unknownPartition(name string, p int32) error {
+	return fmt.Errorf("%w: %s-%d", ErrUnknownTopic, name, p)
+}

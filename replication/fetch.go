@@ -1,0 +1,257 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/stratalog/strata/partition"
+)
+
+const (
+	// maxFetchBytes bounds a response, whatever the request says. Kafka: fetch.max.bytes of the broker.
+	maxFetchBytes = 57671680
+	// defaultPartitionFetchBytes is how much of one partition is read if the request does not say.
+	defaultPartitionFetchBytes = 1 << 20
+)
+
+// fetchTurn is where fetches that cannot return everything begin, so that partitions behind large ones get their turn.
+type fetchTurn struct{ n atomic.Uint32 }
+
+// Fetch reads from the leaders of the given partitions. It answers as soon as MinBytes are there over all partitions together, a partition has an
+// error, or MaxWait has passed; it does not poll meanwhile, and needs one waiter and one timer however many partitions there are.
+//
+// Limits are Kafka's: MaxBytes of the request (at most 55 MiB, which is also the default) shrinks by what was read; a partition is
+// read up to its own MaxBytes (default 1 MiB); the first partition that has data returns at least one whole batch however large, the others only batches that fit.
+// Partitions are read in the order of the request. Only after a fetch whose limit left partitions unread do later ones begin further
+// on in their list, one step each time, so that no partition starves behind busy ones. The response is in the order of the request.
+//
+// Each partition has its own error: ErrUnknownTopic, ErrNotLeader, and those of partition.Read. Fetch itself fails with ctx's error
+// and ErrClosed only. Reading a partition that was never written creates no files.
+func (c *Cluster) Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error) {
+	c.stats.fetches.Add(1)
+	f := fetch{c: c, req: req, minBytes: max(req.MinBytes, 1), maxBytes: req.MaxBytes}
+	if f.maxBytes <= 0 || f.maxBytes > maxFetchBytes {
+		f.maxBytes = maxFetchBytes
+	}
+	f.minBytes = min(f.minBytes, f.maxBytes)
+	var timeout <-chan time.Time
+	for {
+		if err := c.live(ctx); err != nil {
+			return nil, err
+		}
+		resp := f.read()
+		if f.answer() {
+			return resp, nil
+		}
+		if timeout == nil {
+			t := time.NewTimer(req.MaxWait)
+			defer t.Stop()
+			timeout = t.C
+		}
+		w := f.wait()
+		select {
+		case <-w.woken:
+			w.cancel()
+		case <-timeout:
+			w.cancel()
+			return f.read(), nil
+		case <-ctx.Done():
+			w.cancel()
+			return nil, ctx.Err()
+		case <-c.closing:
+			w.cancel()
+			return nil, ErrClosed
+		}
+	}
+}
+
+func (c *Cluster) live(ctx context.Context) error {
+	select {
+	case <-c.closing:
+		return ErrClosed
+	default:
+		return ctx.Err()
+	}
+}
+
+// fetch is one fetch request under way.
+type fetch struct {
+	c                  *Cluster
+	req                *partition.FetchRequest
+	minBytes, maxBytes int
+
+	// Of the last read:
+	places   []fetchPlace // where each partition's waiting would begin
+	bytes    int
+	anyError bool
+}
+
+// fetchPlace is one partition of a fetch after it was read.
+type fetchPlace struct {
+	r     *replica
+	p     *partition.Partition // nil: never written
+	bound int64                // offset from which on there may be something new
+}
+
+// answer reports whether the last read is to be returned without waiting.
+func (f *fetch) answer() bool {
+	return f.req.MaxWait <= 0 || len(f.req.Partitions) == 0 || f.anyError || f.bytes >= f.minBytes
+}
+
+// read reads what is there, within the limits.
+func (f *fetch) read() *partition.FetchResponse {
+	n := len(f.req.Partitions)
+	resp := &partition.FetchResponse{Partitions: make([]partition.FetchedPartition, n)}
+	f.places, f.bytes, f.anyError = make([]fetchPlace, n), 0, false
+	left, starved := f.maxBytes, false
+	first := 0
+	if n > 0 {
+		first = int(f.c.fetchTurn.n.Load() % uint32(n))
+	}
+	for i := range n {
+		at := (first + i) % n
+		got := &resp.Partitions[at]
+		want := &f.req.Partitions[at]
+		limit := want.MaxBytes
+		if limit <= 0 {
+			limit = defaultPartitionFetchBytes
+		}
+		f.readPartition(want, got, &f.places[at], min(limit, left))
+		f.bytes += len(got.Bytes)
+		left -= len(got.Bytes)
+		if got.Err != nil {
+			f.anyError = true
+		} else if len(got.Bytes) == 0 && want.Offset < f.places[at].bound {
+			starved = true
+		}
+	}
+	if starved {
+		f.c.fetchTurn.n.Add(1)
+	}
+	return resp
+}
+
+// readPartition reads one partition. limit may be 0 or less: then only the watermarks are told.
+func (f *fetch) readPartition(want *partition.FetchPartition, got *partition.FetchedPartition, at *fetchPlace, limit int) {
+	got.TopicPartition = want.TopicPartition
+	r, err := f.c.leaderReplica(want.TopicPartition)
+	if err == nil {
+		at.r = r
+		at.p, err = r.state()
+	}
+	var res partition.ReadResult
+	switch {
+	case err != nil:
+	case at.p == nil:
+		res, err = f.c.readUnwritten(want)
+	default:
+		res, err = f.readFrom(at.p, want, limit)
+	}
+	if err != nil {
+		f.fail(got, err)
+		return
+	}
+	got.HighWatermark, got.LastStableOffset, got.LogStartOffset = res.HighWatermark, res.LastStableOffset, res.LogStartOffset
+	got.LeaderEpoch, got.Bytes = res.LeaderEpoch, res.Bytes
+	if f.req.Isolation == partition.ReadCommitted {
+		if got.Aborted = res.Aborted; got.Aborted == nil {
+			got.Aborted = []partition.AbortedTxn{}
+		}
+	}
+	at.bound = res.Bound(f.req.Isolation)
+}
+
+func (f *fetch) fail(got *partition.FetchedPartition, err error) {
+	if errors.Is(err, partition.ErrClosed) {
+		if _, _, gone := f.c.find(got.TopicPartition); gone != nil { // deleted while we looked
+			err = gone
+		}
+	}
+	got.Err = err
+	got.HighWatermark, got.LastStableOffset, got.LogStartOffset, got.LeaderEpoch = -1, -1, -1, -1
+}
+
+// readFrom reads an open partition. Only the first batch of the whole response may be larger than the limit.
+func (f *fetch) readFrom(p *partition.Partition, want *partition.FetchPartition, limit int) (partition.ReadResult, error) {
+	first := f.bytes == 0
+	if !first && limit <= 0 {
+		if res, ok := f.glance(p, want); ok {
+			return res, nil
+		}
+	}
+	res, err := p.Read(partition.ReadRequest{
+		Offset: want.Offset, MaxBytes: max(limit, 1), Isolation: f.req.Isolation, CurrentLeaderEpoch: want.CurrentLeaderEpoch,
+	})
+	if err == nil && !first && len(res.Bytes) > limit {
+		res.Bytes, res.Aborted = nil, nil
+	}
+	return res, err
+}
+
+// glance is a read of nothing; ok is false if a real one would fail, or is at the end anyway.
+func (f *fetch) glance(p *partition.Partition, want *partition.FetchPartition) (res partition.ReadResult, ok bool) {
+	res = partition.ReadResult{LeaderEpoch: p.LeaderEpoch(), LogStartOffset: p.LogStartOffset(), LastStableOffset: p.LastStableOffset(), HighWatermark: p.HighWatermark()}
+	ok = res.LeaderEpoch >= 0 && (want.CurrentLeaderEpoch < 0 || want.CurrentLeaderEpoch == res.LeaderEpoch) &&
+		want.Offset >= res.LogStartOffset && want.Offset < res.Bound(f.req.Isolation)
+	return res, ok
+}
+
+// readUnwritten reads a partition that has no files.
+func (c *Cluster) readUnwritten(want *partition.FetchPartition) (partition.ReadResult, error) {
+	_, p, err := c.find(want.TopicPartition)
+	switch {
+	case err != nil:
+		return partition.ReadResult{}, err
+	case want.CurrentLeaderEpoch >= 0 && want.CurrentLeaderEpoch < p.leaderEpoch:
+		err = partition.ErrFencedLeaderEpoch
+	case want.CurrentLeaderEpoch > p.leaderEpoch:
+		err = partition.ErrUnknownLeaderEpoch
+	case want.Offset != 0:
+		err = partition.ErrOffsetOutOfRange
+	}
+	if err != nil {
+		return partition.ReadResult{}, fmt.Errorf("read %s-%d: %w", want.Topic, want.Partition, err)
+	}
+	return partition.ReadResult{LeaderEpoch: p.leaderEpoch}, nil
+}
+
+// fetchWait is the wait of one fetch for any of its partitions.
+type fetchWait struct {
+	woken   chan struct{} // holds a token when it is time to read again
+	waiter  *partition.Waiter
+	waiting []*replica // those without files
+}
+
+func (w *fetchWait) wake() {
+	select {
+	case w.woken <- struct{}{}:
+	default:
+	}
+}
+
+// wait registers with all partitions for the bytes that the last read lacked.
+func (f *fetch) wait() *fetchWait {
+	w := &fetchWait{woken: make(chan struct{}, 1)}
+	w.waiter = partition.NewWaiter(f.minBytes-f.bytes, f.req.Isolation, w.wake)
+	for i, at := range f.places {
+		switch {
+		case at.p != nil:
+			at.p.Watch(max(at.bound, f.req.Partitions[i].Offset), w.waiter)
+		case at.r.watch(w):
+			w.waiting = append(w.waiting, at.r)
+		default:
+			w.wake() // it has got its first record, or is gone
+		}
+	}
+	return w
+}
+
+func (w *fetchWait) cancel() {
+	w.waiter.Cancel()
+	for _, r := range w.waiting {
+		r.unwatch(w)
+	}
+}

@@ -1,0 +1,174 @@
+package replication
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/topic"
+)
+
+// An image is the cluster's metadata as of one offset of the controller's log: what applying the log's records from the first on gives.
+// apply is the only function that changes it, live and at recovery alike. It is not safe for concurrent use.
+type image struct {
+	version        int64 // of the metadata: offset after the last record applied
+	topics         map[string]*topicImage
+	byID           map[topic.ID]*topicImage
+	collisions     map[string]string   // topic.CollisionKey -> name
+	removed        map[topic.ID]string // every topic that ever was removed, with its name: directories of these may be deleted
+	partitions     int                 // of all topics
+	nextProducerID int64
+
+	owned map[topic.ID]bool // topics copied since the last publish, which nobody else sees yet
+}
+
+// topicImage is one topic's metadata. Immutable once published: a change makes another.
+type topicImage struct {
+	name       string
+	id         topic.ID
+	config     map[string]string // what was set explicitly
+	partitions []partitionImage
+}
+
+type partitionImage struct {
+	replicas, isr               []int32
+	leader                      int32 // -1: none
+	leaderEpoch, partitionEpoch int32
+}
+
+func newImage() *image {
+	return &image{
+		topics:     map[string]*topicImage{},
+		byID:       map[topic.ID]*topicImage{},
+		collisions: map[string]string{},
+		removed:    map[topic.ID]string{},
+		owned:      map[topic.ID]bool{},
+	}
+}
+
+// apply takes in one record. An error means that the record does not fit what came before it; the image is unchanged then.
+func (m *image) apply(rec metarecord.Record) error {
+	switch rec := rec.(type) {
+	case *metarecord.Topic:
+		return m.applyTopic(rec)
+	case *metarecord.RemoveTopic:
+		return m.applyRemoveTopic(rec)
+	case *metarecord.Partition:
+		return m.applyPartition(rec)
+	case *metarecord.PartitionChange:
+		return m.applyPartitionChange(rec)
+	case *metarecord.Config:
+		return m.applyConfig(rec)
+	case *metarecord.ProducerIDs:
+		if rec.Next < m.nextProducerID {
+			return fmt.Errorf("producer ids go back from %d to %d", m.nextProducerID, rec.Next)
+		}
+		m.nextProducerID = rec.Next
+	case *metarecord.NoOp:
+	default:
+		return fmt.Errorf("record %T", rec)
+	}
+	return nil
+}
+
+func (m *image) applyTopic(rec *metarecord.Topic) error {
+	if err := topic.ValidateName(rec.Name); err != nil {
+		return err
+	}
+	if m.topics[rec.Name] != nil || m.byID[rec.ID] != nil {
+		return fmt.Errorf("topic %s (%v) exists already", rec.Name, topic.ID(rec.ID))
+	}
+	t := &topicImage{name: rec.Name, id: rec.ID, config: map[string]string{}}
+	m.owned[t.id] = true
+	m.collisions[topic.CollisionKey(t.name)] = t.name
+	m.put(t)
+	return nil
+}
+
+func (m *image) put(t *topicImage) { m.topics[t.name], m.byID[t.id] = t, t }
+
+func (m *image) applyRemoveTopic(rec *metarecord.RemoveTopic) error {
+	t := m.byID[rec.ID]
+	if t == nil {
+		return fmt.Errorf("removal of unknown topic %v", topic.ID(rec.ID))
+	}
+	delete(m.topics, t.name)
+	delete(m.byID, t.id)
+	delete(m.collisions, topic.CollisionKey(t.name))
+	m.removed[t.id] = t.name
+	m.partitions -= len(t.partitions)
+	return nil
+}
+
+// applyPartition adds the next partition of a topic. Partitions come in order, so that a topic never has gaps.
+func (m *image) applyPartition(rec *metarecord.Partition) error {
+	t := m.byID[rec.TopicID]
+	if t == nil {
+		return fmt.Errorf("partition of unknown topic %v", topic.ID(rec.TopicID))
+	}
+	if int(rec.Partition) != len(t.partitions) {
+		return fmt.Errorf("partition %d of topic %s, which has %d", rec.Partition, t.name, len(t.partitions))
+	}
+	t = m.own(t)
+	t.partitions = append(t.partitions, partitionImage{
+		replicas: rec.Replicas, isr: rec.ISR, leader: rec.Leader, leaderEpoch: rec.LeaderEpoch, partitionEpoch: rec.PartitionEpoch,
+	})
+	m.partitions++
+	return nil
+}
+
+func (m *image) applyPartitionChange(rec *metarecord.PartitionChange) error {
+	t := m.byID[rec.TopicID]
+	if t == nil || rec.Partition < 0 || int(rec.Partition) >= len(t.partitions) {
+		return fmt.Errorf("change of unknown partition %d of topic %v", rec.Partition, topic.ID(rec.TopicID))
+	}
+	p := &m.own(t).partitions[rec.Partition]
+	p.partitionEpoch++
+	if rec.ISR != nil {
+		p.isr = rec.ISR
+	}
+	if rec.Replicas != nil {
+		p.replicas = rec.Replicas
+	}
+	if rec.Leader != metarecord.NoChange {
+		p.leader = rec.Leader
+		p.leaderEpoch++
+	}
+	return nil
+}
+
+func (m *image) applyConfig(rec *metarecord.Config) error {
+	if rec.ResourceType != metarecord.ResourceTopic {
+		return fmt.Errorf("configuration of resource type %d", rec.ResourceType)
+	}
+	t := m.topics[rec.ResourceName]
+	if t == nil {
+		return fmt.Errorf("configuration of unknown topic %q", rec.ResourceName)
+	}
+	t = m.own(t)
+	if rec.Value == nil {
+		delete(t.config, rec.Name)
+	} else {
+		t.config[rec.Name] = *rec.Value
+	}
+	return nil
+}
+
+// own returns the topic as a copy that may be changed until the next publish, and puts it in place of t.
+func (m *image) own(t *topicImage) *topicImage {
+	if m.owned[t.id] {
+		return t
+	}
+	changed := &topicImage{name: t.name, id: t.id, config: map[string]string{}, partitions: slices.Clone(t.partitions)}
+	maps.Copy(changed.config, t.config)
+	m.put(changed)
+	m.owned[t.id] = true
+	return changed
+}
+
+// publish makes everything applied so far immutable, as of the given version.
+func (m *image) publish(version int64) {
+	m.version = version
+	clear(m.owned)
+}

@@ -1,0 +1,167 @@
+package replication
+
+import (
+	"context"
+
+	"github.com/stratalog/strata/internal/watermark"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+// Metadata says which topics and brokers there are, and who leads what. The caller owns it, except that the slices of replicas are shared and must
+// not be written to.
+type Metadata struct {
+	Version    int64 // grows with every change, also over restarts; see Cluster.WaitMetadata
+	ClusterID  string
+	Controller int32
+	Brokers    []Broker
+	Topics     map[string]TopicMetadata
+}
+
+// A Broker is one broker of the cluster.
+type Broker struct{ ID int32 }
+
+// TopicMetadata is one topic. If Err is set (ErrUnknownTopic, ErrInvalidTopic) only Name is valid.
+type TopicMetadata struct {
+	Name       string
+	ID         topic.ID
+	Internal   bool
+	Partitions []PartitionMetadata // by partition number
+	Err        error
+}
+
+// PartitionMetadata is one partition.
+type PartitionMetadata struct {
+	Leader        int32 // -1: none
+	LeaderEpoch   int32
+	Replicas, ISR []int32
+}
+
+// Metadata returns what is known of the given topics, of all if none is given. It does not block.
+func (c *Cluster) Metadata(ctx context.Context, topics ...string) (Metadata, error) {
+	if err := ctx.Err(); err != nil {
+		return Metadata{}, err
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.closed {
+		return Metadata{}, ErrClosed
+	}
+	m := Metadata{
+		Version: c.image.version, ClusterID: c.clusterID, Controller: brokerID, Brokers: []Broker{{ID: brokerID}},
+		Topics: make(map[string]TopicMetadata, len(topics)),
+	}
+	if len(topics) == 0 {
+		for name, t := range c.image.topics {
+			m.Topics[name] = t.metadata()
+		}
+		return m, nil
+	}
+	for _, name := range topics {
+		if t := c.image.topics[name]; t != nil {
+			m.Topics[name] = t.metadata()
+		} else if err := topic.ValidateName(name); err != nil {
+			m.Topics[name] = TopicMetadata{Name: name, Err: err}
+		} else {
+			m.Topics[name] = TopicMetadata{Name: name, Err: unknownTopic(name)}
+		}
+	}
+	return m, nil
+}
+
+func (t *topicImage) metadata() TopicMetadata {
+	m := TopicMetadata{Name: t.name, ID: t.id, Internal: topic.IsInternal(t.name), Partitions: make([]PartitionMetadata, len(t.partitions))}
+	for i, p := range t.partitions {
+		m.Partitions[i] = PartitionMetadata{Leader: p.leader, LeaderEpoch: p.leaderEpoch, Replicas: p.replicas, ISR: p.isr}
+	}
+	return m
+}
+
+// WaitMetadata returns the version of the metadata as soon as it is above after. It does not poll. It ends early with ctx's error or ErrClosed.
+func (c *Cluster) WaitMetadata(ctx context.Context, after int64) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	c.mu.Lock()
+	if c.closed || c.image.version > after {
+		version, closed := c.image.version, c.closed
+		c.mu.Unlock()
+		if closed {
+			return 0, ErrClosed
+		}
+		return version, nil
+	}
+	e := &watermark.Entry[chan struct{}]{Value: make(chan struct{})}
+	c.waiters.Add(e, after)
+	c.mu.Unlock()
+	select {
+	case <-e.Value:
+		c.mu.RLock()
+		defer c.mu.RUnlock()
+		return c.image.version, nil
+	case <-ctx.Done():
+		c.forget(e)
+		return 0, ctx.Err()
+	case <-c.closing:
+		c.forget(e)
+		return 0, ErrClosed
+	}
+}
+
+func (c *Cluster) forget(e *watermark.Entry[chan struct{}]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiters.Remove(e)
+}
+
+// ClusterID returns the id that the cluster got when its directory was created: 22 characters of base64url.
+func (c *Cluster) ClusterID() string { return c.clusterID }
+
+// Controller returns the broker that is controller.
+func (c *Cluster) Controller() int32 { return brokerID }
+
+// Leader returns the broker that leads a partition, -1 if none does or there is no such partition.
+func (c *Cluster) Leader(topic string, p int32) int32 {
+	if _, part, err := c.find(record.TopicPartition{Topic: topic, Partition: p}); err == nil {
+		return part.leader
+	}
+	return -1
+}
+
+// find returns the metadata of a partition.
+func (c *Cluster) find(tp record.TopicPartition) (*topicImage, partitionImage, error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.findLocked(tp)
+}
+
+func (c *Cluster) findLocked(tp record.TopicPartition) (*topicImage, partitionImage, error) {
+	if c.closed {
+		return nil, partitionImage{}, ErrClosed
+	}
+	t := c.image.topics[tp.Topic]
+	if t == nil || tp.Partition < 0 || int(tp.Partition) >= len(t.partitions) {
+		return nil, partitionImage{}, unknownPartition(tp.Topic, tp.Partition)
+	}
+	return t, t.partitions[tp.Partition], nil
+}
+
+// leaderReplica returns the replica that leads a partition.
+func (c *Cluster) leaderReplica(tp record.TopicPartition) (*replica, error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	t, p, err := c.findLocked(tp)
+	if err != nil {
+		return nil, err
+	}
+	if p.leader != c.broker.id {
+		return nil, ErrNotLeader
+	}
+	if r := c.broker.replica(tp); r != nil && r.id == t.id {
+		return r, nil
+	}
+	return c.broker.place(tp, t.id), nil // under the lock: a deletion that comes after finds it
+}
+
+// Brokers returns the ids of the brokers.
+func (c *Cluster) Brokers() []int32 { return []int32{brokerID} }

@@ -1,0 +1,85 @@
+package replication
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+func TestOffsetsAreListedByMeaningAndTime(t *testing.T) {
+	c := open(t, vfs.Mem())
+	create(t, c, "orders", 2)
+	start := time.Now()
+	produce(t, c, at("orders", 0), "a", "b", "c")
+	list := func(p tp, spec partition.OffsetSpec) partition.OffsetResult {
+		got, err := c.ListOffsets(t.Context(), map[tp]partition.OffsetSpec{p: spec}, partition.ReadCommitted)
+		require.NoError(t, err)
+		return got[p]
+	}
+	require.Equal(t, int64(0), list(at("orders", 0), partition.Earliest).Offset)
+	require.Equal(t, int64(3), list(at("orders", 0), partition.Latest).Offset)
+	require.Equal(t, int64(0), list(at("orders", 0), partition.At(start.Add(-time.Hour))).Offset)
+	require.Equal(t, int64(-1), list(at("orders", 0), partition.At(start.Add(time.Hour))).Offset)
+	unwritten := list(at("orders", 1), partition.Latest)
+	require.Equal(t, int64(0), unwritten.Offset)
+	require.Equal(t, int64(-1), unwritten.TimestampMs)
+	require.Equal(t, int64(0), list(at("orders", 1), partition.Earliest).Offset)
+	require.Equal(t, int64(-1), list(at("orders", 1), partition.MaxTimestamp).Offset)
+	missing := list(at("orders", 2), partition.Latest)
+	require.ErrorIs(t, missing.Err, ErrUnknownTopic)
+	require.Equal(t, int64(-1), missing.Offset)
+}
+
+func TestDeletedRecordsStayDeleted(t *testing.T) {
+	fsys := vfs.Mem()
+	c := open(t, fsys)
+	create(t, c, "orders", 3)
+	for range 5 {
+		produce(t, c, at("orders", 0), "x")
+		produce(t, c, at("orders", 1), "x")
+	}
+	starts, err := c.DeleteRecords(t.Context(), map[tp]int64{at("orders", 0): 3, at("orders", 1): -1, at("orders", 2): -1})
+	require.NoError(t, err)
+	require.Equal(t, map[tp]int64{at("orders", 0): 3, at("orders", 1): 5, at("orders", 2): 0}, starts)
+	starts, err = c.DeleteRecords(t.Context(), map[tp]int64{at("orders", 0): 1, at("orders", 1): 6, at("orders", 2): 1, at("none", 0): 0})
+	require.ErrorIs(t, err, partition.ErrOffsetOutOfRange)
+	require.ErrorIs(t, err, ErrUnknownTopic)
+	require.Equal(t, map[tp]int64{at("orders", 0): 3}, starts, "the start never goes back")
+	disk := fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
+	again := open(t, disk)
+	require.Equal(t, int64(3), again.Status("orders", 0).LogStartOffset)
+	require.Equal(t, int64(5), again.Status("orders", 1).LogStartOffset)
+}
+
+func TestRecordsOfACompactedTopicCannotBeDeleted(t *testing.T) {
+	c := open(t, vfs.Mem())
+	create(t, c, "orders", 1, "cleanup.policy", "compact")
+	produce(t, c, at("orders", 0), "x")
+	_, err := c.DeleteRecords(t.Context(), map[tp]int64{at("orders", 0): 1})
+	require.ErrorIs(t, err, ErrPolicyViolation)
+}
+
+func TestStatusTellsWhatTheLeaderKnows(t *testing.T) {
+	c := open(t, vfs.Mem())
+	require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 2}))
+	produce(t, c, at("orders", 0), "a", "b")
+	s := c.Status("orders", 0)
+	require.NoError(t, s.Err)
+	require.Equal(t, Status{
+		Leader: 1, Replicas: []int32{1}, ISR: []int32{1}, HighWatermark: 2, LogEndOffset: 2, Ends: map[int32]int64{1: 2},
+	}, s)
+	require.Equal(t, map[int32]int64{1: 0}, c.Status("orders", 1).Ends)
+	none := c.Status("orders", 2)
+	require.ErrorIs(t, none.Err, ErrUnknownTopic)
+	require.Equal(t, int32(-1), none.Leader)
+	stats := c.Stats()
+	require.Equal(t, 1, stats.Topics)
+	require.Equal(t, 2, stats.Partitions)
+	require.Equal(t, 1, stats.OpenPartitions)
+	require.Equal(t, int64(1), stats.ProduceRequests)
+}

@@ -1,0 +1,79 @@
+package replication
+
+import (
+	"context"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+)
+
+// Produce hands the request to the leader of its partition, in the order of the calls for one partition. It does not wait; req.Done is called
+// exactly once. Besides partition's errors Done may get ErrUnknownTopic, ErrNotLeader and ErrClosed; partition.ErrClosed means that the topic was
+// deleted, or the cluster closed, in the middle: look at the metadata again.
+func (c *Cluster) Produce(req *partition.ProduceRequest) {
+	c.stats.produces.Add(1)
+	r, err := c.leaderReplica(req.TopicPartition)
+	if err != nil {
+		refuse(req, err)
+		return
+	}
+	if p := r.part.Load(); p != nil {
+		p.Produce(req)
+		return
+	}
+	r.with(c.broker, func(p *partition.Partition, err error) {
+		if err != nil {
+			refuse(req, err)
+			return
+		}
+		p.Produce(req)
+	})
+}
+
+func refuse(req *partition.ProduceRequest, err error) {
+	req.Done(partition.ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1, Err: err})
+}
+
+// Partition returns the replica of tp that leads, opening it and creating its files if need be. It is for coordinators that keep their state in a
+// partition; it stays valid until the topic is deleted or the cluster closed. It blocks until the partition is open.
+func (c *Cluster) Partition(tp record.TopicPartition) (*partition.Partition, error) {
+	r, err := c.leaderReplica(tp)
+	if err != nil {
+		return nil, err
+	}
+	type opened struct {
+		p   *partition.Partition
+		err error
+	}
+	ch := make(chan opened, 1)
+	r.with(c.broker, func(p *partition.Partition, err error) { ch <- opened{p, err} })
+	o := <-ch
+	return o.p, o.err
+}
+
+// Written reports whether the partition has files, which it gets with its first append or call of Partition. A partition without any is empty.
+func (c *Cluster) Written(tp record.TopicPartition) (bool, error) {
+	r, err := c.leaderReplica(tp)
+	if err != nil {
+		return false, err
+	}
+	p, err := r.state()
+	return p != nil, err
+}
+
+// await runs fn, which blocks for a disk, and returns its error, or ctx's if that ends first; fn goes on then.
+func (c *Cluster) await(ctx context.Context, fn func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	result := make(chan error, 1)
+	if !c.run(func() { result <- fn() }) {
+		return ErrClosed
+	}
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

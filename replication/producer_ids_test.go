@@ -1,0 +1,65 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+func TestProducerIDsAreNeverHandedOutTwice(t *testing.T) {
+	fsys := vfs.Mem()
+	seen := map[int64]bool{}
+	var mu sync.Mutex
+	for restart := range 6 {
+		c := open(t, fsys)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for range 400 { // more than a block
+					id, epoch, err := c.InitProducerID(t.Context())
+					mu.Lock()
+					if err != nil || epoch != 0 || id < 0 || seen[id] {
+						t.Errorf("restart %d: id %d epoch %d seen %t: %v", restart, id, epoch, seen[id], err)
+					}
+					seen[id] = true
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		if restart%2 == 0 {
+			fsys = fsys.Kill()
+		} else {
+			fsys = fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
+		}
+	}
+	require.Len(t, seen, 6*1600)
+}
+
+func TestProducerIDIsNotHandedOutIfItsBlockCannotBeWritten(t *testing.T) {
+	fsys := vfs.Mem()
+	c, err := Open(Config{FS: fsys})
+	require.NoError(t, err)
+	defer c.Close() // fails: the metadata log is broken
+	broken := errors.New("disk gone")
+	fsys.Inject(vfs.Fault{Ops: vfs.OpSync, Times: vfs.Always, Err: broken})
+	_, _, err = c.InitProducerID(t.Context())
+	require.ErrorIs(t, err, broken)
+}
+
+func TestInitProducerIDEndsWithItsContextAndTheCluster(t *testing.T) {
+	c, err := Open(Config{})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err = c.InitProducerID(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NoError(t, c.Close())
+	_, _, err = c.InitProducerID(t.Context())
+	require.ErrorIs(t, err, ErrClosed)
+}

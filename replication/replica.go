@@ -1,0 +1,168 @@
+package replication
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+// A replica is a partition's place on a broker. A partition that was never written has no files and nothing but this in memory: the first
+// append creates its directory. Until then it reads as empty.
+type replica struct {
+	tp record.TopicPartition
+	id topic.ID
+
+	part atomic.Pointer[partition.Partition] // set once, when it is open and nobody waits for that any more; stays when it is closed
+	// readable is set before part: what the first ones in line append is acknowledged while others still wait their turn.
+	readable atomic.Pointer[partition.Partition]
+
+	compacted atomic.Bool // cleanup.policy contains compact
+
+	mu      sync.Mutex                          // guards the fields below; never held while waiting
+	opening chan struct{}                       // closed when the opening under way has ended; nil: none is
+	waiting []func(*partition.Partition, error) // to be called in order when it has
+	watches map[*fetchWait]struct{}             // fetches that wait for the partition's first record
+	err     error                               // why it is offline until the cluster is opened again
+	gone    bool                                // the topic is deleted or the broker closed; err says which
+}
+
+// with calls fn with the open partition: at once if it is open, else after it has been opened. Calls of fn come in the order of the calls of with.
+// fn must not block. It gets an error if the partition cannot be opened.
+func (r *replica) with(b *broker, fn func(*partition.Partition, error)) {
+	if p := r.part.Load(); p != nil {
+		fn(p, nil)
+		return
+	}
+	r.mu.Lock()
+	if p := r.part.Load(); p != nil {
+		r.mu.Unlock()
+		fn(p, nil)
+		return
+	}
+	if err := r.err; err != nil {
+		r.mu.Unlock()
+		fn(nil, err)
+		return
+	}
+	r.waiting = append(r.waiting, fn)
+	start := r.opening == nil
+	if start {
+		r.opening = make(chan struct{})
+	}
+	r.mu.Unlock()
+	if start && !b.run(func() { r.open(b) }) {
+		r.opened(nil, ErrClosed)
+	}
+}
+
+// open opens the partition and lets those go who wait for it.
+func (r *replica) open(b *broker) {
+	b.opens <- struct{}{}
+	p, err := b.openPartition(r)
+	<-b.opens
+	r.opened(p, err)
+}
+
+// opened ends an opening. A failed one may be tried again: a full disk gets room.
+func (r *replica) opened(p *partition.Partition, err error) {
+	if p != nil {
+		r.readable.Store(p)
+	}
+	for {
+		r.mu.Lock()
+		fns := r.waiting
+		r.waiting = nil
+		if len(fns) == 0 {
+			break // whoever comes from here on finds part set, after all who waited
+		}
+		r.mu.Unlock()
+		for _, fn := range fns {
+			fn(p, err)
+		}
+	}
+	if p != nil {
+		r.part.Store(p)
+	}
+	close(r.opening)
+	r.opening = nil
+	watches := r.takeWatchesLocked()
+	r.mu.Unlock()
+	wake(watches)
+}
+
+// watch makes w wait for the partition to be opened or to be no more. False: that has happened, w was not registered.
+func (r *replica) watch(w *fetchWait) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.readable.Load() != nil || r.err != nil {
+		return false
+	}
+	if r.watches == nil {
+		r.watches = map[*fetchWait]struct{}{}
+	}
+	r.watches[w] = struct{}{}
+	return true
+}
+
+func (r *replica) unwatch(w *fetchWait) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.watches, w)
+}
+
+func (r *replica) takeWatchesLocked() map[*fetchWait]struct{} {
+	watches := r.watches
+	r.watches = nil
+	return watches
+}
+
+func wake(watches map[*fetchWait]struct{}) {
+	for w := range watches {
+		w.wake()
+	}
+}
+
+// state returns the open partition, or nil and why there is none; neither means that it is empty and has no files.
+func (r *replica) state() (*partition.Partition, error) {
+	if p := r.readable.Load(); p != nil {
+		return p, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.readable.Load(), r.err
+}
+
+// settled waits until no opening is under way and returns the partition if it is open.
+func (r *replica) settled() *partition.Partition {
+	r.mu.Lock()
+	opening := r.opening
+	r.mu.Unlock()
+	if opening != nil {
+		<-opening
+	}
+	return r.part.Load()
+}
+
+// retire makes every further use fail with err and returns the partition, if it is open, for the caller to close.
+func (r *replica) retire(err error) *partition.Partition {
+	r.mu.Lock()
+	r.err, r.gone = err, true
+	opening := r.opening
+	watches := r.takeWatchesLocked()
+	r.mu.Unlock()
+	wake(watches)
+	if opening != nil {
+		<-opening
+	}
+	return r.part.Load()
+}
+
+// fail puts the partition offline.
+func (r *replica) fail(err error) {
+	r.mu.Lock()
+	r.err = err
+	r.mu.Unlock()
+}

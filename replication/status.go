@@ -1,0 +1,79 @@
+package replication
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/stratalog/strata/record"
+)
+
+// Status is the state of one partition, as its leader sees it.
+type Status struct {
+	Leader         int32 // -1: none, or there is no such partition
+	LeaderEpoch    int32
+	PartitionEpoch int32 // grows with every change of the partition's metadata
+	Replicas, ISR  []int32
+	LogStartOffset int64
+	HighWatermark  int64
+	LogEndOffset   int64
+	Ends           map[int32]int64 // log end offset by replica
+	Err            error           // why the partition is offline, ErrUnknownTopic or ErrClosed
+}
+
+// Status returns the state of a partition. It does not block.
+func (c *Cluster) Status(topic string, p int32) Status {
+	tp := record.TopicPartition{Topic: topic, Partition: p}
+	_, meta, err := c.find(tp)
+	if err != nil {
+		return Status{Leader: -1, LeaderEpoch: -1, PartitionEpoch: -1, Err: err}
+	}
+	s := Status{
+		Leader: meta.leader, LeaderEpoch: meta.leaderEpoch, PartitionEpoch: meta.partitionEpoch,
+		Replicas: slices.Clone(meta.replicas), ISR: slices.Clone(meta.isr), Ends: map[int32]int64{},
+	}
+	if r := c.broker.replica(tp); r != nil {
+		part, err := r.state()
+		s.Err = err
+		if part != nil {
+			st := part.Stats()
+			s.LogStartOffset, s.HighWatermark, s.LogEndOffset = st.LogStartOffset, st.HighWatermark, st.LogEndOffset
+		}
+	}
+	s.Ends[brokerID] = s.LogEndOffset
+	return s
+}
+
+// counters are the running totals behind Stats.
+type counters struct{ produces, fetches atomic.Int64 }
+
+// Stats are figures of a cluster since it was opened.
+type Stats struct {
+	MetadataVersion    int64
+	ControllerEpoch    int32
+	Topics, Partitions int
+	OpenPartitions     int   // those that have files
+	OfflinePartitions  int   // those that could not be opened
+	ProduceRequests    int64 // batches handed in
+	FetchRequests      int64
+	MetadataWaits      int // calls waiting in WaitMetadata
+}
+
+// Stats returns the present figures. It does not block.
+func (c *Cluster) Stats() Stats {
+	c.mu.RLock()
+	s := Stats{
+		MetadataVersion: c.image.version, Topics: len(c.image.topics), Partitions: c.image.partitions, MetadataWaits: c.waiters.Len(),
+	}
+	c.mu.RUnlock()
+	s.ControllerEpoch = c.meta.epoch()
+	s.ProduceRequests, s.FetchRequests = c.stats.produces.Load(), c.stats.fetches.Load()
+	for _, r := range c.broker.all() {
+		switch p, err := r.state(); {
+		case p != nil:
+			s.OpenPartitions++
+		case err != nil:
+			s.OfflinePartitions++
+		}
+	}
+	return s
+}
