@@ -21,7 +21,11 @@ func (l *Log) snapshot(offset int64) error {
 	if !ok {
 		return nil
 	}
-	return vfs.WriteFile(cfg.FS, filePath(l.path, offset, snapshotSuffix), o.Snapshot(offset))
+	data := o.Snapshot(offset)
+	if data == nil { // the owner has nothing to say
+		return nil
+	}
+	return vfs.WriteFile(cfg.FS, filePath(l.path, offset, snapshotSuffix), data)
 }
 
 // WriteSnapshot stores the owner's state as of offset, replacing an earlier one. It is on stable storage when it returns. A Snapshotter

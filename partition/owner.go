@@ -123,6 +123,9 @@ func (o *owner) Snapshot(int64) []byte {
 	p := (*Partition)(o)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.state == nil { // closed again because it could not be rebuilt: what is on disk is better
+		return nil
+	}
 	return p.state.appendSnapshot(nil)
 }
 
