@@ -121,10 +121,24 @@ func floor(list []*segment.Segment, offset int64) int {
 // Batches yields the batches from the one that holds offset from up to the present end. They are valid until the next one. An error is
 // yielded once and ends it.
 func (l *Log) Batches(from int64) iter.Seq2[*record.Batch, error] {
+	return l.batches(from, l.read)
+}
+
+// Held is Batches also for what DeleteRecords has taken away from readers and no Clean has removed yet: an Owner rebuilds its state from
+// that, since a producer's last batch may lie there. It begins with the first batch held if from is below that.
+func (l *Log) Held(from int64) iter.Seq2[*record.Batch, error] {
+	return l.batches(max(from, l.list()[0].Base()), func(dst []byte, from int64, max int, upTo int64) ([]byte, error) {
+		n := len(dst)
+		out, err := l.readSegments(dst, from, max)
+		return cutAt(out, n, upTo), err
+	})
+}
+
+func (l *Log) batches(from int64, read func(dst []byte, from int64, max int, upTo int64) ([]byte, error)) iter.Seq2[*record.Batch, error] {
 	return func(yield func(*record.Batch, error) bool) {
 		var buf []byte
 		for end := l.end.Load(); from < end; {
-			p, err := l.read(buf[:0], from, readBytes, end)
+			p, err := read(buf[:0], from, readBytes, end)
 			if err != nil {
 				yield(nil, err)
 				return

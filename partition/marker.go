@@ -21,10 +21,10 @@ type TxnMarker struct {
 //
 // Errors: ErrNotLeader, ErrInvalidProducerEpoch, ErrCoordinatorFenced, ErrTimeout, ErrClosed, and those of the log.
 func (p *Partition) EndTransaction(m TxnMarker, done func(ProduceResult)) {
-	epoch := p.leaderEpoch.Load()
+	epoch, err := p.checkEpoch(-1)
 	req := &ProduceRequest{Acks: record.AcksAll, Timeout: m.Timeout, Done: done, p: p}
 	req.result = ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: epoch}
-	if _, err := p.checkEpoch(-1); err != nil {
+	if err != nil {
 		req.result.Err = p.wrap("end transaction", err)
 		done(req.result)
 		return

@@ -99,11 +99,8 @@ func TestPartitionAgreesWithAList(t *testing.T) {
 				m.start = max(m.start, to)
 				require.Equal(t, m.start, got)
 			case 8:
-				next, kinds := fs, 2
-				if m.start > 0 {
-					kinds = 0 // what only deleted records tell about producers is gone after a kill, in Kafka as well
-				}
-				switch rapid.IntRange(0, kinds).Draw(t, "restart") {
+				next := fs
+				switch rapid.IntRange(0, 2).Draw(t, "restart") {
 				case 0:
 					require.NoError(t, p.Close())
 				case 1:
@@ -170,9 +167,6 @@ func (m *model) retry(t *rapid.T, p *Partition, pid int64) {
 	}
 	back := rapid.IntRange(1, min(windowSize, len(sent))).Draw(t, "back")
 	b := sent[len(sent)-back]
-	if b.base < m.start && back > 1 {
-		return // known until the next restart only
-	}
 	res := send(p, b.spec)
 	require.NoError(t, res.Err, "%d back", back)
 	require.True(t, res.Duplicate)
@@ -197,7 +191,7 @@ func (m *model) refused(t *rapid.T, p *Partition, pid int64) {
 			require.ErrorIs(t, send(p, s).Err, ErrInvalidProducerEpoch)
 		}
 	case 2:
-		if len(sent) > windowSize && m.start == 0 {
+		if len(sent) > windowSize {
 			require.ErrorIs(t, send(p, sent[len(sent)-windowSize-1].spec).Err, ErrOutOfOrderSequence)
 		}
 	case 3:

@@ -14,7 +14,7 @@ type owner Partition
 func (o *owner) Admit(a *log.Append) error {
 	p := (*Partition)(o)
 	req := a.User.(*ProduceRequest)
-	if a.LeaderEpoch != p.leaderEpoch.Load() {
+	if epoch := p.leaderEpoch.Load(); epoch < 0 || a.LeaderEpoch != epoch {
 		return p.notLeading()
 	}
 	if !a.Info.HasProducerID() {

@@ -10,14 +10,15 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Produce appends one client batch. It never waits for a disk that others are using, nor for acknowledgements: req.Done
-// is called with the outcome, once, at once if the batch is refused. If no append is under way on this partition it is written by the caller's goroutine.
+// Produce appends one client batch. req.Done is called with the outcome, once; before Produce returns if the batch is refused. It does not
+// wait for acknowledgements, nor for others' use of the disk: only if no append is under way on this partition, and few on its disk, the
+// caller's goroutine does the write and, under log.SyncOnAck, the sync (see log.Log.Submit).
 //
 // Checks, in Kafka's order: leadership, base offset, size, CRC, records; then, when its turn comes, the producer's epoch and sequence. A batch
 // that is in the log already is a success with the original offset.
 func (p *Partition) Produce(req *ProduceRequest) {
 	req.p = p
-	req.result = ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: p.leaderEpoch.Load()}
+	req.result = ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1}
 	req.written, req.settled, req.late = false, false, false
 	if err := p.prepare(req); err != nil {
 		p.stats.refused.Add(1)
@@ -30,9 +31,11 @@ func (p *Partition) Produce(req *ProduceRequest) {
 
 // prepare checks the batch against the rules and makes it ready for the log.
 func (p *Partition) prepare(req *ProduceRequest) error {
-	if _, err := p.checkEpoch(-1); err != nil {
+	epoch, err := p.checkEpoch(-1)
+	if err != nil {
 		return err
 	}
+	req.result.LeaderEpoch = epoch
 	if req.Acks < record.AcksAll || req.Acks > record.AcksNone {
 		return ErrInvalidAcks
 	}

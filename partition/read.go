@@ -66,6 +66,9 @@ func (p *Partition) readUpTo(req *ReadRequest, res *ReadResult, bound int64) err
 	}
 	var err error
 	if res.Bytes, err = p.log.ReadUpTo(req.Buf, req.Offset, limit, bound); err != nil {
+		if epoch := p.leaderEpoch.Load(); epoch != res.LeaderEpoch { // truncated under our hands
+			err = p.notLeading()
+		}
 		*res = ReadResult{}
 		return p.wrap("read", err)
 	}

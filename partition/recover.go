@@ -21,7 +21,7 @@ func (p *Partition) rebuild() (*producers, error) {
 		return nil, err
 	}
 	start, end := p.log.StartOffset(), p.log.EndOffset()
-	if from > start && len(s.m) > 0 {
+	if len(s.m) > 0 {
 		older := p.newState()
 		if err := p.replay(older, p.historyStart(from), from, now, nil); err == nil { // without it only retries of older batches are not known
 			s.adopt(older)
@@ -40,10 +40,10 @@ func (p *Partition) rebuild() (*producers, error) {
 
 func (p *Partition) newState() *producers { return newProducers(time.Duration(p.expiry.Load())) }
 
-// loadSnapshot returns the state in the newest valid snapshot at or below the log end, and its offset; an empty state and the log start if there is
-// none. Snapshots that are damaged, or from beyond the end, which the log has lost, are removed.
+// loadSnapshot returns the state in the newest valid snapshot at or below the log end, and its offset; an empty state and the first offset held if
+// there is none. Snapshots that are damaged, or from beyond the end, which the log has lost, are removed.
 func (p *Partition) loadSnapshot(now int64) (*producers, int64, error) {
-	start, end := p.log.StartOffset(), p.log.EndOffset()
+	end := p.log.EndOffset()
 	offsets, err := p.log.SnapshotFiles()
 	if err != nil {
 		return nil, 0, err
@@ -57,7 +57,7 @@ func (p *Partition) loadSnapshot(now int64) (*producers, int64, error) {
 		if err == nil {
 			s := p.newState()
 			if err = s.load(data, now); err == nil {
-				return s, max(offset, start), nil
+				return s, offset, nil
 			}
 		}
 		p.logger.Warn("producer snapshot removed", slog.String("topic", p.tp.Topic), slog.Int("partition", int(p.tp.Partition)),
@@ -66,7 +66,7 @@ func (p *Partition) loadSnapshot(now int64) (*producers, int64, error) {
 			return nil, 0, err
 		}
 	}
-	return p.newState(), start, nil
+	return p.newState(), p.log.Segments()[0].BaseOffset, nil
 }
 
 // historyStart returns an offset about historyBytes before the given one.
@@ -79,19 +79,19 @@ func (p *Partition) historyStart(before int64) int64 {
 		next := min(s.NextOffset, before)
 		if s.Size > budget { // assume batches of even size
 			span := float64(s.NextOffset-s.BaseOffset) * float64(budget) / float64(s.Size)
-			return max(next-int64(span), s.BaseOffset, p.log.StartOffset())
+			return max(next-int64(span), s.BaseOffset)
 		}
 		from, budget = s.BaseOffset, budget-s.Size
 	}
-	return max(from, p.log.StartOffset())
+	return from
 }
 
-// replay takes the batches from offset from to before into s. ended, unless nil, is told the transactions that ended in between.
+// replay takes the batches from offset from to offset to into s, also those below the log start that are still held. ended, unless nil, is told the transactions that ended in between.
 func (p *Partition) replay(s *producers, from, to, now int64, ended func(endedTxn) error) error {
 	if from >= to {
 		return nil
 	}
-	for b, err := range p.log.Batches(from) {
+	for b, err := range p.log.Held(from) {
 		switch {
 		case err != nil:
 			return err

@@ -190,7 +190,8 @@ func TestTimeoutEndsTheWaitAndNotTheAppend(t *testing.T) {
 		start := time.Now()
 		results := make(chan ProduceResult, 2)
 		for _, timeout := range []time.Duration{time.Second, time.Minute} {
-			p.Produce(&ProduceRequest{Batch: batchSpec{}.build(), Timeout: timeout, Done: func(r ProduceResult) { results <- r }})
+			go p.Produce(&ProduceRequest{Batch: batchSpec{}.build(), Timeout: timeout, Done: func(r ProduceResult) { results <- r }})
+			synctest.Wait() // written, or queued behind the sync
 		}
 		res := <-results
 		require.ErrorIs(t, res.Err, ErrTimeout)
