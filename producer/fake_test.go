@@ -262,7 +262,7 @@ func (p *fakePart) checkSequence(b *record.Batch) (dup int64, err error) {
 	return -1, nil
 }
 
-// checkKept panics if a request that the backend may still read was written to.
+// checkKept returns an error if a request that the backend may still read was written to.
 func (f *fake) checkKept() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -110,6 +110,25 @@ func TestLostProducerStateStartsANewEpoch(t *testing.T) {
 	})
 }
 
+func TestRefusalAsOutOfOrderSaysThatABatchIsNotThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(map[string]int{"a": 1})
+		f.script = func(n int, _ *partition.ProduceRequest, _ *record.Batch) fate { return fate{lost: n == 3} }
+		p := newProducer(t, f, Config{})
+		for i := range 3 {
+			_, err := p.Send(t.Context(), value("a", i))
+			require.NoError(t, err)
+		}
+		f.locked(func() { f.part("a", 0).producers[1001].last = []fakeBatch{{first: 0, last: 0}} })
+		_, err := p.Send(t.Context(), value("a", 3)) // lost, then out of order: certainly not in the log, so a new epoch may begin
+		require.NoError(t, err)
+		require.Equal(t, numbers(0, 4), f.values("a", 0))
+		require.Equal(t, int16(1), f.headers()[len(f.headers())-1].ProducerEpoch)
+		require.NoError(t, f.checkKept())
+		require.NoError(t, p.Close())
+	})
+}
+
 func TestExpiredProducerStateIsNoProblem(t *testing.T) {
 	f := newFake(map[string]int{"a": 1})
 	p := newProducer(t, f, Config{})
