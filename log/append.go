@@ -55,6 +55,7 @@ type Append struct {
 
 	next  *Append // in the log's queue
 	own   bool    // Batch belongs to the log: its header may be written to
+	call  *call   // the blocking call it belongs to
 	epoch int32   // to be stamped
 }
 
@@ -65,18 +66,28 @@ func (l *Log) Submit(a *Append) {
 	if err == nil {
 		l.mu.Lock()
 		if err = l.refusalLocked(); err == nil {
-			l.queue.push(a)
-			lead := !l.busy
-			l.busy = true
-			l.mu.Unlock()
-			if lead {
-				l.leadHere()
+			if lead := !l.busy; lead {
+				l.busy = true
+				l.mu.Unlock()
+				l.leadHere(a)
+				return
 			}
+			l.queue.push(a)
+			l.mu.Unlock()
 			return
 		}
 		l.mu.Unlock()
 	}
 	a.Err = err
+	a.complete()
+}
+
+// complete calls Done, or lets a blocking call go.
+func (a *Append) complete() {
+	if a.call != nil {
+		a.call.complete()
+		return
+	}
 	a.Done(a)
 }
 

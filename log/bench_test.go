@@ -65,6 +65,11 @@ func BenchmarkAppendDurable(b *testing.B) {
 			wg.Wait()
 			b.StopTimer()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
+			rounds := int64(0)
+			for _, l := range logs {
+				rounds += l.Stats().Rounds
+			}
+			b.ReportMetric(float64(b.N)/float64(rounds), "records/round")
 			for _, l := range logs {
 				require.NoError(b, l.Close())
 			}

@@ -17,6 +17,8 @@ type call struct {
 	a       Append
 	builder record.Builder
 	done    chan struct{} // capacity 1
+	here    bool          // its own goroutine leads the round: nobody needs to be woken
+	ended   bool          // complete was called while here was set
 }
 
 func (d *Directory) call() *call {
@@ -24,11 +26,17 @@ func (d *Directory) call() *call {
 		return c
 	}
 	c := &call{done: make(chan struct{}, 1)}
-	c.a.User, c.a.Done = c, wakeCall
+	c.a.call = c
 	return c
 }
 
-func wakeCall(a *Append) { a.User.(*call).done <- struct{}{} }
+func (c *call) complete() {
+	if c.here {
+		c.ended = true
+		return
+	}
+	c.done <- struct{}{}
+}
 
 func (d *Directory) putCall(c *call) {
 	if c.builder.Size() > maxPooledBytes {
@@ -92,8 +100,11 @@ func (l *Log) AppendBatch(ctx context.Context, batch []byte) (first int64, err e
 func (l *Log) await(ctx context.Context, c *call, batch []byte) (int64, error) {
 	a := &c.a
 	a.Batch, a.LeaderEpoch = batch, -1
+	c.ended = false
 	l.Submit(a)
-	if ctx.Done() == nil {
+	if c.here && c.ended { // by ourselves
+		c.here = false
+	} else if ctx.Done() == nil {
 		<-c.done
 	} else {
 		select {

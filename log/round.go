@@ -122,41 +122,51 @@ func (l *Log) endTurns() {
 	l.mu.Unlock()
 	for a := queue.pop(); a != nil; a = queue.pop() {
 		a.Err = ErrClosed
-		a.Done(a)
+		a.complete()
 	}
 }
 
-// leadHere leads rounds on the goroutine of an appender that found no round under way. With the turn, which it gives up. Under SyncOnAck a
+// leadHere leads rounds on the goroutine of an appender that found no round under way; the first one is for a. With the turn, which it gives up. Under SyncOnAck a
 // lone appender syncs by itself, without handing over to anybody; what comes meanwhile, or when enough syncs are running, is for the syncer.
-func (l *Log) leadHere() {
-	for range maxRounds {
-		if l.cfg.Load().Sync == SyncOnAck {
-			if l.dir.syncer.enter() {
-				l.round()
-				l.dir.syncer.leave()
-				if !l.passTurn() {
-					return
-				}
-			}
-			break
-		}
-		l.round()
-		if !l.passTurn() {
-			return
-		}
+func (l *Log) leadHere(a *Append) {
+	strict := l.cfg.Load().Sync == SyncOnAck
+	if strict && !l.dir.syncer.enter() {
+		l.mu.Lock()
+		l.queue.push(a)
+		l.mu.Unlock()
+		l.dir.syncer.add(job{l, (*Log).leadThere})
+		return
 	}
-	l.dir.syncer.add(job{l, (*Log).leadThere}) // let the caller go: others' appends keep coming
+	if a.call != nil {
+		a.call.here = true
+	}
+	l.round(a)
+	if strict {
+		l.dir.syncer.leave()
+	}
+	for n := 1; l.passTurn(); n++ {
+		if !strict && n < maxRounds {
+			l.round(nil)
+			continue
+		}
+		l.dir.syncer.add(job{l, (*Log).leadThere}) // let the caller go: others' appends keep coming
+		return
+	}
 }
 
-// round writes what is queued, up to a bound, and completes it. With the turn.
-func (l *Log) round() {
+// round writes first, or without one what is queued, up to a bound, and completes it. With the turn.
+func (l *Log) round(first *Append) {
 	r, cfg := rounds.Get().(*round), l.cfg.Load()
-	l.takeQueued(r)
+	if first != nil {
+		r.all = append(r.all, first)
+	} else {
+		l.takeQueued(r)
+	}
 	for rest := r.all; len(rest) > 0; {
 		rest = l.writeSome(r, cfg, rest)
 	}
 	for _, a := range r.refused {
-		a.Done(a)
+		a.complete()
 	}
 	if len(r.written) > 0 {
 		l.settle(r, cfg)
@@ -341,7 +351,7 @@ func (l *Log) settle(r *round, cfg *Config) {
 		l.armSync(cfg)
 		l.wake()
 		for _, a := range r.written {
-			a.Done(a)
+			a.complete()
 		}
 		return
 	}
@@ -349,7 +359,7 @@ func (l *Log) settle(r *round, cfg *Config) {
 	waiting := r.written[:0]
 	for _, a := range r.written {
 		if a.Wait == WaitWritten {
-			a.Done(a)
+			a.complete()
 		} else {
 			waiting = append(waiting, a)
 		}
@@ -364,7 +374,7 @@ func (l *Log) settle(r *round, cfg *Config) {
 	}
 	for _, a := range waiting {
 		a.Err = err
-		a.Done(a)
+		a.complete()
 	}
 	clear(r.written[len(waiting):])
 }
