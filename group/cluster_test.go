@@ -215,4 +215,5 @@ func BenchmarkCommitDurable(b *testing.B) {
 			}
 		}
 	})
+	b.ReportMetric(float64(c.Stats().Commits)/float64(c.Stats().Appends), "commits/append")
 }
