@@ -1,0 +1,34 @@
+package consumer
+
+import (
+	"context"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+)
+
+// LogBackend is where records come from: the half of a backend that free consumers need. replication.Cluster is one.
+type LogBackend interface {
+	Metadata(ctx context.Context, topics ...string) (replication.Metadata, error)
+	WaitMetadata(ctx context.Context, after int64) (int64, error)
+	Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error)
+	ListOffsets(ctx context.Context, at map[record.TopicPartition]partition.OffsetSpec, iso partition.Isolation) (map[record.TopicPartition]partition.OffsetResult, error)
+}
+
+// GroupBackend is what members of groups need besides. group.Coordinator is one.
+type GroupBackend interface {
+	Join(ctx context.Context, req group.JoinRequest) (group.JoinResponse, error)
+	Sync(ctx context.Context, req group.SyncRequest) (group.SyncResponse, error)
+	Heartbeat(ctx context.Context, req group.HeartbeatRequest) error
+	Leave(ctx context.Context, req group.LeaveRequest) ([]error, error)
+	CommitOffsets(ctx context.Context, req group.CommitRequest) (map[record.TopicPartition]error, error)
+	FetchOffsets(ctx context.Context, group string, tps []record.TopicPartition) (map[record.TopicPartition]record.Committed, error)
+}
+
+// Backend is both halves. strata.Cluster is one.
+type Backend interface {
+	LogBackend
+	GroupBackend
+}

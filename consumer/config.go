@@ -1,0 +1,323 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+)
+
+// CommitMode says when a group's offsets are committed.
+type CommitMode uint8
+
+const (
+	// CommitProcessed is at-least-once, and the default: a record is committed only after the loop has come back for the next one,
+	// every CommitInterval, before a partition is given up and on Close. It holds as long as the work is done in the loop body.
+	CommitProcessed CommitMode = iota
+	// CommitManual leaves it to the application to call Commit, or never to do so.
+	CommitManual
+	// CommitBeforeDelivery is at-most-once: what is handed out was committed before, so a crash loses what was being worked on.
+	CommitBeforeDelivery
+)
+
+// Isolation says what of transactions is read.
+type Isolation = partition.Isolation
+
+const (
+	ReadCommitted   = partition.ReadCommitted   // nothing of open or aborted transactions (the default)
+	ReadUncommitted = partition.ReadUncommitted // everything below the high watermark
+)
+
+// Starting points for Config.Assign, beside real offsets.
+const (
+	StartLatest   int64 = -1 // the end, as it is when the partition is first read
+	StartEarliest int64 = -2 // the first record held
+	StartReset    int64 = -3 // what Config.Reset says
+)
+
+// A Reset says where to start in a partition for which there is no offset, or whose offset is no longer held.
+// The zero Reset is Earliest. Kafka: auto.offset.reset, whose default is latest.
+type Reset struct {
+	kind resetKind
+	at   time.Time
+}
+
+type resetKind uint8
+
+const (
+	resetEarliest resetKind = iota
+	resetLatest
+	resetAt
+	resetFail
+)
+
+// Earliest starts at the first record held.
+func Earliest() Reset { return Reset{} }
+
+// Latest starts at the end: only what comes later is read.
+func Latest() Reset { return Reset{kind: resetLatest} }
+
+// At starts at the first record with timestamp t or later, at the end if there is none.
+func At(t time.Time) Reset { return Reset{kind: resetAt, at: t} }
+
+// Fail yields ErrNoOffset instead of jumping.
+func Fail() Reset { return Reset{kind: resetFail} }
+
+// Defaults of Config.
+const (
+	DefaultCommitInterval    = time.Second
+	DefaultSessionTimeout    = 45 * time.Second
+	DefaultHeartbeatInterval = 3 * time.Second
+	DefaultMaxPollInterval   = 5 * time.Minute
+	DefaultMaxPollRecords    = 500
+	DefaultMaxBytes          = 50 << 20
+	DefaultPartitionBytes    = 1 << 20
+	DefaultMaxWait           = 500 * time.Millisecond
+	DefaultCloseTimeout      = 30 * time.Second
+)
+
+// Config describes a consumer. Either Group with Topics, or (a free consumer) Assign, or Topics alone, which is all of their partitions.
+type Config struct {
+	// Group is the group's id; empty makes a free consumer: no membership, no commits. Kafka: group.id.
+	Group string
+	// InstanceID makes the member static: it comes back under that name without a rebalance, and Close does not leave the group.
+	// Kafka: group.instance.id (KIP-345).
+	InstanceID string
+	// ClientID names the consumer in descriptions of the group. Empty: "strata". Kafka: client.id.
+	ClientID string
+	// Topics are the topics subscribed to.
+	Topics []string
+	// Assign names the partitions of a free consumer and the offset to start at in each, or StartEarliest, StartLatest, StartReset.
+	Assign record.Offsets
+	Reset  Reset
+
+	Commit CommitMode
+	// CommitInterval is how often processed offsets are committed with CommitProcessed. 0: 1 s. Kafka: auto.commit.interval.ms.
+	CommitInterval time.Duration
+	Isolation      Isolation // Kafka: isolation.level
+
+	// Assignors in order of preference. nil: CooperativeSticky, Range, which is a sticky assignment handed over eagerly, because
+	// incremental hand-over needs every assignor of the list to be capable of it; CooperativeSticky alone is incremental.
+	// Kafka: partition.assignment.strategy.
+	Assignors []group.Assignor
+
+	SessionTimeout    time.Duration // 0: 45 s. Kafka: session.timeout.ms
+	HeartbeatInterval time.Duration // 0: 3 s, or a third of the session timeout if that is less; above a third: a warning. Kafka: heartbeat.interval.ms
+	// MaxPollInterval is how long the application may stay away between two polls; then the member leaves and its partitions move on.
+	// 0: 5 min. It is checked with every heartbeat. Kafka: max.poll.interval.ms.
+	MaxPollInterval time.Duration
+	// RebalanceTimeout is how long the group waits for this member to come to a rebalance. 0: MaxPollInterval, as in Kafka.
+	RebalanceTimeout time.Duration
+
+	MinBytes       int           // a fetch waits for this many bytes, up to MaxWait. 0: 1. Kafka: fetch.min.bytes
+	MaxBytes       int           // of one fetch; the first batch may exceed it. 0: 50 MiB. Kafka: fetch.max.bytes
+	PartitionBytes int           // of one partition in one fetch; likewise. 0: 1 MiB. Kafka: max.partition.fetch.bytes
+	MaxPollRecords int           // of one Poll. 0: 500. Kafka: max.poll.records
+	MaxWait        time.Duration // 0: 500 ms. Kafka: fetch.max.wait.ms
+	Rack           string        // Kafka: client.rack
+
+	// StartAt is an offset store of the application's own: asked before the first fetch of newly assigned partitions; what it returns
+	// wins over committed offsets, for partitions that it leaves out these and Reset apply. Offsets as in Assign.
+	StartAt func(context.Context, []record.TopicPartition) (record.Offsets, error)
+	// The callbacks run on the goroutine that polls, never between a record and the end of its loop body. OnRevoked runs while the
+	// partitions are still owned (commit there), OnLost when they are gone already. They may call the consumer, but not poll it.
+	OnAssigned, OnRevoked, OnLost func(context.Context, []record.TopicPartition)
+
+	// Properties are settings by their Kafka names. One that is also set as a field, to another value, is an error; unknown ones are too.
+	Properties map[string]string
+
+	Logger *slog.Logger // nil discards everything
+}
+
+// ConfigError describes one bad setting.
+type ConfigError struct {
+	Name   string // field or Kafka key
+	Reason string
+}
+
+func (e *ConfigError) Error() string { return "consumer: config " + e.Name + ": " + e.Reason }
+
+func (c Config) withDefaults() (Config, error) {
+	errs := c.applyProperties()
+	bad := func(name, reason string) { errs = append(errs, &ConfigError{name, reason}) }
+	for name, d := range map[string]time.Duration{
+		"CommitInterval": c.CommitInterval, "SessionTimeout": c.SessionTimeout, "HeartbeatInterval": c.HeartbeatInterval,
+		"MaxPollInterval": c.MaxPollInterval, "RebalanceTimeout": c.RebalanceTimeout, "MaxWait": c.MaxWait,
+	} {
+		if d < 0 {
+			bad(name, fmt.Sprintf("%s is negative", d))
+		}
+	}
+	for name, n := range map[string]int{"MinBytes": c.MinBytes, "MaxBytes": c.MaxBytes, "PartitionBytes": c.PartitionBytes, "MaxPollRecords": c.MaxPollRecords} {
+		if n < 0 || n > math.MaxInt32 {
+			bad(name, fmt.Sprintf("%d is out of range", n))
+		}
+	}
+	switch {
+	case c.Group != "" && len(c.Assign) > 0:
+		bad("Assign", "a group member gets its partitions from the group: set Group or Assign, not both")
+	case c.Group != "" && len(c.Topics) == 0:
+		bad("Topics", "a group member needs topics")
+	case c.Group == "" && len(c.Topics) == 0 && len(c.Assign) == 0:
+		bad("Topics", "nothing to read: set Topics or Assign")
+	case len(c.Topics) > 0 && len(c.Assign) > 0:
+		bad("Assign", "set Topics or Assign, not both")
+	}
+	if c.Group == "" {
+		if c.InstanceID != "" {
+			bad("InstanceID", "needs a Group")
+		}
+		if c.Commit == CommitBeforeDelivery {
+			bad("Commit", "CommitBeforeDelivery needs a Group")
+		}
+	}
+	if c.Commit > CommitBeforeDelivery {
+		bad("Commit", fmt.Sprintf("unknown mode %d", c.Commit))
+	}
+	for tp, off := range c.Assign {
+		if off < StartReset || tp.Partition < 0 {
+			bad("Assign", fmt.Sprintf("%s-%d: offset %d", tp.Topic, tp.Partition, off))
+		}
+	}
+	if len(errs) > 0 {
+		return Config{}, errors.Join(errs...)
+	}
+	c.fillDefaults()
+	return c, nil
+}
+
+func (c *Config) fillDefaults() {
+	setDefault(&c.ClientID, "strata")
+	setDefault(&c.CommitInterval, DefaultCommitInterval)
+	setDefault(&c.SessionTimeout, DefaultSessionTimeout)
+	setDefault(&c.HeartbeatInterval, min(DefaultHeartbeatInterval, c.SessionTimeout/3))
+	setDefault(&c.MaxPollInterval, DefaultMaxPollInterval)
+	setDefault(&c.RebalanceTimeout, c.MaxPollInterval)
+	setDefault(&c.MinBytes, 1)
+	setDefault(&c.MaxBytes, DefaultMaxBytes)
+	setDefault(&c.PartitionBytes, DefaultPartitionBytes)
+	setDefault(&c.MaxPollRecords, DefaultMaxPollRecords)
+	setDefault(&c.MaxWait, DefaultMaxWait)
+	if c.Assignors == nil {
+		c.Assignors = []group.Assignor{group.CooperativeSticky(), group.Range()}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Group != "" && c.HeartbeatInterval > c.SessionTimeout/3 {
+		c.Logger.Warn("heartbeat interval above a third of the session timeout: one lost heartbeat may cost the membership",
+			"heartbeat_interval", c.HeartbeatInterval, "session_timeout", c.SessionTimeout, "group", c.Group)
+	}
+}
+
+func setDefault[T comparable](p *T, v T) {
+	var zero T
+	if *p == zero {
+		*p = v
+	}
+}
+
+// applyProperties moves Kafka-named settings into their fields.
+func (c *Config) applyProperties() (errs []error) {
+	for key, value := range c.Properties {
+		set, known := properties[key]
+		if !known {
+			errs = append(errs, &ConfigError{key, "unknown, or not supported here"})
+			continue
+		}
+		if reason := set(c, value); reason != "" {
+			errs = append(errs, &ConfigError{key, reason})
+		}
+	}
+	return errs
+}
+
+var properties = map[string]func(c *Config, v string) (reason string){
+	"group.id":                  func(c *Config, v string) string { return setString(&c.Group, v) },
+	"group.instance.id":         func(c *Config, v string) string { return setString(&c.InstanceID, v) },
+	"client.id":                 func(c *Config, v string) string { return setString(&c.ClientID, v) },
+	"client.rack":               func(c *Config, v string) string { return setString(&c.Rack, v) },
+	"auto.commit.interval.ms":   func(c *Config, v string) string { return setMillis(&c.CommitInterval, v) },
+	"session.timeout.ms":        func(c *Config, v string) string { return setMillis(&c.SessionTimeout, v) },
+	"heartbeat.interval.ms":     func(c *Config, v string) string { return setMillis(&c.HeartbeatInterval, v) },
+	"max.poll.interval.ms":      func(c *Config, v string) string { return setMillis(&c.MaxPollInterval, v) },
+	"fetch.max.wait.ms":         func(c *Config, v string) string { return setMillis(&c.MaxWait, v) },
+	"fetch.min.bytes":           func(c *Config, v string) string { return setInt(&c.MinBytes, v) },
+	"fetch.max.bytes":           func(c *Config, v string) string { return setInt(&c.MaxBytes, v) },
+	"max.partition.fetch.bytes": func(c *Config, v string) string { return setInt(&c.PartitionBytes, v) },
+	"max.poll.records":          func(c *Config, v string) string { return setInt(&c.MaxPollRecords, v) },
+	"enable.auto.commit": func(c *Config, v string) string {
+		on, err := strconv.ParseBool(v)
+		switch {
+		case err != nil:
+			return fmt.Sprintf("%q is no boolean", v)
+		case on && c.Commit == CommitManual, !on && c.Commit == CommitBeforeDelivery:
+			return "contradicts Commit"
+		case !on:
+			c.Commit = CommitManual
+		}
+		return ""
+	},
+	"auto.offset.reset": func(c *Config, v string) string {
+		want, known := map[string]Reset{"earliest": Earliest(), "latest": Latest(), "none": Fail()}[v]
+		switch {
+		case !known:
+			return fmt.Sprintf("%q is none of earliest, latest, none", v)
+		case c.Reset != (Reset{}) && c.Reset != want:
+			return "contradicts Reset"
+		}
+		c.Reset = want
+		return ""
+	},
+	"isolation.level": func(c *Config, v string) string {
+		switch {
+		case v == "read_committed" && c.Isolation != ReadCommitted:
+			return "contradicts Isolation"
+		case v == "read_uncommitted":
+			c.Isolation = ReadUncommitted
+		case v != "read_committed":
+			return fmt.Sprintf("%q is neither read_committed nor read_uncommitted", v)
+		}
+		return ""
+	},
+}
+
+func setString(field *string, v string) string {
+	if *field != "" && *field != v {
+		return fmt.Sprintf("%q contradicts the field's %q", v, *field)
+	}
+	*field = v
+	return ""
+}
+
+func setMillis(field *time.Duration, v string) string {
+	ms, err := strconv.ParseInt(v, 10, 32)
+	d := time.Duration(ms) * time.Millisecond
+	switch {
+	case err != nil || ms <= 0:
+		return fmt.Sprintf("%q is no positive number of milliseconds", v)
+	case *field != 0 && *field != d:
+		return fmt.Sprintf("%s contradicts the field's %s", d, *field)
+	}
+	*field = d
+	return ""
+}
+
+func setInt(field *int, v string) string {
+	n, err := strconv.ParseInt(v, 10, 32)
+	switch {
+	case err != nil || n <= 0:
+		return fmt.Sprintf("%q is no positive number", v)
+	case *field != 0 && *field != int(n):
+		return fmt.Sprintf("%d contradicts the field's %d", n, *field)
+	}
+	*field = int(n)
+	return ""
+}

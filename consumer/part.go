@@ -1,0 +1,141 @@
+package consumer
+
+import (
+	"cmp"
+	"container/heap"
+	"errors"
+	"strings"
+	"sync/atomic"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+)
+
+// A part is one partition that the consumer reads. Its buffer belongs to the polling goroutine.
+type part struct {
+	tp        record.TopicPartition
+	position  atomic.Int64 // next offset to hand out; -1: not known yet
+	processed atomic.Int64 // next offset to commit; -1: nothing processed. Written by the poller, and by seeks
+	lastEpoch atomic.Int32 // leader epoch of the last record handed out
+	gen       atomic.Int64 // counts seeks: what the poller had in hand before one says nothing about the position after it
+
+	start     int64 // where to start while position is -1: an offset or a Start constant. Guarded by Consumer.mu, as are the fields below
+	committed int64 // last offset committed by this member; -1: none
+	end       int64 // high watermark or last stable offset, as of the last fetch
+	known     bool  // end is set
+	located   bool  // had a position: neither StartAt nor the committed offset is asked again
+	paused    bool
+	lost      bool  // not ours any more
+	failed    error // damage was reported; not fetched again until a seek
+
+	chunk chunk // fetched, not handed out
+}
+
+// ready reports whether there is something to hand out.
+func (p *part) ready() bool { return !p.paused && p.chunk.left() }
+
+// A chunk is what one fetch brought of a partition, decoded as it is handed out.
+type chunk struct {
+	gen     int64 // of the part when it was fetched
+	rest    []byte
+	records record.Iterator
+	inBatch bool
+	from    int64 // offsets below are skipped
+	next    int64 // offset after the last batch looked at
+	epoch   int32
+	aborted abortedHeap
+	pids    map[int64]bool // producers whose batches are aborted, from here on
+}
+
+func newChunk(gen int64, from int64, fp *partition.FetchedPartition) chunk {
+	ch := chunk{gen: gen, rest: fp.Bytes, from: from, next: from}
+	if len(fp.Aborted) > 0 {
+		ch.aborted = append(ch.aborted, fp.Aborted...)
+		heap.Init(&ch.aborted)
+		ch.pids = map[int64]bool{}
+	}
+	return ch
+}
+
+func (ch *chunk) left() bool { return ch.inBatch || len(ch.rest) > 0 }
+
+// record decodes the next visible record into r. It returns false at the end of the chunk, and an error for bytes that cannot be decoded.
+func (ch *chunk) record(tp record.TopicPartition, r *record.Record) (bool, error) {
+	for {
+		if !ch.inBatch {
+			if more, err := ch.batch(); !more || err != nil {
+				return false, err
+			}
+		}
+		ok, err := ch.records.Next(r)
+		if err != nil {
+			return false, err
+		}
+		if !ok {
+			ch.inBatch = false
+			continue
+		}
+		if r.Offset >= ch.from {
+			r.Topic, r.Partition, r.LeaderEpoch = tp.Topic, tp.Partition, ch.epoch
+			return true, nil
+		}
+	}
+}
+
+// batch opens the next batch that is to be seen: no control batches, nothing of aborted transactions.
+func (ch *chunk) batch() (bool, error) {
+	for len(ch.rest) > 0 {
+		b, err := record.ParseUnverified(ch.rest) // verified by the one who read it from the file
+		if errors.Is(err, record.ErrShort) {
+			ch.rest = nil
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		ch.rest = ch.rest[b.Size():]
+		ch.next = max(ch.next, b.NextOffset())
+		if b.LastOffset() < ch.from || ch.hidden(&b) || b.RecordCount == 0 {
+			continue
+		}
+		if ch.records, err = b.Records(0); err != nil {
+			return false, err
+		}
+		ch.inBatch, ch.epoch = true, b.LeaderEpoch
+		return true, nil
+	}
+	return false, nil
+}
+
+// hidden applies the list of aborted transactions to a batch (Kafka: CompletedFetch).
+func (ch *chunk) hidden(b *record.Batch) bool {
+	if ch.pids != nil && b.HasProducerID() {
+		for len(ch.aborted) > 0 && ch.aborted[0].FirstOffset <= b.LastOffset() {
+			ch.pids[heap.Pop(&ch.aborted).(partition.AbortedTxn).ProducerID] = true
+		}
+	}
+	if b.IsControl() {
+		if kind, _, err := b.Control(); err == nil && kind == record.ControlAbort {
+			delete(ch.pids, b.ProducerID)
+		}
+		return true
+	}
+	return b.IsTransactional() && ch.pids[b.ProducerID]
+}
+
+// abortedHeap is a heap of transactions by first offset.
+type abortedHeap []partition.AbortedTxn
+
+func (h abortedHeap) Len() int           { return len(h) }
+func (h abortedHeap) Less(i, j int) bool { return h[i].FirstOffset < h[j].FirstOffset }
+func (h abortedHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *abortedHeap) Push(x any)        { *h = append(*h, x.(partition.AbortedTxn)) }
+func (h *abortedHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+func compareTP(a, b record.TopicPartition) int {
+	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+}

@@ -1,0 +1,137 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+)
+
+// Assignment returns the partitions that this consumer reads now, sorted.
+func (c *Consumer) Assignment() []record.TopicPartition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	tps := make([]record.TopicPartition, 0, len(c.parts))
+	for tp, p := range c.parts {
+		if !p.lost {
+			tps = append(tps, tp)
+		}
+	}
+	slices.SortFunc(tps, compareTP)
+	return tps
+}
+
+// Position returns the offset of the next record that will be handed out, or -1 if the partition is not assigned or not located yet.
+func (c *Consumer) Position(tp record.TopicPartition) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.parts[tp]; p != nil {
+		return p.position.Load()
+	}
+	return -1
+}
+
+// Lag returns for each assigned partition how many offsets lie between the position and the end, as the last fetch saw it: the last
+// stable offset for ReadCommitted, else the high watermark. Partitions that were not fetched yet are missing.
+func (c *Consumer) Lag() map[record.TopicPartition]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lag := make(map[record.TopicPartition]int64, len(c.parts))
+	for tp, p := range c.parts {
+		if pos := p.position.Load(); p.known && pos >= 0 {
+			lag[tp] = max(0, p.end-pos)
+		}
+	}
+	return lag
+}
+
+// Seek makes the partition go on at offset, also inside a group; offset may be StartEarliest or StartLatest.
+// What was fetched is dropped, what is in hand counts as not processed. It returns ErrNotAssigned.
+// An offset that the log does not hold is noticed by the next fetch and answered by Config.Reset.
+func (c *Consumer) Seek(tp record.TopicPartition, offset int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if offset < StartLatest && offset != StartEarliest {
+		return fmt.Errorf("consumer: seek %s-%d to offset %d: negative", tp.Topic, tp.Partition, offset)
+	}
+	p := c.parts[tp]
+	if p == nil || p.lost {
+		return fmt.Errorf("consumer: seek %s-%d: %w", tp.Topic, tp.Partition, ErrNotAssigned)
+	}
+	p.gen.Add(1)
+	p.failed = nil
+	p.processed.Store(max(offset, -1))
+	p.start, p.located = offset, true
+	p.position.Store(max(offset, -1))
+	c.wakeLocked()
+	return nil
+}
+
+// SeekToStart makes the partitions (none: all assigned ones) go on at their first record held.
+func (c *Consumer) SeekToStart(tps ...record.TopicPartition) error {
+	return c.seekAll(tps, StartEarliest)
+}
+
+// SeekToEnd makes the partitions (none: all assigned ones) go on at their end, as it is when they are next read.
+func (c *Consumer) SeekToEnd(tps ...record.TopicPartition) error {
+	return c.seekAll(tps, StartLatest)
+}
+
+func (c *Consumer) seekAll(tps []record.TopicPartition, offset int64) error {
+	if len(tps) == 0 {
+		tps = c.Assignment()
+	}
+	for _, tp := range tps {
+		if err := c.Seek(tp, offset); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SeekTime makes the partitions (none: all assigned ones) go on at their first record with timestamp t or later, at the end if there is none.
+func (c *Consumer) SeekTime(ctx context.Context, t time.Time, tps ...record.TopicPartition) error {
+	if len(tps) == 0 {
+		tps = c.Assignment()
+	}
+	ask := make(map[record.TopicPartition]partition.OffsetSpec, len(tps))
+	for _, tp := range tps {
+		ask[tp] = partition.At(t)
+	}
+	found := record.Offsets{}
+	if err := c.askOffsets(ctx, ask, found); err != nil {
+		return err
+	}
+	for _, tp := range tps {
+		if off, ok := found[tp]; ok {
+			if err := c.Seek(tp, off); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Pause stops handing out records of the partitions (none: all assigned ones); what is fetched is kept. Membership is not affected.
+// A rebalance that gives a partition away and back forgets the pause.
+func (c *Consumer) Pause(tps ...record.TopicPartition) { c.setPaused(tps, true) }
+
+// Resume ends Pause.
+func (c *Consumer) Resume(tps ...record.TopicPartition) { c.setPaused(tps, false) }
+
+func (c *Consumer) setPaused(tps []record.TopicPartition, paused bool) {
+	if len(tps) == 0 {
+		tps = c.Assignment()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, tp := range tps {
+		if p := c.parts[tp]; p != nil {
+			p.paused = paused
+		}
+	}
+	c.wakeLocked()
+}

@@ -1,0 +1,93 @@
+// Command grow adds partitions to a live topic and shows which keys go elsewhere from then on, and that nothing written moves.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+const keys = 24
+
+func main() {
+	if err := run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "grow:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	cluster, err := strata.Open(strata.Config{})
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	if err := cluster.CreateTopic(ctx, "orders", topic.Config{Partitions: 4}); err != nil {
+		return err
+	}
+	p, err := producer.New(cluster, producer.Config{})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+
+	before, err := sendAll(ctx, p)
+	if err != nil {
+		return err
+	}
+	written, err := cluster.Offsets(ctx, "orders", strata.Latest)
+	if err != nil {
+		return err
+	}
+	if err := cluster.AddPartitions(ctx, "orders", 6); err != nil {
+		return err
+	}
+	still, err := cluster.Offsets(ctx, "orders", strata.Latest)
+	if err != nil {
+		return err
+	}
+	after, err := sendAll(ctx, p)
+	if err != nil {
+		return err
+	}
+
+	moved := 0
+	fmt.Println("key       4 partitions   6 partitions")
+	for k := range keys {
+		mark := ""
+		if before[k] != after[k] {
+			mark = "   moves"
+			moved++
+		}
+		fmt.Printf("user-%-2d   %12d   %12d%s\n", k, before[k], after[k], mark)
+	}
+	fmt.Printf("\n%d of %d keys go to another partition from now on: their order across the change is not kept.\n", moved, keys)
+	fmt.Println("What was written stays where it was; records per partition before and right after adding:")
+	for i := range int32(6) {
+		tp := record.TopicPartition{Topic: "orders", Partition: i}
+		fmt.Printf("  orders-%d: %2d -> %2d\n", i, written[tp], still[tp])
+	}
+	return nil
+}
+
+// sendAll sends one record of each key and returns the partitions that they went to.
+func sendAll(ctx context.Context, p *producer.Producer) ([]int32, error) {
+	var rs []record.Record
+	for k := range keys {
+		rs = append(rs, record.String("orders", fmt.Sprintf("user-%d", k), "order"))
+	}
+	acks, err := p.Send(ctx, rs...)
+	if err != nil {
+		return nil, err
+	}
+	var partitions []int32
+	for _, a := range acks {
+		partitions = append(partitions, a.Partition)
+	}
+	return partitions, nil
+}

@@ -1,0 +1,164 @@
+// Command quickstart counts the lines of a file per key, through a durable log and a group of consumers, exactly once.
+//
+//	go run ./examples/quickstart [-dir DIR] [FILE]
+//
+// Every line becomes a record keyed by its first field, produced into a topic of six partitions. Two consumers of a group count
+// per key, a third joins half-way. Each partition's counts and its next offset are kept together in one small file that is replaced
+// atomically: whatever kills the program, running it again with the same -dir counts every line exactly once.
+//
+// Without FILE it counts the time zones of each country in zones.tsv, the table zone.tab of the IANA time zone database (public domain).
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/topic"
+)
+
+//go:embed zones.tsv
+var zones []byte
+
+const (
+	topicName  = "lines"
+	partitions = 6
+	groupName  = "counters"
+)
+
+func main() {
+	dir := flag.String("dir", "", "keep the log here, to go on with it later (default: a temporary directory)")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *dir, flag.Arg(0), os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "quickstart:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, dir, file string, out io.Writer) error {
+	if dir == "" {
+		tmp, err := os.MkdirTemp("", "strata-quickstart-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(tmp)
+		dir = tmp
+	}
+	name, lines, err := source(file)
+	if err != nil {
+		return err
+	}
+	cluster, err := strata.Open(strata.Config{Dir: filepath.Join(dir, "log")})
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	err = cluster.CreateTopic(ctx, topicName, topic.Config{Partitions: partitions})
+	if err != nil && !errors.Is(err, strata.ErrTopicExists) {
+		return err
+	}
+
+	want, total, err := scan(lines)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	g, err := newGroup(ctx, cluster, filepath.Join(dir, "counts"), out)
+	if err != nil {
+		return err
+	}
+	g.join("ann")
+	g.join("bob")
+	sent, err := produce(ctx, cluster, lines, func(n int) {
+		if n == total/2 {
+			g.join("cleo") // the others hand partitions over and go on
+		}
+	})
+	if err != nil {
+		return errors.Join(err, g.leave(err))
+	}
+	counted, err := g.finish(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	took := time.Since(start)
+	fmt.Fprintf(out, "\n%s: %d of %d lines were new and are on stable storage in %d partitions; group %q counted %d records: %s records/s through the log\n\n",
+		name, sent, total, partitions, groupName, counted, perSecond(max(sent, counted), took))
+
+	got, err := addUp(filepath.Join(dir, "counts"))
+	if err != nil {
+		return err
+	}
+	if err := report(ctx, cluster, filepath.Join(dir, "log"), out); err != nil {
+		return err
+	}
+	return compare(want, got, out)
+}
+
+// lines calls yield for each line of a file with its number, from 1, until it returns false. Each call starts from the first line.
+type lines func(yield func(n int, line []byte) bool) error
+
+// source opens the lines to count.
+func source(file string) (name string, all lines, err error) {
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(zones)), nil }
+	name = "zones.tsv"
+	if file != "" {
+		name = file
+		open = func() (io.ReadCloser, error) { return os.Open(file) }
+		f, err := open()
+		if err != nil {
+			return "", nil, err
+		}
+		f.Close()
+	}
+	return name, func(yield func(int, []byte) bool) error {
+		f, err := open()
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		in := bufio.NewScanner(f)
+		in.Buffer(nil, 1<<20)
+		for n := 1; in.Scan(); n++ {
+			if !yield(n, in.Bytes()) {
+				return nil
+			}
+		}
+		return in.Err()
+	}, nil
+}
+
+// key is the first field of a line; nil for an empty one.
+func key(line []byte) []byte {
+	if f := bytes.Fields(line); len(f) > 0 {
+		return f[0]
+	}
+	return []byte{}
+}
+
+// scan counts the lines per key without any log in between: what the group must arrive at.
+func scan(all lines) (counts map[string]int, total int, err error) {
+	counts = map[string]int{}
+	err = all(func(n int, line []byte) bool {
+		counts[string(key(line))]++
+		total = n
+		return true
+	})
+	return counts, total, err
+}
+
+func perSecond(n int, d time.Duration) string {
+	return fmt.Sprintf("%.0f", float64(n)/max(d.Seconds(), 1e-9))
+}

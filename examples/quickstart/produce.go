@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"sync"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+// produce sends every line that is not in the log yet. Lines of a partition are there in order, so the number of its last one tells.
+// at is called with the number of each line before its turn.
+func produce(ctx context.Context, cluster *strata.Cluster, all lines, at func(n int)) (sent int, err error) {
+	last, err := lastLines(ctx, cluster)
+	if err != nil {
+		return 0, err
+	}
+	p, err := producer.New(cluster, producer.Config{}) // acks=all, idempotent, durable: the zero value is the safest
+	if err != nil {
+		return 0, err
+	}
+	defer p.Close()
+	var mu sync.Mutex // guards failed
+	var failed error
+	partitioner := topic.Hash()
+	err = all(func(n int, line []byte) bool {
+		at(n)
+		r := record.Record{
+			Topic: topicName, Key: key(line), Value: line,
+			Headers: []record.Header{{Key: "line", Value: strconv.AppendInt(nil, int64(n), 10)}},
+		}
+		if n <= last[partitioner.Partition(r, partitions)] {
+			return true // there already
+		}
+		sent++
+		p.SendAsync(ctx, r.Clone(), func(_ record.Record, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if failed == nil {
+				failed = err
+			}
+		})
+		return ctx.Err() == nil
+	})
+	if err != nil {
+		return sent, err
+	}
+	if err := p.Flush(ctx); err != nil {
+		return sent, err
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return sent, failed
+}
+
+// lastLines reads the last record of each partition and returns its line number, 0 for an empty one.
+func lastLines(ctx context.Context, cluster *strata.Cluster) (map[int]int, error) {
+	ends, err := cluster.Offsets(ctx, topicName, strata.Latest)
+	if err != nil {
+		return nil, err
+	}
+	last := map[int]int{}
+	assign := record.Offsets{}
+	for tp, end := range ends {
+		if end > 0 {
+			assign[tp] = end - 1
+		}
+	}
+	if len(assign) == 0 {
+		return last, nil
+	}
+	c, err := consumer.New(cluster, consumer.Config{Assign: assign})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	for r, err := range c.Records(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		line, _ := r.Header("line")
+		if last[int(r.Partition)], err = strconv.Atoi(string(line)); err != nil {
+			return nil, err
+		}
+		if len(last) == len(assign) {
+			break
+		}
+	}
+	return last, ctx.Err()
+}

@@ -1,0 +1,106 @@
+// Command timetravel reads a log as a free consumer: from a point in time, to its end, and again from the start.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+func main() {
+	if err := run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "timetravel:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	cluster, err := strata.Open(strata.Config{}) // in memory
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	if err := cluster.CreateTopic(ctx, "temperature", topic.Config{Partitions: 1}); err != nil {
+		return err
+	}
+	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	if err := measure(ctx, cluster, day); err != nil {
+		return err
+	}
+
+	tp := record.TopicPartition{Topic: "temperature", Partition: 0}
+	c, err := consumer.New(cluster, consumer.Config{Assign: record.Offsets{tp: consumer.StartEarliest}})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+
+	fmt.Println("a free consumer: no group, no commits, its position is its own")
+	if err := show(ctx, c, tp, "from the start", 3); err != nil {
+		return err
+	}
+	if err := c.SeekTime(ctx, day.Add(14*time.Hour+30*time.Minute), tp); err != nil {
+		return err
+	}
+	if err := show(ctx, c, tp, "from 14:30", 3); err != nil {
+		return err
+	}
+	end, err := cluster.Offsets(ctx, tp.Topic, strata.Latest)
+	if err != nil {
+		return err
+	}
+	if err := c.Seek(tp, end[tp]-2); err != nil {
+		return err
+	}
+	if err := show(ctx, c, tp, "the last two", 2); err != nil {
+		return err
+	}
+	warmest, err := cluster.Offsets(ctx, tp.Topic, strata.MaxTimestamp)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\nnewest timestamp is at offset %d; reading removed nothing: the log still holds %d records\n", warmest[tp], end[tp])
+	if err := c.SeekToStart(tp); err != nil {
+		return err
+	}
+	return show(ctx, c, tp, "replayed from the start", 3)
+}
+
+// measure produces one temperature per hour of a day.
+func measure(ctx context.Context, cluster *strata.Cluster, day time.Time) error {
+	p, err := producer.New(cluster, producer.Config{})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	for hour := range 24 {
+		r := record.String("temperature", "roof", fmt.Sprintf("%d °C", 20-(hour-14)*(hour-14)/10))
+		r.Timestamp = day.Add(time.Duration(hour) * time.Hour)
+		if _, err := p.Send(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func show(ctx context.Context, c *consumer.Consumer, tp record.TopicPartition, what string, n int) error {
+	fmt.Printf("\n%s:\n", what)
+	for r, err := range c.Records(ctx) {
+		if err != nil {
+			return err
+		}
+		fmt.Printf("  offset %2d  %s  %s\n", r.Offset, r.Timestamp.UTC().Format("15:04"), r.Value)
+		if n--; n == 0 {
+			break
+		}
+	}
+	fmt.Printf("  position %d, lag %d\n", c.Position(tp), c.Lag()[tp])
+	return nil
+}

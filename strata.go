@@ -1,0 +1,141 @@
+// Package strata is Kafka's log as Go packages: durable partitions, an idempotent producer and consumer groups in one process.
+//
+// Open wires the usual pieces together: a cluster of brokers (package replication) and the coordinator of consumer groups (package group).
+// A Cluster is what producers and consumers are made from:
+//
+//	c, err := strata.Open(strata.Config{Dir: "data"})
+//	err = c.CreateTopic(ctx, "orders", topic.Config{Partitions: 6})
+//	p, err := producer.New(c, producer.Config{})
+//	g, err := consumer.New(c, consumer.Config{Group: "billing", Topics: []string{"orders"}})
+//
+// Read this package as the recipe: an application that needs less, or other parts, wires them by hand in the same way.
+package strata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+// Config describes a cluster. The zero Config is valid: one broker, everything in memory.
+type Config struct {
+	Dir      string       // directory of the cluster, created if needed; empty: in memory
+	FS       vfs.FS       // nil: the operating system's if there is a Dir, else memory
+	Defaults topic.Config // for topics that say nothing else
+	Group    group.Config
+	Logger   *slog.Logger // nil discards everything
+}
+
+// What Offsets can be asked for, beside a time (At).
+const (
+	Earliest     = partition.Earliest     // the first record held
+	Latest       = partition.Latest       // the end: the next record gets that offset
+	MaxTimestamp = partition.MaxTimestamp // the first record that has the largest timestamp
+)
+
+// At asks for the first record with timestamp t or later.
+func At(t time.Time) partition.OffsetSpec { return partition.At(t) }
+
+// Errors that callers often match; those of the packages below are returned as they are.
+var (
+	ErrTopicExists  = replication.ErrTopicExists
+	ErrUnknownTopic = replication.ErrUnknownTopic
+)
+
+// closeTimeout bounds Close.
+const closeTimeout = 30 * time.Second
+
+// A Cluster is brokers and coordinators in one process. It is a producer.Backend, a consumer.Backend and a group.Admin; topics are
+// managed with the methods of replication.Cluster. All methods are safe for concurrent use.
+type Cluster struct {
+	*replication.Cluster // topics, produce, fetch
+	*group.Coordinator   // groups and their offsets
+
+	close    sync.Once
+	closeErr error
+}
+
+// Open returns a serving cluster, recovered from its directory. A directory that is locked, damaged, from a newer version or not ours is
+// a typed error of the layer that noticed. The cluster must be closed, after its producers and consumers.
+func Open(cfg Config) (*Cluster, error) {
+	brokers, err := replication.Open(replication.Config{Dir: cfg.Dir, FS: cfg.FS, Defaults: cfg.Defaults, Logger: cfg.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("strata: open: %w", err)
+	}
+	groups := cfg.Group
+	if groups.Logger == nil {
+		groups.Logger = cfg.Logger
+	}
+	coordinator, err := group.NewCoordinator(group.ClusterStore(brokers), groups)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("strata: open: %w", err), brokers.Close())
+	}
+	return &Cluster{Cluster: brokers, Coordinator: coordinator}, nil
+}
+
+// Close is Shutdown with a bound of 30 s.
+func (c *Cluster) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return c.Shutdown(ctx)
+}
+
+// Shutdown ends every call under way with the ErrClosed of its package, makes what is written durable and closes all files. It returns
+// when the last goroutine has ended. It is idempotent; later callers wait for the first and get its result.
+func (c *Cluster) Shutdown(ctx context.Context) error {
+	c.close.Do(func() {
+		c.closeErr = errors.Join(c.Coordinator.Close(), c.Cluster.Shutdown(ctx))
+	})
+	return c.closeErr
+}
+
+// Offsets returns an offset of every partition of a topic: at is Earliest, Latest, MaxTimestamp or At(time).
+// Partitions that have no such record are left out. It returns ErrUnknownTopic.
+func (c *Cluster) Offsets(ctx context.Context, name string, at partition.OffsetSpec) (record.Offsets, error) {
+	md, err := c.Metadata(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("strata: offsets of %s: %w", name, err)
+	}
+	if err := md.Topics[name].Err; err != nil {
+		return nil, fmt.Errorf("strata: offsets of %s: %w", name, err)
+	}
+	ask := map[record.TopicPartition]partition.OffsetSpec{}
+	for p := range md.Topics[name].Partitions {
+		ask[record.TopicPartition{Topic: name, Partition: int32(p)}] = at
+	}
+	got, err := c.ListOffsets(ctx, ask, partition.ReadUncommitted)
+	if err != nil {
+		return nil, fmt.Errorf("strata: offsets of %s: %w", name, err)
+	}
+	offsets := record.Offsets{}
+	for tp, r := range got {
+		if r.Err != nil {
+			return nil, fmt.Errorf("strata: offset of %s-%d: %w", name, tp.Partition, r.Err)
+		}
+		if r.Offset >= 0 {
+			offsets[tp] = r.Offset
+		}
+	}
+	return offsets, nil
+}
+
+// Stats are the counters of a cluster.
+type Stats struct {
+	Brokers replication.Stats
+	Groups  group.Stats
+}
+
+// Stats returns the counters of all parts.
+func (c *Cluster) Stats() Stats {
+	return Stats{Brokers: c.Cluster.Stats(), Groups: c.Coordinator.Stats()}
+}
