@@ -38,6 +38,9 @@ func (c *producing) send() ProduceResult {
 }
 
 func TestProduceAndReadHardlyAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("pools forget under the race detector")
+	}
 	cfg := testConfig(vfs.OS())
 	cfg.Log.Sync = log.SyncNever
 	p, err := Open(t.TempDir(), cfg)
