@@ -142,11 +142,12 @@ func (l *Log) Sync() error {
 
 // syncNow is Sync, also for a log that is being closed.
 func (l *Log) syncNow() error {
-	end := l.end.Load()
 	l.syncing.take()
 	defer l.syncing.give()
 	l.mu.Lock()
-	cuts, dirty, active, err := l.cuts.Load(), l.dirty, l.active(), l.broken
+	cuts := l.cuts.Load()
+	end := l.end.Load() // after cuts, or it could be that of before a truncation; before the segments, or a roll could put its end behind them
+	dirty, active, err := l.dirty, l.active(), l.broken
 	done := l.durable.Load() >= end
 	l.mu.Unlock()
 	if err != nil || done {
@@ -177,10 +178,11 @@ func (l *Log) syncDirty() {
 		if broken != nil {
 			return
 		}
+		end := s.NextOffset() // before the sync: a truncation can have made the segment active again
 		if l.syncClosed(s) != nil {
 			return // every append says so
 		}
-		l.durableTo(s.NextOffset(), cuts)
+		l.durableTo(end, cuts)
 	}
 }
 
