@@ -77,7 +77,7 @@ func (b *broker) place(tp record.TopicPartition, id topic.ID) *replica {
 	if r == nil || r.id != id {
 		r = &replica{tp: tp, id: id}
 		if b.closed {
-			r.err, r.gone = ErrClosed, true
+			r.err = ErrClosed
 		}
 		b.replicas[tp] = r
 	}
@@ -95,14 +95,11 @@ func (b *broker) all() []*replica {
 	return rs
 }
 
-// load opens a replica, creating its directory if it has none.
+// load opens a replica whose directory is there.
 func (b *broker) load(r *replica) (*partition.Partition, error) {
 	a, ok := b.lookup(r.tp, r.id)
 	if !ok {
 		return nil, unknownPartition(r.tp.Topic, r.tp.Partition)
-	}
-	if err := b.claim(r, a); err != nil {
-		return nil, fmt.Errorf("create partition %s: %w", partitionDir(r.tp), err)
 	}
 	return partition.Open(filepath.Join(b.root, partitionDir(r.tp)), b.config(r, a))
 }
@@ -120,8 +117,11 @@ func (b *broker) lead(r *replica, p *partition.Partition) error {
 	return nil
 }
 
-// openPartition loads a replica and makes it the leader.
+// openPartition loads a replica, creating its directory if it has none, and makes it the leader.
 func (b *broker) openPartition(r *replica) (*partition.Partition, error) {
+	if err := b.claim(r); err != nil {
+		return nil, fmt.Errorf("create partition %s: %w", partitionDir(r.tp), err)
+	}
 	p, err := b.load(r)
 	if err == nil {
 		err = b.lead(r, p)
@@ -141,7 +141,11 @@ func (b *broker) config(r *replica, a assignment) partition.Config {
 }
 
 // claim makes sure that the directory of r is there and r's own. Whatever else has its name is put aside.
-func (b *broker) claim(r *replica, a assignment) error {
+func (b *broker) claim(r *replica) error {
+	a, ok := b.lookup(r.tp, r.id)
+	if !ok {
+		return unknownPartition(r.tp.Topic, r.tp.Partition)
+	}
 	name := partitionDir(r.tp)
 	id, ok, err := readTopicID(b.fs, filepath.Join(b.root, name))
 	switch {
@@ -176,20 +180,26 @@ func (b *broker) stray(name string) error {
 // files. A partition that cannot be loaded stays offline; the others serve. elect is told of those that may have lost records which readers had
 // seen, and gives them a new leader epoch. In the end all lead.
 func (b *broker) start(img *image, elect func([]*replica) error) error {
-	mine, err := b.takeStock(img)
+	found, err := b.takeStock()
 	if err != nil {
 		return err
 	}
-	loaded := make([]*partition.Partition, len(mine))
-	_ = forEach(mine, func(i int, r *replica) error { // errors put the partition offline
-		p, err := b.load(r)
-		if err != nil {
-			b.offline(r, err)
+	mine, loaded := make([]*replica, len(found)), make([]*partition.Partition, len(found))
+	err = forEach(found, func(i int, tp record.TopicPartition) (err error) {
+		if mine[i], err = b.recognize(tp, img); err != nil {
+			return fmt.Errorf("open %s: %w", partitionDir(tp), err)
+		}
+		if mine[i] == nil {
 			return nil
 		}
-		loaded[i] = p
+		if loaded[i], err = b.load(mine[i]); err != nil {
+			b.offline(mine[i], err)
+		}
 		return nil
 	})
+	if err != nil {
+		return errors.Join(err, forEach(loaded, closeLoaded))
+	}
 	var lossy []*replica
 	for i, p := range loaded {
 		if p != nil && b.mayHaveLost(mine[i], p) {
@@ -198,7 +208,7 @@ func (b *broker) start(img *image, elect func([]*replica) error) error {
 	}
 	if len(lossy) > 0 {
 		if err := elect(lossy); err != nil {
-			return errors.Join(err, forEach(mine, func(i int, _ *replica) error { return closeLoaded(loaded[i]) }))
+			return errors.Join(err, forEach(loaded, closeLoaded))
 		}
 	}
 	_ = forEach(mine, func(i int, r *replica) error {
@@ -216,7 +226,7 @@ func (b *broker) start(img *image, elect func([]*replica) error) error {
 	return nil
 }
 
-func closeLoaded(p *partition.Partition) error {
+func closeLoaded(_ int, p *partition.Partition) error {
 	if p == nil {
 		return nil
 	}
@@ -234,13 +244,12 @@ func (b *broker) mayHaveLost(r *replica, p *partition.Partition) bool {
 	return ok && (rec.CutBytes > 0 || a.settings.SyncPolicy() != log.SyncOnAck)
 }
 
-// takeStock returns the replicas that have a directory.
-func (b *broker) takeStock(img *image) ([]*replica, error) {
+// takeStock returns the partitions that have a directory.
+func (b *broker) takeStock() (found []record.TopicPartition, err error) {
 	entries, err := b.fs.ReadDir(b.root)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", b.root, err)
 	}
-	var mine []*replica
 	for _, e := range entries {
 		name := e.Name()
 		if strings.HasSuffix(name, deleteSuffix) && e.IsDir() {
@@ -249,19 +258,11 @@ func (b *broker) takeStock(img *image) ([]*replica, error) {
 			}
 			continue
 		}
-		tp, ok := parsePartitionDir(name)
-		if !ok || !e.IsDir() || tp.Topic == topic.MetadataTopic {
-			continue
-		}
-		r, err := b.recognize(tp, img)
-		if err != nil {
-			return nil, fmt.Errorf("open %s: %w", name, err)
-		}
-		if r != nil {
-			mine = append(mine, r)
+		if tp, ok := parsePartitionDir(name); ok && e.IsDir() && tp.Topic != topic.MetadataTopic {
+			found = append(found, tp)
 		}
 	}
-	return mine, nil
+	return found, nil
 }
 
 // recognize returns the replica whose directory was found, nil if the directory is nobody's and was put out of the way.
@@ -342,15 +343,15 @@ func (b *broker) close() error {
 	return err
 }
 
-// forEach runs fn for all replicas, a few at a time, and joins the errors.
-func forEach(rs []*replica, fn func(int, *replica) error) error {
+// forEach runs fn for all items, a few at a time, and joins the errors.
+func forEach[T any](items []T, fn func(int, T) error) error {
 	var g errgroup.Group
 	g.SetLimit(maxOpens)
 	var mu sync.Mutex
 	var errs []error
-	for i, r := range rs {
+	for i, item := range items {
 		g.Go(func() error {
-			if err := fn(i, r); err != nil {
+			if err := fn(i, item); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				errs = append(errs, err)

@@ -25,8 +25,7 @@ type replica struct {
 	opening chan struct{}                       // closed when the opening under way has ended; nil: none is
 	waiting []func(*partition.Partition, error) // to be called in order when it has
 	watches map[*fetchWait]struct{}             // fetches that wait for the partition's first record
-	err     error                               // why it is offline until the cluster is opened again
-	gone    bool                                // the topic is deleted or the broker closed; err says which
+	err     error                               // why it is offline, or gone, until the cluster is opened again
 }
 
 // with calls fn with the open partition: at once if it is open, else after it has been opened. Calls of fn come in the order of the calls of with.
@@ -69,7 +68,11 @@ func (r *replica) open(b *broker) {
 // opened ends an opening. A failed one may be tried again: a full disk gets room.
 func (r *replica) opened(p *partition.Partition, err error) {
 	if p != nil {
+		r.mu.Lock()
 		r.readable.Store(p)
+		watches := r.takeWatchesLocked()
+		r.mu.Unlock()
+		wake(watches) // they watch the partition itself from now on
 	}
 	for {
 		r.mu.Lock()
@@ -88,9 +91,7 @@ func (r *replica) opened(p *partition.Partition, err error) {
 	}
 	close(r.opening)
 	r.opening = nil
-	watches := r.takeWatchesLocked()
 	r.mu.Unlock()
-	wake(watches)
 }
 
 // watch makes w wait for the partition to be opened or to be no more. False: that has happened, w was not registered.
@@ -149,7 +150,7 @@ func (r *replica) settled() *partition.Partition {
 // retire makes every further use fail with err and returns the partition, if it is open, for the caller to close.
 func (r *replica) retire(err error) *partition.Partition {
 	r.mu.Lock()
-	r.err, r.gone = err, true
+	r.err = err
 	opening := r.opening
 	watches := r.takeWatchesLocked()
 	r.mu.Unlock()
