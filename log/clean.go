@@ -215,6 +215,7 @@ func (l *Log) replaceCompacted(watched compactContext, old []*segment.Segment, i
 // cutCompaction tells compaction, under way or later, that the log is cut at offset: what comes there afterwards is new. With the turn.
 func (l *Log) cutCompaction(offset int64) error {
 	l.cuts.Add(1)
+	l.tail.reset()
 	return lowerCleanerOffset(l.cfg.Load().FS, l.path, offset)
 }
 

@@ -39,6 +39,7 @@ func (l *Log) shut(end func() error) error {
 	if l.takeTurn() == nil { // always: only we end turns
 		l.endTurns() // appends accepted before have been written, or wait in the queue
 	}
+	l.tail.reset()
 	l.wakeAll()
 	l.wg.Wait() // timers, and syncs in the background
 	if !l.readOnly {

@@ -17,6 +17,7 @@ type DirectoryConfig struct {
 	MaxOpenFiles int          // descriptors kept open. 0: 512
 	MaxSyncs     int          // fsyncs at once. 0: 4
 	FS           vfs.FS       // nil: the operating system's
+	TailBytes    int64        // memory for what was written last, for all logs together. 0: 8 MiB; negative: none
 	Logger       *slog.Logger // nil discards everything
 }
 
@@ -30,6 +31,7 @@ type Directory struct {
 	syncer syncer
 	logger *slog.Logger
 	calls  sync.Pool // of *call
+	tails  *tailPool
 
 	mu     sync.Mutex // guards the fields below
 	open   int        // logs
@@ -60,6 +62,8 @@ func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 		return nil, fmt.Errorf("log: open directory: %w", err)
 	}
 	d := &Directory{path: dir, fs: cfg.FS, lock: lock, files: segment.NewFileCache(cfg.MaxOpenFiles), bootID: cfg.FS.BootID(), logger: cfg.Logger}
+	setDefault(&cfg.TailBytes, 8<<20)
+	d.tails = newTailPool(cfg.TailBytes)
 	d.syncer.limit, d.syncer.idle.L = cfg.MaxSyncs, &d.syncer.mu
 	return d, nil
 }

@@ -31,6 +31,7 @@ type Log struct {
 	durable  atomic.Int64                       // below: on stable storage; moved under mu
 	high     atomic.Int64                       // retention stays below; -1: no bound
 	closing  atomic.Bool
+	tail     tail
 	waiters  atomic.Int32 // how many are in waiting
 	stats    counters
 

@@ -44,14 +44,22 @@ func (l *Log) read(dst []byte, from int64, max int, upTo int64) ([]byte, error) 
 		return dst, fmt.Errorf("%w: %d, the log has [%d, %d]", ErrOffsetOutOfRange, from, start, end)
 	}
 	if from >= upTo {
+		l.tail.keep()
 		return dst, nil
+	}
+	if out, ok := l.tail.read(dst, from, max, min(upTo, end)); ok {
+		l.tail.keep()
+		return out, nil
 	}
 	n := len(dst)
 	out, err := l.readSegments(dst, from, max)
-	if err != nil || upTo >= end {
-		return out, err
+	if err == nil { // always: more may have been written since end was read
+		out = cutAt(out, n, upTo)
 	}
-	return cutAt(out, n, upTo), nil
+	if err == nil && len(out)-n < max {
+		l.tail.keep() // the end, most likely, or a segment's
+	}
+	return out, err
 }
 
 // cutAt drops the batches of p[n:] from the first one on that begins at or above upTo.

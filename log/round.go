@@ -247,11 +247,15 @@ func (r *round) refuse(a *Append, err error) {
 func (l *Log) writeAdmitted(r *round, cfg *Config) {
 	err := l.markOpen()
 	active := l.active()
+	var whole []byte // what is written, if it is one piece
 	if err == nil && cfg.Sync == SyncOnAck {
 		err = active.Preallocate(preallocation(cfg, active.Size()))
 	}
 	if err == nil {
 		r.gather()
+		if len(r.bufs) == 1 {
+			whole = r.bufs[0]
+		}
 		err = active.Append(r.bufs, r.infos)
 	}
 	if err != nil {
@@ -259,6 +263,7 @@ func (l *Log) writeAdmitted(r *round, cfg *Config) {
 		return
 	}
 	end := r.in[len(r.in)-1].LastOffset + 1
+	l.tail.push(l.dir.tails, l.end.Load(), whole, r.infos)
 	l.end.Store(end)
 	l.count(r)
 	if cfg.Owner != nil {
