@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/segment"
 )
 
@@ -61,8 +62,9 @@ func (l *Log) forget(s *segment.Segment) {
 	l.dirty = slices.DeleteFunc(slices.Clone(l.dirty), func(d *segment.Segment) bool { return d == s }) // a sync may be looking at the old one
 }
 
-// TruncateTo removes the batches that reach to offset or beyond it; appends go on at offset (Kafka: UnifiedLog.truncateTo). It is on
-// stable storage when it returns. Appends under way end first. At or above the end it does nothing; below the first segment it empties the log.
+// TruncateTo removes the batches that reach to offset or beyond it; appends go on at offset, or at the base of the batch that offset is inside of
+// (Kafka's UnifiedLog.truncateTo leaves a gap then). It is on stable storage when it returns. Appends under way end first. At or above the end it does
+// nothing; below the first segment it empties the log.
 func (l *Log) TruncateTo(offset int64) error {
 	return l.exclusively(func() error {
 		switch {
@@ -85,6 +87,9 @@ func (l *Log) truncate(offset int64) error {
 	if err := l.markOpen(); err != nil {
 		return err
 	}
+	if err := l.syncNow(); err != nil { // closed segments too: afterwards only the last one is known to be synced
+		return err
+	}
 	if err := l.cutCompaction(offset); err != nil {
 		return err
 	}
@@ -92,11 +97,15 @@ func (l *Log) truncate(offset int64) error {
 	i := floor(list, offset)
 	kept, gone := slices.Clone(list[:i+1]), list[i+1:]
 	last := kept[i]
+	end, err := endOfCut(last, offset)
+	if err != nil {
+		return err
+	}
 	l.mu.Lock()
-	l.durable.Store(min(l.durable.Load(), offset))
+	l.durable.Store(min(l.durable.Load(), end))
 	l.mu.Unlock()
-	l.start.Store(min(l.start.Load(), offset))
-	l.end.Store(offset)
+	l.start.Store(min(l.start.Load(), end))
+	l.end.Store(end)
 	if err := l.writeState(kept, false); err != nil {
 		return err
 	}
@@ -107,16 +116,40 @@ func (l *Log) truncate(offset int64) error {
 		l.forget(s)
 		errs = append(errs, s.Remove())
 	}
-	errs = append(errs, l.cfg.Load().FS.SyncDir(l.path), last.Truncate(offset))
+	l.mu.Lock()
+	l.cuts.Add(1) // again: a sync that began since the first time may have seen segments that were still to go
+	l.durable.Store(min(l.durable.Load(), end))
+	l.mu.Unlock()
+	errs = append(errs, l.cfg.Load().FS.SyncDir(l.path), last.Truncate(offset), last.Sync())
 	if err := errors.Join(errs...); err != nil {
 		return l.breakWith(err)
 	}
-	if err := errors.Join(last.Sync(), l.epochs.truncateFromEnd(offset),
-		l.dropSnapshots(func(o int64) bool { return o > offset }), lowerCleanerOffset(l.cfg.Load().FS, l.path, offset)); err != nil {
+	if err := errors.Join(l.epochs.truncateFromEnd(end),
+		l.dropSnapshots(func(o int64) bool { return o > end }), lowerCleanerOffset(l.cfg.Load().FS, l.path, end)); err != nil {
 		return l.breakWith(err)
 	}
 	l.latestEpoch()
+	if end > last.NextOffset() && end > last.Base() {
+		return l.roll(end) // compaction has taken the records before end: the name of a segment keeps their offsets from being given again
+	}
 	return nil
+}
+
+// endOfCut returns where appends go on after a cut at offset: there, unless that is inside of a batch of s, which goes entirely.
+func endOfCut(s *segment.Segment, offset int64) (end int64, err error) {
+	if offset >= s.NextOffset() {
+		return offset, nil
+	}
+	pos, err := s.Locate(offset)
+	if err != nil {
+		return 0, err
+	}
+	end = offset
+	err = s.Headers(pos, func(b *record.Batch, _ int64) bool {
+		end = min(end, b.BaseOffset)
+		return false
+	})
+	return end, err
 }
 
 // TruncateFully removes everything; appends go on at start. A follower does so whose log ends before its leader's begins.
@@ -138,7 +171,7 @@ func (l *Log) restartAt(start int64) error {
 	l.durable.Store(start)
 	l.dirty = nil
 	l.mu.Unlock()
-	st := state{start: start, recoveryPoint: start, bootID: l.dir.bootID}
+	st := state{emptied: true, start: start, recoveryPoint: start, bootID: l.dir.bootID}
 	err := st.write(cfg.FS, l.path) // no segment must be there: a crash from here on ends with an empty log
 	for _, s := range old {
 		err = errors.Join(err, s.Remove())
@@ -159,6 +192,10 @@ func (l *Log) restartAt(start int64) error {
 	}
 	list := []*segment.Segment{fresh}
 	l.segments.Store(&list)
+	l.mu.Lock()
+	l.cuts.Add(1) // again, as in truncate
+	l.durable.Store(start)
+	l.mu.Unlock()
 	l.created = now()
 	l.latestEpoch()
 	return l.writeState(list, false)

@@ -110,6 +110,12 @@ func (l *Log) load(cfg *Config) error {
 	if err := checkMissing(l.path, st, bases); err != nil {
 		return err
 	}
+	if st.emptied && !l.readOnly {
+		if err := l.finishRestart(cfg, bases); err != nil {
+			return err
+		}
+		bases = nil
+	}
 	l.start.Store(st.start)
 	if len(bases) == 0 {
 		return l.create(cfg, st.start)
@@ -139,6 +145,20 @@ func (l *Log) load(cfg *Config) error {
 	return l.loadRest(cfg)
 }
 
+// finishRestart removes what a crash in the middle of TruncateFully has left.
+func (l *Log) finishRestart(cfg *Config, bases []int64) error {
+	for _, base := range bases {
+		if err := l.removeSegment(cfg, base); err != nil {
+			return err
+		}
+	}
+	epochs, err := loadEpochs(cfg.FS, l.path, l.EndOffset)
+	if err != nil {
+		return err
+	}
+	return errors.Join(epochs.truncateFromEnd(0), lowerCleanerOffset(cfg.FS, l.path, 0), l.dropSnapshots(func(int64) bool { return true }))
+}
+
 // loadRest brings what lies beside the segments in line with them.
 func (l *Log) loadRest(cfg *Config) (err error) {
 	l.epochs, err = loadEpochs(cfg.FS, l.path, l.EndOffset)
@@ -156,6 +176,9 @@ func (l *Log) loadRest(cfg *Config) (err error) {
 	}
 	if l.recovery.CutBytes > 0 || l.recovery.RemovedSegments > 0 {
 		cfg.Logger.Warn("log was cut behind its last good batch", "path", l.path, "offset", l.end.Load(), "bytes", l.recovery.CutBytes, "segments", l.recovery.RemovedSegments)
+	}
+	if err := l.resolveSuspect(cfg); err != nil {
+		return err
 	}
 	if !l.recovery.Clean && cfg.Sync == SyncOnAck && l.durable.Load() < l.end.Load() {
 		return l.syncNow() // what is readable must not disappear again
@@ -205,10 +228,17 @@ func (l *Log) openSegments(cfg *Config, st state, bases []int64) (list []*segmen
 			return list, err
 		}
 		list = append(list, s)
+		if !last && !l.readOnly && !l.recovery.Clean && next > st.recoveryPoint { // closed, and the process killed before it was synced
+			s.MarkUnsynced()
+			l.dirty = append(l.dirty, s)
+		}
 		if last || l.recovery.Clean || l.recovery.SameBoot || next <= st.recoveryPoint || s.NextOffset() == next {
 			continue
 		}
 		// Power loss took the end of this segment: what follows cannot be joined to it.
+		if err := l.cutState(cfg, st, bases[i]); err != nil {
+			return list, err
+		}
 		for _, gone := range bases[i+1:] {
 			if err := l.removeSegment(cfg, gone); err != nil {
 				return list, err
@@ -219,6 +249,16 @@ func (l *Log) openSegments(cfg *Config, st state, bases []int64) (list []*segmen
 		return list, nil
 	}
 	return list, nil
+}
+
+// cutState makes the state ask for no segment behind the one with the given base. The rest stays: the next Open, should this one not get far,
+// has to find out the same.
+func (l *Log) cutState(cfg *Config, st state, base int64) error {
+	if l.readOnly {
+		return nil
+	}
+	st.segments = slices.DeleteFunc(slices.Clone(st.segments), func(s segmentState) bool { return s.base > base })
+	return st.write(cfg.FS, l.path)
 }
 
 func (l *Log) removeSegment(cfg *Config, base int64) error {
@@ -249,6 +289,12 @@ func (l *Log) openSegment(cfg *Config, st state, base, next int64) (*segment.Seg
 		o = segment.OpenOptions{Clean: true, NextOffset: st.end, Size: st.size}
 	}
 	s, err := segment.Open(l.path, base, sc, o)
+	if err == nil && o.Clean && next < 0 && !l.recovery.Clean && !l.readOnly { // empty: perhaps by a cut that is not on the disk
+		s.MarkUnsynced()
+		if err = s.Sync(); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
 	if err != nil || o.Clean {
 		return s, err
 	}
@@ -265,6 +311,14 @@ func (l *Log) openSegment(cfg *Config, st state, base, next int64) (*segment.Seg
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
+	}
+	if !l.readOnly {
+		s.MarkUnsynced()
+		if rep.CutBytes+rep.ZeroBytes > 0 || next < 0 { // a cut, this or a killed process', must be on the disk before the state says that the log ends here
+			if err := s.Sync(); err != nil {
+				return nil, errors.Join(err, s.Close())
+			}
+		}
 	}
 	l.recovery.ScannedBytes += rep.ScannedBytes
 	l.recovery.CutBytes += rep.CutBytes

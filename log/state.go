@@ -24,10 +24,12 @@ const (
 	stateMagic   = "STRATALG"
 	stateVersion = 1
 	stateClean   = 1 << 0 // closed in order: end offset and size hold
+	stateEmptied = 1 << 1 // everything was being removed: segments that are still there do not count
 )
 
 type state struct {
 	clean         bool
+	emptied       bool
 	start         int64  // set by DeleteRecords and retention
 	recoveryPoint int64  // everything below is on stable storage
 	end, size     int64  // of a clean log: next offset, and bytes of its last segment
@@ -45,6 +47,9 @@ func (s state) encode() []byte {
 	var flags uint32
 	if s.clean {
 		flags |= stateClean
+	}
+	if s.emptied {
+		flags |= stateEmptied
 	}
 	p = be.AppendUint32(p, flags)
 	for _, v := range []int64{s.start, s.recoveryPoint, s.end, s.size} {
@@ -75,6 +80,7 @@ func decodeState(p []byte) (s state, err error) {
 		return s, errors.New("checksum does not match")
 	}
 	s.clean = be.Uint32(p[12:])&stateClean != 0
+	s.emptied = be.Uint32(p[12:])&stateEmptied != 0
 	for i, v := range []*int64{&s.start, &s.recoveryPoint, &s.end, &s.size} {
 		*v = int64(be.Uint64(p[16+8*i:]))
 		if *v < 0 {

@@ -202,12 +202,17 @@ func (l *Log) syncClosed(s *segment.Segment) error {
 // breakWith makes the log read-only with a sticky error and returns it, or an earlier one.
 func (l *Log) breakWith(err error) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.broken == nil {
+	first := l.broken == nil
+	if first {
 		l.broken = err
-		l.cfg.Load().Logger.Error("log is read-only until it is opened again", "path", l.path, "err", err)
 	}
-	return l.broken
+	err = l.broken
+	l.mu.Unlock()
+	if first {
+		l.cfg.Load().Logger.Error("log is read-only until it is opened again", "path", l.path, "err", err)
+		l.noteSuspect()
+	}
+	return err
 }
 
 // armSync starts the timer of SyncInterval, if it is not running. With the turn.

@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/stratalog/strata/vfs"
@@ -17,6 +18,7 @@ func (s *Segment) Append(bufs [][]byte, batches []BatchInfo) error {
 	s.mu.Lock()
 	err := s.writableLocked()
 	f := s.active
+	s.changes++
 	s.mu.Unlock()
 	if err != nil {
 		return err
@@ -156,11 +158,18 @@ func (s *Segment) trimLocked() error {
 // dropped the pages, so syncing again could succeed without them; every later Sync and Append returns the same error.
 func (s *Segment) Sync() error {
 	s.mu.Lock()
+	if s.active == nil && s.found { // by a process that was killed before it could sync
+		if err := s.writableLocked(); err != nil {
+			defer s.mu.Unlock()
+			return err
+		}
+	}
 	f := s.active
 	if s.broken != nil || f == nil {
 		defer s.mu.Unlock()
 		return s.broken // nothing was written since the descriptor was let go, which happens only after a sync
 	}
+	s.found = false
 	s.cfg.Files.hold(f)
 	s.mu.Unlock()
 
@@ -177,6 +186,13 @@ func (s *Segment) Sync() error {
 		err = released
 	}
 	return err
+}
+
+// MarkUnsynced says that what the segment holds was found, not written, and may not be on stable storage: the next Sync is not skipped.
+func (s *Segment) MarkUnsynced() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.found = true
 }
 
 // Seal ends writing: the final time index entry is made, preallocated space given back, log and indexes synced. It is idempotent.
@@ -198,6 +214,9 @@ func (s *Segment) syncIndexes() error {
 	var errs []error
 	for _, suffix := range []string{IndexSuffix, TimeIndexSuffix} {
 		f, err := s.cfg.FS.OpenFile(s.file(suffix), os.O_RDWR, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // of a segment found without: made anew when it is needed
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -221,11 +240,15 @@ func (s *Segment) Finish() error {
 		return fmt.Errorf("seal: %w", err)
 	}
 	s.sealed = true
+	s.changes++
 	return nil
 }
 
 // SyncSealed syncs log and indexes of a segment that Finish ended, and lets its descriptor go. Failures are sticky as those of Sync.
 func (s *Segment) SyncSealed() error {
+	s.mu.Lock()
+	before := s.changes
+	s.mu.Unlock()
 	if err := s.Sync(); err != nil {
 		return err
 	}
@@ -240,5 +263,8 @@ func (s *Segment) SyncSealed() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.sealed || s.changes != before { // a truncation made it active again: what was written since is not synced
+		return nil
+	}
 	return s.letGoLocked()
 }

@@ -133,6 +133,7 @@ func (s *Segment) Truncate(offset int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sealed = false
+	s.changes++
 	if err := s.writableLocked(); err != nil {
 		return err
 	}

@@ -36,9 +36,12 @@ type Segment struct {
 	firstTs int64 // MaxTimestamp of the first batch; math.MinInt64: no batch, or not looked at
 	broken  error // sticky: of a failed sync or cut-back
 	sealed  bool
+	changes int64 // writes, cuts and ends so far: whether a sync covers everything
 	refs    int
 	removed bool
 	closed  bool
+
+	found bool // it holds bytes that nobody may have synced
 }
 
 // timestampAt is the largest timestamp and the last offset of the batch that first had it.

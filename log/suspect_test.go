@@ -1,0 +1,39 @@
+package log
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
+)
+
+func TestReopeningAfterAFailedSyncMakesTheDataDurableForReal(t *testing.T) {
+	t.Parallel()
+	for _, killed := range []bool{true, false} {
+		disk := vfs.Mem()
+		l := openMem(t, disk)
+		_, err := l.Append(t.Context(), record.String("", "", "first"))
+		require.NoError(t, err)
+		disk.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Err: errors.New("input/output error")})
+		_, err = l.Append(t.Context(), record.String("", "", "second"))
+		require.Error(t, err)
+		require.EqualValues(t, 1, l.DurableOffset())
+		before := disk
+		if killed {
+			before = disk.Kill()
+		}
+		_ = l.Close()
+		again := openMem(t, before) // same boot: the lost page is still in memory, and the disk says that it is clean
+		end := again.EndOffset()
+		require.Equal(t, end, again.DurableOffset())
+		for seed := range uint64(10) {
+			after := openMem(t, before.Crash(seed))
+			require.GreaterOrEqual(t, after.EndOffset(), end, "what was readable has disappeared")
+			require.NoError(t, after.Close())
+		}
+		require.NoError(t, again.Close())
+	}
+}
