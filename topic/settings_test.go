@@ -46,10 +46,7 @@ segment.ms LONG 604800000
 unclean.leader.election.enable BOOLEAN false`
 
 func TestKeysAreKafkasWithOneDeviation(t *testing.T) {
-	var want []string
-	for _, line := range strings.Split(strings.TrimSpace(kafkaKeys), "\n") {
-		want = append(want, line)
-	}
+	want := strings.Split(strings.TrimSpace(kafkaKeys), "\n")
 	var got []string
 	for _, k := range Keys() {
 		def := k.Default
