@@ -13,7 +13,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// unsyncedWindow is the most that a log under SyncOnAck has written and not synced: more waits for the sync under way.
+// unsyncedWindow is the most that a log under SyncOnAck has written and not synced, generously: one round, or one batch.
 const unsyncedWindow = 64 << 20
 
 // A RecoveryReport tells what Open found and repaired.
@@ -138,11 +138,32 @@ func (l *Log) load(cfg *Config) error {
 	if st.clean {
 		l.end.Store(max(st.end, l.end.Load()))
 	}
+	if st.start > l.end.Load() && !l.readOnly { // a power cut took all that DeleteRecords had left (Kafka: UnifiedLog restarts there, too)
+		return l.restartAbove(cfg, st, bases)
+	}
 	l.start.Store(min(max(st.start, list[0].Base()), l.end.Load()))
 	l.durable.Store(min(max(st.recoveryPoint, l.start.Load()), l.end.Load()))
 	l.created = now()
 	l.drawJitter()
 	return l.loadRest(cfg)
+}
+
+// restartAbove begins anew at the start offset: what was found ends below it.
+func (l *Log) restartAbove(cfg *Config, st state, bases []int64) error {
+	var errs []error
+	for _, s := range l.list() {
+		errs = append(errs, s.Close())
+	}
+	l.dirty = nil
+	st = state{emptied: true, start: st.start, recoveryPoint: st.start, bootID: l.dir.bootID}
+	if err := errors.Join(append(errs, st.write(cfg.FS, l.path))...); err != nil {
+		return err
+	}
+	if err := l.finishRestart(cfg, bases); err != nil {
+		return err
+	}
+	l.start.Store(st.start)
+	return l.create(cfg, st.start)
 }
 
 // finishRestart removes what a crash in the middle of TruncateFully has left.
@@ -299,7 +320,7 @@ func (l *Log) openSegment(cfg *Config, st state, base, next int64) (*segment.Seg
 		return s, err
 	}
 	ro := segment.RecoverOptions{SameBoot: l.recovery.SameBoot || l.recovery.Clean, RecoveryPoint: st.recoveryPoint, KeepTail: l.readOnly}
-	if cfg.Sync == SyncOnAck {
+	if st.strict {
 		ro.UnsyncedWindow = unsyncedWindow
 	}
 	rep, err := s.Recover(ro)
