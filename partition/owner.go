@@ -118,12 +118,12 @@ func (o *owner) Durable(offset int64) {
 	p.publish()
 }
 
-// Snapshot returns the producer state as of offset, which is where the next append goes.
+// Snapshot returns the producer state as of offset, which is where the next append goes; nil if it is not known.
 func (o *owner) Snapshot(int64) []byte {
 	p := (*Partition)(o)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state == nil { // closed again because it could not be rebuilt: what is on disk is better
+	if p.state == nil || p.stale { // it could not be rebuilt, or not yet: what is on disk is better
 		return nil
 	}
 	return p.state.appendSnapshot(nil)

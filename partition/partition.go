@@ -34,6 +34,7 @@ type Partition struct {
 
 	mu         sync.Mutex // guards the fields below; never held while waiting, nor while callbacks run
 	state      *producers
+	stale      bool  // state is not that of the log: it is being truncated, or could not be rebuilt then
 	round      round // admitted and not yet written
 	inRound    int   // how many appends of idempotent producers that are
 	growth     growth
@@ -99,9 +100,13 @@ func (p *Partition) BecomeLeader(epoch int32) error {
 		}
 	}
 	p.mu.Lock()
-	if p.closed {
+	if p.closed || p.stale {
+		closed := p.closed
 		p.mu.Unlock()
-		return p.wrap("become leader", ErrClosed)
+		if closed {
+			return p.wrap("become leader", ErrClosed)
+		}
+		return p.wrap("become leader", errors.New("a truncation has failed: open the partition again"))
 	}
 	p.leaderEpoch.Store(epoch)
 	bound := p.log.EndOffset()
@@ -125,11 +130,15 @@ func (p *Partition) BecomeFollower() {
 }
 
 // TruncateTo removes the batches that reach to offset or beyond it, as a follower does with what its leader does not have, and takes the
-// producer state back to that point. It blocks for the disk. It returns ErrLeader on a leader: its own log is the truth.
+// producer state back to that point. It blocks for the disk. It returns ErrLeader on a leader: its own log is the truth. If it fails, the
+// partition must be opened again before it can lead.
 func (p *Partition) TruncateTo(offset int64) error {
 	if p.leaderEpoch.Load() >= 0 {
 		return p.wrap("truncate", ErrLeader)
 	}
+	p.mu.Lock()
+	p.stale = true // a segment that is closed in between must not get a snapshot of what is cut off
+	p.mu.Unlock()
 	if err := p.log.TruncateTo(offset); err != nil {
 		return p.wrap("truncate", err)
 	}
@@ -140,7 +149,7 @@ func (p *Partition) TruncateTo(offset int64) error {
 	end := p.log.EndOffset()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state = state
+	p.state, p.stale = state, false
 	p.growth.cut(end)
 	p.hw.Store(min(p.hw.Load(), end))
 	p.lso.Store(min(p.lso.Load(), end))
