@@ -3,91 +3,113 @@ package segment
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-
-	"github.com/stratalog/strata/vfs"
+	"math"
 )
 
 // Append writes whole batches at the end in one vectored write and publishes them. bufs hold the bytes of all batches, in order; they are
-// borrowed, and bufs itself is changed. Offsets must grow from NextOffset on.
+// borrowed, and bufs itself is changed. Offsets must grow from NextOffset on: if they do not, or an index cannot express them (Overflows) or
+// the file would pass 2 GiB, it returns ErrInvalidBatches and writes nothing.
 //
 // After a failed write the file is cut back to its last good batch and the error returned; appending may go on when the disk does. If the
-// cut fails too, or a Sync has failed, every later Append returns that same error.
+// cut fails too, or a Sync has failed, every later Append returns that same error. For the writer.
 func (s *Segment) Append(bufs [][]byte, batches []BatchInfo) error {
-	s.mu.Lock()
-	err := s.writableLocked()
-	f := s.active
-	s.changes++
-	s.mu.Unlock()
+	f, err := s.writable()
 	if err != nil {
 		return err
 	}
-	pos, total := s.size.Load(), 0
-	for i := range batches {
-		total += batches[i].Size
+	at := s.published()
+	total, err := s.check(at, batches)
+	if err != nil || total == 0 {
+		return err
 	}
-	n, err := f.file.WritevAt(bufs, pos) // without the lock: readers take it
+	n, err := f.file.WritevAt(bufs, at.size)
 	if err == nil && n != total {
 		err = fmt.Errorf("wrote %d of %d bytes", n, total)
 	}
 	if err != nil {
-		return s.cutBack(f, pos, fmt.Errorf("append to %s: %w", s.Path(), err))
+		return s.cutBack(f, at.size, fmt.Errorf("append to %s: %w", s.Path(), err))
 	}
-	s.published(pos, total, batches)
+	s.enter(at.size, batches)
 	return nil
 }
 
-// published enters batches that are in the file from pos on.
-func (s *Segment) published(pos int64, total int, batches []BatchInfo) {
+// check returns the bytes of batches that may follow at.
+func (s *Segment) check(at end, batches []BatchInfo) (total int, err error) {
+	next := at.next
+	for i := range batches {
+		b := &batches[i]
+		if b.Size <= 0 || b.BaseOffset < next || b.LastOffset < b.BaseOffset || s.Overflows(b.LastOffset) {
+			return 0, fmt.Errorf("%w: %d bytes with offsets %d to %d, next is %d, base %d", ErrInvalidBatches, b.Size, b.BaseOffset, b.LastOffset, next, s.base)
+		}
+		next = b.LastOffset + 1
+		total += b.Size
+	}
+	if at.size+int64(total) > math.MaxInt32 {
+		return 0, fmt.Errorf("%w: %d bytes at %d", ErrInvalidBatches, total, at.size)
+	}
+	return total, nil
+}
+
+// enter makes batches known that are in the file from pos on.
+func (s *Segment) enter(pos int64, batches []BatchInfo) {
+	if s.checked.own.Load() < 0 {
+		s.checked.own.Store(pos)
+	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	newest := *s.newest.Load()
-	for _, b := range batches {
-		if b.MaxTimestamp > newest.ts {
-			newest = timestampAt{b.MaxTimestamp, b.LastOffset}
+	for i := range batches {
+		b := &batches[i]
+		if b.MaxTimestamp > s.newest.ts {
+			s.newest = timestampAt{b.MaxTimestamp, b.LastOffset}
 		}
 		if pos == 0 {
 			s.firstTs = b.MaxTimestamp
 		}
-		s.index.add(b, s.base, pos, newest, s.cfg.IndexIntervalBytes)
+		s.index.add(*b, s.base, pos, s.newest, s.cfg.IndexIntervalBytes)
 		pos += int64(b.Size)
 	}
-	if s.checked.own.Load() < 0 {
-		s.checked.own.Store(pos - int64(total))
-	}
 	s.alloc = max(s.alloc, pos)
-	if newest != *s.newest.Load() {
-		s.newest.Store(&newest)
-	}
-	s.next.Store(batches[len(batches)-1].LastOffset + 1)
-	s.size.Store(pos)
-	if len(s.index.offsets)-s.index.flushedO >= indexFlushEntries {
+	pending := len(s.index.offsets) - s.index.flushedO
+	s.mu.Unlock()
+	s.publish(end{pos, batches[len(batches)-1].LastOffset + 1})
+	if pending >= flushIndexEntries {
 		// The batches are in the file: a failure to write hints is no failure to append. Recover finds them missing.
-		_ = s.flushIndexLocked(false)
+		_ = s.flushIndex(flushStep)
 	}
 }
 
-// writableLocked makes the segment ready for a write.
-func (s *Segment) writableLocked() error {
+// writable makes the segment ready for a write.
+func (s *Segment) writable() (*openFile, error) {
+	s.mu.Lock()
+	f := s.active
+	s.changes++
+	err := s.refusalLocked()
+	s.mu.Unlock()
+	if err != nil || f != nil {
+		return f, err
+	}
+	if err := s.loadIndex(); err != nil {
+		return nil, err
+	}
+	f, err = s.cfg.Files.acquire(s)
+	if err != nil {
+		return nil, fmt.Errorf("append to %s: %w", s.Path(), err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active = f
+	return f, nil
+}
+
+// refusalLocked returns why the segment may not be written to.
+func (s *Segment) refusalLocked() error {
 	switch {
 	case s.broken != nil:
 		return s.broken
-	case s.closed || s.removed:
+	case s.closed.Load() || s.removed.Load():
 		return ErrClosed
 	case s.sealed || s.cfg.ReadOnly:
 		return ErrSealed
-	case s.active != nil:
-		return nil
 	}
-	if err := s.loadIndexLocked(); err != nil {
-		return err
-	}
-	f, err := s.cfg.Files.acquire(s, func() (vfs.File, error) { return s.cfg.FS.OpenFile(s.path, os.O_RDWR, 0) })
-	if err != nil {
-		return fmt.Errorf("append to %s: %w", s.path, err)
-	}
-	s.active = f
 	return nil
 }
 
@@ -96,175 +118,122 @@ func (s *Segment) cutBack(f *openFile, pos int64, cause error) error {
 	err := f.file.Truncate(pos)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.alloc = pos
 	if err != nil {
 		s.broken = errors.Join(cause, fmt.Errorf("cut back to %d bytes: %w", pos, err))
 		return s.broken
 	}
+	s.alloc = pos
 	return cause
 }
 
 // Preallocate reserves disk space for step bytes more if less than half a step is left, so that syncs need not write the file's size.
-// A zero tail is a normal end of a segment. Where the file system cannot, nothing happens.
+// A zero tail is a normal end of a segment. Where the file system cannot, nothing happens. For the writer.
 func (s *Segment) Preallocate(step int64) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.alloc-s.size.Load() > step/2 {
+	alloc := s.alloc
+	s.mu.Unlock()
+	if alloc-s.Size() > step/2 {
 		return nil
 	}
-	if err := s.writableLocked(); err != nil {
+	f, err := s.writable()
+	if err != nil {
 		return err
 	}
-	err := s.active.file.Allocate(s.alloc, step)
+	err = f.file.Allocate(alloc, step)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("preallocate %s: %w", s.path, err)
+		return fmt.Errorf("preallocate %s: %w", s.Path(), err)
 	}
-	s.alloc += step
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.alloc = alloc + step
 	return nil
 }
 
-// Allocated returns the bytes of the file with its preallocated tail.
-func (s *Segment) Allocated() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.alloc
-}
-
-// TrimTail gives preallocated space back and lets the descriptor go: for a log that is idle. Everything must be synced before.
+// TrimTail gives preallocated space back and lets the descriptor go: for a log that is idle. Everything must be synced before. For the writer.
 func (s *Segment) TrimTail() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.active == nil || s.broken != nil {
-		return s.broken
+	if err := s.Err(); err != nil {
+		return err
 	}
-	return errors.Join(s.trimLocked(), s.letGoLocked())
+	if err := s.trim(); err != nil {
+		return err
+	}
+	return s.letGo()
 }
 
-func (s *Segment) trimLocked() error {
-	if s.alloc == s.size.Load() {
+// trim cuts the preallocated tail of a segment that was written to.
+func (s *Segment) trim() error {
+	s.mu.Lock()
+	f, alloc := s.active, s.alloc
+	s.mu.Unlock()
+	size := s.Size()
+	if f == nil || alloc == size {
 		return nil
 	}
-	if err := s.active.file.Truncate(s.size.Load()); err != nil {
-		return fmt.Errorf("trim %s: %w", s.path, err)
+	if err := f.file.Truncate(size); err != nil {
+		return fmt.Errorf("trim %s: %w", s.Path(), err)
 	}
-	s.alloc = s.size.Load()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.alloc = size
 	return nil
 }
 
-// Sync makes every batch appended before the call survive power loss. It does not stop appends. A failure is sticky: the system may have
-// dropped the pages, so syncing again could succeed without them; every later Sync and Append returns the same error.
-func (s *Segment) Sync() error {
-	s.mu.Lock()
-	if s.active == nil && s.found { // by a process that was killed before it could sync
-		if err := s.writableLocked(); err != nil {
-			defer s.mu.Unlock()
-			return err
+// Truncate removes the batch that holds offset and everything behind it, so that NextOffset is offset or less. A sealed segment can be
+// written to again. It does not sync. If it fails the segment is as it was, except for entries of the transaction index. For the writer.
+func (s *Segment) Truncate(offset int64) error {
+	pos, err := s.Locate(offset)
+	if err != nil {
+		return fmt.Errorf("truncate: %w", err)
+	}
+	to, newest := end{pos, s.base}, timestampAt{-1, s.base}
+	err = s.headersUpTo(pos, func(b BatchInfo) {
+		to.next = b.LastOffset + 1
+		if b.MaxTimestamp > newest.ts {
+			newest = timestampAt{b.MaxTimestamp, b.LastOffset}
 		}
+	})
+	if err == nil {
+		err = s.cutAborted(to.next)
 	}
-	f := s.active
-	if s.broken != nil || f == nil {
-		defer s.mu.Unlock()
-		return s.broken // nothing was written since the descriptor was let go, which happens only after a sync
+	if err != nil {
+		return fmt.Errorf("truncate: %w", err)
 	}
-	s.found = false
-	s.cfg.Files.hold(f)
+	s.mu.Lock()
+	sealed := s.sealed
+	s.sealed = false
 	s.mu.Unlock()
-
-	err := f.file.Sync()
+	f, err := s.writable()
+	if err == nil {
+		err = s.cut(f, to, newest)
+	}
 	if err != nil {
 		s.mu.Lock()
-		if s.broken == nil {
-			s.broken = fmt.Errorf("sync %s: %w", s.path, err)
-		}
-		err = s.broken
+		s.sealed = sealed
 		s.mu.Unlock()
+		return fmt.Errorf("truncate %s: %w", s.Path(), err)
 	}
-	if released := s.cfg.Files.release(f); err == nil {
-		err = released
-	}
-	return err
+	return s.flushIndex(flushAll)
 }
 
-// MarkUnsynced says that what the segment holds was found, not written, and may not be on stable storage: the next Sync is not skipped.
-func (s *Segment) MarkUnsynced() {
+// cut takes away what is behind to. Readers that meet it look again, and wait for mu then.
+func (s *Segment) cut(f *openFile, to end, newest timestampAt) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.found = true
-}
-
-// Seal ends writing: the final time index entry is made, preallocated space given back, log and indexes synced. It is idempotent.
-func (s *Segment) Seal() error {
-	if err := s.Finish(); err != nil {
+	s.cuts.Add(1)
+	defer s.cuts.Add(1)
+	if err := f.file.Truncate(to.size); err != nil {
 		return err
 	}
-	return s.SyncSealed()
-}
-
-// Sealed reports whether Seal has succeeded.
-func (s *Segment) Sealed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sealed
-}
-
-func (s *Segment) syncIndexes() error {
-	var errs []error
-	for _, suffix := range []string{IndexSuffix, TimeIndexSuffix} {
-		f, err := s.cfg.FS.OpenFile(s.file(suffix), os.O_RDWR, 0)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // of a segment found without: made anew when it is needed
-		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		errs = append(errs, f.Sync(), f.Close())
+	s.publish(to)
+	s.index.cut(to.size, to.next, s.base)
+	s.checked.cut(to.size)
+	s.hints.clear()
+	s.newest, s.alloc = newest, to.size
+	if to.size == 0 {
+		s.firstTs = math.MinInt64
 	}
-	return errors.Join(errs...)
-}
-
-// Finish ends writing as Seal does, but leaves the syncing to SyncSealed.
-func (s *Segment) Finish() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.sealed || s.broken != nil {
-		return s.broken
-	}
-	if err := s.writableLocked(); err != nil {
-		return err
-	}
-	if err := errors.Join(s.trimLocked(), s.flushIndexLocked(true)); err != nil {
-		return fmt.Errorf("seal: %w", err)
-	}
-	s.sealed = true
-	s.changes++
 	return nil
-}
-
-// SyncSealed syncs log and indexes of a segment that Finish ended, and lets its descriptor go. Failures are sticky as those of Sync.
-func (s *Segment) SyncSealed() error {
-	s.mu.Lock()
-	before := s.changes
-	s.mu.Unlock()
-	if err := s.Sync(); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	removed := s.removed
-	s.mu.Unlock()
-	if removed {
-		return nil
-	}
-	if err := s.syncIndexes(); err != nil {
-		return fmt.Errorf("seal: %w", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.sealed || s.changes != before { // a truncation made it active again: what was written since is not synced
-		return nil
-	}
-	return s.letGoLocked()
 }

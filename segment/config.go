@@ -1,10 +1,6 @@
 package segment
 
 import (
-	"errors"
-	"fmt"
-
-	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -21,6 +17,10 @@ type Config struct {
 	FS                 vfs.FS     // nil: the operating system's
 	Files              *FileCache // descriptors shared with other segments; nil: the segment keeps its own open
 	ReadOnly           bool       // nothing on disk is changed
+
+	// EpochAt, if set, returns the leader epoch that a batch with this base offset must carry, -1 if that is not known. It is asked when
+	// a batch is verified for the first time after Open: the CRC does not cover the epoch. It must not block, nor call the segment.
+	EpochAt func(baseOffset int64) int32
 }
 
 func (c Config) withDefaults() Config {
@@ -38,27 +38,3 @@ func (c Config) withDefaults() Config {
 	}
 	return c
 }
-
-var (
-	// ErrCorrupt is record.ErrCorrupt; every *CorruptError matches it.
-	ErrCorrupt = record.ErrCorrupt
-	// ErrSealed is returned by writing methods after Seal, and of a read-only segment.
-	ErrSealed = errors.New("segment: read-only")
-	// ErrClosed is returned after Close or Remove.
-	ErrClosed = errors.New("segment: closed")
-)
-
-// CorruptError reports bytes that are not what was written. errors.Is(err, ErrCorrupt) is true for it.
-type CorruptError struct {
-	Path   string
-	Pos    int64 // byte position in Path
-	Offset int64 // record offset expected there
-	Reason string
-}
-
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("segment: %s is damaged at byte %d (offset %d): %s", e.Path, e.Pos, e.Offset, e.Reason)
-}
-
-// Is makes errors.Is(err, ErrCorrupt) true.
-func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }

@@ -1,10 +1,10 @@
 package segment
 
 import (
-	"container/list"
 	"errors"
-	"os"
+	"math"
 	"sync"
+	"sync/atomic"
 
 	"github.com/stratalog/strata/vfs"
 )
@@ -12,133 +12,35 @@ import (
 // DefaultOpenFiles is the descriptors a FileCache keeps open.
 const DefaultOpenFiles = 512
 
-// A FileCache keeps the descriptors of many segments open, up to a bound: the least recently used one that nobody uses is closed for a new one.
-// If all are in use, the bound is exceeded until one is free. Safe for concurrent use.
+// A FileCache keeps the .log descriptors of many segments open, up to a bound: one that has not been used for long, and that nobody uses
+// now, is closed for a new one. While all are in use the bound is exceeded. Safe for concurrent use; using an open file takes no lock.
 type FileCache struct {
 	max int
 
-	mu    sync.Mutex             // guards the fields below and every entry
-	files map[*Segment]*openFile // by owner, not by name: names change hands when segments are removed and replaced
-	lru   list.List              // of *openFile without users, oldest first
+	mu    sync.Mutex // guards the fields below. Taken after no other lock
+	files []*openFile
+	hand  int         // where the search for the next victim begins
+	over  atomic.Bool // the bound is exceeded: who gives a file back looks for a victim
 }
 
+// openFile is a descriptor with the number of its users.
 type openFile struct {
 	owner *Segment
 	file  vfs.File
-	users int
-	idle  *list.Element // in lru; nil while there are users
-	stale bool          // closed with the last user
+	users atomic.Int64 // below zero: no new ones, and the last one closes the file
+	used  atomic.Bool  // since the hand came past
+	slot  int          // in files; -1: no longer there. Guarded by the cache's mu
 }
+
+// noMoreUsers is added to users of a file that is to be closed.
+const noMoreUsers = math.MinInt64 / 2
 
 // NewFileCache returns a cache of at most max open files. 0: DefaultOpenFiles.
 func NewFileCache(max int) *FileCache {
 	if max <= 0 {
 		max = DefaultOpenFiles
 	}
-	return &FileCache{max: max, files: map[*Segment]*openFile{}}
-}
-
-// acquire returns the file of owner, opening it if it is not. It must be given back with release.
-func (c *FileCache) acquire(owner *Segment, open func() (vfs.File, error)) (*openFile, error) {
-	c.mu.Lock()
-	if f := c.files[owner]; f != nil {
-		f.users++
-		if f.idle != nil {
-			c.lru.Remove(f.idle)
-			f.idle = nil
-		}
-		c.mu.Unlock()
-		return f, nil
-	}
-	c.mu.Unlock()
-
-	file, err := open()
-	if err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	if f := c.files[owner]; f != nil { // somebody else opened it meanwhile
-		f.users++
-		if f.idle != nil {
-			c.lru.Remove(f.idle)
-			f.idle = nil
-		}
-		c.mu.Unlock()
-		return f, errors.Join(nil, ignoreClosed(file.Close()))
-	}
-	f := &openFile{owner: owner, file: file, users: 1}
-	c.files[owner] = f
-	victim := c.victimLocked()
-	c.mu.Unlock()
-	if victim != nil {
-		return f, ignoreClosed(victim.file.Close())
-	}
-	return f, nil
-}
-
-// hold adds a user to a file that has one already.
-func (c *FileCache) hold(f *openFile) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f.users++
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, os.ErrClosed) {
-		return nil
-	}
-	return err
-}
-
-// victimLocked takes the oldest idle file out of a cache that is too full.
-func (c *FileCache) victimLocked() *openFile {
-	if len(c.files) <= c.max || c.lru.Len() == 0 {
-		return nil
-	}
-	f := c.lru.Remove(c.lru.Front()).(*openFile)
-	f.idle = nil
-	delete(c.files, f.owner)
-	return f
-}
-
-func (c *FileCache) release(f *openFile) error {
-	c.mu.Lock()
-	f.users--
-	if f.users > 0 {
-		c.mu.Unlock()
-		return nil
-	}
-	if f.stale {
-		c.mu.Unlock()
-		return f.file.Close()
-	}
-	f.idle = c.lru.PushBack(f)
-	victim := c.victimLocked()
-	c.mu.Unlock()
-	if victim != nil {
-		return victim.file.Close()
-	}
-	return nil
-}
-
-// forget closes the file of owner as soon as nobody uses it.
-func (c *FileCache) forget(owner *Segment) error {
-	c.mu.Lock()
-	f := c.files[owner]
-	if f == nil {
-		c.mu.Unlock()
-		return nil
-	}
-	delete(c.files, owner)
-	f.stale = true
-	if f.users > 0 {
-		c.mu.Unlock()
-		return nil
-	}
-	c.lru.Remove(f.idle)
-	f.idle = nil
-	c.mu.Unlock()
-	return f.file.Close()
+	return &FileCache{max: max}
 }
 
 // Len returns the number of open files.
@@ -146,4 +48,124 @@ func (c *FileCache) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.files)
+}
+
+// hold adds a user unless the file is to be closed.
+func (f *openFile) hold() bool {
+	for {
+		n := f.users.Load()
+		if n < 0 {
+			return false
+		}
+		if f.users.CompareAndSwap(n, n+1) {
+			if !f.used.Load() {
+				f.used.Store(true)
+			}
+			return true
+		}
+	}
+}
+
+// acquire returns the open file of s, opening it if it is not. It must be given back with release.
+func (c *FileCache) acquire(s *Segment) (*openFile, error) {
+	if f := s.file.Load(); f != nil && f.hold() {
+		return f, nil
+	}
+	return c.open(s)
+}
+
+func (c *FileCache) open(s *Segment) (*openFile, error) {
+	if s.gone() {
+		return nil, ErrClosed
+	}
+	file, err := s.openLog()
+	if err != nil {
+		return nil, err
+	}
+	f := &openFile{owner: s, file: file}
+	f.users.Store(1)
+	f.used.Store(true)
+
+	c.mu.Lock()
+	if now := s.file.Load(); now != nil && now.hold() { // somebody else opened it meanwhile
+		c.mu.Unlock()
+		return now, file.Close()
+	}
+	if s.gone() { // and was forgotten already, or will be after this lock
+		c.mu.Unlock()
+		return nil, errors.Join(ErrClosed, file.Close())
+	}
+	s.file.Store(f)
+	f.slot = len(c.files)
+	c.files = append(c.files, f)
+	victims := c.victimsLocked()
+	c.mu.Unlock()
+	return f, closeAll(victims)
+}
+
+// victimsLocked takes files without users out of a cache that is too full, sparing once those used since the last time.
+func (c *FileCache) victimsLocked() (victims []*openFile) {
+	for looks := 2 * len(c.files); looks > 0 && len(c.files) > c.max; looks-- {
+		c.hand++
+		if c.hand >= len(c.files) {
+			c.hand = 0
+		}
+		f := c.files[c.hand]
+		if f.users.Load() != 0 || f.used.Swap(false) || !f.users.CompareAndSwap(0, noMoreUsers) {
+			continue
+		}
+		c.dropLocked(f)
+		victims = append(victims, f)
+	}
+	c.over.Store(len(c.files) > c.max)
+	return victims
+}
+
+func (c *FileCache) dropLocked(f *openFile) {
+	last := len(c.files) - 1
+	c.files[f.slot] = c.files[last]
+	c.files[f.slot].slot = f.slot
+	c.files[last] = nil
+	c.files = c.files[:last]
+	f.slot = -1
+	f.owner.file.CompareAndSwap(f, nil)
+}
+
+func closeAll(files []*openFile) error {
+	var errs []error
+	for _, f := range files {
+		errs = append(errs, f.file.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// release ends acquire and hold.
+func (c *FileCache) release(f *openFile) error {
+	n := f.users.Add(-1)
+	if n == noMoreUsers {
+		return f.file.Close()
+	}
+	if n != 0 || !c.over.Load() {
+		return nil
+	}
+	c.mu.Lock()
+	victims := c.victimsLocked()
+	c.mu.Unlock()
+	return closeAll(victims)
+}
+
+// forget closes the file of s as soon as nobody uses it. s must be gone, so that nobody opens it again.
+func (c *FileCache) forget(s *Segment) error {
+	c.mu.Lock()
+	f := s.file.Load()
+	if f == nil || f.slot < 0 {
+		c.mu.Unlock()
+		return nil
+	}
+	c.dropLocked(f)
+	c.mu.Unlock()
+	if f.users.Add(noMoreUsers) == noMoreUsers {
+		return f.file.Close()
+	}
+	return nil
 }

@@ -1,20 +1,8 @@
 package segment
 
 import (
-	"encoding/binary"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
 	"math"
-	"os"
 	"sort"
-)
-
-// Sizes of index entries (Kafka: OffsetIndex, TimeIndex).
-const (
-	offsetEntrySize = 8
-	timeEntrySize   = 12
 )
 
 // offsetEntry says where the batch lies whose last offset is base + rel.
@@ -27,19 +15,22 @@ type timeEntry struct {
 }
 
 // An index is both sparse indexes of a segment. Those of the active segment live in memory and go to their files in large steps; a
-// sealed segment's stay in their files until somebody looks something up, and are dropped with Trim.
+// sealed segment's stay in their files, where each lookup reads the few entries that it needs.
+//
+// Entries are hints: whoever uses one looks at the batch first. Wrong ones make the index be built anew from the batches.
 type index struct {
-	loaded    bool
-	offsets   []offsetEntry
-	times     []timeEntry
-	since     int // bytes appended since the last entry
-	flushedO  int // entries that are in the files
-	flushedT  int
-	rewritten bool // entries were taken back: the files are written anew
-}
+	loaded  bool // the entries are here; otherwise they are in the files
+	removed bool // there are no files any more
+	offsets []offsetEntry
+	times   []timeEntry
+	since   int // bytes appended since the last entry
 
-// indexFlushEntries is how many entries are kept back before a write: one page of the offset index.
-const indexFlushEntries = 512
+	gen       int  // counts every change but appending
+	flushedO  int  // entries that are in the files
+	flushedT  int  //
+	rewritten bool // entries were taken back: the files are written anew
+	retryAt   int  // a flush failed: the next one has this many entries
+}
 
 // add enters a batch at pos, by Kafka's rule: an entry when more than interval bytes came since the last one (LogSegment.append).
 func (x *index) add(b BatchInfo, base, pos int64, newest timestampAt, interval int) {
@@ -66,178 +57,75 @@ func (x *index) cut(pos, next, base int64) {
 	})
 	m := sort.Search(len(x.times), func(i int) bool { return base+int64(x.times[i].rel) >= next })
 	x.rewritten = x.rewritten || n < x.flushedO || m < x.flushedT
+	x.gen++
 	x.offsets, x.times = x.offsets[:n], x.times[:m]
 }
 
-// before returns the position of the last entry at or below offset; 0 if there is none.
-func (x *index) before(offset, base int64) int64 {
-	i := sort.Search(len(x.offsets), func(i int) bool { return base+int64(x.offsets[i].rel) > offset })
+// before returns the last entry at or below rel.
+func (x *index) before(rel int64) (e offsetEntry, ok bool) {
+	i := sort.Search(len(x.offsets), func(i int) bool { return int64(x.offsets[i].rel) > rel })
 	if i == 0 {
-		return 0
+		return offsetEntry{}, false
 	}
-	return int64(x.offsets[i-1].pos)
+	return x.offsets[i-1], true
+}
+
+// older returns the last entry with a timestamp below ts.
+func (x *index) older(ts int64) (e timeEntry, ok bool) {
+	i := sort.Search(len(x.times), func(i int) bool { return x.times[i].ts >= ts })
+	if i == 0 {
+		return timeEntry{}, false
+	}
+	return x.times[i-1], true
+}
+
+// same reports whether y has the entries of x; x may have the final time entry in addition.
+func (x *index) same(y *index) bool {
+	if len(x.offsets) != len(y.offsets) || len(x.times) < len(y.times) || len(x.times) > len(y.times)+1 || x.rewritten {
+		return false
+	}
+	for i := range y.offsets {
+		if x.offsets[i] != y.offsets[i] {
+			return false
+		}
+	}
+	for i := range y.times {
+		if x.times[i] != y.times[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // IndexFull reports whether an index has no room for another batch's entry, so that the segment must roll.
-// One slot of the time index is kept for the final entry.
+// One slot of the time index is kept for the final entry. For the writer.
 func (s *Segment) IndexFull() bool {
+	if s.loadIndex() != nil {
+		return false // the next Append meets it
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.index.offsets) >= s.cfg.IndexBytes/offsetEntrySize || len(s.index.times) >= s.cfg.IndexBytes/timeEntrySize-1
-}
-
-// flushIndexLocked writes entries that are not in the files yet. final adds the time index's last entry, as on roll and close,
-// and makes sure that both files exist.
-func (s *Segment) flushIndexLocked(final bool) error {
-	x := &s.index
-	if !x.loaded {
-		return nil
-	}
-	if final {
-		x.addTime(*s.newest.Load(), s.base)
-	}
-	if !final && len(x.offsets)-x.flushedO < indexFlushEntries {
-		return nil
-	}
-	if x.rewritten {
-		x.flushedO, x.flushedT = 0, 0
-	}
-	offsets := make([]byte, 0, offsetEntrySize*(len(x.offsets)-x.flushedO))
-	for _, e := range x.offsets[x.flushedO:] {
-		offsets = binary.BigEndian.AppendUint32(offsets, uint32(e.rel))
-		offsets = binary.BigEndian.AppendUint32(offsets, uint32(e.pos))
-	}
-	times := make([]byte, 0, timeEntrySize*(len(x.times)-x.flushedT))
-	for _, e := range x.times[x.flushedT:] {
-		times = binary.BigEndian.AppendUint64(times, uint64(e.ts))
-		times = binary.BigEndian.AppendUint32(times, uint32(e.rel))
-	}
-	err := errors.Join(
-		s.writeIndex(IndexSuffix, offsets, offsetEntrySize*int64(x.flushedO), final),
-		s.writeIndex(TimeIndexSuffix, times, timeEntrySize*int64(x.flushedT), final))
-	if err != nil {
-		return err
-	}
-	x.flushedO, x.flushedT, x.rewritten = len(x.offsets), len(x.times), false
-	return nil
-}
-
-// writeIndex writes p at pos and cuts the file behind it.
-func (s *Segment) writeIndex(suffix string, p []byte, pos int64, always bool) (err error) {
-	if len(p) == 0 && !always {
-		return nil
-	}
-	f, err := s.cfg.FS.OpenFile(s.file(suffix), os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return fmt.Errorf("write index: %w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if len(p) > 0 {
-		if _, err := f.WriteAt(p, pos); err != nil {
-			return fmt.Errorf("write index: %w", err)
-		}
-	}
-	size, err := f.Size()
-	if err == nil && size != pos+int64(len(p)) {
-		err = f.Truncate(pos + int64(len(p)))
-	}
-	return err
-}
-
-// loadIndexLocked reads the index files, if that has not been done. What is not a possible entry, and everything behind it, is left out:
-// indexes are hints, and the batches have the last word.
-func (s *Segment) loadIndexLocked() error {
-	x := &s.index
-	if x.loaded {
-		return nil
-	}
-	if s.removed { // the files of that name are gone, or another segment's
-		x.loaded = true
-		return nil
-	}
-	offsets, err := s.readIndex(IndexSuffix)
-	if err != nil {
-		return err
-	}
-	times, err := s.readIndex(TimeIndexSuffix)
-	if err != nil {
-		return err
-	}
-	x.offsets, x.times = parseOffsets(offsets, s.limit()), parseTimes(times)
-	x.flushedO, x.flushedT = len(x.offsets), len(x.times)
-	x.rewritten = len(offsets) != offsetEntrySize*len(x.offsets) || len(times) != timeEntrySize*len(x.times)
-	x.loaded = true
-	return nil
-}
-
-// limit bounds the positions that an index may point at.
-func (s *Segment) limit() int64 {
-	if size := s.Size(); size > 0 {
-		return size
-	}
-	return s.alloc
-}
-
-func (s *Segment) readIndex(suffix string) ([]byte, error) {
-	f, err := s.cfg.FS.OpenFile(s.file(suffix), os.O_RDONLY, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read index: %w", err)
-	}
-	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return nil, fmt.Errorf("read index: %w", err)
-	}
-	p := make([]byte, min(size, max(int64(s.cfg.IndexBytes), 64<<20)))
-	n, err := f.ReadAt(p, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("read index: %w", err)
-	}
-	return p[:n], nil
-}
-
-func parseOffsets(p []byte, limit int64) []offsetEntry {
-	entries := make([]offsetEntry, 0, len(p)/offsetEntrySize)
-	last := offsetEntry{-1, 0}
-	for ; len(p) >= offsetEntrySize; p = p[offsetEntrySize:] {
-		e := offsetEntry{int32(binary.BigEndian.Uint32(p)), int32(binary.BigEndian.Uint32(p[4:]))}
-		if e.rel <= last.rel || e.pos <= last.pos || int64(e.pos) >= limit {
-			break
-		}
-		entries = append(entries, e)
-		last = e
-	}
-	return entries
-}
-
-func parseTimes(p []byte) []timeEntry {
-	entries := make([]timeEntry, 0, len(p)/timeEntrySize)
-	last := timeEntry{-1, -1}
-	for ; len(p) >= timeEntrySize; p = p[timeEntrySize:] {
-		e := timeEntry{int64(binary.BigEndian.Uint64(p)), int32(binary.BigEndian.Uint32(p[8:]))}
-		if e.ts <= last.ts || e.rel < last.rel || e.rel < 0 {
-			break
-		}
-		entries = append(entries, e)
-		last = e
-	}
-	return entries
-}
-
-// Trim drops what is in memory only to be fast: the indexes of a sealed segment, which the next lookup reads again.
-func (s *Segment) Trim() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.sealed && !s.removed && !s.index.rewritten && s.index.flushedO == len(s.index.offsets) {
-		s.index = index{}
-	}
-	s.hint.Store(nil)
 }
 
 const maxRelativeOffset = math.MaxInt32
 
 // Overflows reports whether a batch with this last offset is out of reach of the segment's indexes, so that the segment must roll first.
 func (s *Segment) Overflows(lastOffset int64) bool { return lastOffset-s.base > maxRelativeOffset }
+
+// Trim drops what is in memory only to be fast, for a segment that nobody is expected to use soon. What a sealed segment needs it reads again.
+func (s *Segment) Trim() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropIndexLocked()
+	s.hints.clear()
+}
+
+// dropIndexLocked forgets the entries if the files have them and no writer is going to add more.
+func (s *Segment) dropIndexLocked() {
+	x := &s.index
+	if s.active != nil && !s.sealed || x.removed || !x.loaded || x.rewritten || x.flushedO != len(x.offsets) || x.flushedT != len(x.times) {
+		return
+	}
+	*x = index{gen: x.gen + 1}
+}

@@ -13,7 +13,7 @@ type RecoverOptions struct {
 	// SameBoot says that the machine has not been restarted since the segment was written, so that what was written is there: only an
 	// incomplete last batch, or zeros behind the last one, can be torn. Headers are walked from the last index entry; CRCs are checked when read.
 	SameBoot bool
-	// RecoveryPoint is the offset below which everything was on stable storage. Used without SameBoot.
+	// RecoveryPoint is the offset below which everything was on stable storage: nothing below it can be torn.
 	RecoveryPoint int64
 	// UnsyncedWindow is the most bytes that can have been written and not synced. Valid data further behind an invalid byte than that
 	// proves damage. Used without SameBoot. 0: unlimited, the first invalid byte is where it is cut.
@@ -23,6 +23,7 @@ type RecoverOptions struct {
 	// KeepTail leaves bytes that would be cut alone, for files that must not be changed; the end is before them all the same.
 	KeepTail bool
 	// Batch, if set, is called for every batch looked at, in order; the Batch's records are there only if its CRC was checked.
+	// All batches are looked at then.
 	Batch func(b *record.Batch) error
 }
 
@@ -33,36 +34,58 @@ type Report struct {
 	CutBytes     int64 // behind the last good batch, not counting zeros
 	CutAt        int64 // file position of the cut
 	ZeroBytes    int64 // preallocated tail
-	RebuiltIndex bool
+	RebuiltIndex bool  // the index files did not have what the batches say
 }
 
 // Recover finds the end of a segment that was not closed in order: it walks the batches, cuts what a crash left behind the last good one, and
 // completes the indexes. It returns *CorruptError, and changes nothing, if there are invalid bytes that no crash can explain.
+//
+// Not told from a torn write, because nothing in the file tells: damage to the very last batch, where it is above the recovery point.
+// For the writer, before anything else. The cut is not synced, nor is what was found: the next Sync does that.
 func (s *Segment) Recover(o RecoverOptions) (Report, error) {
-	var rep Report
-	err := s.withFile(func(f *openFile) error {
-		size, err := f.file.Size()
-		if err != nil {
-			return err
-		}
-		w := &walk{s: s, f: f, o: o, size: size, last: -1, next: s.base, newest: timestampAt{-1, s.base}, buf: make([]byte, min(size, 1<<20))}
-		if err := w.start(); err != nil {
-			return err
-		}
-		bad, err := w.run()
-		if err != nil {
-			return err
-		}
-		if err := w.judge(bad, &rep); err != nil {
-			return err
-		}
-		return w.finish(&rep)
-	})
-	if err == nil && !s.cfg.ReadOnly {
-		err = s.cutAborted(s.NextOffset())
+	f, err := s.cfg.Files.acquire(s)
+	if err != nil {
+		return Report{}, fmt.Errorf("recover: %w", err)
+	}
+	rep, err := s.recover(f, o)
+	if released := s.cfg.Files.release(f); err == nil {
+		err = released
 	}
 	if err != nil {
 		return rep, fmt.Errorf("recover: %w", err)
+	}
+	return rep, nil
+}
+
+func (s *Segment) recover(f *openFile, o RecoverOptions) (rep Report, err error) {
+	size, err := f.file.Size()
+	if err != nil {
+		return rep, err
+	}
+	w := &walk{s: s, f: f, o: o, size: size, buf: make([]byte, min(size, 1<<20))}
+	if w.old, err = s.readIndexes(size); err != nil {
+		return rep, err
+	}
+	if err := w.start(size); err != nil {
+		return rep, err
+	}
+	bad, err := w.run()
+	if err == nil {
+		err = w.judge(bad, &rep)
+	}
+	if err == nil {
+		err = w.finish(&rep)
+	}
+	if err != nil || o.KeepTail || s.cfg.ReadOnly {
+		return rep, err
+	}
+	if err := s.cutAborted(s.NextOffset()); err != nil {
+		return rep, err
+	}
+	if s.flushIndex(flushFinal) == nil { // as Kafka does; where it fails the entries stay in memory
+		s.mu.Lock()
+		s.dropIndexLocked()
+		s.mu.Unlock()
 	}
 	return rep, nil
 }
@@ -73,6 +96,7 @@ type walk struct {
 	f     *openFile
 	o     RecoverOptions
 	size  int64 // of the file
+	old   index // as found in the files
 	buf   []byte
 	from  int64 // buf[:have] holds the file from here
 	have  int
@@ -90,66 +114,100 @@ type walk struct {
 // full reports whether CRCs are checked.
 func (w *walk) full() bool { return w.o.Full || !w.o.SameBoot }
 
-// start finds where to begin: at the last index entry that a batch confirms, or at the start of the file.
-func (w *walk) start() error {
-	w.first = math.MinInt64
+// start begins a walk over the first size bytes: at the last index entry that the batches confirm, or at the start of the file.
+func (w *walk) start(size int64) error {
 	s := w.s
-	s.mu.Lock()
-	s.index = index{}
-	err := s.loadIndexLocked()
-	idx := s.index
-	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	if w.full() || w.o.Batch != nil || len(idx.offsets) == 0 {
+	w.size, w.pos, w.began, w.last, w.next, w.batches, w.have = size, 0, 0, -1, s.base, 0, 0
+	w.newest, w.first, w.index = timestampAt{-1, s.base}, math.MinInt64, index{loaded: true}
+	if w.full() || w.o.Batch != nil {
 		return nil
 	}
-	for n := len(idx.offsets); n > 0; n-- {
-		e := idx.offsets[n-1]
-		b, err := w.header(int64(e.pos))
-		if err != nil || b.LastOffset() != s.base+int64(e.rel) || b.BaseOffset < s.base {
-			continue // past the end, or wrong: the entry before
+	n := len(w.old.offsets)
+	for tries := 0; n > 0; n-- {
+		e := w.old.offsets[n-1]
+		if int64(e.pos)+record.HeaderSize > size {
+			continue // of a batch that is not there
 		}
-		if n < len(idx.offsets)-2*indexFlushEntries || !w.confirmed(idx, n-1) {
-			return nil // more wrong entries than a crash explains: build it anew
+		b, ok, err := w.confirms(e)
+		if err != nil {
+			return err
 		}
-		idx.cut(int64(e.pos)+1, math.MaxInt64, s.base)
-		idx.cutTimes(e.rel)
-		w.index, w.pos, w.next = idx, int64(e.pos), b.BaseOffset
-		if m := len(idx.times); m > 0 {
-			w.newest = timestampAt{idx.times[m-1].ts, s.base + int64(idx.times[m-1].rel)}
+		if ok {
+			return w.startAt(n, b)
 		}
-		w.index.since = math.MinInt32 // the entry's own batch comes first, without another entry
-		w.began = w.pos
-		return nil
+		if tries++; tries > 2 { // more wrong entries than a crash explains
+			return nil
+		}
 	}
 	return nil
 }
 
-// confirmed spot-checks the index at a few places below entry i.
-func (w *walk) confirmed(idx index, i int) bool {
-	for _, j := range []int{0, i / 2, max(i-1, 0)} {
-		e := idx.offsets[j]
-		b, err := w.header(int64(e.pos))
-		if err != nil || b.LastOffset() != w.s.base+int64(e.rel) {
-			return false
+// confirms reports whether the batch that e points at ends as e says.
+func (w *walk) confirms(e offsetEntry) (record.Batch, bool, error) {
+	b, err := w.header(int64(e.pos))
+	if errors.Is(err, errEnd) || errors.Is(err, record.ErrCorrupt) {
+		return b, false, nil
+	}
+	return b, err == nil && b.LastOffset() == w.s.base+int64(e.rel) && b.BaseOffset >= w.s.base, err
+}
+
+// startAt begins at entry n-1 of the offset index, whose batch is b, if the rest of both indexes looks sound too: some of the entries before it
+// are looked at, and the time entry that must go with it.
+func (w *walk) startAt(n int, b record.Batch) error {
+	base := w.s.base
+	for i := 1; i <= 8 && n > 1; i++ {
+		if _, ok, err := w.confirms(w.old.offsets[(n-1)*i/9]); err != nil || !ok {
+			return err
 		}
 	}
-	return true
-}
-
-// cutTimes drops time entries of batches behind the one that ends at rel.
-func (x *index) cutTimes(rel int32) {
-	m := len(x.times)
-	for m > 0 && x.times[m-1].rel > rel {
-		m--
+	e := w.old.offsets[n-1]
+	times := w.old.times
+	for len(times) > 0 && times[len(times)-1].rel > e.rel {
+		times = times[:len(times)-1]
 	}
-	x.rewritten = x.rewritten || m < x.flushedT
-	x.times = x.times[:m]
+	newest := timestampAt{-1, base}
+	if len(times) > 0 {
+		last := times[len(times)-1]
+		newest = timestampAt{last.ts, base + int64(last.rel)}
+		if ok, err := w.confirmsTime(last, n); err != nil || !ok {
+			return err
+		}
+	}
+	if b.MaxTimestamp > newest.ts { // the time index does not reach as far
+		return nil
+	}
+	w.index = w.old
+	w.index.offsets, w.index.times = w.old.offsets[:n:n], times[:len(times):len(times)]
+	w.index.rewritten = w.old.rewritten || n < w.old.flushedO || len(times) < w.old.flushedT
+	w.index.since = math.MinInt32 // the entry's own batch comes first, without another entry
+	w.pos, w.next, w.newest, w.began = int64(e.pos), b.BaseOffset, newest, int64(e.pos)
+	return nil
 }
 
-var errEnd = errors.New("end of file")
+// confirmsTime reports whether the batch that e names has e's timestamp. It lies between two of the first n offset entries.
+func (w *walk) confirmsTime(e timeEntry, n int) (bool, error) {
+	x := index{offsets: w.old.offsets[:n]}
+	pos, before := int64(0), w.s.base
+	if o, ok := x.before(int64(e.rel)); ok {
+		pos, before = int64(o.pos), w.s.base
+	}
+	for {
+		b, err := w.header(pos)
+		switch {
+		case errors.Is(err, errEnd) || errors.Is(err, record.ErrCorrupt):
+			return false, nil
+		case err != nil:
+			return false, err
+		case b.BaseOffset < before:
+			return false, nil
+		case b.LastOffset() >= w.s.base+int64(e.rel):
+			return b.LastOffset() == w.s.base+int64(e.rel) && b.MaxTimestamp == e.ts, nil
+		}
+		before, pos = b.NextOffset(), pos+int64(b.Size())
+	}
+}
+
+var errEnd = errors.New("the file ends before the batch does")
 
 // header reads the header at pos; errEnd if the file ends before it does.
 func (w *walk) header(pos int64) (record.Batch, error) {
@@ -171,10 +229,11 @@ func (w *walk) fill(pos int64, n int) error {
 		w.buf = make([]byte, n)
 	}
 	m := len(w.buf)
-	if !w.full() {
+	if !w.full() && pos-w.from != int64(w.have) { // skipping from header to header
 		m = min(m, max(n, 4096))
 	}
 	m = int(min(int64(m), w.size-pos))
+	w.have = 0
 	if err := w.s.readFull(w.f, w.buf[:m], pos); err != nil {
 		return err
 	}
@@ -195,9 +254,7 @@ func (w *walk) run() (bad error, err error) {
 			}
 		}
 		info := InfoOf(&b)
-		if b.MaxTimestamp > w.newest.ts {
-			w.newest = timestampAt{b.MaxTimestamp, b.LastOffset()}
-		}
+		w.newest.raise(&b, place{})
 		if w.pos == 0 {
 			w.first = b.MaxTimestamp
 		}
@@ -220,7 +277,7 @@ func (w *walk) batch() (b record.Batch, reason, err error) {
 	switch {
 	case errors.Is(err, errEnd):
 		return b, errEnd, nil
-	case errors.Is(err, record.ErrCorrupt):
+	case errors.Is(err, record.ErrCorrupt) && !errors.As(err, new(*CorruptError)):
 		return b, err, nil
 	case err != nil:
 		return b, nil, err
@@ -234,215 +291,45 @@ func (w *walk) batch() (b record.Batch, reason, err error) {
 	if err := w.fill(w.pos, b.Size()); err != nil {
 		return b, nil, err
 	}
-	p := w.buf[w.pos-w.from:][:b.Size()]
-	whole, _, err := record.Parse(p)
+	whole, _, err := record.Parse(w.buf[w.pos-w.from:][:b.Size()])
 	if err != nil {
 		return b, err, nil
 	}
 	return *whole, nil, nil
 }
 
-// judge decides whether a crash can have left what follows w.pos.
-func (w *walk) judge(bad error, rep *Report) error {
-	if !w.full() && w.last >= 0 {
-		torn, err := w.lastIsTorn()
-		if err != nil {
-			return err
-		}
-		if torn { // the walk again, up to there
-			cut := w.size - w.last
-			w.size = w.last
-			if bad, err := w.again(); bad != nil || err != nil {
-				return errors.Join(bad, err)
-			}
-			rep.CutBytes = cut
-			w.size += cut
-			return nil
-		}
-	}
-	if bad == nil {
-		return nil
-	}
-	zeros, err := w.zerosFrom(w.pos)
-	if err != nil {
-		return err
-	}
-	if zeros {
-		rep.ZeroBytes = w.size - w.pos
-		return w.notBelowRecoveryPoint("zeros")
-	}
-	if w.o.SameBoot {
-		if errors.Is(bad, errEnd) {
-			rep.CutBytes = w.size - w.pos
-			return nil
-		}
-		return w.s.corrupt(w.pos, w.next, bad.Error())
-	}
-	if err := w.notBelowRecoveryPoint(bad.Error()); err != nil {
-		return err
-	}
-	if w.o.UnsyncedWindow > 0 {
-		far, err := w.validDataBehind(w.pos + w.o.UnsyncedWindow)
-		if err != nil {
-			return err
-		}
-		if far >= 0 {
-			return w.s.corrupt(w.pos, w.next, fmt.Sprintf("%v, yet a valid batch follows at byte %d", bad, far))
-		}
-	}
-	rep.CutBytes = w.size - w.pos
-	return nil
-}
-
-func (w *walk) notBelowRecoveryPoint(what string) error {
-	if !w.o.SameBoot && w.next < w.o.RecoveryPoint {
-		return w.s.corrupt(w.pos, w.next, fmt.Sprintf("%s, although everything below offset %d was on stable storage", what, w.o.RecoveryPoint))
-	}
-	return nil
-}
-
-// zerosFrom reports whether the file holds nothing but zeros from pos on.
-func (w *walk) zerosFrom(pos int64) (bool, error) {
-	buf := make([]byte, 64<<10)
-	for pos < w.size {
-		n := int(min(int64(len(buf)), w.size-pos))
-		if err := w.s.readFull(w.f, buf[:n], pos); err != nil {
-			return false, err
-		}
-		for _, c := range buf[:n] {
-			if c != 0 {
-				return false, nil
-			}
-		}
-		pos += int64(n)
-	}
-	return true, nil
-}
-
-// lastIsTorn reports whether the last batch, whose header is good, was being written into preallocated space when the process died: writes
-// are cut at pages, so the rest of it, from a page boundary on, is zeros. Any other damage to it is a *CorruptError.
-func (w *walk) lastIsTorn() (bool, error) {
-	n := int(w.pos - w.last)
-	if err := w.fill(w.last, n); err != nil {
-		return false, err
-	}
-	_, _, bad := record.Parse(w.buf[w.last-w.from:][:n])
-	if bad == nil {
-		return false, nil
-	}
-	nonZero, err := w.lastNonZero()
-	if err != nil {
-		return false, err
-	}
-	const page = 4096
-	if (nonZero+page)/page*page < w.pos {
-		return true, nil
-	}
-	return false, w.s.corrupt(w.last, w.next, bad.Error())
-}
-
-// again starts the walk anew, over a file that ends earlier.
-func (w *walk) again() (bad, err error) {
-	w.have, w.batches, w.pos, w.last, w.next, w.began = 0, 0, 0, -1, w.s.base, 0
-	w.newest, w.index = timestampAt{-1, w.s.base}, index{}
-	if err := w.start(); err != nil {
-		return nil, err
-	}
-	return w.run()
-}
-
-// lastNonZero returns the position of the file's last byte that is not zero, -1 if there is none.
-func (w *walk) lastNonZero() (int64, error) {
-	buf := make([]byte, 64<<10)
-	for end := w.size; end > 0; {
-		n := min(int64(len(buf)), end)
-		if err := w.s.readFull(w.f, buf[:n], end-n); err != nil {
-			return 0, err
-		}
-		for i := n - 1; i >= 0; i-- {
-			if buf[i] != 0 {
-				return end - n + i, nil
-			}
-		}
-		end -= n
-	}
-	return -1, nil
-}
-
-// validDataBehind looks for a whole valid batch at or behind pos that continues the log; it returns its position, -1 if there is none.
-func (w *walk) validDataBehind(pos int64) (int64, error) {
-	for ; pos+record.HeaderSize <= w.size; pos++ {
-		b, err := w.header(pos)
-		if errors.Is(err, errEnd) {
-			return -1, nil
-		}
-		if err != nil {
-			if !errors.Is(err, record.ErrCorrupt) {
-				return 0, err
-			}
-			continue
-		}
-		if b.BaseOffset < w.next || b.LastOffset()-w.s.base > maxRelativeOffset || pos+int64(b.Size()) > w.size {
-			continue
-		}
-		if err := w.fill(pos, b.Size()); err != nil {
-			return 0, err
-		}
-		if _, _, err := record.Parse(w.buf[pos-w.from:][:b.Size()]); err == nil {
-			return pos, nil
-		}
-	}
-	return -1, nil
-}
-
 // finish publishes the end and cuts what is behind it.
 func (w *walk) finish(rep *Report) error {
 	s := w.s
 	rep.Batches, rep.ScannedBytes, rep.CutAt = w.batches, w.pos-w.began, w.pos
+	alloc := w.size
 	if w.pos < w.size && !w.o.KeepTail && !s.cfg.ReadOnly {
 		if err := w.f.file.Truncate(w.pos); err != nil {
 			return fmt.Errorf("cut %s to %d bytes: %w", s.Path(), w.pos, err)
 		}
-		w.size = w.pos
+		alloc = w.pos
+	}
+	if w.began == 0 {
+		if w.old.same(&w.index) {
+			w.index.flushedO, w.index.flushedT = w.old.flushedO, min(w.old.flushedT, len(w.index.times))
+		} else {
+			w.index.rewritten = true
+			rep.RebuiltIndex = len(w.index.offsets)+len(w.index.times)+len(w.old.offsets)+len(w.old.times) > 0
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rep.RebuiltIndex = w.began == 0 && len(w.index.offsets)+len(w.index.times) > 0 && !s.index.same(&w.index)
-	if w.began == 0 && !s.index.same(&w.index) {
-		w.index.rewritten = true
-	}
-	w.index.loaded = true
-	if w.began == 0 && !w.index.rewritten {
-		w.index.flushedO, w.index.flushedT = len(w.index.offsets), min(len(w.index.times), s.index.flushedT)
-	}
+	w.index.gen = s.index.gen + 1
 	s.index = w.index
-	s.alloc = w.size
+	s.alloc = alloc
 	if w.first != math.MinInt64 {
 		s.firstTs = w.first
 	}
-	s.newest.Store(&w.newest)
-	if w.full() {
+	s.newest = w.newest
+	s.unsynced = s.unsynced || !s.cfg.ReadOnly
+	if w.full() && s.cfg.EpochAt == nil { // leader epochs are looked at by the first read: a wrong one is no reason to cut
 		s.checked.add(0, w.pos)
 	}
-	s.next.Store(w.next)
-	s.size.Store(w.pos)
+	s.publish(end{w.pos, w.next})
 	return nil
-}
-
-// same reports whether y has the entries of x; x may have the final time entry in addition.
-func (x *index) same(y *index) bool {
-	if len(x.offsets) != len(y.offsets) || len(x.times) < len(y.times) || len(x.times) > len(y.times)+1 || x.rewritten {
-		return false
-	}
-	for i := range y.offsets {
-		if x.offsets[i] != y.offsets[i] {
-			return false
-		}
-	}
-	for i := range y.times {
-		if x.times[i] != y.times[i] {
-			return false
-		}
-	}
-	return true
 }

@@ -27,7 +27,7 @@ func (s *Segment) AppendAborted(t AbortedTxn) (err error) {
 	for _, v := range []int64{t.ProducerID, t.FirstOffset, t.LastOffset, t.LastStableOffset} {
 		p = binary.BigEndian.AppendUint64(p, uint64(v))
 	}
-	f, err := s.cfg.FS.OpenFile(s.file(TxnIndexSuffix), os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := s.cfg.FS.OpenFile(s.name(TxnIndexSuffix), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return fmt.Errorf("write transaction index: %w", err)
 	}
@@ -59,7 +59,7 @@ func (s *Segment) cutAborted(end int64) error {
 
 // ResetAborted replaces the transaction index, as recovery and compaction do.
 func (s *Segment) ResetAborted(ts []AbortedTxn) error {
-	if err := s.cfg.FS.Remove(s.file(TxnIndexSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.cfg.FS.Remove(s.name(TxnIndexSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reset transaction index: %w", err)
 	}
 	for _, t := range ts {
@@ -72,7 +72,7 @@ func (s *Segment) ResetAborted(ts []AbortedTxn) error {
 
 // Aborted returns the entries that matter for records of [from, upper). done says that later segments have none.
 func (s *Segment) Aborted(from, upper int64) (ts []AbortedTxn, done bool, err error) {
-	f, err := s.cfg.FS.OpenFile(s.file(TxnIndexSuffix), os.O_RDONLY, 0)
+	f, err := s.cfg.FS.OpenFile(s.name(TxnIndexSuffix), os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}

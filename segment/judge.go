@@ -1,0 +1,213 @@
+package segment
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/stratalog/strata/record"
+)
+
+// pageBytes is the unit in which a write that a kill interrupts gets into the file.
+const pageBytes = 4096
+
+// judge decides whether a crash can have left what follows w.pos, where bytes are no good batch because of bad (nil: the file ends there).
+func (w *walk) judge(bad error, rep *Report) error {
+	zeros, err := w.zerosFrom(w.pos)
+	if err != nil {
+		return err
+	}
+	if zeros {
+		rep.ZeroBytes = w.size - w.pos
+	}
+	if !w.full() && w.last >= 0 {
+		if torn, err := w.lastIsTorn(zeros); err != nil {
+			return err
+		} else if torn {
+			return w.dropLast(rep)
+		}
+	}
+	switch {
+	case bad == nil:
+		return nil
+	case zeros && (w.o.SameBoot || w.next >= w.o.RecoveryPoint):
+		return nil
+	case w.next < w.o.RecoveryPoint:
+		return w.s.corrupt(w.pos, w.next, fmt.Sprintf("%v, although everything below offset %d was on stable storage", bad, w.o.RecoveryPoint))
+	case w.o.SameBoot:
+		err = w.tornWrite(bad)
+	default:
+		err = w.unsyncedTail(bad)
+	}
+	if err != nil {
+		return err
+	}
+	rep.CutBytes = w.size - w.pos
+	return nil
+}
+
+// tornWrite returns nil if a process that was killed during its last write can have left what is at w.pos: a batch that the file, or what is
+// not zero of it, ends before. A length that only seems to reach so far, with batches behind it, is damage.
+func (w *walk) tornWrite(bad error) error {
+	if !errors.Is(bad, errEnd) {
+		written, err := w.lastNonZero()
+		if err != nil {
+			return err
+		}
+		// Into preallocated space a write gets page by page; this one ended before the header did.
+		if (written+pageBytes)/pageBytes*pageBytes >= w.pos+record.HeaderSize {
+			return w.s.corrupt(w.pos, w.next, bad.Error())
+		}
+	}
+	return w.noneBehind(w.pos+1, bad)
+}
+
+// unsyncedTail returns nil if a power cut can have left what is at w.pos: nothing valid further behind than what was not synced.
+func (w *walk) unsyncedTail(bad error) error {
+	if w.o.UnsyncedWindow <= 0 {
+		return nil
+	}
+	return w.noneBehind(w.pos+w.o.UnsyncedWindow, bad)
+}
+
+func (w *walk) noneBehind(pos int64, bad error) error {
+	far, err := w.validBatchFrom(pos)
+	if err != nil {
+		return err
+	}
+	if far >= 0 {
+		return w.s.corrupt(w.pos, w.next, fmt.Sprintf("%v, yet a valid batch follows at byte %d", bad, far))
+	}
+	return nil
+}
+
+// lastIsTorn reports whether the last batch, whose header is good, was being written into preallocated space when the process died: the rest of
+// it, from a page boundary on, is zeros, as is everything behind. Any other damage to it is a *CorruptError.
+func (w *walk) lastIsTorn(zerosBehind bool) (bool, error) {
+	n := int(w.pos - w.last)
+	if err := w.fill(w.last, n); err != nil {
+		return false, err
+	}
+	_, _, bad := record.Parse(w.buf[w.last-w.from:][:n])
+	if bad == nil {
+		return false, nil
+	}
+	if zerosBehind {
+		written, err := w.lastNonZero()
+		if err != nil {
+			return false, err
+		}
+		if (written+pageBytes)/pageBytes*pageBytes < w.pos {
+			return true, nil
+		}
+	}
+	return false, w.s.corrupt(w.last, w.next, bad.Error())
+}
+
+// dropLast walks again, over a file that ends before the last batch.
+func (w *walk) dropLast(rep *Report) error {
+	size, cut := w.size, w.pos-w.last
+	if err := w.start(w.last); err != nil {
+		return err
+	}
+	bad, err := w.run()
+	if err != nil {
+		return err
+	}
+	if bad != nil { // it was fine a moment ago
+		return w.s.corrupt(w.pos, w.next, bad.Error())
+	}
+	w.size = size
+	if w.next < w.o.RecoveryPoint {
+		return w.s.corrupt(w.pos, w.next, fmt.Sprintf("an incomplete batch, although everything below offset %d was on stable storage", w.o.RecoveryPoint))
+	}
+	rep.CutBytes = cut
+	return nil
+}
+
+// zerosFrom reports whether the file holds nothing but zeros from pos on.
+func (w *walk) zerosFrom(pos int64) (bool, error) {
+	buf := make([]byte, min(64<<10, w.size-pos))
+	for pos < w.size {
+		n := int(min(int64(len(buf)), w.size-pos))
+		if err := w.s.readFull(w.f, buf[:n], pos); err != nil {
+			return false, err
+		}
+		if lastNonZero(buf[:n]) >= 0 {
+			return false, nil
+		}
+		pos += int64(n)
+	}
+	return true, nil
+}
+
+// lastNonZero returns the position of the file's last byte that is not zero, -1 if there is none.
+func (w *walk) lastNonZero() (int64, error) {
+	buf := make([]byte, min(64<<10, w.size))
+	for end := w.size; end > 0; {
+		n := min(int64(len(buf)), end)
+		if err := w.s.readFull(w.f, buf[:n], end-n); err != nil {
+			return 0, err
+		}
+		if i := lastNonZero(buf[:n]); i >= 0 {
+			return end - n + int64(i), nil
+		}
+		end -= n
+	}
+	return -1, nil
+}
+
+func lastNonZero(p []byte) int {
+	for len(p) >= 8 && binary.NativeEndian.Uint64(p[len(p)-8:]) == 0 {
+		p = p[:len(p)-8]
+	}
+	for i := len(p) - 1; i >= 0; i-- {
+		if p[i] != 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// validBatchFrom looks for a whole valid batch at or behind pos that continues the log; it returns its position, -1 if there is none.
+func (w *walk) validBatchFrom(pos int64) (int64, error) {
+	for ; pos+record.HeaderSize <= w.size; pos++ {
+		if err := w.fillScan(pos); err != nil {
+			return -1, err
+		}
+		p := w.buf[pos-w.from : w.have]
+		size := int64(int32(binary.BigEndian.Uint32(p[8:]))) + record.LogOverhead
+		if p[16] != 2 || size < record.HeaderSize || pos+size > w.size { // quick: most bytes are none
+			continue
+		}
+		b, err := record.ParseHeader(p)
+		if err != nil || b.BaseOffset < w.next || b.LastOffset()-w.s.base > maxRelativeOffset {
+			continue
+		}
+		whole := make([]byte, size)
+		if err := w.s.readFull(w.f, whole, pos); err != nil {
+			return -1, err
+		}
+		if _, _, err := record.Parse(whole); err == nil {
+			return pos, nil
+		}
+	}
+	return -1, nil
+}
+
+// fillScan makes buf hold a header at pos, reading far ahead.
+func (w *walk) fillScan(pos int64) error {
+	if pos >= w.from && pos+record.HeaderSize <= w.from+int64(w.have) {
+		return nil
+	}
+	if len(w.buf) < 64<<10 {
+		w.buf = make([]byte, 64<<10)
+	}
+	n := int(min(int64(len(w.buf)), w.size-pos))
+	w.have = 0
+	if err := w.s.readFull(w.f, w.buf[:n], pos); err != nil {
+		return err
+	}
+	w.from, w.have = pos, n
+	return nil
+}

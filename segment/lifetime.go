@@ -1,0 +1,141 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync/atomic"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+// gone reports whether the .log file may not be opened any more.
+func (s *Segment) gone() bool {
+	return s.closed.Load() || s.removed.Load() && s.refs.Load() <= 0
+}
+
+// openLog opens the .log file whatever its name is at the moment. Remove changes the name, and the old one may be another segment's then:
+// only a name that is still ours after opening was ours while it was opened.
+func (s *Segment) openLog() (vfs.File, error) {
+	flag := os.O_RDWR
+	if s.cfg.ReadOnly {
+		flag = os.O_RDONLY
+	}
+	for {
+		path := s.currentPath()
+		f, err := s.cfg.FS.OpenFile(path, flag, 0o644)
+		if s.currentPath() == path {
+			return f, err
+		}
+		if err == nil {
+			if err := f.Close(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+func (s *Segment) currentPath() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.deleted != "" {
+		return s.deleted
+	}
+	return s.name(LogSuffix)
+}
+
+// Acquire keeps the segment readable until Release, also when it is removed meanwhile. It returns false if it is removed or closed already.
+func (s *Segment) Acquire() bool {
+	for !s.closed.Load() && !s.removed.Load() {
+		n := s.refs.Load()
+		if n <= 0 {
+			return false
+		}
+		if s.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// Release ends Acquire. The last one deletes the files of a removed segment.
+func (s *Segment) Release() error {
+	if s.refs.Add(-1) > 0 {
+		return nil
+	}
+	err := s.cfg.Files.forget(s)
+	if s.removed.Load() {
+		err = errors.Join(err, s.cfg.FS.Remove(s.currentPath()))
+	}
+	return err
+}
+
+var removals atomic.Int64
+
+// Remove takes the segment out of its directory: the .log file is renamed at once (suffix .deleted) and deleted when the last reader
+// has gone. The directory must be synced for that to survive power loss. It is idempotent; a failed one may be repeated.
+func (s *Segment) Remove() error {
+	if s.refs.Load() > 1 {
+		_ = s.loadIndex() // readers go on with what is in memory; without it they scan
+	}
+	s.mu.Lock()
+	if s.removed.Load() || s.closed.Load() {
+		s.mu.Unlock()
+		return nil
+	}
+	// Numbered: the one that was removed from this place before may still have readers.
+	path := s.name(LogSuffix)
+	deleted := fmt.Sprintf("%s.%d%s", path, removals.Add(1), DeletedSuffix)
+	if err := s.cfg.FS.Rename(path, deleted); err != nil {
+		s.mu.Unlock()
+		return fmt.Errorf("remove segment: %w", err)
+	}
+	s.deleted, s.index.removed = deleted, true
+	s.removed.Store(true)
+	active := s.active
+	s.active = nil
+	s.mu.Unlock()
+	var err error
+	if active != nil {
+		err = s.cfg.Files.release(active)
+	}
+	return errors.Join(err, s.removeIndexes(), s.Release())
+}
+
+func (s *Segment) removeIndexes() error {
+	var errs []error
+	for _, suffix := range []string{IndexSuffix, TimeIndexSuffix, TxnIndexSuffix} {
+		if err := s.cfg.FS.Remove(s.name(suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// letGo gives the descriptor of a segment that is not written to any more back to the cache.
+func (s *Segment) letGo() error {
+	s.mu.Lock()
+	f := s.active
+	s.active = nil
+	s.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	return s.cfg.Files.release(f)
+}
+
+// Close trims preallocated space, writes the indexes and closes the files. It does not sync. It is idempotent; a sealed segment loses nothing
+// by not being closed. Reads under way end undisturbed, later ones return ErrClosed.
+func (s *Segment) Close() error {
+	if s.closed.Load() || s.removed.Load() {
+		return nil
+	}
+	var errs []error
+	if !s.cfg.ReadOnly && s.Err() == nil {
+		errs = append(errs, s.trim(), s.flushIndex(flushFinal))
+	}
+	errs = append(errs, s.letGo())
+	s.closed.Store(true)
+	return errors.Join(append(errs, s.cfg.Files.forget(s), s.Release())...)
+}

@@ -1,0 +1,117 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// Sync makes every batch appended before the call survive power loss. It does not stop appends. A failure is sticky: the system may have
+// dropped the pages, so syncing again could succeed without them; every later Sync and Append returns the same error.
+func (s *Segment) Sync() error {
+	s.mu.Lock()
+	if err := s.broken; err != nil || s.active == nil && !s.unsynced {
+		s.mu.Unlock()
+		return err // nothing was written since the descriptor was let go, which happens only after a sync
+	}
+	s.mu.Unlock()
+	f, err := s.cfg.Files.acquire(s)
+	if err != nil {
+		return fmt.Errorf("sync %s: %w", s.Path(), err)
+	}
+	err = f.file.Sync()
+	s.mu.Lock()
+	if err != nil && s.broken == nil {
+		s.broken = fmt.Errorf("sync %s: %w", s.Path(), err)
+	}
+	if err != nil {
+		err = s.broken
+	} else {
+		s.unsynced = false
+	}
+	s.mu.Unlock()
+	if released := s.cfg.Files.release(f); err == nil {
+		err = released
+	}
+	return err
+}
+
+// MarkUnsynced says that what the segment holds was found, not written, and may not be on stable storage: the next Sync is not skipped.
+// Recover does that by itself.
+func (s *Segment) MarkUnsynced() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsynced = true
+}
+
+// Seal ends writing: the final time index entry is made, preallocated space given back, log and indexes synced. It is idempotent. For the writer.
+func (s *Segment) Seal() error {
+	if err := s.Finish(); err != nil {
+		return err
+	}
+	return s.SyncSealed()
+}
+
+// Finish ends writing as Seal does, but leaves the syncing to SyncSealed. For the writer.
+func (s *Segment) Finish() error {
+	s.mu.Lock()
+	sealed, broken := s.sealed, s.broken
+	s.mu.Unlock()
+	if sealed || broken != nil {
+		return broken
+	}
+	if _, err := s.writable(); err != nil {
+		return err
+	}
+	if err := errors.Join(s.trim(), s.flushIndex(flushFinal)); err != nil {
+		return fmt.Errorf("seal: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sealed = true
+	s.dropIndexLocked()
+	return nil
+}
+
+// SyncSealed syncs log and indexes of a segment that Finish ended, and lets its descriptor go. Failures are sticky as those of Sync.
+// If Truncate makes the segment writable meanwhile, the descriptor stays.
+func (s *Segment) SyncSealed() error {
+	s.mu.Lock()
+	before := s.changes
+	s.mu.Unlock()
+	if err := s.Sync(); err != nil {
+		return err
+	}
+	if s.removed.Load() {
+		return nil
+	}
+	if err := s.syncIndexes(); err != nil {
+		return fmt.Errorf("seal: %w", err)
+	}
+	s.mu.Lock()
+	f := s.active
+	if !s.sealed || s.changes != before || f == nil {
+		s.mu.Unlock()
+		return nil
+	}
+	s.active = nil
+	s.mu.Unlock()
+	return s.cfg.Files.release(f)
+}
+
+func (s *Segment) syncIndexes() error {
+	var errs []error
+	for _, suffix := range []string{IndexSuffix, TimeIndexSuffix} {
+		f, err := s.cfg.FS.OpenFile(s.name(suffix), os.O_RDWR, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // found without: it is made anew when it is needed
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, f.Sync(), f.Close())
+	}
+	return errors.Join(errs...)
+}
