@@ -25,7 +25,8 @@ func (l *Log) mustRoll(cfg *Config, active *segment.Segment, size int64, a *Appe
 	switch {
 	case size+int64(len(a.Batch)) > cfg.SegmentBytes && size > 0:
 		return true, nil
-	case active.Overflows(last), mayFillIndex(cfg, size) && active.IndexFull():
+	case active.Sealed(), // by a roll that failed later on
+		active.Overflows(last), mayFillIndex(cfg, size) && active.IndexFull():
 		return true, nil
 	case size == 0:
 		return false, nil
@@ -52,6 +53,9 @@ func mayFillIndex(cfg *Config, size int64) bool {
 // Roll closes the active segment, if it holds anything, and opens the next one.
 func (l *Log) Roll() error {
 	return l.exclusively(func() error {
+		if err := l.refusal(); err != nil {
+			return err
+		}
 		if l.active().Size() == 0 {
 			return nil
 		}
@@ -119,7 +123,8 @@ func (l *Log) roll(base int64) error {
 
 // writeState writes the state of a log with the given segments. With the turn.
 func (l *Log) writeState(list []*segment.Segment, clean bool) error {
-	s := state{clean: clean, start: l.start.Load(), recoveryPoint: l.durable.Load(), bootID: l.dir.bootID}
+	cfg := l.cfg.Load()
+	s := state{clean: clean, start: l.start.Load(), recoveryPoint: l.durable.Load(), bootID: l.dir.bootID, strict: cfg.Sync == SyncOnAck && cfg.MaxBatchBytes+roundBytes <= unsyncedWindow}
 	if clean {
 		active := list[len(list)-1]
 		s.end, s.size, s.recoveryPoint = l.end.Load(), active.Size(), l.end.Load()

@@ -25,11 +25,13 @@ const (
 	stateVersion = 1
 	stateClean   = 1 << 0 // closed in order: end offset and size hold
 	stateEmptied = 1 << 1 // everything was being removed: segments that are still there do not count
+	stateStrict  = 1 << 2 // written to under SyncOnAck only: no more than unsyncedWindow can be lost
 )
 
 type state struct {
 	clean         bool
 	emptied       bool
+	strict        bool
 	start         int64  // set by DeleteRecords and retention
 	recoveryPoint int64  // everything below is on stable storage
 	end, size     int64  // of a clean log: next offset, and bytes of its last segment
@@ -50,6 +52,9 @@ func (s state) encode() []byte {
 	}
 	if s.emptied {
 		flags |= stateEmptied
+	}
+	if s.strict {
+		flags |= stateStrict
 	}
 	p = be.AppendUint32(p, flags)
 	for _, v := range []int64{s.start, s.recoveryPoint, s.end, s.size} {
@@ -80,6 +85,7 @@ func decodeState(p []byte) (s state, err error) {
 		return s, errors.New("checksum does not match")
 	}
 	s.clean = be.Uint32(p[12:])&stateClean != 0
+	s.strict = be.Uint32(p[12:])&stateStrict != 0
 	s.emptied = be.Uint32(p[12:])&stateEmptied != 0
 	for i, v := range []*int64{&s.start, &s.recoveryPoint, &s.end, &s.size} {
 		*v = int64(be.Uint64(p[16+8*i:]))
