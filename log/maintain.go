@@ -13,6 +13,9 @@ import (
 // Whole segments below are removed by Clean. It returns ErrOffsetOutOfRange if before is above the end; below the start it does nothing.
 func (l *Log) DeleteRecords(before int64) error {
 	return l.exclusively(func() error {
+		if err := l.refusal(); err != nil {
+			return err
+		}
 		start, end := l.start.Load(), l.end.Load()
 		if before > end {
 			return fmt.Errorf("%w: delete records before %d, the log ends at %d", ErrOffsetOutOfRange, before, end)
@@ -101,12 +104,10 @@ func (l *Log) truncate(offset int64) error {
 	if err != nil {
 		return err
 	}
-	l.mu.Lock()
-	l.durable.Store(min(l.durable.Load(), end))
-	l.mu.Unlock()
-	l.start.Store(min(l.start.Load(), end))
-	l.end.Store(end)
+	oldStart, oldEnd, oldDurable := l.start.Load(), l.end.Load(), l.durable.Load()
+	l.moveEnd(min(oldStart, end), end, min(oldDurable, end))
 	if err := l.writeState(kept, false); err != nil {
+		l.moveEnd(oldStart, oldEnd, oldDurable) // nothing has been cut; if that state is on the disk all the same, it asks for less than there is
 		return err
 	}
 	l.segments.Store(&kept)
@@ -133,6 +134,15 @@ func (l *Log) truncate(offset int64) error {
 		return l.roll(end) // compaction has taken the records before end: the name of a segment keeps their offsets from being given again
 	}
 	return nil
+}
+
+// moveEnd sets the offsets of a log that is cut. With the turn.
+func (l *Log) moveEnd(start, end, durable int64) {
+	l.mu.Lock()
+	l.durable.Store(durable)
+	l.mu.Unlock()
+	l.start.Store(start)
+	l.end.Store(end)
 }
 
 // endOfCut returns where appends go on after a cut at offset: there, unless that is inside of a batch of s, which goes entirely.
@@ -165,14 +175,15 @@ func (l *Log) restartAt(start int64) error {
 		return err
 	}
 	cfg, old := l.cfg.Load(), l.list()
-	l.start.Store(start)
-	l.end.Store(start)
-	l.mu.Lock()
-	l.durable.Store(start)
-	l.dirty = nil
-	l.mu.Unlock()
 	st := state{emptied: true, start: start, recoveryPoint: start, bootID: l.dir.bootID}
 	err := st.write(cfg.FS, l.path) // no segment must be there: a crash from here on ends with an empty log
+	if err != nil {                 // which of the two states is on the disk is not known
+		return l.breakWith(fmt.Errorf("restart %s at %d: %w", l.path, start, err))
+	}
+	l.moveEnd(start, start, start)
+	l.mu.Lock()
+	l.dirty = nil
+	l.mu.Unlock()
 	for _, s := range old {
 		err = errors.Join(err, s.Remove())
 	}
