@@ -29,6 +29,9 @@ func benchRecords(n, size int) []record.Record {
 }
 
 func TestAppendAllocatesLittle(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector makes pools forget")
+	}
 	for _, policy := range []SyncPolicy{SyncNever, SyncOnAck} {
 		l := openBench(t, Config{Sync: policy})
 		rs, ctx := benchRecords(100, 100), context.Background()
@@ -54,13 +57,17 @@ func TestReadIntoABufferDoesNotAllocate(t *testing.T) {
 	from := int64(0)
 	run := func() {
 		p, err := l.Read(buf, from, cap(buf))
-		require.NoError(t, err)
-		b, err := record.ParseUnverified(p)
-		require.NoError(t, err)
-		from = (from + int64(b.RecordCount)) % l.EndOffset()
+		if err != nil || len(p) == 0 {
+			t.Fatal(err)
+		}
+		for n := 0; n < len(p); {
+			_, next, size := batchExtent(p[n:])
+			n, from = n+size, next
+		}
+		from %= l.EndOffset()
 	}
 	run()
-	require.LessOrEqual(t, testing.AllocsPerRun(200, run), 5.0)
+	require.Zero(t, testing.AllocsPerRun(200, run))
 }
 
 func TestTenThousandIdleLogsAreCheap(t *testing.T) {

@@ -119,6 +119,11 @@ func (l *Log) prepare(a *Append) (err error) {
 	case !a.KeepOffsets && (b.RecordCount <= 0 || b.LastOffsetDelta != b.RecordCount-1):
 		return fmt.Errorf("%w: %d records, last offset delta %d", ErrInvalidBatch, b.RecordCount, b.LastOffsetDelta)
 	}
+	if a.KeepOffsets && b.LeaderEpoch < 0 {
+		if latest, known := l.epochs.Latest(); known {
+			return fmt.Errorf("%w: leader epoch %d after %d", ErrInvalidBatch, b.LeaderEpoch, latest)
+		}
+	}
 	cfg := l.cfg.Load()
 	if !a.KeepOffsets && len(a.Batch) > cfg.MaxBatchBytes {
 		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrRecordTooLarge, len(a.Batch), cfg.MaxBatchBytes)

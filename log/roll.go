@@ -150,9 +150,18 @@ func (l *Log) markOpen() error {
 	return err
 }
 
+// epochAt lets segments check the leader epoch of their batches, which no CRC covers.
+func (l *Log) epochAt(offset int64) int32 {
+	if l.epochs == nil { // being opened
+		return -1
+	}
+	return l.epochs.At(offset)
+}
+
 func (l *Log) segmentConfig(cfg *Config) segment.Config {
 	c := cfg.Segment
 	c.FS, c.Files, c.ReadOnly = cfg.FS, l.dir.files, l.readOnly
+	c.EpochAt = l.epochAt
 	return c
 }
 
