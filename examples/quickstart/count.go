@@ -123,6 +123,7 @@ func (g *group) count(n int) {
 func (k *counter) run(ctx context.Context) (err error) {
 	k.c, err = consumer.New(k.cluster, consumer.Config{
 		Group: groupName, Topics: []string{topicName}, ClientID: k.name, Commit: consumer.CommitManual,
+		SessionTimeout:    sessionTimeout,
 		HeartbeatInterval: 50 * time.Millisecond, // how fast members learn of a rebalance; cheap in one process
 		StartAt:           k.startAt,             // the offset store of our own wins over the group's
 		OnAssigned: func(_ context.Context, tps []record.TopicPartition) {

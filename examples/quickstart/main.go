@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata"
+	coordinator "github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -34,6 +35,9 @@ const (
 	topicName  = "lines"
 	partitions = 6
 	groupName  = "counters"
+
+	// sessionTimeout is how long members of a run that was killed are missed before the next run's get their partitions.
+	sessionTimeout = time.Second
 )
 
 func main() {
@@ -60,7 +64,10 @@ func run(ctx context.Context, dir, file string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := strata.Open(strata.Config{Dir: filepath.Join(dir, "log")})
+	cluster, err := strata.Open(strata.Config{
+		Dir:   filepath.Join(dir, "log"),
+		Group: coordinator.Config{MinSessionTimeout: sessionTimeout},
+	})
 	if err != nil {
 		return err
 	}

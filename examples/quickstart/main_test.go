@@ -1,0 +1,23 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRunAgainResumesAndCountsNothingTwice(t *testing.T) {
+	dir := t.TempDir()
+	var first, second bytes.Buffer
+	require.NoError(t, run(t.Context(), dir, "", &first), first.String())
+	require.Contains(t, first.String(), "418 of 418 lines were new")
+	require.Contains(t, first.String(), "cleo")
+	require.NoError(t, run(t.Context(), dir, "", &second), second.String())
+	require.Contains(t, second.String(), "0 of 418 lines were new")
+	require.Contains(t, second.String(), "counted 0 records")
+}
+
+func TestMissingFileIsAnError(t *testing.T) {
+	require.Error(t, run(t.Context(), t.TempDir(), "no such file", &bytes.Buffer{}))
+}
