@@ -46,6 +46,9 @@ func (l *Log) shut(end func() error) error {
 		l.err = l.syncNow()
 	}
 	l.err = errors.Join(l.err, end())
+	if !l.readOnly {
+		l.dir.wasClosed(l, l.err)
+	}
 	l.dir.leave()
 	if l.ownsDir {
 		l.err = errors.Join(l.err, l.dir.Close())

@@ -33,9 +33,13 @@ type Directory struct {
 	calls  sync.Pool // of *call
 	tails  *tailPool
 
-	mu     sync.Mutex // guards the fields below
-	open   int        // logs
-	closed bool
+	solo bool // one log's own: Kafka knows no such thing
+
+	mu      sync.Mutex // guards the fields below
+	open    int        // logs
+	closed  bool
+	unclean bool // a log was not closed in order
+	kafka   kafkaFiles
 }
 
 const lockFile = ".lock"
@@ -61,7 +65,11 @@ func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("log: open directory: %w", err)
 	}
-	d := &Directory{path: dir, fs: cfg.FS, lock: lock, files: segment.NewFileCache(cfg.MaxOpenFiles), bootID: cfg.FS.BootID(), logger: cfg.Logger}
+	kafka, err := readKafkaFiles(cfg.FS, dir)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("log: open directory: %w", err), lock.Close())
+	}
+	d := &Directory{kafka: kafka, path: dir, fs: cfg.FS, lock: lock, files: segment.NewFileCache(cfg.MaxOpenFiles), bootID: cfg.FS.BootID(), logger: cfg.Logger}
 	setDefault(&cfg.TailBytes, 8<<20)
 	d.tails = newTailPool(cfg.TailBytes)
 	d.syncer.limit, d.syncer.idle.L = cfg.MaxSyncs, &d.syncer.mu
@@ -69,6 +77,7 @@ func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 }
 
 // Close gives up the lock. All logs of the directory must be closed before; if not, it returns an error and does nothing. It is idempotent.
+// If everything was closed in order it leaves Kafka's checkpoints and its marker of a clean shutdown, so that a Kafka broker can go on from here.
 func (d *Directory) Close() error {
 	d.mu.Lock()
 	if d.closed {
@@ -82,7 +91,13 @@ func (d *Directory) Close() error {
 	d.closed = true
 	d.mu.Unlock()
 	d.syncer.stop()
-	return d.lock.Close()
+	var err error
+	if !d.solo && !d.unclean {
+		if err = d.kafka.write(d.fs, d.path); err != nil {
+			err = fmt.Errorf("log: close directory %s: %w", d.path, err)
+		}
+	}
+	return errors.Join(err, d.lock.Close())
 }
 
 func (d *Directory) enter() error {

@@ -60,7 +60,7 @@ func open(dir string, cfg Config, readOnly bool) (_ *Log, err error) {
 		if l.dir, err = OpenDirectory(dir, DirectoryConfig{FS: cfg.FS, Logger: cfg.Logger}); err != nil {
 			return nil, err
 		}
-		l.ownsDir = true
+		l.ownsDir, l.dir.solo = true, true
 	} else if !readOnly {
 		if err := vfs.MakeDir(cfg.FS, dir, 0o755); err != nil {
 			return nil, fmt.Errorf("open log: %w", err)
@@ -107,6 +107,9 @@ func (l *Log) load(cfg *Config) error {
 	if err != nil {
 		return err
 	}
+	if !known && len(bases) > 0 {
+		st, known = l.dir.kafkaState(l.path)
+	}
 	if err := checkMissing(l.path, st, bases); err != nil {
 		return err
 	}
@@ -120,7 +123,7 @@ func (l *Log) load(cfg *Config) error {
 	if len(bases) == 0 {
 		return l.create(cfg, st.start)
 	}
-	if !known && len(bases) == 1 { // made and never written to: there is nothing that could be wrong
+	if !known && st.recoveryPoint == 0 && len(bases) == 1 { // made and never written to: there is nothing that could be wrong
 		info, err := cfg.FS.Stat(filePath(l.path, bases[0], segment.LogSuffix))
 		if err != nil {
 			return err

@@ -1,0 +1,138 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+// What Kafka keeps in a directory of logs. We write it when the directory is closed, so that a Kafka broker can go on from there, and read it for logs that
+// have no state of ours, because Kafka wrote them.
+const (
+	cleanShutdownFile = ".kafka_cleanshutdown"
+	recoveryPointFile = "recovery-point-offset-checkpoint"
+	logStartFile      = "log-start-offset-checkpoint"
+
+	cleanShutdown = `{"version":0,"brokerEpoch":-1}`
+)
+
+// kafkaFiles is the content of those files. Offsets are by the name of the log's directory.
+type kafkaFiles struct {
+	clean      bool // the marker was there
+	recoveries map[string]int64
+	starts     map[string]int64
+}
+
+// readKafkaFiles reads what is there and removes the marker of a clean shutdown, as Kafka does at once.
+func readKafkaFiles(fsys vfs.FS, dir string) (k kafkaFiles, err error) {
+	if k.recoveries, err = readOffsets(fsys, filepath.Join(dir, recoveryPointFile)); err != nil {
+		return k, err
+	}
+	if k.starts, err = readOffsets(fsys, filepath.Join(dir, logStartFile)); err != nil {
+		return k, err
+	}
+	switch err := fsys.Remove(filepath.Join(dir, cleanShutdownFile)); {
+	case errors.Is(err, fs.ErrNotExist):
+		return k, nil
+	case err != nil:
+		return k, err
+	}
+	k.clean = true
+	return k, fsys.SyncDir(dir)
+}
+
+// write writes the files, and the marker last. Logs whose directory is gone are left out, and those that are no partition by their name.
+func (k *kafkaFiles) write(fsys vfs.FS, dir string) error {
+	for file, offsets := range map[string]map[string]int64{recoveryPointFile: k.recoveries, logStartFile: k.starts} {
+		var lines []string
+		for name, offset := range offsets {
+			topic, partition, ok := splitName(name)
+			if _, err := fsys.Stat(filepath.Join(dir, name)); ok && err == nil {
+				lines = append(lines, fmt.Sprintf("%s %s %d\n", topic, partition, offset))
+			}
+		}
+		slices.Sort(lines)
+		text := fmt.Sprintf("0\n%d\n%s", len(lines), strings.Join(lines, ""))
+		if err := vfs.WriteFile(fsys, filepath.Join(dir, file), []byte(text)); err != nil {
+			return err
+		}
+	}
+	return vfs.WriteFile(fsys, filepath.Join(dir, cleanShutdownFile), []byte(cleanShutdown))
+}
+
+// splitName takes the name of a partition's directory apart, at the last dash.
+func splitName(name string) (topic, partition string, ok bool) {
+	i := strings.LastIndexByte(name, '-')
+	if i <= 0 {
+		return "", "", false
+	}
+	_, err := strconv.ParseUint(name[i+1:], 10, 31)
+	return name[:i], name[i+1:], err == nil
+}
+
+// readOffsets reads lines of "topic partition offset" behind a version and a count (Kafka: OffsetCheckpointFile). A missing or empty file has none.
+func readOffsets(fsys vfs.FS, path string) (map[string]int64, error) {
+	offsets := map[string]int64{}
+	p, err := vfs.ReadFile(fsys, path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(p) == 0 {
+		return offsets, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.Split(strings.TrimSuffix(string(p), "\n"), "\n")
+	bad := func(i int) error {
+		return &CorruptError{Path: path, Offset: -1, Reason: fmt.Sprintf("line %d is not what belongs there; restore the file, or remove it to have the logs scanned", i+1)}
+	}
+	if lines[0] != "0" || len(lines) < 2 {
+		return nil, bad(0)
+	}
+	if n, err := strconv.Atoi(lines[1]); err != nil || n != len(lines)-2 {
+		return nil, bad(1)
+	}
+	for i, line := range lines[2:] {
+		f := strings.Split(line, " ")
+		if len(f) != 3 {
+			return nil, bad(i + 2)
+		}
+		offset, err := strconv.ParseInt(f[2], 10, 64)
+		if err != nil || offset < 0 {
+			return nil, bad(i + 2)
+		}
+		offsets[f[0]+"-"+f[1]] = offset
+	}
+	return offsets, nil
+}
+
+// kafkaState is what Kafka's files say of the log in dir; known says that it was closed in order.
+func (d *Directory) kafkaState(dir string) (st state, known bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	name := filepath.Base(dir)
+	st = state{start: d.kafka.starts[name], recoveryPoint: d.kafka.recoveries[name]}
+	if _, ok := d.kafka.recoveries[name]; ok && d.kafka.clean {
+		st.clean, known = true, true
+	}
+	return st, known
+}
+
+// wasClosed takes in how a log of the directory was left.
+func (d *Directory) wasClosed(l *Log, err error) {
+	name, start := filepath.Base(l.path), l.start.Load()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil || l.Err() != nil {
+		d.unclean = true
+		return
+	}
+	d.kafka.recoveries[name] = l.durable.Load()
+	if delete(d.kafka.starts, name); start > l.list()[0].Base() {
+		d.kafka.starts[name] = start
+	}
+}
