@@ -32,7 +32,7 @@ func batch(base int64, n int, ms int64, size int) []byte {
 		for j := range value {
 			value[j] = byte(base) + byte(i*7+j)
 		}
-		if !b.Append(&record.Record{Key: fmt.Appendf(nil, "k%d", base+int64(i)), Value: value, Timestamp: time.UnixMilli(ms + int64(i))}) {
+		if !b.Append(&record.Record{Key: fmt.Appendf(nil, "k%06d", base+int64(i)), Value: value, Timestamp: time.UnixMilli(ms + int64(i))}) {
 			panic("batch is full")
 		}
 	}

@@ -191,10 +191,10 @@ func (s *Segment) parseHeader(b []byte, p place, at end) (record.Batch, error) {
 // readFull fills p from pos. A file that ends early is damage: the caller asks only for bytes that were written.
 func (s *Segment) readFull(f *openFile, p []byte, pos int64) error {
 	n, err := f.file.ReadAt(p, pos)
-	if n == len(p) {
+	switch eof := err == nil || errors.Is(err, io.EOF); {
+	case eof && n == len(p):
 		return nil
-	}
-	if err == nil || errors.Is(err, io.EOF) {
+	case eof:
 		return s.corrupt(pos+int64(n), s.base, fmt.Sprintf("file ends, %d bytes are missing", len(p)-n))
 	}
 	return fmt.Errorf("read %s at byte %d: %w", s.Path(), pos, err)

@@ -1,0 +1,300 @@
+package segment
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+func TestCreateRefusesASegmentThatIsThere(t *testing.T) {
+	t.Parallel()
+	fsys := memFS(t)
+	s, err := Create(testDir, 0, Config{FS: fsys})
+	require.NoError(t, err)
+	closed(t, s)
+	_, err = Create(testDir, 0, Config{FS: fsys})
+	require.ErrorIs(t, err, fs.ErrExist)
+}
+
+func TestAppendRefusesBatchesThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	s, err := Create(testDir, 100, Config{FS: memFS(t)})
+	require.NoError(t, err)
+	closed(t, s)
+	good := batch(100, 2, 1, 10)
+	require.NoError(t, appendTo(s, good))
+	for _, b := range []BatchInfo{
+		{Size: 10, BaseOffset: 101, LastOffset: 101},
+		{Size: 10, BaseOffset: 103, LastOffset: 102},
+		{Size: 0, BaseOffset: 102, LastOffset: 102},
+		{Size: 10, BaseOffset: 102, LastOffset: 100 + math.MaxInt32 + 1},
+		{Size: math.MaxInt32, BaseOffset: 102, LastOffset: 102},
+	} {
+		require.ErrorIs(t, s.Append([][]byte{make([]byte, 10)}, []BatchInfo{b}), ErrInvalidBatches, "%+v", b)
+	}
+	require.EqualValues(t, len(good), s.Size())
+	require.EqualValues(t, 102, s.NextOffset())
+	require.NoError(t, s.Append(nil, nil), "nothing to do")
+}
+
+// RELIABILITY D5: every kind of failed write, then the disk recovers.
+func TestFailedWriteIsCutBackAndAppendingGoesOn(t *testing.T) {
+	t.Parallel()
+	for _, f := range []vfs.Fault{{Err: syscall.EIO}, {Err: syscall.ENOSPC, Keep: 61}, {Err: syscall.EDQUOT, Keep: -1}, {Keep: -1}, {Keep: 5}} {
+		for _, preallocate := range []bool{false, true} {
+			fsys := memFS(t)
+			s, err := Create(testDir, 0, Config{FS: fsys})
+			require.NoError(t, err)
+			if preallocate {
+				require.NoError(t, s.Preallocate(1<<20))
+			}
+			all := fill(t, s, 3, 2, 100)
+			f.Ops, f.Pattern, f.Times = vfs.OpWrite, "*.log", 3
+			remove := fsys.Inject(f)
+			for range 3 {
+				err = appendTo(s, batch(6, 2, 1, 100))
+				require.Error(t, err)
+				if f.Err != nil {
+					require.ErrorIs(t, err, f.Err)
+				}
+				require.EqualValues(t, len(all), s.Size())
+				p, err := readAll(s, 0, 10000)
+				require.NoError(t, err)
+				require.Equal(t, all, p, "no half batch is seen")
+			}
+			remove()
+			all = append(all, fill(t, s, 2, 2, 100)...)
+			require.NoError(t, s.Sync())
+			p, err := readAll(s, 0, 10000)
+			require.NoError(t, err)
+			require.Equal(t, all, p)
+			require.NoError(t, s.Close())
+			require.Equal(t, all, readFile(t, fsys, LogSuffix))
+		}
+	}
+}
+
+func TestFailedCutBackIsSticky(t *testing.T) {
+	t.Parallel()
+	fsys := memFS(t)
+	s, err := Create(testDir, 0, Config{FS: fsys})
+	require.NoError(t, err)
+	all := fill(t, s, 3, 2, 100)
+	fsys.Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*.log", Err: syscall.ENOSPC, Keep: 10})
+	fsys.Inject(vfs.Fault{Ops: vfs.OpTruncate, Pattern: "*.log", Err: syscall.EIO})
+	first := appendTo(s, batch(6, 2, 1, 100))
+	require.ErrorIs(t, first, syscall.ENOSPC)
+	require.ErrorIs(t, first, syscall.EIO)
+	require.Equal(t, first, appendTo(s, batch(6, 2, 1, 100)))
+	require.Equal(t, first, s.Sync())
+	require.Equal(t, first, s.Seal())
+	require.Equal(t, first, s.Err())
+	p, err := readAll(s, 0, 10000)
+	require.NoError(t, err)
+	require.Equal(t, all, p, "what was there can be read")
+	require.NoError(t, s.Close())
+	s, err = Open(testDir, 0, Config{FS: fsys}, OpenOptions{})
+	require.NoError(t, err)
+	closed(t, s)
+	rep, err := s.Recover(RecoverOptions{SameBoot: true})
+	require.NoError(t, err)
+	require.EqualValues(t, 10, rep.CutBytes)
+	require.EqualValues(t, 6, s.NextOffset())
+}
+
+// RELIABILITY D4: a failed fsync is never retried.
+func TestAppendAfterFailedSyncReturnsSameError(t *testing.T) {
+	t.Parallel()
+	fsys := memFS(t)
+	s, err := Create(testDir, 0, Config{FS: fsys})
+	require.NoError(t, err)
+	fill(t, s, 3, 2, 100)
+	fsys.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Err: syscall.EIO})
+	first := s.Sync()
+	require.ErrorIs(t, first, syscall.EIO)
+	syncs := fsys.Count(vfs.OpSync)
+	require.Equal(t, first, s.Sync())
+	require.Equal(t, first, appendTo(s, batch(6, 1, 1, 1)))
+	require.Equal(t, first, s.Seal())
+	require.Equal(t, first, s.TrimTail())
+	require.NoError(t, s.Close())
+	require.Equal(t, syncs, fsys.Count(vfs.OpSync))
+}
+
+func TestPreallocatedTailIsReservedInStepsAndTrimmed(t *testing.T) {
+	t.Parallel()
+	const step = 10000
+	for name, end := range map[string]func(*Segment) error{"seal": (*Segment).Seal, "close": (*Segment).Close, "idle": (*Segment).TrimTail} {
+		t.Run(name, func(t *testing.T) {
+			fsys := memFS(t)
+			s, err := Create(testDir, 0, Config{FS: fsys})
+			require.NoError(t, err)
+			closed(t, s)
+			var all []byte
+			for range 40 {
+				require.NoError(t, s.Preallocate(step))
+				require.GreaterOrEqual(t, s.Allocated()-s.Size(), int64(step/2))
+				all = append(all, fill(t, s, 1, 3, 300)...)
+			}
+			require.Less(t, fsys.Count(vfs.OpAllocate), int64(12))
+			require.Equal(t, append(all[:len(all):len(all)], make([]byte, s.Allocated()-s.Size())...), readFile(t, fsys, LogSuffix))
+			require.NoError(t, s.Sync())
+			require.NoError(t, end(s))
+			require.Equal(t, all, readFile(t, fsys, LogSuffix))
+		})
+	}
+}
+
+func TestPreallocationThatIsNotSupportedChangesNothing(t *testing.T) {
+	t.Parallel()
+	fsys := memFS(t)
+	s, err := Create(testDir, 0, Config{FS: fsys})
+	require.NoError(t, err)
+	closed(t, s)
+	fsys.Inject(vfs.Fault{Ops: vfs.OpAllocate, Err: errors.ErrUnsupported, Times: 1})
+	require.NoError(t, s.Preallocate(1000))
+	require.Zero(t, s.Allocated())
+	fsys.Inject(vfs.Fault{Ops: vfs.OpAllocate, Err: syscall.ENOSPC, Times: 1})
+	require.ErrorIs(t, s.Preallocate(1000), syscall.ENOSPC)
+	fill(t, s, 1, 1, 10)
+}
+
+func TestSealedSegmentTakesNoMoreAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	fsys := memFS(t)
+	s, err := Create(testDir, 0, Config{FS: fsys})
+	require.NoError(t, err)
+	require.NoError(t, fsys.SyncDir(testDir))
+	all := fill(t, s, 100, 3, 100)
+	require.NoError(t, s.Seal())
+	require.NoError(t, s.Seal())
+	require.True(t, s.Sealed())
+	require.ErrorIs(t, appendTo(s, batch(300, 1, 1, 1)), ErrSealed)
+	require.NoError(t, fsys.SyncDir(testDir)) // of the indexes, which came later
+	after := fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
+	again, err := Open(testDir, 0, Config{FS: after}, OpenOptions{Clean: true, NextOffset: 300, Size: int64(len(all))})
+	require.NoError(t, err)
+	closed(t, again)
+	p, err := readAll(again, 0, 1000)
+	require.NoError(t, err)
+	require.Equal(t, all, p)
+	require.Equal(t, readFile(t, fsys, IndexSuffix), readFile(t, after, IndexSuffix))
+	require.Equal(t, readFile(t, fsys, TimeIndexSuffix), readFile(t, after, TimeIndexSuffix))
+	require.NoError(t, s.Close())
+	_, err = s.ReadAt(nil, 0, 1, -1)
+	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, appendTo(s, batch(300, 1, 1, 1)), ErrClosed)
+}
+
+func TestRemovedSegmentStaysReadableUntilItsLastReaderLeaves(t *testing.T) {
+	t.Parallel()
+	fsys := memFS(t)
+	cache := NewFileCache(1)
+	s, err := Create(testDir, 0, Config{FS: fsys, Files: cache})
+	require.NoError(t, err)
+	all := fill(t, s, 100, 3, 100)
+	require.NoError(t, s.Seal())
+	require.True(t, s.Acquire())
+	require.NoError(t, s.Remove())
+	require.False(t, s.Acquire())
+	replacement, err := Create(testDir, 0, Config{FS: fsys, Files: cache}) // under the same name
+	require.NoError(t, err)
+	other := fill(t, replacement, 5, 1, 10)
+	require.NoError(t, replacement.Seal())
+	for range 3 { // with one descriptor for both
+		p, err := readAll(s, 0, 5000)
+		require.NoError(t, err)
+		require.Equal(t, all, p)
+		s.Trim()
+		p, err = s.ReadAt(nil, 151, 1, -1)
+		require.NoError(t, err)
+		require.Equal(t, all[50*len(all)/100:51*len(all)/100], p)
+		p, err = readAll(replacement, 0, 5000)
+		require.NoError(t, err)
+		require.Equal(t, other, p)
+	}
+	left, err := fsys.ReadDir(testDir)
+	require.NoError(t, err)
+	require.Len(t, left, 4, "its file, and three of the other one")
+	require.NoError(t, s.Release())
+	left, err = fsys.ReadDir(testDir)
+	require.NoError(t, err)
+	require.Len(t, left, 3)
+	_, err = s.ReadAt(nil, 0, 1, -1)
+	require.ErrorIs(t, err, ErrClosed)
+	require.NoError(t, s.Remove())
+	require.NoError(t, s.Close())
+	require.NoError(t, replacement.Close())
+	require.Zero(t, cache.Len())
+}
+
+func TestTruncateRemovesTheBatchThatHoldsTheOffset(t *testing.T) {
+	t.Parallel()
+	fsys := memFS(t)
+	s, err := Create(testDir, 0, Config{FS: fsys, IndexIntervalBytes: 500})
+	require.NoError(t, err)
+	all := fill(t, s, 100, 3, 100)
+	one := len(all) / 100
+	require.NoError(t, s.Seal())
+	require.NoError(t, s.Truncate(151))
+	require.EqualValues(t, 150, s.NextOffset())
+	require.EqualValues(t, 50*one, s.Size())
+	ts, offset := s.MaxTimestamp()
+	require.EqualValues(t, []int64{1492, 149}, []int64{ts, offset})
+	again := batch(170, 1, 5000, 10) // with a gap
+	require.NoError(t, appendTo(s, again))
+	require.NoError(t, s.Close())
+	want := append(all[:50*one:50*one], again...)
+	require.Equal(t, want, readFile(t, fsys, LogSuffix))
+
+	s, err = Open(testDir, 0, Config{FS: fsys, IndexIntervalBytes: 500}, OpenOptions{Clean: true, NextOffset: -1, Size: -1})
+	require.NoError(t, err)
+	closed(t, s)
+	require.EqualValues(t, 171, s.NextOffset())
+	for offset := range int64(171) {
+		pos, err := s.Locate(offset)
+		require.NoError(t, err)
+		require.EqualValues(t, min(offset/3, 50)*int64(one), pos)
+	}
+	require.NoError(t, s.Truncate(0))
+	require.Zero(t, s.Size())
+	_, ok, err := s.FirstTimestamp()
+	require.NoError(t, err)
+	require.False(t, ok)
+}
+
+func TestFailedTruncateLeavesTheSegmentAsItWas(t *testing.T) {
+	t.Parallel()
+	fsys := memFS(t)
+	s, err := Create(testDir, 0, Config{FS: fsys})
+	require.NoError(t, err)
+	closed(t, s)
+	all := fill(t, s, 10, 3, 100)
+	fsys.Inject(vfs.Fault{Ops: vfs.OpTruncate, Pattern: "*.log", Err: syscall.EIO})
+	require.ErrorIs(t, s.Truncate(5), syscall.EIO)
+	p, err := readAll(s, 0, 500)
+	require.NoError(t, err)
+	require.Equal(t, all, p)
+	require.EqualValues(t, 30, s.NextOffset())
+}
+
+func TestForeignFilesAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	fsys := memFS(t)
+	foreign := filepath.Join(testDir, "00000000000000000000.log.bak")
+	writeFile(t, fsys, foreign, []byte("mine"))
+	s, err := Create(testDir, 0, Config{FS: fsys})
+	require.NoError(t, err)
+	fill(t, s, 1, 1, 1)
+	require.NoError(t, s.Remove())
+	p, err := vfs.ReadFile(fsys, foreign)
+	require.NoError(t, err)
+	require.Equal(t, "mine", string(p))
+}
