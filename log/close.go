@@ -44,6 +44,9 @@ func (l *Log) shut(end func() error) error {
 	l.wg.Wait() // timers, and syncs in the background
 	if !l.readOnly {
 		l.err = l.syncNow()
+		if l.err == nil && l.marked { // also what a failed write left and was cut off: the state is going to say where the log ends
+			l.err = l.active().Sync()
+		}
 	}
 	l.err = errors.Join(l.err, end())
 	if !l.readOnly {

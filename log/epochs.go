@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/stratalog/strata/vfs"
 )
@@ -22,6 +23,8 @@ type EpochCache struct {
 
 	mu      sync.Mutex // guards entries; held while the file is written, which happens once per leader change
 	entries []epochEntry
+
+	unsure atomic.Bool // the file may hold other entries: it could not be written
 }
 
 // epochEntry: both fields grow from entry to entry.
@@ -82,7 +85,30 @@ func (c *EpochCache) storeLocked() error {
 	for _, e := range c.entries {
 		fmt.Fprintf(&b, "%d %d\n", e.epoch, e.start)
 	}
-	return vfs.WriteFile(c.fs, filepath.Join(c.dir, epochFile), []byte(b.String()))
+	err := vfs.WriteFile(c.fs, filepath.Join(c.dir, epochFile), []byte(b.String()))
+	c.unsure.Store(err != nil)
+	return err
+}
+
+// becomeLocked makes entries those of the cache, on stable storage too; if that fails they are what they were.
+func (c *EpochCache) becomeLocked(entries []epochEntry) error {
+	old := c.entries
+	c.entries = entries
+	err := c.storeLocked()
+	if err != nil {
+		c.entries = old
+	}
+	return err
+}
+
+// settle makes the file hold the entries again after it could not be written: batches must not contradict it.
+func (c *EpochCache) settle() error {
+	if !c.unsure.Load() {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.storeLocked()
 }
 
 // Assign records that epoch began at start. An epoch that is known to have begun no later is left alone; entries that contradict are removed.
@@ -99,8 +125,7 @@ func (c *EpochCache) Assign(epoch int32, start int64) error {
 	for n > 0 && (c.entries[n-1].epoch >= epoch || c.entries[n-1].start >= start) {
 		n--
 	}
-	c.entries = append(c.entries[:n:n], epochEntry{epoch, start})
-	return c.storeLocked()
+	return c.becomeLocked(append(c.entries[:n:n], epochEntry{epoch, start}))
 }
 
 // Latest returns the newest epoch; ok is false if none is known.
@@ -156,8 +181,7 @@ func (c *EpochCache) truncateFromEnd(end int64) error {
 	if n == len(c.entries) {
 		return nil
 	}
-	c.entries = c.entries[:n:n]
-	return c.storeLocked()
+	return c.becomeLocked(c.entries[:n:n])
 }
 
 // truncateFromStart makes the oldest epoch begin at start.
@@ -168,6 +192,5 @@ func (c *EpochCache) truncateFromStart(start int64) error {
 	if i == 0 || i == 1 && c.entries[0].start == start {
 		return nil
 	}
-	c.entries = append([]epochEntry{{c.entries[i-1].epoch, start}}, c.entries[i:]...)
-	return c.storeLocked()
+	return c.becomeLocked(append([]epochEntry{{c.entries[i-1].epoch, start}}, c.entries[i:]...))
 }

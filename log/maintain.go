@@ -51,11 +51,20 @@ func (l *Log) removeFront(n int) error {
 	var errs []error
 	for _, s := range gone {
 		l.forget(s)
-		errs = append(errs, s.Remove())
+		errs = append(errs, discard(s))
 	}
 	base := kept[0].Base()
 	errs = append(errs, l.dropSnapshots(func(offset int64) bool { return offset < base }))
 	return errors.Join(append(errs, l.cfg.Load().FS.SyncDir(l.path))...)
+}
+
+// discard removes a segment that is in no list any more.
+func discard(s *segment.Segment) error {
+	err := s.Remove()
+	if err != nil {
+		err = errors.Join(err, s.Close()) // at least nobody keeps it open
+	}
+	return err
 }
 
 // forget takes a removed segment off the list of those to be synced.
@@ -115,7 +124,7 @@ func (l *Log) truncate(offset int64) error {
 	var errs []error
 	for _, s := range slices.Backward(gone) {
 		l.forget(s)
-		errs = append(errs, s.Remove())
+		errs = append(errs, discard(s))
 	}
 	l.mu.Lock()
 	l.cuts.Add(1) // again: a sync that began since the first time may have seen segments that were still to go
@@ -180,12 +189,13 @@ func (l *Log) restartAt(start int64) error {
 	if err != nil {                 // which of the two states is on the disk is not known
 		return l.breakWith(fmt.Errorf("restart %s at %d: %w", l.path, start, err))
 	}
+	l.marked = false // before anything is appended the state has to say otherwise again
 	l.moveEnd(start, start, start)
 	l.mu.Lock()
 	l.dirty = nil
 	l.mu.Unlock()
 	for _, s := range old {
-		err = errors.Join(err, s.Remove())
+		err = errors.Join(err, discard(s))
 	}
 	var fresh *segment.Segment
 	if err == nil {

@@ -3,6 +3,7 @@ package log
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"github.com/stratalog/strata/segment"
@@ -84,19 +85,16 @@ func (l *Log) roll(base int64) error {
 		}
 		return fmt.Errorf("roll %s: %w", l.path, err)
 	}
-	fresh, err := segment.Create(l.path, base, l.segmentConfig(cfg))
+	fresh, err := l.createNext(cfg, base)
 	if err != nil {
 		return fmt.Errorf("roll %s: %w", l.path, err)
-	}
-	if err := cfg.FS.SyncDir(l.path); err != nil {
-		return fmt.Errorf("roll %s: %w", l.path, errors.Join(err, fresh.Remove()))
 	}
 	list := append(slices.Clone(l.list()), fresh)
 	if cfg.Sync == SyncOnAck {
 		l.durableTo(l.end.Load(), l.cuts.Load())
 	}
 	if err := l.writeState(list, false); err != nil {
-		return fmt.Errorf("roll %s: %w", l.path, errors.Join(err, fresh.Remove()))
+		return fmt.Errorf("roll %s: %w", l.path, errors.Join(err, fresh.Close())) // the file stays: the state may be on the disk all the same
 	}
 	l.mu.Lock()
 	if cfg.Sync != SyncOnAck {
@@ -121,6 +119,25 @@ func (l *Log) roll(base int64) error {
 	return nil
 }
 
+// createNext makes the file of the next segment, or takes the empty one that a roll has left which failed later on.
+func (l *Log) createNext(cfg *Config, base int64) (*segment.Segment, error) {
+	fresh, err := segment.Create(l.path, base, l.segmentConfig(cfg))
+	if errors.Is(err, fs.ErrExist) {
+		info, statErr := cfg.FS.Stat(filePath(l.path, base, segment.LogSuffix))
+		if statErr != nil || info.Size() > 0 {
+			return nil, errors.Join(err, statErr)
+		}
+		fresh, err = segment.Open(l.path, base, l.segmentConfig(cfg), segment.OpenOptions{Clean: true, NextOffset: base})
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.FS.SyncDir(l.path); err != nil {
+		return nil, errors.Join(err, fresh.Close())
+	}
+	return fresh, nil
+}
+
 // writeState writes the state of a log with the given segments. With the turn.
 func (l *Log) writeState(list []*segment.Segment, clean bool) error {
 	cfg := l.cfg.Load()
@@ -136,8 +153,9 @@ func (l *Log) writeState(list []*segment.Segment, clean bool) error {
 		}
 		s.segments = append(s.segments, segmentState{seg.Base(), size})
 	}
-	l.marked = !clean
-	return s.write(l.cfg.Load().FS, l.path)
+	err := s.write(cfg.FS, l.path)
+	l.marked = !clean && err == nil
+	return err
 }
 
 // markOpen makes the state say that the log is being written to, before the first write. With the turn.
@@ -178,6 +196,9 @@ func (l *Log) SetLeaderEpoch(epoch int32) error {
 
 // assignEpoch chooses the leader epoch that a is stamped with and records a new one. With the turn.
 func (l *Log) assignEpoch(a *Append, first int64) error {
+	if err := l.epochs.settle(); err != nil {
+		return err
+	}
 	epoch := a.LeaderEpoch
 	switch {
 	case a.KeepOffsets:
