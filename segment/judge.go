@@ -30,7 +30,7 @@ func (w *walk) judge(bad error, rep *Report) error {
 	switch {
 	case bad == nil:
 		return nil
-	case zeros && (w.o.SameBoot || w.next >= w.o.RecoveryPoint):
+	case zeros && w.next >= w.o.RecoveryPoint:
 		return nil
 	case w.next < w.o.RecoveryPoint:
 		return w.s.corrupt(w.pos, w.next, fmt.Sprintf("%v, although everything below offset %d was on stable storage", bad, w.o.RecoveryPoint))
