@@ -186,6 +186,9 @@ func (l *Log) segmentConfig(cfg *Config) segment.Config {
 // SetLeaderEpoch records that a leader epoch begins at the present end, before anything is appended in it. It is on stable storage on return.
 func (l *Log) SetLeaderEpoch(epoch int32) error {
 	return l.exclusively(func() error {
+		if err := l.refusal(); err != nil { // the end may not be what the files say
+			return err
+		}
 		if err := l.epochs.Assign(epoch, l.end.Load()); err != nil {
 			return fmt.Errorf("leader epoch %d of %s: %w", epoch, l.path, err)
 		}
