@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+func init() {
+	register(entry{name: "strata-producer", log: func() Subject { return &strataProducer{} }, skip: "W3 W5",
+		note: "SendAsync through a cluster of one broker, one topic partition, window of 4096 records; W2's latencies are those of SendAsync"})
+	register(entry{name: "strata-cluster", pubsub: func() PubSub { return &strataPS{} }, note: "producer.Send to consumer.Records, SyncNever"})
+}
+
+const benchTopic = "bench"
+
+func openCluster(dir string, sync bool) (*strata.Cluster, error) {
+	c, err := strata.Open(strata.Config{Dir: dir})
+	if err != nil {
+		return nil, err
+	}
+	cfg := topic.Config{Partitions: 1}
+	if !sync {
+		cfg.Properties = map[string]string{"flush.messages": "9223372036854775807"} // Kafka's default: never by count
+	}
+	return c, c.CreateTopic(context.Background(), benchTopic, cfg)
+}
+
+// strataProducer accumulates: appending is accepting, Flush ends the timed region.
+type strataProducer struct {
+	c      *strata.Cluster
+	p      *producer.Producer
+	window chan struct{}
+	failed atomic.Pointer[error]
+}
+
+func (s *strataProducer) Open(dir string, o Options) (err error) {
+	if s.c, err = openCluster(dir, o.Sync); err != nil {
+		return err
+	}
+	s.window = make(chan struct{}, 4096)
+	s.p, err = producer.New(s.c, producer.Config{})
+	return err
+}
+
+func (s *strataProducer) AppendBatch(recs [][]byte) error {
+	for _, r := range recs {
+		s.window <- struct{}{}
+		s.p.SendAsync(bg, record.Record{Topic: benchTopic, Value: r}, s.done)
+	}
+	if err := s.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (s *strataProducer) done(_ record.Record, err error) {
+	if err != nil {
+		s.failed.Store(&err)
+	}
+	<-s.window
+}
+
+func (s *strataProducer) Flush() error { return s.p.Flush(bg) }
+
+func (s *strataProducer) ReadAll(func([]byte)) error { return fmt.Errorf("not measured") }
+
+func (s *strataProducer) Close() error {
+	if err := s.p.Close(); err != nil {
+		return err
+	}
+	return s.c.Close()
+}
+
+type strataPS struct {
+	c    *strata.Cluster
+	p    *producer.Producer
+	r    *consumer.Consumer
+	done chan struct{}
+}
+
+func (s *strataPS) Open(dir string) (err error) {
+	if s.c, err = openCluster(dir, false); err != nil {
+		return err
+	}
+	if s.p, err = producer.New(s.c, producer.Config{}); err != nil {
+		return err
+	}
+	s.r, err = consumer.New(s.c, consumer.Config{Assign: record.Offsets{{Topic: benchTopic}: 0}})
+	return err
+}
+
+func (s *strataPS) Subscribe(fn func([]byte)) error {
+	s.done = make(chan struct{})
+	go func() {
+		defer close(s.done)
+		for r, err := range s.r.Records(bg) {
+			if err != nil {
+				return
+			}
+			fn(r.Value)
+		}
+	}()
+	return nil
+}
+
+func (s *strataPS) Publish(rec []byte) error {
+	_, err := s.p.Send(bg, record.Record{Topic: benchTopic, Value: rec})
+	return err
+}
+
+func (s *strataPS) Close() error {
+	if err := s.p.Close(); err != nil {
+		return err
+	}
+	if err := s.r.Close(); err != nil {
+		return err
+	}
+	<-s.done
+	return s.c.Close()
+}
