@@ -79,7 +79,13 @@ func BenchmarkAppendDurable(b *testing.B) {
 }
 
 func BenchmarkRead(b *testing.B) {
-	l, rs := openBench(b, Config{Sync: SyncNever}), benchRecords(1000, 100)
+	for _, size := range []int{100, 1000} {
+		b.Run(fmt.Sprintf("record=%d", size), func(b *testing.B) { benchmarkRead(b, size) })
+	}
+}
+
+func benchmarkRead(b *testing.B, size int) {
+	l, rs := openBench(b, Config{Sync: SyncNever}), benchRecords(1000, size)
 	for range 500 {
 		_, err := l.Append(context.Background(), rs...)
 		require.NoError(b, err)
@@ -87,7 +93,7 @@ func BenchmarkRead(b *testing.B) {
 	n := int(l.EndOffset())
 	b.Run("raw", func(b *testing.B) {
 		buf := make([]byte, 0, 1<<20)
-		b.SetBytes(int64(100 * n))
+		b.SetBytes(int64(size * n))
 		b.ReportAllocs()
 		for b.Loop() {
 			for from := int64(0); from < l.EndOffset(); {
@@ -103,7 +109,7 @@ func BenchmarkRead(b *testing.B) {
 		}
 	})
 	b.Run("records", func(b *testing.B) {
-		b.SetBytes(int64(100 * n))
+		b.SetBytes(int64(size * n))
 		b.ReportAllocs()
 		for b.Loop() {
 			for _, err := range l.Records(0) {

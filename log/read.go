@@ -16,6 +16,9 @@ import (
 // readBytes is the step of iterators.
 const readBytes = 256 << 10
 
+// maxReadBytes is where the step of iterators stops growing with the size of batches.
+const maxReadBytes = 8 << 20
+
 // Read appends whole batches to dst: from the one that holds offset from, about max bytes but at least one. At the end it returns dst.
 //
 // The first batch may begin below from: batches are never split, the reader skips the leading records (as Kafka's fetch does). The result is
@@ -200,8 +203,9 @@ func (l *Log) Follow(ctx context.Context, from int64) iter.Seq2[record.Record, e
 
 // records yields what there is and returns the offset to go on at; ok is false if the loop was left or an error yielded.
 func (l *Log) records(from int64, yield func(record.Record, error) bool) (next int64, ok bool) {
+	size := readBytes
 	for end := l.readable(); from < end; {
-		p, err := l.read(nil, from, readBytes, end) // a new buffer each time: the records keep it
+		p, err := l.read(nil, from, size, end) // a new buffer each time: the records keep it
 		if err != nil {
 			yield(record.Record{}, err)
 			return from, false
@@ -209,6 +213,7 @@ func (l *Log) records(from int64, yield func(record.Record, error) bool) (next i
 		if len(p) == 0 {
 			return from, true
 		}
+		size = max(size, min(len(p), maxReadBytes)) // the next large batch is of that size, most likely
 		for len(p) > 0 {
 			b, err := record.ParseUnverified(p)
 			if err != nil {
