@@ -91,7 +91,7 @@ func (c *Consumer) Run(ctx context.Context, h Handler, cfg RunConfig) error {
 	err = r.dispatch(ctx)
 	r.stop()
 	c.setRunner(nil)
-	if err == nil || c.quiet(ctx, err) {
+	if c.quiet(ctx, err) {
 		return nil
 	}
 	return err
