@@ -87,7 +87,7 @@ func (s *Segment) writable() (*openFile, error) {
 	if err != nil || f != nil {
 		return f, err
 	}
-	if err := s.loadIndex(); err != nil {
+	if err := errors.Join(s.loadIndex(), s.loadNewest()); err != nil {
 		return nil, err
 	}
 	f, err = s.cfg.Files.acquire(s)
@@ -231,7 +231,7 @@ func (s *Segment) cut(f *openFile, to end, newest timestampAt) error {
 	s.index.cut(to.size, to.next, s.base)
 	s.checked.cut(to.size)
 	s.hints.clear()
-	s.newest, s.alloc = newest, to.size
+	s.newest, s.newestKnown, s.alloc = newest, true, to.size
 	if to.size == 0 {
 		s.firstTs = math.MinInt64
 	}

@@ -235,9 +235,7 @@ func (s *Segment) repairIndex(f *openFile, at end) {
 	if s.active != nil && !s.sealed || s.cfg.ReadOnly || now.removed {
 		return
 	}
-	if newest.ts >= s.newest.ts {
-		s.index.addTime(newest, s.base)
-	}
+	s.index.addTime(newest, s.base)
 	w := s.pendingLocked()
 	s.flushedLocked(w, w.write(s, true)) // under mu: Remove must not give the names to another segment meanwhile
 	s.dropIndexLocked()

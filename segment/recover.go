@@ -128,12 +128,12 @@ func (w *walk) start(size int64) error {
 		if int64(e.pos)+record.HeaderSize > size {
 			continue // of a batch that is not there
 		}
-		b, ok, err := w.confirms(e)
+		_, ok, err := w.confirms(e)
 		if err != nil {
 			return err
 		}
 		if ok {
-			return w.startAt(n, b)
+			return w.startAt(n)
 		}
 		if tries++; tries > 2 { // more wrong entries than a crash explains
 			return nil
@@ -151,37 +151,51 @@ func (w *walk) confirms(e offsetEntry) (record.Batch, bool, error) {
 	return b, err == nil && b.LastOffset() == w.s.base+int64(e.rel) && b.BaseOffset >= w.s.base, err
 }
 
-// startAt begins at entry n-1 of the offset index, whose batch is b, if the rest of both indexes looks sound too: some of the entries before it
-// are looked at, and the time entry that must go with it.
-func (w *walk) startAt(n int, b record.Batch) error {
-	base := w.s.base
+// startAt begins at entry n-1 of the offset index or before it: where the time index ends, so that entries missing there are found.
+// It begins at the start of the file if some of the entries before it, which are looked at, are wrong.
+func (w *walk) startAt(n int) error {
+	offsets, base := w.old.offsets, w.s.base
 	for i := 1; i <= 8 && n > 1; i++ {
-		if _, ok, err := w.confirms(w.old.offsets[(n-1)*i/9]); err != nil || !ok {
+		if _, ok, err := w.confirms(offsets[(n-1)*i/9]); err != nil || !ok {
 			return err
 		}
 	}
-	e := w.old.offsets[n-1]
-	times := w.old.times
-	for len(times) > 0 && times[len(times)-1].rel > e.rel {
-		times = times[:len(times)-1]
-	}
-	newest := timestampAt{-1, base}
-	if len(times) > 0 {
-		last := times[len(times)-1]
-		newest = timestampAt{last.ts, base + int64(last.rel)}
-		if ok, err := w.confirmsTime(last, n); err != nil || !ok {
-			return err
-		}
-	}
-	if b.MaxTimestamp > newest.ts { // the time index does not reach as far
+	times := timesUpTo(w.old.times, offsets[n-1].rel)
+	if len(times) == 0 {
 		return nil
 	}
+	end := times[len(times)-1]
+	if ok, err := w.confirmsTime(end, n); err != nil || !ok {
+		return err
+	}
+	for ; n > 0 && offsets[n-1].rel > end.rel; n-- {
+	}
+	if n == 0 {
+		return nil
+	}
+	e := offsets[n-1]
+	times = timesUpTo(times, e.rel)
+	b, ok, err := w.confirms(e)
+	if err != nil || !ok || len(times) == 0 {
+		return err
+	}
+	last := times[len(times)-1]
+	if ok, err := w.confirmsTime(last, n); err != nil || !ok || b.MaxTimestamp > last.ts {
+		return err
+	}
 	w.index = w.old
-	w.index.offsets, w.index.times = w.old.offsets[:n:n], times[:len(times):len(times)]
+	w.index.offsets, w.index.times = offsets[:n:n], times[:len(times):len(times)]
 	w.index.rewritten = w.old.rewritten || n < w.old.flushedO || len(times) < w.old.flushedT
 	w.index.since = math.MinInt32 // the entry's own batch comes first, without another entry
-	w.pos, w.next, w.newest, w.began = int64(e.pos), b.BaseOffset, newest, int64(e.pos)
+	w.pos, w.next, w.began, w.newest = int64(e.pos), b.BaseOffset, int64(e.pos), timestampAt{last.ts, base + int64(last.rel)}
 	return nil
+}
+
+func timesUpTo(times []timeEntry, rel int32) []timeEntry {
+	for len(times) > 0 && times[len(times)-1].rel > rel {
+		times = times[:len(times)-1]
+	}
+	return times
 }
 
 // confirmsTime reports whether the batch that e names has e's timestamp. It lies between two of the first n offset entries.
@@ -325,7 +339,7 @@ func (w *walk) finish(rep *Report) error {
 	if w.first != math.MinInt64 {
 		s.firstTs = w.first
 	}
-	s.newest = w.newest
+	s.newest, s.newestKnown = w.newest, true
 	s.unsynced = s.unsynced || !s.cfg.ReadOnly
 	if w.full() && s.cfg.EpochAt == nil { // leader epochs are looked at by the first read: a wrong one is no reason to cut
 		s.checked.add(0, w.pos)

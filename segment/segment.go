@@ -31,17 +31,18 @@ type Segment struct {
 	repairing atomic.Bool
 	checked   verified // what was seen to match its CRC
 
-	mu       sync.Mutex // guards the fields below, which the writer changes. Not held during reads and writes of the .log file
-	deleted  string     // name of the .log file since Remove
-	active   *openFile  // held while the segment is written to; nil: the cache opens the file when it is needed
-	index    index
-	alloc    int64 // size of the file: size and preallocated zeros
-	newest   timestampAt
-	firstTs  int64 // MaxTimestamp of the first batch; math.MinInt64: no batch, or not looked at
-	broken   error // sticky: of a failed sync or cut-back
-	sealed   bool
-	changes  int64 // moments at which a write may have begun: whether a sync covers everything
-	unsynced bool  // Recover found bytes that nobody may have synced
+	mu          sync.Mutex // guards the fields below, which the writer changes. Not held during reads and writes of the .log file
+	deleted     string     // name of the .log file since Remove
+	active      *openFile  // held while the segment is written to; nil: the cache opens the file when it is needed
+	index       index
+	alloc       int64 // size of the file: size and preallocated zeros
+	newest      timestampAt
+	newestKnown bool
+	firstTs     int64 // MaxTimestamp of the first batch; math.MinInt64: no batch, or not looked at
+	broken      error // sticky: of a failed sync or cut-back
+	sealed      bool
+	changes     int64 // moments at which a write may have begun: whether a sync covers everything
+	unsynced    bool  // Recover found bytes that nobody may have synced
 }
 
 // timestampAt is the largest timestamp and the last offset of the batch that first had it.
@@ -79,7 +80,7 @@ func Create(dir string, base int64, cfg Config) (*Segment, error) {
 	if err := s.removeIndexes(); err != nil { // left behind by a crash
 		return nil, fmt.Errorf("create segment: %w", err)
 	}
-	s.index.loaded = true
+	s.index.loaded, s.newestKnown = true, true
 	return s, nil
 }
 
@@ -92,7 +93,7 @@ type OpenOptions struct {
 	NextOffset, Size int64
 }
 
-// Open opens an existing segment. Of a clean one whose end is known it reads no more than what its largest timestamp takes.
+// Open opens an existing segment. It reads nothing of a clean one whose end is known.
 // It returns *CorruptError if the end of a clean segment is not what it should be.
 func Open(dir string, base int64, cfg Config, o OpenOptions) (*Segment, error) {
 	s := newSegment(dir, base, cfg)
@@ -109,11 +110,9 @@ func Open(dir string, base int64, cfg Config, o OpenOptions) (*Segment, error) {
 			return nil, s.corrupt(s.alloc, o.NextOffset, fmt.Sprintf("file has %d bytes, %d were written", s.alloc, o.Size))
 		}
 		s.publish(end{o.Size, o.NextOffset})
-		err = s.loadNewest()
-	} else {
-		_, err = s.Recover(RecoverOptions{SameBoot: true, KeepTail: true})
+		return s, nil
 	}
-	if err != nil {
+	if _, err = s.Recover(RecoverOptions{SameBoot: true, KeepTail: true}); err != nil {
 		s.closed.Store(true)
 		return nil, fmt.Errorf("open segment: %w", errors.Join(err, s.cfg.Files.forget(s)))
 	}
@@ -148,13 +147,6 @@ func (s *Segment) Size() int64 { return s.published().size }
 
 // Path returns the name that the .log file has or, once it is removed, had.
 func (s *Segment) Path() string { return s.name(LogSuffix) }
-
-// MaxTimestamp returns the largest timestamp in ms and the last offset of the batch that first had it; -1 and the base if there is none.
-func (s *Segment) MaxTimestamp() (ts, offset int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.newest.ts, s.newest.offset
-}
 
 // FirstTimestamp returns the largest timestamp of the first batch, in ms, which rolls by age count from; ok is false for an empty segment.
 func (s *Segment) FirstTimestamp() (ts int64, ok bool, err error) {

@@ -6,29 +6,40 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// loadNewest finds the largest timestamp of a clean segment: the last entry of its time index, if the batches agree.
+// MaxTimestamp returns the largest timestamp in ms and the last offset of the batch that first had it; -1 and the base if there is none.
+// The first call after opening a clean segment looks for it; if the disk or damage prevents that, it is the largest one seen so far.
+func (s *Segment) MaxTimestamp() (ts, offset int64) {
+	_ = s.loadNewest()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.newest.ts, s.newest.offset
+}
+
+// loadNewest finds the largest timestamp of a clean segment: the last entry of its time index, if no batch says otherwise. Where timestamps grow,
+// that entry is of the last batch, and no other needs to be looked at.
 func (s *Segment) loadNewest() error {
-	if s.Size() == 0 {
+	s.mu.Lock()
+	known := s.newestKnown
+	s.mu.Unlock()
+	if known {
 		return nil
 	}
 	return s.steady(func(f *openFile, at end) error {
-		newest, ok, err := s.lastTime(f, at)
+		newest, from, err := s.lastTime(f, at)
 		if err != nil {
 			return err
 		}
-		if !ok {
-			newest = timestampAt{-1, s.base}
-			if err := s.headers(f, place{0, s.base}, at, newest.raise); err != nil {
-				return err
-			}
-		}
+		indexed := newest
+		err = s.headers(f, from, at, newest.raise)
 		s.mu.Lock()
-		s.newest = newest
+		if !s.newestKnown {
+			s.newest, s.newestKnown = newest, err == nil
+		}
 		s.mu.Unlock()
-		if !ok {
+		if err == nil && newest != indexed {
 			s.repairIndex(f, at)
 		}
-		return nil
+		return err
 	})
 }
 
@@ -40,27 +51,20 @@ func (t *timestampAt) raise(b *record.Batch, _ place) bool {
 	return true
 }
 
-// lastTime reads the last entry of the time index. ok is false if that cannot be the largest timestamp: its batch says otherwise, or one
-// near the end of the segment does.
-func (s *Segment) lastTime(f *openFile, at end) (t timestampAt, ok bool, err error) {
+// lastTime returns the last entry of the time index and the place of its batch, before which there is no larger timestamp;
+// no timestamp and the beginning of the file if there is none or the batch says otherwise.
+func (s *Segment) lastTime(f *openFile, at end) (timestampAt, place, error) {
 	const all = 1<<63 - 1
+	none, begin := timestampAt{-1, s.base}, place{0, s.base}
 	e, ok, err := s.entryOlder(all)
 	if err != nil || !ok {
-		return t, false, err
+		return none, begin, err
 	}
-	if ok, _, err = s.confirmTime(f, e, at); err != nil || !ok {
-		return t, false, err
+	ok, p, err := s.confirmTime(f, e, at)
+	if err != nil || !ok {
+		return none, begin, err
 	}
-	t = timestampAt{e.ts, s.base + int64(e.rel)}
-	tail, wrong, err := s.indexed(f, at.next, at)
-	if err != nil || wrong || at.size-tail.pos > s.sparse() {
-		return t, false, err
-	}
-	later := t
-	if err := s.headers(f, tail, at, later.raise); err != nil {
-		return t, false, ignoreCorrupt(err)
-	}
-	return t, later == t, nil
+	return timestampAt{e.ts, s.base + int64(e.rel)}, p, nil
 }
 
 // ignoreCorrupt leaves damage to those who read it.
@@ -91,6 +95,9 @@ func (s *Segment) confirmTime(f *openFile, e timeEntry, at end) (bool, place, er
 // OffsetAt returns the first record with a timestamp of ts (ms) or later and an offset of least or more; ok is false if there is none.
 // Control records count, as in Kafka.
 func (s *Segment) OffsetAt(ts, least int64) (offset, found int64, ok bool, err error) {
+	if err := s.loadNewest(); err != nil {
+		return 0, 0, false, err
+	}
 	if newest, _ := s.MaxTimestamp(); newest < ts {
 		return 0, 0, false, nil
 	}
