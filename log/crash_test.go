@@ -131,7 +131,7 @@ func TestExplorerFindsLoss(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cuts := recordCuts(t, 1, log.SyncOnAck, 0, func(m *vfs.MemFS) { m.Inject(lie) })
-			x := &exploration{cuts: cuts, every: len(variants)}
+			x := &exploration{cuts: cuts, every: 2}
 			x.cfg = exploreConfig(log.SyncOnAck)
 			x.run(1, 4000)
 			require.NotEmpty(t, x.failed, "%d states without a violation", x.states.Load())
