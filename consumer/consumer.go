@@ -240,6 +240,10 @@ func (c *Consumer) settle(ctx context.Context) error {
 			c.dirty.Store(true)
 			c.mu.Unlock()
 			return c.fatal
+		case c.runner != nil && c.runner.err() != nil: // a handler failed for good
+			err := c.runner.err()
+			c.mu.Unlock()
+			return err
 		case c.woken:
 			c.woken = false
 			c.dirty.Store(true) // there may be events

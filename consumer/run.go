@@ -133,10 +133,10 @@ type job struct {
 // dispatch hands records to the workers.
 func (r *runner) dispatch(ctx context.Context) error {
 	for {
-		if err := r.err(); err != nil {
-			return err
-		}
 		p, err := r.c.next(ctx)
+		if failed := r.err(); failed != nil {
+			return failed
+		}
 		if err != nil {
 			if isFinal(err) && !r.c.isFatal(err) {
 				r.c.cfg.Logger.Error("partition cannot be read, going on without it", "err", err)
