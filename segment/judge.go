@@ -64,7 +64,7 @@ func (w *walk) tornWrite(bad error) error {
 
 // unsyncedTail returns nil if a power cut can have left what is at w.pos: nothing valid further behind than what was not synced.
 func (w *walk) unsyncedTail(bad error) error {
-	if w.o.UnsyncedWindow <= 0 {
+	if w.o.UnsyncedWindow <= 0 || w.o.UnsyncedWindow > w.size-w.pos {
 		return nil
 	}
 	return w.noneBehind(w.pos+w.o.UnsyncedWindow, bad)
@@ -181,7 +181,7 @@ func (w *walk) validBatchFrom(pos int64) (int64, error) {
 			continue
 		}
 		b, err := record.ParseHeader(p)
-		if err != nil || b.BaseOffset < w.next || b.LastOffset()-w.s.base > maxRelativeOffset {
+		if err != nil || !w.follows(&b) {
 			continue
 		}
 		whole := make([]byte, size)

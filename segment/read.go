@@ -180,7 +180,7 @@ func (s *Segment) parseHeader(b []byte, p place, at end) (record.Batch, error) {
 		return h, s.corrupt(p.pos, p.least, err.Error())
 	case h.BaseOffset < p.least:
 		return h, s.corrupt(p.pos, p.least, fmt.Sprintf("base offset %d where %d or more is expected", h.BaseOffset, p.least))
-	case h.LastOffset() >= at.next:
+	case h.BaseOffset >= at.next || h.LastOffset() >= at.next:
 		return h, s.corrupt(p.pos, p.least, fmt.Sprintf("last offset %d in a segment that ends at %d", h.LastOffset(), at.next))
 	case p.pos+int64(h.Size()) > at.size:
 		return h, s.corrupt(p.pos, p.least, fmt.Sprintf("length of %d bytes, %d are left", h.Size(), at.size-p.pos))

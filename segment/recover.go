@@ -295,7 +295,7 @@ func (w *walk) batch() (b record.Batch, reason, err error) {
 		return b, err, nil
 	case err != nil:
 		return b, nil, err
-	case b.BaseOffset < w.next || b.LastOffset()-w.s.base > maxRelativeOffset:
+	case !w.follows(&b):
 		return b, fmt.Errorf("offsets %d to %d where %d is next", b.BaseOffset, b.LastOffset(), w.next), nil
 	case w.pos+int64(b.Size()) > w.size:
 		return b, errEnd, nil
@@ -310,6 +310,11 @@ func (w *walk) batch() (b record.Batch, reason, err error) {
 		return b, err, nil
 	}
 	return *whole, nil, nil
+}
+
+// follows reports whether the offsets of b can come next.
+func (w *walk) follows(b *record.Batch) bool {
+	return b.BaseOffset >= w.next && !w.s.Overflows(b.BaseOffset) && !w.s.Overflows(b.LastOffset())
 }
 
 // finish publishes the end and cuts what is behind it.
