@@ -1,0 +1,108 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/record"
+)
+
+// A stage is where members come and go.
+type stage struct {
+	cluster *strata.Cluster
+	out     io.Writer
+	members []*member
+}
+
+// A member is a consumer at work on a goroutine of its own.
+type member struct {
+	name   string
+	c      *consumer.Consumer
+	link   *link
+	values chan string // of the records handed out; lossless only if somebody reads it
+	gap    gap
+	stop   context.CancelFunc
+	done   chan error
+}
+
+func (s *stage) join(name string, cfg consumer.Config) (*member, error) {
+	return s.joinSlow(name, cfg, 0)
+}
+
+// joinSlow is join for a member that works on each record for so long.
+func (s *stage) joinSlow(name string, cfg consumer.Config, work time.Duration) (*member, error) {
+	cfg.ClientID, cfg.HeartbeatInterval = name, 50*time.Millisecond // how fast a member learns of a rebalance
+	m := &member{name: name, link: &link{Backend: s.cluster}, values: make(chan string, 4096), done: make(chan error, 1)}
+	var err error
+	if m.c, err = consumer.New(m.link, cfg); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	m.stop = stop
+	go func() {
+		var err error
+		for r, recordErr := range m.c.Records(ctx) {
+			err = errors.Join(err, recordErr)
+			m.gap.record()
+			time.Sleep(work)
+			select {
+			case m.values <- string(r.Value):
+			default: // nobody looks
+			}
+		}
+		m.done <- errors.Join(err, m.c.Close())
+	}()
+	s.members = append(s.members, m)
+	return m, nil
+}
+
+// leave says farewell to the group, unless the member is static, and returns when everything of the member has ended.
+func (m *member) leave() error {
+	m.stop()
+	err := <-m.done
+	m.done <- nil // for whoever calls it again
+	return err
+}
+
+func (s *stage) leaveAll() (err error) {
+	for _, m := range s.members {
+		m.link.thaw()
+		err = errors.Join(err, m.leave())
+	}
+	s.members = nil
+	return err
+}
+
+// show waits until the group has n members and prints who owns what in it.
+func (s *stage) show(ctx context.Context, id, event string, n int) (group.Info, error) {
+	g, err := s.cluster.WaitGroup(ctx, id, group.StableWith(n))
+	if err != nil {
+		return g, fmt.Errorf("%s: %w", event, err)
+	}
+	fmt.Fprintf(s.out, "  %s: generation %d\n", event, g.Generation)
+	slices.SortFunc(g.Members, func(a, b group.MemberInfo) int { return cmp.Compare(a.ClientID, b.ClientID) })
+	for _, m := range g.Members {
+		fmt.Fprintf(s.out, "    %-5s %s\n", m.ClientID, list(m.Assignment))
+	}
+	return g, nil
+}
+
+func list(tps []record.TopicPartition) string {
+	if len(tps) == 0 {
+		return "idle"
+	}
+	var names []string
+	for _, tp := range tps {
+		names = append(names, fmt.Sprintf("%s-%d", tp.Topic, tp.Partition))
+	}
+	return strings.Join(names, " ")
+}

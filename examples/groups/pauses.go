@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/record"
+)
+
+// pauses lets a third member join and restart, and measures the longest time in which a steady member gets no record. The second member
+// is slow, 200 ms a record: with an eager rebalance everybody has stopped and waits for it, with a cooperative one they go on meanwhile.
+// A static member comes back under its name: there is no rebalance.
+func (s *stage) pauses(ctx context.Context) (err error) {
+	fmt.Fprintln(s.out, "\nLongest gap in the records of a steady member (6 partitions, a record every ms, beside it a member that needs 200 ms a record):")
+	ctx, cancel := context.WithCancel(ctx)
+	var traffic sync.WaitGroup
+	var sendErr error
+	traffic.Go(func() { sendErr = s.tick(ctx) })
+	defer func() {
+		cancel()
+		traffic.Wait()
+		err = errors.Join(err, sendErr)
+	}()
+
+	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  \tanother joins\tit restarts\tgenerations for the restart")
+	for _, way := range []struct {
+		name string
+		cfg  consumer.Config
+		id   string // instance id of the member that comes and goes
+	}{
+		{"eager", consumer.Config{}, ""},
+		{"cooperative", consumer.Config{Assignors: []group.Assignor{group.CooperativeSticky()}}, ""},
+		{"static", consumer.Config{}, "guest-1"},
+	} {
+		cfg := way.cfg
+		cfg.Group, cfg.Topics = "pause-"+way.name, []string{"ticks"}
+		steady, err := s.join("steady", cfg)
+		if err != nil {
+			return err
+		}
+		if _, err := s.joinSlow("slow", cfg, 200*time.Millisecond); err != nil {
+			return err
+		}
+		if _, err := s.settled(ctx, cfg.Group, 2, steady); err != nil {
+			return err
+		}
+		cfg.InstanceID = way.id
+
+		steady.gap.reset()
+		guest, err := s.join("guest", cfg)
+		if err != nil {
+			return err
+		}
+		before, err := s.settled(ctx, cfg.Group, 3, steady, guest)
+		if err != nil {
+			return err
+		}
+		joins := steady.gap.longest()
+
+		steady.gap.reset()
+		if err := guest.leave(); err != nil {
+			return err
+		}
+		if guest, err = s.join("guest", cfg); err != nil {
+			return err
+		}
+		after, err := s.settled(ctx, cfg.Group, 3, steady, guest)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "  %s\t%d ms\t%d ms\t%d\n", way.name, joins.Milliseconds(), steady.gap.longest().Milliseconds(), after.Generation-before.Generation)
+		if err := s.leaveAll(); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// settled returns when n members own all six partitions (a cooperative rebalance takes two generations, one to give up, one to take) and
+// each of ms has had a new record.
+func (s *stage) settled(ctx context.Context, id string, n int, ms ...*member) (g group.Info, err error) {
+	for range 2 { // the second look is after the records: whoever got one is in the group
+		g, err = s.cluster.WaitGroup(ctx, id, func(g group.Info) bool {
+			owned := 0
+			for _, m := range g.Members {
+				owned += len(m.Assignment)
+			}
+			return group.StableWith(n)(g) && owned == 6
+		})
+		if err != nil {
+			return g, err
+		}
+		for _, m := range ms {
+			for len(m.values) > 0 {
+				<-m.values
+			}
+			select {
+			case <-m.values:
+			case <-ctx.Done():
+				return g, ctx.Err()
+			}
+		}
+	}
+	return g, nil
+}
+
+// tick sends a record every millisecond, to the partitions in turn, until ctx is done.
+func (s *stage) tick(ctx context.Context) error {
+	p, err := producer.New(s.cluster, producer.Config{})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	ticks := time.NewTicker(time.Millisecond)
+	defer ticks.Stop()
+	for i := int32(0); ; i++ {
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if _, err := p.Send(ctx, record.String("ticks", "", "tick").To(i%6)); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
