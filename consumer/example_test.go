@@ -1,0 +1,53 @@
+package consumer_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+func Example() {
+	ctx := context.Background()
+	cluster, err := strata.Open(strata.Config{}) // in memory
+	if err != nil {
+		panic(err)
+	}
+	defer cluster.Close()
+	if err := cluster.CreateTopic(ctx, "orders", topic.Config{Partitions: 1}); err != nil {
+		panic(err)
+	}
+	p, err := producer.New(cluster, producer.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer p.Close()
+	if _, err := p.Send(ctx, record.String("orders", "ann", "tea"), record.String("orders", "bob", "coffee")); err != nil {
+		panic(err)
+	}
+
+	c, err := consumer.New(cluster, consumer.Config{Group: "kitchen", Topics: []string{"orders"}, Commit: consumer.CommitManual})
+	if err != nil {
+		panic(err)
+	}
+	defer c.Close()
+	for r, err := range c.Records(ctx) {
+		if err != nil {
+			panic(err)
+		}
+		fmt.Printf("%d %s %s\n", r.Offset, r.Key, r.Value)
+		if err := c.Commit(ctx, r); err != nil {
+			panic(err)
+		}
+		if r.Offset == 1 {
+			break
+		}
+	}
+	// Output:
+	// 0 ann tea
+	// 1 bob coffee
+}
