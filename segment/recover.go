@@ -105,6 +105,7 @@ type walk struct {
 	pos     int64 // behind the last good batch
 	last    int64 // position of the last good batch; -1: none was looked at
 	next    int64 // offset after it
+	epoch   int32 // its leader epoch; they never fall
 	newest  timestampAt
 	first   int64
 	index   index
@@ -117,7 +118,7 @@ func (w *walk) full() bool { return w.o.Full || !w.o.SameBoot }
 // start begins a walk over the first size bytes: at the last index entry that the batches confirm, or at the start of the file.
 func (w *walk) start(size int64) error {
 	s := w.s
-	w.size, w.pos, w.began, w.last, w.next, w.batches, w.have = size, 0, 0, -1, s.base, 0, 0
+	w.size, w.pos, w.began, w.last, w.next, w.epoch, w.batches, w.have = size, 0, 0, -1, s.base, -1, 0, 0
 	w.newest, w.first, w.index = timestampAt{-1, s.base}, math.MinInt64, index{loaded: true}
 	if w.full() || w.o.Batch != nil {
 		return nil
@@ -281,6 +282,7 @@ func (w *walk) run() (bad error, err error) {
 		w.last = w.pos
 		w.pos += int64(info.Size)
 		w.next = b.NextOffset()
+		w.epoch = max(w.epoch, b.LeaderEpoch)
 	}
 	return nil, nil
 }
@@ -297,6 +299,8 @@ func (w *walk) batch() (b record.Batch, reason, err error) {
 		return b, nil, err
 	case !w.follows(&b):
 		return b, fmt.Errorf("offsets %d to %d where %d is next", b.BaseOffset, b.LastOffset(), w.next), nil
+	case b.LeaderEpoch >= 0 && b.LeaderEpoch < w.epoch: // left of something that was cut off
+		return b, fmt.Errorf("leader epoch %d behind %d", b.LeaderEpoch, w.epoch), nil
 	case w.pos+int64(b.Size()) > w.size:
 		return b, errEnd, nil
 	case !w.full():

@@ -73,6 +73,8 @@ func TestTornIsToldFromDamaged(t *testing.T) {
 	zeros := make([]byte, 100_000)
 	page := n / 4096 * 4096 // inside the last batch or before it
 	require.Greater(t, page, ends[30])
+	older := batch(80, 2, 1, 300)
+	record.SetLeaderEpoch(older, 0)
 	whole := 0
 	for whole < len(ends) && ends[whole] <= page {
 		whole++
@@ -99,6 +101,7 @@ func TestTornIsToldFromDamaged(t *testing.T) {
 		{name: "write cut inside a page", raw: join(all[:n-5], zeros), same: damaged, other: 39},
 		{name: "garbage behind", raw: join(all, []byte("garbage that no write of ours leaves, longer than a header is, much longer")), same: damaged, other: 40},
 		{name: "old batch behind", raw: join(all, all[mid:ends[20]]), same: damaged, other: 40},
+		{name: "batch of an older epoch behind", raw: join(all, older), same: damaged, other: 40},
 		{name: "last batch damaged", raw: flipped(all, n-1, 1), same: damaged, other: 39},
 		{name: "last batch damaged before a zero tail", raw: join(flipped(all, n-1, 1), zeros), same: damaged, other: 39},
 		{name: "length in the middle too large", raw: flipped(all, mid+8, 0x10), same: damaged, other: damaged},

@@ -1,0 +1,120 @@
+package segment
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+// Each append against the write that it cannot do without.
+func BenchmarkAppend(b *testing.B) {
+	for _, records := range []int{1, 100, 1000} {
+		p := batch(0, records, 1, 100)
+		name := fmt.Sprintf("100B,batch=%d,fsync=never", records)
+		b.Run(name+"/segment", func(b *testing.B) {
+			s, err := Create(b.TempDir(), 0, Config{})
+			require.NoError(b, err)
+			bufs, infos := make([][]byte, 1), infoOf(p)
+			b.SetBytes(int64(len(p)))
+			b.ReportAllocs()
+			for b.Loop() {
+				bufs[0] = p
+				if err := s.Append(bufs, infos); err != nil {
+					b.Fatal(err)
+				}
+				infos[0].BaseOffset += int64(records)
+				infos[0].LastOffset += int64(records)
+				infos[0].MaxTimestamp++
+				if s.Size() > 1<<30 {
+					require.NoError(b, s.Truncate(0))
+					infos = infoOf(p)
+				}
+			}
+			require.NoError(b, s.Close())
+		})
+		b.Run(name+"/write", func(b *testing.B) {
+			f, err := vfs.OS().OpenFile(filepath.Join(b.TempDir(), "f"), os.O_RDWR|os.O_CREATE, 0o644)
+			require.NoError(b, err)
+			b.SetBytes(int64(len(p)))
+			pos := int64(0)
+			for b.Loop() {
+				n, err := f.WriteAt(p, pos)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if pos += int64(n); pos > 1<<30 {
+					require.NoError(b, f.Truncate(0))
+					pos = 0
+				}
+			}
+			require.NoError(b, f.Close())
+		})
+	}
+}
+
+// A replay of 64 MiB, first with CRCs to check, then verified, then plain reads.
+func BenchmarkReplay(b *testing.B) {
+	dir := b.TempDir()
+	s, err := Create(dir, 0, Config{})
+	require.NoError(b, err)
+	p := batch(0, 100, 1, 100)
+	infos := infoOf(p)
+	for s.Size() < 64<<20 {
+		require.NoError(b, s.Append([][]byte{batch(s.NextOffset(), 100, 1, 100)}, infos))
+		infos[0].BaseOffset += 100
+		infos[0].LastOffset += 100
+	}
+	require.NoError(b, s.Seal())
+	size, next := s.Size(), s.NextOffset()
+	require.NoError(b, s.Close())
+	buf := make([]byte, 0, 1<<20)
+	replay := func(b *testing.B, s *Segment) {
+		for offset := int64(0); offset < next; {
+			p, err := s.ReadAt(buf, offset, cap(buf), -1)
+			if err != nil {
+				b.Fatal(err)
+			}
+			offset += int64(len(p)) / (size / (next / 100)) * 100
+		}
+	}
+	open := func() *Segment {
+		s, err := Open(dir, 0, Config{}, OpenOptions{Clean: true, NextOffset: next, Size: size})
+		require.NoError(b, err)
+		return s
+	}
+	b.Run("first", func(b *testing.B) {
+		b.SetBytes(size)
+		b.ReportAllocs()
+		for b.Loop() {
+			s := open()
+			replay(b, s)
+			require.NoError(b, s.Close())
+		}
+	})
+	b.Run("verified", func(b *testing.B) {
+		b.SetBytes(size)
+		b.ReportAllocs()
+		s := open()
+		replay(b, s)
+		for b.Loop() {
+			replay(b, s)
+		}
+		require.NoError(b, s.Close())
+	})
+	b.Run("read", func(b *testing.B) {
+		f, err := os.Open(filepath.Join(dir, FileName(0, LogSuffix)))
+		require.NoError(b, err)
+		b.SetBytes(size)
+		for b.Loop() {
+			for pos := int64(0); pos < size; pos += 1 << 20 {
+				_, _ = f.ReadAt(buf[:1<<20], pos)
+			}
+		}
+		require.NoError(b, f.Close())
+	})
+}
