@@ -113,6 +113,9 @@ func (l *Log) truncate(offset int64) error {
 	if err != nil {
 		return err
 	}
+	if start := l.start.Load(); end < start && start <= offset { // of the batch that goes, records below the start were deleted: they stay so
+		return l.restartAt(start)
+	}
 	oldStart, oldEnd, oldDurable := l.start.Load(), l.end.Load(), l.durable.Load()
 	l.moveEnd(min(oldStart, end), end, min(oldDurable, end))
 	if err := l.writeState(kept, false); err != nil {

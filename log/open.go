@@ -338,10 +338,8 @@ func (l *Log) openSegment(cfg *Config, st state, base, next int64) (*segment.Seg
 	}
 	if !l.readOnly {
 		s.MarkUnsynced()
-		if rep.CutBytes+rep.ZeroBytes > 0 || next < 0 { // a cut, this or a killed process', must be on the disk before the state says that the log ends here
-			if err := s.Sync(); err != nil {
-				return nil, errors.Join(err, s.Close())
-			}
+		if err := s.Sync(); err != nil { // a cut, ours or a killed process', must be on the disk before the state says that the log ends here
+			return nil, errors.Join(err, s.Close())
 		}
 	}
 	l.recovery.ScannedBytes += rep.ScannedBytes
