@@ -4,10 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"math"
 	"os"
-	"slices"
 )
 
 // An AbortedTxn is one entry of the transaction index (Kafka: AbortedTxn).
@@ -49,12 +48,21 @@ func (s *Segment) AppendAborted(t AbortedTxn) (err error) {
 }
 
 // cutAborted removes the entries whose marker is not below end: the log has lost it, and other records may come to stand in its place.
+// It also removes what a power cut left of an entry that was being written, and all behind it.
 func (s *Segment) cutAborted(end int64) error {
-	ts, _, err := s.Aborted(s.base, math.MaxInt64)
-	if err != nil || len(ts) == 0 || ts[len(ts)-1].LastOffset < end {
+	p, err := s.readAborted()
+	if err != nil || len(p) == 0 {
 		return err
 	}
-	return s.ResetAborted(slices.DeleteFunc(ts, func(t AbortedTxn) bool { return t.LastOffset >= end }))
+	ts, bad := s.parseAborted(p)
+	n := len(ts)
+	for n > 0 && ts[n-1].LastOffset >= end {
+		n--
+	}
+	if n == len(ts) && bad < 0 {
+		return nil
+	}
+	return s.ResetAborted(ts[:n])
 }
 
 // ResetAborted replaces the transaction index, as recovery and compaction do.
@@ -71,29 +79,14 @@ func (s *Segment) ResetAborted(ts []AbortedTxn) error {
 }
 
 // Aborted returns the entries that matter for records of [from, upper). done says that later segments have none.
+// It returns a *CorruptError if the index holds something that is no entry.
 func (s *Segment) Aborted(from, upper int64) (ts []AbortedTxn, done bool, err error) {
-	f, err := s.cfg.FS.OpenFile(s.name(TxnIndexSuffix), os.O_RDONLY, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
-	}
+	p, err := s.readAborted()
 	if err != nil {
-		return nil, false, fmt.Errorf("read transaction index: %w", err)
+		return nil, false, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	size, err := f.Size()
-	if err != nil {
-		return nil, false, fmt.Errorf("read transaction index: %w", err)
-	}
-	p := make([]byte, size/abortedTxnSize*abortedTxnSize)
-	if len(p) == 0 {
-		return nil, false, nil
-	}
-	if _, err := f.ReadAt(p, 0); err != nil {
-		return nil, false, fmt.Errorf("read transaction index: %w", err)
-	}
-	for ; len(p) > 0; p = p[abortedTxnSize:] {
-		at := func(i int) int64 { return int64(binary.BigEndian.Uint64(p[2+8*i:])) }
-		t := AbortedTxn{at(0), at(1), at(2), at(3)}
+	all, bad := s.parseAborted(p)
+	for _, t := range all {
 		if t.LastOffset >= from && t.FirstOffset < upper {
 			ts = append(ts, t)
 		}
@@ -101,5 +94,38 @@ func (s *Segment) Aborted(from, upper int64) (ts []AbortedTxn, done bool, err er
 			return ts, true, nil
 		}
 	}
+	if bad >= 0 {
+		return nil, false, &CorruptError{s.name(TxnIndexSuffix), int64(bad), from, "no entry of an aborted transaction"}
+	}
 	return ts, false, nil
+}
+
+// readAborted returns the whole entries of the transaction index.
+func (s *Segment) readAborted() (p []byte, err error) {
+	f, size, err := s.openIndex(TxnIndexSuffix)
+	if f == nil || err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	p = make([]byte, size/abortedTxnSize*abortedTxnSize)
+	if n, err := f.ReadAt(p, 0); err != nil && !(errors.Is(err, io.EOF) && n == len(p)) {
+		return nil, fmt.Errorf("read transaction index: %w", err)
+	}
+	return p, nil
+}
+
+// parseAborted returns the entries of p up to the first bytes that cannot be one, and the position of those, -1 if there are none.
+func (s *Segment) parseAborted(p []byte) (ts []AbortedTxn, bad int) {
+	last := s.base - 1
+	for pos := 0; pos < len(p); pos += abortedTxnSize {
+		e := p[pos : pos+abortedTxnSize]
+		at := func(i int) int64 { return int64(binary.BigEndian.Uint64(e[2+8*i:])) }
+		t := AbortedTxn{at(0), at(1), at(2), at(3)}
+		if binary.BigEndian.Uint16(e) != 0 || t.ProducerID < 0 || t.FirstOffset < 0 || t.FirstOffset >= t.LastOffset ||
+			t.LastOffset <= last || t.LastStableOffset < 0 || t.LastStableOffset > t.LastOffset+1 {
+			return ts, pos
+		}
+		ts, last = append(ts, t), t.LastOffset
+	}
+	return ts, -1
 }

@@ -1,0 +1,93 @@
+package segment
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+func TestAbortedTransactionsAreFoundByRange(t *testing.T) {
+	t.Parallel()
+	fsys := memFS(t)
+	s, err := Create(testDir, 0, Config{FS: fsys})
+	require.NoError(t, err)
+	closed(t, s)
+	require.NoError(t, fsys.SyncDir(testDir))
+	ts, done, err := s.Aborted(0, 100)
+	require.NoError(t, err)
+	require.Empty(t, ts)
+	require.False(t, done)
+	fill(t, s, 10, 10, 10)
+	a := AbortedTxn{ProducerID: 1, FirstOffset: 5, LastOffset: 20, LastStableOffset: 7} // producer 2 was open since 7
+	b := AbortedTxn{ProducerID: 2, FirstOffset: 7, LastOffset: 30, LastStableOffset: 31}
+	c := AbortedTxn{ProducerID: 1, FirstOffset: 40, LastOffset: 50, LastStableOffset: 51}
+	for _, e := range []AbortedTxn{a, b, c} {
+		require.NoError(t, s.AppendAborted(e))
+	}
+	for _, tc := range []struct {
+		from, upper int64
+		want        []AbortedTxn
+		done        bool
+	}{
+		{0, 100, []AbortedTxn{a, b, c}, false},
+		{0, 6, []AbortedTxn{a}, true},
+		{0, 31, []AbortedTxn{a, b}, true},
+		{21, 51, []AbortedTxn{b, c}, true},
+		{31, 40, nil, true},
+		{51, 100, nil, false},
+	} {
+		ts, done, err := s.Aborted(tc.from, tc.upper)
+		require.NoError(t, err)
+		require.Equal(t, tc.want, ts, "[%d, %d)", tc.from, tc.upper)
+		require.Equal(t, tc.done, done, "[%d, %d)", tc.from, tc.upper)
+	}
+	lost := fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
+	require.Equal(t, readFile(t, fsys, TxnIndexSuffix), readFile(t, lost, TxnIndexSuffix), "on stable storage")
+
+	require.NoError(t, s.Truncate(45)) // the batch that holds 45 goes, and with it everything from 40 on
+	ts, _, err = s.Aborted(0, math.MaxInt64)
+	require.NoError(t, err)
+	require.Equal(t, []AbortedTxn{a, b}, ts)
+}
+
+func TestDamagedTransactionIndexIsAnErrorAndItsTornEndIsCut(t *testing.T) {
+	t.Parallel()
+	for _, tail := range []string{"x", string(make([]byte, abortedTxnSize)), string(make([]byte, 40)), "0123456789012345678901234567890123456789"} {
+		fsys := memFS(t)
+		s, err := Create(testDir, 0, Config{FS: fsys})
+		require.NoError(t, err)
+		fill(t, s, 10, 10, 10)
+		a := AbortedTxn{ProducerID: 1, FirstOffset: 5, LastOffset: 20, LastStableOffset: 21}
+		require.NoError(t, s.AppendAborted(a))
+		require.NoError(t, s.Close())
+		writeFile(t, fsys, segmentFile(TxnIndexSuffix), append(readFile(t, fsys, TxnIndexSuffix), tail...))
+
+		s, err = Open(testDir, 0, Config{FS: fsys}, OpenOptions{Clean: true, NextOffset: 100, Size: s.Size()})
+		require.NoError(t, err)
+		ts, _, err := s.Aborted(0, 100)
+		if len(tail) < abortedTxnSize {
+			require.NoError(t, err)
+			require.Equal(t, []AbortedTxn{a}, ts)
+		} else {
+			var damage *CorruptError
+			require.ErrorAs(t, err, &damage)
+			require.Equal(t, CorruptError{segmentFile(TxnIndexSuffix), abortedTxnSize, 0, damage.Reason}, *damage)
+		}
+		require.NoError(t, s.Close())
+		s, err = Open(testDir, 0, Config{FS: fsys}, OpenOptions{})
+		require.NoError(t, err)
+		_, err = s.Recover(RecoverOptions{})
+		require.NoError(t, err)
+		ts, _, err = s.Aborted(0, 100)
+		require.NoError(t, err)
+		require.Equal(t, []AbortedTxn{a}, ts)
+		require.NoError(t, s.AppendAborted(AbortedTxn{ProducerID: 1, FirstOffset: 25, LastOffset: 30, LastStableOffset: 31}))
+		ts, _, err = s.Aborted(0, 100)
+		require.NoError(t, err)
+		require.Len(t, ts, 2)
+		require.NoError(t, s.Close())
+	}
+}
