@@ -3,8 +3,10 @@ package log
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
+	"runtime"
 	"sort"
 	"time"
 
@@ -117,6 +119,9 @@ func (l *Log) readSegments(dst []byte, from int64, max int) ([]byte, error) {
 		}
 		if l.closing.Load() {
 			return dst, ErrClosed
+		}
+		if err := l.refusal(); err != nil { // a swap failed half-way: there is no new list
+			return dst, err
 		}
 	}
 }
@@ -371,12 +376,30 @@ func (l *Log) AppendAborted(t segment.AbortedTxn) error {
 }
 
 // AbortedTxns returns the aborted transactions that matter for records of [from, upTo); there may be more than needed.
-func (l *Log) AbortedTxns(from, upTo int64) (ts []segment.AbortedTxn, err error) {
-	list := l.list()
-	for _, s := range list[max(floor(list, from), 0):] {
-		found, done, err := s.Aborted(from, upTo)
+func (l *Log) AbortedTxns(from, upTo int64) ([]segment.AbortedTxn, error) {
+	for {
+		list := l.list()
+		i := floor(list, from)
+		if i < 0 {
+			return nil, fmt.Errorf("%w: %d", ErrOffsetOutOfRange, from)
+		}
+		ts, err := abortedTxns(list[i:], from, upTo)
+		if errors.Is(err, segment.ErrClosed) && !l.closing.Load() && l.refusal() == nil { // removed meanwhile: look at the new list
+			runtime.Gosched()
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("aborted transactions of %s: %w", l.path, err)
+		}
+		return ts, nil
+	}
+}
+
+func abortedTxns(list []*segment.Segment, from, upTo int64) (ts []segment.AbortedTxn, err error) {
+	for _, s := range list {
+		found, done, err := s.Aborted(from, upTo)
+		if err != nil {
+			return nil, err
 		}
 		ts = append(ts, found...)
 		if done {

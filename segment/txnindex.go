@@ -79,7 +79,7 @@ func (s *Segment) ResetAborted(ts []AbortedTxn) error {
 }
 
 // Aborted returns the entries that matter for records of [from, upper). done says that later segments have none.
-// It returns a *CorruptError if the index holds something that is no entry.
+// It returns a *CorruptError if the index holds something that is no entry, ErrClosed once the segment is removed.
 func (s *Segment) Aborted(from, upper int64) (ts []AbortedTxn, done bool, err error) {
 	p, err := s.readAborted()
 	if err != nil {
@@ -103,6 +103,13 @@ func (s *Segment) Aborted(from, upper int64) (ts []AbortedTxn, done bool, err er
 // readAborted returns the whole entries of the transaction index.
 func (s *Segment) readAborted() (p []byte, err error) {
 	f, size, err := s.openIndex(TxnIndexSuffix)
+	if s.removed.Load() { // what is there, or not there, may be another segment's
+		err = errors.Join(err, ErrClosed)
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+		return nil, err
+	}
 	if f == nil || err != nil {
 		return nil, err
 	}
