@@ -1,0 +1,49 @@
+package kafka
+
+import "github.com/twmb/franz-go/pkg/kmsg"
+
+// A Key names an API of the protocol: the number that every request begins with.
+type Key int16
+
+// The keys of the APIs that Server serves.
+const (
+	Produce                    Key = 0
+	Fetch                      Key = 1
+	ListOffsets                Key = 2
+	Metadata                   Key = 3
+	OffsetCommit               Key = 8
+	OffsetFetch                Key = 9
+	FindCoordinator            Key = 10
+	JoinGroup                  Key = 11
+	Heartbeat                  Key = 12
+	LeaveGroup                 Key = 13
+	SyncGroup                  Key = 14
+	DescribeGroups             Key = 15
+	ListGroups                 Key = 16
+	ApiVersions                Key = 18
+	CreateTopics               Key = 19
+	DeleteTopics               Key = 20
+	DeleteRecords              Key = 21
+	InitProducerID             Key = 22
+	OffsetForLeaderEpoch       Key = 23
+	DescribeConfigs            Key = 32
+	AlterConfigs               Key = 33
+	DescribeLogDirs            Key = 35
+	CreatePartitions           Key = 37
+	DeleteGroups               Key = 42
+	ElectLeaders               Key = 43
+	IncrementalAlterConfigs    Key = 44
+	ListPartitionReassignments Key = 46
+	OffsetDelete               Key = 47
+	DescribeQuorum             Key = 55
+	UpdateFeatures             Key = 57
+	DescribeCluster            Key = 60
+	DescribeProducers          Key = 61
+	GetTelemetrySubscriptions  Key = 71
+	PushTelemetry              Key = 72
+	ListConfigResources        Key = 74
+	DescribeTopicPartitions    Key = 75
+)
+
+// String returns Kafka's name of the API, as OffsetCommit.
+func (k Key) String() string { return kmsg.NameForKey(int16(k)) }
