@@ -61,8 +61,10 @@ type entry struct {
 	log        func() Subject
 	pubsub     func() PubSub
 	broker     func() Broker
-	skip       string // workloads to leave out, e.g. "W2 W5"
-	onDemand   bool   // only when -peers names it
+	group      func(Job) (Result, error) // produce to a group
+	tail       func(Job) (Result, error) // produce to readers at the end
+	skip       string                    // workloads to leave out, e.g. "W2 W5"
+	onDemand   bool                      // only when -peers names it
 }
 
 var registry []entry
@@ -285,6 +287,8 @@ func limitOf(r Result) string {
 		return "limit-write-notify"
 	case "W6", "W7":
 		return "limit-wire"
+	case "W8":
+		return "limit-kafkav2-half"
 	}
 	return "limit-write"
 }

@@ -1,0 +1,305 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+const (
+	groupPartitions = 6
+	groupMembers    = 2
+)
+
+func init() {
+	register(entry{name: "strata-group", group: strataGroup, note: "SendAsync of 100 B into 6 partitions while 2 members poll and commit every batch; SyncNever, commits are durable"})
+	register(entry{name: "limit-kafkav2-half", group: kafkaV2Half, note: "the slower of limit-kafkav2's append and replay, batches of 1000"})
+	register(entry{name: "strata-tail", tail: strataTail, note: "paced SendAsync, durable, 1 partition, free consumers at its end"})
+	workloads["W8"] = func(c *config, sel []entry) { // producer -> partitions -> group
+		c.measure("W8", "group 6p 2m 100B", family(sel, func(e entry) bool { return e.group != nil }), func(e entry, dir string) Result {
+			return spawn(Job{Op: "group", Subject: e.name, Dir: dir, Size: 100, Batch: 1000, Bytes: c.bytes, MaxTime: c.maxTime})
+		})
+	}
+	workloads["W9"] = func(c *config, sel []entry) { // one writer, many readers at the end
+		for _, readers := range []int{0, 100} {
+			c.measure("W9", fmt.Sprintf("10000/s 100B, %d readers", readers), family(sel, func(e entry) bool { return e.tail != nil }), func(e entry, dir string) Result {
+				return spawn(Job{Op: "tail", Subject: e.name, Dir: dir, Size: 100, Writers: readers, MaxTime: c.maxTime})
+			})
+		}
+	}
+	ops["group"] = func(j Job) (Result, error) { return lookup(j.Subject).group(j) }
+	ops["tail"] = func(j Job) (Result, error) { return lookup(j.Subject).tail(j) }
+}
+
+func family(sel []entry, in func(entry) bool) (out []entry) {
+	for _, e := range sel {
+		if in(e) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// strataGroup measures from the first record produced to the last one committed.
+func strataGroup(j Job) (Result, error) {
+	c, err := strata.Open(strata.Config{Dir: j.Dir})
+	if err != nil {
+		return Result{}, err
+	}
+	cfg := topic.Config{Partitions: groupPartitions, Properties: map[string]string{"flush.messages": "9223372036854775807"}}
+	if err := c.CreateTopic(bg, benchTopic, cfg); err != nil {
+		return Result{}, err
+	}
+	p, err := producer.New(c, producer.Config{})
+	if err != nil {
+		return Result{}, err
+	}
+	var members []*consumer.Consumer
+	for range groupMembers {
+		m, err := consumer.New(c, consumer.Config{Group: "bench", Topics: []string{benchTopic}, Commit: consumer.CommitManual, MaxPollRecords: j.Batch})
+		if err != nil {
+			return Result{}, err
+		}
+		members = append(members, m)
+	}
+	g := &groupRun{ready: make(chan struct{})}
+	ctx, cancel := context.WithTimeout(bg, time.Minute)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, m := range members {
+		wg.Go(func() { g.consume(ctx, m) })
+	}
+	if err := awaitAssignment(ctx, members); err != nil {
+		return Result{}, err
+	}
+	noise()
+	m := startMeter()
+	n, err := g.produce(p, j)
+	if err != nil {
+		return Result{}, err
+	}
+	g.want.Store(n)
+	g.check()
+	select {
+	case <-g.ready:
+	case <-ctx.Done():
+		return Result{}, fmt.Errorf("%d of %d records after a minute", g.got.Load(), n)
+	}
+	r := m.stop(n, n*int64(j.Size))
+	cancel()
+	wg.Wait()
+	for _, m := range members {
+		if err := m.Close(); err != nil {
+			return Result{}, err
+		}
+	}
+	if err := p.Close(); err != nil {
+		return Result{}, err
+	}
+	if err := g.err(); err != nil {
+		return Result{}, err
+	}
+	return r, c.Close()
+}
+
+func awaitAssignment(ctx context.Context, members []*consumer.Consumer) error {
+	for {
+		even := true
+		for _, m := range members {
+			even = even && len(m.Assignment()) == groupPartitions/groupMembers
+		}
+		if even {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("partitions are not assigned: %w", ctx.Err())
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+type groupRun struct {
+	got, want atomic.Int64 // records committed; want is 0 until it is known
+	once      sync.Once
+	ready     chan struct{}
+	failed    atomic.Pointer[error]
+}
+
+func (g *groupRun) fail(err error) { g.failed.CompareAndSwap(nil, &err) }
+
+func (g *groupRun) err() error {
+	if p := g.failed.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+func (g *groupRun) check() {
+	if want := g.want.Load(); want > 0 && g.got.Load() >= want {
+		g.once.Do(func() { close(g.ready) })
+	}
+}
+
+func (g *groupRun) produce(p *producer.Producer, j Job) (n int64, err error) {
+	next := payloads(j.Size, j.Batch)
+	done := func(_ record.Record, err error) {
+		if err != nil {
+			g.fail(err)
+		}
+	}
+	for deadline := time.Now().Add(j.MaxTime); n*int64(j.Size) < j.Bytes && time.Now().Before(deadline); {
+		for _, v := range next() {
+			p.SendAsync(bg, record.Record{Topic: benchTopic, Value: v}, done)
+			n++
+		}
+	}
+	if err := p.Flush(bg); err != nil {
+		return n, err
+	}
+	return n, g.err()
+}
+
+func (g *groupRun) consume(ctx context.Context, c *consumer.Consumer) {
+	var sum byte
+	for b, err := range c.Batches(ctx) {
+		if err != nil {
+			g.fail(err)
+			return
+		}
+		for _, rs := range b.Partitions() {
+			for i := range rs {
+				v := rs[i].Value
+				sum ^= v[0] ^ v[len(v)-1]
+			}
+		}
+		if err := c.CommitOffsets(ctx, b.Offsets()); err != nil {
+			g.fail(err)
+			return
+		}
+		g.got.Add(int64(b.Len()))
+		g.check()
+	}
+}
+
+// kafkaV2Half runs both halves and reports the slower.
+func kafkaV2Half(j Job) (Result, error) {
+	v2 := Job{Subject: "limit-kafkav2", Dir: filepath.Join(j.Dir, "v2"), Size: j.Size, Batch: j.Batch, Writers: 1, Bytes: j.Bytes, MaxTime: j.MaxTime}
+	if err := os.MkdirAll(v2.Dir, 0o755); err != nil {
+		return Result{}, err
+	}
+	a, err := opAppend(v2)
+	if err != nil {
+		return Result{}, err
+	}
+	v2.Expect = a.Records
+	r, err := opRead(v2)
+	if err != nil {
+		return Result{}, err
+	}
+	if a.RecsPerS < r.RecsPerS {
+		return a, nil
+	}
+	return r, nil
+}
+
+// strataTail produces at a fixed pace and measures, at the readers, from SendAsync to the loop body: all readers' latencies together.
+// The rate reported is the writer's.
+func strataTail(j Job) (Result, error) {
+	c, err := openCluster(j.Dir, true)
+	if err != nil {
+		return Result{}, err
+	}
+	p, err := producer.New(c, producer.Config{})
+	if err != nil {
+		return Result{}, err
+	}
+	const perTick = 10
+	n := int64(j.MaxTime/time.Millisecond) * perTick
+	ctx, cancel := context.WithTimeout(bg, time.Minute)
+	defer cancel()
+	epoch := time.Now()
+	lats := make([][]int64, j.Writers)
+	errs := make(chan error, j.Writers+1)
+	for i := range j.Writers {
+		r, err := consumer.New(c, consumer.Config{Assign: record.Offsets{{Topic: benchTopic}: 0}})
+		if err != nil {
+			return Result{}, err
+		}
+		go func() { errs <- follow(ctx, r, n, epoch, &lats[i]) }()
+	}
+	m := startMeter()
+	if err := pace(p, j.Size, n, perTick, epoch); err != nil {
+		return Result{}, err
+	}
+	r := m.stop(n, n*int64(j.Size))
+	for range j.Writers {
+		if err := <-errs; err != nil {
+			return Result{}, err
+		}
+	}
+	var all []int64
+	for _, l := range lats {
+		all = append(all, l...)
+	}
+	r.P50, r.P99, r.P999 = percentiles(all)
+	if err := p.Close(); err != nil {
+		return Result{}, err
+	}
+	return r, c.Close()
+}
+
+// pace sends n records, perTick every millisecond, and returns when the last one is acknowledged.
+func pace(p *producer.Producer, size int, n int64, perTick int, epoch time.Time) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	start := time.Now()
+	buf := make([]byte, size)
+	var failed atomic.Pointer[error]
+	done := func(_ record.Record, err error) {
+		if err != nil {
+			failed.Store(&err)
+		}
+	}
+	for sent := int64(0); sent < n; {
+		<-tick.C
+		due := min(n, int64(time.Since(start)/time.Millisecond)*int64(perTick)) // ticks may be dropped: keep the rate
+		for ; sent < due; sent++ {
+			stampTime(buf, epoch)
+			p.SendAsync(bg, record.Record{Topic: benchTopic, Value: buf}, done)
+		}
+	}
+	if err := p.Flush(bg); err != nil {
+		return err
+	}
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func follow(ctx context.Context, r *consumer.Consumer, n int64, epoch time.Time, lats *[]int64) error {
+	seen := int64(0)
+	for rec, err := range r.Records(ctx) {
+		if err != nil {
+			return err
+		}
+		*lats = append(*lats, sinceStamp(rec.Value, epoch))
+		if seen++; seen == n {
+			break
+		}
+	}
+	if seen < n {
+		return fmt.Errorf("a reader saw %d of %d records", seen, n)
+	}
+	return r.Close()
+}
