@@ -59,27 +59,37 @@ type Append struct {
 	epoch int32   // to be stamped
 }
 
-// Submit appends one batch. If no round of appends is under way it leads one on this goroutine, for others as well: one write and, under
-// SyncOnAck, one sync. If one is, or the directory's disk is busy, it returns at once.
+// Submit appends one batch and never waits for a sync: under SyncOnAck the directory's syncer writes and syncs it, together with what else
+// there is. Under the other policies, if no round of appends is under way, it leads one on this goroutine: one write, for others as well.
 func (l *Log) Submit(a *Append) {
 	err := l.prepare(a)
 	if err == nil {
 		l.mu.Lock()
 		if err = l.refusalLocked(); err == nil {
-			if lead := !l.busy; lead {
-				l.busy = true
+			lead := !l.busy
+			l.busy = true
+			if lead && l.mayLead(a) {
 				l.mu.Unlock()
 				l.leadHere(a)
 				return
 			}
 			l.queue.push(a)
 			l.mu.Unlock()
+			if lead {
+				l.dir.syncer.add(job{l, (*Log).leadThere})
+			}
 			return
 		}
 		l.mu.Unlock()
 	}
 	a.Err = err
 	a.complete()
+}
+
+// mayLead reports whether the goroutine that hands over a may do the round's work. A sync is only for who has to wait for it anyway, to the end;
+// it must be left if so, see leadHere.
+func (l *Log) mayLead(a *Append) bool {
+	return l.cfg.Load().Sync != SyncOnAck || a.call != nil && a.call.patient && l.dir.syncer.enter()
 }
 
 // complete calls Done, or lets a blocking call go.

@@ -17,6 +17,7 @@ type call struct {
 	a       Append
 	builder record.Builder
 	done    chan struct{} // capacity 1
+	patient bool          // it waits to the end: its goroutine may sync
 	here    bool          // its own goroutine leads the round: nobody needs to be woken
 	ended   bool          // complete was called while here was set
 }
@@ -100,7 +101,7 @@ func (l *Log) AppendBatch(ctx context.Context, batch []byte) (first int64, err e
 func (l *Log) await(ctx context.Context, c *call, batch []byte) (int64, error) {
 	a := &c.a
 	a.Batch, a.LeaderEpoch = batch, -1
-	c.ended = false
+	c.patient, c.ended = ctx.Done() == nil, false
 	l.Submit(a)
 	if c.here && c.ended { // by ourselves
 		c.here = false

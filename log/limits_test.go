@@ -256,7 +256,7 @@ func TestCloseUnblocksEverything(t *testing.T) {
 	})
 }
 
-// A lone appender syncs by itself and cannot be interrupted; those behind it can.
+// TestCancelledWaitsReturnAtOnce: behind an append that cannot be cancelled, which syncs by itself. See also submit_test.go.
 func TestCancelledWaitsReturnAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, fsys := openMem(t, exploreConfig(log.SyncOnAck))

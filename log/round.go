@@ -126,26 +126,19 @@ func (l *Log) endTurns() {
 	}
 }
 
-// leadHere leads rounds on the goroutine of an appender that found no round under way; the first one is for a. With the turn, which it gives up. Under SyncOnAck a
-// lone appender syncs by itself, without handing over to anybody; what comes meanwhile, or when enough syncs are running, is for the syncer.
+// leadHere leads rounds on the goroutine of an appender that found no round under way and may lead one; the first is for a. With the turn, which
+// it gives up. Under SyncOnAck it syncs without handing over to anybody, having entered the syncer; what comes meanwhile is for the syncer's workers.
 func (l *Log) leadHere(a *Append) {
-	strict := l.cfg.Load().Sync == SyncOnAck
-	if strict && !l.dir.syncer.enter() {
-		l.mu.Lock()
-		l.queue.push(a)
-		l.mu.Unlock()
-		l.dir.syncer.add(job{l, (*Log).leadThere})
-		return
-	}
+	entered := l.cfg.Load().Sync == SyncOnAck
 	if a.call != nil {
 		a.call.here = true
 	}
 	l.round(a)
-	if strict {
+	if entered {
 		l.dir.syncer.leave()
 	}
 	for n := 1; l.passTurn(); n++ {
-		if !strict && n < maxRounds {
+		if !entered && n < maxRounds {
 			l.round(nil)
 			continue
 		}

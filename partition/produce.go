@@ -11,8 +11,8 @@ import (
 )
 
 // Produce appends one client batch. req.Done is called with the outcome, once; before Produce returns if the batch is refused. It does not
-// wait for acknowledgements, nor for others' use of the disk: only if no append is under way on this partition, and few on its disk, the
-// caller's goroutine does the write and, under log.SyncOnAck, the sync (see log.Log.Submit).
+// wait for acknowledgements, nor for the disk: under log.SyncOnAck the directory's syncer writes and syncs, otherwise the caller's goroutine
+// does the write if no append is under way on this partition (see log.Log.Submit).
 //
 // Checks, in Kafka's order: leadership, base offset, size, CRC, records; then, when its turn comes, the producer's epoch and sequence. A batch
 // that is in the log already is a success with the original offset.

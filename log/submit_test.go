@@ -1,0 +1,112 @@
+package log_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
+)
+
+// batchOf returns one batch with one record.
+func batchOf(t *testing.T, id int64) []byte {
+	t.Helper()
+	var b record.Builder
+	b.Append(&record.Record{Value: valueOf(id)})
+	batch, err := b.Build(record.None)
+	require.NoError(t, err)
+	return batch
+}
+
+// openLogs opens n logs of one directory in memory and closes them with the test.
+func openLogs(t *testing.T, n int, cfg log.Config) ([]*log.Log, *vfs.MemFS) {
+	t.Helper()
+	fsys := vfs.Mem()
+	dir, err := log.OpenDirectory("/data", log.DirectoryConfig{FS: fsys})
+	require.NoError(t, err)
+	cfg.FS, cfg.Dir = fsys, dir
+	logs := make([]*log.Log, n)
+	for i := range logs {
+		logs[i], err = log.Open(fmt.Sprintf("/data/t-%d", i), cfg)
+		require.NoError(t, err)
+	}
+	t.Cleanup(func() {
+		for _, l := range logs {
+			require.NoError(t, l.Close())
+		}
+		require.NoError(t, dir.Close())
+	})
+	return logs, fsys
+}
+
+// TestSubmitDoesNotWaitForASync submits to six idle logs from one goroutine on a disk whose every sync, of whatever file, takes a minute: no
+// Submit waits, and the syncs run side by side.
+func TestSubmitDoesNotWaitForASync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logs, fsys := openLogs(t, 6, log.Config{RetentionAge: log.Unlimited})
+		for round := range int64(2) { // the first one also makes files
+			remove := fsys.Inject(vfs.Fault{Ops: vfs.OpSync | vfs.OpSyncDir, Delay: time.Minute, Times: vfs.Always})
+			done := make(chan *log.Append, len(logs))
+			start := time.Now()
+			for _, l := range logs {
+				l.Submit(&log.Append{Batch: batchOf(t, round), LeaderEpoch: -1, Done: func(a *log.Append) { done <- a }})
+			}
+			require.Zero(t, time.Since(start))
+			synctest.Wait()
+			require.Empty(t, done, "nothing is acknowledged before its sync has ended")
+			for range logs {
+				a := <-done
+				require.NoError(t, a.Err)
+				require.Equal(t, round, a.BaseOffset)
+			}
+			if round > 0 {
+				require.LessOrEqual(t, time.Since(start), 2*time.Minute)
+			}
+			remove()
+		}
+	})
+}
+
+// TestCancelledWaitOfALoneAppendReturnsAtOnce: also the wait of an append that has the log to itself, and of one that needs a new segment.
+func TestCancelledWaitOfALoneAppendReturnsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, fsys := openMem(t, log.Config{RetentionAge: log.Unlimited, SegmentBytes: 1024, Segment: exploreConfig(log.SyncOnAck).Segment})
+		slow := fsys.Inject(vfs.Fault{Ops: vfs.OpSync | vfs.OpSyncDir, Delay: time.Minute, Times: vfs.Always})
+		for id := int64(0); id < 20; id += 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			start := time.Now()
+			_, err := l.Append(ctx, record.Record{Value: valueOf(id)})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, time.Second, time.Since(start))
+			cancel()
+			time.Sleep(time.Hour) // alone again
+			ctx, cancel = context.WithCancel(t.Context())
+			batch := batchOf(t, id+1)
+			go func() {
+				synctest.Wait()
+				cancel()
+			}()
+			start = time.Now()
+			_, err = l.AppendBatch(ctx, batch)
+			require.ErrorIs(t, err, context.Canceled)
+			require.Zero(t, time.Since(start))
+			clear(batch) // it is the caller's again
+			time.Sleep(time.Hour)
+		}
+		slow()
+		require.Greater(t, len(l.Segments()), 3)
+		f, err := readLog(l)
+		require.NoError(t, err)
+		for i, id := range f.ids {
+			require.EqualValues(t, i, id, "an accepted append takes place, with the bytes it was given")
+		}
+		require.Len(t, f.ids, 20)
+		require.NoError(t, l.Close())
+	})
+}
