@@ -64,8 +64,15 @@ func uvarintSlow(p []byte, i int) (uint64, int) {
 
 // varint32 reads a zigzag varint of at most 5 bytes whose value fits in 32 bits; the index is -1 otherwise.
 func varint32(p []byte, i int) (int32, int) {
-	if uint(i) < uint(len(p)) && p[i] < 0x80 {
-		return int32(p[i]>>1) ^ -int32(p[i]&1), i + 1
+	if uint(i) < uint(len(p)) {
+		c := uint32(p[i])
+		if c < 0x80 {
+			return int32(c>>1) ^ -int32(c&1), i + 1
+		}
+		if j := i + 1; j < len(p) && p[j] < 0x80 { // lengths, and offsets in large batches
+			u := c&0x7f | uint32(p[j])<<7
+			return int32(u>>1) ^ -int32(u&1), j + 1
+		}
 	}
 	u, j := uvarintSlow(p, i)
 	if j-i > maxVarint32 || u > 1<<32-1 {
