@@ -21,6 +21,9 @@ const readBytes = 256 << 10
 // maxReadBytes is where the step of iterators stops growing with the size of batches.
 const maxReadBytes = 8 << 20
 
+// maxChunkBytes is the most memory that a kept record of Records or Follow keeps, unless its batch is larger.
+const maxChunkBytes = 2 << 20
+
 // Read appends whole batches to dst: from the one that holds offset from, about max bytes but at least one. At the end it returns dst.
 //
 // The first batch may begin below from: batches are never split, the reader skips the leading records (as Kafka's fetch does). The result is
@@ -179,7 +182,7 @@ func (l *Log) batches(from int64, read func(dst []byte, from int64, max int, upT
 }
 
 // Records yields the records from offset from up to the present end, without those of control batches. Key, value and header values alias
-// memory that is garbage collected: they may be kept, read-only. An error is yielded once and ends it.
+// memory that is garbage collected: they may be kept, read-only. What is kept keeps up to 2 MiB of its neighbours, too. An error is yielded once and ends it.
 func (l *Log) Records(from int64) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		l.records(from, yield)
@@ -208,9 +211,10 @@ func (l *Log) Follow(ctx context.Context, from int64) iter.Seq2[record.Record, e
 
 // records yields what there is and returns the offset to go on at; ok is false if the loop was left or an error yielded.
 func (l *Log) records(from int64, yield func(record.Record, error) bool) (next int64, ok bool) {
-	size := readBytes
+	var m readMemory
 	for end := l.readable(); from < end; {
-		p, err := l.read(nil, from, size, end) // a new buffer each time: the records keep it
+		dst, size := m.next()
+		p, err := l.read(dst, from, size, end)
 		if err != nil {
 			yield(record.Record{}, err)
 			return from, false
@@ -218,7 +222,7 @@ func (l *Log) records(from int64, yield func(record.Record, error) bool) (next i
 		if len(p) == 0 {
 			return from, true
 		}
-		size = max(size, min(len(p), maxReadBytes)) // the next large batch is of that size, most likely
+		p = m.took(p)
 		for len(p) > 0 {
 			b, err := record.ParseUnverified(p)
 			if err != nil {
@@ -229,6 +233,7 @@ func (l *Log) records(from int64, yield func(record.Record, error) bool) (next i
 				return from, false
 			}
 			p, from = p[b.Size():], b.NextOffset()
+			m.batch = b.Size()
 		}
 	}
 	return from, true

@@ -1,0 +1,36 @@
+package log
+
+// readMemory gives out the memory of records that their reader may keep. Once it is clear that there are many to come, one allocation serves
+// several reads: each makes the collector work, and the reader wait for it.
+type readMemory struct {
+	free  []byte // empty; its capacity is the rest of the last chunk
+	chunk int    // bytes of the last chunk
+	size  int    // of the last read
+	batch int    // bytes of the last batch seen
+	long  bool   // the last read got about what it asked for
+}
+
+// next returns memory to append to, and how much to read.
+func (m *readMemory) next() (dst []byte, size int) {
+	m.size = readBytes
+	if m.batch > 0 { // whole batches, where the next ones are about as large
+		m.size = min(max(readBytes/m.batch, 1)*(m.batch+m.batch/64), maxReadBytes)
+	}
+	if !m.long {
+		return nil, m.size
+	}
+	if cap(m.free) < m.size {
+		m.chunk = max(min(2*max(m.chunk, readBytes), maxChunkBytes), m.size)
+		m.free = make([]byte, 0, m.chunk)
+	}
+	return m.free, m.size
+}
+
+// took says what was read, and returns it without the memory behind it, which the next read gets.
+func (m *readMemory) took(p []byte) []byte {
+	m.long = len(p) > m.size/2
+	if cap(p) == cap(m.free) { // it had room
+		m.free = p[len(p):]
+	}
+	return p[:len(p):len(p)]
+}
