@@ -117,6 +117,32 @@ func (c *Coordinator) Group(ctx context.Context, id string) (Info, error) {
 	return info, nil
 }
 
+// Describe describes a group as Group does, but without its offsets. It returns ErrGroupNotFound if there is none of that id.
+func (c *Coordinator) Describe(ctx context.Context, id string) (Info, error) {
+	v, err := c.read(ctx, id, func(e *entry) any { return e.info() })
+	if err != nil {
+		return Info{}, err
+	}
+	info, ok := v.(Info)
+	if !ok {
+		return Info{}, fmt.Errorf("%w: %s", ErrGroupNotFound, id)
+	}
+	return info, nil
+}
+
+// OffsetsPartition returns the partition of the offsets topic that group's state is kept in: who leads it coordinates the group. If
+// there is no offsets topic it is made if create is set; otherwise ErrNotCoordinator is returned, as nobody coordinates anything yet.
+func (c *Coordinator) OffsetsPartition(ctx context.Context, group string, create bool) (int32, error) {
+	s, err := c.shard(ctx, group, create)
+	if err != nil {
+		return 0, err
+	}
+	if s == nil {
+		return 0, ErrNotCoordinator
+	}
+	return s.partition, nil
+}
+
 // info describes the group without its offsets.
 func (g *Group) info() Info {
 	i := Info{ID: g.id, State: g.state, ProtocolType: g.protocolType, Protocol: g.protocol, Generation: g.generation, Leader: g.leader}

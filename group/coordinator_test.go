@@ -739,3 +739,37 @@ func TestHookTellsOfEveryGeneration(t *testing.T) {
 		require.Equal(t, Stats{Groups: 1, Rebalances: 2, Appends: c.Stats().Appends, Loads: 1}, c.Stats())
 	})
 }
+
+func TestRefusedCommitStillTellsWhichPartitionsDoNotExist(t *testing.T) {
+	inBubble(t, newFakeStore(map[string]int32{"t": 1}), Config{}, func(t *testing.T, c *Coordinator) {
+		there, gone := tps("t", 0)[0], tps("t", 1)[0]
+		r := commitOf("g", record.Offsets{there: 1, gone: 1})
+		r.MemberID, r.Generation = "m", 1
+		errs, err := c.CommitOffsets(ctx, r)
+		require.ErrorIs(t, err, ErrGroupNotFound)
+		require.Equal(t, map[record.TopicPartition]error{gone: ErrUnknownTopicOrPartition}, errs)
+		r = commitOf("g", record.Offsets{gone: 1})
+		r.MemberID, r.Generation = "m", 1
+		errs, err = c.CommitOffsets(ctx, r)
+		require.NoError(t, err, "the group is not asked")
+		require.Equal(t, map[record.TopicPartition]error{gone: ErrUnknownTopicOrPartition}, errs)
+	})
+}
+
+func TestOffsetsPartitionIsKnownOnceThereIsAnOffsetsTopic(t *testing.T) {
+	inBubble(t, newFakeStore(map[string]int32{"t": 1}), Config{OffsetsPartitions: 7}, func(t *testing.T, c *Coordinator) {
+		_, err := c.OffsetsPartition(ctx, "g", false)
+		require.ErrorIs(t, err, ErrNotCoordinator)
+		for _, create := range []bool{true, false} {
+			p, err := c.OffsetsPartition(ctx, "g", create)
+			require.NoError(t, err)
+			require.Equal(t, PartitionFor("g", 7), p)
+		}
+		_, err = c.Describe(ctx, "g")
+		require.ErrorIs(t, err, ErrGroupNotFound)
+		commit(t, c, commitOf("g", record.Offsets{tps("t", 0)[0]: 1}))
+		info, err := c.Describe(ctx, "g")
+		require.NoError(t, err)
+		require.Equal(t, Info{ID: "g", State: Empty}, info)
+	})
+}

@@ -164,7 +164,8 @@ func (c *Coordinator) existing(ctx context.Context, group string, absent error, 
 
 // CommitOffsets stores offsets durably. The map has an entry for each offset: nil if it is stored, ErrUnknownTopicOrPartition or a
 // *MetadataTooLargeError if not. An error for the whole request stored nothing that is known of: ErrUnknownMember, ErrFencedInstance,
-// ErrIllegalGeneration; ErrRebalanceInProgress between a member's join and sync; ErrTooLarge; or one to retry. A commit with generation -1 by nobody is
+// ErrIllegalGeneration; ErrRebalanceInProgress between a member's join and sync; ErrTooLarge; or one to retry. The map then tells of the
+// partitions that do not exist, and if none of them does, the group is not asked at all (as in Kafka). A commit with generation -1 by nobody is
 // ErrUnknownMember while the group has members. Offsets are not checked against the log, negative ones neither.
 func (c *Coordinator) CommitOffsets(ctx context.Context, r CommitRequest) (map[record.TopicPartition]error, error) {
 	if err := checkID(r.Group, false); err != nil {
@@ -174,25 +175,26 @@ func (c *Coordinator) CommitOffsets(ctx context.Context, r CommitRequest) (map[r
 	if err != nil {
 		return nil, err
 	}
-	all := r.Offsets
+	all, unknown := r.Offsets, make(map[record.TopicPartition]error)
 	r.Offsets = make(map[record.TopicPartition]record.Committed, len(all))
 	for tp, o := range all {
 		if known(topics, tp) {
 			r.Offsets[tp] = o
+		} else {
+			unknown[tp] = ErrUnknownTopicOrPartition
 		}
+	}
+	if len(r.Offsets) == 0 && len(all) > 0 {
+		return unknown, nil
 	}
 	v, err := c.creating(ctx, r.Group, func(t Ticket) Event {
 		return EventCommit{CommitRequest: &r, TopicIDs: topicIDs(topics, maps.Keys(r.Offsets)), To: t}
 	})
 	if err != nil {
-		return nil, err
+		return unknown, err
 	}
 	errs := v.(map[record.TopicPartition]error)
-	for tp := range all {
-		if !known(topics, tp) {
-			errs[tp] = ErrUnknownTopicOrPartition
-		}
-	}
+	maps.Copy(errs, unknown)
 	return errs, nil
 }
 
