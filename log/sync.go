@@ -54,7 +54,7 @@ func (s *syncer) add(j job) {
 	defer s.mu.Unlock()
 	s.queue = append(s.queue, j)
 	switch {
-	case s.waiting > 0:
+	case len(s.queue) <= s.waiting: // those that were signalled before and did not run yet are in both
 		s.idle.Signal()
 	case s.workers < s.limit:
 		s.workers++
