@@ -15,7 +15,7 @@ import (
 // DirectoryConfig describes a Directory. The zero DirectoryConfig is valid.
 type DirectoryConfig struct {
 	MaxOpenFiles int          // descriptors kept open. 0: 512
-	MaxSyncs     int          // fsyncs at once. 0: 4
+	MaxSyncs     int          // fsyncs at once, each on a thread of its own. 0: 16
 	FS           vfs.FS       // nil: the operating system's
 	TailBytes    int64        // memory for what was written last, for all logs together. 0: 8 MiB; negative: none
 	Logger       *slog.Logger // nil discards everything
@@ -53,7 +53,7 @@ func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.MaxSyncs <= 0 {
-		cfg.MaxSyncs = 4
+		cfg.MaxSyncs = 16
 	}
 	if err := vfs.MakeDir(cfg.FS, dir, 0o755); err != nil {
 		return nil, fmt.Errorf("log: open directory: %w", err)
