@@ -59,6 +59,24 @@ func newChunk(gen int64, from int64, fp *partition.FetchedPartition) chunk {
 
 func (ch *chunk) left() bool { return ch.inBatch || len(ch.rest) > 0 }
 
+// atMost returns how many records are left, at most n. It believes headers only as far as the bytes behind them can hold records.
+func (ch *chunk) atMost(n int) int {
+	const least = 7 // bytes of a record
+	left := 0
+	if ch.inBatch {
+		left = ch.records.Left()
+	}
+	for rest := ch.rest; left < n; {
+		b, err := record.ParseUnverified(rest)
+		if err != nil {
+			break
+		}
+		left += min(int(b.RecordCount), b.Size()/least)
+		rest = rest[b.Size():]
+	}
+	return min(left, n)
+}
+
 // record decodes the next visible record into r. It returns false at the end of the chunk, and an error for bytes that cannot be decoded.
 func (ch *chunk) record(tp record.TopicPartition, r *record.Record) (bool, error) {
 	for {

@@ -233,14 +233,19 @@ func (c *Consumer) poll(ctx context.Context) (*Batch, error) {
 
 // take moves up to room records from p's chunk into b.
 func (c *Consumer) take(b *Batch, p *part, room int) (int, error) {
-	rs := make([]record.Record, 0, min(room, 64))
+	rs := make([]record.Record, 0, p.chunk.atMost(room))
 	var failed error
-	for len(rs) < room {
-		rs = append(rs, record.Record{})
-		ok, err := p.chunk.record(p.tp, &rs[len(rs)-1])
-		if err != nil || !ok {
-			rs, failed = rs[:len(rs)-1], err
-			break
+	for more := true; more && len(rs) < room; {
+		if len(rs) == cap(rs) { // the end, if atMost was right
+			var r record.Record
+			if more, failed = p.chunk.record(p.tp, &r); more {
+				rs = append(rs, r)
+			}
+			continue
+		}
+		rs = rs[:len(rs)+1] // decoded in place: a copy costs as much as decoding
+		if more, failed = p.chunk.record(p.tp, &rs[len(rs)-1]); !more {
+			rs = rs[:len(rs)-1]
 		}
 	}
 	gen, before := p.chunk.gen, p.position.Load()

@@ -138,6 +138,9 @@ func (it *Iterator) Next(r *Record) (bool, error) {
 	return true, nil
 }
 
+// Left returns how many records the header says are still to come: as far as the batch was verified, a true number.
+func (it *Iterator) Left() int { return int(it.left) }
+
 func (it *Iterator) fail(what string) error {
 	it.err = fmt.Errorf("%w: record with %d more to come: bad %s", ErrCorrupt, it.left-1, what)
 	it.left, it.i = 0, len(it.p)
