@@ -120,6 +120,26 @@ func (c *Cluster) ClusterID() string { return c.clusterID }
 // Controller returns the broker that is controller.
 func (c *Cluster) Controller() int32 { return brokerID }
 
+// TopicID returns the id of a topic. It does not block.
+func (c *Cluster) TopicID(name string) (topic.ID, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if t := c.image.topics[name]; t != nil {
+		return t.id, true
+	}
+	return topic.ID{}, false
+}
+
+// TopicName returns the name of the topic that has an id. It does not block.
+func (c *Cluster) TopicName(id topic.ID) (string, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if t := c.image.byID[id]; t != nil {
+		return t.name, true
+	}
+	return "", false
+}
+
 // Leader returns the broker that leads a partition, -1 if none does or there is no such partition.
 func (c *Cluster) Leader(topic string, p int32) int32 {
 	if _, part, err := c.find(record.TopicPartition{Topic: topic, Partition: p}); err == nil {

@@ -17,4 +17,6 @@ var Rows = [][]string{
 	{"producer"},
 	{"consumer"},
 	{""},
+	{"kafka"},
+	{"kafkatest"},
 }

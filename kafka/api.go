@@ -1,0 +1,56 @@
+package kafka
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// api is one Kafka API as this server serves it; the table in apis.go has a row for each.
+type api struct {
+	key      Key
+	min, max int16
+
+	// serve answers a request. It may block, and ends when c.ctx does. nil: there is no answer.
+	serve func(c *call, req kmsg.Request) kmsg.Response
+	// waits says that serve may take long for other reasons than work: it is called in a goroutine of its own.
+	waits bool
+	// try, if set, answers what can be answered without waiting; false: call serve.
+	try func(c *call, req kmsg.Request) (kmsg.Response, bool)
+	// start is in serve's place for requests that are pipelined: it does not block, and calls done exactly once.
+	start func(c *call, req kmsg.Request, done func(kmsg.Response))
+}
+
+// call is one request being served.
+type call struct {
+	ctx        context.Context // ends with the connection or the server
+	s          *Server
+	conn       *conn
+	broker     int32 // whose listener it came in by
+	version    int16
+	clientID   string
+	clientHost string    // as Kafka shows it: "/127.0.0.1"
+	closing    bool      // set by the handler: the connection is closed instead of an answer
+	charged    int       // set by the handler: bytes of the server's budget that the answer holds
+	fetching   *fetching // what tryFetch leaves to fetch
+	retained   bool      // set by the handler: the request's bytes are still in use after the answer
+}
+
+// handle makes a handler of a typed request one of any request.
+func handle[Q kmsg.Request](fn func(*call, Q) kmsg.Response) func(*call, kmsg.Request) kmsg.Response {
+	return func(c *call, r kmsg.Request) kmsg.Response { return fn(c, r.(Q)) }
+}
+
+// served returns the table by key, with version caps applied.
+func served(caps map[int16]int16) map[int16]*api {
+	m := make(map[int16]*api, len(apis))
+	for _, a := range apis {
+		if limit, ok := caps[int16(a.key)]; ok && limit < a.max {
+			a.max = limit
+		}
+		if a.max >= a.min {
+			m[int16(a.key)] = &a
+		}
+	}
+	return m
+}

@@ -1,0 +1,338 @@
+package kafka
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// maxPipelined bounds the requests of a connection that are under way at a time; more are left in the socket.
+const maxPipelined = 1024
+
+// conn is one client's connection. Its goroutine, run, reads requests and starts them in order; whoever completes the oldest one writes the
+// answers that are ready.
+type conn struct {
+	s      *Server
+	id     uint64
+	broker int32
+	nc     net.Conn
+	host   string
+
+	ctx      context.Context // ends with the connection
+	cancel   context.CancelFunc
+	waiting  context.Context // ends with ctx, or when the server shuts down
+	endWaits context.CancelFunc
+
+	progress chan struct{} // has an element if a reply was completed since the reader looked
+	handlers sync.WaitGroup
+
+	mu       sync.Mutex
+	queue    []*reply // in the order of the requests; the done ones at the front wait to be written
+	pending  int      // replies that are not done
+	writing  bool     // somebody writes
+	closed   bool
+	draining bool
+}
+
+// reply is the place of an answer in the order of the connection.
+type reply struct {
+	out     []byte // the framed answer; nil: there is none
+	frame   *frame // the request; its bytes are used until the reply is written
+	charged int    // of the server's budget, for the answer
+	recycle bool   // the request's bytes may be used again afterwards
+	close   bool   // the connection is closed instead of an answer
+	done    bool
+}
+
+func newConn(s *Server, broker int32, nc net.Conn) *conn {
+	c := &conn{s: s, id: s.connID.Add(1), broker: broker, nc: nc, progress: make(chan struct{}, 1)}
+	c.host = "/" + remoteHost(nc.RemoteAddr())
+	c.ctx, c.cancel = context.WithCancel(s.ctx)
+	c.waiting, c.endWaits = context.WithCancel(c.ctx)
+	return c
+}
+
+func remoteHost(a net.Addr) string {
+	if a == nil {
+		return "unknown"
+	}
+	if host, _, err := net.SplitHostPort(a.String()); err == nil {
+		return host
+	}
+	return a.String()
+}
+
+// run serves the connection until it ends.
+func (c *conn) run() {
+	r := &reader{s: c.s, conn: c, nc: c.nc, r: bufio.NewReaderSize(c.nc, 16<<10), first: time.Now().Add(c.s.limits.FirstRequest)}
+	var err error
+	for err == nil {
+		var f *frame
+		if f, err = r.next(c.busy); err == nil {
+			err = c.dispatch(f)
+		}
+	}
+	if c.isDraining() {
+		c.settle(0)
+	}
+	if errors.Is(err, errMalformed) {
+		c.s.log.Info("connection closed", "remote", c.host, "conn", c.id, "error", err)
+	}
+	c.close()
+	c.handlers.Wait()
+}
+
+func (c *conn) close() {
+	c.cancel()
+	c.nc.Close()
+	c.mu.Lock()
+	c.closed = true
+	queue := c.queue
+	if c.writing {
+		queue = nil // the writer sees that all is over, and gives back what they hold
+	} else {
+		c.queue = nil
+	}
+	c.mu.Unlock()
+	for _, r := range queue {
+		if r.done {
+			c.free(r)
+		}
+	}
+}
+
+// drain ends the connection after the requests that have been read.
+func (c *conn) drain() {
+	c.mu.Lock()
+	c.draining = true
+	c.mu.Unlock()
+	c.endWaits()
+	c.nc.SetReadDeadline(time.Unix(1, 0))
+}
+
+func (c *conn) isDraining() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.draining
+}
+
+// busy reports whether a request is under way: then the client is not idle but waits.
+func (c *conn) busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.queue) > 0 && !c.draining
+}
+
+// settle waits until at most n requests are under way; with 0, until their answers are written too.
+func (c *conn) settle(n int) error {
+	for {
+		c.mu.Lock()
+		under := c.pending
+		if n == 0 && c.draining {
+			under = len(c.queue)
+		}
+		c.mu.Unlock()
+		if under <= n {
+			return nil
+		}
+		select {
+		case <-c.progress:
+		case <-c.ctx.Done():
+			return c.ctx.Err()
+		}
+	}
+}
+
+// dispatch starts a request. An error ends the connection.
+func (c *conn) dispatch(f *frame) error {
+	a := c.s.apis[f.key()]
+	version := f.version()
+	if a == nil || version < a.min || version > a.max {
+		if Key(f.key()) != ApiVersions || a == nil {
+			c.s.budget.give(f.charged)
+			return errMalformed
+		}
+		return c.futureApiVersions(f, a)
+	}
+	req := kmsg.RequestForKey(f.key())
+	req.SetVersion(version)
+	clientID, body, err := f.header(req.IsFlexible())
+	if err == nil {
+		err = req.ReadFrom(body)
+	}
+	if err != nil {
+		c.s.budget.give(f.charged)
+		return errors.Join(errMalformed, err)
+	}
+	e := &execution{
+		call: call{ctx: c.ctx, s: c.s, conn: c, broker: c.broker, version: version, clientID: clientID, clientHost: c.host},
+		api:  a, req: req, reply: &reply{frame: f, recycle: a.key == Produce && c.s.cfg.Intercept == nil}, correlation: f.correlation(),
+	}
+	if a.start == nil {
+		err = c.settle(0)
+	} else {
+		err = c.settle(maxPipelined - 1)
+	}
+	if err != nil {
+		c.s.budget.give(f.charged)
+		return err
+	}
+	c.enqueue(e.reply)
+	return e.begin()
+}
+
+func (c *conn) enqueue(r *reply) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue = append(c.queue, r)
+	c.pending++
+}
+
+// complete marks a reply done and writes what is ready. wait says that the caller may block; if not, another goroutine writes.
+func (c *conn) complete(r *reply, wait bool) {
+	c.mu.Lock()
+	r.done = true
+	c.pending--
+	lead := !c.writing && !c.closed && c.queue[0] == r
+	if lead {
+		c.writing = true
+		if !wait {
+			c.handlers.Add(1)
+		}
+	}
+	closed := c.closed && !c.writing
+	c.mu.Unlock()
+	select {
+	case c.progress <- struct{}{}:
+	default:
+	}
+	switch {
+	case closed:
+		c.free(r)
+	case lead && wait:
+		c.write()
+	case lead:
+		go func() {
+			defer c.handlers.Done()
+			c.write()
+		}()
+	}
+}
+
+// write writes the answers at the front of the queue until the next one is not done.
+func (c *conn) write() {
+	var ready []*reply
+	for {
+		c.mu.Lock()
+		n := 0
+		for n < len(c.queue) && c.queue[n].done {
+			n++
+		}
+		if n == 0 {
+			c.writing = false
+			c.mu.Unlock()
+			return
+		}
+		ready = append(ready[:0], c.queue[:n]...)
+		left := copy(c.queue, c.queue[n:])
+		clear(c.queue[left:])
+		c.queue = c.queue[:left]
+		closed := c.closed
+		c.mu.Unlock()
+		if !closed {
+			if err := c.send(ready); err != nil {
+				c.cancel()
+				c.nc.Close() // the reader notices
+				c.mu.Lock()
+				c.closed = true
+				c.mu.Unlock()
+			}
+		}
+		for _, r := range ready {
+			c.free(r)
+		}
+		select {
+		case c.progress <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// send writes answers: small ones together, large ones in steps that each have their time.
+func (c *conn) send(replies []*reply) error {
+	var small []byte
+	flush := func() error {
+		err := c.sendBytes(small)
+		small = small[:0]
+		return err
+	}
+	for _, r := range replies {
+		if r.close {
+			flush()
+			return io.EOF
+		}
+		if len(replies) > 1 && len(small)+len(r.out) <= 64<<10 {
+			small = append(small, r.out...)
+			continue
+		}
+		if err := flush(); err != nil {
+			return err
+		}
+		if err := c.sendBytes(r.out); err != nil {
+			return err
+		}
+	}
+	return flush()
+}
+
+func (c *conn) sendBytes(p []byte) error {
+	for len(p) > 0 {
+		step := p[:min(len(p), 1<<20)]
+		c.nc.SetWriteDeadline(time.Now().Add(c.s.limits.SlowReader))
+		if _, err := c.nc.Write(step); err != nil {
+			return err
+		}
+		p = p[len(step):]
+	}
+	return nil
+}
+
+// free gives back what a reply holds.
+func (c *conn) free(r *reply) {
+	c.s.budget.give(r.charged + r.frame.charged)
+	keepBuffer(r.out)
+	if r.recycle {
+		keepBuffer(r.frame.buf)
+	}
+	r.out, r.frame = nil, &frame{}
+	r.charged = 0
+}
+
+// framed encodes an answer.
+func framed(correlation int32, resp kmsg.Response, size int) []byte {
+	out := takeBuffer(size)
+	if cap(out) < size {
+		out = make([]byte, 0, size)
+	}
+	out = append(out, 0, 0, 0, 0)
+	out = binary.BigEndian.AppendUint32(out, uint32(correlation))
+	if resp.IsFlexible() && Key(resp.Key()) != ApiVersions {
+		out = append(out, 0)
+	}
+	out = resp.AppendTo(out)
+	binary.BigEndian.PutUint32(out, uint32(len(out)-4))
+	return out
+}
+
+// logPanic is the last defence: a fault in serving one connection must not take the others with it.
+func (c *conn) logPanic(what any) {
+	c.s.log.Error("panic while serving a request: the connection is closed", "conn", c.id, "remote", c.host, "panic", what, "stack", string(debug.Stack()))
+}

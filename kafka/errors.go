@@ -1,0 +1,124 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/topic"
+)
+
+// A protocolError is an error that arises from the request itself, before any layer below sees it.
+type protocolError struct {
+	code Code
+	text string
+}
+
+func (e *protocolError) Error() string { return e.text }
+
+func refuse(code Code, text string) error { return &protocolError{code, text} }
+
+// errorCodes is the one table from the errors of the layers below to those of the protocol. The first that fits counts.
+var errorCodes = []struct {
+	err  error
+	code Code
+}{
+	{partition.ErrOutOfOrderSequence, OutOfOrderSequenceNumber},
+	{partition.ErrInvalidProducerEpoch, InvalidProducerEpoch},
+	{partition.ErrInvalidTxnState, InvalidTxnState},
+	{partition.ErrCoordinatorFenced, TransactionCoordinatorFenced},
+	{partition.ErrTransactionalID, TransactionalIDAuthorizationFailed},
+	{partition.ErrNotLeader, NotLeaderOrFollower},
+	{partition.ErrFencedLeaderEpoch, FencedLeaderEpoch},
+	{partition.ErrUnknownLeaderEpoch, UnknownLeaderEpoch},
+	{partition.ErrNotEnoughReplicas, NotEnoughReplicas},
+	{partition.ErrNotEnoughReplicasAfterAppend, NotEnoughReplicasAfterAppend},
+	{partition.ErrTimeout, RequestTimedOut},
+	{partition.ErrBatchTooLarge, RecordListTooLarge},
+	{partition.ErrInvalidAcks, InvalidRequiredAcks},
+	{partition.ErrInconsistentTopicID, InconsistentTopicID},
+	{partition.ErrPolicyViolation, PolicyViolation},
+	{partition.ErrRecordTooLarge, MessageTooLarge},
+	{log.ErrRecordTooLarge, MessageTooLarge},
+	{partition.ErrInvalidTimestamp, InvalidTimestamp},
+	{partition.ErrOffsetOutOfRange, OffsetOutOfRange},
+	{replication.ErrUnknownTopic, UnknownTopicOrPartition},
+	{replication.ErrTopicExists, TopicAlreadyExists},
+	{replication.ErrInvalidPartitions, InvalidPartitions},
+	{replication.ErrInvalidReplicationFactor, InvalidReplicationFactor},
+	{topic.ErrInvalidName, InvalidTopicException},
+	{group.ErrInvalidGroupID, InvalidGroupID},
+	{group.ErrInvalidSessionTimeout, InvalidSessionTimeout},
+	{group.ErrUnknownMember, UnknownMemberID},
+	{group.ErrMemberIDRequired, MemberIDRequired},
+	{group.ErrFencedInstance, FencedInstanceID},
+	{group.ErrIllegalGeneration, IllegalGeneration},
+	{group.ErrRebalanceInProgress, RebalanceInProgress},
+	{group.ErrInconsistentProtocol, InconsistentGroupProtocol},
+	{group.ErrGroupMaxSize, GroupMaxSizeReached},
+	{group.ErrCoordinatorNotAvailable, CoordinatorNotAvailable},
+	{group.ErrNotCoordinator, NotCoordinator},
+	{group.ErrLoading, CoordinatorLoadInProgress},
+	{group.ErrNonEmptyGroup, NonEmptyGroup},
+	{group.ErrGroupNotFound, GroupIDNotFound},
+	{group.ErrGroupSubscribedToTopic, GroupSubscribedToTopic},
+	{group.ErrOffsetMetadataTooLarge, OffsetMetadataTooLarge},
+	{group.ErrUnknownTopicOrPartition, UnknownTopicOrPartition},
+	{group.ErrClosed, CoordinatorNotAvailable},
+	{record.ErrUnsupportedCodec, UnsupportedCompressionType},
+	{record.ErrTooLarge, MessageTooLarge},
+	{record.ErrInvalidRecord, InvalidRecord},
+	{partition.ErrClosed, NotLeaderOrFollower}, // the topic was deleted, or the broker is going
+	{replication.ErrClosed, NotLeaderOrFollower},
+	{context.DeadlineExceeded, RequestTimedOut},
+	{context.Canceled, RequestTimedOut},
+}
+
+// errorCode returns the wire's code for an error of any layer; nil: 0.
+func errorCode(err error) int16 { return int16(codeOf(err)) }
+
+// errorCode is errorCode that logs what an operator should know: errors of files, and those that nobody foresaw.
+func (c *call) errorCode(err error) int16 {
+	code := codeOf(err)
+	if code == UnknownServerError || code == KafkaStorageError {
+		c.s.log.Error("request failed", slog.Any("error", err), slog.String("client", c.clientID), slog.String("code", code.String()))
+	}
+	return int16(code)
+}
+
+func codeOf(err error) Code {
+	if err == nil {
+		return 0
+	}
+	var p *protocolError
+	if errors.As(err, &p) {
+		return p.code
+	}
+	for _, row := range errorCodes {
+		if errors.Is(err, row.err) {
+			return row.code
+		}
+	}
+	var damaged *log.CorruptError
+	switch {
+	case errors.As(err, &damaged), errors.Is(err, log.ErrReadOnly), errors.Is(err, log.ErrClosed), errors.Is(err, log.ErrMissingSegment):
+		return KafkaStorageError
+	case errors.Is(err, partition.ErrCorrupt), errors.Is(err, record.ErrShort):
+		return CorruptMessage
+	}
+	return UnknownServerError
+}
+
+// errorMessage is what a client is told besides the code.
+func errorMessage(err error) *string {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	return &text
+}

@@ -1,0 +1,154 @@
+package kafka
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// execution is one request on its way through the server: intercepted, served, answered.
+type execution struct {
+	call
+	api         *api
+	req         kmsg.Request
+	reply       *reply
+	correlation int32
+
+	exchange *Exchange // nil: nobody intercepts
+	action   Action
+	ended    atomic.Bool // finish was called
+}
+
+// begin starts serving. An error ends the connection.
+func (e *execution) begin() error {
+	if i := e.s.cfg.Intercept; i != nil {
+		e.exchange = &Exchange{
+			Broker: e.broker, Conn: e.conn.id, ClientID: e.clientID, Key: int16(e.api.key), Version: e.version,
+			Correlation: e.correlation, Request: e.req, Received: time.Now(),
+		}
+		e.action = i.Before(e.exchange)
+		if err := e.holdUp(); err != nil {
+			e.fail()
+			return err
+		}
+		switch a := e.action; {
+		case a.CloseBefore:
+			e.fail()
+			return nil
+		case a.DropRequest:
+			e.finish(nil, true)
+			return nil
+		case a.Respond != nil:
+			e.finish(a.Respond(e.req), true)
+			return nil
+		case a.Serve != nil:
+			e.req = a.Serve
+		}
+	}
+	e.serve()
+	return nil
+}
+
+// holdUp waits as the action says.
+func (e *execution) holdUp() error {
+	if e.action.Delay > 0 {
+		t := time.NewTimer(e.action.Delay)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-e.ctx.Done():
+			return e.ctx.Err()
+		}
+	}
+	if e.action.Hold != nil {
+		select {
+		case <-e.action.Hold:
+		case <-e.ctx.Done():
+			return e.ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (e *execution) serve() {
+	c := e.conn
+	switch a := e.api; {
+	case a.start != nil:
+		e.guard(func() {
+			a.start(&e.call, e.req, func(resp kmsg.Response) { e.finish(resp, false) })
+		})
+	case a.try != nil || !a.waits:
+		answered := false
+		served := e.guard(func() {
+			var resp kmsg.Response
+			if a.try == nil {
+				resp, answered = a.serve(&e.call, e.req), true
+			} else {
+				resp, answered = a.try(&e.call, e.req)
+			}
+			if answered {
+				e.finish(resp, true)
+			}
+		})
+		if answered || !served {
+			return
+		}
+		fallthrough
+	default:
+		e.ctx = c.waiting
+		c.handlers.Go(func() {
+			e.guard(func() { e.finish(a.serve(&e.call, e.req), true) })
+		})
+	}
+}
+
+// guard calls fn. If it panics the request fails, and guard returns false.
+func (e *execution) guard(fn func()) (ok bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.conn.logPanic(p)
+			e.fail()
+			ok = false
+		}
+	}()
+	fn()
+	return true
+}
+
+// fail closes the connection instead of an answer.
+func (e *execution) fail() {
+	e.closing = true
+	e.finish(nil, true)
+}
+
+// finish answers the request. wait says whether the caller may block.
+func (e *execution) finish(resp kmsg.Response, wait bool) {
+	if !e.ended.CompareAndSwap(false, true) {
+		return // it panicked after its answer
+	}
+	e.reply.close = e.closing || e.action.CloseAfter
+	if resp != nil && e.exchange != nil {
+		if e.action.Edit != nil {
+			e.action.Edit(e.req, resp)
+		}
+		if t, ok := resp.(kmsg.SetThrottleResponse); ok && e.action.ThrottleMs > 0 {
+			t.SetThrottle(e.action.ThrottleMs)
+		}
+		if e.action.DropReply || e.reply.close {
+			resp = nil
+		}
+	}
+	if resp != nil {
+		e.reply.out = framed(e.correlation, resp, 512+e.charged)
+		e.reply.charged = e.charged
+	} else {
+		e.s.budget.give(e.charged)
+	}
+	if e.exchange != nil {
+		e.exchange.Response, e.exchange.Answered = resp, time.Now()
+		e.s.cfg.Intercept.After(e.exchange)
+	}
+	e.reply.recycle = e.reply.recycle && !e.retained
+	e.conn.complete(e.reply, wait)
+}

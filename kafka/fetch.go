@@ -1,0 +1,195 @@
+package kafka
+
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+)
+
+const (
+	maxFetchBytes  = 55 << 20 // of a response. Kafka: fetch.max.bytes of the broker
+	leastFetch     = 64 << 10 // is read for a fetch however little memory is free
+	waitedFetch    = 1 << 20  // is read at most by a fetch that has waited, unless it asks for more as its minimum
+	readCommitted  = 1
+	noFetchSession = 0
+)
+
+// fetching is a fetch request under way.
+type fetching struct {
+	session *fetchSession // nil: without one
+	full    bool          // the answer has every partition
+	parts   []*fetchPart  // in the order to read them
+	request partition.FetchRequest
+	asked   []int // for each partition of request, its index in parts
+	answers []kmsg.FetchResponseTopicPartition
+	ready   bool // some partition has an error, or diverges: the answer must not wait
+}
+
+// tryFetch answers a fetch that finds enough bytes, or something wrong, or does not want to wait.
+func tryFetch(c *call, r kmsg.Request) (kmsg.Response, bool) {
+	req := r.(*kmsg.FetchRequest)
+	f, code := c.planFetch(req)
+	if code != 0 {
+		resp := req.ResponseKind().(*kmsg.FetchResponse)
+		resp.ErrorCode = int16(code)
+		return resp, true
+	}
+	want := min(max(int(req.MaxBytes), 1), maxFetchBytes)
+	granted := c.s.budget.tryTake(want, min(want, leastFetch))
+	if granted == 0 {
+		granted = min(want, leastFetch)
+		if err := c.s.budget.take(c.ctx, granted); err != nil {
+			return nil, true
+		}
+	}
+	f.request.MaxBytes = granted
+	n, ok := f.read(c)
+	c.s.budget.give(granted - min(n, granted))
+	c.charged = min(n, granted)
+	if !ok {
+		return nil, true
+	}
+	if n >= int(req.MinBytes) || f.ready || req.MaxWaitMillis <= 0 || len(f.parts) == 0 {
+		return f.respond(req), true
+	}
+	c.s.budget.give(c.charged)
+	c.charged = 0
+	f.request.MinBytes = int(req.MinBytes)
+	f.request.MaxWait = time.Duration(req.MaxWaitMillis) * time.Millisecond
+	f.request.MaxBytes = min(want, max(waitedFetch, int(req.MinBytes)))
+	c.fetching = f
+	return nil, false
+}
+
+// fetch waits for what tryFetch did not find.
+func (c *call) fetch(req *kmsg.FetchRequest) kmsg.Response {
+	f := c.fetching
+	n, ok := f.read(c)
+	if !ok || c.s.budget.take(c.ctx, n) != nil {
+		return nil
+	}
+	c.charged = n
+	return f.respond(req)
+}
+
+// planFetch finds out which partitions are to be read: those of the request, or of the session that it changes.
+func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
+	if req.IsolationLevel < 0 || req.IsolationLevel > readCommitted {
+		return nil, UnknownServerError
+	}
+	f := &fetching{}
+	if code := c.s.fetches.open(f, req, c.version >= 13); code != 0 {
+		return nil, code
+	}
+	f.request.Isolation = partition.ReadUncommitted
+	if req.IsolationLevel == readCommitted {
+		f.request.Isolation = partition.ReadCommitted
+	}
+	f.request.Rack = req.Rack
+	f.answers = make([]kmsg.FetchResponseTopicPartition, len(f.parts))
+	for i, p := range f.parts {
+		a := &f.answers[i]
+		*a = kmsg.NewFetchResponseTopicPartition()
+		a.Partition, a.RecordBatches = p.tp.Partition, []byte{}
+		a.HighWatermark, a.LastStableOffset, a.LogStartOffset = -1, -1, -1
+		tp := p.tp
+		if c.version >= 13 {
+			name, ok := c.s.cluster.TopicName(p.id)
+			if !ok {
+				a.ErrorCode, f.ready = int16(UnknownTopicID), true
+				continue
+			}
+			tp.Topic = name
+		}
+		if p.lastFetchedEpoch >= 0 {
+			if code := c.diverges(tp, p, a); code != 0 || a.DivergingEpoch.Epoch >= 0 {
+				a.ErrorCode, f.ready = int16(code), true
+				continue
+			}
+		}
+		f.asked = append(f.asked, i)
+		f.request.Partitions = append(f.request.Partitions, partition.FetchPartition{
+			TopicPartition: tp, Offset: p.offset, MaxBytes: max(int(p.maxBytes), 1), CurrentLeaderEpoch: p.leaderEpoch,
+		})
+	}
+	return f, 0
+}
+
+// diverges looks whether what the client read last is still in the log: after an unclean election it may not be.
+func (c *call) diverges(tp record.TopicPartition, p *fetchPart, a *kmsg.FetchResponseTopicPartition) Code {
+	if written, err := c.s.cluster.Written(tp); err != nil {
+		return codeOf(err)
+	} else if !written {
+		return 0
+	}
+	part, err := c.s.cluster.Partition(tp)
+	if err != nil {
+		return codeOf(err)
+	}
+	if p.lastFetchedEpoch > part.LeaderEpoch() {
+		return OffsetOutOfRange
+	}
+	if epoch, end := part.EpochEnd(p.lastFetchedEpoch); epoch < p.lastFetchedEpoch || end < p.offset {
+		a.DivergingEpoch.Epoch, a.DivergingEpoch.EndOffset = epoch, end
+		a.HighWatermark, a.LastStableOffset, a.LogStartOffset = part.HighWatermark(), part.LastStableOffset(), part.LogStartOffset()
+	}
+	return 0
+}
+
+// read reads, waiting as f.request says, and returns how many bytes there are. False: the connection or the server is closing.
+func (f *fetching) read(c *call) (int, bool) {
+	if len(f.asked) == 0 {
+		return 0, true
+	}
+	got, err := c.s.cluster.Fetch(c.ctx, &f.request)
+	if err != nil {
+		return 0, false
+	}
+	n := 0
+	for i := range got.Partitions {
+		g, a := &got.Partitions[i], &f.answers[f.asked[i]]
+		a.ErrorCode = c.errorCode(g.Err)
+		a.HighWatermark, a.LastStableOffset, a.LogStartOffset = g.HighWatermark, g.LastStableOffset, g.LogStartOffset
+		if g.Err != nil {
+			f.ready = true
+			continue
+		}
+		n += len(g.Bytes)
+		if g.Bytes != nil {
+			a.RecordBatches = g.Bytes
+		}
+		if f.request.Isolation == partition.ReadCommitted {
+			a.AbortedTransactions = make([]kmsg.FetchResponseTopicPartitionAbortedTransaction, 0, len(g.Aborted))
+			for _, t := range g.Aborted {
+				a.AbortedTransactions = append(a.AbortedTransactions, kmsg.FetchResponseTopicPartitionAbortedTransaction{ProducerID: t.ProducerID, FirstOffset: t.FirstOffset})
+			}
+		}
+	}
+	return n, true
+}
+
+// respond makes the answer: of a session only what the client does not know yet.
+func (f *fetching) respond(req *kmsg.FetchRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.FetchResponse)
+	send := f.answers
+	parts := f.parts
+	if f.session != nil {
+		resp.SessionID = f.session.id
+		parts, send = f.session.news(f)
+	}
+	topics := map[topicKey]int{}
+	for i, p := range parts {
+		k := topicKey{p.tp.Topic, p.id}
+		at, ok := topics[k]
+		if !ok {
+			at = len(resp.Topics)
+			topics[k] = at
+			resp.Topics = append(resp.Topics, kmsg.FetchResponseTopic{Topic: p.tp.Topic, TopicID: p.id})
+		}
+		resp.Topics[at].Partitions = append(resp.Topics[at].Partitions, send[i])
+	}
+	return resp
+}

@@ -1,0 +1,193 @@
+package kafka
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// errMalformed closes the connection: what comes after cannot be trusted.
+var errMalformed = errors.New("kafka: malformed request")
+
+const (
+	minFrame  = 10       // key, version, correlation id, length of the client id
+	firstStep = 64 << 10 // of a request is read before more memory is taken for it
+	keptBytes = 2 << 20  // larger buffers are not kept for later
+	// inflated is how many times larger than its bytes a decoded request may be; what is set aside for control requests.
+	inflated = 16
+)
+
+// frame is one request as it came.
+type frame struct {
+	buf     []byte // without the size
+	charged int    // of the server's budget
+}
+
+func (f *frame) key() int16         { return int16(binary.BigEndian.Uint16(f.buf)) }
+func (f *frame) version() int16     { return int16(binary.BigEndian.Uint16(f.buf[2:])) }
+func (f *frame) correlation() int32 { return int32(binary.BigEndian.Uint32(f.buf[4:])) }
+
+// header returns the client id and the body. Flexible versions have tags in between, which are skipped.
+func (f *frame) header(flexible bool) (clientID string, body []byte, err error) {
+	n := int(int16(binary.BigEndian.Uint16(f.buf[8:])))
+	body = f.buf[minFrame:]
+	switch {
+	case n > len(body) || n < -1:
+		return "", nil, fmt.Errorf("%w: client id of %d bytes", errMalformed, n)
+	case n > 0:
+		clientID, body = string(body[:n]), body[n:]
+	}
+	if flexible {
+		if body, err = skipTags(body); err != nil {
+			return "", nil, err
+		}
+	}
+	return clientID, body, nil
+}
+
+func skipTags(b []byte) ([]byte, error) {
+	count, n := binary.Uvarint(b)
+	if n <= 0 || count > uint64(len(b)) {
+		return nil, fmt.Errorf("%w: tags in its header", errMalformed)
+	}
+	b = b[n:]
+	for range count {
+		_, n := binary.Uvarint(b)
+		if n <= 0 {
+			return nil, fmt.Errorf("%w: tags in its header", errMalformed)
+		}
+		size, m := binary.Uvarint(b[n:])
+		if m <= 0 || size > uint64(len(b)-n-m) {
+			return nil, fmt.Errorf("%w: tags in its header", errMalformed)
+		}
+		b = b[n+m+int(size):]
+	}
+	return b, nil
+}
+
+// reader reads frames. Memory is taken as bytes come, whatever size is announced.
+type reader struct {
+	s     *Server
+	conn  *conn
+	nc    net.Conn
+	r     *bufio.Reader
+	first time.Time // when the first request must be there; zero: it is
+}
+
+// next reads the next frame. idle is called when none has come for Limits.Idle; false ends the connection.
+func (r *reader) next(idle func() bool) (*frame, error) {
+	for {
+		deadline := r.first
+		if deadline.IsZero() {
+			deadline = time.Now().Add(r.s.limits.Idle)
+		}
+		if r.conn.isDraining() {
+			return nil, ErrServerClosed
+		}
+		r.nc.SetReadDeadline(deadline)
+		_, err := r.r.Peek(1)
+		if err == nil {
+			break
+		}
+		var t net.Error
+		if !errors.As(err, &t) || !t.Timeout() || !r.first.IsZero() || !idle() {
+			return nil, err
+		}
+	}
+	if r.first.IsZero() && r.r.Buffered() < 4 {
+		r.nc.SetReadDeadline(time.Now().Add(r.s.limits.WholeRequest))
+	}
+	head, err := r.r.Peek(6)
+	if err != nil {
+		return nil, err
+	}
+	size := int(int32(binary.BigEndian.Uint32(head)))
+	key := Key(binary.BigEndian.Uint16(head[4:]))
+	limit := r.s.limits.ControlBytes
+	if key == Produce {
+		limit = r.s.limits.RequestBytes
+	}
+	if size < minFrame || size > limit {
+		return nil, fmt.Errorf("%w: size %d, at most %d are allowed for %v", errMalformed, size, limit, key)
+	}
+	r.r.Discard(4)
+	if r.first.IsZero() && r.r.Buffered() < size {
+		r.nc.SetReadDeadline(time.Now().Add(r.s.limits.WholeRequest))
+	}
+	f, err := r.body(size, key)
+	if err != nil {
+		return nil, err
+	}
+	r.first = time.Time{}
+	return f, nil
+}
+
+func (r *reader) body(size int, key Key) (*frame, error) {
+	f := &frame{buf: takeBuffer(size)}
+	if cap(f.buf) < size {
+		f.buf = make([]byte, 0, min(size, firstStep))
+	}
+	for len(f.buf) < size {
+		step := min(size-len(f.buf), max(firstStep, len(f.buf)))
+		if err := r.s.budget.take(r.conn.ctx, step); err != nil {
+			r.drop(f)
+			return nil, err
+		}
+		f.charged += step
+		if need := len(f.buf) + step; need > cap(f.buf) {
+			grown := make([]byte, len(f.buf), need)
+			copy(grown, f.buf)
+			f.buf = grown
+		}
+		at := len(f.buf)
+		f.buf = f.buf[:at+step]
+		if _, err := io.ReadFull(r.r, f.buf[at:]); err != nil {
+			r.drop(f)
+			return nil, err
+		}
+	}
+	if key != Produce && size > 4<<10 {
+		more := min((inflated-1)*size, r.s.budget.size/4)
+		if err := r.s.budget.take(r.conn.ctx, more); err != nil {
+			r.drop(f)
+			return nil, err
+		}
+		f.charged += more
+	}
+	return f, nil
+}
+
+func (r *reader) drop(f *frame) {
+	r.s.budget.give(f.charged)
+	f.charged = 0
+}
+
+// buffers of requests and answers that are used up. A buffer is taken only for what fills a good part of it.
+var buffers sync.Pool
+
+// takeBuffer returns an empty buffer, of capacity 0 if none that fits is at hand.
+func takeBuffer(size int) []byte {
+	if size < 4<<10 || size > keptBytes {
+		return nil
+	}
+	p, _ := buffers.Get().(*[]byte)
+	if p == nil {
+		return nil
+	}
+	if cap(*p) < size {
+		buffers.Put(p)
+		return nil
+	}
+	return (*p)[:0]
+}
+
+func keepBuffer(b []byte) {
+	if cap(b) >= 4<<10 && cap(b) <= keptBytes {
+		buffers.Put(&b)
+	}
+}

@@ -1,0 +1,59 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func TestFranzGoProducesWithEveryCodecAndReadsItBack(t *testing.T) {
+	_, addr := serve(t, Config{})
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	codecs := map[string]kgo.CompressionCodec{
+		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+	}
+	for name, codec := range codecs {
+		cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DisableIdempotentWrite(), kgo.ProducerBatchCompression(codec),
+			kgo.AllowAutoTopicCreation(), kgo.DefaultProduceTopic(name))
+		require.NoError(t, err)
+		for i := range 100 {
+			cl.Produce(ctx, kgo.KeyStringRecord(name, fmt.Sprintf("%s-%d", name, i)), func(_ *kgo.Record, err error) {
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		require.NoError(t, cl.Flush(ctx))
+		cl.Close()
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{
+		"none": {0: kgo.NewOffset().At(0)}, "gzip": {0: kgo.NewOffset().At(0)}, "snappy": {0: kgo.NewOffset().At(0)},
+		"lz4": {0: kgo.NewOffset().At(0)}, "zstd": {0: kgo.NewOffset().At(0)},
+	}))
+	require.NoError(t, err)
+	defer cl.Close()
+	read := map[string]int{}
+	for total := 0; total < 500; {
+		fetches := cl.PollFetches(ctx)
+		require.NoError(t, fetches.Err())
+		fetches.EachRecord(func(r *kgo.Record) {
+			require.Equal(t, fmt.Sprintf("%s-%d", r.Topic, read[r.Topic]), string(r.Value))
+			require.EqualValues(t, read[r.Topic], r.Offset)
+			read[r.Topic]++
+			total++
+		})
+	}
+}
+
+func TestVersionsFromTheFutureAreAnsweredInVersionZero(t *testing.T) {
+	_, addr := serve(t, Config{})
+	c := dial(t, addr)
+	_, err := c.nc.Write([]byte{0, 0, 0, 17, 0, 18, 0, 99, 0, 0, 0, 7, 0, 1, 'x', 0, 0xff, 0xff, 0xff, 0xff, 0xff})
+	require.NoError(t, err)
+	require.Equal(t, []byte{0, 0, 0, 7, 0, 35, 0, 0, 0, 1, 0, 18, 0, 0, 0, 4}, c.frame())
+}

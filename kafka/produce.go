@@ -1,0 +1,138 @@
+package kafka
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+var (
+	errNoRecords     = refuse(InvalidRecord, "kafka: produce request without records")
+	errInternalTopic = refuse(InvalidTopicException, "kafka: internal topics are not written to by clients")
+	errUnknownID     = refuse(UnknownTopicID, "kafka: no topic has this id")
+	errZstdVersion   = refuse(UnsupportedCompressionType, "kafka: zstd needs version 7 of produce")
+)
+
+// producing is a produce request under way: its batches go to their partitions all at once, the last one that is done answers.
+type producing struct {
+	c        *call
+	req      *kmsg.ProduceRequest
+	resp     *kmsg.ProduceResponse
+	done     func(kmsg.Response)
+	left     atomic.Int32 // partitions that are not done, and one for the loop that starts them
+	failed   atomic.Bool  // some partition has an error
+	retained atomic.Bool  // some partition still uses the request's bytes
+}
+
+// produce appends each batch as it is, without copying or encoding it again: the log writes the bytes of the request.
+func produce(c *call, r kmsg.Request, done func(kmsg.Response)) {
+	req := r.(*kmsg.ProduceRequest)
+	p := &producing{c: c, req: req, resp: req.ResponseKind().(*kmsg.ProduceResponse), done: done}
+	p.resp.Topics = make([]kmsg.ProduceResponseTopic, len(req.Topics))
+	p.left.Store(1)
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		p.resp.Topics[i] = kmsg.ProduceResponseTopic{
+			Topic: t.Topic, TopicID: t.TopicID, Partitions: make([]kmsg.ProduceResponseTopicPartition, len(t.Partitions)),
+		}
+		p.topic(t, &p.resp.Topics[i])
+	}
+	p.settle()
+}
+
+func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponseTopic) {
+	name, err := t.Topic, error(nil)
+	if p.c.version >= 13 {
+		var known bool
+		if name, known = p.c.s.cluster.TopicName(t.TopicID); !known {
+			err = errUnknownID
+		}
+	}
+	if err == nil && topic.IsInternal(name) {
+		err = errInternalTopic
+	}
+	requests := make([]partition.ProduceRequest, len(t.Partitions))
+	p.left.Add(int32(len(t.Partitions)))
+	for i := range t.Partitions {
+		in, to := &t.Partitions[i], &out.Partitions[i]
+		*to = kmsg.NewProduceResponseTopicPartition()
+		to.Partition = in.Partition
+		q := &requests[i]
+		q.TopicPartition = record.TopicPartition{Topic: name, Partition: in.Partition}
+		q.Batch = in.Records
+		q.Timeout = max(time.Duration(p.req.TimeoutMillis)*time.Millisecond, time.Millisecond)
+		q.Done = func(result partition.ProduceResult) { p.partition(to, result) }
+		if p.req.TransactionID != nil {
+			q.TransactionalID = *p.req.TransactionID
+		}
+		failure := err
+		if failure == nil {
+			failure = p.check(q)
+		}
+		if failure != nil {
+			q.Done(partition.ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1, Err: failure})
+			continue
+		}
+		p.c.s.cluster.Produce(q)
+	}
+}
+
+// check is what the request itself is refused for; everything about the batch is the partition's business.
+func (p *producing) check(q *partition.ProduceRequest) error {
+	switch p.req.Acks {
+	case -1:
+		q.Acks = record.AcksAll
+	case 0:
+		q.Acks = record.AcksNone
+	case 1:
+		q.Acks = record.AcksLeader
+	default:
+		return partition.ErrInvalidAcks
+	}
+	if len(q.Batch) == 0 {
+		return errNoRecords
+	}
+	const attributes, zstd = 22, 4 // of a batch: the position of the low byte, the codec
+	if p.c.version < 7 && len(q.Batch) > attributes && q.Batch[attributes]&7 == zstd {
+		return errZstdVersion
+	}
+	return nil
+}
+
+// partition takes in one partition's outcome.
+func (p *producing) partition(to *kmsg.ProduceResponseTopicPartition, r partition.ProduceResult) {
+	to.BaseOffset, to.LogAppendTime, to.LogStartOffset = r.BaseOffset, r.LogAppendTimeMs, r.LogStartOffset
+	if r.Err != nil {
+		p.failed.Store(true)
+		if errors.Is(r.Err, partition.ErrTimeout) {
+			p.retained.Store(true)
+		}
+		to.BaseOffset = -1
+		to.ErrorCode = p.c.errorCode(r.Err)
+		to.ErrorMessage = errorMessage(r.Err)
+		for _, e := range r.Records {
+			to.ErrorRecords = append(to.ErrorRecords, kmsg.ProduceResponseTopicPartitionErrorRecord{RelativeOffset: e.Index, ErrorMessage: &e.Reason})
+		}
+	}
+	p.settle()
+}
+
+func (p *producing) settle() {
+	if p.left.Add(-1) > 0 {
+		return
+	}
+	p.c.retained = p.retained.Load()
+	if p.req.Acks != 0 {
+		p.done(p.resp)
+		return
+	}
+	// Nobody waits for an answer. The only way to tell the client of an error is to close the connection.
+	p.c.closing = p.failed.Load()
+	p.done(nil)
+}
