@@ -33,7 +33,10 @@ type Config struct {
 	FS       vfs.FS       // nil: the operating system's if there is a Dir, else memory
 	Defaults topic.Config // for topics that say nothing else
 	Group    group.Config
-	Logger   *slog.Logger // nil discards everything
+
+	MaxPartitions int // of all topics together; 0: 200,000. See replication.Config
+
+	Logger *slog.Logger // nil discards everything
 }
 
 // What Offsets can be asked for, beside a time (At).
@@ -68,7 +71,7 @@ type Cluster struct {
 // Open returns a serving cluster, recovered from its directory. A directory that is locked, damaged, from a newer version or not ours is
 // a typed error of the layer that noticed. The cluster must be closed, after its producers and consumers.
 func Open(cfg Config) (*Cluster, error) {
-	brokers, err := replication.Open(replication.Config{Dir: cfg.Dir, FS: cfg.FS, Defaults: cfg.Defaults, Logger: cfg.Logger})
+	brokers, err := replication.Open(replication.Config{Dir: cfg.Dir, FS: cfg.FS, Defaults: cfg.Defaults, MaxPartitions: cfg.MaxPartitions, Logger: cfg.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("strata: open: %w", err)
 	}

@@ -164,14 +164,16 @@ func (c *Cluster) settings(t *topicImage) topic.Settings {
 	return s
 }
 
-// change makes one change of the metadata: decide looks at the image and returns the records, none for nothing to do. The change is on stable
-// storage and in effect when change returns nil. If ctx ends first the change may still happen.
-func (c *Cluster) change(ctx context.Context, decide func(*image) ([]metarecord.Record, error)) error {
+// A decision looks at the image and returns the records of a change, none for nothing to do. It changes nothing itself.
+type decision func(*image) ([]metarecord.Record, error)
+
+// change makes one change of the metadata. It is on stable storage and in effect when change returns nil. If ctx ends first it may still happen.
+func (c *Cluster) change(ctx context.Context, decide decision) error {
 	return c.changeThen(ctx, decide, func([]metarecord.Record) {})
 }
 
 // changeThen is change with something to do when the change is in effect, before the next one begins.
-func (c *Cluster) changeThen(ctx context.Context, decide func(*image) ([]metarecord.Record, error), then func([]metarecord.Record)) error {
+func (c *Cluster) changeThen(ctx context.Context, decide decision, then func([]metarecord.Record)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -211,7 +213,7 @@ func (c *Cluster) run(fn func()) bool {
 	return true
 }
 
-func (c *Cluster) perform(decide func(*image) ([]metarecord.Record, error), then func([]metarecord.Record)) error {
+func (c *Cluster) perform(decide decision, then func([]metarecord.Record)) error {
 	c.mu.RLock()
 	recs, err := decide(c.image)
 	c.mu.RUnlock()

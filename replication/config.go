@@ -26,6 +26,10 @@ type Config struct {
 	// Defaults are the settings of topics that do not say otherwise, and the number of partitions and replicas of topics created without one.
 	Defaults topic.Config
 
+	// MaxPartitions is how many partitions all topics together may have; 0 means 200,000. More are ErrPolicyViolation. Each takes about 200
+	// bytes of memory as long as nothing is written to it. Kafka has no such bound.
+	MaxPartitions int
+
 	// RetentionCheckInterval is how often segments that have outlived their retention are looked for; 0 means 5 minutes,
 	// log.Unlimited never. Kafka: log.retention.check.interval.ms.
 	RetentionCheckInterval time.Duration
@@ -47,6 +51,8 @@ const (
 
 	// maxNewPartitions bounds what one call may create. Kafka: a policy violation too.
 	maxNewPartitions = 10000
+
+	defaultMaxPartitions = 200000
 )
 
 // withDefaults fills in what is zero and joins every complaint.
@@ -74,6 +80,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if n := c.Defaults.ReplicationFactor; n < 1 || n > c.Brokers {
 		errs = append(errs, fmt.Errorf("%w: %d by default, with %d brokers", ErrInvalidReplicationFactor, n, c.Brokers))
+	}
+	if c.MaxPartitions = orDefault(c.MaxPartitions, defaultMaxPartitions); c.MaxPartitions < 0 {
+		errs = append(errs, fmt.Errorf("replication: at most %d partitions", c.MaxPartitions))
 	}
 	c.RetentionCheckInterval = orDefault(c.RetentionCheckInterval, defaultRetentionCheckInterval)
 	c.CompactionInterval = orDefault(c.CompactionInterval, defaultCompactionInterval)

@@ -24,7 +24,7 @@ func (c *Cluster) CreateTopic(ctx context.Context, name string, cfg topic.Config
 	if err != nil {
 		return fmt.Errorf("create topic %q: %w", name, err)
 	}
-	if err := c.change(ctx, n.records); err != nil {
+	if err := c.change(ctx, c.createTopic(n)); err != nil {
 		return fmt.Errorf("create topic %q: %w", name, err)
 	}
 	n.settings.Warn(c.logger, name, n.factor)
@@ -79,7 +79,17 @@ func (c *Cluster) newTopic(name string, cfg topic.Config) (n newTopic, err error
 	return n, err
 }
 
-// records is the decision to create the topic.
+// createTopic is the decision to create a topic.
+func (c *Cluster) createTopic(n newTopic) decision {
+	return func(img *image) ([]metarecord.Record, error) {
+		recs, err := n.records(img)
+		if err == nil {
+			err = c.room(img, n.partitions)
+		}
+		return recs, err
+	}
+}
+
 func (n newTopic) records(img *image) ([]metarecord.Record, error) {
 	if img.topics[n.name] != nil {
 		return nil, ErrTopicExists
@@ -109,7 +119,14 @@ func appendPartitions(recs []metarecord.Record, id topic.ID, first, count, facto
 // AddPartitions grows a topic to total partitions. Records already written stay where they are; where keys go changes from now on.
 // Errors: ErrUnknownTopic, ErrInvalidPartitions (not more than there are), ErrPolicyViolation, ErrClosed, ctx's.
 func (c *Cluster) AddPartitions(ctx context.Context, name string, total int) error {
-	err := c.change(ctx, func(img *image) ([]metarecord.Record, error) {
+	if err := c.change(ctx, c.addPartitions(name, total)); err != nil {
+		return fmt.Errorf("add partitions to %q: %w", name, err)
+	}
+	return nil
+}
+
+func (c *Cluster) addPartitions(name string, total int) decision {
+	return func(img *image) ([]metarecord.Record, error) {
 		t := img.topics[name]
 		if t == nil {
 			return nil, ErrUnknownTopic
@@ -121,14 +138,21 @@ func (c *Cluster) AddPartitions(ctx context.Context, name string, total int) err
 		case total-have > maxNewPartitions:
 			return nil, fmt.Errorf("%w: %d new partitions, at most %d are created at once", ErrPolicyViolation, total-have, maxNewPartitions)
 		}
+		if err := c.room(img, total-have); err != nil {
+			return nil, err
+		}
 		factor := c.cfg.Defaults.ReplicationFactor
 		if have > 0 {
 			factor = len(t.partitions[0].replicas)
 		}
 		return appendPartitions(nil, t.id, have, total-have, factor), nil
-	})
-	if err != nil {
-		return fmt.Errorf("add partitions to %q: %w", name, err)
+	}
+}
+
+// room refuses more partitions than the cluster may have.
+func (c *Cluster) room(img *image, more int) error {
+	if img.partitions+more > c.cfg.MaxPartitions {
+		return fmt.Errorf("%w: the cluster would have %d partitions, at most %d are allowed", ErrPolicyViolation, img.partitions+more, c.cfg.MaxPartitions)
 	}
 	return nil
 }
@@ -181,33 +205,72 @@ func (c *Cluster) AlterTopic(ctx context.Context, name string, props map[string]
 // AlterTopicConfig changes a topic's configuration, all of it or nothing. When it returns nil the change is on stable storage, and open
 // partitions go by it. Errors: ErrUnknownTopic, *topic.ConfigError, ErrClosed, ctx's.
 func (c *Cluster) AlterTopicConfig(ctx context.Context, name string, changes ...ConfigChange) error {
-	var settings topic.Settings
-	factor := 1
-	err := c.change(ctx, func(img *image) ([]metarecord.Record, error) {
-		t := img.topics[name]
-		if t == nil {
-			return nil, ErrUnknownTopic
-		}
-		if len(t.partitions) > 0 {
-			factor = len(t.partitions[0].replicas)
-		}
-		config := maps.Clone(t.config)
+	return c.alterTopic(ctx, name, applyChanges(changes))
+}
+
+// ReplaceTopicConfig makes props the whole of what is set on a topic: keys that it does not name return to their defaults.
+// Errors: those of AlterTopicConfig. Kafka: AlterConfigs.
+func (c *Cluster) ReplaceTopicConfig(ctx context.Context, name string, props map[string]string) error {
+	return c.alterTopic(ctx, name, replaceConfig(props))
+}
+
+// An edit changes a configuration in place; it knows the defaults below it.
+type edit func(config, defaults map[string]string) error
+
+func applyChanges(changes []ConfigChange) edit {
+	return func(config, defaults map[string]string) error {
 		for _, ch := range changes {
-			if err := ch.apply(config, c.defaults); err != nil {
-				return nil, err
+			if err := ch.apply(config, defaults); err != nil {
+				return err
 			}
 		}
-		var err error
-		if settings, err = topic.Parse(config, c.defaults); err != nil {
-			return nil, err
-		}
-		return configRecords(name, t.config, config), nil
-	})
-	if err != nil {
+		return nil
+	}
+}
+
+func replaceConfig(props map[string]string) edit {
+	return func(config, _ map[string]string) error {
+		clear(config)
+		maps.Copy(config, props)
+		return nil
+	}
+}
+
+func (c *Cluster) alterTopic(ctx context.Context, name string, e edit) error {
+	a := &topicAlteration{c: c, name: name, edit: e, factor: 1}
+	if err := c.change(ctx, a.decide); err != nil {
 		return fmt.Errorf("alter topic %q: %w", name, err)
 	}
-	settings.Warn(c.logger, name, factor)
+	a.settings.Warn(c.logger, name, a.factor)
 	return nil
+}
+
+// topicAlteration is a change of a topic's configuration and, when decided, what it comes to.
+type topicAlteration struct {
+	c        *Cluster
+	name     string
+	edit     edit
+	factor   int
+	settings topic.Settings
+}
+
+func (a *topicAlteration) decide(img *image) ([]metarecord.Record, error) {
+	t := img.topics[a.name]
+	if t == nil {
+		return nil, ErrUnknownTopic
+	}
+	if len(t.partitions) > 0 {
+		a.factor = len(t.partitions[0].replicas)
+	}
+	config := maps.Clone(t.config)
+	err := a.edit(config, a.c.defaults)
+	if err != nil {
+		return nil, err
+	}
+	if a.settings, err = topic.Parse(config, a.c.defaults); err != nil {
+		return nil, err
+	}
+	return configRecords(a.name, t.config, config), nil
 }
 
 // apply changes config in place.

@@ -1,0 +1,84 @@
+package replication
+
+import (
+	"context"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+// TopicName returns the name of the topic that has an id. ok is false if there is none, or no longer. It does not block.
+func (c *Cluster) TopicName(id topic.ID) (name string, ok bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	t := c.image.byID[id]
+	if t == nil {
+		return "", false
+	}
+	return t.name, true
+}
+
+// Producers lists the producer ids that a partition knows, by id. A partition that was never written knows none, and gets no files by being
+// asked. Errors: ErrUnknownTopic, ErrNotLeader, ErrClosed, why it is offline, ctx's. Kafka: DescribeProducers.
+func (c *Cluster) Producers(ctx context.Context, tp record.TopicPartition) ([]partition.ProducerState, error) {
+	p, err := c.written(ctx, tp)
+	if p == nil {
+		return nil, err
+	}
+	return p.Producers(), nil
+}
+
+// EpochEnd returns the largest leader epoch of a partition that is not above epoch, and the offset where it ended, exclusive: the log end for
+// the current one. Both are -1 if nothing is known of it, or epoch is above the current one. currentEpoch is the epoch that the caller believes
+// the partition to be in, -1 for any: partition.ErrFencedLeaderEpoch and partition.ErrUnknownLeaderEpoch if it is not.
+// Further errors: those of Producers. Kafka: OffsetForLeaderEpoch.
+func (c *Cluster) EpochEnd(ctx context.Context, tp record.TopicPartition, currentEpoch, epoch int32) (int32, int64, error) {
+	if err := c.CheckLeaderEpoch(tp, currentEpoch); err != nil {
+		return -1, -1, err
+	}
+	p, err := c.written(ctx, tp)
+	if err != nil {
+		return -1, -1, err
+	}
+	_, meta, err := c.find(tp)
+	switch {
+	case err != nil:
+		return -1, -1, err
+	case epoch < 0 || epoch > meta.leaderEpoch:
+		return -1, -1, nil
+	case p != nil:
+		known, end := p.EpochEnd(epoch)
+		return known, end, nil
+	case epoch == meta.leaderEpoch:
+		return epoch, 0, nil
+	}
+	return -1, -1, nil
+}
+
+// CheckLeaderEpoch returns nil if a partition is in the given leader epoch, or if that is -1; else partition.ErrFencedLeaderEpoch,
+// partition.ErrUnknownLeaderEpoch, ErrUnknownTopic or ErrClosed. It does not block.
+func (c *Cluster) CheckLeaderEpoch(tp record.TopicPartition, epoch int32) error {
+	_, meta, err := c.find(tp)
+	switch {
+	case err != nil:
+		return err
+	case epoch >= 0 && epoch < meta.leaderEpoch:
+		return partition.ErrFencedLeaderEpoch
+	case epoch > meta.leaderEpoch:
+		return partition.ErrUnknownLeaderEpoch
+	}
+	return nil
+}
+
+// written returns the replica that leads a partition, nil if it was never written.
+func (c *Cluster) written(ctx context.Context, tp record.TopicPartition) (*partition.Partition, error) {
+	if err := c.live(ctx); err != nil {
+		return nil, err
+	}
+	r, err := c.leaderReplica(tp)
+	if err != nil {
+		return nil, err
+	}
+	return r.state()
+}
