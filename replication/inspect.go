@@ -5,19 +5,7 @@ import (
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/topic"
 )
-
-// TopicName returns the name of the topic that has an id. ok is false if there is none, or no longer. It does not block.
-func (c *Cluster) TopicName(id topic.ID) (name string, ok bool) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	t := c.image.byID[id]
-	if t == nil {
-		return "", false
-	}
-	return t.name, true
-}
 
 // Producers lists the producer ids that a partition knows, by id. A partition that was never written knows none, and gets no files by being
 // asked. Errors: ErrUnknownTopic, ErrNotLeader, ErrClosed, why it is offline, ctx's. Kafka: DescribeProducers.
