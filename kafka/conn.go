@@ -93,19 +93,20 @@ func (c *conn) run() {
 func (c *conn) close() {
 	c.cancel()
 	c.nc.Close()
+	var left []*reply // the others give back what they hold when they are completed
 	c.mu.Lock()
 	c.closed = true
-	queue := c.queue
-	if c.writing {
-		queue = nil // the writer sees that all is over, and gives back what they hold
-	} else {
+	if !c.writing { // or the writer sees that all is over
+		for _, r := range c.queue {
+			if r.done {
+				left = append(left, r)
+			}
+		}
 		c.queue = nil
 	}
 	c.mu.Unlock()
-	for _, r := range queue {
-		if r.done {
-			c.free(r)
-		}
+	for _, r := range left {
+		c.free(r)
 	}
 }
 

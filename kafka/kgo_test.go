@@ -18,7 +18,7 @@ func TestFranzGoProducesWithEveryCodecAndReadsItBack(t *testing.T) {
 		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 	}
 	for name, codec := range codecs {
-		cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DisableIdempotentWrite(), kgo.ProducerBatchCompression(codec),
+		cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ProducerBatchCompression(codec),
 			kgo.AllowAutoTopicCreation(), kgo.DefaultProduceTopic(name))
 		require.NoError(t, err)
 		for i := range 100 {
@@ -32,8 +32,8 @@ func TestFranzGoProducesWithEveryCodecAndReadsItBack(t *testing.T) {
 		cl.Close()
 	}
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{
-		"none": {0: kgo.NewOffset().At(0)}, "gzip": {0: kgo.NewOffset().At(0)}, "snappy": {0: kgo.NewOffset().At(0)},
-		"lz4": {0: kgo.NewOffset().At(0)}, "zstd": {0: kgo.NewOffset().At(0)},
+		"none": {0: kgo.NewOffset().AtStart()}, "gzip": {0: kgo.NewOffset().AtStart()}, "snappy": {0: kgo.NewOffset().AtStart()},
+		"lz4": {0: kgo.NewOffset().AtStart()}, "zstd": {0: kgo.NewOffset().AtStart()},
 	}))
 	require.NoError(t, err)
 	defer cl.Close()
