@@ -19,21 +19,33 @@ type turn struct {
 }
 
 type roundRobin struct {
+	last atomic.Pointer[counter] // the one asked for last: mostly the one that is asked for next
+
 	mu   sync.RWMutex // guards next
-	next map[turn]*atomic.Uint64
+	next map[turn]*counter
+}
+
+// counter counts the records of one turn.
+type counter struct {
+	turn turn
+	n    atomic.Uint64
 }
 
 func (p *roundRobin) Partition(r record.Record, n int) int { return p.partitionIn(r, 0, n) }
 
 func (p *roundRobin) partitionIn(r record.Record, block, n int) int {
-	return int((p.counter(turn{r.Topic, block}).Add(1) - 1) % uint64(n))
+	return int((p.counter(turn{r.Topic, block}).n.Add(1) - 1) % uint64(n))
 }
 
-func (p *roundRobin) counter(t turn) *atomic.Uint64 {
+func (p *roundRobin) counter(t turn) *counter {
+	if c := p.last.Load(); c != nil && c.turn == t {
+		return c
+	}
 	p.mu.RLock()
 	c := p.next[t]
 	p.mu.RUnlock()
 	if c != nil {
+		p.last.Store(c)
 		return c
 	}
 	p.mu.Lock()
@@ -42,10 +54,10 @@ func (p *roundRobin) counter(t turn) *atomic.Uint64 {
 		return c
 	}
 	if p.next == nil {
-		p.next = map[turn]*atomic.Uint64{}
+		p.next = map[turn]*counter{}
 	}
-	c = new(atomic.Uint64)
-	c.Store(uint64(rand.Uint32())) // producers that start together should not all begin with partition 0
+	c = &counter{turn: t}
+	c.n.Store(uint64(rand.Uint32())) // producers that start together should not all begin with partition 0
 	p.next[t] = c
 	return c
 }

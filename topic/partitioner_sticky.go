@@ -10,12 +10,15 @@ import (
 
 // sticky stays on a partition until a batch's worth of bytes went there (KIP-794).
 type sticky struct {
+	last atomic.Pointer[stuck] // the one asked for last: mostly the one that is asked for next
+
 	mu      sync.RWMutex // guards current
 	current map[turn]*stuck
 }
 
 // stuck is the present choice for one topic.
 type stuck struct {
+	turn  turn
 	state atomic.Uint64 // partition in the high half, bytes appended to it in the low; one word, so that a late report cannot count for the next choice
 }
 
@@ -66,10 +69,14 @@ func (p *sticky) appendedIn(a Appended, block int) {
 }
 
 func (p *sticky) at(t turn, n int) *stuck {
+	if s := p.last.Load(); s != nil && s.turn == t {
+		return s
+	}
 	p.mu.RLock()
 	s := p.current[t]
 	p.mu.RUnlock()
 	if s != nil {
+		p.last.Store(s)
 		return s
 	}
 	p.mu.Lock()
@@ -80,7 +87,7 @@ func (p *sticky) at(t turn, n int) *stuck {
 	if p.current == nil {
 		p.current = map[turn]*stuck{}
 	}
-	s = &stuck{}
+	s = &stuck{turn: t}
 	s.state.Store(pack(rand.IntN(n), 0))
 	p.current[t] = s
 	return s
