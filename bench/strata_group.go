@@ -22,7 +22,7 @@ const (
 )
 
 func init() {
-	register(entry{name: "strata-group", group: strataGroup, note: "SendAsync of 100 B into 6 partitions while 2 members poll and commit every batch; SyncNever, commits are durable"})
+	register(entry{name: "strata-group", group: strataGroup, note: "SendAsync of 100 B into 6 partitions (sticky) while 2 members poll up to 10,000 records and commit each batch; SyncNever, commits are durable"})
 	register(entry{name: "limit-kafkav2-half", group: kafkaV2Half, note: "the slower of limit-kafkav2's append and replay, batches of 1000"})
 	register(entry{name: "strata-tail", tail: strataTail, note: "paced SendAsync, durable, 1 partition, free consumers at its end"})
 	workloads["W8"] = func(c *config, sel []entry) { // producer -> partitions -> group
@@ -60,13 +60,13 @@ func strataGroup(j Job) (Result, error) {
 	if err := c.CreateTopic(bg, benchTopic, cfg); err != nil {
 		return Result{}, err
 	}
-	p, err := producer.New(c, producer.Config{})
+	p, err := producer.New(c, producer.Config{Partitioner: topic.Sticky()})
 	if err != nil {
 		return Result{}, err
 	}
 	var members []*consumer.Consumer
 	for range groupMembers {
-		m, err := consumer.New(c, consumer.Config{Group: "bench", Topics: []string{benchTopic}, Commit: consumer.CommitManual, MaxPollRecords: j.Batch})
+		m, err := consumer.New(c, consumer.Config{Group: "bench", Topics: []string{benchTopic}, Commit: consumer.CommitManual, MaxPollRecords: 10_000})
 		if err != nil {
 			return Result{}, err
 		}
