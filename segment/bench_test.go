@@ -2,6 +2,7 @@ package segment
 
 import (
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"testing"
@@ -118,3 +119,51 @@ func BenchmarkReplay(b *testing.B) {
 		require.NoError(b, f.Close())
 	})
 }
+
+// Recovery of 64 MiB, after a kill with the newest timestamp at the beginning, so that no header can be left out, and after a power cut.
+func BenchmarkRecover(b *testing.B) {
+	for _, records := range []int{1, 100} {
+		dir := b.TempDir()
+		s, err := Create(dir, 0, Config{})
+		require.NoError(b, err)
+		for ms := int64(1 << 40); s.Size() < 64<<20; ms = 0 {
+			p := batch(s.NextOffset(), records, ms, 100)
+			require.NoError(b, s.Append([][]byte{p}, infoOf(p)))
+		}
+		require.NoError(b, s.Seal())
+		size := s.Size()
+		require.NoError(b, s.Close())
+		for _, o := range []struct {
+			name string
+			RecoverOptions
+		}{{"killed", RecoverOptions{SameBoot: true}}, {"power", RecoverOptions{}}} {
+			b.Run(fmt.Sprintf("100B,batch=%d/%s", records, o.name), func(b *testing.B) {
+				b.SetBytes(size)
+				b.ReportAllocs()
+				for b.Loop() {
+					s, err := Open(dir, 0, Config{}, OpenOptions{})
+					require.NoError(b, err)
+					rep, err := s.Recover(o.RecoverOptions)
+					require.NoError(b, err)
+					require.Equal(b, size, rep.CutAt)
+					require.NoError(b, s.Close())
+				}
+			})
+		}
+		b.Run(fmt.Sprintf("100B,batch=%d/crc32c", records), func(b *testing.B) {
+			buf := make([]byte, 1<<20)
+			b.SetBytes(size)
+			for b.Loop() {
+				f, err := os.Open(filepath.Join(dir, FileName(0, LogSuffix)))
+				require.NoError(b, err)
+				for pos := int64(0); pos < size; pos += 1 << 20 {
+					n, _ := f.ReadAt(buf, pos)
+					crc32.Checksum(buf[:n], castagnoli)
+				}
+				require.NoError(b, f.Close())
+			}
+		})
+	}
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -100,6 +100,7 @@ type walk struct {
 	buf   []byte
 	from  int64 // buf[:have] holds the file from here
 	have  int
+	now   record.Batch // the one looked at; in here, since it would be one allocation each
 	began int64
 
 	pos     int64 // behind the last good batch
@@ -244,8 +245,11 @@ func (w *walk) fill(pos int64, n int) error {
 		w.buf = make([]byte, n)
 	}
 	m := len(w.buf)
-	if !w.full() && pos-w.from != int64(w.have) { // skipping from header to header
-		m = min(m, max(n, 4096))
+	if !w.full() { // skipping from header to header: far ahead only while several lie in what is read
+		if m = 4 * w.have; pos > w.from+int64(w.have) {
+			m = 0
+		}
+		m = min(max(m, n, 4096), max(n, scanBytes), len(w.buf))
 	}
 	m = int(min(int64(m), w.size-pos))
 	w.have = 0
@@ -259,61 +263,62 @@ func (w *walk) fill(pos int64, n int) error {
 // run walks up to the first bytes that are no good batch and says what is wrong with them; nil at the end of the file.
 func (w *walk) run() (bad error, err error) {
 	for w.pos < w.size {
-		b, reason, err := w.batch()
+		reason, err := w.batch()
 		if err != nil || reason != nil {
 			return reason, err
 		}
+		b := &w.now
 		if w.o.Batch != nil {
-			if err := w.o.Batch(&b); err != nil {
+			if err := w.o.Batch(b); err != nil {
 				return nil, err
 			}
 		}
-		info := InfoOf(&b)
-		w.newest.raise(&b, place{})
+		w.newest.raise(b, place{})
 		if w.pos == 0 {
 			w.first = b.MaxTimestamp
 		}
 		if w.index.since < 0 { // the batch of the index entry that the walk began at
-			w.index.since = info.Size
+			w.index.since = b.Size()
 		} else {
-			w.index.add(info, w.s.base, w.pos, w.newest, w.s.cfg.IndexIntervalBytes)
+			w.index.add(InfoOf(b), w.s.base, w.pos, w.newest, w.s.cfg.IndexIntervalBytes)
 		}
 		w.batches++
 		w.last = w.pos
-		w.pos += int64(info.Size)
+		w.pos += int64(b.Size())
 		w.next = b.NextOffset()
 		w.epoch = max(w.epoch, b.LeaderEpoch)
 	}
 	return nil, nil
 }
 
-// batch looks at the bytes at w.pos. reason says why they are no good batch; err is a failure to look.
-func (w *walk) batch() (b record.Batch, reason, err error) {
-	b, err = w.header(w.pos)
+// batch looks at the bytes at w.pos and parses them to w.now. reason says why they are no good batch; err is a failure to look.
+func (w *walk) batch() (reason, err error) {
+	b := &w.now
+	*b, err = w.header(w.pos)
 	switch {
 	case errors.Is(err, errEnd):
-		return b, errEnd, nil
+		return errEnd, nil
 	case errors.Is(err, record.ErrCorrupt) && !errors.As(err, new(*CorruptError)):
-		return b, err, nil
+		return err, nil
 	case err != nil:
-		return b, nil, err
-	case !w.follows(&b):
-		return b, fmt.Errorf("offsets %d to %d where %d is next", b.BaseOffset, b.LastOffset(), w.next), nil
+		return nil, err
+	case !w.follows(b):
+		return fmt.Errorf("offsets %d to %d where %d is next", b.BaseOffset, b.LastOffset(), w.next), nil
 	case b.LeaderEpoch >= 0 && b.LeaderEpoch < w.epoch: // left of something that was cut off
-		return b, fmt.Errorf("leader epoch %d behind %d", b.LeaderEpoch, w.epoch), nil
+		return fmt.Errorf("leader epoch %d behind %d", b.LeaderEpoch, w.epoch), nil
 	case w.pos+int64(b.Size()) > w.size:
-		return b, errEnd, nil
+		return errEnd, nil
 	case !w.full():
-		return b, nil, nil
+		return nil, nil
 	}
 	if err := w.fill(w.pos, b.Size()); err != nil {
-		return b, nil, err
+		return nil, err
 	}
-	whole, _, err := record.Parse(w.buf[w.pos-w.from:][:b.Size()])
-	if err != nil {
-		return b, err, nil
+	*b, err = record.ParseUnverified(w.buf[w.pos-w.from : w.have])
+	if err == nil {
+		err = b.VerifyCRC()
 	}
-	return *whole, nil, nil
+	return err, nil
 }
 
 // follows reports whether the offsets of b can come next.
