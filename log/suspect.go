@@ -20,9 +20,23 @@ const suspectFile = "strata.suspect"
 func (l *Log) noteSuspect() {
 	fsys := l.cfg.Load().FS
 	s := state{start: l.start.Load(), recoveryPoint: l.durable.Load(), bootID: l.dir.bootID}
-	if err := vfs.WriteFile(fsys, filepath.Join(l.path, suspectFile), s.encode()); err != nil {
+	path := filepath.Join(l.path, suspectFile)
+	err := vfs.WriteFile(fsys, path, s.encode())
+	if err != nil { // no sync may succeed any more. Nor need this one: the mark is for as long as the machine runs
+		err = writeUnsynced(fsys, path, s.encode())
+	}
+	if err != nil {
 		l.cfg.Load().Logger.Warn("a failed sync could not be noted", "path", l.path, "err", err)
 	}
+}
+
+func writeUnsynced(fsys vfs.FS, path string, p []byte) error {
+	f, err := fsys.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(p, 0)
+	return errors.Join(err, f.Close())
 }
 
 // resolveSuspect writes what a failed sync may have lost once more, so that it reaches the disk with the next sync, which it does too. After a
