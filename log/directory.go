@@ -55,7 +55,7 @@ func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 	if cfg.MaxSyncs <= 0 {
 		cfg.MaxSyncs = 16
 	}
-	if err := vfs.MakeDir(cfg.FS, dir, 0o755); err != nil {
+	if err := makeDir(cfg.FS, dir, lockFile); err != nil {
 		return nil, fmt.Errorf("log: open directory: %w", err)
 	}
 	lock, err := cfg.FS.Lock(filepath.Join(dir, lockFile))

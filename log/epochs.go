@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -35,21 +37,54 @@ type epochEntry struct {
 
 const epochFile = "leader-epoch-checkpoint"
 
-func loadEpochs(fsys vfs.FS, dir string, end func() int64) (*EpochCache, error) {
-	c := &EpochCache{fs: fsys, dir: dir, end: end}
+// loadEpochs reads the file; found is false if there is none.
+func loadEpochs(fsys vfs.FS, dir string, end func() int64) (c *EpochCache, found bool, err error) {
+	c = &EpochCache{fs: fsys, dir: dir, end: end}
 	path := filepath.Join(dir, epochFile)
 	p, err := vfs.ReadFile(fsys, path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(p) == 0 {
-		return c, nil
+		return c, false, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
+		return nil, false, fmt.Errorf("read %s: %w", path, err)
 	}
 	c.entries, err = parseEpochs(string(p))
 	if err != nil {
-		return nil, &CorruptError{Path: path, Reason: err.Error()}
+		return nil, false, &CorruptError{Path: path, Reason: err.Error()}
 	}
-	return c, nil
+	return c, true, nil
+}
+
+// epochsOf finds the leader epochs in the headers of all batches.
+func epochsOf(list []*segment.Segment) (entries []epochEntry, err error) {
+	latest := int32(-1)
+	for _, s := range list {
+		if s.Size() == 0 {
+			continue
+		}
+		err := s.Headers(0, func(b *record.Batch, _ int64) bool {
+			if b.LeaderEpoch > latest {
+				latest = b.LeaderEpoch
+				entries = append(entries, epochEntry{latest, b.BaseOffset})
+			}
+			return true
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return entries, nil
+}
+
+// rebuild makes entries those of the cache, and of its file unless the log is only read.
+func (c *EpochCache) rebuild(entries []epochEntry, readOnly bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if readOnly {
+		c.entries = entries
+		return nil
+	}
+	return c.becomeLocked(entries)
 }
 
 // parseEpochs reads "0\nCOUNT\nEPOCH START\n..." (Kafka: CheckpointFile).

@@ -62,7 +62,7 @@ func open(dir string, cfg Config, readOnly bool) (_ *Log, err error) {
 		}
 		l.ownsDir, l.dir.solo = true, true
 	} else if !readOnly {
-		if err := vfs.MakeDir(cfg.FS, dir, 0o755); err != nil {
+		if err := makeDir(cfg.FS, dir, stateFile); err != nil {
 			return nil, fmt.Errorf("open log: %w", err)
 		}
 	}
@@ -76,6 +76,14 @@ func open(dir string, cfg Config, readOnly bool) (_ *Log, err error) {
 		return nil, errors.Join(fmt.Errorf("open log %s: %w", dir, err), l.abandon())
 	}
 	return l, nil
+}
+
+// makeDir makes dir, durably. If it holds the given file, which is written only after that, it has been done before: an fsync less.
+func makeDir(fsys vfs.FS, dir, file string) error {
+	if _, err := fsys.Stat(filepath.Join(dir, file)); err == nil {
+		return nil
+	}
+	return vfs.MakeDir(fsys, dir, 0o755)
 }
 
 // abandon undoes a failed open.
@@ -107,7 +115,8 @@ func (l *Log) load(cfg *Config) error {
 	if err != nil {
 		return err
 	}
-	if !known && len(bases) > 0 {
+	foreign := !known && len(bases) > 0 // Kafka keeps an epoch file for every log
+	if foreign {
 		st, known = l.dir.kafkaState(l.path)
 	}
 	if err := checkMissing(l.path, st, bases); err != nil {
@@ -148,7 +157,7 @@ func (l *Log) load(cfg *Config) error {
 	l.durable.Store(min(max(st.recoveryPoint, l.start.Load()), l.end.Load()))
 	l.created = now()
 	l.drawJitter()
-	return l.loadRest(cfg)
+	return l.loadRest(cfg, st.epochs || foreign)
 }
 
 // restartAbove begins anew at the start offset: what was found ends below it.
@@ -176,17 +185,39 @@ func (l *Log) finishRestart(cfg *Config, bases []int64) error {
 			return err
 		}
 	}
-	epochs, err := loadEpochs(cfg.FS, l.path, l.EndOffset)
+	epochs, _, err := loadEpochs(cfg.FS, l.path, l.EndOffset)
 	if err != nil {
 		return err
 	}
 	return errors.Join(epochs.truncateFromEnd(0), lowerCleanerOffset(cfg.FS, l.path, 0), l.dropSnapshots(func(int64) bool { return true }))
 }
 
-// loadRest brings what lies beside the segments in line with them.
-func (l *Log) loadRest(cfg *Config) (err error) {
-	l.epochs, err = loadEpochs(cfg.FS, l.path, l.EndOffset)
-	if err != nil || l.readOnly {
+// loadEpochs reads the leader epochs. If must says that some were recorded and their file is missing, it is made anew from the batches: without
+// it a follower could not tell where it parted from its leader, and wrong epochs in batches, which no CRC covers, would not be noticed.
+func (l *Log) loadEpochs(cfg *Config, must bool) error {
+	epochs, found, err := loadEpochs(cfg.FS, l.path, l.EndOffset)
+	if err != nil {
+		return err
+	}
+	if !found && must {
+		entries, err := epochsOf(l.list())
+		if err != nil {
+			return fmt.Errorf("leader epochs: %w", err)
+		}
+		if len(entries) > 0 {
+			cfg.Logger.Warn("leader-epoch-checkpoint was missing, and made anew from the batches", "path", l.path, "epochs", len(entries))
+			if err := epochs.rebuild(entries, l.readOnly); err != nil {
+				return err
+			}
+		}
+	}
+	l.epochs = epochs
+	return nil
+}
+
+// loadRest brings what lies beside the segments in line with them; epochs says that some were recorded.
+func (l *Log) loadRest(cfg *Config, epochs bool) error {
+	if err := l.loadEpochs(cfg, epochs); err != nil || l.readOnly {
 		return err
 	}
 	if err := errors.Join(l.epochs.truncateFromEnd(l.end.Load()+1), l.epochs.truncateFromStart(l.start.Load())); err != nil {
@@ -230,7 +261,7 @@ func (l *Log) create(cfg *Config, base int64) error {
 	l.created = now()
 	l.drawJitter()
 	l.recovery.Clean = true
-	return l.loadRest(cfg)
+	return l.loadRest(cfg, false)
 }
 
 // openSegments opens all segments; those that the end of a process or of power can have left unfinished are recovered.

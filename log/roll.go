@@ -142,6 +142,7 @@ func (l *Log) createNext(cfg *Config, base int64) (*segment.Segment, error) {
 func (l *Log) writeState(list []*segment.Segment, clean bool) error {
 	cfg := l.cfg.Load()
 	s := state{clean: clean, start: l.start.Load(), recoveryPoint: l.durable.Load(), bootID: l.dir.bootID, strict: cfg.Sync == SyncOnAck && cfg.MaxBatchBytes+roundBytes <= unsyncedWindow}
+	_, s.epochs = l.epochs.Latest()
 	if clean {
 		active := list[len(list)-1]
 		s.end, s.size, s.recoveryPoint = l.end.Load(), active.Size(), l.end.Load()

@@ -26,12 +26,14 @@ const (
 	stateClean   = 1 << 0 // closed in order: end offset and size hold
 	stateEmptied = 1 << 1 // everything was being removed: segments that are still there do not count
 	stateStrict  = 1 << 2 // written to under SyncOnAck only: no more than unsyncedWindow can be lost
+	stateEpochs  = 1 << 3 // leader epochs were recorded: their file must be there
 )
 
 type state struct {
 	clean         bool
 	emptied       bool
 	strict        bool
+	epochs        bool
 	start         int64  // set by DeleteRecords and retention
 	recoveryPoint int64  // everything below is on stable storage
 	end, size     int64  // of a clean log: next offset, and bytes of its last segment
@@ -55,6 +57,9 @@ func (s state) encode() []byte {
 	}
 	if s.strict {
 		flags |= stateStrict
+	}
+	if s.epochs {
+		flags |= stateEpochs
 	}
 	p = be.AppendUint32(p, flags)
 	for _, v := range []int64{s.start, s.recoveryPoint, s.end, s.size} {
@@ -87,6 +92,7 @@ func decodeState(p []byte) (s state, err error) {
 	s.clean = be.Uint32(p[12:])&stateClean != 0
 	s.strict = be.Uint32(p[12:])&stateStrict != 0
 	s.emptied = be.Uint32(p[12:])&stateEmptied != 0
+	s.epochs = be.Uint32(p[12:])&stateEpochs != 0
 	for i, v := range []*int64{&s.start, &s.recoveryPoint, &s.end, &s.size} {
 		*v = int64(be.Uint64(p[16+8*i:]))
 		if *v < 0 {
