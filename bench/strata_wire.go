@@ -1,0 +1,58 @@
+package main
+
+import (
+	"net"
+
+	"github.com/stratalog/strata"
+	wire "github.com/stratalog/strata/kafka"
+	"github.com/stratalog/strata/topic"
+)
+
+func init() {
+	memory := func() *strataWire { return &strataWire{memory: true} }
+	files := func() *strataWire { return &strataWire{flush: never} }
+	register(entry{name: "strata-memory", broker: func() Broker { return memory() }, pubsub: func() PubSub { return &brokerPS{b: memory()} },
+		note: "package kafka over a cluster in memory"})
+	register(entry{name: "strata-wire", broker: func() Broker { return files() }, pubsub: func() PubSub { return &brokerPS{b: files()} },
+		note: "package kafka, files, no fsync"})
+	register(entry{name: "strata-wire-fsync", broker: func() Broker { return &strataWire{flush: "1"} },
+		note: "package kafka, files, fsync before every acknowledgement"})
+}
+
+const never = "9223372036854775807" // flush.messages: the operating system writes back
+
+// strataWire is package kafka over a cluster of one broker.
+type strataWire struct {
+	memory bool
+	flush  string // flush.messages
+
+	cluster *strata.Cluster
+	server  *wire.Server
+}
+
+func (w *strataWire) Start(dir string) ([]string, error) {
+	cfg := strata.Config{Dir: dir}
+	if w.memory {
+		cfg.Dir = ""
+	}
+	var err error
+	if w.cluster, err = strata.Open(cfg); err != nil {
+		return nil, err
+	}
+	t := topic.Config{Partitions: 1}
+	if w.flush != "" {
+		t.Properties = map[string]string{"flush.messages": w.flush}
+	}
+	if err := w.cluster.EnsureTopic(bg, "bench", t); err != nil {
+		return nil, err
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	w.server = wire.NewServer(w.cluster, wire.Config{})
+	go w.server.Serve(w.cluster.Controller(), ln)
+	return []string{ln.Addr().String()}, nil
+}
+
+func (w *strataWire) Stop() { w.server.Close(); w.cluster.Close() }
