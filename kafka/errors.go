@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 
 	"github.com/stratalog/strata/group"
@@ -105,7 +106,10 @@ func codeOf(err error) Code {
 		}
 	}
 	var damaged *log.CorruptError
+	var file *fs.PathError
 	switch {
+	case errors.As(err, &file): // the disk is full, or failing
+		return KafkaStorageError
 	case errors.As(err, &damaged), errors.Is(err, log.ErrReadOnly), errors.Is(err, log.ErrClosed), errors.Is(err, log.ErrMissingSegment):
 		return KafkaStorageError
 	case errors.Is(err, partition.ErrCorrupt), errors.Is(err, record.ErrShort):
