@@ -1,0 +1,54 @@
+package kafkatest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// BenchmarkStartToFirstRecord measures from New to a record produced and consumed by two clients, both new as well, the broker and the
+// clients in one process. Stopping is not counted.
+func BenchmarkStartToFirstRecord(b *testing.B) {
+	for name, cfg := range map[string]func() Config{
+		"memory":    func() Config { return Config{} },
+		"pipe":      func() Config { return Config{Pipe: true} },
+		"directory": func() Config { return Config{Dir: b.TempDir()} },
+	} {
+		b.Run(name, func(b *testing.B) {
+			for range b.N {
+				b.StopTimer()
+				c := cfg()
+				c.Topics = map[string]int{"bench": 1}
+				f := &fakeT{}
+				require.Empty(b, f.run(func() {
+					b.StartTimer()
+					first(b, New(f, c))
+					b.StopTimer()
+				}))
+			}
+		})
+	}
+}
+
+func first(b *testing.B, s *Server) {
+	opts := []kgo.Opt{kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial)}
+	producer, err := kgo.NewClient(append(opts, kgo.DefaultProduceTopic("bench"), kgo.ProducerLinger(0), kgo.ProducerBatchCompression(kgo.NoCompression()))...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	consumer, err := kgo.NewClient(append(opts, kgo.ConsumeTopics("bench"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := producer.ProduceSync(b.Context(), kgo.StringRecord("first")).FirstErr(); err != nil {
+		b.Fatal(err)
+	}
+	if n := consumer.PollFetches(b.Context()).NumRecords(); n != 1 {
+		b.Fatalf("%d records", n)
+	}
+	b.StopTimer()
+	producer.Close()
+	consumer.Close()
+	b.StartTimer()
+}

@@ -1,0 +1,97 @@
+package kafkatest
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"time"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/kafka"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+// T is what New needs of a test. Every testing.TB is one, and a program can be.
+type T interface {
+	Helper()
+	Cleanup(func())        // New registers what has to be closed; a program runs it when it ends
+	Fatalf(string, ...any) // must not return: it ends the test's goroutine, panics or exits
+	Logf(format string, args ...any)
+}
+
+// Config describes a Server. The zero Config is a broker in memory, on TCP, without topics.
+type Config struct {
+	// Brokers is the number of brokers; 0 means 1. This version runs one: more is refused.
+	Brokers int
+
+	// Topics are created before New returns: name and number of partitions.
+	Topics map[string]int
+	// TopicConfigs are the settings of topics, created too; one that is in Topics as well has the partitions that Topics says.
+	TopicConfigs map[string]topic.Config
+	// Defaults are the settings of topics that say nothing else, also of those that clients create.
+	Defaults topic.Config
+	// AutoCreate makes topics come into being when a client first asks for them, as Kafka does unless told otherwise
+	// (auto.create.topics.enable). Without it a misspelled topic is an error.
+	AutoCreate bool
+
+	// Dir is where the data goes. Empty: memory.
+	Dir string
+	// FS is the file system of Dir: a vfs.MemFS can lose power, it and a vfs.FaultFS fail on demand. nil: the operating system's if there is
+	// a Dir, else memory.
+	FS vfs.FS
+
+	// Pipe replaces TCP by a network in memory, which clients reach with Server.Dial only. It is the one that works in a testing/synctest
+	// bubble, and needs no ports.
+	Pipe bool
+
+	// Release is the broker to pass for; VersionCaps are the highest versions of single APIs to offer, over those of the release,
+	// with kafka.NotServed for none.
+	Release     Release
+	VersionCaps map[kafka.Key]int16
+
+	// Group are the settings of the group coordinator. Unlike Kafka's a new group does not wait for more members before its first rebalance
+	// (Kafka: 3 s): set InitialRebalanceDelay to have that.
+	Group group.Config
+
+	// WaitTimeout bounds each of the waiting methods. 0: 30 s, or 10 min of virtual time. A test's own deadline bounds them too.
+	WaitTimeout time.Duration
+
+	// Logger gets what the broker logs; nil discards it.
+	Logger *slog.Logger
+}
+
+// check returns why cfg cannot be served.
+func (c *Config) check() error {
+	if c.Brokers > 1 {
+		return fmt.Errorf("%d brokers: this version runs one", c.Brokers)
+	}
+	if c.Brokers < 0 {
+		return errors.New("a negative number of brokers")
+	}
+	if _, known := releaseVersions[c.Release]; !known && c.Release != Latest {
+		return fmt.Errorf("unknown release %d", c.Release)
+	}
+	if c.WaitTimeout < 0 {
+		return errors.New("a negative WaitTimeout")
+	}
+	for name, partitions := range c.Topics {
+		if p := c.TopicConfigs[name].Partitions; p != 0 && p != partitions {
+			return fmt.Errorf("topic %s has %d partitions in Topics and %d in TopicConfigs", name, partitions, p)
+		}
+	}
+	return nil
+}
+
+// topics returns all topics to create.
+func (c *Config) topics() map[string]topic.Config {
+	all := map[string]topic.Config{}
+	maps.Copy(all, c.TopicConfigs)
+	for name, partitions := range c.Topics {
+		t := all[name]
+		t.Partitions = partitions
+		all[name] = t
+	}
+	return all
+}

@@ -1,0 +1,64 @@
+package kafkatest
+
+import (
+	"bytes"
+	"context"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Every goroutine inherits the profiler labels of the one that starts it. A server is started under a label of its own, so that those it
+// leaves behind can be told from those of other servers in the same process.
+const (
+	leakLabel  = "kafkatest"
+	leakGrace  = time.Second // for goroutines that are on their way out
+	leakChecks = 100
+)
+
+var servers atomic.Int64 // numbers the servers of this process
+
+// labelled runs f under a new label and returns the label's value.
+func labelled(f func()) string {
+	label := strconv.FormatInt(servers.Add(1), 10)
+	relabelled(label, f)
+	return label
+}
+
+// relabelled runs f under a label that labelled has made, on a goroutine of its own, as the caller's labels cannot be put back.
+func relabelled(label string, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		pprof.Do(context.Background(), pprof.Labels(leakLabel, label), func(context.Context) { f() })
+	}()
+	<-done
+}
+
+// leaked returns the stacks of goroutines with a label, other than the caller, after giving them some time to end.
+func leaked(label string) []string {
+	for range leakChecks {
+		if len(labelledStacks(label)) == 0 {
+			return nil
+		}
+		time.Sleep(leakGrace / leakChecks) // lets others run, also in a synctest bubble, whose time moves when they are all stuck
+	}
+	return labelledStacks(label)
+}
+
+func labelledStacks(label string) []string {
+	var profile bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+		return nil
+	}
+	mark := "# labels: {\"" + leakLabel + "\":\"" + label + "\"}"
+	var stacks []string
+	for _, stack := range strings.Split(profile.String(), "\n\n") {
+		if strings.Contains(stack, mark) {
+			stacks = append(stacks, stack)
+		}
+	}
+	return stacks
+}

@@ -1,0 +1,109 @@
+package kafkatest
+
+import (
+	"reflect"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/kafka"
+)
+
+// merge puts the answers of src into dst, over those that dst has for the same things.
+func merge(dst, src kmsg.Response) {
+	mergeStruct(reflect.ValueOf(dst).Elem(), reflect.ValueOf(src).Elem())
+}
+
+func mergeStruct(dst, src reflect.Value) {
+	for _, name := range responseLists {
+		to, from := dst.FieldByName(name), src.FieldByName(name)
+		if !to.IsValid() {
+			continue
+		}
+		merged := reflect.AppendSlice(reflect.Zero(to.Type()), to) // the list itself may be shared with who served
+		for i := range from.Len() {
+			elem := from.Index(i)
+			at := indexOf(merged, elem)
+			switch {
+			case at < 0:
+				merged = reflect.Append(merged, elem)
+			case hasAnswers(elem):
+				inner := copyOf(merged.Index(at))
+				mergeStruct(inner, elem)
+				merged.Index(at).Set(inner)
+			default:
+				merged.Index(at).Set(elem)
+			}
+		}
+		to.Set(merged)
+	}
+}
+
+// responseLists are the fields of responses that hold answers for one target each.
+var responseLists = []string{"Topics", "Partitions", "Groups", "Coordinators", "Resources"}
+
+// hasAnswers reports whether an answer consists of answers.
+func hasAnswers(v reflect.Value) bool {
+	for _, name := range responseLists {
+		if f := v.FieldByName(name); f.IsValid() && f.Len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// indexOf returns where list has the answer for the same thing as elem, -1 if nowhere.
+func indexOf(list, elem reflect.Value) int {
+	for i := range list.Len() {
+		if sameIdentity(list.Index(i), elem) {
+			return i
+		}
+	}
+	return -1
+}
+
+func sameIdentity(a, b reflect.Value) bool {
+	for _, name := range identity {
+		x, y := a.FieldByName(name), b.FieldByName(name)
+		if x.IsValid() && !reflect.DeepEqual(x.Interface(), y.Interface()) {
+			return false
+		}
+	}
+	return true
+}
+
+// overwrite replaces the answers of resp that pick wants by errors: those for partitions, or those for whole topics.
+func overwrite(resp kmsg.Response, code kafka.Code, depth depth, pick func(target) bool) {
+	overwriteStruct(reflect.ValueOf(resp).Elem(), target{partition: -1}, code, depth, pick)
+}
+
+// depth says which answers a fault is about.
+type depth string
+
+const (
+	ofTopics     depth = "Topics"
+	ofPartitions depth = "Partitions"
+)
+
+func overwriteStruct(v reflect.Value, ctx target, code kafka.Code, depth depth, pick func(target) bool) {
+	ctx = ctx.within(v)
+	for _, name := range responseLists {
+		list := v.FieldByName(name)
+		if !list.IsValid() {
+			continue
+		}
+		changed := reflect.AppendSlice(reflect.Zero(list.Type()), list)
+		for i := range changed.Len() {
+			elem := copyOf(changed.Index(i))
+			if name != string(depth) {
+				overwriteStruct(elem, ctx, code, depth, pick)
+			} else if pick(ctx.within(elem)) {
+				failed := newElement(elem.Type())
+				copyIdentity(failed, elem)
+				setError(failed, code)
+				elem = failed
+			}
+			changed.Index(i).Set(elem)
+		}
+		list.Set(changed)
+	}
+}

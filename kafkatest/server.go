@@ -1,0 +1,227 @@
+package kafkatest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/internal/memnet"
+	"github.com/stratalog/strata/kafka"
+	"github.com/stratalog/strata/vfs"
+)
+
+// createTimeout bounds the creation of the topics of a Config.
+const createTimeout = 30 * time.Second
+
+// A Server is a Kafka broker for tests. Its methods are safe for concurrent use, but those that can fail the test (whose doc says so, and all
+// that wait) belong on the test's goroutine, as T.Fatalf does.
+type Server struct {
+	t        T
+	cfg      Config
+	fs       vfs.FS
+	wait     time.Duration
+	testEnds time.Time // when waits give up at the latest; zero: no limit
+	label    string    // of its goroutines
+	network  memnet.Network
+	in       *interceptor
+
+	mu      sync.Mutex // guards the fields below; not held while starting and stopping, which turn is for
+	running *running
+	addrs   []string
+
+	turn chan struct{} // a token: taken while the server is started or stopped
+}
+
+// running is a server that has been started.
+type running struct {
+	cluster *strata.Cluster
+	kafka   *kafka.Server
+	served  sync.WaitGroup
+	errs    chan error // from Serve, one per broker
+	once    sync.Once
+	stopErr error
+}
+
+// New starts a broker, which serves when New returns; t.Cleanup stops it, waits for its goroutines to end, and fails the test if one does not.
+// It fails the test if cfg makes no sense or the broker does not start.
+func New(t T, cfg Config) *Server {
+	t.Helper()
+	if err := cfg.check(); err != nil {
+		t.Fatalf("kafkatest: %v", err)
+	}
+	s := &Server{t: t, cfg: cfg, fs: cfg.FS, turn: make(chan struct{}, 1)}
+	if s.fs == nil && cfg.Dir == "" {
+		s.fs = vfs.Mem() // ours, so that it outlives a Restart
+	}
+	virtual := false
+	s.testEnds, virtual = testDeadline(t)
+	switch {
+	case cfg.WaitTimeout > 0:
+		s.wait = cfg.WaitTimeout
+	case virtual:
+		s.wait = virtualWait
+	default:
+		s.wait = defaultWait
+	}
+	s.in = newInterceptor(s.topicName)
+	var err error
+	s.label = labelled(func() {
+		if err = s.start(); err == nil {
+			err = s.createTopics()
+		}
+	})
+	t.Cleanup(s.cleanup)
+	if err != nil {
+		t.Fatalf("kafkatest: start: %v", err)
+	}
+	return s
+}
+
+// Addrs returns the addresses of the brokers, to be given to clients as bootstrap servers.
+func (s *Server) Addrs() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.addrs...)
+}
+
+// Dial connects to a broker. Its signature is that of net.Dialer.DialContext and of most clients' option for it, which have to be given it if
+// Config.Pipe is set: the addresses are names that no resolver knows.
+func (s *Server) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if s.cfg.Pipe {
+		return s.network.Dial(ctx, network, address)
+	}
+	return new(net.Dialer).DialContext(ctx, network, address)
+}
+
+// Cluster returns the broker's inside: topics, offsets and groups, to look at and to change, and what an in-process producer or consumer is made
+// from. After a Restart it is another.
+func (s *Server) Cluster() *strata.Cluster {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running.cluster
+}
+
+// Fault makes things go wrong for the clients until it has hit as many requests as it says. It fails the test if f makes no sense.
+func (s *Server) Fault(f Fault) *Injected {
+	s.t.Helper()
+	if err := f.check(); err != nil {
+		s.t.Fatalf("kafkatest: %v", err)
+	}
+	j := s.in.inject(f)
+	j.server = s
+	return j
+}
+
+// Restart stops the broker in good order and starts it again on the same addresses with the data it had: clients see their connections cut.
+// Faults and the history stay. It returns when the broker serves, or fails the test.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	err := s.stop()
+	s.in.restart()
+	if err == nil {
+		relabelled(s.label, func() { err = s.start() })
+	}
+	if err != nil {
+		s.t.Fatalf("kafkatest: restart: %v", err)
+	}
+}
+
+// start opens the cluster and serves it.
+func (s *Server) start() error {
+	cluster, err := strata.Open(strata.Config{Dir: s.cfg.Dir, FS: s.fs, Defaults: s.cfg.Defaults, Group: s.cfg.Group, Logger: s.cfg.Logger})
+	if err != nil {
+		return err
+	}
+	r := &running{cluster: cluster, errs: make(chan error, len(cluster.Brokers()))}
+	r.kafka = kafka.NewServer(cluster, kafka.Config{Logger: s.cfg.Logger, Intercept: s.in, NoAutoCreate: !s.cfg.AutoCreate,
+		VersionCaps: versionCaps(s.cfg.Release, s.cfg.VersionCaps)})
+	var addrs []string
+	for i, broker := range cluster.Brokers() {
+		ln, err := s.listen(i, broker)
+		if err != nil {
+			return errors.Join(err, r.stop())
+		}
+		addrs = append(addrs, ln.Addr().String())
+		r.served.Go(func() { r.errs <- r.kafka.Serve(broker, ln) })
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running, s.addrs = r, addrs
+	return nil
+}
+
+// listen returns the i-th broker's listener, at the address that it had before if this is a restart.
+func (s *Server) listen(i int, broker int32) (net.Listener, error) {
+	if s.cfg.Pipe {
+		return s.network.Listen(fmt.Sprintf("broker-%d.kafkatest.invalid:9092", broker)) // RFC 2606: never a real host
+	}
+	address := "127.0.0.1:0"
+	if addrs := s.Addrs(); i < len(addrs) {
+		address = addrs[i]
+	}
+	return net.Listen("tcp", address)
+}
+
+func (s *Server) createTopics() error {
+	ctx, cancel := context.WithTimeout(context.Background(), createTimeout)
+	defer cancel()
+	for name, cfg := range s.cfg.topics() {
+		if err := s.Cluster().CreateTopic(ctx, name, cfg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// topicName returns the name of a topic id, "" if there is none.
+func (s *Server) topicName(id [16]byte) string {
+	name, _ := s.Cluster().TopicName(id)
+	return name
+}
+
+// stop ends what runs, if anything does.
+func (s *Server) stop() error {
+	s.mu.Lock()
+	r := s.running
+	s.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	return r.stop()
+}
+
+func (r *running) stop() error {
+	r.once.Do(func() {
+		err := r.kafka.Close()
+		r.served.Wait()
+		close(r.errs)
+		for served := range r.errs {
+			if !errors.Is(served, kafka.ErrServerClosed) {
+				err = errors.Join(err, served)
+			}
+		}
+		r.stopErr = errors.Join(err, r.cluster.Close())
+	})
+	return r.stopErr
+}
+
+// cleanup stops the server at the end of the test.
+func (s *Server) cleanup() {
+	s.t.Helper()
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	s.in.releaseAll()
+	if err := s.stop(); err != nil {
+		s.t.Logf("kafkatest: stop: %v", err) // what the test did to the disk is its own affair
+	}
+	if left := leaked(s.label); len(left) > 0 {
+		s.t.Fatalf("kafkatest: %d goroutines of the broker are left after it has stopped:\n\n%s", len(left), strings.Join(left, "\n\n"))
+	}
+}

@@ -1,0 +1,133 @@
+package kafkatest
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/kafka"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+var _ T = testing.TB(nil)
+
+func TestConfigsThatMakeNoSenseAreRefused(t *testing.T) {
+	for says, cfg := range map[string]Config{
+		"this version runs one":        {Brokers: 3},
+		"negative number":              {Brokers: -1},
+		"unknown release":              {Release: 200},
+		"negative WaitTimeout":         {WaitTimeout: -1},
+		"2 partitions in Topics and 3": {Topics: map[string]int{"a": 2}, TopicConfigs: map[string]topic.Config{"a": {Partitions: 3}}},
+		"invalid":                      {Topics: map[string]int{"a/b": 1}},
+		"no.such.key":                  {TopicConfigs: map[string]topic.Config{"a": {Properties: map[string]string{"no.such.key": "1"}}}},
+	} {
+		f := &fakeT{}
+		require.Contains(t, f.run(func() { New(f, cfg) }), says)
+	}
+}
+
+func TestTopicsAreThereWhenNewReturns(t *testing.T) {
+	s := New(t, Config{Topics: map[string]int{"a": 3, "b": 1}, TopicConfigs: map[string]topic.Config{
+		"b": {Properties: map[string]string{"cleanup.policy": "compact"}}, "c": {}}, Defaults: topic.Config{Partitions: 2}})
+	infos, err := s.Cluster().Topics(t.Context())
+	require.NoError(t, err)
+	partitions := map[string]int{}
+	for _, i := range infos {
+		partitions[i.Name] = len(i.Partitions)
+	}
+	require.Equal(t, map[string]int{"a": 3, "b": 1, "c": 2}, partitions)
+}
+
+func TestServerKeepsItsDataInADirectory(t *testing.T) {
+	dir := t.TempDir()
+	f := &fakeT{}
+	require.Empty(t, f.run(func() {
+		New(f, Config{Dir: dir, Topics: map[string]int{"a": 1}}).Fill("a", record.String("a", "", "kept"))
+	}))
+	got := New(t, Config{Dir: dir}).Topic("a")
+	require.Len(t, got, 1)
+}
+
+func TestFileSystemCanBeTheTests(t *testing.T) {
+	fs := vfs.Mem()
+	f := &fakeT{}
+	said := f.run(func() {
+		s := New(f, Config{FS: fs, Topics: map[string]int{"a": 1}, WaitTimeout: 100 * time.Millisecond})
+		s.Fill("a", record.String("a", "", "1"))
+		fs.Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*.log", Times: vfs.Always, Err: vfs.ErrLocked})
+		s.Fill("a", record.String("a", "", "2"))
+	})
+	require.Contains(t, said, "fill a")
+}
+
+func TestGoroutineLeftBehindFailsTheTest(t *testing.T) {
+	f := &fakeT{}
+	stop, ended := make(chan struct{}), make(chan struct{})
+	said := f.run(func() {
+		s := New(f, Config{Pipe: true})
+		relabelled(s.label, func() { // as if the broker had started it
+			go func() { <-stop; close(ended) }()
+		})
+	})
+	close(stop)
+	<-ended
+	require.Contains(t, said, "1 goroutines of the broker are left")
+	require.Contains(t, said, "TestGoroutineLeftBehindFailsTheTest")
+}
+
+func TestWaitGroupSaysWhatWasSeen(t *testing.T) {
+	f := &fakeT{}
+	said := f.run(func() {
+		s := New(f, Config{Pipe: true, Topics: map[string]int{"a": 1}, WaitTimeout: 50 * time.Millisecond})
+		if err := s.Cluster().ResetOffsets(t.Context(), "g", record.Offsets{{Topic: "a"}: 7}); err != nil {
+			t.Error(err)
+		}
+		s.WaitCommitted("g", record.TopicPartition{Topic: "a"}, 7)
+		s.WaitGroup("g", group.StableWith(2))
+	})
+	require.Contains(t, said, "waiting for group g: context deadline exceeded; last seen: Empty")
+	require.Contains(t, said, "committed a-0: 7 of 0")
+
+	f = &fakeT{}
+	said = f.run(func() {
+		s := New(f, Config{Pipe: true, WaitTimeout: 50 * time.Millisecond})
+		s.WaitCommitted("g", record.TopicPartition{Topic: "a"}, 7)
+	})
+	require.Contains(t, said, "waiting for group g to commit 7 for a-0: context deadline exceeded; last seen: Dead")
+
+	f = &fakeT{}
+	said = f.run(func() {
+		s := New(f, Config{Pipe: true, WaitTimeout: 50 * time.Millisecond})
+		s.WaitRequests(1, Answered(kafka.Produce))
+	})
+	require.Contains(t, said, "waiting for 1 requests: context deadline exceeded; there are 0")
+}
+
+func TestWaitsAreBoundedByTheTestsDeadlineAndLongInVirtualTime(t *testing.T) {
+	s := New(t, Config{Pipe: true})
+	require.Equal(t, defaultWait, s.wait)
+	if deadline, ok := t.Deadline(); ok {
+		require.Equal(t, deadline.Add(-deadlineMargin), s.testEnds)
+	}
+	s.testEnds = time.Now().Add(time.Second)
+	ctx, cancel := s.waitContext()
+	defer cancel()
+	require.Equal(t, s.testEnds, deadlineOf(ctx))
+
+	synctest.Test(t, func(t *testing.T) {
+		require.Equal(t, virtualWait, New(t, Config{Pipe: true}).wait)
+		require.Equal(t, time.Hour, New(t, Config{Pipe: true, WaitTimeout: time.Hour}).wait)
+	})
+}
+
+func TestPipeAddressesAreNoRealHosts(t *testing.T) {
+	s := New(t, Config{Pipe: true})
+	require.Equal(t, []string{"broker-1.kafkatest.invalid:9092"}, s.Addrs())
+	require.True(t, strings.HasPrefix(New(t, Config{}).Addrs()[0], "127.0.0.1:"))
+}

@@ -1,0 +1,127 @@
+package kafkatest
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// maxSessions bounds how many fetch sessions are followed, which is how many a server keeps.
+const maxSessions = 1000
+
+// sessions follows fetch sessions (KIP-227): a fetch that belongs to one names only the partitions that change, while it reads, and a
+// fault may be about, all that the session has. It learns them from what passes by. The zero value is ready; safe for concurrent use.
+type sessions struct {
+	mu   sync.Mutex // guards the field below
+	byID map[int32]map[target]bool
+}
+
+func (s *sessions) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byID = nil
+}
+
+// request notes what a fetch request changes in its session.
+func (s *sessions) request(req kmsg.Request) {
+	fetch, ok := req.(*kmsg.FetchRequest)
+	if !ok || fetch.SessionID == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if fetch.SessionEpoch <= 0 { // -1 closes it, 0 makes another
+		delete(s.byID, fetch.SessionID)
+		return
+	}
+	held := s.byID[fetch.SessionID]
+	if held == nil {
+		return
+	}
+	for _, t := range fetch.Topics {
+		for _, p := range t.Partitions {
+			held[target{topic: t.Topic, id: t.TopicID, partition: p.Partition}] = true
+		}
+	}
+	for _, t := range fetch.ForgottenTopics {
+		for _, p := range t.Partitions {
+			delete(held, target{topic: t.Topic, id: t.TopicID, partition: p})
+		}
+	}
+}
+
+// response notes the session that a fetch has begun.
+func (s *sessions) response(req kmsg.Request, resp kmsg.Response) {
+	fetch, ok := req.(*kmsg.FetchRequest)
+	answer, answered := resp.(*kmsg.FetchResponse)
+	if !ok || !answered || fetch.SessionEpoch != 0 || answer.SessionID == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := map[target]bool{}
+	for _, t := range targets(fetch) {
+		if t.partition >= 0 {
+			held[t] = true
+		}
+	}
+	if s.byID == nil {
+		s.byID = map[int32]map[target]bool{}
+	}
+	for id := range s.byID {
+		if len(s.byID) < maxSessions {
+			break
+		}
+		delete(s.byID, id)
+	}
+	s.byID[answer.SessionID] = held
+}
+
+// targets returns what a request of a session reads without naming it.
+func (s *sessions) targets(req kmsg.Request) []target {
+	fetch, ok := req.(*kmsg.FetchRequest)
+	if !ok || fetch.SessionEpoch <= 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ts []target
+	for t := range s.byID[fetch.SessionID] {
+		ts = append(ts, t)
+	}
+	slices.SortFunc(ts, func(a, b target) int {
+		return cmp.Or(cmp.Compare(a.topic, b.topic), bytes.Compare(a.id[:], b.id[:]), cmp.Compare(a.partition, b.partition))
+	})
+	return ts
+}
+
+// picked returns a fetch like fetch that names the partitions of its session that pick wants; nil if there are none.
+func (s *sessions) picked(fetch *kmsg.FetchRequest, pick func(target) bool) kmsg.Request {
+	some := *fetch
+	some.Topics = nil
+	at := map[target]int{}
+	for _, t := range s.targets(fetch) {
+		if !pick(t) {
+			continue
+		}
+		topic := target{topic: t.topic, id: t.id}
+		i, ok := at[topic]
+		if !ok {
+			i = len(some.Topics)
+			at[topic] = i
+			q := kmsg.NewFetchRequestTopic()
+			q.Topic, q.TopicID = t.topic, t.id
+			some.Topics = append(some.Topics, q)
+		}
+		p := kmsg.NewFetchRequestTopicPartition()
+		p.Partition = t.partition
+		some.Topics[i].Partitions = append(some.Topics[i].Partitions, p)
+	}
+	if len(some.Topics) == 0 {
+		return nil
+	}
+	return &some
+}

@@ -1,0 +1,197 @@
+package kafkatest
+
+import (
+	"reflect"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// A target is one thing that a request asks about, as deep as it goes: a partition of a topic, a topic, a group, or nothing by name.
+type target struct {
+	group     string
+	topic     string
+	id        [16]byte // of the topic; newer versions of some APIs name topics by id
+	partition int32    // -1: none named
+	all       bool     // the request names no topics and thereby means all there are
+}
+
+// requestLists maps the fields of requests that hold targets to the fields of the response that answer for them one by one.
+// Requests are walked by the names of their fields: kmsg names the same thing the same everywhere, and a table of every field
+// of every API would say nothing more. TestErrorResponseAnswersForEveryTarget holds it to the APIs that are served.
+var requestLists = []struct{ request, response string }{
+	{"Topics", "Topics"},
+	{"TopicNames", "Topics"}, // DeleteTopics below version 6
+	{"Partitions", "Partitions"},
+	{"Groups", "Groups"},
+	{"CoordinatorKeys", "Coordinators"},
+	{"Resources", "Resources"},
+}
+
+// Kinds of resources in requests about configurations. Kafka: ConfigResource.Type.
+const (
+	resourceTopic kmsg.ConfigResourceType = 2
+	resourceGroup kmsg.ConfigResourceType = 32
+)
+
+// targets returns everything that req asks about: at least one, if only the empty one.
+func targets(req kmsg.Request) []target {
+	var found []target
+	split(req, func(t target) bool {
+		found = append(found, t)
+		return false
+	})
+	return found
+}
+
+// split returns two requests like req: one with the targets that pick wants, one with the others; nil where there are none.
+// They share everything else with req, which is not changed.
+func split(req kmsg.Request, pick func(target) bool) (picked, rest kmsg.Request) {
+	p, r := splitStruct(reflect.ValueOf(req).Elem(), target{partition: -1}, pick)
+	return request(p), request(r)
+}
+
+func request(v reflect.Value) kmsg.Request {
+	if !v.IsValid() {
+		return nil
+	}
+	return v.Addr().Interface().(kmsg.Request)
+}
+
+// splitStruct does split for one struct of a request; a result that holds no target is not valid.
+func splitStruct(v reflect.Value, ctx target, pick func(target) bool) (picked, rest reflect.Value) {
+	ctx = ctx.within(v)
+	p, r := copyOf(v), copyOf(v)
+	lists, pickedAny, restAny := 0, false, false
+	for _, names := range requestLists {
+		list := v.FieldByName(names.request)
+		if !list.IsValid() {
+			continue
+		}
+		if list.Len() == 0 {
+			ctx.all = ctx.all || names.request == "Topics" && meansAll(v)
+			continue
+		}
+		lists++
+		pl, rl := splitList(list, names.request, ctx, pick)
+		p.FieldByName(names.request).Set(pl)
+		r.FieldByName(names.request).Set(rl)
+		pickedAny, restAny = pickedAny || pl.Len() > 0, restAny || rl.Len() > 0
+	}
+	if lists == 0 {
+		pickedAny = pick(ctx)
+		restAny = !pickedAny
+	}
+	if !pickedAny {
+		p = reflect.Value{}
+	}
+	if !restAny {
+		r = reflect.Value{}
+	}
+	return p, r
+}
+
+// meansAll reports whether a struct of a request asks about every topic if it names none.
+func meansAll(v reflect.Value) bool {
+	switch v.Addr().Interface().(type) {
+	case *kmsg.MetadataRequest, *kmsg.DescribeTopicPartitionsRequest, *kmsg.OffsetFetchRequest, *kmsg.OffsetFetchRequestGroup,
+		*kmsg.DescribeLogDirsRequest, *kmsg.ElectLeadersRequest, *kmsg.ListPartitionReassignmentsRequest:
+		return true
+	}
+	return false
+}
+
+func splitList(list reflect.Value, name string, ctx target, pick func(target) bool) (picked, rest reflect.Value) {
+	ctx.all = false
+	picked, rest = reflect.Zero(list.Type()), reflect.Zero(list.Type())
+	for i := range list.Len() {
+		elem := list.Index(i)
+		if elem.Kind() == reflect.Struct {
+			p, r := splitStruct(elem, ctx, pick)
+			if p.IsValid() {
+				picked = reflect.Append(picked, p)
+			}
+			if r.IsValid() {
+				rest = reflect.Append(rest, r)
+			}
+			continue
+		}
+		if pick(ctx.element(name, elem)) {
+			picked = reflect.Append(picked, elem)
+		} else {
+			rest = reflect.Append(rest, elem)
+		}
+	}
+	return picked, rest
+}
+
+// element returns the target of an element of a list that is a bare name or number.
+func (t target) element(list string, v reflect.Value) target {
+	switch list {
+	case "Partitions":
+		t.partition = int32(v.Int())
+	case "TopicNames":
+		t.topic = v.String()
+	case "Groups", "CoordinatorKeys":
+		t.group = v.String()
+	}
+	return t
+}
+
+// within returns t narrowed by the fields of the struct v, of a request or a response.
+func (t target) within(v reflect.Value) target {
+	if s, ok := stringField(v, "Topic"); ok {
+		t.topic = s
+	}
+	if f := v.FieldByName("TopicID"); f.IsValid() {
+		t.id = f.Interface().([16]byte)
+	}
+	if f := v.FieldByName("Partition"); f.IsValid() {
+		t.partition = int32(f.Int())
+	}
+	if s, ok := stringField(v, "Group"); ok {
+		t.group = s
+	}
+	switch m := v.Addr().Interface().(type) {
+	case *kmsg.FindCoordinatorRequest:
+		t.group = m.CoordinatorKey
+	case *kmsg.DescribeConfigsRequestResource:
+		t = t.resource(m.ResourceType, m.ResourceName)
+	case *kmsg.AlterConfigsRequestResource:
+		t = t.resource(m.ResourceType, m.ResourceName)
+	case *kmsg.IncrementalAlterConfigsRequestResource:
+		t = t.resource(m.ResourceType, m.ResourceName)
+	}
+	return t
+}
+
+func (t target) resource(kind kmsg.ConfigResourceType, name string) target {
+	switch kind {
+	case resourceTopic:
+		t.topic = name
+	case resourceGroup:
+		t.group = name
+	}
+	return t
+}
+
+// stringField returns a field that is a string or a pointer to one.
+func stringField(v reflect.Value, name string) (string, bool) {
+	f := v.FieldByName(name)
+	if f.IsValid() && f.Kind() == reflect.Pointer {
+		if f.IsNil() {
+			return "", true
+		}
+		f = f.Elem()
+	}
+	if !f.IsValid() || f.Kind() != reflect.String {
+		return "", false
+	}
+	return f.String(), true
+}
+
+// copyOf returns an addressable shallow copy.
+func copyOf(v reflect.Value) reflect.Value {
+	c := reflect.New(v.Type()).Elem()
+	c.Set(v)
+	return c
+}

@@ -1,0 +1,164 @@
+package kafkatest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/kafka"
+	"github.com/stratalog/strata/record"
+)
+
+const (
+	defaultWait = 30 * time.Second
+	virtualWait = 10 * time.Minute // costs nothing, and Kafka's timeouts are minutes
+	// deadlineMargin is how long before the test's deadline a wait gives up, so that its message is seen instead of a dump of all goroutines.
+	deadlineMargin = time.Second
+	// dumped is how many requests the message of a wait in vain shows.
+	dumped = 30
+)
+
+// waitContext returns the context of one wait.
+func (s *Server) waitContext() (context.Context, context.CancelFunc) {
+	deadline := time.Now().Add(s.wait)
+	if !s.testEnds.IsZero() && s.testEnds.Before(deadline) {
+		deadline = s.testEnds
+	}
+	return context.WithDeadline(context.Background(), deadline)
+}
+
+// testDeadline returns when the test has to end, less a margin, the zero time for never, and whether it runs in virtual time.
+func testDeadline(t T) (ends time.Time, virtual bool) {
+	d, ok := t.(interface{ Deadline() (time.Time, bool) })
+	if !ok {
+		return time.Time{}, false
+	}
+	defer func() {
+		if recover() != nil { // a testing.T in a synctest bubble panics: its deadline is one of real time
+			ends, virtual = time.Time{}, true
+		}
+	}()
+	if ends, ok = d.Deadline(); !ok {
+		return time.Time{}, false
+	}
+	return ends.Add(-deadlineMargin), false
+}
+
+// WaitGroup waits until pred holds for a group and returns it. pred is asked at every change of the group, on this goroutine; a group that does
+// not exist is shown as group.Dead. group.StableWith makes the most common one.
+func (s *Server) WaitGroup(id string, pred func(group.Info) bool) group.Info {
+	s.t.Helper()
+	ctx, cancel := s.waitContext()
+	defer cancel()
+	var last group.Info
+	info, err := s.Cluster().WaitGroup(ctx, id, func(i group.Info) bool {
+		last = i
+		return pred(i)
+	})
+	if err != nil {
+		s.t.Fatalf("kafkatest: waiting for group %s: %v; last seen: %s\n%s", id, err, describeGroup(last), s.dump())
+	}
+	return info
+}
+
+// WaitCommitted waits until a group has committed at least offset, the next one to be read, for a partition.
+func (s *Server) WaitCommitted(id string, tp record.TopicPartition, offset int64) {
+	s.t.Helper()
+	ctx, cancel := s.waitContext()
+	defer cancel()
+	var last group.Info
+	_, err := s.Cluster().WaitGroup(ctx, id, func(i group.Info) bool {
+		last = i
+		o, ok := i.Offsets[tp]
+		return ok && o.Offset >= offset
+	})
+	if err != nil {
+		s.t.Fatalf("kafkatest: waiting for group %s to commit %d for %s-%d: %v; last seen: %s\n%s",
+			id, offset, tp.Topic, tp.Partition, err, describeGroup(last), s.dump())
+	}
+}
+
+// Requests returns the last HistorySize requests that clients made, oldest first, and what they were answered. Those in progress have
+// no Answered time yet; those that will not be answered have one, and no Response. Records are left out. Requests and responses are
+// shared: they must not be changed.
+func (s *Server) Requests() []kafka.Exchange {
+	s.in.mu.Lock()
+	defer s.in.mu.Unlock()
+	return s.in.history.all()
+}
+
+// WaitRequests waits until pred holds for n of the requests that Requests returns, past ones and those in progress included,
+// and returns them. pred is asked on this goroutine.
+func (s *Server) WaitRequests(n int, pred func(kafka.Exchange) bool) []kafka.Exchange {
+	s.t.Helper()
+	var found []kafka.Exchange
+	err := s.await(func() bool {
+		found = found[:0]
+		for _, x := range s.Requests() {
+			if pred(x) {
+				found = append(found, x)
+			}
+		}
+		return len(found) >= n
+	})
+	if err != nil {
+		s.t.Fatalf("kafkatest: waiting for %d requests: %v; there are %d\n%s", n, err, len(found), s.dump())
+	}
+	return found
+}
+
+// Answered makes a predicate for WaitRequests: requests of an API that have been answered.
+func Answered(key kafka.Key) func(kafka.Exchange) bool {
+	return func(x kafka.Exchange) bool { return kafka.Key(x.Key) == key && x.Response != nil }
+}
+
+// Wait waits until the fault has hit n requests.
+func (j *Injected) Wait(n int) {
+	s := j.server
+	s.t.Helper()
+	if err := s.await(func() bool { return j.Hits() >= n }); err != nil {
+		j.in.mu.Lock()
+		seen, hits := j.seen, j.hits
+		j.in.mu.Unlock()
+		s.t.Fatalf("kafkatest: waiting for the fault to hit %d requests: %v; it was about %d and hit %d\n%s", n, err, seen, hits, s.dump())
+	}
+}
+
+// await waits until cond holds, looking whenever a request comes or is answered.
+func (s *Server) await(cond func() bool) error {
+	ctx, cancel := s.waitContext()
+	defer cancel()
+	for {
+		s.in.mu.Lock()
+		changed := s.in.changed
+		s.in.mu.Unlock()
+		if cond() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// dump describes what clients have asked lately.
+func (s *Server) dump() string {
+	s.in.mu.Lock()
+	defer s.in.mu.Unlock()
+	return s.in.history.dump(dumped, time.Now())
+}
+
+// describeGroup is a group in a few lines.
+func describeGroup(i group.Info) string {
+	text := fmt.Sprintf("%v, generation %d, %d members", i.State, i.Generation, len(i.Members))
+	for _, m := range i.Members {
+		text += fmt.Sprintf("\n  member %s (client %q): %v", m.ID, m.ClientID, m.Assignment)
+	}
+	for tp, o := range i.Offsets {
+		text += fmt.Sprintf("\n  committed %s-%d: %d of %d", tp.Topic, tp.Partition, o.Offset, o.End)
+	}
+	return text
+}
