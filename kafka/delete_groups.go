@@ -1,0 +1,25 @@
+package kafka
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// deleteGroups serves DeleteGroups: groups without members and their offsets. A group named twice is answered once.
+func (c *call) deleteGroups(req *kmsg.DeleteGroupsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DeleteGroupsResponse)
+	done := make(map[string]bool, len(req.Groups))
+	for _, id := range req.Groups {
+		if done[id] {
+			continue
+		}
+		done[id] = true
+		err := c.coordinated(id)
+		if err == nil {
+			err = c.s.cluster.DeleteGroup(c.ctx, id)
+		}
+		rg := kmsg.NewDeleteGroupsResponseGroup()
+		rg.Group, rg.ErrorCode = id, c.errorCode(err)
+		resp.Groups = append(resp.Groups, rg)
+	}
+	return resp
+}

@@ -1,0 +1,57 @@
+package kafka
+
+import (
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/group"
+)
+
+// groupOperations are what may be done with a group where nobody is refused anything: read, delete, describe, describe and alter its
+// configuration. The bits are Kafka's AclOperation codes.
+const groupOperations = 1<<3 | 1<<6 | 1<<8 | 1<<10 | 1<<11
+
+// describeGroups serves DescribeGroups. A group that does not exist is Dead; version 6 adds that this is an error (KIP-1043).
+func (c *call) describeGroups(req *kmsg.DescribeGroupsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
+	for _, id := range req.Groups {
+		rg := kmsg.NewDescribeGroupsResponseGroup()
+		rg.Group = id
+		err := c.coordinated(id)
+		var info group.Info
+		if err == nil {
+			info, err = c.s.cluster.Describe(c.ctx, id)
+		}
+		switch {
+		case errors.Is(err, group.ErrGroupNotFound):
+			rg.State = group.Dead.String()
+			if req.Version >= 6 {
+				rg.ErrorCode, rg.ErrorMessage = c.errorCode(err), kmsg.StringPtr("Group "+id+" not found.")
+			}
+		case err != nil:
+			rg.ErrorCode = c.errorCode(err)
+		default:
+			describeGroup(&rg, info)
+		}
+		if req.IncludeAuthorizedOperations && rg.ErrorCode == 0 {
+			rg.AuthorizedOperations = groupOperations
+		}
+		resp.Groups = append(resp.Groups, rg)
+	}
+	return resp
+}
+
+// describeGroup fills in a group that exists. Which protocol was chosen and what the members said is told of stable groups only.
+func describeGroup(rg *kmsg.DescribeGroupsResponseGroup, info group.Info) {
+	rg.State, rg.ProtocolType = info.State.String(), info.ProtocolType
+	if info.State == group.Stable {
+		rg.Protocol = info.Protocol
+	}
+	for _, m := range info.Members {
+		rm := kmsg.NewDescribeGroupsResponseGroupMember()
+		rm.MemberID, rm.InstanceID, rm.ClientID, rm.ClientHost = m.ID, nonEmpty(m.InstanceID), m.ClientID, m.ClientHost
+		rm.ProtocolMetadata, rm.MemberAssignment = m.SubscriptionData, m.AssignmentData
+		rg.Members = append(rg.Members, rm)
+	}
+}

@@ -1,0 +1,88 @@
+package kafka
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/group"
+)
+
+// Kinds of coordinators that clients ask for. Kafka: FindCoordinatorRequest.CoordinatorType.
+const (
+	coordinatorGroup int8 = iota
+	coordinatorTransaction
+	coordinatorShare
+)
+
+// coordinated reports whether the broker of c coordinates a group: nil, or why not. Clients look the coordinator up again at NOT_COORDINATOR,
+// which is also the answer while there is no offsets topic: looking up makes it (Kafka: KafkaApis.getCoordinator).
+func (c *call) coordinated(id string) error {
+	p, err := c.s.cluster.OffsetsPartition(c.ctx, id, false)
+	if err == nil && c.s.cluster.Leader(group.OffsetsTopic, p) != c.broker {
+		return group.ErrNotCoordinator
+	}
+	return err
+}
+
+// coordinatedMember is coordinated for requests of members, whose group must have a name.
+func (c *call) coordinatedMember(id string) error {
+	if id == "" {
+		return group.ErrInvalidGroupID
+	}
+	return c.coordinated(id)
+}
+
+// findCoordinator serves FindCoordinator: one key up to version 3, any number of them from 4 on (KIP-699).
+func (c *call) findCoordinator(req *kmsg.FindCoordinatorRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
+	kind := req.CoordinatorType
+	if req.Version >= 4 {
+		for _, key := range req.CoordinatorKeys {
+			found := c.coordinator(kind, key)
+			if found.ErrorCode == 0 {
+				found.ErrorMessage = kmsg.StringPtr("")
+			}
+			resp.Coordinators = append(resp.Coordinators, found)
+		}
+		return resp
+	}
+	if req.Version == 0 {
+		kind = coordinatorGroup
+	}
+	found := c.coordinator(kind, req.CoordinatorKey)
+	if found.ErrorCode == 0 {
+		found.ErrorMessage = kmsg.StringPtr("NONE")
+	}
+	resp.ErrorCode, resp.ErrorMessage, resp.NodeID, resp.Host, resp.Port = found.ErrorCode, found.ErrorMessage, found.NodeID, found.Host, found.Port
+	return resp
+}
+
+// coordinator finds one coordinator. Asking for that of a group makes the offsets topic, and waits for it, where Kafka sends the client round.
+func (c *call) coordinator(kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
+	r := kmsg.NewFindCoordinatorResponseCoordinator()
+	r.Key, r.NodeID, r.Port = key, -1, -1
+	refused := func(code Code, message string) kmsg.FindCoordinatorResponseCoordinator {
+		r.ErrorCode, r.ErrorMessage = int16(code), &message
+		return r
+	}
+	switch kind {
+	case coordinatorGroup:
+	case coordinatorTransaction:
+		// An error that clients do not repeat the request for.
+		return refused(InvalidRequest, "There is no transaction coordinator: this server does not serve transactions.")
+	case coordinatorShare:
+		return refused(InvalidRequest, "There is no share coordinator: this server does not serve share groups.")
+	default:
+		return refused(InvalidRequest, "Unknown coordinator type.")
+	}
+	p, err := c.s.cluster.OffsetsPartition(c.ctx, key, true)
+	if err != nil {
+		return refused(Code(c.errorCode(err)), err.Error())
+	}
+	leader := c.s.cluster.Leader(group.OffsetsTopic, p)
+	host, port, ok := c.s.address(leader)
+	if !ok {
+		return refused(CoordinatorNotAvailable, "The coordinator is not available.")
+	}
+	r.NodeID, r.Host, r.Port = leader, host, port
+	return r
+}

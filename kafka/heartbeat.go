@@ -1,0 +1,18 @@
+package kafka
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/group"
+)
+
+// heartbeat serves Heartbeat.
+func (c *call) heartbeat(req *kmsg.HeartbeatRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.HeartbeatResponse)
+	err := c.coordinatedMember(req.Group)
+	if err == nil {
+		err = c.s.cluster.Heartbeat(c.ctx, group.HeartbeatRequest{Group: req.Group, MemberID: req.MemberID, InstanceID: orEmpty(req.InstanceID), Generation: req.Generation})
+	}
+	resp.ErrorCode = c.errorCode(err)
+	return resp
+}

@@ -1,0 +1,38 @@
+package kafka
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/group"
+)
+
+// leaveGroup serves LeaveGroup: one member and one error up to version 2, a list of both from 3 on (KIP-345).
+func (c *call) leaveGroup(req *kmsg.LeaveGroupRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.LeaveGroupResponse)
+	members := req.Members
+	if req.Version < 3 {
+		members = []kmsg.LeaveGroupRequestMember{{MemberID: req.MemberID}}
+	}
+	r := group.LeaveRequest{Group: req.Group}
+	for _, m := range members {
+		r.Members = append(r.Members, group.LeaveMember{MemberID: m.MemberID, InstanceID: orEmpty(m.InstanceID)})
+	}
+	err := c.coordinatedMember(req.Group)
+	var errs []error
+	if err == nil {
+		errs, err = c.s.cluster.Coordinator.Leave(c.ctx, r)
+	}
+	switch {
+	case err != nil:
+		resp.ErrorCode = c.errorCode(err)
+	case req.Version < 3:
+		resp.ErrorCode = c.errorCode(errs[0])
+	default:
+		for i, m := range members {
+			rm := kmsg.NewLeaveGroupResponseMember()
+			rm.MemberID, rm.InstanceID, rm.ErrorCode = m.MemberID, m.InstanceID, c.errorCode(errs[i])
+			resp.Members = append(resp.Members, rm)
+		}
+	}
+	return resp
+}

@@ -1,0 +1,36 @@
+package kafka
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// classicType is the type of all groups here. Kafka: Group.GroupType.
+const classicType = "classic"
+
+// listGroups serves ListGroups: the groups that this broker coordinates, filtered by state (KIP-518) and type (KIP-848) if asked to.
+// Names are compared without regard to case; unknown ones match nothing.
+func (c *call) listGroups(req *kmsg.ListGroupsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.ListGroupsResponse)
+	infos, err := c.s.cluster.Groups(c.ctx)
+	if err != nil {
+		resp.ErrorCode = c.errorCode(err)
+		return resp
+	}
+	for _, info := range infos {
+		if !named(req.StatesFilter, info.State.String()) || !named(req.TypesFilter, classicType) || c.coordinated(info.ID) != nil {
+			continue
+		}
+		rg := kmsg.NewListGroupsResponseGroup()
+		rg.Group, rg.ProtocolType, rg.GroupState, rg.GroupType = info.ID, info.ProtocolType, info.State.String(), classicType
+		resp.Groups = append(resp.Groups, rg)
+	}
+	return resp
+}
+
+// named reports whether filter lets name through; an empty one lets everything through.
+func named(filter []string, name string) bool {
+	return len(filter) == 0 || slices.ContainsFunc(filter, func(f string) bool { return strings.EqualFold(f, name) })
+}

@@ -1,0 +1,75 @@
+package kafka
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/record"
+)
+
+// offsetCommit serves OffsetCommit, with topic ids from version 10 on. What is wrong with the request as a whole is said of each of its
+// partitions, as there is no other place for it; a partition that does not exist is always called that.
+func (c *call) offsetCommit(req *kmsg.OffsetCommitRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.OffsetCommitResponse)
+	r := c.commitRequest(req)
+	var errs map[record.TopicPartition]error
+	var failed error
+	if len(r.Offsets) > 0 {
+		if failed = c.coordinated(req.Group); failed == nil {
+			errs, failed = c.s.cluster.CommitOffsets(c.ctx, r)
+		}
+	}
+	code := c.errorCode(failed)
+	if errors.Is(failed, group.ErrIllegalGeneration) && errors.Is(failed, group.ErrGroupNotFound) { // no such group: its code is newer than most versions
+		code = int16(IllegalGeneration)
+		if req.Version >= 9 {
+			code = int16(GroupIDNotFound)
+		}
+	}
+	for _, t := range req.Topics {
+		rt := kmsg.NewOffsetCommitResponseTopic()
+		rt.Topic, rt.TopicID = t.Topic, t.TopicID
+		for _, p := range t.Partitions {
+			rp := kmsg.NewOffsetCommitResponseTopicPartition()
+			rp.Partition = p.Partition
+			switch err, told := errs[record.TopicPartition{Topic: t.Topic, Partition: p.Partition}]; {
+			case req.Version >= 10 && t.Topic == "":
+				rp.ErrorCode = int16(UnknownTopicID)
+			case told:
+				rp.ErrorCode = c.errorCode(err)
+			default:
+				rp.ErrorCode = code
+			}
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}
+
+// commitRequest translates req, and names the topics of req that come by id; those that do not exist keep the name "".
+func (c *call) commitRequest(req *kmsg.OffsetCommitRequest) group.CommitRequest {
+	r := group.CommitRequest{Group: req.Group, MemberID: req.MemberID, InstanceID: orEmpty(req.InstanceID), Generation: req.Generation,
+		Offsets: make(map[record.TopicPartition]record.Committed)}
+	if req.Version <= 4 && req.RetentionTimeMillis != -1 {
+		ms := min(max(req.RetentionTimeMillis, 0), math.MaxInt64/int64(time.Millisecond))
+		r.Retention = max(time.Duration(ms)*time.Millisecond, 1) // 0 means to CommitOffsets what -1 means here
+	}
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		if req.Version >= 10 {
+			if t.Topic, _ = c.s.cluster.TopicName(t.TopicID); t.Topic == "" {
+				continue
+			}
+		}
+		for _, p := range t.Partitions {
+			r.Offsets[record.TopicPartition{Topic: t.Topic, Partition: p.Partition}] =
+				record.Committed{Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Metadata: orEmpty(p.Metadata)}
+		}
+	}
+	return r
+}

@@ -1,0 +1,38 @@
+package kafka
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/record"
+)
+
+// offsetDelete serves OffsetDelete: offsets of topics that the group does not subscribe to (KIP-496).
+func (c *call) offsetDelete(req *kmsg.OffsetDeleteRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.OffsetDeleteResponse)
+	var tps []record.TopicPartition
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			tps = append(tps, record.TopicPartition{Topic: t.Topic, Partition: p.Partition})
+		}
+	}
+	err := c.coordinatedMember(req.Group)
+	var errs map[record.TopicPartition]error
+	if err == nil {
+		errs, err = c.s.cluster.DeleteOffsets(c.ctx, req.Group, tps...)
+	}
+	if err != nil {
+		resp.ErrorCode = c.errorCode(err)
+		return resp
+	}
+	for _, t := range req.Topics {
+		rt := kmsg.NewOffsetDeleteResponseTopic()
+		rt.Topic = t.Topic
+		for _, p := range t.Partitions {
+			rp := kmsg.NewOffsetDeleteResponseTopicPartition()
+			rp.Partition, rp.ErrorCode = p.Partition, c.errorCode(errs[record.TopicPartition{Topic: t.Topic, Partition: p.Partition}])
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}

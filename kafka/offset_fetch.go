@@ -1,0 +1,159 @@
+package kafka
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/record"
+)
+
+// offsetFetch serves OffsetFetch: of one group up to version 7, of many from 8 on (KIP-709), with topic ids from 10 on.
+//
+// There are no pending offsets of transactions, so RequireStable asks for nothing more. Member ids and epochs (version 9) are for groups
+// of the newer protocol; those of the classic one ignore them, as in Kafka.
+func (c *call) offsetFetch(req *kmsg.OffsetFetchRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
+	if req.Version < 8 {
+		c.fetchOneGroup(req, resp)
+		return resp
+	}
+	for _, g := range req.Groups {
+		rg := kmsg.NewOffsetFetchResponseGroup()
+		rg.Group = g.Group
+		if err := c.fetchGroup(&g, &rg); err != nil {
+			rg.Topics, rg.ErrorCode = nil, c.errorCode(err)
+		}
+		resp.Groups = append(resp.Groups, rg)
+	}
+	return resp
+}
+
+// fetchOneGroup answers versions 1 to 7 in the terms of the later ones.
+func (c *call) fetchOneGroup(req *kmsg.OffsetFetchRequest, resp *kmsg.OffsetFetchResponse) {
+	g, rg := kmsg.NewOffsetFetchRequestGroup(), kmsg.NewOffsetFetchResponseGroup()
+	g.Group = req.Group
+	if req.Topics != nil {
+		g.Topics = make([]kmsg.OffsetFetchRequestGroupTopic, 0, len(req.Topics))
+	}
+	for _, t := range req.Topics {
+		gt := kmsg.NewOffsetFetchRequestGroupTopic()
+		gt.Topic, gt.Partitions = t.Topic, t.Partitions
+		g.Topics = append(g.Topics, gt)
+	}
+	err := c.fetchGroup(&g, &rg)
+	switch {
+	case err != nil && req.Version >= 2:
+		resp.ErrorCode = c.errorCode(err)
+		return
+	case err != nil: // the only place for an error is the partition
+		rg.Topics = nil
+		for _, t := range g.Topics {
+			rg.Topics = append(rg.Topics, noOffsets(t, c.errorCode(err)))
+		}
+	}
+	for _, t := range rg.Topics {
+		rt := kmsg.NewOffsetFetchResponseTopic()
+		rt.Topic = t.Topic
+		for _, p := range t.Partitions {
+			rp := kmsg.NewOffsetFetchResponseTopicPartition()
+			rp.Partition, rp.Offset, rp.LeaderEpoch, rp.Metadata, rp.ErrorCode = p.Partition, p.Offset, p.LeaderEpoch, p.Metadata, p.ErrorCode
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+}
+
+// fetchGroup answers for one group. Topics nil asks for all partitions that have an offset.
+func (c *call) fetchGroup(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchResponseGroup) error {
+	if err := c.coordinated(g.Group); err != nil {
+		return err
+	}
+	if g.Topics == nil {
+		return c.fetchAll(g, rg)
+	}
+	var tps []record.TopicPartition
+	for i := range g.Topics {
+		t := &g.Topics[i]
+		if c.version >= 10 {
+			t.Topic, _ = c.s.cluster.TopicName(t.TopicID)
+		}
+		for _, p := range t.Partitions {
+			tps = append(tps, record.TopicPartition{Topic: t.Topic, Partition: p})
+		}
+	}
+	if tps == nil {
+		tps = []record.TopicPartition{} // none, not all
+	}
+	offsets, err := c.s.cluster.FetchOffsets(c.ctx, g.Group, tps)
+	if err != nil {
+		return err
+	}
+	for _, t := range g.Topics {
+		if c.version >= 10 && t.Topic == "" {
+			rg.Topics = append(rg.Topics, noOffsets(t, int16(UnknownTopicID)))
+			continue
+		}
+		rt := kmsg.NewOffsetFetchResponseGroupTopic()
+		rt.Topic, rt.TopicID = t.Topic, t.TopicID
+		for _, p := range t.Partitions {
+			rt.Partitions = append(rt.Partitions, fetchedOffset(p, offsets[record.TopicPartition{Topic: t.Topic, Partition: p}]))
+		}
+		rg.Topics = append(rg.Topics, rt)
+	}
+	return nil
+}
+
+// fetchAll answers with everything that has an offset. With topic ids, topics that are gone cannot be named and are left out.
+func (c *call) fetchAll(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchResponseGroup) error {
+	offsets, err := c.s.cluster.FetchOffsets(c.ctx, g.Group, nil)
+	if err != nil {
+		return err
+	}
+	tps := make([]record.TopicPartition, 0, len(offsets))
+	for tp := range offsets {
+		tps = append(tps, tp)
+	}
+	slices.SortFunc(tps, func(a, b record.TopicPartition) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	for i, tp := range tps {
+		if i == 0 || tps[i-1].Topic != tp.Topic {
+			rt := kmsg.NewOffsetFetchResponseGroupTopic()
+			rt.Topic = tp.Topic
+			rg.Topics = append(rg.Topics, rt)
+		}
+		last := &rg.Topics[len(rg.Topics)-1]
+		last.Partitions = append(last.Partitions, fetchedOffset(tp.Partition, offsets[tp]))
+	}
+	if c.version < 10 {
+		return nil
+	}
+	rg.Topics = slices.DeleteFunc(rg.Topics, func(t kmsg.OffsetFetchResponseGroupTopic) bool {
+		_, known := c.s.cluster.TopicID(t.Topic)
+		return !known
+	})
+	for i := range rg.Topics {
+		rg.Topics[i].TopicID, _ = c.s.cluster.TopicID(rg.Topics[i].Topic)
+	}
+	return nil
+}
+
+func fetchedOffset(partition int32, o record.Committed) kmsg.OffsetFetchResponseGroupTopicPartition {
+	rp := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+	rp.Partition, rp.Offset, rp.LeaderEpoch, rp.Metadata = partition, o.Offset, o.LeaderEpoch, &o.Metadata
+	return rp
+}
+
+// noOffsets answers for a topic whose partitions cannot be asked for.
+func noOffsets(t kmsg.OffsetFetchRequestGroupTopic, code int16) kmsg.OffsetFetchResponseGroupTopic {
+	rt := kmsg.NewOffsetFetchResponseGroupTopic()
+	rt.Topic, rt.TopicID = t.Topic, t.TopicID
+	for _, p := range t.Partitions {
+		rp := fetchedOffset(p, record.Committed{Offset: -1, LeaderEpoch: -1})
+		rp.ErrorCode = code
+		rt.Partitions = append(rt.Partitions, rp)
+	}
+	return rt
+}

@@ -1,0 +1,34 @@
+package kafka
+
+import (
+	"bytes"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/group"
+)
+
+// syncGroup serves SyncGroup. It waits for the group leader's assignments.
+func (c *call) syncGroup(req *kmsg.SyncGroupRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.SyncGroupResponse)
+	r := group.SyncRequest{Group: req.Group, MemberID: req.MemberID, InstanceID: orEmpty(req.InstanceID), Generation: req.Generation,
+		ProtocolType: orEmpty(req.ProtocolType), ProtocolName: orEmpty(req.Protocol), Assignments: make(map[string][]byte, len(req.GroupAssignment))}
+	err := c.coordinatedMember(req.Group)
+	if req.Version >= 5 && (r.ProtocolType == "" || r.ProtocolName == "") {
+		err = group.ErrInconsistentProtocol // mandatory from here on (KIP-559), and before anything else
+	}
+	if err != nil {
+		resp.ErrorCode = c.errorCode(err)
+		return resp
+	}
+	for _, a := range req.GroupAssignment {
+		r.Assignments[a.MemberID] = bytes.Clone(a.MemberAssignment) // the group keeps it
+	}
+	synced, err := c.s.cluster.Sync(c.ctx, r)
+	if err != nil {
+		resp.ErrorCode = c.errorCode(err)
+		return resp
+	}
+	resp.ProtocolType, resp.Protocol, resp.MemberAssignment = &synced.ProtocolType, &synced.ProtocolName, synced.Assignment
+	return resp
+}
