@@ -141,10 +141,11 @@ func infoOf(s *segment.Segment) SegmentInfo {
 	return info
 }
 
-// Reconfigure changes the settings of an open log. Dir, Owner, FS and Segment stay as they are. It waits for the round under way.
+// Reconfigure changes the settings of an open log. Dir, Owner and FS stay as they are; the sizes in Segment hold for segments that are begun
+// from then on. It waits for the round under way.
 func (l *Log) Reconfigure(cfg Config) error {
 	old := l.cfg.Load()
-	cfg.Dir, cfg.Owner, cfg.FS, cfg.Segment = old.Dir, old.Owner, old.FS, old.Segment
+	cfg.Dir, cfg.Owner, cfg.FS = old.Dir, old.Owner, old.FS
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ func (l *Log) mustRoll(cfg *Config, active *segment.Segment, size int64, a *Appe
 	case size+int64(len(a.Batch)) > cfg.SegmentBytes && size > 0:
 		return true, nil
 	case active.Sealed(), // by a roll that failed later on
-		active.Overflows(last), mayFillIndex(cfg, size) && active.IndexFull():
+		active.Overflows(last), active.IndexFull():
 		return true, nil
 	case size == 0:
 		return false, nil
@@ -41,14 +41,6 @@ func (l *Log) mustRoll(cfg *Config, active *segment.Segment, size int64, a *Appe
 		waited = now() - l.created
 	}
 	return waited > cfg.segmentAge().Milliseconds()-l.jitter, nil
-}
-
-// mayFillIndex reports whether a segment of that size can have so many index entries that it is full: each takes more than an interval of bytes.
-func mayFillIndex(cfg *Config, size int64) bool {
-	interval, bytes := cfg.Segment.IndexIntervalBytes, cfg.Segment.IndexBytes
-	setDefault(&interval, segment.DefaultIndexIntervalBytes)
-	setDefault(&bytes, segment.DefaultIndexBytes)
-	return size/int64(interval) >= int64(bytes/16)-1
 }
 
 // Roll closes the active segment, if it holds anything, and opens the next one.
