@@ -13,6 +13,7 @@ import (
 type LogBackend interface {
 	Metadata(ctx context.Context, topics ...string) (replication.Metadata, error)
 	WaitMetadata(ctx context.Context, after int64) (int64, error)
+	// Fetch answers in the order of the request, which is borrowed until it returns.
 	Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error)
 	ListOffsets(ctx context.Context, at map[record.TopicPartition]partition.OffsetSpec, iso partition.Isolation) (map[record.TopicPartition]partition.OffsetResult, error)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 )
 
@@ -43,6 +44,9 @@ type Consumer struct {
 	wg     sync.WaitGroup
 	closed chan struct{} // closed when Close has done its work
 
+	request  partition.FetchRequest // of the fetch under way, used again; the poller's
+	fetching []fetching             // its partitions
+
 	polling  atomic.Bool
 	progress atomic.Int64 // counts signs of life of the application
 	records  atomic.Int64 // handed out
@@ -51,7 +55,9 @@ type Consumer struct {
 	mu        sync.Mutex // guards the fields below
 	parts     map[record.TopicPartition]*part
 	order     []*part            // the values of parts, in the order of fetching
-	interrupt context.CancelFunc // ends the wait under way; nil: none is
+	inWait    bool               // the poller waits
+	wait      context.Context    // of the poller's waits until one is interrupted; nil while nobody polls
+	interrupt context.CancelFunc // ends wait
 	woken     bool
 	closing   bool
 	closeErr  error
@@ -183,7 +189,7 @@ func (c *Consumer) Stats() Stats {
 // wakeLocked makes the poller look at the state: now, if it waits, else before the next record.
 func (c *Consumer) wakeLocked() {
 	c.dirty.Store(true)
-	if c.interrupt != nil {
+	if c.inWait {
 		c.interrupt()
 	}
 }

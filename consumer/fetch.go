@@ -18,11 +18,11 @@ const (
 
 // fetch asks for more of every partition that has nothing left, and waits until there is something or something else happens.
 func (c *Consumer) fetch(ctx context.Context) error {
-	wait, done, ok := c.beginWait(ctx)
+	wait, ok := c.beginWait(ctx)
 	if !ok {
 		return nil // something happened meanwhile: settle looks at it
 	}
-	defer done()
+	defer c.endWait()
 	req, parts := c.fetchRequest()
 	if len(parts) == 0 {
 		<-wait.Done() // until partitions are assigned, resumed or sought, or ctx is done
@@ -39,30 +39,49 @@ func (c *Consumer) fetch(ctx context.Context) error {
 }
 
 // beginWait returns a context that ends when the poller is needed elsewhere. ok is false if it is needed already.
-func (c *Consumer) beginWait(ctx context.Context) (wait context.Context, done func(), ok bool) {
+// Mostly it is the one of the wait before: making one for each fetch cost more than the fetch. endWait must follow.
+func (c *Consumer) beginWait(ctx context.Context) (wait context.Context, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.dirty.Load() {
-		return nil, nil, false
+		return nil, false
 	}
-	wait, cancel := context.WithCancel(ctx)
-	c.interrupt = cancel
-	return wait, func() {
-		c.mu.Lock()
-		c.interrupt = nil
-		c.mu.Unlock()
-		cancel()
-	}, true
+	if c.wait == nil || c.wait.Err() != nil {
+		if c.interrupt != nil {
+			c.interrupt()
+		}
+		c.wait, c.interrupt = context.WithCancel(ctx)
+	}
+	c.inWait = true
+	return c.wait, true
+}
+
+func (c *Consumer) endWait() {
+	c.mu.Lock()
+	c.inWait = false
+	c.mu.Unlock()
+}
+
+// dropWait lets go of the context of the last wait.
+func (c *Consumer) dropWait() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.interrupt != nil {
+		c.interrupt()
+		c.wait, c.interrupt = nil, nil
+	}
 }
 
 // fetchRequest lists the partitions to fetch; the order rotates, so that under a byte limit each comes first in its turn.
 func (c *Consumer) fetchRequest() (*partition.FetchRequest, []fetching) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	req := &partition.FetchRequest{
+	req := &c.request
+	*req = partition.FetchRequest{
 		MinBytes: c.cfg.MinBytes, MaxBytes: c.cfg.MaxBytes, MaxWait: c.cfg.MaxWait, Isolation: c.cfg.Isolation, Rack: c.cfg.Rack,
+		Partitions: req.Partitions[:0],
 	}
-	var parts []fetching
+	parts := c.fetching[:0]
 	for _, p := range c.order {
 		pos := p.position.Load()
 		if p.paused || p.failed != nil || pos < 0 || p.chunk.left() || c.runner != nil && c.runner.full(p) {
@@ -74,8 +93,11 @@ func (c *Consumer) fetchRequest() (*partition.FetchRequest, []fetching) {
 		parts = append(parts, fetching{p, p.gen.Load(), pos})
 	}
 	if len(c.order) > 1 {
-		c.order = append(c.order[1:], c.order[0])
+		first := c.order[0]
+		copy(c.order, c.order[1:])
+		c.order[len(c.order)-1] = first
 	}
+	c.fetching = parts
 	return req, parts
 }
 
@@ -88,19 +110,14 @@ type fetching struct {
 
 // keep takes what a fetch brought.
 func (c *Consumer) keep(wait context.Context, parts []fetching, resp *partition.FetchResponse) error {
-	byTP := make(map[record.TopicPartition]fetching, len(parts))
-	for _, f := range parts {
-		byTP[f.p.tp] = f
-	}
 	var failed error
 	var retry error
 	for i := range resp.Partitions {
 		fp := &resp.Partitions[i]
-		f, ok := byTP[fp.TopicPartition]
-		if !ok {
-			continue
+		if i >= len(parts) || parts[i].p.tp != fp.TopicPartition {
+			return c.backOff(wait, errors.New("consumer: fetch: the answer is not in the order of the request"))
 		}
-		err := c.keepOne(f, fp)
+		err := c.keepOne(parts[i], fp)
 		switch {
 		case err == nil:
 		case isFinal(err):
@@ -343,11 +360,11 @@ func (c *Consumer) retryLater(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	wait, done, ok := c.beginWait(ctx)
+	wait, ok := c.beginWait(ctx)
 	if !ok {
 		return nil
 	}
-	defer done()
+	defer c.endWait()
 	return c.backOff(wait, err)
 }
 

@@ -307,7 +307,7 @@ func (m *membership) applicationGone() bool {
 func (c *Consumer) waiting() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.interrupt != nil
+	return c.inWait
 }
 
 // leaveForNow leaves the group so that others get the partitions; the next poll joins again.

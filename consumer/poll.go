@@ -351,6 +351,7 @@ func (c *Consumer) startPolling() error {
 
 func (c *Consumer) stopPolling() {
 	c.progress.Add(1)
+	c.dropWait()
 	c.polling.Store(false)
 }
 

@@ -84,7 +84,8 @@ type fetch struct {
 	minBytes, maxBytes int
 
 	// Of the last read:
-	places   []fetchPlace // where each partition's waiting would begin
+	resp     *partition.FetchResponse // used again by the next read, if it was not returned
+	places   []fetchPlace             // where each partition's waiting would begin
 	bytes    int
 	anyError bool
 }
@@ -104,8 +105,15 @@ func (f *fetch) answer() bool {
 // read reads what is there, within the limits.
 func (f *fetch) read() *partition.FetchResponse {
 	n := len(f.req.Partitions)
-	resp := &partition.FetchResponse{Partitions: make([]partition.FetchedPartition, n)}
-	f.places, f.bytes, f.anyError = make([]fetchPlace, n), 0, false
+	if f.resp == nil {
+		f.resp = &partition.FetchResponse{Partitions: make([]partition.FetchedPartition, n)}
+		f.places = make([]fetchPlace, n)
+	} else {
+		clear(f.resp.Partitions)
+		clear(f.places)
+	}
+	resp := f.resp
+	f.bytes, f.anyError = 0, false
 	left, starved := f.maxBytes, false
 	first := 0
 	if n > 0 {
