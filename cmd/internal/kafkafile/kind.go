@@ -1,0 +1,81 @@
+package kafkafile
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// A Kind is what a file holds, told by its name.
+type Kind string
+
+// The kinds of files. Names are Kafka's.
+const (
+	Unknown           Kind = ""
+	Log               Kind = "log"
+	Index             Kind = "index"
+	TimeIndex         Kind = "timeindex"
+	TxnIndex          Kind = "txnindex"
+	Snapshot          Kind = "snapshot"                // producer state
+	MetadataSnapshot  Kind = "metadata-snapshot"       // of a KRaft controller: batches, as in a log
+	EpochCheckpoint   Kind = "leader-epoch-checkpoint" // where each leader epoch began
+	OffsetCheckpoint  Kind = "offset-checkpoint"       // an offset per partition
+	PartitionMetadata Kind = "partition.metadata"      // the topic's id
+	MetaProperties    Kind = "meta.properties"         // whose directory it is
+	CleanShutdown     Kind = ".kafka_cleanshutdown"    // left by a broker that stopped in order
+	State             Kind = "strata.state"            // ours: how a log was left
+)
+
+// KindOf returns the kind of a file by its name, and the suffix that says that it does not count (".deleted", ".cleaned", ".swap", ".tmp"), "" if it does.
+func KindOf(path string) (k Kind, set string) {
+	name := filepath.Base(path)
+	for _, s := range []string{".deleted", ".cleaned", ".swap", ".tmp"} {
+		if rest, ok := strings.CutSuffix(name, s); ok {
+			name, set = rest, s
+			break
+		}
+	}
+	switch name {
+	case "leader-epoch-checkpoint":
+		return EpochCheckpoint, set
+	case "recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint":
+		return OffsetCheckpoint, set
+	case "partition.metadata", "meta.properties", ".kafka_cleanshutdown", "strata.state":
+		return Kind(name), set
+	case "strata.suspect":
+		return State, set
+	}
+	switch ext := filepath.Ext(name); ext {
+	case ".log", ".index", ".timeindex", ".txnindex", ".snapshot":
+		return Kind(ext[1:]), set
+	case ".checkpoint":
+		return MetadataSnapshot, set
+	}
+	return Unknown, set
+}
+
+// BaseOffset returns the offset that a segment's file or a snapshot is named by; ok is false if the name is not 20 digits and a suffix.
+func BaseOffset(path string) (offset int64, ok bool) {
+	digits, _, _ := strings.Cut(filepath.Base(path), ".")
+	offset, err := strconv.ParseInt(digits, 10, 64)
+	return offset, err == nil && len(digits) == 20 && offset >= 0
+}
+
+// SplitPartition takes the name of a partition's directory apart, at the last dash. Kafka puts "-future", "-delete" and "-stray" behind
+// names of directories that are not partitions in use: such a suffix comes back in set.
+func SplitPartition(dir string) (topic string, partition int32, set string, ok bool) {
+	name := filepath.Base(dir)
+	for _, s := range []string{"-delete", "-future", "-stray"} {
+		rest, cut := strings.CutSuffix(name, s)
+		if i := strings.LastIndexByte(rest, '.'); cut && i > 0 {
+			name, set = rest[:i], s
+			break
+		}
+	}
+	i := strings.LastIndexByte(name, '-')
+	if i <= 0 {
+		return "", 0, set, set != "" // long names are cut
+	}
+	n, err := strconv.ParseUint(name[i+1:], 10, 31)
+	return name[:i], int32(n), set, err == nil || set != ""
+}

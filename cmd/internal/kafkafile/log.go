@@ -1,0 +1,212 @@
+package kafkafile
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/stratalog/strata/record"
+)
+
+// A Visitor is told what ScanLog meets, in the order of the file. Either function may be nil; an error of theirs ends the scan.
+type Visitor struct {
+	// Batch gets a batch whose CRC matches, which is valid during the call, and its position.
+	Batch func(pos int64, b *record.Batch) error
+	// Damage gets a range of bytes that are no batch.
+	Damage func(d Damage) error
+}
+
+// Damage is a range of bytes that is not what it should be.
+type Damage struct {
+	Pos, Size int64
+	Reason    string
+	// Last says that nothing but zeros follows, so that a write which a crash interrupted can have left it.
+	Last bool
+	// Whole says that the range is as long as the batch in it claims to be, and does not end with a zero.
+	Whole bool
+}
+
+// An End says how a log file ends.
+type End struct {
+	Pos   int64 // behind the last valid batch
+	Zeros int64 // bytes of preallocated space at the end of the file
+}
+
+// ScanLog reads a .log file of size bytes batch by batch. It goes on behind damage, with the next batch that is valid. Its own error is one of
+// reading, or the visitor's.
+func ScanLog(r io.ReaderAt, size int64, v Visitor) (End, error) {
+	s := scanner{r: r, size: size, v: v}
+	for s.pos < s.size {
+		if err := s.step(); err != nil {
+			return s.end, err
+		}
+	}
+	return s.end, nil
+}
+
+type scanner struct {
+	r    io.ReaderAt
+	size int64
+	v    Visitor
+	pos  int64
+	end  End
+	buf  []byte
+	next int64 // least base offset that the next batch can have
+}
+
+// step passes one batch, or what is in its place.
+func (s *scanner) step() error {
+	b, err := s.batchAt(s.pos)
+	var bad *badBatch
+	switch {
+	case err == nil:
+		if s.v.Batch != nil {
+			if err := s.v.Batch(s.pos, b); err != nil {
+				return err
+			}
+		}
+		s.next = b.NextOffset()
+		s.pos += int64(b.Size())
+		s.end.Pos = s.pos
+		return nil
+	case errors.As(err, &bad):
+		return s.skip(bad)
+	}
+	return err
+}
+
+// badBatch says why there is no batch at a position, and how long it seems to be (0: unknown).
+type badBatch struct {
+	reason string
+	size   int64
+}
+
+func (e *badBatch) Error() string { return e.reason }
+
+// batchAt reads the batch at pos into the buffer.
+func (s *scanner) batchAt(pos int64) (*record.Batch, error) {
+	if s.size-pos < record.HeaderSize {
+		return nil, &badBatch{reason: fmt.Sprintf("%d bytes, too few for a batch", s.size-pos)}
+	}
+	if err := s.fill(pos, record.HeaderSize); err != nil {
+		return nil, err
+	}
+	h, err := record.ParseHeader(s.buf)
+	if err != nil {
+		return nil, &badBatch{reason: err.Error()}
+	}
+	n := int64(h.Length) + record.LogOverhead
+	if n > s.size-pos {
+		return nil, &badBatch{reason: fmt.Sprintf("a batch of %d bytes, of which the file has %d", n, s.size-pos)}
+	}
+	if err := s.fill(pos, int(n)); err != nil {
+		return nil, err
+	}
+	b, _, err := record.Parse(s.buf)
+	if err != nil {
+		return nil, &badBatch{reason: err.Error(), size: n}
+	}
+	return b, nil
+}
+
+func (s *scanner) fill(pos int64, n int) error {
+	if cap(s.buf) < n {
+		s.buf = make([]byte, n)
+	}
+	s.buf = s.buf[:n]
+	if k, err := s.r.ReadAt(s.buf, pos); err != nil && !(errors.Is(err, io.EOF) && k == n) {
+		return fmt.Errorf("read %d bytes at %d: %w", n, pos, err)
+	}
+	return nil
+}
+
+// skip reports what is at s.pos instead of a batch, and goes to the next one.
+func (s *scanner) skip(bad *badBatch) error {
+	data, err := lastNonZero(s.r, s.pos, s.size)
+	if err != nil {
+		return err
+	}
+	if data < 0 {
+		s.end.Zeros = s.size - s.pos
+		s.pos = s.size
+		return nil
+	}
+	to, err := s.resync(bad)
+	if err != nil {
+		return err
+	}
+	d := Damage{Pos: s.pos, Size: to - s.pos, Reason: bad.reason}
+	if to == s.size {
+		d.Size, d.Last = data+1-s.pos, true
+		d.Whole = bad.size > 0 && d.Size == bad.size
+		s.end.Zeros = s.size - data - 1
+	}
+	s.pos = to
+	if s.v.Damage == nil {
+		return nil
+	}
+	return s.v.Damage(d)
+}
+
+// resync returns where the next valid batch is, the size of the file if there is none.
+func (s *scanner) resync(bad *badBatch) (int64, error) {
+	if to := s.pos + bad.size; bad.size > 0 {
+		_, err := s.batchAt(to)
+		var next *badBatch
+		if err == nil || !errors.As(err, &next) {
+			return to, err
+		}
+	}
+	window := make([]byte, 64<<10)
+	for from := s.pos + 1; from+record.HeaderSize <= s.size; {
+		n := int(min(int64(len(window)), s.size-from))
+		if k, err := s.r.ReadAt(window[:n], from); err != nil && !(errors.Is(err, io.EOF) && k == n) {
+			return 0, fmt.Errorf("read %d bytes at %d: %w", n, from, err)
+		}
+		i := 0
+		for ; i+record.HeaderSize <= n; i++ {
+			if !s.plausible(window[i:n], s.size-from-int64(i)) {
+				continue
+			}
+			_, err := s.batchAt(from + int64(i))
+			var no *badBatch
+			if err == nil || !errors.As(err, &no) {
+				return from + int64(i), err
+			}
+		}
+		from += int64(i)
+	}
+	return s.size, nil
+}
+
+// maxResync is the largest batch that is looked for behind damage: a length read from anywhere must not make us read gigabytes again and again.
+const maxResync = 128 << 20
+
+// plausible reports whether p may begin with a batch that continues the log; left is the number of bytes to the end of the file.
+func (s *scanner) plausible(p []byte, left int64) bool {
+	size := int64(int32(binary.BigEndian.Uint32(p[8:]))) + record.LogOverhead
+	if p[16] != 2 || size < record.HeaderSize || size > min(left, maxResync) {
+		return false
+	}
+	h, err := record.ParseHeader(p)
+	return err == nil && h.BaseOffset >= s.next
+}
+
+// lastNonZero returns the position of the last byte of [from, to) that is not zero, -1 if all are.
+func lastNonZero(r io.ReaderAt, from, to int64) (int64, error) {
+	buf := make([]byte, min(64<<10, max(to-from, 0)))
+	for to > from {
+		n := min(int64(len(buf)), to-from)
+		if k, err := r.ReadAt(buf[:n], to-n); err != nil && !(errors.Is(err, io.EOF) && int64(k) == n) {
+			return 0, fmt.Errorf("read %d bytes at %d: %w", n, to-n, err)
+		}
+		for i := n - 1; i >= 0; i-- {
+			if buf[i] != 0 {
+				return to - n + i, nil
+			}
+		}
+		to -= n
+	}
+	return -1, nil
+}

@@ -1,0 +1,108 @@
+package verify
+
+import (
+	"errors"
+	"io"
+
+	"github.com/stratalog/strata/cmd/internal/kafkafile"
+	"github.com/stratalog/strata/record"
+)
+
+// openTxns are the transactions that are open at some place of a log: producer id and first offset.
+type openTxns map[int64]int64
+
+// abortIndex is the entries of a transaction index, by the offset of the marker.
+type abortIndex struct {
+	path    string
+	entries map[int64]abortEntry
+}
+
+type abortEntry struct {
+	kafkafile.AbortedTxn
+	pos int64
+}
+
+func (s *seg) readAborts(r io.ReaderAt, size int64, path string) error {
+	s.aborts = abortIndex{path, map[int64]abortEntry{}}
+	last := s.base - 1
+	return kafkafile.ReadTxnIndex(r, size, func(pos int64, e kafkafile.AbortedTxn) error {
+		if e.Version != 0 || e.ProducerID < 0 || e.FirstOffset < 0 || e.FirstOffset >= e.LastOffset || e.LastOffset <= last ||
+			e.LastStable < 0 || e.LastStable > e.LastOffset+1 {
+			return &entryError{pos, "no entry of an aborted transaction"}
+		}
+		last = e.LastOffset
+		s.aborts.entries[e.LastOffset] = abortEntry{e, pos}
+		return nil
+	})
+}
+
+// txn follows the transactions and checks the index entry of an abort marker.
+func (s *seg) txn(pos int64, b *record.Batch) {
+	if !b.IsTransactional() {
+		return
+	}
+	first, open := s.txns[b.ProducerID]
+	if !b.IsControl() {
+		if !open {
+			s.txns[b.ProducerID] = b.BaseOffset
+		}
+		return
+	}
+	kind, _, err := b.Control()
+	if err != nil && !errors.Is(err, record.ErrEmpty) {
+		s.damage(s.name, pos, "control record: %v", err)
+		return
+	}
+	delete(s.txns, b.ProducerID)
+	e, indexed := s.aborts.entries[b.BaseOffset]
+	delete(s.aborts.entries, b.BaseOffset)
+	switch {
+	case err != nil: // compaction has taken the marker
+	case kind != record.ControlAbort && indexed:
+		s.damage(s.aborts.path, e.pos, "an aborted transaction that ends at %d, where it was committed", b.BaseOffset)
+	case kind != record.ControlAbort:
+	case open && !indexed:
+		s.damage(s.path(segmentName(s.base, ".txnindex")), -1, "no entry for the transaction of producer %d that was aborted at %d", b.ProducerID, b.BaseOffset)
+	case indexed:
+		s.abort(e, b, txnSpan{first, open})
+	}
+}
+
+type txnSpan struct {
+	first int64
+	known bool
+}
+
+// abort checks the entry of an abort marker.
+func (s *seg) abort(e abortEntry, b *record.Batch, span txnSpan) {
+	if e.ProducerID != b.ProducerID {
+		s.damage(s.aborts.path, e.pos, "producer %d, where the marker is of %d", e.ProducerID, b.ProducerID)
+		return
+	}
+	if s.part.gaps || s.segments[0] != 0 {
+		return // transactions may have begun in what is not there any more
+	}
+	if span.known && e.FirstOffset != span.first {
+		s.damage(s.aborts.path, e.pos, "first offset %d, where the transaction began at %d", e.FirstOffset, span.first)
+	}
+	stable := b.BaseOffset + 1
+	for _, first := range s.txns {
+		stable = min(stable, first)
+	}
+	if e.LastStable != stable {
+		s.damage(s.aborts.path, e.pos, "last stable offset %d, where it was %d", e.LastStable, stable)
+	}
+}
+
+// abortsDone reports entries without a marker.
+func (s *seg) abortsDone() {
+	for offset, e := range s.aborts.entries {
+		switch {
+		case len(s.damages) > 0 && offset < s.next:
+		case offset >= s.next:
+			s.ahead(s.aborts.path, "a transaction that was aborted at %d, behind the last batch", offset)
+		default:
+			s.damage(s.aborts.path, e.pos, "a transaction that was aborted at %d, where there is no marker", offset)
+		}
+	}
+}

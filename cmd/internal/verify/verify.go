@@ -1,0 +1,210 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/stratalog/strata/cmd/internal/kafkafile"
+	"github.com/stratalog/strata/vfs"
+)
+
+// A Severity says how bad a finding is.
+type Severity string
+
+// The severities.
+const (
+	Damage Severity = "damage"
+	Note   Severity = "note"
+)
+
+// A Finding is something about one file or directory.
+type Finding struct {
+	Severity Severity
+	Path     string
+	Pos      int64 // byte in the file; -1: the file as a whole
+	Text     string
+}
+
+// Counts say what was looked at.
+type Counts struct {
+	Partitions int   `json:"partitions"`
+	Segments   int   `json:"segments"`
+	Files      int   `json:"files"`
+	Batches    int64 `json:"batches"`
+	Records    int64 `json:"records"`
+	Bytes      int64 `json:"bytes"` // of segments
+	Damages    int   `json:"damages"`
+	Notes      int   `json:"notes"`
+}
+
+// Options are what Dir needs. FS and Found must be set.
+type Options struct {
+	FS    vfs.FS
+	Found func(Finding)                   // called for each finding, at most findingsPerFile of a file
+	Step  func(done Counts, where string) // called often; may be nil
+}
+
+// findingsPerFile bounds the findings reported of one file; the rest are counted.
+const findingsPerFile = 10
+
+// ErrNoLogs says that a directory is none of those that can be checked.
+var ErrNoLogs = errors.New("no partition, no broker's directory and no directory of brokers")
+
+// Dir checks a partition's directory, a broker's, or one of brokers (broker-1, broker-2, ...). Its error is ErrNoLogs, ctx's, or one of reading
+// that leaves nothing to check; what is wrong with the files comes as findings. It needs memory for the indexes of one segment and for its
+// largest batch.
+func Dir(ctx context.Context, dir string, o Options) (Counts, error) {
+	v := &verifier{ctx: ctx, o: o, fs: o.FS, perFile: map[string]int{}}
+	names, err := v.list(dir)
+	if err != nil {
+		return v.n, err
+	}
+	switch {
+	case isPartition(names):
+		_, err = v.partition(dir, v.factsFromParent(dir))
+	case isBroker(names):
+		err = v.broker(dir, names)
+	default:
+		brokers := 0
+		for _, name := range names {
+			sub := filepath.Join(dir, name)
+			if inner, err := v.list(sub); strings.HasPrefix(name, "broker-") && err == nil && isBroker(inner) {
+				brokers++
+				if err := v.broker(sub, inner); err != nil {
+					return v.n, err
+				}
+			}
+		}
+		if brokers == 0 {
+			return v.n, fmt.Errorf("%s: %w", dir, ErrNoLogs)
+		}
+	}
+	v.flushSuppressed()
+	return v.n, err
+}
+
+func isPartition(names []string) bool {
+	for _, name := range names {
+		kind, _ := kafkafile.KindOf(name)
+		if _, ok := kafkafile.BaseOffset(name); ok && kind == kafkafile.Log || kind == kafkafile.PartitionMetadata || kind == kafkafile.State {
+			return true
+		}
+	}
+	return false
+}
+
+func isBroker(names []string) bool {
+	for _, name := range names {
+		switch kind, _ := kafkafile.KindOf(name); kind {
+		case kafkafile.MetaProperties, kafkafile.OffsetCheckpoint, kafkafile.CleanShutdown:
+			return true
+		}
+	}
+	return false
+}
+
+type verifier struct {
+	ctx     context.Context // of the one call of Dir
+	o       Options
+	fs      vfs.FS
+	n       Counts
+	perFile map[string]int
+}
+
+func (v *verifier) list(dir string) ([]string, error) {
+	entries, err := v.fs.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, nil
+}
+
+func (v *verifier) add(f Finding) {
+	if f.Severity == Damage {
+		v.n.Damages++
+	} else {
+		v.n.Notes++
+	}
+	v.perFile[f.Path]++
+	if v.perFile[f.Path] <= findingsPerFile {
+		v.o.Found(f)
+	}
+}
+
+func (v *verifier) damage(path string, pos int64, format string, args ...any) {
+	v.add(Finding{Damage, path, pos, fmt.Sprintf(format, args...)})
+}
+
+func (v *verifier) note(path string, format string, args ...any) {
+	v.add(Finding{Note, path, -1, fmt.Sprintf(format, args...)})
+}
+
+func (v *verifier) flushSuppressed() {
+	for path, n := range v.perFile {
+		if n > findingsPerFile {
+			v.o.Found(Finding{Note, path, -1, fmt.Sprintf("%d findings more, not shown", n-findingsPerFile)})
+		}
+	}
+}
+
+// step tells how far it is, and whether to go on.
+func (v *verifier) step(where string) error {
+	if v.o.Step != nil {
+		v.o.Step(v.n, where)
+	}
+	return v.ctx.Err()
+}
+
+// maxSmall bounds the files that are read whole.
+const maxSmall = 64 << 20
+
+// small reads a file that is read whole; nil after a finding, or if there is none.
+func (v *verifier) small(path string) []byte {
+	f, size := v.open(path)
+	if f == nil {
+		return nil
+	}
+	defer v.closing(path, f)
+	if size > maxSmall {
+		v.damage(path, -1, "%d bytes are too much for such a file", size)
+		return nil
+	}
+	p := make([]byte, size)
+	if n, err := f.ReadAt(p, 0); err != nil && !(errors.Is(err, io.EOF) && int64(n) == size) {
+		v.damage(path, -1, "cannot be read: %v", err)
+		return nil
+	}
+	return p
+}
+
+// open opens a file that should be there; nil after a finding.
+func (v *verifier) open(path string) (vfs.File, int64) {
+	f, err := v.fs.OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		v.damage(path, -1, "cannot be opened: %v", err)
+		return nil, 0
+	}
+	size, err := f.Size()
+	if err != nil {
+		v.damage(path, -1, "cannot be read: %v", err)
+		v.closing(path, f)
+		return nil, 0
+	}
+	v.n.Files++
+	return f, size
+}
+
+func (v *verifier) closing(path string, f vfs.File) {
+	if err := f.Close(); err != nil {
+		v.damage(path, -1, "closing it: %v", err)
+	}
+}

@@ -1,0 +1,235 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/cmd/internal/kafkafile"
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+func TestDirectoriesWrittenByKafkaAreGood(t *testing.T) {
+	m := golden(t)
+	for _, dir := range []string{"/log", "/killed/rolled-0", "/killed/transactions-0"} {
+		n, fs := check(t, m, dir)
+		require.Empty(t, damages(fs), dir)
+		require.Positive(t, n.Records)
+	}
+	n, _ := check(t, m, "/log")
+	require.Equal(t, Counts{Partitions: 27, Segments: 35, Files: 201, Batches: 394, Records: 2224, Bytes: 434036, Notes: 1}, n)
+}
+
+func TestVerifyChangesNothing(t *testing.T) {
+	m := golden(t)
+	changes := 0
+	m.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		if e.Op&vfs.OpChange != 0 {
+			changes++
+		}
+	}})
+	check(t, m, "/log")
+	require.Zero(t, changes)
+}
+
+// Every kind of file whose bytes are all held against something: by a checksum, or by the segment that an entry names.
+func TestFlippedBitsAreDamage(t *testing.T) {
+	for _, c := range []struct {
+		name, root string
+		fs         *vfs.MemFS
+	}{{"kafka", "/log", golden(t)}, {"strata", "/data/broker-1", strataDirectory(t)}} {
+		t.Run(c.name, func(t *testing.T) {
+			seed := rand.Uint64()
+			rnd, flips := rand.New(rand.NewPCG(seed, 0)), map[kafkafile.Kind]int{}
+			for _, name := range files(t, c.fs, c.root) {
+				kind, _ := kafkafile.KindOf(name)
+				p, dir := read(t, c.fs, name), filepath.Dir(name)
+				switch kind {
+				case kafkafile.Log, kafkafile.Index, kafkafile.TimeIndex, kafkafile.TxnIndex, kafkafile.Snapshot, kafkafile.State:
+				default:
+					continue
+				}
+				if filepath.Base(dir) == "__cluster_metadata-0" && kind != kafkafile.Log && c.name == "kafka" {
+					continue // nothing there says whether its log was closed in order
+				}
+				for range min(12, 8*len(p)) {
+					bit := rnd.IntN(8 * len(p))
+					p[bit/8] ^= 1 << (bit % 8)
+					write(t, c.fs, name, p)
+					_, fs := check(t, c.fs, dir)
+					require.NotEmpty(t, damages(fs), "seed %d: byte %d bit %d of %s", seed, bit/8, bit%8, name)
+					p[bit/8] ^= 1 << (bit % 8)
+					flips[kind]++
+				}
+				write(t, c.fs, name, p)
+			}
+			t.Log(flips)
+			require.Greater(t, flips[kafkafile.Log], 30)
+			require.Greater(t, flips[kafkafile.Snapshot], 30)
+			require.Greater(t, flips[kafkafile.TimeIndex], 30)
+			_, fs := check(t, c.fs, c.root)
+			require.Empty(t, damages(fs))
+		})
+	}
+}
+
+func TestDamagedTextFiles(t *testing.T) {
+	for _, c := range []struct{ file, from, to string }{
+		{"recovery-point-offset-checkpoint", "0\n26", "1\n26"},
+		{"recovery-point-offset-checkpoint", "0\n26", "0\n25"},
+		{"recovery-point-offset-checkpoint", "codec-zstd 0 300", "codec-zstd 0 301"},
+		{"recovery-point-offset-checkpoint", "codec-zstd 0 300", "codec-zstd 0 299"},
+		{"recovery-point-offset-checkpoint", "codec-zstd 0 300", "codec-zstd 0 3g0"},
+		{"replication-offset-checkpoint", "codec-zstd 0 300", "codec-zstd 0 700"},
+		{"log-start-offset-checkpoint", "start-moved 0 40", "start-moved 0 440"},
+		{"cleaner-offset-checkpoint", "compacted 0 160", "compacted 0 -60"},
+		{"meta.properties", "node.id=1", "node.ie=1"},
+		{"meta.properties", "version=1", "version=3"},
+		{".kafka_cleanshutdown", `"version":0`, `"version":1`},
+		{"rolled-0/leader-epoch-checkpoint", "0 0\n", "1 0\n"},
+		{"rolled-0/leader-epoch-checkpoint", "0 0\n", "0 1\n"},
+		{"rolled-0/leader-epoch-checkpoint", "0 0\n", "0 0"},
+		{"rolled-0/partition.metadata", "version: 0", "version: 1"},
+		{"__cluster_metadata-0/partition.metadata", "AAAQ", "AABQ"},
+	} {
+		t.Run(c.file+" "+c.to, func(t *testing.T) {
+			m := golden(t)
+			name := filepath.Join("/log", c.file)
+			p := read(t, m, name)
+			require.Contains(t, string(p), c.from)
+			write(t, m, name, bytes.Replace(p, []byte(c.from), []byte(c.to), 1))
+			_, fs := check(t, m, "/log")
+			require.NotEmpty(t, damages(fs))
+			require.Contains(t, damages(fs)[0].Path, filepath.Dir(name), "%v", fs)
+		})
+	}
+}
+
+func TestTopicIDUnlikeTheControllersIsDamage(t *testing.T) {
+	m := golden(t)
+	id := read(t, m, "/log/rolled-0/partition.metadata")
+	write(t, m, "/log/append-time-0/partition.metadata", id)
+	_, fs := check(t, m, "/log")
+	require.Equal(t, []Finding{{Damage, "/log/append-time-0/partition.metadata", -1, "another topic id than that of append-time in the controller's log"}}, damages(fs))
+}
+
+func TestIncompleteLastBatchIsANoteUnlessTheLogWasClosedInOrder(t *testing.T) {
+	m := golden(t)
+	name := "/00000000000000000010.log"
+	for _, dir := range []string{"/log/rolled-0", "/killed/rolled-0"} {
+		p := read(t, m, dir+name)
+		write(t, m, dir+name, append(p[:len(p):len(p)], p[:70]...))
+	}
+	_, fs := check(t, m, "/killed/rolled-0")
+	require.Len(t, fs, 1)
+	require.Equal(t, Note, fs[0].Severity)
+	require.Contains(t, fs[0].Text, "70 bytes at 459 are an incomplete last batch")
+	_, fs = check(t, m, "/log/rolled-0")
+	require.NotEmpty(t, damages(fs))
+	require.EqualValues(t, 459, damages(fs)[0].Pos)
+}
+
+func TestBytesOfTheMiddleAreDamageAndWhatFollowsIsRead(t *testing.T) {
+	m := golden(t)
+	name := "/log/codec-none-0/00000000000000000000.log"
+	p := read(t, m, name)
+	whole, _ := check(t, m, "/log/codec-none-0")
+	second := int(binary.BigEndian.Uint32(p[8:])) + 12
+	copy(p[second+8:], "xxxxxxxxxx") // its length too
+	write(t, m, name, p)
+	n, fs := check(t, m, "/log/codec-none-0")
+	require.EqualValues(t, second, damages(fs)[0].Pos)
+	require.Equal(t, whole.Batches-1, n.Batches)
+}
+
+func TestMissingSegmentIsDamage(t *testing.T) {
+	for dir, m := range map[string]*vfs.MemFS{"/log/rolled-0": golden(t), "/data/broker-1/orders-0": strataDirectory(t)} {
+		var logs []string
+		for _, name := range files(t, m, dir) {
+			if filepath.Ext(name) == ".log" {
+				logs = append(logs, name)
+			}
+		}
+		require.Greater(t, len(logs), 2)
+		require.NoError(t, m.Remove(logs[1]))
+		_, fs := check(t, m, dir)
+		require.NotEmpty(t, damages(fs), dir)
+	}
+}
+
+func TestStrataDirectoriesAreGoodAfterCloseAndAfterAKill(t *testing.T) {
+	m := strataDirectory(t)
+	n, fs := check(t, m, "/data")
+	require.Empty(t, damages(fs))
+	require.EqualValues(t, 3, n.Partitions) // the controller's log too
+	require.Greater(t, n.Records, int64(400))
+
+	c, err := strata.Open(strata.Config{Dir: "/data", FS: m})
+	require.NoError(t, err)
+	defer c.Close()
+	p, err := producer.New(c, producer.Config{})
+	require.NoError(t, err)
+	defer p.Close()
+	_, err = p.Send(context.Background(), record.String("orders", "k", "v"))
+	require.NoError(t, err)
+	_, fs = check(t, m.Kill(), "/data")
+	require.Empty(t, damages(fs))
+}
+
+func TestOtherDirectoriesAreRefused(t *testing.T) {
+	m := vfs.Mem()
+	require.NoError(t, m.MkdirAll("/x/broker-1", 0o755))
+	_, err := Dir(context.Background(), "/x", Options{FS: m, Found: func(Finding) {}})
+	require.ErrorIs(t, err, ErrNoLogs)
+}
+
+func TestFindingsOfOneFileAreBounded(t *testing.T) {
+	m := golden(t)
+	write(t, m, "/log/rolled-0/leader-epoch-checkpoint", []byte("0\n1\n7 0\n"))
+	n, fs := check(t, m, "/log/rolled-0")
+	require.Equal(t, n.Damages, int(n.Batches))
+	name := "/log/codec-none-0"
+	write(t, m, name+"/leader-epoch-checkpoint", []byte("0\n1\n7 0\n"))
+	n, fs = check(t, m, name)
+	require.Greater(t, n.Damages, findingsPerFile)
+	require.Len(t, fs, findingsPerFile+1)
+}
+
+func TestCancelledContextEndsTheCheck(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := Dir(ctx, "/log", Options{FS: golden(t), Found: func(Finding) {}})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// strataDirectory returns what Strata leaves behind in /data: a topic of two partitions with several segments each, and idempotent producers.
+func strataDirectory(t testing.TB) *vfs.MemFS {
+	t.Helper()
+	ctx, m := context.Background(), vfs.Mem()
+	c, err := strata.Open(strata.Config{Dir: "/data", FS: m})
+	require.NoError(t, err)
+	cfg := topic.Config{Partitions: 2, Properties: map[string]string{"segment.ms": "1", "index.interval.bytes": "0"}}
+	require.NoError(t, c.CreateTopic(ctx, "orders", cfg))
+	for range 4 {
+		p, err := producer.New(c, producer.Config{})
+		require.NoError(t, err)
+		for i := range 100 {
+			r := record.String("orders", fmt.Sprint("key", i), "value").To(int32(i % 2))
+			_, err := p.Send(ctx, r)
+			require.NoError(t, err)
+		}
+		require.NoError(t, p.Close())
+	}
+	require.NoError(t, c.Close())
+	return m
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitMisuse = 2
+)
+
+// An app is one run of the program.
+type app struct {
+	streams
+	fs   vfs.FS
+	json bool          // --json
+	w    *bufio.Writer // out, buffered
+
+	running bool // arguments and flags are accepted: what fails now is no misuse
+}
+
+// errMisuse marks errors of whoever typed the command.
+var errMisuse = errors.New("misuse")
+
+// errSilent ends a command with exit code 1 that has said already what there is to say.
+var errSilent = errors.New("failed")
+
+type misuseError struct{ msg string }
+
+func (e *misuseError) Error() string        { return e.msg }
+func (e *misuseError) Is(target error) bool { return target == errMisuse }
+
+func misuse(format string, args ...any) error { return &misuseError{fmt.Sprintf(format, args...)} }
+
+// run runs the program with args, the arguments without its name, and returns its exit code.
+func run(ctx context.Context, args []string, s streams) int {
+	a := &app{streams: s, fs: vfs.OS(), w: newWriter(s.out)}
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if ferr := a.w.Flush(); err == nil {
+		err = ferr
+	}
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errSilent):
+		return exitFailed
+	case errors.Is(err, errMisuse), !a.running:
+		fmt.Fprintf(s.err, "strata: %v\n", err)
+		return exitMisuse
+	}
+	fmt.Fprintf(s.err, "strata: %v\n", err)
+	return exitFailed
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "strata",
+		Short: "Look into, check, serve and drive logs of Strata and Apache Kafka",
+		Long: "strata works on the files of Strata and of Apache Kafka, and with running brokers of either.\n\n" +
+			"Exit codes: 0 all went well, 1 something failed or is damaged, 2 misuse.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object per line")
+	root.SetIn(a.in)
+	root.SetOut(a.w)
+	root.SetErr(a.err)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	a.parent(root)
+	root.AddCommand(a.dumpCmd(), a.verifyCmd())
+	return root
+}
+
+// parent makes c a command that only has others below it: without one of them it is misuse.
+func (a *app) parent(c *cobra.Command) *cobra.Command {
+	c.Args = cobra.NoArgs
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return misuse("name a command; `%s --help` lists them", c.CommandPath())
+	}
+	return c
+}
+
+// do is RunE of a command whose arguments were accepted.
+func (a *app) do(fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		a.running = true
+		return fn(c.Context(), args)
+	}
+}
+
+// A line is something to print: an object with --json, else text.
+type line interface {
+	writeText(w io.Writer)
+}
+
+// emit prints l.
+func (a *app) emit(l line) error {
+	if !a.json {
+		l.writeText(a.w)
+		return nil
+	}
+	p, err := json.Marshal(l)
+	if err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	if _, err := a.w.Write(append(p, '\n')); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+func newWriter(w io.Writer) *bufio.Writer { return bufio.NewWriterSize(w, 64<<10) }

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/record"
+)
+
+// fields is a decoded object, its fields in order.
+type fields []field
+
+// MarshalJSON writes an object.
+func (fs fields) MarshalJSON() ([]byte, error) { return marshalFields(fs) }
+
+func marshalFields(fs []field) ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, f := range fs {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		name, err := json.Marshal(f.name)
+		if err != nil {
+			return nil, err
+		}
+		value, err := json.Marshal(f.value)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(name)
+		b.WriteByte(':')
+		b.Write(value)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// plain is v on one line of text.
+func plain(v any) string {
+	p, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(p)
+}
+
+// decodeOffsets decodes a record of __consumer_offsets; nil if it is of a kind that is not known, so that the bytes are printed.
+func decodeOffsets(r *record.Record) any {
+	k, ok, err := group.ParseKey(r.Key)
+	if err != nil || !ok {
+		return nil
+	}
+	out := fields{{"kind", keyKinds[k.Type]}, {"group", k.Group}}
+	if k.Type == group.KeyOffset {
+		out = append(out, field{"topic", k.Topic}, field{"partition", k.Partition})
+	}
+	if k.Member != "" {
+		out = append(out, field{"member", k.Member})
+	}
+	if r.Value == nil {
+		return append(out, field{"tombstone", true})
+	}
+	v, err := group.ParseValue(k.Type, r.Value)
+	if err != nil {
+		return append(out, field{"error", err.Error()})
+	}
+	switch v := v.(type) {
+	case nil:
+		return out
+	case *group.OffsetValue:
+		out = append(out, field{"offset", v.Offset}, field{"leaderEpoch", v.LeaderEpoch}, field{"metadata", v.Metadata}, field{"commitMs", v.CommitMs})
+		if v.ExpireMs >= 0 {
+			out = append(out, field{"expireMs", v.ExpireMs})
+		}
+		if v.TopicID != [16]byte{} {
+			out = append(out, field{"topicId", uuid(v.TopicID)})
+		}
+		return out
+	case *group.GroupValue:
+		return append(out, groupFields(v)...)
+	}
+	return append(out, field{"value", v})
+}
+
+func groupFields(v *group.GroupValue) fields {
+	members := []fields{}
+	for _, m := range v.Members {
+		f := fields{{"member", m.ID}, {"instance", m.InstanceID}, {"clientId", m.ClientID}, {"host", m.ClientHost}}
+		if a, err := group.ParseAssignment(m.Assignment); err == nil && v.ProtocolType == group.ProtocolTypeConsumer {
+			parts := []string{}
+			for _, tp := range a.Partitions {
+				parts = append(parts, fmt.Sprintf("%s-%d", tp.Topic, tp.Partition))
+			}
+			f = append(f, field{"assignment", parts})
+		}
+		members = append(members, f)
+	}
+	return fields{{"protocolType", v.ProtocolType}, {"generation", v.Generation}, {"protocol", v.Protocol}, {"leader", v.Leader}, {"members", members}}
+}
+
+var keyKinds = map[group.KeyType]string{
+	group.KeyOffset: "offset", group.KeyGroup: "group", group.KeyConsumerGroup: "consumerGroup", group.KeyPartitionMetadata: "partitionMetadata",
+	group.KeyConsumerMember: "consumerMember", group.KeyTargetAssignment: "targetAssignment", group.KeyTargetAssignmentMember: "targetAssignmentMember",
+	group.KeyCurrentAssignmentOfMember: "currentAssignment", group.KeyRegularExpression: "regularExpression",
+}
+
+// decodeMetadata decodes a record of __cluster_metadata; types that Strata does not write are named by their number.
+func decodeMetadata(r *record.Record) any {
+	rec, err := metarecord.Parse(r.Value)
+	if err != nil {
+		return fields{{"kind", "unknown"}, {"error", err.Error()}, {"bytes", len(r.Value)}}
+	}
+	switch m := rec.(type) {
+	case *metarecord.Topic:
+		return fields{{"kind", "TopicRecord"}, {"name", m.Name}, {"topicId", uuid(m.ID)}}
+	case *metarecord.RemoveTopic:
+		return fields{{"kind", "RemoveTopicRecord"}, {"topicId", uuid(m.ID)}}
+	case *metarecord.Partition:
+		return fields{{"kind", "PartitionRecord"}, {"topicId", uuid(m.TopicID)}, {"partition", m.Partition}, {"leader", m.Leader},
+			{"leaderEpoch", m.LeaderEpoch}, {"partitionEpoch", m.PartitionEpoch}, {"replicas", m.Replicas}, {"isr", m.ISR}}
+	case *metarecord.PartitionChange:
+		return fields{{"kind", "PartitionChangeRecord"}, {"topicId", uuid(m.TopicID)}, {"partition", m.Partition}, {"leader", m.Leader},
+			{"replicas", m.Replicas}, {"isr", m.ISR}}
+	case *metarecord.Config:
+		return fields{{"kind", "ConfigRecord"}, {"resourceType", m.ResourceType}, {"resource", m.ResourceName}, {"name", m.Name}, {"value", m.Value}}
+	case *metarecord.ProducerIDs:
+		return fields{{"kind", "ProducerIdsRecord"}, {"broker", m.BrokerID}, {"brokerEpoch", m.BrokerEpoch}, {"next", m.Next}}
+	case *metarecord.NoOp:
+		return fields{{"kind", "NoOpRecord"}}
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stratalog/strata/cmd/internal/kafkafile"
+	"github.com/stratalog/strata/vfs"
+)
+
+func (a *app) dumpCmd() *cobra.Command {
+	var o dumpOptions
+	c := &cobra.Command{
+		Use:   "dump FILE...",
+		Short: "Print what files of a log directory hold",
+		Long: "dump prints segments, indexes, snapshots, checkpoints and the other files of a log directory, Strata's or Apache Kafka's.\n" +
+			"What a file holds is told by its name. Files are only read. Damage is printed where it is, and the exit code is 1 then.\n\n" +
+			"Records of __consumer_offsets and __cluster_metadata are decoded, if the directory has that name or --decode says so.",
+		Example: "  strata dump data/broker-1/orders-0/00000000000000000000.log\n" +
+			"  strata dump -v data/broker-1/__consumer_offsets-7/*.log     # records too, decoded\n" +
+			"  strata dump --json data/broker-1/orders-0/* | jq 'select(.type == \"batch\") | .size'\n" +
+			"  strata dump data/broker-1/*-checkpoint data/broker-1/meta.properties",
+		Args: cobra.MinimumNArgs(1),
+	}
+	c.RunE = a.do(func(_ context.Context, args []string) error { return a.dump(args, o) })
+	c.Flags().BoolVarP(&o.records, "records", "v", false, "print records, not only batches")
+	c.Flags().StringVar(&o.decode, "decode", "auto", "decode records as auto (by the directory's name), offsets, metadata or none")
+	c.Flags().Int64Var(&o.from, "from", 0, "leave out batches that end below this offset")
+	c.Flags().Int64Var(&o.limit, "max-batches", 0, "stop after this many batches of each file; 0: none")
+	return c
+}
+
+type dumpOptions struct {
+	records bool
+	decode  string
+	from    int64
+	limit   int64
+}
+
+func (a *app) dump(files []string, o dumpOptions) error {
+	switch o.decode {
+	case "auto", "offsets", "metadata", "none":
+	default:
+		return misuse("--decode %s: it is auto, offsets, metadata or none", o.decode)
+	}
+	failed := false
+	for _, name := range files {
+		if err := a.dumpFile(name, o); err != nil {
+			if errors.Is(err, errMisuse) {
+				return err
+			}
+			failed = true
+			if errors.Is(err, errSilent) {
+				continue
+			}
+			if !errors.Is(err, kafkafile.ErrDamaged) {
+				fmt.Fprintf(a.err, "strata: %v\n", err)
+				continue
+			}
+			if err := a.emit(damageLine{Type: "damage", File: name, Reason: err.Error()}); err != nil {
+				return err
+			}
+		}
+	}
+	if failed {
+		return errSilent
+	}
+	return nil
+}
+
+func (a *app) dumpFile(name string, o dumpOptions) (err error) {
+	kind, set := kafkafile.KindOf(name)
+	if kind == kafkafile.Unknown {
+		return misuse("%s: its name is not that of a file of a log directory", name)
+	}
+	f, err := a.fs.OpenFile(name, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	if err := a.emit(fileLine{"file", name, string(kind), size, set}); err != nil {
+		return err
+	}
+	d := dumper{app: a, name: name, o: o}
+	switch kind {
+	case kafkafile.Log, kafkafile.MetadataSnapshot:
+		return d.log(f, size)
+	case kafkafile.Index, kafkafile.TimeIndex, kafkafile.TxnIndex:
+		return d.index(f, size, kind)
+	}
+	return d.small(f, size, kind)
+}
+
+// A dumper prints one file.
+type dumper struct {
+	*app
+	name string
+	o    dumpOptions
+}
+
+// maxSmall bounds the files that are read whole: a snapshot of 46 bytes for each of a million producers fits.
+const maxSmall = 64 << 20
+
+func readSmall(f vfs.File, size int64) ([]byte, error) {
+	if size > maxSmall {
+		return nil, fmt.Errorf("%w: %d bytes is too much for such a file", kafkafile.ErrDamaged, size)
+	}
+	p := make([]byte, size)
+	if n, err := f.ReadAt(p, 0); err != nil && !(errors.Is(err, io.EOF) && int64(n) == size) {
+		return nil, err
+	}
+	return p, nil
+}
+
+type fileLine struct {
+	Type string `json:"type"`
+	File string `json:"file"`
+	Kind string `json:"kind"`
+	Size int64  `json:"size"`
+	Set  string `json:"suffix,omitempty"` // ".deleted" and the like
+}
+
+func (l fileLine) writeText(w io.Writer) {
+	fmt.Fprintf(w, "%s: %s%s, %d bytes\n", l.File, l.Kind, l.Set, l.Size)
+}
+
+type damageLine struct {
+	Type     string `json:"type"`
+	File     string `json:"file"`
+	Position *int64 `json:"position,omitempty"`
+	Size     int64  `json:"size,omitempty"`
+	Reason   string `json:"reason"`
+}
+
+func (l damageLine) writeText(w io.Writer) {
+	if l.Position != nil {
+		fmt.Fprintf(w, "  DAMAGE at %d, %d bytes: %s\n", *l.Position, l.Size, l.Reason)
+		return
+	}
+	fmt.Fprintf(w, "  DAMAGE: %s\n", l.Reason)
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+func TestVerifyOfGoodDirectories(t *testing.T) {
+	inKafkaDirectory(t)
+	r := strataRun(t, "verify", "log")
+	require.Equal(t, exitOK, r.code)
+	golden(t, "verify-good.text", r.out)
+	r = strataRun(t, "verify", "log", "--json")
+	golden(t, "verify-good.json", r.out)
+	r = strataRun(t, "verify", "killed/transactions-0", "--quiet")
+	require.Equal(t, exitOK, r.code)
+	require.Empty(t, r.err)
+}
+
+func TestVerifyOfDamagedFiles(t *testing.T) {
+	inKafkaDirectory(t)
+	dir := "log/transactions-0/"
+	flip(t, dir+"00000000000000000010.log", 100)
+	flip(t, dir+"00000000000000000010.index", 7)
+	flip(t, dir+"00000000000000000010.timeindex", 7)
+	flip(t, dir+"00000000000000000010.txnindex", 40)
+	flip(t, dir+"00000000000000000010.snapshot", 20)
+	flip(t, dir+"leader-epoch-checkpoint", 0)
+	flip(t, dir+"partition.metadata", 0)
+	flip(t, "log/recovery-point-offset-checkpoint", 0)
+	require.NoError(t, os.Remove(dir+"00000000000000000000.timeindex"))
+	r := strataRun(t, "verify", "log")
+	require.Equal(t, exitFailed, r.code)
+	golden(t, "verify-damaged.text", r.out)
+	r = strataRun(t, "verify", "log", "--json")
+	require.Equal(t, exitFailed, r.code)
+	golden(t, "verify-damaged.json", r.out)
+}
+
+func TestVerifyOfATornTail(t *testing.T) {
+	inKafkaDirectory(t)
+	name := "killed/rolled-0/00000000000000000010.log"
+	p, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(name, p[:len(p)-5], 0o644))
+	r := strataRun(t, "verify", "killed/rolled-0")
+	require.Equal(t, exitOK, r.code)
+	golden(t, "verify-torn.text", r.out)
+}
+
+func TestVerifyTellsItsProgress(t *testing.T) {
+	inKafkaDirectory(t)
+	var out, errs bytes.Buffer
+	a := &app{streams: streams{nil, &out, &errs}, fs: vfs.OS()}
+	a.w = newWriter(&out)
+	require.NoError(t, a.verify(t.Context(), "log", verifyOptions{}))
+	require.Contains(t, errs.String(), "partitions, ")
+	require.Contains(t, errs.String(), "0 damaged; at log/")
+}
