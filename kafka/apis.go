@@ -16,7 +16,13 @@ var apis = []api{
 	{key: DescribeGroups, min: 0, max: 6, serve: handle((*call).describeGroups), waits: true},
 	{key: ListGroups, min: 0, max: 5, serve: handle((*call).listGroups), waits: true},
 	{key: ApiVersions, min: 0, max: 4, serve: handle((*call).apiVersions)},
+	{key: CreateTopics, min: 2, max: 7, serve: handle((*call).createTopics), waits: true},
+	{key: DeleteTopics, min: 1, max: 6, serve: handle((*call).deleteTopics), waits: true},
+	{key: DeleteRecords, min: 0, max: 2, serve: handle((*call).deleteRecords), waits: true},
 	{key: InitProducerID, min: 0, max: 5, serve: handle((*call).initProducerID)},
+	{key: OffsetForLeaderEpoch, min: 2, max: 4, serve: handle((*call).offsetForLeaderEpoch)},
+	{key: CreatePartitions, min: 0, max: 3, serve: handle((*call).createPartitions), waits: true},
 	{key: DeleteGroups, min: 0, max: 2, serve: handle((*call).deleteGroups), waits: true},
 	{key: OffsetDelete, min: 0, max: 0, serve: handle((*call).offsetDelete), waits: true},
+	{key: DescribeTopicPartitions, min: 0, max: 0, serve: handle((*call).describeTopicPartitions)},
 }

@@ -107,9 +107,12 @@ func codeOf(err error) Code {
 	}
 	var damaged *log.CorruptError
 	var file *fs.PathError
+	var config *topic.ConfigError
 	switch {
 	case errors.As(err, &file): // the disk is full, or failing
 		return KafkaStorageError
+	case errors.As(err, &config):
+		return InvalidConfig
 	case errors.As(err, &damaged), errors.Is(err, log.ErrReadOnly), errors.Is(err, log.ErrClosed), errors.Is(err, log.ErrMissingSegment):
 		return KafkaStorageError
 	case errors.Is(err, partition.ErrCorrupt), errors.Is(err, record.ErrShort):

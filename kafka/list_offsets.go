@@ -7,100 +7,93 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// What ListOffsets may ask for besides a time. Kafka: ListOffsetsRequest.
+// Kafka's numbers for offsets that are asked for by meaning, beside those of package partition. Nothing is in tiered storage here.
 const (
-	latestOffset        = -1
-	earliestOffset      = -2
-	maxTimestampOffset  = -3 // from version 7
-	earliestLocalOffset = -4 // from version 8; the earliest: nothing is tiered
-	latestTieredOffset  = -5 // from version 9; there is none
-	pendingUploadOffset = -6 // from version 11; there is none
+	earliestLocal         = -4 // from version 8 on: what is on local disk, which is everything
+	latestTiered          = -5 // from version 9 on
+	earliestPendingUpload = -6 // from version 11 on
 )
 
-var errOffsetSpec = refuse(UnsupportedVersion, "kafka: no such offset in this version of the request")
-
-// listOffsets finds offsets by meaning or by time.
+// listOffsets answers where a time, or the start or end of a partition, is. Partitions are answered one by one; a version names the meanings it
+// knows, others are UNSUPPORTED_VERSION for the partition.
 func (c *call) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+	refused := Code(0)
+	if req.IsolationLevel != 0 && req.IsolationLevel != 1 {
+		refused = UnknownServerError // what Kafka's IsolationLevel.forId comes to
+	}
+	times := map[record.TopicPartition]int{}
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			times[record.TopicPartition{Topic: t.Topic, Partition: p.Partition}]++
+		}
+	}
 	isolation := partition.ReadUncommitted
-	if req.IsolationLevel == readCommitted {
+	if req.IsolationLevel == 1 {
 		isolation = partition.ReadCommitted
 	}
-	specs := map[record.TopicPartition]partition.OffsetSpec{}
-	duplicate := map[record.TopicPartition]bool{}
 	for _, t := range req.Topics {
+		answer := kmsg.NewListOffsetsResponseTopic()
+		answer.Topic = t.Topic
 		for _, p := range t.Partitions {
 			tp := record.TopicPartition{Topic: t.Topic, Partition: p.Partition}
-			_, twice := specs[tp]
-			duplicate[tp] = duplicate[tp] || twice
-			switch {
-			case p.Timestamp >= maxTimestampOffset:
-				specs[tp] = partition.OffsetSpec(p.Timestamp)
-			case p.Timestamp == earliestLocalOffset:
-				specs[tp] = partition.Earliest
-			}
-		}
-	}
-	found, err := c.s.cluster.ListOffsets(c.ctx, specs, isolation)
-	for _, t := range req.Topics {
-		rt := kmsg.ListOffsetsResponseTopic{Topic: t.Topic}
-		for _, p := range t.Partitions {
-			tp := record.TopicPartition{Topic: t.Topic, Partition: p.Partition}
-			rp := kmsg.NewListOffsetsResponseTopicPartition()
-			rp.Partition, rp.Offset, rp.Timestamp, rp.LeaderEpoch = p.Partition, -1, -1, -1
-			failure := err
-			switch {
-			case duplicate[tp]:
-				failure = refuse(InvalidRequest, "kafka: partition asked for twice")
-			case !c.knowsOffsetSpec(p.Timestamp):
-				failure = errOffsetSpec
-			case failure == nil && p.CurrentLeaderEpoch >= 0:
-				failure = c.checkLeaderEpoch(tp, p.CurrentLeaderEpoch)
-			}
-			if r, ok := found[tp]; ok && failure == nil {
-				if failure = r.Err; failure == nil {
-					rp.Offset, rp.Timestamp, rp.LeaderEpoch = r.Offset, r.TimestampMs, r.LeaderEpoch
+			ap := kmsg.NewListOffsetsResponseTopicPartition()
+			ap.Partition, ap.Offset, ap.Timestamp, ap.LeaderEpoch = p.Partition, -1, -1, -1
+			switch n := times[tp]; {
+			case n < 0:
+				continue // answered already
+			case refused != 0:
+				ap.ErrorCode = int16(refused)
+			case n > 1:
+				ap.ErrorCode = int16(InvalidRequest)
+			default:
+				res, err := c.listOffset(tp, p.CurrentLeaderEpoch, p.Timestamp, isolation)
+				if ap.ErrorCode = c.errorCode(err); err == nil {
+					ap.Offset, ap.Timestamp, ap.LeaderEpoch = res.Offset, res.TimestampMs, res.LeaderEpoch
 				}
 			}
-			rp.ErrorCode = c.errorCode(failure)
-			rt.Partitions = append(rt.Partitions, rp)
+			times[tp] = -1
+			answer.Partitions = append(answer.Partitions, ap)
 		}
-		resp.Topics = append(resp.Topics, rt)
+		resp.Topics = append(resp.Topics, answer)
 	}
 	return resp
 }
 
-// knowsOffsetSpec reports whether the request's version has the special offset.
-func (c *call) knowsOffsetSpec(timestamp int64) bool {
-	switch timestamp {
-	case maxTimestampOffset:
-		return c.version >= 7
-	case earliestLocalOffset:
-		return c.version >= 8
-	case latestTieredOffset:
-		return c.version >= 9
-	case pendingUploadOffset:
-		return c.version >= 11
+func (c *call) listOffset(tp record.TopicPartition, epoch int32, at int64, isolation partition.Isolation) (res partition.OffsetResult, err error) {
+	if at < 0 && !c.knowsOffset(at) {
+		return res, refuse(UnsupportedVersion, "unknown meaning of an offset")
 	}
-	return timestamp >= earliestOffset
+	if err := c.s.cluster.CheckLeaderEpoch(tp, epoch); err != nil {
+		return res, err
+	}
+	switch at {
+	case latestTiered, earliestPendingUpload:
+		return partition.OffsetResult{Offset: -1, TimestampMs: -1, LeaderEpoch: -1}, nil
+	case earliestLocal:
+		at = int64(partition.Earliest)
+	}
+	spec := partition.OffsetSpec(at)
+	found, err := c.s.cluster.ListOffsets(c.ctx, map[record.TopicPartition]partition.OffsetSpec{tp: spec}, isolation)
+	if err != nil {
+		return res, err
+	}
+	return found[tp], found[tp].Err
 }
 
-// checkLeaderEpoch compares the epoch that a client believes in with the partition's.
-func (c *call) checkLeaderEpoch(tp record.TopicPartition, epoch int32) error {
-	m, err := c.s.cluster.Metadata(c.ctx, tp.Topic)
-	if err != nil {
-		return err
+// knowsOffset reports whether the request's version has a meaning for a negative time.
+func (c *call) knowsOffset(at int64) bool {
+	switch at {
+	case int64(partition.Latest), int64(partition.Earliest):
+		return true
+	case int64(partition.MaxTimestamp):
+		return c.version >= 7
+	case earliestLocal:
+		return c.version >= 8
+	case latestTiered:
+		return c.version >= 9
+	case earliestPendingUpload:
+		return c.version >= 11
 	}
-	t := m.Topics[tp.Topic]
-	switch {
-	case t.Err != nil:
-		return t.Err
-	case tp.Partition < 0 || int(tp.Partition) >= len(t.Partitions):
-		return refuse(UnknownTopicOrPartition, "kafka: unknown partition")
-	case epoch < t.Partitions[tp.Partition].LeaderEpoch:
-		return partition.ErrFencedLeaderEpoch
-	case epoch > t.Partitions[tp.Partition].LeaderEpoch:
-		return partition.ErrUnknownLeaderEpoch
-	}
-	return nil
+	return false
 }

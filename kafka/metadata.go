@@ -6,90 +6,166 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 )
 
-// metadata answers who leads what. Topics that do not exist are created if the client and the server allow it; the answer has them at once.
+// Authorized operations as a set of bits, which everybody has as long as there is no authorization. Kafka: AclEntry.supportedOperations.
+const (
+	noOperations      = -1 << 31 // not asked for
+	topicOperations   = 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<10 | 1<<11
+	clusterOperations = 1<<5 | 1<<7 | 1<<8 | 1<<9 | 1<<10 | 1<<11 | 1<<12
+)
+
+// metadata answers who leads what. Version 0 asks for all topics by an empty list, later ones by a null one; 10 answers with topic ids and 12 can
+// ask by them. Topics that do not exist are created if the client (from version 4 on it can refuse) and the server allow it: the answer has them
+// at once, where Kafka sends the client round once more.
 func (c *call) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.MetadataResponse)
-	all, err := c.s.cluster.Metadata(c.ctx)
-	if err != nil {
-		return nil
+	resp.AuthorizedOperations = noOperations
+	for _, t := range req.Topics {
+		switch zero := topic.ID(t.TopicID).IsZero(); {
+		case c.version < 12 && (!zero || t.Topic == nil):
+			return refusedMetadata(req, resp, InvalidRequest)
+		case zero && t.Topic == nil:
+			return refusedMetadata(req, resp, UnknownServerError)
+		}
 	}
-	id := all.ClusterID
-	resp.ClusterID, resp.ControllerID = &id, all.Controller
-	for _, b := range all.Brokers {
+	var names []string
+	for _, t := range req.Topics {
+		switch {
+		case t.Topic != nil:
+			names = append(names, *t.Topic)
+		default:
+			name, _ := c.s.cluster.TopicName(t.TopicID)
+			names = append(names, name)
+		}
+	}
+	everything := req.Topics == nil || c.version == 0 && len(req.Topics) == 0
+	if !everything && len(names) == 0 {
+		names = []string{""} // not all
+	}
+	known, err := c.s.cluster.Metadata(c.ctx, names...)
+	if err != nil {
+		return c.hangUp()
+	}
+	resp.ClusterID, resp.ControllerID = &known.ClusterID, known.Controller
+	for _, b := range known.Brokers {
 		if host, port, ok := c.s.address(b.ID); ok {
 			resp.Brokers = append(resp.Brokers, kmsg.MetadataResponseBroker{NodeID: b.ID, Host: host, Port: port})
 		}
 	}
-	if req.Topics == nil || c.version == 0 && len(req.Topics) == 0 {
-		for _, t := range all.Topics {
+	if req.IncludeClusterAuthorizedOperations {
+		resp.AuthorizedOperations = clusterOperations
+	}
+	if everything {
+		resp.Topics = make([]kmsg.MetadataResponseTopic, 0, len(known.Topics))
+		for _, t := range known.Topics {
 			resp.Topics = append(resp.Topics, metadataTopic(t))
 		}
 		slices.SortFunc(resp.Topics, func(a, b kmsg.MetadataResponseTopic) int { return cmp.Compare(*a.Topic, *b.Topic) })
-		return resp
+	} else {
+		c.metadataTopics(req, resp, known)
 	}
-	byID := map[topic.ID]string{}
-	for name, t := range all.Topics {
-		byID[t.ID] = name
-	}
-	seen := map[string]bool{}
-	for _, want := range req.Topics {
-		if want.Topic == nil {
-			resp.Topics = append(resp.Topics, c.metadataByID(all, byID, want.TopicID))
-			continue
-		}
-		if name := *want.Topic; !seen[name] {
-			seen[name] = true
-			resp.Topics = append(resp.Topics, c.metadataByName(all, name, c.version < 4 || req.AllowAutoTopicCreation))
+	for i := range resp.Topics {
+		if resp.Topics[i].AuthorizedOperations = noOperations; req.IncludeTopicAuthorizedOperations && resp.Topics[i].Topic != nil {
+			resp.Topics[i].AuthorizedOperations = topicOperations
 		}
 	}
 	return resp
 }
 
-func (c *call) metadataByID(all replication.Metadata, byID map[topic.ID]string, id topic.ID) kmsg.MetadataResponseTopic {
-	if name, ok := byID[id]; ok {
-		return metadataTopic(all.Topics[name])
-	}
-	return kmsg.MetadataResponseTopic{TopicID: id, ErrorCode: int16(UnknownTopicID), AuthorizedOperations: noOperations}
-}
-
-func (c *call) metadataByName(all replication.Metadata, name string, create bool) kmsg.MetadataResponseTopic {
-	t, ok := all.Topics[name]
-	if !ok {
-		err := topic.ValidateName(name)
-		if err == nil && create && !c.s.cfg.NoAutoCreate {
-			err = c.s.cluster.EnsureTopic(c.ctx, name, topic.Config{})
-		}
-		if err == nil {
-			m, failed := c.s.cluster.Metadata(c.ctx, name)
-			t, err = m.Topics[name], failed
-		}
-		if err == nil {
-			err = t.Err
-		}
-		if err != nil {
-			return kmsg.MetadataResponseTopic{Topic: &name, ErrorCode: c.errorCode(err), AuthorizedOperations: noOperations}
+// metadataTopics answers for each topic asked for, once.
+func (c *call) metadataTopics(req *kmsg.MetadataRequest, resp *kmsg.MetadataResponse, known replication.Metadata) {
+	names, ids := map[string]bool{}, map[topic.ID]bool{}
+	create := (c.version < 4 || req.AllowAutoTopicCreation) && !c.s.cfg.NoAutoCreate
+	for _, t := range req.Topics {
+		switch id := topic.ID(t.TopicID); {
+		case t.Topic == nil || !id.IsZero():
+			if !ids[id] {
+				ids[id] = true
+				resp.Topics = append(resp.Topics, c.metadataByID(known, id))
+			}
+		case !names[*t.Topic]:
+			names[*t.Topic] = true
+			resp.Topics = append(resp.Topics, c.metadataByName(known, *t.Topic, create))
 		}
 	}
-	return metadataTopic(t)
 }
 
-// noOperations says that authorized operations were not asked for or are not known.
-const noOperations = -1 << 31
+// refusedMetadata answers a request that does not say which topics, or says it by something that its version cannot. Kafka answers
+// each topic with the error, and leaves everything else out.
+func refusedMetadata(req *kmsg.MetadataRequest, resp *kmsg.MetadataResponse, code Code) kmsg.Response {
+	for _, t := range req.Topics {
+		name := ""
+		if t.Topic != nil {
+			name = *t.Topic
+		}
+		resp.Topics = append(resp.Topics, kmsg.MetadataResponseTopic{
+			Topic: &name, TopicID: t.TopicID, ErrorCode: int16(code), AuthorizedOperations: noOperations,
+		})
+	}
+	return resp
+}
+
+func (c *call) metadataByID(known replication.Metadata, id topic.ID) kmsg.MetadataResponseTopic {
+	name, ok := c.s.cluster.TopicName(id)
+	if t, found := known.Topics[name]; ok && found && t.ID == id {
+		return metadataTopic(t)
+	}
+	return kmsg.MetadataResponseTopic{TopicID: id, ErrorCode: int16(UnknownTopicID)}
+}
+
+func (c *call) metadataByName(known replication.Metadata, name string, create bool) kmsg.MetadataResponseTopic {
+	t := known.Topics[name]
+	err := t.Err
+	if err != nil && create && topic.ValidateName(name) == nil {
+		t, err = c.autoCreate(name)
+	}
+	if err == nil {
+		return metadataTopic(t)
+	}
+	return kmsg.MetadataResponseTopic{Topic: &name, ErrorCode: c.errorCode(err), IsInternal: topic.IsInternal(name)}
+}
+
+// autoCreate makes a topic that a client has asked for. The topics of coordinators are made as these want them.
+func (c *call) autoCreate(name string) (replication.TopicMetadata, error) {
+	var err error
+	switch {
+	case name == group.OffsetsTopic:
+		_, err = c.s.cluster.OffsetsPartition(c.ctx, "", true)
+	case topic.IsInternal(name), name == topic.MetadataTopic:
+		err = replication.ErrUnknownTopic // there is no coordinator for it
+	default:
+		err = c.s.cluster.EnsureTopic(c.ctx, name, topic.Config{})
+	}
+	if err != nil {
+		return replication.TopicMetadata{}, err
+	}
+	md, err := c.s.cluster.Metadata(c.ctx, name)
+	if err != nil {
+		return replication.TopicMetadata{}, err
+	}
+	return md.Topics[name], md.Topics[name].Err
+}
 
 func metadataTopic(t replication.TopicMetadata) kmsg.MetadataResponseTopic {
-	m := kmsg.MetadataResponseTopic{Topic: &t.Name, TopicID: t.ID, IsInternal: t.Internal, AuthorizedOperations: noOperations}
+	m := kmsg.MetadataResponseTopic{Topic: &t.Name, TopicID: t.ID, IsInternal: t.Internal}
+	m.Partitions = make([]kmsg.MetadataResponseTopicPartition, len(t.Partitions))
 	for i, p := range t.Partitions {
-		mp := kmsg.MetadataResponseTopicPartition{
+		m.Partitions[i] = kmsg.MetadataResponseTopicPartition{
 			Partition: int32(i), Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, Replicas: p.Replicas, ISR: p.ISR,
 		}
 		if p.Leader < 0 {
-			mp.ErrorCode = int16(LeaderNotAvailable)
+			m.Partitions[i].ErrorCode = int16(LeaderNotAvailable)
 		}
-		m.Partitions = append(m.Partitions, mp)
 	}
 	return m
+}
+
+// hangUp closes the connection instead of an answer: the cluster is closing, and the client finds out best this way.
+func (c *call) hangUp() kmsg.Response {
+	c.closing = true
+	return nil
 }

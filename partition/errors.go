@@ -36,7 +36,7 @@ var (
 	ErrInconsistentTopicID = errors.New("partition: directory belongs to a topic with another id")
 
 	// ErrPolicyViolation refuses DeleteRecords on a topic that is compacted only.
-	ErrPolicyViolation = errors.New("partition: not allowed by the topic's cleanup policy")
+	ErrPolicyViolation = errors.New("partition: policy violation")
 )
 
 // Errors of the layers below, under the names that callers of this package look for.

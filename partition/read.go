@@ -2,6 +2,7 @@ package partition
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -156,7 +157,7 @@ func (p *Partition) DeleteRecords(before int64) (int64, error) {
 	}
 	switch {
 	case p.rules.Load().compactOnly:
-		return -1, p.wrap("delete records", ErrPolicyViolation)
+		return -1, p.wrap("delete records", fmt.Errorf("%w: the topic is only compacted", ErrPolicyViolation))
 	case before < 0 || before > hw:
 		return -1, p.wrap("delete records", ErrOffsetOutOfRange)
 	}

@@ -51,7 +51,7 @@ func (c *Cluster) CheckLeaderEpoch(tp record.TopicPartition, epoch int32) error 
 	switch {
 	case err != nil:
 		return err
-	case epoch >= 0 && epoch < meta.leaderEpoch:
+	case epoch != -1 && epoch < meta.leaderEpoch:
 		return partition.ErrFencedLeaderEpoch
 	case epoch > meta.leaderEpoch:
 		return partition.ErrUnknownLeaderEpoch

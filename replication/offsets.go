@@ -81,8 +81,15 @@ func (c *Cluster) deleteRecords(tp record.TopicPartition, before int64) (int64, 
 		return 0, err
 	case p != nil:
 		return p.DeleteRecords(before)
+	}
+	info, err := c.Topic(context.Background(), tp.Topic) // it was never written
+	switch s := info.Settings; {
+	case err != nil:
+		return 0, err
+	case s.Compacted() && !s.Deleted():
+		return 0, fmt.Errorf("%w: the topic is only compacted", ErrPolicyViolation)
 	case before > 0 || before < -1:
 		return 0, partition.ErrOffsetOutOfRange
 	}
-	return 0, nil // it was never written
+	return 0, nil
 }

@@ -64,7 +64,13 @@ func (c *Cluster) newTopic(name string, cfg topic.Config) (n newTopic, err error
 		partitions: orDefault(cfg.Partitions, c.cfg.Defaults.Partitions),
 		factor:     orDefault(cfg.ReplicationFactor, c.cfg.Defaults.ReplicationFactor),
 	}
+	explicit, err := cfg.Explicit()
+	if err == nil {
+		n.settings, err = topic.Parse(explicit, c.defaults)
+	}
 	switch {
+	case err != nil:
+		return n, err
 	case n.partitions < 1:
 		return n, fmt.Errorf("%w: %d", ErrInvalidPartitions, n.partitions)
 	case n.partitions > maxNewPartitions:
@@ -72,11 +78,7 @@ func (c *Cluster) newTopic(name string, cfg topic.Config) (n newTopic, err error
 	case n.factor < 1 || n.factor > c.cfg.Brokers:
 		return n, fmt.Errorf("%w: %d, with %d brokers", ErrInvalidReplicationFactor, n.factor, c.cfg.Brokers)
 	}
-	explicit, err := cfg.Explicit()
-	if err == nil {
-		n.settings, err = topic.Parse(explicit, c.defaults)
-	}
-	return n, err
+	return n, nil
 }
 
 // createTopic is the decision to create a topic.

@@ -1,0 +1,66 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/replication"
+)
+
+// createPartitions grows topics, or with validate_only tells whether it would.
+func (c *call) createPartitions(req *kmsg.CreatePartitionsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.CreatePartitionsResponse)
+	ctx, cancel := c.timeout(req.TimeoutMillis)
+	defer cancel()
+	times := map[string]int{}
+	for _, t := range req.Topics {
+		times[t.Topic]++
+	}
+	for _, t := range req.Topics {
+		var err error
+		switch n := times[t.Topic]; {
+		case n < 0:
+			continue
+		case n > 1:
+			err = refuse(InvalidRequest, "Duplicate topic name.")
+		default:
+			err = c.growTopic(ctx, t, req.ValidateOnly)
+		}
+		times[t.Topic] = -1
+		rt := kmsg.NewCreatePartitionsResponseTopic()
+		rt.Topic, rt.ErrorCode, rt.ErrorMessage = t.Topic, c.errorCode(err), errorMessage(err)
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}
+
+func (c *call) growTopic(ctx context.Context, t kmsg.CreatePartitionsRequestTopic, validateOnly bool) error {
+	md, err := c.s.cluster.Metadata(ctx, t.Topic)
+	if err != nil {
+		return err
+	}
+	have := md.Topics[t.Topic]
+	if have.Err != nil { // an impossible name too is just unknown
+		return fmt.Errorf("%w: %q", replication.ErrUnknownTopic, t.Topic)
+	}
+	total := int(t.Count)
+	if added := total - len(have.Partitions); added > 0 && t.Assignment != nil {
+		if len(t.Assignment) != added {
+			return refuse(InvalidReplicaAssignment, "The assignment does not name the replicas of just the partitions to be added.")
+		}
+		for _, a := range t.Assignment {
+			if err := c.assignable(a.Replicas); err != nil {
+				return err
+			}
+			if len(have.Partitions) > 0 && len(a.Replicas) != len(have.Partitions[0].Replicas) {
+				return refuse(InvalidReplicaAssignment, "The assignment has another number of replicas than the topic.")
+			}
+		}
+	}
+	if validateOnly {
+		return c.s.cluster.DryRun().AddPartitions(ctx, t.Topic, total)
+	}
+	return c.s.cluster.AddPartitions(ctx, t.Topic, total)
+}

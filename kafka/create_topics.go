@@ -1,0 +1,140 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/topic"
+)
+
+// createTopics creates topics, each by itself, or with validate_only tells what would become of it. A topic is there, on stable storage and
+// known to every broker, when it is answered. Version 5 answers with the configuration (KIP-525), 7 with the id.
+func (c *call) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+	ctx, cancel := c.timeout(req.TimeoutMillis)
+	defer cancel()
+	times := map[string]int{}
+	for _, t := range req.Topics {
+		times[t.Topic]++
+	}
+	for _, t := range req.Topics {
+		switch n := times[t.Topic]; {
+		case n > 1:
+			times[t.Topic] = -1
+			resp.Topics = append(resp.Topics, c.notCreated(t.Topic, refuse(InvalidRequest, "Duplicate topic name.")))
+		case n == 1:
+			resp.Topics = append(resp.Topics, c.createTopic(ctx, t, req.ValidateOnly))
+		}
+	}
+	return resp
+}
+
+func (c *call) notCreated(name string, err error) kmsg.CreateTopicsResponseTopic {
+	rt := kmsg.NewCreateTopicsResponseTopic()
+	rt.Topic, rt.ErrorCode, rt.ErrorMessage = name, c.errorCode(err), errorMessage(err)
+	rt.NumPartitions, rt.ReplicationFactor, rt.Configs = -1, -1, []kmsg.CreateTopicsResponseTopicConfig{}
+	return rt
+}
+
+func (c *call) createTopic(ctx context.Context, t kmsg.CreateTopicsRequestTopic, validateOnly bool) kmsg.CreateTopicsResponseTopic {
+	cfg, err := c.requestedTopic(t)
+	if err != nil {
+		return c.notCreated(t.Topic, err)
+	}
+	rt := kmsg.NewCreateTopicsResponseTopic()
+	rt.Topic = t.Topic
+	settings, shape, err := c.s.cluster.DryRun().CreateTopic(ctx, t.Topic, cfg)
+	if err == nil && !validateOnly {
+		if err = c.s.cluster.CreateTopic(ctx, t.Topic, cfg); err == nil {
+			rt.TopicID, _ = c.s.cluster.TopicID(t.Topic)
+		}
+	}
+	if err != nil {
+		return c.notCreated(t.Topic, err)
+	}
+	rt.NumPartitions, rt.ReplicationFactor = int32(shape.Partitions), int16(shape.ReplicationFactor)
+	for _, e := range c.topicEntries(settings) {
+		rt.Configs = append(rt.Configs, kmsg.CreateTopicsResponseTopicConfig{Name: e.name, Value: &e.value, Source: int8(e.source), ReadOnly: e.readOnly})
+	}
+	return rt
+}
+
+// requestedTopic is what a client wants of a topic. -1 partitions or replicas mean the cluster's default, 0 is refused.
+func (c *call) requestedTopic(t kmsg.CreateTopicsRequestTopic) (cfg topic.Config, err error) {
+	if t.Topic == topic.MetadataTopic {
+		return cfg, refuse(InvalidRequest, "Creation of internal topic "+t.Topic+" is prohibited.")
+	}
+	if err := topic.ValidateName(t.Topic); err != nil {
+		return cfg, err
+	}
+	cfg.Properties = map[string]string{}
+	for _, kv := range t.Configs {
+		if kv.Value == nil {
+			return cfg, &topic.ConfigError{Key: kv.Name, Reason: "the value is null"}
+		}
+		cfg.Properties[kv.Name] = *kv.Value
+	}
+	if len(t.ReplicaAssignment) > 0 {
+		err := c.assigned(t, &cfg)
+		return cfg, err
+	}
+	switch {
+	case t.ReplicationFactor < -1 || t.ReplicationFactor == 0:
+		return cfg, refuse(InvalidReplicationFactor, "Replication factor must be larger than 0, or -1 to use the default value.")
+	case t.NumPartitions < -1 || t.NumPartitions == 0:
+		return cfg, refuse(InvalidPartitions, "Number of partitions was set to an invalid non-positive value.")
+	}
+	if t.NumPartitions > 0 {
+		cfg.Partitions = int(t.NumPartitions)
+	}
+	if t.ReplicationFactor > 0 {
+		cfg.ReplicationFactor = int(t.ReplicationFactor)
+	}
+	return cfg, nil
+}
+
+// assigned checks an assignment of replicas by hand. The cluster's brokers are all in it, as there is one, so it comes down to the counts.
+func (c *call) assigned(t kmsg.CreateTopicsRequestTopic, cfg *topic.Config) error {
+	if t.NumPartitions != -1 || t.ReplicationFactor != -1 {
+		return refuse(InvalidRequest, "A manual partition assignment was specified, but numPartitions or replicationFactor was not set to -1.")
+	}
+	given := make([]bool, len(t.ReplicaAssignment))
+	factor := len(t.ReplicaAssignment[0].Replicas)
+	for _, a := range t.ReplicaAssignment {
+		switch p := int(a.Partition); {
+		case p < 0 || p >= len(given):
+			return refuse(InvalidReplicaAssignment, "partitions should be a consecutive 0-based integer sequence")
+		case given[p]:
+			return refuse(InvalidReplicaAssignment, fmt.Sprintf("Found multiple manual partition assignments for partition %d", p))
+		case len(a.Replicas) != factor:
+			return refuse(InvalidReplicaAssignment, "The partitions have different numbers of replicas.")
+		default:
+			given[p] = true
+		}
+		if err := c.assignable(a.Replicas); err != nil {
+			return err
+		}
+	}
+	cfg.Partitions, cfg.ReplicationFactor = len(given), factor
+	return nil
+}
+
+// assignable refuses replicas that one partition cannot have.
+func (c *call) assignable(replicas []int32) error {
+	if len(replicas) == 0 {
+		return refuse(InvalidReplicaAssignment, "The manual partition assignment includes an empty replica list.")
+	}
+	brokers := c.s.cluster.Brokers()
+	for i, b := range replicas {
+		if slices.Contains(replicas[:i], b) {
+			return refuse(InvalidReplicaAssignment, "The manual partition assignment includes the broker "+fmt.Sprint(b)+" more than once.")
+		}
+		if !slices.Contains(brokers, b) {
+			return refuse(InvalidReplicaAssignment, fmt.Sprintf("The manual partition assignment includes broker %d, but no such broker is registered.", b))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package kafka
+
+import (
+	"context"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+// deleteRecords moves the start of partitions forward. The new start is on stable storage when it is answered, so it survives a kill
+// (Kafka forgets it for up to a minute).
+func (c *call) deleteRecords(req *kmsg.DeleteRecordsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DeleteRecordsResponse)
+	ctx, cancel := c.timeout(req.TimeoutMillis)
+	defer cancel()
+	for _, t := range req.Topics {
+		answer := kmsg.NewDeleteRecordsResponseTopic()
+		answer.Topic = t.Topic
+		for _, p := range t.Partitions {
+			start, err := c.deleteBefore(ctx, record.TopicPartition{Topic: t.Topic, Partition: p.Partition}, p.Offset)
+			ap := kmsg.NewDeleteRecordsResponseTopicPartition()
+			ap.Partition, ap.LowWatermark, ap.ErrorCode = p.Partition, start, c.errorCode(err)
+			answer.Partitions = append(answer.Partitions, ap)
+		}
+		resp.Topics = append(resp.Topics, answer)
+	}
+	return resp
+}
+
+func (c *call) deleteBefore(ctx context.Context, tp record.TopicPartition, offset int64) (int64, error) {
+	if _, exists := c.s.cluster.TopicID(tp.Topic); exists && topic.IsInternal(tp.Topic) {
+		return -1, refuse(InvalidTopicException, "records of an internal topic cannot be deleted")
+	}
+	starts, err := c.s.cluster.DeleteRecords(ctx, map[record.TopicPartition]int64{tp: offset})
+	if err != nil {
+		return -1, err
+	}
+	return starts[tp], nil
+}
+
+// minTimeout is what a client that gives no time still gets: a change of metadata takes a sync of the disk.
+const minTimeout = time.Second
+
+// timeout bounds a change by the time that the client gives it. A change that is under way when the time is over may still happen.
+func (c *call) timeout(millis int32) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.ctx, max(time.Duration(millis)*time.Millisecond, minTimeout))
+}

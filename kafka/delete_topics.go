@@ -1,0 +1,79 @@
+package kafka
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/topic"
+)
+
+// deleteTopics deletes topics by name, from version 6 on also by id. A topic is gone for good when it is answered. Unlike Kafka it refuses
+// to delete the topics that coordinators keep their state in.
+func (c *call) deleteTopics(req *kmsg.DeleteTopicsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DeleteTopicsResponse)
+	ctx, cancel := c.timeout(req.TimeoutMillis)
+	defer cancel()
+	wanted := req.Topics
+	if c.version < 6 {
+		for _, name := range req.TopicNames {
+			wanted = append(wanted, kmsg.DeleteTopicsRequestTopic{Topic: &name})
+		}
+	}
+	names, ids := map[string]int{}, map[topic.ID]int{}
+	for _, t := range wanted {
+		if t.Topic != nil {
+			names[*t.Topic]++
+		} else {
+			ids[t.TopicID]++
+		}
+	}
+	for _, t := range wanted {
+		rt := kmsg.NewDeleteTopicsResponseTopic()
+		rt.Topic, rt.TopicID = t.Topic, t.TopicID
+		var err error
+		if t.Topic != nil {
+			n := names[*t.Topic]
+			if n < 0 {
+				continue
+			}
+			if names[*t.Topic] = -1; n > 1 {
+				err = refuse(InvalidRequest, "Duplicate topic name.")
+			} else {
+				rt.TopicID, err = c.deleteTopic(ctx, *t.Topic, t.TopicID)
+			}
+		} else {
+			n := ids[t.TopicID]
+			if n < 0 {
+				continue
+			}
+			if ids[t.TopicID] = -1; n > 1 {
+				err = refuse(InvalidRequest, "Duplicate topic id.")
+			} else {
+				rt.Topic, err = c.deleteTopicByID(ctx, t.TopicID)
+			}
+		}
+		rt.ErrorCode, rt.ErrorMessage = c.errorCode(err), errorMessage(err)
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}
+
+func (c *call) deleteTopic(ctx context.Context, name string, id topic.ID) (topic.ID, error) {
+	if !id.IsZero() {
+		return id, refuse(InvalidRequest, "You may not specify both topic name and topic id.")
+	}
+	id, _ = c.s.cluster.TopicID(name)
+	return id, c.s.cluster.DeleteTopic(ctx, name)
+}
+
+func (c *call) deleteTopicByID(ctx context.Context, id topic.ID) (*string, error) {
+	if id.IsZero() {
+		return nil, refuse(InvalidRequest, "Neither topic name nor id were specified.")
+	}
+	name, ok := c.s.cluster.TopicName(id)
+	if !ok {
+		return nil, refuse(UnknownTopicID, "there is no topic with this id")
+	}
+	return &name, c.s.cluster.DeleteTopic(ctx, name)
+}

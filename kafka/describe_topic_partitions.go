@@ -1,0 +1,95 @@
+package kafka
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/replication"
+)
+
+// maxDescribedPartitions bounds a page. Kafka: max.request.partition.size.limit.
+const maxDescribedPartitions = 2000
+
+// describeTopicPartitions describes topics in pages of partitions, in the order of their names (KIP-966). The answer names where the next
+// page begins.
+func (c *call) describeTopicPartitions(req *kmsg.DescribeTopicPartitionsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DescribeTopicPartitionsResponse)
+	names := map[string]bool{}
+	for _, t := range req.Topics {
+		names[t.Topic] = true
+	}
+	sorted := slices.Sorted(maps.Keys(names))
+	all, err := c.s.cluster.Metadata(c.ctx, sorted...)
+	if err != nil {
+		return c.hangUp()
+	}
+	everything := len(req.Topics) == 0
+	if everything {
+		sorted = slices.Sorted(maps.Keys(all.Topics))
+	}
+	first := int32(0)
+	if at := req.Cursor; at != nil {
+		from, found := slices.BinarySearch(sorted, at.Topic)
+		if at.Partition < 0 || !found && !everything {
+			return partitionsRefused(resp, sorted, InvalidRequest) // the answer has no place for an error of the whole request
+		}
+		sorted = sorted[from:]
+		if found {
+			first = at.Partition
+		}
+	}
+	left := max(min(int(req.ResponsePartitionLimit), maxDescribedPartitions), 1)
+	for _, name := range sorted {
+		if left == 0 {
+			resp.NextCursor = &kmsg.DescribeTopicPartitionsResponseNextCursor{Topic: name}
+			break
+		}
+		from, t := first, all.Topics[name]
+		first = 0
+		if t.Err != nil {
+			failed := kmsg.NewDescribeTopicPartitionsResponseTopic()
+			failed.Topic, failed.ErrorCode, failed.AuthorizedOperations = &name, c.errorCode(t.Err), topicOperations
+			resp.Topics = append(resp.Topics, failed)
+			continue
+		}
+		page, next := describedTopic(t, from, left)
+		resp.Topics = append(resp.Topics, page)
+		left -= len(page.Partitions)
+		if next > 0 {
+			resp.NextCursor = &kmsg.DescribeTopicPartitionsResponseNextCursor{Topic: name, Partition: next}
+			break
+		}
+	}
+	return resp
+}
+
+func partitionsRefused(resp *kmsg.DescribeTopicPartitionsResponse, names []string, code Code) kmsg.Response {
+	for _, name := range names {
+		failed := kmsg.NewDescribeTopicPartitionsResponseTopic()
+		failed.Topic, failed.ErrorCode = &name, int16(code)
+		resp.Topics = append(resp.Topics, failed)
+	}
+	return resp
+}
+
+// describedTopic is at most limit partitions of t from first on, and where to go on; 0: that was the last.
+func describedTopic(t replication.TopicMetadata, first int32, limit int) (page kmsg.DescribeTopicPartitionsResponseTopic, next int32) {
+	page = kmsg.NewDescribeTopicPartitionsResponseTopic()
+	page.Topic, page.TopicID, page.IsInternal, page.AuthorizedOperations = &t.Name, t.ID, t.Internal, topicOperations
+	for i := int(first); i < len(t.Partitions); i++ {
+		if len(page.Partitions) == limit {
+			return page, int32(i)
+		}
+		p := t.Partitions[i]
+		dp := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
+		dp.Partition, dp.LeaderID, dp.LeaderEpoch, dp.Replicas, dp.ISR = int32(i), p.Leader, p.LeaderEpoch, p.Replicas, p.ISR
+		dp.EligibleLeaderReplicas, dp.LastKnownELR = []int32{}, []int32{} // not null, which would be unknown
+		if p.Leader < 0 {
+			dp.ErrorCode = int16(LeaderNotAvailable)
+		}
+		page.Partitions = append(page.Partitions, dp)
+	}
+	return page, 0
+}

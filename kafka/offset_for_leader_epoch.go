@@ -1,0 +1,24 @@
+package kafka
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/record"
+)
+
+// offsetForLeaderEpoch answers where a leader epoch ended, by which clients and followers notice that the log was truncated under them (KIP-320).
+func (c *call) offsetForLeaderEpoch(req *kmsg.OffsetForLeaderEpochRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
+	for _, t := range req.Topics {
+		answer := kmsg.NewOffsetForLeaderEpochResponseTopic()
+		answer.Topic = t.Topic
+		for _, p := range t.Partitions {
+			epoch, end, err := c.s.cluster.EpochEnd(c.ctx, record.TopicPartition{Topic: t.Topic, Partition: p.Partition}, p.CurrentLeaderEpoch, p.LeaderEpoch)
+			ap := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+			ap.Partition, ap.ErrorCode, ap.LeaderEpoch, ap.EndOffset = p.Partition, c.errorCode(err), epoch, end
+			answer.Partitions = append(answer.Partitions, ap)
+		}
+		resp.Topics = append(resp.Topics, answer)
+	}
+	return resp
+}
