@@ -11,9 +11,10 @@ import (
 // clients in one process. Stopping is not counted.
 func BenchmarkStartToFirstRecord(b *testing.B) {
 	for name, cfg := range map[string]func() Config{
-		"memory":    func() Config { return Config{} },
-		"pipe":      func() Config { return Config{Pipe: true} },
-		"directory": func() Config { return Config{Dir: b.TempDir()} },
+		"memory":           func() Config { return Config{} },
+		"pipe":             func() Config { return Config{Pipe: true} },
+		"directory":        func() Config { return Config{Dir: b.TempDir()} },
+		"directory/synced": func() Config { return Config{Dir: b.TempDir(), Sync: true} },
 	} {
 		b.Run(name, func(b *testing.B) {
 			for range b.N {

@@ -22,7 +22,7 @@ import (
 // client returns a franz-go client of s that is closed with the test.
 func client(t testing.TB, s *Server, opts ...kgo.Opt) *kgo.Client {
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial), kgo.ProducerLinger(0),
-		kgo.MetadataMinAge(10 * time.Millisecond)}, opts...)...)
+		kgo.MetadataMinAge(10 * time.Millisecond), kgo.RetryBackoffFn(func(int) time.Duration { return time.Millisecond })}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(cl.Close)
 	return cl

@@ -55,8 +55,12 @@ func New(t T, cfg Config) *Server {
 		t.Fatalf("kafkatest: %v", err)
 	}
 	s := &Server{t: t, cfg: cfg, fs: cfg.FS, turn: make(chan struct{}, 1)}
-	if s.fs == nil && cfg.Dir == "" {
+	switch {
+	case s.fs != nil || cfg.Sync:
+	case cfg.Dir == "":
 		s.fs = vfs.Mem() // ours, so that it outlives a Restart
+	default:
+		s.fs = unsynced{vfs.OS()}
 	}
 	virtual := false
 	s.testEnds, virtual = testDeadline(t)

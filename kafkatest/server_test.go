@@ -1,6 +1,7 @@
 package kafkatest
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,6 +23,8 @@ func TestConfigsThatMakeNoSenseAreRefused(t *testing.T) {
 		"this version runs one":        {Brokers: 3},
 		"negative number":              {Brokers: -1},
 		"unknown release":              {Release: 200},
+		"Sync without a Dir":           {Sync: true},
+		"or with an FS":                {Sync: true, Dir: "d", FS: vfs.Mem()},
 		"negative WaitTimeout":         {WaitTimeout: -1},
 		"2 partitions in Topics and 3": {Topics: map[string]int{"a": 2}, TopicConfigs: map[string]topic.Config{"a": {Partitions: 3}}},
 		"invalid":                      {Topics: map[string]int{"a/b": 1}},
@@ -45,13 +48,29 @@ func TestTopicsAreThereWhenNewReturns(t *testing.T) {
 }
 
 func TestServerKeepsItsDataInADirectory(t *testing.T) {
-	dir := t.TempDir()
-	f := &fakeT{}
-	require.Empty(t, f.run(func() {
-		New(f, Config{Dir: dir, Topics: map[string]int{"a": 1}}).Fill("a", record.String("a", "", "kept"))
-	}))
-	got := New(t, Config{Dir: dir}).Topic("a")
-	require.Len(t, got, 1)
+	for _, sync := range []bool{false, true} {
+		dir := t.TempDir()
+		f := &fakeT{}
+		require.Empty(t, f.run(func() {
+			New(f, Config{Dir: dir, Sync: sync, Topics: map[string]int{"a": 1}}).Fill("a", record.String("a", "", "kept"))
+		}))
+		got := New(t, Config{Dir: dir, Sync: sync}).Topic("a")
+		require.Len(t, got, 1)
+	}
+}
+
+func TestUnsyncedFilesSaySoToNobodyButTheDisk(t *testing.T) {
+	fs := vfs.Mem()
+	f, err := unsynced{fs}.OpenFile("a", os.O_RDWR|os.O_CREATE, 0o644)
+	require.NoError(t, err)
+	_, err = f.WriteAt([]byte("x"), 0)
+	require.NoError(t, err)
+	require.NoError(t, f.Sync())
+	require.NoError(t, f.Close())
+	require.NoError(t, unsynced{fs}.SyncDir("."))
+	require.Zero(t, fs.Count(vfs.OpSync|vfs.OpSyncDir))
+	_, err = unsynced{fs}.OpenFile("b", os.O_RDWR, 0)
+	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 func TestFileSystemCanBeTheTests(t *testing.T) {
