@@ -45,6 +45,7 @@ type chunk struct {
 	epoch   int32
 	aborted abortedHeap
 	pids    map[int64]bool // producers whose batches are aborted, from here on
+	err     error          // what cannot be decoded: nothing behind it is handed out
 }
 
 func newChunk(gen int64, from int64, fp *partition.FetchedPartition) chunk {
@@ -57,7 +58,7 @@ func newChunk(gen int64, from int64, fp *partition.FetchedPartition) chunk {
 	return ch
 }
 
-func (ch *chunk) left() bool { return ch.inBatch || len(ch.rest) > 0 }
+func (ch *chunk) left() bool { return ch.inBatch || len(ch.rest) > 0 || ch.err != nil }
 
 // atMost returns how many records are left, at most n. It believes headers only as far as the bytes behind them can hold records.
 func (ch *chunk) atMost(n int) int {
@@ -77,17 +78,24 @@ func (ch *chunk) atMost(n int) int {
 	return min(left, n)
 }
 
-// record decodes the next visible record into r. It returns false at the end of the chunk, and an error for bytes that cannot be decoded.
+// record decodes the next visible record into r. It returns false at the end of the chunk, and for bytes that cannot be decoded an error,
+// the same again when it is called again.
 func (ch *chunk) record(tp record.TopicPartition, r *record.Record) (bool, error) {
-	for {
+	for ch.err == nil {
 		if !ch.inBatch {
-			if more, err := ch.batch(); !more || err != nil {
-				return false, err
+			more, err := ch.batch()
+			if err != nil {
+				ch.err = err
+				break
+			}
+			if !more {
+				return false, nil
 			}
 		}
 		ok, err := ch.records.Next(r)
 		if err != nil {
-			return false, err
+			ch.err = err
+			break
 		}
 		if !ok {
 			ch.inBatch = false
@@ -98,6 +106,7 @@ func (ch *chunk) record(tp record.TopicPartition, r *record.Record) (bool, error
 			return true, nil
 		}
 	}
+	return false, ch.err
 }
 
 // batch opens the next batch that is to be seen: no control batches, nothing of aborted transactions.

@@ -204,23 +204,22 @@ type handedOut struct {
 }
 
 func (c *Consumer) poll(ctx context.Context) (*Batch, error) {
-	p, err := c.next(ctx)
-	if err != nil {
-		return nil, err
-	}
 	b := &Batch{}
-	for room := c.cfg.MaxPollRecords; room > 0 && p != nil; p = c.buffered() {
-		n, err := c.take(b, p, room)
+	for b.Len() == 0 { // what was fetched may be all aborted
+		p, err := c.next(ctx)
 		if err != nil {
-			if b.Len() == 0 {
-				return nil, err
-			}
-			break // the error comes again when it is this partition's turn
+			return nil, err
 		}
-		room -= n
-	}
-	if b.Len() == 0 {
-		return c.poll(ctx)
+		for room := c.cfg.MaxPollRecords; room > 0 && p != nil; p = c.buffered() {
+			n, err := c.take(b, p, room)
+			if err != nil {
+				if b.Len() == 0 {
+					return nil, err
+				}
+				break // the error comes again when it is this partition's turn
+			}
+			room -= n
+		}
 	}
 	c.countRecords(b.Len())
 	if c.cfg.Commit == CommitBeforeDelivery {
@@ -231,7 +230,7 @@ func (c *Consumer) poll(ctx context.Context) (*Batch, error) {
 	return b, nil
 }
 
-// take moves up to room records from p's chunk into b.
+// take moves up to room records from p's chunk into b. An error that comes behind records, of p or of others, stays for the next time.
 func (c *Consumer) take(b *Batch, p *part, room int) (int, error) {
 	rs := make([]record.Record, 0, p.chunk.atMost(room))
 	var failed error
@@ -263,10 +262,13 @@ func (c *Consumer) take(b *Batch, p *part, room int) (int, error) {
 		c.handed = append(c.handed, handedOut{p, gen, before, p.position.Load()})
 		c.mu.Unlock()
 	}
-	if failed != nil && len(rs) == 0 {
-		return 0, c.damaged(p, failed)
+	if failed == nil || len(rs) > 0 {
+		return len(rs), nil
 	}
-	return len(rs), nil
+	if b.Len() > 0 {
+		return 0, failed
+	}
+	return 0, c.damaged(p, failed)
 }
 
 // batchProcessed marks what the last poll handed out as processed.
