@@ -173,7 +173,7 @@ func (l *Log) newCompaction(cfg *Config, firstDirty int64) *compaction {
 			minLag:          cfg.MinCompactionLag.Milliseconds(),
 			maxLag:          max(cfg.MaxCompactionLag, 0).Milliseconds(),
 			deleteRetention: max(cfg.DeleteRetention, 0).Milliseconds(),
-			mapBytes:        defaultMapBytes,
+			mapBytes:        cfg.CompactionMemory,
 		},
 		start: l.start.Load(), firstDirty: firstDirty, stable: min(l.highWatermark(), l.durable.Load()),
 		declare: func(old []*segment.Segment, now *segment.Segment) error {
@@ -205,6 +205,7 @@ func (l *Log) replaceCompacted(watched compactContext, old []*segment.Segment, i
 			return l.breakWith(fmt.Errorf("swap in compacted segment %d of %s: %w", old[0].Base(), l.path, err))
 		}
 		l.replaceSegments(old, s)
+		l.tail.leave(list[i+len(old)].Base()) // nobody is to find there what compaction has taken
 		for _, gone := range old {
 			l.forget(gone)
 		}

@@ -19,9 +19,8 @@ type mapSlot struct {
 }
 
 const (
-	mapSlotBytes    = 24
-	minMapSlots     = 1 << 10
-	defaultMapBytes = 128 << 20 // Kafka: log.cleaner.dedupe.buffer.size
+	mapSlotBytes = 24
+	minMapSlots  = 1 << 10
 )
 
 // newOffsetMap returns a map that takes at most maxBytes, but at least 24 KiB.

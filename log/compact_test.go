@@ -33,7 +33,7 @@ func newCompactBed(t testing.TB) *compactBed {
 	require.NoError(t, b.fs.SyncDir("/"))
 	b.c = compaction{
 		fs: b.fs, dir: bedDir, segment: segment.Config{FS: b.fs, IndexIntervalBytes: 200}, firstDirty: -1, stable: math.MaxInt64, now: 1_000_000,
-		limits: compactionLimits{segmentBytes: 1 << 20, minDirtyRatio: 0.01, deleteRetention: 1000, mapBytes: defaultMapBytes},
+		limits: compactionLimits{segmentBytes: 1 << 20, minDirtyRatio: 0.01, deleteRetention: 1000, mapBytes: DefaultCompactionMemory},
 	}
 	b.c.replace = func(old []*segment.Segment, install func() (*segment.Segment, error)) error {
 		s, err := install()

@@ -65,6 +65,8 @@ const (
 	DefaultMaxBatchBytes   = 1<<20 + 12
 	DefaultMinDirtyRatio   = 0.5
 	DefaultDeleteRetention = 24 * time.Hour
+
+	DefaultCompactionMemory = 128 << 20
 )
 
 // Config describes a log. The zero Config is valid.
@@ -82,6 +84,11 @@ type Config struct {
 	MinCompactionLag time.Duration // records younger than this are not compacted. Kafka: min.compaction.lag.ms
 	MaxCompactionLag time.Duration // records older than this are compacted whatever the ratio. 0: no such bound. Kafka: max.compaction.lag.ms
 	DeleteRetention  time.Duration // how long compaction keeps tombstones and markers. 0: 24 h. Kafka: delete.retention.ms
+
+	// CompactionMemory bounds the table of keys of a compaction: 24 bytes for each different key, whatever its length, at three quarters full.
+	// With more keys than fit, Clean compacts as far as it gets, and the next one goes on there. The table begins small. 0: 128 MiB, which is
+	// 4 million keys; at least 24 KiB. Kafka: log.cleaner.dedupe.buffer.size
+	CompactionMemory int64
 
 	Sync          SyncPolicy
 	MaxBatchBytes int // of one batch: ErrRecordTooLarge above. 0: 1048588. Kafka: max.message.bytes
@@ -141,6 +148,7 @@ func (c Config) withDefaults() (Config, error) {
 	check(c.MinCompactionLag >= 0, "MinCompactionLag", c.MinCompactionLag)
 	check(c.MaxCompactionLag >= 0, "MaxCompactionLag", c.MaxCompactionLag)
 	check(c.DeleteRetention >= 0, "DeleteRetention", c.DeleteRetention)
+	check(c.CompactionMemory >= 0, "CompactionMemory", c.CompactionMemory)
 	check(c.MaxBatchBytes >= 0, "MaxBatchBytes", c.MaxBatchBytes)
 	check(c.Sync >= SyncNever, "Sync", c.Sync)
 	if len(errs) > 0 {
@@ -152,6 +160,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.RetentionAge, DefaultRetentionAge)
 	setDefault(&c.MinDirtyRatio, DefaultMinDirtyRatio)
 	setDefault(&c.DeleteRetention, DefaultDeleteRetention)
+	setDefault(&c.CompactionMemory, DefaultCompactionMemory)
 	setDefault(&c.MaxBatchBytes, DefaultMaxBatchBytes)
 	if c.FS == nil && c.Dir != nil {
 		c.FS = c.Dir.fs
