@@ -166,6 +166,13 @@ func (t *tail) reset() {
 	}
 }
 
+// leave forgets everything if any of it lies below offset. With the turn.
+func (t *tail) leave(offset int64) {
+	if es := t.list(); len(es) > 0 && es[0].from < offset {
+		t.reset()
+	}
+}
+
 // push keeps what was written behind offset from: p holds the given batches. A large p, or nil, ends what was kept. With the turn.
 func (t *tail) push(pool *tailPool, from int64, p []byte, batches []segment.BatchInfo) {
 	es := t.list()
