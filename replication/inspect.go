@@ -5,6 +5,7 @@ import (
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
 )
 
 // Producers lists the producer ids that a partition knows, by id. A partition that was never written knows none, and gets no files by being
@@ -69,4 +70,17 @@ func (c *Cluster) written(ctx context.Context, tp record.TopicPartition) (*parti
 		return nil, err
 	}
 	return r.state()
+}
+
+// LogDir returns the directory of the broker's partitions, as a path of its file system.
+func (c *Cluster) LogDir() string { return c.broker.root }
+
+// Space returns the size of the file system that the broker's directory is in and what is free of it, in bytes; -1 each if unknown, as in memory.
+func (c *Cluster) Space() (total, free int64) {
+	if s, ok := c.cfg.FS.(vfs.SpaceFS); ok {
+		if total, free, err := s.Space(c.broker.root); err == nil {
+			return total, free
+		}
+	}
+	return -1, -1
 }

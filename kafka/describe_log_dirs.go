@@ -1,0 +1,65 @@
+package kafka
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+// describeLogDirs tells how large partitions are, and from version 4 on how much room there is. A broker has one directory. Partitions that
+// were never written have size 0; those that are offline, because they are damaged, are left out.
+func (c *call) describeLogDirs(req *kmsg.DescribeLogDirsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DescribeLogDirsResponse)
+	dir := kmsg.NewDescribeLogDirsResponseDir()
+	dir.Dir = c.s.cluster.LogDir()
+	dir.TotalBytes, dir.UsableBytes = c.s.cluster.Space()
+	wanted := map[record.TopicPartition]bool{}
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			wanted[record.TopicPartition{Topic: t.Topic, Partition: p}] = true
+		}
+	}
+	infos, err := c.wantedTopics(req)
+	if err != nil {
+		return c.hangUp()
+	}
+	for _, info := range infos {
+		answer := kmsg.NewDescribeLogDirsResponseDirTopic()
+		answer.Topic = info.Name
+		for _, p := range info.Partitions {
+			if p.Err != nil || req.Topics != nil && !wanted[record.TopicPartition{Topic: info.Name, Partition: p.Partition}] {
+				continue
+			}
+			ap := kmsg.NewDescribeLogDirsResponseDirTopicPartition()
+			ap.Partition, ap.Size = p.Partition, p.SizeBytes
+			answer.Partitions = append(answer.Partitions, ap)
+		}
+		if len(answer.Partitions) > 0 {
+			dir.Topics = append(dir.Topics, answer)
+		}
+	}
+	resp.Dirs = append(resp.Dirs, dir)
+	return resp
+}
+
+// wantedTopics describes the topics of the request that there are.
+func (c *call) wantedTopics(req *kmsg.DescribeLogDirsRequest) ([]topic.Info, error) {
+	if req.Topics == nil {
+		return c.s.cluster.Topics(c.ctx)
+	}
+	var infos []topic.Info
+	seen := map[string]bool{}
+	for _, t := range req.Topics {
+		if seen[t.Topic] {
+			continue
+		}
+		seen[t.Topic] = true
+		if info, err := c.s.cluster.Topic(c.ctx, t.Topic); err == nil {
+			infos = append(infos, info)
+		} else if codeOf(err) != UnknownTopicOrPartition {
+			return nil, err
+		}
+	}
+	return infos, nil
+}

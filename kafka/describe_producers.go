@@ -1,0 +1,36 @@
+package kafka
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+// describeProducers lists the producer ids that partitions know, for who looks for a hanging transaction or wonders about a sequence (KIP-664).
+func (c *call) describeProducers(req *kmsg.DescribeProducersRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DescribeProducersResponse)
+	for _, t := range req.Topics {
+		answer := kmsg.NewDescribeProducersResponseTopic()
+		answer.Topic = t.Topic
+		for _, p := range t.Partitions {
+			ap := kmsg.NewDescribeProducersResponseTopicPartition()
+			err := topic.ValidateName(t.Topic)
+			var states []partition.ProducerState
+			if err == nil {
+				states, err = c.s.cluster.Producers(c.ctx, record.TopicPartition{Topic: t.Topic, Partition: p})
+			}
+			ap.Partition, ap.ErrorCode, ap.ErrorMessage = p, c.errorCode(err), errorMessage(err)
+			for _, s := range states {
+				ap.ActiveProducers = append(ap.ActiveProducers, kmsg.DescribeProducersResponseTopicPartitionActiveProducer{
+					ProducerID: s.ProducerID, ProducerEpoch: int32(s.Epoch), LastSequence: s.LastSequence, LastTimestamp: s.LastTimestampMs,
+					CoordinatorEpoch: s.CoordinatorEpoch, CurrentTxnStartOffset: s.TxnFirstOffset,
+				})
+			}
+			answer.Partitions = append(answer.Partitions, ap)
+		}
+		resp.Topics = append(resp.Topics, answer)
+	}
+	return resp
+}

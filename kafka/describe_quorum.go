@@ -1,0 +1,44 @@
+package kafka
+
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/topic"
+)
+
+// describeQuorum describes who holds the metadata: one controller in this process, which is leader and only voter, and whose log is as far as
+// the metadata's version. There are no observers: brokers read the same memory.
+func (c *call) describeQuorum(req *kmsg.DescribeQuorumRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DescribeQuorumResponse)
+	found := false
+	stats, controller := c.s.cluster.Stats().Brokers, c.s.cluster.Controller()
+	for _, t := range req.Topics {
+		answer := kmsg.NewDescribeQuorumResponseTopic()
+		answer.Topic = t.Topic
+		for _, p := range t.Partitions {
+			ap := kmsg.NewDescribeQuorumResponseTopicPartition()
+			ap.Partition = p.Partition
+			if t.Topic != topic.MetadataTopic || p.Partition != 0 {
+				ap.ErrorCode = int16(UnknownTopicOrPartition)
+			} else {
+				found = true
+				now := time.Now().UnixMilli()
+				voter := kmsg.NewDescribeQuorumResponseTopicPartitionReplicaState()
+				voter.ReplicaID, voter.LogEndOffset, voter.LastFetchTimestamp, voter.LastCaughtUpTimestamp = controller, stats.MetadataVersion, now, now
+				ap.LeaderID, ap.LeaderEpoch, ap.HighWatermark = controller, stats.ControllerEpoch, stats.MetadataVersion
+				ap.CurrentVoters = append(ap.CurrentVoters, voter)
+			}
+			answer.Partitions = append(answer.Partitions, ap)
+		}
+		resp.Topics = append(resp.Topics, answer)
+	}
+	if host, port, ok := c.s.address(controller); ok && found {
+		node := kmsg.NewDescribeQuorumResponseNode()
+		node.NodeID = controller
+		node.Listeners = []kmsg.DescribeQuorumResponseNodeListener{{Name: "CONTROLLER", Host: host, Port: uint16(port)}}
+		resp.Nodes = append(resp.Nodes, node)
+	}
+	return resp
+}
