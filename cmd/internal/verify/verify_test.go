@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -59,7 +60,7 @@ func TestFlippedBitsAreDamage(t *testing.T) {
 				default:
 					continue
 				}
-				if filepath.Base(dir) == "__cluster_metadata-0" && kind != kafkafile.Log && c.name == "kafka" {
+				if filepath.Base(dir) == "__cluster_metadata-0" && c.name == "kafka" {
 					continue // nothing there says whether its log was closed in order
 				}
 				for range min(12, 8*len(p)) {
@@ -196,11 +197,11 @@ func TestOtherDirectoriesAreRefused(t *testing.T) {
 func TestFindingsOfOneFileAreBounded(t *testing.T) {
 	m := golden(t)
 	write(t, m, "/log/rolled-0/leader-epoch-checkpoint", []byte("0\n1\n7 0\n"))
-	n, fs := check(t, m, "/log/rolled-0")
+	n, _ := check(t, m, "/log/rolled-0")
 	require.Equal(t, n.Damages, int(n.Batches))
 	name := "/log/codec-none-0"
 	write(t, m, name+"/leader-epoch-checkpoint", []byte("0\n1\n7 0\n"))
-	n, fs = check(t, m, name)
+	n, fs := check(t, m, name)
 	require.Greater(t, n.Damages, findingsPerFile)
 	require.Len(t, fs, findingsPerFile+1)
 }
@@ -218,13 +219,15 @@ func strataDirectory(t testing.TB) *vfs.MemFS {
 	ctx, m := context.Background(), vfs.Mem()
 	c, err := strata.Open(strata.Config{Dir: "/data", FS: m})
 	require.NoError(t, err)
-	cfg := topic.Config{Partitions: 2, Properties: map[string]string{"segment.ms": "1", "index.interval.bytes": "0"}}
+	cfg := topic.Config{Partitions: 2, Properties: map[string]string{"segment.ms": "60000", "index.interval.bytes": "0"}}
 	require.NoError(t, c.CreateTopic(ctx, "orders", cfg))
-	for range 4 {
+	began := time.Now().Add(-time.Hour)
+	for turn := range 4 {
 		p, err := producer.New(c, producer.Config{})
 		require.NoError(t, err)
 		for i := range 100 {
 			r := record.String("orders", fmt.Sprint("key", i), "value").To(int32(i % 2))
+			r.Timestamp = began.Add(time.Duration(turn) * 10 * time.Minute)
 			_, err := p.Send(ctx, r)
 			require.NoError(t, err)
 		}
