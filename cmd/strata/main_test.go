@@ -19,7 +19,15 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+// asProgram, in the environment, makes the test binary the program itself.
+const asProgram = "STRATA_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	leaktest.Main(m)
+}
 
 // result is what one run of the program did.
 type result struct {

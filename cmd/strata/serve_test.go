@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/kafka"
+)
+
+// A process is `strata serve` running.
+type process struct {
+	cmd   *exec.Cmd
+	ready string // its first line
+	addr  string
+	errs  *bytes.Buffer // after wait
+}
+
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(os.Args[0], append([]string{"serve"}, args...)...), errs: &bytes.Buffer{}}
+	p.cmd.Env = append(os.Environ(), asProgram+"=1")
+	p.cmd.Stderr = p.errs
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.cmd.Start())
+	t.Cleanup(func() {
+		if p.cmd.ProcessState == nil {
+			_ = p.cmd.Process.Kill()
+			_ = p.cmd.Wait()
+		}
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err == nil {
+		p.ready = line
+		p.addr = regexp.MustCompile(`[a-z0-9.]+:\d+`).FindString(line)
+	}
+	return p
+}
+
+// wait returns the exit code.
+func (p *process) wait(t *testing.T) int {
+	t.Helper()
+	if err := p.cmd.Wait(); err != nil {
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func client(t *testing.T, addr string, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addr), kgo.AllowAutoTopicCreation()}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestServeKeepsItsDirectoryOverATermination(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	p := start(t, "--dir", dir)
+	require.Regexp(t, `^ready 127\.0\.0\.1:\d+\n$`, p.ready)
+	c := client(t, p.addr)
+	require.NoError(t, c.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("one")}).FirstErr())
+	c.Close()
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, exitOK, p.wait(t))
+	require.Empty(t, p.errs.String())
+	require.FileExists(t, filepath.Join(dir, "broker-1", ".kafka_cleanshutdown"))
+	r := strataRun(t, "verify", dir)
+	require.Equal(t, exitOK, r.code, r.out)
+
+	p = start(t, "--dir", dir, "--json")
+	require.Regexp(t, `^{"type":"ready","address":"127\.0\.0\.1:\d+","listen":"127\.0\.0\.1:\d+"}\n$`, p.ready)
+	c = client(t, p.addr, kgo.ConsumeTopics("orders"))
+	fs := c.PollFetches(t.Context())
+	require.NoError(t, fs.Err())
+	require.Equal(t, "one", string(fs.Records()[0].Value))
+	c.Close()
+	require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
+	require.Equal(t, exitOK, p.wait(t))
+}
+
+func TestServeRefusesALockedDirectoryAndATakenPort(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	p := start(t, "--dir", dir)
+	second := start(t, "--dir", dir)
+	require.Equal(t, exitFailed, second.wait(t))
+	require.Empty(t, second.ready)
+	require.Contains(t, second.errs.String(), "directory is in use")
+
+	other := filepath.Join(t.TempDir(), "other")
+	third := start(t, "--dir", other, "--listen", p.addr)
+	require.Equal(t, exitFailed, third.wait(t))
+	require.Contains(t, third.errs.String(), "address already in use")
+	require.NoDirExists(t, other)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, exitOK, p.wait(t))
+}
+
+func TestServeSettings(t *testing.T) {
+	p := start(t, "--memory", "--set", "num.partitions=7", "--advertise", "example.invalid:19092")
+	require.Regexp(t, `^ready example.invalid:19092 listening on 127`, p.ready)
+	p = start(t, "--memory", "--set", "num.partitions=7", "--set", "log.retention.hours=2")
+	c := client(t, p.addr)
+	require.NoError(t, c.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("one")}).FirstErr())
+	var cfg strata.Config
+	var kcfg kafka.Config
+	require.NoError(t, applySettings(&cfg, &kcfg, []string{"log.retention.hours=2", "auto.create.topics.enable=false", "offsets.retention.minutes=5"}))
+	require.Equal(t, map[string]string{"retention.ms": "7200000"}, cfg.Defaults.Properties)
+	require.True(t, kcfg.NoAutoCreate)
+	require.EqualValues(t, 300, cfg.Group.OffsetsRetention.Seconds())
+
+	p = start(t, "--memory", "--auto-create=false")
+	c = client(t, p.addr, kgo.UnknownTopicRetries(0))
+	require.Error(t, c.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("one")}).FirstErr())
+}
+
+func TestServeMisuse(t *testing.T) {
+	for _, args := range [][]string{
+		{}, {"--memory", "--dir", "x"}, {"--memory", "--brokers", "3"}, {"--memory", "--set", "x=1"}, {"--memory", "--set", "num.partitions"},
+		{"--memory", "--set", "num.partitions=0"}, {"--memory", "--set", "retention.ms=x"}, {"--memory", "--set", "retention.ms=1", "--set", "log.retention.ms=1"},
+		{"--memory", "--advertise", "x"}, {"--memory", "--advertise", ":1"}, {"--memory", "--log-level", "x"},
+		{"--memory", "--listen", "0.0.0.0:0"}, {"--memory", "x"},
+	} {
+		r := strataRun(t, append([]string{"serve"}, args...)...)
+		require.Equal(t, exitMisuse, r.code, "%v: %s", args, r.err)
+		require.Empty(t, r.out)
+		require.NotEmpty(t, r.err)
+	}
+}
+
+// stuck never ends.
+type stuck struct{ asked chan struct{} }
+
+func (s stuck) Shutdown(context.Context) error { close(s.asked); select {} }
+
+type quick struct{}
+
+func (quick) Shutdown(context.Context) error { return net.ErrClosed }
+
+func TestASecondSignalStopsAtOnce(t *testing.T) {
+	require.ErrorIs(t, stop(nil, quick{}, quick{}), net.ErrClosed)
+	if os.Getenv("STRATA_STUCK") == "" { // what is stuck stays: in a process of its own
+		c := exec.Command(os.Args[0], "-test.run", "^TestASecondSignalStopsAtOnce$")
+		c.Env = append(os.Environ(), "STRATA_STUCK=1")
+		out, err := c.CombinedOutput()
+		require.Error(t, err) // its goroutine is reported as left behind
+		require.Contains(t, string(out), "stopped at once by a second signal")
+		return
+	}
+	signals, s := make(chan os.Signal, 1), stuck{make(chan struct{})}
+	go func() { <-s.asked; signals <- syscall.SIGTERM }()
+	os.Stdout.WriteString(stop(signals, s).Error() + "\n")
+}

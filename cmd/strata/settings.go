@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/kafka"
+	"github.com/stratalog/strata/topic"
+)
+
+// A brokerKey is a setting that is not one of topics, by Kafka's name.
+type brokerKey struct {
+	name string
+	set  func(c *strata.Config, k *kafka.Config, value string) error
+}
+
+var brokerKeys = []brokerKey{
+	{"auto.create.topics.enable", func(_ *strata.Config, k *kafka.Config, v string) error {
+		on, err := strconv.ParseBool(v)
+		k.NoAutoCreate = !on
+		return err
+	}},
+	{"num.partitions", func(c *strata.Config, _ *kafka.Config, v string) error { return number(&c.Defaults.Partitions, v, 1) }},
+	{"default.replication.factor", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return number(&c.Defaults.ReplicationFactor, v, 1)
+	}},
+	{"offsets.topic.num.partitions", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return number(&c.Group.OffsetsPartitions, v, 1)
+	}},
+	{"group.max.size", func(c *strata.Config, _ *kafka.Config, v string) error { return number(&c.Group.MaxSize, v, 1) }},
+	{"group.initial.rebalance.delay.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.InitialRebalanceDelay, v, time.Millisecond)
+	}},
+	{"group.min.session.timeout.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.MinSessionTimeout, v, time.Millisecond)
+	}},
+	{"group.max.session.timeout.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.MaxSessionTimeout, v, time.Millisecond)
+	}},
+	{"offsets.retention.minutes", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.OffsetsRetention, v, time.Minute)
+	}},
+	{"socket.request.max.bytes", func(_ *strata.Config, k *kafka.Config, v string) error { return number(&k.Limits.RequestBytes, v, 1) }},
+	{"max.connections", func(_ *strata.Config, k *kafka.Config, v string) error { return number(&k.Limits.Connections, v, 1) }},
+	{"connections.max.idle.ms", func(_ *strata.Config, k *kafka.Config, v string) error {
+		return span(&k.Limits.Idle, v, time.Millisecond)
+	}},
+}
+
+func brokerKeyNames() string {
+	names := make([]string, 0, len(brokerKeys))
+	for _, k := range brokerKeys {
+		names = append(names, k.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// number sets p to v, which must be a whole number and not below least.
+func number[N int | int32](p *N, v string, least int64) error {
+	n, err := strconv.ParseInt(v, 10, 32)
+	if err == nil && n < least {
+		err = fmt.Errorf("it is at least %d", least)
+	}
+	*p = N(n)
+	return err
+}
+
+// span sets p to v units.
+func span(p *time.Duration, v string, unit time.Duration) error {
+	n, err := strconv.ParseInt(v, 10, 32)
+	if err == nil && n < 0 {
+		err = errors.New("it is at least 0")
+	}
+	*p = time.Duration(n) * unit
+	return err
+}
+
+// applySettings enters key=value settings into the configurations.
+func applySettings(c *strata.Config, k *kafka.Config, settings []string) error {
+	props := map[string]string{}
+	for _, s := range settings {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok {
+			return misuse("--set %s: it is key=value", s)
+		}
+		if i := slices.IndexFunc(brokerKeys, func(b brokerKey) bool { return b.name == name }); i >= 0 {
+			if err := brokerKeys[i].set(c, k, value); err != nil {
+				return misuse("--set %s: %v", s, err)
+			}
+			continue
+		}
+		key, value, err := topicSetting(name, value)
+		if err != nil {
+			return err
+		}
+		if _, twice := props[key]; twice {
+			return misuse("--set %s: %s is set twice", s, key)
+		}
+		props[key] = value
+	}
+	c.Defaults.Properties = props
+	if _, err := c.Defaults.Explicit(); err != nil {
+		return misuse("--set: %v", err)
+	}
+	return nil
+}
+
+// topicSetting returns a setting of topics by the topics' name for it; name may be a broker's name for the default.
+func topicSetting(name, value string) (string, string, error) {
+	for _, k := range topic.Keys() {
+		if k.Name == name {
+			return name, value, nil
+		}
+		if !slices.Contains(k.Synonyms, name) {
+			continue
+		}
+		unit := int64(1)
+		if strings.HasSuffix(k.Name, ".ms") && strings.HasSuffix(name, ".hours") {
+			unit = time.Hour.Milliseconds()
+		} else if strings.HasSuffix(k.Name, ".ms") && strings.HasSuffix(name, ".minutes") {
+			unit = time.Minute.Milliseconds()
+		}
+		if unit == 1 {
+			return k.Name, value, nil
+		}
+		n, err := strconv.ParseInt(value, 10, 32)
+		if err != nil {
+			return "", "", misuse("--set %s=%s: %v", name, value, err)
+		}
+		return k.Name, strconv.FormatInt(max(n*unit, -1), 10), nil
+	}
+	return "", "", misuse("--set %s: no setting of that name; `strata serve --help` says which there are", name)
+}
