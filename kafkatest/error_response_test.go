@@ -16,7 +16,7 @@ var served = []kafka.Key{kafka.Produce, kafka.Fetch, kafka.ListOffsets, kafka.Me
 	kafka.FindCoordinator, kafka.JoinGroup, kafka.Heartbeat, kafka.LeaveGroup, kafka.SyncGroup, kafka.DescribeGroups, kafka.ListGroups,
 	kafka.ApiVersions, kafka.CreateTopics, kafka.DeleteTopics, kafka.DeleteRecords, kafka.InitProducerID, kafka.OffsetForLeaderEpoch,
 	kafka.DescribeConfigs, kafka.AlterConfigs, kafka.DescribeLogDirs, kafka.CreatePartitions, kafka.DeleteGroups, kafka.ElectLeaders,
-	kafka.IncrementalAlterConfigs, kafka.ListPartitionReassignments, kafka.OffsetDelete, kafka.DescribeQuorum, kafka.UpdateFeatures,
+	kafka.IncrementalAlterConfigs, kafka.AlterPartitionReassignments, kafka.ListPartitionReassignments, kafka.OffsetDelete, kafka.DescribeQuorum, kafka.UpdateFeatures,
 	kafka.DescribeCluster, kafka.DescribeProducers, kafka.GetTelemetrySubscriptions, kafka.PushTelemetry, kafka.ListConfigResources,
 	kafka.DescribeTopicPartitions}
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/kafka"
@@ -75,4 +76,57 @@ func TestSessionTimeoutCostsNoTime(t *testing.T) {
 		s.WaitGroup("g", func(i group.Info) bool { return len(i.Members) == 0 })
 		require.InDelta(t, 45, time.Since(start).Seconds(), 4)
 	})
+}
+
+func TestErrorOfAHeartbeatMakesMembersJoinAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(t, Config{Pipe: true, Topics: map[string]int{"a": 1}})
+		cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial), kgo.ConsumerGroup("g"), kgo.ConsumeTopics("a"))
+		require.NoError(t, err)
+		defer cl.Close()
+		before := s.WaitGroup("g", group.StableWith(1))
+		s.Fault(Fault{APIs: []kafka.Key{kafka.Heartbeat}, Group: "other", Code: kafka.UnknownMemberID})
+		s.Fault(Fault{APIs: []kafka.Key{kafka.Heartbeat}, Group: "g", Code: kafka.UnknownMemberID})
+		s.WaitGroup("g", func(i group.Info) bool { return group.StableWith(1)(i) && i.Generation > before.Generation })
+	})
+}
+
+func TestCommitFailsForOnePartitionAndHoldsForTheOther(t *testing.T) {
+	s := New(t, Config{Pipe: true, Topics: map[string]int{"a": 2}})
+	s.Fault(Fault{APIs: []kafka.Key{kafka.OffsetCommit}, Topic: "a", Partitions: []int32{1}, Code: kafka.OffsetMetadataTooLarge})
+	w := dial(t, s)
+	find := kmsg.NewPtrFindCoordinatorRequest()
+	find.Version, find.CoordinatorKeys = 4, []string{"g"}
+	require.Empty(t, Codes(w.ask(find)))
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Version, req.Group, req.Generation = 8, "g", -1
+	topic := kmsg.NewOffsetCommitRequestTopic()
+	topic.Topic = "a"
+	for p := range int32(2) {
+		part := kmsg.NewOffsetCommitRequestTopicPartition()
+		part.Partition, part.Offset = p, 5
+		topic.Partitions = append(topic.Partitions, part)
+	}
+	req.Topics = append(req.Topics, topic)
+	resp := w.ask(req).(*kmsg.OffsetCommitResponse)
+	require.Len(t, resp.Topics, 1)
+	codes := map[int32]int16{}
+	for _, p := range resp.Topics[0].Partitions {
+		codes[p.Partition] = p.ErrorCode
+	}
+	require.Equal(t, map[int32]int16{0: 0, 1: int16(kafka.OffsetMetadataTooLarge)}, codes)
+	s.WaitCommitted("g", record.TopicPartition{Topic: "a"}, 5)
+	info, err := s.Cluster().Group(t.Context(), "g")
+	require.NoError(t, err)
+	require.Len(t, info.Offsets, 1)
+}
+
+func TestCoordinatorErrorIsRetriedByTheClient(t *testing.T) {
+	s := New(t, Config{Topics: map[string]int{"a": 1}})
+	moved := s.Fault(Fault{APIs: []kafka.Key{kafka.FindCoordinator}, Group: "g", Code: kafka.CoordinatorNotAvailable, Times: 2})
+	loading := s.Fault(Fault{APIs: []kafka.Key{kafka.JoinGroup}, Group: "g", Code: kafka.NotCoordinator})
+	client(t, s, kgo.ConsumerGroup("g"), kgo.ConsumeTopics("a"))
+	s.WaitGroup("g", group.StableWith(1))
+	require.Equal(t, 2, moved.Hits())
+	require.Equal(t, 1, loading.Hits())
 }

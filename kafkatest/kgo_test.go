@@ -337,3 +337,47 @@ func TestHundredServersSideBySide(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+func TestFaultsComeAndGoWhileClientsWork(t *testing.T) {
+	s := New(t, Config{Pipe: true, Topics: map[string]int{"a": 4}})
+	stop := make(chan struct{})
+	var chaos sync.WaitGroup
+	for _, f := range []Fault{{Close: true}, {Close: true, AfterApply: true}, {Code: kafka.NotLeaderOrFollower}, {Delay: time.Millisecond}, {Hold: true}} {
+		f.APIs = []kafka.Key{kafka.Produce, kafka.Fetch}
+		chaos.Go(func() {
+			for {
+				j := s.Fault(f)
+				select {
+				case <-stop:
+					j.Remove()
+					return
+				case <-time.After(5 * time.Millisecond):
+					j.Remove()
+				}
+			}
+		})
+	}
+	const clients, each = 4, 50
+	var produced sync.WaitGroup
+	for range clients {
+		cl := client(t, s, kgo.DefaultProduceTopic("a"))
+		produced.Go(func() {
+			for i := range each {
+				if err := cl.ProduceSync(testContext(t), kgo.StringRecord(fmt.Sprint(i))).FirstErr(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	cl := client(t, s, kgo.ConsumeTopics("a"))
+	ctx, got := testContext(t), 0
+	for got < clients*each && ctx.Err() == nil {
+		got += cl.PollFetches(ctx).NumRecords() // errors are the client's to retry
+	}
+	produced.Wait()
+	close(stop)
+	chaos.Wait()
+	require.Equal(t, clients*each, got)
+	require.Len(t, s.Topic("a"), clients*each)
+	s.Requests()
+}

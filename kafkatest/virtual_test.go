@@ -3,10 +3,13 @@ package kafkatest
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/record"
 )
 
@@ -20,5 +23,20 @@ func TestOwnConsumerWorksInABubbleBesideTheServer(t *testing.T) {
 		b, err := c.Poll(t.Context())
 		require.NoError(t, err)
 		require.NotEmpty(t, b.Offsets())
+	})
+}
+
+func TestDelayPassesInVirtualTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(t, Config{Pipe: true, Topics: map[string]int{"a": 1}})
+		cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial), kgo.DefaultProduceTopic("a"))
+		require.NoError(t, err)
+		defer cl.Close()
+		require.NoError(t, cl.ProduceSync(t.Context(), kgo.StringRecord("1")).FirstErr())
+		start := time.Now()
+		s.Fault(Fault{APIs: []kafka.Key{kafka.Produce}, Delay: 7 * time.Second})
+		require.NoError(t, cl.ProduceSync(t.Context(), kgo.StringRecord("2")).FirstErr())
+		require.InDelta(t, 7, time.Since(start).Seconds(), 0.5)
+		require.Len(t, s.Topic("a"), 2)
 	})
 }
