@@ -137,7 +137,7 @@ func (h *history) read(cfg consumer.Config, byPoll bool) (got []written, positio
 
 func TestReadersSeeWhatTheirIsolationLevelShows(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		steps := rapid.SliceOfN(rapid.IntRange(0, 11), 1, 40).Draw(rt, "steps")
+		steps := rapid.SliceOfN(rapid.IntRange(0, 11), 1, 60).Draw(rt, "steps")
 		partitionBytes := rapid.SampledFrom([]int{1, 150, 400, 1 << 20}).Draw(rt, "bytes of a fetch")
 		most := rapid.IntRange(1, 20).Draw(rt, "records of a poll")
 		byPoll := rapid.Bool().Draw(rt, "by Poll")
@@ -147,11 +147,11 @@ func TestReadersSeeWhatTheirIsolationLevelShows(t *testing.T) {
 			h := newHistory(t)
 			defer func() { require.NoError(t, h.c.Close()) }()
 			for i, s := range steps {
-				pid := int64(s%4) + 1
+				pid := int64(s%2) + 1
 				switch {
-				case s >= 10:
+				case s >= 9:
 					h.write(0, 1+i%3)
-				case s < 6:
+				case s < 5:
 					h.write(pid, 1+i%3)
 				case len(h.open[pid]) > 0:
 					h.end(pid, i%2 == 0)
