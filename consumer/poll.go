@@ -154,6 +154,8 @@ func (p *part) epochOf(epoch int32) { p.lastEpoch.Store(epoch) }
 // Poll again says that the records of the last one are processed (Kafka: enable.auto.commit); Close never commits the last batch handed out.
 //
 // It returns ctx.Err() if ctx is done first, ErrWakeup, ErrClosed, ErrConcurrentPoll, a fatal error of the group, or the error of one partition.
+// With CommitBeforeDelivery also the error of the commit, then nothing was handed out and the next Poll comes to the same records:
+// ErrRebalanced if a partition was given to another member meanwhile. Records and Batches yield it and go on.
 func (c *Consumer) Poll(ctx context.Context) (*Batch, error) {
 	if err := c.startPolling(); err != nil {
 		return nil, err

@@ -66,6 +66,21 @@ type lossy struct {
 	rnd    *rand.Rand
 	chance int
 	delay  bool // answer out of turn
+	deaths int  // answers from before the last one are lost
+}
+
+// die loses all answers under way, and all to come until replace.
+func (l *lossy) die() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deaths++
+}
+
+// alive reports whether nothing has died since deaths was read.
+func (l *lossy) alive(deaths int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deaths == deaths
 }
 
 func (l *lossy) now() *replication.Cluster {
@@ -99,11 +114,11 @@ func (l *lossy) Produce(req *partition.ProduceRequest) {
 	if l.delay {
 		delay = time.Duration(1+l.rnd.IntN(3000)) * time.Microsecond
 	}
-	c := l.c
+	c, deaths := l.c, l.deaths
 	l.mu.Unlock()
 	inner := *req // what the producer gave must stay as it is
 	inner.Done = func(res partition.ProduceResult) {
-		if lost || res.Err != nil { // an error of a cluster that is going down says nothing either
+		if lost || res.Err != nil || !l.alive(deaths) { // an error of a cluster that is going down says nothing either
 			res = partition.ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1, Err: partition.ErrTimeout}
 		}
 		if delay > 0 {
@@ -197,6 +212,40 @@ func TestIdempotenceHoldsOverRestartsOfTheBroker(t *testing.T) {
 	require.Equal(t, numbered(n), read(t, l.now(), 0))
 	require.NoError(t, p.Close())
 	require.NoError(t, l.now().Close())
+}
+
+func TestIdempotenceHoldsOverPowerCutsOfTheBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // R5, with D1
+		fs := vfs.Mem()
+		cfg := replication.Config{FS: fs, Defaults: topic.Config{Log: log.Config{SegmentBytes: 100_000}}}
+		l := &lossy{c: openCluster(t, cfg, 1), rnd: rand.New(rand.NewPCG(3, 3)), chance: 20, delay: true}
+		p, err := producer.New(l, producer.Config{BatchBytes: 2000, MaxBufferedBytes: 100_000, RetryBackoff: time.Millisecond, RetryBackoffMax: 10 * time.Millisecond})
+		require.NoError(t, err)
+		const n = 100_000
+		acknowledged := 0
+		for i := range n {
+			p.SendAsync(t.Context(), record.Record{Topic: "a", Value: fmt.Append(nil, i)}, func(_ record.Record, err error) {
+				if err != nil {
+					t.Errorf("record %d: %v", i, err)
+				}
+				acknowledged++
+			})
+			if i > 0 && i%10_000 == 0 {
+				before := l.now()
+				l.die()
+				fs = fs.Crash(uint64(i)) // what an unlucky disk has; the old one goes on without anybody looking
+				cfg.FS = fs
+				l.die() // what was asked in between got an answer of the old one
+				l.replace(openCluster(t, cfg, 1))
+				require.NoError(t, before.Close())
+			}
+		}
+		require.NoError(t, p.Flush(t.Context()))
+		require.Equal(t, n, acknowledged)
+		require.Equal(t, numbered(n), read(t, l.now(), 0))
+		require.NoError(t, p.Close())
+		require.NoError(t, l.now().Close())
+	})
 }
 
 func TestAddedPartitionsAreFound(t *testing.T) {
