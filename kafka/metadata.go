@@ -34,10 +34,9 @@ func (c *call) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 	}
 	var names []string
 	for _, t := range req.Topics {
-		switch {
-		case t.Topic != nil:
+		if topic.ID(t.TopicID).IsZero() {
 			names = append(names, *t.Topic)
-		default:
+		} else { // also with a name beside it: the Java client sends an empty one
 			name, _ := c.s.cluster.TopicName(t.TopicID)
 			names = append(names, name)
 		}
