@@ -1,0 +1,130 @@
+package apache
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// A Broker is a running Kafka of one node.
+type Broker struct {
+	Addr string // HOST:PORT
+	Dir  string // its log directory: TOPIC-N and checkpoint files
+	kit  *Kit
+	home string
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+}
+
+// Start starts a broker that keeps everything below home, which it formats if it is new, and returns when it accepts connections.
+func (k *Kit) Start(ctx context.Context, home string) (*Broker, error) {
+	b := &Broker{kit: k, home: home, Dir: filepath.Join(home, "log")}
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	controller, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	b.Addr = fmt.Sprintf("127.0.0.1:%d", port)
+	config := filepath.Join(home, "server.properties")
+	if err := os.WriteFile(config, fmt.Appendf(nil, properties, controller, controller, port, controller, port, b.Dir), 0o644); err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(b.Dir, "meta.properties")); err != nil {
+		var id [16]byte
+		rand.Read(id[:])
+		format := k.Java(ctx, "kafka.tools.StorageTool", "format", "-t", base64.RawURLEncoding.EncodeToString(id[:]), "-c", config)
+		if out, err := format.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("apache: format: %w: %s", err, bytes.TrimSpace(out))
+		}
+	}
+	return b, b.run(ctx, config)
+}
+
+// properties are those of a broker that is its own controller. The first rebalance of a group does not wait, nor must members be silent for long.
+const properties = `process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=127.0.0.1:%d
+controller.quorum.voters=1@127.0.0.1:%d
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d
+advertised.listeners=PLAINTEXT://127.0.0.1:%d
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs=%s
+num.partitions=1
+offsets.topic.num.partitions=4
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+`
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+func (b *Broker) run(ctx context.Context, config string) error {
+	out, err := os.OpenFile(filepath.Join(b.home, "out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	b.cmd = exec.Command("java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+		"-cp", b.kit.classpath, "kafka.Kafka", config)
+	b.cmd.Stdout, b.cmd.Stderr = out, out
+	if err := b.cmd.Start(); err != nil {
+		return err
+	}
+	b.done = make(chan struct{})
+	go func() {
+		defer close(b.done)
+		b.cmd.Wait() // how it ended is in its output
+	}()
+	for {
+		if c, err := net.DialTimeout("tcp", b.Addr, time.Second); err == nil {
+			return c.Close()
+		}
+		select {
+		case <-b.done:
+			log, _ := os.ReadFile(out.Name())
+			return fmt.Errorf("apache: the broker ended: %s", log[max(0, len(log)-4000):])
+		case <-ctx.Done():
+			b.Stop()
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// Stop stops the broker cleanly, and returns when it has ended.
+func (b *Broker) Stop() {
+	b.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-b.done:
+	case <-time.After(30 * time.Second):
+		b.cmd.Process.Kill()
+		<-b.done
+	}
+}

@@ -1,0 +1,116 @@
+package apache
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+//go:embed pom.xml
+var pom []byte
+
+// Version is the release of Apache Kafka that pom.xml names.
+const Version = "4.3.0"
+
+// ErrMissing says that java or mvn is not installed.
+var ErrMissing = errors.New("apache: needs java and mvn")
+
+// A Kit is an installed Apache Kafka.
+type Kit struct{ classpath string }
+
+// Install resolves the jars, once per machine. It returns ErrMissing if the tools for it are not there.
+func Install(ctx context.Context) (*Kit, error) {
+	for _, tool := range []string{"java", "mvn"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrMissing, err)
+		}
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(cache, "strata-interop")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, "classpath-"+Version)
+	if classpath, err := os.ReadFile(path); err == nil && present(string(classpath)) {
+		return &Kit{string(classpath)}, nil
+	}
+	tmp, err := os.MkdirTemp(dir, "install")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(tmp)
+	if err := os.WriteFile(filepath.Join(tmp, "pom.xml"), pom, 0o644); err != nil {
+		return nil, err
+	}
+	out := filepath.Join(tmp, "classpath")
+	cmd := exec.CommandContext(ctx, "mvn", "-q", "-B", "-f", filepath.Join(tmp, "pom.xml"), "dependency:build-classpath", "-Dmdep.outputFile="+out)
+	if msg, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("apache: mvn: %w: %s", err, bytes.TrimSpace(msg))
+	}
+	if err := os.Rename(out, path); err != nil {
+		return nil, err
+	}
+	classpath, err := os.ReadFile(path)
+	return &Kit{string(classpath)}, err
+}
+
+// present reports whether the jars are still where they were.
+func present(classpath string) bool {
+	for _, jar := range strings.Split(classpath, string(os.PathListSeparator)) {
+		if _, err := os.Stat(jar); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Java returns a command that runs java with Kafka's classes: a main class, or a single-file program, and its arguments.
+func (k *Kit) Java(ctx context.Context, args ...string) *exec.Cmd {
+	// Short runs: the first compiler only, a small heap, the simplest collector.
+	return exec.CommandContext(ctx, "java", append([]string{"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", k.classpath}, args...)...)
+}
+
+// tools are the main classes behind Kafka's scripts.
+var tools = map[string]string{
+	"topics":              "org.apache.kafka.tools.TopicCommand",
+	"configs":             "kafka.admin.ConfigCommand",
+	"console-producer":    "org.apache.kafka.tools.ConsoleProducer",
+	"console-consumer":    "org.apache.kafka.tools.consumer.ConsoleConsumer",
+	"consumer-groups":     "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+	"groups":              "org.apache.kafka.tools.GroupsCommand",
+	"get-offsets":         "org.apache.kafka.tools.GetOffsetShell",
+	"delete-records":      "org.apache.kafka.tools.DeleteRecordsCommand",
+	"leader-election":     "org.apache.kafka.tools.LeaderElectionCommand",
+	"log-dirs":            "org.apache.kafka.tools.LogDirsCommand",
+	"metadata-quorum":     "org.apache.kafka.tools.MetadataQuorumCommand",
+	"features":            "org.apache.kafka.tools.FeatureCommand",
+	"broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+	"cluster":             "org.apache.kafka.tools.ClusterTool",
+	"producer-perf-test":  "org.apache.kafka.tools.ProducerPerformance",
+	"consumer-perf-test":  "org.apache.kafka.tools.ConsumerPerformance",
+	"e2e-latency":         "org.apache.kafka.tools.EndToEndLatency",
+	"verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+	"verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+	"reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+	"transactions":        "org.apache.kafka.tools.TransactionsCommand",
+	"dump-log":            "org.apache.kafka.tools.DumpLogSegments",
+}
+
+// Tool returns a command that runs one of Kafka's scripts by its name without "kafka-" and ".sh". An unknown name is a mistake in the caller: it panics.
+func (k *Kit) Tool(ctx context.Context, name string, args ...string) *exec.Cmd {
+	class, ok := tools[name]
+	if !ok {
+		panic("apache: no tool " + name)
+	}
+	return k.Java(ctx, append([]string{class}, args...)...)
+}

@@ -1,0 +1,277 @@
+package interop
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/stratalog/strata/interop/apache"
+)
+
+// A target is a broker that checks run against.
+type target struct {
+	kind string // strata, kafka, broker
+	addr string // HOST:PORT
+	dir  string // where it keeps its partitions; "": not known
+}
+
+// A check is one thing done with one client. It makes its own topics and groups: checks run at the same time, and again and again.
+type check struct {
+	name string // client/what
+	run  func(t *testing.T, k target)
+}
+
+// checks is the list of all, filled in by the files of the clients.
+var checks []check
+
+func add(name string, run func(t *testing.T, k target)) bool {
+	checks = append(checks, check{name, run})
+	return true
+}
+
+// checkTimeout bounds one check.
+const checkTimeout = 90 * time.Second
+
+// runAll runs every check against k. Against Strata allow.txt says which are expected to pass.
+func runAll(t *testing.T, k target) {
+	excused := map[string]string{}
+	if k.kind == "strata" {
+		excused = readAllowed(t)
+	}
+	for _, c := range checks {
+		t.Run(c.name, func(t *testing.T) {
+			if reason := excused[c.name]; reason != "" {
+				t.Skip("not expected to pass: ", reason)
+			}
+			t.Parallel()
+			c.run(t, k)
+		})
+	}
+}
+
+// readAllowed returns the reasons of the checks that are not expected to pass. It fails if allow.txt and the list of checks differ: a check
+// is never lost, and a new one is never forgotten.
+func readAllowed(t *testing.T) map[string]string {
+	f, err := os.Open("allow.txt")
+	require.NoError(t, err)
+	defer f.Close()
+	excused, listed := map[string]string{}, []string{}
+	for s := bufio.NewScanner(f); s.Scan(); {
+		verdict, rest, _ := strings.Cut(strings.TrimSpace(s.Text()), " ")
+		name, reason, _ := strings.Cut(strings.TrimSpace(rest), " ")
+		switch verdict {
+		case "", "#":
+			continue
+		case "pass":
+		case "fails":
+			require.NotEmpty(t, strings.TrimSpace(reason), "allow.txt: %s has no reason", name)
+			excused[name] = strings.TrimSpace(reason)
+		default:
+			t.Fatalf("allow.txt: %q", s.Text())
+		}
+		listed = append(listed, name)
+	}
+	var names []string
+	for _, c := range checks {
+		names = append(names, c.name)
+	}
+	slices.Sort(names)
+	slices.Sort(listed)
+	require.Equal(t, names, listed, "allow.txt does not name every check once")
+	return excused
+}
+
+// TestApacheKafka runs the checks against a real broker.
+func TestApacheKafka(t *testing.T) {
+	kit := kafkaKit(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	b, err := kit.Start(ctx, t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(b.Stop)
+	runAll(t, target{kind: "kafka", addr: b.Addr, dir: b.Dir})
+}
+
+// TestBroker runs the checks against whatever listens at STRATA_INTEROP_BROKER.
+func TestBroker(t *testing.T) {
+	addr := os.Getenv("STRATA_INTEROP_BROKER")
+	if addr == "" {
+		t.Skip("STRATA_INTEROP_BROKER is not set")
+	}
+	runAll(t, target{kind: "broker", addr: addr})
+}
+
+// need skips the test if a program is missing; in CI that is a failure.
+func need(t *testing.T, programs ...string) {
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			missing(t, p+" is not installed")
+		}
+	}
+}
+
+func missing(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}
+
+var kit = sync.OnceValues(func() (*apache.Kit, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	return apache.Install(ctx)
+})
+
+// kafkaKit returns the installed Apache Kafka.
+func kafkaKit(t *testing.T) *apache.Kit {
+	t.Helper()
+	need(t, "java", "mvn")
+	k, err := kit()
+	require.NoError(t, err)
+	return k
+}
+
+// fresh returns a name that was not used before.
+func fresh(prefix string) string {
+	var b [6]byte
+	rand.Read(b[:])
+	return prefix + "-" + hex.EncodeToString(b[:])
+}
+
+// within returns the context of a check.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), checkTimeout)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// newTopic makes a topic and returns its name.
+func newTopic(t *testing.T, k target, partitions int32, configs ...string) string {
+	t.Helper()
+	name := fresh("topic")
+	set := map[string]*string{}
+	for _, c := range configs {
+		key, value, _ := strings.Cut(c, "=")
+		set[key] = &value
+	}
+	adm := admin(t, k)
+	_, err := adm.CreateTopic(within(t), partitions, 1, set, name)
+	require.NoError(t, err)
+	eventually(t, "the topic is known", func() bool { // Kafka's brokers learn of it a little later
+		got, err := adm.ListTopics(within(t), name)
+		return err == nil && len(got[name].Partitions) == int(partitions) && got[name].Partitions[0].Leader >= 0
+	})
+	return name
+}
+
+// franz returns a franz-go client that is closed at the end of the test.
+func franz(t *testing.T, k target, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(k.addr), kgo.MetadataMinAge(10 * time.Millisecond)}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(cl.Close)
+	return cl
+}
+
+func admin(t *testing.T, k target) *kadm.Client { return kadm.NewClient(franz(t, k)) }
+
+// seed writes values v0, v1, ... to partition 0 of a topic.
+func seed(t *testing.T, k target, topic string, n int) {
+	t.Helper()
+	cl := franz(t, k, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	for i := range n {
+		cl.Produce(within(t), &kgo.Record{Topic: topic, Value: value(i), Key: []byte("k")}, func(_ *kgo.Record, err error) {
+			if err != nil {
+				t.Errorf("seeding: %v", err)
+			}
+		})
+	}
+	require.NoError(t, cl.Flush(within(t)))
+}
+
+func value(i int) []byte { return []byte("v" + itoa(i)) }
+
+// values are what seed writes.
+func values(n int) (out []string) {
+	for i := range n {
+		out = append(out, string(value(i)))
+	}
+	return out
+}
+
+// readBack reads n records of partition 0.
+func readBack(t *testing.T, k target, topic string, n int) (records []*kgo.Record) {
+	t.Helper()
+	cl := franz(t, k, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}}))
+	for len(records) < n {
+		f := cl.PollFetches(within(t))
+		require.NoError(t, f.Err())
+		records = append(records, f.Records()...)
+	}
+	return records
+}
+
+func readValues(t *testing.T, k target, topic string, n int) (out []string) {
+	t.Helper()
+	for _, r := range readBack(t, k, topic, n) {
+		out = append(out, string(r.Value))
+	}
+	return out
+}
+
+// run runs a command and returns what it printed; it must end well.
+func run(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s\n%s", filepath.Base(cmd.Path), out)
+	return string(out)
+}
+
+// A syncBuffer is what a logger writes to.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.b = append(s.b, p...)
+	return len(p), nil
+}
+
+func (s *syncBuffer) bytes() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.b)
+}
+
+func writeFile(t *testing.T, path, content string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
+}
+
+// TestEveryCheckHasOneName keeps names usable in allow.txt and in go test -run.
+func TestEveryCheckHasOneName(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range checks {
+		require.Regexp(t, `^[a-z-]+/[A-Za-z0-9.-]+$`, c.name)
+		require.False(t, seen[c.name], c.name)
+		seen[c.name] = true
+	}
+}
