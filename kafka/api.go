@@ -17,8 +17,9 @@ type api struct {
 	waits bool
 	// try, if set, answers what can be answered without waiting; false: call serve.
 	try func(c *call, req kmsg.Request) (kmsg.Response, bool)
-	// start is in serve's place for requests that are pipelined: it does not block, and calls done exactly once.
-	start func(c *call, req kmsg.Request, done func(kmsg.Response))
+	// start is in serve's place for requests that are pipelined: it does not block, and calls done exactly once. here says that this is on the
+	// goroutine that called start, which may write the answer itself.
+	start func(c *call, req kmsg.Request, done func(resp kmsg.Response, here bool))
 }
 
 // call is one request being served.

@@ -76,7 +76,7 @@ func (e *execution) serve() {
 	switch a := e.api; {
 	case a.start != nil:
 		e.guard(func() {
-			a.start(&e.call, e.req, func(resp kmsg.Response) { e.finish(resp, false) })
+			a.start(&e.call, e.req, e.finish)
 		})
 	case a.try != nil || !a.waits:
 		answered := false

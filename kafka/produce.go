@@ -24,14 +24,14 @@ type producing struct {
 	c        *call
 	req      *kmsg.ProduceRequest
 	resp     *kmsg.ProduceResponse
-	done     func(kmsg.Response)
+	done     func(resp kmsg.Response, here bool)
 	left     atomic.Int32 // partitions that are not done, and one for the loop that starts them
 	failed   atomic.Bool  // some partition has an error
 	retained atomic.Bool  // some partition still uses the request's bytes
 }
 
 // produce appends each batch as it is, without copying or encoding it again: the log writes the bytes of the request.
-func produce(c *call, r kmsg.Request, done func(kmsg.Response)) {
+func produce(c *call, r kmsg.Request, done func(resp kmsg.Response, here bool)) {
 	req := r.(*kmsg.ProduceRequest)
 	p := &producing{c: c, req: req, resp: req.ResponseKind().(*kmsg.ProduceResponse), done: done}
 	p.resp.Topics = make([]kmsg.ProduceResponseTopic, len(req.Topics))
@@ -43,7 +43,7 @@ func produce(c *call, r kmsg.Request, done func(kmsg.Response)) {
 		}
 		p.topic(t, &p.resp.Topics[i])
 	}
-	p.settle()
+	p.settle(true)
 }
 
 func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponseTopic) {
@@ -120,19 +120,20 @@ func (p *producing) partition(to *kmsg.ProduceResponseTopicPartition, r partitio
 			to.ErrorRecords = append(to.ErrorRecords, kmsg.ProduceResponseTopicPartitionErrorRecord{RelativeOffset: e.Index, ErrorMessage: &e.Reason})
 		}
 	}
-	p.settle()
+	p.settle(false)
 }
 
-func (p *producing) settle() {
+// settle ends one of the parts that are left. here is true for the loop that started the others.
+func (p *producing) settle(here bool) {
 	if p.left.Add(-1) > 0 {
 		return
 	}
 	p.c.retained = p.retained.Load()
 	if p.req.Acks != 0 {
-		p.done(p.resp)
+		p.done(p.resp, here)
 		return
 	}
 	// Nobody waits for an answer. The only way to tell the client of an error is to close the connection.
 	p.c.closing = p.failed.Load()
-	p.done(nil)
+	p.done(nil, here)
 }
