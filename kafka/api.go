@@ -11,6 +11,8 @@ type api struct {
 	key      Key
 	min, max int16
 
+	inflation int // see the function of that name; set by served
+
 	// serve answers a request. It may block, and ends when c.ctx does. nil: there is no answer.
 	serve func(c *call, req kmsg.Request) kmsg.Response
 	// waits says that serve may take long for other reasons than work: it is called in a goroutine of its own.
@@ -49,6 +51,7 @@ func served(caps map[int16]int16) map[int16]*api {
 		if limit, ok := caps[int16(a.key)]; ok && limit < a.max {
 			a.max = limit
 		}
+		a.inflation = inflation(int16(a.key))
 		if a.max >= a.min {
 			m[int16(a.key)] = &a
 		}

@@ -167,7 +167,7 @@ func (c *conn) dispatch(f *frame) error {
 	req.SetVersion(version)
 	clientID, body, err := f.header(req.IsFlexible())
 	if err == nil {
-		err = req.ReadFrom(body)
+		err = f.decode(c, a, req, body)
 	}
 	if err != nil {
 		c.s.budget.give(f.charged)

@@ -9,6 +9,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // errMalformed closes the connection: what comes after cannot be trusted.
@@ -18,14 +20,29 @@ const (
 	minFrame  = 10       // key, version, correlation id, length of the client id
 	firstStep = 64 << 10 // of a request is read before more memory is taken for it
 	keptBytes = 2 << 20  // larger buffers are not kept for later
-	// inflated is how many times larger than its bytes a decoded request may be; what is set aside for control requests.
-	inflated = 16
 )
 
 // frame is one request as it came.
 type frame struct {
 	buf     []byte // without the size
 	charged int    // of the server's budget
+}
+
+// decode parses the request's body. While it does, it holds as many bytes as the request can take in memory; of a budget of its own, since
+// the frames that wait here have their bytes already.
+func (f *frame) decode(c *conn, a *api, req kmsg.Request, body []byte) error {
+	if a.key == Produce {
+		if err := checkProduce(body, f.version()); err != nil {
+			return err
+		}
+		return req.ReadFrom(body)
+	}
+	more := (a.inflation - 1) * len(body)
+	if err := c.s.decoding.take(c.ctx, more); err != nil {
+		return err
+	}
+	defer c.s.decoding.give(more)
+	return req.ReadFrom(body)
 }
 
 func (f *frame) key() int16         { return int16(binary.BigEndian.Uint16(f.buf)) }
@@ -108,9 +125,9 @@ func (r *reader) next(idle func() bool) (*frame, error) {
 	}
 	size := int(int32(binary.BigEndian.Uint32(head)))
 	key := Key(binary.BigEndian.Uint16(head[4:]))
-	limit := r.s.limits.ControlBytes
-	if key == Produce {
-		limit = r.s.limits.RequestBytes
+	limit := r.s.limits.RequestBytes
+	if a := r.s.apis[int16(key)]; key != Produce && a != nil {
+		limit = min(limit, r.s.budget.size/a.inflation)
 	}
 	if size < minFrame || size > limit {
 		return nil, fmt.Errorf("%w: size %d, at most %d are allowed for %v", errMalformed, size, limit, key)
@@ -134,7 +151,7 @@ func (r *reader) body(size int, key Key) (*frame, error) {
 	}
 	for len(f.buf) < size {
 		step := min(size-len(f.buf), max(firstStep, len(f.buf)))
-		if err := r.s.budget.take(r.conn.ctx, step); err != nil {
+		if err := r.s.budget.takeWithin(r.conn.ctx, step, r.s.limits.WholeRequest); err != nil {
 			r.drop(f)
 			return nil, err
 		}
@@ -150,14 +167,6 @@ func (r *reader) body(size int, key Key) (*frame, error) {
 			r.drop(f)
 			return nil, err
 		}
-	}
-	if key != Produce && size > 4<<10 {
-		more := min((inflated-1)*size, r.s.budget.size/4)
-		if err := r.s.budget.take(r.conn.ctx, more); err != nil {
-			r.drop(f)
-			return nil, err
-		}
-		f.charged += more
 	}
 	return f, nil
 }

@@ -54,7 +54,8 @@ type Server struct {
 	log        *slog.Logger
 	apis       map[int16]*api // with the version caps applied
 	advertised []kmsg.ApiVersionsResponseApiKey
-	budget     *budget
+	budget     *budget // of requests and answers
+	decoding   *budget // of requests being decoded
 	fetches    *sessionCache
 
 	ctx    context.Context
@@ -88,6 +89,7 @@ func NewServer(cluster *strata.Cluster, cfg Config) *Server {
 	s.apis = served(cfg.VersionCaps)
 	s.advertised = advertise(s.apis)
 	s.budget = newBudget(s.limits.InFlightBytes)
+	s.decoding = newBudget(s.limits.InFlightBytes)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }

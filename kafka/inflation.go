@@ -1,0 +1,146 @@
+package kafka
+
+import (
+	"encoding/binary"
+	"fmt"
+	"reflect"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// maxProducePartitions bounds the partitions of one produce request: each costs far more memory than the few bytes it may take in the request.
+const maxProducePartitions = 100_000
+
+// inflation returns how many bytes of memory decoding may take for each byte of a request. kmsg allocates an array when it has read its
+// length, which it bounds by the bytes left, and an element may take a single byte. Arrays inside elements come on top.
+func inflation(key int16) int { return 1 + elementSize(reflect.TypeOf(kmsg.RequestForKey(key)).Elem()) }
+
+// elementSize is the largest sum of the sizes of elements of arrays inside each other, among the fields of a struct.
+func elementSize(t reflect.Type) int {
+	if t.Kind() == reflect.Pointer {
+		return int(t.Elem().Size()) + elementSize(t.Elem())
+	}
+	if t.Kind() != reflect.Struct {
+		return 0
+	}
+	largest := 0
+	for i := range t.NumField() {
+		f := t.Field(i).Type
+		size := 0
+		switch {
+		case f.Kind() == reflect.Slice && f.Elem().Kind() != reflect.Uint8:
+			size = int(f.Elem().Size()) + elementSize(f.Elem())
+		case f.Kind() == reflect.Struct || f.Kind() == reflect.Pointer:
+			size = elementSize(f)
+		}
+		largest = max(largest, size)
+	}
+	return largest
+}
+
+// checkProduce walks over a produce request before it is decoded: a hundred megabytes must be records, not a hundred million empty topics.
+func checkProduce(body []byte, version int16) error {
+	w := &walker{b: body, flexible: version >= 9}
+	w.skip(w.stringLength()) // transactional id
+	w.skip(2 + 4)            // acks, timeout
+	partitions := 0
+	for range w.count() {
+		if version >= 13 {
+			w.skip(16)
+		} else {
+			w.skip(w.stringLength())
+		}
+		n := w.count()
+		if partitions += n + 1; partitions > maxProducePartitions {
+			return fmt.Errorf("%w: more than %d partitions", errMalformed, maxProducePartitions)
+		}
+		for range n {
+			w.skip(4)
+			w.skip(w.bytesLength())
+			w.tags()
+		}
+		w.tags()
+		if w.bad {
+			break
+		}
+	}
+	if w.bad {
+		return fmt.Errorf("%w: cut produce request", errMalformed)
+	}
+	return nil
+}
+
+// walker skips over encoded fields. Once a field does not fit it is bad, and everything after that is empty.
+type walker struct {
+	b        []byte
+	flexible bool
+	bad      bool
+}
+
+func (w *walker) skip(n int) {
+	if n > len(w.b) {
+		w.bad, w.b = true, nil
+		return
+	}
+	w.b = w.b[max(n, 0):]
+}
+
+func (w *walker) uvarint() int {
+	v, n := binary.Uvarint(w.b)
+	if n <= 0 || v > uint64(len(w.b)) {
+		w.bad, w.b = true, nil
+		return 0
+	}
+	w.b = w.b[n:]
+	return int(v)
+}
+
+func (w *walker) fixed(n int) int {
+	if n > len(w.b) {
+		w.bad, w.b = true, nil
+		return 0
+	}
+	p := w.b[:n]
+	w.b = w.b[n:]
+	if n == 2 {
+		return int(int16(binary.BigEndian.Uint16(p)))
+	}
+	return int(int32(binary.BigEndian.Uint32(p)))
+}
+
+func (w *walker) stringLength() int {
+	if w.flexible {
+		return w.uvarint() - 1
+	}
+	return w.fixed(2)
+}
+
+func (w *walker) bytesLength() int {
+	if w.flexible {
+		return w.uvarint() - 1
+	}
+	return w.fixed(4)
+}
+
+// count is the length of an array, not more than there are bytes left.
+func (w *walker) count() int {
+	n := w.bytesLength()
+	if n > len(w.b) {
+		w.bad, w.b = true, nil
+		return 0
+	}
+	return max(n, 0)
+}
+
+func (w *walker) tags() {
+	if !w.flexible || w.bad {
+		return
+	}
+	for range w.uvarint() {
+		w.uvarint()
+		w.skip(w.uvarint())
+		if w.bad {
+			return
+		}
+	}
+}
