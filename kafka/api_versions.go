@@ -49,7 +49,7 @@ func (c *conn) futureApiVersions(f *frame, a *api) error {
 	resp := kmsg.NewPtrApiVersionsResponse()
 	resp.ErrorCode = int16(UnsupportedVersion)
 	resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{{ApiKey: int16(a.key), MinVersion: a.min, MaxVersion: a.max}}
-	r := &reply{frame: f, out: framed(f.correlation(), resp, 64)}
+	r := &reply{frame: f, out: framed(f.correlation(), resp)}
 	c.enqueue(r)
 	c.complete(r, true)
 	return nil

@@ -14,6 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+// maxWrite is how much is written at a time: what a slow client must take within Limits.SlowReader.
+const maxWrite = 1 << 20
+
 // maxPipelined bounds the requests of a connection that are under way at a time; more are left in the socket.
 const maxPipelined = 1024
 
@@ -44,11 +47,11 @@ type conn struct {
 
 // reply is the place of an answer in the order of the connection.
 type reply struct {
-	out     []byte // the framed answer; nil: there is none
-	frame   *frame // the request; its bytes are used until the reply is written
-	charged int    // of the server's budget, for the answer
-	recycle bool   // the request's bytes may be used again afterwards
-	close   bool   // the connection is closed instead of an answer
+	out     [][]byte // the framed answer in pieces, the first of which is a buffer of ours; nil: there is none
+	frame   *frame   // the request; its bytes are used until the reply is written
+	charged int      // of the server's budget, for the answer
+	recycle bool     // the request's bytes may be used again afterwards
+	close   bool     // the connection is closed instead of an answer
 	done    bool
 }
 
@@ -267,12 +270,14 @@ func (c *conn) write() {
 	}
 }
 
-// send writes answers: small ones together, large ones in steps that each have their time.
+// send writes answers: small ones together, the pieces of large ones without copying them, in steps that each have their time.
 func (c *conn) send(replies []*reply) error {
-	var small []byte
+	var pieces net.Buffers
+	size := 0
 	flush := func() error {
-		err := c.sendBytes(small)
-		small = small[:0]
+		c.nc.SetWriteDeadline(time.Now().Add(c.s.limits.SlowReader))
+		_, err := pieces.WriteTo(c.nc)
+		pieces, size = pieces[:0], 0
 		return err
 	}
 	for _, r := range replies {
@@ -280,36 +285,32 @@ func (c *conn) send(replies []*reply) error {
 			flush()
 			return io.EOF
 		}
-		if len(replies) > 1 && len(small)+len(r.out) <= 64<<10 {
-			small = append(small, r.out...)
-			continue
+		for _, p := range r.out {
+			for len(p) > 0 {
+				step := p[:min(len(p), maxWrite-size)]
+				pieces, size = append(pieces, step), size+len(step)
+				p = p[len(step):]
+				if size < maxWrite {
+					continue
+				}
+				if err := flush(); err != nil {
+					return err
+				}
+			}
 		}
-		if err := flush(); err != nil {
-			return err
-		}
-		if err := c.sendBytes(r.out); err != nil {
-			return err
-		}
+	}
+	if size == 0 {
+		return nil
 	}
 	return flush()
-}
-
-func (c *conn) sendBytes(p []byte) error {
-	for len(p) > 0 {
-		step := p[:min(len(p), 1<<20)]
-		c.nc.SetWriteDeadline(time.Now().Add(c.s.limits.SlowReader))
-		if _, err := c.nc.Write(step); err != nil {
-			return err
-		}
-		p = p[len(step):]
-	}
-	return nil
 }
 
 // free gives back what a reply holds.
 func (c *conn) free(r *reply) {
 	c.s.budget.give(r.charged + r.frame.charged)
-	keepBuffer(r.out)
+	if len(r.out) > 0 {
+		keepBuffer(r.out[0])
+	}
 	if r.recycle {
 		keepBuffer(r.frame.buf)
 	}
@@ -317,20 +318,29 @@ func (c *conn) free(r *reply) {
 	r.charged = 0
 }
 
-// framed encodes an answer.
-func framed(correlation int32, resp kmsg.Response, size int) []byte {
-	out := takeBuffer(size)
-	if cap(out) < size {
-		out = make([]byte, 0, size)
+// framed encodes an answer, in pieces that are to be written one after the other.
+func framed(correlation int32, resp kmsg.Response) [][]byte {
+	out := takeBuffer(4 << 10)
+	if out == nil {
+		out = make([]byte, 0, 512)
 	}
 	out = append(out, 0, 0, 0, 0)
 	out = binary.BigEndian.AppendUint32(out, uint32(correlation))
 	if resp.IsFlexible() && Key(resp.Key()) != ApiVersions {
 		out = append(out, 0)
 	}
-	out = resp.AppendTo(out)
-	binary.BigEndian.PutUint32(out, uint32(len(out)-4))
-	return out
+	var pieces [][]byte
+	if fetch, ok := resp.(*kmsg.FetchResponse); ok {
+		pieces = appendFetch(out, fetch)
+	} else {
+		pieces = [][]byte{resp.AppendTo(out)}
+	}
+	size := 0
+	for _, p := range pieces {
+		size += len(p)
+	}
+	binary.BigEndian.PutUint32(pieces[0], uint32(size-4))
+	return pieces
 }
 
 // logPanic is the last defence: a fault in serving one connection must not take the others with it.

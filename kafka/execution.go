@@ -140,7 +140,7 @@ func (e *execution) finish(resp kmsg.Response, wait bool) {
 		}
 	}
 	if resp != nil {
-		e.reply.out = framed(e.correlation, resp, 512+e.charged)
+		e.reply.out = framed(e.correlation, resp)
 		e.reply.charged = e.charged
 	} else {
 		e.s.budget.give(e.charged)
