@@ -17,8 +17,10 @@ type call struct {
 	a       Append
 	builder record.Builder
 	done    chan struct{} // capacity 1
+	foreign bool          // the batch is not the builder's: it must not be kept
 	patient bool          // it waits to the end: its goroutine may sync
 	here    bool          // its own goroutine leads the round: nobody needs to be woken
+	round   round         // of its own, which it may have led
 	ended   bool          // complete was called while here was set
 }
 
@@ -43,7 +45,10 @@ func (d *Directory) putCall(c *call) {
 	if c.builder.Size() > maxPooledBytes {
 		return
 	}
-	c.a.Info, c.a.Batch = record.Batch{}, nil
+	if c.foreign {
+		c.a.Info, c.a.Batch, c.foreign = record.Batch{}, nil, false
+		clear(c.round.bufs[:cap(c.round.bufs)])
+	}
 	d.calls.Put(c)
 }
 
@@ -72,7 +77,7 @@ func (l *Log) Append(ctx context.Context, rs ...record.Record) (first int64, err
 			return 0, fmt.Errorf("%w: %d records in one batch", ErrRecordTooLarge, len(rs))
 		}
 	}
-	c.a.own = true
+	c.a.own, c.a.Info = true, record.Batch{}
 	return l.await(ctx, c, c.builder.Bytes())
 }
 
@@ -90,7 +95,7 @@ func (l *Log) AppendBatch(ctx context.Context, batch []byte) (first int64, err e
 		return 0, fmt.Errorf("%w: %d bytes, the batch has %d", ErrInvalidBatch, len(batch), n)
 	}
 	c := l.dir.call()
-	c.a.Info, c.a.own = *b, false
+	c.a.Info, c.a.own, c.foreign = *b, false, true
 	if ctx.Done() != nil { // the append may outlive the call
 		batch, c.a.own = slices.Clone(batch), true
 	}

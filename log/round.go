@@ -30,13 +30,19 @@ type round struct {
 
 var rounds = sync.Pool{New: func() any { return new(round) }}
 
+// reset makes r ready for another round.
+func (r *round) reset() {
+	r.all, r.in, r.refused, r.written, r.bufs = r.all[:0], r.in[:0], r.refused[:0], r.written[:0], r.bufs[:0]
+}
+
+// put is reset for a round that goes to anybody: it must not keep the appends it had alive.
 func (r *round) put() {
 	clear(r.all)
 	clear(r.in)
 	clear(r.refused)
 	clear(r.written)
 	clear(r.bufs)
-	r.all, r.in, r.refused, r.written, r.bufs = r.all[:0], r.in[:0], r.refused[:0], r.written[:0], r.bufs[:0]
+	r.reset()
 	if cap(r.buf) <= maxPooledBytes {
 		rounds.Put(r)
 	}
@@ -130,16 +136,21 @@ func (l *Log) endTurns() {
 // it gives up. Under SyncOnAck it syncs without handing over to anybody, having entered the syncer; what comes meanwhile is for the syncer's workers.
 func (l *Log) leadHere(a *Append) {
 	entered := l.cfg.Load().Sync == SyncOnAck
-	if a.call != nil {
+	if a.call != nil { // a round of its own: what it leaves there belongs to the same call
 		a.call.here = true
+		l.runRound(&a.call.round, a)
+		a.call.round.reset()
+	} else {
+		r := rounds.Get().(*round)
+		l.runRound(r, a)
+		r.put()
 	}
-	l.round(a)
 	if entered {
 		l.dir.syncer.leave()
 	}
 	for n := 1; l.passTurn(); n++ {
 		if !entered && n < maxRounds {
-			l.round(nil)
+			l.round()
 			continue
 		}
 		l.dir.syncer.add(job{l, (*Log).leadThere}) // let the caller go: others' appends keep coming
@@ -147,13 +158,19 @@ func (l *Log) leadHere(a *Append) {
 	}
 }
 
-// round writes first, or without one what is queued, up to a bound, and completes it. With the turn.
-func (l *Log) round(first *Append) {
-	r, cfg := rounds.Get().(*round), l.cfg.Load()
+// round writes what is queued, up to a bound, and completes it. With the turn.
+func (l *Log) round() {
+	r := rounds.Get().(*round)
+	l.takeQueued(r)
+	l.runRound(r, nil)
+	r.put()
+}
+
+// runRound writes and completes what is in r, and first. With the turn.
+func (l *Log) runRound(r *round, first *Append) {
+	cfg := l.cfg.Load()
 	if first != nil {
 		r.all = append(r.all, first)
-	} else {
-		l.takeQueued(r)
 	}
 	for rest := r.all; len(rest) > 0; {
 		rest = l.writeSome(r, cfg, rest)
@@ -164,7 +181,6 @@ func (l *Log) round(first *Append) {
 	if len(r.written) > 0 {
 		l.settle(r, cfg)
 	}
-	r.put()
 }
 
 // takeQueued moves the front of the queue into the round.
@@ -268,6 +284,11 @@ func (l *Log) writeAdmitted(r *round, cfg *Config) {
 
 // gather makes r.bufs hold the bytes of r.in, with offsets and epochs set: in copies, unless the bytes are the log's own.
 func (r *round) gather() {
+	if a := r.in[0]; len(r.in) == 1 && a.own {
+		a.stamp(a.Batch)
+		r.bufs, r.infos = append(r.bufs[:0], a.Batch), append(r.infos[:0], a.info())
+		return
+	}
 	copied := 0
 	for _, a := range r.in {
 		copied += min(len(a.Batch), copyBytes)
@@ -278,7 +299,7 @@ func (r *round) gather() {
 	buf, from := r.buf[:0], 0
 	r.bufs, r.infos = r.bufs[:0], r.infos[:0]
 	for _, a := range r.in {
-		r.infos = append(r.infos, segment.BatchInfo{Size: len(a.Batch), BaseOffset: a.BaseOffset, LastOffset: a.LastOffset, MaxTimestamp: a.Info.MaxTimestamp})
+		r.infos = append(r.infos, a.info())
 		large := len(a.Batch) > copyBytes
 		if large && (a.own || a.KeepOffsets) {
 			if from < len(buf) {
@@ -305,6 +326,11 @@ func (r *round) gather() {
 		r.bufs = append(r.bufs, buf[from:])
 	}
 	r.buf = buf[:0]
+}
+
+// info is a as the segment is told of it.
+func (a *Append) info() segment.BatchInfo {
+	return segment.BatchInfo{Size: len(a.Batch), BaseOffset: a.BaseOffset, LastOffset: a.LastOffset, MaxTimestamp: a.Info.MaxTimestamp}
 }
 
 // stamp sets what the CRC does not cover.
@@ -374,5 +400,4 @@ func (l *Log) settle(r *round, cfg *Config) {
 		a.Err = err
 		a.complete()
 	}
-	clear(r.written[len(waiting):])
 }

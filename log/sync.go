@@ -103,7 +103,7 @@ func (s *syncer) stop() {
 
 // leadThere leads a round on a worker. With the turn.
 func (l *Log) leadThere() {
-	l.round(nil)
+	l.round()
 	// Those who were just let go run first, so that what they append next makes one round and not two.
 	runtime.Gosched()
 	if l.passTurn() {

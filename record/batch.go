@@ -65,35 +65,42 @@ type Batch struct {
 
 // ParseHeader reads the first HeaderSize bytes of p. It checks magic and the plausibility of the length and counts, not the CRC.
 // Bytes returns only the header then. It returns ErrShort if p is shorter than a header, ErrCorrupt for anything that is no v2 batch.
-func ParseHeader(p []byte) (Batch, error) {
-	if len(p) < HeaderSize {
-		return Batch{}, ErrShort
-	}
-	be := binary.BigEndian
-	b := Batch{
-		BaseOffset:      int64(be.Uint64(p[posBaseOffset:])),
-		Length:          int32(be.Uint32(p[posLength:])),
-		LeaderEpoch:     int32(be.Uint32(p[posLeaderEpoch:])),
-		CRC:             be.Uint32(p[posCRC:]),
-		Attributes:      Attributes(be.Uint16(p[posAttributes:])),
-		LastOffsetDelta: int32(be.Uint32(p[posLastOffsetDelta:])),
-		BaseTimestamp:   int64(be.Uint64(p[posBaseTimestamp:])),
-		MaxTimestamp:    int64(be.Uint64(p[posMaxTimestamp:])),
-		ProducerID:      int64(be.Uint64(p[posProducerID:])),
-		ProducerEpoch:   int16(be.Uint16(p[posProducerEpoch:])),
-		BaseSequence:    int32(be.Uint32(p[posBaseSequence:])),
-		RecordCount:     int32(be.Uint32(p[posRecordCount:])),
-		raw:             p[:HeaderSize:HeaderSize],
-	}
-	switch {
-	case p[posMagic] != 2:
-		return Batch{}, fmt.Errorf("%w: magic %d", ErrCorrupt, p[posMagic])
-	case b.Length < HeaderSize-LogOverhead:
-		return Batch{}, fmt.Errorf("%w: length %d", ErrCorrupt, b.Length)
-	case b.LastOffsetDelta < 0 || b.RecordCount < 0 || b.BaseOffset < 0:
-		return Batch{}, fmt.Errorf("%w: base offset %d, last offset delta %d, %d records", ErrCorrupt, b.BaseOffset, b.LastOffsetDelta, b.RecordCount)
+func ParseHeader(p []byte) (b Batch, err error) {
+	if err := b.read(p); err != nil {
+		return Batch{}, err
 	}
 	return b, nil
+}
+
+// read is ParseHeader in place: a Batch is large to copy. On error b is partly set.
+func (b *Batch) read(p []byte) error {
+	if len(p) < HeaderSize {
+		return ErrShort
+	}
+	p = p[:HeaderSize:HeaderSize]
+	be := binary.BigEndian
+	b.BaseOffset = int64(be.Uint64(p[posBaseOffset:]))
+	b.Length = int32(be.Uint32(p[posLength:]))
+	b.LeaderEpoch = int32(be.Uint32(p[posLeaderEpoch:]))
+	b.CRC = be.Uint32(p[posCRC:])
+	b.Attributes = Attributes(be.Uint16(p[posAttributes:]))
+	b.LastOffsetDelta = int32(be.Uint32(p[posLastOffsetDelta:]))
+	b.BaseTimestamp = int64(be.Uint64(p[posBaseTimestamp:]))
+	b.MaxTimestamp = int64(be.Uint64(p[posMaxTimestamp:]))
+	b.ProducerID = int64(be.Uint64(p[posProducerID:]))
+	b.ProducerEpoch = int16(be.Uint16(p[posProducerEpoch:]))
+	b.BaseSequence = int32(be.Uint32(p[posBaseSequence:]))
+	b.RecordCount = int32(be.Uint32(p[posRecordCount:]))
+	b.raw = p
+	switch {
+	case p[posMagic] != 2:
+		return fmt.Errorf("%w: magic %d", ErrCorrupt, p[posMagic])
+	case b.Length < HeaderSize-LogOverhead:
+		return fmt.Errorf("%w: length %d", ErrCorrupt, b.Length)
+	case b.LastOffsetDelta < 0 || b.RecordCount < 0 || b.BaseOffset < 0:
+		return fmt.Errorf("%w: base offset %d, last offset delta %d, %d records", ErrCorrupt, b.BaseOffset, b.LastOffsetDelta, b.RecordCount)
+	}
+	return nil
 }
 
 // Parse returns the first batch of p, which the result aliases, and its size in bytes. It verifies the CRC.
@@ -114,9 +121,8 @@ func Parse(p []byte) (*Batch, int, error) {
 }
 
 // ParseUnverified is Parse by value and without the CRC: for bytes that were verified before.
-func ParseUnverified(p []byte) (Batch, error) {
-	b, err := ParseHeader(p)
-	if err != nil {
+func ParseUnverified(p []byte) (b Batch, err error) {
+	if err := b.read(p); err != nil {
 		return Batch{}, err
 	}
 	if len(p) < b.Size() {

@@ -62,7 +62,7 @@ func (s *Segment) enter(pos int64, batches []BatchInfo) {
 			s.newest = timestampAt{b.MaxTimestamp, b.LastOffset}
 		}
 		if pos == 0 {
-			s.firstTs = b.MaxTimestamp
+			s.firstTs.Store(b.MaxTimestamp)
 		}
 		s.index.add(*b, s.base, pos, s.newest, s.cfg.IndexIntervalBytes)
 		pos += int64(b.Size)
@@ -107,7 +107,7 @@ func (s *Segment) refusalLocked() error {
 		return s.broken
 	case s.closed.Load() || s.removed.Load():
 		return ErrClosed
-	case s.sealed || s.cfg.ReadOnly:
+	case s.sealed.Load() || s.cfg.ReadOnly:
 		return ErrSealed
 	}
 	return nil
@@ -202,8 +202,8 @@ func (s *Segment) Truncate(offset int64) error {
 		return fmt.Errorf("truncate: %w", err)
 	}
 	s.mu.Lock()
-	sealed := s.sealed
-	s.sealed = false
+	sealed := s.sealed.Load()
+	s.sealed.Store(false)
 	s.mu.Unlock()
 	f, err := s.writable()
 	if err == nil {
@@ -211,7 +211,7 @@ func (s *Segment) Truncate(offset int64) error {
 	}
 	if err != nil {
 		s.mu.Lock()
-		s.sealed = sealed
+		s.sealed.Store(sealed)
 		s.mu.Unlock()
 		return fmt.Errorf("truncate %s: %w", s.Path(), err)
 	}
@@ -233,7 +233,7 @@ func (s *Segment) cut(f *openFile, to end, newest timestampAt) error {
 	s.hints.clear()
 	s.newest, s.newestKnown, s.alloc = newest, true, to.size
 	if to.size == 0 {
-		s.firstTs = math.MinInt64
+		s.firstTs.Store(math.MinInt64)
 	}
 	return nil
 }

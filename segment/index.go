@@ -127,7 +127,7 @@ func (s *Segment) Trim() {
 // dropIndexLocked forgets the entries if the files have them and no writer is going to add more.
 func (s *Segment) dropIndexLocked() {
 	x := &s.index
-	if s.active != nil && !s.sealed || x.removed || !x.loaded || x.rewritten || x.flushedO != len(x.offsets) || x.flushedT != len(x.times) {
+	if s.active != nil && !s.sealed.Load() || x.removed || !x.loaded || x.rewritten || x.flushedO != len(x.offsets) || x.flushedT != len(x.times) {
 		return
 	}
 	*x = index{gen: x.gen + 1}

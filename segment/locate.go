@@ -232,7 +232,7 @@ func (s *Segment) repairIndex(f *openFile, at end) {
 	}
 	now.gen, now.removed, now.rewritten = x.gen+1, x.removed, true
 	s.index = now
-	if s.active != nil && !s.sealed || s.cfg.ReadOnly || now.removed {
+	if s.active != nil && !s.sealed.Load() || s.cfg.ReadOnly || now.removed {
 		return
 	}
 	s.index.addTime(newest, s.base)

@@ -351,7 +351,7 @@ func (w *walk) finish(rep *Report) error {
 	s.index = w.index
 	s.alloc = alloc
 	if w.first != math.MinInt64 {
-		s.firstTs = w.first
+		s.firstTs.Store(w.first)
 	}
 	s.newest, s.newestKnown = w.newest, true
 	s.unsynced = s.unsynced || !s.cfg.ReadOnly

@@ -29,7 +29,9 @@ type Segment struct {
 	closed    atomic.Bool
 	hints     hints
 	repairing atomic.Bool
-	checked   verified // what was seen to match its CRC
+	checked   verified     // what was seen to match its CRC
+	firstTs   atomic.Int64 // MaxTimestamp of the first batch; math.MinInt64: no batch, or not looked at
+	sealed    atomic.Bool  // changed by the writer, under mu
 
 	mu          sync.Mutex // guards the fields below, which the writer changes. Not held during reads and writes of the .log file
 	deleted     string     // name of the .log file since Remove
@@ -38,9 +40,7 @@ type Segment struct {
 	alloc       int64 // size of the file: size and preallocated zeros
 	newest      timestampAt
 	newestKnown bool
-	firstTs     int64 // MaxTimestamp of the first batch; math.MinInt64: no batch, or not looked at
 	broken      error // sticky: of a failed sync or cut-back
-	sealed      bool
 	changes     int64 // moments at which a write may have begun: whether a sync covers everything
 	unsynced    bool  // Recover found bytes that nobody may have synced
 }
@@ -61,7 +61,8 @@ const (
 )
 
 func newSegment(dir string, base int64, cfg Config) *Segment {
-	s := &Segment{dir: dir, base: base, cfg: cfg.withDefaults(), firstTs: math.MinInt64, newest: timestampAt{-1, base}}
+	s := &Segment{dir: dir, base: base, cfg: cfg.withDefaults(), newest: timestampAt{-1, base}}
+	s.firstTs.Store(math.MinInt64)
 	s.refs.Store(1)
 	s.checked.own.Store(-1)
 	return s
@@ -150,10 +151,7 @@ func (s *Segment) Path() string { return s.name(LogSuffix) }
 
 // FirstTimestamp returns the largest timestamp of the first batch, in ms, which rolls by age count from; ok is false for an empty segment.
 func (s *Segment) FirstTimestamp() (ts int64, ok bool, err error) {
-	s.mu.Lock()
-	ts = s.firstTs
-	s.mu.Unlock()
-	if ts != math.MinInt64 {
+	if ts = s.firstTs.Load(); ts != math.MinInt64 {
 		return ts, true, nil
 	}
 	if s.Size() == 0 {
@@ -166,9 +164,7 @@ func (s *Segment) FirstTimestamp() (ts int64, ok bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	s.mu.Lock()
-	s.firstTs = ts
-	s.mu.Unlock()
+	s.firstTs.Store(ts)
 	return ts, true, nil
 }
 
@@ -187,8 +183,4 @@ func (s *Segment) Allocated() int64 {
 }
 
 // Sealed reports whether Seal or Finish has succeeded.
-func (s *Segment) Sealed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sealed
-}
+func (s *Segment) Sealed() bool { return s.sealed.Load() }

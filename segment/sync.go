@@ -56,7 +56,7 @@ func (s *Segment) Seal() error {
 // Finish ends writing as Seal does, but leaves the syncing to SyncSealed. For the writer.
 func (s *Segment) Finish() error {
 	s.mu.Lock()
-	sealed, broken := s.sealed, s.broken
+	sealed, broken := s.sealed.Load(), s.broken
 	s.mu.Unlock()
 	if sealed || broken != nil {
 		return broken
@@ -69,7 +69,7 @@ func (s *Segment) Finish() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sealed = true
+	s.sealed.Store(true)
 	s.dropIndexLocked()
 	return nil
 }
@@ -91,7 +91,7 @@ func (s *Segment) SyncSealed() error {
 	}
 	s.mu.Lock()
 	f := s.active
-	if !s.sealed || s.changes != before || f == nil {
+	if !s.sealed.Load() || s.changes != before || f == nil {
 		s.mu.Unlock()
 		return nil
 	}

@@ -128,7 +128,7 @@ func (r *lockRegistry) release(key string) {
 	delete(r.held, key)
 }
 
-// osFile is a File of the operating system; Name, ReadAt, WriteAt, Truncate, Close and Fd are os.File's.
+// osFile is a File of the operating system; Name, ReadAt, Truncate, Close and Fd are os.File's.
 type osFile struct{ *os.File }
 
 // Size implements File.
@@ -154,6 +154,18 @@ func (f *osFile) Allocate(off, n int64) error {
 		return pathError("allocate", f.Name(), err)
 	}
 	return nil
+}
+
+// WriteAt implements File.
+func (f *osFile) WriteAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, pathError("write", f.Name(), errNegativeOffset)
+	}
+	n, err := writeAt(f.File, p, off)
+	if err != nil {
+		err = pathError("write", f.Name(), err)
+	}
+	return n, err
 }
 
 // WritevAt implements File.

@@ -12,9 +12,35 @@ import (
 // maxIovecs is the system's limit of buffers per call (IOV_MAX).
 const maxIovecs = 1024
 
+// writeAt is os.File.WriteAt without the locks that guard against a concurrent Close, which the contract of File excludes.
+func writeAt(f *os.File, p []byte, off int64) (int, error) {
+	fd, total := int(f.Fd()), 0
+	if fd < 0 {
+		return 0, os.ErrClosed
+	}
+	for {
+		n, err := unix.Pwrite(fd, p[total:], off+int64(total))
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return total, err
+		}
+		if total += n; total == len(p) {
+			return total, nil
+		}
+		if n == 0 {
+			return total, io.ErrShortWrite
+		}
+	}
+}
+
 // writev writes all of bufs with as few pwritev calls as possible.
 func writev(f *os.File, bufs [][]byte, off int64) (int, error) {
 	fd, total := int(f.Fd()), 0
+	if fd < 0 {
+		return 0, os.ErrClosed
+	}
 	for {
 		for len(bufs) > 0 && len(bufs[0]) == 0 {
 			bufs = bufs[1:]

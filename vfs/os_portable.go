@@ -7,6 +7,8 @@ import (
 	"os"
 )
 
+func writeAt(f *os.File, p []byte, off int64) (int, error) { return f.WriteAt(p, off) }
+
 func writev(f *os.File, bufs [][]byte, off int64) (int, error) {
 	total := 0
 	for _, b := range bufs {
