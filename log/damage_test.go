@@ -313,7 +313,7 @@ func TestTailsAreCut(t *testing.T) {
 					return
 				}
 				got, err := allBytes(l)
-				if name == "batch of an older epoch" && err != nil { // taken for the last one, but never served
+				if name == "batch of an older epoch" && err != nil && !power { // taken for the last one, but never served
 					require.NoError(t, corrupt(err))
 					require.True(t, bytes.HasPrefix(x.bytes, got))
 					require.NoError(t, l.Close())

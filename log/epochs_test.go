@@ -1,6 +1,7 @@
 package log
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -80,4 +81,45 @@ func TestLogWithoutLeaderEpochsIsNotWalkedForThem(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, reads, 5)
 	require.NoError(t, l.Close())
+}
+
+// A power cut can give back what was cut off from the end, where the truncation had not reached the disk or space was used again: a whole batch
+// with the right offset and CRC. That a later leader began there tells it from data.
+func TestStaleBatchOfAnEarlierLeaderIsCut(t *testing.T) {
+	t.Parallel()
+	for _, rolled := range []bool{false, true} {
+		disk := vfs.Mem()
+		l, err := Open("log", Config{FS: disk})
+		require.NoError(t, err)
+		require.NoError(t, l.SetLeaderEpoch(3))
+		fill(t, l, 10)
+		if rolled {
+			require.NoError(t, l.Roll())
+		}
+		fill(t, l, 2)
+		stale, err := l.Read(nil, 10, 1<<20)
+		require.NoError(t, err)
+		require.NoError(t, l.TruncateTo(10))
+		require.NoError(t, l.SetLeaderEpoch(4))
+		want := values(t, l)
+
+		name, pos := l.active().Path(), l.active().Size()
+		after := disk.Crash(1)
+		require.NoError(t, l.Close())
+		f, err := after.OpenFile(name, os.O_RDWR, 0)
+		require.NoError(t, err)
+		_, err = f.WriteAt(stale, pos)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+
+		l, err = Open("log", Config{FS: after})
+		require.NoError(t, err)
+		require.EqualValues(t, 10, l.EndOffset())
+		require.EqualValues(t, len(stale), l.Recovery().CutBytes)
+		require.EqualValues(t, 10, l.Recovery().CutOffset)
+		fill(t, l, 1)
+		require.Equal(t, append(want, "0"), values(t, l))
+		require.EqualValues(t, 4, l.Epochs().At(10))
+		require.NoError(t, l.Close())
+	}
 }

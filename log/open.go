@@ -141,6 +141,10 @@ func (l *Log) load(cfg *Config) error {
 	}
 	l.recovery.Clean = known && st.clean
 	l.recovery.SameBoot = known && st.bootID != "" && st.bootID == l.dir.bootID
+	// Recovery asks for the epochs. If their file is missing they are made anew afterwards.
+	if l.epochs, _, err = loadEpochs(cfg.FS, l.path, l.EndOffset); err != nil {
+		return err
+	}
 	list, err := l.openSegments(cfg, st, bases)
 	if err != nil {
 		return err

@@ -19,7 +19,8 @@ type Config struct {
 	ReadOnly           bool       // nothing on disk is changed
 
 	// EpochAt, if set, returns the leader epoch that a batch with this base offset must carry, -1 if that is not known. It is asked when
-	// a batch is verified for the first time after Open: the CRC does not cover the epoch. It must not block, nor call the segment.
+	// a batch is verified for the first time after Open: the CRC does not cover the epoch. Recover cuts batches of an older one above the recovery
+	// point. It must not block, nor call the segment.
 	EpochAt func(baseOffset int64) int32
 }
 

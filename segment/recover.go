@@ -306,6 +306,8 @@ func (w *walk) batch() (reason, err error) {
 		return fmt.Errorf("offsets %d to %d where %d is next", b.BaseOffset, b.LastOffset(), w.next), nil
 	case b.LeaderEpoch >= 0 && b.LeaderEpoch < w.epoch: // left of something that was cut off
 		return fmt.Errorf("leader epoch %d behind %d", b.LeaderEpoch, w.epoch), nil
+	case w.stale(b):
+		return fmt.Errorf("leader epoch %d at an offset of a later one", b.LeaderEpoch), nil
 	case w.pos+int64(b.Size()) > w.size:
 		return errEnd, nil
 	case !w.full():
@@ -319,6 +321,12 @@ func (w *walk) batch() (reason, err error) {
 		err = b.VerifyCRC()
 	}
 	return err, nil
+}
+
+// stale reports whether b is left of what was cut off before a later leader began: space that a power cut can give back as it was.
+func (w *walk) stale(b *record.Batch) bool {
+	at := w.s.cfg.EpochAt
+	return at != nil && !w.o.SameBoot && w.next >= w.o.RecoveryPoint && b.LeaderEpoch >= 0 && at(b.BaseOffset) > b.LeaderEpoch
 }
 
 // follows reports whether the offsets of b can come next.
