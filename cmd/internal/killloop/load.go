@@ -73,7 +73,11 @@ func (l *load) start(run, write context.Context) error {
 	}
 	l.readers.Go(func() { l.follow(run, tail, l.tail) })
 	for range 2 {
-		lost := func(context.Context, *kgo.Client, map[string][]int32) { l.revoked.Add(1) }
+		lost := func(_ context.Context, _ *kgo.Client, had map[string][]int32) {
+			if len(had) > 0 {
+				l.revoked.Add(1)
+			}
+		}
 		c, err := l.client(kgo.ConsumeTopics(topicName), kgo.ConsumerGroup(groupName), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond), kgo.OnPartitionsLost(lost))
 		if err != nil {

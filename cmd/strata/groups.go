@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+)
+
+func (a *app) groupsCmd() *cobra.Command {
+	c := a.parent(&cobra.Command{Use: "groups", Short: "List, describe, reset and delete consumer groups"})
+	c.AddCommand(a.groupsList(), a.groupsDescribe(), a.groupsReset(), a.groupsDelete())
+	return c
+}
+
+func (a *app) groupsList() *cobra.Command {
+	var tg target
+	c := &cobra.Command{Use: "list", Short: "List groups", Args: cobra.NoArgs,
+		Long:    "list prints every group with its state.",
+		Example: "  strata groups list -b localhost:9092\n  strata groups list --dir data --json"}
+	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, _ []string) error {
+		ctx, cancel := tg.bounded(ctx)
+		defer cancel()
+		groups, err := c.admin.ListGroups(ctx)
+		if err != nil {
+			return err
+		}
+		for _, g := range groups.Sorted() {
+			if err := a.emit(groupLine{Type: "group", Group: g.Group, State: g.State, ProtocolType: g.ProtocolType}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	tg.flags(c)
+	return c
+}
+
+type groupLine struct {
+	Type         string `json:"type"`
+	Group        string `json:"group"`
+	State        string `json:"state"`
+	ProtocolType string `json:"protocolType"`
+	Protocol     string `json:"protocol,omitempty"`
+	Members      int    `json:"members"`
+	Lag          int64  `json:"lag"` // over all partitions
+}
+
+func (l groupLine) writeText(w io.Writer) {
+	fmt.Fprintf(w, "%s: %s", l.Group, l.State)
+	if l.Type == "described" {
+		fmt.Fprintf(w, ", %d members", l.Members)
+		if l.Protocol != "" {
+			fmt.Fprintf(w, " (%s)", l.Protocol)
+		}
+		fmt.Fprintf(w, ", lag %d", l.Lag)
+	}
+	fmt.Fprintln(w)
+}
+
+type memberLine struct {
+	Type       string   `json:"type"`
+	Group      string   `json:"group"`
+	Member     string   `json:"member"`
+	Instance   string   `json:"instance,omitempty"`
+	ClientID   string   `json:"clientId"`
+	Host       string   `json:"host"`
+	Partitions []string `json:"partitions"`
+}
+
+func (l memberLine) writeText(w io.Writer) {
+	fmt.Fprintf(w, "  member %s (%s at %s): %s\n", l.Member, l.ClientID, l.Host, strings.Join(l.Partitions, " "))
+}
+
+type lagLine struct {
+	Type      string `json:"type"`
+	Group     string `json:"group"`
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Committed int64  `json:"committed"` // -1: nothing
+	End       int64  `json:"endOffset"`
+	Lag       int64  `json:"lag"`
+	Member    string `json:"member,omitempty"`
+	Metadata  string `json:"metadata,omitempty"`
+	Error     string `json:"error,omitempty"`
+}
+
+func (l lagLine) writeText(w io.Writer) {
+	fmt.Fprintf(w, "  %s-%d: committed %d of %d, lag %d", l.Topic, l.Partition, l.Committed, l.End, l.Lag)
+	if l.Member != "" {
+		fmt.Fprintf(w, ", read by %s", l.Member)
+	}
+	if l.Error != "" {
+		fmt.Fprintf(w, ", %s", l.Error)
+	}
+	fmt.Fprintln(w)
+}
+
+func (a *app) groupsDescribe() *cobra.Command {
+	var tg target
+	c := &cobra.Command{Use: "describe GROUP...", Short: "Show members, committed offsets and lag of groups", Args: cobra.MinimumNArgs(1),
+		Long:    "describe prints each group with its members, what they read, and for each partition what is committed and how far behind the end that is.",
+		Example: "  strata groups describe billing -b localhost:9092\n  strata groups describe billing --dir data --json"}
+	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
+		ctx, cancel := tg.bounded(ctx)
+		defer cancel()
+		lags, err := c.admin.Lag(ctx, names...)
+		if err != nil {
+			return err
+		}
+		for _, l := range lags.Sorted() {
+			if err := l.Error(); err != nil {
+				return fmt.Errorf("%s: %w", l.Group, err)
+			}
+			if l.State == "Dead" {
+				return fmt.Errorf("%s: no such group", l.Group)
+			}
+			if err := a.describeGroup(l); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	tg.flags(c)
+	return c
+}
+
+func (a *app) describeGroup(g kadm.DescribedGroupLag) error {
+	if err := a.emit(groupLine{"described", g.Group, g.State, g.ProtocolType, g.Protocol, len(g.Members), g.Lag.Total()}); err != nil {
+		return err
+	}
+	for _, m := range g.Members {
+		l := memberLine{Type: "member", Group: g.Group, Member: m.MemberID, ClientID: m.ClientID, Host: m.ClientHost, Partitions: []string{}}
+		if m.InstanceID != nil {
+			l.Instance = *m.InstanceID
+		}
+		if assigned, ok := m.Assigned.AsConsumer(); ok {
+			for _, t := range assigned.Topics {
+				for _, p := range t.Partitions {
+					l.Partitions = append(l.Partitions, fmt.Sprintf("%s-%d", t.Topic, p))
+				}
+			}
+			slices.Sort(l.Partitions)
+		}
+		if err := a.emit(l); err != nil {
+			return err
+		}
+	}
+	for _, p := range g.Lag.Sorted() {
+		l := lagLine{Type: "partition", Group: g.Group, Topic: p.Topic, Partition: p.Partition, Committed: p.Commit.At, End: p.End.Offset, Lag: p.Lag, Metadata: p.Commit.Metadata}
+		if p.Member != nil {
+			l.Member = p.Member.MemberID
+		}
+		if p.Err != nil {
+			l.Error = p.Err.Error()
+		}
+		if err := a.emit(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) groupsReset() *cobra.Command {
+	var tg target
+	var topics []string
+	var to string
+	c := &cobra.Command{Use: "reset GROUP", Short: "Set the committed offsets of a group without members", Args: cobra.ExactArgs(1),
+		Long: "reset commits offsets for all partitions of the given topics. The group must have no members; it is created if there is none.\n" +
+			"--to is earliest, latest, an offset, or a time (RFC 3339): the first record of that time or later.",
+		Example: "  strata groups reset billing --topic orders --to earliest -b localhost:9092\n" +
+			"  strata groups reset billing --topic orders --to 2026-01-31T12:00:00Z --dir data"}
+	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, args []string) error {
+		ctx, cancel := tg.bounded(ctx)
+		defer cancel()
+		offsets, err := resolve(ctx, c.admin, to, topics)
+		if err != nil {
+			return err
+		}
+		commit := kadm.Offsets{}
+		for _, o := range offsets {
+			commit.Add(kadm.Offset{Topic: o.Topic, Partition: o.Partition, At: o.Offset, LeaderEpoch: -1})
+		}
+		rs, err := c.admin.CommitOffsets(ctx, args[0], commit)
+		if err != nil {
+			return err
+		}
+		for _, r := range rs.Sorted() {
+			if r.Err != nil {
+				return fmt.Errorf("%s, %s-%d: %w", args[0], r.Topic, r.Partition, r.Err)
+			}
+			if err := a.emit(resetLine{"reset", args[0], r.Topic, r.Partition, r.At}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	tg.flags(c)
+	c.Flags().StringSliceVar(&topics, "topic", nil, "topic; several with commas")
+	c.Flags().StringVar(&to, "to", "", "earliest, latest, an offset, or a time")
+	_ = c.MarkFlagRequired("topic")
+	_ = c.MarkFlagRequired("to")
+	return c
+}
+
+type resetLine struct {
+	Type      string `json:"type"`
+	Group     string `json:"group"`
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
+}
+
+func (l resetLine) writeText(w io.Writer) {
+	fmt.Fprintf(w, "%s: %s-%d is at %d\n", l.Group, l.Topic, l.Partition, l.Offset)
+}
+
+func (a *app) groupsDelete() *cobra.Command {
+	var tg target
+	c := &cobra.Command{Use: "delete GROUP...", Short: "Delete groups without members, with their offsets", Args: cobra.MinimumNArgs(1),
+		Long:    "delete removes groups and their committed offsets. They must have no members.",
+		Example: "  strata groups delete billing -b localhost:9092"}
+	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
+		ctx, cancel := tg.bounded(ctx)
+		defer cancel()
+		rs, err := c.admin.DeleteGroups(ctx, names...)
+		if err != nil {
+			return err
+		}
+		for _, r := range rs.Sorted() {
+			if r.Err != nil {
+				return fmt.Errorf("%s: %w", r.Group, r.Err)
+			}
+			if err := a.emit(doneLine{"deleted", r.Group}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	tg.flags(c)
+	return c
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/internal/memnet"
+	"github.com/stratalog/strata/kafka"
+)
+
+// A target is what a command talks to: brokers at some address, or a directory that nobody serves, which is then served in memory for the time of
+// the command. Either way it is Kafka's protocol.
+type target struct {
+	bootstrap []string
+	dir       string
+	timeout   time.Duration
+}
+
+// flags adds the flags that name a target.
+func (tg *target) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringSliceVarP(&tg.bootstrap, "bootstrap", "b", nil, "address of a broker, HOST:PORT; several with commas")
+	f.StringVar(&tg.dir, "dir", "", "directory of a cluster that nobody serves")
+	f.DurationVar(&tg.timeout, "timeout", 10*time.Second, "how long the target may take to answer")
+	c.MarkFlagsOneRequired("bootstrap", "dir")
+	c.MarkFlagsMutuallyExclusive("bootstrap", "dir")
+}
+
+// A conn is a connection to a target.
+type conn struct {
+	opts   []kgo.Opt
+	admin  *kadm.Client
+	closes []func() error // in reverse order
+}
+
+// connect reaches the target.
+func (a *app) connect(ctx context.Context, tg *target) (c *conn, err error) {
+	c = &conn{opts: []kgo.Opt{kgo.SeedBrokers(tg.bootstrap...), kgo.ClientID("strata"), kgo.RetryTimeout(tg.timeout)}}
+	if tg.dir != "" {
+		if err := a.open(c, tg.dir); err != nil {
+			return nil, err
+		}
+	}
+	client, err := c.client()
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	c.admin = kadm.NewClient(client)
+	c.admin.SetTimeoutMillis(int32(min(tg.timeout.Milliseconds(), 1<<30)))
+	ctx, cancel := context.WithTimeout(ctx, tg.timeout)
+	defer cancel()
+	if err := client.Ping(ctx); err != nil {
+		if tg.dir == "" {
+			err = fmt.Errorf("no broker answers at %s: %w", strings.Join(tg.bootstrap, ", "), err)
+		}
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+// open serves dir in memory.
+func (a *app) open(c *conn, dir string) error {
+	if _, err := a.fs.Stat(filepath.Join(dir, "broker-1", "meta.properties")); errors.Is(err, fs.ErrNotExist) {
+		return misuse("--dir %s: no cluster is there; `strata serve --dir` makes one", dir)
+	}
+	cluster, err := strata.Open(strata.Config{Dir: dir, FS: a.fs})
+	if err != nil {
+		return err
+	}
+	c.closes = append(c.closes, cluster.Close)
+	const addr = "broker-1.strata.invalid:9092"
+	network := &memnet.Network{}
+	ln, err := network.Listen(addr)
+	if err != nil {
+		return errors.Join(err, c.close())
+	}
+	server := kafka.NewServer(cluster, kafka.Config{Logger: slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(cluster.Controller(), ln) }()
+	c.closes = append(c.closes, func() error {
+		err := server.Close()
+		if serr := <-ended; !errors.Is(serr, kafka.ErrServerClosed) {
+			err = errors.Join(err, serr)
+		}
+		return err
+	})
+	c.opts = append(c.opts, kgo.SeedBrokers(addr), kgo.Dialer(func(ctx context.Context, _, addr string) (net.Conn, error) {
+		return network.Dial(ctx, "tcp", addr)
+	}))
+	return nil
+}
+
+// client returns a client of the target, which close closes.
+func (c *conn) client(opts ...kgo.Opt) (*kgo.Client, error) {
+	client, err := kgo.NewClient(append(c.opts[:len(c.opts):len(c.opts)], opts...)...)
+	if err == nil {
+		c.closes = append(c.closes, func() error { client.CloseAllowingRebalance(); return nil })
+	}
+	return client, err
+}
+
+func (c *conn) close() (err error) {
+	for i := len(c.closes) - 1; i >= 0; i-- {
+		err = errors.Join(err, c.closes[i]())
+	}
+	c.closes = nil
+	return err
+}
+
+// with is RunE of a command that talks to a target.
+func (a *app) with(tg *target, fn func(ctx context.Context, c *conn, args []string) error) func(*cobra.Command, []string) error {
+	return a.do(func(ctx context.Context, args []string) (err error) {
+		c, err := a.connect(ctx, tg)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, c.close()) }()
+		return fn(ctx, c, args)
+	})
+}
+
+// bounded bounds one exchange with a target.
+func (tg *target) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, tg.timeout, fmt.Errorf("no answer within %s", tg.timeout))
+}
