@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -96,21 +97,26 @@ func (c *conn) run() {
 func (c *conn) close() {
 	c.cancel()
 	c.nc.Close()
-	var left []*reply // the others give back what they hold when they are completed
 	c.mu.Lock()
 	c.closed = true
-	if !c.writing { // or the writer sees that all is over
-		for _, r := range c.queue {
-			if r.done {
-				left = append(left, r)
-			}
-		}
-		c.queue = nil
-	}
+	left := c.takeDoneLocked() // the others give back what they hold when they are completed
 	c.mu.Unlock()
 	for _, r := range left {
 		c.free(r)
 	}
+}
+
+// takeDoneLocked takes the done replies out of the queue of a closed connection, for the caller to free. Nobody else sees them any more: each is
+// freed once, by who closes, by the writer, or by who completed it.
+func (c *conn) takeDoneLocked() []*reply {
+	var done []*reply
+	c.queue = slices.DeleteFunc(c.queue, func(r *reply) bool {
+		if r.done {
+			done = append(done, r)
+		}
+		return r.done
+	})
+	return done
 }
 
 // drain ends the connection after the requests that have been read.
@@ -212,15 +218,19 @@ func (c *conn) complete(r *reply, wait bool) {
 			c.handlers.Add(1)
 		}
 	}
-	closed := c.closed && !c.writing
+	var left []*reply
+	if c.closed {
+		left = c.takeDoneLocked()
+	}
 	c.mu.Unlock()
 	select {
 	case c.progress <- struct{}{}:
 	default:
 	}
-	switch {
-	case closed:
+	for _, r := range left {
 		c.free(r)
+	}
+	switch {
 	case lead && wait:
 		c.write()
 	case lead:
@@ -257,6 +267,7 @@ func (c *conn) write() {
 				c.nc.Close() // the reader notices
 				c.mu.Lock()
 				c.closed = true
+				ready = append(ready, c.takeDoneLocked()...)
 				c.mu.Unlock()
 			}
 		}
