@@ -53,7 +53,7 @@ func tryFetch(c *call, r kmsg.Request) (kmsg.Response, bool) {
 		return nil, true
 	}
 	if n >= int(req.MinBytes) || f.ready || req.MaxWaitMillis <= 0 || len(f.parts) == 0 {
-		return f.respond(req), true
+		return f.respond(c, req), true
 	}
 	c.s.budget.give(c.charged)
 	c.charged = 0
@@ -72,7 +72,7 @@ func (c *call) fetch(req *kmsg.FetchRequest) kmsg.Response {
 		return nil
 	}
 	c.charged = n
-	return f.respond(req)
+	return f.respond(c, req)
 }
 
 // planFetch finds out which partitions are to be read: those of the request, or of the session that it changes.
@@ -89,6 +89,7 @@ func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 		f.request.Isolation = partition.ReadCommitted
 	}
 	f.request.Rack = req.Rack
+	f.request.InOrder = true // sessions turn the order, and clients without one do it themselves
 	f.answers = make([]kmsg.FetchResponseTopicPartition, len(f.parts))
 	for i, p := range f.parts {
 		a := &f.answers[i]
@@ -155,6 +156,7 @@ func (f *fetching) read(c *call) (int, bool) {
 		a.HighWatermark, a.LastStableOffset, a.LogStartOffset = g.HighWatermark, g.LastStableOffset, g.LogStartOffset
 		if g.Err != nil {
 			f.ready = true
+			c.hintFetch(g.TopicPartition, a)
 			continue
 		}
 		n += len(g.Bytes)
@@ -172,7 +174,7 @@ func (f *fetching) read(c *call) (int, bool) {
 }
 
 // respond makes the answer: of a session only what the client does not know yet.
-func (f *fetching) respond(req *kmsg.FetchRequest) kmsg.Response {
+func (f *fetching) respond(c *call, req *kmsg.FetchRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.FetchResponse)
 	send := f.answers
 	parts := f.parts
@@ -190,6 +192,9 @@ func (f *fetching) respond(req *kmsg.FetchRequest) kmsg.Response {
 			resp.Topics = append(resp.Topics, kmsg.FetchResponseTopic{Topic: p.tp.Topic, TopicID: p.id})
 		}
 		resp.Topics[at].Partitions = append(resp.Topics[at].Partitions, send[i])
+	}
+	if f.ready {
+		c.addHinted(resp)
 	}
 	return resp
 }

@@ -83,6 +83,15 @@ func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponse
 	}
 }
 
+// name returns the name of a topic of the answer, which from version 13 on has its id only.
+func (p *producing) name(t *kmsg.ProduceResponseTopic) string {
+	if p.c.version < 13 {
+		return t.Topic
+	}
+	name, _ := p.c.s.cluster.TopicName(t.TopicID)
+	return name
+}
+
 // check is what the request itself is refused for; everything about the batch is the partition's business.
 func (p *producing) check(q *partition.ProduceRequest) error {
 	switch p.req.Acks {
@@ -129,6 +138,9 @@ func (p *producing) settle(here bool) {
 		return
 	}
 	p.c.retained = p.retained.Load()
+	if p.failed.Load() {
+		p.c.hintProduce(p.resp, p.name)
+	}
 	if p.req.Acks != 0 {
 		p.done(p.resp, here)
 		return

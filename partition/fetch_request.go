@@ -16,7 +16,8 @@ const (
 
 // A FetchRequest asks for records of several partitions at once. The zero values of the limits mean: no limit, do not wait.
 type FetchRequest struct {
-	Partitions []FetchPartition // read in this order
+	Partitions []FetchPartition // read in this order, beginning with the first one or, unless InOrder is set, with one that earlier fetches left unread
+	InOrder    bool             // the caller sees to it that no partition starves
 	MinBytes   int              // wait until that many bytes are there over all partitions; 0 counts as 1
 	MaxBytes   int              // of the whole response; the first batch may exceed it
 	MaxWait    time.Duration    // longest wait for MinBytes; 0: answer at once

@@ -26,7 +26,7 @@ type fetchTurn struct{ n atomic.Uint32 }
 // Limits are Kafka's: MaxBytes of the request (at most 55 MiB, which is also the default) shrinks by what was read; a partition is
 // read up to its own MaxBytes (default 1 MiB); the first partition that has data returns at least one whole batch however large, the others only batches that fit.
 // Partitions are read in the order of the request. Only after a fetch whose limit left partitions unread do later ones begin further
-// on in their list, one step each time, so that no partition starves behind busy ones. The response is in the order of the request.
+// on in their list, one step each time, so that no partition starves behind busy ones; not if InOrder is set. The response is in the order of the request.
 //
 // Each partition has its own error: ErrUnknownTopic, ErrNotLeader, and those of partition.Read. Fetch itself fails with ctx's error
 // and ErrClosed only. Reading a partition that was never written creates no files.
@@ -116,7 +116,7 @@ func (f *fetch) read() *partition.FetchResponse {
 	f.bytes, f.anyError = 0, false
 	left, starved := f.maxBytes, false
 	first := 0
-	if n > 0 {
+	if n > 0 && !f.req.InOrder {
 		first = int(f.c.fetchTurn.n.Load() % uint32(n))
 	}
 	for i := range n {
@@ -136,7 +136,7 @@ func (f *fetch) read() *partition.FetchResponse {
 			starved = true
 		}
 	}
-	if starved {
+	if starved && !f.req.InOrder {
 		f.c.fetchTurn.n.Add(1)
 	}
 	return resp

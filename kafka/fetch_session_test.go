@@ -1,0 +1,151 @@
+package kafka
+
+import (
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/record"
+)
+
+// inSession makes a fetch one of a session.
+func inSession(req *kmsg.FetchRequest, id, epoch int32) *kmsg.FetchRequest {
+	req.SessionID, req.SessionEpoch = id, epoch
+	return req
+}
+
+func TestFetchSessionTellsOnlyWhatIsNew(t *testing.T) {
+	s, c := fetchServer(t)
+	resp := c.fetch(inSession(want(12, "orders", 0, 0, 0), 0, 0))
+	id := resp.SessionID
+	require.NotZero(t, id)
+	require.Equal(t, []int32{0, 1, 2}, told(resp), "a full answer")
+	require.Empty(t, told(c.fetch(inSession(want(12, "orders"), id, 1))), "nothing is new")
+
+	c.ask(appended("orders", 1, "one"))
+	resp = c.fetch(inSession(want(12, "orders"), id, 2))
+	require.Equal(t, []int32{1}, told(resp), "data")
+	require.Equal(t, id, resp.SessionID)
+	require.Equal(t, []int32{1}, told(c.fetch(inSession(want(12, "orders"), id, 3))), "the same data: the client has not moved on")
+	moved := want(12, "orders", 0, 1)
+	moved.Topics[0].Partitions = moved.Topics[0].Partitions[1:]
+	require.Empty(t, told(c.fetch(inSession(moved, id, 4))), "it has")
+
+	_, err := s.cluster.DeleteRecords(t.Context(), map[record.TopicPartition]int64{{Topic: "orders", Partition: 1}: 1})
+	require.NoError(t, err)
+	require.Equal(t, []int32{1}, told(c.fetch(inSession(want(12, "orders"), id, 5))), "the log start moved")
+	require.Empty(t, told(c.fetch(inSession(want(12, "orders"), id, 6))))
+}
+
+func TestFetchSessionRepeatsErrorsAtEveryEpoch(t *testing.T) {
+	_, c := fetchServer(t)
+	resp := c.fetch(inSession(want(12, "orders", 0, 7), 0, 0))
+	for epoch := int32(1); epoch < 4; epoch++ {
+		again := c.fetch(inSession(want(12, "orders"), resp.SessionID, epoch))
+		require.Equal(t, []int32{1}, told(again))
+		require.Equal(t, OffsetOutOfRange, Code(again.Topics[0].Partitions[0].ErrorCode))
+	}
+}
+
+func TestFetchSessionTakesInAndForgetsPartitions(t *testing.T) {
+	_, c := fetchServer(t)
+	id := c.fetch(inSession(want(12, "orders", 0), 0, 0)).SessionID
+	require.Equal(t, []int32{1}, told(c.fetch(inSession(want(12, "orders", 0, 0), id, 1))), "a new one is told once, even without data")
+	require.Empty(t, told(c.fetch(inSession(want(12, "orders"), id, 2))))
+
+	forget := want(12, "orders")
+	forget.ForgottenTopics = []kmsg.FetchRequestForgottenTopic{{Topic: "orders", Partitions: []int32{0}}}
+	c.fetch(inSession(forget, id, 3))
+	c.ask(appended("orders", 0, "one"))
+	require.Empty(t, told(c.fetch(inSession(want(12, "orders"), id, 4))))
+
+	forget.ForgottenTopics[0].Partitions = []int32{1}
+	require.Zero(t, c.fetch(inSession(forget, id, 5)).SessionID, "an empty session is closed")
+	require.Equal(t, FetchSessionIDNotFound, Code(c.fetch(inSession(want(12, "orders"), id, 6)).ErrorCode))
+}
+
+func TestFetchSessionRefusesWrongEpochsAndIDs(t *testing.T) {
+	_, c := fetchServer(t)
+	id := c.fetch(inSession(want(12, "orders", 0), 0, 0)).SessionID
+	for _, tc := range []struct {
+		version   int16
+		id, epoch int32
+		want      Code
+	}{
+		{12, id, 2, InvalidFetchSessionEpoch},
+		{12, id + 1, 1, FetchSessionIDNotFound},
+		{12, 0, 1, FetchSessionIDNotFound},
+		{13, id, 1, FetchSessionTopicIDError},
+	} {
+		resp := c.fetch(inSession(want(tc.version, "orders"), tc.id, tc.epoch))
+		require.Equal(t, tc.want, Code(resp.ErrorCode), tc)
+		require.Zero(t, resp.SessionID)
+	}
+	resp := c.fetch(inSession(want(12, "orders"), id, 1))
+	require.Zero(t, resp.ErrorCode, "it lives on at its old epoch")
+	other := dial(t, c.nc.RemoteAddr().String())
+	require.Zero(t, other.fetch(inSession(want(12, "orders"), id, 2)).ErrorCode, "on another connection too")
+
+	require.Zero(t, c.fetch(inSession(want(12, "orders", 0), id, -1)).SessionID, "the client closes it")
+	require.Equal(t, FetchSessionIDNotFound, Code(c.fetch(inSession(want(12, "orders"), id, 3)).ErrorCode))
+	first := c.fetch(inSession(want(12, "orders", 0), 0, 0)).SessionID
+	second := c.fetch(inSession(want(12, "orders", 0), first, 0)).SessionID
+	require.NotEqual(t, first, second)
+	require.Equal(t, FetchSessionIDNotFound, Code(c.fetch(inSession(want(12, "orders"), first, 1)).ErrorCode), "replaced")
+}
+
+func TestFetchSessionReadsServedPartitionsLastNextTime(t *testing.T) {
+	_, c := fetchServer(t)
+	for p := range int32(3) {
+		c.ask(appended("orders", p, "one"))
+	}
+	small := func(req *kmsg.FetchRequest) *kmsg.FetchRequest {
+		req.MaxBytes = 1 // one batch for each answer
+		return req
+	}
+	withData := func(resp *kmsg.FetchResponse) (found []int32) {
+		for _, p := range resp.Topics[0].Partitions {
+			if len(p.RecordBatches) > 0 {
+				found = append(found, p.Partition)
+			}
+		}
+		return found
+	}
+	resp := c.fetch(small(inSession(want(12, "orders", 0, 0, 0), 0, 0)))
+	seen := map[int32]bool{}
+	for epoch := int32(1); epoch <= 3; epoch++ {
+		got := withData(resp)
+		require.Len(t, got, 1)
+		seen[got[0]] = true
+		resp = c.fetch(small(inSession(want(12, "orders"), resp.SessionID, epoch)))
+	}
+	require.Len(t, seen, 3, "none starves")
+}
+
+func TestFetchSessionEpochsGoOnAtOneAfterTheLast(t *testing.T) {
+	s, c := fetchServer(t)
+	id := c.fetch(inSession(want(12, "orders", 0), 0, 0)).SessionID
+	s.fetches.find(id).epoch = math.MaxInt32
+	require.Zero(t, c.fetch(inSession(want(12, "orders"), id, math.MaxInt32)).ErrorCode)
+	require.Zero(t, c.fetch(inSession(want(12, "orders"), id, 1)).ErrorCode)
+}
+
+func TestFetchSessionsMakeRoomOnlyWhenUnusedForTwoMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cache := newSessionCache(2)
+		parts := wanted(want(12, "orders", 0))
+		a, b := cache.create(parts, false), cache.create(parts, false)
+		require.Nil(t, cache.create(parts, false), "the cache is full")
+		time.Sleep(2*time.Minute + time.Second)
+		require.Same(t, a, cache.find(a.id))
+		c := cache.create(parts, false)
+		require.NotNil(t, c)
+		require.Nil(t, cache.find(b.id), "b was not used")
+		require.NotNil(t, cache.find(a.id))
+		require.Nil(t, cache.create(parts, false))
+	})
+}
