@@ -152,19 +152,17 @@ func (g *groupRun) check() {
 
 func (g *groupRun) produce(p *producer.Producer, j Job) (n int64, err error) {
 	next := payloads(j.Size, j.Batch)
-	done := func(_ record.Record, err error) {
-		if err != nil {
-			g.fail(err)
-		}
-	}
 	for deadline := time.Now().Add(j.MaxTime); n*int64(j.Size) < j.Bytes && time.Now().Before(deadline); {
 		for _, v := range next() {
-			p.SendAsync(bg, record.Record{Topic: benchTopic, Value: v}, done)
+			p.SendAsync(bg, record.Record{Topic: benchTopic, Value: v}, nil)
 			n++
 		}
 	}
 	if err := p.Flush(bg); err != nil {
 		return n, err
+	}
+	if s := p.Stats(); s.Acknowledged != n {
+		return n, fmt.Errorf("%d of %d records acknowledged, %d refused", s.Acknowledged, n, s.Refused)
 	}
 	return n, g.err()
 }
