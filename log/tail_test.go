@@ -1,10 +1,13 @@
 package log
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -116,4 +119,49 @@ func TestTailsThatTakeChunksFromEachOtherAreReadRight(t *testing.T) {
 	close(stop)
 	readers.Wait()
 	require.LessOrEqual(t, pool.made, 4)
+}
+
+// Readers at the end cost the writer nothing: it writes as often as without them, and they find what they read in memory.
+// BenchmarkTailingReaders has the times.
+func TestReadersAtTheEndReadFromMemory(t *testing.T) {
+	const rounds = 300
+	counts := func(readers int) (writes, reads int64) {
+		synctest.Test(t, func(t *testing.T) {
+			disk := vfs.Mem()
+			l, err := Open("log", Config{FS: disk})
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			var seen atomic.Int64
+			for range readers {
+				wg.Go(func() {
+					next := int64(0)
+					for r, err := range l.Follow(ctx, 0) {
+						if err != nil || r.Offset != next {
+							t.Errorf("offset %d, want %d: %v", r.Offset, next, err)
+							return
+						}
+						next++
+						seen.Add(1)
+					}
+				})
+			}
+			synctest.Wait()
+			before := [2]int64{disk.Count(vfs.OpWrite), disk.Count(vfs.OpRead)}
+			for range rounds {
+				fill(t, l, 1)
+				synctest.Wait()
+			}
+			writes, reads = disk.Count(vfs.OpWrite)-before[0], disk.Count(vfs.OpRead)-before[1]
+			cancel()
+			wg.Wait()
+			require.EqualValues(t, rounds*readers, seen.Load())
+			require.NoError(t, l.Close())
+		})
+		return writes, reads
+	}
+	alone, _ := counts(0)
+	writes, reads := counts(100)
+	require.Equal(t, alone, writes)
+	require.LessOrEqual(t, reads, int64(200), "of 30,000: the first round, before anybody is known to read at the end")
 }
