@@ -123,7 +123,7 @@ func (c *cut) expect(killed bool) expectation {
 			e.ids = max(e.ids, f.id+f.n)
 		case refused:
 			for i := range f.n {
-				e.refused[f.id+i] = killed // the power may fail before the cut of what was written is on the disk
+				e.refused[f.id+i] = true // killed or not: the cut was made durable before the refusal
 			}
 		case written, acked:
 			if !sure {

@@ -1,6 +1,7 @@
 package log
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -265,7 +266,9 @@ func (l *Log) writeAdmitted(r *round, cfg *Config) {
 		if len(r.bufs) == 1 {
 			whole = r.bufs[0]
 		}
-		err = active.Append(r.bufs, r.infos)
+		if err = active.Append(r.bufs, r.infos); err != nil {
+			err = l.sealCut(cfg, active, err)
+		}
 	}
 	if err != nil {
 		l.failRound(r, cfg, active, err)
@@ -351,6 +354,16 @@ func (l *Log) count(r *round) {
 	l.stats.appends.Add(int64(len(r.in)))
 	l.stats.records.Add(records)
 	l.stats.bytes.Add(bytes)
+}
+
+// sealCut makes the cut durable that took a failed write back, and returns the write's error, or the one that breaks the log: what is refused under
+// SyncOnAck must not be there after a power cut, which can find any part of it on the disk, whole batches too. With the turn.
+func (l *Log) sealCut(cfg *Config, active *segment.Segment, cause error) error {
+	if cfg.Sync != SyncOnAck || active.Err() != nil {
+		return cause
+	}
+	l.stats.syncs.Add(1)
+	return errors.Join(cause, active.Sync()) // a failure is the segment's sticky error
 }
 
 // failRound refuses appends whose write failed. The segment was cut back, or is broken. With the turn.

@@ -110,3 +110,25 @@ func TestCancelledWaitOfALoneAppendReturnsAtOnce(t *testing.T) {
 		require.NoError(t, l.Close())
 	})
 }
+
+// TestRecoveredLogClosedWithoutAnAppendIsClean: whoever opens it next has nothing to look for.
+func TestRecoveredLogClosedWithoutAnAppendIsClean(t *testing.T) {
+	for _, policy := range []log.SyncPolicy{log.SyncOnAck, log.SyncNever} {
+		l, fsys := openMem(t, exploreConfig(policy))
+		for id := range int64(30) {
+			_, err := appendID(l, id)
+			require.NoError(t, err)
+		}
+		killed := fsys.Kill()
+		require.NoError(t, l.Close())
+		for _, clean := range []bool{false, true, true} {
+			cfg := exploreConfig(policy)
+			cfg.FS = killed
+			l, err := log.Open(exploreDir, cfg)
+			require.NoError(t, err)
+			require.Equal(t, clean, l.Recovery().Clean)
+			require.EqualValues(t, 30, l.EndOffset())
+			require.NoError(t, l.Close())
+		}
+	}
+}
