@@ -87,7 +87,7 @@ var _ = add("franz-go/produce-too-large-is-refused", func(t *testing.T, k target
 })
 
 var _ = add("franz-go/topics-are-created-on-first-use", func(t *testing.T, k target) {
-	cl := franz(t, k, kgo.AllowAutoTopicCreation(), kgo.UnknownTopicRetries(20))
+	cl := franz(t, k, kgo.AllowAutoTopicCreation(), kgo.UnknownTopicRetries(-1))
 	topic := fresh("auto")
 	require.NoError(t, cl.ProduceSync(within(t), &kgo.Record{Topic: topic, Value: []byte("v")}).FirstErr())
 	require.Equal(t, []string{"v"}, readValues(t, k, topic, 1))
