@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -155,12 +156,13 @@ func (c *Cluster) wasRemoved(id topic.ID) bool {
 // settings are the effective settings of a topic. What is in the log was checked when it was written; keys that only a later version refuses
 // are left out with a warning.
 func (c *Cluster) settings(t *topicImage) topic.Settings {
-	s, err := topic.Parse(t.config, c.defaults)
+	defaults := c.currentDefaults()
+	s, err := topic.Parse(t.config, defaults)
 	if err == nil {
 		return s
 	}
 	c.logger.Warn("topic configuration is not valid, defaults are used", slog.String("topic", t.name), slog.Any("err", err))
-	s, _ = topic.Parse(nil, c.defaults)
+	s, _ = topic.Parse(nil, defaults)
 	return s
 }
 
@@ -264,6 +266,9 @@ func (c *Cluster) affected(recs []metarecord.Record) (removed []*topicImage, cha
 		case *metarecord.RemoveTopic:
 			removed = append(removed, c.image.byID[rec.ID])
 		case *metarecord.Config:
+			if rec.ResourceType == metarecord.ResourceBroker {
+				return removed, slices.Collect(maps.Keys(c.image.byID)) // a change of brokers changes nothing else
+			}
 			t := c.image.topics[rec.ResourceName] // nil: created by the same change, nothing is open yet
 			if t != nil && (len(changed) == 0 || changed[len(changed)-1] != t.id) {
 				changed = append(changed, t.id)

@@ -19,6 +19,7 @@ type image struct {
 	removed        map[topic.ID]string // every topic that ever was removed, with its name: directories of these may be deleted
 	partitions     int                 // of all topics
 	nextProducerID int64
+	brokers        map[string]map[string]string // what was set on brokers while they run, by their keys; "": on all. Never written to
 
 	owned map[topic.ID]bool // topics copied since the last publish, which nobody else sees yet
 }
@@ -43,6 +44,7 @@ func newImage() *image {
 		byID:       map[topic.ID]*topicImage{},
 		collisions: map[string]string{},
 		removed:    map[topic.ID]string{},
+		brokers:    map[string]map[string]string{},
 		owned:      map[topic.ID]bool{},
 	}
 }
@@ -139,6 +141,10 @@ func (m *image) applyPartitionChange(rec *metarecord.PartitionChange) error {
 }
 
 func (m *image) applyConfig(rec *metarecord.Config) error {
+	if rec.ResourceType == metarecord.ResourceBroker {
+		m.applyBrokerConfig(rec)
+		return nil
+	}
 	if rec.ResourceType != metarecord.ResourceTopic {
 		return fmt.Errorf("configuration of resource type %d", rec.ResourceType)
 	}
@@ -153,6 +159,24 @@ func (m *image) applyConfig(rec *metarecord.Config) error {
 		t.config[rec.Name] = *rec.Value
 	}
 	return nil
+}
+
+// applyBrokerConfig replaces the maps that it changes: others read them without a lock.
+func (m *image) applyBrokerConfig(rec *metarecord.Config) {
+	brokers := maps.Clone(m.brokers)
+	config := maps.Clone(brokers[rec.ResourceName])
+	if config == nil {
+		config = map[string]string{}
+	}
+	if rec.Value == nil {
+		delete(config, rec.Name)
+	} else {
+		config[rec.Name] = *rec.Value
+	}
+	if brokers[rec.ResourceName] = config; len(config) == 0 {
+		delete(brokers, rec.ResourceName)
+	}
+	m.brokers = brokers
 }
 
 // own returns the topic as a copy that may be changed until the next publish, and puts it in place of t.

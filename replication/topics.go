@@ -66,7 +66,7 @@ func (c *Cluster) newTopic(name string, cfg topic.Config) (n newTopic, err error
 	}
 	explicit, err := cfg.Explicit()
 	if err == nil {
-		n.settings, err = topic.Parse(explicit, c.defaults)
+		n.settings, err = topic.Parse(explicit, c.currentDefaults())
 	}
 	switch {
 	case err != nil:
@@ -265,14 +265,15 @@ func (a *topicAlteration) decide(img *image) ([]metarecord.Record, error) {
 		a.factor = len(t.partitions[0].replicas)
 	}
 	config := maps.Clone(t.config)
-	err := a.edit(config, a.c.defaults)
+	defaults := a.c.defaultsOf(img)
+	err := a.edit(config, defaults)
 	if err != nil {
 		return nil, err
 	}
-	if a.settings, err = topic.Parse(config, a.c.defaults); err != nil {
+	if a.settings, err = topic.Parse(config, defaults); err != nil {
 		return nil, err
 	}
-	return configRecords(a.name, t.config, config), nil
+	return configRecords(metarecord.ResourceTopic, a.name, t.config, config), nil
 }
 
 // apply changes config in place.
@@ -313,18 +314,18 @@ func (ch ConfigChange) apply(config, defaults map[string]string) error {
 	return nil
 }
 
-// configRecords returns the records that turn one configuration of a topic into another.
-func configRecords(name string, from, to map[string]string) []metarecord.Record {
+// configRecords returns the records that turn one configuration of a resource into another.
+func configRecords(kind int8, name string, from, to map[string]string) []metarecord.Record {
 	var recs []metarecord.Record
 	for _, k := range slices.Sorted(maps.Keys(from)) {
 		if _, stays := to[k]; !stays {
-			recs = append(recs, &metarecord.Config{ResourceType: metarecord.ResourceTopic, ResourceName: name, Name: k})
+			recs = append(recs, &metarecord.Config{ResourceType: kind, ResourceName: name, Name: k})
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(to)) {
 		if v, had := from[k]; !had || v != to[k] {
 			v := to[k]
-			recs = append(recs, &metarecord.Config{ResourceType: metarecord.ResourceTopic, ResourceName: name, Name: k, Value: &v})
+			recs = append(recs, &metarecord.Config{ResourceType: kind, ResourceName: name, Name: k, Value: &v})
 		}
 	}
 	return recs

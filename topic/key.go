@@ -32,6 +32,17 @@ func LookupKey(name string) (Key, bool) {
 	return keys[i], true
 }
 
+// LookupBrokerKey returns the key that is the default of all topics under a broker's name, as log.retention.ms. Only the name that Kafka lets
+// change while a broker runs is known, not log.retention.hours and the like.
+func LookupBrokerKey(name string) (Key, bool) {
+	for _, k := range keys {
+		if len(k.Synonyms) > 0 && k.Synonyms[0] == name {
+			return k, true
+		}
+	}
+	return Key{}, false
+}
+
 // read parses and checks a value of the key.
 func (k Key) read(text string) (value, error) {
 	v, reason := k.Type.parse(text)

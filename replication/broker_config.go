@@ -1,0 +1,119 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/topic"
+)
+
+// AllBrokers stands for every broker in AlterBrokerConfig and BrokerConfig.
+const AllBrokers int32 = -1
+
+// BrokerConfig returns what was set on one broker while it runs, or on all (AllBrokers), by the broker's keys. The caller owns it.
+func (c *Cluster) BrokerConfig(broker int32) map[string]string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return maps.Clone(c.image.brokers[brokerResource(broker)])
+}
+
+// StaticDefaults returns the settings of topics that the cluster was opened with, by the topic's keys. The caller owns it.
+func (c *Cluster) StaticDefaults() map[string]string { return maps.Clone(c.defaults) }
+
+// AlterBrokerConfig changes the defaults of all topics, all of it or nothing, on one broker or on AllBrokers: a setting of one broker counts
+// before that of all, and both before what the cluster was opened with. Keys are the broker's (log.retention.ms for retention.ms); those that
+// are not the default of a topic cannot be changed while the cluster runs. When it returns nil the change is on stable storage, and open partitions
+// go by it. Errors: *topic.ConfigError, ErrClosed, ctx's. Kafka: dynamic broker configuration.
+func (c *Cluster) AlterBrokerConfig(ctx context.Context, broker int32, changes ...ConfigChange) error {
+	return c.alterBroker(broker, changes, func(d decision) error { return c.change(ctx, d) })
+}
+
+// AlterBrokerConfig is Cluster.AlterBrokerConfig.
+func (d DryRun) AlterBrokerConfig(ctx context.Context, broker int32, changes ...ConfigChange) error {
+	return d.c.alterBroker(broker, changes, func(decide decision) error { return d.decide(ctx, decide) })
+}
+
+func (c *Cluster) alterBroker(broker int32, changes []ConfigChange, change func(decision) error) error {
+	resource := brokerResource(broker)
+	err := change(func(img *image) ([]metarecord.Record, error) {
+		before := img.brokers[resource]
+		config := topicKeys(before)
+		for _, ch := range changes {
+			k, ok := topic.LookupBrokerKey(ch.Key)
+			if !ok {
+				return nil, &topic.ConfigError{Key: ch.Key, Value: ch.Value, Reason: "it cannot be changed while the cluster runs"}
+			}
+			named := ch
+			named.Key = k.Name
+			if err := named.apply(config, c.defaults); err != nil {
+				return nil, err
+			}
+		}
+		after := brokerKeys(config)
+		all := maps.Clone(img.brokers)
+		all[resource] = after
+		if _, err := topic.Parse(nil, c.defaultsWith(all)); err != nil {
+			return nil, err
+		}
+		return configRecords(metarecord.ResourceBroker, resource, before, after), nil
+	})
+	if err != nil {
+		return fmt.Errorf("alter configuration of broker %q: %w", resource, err)
+	}
+	return nil
+}
+
+// brokerResource is the name of a broker in the records of configuration. Kafka: the empty name is the default of all.
+func brokerResource(broker int32) string {
+	if broker == AllBrokers {
+		return ""
+	}
+	return strconv.Itoa(int(broker))
+}
+
+// defaultsOf returns the settings of topics that say nothing else, by the topic's keys. It must not be written to.
+func (c *Cluster) defaultsOf(img *image) map[string]string { return c.defaultsWith(img.brokers) }
+
+func (c *Cluster) defaultsWith(brokers map[string]map[string]string) map[string]string {
+	if len(brokers) == 0 {
+		return c.defaults
+	}
+	merged := maps.Clone(c.defaults)
+	if merged == nil {
+		merged = map[string]string{}
+	}
+	maps.Copy(merged, topicKeys(brokers[""]))
+	maps.Copy(merged, topicKeys(brokers[brokerResource(brokerID)]))
+	return merged
+}
+
+// currentDefaults is defaultsOf of the present image.
+func (c *Cluster) currentDefaults() map[string]string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.defaultsOf(c.image)
+}
+
+// topicKeys turns the broker's names of settings into the topic's; those of a later version are left out.
+func topicKeys(config map[string]string) map[string]string {
+	named := make(map[string]string, len(config))
+	for _, name := range slices.Sorted(maps.Keys(config)) {
+		if k, ok := topic.LookupBrokerKey(name); ok {
+			named[k.Name] = config[name]
+		}
+	}
+	return named
+}
+
+func brokerKeys(config map[string]string) map[string]string {
+	named := make(map[string]string, len(config))
+	for name, v := range config {
+		k, _ := topic.LookupKey(name)
+		named[k.Synonyms[0]] = v
+	}
+	return named
+}
