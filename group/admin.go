@@ -272,3 +272,6 @@ func (c *Coordinator) DeleteOffsets(ctx context.Context, id string, tps ...recor
 	maps.Copy(errs, v.(map[record.TopicPartition]error))
 	return errs, nil
 }
+
+// GroupConfig returns what the coordinator was made with, its defaults filled in.
+func (c *Coordinator) GroupConfig() Config { return c.cfg }

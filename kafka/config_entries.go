@@ -1,6 +1,10 @@
 package kafka
 
 import (
+	"maps"
+	"slices"
+
+	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -30,27 +34,87 @@ type configEntry struct {
 	doc         string
 }
 
+// brokerLayers are the values that brokers give to the settings of topics, by the topic's keys and in the order in which they count.
+type brokerLayers struct{ broker, all, static map[string]string }
+
+func (c *call) brokerLayers() brokerLayers {
+	return brokerLayers{
+		broker: c.s.cluster.BrokerConfig(c.broker),
+		all:    c.s.cluster.BrokerConfig(replication.AllBrokers),
+		static: c.s.cluster.StaticDefaults(),
+	}
+}
+
+// of returns the layers of a key below the topic itself. Keys that brokers have no name for have only what was given at the opening.
+func (b brokerLayers) of(k topic.Key, fallback string) []configLayer {
+	name := k.Name
+	if len(k.Synonyms) > 0 {
+		name = k.Synonyms[0]
+	}
+	var layers []configLayer
+	add := func(values map[string]string, key string, source configSource) {
+		if v, ok := values[key]; ok {
+			layers = append(layers, configLayer{name, v, source})
+		}
+	}
+	add(b.broker, name, sourceBroker)
+	add(b.all, name, sourceBrokerDefault)
+	add(b.static, k.Name, sourceStatic)
+	if len(k.Synonyms) > 0 {
+		layers = append(layers, configLayer{name, fallback, sourceDefault})
+	}
+	return layers
+}
+
 // topicEntries are the settings of a topic.
 func (c *call) topicEntries(s topic.Settings) []configEntry {
-	described := s.Describe()
+	described, brokers, explicit := s.Describe(), c.brokerLayers(), s.Explicit()
 	entries := make([]configEntry, len(described))
 	for i, d := range described {
 		e := configEntry{configLayer: configLayer{d.Key.Name, d.Value, sourceDefault}, kind: d.Key.Type, doc: d.Key.Doc}
-		for _, l := range d.Layers {
-			switch {
-			case l.Source == topic.SourceTopic:
-				e.layers = append(e.layers, configLayer{d.Key.Name, l.Value, sourceTopic})
-			case len(d.Key.Synonyms) == 0: // brokers have no name for it
-			case l.Source == topic.SourceCluster:
-				e.layers = append(e.layers, configLayer{d.Key.Synonyms[0], l.Value, sourceStatic})
-			default:
-				e.layers = append(e.layers, configLayer{d.Key.Synonyms[0], l.Value, sourceDefault})
-			}
+		if v, ok := explicit[d.Key.Name]; ok {
+			e.layers = append(e.layers, configLayer{d.Key.Name, v, sourceTopic})
 		}
+		e.layers = append(e.layers, brokers.of(d.Key, d.Layers[len(d.Layers)-1].Value)...)
 		if len(e.layers) > 0 {
 			e.source = e.layers[0].source
 		}
 		entries[i] = e
+	}
+	return entries
+}
+
+// brokerEntries are the settings of the broker that serves the call, by name: the defaults of topics, which can be changed live, and what the
+// broker itself goes by, which cannot.
+func (c *call) brokerEntries() []configEntry {
+	entries := c.staticEntries()
+	layers := c.brokerLayers()
+	defaults, _ := topic.Parse(nil, layers.static)
+	for _, d := range defaults.Describe() {
+		if len(d.Key.Synonyms) == 0 {
+			continue
+		}
+		e := configEntry{layers: layers.of(d.Key, d.Layers[len(d.Layers)-1].Value), kind: d.Key.Type, doc: d.Key.Doc}
+		e.configLayer = e.layers[0]
+		entries = append(entries, e)
+	}
+	slices.SortFunc(entries, func(a, b configEntry) int {
+		if a.name < b.name {
+			return -1
+		}
+		return 1
+	})
+	return entries
+}
+
+// allBrokersEntries are the settings that were changed on all brokers.
+func (c *call) allBrokersEntries() []configEntry {
+	set := c.s.cluster.BrokerConfig(replication.AllBrokers)
+	var entries []configEntry
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		k, _ := topic.LookupBrokerKey(name)
+		l := configLayer{name, set[name], sourceBrokerDefault}
+		entries = append(entries, configEntry{configLayer: l, layers: []configLayer{l}, kind: k.Type, doc: k.Doc})
 	}
 	return entries
 }

@@ -117,3 +117,10 @@ func brokerKeys(config map[string]string) map[string]string {
 	}
 	return named
 }
+
+// ClusterConfig returns what the cluster was opened with, its defaults filled in.
+func (c *Cluster) ClusterConfig() Config {
+	cfg := c.cfg
+	cfg.Defaults.Properties = maps.Clone(cfg.Defaults.Properties)
+	return cfg
+}

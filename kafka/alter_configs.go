@@ -1,0 +1,71 @@
+package kafka
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/replication"
+)
+
+// alterConfigs replaces whole configurations: keys that are not named return to their defaults. Old clients use it; new ones IncrementalAlterConfigs.
+func (c *call) alterConfigs(req *kmsg.AlterConfigsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.AlterConfigsResponse)
+	times := map[configResource]int{}
+	for _, r := range req.Resources {
+		times[configResource{int8(r.ResourceType), r.ResourceName}]++
+	}
+	for _, r := range req.Resources {
+		id := configResource{int8(r.ResourceType), r.ResourceName}
+		var err error
+		switch n := times[id]; {
+		case n < 0:
+			continue
+		case n > 1:
+			err = refuse(InvalidRequest, "Each resource must appear at most once.")
+		default:
+			err = c.replaceResource(r, req.ValidateOnly)
+		}
+		times[id] = -1
+		rr := kmsg.NewAlterConfigsResponseResource()
+		rr.ResourceType, rr.ResourceName = r.ResourceType, r.ResourceName
+		rr.ErrorCode, rr.ErrorMessage = c.errorCode(err), errorMessage(err)
+		resp.Resources = append(resp.Resources, rr)
+	}
+	return resp
+}
+
+func (c *call) replaceResource(r kmsg.AlterConfigsRequestResource, validateOnly bool) error {
+	props := make(map[string]string, len(r.Configs))
+	for _, kv := range r.Configs {
+		if _, twice := props[kv.Name]; twice {
+			return refuse(InvalidRequest, "Error due to duplicate config keys")
+		}
+		if kv.Value == nil {
+			return refuse(InvalidRequest, "Null value not supported for : "+kv.Name)
+		}
+		props[kv.Name] = *kv.Value
+	}
+	if int8(r.ResourceType) == resourceBroker {
+		return c.replaceBroker(r.ResourceName, props, validateOnly)
+	}
+	if err := c.alterable(int8(r.ResourceType), r.ResourceName, len(props)); err != nil || int8(r.ResourceType) != resourceTopic {
+		return err
+	}
+	return c.changer(validateOnly).ReplaceTopicConfig(c.ctx, r.ResourceName, props)
+}
+
+func (c *call) replaceBroker(name string, props map[string]string, validateOnly bool) error {
+	broker, err := c.alterableBroker(name)
+	if err != nil {
+		return err
+	}
+	var changes []replication.ConfigChange
+	for key := range c.s.cluster.BrokerConfig(broker) {
+		if _, stays := props[key]; !stays {
+			changes = append(changes, replication.ConfigChange{Key: key, Op: replication.UnsetConfig})
+		}
+	}
+	for key, value := range props {
+		changes = append(changes, replication.ConfigChange{Key: key, Value: value})
+	}
+	return c.alterConfig(resourceBroker, name, changes, validateOnly)
+}

@@ -1,0 +1,107 @@
+package kafka
+
+import (
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/topic"
+)
+
+// setting is a broker setting that cannot be changed while it runs. def is what it is if nobody says otherwise; empty: it has no default.
+type setting struct {
+	name       string
+	kind       topic.ValueType
+	value, def string
+	doc        string
+}
+
+// staticEntries are the settings that the broker goes by and that are fixed when it starts, under Kafka's names. What has no meaning here is not listed.
+func (c *call) staticEntries() []configEntry {
+	id := strconv.Itoa(int(c.broker))
+	host, port, _ := c.s.address(c.broker)
+	listener := "PLAINTEXT://" + net.JoinHostPort(host, strconv.Itoa(int(port)))
+	settings := []setting{
+		{"advertised.listeners", topic.TypeList, listener, "", "Where clients find this broker."},
+		{"auto.create.topics.enable", topic.TypeBoolean, strconv.FormatBool(!c.s.cfg.NoAutoCreate), "true", "Whether a topic is created when a client first asks for it."},
+		{"broker.id", topic.TypeInt, id, "-1", "The id of this broker."},
+		{"delete.topic.enable", topic.TypeBoolean, "true", "true", "Whether topics can be deleted."},
+		{"listeners", topic.TypeList, listener, "PLAINTEXT://:9092", "Where this broker is served."},
+		{"log.dirs", topic.TypeList, c.s.cluster.LogDir(), "", "The directory of this broker's partitions."},
+		{"node.id", topic.TypeInt, id, "", "The id of this broker and controller."},
+		{"process.roles", topic.TypeList, "broker,controller", "", "What this process is."},
+	}
+	settings = append(settings, c.clusterSettings()...)
+	settings = append(settings, c.limitSettings()...)
+	settings = append(settings, groupSettings(c.s.cluster.GroupConfig())...)
+	entries := make([]configEntry, len(settings))
+	for i, s := range settings {
+		e := configEntry{readOnly: true, kind: s.kind, doc: s.doc}
+		if s.value != s.def {
+			e.layers = append(e.layers, configLayer{s.name, s.value, sourceStatic})
+		}
+		if s.def != "" {
+			e.layers = append(e.layers, configLayer{s.name, s.def, sourceDefault})
+		}
+		e.configLayer = e.layers[0]
+		entries[i] = e
+	}
+	return entries
+}
+
+func (c *call) clusterSettings() []setting {
+	cfg := c.s.cluster.ClusterConfig()
+	expiration := cfg.ProducerIDExpiration
+	if expiration == 0 {
+		expiration = 24 * time.Hour
+	}
+	return []setting{
+		{"default.replication.factor", topic.TypeInt, strconv.Itoa(cfg.Defaults.ReplicationFactor), "1", "Replicas of topics that are created without a number."},
+		{"log.cleaner.backoff.ms", topic.TypeLong, millis(cfg.CompactionInterval), "15000", "How often compacted topics are looked at."},
+		{"log.retention.check.interval.ms", topic.TypeLong, millis(cfg.RetentionCheckInterval), "300000", "How often segments that have outlived their retention are looked for."},
+		{"num.partitions", topic.TypeInt, strconv.Itoa(cfg.Defaults.Partitions), "1", "Partitions of topics that are created without a number."},
+		{"producer.id.expiration.ms", topic.TypeInt, millis(expiration), "86400000", "How long the state of an idempotent producer is kept after its last batch."},
+	}
+}
+
+func (c *call) limitSettings() []setting {
+	l := c.s.limits
+	return []setting{
+		{"connections.max.idle.ms", topic.TypeLong, millis(l.Idle), "600000", "How long a connection may be without a request."},
+		{"fetch.max.bytes", topic.TypeInt, strconv.Itoa(maxFetchBytes), strconv.Itoa(maxFetchBytes), "The largest answer to a fetch; the first batch may exceed it."},
+		{"max.connections", topic.TypeInt, strconv.Itoa(l.Connections), "10000", "Connections at a time."},
+		{"max.incremental.fetch.session.cache.slots", topic.TypeInt, strconv.Itoa(maxFetchSessions), strconv.Itoa(maxFetchSessions), "Fetch sessions that are remembered."},
+		{"max.request.partition.size.limit", topic.TypeInt, strconv.Itoa(maxDescribedPartitions), strconv.Itoa(maxDescribedPartitions), "Partitions in one page of a description of topics."},
+		{"queued.max.request.bytes", topic.TypeLong, strconv.Itoa(l.InFlightBytes), strconv.Itoa(256 << 20), "Bytes of requests and answers that all connections together may hold."},
+		{"socket.request.max.bytes", topic.TypeInt, strconv.Itoa(l.RequestBytes), "104857600", "The largest produce request."},
+	}
+}
+
+func groupSettings(g group.Config) []setting {
+	size, retention := "2147483647", "-1"
+	if g.MaxSize > 0 {
+		size = strconv.Itoa(g.MaxSize)
+	}
+	if g.OffsetsRetention > 0 {
+		retention = strconv.FormatInt(int64(g.OffsetsRetention/time.Minute), 10)
+	}
+	return []setting{
+		{"group.initial.rebalance.delay.ms", topic.TypeInt, millis(g.InitialRebalanceDelay), "0", "How long a new group waits for more members."},
+		{"group.max.session.timeout.ms", topic.TypeInt, millis(g.MaxSessionTimeout), "1800000", "The longest session timeout that members may ask for."},
+		{"group.max.size", topic.TypeInt, size, "2147483647", "The most members a group can have."},
+		{"group.min.session.timeout.ms", topic.TypeInt, millis(g.MinSessionTimeout), "6000", "The shortest session timeout that members may ask for."},
+		{"offset.metadata.max.bytes", topic.TypeInt, strconv.Itoa(g.OffsetMetadataMax), "4096", "The longest metadata of a committed offset."},
+		{"offsets.retention.check.interval.ms", topic.TypeLong, millis(g.ExpiryInterval), "600000", "How often expired offsets are looked for."},
+		{"offsets.retention.minutes", topic.TypeInt, retention, "-1", "How long offsets of a group without members are kept; -1: for ever."},
+		{"offsets.topic.num.partitions", topic.TypeInt, strconv.Itoa(int(g.OffsetsPartitions)), "50", "Partitions of the topic of committed offsets."},
+	}
+}
+
+func millis(d time.Duration) string {
+	if d == log.Unlimited {
+		return "-1"
+	}
+	return strconv.FormatInt(d.Milliseconds(), 10)
+}

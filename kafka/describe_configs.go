@@ -1,0 +1,117 @@
+package kafka
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/topic"
+)
+
+// Kinds of resources that have a configuration. Kafka: ConfigResource.Type.
+const (
+	resourceTopic         = 2
+	resourceBroker        = 4
+	resourceBrokerLogger  = 8
+	resourceClientMetrics = 16
+	resourceGroup         = 32
+)
+
+// configTypes are the numbers of value types, from version 3 on. Kafka: DescribeConfigsResponse.ConfigType.
+var configTypes = map[topic.ValueType]kmsg.ConfigType{
+	topic.TypeBoolean: 1, topic.TypeString: 2, topic.TypeInt: 3, topic.TypeLong: 5, topic.TypeDouble: 6, topic.TypeList: 7,
+}
+
+// describeConfigs shows configurations with where they come from; from version 1 on with synonyms, from 3 on with types and documentation.
+//
+// Loggers, groups and client metrics have no configuration here: groups get what their members ask for.
+func (c *call) describeConfigs(req *kmsg.DescribeConfigsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
+	seen := map[configResource]bool{}
+	for _, r := range req.Resources {
+		if id := (configResource{int8(r.ResourceType), r.ResourceName}); seen[id] {
+			continue
+		} else {
+			seen[id] = true
+		}
+		entries, err := c.configEntries(int8(r.ResourceType), r.ResourceName)
+		rr := kmsg.NewDescribeConfigsResponseResource()
+		rr.ResourceType, rr.ResourceName = r.ResourceType, r.ResourceName
+		rr.ErrorCode, rr.ErrorMessage = c.errorCode(err), errorMessage(err)
+		for _, e := range entries {
+			if len(r.ConfigNames) == 0 || slices.Contains(r.ConfigNames, e.name) {
+				rr.Configs = append(rr.Configs, c.describedConfig(e, req))
+			}
+		}
+		resp.Resources = append(resp.Resources, rr)
+	}
+	return resp
+}
+
+// configResource names a resource.
+type configResource struct {
+	kind int8
+	name string
+}
+
+func (c *call) describedConfig(e configEntry, req *kmsg.DescribeConfigsRequest) kmsg.DescribeConfigsResponseResourceConfig {
+	rc := kmsg.NewDescribeConfigsResponseResourceConfig()
+	rc.Name, rc.Value, rc.ReadOnly, rc.Source = e.name, &e.value, e.readOnly, kmsg.ConfigSource(e.source)
+	rc.ConfigType = configTypes[e.kind]
+	if req.IncludeDocumentation {
+		rc.Documentation = &e.doc
+	}
+	if req.IncludeSynonyms {
+		for _, l := range e.layers {
+			rc.ConfigSynonyms = append(rc.ConfigSynonyms, kmsg.DescribeConfigsResponseResourceConfigConfigSynonym{
+				Name: l.name, Value: &l.value, Source: kmsg.ConfigSource(l.source),
+			})
+		}
+	}
+	return rc
+}
+
+// configEntries returns the configuration of a resource.
+func (c *call) configEntries(kind int8, name string) ([]configEntry, error) {
+	switch kind {
+	case resourceTopic:
+		if err := topic.ValidateName(name); err != nil {
+			return nil, err
+		}
+		info, err := c.s.cluster.Topic(c.ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		return c.topicEntries(info.Settings), nil
+	case resourceBroker:
+		if name == "" {
+			return c.allBrokersEntries(), nil
+		}
+		if err := c.ownBroker(name); err != nil {
+			return nil, err
+		}
+		return c.brokerEntries(), nil
+	case resourceBrokerLogger:
+		return nil, c.ownBroker(name)
+	case resourceClientMetrics, resourceGroup:
+		if name == "" {
+			return nil, refuse(InvalidRequest, "The name of the resource must not be empty.")
+		}
+		return nil, nil
+	}
+	return nil, refuse(InvalidRequest, fmt.Sprintf("Unsupported resource type %d.", kind))
+}
+
+// ownBroker refuses the name of another broker than the one that serves the call.
+func (c *call) ownBroker(name string) error {
+	id, err := strconv.ParseInt(name, 10, 32)
+	switch {
+	case err != nil:
+		return refuse(InvalidRequest, fmt.Sprintf("Broker id must be an integer, but it is: %s", name))
+	case int32(id) != c.broker:
+		return refuse(InvalidRequest, fmt.Sprintf("Unexpected broker id, expected %d, but received %s", c.broker, name))
+	}
+	return nil
+}

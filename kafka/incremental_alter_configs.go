@@ -1,0 +1,151 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/topic"
+)
+
+// unknownOperation is what Kafka 4.3 answers to an operation that it does not know.
+const unknownOperation = UnknownServerError
+
+// incrementalAlterConfigs changes single keys of resources: set, delete, append to and subtract from a list. Each resource is changed wholly
+// or not at all, and in effect when it is answered.
+func (c *call) incrementalAlterConfigs(req *kmsg.IncrementalAlterConfigsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.IncrementalAlterConfigsResponse)
+	times := map[configResource]int{}
+	for _, r := range req.Resources {
+		times[configResource{int8(r.ResourceType), r.ResourceName}]++
+	}
+	for _, r := range req.Resources {
+		id := configResource{int8(r.ResourceType), r.ResourceName}
+		var err error
+		switch n := times[id]; {
+		case n < 0:
+			continue
+		case n > 1:
+			err = refuse(InvalidRequest, "Each resource must appear at most once.")
+		default:
+			err = c.alterResource(r, req.ValidateOnly)
+		}
+		times[id] = -1
+		rr := kmsg.NewIncrementalAlterConfigsResponseResource()
+		rr.ResourceType, rr.ResourceName = r.ResourceType, r.ResourceName
+		rr.ErrorCode, rr.ErrorMessage = errorCode(err), errorMessage(err) // errors of files are answered with their text
+		resp.Resources = append(resp.Resources, rr)
+	}
+	return resp
+}
+
+func (c *call) alterResource(r kmsg.IncrementalAlterConfigsRequestResource, validateOnly bool) error {
+	seen := map[string]bool{}
+	changes := make([]replication.ConfigChange, len(r.Configs))
+	for i, kv := range r.Configs {
+		if seen[kv.Name] {
+			return refuse(InvalidRequest, "Error due to duplicate config keys")
+		}
+		seen[kv.Name] = true
+		changes[i] = replication.ConfigChange{Key: kv.Name, Op: replication.ConfigOp(kv.Op)}
+		switch {
+		case kv.Op < 0 || replication.ConfigOp(kv.Op) > replication.SubtractConfig:
+			return refuse(unknownOperation, fmt.Sprintf("Unknown operation %d.", kv.Op))
+		case kv.Value != nil:
+			changes[i].Value = *kv.Value
+		case replication.ConfigOp(kv.Op) != replication.UnsetConfig:
+			return refuse(InvalidRequest, "Null value not supported for : "+kv.Name)
+		}
+	}
+	return c.alterConfig(int8(r.ResourceType), r.ResourceName, changes, validateOnly)
+}
+
+// configChanger makes changes, or only decides on them.
+type configChanger interface {
+	AlterTopicConfig(ctx context.Context, name string, changes ...replication.ConfigChange) error
+	ReplaceTopicConfig(ctx context.Context, name string, props map[string]string) error
+	AlterBrokerConfig(ctx context.Context, broker int32, changes ...replication.ConfigChange) error
+}
+
+func (c *call) changer(validateOnly bool) configChanger {
+	if validateOnly {
+		return c.s.cluster.DryRun()
+	}
+	return c.s.cluster.Cluster
+}
+
+func (c *call) alterConfig(kind int8, name string, changes []replication.ConfigChange, validateOnly bool) error {
+	if kind != resourceBroker {
+		if err := c.alterable(kind, name, len(changes)); err != nil || kind != resourceTopic {
+			return err
+		}
+		known := slices.DeleteFunc(changes, func(ch replication.ConfigChange) bool { // as in Kafka: there is nothing to delete
+			_, ok := topic.LookupKey(ch.Key)
+			return !ok && ch.Op == replication.UnsetConfig
+		})
+		return c.changer(validateOnly).AlterTopicConfig(c.ctx, name, known...)
+	}
+	broker, err := c.alterableBroker(name)
+	if err != nil {
+		return err
+	}
+	for _, ch := range changes {
+		if err := c.liveBrokerKey(ch.Key); err != nil {
+			return err
+		}
+	}
+	err = c.changer(validateOnly).AlterBrokerConfig(c.ctx, broker, changes...)
+	if bad := (*topic.ConfigError)(nil); errors.As(err, &bad) {
+		if _, ok := topic.LookupKey(bad.Key); ok { // a bad value; an unknown key is INVALID_CONFIG
+			return refuse(InvalidRequest, err.Error())
+		}
+	}
+	return err
+}
+
+// alterableBroker returns the broker that a name stands for.
+func (c *call) alterableBroker(name string) (int32, error) {
+	if name == "" {
+		return replication.AllBrokers, nil
+	}
+	return c.broker, c.ownBroker(name)
+}
+
+// liveBrokerKey refuses the settings that a broker has and that cannot be changed while it runs.
+func (c *call) liveBrokerKey(key string) error {
+	for _, e := range c.staticEntries() {
+		if e.name == key {
+			return refuse(InvalidRequest, "Cannot update these configs dynamically: "+key)
+		}
+	}
+	return nil
+}
+
+// alterable refuses resources that have nothing to alter: n keys of them.
+func (c *call) alterable(kind int8, name string, n int) error {
+	switch kind {
+	case resourceTopic:
+		if name == "" {
+			return refuse(InvalidRequest, "Default topic resources are not allowed.")
+		}
+		return topic.ValidateName(name)
+	case resourceBrokerLogger:
+		if err := c.ownBroker(name); err != nil {
+			return err
+		}
+	case resourceClientMetrics, resourceGroup:
+		if name == "" {
+			return refuse(InvalidRequest, "The name of the resource must not be empty.")
+		}
+	default:
+		return refuse(InvalidRequest, fmt.Sprintf("Unsupported resource type %d.", kind))
+	}
+	if n > 0 {
+		return refuse(InvalidConfig, "This resource has no configuration here that could be changed.")
+	}
+	return nil
+}
