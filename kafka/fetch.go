@@ -33,9 +33,7 @@ func tryFetch(c *call, r kmsg.Request) (kmsg.Response, bool) {
 	req := r.(*kmsg.FetchRequest)
 	f, code := c.planFetch(req)
 	if code != 0 {
-		resp := req.ResponseKind().(*kmsg.FetchResponse)
-		resp.ErrorCode = int16(code)
-		return resp, true
+		return refusedFetch(req, code), true
 	}
 	want := min(max(int(req.MaxBytes), 1), maxFetchBytes)
 	granted := c.s.budget.tryTake(want, min(want, leastFetch))
@@ -62,6 +60,28 @@ func tryFetch(c *call, r kmsg.Request) (kmsg.Response, bool) {
 	f.request.MaxBytes = min(want, max(waitedFetch, int(req.MinBytes)))
 	c.fetching = f
 	return nil, false
+}
+
+// refusedFetch answers a fetch that is wrong as a whole. Before version 7 there was no place for that, hence each partition is told as well, unless
+// it is about the session, and up to version 12 (Kafka: FetchRequest.getErrorResponse).
+func refusedFetch(req *kmsg.FetchRequest, code Code) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.FetchResponse)
+	resp.ErrorCode = int16(code)
+	if code != UnknownServerError || req.Version >= 13 {
+		return resp
+	}
+	for _, t := range req.Topics {
+		rt := kmsg.NewFetchResponseTopic()
+		rt.Topic = t.Topic
+		for _, p := range t.Partitions {
+			rp := kmsg.NewFetchResponseTopicPartition()
+			rp.Partition, rp.ErrorCode, rp.RecordBatches = p.Partition, int16(code), []byte{}
+			rp.HighWatermark, rp.LastStableOffset, rp.LogStartOffset = -1, -1, -1
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
 }
 
 // fetch waits for what tryFetch did not find.

@@ -103,9 +103,13 @@ func TestFetchErrorsCarryNoOffsetsAndEmptyRecords(t *testing.T) {
 
 func TestFetchOfAnUnknownIsolationLevelIsRefusedAsAWhole(t *testing.T) {
 	_, c := fetchServer(t)
-	req := want(12, "orders", 0)
-	req.IsolationLevel = 2
-	require.Equal(t, UnknownServerError, Code(c.fetch(req).ErrorCode))
+	for _, v := range []int16{4, 7, 12} {
+		req := want(v, "orders", 0)
+		req.IsolationLevel = 2
+		resp := c.fetch(req)
+		require.Equal(t, v >= 7, Code(resp.ErrorCode) == UnknownServerError)
+		require.Equal(t, UnknownServerError, Code(resp.Topics[0].Partitions[0].ErrorCode), "before version 7 there is no other place for it")
+	}
 }
 
 func TestFetchReturnsTheFirstBatchHoweverSmallItsLimits(t *testing.T) {

@@ -1,0 +1,200 @@
+package interop
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Requests by hand, most of them wrong in some way, to Strata and to Apache Kafka: the answers must be the same.
+
+// deviations are the steps whose answers differ, and why. Everything else must be the same but for texts, order, ids and addresses.
+var deviations = map[string]string{
+	"a coordinator of transactions":              "transactions are not served: an error that clients do not retry instead of one they do",
+	"a group whose offsets are all deleted":      "Kafka remembers a group without offsets or members until it next looks for expired ones, if it is not restarted before",
+	"deleting a group whose offsets are deleted": "as above",
+	"create: only validated":                     "flush.messages is 1: what is acknowledged is on the disk",
+	"produce: zeroes":                            "CORRUPT_MESSAGE in Kafka, which looks at the length first; here INVALID_RECORD for the magic",
+	"produce: base offset":                       "the same error; Kafka adds where the log starts",
+	"produce: no key":                            "as above",
+}
+
+// A transcript is what a broker answered, step by step.
+type transcript struct {
+	t     *testing.T
+	k     target
+	nc    net.Conn
+	form  *kmsg.RequestFormatter
+	next  int32
+	names []string
+	said  map[string]string
+	hide  *strings.Replacer // ids and addresses of this broker
+}
+
+func newTranscript(t *testing.T, k target) *transcript {
+	host, port, err := net.SplitHostPort(k.addr)
+	require.NoError(t, err)
+	x := &transcript{t: t, k: k, form: kmsg.NewRequestFormatter(kmsg.FormatterClientID("probe")), said: map[string]string{},
+		hide: strings.NewReplacer(`"`+host+`"`, `"HOST"`, ":"+port, ":PORT")}
+	x.dial()
+	return x
+}
+
+func (x *transcript) dial() {
+	nc, err := (&net.Dialer{}).DialContext(within(x.t), "tcp", x.k.addr)
+	require.NoError(x.t, err)
+	x.nc = nc
+	x.t.Cleanup(func() { nc.Close() })
+}
+
+// ask sends a request in one version and notes the answer, or that there is none because the connection was closed.
+func (x *transcript) ask(name string, version int16, req kmsg.Request) kmsg.Response {
+	name = fmt.Sprintf("%s (v%d)", name, version)
+	require.NotContains(x.t, x.said, name)
+	x.names = append(x.names, name)
+	req.SetVersion(version)
+	x.next++
+	resp, err := x.exchange(req)
+	if err != nil {
+		x.said[name] = "closed"
+		x.dial()
+		return nil
+	}
+	x.said[name] = x.plain(resp)
+	return resp
+}
+
+func (x *transcript) exchange(req kmsg.Request) (kmsg.Response, error) {
+	x.nc.SetDeadline(time.Now().Add(30 * time.Second))
+	if _, err := x.nc.Write(x.form.AppendRequest(nil, req, x.next)); err != nil {
+		return nil, err
+	}
+	var size [4]byte
+	if _, err := io.ReadFull(x.nc, size[:]); err != nil {
+		return nil, err
+	}
+	frame := make([]byte, binary.BigEndian.Uint32(size[:]))
+	if _, err := io.ReadFull(x.nc, frame); err != nil {
+		return nil, err
+	}
+	resp := req.ResponseKind()
+	body := frame[4:]
+	if resp.IsFlexible() && resp.Key() != 18 {
+		body = body[1:]
+	}
+	require.NoError(x.t, resp.ReadFrom(body))
+	return resp, nil
+}
+
+var uuidPattern = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+// plain writes an answer so that it can be compared: lists sorted, without texts, tags, throttling and what only this broker can know.
+func (x *transcript) plain(resp kmsg.Response) string {
+	b, err := json.Marshal(resp)
+	require.NoError(x.t, err)
+	var v any
+	require.NoError(x.t, json.Unmarshal(b, &v))
+	b, err = json.Marshal(simplify(v))
+	require.NoError(x.t, err)
+	return uuidPattern.ReplaceAllString(x.hide.Replace(string(b)), "UUID")
+}
+
+func simplify(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			switch key {
+			case "UnknownTags", "ThrottleMillis", "ErrorMessage", "Port", "ClusterID", "ProducerID", "LogAppendTime":
+				delete(v, key)
+			case "TopicID":
+				v[key] = "zero"
+				if !strings.HasPrefix(fmt.Sprint(value), "[0 0 0 0 0 0 0 0") {
+					v[key] = "id"
+				}
+			default:
+				v[key] = simplify(value)
+			}
+		}
+		return v
+	case []any:
+		text := make([]string, len(v))
+		for i := range v {
+			b, _ := json.Marshal(simplify(v[i]))
+			text[i] = string(b)
+		}
+		slices.Sort(text)
+		if len(text) == 0 {
+			return nil // a list of nothing and none are the same to clients
+		}
+		return text
+	}
+	return v
+}
+
+func TestAnswersAreKafkas(t *testing.T) {
+	kit := kafkaKit(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	b, err := kit.Start(ctx, t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(b.Stop)
+	ours, _ := startStrata(t)
+	versions, err := admin(t, ours).ApiVersions(within(t))
+	require.NoError(t, err)
+	servesConfigs := false
+	for _, v := range versions {
+		_, servesConfigs = v.KeyMaxVersion(32)
+	}
+	run := func(k target) *transcript {
+		x := newTranscript(t, k)
+		seedAnswers(t, k)
+		askTopics(x)
+		askRecords(x)
+		askGroups(x)
+		if servesConfigs {
+			askConfigs(x)
+		}
+		return x
+	}
+	theirs, mine := run(target{kind: "kafka", addr: b.Addr}), run(ours)
+	require.Equal(t, theirs.names, mine.names)
+	for _, name := range theirs.names {
+		step, _, _ := strings.Cut(name, " (v")
+		if deviations[step] != "" {
+			continue
+		}
+		if theirs.said[name] != mine.said[name] {
+			t.Errorf("%s\nKafka:  %s\nStrata: %s", name, theirs.said[name], mine.said[name])
+		}
+	}
+}
+
+// seedAnswers makes the topic "t" with ten records in partition 0, "compacted", and the offsets topic.
+func seedAnswers(t *testing.T, k target) {
+	createNamed(t, k, "t", 2)
+	createNamed(t, k, "compacted", 1, "cleanup.policy=compact")
+	eventually(t, "the topics are known", func() bool {
+		got, err := admin(t, k).ListTopics(within(t))
+		return err == nil && got.Has("t") && got.Has("compacted")
+	})
+	p := franz(t, k, kgo.DisableIdempotentWrite(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DefaultProduceTopic("t"), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	for i := range 10 {
+		require.NoError(t, p.ProduceSync(within(t), &kgo.Record{Value: value(i), Timestamp: time.UnixMilli(1_700_000_000_000 + int64(i))}).FirstErr())
+	}
+	eventually(t, "there is a coordinator for every group", func() bool {
+		got := admin(t, k).FetchManyOffsets(within(t), "g", "simple", "nope", "")
+		return got["g"].Err == nil && got["simple"].Err == nil && got["nope"].Err == nil && got[""].Err == nil
+	})
+}
