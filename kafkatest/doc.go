@@ -29,7 +29,8 @@
 // The server has to be made in the bubble, and the client closed before the test function ends, as all goroutines of a bubble have to end.
 // The producers and consumers of this module work there as they are (give them Server.Cluster). franz-go v1.22 works too: producing,
 // group consuming, commits, sessions running out, all without its build tag synctests. The clock of a bubble stands still while a goroutine waits for a
-// mutex, so a client that sleeps with one held can stall there, and that tag is the answer to it.
+// mutex, so a client that sleeps with one held can stall there, and that tag is the answer to it. kafka-go v0.4.51 writes there
+// (Transport.Dial). sarama v1.61 does not work in bubbles: it shares channels among all of a process. The code is in interop/testkit.
 //
 // # Limits
 //
