@@ -16,7 +16,9 @@ func askMetadata(t *testing.T, addr string, version int16, create bool, topics .
 	return ask[*kmsg.MetadataResponse](t, addr, version, req)
 }
 
-func topicNamed(name string) kmsg.MetadataRequestTopic { return kmsg.MetadataRequestTopic{Topic: &name} }
+func topicNamed(name string) kmsg.MetadataRequestTopic {
+	return kmsg.MetadataRequestTopic{Topic: &name}
+}
 
 func TestMetadataOfAllNoneAndSomeTopics(t *testing.T) {
 	s, addr := serve(t, Config{})
