@@ -37,6 +37,7 @@ type strataProducer struct {
 	c      *strata.Cluster
 	p      *producer.Producer
 	window chan struct{}
+	done   func(record.Record, error)
 	failed atomic.Pointer[error]
 }
 
@@ -45,6 +46,7 @@ func (s *strataProducer) Open(dir string, o Options) (err error) {
 		return err
 	}
 	s.window = make(chan struct{}, 4096)
+	s.done = s.settle // once: a method value is an allocation
 	s.p, err = producer.New(s.c, producer.Config{})
 	return err
 }
@@ -60,9 +62,10 @@ func (s *strataProducer) AppendBatch(recs [][]byte) error {
 	return nil
 }
 
-func (s *strataProducer) done(_ record.Record, err error) {
+func (s *strataProducer) settle(_ record.Record, err error) {
 	if err != nil {
-		s.failed.Store(&err)
+		failed := err
+		s.failed.Store(&failed)
 	}
 	<-s.window
 }

@@ -265,7 +265,8 @@ func pace(p *producer.Producer, size int, n int64, perTick int, epoch time.Time)
 	var failed atomic.Pointer[error]
 	done := func(_ record.Record, err error) {
 		if err != nil {
-			failed.Store(&err)
+			e := err
+			failed.Store(&e)
 		}
 	}
 	for sent := int64(0); sent < n; {
