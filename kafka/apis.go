@@ -35,6 +35,8 @@ var apis = []api{
 	{key: UpdateFeatures, min: 0, max: 2, serve: handle((*call).updateFeatures)},
 	{key: DescribeCluster, min: 0, max: 2, serve: handle((*call).describeCluster)},
 	{key: DescribeProducers, min: 0, max: 0, serve: handle((*call).describeProducers)},
+	{key: GetTelemetrySubscriptions, min: 0, max: 0, serve: handle((*call).getTelemetrySubscriptions)},
+	{key: PushTelemetry, min: 0, max: 0, serve: handle((*call).pushTelemetry)},
 	{key: ListConfigResources, min: 0, max: 1, serve: handle((*call).listConfigResources)},
 	{key: DescribeTopicPartitions, min: 0, max: 0, serve: handle((*call).describeTopicPartitions)},
 }

@@ -43,6 +43,7 @@ type Config struct {
 	AllowPublic bool
 
 	Limits    Limits
+	Telemetry Telemetry   // what clients measure of themselves; zero: not asked for
 	Intercept Interceptor // sees and alters what goes on; nil: nothing does
 }
 
@@ -87,6 +88,10 @@ func NewServer(cluster *strata.Cluster, cfg Config) *Server {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.apis = served(cfg.VersionCaps)
+	if cfg.Telemetry.Receive == nil {
+		delete(s.apis, int16(GetTelemetrySubscriptions))
+		delete(s.apis, int16(PushTelemetry))
+	}
 	s.advertised = advertise(s.apis)
 	s.budget = newBudget(s.limits.InFlightBytes)
 	s.decoding = newBudget(s.limits.InFlightBytes)

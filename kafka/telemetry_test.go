@@ -1,0 +1,52 @@
+package kafka
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func TestTelemetryReachesItsReceiver(t *testing.T) {
+	pushes := make(chan TelemetryPush, 1)
+	_, addr := serve(t, Config{Telemetry: Telemetry{Interval: time.Second, Receive: func(p TelemetryPush) { pushes <- p }}})
+	sub := ask[*kmsg.GetTelemetrySubscriptionsResponse](t, addr, 0, kmsg.NewPtrGetTelemetrySubscriptionsRequest())
+	require.NotZero(t, sub.ClientInstanceID)
+	require.EqualValues(t, 1000, sub.PushIntervalMillis)
+	require.Equal(t, []string{""}, sub.RequestedMetrics)
+
+	push := func(edit func(*kmsg.PushTelemetryRequest)) Code {
+		req := kmsg.NewPtrPushTelemetryRequest()
+		req.ClientInstanceID, req.SubscriptionID, req.Metrics = sub.ClientInstanceID, sub.SubscriptionID, []byte("metrics")
+		edit(req)
+		return Code(ask[*kmsg.PushTelemetryResponse](t, addr, 0, req).ErrorCode)
+	}
+	require.Equal(t, InvalidRequest, push(func(r *kmsg.PushTelemetryRequest) { r.ClientInstanceID = [16]byte{} }))
+	require.Equal(t, UnknownSubscriptionID, push(func(r *kmsg.PushTelemetryRequest) { r.SubscriptionID++ }))
+	require.Equal(t, UnsupportedCompressionType, push(func(r *kmsg.PushTelemetryRequest) { r.CompressionType = 9 }))
+	require.Equal(t, TelemetryTooLarge, push(func(r *kmsg.PushTelemetryRequest) { r.Metrics = make([]byte, maxTelemetryBytes+1) }))
+	require.Zero(t, push(func(r *kmsg.PushTelemetryRequest) { r.Terminating = true }))
+	got := <-pushes
+	require.Equal(t, "metrics", string(got.Payload))
+	require.True(t, got.Terminating)
+	require.Equal(t, "test", got.ClientID)
+	require.EqualValues(t, sub.ClientInstanceID, got.Instance)
+}
+
+func TestTelemetryIsAdvertisedOnlyWithAReceiver(t *testing.T) {
+	for _, with := range []bool{false, true} {
+		cfg := Config{}
+		if with {
+			cfg.Telemetry.Receive = func(TelemetryPush) {}
+		}
+		_, addr := serve(t, cfg)
+		var advertised int
+		for _, k := range ask[*kmsg.ApiVersionsResponse](t, addr, 0, kmsg.NewPtrApiVersionsRequest()).ApiKeys {
+			if Key(k.ApiKey) == GetTelemetrySubscriptions || Key(k.ApiKey) == PushTelemetry {
+				advertised++
+			}
+		}
+		require.Equal(t, with, advertised == 2)
+	}
+}
