@@ -17,6 +17,7 @@ func (s *Segment) Append(bufs [][]byte, batches []BatchInfo) error {
 	if err != nil {
 		return err
 	}
+	defer s.wrote(f)
 	at := s.published()
 	total, err := s.check(at, batches)
 	if err != nil || total == 0 {
@@ -77,12 +78,15 @@ func (s *Segment) enter(pos int64, batches []BatchInfo) {
 	}
 }
 
-// writable makes the segment ready for a write.
+// writable makes the segment ready for a write. wrote must follow.
 func (s *Segment) writable() (*openFile, error) {
 	s.mu.Lock()
 	f := s.active
 	s.changes++
 	err := s.refusalLocked()
+	if err == nil && f != nil && !f.hold() { // Sync lets go of active only while nobody else holds it
+		err = ErrClosed
+	}
 	s.mu.Unlock()
 	if err != nil || f != nil {
 		return f, err
@@ -96,9 +100,15 @@ func (s *Segment) writable() (*openFile, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !f.hold() {
+		return nil, errors.Join(ErrClosed, s.cfg.Files.release(f))
+	}
 	s.active = f
 	return f, nil
 }
+
+// wrote ends writable. The file is not closed by that, unless the segment was removed meanwhile.
+func (s *Segment) wrote(f *openFile) { _ = s.cfg.Files.release(f) }
 
 // refusalLocked returns why the segment may not be written to.
 func (s *Segment) refusalLocked() error {
@@ -139,6 +149,7 @@ func (s *Segment) Preallocate(step int64) error {
 	if err != nil {
 		return err
 	}
+	defer s.wrote(f)
 	err = f.file.Allocate(alloc, step)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil
@@ -166,18 +177,22 @@ func (s *Segment) TrimTail() error {
 // trim cuts the preallocated tail of a segment that was written to.
 func (s *Segment) trim() error {
 	s.mu.Lock()
-	f, alloc := s.active, s.alloc
+	reserved, alloc := s.active != nil || s.lent, s.alloc
 	s.mu.Unlock()
 	size := s.Size()
-	if f == nil || alloc == size {
+	if !reserved || alloc == size {
 		return nil
 	}
-	if err := f.file.Truncate(size); err != nil {
+	f, err := s.cfg.Files.acquire(s)
+	if err == nil {
+		err = errors.Join(f.file.Truncate(size), s.cfg.Files.release(f))
+	}
+	if err != nil {
 		return fmt.Errorf("trim %s: %w", s.Path(), err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.alloc = size
+	s.alloc, s.lent = size, false
 	return nil
 }
 
@@ -208,6 +223,7 @@ func (s *Segment) Truncate(offset int64) error {
 	f, err := s.writable()
 	if err == nil {
 		err = s.cut(f, to, newest)
+		s.wrote(f)
 	}
 	if err != nil {
 		s.mu.Lock()

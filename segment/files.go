@@ -13,7 +13,7 @@ import (
 const DefaultOpenFiles = 512
 
 // A FileCache keeps the .log descriptors of many segments open, up to a bound: one that has not been used for long, and that nobody uses
-// now, is closed for a new one. While all are in use the bound is exceeded. Safe for concurrent use; using an open file takes no lock.
+// now, is closed for a new one. A segment that is written to uses its file until it is synced. While all are in use the bound is exceeded. Safe for concurrent use; using an open file takes no lock.
 type FileCache struct {
 	max int
 

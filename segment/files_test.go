@@ -122,3 +122,40 @@ func TestCloseUnderReadersEndsWithErrClosed(t *testing.T) {
 	require.NoError(t, all[1].Close())
 	require.Zero(t, files.Len())
 }
+
+// TestWrittenSegmentsGiveTheirDescriptorsBackOnceSynced has 50 segments that are written to and synced share four descriptors.
+func TestWrittenSegmentsGiveTheirDescriptorsBackOnceSynced(t *testing.T) {
+	fsys, files := memFS(t), NewFileCache(4)
+	var all []*Segment
+	for i := range int64(50) {
+		s, err := Create(testDir, 1000*i, Config{FS: fsys, Files: files})
+		require.NoError(t, err)
+		all = append(all, s)
+	}
+	for round := range int64(3) {
+		for _, s := range all {
+			require.NoError(t, s.Preallocate(1<<16))
+			require.NoError(t, appendTo(s, batch(s.NextOffset(), 2, round, 100)))
+			if round == 1 && s == all[7] {
+				continue // not synced: it keeps its descriptor
+			}
+			require.NoError(t, s.Sync())
+			require.LessOrEqual(t, files.Len(), 4+2)
+		}
+	}
+	require.NoError(t, fsys.SyncDir(testDir))
+	crashed := fsys.Crash(1)
+	for _, s := range all {
+		require.NoError(t, s.Close())
+		info, err := fsys.Stat(s.Path())
+		require.NoError(t, err)
+		require.Equal(t, s.Size(), info.Size(), "the reserved space was given back")
+		again, err := Open(testDir, s.Base(), Config{FS: crashed}, OpenOptions{})
+		require.NoError(t, err)
+		_, err = again.Recover(RecoverOptions{})
+		require.NoError(t, err)
+		require.Equal(t, s.NextOffset(), again.NextOffset(), "all of it was synced")
+		require.NoError(t, again.Close())
+	}
+	require.Zero(t, files.Len())
+}

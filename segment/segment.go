@@ -42,6 +42,7 @@ type Segment struct {
 	newestKnown bool
 	broken      error // sticky: of a failed sync or cut-back
 	changes     int64 // moments at which a write may have begun: whether a sync covers everything
+	lent        bool  // the descriptor was let go with space reserved behind the end
 	unsynced    bool  // Recover found bytes that nobody may have synced
 }
 

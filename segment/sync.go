@@ -20,6 +20,9 @@ func (s *Segment) Sync() error {
 	if err != nil {
 		return fmt.Errorf("sync %s: %w", s.Path(), err)
 	}
+	s.mu.Lock()
+	before, quiet := s.changes, s.active == f && f.users.Load() == 2 // the segment's and ours: nobody is writing
+	s.mu.Unlock()
 	err = f.file.Sync()
 	s.mu.Lock()
 	if err != nil && s.broken == nil {
@@ -29,6 +32,10 @@ func (s *Segment) Sync() error {
 		err = s.broken
 	} else {
 		s.unsynced = false
+		if quiet && s.changes == before && s.cfg.Files.over.Load() { // too many are open: the next write opens this one again
+			s.active, s.lent = nil, true
+			f.users.Add(-1)
+		}
 	}
 	s.mu.Unlock()
 	if released := s.cfg.Files.release(f); err == nil {
@@ -61,9 +68,11 @@ func (s *Segment) Finish() error {
 	if sealed || broken != nil {
 		return broken
 	}
-	if _, err := s.writable(); err != nil {
+	f, err := s.writable()
+	if err != nil {
 		return err
 	}
+	s.wrote(f)
 	if err := errors.Join(s.trim(), s.flushIndex(flushFinal)); err != nil {
 		return fmt.Errorf("seal: %w", err)
 	}
