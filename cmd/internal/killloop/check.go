@@ -1,7 +1,10 @@
 package killloop
 
 import (
+	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -21,10 +24,15 @@ func value(p int, n int64) []byte {
 
 // take takes in one record as it was read.
 func (c *checker) take(v []byte) error {
-	var p int
-	var n, same int64
-	if _, err := fmt.Sscanf(string(v), "%d:%d:%d", &p, &n, &same); err != nil || n != same {
+	f := strings.Split(string(v), ":")
+	if len(f) != 3 {
 		return fmt.Errorf("a record that nobody wrote: %q", v)
+	}
+	p, err1 := strconv.Atoi(f[0])
+	n, err2 := strconv.ParseInt(f[1], 10, 64)
+	same, err3 := strconv.ParseInt(f[2], 10, 64)
+	if err := errors.Join(err1, err2, err3); err != nil || n != same {
+		return errors.Join(fmt.Errorf("a record that nobody wrote: %q", v), err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,6 +61,17 @@ func (c *checker) reached(acked []int64) bool {
 		}
 	}
 	return true
+}
+
+// progress returns the number that each of n producers has got to.
+func (c *checker) progress(n int) []int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]int64, n)
+	for p := range out {
+		out[p] = c.next[p]
+	}
+	return out
 }
 
 // add enters what was wrong into the report; acked is the number of records that each producer had acknowledged.

@@ -103,9 +103,15 @@ func (l *load) fail(err error) {
 	l.err = errors.Join(l.err, err)
 }
 
+// ahead is how many records a producer may be ahead of the tailing reader: without a bound a slow machine spends its time on catching up.
+const ahead = 5000
+
 // produce writes records until ctx ends, and waits for the acknowledgements of all.
 func (l *load) produce(ctx context.Context, c *kgo.Client, p int) {
 	for n := int64(0); ctx.Err() == nil; n++ {
+		for n%100 == 0 && n-l.tail.progress(p + 1)[p] > ahead && ctx.Err() == nil {
+			_ = pause(ctx, time.Millisecond)
+		}
 		r := &kgo.Record{Topic: topicName, Partition: int32(p) % l.cfg.Partitions, Value: value(p, n)}
 		c.Produce(context.WithoutCancel(ctx), r, func(_ *kgo.Record, err error) {
 			if err != nil {
@@ -180,7 +186,7 @@ func (l *load) gotOn(ctx context.Context) error {
 	for i := range acked {
 		acked[i]++
 	}
-	return l.await(ctx, "the clients to get on", func() bool {
+	err := l.await(ctx, "the clients to get on", func() bool {
 		for i := range acked {
 			if l.acked[i].Load() < acked[i] {
 				return false
@@ -188,6 +194,10 @@ func (l *load) gotOn(ctx context.Context) error {
 		}
 		return l.tail.reached(acked)
 	})
+	if err != nil {
+		err = fmt.Errorf("%w (acknowledged %d, wanted %d, tailed %d)", err, l.ackedNow(), acked, l.tail.progress(len(acked)))
+	}
+	return err
 }
 
 func (l *load) ackedNow() []int64 {
