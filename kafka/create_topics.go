@@ -10,6 +10,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
+// maxCreatedPartitions bounds one request. Kafka: MAX_PARTITIONS_PER_BATCH.
+const maxCreatedPartitions = 10_000
+
 // createTopics creates topics, each by itself, or with validate_only tells what would become of it. A topic is there, on stable storage and
 // known to every broker, when it is answered. Version 5 answers with the configuration (KIP-525), 7 with the id.
 func (c *call) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
@@ -17,10 +20,16 @@ func (c *call) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 	ctx, cancel := c.timeout(req.TimeoutMillis)
 	defer cancel()
 	times := map[string]int{}
+	var partitions int64
 	for _, t := range req.Topics {
 		times[t.Topic]++
+		partitions += max(int64(t.NumPartitions), int64(len(t.ReplicaAssignment)), 1)
 	}
 	for _, t := range req.Topics {
+		if partitions > maxCreatedPartitions {
+			resp.Topics = append(resp.Topics, c.notCreated(t.Topic, refuse(PolicyViolation, "Excessively large number of partitions per request.")))
+			continue
+		}
 		switch n := times[t.Topic]; {
 		case n > 1:
 			times[t.Topic] = -1

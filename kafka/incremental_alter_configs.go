@@ -93,9 +93,13 @@ func (c *call) alterConfig(kind int8, name string, changes []replication.ConfigC
 	if err != nil {
 		return err
 	}
+	fixed := map[string]bool{}
+	for _, e := range c.staticEntries() {
+		fixed[e.name] = true
+	}
 	for _, ch := range changes {
-		if err := c.liveBrokerKey(ch.Key); err != nil {
-			return err
+		if fixed[ch.Key] {
+			return refuse(InvalidRequest, "Cannot update these configs dynamically: "+ch.Key)
 		}
 	}
 	err = c.changer(validateOnly).AlterBrokerConfig(c.ctx, broker, changes...)
@@ -113,16 +117,6 @@ func (c *call) alterableBroker(name string) (int32, error) {
 		return replication.AllBrokers, nil
 	}
 	return c.broker, c.ownBroker(name)
-}
-
-// liveBrokerKey refuses the settings that a broker has and that cannot be changed while it runs.
-func (c *call) liveBrokerKey(key string) error {
-	for _, e := range c.staticEntries() {
-		if e.name == key {
-			return refuse(InvalidRequest, "Cannot update these configs dynamically: "+key)
-		}
-	}
-	return nil
 }
 
 // alterable refuses resources that have nothing to alter: n keys of them.

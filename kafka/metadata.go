@@ -75,6 +75,9 @@ func (c *call) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 	return resp
 }
 
+// maxAutoCreated is how far into a request topics are created.
+const maxAutoCreated = 1000
+
 // metadataTopics answers for each topic asked for, once.
 func (c *call) metadataTopics(req *kmsg.MetadataRequest, resp *kmsg.MetadataResponse, known replication.Metadata) {
 	names, ids := map[string]bool{}, map[topic.ID]bool{}
@@ -88,6 +91,9 @@ func (c *call) metadataTopics(req *kmsg.MetadataRequest, resp *kmsg.MetadataResp
 			}
 		case !names[*t.Topic]:
 			names[*t.Topic] = true
+			if len(names) > maxAutoCreated {
+				create = false // the client asks again for the others
+			}
 			resp.Topics = append(resp.Topics, c.metadataByName(known, *t.Topic, create))
 		}
 	}

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -115,6 +116,22 @@ func TestClusterRefusesTopicsBeyondItsPartitions(t *testing.T) {
 	got := askCreate(t, addr, false, newTopic("a", 3, 1), newTopic("b", 3, 1))
 	require.Zero(t, got[0].ErrorCode)
 	require.Equal(t, PolicyViolation, Code(got[1].ErrorCode))
+}
+
+func TestOneRequestCreatesABoundedNumberOfPartitions(t *testing.T) {
+	s, addr := serve(t, Config{})
+	for _, got := range askCreate(t, addr, false, newTopic("a", 9_999, 1), newTopic("b", 2, 1)) {
+		require.Equal(t, PolicyViolation, Code(got.ErrorCode))
+	}
+	require.Zero(t, s.cluster.Stats().Brokers.Topics)
+	var names []kmsg.MetadataRequestTopic
+	for i := range maxAutoCreated + 5 {
+		names = append(names, topicNamed(fmt.Sprint("auto", i)))
+	}
+	got := askMetadata(t, addr, 13, true, names...)
+	require.Len(t, got.Topics, maxAutoCreated+5)
+	require.Equal(t, maxAutoCreated, s.cluster.Stats().Brokers.Topics)
+	require.Equal(t, UnknownTopicOrPartition, Code(got.Topics[maxAutoCreated].ErrorCode))
 }
 
 func TestTopicsAreDeletedByNameAndByID(t *testing.T) {
