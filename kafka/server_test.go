@@ -1,0 +1,82 @@
+package kafka
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func TestServeRefusesPublicAddressesUnlessTold(t *testing.T) {
+	s, _ := serve(t, Config{})
+	ln, err := net.Listen("tcp", "0.0.0.0:0")
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Serve(s.cluster.Controller(), ln), ErrPublicAddress)
+	_, err = ln.Accept()
+	require.ErrorIs(t, err, net.ErrClosed)
+}
+
+func TestServeRefusesBrokersThatTheClusterDoesNotHave(t *testing.T) {
+	s, _ := serve(t, Config{})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Serve(99, ln), ErrUnknownBroker)
+}
+
+// waitingFetch sends a fetch that waits for an hour, and waits until the server does.
+func waitingFetch(t *testing.T, s *Server, c *client) {
+	t.Helper()
+	req := want(12, "orders", 0)
+	req.MinBytes, req.MaxWaitMillis = 1, 3_600_000
+	c.send(req)
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for conn := range s.conns {
+			if conn.busy() {
+				return true
+			}
+		}
+		return false
+	}, 10*time.Second, time.Millisecond)
+}
+
+func TestShutdownEndsLongPollsAndReturnsWhenNothingIsLeft(t *testing.T) {
+	s, c := fetchServer(t)
+	waitingFetch(t, s, c)
+	require.NoError(t, s.Shutdown(context.Background()))
+	require.Empty(t, s.conns)
+	require.True(t, s.budget.sem.TryAcquire(int64(s.budget.size)), "all memory is given back")
+}
+
+func TestAClosedConnectionEndsItsLongPoll(t *testing.T) {
+	s, c := fetchServer(t)
+	waitingFetch(t, s, c)
+	c.nc.Close()
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.conns) == 0
+	}, 10*time.Second, time.Millisecond)
+}
+
+// W9, W10
+func TestHostileArgumentsOfFetchGetAnErrorAtOnce(t *testing.T) {
+	_, c := fetchServer(t)
+	for _, name := range []string{"../x", "/etc/passwd", "a\x00b", "a\nb", string(make([]byte, 250)), "", "."} {
+		req := want(12, name, 0)
+		req.MaxBytes, req.MinBytes, req.MaxWaitMillis = -1, -1, -1
+		req.Topics[0].Partitions[0].PartitionMaxBytes = -1 << 31
+		require.Equal(t, UnknownTopicOrPartition, Code(c.fetch(req).Topics[0].Partitions[0].ErrorCode), "%q", name)
+		produced := c.ask(produceOne(9, name, batch("k", "v"))).(*kmsg.ProduceResponse).Topics[0].Partitions[0]
+		require.Equal(t, UnknownTopicOrPartition, Code(produced.ErrorCode), "%q", name)
+	}
+	for _, p := range []int32{-1, -1 << 31, 1<<31 - 1} {
+		req := want(12, "orders", 0)
+		req.Topics[0].Partitions[0].Partition = p
+		require.Equal(t, UnknownTopicOrPartition, Code(c.fetch(req).Topics[0].Partitions[0].ErrorCode), p)
+	}
+}
