@@ -193,8 +193,5 @@ func seedAnswers(t *testing.T, k target) {
 	for i := range 10 {
 		require.NoError(t, p.ProduceSync(within(t), &kgo.Record{Value: value(i), Timestamp: time.UnixMilli(1_700_000_000_000 + int64(i))}).FirstErr())
 	}
-	eventually(t, "there is a coordinator for every group", func() bool {
-		got := admin(t, k).FetchManyOffsets(within(t), "g", "simple", "nope", "")
-		return got["g"].Err == nil && got["simple"].Err == nil && got["nope"].Err == nil && got[""].Err == nil
-	})
+	awaitCoordinators(t, k)
 }

@@ -102,7 +102,27 @@ func TestApacheKafka(t *testing.T) {
 	b, err := kit.Start(ctx, t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(b.Stop)
-	runAll(t, target{kind: "kafka", addr: b.Addr, dir: b.Dir})
+	k := target{kind: "kafka", addr: b.Addr, dir: b.Dir}
+	awaitCoordinators(t, k)
+	runAll(t, k)
+}
+
+// awaitCoordinators returns when every partition of a Kafka's offsets topic has its coordinator: until then some clients fail.
+func awaitCoordinators(t *testing.T, k target) {
+	t.Helper()
+	var groups []string
+	for i := range 40 { // of four partitions
+		groups = append(groups, "g"+itoa(i))
+	}
+	adm := admin(t, k)
+	eventually(t, "there is a coordinator for every group", func() bool {
+		for _, got := range adm.FetchManyOffsets(within(t), groups...) {
+			if got.Err != nil {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // TestBroker runs the checks against whatever listens at STRATA_INTEROP_BROKER.

@@ -178,9 +178,10 @@ var _ = add("sarama/admin", func(t *testing.T, k target) {
 	require.NoError(t, a.IncrementalAlterConfig(sarama.TopicResource, topic, map[string]sarama.IncrementalAlterConfigsEntry{"retention.ms": {Operation: sarama.IncrementalAlterConfigsOperationSet, Value: &longer}}, false))
 	require.NoError(t, a.CreatePartitions(topic, 3, nil, false))
 	require.NoError(t, a.DeleteRecords(topic, map[int32]int64{0: 4}))
-	md, err := a.DescribeTopics([]string{topic})
-	require.NoError(t, err)
-	require.Len(t, md[0].Partitions, 3)
+	eventually(t, "the topic has grown", func() bool {
+		md, err := a.DescribeTopics([]string{topic})
+		return err == nil && len(md[0].Partitions) == 3
+	})
 	_, controller, err := a.DescribeCluster()
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, controller, int32(0))

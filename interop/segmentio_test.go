@@ -62,12 +62,15 @@ var _ = add("kafka-go/client", func(t *testing.T, k target) {
 	made, err := c.CreateTopics(within(t), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{Topic: topic, NumPartitions: 2, ReplicationFactor: 1}}})
 	require.NoError(t, err)
 	require.NoError(t, made.Errors[topic])
-	md, err := c.Metadata(within(t), &kafka.MetadataRequest{Topics: []string{topic}})
-	require.NoError(t, err)
-	require.Len(t, md.Topics[0].Partitions, 2)
-	produced, err := c.Produce(within(t), &kafka.ProduceRequest{Topic: topic, RequiredAcks: kafka.RequireAll, Records: kafka.NewRecordReader(kafka.Record{Value: kafka.NewBytes([]byte("v"))})})
-	require.NoError(t, err)
-	require.NoError(t, produced.Error)
+	eventually(t, "the topic is known", func() bool {
+		md, err := c.Metadata(within(t), &kafka.MetadataRequest{Topics: []string{topic}})
+		return err == nil && len(md.Topics[0].Partitions) == 2
+	})
+	eventually(t, "a record is taken", func() bool { // Kafka's broker may not lead yet what the controller says it leads
+		r := kafka.NewRecordReader(kafka.Record{Value: kafka.NewBytes([]byte("v"))})
+		produced, err := c.Produce(within(t), &kafka.ProduceRequest{Topic: topic, RequiredAcks: kafka.RequireAll, Records: r})
+		return err == nil && produced.Error == nil
+	})
 	offsets, err := c.ListOffsets(within(t), &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: {kafka.FirstOffsetOf(0), kafka.LastOffsetOf(0)}}})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, offsets.Topics[topic][0].LastOffset)
