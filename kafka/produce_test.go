@@ -86,7 +86,7 @@ func TestProduceRefusesWhatKafkaRefusesWithItsCodes(t *testing.T) {
 		}), InvalidTimestamp, 1},
 		{"zstd of old", "t", 6, codec(4), UnsupportedCompressionType, 0},
 		{"unknown codec", "t", 9, codec(7), UnsupportedCompressionType, 0}, // Kafka: -1, which says less
-		{"garbage in gzip", "t", 9, codec(1), CorruptMessage, 0},           // Kafka: -1
+		{"garbage in gzip", "t", 9, codec(1), InvalidRecord, 0},            // Kafka: -1
 		{"transactional", "t", 9, changed(func(p []byte) []byte {
 			p[22] |= 0x10
 			copy(p[43:], make([]byte, 14))

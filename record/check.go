@@ -57,7 +57,8 @@ type CheckOptions struct {
 // maxTimestamp is the largest timestamp of the records, -1 if none has one. If the header says something else, or has the append-time flag on a
 // CreateTime topic, Kafka's leader corrects it: see Stamp.
 //
-// Errors match ErrCorrupt, ErrInvalidRecord, ErrInvalidTimestamp, ErrBatchTooLarge, ErrTooLarge or ErrUnsupportedCodec. The order of checks
+// Errors match ErrCorrupt, ErrInvalidRecord (both, for records that cannot be read though the CRC is right), ErrInvalidTimestamp,
+// ErrBatchTooLarge, ErrTooLarge or ErrUnsupportedCodec. The order of checks
 // is Kafka's. Safe for concurrent use. Source: LogValidator, UnifiedLog.analyzeAndValidateRecords.
 func Check(p []byte, o CheckOptions) (b Batch, maxTimestamp int64, err error) {
 	if b, err = checkFrame(p, o.MaxBytes); err != nil {
@@ -69,13 +70,21 @@ func Check(p []byte, o CheckOptions) (b Batch, maxTimestamp int64, err error) {
 	s := getScratch()
 	defer putScratch(s)
 	area, err := s.inflate(&b, o.MaxInflated)
-	if err != nil {
-		return Batch{}, 0, err
+	if err == nil {
+		maxTimestamp, err = b.checkRecords(area, &o)
 	}
-	if maxTimestamp, err = b.checkRecords(area, &o); err != nil {
-		return Batch{}, 0, err
+	if err != nil {
+		return Batch{}, 0, sentSo(err)
 	}
 	return b, maxTimestamp, nil
+}
+
+// sentSo makes damage behind a good CRC an invalid record too: the sender made it so, and sending it again would not help.
+func sentSo(err error) error {
+	if errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrInvalidRecord) {
+		return fmt.Errorf("%w: %w", ErrInvalidRecord, err)
+	}
+	return err
 }
 
 // checkFrame checks that p is one whole, undamaged batch.
