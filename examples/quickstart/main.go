@@ -101,7 +101,7 @@ func run(ctx context.Context, dir, file string, out io.Writer) error {
 		return err
 	}
 	took := time.Since(start)
-	fmt.Fprintf(out, "\n%s: %d of %d lines were new and are on stable storage in %d partitions; group %q counted %d records: %s records/s through the log\n\n",
+	fmt.Fprintf(out, "\n%s: %d of %d lines were new and are on stable storage in %d partitions; group %q counted %d records: %s records/s through the log, rebalances included\n\n",
 		name, sent, total, partitions, groupName, counted, perSecond(max(sent, counted), took))
 
 	got, err := addUp(filepath.Join(dir, "counts"))

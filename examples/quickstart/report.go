@@ -16,7 +16,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// report shows what is on disk and how far the group has read.
+// report shows how far the group has read, and what is on disk once the cluster is closed: until then files are larger than what they hold.
 func report(ctx context.Context, cluster *strata.Cluster, dir string, out io.Writer) error {
 	ends, err := cluster.Offsets(ctx, topicName, strata.Latest)
 	if err != nil {
@@ -24,6 +24,9 @@ func report(ctx context.Context, cluster *strata.Cluster, dir string, out io.Wri
 	}
 	committed, err := cluster.FetchOffsets(ctx, groupName, nil)
 	if err != nil {
+		return err
+	}
+	if err := cluster.Close(); err != nil {
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -36,20 +36,20 @@ func run(ctx context.Context) error {
 	}
 
 	tp := record.TopicPartition{Topic: "temperature", Partition: 0}
-	c, err := consumer.New(cluster, consumer.Config{Assign: record.Offsets{tp: consumer.StartEarliest}})
+	c, err := consumer.New(cluster, consumer.Config{Assign: record.Offsets{tp: consumer.StartEarliest}, MaxPollRecords: 3})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 
 	fmt.Println("a free consumer: no group, no commits, its position is its own")
-	if err := show(ctx, c, tp, "from the start", 3); err != nil {
+	if err := show(ctx, c, tp, "from the start"); err != nil {
 		return err
 	}
 	if err := c.SeekTime(ctx, day.Add(14*time.Hour+30*time.Minute), tp); err != nil {
 		return err
 	}
-	if err := show(ctx, c, tp, "from 14:30", 3); err != nil {
+	if err := show(ctx, c, tp, "from 14:30"); err != nil {
 		return err
 	}
 	end, err := cluster.Offsets(ctx, tp.Topic, strata.Latest)
@@ -59,18 +59,18 @@ func run(ctx context.Context) error {
 	if err := c.Seek(tp, end[tp]-2); err != nil {
 		return err
 	}
-	if err := show(ctx, c, tp, "the last two", 2); err != nil {
+	if err := show(ctx, c, tp, "the last two"); err != nil {
 		return err
 	}
-	warmest, err := cluster.Offsets(ctx, tp.Topic, strata.MaxTimestamp)
+	newest, err := cluster.Offsets(ctx, tp.Topic, strata.MaxTimestamp)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\nnewest timestamp is at offset %d; reading removed nothing: the log still holds %d records\n", warmest[tp], end[tp])
+	fmt.Printf("\nnewest timestamp is at offset %d; reading removed nothing: the log still holds %d records\n", newest[tp], end[tp])
 	if err := c.SeekToStart(tp); err != nil {
 		return err
 	}
-	return show(ctx, c, tp, "replayed from the start", 3)
+	return show(ctx, c, tp, "replayed from the start")
 }
 
 // measure produces one temperature per hour of a day.
@@ -90,16 +90,15 @@ func measure(ctx context.Context, cluster *strata.Cluster, day time.Time) error 
 	return nil
 }
 
-func show(ctx context.Context, c *consumer.Consumer, tp record.TopicPartition, what string, n int) error {
+// show polls once.
+func show(ctx context.Context, c *consumer.Consumer, tp record.TopicPartition, what string) error {
 	fmt.Printf("\n%s:\n", what)
-	for r, err := range c.Records(ctx) {
-		if err != nil {
-			return err
-		}
+	b, err := c.Poll(ctx)
+	if err != nil {
+		return err
+	}
+	for r := range b.All() {
 		fmt.Printf("  offset %2d  %s  %s\n", r.Offset, r.Timestamp.UTC().Format("15:04"), r.Value)
-		if n--; n == 0 {
-			break
-		}
 	}
 	fmt.Printf("  position %d, lag %d\n", c.Position(tp), c.Lag()[tp])
 	return nil
