@@ -181,6 +181,7 @@ func (l *Log) newCompaction(cfg *Config, firstDirty int64) *compaction {
 			i := slices.Index(list, old[0])
 			return l.writeState(slices.Replace(list, i, i+len(old), now), false)
 		},
+		remove: l.removeFile,
 	}
 	if p, ok := cfg.Owner.(Producers); ok {
 		c.stable = min(c.stable, p.LastStableOffset())

@@ -34,6 +34,7 @@ func (l *Log) shut(end func() error) error {
 	}
 	l.intervalTimer.stop(l)
 	l.idleTimer.stop(l)
+	l.expiryTimer.stop(l)
 	l.cleaning.take() // a compaction under way ends at its next batch
 	defer l.cleaning.give()
 	if l.takeTurn() == nil { // always: only we end turns

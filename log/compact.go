@@ -38,6 +38,8 @@ type compaction struct {
 	replace func(old []*segment.Segment, install func() (*segment.Segment, error)) error
 	// declare makes what is known of the segments elsewhere on disk fit the replacement, before the sources go. nil: nothing is known.
 	declare func(old []*segment.Segment, now *segment.Segment) error
+	// remove removes a source. nil: for good.
+	remove func(*segment.Segment) error
 }
 
 // ProducerLast is the last trace of a producer that is still known: see Producers.

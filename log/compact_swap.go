@@ -75,8 +75,12 @@ func (w *compactWriter) install(group []*segment.Segment, next, size int64) (*se
 			return nil, err
 		}
 	}
+	remove := w.remove
+	if remove == nil {
+		remove = (*segment.Segment).Remove
+	}
 	for _, s := range group {
-		if err := s.Remove(); err != nil {
+		if err := remove(s); err != nil {
 			return nil, err
 		}
 		if s != group[0] { // the state of producers there is not asked for any more

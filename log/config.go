@@ -85,6 +85,10 @@ type Config struct {
 	MaxCompactionLag time.Duration // records older than this are compacted whatever the ratio. 0: no such bound. Kafka: max.compaction.lag.ms
 	DeleteRetention  time.Duration // how long compaction keeps tombstones and markers. 0: 24 h. Kafka: delete.retention.ms
 
+	// DeleteDelay is how long the .log file of a segment that was removed, by Clean or a truncation, stays on disk under a name ending in .deleted.
+	// 0: until its last reader has left. The next open deletes what a closed log has left. Kafka: file.delete.delay.ms
+	DeleteDelay time.Duration
+
 	// CompactionMemory bounds the table of keys of a compaction: 24 bytes for each different key, whatever its length, at three quarters full.
 	// With more keys than fit, Clean compacts as far as it gets, and the next one goes on there. The table begins small. 0: 128 MiB, which is
 	// 4 million keys; at least 24 KiB. Kafka: log.cleaner.dedupe.buffer.size
@@ -148,6 +152,7 @@ func (c Config) withDefaults() (Config, error) {
 	check(c.MinCompactionLag >= 0, "MinCompactionLag", c.MinCompactionLag)
 	check(c.MaxCompactionLag >= 0, "MaxCompactionLag", c.MaxCompactionLag)
 	check(c.DeleteRetention >= 0, "DeleteRetention", c.DeleteRetention)
+	check(c.DeleteDelay >= 0, "DeleteDelay", c.DeleteDelay)
 	check(c.CompactionMemory >= 0, "CompactionMemory", c.CompactionMemory)
 	check(c.MaxBatchBytes >= 0, "MaxBatchBytes", c.MaxBatchBytes)
 	check(c.Sync >= SyncNever, "Sync", c.Sync)

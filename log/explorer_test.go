@@ -23,12 +23,18 @@ import (
 
 const exploreDir = "/data/t-0"
 
-// exploreConfig is a log that rolls, indexes and deletes every few appends.
+// exploreConfig is a log that rolls, indexes and deletes every few appends. Removed files go at once, after a while, or never, as policy says.
 func exploreConfig(policy log.SyncPolicy) log.Config {
 	cfg := log.Config{SegmentBytes: 3000, RetentionBytes: 12_000, RetentionAge: log.Unlimited, Sync: policy}
 	cfg.Segment.IndexIntervalBytes = 300
 	cfg.Segment.IndexBytes = 120
 	cfg.Owner = exploreOwner{}
+	switch {
+	case policy == log.SyncNever:
+		cfg.DeleteDelay = time.Hour
+	case policy.Interval() > 0:
+		cfg.DeleteDelay = policy.Interval() // as long as a pause of the workload, or two
+	}
 	return cfg
 }
 

@@ -44,8 +44,11 @@ type Log struct {
 	broken  error                          // sticky
 	dirty   []*segment.Segment             // closed and not synced yet
 
+	expiring []expiring // files of removed segments
+
 	intervalTimer lateCall // of SyncInterval
 	idleTimer     lateCall
+	expiryTimer   lateCall
 
 	// Of whoever has the turn.
 	restedAt   int64 // rounds when the log was last seen to be idle or not

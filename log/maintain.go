@@ -51,20 +51,11 @@ func (l *Log) removeFront(n int) error {
 	var errs []error
 	for _, s := range gone {
 		l.forget(s)
-		errs = append(errs, discard(s))
+		errs = append(errs, l.discard(s))
 	}
 	base := kept[0].Base()
 	errs = append(errs, l.dropSnapshots(func(offset int64) bool { return offset < base }))
 	return errors.Join(append(errs, l.cfg.Load().FS.SyncDir(l.path))...)
-}
-
-// discard removes a segment that is in no list any more.
-func discard(s *segment.Segment) error {
-	err := s.Remove()
-	if err != nil {
-		err = errors.Join(err, s.Close()) // at least nobody keeps it open
-	}
-	return err
 }
 
 // forget takes a removed segment off the list of those to be synced.
@@ -127,7 +118,7 @@ func (l *Log) truncate(offset int64) error {
 	var errs []error
 	for _, s := range slices.Backward(gone) {
 		l.forget(s)
-		errs = append(errs, discard(s))
+		errs = append(errs, l.discard(s))
 	}
 	l.mu.Lock()
 	l.cuts.Add(1) // again: a sync that began since the first time may have seen segments that were still to go
@@ -198,7 +189,7 @@ func (l *Log) restartAt(start int64) error {
 	l.dirty = nil
 	l.mu.Unlock()
 	for _, s := range old {
-		err = errors.Join(err, discard(s))
+		err = errors.Join(err, l.discard(s))
 	}
 	var fresh *segment.Segment
 	if err == nil {

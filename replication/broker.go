@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -27,6 +28,10 @@ type broker struct {
 	logger *slog.Logger
 	base   partition.Config // of every partition
 	opens  chan struct{}    // bounds how many partitions are opened at once outside of start
+
+	// deleteDelay is how long the directories of deleted topics stay.
+	deleteDelay func() time.Duration
+	deletions   deletions
 
 	schedule schedule
 	closing  <-chan struct{} // closed when the cluster begins to close
@@ -306,7 +311,7 @@ func (b *broker) reconfigure(t *topicImage) error {
 	return errors.Join(errs...)
 }
 
-// remove closes and deletes the replicas of a deleted topic.
+// remove closes the replicas of a deleted topic and puts their directories aside, to be deleted when the delay is over.
 func (b *broker) remove(t *topicImage) error {
 	var mine []*replica
 	b.mu.Lock()
@@ -324,7 +329,14 @@ func (b *broker) remove(t *topicImage) error {
 			// What a failed Close did not save is to be deleted anyway.
 			_ = p.Close()
 		}
-		return discard(b.fs, b.root, partitionDir(r.tp))
+		aside, err := putAside(b.fs, b.root, partitionDir(r.tp), deleteSuffix)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("delete directory %s: %w", partitionDir(r.tp), err)
+		}
+		return b.deletions.add(aside, b.deleteDelay())
 	})
 }
 
@@ -340,6 +352,7 @@ func (b *broker) close() error {
 		return nil
 	})
 	b.wg.Wait()
+	b.deletions.close()
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/internal/watermark"
@@ -91,7 +92,7 @@ func (c *Cluster) open() error {
 		base:     partition.Config{Log: base, ProducerIDExpiration: c.cfg.ProducerIDExpiration, Logger: c.logger},
 		schedule: schedule{retention: c.cfg.RetentionCheckInterval, compaction: c.cfg.CompactionInterval},
 		opens:    make(chan struct{}, maxOpens), closing: c.closing, lookup: c.assignment,
-		replicas: map[record.TopicPartition]*replica{},
+		replicas: map[record.TopicPartition]*replica{}, deleteDelay: c.deleteDelay, deletions: deletions{fs: c.cfg.FS, logger: c.logger},
 	}
 	return c.broker.start(c.image, c.electAgain)
 }
@@ -145,6 +146,12 @@ func (c *Cluster) assignment(tp record.TopicPartition, id topic.ID) (a assignmen
 		return a, false
 	}
 	return assignment{settings: c.settings(t), leaderEpoch: t.partitions[tp.Partition].leaderEpoch, removed: c.wasRemoved}, true
+}
+
+// deleteDelay is the broker's own file.delete.delay.ms: that of a deleted topic went with it, as in Kafka.
+func (c *Cluster) deleteDelay() time.Duration {
+	s, _ := topic.Parse(nil, c.currentDefaults())
+	return s.Partition(partition.Config{}).Log.DeleteDelay
 }
 
 func (c *Cluster) wasRemoved(id topic.ID) bool {

@@ -111,10 +111,11 @@ func (x *cuts) begin(step string, allowed ...string) {
 }
 
 func TestCrashAtEveryOperation(t *testing.T) {
-	all := runWorkload(t)
-	every := 3 // of about a thousand
+	all := runWorkload(t, "0")
+	all = append(all, runWorkload(t, "60000")...)
+	every := 6 // of about two thousand
 	if testing.Short() {
-		every = 20
+		every = 40
 	}
 	if os.Getenv("STRATA_LONG") != "" {
 		every = 1
@@ -127,12 +128,12 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	}
 }
 
-// runWorkload runs the steps and returns a disk for every moment.
-func runWorkload(t *testing.T) []cut {
+// runWorkload runs the steps and returns a disk for every moment. What is deleted stays for delay milliseconds.
+func runWorkload(t *testing.T, delay string) []cut {
 	fsys := vfs.Mem()
 	x := observe(fsys)
 	x.begin("open", "")
-	c := open(t, fsys)
+	c := openWith(t, Config{FS: fsys, Dir: "data", Defaults: topic.Config{Properties: properties("file.delete.delay.ms", delay)}})
 	before := ""
 	for _, s := range workload {
 		x.begin(s.name, before, s.after)
@@ -170,7 +171,7 @@ func checkCut(t *testing.T, x cut) {
 }
 
 func TestCrashDuringRecovery(t *testing.T) {
-	for i, x := range runWorkload(t) {
+	for i, x := range runWorkload(t, "0") {
 		if i%61 != 0 {
 			continue
 		}

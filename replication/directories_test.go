@@ -60,7 +60,7 @@ func TestDirectoryOfADeletedTopicIsNotTakenForItsSuccessor(t *testing.T) {
 	require.Empty(t, values(t, c, at("orders", 0)))
 	produce(t, c, at("orders", 0), "new")
 	require.Equal(t, []string{"new"}, values(t, c, at("orders", 0)))
-	require.Equal(t, []string{"orders-0"}, partitionDirs(t, fsys))
+	require.Equal(t, []string{"orders-0"}, servedDirs(t, fsys))
 
 	again := open(t, later)
 	require.Empty(t, values(t, again, at("orders", 0)))
@@ -207,7 +207,7 @@ func TestDamagedPartitionIsOfflineAndTheOthersServe(t *testing.T) {
 	require.Equal(t, 1, again.Stats().OfflinePartitions)
 	require.Contains(t, out.String(), "offline")
 	require.NoError(t, again.DeleteTopic(t.Context(), "orders"), "an offline partition can be deleted")
-	require.Empty(t, partitionDirs(t, disk))
+	require.Empty(t, servedDirs(t, disk))
 }
 
 func TestFailedCreationOfAPartitionIsTriedAgain(t *testing.T) {

@@ -159,7 +159,8 @@ func (c *Cluster) room(img *image, more int) error {
 	return nil
 }
 
-// DeleteTopic deletes a topic with all its records, for good when it returns nil. Whoever reads or writes it gets ErrUnknownTopic, or
+// DeleteTopic deletes a topic with all its records, for good when it returns nil. Its directories have another name then, and are deleted after
+// the broker's log.segment.delete.delay.ms, or by the next open. Whoever reads or writes it gets ErrUnknownTopic, or
 // partition.ErrClosed if caught in the middle. Errors: ErrUnknownTopic, ErrPolicyViolation for an internal topic, ErrClosed, ctx's.
 func (c *Cluster) DeleteTopic(ctx context.Context, name string) error {
 	err := c.change(ctx, func(img *image) ([]metarecord.Record, error) {

@@ -116,7 +116,7 @@ func TestDeletedTopicIsGoneAndItsSuccessorIsEmpty(t *testing.T) {
 	require.ErrorIs(t, tryProduce(c, at("orders", 0), "x").Err, ErrUnknownTopic)
 	_, err := tryValues(t.Context(), c, at("orders", 0))
 	require.ErrorIs(t, err, ErrUnknownTopic)
-	require.Empty(t, partitionDirs(t, fsys))
+	require.Empty(t, servedDirs(t, fsys))
 
 	create(t, c, "orders", 2)
 	fresh, _ := c.Topic(t.Context(), "orders")

@@ -235,6 +235,42 @@ func TestRemovedSegmentStaysReadableUntilItsLastReaderLeaves(t *testing.T) {
 	require.Zero(t, cache.Len())
 }
 
+func TestFileOfARemovedSegmentStaysUntilItExpiresAndHasNoReaders(t *testing.T) {
+	t.Parallel()
+	for _, expireFirst := range []bool{true, false} {
+		fsys := memFS(t)
+		cache := NewFileCache(1)
+		s, err := Create(testDir, 0, Config{FS: fsys, Files: cache})
+		require.NoError(t, err)
+		all := fill(t, s, 10, 3, 100)
+		require.NoError(t, s.Seal())
+		require.NoError(t, s.Expire(), "of a segment that is there: nothing")
+		require.True(t, s.Acquire())
+		require.NoError(t, s.RemoveLater())
+		files := func() int {
+			left, err := fsys.ReadDir(testDir)
+			require.NoError(t, err)
+			return len(left)
+		}
+		if expireFirst {
+			require.NoError(t, s.Expire())
+		}
+		require.Equal(t, 1, files(), "the .log file, renamed")
+		p, err := readAll(s, 0, 5000)
+		require.NoError(t, err)
+		require.Equal(t, all, p)
+		require.NoError(t, s.Release())
+		require.Zero(t, cache.Len(), "nobody needs the descriptor")
+		if !expireFirst {
+			require.Equal(t, 1, files())
+			require.NoError(t, s.Expire())
+		}
+		require.Zero(t, files())
+		require.NoError(t, s.Expire())
+		require.NoError(t, s.Close())
+	}
+}
+
 func TestTruncateRemovesTheBatchThatHoldsTheOffset(t *testing.T) {
 	t.Parallel()
 	fsys := memFS(t)

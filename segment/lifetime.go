@@ -65,17 +65,39 @@ func (s *Segment) Release() error {
 		return nil
 	}
 	err := s.cfg.Files.forget(s)
-	if s.removed.Load() {
-		err = errors.Join(err, s.cfg.FS.Remove(s.currentPath()))
+	if s.removed.Load() && !s.kept.Load() {
+		err = errors.Join(err, s.unlink())
 	}
 	return err
+}
+
+// unlink deletes the file of a removed segment, once.
+func (s *Segment) unlink() error {
+	if !s.unlinked.CompareAndSwap(false, true) {
+		return nil
+	}
+	return s.cfg.FS.Remove(s.currentPath())
 }
 
 var removals atomic.Int64
 
 // Remove takes the segment out of its directory: the .log file is renamed at once (suffix .deleted) and deleted when the last reader
 // has gone. The directory must be synced for that to survive power loss. It is idempotent; a failed one may be repeated.
-func (s *Segment) Remove() error {
+func (s *Segment) Remove() error { return s.remove(false) }
+
+// RemoveLater is Remove that leaves the renamed file until Expire.
+func (s *Segment) RemoveLater() error { return s.remove(true) }
+
+// Expire deletes the file that RemoveLater has left, now or when the last reader has gone. It is idempotent.
+func (s *Segment) Expire() error {
+	s.kept.Store(false)
+	if s.removed.Load() && s.refs.Load() <= 0 { // else the last Release does it
+		return s.unlink()
+	}
+	return nil
+}
+
+func (s *Segment) remove(keep bool) error {
 	if s.refs.Load() > 1 {
 		_ = s.loadIndex() // readers go on with what is in memory; without it they scan
 	}
@@ -92,6 +114,7 @@ func (s *Segment) Remove() error {
 		return fmt.Errorf("remove segment: %w", err)
 	}
 	s.deleted, s.index.removed = deleted, true
+	s.kept.Store(keep)
 	s.removed.Store(true)
 	active := s.active
 	s.active = nil

@@ -26,6 +26,8 @@ type Segment struct {
 	cuts      atomic.Uint32            // how often batches were taken away: what was read meanwhile is read again
 	refs      atomic.Int32             // the owner's, until Remove or Close, and one per Acquire
 	removed   atomic.Bool
+	kept      atomic.Bool // removed, but the file stays until Expire
+	unlinked  atomic.Bool // the file of a removed segment is deleted, or was to be
 	closed    atomic.Bool
 	hints     hints
 	repairing atomic.Bool

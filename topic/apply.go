@@ -29,6 +29,7 @@ func (s Settings) Partition(base partition.Config) partition.Config {
 	c.Log.MinCompactionLag = s.duration("min.compaction.lag.ms")
 	c.Log.MaxCompactionLag = s.duration("max.compaction.lag.ms")
 	c.Log.DeleteRetention = max(s.duration("delete.retention.ms"), time.Nanosecond)
+	c.Log.DeleteDelay = s.duration("file.delete.delay.ms")
 	c.Log.MaxBatchBytes = int(max(s.num("max.message.bytes"), 1))
 	c.Log.Sync = s.SyncPolicy()
 	c.TimestampType = record.CreateTime

@@ -91,6 +91,7 @@ func (c Config) fields() (map[string]string, error) {
 	if l.MinDirtyRatio != 0 {
 		f.set("min.cleanable.dirty.ratio", strconv.FormatFloat(l.MinDirtyRatio, 'g', -1, 64))
 	}
+	f.millis("file.delete.delay.ms", l.DeleteDelay)
 	f.cleanup(l.Cleanup)
 	f.sync(l.Sync)
 	return f.keys, errors.Join(append(f.errs, brokerFields(l))...)
@@ -101,7 +102,7 @@ func brokerFields(l log.Config) error {
 	l.SegmentBytes, l.SegmentAge, l.SegmentJitter = 0, 0, 0
 	l.Segment.IndexBytes, l.Segment.IndexIntervalBytes = 0, 0
 	l.RetentionBytes, l.RetentionAge, l.MaxBatchBytes = 0, 0, 0
-	l.MinCompactionLag, l.MaxCompactionLag, l.DeleteRetention, l.MinDirtyRatio = 0, 0, 0, 0
+	l.MinCompactionLag, l.MaxCompactionLag, l.DeleteRetention, l.DeleteDelay, l.MinDirtyRatio = 0, 0, 0, 0, 0
 	l.Cleanup, l.Sync = 0, log.SyncOnAck // the zero values
 	var errs []error
 	v := reflect.ValueOf(l)

@@ -22,7 +22,7 @@ var full = Config{
 		Segment:      segment.Config{IndexIntervalBytes: 1000, IndexBytes: 2000},
 		SegmentBytes: 2 << 20, SegmentAge: time.Hour, SegmentJitter: time.Second, RetentionBytes: 5 << 20, RetentionAge: 2 * time.Hour,
 		Cleanup: log.CleanupCompact | log.CleanupDelete, MinDirtyRatio: 0.25, MinCompactionLag: time.Second, MaxCompactionLag: time.Minute,
-		DeleteRetention: time.Millisecond, Sync: log.SyncInterval(50 * time.Millisecond), MaxBatchBytes: 99,
+		DeleteRetention: time.Millisecond, DeleteDelay: 5 * time.Second, Sync: log.SyncInterval(50 * time.Millisecond), MaxBatchBytes: 99,
 	},
 }
 
@@ -30,7 +30,7 @@ var fullKeys = map[string]string{
 	"min.insync.replicas": "2", "index.interval.bytes": "1000", "segment.index.bytes": "2000", "segment.bytes": "2097152", "segment.ms": "3600000",
 	"segment.jitter.ms": "1000", "retention.bytes": "5242880", "retention.ms": "7200000", "cleanup.policy": "compact,delete",
 	"min.cleanable.dirty.ratio": "0.25", "min.compaction.lag.ms": "1000", "max.compaction.lag.ms": "60000", "delete.retention.ms": "1",
-	"flush.ms": "50", "max.message.bytes": "99",
+	"flush.ms": "50", "max.message.bytes": "99", "file.delete.delay.ms": "5000",
 }
 
 func effective(t *testing.T, props map[string]string) partition.Config {
@@ -129,6 +129,7 @@ func TestDefaultsAreKafkasButForTheSync(t *testing.T) {
 			Segment:      segment.Config{IndexIntervalBytes: 4096, IndexBytes: 10485760},
 			SegmentBytes: 1 << 30, SegmentAge: 168 * time.Hour, RetentionBytes: log.Unlimited, RetentionAge: 168 * time.Hour, Cleanup: log.CleanupDelete,
 			MinDirtyRatio: 0.5, MaxCompactionLag: math.MaxInt64, DeleteRetention: 24 * time.Hour, MaxBatchBytes: 1048588, Sync: log.SyncOnAck,
+			DeleteDelay: time.Minute,
 		},
 	}, c)
 }
@@ -172,7 +173,9 @@ func TestZeroInAKeyIsNotTheDefault(t *testing.T) {
 	c := effective(t, map[string]string{
 		"retention.ms": "0", "retention.bytes": "0", "delete.retention.ms": "0", "min.cleanable.dirty.ratio": "0", "max.message.bytes": "0",
 		"index.interval.bytes": "0", "message.timestamp.after.max.ms": "0", "message.timestamp.before.max.ms": "0",
+		"file.delete.delay.ms": "0",
 	})
+	require.Zero(t, c.Log.DeleteDelay)
 	require.Equal(t, time.Nanosecond, c.Log.RetentionAge)
 	require.Equal(t, int64(1), c.Log.RetentionBytes)
 	require.Equal(t, time.Nanosecond, c.Log.DeleteRetention)

@@ -22,7 +22,7 @@ var keys = []Key{
 	key("delete.retention.ms", TypeLong, "86400000", "log.cleaner.delete.retention.ms", min0,
 		"How long compaction keeps tombstones and transaction markers: the time a reader that starts at the beginning has to see every deletion."),
 	key("file.delete.delay.ms", TypeLong, "60000", "log.segment.delete.delay.ms", min0,
-		"How long the files of a removed segment may stay on disk. They are deleted at once when nobody reads them, and otherwise when the last reader has left."),
+		"How long the .log file of a removed segment stays on disk, under a name ending in .deleted, before it is deleted. Whoever reads it keeps it for longer. The directories of a deleted topic's partitions wait as long as the broker's default says."),
 	key("flush.messages", TypeLong, "1", "log.flush.interval.messages", min1,
 		"How many records may be written before they are forced to disk. 1, the default here, acknowledges a record only when it is on stable storage; numbers up to "+maxLong+" do the same, which is stricter than asked for. "+maxLong+" (Kafka's default) never forces by count; it is also the default as soon as flush.ms is set."),
 	key("flush.ms", TypeLong, maxLong, "log.flush.interval.ms log.flush.scheduler.interval.ms", min0,

@@ -1,0 +1,81 @@
+package log
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/segment"
+)
+
+// A removed segment's .log file is renamed at once, so that it is gone for the log, and deleted after Config.DeleteDelay: until then somebody who
+// removed too much finds the records there. Its other files go at once; they can be rebuilt. Closing the log leaves the files that wait where
+// they are, as a kill does; the next open deletes them. Kafka: UnifiedLog.deleteSegmentFiles.
+
+// expiring is a removed segment whose file waits to be deleted.
+type expiring struct {
+	segment *segment.Segment
+	at      time.Time
+}
+
+// discard removes a segment that is in no list any more.
+func (l *Log) discard(s *segment.Segment) error {
+	err := l.removeFile(s)
+	if err != nil {
+		err = errors.Join(err, s.Close()) // at least nobody keeps it open
+	}
+	return err
+}
+
+func (l *Log) removeFile(s *segment.Segment) error {
+	delay := l.cfg.Load().DeleteDelay
+	if delay <= 0 {
+		return s.Remove()
+	}
+	if err := s.RemoveLater(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.expiring = append(l.expiring, expiring{s, time.Now().Add(delay)})
+	l.mu.Unlock()
+	l.armExpiry()
+	return nil
+}
+
+// armExpiry arms the timer for the file that is to be deleted first, unless it is armed.
+func (l *Log) armExpiry() {
+	l.mu.Lock()
+	if len(l.expiring) == 0 {
+		l.mu.Unlock()
+		return
+	}
+	first := l.expiring[0].at
+	for _, e := range l.expiring[1:] {
+		if e.at.Before(first) { // the delay was shortened
+			first = e.at
+		}
+	}
+	l.mu.Unlock()
+	l.expiryTimer.arm(l, max(time.Until(first), 0), (*Log).expire)
+}
+
+// expire deletes the files whose time has come.
+func (l *Log) expire() {
+	present := time.Now()
+	var due []*segment.Segment
+	l.mu.Lock()
+	l.expiring = slices.DeleteFunc(l.expiring, func(e expiring) bool {
+		if e.at.After(present) {
+			return false
+		}
+		due = append(due, e.segment)
+		return true
+	})
+	l.mu.Unlock()
+	for _, s := range due {
+		if err := s.Expire(); err != nil {
+			l.cfg.Load().Logger.Warn("file of a removed segment stays until the next open", "path", s.Path(), "err", err)
+		}
+	}
+	l.armExpiry()
+}
