@@ -1,0 +1,121 @@
+package interop
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/kafka"
+)
+
+// The test suites of client libraries themselves, run from their modules' sources.
+
+// TestFranzGosOwnSuite runs franz-go's own tests, consumer groups of every assignor under load among them, against our server. Its tests of
+// transactions, share groups and the KIP-848 protocol are left out. STRATA_SUITES=1 gives it its own number of records, 500,000 and not 50,000.
+func TestFranzGosOwnSuite(t *testing.T) {
+	k, _ := startStrata(t)
+	env := []string{"KGO_TEST_RF=1", "KGO_SEEDS=" + k.addr}
+	if os.Getenv("STRATA_SUITES") == "" {
+		env = append(env, "KGO_TEST_RECORDS=50000")
+	}
+	passed, failed := runSuite(t, "github.com/twmb/franz-go", "pkg/kgo", "Txn|Share|848", env)
+	require.Empty(t, failed)
+	require.Contains(t, passed, "TestGroupETL", "the test that needs a broker most")
+}
+
+// kafkaGoFails names the tests of kafka-go that cannot pass, with the reason.
+var kafkaGoFails = map[string]string{
+	"TestClientAlterClientQuotas":                                 "no quotas",
+	"TestAlterUserScramCredentials":                               "no security",
+	"TestDescribeUserScramCredentials":                            "no security",
+	"TestUnsupportedSASLMechanism":                                "no security",
+	"TestClientCreateACLs":                                        "no security",
+	"TestClientDeleteACLs":                                        "no security",
+	"TestClientDescribeACLs":                                      "no security",
+	"TestWriter/writing_a_message_with_SASL_Plain_authentication": "no security",
+	"TestClientFindCoordinator":                                   "no transactions",
+	"TestReaderReadCompactedMessage":                              "fails with Apache Kafka 4.3 too: segment.bytes=200 is below the least",
+	"TestReaderConsumerGroup/consumer_group_rebalance":            "fails with Apache Kafka 4.3 too: it expects halves of three partitions",
+	"TestConn/test_delete_topics":                                 "fails with Apache Kafka 4.3 too: asking for the deleted topics creates them",
+	"TestConn/test_delete_topics_with_an_invalid_topic":           "a topic that is created by asking has its partitions in the answer",
+}
+
+// TestKafkaGosOwnSuite runs kafka-go's own tests against our server. They want it at localhost:9092 and take minutes: only with STRATA_SUITES=1.
+func TestKafkaGosOwnSuite(t *testing.T) {
+	if os.Getenv("STRATA_SUITES") == "" {
+		t.Skip("STRATA_SUITES is not set")
+	}
+	cluster, err := strata.Open(strata.Config{Dir: filepath.Join(t.TempDir(), "data")})
+	require.NoError(t, err)
+	defer cluster.Close()
+	s := kafka.NewServer(cluster, kafka.Config{Advertise: func(int32, net.Listener) (string, int32) { return "localhost", 9092 }})
+	ln, err := net.Listen("tcp", "127.0.0.1:9092")
+	require.NoError(t, err)
+	go s.Serve(cluster.Controller(), ln)
+	defer s.Close()
+	// The subtests that are left out call a function of the suite that is nil: no broker is asked.
+	passed, failed := runSuite(t, "github.com/segmentio/kafka-go", ".", "TestReaderConsumerGroup/(consumer_group_commits_on_close|verify_offset)", []string{"KAFKA_VERSION=4.0.0"})
+	for _, name := range failed {
+		known := slices.ContainsFunc(slices.Collect(maps.Keys(kafkaGoFails)), func(k string) bool { return k == name || strings.HasPrefix(k, name+"/") })
+		require.True(t, known, "%s fails", name)
+	}
+	t.Logf("%d pass, %d fail with a known reason", len(passed), len(failed))
+}
+
+// runSuite runs the tests of a package of a module that this one requires, in a copy of its own.
+func runSuite(t *testing.T, module, pkg, skip string, env []string) (passed, failed []string) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	require.NoError(t, err)
+	dir := filepath.Join(t.TempDir(), "suite")
+	require.NoError(t, os.CopyFS(dir, os.DirFS(strings.TrimSpace(string(out)))))
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Chmod(path, 0o755) // modules are stored read-only
+	}))
+	goCommand := func(args ...string) ([]byte, error) {
+		cmd := exec.CommandContext(t.Context(), "go", args...)
+		cmd.Dir = filepath.Join(dir, pkg)
+		cmd.Env = append(os.Environ(), append(env, "GOWORK=off", "GOFLAGS=-mod=mod")...)
+		cmd.WaitDelay = time.Second
+		return cmd.CombinedOutput()
+	}
+	if out, err := goCommand("mod", "tidy"); err != nil {
+		t.Fatalf("go mod tidy: %v\n%s", err, out)
+	}
+	// It fails if one of its tests does; what failed is in its output.
+	out, runErr := goCommand("test", "-json", "-count=1", "-timeout=8m", "-skip", skip, ".")
+	said := map[string]string{}
+	for line := range bytes.Lines(out) {
+		var e struct{ Action, Test, Output string }
+		if json.Unmarshal(line, &e) != nil {
+			said[""] += string(line)
+			continue
+		}
+		said[e.Test] += e.Output
+		switch {
+		case e.Test == "":
+		case e.Action == "pass":
+			passed = append(passed, e.Test)
+		case e.Action == "fail":
+			failed = append(failed, e.Test)
+			t.Logf("%s:\n%s", e.Test, said[e.Test])
+		}
+	}
+	require.False(t, runErr != nil && len(failed) == 0, "%v\n%s", runErr, said[""])
+	require.NotEmpty(t, passed)
+	return passed, failed
+}
