@@ -19,6 +19,10 @@ type ProduceRequest struct {
 	// change, until Done; it is never written to.
 	Batch []byte
 
+	// Built says that Batch was made by a record.Builder in this process and was in nobody else's hands since: its header is checked, its CRC and
+	// its records are not gone through again (see record.CheckBuilt). Never for bytes that came from elsewhere.
+	Built bool
+
 	// Acks says when Done is called: AcksAll when every in-sync replica has the batch, AcksLeader when the leader has it (both: on stable
 	// storage under SyncOnAck), AcksNone when it is written.
 	Acks record.Acks

@@ -42,7 +42,11 @@ func newRules(c Config) *rules {
 func (r *rules) check(req *ProduceRequest) error {
 	o := r.options
 	o.NowMs = time.Now().UnixMilli()
-	b, maxTimestamp, err := record.Check(req.Batch, o)
+	validate := record.Check
+	if req.Built {
+		validate = record.CheckBuilt
+	}
+	b, maxTimestamp, err := validate(req.Batch, o)
 	if err != nil {
 		req.result.Records = blame(err)
 		return err

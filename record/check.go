@@ -79,6 +79,26 @@ func Check(p []byte, o CheckOptions) (b Batch, maxTimestamp int64, err error) {
 	return b, maxTimestamp, nil
 }
 
+// CheckBuilt is Check for a batch that a Builder of this process has made and that nobody else has had in hands. What Check finds in the header it
+// finds too. The CRC is not computed and the records are not walked, unless the conditions ask for what only they can tell: keys, the oldest
+// timestamp, the size of what is compressed, or which of them are too far ahead. With the build tag invariants everything is looked at.
+func CheckBuilt(p []byte, o CheckOptions) (b Batch, maxTimestamp int64, err error) {
+	if checkAll || o.RequireKeys || o.TimestampType == CreateTime && o.MaxAgeMs > 0 {
+		return Check(p, o)
+	}
+	if b, err = parseFrame(p, o.MaxBytes); err != nil {
+		return Batch{}, 0, err
+	}
+	if err := b.checkHeader(o.TimestampType); err != nil {
+		return Batch{}, 0, err
+	}
+	_, high := o.timestampRange()
+	if b.Codec() != None || o.TimestampType == CreateTime && (b.MaxTimestamp > high || b.TimestampType() == LogAppendTime) {
+		return Check(p, o)
+	}
+	return b, max(b.MaxTimestamp, -1), nil
+}
+
 // sentSo makes damage behind a good CRC an invalid record too: the sender made it so, and sending it again would not help.
 func sentSo(err error) error {
 	if errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrInvalidRecord) {
@@ -89,6 +109,15 @@ func sentSo(err error) error {
 
 // checkFrame checks that p is one whole, undamaged batch.
 func checkFrame(p []byte, maxBytes int) (Batch, error) {
+	b, err := parseFrame(p, maxBytes)
+	if err != nil {
+		return Batch{}, err
+	}
+	return b, b.VerifyCRC()
+}
+
+// parseFrame is checkFrame but for the CRC.
+func parseFrame(p []byte, maxBytes int) (Batch, error) {
 	if len(p) > posMagic && p[posMagic] < 2 {
 		return Batch{}, invalid("magic %d: only version 2 is accepted", p[posMagic])
 	}
@@ -105,7 +134,7 @@ func checkFrame(p []byte, maxBytes int) (Batch, error) {
 	case maxBytes > 0 && len(p) > maxBytes:
 		return Batch{}, fmt.Errorf("%w: %d bytes, at most %d are accepted", ErrBatchTooLarge, len(p), maxBytes)
 	}
-	return b, b.VerifyCRC()
+	return b, nil
 }
 
 func invalid(format string, args ...any) error {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 // clientBatch is a good batch of three records with timestamps 1000, 3000, 2000.
@@ -222,4 +223,53 @@ func TestBatchThatInflatesTooFarIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrTooLarge)
 	_, _, err = Check(p, CheckOptions{})
 	require.NoError(t, err)
+}
+
+func TestCheckBuiltAgreesWithCheckOnBuiltBatches(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var bld Builder
+		if rapid.Bool().Draw(t, "idempotent") {
+			bld.SetProducer(rapid.Int64Range(0, 9).Draw(t, "id"), rapid.Int16Range(-1, 2).Draw(t, "epoch"), rapid.Int32Range(-1, 2).Draw(t, "sequence"))
+		}
+		bld.SetTransactional(rapid.Bool().Draw(t, "transactional"))
+		for range rapid.IntRange(1, 4).Draw(t, "records") {
+			key := rapid.SampledFrom([][]byte{nil, {}, {1}}).Draw(t, "key")
+			bld.AppendKV(rapid.Int64Range(-2, 4000).Draw(t, "timestamp"), key, []byte("value"), nil)
+		}
+		p, err := bld.Build(rapid.SampledFrom(append(codecs, None)).Draw(t, "codec"))
+		require.NoError(t, err)
+		if rapid.Bool().Draw(t, "stamp") {
+			Stamp(p, LogAppendTime, 3000)
+		}
+		o := CheckOptions{
+			MaxBytes: rapid.SampledFrom([]int{0, 100, len(p)}).Draw(t, "max"), RequireKeys: rapid.Bool().Draw(t, "keys"), NowMs: 2000,
+			MaxAgeMs: rapid.SampledFrom([]int64{0, 1000}).Draw(t, "age"), MaxAheadMs: rapid.SampledFrom([]int64{0, 1000}).Draw(t, "ahead"),
+			TimestampType: rapid.SampledFrom([]TimestampType{CreateTime, LogAppendTime}).Draw(t, "topic"),
+		}
+		want, wantLatest, wantErr := Check(p, o)
+		got, latest, err := CheckBuilt(p, o)
+		require.Equal(t, wantErr, err)
+		require.Equal(t, want, got)
+		if o.TimestampType == CreateTime && got.TimestampType() == CreateTime {
+			require.Equal(t, wantLatest, latest)
+		}
+	})
+}
+
+func TestCheckBuiltFindsWhatIsInTheHeader(t *testing.T) {
+	t.Parallel()
+	p := clientBatch(t, None)
+	for name, damage := range map[string]func(p []byte){
+		"length":      func(p []byte) { put32(p, posLength, 5) },
+		"base offset": func(p []byte) { put64(p, posBaseOffset, 1) },
+		"magic":       func(p []byte) { p[posMagic] = 1 },
+		"count":       func(p []byte) { put32(p, posRecordCount, 9) },
+		"control":     func(p []byte) { put16(p, posAttributes, int16(attrControl)) },
+	} {
+		bad := append([]byte(nil), p...)
+		damage(bad)
+		_, _, err := CheckBuilt(bad, CheckOptions{})
+		require.Error(t, err, name)
+	}
 }
