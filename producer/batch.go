@@ -69,6 +69,7 @@ type entry struct {
 	tsMs     int64
 	size     int64
 	position int32 // in the batch
+	chosen   bool  // by a partitioner that goes by batches
 }
 
 // callback is a record in a batch whose recipient is a function.

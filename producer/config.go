@@ -90,6 +90,7 @@ type settings struct {
 	Config
 	idempotent bool
 	aware      topic.BatchAware // the partitioner, if it goes by batches
+	byKey      topic.ByKey      // the partitioner, if it goes by keys
 	plain      bool             // the default partitioner: not asked when there is one partition
 }
 
@@ -141,6 +142,7 @@ func (c Config) resolve() (settings, error) {
 	if c.Partitioner == nil {
 		c.Partitioner, s.plain = topic.Default(), true
 	}
+	s.byKey, _ = c.Partitioner.(topic.ByKey)
 	s.Config = c
 	return s, nil
 }

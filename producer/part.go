@@ -26,6 +26,8 @@ type part struct {
 	head *batch
 	tail *batch // the open one, if it is open
 
+	untold int // bytes of chosen records since the last growth that was told
+
 	draining  bool
 	reporting *batch // its callbacks are running
 	armed     int64  // when tick comes; never: not at all
@@ -54,10 +56,11 @@ func newPart(p *Producer, topic string, index int32, md replication.PartitionMet
 
 func (pt *part) String() string { return fmt.Sprintf("%s-%d", pt.topic, pt.index) }
 
-// growth is what an append did to the open batch.
+// growth is what appends of chosen records did to the batches of a partition. It is told when one turns.
 type growth struct {
-	bytes int
-	full  bool // no open batch is left
+	bytes  int
+	full   bool // no open batch is left
+	turned bool // one was begun or filled
 }
 
 // append puts r into the open batch, or a new one. If it returns a part, which is pt, the caller has claimed it. It returns ErrClosed.
@@ -89,12 +92,19 @@ func (pt *part) append(r *record.Record, e *entry, now int64) (drain *part, g gr
 	if b.builder.Size() >= pt.p.cfg.BatchBytes {
 		b.state, turned = queued, true
 	}
-	g.full = b.state != open
+	g.full, g.turned = b.state != open, turned
 	if turned && pt.claimLocked() {
 		g.full = true // it goes as it is
-		return pt, g, nil
+		drain = pt
 	}
-	return nil, g, nil
+	if e.chosen {
+		if g.bytes += pt.untold; turned {
+			pt.untold = 0
+		} else {
+			pt.untold = g.bytes
+		}
+	}
+	return drain, g, nil
 }
 
 func (pt *part) pushLocked(b *batch, now int64) {

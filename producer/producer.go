@@ -33,6 +33,7 @@ type Producer struct {
 	wg        sync.WaitGroup
 
 	topics atomic.Pointer[map[string]*topicParts] // replaced under mu
+	latest atomic.Pointer[topicParts]             // the one of the last record: mostly the next one's, too
 
 	mu       sync.Mutex // guards the fields below; never held while waiting
 	watching bool
@@ -112,11 +113,14 @@ func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	t := (*p.topics.Load())[r.Topic]
-	if t == nil {
-		if t, err = p.discover(ctx, r.Topic, to.call); err != nil {
-			return nil, err
+	t := p.latest.Load()
+	if t == nil || t.name != r.Topic {
+		if t = (*p.topics.Load())[r.Topic]; t == nil {
+			if t, err = p.discover(ctx, r.Topic, to.call); err != nil {
+				return nil, err
+			}
 		}
+		p.latest.Store(t)
 	}
 	tsMs, now := p.instant()
 	if !r.Timestamp.IsZero() {
@@ -137,13 +141,13 @@ func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (
 		}
 		now = p.now()
 	}
-	e := entry{recipient: to, tsMs: tsMs, size: size}
+	e := entry{recipient: to, tsMs: tsMs, size: size, chosen: chosen && p.cfg.aware != nil}
 	drain, grown, err := pt.append(r, &e, now)
 	if err != nil {
 		p.memory.release(size)
 		return nil, err
 	}
-	if chosen && p.cfg.aware != nil {
+	if e.chosen && grown.turned {
 		p.cfg.aware.Appended(topic.Appended{
 			Topic: t.name, Partition: pt.index, Partitions: len(*t.parts.Load()), Bytes: grown.bytes, BatchBytes: p.cfg.BatchBytes, BatchFull: grown.full,
 		})

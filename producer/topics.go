@@ -57,7 +57,12 @@ func (p *Producer) place(ctx context.Context, t *topicParts, r *record.Record, c
 	if len(parts) == 1 && p.cfg.plain {
 		return parts[0], true, nil
 	}
-	i := p.cfg.Partitioner.Partition(*r, len(parts))
+	var i int
+	if p.cfg.byKey != nil {
+		i = p.cfg.byKey.PartitionKey(t.name, r.Key, len(parts))
+	} else {
+		i = p.cfg.Partitioner.Partition(*r, len(parts))
+	}
 	if i < 0 || i >= len(parts) {
 		return nil, false, fmt.Errorf("%w: partition %d of %d for topic %s", ErrRefused, i, len(parts), t.name)
 	}

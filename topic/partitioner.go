@@ -29,24 +29,32 @@ type PartitionerFunc func(r record.Record, n int) int
 func (f PartitionerFunc) Partition(r record.Record, n int) int { return f(r, n) }
 
 // BatchAware is implemented by partitioners that go by the batches which the records end up in. The producer calls Appended after it has
-// appended a record whose partition this Partitioner chose; the calls for one topic may come from several goroutines at once.
+// appended a record whose partition this Partitioner chose, if that began or filled a batch, and tells what has grown since the call before; the
+// calls for one topic may come from several goroutines at once.
 type BatchAware interface {
 	Partitioner
 	Appended(a Appended)
 }
 
-// Appended tells a BatchAware partitioner what became of a record.
+// Appended tells a BatchAware partitioner what became of its records.
 type Appended struct {
 	Topic      string
-	Partition  int32 // where it went
+	Partition  int32 // where they went
 	Partitions int   // of the topic
-	Bytes      int   // by how much the batch grew
+	Bytes      int   // by how much the partition's batches grew
 	BatchBytes int   // the producer's batch size. Kafka: batch.size
 	BatchFull  bool  // no half-filled batch is left open for the partition
 }
 
+// ByKey is implemented by partitioners that look at a record's topic and key only: they are asked without a copy of the record. PartitionKey is
+// Partition in everything else.
+type ByKey interface {
+	Partitioner
+	PartitionKey(topic string, key []byte, n int) int
+}
+
 // Default hashes the key as Hash does and gives records without a key (nil; an empty key is a key) to the partitions in turn, as RoundRobin.
-func Default() Partitioner { return keyedOr{RoundRobin()} }
+func Default() Partitioner { return keyedOr{&roundRobin{}} }
 
 // Sticky hashes the key as Hash does and keeps records without a key on one randomly chosen partition until about a batch of bytes has gone
 // there, then chooses anew: fewer, fuller batches than RoundRobin at the same even spread over time. It is a BatchAware; a producer that does not
@@ -124,18 +132,22 @@ func (l listPartitioner) Partition(r record.Record, n int) int {
 }
 
 // keyedOr hashes keyed records and leaves the others to keyless.
-type keyedOr struct{ keyless Partitioner }
+type keyedOr struct{ keyless inTurn }
 
-func (p keyedOr) Partition(r record.Record, n int) int {
-	if r.Key != nil {
-		return murmur2.Partition(r.Key, n)
-	}
-	return p.keyless.Partition(r, n)
+// inTurn is what keeps one turn per topic and block.
+type inTurn interface {
+	partitionIn(topic string, key []byte, block, n int) int
 }
 
-func (p keyedOr) partitionIn(r record.Record, block, n int) int {
-	if r.Key != nil {
-		return murmur2.Partition(r.Key, n)
+func (p keyedOr) Partition(r record.Record, n int) int { return p.partitionIn(r.Topic, r.Key, 0, n) }
+
+func (p keyedOr) PartitionKey(topic string, key []byte, n int) int {
+	return p.partitionIn(topic, key, 0, n)
+}
+
+func (p keyedOr) partitionIn(topic string, key []byte, block, n int) int {
+	if key != nil {
+		return murmur2.Partition(key, n)
 	}
-	return partitionIn(p.keyless, r, block, n)
+	return p.keyless.partitionIn(topic, nil, block, n)
 }

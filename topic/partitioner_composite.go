@@ -28,7 +28,7 @@ func (c composite) Partition(r record.Record, n int) int {
 		return Refuse
 	}
 	size := c.size(b, n)
-	p := partitionIn(c.second, r, b, size)
+	p := partitionIn(c.second, &r, b, size)
 	if p < 0 || p >= size {
 		return Refuse
 	}
@@ -62,11 +62,9 @@ func (c compositeAware) Appended(a Appended) {
 }
 
 // partitionIn asks p for a place in a block; partitioners that go in turn keep one turn per block.
-func partitionIn(p Partitioner, r record.Record, block, n int) int {
-	if b, ok := p.(interface {
-		partitionIn(record.Record, int, int) int
-	}); ok {
-		return b.partitionIn(r, block, n)
+func partitionIn(p Partitioner, r *record.Record, block, n int) int {
+	if b, ok := p.(inTurn); ok {
+		return b.partitionIn(r.Topic, r.Key, block, n)
 	}
-	return p.Partition(r, n)
+	return p.Partition(*r, n)
 }

@@ -31,10 +31,16 @@ type counter struct {
 	n    atomic.Uint64
 }
 
-func (p *roundRobin) Partition(r record.Record, n int) int { return p.partitionIn(r, 0, n) }
+func (p *roundRobin) Partition(r record.Record, n int) int {
+	return p.partitionIn(r.Topic, nil, 0, n)
+}
 
-func (p *roundRobin) partitionIn(r record.Record, block, n int) int {
-	return int((p.counter(turn{r.Topic, block}).n.Add(1) - 1) % uint64(n))
+func (p *roundRobin) PartitionKey(topic string, _ []byte, n int) int {
+	return p.partitionIn(topic, nil, 0, n)
+}
+
+func (p *roundRobin) partitionIn(topic string, _ []byte, block, n int) int {
+	return int((p.counter(turn{topic, block}).n.Add(1) - 1) % uint64(n))
 }
 
 func (p *roundRobin) counter(t turn) *counter {

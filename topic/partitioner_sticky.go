@@ -28,10 +28,10 @@ func pack(partition int, bytes uint32) uint64 { return uint64(partition)<<32 | u
 
 func unpack(s uint64) (partition int, bytes uint32) { return int(s >> 32), uint32(s) }
 
-func (p *sticky) Partition(r record.Record, n int) int { return p.partitionIn(r, 0, n) }
+func (p *sticky) Partition(r record.Record, n int) int { return p.partitionIn(r.Topic, nil, 0, n) }
 
-func (p *sticky) partitionIn(r record.Record, block, n int) int {
-	s := p.at(turn{r.Topic, block}, n)
+func (p *sticky) partitionIn(topic string, _ []byte, block, n int) int {
+	s := p.at(turn{topic, block}, n)
 	for {
 		old := s.state.Load()
 		partition, _ := unpack(old)

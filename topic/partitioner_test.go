@@ -154,6 +154,26 @@ func TestStickySpreadsOverAllPartitionsInTheLongRun(t *testing.T) {
 	}
 }
 
+func TestPartitionersAskedByKeyChooseTheSame(t *testing.T) {
+	const n = 10
+	for name, fresh := range map[string]func() Partitioner{"RoundRobin": RoundRobin, "Default": Default, "Sticky": Sticky} {
+		p := fresh().(ByKey)
+		turn := p.Partition(keyless(), n)
+		for i, r := range []record.Record{keyless(), keyed("a"), keyless(), keyless(), keyed(""), keyless()} {
+			got := p.PartitionKey(r.Topic, r.Key, n)
+			switch {
+			case r.Key != nil && name != "RoundRobin":
+				require.Equal(t, p.Partition(r, n), got, "%s %d", name, i)
+			case name == "Sticky":
+				require.Equal(t, turn, got, i)
+			default:
+				turn = (turn + 1) % n
+				require.Equal(t, turn, got, "%s %d", name, i)
+			}
+		}
+	}
+}
+
 func TestPartitionersDoNotAllocatePerRecord(t *testing.T) {
 	for name, p := range map[string]Partitioner{
 		"Default": Default(), "Hash": Hash(), "XXHash": XXHash(), "RoundRobin": RoundRobin(), "Sticky": Sticky(),
@@ -161,6 +181,9 @@ func TestPartitionersDoNotAllocatePerRecord(t *testing.T) {
 	} {
 		with, without := keyed("key"), keyless()
 		require.Zero(t, testing.AllocsPerRun(100, func() { p.Partition(with, 8); p.Partition(without, 8) }), name)
+		if p, ok := p.(ByKey); ok {
+			require.Zero(t, testing.AllocsPerRun(100, func() { p.PartitionKey("t", with.Key, 8); p.PartitionKey("t", nil, 8) }), name)
+		}
 	}
 }
 
