@@ -69,8 +69,7 @@ func (d *deletions) run() {
 		due = append(due, w.path)
 		return true
 	})
-	d.timer = nil
-	d.armLocked()
+	d.armLocked() // also if add has armed another timer meanwhile
 	d.mu.Unlock()
 	for _, path := range due {
 		if err := d.fs.RemoveAll(path); err != nil {
