@@ -42,6 +42,9 @@ func FuzzParse(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, n, m)
 		require.Equal(t, b, alone, "what follows a batch does not matter")
+		into := Batch{BaseOffset: -1, Attributes: -1, RecordCount: -1, raw: p[:1]}
+		require.NoError(t, ParseInto(&into, p))
+		require.Equal(t, *b, into, "nothing is left of what was there")
 	})
 }
 

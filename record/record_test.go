@@ -104,6 +104,30 @@ func TestIncompleteBatchesAreShortNotCorrupt(t *testing.T) {
 	}
 }
 
+func TestParseIntoTakesTheBytesThatAreThere(t *testing.T) {
+	var bld Builder
+	bld.Reset(0)
+	bld.AppendKV(1, nil, []byte("value"), nil)
+	p := bld.Bytes()
+	var b Batch
+	for n := range len(p) + 1 {
+		err := ParseInto(&b, p[:n])
+		if n < HeaderSize {
+			require.Equal(t, ErrShort, err)
+			continue
+		}
+		require.NoError(t, err)
+		if n < len(p) {
+			require.Equal(t, p[:HeaderSize], b.Bytes(), "only the header")
+			require.Equal(t, ErrShort, b.VerifyCRC())
+		}
+	}
+	require.Equal(t, p, b.Bytes())
+	require.NoError(t, b.VerifyCRC())
+	p[posMagic] = 1
+	require.ErrorIs(t, ParseInto(&b, p), ErrCorrupt)
+}
+
 func TestEveryFlippedBitIsFound(t *testing.T) {
 	t.Parallel()
 	p := golden(t, goldenTwo)

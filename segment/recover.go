@@ -233,6 +233,16 @@ func (w *walk) header(pos int64) (record.Batch, error) {
 	return record.ParseHeader(w.buf[pos-w.from : w.have])
 }
 
+// parse parses the batch at w.pos to w.now, of which n bytes or more must be there; errEnd if the file ends before they do.
+func (w *walk) parse(n int) error {
+	if at := w.pos - w.from; at < 0 || at+int64(n) > int64(w.have) {
+		if err := w.fill(w.pos, n); err != nil {
+			return err
+		}
+	}
+	return record.ParseInto(&w.now, w.buf[w.pos-w.from:w.have])
+}
+
 // fill makes buf hold [pos, pos+n); errEnd if the file does not.
 func (w *walk) fill(pos int64, n int) error {
 	if pos+int64(n) > w.size {
@@ -277,10 +287,13 @@ func (w *walk) run() (bad error, err error) {
 		if w.pos == 0 {
 			w.first = b.MaxTimestamp
 		}
-		if w.index.since < 0 { // the batch of the index entry that the walk began at
+		switch {
+		case w.index.since < 0: // the batch of the index entry that the walk began at
 			w.index.since = b.Size()
-		} else {
+		case w.index.since > w.s.cfg.IndexIntervalBytes:
 			w.index.add(InfoOf(b), w.s.base, w.pos, w.newest, w.s.cfg.IndexIntervalBytes)
+		default: // as add would, most of the time
+			w.index.since += b.Size()
 		}
 		w.batches++
 		w.last = w.pos
@@ -293,15 +306,11 @@ func (w *walk) run() (bad error, err error) {
 
 // batch looks at the bytes at w.pos and parses them to w.now. reason says why they are no good batch; err is a failure to look.
 func (w *walk) batch() (reason, err error) {
+	if err := w.parse(record.HeaderSize); err != nil {
+		return noBatch(err)
+	}
 	b := &w.now
-	*b, err = w.header(w.pos)
 	switch {
-	case errors.Is(err, errEnd):
-		return errEnd, nil
-	case errors.Is(err, record.ErrCorrupt) && !errors.As(err, new(*CorruptError)):
-		return err, nil
-	case err != nil:
-		return nil, err
 	case !w.follows(b):
 		return fmt.Errorf("offsets %d to %d where %d is next", b.BaseOffset, b.LastOffset(), w.next), nil
 	case b.LeaderEpoch >= 0 && b.LeaderEpoch < w.epoch: // left of something that was cut off
@@ -313,14 +322,20 @@ func (w *walk) batch() (reason, err error) {
 	case !w.full():
 		return nil, nil
 	}
-	if err := w.fill(w.pos, b.Size()); err != nil {
-		return nil, err
+	if n := b.Size(); len(b.Bytes()) < n { // only its header was there
+		if err := w.parse(n); err != nil {
+			return noBatch(err)
+		}
 	}
-	*b, err = record.ParseUnverified(w.buf[w.pos-w.from : w.have])
-	if err == nil {
-		err = b.VerifyCRC()
+	return b.VerifyCRC(), nil
+}
+
+// noBatch tells what a failed parse says about the bytes from a failure to read them.
+func noBatch(err error) (reason, failure error) {
+	if errors.Is(err, errEnd) || errors.Is(err, record.ErrCorrupt) && !errors.As(err, new(*CorruptError)) {
+		return err, nil
 	}
-	return err, nil
+	return nil, err
 }
 
 // stale reports whether b is left of what was cut off before a later leader began: space that a power cut can give back as it was.
