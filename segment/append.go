@@ -17,10 +17,10 @@ func (s *Segment) Append(bufs [][]byte, batches []BatchInfo) error {
 	if err != nil {
 		return err
 	}
-	defer s.wrote(f)
 	at := s.published()
 	total, err := s.check(at, batches)
 	if err != nil || total == 0 {
+		s.wrote(f)
 		return err
 	}
 	n, err := f.file.WritevAt(bufs, at.size)
@@ -28,9 +28,11 @@ func (s *Segment) Append(bufs [][]byte, batches []BatchInfo) error {
 		err = fmt.Errorf("wrote %d of %d bytes", n, total)
 	}
 	if err != nil {
-		return s.cutBack(f, at.size, fmt.Errorf("append to %s: %w", s.Path(), err))
+		err = s.cutBack(f, at.size, fmt.Errorf("append to %s: %w", s.Path(), err))
+		s.wrote(f)
+		return err
 	}
-	s.enter(at.size, batches)
+	s.enter(f, at.size, batches)
 	return nil
 }
 
@@ -51,8 +53,8 @@ func (s *Segment) check(at end, batches []BatchInfo) (total int, err error) {
 	return total, nil
 }
 
-// enter makes batches known that are in the file from pos on.
-func (s *Segment) enter(pos int64, batches []BatchInfo) {
+// enter makes batches known that are in the file f from pos on, and ends writable.
+func (s *Segment) enter(f *openFile, pos int64, batches []BatchInfo) {
 	if s.checked.own.Load() < 0 {
 		s.checked.own.Store(pos)
 	}
@@ -70,8 +72,12 @@ func (s *Segment) enter(pos int64, batches []BatchInfo) {
 	}
 	s.alloc = max(s.alloc, pos)
 	pending := len(s.index.offsets) - s.index.flushedO
+	taken := s.wroteLocked(f)
 	s.mu.Unlock()
 	s.publish(end{pos, batches[len(batches)-1].LastOffset + 1})
+	if taken {
+		_ = s.cfg.Files.release(f)
+	}
 	if pending >= flushIndexEntries {
 		// The batches are in the file: a failure to write hints is no failure to append. Recover finds them missing.
 		_ = s.flushIndex(flushStep)
@@ -84,9 +90,7 @@ func (s *Segment) writable() (*openFile, error) {
 	f := s.active
 	s.changes++
 	err := s.refusalLocked()
-	if err == nil && f != nil && !f.hold() { // Sync lets go of active only while nobody else holds it
-		err = ErrClosed
-	}
+	s.writing = err == nil && f != nil
 	s.mu.Unlock()
 	if err != nil || f != nil {
 		return f, err
@@ -100,15 +104,38 @@ func (s *Segment) writable() (*openFile, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !f.hold() {
-		return nil, errors.Join(ErrClosed, s.cfg.Files.release(f))
+	if err := s.refusalLocked(); err != nil {
+		return nil, errors.Join(err, s.cfg.Files.release(f))
 	}
-	s.active = f
+	s.active, s.writing = f, true
 	return f, nil
 }
 
 // wrote ends writable. The file is not closed by that, unless the segment was removed meanwhile.
-func (s *Segment) wrote(f *openFile) { _ = s.cfg.Files.release(f) }
+func (s *Segment) wrote(f *openFile) {
+	s.mu.Lock()
+	taken := s.wroteLocked(f)
+	s.mu.Unlock()
+	if taken {
+		_ = s.cfg.Files.release(f)
+	}
+}
+
+// wroteLocked is wrote; if taken, the file was taken away from the segment during the write and must be released.
+func (s *Segment) wroteLocked(f *openFile) (taken bool) {
+	s.writing = false
+	return s.active != f
+}
+
+// dropActiveLocked takes the descriptor away from the segment and returns it to be released; nil if there is none, or if it is being written
+// to: then the writer releases it.
+func (s *Segment) dropActiveLocked() *openFile {
+	f := s.active
+	if s.active = nil; s.writing {
+		return nil
+	}
+	return f
+}
 
 // refusalLocked returns why the segment may not be written to.
 func (s *Segment) refusalLocked() error {

@@ -116,8 +116,7 @@ func (s *Segment) remove(keep bool) error {
 	s.deleted, s.index.removed = deleted, true
 	s.kept.Store(keep)
 	s.removed.Store(true)
-	active := s.active
-	s.active = nil
+	active := s.dropActiveLocked()
 	s.mu.Unlock()
 	var err error
 	if active != nil {
@@ -139,8 +138,7 @@ func (s *Segment) removeIndexes() error {
 // letGo gives the descriptor of a segment that is not written to any more back to the cache.
 func (s *Segment) letGo() error {
 	s.mu.Lock()
-	f := s.active
-	s.active = nil
+	f := s.dropActiveLocked()
 	s.mu.Unlock()
 	if f == nil {
 		return nil

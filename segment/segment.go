@@ -37,7 +37,8 @@ type Segment struct {
 
 	mu          sync.Mutex // guards the fields below, which the writer changes. Not held during reads and writes of the .log file
 	deleted     string     // name of the .log file since Remove
-	active      *openFile  // held while the segment is written to; nil: the cache opens the file when it is needed
+	active      *openFile  // held from the first write on; nil: the cache opens the file when it is needed
+	writing     bool       // a write is under way, between writable and wrote
 	index       index
 	alloc       int64 // size of the file: size and preallocated zeros
 	newest      timestampAt

@@ -21,7 +21,7 @@ func (s *Segment) Sync() error {
 		return fmt.Errorf("sync %s: %w", s.Path(), err)
 	}
 	s.mu.Lock()
-	before, quiet := s.changes, s.active == f && f.users.Load() == 2 // the segment's and ours: nobody is writing
+	before, quiet := s.changes, s.active == f && !s.writing
 	s.mu.Unlock()
 	err = f.file.Sync()
 	s.mu.Lock()
@@ -99,13 +99,14 @@ func (s *Segment) SyncSealed() error {
 		return fmt.Errorf("seal: %w", err)
 	}
 	s.mu.Lock()
-	f := s.active
-	if !s.sealed.Load() || s.changes != before || f == nil {
-		s.mu.Unlock()
+	var f *openFile
+	if s.sealed.Load() && s.changes == before {
+		f = s.dropActiveLocked()
+	}
+	s.mu.Unlock()
+	if f == nil {
 		return nil
 	}
-	s.active = nil
-	s.mu.Unlock()
 	return s.cfg.Files.release(f)
 }
 
