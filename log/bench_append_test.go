@@ -34,7 +34,7 @@ func (f forgetfulFile) WritevAt(bufs [][]byte, _ int64) (n int, err error) {
 
 // BenchmarkAppendWithoutTheWrite is what an append costs beside the system call.
 func BenchmarkAppendWithoutTheWrite(b *testing.B) {
-	for _, n := range []int{1, 100} {
+	for _, n := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprintf("batch=%d", n), func(b *testing.B) {
 			l, rs := openBench(b, Config{Sync: SyncNever, FS: forgetfulFS{vfs.OS()}}), benchRecords(n, 100)
 			ctx := context.Background()

@@ -3,9 +3,11 @@ package log
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/segment"
 )
 
 // maxPooledBytes is the largest builder that is kept for another call: one huge batch must not pin memory for ever.
@@ -25,6 +27,13 @@ type call struct {
 }
 
 func (d *Directory) call() *call {
+	if c := d.spare.Swap(nil); c != nil {
+		return c
+	}
+	return d.pooledCall()
+}
+
+func (d *Directory) pooledCall() *call {
 	if c, ok := d.calls.Get().(*call); ok {
 		return c
 	}
@@ -49,7 +58,9 @@ func (d *Directory) putCall(c *call) {
 		c.a.Info, c.a.Batch, c.foreign = record.Batch{}, nil, false
 		clear(c.round.bufs[:cap(c.round.bufs)])
 	}
-	d.calls.Put(c)
+	if !d.spare.CompareAndSwap(nil, c) {
+		d.calls.Put(c)
+	}
 }
 
 // Append appends the records as one batch and returns the offset of the first. It waits until they are as durable as the sync policy promises.
@@ -66,19 +77,26 @@ func (l *Log) Append(ctx context.Context, rs ...record.Record) (first int64, err
 	}
 	c := l.dir.call()
 	c.builder.Reset(0)
-	ms := now()
+	ms, newest := l.dir.clock.now(), int64(math.MinInt64)
 	for i := range rs {
 		r, at := &rs[i], ms
 		if !r.Timestamp.IsZero() {
 			at = r.Timestamp.UnixMilli()
 		}
+		newest = max(newest, at)
 		if !c.builder.AppendKV(at, r.Key, r.Value, r.Headers) {
 			l.dir.putCall(c)
 			return 0, fmt.Errorf("%w: %d records in one batch", ErrRecordTooLarge, len(rs))
 		}
 	}
+	p := c.builder.Bytes()
+	first, done, err := l.appendAlone(p, int64(len(rs)), segment.BatchInfo{Size: len(p), MaxTimestamp: newest})
+	if done {
+		l.dir.putCall(c)
+		return first, err
+	}
 	c.a.own, c.a.Info = true, record.Batch{}
-	return l.await(ctx, c, c.builder.Bytes())
+	return l.await(ctx, c, p)
 }
 
 // AppendBatch appends a ready batch, whose base offset and leader epoch are set in a copy; batch is borrowed for the call. Otherwise it is Append.

@@ -262,27 +262,32 @@ func appendID(l *log.Log, id int64) (int64, error) {
 
 func TestFullDiskHealsWithoutReopening(t *testing.T) {
 	for _, keep := range []int{0, 1, 70, -1} {
-		l, fsys := openMem(t, exploreConfig(log.SyncOnAck))
-		for id := range int64(5) {
-			_, err := appendID(l, id)
-			require.NoError(t, err)
-		}
-		free := fsys.Inject(vfs.Fault{Ops: vfs.OpWrite | vfs.OpCreate | vfs.OpAllocate, Pattern: "*.log", Err: syscall.ENOSPC, Keep: keep, Times: vfs.Always})
-		for id := range int64(5) {
-			_, err := appendID(l, 100+id)
-			require.ErrorIs(t, err, syscall.ENOSPC)
-			f, err := readLog(l)
-			require.NoError(t, err)
-			require.Equal(t, []int64{0, 1, 2, 3, 4}, f.ids, "no half batch is visible")
-		}
-		free()
-		offset, err := appendID(l, 5)
-		require.NoError(t, err)
-		require.EqualValues(t, 5, offset)
-		require.NoError(t, l.Close())
-		f := reread(t, fsys)
-		require.Equal(t, []int64{0, 1, 2, 3, 4, 5}, f.ids)
+		fullDiskHeals(t, log.SyncOnAck, keep)
+		fullDiskHeals(t, log.SyncNever, keep)
 	}
+}
+
+func fullDiskHeals(t *testing.T, policy log.SyncPolicy, keep int) {
+	l, fsys := openMem(t, exploreConfig(policy))
+	for id := range int64(5) {
+		_, err := appendID(l, id)
+		require.NoError(t, err)
+	}
+	free := fsys.Inject(vfs.Fault{Ops: vfs.OpWrite | vfs.OpCreate | vfs.OpAllocate, Pattern: "*.log", Err: syscall.ENOSPC, Keep: keep, Times: vfs.Always})
+	for id := range int64(5) {
+		_, err := appendID(l, 100+id)
+		require.ErrorIs(t, err, syscall.ENOSPC)
+		f, err := readLog(l)
+		require.NoError(t, err)
+		require.Equal(t, []int64{0, 1, 2, 3, 4}, f.ids, "no half batch is visible")
+	}
+	free()
+	offset, err := appendID(l, 5)
+	require.NoError(t, err)
+	require.EqualValues(t, 5, offset)
+	require.NoError(t, l.Close())
+	f := reread(t, fsys)
+	require.Equal(t, []int64{0, 1, 2, 3, 4, 5}, f.ids)
 }
 
 // reread opens the log anew and reads it.

@@ -33,7 +33,8 @@ type Log struct {
 	closing  atomic.Bool
 	tail     tail
 	waiters  atomic.Int32 // how many are in waiting
-	stats    counters
+	syncs    atomic.Int64
+	rolls    atomic.Int64
 
 	mu      sync.Mutex                     // guards the fields below; never held while waiting or doing I/O
 	busy    bool                           // somebody has the turn: is the only writer, leads a round of appends or changes the list of segments
@@ -43,6 +44,7 @@ type Log struct {
 	waiting watermark.Queue[chan struct{}] // for the readable end to grow
 	broken  error                          // sticky
 	dirty   []*segment.Segment             // closed and not synced yet
+	counted counts
 
 	expiring []expiring // files of removed segments
 
@@ -51,20 +53,29 @@ type Log struct {
 	expiryTimer   lateCall
 
 	// Of whoever has the turn.
-	restedAt   int64 // rounds when the log was last seen to be idle or not
-	marked     bool  // state says that the log is open
-	jitter     int64 // ms, of the active segment
-	created    int64 // when the active segment was made, ms
-	epoch      int32 // stamped on appends that bring none
-	epochKnown bool  // it is the newest in epochs
+	appended   counts // not counted yet
+	restedAt   int64  // rounds when the log was last seen to be idle or not
+	marked     bool   // state says that the log is open
+	jitter     int64  // ms, of the active segment
+	created    int64  // when the active segment was made, ms
+	epoch      int32  // stamped on appends that bring none
+	epochKnown bool   // it is the newest in epochs
 
 	wg     sync.WaitGroup
 	closed chan struct{}
 	err    error // of Close
 }
 
-type counters struct {
-	appends, records, bytes, rounds, syncs, rolls atomic.Int64
+// counts is what was appended.
+type counts struct{ appends, records, bytes, rounds int64 }
+
+// add adds d and empties it.
+func (c *counts) add(d *counts) {
+	c.appends += d.appends
+	c.records += d.records
+	c.bytes += d.bytes
+	c.rounds += d.rounds
+	*d = counts{}
 }
 
 // Stats counts what a log did since it was opened.
@@ -77,8 +88,10 @@ type Stats struct {
 
 // Stats returns the counters.
 func (l *Log) Stats() Stats {
-	c := &l.stats
-	return Stats{c.appends.Load(), c.records.Load(), c.bytes.Load(), c.rounds.Load(), c.syncs.Load(), c.rolls.Load()}
+	l.mu.Lock()
+	c := l.counted
+	l.mu.Unlock()
+	return Stats{c.appends, c.records, c.bytes, c.rounds, l.syncs.Load(), l.rolls.Load()}
 }
 
 // Path returns the log's directory.

@@ -20,14 +20,14 @@ func preallocation(cfg *Config, size int64) int64 {
 	return min(max(size, minPreallocation), maxPreallocation, cfg.SegmentBytes)
 }
 
-// mustRoll reports whether a does not go into the active segment any more (Kafka: LogSegment.shouldRoll). size is that of the segment with
-// what is about to be written before a.
-func (l *Log) mustRoll(cfg *Config, active *segment.Segment, size int64, a *Append, last int64) (bool, error) {
+// mustRoll reports whether b does not go into the active segment any more (Kafka: LogSegment.shouldRoll). size is that of the segment with
+// what is about to be written before b.
+func (l *Log) mustRoll(cfg *Config, active *segment.Segment, size int64, b *segment.BatchInfo) (bool, error) {
 	switch {
-	case size+int64(len(a.Batch)) > cfg.SegmentBytes && size > 0:
+	case size+int64(b.Size) > cfg.SegmentBytes && size > 0:
 		return true, nil
 	case active.Sealed(), // by a roll that failed later on
-		active.Overflows(last), active.IndexFull():
+		active.Overflows(b.LastOffset), active.IndexFull():
 		return true, nil
 	case size == 0:
 		return false, nil
@@ -36,7 +36,7 @@ func (l *Log) mustRoll(cfg *Config, active *segment.Segment, size int64, a *Appe
 	if err != nil || !ok {
 		return false, err
 	}
-	waited := a.Info.MaxTimestamp - first
+	waited := b.MaxTimestamp - first
 	if first < 0 { // no timestamps: by the clock
 		waited = now() - l.created
 	}
@@ -96,7 +96,7 @@ func (l *Log) roll(base int64) error {
 	l.mu.Unlock()
 	l.created = now()
 	l.drawJitter()
-	l.stats.rolls.Add(1)
+	l.rolls.Add(1)
 	if err := l.snapshot(base); err != nil {
 		cfg.Logger.Warn("snapshot failed: recovery replays more of the log", "path", l.path, "offset", base, "err", err)
 	}

@@ -97,17 +97,15 @@ func (l *Log) takeTurn() error {
 // passTurn hands the turn to whoever waits for it. If only appends wait it returns true, and the turn stays with the caller.
 func (l *Log) passTurn() (more bool) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.counted.add(&l.appended)
 	if len(l.turns) > 0 {
 		close(l.turns[0])
 		l.turns = l.turns[1:]
-		return false
+	} else if more = l.queue.head != nil; !more {
+		l.turns, l.busy = nil, false
 	}
-	if l.queue.head != nil {
-		return true
-	}
-	l.turns, l.busy = nil, false
-	return false
+	l.mu.Unlock()
+	return more
 }
 
 // giveTurn is passTurn for who is no appender: a round that waits is led by a worker.
@@ -148,14 +146,20 @@ func (l *Log) leadHere(a *Append) {
 	}
 	if entered {
 		l.dir.syncer.leave()
-	}
-	for n := 1; l.passTurn(); n++ {
-		if !entered && n < maxRounds {
-			l.round()
-			continue
-		}
-		l.dir.syncer.add(job{l, (*Log).leadThere}) // let the caller go: others' appends keep coming
+		l.giveTurn()
 		return
+	}
+	l.leadOn(1)
+}
+
+// leadOn passes the turn on after n rounds, or leads the next ones, up to a bound: then a worker does, to let the caller go.
+func (l *Log) leadOn(n int) {
+	for ; l.passTurn(); n++ {
+		if n >= maxRounds {
+			l.dir.syncer.add(job{l, (*Log).leadThere})
+			return
+		}
+		l.round()
 	}
 }
 
@@ -211,7 +215,9 @@ func (l *Log) writeSome(r *round, cfg *Config, as []*Append) (rest []*Append) {
 			}
 		}
 		last := first + int64(a.Info.LastOffsetDelta)
-		roll, err := l.mustRoll(cfg, active, size, a, last)
+		a.BaseOffset, a.LastOffset = first, last
+		info := a.info()
+		roll, err := l.mustRoll(cfg, active, size, &info)
 		if err == nil && roll {
 			if len(r.in) > 0 { // write what there is; this one begins the next part
 				l.writeAdmitted(r, cfg)
@@ -237,7 +243,6 @@ func (l *Log) writeSome(r *round, cfg *Config, as []*Append) (rest []*Append) {
 			r.refuse(a, err)
 			continue
 		}
-		a.BaseOffset, a.LastOffset = first, last
 		next = last + 1
 		size += int64(len(a.Batch))
 		r.in = append(r.in, a)
@@ -344,16 +349,21 @@ func (a *Append) stamp(p []byte) {
 	}
 }
 
+// count adds up what was written; it is seen by Stats before any of it is completed. With the turn.
 func (l *Log) count(r *round) {
-	var records, bytes int64
+	c := &l.appended
+	c.rounds++
+	c.appends += int64(len(r.in))
 	for _, a := range r.in {
-		records += int64(a.Info.RecordCount)
-		bytes += int64(len(a.Batch))
+		c.records += int64(a.Info.RecordCount)
+		c.bytes += int64(len(a.Batch))
 	}
-	l.stats.rounds.Add(1)
-	l.stats.appends.Add(int64(len(r.in)))
-	l.stats.records.Add(records)
-	l.stats.bytes.Add(bytes)
+	if a := r.in[0]; len(r.in) == 1 && a.call != nil && a.call.here {
+		return // it returns to its caller after the turn was passed on
+	}
+	l.mu.Lock()
+	l.counted.add(c)
+	l.mu.Unlock()
 }
 
 // sealCut makes the cut durable that took a failed write back, and returns the write's error, or the one that breaks the log: what is refused under
@@ -362,16 +372,13 @@ func (l *Log) sealCut(cfg *Config, active *segment.Segment, cause error) error {
 	if cfg.Sync != SyncOnAck || active.Err() != nil {
 		return cause
 	}
-	l.stats.syncs.Add(1)
+	l.syncs.Add(1)
 	return errors.Join(cause, active.Sync()) // a failure is the segment's sticky error
 }
 
 // failRound refuses appends whose write failed. The segment was cut back, or is broken. With the turn.
 func (l *Log) failRound(r *round, cfg *Config, active *segment.Segment, err error) {
-	err = fmt.Errorf("append to %s: %w", l.path, err)
-	if active.Err() != nil {
-		err = l.breakWith(err)
-	}
+	err = l.writeFailed(active, err)
 	if cfg.Owner != nil {
 		cfg.Owner.Refused(r.in, err)
 	}
@@ -379,6 +386,15 @@ func (l *Log) failRound(r *round, cfg *Config, active *segment.Segment, err erro
 		r.refuse(a, err)
 	}
 	r.in = r.in[:0]
+}
+
+// writeFailed returns the error of an append whose write failed with err; if the segment could not be cut back it is the sticky one. With the turn.
+func (l *Log) writeFailed(active *segment.Segment, err error) error {
+	err = fmt.Errorf("append to %s: %w", l.path, err)
+	if active.Err() != nil {
+		err = l.breakWith(err)
+	}
+	return err
 }
 
 // settle completes what was written, as the sync policy says. With the turn.
@@ -402,7 +418,7 @@ func (l *Log) settle(r *round, cfg *Config) {
 		}
 	}
 	// What a roll in this round has closed was synced then.
-	l.stats.syncs.Add(1)
+	l.syncs.Add(1)
 	err := l.active().Sync()
 	if err != nil {
 		err = l.breakWith(fmt.Errorf("append to %s: %w", l.path, err))

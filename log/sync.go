@@ -153,7 +153,7 @@ func (l *Log) syncNow() error {
 	if err != nil || done {
 		return err
 	}
-	l.stats.syncs.Add(1)
+	l.syncs.Add(1)
 	for _, s := range dirty {
 		if err := l.syncClosed(s); err != nil {
 			return err
@@ -243,7 +243,7 @@ func (l *Log) rest() {
 	if err := l.takeTurn(); err != nil {
 		return
 	}
-	cfg, rounds := l.cfg.Load(), l.stats.rounds.Load()
+	cfg, rounds := l.cfg.Load(), l.Stats().Rounds
 	switch {
 	case rounds != l.restedAt:
 		l.restedAt = rounds

@@ -173,13 +173,15 @@ func (t *tail) leave(offset int64) {
 	}
 }
 
+// inUse reports whether push may do anything. With the turn.
+func (t *tail) inUse() bool { return t.wanted.Load() || t.entries.Load() != nil }
+
 // push keeps what was written behind offset from: p holds the given batches. A large p, or nil, ends what was kept. With the turn.
 func (t *tail) push(pool *tailPool, from int64, p []byte, batches []segment.BatchInfo) {
-	es := t.list()
-	if len(es) == 0 && !t.wanted.Load() {
+	if !t.inUse() {
 		return
 	}
-	size := len(p)
+	es, size := t.list(), len(p)
 	if size > maxTailRound || size == 0 {
 		t.reset()
 		return

@@ -214,7 +214,8 @@ func (b *Builder) seal(p []byte, c Codec) {
 	be.PutUint64(p[posBaseTimestamp:], uint64(b.baseTimestamp))
 	be.PutUint64(p[posMaxTimestamp:], uint64(b.maxTimestamp))
 	be.PutUint32(p[posRecordCount:], uint32(b.count))
-	sealBytes(p)
+	be.PutUint32(p[posLength:], uint32(len(p)-LogOverhead)) // as sealBytes does, without the call
+	be.PutUint32(p[posCRC:], crc32.Checksum(p[posAttributes:], castagnoli))
 }
 
 // sealBytes writes the length and the CRC of the batch p.

@@ -24,15 +24,45 @@ func (s *Segment) Append(bufs [][]byte, batches []BatchInfo) error {
 		return err
 	}
 	n, err := f.file.WritevAt(bufs, at.size)
-	if err == nil && n != total {
-		err = fmt.Errorf("wrote %d of %d bytes", n, total)
-	}
-	if err != nil {
-		err = s.cutBack(f, at.size, fmt.Errorf("append to %s: %w", s.Path(), err))
-		s.wrote(f)
-		return err
+	if err != nil || n != total {
+		return s.appendFailed(f, at.size, n, total, err)
 	}
 	s.enter(f, at.size, batches)
+	return nil
+}
+
+// AppendOne is Append of one batch, in less time: what seldom happens it leaves to Append. p and b are borrowed. For the writer.
+func (s *Segment) AppendOne(p []byte, b *BatchInfo) error {
+	at := s.published()
+	s.mu.Lock()
+	f := s.active
+	if f == nil || s.refusalLocked() != nil || at.size == 0 || s.checked.own.Load() < 0 ||
+		b.Size != len(p) || b.Size == 0 || b.BaseOffset < at.next || b.LastOffset < b.BaseOffset || s.Overflows(b.LastOffset) || at.size+int64(b.Size) > math.MaxInt32 {
+		s.mu.Unlock()
+		return s.Append([][]byte{p}, []BatchInfo{*b})
+	}
+	s.writing = true
+	s.changes++
+	s.mu.Unlock()
+	n, err := f.file.WriteAt(p, at.size)
+	if err != nil || n != len(p) {
+		return s.appendFailed(f, at.size, n, len(p), err)
+	}
+	pos := at.size
+	s.mu.Lock()
+	if b.MaxTimestamp > s.newest.ts {
+		s.newest = timestampAt{b.MaxTimestamp, b.LastOffset}
+	}
+	s.index.add(*b, s.base, pos, s.newest, s.cfg.IndexIntervalBytes)
+	pos += int64(n)
+	s.alloc = max(s.alloc, pos)
+	flush := len(s.index.offsets)-s.index.flushedO >= flushIndexEntries
+	taken := s.wroteLocked(f)
+	s.mu.Unlock()
+	s.publish(end{pos, b.LastOffset + 1})
+	if flush || taken {
+		s.afterAppend(f, flush, taken)
+	}
 	return nil
 }
 
@@ -75,13 +105,30 @@ func (s *Segment) enter(f *openFile, pos int64, batches []BatchInfo) {
 	taken := s.wroteLocked(f)
 	s.mu.Unlock()
 	s.publish(end{pos, batches[len(batches)-1].LastOffset + 1})
+	if flush := pending >= flushIndexEntries; flush || taken {
+		s.afterAppend(f, flush, taken)
+	}
+}
+
+// afterAppend does what seldom is to be done.
+func (s *Segment) afterAppend(f *openFile, flush, taken bool) {
 	if taken {
 		_ = s.cfg.Files.release(f)
 	}
-	if pending >= flushIndexEntries {
+	if flush {
 		// The batches are in the file: a failure to write hints is no failure to append. Recover finds them missing.
 		_ = s.flushIndex(flushStep)
 	}
+}
+
+// appendFailed cuts back what a failed write at pos has left, and ends writable.
+func (s *Segment) appendFailed(f *openFile, pos int64, n, total int, err error) error {
+	if err == nil {
+		err = fmt.Errorf("wrote %d of %d bytes", n, total)
+	}
+	err = s.cutBack(f, pos, fmt.Errorf("append to %s: %w", s.Path(), err))
+	s.wrote(f)
+	return err
 }
 
 // writable makes the segment ready for a write. wrote must follow.

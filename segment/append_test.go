@@ -38,6 +38,7 @@ func TestAppendRefusesBatchesThatDoNotFit(t *testing.T) {
 		{Size: math.MaxInt32, BaseOffset: 102, LastOffset: 102},
 	} {
 		require.ErrorIs(t, s.Append([][]byte{make([]byte, 10)}, []BatchInfo{b}), ErrInvalidBatches, "%+v", b)
+		require.ErrorIs(t, s.AppendOne(make([]byte, 10), &b), ErrInvalidBatches, "%+v", b)
 	}
 	require.EqualValues(t, len(good), s.Size())
 	require.EqualValues(t, 102, s.NextOffset())

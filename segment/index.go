@@ -99,10 +99,9 @@ func (x *index) same(y *index) bool {
 
 // IndexFull reports whether an index has no room for another batch's entry, so that the segment must roll.
 // One slot of the time index is kept for the final entry. For the writer.
-func (s *Segment) IndexFull() bool {
-	if s.Size()/int64(s.cfg.IndexIntervalBytes) < int64(s.cfg.IndexBytes/16)-1 {
-		return false // by far: an entry takes more than an interval of bytes
-	}
+func (s *Segment) IndexFull() bool { return s.end.Load()&math.MaxUint32 >= s.roomy && s.indexFull() }
+
+func (s *Segment) indexFull() bool {
 	if s.loadIndex() != nil {
 		return false // the next Append meets it
 	}

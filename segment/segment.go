@@ -21,6 +21,8 @@ type Segment struct {
 	base int64
 	cfg  Config
 
+	roomy uint64 // below this size no index is full, by far: an entry takes more than an interval of bytes
+
 	end       atomic.Uint64            // see end; stored by the writer after the bytes are in the file
 	file      atomic.Pointer[openFile] // stored under the cache's mu
 	cuts      atomic.Uint32            // how often batches were taken away: what was read meanwhile is read again
@@ -67,6 +69,7 @@ const (
 func newSegment(dir string, base int64, cfg Config) *Segment {
 	s := &Segment{dir: dir, base: base, cfg: cfg.withDefaults(), newest: timestampAt{-1, base}}
 	s.firstTs.Store(math.MinInt64)
+	s.roomy = uint64(max(s.cfg.IndexBytes/16-1, 0)) * uint64(s.cfg.IndexIntervalBytes)
 	s.refs.Store(1)
 	s.checked.own.Store(-1)
 	return s
@@ -158,6 +161,10 @@ func (s *Segment) FirstTimestamp() (ts int64, ok bool, err error) {
 	if ts = s.firstTs.Load(); ts != math.MinInt64 {
 		return ts, true, nil
 	}
+	return s.findFirstTimestamp()
+}
+
+func (s *Segment) findFirstTimestamp() (ts int64, ok bool, err error) {
 	if s.Size() == 0 {
 		return 0, false, nil
 	}

@@ -19,7 +19,7 @@ func writeAt(f *os.File, p []byte, off int64) (int, error) {
 		return 0, os.ErrClosed
 	}
 	for {
-		n, err := unix.Pwrite(fd, p[total:], off+int64(total))
+		n, err := pwrite(fd, p[total:], off+int64(total))
 		switch {
 		case err == unix.EINTR:
 			continue

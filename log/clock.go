@@ -1,0 +1,36 @@
+package log
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A wallClock tells the present time in ms for less than time.Now does, which asks the system for two clocks: it asks for the monotonic one, and
+// looks how that relates to the wall clock when a millisecond has passed since it last did. So a clock that is set is followed a
+// millisecond late. Safe for concurrent use.
+type wallClock struct {
+	begun time.Time
+	wall  atomic.Int64 // of begun as of the last look, in ns since the Unix epoch: it changes when the clock is set
+	until atomic.Int64 // look again then, in ns since begun
+}
+
+const wallClockLook = time.Millisecond
+
+func (c *wallClock) init() { c.begun = time.Now() }
+
+// now returns the time in ms since the Unix epoch.
+func (c *wallClock) now() int64 {
+	since := int64(time.Since(c.begun))
+	if since >= c.until.Load() {
+		since = c.look()
+	}
+	return (c.wall.Load() + since) / int64(time.Millisecond)
+}
+
+func (c *wallClock) look() int64 {
+	t := time.Now()
+	since := int64(t.Sub(c.begun))
+	c.wall.Store(t.UnixNano() - since)
+	c.until.Store(since + int64(wallClockLook))
+	return since
+}
