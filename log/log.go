@@ -60,6 +60,7 @@ type Log struct {
 	created    int64  // when the active segment was made, ms
 	epoch      int32  // stamped on appends that bring none
 	epochKnown bool   // it is the newest in epochs
+	roundSize  int    // appends of the last round that a worker led
 
 	wg     sync.WaitGroup
 	closed chan struct{}

@@ -163,12 +163,14 @@ func (l *Log) leadOn(n int) {
 	}
 }
 
-// round writes what is queued, up to a bound, and completes it. With the turn.
-func (l *Log) round() {
+// round writes what is queued, up to a bound, and completes it. It returns how many appends that was. With the turn.
+func (l *Log) round() int {
 	r := rounds.Get().(*round)
 	l.takeQueued(r)
+	n := len(r.all)
 	l.runRound(r, nil)
 	r.put()
+	return n
 }
 
 // runRound writes and completes what is in r, and first. With the turn.

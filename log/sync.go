@@ -103,9 +103,13 @@ func (s *syncer) stop() {
 
 // leadThere leads a round on a worker. With the turn.
 func (l *Log) leadThere() {
-	l.round()
-	// Those who were just let go run first, so that what they append next makes one round and not two.
-	runtime.Gosched()
+	before := l.roundSize
+	l.roundSize = l.round()
+	if max(before, l.roundSize) > 1 {
+		// Those who were just let go run first, so that what they append next makes one round and not two. A log with one appender at a time has
+		// nothing to gain: and where all processors are in syncs of other logs, coming back takes as long as a sync.
+		runtime.Gosched()
+	}
 	if l.passTurn() {
 		l.dir.syncer.add(job{l, (*Log).leadThere})
 	}
