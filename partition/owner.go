@@ -56,9 +56,6 @@ func (o *owner) Written(as []*log.Append) {
 			p.takeLocked(req, a, now)
 			p.inRound--
 		}
-		if req.late { // its time was up before
-			p.expireAtLocked(req, time.Since(p.opened))
-		}
 	}
 	if p.inRound == 0 {
 		p.round.reset()
@@ -68,6 +65,13 @@ func (o *owner) Written(as []*log.Append) {
 		bound = p.log.EndOffset()
 	}
 	d := p.advanceLocked(bound)
+	if hw := p.hw.Load(); as[len(as)-1].LastOffset >= hw {
+		for _, a := range as {
+			if a.LastOffset >= hw {
+				p.expireLocked(a.User.(*ProduceRequest))
+			}
+		}
+	}
 	p.mu.Unlock()
 	d.run()
 	p.publish()

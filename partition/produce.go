@@ -19,7 +19,7 @@ import (
 func (p *Partition) Produce(req *ProduceRequest) {
 	req.p = p
 	req.result = ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1}
-	req.written, req.settled, req.late = false, false, false
+	req.written, req.settled, req.timed = false, false, false
 	if err := p.prepare(req); err != nil {
 		p.stats.refused.Add(1)
 		req.result.Err = p.wrap("produce", err)
@@ -57,9 +57,7 @@ func (p *Partition) submit(req *ProduceRequest) {
 		a.Wait = log.WaitWritten
 	}
 	if req.Timeout > 0 {
-		p.mu.Lock()
-		p.expireAtLocked(req, time.Since(p.opened)+req.Timeout)
-		p.mu.Unlock()
+		req.expires = time.Since(p.opened) + req.Timeout
 	}
 	p.log.Submit(a)
 }
@@ -101,6 +99,7 @@ func (p *Partition) acknowledged(req *ProduceRequest) bool {
 	}
 	req.ack.Value = req
 	p.acks.Add(&req.ack, req.lastOffset)
+	p.expireLocked(req) // a duplicate: nobody has written it
 	return false
 }
 
@@ -121,7 +120,7 @@ func (p *Partition) fail(req *ProduceRequest, err error) {
 
 // finish delivers the result of a request that waits in no queue, unless it has timed out.
 func (p *Partition) finish(req *ProduceRequest, err error) {
-	if req.Timeout > 0 {
+	if req.timed {
 		p.mu.Lock()
 		first := p.settleLocked(req)
 		p.mu.Unlock()

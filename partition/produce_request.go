@@ -48,7 +48,8 @@ type ProduceRequest struct {
 	next       *ProduceRequest // in the list of those to be told
 	written    bool            // in the log
 	settled    bool            // result is final
-	late       bool            // the deadline passed before it was written
+	timed      bool            // it has a deadline
+	expires    time.Duration   // when that is, since the partition was opened
 }
 
 // A ProduceResult is the outcome of a ProduceRequest.

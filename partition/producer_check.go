@@ -26,40 +26,76 @@ type position struct {
 // An admitted batch has passed the check and is on its way to the file: the state of the producers with it is only in force
 // once it is written.
 type admitted struct {
-	position       // after the batch
-	firstSeq int32 // -1: a marker
-	before   int32 // index of the same producer's batch before it; -1: none
+	position        // after the batch
+	firstSeq  int32 // -1: a marker
+	before    int32 // index of the same producer's batch before it; -1: none
+	producer  int64
+	withdrawn bool
 }
 
 // A round is the overlay of admitted batches over the state of the producers. It lets several batches of one producer be
 // admitted together, and is thrown away when they are written or refused. The zero round is empty.
 type round struct {
 	batches []admitted
-	newest  map[int64]int32 // index of each producer's newest batch
+	newest  map[int64]int32 // index of each producer's newest batch, once there are more than fewBatches
 }
+
+// fewBatches are looked through faster than a map.
+const fewBatches = 16
 
 func (r *round) reset() {
-	if len(r.batches) > 0 {
-		r.batches = r.batches[:0]
+	if len(r.batches) > fewBatches {
 		clear(r.newest)
+	}
+	r.batches = r.batches[:0]
+}
+
+func (r *round) add(a admitted) {
+	r.batches = append(r.batches, a)
+	switch n := len(r.batches); {
+	case n <= fewBatches:
+	case n == fewBatches+1:
+		if r.newest == nil {
+			r.newest = make(map[int64]int32)
+		}
+		for i := range r.batches {
+			if b := &r.batches[i]; !b.withdrawn {
+				r.newest[b.producer] = int32(i)
+			}
+		}
+	default:
+		r.newest[a.producer] = int32(n - 1)
 	}
 }
 
-func (r *round) add(pid int64, a admitted) {
-	if r.newest == nil {
-		r.newest = make(map[int64]int32)
+// last returns the index of the newest batch of a producer, -1 if there is none.
+func (r *round) last(pid int64) int32 {
+	if len(r.batches) > fewBatches {
+		if i, ok := r.newest[pid]; ok {
+			return i
+		}
+		return -1
 	}
-	r.newest[pid] = int32(len(r.batches))
-	r.batches = append(r.batches, a)
+	for i := len(r.batches) - 1; i >= 0; i-- {
+		if b := &r.batches[i]; b.producer == pid && !b.withdrawn {
+			return int32(i)
+		}
+	}
+	return -1
 }
 
 // drop takes back the newest admitted batch of a producer.
 func (r *round) drop(pid int64) {
-	i, ok := r.newest[pid]
+	i := r.last(pid)
+	if i < 0 {
+		return
+	}
+	b := &r.batches[i]
+	b.withdrawn = true
 	switch {
-	case !ok:
-	case r.batches[i].before >= 0:
-		r.newest[pid] = r.batches[i].before
+	case len(r.batches) <= fewBatches:
+	case b.before >= 0:
+		r.newest[pid] = b.before
 	default:
 		delete(r.newest, pid)
 	}
@@ -67,7 +103,7 @@ func (r *round) drop(pid int64) {
 
 // position returns where a producer stands after the round's batches, and the index of the last of them, -1 if there is none.
 func (s *producers) position(r *round, pid int64) (position, int32) {
-	if i, ok := r.newest[pid]; ok {
+	if i := r.last(pid); i >= 0 {
 		return r.batches[i].position, i
 	}
 	e := s.m[pid]
@@ -95,7 +131,7 @@ func (s *producers) check(r *round, b *record.Batch) (seqBatch, error) {
 		return seqBatch{}, err
 	}
 	at.epoch, at.lastSeq, at.txnOpen = b.ProducerEpoch, b.LastSequence(), at.txnOpen || b.IsTransactional()
-	r.add(b.ProducerID, admitted{position: at, firstSeq: b.BaseSequence, before: before})
+	r.add(admitted{position: at, firstSeq: b.BaseSequence, before: before, producer: b.ProducerID})
 	return seqBatch{}, nil
 }
 
@@ -112,7 +148,7 @@ func (s *producers) checkMarker(r *round, m marker) error {
 		at.lastSeq = -1
 	}
 	at.epoch, at.coordinatorEpoch, at.txnOpen = m.epoch, m.coordinatorEpoch, false
-	r.add(m.producerID, admitted{position: at, firstSeq: -1, before: before})
+	r.add(admitted{position: at, firstSeq: -1, before: before, producer: m.producerID})
 	return nil
 }
 

@@ -4,14 +4,18 @@ import "time"
 
 // All timeouts of a partition share one timer, which runs only while a request with a timeout is out, and one goroutine at
 // most, when it fires. Requests are usually acknowledged long before: the timer is not stopped then, it finds nothing when it fires.
+//
+// A timeout counts from Produce, but ends nothing before the batch is written, since the log still reads its bytes: only from then on is it
+// looked after, and not at all if the batch is acknowledged at once.
 
-// expireAtLocked gives req until at (time since the partition was opened).
-func (p *Partition) expireAtLocked(req *ProduceRequest, at time.Duration) {
-	if p.closed {
-		return // the log refuses the append
+// expireLocked has req, which is written, end when its time is up.
+func (p *Partition) expireLocked(req *ProduceRequest) {
+	if req.Timeout <= 0 || req.timed || p.closed {
+		return
 	}
+	req.timed = true
 	req.deadline.Value = req
-	p.deadlines.Add(&req.deadline, int64(at))
+	p.deadlines.Add(&req.deadline, int64(req.expires))
 	p.armLocked()
 }
 
@@ -32,7 +36,7 @@ func (p *Partition) armLocked() {
 	}
 }
 
-// expire ends the requests whose time is up. One that is not written yet stays: the log still reads its bytes, so it ends as soon as it is.
+// expire ends the requests whose time is up.
 func (p *Partition) expire() {
 	defer p.timers.Done()
 	var d due
@@ -41,10 +45,6 @@ func (p *Partition) expire() {
 	now := int64(time.Since(p.opened))
 	for e := p.deadlines.Pop(now + 1); e != nil; e = p.deadlines.Pop(now + 1) {
 		req := e.Value
-		if !req.written {
-			req.late = true
-			continue
-		}
 		p.acks.Remove(&req.ack)
 		req.settled = true
 		req.result.Err = p.wrap("produce", ErrTimeout)

@@ -207,6 +207,48 @@ func TestTimeoutEndsTheWaitAndNotTheAppend(t *testing.T) {
 	})
 }
 
+func TestTimeoutOfABatchThatIsNotWrittenYetComesWhenItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, cfg := slowSync(10 * time.Second)
+		p, err := Open("p", cfg)
+		require.NoError(t, err)
+		require.NoError(t, p.BecomeLeader(0))
+		start := time.Now()
+		results := make(chan ProduceResult, 2)
+		for _, timeout := range []time.Duration{0, 2 * time.Second} {
+			go p.Produce(&ProduceRequest{Batch: batchSpec{}.build(), Timeout: timeout, Done: func(r ProduceResult) { results <- r }})
+			synctest.Wait() // being synced; queued behind that
+		}
+		require.NoError(t, (<-results).Err)
+		res := <-results
+		require.ErrorIs(t, res.Err, ErrTimeout)
+		require.Equal(t, int64(1), res.BaseOffset)
+		require.Equal(t, 10*time.Second, time.Since(start))
+		require.NoError(t, p.Close())
+	})
+}
+
+func TestTimeoutEndsTheWaitOfADuplicate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := Open("p", testConfig(vfs.Mem()))
+		require.NoError(t, err)
+		require.NoError(t, p.BecomeLeader(0))
+		batch := batchSpec{pid: 1}.build()
+		_, err = p.AppendSync(t.Context(), batch, record.AcksAll)
+		require.NoError(t, err)
+		p.hw.Store(0) // as if there were followers that do not have it
+		start, again := time.Now(), make(chan ProduceResult, 2)
+		p.Produce(&ProduceRequest{Batch: batch, Timeout: time.Second, Done: func(r ProduceResult) { again <- r }})
+		res := <-again
+		require.ErrorIs(t, res.Err, ErrTimeout)
+		require.True(t, res.Duplicate)
+		require.Equal(t, time.Second, time.Since(start))
+		require.NoError(t, p.Close())
+		synctest.Wait()
+		require.Empty(t, again, "Done is called once")
+	})
+}
+
 func TestNothingIsReadableBeforeItIsOnStableStorage(t *testing.T) {
 	for _, c := range []struct {
 		sync log.SyncPolicy
