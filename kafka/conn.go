@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -20,6 +20,9 @@ const maxWrite = 1 << 20
 
 // maxPipelined bounds the requests of a connection that are under way at a time; more are left in the socket.
 const maxPipelined = 1024
+
+// maxHeld is from how many bytes of requests that are not answered on a connection's next request is left in the socket.
+const maxHeld = 1 << 20
 
 // conn is one client's connection. Its goroutine, run, reads requests and starts them in order; whoever completes the oldest one writes the
 // answers that are ready.
@@ -37,6 +40,7 @@ type conn struct {
 
 	progress chan struct{} // has an element if a reply was completed since the reader looked
 	handlers sync.WaitGroup
+	held     atomic.Int64 // bytes of the requests in queue, or being written
 
 	mu       sync.Mutex
 	queue    []*reply // in the order of the requests; the done ones at the front wait to be written
@@ -76,14 +80,18 @@ func remoteHost(a net.Addr) string {
 
 // run serves the connection until it ends.
 func (c *conn) run() {
-	r := &reader{s: c.s, conn: c, nc: c.nc, r: bufio.NewReaderSize(c.nc, 16<<10), first: time.Now().Add(c.s.limits.FirstRequest)}
+	r := &reader{s: c.s, conn: c, in: input{conn: c}, first: time.Now().Add(c.s.limits.FirstRequest)}
 	var err error
 	for err == nil {
 		var f *frame
 		if f, err = r.next(c.busy); err == nil {
 			err = c.dispatch(f)
 		}
+		for err == nil && c.held.Load() >= maxHeld {
+			err = c.await()
+		}
 	}
+	r.in.close()
 	if c.isDraining() {
 		c.settle(0)
 	}
@@ -125,7 +133,17 @@ func (c *conn) drain() {
 	c.draining = true
 	c.mu.Unlock()
 	c.endWaits()
-	c.nc.SetReadDeadline(time.Unix(1, 0))
+	c.readBy(time.Time{})
+}
+
+// readBy sets when reading ends for lack of bytes: at once if the connection is draining.
+func (c *conn) readBy(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.draining {
+		t = time.Unix(1, 0)
+	}
+	c.nc.SetReadDeadline(t)
 }
 
 func (c *conn) isDraining() bool {
@@ -153,11 +171,19 @@ func (c *conn) settle(n int) error {
 		if under <= n {
 			return nil
 		}
-		select {
-		case <-c.progress:
-		case <-c.ctx.Done():
-			return c.ctx.Err()
+		if err := c.await(); err != nil {
+			return err
 		}
+	}
+}
+
+// await waits until a reply was completed or written.
+func (c *conn) await() error {
+	select {
+	case <-c.progress:
+		return nil
+	case <-c.ctx.Done():
+		return c.ctx.Err()
 	}
 }
 
@@ -200,6 +226,7 @@ func (c *conn) dispatch(f *frame) error {
 }
 
 func (c *conn) enqueue(r *reply) {
+	c.held.Add(int64(r.frame.charged))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue = append(c.queue, r)
@@ -319,6 +346,7 @@ func (c *conn) send(replies []*reply) error {
 // free gives back what a reply holds.
 func (c *conn) free(r *reply) {
 	c.s.budget.give(r.charged + r.frame.charged)
+	c.held.Add(-int64(r.frame.charged))
 	if len(r.out) > 0 {
 		keepBuffer(r.out[0])
 	}

@@ -1,13 +1,9 @@
 package kafka
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -19,7 +15,6 @@ var errMalformed = errors.New("kafka: malformed request")
 const (
 	minFrame  = 10       // key, version, correlation id, length of the client id
 	firstStep = 64 << 10 // of a request is read before more memory is taken for it
-	keptBytes = 2 << 20  // larger buffers are not kept for later
 )
 
 // frame is one request as it came.
@@ -91,8 +86,7 @@ func skipTags(b []byte) ([]byte, error) {
 type reader struct {
 	s     *Server
 	conn  *conn
-	nc    net.Conn
-	r     *bufio.Reader
+	in    input
 	first time.Time // when the first request must be there; zero: it is
 }
 
@@ -106,20 +100,18 @@ func (r *reader) next(idle func() bool) (*frame, error) {
 		if r.conn.isDraining() {
 			return nil, ErrServerClosed
 		}
-		r.nc.SetReadDeadline(deadline)
-		_, err := r.r.Peek(1)
+		err := r.in.wait(deadline)
 		if err == nil {
 			break
 		}
-		var t net.Error
-		if !errors.As(err, &t) || !t.Timeout() || !r.first.IsZero() || !idle() {
+		if !isTimeout(err) || !r.first.IsZero() || !idle() {
 			return nil, err
 		}
 	}
-	if r.first.IsZero() && r.r.Buffered() < 4 {
-		r.nc.SetReadDeadline(time.Now().Add(r.s.limits.WholeRequest))
+	if r.first.IsZero() && len(r.in.ahead) < 4 {
+		r.conn.readBy(time.Now().Add(r.s.limits.WholeRequest))
 	}
-	head, err := r.r.Peek(6)
+	head, err := r.in.peek(6)
 	if err != nil {
 		return nil, err
 	}
@@ -132,11 +124,11 @@ func (r *reader) next(idle func() bool) (*frame, error) {
 	if size < minFrame || size > limit {
 		return nil, fmt.Errorf("%w: size %d, at most %d are allowed for %v", errMalformed, size, limit, key)
 	}
-	r.r.Discard(4)
-	if r.first.IsZero() && r.r.Buffered() < size {
-		r.nc.SetReadDeadline(time.Now().Add(r.s.limits.WholeRequest))
+	r.in.skip(4)
+	if r.first.IsZero() && len(r.in.ahead) < size {
+		r.conn.readBy(time.Now().Add(r.s.limits.WholeRequest))
 	}
-	f, err := r.body(size, key)
+	f, err := r.body(size)
 	if err != nil {
 		return nil, err
 	}
@@ -144,26 +136,31 @@ func (r *reader) next(idle func() bool) (*frame, error) {
 	return f, nil
 }
 
-func (r *reader) body(size int, key Key) (*frame, error) {
+// body reads a frame, in steps of which each is at most three times what has come.
+func (r *reader) body(size int) (*frame, error) {
 	f := &frame{buf: takeBuffer(size)}
 	if cap(f.buf) < size {
 		f.buf = make([]byte, 0, min(size, firstStep))
 	}
 	for len(f.buf) < size {
-		step := min(size-len(f.buf), max(firstStep, len(f.buf)))
+		step := min(size-len(f.buf), max(firstStep, 3*len(f.buf)))
 		if err := r.s.budget.takeWithin(r.conn.ctx, step, r.s.limits.WholeRequest); err != nil {
 			r.drop(f)
 			return nil, err
 		}
 		f.charged += step
 		if need := len(f.buf) + step; need > cap(f.buf) {
-			grown := make([]byte, len(f.buf), need)
-			copy(grown, f.buf)
+			grown := takeBuffer(need)
+			if cap(grown) < need {
+				grown = make([]byte, 0, need)
+			}
+			grown = append(grown, f.buf...)
+			keepBuffer(f.buf)
 			f.buf = grown
 		}
 		at := len(f.buf)
 		f.buf = f.buf[:at+step]
-		if _, err := io.ReadFull(r.r, f.buf[at:]); err != nil {
+		if err := r.in.readFull(f.buf[at:]); err != nil {
 			r.drop(f)
 			return nil, err
 		}
@@ -174,29 +171,4 @@ func (r *reader) body(size int, key Key) (*frame, error) {
 func (r *reader) drop(f *frame) {
 	r.s.budget.give(f.charged)
 	f.charged = 0
-}
-
-// buffers of requests and answers that are used up. A buffer is taken only for what fills a good part of it.
-var buffers sync.Pool
-
-// takeBuffer returns an empty buffer, of capacity 0 if none that fits is at hand.
-func takeBuffer(size int) []byte {
-	if size < 4<<10 || size > keptBytes {
-		return nil
-	}
-	p, _ := buffers.Get().(*[]byte)
-	if p == nil {
-		return nil
-	}
-	if cap(*p) < size {
-		buffers.Put(p)
-		return nil
-	}
-	return (*p)[:0]
-}
-
-func keepBuffer(b []byte) {
-	if cap(b) >= 4<<10 && cap(b) <= keptBytes {
-		buffers.Put(&b)
-	}
 }

@@ -1,0 +1,106 @@
+package kafka
+
+import (
+	"errors"
+	"io"
+	"net"
+	"time"
+)
+
+const (
+	inputBytes = 16 << 10    // are read ahead of a connection
+	napTime    = time.Second // without a byte, and the connection gives its input buffer back
+)
+
+// input reads ahead of a connection, through a buffer that it gives back when nothing comes: idle connections cost little.
+type input struct {
+	conn  *conn
+	buf   []byte // nil: given back
+	small [8]byte
+	ahead []byte // what was read and not yet used, in buf or in small
+}
+
+// wait waits until there is something to use, at most until the deadline.
+func (in *input) wait(deadline time.Time) error {
+	if len(in.ahead) > 0 {
+		return nil
+	}
+	if in.buf != nil {
+		nap := time.Now().Add(napTime)
+		if nap.After(deadline) {
+			nap = deadline
+		}
+		in.conn.readBy(nap)
+		err := in.fill(in.buf)
+		if !isTimeout(err) || nap.Equal(deadline) {
+			return err
+		}
+		keepBuffer(in.buf)
+		in.buf = nil
+	}
+	in.conn.readBy(deadline)
+	return in.fill(in.small[:])
+}
+
+// fill reads once into b, of which nothing is in use.
+func (in *input) fill(b []byte) error {
+	for {
+		n, err := in.conn.nc.Read(b)
+		in.ahead = b[:n]
+		if n > 0 || err != nil {
+			if n > 0 {
+				err = nil // if it is there to stay, the next read gets it too
+			}
+			return err
+		}
+	}
+}
+
+// peek returns the next n bytes, at most inputBytes, without using them up.
+func (in *input) peek(n int) ([]byte, error) {
+	for len(in.ahead) < n {
+		if in.buf == nil {
+			if in.buf = takeBuffer(inputBytes); cap(in.buf) < inputBytes {
+				in.buf = make([]byte, inputBytes)
+			}
+			in.buf = in.buf[:inputBytes]
+		}
+		have := copy(in.buf, in.ahead)
+		m, err := in.conn.nc.Read(in.buf[have:])
+		in.ahead = in.buf[:have+m]
+		if err != nil && len(in.ahead) < n {
+			return nil, err
+		}
+	}
+	return in.ahead[:n], nil
+}
+
+// skip uses up n bytes that were peeked at.
+func (in *input) skip(n int) { in.ahead = in.ahead[n:] }
+
+// readFull fills b, at once from the connection where nothing was read ahead.
+func (in *input) readFull(b []byte) error {
+	n := copy(b, in.ahead)
+	in.ahead = in.ahead[n:]
+	b = b[n:]
+	for len(b) > 0 && len(b) < inputBytes && in.buf != nil { // perhaps with some of what follows it
+		if err := in.fill(in.buf); err != nil {
+			return err
+		}
+		n := copy(b, in.ahead)
+		in.ahead, b = in.ahead[n:], b[n:]
+	}
+	_, err := io.ReadFull(in.conn.nc, b)
+	return err
+}
+
+// close gives the buffer back.
+func (in *input) close() {
+	keepBuffer(in.buf)
+	in.buf, in.ahead = nil, nil
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
+}
