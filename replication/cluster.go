@@ -83,7 +83,7 @@ func (c *Cluster) open() error {
 	}
 	c.clusterID = meta.clusterID
 	base := log.Config{FS: c.cfg.FS, Dir: c.dir, Logger: c.logger}
-	if c.meta, err = openMetaLog(filepath.Join(root, topic.MetadataTopic+"-0"), base, c.image); err != nil {
+	if c.meta, err = openMetaLog(filepath.Join(root, topic.MetadataTopic+"-0"), base, c.image, c.cfg.metaSlack); err != nil {
 		return err
 	}
 	c.ids.next, c.ids.end = c.image.nextProducerID, c.image.nextProducerID
@@ -196,8 +196,11 @@ func (c *Cluster) changeThen(ctx context.Context, decide decision, then func([]m
 	result := make(chan error, 1)
 	started := c.run(func() {
 		err := c.perform(decide, then)
-		<-c.turn
 		result <- err
+		if err == nil {
+			c.compactMetadata()
+		}
+		<-c.turn
 	})
 	if !started {
 		<-c.turn
@@ -247,11 +250,7 @@ func (c *Cluster) apply(recs []metarecord.Record, version int64) {
 			panic(fmt.Sprintf("replication: decided on a change that does not apply: %v", err)) // decide and apply disagree: our own fault
 		}
 	}
-	c.image.publish(version)
-	var due []chan struct{}
-	for e := c.waiters.Pop(version); e != nil; e = c.waiters.Pop(version) {
-		due = append(due, e.Value)
-	}
+	due := c.publishLocked(version)
 	c.mu.Unlock()
 	for _, ch := range due {
 		close(ch)
@@ -264,6 +263,15 @@ func (c *Cluster) apply(recs []metarecord.Record, version int64) {
 	for _, id := range changed {
 		c.reconfigure(id)
 	}
+}
+
+// publishLocked makes the image the metadata as of version and returns who waits for that.
+func (c *Cluster) publishLocked(version int64) (due []chan struct{}) {
+	c.image.publish(version)
+	for e := c.waiters.Pop(version); e != nil; e = c.waiters.Pop(version) {
+		due = append(due, e.Value)
+	}
+	return due
 }
 
 // affected returns the topics that recs remove and the ids of those whose configuration they change.

@@ -43,6 +43,8 @@ type Config struct {
 
 	// Logger: nil discards.
 	Logger *slog.Logger
+
+	metaSlack int64 // 0: that constant; negative: a snapshot of the metadata after every change
 }
 
 const (
@@ -94,6 +96,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.ProducerIDExpiration < 0 {
 		errs = append(errs, fmt.Errorf("replication: producer id expiration %v", c.ProducerIDExpiration))
 	}
+	c.metaSlack = orDefault(c.metaSlack, metaSlack)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

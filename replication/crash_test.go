@@ -111,11 +111,12 @@ func (x *cuts) begin(step string, allowed ...string) {
 }
 
 func TestCrashAtEveryOperation(t *testing.T) {
-	all := runWorkload(t, "0")
-	all = append(all, runWorkload(t, "60000")...)
-	every := 6 // of about two thousand
+	all := runWorkload(t, "0", 0)
+	all = append(all, runWorkload(t, "60000", 0)...)
+	all = append(all, runWorkload(t, "60000", -1)...)
+	every := 9 // of about three thousand
 	if testing.Short() {
-		every = 40
+		every = 60
 	}
 	if os.Getenv("STRATA_LONG") != "" {
 		every = 1
@@ -128,12 +129,12 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	}
 }
 
-// runWorkload runs the steps and returns a disk for every moment. What is deleted stays for delay milliseconds.
-func runWorkload(t *testing.T, delay string) []cut {
+// runWorkload runs the steps and returns a disk for every moment. What is deleted stays for delay milliseconds, and the metadata log grows by slack.
+func runWorkload(t *testing.T, delay string, slack int64) []cut {
 	fsys := vfs.Mem()
 	x := observe(fsys)
 	x.begin("open", "")
-	c := openWith(t, Config{FS: fsys, Dir: "data", Defaults: topic.Config{Properties: properties("file.delete.delay.ms", delay)}})
+	c := openWith(t, Config{FS: fsys, Dir: "data", metaSlack: slack, Defaults: topic.Config{Properties: properties("file.delete.delay.ms", delay)}})
 	before := ""
 	for _, s := range workload {
 		x.begin(s.name, before, s.after)
@@ -171,8 +172,8 @@ func checkCut(t *testing.T, x cut) {
 }
 
 func TestCrashDuringRecovery(t *testing.T) {
-	for i, x := range runWorkload(t, "0") {
-		if i%61 != 0 {
+	for i, x := range append(runWorkload(t, "0", 0), runWorkload(t, "0", -1)...) {
+		if i%97 != 0 {
 			continue
 		}
 		y := observe(x.disk)
@@ -217,10 +218,16 @@ func TestLostRecordsBeginANewLeaderEpoch(t *testing.T) {
 
 // A change that fails is either not there or, if only its acknowledgement failed, there at the next open; the old state is served meanwhile.
 func TestFailedDiskOperationLeavesTheOldOrTheNewState(t *testing.T) {
+	for _, slack := range []int64{0, -1} {
+		failDiskOperations(t, slack)
+	}
+}
+
+func failDiskOperations(t *testing.T, slack int64) {
 	broken := errors.New("disk broken")
 	for n := 0; ; n++ {
 		fsys := vfs.Mem()
-		c, err := Open(Config{FS: fsys, Dir: "data"})
+		c, err := Open(Config{FS: fsys, Dir: "data", metaSlack: slack})
 		require.NoError(t, err)
 		create(t, c, "old", 1)
 		produce(t, c, at("old", 0), "x")

@@ -68,6 +68,9 @@ func (m *image) apply(rec metarecord.Record) error {
 		}
 		m.nextProducerID = rec.Next
 	case *metarecord.NoOp:
+		if rec.Snapshot {
+			*m = *newImage() // the state follows
+		}
 	default:
 		return fmt.Errorf("record %T", rec)
 	}

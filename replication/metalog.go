@@ -15,13 +15,17 @@ import (
 type metaLog struct {
 	log     *log.Log
 	builder record.Builder
+
+	size     int64 // bytes of the log's batches
+	snapshot int64 // bytes of the last snapshot
+	slack    int64
 }
 
 // maxMetaBatchBytes bounds one change; the largest allowed creation of partitions takes about a megabyte.
 const maxMetaBatchBytes = 16 << 20
 
 // openMetaLog opens the log and applies what is in it to img, which it publishes. The errors about its contents are *DirectoryErrors.
-func openMetaLog(dir string, cfg log.Config, img *image) (*metaLog, error) {
+func openMetaLog(dir string, cfg log.Config, img *image, slack int64) (*metaLog, error) {
 	cfg.Sync = log.SyncOnAck
 	cfg.Cleanup = log.CleanupNone
 	cfg.RetentionAge = log.Unlimited
@@ -30,14 +34,15 @@ func openMetaLog(dir string, cfg log.Config, img *image) (*metaLog, error) {
 	if err != nil {
 		return nil, openError(dir, err)
 	}
-	if err := replay(l, dir, img); err != nil {
+	m := &metaLog{log: l, slack: slack}
+	if err := m.replay(dir, img); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	epoch, _ := l.Epochs().Latest()
 	if err := l.SetLeaderEpoch(epoch + 1); err != nil {
 		return nil, errors.Join(fmt.Errorf("open metadata log: %w", err), l.Close())
 	}
-	return &metaLog{log: l}, nil
+	return m, nil
 }
 
 // openError turns what package log has against a directory into a DirectoryError.
@@ -53,15 +58,16 @@ func openError(dir string, err error) error {
 	return fmt.Errorf("open %s: %w", dir, err)
 }
 
-func replay(l *log.Log, dir string, img *image) error {
-	if start := l.StartOffset(); start != 0 {
-		return directoryError(dir, ErrDamaged, fmt.Errorf("metadata log starts at offset %d", start))
-	}
+// replay applies the whole log to img. One that does not begin at offset 0 begins with a snapshot.
+func (m *metaLog) replay(dir string, img *image) error {
+	l := m.log
+	start := l.StartOffset()
 	var r record.Record
-	for b, err := range l.Batches(0) {
+	for b, err := range l.Batches(start) {
 		if err != nil {
 			return directoryError(dir, ErrDamaged, err)
 		}
+		m.size += int64(b.Size())
 		if b.IsControl() {
 			continue
 		}
@@ -71,7 +77,14 @@ func replay(l *log.Log, dir string, img *image) error {
 			if more, err = it.Next(&r); err != nil || !more {
 				break
 			}
-			if err := applyValue(img, r.Value); err != nil {
+			snapshot, err := applyValue(img, r.Value)
+			if snapshot {
+				m.size, m.snapshot = int64(b.Size()), int64(b.Size())
+			}
+			if err == nil && r.Offset == start && start > 0 && !snapshot {
+				err = fmt.Errorf("what came before is gone, and no snapshot says what it was")
+			}
+			if err != nil {
 				reason := ErrDamaged
 				if unknown := (*metarecord.UnknownError)(nil); errors.As(err, &unknown) {
 					reason = ErrNewerFormat
@@ -83,16 +96,20 @@ func replay(l *log.Log, dir string, img *image) error {
 			return directoryError(dir, ErrDamaged, fmt.Errorf("metadata log at offset %d: %w", b.BaseOffset, err))
 		}
 	}
+	if start > 0 && l.EndOffset() == start {
+		return directoryError(dir, ErrDamaged, fmt.Errorf("metadata log is empty, and starts at offset %d", start))
+	}
 	img.publish(l.EndOffset())
 	return nil
 }
 
-func applyValue(img *image, value []byte) error {
+func applyValue(img *image, value []byte) (snapshot bool, err error) {
 	rec, err := metarecord.Parse(value)
 	if err != nil {
-		return err
+		return false, err
 	}
-	return img.apply(rec)
+	n, ok := rec.(*metarecord.NoOp)
+	return ok && n.Snapshot, img.apply(rec)
 }
 
 // append writes one change and returns the metadata version after it, once it is on stable storage. It is called by one goroutine at a time. An error
@@ -115,6 +132,7 @@ func (m *metaLog) append(recs []metarecord.Record) (version int64, err error) {
 	if a.Err != nil {
 		return 0, fmt.Errorf("write metadata: %w", a.Err)
 	}
+	m.size += int64(len(batch))
 	return a.LastOffset + 1, nil
 }
 

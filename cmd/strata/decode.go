@@ -130,6 +130,9 @@ func decodeMetadata(r *record.Record) any {
 	case *metarecord.ProducerIDs:
 		return fields{{"kind", "ProducerIdsRecord"}, {"broker", m.BrokerID}, {"brokerEpoch", m.BrokerEpoch}, {"next", m.Next}}
 	case *metarecord.NoOp:
+		if m.Snapshot {
+			return fields{{"kind", "NoOpRecord"}, {"snapshot", true}}
+		}
 		return fields{{"kind", "NoOpRecord"}}
 	}
 	return nil

@@ -51,6 +51,15 @@ func TestRecordsAreByteForByteKafkas(t *testing.T) {
 	}
 }
 
+// The tagged field is ours; to Kafka it is one that a later version may have added.
+func TestBeginOfASnapshotIsATagOfANoOp(t *testing.T) {
+	p := Append(nil, &NoOp{Snapshot: true})
+	require.Equal(t, "01140001904e0101", hex.EncodeToString(p))
+	rec, err := Parse(p)
+	require.NoError(t, err)
+	require.Equal(t, &NoOp{Snapshot: true}, rec)
+}
+
 func TestUnknownRecordsAreNamed(t *testing.T) {
 	for h, want := range map[string]UnknownError{
 		"010c00116d657461646174612e76657273696f6e001d00": {12, 0}, // FeatureLevelRecord

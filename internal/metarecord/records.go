@@ -30,8 +30,12 @@ type ProducerIDs struct {
 	Next        int64
 }
 
-// NoOp says nothing.
-type NoOp struct{}
+// NoOp says nothing, or that a snapshot begins: the records behind it in its batch are the whole state, and what comes before it is void. Kafka, which
+// keeps snapshots in files of their own, skips that tagged field.
+type NoOp struct{ Snapshot bool }
+
+// tagSnapshot is far away from those that Kafka may give out.
+const tagSnapshot = 10_000
 
 func (t *Topic) header() (uint32, uint32)       { return typeTopic, 0 }
 func (t *RemoveTopic) header() (uint32, uint32) { return typeRemoveTopic, 0 }
@@ -85,5 +89,18 @@ func (p *ProducerIDs) readFields(r *reader, _ uint32) {
 	r.untagged()
 }
 
-func (*NoOp) appendFields(dst []byte, _ uint32) []byte { return appendUvarint(dst, 0) }
-func (*NoOp) readFields(r *reader, _ uint32)           { r.untagged() }
+func (n *NoOp) appendFields(dst []byte, _ uint32) []byte {
+	var t tags
+	if n.Snapshot {
+		t.add(tagSnapshot, []byte{1})
+	}
+	return t.appendTo(dst)
+}
+
+func (n *NoOp) readFields(r *reader, _ uint32) {
+	r.tagged(func(tag uint32, field *reader) {
+		if tag == tagSnapshot {
+			n.Snapshot = field.int8() == 1
+		}
+	})
+}

@@ -1,0 +1,146 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/topic"
+)
+
+// The controller's log is kept short by snapshots in the log itself: when it has grown to several times what the present state takes, that state is
+// written as one batch, which begins with a record that voids all before it, and then what is before it is deleted. A crash in between leaves the
+// history and the snapshot, which say the same. (Kafka writes snapshots to files beside the log.)
+const (
+	// metaSlack is by how much the log may outgrow its last snapshot, at least; else it is three times the snapshot.
+	metaSlack = 1 << 20
+)
+
+// due reports whether the log has grown enough for a snapshot.
+func (m *metaLog) due() bool {
+	if m.slack < 0 {
+		return m.size > m.snapshot
+	}
+	return m.size-m.snapshot > max(m.slack, 3*m.snapshot)
+}
+
+// compact writes a snapshot of the state and deletes what came before it. It returns the metadata version, 0 if nothing was written. By the one goroutine that appends.
+func (m *metaLog) compact(state []metarecord.Record) (version int64, err error) {
+	if err := m.log.Roll(); err != nil { // so that all before it goes, segment by segment
+		return 0, err
+	}
+	first, before := m.log.EndOffset(), m.size
+	if version, err = m.append(state); err != nil {
+		return 0, err
+	}
+	m.size -= before
+	m.snapshot = m.size
+	if err := m.log.DeleteRecords(first); err != nil {
+		return version, err
+	}
+	_, err = m.log.Clean(context.Background())
+	return version, err
+}
+
+// snapshot returns the records that make the image out of nothing. Of the removed topics only those of kept are in it.
+func (m *image) snapshot(kept map[topic.ID]string) []metarecord.Record {
+	recs := []metarecord.Record{&metarecord.NoOp{Snapshot: true}}
+	for id, name := range kept {
+		recs = append(recs, &metarecord.Topic{Name: name, ID: id}, &metarecord.RemoveTopic{ID: id})
+	}
+	if m.nextProducerID > 0 {
+		recs = append(recs, &metarecord.ProducerIDs{BrokerID: brokerID, BrokerEpoch: -1, Next: m.nextProducerID})
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.brokers)) {
+		recs = append(recs, configRecords(metarecord.ResourceBroker, name, nil, m.brokers[name])...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.topics)) {
+		t := m.topics[name]
+		recs = append(recs, &metarecord.Topic{Name: t.name, ID: t.id})
+		recs = append(recs, configRecords(metarecord.ResourceTopic, t.name, nil, t.config)...)
+		for i, p := range t.partitions {
+			recs = append(recs, &metarecord.Partition{
+				Partition: int32(i), TopicID: t.id, Replicas: p.replicas, ISR: p.isr,
+				Leader: p.leader, LeaderEpoch: p.leaderEpoch, PartitionEpoch: p.partitionEpoch,
+			})
+		}
+	}
+	return recs
+}
+
+// remains returns those of the removed topics that have a directory still: only for them somebody must know that they were removed.
+func (b *broker) remains(removed map[topic.ID]string) (map[topic.ID]string, error) {
+	names := make(map[string]bool, len(removed))
+	for _, name := range removed {
+		names[name] = true
+	}
+	entries, err := b.fs.ReadDir(b.root)
+	if err != nil {
+		return nil, err
+	}
+	kept := map[topic.ID]string{}
+	for _, e := range entries {
+		tp, ok := parsePartitionDir(e.Name())
+		if !ok || !names[tp.Topic] {
+			continue
+		}
+		id, ok, err := readTopicID(b.fs, filepath.Join(b.root, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		if name := removed[id]; ok && name != "" {
+			kept[id] = strings.Clone(name)
+		}
+	}
+	return kept, nil
+}
+
+// compactMetadata writes a snapshot of the metadata if it is time. A failure leaves the log as long as it is, to be tried again after the next change.
+func (c *Cluster) compactMetadata() {
+	if !c.meta.due() {
+		return
+	}
+	c.mu.RLock()
+	removed := maps.Clone(c.image.removed)
+	c.mu.RUnlock()
+	kept, err := c.broker.remains(removed)
+	if err == nil {
+		c.mu.RLock()
+		state := c.image.snapshot(kept)
+		c.mu.RUnlock()
+		err = c.installSnapshot(state)
+	}
+	if err != nil {
+		c.logger.Warn("metadata log was not compacted", slog.Any("err", err))
+	}
+}
+
+// installSnapshot writes state and makes it the image, as a replay would.
+func (c *Cluster) installSnapshot(state []metarecord.Record) error {
+	version, err := c.meta.compact(state)
+	if version == 0 {
+		if errors.Is(err, log.ErrRecordTooLarge) {
+			c.meta.snapshot = c.meta.size // not before it has grown a lot again
+		}
+		return err
+	}
+	c.mu.Lock()
+	for _, rec := range state {
+		if err := c.image.apply(rec); err != nil {
+			panic(fmt.Sprintf("replication: snapshot does not apply: %v", err)) // it was made from the image: our own fault
+		}
+	}
+	due := c.publishLocked(version)
+	c.mu.Unlock()
+	for _, ch := range due {
+		close(ch)
+	}
+	return err
+}

@@ -1,0 +1,151 @@
+package replication
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+const metaDir = root + "/__cluster_metadata-0"
+
+// metaBytes is what the metadata log's segments take.
+func metaBytes(t *testing.T, fsys vfs.FS) (n int64) {
+	t.Helper()
+	entries, err := fsys.ReadDir(metaDir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) == ".log" {
+			info, err := e.Info()
+			require.NoError(t, err)
+			n += info.Size()
+		}
+	}
+	return n
+}
+
+func TestMetadataLogStaysShortWhateverIsDone(t *testing.T) {
+	const slack = 8 << 10
+	cfg := Config{FS: vfs.Mem(), Dir: "data", metaSlack: slack}
+	c := openWith(t, cfg)
+	create(t, c, "stays", 3, "retention.ms", "77")
+	produce(t, c, at("stays", 0), "x")
+	require.NoError(t, c.AlterBrokerConfig(t.Context(), AllBrokers, ConfigChange{Key: "log.retention.ms", Value: "2000"}))
+	id, _, err := c.InitProducerID(t.Context())
+	require.NoError(t, err)
+	version := int64(0)
+	for i := range 1000 {
+		create(t, c, fmt.Sprint("t", i%7), 2)
+		require.NoError(t, c.DeleteTopic(t.Context(), fmt.Sprint("t", i%7)))
+		require.NoError(t, c.AlterTopicConfig(t.Context(), "stays", ConfigChange{Key: "segment.ms", Value: fmt.Sprint(1000 + i)}))
+		md, err := c.Metadata(t.Context())
+		require.NoError(t, err)
+		require.Greater(t, md.Version, version)
+		version = md.Version
+	}
+	want := state(t, c)
+	require.NoError(t, c.Close())
+	require.Less(t, metaBytes(t, cfg.FS), int64(2*slack), "a change takes some 300 bytes")
+
+	c = openWith(t, cfg)
+	require.Equal(t, want, state(t, c))
+	require.Positive(t, c.meta.log.StartOffset())
+	require.Less(t, len(c.image.removed), 100, "only those of after the last snapshot")
+	require.Equal(t, "2000", c.BrokerConfig(AllBrokers)["log.retention.ms"])
+	require.Equal(t, []string{"x"}, values(t, c, at("stays", 0)))
+	next, _, err := c.InitProducerID(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, next, id)
+	md, err := c.Metadata(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, md.Version, version, "the new block of producer ids")
+}
+
+// Whatever was done, a snapshot says the same as the history.
+func TestSnapshotMakesTheSameImage(t *testing.T) {
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	c := open(t, vfs.Mem())
+	for range 300 {
+		name := fmt.Sprint("t", rnd.IntN(5))
+		switch rnd.IntN(6) {
+		case 0, 1:
+			_ = c.CreateTopic(t.Context(), name, topic.Config{Partitions: 1 + rnd.IntN(3), Properties: properties("segment.ms", fmt.Sprint(1+rnd.IntN(99)))})
+		case 2:
+			_ = c.DeleteTopic(t.Context(), name)
+		case 3:
+			_ = c.AddPartitions(t.Context(), name, 1+rnd.IntN(5))
+		case 4:
+			_ = c.AlterTopicConfig(t.Context(), name, ConfigChange{Key: "retention.ms", Value: fmt.Sprint(rnd.IntN(9))})
+		default:
+			change := &metarecord.PartitionChange{TopicID: topicID(c, name), Leader: int32(rnd.IntN(2)), Recovery: -1}
+			if _, ok := c.TopicID(name); ok {
+				require.NoError(t, c.change(t.Context(), func(*image) ([]metarecord.Record, error) { return []metarecord.Record{change}, nil }))
+			}
+		}
+	}
+	again := newImage()
+	for _, rec := range c.image.snapshot(c.image.removed) {
+		rec, err := metarecord.Parse(metarecord.Append(nil, rec))
+		require.NoError(t, err)
+		require.NoError(t, again.apply(rec))
+	}
+	again.publish(c.image.version)
+	require.Equal(t, c.image, again, "seed %d", seed)
+}
+
+func topicID(c *Cluster, name string) topic.ID {
+	id, _ := c.TopicID(name)
+	return id
+}
+
+func TestMetadataLogWithoutItsBeginningIsDamaged(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		fsys := vfs.Mem()
+		c := open(t, fsys)
+		create(t, c, "orders", 1)
+		create(t, c, "second", 1)
+		require.NoError(t, c.Close())
+		l, err := log.Open(metaDir, log.Config{FS: fsys, Cleanup: log.CleanupNone})
+		require.NoError(t, err)
+		before := int64(2)
+		if all {
+			before = l.EndOffset()
+		}
+		require.NoError(t, l.DeleteRecords(before))
+		require.NoError(t, l.Close())
+		_, err = Open(Config{FS: fsys, Dir: "data"})
+		requireDirectoryError(t, err, ErrDamaged, "backup")
+	}
+}
+
+// A topic whose directory could not be renamed is remembered as removed, also by a snapshot: at the next open its directory is deleted, not kept as a stray.
+func TestSnapshotRemembersTopicsWhoseDirectoriesAreStillThere(t *testing.T) {
+	var out bytes.Buffer
+	fsys := vfs.Mem()
+	c := openWith(t, Config{FS: fsys, Dir: "data", metaSlack: -1, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+	create(t, c, "orders", 1)
+	produce(t, c, at("orders", 0), "x")
+	heal := fsys.Inject(vfs.Fault{Ops: vfs.OpRename, Pattern: "orders-0", Times: vfs.Always, Err: errors.New("disk broken")})
+	require.NoError(t, c.DeleteTopic(t.Context(), "orders"))
+	heal()
+	create(t, c, "other", 1)
+	require.NoError(t, c.DeleteTopic(t.Context(), "other"))
+	require.NoError(t, c.Close())
+	require.Contains(t, out.String(), "leaves files behind")
+	require.Equal(t, []string{"orders-0"}, partitionDirs(t, fsys))
+	again := open(t, fsys)
+	require.Positive(t, again.meta.log.StartOffset())
+	require.Len(t, again.image.removed, 1)
+	require.Empty(t, partitionDirs(t, fsys))
+}
