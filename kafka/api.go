@@ -36,6 +36,7 @@ type call struct {
 	closing    bool      // set by the handler: the connection is closed instead of an answer
 	charged    int       // set by the handler: bytes of the server's budget that the answer holds
 	fetching   *fetching // what tryFetch leaves to fetch
+	fetched    []byte    // set by tryFetch: of the server's buffers, holds records of the answer
 	retained   bool      // set by the handler: the request's bytes are still in use after the answer
 }
 

@@ -38,6 +38,8 @@ type conn struct {
 	waiting  context.Context // ends with ctx, or when the server shuts down
 	endWaits context.CancelFunc
 
+	lastFetch int // bytes of the last fetch that did not wait; requests but produce come one after the other
+
 	progress chan struct{} // has an element if a reply was completed since the reader looked
 	handlers sync.WaitGroup
 	held     atomic.Int64 // bytes of the requests in queue, or being written
@@ -55,6 +57,7 @@ type reply struct {
 	out     [][]byte // the framed answer in pieces, the first of which is a buffer of ours; nil: there is none
 	frame   *frame   // the request; its bytes are used until the reply is written
 	charged int      // of the server's budget, for the answer
+	fetched []byte   // where its records were read to, goes back to the server's buffers
 	recycle bool     // the request's bytes may be used again afterwards
 	close   bool     // the connection is closed instead of an answer
 	done    bool
@@ -353,7 +356,8 @@ func (c *conn) free(r *reply) {
 	if r.recycle {
 		keepBuffer(r.frame.buf)
 	}
-	r.out, r.frame = nil, &frame{}
+	c.s.fetched.keep(r.fetched)
+	r.out, r.fetched, r.frame = nil, nil, &frame{}
 	r.charged = 0
 }
 

@@ -141,7 +141,7 @@ func (e *execution) finish(resp kmsg.Response, wait bool) {
 	}
 	if resp != nil {
 		e.reply.out = framed(e.correlation, resp)
-		e.reply.charged = e.charged
+		e.reply.charged, e.reply.fetched = e.charged, e.fetched
 	} else {
 		e.s.budget.give(e.charged)
 	}

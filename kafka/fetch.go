@@ -44,17 +44,23 @@ func tryFetch(c *call, r kmsg.Request) (kmsg.Response, bool) {
 		}
 	}
 	f.request.MaxBytes = granted
+	if c.s.cfg.Intercept == nil { // an interceptor may keep what it sees
+		c.fetched = c.s.fetched.take(c.conn.lastFetch, granted)
+		f.request.Buf = c.fetched
+	}
 	n, ok := f.read(c)
-	c.s.budget.give(granted - min(n, granted))
-	c.charged = min(n, granted)
+	c.conn.lastFetch = n
+	c.charged = min(max(n, cap(c.fetched)), granted)
+	c.s.budget.give(granted - c.charged)
 	if !ok {
 		return nil, true
 	}
 	if n >= int(req.MinBytes) || f.ready || req.MaxWaitMillis <= 0 || len(f.parts) == 0 {
 		return f.respond(c, req), true
 	}
+	c.s.fetched.keep(c.fetched)
 	c.s.budget.give(c.charged)
-	c.charged = 0
+	c.charged, c.fetched, f.request.Buf = 0, nil, nil
 	f.request.MinBytes = int(req.MinBytes)
 	f.request.MaxWait = time.Duration(req.MaxWaitMillis) * time.Millisecond
 	f.request.MaxBytes = min(want, max(waitedFetch, int(req.MinBytes)))

@@ -58,6 +58,7 @@ type Server struct {
 	budget     *budget // of requests and answers
 	decoding   *budget // of requests being decoded
 	fetches    *sessionCache
+	fetched    fetchBuffers
 
 	ctx    context.Context
 	cancel context.CancelFunc

@@ -23,6 +23,10 @@ type FetchRequest struct {
 	MaxWait    time.Duration    // longest wait for MinBytes; 0: answer at once
 	Isolation  Isolation
 	Rack       string // of the reader
+
+	// Buf is memory for what is read, overwritten from its beginning: FetchedPartition.Bytes alias it as long as it lasts. It is the fetch's until that
+	// returns. nil: fresh buffers.
+	Buf []byte
 }
 
 // A FetchPartition is the part of a FetchRequest for one partition.
@@ -51,7 +55,7 @@ type FetchedPartition struct {
 	// nil under ReadUncommitted.
 	Aborted []AbortedTxn
 
-	// Bytes are whole, verified batches, in a buffer that belongs to the caller. The first may begin below the offset asked for.
+	// Bytes are whole, verified batches, in a buffer that belongs to the caller (see FetchRequest.Buf). The first may begin below the offset asked for.
 	Bytes []byte
 }
 

@@ -88,6 +88,7 @@ type fetch struct {
 	places   []fetchPlace             // where each partition's waiting would begin
 	bytes    int
 	anyError bool
+	buf      []byte // what is left of the request's
 }
 
 // fetchPlace is one partition of a fetch after it was read.
@@ -113,7 +114,7 @@ func (f *fetch) read() *partition.FetchResponse {
 		clear(f.places)
 	}
 	resp := f.resp
-	f.bytes, f.anyError = 0, false
+	f.bytes, f.anyError, f.buf = 0, false, f.req.Buf[:0]
 	left, starved := f.maxBytes, false
 	first := 0
 	if n > 0 && !f.req.InOrder {
@@ -192,11 +193,20 @@ func (f *fetch) readFrom(p *partition.Partition, want *partition.FetchPartition,
 	}
 	res, err := p.Read(partition.ReadRequest{
 		Offset: want.Offset, MaxBytes: max(limit, 1), Isolation: f.req.Isolation, CurrentLeaderEpoch: want.CurrentLeaderEpoch,
+		Buf: f.buf,
 	})
 	if err == nil && !first && len(res.Bytes) > limit {
 		res.Bytes, res.Aborted = nil, nil
 	}
+	f.usedBuf(res.Bytes)
 	return res, err
+}
+
+// usedBuf takes what was read into the request's buffer out of what is left of it.
+func (f *fetch) usedBuf(read []byte) {
+	if n := len(read); n > 0 && cap(f.buf) >= n && &read[0] == &f.buf[:1][0] {
+		f.buf = f.buf[n:n:cap(f.buf)]
+	}
 }
 
 // glance is a read of nothing; ok is false if a real one would fail, or is at the end anyway.

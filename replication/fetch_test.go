@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -295,4 +296,37 @@ func TestReadersAndWritersOfManyPartitions(t *testing.T) {
 		wg.Go(read)
 	}
 	wg.Wait()
+}
+
+func TestFetchReadsIntoTheRequestsBufferAsLongAsItLasts(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Cluster) {
+		for i := range 3 {
+			produce(t, c, at("orders", int32(i)), strings.Repeat(string(rune('a'+i)), 1000))
+		}
+		fresh, err := c.Fetch(t.Context(), ask("orders", 3, partition.FetchRequest{InOrder: true}))
+		require.NoError(t, err)
+		size := len(fresh.Partitions[0].Bytes)
+		for _, room := range []int{0, 10, size, 2*size + 10, 3 * size, 1 << 20} {
+			buf := make([]byte, room)
+			got, err := c.Fetch(t.Context(), ask("orders", 3, partition.FetchRequest{InOrder: true, Buf: buf}))
+			require.NoError(t, err)
+			require.Equal(t, fresh, got)
+			for i, p := range got.Partitions {
+				inside := room >= (i+1)*size
+				require.Equal(t, inside, inside && &p.Bytes[0] == &buf[i*size])
+				if !inside && room > 0 {
+					require.False(t, overlap(p.Bytes, buf))
+				}
+			}
+		}
+	})
+}
+
+// overlap reports whether writing to a changes b.
+func overlap(a, b []byte) bool {
+	before := bytes.Clone(b)
+	for i := range a {
+		a[i] ^= 0xff
+	}
+	return !bytes.Equal(before, b)
 }

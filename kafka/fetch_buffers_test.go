@@ -1,0 +1,103 @@
+package kafka
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/topic"
+)
+
+func TestFetchBuffersAreUsedAgainAndBounded(t *testing.T) {
+	var f fetchBuffers
+	require.Nil(t, f.take(leastFetchBuffer-1, 1<<20), "small answers")
+	require.Nil(t, f.take(1<<20, 1<<19), "more than is granted")
+	b := f.take(1<<20-1, 1<<20)
+	require.Equal(t, 1<<20, cap(b))
+	f.keep(b)
+	again := f.take(1<<20, 1<<20)
+	require.Same(t, &b[:1][0], &again[:1][0])
+	require.Zero(t, f.held)
+	for range 5 {
+		f.keep(make([]byte, 0, mostFetchBuffer))
+	}
+	require.Len(t, f.free, keptFetchBytes/mostFetchBuffer)
+	require.Equal(t, keptFetchBytes, f.held)
+	f.keep(nil)
+	require.Equal(t, keptFetchBytes, f.held)
+}
+
+// bulk makes a topic with large records, and a request for all of them.
+func bulk(t *testing.T, cfg Config) (*Server, *client, *kmsg.FetchRequest) {
+	cfg.NoAutoCreate = true
+	s, addr := serve(t, cfg)
+	require.NoError(t, s.cluster.CreateTopic(t.Context(), "bulk", topic.Config{Partitions: 2}))
+	c := dial(t, addr)
+	for i := range 8 {
+		resp := c.ask(appended("bulk", int32(i%2), strings.Repeat(string(rune('a'+i)), 100<<10))).(*kmsg.ProduceResponse)
+		require.Zero(t, resp.Topics[0].Partitions[0].ErrorCode)
+	}
+	return s, c, want(12, "bulk", 0, 0)
+}
+
+func TestBulkReadersGetTheirRecordsFromBuffersUsedAgain(t *testing.T) {
+	s, c, req := bulk(t, Config{})
+	first := c.fetch(req).Topics[0].Partitions
+	require.Greater(t, len(first[0].RecordBatches)+len(first[1].RecordBatches), 800<<10)
+	for range 3 {
+		c.fetch(want(12, "bulk", 1, 1)) // other bytes into the same memory
+		require.Equal(t, first, c.fetch(req).Topics[0].Partitions)
+	}
+	c.fetch(want(12, "bulk", 4, 4)) // at the end: the buffer of the request before is back, and this one's goes back
+	c.fetch(want(12, "bulk", 4, 4)) // after that
+	s.fetched.mu.Lock()
+	held := s.fetched.held
+	s.fetched.mu.Unlock()
+	require.Equal(t, 1<<20, held)
+}
+
+func TestBudgetIsWholeAfterBulkFetches(t *testing.T) {
+	s, c, req := bulk(t, Config{})
+	for range 3 {
+		c.fetch(req)
+	}
+	c.nc.Close()
+	require.NoError(t, s.Close())
+	require.True(t, s.budget.sem.TryAcquire(int64(s.budget.size)), "all bytes were given back")
+}
+
+// keeper keeps every answer it sees.
+type keeper struct {
+	mu   sync.Mutex
+	seen []*Exchange
+}
+
+func (k *keeper) Before(*Exchange) Action { return Action{} }
+
+func (k *keeper) After(x *Exchange) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.seen = append(k.seen, x)
+}
+
+func TestWhatAnInterceptorSawIsNotOverwritten(t *testing.T) {
+	k := &keeper{}
+	_, c, req := bulk(t, Config{Intercept: k})
+	c.fetch(req)
+	first := c.fetch(req).Topics[0].Partitions
+	c.fetch(want(12, "bulk", 1, 1))
+	c.fetch(want(12, "bulk", 2, 2))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := 0
+	for _, x := range k.seen {
+		if resp, ok := x.Response.(*kmsg.FetchResponse); ok && n < 2 {
+			require.Equal(t, first[0].RecordBatches, resp.Topics[0].Partitions[0].RecordBatches)
+			n++
+		}
+	}
+	require.Equal(t, 2, n)
+}
