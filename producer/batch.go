@@ -24,6 +24,8 @@ type batch struct {
 	part *part
 	next *batch // the one after it in the partition
 
+	footprint int // its memory, about, while it is free
+
 	builder record.Builder
 	bytes   []byte // the encoded batch, from the first drain on; the drainer's, aliases builder or buf
 	buf     []byte // memory for compressed batches
@@ -82,7 +84,7 @@ type callback struct {
 
 // newBatch returns an open batch; now is on the producer's clock.
 func (p *Producer) newBatch(pt *part, now int64) *batch {
-	b, _ := p.batches.Get().(*batch)
+	b := p.batches.get()
 	if b == nil {
 		b = &batch{}
 		b.doneFn = b.settle
@@ -107,8 +109,8 @@ func (p *Producer) recycle(b *batch) {
 	clear(b.calls)
 	clear(b.asyncs)
 	clear(b.flushes)
-	*b = batch{builder: b.builder, buf: b.buf, req: b.req, doneFn: b.doneFn, calls: b.calls[:0], asyncs: b.asyncs[:0], flushes: b.flushes[:0]}
-	p.batches.Put(b)
+	*b = batch{footprint: 1<<10 + b.builder.Cap() + cap(b.buf) + 64*cap(b.calls) + 256*cap(b.asyncs), builder: b.builder, buf: b.buf, req: b.req, doneFn: b.doneFn, calls: b.calls[:0], asyncs: b.asyncs[:0], flushes: b.flushes[:0]}
+	p.batches.put(b)
 }
 
 // add puts a record in; false: the batch is full. e.position is filled in.

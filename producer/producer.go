@@ -20,7 +20,7 @@ type Producer struct {
 	sender  sender
 	ids     identity
 	stats   counters
-	batches sync.Pool // of *batch
+	batches freeBatches
 	calls   sync.Pool // of *call
 
 	accepting context.Context // ends when closing begins: nobody waits to get a record in any more

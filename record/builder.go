@@ -39,6 +39,9 @@ func (b *Builder) Len() int { return int(b.count) }
 // Size returns the size in bytes that the batch has now if it is not compressed, header included.
 func (b *Builder) Size() int { return max(len(b.buf), HeaderSize) }
 
+// Cap returns the bytes of memory that b holds on to.
+func (b *Builder) Cap() int { return cap(b.buf) }
+
 // SetProducer names the idempotent or transactional producer of the batch and the sequence number of its first record.
 func (b *Builder) SetProducer(id int64, epoch int16, sequence int32) {
 	p := b.header()

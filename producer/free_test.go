@@ -1,0 +1,49 @@
+package producer
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+)
+
+func TestFreeBatchesAreBoundedByTheirMemory(t *testing.T) {
+	var f freeBatches
+	require.Nil(t, f.get())
+	for _, n := range []int{maxFreeBytes / 2, maxFreeBytes / 4, maxFreeBytes / 2, maxFreeBytes / 4, 1} {
+		f.put(&batch{footprint: n})
+	}
+	require.Equal(t, maxFreeBytes, f.bytes, "the third and the last did not fit")
+	for _, n := range []int{maxFreeBytes / 4, maxFreeBytes / 4, maxFreeBytes / 2} {
+		require.Equal(t, n, f.get().footprint)
+	}
+	require.Zero(t, f.bytes)
+	runtime.GC()
+	runtime.GC()
+	require.Nil(t, f.get(), "what did not fit is gone with the garbage")
+}
+
+// atOnce is a Backend that takes everything at once.
+type atOnce struct{ *fake }
+
+func (a atOnce) Produce(req *partition.ProduceRequest) {
+	req.Done(partition.ProduceResult{LogAppendTimeMs: -1})
+}
+
+func TestBatchesKeepTheirMemoryOverGarbageCollections(t *testing.T) {
+	p := newProducer(t, atOnce{newFake(map[string]int{"a": 1})}, Config{})
+	send := func() {
+		_, err := p.Send(t.Context(), record.Record{Topic: "a", Value: make([]byte, 10_000)})
+		require.NoError(t, err)
+	}
+	send()
+	grown := p.batches.bytes
+	require.Greater(t, grown, 10_000)
+	runtime.GC()
+	runtime.GC()
+	send()
+	require.Equal(t, grown, p.batches.bytes, "the same batch again")
+}
