@@ -37,6 +37,7 @@ func (p *Producer) Shutdown(ctx context.Context) error {
 	}
 	p.endSpawning()
 	p.stop()
+	p.pulse.end()
 	p.sender.end()
 	p.wg.Wait()
 	close(p.closed)

@@ -6,6 +6,9 @@
 // open batch of its partition, and the batch is handed to the Backend. The bytes of a batch never change from then on, whatever happens to it,
 // except that its producer id, epoch and sequence are written again when the producer starts a new epoch.
 //
+// A record without a timestamp gets the present time, in milliseconds. While batches fill up within a few milliseconds that is the time at the last beat
+// of a timer that beats every millisecond: up to that much early, more on a machine that is late with its timers.
+//
 // # When a batch is sent
 //
 // With Linger 0, the default, a record that finds its partition idle is sent at once: by Send on the caller's own goroutine, by SendAsync on

@@ -64,7 +64,7 @@ type growth struct {
 }
 
 // append puts r into the open batch, or a new one. If it returns a part, which is pt, the caller has claimed it. It returns ErrClosed.
-func (pt *part) append(r *record.Record, e *entry, now int64) (drain *part, g growth, err error) {
+func (pt *part) append(r *record.Record, e *entry) (drain *part, g growth, err error) {
 	pt.mu.Lock()
 	defer pt.mu.Unlock()
 	if pt.p.closing.Load() { // checked under the lock: Shutdown takes it after it has set closing, and then finds what came before
@@ -76,12 +76,14 @@ func (pt *part) append(r *record.Record, e *entry, now int64) (drain *part, g gr
 		if b.add(r, e) {
 			g.bytes = b.builder.Size() - before
 		} else {
+			pt.p.pulse.full(b.count, pt.p.now()-b.created)
 			b.state, b, turned = queued, nil, true
 		}
 	} else {
 		b = nil
 	}
 	if b == nil {
+		now := pt.p.now()
 		b = pt.p.newBatch(pt, now)
 		if !b.add(r, e) {
 			return nil, g, fmt.Errorf("%w: %d bytes for topic %s", ErrMessageTooLarge, e.size, pt.topic)

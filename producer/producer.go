@@ -16,6 +16,7 @@ type Producer struct {
 	backend Backend
 	start   time.Time // origin of the producer's clock, see now
 	clock   atomic.Pointer[clock]
+	pulse   pulse
 	memory  memory
 	sender  sender
 	ids     identity
@@ -122,8 +123,10 @@ func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (
 		}
 		p.latest.Store(t)
 	}
-	tsMs, now := p.instant()
-	if !r.Timestamp.IsZero() {
+	var tsMs int64
+	if r.Timestamp.IsZero() {
+		tsMs = p.stamp()
+	} else {
 		tsMs = r.Timestamp.UnixMilli()
 	}
 	size := recordSize(r)
@@ -139,10 +142,9 @@ func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (
 		if err := p.memory.acquire(ctx, size, p.cfg.MaxBlock); err != nil {
 			return nil, err
 		}
-		now = p.now()
 	}
 	e := entry{recipient: to, tsMs: tsMs, size: size, chosen: chosen && p.cfg.aware != nil}
-	drain, grown, err := pt.append(r, &e, now)
+	drain, grown, err := pt.append(r, &e)
 	if err != nil {
 		p.memory.release(size)
 		return nil, err

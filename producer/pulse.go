@@ -1,0 +1,78 @@
+package producer
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A pulse is a clock for records while there are so many of them that reading the system's for each costs more than encoding them: a timer reads it once
+// a millisecond. Records are stamped up to that much late, or as late as a busy machine runs timers. It beats only while batches fill up.
+type pulse struct {
+	ms    atomic.Int64 // since the Unix epoch; 0: it does not beat. Written under mu
+	turns atomic.Int32 // batches filled since the last beat
+
+	mu      sync.Mutex // guards the fields below
+	timer   *time.Timer
+	missed  int // beats without a turn
+	ended   bool
+	running sync.WaitGroup // the timer, while it beats
+}
+
+const (
+	pulseBeat   = time.Millisecond
+	pulseMissed = 5   // so many beats without a full batch end it
+	pulseFrom   = 128 // records of a batch that filled up before pulseMissed beats had passed begin it
+)
+
+// full tells of a batch that has filled up, d nanoseconds after it was begun.
+func (c *pulse) full(records int32, d int64) {
+	if records < pulseFrom || d > pulseMissed*int64(pulseBeat) {
+		return
+	}
+	c.turns.Add(1)
+	if c.ms.Load() != 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended || c.ms.Load() != 0 {
+		return
+	}
+	c.missed = 0
+	c.ms.Store(time.Now().UnixMilli())
+	c.running.Add(1)
+	if c.timer == nil {
+		c.timer = time.AfterFunc(pulseBeat, c.beat)
+	} else {
+		c.timer.Reset(pulseBeat)
+	}
+}
+
+func (c *pulse) beat() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.missed++
+	if c.turns.Swap(0) > 0 {
+		c.missed = 0
+	}
+	if c.ended || c.missed >= pulseMissed {
+		c.ms.Store(0)
+		c.running.Done()
+		return
+	}
+	c.ms.Store(time.Now().UnixMilli())
+	c.timer.Reset(pulseBeat)
+}
+
+// end stops it for good and waits until it has stopped.
+func (c *pulse) end() {
+	c.mu.Lock()
+	c.ended = true
+	if c.ms.Load() != 0 && c.timer.Stop() {
+		c.ms.Store(0)
+		c.running.Done()
+	}
+	c.mu.Unlock()
+	c.running.Wait()
+}
