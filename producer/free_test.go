@@ -3,6 +3,7 @@ package producer
 import (
 	"runtime"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -34,16 +35,19 @@ func (a atOnce) Produce(req *partition.ProduceRequest) {
 }
 
 func TestBatchesKeepTheirMemoryOverGarbageCollections(t *testing.T) {
-	p := newProducer(t, atOnce{newFake(map[string]int{"a": 1})}, Config{})
-	send := func() {
-		_, err := p.Send(t.Context(), record.Record{Topic: "a", Value: make([]byte, 10_000)})
-		require.NoError(t, err)
-	}
-	send()
-	grown := p.batches.bytes
-	require.Greater(t, grown, 10_000)
-	runtime.GC()
-	runtime.GC()
-	send()
-	require.Equal(t, grown, p.batches.bytes, "the same batch again")
+	synctest.Test(t, func(t *testing.T) {
+		p := newProducer(t, atOnce{newFake(map[string]int{"a": 1})}, Config{})
+		send := func() int {
+			_, err := p.Send(t.Context(), record.Record{Topic: "a", Value: make([]byte, 10_000)})
+			require.NoError(t, err)
+			synctest.Wait() // free only after the caller was told
+			return p.batches.bytes
+		}
+		grown := send()
+		require.Greater(t, grown, 10_000)
+		runtime.GC()
+		runtime.GC()
+		require.Equal(t, grown, send(), "the same batch again")
+		require.NoError(t, p.Close())
+	})
 }

@@ -56,12 +56,15 @@ func newPart(p *Producer, topic string, index int32, md replication.PartitionMet
 
 func (pt *part) String() string { return fmt.Sprintf("%s-%d", pt.topic, pt.index) }
 
-// growth is what appends of chosen records did to the batches of a partition. It is told when one turns.
+// growth is what appends of chosen records did to the batches of a partition.
 type growth struct {
-	bytes  int
-	full   bool // no open batch is left
-	turned bool // one was begun or filled
+	bytes int
+	full  bool // no open batch is left
+	told  bool // the partitioner is to be told: one was begun or filled, or it was an eighth of one
 }
+
+// tellings is how often at least a partitioner is told of what makes a batch.
+const tellings = 8
 
 // append puts r into the open batch, or a new one. If it returns a part, which is pt, the caller has claimed it. It returns ErrClosed.
 func (pt *part) append(r *record.Record, e *entry) (drain *part, g growth, err error) {
@@ -94,14 +97,14 @@ func (pt *part) append(r *record.Record, e *entry) (drain *part, g growth, err e
 	if b.builder.Size() >= pt.p.cfg.BatchBytes {
 		b.state, turned = queued, true
 	}
-	g.full, g.turned = b.state != open, turned
+	g.full = b.state != open
 	if turned && pt.claimLocked() {
 		g.full = true // it goes as it is
 		drain = pt
 	}
 	if e.chosen {
-		if g.bytes += pt.untold; turned {
-			pt.untold = 0
+		if g.bytes += pt.untold; turned || g.bytes >= pt.p.cfg.BatchBytes/tellings {
+			g.told, pt.untold = true, 0
 		} else {
 			pt.untold = g.bytes
 		}

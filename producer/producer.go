@@ -149,7 +149,7 @@ func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (
 		p.memory.release(size)
 		return nil, err
 	}
-	if e.chosen && grown.turned {
+	if grown.told {
 		p.cfg.aware.Appended(topic.Appended{
 			Topic: t.name, Partition: pt.index, Partitions: len(*t.parts.Load()), Bytes: grown.bytes, BatchBytes: p.cfg.BatchBytes, BatchFull: grown.full,
 		})

@@ -235,7 +235,7 @@ func TestStickyPartitionerFillsABatchBeforeItMovesOn(t *testing.T) {
 		f := newFake(map[string]int{"a": 8})
 		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate { return fate{delay: time.Millisecond} }
 		p := newProducer(t, f, Config{Partitioner: topic.Sticky(), BatchBytes: 2000, Linger: time.Second})
-		for i := range 20000 {
+		for i := range 40000 {
 			p.SendAsync(t.Context(), value("a", i), nil)
 		}
 		require.NoError(t, p.Flush(t.Context()))

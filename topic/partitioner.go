@@ -29,8 +29,8 @@ type PartitionerFunc func(r record.Record, n int) int
 func (f PartitionerFunc) Partition(r record.Record, n int) int { return f(r, n) }
 
 // BatchAware is implemented by partitioners that go by the batches which the records end up in. The producer calls Appended after it has
-// appended a record whose partition this Partitioner chose, if that began or filled a batch, and tells what has grown since the call before; the
-// calls for one topic may come from several goroutines at once.
+// appended a record whose partition this Partitioner chose, if that began or filled a batch or an eighth of one has come together, and tells
+// what has grown since the call before for that partition; the calls for one topic may come from several goroutines at once.
 type BatchAware interface {
 	Partitioner
 	Appended(a Appended)
