@@ -2,6 +2,9 @@ package group
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -196,24 +199,38 @@ func TestCommitsAreReadBackFromFilesOnDisk(t *testing.T) {
 	}
 }
 
+// BenchmarkCommitDurable commits from 32 goroutines, into one group or each into its own: then into more than twenty files.
 func BenchmarkCommitDurable(b *testing.B) {
-	brokers, err := replication.Open(replication.Config{Dir: b.TempDir()})
-	require.NoError(b, err)
-	defer brokers.Close()
-	require.NoError(b, brokers.CreateTopic(ctx, "t", topic.Config{Partitions: 1}))
-	c, err := NewCoordinator(ClusterStore(brokers), Config{})
-	require.NoError(b, err)
-	defer c.Close()
-	r := commitOf("g", record.Offsets{{Topic: "t"}: 1})
-	b.ReportAllocs()
-	b.SetParallelism(16)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if _, err := c.CommitOffsets(ctx, r); err != nil {
-				b.Error(err)
-				return
+	for _, groups := range []int{1, 32} {
+		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
+			brokers, err := replication.Open(replication.Config{Dir: b.TempDir()})
+			require.NoError(b, err)
+			defer brokers.Close()
+			require.NoError(b, brokers.CreateTopic(ctx, "t", topic.Config{Partitions: 1}))
+			c, err := NewCoordinator(ClusterStore(brokers), Config{})
+			require.NoError(b, err)
+			defer c.Close()
+			commits := make([]CommitRequest, groups)
+			for i := range commits { // the files are there before the clock runs
+				commits[i] = commitOf(fmt.Sprint("g", i), record.Offsets{{Topic: "t"}: 1})
+				_, err := c.CommitOffsets(ctx, commits[i])
+				require.NoError(b, err)
 			}
-		}
-	})
-	b.ReportMetric(float64(c.Stats().Commits)/float64(c.Stats().Appends), "commits/append")
+			b.ReportAllocs()
+			b.SetParallelism(max(32/runtime.GOMAXPROCS(0), 1))
+			var next atomic.Int64
+			b.ResetTimer()
+			b.RunParallel(func(pb *testing.PB) {
+				r := commits[int(next.Add(1))%groups]
+				for pb.Next() {
+					if _, err := c.CommitOffsets(ctx, r); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commits/s")
+			b.ReportMetric(float64(c.Stats().Commits)/float64(c.Stats().Appends), "commits/append")
+		})
+	}
 }
