@@ -266,7 +266,7 @@ func (l *Log) writeAdmitted(r *round, cfg *Config) {
 	active := l.active()
 	var whole []byte // what is written, if it is one piece
 	if err == nil && cfg.Sync == SyncOnAck {
-		err = active.Preallocate(preallocation(cfg, active.Size()))
+		err = r.reserve(cfg, active)
 	}
 	if err == nil {
 		r.gather()
@@ -290,6 +290,18 @@ func (l *Log) writeAdmitted(r *round, cfg *Config) {
 	}
 	r.written = append(r.written, r.in...)
 	r.in = r.in[:0]
+}
+
+// reserve prepares the segment so that the sync after the write need not change more than the data.
+func (r *round) reserve(cfg *Config, active *segment.Segment) error {
+	if err := active.Preallocate(preallocation(cfg, active.Size())); err != nil {
+		return err
+	}
+	bytes := 0
+	for _, a := range r.in {
+		bytes += len(a.Batch)
+	}
+	return active.ZeroAhead(bytes)
 }
 
 // gather makes r.bufs hold the bytes of r.in, with offsets and epochs set: in copies, unless the bytes are the log's own.

@@ -206,7 +206,7 @@ func (s *Segment) cutBack(f *openFile, pos int64, cause error) error {
 		s.broken = errors.Join(cause, fmt.Errorf("cut back to %d bytes: %w", pos, err))
 		return s.broken
 	}
-	s.alloc = pos
+	s.alloc, s.zeroed = pos, min(s.zeroed, pos)
 	return cause
 }
 
@@ -266,7 +266,7 @@ func (s *Segment) trim() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.alloc, s.lent = size, false
+	s.alloc, s.zeroed, s.lent = size, min(s.zeroed, size), false
 	return nil
 }
 
@@ -321,7 +321,7 @@ func (s *Segment) cut(f *openFile, to end, newest timestampAt) error {
 	s.index.cut(to.size, to.next, s.base)
 	s.checked.cut(to.size)
 	s.hints.clear()
-	s.newest, s.newestKnown, s.alloc = newest, true, to.size
+	s.newest, s.newestKnown, s.alloc, s.zeroed = newest, true, to.size, min(s.zeroed, to.size)
 	if to.size == 0 {
 		s.firstTs.Store(math.MinInt64)
 	}

@@ -43,6 +43,7 @@ type Segment struct {
 	writing     bool       // a write is under way, between writable and wrote
 	index       index
 	alloc       int64 // size of the file: size and preallocated zeros
+	zeroed      int64 // up to here zeros were written into what is allocated
 	newest      timestampAt
 	newestKnown bool
 	broken      error // sticky: of a failed sync or cut-back
