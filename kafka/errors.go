@@ -80,10 +80,8 @@ var errorCodes = []struct {
 	{context.Canceled, RequestTimedOut},
 }
 
-// errorCode returns the wire's code for an error of any layer; nil: 0.
-func errorCode(err error) int16 { return int16(codeOf(err)) }
-
-// errorCode is errorCode that logs what an operator should know: errors of files, and those that nobody foresaw.
+// errorCode returns the wire's code for an error of any layer, nil: 0, and logs what an operator should know: errors of files, and those that
+// nobody foresaw.
 func (c *call) errorCode(err error) int16 {
 	code := codeOf(err)
 	if code == UnknownServerError || code == KafkaStorageError {
@@ -92,6 +90,7 @@ func (c *call) errorCode(err error) int16 {
 	return int16(code)
 }
 
+// codeOf looks an error up; most callers want call.errorCode.
 func codeOf(err error) Code {
 	if err == nil {
 		return 0

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,26 +38,31 @@ func (p *panics) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
+// fuzzVariable names the API that FuzzRequest is to spend its time on ("Fetch"); empty: all of them.
+const fuzzVariable = "STRATA_FUZZ_API"
+
 // FuzzRequest sends one frame of arbitrary bytes to a server: it answers or closes, and never panics.
 func FuzzRequest(f *testing.F) {
-	for _, a := range apis {
-		for v := a.min; v <= a.max; v++ {
-			req := kmsg.RequestForKey(int16(a.key))
-			req.SetVersion(v)
+	only := os.Getenv(fuzzVariable)
+	seeds := 0
+	for _, req := range seedRequests() {
+		if only == "" || Key(req.Key()).String() == only {
 			f.Add(kmsg.NewRequestFormatter(kmsg.FormatterClientID("seed")).AppendRequest(nil, req, 1)[4:])
+			seeds++
 		}
 	}
-	for _, req := range recordedRequests() {
-		f.Add(kmsg.NewRequestFormatter(kmsg.FormatterClientID("seed")).AppendRequest(nil, req, 1)[4:])
-	}
+	require.NotZero(f, seeds, "no API is called %q", only)
 	cluster, err := strata.Open(strata.Config{})
 	require.NoError(f, err)
 	f.Cleanup(func() { cluster.Close() })
 	require.NoError(f, cluster.CreateTopic(f.Context(), "orders", topic.Config{Partitions: 2}))
 	seen := &panics{Handler: slog.DiscardHandler}
-	s := NewServer(cluster, Config{Logger: slog.New(seen), NoAutoCreate: true, Limits: Limits{InFlightBytes: 16 << 20, RequestBytes: 1 << 20}})
+	s := NewServer(cluster, Config{Logger: slog.New(seen), NoAutoCreate: true, Telemetry: Telemetry{Receive: func(TelemetryPush) {}}, Limits: Limits{InFlightBytes: 16 << 20, RequestBytes: 1 << 20}})
 	f.Cleanup(func() { s.Close() })
 	f.Fuzz(func(t *testing.T, frame []byte) {
+		if only != "" && (len(frame) < 2 || Key(binary.BigEndian.Uint16(frame)).String() != only) {
+			return
+		}
 		seen.t = t
 		before := seen.n.Load()
 		ours, theirs := net.Pipe()
@@ -69,31 +75,4 @@ func FuzzRequest(f *testing.F) {
 		ours.Close()
 		require.Equal(t, before, seen.n.Load(), "panics")
 	})
-}
-
-// recordedRequests are requests with something in them, as clients send them.
-func recordedRequests() []kmsg.Request {
-	fetch := kmsg.NewPtrFetchRequest()
-	ft := kmsg.NewFetchRequestTopic()
-	ft.Topic = "orders"
-	ft.Partitions = []kmsg.FetchRequestTopicPartition{kmsg.NewFetchRequestTopicPartition()}
-	fetch.Topics, fetch.MaxBytes = []kmsg.FetchRequestTopic{ft}, 1<<20
-	produce := kmsg.NewPtrProduceRequest()
-	pt := kmsg.NewProduceRequestTopic()
-	pt.Topic = "orders"
-	pp := kmsg.NewProduceRequestTopicPartition()
-	pp.Records = batch("key", "value")
-	pt.Partitions = []kmsg.ProduceRequestTopicPartition{pp}
-	produce.Topics, produce.Acks = []kmsg.ProduceRequestTopic{pt}, -1
-	list := kmsg.NewPtrListOffsetsRequest()
-	list.Topics = []kmsg.ListOffsetsRequestTopic{{Topic: "orders", Partitions: []kmsg.ListOffsetsRequestTopicPartition{{Timestamp: -1}}}}
-	metadata := kmsg.NewPtrMetadataRequest()
-	name := "orders"
-	metadata.Topics = []kmsg.MetadataRequestTopic{{Topic: &name}}
-	var all []kmsg.Request
-	for _, req := range []kmsg.Request{fetch, produce, list, metadata} {
-		req.SetVersion(served(nil)[req.Key()].min)
-		all = append(all, req)
-	}
-	return all
 }

@@ -37,7 +37,7 @@ func (c *call) incrementalAlterConfigs(req *kmsg.IncrementalAlterConfigsRequest)
 		times[id] = -1
 		rr := kmsg.NewIncrementalAlterConfigsResponseResource()
 		rr.ResourceType, rr.ResourceName = r.ResourceType, r.ResourceName
-		rr.ErrorCode, rr.ErrorMessage = errorCode(err), errorMessage(err) // errors of files are answered with their text
+		rr.ErrorCode, rr.ErrorMessage = c.errorCode(err), errorMessage(err)
 		resp.Resources = append(resp.Resources, rr)
 	}
 	return resp
