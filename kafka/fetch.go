@@ -93,11 +93,12 @@ func refusedFetch(req *kmsg.FetchRequest, code Code) kmsg.Response {
 // fetch waits for what tryFetch did not find.
 func (c *call) fetch(req *kmsg.FetchRequest) kmsg.Response {
 	f := c.fetching
+	f.request.Reserve, f.request.Release = c.s.budget.take, c.s.budget.give
 	n, ok := f.read(c)
-	if !ok || c.s.budget.take(c.ctx, n) != nil {
+	if !ok {
 		return nil
 	}
-	c.charged = n
+	c.charged = min(n, f.request.MaxBytes)
 	return f.respond(c, req)
 }
 

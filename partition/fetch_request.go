@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"context"
 	"time"
 
 	"github.com/stratalog/strata/record"
@@ -23,6 +24,11 @@ type FetchRequest struct {
 	MaxWait    time.Duration    // longest wait for MinBytes; 0: answer at once
 	Isolation  Isolation
 	Rack       string // of the reader
+
+	// Reserve is asked for the memory of each read before it is made, and Release told of what was not needed or is read again; what is returned stays
+	// reserved, up to MaxBytes. Reserve may wait, and its error ends the fetch. nil, both: nobody counts.
+	Reserve func(ctx context.Context, bytes int) error
+	Release func(bytes int)
 
 	// Buf is memory for what is read, overwritten from its beginning: FetchedPartition.Bytes alias it as long as it lasts. It is the fetch's until that
 	// returns. nil: fresh buffers.

@@ -42,10 +42,14 @@ func (c *Cluster) Fetch(ctx context.Context, req *partition.FetchRequest) (*part
 		if err := c.live(ctx); err != nil {
 			return nil, err
 		}
-		resp := f.read()
+		resp, err := f.reserveAndRead(ctx)
+		if err != nil {
+			return nil, err
+		}
 		if f.answer() {
 			return resp, nil
 		}
+		f.release(f.bytes)
 		if timeout == nil {
 			t := time.NewTimer(req.MaxWait)
 			defer t.Stop()
@@ -57,7 +61,7 @@ func (c *Cluster) Fetch(ctx context.Context, req *partition.FetchRequest) (*part
 			w.cancel()
 		case <-timeout:
 			w.cancel()
-			return f.read(), nil
+			return f.reserveAndRead(ctx)
 		case <-ctx.Done():
 			w.cancel()
 			return nil, ctx.Err()
@@ -101,6 +105,26 @@ type fetchPlace struct {
 // answer reports whether the last read is to be returned without waiting.
 func (f *fetch) answer() bool {
 	return f.req.MaxWait <= 0 || len(f.req.Partitions) == 0 || f.anyError || f.bytes >= f.minBytes
+}
+
+// reserveAndRead reads with the memory for it reserved: afterwards, that of what was read.
+func (f *fetch) reserveAndRead(ctx context.Context) (*partition.FetchResponse, error) {
+	if f.req.Reserve == nil {
+		return f.read(), nil
+	}
+	if err := f.req.Reserve(ctx, f.maxBytes); err != nil {
+		return nil, err
+	}
+	resp := f.read()
+	f.release(f.maxBytes - min(f.bytes, f.maxBytes))
+	return resp, nil
+}
+
+// release gives back reserved memory of that many bytes, at most all of it.
+func (f *fetch) release(bytes int) {
+	if f.req.Release != nil {
+		f.req.Release(min(bytes, f.maxBytes))
+	}
 }
 
 // read reads what is there, within the limits.

@@ -3,6 +3,7 @@ package replication
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -79,6 +80,33 @@ func TestFetchReturnsEmptyAfterMaxWait(t *testing.T) {
 			require.Empty(t, p.Bytes)
 			require.NotNil(t, p.Aborted, "read committed: a list, though an empty one")
 		}
+	})
+}
+
+func TestFetchReservesMemoryBeforeItReads(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Cluster) {
+		produce(t, c, at("orders", 0), "x")
+		reserved, most := 0, 0
+		req := ask("orders", 1, partition.FetchRequest{MaxBytes: 1000, MinBytes: 100, MaxWait: time.Minute})
+		req.Reserve = func(_ context.Context, n int) error {
+			require.Zero(t, reserved, "a fetch that waits holds nothing")
+			reserved += n
+			most = max(most, reserved)
+			return nil
+		}
+		req.Release = func(n int) { reserved -= n }
+		time.AfterFunc(time.Second, func() { produce(t, c, at("orders", 0), "y") })
+		resp, err := c.Fetch(t.Context(), req)
+		require.NoError(t, err)
+		require.Equal(t, 1000, most)
+		require.Len(t, resp.Partitions[0].Bytes, reserved)
+
+		reserved = 0
+		failure := errors.New("no memory")
+		req.Reserve = func(context.Context, int) error { return failure }
+		_, err = c.Fetch(t.Context(), req)
+		require.ErrorIs(t, err, failure)
+		require.Zero(t, reserved)
 	})
 }
 
