@@ -56,6 +56,7 @@ type Log struct {
 	appended   counts // not counted yet
 	restedAt   int64  // rounds when the log was last seen to be idle or not
 	marked     bool   // state says that the log is open
+	unlisted   bool   // the directory was not synced since the first segment was made
 	jitter     int64  // ms, of the active segment
 	created    int64  // when the active segment was made, ms
 	epoch      int32  // stamped on appends that bring none

@@ -62,7 +62,7 @@ func open(dir string, cfg Config, readOnly bool) (_ *Log, err error) {
 		}
 		l.ownsDir, l.dir.solo = true, true
 	} else if !readOnly {
-		if err := makeDir(cfg.FS, dir, stateFile); err != nil {
+		if err := l.dir.makeLogDir(cfg.FS, dir); err != nil {
 			return nil, fmt.Errorf("open log: %w", err)
 		}
 	}
@@ -84,6 +84,20 @@ func makeDir(fsys vfs.FS, dir, file string) error {
 		return nil
 	}
 	return vfs.MakeDir(fsys, dir, 0o755)
+}
+
+// makeLogDir is makeDir for a log's directory, with one fsync if that lies in d: d's own entry is durable since OpenDirectory.
+func (d *Directory) makeLogDir(fsys vfs.FS, dir string) error {
+	if filepath.Dir(dir) != filepath.Clean(d.path) {
+		return makeDir(fsys, dir, stateFile)
+	}
+	if _, err := fsys.Stat(filepath.Join(dir, stateFile)); err == nil {
+		return nil
+	}
+	if err := fsys.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return fsys.SyncDir(d.path) // also if it was there: whoever made it may have been killed before syncing
 }
 
 // abandon undoes a failed open.
@@ -254,9 +268,7 @@ func (l *Log) create(cfg *Config, base int64) error {
 	if err != nil {
 		return err
 	}
-	if err := cfg.FS.SyncDir(l.path); err != nil {
-		return errors.Join(err, s.Close())
-	}
+	l.unlisted = true // until there is something to be lost: the epochs or the state are written first
 	list := []*segment.Segment{s}
 	l.segments.Store(&list)
 	l.end.Store(base)

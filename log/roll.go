@@ -133,6 +133,12 @@ func (l *Log) createNext(cfg *Config, base int64) (*segment.Segment, error) {
 // writeState writes the state of a log with the given segments. With the turn.
 func (l *Log) writeState(list []*segment.Segment, clean bool) error {
 	cfg := l.cfg.Load()
+	if l.unlisted { // the state names the segment
+		if err := cfg.FS.SyncDir(l.path); err != nil {
+			return err
+		}
+		l.unlisted = false
+	}
 	s := state{clean: clean, start: l.start.Load(), recoveryPoint: l.durable.Load(), bootID: l.dir.bootID, strict: cfg.Sync == SyncOnAck && cfg.MaxBatchBytes+roundBytes <= unsyncedWindow}
 	_, s.epochs = l.epochs.Latest()
 	if clean {
@@ -182,8 +188,12 @@ func (l *Log) SetLeaderEpoch(epoch int32) error {
 		if err := l.refusal(); err != nil { // the end may not be what the files say
 			return err
 		}
+		_, known := l.epochs.Latest()
 		if err := l.epochs.Assign(epoch, l.end.Load()); err != nil {
 			return fmt.Errorf("leader epoch %d of %s: %w", epoch, l.path, err)
+		}
+		if !known && epoch >= 0 {
+			l.unlisted = false // the first epoch has written its file, and with that synced the directory
 		}
 		l.epoch = epoch
 		return nil

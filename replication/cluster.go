@@ -17,7 +17,6 @@ import (
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
-	"github.com/stratalog/strata/vfs"
 )
 
 // A Cluster is a cluster of brokers in one process. All methods are safe for concurrent use.
@@ -122,9 +121,6 @@ func (c *Cluster) claimDirectory(root string) (*metaProperties, error) {
 	}
 	if _, err := fsys.Stat(filepath.Join(c.cfg.Dir, metaPropertiesFile)); err == nil {
 		return nil, directoryError(c.cfg.Dir, ErrForeign, errors.New("it is a broker's own directory, not a cluster's"))
-	}
-	if err := vfs.MakeDir(fsys, root, 0o755); err != nil {
-		return nil, fmt.Errorf("create %s: %w", root, err)
 	}
 	var err error
 	if c.dir, err = log.OpenDirectory(root, log.DirectoryConfig{FS: fsys, Logger: c.logger}); err != nil {

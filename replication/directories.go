@@ -68,8 +68,9 @@ func readTopicID(fsys vfs.FS, dir string) (id topic.ID, ok bool, err error) {
 	return id, false, nil
 }
 
-// createPartitionDir makes the directory of a partition, naming its topic, durably and at once: there is never one under its final name that
-// does not say whose it is. If the creation is cut short, what is left is deleted by the next open.
+// createPartitionDir makes the directory of a partition, naming its topic, at once: there is never one under its final name that
+// does not say whose it is. If the creation is cut short, what is left is deleted by the next open. Its name is durable when a log was opened in it,
+// which syncs root before anything else.
 func createPartitionDir(fsys vfs.FS, root string, tp record.TopicPartition, id topic.ID) error {
 	final := filepath.Join(root, partitionDir(tp))
 	staging := filepath.Join(root, asideName(partitionDir(tp), deleteSuffix))
@@ -83,7 +84,7 @@ func createPartitionDir(fsys vfs.FS, root string, tp record.TopicPartition, id t
 	if err != nil {
 		return errors.Join(err, fsys.RemoveAll(staging))
 	}
-	return fsys.SyncDir(root)
+	return nil
 }
 
 // putAside renames a partition's directory, durably, and returns the new path.

@@ -1,0 +1,26 @@
+package replication
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+func TestStartingAndTheFirstRecordTakeFewSyncs(t *testing.T) {
+	fsys := vfs.Faulty(vfs.Mem())
+	c, err := Open(Config{Dir: "data", FS: fsys})
+	require.NoError(t, err)
+	syncs := func() int64 { return fsys.Count(vfs.OpSync | vfs.OpSyncDir) }
+	opened := syncs()
+	require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 3}))
+	created := syncs()
+	produce(t, c, at("orders", 0), "first")
+	written := syncs()
+	require.NoError(t, c.Close())
+	require.LessOrEqual(t, opened, int64(8), "the directory and its parents, meta.properties, the metadata log's directory and epoch")
+	require.LessOrEqual(t, created-opened, int64(3), "the metadata log's state and the records")
+	require.LessOrEqual(t, written-created, int64(8), "the partition's directory, name, epoch, state and the record")
+}
