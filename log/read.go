@@ -21,8 +21,14 @@ const readBytes = 256 << 10
 // maxReadBytes is where the step of iterators stops growing with the size of batches.
 const maxReadBytes = 8 << 20
 
-// maxChunkBytes is the most memory that a kept record of Records or Follow keeps, unless its batch is larger.
-const maxChunkBytes = 2 << 20
+// maxChunkBytes is the most memory that a kept record of Records or Follow keeps, unless its batch is larger; before manyBytes were read, it is less.
+const (
+	maxChunkBytes   = 3 << 20
+	earlyChunkBytes = 2 << 20
+)
+
+// manyBytes is what somebody has read who can be expected to read much more.
+const manyBytes = 32 << 20
 
 // Read appends whole batches to dst: from the one that holds offset from, about max bytes but at least one. At the end it returns dst.
 //
@@ -182,7 +188,8 @@ func (l *Log) batches(from int64, read func(dst []byte, from int64, max int, upT
 }
 
 // Records yields the records from offset from up to the present end, without those of control batches. Key, value and header values alias
-// memory that is garbage collected: they may be kept, read-only. What is kept keeps up to 2 MiB of its neighbours, too. An error is yielded once and ends it.
+// memory that is garbage collected: they may be kept, read-only. What is kept keeps up to 3 MiB of its neighbours, too: of
+// many records, keep few only as a Clone. An error is yielded once and ends it.
 func (l *Log) Records(from int64) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		l.records(from, yield)

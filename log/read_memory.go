@@ -1,13 +1,19 @@
 package log
 
+import (
+	"strings"
+	"unsafe"
+)
+
 // readMemory gives out the memory of records that their reader may keep. Once it is clear that there are many to come, one allocation serves
-// several reads: each makes the collector work, and the reader wait for it.
+// several reads: the more memory is in use, the more rarely the collector works, which otherwise takes as long as the reading.
 type readMemory struct {
 	free  []byte // empty; its capacity is the rest of the last chunk
 	chunk int    // bytes of the last chunk
 	size  int    // of the last read
 	batch int    // bytes of the last batch seen
 	long  bool   // the last read got about what it asked for
+	total int64  // bytes read so far
 }
 
 // next returns memory to append to, and how much to read.
@@ -20,8 +26,12 @@ func (m *readMemory) next() (dst []byte, size int) {
 		return nil, m.size
 	}
 	if cap(m.free) < m.size {
-		m.chunk = max(min(2*max(m.chunk, readBytes), maxChunkBytes), m.size)
-		m.free = make([]byte, 0, m.chunk)
+		most := maxChunkBytes
+		if m.total < manyBytes {
+			most = earlyChunkBytes
+		}
+		m.chunk = max(min(2*max(m.chunk, readBytes), most), m.size)
+		m.free = unclearedBytes(m.chunk)
 	}
 	return m.free, m.size
 }
@@ -29,8 +39,18 @@ func (m *readMemory) next() (dst []byte, size int) {
 // took says what was read, and returns it without the memory behind it, which the next read gets.
 func (m *readMemory) took(p []byte) []byte {
 	m.long = len(p) > m.size/2
+	m.total += int64(len(p))
 	if cap(p) == cap(m.free) { // it had room
 		m.free = p[len(p):]
 	}
 	return p[:len(p):len(p)]
+}
+
+// unclearedBytes returns an empty slice with room for n bytes or more, which, unlike those of make, hold anything: a Builder's do. Clearing what
+// a file is read into next is as much work as reading it. n must be above 0.
+func unclearedBytes(n int) []byte {
+	var b strings.Builder
+	b.Grow(n)
+	b.WriteByte(0) // an empty string has no address
+	return unsafe.Slice(unsafe.StringData(b.String()), b.Cap())[:0]
 }

@@ -74,6 +74,17 @@ func TestMemoryForRecordsGrowsWithWhatIsRead(t *testing.T) {
 	}
 	require.Equal(t, []int{512 << 10, 1 << 20, 2 << 20, 2 << 20}, chunks[:4])
 
+	for m.total < manyBytes {
+		dst, _ = m.next()
+		m.took(append(dst, make([]byte, 2*m.batch)...))
+	}
+	for cap(m.free) >= m.size { // what is left of the last chunk
+		dst, _ = m.next()
+		m.took(append(dst, make([]byte, 2*m.batch)...))
+	}
+	_, _ = m.next()
+	require.Equal(t, maxChunkBytes, m.chunk, "whoever has read so much reads more")
+
 	m.batch = 6 << 20 // one read for a large batch
 	dst, size = m.next()
 	require.GreaterOrEqual(t, size, m.batch)
