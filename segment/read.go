@@ -116,13 +116,13 @@ func (s *Segment) readBatches(f *openFile, dst []byte, p place, maxBytes int, li
 func (s *Segment) wholeBatches(f *openFile, b []byte, p place, at end) (place, error) {
 	check := !s.checked.covers(p.pos, p.pos+int64(len(b)))
 	first, seen := p.pos, false // seen: the header behind p was looked at
+	var h record.Batch
 	for {
 		rest := b[p.pos-first:]
 		if len(rest) < record.HeaderSize {
 			break
 		}
-		h, err := s.parseHeader(rest, p, at)
-		if err != nil {
+		if err := s.parseInto(&h, rest, p, at); err != nil {
 			return p, err
 		}
 		if h.Size() > len(rest) {
@@ -130,7 +130,7 @@ func (s *Segment) wholeBatches(f *openFile, b []byte, p place, at end) (place, e
 			break
 		}
 		if check {
-			if err := s.verify(rest[:h.Size()], p); err != nil {
+			if err := s.verify(&h, p); err != nil {
 				return p, err
 			}
 		}
@@ -148,16 +148,12 @@ func (s *Segment) wholeBatches(f *openFile, b []byte, p place, at end) (place, e
 	return p, nil
 }
 
-// verify checks one batch, whose header is plausible, in depth.
-func (s *Segment) verify(b []byte, p place) error {
-	h, err := record.ParseUnverified(b)
-	if err == nil {
-		err = h.VerifyCRC()
-	}
-	if err != nil {
+// verify checks one whole batch, whose header is plausible, in depth.
+func (s *Segment) verify(h *record.Batch, p place) error {
+	if err := h.VerifyCRC(); err != nil {
 		return s.corrupt(p.pos, p.least, err.Error())
 	}
-	return s.epochOf(&h, p)
+	return s.epochOf(h, p)
 }
 
 // epochOf checks the leader epoch of a batch.
@@ -173,19 +169,25 @@ func (s *Segment) epochOf(b *record.Batch, p place) error {
 
 // parseHeader reads the header of the batch at p and checks what its CRC does not cover: its offsets must lie between its neighbours',
 // and the batch must end where the segment does or before.
-func (s *Segment) parseHeader(b []byte, p place, at end) (record.Batch, error) {
-	h, err := record.ParseHeader(b)
+func (s *Segment) parseHeader(b []byte, p place, at end) (h record.Batch, err error) {
+	err = s.parseInto(&h, b[:min(len(b), record.HeaderSize)], p, at)
+	return h, err
+}
+
+// parseInto is parseHeader in place; h has the whole batch if b has.
+func (s *Segment) parseInto(h *record.Batch, b []byte, p place, at end) error {
+	err := record.ParseInto(h, b)
 	switch {
 	case err != nil:
-		return h, s.corrupt(p.pos, p.least, err.Error())
+		return s.corrupt(p.pos, p.least, err.Error())
 	case h.BaseOffset < p.least:
-		return h, s.corrupt(p.pos, p.least, fmt.Sprintf("base offset %d where %d or more is expected", h.BaseOffset, p.least))
+		return s.corrupt(p.pos, p.least, fmt.Sprintf("base offset %d where %d or more is expected", h.BaseOffset, p.least))
 	case h.BaseOffset >= at.next || h.LastOffset() >= at.next:
-		return h, s.corrupt(p.pos, p.least, fmt.Sprintf("last offset %d in a segment that ends at %d", h.LastOffset(), at.next))
+		return s.corrupt(p.pos, p.least, fmt.Sprintf("last offset %d in a segment that ends at %d", h.LastOffset(), at.next))
 	case p.pos+int64(h.Size()) > at.size:
-		return h, s.corrupt(p.pos, p.least, fmt.Sprintf("length of %d bytes, %d are left", h.Size(), at.size-p.pos))
+		return s.corrupt(p.pos, p.least, fmt.Sprintf("length of %d bytes, %d are left", h.Size(), at.size-p.pos))
 	}
-	return h, nil
+	return nil
 }
 
 // readFull fills p from pos. A file that ends early is damage: the caller asks only for bytes that were written.
