@@ -43,6 +43,7 @@ type conn struct {
 	progress chan struct{} // has an element if a reply was completed since the reader looked
 	handlers sync.WaitGroup
 	held     atomic.Int64 // bytes of the requests in queue, or being written
+	muted    atomic.Int64 // until then, in ns since the Unix epoch, requests are left alone: the client was told to wait
 
 	mu       sync.Mutex
 	queue    []*reply // in the order of the requests; the done ones at the front wait to be written
@@ -88,6 +89,7 @@ func (c *conn) run() {
 	for err == nil {
 		var f *frame
 		if f, err = r.next(c.busy); err == nil {
+			c.awaitThrottle()
 			err = c.dispatch(f)
 		}
 		for err == nil && c.held.Load() >= maxHeld {
@@ -103,6 +105,23 @@ func (c *conn) run() {
 	}
 	c.close()
 	c.handlers.Wait()
+}
+
+// throttle has the requests that come after this one wait for d (Kafka: the channel is muted, KIP-219).
+func (c *conn) throttle(d time.Duration) { c.muted.Store(time.Now().Add(d).UnixNano()) }
+
+// awaitThrottle waits until the client may be served again, or the connection drains or ends.
+func (c *conn) awaitThrottle() {
+	until := c.muted.Load()
+	if until == 0 {
+		return
+	}
+	t := time.NewTimer(time.Until(time.Unix(0, until)))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.waiting.Done():
+	}
 }
 
 func (c *conn) close() {

@@ -132,8 +132,11 @@ func (e *execution) finish(resp kmsg.Response, wait bool) {
 		if e.action.Edit != nil {
 			e.action.Edit(e.req, resp)
 		}
-		if t, ok := resp.(kmsg.SetThrottleResponse); ok && e.action.ThrottleMs > 0 {
-			t.SetThrottle(e.action.ThrottleMs)
+		if ms := e.action.ThrottleMs; ms > 0 {
+			if t, ok := resp.(kmsg.SetThrottleResponse); ok {
+				t.SetThrottle(ms)
+			}
+			e.conn.throttle(time.Duration(ms) * time.Millisecond)
 		}
 		if e.action.DropReply || e.reply.close {
 			resp = nil

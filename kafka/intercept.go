@@ -49,5 +49,7 @@ type Action struct {
 	CloseBefore bool // cut the connection instead of serving
 	CloseAfter  bool // serve, and cut the connection instead of answering
 
-	ThrottleMs int32 // set in the answer, where it has a place for it; 0: as it is
+	// ThrottleMs is set in the answer, where it has a place for it, and the next requests of the connection are left alone for that long. 0: as it is.
+	// Kafka: quotas, KIP-219.
+	ThrottleMs int32
 }

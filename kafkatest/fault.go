@@ -55,7 +55,8 @@ type Fault struct {
 	// AfterApply, with Code or Close: the request is served first. DropReply is always so.
 	AfterApply bool
 
-	// Throttle is the time, in whole milliseconds, that the answer claims the client was throttled for. The server does not enforce it.
+	// Throttle is the time, in whole milliseconds, that the answer tells the client to wait. As in Kafka the next requests on its connection are not
+	// served before that time is over, whether it waits or not.
 	Throttle time.Duration
 }
 
