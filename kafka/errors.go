@@ -81,10 +81,10 @@ var errorCodes = []struct {
 }
 
 // errorCode returns the wire's code for an error of any layer, nil: 0, and logs what an operator should know: errors of files, and those that
-// nobody foresaw.
+// nobody foresaw. What a handler refused in Kafka's words is neither, whatever its code.
 func (c *call) errorCode(err error) int16 {
 	code := codeOf(err)
-	if code == UnknownServerError || code == KafkaStorageError {
+	if refused := (*protocolError)(nil); (code == UnknownServerError || code == KafkaStorageError) && !errors.As(err, &refused) {
 		c.s.log.Error("request failed", slog.Any("error", err), slog.String("client", c.clientID), slog.String("code", code.String()))
 	}
 	return int16(code)
