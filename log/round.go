@@ -3,6 +3,7 @@ package log
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/stratalog/strata/record"
@@ -163,14 +164,16 @@ func (l *Log) leadOn(n int) {
 	}
 }
 
-// round writes what is queued, up to a bound, and completes it. It returns how many appends that was. With the turn.
-func (l *Log) round() int {
+// round writes what is queued, up to a bound, and completes it. It returns how many appends that was, and whether any caller is blocked in one.
+// With the turn.
+func (l *Log) round() (n int, blocking bool) {
 	r := rounds.Get().(*round)
 	l.takeQueued(r)
-	n := len(r.all)
+	n = len(r.all)
+	blocking = slices.ContainsFunc(r.all, func(a *Append) bool { return a.call != nil })
 	l.runRound(r, nil)
 	r.put()
-	return n
+	return n, blocking
 }
 
 // runRound writes and completes what is in r, and first. With the turn.

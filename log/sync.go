@@ -104,10 +104,11 @@ func (s *syncer) stop() {
 // leadThere leads a round on a worker. With the turn.
 func (l *Log) leadThere() {
 	before := l.roundSize
-	l.roundSize = l.round()
-	if max(before, l.roundSize) > 1 {
-		// Those who were just let go run first, so that what they append next makes one round and not two. A log with one appender at a time has
-		// nothing to gain: and where all processors are in syncs of other logs, coming back takes as long as a sync.
+	var blocking bool
+	if l.roundSize, blocking = l.round(); blocking || max(before, l.roundSize) > 1 {
+		// Those who were just let go run first, so that what they append next makes one round and not two, and is led by a worker and not by each of
+		// them. A log that is handed one append at a time has nothing to gain: and where all processors are in syncs of other logs, coming back
+		// takes as long as a sync.
 		runtime.Gosched()
 	}
 	if l.passTurn() {
