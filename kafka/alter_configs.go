@@ -9,28 +9,36 @@ import (
 // alterConfigs replaces whole configurations: keys that are not named return to their defaults. Old clients use it; new ones IncrementalAlterConfigs.
 func (c *call) alterConfigs(req *kmsg.AlterConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AlterConfigsResponse)
-	times := map[configResource]int{}
-	for _, r := range req.Resources {
-		times[configResource{int8(r.ResourceType), r.ResourceName}]++
-	}
-	for _, r := range req.Resources {
-		id := configResource{int8(r.ResourceType), r.ResourceName}
-		var err error
-		switch n := times[id]; {
-		case n < 0:
-			continue
-		case n > 1:
-			err = refuse(InvalidRequest, "Each resource must appear at most once.")
-		default:
-			err = c.replaceResource(r, req.ValidateOnly)
+	eachOnce(req.Resources, func(r *kmsg.AlterConfigsRequestResource) configResource {
+		return configResource{int8(r.ResourceType), r.ResourceName}
+	}, func(r *kmsg.AlterConfigsRequestResource, err error) {
+		if err == nil {
+			err = c.replaceResource(*r, req.ValidateOnly)
 		}
-		times[id] = -1
 		rr := kmsg.NewAlterConfigsResponseResource()
 		rr.ResourceType, rr.ResourceName = r.ResourceType, r.ResourceName
 		rr.ErrorCode, rr.ErrorMessage = c.errorCode(err), errorMessage(err)
 		resp.Resources = append(resp.Resources, rr)
-	}
+	})
 	return resp
+}
+
+// eachOnce calls alter for every resource of a request, once and in order, with an error for one that is named more than once.
+func eachOnce[R any](resources []R, id func(*R) configResource, alter func(*R, error)) {
+	times := map[configResource]int{}
+	for i := range resources {
+		times[id(&resources[i])]++
+	}
+	for i := range resources {
+		r := &resources[i]
+		switch n := times[id(r)]; {
+		case n == 1:
+			alter(r, nil)
+		case n > 1:
+			alter(r, refuse(InvalidRequest, "Each resource must appear at most once."))
+			times[id(r)] = 0 // it is answered
+		}
+	}
 }
 
 func (c *call) replaceResource(r kmsg.AlterConfigsRequestResource, validateOnly bool) error {

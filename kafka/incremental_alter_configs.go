@@ -19,27 +19,17 @@ const unknownOperation = UnknownServerError
 // or not at all, and in effect when it is answered.
 func (c *call) incrementalAlterConfigs(req *kmsg.IncrementalAlterConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.IncrementalAlterConfigsResponse)
-	times := map[configResource]int{}
-	for _, r := range req.Resources {
-		times[configResource{int8(r.ResourceType), r.ResourceName}]++
-	}
-	for _, r := range req.Resources {
-		id := configResource{int8(r.ResourceType), r.ResourceName}
-		var err error
-		switch n := times[id]; {
-		case n < 0:
-			continue
-		case n > 1:
-			err = refuse(InvalidRequest, "Each resource must appear at most once.")
-		default:
-			err = c.alterResource(r, req.ValidateOnly)
+	eachOnce(req.Resources, func(r *kmsg.IncrementalAlterConfigsRequestResource) configResource {
+		return configResource{int8(r.ResourceType), r.ResourceName}
+	}, func(r *kmsg.IncrementalAlterConfigsRequestResource, err error) {
+		if err == nil {
+			err = c.alterResource(*r, req.ValidateOnly)
 		}
-		times[id] = -1
 		rr := kmsg.NewIncrementalAlterConfigsResponseResource()
 		rr.ResourceType, rr.ResourceName = r.ResourceType, r.ResourceName
 		rr.ErrorCode, rr.ErrorMessage = c.errorCode(err), errorMessage(err)
 		resp.Resources = append(resp.Resources, rr)
-	}
+	})
 	return resp
 }
 
