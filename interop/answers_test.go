@@ -1,7 +1,6 @@
 package interop
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -144,12 +143,7 @@ func simplify(v any) any {
 }
 
 func TestAnswersAreKafkas(t *testing.T) {
-	kit := kafkaKit(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	b, err := kit.Start(ctx, t.TempDir())
-	require.NoError(t, err)
-	t.Cleanup(b.Stop)
+	kafkas := startKafka(t)
 	ours, _ := startStrata(t)
 	versions, err := admin(t, ours).ApiVersions(within(t))
 	require.NoError(t, err)
@@ -168,7 +162,7 @@ func TestAnswersAreKafkas(t *testing.T) {
 		}
 		return x
 	}
-	theirs, mine := run(target{kind: "kafka", addr: b.Addr}), run(ours)
+	theirs, mine := run(kafkas), run(ours)
 	require.Equal(t, theirs.names, mine.names)
 	for _, name := range theirs.names {
 		step, _, _ := strings.Cut(name, " (v")

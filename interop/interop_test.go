@@ -94,15 +94,21 @@ func readAllowed(t *testing.T) map[string]string {
 	return excused
 }
 
-// TestApacheKafka runs the checks against a real broker.
-func TestApacheKafka(t *testing.T) {
+// startKafka starts a real broker, until the end of the test.
+func startKafka(t *testing.T) target {
+	t.Helper()
 	kit := kafkaKit(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	b, err := kit.Start(ctx, t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(b.Stop)
-	k := target{kind: "kafka", addr: b.Addr, dir: b.Dir}
+	return target{kind: "kafka", addr: b.Addr, dir: b.Dir}
+}
+
+// TestApacheKafka runs the checks against a real broker.
+func TestApacheKafka(t *testing.T) {
+	k := startKafka(t)
 	awaitCoordinators(t, k)
 	runAll(t, k)
 }
