@@ -12,7 +12,7 @@ import (
 // and of a configuration (*topic.ConfigError) come through as they are.
 var (
 	ErrClosed                   = errors.New("replication: cluster is closed")
-	ErrUnknownTopic             = errors.New("replication: unknown topic or partition")
+	ErrUnknownTopic             = errors.New("replication: unknown topic or partition") // see UnknownTopicError
 	ErrTopicExists              = errors.New("replication: topic exists already")
 	ErrInvalidPartitions        = errors.New("replication: invalid number of partitions")
 	ErrInvalidReplicationFactor = errors.New("replication: invalid replication factor")
@@ -57,8 +57,6 @@ func (e *DirectoryError) Unwrap() []error {
 	}
 	return []error{e.Reason, e.Err}
 }
-
-func unknownTopic(name string) error { return fmt.Errorf("%w: %q", ErrUnknownTopic, name) }
 
 func unknownPartition(name string, p int32) error {
 	return fmt.Errorf("%w: %s-%d", ErrUnknownTopic, name, p)

@@ -21,7 +21,7 @@ type Metadata struct {
 // A Broker is one broker of the cluster.
 type Broker struct{ ID int32 }
 
-// TopicMetadata is one topic. If Err is set (ErrUnknownTopic, ErrInvalidTopic) only Name is valid.
+// TopicMetadata is one topic. If Err is set (an *UnknownTopicError, or ErrInvalidTopic) only Name is valid.
 type TopicMetadata struct {
 	Name       string
 	ID         topic.ID
@@ -57,13 +57,14 @@ func (c *Cluster) Metadata(ctx context.Context, topics ...string) (Metadata, err
 		}
 		return m, nil
 	}
+	similar := nearestSearch{budget: nearestBudget}
 	for _, name := range topics {
 		if t := c.image.topics[name]; t != nil {
 			m.Topics[name] = t.metadata()
 		} else if err := topic.ValidateName(name); err != nil {
 			m.Topics[name] = TopicMetadata{Name: name, Err: err}
 		} else {
-			m.Topics[name] = TopicMetadata{Name: name, Err: unknownTopic(name)}
+			m.Topics[name] = TopicMetadata{Name: name, Err: &UnknownTopicError{Topic: name, Nearest: similar.nearest(c.image, name)}}
 		}
 	}
 	return m, nil

@@ -131,7 +131,7 @@ func (c *Cluster) addPartitions(name string, total int) decision {
 	return func(img *image) ([]metarecord.Record, error) {
 		t := img.topics[name]
 		if t == nil {
-			return nil, ErrUnknownTopic
+			return nil, img.unknownTopic(name)
 		}
 		have := len(t.partitions)
 		switch {
@@ -167,7 +167,7 @@ func (c *Cluster) DeleteTopic(ctx context.Context, name string) error {
 		t := img.topics[name]
 		switch {
 		case t == nil:
-			return nil, ErrUnknownTopic
+			return nil, img.unknownTopic(name)
 		case topic.IsInternal(name):
 			return nil, fmt.Errorf("%w: it holds the state of a coordinator", ErrPolicyViolation)
 		}
@@ -260,7 +260,7 @@ type topicAlteration struct {
 func (a *topicAlteration) decide(img *image) ([]metarecord.Record, error) {
 	t := img.topics[a.name]
 	if t == nil {
-		return nil, ErrUnknownTopic
+		return nil, img.unknownTopic(a.name)
 	}
 	if len(t.partitions) > 0 {
 		a.factor = len(t.partitions[0].replicas)
@@ -359,12 +359,16 @@ func (c *Cluster) Topic(ctx context.Context, name string) (topic.Info, error) {
 	}
 	c.mu.RLock()
 	t, closed := c.image.topics[name], c.closed
+	var unknown error
+	if t == nil && !closed {
+		unknown = c.image.unknownTopic(name)
+	}
 	c.mu.RUnlock()
 	switch {
 	case closed:
 		return topic.Info{}, ErrClosed
 	case t == nil:
-		return topic.Info{}, unknownTopic(name)
+		return topic.Info{}, unknown
 	}
 	return c.info(t), nil
 }
