@@ -1,0 +1,65 @@
+// Command confirm shows what a producer learns about its records, and what learning it costs: the three acknowledgements, a reply that
+// gets lost with and without idempotence, and batching and linger against latency.
+//
+//	go run ./examples/confirm
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/topic"
+)
+
+func main() {
+	if err := run(context.Background(), os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "confirm:", err)
+		os.Exit(1)
+	}
+}
+
+// run works on real files: waiting for the disk is what an acknowledgement costs.
+func run(ctx context.Context, out io.Writer) (err error) {
+	dir, err := os.MkdirTemp("", "strata-confirm-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	cluster, err := strata.Open(strata.Config{Dir: dir})
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	for _, name := range []string{"limits", "coordinates", "orders"} {
+		if err := cluster.CreateTopic(ctx, name, topic.Config{Partitions: 1}); err != nil {
+			return err
+		}
+	}
+	for _, scene := range []func(context.Context, *strata.Cluster, io.Writer) error{acknowledgements, lostReply, batching} {
+		if err := scene(ctx, cluster, out); err != nil {
+			return err
+		}
+		fmt.Fprintln(out)
+	}
+	return nil
+}
+
+// withProducer runs f with a producer of its own on b.
+func withProducer(b producer.Backend, cfg producer.Config, f func(*producer.Producer) error) error {
+	p, err := producer.New(b, cfg)
+	if err != nil {
+		return err
+	}
+	if err := f(p); err != nil {
+		p.Close()
+		return err
+	}
+	return p.Close()
+}
+
+func micros(d time.Duration) string { return fmt.Sprintf("%d us", d.Microseconds()) }

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/leaktest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+func TestProgramShowsWhatConfirmationsTellAndCost(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, run(t.Context(), &b))
+	out := b.String()
+
+	none := row(t, out, `none +(\d+) us +no offset +nothing`)
+	all := row(t, out, `all +(\d+) us +its offset +an error`)
+	row(t, out, `leader +(\d+) us +its offset +an error`)
+	require.Less(t, none, all, "a confirmation costs latency")
+
+	require.Regexp(t, `without idempotence +sent 2 times, in the log 2 times`, out)
+	require.Regexp(t, `with idempotence +sent 2 times, in the log 1 times`, out)
+
+	require.InDelta(t, 1, row(t, out, `\n  1 +0s +([\d.]+)`), 0, "batches of one record")
+	short, long := row(t, out, ` 5ms +([\d.]+)`), row(t, out, ` 50ms +([\d.]+)`)
+	require.Greater(t, short, 2.0)
+	require.Greater(t, long, short, "who waits longer meets more")
+	require.Greater(t, row(t, out, ` 50ms +[\d.]+ +(\d+) us`), row(t, out, `64 KiB +0s +[\d.]+ +(\d+) us`), "and answers later")
+}
+
+// row returns the number in brackets of the line that matches pattern.
+func row(t *testing.T, out, pattern string) float64 {
+	t.Helper()
+	m := regexp.MustCompile(pattern).FindStringSubmatch(out)
+	require.NotNil(t, m, "%s in\n%s", pattern, out)
+	n, err := strconv.ParseFloat(m[1], 64)
+	require.NoError(t, err)
+	return n
+}

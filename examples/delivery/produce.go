@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/record"
+)
+
+const sent = 200
+
+// producerSide sends records over a bad network: every 10th request gets lost on its way, and every 10th reply on its way back.
+func producerSide(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
+	fmt.Fprintf(out, "%d records over a network that loses every 10th request and every 10th reply:\n\n", sent)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  producer\tlost\trepeated")
+	for _, way := range []struct {
+		name, topic string
+		cfg         producer.Config
+	}{
+		{"no acknowledgement, no retries", "none", producer.Config{Acks: record.AcksNone, Retries: producer.NoRetries}},
+		{"acknowledged by all, retried", "retried", producer.Config{NoIdempotence: true}},
+		{"the same, idempotent", "idempotent", producer.Config{}},
+	} {
+		way.cfg.RetryBackoff = time.Millisecond
+		if err := sendAll(ctx, &badNetwork{Backend: cluster}, way.cfg, way.topic); err != nil {
+			return err
+		}
+		seen, err := count(ctx, cluster, way.topic)
+		if err != nil {
+			return err
+		}
+		lost, repeated := tally(seen, sent)
+		fmt.Fprintf(w, "  %s\t%d\t%d\n", way.name, lost, repeated)
+	}
+	return w.Flush()
+}
+
+func sendAll(ctx context.Context, b producer.Backend, cfg producer.Config, topic string) error {
+	p, err := producer.New(b, cfg)
+	if err != nil {
+		return err
+	}
+	for i := range sent {
+		if _, err := p.Send(ctx, record.String(topic, "", strconv.Itoa(i))); err != nil {
+			return errors.Join(err, p.Close())
+		}
+	}
+	return p.Close()
+}
+
+// count reads the topic to its end.
+func count(ctx context.Context, cluster *strata.Cluster, topic string) (map[string]int, error) {
+	ends, err := cluster.Offsets(ctx, topic, strata.Latest)
+	if err != nil {
+		return nil, err
+	}
+	tp := record.TopicPartition{Topic: topic}
+	c, err := consumer.New(cluster, consumer.Config{Assign: record.Offsets{tp: consumer.StartEarliest}})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	seen := map[string]int{}
+	for r, err := range c.Records(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		seen[string(r.Value)]++
+		if r.Offset == ends[tp]-1 {
+			break
+		}
+	}
+	return seen, nil
+}
+
+// badNetwork is a way to the broker that loses requests and replies.
+type badNetwork struct {
+	producer.Backend
+	requests atomic.Int32
+}
+
+// errLost can be tried again: the producer cannot know what became of its request.
+type errLost struct{}
+
+func (errLost) Error() string   { return "lost" }
+func (errLost) Retriable() bool { return true }
+
+func (n *badNetwork) Produce(req *partition.ProduceRequest) {
+	done := req.Done
+	switch n.requests.Add(1) % 10 {
+	case 3:
+		done(partition.ProduceResult{Err: errLost{}})
+		return
+	case 8:
+		req.Done = func(partition.ProduceResult) { done(partition.ProduceResult{Err: errLost{}}) }
+	}
+	n.Backend.Produce(req)
+}

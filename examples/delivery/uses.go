@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+)
+
+const total = 1000
+
+// A use is a kind of data: how it is written, and what its consumer makes of it. The records carry their number in the key.
+type use struct {
+	topic string
+	value func(i int) string
+
+	apply func(state map[string]int, i int, value string)
+	want  map[string]int // the state after each record was applied once
+}
+
+// courier: where it is now. A lost coordinate is made good by the next one.
+func courier() use {
+	return use{
+		topic: "coordinates",
+		value: func(i int) string { return strconv.Itoa(52_000 + i) },
+		apply: func(state map[string]int, _ int, value string) { state["courier-7"], _ = strconv.Atoi(value) },
+		want:  map[string]int{"courier-7": 52_000 + total - 1},
+	}
+}
+
+// orderStates: placed, paid, packed, sent. An event says what the order is now, so it may come twice; none may be missing.
+func orderStates() use {
+	want := map[string]int{}
+	for i := range total / 4 {
+		want[fmt.Sprint("order-", i)] = 3
+	}
+	return use{
+		topic: "states",
+		value: func(i int) string { return strconv.Itoa(i % 4) },
+		apply: func(state map[string]int, i int, value string) {
+			step, _ := strconv.Atoi(value)
+			order := fmt.Sprint("order-", i/4)
+			if step == state[order]+1 || step == 0 { // a step out of turn is refused: its predecessor got lost
+				state[order] = max(state[order], step)
+			}
+		},
+		want: want,
+	}
+}
+
+// cardLimits: raised by 10 each time, and reset to 500 once. Money may neither get lost nor be counted twice.
+func cardLimits() use {
+	const reset = 100 // this one sets the limit, the others raise it
+	return use{
+		topic: "limits",
+		value: func(i int) string {
+			if i == reset {
+				return "=500"
+			}
+			return "+10"
+		},
+		apply: func(state map[string]int, _ int, value string) {
+			n, _ := strconv.Atoi(value[1:])
+			if value[0] == '=' {
+				state["card-1"] = n
+			} else {
+				state["card-1"] += n
+			}
+		},
+		want: map[string]int{"card-1": 500 + 10*(total-reset-1)},
+	}
+}
