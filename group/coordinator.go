@@ -22,7 +22,7 @@ type Coordinator struct {
 	store  Store
 	ctx    context.Context // done when closing
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // watcher, writers, loaders, armed timers
+	wg     sync.WaitGroup // watcher, writers, loaders
 
 	opening chan struct{}            // holds a token: who has it may look the offsets topic up
 	shards  atomic.Pointer[[]*shard] // nil: the offsets topic is not known to exist
@@ -61,6 +61,11 @@ func (c *Coordinator) Close() error {
 			}
 		}
 	})
+	if shards := c.shards.Load(); shards != nil {
+		for _, s := range *shards {
+			s.alarm.Wait() // before the others: a tick may start a writer
+		}
+	}
 	c.wg.Wait()
 	return nil
 }
@@ -73,7 +78,7 @@ func (s *shard) close() {
 	}
 	s.state = closed
 	s.failCallsLocked(ErrClosed)
-	s.disarmLocked()
+	s.alarm.Stop()
 	s.notifyLocked("")
 }
 

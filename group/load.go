@@ -53,7 +53,7 @@ func (s *shard) unloadLocked(err error) {
 	s.failCallsLocked(err)
 	s.writes = s.writes[:s.sent]
 	clear(s.groups)
-	s.disarmLocked()
+	s.alarm.Disarm()
 	s.nextExpiry = time.Time{}
 	s.notifyLocked("")
 	s.reloadWhenSettledLocked()

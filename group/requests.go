@@ -118,7 +118,7 @@ func (c *Coordinator) Heartbeat(ctx context.Context, r HeartbeatRequest) error {
 	}
 	eff := e.Step(time.Now(), EventHeartbeat{HeartbeatRequest: &r})
 	e.wakeAt = eff.WakeAt
-	s.armLocked(e.wakeAt)
+	s.alarm.By(e.wakeAt)
 	return eff.Replies[0].Err
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stratalog/strata/internal/alarm"
 	"github.com/stratalog/strata/record"
 )
 
@@ -34,8 +35,7 @@ type shard struct {
 	builder  record.Builder
 	watchers map[string]map[chan struct{}]struct{}
 
-	timer      *time.Timer // nil: nothing to wait for
-	timerAt    time.Time
+	alarm      alarm.Alarm // tick; armed while there are groups. Stopped by close
 	nextExpiry time.Time
 }
 
@@ -81,8 +81,10 @@ type parked struct {
 }
 
 func newShard(c *Coordinator, partition int32) *shard {
-	return &shard{c: c, partition: partition, logger: c.cfg.Logger.With("topic", OffsetsTopic, "partition", partition), groups: make(map[string]*entry),
+	s := &shard{c: c, partition: partition, logger: c.cfg.Logger.With("topic", OffsetsTopic, "partition", partition), groups: make(map[string]*entry),
 		calls: make(map[Ticket]*call), watchers: make(map[string]map[chan struct{}]struct{})}
+	s.alarm.Do = s.tick
+	return s
 }
 
 // do runs a request: begin is called with mu held once the shard is loaded, and steps the group with the ticket it is given. do returns
@@ -135,7 +137,7 @@ func (s *shard) step(e *entry, now time.Time, ev Event) hooked {
 		s.answer(e, r)
 	}
 	if e.wakeAt = eff.WakeAt; !e.wakeAt.IsZero() {
-		s.armLocked(e.wakeAt)
+		s.alarm.By(e.wakeAt)
 	}
 	if e.forgotten() {
 		delete(s.groups, e.id)
@@ -283,32 +285,10 @@ func (s *shard) settle(w *write, err error) {
 	s.notifyLocked("")
 }
 
-// armLocked makes sure the timer fires at or before t.
-func (s *shard) armLocked(t time.Time) {
-	if s.state == closed || s.timer != nil && !t.Before(s.timerAt) {
-		return
-	}
-	s.disarmLocked()
-	s.timerAt = t
-	s.c.wg.Add(1) // the timer's function, given back by disarmLocked if it does not run
-	s.timer = time.AfterFunc(time.Until(t), func() {
-		defer s.c.wg.Done()
-		s.tick()
-	})
-}
-
-func (s *shard) disarmLocked() {
-	if s.timer != nil && s.timer.Stop() {
-		s.c.wg.Done()
-	}
-	s.timer = nil
-}
-
 // tick lets time pass for the groups whose time has come.
 func (s *shard) tick() {
 	s.mu.Lock()
 	now := time.Now()
-	s.timer = nil
 	if s.state != active {
 		s.mu.Unlock()
 		return
@@ -346,7 +326,7 @@ func (s *shard) rearmLocked(now time.Time) {
 			next = e.wakeAt
 		}
 	}
-	s.armLocked(next)
+	s.alarm.By(next)
 }
 
 // entryLocked returns a group, which it makes if there is none; the caller steps it at once, and step drops it again if it came to nothing.

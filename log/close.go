@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/stratalog/strata/internal/alarm"
 	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
@@ -32,9 +33,10 @@ func (l *Log) shut(end func() error) error {
 		<-l.closed
 		return l.err
 	}
-	l.intervalTimer.stop(l)
-	l.idleTimer.stop(l)
-	l.expiryTimer.stop(l)
+	alarms := []*alarm.Alarm{&l.intervalAlarm, &l.idleAlarm, &l.expiryAlarm}
+	for _, a := range alarms {
+		a.Stop()
+	}
 	l.cleaning.take() // a compaction under way ends at its next batch
 	defer l.cleaning.give()
 	if l.takeTurn() == nil { // always: only we end turns
@@ -42,7 +44,10 @@ func (l *Log) shut(end func() error) error {
 	}
 	l.tail.reset()
 	l.wakeAll()
-	l.wg.Wait() // timers, and syncs in the background
+	for _, a := range alarms {
+		a.Wait()
+	}
+	l.wg.Wait() // syncs in the background
 	if !l.readOnly {
 		l.err = l.syncNow()
 		if l.err == nil && l.marked { // also what a failed write left and was cut off: the state is going to say where the log ends

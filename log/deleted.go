@@ -42,7 +42,7 @@ func (l *Log) removeFile(s *segment.Segment) error {
 	return nil
 }
 
-// armExpiry arms the timer for the file that is to be deleted first, unless it is armed.
+// armExpiry has expire called when the first of the files is to be deleted.
 func (l *Log) armExpiry() {
 	l.mu.Lock()
 	if len(l.expiring) == 0 {
@@ -56,7 +56,7 @@ func (l *Log) armExpiry() {
 		}
 	}
 	l.mu.Unlock()
-	l.expiryTimer.arm(l, max(time.Until(first), 0), (*Log).expire)
+	l.expiryAlarm.By(first)
 }
 
 // expire deletes the files whose time has come.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stratalog/strata/internal/alarm"
 	"github.com/stratalog/strata/internal/watermark"
 	"github.com/stratalog/strata/segment"
 )
@@ -48,9 +49,9 @@ type Log struct {
 
 	expiring []expiring // files of removed segments
 
-	intervalTimer lateCall // of SyncInterval
-	idleTimer     lateCall
-	expiryTimer   lateCall
+	intervalAlarm alarm.Alarm // syncDue, of SyncInterval
+	idleAlarm     alarm.Alarm // rest
+	expiryAlarm   alarm.Alarm // expire
 
 	// Of whoever has the turn.
 	appended   counts // not counted yet

@@ -56,6 +56,7 @@ func open(dir string, cfg Config, readOnly bool) (_ *Log, err error) {
 		return nil, err
 	}
 	l := &Log{path: dir, dir: cfg.Dir, readOnly: readOnly, closed: make(chan struct{})}
+	l.intervalAlarm.Do, l.idleAlarm.Do, l.expiryAlarm.Do = l.syncDue, l.rest, l.expire
 	if l.dir == nil {
 		if l.dir, err = OpenDirectory(dir, DirectoryConfig{FS: cfg.FS, Logger: cfg.Logger}); err != nil {
 			return nil, err

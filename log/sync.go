@@ -223,7 +223,7 @@ func (l *Log) breakWith(err error) error {
 // armSync starts the timer of SyncInterval, if it is not running. With the turn.
 func (l *Log) armSync(cfg *Config) {
 	if d := cfg.Sync.Interval(); d > 0 {
-		l.intervalTimer.arm(l, d, (*Log).syncDue)
+		l.intervalAlarm.After(d)
 	}
 }
 
@@ -239,7 +239,7 @@ const idleAfter = 10 * time.Second
 // armIdle has the log tidied up when nothing is written any more. With the turn.
 func (l *Log) armIdle(cfg *Config) {
 	if cfg.Sync == SyncOnAck {
-		l.idleTimer.arm(l, idleAfter, (*Log).rest)
+		l.idleAlarm.After(idleAfter)
 	}
 }
 
@@ -259,37 +259,4 @@ func (l *Log) rest() {
 		}
 	}
 	l.giveTurn()
-}
-
-// A lateCall is a timer that is armed again and again. The zero lateCall is ready.
-type lateCall struct {
-	mu    sync.Mutex  // guards timer
-	timer *time.Timer // nil: not armed
-}
-
-// arm has do called after d, unless it is armed already or the log is closing.
-func (c *lateCall) arm(l *Log, d time.Duration, do func(*Log)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.timer != nil || l.closing.Load() {
-		return
-	}
-	l.wg.Add(1)
-	c.timer = time.AfterFunc(d, func() {
-		defer l.wg.Done()
-		c.mu.Lock()
-		c.timer = nil
-		c.mu.Unlock()
-		do(l)
-	})
-}
-
-// stop disarms it. A call that has begun goes on.
-func (c *lateCall) stop(l *Log) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.timer != nil && c.timer.Stop() {
-		l.wg.Done()
-		c.timer = nil
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stratalog/strata/internal/alarm"
 	"github.com/stratalog/strata/internal/watermark"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
@@ -42,12 +43,9 @@ type Partition struct {
 	hwWatches  watermark.Queue[*watch]
 	lsoWatches watermark.Queue[*watch]
 	deadlines  watermark.Queue[*ProduceRequest] // by time since opened, ns
-	timer      *time.Timer
-	armed      bool
-	alarm      int64 // when the timer fires, if armed
 	closed     bool
 
-	timers   sync.WaitGroup // runs of the timer's function
+	timeouts alarm.Alarm // expire, at the earliest of deadlines or before
 	closing  atomic.Bool
 	done     chan struct{} // closed when Close is through
 	closeErr error
@@ -64,7 +62,7 @@ func Open(dir string, cfg Config) (*Partition, error) {
 		dir: dir, tp: record.TopicPartition{Topic: cfg.Topic, Partition: cfg.Partition},
 		opened: time.Now(), logger: cfg.Logger, done: make(chan struct{}),
 	}
-	p.appended = p.onAppended
+	p.appended, p.timeouts.Do = p.onAppended, p.expire
 	p.expiry.Store(int64(cfg.ProducerIDExpiration))
 	p.syncOnAck.Store(cfg.Log.Sync == log.SyncOnAck)
 	p.leaderEpoch.Store(-1)
@@ -203,12 +201,10 @@ func (p *Partition) shut(end func() error) error {
 	p.mu.Lock()
 	p.leaderEpoch.Store(-1)
 	d = p.releaseLocked(ErrClosed)
-	if p.armed && p.timer.Stop() {
-		p.timers.Done()
-	}
+	p.timeouts.Stop()
 	p.mu.Unlock()
 	d.run()
-	p.timers.Wait()
+	p.timeouts.Wait()
 	close(p.done)
 	return p.closeErr
 }

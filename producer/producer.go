@@ -50,6 +50,7 @@ func New(b Backend, cfg Config) (*Producer, error) {
 	}
 	p := &Producer{cfg: s, backend: b, start: time.Now(), closed: make(chan struct{})}
 	p.clock.Store(&clock{at: p.start, wall: p.start.UnixNano()})
+	p.pulse.alarm.Do = p.pulse.beat
 	p.memory.limit = int64(s.MaxBufferedBytes)
 	p.topics.Store(&map[string]*topicParts{})
 	p.accepting, p.refuse = context.WithCancel(context.Background())

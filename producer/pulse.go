@@ -4,19 +4,19 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/stratalog/strata/internal/alarm"
 )
 
-// A pulse is a clock for records while there are so many of them that reading the system's for each costs more than encoding them: a timer reads it once
-// a millisecond. Records are stamped up to that much late, or as late as a busy machine runs timers. It beats only while batches fill up.
+// A pulse is a clock for records while there are so many of them that reading the system's for each
+// costs more than encoding them: an alarm reads it once a millisecond. Records are stamped up to that much late, or as late as a busy machine runs timers. It beats only while batches fill up.
 type pulse struct {
 	ms    atomic.Int64 // since the Unix epoch; 0: it does not beat. Written under mu
 	turns atomic.Int32 // batches filled since the last beat
 
-	mu      sync.Mutex // guards the fields below
-	timer   *time.Timer
-	missed  int // beats without a turn
-	ended   bool
-	running sync.WaitGroup // the timer, while it beats
+	mu     sync.Mutex  // guards the fields below
+	missed int         // beats without a turn
+	alarm  alarm.Alarm // beat; armed while it beats, stopped at the end
 }
 
 const (
@@ -36,17 +36,11 @@ func (c *pulse) full(records int32, d int64) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ended || c.ms.Load() != 0 {
+	if c.ms.Load() != 0 || !c.alarm.After(pulseBeat) {
 		return
 	}
 	c.missed = 0
 	c.ms.Store(time.Now().UnixMilli())
-	c.running.Add(1)
-	if c.timer == nil {
-		c.timer = time.AfterFunc(pulseBeat, c.beat)
-	} else {
-		c.timer.Reset(pulseBeat)
-	}
 }
 
 func (c *pulse) beat() {
@@ -56,23 +50,18 @@ func (c *pulse) beat() {
 	if c.turns.Swap(0) > 0 {
 		c.missed = 0
 	}
-	if c.ended || c.missed >= pulseMissed {
+	if c.missed >= pulseMissed || !c.alarm.After(pulseBeat) {
 		c.ms.Store(0)
-		c.running.Done()
 		return
 	}
 	c.ms.Store(time.Now().UnixMilli())
-	c.timer.Reset(pulseBeat)
 }
 
 // end stops it for good and waits until it has stopped.
 func (c *pulse) end() {
 	c.mu.Lock()
-	c.ended = true
-	if c.ms.Load() != 0 && c.timer.Stop() {
-		c.ms.Store(0)
-		c.running.Done()
-	}
+	c.alarm.Stop()
+	c.ms.Store(0)
 	c.mu.Unlock()
-	c.running.Wait()
+	c.alarm.Wait()
 }

@@ -93,6 +93,7 @@ func (c *Cluster) open() error {
 		opens:    make(chan struct{}, maxOpens), closing: c.closing, lookup: c.assignment,
 		replicas: map[record.TopicPartition]*replica{}, deleteDelay: c.deleteDelay, deletions: deletions{fs: c.cfg.FS, logger: c.logger},
 	}
+	c.broker.deletions.alarm.Do = c.broker.deletions.run
 	return c.broker.start(c.image, c.electAgain)
 }
 

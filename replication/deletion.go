@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stratalog/strata/internal/alarm"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -15,12 +16,10 @@ import (
 type deletions struct {
 	fs     vfs.FS
 	logger *slog.Logger
-	wg     sync.WaitGroup // the timer
+	alarm  alarm.Alarm // run, when the first of those that wait is due
 
-	mu      sync.Mutex // guards the fields below; never held during I/O
+	mu      sync.Mutex // guards the field below; never held during I/O
 	waiting []deletion
-	timer   *time.Timer // nil: not armed
-	closed  bool
 }
 
 type deletion struct {
@@ -35,26 +34,10 @@ func (d *deletions) add(path string, delay time.Duration) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.waiting = append(d.waiting, deletion{path, time.Now().Add(delay)})
-	d.armLocked()
+	due := time.Now().Add(delay)
+	d.waiting = append(d.waiting, deletion{path, due})
+	d.alarm.By(due)
 	return nil
-}
-
-// armLocked makes the timer fire when the first of those that wait is due.
-func (d *deletions) armLocked() {
-	if d.timer != nil && d.timer.Stop() {
-		d.wg.Done()
-	}
-	d.timer = nil
-	if len(d.waiting) == 0 || d.closed {
-		return
-	}
-	first := slices.MinFunc(d.waiting, func(a, b deletion) int { return a.at.Compare(b.at) })
-	d.wg.Add(1)
-	d.timer = time.AfterFunc(max(time.Until(first.at), 0), func() {
-		defer d.wg.Done()
-		d.run()
-	})
 }
 
 // run deletes what is due.
@@ -63,13 +46,15 @@ func (d *deletions) run() {
 	var due []string
 	d.mu.Lock()
 	d.waiting = slices.DeleteFunc(d.waiting, func(w deletion) bool {
-		if d.closed || w.at.After(present) {
+		if w.at.After(present) {
 			return false
 		}
 		due = append(due, w.path)
 		return true
 	})
-	d.armLocked() // also if add has armed another timer meanwhile
+	for _, w := range d.waiting {
+		d.alarm.By(w.at)
+	}
 	d.mu.Unlock()
 	for _, path := range due {
 		if err := d.fs.RemoveAll(path); err != nil {
@@ -80,9 +65,6 @@ func (d *deletions) run() {
 
 // close ends the waiting and returns when no deletion is under way.
 func (d *deletions) close() {
-	d.mu.Lock()
-	d.closed = true
-	d.armLocked()
-	d.mu.Unlock()
-	d.wg.Wait()
+	d.alarm.Stop()
+	d.alarm.Wait()
 }

@@ -1,0 +1,130 @@
+// Package alarm has a timer that can be armed, armed again, disarmed, stopped and waited for at any
+// moment, also while it fires.
+//
+// time.AfterFunc leaves three questions to each of its users: whether a Stop came too late, what
+// becomes of a timer that is armed again while its function starts, and how Close waits for the
+// function. An Alarm answers them once.
+package alarm
+
+import (
+	"sync"
+	"time"
+)
+
+// An Alarm calls its function at the time it is armed for, on a goroutine of its own and without
+// locks. The zero Alarm with Do set is ready. It must not be copied after first use, and is safe for
+// concurrent use.
+//
+// The fields at and armed alone say whether the function is due. The timer is only a means to look
+// at them in time: a firing that finds the Alarm disarmed, or armed for later, does nothing, so it
+// does not matter whether stopping the timer came too late. Calls of Do never overlap.
+type Alarm struct {
+	Do func() // set before first use, and not changed afterwards
+
+	mu      sync.Mutex  // guards the fields below; never held while Do runs
+	timer   *time.Timer // nil until first armed
+	at      time.Time   // when Do is due, if armed
+	armed   bool
+	calling bool           // a goroutine is in Do, or about to look again when Do returns
+	stopped bool           // for good
+	firings sync.WaitGroup // firings to come or under way: raised under mu unless stopped
+}
+
+// By has Do called at t or earlier: an Alarm that is armed for an earlier time stays as it is. A t in
+// the past means at once. It reports false if the Alarm is stopped.
+func (a *Alarm) By(t time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stopped {
+		return false
+	}
+	if !a.armed || t.Before(a.at) {
+		a.setLocked(t)
+	}
+	return true
+}
+
+// After has Do called when d has passed, unless the Alarm is armed already, for whatever time. It
+// reports false if the Alarm is stopped.
+func (a *Alarm) After(d time.Duration) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stopped {
+		return false
+	}
+	if !a.armed {
+		a.setLocked(time.Now().Add(d))
+	}
+	return true
+}
+
+func (a *Alarm) setLocked(t time.Time) {
+	a.at, a.armed = t, true
+	if !a.calling { // otherwise the call under way looks again when it is done
+		a.wakeLocked()
+	}
+}
+
+// wakeLocked has fire called at a.at.
+func (a *Alarm) wakeLocked() {
+	wait := max(time.Until(a.at), 0)
+	switch {
+	case a.timer == nil:
+		a.firings.Add(1)
+		a.timer = time.AfterFunc(wait, a.fire)
+	case !a.timer.Reset(wait): // the last firing has begun, has been, or was stopped: this is another
+		a.firings.Add(1)
+	}
+}
+
+func (a *Alarm) fire() {
+	defer a.firings.Done()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for a.armed && !a.calling {
+		if time.Now().Before(a.at) { // armed anew since the timer went off
+			a.wakeLocked()
+			return
+		}
+		a.armed, a.calling = false, true
+		a.mu.Unlock()
+		a.Do()
+		a.mu.Lock()
+		a.calling = false
+	}
+}
+
+// Disarm takes back the last By or After unless Do has been called for it. A call that has begun goes
+// on. The Alarm can be armed again.
+func (a *Alarm) Disarm() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.disarmLocked()
+}
+
+func (a *Alarm) disarmLocked() {
+	a.armed = false
+	if a.timer != nil && a.timer.Stop() {
+		a.firings.Done()
+	}
+}
+
+// Stop disarms the Alarm for good: By and After have no effect any more. It does not wait, so it may be
+// called with locks that Do takes, and by Do itself.
+func (a *Alarm) Stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stopped = true
+	a.disarmLocked()
+}
+
+// Wait returns when no call of Do is under way or will ever come. Call it after Stop, without locks
+// that Do takes, and not from Do.
+func (a *Alarm) Wait() { a.firings.Wait() }
+
+// Armed reports whether a call of Do is to come.
+func (a *Alarm) Armed() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.armed
+}
