@@ -13,6 +13,12 @@
 // Fetching happens on the goroutine that polls. A group member has two goroutines besides: one joins, syncs and heartbeats, one sends
 // commits. What the first decides takes effect, callbacks included, on the goroutine that polls, between two records.
 //
+// # Without a consumer
+//
+// Read yields what a topic holds, to its end; Follow goes on with what comes. They have no group and no position to keep:
+//
+//	for r, err := range consumer.Read(ctx, cluster, consumer.ReadConfig{Topic: "orders"}) { … }
+//
 // # Three ways to read
 //
 //	for r, err := range c.Records(ctx) { … }  // one by one

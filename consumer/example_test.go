@@ -51,3 +51,35 @@ func Example() {
 	// 0 ann tea
 	// 1 bob coffee
 }
+
+func ExampleRead() {
+	ctx := context.Background()
+	cluster, err := strata.Open(strata.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer cluster.Close()
+	if err := cluster.CreateTopic(ctx, "orders", topic.Config{Partitions: 3}); err != nil {
+		panic(err)
+	}
+	p, err := producer.New(cluster, producer.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer p.Close()
+	for _, user := range []string{"ann", "bob", "cid"} {
+		if _, err := p.Send(ctx, record.String("orders", user, "a shirt")); err != nil {
+			panic(err)
+		}
+	}
+	for r, err := range consumer.Read(ctx, cluster, consumer.ReadConfig{Topic: "orders", ByTime: true}) {
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(string(r.Key), string(r.Value))
+	}
+	// Unordered output:
+	// ann a shirt
+	// bob a shirt
+	// cid a shirt
+}

@@ -95,20 +95,13 @@ func produce(ctx context.Context, cluster *strata.Cluster, name string) error {
 	return errs[1]
 }
 
-// read returns all records in the order in which a consumer gets them.
+// read returns all records in the order in which a reader gets them.
 func read(ctx context.Context, cluster *strata.Cluster, name string) (rs []record.Record, err error) {
-	c, err := consumer.New(cluster, consumer.Config{Topics: []string{name}})
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	for r, err := range c.Records(ctx) {
+	for r, err := range consumer.Read(ctx, cluster, consumer.ReadConfig{Topic: name}) {
 		if err != nil {
 			return nil, err
 		}
-		if rs = append(rs, r); len(rs) == 2*each {
-			break
-		}
+		rs = append(rs, r)
 	}
 	return rs, nil
 }

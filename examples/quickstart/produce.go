@@ -63,22 +63,11 @@ func lastLines(ctx context.Context, cluster *strata.Cluster) (map[int]int, error
 	if err != nil {
 		return nil, err
 	}
-	last := map[int]int{}
-	assign := record.Offsets{}
 	for tp, end := range ends {
-		if end > 0 {
-			assign[tp] = end - 1
-		}
+		ends[tp] = max(end-1, 0)
 	}
-	if len(assign) == 0 {
-		return last, nil
-	}
-	c, err := consumer.New(cluster, consumer.Config{Assign: assign})
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	for r, err := range c.Records(ctx) {
+	last := map[int]int{}
+	for r, err := range consumer.Read(ctx, cluster, consumer.ReadConfig{Topic: topicName, Start: ends}) {
 		if err != nil {
 			return nil, err
 		}
@@ -86,9 +75,6 @@ func lastLines(ctx context.Context, cluster *strata.Cluster) (map[int]int, error
 		if last[int(r.Partition)], err = strconv.Atoi(string(line)); err != nil {
 			return nil, err
 		}
-		if len(last) == len(assign) {
-			break
-		}
 	}
-	return last, ctx.Err()
+	return last, nil
 }

@@ -1,0 +1,135 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+)
+
+// followWait is how long one fetch of Follow waits. Nothing depends on it: records, new partitions
+// and the end of the context all end the wait.
+const followWait = time.Hour
+
+// follow fetches and hands out until the caller wants no more (false), or something fails.
+func (r *reader) follow(ctx context.Context, yield func(record.Record, error) bool) (more bool, err error) {
+	w := r.watch(ctx)
+	defer w.stop()
+	for {
+		wait, changed := w.begin(r.version)
+		if changed {
+			if err := r.grow(ctx); err != nil {
+				return true, err
+			}
+			continue
+		}
+		err := r.fetchOrWait(wait)
+		if ctx.Err() != nil {
+			return true, ctx.Err()
+		}
+		if w.interrupted() && (err == nil || errors.Is(err, context.Canceled)) {
+			err = nil // what was fetched is handed out; then the topic is looked at
+		}
+		if err == nil && !r.hand(yield, &err) {
+			return false, nil
+		}
+		if err != nil {
+			return true, err
+		}
+	}
+}
+
+// fetchOrWait is a fetch that waits for records. A topic whose selected partitions are all gone from
+// parts has nothing to fetch: then only the end of wait is waited for.
+func (r *reader) fetchOrWait(wait context.Context) error {
+	if len(r.parts) == 0 {
+		<-wait.Done()
+		return nil
+	}
+	return r.fetch(wait, 1)
+}
+
+// grow takes in partitions that the topic has got since it was looked at last.
+func (r *reader) grow(ctx context.Context) error {
+	md, version, err := r.again(ctx)
+	if err != nil {
+		return err
+	}
+	var added []*readPart
+	for p := r.known; p < len(md.Partitions) && r.cfg.Partitions == nil; p++ {
+		added = append(added, &readPart{tp: record.TopicPartition{Topic: r.cfg.Topic, Partition: int32(p)}})
+	}
+	if len(added) > 0 {
+		if err := r.place(ctx, added, partition.Earliest); err != nil {
+			return err
+		}
+	}
+	r.version, r.known, r.parts = version, len(md.Partitions), append(r.parts, added...)
+	return r.sameTopic(ctx)
+}
+
+// A watch ends the waits of Follow when the cluster's metadata change. It has one goroutine.
+type watch struct {
+	ctx  context.Context // of the iteration
+	end  context.CancelFunc
+	done chan struct{}
+
+	mu      sync.Mutex         // guards the fields below; never held while waiting
+	version int64              // newest that is known
+	cancel  context.CancelFunc // of the wait under way; nil: there is none
+	hit     bool               // the wait under way was cancelled by a change
+}
+
+// watch starts the goroutine; stop must follow.
+func (r *reader) watch(ctx context.Context) *watch {
+	w := &watch{done: make(chan struct{}), version: r.version}
+	w.ctx, w.end = context.WithCancel(ctx)
+	version := r.version // the goroutine may not look at r
+	go func() {
+		defer close(w.done)
+		for {
+			var err error
+			if version, err = r.b.WaitMetadata(w.ctx, version); err != nil {
+				return // the context ended, or the cluster is closed, which a fetch hears too
+			}
+			w.mu.Lock()
+			w.version = version
+			if w.cancel != nil {
+				w.hit = true
+				w.cancel()
+			}
+			w.mu.Unlock()
+		}
+	}()
+	return w
+}
+
+// begin returns a context for one wait. changed says that there are newer metadata than seen.
+func (w *watch) begin(seen int64) (wait context.Context, changed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.version > seen {
+		return nil, true
+	}
+	if w.cancel != nil {
+		w.cancel()
+	}
+	w.hit = false
+	wait, w.cancel = context.WithCancel(w.ctx)
+	return wait, false
+}
+
+func (w *watch) interrupted() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.hit
+}
+
+// stop ends the goroutine and waits for it.
+func (w *watch) stop() {
+	w.end()
+	<-w.done
+}

@@ -1,0 +1,407 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/topic"
+)
+
+// places reads to the end and returns "partition:value" of each record.
+func places(t *testing.T, b consumer.LogBackend, cfg consumer.ReadConfig) (got []string) {
+	t.Helper()
+	for r, err := range consumer.Read(t.Context(), b, cfg) {
+		require.NoError(t, err)
+		got = append(got, fmt.Sprintf("%d:%s", r.Partition, r.Value))
+	}
+	return got
+}
+
+func TestReadYieldsWhatWasThereWhenItBegan(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, c *strata.Cluster) {
+		fill(t, c, 0, 2)
+		fill(t, c, 2, 1)
+		var got []string
+		for r, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: "t"}) {
+			require.NoError(t, err)
+			require.Equal(t, "t", r.Topic)
+			got = append(got, fmt.Sprintf("%d@%d:%s", r.Partition, r.Offset, r.Value))
+			fill(t, c, 0, 1) // comes too late
+			fill(t, c, 1, 1) // to a partition that was empty
+		}
+		require.ElementsMatch(t, []string{"0@0:0", "0@1:1", "2@0:0"}, got)
+		require.Len(t, places(t, c, consumer.ReadConfig{Topic: "t"}), 9, "the next call reads what came meanwhile")
+		require.NoError(t, c.CreateTopic(t.Context(), "empty", topic.Config{Partitions: 2}))
+		require.Empty(t, places(t, c, consumer.ReadConfig{Topic: "empty"}))
+	})
+}
+
+func TestReadBeginsAndStaysWhereItIsTold(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, c *strata.Cluster) {
+		begun := time.Now()
+		for p := range int32(3) {
+			fill(t, c, p, 2)
+			time.Sleep(time.Minute)
+		}
+		read := func(cfg consumer.ReadConfig) []string {
+			cfg.Topic = "t"
+			return places(t, c, cfg)
+		}
+		require.ElementsMatch(t, []string{"1:0", "1:1"}, read(consumer.ReadConfig{Partitions: []int32{1, 1}}), "named twice, read once")
+		require.Empty(t, read(consumer.ReadConfig{Partitions: []int32{}}), "none is not all")
+		require.Empty(t, read(consumer.ReadConfig{From: consumer.Latest()}))
+		require.ElementsMatch(t, []string{"1:0", "1:1", "2:0", "2:1"}, read(consumer.ReadConfig{From: consumer.At(begun.Add(time.Second))}))
+		require.ElementsMatch(t, []string{"0:1", "1:0", "1:1"}, read(consumer.ReadConfig{
+			From: consumer.Latest(), Start: record.Offsets{tp(0): 1, tp(1): consumer.StartEarliest, tp(2): consumer.StartReset},
+		}))
+		require.ElementsMatch(t, []string{"0:0", "0:1", "1:0", "1:1"}, read(consumer.ReadConfig{Start: record.Offsets{tp(2): consumer.StartLatest}}))
+	})
+}
+
+func TestReadMergesPartitionsByTime(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, c *strata.Cluster) {
+		pr, err := producer.New(c, producer.Config{})
+		require.NoError(t, err)
+		var want []string
+		for i := range 60 {
+			p := int32(i * 7 % 3)
+			_, err := pr.Send(t.Context(), record.String("t", "", fmt.Sprint(i)).To(p))
+			require.NoError(t, err)
+			want = append(want, fmt.Sprintf("%d:%d", p, i))
+			time.Sleep(time.Millisecond)
+		}
+		require.NoError(t, pr.Close())
+		require.Equal(t, want, places(t, c, consumer.ReadConfig{Topic: "t", ByTime: true}))
+		require.Equal(t, want, places(t, c, consumer.ReadConfig{Topic: "t", ByTime: true, MaxBytes: 1}), "one batch of each at a time")
+		require.NotEqual(t, want, places(t, c, consumer.ReadConfig{Topic: "t"}))
+	})
+}
+
+// Compaction leaves gaps in offsets, at the end of what it cleaned and elsewhere.
+func TestReadGoesOverWhatCompactionRemoved(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, c *strata.Cluster) {
+		require.NoError(t, c.CreateTopic(t.Context(), "latest", topic.Config{Partitions: 1, Properties: map[string]string{
+			"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0", "segment.ms": "60000",
+		}}))
+		pr, err := producer.New(c, producer.Config{})
+		require.NoError(t, err)
+		for i := range 30 {
+			_, err := pr.Send(t.Context(), record.String("latest", fmt.Sprint(i%3), fmt.Sprint(i)))
+			require.NoError(t, err)
+		}
+		time.Sleep(2 * time.Minute)
+		_, err = pr.Send(t.Context(), record.String("latest", "x", "last")) // rolls
+		require.NoError(t, err)
+		require.NoError(t, pr.Close())
+		require.NoError(t, c.Clean(t.Context()))
+		got := places(t, c, consumer.ReadConfig{Topic: "latest"})
+		require.Less(t, len(got), 10, "it was compacted")
+		require.Equal(t, []string{"0:27", "0:28", "0:29", "0:last"}, got)
+	})
+}
+
+// hole is a backend whose log has nothing in a range of offsets up to its end.
+type hole struct {
+	*strata.Cluster
+	from int64
+}
+
+func (h *hole) Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error) {
+	resp, err := h.Cluster.Fetch(ctx, req)
+	for i := range req.Partitions {
+		if err == nil && req.Partitions[i].Offset >= h.from {
+			resp.Partitions[i].Bytes = nil
+		}
+	}
+	return resp, err
+}
+
+func TestReadEndsAtAGapBeforeTheEnd(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, c *strata.Cluster) {
+		for range 4 {
+			fill(t, c, 0, 1) // four batches
+		}
+		got := places(t, &hole{c, 2}, consumer.ReadConfig{Topic: "t", MaxBytes: 1})
+		require.Equal(t, []string{"0:0", "0:0"}, got)
+	})
+}
+
+// A reader of committed records sees what the model shows, whatever transactions did.
+func TestReadHidesMarkersAndAbortedTransactions(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		steps := rapid.SliceOfN(rapid.IntRange(0, 11), 1, 60).Draw(rt, "steps")
+		maxBytes := rapid.SampledFrom([]int{1, 300, 0}).Draw(rt, "bytes")
+		h := newHistory(rt)
+		defer h.c.Close()
+		for _, s := range steps {
+			switch pid := int64(1000 + s%3); {
+			case s < 6:
+				h.write(pid, 1+s/3)
+			case s < 9:
+				h.write(0, 1)
+			case len(h.open[pid]) > 0:
+				h.end(pid, s%2 == 0)
+			}
+		}
+		for _, iso := range []consumer.Isolation{consumer.ReadCommitted, consumer.ReadUncommitted} {
+			var got []written
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			for r, err := range consumer.Read(ctx, h.c, consumer.ReadConfig{Topic: "t", Isolation: iso, MaxBytes: maxBytes}) {
+				require.NoError(rt, err)
+				got = append(got, written{r.Offset, string(r.Value)})
+			}
+			cancel()
+			require.Equal(rt, h.visible(0, iso), got)
+		}
+	})
+}
+
+func TestReadGoesOnBehindRecordsThatAreDeletedMeanwhile(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, c *strata.Cluster) {
+		for range 10 {
+			fill(t, c, 0, 1)
+		}
+		var got []int64
+		for r, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: "t", MaxBytes: 1}) {
+			require.NoError(t, err)
+			if got = append(got, r.Offset); len(got) == 2 {
+				_, err := c.DeleteRecords(t.Context(), map[record.TopicPartition]int64{tp(0): 7})
+				require.NoError(t, err)
+			}
+		}
+		require.Equal(t, []int64{0, 1, 7, 8, 9}, got)
+		got = nil
+		for r, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: "t", MaxBytes: 1}) {
+			require.NoError(t, err)
+			got = append(got, r.Offset)
+			_, err := c.DeleteRecords(t.Context(), map[record.TopicPartition]int64{tp(0): -1}) // all
+			require.NoError(t, err)
+			fill(t, c, 0, 1) // not to be read: it came later
+		}
+		require.Equal(t, []int64{7}, got)
+	})
+}
+
+func TestReadAndFollowEndWithATopicThatIsDeleted(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		for name, read := range map[string]func(context.Context, consumer.LogBackend, consumer.ReadConfig) func(func(record.Record, error) bool){
+			"read": func(ctx context.Context, b consumer.LogBackend, cfg consumer.ReadConfig) func(func(record.Record, error) bool) {
+				return consumer.Read(ctx, b, cfg)
+			},
+			"follow": func(ctx context.Context, b consumer.LogBackend, cfg consumer.ReadConfig) func(func(record.Record, error) bool) {
+				return consumer.Follow(ctx, b, cfg)
+			},
+		} {
+			t.Run(fmt.Sprintf("%s, again: %t", name, again), func(t *testing.T) {
+				bubble(t, 1, func(t *testing.T, c *strata.Cluster) {
+					for range 4 {
+						fill(t, c, 0, 1)
+					}
+					var values []string
+					var failed error
+					for r, err := range read(t.Context(), c, consumer.ReadConfig{Topic: "t", MaxBytes: 1}) {
+						if err != nil {
+							require.NoError(t, failed, "it is the last one")
+							failed = err
+							continue
+						}
+						if values = append(values, string(r.Value)); len(values) == 2 {
+							require.NoError(t, c.DeleteTopic(t.Context(), "t"))
+							if again {
+								require.NoError(t, c.CreateTopic(t.Context(), "t", topic.Config{Partitions: 1}))
+								fill(t, c, 0, 20)
+							}
+						}
+					}
+					require.ErrorIs(t, failed, consumer.ErrTopicReplaced)
+					require.Equal(t, []string{"0", "0"}, values, "nothing of the new topic")
+				})
+			})
+		}
+	}
+}
+
+func TestReadWithoutAnErrorIsComplete(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, c *strata.Cluster) {
+		for range 4 {
+			fill(t, c, 0, 1)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var failed error
+		n := 0
+		for _, err := range consumer.Read(ctx, c, consumer.ReadConfig{Topic: "t", MaxBytes: 1}) {
+			if err != nil {
+				failed = err
+				continue
+			}
+			n++
+			cancel()
+		}
+		require.ErrorIs(t, failed, context.Canceled)
+		require.Less(t, n, 4)
+		for _, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: "t"}) {
+			require.NoError(t, err)
+			break // leaves nothing behind
+		}
+	})
+}
+
+func TestReadRefusesWhatItCannotRead(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, c *strata.Cluster) {
+		fill(t, c, 0, 3)
+		first := func(cfg consumer.ReadConfig) error {
+			for _, err := range consumer.Read(t.Context(), c, cfg) {
+				return err
+			}
+			return nil
+		}
+		for name, cfg := range map[string]consumer.ReadConfig{
+			"Topic":    {},
+			"From":     {Topic: "t", From: consumer.Fail()},
+			"MaxBytes": {Topic: "t", MaxBytes: -1},
+			"Start":    {Topic: "t", Start: record.Offsets{{Topic: "other"}: 1}},
+		} {
+			var bad *consumer.ConfigError
+			require.ErrorAs(t, first(cfg), &bad)
+			require.Equal(t, name, bad.Name)
+		}
+		require.ErrorIs(t, first(consumer.ReadConfig{Topic: "nothing"}), replication.ErrUnknownTopic)
+		require.ErrorIs(t, first(consumer.ReadConfig{Topic: "t", Partitions: []int32{1}}), replication.ErrUnknownTopic)
+		require.ErrorIs(t, first(consumer.ReadConfig{Topic: "t", Start: record.Offsets{tp(0): 4}}), partition.ErrOffsetOutOfRange)
+		require.NoError(t, first(consumer.ReadConfig{Topic: "t", Start: record.Offsets{tp(0): 3}}), "the end")
+		var bad *consumer.ConfigError
+		for _, err := range consumer.Follow(t.Context(), c, consumer.ReadConfig{Topic: "t", ByTime: true}) {
+			require.ErrorAs(t, err, &bad)
+		}
+		require.NotNil(t, bad)
+	})
+}
+
+// counting remembers the most bytes that one answer to a fetch had.
+type counting struct {
+	*strata.Cluster
+	most int
+}
+
+func (c *counting) Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error) {
+	resp, err := c.Cluster.Fetch(ctx, req)
+	n := 0
+	if err == nil {
+		for _, p := range resp.Partitions {
+			n += len(p.Bytes)
+		}
+	}
+	c.most = max(c.most, n)
+	return resp, err
+}
+
+func TestReadHoldsNoMoreThanItMay(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, c *strata.Cluster) {
+		for range 50 {
+			for p := range int32(4) {
+				fill(t, c, p, 10)
+			}
+		}
+		for _, byTime := range []bool{false, true} {
+			b := &counting{Cluster: c}
+			require.Len(t, places(t, b, consumer.ReadConfig{Topic: "t", MaxBytes: 2000, ByTime: byTime}), 2000)
+			require.LessOrEqual(t, b.most, 2000)
+			require.Positive(t, b.most)
+		}
+	})
+}
+
+// following runs Follow on a goroutine and returns its records as they come, and its error at the end.
+func following(t *testing.T, c *strata.Cluster, cfg consumer.ReadConfig) (records chan string, stop context.CancelFunc, ended chan error) {
+	ctx, stop := context.WithCancel(t.Context())
+	records, ended = make(chan string, 1000), make(chan error, 1)
+	var done sync.WaitGroup
+	done.Go(func() {
+		var failed error
+		for r, err := range consumer.Follow(ctx, c, cfg) {
+			if err != nil {
+				failed = errors.Join(failed, err)
+				continue
+			}
+			records <- fmt.Sprintf("%d:%s", r.Partition, r.Value)
+		}
+		ended <- failed
+	})
+	t.Cleanup(func() {
+		stop()
+		done.Wait()
+	})
+	return records, stop, ended
+}
+
+func drain(records chan string) (got []string) {
+	synctest.Wait()
+	for len(records) > 0 {
+		got = append(got, <-records)
+	}
+	return got
+}
+
+func TestFollowGoesOnWithRecordsAndPartitionsToCome(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, c *strata.Cluster) {
+		fill(t, c, 0, 2)
+		records, stop, ended := following(t, c, consumer.ReadConfig{Topic: "t"})
+		require.Equal(t, []string{"0:0", "0:1"}, drain(records))
+		fill(t, c, 0, 1)
+		require.Equal(t, []string{"0:0"}, drain(records), "without time passing")
+		require.NoError(t, c.CreateTopic(t.Context(), "another", topic.Config{Partitions: 1}))
+		require.NoError(t, c.AddPartitions(t.Context(), "t", 3))
+		fill(t, c, 2, 2)
+		require.Equal(t, []string{"2:0", "2:1"}, drain(records), "from their first record")
+		time.Sleep(3 * time.Hour)
+		fill(t, c, 1, 1)
+		fill(t, c, 0, 1)
+		require.ElementsMatch(t, []string{"0:0", "1:0"}, drain(records))
+		stop()
+		require.NoError(t, <-ended, "a context that ends is no error")
+	})
+}
+
+func TestFollowOfChosenPartitionsStaysWithThem(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, c *strata.Cluster) {
+		fill(t, c, 1, 1)
+		records, _, _ := following(t, c, consumer.ReadConfig{Topic: "t", Partitions: []int32{0}, From: consumer.Latest()})
+		none, stop, ended := following(t, c, consumer.ReadConfig{Topic: "t", Partitions: []int32{}})
+		require.Empty(t, drain(records))
+		require.NoError(t, c.AddPartitions(t.Context(), "t", 3))
+		fill(t, c, 2, 1)
+		fill(t, c, 1, 1)
+		fill(t, c, 0, 1)
+		require.Equal(t, []string{"0:0"}, drain(records))
+		require.Empty(t, drain(none))
+		stop()
+		require.NoError(t, <-ended)
+	})
+}
+
+func TestFollowEndsWithTheCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := strata.Open(strata.Config{})
+		require.NoError(t, err)
+		require.NoError(t, c.CreateTopic(t.Context(), "t", topic.Config{Partitions: 1}))
+		_, _, ended := following(t, c, consumer.ReadConfig{Topic: "t"})
+		synctest.Wait()
+		require.NoError(t, c.Close())
+		require.ErrorIs(t, <-ended, replication.ErrClosed)
+	})
+}
