@@ -18,6 +18,13 @@ func TestRunAgainResumesAndCountsNothingTwice(t *testing.T) {
 	require.Contains(t, second.String(), "counted 0 records")
 }
 
+func TestProgramWithoutDirectoryShowsThatItResumes(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, runTwice(t.Context(), "", "", &out), out.String())
+	require.Regexp(t, `(?s)418 of 418 lines were new.*counted 418 records\n.*The same again.*0 of 418 lines were new.*counted 0 records\n`, out.String())
+	require.Equal(t, 2, bytes.Count(out.Bytes(), []byte("nothing lost, nothing counted twice")))
+}
+
 func TestMissingFileIsAnError(t *testing.T) {
 	require.Error(t, run(t.Context(), t.TempDir(), "no such file", &bytes.Buffer{}))
 }

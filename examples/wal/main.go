@@ -17,6 +17,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
+const transfers = 3 // before each power cut
+
 func main() {
 	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "wal:", err)
@@ -26,39 +28,48 @@ func main() {
 
 func run(ctx context.Context, out io.Writer) error {
 	disk := vfs.Mem()
+	kept := int64(0) // transfers that survived so far
 	for i, policy := range []log.SyncPolicy{log.SyncOnAck, log.SyncNever} {
 		l, err := log.Open("accounts", log.Config{FS: disk, Sync: policy})
 		if err != nil {
 			return err
 		}
-		for n := range 3 { // one call, one batch: both movements of a transfer are there or neither is
+		for n := range transfers { // one call, one batch: both movements of a transfer are there or neither is
 			if _, err := l.Append(ctx, record.String("", "alice", strconv.Itoa(-10-n)), record.String("", "bob", strconv.Itoa(10+n))); err != nil {
 				return err
 			}
 		}
-		fmt.Fprintf(out, "sync %v: 3 transfers acknowledged, the log ends at %d, power fails\n", policy, l.EndOffset())
+		fmt.Fprintf(out, "sync %v: %d transfers acknowledged, the log ends at %d, power fails\n", policy, transfers, l.EndOffset())
 		crashed := disk.Crash(uint64(i))  // what is on the disk now; nobody said goodbye
 		if err := l.Close(); err != nil { // only to let this process go
 			return err
 		}
 		disk = crashed
-		if err := recover(out, disk); err != nil {
+		end, err := recover(out, disk)
+		if err != nil {
 			return err
 		}
+		lost := transfers - (end/2 - kept) // two movements each
+		kept = end / 2
+		verdict := "NONE of them is lost: an acknowledged append was on stable storage"
+		if lost > 0 {
+			verdict = fmt.Sprintf("%d of them are LOST: the acknowledgement came before the disk had them", lost)
+		}
+		fmt.Fprintf(out, "  verdict: %s\n", verdict)
 	}
 	return followAndBackup(ctx, out, disk)
 }
 
-// recover opens the log after a crash and computes the balances from it.
-func recover(out io.Writer, disk vfs.FS) error {
+// recover opens the log after a crash, computes the balances from it, and returns where the log ends.
+func recover(out io.Writer, disk vfs.FS) (end int64, err error) {
 	l, err := log.Open("accounts", log.Config{FS: disk})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	balance := map[string]int{}
 	for r, err := range l.Records(l.StartOffset()) {
 		if err != nil {
-			return err
+			return 0, err
 		}
 		n, _ := strconv.Atoi(string(r.Value))
 		balance[string(r.Key)] += n
@@ -66,7 +77,7 @@ func recover(out io.Writer, disk vfs.FS) error {
 	rep := l.Recovery()
 	fmt.Fprintf(out, "  reopened: clean %t, same boot %t, %d bytes looked at, %d cut; the log ends at %d, balances %v\n",
 		rep.Clean, rep.SameBoot, rep.ScannedBytes, rep.CutBytes, l.EndOffset(), balance)
-	return l.Close()
+	return l.EndOffset(), l.Close()
 }
 
 // followAndBackup copies the log while somebody follows it.

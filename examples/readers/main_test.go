@@ -1,0 +1,36 @@
+package main
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/leaktest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+func TestProgramShowsThatReadersDoNotDisturbEachOther(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, run(t.Context(), &b))
+	out := b.String()
+	require.Equal(t, records, count(t, out, "fast reader"))
+	first, second := count(t, out, "group member a"), count(t, out, "group member b")
+	require.Equal(t, records, first+second, "the group has every record once")
+	require.Positive(t, min(first, second), "both members have work")
+	require.Less(t, count(t, out, "slow reader"), records, "nobody waits for the slow one")
+	require.Equal(t, 4, strings.Count(out, "lag:"))
+}
+
+// count returns how many records a reader says to have read.
+func count(t *testing.T, out, name string) int {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^` + name + ` +read +(\d+) records$`).FindStringSubmatch(out)
+	require.NotNil(t, m, "%s in\n%s", name, out)
+	n, err := strconv.Atoi(m[1])
+	require.NoError(t, err)
+	return n
+}
