@@ -38,7 +38,7 @@ func TestNoPackageEndsTheProcessOrActsBeforeMain(t *testing.T) {
 		name := filepath.ToSlash(strings.TrimPrefix(path, root+string(filepath.Separator)))
 		if d.IsDir() {
 			switch name {
-			case "examples", "cmd", "bench", "interop", "internal/leaktest", ".git": // programs, and a TestMain
+			case "examples", "cmd", "bench", "interop", "internal/leaktest", "internal/twins", ".git": // programs, and a TestMain
 				return fs.SkipDir
 			}
 			return nil

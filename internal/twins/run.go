@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// verdict is what became of a twin.
+type verdict string
+
+const (
+	caught     verdict = "caught"
+	survived   verdict = "SURVIVED"
+	noApply    verdict = "does not apply"
+	noBuild    verdict = "does not build"
+	timedOut   verdict = "times out"
+	failsBare  verdict = "fails without it"
+	notStarted verdict = "does not run"
+)
+
+// testTimeout bounds a test binary of a twin that does not say that it hangs.
+const testTimeout = 2 * time.Minute
+
+type outcome struct {
+	verdict
+	took   time.Duration
+	detail string // output that explains a verdict other than caught
+}
+
+// runner runs twins. Safe for concurrent use.
+type runner struct {
+	tr  *tree
+	tmp string // for edited files and overlays
+
+	mu   sync.Mutex // guards the fields below
+	bare map[testName]*bareResult
+}
+
+// bareResult is how a test ends without an edit. It is found out once.
+type bareResult struct {
+	once   sync.Once
+	passed bool
+	output string
+}
+
+// try runs the twin's tests with and without its edit.
+func (r *runner) try(ctx context.Context, t *twin) outcome {
+	start := time.Now()
+	done := func(v verdict, detail string) outcome { return outcome{v, time.Since(start), detail} }
+	overlay, err := r.overlay(t)
+	if err != nil {
+		return done(noApply, err.Error())
+	}
+	hung := false
+	for _, n := range t.tests {
+		res := r.goTest(ctx, n, "-overlay="+overlay, "-count=1", "-timeout="+timeoutOf(t).String())
+		switch {
+		case res.noBuild:
+			return done(noBuild, res.output)
+		case !res.ran:
+			return done(notStarted, res.output)
+		case !res.failed:
+			return done(survived, fmt.Sprintf("%v passes", n))
+		case res.timedOut && t.hangs == 0:
+			return done(timedOut, res.output)
+		}
+		hung = hung || res.timedOut
+	}
+	took := time.Since(start)
+	for _, n := range t.tests { // afterwards: a survivor needs no answer to this
+		if b := r.withoutEdit(ctx, n); !b.passed {
+			return done(failsBare, b.output)
+		}
+	}
+	if hung {
+		return outcome{caught, took, "by a timeout, as it says"}
+	}
+	return outcome{caught, took, ""}
+}
+
+func timeoutOf(t *twin) time.Duration {
+	if t.hangs > 0 {
+		return t.hangs
+	}
+	return testTimeout
+}
+
+// overlay writes the edited files of t below r.tmp and returns the path of go's description of them.
+func (r *runner) overlay(t *twin) (string, error) {
+	files, err := r.tr.edited(t)
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp(r.tmp, "twin")
+	if err != nil {
+		return "", err
+	}
+	replace := map[string]string{}
+	for file, src := range files {
+		path := filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
+		if err := os.WriteFile(path, src, 0o600); err != nil {
+			return "", err
+		}
+		replace[filepath.Join(r.tr.root, filepath.FromSlash(file))] = path
+	}
+	js, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, js, 0o600)
+}
+
+// withoutEdit runs a test on the tree as it is. Without -count the go command remembers it between runs.
+func (r *runner) withoutEdit(ctx context.Context, n testName) *bareResult {
+	r.mu.Lock()
+	b := r.bare[n]
+	if b == nil {
+		b = &bareResult{}
+		r.bare[n] = b
+	}
+	r.mu.Unlock()
+	b.once.Do(func() {
+		res := r.goTest(ctx, n, "-timeout="+testTimeout.String())
+		b.passed, b.output = res.ran && !res.failed, res.output
+	})
+	return b
+}
+
+// result is how one run of one test ended.
+type result struct {
+	ran      bool // the test was found and begun
+	failed   bool
+	timedOut bool
+	noBuild  bool
+	output   string
+}
+
+// goTest runs one test of the module that its package belongs to, without vet: edits need not be tidy.
+func (r *runner) goTest(ctx context.Context, n testName, flags ...string) result {
+	dir, err := r.tr.dirOf(n.pkg)
+	if err != nil {
+		return result{output: err.Error()}
+	}
+	pkg := filepath.Join(r.tr.root, filepath.FromSlash(dir))
+	args := append([]string{"test", "-json", "-vet=off", "-run=" + pattern(n.name)}, flags...)
+	cmd := exec.CommandContext(ctx, "go", append(args, ".")...)
+	cmd.Dir = pkg
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
+		return result{output: errors.Join(err, ctx.Err()).Error()}
+	}
+	res := readEvents(out, n.name)
+	res.output = lastLines(res.output+stderr.String(), 25)
+	return res
+}
+
+// pattern returns the -run pattern of exactly one test or subtest.
+func pattern(name string) string {
+	parts := strings.Split(name, "/")
+	for i, p := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
+	}
+	return strings.Join(parts, "/")
+}
+
+// readEvents reads what go test -json prints of a run of the test called name. A test binary that
+// fails although its tests pass, as with a leaked goroutine found by TestMain, is a failure of the test.
+func readEvents(out []byte, name string) result {
+	var res result
+	var text strings.Builder
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var ev struct{ Action, Test, Output, FailedBuild string }
+		if json.Unmarshal(lines.Bytes(), &ev) != nil {
+			fmt.Fprintln(&text, lines.Text())
+			continue
+		}
+		switch ev.Action {
+		case "output", "build-output":
+			text.WriteString(ev.Output)
+			res.timedOut = res.timedOut || strings.HasPrefix(ev.Output, "panic: test timed out after ")
+		case "run":
+			res.ran = res.ran || ev.Test == name
+		case "build-fail":
+			res.noBuild = true
+		case "fail":
+			res.failed = res.failed || ev.Test == "" || ev.Test == name
+			res.noBuild = res.noBuild || ev.FailedBuild != ""
+		}
+	}
+	res.output = text.String()
+	return res
+}
+
+func lastLines(s string, n int) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// all tries the twins, jobs at a time, and calls report for each as it ends, one call at a time.
+func (r *runner) all(ctx context.Context, twins []*twin, jobs int, report func(*twin, outcome)) {
+	var mu sync.Mutex // serializes report
+	var wg sync.WaitGroup
+	next := make(chan *twin)
+	for range min(jobs, len(twins)) {
+		wg.Go(func() {
+			for t := range next {
+				o := r.try(ctx, t)
+				mu.Lock()
+				report(t, o)
+				mu.Unlock()
+			}
+		})
+	}
+	for _, t := range slices.Clone(twins) {
+		next <- t
+	}
+	close(next)
+	wg.Wait()
+}
