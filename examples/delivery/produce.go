@@ -61,25 +61,12 @@ func sendAll(ctx context.Context, b producer.Backend, cfg producer.Config, topic
 
 // count reads the topic to its end.
 func count(ctx context.Context, cluster *strata.Cluster, topic string) (map[string]int, error) {
-	ends, err := cluster.Offsets(ctx, topic, strata.Latest)
-	if err != nil {
-		return nil, err
-	}
-	tp := record.TopicPartition{Topic: topic}
-	c, err := consumer.New(cluster, consumer.Config{Assign: record.Offsets{tp: consumer.StartEarliest}})
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
 	seen := map[string]int{}
-	for r, err := range c.Records(ctx) {
+	for r, err := range consumer.Read(ctx, cluster, consumer.ReadConfig{Topic: topic}) {
 		if err != nil {
 			return nil, err
 		}
 		seen[string(r.Value)]++
-		if r.Offset == ends[tp]-1 {
-			break
-		}
 	}
 	return seen, nil
 }

@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -21,13 +22,13 @@ import (
 const each = 12 // records of each producer
 
 func main() {
-	if err := run(context.Background()); err != nil {
+	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "ordering:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, out io.Writer) error {
 	cluster, err := strata.Open(strata.Config{})
 	if err != nil {
 		return err
@@ -49,23 +50,23 @@ func run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("two producers, a and b, and %d partition(s)\n", partitions)
+		fmt.Fprintf(out, "two producers, a and b, and %d partition(s)\n", partitions)
 		byPartition := map[int32][]string{}
 		for _, r := range first {
 			byPartition[r.Partition] = append(byPartition[r.Partition], string(r.Value))
 		}
 		for i := range int32(partitions) {
-			fmt.Printf("  partition %d: %s\n", i, strings.Join(byPartition[i], " "))
-			fmt.Printf("     a's records in a's order: %v, b's in b's: %v, a second reader sees the same: %v\n",
+			fmt.Fprintf(out, "  partition %d: %s\n", i, strings.Join(byPartition[i], " "))
+			fmt.Fprintf(out, "     a's records in a's order: %v, b's in b's: %v, a second reader sees the same: %v\n",
 				ordered(byPartition[i], "a"), ordered(byPartition[i], "b"), same(first, second, i))
 		}
 		var all []string
 		for _, r := range first {
 			all = append(all, string(r.Value))
 		}
-		fmt.Printf("  the topic as a whole, as it was read: %s\n     in a's order: %v\n\n", strings.Join(all, " "), ordered(all, "a"))
+		fmt.Fprintf(out, "  the topic as a whole, as it was read: %s\n     in a's order: %v\n\n", strings.Join(all, " "), ordered(all, "a"))
 	}
-	fmt.Println("A partition is one sequence, the same for all. Between producers whoever reaches the leader first wins; between partitions there is no order.")
+	fmt.Fprintln(out, "A partition is one sequence, the same for all. Between producers whoever reaches the leader first wins; between partitions there is no order.")
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -22,13 +23,13 @@ var countries = []string{"de", "fr", "it", "pl", "se"}
 func price(n int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(n)) }
 
 func main() {
-	if err := run(context.Background()); err != nil {
+	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "partitioners:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, out io.Writer) error {
 	cluster, err := strata.Open(strata.Config{})
 	if err != nil {
 		return err
@@ -55,16 +56,16 @@ func run(ctx context.Context) error {
 		{"custom", "whatever the application says", country,
 			topic.PartitionerFunc(func(r record.Record, n int) int { return int(r.Key[0]) % n })},
 	} {
-		if err := show(ctx, cluster, c.name, c.why, c.key, c.p); err != nil {
+		if err := show(ctx, out, cluster, c.name, c.why, c.key, c.p); err != nil {
 			return err
 		}
 	}
-	fmt.Println("Record.To(4) goes to partition 4 whatever the partitioner says.")
+	fmt.Fprintln(out, "Record.To(4) goes to partition 4 whatever the partitioner says.")
 	return nil
 }
 
 // show sends thirty records and prints a row per partition, with the number of each record.
-func show(ctx context.Context, cluster *strata.Cluster, name, why string, key func(int) []byte, by topic.Partitioner) error {
+func show(ctx context.Context, out io.Writer, cluster *strata.Cluster, name, why string, key func(int) []byte, by topic.Partitioner) error {
 	t := strings.Map(func(r rune) rune {
 		if r == ' ' || r == ',' || r == '=' {
 			return '-'
@@ -91,10 +92,10 @@ func show(ctx context.Context, cluster *strata.Cluster, name, why string, key fu
 		}
 		rows[acks[0].Partition] += label
 	}
-	fmt.Printf("%s: %s\n", name, why)
+	fmt.Fprintf(out, "%s: %s\n", name, why)
 	for i, row := range rows {
-		fmt.Printf("  %d |%s\n", i, row)
+		fmt.Fprintf(out, "  %d |%s\n", i, row)
 	}
-	fmt.Println()
+	fmt.Fprintln(out)
 	return nil
 }

@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -15,13 +16,13 @@ import (
 )
 
 func main() {
-	if err := run(context.Background()); err != nil {
+	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "timetravel:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, out io.Writer) error {
 	cluster, err := strata.Open(strata.Config{}) // in memory
 	if err != nil {
 		return err
@@ -42,14 +43,14 @@ func run(ctx context.Context) error {
 	}
 	defer c.Close()
 
-	fmt.Println("a free consumer: no group, no commits, its position is its own")
-	if err := show(ctx, c, tp, "from the start"); err != nil {
+	fmt.Fprintln(out, "a free consumer: no group, no commits, its position is its own")
+	if err := show(ctx, out, c, tp, "from the start"); err != nil {
 		return err
 	}
 	if err := c.SeekTime(ctx, day.Add(14*time.Hour+30*time.Minute), tp); err != nil {
 		return err
 	}
-	if err := show(ctx, c, tp, "from 14:30"); err != nil {
+	if err := show(ctx, out, c, tp, "from 14:30"); err != nil {
 		return err
 	}
 	end, err := cluster.Offsets(ctx, tp.Topic, strata.Latest)
@@ -59,18 +60,18 @@ func run(ctx context.Context) error {
 	if err := c.Seek(tp, end[tp]-2); err != nil {
 		return err
 	}
-	if err := show(ctx, c, tp, "the last two"); err != nil {
+	if err := show(ctx, out, c, tp, "the last two"); err != nil {
 		return err
 	}
 	newest, err := cluster.Offsets(ctx, tp.Topic, strata.MaxTimestamp)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\nnewest timestamp is at offset %d; reading removed nothing: the log still holds %d records\n", newest[tp], end[tp])
+	fmt.Fprintf(out, "\nnewest timestamp is at offset %d; reading removed nothing: the log still holds %d records\n", newest[tp], end[tp])
 	if err := c.SeekToStart(tp); err != nil {
 		return err
 	}
-	return show(ctx, c, tp, "replayed from the start")
+	return show(ctx, out, c, tp, "replayed from the start")
 }
 
 // measure produces one temperature per hour of a day.
@@ -91,15 +92,15 @@ func measure(ctx context.Context, cluster *strata.Cluster, day time.Time) error 
 }
 
 // show polls once.
-func show(ctx context.Context, c *consumer.Consumer, tp record.TopicPartition, what string) error {
-	fmt.Printf("\n%s:\n", what)
+func show(ctx context.Context, out io.Writer, c *consumer.Consumer, tp record.TopicPartition, what string) error {
+	fmt.Fprintf(out, "\n%s:\n", what)
 	b, err := c.Poll(ctx)
 	if err != nil {
 		return err
 	}
 	for r := range b.All() {
-		fmt.Printf("  offset %2d  %s  %s\n", r.Offset, r.Timestamp.UTC().Format("15:04"), r.Value)
+		fmt.Fprintf(out, "  offset %2d  %s  %s\n", r.Offset, r.Timestamp.UTC().Format("15:04"), r.Value)
 	}
-	fmt.Printf("  position %d, lag %d\n", c.Position(tp), c.Lag()[tp])
+	fmt.Fprintf(out, "  position %d, lag %d\n", c.Position(tp), c.Lag()[tp])
 	return nil
 }
