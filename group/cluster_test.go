@@ -145,6 +145,25 @@ func TestDeletingATopicDeletesItsOffsetsOnTheBroker(t *testing.T) {
 	})
 }
 
+func TestCommitsForATopicThatWasCreatedAgainAreRefused(t *testing.T) {
+	withCluster(t, vfs.Mem(), func(t *testing.T, brokers *replication.Cluster, c *Coordinator) {
+		late := commitOf("g", record.Offsets{{Topic: "t"}: 7})
+		late.TopicIDs = map[string][16]byte{"t": md0(t, brokers, "t")}
+		commit(t, c, late)
+		require.NoError(t, brokers.DeleteTopic(ctx, "t"))
+		require.NoError(t, brokers.CreateTopic(ctx, "t", topic.Config{Partitions: 1}))
+		require.Equal(t, int64(-1), committed(t, c, "g", record.TopicPartition{Topic: "t"}), "offset in the old topic")
+		synctest.Wait() // the coordinator has heard of the deletion
+		errs, err := c.CommitOffsets(ctx, late)
+		require.NoError(t, err)
+		require.ErrorIs(t, errs[record.TopicPartition{Topic: "t"}], ErrUnknownTopicOrPartition)
+		require.Equal(t, int64(-1), committed(t, c, "g", record.TopicPartition{Topic: "t"}))
+		late.TopicIDs["t"] = md0(t, brokers, "t")
+		commit(t, c, late)
+		require.Equal(t, int64(7), committed(t, c, "g", record.TopicPartition{Topic: "t"}))
+	})
+}
+
 func TestLagIsSeenFromTheBrokersLogs(t *testing.T) {
 	withCluster(t, vfs.Mem(), func(t *testing.T, brokers *replication.Cluster, c *Coordinator) {
 		var b record.Builder

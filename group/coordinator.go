@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -257,6 +258,25 @@ func (c *Coordinator) lookup(ctx context.Context, partitions func(yield func(rec
 }
 
 // known reports whether tp exists.
+// lookupNow is lookup that believes nothing seen before: a topic may have been deleted and created again since.
+func (c *Coordinator) lookupNow(ctx context.Context, partitions func(yield func(record.TopicPartition) bool)) (map[string]TopicInfo, error) {
+	var names []string
+	for tp := range partitions {
+		if !slices.Contains(names, tp.Topic) {
+			names = append(names, tp.Topic)
+		}
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	t, err := c.store.Topics(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	c.sight(t)
+	return t.Topics, nil
+}
+
 func known(topics map[string]TopicInfo, tp record.TopicPartition) bool {
 	return tp.Partition >= 0 && tp.Partition < topics[tp.Topic].Partitions
 }

@@ -91,6 +91,10 @@ type CommitRequest struct {
 	// Generation is the member's; -1 with an empty MemberID and InstanceID is a commit from outside, which only a group without members accepts.
 	Generation int32
 	Offsets    map[record.TopicPartition]record.Committed
+	// TopicIDs, by name, are the ids of the topics that the offsets belong to. Offsets of a topic that has another id
+	// now, because it was deleted and created again, are refused with ErrUnknownTopicOrPartition. Topics that are
+	// missing are not checked.
+	TopicIDs map[string][16]byte
 	// Retention is an explicit lifetime for these offsets, as OffsetCommit versions 2 to 4 have it; 0: the configured one.
 	Retention time.Duration
 }

@@ -172,13 +172,17 @@ func (c *Coordinator) CommitOffsets(ctx context.Context, r CommitRequest) (map[r
 		return nil, err
 	}
 	topics, err := c.lookup(ctx, maps.Keys(r.Offsets))
+	if err == nil && otherTopics(r.TopicIDs, topics) {
+		topics, err = c.lookupNow(ctx, maps.Keys(r.Offsets)) // perhaps what the watcher saw is old
+	}
 	if err != nil {
 		return nil, err
 	}
 	all, unknown := r.Offsets, make(map[record.TopicPartition]error)
 	r.Offsets = make(map[record.TopicPartition]record.Committed, len(all))
 	for tp, o := range all {
-		if known(topics, tp) {
+		id, checked := r.TopicIDs[tp.Topic]
+		if known(topics, tp) && (!checked || id == topics[tp.Topic].ID) {
 			r.Offsets[tp] = o
 		} else {
 			unknown[tp] = ErrUnknownTopicOrPartition
@@ -196,6 +200,16 @@ func (c *Coordinator) CommitOffsets(ctx context.Context, r CommitRequest) (map[r
 	errs := v.(map[record.TopicPartition]error)
 	maps.Copy(errs, unknown)
 	return errs, nil
+}
+
+// otherTopics reports whether one of the topics has another id than the one given.
+func otherTopics(ids map[string][16]byte, topics map[string]TopicInfo) bool {
+	for name, id := range ids {
+		if topics[name].ID != id {
+			return true
+		}
+	}
+	return false
 }
 
 // creating steps a group, which is made if there is none.
@@ -220,14 +234,14 @@ func (c *Coordinator) FetchOffsets(ctx context.Context, group string, tps []reco
 	if err != nil {
 		return nil, err
 	}
-	topics, err := c.lookup(ctx, maps.Keys(stored))
+	if tps != nil {
+		maps.DeleteFunc(stored, func(tp record.TopicPartition, _ OffsetValue) bool { _, asked := out[tp]; return !asked })
+	}
+	topics, err := c.lookupNow(ctx, maps.Keys(stored))
 	if err != nil {
 		return nil, err
 	}
 	for tp, v := range stored {
-		if _, asked := out[tp]; !asked && tps != nil {
-			continue
-		}
 		if id := topics[tp.Topic].ID; id != [16]byte{} && v.TopicID != [16]byte{} && v.TopicID != id {
 			continue // of an earlier topic of that name
 		}

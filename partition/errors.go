@@ -32,8 +32,8 @@ var (
 	ErrBatchTooLarge = errors.New("partition: batch is larger than a segment")
 	ErrInvalidAcks   = errors.New("partition: invalid acks")
 
-	// ErrInconsistentTopicID says that a directory belongs to another topic of the same name.
-	ErrInconsistentTopicID = errors.New("partition: directory belongs to a topic with another id")
+	// ErrInconsistentTopicID says that a directory, or the position of a reader, belongs to another topic of the same name.
+	ErrInconsistentTopicID = errors.New("partition: belongs to a topic of that name with another id")
 
 	// ErrPolicyViolation refuses DeleteRecords on a topic that is compacted only.
 	ErrPolicyViolation = errors.New("partition: policy violation")

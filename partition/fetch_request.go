@@ -41,6 +41,9 @@ type FetchPartition struct {
 	Offset             int64 // first record wanted
 	MaxBytes           int   // of this partition; 0: no limit of its own
 	CurrentLeaderEpoch int32 // epoch that the reader believes in; -1: not checked
+	// TopicID is the id of the topic that Offset belongs to; the zero id is not checked. A topic that was deleted
+	// and created again has another one: the fetch fails with ErrInconsistentTopicID (KIP-516).
+	TopicID [16]byte
 }
 
 // A FetchResponse has one answer per partition asked for, in the order of the request.

@@ -171,6 +171,9 @@ func (f *fetch) read() *partition.FetchResponse {
 func (f *fetch) readPartition(want *partition.FetchPartition, got *partition.FetchedPartition, at *fetchPlace, limit int) {
 	got.TopicPartition = want.TopicPartition
 	r, err := f.c.leaderReplica(want.TopicPartition)
+	if err == nil && want.TopicID != [16]byte{} && want.TopicID != r.id {
+		err = fmt.Errorf("fetch %s-%d: %w", want.Topic, want.Partition, partition.ErrInconsistentTopicID)
+	}
 	if err == nil {
 		at.r = r
 		at.p, err = r.state()

@@ -177,6 +177,35 @@ func TestFetchIsEndedByItsContextByCloseAndByDeletion(t *testing.T) {
 	})
 }
 
+func TestPositionsInATopicThatWasCreatedAgainAreRefusedByItsID(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Cluster) {
+		old, _ := c.TopicID("orders")
+		produce(t, c, at("orders", 0), "old")
+		req := ask("orders", 2, partition.FetchRequest{MaxWait: time.Hour})
+		req.Partitions[0].TopicID, req.Partitions[0].Offset, req.Partitions[1].TopicID = old, 1, old
+		time.AfterFunc(time.Second, func() {
+			require.NoError(t, c.DeleteTopic(context.Background(), "orders"))
+			require.NoError(t, c.CreateTopic(context.Background(), "orders", topic.Config{Partitions: 3}))
+			produce(t, c, at("orders", 0), "new", "new")
+		})
+		resp, err := c.Fetch(t.Context(), req)
+		require.NoError(t, err)
+		for _, got := range resp.Partitions {
+			require.Empty(t, got.Bytes, "nothing of the new topic at a position in the old one")
+		}
+		synctest.Wait()
+		resp, err = c.Fetch(t.Context(), req)
+		require.NoError(t, err)
+		require.ErrorIs(t, resp.Partitions[0].Err, partition.ErrInconsistentTopicID)
+		require.ErrorIs(t, resp.Partitions[1].Err, partition.ErrInconsistentTopicID)
+		req.Partitions[0].TopicID, _ = c.TopicID("orders")
+		resp, err = c.Fetch(t.Context(), req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Partitions[0].Err)
+		require.NotEmpty(t, resp.Partitions[0].Bytes)
+	})
+}
+
 func TestEachPartitionOfAFetchHasItsOwnError(t *testing.T) {
 	c := open(t, vfs.Mem())
 	create(t, c, "orders", 2)
