@@ -40,7 +40,7 @@ func TestServeTraced(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// RELIABILITY D14: the system calls of a serving process, in their order, say that for each answer an fdatasync of the segment that holds the
+// Checklist row D14: the system calls of a serving process, in their order, say that for each answer an fdatasync of the segment that holds the
 // record ended before the answer was written to the socket, and that the segment's name was synced too.
 func TestSystemCallsSyncBeforeTheyAnswer(t *testing.T) {
 	strace, err := exec.LookPath("strace")

@@ -315,7 +315,7 @@ func watchedRun(t *testing.T, n int, properties map[string]string) *syncOrder {
 	return order
 }
 
-// RELIABILITY D14, as seen by the file system and the connections. TestSystemCallsSyncBeforeTheyAnswer asks the operating system.
+// Checklist row D14, as seen by the file system and the connections. TestSystemCallsSyncBeforeTheyAnswer asks the operating system.
 func TestEveryAnswerFollowsTheSyncOfItsSegment(t *testing.T) {
 	order := watchedRun(t, 2000, map[string]string{"segment.bytes": "1048576"})
 	require.Empty(t, order.early)

@@ -45,7 +45,7 @@ func TestAppendRefusesBatchesThatDoNotFit(t *testing.T) {
 	require.NoError(t, s.Append(nil, nil), "nothing to do")
 }
 
-// RELIABILITY D5: every kind of failed write, then the disk recovers.
+// Checklist row D5: every kind of failed write, then the disk recovers.
 func TestFailedWriteIsCutBackAndAppendingGoesOn(t *testing.T) {
 	t.Parallel()
 	for _, f := range []vfs.Fault{{Err: syscall.EIO}, {Err: syscall.ENOSPC, Keep: 61}, {Err: syscall.EDQUOT, Keep: -1}, {Keep: -1}, {Keep: 5}} {
@@ -110,7 +110,7 @@ func TestFailedCutBackIsSticky(t *testing.T) {
 	require.EqualValues(t, 6, s.NextOffset())
 }
 
-// RELIABILITY D4: a failed fsync is never retried.
+// Checklist row D4: a failed fsync is never retried.
 func TestAppendAfterFailedSyncReturnsSameError(t *testing.T) {
 	t.Parallel()
 	fsys := memFS(t)

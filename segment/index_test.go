@@ -146,7 +146,7 @@ func damage(t testing.TB, fsys vfs.FS, suffix string, r *rand.Rand) {
 	writeFile(t, fsys, name, p)
 }
 
-// RELIABILITY D8: damaged indexes are never trusted.
+// Checklist row D8: damaged indexes are never trusted.
 func TestDamagedIndexesNeverMakeReadsWrong(t *testing.T) {
 	t.Parallel()
 	_, all, size := sealedSegment(t, 400)

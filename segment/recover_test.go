@@ -64,7 +64,7 @@ func flipped(p []byte, i int, bit byte) []byte {
 	return p
 }
 
-// What a crash can leave is cut, anything else is damage: DESIGN section 4, RELIABILITY D9 and D10.
+// What a crash can leave is cut, anything else is damage: docs/design.md section 4, Checklist row D9 and D10.
 func TestTornIsToldFromDamaged(t *testing.T) {
 	t.Parallel()
 	all, ends := batches(40, 2, 300)
@@ -262,7 +262,7 @@ func TestBatchesAreShownToTheCallerOfRecover(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// RELIABILITY D3, D5, D7: recovery fails at every call, and once the disk is well again it does what it would have done.
+// Checklist row D3, D5, D7: recovery fails at every call, and once the disk is well again it does what it would have done.
 func TestRecoveryThatFailsCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	all, ends := batches(30, 2, 300)

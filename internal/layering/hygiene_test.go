@@ -27,7 +27,7 @@ var endsProcess = map[string]bool{
 	"http.Handle": true, "http.HandleFunc": true, "runtime.Goexit": true,
 }
 
-// RELIABILITY L2: nothing ends the host's process, starts before main or is registered globally, and no panic waits for input.
+// Checklist row L2: nothing ends the host's process, starts before main or is registered globally, and no panic waits for input.
 func TestNoPackageEndsTheProcessOrActsBeforeMain(t *testing.T) {
 	root := filepath.Join("..", "..")
 	found := 0
