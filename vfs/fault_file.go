@@ -44,7 +44,13 @@ func (f *faultFile) readAt(o *outcome, p []byte, off int64) (int, error) {
 // WriteAt implements File.
 func (f *faultFile) WriteAt(p []byte, off int64) (int, error) {
 	o := f.fs.begin(f.event(OpWrite, off, int64(len(p))))
-	n, err := f.writevAt(&o, [][]byte{p}, int64(len(p)), off)
+	var n int
+	var err error
+	if o.fault == nil {
+		n, err = f.file.WriteAt(p, off)
+	} else {
+		n, err = f.writevAt(&o, [][]byte{p}, int64(len(p)), off)
+	}
 	o.end(err)
 	return n, err
 }

@@ -1,9 +1,6 @@
 package vfs
 
-import (
-	"maps"
-	"slices"
-)
+import "slices"
 
 const sectorSize = 512
 
@@ -12,7 +9,7 @@ const sectorSize = 512
 // Changes of the size reach the disk in order (they are metadata, which file systems keep in a journal), the bytes of each page at any time.
 // Bytes written after a cut that did not get there are not there either: their blocks were taken from the free space.
 func (x *crasher) data(d *memData) *memData {
-	if len(d.pending) == 0 && len(d.stable) == 0 {
+	if len(d.pending) == 0 && len(d.dirty) == 0 {
 		c := d.clone()
 		c.stableSize, c.stableMtime = c.size, c.mtime
 		return c
@@ -26,17 +23,20 @@ func (x *crasher) data(d *memData) *memData {
 	if resizes > 0 {
 		out.size = d.pending[resizes-1].endSize
 	}
-	for no, p := range d.pages {
-		if _, changed := d.stable[no]; !changed {
-			out.pages[no] = ownedPage{page: p.page}
+	for key, e := range d.extents {
+		copied := new(extent)
+		for i := range e {
+			if !e[i].dirty {
+				copied[i].live, copied[i].liveN = e[i].live, e[i].liveN
+			}
 		}
+		out.extents[key] = copied
 	}
-	for _, no := range slices.Sorted(maps.Keys(d.stable)) {
-		if p := x.page(d, no, resizes); p != nil {
-			out.pages[no] = ownedPage{page: p}
-		}
+	for _, no := range slices.Sorted(slices.Values(d.dirty)) {
+		p := &out.extents[no/extentPages][no%extentPages]
+		p.live, p.liveN = x.page(d, no, resizes), pageSize
 	}
-	x.trim(out)
+	out.trim()
 	out.stableSize = out.size
 	return out
 }
@@ -72,7 +72,7 @@ func (x *crasher) before(d *memData) int {
 }
 
 // page returns one page as it is on the disk: what was there, and the first few of the changes since.
-func (x *crasher) page(d *memData, no int64, resizes int) page {
+func (x *crasher) page(d *memData, no int64, resizes int) *page {
 	touching := d.touching(no)
 	n := x.writes(d, touching)
 	torn := -1 // index in touching of the write that only got there in part
@@ -83,10 +83,9 @@ func (x *crasher) page(d *memData, no int64, resizes int) page {
 		torn = n
 		n++
 	}
-	p := new([pageSize]byte)
-	if s := d.stable[no]; s != nil {
-		*p = *s
-	}
+	p := new(page)
+	saved := d.pageLocked(no)
+	copy(p[:], saved.stableBytes())
 	cutAt := int64(-1) // a cut of the file that is not on the disk
 	for i, at := range touching {
 		c := &d.pending[at]
@@ -144,7 +143,7 @@ func (x *crasher) writes(d *memData, touching []int) int {
 }
 
 // write puts the bytes of a change into a page, or only some of them. Bytes at or beyond cutAt (-1: none) are not there.
-func (x *crasher) write(d *memData, p page, no int64, c *change, cutAt int64, torn bool) {
+func (x *crasher) write(d *memData, p *page, no int64, c *change, cutAt int64, torn bool) {
 	start := no * pageSize
 	from, to := max(c.off, start), min(c.off+c.n, start+pageSize)
 	if cutAt >= 0 {
@@ -156,8 +155,8 @@ func (x *crasher) write(d *memData, p page, no int64, c *change, cutAt int64, to
 	bytes := make([]byte, to-from)
 	if c.data != nil {
 		copy(bytes, c.data[from-c.off:])
-	} else if live := d.pages[no].page; live != nil {
-		copy(bytes, live[from-start:])
+	} else if current := d.pageLocked(no); from-start < int64(current.liveN) {
+		copy(bytes, current.liveBytes()[from-start:])
 	}
 	dst := p[from-start : to-start]
 	switch {
@@ -181,21 +180,24 @@ func (x *crasher) write(d *memData, p page, no int64, c *change, cutAt int64, to
 }
 
 // trim restores the invariant that there is nothing beyond the size.
-func (x *crasher) trim(d *memData) {
-	for no, p := range d.pages {
-		switch start := no * pageSize; {
-		case start >= d.size:
-			delete(d.pages, no)
-		case start+pageSize > d.size:
-			copied := *p.page
-			clearFrom(&copied, d.size-start)
-			d.pages[no] = ownedPage{page: &copied}
+func (d *memData) trim() {
+	for key, x := range d.extents {
+		if key*extentPages*pageSize >= d.size {
+			delete(d.extents, key)
+			continue
+		}
+		for i := range x {
+			if left := d.size - (key*extentPages+int64(i))*pageSize; left <= 0 {
+				x[i] = memPage{}
+			} else {
+				x[i].liveN = min(x[i].liveN, uint16(min(left, pageSize)))
+			}
 		}
 	}
 }
 
 // clearFrom zeroes a page from a position, which may lie before or beyond it.
-func clearFrom(p page, at int64) {
+func clearFrom(p *page, at int64) {
 	if at < pageSize {
 		clear(p[max(at, 0):])
 	}

@@ -1,42 +1,70 @@
 package vfs
 
 import (
+	"bytes"
 	"sync"
 	"time"
 )
 
 const (
-	pageSize = 4096 // what a disk is assumed to write at once, and the unit of memory
+	pageSize    = 4096 // what a disk is assumed to write at once, and the unit of memory
+	extentPages = 16   // pages that are looked up together
+	runPages    = 16   // pages of one write that share an allocation, at most
 
 	// From mergeAfter unsynced changes on, a write that continues the last one is added to it, up to mergeBytes.
 	mergeAfter = 1024
 	mergeBytes = 1 << 20
 )
 
-type page = *[pageSize]byte // nil: zeros
+type page [pageSize]byte
 
-// ownedPage is a page and the generation of the tree that may write to it. Others must copy it first.
-type ownedPage struct {
-	page
-	gen uint64
+// zeroPage is the memory of all pages that were written to, but with zeros only. Nobody's: never
+// written to.
+var zeroPage page
+
+// A memPage is a page of a file, and what the disk has of it: of each the first bytes of a page of
+// memory, and zeros behind them, whatever the memory holds there. nil: only zeros.
+type memPage struct {
+	live    *page  // nil: never written to
+	stable  *page  // what the disk has, if dirty
+	gen     uint64 // of the tree that may write to live; memory behind liveN is zero then. Others copy
+	liveN   uint16 // bytes of live
+	stableN uint16
+	dirty   bool // stable is set; live may differ from it
+	shared  bool // stable is live, and what it has of it must stay
 }
+
+func (p *memPage) exists() bool { return p.live != nil }
+
+func (p *memPage) liveBytes() []byte   { return p.live.first(p.liveN) }
+func (p *memPage) stableBytes() []byte { return p.stable.first(p.stableN) }
+
+func (m *page) first(n uint16) []byte {
+	if m == nil {
+		return nil
+	}
+	return m[:n]
+}
+
+type extent [extentPages]memPage
 
 // memData is the content of a file: what readers see, and enough to tell what the disk has.
 //
-// Invariant: bytes of a page at or beyond size are zero. stable holds a key for every page that may differ from the disk's.
+// Invariant: bytes of a page at or beyond size are zero. dirty lists every page that may differ
+// from the disk's.
 type memData struct {
 	mu sync.RWMutex // guards the fields below
 
-	size  int64
-	pages map[int64]ownedPage
-	mtime time.Time
+	size    int64
+	extents map[int64]*extent
+	mtime   time.Time
 
 	stableSize  int64
 	stableMtime time.Time
-	stable      map[int64]page // what the disk has, of pages changed since
-	pending     []change       // since the last Sync, in order
-	pendingEnd  int64          // all bytes in pending lie below
-	stuck       bool           // a Sync failed: pages of stable without a change in pending never get to the disk
+	dirty       []int64  // numbers of pages, each once
+	pending     []change // since the last Sync, in order
+	pendingEnd  int64    // all bytes in pending lie below
+	stuck       bool     // a Sync failed: dirty pages without a change in pending never get to the disk
 }
 
 // change is a write or a change of the size that has not been synced.
@@ -50,21 +78,48 @@ type change struct {
 }
 
 func newMemData(now time.Time) *memData {
-	return &memData{pages: make(map[int64]ownedPage), stable: make(map[int64]page), mtime: now, stableMtime: now}
+	return &memData{extents: make(map[int64]*extent), mtime: now, stableMtime: now}
+}
+
+// pageLocked returns a page; the zero memPage if there is none.
+func (d *memData) pageLocked(no int64) (p memPage) {
+	if x := d.extents[no/extentPages]; x != nil {
+		p = x[no%extentPages]
+	}
+	return p
+}
+
+// changedLocked returns a page that is about to be changed, having noted what the disk has.
+func (d *memData) changedLocked(no int64) *memPage {
+	x := d.extents[no/extentPages]
+	if x == nil {
+		x = new(extent)
+		d.extents[no/extentPages] = x
+	}
+	p := &x[no%extentPages]
+	if !p.dirty {
+		p.stable, p.stableN, p.dirty, p.shared = p.live, p.liveN, true, true
+		d.dirty = append(d.dirty, no)
+	}
+	return p
 }
 
 // readLocked fills p with the bytes from off, which has to be below the size, and returns how many there are.
 func (d *memData) readLocked(p []byte, off int64) int {
 	p = p[:min(int64(len(p)), d.size-off)]
-	for done := 0; done < len(p); {
-		no, in := (off+int64(done))/pageSize, (off+int64(done))%pageSize
-		part := p[done:min(len(p), done+int(pageSize-in))]
-		if pg := d.pages[no].page; pg != nil {
-			copy(part, pg[in:])
-		} else {
-			clear(part)
+	for rest := p; len(rest) > 0; {
+		no, in := off/pageSize, off%pageSize
+		x := d.extents[no/extentPages]
+		for i := no % extentPages; i < extentPages && len(rest) > 0; i++ {
+			part := rest[:min(int64(len(rest)), pageSize-in)]
+			n := 0
+			if x != nil {
+				live := x[i].liveBytes()
+				n = copy(part, live[min(in, int64(len(live))):])
+			}
+			clear(part[n:])
+			rest, off, in = rest[len(part):], off+int64(len(part)), 0
 		}
-		done += len(part)
 	}
 	return len(p)
 }
@@ -73,27 +128,66 @@ func (d *memData) readLocked(p []byte, off int64) int {
 func (d *memData) writeLocked(p []byte, off int64, gen uint64) {
 	for len(p) > 0 {
 		no, in := off/pageSize, off%pageSize
-		n := copy(d.writableLocked(no, gen)[in:], p)
-		p, off = p[n:], off+int64(n)
+		n := int64(len(p)) / pageSize
+		if in == 0 && n > 0 {
+			n = d.replaceLocked(no, p[:n*pageSize], gen)
+		} else {
+			n = min(int64(len(p)), pageSize-in)
+			d.changedLocked(no).write(p[:n], int(in), gen)
+		}
+		p, off = p[n:], off+n
 	}
 }
 
-// writableLocked returns a page to write to, having saved what the disk has.
-func (d *memData) writableLocked(no int64, gen uint64) page {
-	cur := d.pages[no]
-	_, saved := d.stable[no]
-	if !saved {
-		d.stable[no] = cur.page
+// replaceLocked stores the first pages of p, which has whole ones, from page no on, and returns how
+// many bytes these are. They get memory that need not be cleared.
+func (d *memData) replaceLocked(no int64, p []byte, gen uint64) int64 {
+	if bytes.Equal(p[:pageSize], zeroPage[:]) {
+		d.changedLocked(no).write(p[:pageSize], 0, gen)
+		return pageSize
 	}
-	if saved && cur.gen == gen && cur.page != nil {
-		return cur.page
+	pages := min(int64(len(p))/pageSize, runPages)
+	if pages > 8 {
+		pages &^= 1 // larger ones are allocated by 8 KiB
 	}
-	fresh := new([pageSize]byte)
-	if cur.page != nil {
-		*fresh = *cur.page
+	run := append([]byte(nil), p[:pages*pageSize]...)
+	for i := range pages {
+		p := d.changedLocked(no + i)
+		p.live, p.liveN, p.gen, p.shared = (*page)(run[i*pageSize:]), pageSize, gen, false
 	}
-	d.pages[no] = ownedPage{fresh, gen}
-	return fresh
+	return pages * pageSize
+}
+
+// write stores b at in. The page is dirty.
+func (p *memPage) write(b []byte, in int, gen uint64) {
+	end := max(int(p.liveN), in+len(b))
+	switch {
+	case in >= int(p.liveN) && bytes.Equal(b, zeroPage[:len(b)]):
+		if !p.exists() {
+			p.live, p.liveN, p.gen = &zeroPage, 0, 0
+		}
+		return
+	case !p.exists() || p.gen != gen || p.shared && in < int(p.stableN):
+		// Nobody may look at fresh memory before it is written to, not even to see that it is
+		// there: the system would map it twice.
+		fresh := make([]byte, pageSize)
+		copy(fresh[in:], b)
+		copy(fresh[:in], p.liveBytes())
+		if old := p.liveBytes(); len(old) > in+len(b) {
+			copy(fresh[in+len(b):], old[in+len(b):])
+		}
+		p.live, p.gen, p.shared = (*page)(fresh), gen, false
+	default:
+		copy(p.live[in:], b)
+	}
+	p.liveN = uint16(end)
+}
+
+// cut makes the bytes of a dirty page from in on zeros.
+func (p *memPage) cut(in int) {
+	if in < int(p.liveN) {
+		p.liveN, p.gen = uint16(in), 0 // the memory behind is not zero: nobody writes there
+	}
 }
 
 // noteWriteLocked adds a write to pending, before the bytes change.
@@ -128,30 +222,29 @@ func (d *memData) detachLocked(from, to int64) {
 }
 
 // resizeLocked changes the size.
-func (d *memData) resizeLocked(seq uint64, size int64, gen uint64) {
+func (d *memData) resizeLocked(seq uint64, size int64) {
 	c := change{seq: seq, resize: true, shrink: size < d.size, off: size, endSize: size}
 	if c.shrink {
 		d.detachLocked(size, d.size)
-		d.dropLocked(size, gen)
+		d.dropLocked(size)
 	}
 	d.size = size
 	d.pending = append(d.pending, c)
 }
 
 // dropLocked removes the bytes from size on.
-func (d *memData) dropLocked(size int64, gen uint64) {
+func (d *memData) dropLocked(size int64) {
 	first := (size + pageSize - 1) / pageSize
-	for no := range d.pages {
-		if no < first {
-			continue
+	for key, x := range d.extents {
+		for i := max(0, first-key*extentPages); i < extentPages; i++ {
+			if p := &x[i]; p.exists() {
+				d.changedLocked(key*extentPages + i)
+				p.live, p.liveN, p.gen, p.shared = nil, 0, 0, false
+			}
 		}
-		if _, saved := d.stable[no]; !saved {
-			d.stable[no] = d.pages[no].page
-		}
-		delete(d.pages, no)
 	}
-	if in := size % pageSize; in != 0 && d.pages[size/pageSize].page != nil {
-		clear(d.writableLocked(size/pageSize, gen)[in:])
+	if last := d.pageLocked(size / pageSize); size%pageSize != 0 && last.exists() {
+		d.changedLocked(size / pageSize).cut(int(size % pageSize))
 	}
 }
 
@@ -159,11 +252,17 @@ func (d *memData) dropLocked(size int64, gen uint64) {
 func (d *memData) syncLocked() {
 	if d.stuck {
 		for i := range d.pending {
-			d.forgetStableLocked(&d.pending[i])
+			d.forgetLocked(&d.pending[i])
 		}
-		d.stuck = len(d.stable) > 0
+		d.stuck = len(d.dirty) > 0
 	} else {
-		clear(d.stable)
+		for _, no := range d.dirty {
+			d.cleanLocked(no)
+		}
+		d.dirty = d.dirty[:0]
+		if cap(d.dirty) > mergeAfter {
+			d.dirty = nil
+		}
 	}
 	d.stableSize, d.stableMtime = d.size, d.mtime
 	d.pending, d.pendingEnd = d.pending[:0], 0
@@ -172,41 +271,54 @@ func (d *memData) syncLocked() {
 	}
 }
 
-// forgetStableLocked makes the live pages a change has touched the disk's.
-func (d *memData) forgetStableLocked(c *change) {
-	switch {
-	case !c.resize:
-		for no := c.off / pageSize; no*pageSize < c.off+c.n; no++ {
-			delete(d.stable, no)
-		}
-	case c.shrink:
-		for no := range d.stable {
-			if (no+1)*pageSize > c.off {
-				delete(d.stable, no)
-			}
+// cleanLocked makes the live page the disk's. The caller removes it from dirty.
+func (d *memData) cleanLocked(no int64) {
+	x := d.extents[no/extentPages]
+	p := &x[no%extentPages]
+	p.stable, p.stableN, p.dirty, p.shared = nil, 0, false, false
+	if p.exists() {
+		return
+	}
+	for i := range x {
+		if x[i].exists() || x[i].dirty {
+			return
 		}
 	}
+	delete(d.extents, no/extentPages)
+}
+
+// forgetLocked makes the live pages a change has touched the disk's.
+func (d *memData) forgetLocked(c *change) {
+	kept := d.dirty[:0]
+	for _, no := range d.dirty {
+		from, to := no*pageSize, (no+1)*pageSize
+		switch {
+		case !c.resize && from < c.off+c.n && to > c.off, c.shrink && to > c.off:
+			d.cleanLocked(no)
+		default:
+			kept = append(kept, no)
+		}
+	}
+	d.dirty = kept
 }
 
 // loseLocked does what a failed Sync does: pages count as clean, though the disk does not have them. The size may still get there.
 func (d *memData) loseLocked(seq uint64) {
 	d.pending = append(d.pending[:0], change{seq: seq, resize: true, off: d.size, endSize: d.size})
 	d.pendingEnd = 0
-	d.stuck = len(d.stable) > 0
+	d.stuck = len(d.dirty) > 0
 }
 
 // clone returns a copy that shares all pages. Both sides have to write under new generations from now on.
 func (d *memData) clone() *memData {
 	c := &memData{
 		size: d.size, mtime: d.mtime, stableSize: d.stableSize, stableMtime: d.stableMtime, pendingEnd: d.pendingEnd, stuck: d.stuck,
-		pages: make(map[int64]ownedPage, len(d.pages)), stable: make(map[int64]page, len(d.stable)),
+		extents: make(map[int64]*extent, len(d.extents)), dirty: append([]int64(nil), d.dirty...),
 		pending: append([]change(nil), d.pending...),
 	}
-	for no, p := range d.pages {
-		c.pages[no] = p
-	}
-	for no, p := range d.stable {
-		c.stable[no] = p
+	for key, x := range d.extents {
+		copied := *x
+		c.extents[key] = &copied
 	}
 	return c
 }

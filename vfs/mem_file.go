@@ -139,7 +139,7 @@ func (f *memFile) resize(to func(size int64) int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if size := to(d.size); size != d.size {
-		d.resizeLocked(f.tree.seq.Add(1), size, f.tree.gen.Load())
+		d.resizeLocked(f.tree.seq.Add(1), size)
 		d.mtime = time.Now()
 	}
 }

@@ -289,6 +289,47 @@ func TestSparseFilesTakeLittleMemory(t *testing.T) {
 	runtime.KeepAlive(f)
 }
 
+func TestZerosWrittenAheadTakeNoMemory(t *testing.T) {
+	m := memWithDir(t)
+	f := stableFile(t, m, "f", "x")
+	zeros := make([]byte, 1<<20)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range int64(64) {
+		_, err := f.WriteAt(zeros, i<<20)
+		require.NoError(t, err)
+		require.NoError(t, f.Sync())
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	require.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(4<<20))
+	size, err := f.Size()
+	require.NoError(t, err)
+	require.Equal(t, int64(64<<20), size)
+	write(t, f, "x", 5000)
+	require.Equal(t, "\x00x\x00", content(t, m, "f")[4999:5002])
+	require.Equal(t, byte(0), content(t, m.CrashWith(all(vfs.CrashLost)), "f")[5000])
+}
+
+func TestAppendsAndSyncsAllocatePagesOnly(t *testing.T) {
+	m := memWithDir(t)
+	f := open(t, m, "f")
+	p, off := bytes.Repeat([]byte("x"), 112), int64(0)
+	bufs := [2][]byte{}
+	allocs := testing.AllocsPerRun(5000, func() {
+		bufs = [2][]byte{p[:16], p[16:]}
+		n, err := f.WritevAt(bufs[:], off)
+		off += int64(n)
+		n2, err2 := f.WriteAt(p, off)
+		off += int64(n2)
+		if err := errors.Join(err, err2, f.Sync()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	require.Less(t, allocs, 1.0) // AllocsPerRun rounds down: a page for each 18 runs is none
+}
+
 func TestNeverSyncedFileKeepsFewNotes(t *testing.T) {
 	m := memWithDir(t)
 	f := open(t, m, "f")

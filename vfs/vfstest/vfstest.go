@@ -28,6 +28,7 @@ func Run(t *testing.T, newFS func(t *testing.T) (fsys vfs.FS, dir string)) {
 		{"VectoredWriteIsOneWriteAfterTheOther", (*suite).writev},
 		{"VectoredWriteTakesManyBuffers", (*suite).writevMany},
 		{"GapsReadAsZeros", (*suite).gaps},
+		{"ZerosReplaceWhatWasThere", (*suite).zeros},
 		{"TruncatedBytesDoNotComeBack", (*suite).truncate},
 		{"AllocateExtendsWithZeros", (*suite).allocate},
 		{"ClosedFileRefusesEverything", (*suite).closed},
@@ -229,6 +230,23 @@ func (s *suite) writevMany() {
 	if n != len(want) {
 		s.Fatalf("wrote %d bytes of %d", n, len(want))
 	}
+	s.content(f, string(want))
+}
+
+// zeros overwrites data of many pages with zeros: all of it, a part of a page, what is behind the
+// data.
+func (s *suite) zeros() {
+	f := s.open("f", readWrite)
+	data := bytes.Repeat([]byte("x"), 100_000)
+	want := append(slices.Clone(data), make([]byte, 10_000)...)
+	s.write(f, string(data), 0)
+	for _, r := range [][2]int{{99_000, 110_000}, {4096, 8192}, {20_000, 20_010}, {30_000, 60_000}, {0, 1}} {
+		clear(want[r[0]:r[1]])
+		s.write(f, string(make([]byte, r[1]-r[0])), int64(r[0]))
+		s.content(f, string(want))
+	}
+	copy(want[105_000:], "y")
+	s.write(f, "y", 105_000)
 	s.content(f, string(want))
 }
 
