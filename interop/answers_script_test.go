@@ -37,6 +37,7 @@ func askTopics(x *transcript) {
 		}))
 	}
 	x.ask("create: colliding name", 7, create("__consumer.offsets", 1, 1))
+	askCreateTwiceWrong(x, create)
 	validate := create("fine", -1, -1)
 	validate.ValidateOnly = true
 	x.ask("create: only validated", 5, validate)
@@ -53,6 +54,7 @@ func askTopics(x *transcript) {
 	x.ask("grow: same", 3, grow("t", 2))
 	x.ask("grow: unknown", 3, grow("nope", 2))
 	x.ask("grow: fine", 3, grow("t", 3))
+	askGrowTwiceWrong(x)
 	x.ask("delete: unknown", 5, &kmsg.DeleteTopicsRequest{TimeoutMillis: 10_000, TopicNames: []string{"nope"}})
 	x.ask("delete: unknown", 6, &kmsg.DeleteTopicsRequest{TimeoutMillis: 10_000, Topics: []kmsg.DeleteTopicsRequestTopic{{Topic: ptr("nope")}}})
 	x.ask("delete: unknown id", 6, &kmsg.DeleteTopicsRequest{TimeoutMillis: 10_000, Topics: []kmsg.DeleteTopicsRequestTopic{{TopicID: [16]byte{9}}}})
@@ -88,6 +90,174 @@ func askTopics(x *transcript) {
 	x.ask("partitions", 0, dtp(nil, 100, "t", "nope", "compacted"))
 	x.ask("partitions: a page", 0, dtp(nil, 1, "t", "compacted"))
 	x.ask("partitions: the next page", 0, dtp(&kmsg.DescribeTopicPartitionsRequestCursor{Topic: "t", Partition: 1}, 100, "t", "compacted"))
+}
+
+type newCreate = func(topic string, partitions int32, factor int16, edit ...func(*kmsg.CreateTopicsRequestTopic)) *kmsg.CreateTopicsRequest
+
+// askCreateTwiceWrong asks for topics with two things wrong each: which is told shows the order in which they are looked at.
+func askCreateTwiceWrong(x *transcript, create newCreate) {
+	config := func(key string, value *string) func(*kmsg.CreateTopicsRequestTopic) {
+		return func(t *kmsg.CreateTopicsRequestTopic) {
+			t.Configs = []kmsg.CreateTopicsRequestTopicConfig{{Name: key, Value: value}}
+		}
+	}
+	assigned := func(replicas ...int32) func(*kmsg.CreateTopicsRequestTopic) {
+		return func(t *kmsg.CreateTopicsRequestTopic) {
+			t.ReplicaAssignment = []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Replicas: replicas}}
+		}
+	}
+	for _, name := range []string{"t", "__consumer.offsets", "a/b", "__cluster_metadata", "new"} {
+		for _, c := range []struct {
+			what string
+			req  *kmsg.CreateTopicsRequest
+		}{
+			{"no partitions", create(name, 0, 1)},
+			{"no replicas", create(name, 1, 0)},
+			{"neither", create(name, 0, 0)},
+			{"too many replicas", create(name, 1, 5)},
+			{"negative partitions", create(name, -7, 1)},
+			{"too many partitions", create(name, 20_000, 1)},
+			{"bad config", create(name, 1, 1, config("segment.bytes", ptr("many")))},
+			{"null config", create(name, 1, 1, config("segment.bytes", nil))},
+			{"null unknown config", create(name, 1, 1, config("nonsense", nil))},
+			{"unknown config, no partitions", create(name, 0, 1, config("nonsense", ptr("1")))},
+			{"null config, no replicas", create(name, 1, 0, config("segment.bytes", nil))},
+			{"bad config, too many replicas", create(name, 1, 5, config("segment.bytes", ptr("many")))},
+			{"bad config, unknown broker", create(name, -1, -1, config("segment.bytes", ptr("many")), assigned(77))},
+			{"unknown broker", create(name, -1, -1, assigned(77))},
+			{"assigned and counted", create(name, 3, -1, assigned(77))},
+		} {
+			c.req.ValidateOnly = true
+			x.ask("create: "+name+", "+c.what, 7, c.req)
+		}
+	}
+}
+
+// askGrowTwiceWrong is askCreateTwiceWrong for partitions to be added.
+func askGrowTwiceWrong(x *transcript) {
+	grow := func(topic string, count int32, replicas ...[]int32) *kmsg.CreatePartitionsRequest {
+		t := kmsg.NewCreatePartitionsRequestTopic()
+		t.Topic, t.Count = topic, count
+		for _, r := range replicas {
+			t.Assignment = append(t.Assignment, kmsg.CreatePartitionsRequestTopicAssignment{Replicas: r})
+		}
+		return &kmsg.CreatePartitionsRequest{Topics: []kmsg.CreatePartitionsRequestTopic{t}, ValidateOnly: true, TimeoutMillis: 10_000}
+	}
+	for _, name := range []string{"t", "nope", "a/b"} {
+		x.ask("grow: "+name+", none", 3, grow(name, 0))
+		x.ask("grow: "+name+", negative", 3, grow(name, -1))
+		x.ask("grow: "+name+", fewer, unknown broker", 3, grow(name, 1, []int32{77}))
+		x.ask("grow: "+name+", same, unknown broker", 3, grow(name, 2, []int32{77}))
+		x.ask("grow: "+name+", unknown broker", 3, grow(name, 3, []int32{77}))
+		x.ask("grow: "+name+", no broker", 3, grow(name, 3, []int32{}))
+		x.ask("grow: "+name+", too many", 3, grow(name, 20_000))
+		x.ask("grow: "+name+", too many assigned", 3, grow(name, 3, []int32{1}, []int32{1}))
+		x.ask("grow: "+name+", broker twice", 3, grow(name, 3, []int32{1, 1}))
+	}
+}
+
+// askGone asks about topics that are deleted, and made again, by name and by id, within fetch sessions and without.
+func askGone(x *transcript) {
+	id := func(name string) [16]byte {
+		md := kmsg.NewPtrMetadataRequest()
+		md.SetVersion(12)
+		md.Topics = []kmsg.MetadataRequestTopic{{Topic: ptr(name)}}
+		for {
+			resp, err := x.exchange(md)
+			require.NoError(x.t, err)
+			if t := resp.(*kmsg.MetadataResponse).Topics[0]; t.ErrorCode == 0 {
+				return t.TopicID
+			}
+		}
+	}
+	made := func(name string) {
+		r, t := kmsg.NewPtrCreateTopicsRequest(), kmsg.NewCreateTopicsRequestTopic()
+		r.SetVersion(7)
+		r.TimeoutMillis, t.Topic, t.NumPartitions, t.ReplicationFactor = 10_000, name, 1, 1
+		r.Topics = append(r.Topics, t)
+		_, err := x.exchange(r)
+		require.NoError(x.t, err)
+		f, ft := kmsg.NewPtrFetchRequest(), kmsg.NewFetchRequestTopic()
+		f.SetVersion(12)
+		f.SessionEpoch, f.MaxBytes, ft.Topic = -1, 1<<20, name
+		ft.Partitions = []kmsg.FetchRequestTopicPartition{kmsg.NewFetchRequestTopicPartition()}
+		f.Topics = append(f.Topics, ft)
+		for { // it takes Kafka's broker a moment to lead what was made
+			resp, err := x.exchange(f)
+			require.NoError(x.t, err)
+			if resp.(*kmsg.FetchResponse).Topics[0].Partitions[0].ErrorCode == 0 {
+				return
+			}
+		}
+	}
+	gone := func(name string) {
+		r := &kmsg.DeleteTopicsRequest{Version: 5, TimeoutMillis: 10_000, TopicNames: []string{name}}
+		_, err := x.exchange(r)
+		require.NoError(x.t, err)
+		md := kmsg.NewPtrMetadataRequest()
+		md.SetVersion(12)
+		md.Topics = []kmsg.MetadataRequestTopic{{Topic: ptr(name)}}
+		for {
+			resp, err := x.exchange(md)
+			require.NoError(x.t, err)
+			if resp.(*kmsg.MetadataResponse).Topics[0].ErrorCode != 0 {
+				return
+			}
+		}
+	}
+	for _, again := range []bool{false, true} {
+		state := "deleted"
+		if again {
+			state = "made again"
+		}
+		for _, v := range []int16{12, 13, 16} {
+			name := "gone-" + state[:4] + "-" + itoa(int(v))
+			made(name)
+			old := id(name)
+			fetch := func(session, epoch int32, topics bool) *kmsg.FetchRequest {
+				r, t, p := kmsg.NewPtrFetchRequest(), kmsg.NewFetchRequestTopic(), kmsg.NewFetchRequestTopicPartition()
+				r.MaxWaitMillis, r.MinBytes, r.MaxBytes, t.Topic, t.TopicID, p.PartitionMaxBytes, p.CurrentLeaderEpoch = 10, 1, 1<<20, name, old, 1<<20, -1
+				r.SessionID, r.SessionEpoch = session, epoch
+				t.Partitions = append(t.Partitions, p)
+				if topics {
+					r.Topics = append(r.Topics, t)
+				}
+				return r
+			}
+			session := x.ask("gone: begin, "+state, v, fetch(0, 0, true)).(*kmsg.FetchResponse).SessionID
+			gone(name)
+			if again {
+				made(name)
+				id(name)
+			}
+			x.ask("gone: in session, "+state, v, fetch(session, 1, false))
+			x.ask("gone: in session once more, "+state, v, fetch(session, 2, false))
+			x.ask("gone: in session, asked again, "+state, v, fetch(session, 3, true))
+			x.ask("gone: new session, "+state, v, fetch(0, 0, true))
+			x.ask("gone: without session, "+state, v, fetch(0, -1, true))
+			if v == 13 {
+				x.ask("gone: metadata by id, "+state, v, &kmsg.MetadataRequest{Topics: []kmsg.MetadataRequestTopic{{TopicID: old}}})
+				x.ask("gone: metadata by id and name, "+state, v, &kmsg.MetadataRequest{Topics: []kmsg.MetadataRequestTopic{{TopicID: old, Topic: ptr(name)}}})
+				askProduceGone(x, state, old)
+			}
+			if again {
+				gone(name)
+			}
+		}
+	}
+}
+
+// askProduceGone produces by the id of a topic that is no more.
+func askProduceGone(x *transcript, state string, old [16]byte) {
+	var b record.Builder
+	b.AppendKV(1_700_000_000_000, nil, []byte("v"), nil)
+	batch, err := b.Build(record.None)
+	require.NoError(x.t, err)
+	r, t, p := kmsg.NewPtrProduceRequest(), kmsg.NewProduceRequestTopic(), kmsg.NewProduceRequestTopicPartition()
+	r.Acks, r.TimeoutMillis, t.TopicID, p.Records = -1, 1000, old, batch
+	t.Partitions = append(t.Partitions, p)
+	r.Topics = append(r.Topics, t)
+	x.ask("gone: produce by id, "+state, 13, r)
 }
 
 func askRecords(x *transcript) {

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,26 +16,34 @@ const maxCreatedPartitions = 10_000
 
 // createTopics creates topics, each by itself, or with validate_only tells what would become of it. A topic is there, on stable storage and
 // known to every broker, when it is answered. Version 5 answers with the configuration (KIP-525), 7 with the id.
+//
+// Of several things that are wrong Kafka tells one: the metadata topic or a name given twice (ControllerApis), the size of the request, and of
+// a topic first its name, then its configuration, and then its partitions and replicas (ReplicationControlManager). The order here is the same.
 func (c *call) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
 	ctx, cancel := c.timeout(req.TimeoutMillis)
 	defer cancel()
 	times := map[string]int{}
-	var partitions int64
 	for _, t := range req.Topics {
 		times[t.Topic]++
-		partitions += max(int64(t.NumPartitions), int64(len(t.ReplicaAssignment)), 1)
+	}
+	var partitions int64
+	for _, t := range req.Topics {
+		if times[t.Topic] == 1 && t.Topic != topic.MetadataTopic {
+			partitions += max(int64(t.NumPartitions), int64(len(t.ReplicaAssignment)), 1)
+		}
 	}
 	for _, t := range req.Topics {
-		if partitions > maxCreatedPartitions {
-			resp.Topics = append(resp.Topics, c.notCreated(t.Topic, refuse(PolicyViolation, "Excessively large number of partitions per request.")))
-			continue
-		}
 		switch n := times[t.Topic]; {
 		case n > 1:
 			times[t.Topic] = -1
 			resp.Topics = append(resp.Topics, c.notCreated(t.Topic, refuse(InvalidRequest, "Duplicate topic name.")))
-		case n == 1:
+		case n < 0:
+		case t.Topic == topic.MetadataTopic:
+			resp.Topics = append(resp.Topics, c.notCreated(t.Topic, refuse(InvalidRequest, "Creation of internal topic "+t.Topic+" is prohibited.")))
+		case partitions > maxCreatedPartitions:
+			resp.Topics = append(resp.Topics, c.notCreated(t.Topic, refuse(PolicyViolation, "Excessively large number of partitions per request.")))
+		default:
 			resp.Topics = append(resp.Topics, c.createTopic(ctx, t, req.ValidateOnly))
 		}
 	}
@@ -73,18 +82,17 @@ func (c *call) createTopic(ctx context.Context, t kmsg.CreateTopicsRequestTopic,
 
 // requestedTopic is what a client wants of a topic. -1 partitions or replicas mean the cluster's default, 0 is refused.
 func (c *call) requestedTopic(t kmsg.CreateTopicsRequestTopic) (cfg topic.Config, err error) {
-	if t.Topic == topic.MetadataTopic {
-		return cfg, refuse(InvalidRequest, "Creation of internal topic "+t.Topic+" is prohibited.")
-	}
-	if err := topic.ValidateName(t.Topic); err != nil {
-		return cfg, err
-	}
+	var null error
 	cfg.Properties = map[string]string{}
 	for _, kv := range t.Configs {
 		if kv.Value == nil {
-			return cfg, &topic.ConfigError{Key: kv.Name, Reason: "the value is null"}
+			null = &topic.ConfigError{Key: kv.Name, Reason: "the value is null"}
+			continue
 		}
 		cfg.Properties[kv.Name] = *kv.Value
+	}
+	if err := cmp.Or(c.s.cluster.DryRun().TopicConfig(t.Topic, cfg.Properties), null); err != nil {
+		return cfg, err
 	}
 	if len(t.ReplicaAssignment) > 0 {
 		err := c.assigned(t, &cfg)

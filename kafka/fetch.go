@@ -7,6 +7,7 @@ import (
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
 )
 
 const (
@@ -108,7 +109,11 @@ func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 		return nil, UnknownServerError
 	}
 	f := &fetching{}
-	if code := c.s.fetches.open(f, req, c.version >= 13); code != 0 {
+	var nameOf func(topic.ID) (string, bool)
+	if c.version >= 13 {
+		nameOf = c.s.cluster.TopicName
+	}
+	if code := c.s.fetches.open(f, req, nameOf); code != 0 {
 		return nil, code
 	}
 	f.request.Isolation = partition.ReadUncommitted
@@ -127,7 +132,7 @@ func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 		if c.version >= 13 {
 			name, ok := c.s.cluster.TopicName(p.id)
 			if !ok {
-				a.ErrorCode, f.ready = int16(UnknownTopicID), true
+				a.ErrorCode, f.ready = int16(c.goneTopic(p)), true
 				continue
 			}
 			tp.Topic = name
@@ -144,6 +149,24 @@ func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 		})
 	}
 	return f, 0
+}
+
+// stillThere reports whether a topic that was read by its name is the one that was asked for by id.
+func (c *call) stillThere(p *fetchPart) bool {
+	_, ok := c.s.cluster.TopicName(p.id)
+	return ok
+}
+
+// goneTopic is the error for a topic whose id is not known. A session remembers the name: then the topic is gone, or another one has its name.
+// Kafka: FetchSession, ReplicaManager.readFromLog.
+func (c *call) goneTopic(p *fetchPart) Code {
+	if p.name == "" {
+		return UnknownTopicID
+	}
+	if _, ok := c.s.cluster.TopicID(p.name); ok {
+		return InconsistentTopicID
+	}
+	return UnknownTopicOrPartition
 }
 
 // diverges looks whether what the client read last is still in the log: after an unclean election it may not be.
@@ -184,6 +207,12 @@ func (f *fetching) read(c *call) (int, bool) {
 		if g.Err != nil {
 			f.ready = true
 			c.hintFetch(g.TopicPartition, a)
+			continue
+		}
+		if p := f.parts[f.asked[i]]; c.version >= 13 && len(g.Bytes) > 0 && !c.stillThere(p) { // it was read by name
+			*a = kmsg.NewFetchResponseTopicPartition()
+			a.Partition, a.ErrorCode, a.RecordBatches = p.tp.Partition, int16(c.goneTopic(p)), []byte{}
+			a.HighWatermark, a.LastStableOffset, a.LogStartOffset, f.ready = -1, -1, -1, true
 			continue
 		}
 		n += len(g.Bytes)

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"container/list"
 	"math"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
 )
 
 const (
@@ -26,6 +28,7 @@ type topicKey struct {
 type fetchPart struct {
 	tp               record.TopicPartition
 	id               [16]byte
+	name             string // that id had when the partition was asked for; "": it was unknown, or topics are named by name
 	offset           int64
 	maxBytes         int32
 	leaderEpoch      int32
@@ -71,15 +74,18 @@ func newSessionCache(n int) *sessionCache {
 }
 
 // open finds the partitions that a request is about, and its session. Kafka: FetchManager.newContext.
-func (s *sessionCache) open(f *fetching, req *kmsg.FetchRequest, ids bool) Code {
+//
+// nameOf tells the names of topics that are named by id; nil: they are named by name.
+func (s *sessionCache) open(f *fetching, req *kmsg.FetchRequest, nameOf func(topic.ID) (string, bool)) Code {
+	ids := nameOf != nil
 	switch {
 	case req.SessionEpoch == -1: // no session, or its end
 		s.remove(req.SessionID)
-		f.full, f.parts = true, wanted(req)
+		f.full, f.parts = true, wanted(req, nameOf)
 		return 0
 	case req.SessionEpoch == 0:
 		s.remove(req.SessionID)
-		f.full, f.parts = true, wanted(req)
+		f.full, f.parts = true, wanted(req, nameOf)
 		f.session = s.create(f.parts, ids)
 		return 0
 	}
@@ -96,7 +102,7 @@ func (s *sessionCache) open(f *fetching, req *kmsg.FetchRequest, ids bool) Code 
 		return FetchSessionTopicIDError
 	}
 	session.epoch = nextEpoch(session.epoch)
-	session.update(req)
+	session.update(req, nameOf)
 	f.session, f.parts = session, append(f.parts, session.order...)
 	if len(f.parts) == 0 {
 		f.session, f.full = nil, true
@@ -167,14 +173,18 @@ func (s *sessionCache) create(parts []*fetchPart, ids bool) *fetchSession {
 }
 
 // wanted lists the partitions of a request.
-func wanted(req *kmsg.FetchRequest) []*fetchPart {
+func wanted(req *kmsg.FetchRequest, nameOf func(topic.ID) (string, bool)) []*fetchPart {
 	var parts []*fetchPart
 	for i := range req.Topics {
 		t := &req.Topics[i]
+		name := ""
+		if nameOf != nil {
+			name, _ = nameOf(t.TopicID)
+		}
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
 			parts = append(parts, &fetchPart{
-				tp: record.TopicPartition{Topic: t.Topic, Partition: p.Partition}, id: t.TopicID, offset: p.FetchOffset,
+				tp: record.TopicPartition{Topic: t.Topic, Partition: p.Partition}, id: t.TopicID, name: name, offset: p.FetchOffset,
 				maxBytes: p.PartitionMaxBytes, leaderEpoch: p.CurrentLeaderEpoch, lastFetchedEpoch: p.LastFetchedEpoch,
 			})
 		}
@@ -183,9 +193,9 @@ func wanted(req *kmsg.FetchRequest) []*fetchPart {
 }
 
 // update applies what a request changes. Partitions are replaced, not changed: an answer under way may still use the old ones.
-func (s *fetchSession) update(req *kmsg.FetchRequest) {
+func (s *fetchSession) update(req *kmsg.FetchRequest, nameOf func(topic.ID) (string, bool)) {
 	replaced := false
-	for _, p := range wanted(req) {
+	for _, p := range wanted(req, nameOf) {
 		old := s.parts[p.key()]
 		s.parts[p.key()] = p
 		if old == nil {
@@ -193,6 +203,7 @@ func (s *fetchSession) update(req *kmsg.FetchRequest) {
 			continue
 		}
 		p.told, p.highWatermark, p.logStart = old.told, old.highWatermark, old.logStart
+		p.name = cmp.Or(p.name, old.name)
 		replaced = true
 	}
 	for _, t := range req.ForgottenTopics {

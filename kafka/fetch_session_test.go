@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
 )
 
 // inSession makes a fetch one of a session.
@@ -137,7 +138,7 @@ func TestFetchSessionEpochsGoOnAtOneAfterTheLast(t *testing.T) {
 func TestFetchSessionsMakeRoomOnlyWhenUnusedForTwoMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newSessionCache(2)
-		parts := wanted(want(12, "orders", 0))
+		parts := wanted(want(12, "orders", 0), nil)
 		a, b := cache.create(parts, false), cache.create(parts, false)
 		require.Nil(t, cache.create(parts, false), "the cache is full")
 		time.Sleep(2*time.Minute + time.Second)
@@ -148,4 +149,61 @@ func TestFetchSessionsMakeRoomOnlyWhenUnusedForTwoMinutes(t *testing.T) {
 		require.NotNil(t, cache.find(a.id))
 		require.Nil(t, cache.create(parts, false))
 	})
+}
+
+// A session remembers the names of its topics, so it can tell a topic that is gone from one that was made again.
+func TestFetchSessionTellsDeletedTopicsFromThoseMadeAgain(t *testing.T) {
+	s, c := fetchServer(t)
+	code := func(resp *kmsg.FetchResponse) Code {
+		t.Helper()
+		require.Zero(t, resp.ErrorCode)
+		require.Len(t, resp.Topics, 1)
+		require.Empty(t, resp.Topics[0].Partitions[0].RecordBatches)
+		return Code(resp.Topics[0].Partitions[0].ErrorCode)
+	}
+	byID := func(id topic.ID, at ...int64) *kmsg.FetchRequest {
+		req := want(13, "", at...)
+		for i := range req.Topics {
+			req.Topics[i].TopicID = id
+		}
+		return req
+	}
+	old, ok := s.cluster.TopicID("orders")
+	require.True(t, ok)
+	session := c.fetch(inSession(byID(old, 0), 0, 0)).SessionID
+	names := c.fetch(inSession(want(12, "orders", 0), 0, 0)).SessionID
+	require.NoError(t, s.cluster.DeleteTopic(t.Context(), "orders"))
+	require.Equal(t, UnknownTopicOrPartition, code(c.fetch(inSession(byID(old), session, 1))))
+	require.Equal(t, UnknownTopicOrPartition, code(c.fetch(inSession(byID(old, 0), session, 2))), "asked for again by the same id")
+	require.Equal(t, UnknownTopicOrPartition, code(c.fetch(inSession(want(12, "orders"), names, 1))))
+	require.Equal(t, UnknownTopicID, code(c.fetch(inSession(byID(old, 0), 0, 0))), "a new session never knew its name")
+	require.Equal(t, UnknownTopicID, code(c.fetch(inSession(byID(old, 0), 0, -1))))
+
+	require.NoError(t, s.cluster.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 1}))
+	c.ask(appended("orders", 0, "one"))
+	require.Equal(t, InconsistentTopicID, code(c.fetch(inSession(byID(old), session, 3))))
+	require.Equal(t, InconsistentTopicID, code(c.fetch(inSession(byID(old), session, 4))), "as long as it is asked for")
+	require.Equal(t, UnknownTopicID, code(c.fetch(inSession(byID(old, 0), 0, -1))))
+}
+
+// A long poll that waits on a topic while another takes its name must not hand out the records of that one.
+func TestFetchByIDNeverReadsAnotherTopicOfThatName(t *testing.T) {
+	s, c := fetchServer(t)
+	old, _ := s.cluster.TopicID("orders")
+	for range 50 {
+		answered := make(chan *kmsg.FetchResponse, 1)
+		req := want(13, "", 0)
+		req.Topics[0].TopicID, req.MaxWaitMillis, req.MinBytes = old, 10_000, 1
+		waiter := dial(t, c.nc.RemoteAddr().String())
+		go func() { answered <- waiter.fetch(inSession(req, 0, -1)) }()
+		require.NoError(t, s.cluster.DeleteTopic(t.Context(), "orders"))
+		require.NoError(t, s.cluster.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 3}))
+		c.ask(appended("orders", 0, "one"))
+		got := <-answered
+		require.Empty(t, got.Topics[0].Partitions[0].RecordBatches)
+		require.NotZero(t, got.Topics[0].Partitions[0].ErrorCode)
+		require.NoError(t, s.cluster.DeleteTopic(t.Context(), "orders"))
+		require.NoError(t, s.cluster.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 3}))
+		old, _ = s.cluster.TopicID("orders")
+	}
 }

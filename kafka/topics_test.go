@@ -86,6 +86,36 @@ func TestCreateTopicsRefusesAsKafkaDoes(t *testing.T) {
 	require.Len(t, all, 1, "nothing was created")
 }
 
+// Of several things that are wrong Kafka tells the first of: name, configuration, partitions and replicas.
+func TestCreateTopicsLooksAtNamesThenConfigurationsThenCounts(t *testing.T) {
+	s, addr := serve(t, Config{})
+	require.NoError(t, s.cluster.CreateTopic(t.Context(), "is.there", topic.Config{}))
+	assigned := newTopic("", -1, -1)
+	assigned.ReplicaAssignment = []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Replicas: []int32{77}}}
+	null := newTopic("", 0, 1)
+	null.Configs = []kmsg.CreateTopicsRequestTopicConfig{{Name: "retention.ms"}}
+	for what, nt := range map[string]kmsg.CreateTopicsRequestTopic{
+		"no partitions": newTopic("", 0, 1), "no replicas": newTopic("", 1, 0), "too many replicas": newTopic("", 1, 9),
+		"bad value": newTopic("", 0, 1, "retention.ms", "x"), "null": null, "unknown broker": assigned,
+	} {
+		for name, want := range map[string]Code{"is.there": TopicAlreadyExists, "is_there": InvalidTopicException, "a/b": InvalidTopicException, "__cluster_metadata": InvalidRequest} {
+			nt.Topic = name
+			for _, validateOnly := range []bool{true, false} {
+				got := askCreate(t, addr, validateOnly, nt)
+				require.Equal(t, want, Code(got[0].ErrorCode), "%s, %s", name, what)
+			}
+		}
+	}
+	null.Topic, assigned.Topic = "new", "new"
+	assigned.Configs = newTopic("", 0, 0, "retention.ms", "x").Configs
+	for _, nt := range []kmsg.CreateTopicsRequestTopic{newTopic("new", 0, 1, "no.such", "1"), newTopic("new", 1, 9, "retention.ms", "x"), null, assigned} {
+		require.Equal(t, InvalidConfig, Code(askCreate(t, addr, true, nt)[0].ErrorCode))
+	}
+	got := askCreate(t, addr, true, newTopic("__cluster_metadata", 20_000, 1), newTopic("new", 1, 1))
+	require.Equal(t, InvalidRequest, Code(got[0].ErrorCode))
+	require.Zero(t, got[1].ErrorCode, "what is refused anyway does not count")
+}
+
 func TestCreatedTopicIsAnsweredWithItsShapeAndConfiguration(t *testing.T) {
 	s, addr := serve(t, Config{})
 	got := askCreate(t, addr, false, newTopic("a", 3, -1, "retention.ms", "5"), newTopic("twice", 1, 1), newTopic("twice", 1, 1))

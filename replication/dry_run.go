@@ -26,6 +26,15 @@ func (d DryRun) CreateTopic(ctx context.Context, name string, cfg topic.Config) 
 	return n.settings, topic.Config{Partitions: n.partitions, ReplicationFactor: n.factor}, nil
 }
 
+// TopicConfig is that part of CreateTopic which Kafka looks at first: the name, and the configuration by Kafka's keys. Its errors are
+// ErrInvalidTopic, ErrTopicExists and *topic.ConfigError.
+func (d DryRun) TopicConfig(name string, properties map[string]string) error {
+	if _, err := d.c.newTopic(name, topic.Config{Partitions: 1, ReplicationFactor: 1, Properties: properties}); err != nil {
+		return fmt.Errorf("create topic %q: %w", name, err)
+	}
+	return nil
+}
+
 // AddPartitions is Cluster.AddPartitions.
 func (d DryRun) AddPartitions(ctx context.Context, name string, total int) error {
 	if err := d.decide(ctx, d.c.addPartitions(name, total)); err != nil {

@@ -59,6 +59,12 @@ func (c *Cluster) newTopic(name string, cfg topic.Config) (n newTopic, err error
 	if name == topic.MetadataTopic {
 		return n, fmt.Errorf("%w: it is the controller's log", ErrInvalidTopic)
 	}
+	c.mu.RLock()
+	err = c.image.claimable(name)
+	c.mu.RUnlock()
+	if err != nil {
+		return n, err // whatever else is wrong, as in Kafka
+	}
 	n = newTopic{
 		name:       name,
 		partitions: orDefault(cfg.Partitions, c.cfg.Defaults.Partitions),
@@ -93,11 +99,8 @@ func (c *Cluster) createTopic(n newTopic) decision {
 }
 
 func (n newTopic) records(img *image) ([]metarecord.Record, error) {
-	if img.topics[n.name] != nil {
-		return nil, ErrTopicExists
-	}
-	if other, ok := img.collisions[topic.CollisionKey(n.name)]; ok {
-		return nil, fmt.Errorf("%w: it collides with %q in metric names, where '.' and '_' are the same", ErrInvalidTopic, other)
+	if err := img.claimable(n.name); err != nil { // again: newTopic looked before the change had its turn
+		return nil, err
 	}
 	id := topic.NewID()
 	recs := []metarecord.Record{&metarecord.Topic{Name: n.name, ID: id}}
@@ -107,6 +110,17 @@ func (n newTopic) records(img *image) ([]metarecord.Record, error) {
 		recs = append(recs, &metarecord.Config{ResourceType: metarecord.ResourceTopic, ResourceName: n.name, Name: k, Value: &v})
 	}
 	return appendPartitions(recs, id, 0, n.partitions, n.factor), nil
+}
+
+// claimable returns why there can be no new topic of that name beside those there are.
+func (m *image) claimable(name string) error {
+	if m.topics[name] != nil {
+		return ErrTopicExists
+	}
+	if other, ok := m.collisions[topic.CollisionKey(name)]; ok {
+		return fmt.Errorf("%w: it collides with %q in metric names, where '.' and '_' are the same", ErrInvalidTopic, other)
+	}
+	return nil
 }
 
 func appendPartitions(recs []metarecord.Record, id topic.ID, first, count, factor int) []metarecord.Record {
