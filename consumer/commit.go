@@ -5,28 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"time"
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
 )
 
-// maxQueuedCommits bounds the commits that CommitAsync has waiting.
-const maxQueuedCommits = 10_000
-
-// commitQueue holds the commits of CommitAsync that were not sent yet, in order. Guarded by Consumer.mu, but for ready.
-type commitQueue struct {
-	waiting []queuedCommit
-	ready   chan struct{} // tells the committer; capacity 1
-}
-
-type queuedCommit struct {
-	offsets record.Offsets
-	done    func(record.Offsets, error)
-}
-
 // Commit commits offset+1 of each record, the highest of each partition; of none: nothing. It blocks until that is durable.
-// It returns ErrRebalanced if a partition is not this member's any more; nothing is committed then. ErrNoGroup for a free consumer.
+// It returns ErrRebalanced if a partition is not this member's any more, or was given away and came back since the record
+// was handed out; nothing is committed then. ErrNoGroup for a free consumer.
 func (c *Consumer) Commit(ctx context.Context, rs ...record.Record) error {
 	if len(rs) == 0 {
 		return nil
@@ -38,59 +25,36 @@ func (c *Consumer) Commit(ctx context.Context, rs ...record.Record) error {
 			offsets[tp] = record.Committed{Offset: rs[i].Offset + 1, LeaderEpoch: rs[i].LeaderEpoch}
 		}
 	}
-	return c.commit(ctx, offsets)
+	return c.commit(ctx, offsets, true)
 }
 
 // CommitReturned commits everything handed out so far, also the record or batch in hand.
 func (c *Consumer) CommitReturned(ctx context.Context) error {
-	c.mu.Lock()
-	offsets := map[record.TopicPartition]record.Committed{}
-	for tp, p := range c.parts {
-		if pos := p.position.Load(); pos >= 0 && !p.lost {
-			offsets[tp] = record.Committed{Offset: pos, LeaderEpoch: p.lastEpoch.Load()}
-		}
-	}
-	c.mu.Unlock()
-	return c.commit(ctx, offsets)
+	return c.commit(ctx, c.positions(), false)
 }
 
-// CommitOffsets commits the given next offsets to read. Errors as for Commit.
+func (c *Consumer) positions() map[record.TopicPartition]record.Committed {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	offsets := map[record.TopicPartition]record.Committed{}
+	for tp, p := range c.parts {
+		if pos := p.d.position.Load(); pos >= 0 && c.ownsLocked(p) {
+			offsets[tp] = record.Committed{Offset: pos, LeaderEpoch: p.d.epoch.Load()}
+		}
+	}
+	return offsets
+}
+
+// CommitOffsets commits the given next offsets to read. Errors as for Commit: an offset below where this member began in
+// a partition, or beyond what it was given, is of an earlier assignment and refused with ErrRebalanced. To move a group
+// to other offsets, Seek there first, or see group.Coordinator.ResetOffsets.
 func (c *Consumer) CommitOffsets(ctx context.Context, o record.Offsets) error {
-	return c.commit(ctx, withEpochs(o))
+	return c.commit(ctx, withEpochs(o), true)
 }
 
 // CommitMetadata is CommitOffsets with leader epochs and a string of the application's own for each partition.
 func (c *Consumer) CommitMetadata(ctx context.Context, o map[record.TopicPartition]record.Committed) error {
-	return c.commit(ctx, maps.Clone(o))
-}
-
-// CommitAsync queues a commit and returns at once; commits are sent in order. done, if not nil, runs exactly once, on a goroutine of the
-// consumer, and must not block. If 10,000 wait already it gets ErrCommitQueueFull; after Close, ErrClosed. o is borrowed until then.
-func (c *Consumer) CommitAsync(o record.Offsets, done func(record.Offsets, error)) {
-	if done == nil {
-		done = func(record.Offsets, error) {}
-	}
-	c.mu.Lock()
-	var refused error
-	switch {
-	case c.groups == nil:
-		refused = ErrNoGroup
-	case c.closing:
-		refused = ErrClosed
-	case len(c.commits.waiting) >= maxQueuedCommits:
-		refused = ErrCommitQueueFull
-	default:
-		c.commits.waiting = append(c.commits.waiting, queuedCommit{o, done})
-	}
-	c.mu.Unlock()
-	if refused != nil {
-		done(o, refused)
-		return
-	}
-	select {
-	case c.commits.ready <- struct{}{}:
-	default:
-	}
+	return c.commit(ctx, maps.Clone(o), true)
 }
 
 // Committed returns the group's offsets for the assigned partitions; those without one are missing.
@@ -119,8 +83,18 @@ func withEpochs(o record.Offsets) map[record.TopicPartition]record.Committed {
 	return out
 }
 
-// commit sends offsets to the group, all or none. While a rebalance is under way it waits for its end: what is still ours then is committed.
-func (c *Consumer) commit(ctx context.Context, offsets map[record.TopicPartition]record.Committed) error {
+// A commitment is offsets with what they belong to: the partitions as they were assigned when the commit was asked for,
+// and the present delivery of each.
+type commitment struct {
+	offsets    map[record.TopicPartition]record.Committed
+	parts      map[record.TopicPartition]*part
+	deliveries map[record.TopicPartition]*delivery
+	ids        map[string][16]byte
+}
+
+// commit sends offsets to the group, all or none. While a rebalance is under way it waits for its end: what is still ours
+// then is committed. checked says that the offsets are the application's, and may be of an earlier assignment.
+func (c *Consumer) commit(ctx context.Context, offsets map[record.TopicPartition]record.Committed, checked bool) error {
 	if c.groups == nil {
 		return ErrNoGroup
 	}
@@ -132,37 +106,88 @@ func (c *Consumer) commit(ctx context.Context, offsets map[record.TopicPartition
 			return fmt.Errorf("consumer: commit %s-%d: negative offset %d", tp.Topic, tp.Partition, co.Offset)
 		}
 	}
+	cm, err := c.commitmentOf(offsets, checked)
+	if err != nil {
+		return err
+	}
 	for {
-		m, changed, err := c.mayCommit(offsets)
+		m, changed, err := c.mayCommit(cm)
 		if err != nil {
 			return err
 		}
-		per, err := c.groups.CommitOffsets(ctx, group.CommitRequest{
-			Group: c.cfg.Group, MemberID: m.id, InstanceID: c.cfg.InstanceID, Generation: m.generation, Offsets: offsets,
-		})
-		if err == nil {
-			err = firstError(per)
-		}
+		err = c.send(ctx, cm, m)
 		switch {
 		case err == nil:
-			c.noteCommitted(offsets)
+			c.noteCommitted(cm)
 			return nil
-		case errors.Is(err, group.ErrRebalanceInProgress), errors.Is(err, group.ErrIllegalGeneration) && c.generation() != m.generation:
+		case errors.Is(err, group.ErrRebalanceInProgress), errors.Is(err, group.ErrIllegalGeneration) && c.state().generation != m.generation:
 			select {
 			case <-changed:
+				continue
 			case <-ctx.Done():
 				return fmt.Errorf("consumer: commit: %w", ctx.Err())
+			case <-c.memberEnded:
 			}
-		case errors.Is(err, group.ErrUnknownMember), errors.Is(err, group.ErrIllegalGeneration), errors.Is(err, group.ErrFencedInstance):
-			return fmt.Errorf("consumer: commit: %w: %w", ErrRebalanced, err)
-		default:
-			return fmt.Errorf("consumer: commit: %w", err)
+			err = c.commitWhileClosing(ctx, func() error {
+				m, _, err := c.mayCommit(cm)
+				if err == nil {
+					err = c.send(ctx, cm, m)
+				}
+				return err
+			})
+			if err == nil {
+				c.noteCommitted(cm)
+				return nil
+			}
 		}
+		switch {
+		case errors.Is(err, group.ErrUnknownMember), errors.Is(err, group.ErrIllegalGeneration), errors.Is(err, group.ErrFencedInstance),
+			errors.Is(err, group.ErrUnknownTopicOrPartition): // the topic was deleted
+			return fmt.Errorf("consumer: commit: %w: %w", ErrRebalanced, err)
+		}
+		return fmt.Errorf("consumer: commit: %w", err)
 	}
 }
 
-// mayCommit returns the membership to commit under, if all partitions are ours. changed is closed when that membership changes.
-func (c *Consumer) mayCommit(offsets map[record.TopicPartition]record.Committed) (m memberState, changed <-chan struct{}, err error) {
+// send makes one attempt.
+func (c *Consumer) send(ctx context.Context, cm commitment, m memberState) error {
+	per, err := c.groups.CommitOffsets(ctx, group.CommitRequest{
+		Group: c.cfg.Group, MemberID: m.id, InstanceID: c.cfg.InstanceID, Generation: m.generation, Offsets: cm.offsets, TopicIDs: cm.ids,
+	})
+	if err == nil {
+		err = firstError(per)
+	}
+	return err
+}
+
+// commitmentOf ties offsets to the assignment as it is now. It returns ErrRebalanced for what is not ours, or was not
+// handed out since the partition was assigned.
+func (c *Consumer) commitmentOf(offsets map[record.TopicPartition]record.Committed, checked bool) (commitment, error) {
+	cm := commitment{
+		offsets: offsets, parts: make(map[record.TopicPartition]*part, len(offsets)),
+		deliveries: make(map[record.TopicPartition]*delivery, len(offsets)), ids: make(map[string][16]byte, 1),
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for tp, co := range offsets {
+		p := c.parts[tp]
+		if !c.ownsLocked(p) {
+			return cm, c.notOursLocked(tp)
+		}
+		if checked && !p.mayCommit(co.Offset) {
+			return cm, fmt.Errorf("consumer: commit %s-%d: offset %d was not reached since the partition was assigned: %w", tp.Topic, tp.Partition, co.Offset, ErrRebalanced)
+		}
+		cm.parts[tp], cm.deliveries[tp] = p, p.d
+		if p.id != (topic.ID{}) {
+			cm.ids[tp.Topic] = p.id
+		}
+	}
+	return cm, nil
+}
+
+// mayCommit returns the membership to commit under, if all partitions are still ours. changed is closed when that
+// membership changes.
+func (c *Consumer) mayCommit(cm commitment) (m memberState, changed <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
@@ -170,26 +195,33 @@ func (c *Consumer) mayCommit(offsets map[record.TopicPartition]record.Committed)
 		return m, nil, ErrClosed
 	default:
 	}
-	for tp := range offsets {
-		if p := c.parts[tp]; p == nil || p.lost {
-			err = fmt.Errorf("consumer: commit %s-%d: %w", tp.Topic, tp.Partition, ErrRebalanced)
-			if c.member.pollExceeded {
-				err = fmt.Errorf("%w: %w", err, ErrPollTimeout)
-			}
-			return m, nil, err
+	for tp, p := range cm.parts {
+		if !c.ownsLocked(p) {
+			return m, nil, c.notOursLocked(tp)
 		}
 	}
 	return c.member.memberState, c.member.changed, nil
 }
 
-func (c *Consumer) noteCommitted(offsets map[record.TopicPartition]record.Committed) {
+func (c *Consumer) notOursLocked(tp record.TopicPartition) error {
+	select {
+	case <-c.closed:
+		return ErrClosed
+	default:
+	}
+	err := fmt.Errorf("consumer: commit %s-%d: %w", tp.Topic, tp.Partition, ErrRebalanced)
+	if c.member.pollExceeded {
+		err = fmt.Errorf("%w: %w", err, ErrPollTimeout)
+	}
+	return err
+}
+
+func (c *Consumer) noteCommitted(cm commitment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stats.Commits++
-	for tp, co := range offsets {
-		if p := c.parts[tp]; p != nil {
-			p.committed = co.Offset
-		}
+	for tp, d := range cm.deliveries {
+		d.committed.Store(cm.offsets[tp].Offset)
 	}
 }
 
@@ -213,91 +245,43 @@ func (c *Consumer) commitBeforeHandover(ctx context.Context, tps []record.TopicP
 	return nil
 }
 
-// commitProcessed commits what is processed and not committed yet of the given partitions.
+// commitProcessed commits what is processed and not committed yet of the given partitions. One such commit is made at a
+// time: an older one that was slow must not overtake.
 func (c *Consumer) commitProcessed(ctx context.Context, tps []record.TopicPartition) error {
+	select {
+	case c.commits.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-c.commits.turn }()
 	offsets := map[record.TopicPartition]record.Committed{}
 	c.mu.Lock()
 	for _, tp := range tps {
 		p := c.parts[tp]
-		if p == nil || p.lost {
+		if !c.ownsLocked(p) {
 			continue
 		}
-		if done := p.processed.Load(); done >= 0 && done != p.committed {
-			offsets[tp] = record.Committed{Offset: done, LeaderEpoch: p.lastEpoch.Load()}
+		if done := p.d.processed.Load(); done >= 0 && done != p.d.committed.Load() {
+			offsets[tp] = record.Committed{Offset: done, LeaderEpoch: p.d.epoch.Load()}
 		}
 	}
 	c.mu.Unlock()
-	return c.commit(ctx, offsets)
+	return c.commit(ctx, offsets, false)
 }
 
 // commitHanded commits the end of what a poll is about to hand out. If that fails nothing is handed out: it is fetched again.
 func (c *Consumer) commitHanded(ctx context.Context) error {
 	offsets := map[record.TopicPartition]record.Committed{}
-	c.mu.Lock()
-	for _, h := range c.handed {
-		offsets[h.p.tp] = record.Committed{Offset: h.end, LeaderEpoch: h.p.lastEpoch.Load()}
+	for _, h := range c.poller.handed {
+		offsets[h.p.tp] = record.Committed{Offset: h.next, LeaderEpoch: h.d.epoch.Load()}
 	}
-	c.mu.Unlock()
-	err := c.commit(ctx, offsets)
+	err := c.commit(ctx, offsets, false)
 	if err == nil {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, h := range c.handed {
-		if h.p.gen.Load() == h.gen {
-			h.p.position.Store(h.first)
-			h.p.chunk = chunk{}
-		}
+	for _, h := range c.poller.handed {
+		h.d.undo(h.p, h.first)
 	}
-	c.handed = c.handed[:0]
+	c.poller.handed = c.poller.handed[:0]
 	return err
-}
-
-// runCommitter sends what CommitAsync queued, and with CommitProcessed what is processed, every CommitInterval.
-func (c *Consumer) runCommitter(ctx context.Context) {
-	var tick <-chan time.Time
-	if c.cfg.Commit == CommitProcessed {
-		t := time.NewTicker(c.cfg.CommitInterval)
-		defer t.Stop()
-		tick = t.C
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick:
-			if err := c.commitProcessed(ctx, c.Assignment()); err != nil && ctx.Err() == nil {
-				c.cfg.Logger.Debug("periodic commit failed, the next one includes it", "group", c.cfg.Group, "err", err)
-			}
-		case <-c.commits.ready:
-			c.drainCommits(ctx)
-		}
-	}
-}
-
-// drainCommits sends everything that waits, in order.
-func (c *Consumer) drainCommits(ctx context.Context) {
-	for {
-		c.mu.Lock()
-		if len(c.commits.waiting) == 0 || ctx.Err() != nil {
-			c.mu.Unlock()
-			return
-		}
-		q := c.commits.waiting[0]
-		c.commits.waiting = c.commits.waiting[1:]
-		c.mu.Unlock()
-		q.done(q.offsets, c.commit(ctx, withEpochs(q.offsets)))
-	}
-}
-
-// failCommits answers what still waits with err.
-func (c *Consumer) failCommits(err error) {
-	c.mu.Lock()
-	waiting := c.commits.waiting
-	c.commits.waiting = nil
-	c.mu.Unlock()
-	for _, q := range waiting {
-		q.done(q.offsets, err)
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -92,8 +93,12 @@ type Config struct {
 	InstanceID string
 	// ClientID names the consumer in descriptions of the group. Empty: "strata". Kafka: client.id.
 	ClientID string
-	// Topics are the topics subscribed to.
+	// Topics are the topics subscribed to; Subscribe changes them.
 	Topics []string
+	// TopicPattern subscribes to all topics whose whole name it matches, but for internal ones; those that come later join by themselves.
+	TopicPattern *regexp.Regexp
+	// AllowUnknownTopics says that topics may come later. Without it a topic that does not exist is an error of New.
+	AllowUnknownTopics bool
 	// Assign names the partitions of a free consumer and the offset to start at in each, or StartEarliest, StartLatest, StartReset.
 	Assign record.Offsets
 	Reset  Reset
@@ -103,8 +108,10 @@ type Config struct {
 	CommitInterval time.Duration
 	Isolation      Isolation // Kafka: isolation.level
 
-	// Assignors in order of preference. nil: CooperativeSticky, Range, which is a sticky assignment handed over eagerly, because
-	// incremental hand-over needs every assignor of the list to be capable of it; CooperativeSticky alone is incremental.
+	// Assignors in order of preference. nil: CooperativeSticky alone, so that a rebalance stops nobody who keeps its
+	// partitions. Incremental hand-over needs every assignor of the list to be capable of it, and all members of a group
+	// need one in common: to join members that use Range (Kafka's default lists both), name CooperativeSticky and Range,
+	// which is handed over eagerly; when all members have both, take Range away again in a second rolling restart.
 	// Kafka: partition.assignment.strategy.
 	Assignors []group.Assignor
 
@@ -160,14 +167,17 @@ func (c Config) withDefaults() (Config, error) {
 			bad(name, fmt.Sprintf("%d is out of range", n))
 		}
 	}
+	subscribes := len(c.Topics) > 0 || c.TopicPattern != nil
 	switch {
+	case len(c.Topics) > 0 && c.TopicPattern != nil:
+		bad("TopicPattern", "set Topics or TopicPattern, not both")
 	case c.Group != "" && len(c.Assign) > 0:
 		bad("Assign", "a group member gets its partitions from the group: set Group or Assign, not both")
-	case c.Group != "" && len(c.Topics) == 0:
+	case c.Group != "" && !subscribes:
 		bad("Topics", "a group member needs topics")
-	case c.Group == "" && len(c.Topics) == 0 && len(c.Assign) == 0:
+	case c.Group == "" && !subscribes && len(c.Assign) == 0:
 		bad("Topics", "nothing to read: set Topics or Assign")
-	case len(c.Topics) > 0 && len(c.Assign) > 0:
+	case subscribes && len(c.Assign) > 0:
 		bad("Assign", "set Topics or Assign, not both")
 	}
 	if c.Group == "" {
@@ -206,7 +216,7 @@ func (c *Config) fillDefaults() {
 	setDefault(&c.MaxPollRecords, DefaultMaxPollRecords)
 	setDefault(&c.MaxWait, DefaultMaxWait)
 	if c.Assignors == nil {
-		c.Assignors = []group.Assignor{group.CooperativeSticky(), group.Range()}
+		c.Assignors = []group.Assignor{group.CooperativeSticky()}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

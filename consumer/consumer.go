@@ -3,14 +3,16 @@ package consumer
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/stratalog/strata/group"
-	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
 )
 
 var (
@@ -30,45 +32,61 @@ var (
 	ErrNoGroup = errors.New("consumer: no group to commit to")
 	// ErrNotAssigned is returned for a partition that the consumer does not read.
 	ErrNotAssigned = errors.New("consumer: partition is not assigned")
+	// ErrUnknownTopic says that a topic, or a partition of it, does not exist; a *replication.UnknownTopicError in the
+	// chain names the topic that was perhaps meant.
+	ErrUnknownTopic = replication.ErrUnknownTopic
 	// ErrCommitQueueFull is what a callback of CommitAsync gets if too many commits wait already.
 	ErrCommitQueueFull = errors.New("consumer: too many commits waiting")
 )
 
-// A Consumer reads records. All methods are safe for concurrent use, except that only one of Poll, Records, Batches and Run may be
-// at work at a time. A group member has two goroutines, a free consumer of whole topics one, a free consumer of partitions none.
+// A Consumer reads records. All methods are safe for concurrent use, except that only one of Poll, Records, Batches and
+// Run may be at work at a time. A group member has three goroutines, a free consumer one.
+//
+// What a partition is at is in its part and delivery (delivery.go); which partitions there are is decided by the
+// membership or watch goroutine, which sets target, and adopted by the polling goroutine, which sets held (assignment.go).
 type Consumer struct {
 	logs   LogBackend
 	groups GroupBackend // nil: a free consumer
 	cfg    Config
-	stop   context.CancelFunc // ends the goroutines
-	wg     sync.WaitGroup
-	closed chan struct{} // closed when Close has done its work
 
-	request  partition.FetchRequest // of the fetch under way, used again; the poller's
-	fetching []fetching             // its partitions
+	stop        context.CancelFunc // ends membership and watch
+	joined      sync.WaitGroup     // them
+	memberEnded chan struct{}      // closed by Shutdown when they have
+	stopCommits context.CancelFunc // ends the calls of the committer
+	wg          sync.WaitGroup     // the other goroutines
+	closed      chan struct{}      // closed when Shutdown has done its work
+	closeErr    error              // set before closed is closed
 
-	polling  atomic.Bool
-	progress atomic.Int64 // counts signs of life of the application
+	poller  poller
+	fetcher fetcher
+	commits commitQueue
+
+	progress atomic.Int64 // counts signs of life of the application, with records
 	records  atomic.Int64 // handed out
 	dirty    atomic.Bool  // the poller should look at the state below
 
-	mu        sync.Mutex // guards the fields below
-	parts     map[record.TopicPartition]*part
-	order     []*part            // the values of parts, in the order of fetching
-	inWait    bool               // the poller waits
-	wait      context.Context    // of the poller's waits until one is interrupted; nil while nobody polls
-	interrupt context.CancelFunc // ends wait
+	mu       sync.Mutex // guards the fields below
+	topics   []string   // subscribed to, sorted; see subscribed
+	pattern  *regexp.Regexp
+	first    map[string]topicView // topics as they were when they were subscribed to; what comes later is new
+	target   target
+	held     assignment
+	revoking []record.TopicPartition // held, being given up
+	parts    map[record.TopicPartition]*part
+	order    []*part // the values of parts, in the order of fetching
+	member   member
+	runner   *runner // of the Run under way; nil: none
+	stats    Stats
+
+	waiter    waiter
+	polling   bool
+	loop      int64          // goroutine that runs a loop or callback of the application; 0: none
+	helpers   map[int64]bool // other goroutines that run callbacks, see beHelper
+	pollEnded chan struct{}  // closed when nobody polls any more; nil: nobody waits for that
 	woken     bool
 	closing   bool
-	closeErr  error
-	fatal     error // ends polling for good
-	events    []*event
-	handed    []handedOut // of the last Poll, not processed before the next
-	member    member
-	runner    *runner // of the Run under way; nil: none
-	commits   commitQueue
-	stats     Stats
-	backoff   time.Duration // of the last failed fetch; 0: it went well
+	commitBy  time.Time // until when commits are tried in a closing consumer's rebalance
+	fatal     error     // ends polling for good
 }
 
 // Stats counts what a consumer did since New.
@@ -81,91 +99,83 @@ type Stats struct {
 	Resets     int64 // of positions, by Config.Reset
 }
 
-// New returns a consumer that reads from b. With a Group, b must also be a GroupBackend; the member joins at once, its partitions
-// are fetched when it polls. It returns *ConfigError values, joined, for bad settings. The consumer must be closed.
+// New returns a consumer that reads from b. With a Group, b must also be a GroupBackend; the member joins at once, its
+// partitions are fetched when it polls. It returns *ConfigError values, joined, for bad settings, ErrUnknownTopic for a
+// topic that does not exist (see Config.AllowUnknownTopics), and the error of b if that cannot be asked within 30 s.
+// The consumer must be closed.
 func New(b LogBackend, cfg Config) (*Consumer, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	c := &Consumer{logs: b, cfg: cfg, parts: map[record.TopicPartition]*part{}, closed: make(chan struct{})}
+	c := &Consumer{
+		logs: b, cfg: cfg, parts: map[record.TopicPartition]*part{}, helpers: map[int64]bool{},
+		closed: make(chan struct{}), memberEnded: make(chan struct{}), commits: newCommitQueue(),
+	}
 	c.member.changed, c.member.kick = make(chan struct{}), make(chan struct{}, 1)
-	c.commits.ready = make(chan struct{}, 1)
-	ctx, stop := context.WithCancel(context.Background())
-	c.stop = stop
-	switch {
-	case cfg.Group != "":
+	if cfg.Group != "" {
 		groups, ok := b.(GroupBackend)
 		if !ok {
-			stop()
 			return nil, &ConfigError{"Group", "this backend has no groups"}
 		}
 		c.groups = groups
-		c.wg.Go(func() { c.runMember(ctx) })
-		c.wg.Go(func() { c.runCommitter(ctx) })
-	case len(cfg.Topics) > 0:
-		c.wg.Go(func() { c.runTopicWatch(ctx) })
-	default:
-		for tp, start := range cfg.Assign {
-			c.addPart(tp, start)
-		}
-		slices.SortFunc(c.order, func(a, b *part) int { return compareTP(a.tp, b.tp) })
 	}
+	start, cancel := context.WithTimeout(context.Background(), DefaultCloseTimeout)
+	defer cancel()
+	if err := c.subscribe(start); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	if c.groups == nil {
+		c.joined.Go(func() { c.runWatch(ctx, c.reviewFree) })
+		return c, nil
+	}
+	c.joined.Go(func() { c.runMember(ctx) })
+	c.joined.Go(func() { c.runWatch(ctx, func(context.Context) error { c.kickMember(); return nil }) })
+	commits, stopCommits := context.WithCancel(context.Background())
+	c.stopCommits = stopCommits
+	c.wg.Go(func() { c.runCommitter(commits) })
 	return c, nil
 }
 
-// Close is Shutdown with a bound of 30 s.
-func (c *Consumer) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), DefaultCloseTimeout)
-	defer cancel()
-	return c.Shutdown(ctx)
-}
-
-// Shutdown stops fetching, commits what is processed (with CommitProcessed), calls OnRevoked, leaves the group (not a static member) and
-// returns when the last goroutine has ended. What the last Poll, or the loop body now running, was given counts as not processed.
-// Calls under way return ErrClosed. It is idempotent; later callers wait for the first. ctx bounds commit and leave.
-func (c *Consumer) Shutdown(ctx context.Context) error {
-	c.mu.Lock()
-	if c.closing {
-		c.mu.Unlock()
-		<-c.closed
-		return c.closeErr
+// subscribe looks at the topics of the configuration. A free consumer has its partitions from here on.
+func (c *Consumer) subscribe(ctx context.Context) (err error) {
+	c.topics = slices.Compact(slices.Sorted(slices.Values(c.cfg.Topics)))
+	if c.cfg.TopicPattern != nil {
+		if c.pattern, err = wholeName(c.cfg.TopicPattern); err != nil {
+			return &ConfigError{"TopicPattern", err.Error()}
+		}
 	}
-	c.closing = true
-	c.wakeLocked()
-	c.mu.Unlock()
-
-	c.stop()
-	c.wg.Wait()
-	var errs []error
+	names := c.topics
+	if len(c.cfg.Assign) > 0 {
+		names = topicsOf(slices.Collect(maps.Keys(c.cfg.Assign)))
+	}
+	if c.pattern != nil {
+		if names, err = c.subscribed(ctx); err != nil {
+			return fmt.Errorf("consumer: topics: %w", err)
+		}
+	}
+	if c.first, err = c.existing(ctx, names); err != nil {
+		return err
+	}
+	for tp := range c.cfg.Assign {
+		if v, ok := c.first[tp.Topic]; ok && tp.Partition >= v.partitions && !c.cfg.AllowUnknownTopics {
+			return fmt.Errorf("consumer: assign %s-%d: %w: the topic has %d partitions", tp.Topic, tp.Partition, ErrUnknownTopic, v.partitions)
+		}
+	}
 	if c.groups != nil {
-		errs = append(errs, c.leave(ctx))
+		return nil
 	}
-	c.failCommits(ErrClosed)
-	c.closeErr = errors.Join(errs...)
-	close(c.closed)
-	return c.closeErr
-}
-
-// leave gives the partitions up and takes leave of the group.
-func (c *Consumer) leave(ctx context.Context) error {
-	var errs []error
-	c.drainCommits(ctx)
-	owned := c.Assignment()
-	errs = append(errs, c.commitBeforeHandover(ctx, owned))
-	if c.cfg.OnRevoked != nil && len(owned) > 0 {
-		c.cfg.OnRevoked(ctx, owned)
+	if err := c.reviewFree(ctx); err != nil {
+		return fmt.Errorf("consumer: topics: %w", err)
 	}
-	id := c.memberID()
-	if id == "" || c.cfg.InstanceID != "" {
-		return errors.Join(errs...)
+	if len(c.cfg.Assign) > 0 { // held at once: they can be sought and paused before the first poll
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.takeLocked(slices.SortedFunc(maps.Keys(c.target.partitions), compareTP))
 	}
-	per, err := c.groups.Leave(ctx, group.LeaveRequest{Group: c.cfg.Group, Members: []group.LeaveMember{{MemberID: id}}})
-	err = errors.Join(append(per, err)...)
-	if !errors.Is(err, group.ErrUnknownMember) { // somebody removed us before: gone is gone
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // Wakeup ends a blocked Poll with ErrWakeup; Records, Batches and Run end without an error, as when ctx is done.
@@ -184,171 +194,6 @@ func (c *Consumer) Stats() Stats {
 	s := c.stats
 	s.Records = c.records.Load()
 	return s
-}
-
-// wakeLocked makes the poller look at the state: now, if it waits, else before the next record.
-func (c *Consumer) wakeLocked() {
-	c.dirty.Store(true)
-	if c.inWait {
-		c.interrupt()
-	}
-}
-
-// An event is something that happened to the partitions, for the poller to act on between two records.
-type event struct {
-	kind eventKind
-	tps  []record.TopicPartition
-	done chan struct{} // closed when the poller has acted
-}
-
-type eventKind uint8
-
-const (
-	assigned eventKind = iota
-	revoked            // still owned until the poller has acted
-	lost               // gone already
-)
-
-// tell queues an event for the poller.
-func (c *Consumer) tell(kind eventKind, tps []record.TopicPartition) *event {
-	e := &event{kind: kind, tps: tps, done: make(chan struct{})}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if kind == lost {
-		for _, tp := range tps {
-			if p := c.parts[tp]; p != nil {
-				p.lost = true // commits are refused from now on
-			}
-		}
-	}
-	c.events = append(c.events, e)
-	c.wakeLocked()
-	return e
-}
-
-// settle acts on everything that happened since the last time. It runs on the polling goroutine, between two records.
-func (c *Consumer) settle(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if !c.dirty.Load() {
-		return nil
-	}
-	for {
-		c.mu.Lock()
-		c.dirty.Store(false)
-		switch {
-		case c.closing:
-			c.dirty.Store(true)
-			c.mu.Unlock()
-			return ErrClosed
-		case c.fatal != nil:
-			c.dirty.Store(true)
-			c.mu.Unlock()
-			return c.fatal
-		case c.runner != nil && c.runner.err() != nil: // a handler failed for good
-			err := c.runner.err()
-			c.mu.Unlock()
-			return err
-		case c.woken:
-			c.woken = false
-			c.dirty.Store(true) // there may be events
-			c.mu.Unlock()
-			return ErrWakeup
-		case len(c.events) == 0:
-			c.mu.Unlock()
-			return nil
-		}
-		e := c.events[0]
-		c.events = c.events[1:]
-		c.mu.Unlock()
-		c.act(ctx, e)
-		close(e.done)
-	}
-}
-
-func (c *Consumer) act(ctx context.Context, e *event) {
-	var callback func(context.Context, []record.TopicPartition)
-	e.tps = c.concerned(e)
-	switch e.kind {
-	case assigned:
-		c.mu.Lock()
-		for _, tp := range e.tps {
-			c.addPart(tp, StartReset)
-		}
-		c.mu.Unlock()
-		callback = c.cfg.OnAssigned
-	case revoked:
-		c.drainRun(ctx, e.tps, true)
-		if err := c.commitBeforeHandover(ctx, e.tps); err != nil {
-			c.cfg.Logger.Warn("commit before giving partitions up failed", "group", c.cfg.Group, "err", err)
-		}
-		callback = c.cfg.OnRevoked
-		defer c.dropParts(e.tps)
-	case lost:
-		callback = c.cfg.OnLost
-		c.drainRun(ctx, e.tps, false)
-		c.dropParts(e.tps)
-	}
-	if callback != nil && len(e.tps) > 0 {
-		callback(ctx, e.tps)
-	}
-}
-
-// drainRun lets a Run's workers finish with partitions that go.
-func (c *Consumer) drainRun(ctx context.Context, tps []record.TopicPartition, wait bool) {
-	c.mu.Lock()
-	r := c.runner
-	var parts []*part
-	for _, tp := range tps {
-		if p := c.parts[tp]; p != nil {
-			parts = append(parts, p)
-		}
-	}
-	c.mu.Unlock()
-	if r != nil {
-		r.drain(ctx, parts, wait)
-	}
-}
-
-// concerned returns the partitions of e that it still applies to: what is lost already cannot be revoked, what is revoked not be lost.
-func (c *Consumer) concerned(e *event) (tps []record.TopicPartition) {
-	if e.kind == assigned {
-		return e.tps
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, tp := range e.tps {
-		if p := c.parts[tp]; p != nil && p.lost == (e.kind == lost) {
-			tps = append(tps, tp)
-		}
-	}
-	return tps
-}
-
-func (c *Consumer) addPart(tp record.TopicPartition, start int64) {
-	if c.parts[tp] != nil {
-		return
-	}
-	p := &part{tp: tp, start: start}
-	p.position.Store(-1)
-	p.processed.Store(-1)
-	p.committed = -1
-	c.parts[tp] = p
-	c.order = append(c.order, p)
-}
-
-func (c *Consumer) dropParts(tps []record.TopicPartition) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, tp := range tps {
-		if p := c.parts[tp]; p != nil {
-			p.lost = true
-			p.gen.Add(1)
-			delete(c.parts, tp)
-			c.order = slices.DeleteFunc(c.order, func(q *part) bool { return q == p })
-		}
-	}
 }
 
 // fail ends polling with err, for good.

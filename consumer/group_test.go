@@ -163,6 +163,8 @@ func TestPartitionIsNotTakenAwayWhileARecordIsInHand(t *testing.T) {
 		fill(t, b, 0, 2)
 		var revoked []record.TopicPartition
 		cfg := config(consumer.CommitManual)
+		cfg.Assignors = []group.Assignor{group.Range()} // eager: everything is given up
+		eager := cfg
 		cfg.OnRevoked = func(_ context.Context, tps []record.TopicPartition) { revoked = append(revoked, tps...) }
 		c := open(t, b, cfg)
 		var other *member
@@ -171,7 +173,7 @@ func TestPartitionIsNotTakenAwayWhileARecordIsInHand(t *testing.T) {
 		for r, err := range c.Records(ctx) {
 			require.NoError(t, err)
 			if other == nil {
-				other = poll(t, open(t, b, config(consumer.CommitManual)), nil)
+				other = poll(t, open(t, b, eager), nil)
 				time.Sleep(20 * time.Second) // heartbeats say that the group rebalances
 				require.Empty(t, revoked)
 				require.NoError(t, c.Commit(t.Context(), r), "still ours")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
 )
 
 // memberState is what the coordinator knows this member by.
@@ -23,7 +24,7 @@ type member struct {
 	memberState
 	changed      chan struct{} // closed and replaced when the state changes
 	pollExceeded bool          // the partitions were lost because the application stayed away
-	enforce      bool          // EnforceRebalance was called
+	enforce      bool          // EnforceRebalance or Subscribe was called
 	kick         chan struct{} // tells the membership goroutine; capacity 1
 }
 
@@ -33,18 +34,6 @@ func (c *Consumer) setMember(id string, generation int32) {
 	c.member.memberState = memberState{id, generation}
 	close(c.member.changed)
 	c.member.changed = make(chan struct{})
-}
-
-func (c *Consumer) memberID() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.member.id
-}
-
-func (c *Consumer) generation() int32 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.member.generation
 }
 
 // Metadata returns the membership as it is now, for commits made elsewhere (transactions). Generation is -1 outside of a generation.
@@ -59,6 +48,11 @@ func (c *Consumer) EnforceRebalance() {
 	c.mu.Lock()
 	c.member.enforce = true
 	c.mu.Unlock()
+	c.kickMember()
+}
+
+// kickMember makes the membership goroutine look around.
+func (c *Consumer) kickMember() {
 	select {
 	case c.member.kick <- struct{}{}:
 	default:
@@ -67,13 +61,23 @@ func (c *Consumer) EnforceRebalance() {
 
 // membership is the goroutine that joins, syncs and heartbeats; its fields are the goroutine's own.
 type membership struct {
-	c        *Consumer
-	owned    map[record.TopicPartition]bool // told to the poller as assigned
-	eager    bool                           // some assignor cannot hand over incrementally
-	lastBeat time.Time                      // of the last answer from the coordinator
-	progress int64                          // of the application, when last looked at
-	lastSeen time.Time                      // when it last made progress
-	leading  map[string]int32               // partitions per topic that this member, as the leader, assigned; nil: not the leader
+	c          *Consumer
+	number     int64                   // of the membership, see assignment
+	parts      []record.TopicPartition // assigned by the group and not given up
+	last       lastAssignment          // what an eager member gave up to join again
+	subscribed []string                // topics that the last join named
+	eager      bool                    // some assignor cannot hand over incrementally
+	lastBeat   time.Time               // of the last answer from the coordinator
+	progress   int64                   // of the application, when last looked at
+	lastSeen   time.Time               // when it last made progress
+	leading    map[string]int32        // partitions per topic that this member, as the leader, assigned; nil: not the leader
+}
+
+// lastAssignment is what a member had before it gave everything up to join again: eager assignors that are sticky want to
+// know it.
+type lastAssignment struct {
+	parts      []record.TopicPartition
+	generation int32
 }
 
 // errRejoin says that the group rebalances; errGone that this member is out of it.
@@ -83,7 +87,7 @@ var (
 )
 
 func (c *Consumer) runMember(ctx context.Context) {
-	m := &membership{c: c, owned: map[record.TopicPartition]bool{}, eager: !group.AllCooperative(c.cfg.Assignors)}
+	m := &membership{c: c, eager: !group.AllCooperative(c.cfg.Assignors), last: lastAssignment{generation: -1}}
 	m.lastSeen, m.lastBeat = time.Now(), time.Now()
 	c.setMember("", -1)
 	for ctx.Err() == nil {
@@ -102,14 +106,14 @@ func (c *Consumer) runMember(ctx context.Context) {
 			return
 		default:
 			c.cfg.Logger.Warn("group membership interrupted, trying again", "group", c.cfg.Group, "err", err)
-			m.pause(ctx, minBackoff)
+			pause(ctx, minBackoff)
 		}
 	}
 }
 
 func isFatalForMember(err error) bool {
 	for _, fatal := range []error{
-		group.ErrFencedInstance, group.ErrInconsistentProtocol, group.ErrInvalidSessionTimeout, group.ErrInvalidGroupID, group.ErrGroupMaxSize, group.ErrClosed,
+		group.ErrFencedInstance, group.ErrInconsistentProtocol, group.ErrInvalidSessionTimeout, group.ErrInvalidGroupID, group.ErrGroupMaxSize, group.ErrClosed, replication.ErrClosed,
 	} {
 		if errors.Is(err, fatal) {
 			return true
@@ -120,10 +124,8 @@ func isFatalForMember(err error) bool {
 
 // generation goes through one generation: prepare, join, sync, hand over, heartbeat until something ends it.
 func (m *membership) generation(ctx context.Context) error {
-	if m.eager && len(m.owned) > 0 {
-		if err := m.revoke(ctx, slices.Collect(maps.Keys(m.owned))); err != nil {
-			return err
-		}
+	if err := m.prepare(ctx); err != nil {
+		return err
 	}
 	join, err := m.join(ctx)
 	if err != nil {
@@ -138,6 +140,7 @@ func (m *membership) generation(ctx context.Context) error {
 	m.c.member.pollExceeded = false
 	m.c.mu.Unlock()
 	m.c.setMember(join.MemberID, join.Generation)
+	m.last = lastAssignment{parts, join.Generation}
 	again, err := m.handOver(ctx, parts)
 	if err != nil {
 		return err
@@ -148,92 +151,92 @@ func (m *membership) generation(ctx context.Context) error {
 	return m.heartbeats(ctx, nil)
 }
 
-// handOver gives up what is not ours any more and takes what is new. again: others wait for what was given up.
+// prepare gives up what the member must not hold while it joins: all of it if it is eager, else what it is not subscribed to any more.
+func (m *membership) prepare(ctx context.Context) error {
+	topics, err := m.c.subscribed(ctx)
+	if err != nil {
+		return fmt.Errorf("subscription: %w", err)
+	}
+	m.subscribed = topics
+	keep := slices.DeleteFunc(slices.Clone(m.parts), func(tp record.TopicPartition) bool {
+		return m.eager || !slices.Contains(topics, tp.Topic)
+	})
+	if len(keep) == len(m.parts) {
+		return nil
+	}
+	m.parts = keep
+	return m.adopt(ctx)
+}
+
+// handOver makes the new assignment the target. again: others wait for what was given up.
 func (m *membership) handOver(ctx context.Context, parts []record.TopicPartition) (again bool, err error) {
-	now := map[record.TopicPartition]bool{}
-	for _, tp := range parts {
-		now[tp] = true
+	slices.SortFunc(parts, compareTP)
+	again = !m.eager && slices.ContainsFunc(m.parts, func(tp record.TopicPartition) bool { return !slices.Contains(parts, tp) })
+	m.parts = parts
+	if again {
+		return true, m.adopt(ctx)
 	}
-	var gone, added []record.TopicPartition
-	for tp := range m.owned {
-		if !now[tp] {
-			gone = append(gone, tp)
-		}
-	}
-	for tp := range now {
-		if !m.owned[tp] {
-			added = append(added, tp)
-		}
-	}
-	slices.SortFunc(gone, compareTP)
-	slices.SortFunc(added, compareTP)
-	if len(gone) > 0 {
-		if err := m.revoke(ctx, gone); err != nil {
-			return false, err
-		}
-	}
-	for _, tp := range added {
-		m.owned[tp] = true
-	}
-	m.c.tell(assigned, added)
-	return len(gone) > 0 && !m.eager, nil
+	_, err = m.retarget(ctx)
+	return false, err
 }
 
-// revoke asks the poller to give partitions up and heartbeats until it has.
-func (m *membership) revoke(ctx context.Context, tps []record.TopicPartition) error {
-	slices.SortFunc(tps, compareTP)
-	e := m.c.tell(revoked, tps)
-	err := m.heartbeats(ctx, e.done)
-	if err != nil && !errors.Is(err, errRejoin) {
-		return err
-	}
-	for _, tp := range tps {
-		delete(m.owned, tp)
-	}
-	return nil
+// retarget makes what the group assigned the target.
+func (m *membership) retarget(ctx context.Context) (adopted <-chan struct{}, err error) {
+	return m.c.retarget(ctx, m.number, topicsOf(m.parts), func(map[string]topicView) []record.TopicPartition { return m.parts })
 }
 
-// lose tells the poller that everything is gone, and waits until it has noticed: a member that is not polled does not join again.
+// adopt makes what the group assigned the target and heartbeats until the polling goroutine has adopted it.
+func (m *membership) adopt(ctx context.Context) error {
+	adopted, err := m.retarget(ctx)
+	if err == nil {
+		err = m.heartbeats(ctx, adopted)
+	}
+	return err
+}
+
+// lose makes everything lost, and waits until the polling goroutine has noticed: a member that is not polled does not join again.
 func (m *membership) lose(ctx context.Context, pollExceeded bool) {
-	e := m.forget(pollExceeded)
+	adopted := m.forget(pollExceeded)
 	select {
-	case <-e.done:
+	case <-adopted:
 	case <-ctx.Done():
 	}
 	m.lastSeen, m.lastBeat = time.Now(), time.Now()
 }
 
-func (m *membership) forget(pollExceeded bool) *event {
-	tps := slices.SortedFunc(maps.Keys(m.owned), compareTP)
-	clear(m.owned)
-	m.leading = nil
+// forget ends the membership. What the polling goroutine holds, and what it has not adopted yet, is not ours from here on.
+func (m *membership) forget(pollExceeded bool) (adopted <-chan struct{}) {
+	m.number++
+	m.parts, m.leading = nil, nil
+	m.last = lastAssignment{generation: -1}
 	m.c.mu.Lock()
 	m.c.member.pollExceeded = pollExceeded
+	adopted = m.c.assignLocked(target{assignment: assignment{membership: m.number}})
 	m.c.mu.Unlock()
 	m.c.setMember("", -1)
-	return m.c.tell(lost, tps)
+	return adopted
 }
 
-// heartbeats keeps the membership alive until something ends the generation, which is returned, or until done (nil: never) is closed.
-// While it waits for done, a rebalance does not end it: the poller is being asked to make way for that already.
+// heartbeats keeps the membership alive until something ends the generation, which is returned, or until done (nil: never)
+// is closed. While it waits for done, a rebalance does not end it: the poller is being asked to make way for that already.
 func (m *membership) heartbeats(ctx context.Context, done <-chan struct{}) error {
 	c := m.c
 	tick := time.NewTicker(c.cfg.HeartbeatInterval)
 	defer tick.Stop()
-	watch, stopWatch := m.watchPartitions(ctx, done == nil)
-	defer stopWatch()
-	for {
+	for look := true; ; {
+		if look && done == nil {
+			look = false
+			if err := m.review(ctx); err != nil {
+				return err
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-done:
 			return nil
-		case <-watch:
-			return errRejoin
 		case <-c.member.kick:
-			if c.takeEnforce() && done == nil {
-				return errRejoin
-			}
+			look = true
 			continue
 		case <-tick.C:
 		}
@@ -249,6 +252,33 @@ func (m *membership) heartbeats(ctx context.Context, done <-chan struct{}) error
 			return err
 		}
 	}
+}
+
+// review looks whether the group has to rebalance, or the assignment to follow the topics.
+func (m *membership) review(ctx context.Context) error {
+	if m.c.takeEnforce() {
+		return errRejoin
+	}
+	topics, err := m.c.subscribed(ctx)
+	if err != nil {
+		return fmt.Errorf("subscription: %w", err)
+	}
+	if !slices.Equal(topics, m.subscribed) {
+		return errRejoin
+	}
+	if m.leading != nil {
+		counts, err := m.c.partitionCounts(ctx, slices.Collect(maps.Keys(m.leading)))
+		if err != nil {
+			return fmt.Errorf("partitions: %w", err)
+		}
+		if !maps.Equal(counts, m.leading) {
+			return errRejoin
+		}
+	}
+	if _, err := m.retarget(ctx); err != nil {
+		return fmt.Errorf("partitions: %w", err)
+	}
+	return nil
 }
 
 func (c *Consumer) takeEnforce() bool {
@@ -296,7 +326,7 @@ func (c *Consumer) state() memberState {
 // applicationGone reports whether the application has shown no sign of life for MaxPollInterval.
 func (m *membership) applicationGone() bool {
 	c := m.c
-	if p := c.progress.Load(); p != m.progress || c.waiting() {
+	if p := c.progress.Load() + c.records.Load(); p != m.progress || c.waiting() {
 		m.progress, m.lastSeen = p, time.Now()
 		return false
 	}
@@ -307,29 +337,19 @@ func (m *membership) applicationGone() bool {
 func (c *Consumer) waiting() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.inWait
+	return c.waiter.waiting
 }
 
 // leaveForNow leaves the group so that others get the partitions; the next poll joins again.
 func (m *membership) leaveForNow(ctx context.Context) {
 	c := m.c
-	c.cfg.Logger.Warn("application does not poll, leaving the group", "group", c.cfg.Group, "member_id", c.memberID(), "max_poll_interval", c.cfg.MaxPollInterval)
+	c.cfg.Logger.Warn("application does not poll, leaving the group", "group", c.cfg.Group, "member_id", c.state().id, "max_poll_interval", c.cfg.MaxPollInterval)
 	if c.cfg.InstanceID != "" {
 		return // a static member goes by its session timeout
 	}
 	call, cancel := context.WithTimeout(ctx, c.cfg.HeartbeatInterval)
 	defer cancel()
-	if _, err := c.groups.Leave(call, group.LeaveRequest{Group: c.cfg.Group, Members: []group.LeaveMember{{MemberID: c.memberID()}}}); err != nil {
+	if _, err := c.groups.Leave(call, group.LeaveRequest{Group: c.cfg.Group, Members: []group.LeaveMember{{MemberID: c.state().id}}}); err != nil {
 		c.cfg.Logger.Debug("leave failed", "group", c.cfg.Group, "err", err)
-	}
-}
-
-// pause waits for d.
-func (m *membership) pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }

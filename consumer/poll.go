@@ -9,15 +9,16 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Records yields records one by one, for ever: the loop ends when ctx is done, after Wakeup or Close (without an error pair), after a
-// fatal error (yielded once), or by break. A damaged partition yields its error once and is paused, the others go on.
+// Records yields records one by one, for ever: the loop ends when ctx is done, after Wakeup or Close (without an error
+// pair), after a fatal error (yielded once), or by break. A damaged partition yields its error once and is paused, the
+// others go on.
 //
-// With CommitProcessed a record counts as processed when the loop comes back for the next one. After break, return or a panic the record
-// in hand does not, and a new iteration starts with it again; with CommitManual it does so unless it was committed.
+// With CommitProcessed a record counts as processed when the loop comes back for the next one. After break, return or a
+// panic the record in hand does not, and a new iteration starts with it again, unless the application committed it.
 // The records alias fetched memory that is garbage collected: they may be kept, read-only.
 func (c *Consumer) Records(ctx context.Context) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
-		if err := c.startPolling(); err != nil {
+		if err := c.startPolling(true); err != nil {
 			yield(record.Record{}, err)
 			return
 		}
@@ -48,116 +49,98 @@ func (c *Consumer) recordsOnce(ctx context.Context, yield func(record.Record, er
 	if err != nil {
 		return true, err
 	}
-	defer c.batchProcessed()
-	for r := range b.All() {
-		if !yield(r, nil) {
-			c.goOnBehind(r)
-			return false, nil
-		}
-		c.progress.Add(1)
-	}
-	return true, nil
-}
-
-// goOnBehind makes a new iteration start behind r, although more is committed.
-func (c *Consumer) goOnBehind(r record.Record) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	seen := false
-	for _, h := range c.handed {
-		if h.p.gen.Load() != h.gen {
-			continue
-		}
-		switch {
-		case h.p.tp.Topic == r.Topic && h.p.tp.Partition == r.Partition:
-			h.p.position.Store(r.Offset + 1)
-			seen = true
-		case seen:
-			h.p.position.Store(h.first)
-		default:
-			continue
-		}
-		h.p.chunk = chunk{}
-	}
+	return c.drainCommitted(b, yield), nil
 }
 
 // drain hands out what is fetched of p, until that ends or something happened. False: the loop was left.
 func (c *Consumer) drain(p *part, yield func(record.Record, error) bool) (more bool) {
-	gen, offset, inHand := p.chunk.gen, int64(0), false
+	d, inHand := p.chunk.d, false
+	var r record.Record
 	defer func() {
-		if inHand { // left by break or panic: the record goes back
-			c.giveBack(p, gen, offset)
+		if inHand { // left by break or panic: the record comes again
+			d.undoUncommitted(p, r.Offset)
 		}
 	}()
-	var r record.Record
 	for {
 		ok, err := p.chunk.record(p.tp, &r)
 		if err != nil {
 			return yield(record.Record{}, c.damaged(p, err))
 		}
 		if !ok {
-			c.chunkDone(p)
+			p.chunkDone()
 			return true
 		}
-		p.position.Store(r.Offset + 1)
-		offset, inHand = r.Offset, true
-		c.countRecords(1)
+		d.position.Store(r.Offset + 1)
+		inHand = true
+		c.records.Add(1)
 		if !yield(r, nil) {
 			return false
 		}
 		inHand = false
-		if p.gen.Load() == gen {
-			p.processed.Store(r.Offset + 1)
-		}
-		c.progress.Add(1)
+		d.done(r.Offset + 1)
 		if c.dirty.Load() {
-			p.epochOf(r.LeaderEpoch)
+			d.epoch.Store(r.LeaderEpoch)
 			return true
 		}
 	}
 }
 
-// giveBack makes a new iteration start with the record in hand again.
-func (c *Consumer) giveBack(p *part, gen, offset int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p.gen.Load() != gen || c.cfg.Commit == CommitBeforeDelivery {
-		return
+// drainCommitted hands out a batch whose end is committed. If the loop is left, or something happened meanwhile, what was
+// not handed out comes again.
+func (c *Consumer) drainCommitted(b *Batch, yield func(record.Record, error) bool) (more bool) {
+	at, next := 0, int64(0) // partition of the batch, and offset in it, from which on nothing was yielded
+	defer func() {
+		for i, h := range c.poller.handed {
+			switch {
+			case i == at:
+				h.d.undo(h.p, next)
+			case i > at:
+				h.d.undo(h.p, h.first)
+			}
+		}
+		c.poller.handed = c.poller.handed[:0]
+	}()
+	for i, h := range c.poller.handed {
+		at, next = i, h.first
+		for _, r := range b.parts[i].records {
+			next = r.Offset + 1
+			if !yield(r, nil) {
+				return false
+			}
+			c.progress.Add(1)
+			if c.dirty.Load() {
+				return true
+			}
+		}
+		next = h.next
 	}
-	if c.cfg.Commit == CommitManual && p.committed > offset {
-		return
-	}
-	p.position.Store(offset)
-	p.chunk = chunk{}
+	at = len(c.poller.handed)
+	return true
 }
 
 // chunkDone moves the position behind what no reader sees: markers, aborted transactions, gaps of compaction.
-func (c *Consumer) chunkDone(p *part) {
-	if p.gen.Load() != p.chunk.gen {
-		p.chunk = chunk{}
-		return
-	}
-	pos := p.position.Load()
+func (p *part) chunkDone() {
+	d, pos := p.chunk.d, p.chunk.d.position.Load()
 	if next := p.chunk.next; next > pos {
-		p.position.Store(next)
-		if p.processed.Load() == pos {
-			p.processed.Store(next)
+		d.position.Store(next)
+		if d.processed.Load() == pos {
+			d.done(next)
 		}
 	}
-	p.epochOf(p.chunk.epoch)
+	d.epoch.Store(p.chunk.epoch)
 	p.chunk = chunk{}
 }
 
-func (p *part) epochOf(epoch int32) { p.lastEpoch.Store(epoch) }
-
-// Poll returns the next records, at most MaxPollRecords, waiting until there is one. It is the classic loop: with CommitProcessed, calling
-// Poll again says that the records of the last one are processed (Kafka: enable.auto.commit); Close never commits the last batch handed out.
+// Poll returns the next records, at most MaxPollRecords, waiting until there is one. It is the classic loop: with
+// CommitProcessed, calling Poll again says that the records of the last one are processed (Kafka: enable.auto.commit);
+// Close never commits the last batch handed out.
 //
-// It returns ctx.Err() if ctx is done first, ErrWakeup, ErrClosed, ErrConcurrentPoll, a fatal error of the group, or the error of one partition.
-// With CommitBeforeDelivery also the error of the commit, then nothing was handed out and the next Poll comes to the same records:
-// ErrRebalanced if a partition was given to another member meanwhile. Records and Batches yield it and go on.
+// It returns ctx.Err() if ctx is done first, ErrWakeup, ErrClosed, ErrConcurrentPoll, a fatal error of the group, or the
+// *PartitionError of one partition. With CommitBeforeDelivery also the error of the commit, then nothing was handed out
+// and the next Poll comes to the same records: ErrRebalanced if a partition was given to another member meanwhile.
+// Records and Batches yield it and go on.
 func (c *Consumer) Poll(ctx context.Context) (*Batch, error) {
-	if err := c.startPolling(); err != nil {
+	if err := c.startPolling(false); err != nil {
 		return nil, err
 	}
 	defer c.stopPolling()
@@ -168,28 +151,18 @@ func (c *Consumer) Poll(ctx context.Context) (*Batch, error) {
 // Batches yields one Poll after the other; it ends as Records does.
 func (c *Consumer) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
-		if err := c.startPolling(); err != nil {
+		if err := c.startPolling(true); err != nil {
 			yield(nil, err)
 			return
 		}
 		defer c.stopPolling()
-		left := true
-		defer func() {
-			if left {
-				c.batchGivenBack()
-			}
-		}()
+		defer c.batchUndone() // left by break or panic
 		for {
 			b, err := c.poll(ctx)
 			if err != nil && c.quiet(ctx, err) {
-				left = false
 				return
 			}
-			if !yield(b, err) {
-				return
-			}
-			if err != nil && c.isFatal(err) {
-				left = false
+			if !yield(b, err) || err != nil && c.isFatal(err) {
 				return
 			}
 			c.batchProcessed()
@@ -198,11 +171,9 @@ func (c *Consumer) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 	}
 }
 
-// handedOut is a stretch of a partition that the application has in hand.
-type handedOut struct {
-	p          *part
-	gen        int64
-	first, end int64
+// poller is what belongs to the goroutine that polls.
+type poller struct {
+	handed []handout // by the last poll, not processed before the next
 }
 
 func (c *Consumer) poll(ctx context.Context) (*Batch, error) {
@@ -223,7 +194,7 @@ func (c *Consumer) poll(ctx context.Context) (*Batch, error) {
 			room -= n
 		}
 	}
-	c.countRecords(b.Len())
+	c.records.Add(int64(b.Len()))
 	if c.cfg.Commit == CommitBeforeDelivery {
 		if err := c.commitHanded(ctx); err != nil {
 			return nil, err
@@ -249,20 +220,19 @@ func (c *Consumer) take(b *Batch, p *part, room int) (int, error) {
 			rs = rs[:len(rs)-1]
 		}
 	}
-	gen, before := p.chunk.gen, p.position.Load()
+	d := p.chunk.d
+	first := d.position.Load()
 	if len(rs) > 0 {
-		last := rs[len(rs)-1]
-		p.position.Store(last.Offset + 1)
-		p.epochOf(last.LeaderEpoch)
+		last := &rs[len(rs)-1]
+		d.position.Store(last.Offset + 1)
+		d.epoch.Store(last.LeaderEpoch)
 		b.add(p.tp, rs)
 	}
 	if failed == nil && !p.chunk.left() {
-		c.chunkDone(p)
+		p.chunkDone()
 	}
 	if len(rs) > 0 {
-		c.mu.Lock()
-		c.handed = append(c.handed, handedOut{p, gen, before, p.position.Load()})
-		c.mu.Unlock()
+		c.poller.handed = append(c.poller.handed, handout{p, d, first, d.position.Load()})
 	}
 	if failed == nil || len(rs) > 0 {
 		return len(rs), nil
@@ -275,39 +245,23 @@ func (c *Consumer) take(b *Batch, p *part, room int) (int, error) {
 
 // batchProcessed marks what the last poll handed out as processed.
 func (c *Consumer) batchProcessed() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, h := range c.handed {
-		if h.p.gen.Load() == h.gen {
-			h.p.processed.Store(h.end)
-		}
+	for _, h := range c.poller.handed {
+		h.d.done(h.next)
 	}
-	c.handed = c.handed[:0]
+	c.poller.handed = c.poller.handed[:0]
 }
 
-// batchGivenBack makes a new iteration start with the last poll's records again.
-func (c *Consumer) batchGivenBack() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.cfg.Commit == CommitBeforeDelivery {
-		c.handed = c.handed[:0]
-		return
+// batchUndone makes a new iteration start with the last poll's records again.
+func (c *Consumer) batchUndone() {
+	for _, h := range slices.Backward(c.poller.handed) {
+		h.d.undoUncommitted(h.p, h.first)
 	}
-	for _, h := range slices.Backward(c.handed) {
-		first := h.first
-		if c.cfg.Commit == CommitManual {
-			first = max(first, min(h.p.committed, h.end))
-		}
-		if h.p.gen.Load() == h.gen {
-			h.p.position.Store(first)
-			h.p.chunk = chunk{}
-		}
-	}
-	c.handed = c.handed[:0]
+	c.poller.handed = c.poller.handed[:0]
 }
 
 // next returns a partition that has records to hand out, waiting until there is one.
 func (c *Consumer) next(ctx context.Context) (*part, error) {
+	c.progress.Add(1)
 	for {
 		if err := c.settle(ctx); err != nil {
 			return nil, err
@@ -324,12 +278,53 @@ func (c *Consumer) next(ctx context.Context) (*part, error) {
 	}
 }
 
+// settle acts on everything that happened since the last time. It runs on the polling goroutine, between two records.
+func (c *Consumer) settle(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !c.dirty.Load() {
+		return nil
+	}
+	for {
+		c.mu.Lock()
+		c.dirty.Store(false)
+		err := c.interruptionLocked()
+		if err != nil {
+			c.dirty.Store(true) // it lasts, or there is more to look at
+		}
+		c.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if more, err := c.adoptStep(ctx); !more || err != nil {
+			return err
+		}
+	}
+}
+
+// interruptionLocked returns what ends a poll.
+func (c *Consumer) interruptionLocked() error {
+	switch {
+	case c.closing:
+		return ErrClosed
+	case c.fatal != nil:
+		return c.fatal
+	case c.runner != nil && c.runner.err() != nil: // a handler failed for good
+		return c.runner.err()
+	case c.woken:
+		c.woken = false
+		return ErrWakeup
+	}
+	return nil
+}
+
 // buffered returns a partition with something fetched, nil if there is none, dropping what a seek made stale.
 func (c *Consumer) buffered() *part {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.order {
-		if p.chunk.left() && p.chunk.gen != p.gen.Load() {
+		if p.chunk.left() && p.chunk.d != p.d {
 			p.chunk = chunk{}
 		}
 		if p.ready() && (c.runner == nil || !c.runner.full(p)) {
@@ -339,24 +334,38 @@ func (c *Consumer) buffered() *part {
 	return nil
 }
 
-func (c *Consumer) startPolling() error {
-	if !c.polling.CompareAndSwap(false, true) {
-		return ErrConcurrentPoll
+// startPolling makes the caller the polling goroutine. loop says that the application's code runs before stopPolling.
+func (c *Consumer) startPolling(loop bool) error {
+	id := int64(0)
+	if loop {
+		id = goroutineID()
 	}
 	c.progress.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closing {
-		c.polling.Store(false)
+	switch {
+	case c.polling:
+		return ErrConcurrentPoll
+	case c.closing:
 		return ErrClosed
 	}
+	c.polling, c.loop = true, id
 	return nil
 }
 
 func (c *Consumer) stopPolling() {
 	c.progress.Add(1)
-	c.dropWait()
-	c.polling.Store(false)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiter.cancel != nil {
+		c.waiter.cancel()
+		c.waiter = waiter{}
+	}
+	c.polling, c.loop = false, 0
+	if c.pollEnded != nil {
+		close(c.pollEnded)
+		c.pollEnded = nil
+	}
 }
 
 // lookUp makes the poller look around before the next record.
@@ -371,18 +380,4 @@ func (c *Consumer) isFatal(err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.fatal != nil && errors.Is(err, c.fatal)
-}
-
-// damaged stops reading p, whose bytes cannot be decoded.
-func (c *Consumer) damaged(p *part, err error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	err = &PartitionError{TopicPartition: p.tp, Offset: p.position.Load(), Err: err}
-	p.failed = err
-	p.chunk = chunk{}
-	return err
-}
-
-func (c *Consumer) countRecords(n int) {
-	c.records.Add(int64(n))
 }

@@ -2,34 +2,20 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 )
 
-// Assignment returns the partitions that this consumer reads now, sorted.
-func (c *Consumer) Assignment() []record.TopicPartition {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	tps := make([]record.TopicPartition, 0, len(c.parts))
-	for tp, p := range c.parts {
-		if !p.lost {
-			tps = append(tps, tp)
-		}
-	}
-	slices.SortFunc(tps, compareTP)
-	return tps
-}
-
 // Position returns the offset of the next record that will be handed out, or -1 if the partition is not assigned or not located yet.
 func (c *Consumer) Position(tp record.TopicPartition) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := c.parts[tp]; p != nil {
-		return p.position.Load()
+		return p.d.position.Load()
 	}
 	return -1
 }
@@ -41,7 +27,7 @@ func (c *Consumer) Lag() map[record.TopicPartition]int64 {
 	defer c.mu.Unlock()
 	lag := make(map[record.TopicPartition]int64, len(c.parts))
 	for tp, p := range c.parts {
-		if pos := p.position.Load(); p.known && pos >= 0 {
+		if pos := p.d.position.Load(); p.end >= 0 && pos >= 0 {
 			lag[tp] = max(0, p.end-pos)
 		}
 	}
@@ -58,16 +44,21 @@ func (c *Consumer) Seek(tp record.TopicPartition, offset int64) error {
 		return fmt.Errorf("consumer: seek %s-%d to offset %d: negative", tp.Topic, tp.Partition, offset)
 	}
 	p := c.parts[tp]
-	if p == nil || p.lost {
+	if !c.ownsLocked(p) {
 		return fmt.Errorf("consumer: seek %s-%d: %w", tp.Topic, tp.Partition, ErrNotAssigned)
 	}
-	p.gen.Add(1)
-	p.failed = nil
-	p.processed.Store(max(offset, -1))
-	p.start, p.located = offset, true
-	p.position.Store(max(offset, -1))
-	c.wakeLocked()
+	c.seekLocked(p, offset)
 	return nil
+}
+
+// seekLocked begins a new delivery. What the polling goroutine has in hand belongs to the old one.
+func (c *Consumer) seekLocked(p *part, offset int64) {
+	p.restart(offset)
+	if offset >= 0 {
+		p.d.done(offset) // where the application wants to go on is committed like something processed
+	}
+	p.located, p.failed, p.trouble = true, nil, trouble{}
+	c.wakeLocked()
 }
 
 // SeekToStart makes the partitions (none: all assigned ones) go on at their first record held.
@@ -92,27 +83,45 @@ func (c *Consumer) seekAll(tps []record.TopicPartition, offset int64) error {
 	return nil
 }
 
-// SeekTime makes the partitions (none: all assigned ones) go on at their first record with timestamp t or later, at the end if there is none.
+// SeekTime makes the partitions (none: all assigned ones) go on at their first record with timestamp t or later, at the
+// end if there is none. The error joins those of partitions that could not be sought; the others are.
 func (c *Consumer) SeekTime(ctx context.Context, t time.Time, tps ...record.TopicPartition) error {
 	if len(tps) == 0 {
 		tps = c.Assignment()
 	}
 	ask := make(map[record.TopicPartition]partition.OffsetSpec, len(tps))
+	asked := make(map[record.TopicPartition]*part, len(tps))
+	c.mu.Lock()
 	for _, tp := range tps {
-		ask[tp] = partition.At(t)
+		p := c.parts[tp]
+		if !c.ownsLocked(p) {
+			c.mu.Unlock()
+			return fmt.Errorf("consumer: seek %s-%d: %w", tp.Topic, tp.Partition, ErrNotAssigned)
+		}
+		ask[tp], asked[tp] = partition.At(t), p
 	}
-	found := record.Offsets{}
-	if err := c.askOffsets(ctx, ask, found); err != nil {
-		return err
+	c.mu.Unlock()
+	found, err := c.listOffsets(ctx, ask)
+	if err != nil {
+		return fmt.Errorf("consumer: seek: %w", err)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
 	for _, tp := range tps {
-		if off, ok := found[tp]; ok {
-			if err := c.Seek(tp, off); err != nil {
-				return err
-			}
+		r, ok := found[tp]
+		switch {
+		case !c.ownsLocked(asked[tp]): // what was found may be of another topic of that name
+			errs = append(errs, fmt.Errorf("consumer: seek %s-%d: %w", tp.Topic, tp.Partition, ErrNotAssigned))
+		case !ok:
+			errs = append(errs, fmt.Errorf("consumer: seek %s-%d: no answer", tp.Topic, tp.Partition))
+		case r.Err != nil:
+			errs = append(errs, &PartitionError{tp, asked[tp].d.position.Load(), r.Err})
+		default:
+			c.seekLocked(asked[tp], r.Offset)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Pause stops handing out records of the partitions (none: all assigned ones); what is fetched is kept. Membership is not affected.

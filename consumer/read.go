@@ -317,7 +317,7 @@ func (r *reader) keep(ctx context.Context, p *readPart, fp *partition.FetchedPar
 	switch {
 	case fp.Err == nil:
 		if len(fp.Bytes) > 0 {
-			p.chunk = newChunk(0, p.next, fp)
+			p.chunk = newChunk(nil, p.next, fp)
 		}
 		return nil
 	case errors.Is(fp.Err, partition.ErrOffsetOutOfRange): // records were deleted, or have expired

@@ -15,17 +15,7 @@ import (
 // join enters the group, or its next generation, and returns when all members have.
 func (m *membership) join(ctx context.Context) (group.JoinResponse, error) {
 	c := m.c
-	s := c.state()
-	owned := slices.SortedFunc(maps.Keys(m.owned), compareTP)
-	req := group.JoinRequest{
-		Group: c.cfg.Group, MemberID: s.id, InstanceID: c.cfg.InstanceID, ClientID: c.cfg.ClientID,
-		ProtocolType: "consumer", SessionTimeout: c.cfg.SessionTimeout, RebalanceTimeout: c.cfg.RebalanceTimeout,
-	}
-	for _, a := range c.cfg.Assignors {
-		req.Protocols = append(req.Protocols, group.Protocol{
-			Name: a.Name(), Metadata: group.SubscriptionFor(a, c.cfg.Topics, owned, s.generation, c.cfg.Rack),
-		})
-	}
+	req := c.joinRequest(c.state(), m.subscribed, m)
 	resp, err := c.groups.Join(ctx, req)
 	var required *group.MemberIDRequiredError
 	if errors.As(err, &required) {
@@ -48,10 +38,7 @@ func (m *membership) join(ctx context.Context) (group.JoinResponse, error) {
 // sync exchanges the leader's assignment for this member's part of it.
 func (m *membership) sync(ctx context.Context, join group.JoinResponse) ([]record.TopicPartition, error) {
 	c := m.c
-	req := group.SyncRequest{
-		Group: c.cfg.Group, MemberID: join.MemberID, InstanceID: c.cfg.InstanceID, Generation: join.Generation,
-		ProtocolType: "consumer", ProtocolName: join.ProtocolName,
-	}
+	req := c.syncRequest(join)
 	m.leading = nil
 	if join.Leader == join.MemberID && !join.SkipAssignment {
 		assignments, err := m.assign(ctx, join)
@@ -126,82 +113,30 @@ func (c *Consumer) partitionCounts(ctx context.Context, topics []string) (map[st
 	return counts, nil
 }
 
-// watchPartitions returns a channel that is closed when the topics that this member assigned as leader have other partitions than then.
-func (m *membership) watchPartitions(ctx context.Context, on bool) (changed <-chan struct{}, stop func()) {
-	if !on || m.leading == nil {
-		return nil, func() {}
+// joinRequest makes the request of a member; m is nil if it tells nothing of what it has.
+func (c *Consumer) joinRequest(s memberState, topics []string, m *membership) group.JoinRequest {
+	req := group.JoinRequest{
+		Group: c.cfg.Group, MemberID: s.id, InstanceID: c.cfg.InstanceID, ClientID: c.cfg.ClientID,
+		ProtocolType: group.ProtocolTypeConsumer, SessionTimeout: c.cfg.SessionTimeout, RebalanceTimeout: c.cfg.RebalanceTimeout,
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	ch, ended := make(chan struct{}), make(chan struct{})
-	leading := m.leading
-	m.c.wg.Go(func() {
-		defer close(ended)
-		if m.c.awaitCounts(ctx, leading) {
-			close(ch)
+	for _, a := range c.cfg.Assignors {
+		var owned []record.TopicPartition
+		generation := s.generation
+		switch {
+		case m == nil:
+		case !m.eager:
+			owned = m.parts
+		case !group.AllCooperative([]group.Assignor{a}): // in user data, if it is sticky; a cooperative one would hold back what moves
+			owned, generation = m.last.parts, m.last.generation
 		}
-	})
-	return ch, func() {
-		cancel()
-		<-ended
+		req.Protocols = append(req.Protocols, group.Protocol{Name: a.Name(), Metadata: group.SubscriptionFor(a, topics, owned, generation, c.cfg.Rack)})
 	}
+	return req
 }
 
-// awaitCounts waits until the topics in counts have other numbers of partitions. It returns false if ctx is done first.
-func (c *Consumer) awaitCounts(ctx context.Context, counts map[string]int32) bool {
-	topics := slices.Sorted(maps.Keys(counts))
-	version := int64(-1)
-	for backoff := minBackoff; ctx.Err() == nil; {
-		v, err := c.logs.WaitMetadata(ctx, version)
-		if err == nil {
-			version = v
-			var now map[string]int32
-			if now, err = c.partitionCounts(ctx, topics); err == nil && !maps.Equal(now, counts) {
-				return true
-			}
-		}
-		if err == nil {
-			backoff = minBackoff
-			continue
-		}
-		t := time.NewTimer(backoff)
-		backoff = min(2*backoff, maxBackoff)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-		}
-	}
-	return false
-}
-
-// runTopicWatch keeps a free consumer of whole topics assigned to all of their partitions, also to those that come later.
-func (c *Consumer) runTopicWatch(ctx context.Context) {
-	known := map[string]int32{}
-	for _, t := range c.cfg.Topics {
-		known[t] = 0
-	}
-	for c.awaitCounts(ctx, known) {
-		now, err := c.partitionCounts(ctx, c.cfg.Topics)
-		if err != nil {
-			continue
-		}
-		var added, gone []record.TopicPartition
-		for t, n := range now {
-			for p := known[t]; p < n; p++ {
-				added = append(added, record.TopicPartition{Topic: t, Partition: p})
-			}
-			for p := n; p < known[t]; p++ {
-				gone = append(gone, record.TopicPartition{Topic: t, Partition: p})
-			}
-		}
-		slices.SortFunc(added, compareTP)
-		slices.SortFunc(gone, compareTP)
-		if len(gone) > 0 {
-			c.tell(lost, gone)
-		}
-		if len(added) > 0 {
-			c.tell(assigned, added)
-		}
-		known = now
+func (c *Consumer) syncRequest(join group.JoinResponse) group.SyncRequest {
+	return group.SyncRequest{
+		Group: c.cfg.Group, MemberID: join.MemberID, InstanceID: c.cfg.InstanceID, Generation: join.Generation,
+		ProtocolType: group.ProtocolTypeConsumer, ProtocolName: join.ProtocolName,
 	}
 }

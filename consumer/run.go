@@ -76,7 +76,7 @@ func (c *Consumer) Run(ctx context.Context, h Handler, cfg RunConfig) error {
 	if c.cfg.Commit == CommitBeforeDelivery {
 		return &ConfigError{"Commit", "CommitBeforeDelivery loses what workers have in hand in any order: use Records or Poll"}
 	}
-	if err := c.startPolling(); err != nil {
+	if err := c.startPolling(true); err != nil {
 		return err
 	}
 	defer c.stopPolling()
@@ -163,11 +163,11 @@ func (r *runner) feed(p *part) error {
 			return r.c.damaged(p, err)
 		}
 		if !ok {
-			r.c.chunkDone(p)
+			p.chunkDone()
 			return nil
 		}
-		p.position.Store(rec.Offset + 1)
-		r.c.countRecords(1)
+		t.d.position.Store(rec.Offset + 1)
+		r.c.records.Add(1)
 		r.push(t, rec)
 	}
 	return nil
@@ -355,12 +355,9 @@ func (r *runner) stop() {
 	}
 }
 
-// giveBackTo moves p's position back to its first record that was not done.
+// giveBackTo makes p go on with its first record that was not done.
 func (c *Consumer) giveBackTo(p *part, t *track) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if first, ok := t.firstOpen(); ok && p.gen.Load() == t.gen && c.cfg.Commit != CommitBeforeDelivery {
-		p.position.Store(first)
-		p.chunk = chunk{}
+	if first, ok := t.firstOpen(); ok {
+		t.d.undo(p, first)
 	}
 }

@@ -6,7 +6,7 @@ import "context"
 // Guarded by runner.mu.
 type track struct {
 	p         *part
-	gen       int64           // of the part
+	d         *delivery       // of p, that the records are of
 	ctx       context.Context // of the handlers; ends when the partition is taken away
 	cancel    context.CancelCauseFunc
 	idle      chan struct{} // closed when closing and nothing is running any more
@@ -29,14 +29,14 @@ type trackEntry struct {
 func (r *runner) trackOf(p *part) *track {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if t := r.tracks[p]; t != nil && t.gen == p.chunk.gen {
+	if t := r.tracks[p]; t != nil && t.d == p.chunk.d {
 		return t
 	}
 	if old := r.tracks[p]; old != nil {
 		old.closing = true
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	t := &track{p: p, gen: p.chunk.gen, ctx: ctx, cancel: cancel, idle: make(chan struct{})}
+	t := &track{p: p, d: p.chunk.d, ctx: ctx, cancel: cancel, idle: make(chan struct{})}
 	r.tracks[p] = t
 	return t
 }
@@ -57,10 +57,8 @@ func (t *track) done(seq int64) {
 	if n == 0 {
 		return
 	}
-	if t.p.gen.Load() == t.gen {
-		t.p.processed.Store(t.entries[n-1].offset + 1)
-		t.p.lastEpoch.Store(t.entries[n-1].epoch)
-	}
+	t.d.done(t.entries[n-1].offset + 1)
+	t.d.epoch.Store(t.entries[n-1].epoch)
 	t.entries = t.entries[n:]
 	t.first += int64(n)
 }

@@ -82,9 +82,19 @@ func (s *stage) leaveAll() (err error) {
 	return err
 }
 
-// show waits until the group has n members and prints who owns what in it.
+// partitions is how many the topics of each group have.
+var partitions = map[string]int{"shop": 6, "web": 4, "ice": 4}
+
+// show waits until the group has n members, to which all its partitions are assigned, and prints who owns what in it. What
+// moves is held back until its owner has given it up: the group is stable for a moment without it.
 func (s *stage) show(ctx context.Context, id, event string, n int) (group.Info, error) {
-	g, err := s.cluster.WaitGroup(ctx, id, group.StableWith(n))
+	g, err := s.cluster.WaitGroup(ctx, id, func(g group.Info) bool {
+		assigned := 0
+		for _, m := range g.Members {
+			assigned += len(m.Assignment)
+		}
+		return group.StableWith(n)(g) && assigned == partitions[id]
+	})
 	if err != nil {
 		return g, fmt.Errorf("%s: %w", event, err)
 	}

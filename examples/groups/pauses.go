@@ -36,8 +36,8 @@ func (s *stage) pauses(ctx context.Context) (err error) {
 		cfg  consumer.Config
 		id   string // instance id of the member that comes and goes
 	}{
-		{"eager", consumer.Config{}, ""},
-		{"cooperative", consumer.Config{Assignors: []group.Assignor{group.CooperativeSticky()}}, ""},
+		{"eager", consumer.Config{Assignors: []group.Assignor{group.Sticky()}}, ""},
+		{"cooperative", consumer.Config{}, ""},
 		{"static", consumer.Config{}, "guest-1"},
 	} {
 		cfg := way.cfg

@@ -5,38 +5,14 @@ import (
 	"container/heap"
 	"errors"
 	"strings"
-	"sync/atomic"
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 )
 
-// A part is one partition that the consumer reads. Its buffer belongs to the polling goroutine.
-type part struct {
-	tp        record.TopicPartition
-	position  atomic.Int64 // next offset to hand out; -1: not known yet
-	processed atomic.Int64 // next offset to commit; -1: nothing processed. Written by the poller, and by seeks
-	lastEpoch atomic.Int32 // leader epoch of the last record handed out
-	gen       atomic.Int64 // counts seeks: what the poller had in hand before one says nothing about the position after it
-
-	start     int64 // where to start while position is -1: an offset or a Start constant. Guarded by Consumer.mu, as are the fields below
-	committed int64 // last offset committed by this member; -1: none
-	end       int64 // high watermark or last stable offset, as of the last fetch
-	known     bool  // end is set
-	located   bool  // had a position: neither StartAt nor the committed offset is asked again
-	paused    bool
-	lost      bool  // not ours any more
-	failed    error // damage was reported; not fetched again until a seek
-
-	chunk chunk // fetched, not handed out
-}
-
-// ready reports whether there is something to hand out.
-func (p *part) ready() bool { return !p.paused && p.chunk.left() }
-
 // A chunk is what one fetch brought of a partition, decoded as it is handed out.
 type chunk struct {
-	gen     int64 // of the part when it was fetched
+	d       *delivery // that it was fetched for
 	rest    []byte
 	records record.Iterator
 	inBatch bool
@@ -48,8 +24,8 @@ type chunk struct {
 	err     error          // what cannot be decoded: nothing behind it is handed out
 }
 
-func newChunk(gen int64, from int64, fp *partition.FetchedPartition) chunk {
-	ch := chunk{gen: gen, rest: fp.Bytes, from: from, next: from}
+func newChunk(d *delivery, from int64, fp *partition.FetchedPartition) chunk {
+	ch := chunk{d: d, rest: fp.Bytes, from: from, next: from}
 	if len(fp.Aborted) > 0 {
 		ch.aborted = append(ch.aborted, fp.Aborted...)
 		heap.Init(&ch.aborted)

@@ -1,0 +1,225 @@
+package consumer
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+// An assignment is what a consumer is to read. It is a value: each one replaces the former one whole.
+type assignment struct {
+	// membership counts the times that the consumer became a member of its group. What was held in an earlier membership
+	// may have another owner already: it is lost, whatever the new assignment says.
+	membership int64
+	partitions map[record.TopicPartition]topic.ID
+}
+
+// A change leads from one assignment to the next. Its parts take effect in this order, each sorted.
+type change struct {
+	lost    []record.TopicPartition // not ours any more: of an earlier membership, or of a topic that is no more
+	revoked []record.TopicPartition // ours until given up
+	added   []record.TopicPartition
+}
+
+// to compares a, which is held, with next: joining, leaving and losing are this one function.
+func (a assignment) to(next target) (ch change) {
+	for tp, id := range a.partitions {
+		nextID, stays := next.partitions[tp]
+		switch {
+		case a.membership != next.membership, next.isGone(tp, id), stays && nextID != id:
+			ch.lost = append(ch.lost, tp)
+		case !stays:
+			ch.revoked = append(ch.revoked, tp)
+		}
+	}
+	for tp := range next.partitions {
+		if _, held := a.partitions[tp]; !held {
+			ch.added = append(ch.added, tp)
+		}
+	}
+	slices.SortFunc(ch.lost, compareTP)
+	slices.SortFunc(ch.revoked, compareTP)
+	slices.SortFunc(ch.added, compareTP)
+	return ch
+}
+
+// without returns a less the given partitions.
+func (a assignment) without(tps []record.TopicPartition) assignment {
+	left := maps.Clone(a.partitions)
+	for _, tp := range tps {
+		delete(left, tp)
+	}
+	return assignment{a.membership, left}
+}
+
+// A target is the assignment that the polling goroutine is to adopt.
+type target struct {
+	assignment
+	gone    map[record.TopicPartition]topic.ID // partitions of topics, by id, that do not exist any more
+	waiting []chan struct{}                    // closed when the target, or a later one, is adopted
+}
+
+func (t target) isGone(tp record.TopicPartition, id topic.ID) bool {
+	gone, ok := t.gone[tp]
+	return ok && gone == id
+}
+
+// assignLocked replaces the target. The channel is closed when the polling goroutine has adopted it.
+func (c *Consumer) assignLocked(next target) (adopted <-chan struct{}) {
+	ch := make(chan struct{})
+	next.waiting = append(c.target.waiting, ch)
+	c.target = next
+	c.wakeLocked()
+	return ch
+}
+
+// adoptStep does the next thing that leads from what is held to the target, and reports whether there may be more to do.
+// It runs on the polling goroutine between two records: no loop body is at work. Each step looks at the target anew,
+// since it may have been replaced during the callback of the step before.
+func (c *Consumer) adoptStep(ctx context.Context) (more bool, err error) {
+	c.mu.Lock()
+	ch := c.held.to(c.target)
+	switch {
+	case len(ch.lost) > 0:
+		parts := c.partsLocked(ch.lost)
+		c.dropLocked(ch.lost)
+		c.mu.Unlock()
+		c.drainRun(ctx, parts, false)
+		c.callback(ctx, c.cfg.OnLost, ch.lost)
+		return true, nil
+	case len(ch.revoked) > 0:
+		parts := c.partsLocked(ch.revoked)
+		c.revoking = ch.revoked
+		c.mu.Unlock()
+		return true, c.giveUp(ctx, ch.revoked, parts)
+	case len(ch.added) > 0:
+		c.takeLocked(ch.added)
+		c.mu.Unlock()
+		c.callback(ctx, c.cfg.OnAssigned, ch.added)
+		return true, nil
+	}
+	c.held.membership = c.target.membership
+	for _, waiting := range c.target.waiting {
+		close(waiting)
+	}
+	c.target.waiting = nil
+	c.mu.Unlock()
+	return false, nil
+}
+
+// giveUp hands partitions over that are ours until then. If ctx ends before the commit is made, they stay for the next poll.
+func (c *Consumer) giveUp(ctx context.Context, tps []record.TopicPartition, parts []*part) error {
+	c.drainRun(ctx, parts, true)
+	if err := c.commitBeforeHandover(ctx, tps); err != nil {
+		if ctx.Err() != nil {
+			c.mu.Lock()
+			c.revoking = nil
+			c.mu.Unlock()
+			c.dirty.Store(true)
+			return ctx.Err()
+		}
+		c.cfg.Logger.Warn("commit before giving partitions up failed", "group", c.cfg.Group, "err", err)
+	}
+	c.callback(ctx, c.cfg.OnRevoked, tps)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dropLocked(tps)
+	c.revoking = nil
+	return nil
+}
+
+// callback runs one of the application's callbacks.
+func (c *Consumer) callback(ctx context.Context, fn func(context.Context, []record.TopicPartition), tps []record.TopicPartition) {
+	if fn == nil {
+		return
+	}
+	id := goroutineID()
+	c.mu.Lock()
+	before := c.loop
+	c.loop = id
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.loop = before
+	}()
+	fn(ctx, tps)
+}
+
+// drainRun lets a Run's workers finish with partitions that go.
+func (c *Consumer) drainRun(ctx context.Context, parts []*part, wait bool) {
+	c.mu.Lock()
+	r := c.runner
+	c.mu.Unlock()
+	if r != nil {
+		r.drain(ctx, parts, wait)
+	}
+}
+
+func (c *Consumer) partsLocked(tps []record.TopicPartition) (parts []*part) {
+	for _, tp := range tps {
+		if p := c.parts[tp]; p != nil {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
+// takeLocked adds partitions of the target to those that are held.
+func (c *Consumer) takeLocked(tps []record.TopicPartition) {
+	held := maps.Clone(c.held.partitions)
+	if held == nil {
+		held = map[record.TopicPartition]topic.ID{}
+	}
+	for _, tp := range tps {
+		id := c.target.partitions[tp]
+		first, known := c.first[tp.Topic]
+		recreated := known && first.id != id
+		start, ok := c.cfg.Assign[tp]
+		if !ok || recreated { // an offset of Assign is meant for the topic that was there then
+			start = StartReset
+		}
+		p := newPart(tp, id, c.target.membership, start)
+		p.newborn = !known || recreated || tp.Partition >= first.partitions
+		held[tp] = id
+		c.parts[tp] = p
+		c.order = append(c.order, p)
+	}
+	c.held = assignment{c.target.membership, held}
+}
+
+// dropLocked takes partitions out of those that are held.
+func (c *Consumer) dropLocked(tps []record.TopicPartition) {
+	c.held = c.held.without(tps)
+	for _, tp := range tps {
+		delete(c.parts, tp)
+	}
+	c.order = slices.DeleteFunc(c.order, func(p *part) bool { return c.parts[p.tp] != p })
+}
+
+// ownsLocked reports whether p is ours: not lost, although the polling goroutine may not have noticed yet. What is to be
+// revoked is ours until it is given up.
+func (c *Consumer) ownsLocked(p *part) bool {
+	if p == nil || c.parts[p.tp] != p || p.membership != c.target.membership || c.target.isGone(p.tp, p.id) {
+		return false
+	}
+	id, stays := c.target.partitions[p.tp]
+	return !stays || id == p.id
+}
+
+// Assignment returns the partitions that this consumer reads now, sorted.
+func (c *Consumer) Assignment() []record.TopicPartition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	tps := make([]record.TopicPartition, 0, len(c.parts))
+	for tp, p := range c.parts {
+		if c.ownsLocked(p) {
+			tps = append(tps, tp)
+		}
+	}
+	slices.SortFunc(tps, compareTP)
+	return tps
+}

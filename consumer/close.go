@@ -1,0 +1,213 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/record"
+)
+
+// Close is Shutdown with a bound of 30 s.
+func (c *Consumer) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), DefaultCloseTimeout)
+	defer cancel()
+	return c.Shutdown(ctx)
+}
+
+// Shutdown ends polling, sends what CommitAsync has queued, commits what is processed (with CommitProcessed), calls
+// OnRevoked, leaves the group (not a static member) and returns when the last goroutine has ended. It is idempotent;
+// later callers wait for the first.
+//
+// A loop body at work on another goroutine is waited for, and its record then counts as processed; what the last Poll
+// handed out does not. ctx bounds that wait, then the consumer leaves without calling OnRevoked, and the error matches
+// ctx.Err(). Committing and leaving take at most HeartbeatInterval longer.
+//
+// Shutdown may be called from a loop body and from the callbacks, which it does not wait for then: the record in hand
+// counts as not processed. From a callback of CommitAsync, or while another Shutdown waits for the caller, it returns at
+// once and the consumer is closed when the callback has returned.
+func (c *Consumer) Shutdown(ctx context.Context) error {
+	id := goroutineID()
+	c.mu.Lock()
+	first, inLoop, inHelper := !c.closing, id == c.loop && id != 0, c.helpers[id]
+	c.closing = true
+	c.wakeLocked()
+	c.mu.Unlock()
+	switch {
+	case first && inHelper:
+		c.wg.Go(func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultCloseTimeout)
+			defer cancel()
+			c.shutdown(ctx, false)
+		})
+		return nil
+	case first:
+		c.shutdown(ctx, inLoop)
+	case inLoop, inHelper:
+		return nil
+	}
+	select {
+	case <-c.closed:
+	case <-ctx.Done():
+		if !first {
+			return ctx.Err()
+		}
+		<-c.closed // shutdown has returned
+	}
+	if !inLoop {
+		c.wg.Wait()
+	}
+	return c.closeErr
+}
+
+// beHelper marks the calling goroutine, which runs callbacks of the application, as one that Shutdown does not wait for
+// when it is called from there.
+func (c *Consumer) beHelper() (end func()) {
+	id := goroutineID()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.helpers[id] = true
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.helpers, id)
+	}
+}
+
+// shutdown does the work of the first Shutdown. inLoop says that the caller is the polling goroutine.
+func (c *Consumer) shutdown(ctx context.Context, inLoop bool) {
+	var errs []error
+	idle := inLoop || c.awaitPoller(ctx)
+	if !idle {
+		errs = append(errs, fmt.Errorf("consumer: close: the loop body is still at work: %w", ctx.Err()))
+	}
+	if ctx.Err() != nil { // what is left is short, and must not be lost
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.HeartbeatInterval)
+		defer cancel()
+		ctx = late
+	}
+	c.stop()
+	c.joined.Wait()
+	c.mu.Lock()
+	c.commitBy = time.Now().Add(c.cfg.HeartbeatInterval)
+	c.mu.Unlock()
+	close(c.memberEnded)
+	if c.groups != nil {
+		stopCommits := context.AfterFunc(ctx, c.stopCommits)
+		close(c.commits.finish)
+		<-c.commits.finished
+		stopCommits()
+		c.stopCommits()
+		errs = append(errs, c.leave(ctx, idle))
+	}
+	c.failCommits(ErrClosed)
+	c.mu.Lock()
+	c.target, c.held = target{}, assignment{}
+	c.mu.Unlock()
+	c.closeErr = errors.Join(errs...)
+	close(c.closed)
+}
+
+// awaitPoller waits until nobody polls. It returns false if ctx is done first.
+func (c *Consumer) awaitPoller(ctx context.Context) bool {
+	c.mu.Lock()
+	if !c.polling {
+		c.mu.Unlock()
+		return true
+	}
+	ended := make(chan struct{})
+	c.pollEnded = ended
+	c.mu.Unlock()
+	select {
+	case <-ended:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// leave gives the partitions up and takes leave of the group. idle says that no loop body is at work, so that callbacks may run.
+func (c *Consumer) leave(ctx context.Context, idle bool) error {
+	var errs []error
+	owned := c.Assignment()
+	errs = append(errs, c.commitBeforeHandover(ctx, owned))
+	if c.cfg.OnRevoked != nil && idle {
+		if tps := c.notBeingRevoked(owned); len(tps) > 0 {
+			c.callback(ctx, c.cfg.OnRevoked, tps)
+		}
+	}
+	id := c.state().id
+	if id == "" || c.cfg.InstanceID != "" {
+		return errors.Join(errs...)
+	}
+	per, err := c.groups.Leave(ctx, group.LeaveRequest{Group: c.cfg.Group, Members: []group.LeaveMember{{MemberID: id}}})
+	err = errors.Join(append(per, err)...)
+	if !errors.Is(err, group.ErrUnknownMember) { // somebody removed us before: gone is gone
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// notBeingRevoked leaves out the partitions whose OnRevoked is running: Close was called from it.
+func (c *Consumer) notBeingRevoked(tps []record.TopicPartition) (left []record.TopicPartition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	being := map[record.TopicPartition]bool{}
+	for _, tp := range c.revoking {
+		being[tp] = true
+	}
+	for _, tp := range tps {
+		if !being[tp] {
+			left = append(left, tp)
+		}
+	}
+	return left
+}
+
+// reopenCommits leads the group out of the state between join and sync, in which it accepts no commits. The membership
+// goroutine has ended there, and the group's leader, perhaps this member, may be long in coming: a member that joins
+// with another subscription makes the group rebalance, and until that is over commits are accepted again. It is tried
+// until committing works, at most for a heartbeat interval.
+func (c *Consumer) reopenCommits(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s := c.state()
+		join, err := c.groups.Join(ctx, c.joinRequest(s, nil, nil))
+		if err != nil {
+			return
+		}
+		c.setMember(join.MemberID, join.Generation)
+		sync := c.syncRequest(join)
+		if join.Leader == join.MemberID {
+			sync.Assignments = map[string][]byte{}
+		}
+		if _, err := c.groups.Sync(ctx, sync); err != nil {
+			c.cfg.Logger.Debug("sync while closing failed", "group", c.cfg.Group, "err", err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// commitWhileClosing is how a commit waits for the end of a rebalance once the membership goroutine has ended.
+func (c *Consumer) commitWhileClosing(ctx context.Context, try func() error) error {
+	c.mu.Lock()
+	by := c.commitBy
+	c.mu.Unlock()
+	ctx, cancel := context.WithDeadline(ctx, by)
+	defer cancel()
+	defer c.reopenCommits(ctx)()
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		err := try()
+		if !errors.Is(err, group.ErrRebalanceInProgress) && !errors.Is(err, group.ErrIllegalGeneration) || ctx.Err() != nil {
+			return err
+		}
+		pause(ctx, wait)
+	}
+}

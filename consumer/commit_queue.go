@@ -1,0 +1,110 @@
+package consumer
+
+import (
+	"context"
+	"time"
+
+	"github.com/stratalog/strata/record"
+)
+
+// maxQueuedCommits bounds the commits that CommitAsync has waiting.
+const maxQueuedCommits = 10_000
+
+// commitQueue holds the commits of CommitAsync that were not sent yet, in order.
+type commitQueue struct {
+	waiting  []queuedCommit // guarded by Consumer.mu
+	ready    chan struct{}  // tells the committer; capacity 1
+	turn     chan struct{}  // held while processed offsets are committed; capacity 1
+	finish   chan struct{}  // closed by Shutdown: send what waits, then end
+	finished chan struct{}  // closed by the committer
+}
+
+type queuedCommit struct {
+	offsets record.Offsets
+	done    func(record.Offsets, error)
+}
+
+func newCommitQueue() commitQueue {
+	return commitQueue{ready: make(chan struct{}, 1), turn: make(chan struct{}, 1), finish: make(chan struct{}), finished: make(chan struct{})}
+}
+
+// CommitAsync queues a commit and returns at once; commits are sent in order. done, if not nil, runs exactly once, on a
+// goroutine of the consumer, and must not block. If 10,000 wait already it gets ErrCommitQueueFull; after Close, ErrClosed.
+// What was queued before Close is sent. o is borrowed until then.
+func (c *Consumer) CommitAsync(o record.Offsets, done func(record.Offsets, error)) {
+	if done == nil {
+		done = func(record.Offsets, error) {}
+	}
+	c.mu.Lock()
+	var refused error
+	switch {
+	case c.groups == nil:
+		refused = ErrNoGroup
+	case c.closing:
+		refused = ErrClosed
+	case len(c.commits.waiting) >= maxQueuedCommits:
+		refused = ErrCommitQueueFull
+	default:
+		c.commits.waiting = append(c.commits.waiting, queuedCommit{o, done})
+	}
+	c.mu.Unlock()
+	if refused != nil {
+		done(o, refused)
+		return
+	}
+	select {
+	case c.commits.ready <- struct{}{}:
+	default:
+	}
+}
+
+// runCommitter sends what CommitAsync queued, and with CommitProcessed what is processed, every CommitInterval.
+func (c *Consumer) runCommitter(ctx context.Context) {
+	defer close(c.commits.finished)
+	defer c.beHelper()()
+	var tick <-chan time.Time
+	if c.cfg.Commit == CommitProcessed {
+		t := time.NewTicker(c.cfg.CommitInterval)
+		defer t.Stop()
+		tick = t.C
+	}
+	for {
+		select {
+		case <-c.commits.finish:
+			c.drainCommits(ctx)
+			return
+		case <-tick:
+			if err := c.commitProcessed(ctx, c.Assignment()); err != nil && ctx.Err() == nil {
+				c.cfg.Logger.Debug("periodic commit failed, the next one includes it", "group", c.cfg.Group, "err", err)
+			}
+		case <-c.commits.ready:
+			c.drainCommits(ctx)
+		}
+	}
+}
+
+// drainCommits sends everything that waits, in order.
+func (c *Consumer) drainCommits(ctx context.Context) {
+	for {
+		c.mu.Lock()
+		if len(c.commits.waiting) == 0 || ctx.Err() != nil {
+			c.mu.Unlock()
+			return
+		}
+		q := c.commits.waiting[0]
+		c.commits.waiting = c.commits.waiting[1:]
+		c.mu.Unlock()
+		q.done(q.offsets, c.commit(ctx, withEpochs(q.offsets), true))
+	}
+}
+
+// failCommits answers what still waits with err.
+func (c *Consumer) failCommits(err error) {
+	c.mu.Lock()
+	waiting := c.commits.waiting
+	c.commits.waiting = nil
+	c.mu.Unlock()
+	for _, q := range waiting {
+		q.done(q.offsets, err)
+	}
+}

@@ -1,0 +1,229 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/replication"
+)
+
+// fetcher is what fetches use again and again. It belongs to the polling goroutine.
+type fetcher struct {
+	request  partition.FetchRequest
+	fetching []fetching    // the partitions of the request, in its order
+	backoff  time.Duration // after the last fetch that failed as a whole; 0: it went well
+}
+
+// fetching is a partition in a fetch, with the delivery and the position that were asked for.
+type fetching struct {
+	p    *part
+	d    *delivery
+	from int64
+}
+
+// fetch asks for more of every partition that has nothing left, and waits until there is something or something else
+// happens. The error is one to tell.
+func (c *Consumer) fetch(ctx context.Context) error {
+	wait, ok := c.beginWait(ctx)
+	if !ok {
+		return nil // something happened meanwhile: settle looks at it
+	}
+	defer c.endWait()
+	req, parts, again := c.fetchRequest()
+	if len(parts) == 0 {
+		pause(wait, again) // until partitions are assigned, resumed, sought or tried again, or ctx is done
+		return nil
+	}
+	resp, err := c.logs.Fetch(wait, req)
+	switch {
+	case wait.Err() != nil:
+		return nil
+	case errors.Is(err, replication.ErrClosed):
+		c.fail(fmt.Errorf("consumer: fetch: %w", err))
+		return nil
+	case err == nil && !inOrder(parts, resp):
+		err = errors.New("the answer is not in the order of the request")
+	}
+	if err != nil {
+		c.fetcher.backoff = min(max(2*c.fetcher.backoff, minBackoff), maxBackoff)
+		c.cfg.Logger.Debug("fetch failed, trying again", "err", err, "backoff", c.fetcher.backoff)
+		pause(wait, c.fetcher.backoff)
+		return nil
+	}
+	c.fetcher.backoff = 0
+	return c.keep(parts, resp)
+}
+
+// pause waits for d, or without end if d is negative, and ends early with ctx.
+func pause(ctx context.Context, d time.Duration) {
+	if d < 0 {
+		<-ctx.Done()
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// fetchRequest lists the partitions to fetch; the order rotates, so that under a byte limit each comes first in its turn.
+// A partition in trouble stays out until its next attempt is due, and the fetch waits no longer than that; again is how
+// long that is, negative if there is none.
+func (c *Consumer) fetchRequest() (req *partition.FetchRequest, parts []fetching, again time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	req = &c.fetcher.request
+	*req = partition.FetchRequest{
+		MinBytes: c.cfg.MinBytes, MaxBytes: c.cfg.MaxBytes, MaxWait: c.cfg.MaxWait, Isolation: c.cfg.Isolation, Rack: c.cfg.Rack,
+		Partitions: req.Partitions[:0],
+	}
+	parts, again = c.fetcher.fetching[:0], -1
+	for _, p := range c.order {
+		if p.failed != nil {
+			continue
+		}
+		if t := p.trouble.until; !t.IsZero() {
+			if d := time.Until(t); d > 0 {
+				if again < 0 || d < again {
+					again = d
+				}
+				continue
+			}
+		}
+		pos := p.d.position.Load()
+		if p.paused || pos < 0 || p.chunk.left() || c.runner != nil && c.runner.full(p) {
+			continue
+		}
+		req.Partitions = append(req.Partitions, partition.FetchPartition{
+			TopicPartition: p.tp, TopicID: p.id, Offset: pos, MaxBytes: c.cfg.PartitionBytes, CurrentLeaderEpoch: -1,
+		})
+		parts = append(parts, fetching{p, p.d, pos})
+	}
+	if len(c.order) > 1 {
+		first := c.order[0]
+		copy(c.order, c.order[1:])
+		c.order[len(c.order)-1] = first
+	}
+	c.fetcher.fetching = parts
+	if again >= 0 {
+		again = max(again, time.Millisecond)
+		req.MaxWait = min(req.MaxWait, again)
+	}
+	return req, parts, again
+}
+
+func inOrder(parts []fetching, resp *partition.FetchResponse) bool {
+	if len(resp.Partitions) != len(parts) {
+		return false
+	}
+	for i := range parts {
+		if parts[i].p.tp != resp.Partitions[i].TopicPartition {
+			return false
+		}
+	}
+	return true
+}
+
+// keep takes what a fetch brought.
+func (c *Consumer) keep(parts []fetching, resp *partition.FetchResponse) (tell error) {
+	for i := range resp.Partitions {
+		if err := c.keepOne(parts[i], &resp.Partitions[i]); err != nil {
+			tell = errors.Join(tell, err)
+		}
+	}
+	return tell
+}
+
+func (c *Consumer) keepOne(f fetching, fp *partition.FetchedPartition) error {
+	if fp.Err != nil && !errors.Is(fp.Err, partition.ErrOffsetOutOfRange) {
+		return c.troubled(f.p, f.d, fp.Err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats.Fetches++
+	c.stats.Bytes += int64(len(fp.Bytes))
+	p := f.p
+	if p.d != f.d || c.parts[p.tp] != p {
+		return nil // sought or given up meanwhile
+	}
+	if fp.Err == nil {
+		p.trouble = trouble{}
+		p.end = fp.HighWatermark
+		if c.cfg.Isolation == ReadCommitted {
+			p.end = fp.LastStableOffset
+		}
+		if len(fp.Bytes) > 0 {
+			p.chunk = newChunk(f.d, f.from, fp)
+		}
+		return nil
+	}
+	if c.cfg.Reset.kind == resetFail {
+		p.failed = &PartitionError{p.tp, f.from, fmt.Errorf("%w: %w", ErrNoOffset, fp.Err)}
+		return p.failed
+	}
+	c.cfg.Logger.Warn("position is out of range, reset", "topic", p.tp.Topic, "partition", p.tp.Partition, "offset", f.from)
+	p.restart(StartReset)
+	return nil
+}
+
+// isFinal reports whether an error is one of partitions, while the others go on.
+func isFinal(err error) bool {
+	var pe *PartitionError
+	return errors.As(err, &pe)
+}
+
+// damaged stops reading p, whose bytes cannot be decoded.
+func (c *Consumer) damaged(p *part, err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	failed := &PartitionError{TopicPartition: p.tp, Offset: p.chunk.d.position.Load(), Err: err}
+	if p.chunk.d == p.d {
+		p.failed = failed
+	}
+	p.chunk = chunk{}
+	return failed
+}
+
+// A waiter is what others interrupt when the polling goroutine is needed elsewhere. Guarded by Consumer.mu.
+type waiter struct {
+	waiting bool
+	ctx     context.Context    // of all waits until one is interrupted; nil while nobody polls
+	cancel  context.CancelFunc // ends ctx
+}
+
+// beginWait returns a context that ends when the poller is needed elsewhere. ok is false if it is needed already.
+// Mostly it is the one of the wait before: making one for each fetch cost more than the fetch. endWait must follow.
+func (c *Consumer) beginWait(ctx context.Context) (wait context.Context, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dirty.Load() {
+		return nil, false
+	}
+	if c.waiter.ctx == nil || c.waiter.ctx.Err() != nil {
+		if c.waiter.cancel != nil {
+			c.waiter.cancel()
+		}
+		c.waiter.ctx, c.waiter.cancel = context.WithCancel(ctx)
+	}
+	c.waiter.waiting = true
+	return c.waiter.ctx, true
+}
+
+func (c *Consumer) endWait() {
+	c.mu.Lock()
+	c.waiter.waiting = false
+	c.mu.Unlock()
+}
+
+// wakeLocked makes the poller look at the state: now, if it waits, else before the next record.
+func (c *Consumer) wakeLocked() {
+	c.dirty.Store(true)
+	if c.waiter.waiting {
+		c.waiter.cancel()
+	}
+}

@@ -1,0 +1,299 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+)
+
+// locator finds where partitions begin that have no position: the application's own store, a seek or Config.Assign, the
+// group's committed offset, the reset policy, in this order. It runs on the polling goroutine and never waits for one
+// partition: what cannot be found now is tried again later.
+type locator struct {
+	c      *Consumer
+	places []place
+}
+
+// A place is one partition to be located, and the delivery that the answer is for.
+type place struct {
+	p     *part
+	d     *delivery
+	start int64 // as known so far: an offset or a Start constant
+	fresh bool  // never had a position
+}
+
+// locate finds positions. The error is one to tell, joined *PartitionErrors or that of StartAt.
+func (c *Consumer) locate(ctx context.Context) error {
+	l := locator{c: c, places: c.unlocated()}
+	if len(l.places) == 0 {
+		return nil
+	}
+	if err := l.askApplication(ctx); err != nil {
+		return err
+	}
+	wait, ok := c.beginWait(ctx)
+	if !ok {
+		return nil // something happened meanwhile: settle looks at it
+	}
+	defer c.endWait()
+	if err := l.askGroup(wait); err != nil {
+		return err
+	}
+	return l.askLogs(wait)
+}
+
+// unlocated returns the partitions without a position whose next attempt is due.
+func (c *Consumer) unlocated() (places []place) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.order {
+		if p.d.position.Load() < 0 && p.failed == nil && (p.trouble.until.IsZero() || !time.Now().Before(p.trouble.until)) {
+			places = append(places, place{p: p, d: p.d, start: p.d.start, fresh: !p.located})
+		}
+	}
+	return places
+}
+
+// askApplication asks Config.StartAt for the partitions that are new.
+func (l *locator) askApplication(ctx context.Context) error {
+	if l.c.cfg.StartAt == nil {
+		return nil
+	}
+	var fresh []record.TopicPartition
+	for _, at := range l.places {
+		if at.fresh {
+			fresh = append(fresh, at.p.tp)
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	own, err := l.c.cfg.StartAt(ctx, fresh)
+	if err != nil {
+		return fmt.Errorf("consumer: StartAt: %w", err)
+	}
+	for i := range l.places {
+		at := &l.places[i]
+		off, ok := own[at.p.tp]
+		if !ok || !at.fresh {
+			continue
+		}
+		if off < StartReset {
+			return fmt.Errorf("consumer: StartAt: offset %d for %s-%d", off, at.p.tp.Topic, at.p.tp.Partition)
+		}
+		at.start = off
+	}
+	return nil
+}
+
+// askGroup asks for the committed offsets of the partitions that are new and have no other start.
+func (l *locator) askGroup(ctx context.Context) error {
+	if l.c.groups == nil {
+		return nil
+	}
+	var ask []record.TopicPartition
+	for _, at := range l.places {
+		if at.fresh && at.start == StartReset {
+			ask = append(ask, at.p.tp)
+		}
+	}
+	if len(ask) == 0 {
+		return nil
+	}
+	committed, err := l.c.groups.FetchOffsets(ctx, l.c.cfg.Group, ask)
+	if ctx.Err() != nil {
+		l.places = nil
+		return nil
+	}
+	if err != nil {
+		err = l.fail(err, func(at *place) bool { return at.fresh && at.start == StartReset })
+	}
+	for i := range l.places {
+		if at := &l.places[i]; at.fresh && at.start == StartReset {
+			if co, ok := committed[at.p.tp]; ok && co.Offset >= 0 {
+				at.start = co.Offset
+			}
+		}
+	}
+	return err
+}
+
+// askLogs turns what is not an offset yet into one.
+func (l *locator) askLogs(ctx context.Context) error {
+	ask := map[record.TopicPartition]partition.OffsetSpec{}
+	var failed error
+	for _, at := range l.places {
+		spec, needed := l.c.startSpec(at)
+		switch {
+		case !needed:
+			l.c.place(at, at.start, false)
+		case spec == nil:
+			failed = errors.Join(failed, l.c.noOffset(at))
+		default:
+			ask[at.p.tp] = *spec
+		}
+	}
+	if len(ask) == 0 {
+		return failed
+	}
+	got, err := l.c.listOffsets(ctx, ask)
+	if ctx.Err() != nil {
+		return failed
+	}
+	asked := func(at *place) bool { _, ok := ask[at.p.tp]; return ok }
+	if err != nil {
+		return errors.Join(failed, l.fail(err, asked))
+	}
+	for i := range l.places {
+		at := &l.places[i]
+		switch r, ok := got[at.p.tp]; {
+		case !asked(at):
+		case !ok:
+			failed = errors.Join(failed, l.c.troubled(at.p, at.d, errors.New("no answer")))
+		case r.Err != nil:
+			failed = errors.Join(failed, l.c.troubled(at.p, at.d, r.Err))
+		default:
+			l.c.place(*at, r.Offset, ask[at.p.tp] != partition.Earliest)
+		}
+	}
+	return failed
+}
+
+// fail notes an error of all places that which picks, and drops them. It returns what is to be told.
+func (l *locator) fail(err error, which func(*place) bool) (tell error) {
+	left := l.places[:0]
+	for i := range l.places {
+		if at := l.places[i]; which(&at) {
+			tell = errors.Join(tell, l.c.troubled(at.p, at.d, err))
+		} else {
+			left = append(left, at)
+		}
+	}
+	l.places = left
+	return tell
+}
+
+// startSpec returns the question to the log that at needs; needed is false if it has an offset. A nil question: Reset is Fail.
+func (c *Consumer) startSpec(at place) (spec *partition.OffsetSpec, needed bool) {
+	earliest, latest := partition.OffsetSpec(partition.Earliest), partition.OffsetSpec(partition.Latest)
+	switch {
+	case at.start >= 0:
+		return nil, false
+	case at.start == StartEarliest:
+		return &earliest, true
+	case at.start == StartLatest:
+		return &latest, true
+	case c.cfg.Reset.kind == resetFail:
+		return nil, true
+	case c.cfg.Reset.kind == resetLatest && at.p.newborn && at.fresh:
+		return &earliest, true // all of it came later than the consumer
+	}
+	c.mu.Lock()
+	c.stats.Resets++
+	c.mu.Unlock()
+	s := c.cfg.Reset.spec()
+	return &s, true
+}
+
+// listOffsets asks the log. For a time that nothing is as late as, it returns the end.
+func (c *Consumer) listOffsets(ctx context.Context, ask map[record.TopicPartition]partition.OffsetSpec) (map[record.TopicPartition]partition.OffsetResult, error) {
+	got, err := c.logs.ListOffsets(ctx, ask, c.cfg.Isolation)
+	if err != nil {
+		return nil, fmt.Errorf("list offsets: %w", err)
+	}
+	ends := map[record.TopicPartition]partition.OffsetSpec{}
+	for tp, spec := range ask {
+		if r, ok := got[tp]; ok && r.Err == nil && r.Offset < 0 && spec != partition.Latest {
+			ends[tp] = partition.Latest
+		}
+	}
+	if len(ends) > 0 {
+		late, err := c.logs.ListOffsets(ctx, ends, c.cfg.Isolation)
+		if err != nil {
+			return nil, fmt.Errorf("list offsets: %w", err)
+		}
+		for tp, r := range late {
+			got[tp] = r
+		}
+	}
+	return got, nil
+}
+
+// place gives a delivery its position, unless it was replaced meanwhile. An end is committed like something processed, so
+// that a member that comes back goes on there rather than at the end as it is then.
+func (c *Consumer) place(at place, offset int64, commit bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at.p.d != at.d || at.d.position.Load() >= 0 {
+		return
+	}
+	at.d.position.Store(offset)
+	if commit {
+		at.d.processed.Store(offset)
+	}
+	at.p.located = true
+	at.p.noteStart(offset)
+	at.p.trouble = trouble{}
+}
+
+// noOffset stops a partition that has no offset to start at.
+func (c *Consumer) noOffset(at place) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at.p.d != at.d {
+		return nil
+	}
+	at.p.failed = &PartitionError{at.p.tp, -1, ErrNoOffset}
+	return at.p.failed
+}
+
+// troubled notes an error of a partition and returns it if it is to be told now. Damage stops the partition until a seek,
+// everything else is tried again.
+func (c *Consumer) troubled(p *part, d *delivery, err error) error {
+	if errors.Is(err, replication.ErrClosed) {
+		c.fail(fmt.Errorf("consumer: %w", err))
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.d != d || c.parts[p.tp] != p {
+		return nil
+	}
+	told := &PartitionError{p.tp, d.position.Load(), err}
+	if errors.Is(err, record.ErrCorrupt) {
+		p.failed = told
+		return told
+	}
+	passing := false
+	for _, often := range passingErrors {
+		passing = passing || errors.Is(err, often)
+	}
+	if p.trouble.add(time.Now(), passing) {
+		return told
+	}
+	c.cfg.Logger.Debug("partition cannot be read, trying again", "topic", p.tp.Topic, "partition", p.tp.Partition, "err", err)
+	return nil
+}
+
+// passingErrors are those that elections, deletions and restarts bring: told only when they last.
+var passingErrors = []error{
+	partition.ErrNotLeader, replication.ErrUnknownTopic, partition.ErrInconsistentTopicID, partition.ErrClosed,
+	partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch, partition.ErrTimeout,
+}
+
+// spec is the question that a reset policy asks.
+func (r Reset) spec() partition.OffsetSpec {
+	switch r.kind {
+	case resetLatest:
+		return partition.Latest
+	case resetAt:
+		return partition.At(r.at)
+	default:
+		return partition.Earliest
+	}
+}

@@ -1,0 +1,91 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+)
+
+// wholeName returns pattern so that it matches whole names only.
+func wholeName(pattern *regexp.Regexp) (*regexp.Regexp, error) {
+	return regexp.Compile("^(?:" + pattern.String() + ")$")
+}
+
+// subscribed returns the topics subscribed to, sorted: with a TopicPattern those that exist now.
+func (c *Consumer) subscribed(ctx context.Context) ([]string, error) {
+	c.mu.Lock()
+	topics, pattern := c.topics, c.pattern
+	c.mu.Unlock()
+	if pattern == nil {
+		return topics, nil
+	}
+	md, err := c.logs.Metadata(ctx)
+	if err != nil {
+		return nil, err
+	}
+	topics = nil
+	for name, t := range md.Topics {
+		if t.Err == nil && !t.Internal && pattern.MatchString(name) {
+			topics = append(topics, name)
+		}
+	}
+	slices.Sort(topics)
+	return topics, nil
+}
+
+// Subscribe replaces the topics of a consumer of topics, also those of a TopicPattern; of none: it reads nothing. The
+// partitions of topics that stay go on where they are, those of others are given up. It does not wait for the change.
+// It returns ErrUnknownTopic unless AllowUnknownTopics is set, ErrClosed, or a *ConfigError for a consumer of Assign.
+func (c *Consumer) Subscribe(ctx context.Context, topics ...string) error {
+	if len(c.cfg.Assign) > 0 {
+		return &ConfigError{"Assign", "a consumer of given partitions has no topics to change"}
+	}
+	topics = slices.Compact(slices.Sorted(slices.Values(topics)))
+	views, err := c.existing(ctx, topics)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	if c.closing {
+		c.mu.Unlock()
+		return ErrClosed
+	}
+	for name, v := range views {
+		if _, known := c.first[name]; !known {
+			c.first[name] = v
+		}
+	}
+	c.topics, c.pattern = topics, nil
+	c.member.enforce = true
+	c.mu.Unlock()
+	if c.groups == nil {
+		return c.reviewFree(ctx)
+	}
+	c.kickMember()
+	return nil
+}
+
+// existing returns the topics as they are now. It returns the error of one that does not exist, unless that is allowed.
+func (c *Consumer) existing(ctx context.Context, topics []string) (map[string]topicView, error) {
+	views := make(map[string]topicView, len(topics))
+	if len(topics) == 0 {
+		return views, nil
+	}
+	md, err := c.logs.Metadata(ctx, topics...)
+	if err != nil {
+		return nil, fmt.Errorf("consumer: topics: %w", err)
+	}
+	for _, name := range topics {
+		t, ok := md.Topics[name]
+		switch {
+		case ok && t.Err == nil:
+			views[name] = topicView{t.ID, int32(len(t.Partitions))}
+		case ok && errors.Is(t.Err, ErrUnknownTopic) && c.cfg.AllowUnknownTopics:
+		case ok:
+			return nil, fmt.Errorf("consumer: subscribe: %w", t.Err)
+		}
+	}
+	return views, nil
+}
