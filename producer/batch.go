@@ -30,7 +30,7 @@ type batch struct {
 	bytes   []byte // the encoded batch, from the first drain on; the drainer's, aliases builder or buf
 	buf     []byte // memory for compressed batches
 	req     *partition.ProduceRequest
-	doneFn  func(partition.ProduceResult) // settle, bound once
+	doneFn  func(partition.ProduceResult) // answered, bound once
 
 	state    batchState
 	attempts int   // failed ones
@@ -45,6 +45,7 @@ type batch struct {
 	sequence      int32
 	encodedID     int64 // what bytes say; the drainer's
 	encodedEpoch  int16
+	handedAt      int64 // to the backend, on the producer's clock; the drainer's until the backend has it
 
 	maybe       bool  // an attempt has ended without saying whether the batch is in the log
 	tainted     bool  // the backend may still look at bytes and req
@@ -87,7 +88,7 @@ func (p *Producer) newBatch(pt *part, now int64) *batch {
 	b := p.batches.get()
 	if b == nil {
 		b = &batch{}
-		b.doneFn = b.settle
+		b.doneFn = b.answered
 	}
 	if b.req == nil {
 		b.req = &partition.ProduceRequest{}

@@ -31,6 +31,7 @@ const (
 // Config describes a producer. The zero Config is the safest: acknowledged by all in-sync replicas, idempotent, retried.
 type Config struct {
 	// Acks says when a record counts as written. Anything but AcksAll switches idempotence off. Kafka: acks.
+	// Waiting for an acknowledgement costs latency: Stats.RequestLatency tells how much, examples/confirm shows it.
 	Acks record.Acks
 
 	// NoIdempotence leaves out producer id and sequence numbers: a batch whose acknowledgement was lost and that is sent again is in the

@@ -4,22 +4,38 @@ import (
 	"math"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 )
 
 func TestZeroConfigIsTheSafest(t *testing.T) {
-	s, err := Config{}.resolve()
-	require.NoError(t, err)
-	require.True(t, s.idempotent)
-	require.Equal(t, record.AcksAll, s.Acks)
-	require.Equal(t, 0, s.Retries, "until DeliveryTimeout")
-	require.Equal(t, 2*time.Minute, s.DeliveryTimeout)
-	require.Equal(t, 5, s.MaxInFlight)
-	require.Zero(t, s.Linger)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(map[string]int{"a": 1})
+		f.script = func(n int, req *partition.ProduceRequest, _ *record.Batch) fate {
+			require.Equal(t, record.AcksAll, req.Acks)
+			return fate{replyLost: n < 10}
+		}
+		p := newProducer(t, f, Config{})
+		_, err := p.Send(t.Context(), value("a", 0))
+		require.NoError(t, err)
+		require.Len(t, f.headers(), 11, "it is sent until it is confirmed")
+		for _, b := range f.headers() {
+			require.True(t, b.HasProducerID())
+		}
+		require.Equal(t, numbers(0, 1), f.values("a", 0), "and written once")
+
+		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate { return fate{lost: true} }
+		start := time.Now()
+		_, err = p.Send(t.Context(), value("a", 1))
+		require.ErrorIs(t, err, ErrTimeout)
+		require.Equal(t, 2*time.Minute, time.Since(start), "loss is noticed and reported")
+		require.NoError(t, p.Close())
+	})
 }
 
 func TestPropertiesFillInTheFields(t *testing.T) {

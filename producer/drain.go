@@ -62,6 +62,7 @@ func (pt *part) sendOne() bool {
 	req.TopicPartition = record.TopicPartition{Topic: pt.topic, Partition: pt.index}
 	req.Built = true // what the builder has not written itself, rename has, with a new CRC
 	req.Batch, req.Acks, req.Timeout, req.Done = b.bytes, p.cfg.Acks, p.cfg.RequestTimeout, b.doneFn
+	b.handedAt = p.now()
 	p.backend.Produce(req)
 	return true
 }

@@ -11,7 +11,15 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// settle takes the backend's answer for b. It runs on whatever goroutine the backend has, also from within Produce.
+// answered takes the backend's answer for b.
+func (b *batch) answered(res partition.ProduceResult) {
+	p := b.part.p
+	p.stats.answered.Add(1)
+	p.stats.requestTime.Add(p.now() - b.handedAt)
+	b.settle(res)
+}
+
+// settle decides by the outcome of an attempt to send b. It runs on whatever goroutine the backend has, also from within Produce.
 func (b *batch) settle(res partition.ProduceResult) {
 	pt := b.part
 	pt.mu.Lock()
