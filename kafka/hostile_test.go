@@ -53,8 +53,14 @@ func alive(t *testing.T, addr string) {
 	require.Zero(t, got.Topics[0].Partitions[0].ErrorCode)
 }
 
+// hostileServer serves topics alive and t. It closes no connection for lack of bytes, unless limits say so.
 func hostileServer(t *testing.T, limits Limits) (*Server, string) {
 	t.Helper()
+	for _, d := range []*time.Duration{&limits.FirstRequest, &limits.WholeRequest, &limits.Idle, &limits.SlowReader} {
+		if *d == 0 {
+			*d = time.Hour
+		}
+	}
 	s, addr := serve(t, Config{Limits: limits})
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "alive", topic.Config{}))
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "t", topic.Config{}))
@@ -301,6 +307,24 @@ func TestAConnectionWithoutAFirstRequestIsClosed(t *testing.T) {
 	_, err := c.nc.Write([]byte{0, 0, 1, 0, 0, 0}) // the rest never comes
 	require.NoError(t, err)
 	c.closed()
+}
+
+// W11
+func TestAnIdleConnectionIsClosedUnlessItWaitsForAnAnswer(t *testing.T) {
+	_, addr := hostileServer(t, Limits{Idle: 100 * time.Millisecond})
+	idle, waits := dial(t, addr), dial(t, addr)
+	for _, c := range []*client{idle, waits} {
+		c.ask(produceOne(9, "t", batch("k", "v")))
+	}
+	start := time.Now()
+	poll := fetchFrom("t", 2, 1<<20)
+	poll.MinBytes, poll.MaxWaitMillis = 1, 2000
+	correlation := waits.send(poll)
+	idle.closed()
+	require.GreaterOrEqual(t, time.Since(start), 100*time.Millisecond)
+	waits.receive(poll, correlation)
+	waits.closed()
+	alive(t, addr)
 }
 
 // W12

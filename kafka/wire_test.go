@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -91,12 +92,14 @@ func (c *client) ask(req kmsg.Request) kmsg.Response {
 	return c.receive(req, c.send(req))
 }
 
-// closed waits until the server has closed the connection.
+// closed waits until the server has closed the connection, which it must do for what was sent, not for lack of something.
 func (c *client) closed() {
 	c.t.Helper()
+	c.nc.SetReadDeadline(time.Now().Add(20 * time.Second))
 	n, err := c.nc.Read(make([]byte, 1))
 	require.Zero(c.t, n)
 	require.Error(c.t, err)
+	require.False(c.t, isTimeout(err), "the connection is still open")
 }
 
 // ask sends one request of the given version on a connection of its own.
