@@ -112,7 +112,7 @@ func TestProducersAndConsumersKnowNothingOfEachOther(t *testing.T) {
 		}
 	}()
 
-	p, err := producer.New(c, producer.Config{MaxBufferedBytes: 64 << 10, MaxBlock: 20 * time.Second})
+	p, err := producer.New(c, producer.Config{MaxBufferedBytes: 64 << 10, DeliveryTimeout: 10 * time.Second})
 	require.NoError(t, err)
 	big := make([]byte, 16<<10)
 	const n = 400 // 6 MiB: more than anything on the way holds back for a reader

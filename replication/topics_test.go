@@ -212,6 +212,7 @@ func TestUnwiseTopicIsWarnedOfAtCreationAndChange(t *testing.T) {
 	c := openWith(t, Config{FS: vfs.Mem(), Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	create(t, c, "orders", 1, "retention.ms", "3600000")
 	require.Contains(t, out.String(), "topic=orders key=segment.ms")
+	require.NotContains(t, out.String(), "min.insync.replicas", "nothing to recommend for a single replica")
 	out.Reset()
 	require.NoError(t, c.AlterTopic(t.Context(), "orders", properties("segment.ms", "60000", "retention.ms", "604800000")))
 	require.Contains(t, out.String(), "fewer files")
