@@ -10,7 +10,7 @@ import (
 
 func TestRecordHasHeadersKeyPayloadAndTimestamp(t *testing.T) {
 	t.Parallel()
-	r := Record{Key: []byte("k"), Value: []byte("v"), Timestamp: time.UnixMilli(1000), Headers: []Header{{"content-type", []byte("a")}, {"trace", nil}, {"content-type", []byte("b")}}}
+	r := Record{Key: []byte("k"), Value: []byte("v"), Timestamp: time.UnixMilli(1234), Headers: []Header{{"content-type", []byte("a")}, {"trace", nil}, {"content-type", []byte("b")}}}
 	var b Builder
 	require.True(t, b.Append(&r))
 	got := records(t, b.Bytes())[0]
