@@ -65,6 +65,9 @@ func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponse
 		to.Partition = in.Partition
 		q := &requests[i]
 		q.TopicPartition = record.TopicPartition{Topic: name, Partition: in.Partition}
+		if p.c.version >= 13 {
+			q.TopicID = t.TopicID // its name may be another topic's before the batch is there
+		}
 		q.Batch = in.Records
 		q.Timeout = max(time.Duration(p.req.TimeoutMillis)*time.Millisecond, time.Millisecond)
 		q.Done = func(result partition.ProduceResult) { p.partition(to, result) }

@@ -15,6 +15,10 @@ import (
 type ProduceRequest struct {
 	TopicPartition record.TopicPartition // for the one who routes the request, and for messages
 
+	// TopicID, unless it is zero, is the topic that the batch is meant for: whoever routes the request refuses it if the topic of that
+	// name is another one by now, deleted and created again.
+	TopicID [16]byte
+
 	// Batch is exactly one encoded batch as a client sends it: base offset 0, any leader epoch. It is borrowed, and must not
 	// change, until Done; it is never written to.
 	Batch []byte

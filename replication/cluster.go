@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stratalog/strata/internal/metarecord"
@@ -45,6 +46,8 @@ type Cluster struct {
 	waiters  watermark.Queue[chan struct{}]
 	closed   bool
 	closeErr error
+
+	version atomic.Int64 // image.version, for those who do not want the lock; written under mu
 }
 
 // brokerID is the one broker's.
@@ -85,6 +88,7 @@ func (c *Cluster) open() error {
 	if c.meta, err = openMetaLog(filepath.Join(root, topic.MetadataTopic+"-0"), base, c.image, c.cfg.metaSlack); err != nil {
 		return err
 	}
+	c.version.Store(c.image.version)
 	c.ids.next, c.ids.end = c.image.nextProducerID, c.image.nextProducerID
 	c.broker = &broker{
 		id: brokerID, root: root, fs: c.cfg.FS, dir: c.dir, logger: c.logger,
@@ -265,6 +269,7 @@ func (c *Cluster) apply(recs []metarecord.Record, version int64) {
 // publishLocked makes the image the metadata as of version and returns who waits for that.
 func (c *Cluster) publishLocked(version int64) (due []chan struct{}) {
 	c.image.publish(version)
+	c.version.Store(version)
 	for e := c.waiters.Pop(version); e != nil; e = c.waiters.Pop(version) {
 		due = append(due, e.Value)
 	}

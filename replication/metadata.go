@@ -78,6 +78,10 @@ func (t *topicImage) metadata() TopicMetadata {
 	return m
 }
 
+// MetadataVersion returns the version of the metadata. It takes no lock, so that it can be asked for every record: a change of metadata is seen
+// here when the call that made it returns.
+func (c *Cluster) MetadataVersion() int64 { return c.version.Load() }
+
 // WaitMetadata returns the version of the metadata as soon as it is above after. It does not poll. It ends early with ctx's error or ErrClosed.
 func (c *Cluster) WaitMetadata(ctx context.Context, after int64) (int64, error) {
 	if err := ctx.Err(); err != nil {

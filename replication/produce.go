@@ -2,17 +2,22 @@ package replication
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
 )
 
 // Produce hands the request to the leader of its partition, in the order of the calls for one partition. It does not wait; req.Done is called
-// exactly once. Besides partition's errors Done may get ErrUnknownTopic, ErrNotLeader and ErrClosed; partition.ErrClosed means that the topic was
-// deleted, or the cluster closed, in the middle: look at the metadata again.
+// exactly once. Besides partition's errors Done may get ErrUnknownTopic (also if the topic has another id than the request says), ErrNotLeader and
+// ErrClosed; partition.ErrClosed means that the topic was deleted, or the cluster closed, in the middle: look at the metadata again.
 func (c *Cluster) Produce(req *partition.ProduceRequest) {
 	c.stats.produces.Add(1)
 	r, err := c.leaderReplica(req.TopicPartition)
+	if err == nil && req.TopicID != (topic.ID{}) && req.TopicID != r.id {
+		err = fmt.Errorf("%w: %q was deleted and created again", ErrUnknownTopic, req.TopicPartition.Topic)
+	}
 	if err != nil {
 		refuse(req, err)
 		return
