@@ -7,6 +7,7 @@ import (
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
 )
 
 // batchState is where a batch is on its way.
@@ -50,7 +51,9 @@ type batch struct {
 	maybe       bool  // an attempt has ended without saying whether the batch is in the log
 	tainted     bool  // the backend may still look at bytes and req
 	orphan      bool  // settled while it was with the backend, whose answer nobody waits for
+	lost        error // why it fails unless it turns out to be written; nil: it is tried again
 	leaderEpoch int32 // known when it was sent
+	topicID     topic.ID
 
 	result  partition.ProduceResult // once done
 	err     error                   // once done
@@ -71,6 +74,7 @@ type entry struct {
 	recipient
 	tsMs     int64
 	size     int64
+	layout   int64 // of the view that the record was placed by
 	position int32 // in the batch
 	chosen   bool  // by a partitioner that goes by batches
 }

@@ -66,7 +66,7 @@ func TestCloseEndsEveryWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(map[string]int{"a": 1})
 		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate { return fate{delay: 10 * time.Second} }
-		p := newProducer(t, f, Config{MaxBufferedBytes: 1000})
+		p := newProducer(t, f, Config{AllowUnknownTopics: true, MaxBufferedBytes: 1000})
 		p.SendAsync(t.Context(), record.String("a", "", strings.Repeat("x", 900)), nil)
 		var wg sync.WaitGroup
 		start := time.Now()

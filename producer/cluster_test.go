@@ -67,6 +67,7 @@ type lossy struct {
 	rnd    *rand.Rand
 	chance int
 	delay  bool // answer out of turn
+	errors bool // errors are told, unless they are lost
 	dead   bool // answers are lost until replace
 	life   int  // counts calls of replace: answers of an earlier life are lost
 }
@@ -122,7 +123,7 @@ func (l *lossy) Produce(req *partition.ProduceRequest) {
 	l.mu.Unlock()
 	inner := *req // what the producer gave must stay as it is
 	inner.Done = func(res partition.ProduceResult) {
-		if lost || res.Err != nil || !l.alive(life) { // an error of a cluster that is going down says nothing either
+		if lost || res.Err != nil && !l.errors || !l.alive(life) { // an error of a cluster that is going down says nothing either
 			res = partition.ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1, Err: partition.ErrTimeout}
 		}
 		if delay > 0 {

@@ -59,6 +59,10 @@ type Config struct {
 	// MaxBlock bounds how long a call waits for metadata, a producer id or memory, each; 0 means 1 minute, NoWait not at all. Kafka: max.block.ms.
 	MaxBlock time.Duration
 
+	// AllowUnknownTopics says that a topic or partition that does not exist may come later: calls wait for it, up to MaxBlock, and records that were accepted
+	// for a topic that is then deleted wait for it to be created again, up to DeliveryTimeout. Otherwise both fail at once with ErrUnknownTopic.
+	AllowUnknownTopics bool
+
 	// Retries bounds the repetitions of one batch. 0: as many as DeliveryTimeout allows; NoRetries: none, which switches
 	// idempotence off. Kafka: retries, where 0 means none and 2147483647 unbounded.
 	Retries int

@@ -44,7 +44,7 @@ func (pt *part) sendOne() bool {
 		return false
 	}
 	pt.assignLocked(b)
-	b.state, b.leaderEpoch = sent, pt.leaderEpoch
+	b.state, b.leaderEpoch, b.topicID = sent, pt.leaderEpoch, pt.topicID
 	pt.held = false
 	pt.outstanding++
 	pt.mu.Unlock()
@@ -59,7 +59,7 @@ func (pt *part) sendOne() bool {
 		return true
 	}
 	req := b.req
-	req.TopicPartition = record.TopicPartition{Topic: pt.topic, Partition: pt.index}
+	req.TopicPartition, req.TopicID = record.TopicPartition{Topic: pt.topic, Partition: pt.index}, b.topicID
 	req.Built = true // what the builder has not written itself, rename has, with a new CRC
 	req.Batch, req.Acks, req.Timeout, req.Done = b.bytes, p.cfg.Acks, p.cfg.RequestTimeout, b.doneFn
 	b.handedAt = p.now()

@@ -35,7 +35,8 @@ var (
 	ErrNotEnoughReplicas = partition.ErrNotEnoughReplicas
 	// ErrOutOfOrderSequence is handled inside; it is seen only as the cause of a timeout.
 	ErrOutOfOrderSequence = partition.ErrOutOfOrderSequence
-	// ErrUnknownTopic says that there is no such topic or partition. It is waited for: up to MaxBlock before a record is accepted.
+	// ErrUnknownTopic says that there is no such topic or partition, also if it was deleted after the record was accepted. As a rule
+	// it is a *replication.UnknownTopicError, which names the nearest topic, or a *RecreatedError.
 	ErrUnknownTopic = replication.ErrUnknownTopic
 )
 

@@ -79,6 +79,16 @@ func (f *fake) grow(name string, n int) {
 	})
 }
 
+// recreate deletes a topic, if there is one, and creates it with n partitions and another id.
+func (f *fake) recreate(name string, n int) {
+	f.change(func() {
+		f.topics[name], f.ids[name] = nil, topic.NewID()
+		for range n {
+			f.topics[name] = append(f.topics[name], &fakePart{leader: 1, producers: map[int64]*fakeProducer{}})
+		}
+	})
+}
+
 func (f *fake) change(fn func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -200,7 +210,7 @@ func (f *fake) Produce(req *partition.ProduceRequest) {
 // append does what a leader does. Called with mu.
 func (f *fake) append(req *partition.ProduceRequest, b *record.Batch, res *partition.ProduceResult) {
 	parts := f.topics[req.TopicPartition.Topic]
-	if int(req.TopicPartition.Partition) >= len(parts) {
+	if req.TopicID != f.ids[req.TopicPartition.Topic] || int(req.TopicPartition.Partition) >= len(parts) {
 		res.Err = replication.ErrUnknownTopic
 		return
 	}
@@ -286,4 +296,23 @@ func numbers(from, to int) []string {
 		s = append(s, fmt.Sprint(i))
 	}
 	return s
+}
+
+// unsure is a backend whose metadata may be behind.
+type unsure struct{ *fake }
+
+type unsureError struct{ error }
+
+func (unsureError) Retriable() bool { return true }
+func (e unsureError) Unwrap() error { return e.error }
+
+func (u unsure) Metadata(ctx context.Context, topics ...string) (replication.Metadata, error) {
+	md, err := u.fake.Metadata(ctx, topics...)
+	for name, tm := range md.Topics {
+		if tm.Err != nil {
+			tm.Err = unsureError{tm.Err}
+			md.Topics[name] = tm
+		}
+	}
+	return md, err
 }

@@ -1,12 +1,14 @@
 package producer
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/stratalog/strata/internal/watermark"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/topic"
 )
 
 // A part collects and sends the records of one partition.
@@ -32,6 +34,9 @@ type part struct {
 	reporting *batch // its callbacks are running
 	armed     int64  // when tick comes; never: not at all
 
+	topicID     topic.ID
+	gone        bool  // the topic has no such partition now
+	layout      int64 // of the view that moved was called with
 	leader      int32 // -1: none
 	leaderEpoch int32
 
@@ -48,8 +53,8 @@ type part struct {
 	unnamed       bool // waits for another producer id
 }
 
-func newPart(p *Producer, topic string, index int32, md replication.PartitionMetadata) *part {
-	pt := &part{p: p, topic: topic, index: index, leader: md.Leader, leaderEpoch: md.LeaderEpoch, producerID: -1, armed: never}
+func newPart(p *Producer, name string, index int32, id topic.ID, md replication.PartitionMetadata) *part {
+	pt := &part{p: p, topic: name, index: index, topicID: id, leader: md.Leader, leaderEpoch: md.LeaderEpoch, producerID: -1, armed: never}
 	pt.timer.Value = pt
 	return pt
 }
@@ -66,12 +71,18 @@ type growth struct {
 // tellings is how often at least a partitioner is told of what makes a batch.
 const tellings = 8
 
-// append puts r into the open batch, or a new one. If it returns a part, which is pt, the caller has claimed it. It returns ErrClosed.
+// errMoved says that the partitions have changed since a record was placed: the caller looks again where it belongs.
+var errMoved = errors.New("producer: partitions have changed")
+
+// append puts r into the open batch, or a new one. If it returns a part, which is pt, the caller has claimed it. It returns ErrClosed and errMoved.
 func (pt *part) append(r *record.Record, e *entry) (drain *part, g growth, err error) {
 	pt.mu.Lock()
 	defer pt.mu.Unlock()
 	if pt.p.closing.Load() { // checked under the lock: Shutdown takes it after it has set closing, and then finds what came before
 		return nil, g, ErrClosed
+	}
+	if pt.gone || pt.layout != e.layout {
+		return nil, g, errMoved
 	}
 	b, turned := pt.tail, false // turned: there may be something to send now
 	if b != nil && b.state == open {
@@ -187,21 +198,4 @@ func (pt *part) lastLocked() *batch {
 		return pt.tail
 	}
 	return pt.reporting
-}
-
-// moved takes up new metadata.
-func (pt *part) moved(md replication.PartitionMetadata, recreated bool) {
-	pt.mu.Lock()
-	if recreated {
-		pt.confirmed = false // another log: it has not seen this producer
-	}
-	if md.Leader != pt.leader || md.LeaderEpoch != pt.leaderEpoch || recreated {
-		pt.leader, pt.leaderEpoch = md.Leader, md.LeaderEpoch
-		pt.retryAt = 0 // whatever the pause was for, the new leader may do better
-	}
-	drain := pt.claimLocked()
-	pt.mu.Unlock()
-	if drain {
-		pt.p.sender.hand(pt)
-	}
 }

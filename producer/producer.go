@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,17 +13,18 @@ import (
 
 // A Producer writes records through a Backend. All methods are safe for concurrent use. It must be closed, before its backend.
 type Producer struct {
-	cfg     settings
-	backend Backend
-	start   time.Time // origin of the producer's clock, see now
-	clock   atomic.Pointer[clock]
-	pulse   pulse
-	memory  memory
-	sender  sender
-	ids     identity
-	stats   counters
-	batches freeBatches
-	calls   sync.Pool // of *call
+	cfg       settings
+	backend   Backend
+	versioned versioned // the backend, if it tells the version of its metadata; else nil
+	start     time.Time // origin of the producer's clock, see now
+	clock     atomic.Pointer[clock]
+	pulse     pulse
+	memory    memory
+	sender    sender
+	ids       identity
+	stats     counters
+	batches   freeBatches
+	calls     sync.Pool // of *call
 
 	accepting context.Context // ends when closing begins: nobody waits to get a record in any more
 	refuse    context.CancelFunc
@@ -32,6 +34,8 @@ type Producer struct {
 	closed    chan struct{} // closed when Shutdown is through
 	closeErr  error         // valid then
 	wg        sync.WaitGroup
+
+	updating sync.Mutex // held while topics are brought in line with metadata, so that newer ones win; taken before all other locks
 
 	topics atomic.Pointer[map[string]*topicParts] // replaced under mu
 	latest atomic.Pointer[topicParts]             // the one of the last record: mostly the next one's, too
@@ -48,7 +52,8 @@ func New(b Backend, cfg Config) (*Producer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Producer{cfg: s, backend: b, start: time.Now(), closed: make(chan struct{})}
+	v, _ := b.(versioned)
+	p := &Producer{cfg: s, backend: b, versioned: v, start: time.Now(), closed: make(chan struct{})}
 	p.clock.Store(&clock{at: p.start, wall: p.start.UnixNano()})
 	p.pulse.alarm.Do = p.pulse.beat
 	p.memory.limit = int64(s.MaxBufferedBytes)
@@ -115,14 +120,9 @@ func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	t := p.latest.Load()
-	if t == nil || t.name != r.Topic {
-		if t = (*p.topics.Load())[r.Topic]; t == nil {
-			if t, err = p.discover(ctx, r.Topic, to.call); err != nil {
-				return nil, err
-			}
-		}
-		p.latest.Store(t)
+	t, view, err := p.current(ctx, r.Topic, to.call)
+	if err != nil {
+		return nil, err
 	}
 	var tsMs int64
 	if r.Timestamp.IsZero() {
@@ -134,7 +134,7 @@ func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (
 	if err := p.checkRecord(r, tsMs, size); err != nil {
 		return nil, err
 	}
-	pt, chosen, err := p.place(ctx, t, r, to.call)
+	pt, chosen, err := p.place(ctx, t, view.parts, r, to.call)
 	if err != nil {
 		return nil, err
 	}
@@ -144,15 +144,26 @@ func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (
 			return nil, err
 		}
 	}
-	e := entry{recipient: to, tsMs: tsMs, size: size, chosen: chosen && p.cfg.aware != nil}
+	e := entry{recipient: to, tsMs: tsMs, size: size, layout: view.layout, chosen: chosen && p.cfg.aware != nil}
 	drain, grown, err := pt.append(r, &e)
+	for errors.Is(err, errMoved) { // while the record was on its way to it
+		p.awaitUpdate()
+		if t, view, err = p.current(ctx, r.Topic, to.call); err != nil {
+			break
+		}
+		if pt, chosen, err = p.place(ctx, t, view.parts, r, to.call); err != nil {
+			break
+		}
+		e.layout, e.chosen = view.layout, chosen && p.cfg.aware != nil
+		drain, grown, err = pt.append(r, &e)
+	}
 	if err != nil {
 		p.memory.release(size)
 		return nil, err
 	}
 	if grown.told {
 		p.cfg.aware.Appended(topic.Appended{
-			Topic: t.name, Partition: pt.index, Partitions: len(*t.parts.Load()), Bytes: grown.bytes, BatchBytes: p.cfg.BatchBytes, BatchFull: grown.full,
+			Topic: t.name, Partition: pt.index, Partitions: len(view.parts), Bytes: grown.bytes, BatchBytes: p.cfg.BatchBytes, BatchFull: grown.full,
 		})
 	}
 	return drain, nil
@@ -198,7 +209,7 @@ func (w *flushWait) one() {
 
 func (p *Producer) eachPart(fn func(*part)) {
 	for _, t := range *p.topics.Load() {
-		for _, pt := range *t.parts.Load() {
+		for _, pt := range t.view.Load().all {
 			fn(pt)
 		}
 	}

@@ -179,7 +179,7 @@ func TestWeakerAcksSwitchIdempotenceOff(t *testing.T) {
 func TestTopicThatAppearsLaterIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(nil)
-		p := newProducer(t, f, Config{})
+		p := newProducer(t, f, Config{AllowUnknownTopics: true})
 		start := time.Now()
 		time.AfterFunc(time.Second, func() { f.grow("a", 1) })
 		_, err := p.Send(t.Context(), value("a", 0))
@@ -192,7 +192,7 @@ func TestTopicThatAppearsLaterIsFound(t *testing.T) {
 		require.Equal(t, 61*time.Second, time.Since(start))
 		require.NoError(t, p.Close())
 
-		p = newProducer(t, f, Config{MaxBlock: NoWait})
+		p = newProducer(t, f, Config{MaxBlock: NoWait, AllowUnknownTopics: true})
 		_, err = p.Send(t.Context(), value("never", 0))
 		require.ErrorIs(t, err, ErrUnknownTopic)
 		require.NotErrorIs(t, err, ErrTimeout)
@@ -203,7 +203,7 @@ func TestTopicThatAppearsLaterIsFound(t *testing.T) {
 func TestNewPartitionsAreUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(map[string]int{"a": 1})
-		p := newProducer(t, f, Config{Partitioner: topic.RoundRobin()})
+		p := newProducer(t, f, Config{Partitioner: topic.RoundRobin(), AllowUnknownTopics: true})
 		_, err := p.Send(t.Context(), value("a", 0))
 		require.NoError(t, err)
 		time.AfterFunc(time.Second, func() { f.grow("a", 3) })

@@ -50,15 +50,19 @@ func (pt *part) judgeLocked(b *batch, res partition.ProduceResult) {
 		if res.Duplicate {
 			p.stats.duplicates.Add(1)
 		}
-		pt.confirmed, pt.failures = true, 0
+		pt.failures = 0
+		pt.confirmed = pt.confirmed || b.topicID == pt.topicID // the log of a former topic says nothing of the new one's
 		b.state, b.result, b.err = done, res, nil
 		return
 	}
 	v := judge(res.Err)
 	if !v.absent {
-		b.maybe, b.tainted = true, true
+		b.tainted = true
+		b.maybe = b.maybe || b.topicID == pt.topicID // else it may be in the log of the former topic, which is gone
 	}
 	switch {
+	case b.lost != nil:
+		pt.failLocked(b, res, b.lost)
 	case b.sequenced && errors.Is(res.Err, partition.ErrOutOfOrderSequence):
 		pt.outOfOrderLocked(b, res)
 	case b.sequenced && errors.Is(res.Err, partition.ErrInvalidProducerEpoch):
@@ -107,7 +111,7 @@ func (pt *part) retryLocked(b *batch, res partition.ProduceResult) {
 	pt.held = true
 	pt.retryAt = pt.p.now() + int64(pt.p.backoff(pt.failures))
 	pt.failures++
-	if pt.leaderEpoch != b.leaderEpoch {
+	if pt.leaderEpoch != b.leaderEpoch || pt.topicID != b.topicID {
 		pt.retryAt = 0 // asked the old leader: the new one need not be waited for (KIP-951)
 	}
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,11 +12,22 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// topicParts is a topic that records were sent to. Topics are never forgotten.
+// topicParts is a topic that records were sent to. Topics are never forgotten, nor are partitions.
 type topicParts struct {
-	name  string
-	parts atomic.Pointer[[]*part] // grows under Producer.mu
-	id    topic.ID                // guarded by Producer.mu
+	name    string
+	view    atomic.Pointer[topicView] // replaced under Producer.updating
+	version atomic.Int64              // of the metadata that view is made from; written under Producer.updating, after view
+}
+
+// topicView is what a topic has as of one version of the metadata. It is immutable.
+type topicView struct {
+	id    topic.ID
+	all   []*part // every partition that the topic ever had, by number
+	parts []*part // those that it has: all[:n]; none if it is gone
+	gone  error   // why there is no such topic any more; nil: there is
+
+	layout int64 // counts the changes of len(parts): where keys go is the same in views of the same layout
+	grown  bool  // the topic, this one of that name, has got more partitions
 }
 
 // recordSize is an upper bound of the bytes that a record takes in a batch. Kafka: DefaultRecord.recordSizeUpperBound.
@@ -44,8 +52,7 @@ func (p *Producer) checkRecord(r *record.Record, tsMs, size int64) error {
 }
 
 // place returns the partition of r, and whether the partitioner chose it.
-func (p *Producer) place(ctx context.Context, t *topicParts, r *record.Record, c *call) (pt *part, chosen bool, err error) {
-	parts := *t.parts.Load()
+func (p *Producer) place(ctx context.Context, t *topicParts, parts []*part, r *record.Record, c *call) (pt *part, chosen bool, err error) {
 	if i, ok := r.ExplicitPartition(); ok {
 		if int(i) >= len(parts) {
 			if parts, err = p.awaitPartition(ctx, t, int(i), c); err != nil {
@@ -99,6 +106,9 @@ func (p *Producer) await(ctx context.Context, what string, c *call, try func(con
 			return nil
 		}
 		last := err
+		if p.final(err) {
+			return fmt.Errorf("%s: %w", what, err)
+		}
 		if errors.Is(err, ErrUnknownTopic) && p.cfg.MaxBlock >= 0 && ctx.Err() == nil {
 			if _, err = p.backend.WaitMetadata(ctx, version); err == nil {
 				continue
@@ -134,32 +144,78 @@ func (p *Producer) pause(ctx context.Context, failures int) {
 	}
 }
 
-// discover asks the backend for a topic that is new to the producer, and for the producer's id if it has none.
-func (p *Producer) discover(ctx context.Context, name string, c *call) (*topicParts, error) {
-	if p.closing.Load() {
-		return nil, ErrClosed
-	}
-	if err := p.ensureID(ctx, c); err != nil {
-		return nil, err
-	}
-	var t *topicParts
-	err := p.await(ctx, "metadata of topic "+name, c, func(ctx context.Context) (int64, error) {
-		md, err := p.backend.Metadata(ctx, name)
-		if err != nil {
-			return 0, err
+// current returns a topic and what it has now. In one process it looks at the version of the metadata first: what a call that changed them has
+// returned from is seen by every record that is sent after it.
+func (p *Producer) current(ctx context.Context, name string, c *call) (*topicParts, *topicView, error) {
+	t := p.latest.Load()
+	if t == nil || t.name != name {
+		if t = (*p.topics.Load())[name]; t == nil {
+			return p.discover(ctx, name, c)
 		}
-		if tm, ok := md.Topics[name]; !ok || tm.Err == nil && len(tm.Partitions) == 0 {
-			return md.Version, fmt.Errorf("%w: %q", ErrUnknownTopic, name)
-		} else if tm.Err != nil {
-			return md.Version, tm.Err
-		}
-		t, err = p.learn(md, name)
-		return md.Version, err
-	})
-	return t, err
+		p.latest.Store(t)
+	}
+	if p.versioned != nil && p.versioned.MetadataVersion() != t.version.Load() {
+		p.refresh(ctx, t)
+	}
+	if view := t.view.Load(); view.gone == nil {
+		return t, view, nil
+	}
+	return p.discover(ctx, name, c)
 }
 
-// awaitPartition waits until the topic has partition i.
+// discover asks the backend for a topic that is new to the producer, or was gone when it was last heard of; and for the producer's id if it has none.
+func (p *Producer) discover(ctx context.Context, name string, c *call) (t *topicParts, view *topicView, err error) {
+	if p.closing.Load() {
+		return nil, nil, ErrClosed
+	}
+	var md replication.Metadata
+	look := func(ctx context.Context) (int64, error) {
+		if md, err = p.backend.Metadata(ctx, name); err != nil {
+			return 0, err
+		}
+		if err = missing(md, name); err != nil {
+			return md.Version, err
+		}
+		if t = (*p.topics.Load())[name]; t == nil {
+			return md.Version, nil
+		}
+		p.update(md)
+		view = t.view.Load()
+		return md.Version, view.gone
+	}
+	what := "metadata of topic " + name
+	if err := p.await(ctx, what, c, look); err != nil || t != nil {
+		return t, view, err
+	}
+	if err := p.ensureID(ctx, c); err != nil {
+		return nil, nil, err
+	}
+	if t, err = p.learn(md, name); err != nil {
+		return nil, nil, err
+	}
+	return t, t.view.Load(), nil
+}
+
+// missing returns why md has nothing of a topic, nil if it has.
+func missing(md replication.Metadata, name string) error {
+	tm, ok := md.Topics[name]
+	if tm.Err == nil && (!ok || len(tm.Partitions) == 0) {
+		return &replication.UnknownTopicError{Topic: name}
+	}
+	return tm.Err
+}
+
+// final reports whether err says that a topic or partition is not there, and nobody waits for it to come. A backend that is not sure
+// says so by Retriable.
+func (p *Producer) final(err error) bool {
+	if p.cfg.AllowUnknownTopics || !errors.Is(err, ErrUnknownTopic) {
+		return false
+	}
+	var r interface{ Retriable() bool }
+	return !errors.As(err, &r) || !r.Retriable()
+}
+
+// awaitPartition waits until the topic has partition i, if it may come.
 func (p *Producer) awaitPartition(ctx context.Context, t *topicParts, i int, c *call) (parts []*part, err error) {
 	err = p.await(ctx, fmt.Sprintf("metadata of %s-%d", t.name, i), c, func(ctx context.Context) (int64, error) {
 		md, err := p.backend.Metadata(ctx, t.name)
@@ -167,96 +223,14 @@ func (p *Producer) awaitPartition(ctx context.Context, t *topicParts, i int, c *
 			return 0, err
 		}
 		p.update(md)
-		if parts = *t.parts.Load(); i < len(parts) {
+		view := t.view.Load()
+		if parts = view.parts; i < len(parts) {
 			return md.Version, nil
+		}
+		if view.gone != nil {
+			return md.Version, view.gone
 		}
 		return md.Version, fmt.Errorf("%w: %s-%d, there are %d", ErrUnknownTopic, t.name, i, len(parts))
 	})
 	return parts, err
-}
-
-// learn takes up a topic and starts to follow the metadata.
-func (p *Producer) learn(md replication.Metadata, name string) (*topicParts, error) {
-	p.mu.Lock()
-	if p.sealed {
-		p.mu.Unlock()
-		return nil, ErrClosed
-	}
-	known := *p.topics.Load()
-	t := known[name]
-	if t == nil {
-		t = &topicParts{name: name, id: md.Topics[name].ID}
-		t.parts.Store(new([]*part))
-		all := maps.Clone(known)
-		all[name] = t
-		p.growLocked(t, md.Topics[name])
-		p.topics.Store(&all)
-	}
-	watch := !p.watching
-	p.watching = true
-	p.mu.Unlock()
-	if watch {
-		p.spawn(func() { p.follow(md.Version) })
-	}
-	return t, nil
-}
-
-// growLocked adds the partitions that t does not have yet.
-func (p *Producer) growLocked(t *topicParts, tm replication.TopicMetadata) {
-	parts := slices.Clone(*t.parts.Load())
-	for i := len(parts); i < len(tm.Partitions); i++ {
-		parts = append(parts, newPart(p, t.name, int32(i), tm.Partitions[i]))
-	}
-	t.parts.Store(&parts)
-}
-
-// follow keeps the topics in use up to date until the producer has ended.
-func (p *Producer) follow(version int64) {
-	for failures := 0; ; {
-		_, err := p.backend.WaitMetadata(p.living, version)
-		var md replication.Metadata
-		if err == nil {
-			md, err = p.backend.Metadata(p.living, slices.Collect(maps.Keys(*p.topics.Load()))...)
-		}
-		switch {
-		case p.living.Err() != nil || errors.Is(err, replication.ErrClosed):
-			return
-		case err != nil:
-			p.cfg.Logger.Warn("producer cannot follow the metadata", slog.Any("err", err))
-			p.pause(p.living, failures)
-			failures++
-			continue
-		}
-		version, failures = md.Version, 0
-		p.update(md)
-	}
-}
-
-// update brings the topics in use in line with md.
-func (p *Producer) update(md replication.Metadata) {
-	type change struct {
-		pt  *part
-		now replication.PartitionMetadata
-		new bool // the topic was created anew
-	}
-	var changes []change
-	p.mu.Lock()
-	for name, t := range *p.topics.Load() {
-		tm, ok := md.Topics[name]
-		if !ok || tm.Err != nil {
-			continue // deleted: batches find out, and time out unless it comes back
-		}
-		recreated := tm.ID != t.id
-		t.id = tm.ID
-		p.growLocked(t, tm)
-		for i, pt := range *t.parts.Load() {
-			if i < len(tm.Partitions) {
-				changes = append(changes, change{pt, tm.Partitions[i], recreated})
-			}
-		}
-	}
-	p.mu.Unlock()
-	for _, c := range changes {
-		c.pt.moved(c.now, c.new)
-	}
 }
