@@ -3,7 +3,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/stratalog/strata"
@@ -15,13 +17,13 @@ import (
 const keys = 24
 
 func main() {
-	if err := run(context.Background()); err != nil {
+	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "grow:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, out io.Writer) error {
 	cluster, err := strata.Open(strata.Config{})
 	if err != nil {
 		return err
@@ -57,20 +59,26 @@ func run(ctx context.Context) error {
 	}
 
 	moved := 0
-	fmt.Println("key       4 partitions   6 partitions")
+	fmt.Fprintln(out, "key       4 partitions   6 partitions")
 	for k := range keys {
 		mark := ""
 		if before[k] != after[k] {
 			mark = "   moves"
 			moved++
 		}
-		fmt.Printf("user-%-2d   %12d   %12d%s\n", k, before[k], after[k], mark)
+		fmt.Fprintf(out, "user-%-2d   %12d   %12d%s\n", k, before[k], after[k], mark)
 	}
-	fmt.Printf("\n%d of %d keys go to another partition from now on: their order across the change is not kept.\n", moved, keys)
-	fmt.Println("What was written stays where it was; records per partition before and right after adding:")
+	if moved == 0 {
+		return errors.New("no key has moved: the producer still uses 4 partitions")
+	}
+	fmt.Fprintf(out, "\n%d of %d keys go to another partition from now on: their order across the change is not kept.\n", moved, keys)
+	fmt.Fprintln(out, "What was written stays where it was; records per partition before and right after adding:")
 	for i := range int32(6) {
 		tp := record.TopicPartition{Topic: "orders", Partition: i}
-		fmt.Printf("  orders-%d: %2d -> %2d\n", i, written[tp], still[tp])
+		fmt.Fprintf(out, "  orders-%d: %2d -> %2d\n", i, written[tp], still[tp])
+		if written[tp] != still[tp] {
+			return fmt.Errorf("orders-%d had %d records and has %d", i, written[tp], still[tp])
+		}
 	}
 	return nil
 }

@@ -1,0 +1,23 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/leaktest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+func TestProgramShowsThatKeysMoveAndRecordsDoNot(t *testing.T) {
+	for range 20 { // the first send after AddPartitions has returned goes by the new number, every time
+		var out strings.Builder
+		require.NoError(t, run(t.Context(), &out))
+		require.Contains(t, out.String(), "\n20 of 24 keys go to another partition from now on")
+		require.Len(t, regexp.MustCompile(`(?m)^user-\d+ +\d +[45]   moves$`).FindAllString(out.String(), -1), 9, "to the new partitions")
+		require.Contains(t, out.String(), "  orders-5:  0 ->  0\n")
+	}
+}
