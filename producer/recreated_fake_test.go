@@ -2,6 +2,7 @@ package producer
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +23,7 @@ func TestAnswerOfTheFormerTopicDoesNotVouchForTheNewLog(t *testing.T) {
 			case 1: // is answered when the topic is another one already
 				return fate{delay: time.Second}
 			case 2: // the first that the new log would get: were another one with it, it would come first
-				return fate{err: partition.ErrNotLeader}
+				return fate{err: partition.ErrNotLeader, delay: time.Millisecond}
 			}
 			return fate{}
 		}
@@ -168,4 +169,38 @@ func TestNewLogGetsBatchesInOrderWhateverBecameOfThemInTheFormerOne(t *testing.T
 		require.Equal(t, numbers(2, 4), f.values("a", 0))
 		require.NoError(t, p.Close())
 	})
+}
+
+// highest is a partitioner that takes the highest partition.
+type highest struct{}
+
+func (highest) Partition(_ record.Record, n int) int { return n - 1 }
+
+func TestRecordPlacedBeforeTheTopicChangedIsPlacedAgain(t *testing.T) {
+	for name, change := range map[string]func(*fake){
+		"created again": func(f *fake) { f.recreate("a", 4) },
+		"grown":         func(f *fake) { f.grow("a", 4) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(map[string]int{"a": 2, "b": 1})
+				f.script = func(_ int, req *partition.ProduceRequest, _ *record.Batch) fate {
+					if req.TopicPartition.Topic == "b" {
+						return fate{delay: time.Second}
+					}
+					return fate{}
+				}
+				p := newProducer(t, f, Config{MaxBufferedBytes: 1000, Partitioner: highest{}})
+				_, err := p.Send(t.Context(), value("a", 0))
+				require.NoError(t, err)
+				p.SendAsync(t.Context(), record.String("b", "", strings.Repeat("x", 900)), nil)
+				time.AfterFunc(time.Millisecond, func() { change(f) })
+				acks, err := p.Send(t.Context(), record.String("a", "k", strings.Repeat("y", 500))) // waits for memory, meanwhile it changes
+				require.NoError(t, err)
+				require.Equal(t, int32(3), acks[0].Partition)
+				require.Len(t, f.values("a", 3), 1)
+				require.NoError(t, p.Close())
+			})
+		})
+	}
 }
