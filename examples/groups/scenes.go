@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 )
@@ -45,11 +47,26 @@ func (s *stage) idle(ctx context.Context) error {
 			if err := ms[owner.ClientID].leave(); err != nil {
 				return err
 			}
-			_, err := s.show(ctx, "web", owner.ClientID+" leaves", 4)
+			after, err := s.show(ctx, "web", owner.ClientID+" leaves", 4)
+			if err == nil {
+				fmt.Fprintf(s.out, "  %d of the 3 that stay keep the partition they had\n", keepers(g, after))
+			}
 			return err
 		}
 	}
 	return errors.New("nobody has a partition")
+}
+
+// keepers counts the members that had partitions before and have them still.
+func keepers(before, after group.Info) (n int) {
+	for _, b := range before.Members {
+		for _, a := range after.Members {
+			if a.ID == b.ID && len(b.Assignment) > 0 && slices.Equal(a.Assignment, b.Assignment) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // freeze: the process of a member stands still; all that the group sees of it is that its heartbeats stop.
