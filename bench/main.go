@@ -4,6 +4,7 @@
 //
 //	go run . -run W1,W3 -peers tidwall,limit        # substring filters
 //	go run . -quick                                 # everything, under a minute
+//	BENCH_CPUPROFILE=cpu.out go run . -run W8 -runs 1 -peers strata-group
 package main
 
 import (
@@ -104,6 +105,7 @@ type Result struct {
 	P99       float64 `json:"p99_us,omitempty"`
 	P999      float64 `json:"p999_us,omitempty"`
 	MS        float64 `json:"ms,omitempty"`
+	CPUNs     float64 `json:"cpu_ns_per_record,omitempty"`
 	Allocs    float64 `json:"allocs_per_record"`
 	AllocB    float64 `json:"alloc_bytes_per_record"`
 	RSSMB     float64 `json:"rss_peak_mb"`
@@ -269,7 +271,7 @@ func median(rs []Result) Result {
 		&m.P50: func(r Result) float64 { return r.P50 }, &m.P99: func(r Result) float64 { return r.P99 },
 		&m.P999: func(r Result) float64 { return r.P999 }, &m.MS: func(r Result) float64 { return r.MS },
 		&m.Allocs: func(r Result) float64 { return r.Allocs }, &m.AllocB: func(r Result) float64 { return r.AllocB },
-		&m.RSSMB: func(r Result) float64 { return r.RSSMB },
+		&m.RSSMB: func(r Result) float64 { return r.RSSMB }, &m.CPUNs: func(r Result) float64 { return r.CPUNs },
 	} {
 		*f = mid(get)
 	}
@@ -356,14 +358,14 @@ func markdown(rs []Result) string {
 			}
 			return score(g[i]) < score(g[j])
 		})
-		fmt.Fprintf(&b, "\n### %s\n\n| subject | records/s | MB/s | ms | p50 us | p99 us | p99.9 us | of limit | allocs/rec | RSS MB | spread |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n", k)
+		fmt.Fprintf(&b, "\n### %s\n\n| subject | records/s | MB/s | ms | p50 us | p99 us | p99.9 us | of limit | CPU ns/rec | allocs/rec | RSS MB | spread |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n", k)
 		for _, r := range g {
 			if r.Err != "" {
-				fmt.Fprintf(&b, "| %s | %s |||||||||\n", r.Subject, r.Err)
+				fmt.Fprintf(&b, "| %s | %s ||||||||||\n", r.Subject, r.Err)
 				continue
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %.2f | %.0f | %.0f%% |\n", r.Subject, num(r.RecsPerS), num(r.MBPerS),
-				num(r.MS), num(r.P50), num(r.P99), num(r.P999), num(r.Ratio), r.Allocs, r.RSSMB, r.SpreadPct)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %.2f | %.0f | %.0f%% |\n", r.Subject, num(r.RecsPerS), num(r.MBPerS),
+				num(r.MS), num(r.P50), num(r.P99), num(r.P999), num(r.Ratio), num(r.CPUNs), r.Allocs, r.RSSMB, r.SpreadPct)
 		}
 	}
 	return b.String()
