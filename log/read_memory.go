@@ -1,9 +1,6 @@
 package log
 
-import (
-	"strings"
-	"unsafe"
-)
+import "github.com/stratalog/strata/internal/uncleared"
 
 // readMemory gives out the memory of records that their reader may keep. Once it is clear that there are many to come, one allocation serves
 // several reads: the more memory is in use, the more rarely the collector works, which otherwise takes as long as the reading.
@@ -31,7 +28,7 @@ func (m *readMemory) next() (dst []byte, size int) {
 			most = earlyChunkBytes
 		}
 		m.chunk = max(min(2*max(m.chunk, readBytes), most), m.size)
-		m.free = unclearedBytes(m.chunk)
+		m.free = uncleared.Bytes(m.chunk)
 	}
 	return m.free, m.size
 }
@@ -44,13 +41,4 @@ func (m *readMemory) took(p []byte) []byte {
 		m.free = p[len(p):]
 	}
 	return p[:len(p):len(p)]
-}
-
-// unclearedBytes returns an empty slice with room for n bytes or more, which, unlike those of make, hold anything: a Builder's do. Clearing what
-// a file is read into next is as much work as reading it. n must be above 0.
-func unclearedBytes(n int) []byte {
-	var b strings.Builder
-	b.Grow(n)
-	b.WriteByte(0) // an empty string has no address
-	return unsafe.Slice(unsafe.StringData(b.String()), b.Cap())[:0]
 }

@@ -99,6 +99,9 @@ func (pt *part) append(r *record.Record, e *entry) (drain *part, g growth, err e
 	if b == nil {
 		now := pt.p.now()
 		b = pt.p.newBatch(pt, now)
+		if turned { // the one before is full: so will be this one
+			b.builder.Expect(min(pt.p.cfg.BatchBytes, maxPooledBytes))
+		}
 		if !b.add(r, e) {
 			return nil, g, fmt.Errorf("%w: %d bytes for topic %s", ErrMessageTooLarge, e.size, pt.topic)
 		}

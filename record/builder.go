@@ -5,8 +5,9 @@ import (
 	"errors"
 	"hash/crc32"
 	"math"
-	"slices"
 	"time"
+
+	"github.com/stratalog/strata/internal/uncleared"
 )
 
 // ErrEmpty is returned by Build and AppendBatch if the builder holds no record.
@@ -21,7 +22,7 @@ type Builder struct {
 	buf   []byte // header, then records as they are appended; empty: header not yet begun
 	limit int
 	count int32
-	hint  int // size of the last batch that Build handed away: what the next buffer starts with
+	hint  int // bytes that the next buffer starts with: the last batch handed away, or Expect's
 
 	baseTimestamp, maxTimestamp int64
 	attributes                  Attributes
@@ -41,6 +42,9 @@ func (b *Builder) Size() int { return max(len(b.buf), HeaderSize) }
 
 // Cap returns the bytes of memory that b holds on to.
 func (b *Builder) Cap() int { return cap(b.buf) }
+
+// Expect says how large the batch is likely to get: a builder without memory gets as much at once.
+func (b *Builder) Expect(size int) { b.hint = size }
 
 // SetProducer names the idempotent or transactional producer of the batch and the sequence number of its first record.
 func (b *Builder) SetProducer(id int64, epoch int16, sequence int32) {
@@ -67,7 +71,7 @@ func (b *Builder) SetLeaderEpoch(epoch int32) { SetLeaderEpoch(b.header(), epoch
 func (b *Builder) header() []byte {
 	if len(b.buf) == 0 {
 		if cap(b.buf) < HeaderSize {
-			b.buf = make([]byte, 0, max(b.hint, 512))
+			b.buf = uncleared.Bytes(max(b.hint, 512))
 		}
 		b.buf = append(b.buf, emptyHeader[:]...)
 	}
@@ -115,7 +119,7 @@ func (b *Builder) AppendKV(tsMs int64, key, value []byte, headers []Header) bool
 		return false
 	}
 	if end > cap(b.buf) {
-		b.buf = slices.Grow(b.buf, end-i)
+		b.buf = uncleared.Grow(b.buf, end-i)
 	}
 	b.buf = b.buf[:end]
 	b.count++

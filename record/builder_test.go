@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -223,4 +224,20 @@ func TestHeadersOfABatchShareOneAllocation(t *testing.T) {
 			}
 		}
 	}), 1.0)
+}
+
+func TestExpectedBatchesAreAllocatedAtOnce(t *testing.T) {
+	value := make([]byte, 100)
+	require.LessOrEqual(t, testing.AllocsPerRun(20, func() {
+		var b Builder
+		b.Expect(64 << 10)
+		for b.Len() < 500 {
+			b.AppendKV(1, nil, value, nil)
+		}
+	}), 1.0)
+}
+
+// Consumers hand out slices of records: their size is what a busy one allocates and clears most.
+func TestRecordIsSmall(t *testing.T) {
+	require.LessOrEqual(t, unsafe.Sizeof(Record{}), uintptr(136))
 }

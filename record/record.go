@@ -28,12 +28,12 @@ type Header struct {
 type Record struct {
 	Topic         string
 	Partition     int32 // set on consumed records; to send to a given partition use To
-	Offset        int64
 	LeaderEpoch   int32
+	Offset        int64
 	Timestamp     time.Time // millisecond precision; zero: set at send
-	TimestampType TimestampType
-	Key, Value    []byte // nil differs from empty; a nil Value is a tombstone
+	Key, Value    []byte    // nil differs from empty; a nil Value is a tombstone
 	Headers       []Header
+	TimestampType TimestampType
 
 	explicit bool // Partition was chosen by To
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"slices"
 
+	"github.com/stratalog/strata/internal/uncleared"
 	"github.com/stratalog/strata/record"
 )
 
@@ -82,7 +82,7 @@ func (s *Segment) readBatches(f *openFile, dst []byte, p place, maxBytes int, li
 	}
 	want := int(min(int64(max(maxBytes, record.HeaderSize)), limit-p.pos))
 	start := len(dst)
-	dst = slices.Grow(dst, want)[:start+want]
+	dst = uncleared.Grow(dst, want)[:start+want]
 	if want < record.HeaderSize && limit < at.size {
 		return dst[:start], nil
 	}
@@ -97,7 +97,7 @@ func (s *Segment) readBatches(f *openFile, dst []byte, p place, maxBytes int, li
 		return dst[:start], nil
 	}
 	if first.Size() > want { // a batch larger than max: at least one is promised
-		dst = slices.Grow(dst[:start+want], first.Size()-want)[:start+first.Size()]
+		dst = uncleared.Grow(dst[:start+want], first.Size()-want)[:start+first.Size()]
 		if err := s.readFull(f, dst[start+want:], p.pos+int64(want)); err != nil {
 			return nil, err
 		}
