@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -197,7 +198,8 @@ func poisonBatches(good []byte) map[string][]byte {
 	}
 	gz.Close()
 	return map[string][]byte{
-		"wrong crc":        append(bytes.Clone(good[:len(good)-1]), good[len(good)-1]^1),
+		"wrong crc":        slices.Concat(good[:17], []byte{1, 2, 3, 4}, good[21:]),
+		"flipped value":    append(bytes.Clone(good[:len(good)-2]), good[len(good)-2]^1, good[len(good)-1]), // only the CRC tells
 		"magic 1":          change(func(p []byte) []byte { p[16] = 1; return p }),
 		"magic 3":          change(func(p []byte) []byte { p[16] = 3; return p }),
 		"length short":     change(func(p []byte) []byte { p[11]--; return p }),
@@ -233,7 +235,11 @@ func TestPoisonBatchesAreRefusedAndNothingIsAppended(t *testing.T) {
 	for name, records := range poison {
 		req := produceOne(9, "t", records)
 		req.Topics[0].Partitions[0].Records = records
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		got := c.ask(req).(*kmsg.ProduceResponse).Topics[0].Partitions[0]
+		runtime.ReadMemStats(&after)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20), "%s takes memory", name)
 		require.NotZero(t, got.ErrorCode, name)
 		require.EqualValues(t, -1, got.BaseOffset, name)
 		t.Log(name, Code(got.ErrorCode))
