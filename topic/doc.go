@@ -15,6 +15,13 @@
 // (log.SyncOnAck), as if flush.messages were 1. Kafka leaves writing back to the operating system and relies on replicas; say so with
 // flush.messages=9223372036854775807. As soon as one of the two is set, both mean what they mean in Kafka.
 //
+// # Segment size
+//
+// Records expire by whole closed segments. How long a segment takes to close follows from the size of the records, how many come in a second, and
+// over how many partitions: a gigabyte, the default, is an hour of one topic and a year of another. Settings.Advise calculates
+// segment.bytes and segment.ms from a Load so that a record is kept at most a twentieth longer than asked for, in some twenty segments;
+// Settings.WarningsUnder tells which settings do not fit a Load. The command "strata topics advise" measures the load of a topic and does both.
+//
 // # Partitioners
 //
 // The producer chooses partitions. Default hashes the key as the Java client does and gives records without a key to the partitions in turn.

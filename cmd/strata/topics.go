@@ -15,8 +15,8 @@ import (
 )
 
 func (a *app) topicsCmd() *cobra.Command {
-	c := a.parent(&cobra.Command{Use: "topics", Short: "List, describe, create, change and delete topics"})
-	c.AddCommand(a.topicsList(), a.topicsDescribe(), a.topicsCreate(), a.topicsAlter(), a.topicsGrow(), a.topicsDelete())
+	c := a.parent(&cobra.Command{Use: "topics", Short: "List, describe, create, change and delete topics, advise on their segments"})
+	c.AddCommand(a.topicsList(), a.topicsDescribe(), a.topicsCreate(), a.topicsAlter(), a.topicsGrow(), a.topicsDelete(), a.topicsAdvise())
 	return c
 }
 
