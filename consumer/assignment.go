@@ -72,6 +72,13 @@ func (c *Consumer) assignLocked(next target) (adopted <-chan struct{}) {
 	ch := make(chan struct{})
 	next.waiting = append(c.target.waiting, ch)
 	c.target = next
+	if c.runner != nil { // what is lost has another owner soon: handlers hear of it before the polling goroutine does
+		for _, p := range c.order {
+			if !c.ownsLocked(p) {
+				c.runner.lose(p, c.member.pollExceeded)
+			}
+		}
+	}
 	c.wakeLocked()
 	return ch
 }
@@ -84,17 +91,22 @@ func (c *Consumer) adoptStep(ctx context.Context) (more bool, err error) {
 	ch := c.held.to(c.target)
 	switch {
 	case len(ch.lost) > 0:
-		parts := c.partsLocked(ch.lost)
 		c.dropLocked(ch.lost)
+		r, exceeded := c.runner, c.member.pollExceeded
 		c.mu.Unlock()
-		c.drainRun(ctx, parts, false)
+		if r != nil && exceeded {
+			r.awaitCalls()
+		}
 		c.callback(ctx, c.cfg.OnLost, ch.lost)
 		return true, nil
 	case len(ch.revoked) > 0:
-		parts := c.partsLocked(ch.revoked)
+		parts, r := c.partsLocked(ch.revoked), c.runner
 		c.revoking = ch.revoked
 		c.mu.Unlock()
-		return true, c.giveUp(ctx, ch.revoked, parts)
+		if r != nil {
+			r.drain(parts)
+		}
+		return true, c.giveUp(ctx, ch.revoked)
 	case len(ch.added) > 0:
 		c.takeLocked(ch.added)
 		c.mu.Unlock()
@@ -111,8 +123,7 @@ func (c *Consumer) adoptStep(ctx context.Context) (more bool, err error) {
 }
 
 // giveUp hands partitions over that are ours until then. If ctx ends before the commit is made, they stay for the next poll.
-func (c *Consumer) giveUp(ctx context.Context, tps []record.TopicPartition, parts []*part) error {
-	c.drainRun(ctx, parts, true)
+func (c *Consumer) giveUp(ctx context.Context, tps []record.TopicPartition) error {
 	if err := c.commitBeforeHandover(ctx, tps); err != nil {
 		if ctx.Err() != nil {
 			c.mu.Lock()
@@ -147,16 +158,6 @@ func (c *Consumer) callback(ctx context.Context, fn func(context.Context, []reco
 		c.loop = before
 	}()
 	fn(ctx, tps)
-}
-
-// drainRun lets a Run's workers finish with partitions that go.
-func (c *Consumer) drainRun(ctx context.Context, parts []*part, wait bool) {
-	c.mu.Lock()
-	r := c.runner
-	c.mu.Unlock()
-	if r != nil {
-		r.drain(ctx, parts, wait)
-	}
 }
 
 func (c *Consumer) partsLocked(tps []record.TopicPartition) (parts []*part) {
@@ -195,6 +196,9 @@ func (c *Consumer) takeLocked(tps []record.TopicPartition) {
 func (c *Consumer) dropLocked(tps []record.TopicPartition) {
 	c.held = c.held.without(tps)
 	for _, tp := range tps {
+		if p := c.parts[tp]; p != nil && c.runner != nil {
+			c.runner.forget(p)
+		}
 		delete(c.parts, tp)
 	}
 	c.order = slices.DeleteFunc(c.order, func(p *part) bool { return c.parts[p.tp] != p })

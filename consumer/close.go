@@ -10,11 +10,18 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Close is Shutdown with a bound of 30 s.
+// Close is Shutdown with a bound of 30 s, and DrainTimeout besides if a Run is under way.
 func (c *Consumer) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), DefaultCloseTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.closeTimeout())
 	defer cancel()
 	return c.Shutdown(ctx)
+}
+
+func (c *Consumer) closeTimeout() time.Duration {
+	if r := c.running(); r != nil {
+		return r.cfg.DrainTimeout + DefaultCloseTimeout
+	}
+	return DefaultCloseTimeout
 }
 
 // Shutdown ends polling, sends what CommitAsync has queued, commits what is processed (with CommitProcessed), calls
@@ -38,7 +45,7 @@ func (c *Consumer) Shutdown(ctx context.Context) error {
 	switch {
 	case first && inHelper:
 		c.wg.Go(func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultCloseTimeout)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.closeTimeout())
 			defer cancel()
 			c.shutdown(ctx, false)
 		})
@@ -119,11 +126,23 @@ func (c *Consumer) awaitPoller(ctx context.Context) bool {
 	}
 	ended := make(chan struct{})
 	c.pollEnded = ended
+	r := c.runner
 	c.mu.Unlock()
 	select {
 	case <-ended:
 		return true
 	case <-ctx.Done():
+	}
+	if r == nil {
+		return false
+	}
+	r.hurryUp()
+	t := time.NewTimer(maxGrace)
+	defer t.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-t.C:
 		return false
 	}
 }

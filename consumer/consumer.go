@@ -196,6 +196,13 @@ func (c *Consumer) Stats() Stats {
 	return s
 }
 
+// running returns the Run under way; nil: none.
+func (c *Consumer) running() *runner {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.runner
+}
+
 // fail ends polling with err, for good.
 func (c *Consumer) fail(err error) {
 	c.mu.Lock()

@@ -223,6 +223,9 @@ func (c *Consumer) endWait() {
 // wakeLocked makes the poller look at the state: now, if it waits, else before the next record.
 func (c *Consumer) wakeLocked() {
 	c.dirty.Store(true)
+	if c.runner != nil && (c.closing || c.woken || c.fatal != nil) {
+		c.runner.end()
+	}
 	if c.waiter.waiting {
 		c.waiter.cancel()
 	}

@@ -241,7 +241,9 @@ func (m *membership) heartbeats(ctx context.Context, done <-chan struct{}) error
 		case <-tick.C:
 		}
 		if m.applicationGone() {
-			m.leaveForNow(ctx)
+			id := c.state().id
+			m.forget(true) // before others get the partitions
+			m.leaveForNow(ctx, id)
 			return ErrPollTimeout
 		}
 		err := m.beat(ctx)
@@ -323,9 +325,13 @@ func (c *Consumer) state() memberState {
 	return c.member.memberState
 }
 
-// applicationGone reports whether the application has shown no sign of life for MaxPollInterval.
+// applicationGone reports whether the application has shown no sign of life for MaxPollInterval, or a call of a handler
+// has taken as long: Run polls on beside its handlers.
 func (m *membership) applicationGone() bool {
 	c := m.c
+	if r := c.running(); r != nil && r.overdue(c.cfg.MaxPollInterval) {
+		return true
+	}
 	if p := c.progress.Load() + c.records.Load(); p != m.progress || c.waiting() {
 		m.progress, m.lastSeen = p, time.Now()
 		return false
@@ -341,15 +347,15 @@ func (c *Consumer) waiting() bool {
 }
 
 // leaveForNow leaves the group so that others get the partitions; the next poll joins again.
-func (m *membership) leaveForNow(ctx context.Context) {
+func (m *membership) leaveForNow(ctx context.Context, id string) {
 	c := m.c
-	c.cfg.Logger.Warn("application does not poll, leaving the group", "group", c.cfg.Group, "member_id", c.state().id, "max_poll_interval", c.cfg.MaxPollInterval)
+	c.cfg.Logger.Warn("application does not poll, leaving the group", "group", c.cfg.Group, "member_id", id, "max_poll_interval", c.cfg.MaxPollInterval)
 	if c.cfg.InstanceID != "" {
 		return // a static member goes by its session timeout
 	}
 	call, cancel := context.WithTimeout(ctx, c.cfg.HeartbeatInterval)
 	defer cancel()
-	if _, err := c.groups.Leave(call, group.LeaveRequest{Group: c.cfg.Group, Members: []group.LeaveMember{{MemberID: c.state().id}}}); err != nil {
+	if _, err := c.groups.Leave(call, group.LeaveRequest{Group: c.cfg.Group, Members: []group.LeaveMember{{MemberID: id}}}); err != nil {
 		c.cfg.Logger.Debug("leave failed", "group", c.cfg.Group, "err", err)
 	}
 }

@@ -54,6 +54,9 @@ func (c *Consumer) Seek(tp record.TopicPartition, offset int64) error {
 // seekLocked begins a new delivery. What the polling goroutine has in hand belongs to the old one.
 func (c *Consumer) seekLocked(p *part, offset int64) {
 	p.restart(offset)
+	if c.runner != nil {
+		c.runner.forget(p)
+	}
 	if offset >= 0 {
 		p.d.done(offset) // where the application wants to go on is committed like something processed
 	}
@@ -140,6 +143,9 @@ func (c *Consumer) setPaused(tps []record.TopicPartition, paused bool) {
 	for _, tp := range tps {
 		if p := c.parts[tp]; p != nil {
 			p.paused = paused
+			if c.runner != nil {
+				c.runner.setPaused(p, paused)
+			}
 		}
 	}
 	c.wakeLocked()

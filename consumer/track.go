@@ -2,21 +2,21 @@ package consumer
 
 import "context"
 
-// A track follows the records of a partition that are with workers: a ring of done flags whose contiguous prefix may be committed.
-// Guarded by runner.mu.
+// A track follows the records of one delivery that are with workers: a ring of done flags whose
+// contiguous prefix may be committed. Guarded by runner.mu.
 type track struct {
 	p         *part
 	d         *delivery       // of p, that the records are of
 	ctx       context.Context // of the handlers; ends when the partition is taken away
 	cancel    context.CancelCauseFunc
-	idle      chan struct{} // closed when closing and nothing is running any more
+	idle      chan struct{} // closed when closing and no call is running any more
 	first     int64         // sequence number of entries[0]
 	entries   []trackEntry  // in offset order, the first one not done
-	running   int
-	throttled bool // at MaxInFlight
-	closing   bool // waiting jobs are dropped
-	cancelled bool
-	idled     bool
+	running   int           // calls
+	throttled bool          // at MaxInFlight
+	paused    bool          // no call begins
+	closing   bool          // waiting jobs are dropped; set once
+	obsolete  bool          // outcomes count for nothing: its partition is gone, or was sought; set once, with closing
 }
 
 type trackEntry struct {
@@ -25,42 +25,26 @@ type trackEntry struct {
 	done   bool
 }
 
-// trackOf returns the track of p, a new one after a seek: what was in flight before says nothing about the position after it.
-func (r *runner) trackOf(p *part) *track {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if t := r.tracks[p]; t != nil && t.d == p.chunk.d {
-		return t
-	}
-	if old := r.tracks[p]; old != nil {
-		old.closing = true
-	}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	t := &track{p: p, d: p.chunk.d, ctx: ctx, cancel: cancel, idle: make(chan struct{})}
-	r.tracks[p] = t
-	return t
-}
-
 // add enters a record and returns its sequence number.
 func (t *track) add(offset int64, epoch int32) int64 {
 	t.entries = append(t.entries, trackEntry{offset: offset, epoch: epoch})
 	return t.first + int64(len(t.entries)) - 1
 }
 
-// done marks a record and moves the processed offset to the end of the contiguous prefix of done ones.
-func (t *track) done(seq int64) {
+// done marks a record. It returns the new end of the contiguous prefix of done ones, if that moved.
+func (t *track) done(seq int64) (end trackEntry, moved bool) {
 	t.entries[seq-t.first].done = true
 	n := 0
 	for n < len(t.entries) && t.entries[n].done {
 		n++
 	}
 	if n == 0 {
-		return
+		return trackEntry{}, false
 	}
-	t.d.done(t.entries[n-1].offset + 1)
-	t.d.epoch.Store(t.entries[n-1].epoch)
+	end = t.entries[n-1]
 	t.entries = t.entries[n:]
 	t.first += int64(n)
+	return end, true
 }
 
 // inFlight counts the records handed to workers, from the first one that is not done on.
@@ -74,9 +58,25 @@ func (t *track) firstOpen() (int64, bool) {
 	return t.entries[0].offset, true
 }
 
-func (t *track) closeIdle() {
-	if !t.idled {
-		t.idled = true
+// close lets nothing new begin. idle is closed when the last call has returned.
+func (t *track) close() {
+	if t.closing {
+		return
+	}
+	t.closing = true
+	t.throttled = false
+	if t.running == 0 {
 		close(t.idle)
 	}
 }
+
+// callDone counts a call that returned.
+func (t *track) callDone() {
+	t.running--
+	if t.closing && t.running == 0 {
+		close(t.idle)
+	}
+}
+
+// drops reports whether jobs that wait are dropped.
+func (t *track) drops() bool { return t.closing }

@@ -1,0 +1,147 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/record"
+)
+
+// call calls the handler for the jobs of w. It returns how many of them are done, and the error of
+// the one behind.
+func (r *runner) call(w *worker) (done int, err error) {
+	first := &w.jobs[0]
+	ctx, cancel := withAttemptTimeout(attemptContext{first.t.ctx, first.attempt()}, r.cfg.AttemptTimeout)
+	defer cancel()
+	defer recoverTo(&err)
+	if r.handle != nil {
+		err = r.handle(ctx, first.rec)
+	} else {
+		err = r.handleBatch(ctx, recordsOf(w.jobs))
+	}
+	if err == nil {
+		return len(w.jobs), nil
+	}
+	var partial *BatchError
+	if len(w.jobs) > 1 && errors.As(err, &partial) {
+		done = min(max(partial.Done, 0), len(w.jobs))
+		if done == len(w.jobs) {
+			r.c.cfg.Logger.Warn("batch handler returned an error, but says that all records are done", "err", err)
+			return done, nil
+		}
+	}
+	return done, err
+}
+
+// recordsOf returns the records of jobs, for the handler to keep.
+func recordsOf(jobs []job) []record.Record {
+	rs := make([]record.Record, len(jobs))
+	for i := range jobs {
+		rs[i] = jobs[i].rec
+	}
+	return rs
+}
+
+// attempt numbers the next call for the job.
+func (j *job) attempt() int { return j.before + j.tries + 1 }
+
+// recoverTo makes a panic an error.
+func recoverTo(err *error) {
+	if v := recover(); v != nil {
+		*err = &HandlerPanicError{v, debug.Stack()}
+	}
+}
+
+// conclude decides what a call means for its jobs, of which the first ones are done.
+func (r *runner) conclude(w *worker, done int, err error) {
+	if err == nil {
+		r.finish(w, w.jobs, nil, nil)
+		return
+	}
+	t := w.jobs[0].t
+	blamed := w.jobs[done:]
+	var partial *BatchError
+	if whole := len(w.jobs) > 1 && !errors.As(err, &partial); !whole {
+		blamed = blamed[:1]
+	} else {
+		for i := range blamed {
+			blamed[i].alone = true
+		}
+	}
+	for i := range blamed {
+		blamed[i].tries++
+	}
+	var fatal error
+	for i := 0; i < len(blamed) && fatal == nil; i++ {
+		if r.leaves(t) { // not done: for whoever reads it next
+			break
+		}
+		j := &blamed[i]
+		if !isPermanent(err) && j.tries <= r.cfg.Retries {
+			j.due = time.Now().Add(r.backoff(j.tries))
+			break
+		}
+		if fatal = r.giveUp(w, j, err); fatal == nil {
+			done++
+		}
+	}
+	r.finish(w, w.jobs[:done], w.jobs[done:], fatal)
+}
+
+// leaves reports whether t is being taken away, its position was sought, or Run ends: a failure then
+// is no verdict on the record, and no attempt follows.
+func (r *runner) leaves(t *track) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return t.drops() || r.ctx.Err() != nil
+}
+
+// backoff returns the wait after the given number of failures, between half of it and all.
+func (r *runner) backoff(failures int) time.Duration {
+	d := r.cfg.MinBackoff
+	for ; failures > 1 && d < r.cfg.MaxBackoff; failures-- {
+		d *= 2
+	}
+	d = min(d, r.cfg.MaxBackoff)
+	return d/2 + rand.N(d/2+1)
+}
+
+// giveUp hands a record that is not tried again here to a retry topic or the dead letter function.
+// nil: it counts as done.
+func (r *runner) giveUp(w *worker, j *job, cause error) error {
+	r.mu.Lock()
+	w.began = time.Now() // MaxPollInterval is per call
+	r.mu.Unlock()
+	ctx := attemptContext{j.t.ctx, j.before + j.tries}
+	failed := func(errs ...error) error {
+		return &PartitionError{j.t.p.tp, j.rec.Offset, fmt.Errorf("handler: %w", errors.Join(errs...))}
+	}
+	err := failed(cause)
+	if stage := r.cfg.RetryTopics.stage(j); stage != nil && !isPermanent(cause) {
+		sent := r.cfg.RetryTopics.send(ctx, stage, j, cause)
+		if !errors.Is(sent, producer.ErrMessageTooLarge) {
+			if sent != nil {
+				return failed(cause, fmt.Errorf("retry topic: %w", sent))
+			}
+			return nil
+		}
+		err = failed(cause, fmt.Errorf("retry topic: %w", sent))
+	}
+	if r.cfg.DeadLetter == nil {
+		return err
+	}
+	if dead := r.deadLetter(ctx, j.rec, err); dead != nil {
+		return errors.Join(err, fmt.Errorf("consumer: dead letter: %w", dead))
+	}
+	return nil
+}
+
+func (r *runner) deadLetter(ctx context.Context, rec record.Record, cause error) (err error) {
+	defer recoverTo(&err)
+	return r.cfg.DeadLetter(ctx, rec, cause)
+}

@@ -1,0 +1,198 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// maxGrace bounds the time for handlers whose contexts were cancelled, before they are left alone.
+const maxGrace = time.Second
+
+// end begins the end of Run: no call begins any more, what waits is dropped, and from now on
+// handlers at work have DrainTimeout. It may be called often, with or without Consumer.mu.
+func (r *runner) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.endLocked()
+}
+
+func (r *runner) endLocked() {
+	if !r.endAt.IsZero() {
+		return
+	}
+	r.endAt = time.Now().Add(r.cfg.DrainTimeout)
+	close(r.ended)
+	for t := range r.live {
+		t.close()
+	}
+	r.lanes.purge()
+}
+
+// stop ends Run, waits for handlers at work and gives back what was not done. It returns within
+// DrainTimeout of Run's end, with an error if handlers still run then.
+func (r *runner) stop() error {
+	r.end()
+	r.wg.Wait()
+	r.await([]<-chan struct{}{r.left}, r.deadline(), func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for t := range r.live {
+			t.cancel(ErrDrainTimeout)
+		}
+	})
+	r.mu.Lock()
+	var stuck error
+	if r.alive > 0 {
+		stuck = r.stuckLocked()
+	}
+	for t := range r.live { // outcomes of calls that still run count for nothing
+		t.obsolete = true
+		t.cancel(context.Canceled)
+	}
+	open := map[*track]int64{}
+	for _, t := range r.tracks {
+		if first, ok := t.firstOpen(); ok {
+			open[t] = first
+		}
+	}
+	r.mu.Unlock()
+	for t, first := range open { // handed out again by the next poll
+		t.d.undo(t.p, first)
+	}
+	return stuck
+}
+
+// drain lets the calls of partitions that are being revoked finish, at most DrainTimeout, and drops
+// what waits. forget follows when they are given up; if they are not, stop gives back what was not done.
+func (r *runner) drain(parts []*part) {
+	deadline := r.deadline()
+	r.mu.Lock()
+	ts := r.tracksLocked(parts)
+	for _, t := range ts {
+		t.close()
+	}
+	r.lanes.purge()
+	r.mu.Unlock()
+	r.await(idleOf(ts), deadline, func() { cancelAll(ts, ErrRebalanced) })
+}
+
+// lose ends the contexts of calls of a partition that is gone, and makes their outcomes count for
+// nothing. Called under Consumer.mu.
+func (r *runner) lose(p *part, pollExceeded bool) {
+	cause := ErrRebalanced
+	if pollExceeded {
+		cause = fmt.Errorf("%w: %w", ErrRebalanced, ErrPollTimeout)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ts := r.tracksLocked([]*part{p})
+	cancelAll(ts, cause)
+	for _, t := range ts {
+		r.forgetLocked(t)
+	}
+}
+
+// tracksLocked returns the tracks of partitions, also those of former deliveries whose calls still run.
+func (r *runner) tracksLocked(parts []*part) (ts []*track) {
+	for t := range r.live {
+		if slices.Contains(parts, t.p) {
+			ts = append(ts, t)
+		}
+	}
+	return ts
+}
+
+// awaitCalls returns when all calls have returned that are running now, or when Run ends. After a
+// call that took longer than MaxPollInterval the polling goroutine waits here, so that the member, which
+// is not polled, does not join its group again.
+func (r *runner) awaitCalls() {
+	r.mu.Lock()
+	var ts []*track
+	for t := range r.live {
+		t.close()
+		ts = append(ts, t)
+	}
+	r.mu.Unlock()
+	for _, idle := range idleOf(ts) {
+		select {
+		case <-idle:
+		case <-r.ended:
+			return
+		}
+	}
+}
+
+// hurryUp cuts the wait for handlers short: their contexts end now.
+func (r *runner) hurryUp() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.hurry:
+	default:
+		close(r.hurry)
+	}
+}
+
+// deadline is DrainTimeout from now, or that of Run's end if it is earlier.
+func (r *runner) deadline() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d := time.Now().Add(r.cfg.DrainTimeout)
+	if !r.endAt.IsZero() && r.endAt.Before(d) {
+		d = r.endAt
+	}
+	return d
+}
+
+// await waits until all of idle are closed, until the deadline at the latest. It calls cancel when a
+// tenth of DrainTimeout, at most a second, is left: handlers that heed it return in time.
+func (r *runner) await(idle []<-chan struct{}, deadline time.Time, cancel func()) {
+	grace := min(r.cfg.DrainTimeout/10, maxGrace)
+	if closedBy(idle, deadline.Add(-grace), r.hurry) {
+		return
+	}
+	cancel()
+	select {
+	case <-r.hurry:
+		deadline = time.Now().Add(grace)
+	default:
+	}
+	closedBy(idle, deadline, nil)
+}
+
+// closedBy reports whether all channels are closed at the given time, or when hurry is closed,
+// waiting for them until then.
+func closedBy(chs []<-chan struct{}, deadline time.Time, hurry <-chan struct{}) bool {
+	t := time.NewTimer(time.Until(deadline))
+	defer t.Stop()
+	for _, ch := range chs {
+		select {
+		case <-ch:
+			continue
+		default:
+		}
+		select {
+		case <-ch:
+		case <-t.C:
+			return false
+		case <-hurry:
+			return false
+		}
+	}
+	return true
+}
+
+func idleOf(ts []*track) (chs []<-chan struct{}) {
+	for _, t := range ts {
+		chs = append(chs, t.idle)
+	}
+	return chs
+}
+
+func cancelAll(ts []*track, cause error) {
+	for _, t := range ts {
+		t.cancel(cause)
+	}
+}

@@ -1,0 +1,413 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+const (
+	stormDrain = 10 * time.Second
+	stormPoll  = 30 * time.Second
+)
+
+// A storm is members that run handlers which hang, panic and fail, while everything is done to them that can be. It checks, at every
+// call and every commit:
+//   - a call begins only when what precedes it in its order is done or dead-lettered;
+//   - no two calls of an order run at a time, but for one whose context has ended;
+//   - nothing is committed that is not done or dead-lettered;
+//   - OnRevoked does not run beside a call of its partitions whose context has not ended;
+//   - Run returns within DrainTimeout of its end.
+type storm struct {
+	t     *testing.T
+	b     *strata.Cluster
+	seed  uint64
+	order consumer.RunOrder
+	retry *consumer.RetryTopics
+	calm  bool // written between two synctest.Waits only
+
+	mu       sync.Mutex // guards the fields below
+	rnd      *rand.Rand
+	sent     map[int32][]string // keys by partition and offset
+	finished map[int32]map[int64]bool
+	running  map[*stormCall]bool
+	members  []*stormMember
+	joined   int
+	calls    int
+}
+
+type stormCall struct {
+	member    int
+	ctx       context.Context
+	partition int32
+	key       string
+}
+
+type stormMember struct {
+	id     int
+	c      *consumer.Consumer
+	cancel context.CancelFunc
+	ended  chan struct{}
+	endAt  time.Time // when the present Run was asked to end; zero: not yet. Guarded by storm.mu
+}
+
+func TestRunHoldsItsPromisesWhateverHandlersAndCallersDo(t *testing.T) {
+	seeds := uint64(30)
+	if testing.Short() {
+		seeds = 6
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			bubble(t, 4, func(t *testing.T, b *strata.Cluster) {
+				s := &storm{
+					t: t, b: b, seed: seed, rnd: rand.New(rand.NewPCG(seed, 7)), order: consumer.RunOrder(seed % 2),
+					sent: map[int32][]string{}, finished: map[int32]map[int64]bool{}, running: map[*stormCall]bool{},
+				}
+				s.run(seed%5 == 4)
+			})
+		})
+	}
+}
+
+func (s *storm) run(retryTopic bool) {
+	p, err := producer.New(s.b, producer.Config{})
+	require.NoError(s.t, err)
+	if retryTopic {
+		require.NoError(s.t, s.b.CreateTopic(s.t.Context(), "later", topic.Config{Partitions: 2}))
+		s.retry = &consumer.RetryTopics{Producer: p, Stages: []consumer.RetryStage{{Topic: "later", Delay: 5 * time.Second}, {Topic: "later", Delay: time.Minute}}}
+	}
+	for range 80 {
+		s.step(p)
+		s.checkCommitted()
+	}
+	s.mu.Lock()
+	s.calm = true
+	members := slices.Clone(s.members)
+	s.mu.Unlock()
+	for _, m := range members {
+		m.c.Resume()
+	}
+	if len(members) == 0 {
+		s.join()
+	}
+	time.Sleep(20 * time.Minute)
+	synctest.Wait()
+	s.checkCommitted()
+	s.checkAllDone()
+	for len(s.members) > 0 {
+		s.leave(0)
+	}
+	require.NoError(s.t, p.Close())
+}
+
+// step does one thing, and lets some time pass.
+func (s *storm) step(p *producer.Producer) {
+	n := len(s.members)
+	switch what := s.rnd.IntN(10); {
+	case n == 0 || n < 4 && what == 0:
+		s.join()
+	case what == 1:
+		s.leave(s.rnd.IntN(n))
+	case what == 2:
+		s.end(s.members[s.rnd.IntN(n)], func(m *stormMember) { m.cancel() })
+	case what == 3:
+		s.end(s.members[s.rnd.IntN(n)], func(m *stormMember) { m.c.Wakeup() })
+	case what == 4:
+		s.members[s.rnd.IntN(n)].c.EnforceRebalance()
+	case what == 5:
+		m := s.members[s.rnd.IntN(n)]
+		for _, tp := range m.c.Assignment() {
+			if tp.Topic == "t" && s.rnd.IntN(2) == 0 {
+				_ = m.c.Seek(tp, max(0, s.committedOf(tp)-s.rnd.Int64N(3))) // it may be gone by now
+			}
+		}
+	case what == 6:
+		s.members[s.rnd.IntN(n)].c.Pause()
+	case what == 7:
+		s.members[s.rnd.IntN(n)].c.Resume()
+	default:
+		s.send(p)
+	}
+	time.Sleep(time.Duration(s.rnd.IntN(8000)) * time.Millisecond)
+}
+
+func (s *storm) send(p *producer.Producer) {
+	for range 1 + s.rnd.IntN(20) {
+		partition, key := s.rnd.Int32N(4), fmt.Sprint(s.rnd.IntN(4))
+		s.mu.Lock()
+		s.sent[partition] = append(s.sent[partition], key)
+		s.mu.Unlock()
+		_, err := p.Send(s.t.Context(), record.String("t", key, "v").To(partition))
+		require.NoError(s.t, err)
+	}
+}
+
+func (s *storm) committedOf(tp record.TopicPartition) int64 {
+	got, err := s.b.FetchOffsets(s.t.Context(), "g", []record.TopicPartition{tp})
+	require.NoError(s.t, err)
+	return max(0, got[tp].Offset)
+}
+
+// join adds a member that runs handlers until it is closed, one Run after the other.
+func (s *storm) join() {
+	topics := []string{"t"}
+	if s.retry != nil {
+		topics = append(topics, "later")
+	}
+	assignors := []group.Assignor{group.CooperativeSticky()}
+	if s.seed%3 == 0 {
+		assignors = []group.Assignor{group.Range()}
+	}
+	c := open(s.t, s.b, consumer.Config{
+		Group: "g", Topics: topics, Assignors: assignors, MaxPollInterval: stormPoll, RebalanceTimeout: time.Minute,
+		OnRevoked: s.revoked(s.joined),
+	})
+	m := &stormMember{id: s.joined, c: c, ended: make(chan struct{})}
+	s.joined++
+	s.mu.Lock()
+	s.members = append(s.members, m)
+	s.mu.Unlock()
+	started := make(chan struct{})
+	go func() {
+		defer close(m.ended)
+		for s.runOnce(m, started) {
+			started = nil
+		}
+	}()
+	<-started
+}
+
+// runOnce is one Run. False: the consumer is closed.
+func (s *storm) runOnce(m *stormMember, started chan struct{}) bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	s.mu.Lock()
+	m.cancel, m.endAt = cancel, time.Time{}
+	cfg := consumer.RunConfig{
+		Workers: 1 + s.rnd.IntN(4), Order: s.order, MaxInFlight: 1 + s.rnd.IntN(50), BatchSize: 1 + s.rnd.IntN(10),
+		Retries: s.rnd.IntN(3), MinBackoff: time.Second, DrainTimeout: stormDrain, RetryTopics: s.retry,
+		DeadLetter: func(_ context.Context, r record.Record, _ error) error {
+			if s.chance(4) {
+				time.Sleep(3 * time.Second)
+			}
+			s.finish(r)
+			return nil
+		},
+	}
+	if s.rnd.IntN(4) == 0 {
+		cfg.AttemptTimeout = 2 * time.Second
+	}
+	batches := s.seed%3 == 1
+	s.mu.Unlock()
+	if started != nil {
+		close(started)
+	}
+	var err error
+	if batches {
+		err = m.c.RunBatches(ctx, s.handleBatch(m.id), cfg)
+	} else {
+		err = m.c.Run(ctx, s.handle(m.id), cfg)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !m.endAt.IsZero() && time.Since(m.endAt) > stormDrain {
+		s.t.Errorf("Run returned %s after its end", time.Since(m.endAt))
+	}
+	switch {
+	case errors.Is(err, consumer.ErrClosed):
+		return false
+	case err != nil && !errors.Is(err, consumer.ErrDrainTimeout):
+		s.t.Errorf("run: %v", err)
+		return false
+	}
+	return true
+}
+
+// end asks the Run of m to end.
+func (s *storm) end(m *stormMember, how func(*stormMember)) {
+	s.mu.Lock()
+	if m.endAt.IsZero() {
+		m.endAt = time.Now()
+	}
+	s.mu.Unlock()
+	how(m)
+}
+
+// leave closes a member.
+func (s *storm) leave(i int) {
+	m := s.members[i]
+	s.mu.Lock()
+	s.members = slices.Delete(s.members, i, i+1)
+	s.mu.Unlock()
+	closed := make(chan struct{})
+	s.end(m, func(m *stormMember) {
+		go func() {
+			defer close(closed)
+			_ = m.c.Close() // a member that just lost its session cannot commit
+		}()
+	})
+	if s.rnd.IntN(2) == 0 || s.calm {
+		<-closed
+		<-m.ended
+	}
+}
+
+func (s *storm) chance(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.calm && s.rnd.IntN(n) == 0
+}
+
+func (s *storm) handle(member int) consumer.Handler {
+	return func(ctx context.Context, r record.Record) error {
+		defer s.begin(ctx, member, r)()
+		err := s.act(ctx)
+		if err == nil {
+			s.finish(r)
+		}
+		return err
+	}
+}
+
+func (s *storm) handleBatch(member int) consumer.BatchHandler {
+	return func(ctx context.Context, rs []record.Record) error {
+		defer s.begin(ctx, member, rs...)()
+		for i, r := range rs {
+			if s.chance(3) {
+				if err := s.act(ctx); err != nil {
+					return &consumer.BatchError{Done: i, Err: err}
+				}
+			}
+			s.finish(r)
+		}
+		return nil
+	}
+}
+
+// act does what handlers do.
+func (s *storm) act(ctx context.Context) error {
+	s.mu.Lock()
+	what, long := s.rnd.IntN(40), time.Duration(s.rnd.IntN(4000))*time.Millisecond
+	if s.calm {
+		what = 100
+	}
+	s.mu.Unlock()
+	switch {
+	case what == 0:
+		time.Sleep(90 * time.Second) // hangs for longer than anybody waits
+		return nil
+	case what == 1:
+		panic("handler")
+	case what == 2:
+		runtime.Goexit()
+	case what == 3:
+		return consumer.Permanent(errors.New("never"))
+	case what < 8:
+		return errors.New("no luck")
+	case what < 20:
+		select {
+		case <-time.After(long):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// begin checks that the records may be processed now, and returns what ends the call.
+func (s *storm) begin(ctx context.Context, member int, rs ...record.Record) func() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	if s.calm && s.calls > 1_000_000 {
+		s.t.Fatal("it never ends")
+	}
+	if rs[0].Topic != "t" {
+		return func() {}
+	}
+	call := &stormCall{ctx: ctx, member: member, partition: rs[0].Partition, key: string(rs[0].Key)}
+	for other := range s.running {
+		if other.partition == call.partition && (s.order == consumer.ByPartition || other.key == call.key) && other.ctx.Err() == nil {
+			s.t.Errorf("two calls of partition %d, key %s: of members %d and %d", call.partition, call.key, other.member, member)
+		}
+	}
+	for i, r := range rs {
+		for offset, key := range s.sent[r.Partition][:r.Offset] {
+			inOrder := s.order == consumer.ByPartition || key == string(r.Key)
+			inBatch := offset >= int(rs[0].Offset) && slices.ContainsFunc(rs[:i], func(b record.Record) bool { return b.Offset == int64(offset) })
+			if s.retry == nil && inOrder && !inBatch && !s.finished[r.Partition][int64(offset)] {
+				s.t.Errorf("partition %d: offset %d before %d is done", r.Partition, r.Offset, offset)
+			}
+		}
+	}
+	s.running[call] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.running, call)
+	}
+}
+
+func (s *storm) finish(r record.Record) {
+	from, offset, _ := consumer.Origin(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.finished[from.Partition] == nil {
+		s.finished[from.Partition] = map[int64]bool{}
+	}
+	s.finished[from.Partition][offset] = true
+}
+
+func (s *storm) revoked(member int) func(context.Context, []record.TopicPartition) {
+	return func(_ context.Context, tps []record.TopicPartition) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for call := range s.running {
+			if call.ctx.Err() == nil && call.member == member && slices.Contains(tps, tp(call.partition)) {
+				s.t.Errorf("OnRevoked of partition %d beside a call", call.partition)
+			}
+		}
+	}
+}
+
+// checkCommitted checks that nothing is committed that is not done.
+func (s *storm) checkCommitted() {
+	if s.retry != nil {
+		return // what waits in the retry topic is committed, and only checkAllDone sees it
+	}
+	for tp, offset := range committed(s.t, s.b, "g") {
+		s.mu.Lock()
+		for o := range offset {
+			if !s.finished[tp.Partition][o] {
+				s.t.Errorf("committed %d of partition %d, but %d is not done", offset, tp.Partition, o)
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (s *storm) checkAllDone() {
+	o := committed(s.t, s.b, "g")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for partition, keys := range s.sent {
+		require.Equal(s.t, int64(len(keys)), o[tp(partition)], "partition %d", partition)
+		require.Len(s.t, s.finished[partition], len(keys), "partition %d", partition)
+	}
+}
