@@ -9,6 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/internal/coordinator"
+	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/record"
 )
 
@@ -17,7 +20,9 @@ type Admin interface {
 	Groups(ctx context.Context) ([]Info, error)                                                                          // all, by id; without offsets
 	Group(ctx context.Context, id string) (Info, error)                                                                  // everything about one
 	WaitGroup(ctx context.Context, id string, pred func(Info) bool) (Info, error)                                        // waits until pred holds
+	Lags(ctx context.Context) ([]GroupLag, error)                                                                        // of all, with drain times
 	ResetOffsets(ctx context.Context, id string, to record.Offsets) error                                                // of a group without members
+	RewindGroup(ctx context.Context, id string, to ResetTarget, tps ...record.TopicPartition) (record.Offsets, error)    // of a live one too
 	DeleteGroup(ctx context.Context, id string) error                                                                    // one without members
 	DeleteOffsets(ctx context.Context, id string, tps ...record.TopicPartition) (map[record.TopicPartition]error, error) // of topics it does not read
 }
@@ -47,21 +52,6 @@ type MemberInfo struct {
 	SubscriptionData, AssignmentData []byte
 }
 
-// OffsetInfo is where a group stands in a partition.
-type OffsetInfo struct {
-	record.Committed
-	End int64 // next offset to be written; -1: the partition does not exist
-	Lag int64 // End - Offset, at least 0; -1: unknown
-}
-
-// Lag returns the sum of the known lags.
-func (i Info) Lag() (total int64) {
-	for _, o := range i.Offsets {
-		total += max(o.Lag, 0)
-	}
-	return total
-}
-
 // StableWith returns a predicate for WaitGroup: the group is Stable and has n members.
 func StableWith(n int) func(Info) bool {
 	return func(i Info) bool { return i.State == Stable && len(i.Members) == n }
@@ -69,57 +59,26 @@ func StableWith(n int) func(Info) bool {
 
 // Groups describes all groups, sorted by id, without offsets.
 func (c *Coordinator) Groups(ctx context.Context) ([]Info, error) {
-	shards, err := c.open(ctx, false)
-	if err != nil {
-		return nil, err
-	}
 	var out []Info
-	for _, s := range shards {
-		if err := s.lockLoaded(ctx); err != nil {
-			return nil, err
-		}
-		for _, e := range s.groups {
-			out = append(out, e.info())
-		}
-		s.mu.Unlock()
-	}
+	err := c.each(ctx, func(_ string, g *classic.Group) { out = append(out, newInfo(g.View())) })
 	slices.SortFunc(out, func(a, b Info) int { return cmp.Compare(a.ID, b.ID) })
-	return out, nil
+	return out, err
 }
 
-// Group describes a group with its offsets and lag. It returns ErrGroupNotFound if there is none of that id.
-func (c *Coordinator) Group(ctx context.Context, id string) (Info, error) {
-	type view struct {
-		Info
-		offsets map[record.TopicPartition]OffsetValue
-	}
-	v, err := c.read(ctx, id, func(e *entry) any { return view{e.info(), maps.Clone(e.offsets)} })
-	if err != nil {
-		return Info{}, err
-	}
-	seen, ok := v.(view)
-	if !ok {
-		return Info{}, fmt.Errorf("%w: %s", ErrGroupNotFound, id)
-	}
-	ends, err := c.store.EndOffsets(ctx, slices.Collect(maps.Keys(seen.offsets)))
-	if err != nil {
-		return Info{}, err
-	}
-	info := seen.Info
-	info.Offsets = make(map[record.TopicPartition]OffsetInfo, len(seen.offsets))
-	for tp, o := range seen.offsets {
-		i := OffsetInfo{Committed: record.Committed{Offset: o.Offset, LeaderEpoch: o.LeaderEpoch, Metadata: o.Metadata}, End: -1, Lag: -1}
-		if end, ok := ends[tp]; ok {
-			i.End, i.Lag = end, max(end-o.Offset, 0)
+// each calls f, which must only look, with every group.
+func (c *Coordinator) each(ctx context.Context, f func(id string, g *classic.Group)) error {
+	shards, err := c.runtime.Shards(ctx, false)
+	for _, s := range shards {
+		if err == nil {
+			err = s.Each(ctx, f)
 		}
-		info.Offsets[tp] = i
 	}
-	return info, nil
+	return err
 }
 
 // Describe describes a group as Group does, but without its offsets. It returns ErrGroupNotFound if there is none of that id.
 func (c *Coordinator) Describe(ctx context.Context, id string) (Info, error) {
-	v, err := c.read(ctx, id, func(e *entry) any { return e.info() })
+	v, err := c.read(ctx, id, func(g *classic.Group) any { return newInfo(g.View()) })
 	if err != nil {
 		return Info{}, err
 	}
@@ -140,30 +99,13 @@ func (c *Coordinator) OffsetsPartition(ctx context.Context, group string, create
 	if s == nil {
 		return 0, ErrNotCoordinator
 	}
-	return s.partition, nil
+	return s.Partition(), nil
 }
 
-// info describes the group without its offsets.
-func (g *Group) info() Info {
-	i := Info{ID: g.id, State: g.state, ProtocolType: g.protocolType, Protocol: g.protocol, Generation: g.generation, Leader: g.leader}
-	for _, m := range g.inOrder() {
-		mi := MemberInfo{ID: m.id, InstanceID: m.instanceID, ClientID: m.clientID, ClientHost: m.clientHost}
-		if g.state == Stable {
-			mi.SubscriptionData, mi.AssignmentData = m.metadata(g.protocol), m.assignment
-		}
-		if g.protocolType == ProtocolTypeConsumer {
-			protocol := g.protocol
-			if g.state == PreparingRebalance && len(m.protocols) > 0 {
-				protocol = m.protocols[0].Name
-			}
-			if s, err := ParseSubscription(m.metadata(protocol)); err == nil {
-				mi.Topics = s.Topics
-			}
-			if a, err := ParseAssignment(m.assignment); err == nil && g.state == Stable {
-				mi.Assignment = a.Partitions
-			}
-		}
-		i.Members = append(i.Members, mi)
+func newInfo(v classic.View) Info {
+	i := Info{ID: v.ID, State: v.State, ProtocolType: v.ProtocolType, Protocol: v.Protocol, Generation: v.Generation, Leader: v.Leader}
+	for _, m := range v.Members {
+		i.Members = append(i.Members, MemberInfo(m))
 	}
 	return i
 }
@@ -176,8 +118,7 @@ func (c *Coordinator) WaitGroup(ctx context.Context, id string, pred func(Info) 
 	if err != nil {
 		return Info{}, err
 	}
-	s.watch(id, changed)
-	defer s.unwatch(id, changed)
+	defer s.Watch(id, changed)()
 	for {
 		info, err := c.Group(ctx, id)
 		switch {
@@ -185,7 +126,7 @@ func (c *Coordinator) WaitGroup(ctx context.Context, id string, pred func(Info) 
 			info = Info{ID: id, State: Dead}
 		case errors.Is(err, ErrNotCoordinator), errors.Is(err, ErrCoordinatorNotAvailable):
 			select { // being loaded again
-			case <-time.After(retryLoadAfter):
+			case <-time.After(coordinator.RetryLoadAfter):
 				continue
 			case <-ctx.Done():
 				return Info{}, ctx.Err()
@@ -206,46 +147,9 @@ func (c *Coordinator) WaitGroup(ctx context.Context, id string, pred func(Info) 
 	}
 }
 
-func (s *shard) watch(group string, ch chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.watchers[group] == nil {
-		s.watchers[group] = make(map[chan struct{}]struct{})
-	}
-	s.watchers[group][ch] = struct{}{}
-}
-
-func (s *shard) unwatch(group string, ch chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.watchers[group], ch)
-	if len(s.watchers[group]) == 0 {
-		delete(s.watchers, group)
-	}
-}
-
-// ResetOffsets stores offsets for a group that has no members, which it creates if there is none; it returns when they are durable. It
-// returns ErrNonEmptyGroup if it has members, and ErrUnknownTopicOrPartition, with nothing stored, if one of the partitions does not exist.
-func (c *Coordinator) ResetOffsets(ctx context.Context, id string, to record.Offsets) error {
-	if err := checkID(id, true); err != nil {
-		return err
-	}
-	topics, err := c.lookup(ctx, maps.Keys(to))
-	if err != nil {
-		return err
-	}
-	for tp := range to {
-		if !known(topics, tp) {
-			return fmt.Errorf("reset offsets of group %s: %w: %s-%d", id, ErrUnknownTopicOrPartition, tp.Topic, tp.Partition)
-		}
-	}
-	_, err = c.creating(ctx, id, func(t Ticket) Event { return EventReset{Offsets: to, TopicIDs: topicIDs(topics, maps.Keys(to)), To: t} })
-	return err
-}
-
 // DeleteGroup removes a group and its offsets, durably. It returns ErrNonEmptyGroup if it has members, ErrGroupNotFound if there is none.
 func (c *Coordinator) DeleteGroup(ctx context.Context, id string) error {
-	_, err := c.existing(ctx, id, ErrGroupNotFound, func(t Ticket) Event { return EventDelete{t} })
+	_, err := c.existing(ctx, id, ErrGroupNotFound, func(t machine.Ticket) classic.Event { return classic.EventDelete{To: t} })
 	return err
 }
 
@@ -265,7 +169,7 @@ func (c *Coordinator) DeleteOffsets(ctx context.Context, id string, tps ...recor
 			errs[tp] = ErrUnknownTopicOrPartition
 		}
 	}
-	v, err := c.existing(ctx, id, ErrGroupNotFound, func(t Ticket) Event { return EventDeleteOffsets{exist, t} })
+	v, err := c.existing(ctx, id, ErrGroupNotFound, func(t machine.Ticket) classic.Event { return classic.EventDeleteOffsets{Partitions: exist, To: t} })
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/record"
 )
 
@@ -17,7 +18,7 @@ func TestCloseDoesNotWaitForATimerThatWasArmedWhileItFired(t *testing.T) {
 	for range 100 {
 		store := newFakeStore(map[string]int32{"t": 1})
 		inBubble(t, store, Config{OffsetsPartitions: 1}, func(t *testing.T, c *Coordinator) {
-			joined, err := c.Join(ctx, JoinRequest{Group: "g", ProtocolType: "consumer", SessionTimeout: 6 * time.Second, Protocols: []Protocol{{"range", nil}}})
+			joined, err := c.Join(ctx, JoinRequest{Group: "g", ProtocolType: "consumer", SessionTimeout: 6 * time.Second, Protocols: []assignor.Protocol{{Name: "range", Metadata: nil}}})
 			require.NoError(t, err)
 			_, err = c.Sync(ctx, SyncRequest{Group: "g", MemberID: joined.MemberID, Generation: joined.Generation})
 			require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/record"
 )
 
@@ -34,7 +35,7 @@ type live struct{ p atomic.Pointer[Coordinator] }
 type client struct {
 	at                       *live
 	group                    string
-	assignor                 Assignor
+	assignor                 assignor.Assignor
 	topics                   []string
 	partitions               map[string]int32
 	instance                 string
@@ -54,7 +55,7 @@ type client struct {
 	done   chan struct{}
 }
 
-func newClient(c *Coordinator, group string, a Assignor, partitions map[string]int32) *client {
+func newClient(c *Coordinator, group string, a assignor.Assignor, partitions map[string]int32) *client {
 	m := &client{at: &live{}, group: group, assignor: a, partitions: partitions, session: 10 * time.Second, rebalance: 30 * time.Second, beat: 3 * time.Second, generation: -1}
 	m.at.p.Store(c)
 	for topic := range partitions {
@@ -141,7 +142,7 @@ func (m *client) pause(ctx context.Context) {
 }
 
 func (m *client) run(ctx context.Context) {
-	cooperative := AllCooperative([]Assignor{m.assignor})
+	cooperative := assignor.AllCooperative([]assignor.Assignor{m.assignor})
 	for ctx.Err() == nil {
 		m.pause(ctx)
 		_, owned := m.state()
@@ -180,7 +181,7 @@ func (m *client) rebalanceOnce(ctx context.Context, owned []record.TopicPartitio
 	m.mu.Unlock()
 	j, err := m.at.p.Load().Join(ctx, JoinRequest{Group: m.group, MemberID: id, InstanceID: m.instance, ClientID: "c", ClientHost: "h", ProtocolType: "consumer",
 		SessionTimeout: m.session, RebalanceTimeout: m.rebalance, SkipAssignment: true,
-		Protocols: []Protocol{{m.assignor.Name(), SubscriptionFor(m.assignor, m.topics, owned, generation, "")}}})
+		Protocols: []assignor.Protocol{{Name: m.assignor.Name(), Metadata: assignor.SubscriptionFor(m.assignor, m.topics, owned, generation, "")}}})
 	if err != nil {
 		return err
 	}
@@ -190,7 +191,7 @@ func (m *client) rebalanceOnce(ctx context.Context, owned []record.TopicPartitio
 	m.pause(ctx)
 	sync := SyncRequest{Group: m.group, MemberID: j.MemberID, InstanceID: m.instance, Generation: j.Generation, ProtocolType: "consumer", ProtocolName: j.ProtocolName}
 	if j.Leader == j.MemberID && !j.SkipAssignment {
-		if sync.Assignments, err = AssignAll(m.assignor, j.Members, m.partitions); err != nil {
+		if sync.Assignments, err = assignor.AssignAll(m.assignor, j.Members, m.partitions); err != nil {
 			return err
 		}
 	}
@@ -198,13 +199,13 @@ func (m *client) rebalanceOnce(ctx context.Context, owned []record.TopicPartitio
 	if err != nil {
 		return err
 	}
-	a, err := ParseAssignment(s.Assignment)
+	a, err := assignor.ParseAssignment(s.Assignment)
 	if err != nil {
 		return err
 	}
 	sortPartitions(a.Partitions)
 	m.set(j.MemberID, j.Generation, a.Partitions)
-	if AllCooperative([]Assignor{m.assignor}) {
+	if assignor.AllCooperative([]assignor.Assignor{m.assignor}) {
 		for _, tp := range owned {
 			if !slices.Contains(a.Partitions, tp) {
 				return errMoved

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
@@ -49,7 +51,7 @@ func TestGroupsAndOffsetsSurviveEveryKindOfRestart(t *testing.T) {
 			var generation int32
 			all := record.Offsets{}
 			withCluster(t, fs, func(t *testing.T, _ *replication.Cluster, c *Coordinator) {
-				m := newClient(c, "g", Range(), fourPartitions).start()
+				m := newClient(c, "g", assignor.Range(), fourPartitions).start()
 				waitGroup(t, c, StableWith(1))
 				id = m.memberID()
 				generation, _ = m.state()
@@ -94,34 +96,34 @@ func TestOffsetsTopicIsKafkasAndHasFilesOnlyWhereItIsWritten(t *testing.T) {
 	withCluster(t, fs, func(t *testing.T, brokers *replication.Cluster, c *Coordinator) {
 		_, err := c.FetchOffsets(ctx, "my-group", nil)
 		require.NoError(t, err)
-		md, err := brokers.Metadata(ctx, OffsetsTopic)
+		md, err := brokers.Metadata(ctx, offsets.Topic)
 		require.NoError(t, err)
-		require.ErrorIs(t, md.Topics[OffsetsTopic].Err, replication.ErrUnknownTopic, "reading makes no topic")
+		require.ErrorIs(t, md.Topics[offsets.Topic].Err, replication.ErrUnknownTopic, "reading makes no topic")
 
 		commit(t, c, commitOf("my-group", record.Offsets{{Topic: "t"}: 7}))
-		md, err = brokers.Metadata(ctx, OffsetsTopic)
+		md, err = brokers.Metadata(ctx, offsets.Topic)
 		require.NoError(t, err)
-		require.Len(t, md.Topics[OffsetsTopic].Partitions, 50)
+		require.Len(t, md.Topics[offsets.Topic].Partitions, 50)
 		for p := range int32(50) {
-			written, err := brokers.Written(record.TopicPartition{Topic: OffsetsTopic, Partition: p})
+			written, err := brokers.Written(record.TopicPartition{Topic: offsets.Topic, Partition: p})
 			require.NoError(t, err)
-			require.Equal(t, p == PartitionFor("my-group", 50), written, p)
+			require.Equal(t, p == offsets.PartitionFor("my-group", 50), written, p)
 		}
-		info, err := brokers.Topic(ctx, OffsetsTopic)
+		info, err := brokers.Topic(ctx, offsets.Topic)
 		require.NoError(t, err)
 		require.Equal(t, "__consumer_offsets", info.Name)
 
-		l := &clusterLog{brokers, record.TopicPartition{Topic: OffsetsTopic, Partition: 12}}
+		l := &clusterLog{brokers, record.TopicPartition{Topic: offsets.Topic, Partition: 12}}
 		p, err := l.Read(nil, 0, 1<<20)
 		require.NoError(t, err)
 		b, _, err := record.Parse(p)
 		require.NoError(t, err)
 		for r, err := range b.All() {
 			require.NoError(t, err)
-			k, _, err := ParseKey(r.Key)
+			k, _, err := offsets.ParseKey(r.Key)
 			require.NoError(t, err)
-			require.Equal(t, Key{Type: KeyOffset, Group: "my-group", Topic: "t"}, k)
-			v, err := ParseOffsetValue(r.Value)
+			require.Equal(t, offsets.Key{Type: offsets.KeyOffset, Group: "my-group", Topic: "t"}, k)
+			v, err := offsets.ParseOffsetValue(r.Value)
 			require.NoError(t, err)
 			require.EqualValues(t, 7, v.Offset)
 			require.Equal(t, [16]byte(md0(t, brokers, "t")), v.TopicID)

@@ -51,18 +51,6 @@ type Hooks struct {
 	OnRebalanced func(Rebalanced)
 }
 
-// Rebalanced says what a rebalance led to.
-type Rebalanced struct {
-	Group      string
-	Generation int32
-	Members    int
-	Protocol   string
-}
-
-// newMemberTimeout is how long a new member may wait in its first join: it has no id yet to send heartbeats with.
-// Kafka: group.coordinator's classicGroupNewMemberJoinTimeoutMs.
-const newMemberTimeout = 5 * time.Minute
-
 // withDefaults returns c with every 0 replaced, or what is wrong with it.
 func (c Config) withDefaults() (Config, error) {
 	var errs []error

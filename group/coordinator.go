@@ -3,160 +3,137 @@ package group
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/coordinator"
+	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/record"
 )
 
 // A Coordinator runs the groups whose partitions of the offsets topic are led by the brokers of its Store.
 //
-// Every blocking method ends when its ctx does; what was accepted before stays accepted. A Coordinator has one goroutine that watches
-// the topics, and one more for each partition of the offsets topic that is just being written or loaded. It is safe for concurrent use.
+// Every blocking method ends when its ctx does; what was accepted before stays accepted. A Coordinator
+// has one goroutine that watches the topics, and one more for each partition of the offsets topic that is
+// just being written or loaded. It is safe for concurrent use.
 type Coordinator struct {
-	cfg    Config
-	store  Store
-	ctx    context.Context // done when closing
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // watcher, writers, loaders
+	cfg     Config
+	core    classic.Config
+	store   Store
+	runtime *groupRuntime
+	ctx     context.Context // done when closing
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup // the watcher
 
-	opening chan struct{}            // holds a token: who has it may look the offsets topic up
-	shards  atomic.Pointer[[]*shard] // nil: the offsets topic is not known to exist
-	topics  atomic.Pointer[Topics]   // as the watcher last saw them; nil: not yet
+	topics atomic.Pointer[Topics] // as the watcher last saw them; nil: not yet
 
-	mu   sync.Mutex          // guards the field below
-	seen map[string]sighting // topics that exist as far as is known
+	mu      sync.Mutex            // guards the fields below
+	seen    map[string]sighting   // topics that exist as far as is known
+	samples map[string]lagSamples // by group: what Lags saw before
 
-	counters  counters
-	closeOnce sync.Once
+	rebalances, commits atomic.Int64
 }
 
-// NewCoordinator returns a running Coordinator over store, which must outlive it. What the offsets topic holds is loaded in the background;
-// requests wait for the part they need. It returns an error only for a cfg that makes no sense.
+type (
+	groupRuntime = coordinator.Runtime[*classic.Group, classic.Event, offsets.Record]
+	shard        = coordinator.Shard[*classic.Group, classic.Event, offsets.Record]
+	request      = coordinator.Request[*classic.Group, classic.Event, offsets.Record]
+)
+
+// NewCoordinator returns a running Coordinator over store, which must outlive it. What the offsets topic
+// holds is loaded in the background; requests wait for the part they need. Members that lived in an
+// earlier process, or with an earlier Coordinator, are gone; those that came over the wire have a full
+// session to show that they are there. It returns an error only for a cfg that makes no sense.
 func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	c := &Coordinator{cfg: cfg, store: store, opening: make(chan struct{}, 1)}
+	c := &Coordinator{cfg: cfg, store: store, seen: make(map[string]sighting), samples: make(map[string]lagSamples)}
+	c.core = classic.Config{InitialRebalanceDelay: cfg.InitialRebalanceDelay, MaxSize: cfg.MaxSize, OffsetsRetention: cfg.OffsetsRetention,
+		OffsetMetadataMax: cfg.OffsetMetadataMax, Process: newProcess()}
+	c.runtime = coordinator.New(c.kind(), topicStore{store, cfg.OffsetsPartitions}, coordinator.Config{Topic: offsets.Topic,
+		ExpiryInterval: cfg.ExpiryInterval, MaxBatchBytes: cfg.MaxBatchBytes, Logger: cfg.Logger, Notify: c.rebalanced})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.opening <- struct{}{}
 	c.wg.Go(c.watch)
 	return c, nil
 }
 
-// Close ends every waiting call with ErrClosed and returns when the last goroutine has ended. Commits that were under way may or may not be
-// stored. It is idempotent and safe to call concurrently; the Store is not closed.
-func (c *Coordinator) Close() error {
-	c.closeOnce.Do(func() {
-		c.cancel()
-		<-c.opening // nobody makes shards after this
-		if shards := c.shards.Load(); shards != nil {
-			for _, s := range *shards {
-				s.close()
+// newProcess returns the client host of members that live in this process as long as this Coordinator.
+func newProcess() string {
+	var nonce [8]byte
+	rand.Read(nonce[:]) // never fails
+	return classic.InProcess + hex.EncodeToString(nonce[:])
+}
+
+// kind tells the runtime of groups.
+func (c *Coordinator) kind() coordinator.Kind[*classic.Group, classic.Event, offsets.Record] {
+	return coordinator.Kind[*classic.Group, classic.Event, offsets.Record]{
+		New: func(id string) *classic.Group { return classic.New(id, &c.core) },
+		ID:  func(r offsets.Record) string { return r.Key.Group },
+		Encode: func(r offsets.Record) (key, value []byte) {
+			switch {
+			case r.Offset != nil:
+				value = r.Offset.AppendTo(nil)
+			case r.Group != nil:
+				value = r.Group.AppendTo(nil)
 			}
-		}
-	})
-	if shards := c.shards.Load(); shards != nil {
-		for _, s := range *shards {
-			s.alarm.Wait() // before the others: a tick may start a writer
-		}
+			return r.Key.AppendTo(nil), value
+		},
+		Decode: func(key, value []byte) (offsets.Record, bool, error) {
+			r, known, err := offsets.ParseRecord(key, value)
+			return r.Clone(), known, err
+		},
+		Overwrites: func(r offsets.Record) (any, bool) { return r.Key, r.Key.Type == offsets.KeyOffset },
+		Tick:       classic.EventTick{}, Expire: classic.EventExpire{}, Loaded: classic.EventLoaded{},
+		Cancel: func(t machine.Ticket) classic.Event { return classic.EventCancel{Ticket: t} },
 	}
+}
+
+// Close ends every waiting call with ErrClosed and returns when the last goroutine has ended. Commits that
+// were under way may or may not be stored. It is idempotent and safe to call concurrently; the Store is
+// not closed.
+func (c *Coordinator) Close() error {
+	c.cancel()
+	c.runtime.Close()
 	c.wg.Wait()
 	return nil
 }
 
-func (s *shard) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.state == loading {
-		close(s.changed)
-	}
-	s.state = closed
-	s.failCallsLocked(ErrClosed)
-	s.alarm.Stop()
-	s.notifyLocked("")
-}
-
-// run calls the hooks.
-func (c *Coordinator) run(after hooked) {
+// rebalanced is told of each new generation.
+func (c *Coordinator) rebalanced(notice any) {
+	r := notice.(Rebalanced)
+	c.rebalances.Add(1)
+	c.cfg.Logger.Info("rebalanced", "group", r.Group, "generation", r.Generation, "members", r.Members, "protocol", r.Protocol)
 	if c.cfg.Hooks.OnRebalanced != nil {
-		for _, r := range after {
-			c.cfg.Hooks.OnRebalanced(r)
-		}
+		c.cfg.Hooks.OnRebalanced(r)
 	}
 }
 
-// shard returns the shard of a group. If there is no offsets topic it is made if create is set; otherwise the result is nil.
+// shard returns the shard of a group. If there is no offsets topic it is made if create is set; otherwise
+// the result is nil.
 func (c *Coordinator) shard(ctx context.Context, group string, create bool) (*shard, error) {
-	shards, err := c.open(ctx, create)
+	shards, err := c.runtime.Shards(ctx, create)
 	if err != nil || shards == nil {
 		return nil, err
 	}
-	return shards[PartitionFor(group, int32(len(shards)))], nil
-}
-
-func (c *Coordinator) open(ctx context.Context, create bool) ([]*shard, error) {
-	if shards := c.shards.Load(); shards != nil {
-		return *shards, nil
-	}
-	select {
-	case <-c.opening:
-		defer func() { c.opening <- struct{}{} }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-c.ctx.Done():
-		return nil, ErrClosed
-	}
-	if shards := c.shards.Load(); shards != nil {
-		return *shards, nil
-	}
-	if c.ctx.Err() != nil {
-		return nil, ErrClosed
-	}
-	want := int32(0)
-	if create {
-		want = c.cfg.OffsetsPartitions
-	}
-	ctx, done := c.joined(ctx)
-	defer done()
-	n, err := c.store.OffsetsTopic(ctx, want)
-	if err != nil {
-		if c.ctx.Err() != nil {
-			return nil, ErrClosed
-		}
-		return nil, fmt.Errorf("%w: %w", ErrCoordinatorNotAvailable, err)
-	}
-	if n <= 0 {
-		return nil, nil
-	}
-	shards := make([]*shard, n)
-	for p := range shards {
-		shards[p] = newShard(c, int32(p))
-	}
-	c.shards.Store(&shards)
-	return shards, nil
-}
-
-// joined returns a context that is done when ctx is or the coordinator closes.
-func (c *Coordinator) joined(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })
-	return ctx, func() { stop(); cancel(nil) }
+	return shards[offsets.PartitionFor(group, int32(len(shards)))], nil
 }
 
 // watch loads what there is and then follows the topics: the offsets of deleted ones are deleted.
 func (c *Coordinator) watch() {
-	if shards, err := c.open(c.ctx, false); err == nil {
+	if shards, err := c.runtime.Shards(c.ctx, false); err == nil {
 		for _, s := range shards {
-			if s.lockLoaded(c.ctx) == nil {
-				s.mu.Unlock()
-			}
+			_ = s.Each(c.ctx, func(string, *classic.Group) {}) // an error is met again, and told, by the requests that need it
 		}
 	}
 	for c.ctx.Err() == nil {
@@ -164,7 +141,9 @@ func (c *Coordinator) watch() {
 		if err == nil {
 			c.topics.Store(&now)
 			for _, ev := range c.deleted(now) {
-				c.topicDeleted(ev)
+				for _, s := range c.runtime.Known() {
+					_ = s.StepAll(c.ctx, ev) // a partition that cannot be loaded keeps the offsets
+				}
 			}
 			_, err = c.store.WaitTopics(c.ctx, now.Version)
 		}
@@ -187,9 +166,6 @@ type sighting struct {
 func (c *Coordinator) sight(t Topics) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.seen == nil {
-		c.seen = make(map[string]sighting)
-	}
 	for name, info := range t.Topics {
 		if c.seen[name].version <= t.Version {
 			c.seen[name] = sighting{info.ID, t.Version}
@@ -197,36 +173,19 @@ func (c *Coordinator) sight(t Topics) {
 	}
 }
 
-// deleted compares what was seen so far with all topics as they are now. Only what was seen to go counts: at a start
-// there may be offsets of topics that are yet to be brought in.
-func (c *Coordinator) deleted(now Topics) (events []EventTopicDeleted) {
+// deleted compares what was seen so far with all topics as they are now. Only what was seen to go counts:
+// at a start there may be offsets of topics that are yet to be brought in.
+func (c *Coordinator) deleted(now Topics) (events []classic.Event) {
 	c.mu.Lock()
 	for name, s := range c.seen {
 		if still, ok := now.Topics[name]; s.version < now.Version && (!ok || still.ID != s.id) {
-			events = append(events, EventTopicDeleted{Topic: name, ID: s.id})
+			events = append(events, classic.EventTopicDeleted{Topic: name, ID: s.id})
 			delete(c.seen, name)
 		}
 	}
 	c.mu.Unlock()
 	c.sight(now)
 	return events
-}
-
-func (c *Coordinator) topicDeleted(ev EventTopicDeleted) {
-	shards := c.shards.Load()
-	if shards == nil {
-		return
-	}
-	for _, s := range *shards {
-		if s.lockLoaded(c.ctx) != nil {
-			continue
-		}
-		now := time.Now()
-		for _, e := range s.groups {
-			s.step(e, now, ev)
-		}
-		s.mu.Unlock()
-	}
 }
 
 // lookup returns what is known of the topics of tps; those that do not exist are left out.
@@ -257,7 +216,6 @@ func (c *Coordinator) lookup(ctx context.Context, partitions func(yield func(rec
 	return seen, nil
 }
 
-// known reports whether tp exists.
 // lookupNow is lookup that believes nothing seen before: a topic may have been deleted and created again since.
 func (c *Coordinator) lookupNow(ctx context.Context, partitions func(yield func(record.TopicPartition) bool)) (map[string]TopicInfo, error) {
 	var names []string
@@ -277,6 +235,7 @@ func (c *Coordinator) lookupNow(ctx context.Context, partitions func(yield func(
 	return t.Topics, nil
 }
 
+// known reports whether tp exists.
 func known(topics map[string]TopicInfo, tp record.TopicPartition) bool {
 	return tp.Partition >= 0 && tp.Partition < topics[tp.Topic].Partitions
 }
@@ -297,12 +256,16 @@ func newMemberID(prefix string) string {
 	return fmt.Sprintf("%s-%x-%x-%x-%x-%x", prefix, u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// checkID refuses group ids that cannot be stored. Members need a group with a name; offsets may be stored for the group "".
+// checkID refuses group ids that cannot be stored. Members need a group with a name; offsets may be stored
+// for the group "".
 func checkID(group string, needed bool) error {
-	if needed && group == "" || tooLongForString(group) {
+	if needed && group == "" || tooLong(group) {
 		return ErrInvalidGroupID
 	}
 	return nil
 }
+
+// tooLong reports whether s cannot be stored in a record.
+func tooLong(s string) bool { return len(s) > math.MaxInt16 }
 
 var errFieldTooLong = errors.New("group: client id, host, instance id, protocol type or protocol name longer than 32767 bytes")

@@ -3,7 +3,8 @@ package group
 import (
 	"context"
 	"errors"
-	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/coordinator"
 	"github.com/stratalog/strata/record"
 )
 
@@ -47,7 +51,7 @@ func TestNewGroupHasNoOffsets(t *testing.T) {
 		require.NoError(t, err)
 		none := record.Committed{Offset: -1, LeaderEpoch: -1}
 		require.Equal(t, map[record.TopicPartition]record.Committed{tps("t", 0)[0]: none, tps("t", 1)[0]: none}, got)
-		require.Nil(t, c.shards.Load(), "reading makes no offsets topic")
+		require.Nil(t, c.runtime.Known(), "reading makes no offsets topic")
 		_, err = c.Group(ctx, "g")
 		require.ErrorIs(t, err, ErrGroupNotFound)
 	})
@@ -112,7 +116,7 @@ func TestRequestThatDoesNotFitInABatchChangesNothing(t *testing.T) {
 }
 
 func TestMembersShareAGroupAndStandbyTakesOver(t *testing.T) {
-	for _, a := range []Assignor{Range(), CooperativeSticky()} {
+	for _, a := range []assignor.Assignor{assignor.Range(), assignor.CooperativeSticky()} {
 		t.Run(a.Name(), func(t *testing.T) {
 			partitions := map[string]int32{"t": 4}
 			inBubble(t, newFakeStore(partitions), Config{}, func(t *testing.T, c *Coordinator) {
@@ -171,7 +175,7 @@ func assigned(i Info) (n int) {
 func TestMemberWithoutHeartbeatsIsRemovedAfterItsSession(t *testing.T) {
 	partitions := map[string]int32{"t": 2}
 	inBubble(t, newFakeStore(partitions), Config{}, func(t *testing.T, c *Coordinator) {
-		a, b := newClient(c, "g", Range(), partitions).start(), newClient(c, "g", Range(), partitions).start()
+		a, b := newClient(c, "g", assignor.Range(), partitions).start(), newClient(c, "g", assignor.Range(), partitions).start()
 		waitGroup(t, c, StableWith(2))
 		begin := time.Now()
 		b.kill()
@@ -187,7 +191,7 @@ func TestMemberWithoutHeartbeatsIsRemovedAfterItsSession(t *testing.T) {
 func TestZombieCannotCommitAfterItIsFenced(t *testing.T) {
 	partitions := map[string]int32{"t": 2}
 	inBubble(t, newFakeStore(partitions), Config{}, func(t *testing.T, c *Coordinator) {
-		a, b := newClient(c, "g", Range(), partitions).start(), newClient(c, "g", Range(), partitions)
+		a, b := newClient(c, "g", assignor.Range(), partitions).start(), newClient(c, "g", assignor.Range(), partitions)
 		b.session = 6 * time.Second
 		b.start()
 		waitGroup(t, c, StableWith(2))
@@ -225,7 +229,7 @@ func TestHeartbeatsNeverWaitForTheDisk(t *testing.T) {
 	partitions := map[string]int32{"t": 2}
 	store := newFakeStore(partitions)
 	inBubble(t, store, Config{}, func(t *testing.T, c *Coordinator) {
-		a := newClient(c, "g", Range(), partitions).start()
+		a := newClient(c, "g", assignor.Range(), partitions).start()
 		waitGroup(t, c, StableWith(1))
 		blocked := make(chan struct{})
 		store.with(func(f *fakeStore) { f.blocked = blocked })
@@ -275,7 +279,7 @@ func TestFailedAppendLoadsTheGroupsAgain(t *testing.T) {
 	partitions := map[string]int32{"t": 2}
 	store, tp := newFakeStore(partitions), record.TopicPartition{Topic: "t"}
 	inBubble(t, store, Config{}, func(t *testing.T, c *Coordinator) {
-		a := newClient(c, "g", Range(), partitions).start()
+		a := newClient(c, "g", assignor.Range(), partitions).start()
 		waitGroup(t, c, StableWith(1))
 		generation, _ := a.state()
 		r := commitOf("g", record.Offsets{tp: 1})
@@ -306,7 +310,7 @@ func TestJoinsAndSyncsUnderWayAreSentAwayWhenAnAppendFails(t *testing.T) {
 	partitions := map[string]int32{"t": 2}
 	store := newFakeStore(partitions)
 	inBubble(t, store, Config{}, func(t *testing.T, c *Coordinator) {
-		a, b := newClient(c, "g", Range(), partitions).start(), newClient(c, "g", Range(), partitions).start()
+		a, b := newClient(c, "g", assignor.Range(), partitions).start(), newClient(c, "g", assignor.Range(), partitions).start()
 		store.with(func(f *fakeStore) { f.appendErr = errors.New("broken") })
 		time.Sleep(time.Minute)
 		store.with(func(f *fakeStore) { f.appendErr = nil })
@@ -325,7 +329,7 @@ func TestGroupsThatCannotBeLoadedAreTriedAgain(t *testing.T) {
 		require.ErrorIs(t, err, ErrCoordinatorNotAvailable)
 		require.NoError(t, c.Heartbeat(ctx, HeartbeatRequest{Group: "g", MemberID: "m"}), "as Kafka answers while loading")
 		store.with(func(f *fakeStore) { f.readErr = nil })
-		time.Sleep(retryLoadAfter)
+		time.Sleep(coordinator.RetryLoadAfter)
 		require.EqualValues(t, 1, committed(t, c, "g", tp))
 	})
 }
@@ -336,7 +340,7 @@ func TestMembersStayMembersAcrossARestart(t *testing.T) {
 	var ids []string
 	var generation int32
 	inBubble(t, store, Config{}, func(t *testing.T, c *Coordinator) {
-		a, b := newClient(c, "g", Range(), partitions).start(), newClient(c, "g", Range(), partitions)
+		a, b := newClient(c, "g", assignor.Range(), partitions).start(), newClient(c, "g", assignor.Range(), partitions)
 		b.instance = "static"
 		b.start()
 		waitGroup(t, c, StableWith(2))
@@ -371,7 +375,7 @@ func TestStaticMemberComesBackWithoutARebalance(t *testing.T) {
 	inBubble(t, newFakeStore(partitions), Config{}, func(t *testing.T, c *Coordinator) {
 		var members []*client
 		for _, instance := range []string{"i1", "i2"} {
-			m := newClient(c, "g", Range(), partitions)
+			m := newClient(c, "g", assignor.Range(), partitions)
 			m.instance = instance
 			members = append(members, m.start())
 		}
@@ -379,7 +383,7 @@ func TestStaticMemberComesBackWithoutARebalance(t *testing.T) {
 		old := members[0].memberID()
 		generation, owned := members[0].state()
 		members[0].kill()
-		m := newClient(c, "g", Range(), partitions)
+		m := newClient(c, "g", assignor.Range(), partitions)
 		m.instance = "i1"
 		m.start()
 		time.Sleep(time.Second)
@@ -446,7 +450,7 @@ func TestOffsetsDoNotExpireWhileTheGroupReadsTheTopic(t *testing.T) {
 	store := newFakeStore(map[string]int32{"t": 1, "u": 1})
 	inBubble(t, store, Config{OffsetsRetention: time.Hour}, func(t *testing.T, c *Coordinator) {
 		commit(t, c, commitOf("g", record.Offsets{{Topic: "t"}: 1, {Topic: "u"}: 2}))
-		m := newClient(c, "g", Range(), partitions).start()
+		m := newClient(c, "g", assignor.Range(), partitions).start()
 		time.Sleep(2 * time.Hour)
 		info, err := c.Group(ctx, "g")
 		require.NoError(t, err)
@@ -474,7 +478,7 @@ func TestAdministratorSeesLagAndMovesOffsetsOfAnEmptyGroupOnly(t *testing.T) {
 		require.EqualValues(t, 6, info.Lag())
 		require.EqualValues(t, 10, info.Offsets[record.TopicPartition{Topic: "t"}].End)
 
-		m := newClient(c, "g", Range(), partitions).start()
+		m := newClient(c, "g", assignor.Range(), partitions).start()
 		waitGroup(t, c, StableWith(1))
 		require.ErrorIs(t, c.ResetOffsets(ctx, "g", to), ErrNonEmptyGroup)
 		require.ErrorIs(t, c.DeleteGroup(ctx, "g"), ErrNonEmptyGroup)
@@ -523,7 +527,7 @@ func TestCloseEndsEveryCallWithErrClosed(t *testing.T) {
 	inBubble(t, store, Config{InitialRebalanceDelay: time.Hour}, func(t *testing.T, c *Coordinator) {
 		results := make(chan error)
 		go func() {
-			_, err := c.Join(ctx, JoinRequest{Group: "g", ProtocolType: "consumer", SessionTimeout: time.Minute, Protocols: []Protocol{{"range", nil}}})
+			_, err := c.Join(ctx, JoinRequest{Group: "g", ProtocolType: "consumer", SessionTimeout: time.Minute, Protocols: []assignor.Protocol{{Name: "range", Metadata: nil}}})
 			results <- err
 		}()
 		synctest.Wait()
@@ -544,7 +548,7 @@ func TestCloseEndsEveryCallWithErrClosed(t *testing.T) {
 		_, err := c.FetchOffsets(ctx, "g", nil)
 		require.ErrorIs(t, err, ErrClosed)
 		require.ErrorIs(t, c.Heartbeat(ctx, HeartbeatRequest{Group: "g"}), ErrClosed)
-		_, err = c.Join(ctx, JoinRequest{Group: "new", ProtocolType: "consumer", SessionTimeout: time.Minute, Protocols: []Protocol{{"range", nil}}})
+		_, err = c.Join(ctx, JoinRequest{Group: "new", ProtocolType: "consumer", SessionTimeout: time.Minute, Protocols: []assignor.Protocol{{Name: "range", Metadata: nil}}})
 		require.ErrorIs(t, err, ErrClosed)
 		time.Sleep(2 * time.Hour) // the log answers after all
 	})
@@ -554,7 +558,7 @@ func TestCancelledJoinOfANewMemberLeavesNoGhost(t *testing.T) {
 	inBubble(t, newFakeStore(map[string]int32{"t": 1}), Config{InitialRebalanceDelay: time.Minute}, func(t *testing.T, c *Coordinator) {
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		_, err := c.Join(short, JoinRequest{Group: "g", ProtocolType: "consumer", SessionTimeout: time.Minute, Protocols: []Protocol{{"range", nil}}})
+		_, err := c.Join(short, JoinRequest{Group: "g", ProtocolType: "consumer", SessionTimeout: time.Minute, Protocols: []assignor.Protocol{{Name: "range", Metadata: nil}}})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		info, err := c.Group(ctx, "g")
 		require.NoError(t, err)
@@ -568,10 +572,8 @@ func TestIdleCoordinatorHoldsNoTimersAndOneGoroutine(t *testing.T) {
 		require.NoError(t, c.DeleteGroup(ctx, "g"))
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		for _, s := range *c.shards.Load() {
-			require.False(t, s.alarm.Armed())
-			require.False(t, s.writing)
-			require.Empty(t, s.writes)
+		for _, s := range c.runtime.Known() {
+			require.True(t, s.Idle())
 		}
 	})
 }
@@ -585,7 +587,7 @@ func TestBadConfigsAreRefusedWithEveryComplaint(t *testing.T) {
 
 func TestInvalidRequestsAreRefused(t *testing.T) {
 	inBubble(t, newFakeStore(map[string]int32{"t": 1}), Config{}, func(t *testing.T, c *Coordinator) {
-		good := JoinRequest{Group: "g", ProtocolType: "consumer", SessionTimeout: 10 * time.Second, Protocols: []Protocol{{"range", nil}}}
+		good := JoinRequest{Group: "g", ProtocolType: "consumer", SessionTimeout: 10 * time.Second, Protocols: []assignor.Protocol{{Name: "range", Metadata: nil}}}
 		for name, x := range map[string]struct {
 			spoil func(r *JoinRequest)
 			want  error
@@ -653,8 +655,8 @@ func TestWatchersAreForgotten(t *testing.T) {
 	inBubble(t, newFakeStore(nil), Config{}, func(t *testing.T, c *Coordinator) {
 		_, err := c.WaitGroup(ctx, "g", func(Info) bool { return true })
 		require.NoError(t, err)
-		for _, s := range *c.shards.Load() {
-			require.Empty(t, maps.Clone(s.watchers))
+		for _, s := range c.runtime.Known() {
+			require.True(t, s.Idle())
 		}
 	})
 }
@@ -662,7 +664,7 @@ func TestWatchersAreForgotten(t *testing.T) {
 func TestEveryBlockingCallEndsWithItsContext(t *testing.T) {
 	store := newFakeStore(map[string]int32{"t": 1})
 	inBubble(t, store, Config{}, func(t *testing.T, c *Coordinator) {
-		a := newClient(c, "g", Range(), map[string]int32{"t": 1}).start()
+		a := newClient(c, "g", assignor.Range(), map[string]int32{"t": 1}).start()
 		waitGroup(t, c, StableWith(1))
 		generation, _ := a.state()
 		for _, group := range []string{"o1", "o2", "o3"} {
@@ -684,7 +686,7 @@ func TestEveryBlockingCallEndsWithItsContext(t *testing.T) {
 				return err
 			},
 			"join": func(ctx context.Context) error {
-				_, err := c.Join(ctx, JoinRequest{Group: "new", ProtocolType: "consumer", SessionTimeout: time.Minute, Protocols: []Protocol{{"range", nil}}})
+				_, err := c.Join(ctx, JoinRequest{Group: "new", ProtocolType: "consumer", SessionTimeout: time.Minute, Protocols: []assignor.Protocol{{Name: "range", Metadata: nil}}})
 				return err
 			},
 			"wait": func(ctx context.Context) error { _, err := c.WaitGroup(ctx, "g", StableWith(9)); return err },
@@ -727,7 +729,7 @@ func TestHookTellsOfEveryGeneration(t *testing.T) {
 		seen = append(seen, r)
 	}}}
 	inBubble(t, newFakeStore(partitions), cfg, func(t *testing.T, c *Coordinator) {
-		a := newClient(c, "g", Range(), partitions).start()
+		a := newClient(c, "g", assignor.Range(), partitions).start()
 		waitGroup(t, c, StableWith(1))
 		require.Equal(t, 1, c.Stats().Members)
 		a.kill()
@@ -763,7 +765,7 @@ func TestOffsetsPartitionIsKnownOnceThereIsAnOffsetsTopic(t *testing.T) {
 		for _, create := range []bool{true, false} {
 			p, err := c.OffsetsPartition(ctx, "g", create)
 			require.NoError(t, err)
-			require.Equal(t, PartitionFor("g", 7), p)
+			require.Equal(t, offsets.PartitionFor("g", 7), p)
 		}
 		_, err = c.Describe(ctx, "g")
 		require.ErrorIs(t, err, ErrGroupNotFound)
@@ -772,4 +774,24 @@ func TestOffsetsPartitionIsKnownOnceThereIsAnOffsetsTopic(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, Info{ID: "g", State: Empty}, info)
 	})
+}
+
+// kafkaRecords calls f with every record of the offsets topic that a real Kafka wrote.
+func kafkaRecords(t testing.TB, f func(b *record.Batch, r record.Record)) {
+	files, err := filepath.Glob("offsets/testdata/kafka/*.log")
+	require.NoError(t, err)
+	require.Len(t, files, 2)
+	for _, file := range files {
+		p, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for len(p) > 0 {
+			b, n, err := record.Parse(p)
+			require.NoError(t, err)
+			for r, err := range b.All() {
+				require.NoError(t, err)
+				f(b, r)
+			}
+			p = p[n:]
+		}
+	}
 }

@@ -27,7 +27,8 @@ func Example() {
 		panic(err)
 	}
 	orders := record.TopicPartition{Topic: "orders"}
-	if err := c.ResetOffsets(ctx, "billing", record.Offsets{orders: 42}); err != nil {
+	next := map[record.TopicPartition]record.Committed{orders: {Offset: 42}}
+	if _, err := c.CommitOffsets(ctx, group.CommitRequest{Group: "billing", Generation: -1, Offsets: next}); err != nil {
 		panic(err)
 	}
 	info, err := c.Group(ctx, "billing")
@@ -36,22 +37,4 @@ func Example() {
 	}
 	fmt.Println(info.State, info.Offsets[orders].Offset)
 	// Output: Empty 42
-}
-
-func ExampleCooperativeSticky() {
-	member := func(id string) group.Member {
-		return group.Member{ID: id, Subscription: group.Subscription{Topics: []string{"orders"}, Generation: -1}}
-	}
-	a := group.CooperativeSticky()
-	shares, _ := a.Assign([]group.Member{member("a"), member("b")}, map[string]int32{"orders": 5})
-	fmt.Println("a:", shares["a"])
-	fmt.Println("b:", shares["b"])
-	// Output:
-	// a: [{orders 0} {orders 2} {orders 4}]
-	// b: [{orders 1} {orders 3}]
-}
-
-func ExamplePartitionFor() {
-	fmt.Println(group.PartitionFor("my-group", 50))
-	// Output: 12
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 )
 
@@ -13,7 +14,7 @@ type fakeStore struct {
 	mu                 sync.Mutex
 	logs               []*fakeLog // nil: there is no offsets topic
 	topics             Topics
-	ends               record.Offsets
+	starts, ends       record.Offsets
 	changed            chan struct{}
 	syncTime           time.Duration // between an append and its done
 	blocked            chan struct{} // appends wait until it is closed; nil: they do not
@@ -21,7 +22,7 @@ type fakeStore struct {
 }
 
 func newFakeStore(topics map[string]int32) *fakeStore {
-	f := &fakeStore{topics: Topics{Version: 1, Topics: map[string]TopicInfo{}}, ends: record.Offsets{}, changed: make(chan struct{})}
+	f := &fakeStore{topics: Topics{Version: 1, Topics: map[string]TopicInfo{}}, starts: record.Offsets{}, ends: record.Offsets{}, changed: make(chan struct{})}
 	id := byte(0)
 	for name, n := range topics {
 		id++
@@ -80,13 +81,20 @@ func (f *fakeStore) WaitTopics(ctx context.Context, after int64) (int64, error) 
 	}
 }
 
-func (f *fakeStore) EndOffsets(_ context.Context, tps []record.TopicPartition) (record.Offsets, error) {
+func (f *fakeStore) ListOffsets(_ context.Context, tps []record.TopicPartition, at partition.OffsetSpec) (record.Offsets, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := record.Offsets{}
 	for _, tp := range tps {
 		if tp.Partition < f.topics.Topics[tp.Topic].Partitions {
-			out[tp] = f.ends[tp]
+			switch {
+			case at == partition.Earliest:
+				out[tp] = f.starts[tp]
+			case at == partition.Latest:
+				out[tp] = f.ends[tp]
+			default: // a record a second since 1970
+				out[tp] = max(f.starts[tp], min(int64(at)/1000, f.ends[tp]))
+			}
 		}
 	}
 	return out, nil

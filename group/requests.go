@@ -6,6 +6,9 @@ import (
 	"maps"
 	"time"
 
+	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/record"
 )
 
@@ -25,16 +28,16 @@ func (c *Coordinator) Join(ctx context.Context, r JoinRequest) (JoinResponse, er
 	if s == nil {
 		return JoinResponse{}, ErrUnknownMember
 	}
-	v, err := s.do(ctx, r.Group, func(now time.Time, t Ticket) (after hooked) {
-		if s.groups[r.Group] == nil && r.MemberID != "" {
-			s.refuse(t, ErrUnknownMember) // joining under an old id makes no group
-			return nil
+	v, err := s.Do(ctx, r.Group, func(q *request) {
+		g, ok := q.Get(r.Group)
+		if !ok && r.MemberID != "" {
+			q.Answer(nil, ErrUnknownMember) // joining under an old id makes no group
+			return
 		}
-		e := s.entryLocked(r.Group, now)
-		if e.State() == Dead {
-			after = s.step(e, now, EventCreate{})
+		if !ok || g.State() == Dead {
+			q.Step(r.Group, classic.EventCreate{})
 		}
-		ev := EventJoin{JoinRequest: &r, To: t}
+		ev := classic.EventJoin{JoinRequest: &r, To: q.Ticket}
 		if r.MemberID == "" {
 			prefix := r.ClientID
 			if r.InstanceID != "" {
@@ -42,7 +45,7 @@ func (c *Coordinator) Join(ctx context.Context, r JoinRequest) (JoinResponse, er
 			}
 			ev.NewID = newMemberID(prefix)
 		}
-		return append(after, s.step(e, now, ev)...)
+		q.Step(r.Group, ev)
 	})
 	resp, _ := v.(JoinResponse)
 	return resp, err
@@ -56,12 +59,15 @@ func (c *Coordinator) checkJoin(r *JoinRequest) error {
 		return ErrInvalidSessionTimeout
 	}
 	// 100 bytes are left for what goes before or behind a client's name in a member id.
-	long := tooLongForString(r.ClientID+longestIDSuffix) || tooLongForString(r.ClientHost) || tooLongForString(r.InstanceID+longestIDSuffix) || tooLongForString(r.ProtocolType)
+	long := tooLong(r.ClientID+longestIDSuffix) || tooLong(r.ClientHost) || tooLong(r.InstanceID+longestIDSuffix) || tooLong(r.ProtocolType)
 	for _, p := range r.Protocols {
-		long = long || tooLongForString(p.Name)
+		long = long || tooLong(p.Name)
 	}
 	if long {
 		return errFieldTooLong
+	}
+	if r.ClientHost == "" {
+		r.ClientHost = c.core.Process
 	}
 	r.RebalanceTimeout = min(r.RebalanceTimeout, maxRebalanceTimeout)
 	return nil
@@ -72,16 +78,10 @@ const (
 	maxRebalanceTimeout = (1<<31 - 1) * time.Millisecond // what a record can hold
 )
 
-// refuse answers a request that needs no group.
-func (s *shard) refuse(t Ticket, err error) {
-	s.calls[t].result <- result{err: err}
-	delete(s.calls, t)
-}
-
 // Sync hands in the group leader's assignments or waits for them, and returns the member's own share once it is stored. Errors:
 // ErrUnknownMember, ErrFencedInstance, ErrIllegalGeneration, ErrInconsistentProtocol; ErrRebalanceInProgress: join again; or one to retry.
 func (c *Coordinator) Sync(ctx context.Context, r SyncRequest) (SyncResponse, error) {
-	v, err := c.request(ctx, r.Group, func(t Ticket) Event { return EventSync{&r, t} })
+	v, err := c.member(ctx, r.Group, func(t machine.Ticket) classic.Event { return classic.EventSync{SyncRequest: &r, To: t} })
 	resp, _ := v.(SyncResponse)
 	return resp, err
 }
@@ -99,32 +99,21 @@ func (c *Coordinator) Heartbeat(ctx context.Context, r HeartbeatRequest) error {
 	if s == nil {
 		return ErrUnknownMember
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch s.state {
-	case closed:
-		return ErrClosed
-	case unloaded:
-		if s.loadErr == nil || !time.Now().Before(s.retryAt) {
-			s.startLoadLocked()
-		}
+	reply, found, loaded, err := s.Now(r.Group, classic.EventHeartbeat{HeartbeatRequest: &r})
+	switch {
+	case err != nil:
+		return err
+	case !loaded:
 		return nil
-	case loading:
-		return nil
-	}
-	e := s.groups[r.Group]
-	if e == nil {
+	case !found:
 		return ErrUnknownMember
 	}
-	eff := e.Step(time.Now(), EventHeartbeat{HeartbeatRequest: &r})
-	e.wakeAt = eff.WakeAt
-	s.alarm.By(e.wakeAt)
-	return eff.Replies[0].Err
+	return reply.Err
 }
 
 // Leave takes members out of a group, which rebalances. The result has an error or nil for each member named, in order.
 func (c *Coordinator) Leave(ctx context.Context, r LeaveRequest) ([]error, error) {
-	v, err := c.request(ctx, r.Group, func(t Ticket) Event { return EventLeave{r.Members, t} })
+	v, err := c.member(ctx, r.Group, func(t machine.Ticket) classic.Event { return classic.EventLeave{Members: r.Members, To: t} })
 	if errors.Is(err, ErrUnknownMember) { // no such group
 		errs := make([]error, len(r.Members))
 		for i := range errs {
@@ -136,8 +125,8 @@ func (c *Coordinator) Leave(ctx context.Context, r LeaveRequest) ([]error, error
 	return errs, err
 }
 
-// request steps a group that must exist.
-func (c *Coordinator) request(ctx context.Context, group string, event func(Ticket) Event) (any, error) {
+// member steps a group that must exist.
+func (c *Coordinator) member(ctx context.Context, group string, event func(machine.Ticket) classic.Event) (any, error) {
 	if err := checkID(group, true); err != nil {
 		return nil, err
 	}
@@ -145,7 +134,7 @@ func (c *Coordinator) request(ctx context.Context, group string, event func(Tick
 }
 
 // existing steps a group; absent is the answer if there is none.
-func (c *Coordinator) existing(ctx context.Context, group string, absent error, event func(Ticket) Event) (any, error) {
+func (c *Coordinator) existing(ctx context.Context, group string, absent error, event func(machine.Ticket) classic.Event) (any, error) {
 	s, err := c.shard(ctx, group, false)
 	if err != nil {
 		return nil, err
@@ -153,12 +142,12 @@ func (c *Coordinator) existing(ctx context.Context, group string, absent error, 
 	if s == nil {
 		return nil, absent
 	}
-	return s.do(ctx, group, func(now time.Time, t Ticket) hooked {
-		if e := s.groups[group]; e != nil {
-			return s.step(e, now, event(t))
+	return s.Do(ctx, group, func(q *request) {
+		if _, ok := q.Get(group); ok {
+			q.Step(group, event(q.Ticket))
+		} else {
+			q.Answer(nil, absent)
 		}
-		s.refuse(t, absent)
-		return nil
 	})
 }
 
@@ -191,13 +180,18 @@ func (c *Coordinator) CommitOffsets(ctx context.Context, r CommitRequest) (map[r
 	if len(r.Offsets) == 0 && len(all) > 0 {
 		return unknown, nil
 	}
-	v, err := c.creating(ctx, r.Group, func(t Ticket) Event {
-		return EventCommit{CommitRequest: &r, TopicIDs: topicIDs(topics, maps.Keys(r.Offsets)), To: t}
+	v, err := c.creating(ctx, r.Group, func(t machine.Ticket) classic.Event {
+		return classic.EventCommit{CommitRequest: &r, TopicIDs: topicIDs(topics, maps.Keys(r.Offsets)), To: t}
 	})
 	if err != nil {
 		return unknown, err
 	}
 	errs := v.(map[record.TopicPartition]error)
+	for _, err := range errs {
+		if err == nil {
+			c.commits.Add(1)
+		}
+	}
 	maps.Copy(errs, unknown)
 	return errs, nil
 }
@@ -213,14 +207,12 @@ func otherTopics(ids map[string][16]byte, topics map[string]TopicInfo) bool {
 }
 
 // creating steps a group, which is made if there is none.
-func (c *Coordinator) creating(ctx context.Context, group string, event func(Ticket) Event) (any, error) {
+func (c *Coordinator) creating(ctx context.Context, group string, event func(machine.Ticket) classic.Event) (any, error) {
 	s, err := c.shard(ctx, group, true)
 	if err != nil {
 		return nil, err
 	}
-	return s.do(ctx, group, func(now time.Time, t Ticket) hooked {
-		return s.step(s.entryLocked(group, now), now, event(t))
-	})
+	return s.Do(ctx, group, func(q *request) { q.Step(group, event(q.Ticket)) })
 }
 
 // FetchOffsets returns the committed offsets of tps, nil: of all partitions that have one. Offset is -1 where there is none, whether
@@ -235,14 +227,14 @@ func (c *Coordinator) FetchOffsets(ctx context.Context, group string, tps []reco
 		return nil, err
 	}
 	if tps != nil {
-		maps.DeleteFunc(stored, func(tp record.TopicPartition, _ OffsetValue) bool { _, asked := out[tp]; return !asked })
+		maps.DeleteFunc(stored, func(tp record.TopicPartition, _ offsets.OffsetValue) bool { _, asked := out[tp]; return !asked })
 	}
 	topics, err := c.lookupNow(ctx, maps.Keys(stored))
 	if err != nil {
 		return nil, err
 	}
 	for tp, v := range stored {
-		if id := topics[tp.Topic].ID; id != [16]byte{} && v.TopicID != [16]byte{} && v.TopicID != id {
+		if otherTopic(v.TopicID, topics[tp.Topic].ID) {
 			continue // of an earlier topic of that name
 		}
 		out[tp] = record.Committed{Offset: v.Offset, LeaderEpoch: v.LeaderEpoch, Metadata: v.Metadata}
@@ -251,24 +243,23 @@ func (c *Coordinator) FetchOffsets(ctx context.Context, group string, tps []reco
 }
 
 // offsets returns a copy of a group's offsets once they are committed.
-func (c *Coordinator) offsets(ctx context.Context, group string) (map[record.TopicPartition]OffsetValue, error) {
-	v, err := c.read(ctx, group, func(e *entry) any { return maps.Clone(e.offsets) })
-	stored, _ := v.(map[record.TopicPartition]OffsetValue)
+func (c *Coordinator) offsets(ctx context.Context, group string) (map[record.TopicPartition]offsets.OffsetValue, error) {
+	v, err := c.read(ctx, group, func(g *classic.Group) any { return maps.Clone(g.Offsets()) })
+	stored, _ := v.(map[record.TopicPartition]offsets.OffsetValue)
 	return stored, err
 }
 
 // read returns what view sees of a group once all that it may see is committed; nil if there is no such group.
-func (c *Coordinator) read(ctx context.Context, group string, view func(*entry) any) (any, error) {
+func (c *Coordinator) read(ctx context.Context, group string, view func(*classic.Group) any) (any, error) {
 	s, err := c.shard(ctx, group, false)
 	if err != nil || s == nil {
 		return nil, err
 	}
-	return s.do(ctx, group, func(_ time.Time, t Ticket) hooked {
-		if e := s.groups[group]; e != nil {
-			s.answer(e, Reply{To: t, Value: view(e)})
+	return s.Do(ctx, group, func(q *request) {
+		if g, ok := q.Get(group); ok {
+			q.AnswerCommitted(group, view(g))
 		} else {
-			s.refuse(t, nil)
+			q.Answer(nil, nil)
 		}
-		return nil
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/record"
 )
 
@@ -19,7 +20,7 @@ func TestOnlyTheGroupLeaderSeesTheWholeGroup(t *testing.T) {
 		answers := make(chan answer)
 		join := func() {
 			r, err := c.Join(ctx, JoinRequest{Group: "g", ClientID: "c", ProtocolType: "consumer", SessionTimeout: time.Minute,
-				Protocols: []Protocol{{"range", SubscriptionFor(Range(), []string{"t"}, nil, -1, "")}}})
+				Protocols: []assignor.Protocol{{Name: "range", Metadata: assignor.SubscriptionFor(assignor.Range(), []string{"t"}, nil, -1, "")}}})
 			answers <- answer{r, err}
 		}
 		go join()
@@ -40,7 +41,7 @@ func TestOnlyTheGroupLeaderSeesTheWholeGroup(t *testing.T) {
 		require.Empty(t, follower.Members)
 		require.Equal(t, leader.MemberID, follower.Leader)
 
-		shares, err := AssignAll(Range(), leader.Members, map[string]int32{"t": 2})
+		shares, err := assignor.AssignAll(assignor.Range(), leader.Members, map[string]int32{"t": 2})
 		require.NoError(t, err)
 		synced := make(chan SyncResponse)
 		go func() {
@@ -63,7 +64,7 @@ func TestGroupsOnOneTopicKeepTheirOwnOffsetsAndMembers(t *testing.T) {
 	partitions := map[string]int32{"t": 2}
 	inBubble(t, newFakeStore(partitions), Config{}, func(t *testing.T, c *Coordinator) {
 		for i, group := range []string{"g", "h", "a very different one"} {
-			m := newClient(c, group, Range(), partitions).start()
+			m := newClient(c, group, assignor.Range(), partitions).start()
 			info, err := c.WaitGroup(ctx, group, StableWith(1))
 			require.NoError(t, err)
 			require.Len(t, info.Members[0].Assignment, 2, "every group gets every partition")
@@ -84,7 +85,7 @@ func TestChangeOfAPartitionsLeaderDoesNotRebalance(t *testing.T) {
 	partitions := map[string]int32{"t": 2}
 	store := newFakeStore(partitions)
 	inBubble(t, store, Config{}, func(t *testing.T, c *Coordinator) {
-		m := newClient(c, "g", Range(), partitions).start()
+		m := newClient(c, "g", assignor.Range(), partitions).start()
 		before := waitGroup(t, c, StableWith(1))
 		store.set("t", store.topics.Topics["t"]) // new metadata, the same partitions
 		time.Sleep(time.Minute)

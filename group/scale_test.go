@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/record"
 )
 
@@ -26,7 +27,7 @@ func newCrowd(t testing.TB, groups, members int) *crowd {
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	w := &crowd{c: c}
 	for i := range members {
-		m := newClient(c, fmt.Sprint("g", i%groups), Range(), map[string]int32{"t": 1000})
+		m := newClient(c, fmt.Sprint("g", i%groups), assignor.Range(), map[string]int32{"t": 1000})
 		m.beat = 200 * time.Millisecond
 		w.clients = append(w.clients, m.start())
 	}
@@ -79,31 +80,6 @@ func TestThousandMembersAreStableWithinTenSeconds(t *testing.T) {
 			t.Logf("stable after %v, heartbeat p50 %v p99 %v, %d bytes of heap per member and its client", stable, took[len(took)/2], p99, perMember)
 			require.LessOrEqual(t, p99, 50*time.Millisecond)
 			require.LessOrEqual(t, perMember, int64(32<<10))
-		})
-	}
-}
-
-func BenchmarkHeartbeat(b *testing.B) {
-	for _, members := range []int{1, 1000} {
-		b.Run(fmt.Sprintf("members=%d", members), func(b *testing.B) {
-			cfg, err := Config{}.withDefaults()
-			require.NoError(b, err)
-			g, now := newGroup("g", &cfg), time.Now()
-			for _, r := range g.Step(now, EventCreate{}).Records {
-				g.Apply(r)
-			}
-			v := &GroupValue{ProtocolType: "consumer", Generation: 1, Protocol: "range", Leader: "m0"}
-			for i := range members {
-				v.Members = append(v.Members, MemberValue{ID: fmt.Sprint("m", i), SessionTimeoutMs: 10_000})
-			}
-			g.Apply(Record{Key: Key{Type: KeyGroup, Group: "g"}, Group: v})
-			r := &HeartbeatRequest{Group: "g", MemberID: "m0", Generation: 1}
-			b.ReportAllocs()
-			for b.Loop() {
-				if eff := g.Step(now, EventHeartbeat{HeartbeatRequest: r}); eff.Replies[0].Err != nil {
-					b.Fatal(eff.Replies[0].Err)
-				}
-			}
 		})
 	}
 }

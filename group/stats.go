@@ -1,6 +1,6 @@
 package group
 
-import "sync/atomic"
+import "github.com/stratalog/strata/group/internal/classic"
 
 // Stats are the counters of a Coordinator.
 type Stats struct {
@@ -12,22 +12,15 @@ type Stats struct {
 	Loads           int64 // partitions loaded
 }
 
-// counters are what Stats counts as it goes.
-type counters struct{ rebalances, commits, appends, failures, loads atomic.Int64 }
-
 // Stats returns the present counters. It is safe for concurrent use.
 func (c *Coordinator) Stats() Stats {
-	s := Stats{Rebalances: c.counters.rebalances.Load(), Commits: c.counters.commits.Load(), Appends: c.counters.appends.Load(),
-		AppendFailures: c.counters.failures.Load(), Loads: c.counters.loads.Load()}
-	if shards := c.shards.Load(); shards != nil {
-		for _, sh := range *shards {
-			sh.mu.Lock()
-			s.Groups += len(sh.groups)
-			for _, e := range sh.groups {
-				s.Members += len(e.members)
-			}
-			sh.mu.Unlock()
-		}
+	r := c.runtime.Stats()
+	s := Stats{Rebalances: c.rebalances.Load(), Commits: c.commits.Load(), Appends: r.Appends, AppendFailures: r.AppendFailures, Loads: r.Loads}
+	for _, sh := range c.runtime.Known() {
+		sh.EachLoaded(func(_ string, g *classic.Group) {
+			s.Groups++
+			s.Members += g.Size()
+		})
 	}
 	return s
 }

@@ -3,6 +3,8 @@ package group
 import (
 	"context"
 
+	"github.com/stratalog/strata/internal/coordinator"
+	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 )
 
@@ -22,8 +24,10 @@ type Store interface {
 	// WaitTopics returns the version of the topics when it is greater than after. It waits without polling.
 	WaitTopics(ctx context.Context, after int64) (version int64, err error)
 
-	// EndOffsets returns where the next record of each partition will go; partitions that do not exist are left out.
-	EndOffsets(ctx context.Context, tps []record.TopicPartition) (record.Offsets, error)
+	// ListOffsets returns an offset of each partition: its first (partition.Earliest), the one its next
+	// record will get (partition.Latest), or that of the first record from a time (ms) on, and the end if
+	// there is none. Partitions that do not exist or have no leader are left out.
+	ListOffsets(ctx context.Context, tps []record.TopicPartition, at partition.OffsetSpec) (record.Offsets, error)
 }
 
 // An OffsetsLog is one partition of the offsets topic. A Coordinator is its only writer.
@@ -52,3 +56,20 @@ type TopicInfo struct {
 	ID         [16]byte
 	Partitions int32
 }
+
+// topicStore is what the runtime needs of a Store.
+type topicStore struct {
+	Store
+	partitions int32 // to create the offsets topic with
+}
+
+// Partitions implements coordinator.Store.
+func (s topicStore) Partitions(ctx context.Context, create bool) (int32, error) {
+	if !create {
+		return s.OffsetsTopic(ctx, 0)
+	}
+	return s.OffsetsTopic(ctx, s.partitions)
+}
+
+// Log implements coordinator.Store.
+func (s topicStore) Log(partition int32) (coordinator.Log, error) { return s.OffsetsLog(partition) }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
+	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
@@ -27,15 +29,15 @@ var offsetsTopicProperties = map[string]string{
 // OffsetsTopic implements Store.
 func (s *clusterStore) OffsetsTopic(ctx context.Context, create int32) (int32, error) {
 	if create > 0 {
-		if err := s.EnsureTopic(ctx, OffsetsTopic, topic.Config{Partitions: int(create), Properties: offsetsTopicProperties}); err != nil {
+		if err := s.EnsureTopic(ctx, offsets.Topic, topic.Config{Partitions: int(create), Properties: offsetsTopicProperties}); err != nil {
 			return 0, err
 		}
 	}
-	md, err := s.Metadata(ctx, OffsetsTopic)
+	md, err := s.Metadata(ctx, offsets.Topic)
 	if err != nil {
 		return 0, err
 	}
-	t := md.Topics[OffsetsTopic]
+	t := md.Topics[offsets.Topic]
 	if create == 0 && errors.Is(t.Err, replication.ErrUnknownTopic) {
 		return 0, nil
 	}
@@ -44,7 +46,7 @@ func (s *clusterStore) OffsetsTopic(ctx context.Context, create int32) (int32, e
 
 // OffsetsLog implements Store.
 func (s *clusterStore) OffsetsLog(p int32) (OffsetsLog, error) {
-	return &clusterLog{s.Cluster, record.TopicPartition{Topic: OffsetsTopic, Partition: p}}, nil
+	return &clusterLog{s.Cluster, record.TopicPartition{Topic: offsets.Topic, Partition: p}}, nil
 }
 
 // Topics implements Store.
@@ -67,21 +69,33 @@ func (s *clusterStore) WaitTopics(ctx context.Context, after int64) (int64, erro
 	return s.WaitMetadata(ctx, after)
 }
 
-// EndOffsets implements Store.
-func (s *clusterStore) EndOffsets(ctx context.Context, tps []record.TopicPartition) (record.Offsets, error) {
+// ListOffsets implements Store.
+func (s *clusterStore) ListOffsets(ctx context.Context, tps []record.TopicPartition, at partition.OffsetSpec) (record.Offsets, error) {
 	ask := make(map[record.TopicPartition]partition.OffsetSpec, len(tps))
 	for _, tp := range tps {
-		ask[tp] = partition.Latest
+		ask[tp] = at
 	}
-	got, err := s.ListOffsets(ctx, ask, partition.ReadUncommitted)
+	got, err := s.Cluster.ListOffsets(ctx, ask, partition.ReadUncommitted)
 	if err != nil {
 		return nil, err
 	}
 	out := make(record.Offsets, len(got))
+	var later []record.TopicPartition // than all records
 	for tp, r := range got {
-		if r.Err == nil {
+		switch {
+		case r.Err != nil:
+		case r.Offset < 0:
+			later = append(later, tp)
+		default:
 			out[tp] = r.Offset
 		}
+	}
+	if len(later) > 0 && at != partition.Latest {
+		ends, err := s.ListOffsets(ctx, later, partition.Latest)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(out, ends)
 	}
 	return out, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
@@ -25,7 +26,7 @@ type storm struct {
 	store      Store
 	cfg        Config
 	at         live
-	assignor   Assignor
+	assignor   assignor.Assignor
 	partitions map[string]int32
 	rnd        *rand.Rand
 	members    []*client
@@ -176,7 +177,7 @@ func (s *storm) restart() {
 	s.at.p.Store(c)
 }
 
-func runStorm(t *testing.T, a Assignor, seed uint64, events int) (wrong []string) {
+func runStorm(t *testing.T, a assignor.Assignor, seed uint64, events int) (wrong []string) {
 	return runStormOn(t, a, seed, events, func(*testing.T) (Store, func()) {
 		store := newFakeStore(map[string]int32{"t": 6, "u": 3})
 		store.syncTime = 5 * time.Millisecond
@@ -184,7 +185,7 @@ func runStorm(t *testing.T, a Assignor, seed uint64, events int) (wrong []string
 	})
 }
 
-func runStormOn(t *testing.T, a Assignor, seed uint64, events int, open func(*testing.T) (Store, func())) (wrong []string) {
+func runStormOn(t *testing.T, a assignor.Assignor, seed uint64, events int, open func(*testing.T) (Store, func())) (wrong []string) {
 	synctest.Test(t, func(t *testing.T) {
 		store, done := open(t)
 		defer done()
@@ -223,7 +224,7 @@ func TestNoPartitionHasTwoOwnersInARebalanceStorm(t *testing.T) {
 	if testing.Short() {
 		seeds = 5
 	}
-	for _, a := range []Assignor{Range(), Sticky(), CooperativeSticky()} {
+	for _, a := range []assignor.Assignor{assignor.Range(), assignor.Sticky(), assignor.CooperativeSticky()} {
 		t.Run(a.Name(), func(t *testing.T) {
 			for seed := range seeds {
 				require.Empty(t, runStorm(t, a, uint64(seed), 60), "seed %d", seed)
@@ -233,7 +234,7 @@ func TestNoPartitionHasTwoOwnersInARebalanceStorm(t *testing.T) {
 }
 
 func TestStormOverABrokerWithADisk(t *testing.T) {
-	for _, a := range []Assignor{Sticky(), CooperativeSticky()} {
+	for _, a := range []assignor.Assignor{assignor.Sticky(), assignor.CooperativeSticky()} {
 		t.Run(a.Name(), func(t *testing.T) {
 			for seed := range 3 {
 				wrong := runStormOn(t, a, uint64(seed), 60, func(t *testing.T) (Store, func()) {
@@ -251,14 +252,14 @@ func TestStormOverABrokerWithADisk(t *testing.T) {
 }
 
 // hasty moves partitions without waiting for their owners, but says that its members may keep reading.
-type hasty struct{ Assignor }
+type hasty struct{ assignor.Assignor }
 
 func (hasty) Cooperative() bool { return true }
 
 func TestStormNoticesAHandOverThatComesTooEarly(t *testing.T) {
 	var wrong []string
 	for seed := range 3 {
-		wrong = append(wrong, runStorm(t, hasty{Range()}, uint64(seed), 60)...)
+		wrong = append(wrong, runStorm(t, hasty{assignor.Range()}, uint64(seed), 60)...)
 	}
 	require.NotEmpty(t, wrong)
 }
@@ -267,13 +268,13 @@ func TestStormNoticesAHandOverThatComesTooEarly(t *testing.T) {
 func TestSlowMemberIsLeftBehindByTheRebalance(t *testing.T) {
 	partitions := map[string]int32{"t": 4}
 	inBubble(t, newFakeStore(partitions), Config{}, func(t *testing.T, c *Coordinator) {
-		slow := newClient(c, "g", Range(), partitions)
+		slow := newClient(c, "g", assignor.Range(), partitions)
 		slow.session = 30 * time.Minute
 		slow.start()
 		waitGroup(t, c, StableWith(1))
 		thaw := slow.freeze()
 		begin := time.Now()
-		other := newClient(c, "g", Range(), partitions).start()
+		other := newClient(c, "g", assignor.Range(), partitions).start()
 		waitGroup(t, c, func(i Info) bool { return StableWith(1)(i) && i.Members[0].ID == other.memberID() && assigned(i) == 4 })
 		require.LessOrEqual(t, time.Since(begin), slow.rebalance+time.Second)
 		time.Sleep(10 * time.Minute)

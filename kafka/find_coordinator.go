@@ -4,6 +4,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/offsets"
 )
 
 // Kinds of coordinators that clients ask for. Kafka: FindCoordinatorRequest.CoordinatorType.
@@ -17,7 +18,7 @@ const (
 // which is also the answer while there is no offsets topic: looking up makes it (Kafka: KafkaApis.getCoordinator).
 func (c *call) coordinated(id string) error {
 	p, err := c.s.cluster.OffsetsPartition(c.ctx, id, false)
-	if err == nil && c.s.cluster.Leader(group.OffsetsTopic, p) != c.broker {
+	if err == nil && c.s.cluster.Leader(offsets.Topic, p) != c.broker {
 		return group.ErrNotCoordinator
 	}
 	return err
@@ -78,7 +79,7 @@ func (c *call) coordinator(kind int8, key string) kmsg.FindCoordinatorResponseCo
 	if err != nil {
 		return refused(Code(c.errorCode(err)), err.Error())
 	}
-	leader := c.s.cluster.Leader(group.OffsetsTopic, p)
+	leader := c.s.cluster.Leader(offsets.Topic, p)
 	host, port, ok := c.s.address(leader)
 	if !ok {
 		return refused(CoordinatorNotAvailable, "The coordinator is not available.")

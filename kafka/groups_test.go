@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata"
-	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/internal/memnet"
 	"github.com/stratalog/strata/topic"
 )
@@ -80,7 +80,7 @@ func joinAs(version int16, group, memberID string, instanceID *string) *kmsg.Joi
 }
 
 // subscribed is a consumer's subscription.
-func subscribed(topics ...string) []byte { return group.Subscription{Topics: topics}.AppendTo(nil) }
+func subscribed(topics ...string) []byte { return assignor.Subscription{Topics: topics}.AppendTo(nil) }
 
 func (c *groupClient) join(r *kmsg.JoinGroupRequest) *kmsg.JoinGroupResponse {
 	return c.ask(r).(*kmsg.JoinGroupResponse)

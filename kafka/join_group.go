@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/assignor"
 )
 
 // joinGroup serves JoinGroup. It waits until the other members have joined; if the connection ends first, a member that has not been told
@@ -55,7 +56,7 @@ func (c *call) joinRequest(req *kmsg.JoinGroupRequest) group.JoinRequest {
 	}
 	for _, p := range req.Protocols {
 		// The group keeps them for as long as the member lives; the request's buffer ends with the request.
-		r.Protocols = append(r.Protocols, group.Protocol{Name: p.Name, Metadata: bytes.Clone(p.Metadata)})
+		r.Protocols = append(r.Protocols, assignor.Protocol{Name: p.Name, Metadata: bytes.Clone(p.Metadata)})
 	}
 	return r
 }

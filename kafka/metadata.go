@@ -6,7 +6,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 )
@@ -138,7 +138,7 @@ func (c *call) metadataByName(known replication.Metadata, name string, create bo
 func (c *call) autoCreate(name string) (replication.TopicMetadata, error) {
 	var err error
 	switch {
-	case name == group.OffsetsTopic:
+	case name == offsets.Topic:
 		_, err = c.s.cluster.OffsetsPartition(c.ctx, "", true)
 	case topic.IsInternal(name), name == topic.MetadataTopic:
 		err = replication.ErrUnknownTopic // there is no coordinator for it

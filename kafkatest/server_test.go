@@ -104,7 +104,8 @@ func TestWaitGroupSaysWhatWasSeen(t *testing.T) {
 	f := &fakeT{}
 	said := f.run(func() {
 		s := New(f, Config{Pipe: true, Topics: map[string]int{"a": 1}, WaitTimeout: 50 * time.Millisecond})
-		if err := s.Cluster().ResetOffsets(t.Context(), "g", record.Offsets{{Topic: "a"}: 7}); err != nil {
+		seven := map[record.TopicPartition]record.Committed{{Topic: "a"}: {Offset: 7}}
+		if _, err := s.Cluster().CommitOffsets(t.Context(), group.CommitRequest{Group: "g", Generation: -1, Offsets: seven}); err != nil {
 			t.Error(err)
 		}
 		s.WaitCommitted("g", record.TopicPartition{Topic: "a"}, 7)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/record"
 )
@@ -50,12 +52,12 @@ func plain(v any) string {
 
 // decodeOffsets decodes a record of __consumer_offsets; nil if it is of a kind that is not known, so that the bytes are printed.
 func decodeOffsets(r *record.Record) any {
-	k, ok, err := group.ParseKey(r.Key)
+	k, ok, err := offsets.ParseKey(r.Key)
 	if err != nil || !ok {
 		return nil
 	}
 	out := fields{{"kind", keyKinds[k.Type]}, {"group", k.Group}}
-	if k.Type == group.KeyOffset {
+	if k.Type == offsets.KeyOffset {
 		out = append(out, field{"topic", k.Topic}, field{"partition", k.Partition})
 	}
 	if k.Member != "" {
@@ -64,14 +66,14 @@ func decodeOffsets(r *record.Record) any {
 	if r.Value == nil {
 		return append(out, field{"tombstone", true})
 	}
-	v, err := group.ParseValue(k.Type, r.Value)
+	v, err := offsets.ParseValue(k.Type, r.Value)
 	if err != nil {
 		return append(out, field{"error", err.Error()})
 	}
 	switch v := v.(type) {
 	case nil:
 		return out
-	case *group.OffsetValue:
+	case *offsets.OffsetValue:
 		out = append(out, field{"offset", v.Offset}, field{"leaderEpoch", v.LeaderEpoch}, field{"metadata", v.Metadata}, field{"commitMs", v.CommitMs})
 		if v.ExpireMs >= 0 {
 			out = append(out, field{"expireMs", v.ExpireMs})
@@ -80,17 +82,17 @@ func decodeOffsets(r *record.Record) any {
 			out = append(out, field{"topicId", uuid(v.TopicID)})
 		}
 		return out
-	case *group.GroupValue:
+	case *offsets.GroupValue:
 		return append(out, groupFields(v)...)
 	}
 	return append(out, field{"value", v})
 }
 
-func groupFields(v *group.GroupValue) fields {
+func groupFields(v *offsets.GroupValue) fields {
 	members := []fields{}
 	for _, m := range v.Members {
 		f := fields{{"member", m.ID}, {"instance", m.InstanceID}, {"clientId", m.ClientID}, {"host", m.ClientHost}}
-		if a, err := group.ParseAssignment(m.Assignment); err == nil && v.ProtocolType == group.ProtocolTypeConsumer {
+		if a, err := assignor.ParseAssignment(m.Assignment); err == nil && v.ProtocolType == group.ProtocolTypeConsumer {
 			parts := []string{}
 			for _, tp := range a.Partitions {
 				parts = append(parts, fmt.Sprintf("%s-%d", tp.Topic, tp.Partition))
@@ -102,10 +104,10 @@ func groupFields(v *group.GroupValue) fields {
 	return fields{{"protocolType", v.ProtocolType}, {"generation", v.Generation}, {"protocol", v.Protocol}, {"leader", v.Leader}, {"members", members}}
 }
 
-var keyKinds = map[group.KeyType]string{
-	group.KeyOffset: "offset", group.KeyGroup: "group", group.KeyConsumerGroup: "consumerGroup", group.KeyPartitionMetadata: "partitionMetadata",
-	group.KeyConsumerMember: "consumerMember", group.KeyTargetAssignment: "targetAssignment", group.KeyTargetAssignmentMember: "targetAssignmentMember",
-	group.KeyCurrentAssignmentOfMember: "currentAssignment", group.KeyRegularExpression: "regularExpression",
+var keyKinds = map[offsets.KeyType]string{
+	offsets.KeyOffset: "offset", offsets.KeyGroup: "group", offsets.KeyConsumerGroup: "consumerGroup", offsets.KeyPartitionMetadata: "partitionMetadata",
+	offsets.KeyConsumerMember: "consumerMember", offsets.KeyTargetAssignment: "targetAssignment", offsets.KeyTargetAssignmentMember: "targetAssignmentMember",
+	offsets.KeyCurrentAssignmentOfMember: "currentAssignment", offsets.KeyRegularExpression: "regularExpression",
 }
 
 // decodeMetadata decodes a record of __cluster_metadata; types that Strata does not write are named by their number.

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/stratalog/strata/cmd/internal/kafkafile"
-	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
@@ -52,7 +52,7 @@ func (d *dumper) decoder() func(*record.Record) any {
 	decode := d.o.decode
 	if name, _, _, ok := kafkafile.SplitPartition(filepath.Dir(d.name)); ok && decode == "auto" {
 		switch name {
-		case group.OffsetsTopic:
+		case offsets.Topic:
 			decode = "offsets"
 		case topic.MetadataTopic:
 			decode = "metadata"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 )
@@ -36,7 +37,7 @@ func (s *stage) pauses(ctx context.Context) (err error) {
 		cfg  consumer.Config
 		id   string // instance id of the member that comes and goes
 	}{
-		{"eager", consumer.Config{Assignors: []group.Assignor{group.Sticky()}}, ""},
+		{"eager", consumer.Config{Assignors: []assignor.Assignor{assignor.Sticky()}}, ""},
 		{"cooperative", consumer.Config{}, ""},
 		{"static", consumer.Config{}, "guest-1"},
 	} {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
-	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/record"
 )
 
@@ -104,12 +104,12 @@ func (s *scenes) ownOffsets(ctx context.Context) error {
 
 // offsetsTopic reads the commits of group billing where they are kept: as records of an internal topic, the last of a key counts.
 func (s *scenes) offsetsTopic(ctx context.Context) error {
-	md, err := s.cluster.Metadata(ctx, group.OffsetsTopic)
+	md, err := s.cluster.Metadata(ctx, offsets.Topic)
 	if err != nil {
 		return err
 	}
-	partitions := int32(len(md.Topics[group.OffsetsTopic].Partitions))
-	tp := record.TopicPartition{Topic: group.OffsetsTopic, Partition: group.PartitionFor("billing", partitions)}
+	partitions := int32(len(md.Topics[offsets.Topic].Partitions))
+	tp := record.TopicPartition{Topic: offsets.Topic, Partition: offsets.PartitionFor("billing", partitions)}
 	fmt.Fprintf(s.out, "Group billing lives in partition %d of the %d of %s, and its coordinator is the leader of that one, broker %d:\n",
 		tp.Partition, partitions, tp.Topic, md.Topics[tp.Topic].Partitions[tp.Partition].Leader)
 	ends, err := s.cluster.Offsets(ctx, tp.Topic, strata.Latest)
@@ -121,14 +121,14 @@ func (s *scenes) offsetsTopic(ctx context.Context) error {
 		return err
 	}
 	for _, r := range rs {
-		key, known, err := group.ParseKey(r.Key)
+		key, known, err := offsets.ParseKey(r.Key)
 		if err != nil {
 			return err
 		}
-		if !known || key.Type != group.KeyOffset || key.Group != "billing" {
+		if !known || key.Type != offsets.KeyOffset || key.Group != "billing" {
 			continue // another group's, or who its members are
 		}
-		value, err := group.ParseOffsetValue(r.Value)
+		value, err := offsets.ParseOffsetValue(r.Value)
 		if err != nil {
 			return err
 		}

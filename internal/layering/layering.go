@@ -5,7 +5,7 @@ package layering
 
 // Rows lists the packages from the bottom up, as paths below the module; "" is the module's root.
 // Packages of one row do not import each other. internal/* packages that are not listed stand below every row
-// and import nothing of ours but each other.
+// and import nothing of ours but each other. A package below another one's path has a row of its own.
 var Rows = [][]string{
 	{"record", "vfs"},
 	{"segment"},
@@ -13,6 +13,11 @@ var Rows = [][]string{
 	{"partition"},
 	{"topic"},
 	{"replication"},
+	{"internal/coordinator"},
+	{"group/internal/wire"},
+	{"group/assignor", "group/offsets"},
+	{"group/protocol"},
+	{"group/internal/classic"},
 	{"group"},
 	{"producer"},
 	{"consumer"},
@@ -20,3 +25,7 @@ var Rows = [][]string{
 	{"kafka"},
 	{"kafkatest"},
 }
+
+// Pure lists the packages that only compute: they have no clock, lock, goroutine, channel, context or I/O,
+// and neither has what they import of ours.
+var Pure = []string{"internal/machine", "group/internal/wire", "group/assignor", "group/offsets", "group/protocol", "group/internal/classic"}

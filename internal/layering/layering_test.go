@@ -48,8 +48,8 @@ func rowOf(row map[string]int, pkg string) (int, bool) {
 	if strings.HasPrefix(pkg, "internal/") {
 		return 0, true
 	}
-	if parent, name, ok := strings.Cut(pkg, "/"); ok && strings.HasSuffix(name, "test") {
-		r, ok := row[parent]
+	if at := strings.LastIndex(pkg, "/"); at > 0 && strings.HasSuffix(pkg, "test") {
+		r, ok := row[pkg[:at]]
 		return r + 1, ok // may import what it tests
 	}
 	return 0, false

@@ -1,0 +1,112 @@
+package classic
+
+import (
+	"strings"
+	"time"
+
+	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/record"
+)
+
+// persist emits the record that describes the group with the given assignments.
+func (g *Group) persist(now time.Time, assignment func(*member) []byte) {
+	v := &offsets.GroupValue{ProtocolType: g.protocolType, Generation: g.generation, Protocol: g.protocol, Leader: g.leader, StateMs: now.UnixMilli()}
+	for _, m := range g.inOrder() {
+		v.Members = append(v.Members, offsets.MemberValue{
+			ID: m.id, InstanceID: m.instanceID, ClientID: m.clientID, ClientHost: m.clientHost,
+			RebalanceTimeoutMs: int32(m.rebalance.Milliseconds()), SessionTimeoutMs: int32(m.session.Milliseconds()),
+			Subscription: m.metadata(g.protocol), Assignment: assignment(m),
+		})
+	}
+	g.emit(offsets.Record{Key: offsets.Key{Type: offsets.KeyGroup, Group: g.id}, Group: v})
+}
+
+func (m *member) currentAssignment() []byte { return m.assignment }
+
+// Apply is the only function that changes durable state. It runs live, for the records a Step emitted, and at recovery alike.
+// Keys of other groups or of types that are no KeyOffset or KeyGroup change nothing.
+func (g *Group) Apply(r offsets.Record) {
+	if r.Key.Group != g.id {
+		return
+	}
+	switch r.Key.Type {
+	case offsets.KeyOffset:
+		tp := record.TopicPartition{Topic: r.Key.Topic, Partition: r.Key.Partition}
+		if r.Offset != nil {
+			g.offsets[tp] = *r.Offset
+		} else {
+			delete(g.offsets, tp)
+		}
+	case offsets.KeyGroup:
+		if r.Group != nil {
+			g.adopt(r.Group)
+		} else {
+			g.forget()
+		}
+	default:
+		return
+	}
+	if len(g.members) == 0 && (g.state == protocol.Dead || g.state == protocol.Empty) {
+		g.state = protocol.Empty
+		if !g.persisted && len(g.offsets) == 0 {
+			g.state = protocol.Dead
+		}
+	}
+}
+
+// adopt makes the group what v says. Members that are there already keep their votes, deadlines and parked requests.
+func (g *Group) adopt(v *offsets.GroupValue) {
+	g.persisted = true
+	g.generation, g.protocolType, g.protocol, g.leader, g.stateMs = v.Generation, v.ProtocolType, v.Protocol, v.Leader, v.StateMs
+	members := make(map[string]*member, len(v.Members))
+	clear(g.static)
+	for _, mv := range v.Members {
+		m := g.members[mv.ID]
+		if m == nil {
+			g.joined++
+			m = &member{id: mv.ID, instanceID: mv.InstanceID, clientID: mv.ClientID, clientHost: mv.ClientHost, seq: g.joined,
+				session:   time.Duration(mv.SessionTimeoutMs) * time.Millisecond,
+				rebalance: time.Duration(mv.RebalanceTimeoutMs) * time.Millisecond,
+				protocols: []assignor.Protocol{{Name: v.Protocol, Metadata: mv.Subscription}}}
+		}
+		m.assignment = mv.Assignment
+		members[m.id] = m
+		if m.instanceID != "" {
+			g.static[m.instanceID] = m.id
+		}
+	}
+	g.members = members
+	g.state = protocol.Stable
+	if len(members) == 0 {
+		g.state = protocol.Empty
+	}
+}
+
+// forget undoes adopt; offsets have tombstones of their own.
+func (g *Group) forget() {
+	g.persisted = false
+	g.generation, g.protocolType, g.protocol, g.leader, g.stateMs = 0, "", "", "", -1
+	clear(g.members)
+	clear(g.static)
+	clear(g.pending)
+	g.state = protocol.Dead
+}
+
+// EventLoaded ends a recovery: the members that the log knows get a full session to show that they are
+// still there. Those that lived in a process that is no more are gone.
+type EventLoaded struct{}
+
+func (EventLoaded) step(g *Group, now time.Time) {
+	gone := false
+	for _, m := range g.inOrder() {
+		if strings.HasPrefix(m.clientHost, InProcess) && m.clientHost != g.cfg.Process {
+			g.drop(m, protocol.ErrUnknownMember)
+			gone = true
+			continue
+		}
+		g.alive(m, now)
+	}
+	g.departed(now, gone)
+}

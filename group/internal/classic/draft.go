@@ -1,0 +1,105 @@
+package classic
+
+import (
+	"time"
+
+	"github.com/stratalog/strata/group/offsets"
+)
+
+// A draft is what a Step has changed: how to make it undone if the log does not take its records, for
+// instance because they do not fit in one batch. A member that was to be fenced by a join that is
+// refused stays what it was.
+//
+// A copy of the group would say the same, at a cost that grows with the group. What a step changes is
+// little: scalars are copied whole, members when they are first edited, map entries one by one.
+type draft struct {
+	number  uint64 // of the step; members hold the last that edited them
+	open    bool
+	scalars scalars
+	members []memberBefore
+	maps    []func() // in the order of the changes
+}
+
+type memberBefore struct {
+	m   *member
+	was member
+}
+
+// begin opens a draft.
+func (g *Group) begin() {
+	d := &g.draft
+	d.number++
+	d.open, d.scalars = true, g.scalars
+}
+
+// edit must be called before a field of m changes.
+func (g *Group) edit(m *member) {
+	d := &g.draft
+	if d.open && m.edited != d.number {
+		d.members = append(d.members, memberBefore{m, *m})
+		m.edited = d.number
+	}
+}
+
+// put sets an entry of one of the group's maps, as a part of the draft.
+func put[V any](g *Group, m map[string]V, key string, v V) {
+	note(g, m, key)
+	m[key] = v
+}
+
+// remove deletes an entry of one of the group's maps, as a part of the draft.
+func remove[V any](g *Group, m map[string]V, key string) {
+	note(g, m, key)
+	delete(m, key)
+}
+
+func note[V any](g *Group, m map[string]V, key string) {
+	before, existed := m[key]
+	g.draft.maps = append(g.draft.maps, func() {
+		if existed {
+			m[key] = before
+		} else {
+			delete(m, key)
+		}
+	})
+}
+
+// Accept implements machine.Machine.
+func (g *Group) Accept() {
+	records := g.eff.Records
+	g.close()
+	for _, r := range records {
+		g.Apply(r)
+	}
+}
+
+// Discard implements machine.Machine. Only sessions that the step prolonged stay prolonged.
+func (g *Group) Discard() {
+	d := &g.draft
+	g.scalars = d.scalars
+	for _, b := range d.members {
+		*b.m = b.was
+	}
+	for i := len(d.maps) - 1; i >= 0; i-- {
+		d.maps[i]()
+	}
+	g.close()
+}
+
+func (g *Group) close() {
+	d := &g.draft
+	clear(d.members)
+	clear(d.maps)
+	d.open, d.members, d.maps = false, d.members[:0], d.maps[:0]
+	if cap(d.members) > keptEdits { // one big rebalance must not pin memory for ever
+		d.members, d.maps = nil, nil
+	}
+	g.eff = Effects{}
+}
+
+const keptEdits = 16
+
+// emit adds a record to the effects.
+func (g *Group) emit(r offsets.Record) { g.eff.Records = append(g.eff.Records, r) }
+
+func due(deadline, now time.Time) bool { return !deadline.IsZero() && !now.Before(deadline) }

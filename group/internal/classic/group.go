@@ -1,0 +1,258 @@
+package classic
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/record"
+)
+
+// Config is what a Group needs to know of its coordinator's configuration.
+type Config struct {
+	InitialRebalanceDelay time.Duration // 0: none
+	MaxSize               int           // members; 0: no limit
+	OffsetsRetention      time.Duration // 0: for ever
+	OffsetMetadataMax     int           // UTF-16 units
+
+	// Process is the client host of members that live in this process. Members of other processes
+	// that a coordinator ran in have a host that begins with InProcess too, and are dead.
+	Process string
+}
+
+// InProcess is what the client host of a member that lives in its coordinator's process begins with.
+// Members that came over the wire have their address there, which begins with a slash.
+const InProcess = "in-process-"
+
+// A Group is one group of the classic protocol as a machine.Machine.
+//
+// What Apply does is all that survives a restart: generation, group leader, members with their
+// assignments, committed offsets. Parked requests, votes and deadlines live and die with the process;
+// an EventLoaded after recovery starts the members' sessions anew.
+type Group struct {
+	id  string
+	cfg *Config
+	scalars
+
+	offsets map[record.TopicPartition]offsets.OffsetValue // durable: changed by Apply only
+	members map[string]*member
+	static  map[string]string    // instance id -> member id
+	pending map[string]time.Time // ids given out by MEMBER_ID_REQUIRED and when they expire
+
+	eff   Effects // of the Step under way, or whose draft is open
+	draft draft
+}
+
+// scalars are the fields of a Group that a draft copies whole.
+type scalars struct {
+	// Durable: set by Apply, and by the rebalance that is under way, whose result Apply gets at its end.
+	persisted    bool // a KeyGroup record exists
+	generation   int32
+	protocolType string
+	protocol     string
+	leader       string
+	stateMs      int64 // when the group became what it is; -1: unknown
+
+	// Live.
+	state        protocol.State
+	joined       uint64        // members ever added, for a stable order
+	joinDeadline time.Time     // PreparingRebalance: when it completes without those who are missing
+	initial      bool          // PreparingRebalance from Empty: does not complete early
+	remaining    time.Duration // of the longest initial delay
+	newcomer     bool          // a member joined since the initial delay last began
+	syncDeadline time.Time     // when members that did not sync are removed; zero: all have
+	wakeAt       time.Time     // no deadline is before it; zero: none
+}
+
+// Effects are what a Step of a Group wants done.
+type Effects = machine.Effects[offsets.Record]
+
+var _ machine.Machine[Event, offsets.Record] = (*Group)(nil)
+
+// New returns a group that does not exist yet (Dead): Apply what the log holds of it, or Step an
+// EventCreate. cfg is kept.
+func New(id string, cfg *Config) *Group {
+	return &Group{id: id, cfg: cfg, scalars: scalars{stateMs: -1}, offsets: make(map[record.TopicPartition]offsets.OffsetValue),
+		members: make(map[string]*member), static: make(map[string]string), pending: make(map[string]time.Time)}
+}
+
+// ID returns the group's id.
+func (g *Group) ID() string { return g.id }
+
+// State returns the group's state.
+func (g *Group) State() protocol.State { return g.state }
+
+// Generation returns the number of the last join phase; 0: none yet.
+func (g *Group) Generation() int32 { return g.generation }
+
+// Size returns the number of members.
+func (g *Group) Size() int { return len(g.members) }
+
+// Offsets returns the committed offsets, which must not be written to.
+func (g *Group) Offsets() map[record.TopicPartition]offsets.OffsetValue { return g.offsets }
+
+// An Event is something that happens to a group: EventJoin, EventTick and so on.
+type Event interface {
+	step(g *Group, now time.Time)
+}
+
+// Step implements machine.Machine.
+func (g *Group) Step(now time.Time, ev Event) Effects {
+	g.begin()
+	g.eff = Effects{}
+	ev.step(g, now)
+	g.eff.WakeAt = g.wakeAt
+	return g.eff
+}
+
+func (g *Group) reply(to machine.Ticket, value any, err error) {
+	if to != 0 {
+		g.eff.Replies = append(g.eff.Replies, machine.Reply{To: to, Value: value, Err: err})
+	}
+}
+
+// wake makes sure a tick comes at or before t.
+func (g *Group) wake(t time.Time) {
+	if !t.IsZero() && (g.wakeAt.IsZero() || t.Before(g.wakeAt)) {
+		g.wakeAt = t
+	}
+}
+
+// Forgotten implements machine.Machine.
+func (g *Group) Forgotten() bool {
+	return !g.persisted && len(g.offsets) == 0 && len(g.members) == 0 && len(g.pending) == 0
+}
+
+// A member is one member of a group. Its fields are written only after Group.edit, but for deadline.
+type member struct {
+	id, instanceID       string
+	clientID, clientHost string
+	session, rebalance   time.Duration
+	protocols            []assignor.Protocol
+	assignment           []byte
+
+	seq         uint64    // order of joining
+	deadline    time.Time // of its session
+	isNew       bool      // waits in its first join
+	joining     bool      // has a parked join
+	syncing     bool      // has a parked sync
+	mustSync    bool      // has not synced since the join completed
+	joinTicket  machine.Ticket
+	syncTicket  machine.Ticket
+	skipSupport bool
+
+	edited uint64 // the draft that has noted what it was
+}
+
+func (m *member) supports(name string) bool {
+	return slices.ContainsFunc(m.protocols, func(p assignor.Protocol) bool { return p.Name == name })
+}
+
+// metadata returns the member's subscription for the protocol of that name.
+func (m *member) metadata(name string) []byte {
+	for _, p := range m.protocols {
+		if p.Name == name {
+			return p.Metadata
+		}
+	}
+	return nil
+}
+
+func (m *member) sameProtocols(ps []assignor.Protocol) bool {
+	return slices.EqualFunc(m.protocols, ps, func(a, b assignor.Protocol) bool {
+		return a.Name == b.Name && string(a.Metadata) == string(b.Metadata)
+	})
+}
+
+// waiting reports whether the member is known to be alive because it waits for us.
+func (m *member) waiting() bool { return !m.isNew && (m.joining || m.syncing) }
+
+// inOrder returns the members in the order they joined.
+func (g *Group) inOrder() []*member {
+	out := make([]*member, 0, len(g.members))
+	for _, m := range g.members {
+		out = append(out, m)
+	}
+	slices.SortFunc(out, func(a, b *member) int { return cmp.Compare(a.seq, b.seq) })
+	return out
+}
+
+// alive restarts the member's session. It is no part of the draft: that a member was heard of stays
+// true when its records are refused.
+func (g *Group) alive(m *member, now time.Time) {
+	m.deadline = now.Add(m.session)
+	g.wake(m.deadline)
+}
+
+// check finds a member by id, and by instance id if one is given.
+func (g *Group) check(memberID, instanceID string) (*member, error) {
+	if instanceID != "" {
+		switch id, ok := g.static[instanceID]; {
+		case !ok:
+			return nil, protocol.ErrUnknownMember
+		case id != memberID:
+			return nil, protocol.ErrFencedInstance
+		}
+	}
+	m, ok := g.members[memberID]
+	if !ok {
+		return nil, protocol.ErrUnknownMember
+	}
+	return m, nil
+}
+
+// checkGeneration is check plus the generation.
+func (g *Group) checkGeneration(memberID, instanceID string, generation int32) (*member, error) {
+	m, err := g.check(memberID, instanceID)
+	if err == nil && generation != g.generation {
+		return nil, protocol.ErrIllegalGeneration
+	}
+	return m, err
+}
+
+// drop takes m out of the group and answers what it has parked with err.
+func (g *Group) drop(m *member, err error) {
+	g.answerJoin(m, nil, err)
+	g.answerSync(m, nil, err)
+	remove(g, g.members, m.id)
+	if g.static[m.instanceID] == m.id {
+		remove(g, g.static, m.instanceID)
+	}
+	if g.leader != m.id {
+		return
+	}
+	g.leader = "" // the member that has been here longest follows
+	if rest := g.inOrder(); len(rest) > 0 {
+		g.leader = rest[0].id
+	}
+}
+
+func (g *Group) answerJoin(m *member, r *protocol.JoinResponse, err error) {
+	if !m.joining {
+		return
+	}
+	if r != nil {
+		g.reply(m.joinTicket, *r, nil)
+	} else {
+		g.reply(m.joinTicket, nil, err)
+	}
+	g.edit(m)
+	m.joining, m.joinTicket = false, 0
+}
+
+func (g *Group) answerSync(m *member, r *protocol.SyncResponse, err error) {
+	if !m.syncing {
+		return
+	}
+	if r != nil {
+		g.reply(m.syncTicket, *r, nil)
+	} else {
+		g.reply(m.syncTicket, nil, err)
+	}
+	g.edit(m)
+	m.syncing, m.syncTicket = false, 0
+}

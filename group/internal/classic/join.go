@@ -1,0 +1,223 @@
+package classic
+
+import (
+	"time"
+
+	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/internal/machine"
+)
+
+// EventCreate brings a group into being. The record makes it survive even if its first join is refused, as in Kafka.
+type EventCreate struct{}
+
+func (EventCreate) step(g *Group, now time.Time) {
+	if g.state == protocol.Dead {
+		g.persist(now, nil)
+	}
+}
+
+// EventJoin is a JoinRequest that passed the checks that need no group. The reply is a JoinResponse, perhaps much later.
+type EventJoin struct {
+	*protocol.JoinRequest
+	NewID string // fresh, for a member without one
+	To    machine.Ticket
+}
+
+func (e EventJoin) step(g *Group, now time.Time) {
+	switch {
+	case g.state == protocol.Dead:
+		g.reply(e.To, nil, machine.ErrNotAvailable)
+	case !g.hasRoom(e.MemberID):
+		remove(g, g.pending, e.MemberID)
+		m := g.members[e.MemberID]
+		if m != nil {
+			g.drop(m, protocol.ErrGroupMaxSize)
+		}
+		g.departed(now, m != nil)
+		g.reply(e.To, nil, protocol.ErrGroupMaxSize)
+	case !g.supports(e.ProtocolType, e.Protocols):
+		g.reply(e.To, nil, protocol.ErrInconsistentProtocol)
+	case e.MemberID == "":
+		e.joinNew(g, now)
+	default:
+		e.joinKnown(g, now)
+	}
+}
+
+// hasRoom reports whether the join can go on with regard to the group's size. Ids that are only pending do not count.
+func (g *Group) hasRoom(memberID string) bool {
+	m := g.members[memberID]
+	switch {
+	case g.cfg.MaxSize == 0 || g.state == protocol.Empty:
+		return true
+	case g.state == protocol.PreparingRebalance:
+		return m != nil && m.joining || g.awaitingJoin() < g.cfg.MaxSize
+	}
+	return m != nil || len(g.members) < g.cfg.MaxSize
+}
+
+func (g *Group) awaitingJoin() (n int) {
+	for _, m := range g.members {
+		if m.joining {
+			n++
+		}
+	}
+	return n
+}
+
+// supports reports whether one of the protocols is spoken by every member. A group without members needs only that there is one.
+func (g *Group) supports(protocolType string, ps []assignor.Protocol) bool {
+	if len(g.members) == 0 {
+		return protocolType != "" && len(ps) > 0
+	}
+	if protocolType != g.protocolType {
+		return false
+	}
+	for _, p := range ps {
+		if g.allSupport(p.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (g *Group) allSupport(protocol string) bool {
+	for _, m := range g.members {
+		if !m.supports(protocol) {
+			return false
+		}
+	}
+	return true
+}
+
+func (e EventJoin) joinNew(g *Group, now time.Time) {
+	switch old, known := g.static[e.InstanceID]; {
+	case e.InstanceID != "" && known:
+		e.replaceStatic(g, now, g.members[old])
+	case e.InstanceID == "" && e.RequireMemberID:
+		put(g, g.pending, e.NewID, now.Add(e.SessionTimeout))
+		g.wake(g.pending[e.NewID])
+		g.reply(e.To, nil, &protocol.MemberIDRequiredError{MemberID: e.NewID})
+	default:
+		e.add(g, now, e.NewID)
+	}
+}
+
+func (e EventJoin) joinKnown(g *Group, now time.Time) {
+	if _, ok := g.pending[e.MemberID]; ok && e.InstanceID == "" {
+		e.add(g, now, e.MemberID)
+		return
+	}
+	m, err := g.check(e.MemberID, e.InstanceID)
+	if err != nil {
+		g.reply(e.To, nil, err)
+		return
+	}
+	unchanged := m.sameProtocols(e.Protocols)
+	switch {
+	case g.state == protocol.CompletingRebalance && unchanged, g.state == protocol.Stable && unchanged && g.leader != m.id:
+		// It missed the answer, or asks without a reason: nothing to rebalance for.
+		e.park(g, m)
+		g.alive(m, now)
+		g.answerJoin(m, g.joinResponse(m), nil)
+	case g.state == protocol.Empty:
+		g.reply(e.To, nil, protocol.ErrUnknownMember)
+	default:
+		e.update(g, m)
+		g.rebalanceOrComplete(now)
+	}
+}
+
+// park makes the join of m wait; an earlier one, whose client must have gone away, is sent round again.
+func (e EventJoin) park(g *Group, m *member) {
+	g.answerJoin(m, nil, protocol.ErrRebalanceInProgress)
+	g.edit(m)
+	m.joining, m.joinTicket, m.skipSupport = true, e.To, e.SkipAssignment
+}
+
+// update takes over what the member says of itself now.
+func (e EventJoin) update(g *Group, m *member) {
+	g.edit(m)
+	m.protocols = e.Protocols
+	m.session, m.rebalance = e.SessionTimeout, e.rebalanceTimeout()
+	e.park(g, m)
+}
+
+func (e EventJoin) rebalanceTimeout() time.Duration {
+	if e.RebalanceTimeout > 0 {
+		return e.RebalanceTimeout
+	}
+	return e.SessionTimeout
+}
+
+// newMemberTimeout is how long a new member may wait in its first join: it has no id yet to send
+// heartbeats with. Kafka: group.coordinator's classicGroupNewMemberJoinTimeoutMs.
+const newMemberTimeout = 5 * time.Minute
+
+// add makes a new member.
+func (e EventJoin) add(g *Group, now time.Time, id string) {
+	if len(g.members) == 0 {
+		g.protocolType = e.ProtocolType
+	}
+	if g.leader == "" {
+		g.leader = id
+	}
+	g.joined++
+	m := &member{id: id, instanceID: e.InstanceID, clientID: e.ClientID, clientHost: e.ClientHost, seq: g.joined, isNew: true}
+	remove(g, g.pending, id)
+	put(g, g.members, id, m)
+	if m.instanceID != "" {
+		put(g, g.static, m.instanceID, id)
+	}
+	e.update(g, m)
+	m.deadline = now.Add(newMemberTimeout) // it has no id yet to send heartbeats with
+	g.wake(m.deadline)
+	if g.state == protocol.PreparingRebalance && g.initial {
+		g.newcomer = true
+	}
+	g.rebalanceOrComplete(now)
+}
+
+// replaceStatic lets the join of a known instance take the place of old, which is fenced (KIP-345).
+func (e EventJoin) replaceStatic(g *Group, now time.Time, old *member) {
+	wasLeader := g.leader
+	g.answerJoin(old, nil, protocol.ErrFencedInstance)
+	g.answerSync(old, nil, protocol.ErrFencedInstance)
+	m := *old
+	m.id = e.NewID
+	remove(g, g.members, old.id)
+	put(g, g.members, m.id, &m)
+	put(g, g.static, m.instanceID, m.id)
+	if g.leader == old.id {
+		g.leader = m.id
+	}
+	m.clientID, m.clientHost = e.ClientID, e.ClientHost
+	e.update(g, &m)
+	g.alive(&m, now)
+	switch {
+	case g.state == protocol.Stable && g.vote() == g.protocol:
+		// Nothing changes for the others: only the new id is stored.
+		r := g.joinResponse(&m)
+		if r.SkipAssignment = e.SkipAssignment && g.leader == m.id; !e.SkipAssignment {
+			r.Members, r.Leader = nil, wasLeader // an old client must not think it leads: it would assign anew
+		}
+		g.answerJoin(&m, r, nil)
+		g.persist(now, (*member).currentAssignment)
+	case g.state == protocol.PreparingRebalance:
+		g.completeIfAllJoined(now)
+	default:
+		g.prepareRebalance(now)
+	}
+}
+
+// joinResponse describes the present generation to m.
+func (g *Group) joinResponse(m *member) *protocol.JoinResponse {
+	r := &protocol.JoinResponse{Generation: g.generation, MemberID: m.id, Leader: g.leader, ProtocolType: g.protocolType, ProtocolName: g.protocol}
+	if m.id == g.leader {
+		for _, other := range g.inOrder() {
+			r.Members = append(r.Members, assignor.JoinMember{MemberID: other.id, InstanceID: other.instanceID, Metadata: other.metadata(g.protocol)})
+		}
+	}
+	return r
+}

@@ -1,0 +1,74 @@
+package classic
+
+import (
+	"time"
+
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/internal/machine"
+)
+
+// EventLeave is a LeaveRequest. The reply is a []error, one per member named.
+type EventLeave struct {
+	Members []protocol.LeaveMember
+	To      machine.Ticket
+}
+
+func (e EventLeave) step(g *Group, now time.Time) {
+	errs := make([]error, len(e.Members))
+	pending, left := false, false
+	for i, lm := range e.Members {
+		if _, ok := g.pending[lm.MemberID]; ok && lm.InstanceID == "" {
+			remove(g, g.pending, lm.MemberID)
+			pending = true
+			continue
+		}
+		id := lm.MemberID
+		if id == "" { // removal by an administrator
+			id = g.static[lm.InstanceID]
+		}
+		m, err := g.check(id, lm.InstanceID)
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		g.drop(m, protocol.ErrUnknownMember)
+		left = true
+	}
+	if pending || left {
+		g.departed(now, left)
+	}
+	g.reply(e.To, errs, nil)
+}
+
+// departed follows up the going of members, or only of pending ids, which leave no gap.
+func (g *Group) departed(now time.Time, member bool) {
+	switch {
+	case g.state == protocol.PreparingRebalance:
+		g.completeIfAllJoined(now)
+	case member && (g.state == protocol.Stable || g.state == protocol.CompletingRebalance):
+		g.prepareRebalance(now)
+	}
+}
+
+// EventCancel says that nobody waits for the reply to a join or sync any more. A member that has never had an answer cannot know its id:
+// it is removed. Others stay as long as their session lasts.
+type EventCancel struct{ Ticket machine.Ticket }
+
+func (e EventCancel) step(g *Group, now time.Time) {
+	for _, m := range g.members {
+		switch {
+		case m.joining && m.joinTicket == e.Ticket:
+			g.edit(m)
+			m.joinTicket = 0
+			if m.isNew {
+				g.drop(m, protocol.ErrUnknownMember)
+				g.departed(now, true)
+			}
+			return
+		case m.syncing && m.syncTicket == e.Ticket:
+			g.edit(m)
+			m.syncTicket = 0
+			return
+		}
+	}
+}

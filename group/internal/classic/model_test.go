@@ -1,0 +1,328 @@
+package classic
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/record"
+)
+
+// A model drives a Group with random events and checks after each one what must always hold.
+type model struct {
+	g       *Group
+	now     time.Time
+	wakeAt  time.Time
+	ticket  machine.Ticket
+	ids     int
+	open    map[machine.Ticket]bool // requests without a reply
+	records []offsets.Record
+	known   []string // every member id there ever was
+
+	generation int32
+	shares     map[string]string // "generation/member" -> assignment, as handed out
+	deadline   time.Time         // of the rebalance under way
+}
+
+func newModel(cfg Config) *model {
+	return &model{g: New("g", &cfg), now: time.Unix(1000, 0), open: map[machine.Ticket]bool{}, shares: map[string]string{}}
+}
+
+func (m *model) step(t *rapid.T, ev Event) {
+	before := m.g.State()
+	eff := m.twice(t, ev)
+	m.g.Accept()
+	m.records = append(m.records, eff.Records...)
+	for _, r := range eff.Replies {
+		require.True(t, m.open[r.To], "request %d has two replies, or is none", r.To)
+		delete(m.open, r.To)
+		if j, ok := r.Value.(protocol.JoinResponse); ok {
+			m.known = append(m.known, j.MemberID)
+			require.Equal(t, m.g.generation, j.Generation)
+			if _, there := m.g.members[j.Leader]; !there { // an old client that came back as the group leader hears its old id
+				require.Equal(t, m.g.leader, j.MemberID)
+			}
+		}
+	}
+	m.wakeAt = eff.WakeAt
+	m.check(t, ev, before)
+}
+
+// twice steps the group, takes it back, and steps it again: a draft that is discarded leaves no trace,
+// and the same event has the same effects, in the same order.
+func (m *model) twice(t *rapid.T, ev Event) Effects {
+	before := snapshotOf(m.g)
+	refused := m.g.Step(m.now, ev)
+	m.g.Discard()
+	require.Equal(t, before, snapshotOf(m.g), "%T left something behind", ev)
+	eff := m.g.Step(m.now, ev)
+	refused.WakeAt = eff.WakeAt // sessions stay prolonged
+	require.Equal(t, refused, eff, "%T", ev)
+	return eff
+}
+
+// A snapshot is all that a Group knows but for when it was last heard of its members.
+type snapshot struct {
+	scalars
+	members map[string]member
+	static  map[string]string
+	pending map[string]time.Time
+	offsets map[record.TopicPartition]offsets.OffsetValue
+}
+
+func snapshotOf(g *Group) snapshot {
+	s := snapshot{g.scalars, map[string]member{}, maps.Clone(g.static), maps.Clone(g.pending), maps.Clone(g.offsets)}
+	for id, m := range g.members {
+		c := *m
+		c.deadline, c.edited = time.Time{}, 0
+		s.members[id] = c
+	}
+	return s
+}
+
+func (m *model) check(t *rapid.T, ev Event, before protocol.State) {
+	g := m.g
+	if len(g.members) == 0 && !g.persisted && g.generation == 0 {
+		m.generation, m.shares = 0, map[string]string{} // the group is gone, its generations begin anew
+	}
+	require.GreaterOrEqual(t, g.generation, m.generation, "generations only grow")
+	m.generation = g.generation
+	switch g.state {
+	case protocol.Dead, protocol.Empty:
+		require.Empty(t, g.members)
+	default:
+		if g.state != protocol.PreparingRebalance || !g.initial && len(g.pending) == 0 { // these wait for somebody to come
+			require.NotEmpty(t, g.members)
+		}
+		if len(g.members) > 0 {
+			require.Contains(t, g.members, g.leader)
+		}
+	}
+	if g.state == protocol.Stable { // a member's share never changes within a generation
+		for _, mem := range g.members {
+			key := fmt.Sprintf("%d/%s", g.generation, mem.instanceID+mem.id)
+			if mem.instanceID != "" {
+				key = fmt.Sprintf("%d/%s", g.generation, mem.instanceID)
+			}
+			share, seen := m.shares[key]
+			if seen {
+				require.Equal(t, share, string(mem.assignment), key)
+			}
+			m.shares[key] = string(mem.assignment)
+		}
+	}
+	if g.state == protocol.PreparingRebalance {
+		require.False(t, g.joinDeadline.IsZero())
+		_, tick := ev.(EventTick)
+		if before == protocol.PreparingRebalance && !tick {
+			require.Equal(t, m.deadline, g.joinDeadline, "the rebalance timer started again")
+		}
+		require.True(t, g.initial || len(g.pending) > 0 || g.awaitingJoin() < len(g.members), "nobody is missing")
+		m.deadline = g.joinDeadline
+	} else {
+		require.True(t, g.joinDeadline.IsZero())
+		require.Zero(t, g.awaitingJoin())
+	}
+	parked := map[machine.Ticket]bool{}
+	for _, mem := range g.members {
+		if mem.joining && mem.joinTicket != 0 {
+			parked[mem.joinTicket] = true
+		}
+		if mem.syncing && mem.syncTicket != 0 {
+			parked[mem.syncTicket] = true
+			require.Equal(t, protocol.CompletingRebalance, g.state)
+		}
+		if mem.instanceID != "" {
+			require.Equal(t, mem.id, g.static[mem.instanceID])
+		}
+	}
+	require.Equal(t, m.open, parked, "requests that nobody will ever answer")
+	if next := g.nextDeadline(); !next.IsZero() {
+		require.False(t, m.wakeAt.IsZero())
+		require.False(t, m.wakeAt.After(next), "nobody is going to wake the group in time")
+	}
+	m.checkReplay(t)
+}
+
+// checkReplay compares the group with one that knows only the log.
+func (m *model) checkReplay(t *rapid.T) {
+	re := New("g", m.g.cfg)
+	for _, r := range m.records {
+		re.Apply(r)
+	}
+	require.Equal(t, m.g.offsets, re.offsets)
+	if m.g.state == protocol.Stable || m.g.state == protocol.Empty || m.g.state == protocol.Dead {
+		require.Equal(t, m.g.state, re.state)
+		require.Equal(t, m.g.generation, re.generation)
+		require.Equal(t, m.g.leader, re.leader)
+		require.Equal(t, len(m.g.members), len(re.members))
+		for id, mem := range m.g.members {
+			require.Equal(t, string(mem.assignment), string(re.members[id].assignment))
+			require.Equal(t, mem.instanceID, re.members[id].instanceID)
+		}
+	}
+	require.LessOrEqual(t, re.generation, m.g.generation)
+}
+
+func (m *model) request() machine.Ticket {
+	m.ticket++
+	m.open[m.ticket] = true
+	return m.ticket
+}
+
+func (m *model) anyID(t *rapid.T) string {
+	ids := append(slices.Sorted(maps.Keys(m.g.members)), slices.Sorted(maps.Keys(m.g.pending))...)
+	return rapid.SampledFrom(append(ids, m.known...)).Draw(t, "id")
+}
+
+func (m *model) actions() map[string]func(*rapid.T) {
+	instances := []string{"", "", "", "i1", "i2"}
+	join := func(t *rapid.T, id, instance string) {
+		if m.g.state == protocol.Dead {
+			if id != "" {
+				return
+			}
+			m.step(t, EventCreate{})
+		}
+		r := &protocol.JoinRequest{Group: "g", MemberID: id, InstanceID: instance, ClientID: "c", ProtocolType: "consumer",
+			SessionTimeout:   time.Duration(rapid.IntRange(6, 20).Draw(t, "session")) * time.Second,
+			RebalanceTimeout: time.Duration(rapid.IntRange(5, 60).Draw(t, "rebalance")) * time.Second,
+			RequireMemberID:  rapid.Bool().Draw(t, "require"), SkipAssignment: rapid.Bool().Draw(t, "skip")}
+		names := rapid.SampledFrom([][]string{{"range"}, {"range", "sticky"}, {"sticky", "range"}, {"sticky"}}).Draw(t, "protocols")
+		for _, p := range names {
+			r.Protocols = append(r.Protocols, assignor.Protocol{Name: p, Metadata: []byte{byte(rapid.IntRange(0, 1).Draw(t, "subscription"))}})
+		}
+		m.ids++
+		m.step(t, EventJoin{r, fmt.Sprintf("m%d", m.ids), m.request()})
+	}
+	return map[string]func(*rapid.T){
+		"join": func(t *rapid.T) { join(t, "", rapid.SampledFrom(instances).Draw(t, "instance")) },
+		"rejoin": func(t *rapid.T) {
+			if len(m.known)+len(m.g.members)+len(m.g.pending) > 0 {
+				id, instance := m.anyID(t), ""
+				if mem := m.g.members[id]; mem != nil && rapid.Bool().Draw(t, "named") {
+					instance = mem.instanceID
+				}
+				join(t, id, instance)
+			}
+		},
+		"everybody rejoins": func(t *rapid.T) {
+			for _, mem := range m.g.inOrder() {
+				if !mem.joining && m.g.state == protocol.PreparingRebalance && m.g.members[mem.id] != nil {
+					join(t, mem.id, mem.instanceID)
+				}
+			}
+		},
+		"sync": func(t *rapid.T) {
+			if len(m.g.members) > 0 {
+				m.step(t, EventSync{&protocol.SyncRequest{MemberID: m.anyID(t), Generation: m.g.generation - int32(rapid.IntRange(0, 1).Draw(t, "old")), Assignments: m.assignments()}, m.request()})
+			}
+		},
+		"leader syncs": func(t *rapid.T) {
+			if m.g.state == protocol.CompletingRebalance {
+				m.step(t, EventSync{&protocol.SyncRequest{MemberID: m.g.leader, Generation: m.g.generation, Assignments: m.assignments()}, m.request()})
+			}
+		},
+		"heartbeat": func(t *rapid.T) {
+			if len(m.g.members) > 0 {
+				m.step(t, EventHeartbeat{&protocol.HeartbeatRequest{MemberID: m.anyID(t), Generation: m.g.generation}, m.request()})
+			}
+		},
+		"leave": func(t *rapid.T) {
+			if len(m.g.members) > 0 {
+				m.step(t, EventLeave{[]protocol.LeaveMember{{MemberID: m.anyID(t)}, {InstanceID: "i1"}}, m.request()})
+			}
+		},
+		"cancel": func(t *rapid.T) {
+			if len(m.open) > 0 {
+				ticket := rapid.SampledFrom(slices.Sorted(maps.Keys(m.open))).Draw(t, "ticket")
+				delete(m.open, ticket)
+				m.step(t, EventCancel{ticket})
+			}
+		},
+		"commit": func(t *rapid.T) {
+			id := ""
+			generation := int32(-1)
+			if len(m.g.members) > 0 && rapid.Bool().Draw(t, "member") {
+				id, generation = m.anyID(t), m.g.generation-int32(rapid.IntRange(0, 1).Draw(t, "old"))
+			}
+			before := maps.Clone(m.g.offsets)
+			tp := record.TopicPartition{Topic: "t", Partition: int32(rapid.IntRange(0, 2).Draw(t, "partition"))}
+			current, generationNow := m.g.members[id], m.g.generation
+			m.step(t, EventCommit{CommitRequest: &protocol.CommitRequest{MemberID: id, Generation: generation,
+				Offsets: map[record.TopicPartition]record.Committed{tp: {Offset: rapid.Int64Range(0, 100).Draw(t, "offset")}}}, To: m.request()})
+			if len(m.g.members) > 0 && (current == nil || generation != generationNow) {
+				require.Equal(t, before, m.g.offsets, "somebody who is no member of this generation moved an offset")
+			}
+		},
+		"time passes": func(t *rapid.T) { m.pass(t, time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms"))*time.Millisecond) },
+		"rewind": func(t *rapid.T) {
+			to := record.Offsets{{Topic: "t"}: rapid.Int64Range(0, 100).Draw(t, "offset")}
+			m.step(t, EventReset{Offsets: to, Expel: rapid.Bool().Draw(t, "expel"), To: m.request()})
+		},
+		"expire": func(t *rapid.T) { m.step(t, EventExpire{}) },
+		"delete": func(t *rapid.T) { m.step(t, EventDelete{m.request()}) },
+		"restart": func(t *rapid.T) {
+			m.g = New("g", m.g.cfg)
+			for _, r := range m.records {
+				m.g.Apply(r)
+			}
+			m.open, m.generation = map[machine.Ticket]bool{}, m.g.generation // a generation that nobody was assigned anything in may come again
+			maps.DeleteFunc(m.shares, func(key, _ string) bool {
+				var generation int32
+				fmt.Sscanf(key, "%d/", &generation)
+				return generation > m.g.generation
+			})
+			m.step(t, EventLoaded{})
+		},
+	}
+}
+
+func (m *model) assignments() map[string][]byte {
+	out := map[string][]byte{}
+	for id := range m.g.members {
+		out[id] = fmt.Appendf(nil, "%s@%d", id, m.g.generation)
+	}
+	return out
+}
+
+func (m *model) pass(t *rapid.T, d time.Duration) {
+	end := m.now.Add(d)
+	for n := 0; !m.wakeAt.IsZero() && !m.wakeAt.After(end); n++ {
+		require.Less(t, n, 10_000, "ticks without end")
+		if m.wakeAt.After(m.now) {
+			m.now = m.wakeAt
+		}
+		m.step(t, EventTick{})
+	}
+	m.now = end
+}
+
+func TestGroupKeepsItsInvariants(t *testing.T) {
+	for _, cfg := range []Config{{}, {InitialRebalanceDelay: 3 * time.Second}, {MaxSize: 3}, {OffsetsRetention: 30 * time.Second}} {
+		t.Run(fmt.Sprintf("%+v", cfg.InitialRebalanceDelay)+fmt.Sprint(cfg.MaxSize, cfg.OffsetsRetention), func(t *testing.T) {
+			rounds := 10 // of 100 sequences
+			if testing.Short() {
+				rounds = 3
+			}
+			for range rounds {
+				rapid.Check(t, func(t *rapid.T) {
+					m := newModel(cfg)
+					t.Repeat(m.actions())
+					m.pass(t, time.Hour) // nobody says anything any more
+					require.Contains(t, []protocol.State{protocol.Empty, protocol.Dead}, m.g.State())
+					require.Empty(t, m.open)
+				})
+			}
+		})
+	}
+}

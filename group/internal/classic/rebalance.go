@@ -1,0 +1,144 @@
+package classic
+
+import (
+	"time"
+
+	"github.com/stratalog/strata/group/protocol"
+)
+
+// rebalanceOrComplete follows up a member's coming or going: it begins a rebalance, or ends the one under way if nobody is missing now.
+// The rebalance timer runs on in the second case.
+func (g *Group) rebalanceOrComplete(now time.Time) {
+	if g.state == protocol.PreparingRebalance {
+		g.completeIfAllJoined(now)
+		return
+	}
+	g.prepareRebalance(now)
+}
+
+// prepareRebalance enters PreparingRebalance from any other state.
+func (g *Group) prepareRebalance(now time.Time) {
+	if g.state == protocol.CompletingRebalance {
+		for _, m := range g.inOrder() {
+			g.edit(m)
+			m.assignment = nil
+			if m.syncing {
+				g.alive(m, now)
+				g.answerSync(m, nil, protocol.ErrRebalanceInProgress)
+			}
+		}
+	}
+	g.syncDeadline = time.Time{}
+	g.initial = g.state == protocol.Empty
+	g.newcomer = false
+	g.state = protocol.PreparingRebalance
+	timeout := g.rebalanceTimeout()
+	if g.initial && g.cfg.InitialRebalanceDelay > 0 {
+		delay := g.cfg.InitialRebalanceDelay
+		g.remaining = max(timeout-delay, 0)
+		g.setJoinDeadline(now.Add(delay))
+		return
+	}
+	g.initial = false
+	g.setJoinDeadline(now.Add(timeout))
+	g.completeIfAllJoined(now)
+}
+
+func (g *Group) setJoinDeadline(t time.Time) {
+	g.joinDeadline = t
+	g.wake(t)
+}
+
+// rebalanceTimeout is the longest that a member wants to be waited for.
+func (g *Group) rebalanceTimeout() (d time.Duration) {
+	for _, m := range g.members {
+		d = max(d, m.rebalance)
+	}
+	return d
+}
+
+// completeIfAllJoined ends the join phase when nobody is missing: no member, and no id that was given out and not used yet.
+func (g *Group) completeIfAllJoined(now time.Time) {
+	if g.state == protocol.PreparingRebalance && !g.initial && len(g.pending) == 0 && g.awaitingJoin() == len(g.members) {
+		g.completeJoin(now)
+	}
+}
+
+// joinTimeout is the end of the rebalance timer.
+func (g *Group) joinTimeout(now time.Time) {
+	if g.initial && g.newcomer && g.remaining > 0 {
+		delay := min(g.cfg.InitialRebalanceDelay, g.remaining)
+		g.remaining = max(g.remaining-g.cfg.InitialRebalanceDelay, 0)
+		g.newcomer = false
+		g.setJoinDeadline(now.Add(delay))
+		return
+	}
+	g.completeJoin(now)
+}
+
+// completeJoin ends the join phase with those who joined. Static members stay without; if nobody joined, all get another rebalance timeout.
+func (g *Group) completeJoin(now time.Time) {
+	if len(g.members) > 0 && g.awaitingJoin() == 0 {
+		g.initial = false
+		g.setJoinDeadline(now.Add(max(g.rebalanceTimeout(), time.Second))) // a timeout of nothing must not spin
+		return
+	}
+	g.joinDeadline, g.initial = time.Time{}, false
+	for _, m := range g.inOrder() {
+		if !m.joining && m.instanceID == "" {
+			g.drop(m, protocol.ErrUnknownMember)
+		}
+	}
+	g.electLeader()
+	if len(g.members) == 0 {
+		g.becomeEmpty(now)
+		return
+	}
+	g.generation++
+	g.protocol, g.state = g.vote(), protocol.CompletingRebalance
+	g.eff.Notice = protocol.Rebalanced{Group: g.id, Generation: g.generation, Members: len(g.members), Protocol: g.protocol}
+	g.syncDeadline = now.Add(g.rebalanceTimeout())
+	g.wake(g.syncDeadline)
+	for _, m := range g.inOrder() {
+		g.edit(m)
+		m.mustSync, m.isNew, m.assignment = true, false, nil
+		g.alive(m, now)
+		g.answerJoin(m, g.joinResponse(m), nil)
+	}
+}
+
+// electLeader replaces a group leader that did not come back.
+func (g *Group) electLeader() {
+	if m := g.members[g.leader]; m != nil && m.joining {
+		return
+	}
+	for _, m := range g.inOrder() {
+		if m.joining {
+			g.leader = m.id
+			return
+		}
+	}
+}
+
+// vote chooses the protocol: of those that all members speak, every member votes for the one it lists first; the most votes win, and
+// the group leader's order decides a tie (Kafka leaves that to chance).
+func (g *Group) vote() string {
+	votes := make(map[string]int)
+	for _, m := range g.members {
+		for _, p := range m.protocols {
+			if g.allSupport(p.Name) {
+				votes[p.Name]++
+				break
+			}
+		}
+	}
+	best := ""
+	if leader := g.members[g.leader]; leader != nil {
+		for _, p := range leader.protocols {
+			if n := votes[p.Name]; n > 0 && (best == "" || n > votes[best]) {
+				best = p.Name
+			}
+		}
+	}
+	return best
+}

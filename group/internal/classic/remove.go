@@ -1,0 +1,163 @@
+package classic
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/record"
+)
+
+// EventDelete removes a group without members and all its offsets. The reply carries only an error.
+type EventDelete struct{ To machine.Ticket }
+
+func (e EventDelete) step(g *Group, _ time.Time) {
+	switch g.state {
+	case protocol.Dead:
+		g.reply(e.To, nil, protocol.ErrGroupNotFound)
+	case protocol.Empty:
+		g.removeAll()
+		g.reply(e.To, nil, nil)
+	default:
+		g.reply(e.To, nil, protocol.ErrNonEmptyGroup)
+	}
+}
+
+// removeAll emits the tombstones of everything, that of the group last.
+func (g *Group) removeAll() {
+	g.eff.Separable = true
+	for _, tp := range sorted(maps.Keys(g.offsets)) {
+		g.removeOffset(tp)
+	}
+	if g.persisted {
+		g.emit(offsets.Record{Key: offsets.Key{Type: offsets.KeyGroup, Group: g.id}})
+	}
+}
+
+// sorted returns partitions by topic and number: effects do not depend on the order of a map.
+func sorted(tps iter.Seq[record.TopicPartition]) []record.TopicPartition {
+	return slices.SortedFunc(tps, func(a, b record.TopicPartition) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+}
+
+func (g *Group) removeOffset(tp record.TopicPartition) {
+	g.emit(offsets.Record{Key: offsets.Key{Type: offsets.KeyOffset, Group: g.id, Topic: tp.Topic, Partition: tp.Partition}})
+}
+
+// EventDeleteOffsets removes offsets of topics that the group is not subscribed to. The reply is a map[record.TopicPartition]error.
+type EventDeleteOffsets struct {
+	Partitions []record.TopicPartition
+	To         machine.Ticket
+}
+
+func (e EventDeleteOffsets) step(g *Group, _ time.Time) {
+	switch {
+	case g.state == protocol.Dead:
+		g.reply(e.To, nil, protocol.ErrGroupNotFound)
+		return
+	case g.state != protocol.Empty && g.protocolType != protocol.ProtocolTypeConsumer:
+		g.reply(e.To, nil, protocol.ErrNonEmptyGroup)
+		return
+	}
+	subscribed := g.subscription()
+	errs := make(map[record.TopicPartition]error, len(e.Partitions))
+	for _, tp := range e.Partitions {
+		if subscribed.has(tp.Topic) {
+			errs[tp] = protocol.ErrGroupSubscribedToTopic
+			continue
+		}
+		if _, done := errs[tp]; !done {
+			errs[tp] = nil
+			if _, ok := g.offsets[tp]; ok {
+				g.removeOffset(tp)
+			}
+		}
+	}
+	g.reply(e.To, errs, nil)
+}
+
+// EventTopicDeleted removes the offsets of a topic that is no more. ID is the deleted topic's: offsets of a later topic of that name stay.
+type EventTopicDeleted struct {
+	Topic string
+	ID    [16]byte
+}
+
+func (e EventTopicDeleted) step(g *Group, _ time.Time) {
+	g.eff.Separable = true
+	for _, tp := range sorted(maps.Keys(g.offsets)) {
+		if v := g.offsets[tp]; tp.Topic == e.Topic && (v.TopicID == e.ID || v.TopicID == [16]byte{}) {
+			g.removeOffset(tp)
+		}
+	}
+}
+
+// EventExpire removes offsets that nobody will ask for any more, and the group itself if it has no members and no offsets.
+type EventExpire struct{}
+
+func (EventExpire) step(g *Group, now time.Time) {
+	if g.state != protocol.Empty && g.state != protocol.Stable {
+		return
+	}
+	left, subscribed := len(g.offsets), g.subscription()
+	g.eff.Separable = true
+	for _, tp := range sorted(maps.Keys(g.offsets)) {
+		if g.expired(tp, g.offsets[tp], subscribed, now) {
+			g.removeOffset(tp)
+			left--
+		}
+	}
+	if g.state == protocol.Empty && left == 0 && g.persisted && len(g.pending) == 0 {
+		g.emit(offsets.Record{Key: offsets.Key{Type: offsets.KeyGroup, Group: g.id}})
+	}
+}
+
+// expired follows KIP-211: while a group has members, only topics that nobody subscribes to age; after that, from the moment the
+// last member went.
+func (g *Group) expired(tp record.TopicPartition, v offsets.OffsetValue, subscribed topicSet, now time.Time) bool {
+	if g.state == protocol.Stable && (g.protocolType != protocol.ProtocolTypeConsumer || subscribed.has(tp.Topic)) {
+		return false
+	}
+	if v.ExpireMs >= 0 {
+		return now.UnixMilli() >= v.ExpireMs
+	}
+	if g.cfg.OffsetsRetention == 0 {
+		return false
+	}
+	base := v.CommitMs
+	if g.state == protocol.Empty && g.protocolType != "" && g.stateMs >= 0 {
+		base = max(base, g.stateMs) // Kafka ignores later commits, so what an administrator resets in an old group is gone at the next check
+	}
+	return base+g.cfg.OffsetsRetention.Milliseconds() <= now.UnixMilli()
+}
+
+// A topicSet is the topics members subscribe to; all is set if that cannot be known.
+type topicSet struct {
+	all    bool
+	topics map[string]bool
+}
+
+func (s topicSet) has(topic string) bool { return s.all || s.topics[topic] }
+
+// subscription returns the topics of a consumer group's members; a subscription that cannot be read may mean any topic.
+func (g *Group) subscription() topicSet {
+	s := topicSet{topics: make(map[string]bool)}
+	for _, m := range g.members {
+		for _, p := range m.protocols {
+			sub, err := assignor.ParseSubscription(p.Metadata)
+			if err != nil {
+				s.all = true
+			}
+			for _, t := range sub.Topics {
+				s.topics[t] = true
+			}
+		}
+	}
+	return s
+}

@@ -1,0 +1,95 @@
+package classic
+
+import (
+	"maps"
+	"math"
+	"time"
+
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/record"
+)
+
+// EventReset stores offsets by an administrator. It creates the group if need be. The reply is a
+// record.Offsets: what was stored.
+//
+// A group with members is refused unless Expel is set. Then all members are put out, and the next
+// generation begins with nobody and the new offsets, in one batch. Whoever was a member hears
+// ErrUnknownMember at its next heartbeat or commit, forgets what it was assigned, joins under a new id
+// and reads the committed offsets. That is why no late commit overwrites the reset, whatever the
+// assignor (a cooperative member that merely rejoined would keep its partitions, and its positions):
+//
+//   - a commit before this step is in the log before the batch, which overwrites it;
+//   - a commit after it names a member id that the group does not know, and is refused;
+//   - the ids that the group will know were given out after it, to members that had no partitions;
+//   - the batch is whole or not there: no restart finds the old members beside the new offsets.
+type EventReset struct {
+	Offsets  record.Offsets                            // where to; nil: Shift
+	Shift    int64                                     // how far from what is committed
+	Bounds   map[record.TopicPartition]protocol.Bounds // of what is shifted; partitions without an offset are left out
+	TopicIDs map[string][16]byte
+	Expel    bool
+	To       machine.Ticket
+}
+
+func (e EventReset) step(g *Group, now time.Time) {
+	if g.state != protocol.Dead && g.state != protocol.Empty {
+		if !e.Expel {
+			g.reply(e.To, nil, protocol.ErrNonEmptyGroup)
+			return
+		}
+		g.expelAll(now)
+	}
+	to := e.Offsets
+	if to == nil {
+		to = e.shifted(g)
+	}
+	for _, tp := range sorted(maps.Keys(to)) {
+		g.emit(offsets.Record{Key: offsets.Key{Type: offsets.KeyOffset, Group: g.id, Topic: tp.Topic, Partition: tp.Partition},
+			Offset: &offsets.OffsetValue{Offset: to[tp], LeaderEpoch: -1, CommitMs: now.UnixMilli(), ExpireMs: -1, TopicID: e.TopicIDs[tp.Topic]}})
+	}
+	g.reply(e.To, to, nil)
+}
+
+// shifted returns the committed offsets plus Shift, within Bounds.
+func (e EventReset) shifted(g *Group) record.Offsets {
+	to := make(record.Offsets, len(e.Bounds))
+	for tp, b := range e.Bounds {
+		v, ok := g.offsets[tp]
+		if !ok || v.TopicID != [16]byte{} && v.TopicID != e.TopicIDs[tp.Topic] {
+			continue
+		}
+		sum := v.Offset + e.Shift
+		switch { // beyond what an int64 holds
+		case e.Shift > 0 && sum < v.Offset:
+			sum = math.MaxInt64
+		case e.Shift < 0 && sum > v.Offset:
+			sum = 0
+		}
+		to[tp] = b.Clamp(sum)
+	}
+	return to
+}
+
+// expelAll puts everybody out and begins a generation without members. Who waits in its first join has
+// no id to forget and is asked to join again; ids that were given out and not used yet stay good.
+func (g *Group) expelAll(now time.Time) {
+	for _, m := range g.inOrder() {
+		if m.isNew {
+			g.drop(m, protocol.ErrRebalanceInProgress)
+		} else {
+			g.drop(m, protocol.ErrUnknownMember)
+		}
+	}
+	g.joinDeadline, g.syncDeadline, g.initial = time.Time{}, time.Time{}, false
+	g.becomeEmpty(now)
+}
+
+// becomeEmpty begins a generation without members.
+func (g *Group) becomeEmpty(now time.Time) {
+	g.generation++
+	g.protocol, g.state = "", protocol.Empty
+	g.persist(now, nil)
+	g.eff.Notice = protocol.Rebalanced{Group: g.id, Generation: g.generation}
+}

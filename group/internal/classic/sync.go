@@ -1,0 +1,70 @@
+package classic
+
+import (
+	"time"
+
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/internal/machine"
+)
+
+// EventSync is a SyncRequest. The reply is a SyncResponse; it waits for the group leader's assignments.
+type EventSync struct {
+	*protocol.SyncRequest
+	To machine.Ticket
+}
+
+func (e EventSync) step(g *Group, now time.Time) {
+	m, err := g.checkGeneration(e.MemberID, e.InstanceID, e.Generation)
+	switch {
+	case err != nil:
+	case e.ProtocolType != "" && e.ProtocolType != g.protocolType, e.ProtocolName != "" && e.ProtocolName != g.protocol:
+		err = protocol.ErrInconsistentProtocol
+	case g.state == protocol.PreparingRebalance:
+		err = protocol.ErrRebalanceInProgress
+	case g.state != protocol.CompletingRebalance && g.state != protocol.Stable:
+		err = protocol.ErrUnknownMember
+	}
+	if err != nil {
+		g.reply(e.To, nil, err)
+		return
+	}
+	g.answerSync(m, nil, protocol.ErrRebalanceInProgress) // an earlier one whose client must have gone away
+	g.edit(m)
+	m.syncing, m.syncTicket = true, e.To
+	g.synced(m)
+	switch {
+	case g.state == protocol.Stable:
+		g.answerSync(m, g.syncResponse(m.assignment), nil)
+		g.alive(m, now)
+	case m.id == g.leader:
+		e.distribute(g, now)
+	}
+}
+
+// synced notes that m asked for its assignment; when all have, nobody needs to be waited for any more.
+func (g *Group) synced(m *member) {
+	g.edit(m)
+	m.mustSync = false
+	for _, other := range g.members {
+		if other.mustSync {
+			return
+		}
+	}
+	g.syncDeadline = time.Time{}
+}
+
+// distribute stores the group leader's assignments, which makes the group Stable, and hands them out. Members that it left out get nothing.
+func (e EventSync) distribute(g *Group, now time.Time) {
+	share := func(m *member) []byte { return e.Assignments[m.id] }
+	g.persist(now, share)
+	for _, m := range g.inOrder() {
+		if m.syncing {
+			g.answerSync(m, g.syncResponse(share(m)), nil)
+			g.alive(m, now)
+		}
+	}
+}
+
+func (g *Group) syncResponse(assignment []byte) *protocol.SyncResponse {
+	return &protocol.SyncResponse{ProtocolType: g.protocolType, ProtocolName: g.protocol, Assignment: assignment}
+}

@@ -1,0 +1,393 @@
+package classic
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/record"
+)
+
+var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
+
+// TestTranscripts runs the scripts in testdata/*.txt: lines that begin with "> " are events, what follows each is what the group did.
+//
+//	> config delay=3s max-size=2 retention=1h     before anything else
+//	> join CLIENT [id=ID] [instance=I] [protocols=a,b] [session=10s] [rebalance=30s] [require-id] [skip] [type=consumer] [version=..]
+//	> sync ID gen=N [instance=I] [protocol=P] [type=T] [assign=ID:share,ID:share]
+//	> heartbeat ID gen=N [instance=I]
+//	> leave ID... | leave instance=I
+//	> commit [ID] [gen=N] topic-partition=offset... [retention=1h] [metadata=N]
+//	> +5s                                          time passes, ticks come when asked for
+//	> cancel TICKET, expire, delete, delete-offsets topic-partition..., reset [expel] topic-partition=offset...,
+//	  shift N topic-partition=START..END, topic-deleted TOPIC, restart
+//	  refuse COMMAND...                          as COMMAND, but the log does not take its records
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			script, err := os.ReadFile(file)
+			require.NoError(t, err)
+			got := runTranscript(t, string(script))
+			if *update {
+				require.NoError(t, os.WriteFile(file, got, 0o644))
+				return
+			}
+			require.Equal(t, string(script), string(got))
+		})
+	}
+}
+
+// A transcript plays the runtime of one group.
+type transcript struct {
+	t       testing.TB
+	out     bytes.Buffer
+	cfg     Config
+	g       *Group
+	now     time.Time
+	wakeAt  time.Time
+	ticket  machine.Ticket
+	ids     int
+	records []offsets.Record // the log
+	refused bool             // the log takes nothing
+}
+
+func runTranscript(t testing.TB, script string) []byte {
+	s := &transcript{t: t, now: time.Unix(0, 0).UTC()}
+	for line := range strings.Lines(script) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "#"), line == "":
+			s.out.WriteString(line + "\n")
+		case strings.HasPrefix(line, "> "):
+			s.out.WriteString(line + "\n")
+			s.command(strings.Fields(line[2:]))
+		}
+	}
+	return s.out.Bytes()
+}
+
+func (s *transcript) printf(format string, args ...any) {
+	fmt.Fprintf(&s.out, "  "+format+"\n", args...)
+}
+
+func (s *transcript) command(words []string) {
+	name, pos, opts := words[0], []string{}, map[string]string{}
+	for _, w := range words[1:] {
+		if k, v, ok := strings.Cut(w, "="); ok {
+			opts[k] = v
+		} else {
+			pos = append(pos, w)
+		}
+	}
+	if name == "config" {
+		s.config(opts)
+		return
+	}
+	if s.g == nil {
+		s.cfg.OffsetMetadataMax = 4096
+		s.g = New("g", &s.cfg)
+	}
+	if strings.HasPrefix(name, "+") {
+		s.pass(s.duration(name[1:]))
+		return
+	}
+	if name == "refuse" {
+		s.refused = true
+		s.command(words[1:])
+		s.refused = false
+		return
+	}
+	if name == "restart" {
+		s.cfg.Process = InProcess + opts["process"]
+		s.g = New("g", &s.cfg)
+		for _, r := range s.records {
+			s.g.Apply(r)
+		}
+		s.step(EventLoaded{})
+		return
+	}
+	s.ticket++
+	if ev := s.event(name, pos, opts); ev != nil {
+		s.step(ev)
+	}
+}
+
+func (s *transcript) config(opts map[string]string) {
+	for k, v := range opts {
+		switch k {
+		case "delay":
+			s.cfg.InitialRebalanceDelay = s.duration(v)
+		case "max-size":
+			s.cfg.MaxSize = s.int(v)
+		case "retention":
+			s.cfg.OffsetsRetention = s.duration(v)
+		default:
+			s.t.Fatalf("unknown config %q", k)
+		}
+	}
+}
+
+func (s *transcript) event(name string, pos []string, opts map[string]string) Event {
+	switch name {
+	case "join":
+		return s.join(pos[0], opts, slices.Contains(pos, "require-id"), slices.Contains(pos, "skip"))
+	case "sync":
+		r := &protocol.SyncRequest{Group: "g", MemberID: pos[0], InstanceID: opts["instance"], Generation: int32(s.int(opts["gen"])), ProtocolType: opts["type"], ProtocolName: opts["protocol"]}
+		for pair := range strings.SplitSeq(opts["assign"], ",") {
+			if id, share, ok := strings.Cut(pair, ":"); ok {
+				if r.Assignments == nil {
+					r.Assignments = map[string][]byte{}
+				}
+				r.Assignments[id] = []byte(share)
+			}
+		}
+		return EventSync{r, s.ticket}
+	case "heartbeat":
+		return EventHeartbeat{&protocol.HeartbeatRequest{MemberID: pos[0], InstanceID: opts["instance"], Generation: int32(s.int(opts["gen"]))}, s.ticket}
+	case "leave":
+		ev := EventLeave{To: s.ticket}
+		for _, id := range pos {
+			ev.Members = append(ev.Members, protocol.LeaveMember{MemberID: id})
+		}
+		if i := opts["instance"]; i != "" {
+			ev.Members = append(ev.Members, protocol.LeaveMember{InstanceID: i})
+		}
+		return ev
+	case "commit":
+		return s.commit(pos, opts)
+	case "cancel":
+		return EventCancel{machine.Ticket(s.int(pos[0]))}
+	case "expire":
+		return EventExpire{}
+	case "delete":
+		return EventDelete{s.ticket}
+	case "delete-offsets":
+		ev := EventDeleteOffsets{To: s.ticket}
+		for _, w := range pos {
+			ev.Partitions = append(ev.Partitions, s.tp(w))
+		}
+		return ev
+	case "reset":
+		ev := EventReset{Offsets: record.Offsets{}, Expel: slices.Contains(pos, "expel"), To: s.ticket}
+		for k, v := range opts {
+			ev.Offsets[s.tp(k)] = int64(s.int(v))
+		}
+		return ev
+	case "shift":
+		ev := EventReset{Shift: int64(s.int(pos[0])), Bounds: map[record.TopicPartition]protocol.Bounds{}, Expel: true, To: s.ticket}
+		for k, v := range opts {
+			start, end, _ := strings.Cut(v, "..")
+			ev.Bounds[s.tp(k)] = protocol.Bounds{Start: int64(s.int(start)), End: int64(s.int(end))}
+		}
+		return ev
+	case "topic-deleted":
+		return EventTopicDeleted{Topic: pos[0]}
+	}
+	s.t.Fatalf("unknown event %q", name)
+	return nil
+}
+
+func (s *transcript) join(clientID string, opts map[string]string, requireID, skip bool) Event {
+	r := &protocol.JoinRequest{Group: "g", MemberID: opts["id"], InstanceID: opts["instance"], ClientID: clientID, ClientHost: "/h", ProtocolType: "consumer",
+		SessionTimeout: 10 * time.Second, RebalanceTimeout: 30 * time.Second, RequireMemberID: requireID, SkipAssignment: skip}
+	if v, ok := opts["type"]; ok {
+		r.ProtocolType = v
+	}
+	if v, ok := opts["process"]; ok {
+		r.ClientHost = InProcess + v
+	}
+	if v, ok := opts["session"]; ok {
+		r.SessionTimeout = s.duration(v)
+	}
+	if v, ok := opts["rebalance"]; ok {
+		r.RebalanceTimeout = s.duration(v)
+	}
+	topics := []string{"t"}
+	if v, ok := opts["topics"]; ok {
+		topics = strings.Split(v, ",")
+	}
+	protocols, ok := opts["protocols"]
+	if !ok {
+		protocols = "range"
+	}
+	for p := range strings.SplitSeq(protocols, ",") {
+		r.Protocols = append(r.Protocols, assignor.Protocol{Name: p, Metadata: assignor.Subscription{Topics: topics, Generation: -1}.AppendTo(nil)})
+	}
+	if s.g.State() == protocol.Dead && r.MemberID == "" {
+		s.step(EventCreate{})
+	}
+	ev := EventJoin{JoinRequest: r, To: s.ticket}
+	if r.MemberID == "" {
+		s.ids++
+		ev.NewID = fmt.Sprintf("%s-%d", clientID, s.ids)
+	}
+	return ev
+}
+
+func (s *transcript) commit(pos []string, opts map[string]string) Event {
+	r := &protocol.CommitRequest{Group: "g", Generation: -1, InstanceID: opts["instance"], Offsets: map[record.TopicPartition]record.Committed{}}
+	if len(pos) > 0 {
+		r.MemberID = pos[0]
+	}
+	for k, v := range opts {
+		switch k {
+		case "gen":
+			r.Generation = int32(s.int(v))
+		case "retention":
+			r.Retention = s.duration(v)
+		case "metadata", "instance":
+		default:
+			c := record.Committed{Offset: int64(s.int(v)), LeaderEpoch: -1}
+			if n, ok := opts["metadata"]; ok {
+				c.Metadata = strings.Repeat("x", s.int(n))
+			}
+			r.Offsets[s.tp(k)] = c
+		}
+	}
+	return EventCommit{CommitRequest: r, To: s.ticket}
+}
+
+// pass lets time pass; ticks come exactly when they are asked for.
+func (s *transcript) pass(d time.Duration) {
+	end := s.now.Add(d)
+	for n := 0; !s.wakeAt.IsZero() && !s.wakeAt.After(end); n++ {
+		require.Less(s.t, n, 1000, "ticks without end")
+		if s.wakeAt.After(s.now) {
+			s.now = s.wakeAt
+		}
+		s.step(EventTick{})
+	}
+	s.now = end
+}
+
+func (s *transcript) step(ev Event) {
+	before := s.describe()
+	eff := s.g.Step(s.now, ev)
+	if s.refused && len(eff.Records) > 0 {
+		s.g.Discard()
+		s.printf("refused")
+		require.Equal(s.t, before, s.describe())
+		return
+	}
+	at := ""
+	if _, tick := ev.(EventTick); tick {
+		at = fmt.Sprintf("at %v: ", s.now.Sub(time.Unix(0, 0)))
+	}
+	for _, r := range eff.Records {
+		s.printf("%swrite %s", at, formatRecord(r))
+		s.records = append(s.records, r)
+	}
+	s.g.Accept()
+	for _, r := range eff.Replies {
+		s.printf("%sreply %d: %s", at, r.To, formatReply(r))
+	}
+	if after := s.describe(); after != before {
+		s.printf("%s%s", at, after)
+	}
+	s.wakeAt = eff.WakeAt
+}
+
+func (s *transcript) describe() string {
+	var members []string
+	for _, m := range s.g.inOrder() {
+		d := m.id
+		if m.joining {
+			d += " joins"
+		}
+		if m.syncing {
+			d += " syncs"
+		}
+		members = append(members, d)
+	}
+	d := fmt.Sprintf("%v generation %d", s.g.State(), s.g.Generation())
+	if len(members) > 0 {
+		d += " of " + strings.Join(members, ", ") + "; leader " + s.g.leader
+	}
+	return d
+}
+
+func formatRecord(r offsets.Record) string {
+	switch {
+	case r.Key.Type == offsets.KeyOffset && r.Offset == nil:
+		return fmt.Sprintf("%s-%d gone", r.Key.Topic, r.Key.Partition)
+	case r.Key.Type == offsets.KeyOffset:
+		return fmt.Sprintf("%s-%d=%d", r.Key.Topic, r.Key.Partition, r.Offset.Offset)
+	case r.Group == nil:
+		return "group gone"
+	}
+	var members []string
+	for _, m := range r.Group.Members {
+		d := fmt.Sprintf("%s:%s", m.ID, m.Assignment)
+		if m.InstanceID != "" {
+			d += "(" + m.InstanceID + ")"
+		}
+		members = append(members, d)
+	}
+	return fmt.Sprintf("group generation=%d protocol=%q leader=%q [%s]", r.Group.Generation, r.Group.Protocol, r.Group.Leader, strings.Join(members, " "))
+}
+
+func formatReply(r machine.Reply) string {
+	if r.Err != nil {
+		return "ERROR " + strings.TrimPrefix(strings.TrimPrefix(r.Err.Error(), "group: "), "coordinator: ")
+	}
+	switch v := r.Value.(type) {
+	case protocol.JoinResponse:
+		d := fmt.Sprintf("joined as %s, generation %d, %s, leader %s", v.MemberID, v.Generation, v.ProtocolName, v.Leader)
+		for _, m := range v.Members {
+			d += " +" + m.MemberID
+		}
+		if v.SkipAssignment {
+			d += ", assignment stands"
+		}
+		return d
+	case protocol.SyncResponse:
+		return fmt.Sprintf("assigned %q", v.Assignment)
+	case []error:
+		return fmt.Sprint(v)
+	case map[record.TopicPartition]error:
+		var lines []string
+		for tp, err := range v {
+			lines = append(lines, fmt.Sprintf("%s-%d: %v", tp.Topic, tp.Partition, err))
+		}
+		slices.Sort(lines)
+		return strings.Join(lines, ", ")
+	case nil, record.Offsets:
+		return "ok"
+	}
+	panic(errors.New("unknown reply"))
+}
+
+func (s *transcript) duration(v string) time.Duration {
+	d, err := time.ParseDuration(v)
+	require.NoError(s.t, err)
+	return d
+}
+
+func (s *transcript) int(v string) int {
+	n, err := strconv.Atoi(v)
+	require.NoError(s.t, err)
+	return n
+}
+
+func (s *transcript) tp(v string) record.TopicPartition {
+	topic, p, ok := strings.Cut(v, "-")
+	require.True(s.t, ok, v)
+	return record.TopicPartition{Topic: topic, Partition: int32(s.int(p))}
+}

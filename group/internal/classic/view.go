@@ -1,0 +1,58 @@
+package classic
+
+import (
+	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/record"
+)
+
+// A View is a group as descriptions show it, without its offsets.
+type View struct {
+	ID           string
+	State        protocol.State
+	ProtocolType string
+	Protocol     string
+	Generation   int32
+	Leader       string
+	Members      []MemberView // in the order they joined
+}
+
+// A MemberView is a member in a View. The bytes must not be written to.
+type MemberView struct {
+	ID, InstanceID       string
+	ClientID, ClientHost string
+	Topics               []string                // consumer groups only
+	Assignment           []record.TopicPartition // consumer groups that are Stable only
+
+	SubscriptionData, AssignmentData []byte // nil unless the group is Stable
+}
+
+// View describes the group.
+func (g *Group) View() View {
+	v := View{ID: g.id, State: g.state, ProtocolType: g.protocolType, Protocol: g.protocol, Generation: g.generation, Leader: g.leader}
+	for _, m := range g.inOrder() {
+		v.Members = append(v.Members, g.viewMember(m))
+	}
+	return v
+}
+
+func (g *Group) viewMember(m *member) MemberView {
+	v := MemberView{ID: m.id, InstanceID: m.instanceID, ClientID: m.clientID, ClientHost: m.clientHost}
+	if g.state == protocol.Stable {
+		v.SubscriptionData, v.AssignmentData = m.metadata(g.protocol), m.assignment
+	}
+	if g.protocolType != protocol.ProtocolTypeConsumer {
+		return v
+	}
+	name := g.protocol
+	if g.state == protocol.PreparingRebalance && len(m.protocols) > 0 {
+		name = m.protocols[0].Name
+	}
+	if s, err := assignor.ParseSubscription(m.metadata(name)); err == nil {
+		v.Topics = s.Topics
+	}
+	if a, err := assignor.ParseAssignment(m.assignment); err == nil && g.state == protocol.Stable {
+		v.Assignment = a.Partitions
+	}
+	return v
+}

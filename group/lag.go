@@ -1,0 +1,226 @@
+package group
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+)
+
+// OffsetInfo is where a group stands in a partition.
+type OffsetInfo struct {
+	record.Committed       // Offset is -1 if the group has committed none
+	Start            int64 // first offset of the partition; -1: the partition does not exist
+	End              int64 // next offset to be written; -1: likewise
+	Lag              int64 // records from the committed offset, or from Start if there is none or it is lower, to End; -1: unknown
+}
+
+// Lag returns the sum of the known lags.
+func (i Info) Lag() (total int64) {
+	for _, o := range i.Offsets {
+		total += max(o.Lag, 0)
+	}
+	return total
+}
+
+// A GroupLag says how far a group is behind, and how long it will be.
+type GroupLag struct {
+	Group   string
+	State   State
+	Members int
+	Lag     int64 // records that it has not committed, in all partitions; see OffsetInfo
+
+	// Drain is how long the group takes to catch up at the rate since an earlier call of Lags (the last
+	// one that is at least a second ago): 0 if there is no lag, DrainNever if the lag does not shrink, and
+	// DrainUnknown if there was no such call.
+	Drain time.Duration
+}
+
+// What GroupLag.Drain is when it is no duration.
+const (
+	DrainUnknown time.Duration = -1
+	DrainNever   time.Duration = -2
+)
+
+// lagSamples are what two earlier calls of Lags saw of a group; the older serves while the newer is
+// younger than minSample.
+type lagSamples struct{ older, newer lagSample }
+
+type lagSample struct {
+	at  time.Time // zero: none
+	lag int64
+}
+
+const minSample = time.Second
+
+// next returns the samples with a new one added, and the time to drain from there.
+func (s lagSamples) next(now lagSample) (lagSamples, time.Duration) {
+	if s.newer.at.IsZero() || now.at.Sub(s.newer.at) >= minSample {
+		s = lagSamples{older: s.newer, newer: now}
+	}
+	return s, s.drain(now)
+}
+
+func (s lagSamples) drain(now lagSample) time.Duration {
+	switch {
+	case now.lag == 0:
+		return 0
+	case s.older.at.IsZero():
+		return DrainUnknown
+	case now.lag >= s.older.lag:
+		return DrainNever
+	}
+	perRecord := float64(now.at.Sub(s.older.at)) / float64(s.older.lag-now.lag)
+	return time.Duration(min(perRecord*float64(now.lag), float64(1<<62)))
+}
+
+// standing is what a group's lag is computed from.
+type standing struct {
+	Info
+	offsets map[record.TopicPartition]offsets.OffsetValue
+}
+
+func standingOf(g *classic.Group) standing {
+	return standing{newInfo(g.View()), maps.Clone(g.Offsets())}
+}
+
+// partitions returns those that the group has committed and all others of its topics: those it has
+// committed offsets in and those its members subscribe to.
+func (s standing) partitions(topics map[string]TopicInfo) []record.TopicPartition {
+	all := make(map[record.TopicPartition]bool)
+	names := make(map[string]bool)
+	for tp := range s.offsets {
+		all[tp], names[tp.Topic] = true, true
+	}
+	for _, m := range s.Members {
+		for _, t := range m.Topics {
+			names[t] = true
+		}
+	}
+	for name := range names {
+		for p := range topics[name].Partitions {
+			all[record.TopicPartition{Topic: name, Partition: p}] = true
+		}
+	}
+	return slices.Collect(maps.Keys(all))
+}
+
+// topicsOf is for lookup: it names every topic of the groups, and so that a topic is asked for again
+// if it has grown beyond what is known.
+func topicsOf(groups []standing) func(yield func(record.TopicPartition) bool) {
+	return func(yield func(record.TopicPartition) bool) {
+		for _, s := range groups {
+			for tp := range s.offsets {
+				if !yield(tp) {
+					return
+				}
+			}
+			for _, m := range s.Members {
+				for _, t := range m.Topics {
+					if !yield(record.TopicPartition{Topic: t}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// measure fills in the offsets of groups. The logs are asked once for all of them.
+func (c *Coordinator) measure(ctx context.Context, groups []standing) error {
+	topics, err := c.lookup(ctx, topicsOf(groups))
+	if err != nil {
+		return err
+	}
+	asked := make(map[record.TopicPartition]bool)
+	for _, s := range groups {
+		for _, tp := range s.partitions(topics) {
+			asked[tp] = true
+		}
+	}
+	tps := slices.Collect(maps.Keys(asked))
+	starts, err := c.store.ListOffsets(ctx, tps, partition.Earliest)
+	if err != nil {
+		return err
+	}
+	ends, err := c.store.ListOffsets(ctx, tps, partition.Latest)
+	if err != nil {
+		return err
+	}
+	for i := range groups {
+		s := &groups[i]
+		s.Offsets = make(map[record.TopicPartition]OffsetInfo)
+		for _, tp := range s.partitions(topics) {
+			s.Offsets[tp] = s.offset(tp, topics[tp.Topic].ID, starts, ends)
+		}
+	}
+	return nil
+}
+
+func (s standing) offset(tp record.TopicPartition, id [16]byte, starts, ends record.Offsets) OffsetInfo {
+	i := OffsetInfo{Committed: record.Committed{Offset: -1, LeaderEpoch: -1}, Start: -1, End: -1, Lag: -1}
+	if o, ok := s.offsets[tp]; ok && !otherTopic(o.TopicID, id) {
+		i.Committed = record.Committed{Offset: o.Offset, LeaderEpoch: o.LeaderEpoch, Metadata: o.Metadata}
+	}
+	start, ok := starts[tp]
+	end, ok2 := ends[tp]
+	if ok && ok2 {
+		i.Start, i.End, i.Lag = start, end, max(end-max(i.Offset, start), 0)
+	}
+	return i
+}
+
+// otherTopic reports whether an offset is of an earlier topic of the same name.
+func otherTopic(committed, now [16]byte) bool {
+	return now != [16]byte{} && committed != [16]byte{} && committed != now
+}
+
+// Group describes a group with its offsets and lag, in all partitions of the topics that it has committed
+// offsets in or its members subscribe to. It returns ErrGroupNotFound if there is none of that id.
+func (c *Coordinator) Group(ctx context.Context, id string) (Info, error) {
+	v, err := c.read(ctx, id, func(g *classic.Group) any { return standingOf(g) })
+	if err != nil {
+		return Info{}, err
+	}
+	s, ok := v.(standing)
+	if !ok {
+		return Info{}, fmt.Errorf("%w: %s", ErrGroupNotFound, id)
+	}
+	groups := []standing{s}
+	if err := c.measure(ctx, groups); err != nil {
+		return Info{}, err
+	}
+	return groups[0].Info, nil
+}
+
+// Lags returns the lag of every group, sorted by id, and how long each takes to catch up. Whoever calls it
+// every few seconds sees whether a group needs more members: its Drain is longer than is tolerable.
+func (c *Coordinator) Lags(ctx context.Context) ([]GroupLag, error) {
+	var groups []standing
+	if err := c.each(ctx, func(_ string, g *classic.Group) { groups = append(groups, standingOf(g)) }); err != nil {
+		return nil, err
+	}
+	if err := c.measure(ctx, groups); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(groups, func(a, b standing) int { return cmp.Compare(a.ID, b.ID) })
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	samples := make(map[string]lagSamples, len(groups)) // of groups that are gone nothing is kept
+	out := make([]GroupLag, 0, len(groups))
+	for _, s := range groups {
+		l := GroupLag{Group: s.ID, State: s.State, Members: len(s.Members), Lag: s.Lag()}
+		samples[s.ID], l.Drain = c.samples[s.ID].next(lagSample{now, l.Lag})
+		out = append(out, l)
+	}
+	c.samples = samples
+	return out, nil
+}

@@ -1,0 +1,11 @@
+// Package offsets has the record formats of the internal topic __consumer_offsets, which are Kafka's:
+// committed offsets and groups of the classic protocol, which are written, and what the KIP-848
+// protocol keeps there, which is only read.
+//
+// The formats are described in docs/format/consumer-offsets.md.
+package offsets
+
+import "github.com/stratalog/strata/group/internal/wire"
+
+// ErrMalformed is matched by the errors of bytes that are no key or value of the topic.
+var ErrMalformed = wire.ErrMalformed

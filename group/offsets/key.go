@@ -1,0 +1,73 @@
+package offsets
+
+import (
+	"fmt"
+
+	"github.com/stratalog/strata/group/internal/wire"
+)
+
+// KeyType is the first field of a key in the offsets topic.
+type KeyType int16
+
+// The kinds of records in __consumer_offsets. Those from KeyConsumerGroup on belong to the KIP-848 protocol, which this package
+// can read but does not write.
+const (
+	KeyOffset                    KeyType = 1 // 0 is an older spelling of it
+	KeyGroup                     KeyType = 2 // classic group: generation, members, assignments
+	KeyConsumerGroup             KeyType = 3
+	KeyPartitionMetadata         KeyType = 4 // obsolete
+	KeyConsumerMember            KeyType = 5
+	KeyTargetAssignment          KeyType = 6
+	KeyTargetAssignmentMember    KeyType = 7
+	KeyCurrentAssignmentOfMember KeyType = 8
+	KeyRegularExpression         KeyType = 16
+)
+
+// A Key is the key of a record in __consumer_offsets. It is comparable.
+type Key struct {
+	Type      KeyType
+	Group     string
+	Topic     string // KeyOffset
+	Partition int32  // KeyOffset
+	Member    string // KeyConsumerMember, KeyTargetAssignmentMember, KeyCurrentAssignmentOfMember; the expression of KeyRegularExpression
+}
+
+// AppendTo appends k as Kafka writes it. The fields are at most 32767 bytes long.
+func (k Key) AppendTo(dst []byte) []byte {
+	dst = wire.AppendString(wire.AppendInt16(dst, int16(k.Type)), k.Group)
+	switch k.Type {
+	case KeyOffset:
+		return wire.AppendInt32(wire.AppendString(dst, k.Topic), k.Partition)
+	case KeyConsumerMember, KeyTargetAssignmentMember, KeyCurrentAssignmentOfMember, KeyRegularExpression:
+		return wire.AppendString(dst, k.Member)
+	}
+	return dst
+}
+
+// ParseKey reads a key. Type 0 is returned as KeyOffset. It returns an error matching ErrMalformed for broken keys and for the types it
+// does not know (share and streams groups, and later ones), which a reader of the topic must skip: ok tells the two apart and is
+// false for an unknown type.
+func ParseKey(p []byte) (k Key, ok bool, err error) {
+	r := wire.Reader{P: p}
+	k.Type = KeyType(r.Int16())
+	switch k.Type {
+	case 0, KeyOffset:
+		k.Type = KeyOffset
+		k.Group, k.Topic, k.Partition = r.String(), r.String(), r.Int32()
+	case KeyGroup, KeyConsumerGroup, KeyPartitionMetadata, KeyTargetAssignment:
+		k.Group = r.String()
+	case KeyConsumerMember, KeyTargetAssignmentMember, KeyCurrentAssignmentOfMember, KeyRegularExpression:
+		k.Group, k.Member = r.String(), r.String()
+	default:
+		if r.Err == nil {
+			return Key{}, false, fmt.Errorf("%w: key type %d", ErrMalformed, k.Type)
+		}
+	}
+	if r.Err == nil && len(r.P) > 0 {
+		r.Fail("bytes after the key")
+	}
+	if r.Err != nil {
+		return Key{}, true, r.Err
+	}
+	return k, true, nil
+}

@@ -1,0 +1,46 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What the coordinator answers. The names in brackets are Kafka's error codes.
+var (
+	ErrInvalidGroupID          = errors.New("group: invalid group id")                             // INVALID_GROUP_ID
+	ErrInvalidSessionTimeout   = errors.New("group: session timeout out of range")                 // INVALID_SESSION_TIMEOUT
+	ErrUnknownMember           = errors.New("group: unknown member id")                            // UNKNOWN_MEMBER_ID: forget the id, join again
+	ErrMemberIDRequired        = errors.New("group: join again with the member id given")          // MEMBER_ID_REQUIRED, see MemberIDRequiredError
+	ErrFencedInstance          = errors.New("group: instance id is in use by a newer member")      // FENCED_INSTANCE_ID: fatal
+	ErrIllegalGeneration       = errors.New("group: illegal generation")                           // ILLEGAL_GENERATION: join again
+	ErrRebalanceInProgress     = errors.New("group: rebalance in progress")                        // REBALANCE_IN_PROGRESS: join again
+	ErrInconsistentProtocol    = errors.New("group: no assignor in common with the other members") // INCONSISTENT_GROUP_PROTOCOL
+	ErrGroupMaxSize            = errors.New("group: group is full")                                // GROUP_MAX_SIZE_REACHED
+	ErrLoading                 = errors.New("group: coordinator is loading")                       // COORDINATOR_LOAD_IN_PROGRESS: retry. A Coordinator waits instead, backends over a network may say it
+	ErrNonEmptyGroup           = errors.New("group: group has members")                            // NON_EMPTY_GROUP
+	ErrGroupNotFound           = errors.New("group: no such group")                                // GROUP_ID_NOT_FOUND
+	ErrGroupSubscribedToTopic  = errors.New("group: group is subscribed to the topic")             // GROUP_SUBSCRIBED_TO_TOPIC
+	ErrOffsetMetadataTooLarge  = errors.New("group: offset metadata too large")                    // OFFSET_METADATA_TOO_LARGE
+	ErrUnknownTopicOrPartition = errors.New("group: unknown topic or partition")                   // UNKNOWN_TOPIC_OR_PARTITION
+	ErrInvalidOffset           = errors.New("group: offset below 0")                               // of a reset; commits are not checked, as in Kafka
+)
+
+// A MemberIDRequiredError carries the member id that the next join must name (KIP-394). errors.Is(err, ErrMemberIDRequired) is true for it.
+type MemberIDRequiredError struct{ MemberID string }
+
+func (e *MemberIDRequiredError) Error() string {
+	return fmt.Sprintf("%v: %s", ErrMemberIDRequired, e.MemberID)
+}
+
+// Is reports whether target is ErrMemberIDRequired.
+func (e *MemberIDRequiredError) Is(target error) bool { return target == ErrMemberIDRequired }
+
+// A MetadataTooLargeError says how long the metadata of a commit was. errors.Is(err, ErrOffsetMetadataTooLarge) is true for it.
+type MetadataTooLargeError struct{ Length, Max int } // in UTF-16 units, as Kafka counts
+
+func (e *MetadataTooLargeError) Error() string {
+	return fmt.Sprintf("%v: %d characters, at most %d", ErrOffsetMetadataTooLarge, e.Length, e.Max)
+}
+
+// Is reports whether target is ErrOffsetMetadataTooLarge.
+func (e *MetadataTooLargeError) Is(target error) bool { return target == ErrOffsetMetadataTooLarge }

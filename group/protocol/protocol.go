@@ -1,0 +1,96 @@
+// Package protocol has the requests and responses of the classic group protocol as values, and its
+// errors. Package group names them too: applications need not import this one.
+package protocol
+
+import (
+	"time"
+
+	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/record"
+)
+
+// A JoinRequest asks for membership. Kafka: JoinGroup.
+type JoinRequest struct {
+	Group        string // not empty
+	MemberID     string // "": a new member
+	InstanceID   string // "": dynamic member; otherwise a name that survives restarts (KIP-345)
+	ClientID     string // only for descriptions and as the front of new member ids
+	ClientHost   string // "": the member lives in this process, and is gone when its group is loaded by another one
+	ProtocolType string // "consumer" for consumer groups; not empty
+
+	// SessionTimeout is how long the member lives without a heartbeat, within the limits of Config. Kafka: session.timeout.ms.
+	SessionTimeout time.Duration
+	// RebalanceTimeout is how long the others wait for this member in a rebalance; 0: SessionTimeout. Kafka: max.poll.interval.ms.
+	RebalanceTimeout time.Duration
+
+	Protocols []assignor.Protocol // what the member can speak, best first; at least one. Kept: must not be changed afterwards
+
+	// RequireMemberID makes a new dynamic member come twice: the first answer is a *MemberIDRequiredError with the id to use. A client
+	// whose first answer is lost leaves no ghost in the group then. JoinGroup version 4 and later.
+	RequireMemberID bool
+	// SkipAssignment says that the member understands JoinResponse.SkipAssignment. JoinGroup version 9 and later.
+	SkipAssignment bool
+	Reason         string // for the log
+}
+
+// A JoinResponse ends the first half of a rebalance.
+type JoinResponse struct {
+	Generation   int32
+	MemberID     string
+	Leader       string // member id of the group leader
+	ProtocolType string
+	ProtocolName string
+	Members      []assignor.JoinMember // for the group leader only; the metadata must not be written to
+
+	// SkipAssignment tells a group leader that came back under its InstanceID that the assignment stands: it sends an empty SyncRequest.
+	SkipAssignment bool
+}
+
+// A SyncRequest asks for the member's assignment; the group leader brings those of all. Kafka: SyncGroup.
+type SyncRequest struct {
+	Group, MemberID, InstanceID string
+	Generation                  int32
+	ProtocolType, ProtocolName  string            // "": not checked
+	Assignments                 map[string][]byte // by member id; ignored unless it comes from the group leader. Kept, not copied
+}
+
+// A SyncResponse carries the member's own assignment, which must not be written to; it may be empty.
+type SyncResponse struct {
+	ProtocolType, ProtocolName string
+	Assignment                 []byte
+}
+
+// A HeartbeatRequest keeps a member alive. Kafka: Heartbeat.
+type HeartbeatRequest struct {
+	Group, MemberID, InstanceID string
+	Generation                  int32
+}
+
+// A LeaveRequest takes members out of a group. Kafka: LeaveGroup.
+type LeaveRequest struct {
+	Group   string
+	Members []LeaveMember
+}
+
+// A LeaveMember names a member by its id, or a static one by its instance id alone.
+type LeaveMember struct{ MemberID, InstanceID string }
+
+// A CommitRequest stores offsets. Kafka: OffsetCommit.
+type CommitRequest struct {
+	Group, MemberID, InstanceID string
+	// Generation is the member's; -1 with an empty MemberID and InstanceID is a commit from outside, which only a group without members accepts.
+	Generation int32
+	Offsets    map[record.TopicPartition]record.Committed
+	// TopicIDs, by name, are the ids of the topics that the offsets belong to. Offsets of a topic that has another id
+	// now, because it was deleted and created again, are refused with ErrUnknownTopicOrPartition. Topics that are
+	// missing are not checked.
+	TopicIDs map[string][16]byte
+	// Retention is an explicit lifetime for these offsets, as OffsetCommit versions 2 to 4 have it; 0: the configured one.
+	Retention time.Duration
+}
+
+// Metadata names a member of a group in a generation, for commits on its behalf.
+type Metadata struct {
+	Group, MemberID, InstanceID string
+	Generation                  int32 // -1: no member
+}

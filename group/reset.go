@@ -1,0 +1,164 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+)
+
+// A ResetTarget says where RewindGroup puts a group: ToEarliest, ToLatest, ToTime, ToOffsets or ShiftBy.
+type ResetTarget struct {
+	at      partition.OffsetSpec // unless one of the others is set
+	offsets record.Offsets
+	shift   int64
+	kind    resetKind
+}
+
+type resetKind uint8
+
+const (
+	resetNowhere resetKind = iota
+	resetAt
+	resetOffsets
+	resetShift
+)
+
+// ToEarliest is the start of the log. Kafka: --to-earliest.
+func ToEarliest() ResetTarget { return ResetTarget{kind: resetAt, at: partition.Earliest} }
+
+// ToLatest is the end of the log. Kafka: --to-latest.
+func ToLatest() ResetTarget { return ResetTarget{kind: resetAt, at: partition.Latest} }
+
+// ToTime is the first record whose timestamp is t or later, the end of the log if there is none. Kafka: --to-datetime.
+func ToTime(t time.Time) ResetTarget { return ResetTarget{kind: resetAt, at: partition.At(t)} }
+
+// ShiftBy is n records behind what is committed, or before it if n is negative. Partitions without a
+// committed offset are left as they are. Kafka: --shift-by.
+func ShiftBy(n int64) ResetTarget { return ResetTarget{kind: resetShift, shift: n} }
+
+// ToOffsets is an offset per partition. Kafka: --to-offset.
+func ToOffsets(to record.Offsets) ResetTarget {
+	return ResetTarget{kind: resetOffsets, offsets: maps.Clone(to)}
+}
+
+// ResetOffsets stores offsets for a group that has no members, which it creates if there is none; it
+// returns when they are durable. Offsets beyond either end of a log are moved to that end, as Kafka's tool
+// does. It returns ErrNonEmptyGroup if the group has members, and, with nothing stored,
+// ErrUnknownTopicOrPartition if one of the partitions does not exist and ErrInvalidOffset for a negative offset.
+func (c *Coordinator) ResetOffsets(ctx context.Context, id string, to record.Offsets) error {
+	_, err := c.reset(ctx, id, ToOffsets(to), slices.Collect(maps.Keys(to)), classic.EventReset{})
+	return err
+}
+
+// RewindGroup moves a group, with or without members, and returns where each partition went once that is
+// durable; offsets beyond either end of a log become that end, as Kafka's tool has it. tps are the
+// partitions to move, none: all of the topics that the group has committed offsets in or its members
+// subscribe to (with ToOffsets: those named there).
+//
+// Members follow: all are put out of the group, together with the move, in one batch. Each hears
+// ErrUnknownMember at its next heartbeat or commit, gives up its partitions, joins again and reads on
+// from the new offsets. What it commits until then is refused, so the move is not undone by a commit
+// under way. Records that it was working on are not committed.
+//
+// It returns ErrGroupNotFound if there is no such group and none of the partitions is named,
+// ErrUnknownTopicOrPartition for one that does not exist, ErrInvalidOffset for a negative offset or the
+// zero ResetTarget, always with nothing moved.
+func (c *Coordinator) RewindGroup(ctx context.Context, id string, to ResetTarget, tps ...record.TopicPartition) (record.Offsets, error) {
+	if to.kind == resetOffsets && len(tps) == 0 {
+		tps = slices.Collect(maps.Keys(to.offsets))
+	}
+	if len(tps) == 0 {
+		info, err := c.Group(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("rewind group %s: %w", id, err)
+		}
+		for tp, o := range info.Offsets {
+			if o.End >= 0 {
+				tps = append(tps, tp)
+			}
+		}
+	}
+	return c.reset(ctx, id, to, tps, classic.EventReset{Expel: true})
+}
+
+// reset moves tps of a group; ev says what becomes of its members.
+func (c *Coordinator) reset(ctx context.Context, id string, to ResetTarget, tps []record.TopicPartition, ev classic.EventReset) (record.Offsets, error) {
+	if err := checkID(id, true); err != nil {
+		return nil, err
+	}
+	topics, err := c.lookup(ctx, slices.Values(tps))
+	if err != nil {
+		return nil, err
+	}
+	for _, tp := range tps {
+		if !known(topics, tp) {
+			return nil, fmt.Errorf("reset offsets of group %s: %w: %s-%d", id, ErrUnknownTopicOrPartition, tp.Topic, tp.Partition)
+		}
+	}
+	if err := c.resolve(ctx, to, tps, &ev); err != nil {
+		return nil, fmt.Errorf("reset offsets of group %s: %w", id, err)
+	}
+	ev.TopicIDs = topicIDs(topics, slices.Values(tps))
+	v, err := c.creating(ctx, id, func(t machine.Ticket) classic.Event {
+		ev.To = t
+		return ev
+	})
+	stored, _ := v.(record.Offsets)
+	c.commits.Add(int64(len(stored)))
+	return stored, err
+}
+
+// resolve fills in where ev goes.
+func (c *Coordinator) resolve(ctx context.Context, to ResetTarget, tps []record.TopicPartition, ev *classic.EventReset) error {
+	if to.kind == resetNowhere {
+		return fmt.Errorf("%w: no target", ErrInvalidOffset)
+	}
+	if to.kind == resetAt {
+		at, err := c.store.ListOffsets(ctx, tps, to.at)
+		ev.Offsets = at
+		return errOr(err, tps, at)
+	}
+	starts, err := c.store.ListOffsets(ctx, tps, partition.Earliest)
+	if err := errOr(err, tps, starts); err != nil {
+		return err
+	}
+	ends, err := c.store.ListOffsets(ctx, tps, partition.Latest)
+	if err := errOr(err, tps, ends); err != nil {
+		return err
+	}
+	bounds := make(map[record.TopicPartition]protocol.Bounds, len(tps))
+	for _, tp := range tps {
+		bounds[tp] = protocol.Bounds{Start: starts[tp], End: ends[tp]}
+	}
+	if to.kind == resetShift {
+		ev.Shift, ev.Bounds = to.shift, bounds
+		return nil
+	}
+	ev.Offsets = make(record.Offsets, len(tps))
+	for _, tp := range tps {
+		offset, ok := to.offsets[tp]
+		if !ok || offset < 0 {
+			return fmt.Errorf("%w: %s-%d", ErrInvalidOffset, tp.Topic, tp.Partition)
+		}
+		ev.Offsets[tp] = bounds[tp].Clamp(offset)
+	}
+	return nil
+}
+
+// errOr returns err, or an error if the answer lacks one of the partitions.
+func errOr(err error, tps []record.TopicPartition, got record.Offsets) error {
+	for _, tp := range tps {
+		if _, ok := got[tp]; !ok && err == nil {
+			err = fmt.Errorf("%w: %s-%d", ErrUnknownTopicOrPartition, tp.Topic, tp.Partition)
+		}
+	}
+	return err
+}

@@ -1,0 +1,14 @@
+// Package coordinator runs pure state machines over the partitions of an internal topic: it loads them,
+// feeds them requests and the time, writes their records, and sends replies when these are committed.
+//
+// It knows nothing of what the machines decide: groups are run by it, transactions are to be. The names
+// are Kafka's: a Runtime has one Shard per partition (CoordinatorRuntime, CoordinatorShard; KAFKA-14048).
+//
+// # Promises
+//
+//   - A reply is sent when all records that it may have seen are committed.
+//   - A step whose records the log does not take has changed nothing.
+//   - A failed append makes the partition be loaded again; who waits is told to retry.
+//   - No lock is held while a disk, a channel or a callback is waited for.
+//   - Close returns when the last goroutine and timer have ended.
+package coordinator

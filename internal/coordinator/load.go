@@ -1,0 +1,239 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/record"
+)
+
+// RetryLoadAfter is how long a shard that could not be loaded answers machine.ErrNotAvailable before it tries again.
+const RetryLoadAfter = time.Second
+
+// lockLoaded returns with mu held and the machines loaded, or with an error and without mu.
+func (s *Shard[M, E, R]) lockLoaded(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		switch s.state {
+		case active:
+			return nil
+		case closed:
+			s.mu.Unlock()
+			return machine.ErrClosed
+		case unloaded:
+			if err := s.loadErr; err != nil && time.Now().Before(s.retryAt) {
+				s.mu.Unlock()
+				return fmt.Errorf("%w: %w", machine.ErrNotAvailable, err)
+			}
+			s.startLoadLocked()
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// startLoadLocked begins to load an unloaded shard.
+func (s *Shard[M, E, R]) startLoadLocked() {
+	s.state, s.changed = loading, make(chan struct{})
+	s.r.wg.Go(s.load)
+}
+
+// unloadLocked forgets everything after a failed append: what was applied may not be in the log. All who wait get err. The shard is loaded again
+// as soon as the log has answered all that it was given.
+func (s *Shard[M, E, R]) unloadLocked(err error) {
+	s.state, s.changed = loading, make(chan struct{})
+	s.failCallsLocked(err)
+	s.writes = s.writes[:s.sent]
+	clear(s.entries)
+	s.alarm.Disarm()
+	s.nextExpiry = time.Time{}
+	s.notifyLocked("")
+	s.reloadWhenSettledLocked()
+}
+
+func (s *Shard[M, E, R]) failCallsLocked(err error) {
+	for _, w := range s.writes {
+		for _, p := range w.replies {
+			p.call.result <- result{err: err}
+		}
+		w.replies = nil
+	}
+	for t, c := range s.calls {
+		c.result <- result{err: err}
+		delete(s.calls, t)
+	}
+}
+
+func (s *Shard[M, E, R]) reloadWhenSettledLocked() {
+	for _, w := range s.writes {
+		if !w.settled {
+			return
+		}
+	}
+	s.writes, s.sent = nil, 0
+	s.r.wg.Go(s.load)
+}
+
+// load replays the partition. The state is loading meanwhile.
+func (s *Shard[M, E, R]) load() {
+	entries, err := s.replay()
+	s.r.notify(s.loaded(entries, err))
+}
+
+func (s *Shard[M, E, R]) loaded(entries map[string]*entry[M], err error) (notices []any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == closed {
+		return nil
+	}
+	defer close(s.changed)
+	now := time.Now()
+	if err != nil {
+		s.state, s.loadErr, s.retryAt = unloaded, err, now.Add(RetryLoadAfter)
+		s.logger.Error("loading failed", "err", err)
+		return nil
+	}
+	s.r.counters.loads.Add(1)
+	s.state, s.loadErr, s.entries = active, nil, entries
+	for _, e := range entries {
+		notices = append(notices, s.stepLocked(e, now, s.r.kind.Loaded, 0)...)
+	}
+	s.rearmLocked(now)
+	s.notifyLocked("")
+	return notices
+}
+
+// replay reads the partition from its start to its end.
+func (s *Shard[M, E, R]) replay() (map[string]*entry[M], error) {
+	p := replayer[M, E, R]{s: s, entries: make(map[string]*entry[M]), written: make(map[any]int64), open: make(map[int64][]logged[R])}
+	l, err := s.r.store.Log(s.partition)
+	if err != nil {
+		return nil, err
+	}
+	from, end, err := l.Bounds()
+	if err != nil {
+		return nil, err
+	}
+	var buf []byte
+	for from < end {
+		if s.r.ctx.Err() != nil {
+			return nil, machine.ErrClosed
+		}
+		if buf, err = l.Read(buf[:0], from, 1<<20); err != nil {
+			return nil, err
+		}
+		next, err := p.batches(buf)
+		if err != nil {
+			return nil, err
+		}
+		if next <= from {
+			break // nothing more is readable
+		}
+		from = next
+	}
+	for id, e := range p.entries {
+		if e.m.Forgotten() {
+			delete(p.entries, id)
+		}
+	}
+	return p.entries, nil
+}
+
+// A replayer builds machines from the records of a partition.
+type replayer[M machine.Machine[E, R], E, R any] struct {
+	s       *Shard[M, E, R]
+	entries map[string]*entry[M]
+	written map[any]int64         // by what Overwrites returned: where the newest plain record is
+	open    map[int64][]logged[R] // by producer id: records in a transaction that has not ended
+}
+
+type logged[R any] struct {
+	record R
+	offset int64
+}
+
+func (p *replayer[M, E, R]) batches(b []byte) (next int64, err error) {
+	for len(b) > 0 {
+		batch, n, err := record.Parse(b)
+		if errors.Is(err, record.ErrShort) {
+			break
+		}
+		if err != nil {
+			return 0, err
+		}
+		if err := p.batch(batch); err != nil {
+			return 0, err
+		}
+		next, b = batch.NextOffset(), b[n:]
+	}
+	return next, nil
+}
+
+func (p *replayer[M, E, R]) batch(b *record.Batch) error {
+	if b.IsControl() {
+		kind, _, err := b.Control()
+		if err != nil {
+			return err
+		}
+		if kind == record.ControlCommit {
+			p.committed(b.ProducerID)
+		}
+		delete(p.open, b.ProducerID)
+		return nil
+	}
+	for rec, err := range b.All() {
+		if err != nil {
+			return err
+		}
+		x, known, err := p.s.r.kind.Decode(rec.Key, rec.Value)
+		switch {
+		case err != nil:
+			p.s.logger.Warn("skipped a record that cannot be read", "offset", rec.Offset, "err", err)
+		case !known: // of a protocol that is not ours
+		case b.IsTransactional() && b.HasProducerID():
+			p.open[b.ProducerID] = append(p.open[b.ProducerID], logged[R]{x, rec.Offset})
+		default:
+			p.apply(x, rec.Offset)
+		}
+	}
+	return nil
+}
+
+// committed applies a transaction's records but those that a plain record behind them overwrites.
+func (p *replayer[M, E, R]) committed(producerID int64) {
+	for _, l := range p.open[producerID] {
+		key, ok := p.s.r.kind.Overwrites(l.record)
+		if !ok || l.offset >= p.written[key] {
+			p.apply(l.record, l.offset)
+		}
+	}
+}
+
+func (p *replayer[M, E, R]) apply(x R, offset int64) {
+	id := p.s.r.kind.ID(x)
+	e := p.entries[id]
+	if e == nil {
+		e = &entry[M]{id: id, m: p.s.r.kind.New(id)}
+		p.entries[id] = e
+	}
+	e.m.Apply(x)
+	if key, ok := p.s.r.kind.Overwrites(x); ok {
+		p.written[key] = offset
+	}
+}
+
+// retriable maps the error of an append to what clients are told; they retry.
+func retriable(err error) error {
+	if errors.Is(err, machine.ErrNotAvailable) || errors.Is(err, machine.ErrNotLeader) || errors.Is(err, machine.ErrTooLarge) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", machine.ErrNotLeader, err)
+}

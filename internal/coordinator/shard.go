@@ -1,0 +1,378 @@
+package coordinator
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/stratalog/strata/internal/alarm"
+	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/record"
+)
+
+// A Shard owns the machines of one partition.
+//
+// Whoever has a request runs the machine itself, under mu, which is only ever held to compute: no
+// goroutine waits for work, and no request waits for another one's disk. Records go into the open
+// write. A writer goroutine, which lives as long as there is something to write, hands one write after
+// the other to the log; replies are parked on the write their machine last took part in.
+type Shard[M machine.Machine[E, R], E, R any] struct {
+	r         *Runtime[M, E, R]
+	partition int32
+	logger    *slog.Logger
+	alarm     alarm.Alarm // tick; armed while there are machines. Stopped by close
+
+	mu         sync.Mutex // guards the fields below; see also the comment above
+	state      shardState
+	changed    chan struct{} // closed when state next leaves loading; nil otherwise
+	loadErr    error         // of the last load, if state is unloaded
+	retryAt    time.Time     // no load before this
+	entries    map[string]*entry[M]
+	calls      map[machine.Ticket]*call
+	lastTicket machine.Ticket
+	writes     []*write // in order; the first is the oldest that is not settled
+	sent       int      // writes at the front of writes that the log has
+	writing    bool     // the writer goroutine is there
+	builder    record.Builder
+	watchers   map[string]map[chan struct{}]struct{}
+	nextExpiry time.Time
+}
+
+type shardState uint8
+
+const (
+	unloaded shardState = iota
+	loading
+	active
+	closed
+)
+
+// An entry is a machine with what the runtime knows of it.
+type entry[M any] struct {
+	id     string
+	m      M
+	wakeAt time.Time
+	last   *write // its newest records; nil or committed: there is nothing to wait for
+}
+
+// A call is a request whose caller waits.
+type call struct{ result chan result } // capacity 1
+
+type result struct {
+	value any
+	err   error
+}
+
+func newShard[M machine.Machine[E, R], E, R any](r *Runtime[M, E, R], partition int32) *Shard[M, E, R] {
+	s := &Shard[M, E, R]{r: r, partition: partition, logger: r.cfg.Logger.With("topic", r.cfg.Topic, "partition", partition),
+		entries: make(map[string]*entry[M]), calls: make(map[machine.Ticket]*call), watchers: make(map[string]map[chan struct{}]struct{})}
+	s.alarm.Do = s.tick
+	return s
+}
+
+// Partition returns the number of the shard's partition.
+func (s *Shard[M, E, R]) Partition() int32 { return s.partition }
+
+func (s *Shard[M, E, R]) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == loading {
+		close(s.changed)
+	}
+	s.state = closed
+	s.failCallsLocked(machine.ErrClosed)
+	s.alarm.Stop()
+	s.notifyLocked("")
+}
+
+// A Request is what the begin function of Do works on, with the shard's lock held: it must only compute.
+type Request[M machine.Machine[E, R], E, R any] struct {
+	Now    time.Time
+	Ticket machine.Ticket
+
+	s       *Shard[M, E, R]
+	notices []any
+}
+
+// Get returns the machine of that id, if there is one. It may be looked at until begin returns.
+func (q *Request[M, E, R]) Get(id string) (m M, ok bool) {
+	if e := q.s.entries[id]; e != nil {
+		return e.m, true
+	}
+	return m, false
+}
+
+// Step feeds ev to the machine of that id, which is made if there is none.
+func (q *Request[M, E, R]) Step(id string, ev E) {
+	q.notices = append(q.notices, q.s.stepLocked(q.s.entryLocked(id, q.Now), q.Now, ev, q.Ticket)...)
+}
+
+// Answer ends the request without a machine.
+func (q *Request[M, E, R]) Answer(value any, err error) {
+	if c := q.s.calls[q.Ticket]; c != nil {
+		c.result <- result{value, err}
+		delete(q.s.calls, q.Ticket)
+	}
+}
+
+// AnswerCommitted ends the request with what was seen of the machine of that id, which exists, once that
+// is committed.
+func (q *Request[M, E, R]) AnswerCommitted(id string, value any) {
+	q.s.answerLocked(q.s.entries[id], machine.Reply{To: q.Ticket, Value: value})
+}
+
+// Do runs a request for the machine of that id: begin is called once the shard is loaded, and Do returns
+// the reply to the Request's ticket. If ctx is done first, the request is taken back as far as it can be:
+// the machine gets a Cancel event; records that were accepted stay.
+func (s *Shard[M, E, R]) Do(ctx context.Context, id string, begin func(q *Request[M, E, R])) (any, error) {
+	if err := s.lockLoaded(ctx); err != nil {
+		return nil, err
+	}
+	s.lastTicket++
+	q, c := Request[M, E, R]{Now: time.Now(), Ticket: s.lastTicket, s: s}, &call{result: make(chan result, 1)}
+	s.calls[q.Ticket] = c
+	begin(&q)
+	s.mu.Unlock()
+	s.r.notify(q.notices)
+
+	select {
+	case r := <-c.result:
+		return r.value, r.err
+	case <-ctx.Done():
+	}
+	var notices []any
+	s.mu.Lock()
+	select {
+	case r := <-c.result: // both at once: the answer counts
+		s.mu.Unlock()
+		return r.value, r.err
+	default:
+	}
+	delete(s.calls, q.Ticket)
+	if e := s.entries[id]; e != nil && s.state == active {
+		notices = s.stepLocked(e, time.Now(), s.r.kind.Cancel(q.Ticket), 0)
+	}
+	s.mu.Unlock()
+	s.r.notify(notices)
+	return nil, ctx.Err()
+}
+
+// Now steps a machine with an event that is answered at once, with a Reply that is Now, and has no records.
+// found is false if there is none; loaded is false, and nothing happens, while the shard is being loaded.
+// Now never waits.
+func (s *Shard[M, E, R]) Now(id string, ev E) (reply machine.Reply, found, loaded bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.state {
+	case closed:
+		return reply, false, false, machine.ErrClosed
+	case unloaded:
+		if s.loadErr == nil || !time.Now().Before(s.retryAt) {
+			s.startLoadLocked()
+		}
+		return reply, false, false, nil
+	case loading:
+		return reply, false, false, nil
+	}
+	e := s.entries[id]
+	if e == nil {
+		return reply, false, true, nil
+	}
+	eff := e.m.Step(time.Now(), ev)
+	e.m.Accept()
+	e.wakeAt = eff.WakeAt
+	s.alarm.By(e.wakeAt)
+	return eff.Replies[0], true, true, nil
+}
+
+// Each calls f with every machine, with the shard's lock held, once the shard is loaded.
+func (s *Shard[M, E, R]) Each(ctx context.Context, f func(id string, m M)) error {
+	if err := s.lockLoaded(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	for id, e := range s.entries {
+		f(id, e.m)
+	}
+	return nil
+}
+
+// EachLoaded is Each for the machines that are there at the moment. It does not wait.
+func (s *Shard[M, E, R]) EachLoaded(f func(id string, m M)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, e := range s.entries {
+		f(id, e.m)
+	}
+}
+
+// StepAll feeds ev to every machine once the shard is loaded.
+func (s *Shard[M, E, R]) StepAll(ctx context.Context, ev E) error {
+	if err := s.lockLoaded(ctx); err != nil {
+		return err
+	}
+	var notices []any
+	now := time.Now()
+	for _, e := range s.entries {
+		notices = append(notices, s.stepLocked(e, now, ev, 0)...)
+	}
+	s.mu.Unlock()
+	s.r.notify(notices)
+	return nil
+}
+
+// retryRefused is when a tick comes again whose records the log did not take.
+const retryRefused = time.Second
+
+// stepLocked feeds ev, on behalf of the request by, to e and carries out its effects. It returns what to
+// notify of once mu is released.
+func (s *Shard[M, E, R]) stepLocked(e *entry[M], now time.Time, ev E, by machine.Ticket) (notices []any) {
+	eff := e.m.Step(now, ev)
+	if err := s.enqueueLocked(e, eff); err != nil {
+		e.m.Discard()
+		s.logger.Warn("refused", "group", e.id, "err", err)
+		if by != 0 {
+			s.answerLocked(e, machine.Reply{To: by, Err: err})
+		} else if !e.wakeAt.IsZero() && !e.wakeAt.After(now) { // a tick must not come again at once
+			e.wakeAt = now.Add(retryRefused)
+			s.alarm.By(e.wakeAt)
+		}
+		s.dropForgottenLocked(e)
+		return nil
+	}
+	e.m.Accept()
+	for _, r := range eff.Replies {
+		s.answerLocked(e, r)
+	}
+	if e.wakeAt = eff.WakeAt; !e.wakeAt.IsZero() {
+		s.alarm.By(e.wakeAt)
+	}
+	s.dropForgottenLocked(e)
+	s.notifyLocked(e.id)
+	if eff.Notice == nil {
+		return nil
+	}
+	return []any{eff.Notice}
+}
+
+func (s *Shard[M, E, R]) dropForgottenLocked(e *entry[M]) {
+	if e.m.Forgotten() {
+		delete(s.entries, e.id)
+	}
+}
+
+// answerLocked sends a reply, or parks it on the machine's last write.
+func (s *Shard[M, E, R]) answerLocked(e *entry[M], r machine.Reply) {
+	c := s.calls[r.To]
+	if c == nil {
+		return // its caller has gone
+	}
+	delete(s.calls, r.To)
+	if e.last != nil && e.last.committed {
+		e.last = nil
+	}
+	if e.last != nil && !r.Now {
+		e.last.replies = append(e.last.replies, parked{c, result{r.Value, r.Err}})
+		return
+	}
+	c.result <- result{r.Value, r.Err}
+}
+
+// tick lets time pass for the machines whose time has come.
+func (s *Shard[M, E, R]) tick() {
+	s.mu.Lock()
+	now := time.Now()
+	if s.state != active {
+		s.mu.Unlock()
+		return
+	}
+	var notices []any
+	expire := !s.nextExpiry.IsZero() && !now.Before(s.nextExpiry)
+	for _, e := range s.entries {
+		if !e.wakeAt.IsZero() && !now.Before(e.wakeAt) {
+			notices = append(notices, s.stepLocked(e, now, s.r.kind.Tick, 0)...)
+		}
+		if expire {
+			notices = append(notices, s.stepLocked(e, now, s.r.kind.Expire, 0)...)
+		}
+	}
+	if expire {
+		s.nextExpiry = now.Add(s.r.cfg.ExpiryInterval)
+	}
+	s.rearmLocked(now)
+	s.mu.Unlock()
+	s.r.notify(notices)
+}
+
+// rearmLocked arms the alarm for what comes next; a shard without machines is not woken.
+func (s *Shard[M, E, R]) rearmLocked(now time.Time) {
+	if len(s.entries) == 0 {
+		s.nextExpiry = time.Time{}
+		return
+	}
+	if s.nextExpiry.IsZero() {
+		s.nextExpiry = now.Add(s.r.cfg.ExpiryInterval)
+	}
+	next := s.nextExpiry
+	for _, e := range s.entries {
+		if !e.wakeAt.IsZero() && e.wakeAt.Before(next) {
+			next = e.wakeAt
+		}
+	}
+	s.alarm.By(next)
+}
+
+// entryLocked returns a machine, which it makes if there is none; the caller steps it at once, and that
+// drops it again if it came to nothing.
+func (s *Shard[M, E, R]) entryLocked(id string, now time.Time) *entry[M] {
+	e := s.entries[id]
+	if e == nil {
+		e = &entry[M]{id: id, m: s.r.kind.New(id)}
+		s.entries[id] = e
+		if len(s.entries) == 1 {
+			s.rearmLocked(now)
+		}
+	}
+	return e
+}
+
+// Watch has ch, of capacity 1, filled whenever the machine of that id may have changed, until stop is called.
+func (s *Shard[M, E, R]) Watch(id string, ch chan struct{}) (stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.watchers[id] == nil {
+		s.watchers[id] = make(map[chan struct{}]struct{})
+	}
+	s.watchers[id][ch] = struct{}{}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watchers[id], ch)
+		if len(s.watchers[id]) == 0 {
+			delete(s.watchers, id)
+		}
+	}
+}
+
+// notifyLocked tells those who watch a machine, "" all of them, that it may have changed.
+func (s *Shard[M, E, R]) notifyLocked(id string) {
+	for watched, chans := range s.watchers {
+		if id != "" && watched != id {
+			continue
+		}
+		for ch := range chans {
+			select {
+			case ch <- struct{}{}:
+			default: // it has not looked since the last time
+			}
+		}
+	}
+}
+
+// Idle reports whether nothing is under way and nothing is waited for: no write, timer, call or watcher.
+func (s *Shard[M, E, R]) Idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.writing && len(s.writes)+len(s.calls)+len(s.watchers) == 0 && !s.alarm.Armed()
+}

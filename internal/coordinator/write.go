@@ -1,0 +1,156 @@
+package coordinator
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/record"
+)
+
+// A write is one batch on its way into the log.
+type write struct {
+	records []encoded
+	size    int
+	replies []parked // to be sent when it is committed
+	settled bool     // the log has answered
+
+	committed bool // the log has it, and all before it
+}
+
+type encoded struct{ key, value []byte } // value nil: a tombstone
+
+func (r encoded) size() int { return len(r.key) + len(r.value) + recordOverhead }
+
+// recordOverhead bounds what a record in a batch takes besides key and value: five varints of at most 5
+// bytes, one of 10, attributes.
+const recordOverhead = 36
+
+type parked struct {
+	call *call
+	result
+}
+
+// enqueueLocked puts a step's records into the write that goes next. They share a batch, unless they are
+// Separable: these fill as many as it takes.
+func (s *Shard[M, E, R]) enqueueLocked(e *entry[M], eff machine.Effects[R]) error {
+	if len(eff.Records) == 0 {
+		return nil
+	}
+	records, size := make([]encoded, 0, len(eff.Records)), 0
+	for _, r := range eff.Records {
+		var rec encoded
+		rec.key, rec.value = s.r.kind.Encode(r)
+		if eff.Separable && rec.size() > s.room() || !eff.Separable && size+rec.size() > s.room() {
+			return fmt.Errorf("%w: more than %d bytes for %s", machine.ErrTooLarge, s.room(), e.id)
+		}
+		records = append(records, rec)
+		size += rec.size()
+	}
+	for len(records) > 0 {
+		n := len(records)
+		if size > s.room() { // Separable
+			for n, size = 0, 0; n < len(records) && size+records[n].size() <= s.room(); n++ {
+				size += records[n].size()
+			}
+		}
+		e.last = s.joinWriteLocked(records[:n:n], size)
+		records, size = records[n:], 0
+		for _, r := range records {
+			size += r.size()
+		}
+	}
+	if !s.writing {
+		s.writing = true
+		s.r.wg.Go(s.write)
+	}
+	return nil
+}
+
+// room is how many bytes of records fit in a batch.
+func (s *Shard[M, E, R]) room() int { return s.r.cfg.MaxBatchBytes - record.HeaderSize }
+
+// joinWriteLocked adds records to the open write if they fit, or else to a new one.
+func (s *Shard[M, E, R]) joinWriteLocked(records []encoded, size int) *write {
+	if n := len(s.writes); n > s.sent && s.writes[n-1].size+size <= s.room() {
+		open := s.writes[n-1]
+		open.records = append(open.records, records...)
+		open.size += size
+		return open
+	}
+	w := &write{records: records, size: size}
+	s.writes = append(s.writes, w)
+	return w
+}
+
+// write is the writer goroutine: it hands over writes until there are none.
+func (s *Shard[M, E, R]) write() {
+	for {
+		s.mu.Lock()
+		if s.state != active || s.sent == len(s.writes) {
+			s.writing = false
+			s.mu.Unlock()
+			return
+		}
+		w := s.writes[s.sent]
+		s.sent++
+		s.mu.Unlock()
+
+		batch, err := s.encode(w)
+		var l Log
+		if err == nil {
+			l, err = s.r.store.Log(s.partition)
+		}
+		if err != nil {
+			s.settle(w, err)
+			continue
+		}
+		l.Append(batch, func(err error) { s.settle(w, err) })
+	}
+}
+
+// encode is called by the writer goroutine only.
+func (s *Shard[M, E, R]) encode(w *write) ([]byte, error) {
+	now := time.Now().UnixMilli()
+	s.builder.Reset(0)
+	for _, r := range w.records {
+		s.builder.AppendKV(now, r.key, r.value, nil)
+	}
+	w.records = nil
+	return s.builder.Build(record.None)
+}
+
+// settle takes note of the log's answer to w and sends the replies that waited for it.
+func (s *Shard[M, E, R]) settle(w *write, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.settled = true
+	s.r.counters.appends.Add(1)
+	if err != nil {
+		s.r.counters.failures.Add(1)
+	}
+	switch {
+	case s.state == closed:
+		return
+	case s.state != active:
+		s.reloadWhenSettledLocked()
+		return
+	case err != nil:
+		s.logger.Error("append failed, loading the partition again", "err", err)
+		s.unloadLocked(retriable(err))
+		return
+	}
+	for len(s.writes) > 0 && s.writes[0].settled {
+		done := s.writes[0]
+		s.writes = s.writes[1:]
+		s.sent--
+		done.committed = true
+		for _, p := range done.replies {
+			p.call.result <- p.result
+		}
+	}
+	if len(s.writes) == 0 {
+		s.writes = nil
+	}
+	s.notifyLocked("")
+}

@@ -1,0 +1,91 @@
+package layering
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pureImports are what a package that only computes may import of the standard library.
+var pureImports = []string{"bytes", "cmp", "encoding/binary", "errors", "fmt", "iter", "maps", "math", "slices", "strings", "time", "unicode/utf16", "unicode/utf8"}
+
+// impureTime are the parts of package time that look at the clock or wait.
+var impureTime = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
+
+// The record package is lower and allowed for its values; a pure package calls nothing of it that reads or waits.
+var pureValues = "record"
+
+func TestPurePackagesOnlyCompute(t *testing.T) {
+	imports := ourImports(t)
+	for _, pkg := range Pure {
+		require.Contains(t, imports, pkg)
+		for _, imp := range imports[pkg] {
+			require.True(t, imp == pureValues || slices.Contains(Pure, imp), "%s is pure and imports %s", pkg, imp)
+		}
+		dir := filepath.Join("..", "..", filepath.FromSlash(pkg))
+		files, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		for _, f := range files {
+			if name := f.Name(); strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+				file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, name), nil, parser.SkipObjectResolution)
+				require.NoError(t, err)
+				for _, complaint := range impurities(file) {
+					t.Errorf("%s/%s: %s", pkg, name, complaint)
+				}
+			}
+		}
+	}
+}
+
+// impurities says what in a file does more than compute.
+func impurities(file *ast.File) (found []string) {
+	for _, imp := range file.Imports {
+		path, _ := strconv.Unquote(imp.Path.Value)
+		if !strings.HasPrefix(path, module) && !slices.Contains(pureImports, path) {
+			found = append(found, "imports "+path)
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			found = append(found, "starts a goroutine")
+		case *ast.ChanType, *ast.SelectStmt, *ast.SendStmt:
+			found = append(found, "uses a channel")
+		case *ast.SelectorExpr:
+			if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "time" && slices.Contains(impureTime, n.Sel.Name) {
+				found = append(found, "calls time."+n.Sel.Name)
+			}
+		}
+		return true
+	})
+	return found
+}
+
+func TestImpuritiesAreSeen(t *testing.T) {
+	for source, want := range map[string]string{
+		`import "sync"`:                     "imports sync",
+		`import "context"`:                  "imports context",
+		`import "os"`:                       "imports os",
+		`import "math/rand/v2"`:             "imports math/rand/v2",
+		`import "time"; var x = time.Now()`: "calls time.Now",
+		`import "time"; var x = time.Now`:   "calls time.Now",
+		`var c chan int`:                    "uses a channel",
+		`func f() { go f() }`:               "starts a goroutine",
+		`func f() { select {} }`:            "uses a channel",
+	} {
+		file, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x; "+source, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		require.Equal(t, []string{want}, impurities(file), source)
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), "x.go", `package x; import "time"; var x time.Duration = time.Second`, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	require.Empty(t, impurities(file))
+}

@@ -1,0 +1,61 @@
+// Package machine is the contract between a pure state machine and the runtime that owns it.
+//
+// A Machine decides: it has no clock, lock, goroutine or I/O. The runtime (package coordinator) feeds it
+// events and the time, writes its records to a log, and sends its replies once these are committed.
+// Groups are Machines; transactions are to be.
+package machine
+
+import (
+	"errors"
+	"time"
+)
+
+// A Machine is the state of one thing that a coordinator looks after, a group for example: E are its
+// events, R the records its durable state is made of. It is not safe for concurrent use.
+type Machine[E, R any] interface {
+	// Step decides what ev means at time now, on a draft of the state. Accept or Discard must follow
+	// before anything else is called. The slices of the Effects are the caller's.
+	Step(now time.Time, ev E) Effects[R]
+
+	// Accept makes the draft the state and applies the records of its Effects: the log has taken them,
+	// or there are none.
+	Accept()
+
+	// Discard forgets the draft: the log takes no such records. No reply of its Effects must be sent.
+	Discard()
+
+	// Apply is the only function that changes durable state. Accept calls it, and recovery does for each
+	// record of the log. r is kept.
+	Apply(r R)
+
+	// Forgotten reports whether there is nothing left to remember.
+	Forgotten() bool
+}
+
+// Effects are what a Step wants done.
+type Effects[R any] struct {
+	Records   []R       // to be written; all in one batch, so all or none, unless Separable
+	Separable bool      // Records may be spread over several batches: a crash may keep the first ones only
+	Replies   []Reply   // to be sent when the records, and all earlier ones of this machine, are committed
+	WakeAt    time.Time // feed a tick no later than this; zero: no deadline
+	Notice    any       // to be told to the runtime's owner if the draft is accepted; nil: nothing
+}
+
+// A Ticket names a request until its Reply. 0 is no request.
+type Ticket uint64
+
+// A Reply answers a request.
+type Reply struct {
+	To    Ticket
+	Value any
+	Err   error
+	Now   bool // need not wait for any record
+}
+
+// What a runtime answers for itself, or a machine in its place.
+var (
+	ErrClosed       = errors.New("coordinator: closed")
+	ErrNotAvailable = errors.New("coordinator: not available")
+	ErrNotLeader    = errors.New("coordinator: not the leader of the partition")
+	ErrTooLarge     = errors.New("coordinator: request does not fit in one batch of the log")
+)
