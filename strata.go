@@ -36,6 +36,14 @@ type Config struct {
 
 	MaxPartitions int // of all topics together; 0: 200,000. See replication.Config
 
+	// Housekeeping, see replication.Config. Properties takes all of it, and defaults of topics, under Kafka's names for brokers.
+	RetentionCheckInterval time.Duration // 0: 5 minutes. Kafka: log.retention.check.interval.ms
+	CompactionInterval     time.Duration // 0: 15 s; log.Unlimited: only Clean compacts. Kafka: log.cleaner.backoff.ms
+	CompactionMemory       int64         // 0: 128 MiB. Kafka: log.cleaner.dedupe.buffer.size
+	ProducerIDExpiration   time.Duration // 0: 24 hours. Kafka: producer.id.expiration.ms
+	MaxOpenFiles           int           // 0: 512
+	Properties             map[string]string
+
 	Logger *slog.Logger // nil discards everything
 }
 
@@ -71,7 +79,11 @@ type Cluster struct {
 // Open returns a serving cluster, recovered from its directory. A directory that is locked, damaged, from a newer version or not ours is
 // a typed error of the layer that noticed. The cluster must be closed, after its producers and consumers.
 func Open(cfg Config) (*Cluster, error) {
-	brokers, err := replication.Open(replication.Config{Dir: cfg.Dir, FS: cfg.FS, Defaults: cfg.Defaults, MaxPartitions: cfg.MaxPartitions, Logger: cfg.Logger})
+	brokers, err := replication.Open(replication.Config{
+		Dir: cfg.Dir, FS: cfg.FS, Defaults: cfg.Defaults, MaxPartitions: cfg.MaxPartitions, Logger: cfg.Logger,
+		RetentionCheckInterval: cfg.RetentionCheckInterval, CompactionInterval: cfg.CompactionInterval, CompactionMemory: cfg.CompactionMemory,
+		ProducerIDExpiration: cfg.ProducerIDExpiration, MaxOpenFiles: cfg.MaxOpenFiles, Properties: cfg.Properties,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("strata: open: %w", err)
 	}

@@ -33,7 +33,8 @@ var errChanged = errors.New("log: segments were truncated or removed meanwhile")
 //
 // Retention removes whole segments from the front: those below the start offset, those without which the log still has RetentionBytes, and
 // those whose newest record is older than RetentionAge. An active segment that is too old is rolled first, so that a log can become empty.
-// Nothing at or above the high watermark goes. Compaction rewrites closed segments; see MinDirtyRatio and the lags for when.
+// Nothing at or above the high watermark goes. Compaction rewrites closed segments; see MinDirtyRatio and the lags for when. The active segment of a
+// compacted log is rolled first if it is SegmentAge old, or MaxCompactionLag if that is less.
 //
 // Appends and reads go on. One Clean runs at a time; another waits. Cancelling ctx, or Close, ends a compaction at the next batch; what was
 // swapped in until then stays. Removed files disappear when their last reader has gone.
@@ -44,16 +45,8 @@ func (l *Log) Clean(ctx context.Context) (rep CleanReport, err error) {
 	}
 	l.cleaning.take()
 	defer l.cleaning.give()
-	if err := ctx.Err(); err != nil {
+	if rep, err = l.applyRetention(ctx); err != nil {
 		return rep, err
-	}
-	err = l.exclusively(func() error {
-		rep.Segments, err = l.retain()
-		return err
-	})
-	rep.StartOffset = l.StartOffset()
-	if err != nil {
-		return rep, fmt.Errorf("clean %s: %w", l.path, err)
 	}
 	if l.cfg.Load().Cleanup.Compacts() {
 		c, err := l.compact(ctx)
@@ -61,6 +54,53 @@ func (l *Log) Clean(ctx context.Context) (rep CleanReport, err error) {
 		return rep, err
 	}
 	return rep, nil
+}
+
+// Retain is Clean without compaction.
+func (l *Log) Retain(ctx context.Context) (CleanReport, error) {
+	if l.readOnly {
+		return CleanReport{}, ErrReadOnly
+	}
+	l.cleaning.take()
+	defer l.cleaning.give()
+	return l.applyRetention(ctx)
+}
+
+// applyRetention rolls an overdue active segment and removes what retention does not keep. The caller has cleaning.
+func (l *Log) applyRetention(ctx context.Context) (rep CleanReport, err error) {
+	if err := ctx.Err(); err != nil {
+		return rep, err
+	}
+	err = l.exclusively(func() error {
+		if err := l.rollOverdue(); err != nil {
+			return err
+		}
+		rep.Segments, err = l.retain()
+		return err
+	})
+	rep.StartOffset = l.StartOffset()
+	if err != nil {
+		return rep, fmt.Errorf("clean %s: %w", l.path, err)
+	}
+	return rep, nil
+}
+
+// rollOverdue closes the active segment of a compacted log when its first record has waited for segmentAge, so that it can be compacted. Kafka does
+// so only with the next append: the last records of a topic that nobody writes to any more are never compacted there. A segment is never closed
+// sooner than segmentAge after it was made, or records with old timestamps would get a segment each time. With the turn.
+func (l *Log) rollOverdue() error {
+	cfg, active := l.cfg.Load(), l.active()
+	if err := l.refusal(); err != nil || !cfg.Cleanup.Compacts() || active.Size() == 0 {
+		return err
+	}
+	first, ok, err := active.FirstTimestamp()
+	if err != nil || !ok {
+		return err
+	}
+	if waited := now() - max(first, l.created); waited <= cfg.segmentAge().Milliseconds()-l.jitter {
+		return nil
+	}
+	return l.roll(l.end.Load())
 }
 
 // retain removes the segments that the settings do not keep. With the turn.

@@ -121,6 +121,6 @@ func brokerKeys(config map[string]string) map[string]string {
 // ClusterConfig returns what the cluster was opened with, its defaults filled in.
 func (c *Cluster) ClusterConfig() Config {
 	cfg := c.cfg
-	cfg.Defaults.Properties = maps.Clone(cfg.Defaults.Properties)
+	cfg.Defaults.Properties, cfg.Properties = maps.Clone(cfg.Defaults.Properties), maps.Clone(cfg.Properties)
 	return cfg
 }

@@ -1,13 +1,19 @@
 package replication
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
 )
 
 // schedule says how often logs are cleaned; log.Unlimited means never.
@@ -41,9 +47,9 @@ func (b *broker) clean() {
 	for {
 		select {
 		case <-retention.c:
-			b.cleanAll(ctx, func(*replica) bool { return true })
+			b.cleanAll(ctx, func(*replica) bool { return true }, (*partition.Partition).Retain)
 		case <-compaction.c:
-			b.cleanAll(ctx, func(r *replica) bool { return r.compacted.Load() })
+			b.cleanAll(ctx, func(r *replica) bool { return r.compacted.Load() }, (*partition.Partition).Clean)
 		case <-b.closing:
 			return
 		}
@@ -71,7 +77,7 @@ func (t ticks) stop() {
 }
 
 // cleanAll cleans the open partitions that want it, one after the other: cleaning is disk work that should not crowd out appends.
-func (b *broker) cleanAll(ctx context.Context, want func(*replica) bool) {
+func (b *broker) cleanAll(ctx context.Context, want func(*replica) bool, clean func(*partition.Partition, context.Context) (log.CleanReport, error)) {
 	for _, r := range b.all() {
 		p := r.part.Load()
 		if p == nil || !want(r) {
@@ -80,22 +86,132 @@ func (b *broker) cleanAll(ctx context.Context, want func(*replica) bool) {
 		if ctx.Err() != nil {
 			return
 		}
-		if _, err := p.Clean(ctx); err != nil && !errors.Is(err, partition.ErrClosed) && ctx.Err() == nil {
+		if _, err := clean(p, ctx); err != nil && !errors.Is(err, partition.ErrClosed) && ctx.Err() == nil {
 			b.logger.Error("cleaning failed", slog.String("topic", r.tp.Topic), slog.Int("partition", int(r.tp.Partition)), slog.Any("err", err))
 		}
 	}
 }
 
-// Clean runs retention and compaction on every open partition now, instead of at its next turn. The error joins those of the partitions.
-func (c *Cluster) Clean(ctx context.Context) error {
+// A PartitionClean says what Clean did with one partition, and why not more.
+type PartitionClean struct {
+	TopicPartition  record.TopicPartition
+	log.CleanReport       // what was removed, compacted and kept, with the reasons
+	Err             error // of the disk, or why the partition is offline
+}
+
+// String tells it in a line.
+func (c PartitionClean) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s-%d:", c.TopicPartition.Topic, c.TopicPartition.Partition)
+	if c.Err != nil {
+		fmt.Fprintf(&b, " %v", c.Err)
+		return b.String()
+	}
+	removed, kept := 0, ""
+	for _, s := range c.Segments {
+		if s.Removed {
+			removed++
+		} else if kept == "" {
+			kept = s.Reason
+		}
+	}
+	fmt.Fprintf(&b, " %d of %d segments removed", removed, len(c.Segments))
+	if kept != "" {
+		fmt.Fprintf(&b, ", the oldest of the others stays: %s", kept)
+	}
+	switch r := c.Compaction; {
+	case r == nil:
+	case r.Skipped != "":
+		fmt.Fprintf(&b, "; not compacted: %s", r.Skipped)
+	default:
+		fmt.Fprintf(&b, "; compacted to offset %d: %d of %d records left", r.End, r.RecordsAfter, r.RecordsBefore)
+	}
+	return b.String()
+}
+
+// Clean runs retention and compaction now, instead of at their next turn, on the partitions of the topics, of all if none is given, and tells for each,
+// sorted by topic and partition, what went, what stayed and why. Partitions that were never written to have nothing to clean and are left out. The
+// error joins those of the partitions. Errors of the call itself: ErrUnknownTopic, ErrClosed, ctx's.
+func (c *Cluster) Clean(ctx context.Context, topics ...string) (report []PartitionClean, err error) {
+	rs, err := c.replicasOf(topics)
+	if err != nil {
+		return nil, fmt.Errorf("clean: %w", err)
+	}
+	done := make(chan []PartitionClean, 1)
+	err = c.await(ctx, func() error {
+		var errs []error
+		var cleaned []PartitionClean
+		for _, r := range rs {
+			one := PartitionClean{TopicPartition: r.tp}
+			p, err := r.state()
+			switch {
+			case err != nil:
+				one.Err = err
+			case p == nil:
+				continue
+			default:
+				one.CleanReport, one.Err = p.Clean(ctx)
+			}
+			errs = append(errs, one.Err)
+			cleaned = append(cleaned, one)
+		}
+		done <- cleaned
+		return errors.Join(errs...)
+	})
+	select {
+	case report = <-done:
+	default: // ctx ended, or the cluster is closed
+	}
+	return report, err
+}
+
+// Roll closes the active segments of a topic's partitions, of all if none is given, and opens the next ones: what is closed can be compacted by the next
+// Clean, and goes as a whole when its newest record is old enough. Active segments that are empty stay. Errors: ErrUnknownTopic, those of the disk,
+// ErrClosed, ctx's.
+func (c *Cluster) Roll(ctx context.Context, name string, partitions ...int32) error {
+	for _, i := range partitions {
+		if _, _, err := c.find(record.TopicPartition{Topic: name, Partition: i}); err != nil {
+			return fmt.Errorf("roll: %w", err)
+		}
+	}
+	rs, err := c.replicasOf([]string{name})
+	if err != nil {
+		return fmt.Errorf("roll: %w", err)
+	}
 	return c.await(ctx, func() error {
 		var errs []error
-		for _, r := range c.broker.all() {
-			if p := r.part.Load(); p != nil {
-				_, err := p.Clean(ctx)
-				errs = append(errs, err)
+		for _, r := range rs {
+			if len(partitions) > 0 && !slices.Contains(partitions, r.tp.Partition) {
+				continue
 			}
+			p, err := r.state()
+			if p != nil {
+				err = p.Roll()
+			}
+			errs = append(errs, err)
 		}
 		return errors.Join(errs...)
 	})
+}
+
+// replicasOf returns the replicas of topics, of all if there are none, sorted by topic and partition.
+func (c *Cluster) replicasOf(topics []string) ([]*replica, error) {
+	ids := map[topic.ID]bool{}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
+	for _, name := range topics {
+		t := c.image.topics[name]
+		if t == nil {
+			return nil, c.image.unknownTopic(name)
+		}
+		ids[t.id] = true
+	}
+	rs := slices.DeleteFunc(c.broker.all(), func(r *replica) bool { return len(topics) > 0 && !ids[r.id] })
+	slices.SortFunc(rs, func(a, b *replica) int {
+		return cmp.Or(strings.Compare(a.tp.Topic, b.tp.Topic), cmp.Compare(a.tp.Partition, b.tp.Partition))
+	})
+	return rs, nil
 }

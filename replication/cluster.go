@@ -84,7 +84,7 @@ func (c *Cluster) open() error {
 		return err
 	}
 	c.clusterID = meta.clusterID
-	base := log.Config{FS: c.cfg.FS, Dir: c.dir, Logger: c.logger}
+	base := log.Config{FS: c.cfg.FS, Dir: c.dir, CompactionMemory: c.cfg.CompactionMemory, Logger: c.logger}
 	if c.meta, err = openMetaLog(filepath.Join(root, topic.MetadataTopic+"-0"), base, c.image, c.cfg.metaSlack); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (c *Cluster) claimDirectory(root string) (*metaProperties, error) {
 		return nil, directoryError(c.cfg.Dir, ErrForeign, errors.New("it is a broker's own directory, not a cluster's"))
 	}
 	var err error
-	if c.dir, err = log.OpenDirectory(root, log.DirectoryConfig{FS: fsys, Logger: c.logger}); err != nil {
+	if c.dir, err = log.OpenDirectory(root, log.DirectoryConfig{FS: fsys, MaxOpenFiles: c.cfg.MaxOpenFiles, Logger: c.logger}); err != nil {
 		return nil, openError(root, err)
 	}
 	meta, err := checkDirectory(fsys, root, brokerID) // again: only now nobody else can change it

@@ -34,8 +34,20 @@ type Config struct {
 	// log.Unlimited never. Kafka: log.retention.check.interval.ms.
 	RetentionCheckInterval time.Duration
 
-	// CompactionInterval is how often compacted topics are looked at; 0 means 15 s, log.Unlimited never. Kafka: log.cleaner.backoff.ms.
+	// CompactionInterval is how often compacted topics are looked at; 0 means 15 s, log.Unlimited never: then only Clean compacts.
+	// Kafka: log.cleaner.backoff.ms, and log.cleaner.enable=false for never.
 	CompactionInterval time.Duration
+
+	// CompactionMemory bounds the table of keys of a compaction, see log.Config; 0 means 128 MiB. Kafka: log.cleaner.dedupe.buffer.size.
+	CompactionMemory int64
+
+	// MaxOpenFiles is how many file descriptors of segments are kept open; 0 means 512. More partitions and segments than that are fine.
+	MaxOpenFiles int
+
+	// Properties are settings of the broker under their Kafka names: those of the cleaner, of retention checks and of producer ids that are fields above, and
+	// the defaults of topics (log.retention.ms, log.cleaner.min.cleanable.ratio, ...). One that is also set in a field, to something else, is an
+	// error, and so is one that has no meaning here.
+	Properties map[string]string
 
 	// ProducerIDExpiration is how long the state of an idempotent producer is kept after its last batch; 0 means 24 hours.
 	// Kafka: producer.id.expiration.ms.
@@ -60,6 +72,9 @@ const (
 // withDefaults fills in what is zero and joins every complaint.
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
+	if err := c.readProperties(); err != nil {
+		errs = append(errs, err)
+	}
 	switch {
 	case c.Brokers < 0:
 		errs = append(errs, fmt.Errorf("replication: %d brokers", c.Brokers))
@@ -95,6 +110,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.ProducerIDExpiration < 0 {
 		errs = append(errs, fmt.Errorf("replication: producer id expiration %v", c.ProducerIDExpiration))
+	}
+	if c.CompactionMemory < 0 || c.MaxOpenFiles < 0 {
+		errs = append(errs, fmt.Errorf("replication: compaction memory of %d bytes, %d open files", c.CompactionMemory, c.MaxOpenFiles))
 	}
 	c.metaSlack = orDefault(c.metaSlack, metaSlack)
 	if c.Logger == nil {

@@ -154,3 +154,15 @@ var (
 	errDisk    = errors.New("disk full")
 	errCorrupt = record.ErrCorrupt
 )
+
+// keyBatch is one encoded batch of a record with that key.
+func keyBatch(key string) []byte {
+	var b record.Builder
+	b.Reset(0)
+	b.AppendKV(time.Now().UnixMilli(), []byte(key), []byte("v"), nil)
+	p, err := b.Build(record.None)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}

@@ -235,7 +235,9 @@ func TestCancelledCallsReturnAtOnce(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = c.ListOffsets(ctx, map[tp]partition.OffsetSpec{at("orders", 0): 0}, 0)
 	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, c.Clean(ctx), context.Canceled)
+	_, err = c.Clean(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, c.Roll(ctx, "orders"), context.Canceled)
 	require.Equal(t, []string{"orders"}, names(t, c))
 }
 

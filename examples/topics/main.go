@@ -103,5 +103,6 @@ func readOrders(ctx context.Context, cluster *strata.Cluster, name string) (read
 
 // clean applies retention now; a cluster does it by itself every few minutes.
 func clean(ctx context.Context, cluster *strata.Cluster) error {
-	return cluster.Clean(ctx)
+	_, err := cluster.Clean(ctx)
+	return err
 }
