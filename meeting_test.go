@@ -28,7 +28,8 @@ func openWith(t *testing.T, topics ...string) *strata.Cluster {
 	return c
 }
 
-// readAll reads n records of topics from their start, outside of any group, and returns their values by topic, sorted.
+// readAll reads n records of topics from their start, outside of any group, and returns their
+// values by topic, sorted.
 func readAll(t *testing.T, c *strata.Cluster, n int, topics ...string) map[string][]string {
 	t.Helper()
 	from := record.Offsets{}

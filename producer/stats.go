@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Stats are the counters of a producer since New. They are read one after the other, not at one instant.
+// Stats are the counters of a producer since New. They are read one after the other, not at one
+// instant.
 type Stats struct {
 	Acknowledged  int64 // records
 	Failed        int64 // records that were accepted and then failed
@@ -20,12 +21,13 @@ type Stats struct {
 	BufferedBytes int64 // now
 	Blocked       int64 // callers that wait for memory now
 
-	// RequestTime is how long the Answered batches were with the backend, added up. See RequestLatency.
+	// RequestTime is how long the Answered batches were with the backend, added up. See
+	// RequestLatency.
 	RequestTime time.Duration
 }
 
-// RequestLatency is the mean time from handing a batch to the backend to its answer, 0 before the first one: what Config.Acks costs.
-// Kafka: request-latency-avg.
+// RequestLatency is the mean time from handing a batch to the backend to its answer, 0 before the
+// first one: what Config.Acks costs. Kafka: request-latency-avg.
 func (s Stats) RequestLatency() time.Duration {
 	if s.Answered == 0 {
 		return 0

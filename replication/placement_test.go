@@ -49,7 +49,8 @@ func TestEachTopicHasItsOwnNumberOfPartitions(t *testing.T) {
 	}
 }
 
-// Nobody says where partitions go: as soon as they exist, each has replicas on brokers of the cluster, exactly one of which leads.
+// Nobody says where partitions go: as soon as they exist, each has replicas on brokers of the
+// cluster, exactly one of which leads.
 func TestPartitionsArePlacedByThemselvesWithOneLeaderEach(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)
@@ -82,7 +83,8 @@ func TestPartitionsArePlacedByThemselvesWithOneLeaderEach(t *testing.T) {
 	}
 }
 
-// What the cluster has agreed on, it agrees on after any crash: topics, numbers of partitions, settings of topics and brokers, deletions.
+// What the cluster has agreed on, it agrees on after any crash: topics, numbers of partitions,
+// settings of topics and brokers, deletions.
 func TestWhatTheClusterDecidedIsThereAfterKillAndAfterPowerLoss(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)

@@ -13,7 +13,7 @@ var ErrInvalidLoad = errors.New("topic: invalid load")
 
 // Load is what a topic has to bear. The size of its segments follows from it.
 type Load struct {
-	RecordBytes      float64 // mean size of a record in the log: compressed, with its share of the batch's header
+	RecordBytes      float64 // mean, in the log: compressed, with its share of the header
 	RecordsPerSecond float64 // of the whole topic
 	Partitions       int     // that share them evenly; 0 means 1
 }
@@ -23,7 +23,7 @@ type Advice struct {
 	SegmentBytes int64         // segment.bytes
 	SegmentAge   time.Duration // segment.ms
 	Closes       time.Duration // how long a segment takes until one of the two closes it
-	Late         time.Duration // how much longer than its retention a record may be kept; 0: it is kept for ever
+	Late         time.Duration // that a record may outlive its retention; 0: kept for ever
 	Segments     int           // that a partition comes to hold; 0: ever more, nothing expires
 }
 
@@ -36,19 +36,22 @@ func (a Advice) Properties() map[string]string {
 }
 
 const (
-	// retentionSteps is in how many steps records should expire: a record is kept a twentieth longer than asked for, at most.
+	// retentionSteps is in how many steps records should expire: a record is kept a twentieth
+	// longer than asked for, at most.
 	retentionSteps = 20
 
-	maxAdvisedBytes = 1 << 30 // Kafka's default; a larger one is advised only against too many segments
+	maxAdvisedBytes = 1 << 30 // Kafka's default; more only against too many segments
 	maxSegmentBytes = math.MaxInt32
 )
 
 // Advise returns segment settings for a topic with settings s that bears l.
 //
-// Records expire by whole closed segments, so a partition should close about twenty of them in the time, or the bytes, that it keeps:
-// segment.bytes is what comes in during that twentieth, rounded up to a MiB, from 1 MiB (or the largest batch) to 1 GiB, and segment.ms closes
-// the segments of a partition that gets less. Where a GiB is so little that a partition would hold more than 1000 segments they may be up to 2 GiB.
-// A topic that keeps everything, or is compacted only, is advised Kafka's defaults. It only computes. Errors match ErrInvalidLoad.
+// Records expire by whole closed segments, so a partition should close about twenty of them in the
+// time, or the bytes, that it keeps: segment.bytes is what comes in during that twentieth, rounded
+// up to a MiB, from 1 MiB (or the largest batch) to 1 GiB, and segment.ms closes the segments of a
+// partition that gets less. Where a GiB is so little that a partition would hold more than 1000
+// segments they may be up to 2 GiB. A topic that keeps everything, or is compacted only, is advised
+// Kafka's defaults. It only computes. Errors match ErrInvalidLoad.
 func (s Settings) Advise(l Load) (Advice, error) {
 	rate, err := l.rate()
 	if err != nil {
@@ -72,8 +75,8 @@ func (s Settings) Advise(l Load) (Advice, error) {
 	return a, nil
 }
 
-// WarningsUnder returns advice on the segment settings for a topic that bears l: what Warnings cannot see without knowing the load.
-// Errors match ErrInvalidLoad.
+// WarningsUnder returns advice on the segment settings for a topic that bears l: what Warnings
+// cannot see without knowing the load. Errors match ErrInvalidLoad.
 func (s Settings) WarningsUnder(l Load) ([]Warning, error) {
 	rate, err := l.rate()
 	if err != nil {
@@ -115,7 +118,8 @@ func (l Load) rate() (float64, error) {
 // forever is longer than anything is kept.
 const forever = time.Duration(math.MaxInt64)
 
-// keeps is for how long a partition that gets rate bytes a second keeps a record, by retention.ms and retention.bytes.
+// keeps is for how long a partition that gets rate bytes a second keeps a record, by retention.ms
+// and retention.bytes.
 func (s Settings) keeps(rate float64) time.Duration {
 	if !s.Deleted() {
 		return forever

@@ -7,7 +7,7 @@ package layering
 // Packages of one row do not import each other. internal/* packages that are not listed stand below every row
 // and import nothing of ours but each other. A package below another one's path has a row of its own.
 var Rows = [][]string{
-	{"record", "vfs"},
+	{"record", "schema", "vfs"},
 	{"segment"},
 	{"log"},
 	{"partition"},
