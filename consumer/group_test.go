@@ -34,7 +34,7 @@ func TestTwoMembersShareThePartitionsEvenlyAndEachRecordHasOneReader(t *testing.
 		m1 := poll(t, open(t, b, config(consumer.CommitProcessed)), count)
 		m2 := poll(t, open(t, b, config(consumer.CommitProcessed)), count)
 		waitStable(t, b, "g", 2)
-		synctest.Wait()
+		time.Sleep(10 * time.Second) // what moves is given up in one generation and taken in the next
 		require.Len(t, m1.Assignment(), 3)
 		require.Len(t, m2.Assignment(), 3)
 		require.NotContains(t, m1.Assignment(), m2.Assignment()[0])
@@ -62,13 +62,13 @@ func TestSurplusMemberIdlesAndTakesOverFromALeaver(t *testing.T) {
 			ms = append(ms, poll(t, open(t, b, config(consumer.CommitProcessed)), nil))
 		}
 		waitStable(t, b, "g", 5)
-		synctest.Wait()
+		time.Sleep(10 * time.Second)
 		idle := slices.IndexFunc(ms, func(m *member) bool { return len(m.Assignment()) == 0 })
 		require.GreaterOrEqual(t, idle, 0)
 		leaver := (idle + 1) % 5
 		ms[leaver].leave(t)
 		waitStable(t, b, "g", 4)
-		synctest.Wait()
+		time.Sleep(10 * time.Second)
 		require.Len(t, ms[idle].Assignment(), 1)
 		for i, m := range ms {
 			if i != leaver {
