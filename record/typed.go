@@ -1,6 +1,9 @@
 package record
 
-import "iter"
+import (
+	"fmt"
+	"iter"
+)
 
 // Typed is a record with its decoded value.
 type Typed[T any] struct {
@@ -15,14 +18,38 @@ type TypedRecord[K, V any] struct {
 	Value  V
 }
 
-// Decode yields the records of seq with their values decoded by dec, which gets nil for a tombstone. A value that dec refuses is yielded as its
-// record with the error, and the walk goes on: one bad record does not stop a stream. Errors of seq are passed on.
+// A DecodeError says which record could not be decoded. errors.Is and errors.As see the decoder's error.
+type DecodeError struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Err       error
+}
+
+func (e *DecodeError) Error() string {
+	return fmt.Sprintf("record: decode %s-%d at offset %d: %v", e.Topic, e.Partition, e.Offset, e.Err)
+}
+
+// Unwrap returns the decoder's error.
+func (e *DecodeError) Unwrap() error { return e.Err }
+
+func decodeError(r Record, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &DecodeError{r.Topic, r.Partition, r.Offset, err}
+}
+
+// Decode yields the records of seq with their values decoded by dec, which gets nil for a tombstone. A value that dec
+// refuses is yielded as its record with a *DecodeError, and the walk goes on: one bad record does not stop a stream.
+// Errors of seq are passed on as they are, so that the two can be told apart.
 func Decode[T any](seq iter.Seq2[Record, error], dec func(value []byte) (T, error)) iter.Seq2[Typed[T], error] {
 	return func(yield func(Typed[T], error) bool) {
 		for r, err := range seq {
 			t := Typed[T]{Record: r}
 			if err == nil {
 				t.Value, err = dec(r.Value)
+				err = decodeError(r, err)
 			}
 			if !yield(t, err) {
 				return
@@ -38,6 +65,7 @@ func DecodeRecord[K, V any](seq iter.Seq2[Record, error], dec func(Record) (K, V
 			t := TypedRecord[K, V]{Record: r}
 			if err == nil {
 				t.Key, t.Value, err = dec(r)
+				err = decodeError(r, err)
 			}
 			if !yield(t, err) {
 				return
