@@ -58,6 +58,8 @@ func (a assignment) without(tps []record.TopicPartition) assignment {
 // A target is the assignment that the polling goroutine is to adopt.
 type target struct {
 	assignment
+	names   []record.TopicPartition            // what was asked for, whether or not it exists
+	version int64                              // counts targets
 	gone    map[record.TopicPartition]topic.ID // partitions of topics, by id, that do not exist any more
 	waiting []chan struct{}                    // closed when the target, or a later one, is adopted
 }
@@ -71,6 +73,7 @@ func (t target) isGone(tp record.TopicPartition, id topic.ID) bool {
 func (c *Consumer) assignLocked(next target) (adopted <-chan struct{}) {
 	ch := make(chan struct{})
 	next.waiting = append(c.target.waiting, ch)
+	next.version = c.target.version + 1
 	c.target = next
 	if c.runner != nil { // what is lost has another owner soon: handlers hear of it before the polling goroutine does
 		for _, p := range c.order {

@@ -261,7 +261,7 @@ func (c *Consumer) commitProcessed(ctx context.Context, tps []record.TopicPartit
 		if !c.ownsLocked(p) {
 			continue
 		}
-		if done := p.d.processed.Load(); done >= 0 && done != p.d.committed.Load() {
+		if done := p.d.processed.Load(); done > p.d.committed.Load() {
 			offsets[tp] = record.Committed{Offset: done, LeaderEpoch: p.d.epoch.Load()}
 		}
 	}

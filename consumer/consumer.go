@@ -65,18 +65,19 @@ type Consumer struct {
 	records  atomic.Int64 // handed out
 	dirty    atomic.Bool  // the poller should look at the state below
 
-	mu       sync.Mutex // guards the fields below
-	topics   []string   // subscribed to, sorted; see subscribed
-	pattern  *regexp.Regexp
-	first    map[string]topicView // topics as they were when they were subscribed to; what comes later is new
-	target   target
-	held     assignment
-	revoking []record.TopicPartition // held, being given up
-	parts    map[record.TopicPartition]*part
-	order    []*part // the values of parts, in the order of fetching
-	member   member
-	runner   *runner // of the Run under way; nil: none
-	stats    Stats
+	mu            sync.Mutex // guards the fields below
+	topics        []string   // subscribed to, sorted; see subscribed
+	pattern       *regexp.Regexp
+	topicsVersion int64                // counts changes of the two
+	first         map[string]topicView // topics as they were when they were subscribed to; what comes later is new
+	target        target
+	held          assignment
+	revoking      []record.TopicPartition // held, being given up
+	parts         map[record.TopicPartition]*part
+	order         []*part // the values of parts, in the order of fetching
+	member        member
+	runner        *runner // of the Run under way; nil: none
+	stats         Stats
 
 	waiter    waiter
 	polling   bool
@@ -132,7 +133,9 @@ func New(b LogBackend, cfg Config) (*Consumer, error) {
 		return c, nil
 	}
 	c.joined.Go(func() { c.runMember(ctx) })
-	c.joined.Go(func() { c.runWatch(ctx, func(context.Context) error { c.kickMember(); return nil }) })
+	c.joined.Go(func() {
+		c.runWatch(ctx, func(ctx context.Context) error { c.kickMember(); return c.followTopics(ctx) })
+	})
 	commits, stopCommits := context.WithCancel(context.Background())
 	c.stopCommits = stopCommits
 	c.wg.Go(func() { c.runCommitter(commits) })

@@ -182,7 +182,7 @@ func (m *membership) handOver(ctx context.Context, parts []record.TopicPartition
 
 // retarget makes what the group assigned the target.
 func (m *membership) retarget(ctx context.Context) (adopted <-chan struct{}, err error) {
-	return m.c.retarget(ctx, m.number, topicsOf(m.parts), func(map[string]topicView) []record.TopicPartition { return m.parts })
+	return m.c.retarget(ctx, m.number, m.parts)
 }
 
 // adopt makes what the group assigned the target and heartbeats until the polling goroutine has adopted it.
@@ -256,7 +256,7 @@ func (m *membership) heartbeats(ctx context.Context, done <-chan struct{}) error
 	}
 }
 
-// review looks whether the group has to rebalance, or the assignment to follow the topics.
+// review looks whether the group has to rebalance. Assignments follow topics that are created again without that.
 func (m *membership) review(ctx context.Context) error {
 	if m.c.takeEnforce() {
 		return errRejoin
@@ -276,9 +276,6 @@ func (m *membership) review(ctx context.Context) error {
 		if !maps.Equal(counts, m.leading) {
 			return errRejoin
 		}
-	}
-	if _, err := m.retarget(ctx); err != nil {
-		return fmt.Errorf("partitions: %w", err)
 	}
 	return nil
 }

@@ -121,7 +121,9 @@ func TestSeekFromACallbackIsWhereReadingBegins(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		cfg.StartAt = func(context.Context, []record.TopicPartition) (record.Offsets, error) { return record.Offsets{tp(0): 3}, nil }
+		cfg.StartAt = func(context.Context, []record.TopicPartition) (record.Offsets, error) {
+			return record.Offsets{tp(0): 3}, nil
+		}
 		c = open(t, b, cfg)
 		require.Equal(t, int64(7), read(t, c, 1)[0].Offset)
 		require.NoError(t, c.Close())

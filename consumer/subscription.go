@@ -58,6 +58,7 @@ func (c *Consumer) Subscribe(ctx context.Context, topics ...string) error {
 		}
 	}
 	c.topics, c.pattern = topics, nil
+	c.topicsVersion++
 	c.member.enforce = true
 	c.mu.Unlock()
 	if c.groups == nil {

@@ -68,62 +68,117 @@ func (c *Consumer) runWatch(ctx context.Context, review func(context.Context) er
 
 // reviewFree keeps a free consumer assigned to all partitions of its topics, or to those of Config.Assign that exist.
 func (c *Consumer) reviewFree(ctx context.Context) error {
-	names, err := c.subscribed(ctx)
-	if err != nil {
-		return err
-	}
-	assign := slices.Collect(maps.Keys(c.cfg.Assign))
-	if len(assign) > 0 {
-		names = topicsOf(assign)
-	}
-	_, err = c.retarget(ctx, 0, names, func(views map[string]topicView) []record.TopicPartition {
-		if len(assign) > 0 {
-			return assign
+	for {
+		c.mu.Lock()
+		version := c.topicsVersion
+		c.mu.Unlock()
+		names, err := c.subscribed(ctx)
+		if err != nil {
+			return err
 		}
-		var all []record.TopicPartition
-		for _, name := range names {
-			for p := range views[name].partitions {
-				all = append(all, record.TopicPartition{Topic: name, Partition: p})
+		assign := slices.SortedFunc(maps.Keys(c.cfg.Assign), compareTP)
+		if len(assign) > 0 {
+			names = topicsOf(assign)
+		}
+		views, err := c.viewToo(ctx, names)
+		if err != nil {
+			return err
+		}
+		if len(assign) == 0 {
+			for _, name := range names {
+				for p := range views[name].partitions {
+					assign = append(assign, record.TopicPartition{Topic: name, Partition: p})
+				}
 			}
 		}
-		return all
-	})
-	return err
+		c.mu.Lock()
+		same := c.topicsVersion == version // else Subscribe was called meanwhile
+		if same {
+			c.resolveLocked(0, assign, views)
+		}
+		c.mu.Unlock()
+		if same {
+			return nil
+		}
+	}
 }
 
-// retarget makes those partitions that choose returns and that exist the target, tied to the topics that have their names
-// now. names are their topics. The channel is closed when the target is adopted.
-func (c *Consumer) retarget(ctx context.Context, membership int64, names []string, choose func(map[string]topicView) []record.TopicPartition) (<-chan struct{}, error) {
-	asked := map[string]bool{}
-	for _, name := range append(slices.Clone(names), c.topicsHeld()...) {
-		asked[name] = true
-	}
-	views, err := c.view(ctx, slices.Collect(maps.Keys(asked)))
+// retarget makes those of tps that exist the target, tied to the topics that have their names now. The channel is closed
+// when the target is adopted.
+func (c *Consumer) retarget(ctx context.Context, membership int64, tps []record.TopicPartition) (adopted <-chan struct{}, err error) {
+	views, err := c.viewToo(ctx, topicsOf(tps))
 	if err != nil {
 		return nil, err
 	}
-	next := target{assignment: assignment{membership, map[record.TopicPartition]topic.ID{}}, gone: map[record.TopicPartition]topic.ID{}}
-	for _, tp := range choose(views) {
-		if v, ok := views[tp.Topic]; ok && tp.Partition < v.partitions {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.resolveLocked(membership, tps, views), nil
+}
+
+// followTopics ties the present target to the topics that have their names now: they may have been deleted, or created
+// again. The membership goroutine may be in the middle of a rebalance meanwhile.
+func (c *Consumer) followTopics(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		now := c.target
+		c.mu.Unlock()
+		views, err := c.viewToo(ctx, topicsOf(now.names))
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		same := c.target.version == now.version
+		if same {
+			c.resolveLocked(now.membership, now.names, views)
+		}
+		c.mu.Unlock()
+		if same {
+			return nil
+		}
+	}
+}
+
+// viewToo is view for names and for the topics of what is held, or to be held; all of them have an entry.
+func (c *Consumer) viewToo(ctx context.Context, names []string) (map[string]topicView, error) {
+	names = append(slices.Clone(names), c.topicsHeld()...)
+	views, err := c.view(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	if views == nil {
+		views = map[string]topicView{}
+	}
+	for _, name := range names {
+		views[name] = views[name]
+	}
+	return views, nil
+}
+
+// resolveLocked makes those of tps that exist the target.
+func (c *Consumer) resolveLocked(membership int64, tps []record.TopicPartition, views map[string]topicView) (adopted <-chan struct{}) {
+	next := target{
+		assignment: assignment{membership, map[record.TopicPartition]topic.ID{}}, names: tps, gone: map[record.TopicPartition]topic.ID{},
+	}
+	for _, tp := range tps {
+		if v := views[tp.Topic]; tp.Partition < v.partitions {
 			next.partitions[tp] = v.id
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for _, had := range []assignment{c.held, c.target.assignment} {
 		for tp, id := range had.partitions {
-			if v := views[tp.Topic]; asked[tp.Topic] && (v.id != id || tp.Partition >= v.partitions) {
+			if v, asked := views[tp.Topic]; asked && (v.id != id || tp.Partition >= v.partitions) {
 				next.gone[tp] = id
 			}
 		}
 	}
-	same := next.membership == c.target.membership && maps.Equal(next.partitions, c.target.partitions) && maps.Equal(next.gone, c.target.gone)
+	same := next.membership == c.target.membership && slices.Equal(next.names, c.target.names) &&
+		maps.Equal(next.partitions, c.target.partitions) && maps.Equal(next.gone, c.target.gone)
 	if same && len(c.target.waiting) == 0 { // it is adopted
-		adopted := make(chan struct{})
-		close(adopted)
-		return adopted, nil
+		ch := make(chan struct{})
+		close(ch)
+		return ch
 	}
-	return c.assignLocked(next), nil
+	return c.assignLocked(next)
 }
 
 // topicsHeld returns the topics of what is held or to be held.
