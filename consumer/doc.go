@@ -2,22 +2,34 @@
 //
 // # Promises
 //
-//   - Records of a partition come in offset order; nothing of open or aborted transactions is seen with ReadCommitted, the default.
-//   - A partition is not taken away between a record being handed out and the loop coming back for the next one, but for a member that
-//     stays away longer than RebalanceTimeout or MaxPollInterval. Its commits are refused then (ErrRebalanced); nothing is overwritten.
-//   - CommitProcessed, the default, commits a record only after the loop has come back: at-least-once as long as the work is done in the loop.
-//   - Cancelling a context ends a wait at once; an iterator then ends without an error pair.
+//   - Records of a partition come in offset order; nothing of open or aborted transactions is seen with ReadCommitted, the
+//     default.
+//   - A member holds exactly what its group gave it. A partition is not taken away between a record being handed out and
+//     the loop coming back for the next one, but for a member that stays away longer than RebalanceTimeout or
+//     MaxPollInterval. Its commits are refused then (ErrRebalanced), also when the partition has come back to it since:
+//     nothing that others committed is overwritten.
+//   - CommitProcessed, the default, commits a record only after the loop has come back: at-least-once as long as the work
+//     is done in the loop.
+//   - A seek is never lost, wherever it is called from: the next record handed out that was not in hand already is the one
+//     sought to.
+//   - A topic is its id, not its name: one that is deleted and created again is read from its first record, and offsets of
+//     the old one reach neither its position nor its commit.
+//   - A partition that cannot be read is its own business: its error is told once, and the others go on without delay.
+//   - Cancelling a context ends a wait at once; an iterator then ends without an error pair. Close is bounded, sends what
+//     was queued, waits for a loop body at work on another goroutine, and may be called from a body or callback.
+//   - Callbacks run beside no loop body.
 //
 // # How it runs
 //
-// Fetching happens on the goroutine that polls. A group member has two goroutines besides: one joins, syncs and heartbeats, one sends
-// commits. What the first decides takes effect, callbacks included, on the goroutine that polls, between two records.
+// Fetching happens on the goroutine that polls. A group member has three goroutines besides: one joins, syncs and
+// heartbeats, one watches the topics, one sends commits; a free consumer has the watching one. What they decide takes
+// effect, callbacks included, on the goroutine that polls, between two records.
 //
-// # Without a consumer
+// # Mixing members
 //
-// Read yields what a topic holds, to its end; Follow goes on with what comes. They have no group and no position to keep:
-//
-//	for r, err := range consumer.Read(ctx, cluster, consumer.ReadConfig{Topic: "orders"}) { … }
+// All members of a group need an assignor in common. CooperativeSticky, the default, hands partitions over
+// incrementally: only what moves is stopped. To join a group whose members know only eager assignors, such as Range,
+// name that one too; the member is eager then. See Config.Assignors for a rolling change.
 //
 // # Three ways to read
 //
