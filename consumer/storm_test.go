@@ -22,9 +22,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A storm is a group whose members come, go, freeze, dawdle, seek, pause, are woken up and closed from everywhere, on a
+// A groupStorm is a group whose members come, go, freeze, dawdle, seek, pause, are woken up and closed from everywhere, on a
 // topic that grows and is deleted and created again, while records are produced.
-type storm struct {
+type groupStorm struct {
 	t      *testing.T
 	b      *strata.Cluster
 	rnd    *rand.Rand
@@ -42,7 +42,7 @@ type storm struct {
 // A stormy member checks what it is handed.
 type stormy struct {
 	*consumer.Consumer
-	s      *storm
+	s      *groupStorm
 	name   string
 	link   *cutOff
 	stop   context.CancelFunc
@@ -54,7 +54,7 @@ type stormy struct {
 	next map[record.TopicPartition]int64
 }
 
-func (s *storm) join(name string, way string, assignors []group.Assignor) *stormy {
+func (s *groupStorm) join(name string, way string, assignors []group.Assignor) *stormy {
 	m := &stormy{s: s, name: name, link: &cutOff{Backend: s.b}, done: make(chan struct{}), next: map[record.TopicPartition]int64{}}
 	cfg := consumer.Config{
 		Group: "g", Topics: []string{"t"}, Assignors: assignors, MaxPollRecords: 1 + s.rnd.IntN(6), AllowUnknownTopics: true, MaxWait: time.Hour,
@@ -147,7 +147,7 @@ func (m *stormy) leave(fromOutside bool) {
 	<-m.done
 }
 
-func (s *storm) send(p *producer.Producer) {
+func (s *groupStorm) send(p *producer.Producer) {
 	for range s.rnd.IntN(15) {
 		v := fmt.Sprintf("%d-%d", s.life, len(s.sent))
 		if _, err := p.Send(s.t.Context(), record.String("t", "", v).To(s.rnd.Int32N(int32(s.parts)))); err != nil {
@@ -158,7 +158,7 @@ func (s *storm) send(p *producer.Producer) {
 }
 
 // commitsGoForward compares the group's offsets with those of the last look.
-func (s *storm) commitsGoForward() {
+func (s *groupStorm) commitsGoForward() {
 	now := committed(s.t, s.b, "g")
 	for tp, offset := range now {
 		if before := s.stable[tp]; offset < before && !s.seeks {
@@ -168,7 +168,7 @@ func (s *storm) commitsGoForward() {
 	s.stable = now
 }
 
-func (s *storm) recreate() {
+func (s *groupStorm) recreate() {
 	require.NoError(s.t, s.b.DeleteTopic(s.t.Context(), "t"))
 	if s.rnd.IntN(2) == 0 {
 		time.Sleep(time.Duration(s.rnd.IntN(10)) * time.Second)
@@ -180,7 +180,7 @@ func (s *storm) recreate() {
 }
 
 // act does something to a member.
-func (s *storm) act(m *stormy) {
+func (s *groupStorm) act(m *stormy) {
 	var tp record.TopicPartition
 	if a := m.Assignment(); len(a) > 0 {
 		tp = a[s.rnd.IntN(len(a))]
@@ -213,7 +213,7 @@ func TestStormOfRebalancesSeeksPausesClosesAndRecreations(t *testing.T) {
 	for seed := range uint64(18) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, 4, func(t *testing.T, b *strata.Cluster) {
-				s := &storm{
+				s := &groupStorm{
 					t: t, b: b, rnd: rand.New(rand.NewPCG(seed, 3)), seeks: seed%2 == 0, parts: 4,
 					sent: map[string]bool{}, seen: map[string]int{}, owner: map[string]string{},
 				}
