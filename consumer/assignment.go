@@ -86,6 +86,15 @@ func (c *Consumer) assignLocked(next target) (adopted <-chan struct{}) {
 	return ch
 }
 
+// assigned is what a consumer is to read and what it reads. Guarded by Consumer.mu.
+type assigned struct {
+	target   target
+	held     assignment
+	revoking []record.TopicPartition         // held, being given up
+	parts    map[record.TopicPartition]*part // of what is held
+	order    []*part                         // the values of parts, in the order of fetching
+}
+
 // adoptStep does the next thing that leads from what is held to the target, and reports whether there may be more to do.
 // It runs on the polling goroutine between two records: no loop body is at work. Each step looks at the target anew,
 // since it may have been replaced during the callback of the step before.

@@ -4,11 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/record"
 )
+
+// lifecycle is a consumer's goroutines and its end. Everything but closeErr is set by New.
+type lifecycle struct {
+	stop        context.CancelFunc // ends membership and watch
+	joined      sync.WaitGroup     // them
+	memberEnded chan struct{}      // closed by Shutdown when they have
+	stopCommits context.CancelFunc // ends the calls of the committer
+	wg          sync.WaitGroup     // the other goroutines
+	closed      chan struct{}      // closed when Shutdown has done its work
+	closeErr    error              // set before closed is closed
+}
 
 // Close is Shutdown with a bound of 30 s, and DrainTimeout besides if a Run is under way.
 func (c *Consumer) Close() error {

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
@@ -49,13 +47,7 @@ type Consumer struct {
 	groups GroupBackend // nil: a free consumer
 	cfg    Config
 
-	stop        context.CancelFunc // ends membership and watch
-	joined      sync.WaitGroup     // them
-	memberEnded chan struct{}      // closed by Shutdown when they have
-	stopCommits context.CancelFunc // ends the calls of the committer
-	wg          sync.WaitGroup     // the other goroutines
-	closed      chan struct{}      // closed when Shutdown has done its work
-	closeErr    error              // set before closed is closed
+	lifecycle
 
 	poller  poller
 	fetcher fetcher
@@ -65,29 +57,13 @@ type Consumer struct {
 	records  atomic.Int64 // handed out
 	dirty    atomic.Bool  // the poller should look at the state below
 
-	mu            sync.Mutex // guards the fields below
-	topics        []string   // subscribed to, sorted; see subscribed
-	pattern       *regexp.Regexp
-	topicsVersion int64                // counts changes of the two
-	first         map[string]topicView // topics as they were when they were subscribed to; what comes later is new
-	target        target
-	held          assignment
-	revoking      []record.TopicPartition // held, being given up
-	parts         map[record.TopicPartition]*part
-	order         []*part // the values of parts, in the order of fetching
-	member        member
-	runner        *runner // of the Run under way; nil: none
-	stats         Stats
-
-	waiter    waiter
-	polling   bool
-	loop      int64          // goroutine that runs a loop or callback of the application; 0: none
-	helpers   map[int64]bool // other goroutines that run callbacks, see beHelper
-	pollEnded chan struct{}  // closed when nobody polls any more; nil: nobody waits for that
-	woken     bool
-	closing   bool
-	commitBy  time.Time // until when commits are tried in a closing consumer's rebalance
-	fatal     error     // ends polling for good
+	mu           sync.Mutex // guards the fields below, those of subscription, assigned and activity too
+	subscription            // what the consumer wants to read
+	assigned                // what it is to read, and reads
+	activity                // what the polling goroutine is at
+	member       member
+	runner       *runner // of the Run under way; nil: none
+	stats        Stats
 }
 
 // Stats counts what a consumer did since New.
@@ -110,8 +86,10 @@ func New(b LogBackend, cfg Config) (*Consumer, error) {
 		return nil, err
 	}
 	c := &Consumer{
-		logs: b, cfg: cfg, parts: map[record.TopicPartition]*part{}, helpers: map[int64]bool{},
-		closed: make(chan struct{}), memberEnded: make(chan struct{}), commits: newCommitQueue(),
+		logs: b, cfg: cfg, commits: newCommitQueue(),
+		lifecycle: lifecycle{closed: make(chan struct{}), memberEnded: make(chan struct{})},
+		assigned:  assigned{parts: map[record.TopicPartition]*part{}},
+		activity:  activity{helpers: map[int64]bool{}},
 	}
 	c.member.changed, c.member.kick = make(chan struct{}), make(chan struct{}, 1)
 	if cfg.Group != "" {

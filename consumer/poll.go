@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/stratalog/strata/record"
 )
@@ -169,6 +170,19 @@ func (c *Consumer) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 			c.progress.Add(1)
 		}
 	}
+}
+
+// activity is what the polling goroutine is at, and what is to interrupt it. Guarded by Consumer.mu.
+type activity struct {
+	waiter    waiter
+	polling   bool
+	loop      int64          // goroutine that runs a loop or callback of the application; 0: none
+	helpers   map[int64]bool // other goroutines that run callbacks, see beHelper
+	pollEnded chan struct{}  // closed when nobody polls any more; nil: nobody waits for that
+	woken     bool
+	closing   bool
+	commitBy  time.Time // until when commits are tried in a closing consumer's rebalance
+	fatal     error     // ends polling for good
 }
 
 // poller is what belongs to the goroutine that polls.

@@ -8,6 +8,14 @@ import (
 	"slices"
 )
 
+// subscription is what a consumer wants to read. Guarded by Consumer.mu.
+type subscription struct {
+	topics        []string // sorted; see subscribed
+	pattern       *regexp.Regexp
+	topicsVersion int64                // counts changes of the two
+	first         map[string]topicView // topics as they were when they were subscribed to; what comes later is new
+}
+
 // wholeName returns pattern so that it matches whole names only.
 func wholeName(pattern *regexp.Regexp) (*regexp.Regexp, error) {
 	return regexp.Compile("^(?:" + pattern.String() + ")$")
