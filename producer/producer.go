@@ -146,7 +146,7 @@ func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (
 	}
 	e := entry{recipient: to, tsMs: tsMs, size: size, layout: view.layout, chosen: chosen && p.cfg.aware != nil}
 	drain, grown, err := pt.append(r, &e)
-	for errors.Is(err, errMoved) { // while the record was on its way to it
+	for err != nil && errors.Is(err, errMoved) { // while the record was on its way to it
 		p.awaitUpdate()
 		if t, view, err = p.current(ctx, r.Topic, to.call); err != nil {
 			break

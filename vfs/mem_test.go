@@ -237,7 +237,12 @@ func TestCopiesAreIndependent(t *testing.T) {
 	m := memWithDir(t)
 	f := stableFile(t, m, "f", "abc")
 	require.NoError(t, m.Link(in("f"), in("g")))
+	end := stableFile(t, m, "end", "abc")
 	k, c := m.Kill(), m.Crash(1)
+	write(t, end, "M", 3) // each where the others have nothing yet
+	write(t, open(t, k, "end"), "K", 3)
+	write(t, open(t, c, "end"), "C", 3)
+	require.Equal(t, "abcM abcK abcC", content(t, m, "end")+" "+content(t, k, "end")+" "+content(t, c, "end"))
 	write(t, f, "1", 0)
 	write(t, open(t, k, "f"), "2", 1)
 	write(t, open(t, c, "f"), "3", 2)
