@@ -17,7 +17,7 @@ var lastRow = map[string]int{"": 155, "D": 21, "R": 11, "G": 8, "W": 15, "L": 8}
 
 var (
 	rowPattern  = regexp.MustCompile(`^\| ([DRGWL]?)(\d+) \| (.+) \| (.+) \|$`)
-	testPattern = regexp.MustCompile("`([a-z]+)\\.((?:Test|Example|Fuzz)\\w+)`")
+	testPattern = regexp.MustCompile("`([a-z0-9_/]+)\\.((?:Test|Example|Fuzz)\\w+)`")
 )
 
 func TestEveryRowNamesATestThatExistsOrIsOpen(t *testing.T) {
@@ -58,7 +58,7 @@ func TestEveryRowNamesATestThatExistsOrIsOpen(t *testing.T) {
 
 var funcPattern = regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz)\w+)\(`)
 
-// testsOf returns the names of all tests below root, by package directory name.
+// testsOf returns the names of all tests below root, by package directory and by its last element.
 func testsOf(t *testing.T, root string) map[string]map[string]bool {
 	t.Helper()
 	all := map[string]map[string]bool{}
@@ -70,19 +70,24 @@ func testsOf(t *testing.T, root string) map[string]map[string]bool {
 		if err != nil {
 			return err
 		}
-		abs, err := filepath.Abs(filepath.Dir(path))
+		rel, err := filepath.Rel(root, filepath.Dir(path))
 		if err != nil {
 			return err
 		}
-		pkg := filepath.Base(abs)
-		if filepath.Dir(path) == root {
-			pkg = "strata"
-		}
-		if all[pkg] == nil {
-			all[pkg] = map[string]bool{}
-		}
-		for _, m := range funcPattern.FindAllSubmatch(src, -1) {
-			all[pkg][string(m[1])] = true
+		rel = filepath.ToSlash(rel)
+		for _, pkg := range []string{rel, filepath.Base(rel)} { // "strata" is the root, "cmd/strata" the command
+			switch pkg {
+			case ".":
+				pkg = "strata"
+			case "strata":
+				continue
+			}
+			if all[pkg] == nil {
+				all[pkg] = map[string]bool{}
+			}
+			for _, m := range funcPattern.FindAllSubmatch(src, -1) {
+				all[pkg][string(m[1])] = true
+			}
 		}
 		return nil
 	})

@@ -1,0 +1,50 @@
+package replication
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+// RELIABILITY L5: on a disk that takes an hour for each sync, every call returns when its context ends. What it began goes on.
+func TestContextEndsTheWaitForTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.Mem()
+		c := open(t, disk)
+		create(t, c, "orders", 1, "retention.ms", "-1")
+		for range 3 {
+			produce(t, c, at("orders", 0), "x")
+		}
+		for _, s := range []struct {
+			name string
+			call func(context.Context) error
+		}{
+			{"CreateTopic", func(ctx context.Context) error { return c.CreateTopic(ctx, "other", topic.Config{}) }},
+			{"AddPartitions", func(ctx context.Context) error { return c.AddPartitions(ctx, "orders", 5) }},
+			{"AlterTopic", func(ctx context.Context) error {
+				return c.AlterTopic(ctx, "orders", properties("retention.ms", "-1", "segment.ms", "7000000"))
+			}},
+			{"DeleteRecords", func(ctx context.Context) error {
+				_, err := c.DeleteRecords(ctx, map[tp]int64{at("orders", 0): 2})
+				return err
+			}},
+			{"DeleteTopic", func(ctx context.Context) error { return c.DeleteTopic(ctx, "orders") }},
+		} {
+			remove := disk.Inject(vfs.Fault{Ops: vfs.OpSync | vfs.OpSyncDir, Delay: time.Hour, Times: vfs.Always})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			start := time.Now()
+			err := s.call(ctx)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded, s.name)
+			require.Equal(t, time.Second, time.Since(start), s.name)
+			remove()
+			time.Sleep(10 * time.Hour) // what it began ends
+		}
+	})
+}
