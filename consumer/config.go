@@ -115,8 +115,15 @@ type Config struct {
 	// Kafka: partition.assignment.strategy.
 	Assignors []group.Assignor
 
-	SessionTimeout    time.Duration // 0: 45 s. Kafka: session.timeout.ms
-	HeartbeatInterval time.Duration // 0: 3 s, or a third of the session timeout if that is less; above a third: a warning. Kafka: heartbeat.interval.ms
+	// SessionTimeout is after how long without a heartbeat the group takes a member for dead and gives
+	// its partitions to others: until then nobody reads them. Too long detects a death late, too
+	// short takes every pause for one and rebalances; below 10 s and above 2 min New warns.
+	// 0: 45 s. Kafka: session.timeout.ms.
+	SessionTimeout time.Duration
+	// HeartbeatInterval should be a third to a quarter of the session timeout, so that one lost
+	// heartbeat costs nothing; above a third and below a hundredth New warns. 0: 3 s, or a third of
+	// the session timeout if that is less. Kafka: heartbeat.interval.ms.
+	HeartbeatInterval time.Duration
 	// MaxPollInterval is how long the application may stay away between two polls; then the member leaves and its partitions move on.
 	// 0: 5 min. It is checked with every heartbeat. Kafka: max.poll.interval.ms.
 	MaxPollInterval time.Duration
@@ -221,10 +228,7 @@ func (c *Config) fillDefaults() {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.Group != "" && c.HeartbeatInterval > c.SessionTimeout/3 {
-		c.Logger.Warn("heartbeat interval above a third of the session timeout: one lost heartbeat may cost the membership",
-			"heartbeat_interval", c.HeartbeatInterval, "session_timeout", c.SessionTimeout, "group", c.Group)
-	}
+	c.warn()
 }
 
 func setDefault[T comparable](p *T, v T) {
