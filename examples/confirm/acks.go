@@ -13,12 +13,15 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-const sends = 100 // one record each, one every millisecond
+const (
+	sends = 25                    // of one record each
+	every = 20 * time.Millisecond // so that the disk is idle again when the next one comes
+)
 
 // acknowledgements sends the same records with each kind of acknowledgement: how long a send takes, what its caller knows afterwards,
 // and what he learns when the broker refuses the write.
 func acknowledgements(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
-	fmt.Fprintf(out, "A courier's coordinates, one a millisecond, %d with each kind of acknowledgement; then one that the broker refuses:\n", sends)
+	fmt.Fprintf(out, "A courier's coordinates, one every %v, %d with each kind of acknowledgement; then one that the broker refuses:\n", every, sends)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "  acks\tmedian\tthe caller gets\tof the refused one")
 	for _, way := range []struct {
@@ -34,7 +37,7 @@ func acknowledgements(ctx context.Context, cluster *strata.Cluster, out io.Write
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(out, "Without an acknowledgement nobody waits for the disk, and a lost record is not noticed. With one replica, leader and\n"+
+	_, err := fmt.Fprintln(out, "Without an acknowledgement nobody waits for a disk that keeps up, and a lost record is not noticed. With one replica, leader and\n"+
 		"all wait for the same: the record is on stable storage.")
 	return err
 }
@@ -43,7 +46,7 @@ func acknowledgements(ctx context.Context, cluster *strata.Cluster, out io.Write
 func sendWith(ctx context.Context, cluster *strata.Cluster, acks record.Acks) (median time.Duration, known, refused string, err error) {
 	err = withProducer(cluster, producer.Config{Acks: acks}, func(p *producer.Producer) error {
 		var took []time.Duration
-		tick := time.NewTicker(time.Millisecond)
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for i := range sends {
 			<-tick.C

@@ -14,23 +14,24 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
 )
 
 func main() {
-	if err := run(context.Background(), os.Stdout); err != nil {
+	if err := run(context.Background(), os.Stdout, vfs.OS()); err != nil {
 		fmt.Fprintln(os.Stderr, "confirm:", err)
 		os.Exit(1)
 	}
 }
 
 // run works on real files: waiting for the disk is what an acknowledgement costs.
-func run(ctx context.Context, out io.Writer) (err error) {
+func run(ctx context.Context, out io.Writer, disk vfs.FS) (err error) {
 	dir, err := os.MkdirTemp("", "strata-confirm-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	cluster, err := strata.Open(strata.Config{Dir: dir})
+	cluster, err := strata.Open(strata.Config{Dir: dir, FS: disk})
 	if err != nil {
 		return err
 	}

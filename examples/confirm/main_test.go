@@ -5,17 +5,21 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/leaktest"
+	"github.com/stratalog/strata/vfs"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func TestProgramShowsWhatConfirmationsTellAndCost(t *testing.T) {
 	var b strings.Builder
-	require.NoError(t, run(t.Context(), &b))
+	disk := vfs.Faulty(vfs.OS()) // on which syncing costs more than waiting for a processor
+	disk.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Times: vfs.Always, Delay: 5 * time.Millisecond})
+	require.NoError(t, run(t.Context(), &b, disk))
 	out := b.String()
 
 	none := row(t, out, `none +(\d+) us +no offset +nothing`)
