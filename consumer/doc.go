@@ -37,6 +37,23 @@
 //	b, err := c.Poll(ctx)                     // the classic loop
 //	err := c.Run(ctx, handler, RunConfig{})   // a pool of workers, contiguous commits, retries, dead letters
 //
+// # Shutting down
+//
+// SIGTERM ends the context and nothing else. Run (or the loop) then ends; handlers at work finish first, within
+// DrainTimeout. What is done is committed, and the group left, under a context that has not ended:
+//
+//	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+//	defer stop()
+//	err := c.Run(ctx, handler, consumer.RunConfig{DrainTimeout: 20 * time.Second})
+//	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+//	defer cancel()
+//	return errors.Join(err, c.Shutdown(last))
+//
+// Leave the supervisor's kill timeout (Kubernetes: terminationGracePeriodSeconds) above the sum of the two. Handlers
+// get contexts of their own, which do not end with ctx: one that looks at ctx itself fails, and its record is left to
+// the next process, as are all that were not done. With workers those behind them may be repeated. examples/workers
+// shows it.
+//
 // Give a topic enough partitions from the start: adding some later moves keys. One group per application, and no more members
 // than partitions: the surplus idles.
 package consumer

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/leaktest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// run itself fails if a mail is lost over the stop in the middle.
+func TestProgramTellsWhyEachMailFailedAndLosesNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		require.NoError(t, run(t.Context(), &out))
+		require.Equal(t, 2, strings.Count(out.String(), "clean end"))
+		for _, fact := range []string{
+			`none lost; \d+ sent again`,
+			`stop in the middle:\n  2\d\d mails sent, at most 16 at a time`,
+			`mail 13 from mails-\d, offset \d+, after 1 attempts: .*no such mailbox\n`,
+			`mail 77 from mails-\d, offset \d+, after 6 attempts: .*handler panicked: .*index out of range`,
+			`mail 222 from mails-\d, offset \d+, after 6 attempts: .*attempt timed out\n`,
+		} {
+			require.Regexp(t, regexp.MustCompile(fact), out.String())
+		}
+		require.Equal(t, 3, strings.Count(out.String(), "\n  mail "))
+	})
+}
