@@ -20,7 +20,8 @@ const (
 	done                     // settled; its turn to report comes when all before it have reported
 )
 
-// A batch is some records of one partition, sent together. Its fields belong to the part's mutex, except where said.
+// A batch is some records of one partition, sent together. Its fields belong to the part's mutex,
+// except where said.
 type batch struct {
 	part *part
 	next *batch // the one after it in the partition
@@ -48,12 +49,12 @@ type batch struct {
 	encodedEpoch  int16
 	handedAt      int64 // to the backend, on the producer's clock; the drainer's until the backend has it
 
-	maybe       bool  // an attempt has ended without saying whether the batch is in the log
-	tainted     bool  // the backend may still look at bytes and req
-	orphan      bool  // settled while it was with the backend, whose answer nobody waits for
-	lost        error // why it fails unless it turns out to be written; nil: it is tried again
-	leaderEpoch int32 // known when it was sent
-	topicID     topic.ID
+	possiblyWritten bool  // an attempt has ended without saying whether the batch is in the log
+	tainted         bool  // the backend may still look at bytes and req
+	orphan          bool  // settled while it was with the backend, whose answer nobody waits for
+	lost            error // why it fails unless it turns out to be written; nil: it is tried again
+	leaderEpoch     int32 // known when it was sent
+	topicID         topic.ID
 
 	result  partition.ProduceResult // once done
 	err     error                   // once done
@@ -135,15 +136,17 @@ func (b *batch) add(r *record.Record, e *entry) bool {
 	return true
 }
 
-// Positions of the fields that the producer writes again in an encoded batch. See record.HeaderSize.
+// Positions of the fields that the producer writes again in an encoded batch. See
+// record.HeaderSize.
 const (
 	posProducerID    = 43
 	posProducerEpoch = 51
 	posBaseSequence  = 53
 )
 
-// encode makes bytes what they have to be: the first time from the builder, later only if id or epoch have changed. Only the drainer calls it,
-// without the lock: a batch that is not open changes by nobody else.
+// encode makes bytes what they have to be: the first time from the builder, later only if id or
+// epoch have changed. Only the drainer calls it, without the lock: a batch that is not open changes
+// by nobody else.
 func (b *batch) encode(codec record.Codec) error {
 	if b.tainted {
 		b.bytes, b.req, b.tainted = slices.Clone(b.bytes), &partition.ProduceRequest{}, false
@@ -231,7 +234,8 @@ func (b *batch) errorOf(position int32) error {
 	return &RecordError{Reason: "another record of the batch was refused", Err: b.err}
 }
 
-// A RecordError is what became of one record of a batch that the leader refused because of some of them.
+// A RecordError is what became of one record of a batch that the leader refused because of some of
+// them.
 type RecordError struct {
 	Reason string
 	Err    error // of the batch

@@ -2,8 +2,8 @@ package producer
 
 import "time"
 
-// clock is an instant on the wall. Records are stamped from the one read last: asking the system for the wall clock and the monotonic one for
-// each record cost a third of SendAsync.
+// clock is an instant on the wall. Records are stamped from the one read last: asking the system
+// for the wall clock and the monotonic one for each record cost a third of SendAsync.
 type clock struct {
 	at   time.Time
 	wall int64 // nanoseconds since the Unix epoch

@@ -15,10 +15,11 @@ func (p *Producer) Close() error {
 	return p.Shutdown(ctx)
 }
 
-// Shutdown refuses new records with ErrClosed, also those whose callers are waiting to get them in, sends what is buffered, and returns when all
-// of it is settled and the producer's goroutines have ended. If ctx ends first, the rest fails with ErrClosed and may or may not be in the
-// log; ctx's error is returned. It is idempotent; later calls return the result of the first, or ctx's error if that ends before.
-// Not to be called from a callback of SendAsync.
+// Shutdown refuses new records with ErrClosed, also those whose callers are waiting to get them in,
+// sends what is buffered, and returns when all of it is settled and the producer's goroutines have
+// ended. If ctx ends first, the rest fails with ErrClosed and may or may not be in the log; ctx's
+// error is returned. It is idempotent; later calls return the result of the first, or ctx's error
+// if that ends before. Not to be called from a callback of SendAsync.
 func (p *Producer) Shutdown(ctx context.Context) error {
 	if !p.closing.CompareAndSwap(false, true) {
 		select {
@@ -30,7 +31,7 @@ func (p *Producer) Shutdown(ctx context.Context) error {
 	}
 	p.refuse()
 	p.memory.close()
-	p.settleTopics()
+	p.sealTopics()
 	p.closeErr = p.Flush(ctx)
 	if p.closeErr != nil {
 		p.eachPart(func(pt *part) { pt.abort(ErrClosed) })

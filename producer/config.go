@@ -28,61 +28,72 @@ const (
 	defaultMaxInFlight     = 5
 )
 
-// Config describes a producer. The zero Config is the safest: acknowledged by all in-sync replicas, idempotent, retried.
+// Config describes a producer. The zero Config is the safest: acknowledged by all in-sync replicas,
+// idempotent, retried.
 type Config struct {
-	// Acks says when a record counts as written. Anything but AcksAll switches idempotence off. Kafka: acks.
-	// Waiting for an acknowledgement costs latency: Stats.RequestLatency tells how much, examples/confirm shows it.
+	// Acks says when a record counts as written. Anything but AcksAll switches idempotence off.
+	// Kafka: acks. Waiting for an acknowledgement costs latency: Stats.RequestLatency tells how
+	// much, examples/confirm shows it.
 	Acks record.Acks
 
-	// NoIdempotence leaves out producer id and sequence numbers: a batch whose acknowledgement was lost and that is sent again is in the
-	// log twice. Kafka: enable.idempotence=false.
+	// NoIdempotence leaves out producer id and sequence numbers: a batch whose acknowledgement was
+	// lost and that is sent again is in the log twice. Kafka: enable.idempotence=false.
 	NoIdempotence bool
 
 	// Compression of batches, on the goroutine that sends them. Kafka: compression.type.
 	Compression record.Codec
 
-	// BatchBytes is the size that a batch may grow to before compression; a larger record has a batch of its own. 0 means 64 KiB (Kafka's
-	// client: 16 KiB; here larger batches cost neither memory nor time unless the load fills them). Kafka: batch.size.
+	// BatchBytes is the size that a batch may grow to before compression; a larger record has a
+	// batch of its own. 0 means 64 KiB (Kafka's client: 16 KiB; here larger batches cost neither
+	// memory nor time unless the load fills them). Kafka: batch.size.
 	BatchBytes int
 
-	// Linger is how long an open batch waits for more records. 0: not at all, see the package comment. Kafka: linger.ms, 5 by default there.
+	// Linger is how long an open batch waits for more records. 0: not at all, see the package
+	// comment. Kafka: linger.ms, 5 by default there.
 	Linger time.Duration
 
-	// DeliveryTimeout bounds the time from a record being accepted to its outcome, retries included. 0 means 2 minutes.
-	// Kafka: delivery.timeout.ms.
+	// DeliveryTimeout bounds the time from a record being accepted to its outcome, retries
+	// included. 0 means 2 minutes. Kafka: delivery.timeout.ms.
 	DeliveryTimeout time.Duration
 
-	// RequestTimeout bounds one attempt. 0 means 30 seconds, or what Linger leaves of DeliveryTimeout if that is less.
-	// Kafka: request.timeout.ms.
+	// RequestTimeout bounds one attempt. 0 means 30 seconds, or what Linger leaves of
+	// DeliveryTimeout if that is less. Kafka: request.timeout.ms.
 	RequestTimeout time.Duration
 
-	// MaxBlock bounds how long a call waits for metadata, a producer id or memory, each; 0 means 1 minute, NoWait not at all. Kafka: max.block.ms.
+	// MaxBlock bounds how long a call waits for metadata, a producer id or memory, each; 0 means 1
+	// minute, NoWait not at all. Kafka: max.block.ms.
 	MaxBlock time.Duration
 
-	// AllowUnknownTopics says that a topic or partition that does not exist may come later: calls wait for it, up to MaxBlock, and records that were accepted
-	// for a topic that is then deleted wait for it to be created again, up to DeliveryTimeout. Otherwise both fail at once with ErrUnknownTopic.
+	// AllowUnknownTopics says that a topic or partition that does not exist may come later: calls
+	// wait for it, up to MaxBlock, and records that were accepted for a topic that is then deleted
+	// wait for it to be created again, up to DeliveryTimeout. Otherwise both fail at once with
+	// ErrUnknownTopic.
 	AllowUnknownTopics bool
 
-	// Retries bounds the repetitions of one batch. 0: as many as DeliveryTimeout allows; NoRetries: none, which switches
-	// idempotence off. Kafka: retries, where 0 means none and 2147483647 unbounded.
+	// Retries bounds the repetitions of one batch. 0: as many as DeliveryTimeout allows; NoRetries:
+	// none, which switches idempotence off. Kafka: retries, where 0 means none and 2147483647
+	// unbounded.
 	Retries int
 
-	// RetryBackoff is the pause before the first repetition; it doubles each time up to RetryBackoffMax, give or take a fifth at random. A change of
-	// the leader ends the pause. 0 means 100 ms and 1 s. Kafka: retry.backoff.ms, retry.backoff.max.ms.
+	// RetryBackoff is the pause before the first repetition; it doubles each time up to
+	// RetryBackoffMax, give or take a fifth at random. A change of the leader ends the pause. 0
+	// means 100 ms and 1 s. Kafka: retry.backoff.ms, retry.backoff.max.ms.
 	RetryBackoff, RetryBackoffMax time.Duration
 
-	// MaxInFlight bounds the batches of one partition that are under way at once. 0 means 5, the most with idempotence, or 1 if the producer
-	// retries without being idempotent: with more a batch sent again may come after its successors.
-	// Kafka: max.in.flight.requests.per.connection.
+	// MaxInFlight bounds the batches of one partition that are under way at once. 0 means 5, the
+	// most with idempotence, or 1 if the producer retries without being idempotent: with more a
+	// batch sent again may come after its successors. Kafka: max.in.flight.requests.per.connection.
 	MaxInFlight int
 
 	// MaxRequestBytes bounds a record, before compression. 0 means 1 MiB. Kafka: max.request.size.
 	MaxRequestBytes int
 
-	// MaxBufferedBytes bounds the records accepted but not settled; Send and SendAsync wait for room. 0 means 32 MiB. Kafka: buffer.memory.
+	// MaxBufferedBytes bounds the records accepted but not settled; Send and SendAsync wait for
+	// room. 0 means 32 MiB. Kafka: buffer.memory.
 	MaxBufferedBytes int
 
-	// Properties are settings under their Kafka names. One that is also set above, to something else, is an error, and so is an unknown name.
+	// Properties are settings under their Kafka names. One that is also set above, to something
+	// else, is an error, and so is an unknown name.
 	Properties map[string]string
 
 	// Components. nil means the default.

@@ -1,20 +1,25 @@
-// Package producer writes records to a log: it chooses the partition, collects records into batches, sends them and retries until they are there.
+// Package producer writes records to a log: it chooses the partition, collects records into
+// batches, sends them and retries until they are there.
 //
 // # Pipeline
 //
-// A record is serialised (Typed), its partition is chosen (Config.Partitioner; Record.To wins over any), it is encoded once, at the end of the
-// open batch of its partition, and the batch is handed to the Backend. The bytes of a batch never change from then on, whatever happens to it,
-// except that its producer id, epoch and sequence are written again when the producer starts a new epoch.
+// A record is serialised (Typed), its partition is chosen (Config.Partitioner; Record.To wins over
+// any), it is encoded once, at the end of the open batch of its partition, and the batch is handed
+// to the Backend. The bytes of a batch never change from then on, whatever happens to it, except
+// that its producer id, epoch and sequence are written again when the producer starts a new epoch.
 //
-// A record without a timestamp gets the present time, in milliseconds. While batches fill up within a few milliseconds that is the time at the last beat
-// of a timer that beats every millisecond: up to that much early, more on a machine that is late with its timers.
+// A record without a timestamp gets the present time, in milliseconds. While batches fill up within
+// a few milliseconds that is the time at the last beat of a timer that beats every millisecond: up
+// to that much early, more on a machine that is late with its timers.
 //
 // # When a batch is sent
 //
-// With Linger 0, the default, a record that finds its partition idle is sent at once: by Send on the caller's own goroutine, by SendAsync on
-// the producer's. While batches of the partition are in flight records are collected; a full batch is sent as soon as fewer than MaxInFlight are in
-// flight, one that is not full when none is. So batches are as large as the load makes them, without a delay when there is none. With
-// Linger an open batch waits that long for company, unless it is full, or Flush, Shutdown or want of memory hurry it.
+// With Linger 0, the default, a record that finds its partition idle is sent at once: by Send on
+// the caller's own goroutine, by SendAsync on the producer's. While batches of the partition are in
+// flight records are collected; a full batch is sent as soon as fewer than MaxInFlight are in
+// flight, one that is not full when none is. So batches are as large as the load makes them,
+// without a delay when there is none. With Linger an open batch waits that long for company, unless
+// it is full, or Flush, Shutdown or want of memory hurry it.
 //
 // # Promises
 //
@@ -25,20 +30,34 @@
 //	{Acks: record.AcksLeader}                      at least once; may go with its leader
 //	{Acks: record.AcksNone}                        at most once, nothing reported
 //
-// "Order" is that of the calls of one goroutine, per partition. Exactly once is meant for a record that was acknowledged, by this producer:
-// one that failed with ErrTimeout, ErrClosed or an error of the disk may be in the log or not, and is there at most once; what was sent after it
-// is not sent before it. Between two producers nothing is promised but that every reader sees the same order.
+// "Order" is that of the calls of one goroutine, per partition. Exactly once is meant for a record
+// that was acknowledged, by this producer: one that failed with ErrTimeout, ErrClosed or an error
+// of the disk may be in the log or not, and is there at most once; what was sent after it is not
+// sent before it. Between two producers nothing is promised but that every reader sees the same
+// order.
 //
-// Weaker Acks and NoRetries switch idempotence off. Without idempotence a batch that is tried again overtakes nothing only as long as there is one
-// in flight, which is the default then; Config.MaxInFlight raises it.
+// Weaker Acks and NoRetries switch idempotence off. Without idempotence a batch that is tried again
+// overtakes nothing only as long as there is one in flight, which is the default then;
+// Config.MaxInFlight raises it.
+//
+// # Topics that change
+//
+// A record for a topic or partition that does not exist fails at once with ErrUnknownTopic, unless
+// Config.AllowUnknownTopics says that it may come later. In one process a Send that begins after
+// CreateTopic, AddPartitions or DeleteTopic has returned goes by the change. What is buffered for a
+// topic that is deleted fails at once. If nobody noticed it gone and it has as many partitions as
+// before, its successor gets the records, in order; else they fail with a RecreatedError, because
+// their keys may belong elsewhere. A batch on its way never gets into another topic of the name.
 //
 // # Bytes
 //
-// Key, value and headers are copied before Send waits and before SendAsync returns: the caller may use them again. The callback of SendAsync gets
-// the record as it was given, with partition, offset and timestamp filled in; its slices are the caller's.
+// Key, value and headers are copied before Send waits and before SendAsync returns: the caller may
+// use them again. The callback of SendAsync gets the record as it was given, with partition, offset
+// and timestamp filled in; its slices are the caller's.
 //
 // # Goroutines
 //
-// A Producer runs one goroutine that sends, lingers and retries, one that follows the metadata from the first topic on, and rarely one that gets a new
-// producer id: none per partition. No lock is held while anything waits, so a Producer runs in a testing/synctest bubble.
+// A Producer runs one goroutine that sends, lingers and retries, one that follows the metadata from
+// the first topic on, and rarely one that gets a new producer id: none per partition. No lock is
+// held while anything waits, so a Producer runs in a testing/synctest bubble.
 package producer

@@ -5,7 +5,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// claimLocked claims the draining of pt if there is something to drain and nobody at it. Who gets true has to call drain, or hand pt to the sender.
+// claimLocked claims the draining of pt if there is something to drain and nobody at it. Who gets
+// true has to call drain, or hand pt to the sender.
 func (pt *part) claimLocked() bool {
 	if pt.draining || pt.head == nil || !pt.restartableLocked() && pt.pickLocked() == nil {
 		return false
@@ -20,7 +21,8 @@ func (pt *part) drain() {
 	}
 }
 
-// drainSome is drain for a goroutine that has other things to do: after some batches it hands the rest to the sender.
+// drainSome is drain for a goroutine that has other things to do: after some batches it hands the
+// rest to the sender.
 func (pt *part) drainSome() {
 	for range 4 {
 		if !pt.sendOne() {
@@ -30,7 +32,8 @@ func (pt *part) drainSome() {
 	pt.p.sender.hand(pt)
 }
 
-// sendOne sends one batch. It returns false if there is none to be sent now; the claim is given up then.
+// sendOne sends one batch. It returns false if there is none to be sent now; the claim is given up
+// then.
 func (pt *part) sendOne() bool {
 	p := pt.p
 	pt.mu.Lock()
@@ -55,7 +58,7 @@ func (pt *part) sendOne() bool {
 		p.stats.retries.Add(1)
 	}
 	if err := b.encode(p.cfg.Compression); err != nil {
-		b.settle(partition.ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1, Err: err})
+		b.attemptEnded(partition.ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1, Err: err})
 		return true
 	}
 	req := b.req
@@ -67,7 +70,8 @@ func (pt *part) sendOne() bool {
 	return true
 }
 
-// pickLocked returns the batch to be sent next, nil if none can be now. See the package comment for the rules.
+// pickLocked returns the batch to be sent next, nil if none can be now. See the package comment for
+// the rules.
 func (pt *part) pickLocked() *batch {
 	if pt.head == nil || pt.leader < 0 || pt.unnamed {
 		return nil
@@ -104,7 +108,8 @@ func (pt *part) windowLocked() int {
 	return pt.p.cfg.MaxInFlight
 }
 
-// lingeredLocked reports whether an open batch, with n batches before it, has waited enough: until the others are through, and for Linger.
+// lingeredLocked reports whether an open batch, with n batches before it, has waited enough: until
+// the others are through, and for Linger.
 func (pt *part) lingeredLocked(b *batch, n int) bool {
 	if pt.p.cfg.Linger > 0 {
 		return pt.p.now() >= b.created+int64(pt.p.cfg.Linger)
@@ -112,21 +117,23 @@ func (pt *part) lingeredLocked(b *batch, n int) bool {
 	return n == 0
 }
 
-// unclearLocked returns, when sequence numbers have to start anew, a batch that may be in the log under its old ones: it is sent again with
-// these first, one at a time, until the leader has taken it, or refused it as out of order, which says that it is not there.
+// unclearLocked returns, when sequence numbers have to start anew, a batch that may be in the log
+// under its old ones: it is sent again with these first, one at a time, until the leader has taken
+// it, or refused it as out of order, which says that it is not there.
 func (pt *part) unclearLocked() *batch {
 	if pt.outstanding > 0 {
 		return nil
 	}
 	for b := pt.head; b != nil; b = b.next {
-		if b.state == queued && b.maybe {
+		if b.state == queued && b.possiblyWritten {
 			return b
 		}
 	}
 	return nil
 }
 
-// restartableLocked reports whether sequence numbers have to start anew and can: no batch may be in the log under its old ones.
+// restartableLocked reports whether sequence numbers have to start anew and can: no batch may be in
+// the log under its old ones.
 func (pt *part) restartableLocked() bool {
 	return pt.restart != noRestart && !pt.unnamed && pt.outstanding == 0 && pt.unclearLocked() == nil
 }

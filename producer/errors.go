@@ -9,34 +9,42 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// Errors of a producer, for errors.Is. What a backend reports comes through with the partition added.
+// Errors of a producer, for errors.Is. What a backend reports comes through with the partition
+// added.
 var (
 	ErrClosed = errors.New("producer: closed")
 
-	// ErrTimeout says that DeliveryTimeout has passed, or MaxBlock in a call that waits for memory or metadata. If the record was sent
-	// (the error tells) it may be in the log; the last error of the backend is wrapped too.
+	// ErrTimeout says that DeliveryTimeout has passed, or MaxBlock in a call that waits for memory
+	// or metadata. If the record was sent (the error tells) it may be in the log; the last error of
+	// the backend is wrapped too.
 	ErrTimeout = errors.New("producer: timed out")
 
-	// ErrMessageTooLarge says that a record is larger than MaxRequestBytes or MaxBufferedBytes, or than the topic's max.message.bytes.
+	// ErrMessageTooLarge says that a record is larger than MaxRequestBytes or MaxBufferedBytes, or
+	// than the topic's max.message.bytes.
 	ErrMessageTooLarge = errors.New("producer: record is too large")
 
 	// ErrRefused says that the partitioner has no partition for the record.
 	ErrRefused = errors.New("producer: partitioner refused the record")
 
-	// ErrFenced says that someone else used this producer's id with a newer epoch, and it is unknown whether the record is in the log.
+	// ErrFenced says that someone else used this producer's id with a newer epoch, and it is
+	// unknown whether the record is in the log.
 	ErrFenced = errors.New("producer: fenced by a newer epoch")
 
-	// ErrInvalidTimestamp says that a record's timestamp is before 1970 or out of the topic's bounds.
+	// ErrInvalidTimestamp says that a record's timestamp is before 1970 or out of the topic's
+	// bounds.
 	ErrInvalidTimestamp = record.ErrInvalidTimestamp
-	// ErrInvalidRecord says that the topic does not take the record, for example one without key in a compacted topic.
+	// ErrInvalidRecord says that the topic does not take the record, for example one without key in
+	// a compacted topic.
 	ErrInvalidRecord = record.ErrInvalidRecord
 
-	// ErrNotEnoughReplicas says that fewer replicas are in sync than min.insync.replicas asks for. It is retried.
+	// ErrNotEnoughReplicas says that fewer replicas are in sync than min.insync.replicas asks for.
+	// It is retried.
 	ErrNotEnoughReplicas = partition.ErrNotEnoughReplicas
 	// ErrOutOfOrderSequence is handled inside; it is seen only as the cause of a timeout.
 	ErrOutOfOrderSequence = partition.ErrOutOfOrderSequence
-	// ErrUnknownTopic says that there is no such topic or partition, also if it was deleted after the record was accepted. As a rule
-	// it is a *replication.UnknownTopicError, which names the nearest topic, or a *RecreatedError.
+	// ErrUnknownTopic says that there is no such topic or partition, also if it was deleted after
+	// the record was accepted. As a rule it is a *replication.UnknownTopicError, which names the
+	// nearest topic, or a *RecreatedError.
 	ErrUnknownTopic = replication.ErrUnknownTopic
 )
 

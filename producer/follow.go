@@ -76,14 +76,16 @@ func (p *Producer) follow(version int64) {
 	}
 }
 
-// refresh asks the backend for a topic in use. If it does not answer the producer goes by what it knows, and follow asks again.
+// refresh asks the backend for a topic in use. If it does not answer the producer goes by what it
+// knows, and follow asks again.
 func (p *Producer) refresh(ctx context.Context, t *topicParts) {
 	if md, err := p.backend.Metadata(ctx, t.name); err == nil {
 		p.update(md)
 	}
 }
 
-// update brings the topics in use that md tells of in line with it, unless they are further already.
+// update brings the topics in use that md tells of in line with it, unless they are further
+// already.
 func (p *Producer) update(md replication.Metadata) {
 	var report []*part
 	p.updating.Lock()
@@ -108,7 +110,8 @@ func (p *Producer) awaitUpdate() {
 	defer p.updating.Unlock()
 }
 
-// updateTopic brings one topic in line. It returns the partitions whose reporting it has claimed. The caller holds updating.
+// updateTopic brings one topic in line. It returns the partitions whose reporting it has claimed.
+// The caller holds updating.
 func (p *Producer) updateTopic(t *topicParts, md replication.Metadata) (report []*part) {
 	before, tm := t.view.Load(), md.Topics[t.name]
 	if err := missing(md, t.name); err != nil {
@@ -117,7 +120,7 @@ func (p *Producer) updateTopic(t *topicParts, md replication.Metadata) (report [
 		}
 		t.view.Store(&topicView{id: before.id, all: before.all, gone: err, layout: before.layout})
 		for _, pt := range before.all {
-			report = pt.withdraw(report, err)
+			report = pt.retire(report, err)
 		}
 		return report
 	}
@@ -129,12 +132,13 @@ func (p *Producer) updateTopic(t *topicParts, md replication.Metadata) (report [
 		after.layout++
 	}
 	t.view.Store(after)
-	// Where keys go changes with the number of partitions. In a topic that grows that is so from here on. In one that was created again, records
-	// that were placed otherwise would be where nobody looks for them, and behind later ones of their key.
+	// Where keys go changes with the number of partitions. In a topic that grows that is so from
+	// here on. In one that was created again, records that were placed otherwise would be where
+	// nobody looks for them, and behind later ones of their key.
 	if before.gone == nil && !same && (n != len(before.parts) || before.grown) {
 		err := &RecreatedError{Topic: t.name, Before: len(before.parts), After: n}
 		for _, pt := range before.parts {
-			report = pt.withdraw(report, err)
+			report = pt.retire(report, err)
 		}
 	}
 	for i, pt := range after.parts {
@@ -143,8 +147,9 @@ func (p *Producer) updateTopic(t *topicParts, md replication.Metadata) (report [
 	return report
 }
 
-// A RecreatedError says that a record was accepted for a topic that was deleted before the record was written, and created again with another
-// number of partitions, so that its key may belong elsewhere. errors.Is(err, ErrUnknownTopic) is true for it. Send it again.
+// A RecreatedError says that a record was accepted for a topic that was deleted before the record
+// was written, and created again with another number of partitions, so that its key may belong
+// elsewhere. errors.Is(err, ErrUnknownTopic) is true for it. Send it again.
 type RecreatedError struct {
 	Topic         string
 	Before, After int // partitions
@@ -157,9 +162,10 @@ func (e *RecreatedError) Error() string {
 // Unwrap returns ErrUnknownTopic.
 func (e *RecreatedError) Unwrap() error { return ErrUnknownTopic }
 
-// withdraw fails with cause what pt has accepted, and lets it accept nothing until moved is called. Batches with the backend fail with it too, unless the
-// backend says that they are written. It appends pt to report if the caller has to report.
-func (pt *part) withdraw(report []*part, cause error) []*part {
+// retire fails with cause what pt has accepted, and lets it accept nothing until moved is called.
+// Batches with the backend fail with it too, unless the backend says that they are written. It
+// appends pt to report if the caller has to report.
+func (pt *part) retire(report []*part, cause error) []*part {
 	pt.mu.Lock()
 	defer pt.mu.Unlock()
 	pt.gone = true
@@ -186,7 +192,7 @@ func (pt *part) moved(view *topicView, md replication.PartitionMetadata) {
 	if recreated {
 		pt.topicID, pt.confirmed = view.id, false // another log: it has not seen this producer
 		for b := pt.head; b != nil; b = b.next {
-			b.maybe = false // not in this one
+			b.possiblyWritten = false // not in this one
 		}
 	}
 	pt.gone, pt.layout = false, view.layout

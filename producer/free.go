@@ -2,8 +2,9 @@ package producer
 
 import "sync"
 
-// freeBatches are batches to be used again. A sync.Pool alone would lose them, and the memory that they have grown to, with every other garbage
-// collection, and these come as fast as readers in the same process allocate.
+// freeBatches are batches to be used again. A sync.Pool alone would lose them, and the memory that
+// they have grown to, with every other garbage collection, and these come as fast as readers in the
+// same process allocate.
 type freeBatches struct {
 	more sync.Pool // of *batch: what is beyond maxFreeBytes
 

@@ -9,7 +9,8 @@ import (
 
 // identity is the producer id that partitions take when they start their sequence numbers.
 //
-// Each partition has its own id, epoch and next sequence: the leader keeps them per partition, so starting anew on one of them leaves the others alone.
+// Each partition has its own id, epoch and next sequence: the leader keeps them per partition, so
+// starting anew on one of them leaves the others alone.
 type identity struct {
 	mu       sync.Mutex // guards the fields below; not held while a new id is asked for
 	known    bool
@@ -47,7 +48,8 @@ func (p *Producer) ensureID(ctx context.Context, c *call) error {
 	})
 }
 
-// anotherID returns a producer id other than old. If there is none yet it is asked for, and pt is drained when it is there.
+// anotherID returns a producer id other than old. If there is none yet it is asked for, and pt is
+// drained when it is there.
 func (p *Producer) anotherID(pt *part, old int64) (id int64, epoch int16, ok bool) {
 	i := &p.ids
 	i.mu.Lock()
@@ -89,8 +91,8 @@ const (
 	newID             // the epochs are used up, or someone else has a newer one
 )
 
-// restartLocked gives pt a new epoch, or another id if there is no further epoch, from sequence 0 on. All batches must be known not to be in the
-// log. It returns false if it has to wait for an id.
+// restartLocked gives pt a new epoch, or another id if there is no further epoch, from sequence 0
+// on. All batches must be known not to be in the log. It returns false if it has to wait for an id.
 func (pt *part) restartLocked() bool {
 	if pt.restart == newEpoch && pt.producerEpoch == math.MaxInt16 {
 		pt.restart = newID

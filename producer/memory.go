@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// memory bounds the bytes of records that are accepted and not settled. Who finds no room waits in line.
+// memory bounds the bytes of records that are accepted and not settled. Who finds no room waits in
+// line.
 type memory struct {
 	limit   int64
 	used    atomic.Int64

@@ -13,9 +13,10 @@ import (
 
 // A part collects and sends the records of one partition.
 //
-// Its batches form a queue, in the order in which they are to appear in the log: first some that are done or with the backend, or held to be sent again,
-// then complete ones, at the end perhaps an open one. Only the goroutine that has claimed the part (draining) takes batches
-// to the backend, so their order there is the queue's; only the one that has claimed reporting runs callbacks.
+// Its batches form a queue, in the order in which they are to appear in the log: first some that
+// are done or with the backend, or held to be sent again, then complete ones, at the end perhaps an
+// open one. Only the goroutine that has claimed the part (draining) takes batches to the backend,
+// so their order there is the queue's; only the one that has claimed reporting runs callbacks.
 type part struct {
 	p     *Producer
 	topic string
@@ -28,7 +29,7 @@ type part struct {
 	head *batch
 	tail *batch // the open one, if it is open
 
-	untold int // bytes of chosen records since the last growth that was told
+	unreportedBytes int // bytes of chosen records since the last growth that was told
 
 	draining  bool
 	reporting *batch // its callbacks are running
@@ -68,13 +69,15 @@ type growth struct {
 	told  bool // the partitioner is to be told: one was begun or filled, or it was an eighth of one
 }
 
-// tellings is how often at least a partitioner is told of what makes a batch.
-const tellings = 8
+// notifyFraction is how often at least a partitioner is told of what makes a batch.
+const notifyFraction = 8
 
-// errMoved says that the partitions have changed since a record was placed: the caller looks again where it belongs.
+// errMoved says that the partitions have changed since a record was placed: the caller looks again
+// where it belongs.
 var errMoved = errors.New("producer: partitions have changed")
 
-// append puts r into the open batch, or a new one. If it returns a part, which is pt, the caller has claimed it. It returns ErrClosed and errMoved.
+// append puts r into the open batch, or a new one. If it returns a part, which is pt, the caller
+// has claimed it. It returns ErrClosed and errMoved.
 func (pt *part) append(r *record.Record, e *entry) (drain *part, g growth, err error) {
 	pt.mu.Lock()
 	defer pt.mu.Unlock()
@@ -117,10 +120,10 @@ func (pt *part) append(r *record.Record, e *entry) (drain *part, g growth, err e
 		drain = pt
 	}
 	if e.chosen {
-		if g.bytes += pt.untold; turned || g.bytes >= pt.p.cfg.BatchBytes/tellings {
-			g.told, pt.untold = true, 0
+		if g.bytes += pt.unreportedBytes; turned || g.bytes >= pt.p.cfg.BatchBytes/notifyFraction {
+			g.told, pt.unreportedBytes = true, 0
 		} else {
-			pt.untold = g.bytes
+			pt.unreportedBytes = g.bytes
 		}
 	}
 	return drain, g, nil
@@ -153,8 +156,9 @@ func (pt *part) tick() {
 	}
 }
 
-// armLocked has tick come in time for the next thing that only time brings: the end of a batch's deadline, of a pause or of lingering. What is due
-// already and cannot be done, because it waits for an answer or a leader, is not asked for again.
+// armLocked has tick come in time for the next thing that only time brings: the end of a batch's
+// deadline, of a pause or of lingering. What is due already and cannot be done, because it waits
+// for an answer or a leader, is not asked for again.
 func (pt *part) armLocked(now int64) {
 	if pt.head == nil {
 		return
@@ -178,7 +182,8 @@ func (pt *part) armLocked(now int64) {
 	}
 }
 
-// hurry completes the open batch, so that it is sent without company. A w that is not nil gets to wait for everything there is.
+// hurry completes the open batch, so that it is sent without company. A w that is not nil gets to
+// wait for everything there is.
 func (pt *part) hurry(w *flushWait) {
 	pt.mu.Lock()
 	if pt.tail != nil && pt.tail.state == open {

@@ -11,7 +11,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A Producer writes records through a Backend. All methods are safe for concurrent use. It must be closed, before its backend.
+// A Producer writes records through a Backend. All methods are safe for concurrent use. It must be
+// closed, before its backend.
 type Producer struct {
 	cfg       settings
 	backend   Backend
@@ -46,7 +47,8 @@ type Producer struct {
 	ended    bool // no more goroutines may be started
 }
 
-// New returns a producer on b. It returns a *ConfigError, or several joined, if cfg is not valid. It does not call b.
+// New returns a producer on b. It returns a *ConfigError, or several joined, if cfg is not valid.
+// It does not call b.
 func New(b Backend, cfg Config) (*Producer, error) {
 	s, err := cfg.resolve()
 	if err != nil {
@@ -77,8 +79,8 @@ func (p *Producer) spawn(fn func()) {
 	}
 }
 
-// settleTopics lets no topic be added any more.
-func (p *Producer) settleTopics() {
+// sealTopics lets no topic be added any more.
+func (p *Producer) sealTopics() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sealed = true
@@ -91,15 +93,19 @@ func (p *Producer) endSpawning() {
 	p.ended = true
 }
 
-// SendAsync accepts r and returns; done, which may be nil, is called exactly once when r is settled: with a nil error when it is written as
-// Config.Acks says. The record passed to done is r with Partition, Offset (-1: unknown), LeaderEpoch and Timestamp filled in.
+// SendAsync accepts r and returns; done, which may be nil, is called exactly once when r is
+// settled: with a nil error when it is written as Config.Acks says. The record passed to done is r
+// with Partition, Offset (-1: unknown), LeaderEpoch and Timestamp filled in.
 //
-// For one partition the calls of done follow the order of the calls of SendAsync, and never overlap. They run on goroutines of the producer or the
-// backend, without locks, and must not block: no Send, Flush or Close in there. SendAsync is allowed, but may wait for memory.
+// For one partition the calls of done follow the order of the calls of SendAsync, and never
+// overlap. They run on goroutines of the producer or the backend, without locks, and must not
+// block: no Send, Flush or Close in there. SendAsync is allowed, but may wait for memory.
 //
-// SendAsync waits while MaxBufferedBytes are buffered and while the topic or its partition is unknown, until ctx ends or MaxBlock has passed. A
-// record that is not accepted (ErrMessageTooLarge, ErrRefused, ErrTimeout, ErrClosed, ctx's error, ...) has its done called
-// before SendAsync returns. Once r is accepted ctx has no influence. The bytes of r are borrowed until SendAsync returns.
+// SendAsync waits while MaxBufferedBytes are buffered and while the topic or its partition is
+// unknown, until ctx ends or MaxBlock has passed. A record that is not accepted
+// (ErrMessageTooLarge, ErrRefused, ErrTimeout, ErrClosed, ctx's error, ...) has its done called
+// before SendAsync returns. Once r is accepted ctx has no influence. The bytes of r are borrowed
+// until SendAsync returns.
 func (p *Producer) SendAsync(ctx context.Context, r record.Record, done func(record.Record, error)) {
 	pt, err := p.accept(ctx, &r, recipient{done: done})
 	if err != nil {
@@ -114,8 +120,8 @@ func (p *Producer) SendAsync(ctx context.Context, r record.Record, done func(rec
 	}
 }
 
-// accept puts r into the open batch of its partition. If it returns a partition, the caller has the right and the duty to drain it.
-// The error path leaves no trace.
+// accept puts r into the open batch of its partition. If it returns a partition, the caller has the
+// right and the duty to drain it. The error path leaves no trace.
 func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (drain *part, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -171,14 +177,15 @@ func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (
 
 // makeRoom sends what the caller and lingering batches hold back, before someone waits for memory.
 func (p *Producer) makeRoom(c *call) {
-	c.drain()
+	c.sendHeld()
 	if p.cfg.Linger > 0 {
 		p.eachPart(func(pt *part) { pt.hurry(nil) })
 	}
 }
 
-// Flush sends what is waiting for company, and returns when every record accepted before the call is settled and its callback has
-// returned. It returns ctx's error if that ends first; the records go on. Errors of records are reported to their callers, not here.
+// Flush sends what is waiting for company, and returns when every record accepted before the call
+// is settled and its callback has returned. It returns ctx's error if that ends first; the records
+// go on. Errors of records are reported to their callers, not here.
 func (p *Producer) Flush(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

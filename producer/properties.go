@@ -12,7 +12,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A property reads one Kafka setting into its field of a Config. It returns what is wrong with the value, "" for nothing.
+// A property reads one Kafka setting into its field of a Config. It returns what is wrong with the
+// value, "" for nothing.
 type property func(c *Config, value string) (reason string)
 
 var properties = map[string]property{
@@ -101,7 +102,8 @@ func duration(field func(*Config) *time.Duration, least int64) property {
 	}
 }
 
-// readProperties moves Properties into the fields; idempotent tells that idempotence was asked for by name.
+// readProperties moves Properties into the fields; idempotent tells that idempotence was asked for
+// by name.
 func (c *Config) readProperties() (idempotent bool, err error) {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(c.Properties)) {

@@ -9,7 +9,8 @@ import (
 )
 
 // A pulse is a clock for records while there are so many of them that reading the system's for each
-// costs more than encoding them: an alarm reads it once a millisecond. Records are stamped up to that much late, or as late as a busy machine runs timers. It beats only while batches fill up.
+// costs more than encoding them: an alarm reads it once a millisecond. Records are stamped up to
+// that much late, or as late as a busy machine runs timers. It beats only while batches fill up.
 type pulse struct {
 	ms    atomic.Int64 // since the Unix epoch; 0: it does not beat. Written under mu
 	turns atomic.Int32 // batches filled since the last beat

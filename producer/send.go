@@ -16,11 +16,14 @@ type Ack struct {
 	Err       error     // nil: written as Config.Acks says
 }
 
-// Send sends rs and returns when all are settled: one Ack per record, in the order of rs. The error is the first of theirs.
+// Send sends rs and returns when all are settled: one Ack per record, in the order of rs. The error
+// is the first of theirs.
 //
-// Records of one partition keep the order of rs and share batches. A record that finds its partition idle is written by the calling goroutine itself.
-// If ctx ends first, the records that are not settled have its error in their Ack, and so does the call; those that were accepted are
-// still sent. The bytes of rs are borrowed until they are accepted, at the latest until Send returns.
+// Records of one partition keep the order of rs and share batches. A record that finds its
+// partition idle is written by the calling goroutine itself. If ctx ends first, the records that
+// are not settled have its error in their Ack, and so does the call; those that were accepted are
+// still sent. The bytes of rs are borrowed until they are accepted, at the latest until Send
+// returns.
 func (p *Producer) Send(ctx context.Context, rs ...record.Record) ([]Ack, error) {
 	c, _ := p.calls.Get().(*call)
 	if c == nil {
@@ -37,7 +40,7 @@ func (p *Producer) Send(ctx context.Context, rs ...record.Record) ([]Ack, error)
 			c.held = append(c.held, pt)
 		}
 	}
-	c.drain()
+	c.sendHeld()
 	if !c.wait(ctx) {
 		return c.abandon(ctx.Err())
 	}
@@ -60,8 +63,8 @@ type call struct {
 	gone    bool // nobody waits any more: acks belong to the caller of Send
 }
 
-// drain sends from the partitions that the call has put off. c may be nil.
-func (c *call) drain() {
+// sendHeld sends from the partitions that the call has put off. c may be nil.
+func (c *call) sendHeld() {
 	if c == nil {
 		return
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/stratalog/strata/internal/watermark"
 )
 
-// sender is the producer's goroutine: it drains the partitions that are handed to it, and looks after those whose time has come.
+// sender is the producer's goroutine: it drains the partitions that are handed to it, and looks
+// after those whose time has come.
 type sender struct {
 	wake chan struct{} // one token, at most, while asleep
 

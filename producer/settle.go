@@ -16,11 +16,12 @@ func (b *batch) answered(res partition.ProduceResult) {
 	p := b.part.p
 	p.stats.answered.Add(1)
 	p.stats.requestTime.Add(p.now() - b.handedAt)
-	b.settle(res)
+	b.attemptEnded(res)
 }
 
-// settle decides by the outcome of an attempt to send b. It runs on whatever goroutine the backend has, also from within Produce.
-func (b *batch) settle(res partition.ProduceResult) {
+// attemptEnded decides by the outcome of an attempt to send b. It runs on whatever goroutine the backend
+// has, also from within Produce.
+func (b *batch) attemptEnded(res partition.ProduceResult) {
 	pt := b.part
 	pt.mu.Lock()
 	if b.orphan {
@@ -58,7 +59,7 @@ func (pt *part) judgeLocked(b *batch, res partition.ProduceResult) {
 	v := judge(res.Err)
 	if !v.absent {
 		b.tainted = true
-		b.maybe = b.maybe || b.topicID == pt.topicID // else it may be in the log of the former topic, which is gone
+		b.possiblyWritten = b.possiblyWritten || b.topicID == pt.topicID // else it may be in the log of the former topic, which is gone
 	}
 	switch {
 	case b.lost != nil:
@@ -66,13 +67,13 @@ func (pt *part) judgeLocked(b *batch, res partition.ProduceResult) {
 	case b.sequenced && errors.Is(res.Err, partition.ErrOutOfOrderSequence):
 		pt.outOfOrderLocked(b, res)
 	case b.sequenced && errors.Is(res.Err, partition.ErrInvalidProducerEpoch):
-		if b.maybe {
+		if b.possiblyWritten {
 			pt.failLocked(b, res, fmt.Errorf("%w: %w", ErrFenced, res.Err))
 			return
 		}
 		pt.restart = newID
 		pt.retryLocked(b, res)
-	case errors.Is(res.Err, partition.ErrRecordTooLarge) && b.count > 1 && !b.maybe:
+	case errors.Is(res.Err, partition.ErrRecordTooLarge) && b.count > 1 && !b.possiblyWritten:
 		if err := pt.splitLocked(b); err != nil {
 			pt.failLocked(b, res, err)
 		}
@@ -85,10 +86,11 @@ func (pt *part) judgeLocked(b *batch, res partition.ProduceResult) {
 	}
 }
 
-// outOfOrderLocked handles a batch that the leader found to leave a gap. It is not in the log. If one before it is not settled that is the reason, and
-// it follows that one; else the leader has lost what it knew and the sequence starts anew.
+// outOfOrderLocked handles a batch that the leader found to leave a gap. It is not in the log. If
+// one before it is not settled that is the reason, and it follows that one; else the leader has
+// lost what it knew and the sequence starts anew.
 func (pt *part) outOfOrderLocked(b *batch, res partition.ProduceResult) {
-	b.maybe = false
+	b.possiblyWritten = false
 	for before := pt.head; before != b; before = before.next {
 		if before.state != done {
 			b.state, pt.held = queued, true
@@ -123,15 +125,16 @@ func (p *Producer) backoff(failures int) time.Duration {
 	return time.Duration(d * (0.8 + 0.4*rand.Float64()))
 }
 
-// failLocked settles b with an error. Its sequence numbers are used again if nothing else was given numbers since and it is certainly not in the log;
-// otherwise they are a gap, and the sequence starts anew.
+// failLocked settles b with an error. Its sequence numbers are used again if nothing else was given
+// numbers since and it is certainly not in the log; otherwise they are a gap, and the sequence
+// starts anew.
 func (pt *part) failLocked(b *batch, res partition.ProduceResult, err error) {
 	b.state, b.result = done, res
 	b.err = fmt.Errorf("produce to %v: %w", pt, err)
 	if !b.sequenced {
 		return
 	}
-	if !b.maybe && !b.orphan && (b.next == nil || !b.next.sequenced) {
+	if !b.possiblyWritten && !b.orphan && (b.next == nil || !b.next.sequenced) {
 		pt.sequence = b.sequence
 		return
 	}
@@ -148,7 +151,7 @@ func (pt *part) expireLocked(now int64) {
 			return
 		}
 		err := fmt.Errorf("%w after %v, not sent", ErrTimeout, pt.p.cfg.DeliveryTimeout)
-		if b.state == sent || b.maybe {
+		if b.state == sent || b.possiblyWritten {
 			err = fmt.Errorf("%w after %v, may be in the log", ErrTimeout, pt.p.cfg.DeliveryTimeout)
 		}
 		if b.err != nil {
@@ -183,7 +186,8 @@ func (pt *part) abort(cause error) {
 	}
 }
 
-// claimReportLocked claims the reporting if the head is done and nobody is at it. Who gets true has to call report.
+// claimReportLocked claims the reporting if the head is done and nobody is at it. Who gets true has
+// to call report.
 func (pt *part) claimReportLocked() bool {
 	if pt.reporting != nil || pt.head == nil || pt.head.state != done {
 		return false
@@ -202,7 +206,8 @@ func (pt *part) takeLocked() {
 	b.next = nil
 }
 
-// report lets go of the batches at the head that are done, in order: first their memory, then their callbacks. The caller has claimed it.
+// report lets go of the batches at the head that are done, in order: first their memory, then their
+// callbacks. The caller has claimed it.
 func (pt *part) report() {
 	p := pt.p
 	for b := pt.reporting; b != nil; {

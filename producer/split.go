@@ -8,8 +8,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// splitLocked replaces b, of at least two records, which is larger than the topic allows, by batches of at most half its size. They share its sequence
-// numbers among them, so those after it stay as they are; they were refused as out of order, or will be, and follow.
+// splitLocked replaces b, of at least two records, which is larger than the topic allows, by
+// batches of at most half its size. They share its sequence numbers among them, so those after it
+// stay as they are; they were refused as out of order, or will be, and follow.
 func (pt *part) splitLocked(b *batch) error {
 	first, last, err := pt.halves(b)
 	if err != nil {

@@ -30,7 +30,8 @@ type topicView struct {
 	grown  bool  // the topic, this one of that name, has got more partitions
 }
 
-// recordSize is an upper bound of the bytes that a record takes in a batch. Kafka: DefaultRecord.recordSizeUpperBound.
+// recordSize is an upper bound of the bytes that a record takes in a batch. Kafka:
+// DefaultRecord.recordSizeUpperBound.
 func recordSize(r *record.Record) int64 {
 	n := 21 + len(r.Key) + len(r.Value)
 	for i := range r.Headers {
@@ -76,8 +77,8 @@ func (p *Producer) place(ctx context.Context, t *topicParts, parts []*part, r *r
 	return parts[i], true, nil
 }
 
-// patience returns a context that ends with ctx, with the closing of the producer, or after MaxBlock.
-// With NoWait the clock does not end it: await tries once.
+// patience returns a context that ends with ctx, with the closing of the producer, or after
+// MaxBlock. With NoWait the clock does not end it: await tries once.
 func (p *Producer) patience(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	unhook := context.AfterFunc(p.accepting, func() { cancel(ErrClosed) })
@@ -93,10 +94,10 @@ func (p *Producer) patience(ctx context.Context) (context.Context, context.Cance
 	}
 }
 
-// await calls try until it succeeds: again when the metadata has changed after errNotYet, after a pause when err is retriable.
-// try returns the version of the metadata that it saw.
+// await calls try until it succeeds: again when the metadata has changed after errNotYet, after a
+// pause when err is retriable. try returns the version of the metadata that it saw.
 func (p *Producer) await(ctx context.Context, what string, c *call, try func(context.Context) (version int64, err error)) error {
-	c.drain() // nothing of this call may stay behind while it waits
+	c.sendHeld() // nothing of this call may stay behind while it waits
 	caller := ctx
 	ctx, cancel := p.patience(ctx)
 	defer cancel()
@@ -144,8 +145,9 @@ func (p *Producer) pause(ctx context.Context, failures int) {
 	}
 }
 
-// current returns a topic and what it has now. In one process it looks at the version of the metadata first: what a call that changed them has
-// returned from is seen by every record that is sent after it.
+// current returns a topic and what it has now. In one process it looks at the version of the
+// metadata first: what a call that changed them has returned from is seen by every record that is
+// sent after it.
 func (p *Producer) current(ctx context.Context, name string, c *call) (*topicParts, *topicView, error) {
 	t := p.latest.Load()
 	if t == nil || t.name != name {
@@ -163,7 +165,8 @@ func (p *Producer) current(ctx context.Context, name string, c *call) (*topicPar
 	return p.discover(ctx, name, c)
 }
 
-// discover asks the backend for a topic that is new to the producer, or was gone when it was last heard of; and for the producer's id if it has none.
+// discover asks the backend for a topic that is new to the producer, or was gone when it was last
+// heard of; and for the producer's id if it has none.
 func (p *Producer) discover(ctx context.Context, name string, c *call) (t *topicParts, view *topicView, err error) {
 	if p.closing.Load() {
 		return nil, nil, ErrClosed
@@ -205,8 +208,8 @@ func missing(md replication.Metadata, name string) error {
 	return tm.Err
 }
 
-// final reports whether err says that a topic or partition is not there, and nobody waits for it to come. A backend that is not sure
-// says so by Retriable.
+// final reports whether err says that a topic or partition is not there, and nobody waits for it to
+// come. A backend that is not sure says so by Retriable.
 func (p *Producer) final(err error) bool {
 	if p.cfg.AllowUnknownTopics || !errors.Is(err, ErrUnknownTopic) {
 		return false

@@ -7,15 +7,16 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Typed is a producer of keys and values of given types: they are serialised first, then the partition is chosen by the key's bytes.
-// It is safe for concurrent use if its serializers are.
+// Typed is a producer of keys and values of given types: they are serialised first, then the
+// partition is chosen by the key's bytes. It is safe for concurrent use if its serializers are.
 type Typed[K, V any] struct {
 	p     *Producer
 	key   record.Serializer[K]
 	value record.Serializer[V]
 }
 
-// NewTyped returns a typed view of p, which stays the caller's to close. A nil key serializer makes records without a key.
+// NewTyped returns a typed view of p, which stays the caller's to close. A nil key serializer makes
+// records without a key.
 func NewTyped[K, V any](p *Producer, key record.Serializer[K], value record.Serializer[V]) *Typed[K, V] {
 	return &Typed[K, V]{p, key, value}
 }

@@ -76,7 +76,8 @@ func (t ticks) stop() {
 	}
 }
 
-// cleanAll cleans the open partitions that want it, one after the other: cleaning is disk work that should not crowd out appends.
+// cleanAll cleans the open partitions that want it, one after the other: cleaning is disk work that
+// should not crowd out appends.
 func (b *broker) cleanAll(ctx context.Context, want func(*replica) bool, clean func(*partition.Partition, context.Context) (log.CleanReport, error)) {
 	for _, r := range b.all() {
 		p := r.part.Load()
@@ -129,9 +130,11 @@ func (c PartitionClean) String() string {
 	return b.String()
 }
 
-// Clean runs retention and compaction now, instead of at their next turn, on the partitions of the topics, of all if none is given, and tells for each,
-// sorted by topic and partition, what went, what stayed and why. Partitions that were never written to have nothing to clean and are left out. The
-// error joins those of the partitions. Errors of the call itself: ErrUnknownTopic, ErrClosed, ctx's.
+// Clean runs retention and compaction now, instead of at their next turn, on the partitions of the
+// topics, of all if none is given, and tells for each, sorted by topic and partition, what went,
+// what stayed and why. Partitions that were never written to have nothing to clean and are left
+// out. The error joins those of the partitions. Errors of the call itself: ErrUnknownTopic,
+// ErrClosed, ctx's.
 func (c *Cluster) Clean(ctx context.Context, topics ...string) (report []PartitionClean, err error) {
 	rs, err := c.replicasOf(topics)
 	if err != nil {
@@ -165,9 +168,10 @@ func (c *Cluster) Clean(ctx context.Context, topics ...string) (report []Partiti
 	return report, err
 }
 
-// Roll closes the active segments of a topic's partitions, of all if none is given, and opens the next ones: what is closed can be compacted by the next
-// Clean, and goes as a whole when its newest record is old enough. Active segments that are empty stay. Errors: ErrUnknownTopic, those of the disk,
-// ErrClosed, ctx's.
+// Roll closes the active segments of a topic's partitions, of all if none is given, and opens the
+// next ones: what is closed can be compacted by the next Clean, and goes as a whole when its newest
+// record is old enough. Active segments that are empty stay. Errors: ErrUnknownTopic, those of the
+// disk, ErrClosed, ctx's.
 func (c *Cluster) Roll(ctx context.Context, name string, partitions ...int32) error {
 	for _, i := range partitions {
 		if _, _, err := c.find(record.TopicPartition{Topic: name, Partition: i}); err != nil {
@@ -194,7 +198,8 @@ func (c *Cluster) Roll(ctx context.Context, name string, partitions ...int32) er
 	})
 }
 
-// replicasOf returns the replicas of topics, of all if there are none, sorted by topic and partition.
+// replicasOf returns the replicas of topics, of all if there are none, sorted by topic and
+// partition.
 func (c *Cluster) replicasOf(topics []string) ([]*replica, error) {
 	ids := map[topic.ID]bool{}
 	c.mu.RLock()

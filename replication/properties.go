@@ -13,7 +13,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// brokerProperties read Kafka's settings of a broker into their fields. They return what is wrong with the value, "" for nothing.
+// brokerProperties read Kafka's settings of a broker into their fields. They return what is wrong
+// with the value, "" for nothing.
 var brokerProperties = map[string]func(c *Config, value string) (reason string){
 	"log.cleaner.backoff.ms":          interval(func(c *Config) *time.Duration { return &c.CompactionInterval }),
 	"log.retention.check.interval.ms": interval(func(c *Config) *time.Duration { return &c.RetentionCheckInterval }),

@@ -11,8 +11,8 @@ import (
 // errors.Is(err, ErrUnknownTopic) is true for it.
 type UnknownTopicError struct {
 	Topic string
-	// Nearest is the existing topic whose name differs by the fewest typing errors, upper and lower case aside.
-	// It is empty if no name is near, and never that of an internal topic.
+	// Nearest is the existing topic whose name differs by the fewest typing errors, upper and lower
+	// case aside. It is empty if no name is near, and never that of an internal topic.
 	Nearest string
 }
 
@@ -32,18 +32,19 @@ func (m *image) unknownTopic(name string) error {
 	return &UnknownTopicError{Topic: name, Nearest: s.nearest(m, name)}
 }
 
-// nearestBudget bounds one search, in cells of the table of edit distances: below a millisecond. A cluster of 10,000 topics
-// needs less as a rule; of a larger one only a part is searched.
+// nearestBudget bounds one search, in cells of the table of edit distances: below a millisecond. A
+// cluster of 10,000 topics needs less as a rule; of a larger one only a part is searched.
 const nearestBudget = 1 << 19
 
-// nearestSearch looks for similar names. Several searches of one call share its budget, so that a request that names many
-// unknown topics costs no more than one of them.
+// nearestSearch looks for similar names. Several searches of one call share its budget, so that a
+// request that names many unknown topics costs no more than one of them.
 type nearestSearch struct {
 	budget int
 	rows   [3][]int // of the table: the one before the previous one, the previous one, the current one
 }
 
-// nearest returns the topic of m whose name is nearest to name, the first by name of several; "" for none.
+// nearest returns the topic of m whose name is nearest to name, the first by name of several; ""
+// for none.
 func (s *nearestSearch) nearest(m *image, name string) string {
 	if topic.ValidateName(name) != nil {
 		return ""
@@ -66,7 +67,8 @@ func (s *nearestSearch) nearest(m *image, name string) string {
 	return best
 }
 
-// typingErrors is how many typing errors are taken for such in a name of n bytes: with more it is another name.
+// typingErrors is how many typing errors are taken for such in a name of n bytes: with more it is
+// another name.
 func typingErrors(n int) int {
 	switch {
 	case n < 3:
@@ -79,8 +81,9 @@ func typingErrors(n int) int {
 	return 3
 }
 
-// distance returns the number of bytes to be inserted, deleted, replaced, or swapped with their neighbour, that turn a into b;
-// something above limit if it takes more than limit. Only a band of the table as wide as limit allows is computed.
+// distance returns the number of bytes to be inserted, deleted, replaced, or swapped with their
+// neighbour, that turn a into b; something above limit if it takes more than limit. Only a band of
+// the table as wide as limit allows is computed.
 func (s *nearestSearch) distance(a, b string, limit int) int {
 	for i := range s.rows {
 		s.rows[i] = s.rows[i][:0]

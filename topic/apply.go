@@ -9,9 +9,11 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Partition returns base, which brings what belongs to the broker (file system, directory, logger, hooks), with the topic's settings filled in.
+// Partition returns base, which brings what belongs to the broker (file system, directory, logger,
+// hooks), with the topic's settings filled in.
 //
-// Zero means the default in base's fields; where Kafka's 0 means zero, the smallest value that has the same effect is filled in.
+// Zero means the default in base's fields; where Kafka's 0 means zero, the smallest value that has
+// the same effect is filled in.
 func (s Settings) Partition(base partition.Config) partition.Config {
 	c := base
 	c.Log.Segment.IndexBytes = int(s.num("segment.index.bytes"))
@@ -51,8 +53,9 @@ var compressions = map[string]partition.Compression{
 	"zstd":         partition.CompressWith(record.Zstd),
 }
 
-// SyncPolicy is what flush.messages and flush.ms come to: SyncOnAck unless one of them is set, and then Kafka's meaning of both. A number of
-// messages below Kafka's default is SyncOnAck, which is at least as strict.
+// SyncPolicy is what flush.messages and flush.ms come to: SyncOnAck unless one of them is set, and
+// then Kafka's meaning of both. A number of messages below Kafka's default is SyncOnAck, which is
+// at least as strict.
 func (s Settings) SyncPolicy() log.SyncPolicy {
 	ms := s.num("flush.ms")
 	switch {
@@ -78,7 +81,8 @@ func (s Settings) cleanup() log.CleanupPolicy {
 	return p
 }
 
-// positive is a number of milliseconds as a duration where 0 would mean the default: 0 becomes a nanosecond, negative log.Unlimited.
+// positive is a number of milliseconds as a duration where 0 would mean the default: 0 becomes a
+// nanosecond, negative log.Unlimited.
 func positive(ms int64) time.Duration {
 	switch {
 	case ms < 0 || ms == math.MaxInt64:

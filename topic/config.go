@@ -13,28 +13,34 @@ import (
 	"github.com/stratalog/strata/log"
 )
 
-// Config describes a topic to be created, or the defaults of all topics of a cluster. The zero Config means the defaults.
+// Config describes a topic to be created, or the defaults of all topics of a cluster. The zero
+// Config means the defaults.
 type Config struct {
-	// Partitions is the number of partitions; 0 means the cluster's default, which is 1 unless set. Kafka: num.partitions.
+	// Partitions is the number of partitions; 0 means the cluster's default, which is 1 unless set.
+	// Kafka: num.partitions.
 	Partitions int
 
-	// ReplicationFactor is the number of replicas of each partition; 0 means the cluster's default, which is 1 unless set.
-	// Kafka: default.replication.factor.
+	// ReplicationFactor is the number of replicas of each partition; 0 means the cluster's default,
+	// which is 1 unless set. Kafka: default.replication.factor.
 	ReplicationFactor int
 
-	// MinInSyncReplicas; 0 means the cluster's default, which is 1 unless set. Kafka: min.insync.replicas.
+	// MinInSyncReplicas; 0 means the cluster's default, which is 1 unless set. Kafka:
+	// min.insync.replicas.
 	MinInSyncReplicas int
 
-	// Log holds those settings that have a key, under Go names; a zero field is not set. What belongs to a broker rather than to a topic
-	// (file system, logger, hooks and the like) must be left zero.
+	// Log holds those settings that have a key, under Go names; a zero field is not set. What
+	// belongs to a broker rather than to a topic (file system, logger, hooks and the like) must be
+	// left zero.
 	Log log.Config
 
-	// Properties are settings by Kafka's keys. One that is set here and in a field above must have the same value in both.
+	// Properties are settings by Kafka's keys. One that is set here and in a field above must have
+	// the same value in both.
 	Properties map[string]string
 }
 
-// Explicit returns the canonical form of the configuration: the map of all keys that are set, be it by a field or in Properties. The caller
-// owns it; it is not nil. The error joins a *ConfigError for each field or key that is not accepted.
+// Explicit returns the canonical form of the configuration: the map of all keys that are set, be it
+// by a field or in Properties. The caller owns it; it is not nil. The error joins a *ConfigError
+// for each field or key that is not accepted.
 func (c Config) Explicit() (map[string]string, error) {
 	fields, err := c.fields()
 	if err != nil {
@@ -133,7 +139,8 @@ func (f *fieldKeys) num(key string, n int64) {
 	}
 }
 
-// millis takes a duration; log.Unlimited is -1, and anything else must be whole milliseconds to mean the same in both forms.
+// millis takes a duration; log.Unlimited is -1, and anything else must be whole milliseconds to
+// mean the same in both forms.
 func (f *fieldKeys) millis(key string, d time.Duration) {
 	switch {
 	case d == log.Unlimited:
@@ -170,7 +177,8 @@ func (f *fieldKeys) cleanup(p log.CleanupPolicy) {
 	}
 }
 
-// sync takes the sync policy in Kafka's words. The zero policy, SyncOnAck, is the default and not set.
+// sync takes the sync policy in Kafka's words. The zero policy, SyncOnAck, is the default and not
+// set.
 func (f *fieldKeys) sync(p log.SyncPolicy) {
 	switch {
 	case p == log.SyncOnAck:

@@ -7,14 +7,15 @@ import (
 	"fmt"
 )
 
-// An ID identifies one incarnation of a topic: a topic that is deleted and created again under the same name has another ID.
-// The zero ID means none. It is a random (version 4) UUID.
+// An ID identifies one incarnation of a topic: a topic that is deleted and created again under the
+// same name has another ID. The zero ID means none. It is a random (version 4) UUID.
 type ID [16]byte
 
 // ErrInvalidID is matched by the errors of ParseID.
 var ErrInvalidID = errors.New("topic: invalid topic id")
 
-// NewID returns a random ID. Like Kafka it avoids the reserved values and those whose text begins with '-'.
+// NewID returns a random ID. Like Kafka it avoids the reserved values and those whose text begins
+// with '-'.
 func NewID() ID {
 	for {
 		var id ID

@@ -9,7 +9,8 @@ type Info struct {
 	Partitions []PartitionInfo
 }
 
-// PartitionInfo describes a partition of an existing topic, as its leader sees it. The offsets and the size of one that was never written are 0.
+// PartitionInfo describes a partition of an existing topic, as its leader sees it. The offsets and
+// the size of one that was never written are 0.
 type PartitionInfo struct {
 	Partition      int32
 	Leader         int32 // -1: none

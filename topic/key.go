@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// A Key describes one configuration key of a topic. It is a value; the slices of Synonyms are shared and must not be written to.
+// A Key describes one configuration key of a topic. It is a value; the slices of Synonyms are
+// shared and must not be written to.
 type Key struct {
 	Name     string
 	Type     ValueType
@@ -32,8 +33,9 @@ func LookupKey(name string) (Key, bool) {
 	return keys[i], true
 }
 
-// LookupBrokerKey returns the key that is the default of all topics under a broker's name, as log.retention.ms. Only the name that Kafka lets
-// change while a broker runs is known, not log.retention.hours and the like.
+// LookupBrokerKey returns the key that is the default of all topics under a broker's name, as
+// log.retention.ms. Only the name that Kafka lets change while a broker runs is known, not
+// log.retention.hours and the like.
 func LookupBrokerKey(name string) (Key, bool) {
 	for _, k := range keys {
 		if len(k.Synonyms) > 0 && k.Synonyms[0] == name {

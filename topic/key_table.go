@@ -1,6 +1,7 @@
 package topic
 
-// keys is the table of all keys of Apache Kafka 4.3 (LogConfig, ServerTopicConfigSynonyms), sorted by name.
+// keys is the table of all keys of Apache Kafka 4.3 (LogConfig, ServerTopicConfigSynonyms), sorted
+// by name.
 var keys = []Key{
 	key("cleanup.policy", TypeList, "delete", "log.cleanup.policy",
 		func() (string, func(value) string) { return anyOf("compact", "delete") },

@@ -9,14 +9,16 @@ import (
 // MaxNameLength is the greatest length of a topic name in bytes.
 const MaxNameLength = 249
 
-// MetadataTopic is the name of the controller's log. It is no topic: it cannot be created, listed or read through the topic API.
+// MetadataTopic is the name of the controller's log. It is no topic: it cannot be created, listed
+// or read through the topic API.
 const MetadataTopic = "__cluster_metadata"
 
 // ErrInvalidName is matched by every error of ValidateName.
 var ErrInvalidName = errors.New("topic: invalid name")
 
-// ValidateName reports whether name can name a topic: 1 to 249 of [a-zA-Z0-9._-], and neither "." nor "..".
-// A valid name is safe as a part of a file name. The error matches ErrInvalidName. Kafka: Topic.validate.
+// ValidateName reports whether name can name a topic: 1 to 249 of [a-zA-Z0-9._-], and neither "."
+// nor "..". A valid name is safe as a part of a file name. The error matches ErrInvalidName. Kafka:
+// Topic.validate.
 func ValidateName(name string) error {
 	switch {
 	case name == "":
@@ -38,11 +40,12 @@ func nameByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
-// CollisionKey returns the name with every '.' replaced by '_'. Two topics with the same key collide in metric names;
-// like Kafka, a cluster refuses to create the second.
+// CollisionKey returns the name with every '.' replaced by '_'. Two topics with the same key
+// collide in metric names; like Kafka, a cluster refuses to create the second.
 func CollisionKey(name string) string { return strings.ReplaceAll(name, ".", "_") }
 
-// IsInternal reports whether name is one of the topics the coordinators keep their state in. Clients may read but not write them.
+// IsInternal reports whether name is one of the topics the coordinators keep their state in.
+// Clients may read but not write them.
 func IsInternal(name string) bool {
 	return name == "__consumer_offsets" || name == "__transaction_state" || name == "__share_group_state"
 }

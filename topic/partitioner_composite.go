@@ -2,10 +2,11 @@ package topic
 
 import "github.com/stratalog/strata/record"
 
-// Composite partitions in two steps: first picks a block of spread neighbouring partitions, second a place in that block. For example, List by
-// tenant and then Hash within the tenant's block. The last block is smaller if spread does not divide the number of partitions; a spread below 1
-// counts as 1. If first or second refuses the record, so does Composite. Each block has its own turn in RoundRobin, Default and Sticky.
-// The result is a BatchAware if one of the two is.
+// Composite partitions in two steps: first picks a block of spread neighbouring partitions, second
+// a place in that block. For example, List by tenant and then Hash within the tenant's block. The
+// last block is smaller if spread does not divide the number of partitions; a spread below 1 counts
+// as 1. If first or second refuses the record, so does Composite. Each block has its own turn in
+// RoundRobin, Default and Sticky. The result is a BatchAware if one of the two is.
 func Composite(first Partitioner, spread int, second Partitioner) Partitioner {
 	c := composite{first: first, second: second, spread: max(spread, 1)}
 	_, firstAware := first.(BatchAware)
@@ -37,7 +38,8 @@ func (c composite) Partition(r record.Record, n int) int {
 
 func (c composite) size(block, n int) int { return min(c.spread, n-block*c.spread) }
 
-// compositeAware tells each step what it would have seen on its own: the first in blocks, the second in places of the block.
+// compositeAware tells each step what it would have seen on its own: the first in blocks, the
+// second in places of the block.
 type compositeAware struct{ composite }
 
 func (c compositeAware) Appended(a Appended) {

@@ -8,8 +8,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// RoundRobin gives a topic's records to its partitions in turn, with or without key, starting anywhere.
-// Each topic has its own turn. Kafka: RoundRobinPartitioner.
+// RoundRobin gives a topic's records to its partitions in turn, with or without key, starting
+// anywhere. Each topic has its own turn. Kafka: RoundRobinPartitioner.
 func RoundRobin() Partitioner { return &roundRobin{} }
 
 // turn names an independent sequence of choices: a topic, or one block of it under Composite.

@@ -42,7 +42,8 @@ func (p *sticky) partitionIn(topic string, _ []byte, block, n int) int {
 	}
 }
 
-// Appended counts the bytes and moves on when the partition has had its share: a batch's worth once no half batch is left, twice that in any case.
+// Appended counts the bytes and moves on when the partition has had its share: a batch's worth once
+// no half batch is left, twice that in any case.
 func (p *sticky) Appended(a Appended) { p.appendedIn(a, 0) }
 
 func (p *sticky) appendedIn(a Appended, block int) {
@@ -93,8 +94,9 @@ func (p *sticky) at(t turn, n int) *stuck {
 	return s
 }
 
-// stickyKeyed is keyedOr over sticky, passing on what the producer reports. Keyed records are reported too; they count only if they went to
-// the partition that is in turn, where they fill the batch like any other.
+// stickyKeyed is keyedOr over sticky, passing on what the producer reports. Keyed records are
+// reported too; they count only if they went to the partition that is in turn, where they fill the
+// batch like any other.
 type stickyKeyed struct{ keyedOr }
 
 func (p stickyKeyed) Appended(a Appended) { p.appendedIn(a, 0) }

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A ConfigError reports a configuration that is not accepted. Config.Properties and the fields of Config alike are reported by Kafka's key.
+// A ConfigError reports a configuration that is not accepted. Config.Properties and the fields of
+// Config alike are reported by Kafka's key.
 type ConfigError struct {
 	Key    string
 	Value  string
@@ -39,8 +40,9 @@ func (s Source) String() string {
 	return "DEFAULT_CONFIG"
 }
 
-// Settings are the effective settings of a topic: what was set on it, over the cluster's defaults, over the built-in ones.
-// The zero Settings are the built-in defaults. Settings are read-only and safe for concurrent use.
+// Settings are the effective settings of a topic: what was set on it, over the cluster's defaults,
+// over the built-in ones. The zero Settings are the built-in defaults. Settings are read-only and
+// safe for concurrent use.
 type Settings struct{ topic, cluster map[string]string }
 
 // A Setting is one effective value with all there is to know about it.
@@ -49,7 +51,8 @@ type Setting struct {
 	Value  string
 	Source Source
 
-	// Layers are the values of every source that has one, the effective one first; the last is the built-in default.
+	// Layers are the values of every source that has one, the effective one first; the last is the
+	// built-in default.
 	Layers []Layer
 }
 
@@ -59,8 +62,9 @@ type Layer struct {
 	Value  string
 }
 
-// Parse checks the keys set on a topic and lays them over the cluster's defaults (either may be nil; both are copied).
-// The error joins a *ConfigError for every key that is unknown, ill-typed, out of bounds or at odds with another.
+// Parse checks the keys set on a topic and lays them over the cluster's defaults (either may be
+// nil; both are copied). The error joins a *ConfigError for every key that is unknown, ill-typed,
+// out of bounds or at odds with another.
 func Parse(topic, cluster map[string]string) (Settings, error) {
 	s := Settings{topic: maps.Clone(topic), cluster: maps.Clone(cluster)}
 	var errs []error
@@ -102,7 +106,8 @@ func (s Settings) Value(name string) (string, Source) {
 	return s.fallback(name), SourceDefault
 }
 
-// fallback is the built-in default. That of flush.messages depends on whether flush.ms says how often to flush.
+// fallback is the built-in default. That of flush.messages depends on whether flush.ms says how
+// often to flush.
 func (s Settings) fallback(name string) string {
 	if name == "flush.messages" && s.isSet("flush.ms") {
 		return maxLong
@@ -116,7 +121,8 @@ func (s Settings) isSet(name string) bool {
 	return source != SourceDefault
 }
 
-// Describe returns every setting, sorted by key; internal keys only where they are set. The caller owns the result.
+// Describe returns every setting, sorted by key; internal keys only where they are set. The caller
+// owns the result.
 func (s Settings) Describe() []Setting {
 	all := make([]Setting, 0, len(keys))
 	for _, k := range keys {
@@ -161,7 +167,8 @@ func millis(ms int64) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// MinInSyncReplicas returns min.insync.replicas as far as it can bind a partition of so many replicas. Kafka: effectiveMinIsr.
+// MinInSyncReplicas returns min.insync.replicas as far as it can bind a partition of so many
+// replicas. Kafka: effectiveMinIsr.
 func (s Settings) MinInSyncReplicas(replicas int) int {
 	return int(min(s.num("min.insync.replicas"), int64(max(replicas, 1))))
 }
@@ -169,7 +176,8 @@ func (s Settings) MinInSyncReplicas(replicas int) int {
 // UncleanLeaderElection returns unclean.leader.election.enable.
 func (s Settings) UncleanLeaderElection() bool { return s.parsed("unclean.leader.election.enable").b }
 
-// Compacted reports whether cleanup.policy contains compact, and Deleted whether it contains delete.
+// Compacted reports whether cleanup.policy contains compact, and Deleted whether it contains
+// delete.
 func (s Settings) Compacted() bool { return slices.Contains(s.parsed("cleanup.policy").l, "compact") }
 
 // Deleted reports whether cleanup.policy contains delete.

@@ -28,7 +28,8 @@ type value struct {
 	l []string
 }
 
-// parse reads text as t. The reason is for a ConfigError; "" means that it is well typed. Like Kafka it ignores blanks around the value.
+// parse reads text as t. The reason is for a ConfigError; "" means that it is well typed. Like
+// Kafka it ignores blanks around the value.
 func (t ValueType) parse(text string) (v value, reason string) {
 	text = strings.TrimSpace(text)
 	var err error
@@ -65,7 +66,8 @@ func (v value) equal(w value) bool {
 	return v.b == w.b && v.n == w.n && v.f == w.f && v.s == w.s && slices.Equal(v.l, w.l)
 }
 
-// SplitList splits the text of a TypeList value at commas; blanks around the parts do not count, and an empty text has no parts.
+// SplitList splits the text of a TypeList value at commas; blanks around the parts do not count,
+// and an empty text has no parts.
 func SplitList(text string) []string {
 	text = strings.TrimSpace(text)
 	if text == "" {

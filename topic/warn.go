@@ -29,7 +29,8 @@ func (s Settings) Warnings(replicas int) []Warning {
 	if !s.Deleted() {
 		return ws
 	}
-	// Retention removes whole closed segments: large segments make it coarse, small ones make many files.
+	// Retention removes whole closed segments: large segments make it coarse, small ones make many
+	// files.
 	segmentMs, retentionMs := s.num("segment.ms"), s.num("retention.ms")
 	switch {
 	case retentionMs < 0:
