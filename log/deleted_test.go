@@ -107,7 +107,7 @@ func TestFilesThatWaitAreLeftByCloseAndDeletedByTheNextOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, fsys := openDelayed(t, log.Config{RetentionBytes: 1})
 		require.NoError(t, clean(t, l))
-		require.NoError(t, l.Backup("backup"))
+		require.NoError(t, l.Backup(t.Context(), nil, "backup"))
 		require.Empty(t, deletedFiles(t, fsys, "backup"))
 		require.NoError(t, l.Close())
 		time.Sleep(time.Hour)

@@ -173,9 +173,9 @@ func TestBackupHoldsWhatWasThereAndIsALogOfItsOwn(t *testing.T) {
 	require.NoError(t, l.DeleteRecords(7))
 	require.NoError(t, l.SetLeaderEpoch(3))
 	want := values(t, l)
-	require.NoError(t, l.Backup("backup"))
+	require.NoError(t, l.Backup(t.Context(), nil, "backup"))
 	fill(t, l, 10)
-	require.Error(t, l.Backup("backup"), "it is not empty")
+	require.Error(t, l.Backup(t.Context(), nil, "backup"), "it is not empty")
 	for i, at := range []*vfs.MemFS{disk.Crash(1), disk} {
 		b, err := Open("backup", Config{FS: at, SegmentBytes: 1000})
 		require.NoError(t, err)

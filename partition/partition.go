@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"github.com/stratalog/strata/internal/watermark"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
 )
 
 // A Partition is one replica of one partition. All methods are safe for concurrent use; none but those that say so block.
@@ -226,4 +228,13 @@ func (p *Partition) wrap(op string, err error) error {
 		err = ErrClosed
 	}
 	return fmt.Errorf("%s %s-%d: %w", op, p.tp.Topic, p.tp.Partition, err)
+}
+
+// Backup copies the partition's log to dir, as log.Log.Backup does: a new partition of the same
+// records, which remembers its producers as this one does. Appends go on meanwhile.
+func (p *Partition) Backup(ctx context.Context, fsys vfs.FS, dir string) error {
+	if err := p.log.Backup(ctx, fsys, dir); err != nil {
+		return p.wrap("backup", err)
+	}
+	return nil
 }

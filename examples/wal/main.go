@@ -105,7 +105,7 @@ func followAndBackup(ctx context.Context, out io.Writer, disk vfs.FS) error {
 		}
 		fmt.Fprintf(out, "follower sees: %s\n", <-seen)
 	}
-	if err := l.Backup("backup"); err != nil {
+	if err := l.Backup(ctx, nil, "backup"); err != nil {
 		return err
 	}
 	b, err := log.OpenReadOnly("backup", log.Config{FS: disk})

@@ -1,0 +1,255 @@
+package log
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/vfs"
+)
+
+const (
+	// partialSuffix ends the name of a copy that is being made: <dir>.<16 hex digits>.partial.
+	partialSuffix = ".partial"
+	// backupAttempts is how often a log is copied that is truncated meanwhile.
+	backupAttempts = 3
+	// backupChunk is how many bytes of a segment are copied at a time.
+	backupChunk = 1 << 20
+)
+
+// Backup copies the log, as it is at one moment of the call, to the directory dir of fsys, which must
+// not exist or be empty; fsys nil is the log's own. Appends go on meanwhile; Clean waits, and Close
+// ends the copying. Every batch is checked as it is copied.
+//
+// Nothing is shared with the original, so neither can change the other. The copy is made beside dir,
+// under the name dir.<random>.partial, synced, and renamed as a whole: a crash at any time leaves a
+// complete copy or none, and when Backup returns nil the copy survives a power cut. What a crash left
+// under a partial name is never taken for a log and can be removed. The copy opens as a log that was
+// closed in order; what is durable of the original does not matter to it.
+//
+// Errors: one matching fs.ErrExist if dir is not empty, *CorruptError for damage, ErrClosed,
+// ErrReadOnly, the sticky error of a broken log, ctx's, and those of the file systems.
+func (l *Log) Backup(ctx context.Context, fsys vfs.FS, dir string) error {
+	if fsys == nil {
+		fsys = l.cfg.Load().FS
+	}
+	if err := checkVacant(fsys, dir); err != nil {
+		return fmt.Errorf("backup %s: %w", l.path, err)
+	}
+	l.cleaning.take() // no segment is compacted or removed by retention until the copy is complete
+	defer l.cleaning.give()
+	var err error
+	for range backupAttempts {
+		watched := compactContext{ctx, l, l.cuts.Load()}
+		if err = l.backup(watched, fsys, dir); err == nil || watched.Err() != errChanged {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("backup %s to %s: %w", l.path, dir, err)
+	}
+	return nil
+}
+
+// checkVacant accepts a directory that does not exist or is empty.
+func checkVacant(fsys vfs.FS, dir string) error {
+	entries, err := fsys.ReadDir(dir)
+	if err == nil && len(entries) > 0 {
+		err = fmt.Errorf("%s is not empty: %w", dir, fs.ErrExist)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// backup makes one attempt. It ends with ctx, which knows when the log is cut or closed.
+func (l *Log) backup(ctx compactContext, fsys vfs.FS, dir string) (err error) {
+	var id [8]byte
+	for i := range id {
+		id[i] = byte(rand.Uint32())
+	}
+	partial := dir + "." + hex.EncodeToString(id[:]) + partialSuffix
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, fsys.RemoveAll(partial))
+		}
+	}()
+	plan, err := l.planBackup()
+	if err != nil {
+		return err
+	}
+	if err := vfs.MakeDir(fsys, partial, 0o755); err != nil {
+		return err
+	}
+	if err := plan.write(ctx, fsys, partial); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil { // cut or closed: what was copied last may be half of it
+		return err
+	}
+	// Everything in partial is on stable storage. From the rename on the copy is there.
+	if err := fsys.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := fsys.Rename(partial, dir); err != nil {
+		return err
+	}
+	return fsys.SyncDir(filepath.Dir(dir))
+}
+
+// A backupPlan is what a log consisted of at one moment. Segments only grow until they are cut, which
+// the context of the copying notices; small files are here as they were.
+type backupPlan struct {
+	l        *Log
+	segments []*segment.Segment
+	state    state             // of the copy
+	small    map[string][]byte // files that change without a trace: leader epochs, aborted transactions
+	large    []string          // those that do not change; what is gone meanwhile is built anew
+}
+
+// planBackup takes stock. Appends wait for it, so it reads little.
+func (l *Log) planBackup() (*backupPlan, error) {
+	p := &backupPlan{l: l, small: map[string][]byte{}}
+	return p, l.exclusively(func() error {
+		if err := l.refusal(); err != nil {
+			return err
+		}
+		p.segments = l.list()
+		active := l.active()
+		end := l.end.Load()
+		p.state = state{clean: true, start: l.start.Load(), recoveryPoint: end, end: end, size: active.Size()}
+		_, p.state.epochs = l.epochs.Latest()
+		for _, s := range p.segments {
+			p.state.segments = append(p.state.segments, segmentState{s.Base(), s.Size()})
+		}
+		p.state.segments[len(p.segments)-1].size = -1 // state.size has it
+		offsets, err := l.SnapshotFiles()
+		if err != nil {
+			return err
+		}
+		for _, o := range offsets {
+			if o <= end {
+				p.large = append(p.large, segment.FileName(o, snapshotSuffix))
+			}
+		}
+		for _, s := range p.segments[:len(p.segments)-1] {
+			for _, suffix := range []string{segment.IndexSuffix, segment.TimeIndexSuffix, segment.TxnIndexSuffix} {
+				p.large = append(p.large, segment.FileName(s.Base(), suffix))
+			}
+		}
+		for _, name := range []string{epochFile, segment.FileName(active.Base(), segment.TxnIndexSuffix)} {
+			data, err := vfs.ReadFile(l.cfg.Load().FS, filepath.Join(l.path, name))
+			switch {
+			case err == nil:
+				p.small[name] = data
+			case !errors.Is(err, fs.ErrNotExist):
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// write makes the copy, durable but for its directory's own name; the state comes last.
+func (p *backupPlan) write(ctx context.Context, fsys vfs.FS, dir string) error {
+	for i, s := range p.segments {
+		size := p.state.size
+		if i < len(p.segments)-1 {
+			size = p.state.segments[i].size
+		}
+		if err := copySegment(ctx, fsys, dir, s, size); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.small)) {
+		if err := writeSynced(fsys, filepath.Join(dir, name), p.small[name]); err != nil {
+			return err
+		}
+	}
+	for _, name := range p.large {
+		data, err := vfs.ReadFile(p.l.cfg.Load().FS, filepath.Join(p.l.path, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			err = writeSynced(fsys, filepath.Join(dir, name), data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := fsys.SyncDir(dir); err != nil {
+		return err
+	}
+	return p.state.write(fsys, dir)
+}
+
+// copySegment copies the first size bytes of a segment, which are whole batches, checking each.
+func copySegment(ctx context.Context, fsys vfs.FS, dir string, s *segment.Segment, size int64) (err error) {
+	out, err := fsys.OpenFile(filePath(dir, s.Base(), segment.LogSuffix), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	buf := make([]byte, 0, min(backupChunk, size))
+	for pos := int64(0); pos < size; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p, err := s.ReadRange(buf[:0], pos, int(min(backupChunk, size-pos)))
+		if err != nil {
+			return err
+		}
+		if len(p) == 0 || int64(len(p)) > size-pos {
+			return io.ErrUnexpectedEOF // cut meanwhile
+		}
+		if err := checkBatches(s, p, pos); err != nil {
+			return err
+		}
+		if _, err := out.WriteAt(p, pos); err != nil {
+			return err
+		}
+		pos += int64(len(p))
+	}
+	return out.Sync()
+}
+
+// checkBatches checks the CRC of each batch of p, which was read at pos. A segment itself does so only
+// when it reads a batch for the first time, so what the disk has forgotten since would be copied.
+func checkBatches(s *segment.Segment, p []byte, pos int64) error {
+	for len(p) > 0 {
+		_, size, err := record.Parse(p)
+		if err != nil {
+			h, _ := record.ParseHeader(p) // it was plausible when it was read
+			return &CorruptError{Path: s.Path(), Pos: pos, Offset: h.BaseOffset, Reason: err.Error()}
+		}
+		p, pos = p[size:], pos+int64(size)
+	}
+	return nil
+}
+
+// writeSynced makes a file in a directory that is not in use yet.
+func writeSynced(fsys vfs.FS, name string, data []byte) (err error) {
+	f, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := f.WriteAt(data, 0); err != nil {
+		return err
+	}
+	return f.Sync()
+}
