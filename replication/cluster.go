@@ -36,6 +36,8 @@ type Cluster struct {
 	fetchTurn fetchTurn
 	ids       producerIDs
 
+	removals atomic.Int64 // topics that were deleted; moved with turn, read by backups
+
 	turn    chan struct{}  // holds a token while a change is under way
 	closing chan struct{}  // closed when Close begins
 	done    chan struct{}  // closed when it is through
@@ -251,6 +253,7 @@ func (c *Cluster) apply(recs []metarecord.Record, version int64) {
 			panic(fmt.Sprintf("replication: decided on a change that does not apply: %v", err)) // decide and apply disagree: our own fault
 		}
 	}
+	c.removals.Add(int64(len(removed)))
 	due := c.publishLocked(version)
 	c.mu.Unlock()
 	for _, ch := range due {

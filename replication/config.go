@@ -56,6 +56,7 @@ type Config struct {
 	// Logger: nil discards.
 	Logger *slog.Logger
 
+	inMemory  bool  // neither Dir nor FS was set
 	metaSlack int64 // 0: that constant; negative: a snapshot of the metadata after every change
 }
 
@@ -83,7 +84,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.Brokers = 1
 	if c.FS == nil && c.Dir == "" {
-		c.FS = vfs.Mem()
+		c.inMemory, c.FS = true, vfs.Mem()
 	} else if c.FS == nil {
 		c.FS = vfs.OS()
 	}

@@ -68,6 +68,11 @@ func readTopicID(fsys vfs.FS, dir string) (id topic.ID, ok bool, err error) {
 	return id, false, nil
 }
 
+// writeTopicID makes the file that readTopicID reads.
+func writeTopicID(fsys vfs.FS, dir string, id topic.ID) error {
+	return vfs.WriteFile(fsys, filepath.Join(dir, partitionMetadataFile), []byte("version: 0\ntopic_id: "+id.String()))
+}
+
 // createPartitionDir makes the directory of a partition, naming its topic, at once: there is never one under its final name that
 // does not say whose it is. If the creation is cut short, what is left is deleted by the next open. Its name is durable when a log was opened in it,
 // which syncs root before anything else.
@@ -77,7 +82,7 @@ func createPartitionDir(fsys vfs.FS, root string, tp record.TopicPartition, id t
 	if err := fsys.MkdirAll(staging, 0o755); err != nil {
 		return err
 	}
-	err := vfs.WriteFile(fsys, filepath.Join(staging, partitionMetadataFile), []byte("version: 0\ntopic_id: "+id.String()))
+	err := writeTopicID(fsys, staging, id)
 	if err == nil {
 		err = fsys.Rename(staging, final)
 	}

@@ -18,4 +18,5 @@
 //	<dir>/broker-1/<topic>-<partition>/           a partition, made when it is first written
 //	<dir>/broker-1/<name>.<32 hex digits>-delete  being deleted; goes at the next open at the latest
 //	<dir>/broker-1/<name>.<32 hex digits>-stray   belonged to no topic at some open; never touched again
+//	<dir>/broker-1/strata.unfinished              there only while Backup writes to the directory; Open refuses it
 package replication

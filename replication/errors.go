@@ -34,10 +34,13 @@ var (
 	ErrForeign     = errors.New("replication: directory belongs to another program") // it holds files, but not ours
 )
 
+// ErrUnfinished is a further reason of a DirectoryError: the directory is a backup that was interrupted.
+var ErrUnfinished = errors.New("replication: directory is an unfinished backup")
+
 // A DirectoryError says why a cluster's directory cannot be opened and what can be done. Nothing in the directory was changed.
 type DirectoryError struct {
 	Dir    string
-	Reason error  // ErrLocked, ErrNewerFormat, ErrDamaged or ErrForeign; errors.Is sees it
+	Reason error  // ErrLocked, ErrNewerFormat, ErrDamaged, ErrForeign or ErrUnfinished; errors.Is sees it
 	Advice string // what to do
 	Err    error  // the cause, may be nil; errors.Is and errors.As see it too
 }

@@ -73,6 +73,11 @@ func decodeMeta(p []byte) (m metaProperties, err error) {
 // checkDirectory tells before anything is written whether dir can be a broker's directory. It returns the identity if there is one, nil if the
 // directory is new.
 func checkDirectory(fsys vfs.FS, dir string, node int32) (*metaProperties, error) {
+	if _, err := fsys.Stat(filepath.Join(dir, unfinishedFile)); err == nil {
+		return nil, directoryError(dir, ErrUnfinished, nil)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("open cluster in %s: %w", dir, err)
+	}
 	p, err := vfs.ReadFile(fsys, filepath.Join(dir, metaPropertiesFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, checkNew(fsys, dir)
@@ -123,6 +128,7 @@ func directoryError(dir string, reason, err error) error {
 		ErrNewerFormat: "open it with the version that wrote it, or a later one",
 		ErrDamaged:     "restore it from a backup; the partitions' own directories may be whole",
 		ErrForeign:     "choose an empty directory",
+		ErrUnfinished:  "remove it, and make the backup again",
 	}
 	return &DirectoryError{Dir: dir, Reason: reason, Advice: advice[reason], Err: err}
 }

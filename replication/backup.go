@@ -1,0 +1,248 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+// unfinishedFile is in a broker's directory from before anything else of a backup is, until all of it
+// is on stable storage. A directory that has it is not opened.
+const unfinishedFile = "strata.unfinished"
+
+// backupRounds is how often a backup is begun: the last time no topic can be deleted.
+const backupRounds = 3
+
+// errTopicsGone says that topics were deleted while a backup was being made.
+var errTopicsGone = errors.New("replication: topics were deleted meanwhile")
+
+// Backup copies the cluster, while it serves, to the directory dir, which must not exist or be empty,
+// on the cluster's file system, or on the operating system's if the cluster is in memory. The copy is
+// the same cluster, with its id, its producers, groups and topics: Open opens it, here or elsewhere.
+//
+// The copy of each partition is that of one moment (log.Log.Backup), and later for some than for
+// others. The order makes the whole consistent:
+//
+//  1. the partitions of internal topics, which hold the groups' committed offsets,
+//  2. then the others. A committed offset was copied in step 1, so its record had been written before
+//     the copy of its partition began, and is in it: no committed offset points past the records;
+//  3. then the metadata. A topic whose partitions were copied is in it, and so are all producer ids
+//     that occur in records, so that none is given twice. A topic created after step 2 is empty in
+//     the copy. If topics are deleted meanwhile all steps are done again, since offsets committed for
+//     one must not be taken for offsets of a later topic of its name. The third time topics can be
+//     neither deleted nor created nor altered until the copy is made.
+//
+// Until the last byte is on stable storage the directory has a mark, and Open refuses it
+// (ErrUnfinished): a backup that was interrupted never opens as a smaller cluster. A backup that fails
+// removes what it wrote; after a crash dir is not empty and has to be removed before the next one.
+//
+// Errors: one matching fs.ErrExist if dir is not empty; why a partition is offline, since a copy
+// without it would not be whole; those of log.Log.Backup; ErrClosed, ctx's.
+func (c *Cluster) Backup(ctx context.Context, dir string) error {
+	b := &backup{c: c, fsys: c.cfg.FS, root: filepath.Join(dir, filepath.Base(c.broker.root))}
+	if c.cfg.inMemory {
+		b.fsys = vfs.OS()
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	result := make(chan error, 1)
+	started := c.run(func() {
+		stop := make(chan struct{})
+		var watcher sync.WaitGroup
+		watcher.Go(func() {
+			select {
+			case <-c.closing:
+				cancel(ErrClosed)
+			case <-stop:
+			}
+		})
+		err := b.run(ctx, dir)
+		close(stop)
+		watcher.Wait()
+		if cause := context.Cause(ctx); err != nil && cause != nil {
+			err = errors.Join(cause, err)
+		}
+		result <- err
+	})
+	if !started {
+		return ErrClosed
+	}
+	if err := <-result; err != nil {
+		return fmt.Errorf("backup to %s: %w", dir, err)
+	}
+	return nil
+}
+
+// A backup is one call of Cluster.Backup.
+type backup struct {
+	c    *Cluster
+	fsys vfs.FS
+	root string // of the copy's broker
+
+	mu     sync.Mutex // guards copied
+	copied map[record.TopicPartition]bool
+}
+
+func (b *backup) run(ctx context.Context, dir string) (err error) {
+	if within(dir, b.c.cfg.Dir) && b.fsys == b.c.cfg.FS {
+		return fmt.Errorf("%w: it is inside of the cluster's own directory %s", fs.ErrInvalid, b.c.cfg.Dir)
+	}
+	entries, err := b.fsys.ReadDir(dir)
+	if err == nil && len(entries) > 0 {
+		return fmt.Errorf("it is not empty: %w", fs.ErrExist)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := vfs.MakeDir(b.fsys, b.root, 0o755); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.undo())
+		}
+	}()
+	if err := vfs.WriteFile(b.fsys, filepath.Join(b.root, unfinishedFile), []byte("a backup that was interrupted; remove it\n")); err != nil {
+		return err
+	}
+	for i := range backupRounds {
+		if err = b.round(ctx, i == backupRounds-1); !errors.Is(err, errTopicsGone) {
+			break
+		}
+	}
+	if err == nil {
+		err = b.c.live(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return b.finish()
+}
+
+// within reports whether name is dir or below it.
+func within(name, dir string) bool {
+	rel, err := filepath.Rel(dir, name)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+// round copies everything but meta.properties. With alone no metadata change until it is through.
+func (b *backup) round(ctx context.Context, alone bool) error {
+	if alone {
+		if err := b.takeTurn(ctx); err != nil {
+			return err
+		}
+		defer b.giveTurn()
+	}
+	b.copied = map[record.TopicPartition]bool{}
+	begun := b.c.removals.Load()
+	err := b.partitions(ctx)
+	if err == nil && !alone {
+		if err = b.takeTurn(ctx); err != nil {
+			return err
+		}
+		defer b.giveTurn()
+	}
+	if b.c.removals.Load() != begun {
+		for tp := range b.copied {
+			if err := discard(b.fsys, b.root, partitionDir(tp)); err != nil {
+				return err
+			}
+		}
+		return errTopicsGone
+	}
+	if err != nil {
+		return err
+	}
+	return b.c.meta.log.Backup(ctx, b.fsys, filepath.Join(b.root, topic.MetadataTopic+"-0"))
+}
+
+func (b *backup) takeTurn(ctx context.Context) error {
+	select {
+	case b.c.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (b *backup) giveTurn() { <-b.c.turn }
+
+// partitions copies those of internal topics and then the others.
+func (b *backup) partitions(ctx context.Context) error {
+	for _, internal := range []bool{true, false} {
+		// Only now are they listed: partitions with a record that a copied offset points past are there.
+		var mine []*replica
+		for _, r := range b.c.broker.all() {
+			if topic.IsInternal(r.tp.Topic) == internal {
+				mine = append(mine, r)
+			}
+		}
+		if err := forEach(mine, func(_ int, r *replica) error { return b.partition(ctx, r) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// partition copies one partition, and the file that says whose it is.
+func (b *backup) partition(ctx context.Context, r *replica) error {
+	p := r.settled()
+	if err := b.c.live(ctx); err != nil {
+		return err
+	}
+	if p == nil {
+		if _, err := r.state(); err != nil {
+			return fmt.Errorf("partition %s is offline: %w", partitionDir(r.tp), err)
+		}
+		return nil // never written
+	}
+	b.mu.Lock()
+	b.copied[r.tp] = true
+	b.mu.Unlock()
+	dir := filepath.Join(b.root, partitionDir(r.tp))
+	if err := p.Backup(ctx, b.fsys, dir); err != nil {
+		return err
+	}
+	return writeTopicID(b.fsys, dir, r.id)
+}
+
+// finish makes the copy a cluster: who it is, and then that it is whole.
+func (b *backup) finish() error {
+	card, err := vfs.ReadFile(b.c.cfg.FS, filepath.Join(b.c.broker.root, metaPropertiesFile))
+	if err != nil {
+		return err
+	}
+	if err := vfs.WriteFile(b.fsys, filepath.Join(b.root, metaPropertiesFile), card); err != nil {
+		return err
+	}
+	if err := b.fsys.Remove(filepath.Join(b.root, unfinishedFile)); err != nil {
+		return err
+	}
+	return b.fsys.SyncDir(b.root)
+}
+
+// undo removes what was written, the mark last.
+func (b *backup) undo() error {
+	entries, err := b.fsys.ReadDir(b.root)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if e.Name() != unfinishedFile {
+			errs = append(errs, b.fsys.RemoveAll(filepath.Join(b.root, e.Name())))
+		}
+	}
+	if err := errors.Join(append(errs, b.fsys.SyncDir(b.root))...); err != nil {
+		return err
+	}
+	return errors.Join(b.fsys.RemoveAll(b.root), b.fsys.SyncDir(filepath.Dir(b.root)))
+}
