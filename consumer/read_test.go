@@ -50,6 +50,25 @@ func TestReadYieldsWhatWasThereWhenItBegan(t *testing.T) {
 	})
 }
 
+// late is a backend where a record comes between the question for the ends and the first fetch.
+type late struct {
+	*strata.Cluster
+	fill func()
+}
+
+func (l *late) Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error) {
+	l.fill()
+	return l.Cluster.Fetch(ctx, req)
+}
+
+func TestReadLeavesOutWhatCameAfterItAskedForTheEnds(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, c *strata.Cluster) {
+		fill(t, c, 0, 2)
+		b := &late{c, func() { fill(t, c, 0, 3) }}
+		require.Equal(t, []string{"0:0", "0:1"}, places(t, b, consumer.ReadConfig{Topic: "t"}))
+	})
+}
+
 func TestReadBeginsAndStaysWhereItIsTold(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, c *strata.Cluster) {
 		begun := time.Now()

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"math"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
 )
@@ -190,20 +192,28 @@ func TestFetchSessionTellsDeletedTopicsFromThoseMadeAgain(t *testing.T) {
 func TestFetchByIDNeverReadsAnotherTopicOfThatName(t *testing.T) {
 	s, c := fetchServer(t)
 	old, _ := s.cluster.TopicID("orders")
-	for range 50 {
-		answered := make(chan *kmsg.FetchResponse, 1)
-		req := want(13, "", 0)
-		req.Topics[0].TopicID, req.MaxWaitMillis, req.MinBytes = old, 10_000, 1
-		waiter := dial(t, c.nc.RemoteAddr().String())
-		go func() { answered <- waiter.fetch(inSession(req, 0, -1)) }()
-		require.NoError(t, s.cluster.DeleteTopic(t.Context(), "orders"))
-		require.NoError(t, s.cluster.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 3}))
-		c.ask(appended("orders", 0, "one"))
-		got := <-answered
-		require.Empty(t, got.Topics[0].Partitions[0].RecordBatches)
-		require.NotZero(t, got.Topics[0].Partitions[0].ErrorCode)
-		require.NoError(t, s.cluster.DeleteTopic(t.Context(), "orders"))
-		require.NoError(t, s.cluster.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 3}))
-		old, _ = s.cluster.TopicID("orders")
+	req := want(13, "", 0)
+	req.Topics[0].TopicID, req.MaxWaitMillis, req.MinBytes = old, 60_000, 1
+	answered := make(chan *kmsg.FetchResponse, 1)
+	begun := s.cluster.Stats().Brokers.FetchRequests
+	go func() { answered <- c.fetch(inSession(req, 0, -1)) }()
+	for s.cluster.Stats().Brokers.FetchRequests < begun+2 { // the second time it waits; the name is looked up
+		runtime.Gosched()
 	}
+	// Without memory to read into, the poll cannot look again until the other topic is there.
+	taken := 0
+	for n := 1; n > 0; taken += n { // all but what the request itself takes
+		n = s.budget.tryTake(s.limits.InFlightBytes, 1)
+	}
+	require.NoError(t, s.cluster.DeleteTopic(t.Context(), "orders"))
+	require.NoError(t, s.cluster.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 3}))
+	p, err := producer.New(s.cluster, producer.Config{})
+	require.NoError(t, err)
+	_, err = p.Send(t.Context(), record.String("orders", "", "another's").To(0))
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
+	s.budget.give(taken)
+	got := (<-answered).Topics[0].Partitions[0]
+	require.Empty(t, got.RecordBatches)
+	require.Equal(t, InconsistentTopicID, Code(got.ErrorCode))
 }
