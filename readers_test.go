@@ -214,7 +214,7 @@ func TestOnlyProducersAndHousekeepingChangeATopic(t *testing.T) {
 		sendTo(t, p, 0, numbers(0, 20)...)
 		before, err := c.Topic(t.Context(), "orders")
 		require.NoError(t, err)
-		status := c.Status("orders", 0)
+		status := c.Backend().Status("orders", 0)
 
 		r := free(t, c, record.Offsets{orders(0): 0})
 		require.Equal(t, numbered(0, 20), take(t, r, 20))
@@ -228,11 +228,11 @@ func TestOnlyProducersAndHousekeepingChangeATopic(t *testing.T) {
 		after, err := c.Topic(t.Context(), "orders")
 		require.NoError(t, err)
 		require.Equal(t, before, after)
-		require.Equal(t, status, c.Status("orders", 0))
+		require.Equal(t, status, c.Backend().Status("orders", 0))
 
 		time.Sleep(2 * time.Hour)
 		require.Equal(t, []int64{20}, sendTo(t, p, 0, "20"))
-		status = c.Status("orders", 0)
+		status = c.Backend().Status("orders", 0)
 		require.Equal(t, int64(20), status.LogStartOffset, "expired, though nobody asked for it")
 		require.Equal(t, int64(21), status.LogEndOffset)
 	})

@@ -19,8 +19,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
@@ -66,15 +68,33 @@ var (
 // closeTimeout bounds Close.
 const closeTimeout = 30 * time.Second
 
-// A Cluster is brokers and coordinators in one process. It is a producer.Backend, a consumer.Backend and a group.Admin; topics are
-// managed with the methods of replication.Cluster. All methods are safe for concurrent use.
+// A Cluster is brokers and coordinators in one process. It is what producer.New, consumer.New, consumer.Read and kafka.NewServer take, and
+// a group.Admin. The methods listed here are for applications; what its parts can do besides, and what only servers and tests need, is
+// behind Backend. All methods are safe for concurrent use.
 type Cluster struct {
+	clients // what producers and consumers call
+
+	brokers     *replication.Cluster
+	coordinator *group.Coordinator
+	close       sync.Once
+	closeErr    error
+}
+
+// clients is promoted to Cluster without a place in its documentation: nobody but the packages producer and consumer calls these methods.
+type clients interface {
+	producer.Backend
+	consumer.Backend
+	MetadataVersion() int64 // asked by producers before each send
+}
+
+// A Backend is everything that the parts of a cluster can do: the inside of servers and tests.
+type Backend struct {
 	*replication.Cluster // topics, produce, fetch
 	*group.Coordinator   // groups and their offsets
-
-	close    sync.Once
-	closeErr error
 }
+
+// Backend returns the parts of the cluster. They must not be closed.
+func (c *Cluster) Backend() Backend { return Backend{c.brokers, c.coordinator} }
 
 // Open returns a serving cluster, recovered from its directory. A directory that is locked, damaged, from a newer version or not ours is
 // a typed error of the layer that noticed. The cluster must be closed, after its producers and consumers.
@@ -95,7 +115,7 @@ func Open(cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("strata: open: %w", err), brokers.Close())
 	}
-	return &Cluster{Cluster: brokers, Coordinator: coordinator}, nil
+	return &Cluster{clients: Backend{brokers, coordinator}, brokers: brokers, coordinator: coordinator}, nil
 }
 
 // Close is Shutdown with a bound of 30 s.
@@ -109,7 +129,7 @@ func (c *Cluster) Close() error {
 // when the last goroutine has ended. It is idempotent; later callers wait for the first and get its result.
 func (c *Cluster) Shutdown(ctx context.Context) error {
 	c.close.Do(func() {
-		c.closeErr = errors.Join(c.Coordinator.Close(), c.Cluster.Shutdown(ctx))
+		c.closeErr = errors.Join(c.coordinator.Close(), c.brokers.Shutdown(ctx))
 	})
 	return c.closeErr
 }
@@ -152,5 +172,5 @@ type Stats struct {
 
 // Stats returns the counters of all parts.
 func (c *Cluster) Stats() Stats {
-	return Stats{Brokers: c.Cluster.Stats(), Groups: c.Coordinator.Stats()}
+	return Stats{Brokers: c.brokers.Stats(), Groups: c.coordinator.Stats()}
 }

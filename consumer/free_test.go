@@ -164,7 +164,7 @@ func TestResetPolicyAppliesWhenTheOffsetIsNotHeldAnyMore(t *testing.T) {
 		fill(t, b, 0, 10)
 		_, err := b.DeleteRecords(t.Context(), map[record.TopicPartition]int64{tp(0): 6})
 		if err != nil {
-			p, _ := b.Partition(tp(0))
+			p, _ := b.Backend().Partition(tp(0))
 			t.Fatalf("%v: end %d hw %d", err, p.LogEndOffset(), p.HighWatermark())
 		}
 		c := open(t, b, consumer.Config{Assign: record.Offsets{tp(0): 2}})

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata"
 )
 
 func TestRepliesOfAClosedConnectionGiveBackWhatTheyHoldOnce(t *testing.T) {
@@ -31,7 +33,7 @@ func TestRepliesOfAClosedConnectionGiveBackWhatTheyHoldOnce(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := NewServer(nil, Config{Limits: Limits{InFlightBytes: size}})
+			s := NewServer(new(strata.Cluster), Config{Limits: Limits{InFlightBytes: size}})
 			defer s.Close()
 			near, far := net.Pipe()
 			defer far.Close()

@@ -13,7 +13,7 @@ import (
 func (c *call) describeQuorum(req *kmsg.DescribeQuorumRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeQuorumResponse)
 	found := false
-	stats, controller := c.s.cluster.Stats().Brokers, c.s.cluster.Controller()
+	stats, controller := c.s.cluster.Cluster.Stats(), c.s.cluster.Controller()
 	for _, t := range req.Topics {
 		answer := kmsg.NewDescribeQuorumResponseTopic()
 		answer.Topic = t.Topic

@@ -195,9 +195,9 @@ func TestFetchByIDNeverReadsAnotherTopicOfThatName(t *testing.T) {
 	req := want(13, "", 0)
 	req.Topics[0].TopicID, req.MaxWaitMillis, req.MinBytes = old, 60_000, 1
 	answered := make(chan *kmsg.FetchResponse, 1)
-	begun := s.cluster.Stats().Brokers.FetchRequests
+	begun := s.cluster.Cluster.Stats().FetchRequests
 	go func() { answered <- c.fetch(inSession(req, 0, -1)) }()
-	for s.cluster.Stats().Brokers.FetchRequests < begun+2 { // the second time it waits; the name is looked up
+	for s.cluster.Cluster.Stats().FetchRequests < begun+2 { // the second time it waits; the name is looked up
 		runtime.Gosched()
 	}
 	// Without memory to read into, the poll cannot look again until the other topic is there.

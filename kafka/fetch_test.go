@@ -149,7 +149,7 @@ func TestFetchTellsOfNewLeadersAndDivergingEpochs(t *testing.T) {
 	_, addr := serveCluster(t, after, Config{})
 	c := dial(t, addr)
 	c.ask(appended("orders", 0, "two"))
-	id, known := after.TopicID("orders")
+	id, known := after.Backend().TopicID("orders")
 	require.True(t, known)
 
 	req := want(16, "orders", 1)

@@ -49,7 +49,7 @@ type Config struct {
 
 // A Server answers Kafka's protocol for the brokers of a cluster. All methods are safe for concurrent use.
 type Server struct {
-	cluster    *strata.Cluster
+	cluster    strata.Backend
 	cfg        Config
 	limits     Limits
 	log        *slog.Logger
@@ -81,7 +81,7 @@ type address struct {
 // NewServer returns a server for cluster, which must outlive it. Nothing is served before Serve is called.
 func NewServer(cluster *strata.Cluster, cfg Config) *Server {
 	s := &Server{
-		cluster: cluster, cfg: cfg, limits: cfg.Limits.withDefaults(), log: cfg.Logger,
+		cluster: cluster.Backend(), cfg: cfg, limits: cfg.Limits.withDefaults(), log: cfg.Logger,
 		listeners: map[net.Listener]int32{}, addresses: map[int32]address{}, conns: map[*conn]struct{}{},
 		fetches: newSessionCache(maxFetchSessions),
 	}

@@ -153,14 +153,14 @@ func TestOneRequestCreatesABoundedNumberOfPartitions(t *testing.T) {
 	for _, got := range askCreate(t, addr, false, newTopic("a", 9_999, 1), newTopic("b", 2, 1)) {
 		require.Equal(t, PolicyViolation, Code(got.ErrorCode))
 	}
-	require.Zero(t, s.cluster.Stats().Brokers.Topics)
+	require.Zero(t, s.cluster.Cluster.Stats().Topics)
 	var names []kmsg.MetadataRequestTopic
 	for i := range maxAutoCreated + 5 {
 		names = append(names, topicNamed(fmt.Sprint("auto", i)))
 	}
 	got := askMetadata(t, addr, 13, true, names...)
 	require.Len(t, got.Topics, maxAutoCreated+5)
-	require.Equal(t, maxAutoCreated, s.cluster.Stats().Brokers.Topics)
+	require.Equal(t, maxAutoCreated, s.cluster.Cluster.Stats().Topics)
 	require.Equal(t, UnknownTopicOrPartition, Code(got.Topics[maxAutoCreated].ErrorCode))
 }
 
@@ -216,7 +216,7 @@ func TestCreatePartitionsRefusesAsKafkaDoes(t *testing.T) {
 	require.Equal(t, InvalidReplicaAssignment, grow("t", 4, false, []int32{9}))
 	require.Equal(t, InvalidReplicaAssignment, grow("t", 4, false, []int32{}))
 	require.Zero(t, grow("t", 4, true))
-	require.Equal(t, 3, s.cluster.Stats().Brokers.Partitions)
+	require.Equal(t, 3, s.cluster.Cluster.Stats().Partitions)
 	require.Zero(t, grow("t", 5, false, []int32{1}, []int32{1}))
-	require.Equal(t, 5, s.cluster.Stats().Brokers.Partitions)
+	require.Equal(t, 5, s.cluster.Cluster.Stats().Partitions)
 }

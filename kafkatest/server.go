@@ -143,11 +143,11 @@ func (s *Server) start() error {
 	if err != nil {
 		return err
 	}
-	r := &running{cluster: cluster, errs: make(chan error, len(cluster.Brokers()))}
+	r := &running{cluster: cluster, errs: make(chan error, len(cluster.Backend().Brokers()))}
 	r.kafka = kafka.NewServer(cluster, kafka.Config{Logger: s.cfg.Logger, Intercept: s.in, NoAutoCreate: !s.cfg.AutoCreate,
 		VersionCaps: versionCaps(s.cfg.Release, s.cfg.VersionCaps)})
 	var addrs []string
-	for i, broker := range cluster.Brokers() {
+	for i, broker := range cluster.Backend().Brokers() {
 		ln, err := s.listen(i, broker)
 		if err != nil {
 			return errors.Join(err, r.stop())
@@ -186,7 +186,7 @@ func (s *Server) createTopics() error {
 
 // topicName returns the name of a topic id, "" if there is none.
 func (s *Server) topicName(id [16]byte) string {
-	name, _ := s.Cluster().TopicName(id)
+	name, _ := s.Cluster().Backend().TopicName(id)
 	return name
 }
 

@@ -79,7 +79,7 @@ func TestWrittenRecordsStayAsTheyWere(t *testing.T) {
 		"clean":                     func() error { _, err := l.Clean(t.Context()); return err },
 		"reconfigure":               func() error { return l.Reconfigure(log.Config{SegmentBytes: 500, RetentionAge: log.Unlimited}) },
 		"deletion before":           func() error { return l.DeleteRecords(5) },
-		"backup":                    func() error { return l.Backup("copy") },
+		"backup":                    func() error { return l.Backup(t.Context(), nil, "copy") },
 		"what was read is written to": func() error {
 			for from := l.StartOffset(); from < 40; from++ {
 				p, err := l.Read(nil, from, 1)
