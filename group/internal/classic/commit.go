@@ -1,7 +1,6 @@
 package classic
 
 import (
-	"maps"
 	"time"
 	"unicode/utf8"
 
@@ -29,7 +28,7 @@ func (e EventCommit) step(g *Group, now time.Time) {
 		g.alive(m, now)
 	}
 	errs := make(map[record.TopicPartition]error, len(e.Offsets))
-	for _, tp := range sorted(maps.Keys(e.Offsets)) {
+	for _, tp := range sorted(e.Offsets) {
 		c := e.Offsets[tp]
 		errs[tp] = checkMetadata(c.Metadata, g.cfg.OffsetMetadataMax)
 		if errs[tp] != nil {

@@ -66,6 +66,10 @@ func note[V any](g *Group, m map[string]V, key string) {
 
 // Accept implements machine.Machine.
 func (g *Group) Accept() {
+	if !g.draft.open {
+		g.eff = Effects{}
+		return
+	}
 	records := g.eff.Records
 	g.close()
 	for _, r := range records {
@@ -76,6 +80,10 @@ func (g *Group) Accept() {
 // Discard implements machine.Machine. Only sessions that the step prolonged stay prolonged.
 func (g *Group) Discard() {
 	d := &g.draft
+	if !d.open {
+		g.eff = Effects{}
+		return
+	}
 	g.scalars = d.scalars
 	for _, b := range d.members {
 		*b.m = b.was
@@ -88,13 +96,16 @@ func (g *Group) Discard() {
 
 func (g *Group) close() {
 	d := &g.draft
+	d.open, g.eff = false, Effects{}
+	if len(d.members)+len(d.maps) == 0 {
+		return
+	}
 	clear(d.members)
 	clear(d.maps)
-	d.open, d.members, d.maps = false, d.members[:0], d.maps[:0]
+	d.members, d.maps = d.members[:0], d.maps[:0]
 	if cap(d.members) > keptEdits { // one big rebalance must not pin memory for ever
 		d.members, d.maps = nil, nil
 	}
-	g.eff = Effects{}
 }
 
 const keptEdits = 16

@@ -102,9 +102,10 @@ type Event interface {
 
 // Step implements machine.Machine.
 func (g *Group) Step(now time.Time, ev Event) Effects {
-	g.begin()
-	g.eff = Effects{}
-	ev.step(g, now)
+	if _, ok := ev.(EventHeartbeat); !ok { // only alive, which is no part of a draft
+		g.begin()
+	}
+	ev.step(g, now) // Accept and Discard left no effects
 	g.eff.WakeAt = g.wakeAt
 	return g.eff
 }

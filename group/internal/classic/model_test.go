@@ -70,7 +70,7 @@ func (m *model) twice(t *rapid.T, ev Event) Effects {
 	return eff
 }
 
-// A snapshot is all that a Group knows but for when it was last heard of its members.
+// A snapshot is all that a Group knows but for when it was last heard of its members, and when to look.
 type snapshot struct {
 	scalars
 	members map[string]member
@@ -81,6 +81,7 @@ type snapshot struct {
 
 func snapshotOf(g *Group) snapshot {
 	s := snapshot{g.scalars, map[string]member{}, maps.Clone(g.static), maps.Clone(g.pending), maps.Clone(g.offsets)}
+	s.wakeAt = time.Time{} // of the sessions
 	for id, m := range g.members {
 		c := *m
 		c.deadline, c.edited = time.Time{}, 0

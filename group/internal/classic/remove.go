@@ -2,8 +2,6 @@ package classic
 
 import (
 	"cmp"
-	"iter"
-	"maps"
 	"slices"
 	"time"
 
@@ -32,7 +30,7 @@ func (e EventDelete) step(g *Group, _ time.Time) {
 // removeAll emits the tombstones of everything, that of the group last.
 func (g *Group) removeAll() {
 	g.eff.Separable = true
-	for _, tp := range sorted(maps.Keys(g.offsets)) {
+	for _, tp := range sorted(g.offsets) {
 		g.removeOffset(tp)
 	}
 	if g.persisted {
@@ -40,11 +38,18 @@ func (g *Group) removeAll() {
 	}
 }
 
-// sorted returns partitions by topic and number: effects do not depend on the order of a map.
-func sorted(tps iter.Seq[record.TopicPartition]) []record.TopicPartition {
-	return slices.SortedFunc(tps, func(a, b record.TopicPartition) int {
-		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
-	})
+// sorted returns the partitions of m by topic and number: effects do not depend on the order of a map.
+func sorted[V any](m map[record.TopicPartition]V) []record.TopicPartition {
+	tps := make([]record.TopicPartition, 0, len(m))
+	for tp := range m {
+		tps = append(tps, tp)
+	}
+	if len(tps) > 1 {
+		slices.SortFunc(tps, func(a, b record.TopicPartition) int {
+			return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+		})
+	}
+	return tps
 }
 
 func (g *Group) removeOffset(tp record.TopicPartition) {
@@ -91,7 +96,7 @@ type EventTopicDeleted struct {
 
 func (e EventTopicDeleted) step(g *Group, _ time.Time) {
 	g.eff.Separable = true
-	for _, tp := range sorted(maps.Keys(g.offsets)) {
+	for _, tp := range sorted(g.offsets) {
 		if v := g.offsets[tp]; tp.Topic == e.Topic && (v.TopicID == e.ID || v.TopicID == [16]byte{}) {
 			g.removeOffset(tp)
 		}
@@ -107,7 +112,7 @@ func (EventExpire) step(g *Group, now time.Time) {
 	}
 	left, subscribed := len(g.offsets), g.subscription()
 	g.eff.Separable = true
-	for _, tp := range sorted(maps.Keys(g.offsets)) {
+	for _, tp := range sorted(g.offsets) {
 		if g.expired(tp, g.offsets[tp], subscribed, now) {
 			g.removeOffset(tp)
 			left--

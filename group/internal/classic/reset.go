@@ -1,7 +1,6 @@
 package classic
 
 import (
-	"maps"
 	"math"
 	"time"
 
@@ -45,7 +44,7 @@ func (e EventReset) step(g *Group, now time.Time) {
 	if to == nil {
 		to = e.shifted(g)
 	}
-	for _, tp := range sorted(maps.Keys(to)) {
+	for _, tp := range sorted(to) {
 		g.emit(offsets.Record{Key: offsets.Key{Type: offsets.KeyOffset, Group: g.id, Topic: tp.Topic, Partition: tp.Partition},
 			Offset: &offsets.OffsetValue{Offset: to[tp], LeaderEpoch: -1, CommitMs: now.UnixMilli(), ExpireMs: -1, TopicID: e.TopicIDs[tp.Topic]}})
 	}
