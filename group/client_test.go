@@ -39,6 +39,7 @@ type client struct {
 	topics                   []string
 	partitions               map[string]int32
 	instance                 string
+	host                     string // "": lives in the coordinator's process
 	session, rebalance, beat time.Duration
 	onOwn                    func(m *client, generation int32, owned []record.TopicPartition) // with every change
 	onLost                   func(m *client)                                                  // owns nothing any more
@@ -56,7 +57,7 @@ type client struct {
 }
 
 func newClient(c *Coordinator, group string, a assignor.Assignor, partitions map[string]int32) *client {
-	m := &client{at: &live{}, group: group, assignor: a, partitions: partitions, session: 10 * time.Second, rebalance: 30 * time.Second, beat: 3 * time.Second, generation: -1}
+	m := &client{at: &live{}, group: group, assignor: a, partitions: partitions, session: 10 * time.Second, rebalance: 30 * time.Second, beat: 3 * time.Second, generation: -1, host: "/10.0.0.1"}
 	m.at.p.Store(c)
 	for topic := range partitions {
 		m.topics = append(m.topics, topic)
@@ -179,7 +180,7 @@ func (m *client) rebalanceOnce(ctx context.Context, owned []record.TopicPartitio
 	id, generation := m.id, m.generation
 	m.joins++
 	m.mu.Unlock()
-	j, err := m.at.p.Load().Join(ctx, JoinRequest{Group: m.group, MemberID: id, InstanceID: m.instance, ClientID: "c", ClientHost: "h", ProtocolType: "consumer",
+	j, err := m.at.p.Load().Join(ctx, JoinRequest{Group: m.group, MemberID: id, InstanceID: m.instance, ClientID: "c", ClientHost: m.host, ProtocolType: "consumer",
 		SessionTimeout: m.session, RebalanceTimeout: m.rebalance, SkipAssignment: true,
 		Protocols: []assignor.Protocol{{Name: m.assignor.Name(), Metadata: assignor.SubscriptionFor(m.assignor, m.topics, owned, generation, "")}}})
 	if err != nil {

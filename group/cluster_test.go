@@ -112,6 +112,8 @@ func TestOffsetsTopicIsKafkasAndHasFilesOnlyWhereItIsWritten(t *testing.T) {
 		info, err := brokers.Topic(ctx, offsets.Topic)
 		require.NoError(t, err)
 		require.Equal(t, "__consumer_offsets", info.Name)
+		policy, _ := info.Settings.Value("cleanup.policy")
+		require.Equal(t, "compact", policy, "the last offset of each partition is kept for ever")
 
 		l := &clusterLog{brokers, record.TopicPartition{Topic: offsets.Topic, Partition: 12}}
 		p, err := l.Read(nil, 0, 1<<20)

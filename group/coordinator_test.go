@@ -177,9 +177,13 @@ func TestMemberWithoutHeartbeatsIsRemovedAfterItsSession(t *testing.T) {
 	inBubble(t, newFakeStore(partitions), Config{}, func(t *testing.T, c *Coordinator) {
 		a, b := newClient(c, "g", assignor.Range(), partitions).start(), newClient(c, "g", assignor.Range(), partitions).start()
 		waitGroup(t, c, StableWith(2))
+		id := a.memberID()
+		time.Sleep(time.Minute) // both send heartbeats
+		require.Equal(t, id, a.memberID())
 		begin := time.Now()
 		b.kill()
 		waitGroup(t, c, StableWith(1))
+		require.Equal(t, id, a.memberID())
 		require.LessOrEqual(t, time.Since(begin), b.session+a.beat)
 		require.GreaterOrEqual(t, time.Since(begin), b.session-b.beat)
 		_, owned := a.state()

@@ -2,6 +2,8 @@ package group
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -177,4 +179,16 @@ func (l *fakeLog) Bounds() (start, end int64, err error) {
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
 	return 0, l.end, nil
+}
+
+// clone returns a store with what this one holds, as the next process finds it.
+func (f *fakeStore) clone() *fakeStore {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := newFakeStore(nil)
+	c.topics, c.starts, c.ends = f.topics, maps.Clone(f.starts), maps.Clone(f.ends)
+	for _, l := range f.logs {
+		c.logs = append(c.logs, &fakeLog{f: c, data: slices.Clone(l.data), end: l.end})
+	}
+	return c
 }

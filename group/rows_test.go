@@ -65,6 +65,7 @@ func TestGroupsOnOneTopicKeepTheirOwnOffsetsAndMembers(t *testing.T) {
 	inBubble(t, newFakeStore(partitions), Config{}, func(t *testing.T, c *Coordinator) {
 		for i, group := range []string{"g", "h", "a very different one"} {
 			m := newClient(c, group, assignor.Range(), partitions).start()
+			defer m.stop(t)
 			info, err := c.WaitGroup(ctx, group, StableWith(1))
 			require.NoError(t, err)
 			require.Len(t, info.Members[0].Assignment, 2, "every group gets every partition")
@@ -73,7 +74,6 @@ func TestGroupsOnOneTopicKeepTheirOwnOffsetsAndMembers(t *testing.T) {
 			r := commitOf(group, record.Offsets{{Topic: "t"}: int64(i)})
 			r.MemberID, r.Generation = m.memberID(), generation
 			commit(t, c, r)
-			defer m.stop(t)
 		}
 		for i, group := range []string{"g", "h", "a very different one"} {
 			require.EqualValues(t, i, committed(t, c, group, record.TopicPartition{Topic: "t"}))
