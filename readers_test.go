@@ -340,3 +340,69 @@ func TestSegmentsFollowTheRateAndTheSegmentSize(t *testing.T) {
 	slow, busy = count("3145728") // six
 	require.Equal(t, []int{1, 5}, []int{slow, busy})
 }
+
+// poll polls until n records have come, and returns how many of each partition.
+func poll(t *testing.T, c *consumer.Consumer, n int) map[int32]int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	got := map[int32]int{}
+	for n > 0 {
+		batch, err := c.Poll(ctx)
+		require.NoError(t, err)
+		for tp, rs := range batch.Partitions() {
+			got[tp.Partition] += len(rs)
+		}
+		n -= batch.Len()
+	}
+	return got
+}
+
+// Row 8: a position is the reader's own, one for each partition, whatever is there and whatever others have read.
+func TestPositionsAreTheReadersOwn(t *testing.T) {
+	inBubble(t, topic.Config{Partitions: 2}, func(t *testing.T, c *strata.Cluster, p *producer.Producer) {
+		sendTo(t, p, 0, numbers(0, 10)...)
+		sendTo(t, p, 1, numbers(0, 6)...)
+		one := free(t, c, record.Offsets{orders(0): 2, orders(1): 0})
+		other := free(t, c, record.Offsets{orders(0): 7})
+		require.Equal(t, map[int32]int{0: 8, 1: 6}, poll(t, one, 14))
+		require.Equal(t, []int64{10, 6}, []int64{one.Position(orders(0)), one.Position(orders(1))})
+		require.Equal(t, []string{"7:7"}, take(t, other, 1))
+		require.Equal(t, int64(7), other.Position(orders(0)), "the record in hand comes again")
+		require.Equal(t, int64(-1), other.Position(orders(1)), "not its own")
+		sendTo(t, p, 0, "10")
+		require.Equal(t, int64(10), one.Position(orders(0)), "the end has moved, the reader has not")
+		require.NoError(t, one.Seek(orders(0), 4))
+		require.Equal(t, []int64{4, 6}, []int64{one.Position(orders(0)), one.Position(orders(1))})
+		require.Equal(t, int64(7), other.Position(orders(0)))
+	})
+}
+
+// Row 9.
+func TestLagIsTheEndLessThePositionOfEachPartition(t *testing.T) {
+	inBubble(t, topic.Config{Partitions: 3}, func(t *testing.T, c *strata.Cluster, p *producer.Producer) {
+		sendTo(t, p, 0, numbers(0, 10)...)
+		sendTo(t, p, 1, numbers(0, 6)...)
+		r := reader(t, c, consumer.Config{Assign: record.Offsets{orders(0): 3, orders(1): 0, orders(2): 0}, MaxPollRecords: 4})
+		lag := func() []int64 {
+			l := r.Lag()
+			return []int64{l[orders(0)], l[orders(1)], l[orders(2)]}
+		}
+		left := []int64{7, 6, 0}
+		for read := 0; read < 13; {
+			batch, err := r.Poll(t.Context())
+			require.NoError(t, err)
+			read += batch.Len()
+			for tp, rs := range batch.Partitions() {
+				left[tp.Partition] -= int64(len(rs))
+			}
+			require.Equal(t, left, lag(), "after %d records", read)
+		}
+		require.Equal(t, []int64{0, 0, 0}, lag())
+		require.NoError(t, r.Seek(orders(1), 2))
+		require.Equal(t, map[int32]int{1: 4}, poll(t, r, 4))
+		require.Equal(t, []int64{0, 0, 0}, lag())
+		require.NoError(t, r.Seek(orders(0), 1))
+		require.Equal(t, int64(9), r.Lag()[orders(0)], "counted from where it will go on")
+	})
+}

@@ -1,0 +1,52 @@
+package log
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+// RELIABILITY D2: a kill or a power cut at any call of a retention leaves a log that opens, with a suffix of what was there that has at
+// least what is to be kept.
+func TestPowerCutAtEveryStepOfRetention(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
+		disk := vfs.Mem()
+		l := openClean(t, disk, Config{Sync: policy, RetentionBytes: 1, RetentionAge: Unlimited})
+		for i := range 5 {
+			appendKV(t, l, fmt.Sprintf("k=%d", i))
+			require.NoError(t, l.Roll())
+		}
+		appendKV(t, l, "k=5")
+		require.NoError(t, l.Sync())
+		before := logDump(t, l)
+		var disks []*vfs.MemFS
+		var at []vfs.Event
+		stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
+			if e.Op&vfs.OpChange != 0 {
+				for seed := range uint64(5) {
+					disks, at = append(disks, disk.Crash(seed)), append(at, e)
+				}
+				disks, at = append(disks, disk.Kill()), append(at, e)
+			}
+		}})
+		clean(t, l)
+		stop()
+		after := logDump(t, l)
+		require.Equal(t, "5:k=5", after)
+		require.Greater(t, len(disks), 50)
+		for i, d := range disks {
+			again, err := Open(bedDir, Config{FS: d})
+			require.NoError(t, err, "policy %v, crash before %v", policy, at[i])
+			got := logDump(t, again)
+			require.True(t, strings.HasSuffix(before, got) && strings.HasSuffix(got, after), "policy %v, crash before %v: %s", policy, at[i], got)
+			require.Equal(t, l.EndOffset(), again.EndOffset())
+			require.NoError(t, again.Close())
+		}
+		require.NoError(t, l.Close())
+	}
+}
