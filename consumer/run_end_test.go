@@ -28,6 +28,13 @@ func background(fn func() error) <-chan error {
 	return ended
 }
 
+// hour bounds a Run that a test's handler ends: what breaks shows as a failure, not as a test that never ends.
+func hour(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // A handler is at work on the old position when the partition is sought. It heeds its context, and nothing else ends it.
 func TestRunReturnsWithinDrainTimeoutAfterASeek(t *testing.T) {
 	for _, order := range []consumer.RunOrder{consumer.ByPartition, consumer.ByKey} {
@@ -153,7 +160,7 @@ func TestCloseDuringRunLetsHandlersFinishAndCommitsThemBeforeItLeaves(t *testing
 		}
 		c := open(t, b, cfg)
 		ended := background(func() error {
-			return c.Run(t.Context(), func(_ context.Context, r record.Record) error {
+			return c.Run(hour(t), func(_ context.Context, r record.Record) error {
 				mu.Lock()
 				working++
 				seen[r.Partition]++
@@ -190,7 +197,7 @@ func TestCloseDuringRunKeepsTheMembershipAliveForDrainTimeout(t *testing.T) {
 		cfg.SessionTimeout = 6 * time.Second
 		c := open(t, b, cfg)
 		ended := background(func() error {
-			return c.Run(t.Context(), func(context.Context, record.Record) error {
+			return c.Run(hour(t), func(context.Context, record.Record) error {
 				time.Sleep(time.Minute)
 				return nil
 			}, consumer.RunConfig{DrainTimeout: 2 * time.Minute})
@@ -211,7 +218,7 @@ func TestCloseDuringRunIsBoundedByDrainTimeout(t *testing.T) {
 		c := open(t, b, config(consumer.CommitProcessed))
 		release := make(chan struct{})
 		ended := background(func() error {
-			return c.Run(t.Context(), func(_ context.Context, r record.Record) error {
+			return c.Run(hour(t), func(_ context.Context, r record.Record) error {
 				if r.Offset == 1 {
 					<-release
 				}
@@ -266,7 +273,7 @@ func TestSeekDuringRunMakesRecordsInHandObsolete(t *testing.T) {
 		var seen []int64
 		var dead []int64
 		busy := false
-		err := c.Run(t.Context(), func(_ context.Context, r record.Record) error {
+		err := c.Run(hour(t), func(_ context.Context, r record.Record) error {
 			require.False(t, busy, "two bodies of one partition at a time")
 			busy = true
 			defer func() { busy = false }()
@@ -392,7 +399,7 @@ func TestMaxPollIntervalIsPerCallOfTheHandler(t *testing.T) {
 		cfg.MaxPollInterval = time.Minute
 		c := open(t, b, cfg)
 		n := 0
-		err := c.Run(t.Context(), func(context.Context, record.Record) error {
+		err := c.Run(hour(t), func(context.Context, record.Record) error {
 			time.Sleep(50 * time.Second)
 			if n++; n == 5 {
 				c.Wakeup()
@@ -420,7 +427,7 @@ func TestARecordNearTheSizeLimitIsDeadLetteredByReference(t *testing.T) {
 		require.NoError(t, err)
 
 		c := open(t, b, config(consumer.CommitProcessed))
-		err = c.Run(t.Context(), func(_ context.Context, r record.Record) error {
+		err = c.Run(hour(t), func(_ context.Context, r record.Record) error {
 			if r.Offset == 1 {
 				c.Wakeup()
 				return nil
@@ -449,7 +456,7 @@ func TestShutdownDuringRunIsBoundedByItsContext(t *testing.T) {
 		fill(t, b, 0, 2)
 		c := open(t, b, config(consumer.CommitProcessed))
 		ended := background(func() error {
-			return c.Run(t.Context(), func(ctx context.Context, r record.Record) error {
+			return c.Run(hour(t), func(ctx context.Context, r record.Record) error {
 				if r.Offset == 0 {
 					return nil
 				}
@@ -474,7 +481,7 @@ func TestCloseInAHandlerDoesNotWaitForIt(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 2)
 		c := open(t, b, config(consumer.CommitProcessed))
-		err := c.Run(t.Context(), func(_ context.Context, r record.Record) error {
+		err := c.Run(hour(t), func(_ context.Context, r record.Record) error {
 			if r.Offset == 1 {
 				start := time.Now()
 				require.NoError(t, c.Close())
@@ -537,7 +544,7 @@ func TestARunAfterARunGoesOnWithWhatWasNotDone(t *testing.T) {
 		var seen []int64
 		for range 3 {
 			n := 0
-			require.NoError(t, c.Run(t.Context(), func(_ context.Context, r record.Record) error {
+			require.NoError(t, c.Run(hour(t), func(_ context.Context, r record.Record) error {
 				seen = append(seen, r.Offset)
 				if n++; n == 3 {
 					c.Wakeup()
@@ -556,7 +563,7 @@ func TestRunOfAFreeConsumer(t *testing.T) {
 		fill(t, b, 1, 3)
 		c := open(t, b, consumer.Config{Topics: []string{"t"}, MaxPollInterval: time.Second})
 		var n atomic.Int32
-		err := c.Run(t.Context(), func(context.Context, record.Record) error {
+		err := c.Run(hour(t), func(context.Context, record.Record) error {
 			time.Sleep(time.Minute)
 			if n.Add(1) == 6 {
 				c.Wakeup()
@@ -577,7 +584,7 @@ func TestADeadLetterThatCannotBeSmallEnoughIsAnErrorOfRun(t *testing.T) {
 		t.Cleanup(func() { _ = p.Close() })
 		fill(t, b, 0, 1)
 		c := open(t, b, config(consumer.CommitProcessed))
-		err = c.Run(t.Context(), func(context.Context, record.Record) error { return errors.New("no luck") },
+		err = c.Run(hour(t), func(context.Context, record.Record) error { return errors.New("no luck") },
 			consumer.RunConfig{DeadLetter: consumer.DeadLetterTopic(p, "dead")})
 		require.ErrorIs(t, err, producer.ErrMessageTooLarge)
 		require.ErrorContains(t, err, "no luck")
@@ -608,7 +615,7 @@ func TestADeadLetterLeavesOutNoMoreThanItMust(t *testing.T) {
 				require.NoError(t, err)
 				c := open(t, b, config(consumer.CommitProcessed))
 				toTopic := consumer.DeadLetterTopic(p, "dead")
-				err = c.Run(t.Context(), func(context.Context, record.Record) error {
+				err = c.Run(hour(t), func(context.Context, record.Record) error {
 					panic("with a stack that does not fit either")
 				}, consumer.RunConfig{DeadLetter: func(ctx context.Context, r record.Record, err error) error {
 					defer c.Wakeup()

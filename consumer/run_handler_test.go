@@ -47,7 +47,7 @@ func TestAPanicInAHandlerIsAnErrorOfItsRecordWithAStack(t *testing.T) {
 		c := open(t, b, config(consumer.CommitProcessed))
 		var failed error
 		toTopic := consumer.DeadLetterTopic(p, "dead")
-		err := c.Run(t.Context(), func(_ context.Context, r record.Record) error {
+		err := c.Run(hour(t), func(_ context.Context, r record.Record) error {
 			switch string(r.Key) {
 			case "bad":
 				panic(fmt.Errorf("cannot: %w", io.ErrUnexpectedEOF))
@@ -77,7 +77,7 @@ func TestAPanicWithoutADeadLetterEndsRunAndNotTheProcess(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 1)
 		c := open(t, b, config(consumer.CommitProcessed))
-		err := c.Run(t.Context(), func(context.Context, record.Record) error { panic("no") }, consumer.RunConfig{})
+		err := c.Run(hour(t), func(context.Context, record.Record) error { panic("no") }, consumer.RunConfig{})
 		var panicked *consumer.HandlerPanicError
 		require.ErrorAs(t, err, &panicked)
 		require.Equal(t, "no", panicked.Value)
@@ -92,7 +92,7 @@ func TestAPanicInDeadLetterIsItsError(t *testing.T) {
 		fill(t, b, 0, 1)
 		c := open(t, b, config(consumer.CommitProcessed))
 		first := errors.New("no luck")
-		err := c.Run(t.Context(), func(context.Context, record.Record) error { return first },
+		err := c.Run(hour(t), func(context.Context, record.Record) error { return first },
 			consumer.RunConfig{DeadLetter: func(context.Context, record.Record, error) error { panic("none") }})
 		require.ErrorIs(t, err, first)
 		var panicked *consumer.HandlerPanicError
@@ -106,7 +106,7 @@ func TestAHandlerThatEndsItsGoroutineDoesNotEndRun(t *testing.T) {
 		fill(t, b, 0, 10)
 		c := open(t, b, config(consumer.CommitProcessed))
 		var failed []int64
-		err := c.Run(t.Context(), func(_ context.Context, r record.Record) error {
+		err := c.Run(hour(t), func(_ context.Context, r record.Record) error {
 			if r.Offset == 9 {
 				c.Wakeup()
 				return nil
@@ -129,7 +129,7 @@ func TestAttemptIsInTheHandlersContextWithTheValuesOfRuns(t *testing.T) {
 		c := open(t, b, config(consumer.CommitProcessed))
 		type key struct{}
 		var seen, dead []int
-		err := c.Run(context.WithValue(t.Context(), key{}, "value"), func(ctx context.Context, r record.Record) error {
+		err := c.Run(context.WithValue(hour(t), key{}, "value"), func(ctx context.Context, r record.Record) error {
 			require.Equal(t, "value", ctx.Value(key{}))
 			child, cancel := context.WithCancel(ctx)
 			defer cancel()
@@ -155,7 +155,7 @@ func TestAttemptTimeoutEndsTheContextOfOneAttempt(t *testing.T) {
 		fill(t, b, 0, 1)
 		c := open(t, b, config(consumer.CommitProcessed))
 		start := time.Now()
-		err := c.Run(t.Context(), func(ctx context.Context, _ record.Record) error {
+		err := c.Run(hour(t), func(ctx context.Context, _ record.Record) error {
 			if consumer.Attempt(ctx) == 3 {
 				c.Wakeup()
 				return nil
@@ -180,7 +180,7 @@ func TestAPermanentErrorIsNotTriedAgain(t *testing.T) {
 		never := errors.New("no such mailbox")
 		calls := 0
 		var failed error
-		err := c.Run(t.Context(), func(_ context.Context, r record.Record) error {
+		err := c.Run(hour(t), func(_ context.Context, r record.Record) error {
 			if r.Offset == 1 {
 				c.Wakeup()
 				return nil
@@ -243,7 +243,7 @@ func TestBatchHandlersGetWhatWaitsOfAPartitionInOrder(t *testing.T) {
 		next := map[int32]int64{}
 		sizes := map[int32][]int{}
 		n := 0
-		err := c.RunBatches(t.Context(), func(_ context.Context, rs []record.Record) error {
+		err := c.RunBatches(hour(t), func(_ context.Context, rs []record.Record) error {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, r := range rs {
@@ -270,7 +270,7 @@ func TestABatchErrorSaysHowManyRecordsAreDone(t *testing.T) {
 		c := open(t, b, config(consumer.CommitProcessed))
 		var batches [][]int64
 		var dead []int64
-		err := c.RunBatches(t.Context(), func(_ context.Context, rs []record.Record) error {
+		err := c.RunBatches(hour(t), func(_ context.Context, rs []record.Record) error {
 			var offsets []int64
 			for _, r := range rs {
 				offsets = append(offsets, r.Offset)
@@ -301,7 +301,7 @@ func TestThePrefixOfAPartialBatchIsCommitted(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 10)
 		c := open(t, b, config(consumer.CommitProcessed))
-		err := c.RunBatches(t.Context(), func(_ context.Context, rs []record.Record) error {
+		err := c.RunBatches(hour(t), func(_ context.Context, rs []record.Record) error {
 			return &consumer.BatchError{Done: 6, Err: errors.New("disk full")}
 		}, consumer.RunConfig{})
 		require.ErrorContains(t, err, "t-0 at offset 6")
@@ -317,7 +317,7 @@ func TestABatchThatFailsAsAWholeIsTriedRecordByRecord(t *testing.T) {
 		c := open(t, b, config(consumer.CommitProcessed))
 		var sizes []int
 		var done, dead []int64
-		err := c.RunBatches(t.Context(), func(ctx context.Context, rs []record.Record) error {
+		err := c.RunBatches(hour(t), func(ctx context.Context, rs []record.Record) error {
 			sizes = append(sizes, len(rs))
 			for _, r := range rs {
 				if r.Offset == 3 {
