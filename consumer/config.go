@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 )
@@ -113,7 +113,7 @@ type Config struct {
 	// need one in common: to join members that use Range (Kafka's default lists both), name CooperativeSticky and Range,
 	// which is handed over eagerly; when all members have both, take Range away again in a second rolling restart.
 	// Kafka: partition.assignment.strategy.
-	Assignors []group.Assignor
+	Assignors []assignor.Assignor
 
 	// SessionTimeout is after how long without a heartbeat the group takes a member for dead and gives
 	// its partitions to others: until then nobody reads them. Too long detects a death late, too
@@ -223,7 +223,7 @@ func (c *Config) fillDefaults() {
 	setDefault(&c.MaxPollRecords, DefaultMaxPollRecords)
 	setDefault(&c.MaxWait, DefaultMaxWait)
 	if c.Assignors == nil {
-		c.Assignors = []group.Assignor{group.CooperativeSticky()}
+		c.Assignors = []assignor.Assignor{assignor.CooperativeSticky()}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -15,6 +15,7 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/record"
 )
 
@@ -163,7 +164,7 @@ func TestPartitionIsNotTakenAwayWhileARecordIsInHand(t *testing.T) {
 		fill(t, b, 0, 2)
 		var revoked []record.TopicPartition
 		cfg := config(consumer.CommitManual)
-		cfg.Assignors = []group.Assignor{group.Range()} // eager: everything is given up
+		cfg.Assignors = []assignor.Assignor{assignor.Range()} // eager: everything is given up
 		eager := cfg
 		cfg.OnRevoked = func(_ context.Context, tps []record.TopicPartition) { revoked = append(revoked, tps...) }
 		c := open(t, b, cfg)
@@ -237,7 +238,7 @@ func TestCooperativeMembersKeepReadingWhatTheyKeep(t *testing.T) {
 		var mu sync.Mutex
 		var gone []record.TopicPartition
 		cfg := config(consumer.CommitProcessed)
-		cfg.Assignors = []group.Assignor{group.CooperativeSticky()}
+		cfg.Assignors = []assignor.Assignor{assignor.CooperativeSticky()}
 		cfg.OnRevoked = func(_ context.Context, tps []record.TopicPartition) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 )
@@ -87,7 +88,7 @@ var (
 )
 
 func (c *Consumer) runMember(ctx context.Context) {
-	m := &membership{c: c, eager: !group.AllCooperative(c.cfg.Assignors), last: lastAssignment{generation: -1}}
+	m := &membership{c: c, eager: !assignor.AllCooperative(c.cfg.Assignors), last: lastAssignment{generation: -1}}
 	m.lastSeen, m.lastBeat = time.Now(), time.Now()
 	c.setMember("", -1)
 	for ctx.Err() == nil {

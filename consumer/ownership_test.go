@@ -12,6 +12,7 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
@@ -39,7 +40,7 @@ func requireOneOwnerEach(t *testing.T, partitions int32, cs ...*consumer.Consume
 
 // A member that never polled is given partitions, stays away too long, and somebody else gets them.
 func TestMemberThatWasNotPolledInTimeHoldsNothingOfItsFormerMembership(t *testing.T) {
-	for name, assignors := range map[string][]group.Assignor{"eager": {group.Range()}, "cooperative": {group.CooperativeSticky()}} {
+	for name, assignors := range map[string][]assignor.Assignor{"eager": {assignor.Range()}, "cooperative": {assignor.CooperativeSticky()}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 8, func(t *testing.T, b *strata.Cluster) {
 				for p := range int32(8) {
@@ -75,7 +76,7 @@ func TestMemberThatStayedAwayWhileItGainedPartitionsHoldsNothingAndCannotCommit(
 			fill(t, b, p, 100)
 		}
 		manual := config(consumer.CommitManual)
-		manual.Assignors = []group.Assignor{group.CooperativeSticky()}
+		manual.Assignors = []assignor.Assignor{assignor.CooperativeSticky()}
 		first := poll(t, open(t, b, manual), nil)
 		time.Sleep(10 * time.Second)
 		zombie := open(t, b, manual)
@@ -178,7 +179,7 @@ func TestPartitionsOfADeletedTopicGo(t *testing.T) {
 }
 
 // moves opens members that poll, lets the group settle and returns them.
-func join(t *testing.T, b *strata.Cluster, n int, assignors ...group.Assignor) (ms []*member) {
+func join(t *testing.T, b *strata.Cluster, n int, assignors ...assignor.Assignor) (ms []*member) {
 	t.Helper()
 	for range n {
 		cfg := config(consumer.CommitProcessed)
@@ -190,7 +191,7 @@ func join(t *testing.T, b *strata.Cluster, n int, assignors ...group.Assignor) (
 }
 
 func TestSurvivorsOfALeaverKeepWhatTheyHave(t *testing.T) {
-	for name, assignors := range map[string][]group.Assignor{"default": nil, "sticky": {group.Sticky()}, "cooperative": {group.CooperativeSticky()}} {
+	for name, assignors := range map[string][]assignor.Assignor{"default": nil, "sticky": {assignor.Sticky()}, "cooperative": {assignor.CooperativeSticky()}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 12, func(t *testing.T, b *strata.Cluster) {
 				ms := join(t, b, 4, assignors...)
@@ -214,7 +215,7 @@ func TestSurvivorsOfALeaverKeepWhatTheyHave(t *testing.T) {
 }
 
 func TestOnlyTheNewcomersShareMoves(t *testing.T) {
-	for name, assignors := range map[string][]group.Assignor{"default": nil, "sticky": {group.Sticky()}} {
+	for name, assignors := range map[string][]assignor.Assignor{"default": nil, "sticky": {assignor.Sticky()}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 12, func(t *testing.T, b *strata.Cluster) {
 				ms := join(t, b, 3, assignors...)
@@ -291,7 +292,7 @@ func TestCloseBetweenJoinAndSyncIsShortAndKeepsItsCommit(t *testing.T) {
 					return ctx.Err()
 				}}
 				cfg := config(consumer.CommitProcessed)
-				cfg.CommitInterval, cfg.Assignors = time.Hour, []group.Assignor{group.CooperativeSticky()}
+				cfg.CommitInterval, cfg.Assignors = time.Hour, []assignor.Assignor{assignor.CooperativeSticky()}
 				m := poll(t, open(t, h, cfg), nil)
 				time.Sleep(20 * time.Second)
 				ms := join(t, b, others, cfg.Assignors...)

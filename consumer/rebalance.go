@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/record"
 )
 
@@ -61,7 +62,7 @@ func (m *membership) sync(ctx context.Context, join group.JoinResponse) ([]recor
 	if len(resp.Assignment) == 0 {
 		return nil, nil
 	}
-	a, err := group.ParseAssignment(resp.Assignment)
+	a, err := assignor.ParseAssignment(resp.Assignment)
 	if err != nil {
 		return nil, fmt.Errorf("sync: %w", err)
 	}
@@ -71,13 +72,13 @@ func (m *membership) sync(ctx context.Context, join group.JoinResponse) ([]recor
 // assign is the group leader's work.
 func (m *membership) assign(ctx context.Context, join group.JoinResponse) (map[string][]byte, error) {
 	c := m.c
-	i := slices.IndexFunc(c.cfg.Assignors, func(a group.Assignor) bool { return a.Name() == join.ProtocolName })
+	i := slices.IndexFunc(c.cfg.Assignors, func(a assignor.Assignor) bool { return a.Name() == join.ProtocolName })
 	if i < 0 {
 		return nil, fmt.Errorf("assign: group chose %q, which this member does not have: %w", join.ProtocolName, group.ErrInconsistentProtocol)
 	}
 	topics := map[string]bool{}
 	for _, member := range join.Members {
-		s, err := group.ParseSubscription(member.Metadata)
+		s, err := assignor.ParseSubscription(member.Metadata)
 		if err != nil {
 			return nil, fmt.Errorf("assign: subscription of %s: %w", member.MemberID, err)
 		}
@@ -90,7 +91,7 @@ func (m *membership) assign(ctx context.Context, join group.JoinResponse) (map[s
 		return nil, fmt.Errorf("assign: %w", err)
 	}
 	m.leading = counts
-	assignments, err := group.AssignAll(c.cfg.Assignors[i], join.Members, counts)
+	assignments, err := assignor.AssignAll(c.cfg.Assignors[i], join.Members, counts)
 	if err != nil {
 		return nil, fmt.Errorf("assign: %w", err)
 	}
@@ -126,10 +127,10 @@ func (c *Consumer) joinRequest(s memberState, topics []string, m *membership) gr
 		case m == nil:
 		case !m.eager:
 			owned = m.parts
-		case !group.AllCooperative([]group.Assignor{a}): // in user data, if it is sticky; a cooperative one would hold back what moves
+		case !assignor.AllCooperative([]assignor.Assignor{a}): // in user data, if it is sticky; a cooperative one would hold back what moves
 			owned, generation = m.last.parts, m.last.generation
 		}
-		req.Protocols = append(req.Protocols, group.Protocol{Name: a.Name(), Metadata: group.SubscriptionFor(a, topics, owned, generation, c.cfg.Rack)})
+		req.Protocols = append(req.Protocols, assignor.Protocol{Name: a.Name(), Metadata: assignor.SubscriptionFor(a, topics, owned, generation, c.cfg.Rack)})
 	}
 	return req
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
-	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -170,9 +170,9 @@ func (s *storm) join() {
 	if s.retry != nil {
 		topics = append(topics, "later")
 	}
-	assignors := []group.Assignor{group.CooperativeSticky()}
+	assignors := []assignor.Assignor{assignor.CooperativeSticky()}
 	if s.seed%3 == 0 {
-		assignors = []group.Assignor{group.Range()}
+		assignors = []assignor.Assignor{assignor.Range()}
 	}
 	c := open(s.t, s.b, consumer.Config{
 		Group: "g", Topics: topics, Assignors: assignors, MaxPollInterval: stormPoll, RebalanceTimeout: time.Minute,

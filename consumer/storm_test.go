@@ -17,6 +17,7 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -54,7 +55,7 @@ type stormy struct {
 	next map[record.TopicPartition]int64
 }
 
-func (s *groupStorm) join(name string, way string, assignors []group.Assignor) *stormy {
+func (s *groupStorm) join(name string, way string, assignors []assignor.Assignor) *stormy {
 	m := &stormy{s: s, name: name, link: &cutOff{Backend: s.b}, done: make(chan struct{}), next: map[record.TopicPartition]int64{}}
 	cfg := consumer.Config{
 		Group: "g", Topics: []string{"t"}, Assignors: assignors, MaxPollRecords: 1 + s.rnd.IntN(6), AllowUnknownTopics: true, MaxWait: time.Hour,
@@ -217,7 +218,7 @@ func TestStormOfRebalancesSeeksPausesClosesAndRecreations(t *testing.T) {
 					t: t, b: b, rnd: rand.New(rand.NewPCG(seed, 3)), seeks: seed%2 == 0, parts: 4,
 					sent: map[string]bool{}, seen: map[string]int{}, owner: map[string]string{},
 				}
-				assignors := [][]group.Assignor{nil, {group.Sticky()}, {group.Range()}}[seed/2%3]
+				assignors := [][]assignor.Assignor{nil, {assignor.Sticky()}, {assignor.Range()}}[seed/2%3]
 				p, err := producer.New(b, producer.Config{})
 				require.NoError(t, err)
 				members := []*stormy{}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
-	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 )
@@ -72,7 +72,7 @@ func (l *ledger) count() int {
 // Members come and go while records are produced. At every moment a partition has at most one owner, callbacks come in pairs, and every record is
 // processed. Fetches wait for an hour and records must arrive within a minute: a lost wake-up shows.
 func TestMembersComeAndGoAndEveryRecordIsProcessedByAnOwner(t *testing.T) {
-	for name, assignors := range map[string][]group.Assignor{"eager": {group.Range()}, "cooperative": {group.CooperativeSticky()}} {
+	for name, assignors := range map[string][]assignor.Assignor{"eager": {assignor.Range()}, "cooperative": {assignor.CooperativeSticky()}} {
 		for seed := range uint64(5) {
 			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
 				bubble(t, 6, func(t *testing.T, b *strata.Cluster) {
