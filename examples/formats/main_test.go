@@ -18,11 +18,11 @@ func TestProgramReadsOldAndNewRecordsOfEachFormat(t *testing.T) {
 	for _, want := range []string{
 		`o-1  1250 cents EUR  25 bytes: {"id":"o-1","cents":1250}`,
 		`o-2  990 cents SEK  41 bytes: {"id":"o-2","cents":990,"currency":"SEK"}`,
-		"o-3  refused: json: ",
+		"o-3  refused: record: decode json-0 at offset 2: json: ",
 		// magic byte and id; then length and id, cents
 		"o-1  1250 cents EUR  11 bytes: 0000000001 066f2d31c413",
 		"o-2  990 cents SEK  15 bytes: 0000000002 066f2d32bc0f0653454b",
-		"o-3  refused: schema: no schema id: first byte is 0x7b instead of 0",
+		"o-3  refused: record: decode avro-0 at offset 2: schema: no schema id: first byte is 0x7b instead of 0",
 		// the same, then the message's index, then fields behind their tags
 		"o-1  1250 cents EUR  14 bytes: 0000000003 000a036f2d3110c413",
 		"o-2  990 cents SEK  19 bytes: 0000000004 000a036f2d3210bc0f1a0353454b",
