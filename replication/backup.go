@@ -47,7 +47,7 @@ var errTopicsGone = errors.New("replication: topics were deleted meanwhile")
 // Errors: one matching fs.ErrExist if dir is not empty; why a partition is offline, since a copy
 // without it would not be whole; those of log.Log.Backup; ErrClosed, ctx's.
 func (c *Cluster) Backup(ctx context.Context, dir string) error {
-	b := &backup{c: c, fsys: c.cfg.FS, root: filepath.Join(dir, filepath.Base(c.broker.root))}
+	b := &backup{c: c, copyTarget: copyTarget{c.cfg.FS, filepath.Join(dir, filepath.Base(c.broker.root))}}
 	if c.cfg.inMemory {
 		b.fsys = vfs.OS()
 	}
@@ -83,9 +83,8 @@ func (c *Cluster) Backup(ctx context.Context, dir string) error {
 
 // A backup is one call of Cluster.Backup.
 type backup struct {
-	c    *Cluster
-	fsys vfs.FS
-	root string // of the copy's broker
+	copyTarget
+	c *Cluster
 
 	mu     sync.Mutex // guards copied
 	copied map[record.TopicPartition]bool
@@ -95,14 +94,7 @@ func (b *backup) run(ctx context.Context, dir string) (err error) {
 	if within(dir, b.c.cfg.Dir) && b.fsys == b.c.cfg.FS {
 		return fmt.Errorf("%w: it is inside of the cluster's own directory %s", fs.ErrInvalid, b.c.cfg.Dir)
 	}
-	entries, err := b.fsys.ReadDir(dir)
-	if err == nil && len(entries) > 0 {
-		return fmt.Errorf("it is not empty: %w", fs.ErrExist)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := vfs.MakeDir(b.fsys, b.root, 0o755); err != nil {
+	if err := b.begin(dir); err != nil {
 		return err
 	}
 	defer func() {
@@ -110,9 +102,6 @@ func (b *backup) run(ctx context.Context, dir string) (err error) {
 			err = errors.Join(err, b.undo())
 		}
 	}()
-	if err := vfs.WriteFile(b.fsys, filepath.Join(b.root, unfinishedFile), []byte("a backup that was interrupted; remove it\n")); err != nil {
-		return err
-	}
 	for i := range backupRounds {
 		if err = b.round(ctx, i == backupRounds-1); !errors.Is(err, errTopicsGone) {
 			break
@@ -124,7 +113,7 @@ func (b *backup) run(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	return b.finish()
+	return b.finish(b.c.cfg.FS, b.c.broker.root)
 }
 
 // within reports whether name is dir or below it.
@@ -212,37 +201,4 @@ func (b *backup) partition(ctx context.Context, r *replica) error {
 		return err
 	}
 	return writeTopicID(b.fsys, dir, r.id)
-}
-
-// finish makes the copy a cluster: who it is, and then that it is whole.
-func (b *backup) finish() error {
-	card, err := vfs.ReadFile(b.c.cfg.FS, filepath.Join(b.c.broker.root, metaPropertiesFile))
-	if err != nil {
-		return err
-	}
-	if err := vfs.WriteFile(b.fsys, filepath.Join(b.root, metaPropertiesFile), card); err != nil {
-		return err
-	}
-	if err := b.fsys.Remove(filepath.Join(b.root, unfinishedFile)); err != nil {
-		return err
-	}
-	return b.fsys.SyncDir(b.root)
-}
-
-// undo removes what was written, the mark last.
-func (b *backup) undo() error {
-	entries, err := b.fsys.ReadDir(b.root)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, e := range entries {
-		if e.Name() != unfinishedFile {
-			errs = append(errs, b.fsys.RemoveAll(filepath.Join(b.root, e.Name())))
-		}
-	}
-	if err := errors.Join(append(errs, b.fsys.SyncDir(b.root))...); err != nil {
-		return err
-	}
-	return errors.Join(b.fsys.RemoveAll(b.root), b.fsys.SyncDir(filepath.Dir(b.root)))
 }

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/replication"
+)
+
+func (a *app) backupCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "backup DIR TO",
+		Short: "Copy a cluster that nobody serves to another directory",
+		Long: "backup opens the cluster in DIR, which recovers it if it was killed, and copies it to TO, which must not exist or be empty. Every batch is\n" +
+			"checked on the way. TO is a cluster of its own: nothing is shared, and it can be served, verified or restored. A backup that is interrupted\n" +
+			"leaves a directory that does not open. A cluster that is being served is copied by its own process: strata.Cluster.Backup.",
+		Example: "  strata backup data /backups/monday\n" +
+			"  strata verify /backups/monday",
+		Args: cobra.ExactArgs(2),
+	}
+	c.RunE = a.do(func(ctx context.Context, args []string) error { return a.backup(ctx, args[0], args[1]) })
+	return c
+}
+
+func (a *app) backup(ctx context.Context, dir, to string) error {
+	if _, err := a.fs.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return misuse("%s does not exist", dir)
+	}
+	cluster, err := strata.Open(strata.Config{Dir: dir, FS: a.fs})
+	if err != nil {
+		return err
+	}
+	err = cluster.Backup(ctx, to)
+	if err = errors.Join(err, cluster.Close()); err != nil {
+		return err
+	}
+	return a.emit(copyLine{"backup", dir, to})
+}
+
+func (a *app) restoreCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "restore BACKUP DIR",
+		Short: "Check a backup and copy it to where it is to be served",
+		Long: "restore checks every byte of BACKUP, as verify does, and copies it to DIR, which must not exist or be empty. BACKUP is only read, and may be\n" +
+			"any directory of a cluster that is not open. If anything is damaged nothing is copied and the exit code is 1.",
+		Example: "  strata restore /backups/monday data\n" +
+			"  strata serve --dir data",
+		Args: cobra.ExactArgs(2),
+	}
+	c.RunE = a.do(func(ctx context.Context, args []string) error {
+		if err := a.verify(ctx, args[0], verifyOptions{quiet: true}); err != nil {
+			return err
+		}
+		if err := replication.Restore(ctx, a.fs, args[0], args[1]); err != nil {
+			return err
+		}
+		return a.emit(copyLine{"restore", args[0], args[1]})
+	})
+	return c
+}
+
+type copyLine struct {
+	Type string `json:"type"`
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+func (l copyLine) writeText(w io.Writer) {
+	fmt.Fprintf(w, "%s: %s copied to %s\n", l.Type, l.From, l.To)
+}

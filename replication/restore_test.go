@@ -1,0 +1,72 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+func TestCrashDuringARestoreNeverOpensAsASmallerCluster(t *testing.T) {
+	fsys := vfs.Mem()
+	c := open(t, fsys)
+	create(t, c, "orders", 2)
+	for i := range 5 {
+		produce(t, c, at("orders", 0), fmt.Sprint(i))
+	}
+	require.NoError(t, c.Backup(t.Context(), "saved"))
+	states, whole := 0, 0
+	check := func(m *vfs.MemFS, what string) {
+		states++
+		if again, ok := copied(t, m, what); ok {
+			whole++
+			require.Len(t, values(t, again, at("orders", 0)), 5, what)
+			require.NoError(t, again.Close())
+		}
+	}
+	remove := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		if e.Op&vfs.OpChange != 0 {
+			check(fsys.Kill(), "killed before "+e.String())
+			for seed := range uint64(3) {
+				check(fsys.Crash(seed), fmt.Sprintf("power cut %d before %s", seed, e))
+			}
+		}
+	}})
+	require.NoError(t, Restore(t.Context(), fsys, "saved", "copy"))
+	remove()
+	require.Greater(t, states, 40)
+	before := whole
+	for seed := range uint64(20) {
+		check(fsys.Crash(seed), fmt.Sprintf("power cut %d afterwards", seed))
+	}
+	require.Equal(t, before+20, whole)
+	require.NoError(t, Restore(t.Context(), fsys, "saved", "again"), "the backup is as it was")
+}
+
+func TestRestoreRefusesWhatIsNoClusterOrInUse(t *testing.T) {
+	fsys := vfs.Mem()
+	c := open(t, fsys)
+	create(t, c, "orders", 1)
+	produce(t, c, at("orders", 0), "x")
+	require.ErrorIs(t, Restore(t.Context(), fsys, "data", "copy"), ErrLocked, "a cluster that is open wants Backup")
+	require.NoError(t, c.Backup(t.Context(), "saved"))
+	require.ErrorIs(t, Restore(t.Context(), fsys, "nothing", "copy"), ErrForeign)
+	require.ErrorIs(t, Restore(t.Context(), fsys, "saved", "data"), fs.ErrExist)
+	require.ErrorIs(t, Restore(t.Context(), fsys, "saved", "saved/copy"), fs.ErrInvalid)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, Restore(ctx, fsys, "saved", "copy"), context.Canceled)
+	remove := fsys.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Err: errDisk})
+	require.ErrorIs(t, Restore(t.Context(), fsys, "saved", "copy"), errDisk)
+	remove()
+	entries, err := fsys.ReadDir("copy")
+	require.NoError(t, err)
+	require.Empty(t, entries, "nothing is left of a restore that failed")
+	require.NoError(t, fsys.MkdirAll("half/broker-1", 0o755))
+	require.NoError(t, vfs.WriteFile(fsys, "half/broker-1/"+unfinishedFile, nil))
+	require.ErrorIs(t, Restore(t.Context(), fsys, "half", "copy"), ErrUnfinished)
+}
