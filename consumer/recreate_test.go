@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -172,4 +174,67 @@ func sendTo(t *testing.T, b *strata.Cluster, name string, values ...string) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, pr.Close())
+}
+
+// A member waits in a join while its topic is created again: it reads the new one without waiting for the end of the rebalance.
+func TestTopicCreatedAgainDuringARebalanceIsReadBeforeItsEnd(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
+		var seen, slow atomic.Int64
+		h := &hooked{Backend: b, join: func(ctx context.Context) error {
+			if slow.Load() != 0 {
+				select {
+				case <-time.After(5 * time.Minute):
+				case <-ctx.Done():
+				}
+			}
+			return ctx.Err()
+		}}
+		m := poll(t, open(t, h, config(consumer.CommitProcessed)), func(r record.Record) {
+			if strings.HasPrefix(string(r.Value), "new") {
+				seen.Add(1)
+			}
+		})
+		time.Sleep(20 * time.Second)
+		send(t, b, 0, "old", 5)
+		slow.Store(1)
+		m.EnforceRebalance()
+		time.Sleep(time.Second)
+		recreate(t, b, 2, 0)
+		send(t, b, 0, "new", 3)
+		time.Sleep(5 * time.Second)
+		require.Equal(t, int64(3), seen.Load())
+		m.leave(t)
+	})
+}
+
+// deaf is a cluster whose changes of metadata are not heard of.
+type deaf struct {
+	*strata.Cluster
+	on atomic.Bool
+}
+
+func (d *deaf) WaitMetadata(ctx context.Context, after int64) (int64, error) {
+	v, err := d.Cluster.WaitMetadata(ctx, after)
+	if d.on.Load() {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
+	return v, err
+}
+
+func TestCommitsBeforeTheConsumerHeardOfTheNewTopicAreRefused(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
+		send(t, b, 0, "old", 10)
+		d := &deaf{Cluster: b}
+		c := open(t, d, config(consumer.CommitManual))
+		rs := read(t, c, 10)
+		d.on.Store(true)
+		recreate(t, b, 1, 0)
+		send(t, b, 0, "new", 20)
+		synctest.Wait() // the coordinator has heard of it
+		require.Equal(t, []record.TopicPartition{tp(0)}, c.Assignment(), "the consumer has not")
+		require.ErrorIs(t, c.Commit(t.Context(), rs[9]), consumer.ErrRebalanced)
+		require.Empty(t, committed(t, b, "g"))
+		require.NoError(t, c.Close())
+	})
 }
