@@ -116,40 +116,47 @@ func (s *storm) run(retryTopic bool) {
 	require.NoError(s.t, p.Close())
 }
 
+// intN is for the goroutine of the test, beside handlers that use rnd too.
+func (s *storm) intN(n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rnd.IntN(n)
+}
+
 // step does one thing, and lets some time pass.
 func (s *storm) step(p *producer.Producer) {
 	n := len(s.members)
-	switch what := s.rnd.IntN(10); {
+	switch what := s.intN(10); {
 	case n == 0 || n < 4 && what == 0:
 		s.join()
 	case what == 1:
-		s.leave(s.rnd.IntN(n))
+		s.leave(s.intN(n))
 	case what == 2:
-		s.end(s.members[s.rnd.IntN(n)], func(m *stormMember) { m.cancel() })
+		s.end(s.members[s.intN(n)], func(m *stormMember) { m.cancel() })
 	case what == 3:
-		s.end(s.members[s.rnd.IntN(n)], func(m *stormMember) { m.c.Wakeup() })
+		s.end(s.members[s.intN(n)], func(m *stormMember) { m.c.Wakeup() })
 	case what == 4:
-		s.members[s.rnd.IntN(n)].c.EnforceRebalance()
+		s.members[s.intN(n)].c.EnforceRebalance()
 	case what == 5:
-		m := s.members[s.rnd.IntN(n)]
+		m := s.members[s.intN(n)]
 		for _, tp := range m.c.Assignment() {
-			if tp.Topic == "t" && s.rnd.IntN(2) == 0 {
-				_ = m.c.Seek(tp, max(0, s.committedOf(tp)-s.rnd.Int64N(3))) // it may be gone by now
+			if tp.Topic == "t" && s.intN(2) == 0 {
+				_ = m.c.Seek(tp, max(0, s.committedOf(tp)-int64(s.intN(3)))) // it may be gone by now
 			}
 		}
 	case what == 6:
-		s.members[s.rnd.IntN(n)].c.Pause()
+		s.members[s.intN(n)].c.Pause()
 	case what == 7:
-		s.members[s.rnd.IntN(n)].c.Resume()
+		s.members[s.intN(n)].c.Resume()
 	default:
 		s.send(p)
 	}
-	time.Sleep(time.Duration(s.rnd.IntN(8000)) * time.Millisecond)
+	time.Sleep(time.Duration(s.intN(8000)) * time.Millisecond)
 }
 
 func (s *storm) send(p *producer.Producer) {
-	for range 1 + s.rnd.IntN(20) {
-		partition, key := s.rnd.Int32N(4), fmt.Sprint(s.rnd.IntN(4))
+	for range 1 + s.intN(20) {
+		partition, key := int32(s.intN(4)), fmt.Sprint(s.intN(4))
 		s.mu.Lock()
 		s.sent[partition] = append(s.sent[partition], key)
 		s.mu.Unlock()
@@ -262,7 +269,7 @@ func (s *storm) leave(i int) {
 			_ = m.c.Close() // a member that just lost its session cannot commit
 		}()
 	})
-	if s.rnd.IntN(2) == 0 || s.calm {
+	if s.intN(2) == 0 || s.calm {
 		<-closed
 		<-m.ended
 	}
