@@ -149,7 +149,9 @@ func (c *Consumer) viewToo(ctx context.Context, names []string) (map[string]topi
 		views = map[string]topicView{}
 	}
 	for _, name := range names {
-		views[name] = views[name]
+		if _, known := views[name]; !known {
+			views[name] = topicView{}
+		}
 	}
 	return views, nil
 }

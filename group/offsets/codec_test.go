@@ -17,14 +17,6 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-func tps(topic string, partitions ...int32) []record.TopicPartition {
-	var out []record.TopicPartition
-	for _, p := range partitions {
-		out = append(out, record.TopicPartition{Topic: topic, Partition: p})
-	}
-	return out
-}
-
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
 	p, err := hex.DecodeString(s)
