@@ -228,6 +228,7 @@ func TestCommitsBeforeTheConsumerHeardOfTheNewTopicAreRefused(t *testing.T) {
 		d := &deaf{Cluster: b}
 		c := open(t, d, config(consumer.CommitManual))
 		rs := read(t, c, 10)
+		synctest.Wait() // its goroutines wait for what comes
 		d.on.Store(true)
 		recreate(t, b, 1, 0)
 		send(t, b, 0, "new", 20)
