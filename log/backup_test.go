@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -74,10 +75,13 @@ func TestCrashDuringBackupLeavesAWholeCopyOrNone(t *testing.T) {
 				require.Equal(t, want, values(t, o), what)
 				require.NoError(t, o.Close())
 			}
+			var one sync.Mutex // segments that were rolled are synced in the background meanwhile
 			remove := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
 				if e.Op&vfs.OpChange == 0 {
 					return
 				}
+				one.Lock()
+				defer one.Unlock()
 				check(disk.Kill(), "killed before "+e.String())
 				for seed := range uint64(4) {
 					check(disk.Crash(seed), fmt.Sprintf("power cut %d before %s", seed, e))

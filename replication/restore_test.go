@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,7 +29,10 @@ func TestCrashDuringARestoreNeverOpensAsASmallerCluster(t *testing.T) {
 			require.NoError(t, again.Close())
 		}
 	}
+	var one sync.Mutex // the cluster that was copied goes on
 	remove := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		one.Lock()
+		defer one.Unlock()
 		if e.Op&vfs.OpChange != 0 {
 			check(fsys.Kill(), "killed before "+e.String())
 			for seed := range uint64(3) {
