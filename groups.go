@@ -44,7 +44,8 @@ func (c *Cluster) DeleteOffsets(ctx context.Context, id string, tps ...record.To
 }
 
 // Lags returns the lag of every group, sorted by id, and how long each takes to catch up. Whoever calls
-// it every few seconds sees whether a group needs more members: its Drain is longer than is tolerable.
+// it every few seconds sees whether a group needs more members: group.LagLimit.Check says that it is
+// beyond what its application tolerates.
 func (c *Cluster) Lags(ctx context.Context) ([]group.GroupLag, error) { return c.coordinator.Lags(ctx) }
 
 // RewindGroup moves a group, with or without members, to a time, by a shift or to given offsets, and

@@ -69,16 +69,10 @@ func (s lagSamples) next(now lagSample) (lagSamples, time.Duration) {
 }
 
 func (s lagSamples) drain(now lagSample) time.Duration {
-	switch {
-	case now.lag == 0:
-		return 0
-	case s.older.at.IsZero():
-		return DrainUnknown
-	case now.lag >= s.older.lag:
-		return DrainNever
+	if s.older.at.IsZero() {
+		return DrainTime(now.lag, 0, 0)
 	}
-	perRecord := float64(now.at.Sub(s.older.at)) / float64(s.older.lag-now.lag)
-	return time.Duration(min(perRecord*float64(now.lag), float64(1<<62)))
+	return DrainTime(now.lag, s.older.lag, now.at.Sub(s.older.at))
 }
 
 // standing is what a group's lag is computed from.
@@ -201,7 +195,8 @@ func (c *Coordinator) Group(ctx context.Context, id string) (Info, error) {
 }
 
 // Lags returns the lag of every group, sorted by id, and how long each takes to catch up. Whoever calls it
-// every few seconds sees whether a group needs more members: its Drain is longer than is tolerable.
+// every few seconds sees whether a group needs more members: LagLimit.Check says that it is beyond what
+// its application tolerates.
 func (c *Coordinator) Lags(ctx context.Context) ([]GroupLag, error) {
 	var groups []standing
 	if err := c.each(ctx, func(_ string, g *classic.Group) { groups = append(groups, standingOf(g)) }); err != nil {

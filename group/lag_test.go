@@ -63,3 +63,46 @@ func TestLagAndDrainTimeOfAllGroupsAreOneCallAway(t *testing.T) {
 		member.kill()
 	})
 }
+
+func TestTolerableLagIsSetPerApplication(t *testing.T) {
+	partitions := map[string]int32{"t": 1}
+	tp := record.TopicPartition{Topic: "t"}
+	inBubble(t, logs(partitions), Config{}, func(t *testing.T, c *Coordinator) {
+		for _, group := range []string{"done", "few", "fast", "slow", "stuck", "nobody's"} {
+			commit(t, c, commitOf(group, record.Offsets{tp: 10}))
+		}
+		limits := map[string]LagLimit{
+			"done": {}, "few": {Records: 50, Drain: time.Second}, "fast": {Drain: 10 * time.Second}, "slow": {Drain: 10 * time.Second}, "stuck": {Records: 89, Drain: time.Hour},
+		}
+		beyond := func() map[string]string {
+			lags, err := c.Lags(ctx)
+			require.NoError(t, err)
+			got := map[string]string{}
+			for _, l := range lags {
+				limit, ok := limits[l.Group]
+				if !ok {
+					continue
+				}
+				var e *LagError
+				if err := limit.Check(l); err != nil {
+					require.ErrorAs(t, err, &e)
+					require.Equal(t, LagError{l, limit}, *e)
+					got[l.Group] = e.Error()
+				}
+			}
+			return got
+		}
+		require.Equal(t, map[string]string{"done": "group done: lag 90 is more than 0"}, beyond(), "nothing is known of how fast they are")
+		time.Sleep(10 * time.Second)
+		for group, at := range map[string]int64{"done": 100, "few": 50, "fast": 55, "slow": 54} {
+			commit(t, c, commitOf(group, record.Offsets{tp: at}))
+		}
+		require.Equal(t, map[string]string{
+			"slow":  "group slow: lag 46 is more than 0 and takes 10.455s to catch up with, longer than 10s",
+			"stuck": "group stuck: lag 90 is more than 89 and does not shrink",
+		}, beyond(), "fast is behind as far as it may, few by no more than is always tolerated")
+		limits["slow"], limits["stuck"] = LagLimit{Drain: 11 * time.Second}, LagLimit{Records: 90}
+		limits["few"], limits["fast"] = LagLimit{Records: 49}, LagLimit{Records: -1, Drain: -1}
+		require.Equal(t, map[string]string{"few": "group few: lag 50 is more than 49", "fast": "group fast: lag 45 is more than 0"}, beyond())
+	})
+}

@@ -52,6 +52,12 @@ var script = [][]string{
 	{"groups", "list"},
 	{"groups", "describe", "billing"},
 	{"groups", "describe", "nobody"},
+	{"groups", "lag"},
+	{"groups", "lag", "nobody"},
+	{"groups", "lag", "--max-records", "3"},
+	{"groups", "lag", "billing", "--max-records", "2"},
+	{"groups", "lag", "--max-drain", "1h", "--interval", "10ms"},
+	{"groups", "lag", "--max-records", "2", "--max-drain", "1h", "--interval", "10ms", "--json"},
 	{"groups", "reset", "billing", "--topic", "orders", "--to", "2020-01-01T00:00:00Z"},
 	{"produce", "single", "--key", "k", "a", "b", "c"},
 	{"consume", "single", "--group", "billing", "--max", "2", "--values"},
@@ -118,6 +124,7 @@ func TestNobodyAnswers(t *testing.T) {
 	for _, args := range [][]string{
 		{"topics", "list"}, {"topics", "list", "-b", "x:1", "--dir", "y"}, {"topics"}, {"topics", "create", "-b", "x:1"}, {"groups", "nothing"},
 		{"topics", "add-partitions", "x", "-b", "x:1"}, {"groups", "reset", "x", "-b", "x:1"},
+		{"groups", "lag", "--max-records", "-1", "-b", "x:1"}, {"groups", "lag", "--max-drain", "1s", "--interval", "0s", "-b", "x:1"},
 	} {
 		require.Equal(t, exitMisuse, strataRun(t, args...).code, args)
 	}

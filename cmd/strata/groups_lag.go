@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/stratalog/strata/group"
+)
+
+func (a *app) groupsLag() *cobra.Command {
+	var tg target
+	var limit group.LagLimit
+	var interval time.Duration
+	c := &cobra.Command{Use: "lag [GROUP...]", Short: "Show the lag of groups, or those with more than is tolerable",
+		Long: "lag prints the lag of the groups named, of all if none is, over all their partitions.\n\n" +
+			"With --max-records or --max-drain it prints only groups that are further behind than that, with the reason, and the exit code is 1\n" +
+			"if there is one. A lag of up to --max-records is tolerated, a larger one as long as it shrinks so fast that it is gone within\n" +
+			"--max-drain. How fast that is, is seen by looking twice, --interval apart: a short one sees the pauses between commits.",
+		Example: "  strata groups lag -b localhost:9092\n  strata groups lag billing --max-records 1000 -b localhost:9092\n" +
+			"  strata groups lag --max-records 1000 --max-drain 10m --json -b localhost:9092"}
+	limited := false
+	c.PreRunE = func(c *cobra.Command, _ []string) error {
+		limited = c.Flags().Changed("max-records") || c.Flags().Changed("max-drain")
+		if limit.Records < 0 || limit.Drain < 0 || interval <= 0 {
+			return misuse("--max-records and --max-drain cannot be negative, --interval must be above 0")
+		}
+		return nil
+	}
+	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
+		lags, err := tg.lags(ctx, c, names)
+		if err != nil {
+			return err
+		}
+		if limit.Drain > 0 {
+			if lags, err = tg.drains(ctx, c, names, lags, interval); err != nil {
+				return err
+			}
+		}
+		return a.emitLags(lags, limit, limited)
+	})
+	tg.flags(c)
+	f := c.Flags()
+	f.Int64Var(&limit.Records, "max-records", 0, "a lag of as many records is tolerable")
+	f.DurationVar(&limit.Drain, "max-drain", 0, "a larger one is, if the group catches up in this time; 0: it is not")
+	f.DurationVar(&interval, "interval", 10*time.Second, "how long to look at how fast groups catch up, for --max-drain")
+	return c
+}
+
+// lags returns the lag of the groups named, of all if none is; their Drain is unknown. It fails if the
+// lag of some partition cannot be told: topics that are gone have none.
+func (tg *target) lags(ctx context.Context, c *conn, names []string) ([]group.GroupLag, error) {
+	ctx, cancel := tg.bounded(ctx)
+	defer cancel()
+	described, err := c.admin.Lag(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	var lags []group.GroupLag
+	for _, l := range described.Sorted() {
+		if l.State == "Dead" && len(names) == 0 {
+			continue // it went after it was listed
+		}
+		if err := lagError(l); err != nil {
+			return nil, fmt.Errorf("%s: %w", l.Group, err)
+		}
+		total := l.Lag.Total()
+		lags = append(lags, group.GroupLag{Group: l.Group, Members: len(l.Members), Lag: total, Drain: group.DrainTime(total, 0, 0)})
+	}
+	return lags, nil
+}
+
+func lagError(l kadm.DescribedGroupLag) error {
+	if err := l.Error(); err != nil {
+		return err
+	}
+	if l.State == "Dead" {
+		return errors.New("no such group")
+	}
+	for _, p := range l.Lag.Sorted() {
+		if p.Err != nil && !errors.Is(p.Err, kerr.UnknownTopicOrPartition) {
+			return fmt.Errorf("%s-%d: %w", p.Topic, p.Partition, p.Err)
+		}
+	}
+	return nil
+}
+
+// drains looks at the groups again after interval, and returns their lags then, with how long they last.
+func (tg *target) drains(ctx context.Context, c *conn, names []string, earlier []group.GroupLag, interval time.Duration) ([]group.GroupLag, error) {
+	begin := time.Now()
+	select {
+	case <-time.After(interval):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	lags, err := tg.lags(ctx, c, names)
+	if err != nil {
+		return nil, err
+	}
+	fillDrains(earlier, lags, time.Since(begin))
+	return lags, nil
+}
+
+// fillDrains says of lags how long they last, by what they were the time since earlier. A group that is
+// new keeps its DrainUnknown.
+func fillDrains(earlier, lags []group.GroupLag, since time.Duration) {
+	was := make(map[string]int64, len(earlier))
+	for _, l := range earlier {
+		was[l.Group] = l.Lag
+	}
+	for i := range lags {
+		if before, known := was[lags[i].Group]; known {
+			lags[i].Drain = group.DrainTime(lags[i].Lag, before, since)
+		}
+	}
+}
+
+// emitLags prints all lags, or those beyond limit, which make the command fail.
+func (a *app) emitLags(lags []group.GroupLag, limit group.LagLimit, limited bool) (failed error) {
+	for _, l := range lags {
+		out := groupLagLine{Type: "lag", Group: l.Group, Members: l.Members, Lag: l.Lag}
+		if limited {
+			err := limit.Check(l)
+			if err == nil {
+				continue
+			}
+			failed, out.Reason = errSilent, err.Error()
+		}
+		if err := a.emit(out); err != nil {
+			return err
+		}
+	}
+	return failed
+}
+
+type groupLagLine struct {
+	Type    string `json:"type"`
+	Group   string `json:"group"`
+	Members int    `json:"members"`
+	Lag     int64  `json:"lag"`              // over all partitions
+	Reason  string `json:"reason,omitempty"` // why that is too much
+}
+
+func (l groupLagLine) writeText(w io.Writer) {
+	if l.Reason != "" {
+		fmt.Fprintf(w, "%s, %d members\n", l.Reason, l.Members)
+		return
+	}
+	fmt.Fprintf(w, "%s: lag %d, %d members\n", l.Group, l.Lag, l.Members)
+}
