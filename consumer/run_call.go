@@ -94,11 +94,15 @@ func (r *runner) conclude(w *worker, done int, err error) {
 }
 
 // leaves reports whether t is being taken away, its position was sought, or Run ends: a failure then
-// is no verdict on the record, and no attempt follows.
+// is no verdict on the record, and no attempt follows. Who sees first that Run's context has ended
+// ends Run: a record put back before that would be handed out again at once.
 func (r *runner) leaves(t *track) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return t.drops() || r.ctx.Err() != nil
+	if r.ctx.Err() != nil {
+		r.endLocked()
+	}
+	return t.drops()
 }
 
 // backoff returns the wait after the given number of failures, between half of it and all.
