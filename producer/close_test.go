@@ -86,6 +86,33 @@ func TestCloseEndsEveryWait(t *testing.T) {
 	})
 }
 
+// While Shutdown waits for the backend memory is still full: a record that comes then is refused without lining up for it.
+func TestARecordRefusedDuringShutdownHoldsNoMemory(t *testing.T) {
+	for name, maxBlock := range map[string]time.Duration{"waiting": 0, "not waiting": NoWait} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(map[string]int{"a": 1})
+				f.script = func(int, *partition.ProduceRequest, *record.Batch) fate { return fate{delay: 10 * time.Second} }
+				p := newProducer(t, f, Config{MaxBufferedBytes: 1000, MaxBlock: maxBlock})
+				large := record.String("a", "", strings.Repeat("x", 900))
+				p.SendAsync(t.Context(), value("a", 0), nil)
+				synctest.Wait() // the topic is known
+				p.SendAsync(t.Context(), large, nil)
+				closed := make(chan error)
+				go func() { closed <- p.Close() }()
+				synctest.Wait()
+				for range 3 {
+					_, err := p.Send(t.Context(), large)
+					require.ErrorIs(t, err, ErrClosed)
+					require.Zero(t, p.Stats().Blocked, "nobody waits")
+				}
+				require.NoError(t, <-closed)
+				require.Zero(t, p.Stats().BufferedBytes)
+			})
+		})
+	}
+}
+
 func TestCloseDuringALoadLosesNoOutcome(t *testing.T) {
 	for range 20 {
 		f := newFake(map[string]int{"a": 3})

@@ -41,23 +41,24 @@ func (m *memory) tryAcquire(n int64) bool {
 
 // acquire waits for n bytes, at most for limit; NoWait: not at all.
 func (m *memory) acquire(ctx context.Context, n int64, limit time.Duration) error {
-	if limit < 0 {
-		return fmt.Errorf("%w: %d bytes are buffered and %d more do not fit", ErrTimeout, m.used.Load(), n)
-	}
 	c := &claimant{n: n, ready: make(chan struct{})}
 	m.mu.Lock()
+	if m.closed { // nobody serves the line any more
+		m.mu.Unlock()
+		return ErrClosed
+	}
+	if limit < 0 {
+		m.mu.Unlock()
+		return fmt.Errorf("%w: %d bytes are buffered and %d more do not fit", ErrTimeout, m.used.Load(), n)
+	}
 	m.line = append(m.line, c)
 	m.waiting.Store(int32(len(m.line)))
 	m.grantLocked() // what was released before waiting was stored
-	if c.given || m.closed {
-		given := c.given
-		m.mu.Unlock()
-		if !given {
-			return ErrClosed
-		}
+	given := c.given
+	m.mu.Unlock()
+	if given {
 		return nil
 	}
-	m.mu.Unlock()
 	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	var err error
