@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -208,6 +209,22 @@ func TestDamagedPartitionIsOfflineAndTheOthersServe(t *testing.T) {
 	require.Contains(t, out.String(), "offline")
 	require.NoError(t, again.DeleteTopic(t.Context(), "orders"), "an offline partition can be deleted")
 	require.Empty(t, servedDirs(t, disk))
+}
+
+func TestRequestMadeAfterAFailedCreationIsNotToldOfThatFailure(t *testing.T) {
+	fsys := vfs.Mem()
+	c := open(t, fsys)
+	create(t, c, "orders", 1)
+	remove := fsys.Inject(vfs.Fault{Ops: vfs.OpMkdir, Times: vfs.Always, Err: errDisk})
+	second := make(chan partition.ProduceResult, 1)
+	c.Produce(&partition.ProduceRequest{TopicPartition: at("orders", 0), Batch: batch("x"), Done: func(r partition.ProduceResult) {
+		require.ErrorIs(t, r.Err, errDisk)
+		remove() // there is room again before the second one is sent
+		c.Produce(&partition.ProduceRequest{TopicPartition: at("orders", 0), Batch: batch("y"), Done: func(r partition.ProduceResult) { second <- r }})
+	}})
+	r := <-second
+	require.NoError(t, r.Err)
+	require.Equal(t, int64(0), r.BaseOffset)
 }
 
 func TestFailedCreationOfAPartitionIsTriedAgain(t *testing.T) {

@@ -53,27 +53,61 @@ func (r *replica) with(b *broker, fn func(*partition.Partition, error)) {
 	}
 	r.mu.Unlock()
 	if start && !b.run(func() { r.open(b) }) {
-		r.opened(nil, ErrClosed)
+		for r.refuse(ErrClosed) {
+		}
 	}
 }
 
 // open opens the partition and lets those go who wait for it.
 func (r *replica) open(b *broker) {
-	b.opens <- struct{}{}
-	p, err := b.openPartition(r)
-	<-b.opens
-	r.opened(p, err)
+	for again := true; again; {
+		b.opens <- struct{}{}
+		p, err := b.openPartition(r)
+		<-b.opens
+		if err == nil {
+			r.opened(p)
+			return
+		}
+		again = r.refuse(err)
+	}
 }
 
-// opened ends an opening. A failed one may be tried again: a full disk gets room.
-func (r *replica) opened(p *partition.Partition, err error) {
-	if p != nil {
+// refuse tells the callers that waited for a failed opening, and reports whether others have come meanwhile: they ask for
+// another attempt, since what made this one fail may be over (a full disk gets room). If none have, the opening ends.
+func (r *replica) refuse(err error) (again bool) {
+	for {
 		r.mu.Lock()
-		r.readable.Store(p)
-		watches := r.takeWatchesLocked()
+		fns := r.waiting
+		r.waiting = nil
+		if len(fns) == 0 {
+			close(r.opening)
+			r.opening = nil
+			r.mu.Unlock()
+			return false
+		}
 		r.mu.Unlock()
-		wake(watches) // they watch the partition itself from now on
+		for _, fn := range fns {
+			fn(nil, err)
+		}
+		r.mu.Lock()
+		again = len(r.waiting) > 0 && r.err == nil
+		if r.err != nil { // offline or gone for good: no attempt helps
+			err = r.err
+		}
+		r.mu.Unlock()
+		if again {
+			return true
+		}
 	}
+}
+
+// opened ends a successful opening.
+func (r *replica) opened(p *partition.Partition) {
+	r.mu.Lock()
+	r.readable.Store(p)
+	watches := r.takeWatchesLocked()
+	r.mu.Unlock()
+	wake(watches) // they watch the partition itself from now on
 	for {
 		r.mu.Lock()
 		fns := r.waiting
@@ -83,12 +117,10 @@ func (r *replica) opened(p *partition.Partition, err error) {
 		}
 		r.mu.Unlock()
 		for _, fn := range fns {
-			fn(p, err)
+			fn(p, nil)
 		}
 	}
-	if p != nil {
-		r.part.Store(p)
-	}
+	r.part.Store(p)
 	close(r.opening)
 	r.opening = nil
 	r.mu.Unlock()
