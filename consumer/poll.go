@@ -12,7 +12,7 @@ import (
 
 // Records yields records one by one, for ever: the loop ends when ctx is done, after Wakeup or Close (without an error
 // pair), after a fatal error (yielded once), or by break. A damaged partition yields its error once and is paused, the
-// others go on.
+// others go on. A loop that begins after Close yields ErrClosed.
 //
 // With CommitProcessed a record counts as processed when the loop comes back for the next one. After break, return or a
 // panic the record in hand does not, and a new iteration starts with it again, unless the application committed it.
@@ -133,8 +133,8 @@ func (p *part) chunkDone() {
 }
 
 // Poll returns the next records, at most MaxPollRecords, waiting until there is one. It is the classic loop: with
-// CommitProcessed, calling Poll again says that the records of the last one are processed (Kafka: enable.auto.commit);
-// Close never commits the last batch handed out.
+// CommitProcessed, calling Poll again, or Records, Batches or Run, says that the records of the last one are processed
+// (Kafka: enable.auto.commit); Close never commits the last batch handed out.
 //
 // It returns ctx.Err() if ctx is done first, ErrWakeup, ErrClosed, ErrConcurrentPoll, a fatal error of the group, or the
 // *PartitionError of one partition. With CommitBeforeDelivery also the error of the commit, then nothing was handed out
@@ -145,7 +145,6 @@ func (c *Consumer) Poll(ctx context.Context) (*Batch, error) {
 		return nil, err
 	}
 	defer c.stopPolling()
-	c.batchProcessed()
 	return c.poll(ctx)
 }
 
@@ -192,7 +191,7 @@ type poller struct {
 
 func (c *Consumer) poll(ctx context.Context) (*Batch, error) {
 	b := &Batch{}
-	for b.Len() == 0 { // what was fetched may be all aborted
+	for b.Len() == 0 { // what was fetched may be all aborted, or sought away from while it was committed
 		p, err := c.next(ctx)
 		if err != nil {
 			return nil, err
@@ -207,14 +206,32 @@ func (c *Consumer) poll(ctx context.Context) (*Batch, error) {
 			}
 			room -= n
 		}
-	}
-	c.records.Add(int64(b.Len()))
-	if c.cfg.Commit == CommitBeforeDelivery {
-		if err := c.commitHanded(ctx); err != nil {
-			return nil, err
+		if c.cfg.Commit == CommitBeforeDelivery && b.Len() > 0 {
+			if err := c.commitHanded(ctx); err != nil {
+				return nil, err
+			}
+			c.dropOverturned(b)
 		}
 	}
+	c.records.Add(int64(b.Len()))
 	return b, nil
+}
+
+// dropOverturned takes out of b what a seek or a pause came for while its end was being committed. What is paused comes
+// again when it is resumed.
+func (c *Consumer) dropOverturned(b *Batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	parts, handed := b.parts[:0], c.poller.handed[:0]
+	for i, h := range c.poller.handed {
+		if h.p.d != h.d || h.p.paused {
+			h.d.undo(h.p, h.first)
+			b.n -= len(b.parts[i].records)
+			continue
+		}
+		parts, handed = append(parts, b.parts[i]), append(handed, h)
+	}
+	b.parts, c.poller.handed = parts, handed
 }
 
 // take moves up to room records from p's chunk into b. An error that comes behind records, of p or of others, stays for the next time.
@@ -364,6 +381,7 @@ func (c *Consumer) startPolling(loop bool) error {
 		return ErrClosed
 	}
 	c.polling, c.loop = true, id
+	c.batchProcessed() // of a Poll before: whoever polls again, in whatever way, is done with that
 	return nil
 }
 
