@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -19,21 +20,24 @@ func (r *reader) follow(ctx context.Context, yield func(record.Record, error) bo
 	w := r.watch(ctx)
 	defer w.stop()
 	for {
-		wait, changed := w.begin(r.version)
+		wait, changed, err := w.begin(r.version)
+		if err != nil {
+			return true, fmt.Errorf("consumer: follow %s: %w", r.cfg.Topic, err)
+		}
 		if changed {
 			if err := r.grow(ctx); err != nil {
 				return true, err
 			}
 			continue
 		}
-		err := r.fetchOrWait(wait)
+		err = r.fetchOrWait(wait)
 		if ctx.Err() != nil {
 			return true, ctx.Err()
 		}
 		if w.interrupted() && (err == nil || errors.Is(err, context.Canceled)) {
 			err = nil // what was fetched is handed out; then the topic is looked at
 		}
-		if err == nil && !r.hand(yield, &err) {
+		if err == nil && !r.hand(ctx, yield, &err) {
 			return false, nil
 		}
 		if err != nil {
@@ -80,7 +84,8 @@ type watch struct {
 	mu      sync.Mutex         // guards the fields below; never held while waiting
 	version int64              // newest that is known
 	cancel  context.CancelFunc // of the wait under way; nil: there is none
-	hit     bool               // the wait under way was cancelled by a change
+	hit     bool               // the wait under way was cancelled by a change or an error
+	err     error              // nothing is watched any more
 }
 
 // watch starts the goroutine; stop must follow.
@@ -91,35 +96,39 @@ func (r *reader) watch(ctx context.Context) *watch {
 	go func() {
 		defer close(w.done)
 		for {
-			var err error
-			if version, err = r.b.WaitMetadata(w.ctx, version); err != nil {
-				return // the context ended, or the cluster is closed, which a fetch hears too
-			}
+			v, err := r.b.WaitMetadata(w.ctx, version)
+			version = v
 			w.mu.Lock()
-			w.version = version
+			if err == nil {
+				w.version = v
+			}
+			w.err = err // the context ended, or partitions that are added would not be noticed any more
 			if w.cancel != nil {
 				w.hit = true
 				w.cancel()
 			}
 			w.mu.Unlock()
+			if err != nil {
+				return
+			}
 		}
 	}()
 	return w
 }
 
 // begin returns a context for one wait. changed says that there are newer metadata than seen.
-func (w *watch) begin(seen int64) (wait context.Context, changed bool) {
+func (w *watch) begin(seen int64) (wait context.Context, changed bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.version > seen {
-		return nil, true
+	if w.version > seen || w.err != nil {
+		return nil, w.err == nil, w.err
 	}
 	if w.cancel != nil {
 		w.cancel()
 	}
 	w.hit = false
 	wait, w.cancel = context.WithCancel(w.ctx)
-	return wait, false
+	return wait, false, nil
 }
 
 func (w *watch) interrupted() bool {

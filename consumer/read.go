@@ -61,7 +61,7 @@ func Read(ctx context.Context, b LogBackend, cfg ReadConfig) iter.Seq2[record.Re
 			err = r.locate(ctx)
 		}
 		for err == nil && len(r.parts) > 0 {
-			if err = r.fetch(ctx, 0); err == nil && !r.hand(yield, &err) {
+			if err = r.fetch(ctx, 0); err == nil && !r.hand(ctx, yield, &err) {
 				return
 			}
 		}
@@ -348,10 +348,10 @@ func (r *reader) giveUpGaps(resp *partition.FetchResponse) {
 	}
 }
 
-// hand yields what there is; false if the caller wants no more. An error ends up in err.
-func (r *reader) hand(yield func(record.Record, error) bool, err *error) bool {
+// hand yields what there is until ctx ends; false if the caller wants no more. An error ends up in err.
+func (r *reader) hand(ctx context.Context, yield func(record.Record, error) bool, err *error) bool {
 	if r.cfg.ByTime {
-		return r.handByTime(yield, err)
+		return r.handByTime(ctx, yield, err)
 	}
 	for _, p := range r.parts {
 		for {
@@ -360,6 +360,9 @@ func (r *reader) hand(yield func(record.Record, error) bool, err *error) bool {
 			}
 			if !p.haveHead {
 				break
+			}
+			if *err = ctx.Err(); *err != nil {
+				return true
 			}
 			p.haveHead = false
 			if !yield(p.head, nil) {
@@ -372,7 +375,7 @@ func (r *reader) hand(yield func(record.Record, error) bool, err *error) bool {
 }
 
 // handByTime yields the oldest record as long as every partition that is not at its end has one.
-func (r *reader) handByTime(yield func(record.Record, error) bool, err *error) bool {
+func (r *reader) handByTime(ctx context.Context, yield func(record.Record, error) bool, err *error) bool {
 	for {
 		for _, p := range r.parts {
 			if *err = r.advance(p); *err != nil {
@@ -386,6 +389,9 @@ func (r *reader) handByTime(yield func(record.Record, error) bool, err *error) b
 		first := slices.MinFunc(r.parts, func(a, b *readPart) int {
 			return cmp.Or(a.head.Timestamp.Compare(b.head.Timestamp), cmp.Compare(a.tp.Partition, b.tp.Partition))
 		})
+		if *err = ctx.Err(); *err != nil {
+			return true
+		}
 		first.haveHead = false
 		if !yield(first.head, nil) {
 			return false
