@@ -81,6 +81,16 @@ func (c *Consumer) Shutdown(ctx context.Context) error {
 	return c.closeErr
 }
 
+// isClosed reports whether Shutdown has done its work.
+func (c *Consumer) isClosed() bool {
+	select {
+	case <-c.closed:
+		return true
+	default:
+		return false
+	}
+}
+
 // beHelper marks the calling goroutine, which runs callbacks of the application, as one that Shutdown does not wait for
 // when it is called from there.
 func (c *Consumer) beHelper() (end func()) {
@@ -122,11 +132,12 @@ func (c *Consumer) shutdown(ctx context.Context, inLoop bool) {
 		errs = append(errs, c.leave(ctx, idle))
 	}
 	c.failCommits(ErrClosed)
-	c.mu.Lock()
-	c.target, c.held = target{}, assignment{}
-	c.mu.Unlock()
 	c.closeErr = errors.Join(errs...)
+	c.mu.Lock()
+	c.target, c.held, c.order = target{}, assignment{}, nil
+	clear(c.parts)
 	close(c.closed)
+	c.mu.Unlock()
 }
 
 // awaitPoller waits until nobody polls. It returns false if ctx is done first.

@@ -13,11 +13,9 @@ import (
 
 // Commit commits offset+1 of each record, the highest of each partition; of none: nothing. It blocks until that is durable.
 // It returns ErrRebalanced if a partition is not this member's any more, or was given away and came back since the record
-// was handed out; nothing is committed then. ErrNoGroup for a free consumer.
+// was handed out; nothing is committed then. ErrNoGroup for a free consumer. What CommitAsync queued before is sent
+// first.
 func (c *Consumer) Commit(ctx context.Context, rs ...record.Record) error {
-	if len(rs) == 0 {
-		return nil
-	}
 	offsets := make(map[record.TopicPartition]record.Committed, 1)
 	for i := range rs {
 		tp := record.TopicPartition{Topic: rs[i].Topic, Partition: rs[i].Partition}
@@ -25,12 +23,12 @@ func (c *Consumer) Commit(ctx context.Context, rs ...record.Record) error {
 			offsets[tp] = record.Committed{Offset: rs[i].Offset + 1, LeaderEpoch: rs[i].LeaderEpoch}
 		}
 	}
-	return c.commit(ctx, offsets, true)
+	return c.commitInOrder(ctx, offsets, true)
 }
 
 // CommitReturned commits everything handed out so far, also the record or batch in hand.
 func (c *Consumer) CommitReturned(ctx context.Context) error {
-	return c.commit(ctx, c.positions(), false)
+	return c.commitInOrder(ctx, c.positions(), false)
 }
 
 func (c *Consumer) positions() map[record.TopicPartition]record.Committed {
@@ -45,22 +43,36 @@ func (c *Consumer) positions() map[record.TopicPartition]record.Committed {
 	return offsets
 }
 
+// commitInOrder is commit of the application's own: what CommitAsync has queued before goes first, so that the older
+// offset does not come last and set the group back.
+func (c *Consumer) commitInOrder(ctx context.Context, offsets map[record.TopicPartition]record.Committed, checked bool) error {
+	if c.groups != nil && len(offsets) > 0 {
+		if err := c.awaitQueued(ctx); err != nil {
+			return fmt.Errorf("consumer: commit: %w", err)
+		}
+	}
+	return c.commit(ctx, offsets, checked)
+}
+
 // CommitOffsets commits the given next offsets to read. Errors as for Commit: an offset below where this member began in
 // a partition, or beyond what it was given, is of an earlier assignment and refused with ErrRebalanced. To move a group
 // to other offsets, Seek there first, or see group.Coordinator.ResetOffsets.
 func (c *Consumer) CommitOffsets(ctx context.Context, o record.Offsets) error {
-	return c.commit(ctx, withEpochs(o), true)
+	return c.commitInOrder(ctx, withEpochs(o), true)
 }
 
 // CommitMetadata is CommitOffsets with leader epochs and a string of the application's own for each partition.
 func (c *Consumer) CommitMetadata(ctx context.Context, o map[record.TopicPartition]record.Committed) error {
-	return c.commit(ctx, maps.Clone(o), true)
+	return c.commitInOrder(ctx, maps.Clone(o), true)
 }
 
 // Committed returns the group's offsets for the assigned partitions; those without one are missing.
 func (c *Consumer) Committed(ctx context.Context) (record.Offsets, error) {
 	if c.groups == nil {
 		return nil, ErrNoGroup
+	}
+	if c.isClosed() {
+		return nil, ErrClosed
 	}
 	got, err := c.groups.FetchOffsets(ctx, c.cfg.Group, c.Assignment())
 	if err != nil {
@@ -97,6 +109,9 @@ type commitment struct {
 func (c *Consumer) commit(ctx context.Context, offsets map[record.TopicPartition]record.Committed, checked bool) error {
 	if c.groups == nil {
 		return ErrNoGroup
+	}
+	if c.isClosed() {
+		return ErrClosed
 	}
 	if len(offsets) == 0 {
 		return nil
@@ -190,10 +205,8 @@ func (c *Consumer) commitmentOf(offsets map[record.TopicPartition]record.Committ
 func (c *Consumer) mayCommit(cm commitment) (m memberState, changed <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	select {
-	case <-c.closed:
+	if c.isClosed() {
 		return m, nil, ErrClosed
-	default:
 	}
 	for tp, p := range cm.parts {
 		if !c.ownsLocked(p) {
@@ -204,10 +217,8 @@ func (c *Consumer) mayCommit(cm commitment) (m memberState, changed <-chan struc
 }
 
 func (c *Consumer) notOursLocked(tp record.TopicPartition) error {
-	select {
-	case <-c.closed:
+	if c.isClosed() {
 		return ErrClosed
-	default:
 	}
 	err := fmt.Errorf("consumer: commit %s-%d: %w", tp.Topic, tp.Partition, ErrRebalanced)
 	if c.member.pollExceeded {

@@ -12,11 +12,15 @@ const maxQueuedCommits = 10_000
 
 // commitQueue holds the commits of CommitAsync that were not sent yet, in order.
 type commitQueue struct {
-	waiting  []queuedCommit // guarded by Consumer.mu
-	ready    chan struct{}  // tells the committer; capacity 1
-	turn     chan struct{}  // held while processed offsets are committed; capacity 1
-	finish   chan struct{}  // closed by Shutdown: send what waits, then end
-	finished chan struct{}  // closed by the committer
+	waiting   []queuedCommit // guarded by Consumer.mu, as the next four
+	goroutine int64          // the committer's
+	queued    int64          // commits that ever waited
+	answered  int64          // of them, in their order
+	moved     chan struct{}  // closed with the next answer; nil: nobody waits for one
+	ready     chan struct{}  // tells the committer; capacity 1
+	turn      chan struct{}  // held while processed offsets are committed; capacity 1
+	finish    chan struct{}  // closed by Shutdown: send what waits, then end
+	finished  chan struct{}  // closed by the committer
 }
 
 type queuedCommit struct {
@@ -28,9 +32,10 @@ func newCommitQueue() commitQueue {
 	return commitQueue{ready: make(chan struct{}, 1), turn: make(chan struct{}, 1), finish: make(chan struct{}), finished: make(chan struct{})}
 }
 
-// CommitAsync queues a commit and returns at once; commits are sent in order. done, if not nil, runs exactly once, on a
-// goroutine of the consumer, and must not block. If 10,000 wait already it gets ErrCommitQueueFull; after Close, ErrClosed.
-// What was queued before Close is sent. o is borrowed until then.
+// CommitAsync queues a commit and returns at once. Commits are sent in order: Commit and the other
+// calls that wait are sent behind what was queued before them. done, if not nil, runs exactly once, on
+// a goroutine of the consumer, and must not block. If 10,000 wait already it gets ErrCommitQueueFull;
+// after Close, ErrClosed. What was queued before Close is sent. o is borrowed until then.
 func (c *Consumer) CommitAsync(o record.Offsets, done func(record.Offsets, error)) {
 	if done == nil {
 		done = func(record.Offsets, error) {}
@@ -46,6 +51,7 @@ func (c *Consumer) CommitAsync(o record.Offsets, done func(record.Offsets, error
 		refused = ErrCommitQueueFull
 	default:
 		c.commits.waiting = append(c.commits.waiting, queuedCommit{o, done})
+		c.commits.queued++
 	}
 	c.mu.Unlock()
 	if refused != nil {
@@ -62,6 +68,9 @@ func (c *Consumer) CommitAsync(o record.Offsets, done func(record.Offsets, error
 func (c *Consumer) runCommitter(ctx context.Context) {
 	defer close(c.commits.finished)
 	defer c.beHelper()()
+	c.mu.Lock()
+	c.commits.goroutine = goroutineID()
+	c.mu.Unlock()
 	var tick <-chan time.Time
 	if c.cfg.Commit == CommitProcessed {
 		t := time.NewTicker(c.cfg.CommitInterval)
@@ -94,8 +103,48 @@ func (c *Consumer) drainCommits(ctx context.Context) {
 		q := c.commits.waiting[0]
 		c.commits.waiting = c.commits.waiting[1:]
 		c.mu.Unlock()
-		q.done(q.offsets, c.commit(ctx, withEpochs(q.offsets), true))
+		err := c.commit(ctx, withEpochs(q.offsets), true)
+		c.noteAnswered()
+		q.done(q.offsets, err)
 	}
+}
+
+func (c *Consumer) noteAnswered() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.commits.answered++
+	if c.commits.moved != nil {
+		close(c.commits.moved)
+		c.commits.moved = nil
+	}
+}
+
+// awaitQueued returns when the commits that wait now have their answers, or never get one. In a callback of CommitAsync
+// it does not wait: those behind are sent when that has returned.
+func (c *Consumer) awaitQueued(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for upTo := c.commits.queued; c.commits.answered < upTo; {
+		if goroutineID() == c.commits.goroutine {
+			return nil
+		}
+		if c.commits.moved == nil {
+			c.commits.moved = make(chan struct{})
+		}
+		moved := c.commits.moved
+		c.mu.Unlock()
+		select {
+		case <-moved:
+			c.mu.Lock()
+		case <-c.commits.finished:
+			c.mu.Lock()
+			return nil
+		case <-ctx.Done():
+			c.mu.Lock()
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // failCommits answers what still waits with err.

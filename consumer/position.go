@@ -35,7 +35,7 @@ func (c *Consumer) Lag() map[record.TopicPartition]int64 {
 }
 
 // Seek makes the partition go on at offset, also inside a group; offset may be StartEarliest or StartLatest.
-// What was fetched is dropped, what is in hand counts as not processed. It returns ErrNotAssigned.
+// What was fetched is dropped, what is in hand counts as not processed. It returns ErrNotAssigned and ErrClosed.
 // An offset that the log does not hold is noticed by the next fetch and answered by Config.Reset.
 func (c *Consumer) Seek(tp record.TopicPartition, offset int64) error {
 	c.mu.Lock()
@@ -45,10 +45,18 @@ func (c *Consumer) Seek(tp record.TopicPartition, offset int64) error {
 	}
 	p := c.parts[tp]
 	if !c.ownsLocked(p) {
-		return fmt.Errorf("consumer: seek %s-%d: %w", tp.Topic, tp.Partition, ErrNotAssigned)
+		return c.notAssigned(tp)
 	}
 	c.seekLocked(p, offset)
 	return nil
+}
+
+// notAssigned is the error of a seek in a partition that the consumer does not read.
+func (c *Consumer) notAssigned(tp record.TopicPartition) error {
+	if c.isClosed() {
+		return ErrClosed
+	}
+	return fmt.Errorf("consumer: seek %s-%d: %w", tp.Topic, tp.Partition, ErrNotAssigned)
 }
 
 // seekLocked begins a new delivery. What the polling goroutine has in hand belongs to the old one.
@@ -75,6 +83,9 @@ func (c *Consumer) SeekToEnd(tps ...record.TopicPartition) error {
 }
 
 func (c *Consumer) seekAll(tps []record.TopicPartition, offset int64) error {
+	if c.isClosed() {
+		return ErrClosed
+	}
 	if len(tps) == 0 {
 		tps = c.Assignment()
 	}
@@ -89,6 +100,9 @@ func (c *Consumer) seekAll(tps []record.TopicPartition, offset int64) error {
 // SeekTime makes the partitions (none: all assigned ones) go on at their first record with timestamp t or later, at the
 // end if there is none. The error joins those of partitions that could not be sought; the others are.
 func (c *Consumer) SeekTime(ctx context.Context, t time.Time, tps ...record.TopicPartition) error {
+	if c.isClosed() {
+		return ErrClosed
+	}
 	if len(tps) == 0 {
 		tps = c.Assignment()
 	}
@@ -99,7 +113,7 @@ func (c *Consumer) SeekTime(ctx context.Context, t time.Time, tps ...record.Topi
 		p := c.parts[tp]
 		if !c.ownsLocked(p) {
 			c.mu.Unlock()
-			return fmt.Errorf("consumer: seek %s-%d: %w", tp.Topic, tp.Partition, ErrNotAssigned)
+			return c.notAssigned(tp)
 		}
 		ask[tp], asked[tp] = partition.At(t), p
 	}
@@ -115,7 +129,7 @@ func (c *Consumer) SeekTime(ctx context.Context, t time.Time, tps ...record.Topi
 		r, ok := found[tp]
 		switch {
 		case !c.ownsLocked(asked[tp]): // what was found may be of another topic of that name
-			errs = append(errs, fmt.Errorf("consumer: seek %s-%d: %w", tp.Topic, tp.Partition, ErrNotAssigned))
+			errs = append(errs, c.notAssigned(tp))
 		case !ok:
 			errs = append(errs, fmt.Errorf("consumer: seek %s-%d: no answer", tp.Topic, tp.Partition))
 		case r.Err != nil:
