@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -118,7 +119,7 @@ func (c *Consumer) adoptStep(ctx context.Context) (more bool, err error) {
 		if r != nil {
 			r.drain(parts)
 		}
-		return true, c.giveUp(ctx, ch.revoked)
+		return true, c.giveUp(ctx, r, ch.revoked)
 	case len(ch.added) > 0:
 		c.takeLocked(ch.added)
 		c.mu.Unlock()
@@ -134,15 +135,25 @@ func (c *Consumer) adoptStep(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// giveUp hands partitions over that are ours until then. If ctx ends before the commit is made, they stay for the next poll.
-func (c *Consumer) giveUp(ctx context.Context, tps []record.TopicPartition) error {
-	if err := c.commitBeforeHandover(ctx, tps); err != nil {
-		if ctx.Err() != nil {
+// giveUp hands partitions over that are ours until then. If ctx ends before the commit is made, or r's time is over, they
+// stay for the next poll.
+func (c *Consumer) giveUp(ctx context.Context, r *runner, tps []record.TopicPartition) error {
+	commit := ctx
+	if r != nil {
+		var stop context.CancelFunc
+		commit, stop = r.untilOver(ctx)
+		defer stop()
+	}
+	if err := c.commitBeforeHandover(commit, tps); err != nil {
+		if commit.Err() != nil {
 			c.mu.Lock()
+			defer c.mu.Unlock()
 			c.revoking = nil
-			c.mu.Unlock()
 			c.dirty.Store(true)
-			return ctx.Err()
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return cmp.Or(c.interruptionLocked(), ErrWakeup)
 		}
 		c.cfg.Logger.Warn("commit before giving partitions up failed", "group", c.cfg.Group, "err", err)
 	}

@@ -17,7 +17,10 @@
 //   - A partition that cannot be read is its own business: its error is told once, and the others go on without delay.
 //   - Cancelling a context ends a wait at once; an iterator then ends without an error pair. Close is bounded, sends what
 //     was queued, waits for a loop body at work on another goroutine, and may be called from a body or callback.
-//   - Callbacks run beside no loop body.
+//   - Callbacks run beside no loop body. With Run, OnRevoked comes when the handlers of the partitions
+//     it names have returned or DrainTimeout is over; those of other partitions go on. Handlers at
+//     work in a partition that is lost learn it from their contexts: OnLost and OnAssigned do not
+//     wait for them, but the records behind them in RunConfig.Order do.
 //
 // # How it runs
 //

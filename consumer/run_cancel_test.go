@@ -3,12 +3,15 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/record"
 )
 
@@ -40,6 +43,56 @@ func TestAFailureAfterRunsContextHasEndedIsNotTriedAgain(t *testing.T) {
 				}
 				require.NoError(t, c.Close())
 				require.Empty(t, committed(t, b, "g"), "no verdict on the record either")
+			})
+		})
+	}
+}
+
+// silentCommits is a backend that does not answer commits while it is silent.
+type silentCommits struct {
+	consumer.Backend
+	silent atomic.Bool
+}
+
+func (b *silentCommits) CommitOffsets(ctx context.Context, req group.CommitRequest) (map[record.TopicPartition]error, error) {
+	if b.silent.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return b.Backend.CommitOffsets(ctx, req)
+}
+
+// The coordinator does not answer the commit of a partition that is handed over. Run ends all the same, and what is
+// processed is committed later.
+func TestRunReturnsWithinDrainTimeoutOfItsEndDuringAHandOver(t *testing.T) {
+	for name, end := range map[string]func(*consumer.Consumer){
+		"wakeup": (*consumer.Consumer).Wakeup,
+		"close":  func(c *consumer.Consumer) { go func() { _ = c.Close() }() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
+				fill(t, b, 0, 1)
+				fill(t, b, 1, 1)
+				w := &silentCommits{Backend: b}
+				w.silent.Store(true)
+				cfg := config(consumer.CommitProcessed)
+				cfg.CommitInterval = time.Hour
+				c := open(t, w, cfg)
+				ended := background(func() error {
+					return c.Run(t.Context(), func(context.Context, record.Record) error { return nil },
+						consumer.RunConfig{DrainTimeout: 2 * time.Second})
+				})
+				time.Sleep(time.Second)
+				other := poll(t, open(t, b, cfg), func(r record.Record) { t.Errorf("partition %d is done twice", r.Partition) })
+				time.Sleep(10 * time.Second) // the hand-over is under way
+				start := time.Now()
+				end(c)
+				require.NoError(t, <-ended)
+				require.LessOrEqual(t, time.Since(start), 2*time.Second)
+				w.silent.Store(false)
+				require.NoError(t, c.Close())
+				require.Equal(t, record.Offsets{tp(0): 1, tp(1): 1}, committed(t, b, "g"))
+				other.leave(t)
 			})
 		})
 	}

@@ -30,6 +30,20 @@ func (r *runner) endLocked() {
 	r.lanes.purge()
 }
 
+// untilOver returns a context that ends with ctx, and when Run has to return: DrainTimeout after its end.
+func (r *runner) untilOver(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	r.wg.Go(func() {
+		select {
+		case <-r.ended:
+			closedBy([]<-chan struct{}{ctx.Done()}, r.deadline(), r.hurry)
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, cancel
+}
+
 // stop ends Run, waits for handlers at work and gives back what was not done. It returns within
 // DrainTimeout of Run's end, with an error if handlers still run then.
 func (r *runner) stop() error {

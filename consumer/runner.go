@@ -24,7 +24,7 @@ type runner struct {
 	ended  chan struct{}   // closed by end: no call begins any more
 	left   chan struct{}   // closed when the last worker has left
 	hurry  chan struct{}   // closed when Shutdown's context has ended: DrainTimeout is over
-	wg     sync.WaitGroup  // the timekeeper
+	wg     sync.WaitGroup  // the timekeeper, and who watches a hand-over
 	buf    []record.Record // of feed
 
 	mu      sync.Mutex // guards the fields below; taken after Consumer.mu
