@@ -257,3 +257,23 @@ func BenchmarkCommitDurable(b *testing.B) {
 		})
 	}
 }
+
+// The watcher of the topics may be behind: what a call that has returned did to a topic holds for the next commit.
+func TestCommitForATopicIsRefusedAsSoonAsItIsReplaced(t *testing.T) {
+	withCluster(t, vfs.Mem(), func(t *testing.T, brokers *replication.Cluster, c *Coordinator) {
+		tp := record.TopicPartition{Topic: "t"}
+		for range 300 {
+			md, err := brokers.Metadata(ctx, "t")
+			require.NoError(t, err)
+			r := commitOf("g", record.Offsets{tp: 7})
+			r.TopicIDs = map[string][16]byte{"t": md.Topics["t"].ID}
+			commit(t, c, r)
+			synctest.Wait() // the watcher has seen this topic
+			require.NoError(t, brokers.DeleteTopic(ctx, "t"))
+			require.NoError(t, brokers.CreateTopic(ctx, "t", topic.Config{Partitions: 4}))
+			errs, err := c.CommitOffsets(ctx, r)
+			require.NoError(t, err)
+			require.ErrorIs(t, errs[tp], ErrUnknownTopicOrPartition)
+		}
+	})
+}

@@ -188,10 +188,20 @@ func (c *Coordinator) deleted(now Topics) (events []classic.Event) {
 	return events
 }
 
+// versioned is a Store in the same process, whose version of the topics costs no more than reading a number.
+type versioned interface{ MetadataVersion() int64 }
+
+// current reports whether nothing has changed since the given version of the topics. A Store that cannot tell counts as
+// unchanged: the watcher sees changes a little later.
+func (c *Coordinator) current(version int64) bool {
+	v, ok := c.store.(versioned)
+	return !ok || v.MetadataVersion() == version
+}
+
 // lookup returns what is known of the topics of tps; those that do not exist are left out.
 func (c *Coordinator) lookup(ctx context.Context, partitions func(yield func(record.TopicPartition) bool)) (map[string]TopicInfo, error) {
 	var seen map[string]TopicInfo
-	if t := c.topics.Load(); t != nil {
+	if t := c.topics.Load(); t != nil && c.current(t.Version) {
 		seen = t.Topics
 	}
 	var missing []string
