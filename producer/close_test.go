@@ -113,6 +113,26 @@ func TestARecordRefusedDuringShutdownHoldsNoMemory(t *testing.T) {
 	}
 }
 
+// A record without an offset must not look like the first one of its partition.
+func TestARecordThatIsNotAcceptedIsGivenBackWithoutAnOffset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProducer(t, newFake(map[string]int{"a": 1}), Config{MaxRequestBytes: 1000})
+		refused := func(r record.Record, target error) (got record.Record) {
+			p.SendAsync(t.Context(), r, func(r record.Record, err error) {
+				require.ErrorIs(t, err, target)
+				got = r
+			})
+			require.Equal(t, []int64{-1, -1}, []int64{got.Offset, int64(got.LeaderEpoch)})
+			return got
+		}
+		require.Equal(t, int32(-1), refused(record.String("none", "", "x"), ErrUnknownTopic).Partition)
+		require.Equal(t, int32(-1), refused(record.String("a", "", strings.Repeat("x", 1000)), ErrMessageTooLarge).Partition)
+		require.Equal(t, int32(7), refused(record.String("a", "", "x").To(7), ErrUnknownTopic).Partition, "as it was asked for")
+		require.NoError(t, p.Close())
+		require.Equal(t, int32(-1), refused(value("a", 0), ErrClosed).Partition)
+	})
+}
+
 func TestCloseDuringALoadLosesNoOutcome(t *testing.T) {
 	for range 20 {
 		f := newFake(map[string]int{"a": 3})

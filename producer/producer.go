@@ -95,7 +95,8 @@ func (p *Producer) endSpawning() {
 
 // SendAsync accepts r and returns; done, which may be nil, is called exactly once when r is
 // settled: with a nil error when it is written as Config.Acks says. The record passed to done is r
-// with Partition, Offset (-1: unknown), LeaderEpoch and Timestamp filled in.
+// with Partition (-1: none was chosen), Offset and LeaderEpoch (-1: unknown) and Timestamp (as it
+// was, if r is not accepted) filled in.
 //
 // For one partition the calls of done follow the order of the calls of SendAsync, and never
 // overlap. They run on goroutines of the producer or the backend, without locks, and must not
@@ -111,6 +112,10 @@ func (p *Producer) SendAsync(ctx context.Context, r record.Record, done func(rec
 	if err != nil {
 		p.stats.refused.Add(1)
 		if done != nil {
+			r.Offset, r.LeaderEpoch = -1, -1
+			if _, explicit := r.ExplicitPartition(); !explicit {
+				r.Partition = -1
+			}
 			done(r, err)
 		}
 		return
