@@ -48,10 +48,15 @@ func TestCommitsArriveInTheOrderOfTheirCallsAlsoBehindCommitAsync(t *testing.T) 
 func TestCommitInACallbackOfCommitAsyncDoesNotWaitForTheQueueBehindIt(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, cl *strata.Cluster) {
 		fill(t, cl, 0, 10)
-		c := open(t, cl, consumer.Config{Group: "g", Topics: []string{"t"}, Commit: consumer.CommitManual})
+		b := &slowCommits{Cluster: cl, delays: []time.Duration{time.Second}} // so that the second one waits
+		c := open(t, b, consumer.Config{Group: "g", Topics: []string{"t"}, Commit: consumer.CommitManual})
 		rs := read(t, c, 4)
 		got := make(chan error, 2)
-		c.CommitAsync(record.Offsets{tp(0): 1}, func(record.Offsets, error) { got <- c.Commit(context.Background(), rs[1]) })
+		c.CommitAsync(record.Offsets{tp(0): 1}, func(record.Offsets, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+			defer cancel()
+			got <- c.Commit(ctx, rs[1])
+		})
 		c.CommitAsync(record.Offsets{tp(0): 3}, func(_ record.Offsets, err error) { got <- err })
 		require.NoError(t, <-got)
 		require.NoError(t, <-got)
