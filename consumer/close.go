@@ -41,7 +41,7 @@ func (c *Consumer) closeTimeout() time.Duration {
 // later callers wait for the first.
 //
 // A loop body at work on another goroutine is waited for, and its record then counts as processed; what the last Poll
-// handed out does not. ctx bounds that wait, then the consumer leaves without calling OnRevoked, and the error matches
+// handed out does not, and is not waited for: OnRevoked may run beside it. ctx bounds that wait, then the consumer leaves without calling OnRevoked, and the error matches
 // ctx.Err(). Committing and leaving take at most HeartbeatInterval longer.
 //
 // Shutdown may be called from a loop body and from the callbacks, which it does not wait for then: the record in hand
