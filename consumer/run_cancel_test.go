@@ -73,17 +73,27 @@ func TestRunReturnsWithinDrainTimeoutOfItsEndDuringAHandOver(t *testing.T) {
 			bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
 				fill(t, b, 0, 1)
 				fill(t, b, 1, 1)
+				fill(t, b, 0, 1) // at work when Run ends
 				w := &silentCommits{Backend: b}
 				w.silent.Store(true)
 				cfg := config(consumer.CommitProcessed)
 				cfg.CommitInterval = time.Hour
 				c := open(t, w, cfg)
 				ended := background(func() error {
-					return c.Run(t.Context(), func(context.Context, record.Record) error { return nil },
-						consumer.RunConfig{DrainTimeout: 2 * time.Second})
+					return c.Run(t.Context(), func(ctx context.Context, r record.Record) error {
+						if r.Offset == 1 {
+							<-ctx.Done()
+							return ctx.Err()
+						}
+						return nil
+					}, consumer.RunConfig{Workers: 2, DrainTimeout: 2 * time.Second})
 				})
 				time.Sleep(time.Second)
-				other := poll(t, open(t, b, cfg), func(r record.Record) { t.Errorf("partition %d is done twice", r.Partition) })
+				other := poll(t, open(t, b, cfg), func(r record.Record) {
+					if r.Offset == 0 {
+						t.Errorf("partition %d is done twice", r.Partition)
+					}
+				})
 				time.Sleep(10 * time.Second) // the hand-over is under way
 				start := time.Now()
 				end(c)
@@ -91,7 +101,9 @@ func TestRunReturnsWithinDrainTimeoutOfItsEndDuringAHandOver(t *testing.T) {
 				require.LessOrEqual(t, time.Since(start), 2*time.Second)
 				w.silent.Store(false)
 				require.NoError(t, c.Close())
-				require.Equal(t, record.Offsets{tp(0): 1, tp(1): 1}, committed(t, b, "g"))
+				got := committed(t, b, "g")
+				require.Equal(t, int64(1), got[tp(1)])
+				require.GreaterOrEqual(t, got[tp(0)], int64(1))
 				other.leave(t)
 			})
 		})

@@ -30,13 +30,14 @@ func (r *runner) endLocked() {
 	r.lanes.purge()
 }
 
-// untilOver returns a context that ends with ctx, and when Run has to return: DrainTimeout after its end.
+// untilOver returns a context that ends with ctx, and DrainTimeout after Run's end, less what handlers get to return in when
+// their contexts are cancelled.
 func (r *runner) untilOver(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	r.wg.Go(func() {
 		select {
 		case <-r.ended:
-			closedBy([]<-chan struct{}{ctx.Done()}, r.deadline(), r.hurry)
+			closedBy([]<-chan struct{}{ctx.Done()}, r.deadline().Add(-r.grace()), r.hurry)
 			cancel()
 		case <-ctx.Done():
 		}
@@ -163,7 +164,7 @@ func (r *runner) deadline() time.Time {
 // await waits until all of idle are closed, until the deadline at the latest. It calls cancel when a
 // tenth of DrainTimeout, at most a second, is left: handlers that heed it return in time.
 func (r *runner) await(idle []<-chan struct{}, deadline time.Time, cancel func()) {
-	grace := min(r.cfg.DrainTimeout/10, maxGrace)
+	grace := r.grace()
 	if closedBy(idle, deadline.Add(-grace), r.hurry) {
 		return
 	}
@@ -197,6 +198,9 @@ func closedBy(chs []<-chan struct{}, deadline time.Time, hurry <-chan struct{}) 
 	}
 	return true
 }
+
+// grace is what is left of DrainTimeout when the contexts of handlers are cancelled.
+func (r *runner) grace() time.Duration { return min(r.cfg.DrainTimeout/10, maxGrace) }
 
 func idleOf(ts []*track) (chs []<-chan struct{}) {
 	for _, t := range ts {
