@@ -33,7 +33,7 @@ func TestProgramShowsWhatConfirmationsTellAndCost(t *testing.T) {
 	require.InDelta(t, 1, row(t, out, `\n  1 +0s +([\d.]+)`), 0, "batches of one record")
 	short, long := row(t, out, ` 5ms +([\d.]+)`), row(t, out, ` 50ms +([\d.]+)`)
 	require.Greater(t, short, 2.0)
-	require.Greater(t, long, short, "who waits longer meets more")
+	require.GreaterOrEqual(t, long, short, "who waits longer meets more") // as many, if a late processor sends all at once
 	require.Greater(t, row(t, out, ` 50ms +[\d.]+ +(\d+) us`), row(t, out, `64 KiB +0s +[\d.]+ +(\d+) us`), "and answers later")
 }
 
