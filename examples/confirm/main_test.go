@@ -22,10 +22,10 @@ func TestProgramShowsWhatConfirmationsTellAndCost(t *testing.T) {
 	require.NoError(t, run(t.Context(), &b, disk))
 	out := b.String()
 
-	none := row(t, out, `none +(\d+) us +no offset +nothing`)
-	all := row(t, out, `all +(\d+) us +its offset +an error`)
-	row(t, out, `leader +(\d+) us +its offset +an error`)
-	require.Less(t, none, all, "a confirmation costs latency")
+	row(t, out, `none +(\d+) us +no offset +nothing`)
+	const sync = 5000 // microseconds
+	require.GreaterOrEqual(t, row(t, out, `leader +(\d+) us +its offset +an error`), float64(sync), "it waits for the disk")
+	require.GreaterOrEqual(t, row(t, out, `all +(\d+) us +its offset +an error`), float64(sync), "a confirmation costs latency")
 
 	require.Regexp(t, `without idempotence +sent 2 times, in the log 2 times`, out)
 	require.Regexp(t, `with idempotence +sent 2 times, in the log 1 times`, out)
@@ -34,7 +34,7 @@ func TestProgramShowsWhatConfirmationsTellAndCost(t *testing.T) {
 	short, long := row(t, out, ` 5ms +([\d.]+)`), row(t, out, ` 50ms +([\d.]+)`)
 	require.Greater(t, short, 2.0)
 	require.GreaterOrEqual(t, long, short, "who waits longer meets more") // as many, if a late processor sends all at once
-	require.Greater(t, row(t, out, ` 50ms +[\d.]+ +(\d+) us`), row(t, out, `64 KiB +0s +[\d.]+ +(\d+) us`), "and answers later")
+	require.GreaterOrEqual(t, row(t, out, ` 50ms +[\d.]+ +\d+ us +(\d+) us`), 50_000.0, "and answers later: the first of a batch waits for all of linger")
 }
 
 // row returns the number in brackets of the line that matches pattern.
