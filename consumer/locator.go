@@ -123,7 +123,7 @@ func (l *locator) askGroup(ctx context.Context) error {
 	return err
 }
 
-// askLogs turns what is not an offset yet into one.
+// askLogs resolves start constants (earliest, latest, reset) to offsets.
 func (l *locator) askLogs(ctx context.Context) error {
 	ask := map[record.TopicPartition]partition.OffsetSpec{}
 	var failed error

@@ -102,7 +102,7 @@ type Event interface {
 
 // Step implements machine.Machine.
 func (g *Group) Step(now time.Time, ev Event) Effects {
-	if _, ok := ev.(EventHeartbeat); !ok { // only alive, which is no part of a draft
+	if _, ok := ev.(EventHeartbeat); !ok { // a heartbeat only renews the session, which drafts do not hold
 		g.begin()
 	}
 	ev.step(g, now) // Accept and Discard left no effects
