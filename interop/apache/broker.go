@@ -46,6 +46,7 @@ func (k *Kit) Start(ctx context.Context, home string) (*Broker, error) {
 	if _, err := os.Stat(filepath.Join(b.Dir, "meta.properties")); err != nil {
 		var id [16]byte
 		rand.Read(id[:])
+		id[0] &= 0x7f // an id that begins with a dash would be taken for an option: Kafka's Uuid.randomUuid gives none either
 		format := k.Java(ctx, "kafka.tools.StorageTool", "format", "-t", base64.RawURLEncoding.EncodeToString(id[:]), "-c", config)
 		if out, err := format.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("apache: format: %w: %s", err, bytes.TrimSpace(out))
