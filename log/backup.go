@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
@@ -112,7 +113,7 @@ func (l *Log) backup(ctx compactContext, fsys vfs.FS, dir string) (err error) {
 type backupPlan struct {
 	l        *Log
 	segments []*segment.Segment
-	state    state             // of the copy
+	state    manifest.State    // of the copy
 	small    map[string][]byte // files that change without a trace: leader epochs, aborted transactions
 	large    []string          // those that do not change; what is gone meanwhile is built anew
 }
@@ -127,12 +128,12 @@ func (l *Log) planBackup() (*backupPlan, error) {
 		p.segments = l.list()
 		active := l.active()
 		end := l.end.Load()
-		p.state = state{clean: true, start: l.start.Load(), recoveryPoint: end, end: end, size: active.Size()}
-		_, p.state.epochs = l.epochs.Latest()
+		p.state = manifest.State{Clean: true, Start: l.start.Load(), RecoveryPoint: end, End: end, Size: active.Size()}
+		_, p.state.Epochs = l.epochs.Latest()
 		for _, s := range p.segments {
-			p.state.segments = append(p.state.segments, segmentState{s.Base(), s.Size()})
+			p.state.Segments = append(p.state.Segments, manifest.Segment{Base: s.Base(), Size: s.Size()})
 		}
-		p.state.segments[len(p.segments)-1].size = -1 // state.size has it
+		p.state.Segments[len(p.segments)-1].Size = -1 // state.Size has it
 		offsets, err := l.SnapshotFiles()
 		if err != nil {
 			return err
@@ -163,9 +164,9 @@ func (l *Log) planBackup() (*backupPlan, error) {
 // write makes the copy, durable but for its directory's own name; the state comes last.
 func (p *backupPlan) write(ctx context.Context, fsys vfs.FS, dir string) error {
 	for i, s := range p.segments {
-		size := p.state.size
+		size := p.state.Size
 		if i < len(p.segments)-1 {
-			size = p.state.segments[i].size
+			size = p.state.Segments[i].Size
 		}
 		if err := copySegment(ctx, fsys, dir, s, size); err != nil {
 			return err
@@ -194,7 +195,7 @@ func (p *backupPlan) write(ctx context.Context, fsys vfs.FS, dir string) error {
 	if err := fsys.SyncDir(dir); err != nil {
 		return err
 	}
-	return p.state.write(fsys, dir)
+	return storeState(fsys, dir, p.state)
 }
 
 // copySegment copies the first size bytes of a segment, which are whole batches, checking each.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
@@ -246,7 +247,7 @@ func (l *leftover) complete() error {
 			if err := l.fs.SyncDir(l.dir); err != nil {
 				return err
 			}
-			if err := declareSwap(l.fs, l.dir, segmentState{base, size}, next); err != nil {
+			if err := declareSwap(l.fs, l.dir, manifest.Segment{Base: base, Size: size}, next); err != nil {
 				return err
 			}
 		}
@@ -259,22 +260,22 @@ func (l *leftover) complete() error {
 
 // declareSwap makes the state file say that now has taken the place of the segments from its base up to next: the crash may have come before
 // the log did so itself.
-func declareSwap(fsys vfs.FS, dir string, now segmentState, next int64) error {
+func declareSwap(fsys vfs.FS, dir string, now manifest.Segment, next int64) error {
 	st, known, err := readState(fsys, dir)
 	if err != nil || !known {
 		return err
 	}
-	var segments []segmentState
-	for _, s := range st.segments {
+	var segments []manifest.Segment
+	for _, s := range st.Segments {
 		switch {
-		case s.base == now.base:
+		case s.Base == now.Base:
 			segments = append(segments, now)
-		case s.base < now.base || s.base >= next:
+		case s.Base < now.Base || s.Base >= next:
 			segments = append(segments, s)
 		}
 	}
-	st.segments = segments
-	return st.write(fsys, dir)
+	st.Segments = segments
+	return storeState(fsys, dir, st)
 }
 
 // endOfLogFile returns the offset after the last whole batch of a .log file, going from header to header, and its size.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -111,13 +112,13 @@ func readOffsets(fsys vfs.FS, path string) (map[string]int64, error) {
 }
 
 // kafkaState is what Kafka's files say of the log in dir; known says that it was closed in order.
-func (d *Directory) kafkaState(dir string) (st state, known bool) {
+func (d *Directory) kafkaState(dir string) (st manifest.State, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	name := filepath.Base(dir)
-	st = state{start: d.kafka.starts[name], recoveryPoint: d.kafka.recoveries[name]}
+	st = manifest.State{Start: d.kafka.starts[name], RecoveryPoint: d.kafka.recoveries[name]}
 	if _, ok := d.kafka.recoveries[name]; ok && d.kafka.clean {
-		st.clean, known = true, true
+		st.Clean, known = true, true
 	}
 	return st, known
 }

@@ -54,15 +54,17 @@ type Log struct {
 	expiryAlarm   alarm.Alarm // expire
 
 	// Of whoever has the turn.
-	appended   counts // not counted yet
-	restedAt   int64  // rounds when the log was last seen to be idle or not
-	marked     bool   // state says that the log is open
-	unlisted   bool   // the directory was not synced since the first segment was made
-	jitter     int64  // ms, of the active segment
-	created    int64  // when the active segment was made, ms
-	epoch      int32  // stamped on appends that bring none
-	epochKnown bool   // it is the newest in epochs
-	roundSize  int    // appends of the last round that a worker led
+	appended     counts // not counted yet
+	restedAt     int64  // rounds when the log was last seen to be idle or not
+	marked       bool   // state says that the log is open
+	unlisted     bool   // the directory was not synced since the first segment was made
+	jitter       int64  // ms, of the active segment
+	incarnation  uint64 // of strata.state: drawn when the log is created, and anew by TruncateFully
+	journalFloor uint64 // of strata.state: journal entries up to this sequence number are void
+	created      int64  // when the active segment was made, ms
+	epoch        int32  // stamped on appends that bring none
+	epochKnown   bool   // it is the newest in epochs
+	roundSize    int    // appends of the last round that a worker led
 
 	wg     sync.WaitGroup
 	closed chan struct{}

@@ -178,9 +178,11 @@ func (l *Log) restartAt(start int64) error {
 		return err
 	}
 	cfg, old := l.cfg.Load(), l.list()
-	st := state{emptied: true, start: start, recoveryPoint: start, bootID: l.dir.bootID}
-	err := st.write(cfg.FS, l.path) // no segment must be there: a crash from here on ends with an empty log
-	if err != nil {                 // which of the two states is on the disk is not known
+	l.incarnation = newIncarnation()
+	st := l.blankState()
+	st.Emptied, st.Start, st.RecoveryPoint = true, start, start
+	err := storeState(cfg.FS, l.path, st) // no segment must be there: a crash from here on ends with an empty log
+	if err != nil {                       // which of the two states is on the disk is not known
 		return l.breakWith(fmt.Errorf("restart %s at %d: %w", l.path, start, err))
 	}
 	l.marked = false // before anything is appended the state has to say otherwise again

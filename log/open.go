@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
@@ -137,25 +138,29 @@ func (l *Log) load(cfg *Config) error {
 	if err := checkMissing(l.path, st, bases); err != nil {
 		return err
 	}
-	if st.emptied && !l.readOnly {
+	if st.Emptied && !l.readOnly {
 		if err := l.finishRestart(cfg, bases); err != nil {
 			return err
 		}
 		bases = nil
 	}
-	l.start.Store(st.start)
-	if len(bases) == 0 {
-		return l.create(cfg, st.start)
+	l.incarnation, l.journalFloor = st.Incarnation, st.JournalFloor
+	if l.incarnation == 0 { // new, or of a version without: written with the next state, which comes before the next append
+		l.incarnation = newIncarnation()
 	}
-	if !known && st.recoveryPoint == 0 && len(bases) == 1 { // made and never written to: there is nothing that could be wrong
+	l.start.Store(st.Start)
+	if len(bases) == 0 {
+		return l.create(cfg, st.Start)
+	}
+	if !known && st.RecoveryPoint == 0 && len(bases) == 1 { // made and never written to: there is nothing that could be wrong
 		info, err := cfg.FS.Stat(filePath(l.path, bases[0], segment.LogSuffix))
 		if err != nil {
 			return err
 		}
-		known, st = info.Size() == 0, state{clean: info.Size() == 0, start: bases[0], recoveryPoint: bases[0], end: bases[0], segments: nil, bootID: l.dir.bootID}
+		known, st = info.Size() == 0, manifest.State{Clean: info.Size() == 0, Start: bases[0], RecoveryPoint: bases[0], End: bases[0], Segments: nil, BootID: l.dir.bootID}
 	}
-	l.recovery.Clean = known && st.clean
-	l.recovery.SameBoot = known && st.bootID != "" && st.bootID == l.dir.bootID
+	l.recovery.Clean = known && st.Clean
+	l.recovery.SameBoot = known && st.BootID != "" && st.BootID == l.dir.bootID
 	// Recovery asks for the epochs. If their file is missing they are made anew afterwards.
 	if l.epochs, _, err = loadEpochs(cfg.FS, l.path, l.EndOffset); err != nil {
 		return err
@@ -166,35 +171,38 @@ func (l *Log) load(cfg *Config) error {
 	}
 	l.segments.Store(&list)
 	l.end.Store(max(l.active().NextOffset(), l.active().Base()))
-	if st.clean {
-		l.end.Store(max(st.end, l.end.Load()))
+	if st.Clean {
+		l.end.Store(max(st.End, l.end.Load()))
 	}
-	if st.start > l.end.Load() && !l.readOnly { // a power cut took all that DeleteRecords had left (Kafka: UnifiedLog restarts there, too)
+	if st.Start > l.end.Load() && !l.readOnly { // a power cut took all that DeleteRecords had left (Kafka: UnifiedLog restarts there, too)
 		return l.restartAbove(cfg, st, bases)
 	}
-	l.start.Store(min(max(st.start, list[0].Base()), l.end.Load()))
-	l.durable.Store(min(max(st.recoveryPoint, l.start.Load()), l.end.Load()))
+	l.start.Store(min(max(st.Start, list[0].Base()), l.end.Load()))
+	l.durable.Store(min(max(st.RecoveryPoint, l.start.Load()), l.end.Load()))
 	l.created = now()
 	l.drawJitter()
-	return l.loadRest(cfg, st.epochs || foreign)
+	return l.loadRest(cfg, st.Epochs || foreign)
 }
 
 // restartAbove begins anew at the start offset: what was found ends below it.
-func (l *Log) restartAbove(cfg *Config, st state, bases []int64) error {
+func (l *Log) restartAbove(cfg *Config, st manifest.State, bases []int64) error {
 	var errs []error
 	for _, s := range l.list() {
 		errs = append(errs, s.Close())
 	}
 	l.dirty = nil
-	st = state{emptied: true, start: st.start, recoveryPoint: st.start, bootID: l.dir.bootID}
-	if err := errors.Join(append(errs, st.write(cfg.FS, l.path))...); err != nil {
+	l.incarnation = newIncarnation()
+	begin := st.Start
+	st = l.blankState()
+	st.Emptied, st.Start, st.RecoveryPoint = true, begin, begin
+	if err := errors.Join(append(errs, storeState(cfg.FS, l.path, st))...); err != nil {
 		return err
 	}
 	if err := l.finishRestart(cfg, bases); err != nil {
 		return err
 	}
-	l.start.Store(st.start)
-	return l.create(cfg, st.start)
+	l.start.Store(st.Start)
+	return l.create(cfg, st.Start)
 }
 
 // finishRestart removes what a crash in the middle of TruncateFully has left.
@@ -282,7 +290,7 @@ func (l *Log) create(cfg *Config, base int64) error {
 }
 
 // openSegments opens all segments; those that the end of a process or of power can have left unfinished are recovered.
-func (l *Log) openSegments(cfg *Config, st state, bases []int64) (list []*segment.Segment, err error) {
+func (l *Log) openSegments(cfg *Config, st manifest.State, bases []int64) (list []*segment.Segment, err error) {
 	defer func() {
 		if err != nil {
 			for _, s := range list {
@@ -300,11 +308,11 @@ func (l *Log) openSegments(cfg *Config, st state, bases []int64) (list []*segmen
 			return list, err
 		}
 		list = append(list, s)
-		if !last && !l.readOnly && !l.recovery.Clean && next > st.recoveryPoint { // closed, and the process killed before it was synced
+		if !last && !l.readOnly && !l.recovery.Clean && next > st.RecoveryPoint { // closed, and the process killed before it was synced
 			s.MarkUnsynced()
 			l.dirty = append(l.dirty, s)
 		}
-		if last || l.recovery.Clean || l.recovery.SameBoot || next <= st.recoveryPoint || s.NextOffset() == next {
+		if last || l.recovery.Clean || l.recovery.SameBoot || next <= st.RecoveryPoint || s.NextOffset() == next {
 			continue
 		}
 		// Power loss took the end of this segment: what follows cannot be joined to it.
@@ -325,12 +333,12 @@ func (l *Log) openSegments(cfg *Config, st state, bases []int64) (list []*segmen
 
 // cutState makes the state ask for no segment behind the one with the given base. The rest stays: the next Open, should this one not get far,
 // has to find out the same.
-func (l *Log) cutState(cfg *Config, st state, base int64) error {
+func (l *Log) cutState(cfg *Config, st manifest.State, base int64) error {
 	if l.readOnly {
 		return nil
 	}
-	st.segments = slices.DeleteFunc(slices.Clone(st.segments), func(s segmentState) bool { return s.base > base })
-	return st.write(cfg.FS, l.path)
+	st.Segments = slices.DeleteFunc(slices.Clone(st.Segments), func(s manifest.Segment) bool { return s.Base > base })
+	return storeState(cfg.FS, l.path, st)
 }
 
 func (l *Log) removeSegment(cfg *Config, base int64) error {
@@ -341,7 +349,7 @@ func (l *Log) removeSegment(cfg *Config, base int64) error {
 }
 
 // openSegment opens one segment; next is the base of the one after it, -1 for the last.
-func (l *Log) openSegment(cfg *Config, st state, base, next int64) (*segment.Segment, error) {
+func (l *Log) openSegment(cfg *Config, st manifest.State, base, next int64) (*segment.Segment, error) {
 	sc := l.segmentConfig(cfg)
 	info, err := cfg.FS.Stat(filePath(l.path, base, segment.LogSuffix))
 	if err != nil {
@@ -349,16 +357,16 @@ func (l *Log) openSegment(cfg *Config, st state, base, next int64) (*segment.Seg
 	}
 	o := segment.OpenOptions{}
 	switch {
-	case next >= 0 && (l.recovery.Clean || l.recovery.SameBoot || next <= st.recoveryPoint):
-		if want := st.sizeOf(base); want >= 0 && want != info.Size() {
+	case next >= 0 && (l.recovery.Clean || l.recovery.SameBoot || next <= st.RecoveryPoint):
+		if want := sizeOf(&st, base); want >= 0 && want != info.Size() {
 			return nil, &CorruptError{Path: filePath(l.path, base, segment.LogSuffix), Pos: min(want, info.Size()), Offset: base,
 				Reason: fmt.Sprintf("file has %d bytes, %d were written", info.Size(), want)}
 		}
 		o = segment.OpenOptions{Clean: true, NextOffset: next, Size: info.Size()}
-	case next < 0 && info.Size() == 0 && st.recoveryPoint <= base && (!l.recovery.Clean || st.end <= base): // never written to
+	case next < 0 && info.Size() == 0 && st.RecoveryPoint <= base && (!l.recovery.Clean || st.End <= base): // never written to
 		o = segment.OpenOptions{Clean: true, NextOffset: base, Size: 0}
-	case next < 0 && l.recovery.Clean && info.Size() == st.size && st.end >= base:
-		o = segment.OpenOptions{Clean: true, NextOffset: st.end, Size: st.size}
+	case next < 0 && l.recovery.Clean && info.Size() == st.Size && st.End >= base:
+		o = segment.OpenOptions{Clean: true, NextOffset: st.End, Size: st.Size}
 	}
 	s, err := segment.Open(l.path, base, sc, o)
 	if err == nil && o.Clean && next < 0 && !l.recovery.Clean && !l.readOnly { // empty: perhaps by a cut that is not on the disk
@@ -370,16 +378,16 @@ func (l *Log) openSegment(cfg *Config, st state, base, next int64) (*segment.Seg
 	if err != nil || o.Clean {
 		return s, err
 	}
-	ro := segment.RecoverOptions{SameBoot: l.recovery.SameBoot || l.recovery.Clean, RecoveryPoint: st.recoveryPoint, KeepTail: l.readOnly}
-	if st.strict {
+	ro := segment.RecoverOptions{SameBoot: l.recovery.SameBoot || l.recovery.Clean, RecoveryPoint: st.RecoveryPoint, KeepTail: l.readOnly}
+	if st.Strict {
 		ro.UnsyncedWindow = unsyncedWindow
 	}
 	rep, err := s.Recover(ro)
-	if err == nil && s.NextOffset() < min(st.recoveryPoint, upper(next)) && !ro.SameBoot {
-		err = &CorruptError{Path: s.Path(), Pos: s.Size(), Offset: s.NextOffset(), Reason: fmt.Sprintf("file ends, although everything below offset %d was on stable storage", st.recoveryPoint)}
+	if err == nil && s.NextOffset() < min(st.RecoveryPoint, upper(next)) && !ro.SameBoot {
+		err = &CorruptError{Path: s.Path(), Pos: s.Size(), Offset: s.NextOffset(), Reason: fmt.Sprintf("file ends, although everything below offset %d was on stable storage", st.RecoveryPoint)}
 	}
-	if err == nil && l.recovery.Clean && next < 0 && s.NextOffset() < st.end {
-		err = &CorruptError{Path: s.Path(), Pos: s.Size(), Offset: s.NextOffset(), Reason: fmt.Sprintf("file ends, although the log was closed at offset %d", st.end)}
+	if err == nil && l.recovery.Clean && next < 0 && s.NextOffset() < st.End {
+		err = &CorruptError{Path: s.Path(), Pos: s.Size(), Offset: s.NextOffset(), Reason: fmt.Sprintf("file ends, although the log was closed at offset %d", st.End)}
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -409,9 +417,9 @@ func upper(next int64) int64 {
 }
 
 // sizeOf returns the bytes that a closed segment must have, -1 if that is not known.
-func (s state) sizeOf(base int64) int64 {
-	if i, ok := slices.BinarySearchFunc(s.segments, base, func(x segmentState, b int64) int { return int(max(min(x.base-b, 1), -1)) }); ok {
-		return s.segments[i].size
+func sizeOf(st *manifest.State, base int64) int64 {
+	if seg, ok := st.Find(base); ok {
+		return seg.Size
 	}
 	return -1
 }
@@ -436,15 +444,15 @@ func listSegments(fsys vfs.FS, dir string) (bases []int64, err error) {
 }
 
 // checkMissing compares what is there with what must be.
-func checkMissing(dir string, st state, bases []int64) error {
-	for i, seg := range st.segments {
-		if _, ok := slices.BinarySearch(bases, seg.base); ok {
+func checkMissing(dir string, st manifest.State, bases []int64) error {
+	for i, seg := range st.Segments {
+		if _, ok := slices.BinarySearch(bases, seg.Base); ok {
 			continue
 		}
-		if i+1 < len(st.segments) && st.segments[i+1].base <= st.start {
+		if i+1 < len(st.Segments) && st.Segments[i+1].Base <= st.Start {
 			continue // below the start: it was being removed
 		}
-		return fmt.Errorf("%w: %s: restore it, or remove the directory to give the log up", ErrMissingSegment, filepath.Join(dir, segment.FileName(seg.base, segment.LogSuffix)))
+		return fmt.Errorf("%w: %s: restore it, or remove the directory to give the log up", ErrMissingSegment, filepath.Join(dir, segment.FileName(seg.Base, segment.LogSuffix)))
 	}
 	return nil
 }

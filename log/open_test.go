@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/vfs"
 )
@@ -87,11 +88,11 @@ func TestDamagedOrNewerStateIsRefusedWithAReason(t *testing.T) {
 	for bit := range 8 * len(good) {
 		p := append([]byte(nil), good...)
 		p[bit/8] ^= 1 << (bit % 8)
-		_, err := decodeState(p)
+		_, err := manifest.Parse(p)
 		require.Error(t, err, "bit %d", bit)
 	}
 	for n := range len(good) {
-		_, err := decodeState(good[:n])
+		_, err := manifest.Parse(good[:n])
 		require.Error(t, err)
 	}
 	other := disk.Kill()

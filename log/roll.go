@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/segment"
 )
 
@@ -130,6 +131,11 @@ func (l *Log) createNext(cfg *Config, base int64) (*segment.Segment, error) {
 	return fresh, nil
 }
 
+// blankState returns a state with what is the same in every state of this log until it is begun anew. With the turn.
+func (l *Log) blankState() manifest.State {
+	return manifest.State{Incarnation: l.incarnation, JournalFloor: l.journalFloor, BootID: l.dir.bootID}
+}
+
 // writeState writes the state of a log with the given segments. With the turn.
 func (l *Log) writeState(list []*segment.Segment, clean bool) error {
 	cfg := l.cfg.Load()
@@ -139,20 +145,22 @@ func (l *Log) writeState(list []*segment.Segment, clean bool) error {
 		}
 		l.unlisted = false
 	}
-	s := state{clean: clean, start: l.start.Load(), recoveryPoint: l.durable.Load(), bootID: l.dir.bootID, strict: cfg.Sync == SyncOnAck && cfg.MaxBatchBytes+roundBytes <= unsyncedWindow}
-	_, s.epochs = l.epochs.Latest()
+	s := l.blankState()
+	s.Clean, s.Start, s.RecoveryPoint = clean, l.start.Load(), l.durable.Load()
+	s.Strict = cfg.Sync == SyncOnAck && cfg.MaxBatchBytes+roundBytes <= unsyncedWindow
+	_, s.Epochs = l.epochs.Latest()
 	if clean {
 		active := list[len(list)-1]
-		s.end, s.size, s.recoveryPoint = l.end.Load(), active.Size(), l.end.Load()
+		s.End, s.Size, s.RecoveryPoint = l.end.Load(), active.Size(), l.end.Load()
 	}
 	for i, seg := range list {
 		size := seg.Size()
 		if i == len(list)-1 {
 			size = -1
 		}
-		s.segments = append(s.segments, segmentState{seg.Base(), size})
+		s.Segments = append(s.Segments, manifest.Segment{Base: seg.Base(), Size: size})
 	}
-	err := s.write(cfg.FS, l.path)
+	err := storeState(cfg.FS, l.path, s)
 	l.marked = !clean && err == nil
 	return err
 }

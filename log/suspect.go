@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
@@ -19,11 +20,11 @@ const suspectFile = "strata.suspect"
 // noteSuspect leaves the mark of a failed sync. Best effort: the disk has just failed.
 func (l *Log) noteSuspect() {
 	fsys := l.cfg.Load().FS
-	s := state{start: l.start.Load(), recoveryPoint: l.durable.Load(), bootID: l.dir.bootID}
+	s := manifest.State{Start: l.start.Load(), RecoveryPoint: l.durable.Load(), BootID: l.dir.bootID}
 	path := filepath.Join(l.path, suspectFile)
-	err := vfs.WriteFile(fsys, path, s.encode())
+	err := vfs.WriteFile(fsys, path, s.AppendTo(nil))
 	if err != nil { // no sync may succeed any more. Nor need this one: the mark is for as long as the machine runs
-		err = writeUnsynced(fsys, path, s.encode())
+		err = writeUnsynced(fsys, path, s.AppendTo(nil))
 	}
 	if err != nil {
 		l.cfg.Load().Logger.Warn("a failed sync could not be noted", "path", l.path, "err", err)
@@ -51,8 +52,8 @@ func (l *Log) resolveSuspect(cfg *Config) error {
 		return fmt.Errorf("read %s: %w", path, err)
 	}
 	from := int64(0) // a damaged mark says that much: everything is suspect
-	if s, err := decodeState(p); err == nil {
-		from = s.recoveryPoint
+	if s, err := manifest.Parse(p); err == nil {
+		from = s.RecoveryPoint
 	}
 	if l.recovery.SameBoot || l.recovery.Clean {
 		for _, s := range l.list() {

@@ -9,6 +9,7 @@ package layering
 var Rows = [][]string{
 	{"record", "schema", "vfs"},
 	{"segment"},
+	{"log/internal/manifest"},
 	{"log"},
 	{"partition"},
 	{"topic"},
@@ -28,4 +29,4 @@ var Rows = [][]string{
 
 // Pure lists the packages that only compute: they have no clock, lock, goroutine, channel, context or I/O,
 // and neither has what they import of ours.
-var Pure = []string{"internal/machine", "group/internal/wire", "group/assignor", "group/offsets", "group/protocol", "group/internal/classic"}
+var Pure = []string{"internal/machine", "log/internal/manifest", "group/internal/wire", "group/assignor", "group/offsets", "group/protocol", "group/internal/classic"}

@@ -16,19 +16,37 @@ type LogState struct {
 	RecoveryPoint int64
 	EndOffset     int64
 	LastSize      int64
+	Incarnation   uint64 // drawn when the log was created or begun anew; 0 in version 1
+	JournalFloor  uint64 // entries of the directory's journal up to this number are void; 0 in version 1
 	BootID        string
-	Segments      []SegmentState
+	Segments      []SegmentState // by base offset
 }
 
-// A SegmentState is a segment that must be there.
+// A SegmentState is a segment that the state names.
 type SegmentState struct {
 	BaseOffset int64
 	Size       int64 // -1: any
+	Role       SegmentRole
+}
+
+// A SegmentRole says what a segment is to the log. In version 1 all are held.
+type SegmentRole uint8
+
+// The roles of a segment.
+const (
+	Held       SegmentRole = iota // must be there
+	Installing                    // likewise, perhaps still under a name ending in .cleaned or .swap
+	Obsolete                      // to be deleted
+	SetAside                      // to be renamed and kept
+)
+
+func (r SegmentRole) String() string {
+	return [...]string{"held", "installing", "obsolete", "aside"}[r]
 }
 
 // ParseState reads a state file, all of whose bytes are p. The error matches ErrDamaged.
 func ParseState(p []byte) (s LogState, err error) {
-	const fixed = 16 + 4*8
+	const fixed, fixed2 = 16 + 4*8, 2 * 8
 	be := binary.BigEndian
 	if len(p) < fixed+2+4+8 || string(p[:8]) != "STRATALG" {
 		return s, damaged("not a state file")
@@ -37,7 +55,7 @@ func ParseState(p []byte) (s LogState, err error) {
 	if have := xxhash.Sum64(body); have != sum {
 		return s, damaged("checksum %016x, computed %016x", sum, have)
 	}
-	if s.Version = int(be.Uint32(p[8:])); s.Version != 1 {
+	if s.Version = int(be.Uint32(p[8:])); s.Version != 1 && s.Version != 2 {
 		return s, damaged("format %d, of which this program knows nothing", s.Version)
 	}
 	flags := be.Uint32(p[12:])
@@ -45,18 +63,32 @@ func ParseState(p []byte) (s LogState, err error) {
 	for i, v := range []*int64{&s.StartOffset, &s.RecoveryPoint, &s.EndOffset, &s.LastSize} {
 		*v = int64(be.Uint64(p[16+8*i:]))
 	}
-	rest := body[fixed:]
+	rest, entry := body[fixed:], int64(16)
+	if s.Version == 2 {
+		if len(rest) < fixed2+2+4 {
+			return s, damaged("too short")
+		}
+		s.Incarnation, s.JournalFloor = be.Uint64(rest), be.Uint64(rest[8:])
+		rest, entry = rest[fixed2:], 17
+	}
 	n := int(be.Uint16(rest))
 	if len(rest) < 2+n+4 {
 		return s, damaged("a boot id of %d bytes", n)
 	}
 	s.BootID, rest = string(rest[2:2+n]), rest[2+n:]
 	count := int64(be.Uint32(rest))
-	if rest = rest[4:]; int64(len(rest)) != 16*count {
+	if rest = rest[4:]; int64(len(rest)) != entry*count {
 		return s, damaged("%d segments in %d bytes", count, len(rest))
 	}
-	for ; len(rest) > 0; rest = rest[16:] {
-		s.Segments = append(s.Segments, SegmentState{int64(be.Uint64(rest)), int64(be.Uint64(rest[8:]))})
+	for ; len(rest) > 0; rest = rest[entry:] {
+		seg := SegmentState{BaseOffset: int64(be.Uint64(rest)), Size: int64(be.Uint64(rest[8:]))}
+		if entry > 16 {
+			seg.Role = SegmentRole(rest[16])
+		}
+		if seg.Role > SetAside {
+			return s, damaged("segment %d has role %d, of which this program knows nothing", seg.BaseOffset, seg.Role)
+		}
+		s.Segments = append(s.Segments, seg)
 	}
 	return s, nil
 }

@@ -1,0 +1,220 @@
+// Package manifest is the content of strata.state: which files make up a log, and what they cannot tell by
+// themselves. It only computes; package log reads and replaces the file.
+//
+// The manifest is the one authority on a log's segments. A file that it does not name belongs to nobody, and a
+// file is deleted by recovery only if the manifest calls it obsolete.
+//
+// # Format
+//
+// Version 2; integers are big endian. Version 1 has neither incarnation, journal floor nor roles.
+//
+//	magic "STRATALG" (8 B) | version (4 B) | flags (4 B) | start offset (8 B) | recovery point (8 B) |
+//	end offset (8 B) | size of the last segment (8 B) | incarnation (8 B) | journal floor (8 B) |
+//	boot id (length 2 B, bytes) | segments (count 4 B; base offset 8 B, bytes 8 B, role 1 B each) |
+//	xxhash64 of all before (8 B)
+package manifest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Version is the format that is written. Older ones are read.
+const Version = 2
+
+const magic = "STRATALG"
+
+// Flags of the format.
+const (
+	flagClean   = 1 << 0
+	flagEmptied = 1 << 1
+	flagStrict  = 1 << 2
+	flagEpochs  = 1 << 3
+)
+
+// A State is how a log was left. The zero State is that of a log of which nothing is known.
+type State struct {
+	Version       int   // of the file it was read from; 0: from none. Always written as Version
+	Clean         bool  // closed in order: End and Size hold
+	Emptied       bool  // everything was being removed: in version 1, no segment that is still there counts
+	Strict        bool  // written to under SyncOnAck only: no more than one round can be unsynced
+	Epochs        bool  // leader epochs were recorded: their file must be there
+	Start         int64 // first readable offset, as set by DeleteRecords and retention
+	RecoveryPoint int64 // everything below is on stable storage
+	End, Size     int64 // of a clean log: next offset, and bytes of its last segment
+
+	// Incarnation is drawn at random when the log is created or begun anew (TruncateFully), so that what was written
+	// elsewhere for an earlier log of the same name is not taken for this one's. 0: none was drawn yet.
+	Incarnation uint64
+	// JournalFloor voids entries of a shared journal: those with this sequence number or a lower one.
+	JournalFloor uint64
+
+	BootID   string    // run of the machine in which the log was last written to; "": unknown
+	Segments []Segment // by base offset; those that are obsolete or set aside too
+}
+
+// A Segment is a segment's place in the log, or what is left of one.
+type Segment struct {
+	Base int64
+	Size int64 // bytes of its batches once it is closed; -1: any, it is or was active
+	Role Role
+}
+
+// A Role says what a segment is to the log.
+type Role uint8
+
+// The roles of a segment.
+const (
+	Held       Role = iota // belongs to the log, under its own name
+	Installing             // likewise, written by compaction: perhaps still named .cleaned or .swap
+	Obsolete               // replaced or removed: its file is to be deleted
+	Aside                  // not joined to the log any more: its file is to be renamed and kept
+)
+
+// Belongs reports whether the segment is part of the log.
+func (r Role) Belongs() bool { return r == Held || r == Installing }
+
+// ErrNewer says that a state was written by a later version of this program.
+var ErrNewer = errors.New("format of a later version")
+
+// AppendTo appends the file's content to dst.
+func (s *State) AppendTo(dst []byte) []byte {
+	be, begin := binary.BigEndian, len(dst)
+	p := append(dst, magic...)
+	p = be.AppendUint32(p, Version)
+	var flags uint32
+	for _, f := range []struct {
+		set bool
+		bit uint32
+	}{{s.Clean, flagClean}, {s.Emptied, flagEmptied}, {s.Strict, flagStrict}, {s.Epochs, flagEpochs}} {
+		if f.set {
+			flags |= f.bit
+		}
+	}
+	p = be.AppendUint32(p, flags)
+	for _, v := range []uint64{uint64(s.Start), uint64(s.RecoveryPoint), uint64(s.End), uint64(s.Size), s.Incarnation, s.JournalFloor} {
+		p = be.AppendUint64(p, v)
+	}
+	p = be.AppendUint16(p, uint16(len(s.BootID)))
+	p = append(p, s.BootID...)
+	p = be.AppendUint32(p, uint32(len(s.Segments)))
+	for _, seg := range s.Segments {
+		p = be.AppendUint64(p, uint64(seg.Base))
+		p = be.AppendUint64(p, uint64(seg.Size))
+		p = append(p, byte(seg.Role))
+	}
+	return be.AppendUint64(p, xxhash.Sum64(p[begin:]))
+}
+
+// Sizes of the parts of the format.
+const (
+	head      = len(magic) + 4 + 4 + 4*8
+	head2     = head + 2*8 // version 2
+	entry     = 16
+	entry2    = entry + 1 // version 2
+	checksum  = 8
+	minLength = head + 2 + 4 + checksum
+)
+
+// Parse reads a file's content. An error that matches ErrNewer says that the file may be fine; any other, that it is
+// damaged. Memory is bounded by the length of p.
+func Parse(p []byte) (s State, err error) {
+	be := binary.BigEndian
+	if len(p) < minLength || string(p[:len(magic)]) != magic {
+		return s, errors.New("not a state file")
+	}
+	v := be.Uint32(p[len(magic):])
+	if v > Version {
+		return s, fmt.Errorf("%w (format %d, this one knows %d): open it with that version", ErrNewer, v, Version)
+	}
+	body := p[:len(p)-checksum]
+	if v == 0 || xxhash.Sum64(body) != be.Uint64(p[len(body):]) {
+		return s, errors.New("checksum does not match")
+	}
+	s.Version = int(v)
+	s.setFlags(be.Uint32(p[12:]))
+	for i, v := range []*int64{&s.Start, &s.RecoveryPoint, &s.End, &s.Size} {
+		if *v = int64(be.Uint64(p[16+8*i:])); *v < 0 {
+			return s, errors.New("negative offset")
+		}
+	}
+	rest, size := body[head:], entry
+	if s.Version >= 2 {
+		if len(rest) < head2-head+2+4 {
+			return s, errors.New("too short")
+		}
+		s.Incarnation, s.JournalFloor = be.Uint64(rest), be.Uint64(rest[8:])
+		rest, size = rest[16:], entry2
+	}
+	n := int(be.Uint16(rest))
+	if len(rest) < 2+n+4 {
+		return s, errors.New("too short")
+	}
+	s.BootID, rest = string(rest[2:2+n]), rest[2+n:]
+	count := int(be.Uint32(rest))
+	if rest = rest[4:]; len(rest) != size*count {
+		return s, errors.New("wrong number of segments")
+	}
+	return s, s.parseSegments(rest, size)
+}
+
+func (s *State) setFlags(flags uint32) {
+	s.Clean, s.Emptied = flags&flagClean != 0, flags&flagEmptied != 0
+	s.Strict, s.Epochs = flags&flagStrict != 0, flags&flagEpochs != 0
+}
+
+func (s *State) parseSegments(p []byte, size int) error {
+	be := binary.BigEndian
+	for ; len(p) > 0; p = p[size:] {
+		seg := Segment{Base: int64(be.Uint64(p)), Size: int64(be.Uint64(p[8:]))}
+		if size == entry2 {
+			seg.Role = Role(p[16])
+		}
+		if seg.Base < 0 || seg.Size < -1 || seg.Role > Aside {
+			return fmt.Errorf("segment %d cannot be", seg.Base)
+		}
+		s.Segments = append(s.Segments, seg)
+	}
+	return nil
+}
+
+// With returns s with the given segments, of which belong are the log's and gone are not; both ascend by base. A
+// segment that is in both belongs: it has taken the place of the other one.
+func (s State) With(belong, gone []Segment) State {
+	s.Segments = slices.Clone(belong)
+	for _, g := range gone {
+		if _, found := slices.BinarySearchFunc(belong, g.Base, compareBase); !found {
+			s.Segments = append(s.Segments, g)
+		}
+	}
+	slices.SortFunc(s.Segments, func(a, b Segment) int { return compareBase(a, b.Base) })
+	return s
+}
+
+// Belonging returns the segments that are part of the log, ascending.
+func (s *State) Belonging() []Segment {
+	return slices.DeleteFunc(slices.Clone(s.Segments), func(g Segment) bool { return !g.Role.Belongs() })
+}
+
+// Find returns the segment with the given base.
+func (s *State) Find(base int64) (seg Segment, ok bool) {
+	i, ok := slices.BinarySearchFunc(s.Segments, base, compareBase)
+	if !ok {
+		return seg, false
+	}
+	return s.Segments[i], true
+}
+
+func compareBase(s Segment, base int64) int {
+	switch {
+	case s.Base < base:
+		return -1
+	case s.Base > base:
+		return 1
+	}
+	return 0
+}

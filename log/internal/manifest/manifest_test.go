@@ -1,0 +1,104 @@
+package manifest
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/stretchr/testify/require"
+)
+
+func example() State {
+	return State{
+		Version: Version, Clean: true, Strict: true, Epochs: true, Start: 7, RecoveryPoint: 900, End: 1000, Size: 55,
+		Incarnation: 1 << 63, JournalFloor: 1<<64 - 1, BootID: "boot",
+		Segments: []Segment{{Base: 0, Size: 10, Role: Obsolete}, {Base: 5, Size: 20}, {Base: 300, Size: 7, Role: Installing}, {Base: 400, Size: 9, Role: Aside}, {Base: 900, Size: -1}},
+	}
+}
+
+func TestStateIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	for _, s := range []State{example(), {Version: Version}, {Version: Version, Emptied: true, Start: 3}} {
+		got, err := Parse(s.AppendTo(nil))
+		require.NoError(t, err)
+		require.Equal(t, s, got)
+		p := s.AppendTo([]byte("before"))
+		got, err = Parse(p[len("before"):])
+		require.NoError(t, err)
+		require.Equal(t, s, got)
+	}
+}
+
+// version1 is the content of a file of version 1, as it was written before there was another.
+func version1(s State) []byte {
+	be := binary.BigEndian
+	p := be.AppendUint32([]byte(magic), 1)
+	p = be.AppendUint32(p, flagClean|flagEpochs)
+	for _, v := range []int64{s.Start, s.RecoveryPoint, s.End, s.Size} {
+		p = be.AppendUint64(p, uint64(v))
+	}
+	p = be.AppendUint16(p, uint16(len(s.BootID)))
+	p = append(p, s.BootID...)
+	p = be.AppendUint32(p, uint32(len(s.Segments)))
+	for _, g := range s.Segments {
+		p = be.AppendUint64(be.AppendUint64(p, uint64(g.Base)), uint64(g.Size))
+	}
+	return be.AppendUint64(p, xxhash.Sum64(p))
+}
+
+func TestVersionOneIsRead(t *testing.T) {
+	t.Parallel()
+	want := State{Version: 1, Clean: true, Epochs: true, Start: 1, RecoveryPoint: 2, End: 3, Size: 4, BootID: "b", Segments: []Segment{{Base: 0, Size: 9}, {Base: 2, Size: -1}}}
+	got, err := Parse(version1(want))
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+func TestDamageIsNoticedAndALaterVersionToldFromIt(t *testing.T) {
+	t.Parallel()
+	s := example()
+	good := s.AppendTo(nil)
+	for bit := range 8 * len(good) {
+		p := append([]byte(nil), good...)
+		p[bit/8] ^= 1 << (bit % 8)
+		_, err := Parse(p)
+		require.Error(t, err, "bit %d", bit)
+	}
+	for n := range good {
+		_, err := Parse(good[:n])
+		require.Error(t, err)
+		require.NotErrorIs(t, err, ErrNewer)
+	}
+	good[11] = Version + 1
+	_, err := Parse(good)
+	require.ErrorIs(t, err, ErrNewer)
+}
+
+func TestSegmentThatTookTheNameOfAnotherBelongs(t *testing.T) {
+	t.Parallel()
+	s := State{}.With([]Segment{{Base: 0, Size: 5, Role: Installing}, {Base: 90, Size: -1}}, []Segment{{Base: 0, Size: 3, Role: Obsolete}, {Base: 40, Size: 4, Role: Obsolete}})
+	require.Equal(t, []Segment{{Base: 0, Size: 5, Role: Installing}, {Base: 40, Size: 4, Role: Obsolete}, {Base: 90, Size: -1}}, s.Segments)
+	require.Equal(t, []Segment{{Base: 0, Size: 5, Role: Installing}, {Base: 90, Size: -1}}, s.Belonging())
+	seg, ok := s.Find(40)
+	require.True(t, ok)
+	require.Equal(t, Obsolete, seg.Role)
+	_, ok = s.Find(41)
+	require.False(t, ok)
+}
+
+func FuzzParse(f *testing.F) {
+	s := example()
+	f.Add(s.AppendTo(nil))
+	f.Add(version1(example()))
+	f.Fuzz(func(t *testing.T, p []byte) {
+		s, err := Parse(p)
+		if err != nil {
+			return
+		}
+		require.LessOrEqual(t, len(s.Segments)*entry, len(p))
+		again, err := Parse(s.AppendTo(nil))
+		require.NoError(t, err)
+		s.Version = Version
+		require.Equal(t, s, again)
+	})
+}
