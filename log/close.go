@@ -11,8 +11,11 @@ import (
 // later callers wait for the first and get its result.
 func (l *Log) Close() error { return l.shut(l.closeFiles) }
 
-// Remove closes the log and deletes its directory.
+// Remove closes the log and deletes its directory. A read-only log stays open, and it returns ErrReadOnly.
 func (l *Log) Remove() error {
+	if l.readOnly {
+		return ErrReadOnly
+	}
 	return l.shut(func() error {
 		for _, s := range l.list() {
 			_ = s.Close() // whatever state it is in: it goes
@@ -63,7 +66,7 @@ func (l *Log) shut(end func() error) error {
 
 func (l *Log) closeFiles() error {
 	var errs []error
-	marked := l.marked || !l.recovery.Clean
+	marked := !l.readOnly && (l.marked || !l.recovery.Clean) // what a reader saw is old: its state would undo the writer's
 	if marked && l.Err() == nil {
 		if err := l.snapshot(l.end.Load()); err != nil {
 			errs = append(errs, err)

@@ -121,6 +121,9 @@ func (c *EpochCache) storeLocked() error {
 		fmt.Fprintf(&b, "%d %d\n", e.epoch, e.start)
 	}
 	err := vfs.WriteFile(c.fs, filepath.Join(c.dir, epochFile), []byte(b.String()))
+	if errors.Is(err, vfs.ErrReadOnly) {
+		return ErrReadOnly
+	}
 	c.unsure.Store(err != nil)
 	return err
 }

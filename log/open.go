@@ -39,18 +39,6 @@ func Open(dir string, cfg Config) (*Log, error) {
 	return open(dir, cfg, false)
 }
 
-// OpenReadOnly opens the log in dir as it is: it takes no lock and changes nothing, also if another process is writing. It sees what was
-// there when it was opened.
-func OpenReadOnly(dir string, cfg Config) (*Log, error) {
-	if cfg.Dir == nil {
-		if cfg.FS == nil {
-			cfg.FS = vfs.OS()
-		}
-		cfg.Dir = &Directory{path: dir, fs: cfg.FS, files: segment.NewFileCache(0), bootID: cfg.FS.BootID()}
-	}
-	return open(dir, cfg, true)
-}
-
 func open(dir string, cfg Config, readOnly bool) (_ *Log, err error) {
 	cfg, err = cfg.withDefaults()
 	if err != nil {

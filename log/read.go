@@ -379,6 +379,9 @@ func (l *Log) MaxTimestampOffset() (offset, ts int64, err error) {
 
 // AppendAborted adds an aborted transaction to the index of the segment that holds its marker.
 func (l *Log) AppendAborted(t segment.AbortedTxn) error {
+	if l.readOnly {
+		return ErrReadOnly
+	}
 	list := l.list()
 	i := floor(list, t.LastOffset)
 	if i < 0 {

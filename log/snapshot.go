@@ -67,6 +67,9 @@ func (l *Log) ReadSnapshot(offset int64) ([]byte, error) {
 
 // RemoveSnapshot removes the snapshot of an offset, if there is one.
 func (l *Log) RemoveSnapshot(offset int64) error {
+	if l.readOnly {
+		return ErrReadOnly
+	}
 	err := l.cfg.Load().FS.Remove(filePath(l.path, offset, snapshotSuffix))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove snapshot: %w", err)

@@ -1,4 +1,5 @@
-// Package vfs is the file system as Strata sees it: the operating system's, one in memory that can lose power, and faults for both.
+// Package vfs is the file system as Strata sees it: the operating system's, one in memory that can lose power, and faults
+// or read-only views of both.
 //
 // # Promises
 //
@@ -6,6 +7,7 @@
 //   - Mem behaves as OS does for every program that does not look behind vfs; package vfstest checks both with the same tests.
 //   - What File.Sync and SyncDir have confirmed survives every MemFS.Crash. Of the rest a crash leaves any mixture a disk could:
 //     blocks, sizes and names, kept, lost or torn. The same seed gives the same mixture.
+//   - What ReadOnly returns refuses every change and sees those of others.
 //   - Nothing here waits while holding a lock, so all of it works in a testing/synctest bubble, delays in virtual time.
 //
 // # What survives what

@@ -34,3 +34,36 @@ func TestCrashedMemConforms(t *testing.T) {
 		return m.Kill().Crash(1), "/data"
 	})
 }
+
+func TestReadOnlyRefusesEveryChange(t *testing.T) {
+	t.Run("OS", func(t *testing.T) { vfstest.RunReadOnly(t, vfs.OS(), t.TempDir(), vfs.ReadOnly) })
+	t.Run("Mem", func(t *testing.T) {
+		m := vfs.Mem()
+		if err := m.MkdirAll("/data", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		vfstest.RunReadOnly(t, m, "/data", vfs.ReadOnly)
+	})
+}
+
+func TestReadOnlyFilesHaveADescriptorWhereTheirFileSystemsDo(t *testing.T) {
+	dir, m := t.TempDir(), vfs.Mem()
+	for _, fsys := range []vfs.FS{vfs.OS(), m} {
+		if err := fsys.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := vfs.WriteFile(fsys, dir+"/f", []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		f, err := vfs.ReadOnly(vfs.ReadOnly(fsys)).OpenFile(dir+"/f", 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, raw := f.(vfs.RawFile); raw != (fsys == vfs.OS()) {
+			t.Fatalf("%T: descriptor %v", fsys, raw)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
