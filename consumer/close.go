@@ -41,8 +41,13 @@ func (c *Consumer) closeTimeout() time.Duration {
 // later callers wait for the first.
 //
 // A loop body at work on another goroutine is waited for, and its record then counts as processed; what the last Poll
-// handed out does not, and is not waited for: OnRevoked may run beside it. ctx bounds that wait, then the consumer leaves without calling OnRevoked, and the error matches
-// ctx.Err(). Committing and leaving take at most HeartbeatInterval longer.
+// handed out does not, and is not waited for: OnRevoked may run beside it. ctx bounds that wait, then the consumer leaves
+// without calling OnRevoked, and the error matches ctx.Err(). Committing and leaving take at most HeartbeatInterval
+// longer.
+//
+// A rebalance under way does not lose that commit, whichever of its answers has not come: the coordinator is asked until
+// it takes it. Only if the group went on without this member, so that others may have its partitions, the error matches
+// ErrRebalanced.
 //
 // Shutdown may be called from a loop body and from the callbacks, which it does not wait for then: the record in hand
 // counts as not processed. From a callback of CommitAsync, or while another Shutdown waits for the caller, it returns at
@@ -208,15 +213,22 @@ func (c *Consumer) notBeingRevoked(tps []record.TopicPartition) (left []record.T
 	return left
 }
 
-// reopenCommits leads the group out of the state between join and sync, in which it accepts no commits. The membership
-// goroutine has ended there, and the group's leader, perhaps this member, may be long in coming: a member that joins
-// with another subscription makes the group rebalance, and until that is over commits are accepted again. It is tried
-// until committing works, at most for a heartbeat interval.
+// reopenCommits makes the group accept commits of this member again. The membership goroutine has ended where it does not:
+//
+//   - The answer to a Join was lost, and the group is a generation further. The same Join again is answered at once with
+//     that generation, since it changes nothing.
+//   - Between join and sync. The group's leader, perhaps this member, may be long in coming: a member that joins with
+//     another subscription makes the group rebalance, and until that is over commits are accepted again.
+//
+// It is tried until committing works, at most for a heartbeat interval.
 func (c *Consumer) reopenCommits(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+		if !c.learnGeneration(ctx) {
+			return
+		}
 		s := c.state()
 		join, err := c.groups.Join(ctx, c.joinRequest(s, nil, nil))
 		if err != nil {
@@ -235,6 +247,22 @@ func (c *Consumer) reopenCommits(ctx context.Context) (stop func()) {
 		cancel()
 		<-ended
 	}
+}
+
+// learnGeneration repeats a Join whose answer was lost. It returns false if what is held may have another owner by now.
+func (c *Consumer) learnGeneration(ctx context.Context) bool {
+	c.mu.Lock()
+	lost, known := c.member.unanswered, c.member.memberState
+	c.mu.Unlock()
+	if lost == nil {
+		return true
+	}
+	join, err := c.groups.Join(ctx, *lost)
+	if err != nil || known.missed(join.Generation) {
+		return false
+	}
+	c.setMember(join.MemberID, join.Generation)
+	return true
 }
 
 // commitWhileClosing is how a commit waits for the end of a rebalance once the membership goroutine has ended.

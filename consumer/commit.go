@@ -135,7 +135,7 @@ func (c *Consumer) commit(ctx context.Context, offsets map[record.TopicPartition
 		case err == nil:
 			c.noteCommitted(cm)
 			return nil
-		case errors.Is(err, group.ErrRebalanceInProgress), errors.Is(err, group.ErrIllegalGeneration) && c.state().generation != m.generation:
+		case errors.Is(err, group.ErrRebalanceInProgress), errors.Is(err, group.ErrIllegalGeneration) && c.maybeBehind(m):
 			select {
 			case <-changed:
 				continue
@@ -162,6 +162,14 @@ func (c *Consumer) commit(ctx context.Context, offsets map[record.TopicPartition
 		}
 		return fmt.Errorf("consumer: commit: %w", err)
 	}
+}
+
+// maybeBehind reports whether the group may be in a later generation than m with this member in it: an answer to a Join
+// came after the commit was sent, or is outstanding.
+func (c *Consumer) maybeBehind(m memberState) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.member.generation != m.generation || c.member.unanswered != nil
 }
 
 // send makes one attempt.

@@ -23,7 +23,12 @@ type memberState struct {
 // member is the membership as others see it. Guarded by Consumer.mu.
 type member struct {
 	memberState
-	changed      chan struct{} // closed and replaced when the state changes
+	changed chan struct{} // closed and replaced when the state changes
+
+	// unanswered is the last Join if its answer did not come (yet); nil: it did. The group may be one
+	// generation further than memberState then, with this member in it.
+	unanswered *group.JoinRequest
+
 	pollExceeded bool          // the partitions were lost because the application stayed away
 	enforce      bool          // EnforceRebalance or Subscribe was called
 	kick         chan struct{} // tells the membership goroutine; capacity 1
@@ -32,7 +37,7 @@ type member struct {
 func (c *Consumer) setMember(id string, generation int32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.member.memberState = memberState{id, generation}
+	c.member.memberState, c.member.unanswered = memberState{id, generation}, nil
 	close(c.member.changed)
 	c.member.changed = make(chan struct{})
 }
@@ -205,8 +210,16 @@ func (m *membership) lose(ctx context.Context, pollExceeded bool) {
 	m.lastSeen, m.lastBeat = time.Now(), time.Now()
 }
 
-// forget ends the membership. What the polling goroutine holds, and what it has not adopted yet, is not ours from here on.
+// forget ends the membership.
 func (m *membership) forget(pollExceeded bool) (adopted <-chan struct{}) {
+	adopted = m.disown(pollExceeded)
+	m.c.setMember("", -1)
+	return adopted
+}
+
+// disown makes everything lost: what the polling goroutine holds, and what it has not adopted yet, is not ours from here
+// on.
+func (m *membership) disown(pollExceeded bool) (adopted <-chan struct{}) {
 	m.number++
 	m.parts, m.leading = nil, nil
 	m.last = lastAssignment{generation: -1}
@@ -214,7 +227,6 @@ func (m *membership) forget(pollExceeded bool) (adopted <-chan struct{}) {
 	m.c.member.pollExceeded = pollExceeded
 	adopted = m.c.assignLocked(target{assignment: assignment{membership: m.number}})
 	m.c.mu.Unlock()
-	m.c.setMember("", -1)
 	return adopted
 }
 

@@ -16,11 +16,14 @@ import (
 // join enters the group, or its next generation, and returns when all members have.
 func (m *membership) join(ctx context.Context) (group.JoinResponse, error) {
 	c := m.c
-	req := c.joinRequest(c.state(), m.subscribed, m)
+	known := c.state()
+	req := c.joinRequest(known, m.subscribed, m)
+	c.noteJoin(req)
 	resp, err := c.groups.Join(ctx, req)
 	var required *group.MemberIDRequiredError
 	if errors.As(err, &required) {
 		req.MemberID = required.MemberID
+		c.noteJoin(req)
 		resp, err = c.groups.Join(ctx, req)
 	}
 	switch {
@@ -30,10 +33,26 @@ func (m *membership) join(ctx context.Context) (group.JoinResponse, error) {
 	default:
 		return resp, fmt.Errorf("join: %w", err)
 	}
+	if known.missed(resp.Generation) {
+		m.disown(false)
+	}
 	// The member id is known from here on; commits of what is still held go under the new generation.
 	c.setMember(resp.MemberID, resp.Generation)
 	m.lastBeat = time.Now()
 	return resp, nil
+}
+
+// noteJoin keeps req until it is answered.
+func (c *Consumer) noteJoin(req group.JoinRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.member.unanswered = &req
+}
+
+// missed reports whether the group went through a generation between s and the given one. Nobody knows what this member
+// held in it: the others' claims were newer than its own, so that what it holds may have an owner among them.
+func (s memberState) missed(generation int32) bool {
+	return s.generation >= 0 && generation > s.generation+1
 }
 
 // sync exchanges the leader's assignment for this member's part of it.
