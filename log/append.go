@@ -64,30 +64,31 @@ type Append struct {
 func (l *Log) Submit(a *Append) {
 	err := l.prepare(a)
 	if err == nil {
-		l.mu.Lock()
-		if err = l.refusalLocked(); err == nil {
-			lead := !l.busy
-			l.busy = true
+		t := &l.token
+		t.mu.Lock()
+		if err = l.refusal(); err == nil {
+			lead := !t.held
+			t.held = true
 			if lead && l.mayLead(a) {
-				l.mu.Unlock()
-				l.leadHere(a)
+				t.mu.Unlock()
+				t.writer.leadInline(a)
 				return
 			}
-			l.queue.push(a)
-			l.mu.Unlock()
+			t.appends.push(a)
+			t.mu.Unlock()
 			if lead {
-				l.dir.syncer.add(job{l, (*Log).leadThere})
+				t.writer.leadOnWorkerNext()
 			}
 			return
 		}
-		l.mu.Unlock()
+		t.mu.Unlock()
 	}
 	a.Err = err
 	a.complete()
 }
 
 // mayLead reports whether the goroutine that hands over a may do the round's work. A sync is only for who has to wait for it anyway, to the end;
-// it must be left if so, see leadHere.
+// it must be left if so, see leadInline.
 func (l *Log) mayLead(a *Append) bool {
 	return l.cfg.Load().Sync != SyncOnAck || a.call != nil && a.call.patient && l.dir.syncer.enter()
 }
@@ -101,11 +102,13 @@ func (a *Append) complete() {
 	a.Done(a)
 }
 
-// refusalLocked says why nothing can be appended now.
-func (l *Log) refusalLocked() error {
+// refusal says why nothing can be appended now. With token.mu: what passes before Close retires the token is
+// written or sent away by it.
+func (l *Log) refusal() error {
+	if err := l.durability.failed(); err != nil {
+		return err
+	}
 	switch {
-	case l.broken != nil:
-		return l.broken
 	case l.closing.Load():
 		return ErrClosed
 	case l.readOnly:

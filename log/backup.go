@@ -47,11 +47,11 @@ func (l *Log) Backup(ctx context.Context, fsys vfs.FS, dir string) error {
 	if err := checkVacant(fsys, dir); err != nil {
 		return fmt.Errorf("backup %s: %w", l.path, err)
 	}
-	l.cleaning.take() // no segment is compacted or removed by retention until the copy is complete
-	defer l.cleaning.give()
+	l.cleaning.lock() // no segment is compacted or removed by retention until the copy is complete
+	defer l.cleaning.unlock()
 	var err error
 	for range backupAttempts {
-		watched := compactContext{ctx, l, l.cuts.Load()}
+		watched := compactContext{ctx, l, l.durability.cuts.Load()}
 		if err = l.backup(watched, fsys, dir); err == nil || watched.Err() != errChanged {
 			break
 		}
@@ -121,14 +121,14 @@ type backupPlan struct {
 // planBackup takes stock. Appends wait for it, so it reads little.
 func (l *Log) planBackup() (*backupPlan, error) {
 	p := &backupPlan{l: l, small: map[string][]byte{}}
-	return p, l.exclusively(func() error {
+	return p, l.exclusively(func(w *writer) error {
 		if err := l.refusal(); err != nil {
 			return err
 		}
 		p.segments = l.list()
 		active := l.active()
-		end := l.end.Load()
-		p.state = manifest.State{Clean: true, Start: l.start.Load(), RecoveryPoint: end, End: end, Size: active.Size()}
+		end := l.segments.end.Load()
+		p.state = manifest.State{Clean: true, Start: l.segments.start.Load(), RecoveryPoint: end, End: end, Size: active.Size()}
 		_, p.state.Epochs = l.epochs.Latest()
 		for _, s := range p.segments {
 			p.state.Segments = append(p.state.Segments, manifest.Segment{Base: s.Base(), Size: s.Size()})

@@ -21,9 +21,9 @@ type call struct {
 	done    chan struct{} // capacity 1
 	foreign bool          // the batch is not the builder's: it must not be kept
 	patient bool          // it waits to the end: its goroutine may sync
-	here    bool          // its own goroutine leads the round: nobody needs to be woken
+	inline  bool          // its own goroutine leads the round: nobody needs to be woken
 	round   round         // of its own, which it may have led
-	ended   bool          // complete was called while here was set
+	ended   bool          // complete was called while inline was set
 }
 
 func (d *Directory) call() *call {
@@ -43,7 +43,7 @@ func (d *Directory) pooledCall() *call {
 }
 
 func (c *call) complete() {
-	if c.here {
+	if c.inline {
 		c.ended = true
 		return
 	}
@@ -90,7 +90,7 @@ func (l *Log) Append(ctx context.Context, rs ...record.Record) (first int64, err
 		}
 	}
 	p := c.builder.Bytes()
-	first, done, err := l.appendAlone(p, int64(len(rs)), segment.BatchInfo{Size: len(p), MaxTimestamp: newest})
+	first, done, err := l.appendUncontended(p, int64(len(rs)), segment.BatchInfo{Size: len(p), MaxTimestamp: newest})
 	if done {
 		l.dir.putCall(c)
 		return first, err
@@ -126,8 +126,8 @@ func (l *Log) await(ctx context.Context, c *call, batch []byte) (int64, error) {
 	a.Batch, a.LeaderEpoch = batch, -1
 	c.patient, c.ended = ctx.Done() == nil, false
 	l.Submit(a)
-	if c.here && c.ended { // by ourselves
-		c.here = false
+	if c.inline && c.ended { // by ourselves
+		c.inline = false
 	} else if ctx.Done() == nil {
 		<-c.done
 	} else {

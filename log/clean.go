@@ -43,8 +43,8 @@ func (l *Log) Clean(ctx context.Context) (rep CleanReport, err error) {
 	if l.readOnly {
 		return rep, ErrReadOnly
 	}
-	l.cleaning.take()
-	defer l.cleaning.give()
+	l.cleaning.lock()
+	defer l.cleaning.unlock()
 	if rep, err = l.applyRetention(ctx); err != nil {
 		return rep, err
 	}
@@ -61,8 +61,8 @@ func (l *Log) Retain(ctx context.Context) (CleanReport, error) {
 	if l.readOnly {
 		return CleanReport{}, ErrReadOnly
 	}
-	l.cleaning.take()
-	defer l.cleaning.give()
+	l.cleaning.lock()
+	defer l.cleaning.unlock()
 	return l.applyRetention(ctx)
 }
 
@@ -71,11 +71,11 @@ func (l *Log) applyRetention(ctx context.Context) (rep CleanReport, err error) {
 	if err := ctx.Err(); err != nil {
 		return rep, err
 	}
-	err = l.exclusively(func() error {
-		if err := l.rollOverdue(); err != nil {
+	err = l.exclusively(func(w *writer) error {
+		if err := w.rollOverdue(); err != nil {
 			return err
 		}
-		rep.Segments, err = l.retain()
+		rep.Segments, err = w.retain()
 		return err
 	})
 	rep.StartOffset = l.StartOffset()
@@ -87,29 +87,31 @@ func (l *Log) applyRetention(ctx context.Context) (rep CleanReport, err error) {
 
 // rollOverdue closes the active segment of a compacted log when its first record has waited for segmentAge, so that it can be compacted. Kafka does
 // so only with the next append: the last records of a topic that nobody writes to any more are never compacted there. A segment is never closed
-// sooner than segmentAge after it was made, or records with old timestamps would get a segment each time. With the turn.
-func (l *Log) rollOverdue() error {
+// sooner than segmentAge after it was made, or records with old timestamps would get a segment each time.
+func (w *writer) rollOverdue() error {
+	l := w.log
 	cfg, active := l.cfg.Load(), l.active()
-	if err := l.refusal(); err != nil || !cfg.Cleanup.Compacts() || active.Size() == 0 {
+	if err := l.durability.failed(); err != nil || !cfg.Cleanup.Compacts() || active.Size() == 0 {
 		return err
 	}
 	first, ok, err := active.FirstTimestamp()
 	if err != nil || !ok {
 		return err
 	}
-	if waited := now() - max(first, l.created); waited <= cfg.segmentAge().Milliseconds()-l.jitter {
+	if waited := now() - max(first, w.created); waited <= cfg.segmentAge().Milliseconds()-w.jitter {
 		return nil
 	}
-	return l.roll(l.end.Load())
+	return w.roll(l.segments.end.Load())
 }
 
-// retain removes the segments that the settings do not keep. With the turn.
-func (l *Log) retain() ([]SegmentVerdict, error) {
-	if err := l.refusal(); err != nil {
+// retain removes the segments that the settings do not keep.
+func (w *writer) retain() ([]SegmentVerdict, error) {
+	l := w.log
+	if err := l.durability.failed(); err != nil {
 		return nil, err
 	}
 	cfg, list := l.cfg.Load(), l.list()
-	r := retention{now: now(), start: l.start.Load(), highWatermark: l.highWatermark(), maxBytes: -1, maxAge: -1}
+	r := retention{now: now(), start: l.segments.start.Load(), highWatermark: l.highWatermark(), maxBytes: -1, maxAge: -1}
 	if cfg.Cleanup.Deletes() {
 		if cfg.RetentionBytes > 0 {
 			r.maxBytes = cfg.RetentionBytes
@@ -124,7 +126,7 @@ func (l *Log) retain() ([]SegmentVerdict, error) {
 		if err != nil {
 			return nil, err
 		}
-		facts[i] = segmentFacts{base: s.Base(), next: l.end.Load(), size: s.Size(), largestTimestamp: newest}
+		facts[i] = segmentFacts{base: s.Base(), next: l.segments.end.Load(), size: s.Size(), largestTimestamp: newest}
 		if i+1 < len(list) {
 			facts[i].next = list[i+1].Base()
 		}
@@ -134,19 +136,19 @@ func (l *Log) retain() ([]SegmentVerdict, error) {
 		return verdicts, nil
 	}
 	if n == len(list) {
-		if err := l.roll(l.end.Load()); err != nil {
+		if err := w.roll(l.segments.end.Load()); err != nil {
 			return nil, err
 		}
 	}
 	for _, v := range verdicts[:n] {
 		cfg.Logger.Info("segment removed", "path", l.path, "offset", v.BaseOffset, "next", v.NextOffset, "bytes", v.Size, "reason", v.Reason)
 	}
-	return verdicts, l.removeFront(n)
+	return verdicts, w.removeFront(n)
 }
 
 // highWatermark returns the offset from which on nothing may be removed.
 func (l *Log) highWatermark() int64 {
-	if hw := l.high.Load(); hw >= 0 {
+	if hw := l.segments.highWatermark.Load(); hw >= 0 {
 		return hw
 	}
 	return math.MaxInt64
@@ -163,7 +165,7 @@ func (c compactContext) Err() error {
 	switch {
 	case c.l.closing.Load():
 		return ErrClosed
-	case c.l.cuts.Load() != c.cuts:
+	case c.l.durability.cuts.Load() != c.cuts:
 		return errChanged
 	}
 	return c.Context.Err()
@@ -172,7 +174,7 @@ func (c compactContext) Err() error {
 // compact does a pass of compaction if there is enough to do.
 func (l *Log) compact(ctx context.Context) (rep CompactionReport, err error) {
 	cfg := l.cfg.Load()
-	watched := compactContext{ctx, l, l.cuts.Load()}
+	watched := compactContext{ctx, l, l.durability.cuts.Load()}
 	// What takes the place of old records must be at least as durable as they were: a power cut must not take a key's last value
 	// after compaction has removed the one before it.
 	if err := l.Sync(); err != nil {
@@ -196,7 +198,7 @@ func (l *Log) compact(ctx context.Context) (rep CompactionReport, err error) {
 	}
 	cfg.Logger.Info("log compacted", "path", l.path, "from", rep.FirstDirty, "offset", rep.End, "segments", rep.SegmentsBefore, "segments_after", rep.SegmentsAfter,
 		"bytes", rep.BytesBefore, "bytes_after", rep.BytesAfter)
-	return rep, l.exclusively(func() error {
+	return rep, l.exclusively(func(w *writer) error {
 		if watched.Err() == errChanged { // the mark was lowered by whoever cut the log
 			return nil
 		}
@@ -215,11 +217,12 @@ func (l *Log) newCompaction(cfg *Config, firstDirty int64) *compaction {
 			deleteRetention: max(cfg.DeleteRetention, 0).Milliseconds(),
 			mapBytes:        cfg.CompactionMemory,
 		},
-		start: l.start.Load(), firstDirty: firstDirty, stable: min(l.highWatermark(), l.durable.Load()),
+		start: l.segments.start.Load(), firstDirty: firstDirty, stable: min(l.highWatermark(), l.durability.offset.Load()),
 		declare: func(old []*segment.Segment, now *segment.Segment) error {
 			list := slices.Clone(l.list())
 			i := slices.Index(list, old[0])
-			return l.writeState(slices.Replace(list, i, i+len(old), now), false)
+			w := &l.token.writer // install calls declare, and replace calls install as the writer
+			return w.writeState(slices.Replace(list, i, i+len(old), now), false)
 		},
 		remove: l.removeFile,
 	}
@@ -232,8 +235,8 @@ func (l *Log) newCompaction(cfg *Config, firstDirty int64) *compaction {
 
 // replaceCompacted swaps a compacted segment in.
 func (l *Log) replaceCompacted(watched compactContext, old []*segment.Segment, install func() (*segment.Segment, error)) error {
-	return l.exclusively(func() error {
-		if err := errors.Join(watched.Err(), l.refusal()); err != nil {
+	return l.exclusively(func(w *writer) error {
+		if err := errors.Join(watched.Err(), l.durability.failed()); err != nil {
 			return err
 		}
 		list := l.list()
@@ -245,18 +248,19 @@ func (l *Log) replaceCompacted(watched compactContext, old []*segment.Segment, i
 		if err != nil {
 			return l.breakWith(fmt.Errorf("swap in compacted segment %d of %s: %w", old[0].Base(), l.path, err))
 		}
-		l.replaceSegments(old, s)
+		w.replaceSegments(old, s)
 		l.tail.leave(list[i+len(old)].Base()) // nobody is to find there what compaction has taken
 		for _, gone := range old {
-			l.forget(gone)
+			l.durability.forget(gone)
 		}
 		return nil
 	})
 }
 
-// cutCompaction tells compaction, under way or later, that the log is cut at offset: what comes there afterwards is new. With the turn.
-func (l *Log) cutCompaction(offset int64) error {
-	l.cuts.Add(1)
+// cutCompaction tells compaction, under way or later, that the log is cut at offset: what comes there afterwards is new.
+func (w *writer) cutCompaction(offset int64) error {
+	l := w.log
+	l.durability.cuts.Add(1)
 	l.tail.reset()
 	return lowerCleanerOffset(l.cfg.Load().FS, l.path, offset)
 }

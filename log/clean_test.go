@@ -448,7 +448,7 @@ func TestCleanAmongAppendersReadersAndTruncation(t *testing.T) {
 			mu.Unlock()
 			appendKV(t, l, k+"="+v)
 			if i%500 == 499 {
-				require.NoError(t, l.TruncateTo(l.EndOffset())) // only takes the turn
+				require.NoError(t, l.TruncateTo(l.EndOffset())) // only acquires the token
 			}
 		}
 		cancel()

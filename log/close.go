@@ -9,14 +9,14 @@ import (
 
 // Close refuses new calls with ErrClosed, lets the appends under way end, wakes who waits, syncs and closes the files. It is idempotent;
 // later callers wait for the first and get its result.
-func (l *Log) Close() error { return l.shut(l.closeFiles) }
+func (l *Log) Close() error { return l.shut((*writer).closeFiles) }
 
 // Remove closes the log and deletes its directory. A read-only log stays open, and it returns ErrReadOnly.
 func (l *Log) Remove() error {
 	if l.readOnly {
 		return ErrReadOnly
 	}
-	return l.shut(func() error {
+	return l.shut(func(*writer) error {
 		for _, s := range l.list() {
 			_ = s.Close() // whatever state it is in: it goes
 		}
@@ -26,7 +26,7 @@ func (l *Log) Remove() error {
 	})
 }
 
-func (l *Log) shut(end func() error) error {
+func (l *Log) shut(end func(w *writer) error) error {
 	if !l.closing.CompareAndSwap(false, true) {
 		<-l.closed
 		return l.err
@@ -35,11 +35,10 @@ func (l *Log) shut(end func() error) error {
 	for _, a := range alarms {
 		a.Stop()
 	}
-	l.cleaning.take() // a compaction under way ends at its next batch
-	defer l.cleaning.give()
-	if l.takeTurn() == nil { // always: only we end turns
-		l.endTurns() // appends accepted before have been written, or wait in the queue
-	}
+	l.cleaning.lock() // a compaction under way ends at its next batch
+	defer l.cleaning.unlock()
+	w, _ := l.token.acquire() // no error: only we retire it
+	l.token.retire()          // appends accepted before have been written, or wait in the queue
 	l.tail.reset()
 	l.wakeAll()
 	for _, a := range alarms {
@@ -48,11 +47,11 @@ func (l *Log) shut(end func() error) error {
 	l.wg.Wait() // syncs in the background
 	if !l.readOnly {
 		l.err = l.syncNow()
-		if l.err == nil && l.marked { // also what a failed write left and was cut off: the state is going to say where the log ends
+		if l.err == nil && w.marked { // also what a failed write left and was cut off: the state is going to say where the log ends
 			l.err = l.active().Sync()
 		}
 	}
-	l.err = errors.Join(l.err, end())
+	l.err = errors.Join(l.err, end(w))
 	if !l.readOnly {
 		l.dir.wasClosed(l, l.err)
 	}
@@ -64,11 +63,12 @@ func (l *Log) shut(end func() error) error {
 	return l.err
 }
 
-func (l *Log) closeFiles() error {
+func (w *writer) closeFiles() error {
+	l := w.log
 	var errs []error
-	marked := !l.readOnly && (l.marked || !l.recovery.Clean) // what a reader saw is old: its state would undo the writer's
+	marked := !l.readOnly && (w.marked || !l.recovery.Clean) // what a reader saw is old: its state would undo the writer's
 	if marked && l.Err() == nil {
-		if err := l.snapshot(l.end.Load()); err != nil {
+		if err := w.snapshot(l.segments.end.Load()); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -76,7 +76,7 @@ func (l *Log) closeFiles() error {
 		errs = append(errs, s.Close())
 	}
 	if marked && l.Err() == nil && errors.Join(errs...) == nil {
-		errs = append(errs, l.writeState(l.list(), true))
+		errs = append(errs, w.writeState(l.list(), true))
 	}
 	return errors.Join(errs...)
 }

@@ -35,27 +35,27 @@ func (l *Log) removeFile(s *segment.Segment) error {
 	if err := s.RemoveLater(); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	l.expiring = append(l.expiring, expiring{s, time.Now().Add(delay)})
-	l.mu.Unlock()
+	l.segments.mu.Lock()
+	l.segments.expiring = append(l.segments.expiring, expiring{s, time.Now().Add(delay)})
+	l.segments.mu.Unlock()
 	l.armExpiry()
 	return nil
 }
 
 // armExpiry has expire called when the first of the files is to be deleted.
 func (l *Log) armExpiry() {
-	l.mu.Lock()
-	if len(l.expiring) == 0 {
-		l.mu.Unlock()
+	l.segments.mu.Lock()
+	if len(l.segments.expiring) == 0 {
+		l.segments.mu.Unlock()
 		return
 	}
-	first := l.expiring[0].at
-	for _, e := range l.expiring[1:] {
+	first := l.segments.expiring[0].at
+	for _, e := range l.segments.expiring[1:] {
 		if e.at.Before(first) { // the delay was shortened
 			first = e.at
 		}
 	}
-	l.mu.Unlock()
+	l.segments.mu.Unlock()
 	l.expiryAlarm.By(first)
 }
 
@@ -63,15 +63,15 @@ func (l *Log) armExpiry() {
 func (l *Log) expire() {
 	present := time.Now()
 	var due []*segment.Segment
-	l.mu.Lock()
-	l.expiring = slices.DeleteFunc(l.expiring, func(e expiring) bool {
+	l.segments.mu.Lock()
+	l.segments.expiring = slices.DeleteFunc(l.segments.expiring, func(e expiring) bool {
 		if e.at.After(present) {
 			return false
 		}
 		due = append(due, e.segment)
 		return true
 	})
-	l.mu.Unlock()
+	l.segments.mu.Unlock()
 	for _, s := range due {
 		if err := s.Expire(); err != nil {
 			l.cfg.Load().Logger.Warn("file of a removed segment stays until the next open", "path", s.Path(), "err", err)

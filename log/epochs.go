@@ -8,7 +8,6 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/stratalog/strata/record"
@@ -16,17 +15,16 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// An EpochCache knows at which offset each leader epoch began (Kafka: LeaderEpochFileCache). It is kept in leader-epoch-checkpoint, in
-// Kafka's format; changes are on stable storage when they return. Safe for concurrent use.
+// An EpochCache knows at which offset each leader epoch began (Kafka: LeaderEpochFileCache). It is kept
+// in leader-epoch-checkpoint, in Kafka's format. Only the log's writer changes it; a change is on stable
+// storage before anybody can see it. All methods are safe for concurrent use and take no lock.
 type EpochCache struct {
 	fs  vfs.FS
 	dir string
 	end func() int64 // of the log
 
-	mu      sync.Mutex // guards entries; held while the file is written, which happens once per leader change
-	entries []epochEntry
-
-	unsure atomic.Bool // the file may hold other entries: it could not be written
+	entries atomic.Pointer[[]epochEntry] // ascending; replaced by the writer, never changed. nil: none
+	unsure  atomic.Bool                  // the file may hold other entries: it could not be written. Set by the writer
 }
 
 // epochEntry: both fields grow from entry to entry.
@@ -48,10 +46,11 @@ func loadEpochs(fsys vfs.FS, dir string, end func() int64) (c *EpochCache, found
 	if err != nil {
 		return nil, false, fmt.Errorf("read %s: %w", path, err)
 	}
-	c.entries, err = parseEpochs(string(p))
+	entries, err := parseEpochs(string(p))
 	if err != nil {
 		return nil, false, &CorruptError{Path: path, Reason: err.Error()}
 	}
+	c.entries.Store(&entries)
 	return c, true, nil
 }
 
@@ -78,13 +77,11 @@ func epochsOf(list []*segment.Segment) (entries []epochEntry, err error) {
 
 // rebuild makes entries those of the cache, and of its file unless the log is only read.
 func (c *EpochCache) rebuild(entries []epochEntry, readOnly bool) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if readOnly {
-		c.entries = entries
+		c.entries.Store(&entries)
 		return nil
 	}
-	return c.becomeLocked(entries)
+	return c.become(entries)
 }
 
 // parseEpochs reads "0\nCOUNT\nEPOCH START\n..." (Kafka: CheckpointFile).
@@ -113,11 +110,19 @@ func parseEpochs(text string) ([]epochEntry, error) {
 	return entries, nil
 }
 
-// storeLocked replaces the file.
-func (c *EpochCache) storeLocked() error {
+// list returns the entries, which must not be changed.
+func (c *EpochCache) list() []epochEntry {
+	if p := c.entries.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// store replaces the file.
+func (c *EpochCache) store(entries []epochEntry) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "0\n%d\n", len(c.entries))
-	for _, e := range c.entries {
+	fmt.Fprintf(&b, "0\n%d\n", len(entries))
+	for _, e := range entries {
 		fmt.Fprintf(&b, "%d %d\n", e.epoch, e.start)
 	}
 	err := vfs.WriteFile(c.fs, filepath.Join(c.dir, epochFile), []byte(b.String()))
@@ -128,107 +133,97 @@ func (c *EpochCache) storeLocked() error {
 	return err
 }
 
-// becomeLocked makes entries those of the cache, on stable storage too; if that fails they are what they were.
-func (c *EpochCache) becomeLocked(entries []epochEntry) error {
-	old := c.entries
-	c.entries = entries
-	err := c.storeLocked()
-	if err != nil {
-		c.entries = old
+// become makes entries those of the file and then of the cache; if that fails the cache is what it was.
+func (c *EpochCache) become(entries []epochEntry) error {
+	if err := c.store(entries); err != nil {
+		return err
 	}
-	return err
+	c.entries.Store(&entries)
+	return nil
 }
 
-// settle makes the file hold the entries again after it could not be written: batches must not contradict it.
-func (c *EpochCache) settle() error {
+// storeAgain makes the file hold the entries after it could not be written: batches must not contradict it.
+func (c *EpochCache) storeAgain() error {
 	if !c.unsure.Load() {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.storeLocked()
+	return c.store(c.list())
 }
 
-// Assign records that epoch began at start. An epoch that is known to have begun no later is left alone; entries that contradict are removed.
-func (c *EpochCache) Assign(epoch int32, start int64) error {
+// assign records that epoch began at start. An epoch that is known to have begun no later is left alone; entries that contradict are removed.
+func (c *EpochCache) assign(epoch int32, start int64) error {
 	if epoch < 0 {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := len(c.entries)
-	if n > 0 && c.entries[n-1].epoch == epoch && start >= c.entries[n-1].start {
+	entries := c.list()
+	n := len(entries)
+	if n > 0 && entries[n-1].epoch == epoch && start >= entries[n-1].start {
 		return nil
 	}
-	for n > 0 && (c.entries[n-1].epoch >= epoch || c.entries[n-1].start >= start) {
+	for n > 0 && (entries[n-1].epoch >= epoch || entries[n-1].start >= start) {
 		n--
 	}
-	return c.becomeLocked(append(c.entries[:n:n], epochEntry{epoch, start}))
+	return c.become(append(entries[:n:n], epochEntry{epoch, start}))
 }
 
 // Latest returns the newest epoch; ok is false if none is known.
 func (c *EpochCache) Latest() (epoch int32, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.entries) == 0 {
+	entries := c.list()
+	if len(entries) == 0 {
 		return -1, false
 	}
-	return c.entries[len(c.entries)-1].epoch, true
+	return entries[len(entries)-1].epoch, true
 }
 
 // At returns the epoch of the record at offset, -1 if it is not known.
 func (c *EpochCache) At(offset int64) int32 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	i := sort.Search(len(c.entries), func(i int) bool { return c.entries[i].start > offset })
+	entries := c.list()
+	i := sort.Search(len(entries), func(i int) bool { return entries[i].start > offset })
 	if i == 0 {
 		return -1
 	}
-	return c.entries[i-1].epoch
+	return entries[i-1].epoch
 }
 
 // EndOffsetFor returns the largest epoch that is not above the given one, and where it ended: the start of the next, or the log's end
 // for the current one. Both are -1 if epoch is above the newest, or none is known. Kafka: LeaderEpochFileCache.endOffsetFor.
 func (c *EpochCache) EndOffsetFor(epoch int32) (int32, int64) {
-	logEnd := c.end()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := len(c.entries)
-	if epoch < 0 || n == 0 || epoch > c.entries[n-1].epoch {
+	logEnd := c.end() // before the entries: one that begins there later is not counted in
+	entries := c.list()
+	n := len(entries)
+	if epoch < 0 || n == 0 || epoch > entries[n-1].epoch {
 		return -1, -1
 	}
-	i := sort.Search(n, func(i int) bool { return c.entries[i].epoch > epoch })
+	i := sort.Search(n, func(i int) bool { return entries[i].epoch > epoch })
 	switch i {
 	case n:
-		return c.entries[n-1].epoch, logEnd
+		return entries[n-1].epoch, logEnd
 	case 0:
-		return epoch, c.entries[0].start
+		return epoch, entries[0].start
 	default:
-		return c.entries[i-1].epoch, c.entries[i].start
+		return entries[i-1].epoch, entries[i].start
 	}
 }
 
 // truncateFromEnd forgets epochs that began at end or later.
 func (c *EpochCache) truncateFromEnd(end int64) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := len(c.entries)
-	for n > 0 && c.entries[n-1].start >= end {
+	entries := c.list()
+	n := len(entries)
+	for n > 0 && entries[n-1].start >= end {
 		n--
 	}
-	if n == len(c.entries) {
+	if n == len(entries) {
 		return nil
 	}
-	return c.becomeLocked(c.entries[:n:n])
+	return c.become(entries[:n:n])
 }
 
 // truncateFromStart makes the oldest epoch begin at start.
 func (c *EpochCache) truncateFromStart(start int64) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	i := sort.Search(len(c.entries), func(i int) bool { return c.entries[i].start > start })
-	if i == 0 || i == 1 && c.entries[0].start == start {
+	entries := c.list()
+	i := sort.Search(len(entries), func(i int) bool { return entries[i].start > start })
+	if i == 0 || i == 1 && entries[0].start == start {
 		return nil
 	}
-	return c.becomeLocked(append([]epochEntry{{c.entries[i-1].epoch, start}}, c.entries[i:]...))
+	return c.become(append([]epochEntry{{entries[i-1].epoch, start}}, entries[i:]...))
 }

@@ -125,14 +125,14 @@ func (d *Directory) kafkaState(dir string) (st manifest.State, known bool) {
 
 // wasClosed takes in how a log of the directory was left.
 func (d *Directory) wasClosed(l *Log, err error) {
-	name, start := filepath.Base(l.path), l.start.Load()
+	name, start := filepath.Base(l.path), l.segments.start.Load()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err != nil || l.Err() != nil {
 		d.unclean = true
 		return
 	}
-	d.kafka.recoveries[name] = l.durable.Load()
+	d.kafka.recoveries[name] = l.durability.offset.Load()
 	if delete(d.kafka.starts, name); start > l.list()[0].Base() {
 		d.kafka.starts[name] = start
 	}

@@ -12,45 +12,47 @@ import (
 // DeleteRecords moves the start of the log to before: records below it cannot be read any more. It is on stable storage when it returns.
 // Whole segments below are removed by Clean. It returns ErrOffsetOutOfRange if before is above the end; below the start it does nothing.
 func (l *Log) DeleteRecords(before int64) error {
-	return l.exclusively(func() error {
-		if err := l.refusal(); err != nil {
+	return l.exclusively(func(w *writer) error {
+		if err := l.durability.failed(); err != nil {
 			return err
 		}
-		start, end := l.start.Load(), l.end.Load()
+		start, end := l.segments.start.Load(), l.segments.end.Load()
 		if before > end {
 			return fmt.Errorf("%w: delete records before %d, the log ends at %d", ErrOffsetOutOfRange, before, end)
 		}
 		if before <= start {
 			return nil
 		}
-		if err := l.moveStart(before, l.list()); err != nil {
+		if err := w.moveStart(before, l.list()); err != nil {
 			return fmt.Errorf("delete records of %s: %w", l.path, err)
 		}
 		return nil
 	})
 }
 
-// moveStart makes the log begin at offset with the given segments, durably. With the turn.
-func (l *Log) moveStart(offset int64, list []*segment.Segment) error {
-	old := l.start.Swap(offset)
-	if err := l.writeState(list, false); err != nil {
-		l.start.Store(old)
+// moveStart makes the log begin at offset with the given segments, durably.
+func (w *writer) moveStart(offset int64, list []*segment.Segment) error {
+	l := w.log
+	old := l.segments.start.Swap(offset)
+	if err := w.writeState(list, false); err != nil {
+		l.segments.start.Store(old)
 		return err
 	}
 	return l.epochs.truncateFromStart(offset)
 }
 
-// removeFront removes the first n segments; the log begins at the next one, or later. With the turn. The active segment is never among them.
-func (l *Log) removeFront(n int) error {
+// removeFront removes the first n segments; the log begins at the next one, or later. The active segment is never among them.
+func (w *writer) removeFront(n int) error {
+	l := w.log
 	list := l.list()
 	gone, kept := list[:n], slices.Clone(list[n:])
-	if err := l.moveStart(max(l.start.Load(), kept[0].Base()), kept); err != nil {
+	if err := w.moveStart(max(l.segments.start.Load(), kept[0].Base()), kept); err != nil {
 		return err
 	}
-	l.segments.Store(&kept)
+	l.segments.current.Store(&kept)
 	var errs []error
 	for _, s := range gone {
-		l.forget(s)
+		l.durability.forget(s)
 		errs = append(errs, l.discard(s))
 	}
 	base := kept[0].Base()
@@ -58,42 +60,36 @@ func (l *Log) removeFront(n int) error {
 	return errors.Join(append(errs, l.cfg.Load().FS.SyncDir(l.path))...)
 }
 
-// forget takes a removed segment off the list of those to be synced.
-func (l *Log) forget(s *segment.Segment) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.dirty = slices.DeleteFunc(slices.Clone(l.dirty), func(d *segment.Segment) bool { return d == s }) // a sync may be looking at the old one
-}
-
 // TruncateTo removes the batches that reach to offset or beyond it; appends go on at offset, or at the base of the batch that offset is inside of
 // (Kafka's UnifiedLog.truncateTo leaves a gap then). It is on stable storage when it returns. Appends under way end first. At or above the end it does
 // nothing; below the first segment it empties the log.
 func (l *Log) TruncateTo(offset int64) error {
-	return l.exclusively(func() error {
+	return l.exclusively(func(w *writer) error {
 		switch {
-		case offset >= l.end.Load():
+		case offset >= l.segments.end.Load():
 			return l.epochs.truncateFromEnd(offset)
 		case offset < l.list()[0].Base():
-			return l.restartAt(offset)
+			return w.restartAt(offset)
 		}
-		if err := l.truncate(offset); err != nil {
+		if err := w.truncate(offset); err != nil {
 			return fmt.Errorf("truncate %s to %d: %w", l.path, offset, err)
 		}
 		return nil
 	})
 }
 
-func (l *Log) truncate(offset int64) error {
-	if err := l.refusal(); err != nil {
+func (w *writer) truncate(offset int64) error {
+	l := w.log
+	if err := l.durability.failed(); err != nil {
 		return err
 	}
-	if err := l.markOpen(); err != nil {
+	if err := w.markOpen(); err != nil {
 		return err
 	}
 	if err := l.syncNow(); err != nil { // closed segments too: afterwards only the last one is known to be synced
 		return err
 	}
-	if err := l.cutCompaction(offset); err != nil {
+	if err := w.cutCompaction(offset); err != nil {
 		return err
 	}
 	list := l.list()
@@ -104,26 +100,23 @@ func (l *Log) truncate(offset int64) error {
 	if err != nil {
 		return err
 	}
-	if start := l.start.Load(); end < start && start <= offset { // of the batch that goes, records below the start were deleted: they stay so
-		return l.restartAt(start)
+	if start := l.segments.start.Load(); end < start && start <= offset { // of the batch that goes, records below the start were deleted: they stay so
+		return w.restartAt(start)
 	}
-	oldStart, oldEnd, oldDurable := l.start.Load(), l.end.Load(), l.durable.Load()
-	l.moveEnd(min(oldStart, end), end, min(oldDurable, end))
-	if err := l.writeState(kept, false); err != nil {
-		l.moveEnd(oldStart, oldEnd, oldDurable) // nothing has been cut; if that state is on the disk all the same, it asks for less than there is
+	oldStart, oldEnd, oldDurable := l.segments.start.Load(), l.segments.end.Load(), l.durability.offset.Load()
+	w.moveEnd(min(oldStart, end), end, min(oldDurable, end))
+	if err := w.writeState(kept, false); err != nil {
+		w.moveEnd(oldStart, oldEnd, oldDurable) // nothing has been cut; if that state is on the disk all the same, it asks for less than there is
 		return err
 	}
-	l.segments.Store(&kept)
-	l.forget(last) // it takes appends again
+	l.segments.current.Store(&kept)
+	l.durability.forget(last) // it takes appends again
 	var errs []error
 	for _, s := range slices.Backward(gone) {
-		l.forget(s)
+		l.durability.forget(s)
 		errs = append(errs, l.discard(s))
 	}
-	l.mu.Lock()
-	l.cuts.Add(1) // again: a sync that began since the first time may have seen segments that were still to go
-	l.durable.Store(min(l.durable.Load(), end))
-	l.mu.Unlock()
+	l.durability.cutTo(end) // again: a sync that began since the first time may have seen segments that were still to go
 	errs = append(errs, l.cfg.Load().FS.SyncDir(l.path), last.Truncate(offset), last.Sync())
 	if err := errors.Join(errs...); err != nil {
 		return l.breakWith(err)
@@ -132,20 +125,19 @@ func (l *Log) truncate(offset int64) error {
 		l.dropSnapshots(func(o int64) bool { return o > end }), lowerCleanerOffset(l.cfg.Load().FS, l.path, end)); err != nil {
 		return l.breakWith(err)
 	}
-	l.latestEpoch()
+	w.latestEpoch()
 	if end > last.NextOffset() && end > last.Base() {
-		return l.roll(end) // compaction has taken the records before end: the name of a segment keeps their offsets from being given again
+		return w.roll(end) // compaction has taken the records before end: the name of a segment keeps their offsets from being given again
 	}
 	return nil
 }
 
-// moveEnd sets the offsets of a log that is cut. With the turn.
-func (l *Log) moveEnd(start, end, durable int64) {
-	l.mu.Lock()
-	l.durable.Store(durable)
-	l.mu.Unlock()
-	l.start.Store(start)
-	l.end.Store(end)
+// moveEnd sets the offsets of a log that is cut.
+func (w *writer) moveEnd(start, end, durable int64) {
+	l := w.log
+	l.durability.set(durable)
+	l.segments.start.Store(start)
+	l.segments.end.Store(end)
 }
 
 // endOfCut returns where appends go on after a cut at offset: there, unless that is inside of a batch of s, which goes entirely.
@@ -167,29 +159,28 @@ func endOfCut(s *segment.Segment, offset int64) (end int64, err error) {
 
 // TruncateFully removes everything; appends go on at start. A follower does so whose log ends before its leader's begins.
 func (l *Log) TruncateFully(start int64) error {
-	return l.exclusively(func() error { return l.restartAt(start) })
+	return l.exclusively(func(w *writer) error { return w.restartAt(start) })
 }
 
-func (l *Log) restartAt(start int64) error {
-	if err := l.refusal(); err != nil {
+func (w *writer) restartAt(start int64) error {
+	l := w.log
+	if err := l.durability.failed(); err != nil {
 		return err
 	}
-	if err := l.cutCompaction(start); err != nil {
+	if err := w.cutCompaction(start); err != nil {
 		return err
 	}
 	cfg, old := l.cfg.Load(), l.list()
-	l.incarnation = newIncarnation()
-	st := l.blankState()
+	w.incarnation = newIncarnation()
+	st := w.blankState()
 	st.Emptied, st.Start, st.RecoveryPoint = true, start, start
 	err := storeState(cfg.FS, l.path, st) // no segment must be there: a crash from here on ends with an empty log
 	if err != nil {                       // which of the two states is on the disk is not known
 		return l.breakWith(fmt.Errorf("restart %s at %d: %w", l.path, start, err))
 	}
-	l.marked = false // before anything is appended the state has to say otherwise again
-	l.moveEnd(start, start, start)
-	l.mu.Lock()
-	l.dirty = nil
-	l.mu.Unlock()
+	w.marked = false // before anything is appended the state has to say otherwise again
+	w.moveEnd(start, start, start)
+	l.durability.forgetAll()
 	for _, s := range old {
 		err = errors.Join(err, l.discard(s))
 	}
@@ -208,26 +199,18 @@ func (l *Log) restartAt(start int64) error {
 		return l.breakWith(fmt.Errorf("restart %s at %d: %w", l.path, start, err))
 	}
 	list := []*segment.Segment{fresh}
-	l.segments.Store(&list)
-	l.mu.Lock()
-	l.cuts.Add(1) // again, as in truncate
-	l.durable.Store(start)
-	l.mu.Unlock()
-	l.created = now()
-	l.latestEpoch()
-	return l.writeState(list, false)
+	l.segments.current.Store(&list)
+	l.durability.cutTo(start) // again, as in truncate
+	w.created = now()
+	w.latestEpoch()
+	return w.writeState(list, false)
 }
 
 // latestEpoch takes the epoch to stamp from the cache again.
-func (l *Log) latestEpoch() {
-	l.epoch, l.epochKnown = l.epochs.Latest()
-	if !l.epochKnown {
-		l.epoch = 0
+func (w *writer) latestEpoch() {
+	l := w.log
+	w.epoch, w.epochKnown = l.epochs.Latest()
+	if !w.epochKnown {
+		w.epoch = 0
 	}
-}
-
-func (l *Log) refusal() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.broken
 }

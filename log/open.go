@@ -45,7 +45,8 @@ func open(dir string, cfg Config, readOnly bool) (_ *Log, err error) {
 		return nil, err
 	}
 	l := &Log{path: dir, dir: cfg.Dir, readOnly: readOnly, closed: make(chan struct{})}
-	l.intervalAlarm.Do, l.idleAlarm.Do, l.expiryAlarm.Do = l.syncDue, l.rest, l.expire
+	l.token.writer.log = l
+	l.intervalAlarm.Do, l.idleAlarm.Do, l.expiryAlarm.Do = l.syncDue, l.trimIdle, l.expire
 	if l.dir == nil {
 		if l.dir, err = OpenDirectory(dir, DirectoryConfig{FS: cfg.FS, Logger: cfg.Logger}); err != nil {
 			return nil, err
@@ -60,7 +61,7 @@ func open(dir string, cfg Config, readOnly bool) (_ *Log, err error) {
 		return nil, err
 	}
 	l.cfg.Store(&cfg)
-	l.high.Store(-1)
+	l.segments.highWatermark.Store(-1)
 	l.recovery.CutOffset = -1
 	if err := l.load(&cfg); err != nil {
 		return nil, errors.Join(fmt.Errorf("open log %s: %w", dir, err), l.abandon())
@@ -93,7 +94,7 @@ func (d *Directory) makeLogDir(fsys vfs.FS, dir string) error {
 // abandon undoes a failed open.
 func (l *Log) abandon() error {
 	var errs []error
-	if list := l.segments.Load(); list != nil {
+	if list := l.segments.current.Load(); list != nil {
 		for _, s := range *list {
 			errs = append(errs, s.Close())
 		}
@@ -106,6 +107,7 @@ func (l *Log) abandon() error {
 }
 
 func (l *Log) load(cfg *Config) error {
+	w := &l.token.writer // nobody else knows the log yet
 	if !l.readOnly {
 		if err := finishCompaction(cfg.FS, l.path); err != nil {
 			return err
@@ -132,11 +134,11 @@ func (l *Log) load(cfg *Config) error {
 		}
 		bases = nil
 	}
-	l.incarnation, l.journalFloor = st.Incarnation, st.JournalFloor
-	if l.incarnation == 0 { // new, or of a version without: written with the next state, which comes before the next append
-		l.incarnation = newIncarnation()
+	w.incarnation, w.journalFloor = st.Incarnation, st.JournalFloor
+	if w.incarnation == 0 { // new, or of a version without: written with the next state, which comes before the next append
+		w.incarnation = newIncarnation()
 	}
-	l.start.Store(st.Start)
+	l.segments.start.Store(st.Start)
 	if len(bases) == 0 {
 		return l.create(cfg, st.Start)
 	}
@@ -157,31 +159,32 @@ func (l *Log) load(cfg *Config) error {
 	if err != nil {
 		return err
 	}
-	l.segments.Store(&list)
-	l.end.Store(max(l.active().NextOffset(), l.active().Base()))
+	l.segments.current.Store(&list)
+	l.segments.end.Store(max(l.active().NextOffset(), l.active().Base()))
 	if st.Clean {
-		l.end.Store(max(st.End, l.end.Load()))
+		l.segments.end.Store(max(st.End, l.segments.end.Load()))
 	}
-	if st.Start > l.end.Load() && !l.readOnly { // a power cut took all that DeleteRecords had left (Kafka: UnifiedLog restarts there, too)
+	if st.Start > l.segments.end.Load() && !l.readOnly { // a power cut took all that DeleteRecords had left (Kafka: UnifiedLog restarts there, too)
 		return l.restartAbove(cfg, st, bases)
 	}
-	l.start.Store(min(max(st.Start, list[0].Base()), l.end.Load()))
-	l.durable.Store(min(max(st.RecoveryPoint, l.start.Load()), l.end.Load()))
-	l.created = now()
-	l.drawJitter()
+	l.segments.start.Store(min(max(st.Start, list[0].Base()), l.segments.end.Load()))
+	l.durability.offset.Store(min(max(st.RecoveryPoint, l.segments.start.Load()), l.segments.end.Load()))
+	w.created = now()
+	w.drawJitter()
 	return l.loadRest(cfg, st.Epochs || foreign)
 }
 
 // restartAbove begins anew at the start offset: what was found ends below it.
 func (l *Log) restartAbove(cfg *Config, st manifest.State, bases []int64) error {
+	w := &l.token.writer // nobody else knows the log yet
 	var errs []error
 	for _, s := range l.list() {
 		errs = append(errs, s.Close())
 	}
-	l.dirty = nil
-	l.incarnation = newIncarnation()
+	l.durability.dirty = nil
+	w.incarnation = newIncarnation()
 	begin := st.Start
-	st = l.blankState()
+	st = w.blankState()
 	st.Emptied, st.Start, st.RecoveryPoint = true, begin, begin
 	if err := errors.Join(append(errs, storeState(cfg.FS, l.path, st))...); err != nil {
 		return err
@@ -189,7 +192,7 @@ func (l *Log) restartAbove(cfg *Config, st manifest.State, bases []int64) error 
 	if err := l.finishRestart(cfg, bases); err != nil {
 		return err
 	}
-	l.start.Store(st.Start)
+	l.segments.start.Store(st.Start)
 	return l.create(cfg, st.Start)
 }
 
@@ -232,25 +235,26 @@ func (l *Log) loadEpochs(cfg *Config, must bool) error {
 
 // loadRest brings what lies beside the segments in line with them; epochs says that some were recorded.
 func (l *Log) loadRest(cfg *Config, epochs bool) error {
+	w := &l.token.writer // nobody else knows the log yet
 	if err := l.loadEpochs(cfg, epochs); err != nil || l.readOnly {
 		return err
 	}
-	if err := errors.Join(l.epochs.truncateFromEnd(l.end.Load()+1), l.epochs.truncateFromStart(l.start.Load())); err != nil {
+	if err := errors.Join(l.epochs.truncateFromEnd(l.segments.end.Load()+1), l.epochs.truncateFromStart(l.segments.start.Load())); err != nil {
 		return err
 	}
 	if epoch, ok := l.epochs.Latest(); ok {
-		l.epoch, l.epochKnown = epoch, true
+		w.epoch, w.epochKnown = epoch, true
 	}
-	if err := l.dropSnapshots(func(offset int64) bool { return offset > l.end.Load() }); err != nil {
+	if err := l.dropSnapshots(func(offset int64) bool { return offset > l.segments.end.Load() }); err != nil {
 		return err
 	}
 	if l.recovery.CutBytes > 0 || l.recovery.RemovedSegments > 0 {
-		cfg.Logger.Warn("log was cut behind its last good batch", "path", l.path, "offset", l.end.Load(), "bytes", l.recovery.CutBytes, "segments", l.recovery.RemovedSegments)
+		cfg.Logger.Warn("log was cut behind its last good batch", "path", l.path, "offset", l.segments.end.Load(), "bytes", l.recovery.CutBytes, "segments", l.recovery.RemovedSegments)
 	}
 	if err := l.resolveSuspect(cfg); err != nil {
 		return err
 	}
-	if !l.recovery.Clean && cfg.Sync == SyncOnAck && l.durable.Load() < l.end.Load() {
+	if !l.recovery.Clean && cfg.Sync == SyncOnAck && l.durability.offset.Load() < l.segments.end.Load() {
 		return l.syncNow() // what is readable must not disappear again
 	}
 	return nil
@@ -258,6 +262,7 @@ func (l *Log) loadRest(cfg *Config, epochs bool) error {
 
 // create makes the first segment of a new log, or of one that was emptied.
 func (l *Log) create(cfg *Config, base int64) error {
+	w := &l.token.writer // nobody else knows the log yet
 	if l.readOnly {
 		return fmt.Errorf("no segments: %w", fs.ErrNotExist)
 	}
@@ -265,14 +270,14 @@ func (l *Log) create(cfg *Config, base int64) error {
 	if err != nil {
 		return err
 	}
-	l.unlisted = true // until there is something to be lost: the epochs or the state are written first
+	w.unlisted = true // until there is something to be lost: the epochs or the state are written first
 	list := []*segment.Segment{s}
-	l.segments.Store(&list)
-	l.end.Store(base)
-	l.start.Store(base)
-	l.durable.Store(base)
-	l.created = now()
-	l.drawJitter()
+	l.segments.current.Store(&list)
+	l.segments.end.Store(base)
+	l.segments.start.Store(base)
+	l.durability.offset.Store(base)
+	w.created = now()
+	w.drawJitter()
 	l.recovery.Clean = true
 	return l.loadRest(cfg, false)
 }
@@ -298,7 +303,7 @@ func (l *Log) openSegments(cfg *Config, st manifest.State, bases []int64) (list 
 		list = append(list, s)
 		if !last && !l.readOnly && !l.recovery.Clean && next > st.RecoveryPoint { // closed, and the process killed before it was synced
 			s.MarkUnsynced()
-			l.dirty = append(l.dirty, s)
+			l.durability.dirty = append(l.durability.dirty, s)
 		}
 		if last || l.recovery.Clean || l.recovery.SameBoot || next <= st.RecoveryPoint || s.NextOffset() == next {
 			continue

@@ -53,7 +53,7 @@ func (l *Log) read(dst []byte, from int64, max int, upTo int64) ([]byte, error) 
 	if l.closing.Load() {
 		return dst, ErrClosed
 	}
-	start, end := l.start.Load(), l.end.Load()
+	start, end := l.segments.start.Load(), l.segments.end.Load()
 	if from < start || from > end {
 		return dst, fmt.Errorf("%w: %d, the log has [%d, %d]", ErrOffsetOutOfRange, from, start, end)
 	}
@@ -123,13 +123,13 @@ func (l *Log) readSegments(dst []byte, from int64, max int) ([]byte, error) {
 		if i >= len(list) {
 			return dst, nil
 		}
-		if start := l.start.Load(); from < start {
+		if start := l.segments.start.Load(); from < start {
 			return dst, fmt.Errorf("%w: %d, the log starts at %d", ErrOffsetOutOfRange, from, start)
 		}
 		if l.closing.Load() {
 			return dst, ErrClosed
 		}
-		if err := l.refusal(); err != nil { // a swap failed half-way: there is no new list
+		if err := l.durability.failed(); err != nil { // a swap failed half-way: there is no new list
 			return dst, err
 		}
 	}
@@ -162,7 +162,7 @@ func (l *Log) Held(from int64) iter.Seq2[*record.Batch, error] {
 func (l *Log) batches(from int64, read func(dst []byte, from int64, max int, upTo int64) ([]byte, error)) iter.Seq2[*record.Batch, error] {
 	return func(yield func(*record.Batch, error) bool) {
 		var buf []byte
-		for end := l.end.Load(); from < end; {
+		for end := l.segments.end.Load(); from < end; {
 			p, err := read(buf[:0], from, readBytes, end)
 			if err != nil {
 				yield(nil, err)
@@ -275,9 +275,9 @@ type endWaiter = watermark.Entry[chan struct{}]
 // readable returns the offset up to which records are handed out: what is read must not disappear again, so under SyncOnAck it is the durable end.
 func (l *Log) readable() int64 {
 	if l.cfg.Load().Sync == SyncOnAck && !l.readOnly {
-		return l.durable.Load()
+		return l.durability.offset.Load()
 	}
-	return l.end.Load()
+	return l.segments.end.Load()
 }
 
 // wake lets those go who wait for an offset that is readable now.
@@ -287,16 +287,16 @@ func (l *Log) wake() { l.wakeBelow(l.readable()) }
 func (l *Log) wakeAll() { l.wakeBelow(1<<63 - 1) }
 
 func (l *Log) wakeBelow(offset int64) {
-	if l.waiters.Load() == 0 {
+	if l.followers.count.Load() == 0 {
 		return
 	}
 	var woken []*endWaiter
-	l.mu.Lock()
-	for e := l.waiting.Pop(offset); e != nil; e = l.waiting.Pop(offset) {
+	l.followers.mu.Lock()
+	for e := l.followers.queue.Pop(offset); e != nil; e = l.followers.queue.Pop(offset) {
 		woken = append(woken, e)
 	}
-	l.waiters.Store(int32(l.waiting.Len()))
-	l.mu.Unlock()
+	l.followers.count.Store(int32(l.followers.queue.Len()))
+	l.followers.mu.Unlock()
 	for _, e := range woken {
 		close(e.Value)
 	}
@@ -305,28 +305,28 @@ func (l *Log) wakeBelow(offset int64) {
 // waitEnd waits until the readable end is above offset.
 func (l *Log) waitEnd(ctx context.Context, offset int64) error {
 	e := endWaiter{Value: make(chan struct{})}
-	l.mu.Lock()
+	l.followers.mu.Lock()
 	if l.closing.Load() {
-		l.mu.Unlock()
+		l.followers.mu.Unlock()
 		return ErrClosed
 	}
-	l.waiting.Add(&e, offset)
-	l.waiters.Store(int32(l.waiting.Len()))
+	l.followers.queue.Add(&e, offset)
+	l.followers.count.Store(int32(l.followers.queue.Len()))
 	if l.readable() > offset { // after the store: who moved the end and saw no waiter did so before
-		l.waiting.Remove(&e)
-		l.waiters.Store(int32(l.waiting.Len()))
-		l.mu.Unlock()
+		l.followers.queue.Remove(&e)
+		l.followers.count.Store(int32(l.followers.queue.Len()))
+		l.followers.mu.Unlock()
 		return nil
 	}
-	l.mu.Unlock()
+	l.followers.mu.Unlock()
 	select {
 	case <-e.Value:
 	case <-ctx.Done():
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiting.Remove(&e)
-	l.waiters.Store(int32(l.waiting.Len()))
+	l.followers.mu.Lock()
+	defer l.followers.mu.Unlock()
+	l.followers.queue.Remove(&e)
+	l.followers.count.Store(int32(l.followers.queue.Len()))
 	if l.closing.Load() {
 		return ErrClosed
 	}
@@ -337,14 +337,14 @@ func (l *Log) waitEnd(ctx context.Context, offset int64) error {
 func (l *Log) OffsetAt(t time.Time) (int64, error) {
 	offset, _, err := l.OffsetForTimestamp(t)
 	if offset < 0 && err == nil {
-		return l.end.Load(), nil
+		return l.segments.end.Load(), nil
 	}
 	return offset, err
 }
 
 // OffsetForTimestamp returns the first record with timestamp t or later and its timestamp in ms; -1 and -1 if there is none.
 func (l *Log) OffsetForTimestamp(t time.Time) (offset, ts int64, err error) {
-	start := l.start.Load()
+	start := l.segments.start.Load()
 	for _, s := range l.list() {
 		if s.NextOffset() <= start || !s.Acquire() {
 			continue
@@ -399,7 +399,7 @@ func (l *Log) AbortedTxns(from, upTo int64) ([]segment.AbortedTxn, error) {
 			return nil, fmt.Errorf("%w: %d", ErrOffsetOutOfRange, from)
 		}
 		ts, err := abortedTxns(list[i:], from, upTo)
-		if errors.Is(err, segment.ErrClosed) && !l.closing.Load() && l.refusal() == nil { // removed meanwhile: look at the new list
+		if errors.Is(err, segment.ErrClosed) && !l.closing.Load() && l.durability.failed() == nil { // removed meanwhile: look at the new list
 			runtime.Gosched()
 			continue
 		}

@@ -23,7 +23,7 @@ func preallocation(cfg *Config, size int64) int64 {
 
 // mustRoll reports whether b does not go into the active segment any more (Kafka: LogSegment.shouldRoll). size is that of the segment with
 // what is about to be written before b.
-func (l *Log) mustRoll(cfg *Config, active *segment.Segment, size int64, b *segment.BatchInfo) (bool, error) {
+func (w *writer) mustRoll(cfg *Config, active *segment.Segment, size int64, b *segment.BatchInfo) (bool, error) {
 	switch {
 	case size+int64(b.Size) > cfg.SegmentBytes && size > 0:
 		return true, nil
@@ -39,31 +39,32 @@ func (l *Log) mustRoll(cfg *Config, active *segment.Segment, size int64, b *segm
 	}
 	waited := b.MaxTimestamp - first
 	if first < 0 { // no timestamps: by the clock
-		waited = now() - l.created
+		waited = now() - w.created
 	}
-	return waited > cfg.segmentAge().Milliseconds()-l.jitter, nil
+	return waited > cfg.segmentAge().Milliseconds()-w.jitter, nil
 }
 
 // Roll closes the active segment, if it holds anything, and opens the next one.
 func (l *Log) Roll() error {
-	return l.exclusively(func() error {
-		if err := l.refusal(); err != nil {
+	return l.exclusively(func(w *writer) error {
+		if err := l.durability.failed(); err != nil {
 			return err
 		}
 		if l.active().Size() == 0 {
 			return nil
 		}
-		return l.roll(l.end.Load())
+		return w.roll(l.segments.end.Load())
 	})
 }
 
-// roll closes the active segment and opens a new one with the given base. With the turn.
-func (l *Log) roll(base int64) error {
+// roll closes the active segment and opens a new one with the given base.
+func (w *writer) roll(base int64) error {
+	l := w.log
 	cfg, old := l.cfg.Load(), l.active()
 	if base == old.Base() { // an empty segment can only be replaced by one further on
 		return nil
 	}
-	if err := l.markOpen(); err != nil {
+	if err := w.markOpen(); err != nil {
 		return err
 	}
 	var err error
@@ -78,32 +79,32 @@ func (l *Log) roll(base int64) error {
 		}
 		return fmt.Errorf("roll %s: %w", l.path, err)
 	}
-	fresh, err := l.createNext(cfg, base)
+	fresh, err := w.createNext(cfg, base)
 	if err != nil {
 		return fmt.Errorf("roll %s: %w", l.path, err)
 	}
 	list := append(slices.Clone(l.list()), fresh)
 	if cfg.Sync == SyncOnAck {
-		l.durableTo(l.end.Load(), l.cuts.Load())
+		l.durableTo(l.segments.end.Load(), l.durability.cuts.Load())
 	}
-	if err := l.writeState(list, false); err != nil {
+	if err := w.writeState(list, false); err != nil {
 		return fmt.Errorf("roll %s: %w", l.path, errors.Join(err, fresh.Close())) // the file stays: the state may be on the disk all the same
 	}
-	l.mu.Lock()
+	l.durability.mu.Lock()
 	if cfg.Sync != SyncOnAck {
-		l.dirty = append(slices.Clone(l.dirty), old)
+		l.durability.dirty = append(slices.Clone(l.durability.dirty), old)
 	}
-	l.segments.Store(&list)
-	l.mu.Unlock()
-	l.created = now()
-	l.drawJitter()
-	l.rolls.Add(1)
-	if err := l.snapshot(base); err != nil {
+	l.segments.current.Store(&list)
+	l.durability.mu.Unlock()
+	w.created = now()
+	w.drawJitter()
+	l.segments.rolls.Add(1)
+	if err := w.snapshot(base); err != nil {
 		cfg.Logger.Warn("snapshot failed: recovery replays more of the log", "path", l.path, "offset", base, "err", err)
 	}
 	if cfg.Sync != SyncOnAck { // in the background: the segment will not change any more
 		l.wg.Add(1)
-		l.dir.syncer.add(job{l, (*Log).syncDirty})
+		l.dir.syncer.add(job{closed: l})
 	}
 	if cfg.Hooks.OnRolled != nil {
 		cfg.Hooks.OnRolled(infoOf(old))
@@ -113,7 +114,8 @@ func (l *Log) roll(base int64) error {
 }
 
 // createNext makes the file of the next segment, or takes the empty one that a roll has left which failed later on.
-func (l *Log) createNext(cfg *Config, base int64) (*segment.Segment, error) {
+func (w *writer) createNext(cfg *Config, base int64) (*segment.Segment, error) {
+	l := w.log
 	fresh, err := segment.Create(l.path, base, l.segmentConfig(cfg))
 	if errors.Is(err, fs.ErrExist) {
 		info, statErr := cfg.FS.Stat(filePath(l.path, base, segment.LogSuffix))
@@ -131,27 +133,28 @@ func (l *Log) createNext(cfg *Config, base int64) (*segment.Segment, error) {
 	return fresh, nil
 }
 
-// blankState returns a state with what is the same in every state of this log until it is begun anew. With the turn.
-func (l *Log) blankState() manifest.State {
-	return manifest.State{Incarnation: l.incarnation, JournalFloor: l.journalFloor, BootID: l.dir.bootID}
+// blankState returns a state with what is the same in every state of this log until it is begun anew.
+func (w *writer) blankState() manifest.State {
+	return manifest.State{Incarnation: w.incarnation, JournalFloor: w.journalFloor, BootID: w.log.dir.bootID}
 }
 
-// writeState writes the state of a log with the given segments. With the turn.
-func (l *Log) writeState(list []*segment.Segment, clean bool) error {
+// writeState writes the state of a log with the given segments.
+func (w *writer) writeState(list []*segment.Segment, clean bool) error {
+	l := w.log
 	cfg := l.cfg.Load()
-	if l.unlisted { // the state names the segment
+	if w.unlisted { // the state names the segment
 		if err := cfg.FS.SyncDir(l.path); err != nil {
 			return err
 		}
-		l.unlisted = false
+		w.unlisted = false
 	}
-	s := l.blankState()
-	s.Clean, s.Start, s.RecoveryPoint = clean, l.start.Load(), l.durable.Load()
+	s := w.blankState()
+	s.Clean, s.Start, s.RecoveryPoint = clean, l.segments.start.Load(), l.durability.offset.Load()
 	s.Strict = cfg.Sync == SyncOnAck && cfg.MaxBatchBytes+roundBytes <= unsyncedWindow
 	_, s.Epochs = l.epochs.Latest()
 	if clean {
 		active := list[len(list)-1]
-		s.End, s.Size, s.RecoveryPoint = l.end.Load(), active.Size(), l.end.Load()
+		s.End, s.Size, s.RecoveryPoint = l.segments.end.Load(), active.Size(), l.segments.end.Load()
 	}
 	for i, seg := range list {
 		size := seg.Size()
@@ -161,17 +164,18 @@ func (l *Log) writeState(list []*segment.Segment, clean bool) error {
 		s.Segments = append(s.Segments, manifest.Segment{Base: seg.Base(), Size: size})
 	}
 	err := storeState(cfg.FS, l.path, s)
-	l.marked = !clean && err == nil
+	w.marked = !clean && err == nil
 	return err
 }
 
-// markOpen makes the state say that the log is being written to, before the first write. With the turn.
-func (l *Log) markOpen() error {
-	if l.marked {
+// markOpen makes the state say that the log is being written to, before the first write.
+func (w *writer) markOpen() error {
+	l := w.log
+	if w.marked {
 		return nil
 	}
-	err := l.writeState(l.list(), false)
-	l.marked = err == nil
+	err := w.writeState(l.list(), false)
+	w.marked = err == nil
 	return err
 }
 
@@ -192,25 +196,26 @@ func (l *Log) segmentConfig(cfg *Config) segment.Config {
 
 // SetLeaderEpoch records that a leader epoch begins at the present end, before anything is appended in it. It is on stable storage on return.
 func (l *Log) SetLeaderEpoch(epoch int32) error {
-	return l.exclusively(func() error {
-		if err := l.refusal(); err != nil { // the end may not be what the files say
+	return l.exclusively(func(w *writer) error {
+		if err := l.durability.failed(); err != nil { // the end may not be what the files say
 			return err
 		}
 		_, known := l.epochs.Latest()
-		if err := l.epochs.Assign(epoch, l.end.Load()); err != nil {
+		if err := l.epochs.assign(epoch, l.segments.end.Load()); err != nil {
 			return fmt.Errorf("leader epoch %d of %s: %w", epoch, l.path, err)
 		}
 		if !known && epoch >= 0 {
-			l.unlisted = false // the first epoch has written its file, and with that synced the directory
+			w.unlisted = false // the first epoch has written its file, and with that synced the directory
 		}
-		l.epoch = epoch
+		w.epoch = epoch
 		return nil
 	})
 }
 
-// assignEpoch chooses the leader epoch that a is stamped with and records a new one. With the turn.
-func (l *Log) assignEpoch(a *Append, first int64) error {
-	if err := l.epochs.settle(); err != nil {
+// assignEpoch chooses the leader epoch that a is stamped with and records a new one.
+func (w *writer) assignEpoch(a *Append, first int64) error {
+	l := w.log
+	if err := l.epochs.storeAgain(); err != nil {
 		return err
 	}
 	epoch := a.LeaderEpoch
@@ -218,17 +223,17 @@ func (l *Log) assignEpoch(a *Append, first int64) error {
 	case a.KeepOffsets:
 		epoch = a.Info.LeaderEpoch
 	case epoch < 0:
-		epoch = l.epoch
+		epoch = w.epoch
 		a.epoch = epoch
 		return nil // without an epoch of its own nothing needs to be recorded
 	}
 	a.epoch = epoch
-	if epoch == l.epoch && l.epochKnown {
+	if epoch == w.epoch && w.epochKnown {
 		return nil
 	}
-	if err := l.epochs.Assign(epoch, first); err != nil {
+	if err := l.epochs.assign(epoch, first); err != nil {
 		return err
 	}
-	l.epoch, l.epochKnown = epoch, true
+	w.epoch, w.epochKnown = epoch, true
 	return nil
 }

@@ -14,8 +14,9 @@ import (
 // snapshotSuffix is that of the files an owner keeps its state in, beside the segments; named by the offset up to which it goes, exclusive.
 const snapshotSuffix = ".snapshot"
 
-// snapshot writes the owner's state as of offset. With the turn.
-func (l *Log) snapshot(offset int64) error {
+// snapshot writes the owner's state as of offset.
+func (w *writer) snapshot(offset int64) error {
+	l := w.log
 	cfg := l.cfg.Load()
 	o, ok := cfg.Owner.(Snapshotter)
 	if !ok {

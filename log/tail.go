@@ -126,8 +126,8 @@ func (p *tailPool) drop(u chunkUse) {
 	}
 }
 
-// A tail is the most recently written bytes of a log, in memory, for those who read at its end; it is kept only while somebody does. Whoever has the
-// log's turn changes it, reading takes no lock. The zero tail is empty.
+// A tail is the most recently written bytes of a log, in memory, for those who read at its end; it is kept only while somebody does. The log's
+// writer changes it, reading takes no lock. The zero tail is empty.
 type tail struct {
 	pool    *tailPool
 	wanted  atomic.Bool // somebody read at the end since the last chunk was begun
@@ -154,7 +154,7 @@ func (t *tail) list() []tailEntry {
 	return nil
 }
 
-// reset forgets everything: what is written next does not follow on it, or is not kept. With the turn.
+// reset forgets everything: what is written next does not follow on it, or is not kept. For the writer.
 func (t *tail) reset() {
 	es := t.list()
 	if len(es) == 0 {
@@ -166,17 +166,17 @@ func (t *tail) reset() {
 	}
 }
 
-// leave forgets everything if any of it lies below offset. With the turn.
+// leave forgets everything if any of it lies below offset. For the writer.
 func (t *tail) leave(offset int64) {
 	if es := t.list(); len(es) > 0 && es[0].from < offset {
 		t.reset()
 	}
 }
 
-// inUse reports whether push may do anything. With the turn.
+// inUse reports whether push may do anything. For the writer.
 func (t *tail) inUse() bool { return t.wanted.Load() || t.entries.Load() != nil }
 
-// push keeps what was written behind offset from: p holds the given batches. A large p, or nil, ends what was kept. With the turn.
+// push keeps what was written behind offset from: p holds the given batches. A large p, or nil, ends what was kept. For the writer.
 func (t *tail) push(pool *tailPool, from int64, p []byte, batches []segment.BatchInfo) {
 	if !t.inUse() {
 		return

@@ -53,7 +53,7 @@ func truncateAtStep(t *testing.T, segmentBytes int64, n int) (more, first bool) 
 			first = l.Segments()[0].Size == size
 			truncated <- err
 		}()
-		synctest.Wait() // it is done, or waits for the turn
+		synctest.Wait() // it is done, or waits for the token
 	}})
 	clean(t, l)
 	stop()

@@ -1,0 +1,84 @@
+package log
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/stratalog/strata/segment"
+)
+
+// durability is what is known to be on stable storage, and whether that can still be relied on. It
+// belongs to nobody: writers, workers of the syncer and callers of Sync move it.
+type durability struct {
+	syncing chanLock // one pass over dirty and the active segment at a time. Taken by a writer too, never the other way round
+
+	offset  atomic.Int64                // everything below is on stable storage; stored under mu
+	failure atomic.Pointer[stickyError] // set once: the first failure that left disk and memory in doubt. The log is read-only from then on
+	cuts    atomic.Int64                // counts truncations, under mu or by a writer: what began before one and ends behind it is void
+	syncs   atomic.Int64                // counts
+
+	mu sync.Mutex // guards dirty, and that offset moves only forward, but for a cut
+	// dirty are closed segments that no sync has covered. A roll adds one and stores the longer list of
+	// segments in one critical section, so that who reads dirty, the active segment and the end in
+	// another one misses none. The slice is replaced, never changed.
+	dirty []*segment.Segment
+}
+
+type stickyError struct{ err error }
+
+// failed returns the sticky error, or nil.
+func (d *durability) failed() error {
+	if f := d.failure.Load(); f != nil {
+		return f.err
+	}
+	return nil
+}
+
+// fail makes err the sticky error, unless there is one. It returns the one that holds.
+func (d *durability) fail(err error) (sticky error, first bool) {
+	first = d.failure.CompareAndSwap(nil, &stickyError{err})
+	return d.failure.Load().err, first
+}
+
+// advance records that everything below end is on stable storage, as seen by a sync that began when
+// cuts were counted. It reports whether that is news: not if the log was cut since.
+func (d *durability) advance(end, cuts int64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cuts.Load() != cuts || end <= d.offset.Load() {
+		return false
+	}
+	d.offset.Store(end)
+	return true
+}
+
+// cutTo ends what is durable at end, after the log was cut: a sync that began before may have seen
+// segments that were still to go.
+func (d *durability) cutTo(end int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cuts.Add(1)
+	d.offset.Store(min(d.offset.Load(), end))
+}
+
+// set makes offset the durable end, forwards or backwards. For a writer that cuts the log, and for open.
+func (d *durability) set(offset int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.offset.Store(offset)
+}
+
+// forget takes a segment off dirty: it is synced, removed, or takes appends again.
+func (d *durability) forget(s *segment.Segment) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dirty = slices.DeleteFunc(slices.Clone(d.dirty), func(x *segment.Segment) bool { return x == s })
+}
+
+// forgetAll empties dirty: no segment is left.
+func (d *durability) forgetAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dirty = nil
+}

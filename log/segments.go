@@ -1,0 +1,71 @@
+package log
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stratalog/strata/segment"
+)
+
+// segments is what a log holds: the files and the range of offsets in them. A writer changes it,
+// anybody reads it without a lock.
+type segments struct {
+	// current is the list, ascending, at least one; the last one is active. A list is replaced, never
+	// changed. A list without a segment that the last one had is stored only after start has passed it,
+	// one with a further segment with durability.mu held: see durability.dirty.
+	current atomic.Pointer[[]*segment.Segment]
+	start   atomic.Int64 // first offset held
+	end     atomic.Int64 // next offset; what is below is in the files
+
+	highWatermark atomic.Int64 // retention stays below; -1: no bound. Stored by anybody, see SetHighWatermark
+	rolls         atomic.Int64 // counts
+
+	mu       sync.Mutex // guards expiring
+	expiring []expiring // files of removed segments
+}
+
+func (l *Log) list() []*segment.Segment { return *l.segments.current.Load() }
+
+func (l *Log) active() *segment.Segment {
+	list := l.list()
+	return list[len(list)-1]
+}
+
+// replaceSegments publishes a new list: old, which are neighbours, become new.
+func (w *writer) replaceSegments(old []*segment.Segment, now ...*segment.Segment) {
+	l := w.log
+	list := slices.Clone(l.list())
+	i := slices.Index(list, old[0])
+	list = slices.Replace(list, i, i+len(old), now...)
+	l.segments.current.Store(&list)
+}
+
+// SegmentInfo describes a segment.
+type SegmentInfo struct {
+	BaseOffset   int64
+	NextOffset   int64
+	Size         int64     // bytes of its batches
+	MaxTimestamp time.Time // zero if there is none
+	Active       bool
+}
+
+// Segments lists the segments, oldest first; the last one is active.
+func (l *Log) Segments() []SegmentInfo {
+	list := l.list()
+	infos := make([]SegmentInfo, len(list))
+	for i, s := range list {
+		infos[i] = infoOf(s)
+		infos[i].Active = i == len(list)-1
+	}
+	return infos
+}
+
+func infoOf(s *segment.Segment) SegmentInfo {
+	info := SegmentInfo{BaseOffset: s.Base(), NextOffset: s.NextOffset(), Size: s.Size()}
+	if ts, _ := s.MaxTimestamp(); ts >= 0 {
+		info.MaxTimestamp = time.UnixMilli(ts)
+	}
+	return info
+}

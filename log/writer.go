@@ -1,0 +1,59 @@
+package log
+
+import "math/rand/v2"
+
+// A writer is the right to change a log, and what only its holder may touch. There is one per log. It is
+// had by acquiring the log's token, and by the goroutine that opens the log, before anybody knows it.
+// What needs that right is a method of writer: so none can be called without.
+type writer struct {
+	log *Log
+
+	appended   counts // not counted in the token yet
+	idleRounds int64  // Stats.Rounds when the log was last seen to be idle or not
+	marked     bool   // state says that the log is open
+	unlisted   bool   // the directory was not synced since the first segment was made
+	jitter     int64  // ms, of the active segment
+
+	incarnation  uint64 // of strata.state: drawn when the log is created, and anew by TruncateFully
+	journalFloor uint64 // of strata.state: journal entries up to this sequence number are void
+
+	created    int64 // when the active segment was made, ms
+	epoch      int32 // stamped on appends that bring none
+	epochKnown bool  // epoch is the newest in epochs
+	roundSize  int   // appends of the last round that a worker led
+}
+
+// exclusively runs fn as the only writer.
+func (l *Log) exclusively(fn func(w *writer) error) error {
+	if l.readOnly {
+		return ErrReadOnly
+	}
+	w, err := l.token.acquire()
+	if err != nil {
+		return err
+	}
+	defer w.release()
+	if l.closing.Load() {
+		return ErrClosed
+	}
+	return fn(w)
+}
+
+// release gives the token up. A round that waits is led by a worker, since the caller is no appender.
+func (w *writer) release() {
+	if w.log.token.offer() {
+		w.leadOnWorkerNext()
+	}
+}
+
+// leadOnWorkerNext hands the token to a worker of the syncer, which leads a round.
+func (w *writer) leadOnWorkerNext() { w.log.dir.syncer.add(job{lead: w}) }
+
+// drawJitter chooses how much earlier than SegmentAge the active segment rolls.
+func (w *writer) drawJitter() {
+	cfg := w.log.cfg.Load()
+	w.jitter = 0
+	if j := min(cfg.SegmentJitter, cfg.SegmentAge).Milliseconds(); j > 0 {
+		w.jitter = rand.Int64N(j)
+	}
+}
