@@ -54,8 +54,8 @@ func (l *Log) shut(end func(w *writer) error) error {
 	l.err = errors.Join(l.err, end(w))
 	if !l.readOnly {
 		l.dir.wasClosed(l, l.err)
+		l.err = errors.Join(l.err, l.dir.release(l.claim)) // after the last write to its files
 	}
-	l.dir.leave()
 	if l.ownsDir {
 		l.err = errors.Join(l.err, l.dir.Close())
 	}

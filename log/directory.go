@@ -23,8 +23,10 @@ type DirectoryConfig struct {
 }
 
 // A Directory is what the logs below one directory share: the lock, the syncer, the descriptors. Safe for concurrent use.
+// No log right below it can be opened beside it, whether the Directory has it open or not.
 type Directory struct {
 	path   string
+	real   string // path with symbolic links resolved; "" where read-only logs have a Directory of their own
 	fs     vfs.FS
 	lock   io.Closer
 	files  *segment.FileCache
@@ -38,8 +40,8 @@ type Directory struct {
 
 	solo bool // one log's own: Kafka knows no such thing
 
-	mu      sync.Mutex // guards the fields below
-	open    int        // logs
+	mu      sync.Mutex      // guards the fields below
+	logs    map[string]bool // real paths of the logs that are open
 	closed  bool
 	unclean bool // a log was not closed in order
 	kafka   kafkaFiles
@@ -61,10 +63,11 @@ func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 	if err := makeDir(cfg.FS, dir, lockFile); err != nil {
 		return nil, fmt.Errorf("log: open directory: %w", err)
 	}
-	lock, err := cfg.FS.Lock(filepath.Join(dir, lockFile))
-	if errors.Is(err, vfs.ErrLocked) {
-		return nil, fmt.Errorf("%w: %s: close it there first (%w)", ErrLocked, dir, err)
+	real, err := cfg.FS.RealPath(dir)
+	if err != nil {
+		return nil, fmt.Errorf("log: open directory: %w", err)
 	}
+	lock, err := takeLock(cfg.FS, filepath.Join(dir, lockFile))
 	if err != nil {
 		return nil, fmt.Errorf("log: open directory: %w", err)
 	}
@@ -72,7 +75,7 @@ func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("log: open directory: %w", err), lock.Close())
 	}
-	d := &Directory{kafka: kafka, path: dir, fs: cfg.FS, lock: lock, files: segment.NewFileCache(cfg.MaxOpenFiles), bootID: cfg.FS.BootID(), logger: cfg.Logger}
+	d := &Directory{kafka: kafka, path: dir, real: real, logs: map[string]bool{}, fs: cfg.FS, lock: lock, files: segment.NewFileCache(cfg.MaxOpenFiles), bootID: cfg.FS.BootID(), logger: cfg.Logger}
 	setDefault(&cfg.TailBytes, 8<<20)
 	d.tails = newTailPool(cfg.TailBytes)
 	d.clock.init()
@@ -88,9 +91,9 @@ func (d *Directory) Close() error {
 		d.mu.Unlock()
 		return nil
 	}
-	if d.open > 0 {
+	if n := len(d.logs); n > 0 {
 		defer d.mu.Unlock()
-		return fmt.Errorf("log: close directory %s: %d logs are open", d.path, d.open)
+		return fmt.Errorf("log: close directory %s: %d logs are open", d.path, n)
 	}
 	d.closed = true
 	d.mu.Unlock()
@@ -102,20 +105,4 @@ func (d *Directory) Close() error {
 		}
 	}
 	return errors.Join(err, d.lock.Close())
-}
-
-func (d *Directory) enter() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return fmt.Errorf("log: directory %s: %w", d.path, ErrClosed)
-	}
-	d.open++
-	return nil
-}
-
-func (d *Directory) leave() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.open--
 }

@@ -15,6 +15,7 @@ type Log struct {
 	path     string
 	dir      *Directory
 	ownsDir  bool
+	claim    claim // of a log that may write
 	readOnly bool
 	recovery RecoveryReport
 	epochs   *EpochCache

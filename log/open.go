@@ -34,7 +34,8 @@ type RecoveryReport struct {
 // other invalid byte that is looked at is a *CorruptError that names file, position and offset; nothing is changed then. Sealed segments are
 // checked when they are read.
 //
-// It returns ErrLocked if the directory is in use, ErrNewerFormat, ErrMissingSegment, or errors of the file system.
+// It returns ErrLocked if the log is open already, here or in another process, or its directory lies in an open Directory that is not
+// Config.Dir; also ErrNewerFormat, ErrMissingSegment, or errors of the file system.
 func Open(dir string, cfg Config) (*Log, error) {
 	return open(dir, cfg, false)
 }
@@ -57,8 +58,14 @@ func open(dir string, cfg Config, readOnly bool) (_ *Log, err error) {
 			return nil, fmt.Errorf("open log: %w", err)
 		}
 	}
-	if err := l.dir.enter(); err != nil {
-		return nil, err
+	if !readOnly {
+		if l.claim, err = l.dir.claim(cfg.FS, dir); err != nil {
+			err = fmt.Errorf("open log %s: %w", dir, err)
+			if l.ownsDir {
+				err = errors.Join(err, l.dir.Close())
+			}
+			return nil, err
+		}
 	}
 	l.cfg.Store(&cfg)
 	l.segments.highWatermark.Store(-1)
@@ -99,7 +106,9 @@ func (l *Log) abandon() error {
 			errs = append(errs, s.Close())
 		}
 	}
-	l.dir.leave()
+	if !l.readOnly {
+		errs = append(errs, l.dir.release(l.claim))
+	}
 	if l.ownsDir {
 		errs = append(errs, l.dir.Close())
 	}

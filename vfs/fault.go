@@ -294,6 +294,9 @@ func (f *FaultFS) Lock(name string) (c io.Closer, err error) {
 	return c, nil
 }
 
+// RealPath implements FS. It is no operation: faults and observers do not meet it.
+func (f *FaultFS) RealPath(name string) (string, error) { return f.fs.RealPath(name) }
+
 // BootID implements FS.
 func (f *FaultFS) BootID() string { return f.fs.BootID() }
 

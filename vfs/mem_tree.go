@@ -345,5 +345,13 @@ func (l *memLock) Close() error {
 	return nil
 }
 
+// RealPath implements FS. There are no symbolic links in memory.
+func (t *memTree) RealPath(name string) (string, error) {
+	if _, err := t.Stat(name); err != nil {
+		return "", err
+	}
+	return string(filepath.Separator) + filepath.Join(split(name)...), nil
+}
+
 // BootID implements FS.
 func (t *memTree) BootID() string { return fmt.Sprintf("memory-%d", t.boot) }

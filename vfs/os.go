@@ -41,6 +41,15 @@ func (osFS) Stat(name string) (fs.FileInfo, error)        { return os.Stat(name)
 // Chtimes implements FS; the access time stays as it is.
 func (osFS) Chtimes(name string, mtime time.Time) error { return os.Chtimes(name, time.Time{}, mtime) }
 
+// RealPath implements FS.
+func (osFS) RealPath(name string) (string, error) {
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(abs)
+}
+
 // BootID implements FS.
 func (osFS) BootID() string { return bootID() }
 

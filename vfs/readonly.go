@@ -59,6 +59,7 @@ func (r readOnlyFS) Stat(name string) (fs.FileInfo, error)      { return r.fs.St
 func (r readOnlyFS) Chtimes(name string, _ time.Time) error     { return refuse(OpChtimes, name) }
 func (r readOnlyFS) SyncDir(name string) error                  { return refuse(OpSyncDir, name) }
 func (r readOnlyFS) Lock(name string) (io.Closer, error)        { return nil, refuse(OpLock, name) }
+func (r readOnlyFS) RealPath(name string) (string, error)       { return r.fs.RealPath(name) }
 func (r readOnlyFS) BootID() string                             { return r.fs.BootID() }
 
 // readOnlyFile names its file for the same reason.

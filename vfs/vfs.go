@@ -31,6 +31,8 @@ type FS interface {
 	// Lock takes an exclusive lock on the file name, creating it; the lock ends with Close or with the process.
 	// It fails at once with ErrLocked if another holder, in this process or another, has it.
 	Lock(name string) (io.Closer, error)
+	// RealPath returns the one name that all ways to write name have in common: absolute, cleaned, without symbolic links. Name must exist.
+	RealPath(name string) (string, error)
 	// BootID identifies the current run of the machine: if it has changed, unsynced data may be gone. "" if unknown.
 	BootID() string
 }

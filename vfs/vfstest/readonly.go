@@ -47,7 +47,7 @@ func RunReadOnly(t *testing.T, fsys vfs.FS, dir string, readOnly func(vfs.FS) vf
 		value any
 		reads string
 	}{
-		{reflect.TypeFor[vfs.FS](), ro, "ReadDir Stat BootID OpenFile"},
+		{reflect.TypeFor[vfs.FS](), ro, "ReadDir Stat RealPath BootID OpenFile"},
 		{reflect.TypeFor[vfs.File](), f, "ReadAt Close Name Size"},
 	} {
 		for i := range x.of.NumMethod() {

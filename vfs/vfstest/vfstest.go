@@ -44,6 +44,7 @@ func Run(t *testing.T, newFS func(t *testing.T) (fsys vfs.FS, dir string)) {
 		{"LockHasOneHolder", (*suite).lock},
 		{"ErrorsTellWhatHappened", (*suite).errors},
 		{"SyncAndSyncDirSucceed", (*suite).sync},
+		{"RealPathIsOneNameForAll", (*suite).realPath},
 		{"BootIDDoesNotChange", (*suite).bootID},
 		{"FilesAreSafeForConcurrentUse", (*suite).concurrent},
 		{"HelpersWork", (*suite).helpers},
@@ -494,6 +495,29 @@ func (s *suite) sync() {
 	s.ok(s.fs.SyncDir(s.dir))
 	s.content(f, "abc")
 	s.is(s.fs.SyncDir(s.path("missing")), fs.ErrNotExist)
+}
+
+func (s *suite) realPath() {
+	s.ok(s.fs.MkdirAll(s.path("d", "e"), 0o755))
+	s.create(filepath.Join("d", "f"), "x")
+	for _, name := range []string{"d", filepath.Join("d", "f"), "."} {
+		want, err := s.fs.RealPath(s.path(name))
+		s.ok(err)
+		if !filepath.IsAbs(want) || want != filepath.Clean(want) {
+			s.Fatalf("%q is no absolute clean path", want)
+		}
+		for _, other := range []string{
+			s.dir + string(filepath.Separator) + string(filepath.Separator) + name, s.dir + "/./" + name, s.dir + "/d/../" + name, s.dir + "/d/e/../../" + name, want,
+		} {
+			got, err := s.fs.RealPath(other)
+			s.ok(err)
+			if got != want {
+				s.Fatalf("%q is %q and %q is %q", other, got, s.path(name), want)
+			}
+		}
+	}
+	_, err := s.fs.RealPath(s.path("missing"))
+	s.is(err, fs.ErrNotExist)
 }
 
 func (s *suite) bootID() {

@@ -1,0 +1,286 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
+)
+
+// A wayIn opens the log in root/t-0. The log closes what else the way has opened when close is called.
+type wayIn struct {
+	name string
+	open func(fsys vfs.FS, root string) (l *Log, closeAll func() error, err error)
+}
+
+func openAlone(fsys vfs.FS, dir string) (*Log, func() error, error) {
+	l, err := Open(dir, Config{FS: fsys})
+	if err != nil {
+		return nil, nil, err
+	}
+	return l, l.Close, nil
+}
+
+// openThrough opens dir through a Directory of its own that lies in root.
+func openThrough(fsys vfs.FS, root, dir string) (*Log, func() error, error) {
+	d, err := OpenDirectory(root, DirectoryConfig{FS: fsys})
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := Open(dir, Config{FS: fsys, Dir: d})
+	if err != nil {
+		return nil, nil, errors.Join(err, d.Close())
+	}
+	return l, func() error { return errors.Join(l.Close(), d.Close()) }, nil
+}
+
+var waysIn = []wayIn{
+	{"alone", func(fsys vfs.FS, root string) (*Log, func() error, error) {
+		return openAlone(fsys, filepath.Join(root, "t-0"))
+	}},
+	{"alone, with dots in the path", func(fsys vfs.FS, root string) (*Log, func() error, error) {
+		return openAlone(fsys, root+"/../"+filepath.Base(root)+"/./t-0/")
+	}},
+	{"through a Directory", func(fsys vfs.FS, root string) (*Log, func() error, error) {
+		return openThrough(fsys, root, filepath.Join(root, "t-0"))
+	}},
+	{"through a Directory elsewhere", func(fsys vfs.FS, root string) (*Log, func() error, error) {
+		return openThrough(fsys, filepath.Join(filepath.Dir(root), "elsewhere"), filepath.Join(root, "t-0"))
+	}},
+	{"through a Directory above", func(fsys vfs.FS, root string) (*Log, func() error, error) {
+		return openThrough(fsys, filepath.Dir(root), filepath.Join(root, "t-0"))
+	}},
+}
+
+var waysInByLinks = []wayIn{
+	{"alone, by a link to the log", func(fsys vfs.FS, root string) (*Log, func() error, error) {
+		return openAlone(fsys, filepath.Join(filepath.Dir(root), "link-to-log"))
+	}},
+	{"alone, by a link to the directory above", func(fsys vfs.FS, root string) (*Log, func() error, error) {
+		return openAlone(fsys, filepath.Join(filepath.Dir(root), "link-to-root", "t-0"))
+	}},
+	{"alone, by a relative name", func(fsys vfs.FS, root string) (*Log, func() error, error) {
+		wd, err := os.Getwd()
+		if err != nil {
+			return nil, nil, err
+		}
+		rel, err := filepath.Rel(wd, filepath.Join(root, "t-0"))
+		if err != nil {
+			return nil, nil, err
+		}
+		return openAlone(fsys, rel)
+	}},
+	{"through a Directory that is a link", func(fsys vfs.FS, root string) (*Log, func() error, error) {
+		link := filepath.Join(filepath.Dir(root), "link-to-root")
+		return openThrough(fsys, link, filepath.Join(link, "t-0"))
+	}},
+	{"through a Directory that holds a link to the log", func(fsys vfs.FS, root string) (*Log, func() error, error) {
+		return openThrough(fsys, filepath.Dir(root), filepath.Join(filepath.Dir(root), "link-to-log"))
+	}},
+}
+
+func TestOneLogHasOneOwnerHoweverItIsOpened(t *testing.T) {
+	for _, disk := range []string{"memory", "files"} {
+		fsys, ways, base := vfs.FS(vfs.Mem()), waysIn, "/base"
+		if disk == "files" {
+			fsys, ways, base = vfs.OS(), append(ways[:len(ways):len(ways)], waysInByLinks...), t.TempDir()
+		}
+		root := filepath.Join(base, "root")
+		require.NoError(t, fsys.MkdirAll(filepath.Join(root, "t-0"), 0o755))
+		if disk == "files" {
+			require.NoError(t, os.Symlink(root, filepath.Join(base, "link-to-root")))
+			require.NoError(t, os.Symlink(filepath.Join(root, "t-0"), filepath.Join(base, "link-to-log")))
+		}
+		records := 0
+		for _, first := range ways {
+			for _, second := range ways {
+				what := fmt.Sprintf("%s: first %s, then %s", disk, first.name, second.name)
+				l, closeFirst, err := first.open(fsys, root)
+				require.NoError(t, err, what)
+				_, _, err = second.open(fsys, root)
+				require.ErrorIs(t, err, ErrLocked, what)
+				fill(t, l, 1)
+				records++
+				require.NoError(t, closeFirst(), what)
+				l, closeSecond, err := second.open(fsys, root)
+				require.NoError(t, err, what)
+				require.EqualValues(t, records, l.EndOffset(), what)
+				require.NoError(t, closeSecond(), what)
+			}
+		}
+	}
+}
+
+func TestLogOpenedTwiceThroughOneDirectoryIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, fsys := range []vfs.FS{vfs.Mem(), vfs.OS()} {
+		root := t.TempDir()
+		d, err := OpenDirectory(root, DirectoryConfig{FS: fsys})
+		require.NoError(t, err)
+		open := func(name string) (*Log, error) { return Open(filepath.Join(root, name), Config{Dir: d}) }
+		l, err := open("t-0")
+		require.NoError(t, err)
+		_, err = open("t-0")
+		require.ErrorIs(t, err, ErrLocked)
+		_, err = open("x/../t-0")
+		require.ErrorIs(t, err, ErrLocked)
+		other, err := open("t-1")
+		require.NoError(t, err, "the other logs of the directory")
+		require.NoError(t, other.Close())
+		require.ErrorContains(t, d.Close(), "1 logs are open")
+		fill(t, l, 3)
+		require.NoError(t, l.Close())
+		l, err = open("t-0")
+		require.NoError(t, err)
+		require.Len(t, values(t, l), 3)
+		require.NoError(t, l.Remove())
+		l, err = open("t-0") // Remove lets go as well
+		require.NoError(t, err)
+		require.Zero(t, l.EndOffset())
+		require.NoError(t, l.Close())
+		require.NoError(t, d.Close())
+	}
+}
+
+// A log that is open alone is refused to the Directory around it; the other logs there are not.
+func TestLogOpenAloneIsRefusedToItsDirectoryOnly(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	alone, err := Open("/root/t-0", Config{FS: disk})
+	require.NoError(t, err)
+	d, err := OpenDirectory("/root", DirectoryConfig{FS: disk})
+	require.NoError(t, err)
+	_, err = Open("/root/t-0", Config{Dir: d})
+	require.ErrorIs(t, err, ErrLocked)
+	other, err := Open("/root/t-1", Config{Dir: d})
+	require.NoError(t, err)
+	fill(t, other, 1)
+	fill(t, alone, 1)
+	require.NoError(t, alone.Close())
+	l, err := Open("/root/t-0", Config{Dir: d})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, l.EndOffset())
+	require.NoError(t, errors.Join(l.Close(), other.Close(), d.Close()))
+}
+
+// Whatever an open fails at, the directory is free again afterwards.
+func TestFailedOpenLetsTheDirectoryGo(t *testing.T) {
+	t.Parallel()
+	for _, way := range waysIn {
+		failed := 0
+		for n := 0; ; n++ {
+			disk := vfs.Faulty(vfs.Mem())
+			l, closeAll, err := way.open(disk, "/base/root")
+			require.NoError(t, err)
+			fill(t, l, 3)
+			require.NoError(t, closeAll())
+			remove := disk.Inject(vfs.Fault{Err: errors.New("disk"), After: n})
+			_, closeAll, err = way.open(disk, "/base/root")
+			remove()
+			if err == nil {
+				require.NoError(t, closeAll())
+				if n > 60 {
+					break
+				}
+				continue
+			}
+			failed++
+			l, closeAll, err = way.open(disk, "/base/root")
+			require.NoError(t, err, "%s: after a failure at call %d", way.name, n)
+			require.Len(t, values(t, l), 3)
+			require.NoError(t, closeAll())
+		}
+		require.Greater(t, failed, 10, way.name)
+	}
+}
+
+// Of many opens at once, by all ways, no two succeed at the same time.
+func TestOpensAtOnceNeverBothGetTheLog(t *testing.T) {
+	t.Parallel()
+	for _, fsys := range []vfs.FS{vfs.Mem(), vfs.OS()} {
+		root := filepath.Join(t.TempDir(), "root")
+		var inside, opened, refused, appended atomic.Int64
+		var wg sync.WaitGroup
+		for _, way := range waysIn {
+			wg.Go(func() {
+				for range 30 {
+					l, closeAll, err := way.open(fsys, root)
+					if err != nil {
+						if !errors.Is(err, ErrLocked) {
+							t.Errorf("%s: %v", way.name, err)
+						}
+						refused.Add(1)
+						continue
+					}
+					if inside.Add(1) != 1 {
+						t.Errorf("%s: another has the log open", way.name)
+					}
+					if _, err := l.Append(t.Context(), record.String("", "k", "v")); err != nil {
+						t.Errorf("%s: %v", way.name, err)
+					}
+					appended.Add(1)
+					opened.Add(1)
+					inside.Add(-1)
+					if err := closeAll(); err != nil {
+						t.Errorf("%s: %v", way.name, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		l, closeAll, err := waysIn[0].open(fsys, root)
+		require.NoError(t, err)
+		require.EqualValues(t, appended.Load(), l.EndOffset())
+		require.NoError(t, closeAll())
+		t.Logf("%d opened, %d refused", opened.Load(), refused.Load())
+		require.Positive(t, opened.Load())
+	}
+}
+
+const ownerEnv = "STRATA_TEST_LOG_OWNER" // number of the way, and the root
+
+// TestLogOfAKilledProcessIsFreeHoweverItWasOpened runs this test binary again as the other process.
+func TestLogOfAKilledProcessIsFreeHoweverItWasOpened(t *testing.T) {
+	if what := os.Getenv(ownerEnv); what != "" {
+		way, root, _ := strings.Cut(what, " ")
+		_, _, err := waysIn[way[0]-'0'].open(vfs.OS(), root)
+		fmt.Println("opened", err)
+		_, _ = io.Copy(io.Discard, os.Stdin) // until killed, or the parent has died
+		return
+	}
+	for i, first := range waysIn {
+		root := filepath.Join(t.TempDir(), "root")
+		cmd := exec.Command(os.Args[0], "-test.run=^TestLogOfAKilledProcessIsFreeHoweverItWasOpened$")
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", ownerEnv, i, root))
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		_, err = cmd.StdinPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		var answer string
+		_, err = fmt.Fscanln(out, &answer, new(string))
+		require.NoError(t, err)
+		for _, second := range waysIn {
+			_, _, err = second.open(vfs.OS(), root)
+			require.ErrorIs(t, err, ErrLocked, "another process opened it %s, this one %s", first.name, second.name)
+		}
+		require.NoError(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+		for _, second := range waysIn {
+			_, closeAll, err := second.open(vfs.OS(), root)
+			require.NoError(t, err, "killed after it was opened %s, now %s", first.name, second.name)
+			require.NoError(t, closeAll())
+		}
+	}
+}
