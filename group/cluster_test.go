@@ -22,10 +22,15 @@ import (
 
 // withCluster runs f over a real broker on a file system in memory, in virtual time. The cluster is closed afterwards.
 func withCluster(t *testing.T, fs vfs.FS, f func(t *testing.T, brokers *replication.Cluster, c *Coordinator)) {
+	require.NoError(t, withClusterUntilClosed(t, fs, f))
+}
+
+// withClusterUntilClosed is withCluster for file systems that fail. It returns the error of closing the cluster.
+func withClusterUntilClosed(t *testing.T, fs vfs.FS, f func(t *testing.T, brokers *replication.Cluster, c *Coordinator)) (closed error) {
 	synctest.Test(t, func(t *testing.T) {
 		brokers, err := replication.Open(replication.Config{FS: fs, Dir: "data"})
 		require.NoError(t, err)
-		defer func() { require.NoError(t, brokers.Close()) }()
+		defer func() { closed = brokers.Close() }()
 		if err := brokers.CreateTopic(ctx, "t", topic.Config{Partitions: 4}); !errors.Is(err, replication.ErrTopicExists) {
 			require.NoError(t, err)
 		}
@@ -34,6 +39,7 @@ func withCluster(t *testing.T, fs vfs.FS, f func(t *testing.T, brokers *replicat
 		defer c.Close()
 		f(t, brokers, c)
 	})
+	return closed
 }
 
 var fourPartitions = map[string]int32{"t": 4}

@@ -10,6 +10,12 @@
 //   - A partition has at most one owner per generation, and generations only grow while the group exists.
 //   - A commit is durable when it returns; one from an earlier generation, or by a fenced member, changes
 //     nothing. A request that is refused has changed nothing.
+//   - A change whose write or fsync failed is an error that tells of it (ErrNotCoordinator), and groups are
+//     as they were before it. After a failed write they stay so. After a failed fsync that partition of
+//     the offsets topic takes no more changes until the cluster is opened again, and what is there then
+//     is the state without the change or with it, never a half of it: ask before you repeat a relative
+//     one (ShiftBy). Only DeleteGroup of a group whose offsets fill several batches can end between two
+//     of them; it may be called again.
 //   - Heartbeats never wait for a disk.
 //   - The rebalance timer of a rebalance never restarts because another member comes or goes.
 //   - After a restart of the process, members that lived in it are gone when the Coordinator is there again,
