@@ -64,6 +64,7 @@ type entry struct {
 	broker     func() Broker
 	group      func(Job) (Result, error) // produce to a group
 	tail       func(Job) (Result, error) // produce to readers at the end
+	many       bool                      // opens many partitions
 	skip       string                    // workloads to leave out, e.g. "W2 W5"
 	onDemand   bool                      // only when -peers names it
 }
@@ -343,7 +344,7 @@ func markdown(rs []Result) string {
 		}
 		groups[k] = append(groups[k], r)
 	}
-	sort.SliceStable(keys, func(i, j int) bool { return keys[i][:2] < keys[j][:2] })
+	sort.SliceStable(keys, func(i, j int) bool { return workloadNumber(keys[i]) < workloadNumber(keys[j]) })
 	for _, k := range keys {
 		g := groups[k]
 		score := func(r Result) float64 {
@@ -369,6 +370,12 @@ func markdown(rs []Result) string {
 		}
 	}
 	return b.String()
+}
+
+// workloadNumber is the 10 of "W10 ...".
+func workloadNumber(key string) (n int) {
+	fmt.Sscanf(key, "W%d", &n)
+	return n
 }
 
 func num(v float64) string {

@@ -35,15 +35,14 @@ func (w *strataWire) Start(dir string) ([]string, error) {
 	if w.memory {
 		cfg.Dir = ""
 	}
+	if w.flush != "" { // of every topic, also those that clients create
+		cfg.Defaults.Properties = map[string]string{"flush.messages": w.flush}
+	}
 	var err error
 	if w.cluster, err = strata.Open(cfg); err != nil {
 		return nil, err
 	}
-	t := topic.Config{Partitions: 1}
-	if w.flush != "" {
-		t.Properties = map[string]string{"flush.messages": w.flush}
-	}
-	if err := w.cluster.EnsureTopic(bg, "bench", t); err != nil {
+	if err := w.cluster.EnsureTopic(bg, "bench", topic.Config{Partitions: 1}); err != nil {
 		return nil, err
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
