@@ -380,7 +380,7 @@ func (l *Log) openSegment(cfg *Config, st manifest.State, base, next int64) (*se
 	if err != nil || o.Clean {
 		return s, err
 	}
-	ro := segment.RecoverOptions{SameBoot: l.recovery.SameBoot || l.recovery.Clean, RecoveryPoint: st.RecoveryPoint, KeepTail: l.readOnly}
+	ro := segment.RecoverOptions{SameBoot: l.recovery.SameBoot || l.recovery.Clean, RecoveryPoint: st.RecoveryPoint, KeepTail: l.readOnly, Active: next < 0}
 	if st.Strict {
 		ro.UnsyncedWindow = unsyncedWindow
 	}

@@ -127,7 +127,8 @@ func (w *walk) dropLast(rep *Report) error {
 
 // zerosFrom reports whether the file holds nothing but zeros from pos on.
 func (w *walk) zerosFrom(pos int64) (bool, error) {
-	buf := make([]byte, min(64<<10, w.size-pos))
+	w.have = 0
+	buf := w.buf[:min(scanBytes, w.size-pos)]
 	for pos < w.size {
 		n := int(min(int64(len(buf)), w.size-pos))
 		if err := w.s.readFull(w.f, buf[:n], pos); err != nil {
@@ -143,7 +144,8 @@ func (w *walk) zerosFrom(pos int64) (bool, error) {
 
 // lastNonZero returns the position of the file's last byte that is not zero, -1 if there is none.
 func (w *walk) lastNonZero() (int64, error) {
-	buf := make([]byte, min(64<<10, w.size))
+	w.have = 0
+	buf := w.buf[:min(scanBytes, w.size)]
 	for end := w.size; end > 0; {
 		n := min(int64(len(buf)), end)
 		if err := w.s.readFull(w.f, buf[:n], end-n); err != nil {
@@ -200,10 +202,7 @@ func (w *walk) fillScan(pos int64) error {
 	if pos >= w.from && pos+record.HeaderSize <= w.from+int64(w.have) {
 		return nil
 	}
-	if len(w.buf) < 64<<10 {
-		w.buf = make([]byte, 64<<10)
-	}
-	n := int(min(int64(len(w.buf)), w.size-pos))
+	n := int(min(scanBytes, w.size-pos))
 	w.have = 0
 	if err := w.s.readFull(w.f, w.buf[:n], pos); err != nil {
 		return err

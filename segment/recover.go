@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/stratalog/strata/record"
 )
@@ -22,6 +23,9 @@ type RecoverOptions struct {
 	Full bool
 	// KeepTail leaves bytes that would be cut alone, for files that must not be changed; the end is before them all the same.
 	KeepTail bool
+	// Active says that the segment goes on taking appends. A few index entries that the files lack stay in memory then, as those of
+	// any active segment do: an open after a kill need not create two files for each of many segments.
+	Active bool
 	// Batch, if set, is called for every batch looked at, in order; the Batch's records are there only if its CRC was checked.
 	// All batches are looked at then.
 	Batch func(b *record.Batch) error
@@ -62,7 +66,9 @@ func (s *Segment) recover(f *openFile, o RecoverOptions) (rep Report, err error)
 	if err != nil {
 		return rep, err
 	}
-	w := &walk{s: s, f: f, o: o, size: size, buf: make([]byte, min(size, 1<<20))}
+	buf := walkBuffers.Get().(*[walkBytes]byte)
+	defer walkBuffers.Put(buf)
+	w := &walk{s: s, f: f, o: o, size: size, buf: buf[:]}
 	if w.old, err = s.readIndexes(size); err != nil {
 		return rep, err
 	}
@@ -82,6 +88,9 @@ func (s *Segment) recover(f *openFile, o RecoverOptions) (rep Report, err error)
 	if err := s.cutAborted(s.NextOffset()); err != nil {
 		return rep, err
 	}
+	if o.Active && w.keepsIndex() {
+		return rep, nil
+	}
 	if s.flushIndex(flushFinal) == nil { // as Kafka does; where it fails the entries stay in memory
 		s.mu.Lock()
 		s.dropIndexLocked()
@@ -89,6 +98,22 @@ func (s *Segment) recover(f *openFile, o RecoverOptions) (rep Report, err error)
 	}
 	return rep, nil
 }
+
+// keepsIndex reports whether the entries may stay in memory: few, and none in the files that contradict them.
+func (w *walk) keepsIndex() bool {
+	x := &w.index
+	return len(x.offsets) <= fewIndexEntries && len(x.times) <= fewIndexEntries && (!x.rewritten || len(w.old.offsets)+len(w.old.times) == 0)
+}
+
+// fewIndexEntries is how many entries of an active segment Recover does not write.
+const fewIndexEntries = 16
+
+// walkBytes is how much a walk reads at once.
+const walkBytes = 256 << 10
+
+// walkBuffers holds the buffers of walks: a start of many logs after a kill would spend more on allocating one for each than on
+// reading. A buffer belongs to one walk from Get to Put; batches shown to RecoverOptions.Batch alias it.
+var walkBuffers = sync.Pool{New: func() any { return new([walkBytes]byte) }}
 
 // A walk goes over the batches of a file that may end anywhere.
 type walk struct {
