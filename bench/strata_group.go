@@ -184,6 +184,7 @@ func (g *groupRun) consume(ctx context.Context, c *consumer.Consumer) {
 			g.fail(err)
 			return
 		}
+		b.Release()
 		g.got.Add(int64(b.Len()))
 		g.check()
 	}

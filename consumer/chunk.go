@@ -22,6 +22,9 @@ type chunk struct {
 	aborted abortedHeap
 	pids    map[int64]bool // producers whose batches are aborted, from here on
 	err     error          // what cannot be decoded: nothing behind it is handed out
+
+	mem      *fetchBuffer // that rest aliases, referenced; nil: nobody uses it again
+	inflated bool         // some records do not alias mem, but what they were decompressed to
 }
 
 func newChunk(d *delivery, from int64, fp *partition.FetchedPartition) chunk {
@@ -35,6 +38,9 @@ func newChunk(d *delivery, from int64, fp *partition.FetchedPartition) chunk {
 }
 
 func (ch *chunk) left() bool { return ch.inBatch || len(ch.rest) > 0 || ch.err != nil }
+
+// keepBytes says that records of the chunk are handed out by value, to somebody who may keep them.
+func (ch *chunk) keepBytes() { ch.mem = nil }
 
 // atMost returns how many records are left, at most n. It believes headers only as far as the bytes behind them can hold records.
 func (ch *chunk) atMost(n int) int {
@@ -104,6 +110,7 @@ func (ch *chunk) batch() (bool, error) {
 		if ch.records, err = b.Records(0); err != nil {
 			return false, err
 		}
+		ch.inflated = ch.inflated || b.Codec() != record.None
 		ch.inBatch, ch.epoch = true, b.LeaderEpoch
 		return true, nil
 	}

@@ -51,7 +51,9 @@ type Consumer struct {
 
 	poller  poller
 	fetcher fetcher
-	commits commitQueue
+	// recycler has the memory of released batches.
+	recycler recycler
+	commits  commitQueue
 
 	progress atomic.Int64 // counts signs of life of the application, with records
 	records  atomic.Int64 // handed out

@@ -37,6 +37,11 @@ func (c *Consumer) fetch(ctx context.Context) error {
 		pause(wait, again) // until partitions are assigned, resumed, sought or tried again, or ctx is done
 		return nil
 	}
+	mem := c.recycler.buffer(len(parts), c.cfg.PartitionBytes, c.cfg.MaxBytes)
+	defer mem.drop()
+	if mem != nil {
+		req.Buf = mem.buf
+	}
 	resp, err := c.logs.Fetch(wait, req)
 	switch {
 	case wait.Err() != nil:
@@ -54,7 +59,7 @@ func (c *Consumer) fetch(ctx context.Context) error {
 		return nil
 	}
 	c.fetcher.backoff = 0
-	return c.keep(parts, resp)
+	return c.keep(parts, resp, mem)
 }
 
 // pause waits for d, or without end if d is negative, and ends early with ctx.
@@ -129,17 +134,19 @@ func inOrder(parts []fetching, resp *partition.FetchResponse) bool {
 	return true
 }
 
-// keep takes what a fetch brought.
-func (c *Consumer) keep(parts []fetching, resp *partition.FetchResponse) (tell error) {
+// keep takes what a fetch brought, some of it in mem.
+func (c *Consumer) keep(parts []fetching, resp *partition.FetchResponse, mem *fetchBuffer) (tell error) {
+	c.recycler.last = 0
 	for i := range resp.Partitions {
-		if err := c.keepOne(parts[i], &resp.Partitions[i]); err != nil {
+		c.recycler.last += len(resp.Partitions[i].Bytes)
+		if err := c.keepOne(parts[i], &resp.Partitions[i], mem); err != nil {
 			tell = errors.Join(tell, err)
 		}
 	}
 	return tell
 }
 
-func (c *Consumer) keepOne(f fetching, fp *partition.FetchedPartition) error {
+func (c *Consumer) keepOne(f fetching, fp *partition.FetchedPartition, mem *fetchBuffer) error {
 	if fp.Err != nil && !errors.Is(fp.Err, partition.ErrOffsetOutOfRange) {
 		return c.troubled(f.p, f.d, fp.Err)
 	}
@@ -159,6 +166,7 @@ func (c *Consumer) keepOne(f fetching, fp *partition.FetchedPartition) error {
 		}
 		if len(fp.Bytes) > 0 {
 			p.chunk = newChunk(f.d, f.from, fp)
+			p.chunk.mem = mem.share(fp)
 		}
 		return nil
 	}

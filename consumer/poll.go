@@ -56,6 +56,7 @@ func (c *Consumer) recordsOnce(ctx context.Context, yield func(record.Record, er
 // drain hands out what is fetched of p, until that ends or something happened. False: the loop was left.
 func (c *Consumer) drain(p *part, yield func(record.Record, error) bool) (more bool) {
 	d, inHand := p.chunk.d, false
+	p.chunk.keepBytes()
 	var r record.Record
 	defer func() {
 		if inHand { // left by break or panic: the record comes again
@@ -190,7 +191,7 @@ type poller struct {
 }
 
 func (c *Consumer) poll(ctx context.Context) (*Batch, error) {
-	b := &Batch{}
+	b := &Batch{home: &c.recycler}
 	for b.Len() == 0 { // what was fetched may be all aborted, or sought away from while it was committed
 		p, err := c.next(ctx)
 		if err != nil {
@@ -236,7 +237,7 @@ func (c *Consumer) dropOverturned(b *Batch) {
 
 // take moves up to room records from p's chunk into b. An error that comes behind records, of p or of others, stays for the next time.
 func (c *Consumer) take(b *Batch, p *part, room int) (int, error) {
-	rs := make([]record.Record, 0, p.chunk.atMost(room))
+	rs := c.recycler.records(p.chunk.atMost(room))
 	var failed error
 	for more := true; more && len(rs) < room; {
 		if len(rs) == cap(rs) { // the end, if atMost was right
@@ -257,10 +258,12 @@ func (c *Consumer) take(b *Batch, p *part, room int) (int, error) {
 		last := &rs[len(rs)-1]
 		d.position.Store(last.Offset + 1)
 		d.epoch.Store(last.LeaderEpoch)
-		b.add(p.tp, rs)
+		b.add(p.tp, rs, &p.chunk)
 	}
 	if failed == nil && !p.chunk.left() {
+		mem := p.chunk.mem
 		p.chunkDone()
+		mem.drop()
 	}
 	if len(rs) > 0 {
 		c.poller.handed = append(c.poller.handed, handout{p, d, first, d.position.Load()})

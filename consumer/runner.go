@@ -79,6 +79,7 @@ func (r *runner) dispatch(ctx context.Context) error {
 // feed hands out what is fetched of p, up to MaxInFlight.
 func (r *runner) feed(p *part) error {
 	t, room := r.trackOf(p)
+	p.chunk.keepBytes()
 	rs := r.buf[:0]
 	var failed error
 	for more := true; more && len(rs) < room; {
