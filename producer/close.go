@@ -18,7 +18,8 @@ func (p *Producer) Close() error {
 // Shutdown refuses new records with ErrClosed, also those whose callers are waiting to get them in,
 // sends what is buffered, and returns when all of it is settled and the producer's goroutines have
 // ended. If ctx ends first, the rest fails with ErrClosed and may or may not be in the log; ctx's
-// error is returned. It is idempotent; later calls return the result of the first, or ctx's error
+// error is returned. Every callback has run when it returns: ctx bounds the wait for the backend, not
+// that for a callback at work. It is idempotent; later calls return the result of the first, or ctx's error
 // if that ends before. Not to be called from a callback of SendAsync.
 func (p *Producer) Shutdown(ctx context.Context) error {
 	if !p.closing.CompareAndSwap(false, true) {
@@ -35,6 +36,7 @@ func (p *Producer) Shutdown(ctx context.Context) error {
 	p.closeErr = p.Flush(ctx)
 	if p.closeErr != nil {
 		p.eachPart(func(pt *part) { pt.abort(ErrClosed) })
+		_ = p.Flush(context.Background()) // all is done: only callbacks, also those that other goroutines have begun, are left
 	}
 	p.endSpawning()
 	p.stop()

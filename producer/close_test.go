@@ -62,6 +62,37 @@ func TestShutdownFailsTheRestWhenItsContextEnds(t *testing.T) {
 	})
 }
 
+// The answer came before the end of Shutdown's context; its callback is at work on the backend's goroutine.
+func TestShutdownReturnsWhenEveryCallbackHasRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(map[string]int{"a": 1})
+		f.script = func(request int, _ *partition.ProduceRequest, _ *record.Batch) fate {
+			if request == 0 {
+				return fate{delay: time.Second}
+			}
+			return fate{delay: time.Hour}
+		}
+		p := newProducer(t, f, Config{})
+		var mu sync.Mutex
+		var errs []error
+		done := func(_ record.Record, err error) {
+			time.Sleep(5 * time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		}
+		p.SendAsync(t.Context(), value("a", 0), done)
+		synctest.Wait() // it is on its way
+		p.SendAsync(t.Context(), value("a", 1), done)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		require.ErrorIs(t, p.Shutdown(ctx), context.DeadlineExceeded)
+		require.Len(t, errs, 2)
+		require.NoError(t, errs[0])
+		require.ErrorIs(t, errs[1], ErrClosed)
+	})
+}
+
 func TestCloseEndsEveryWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(map[string]int{"a": 1})
