@@ -11,6 +11,7 @@ var Rows = [][]string{
 	{"segment"},
 	{"log/internal/manifest"},
 	{"log"},
+	{"log/internal/explore"}, // of log's tests
 	{"partition"},
 	{"topic"},
 	{"replication"},

@@ -1,0 +1,107 @@
+package log_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/log/internal/explore"
+)
+
+// Environment of TestExplore.
+const (
+	exploreForEnv    = "STRATA_EXPLORE_FOR"    // how long, as in 60s; otherwise a fixed number of scripts
+	exploreSeedEnv   = "STRATA_EXPLORE_SEED"   // first seed; default 1
+	exploreScriptEnv = "STRATA_EXPLORE_SCRIPT" // a file: only the script in it, thoroughly
+)
+
+// defaultScripts are explored when no time is given.
+const defaultScripts = 8
+
+// TestExplore runs scripts of everything a log can do, and crashes at the calls they make: see package explore. A script that fails is shrunk
+// and printed; STRATA_EXPLORE_SCRIPT runs it again.
+func TestExplore(t *testing.T) {
+	if name := os.Getenv(exploreScriptEnv); name != "" {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		s, err := explore.Parse(string(text))
+		require.NoError(t, err)
+		_, v := exploreScript(t, s, explore.Options{Every: 1, Kinds: len(explore.Crashes), Again: 7})
+		require.NoError(t, asError(v))
+		return
+	}
+	began, limit := time.Now(), time.Duration(0)
+	if s := os.Getenv(exploreForEnv); s != "" {
+		var err error
+		limit, err = time.ParseDuration(s)
+		require.NoError(t, err, exploreForEnv)
+	}
+	first := uint64(envInt(t, exploreSeedEnv, 1))
+	var total explore.Report
+	seed := first
+	for ; limit == 0 && seed < first+defaultScripts || time.Since(began) < limit; seed++ {
+		rep, v := exploreScript(t, explore.Generate(seed), optionsOf(seed))
+		total.Add(rep)
+		if v != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, v, shrunk(t, seed, v))
+		}
+	}
+	t.Logf("seeds %d to %d: %d calls, %d states after a crash, %d more after another one during recovery, %v; kept out: %v", first, seed-1,
+		total.Calls, total.States, total.Second, time.Since(began).Round(time.Millisecond), explore.Exclusions())
+}
+
+func optionsOf(seed uint64) explore.Options {
+	return explore.Options{Every: 2, Kinds: 1, Again: 25, Seed: seed}
+}
+
+func asError(v *explore.Violation) error {
+	if v == nil {
+		return nil
+	}
+	return v
+}
+
+// exploreScript runs a script in a bubble. One that hangs is a violation, too.
+func exploreScript(t *testing.T, s *explore.Script, o explore.Options) (rep explore.Report, v *explore.Violation) {
+	defer func() {
+		if r := recover(); r != nil {
+			v = &explore.Violation{Err: fmt.Errorf("%v", r)}
+		}
+	}()
+	synctest.Test(t, func(*testing.T) { rep, v = explore.Run(s, o) })
+	return rep, v
+}
+
+// shrunk returns the smallest part of a failing script that was found to fail, too, and with what.
+func shrunk(t *testing.T, seed uint64, v *explore.Violation) string {
+	o := optionsOf(seed)
+	o.Every, o.Kind, o.Last, o.Tries = 1, v.Kind, true, 4
+	if v.Kind == "" {
+		o = explore.Options{}
+	} else if strings.Contains(v.Error(), "of recovery") {
+		o.Again = 3
+	}
+	last, until := v, time.Now().Add(time.Minute)
+	fails := func(s *explore.Script) bool {
+		if time.Now().After(until) {
+			return false
+		}
+		_, now := exploreScript(t, s, o)
+		if now == nil || now.Class() != v.Class() {
+			return false
+		}
+		last = now
+		return true
+	}
+	s := explore.Generate(seed)
+	if begin := s.First(v.Op + 1); fails(begin) {
+		s = begin
+	}
+	s = explore.Shrink(s, fails)
+	return fmt.Sprintf("shrunk: %v\n%s", last, s)
+}

@@ -1,0 +1,142 @@
+package explore
+
+import (
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/vfs"
+)
+
+// A Crash is one way to stop.
+type Crash struct {
+	Name   string
+	Killed bool // the process only
+	vfs.CrashOptions
+}
+
+// Crashes are all of them.
+var Crashes = []Crash{
+	{Name: "killed", Killed: true},
+	{Name: "lost", CrashOptions: vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost}},
+	{Name: "kept", CrashOptions: vfs.CrashOptions{Data: vfs.CrashKept, Sizes: vfs.CrashKept, Entries: vfs.CrashKept}},
+	{Name: "random", CrashOptions: vfs.CrashOptions{}},
+	{Name: "torn", CrashOptions: vfs.CrashOptions{Data: vfs.CrashTorn}},
+	{Name: "torn-named", CrashOptions: vfs.CrashOptions{Data: vfs.CrashTorn, Sizes: vfs.CrashKept, Entries: vfs.CrashKept}},
+	{Name: "zeros", CrashOptions: vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashKept, Entries: vfs.CrashKept}},
+	{Name: "names-lost", CrashOptions: vfs.CrashOptions{Data: vfs.CrashKept, Sizes: vfs.CrashKept, Entries: vfs.CrashLost}},
+	{Name: "names-random", CrashOptions: vfs.CrashOptions{Data: vfs.CrashKept, Sizes: vfs.CrashKept}},
+	{Name: "ordered", CrashOptions: vfs.CrashOptions{Data: vfs.CrashOrdered, Sizes: vfs.CrashOrdered, Entries: vfs.CrashOrdered}},
+}
+
+// of returns what the crash leaves of fsys.
+func (c Crash) of(fsys *vfs.MemFS, seed uint64) *vfs.MemFS {
+	if c.Killed {
+		return fsys.Kill()
+	}
+	o := c.CrashOptions
+	o.Seed = seed
+	return fsys.CrashWith(o)
+}
+
+func crashNamed(name string) Crash {
+	for _, c := range Crashes {
+		if c.Name == name {
+			return c
+		}
+	}
+	return Crashes[0]
+}
+
+// A cut is a moment to crash at: before one call.
+type cut struct {
+	fs      *vfs.MemFS
+	facts   []fact // known when the file system had been copied
+	sure    int    // how many of them were known before; the others may have come true in between
+	durable []int64
+	cfgs    []log.Config // of the logs
+	event   vfs.Event
+	doubt   bool // a sync failed, and was not noted: after a kill nobody knows that
+	op      int  // index of the operation under way
+}
+
+// cuts are taken while a script runs.
+type cuts struct {
+	mu      sync.Mutex // guards the fields below
+	list    []cut
+	calls   int
+	every   int // take each so manieth call; 0: none
+	from    int // index of the first operation to take them in
+	unwatch func()
+}
+
+// observe takes cuts of the present file system from now on.
+func (w *world) observe() {
+	w.cuts.stop()
+	w.syncFailed.Store(nil)
+	w.cuts.unwatch = w.fs.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		if e.Op&vfs.OpChange != 0 {
+			w.cuts.take(w, e)
+		}
+	}, After: func(e vfs.Event, err error) {
+		if e.Op == vfs.OpSync && err != nil && strings.HasSuffix(e.Name, ".log") {
+			w.syncFailed.Store(&e.Name)
+		}
+	}})
+}
+
+func (c *cuts) stop() {
+	if c.unwatch != nil {
+		c.unwatch()
+		c.unwatch = nil
+	}
+}
+
+func (c *cuts) take(w *world, e vfs.Event) {
+	c.mu.Lock()
+	c.calls++
+	skip := c.every == 0 || c.calls%c.every != 0 || int(w.op.Load()) < c.from
+	c.mu.Unlock()
+	if skip {
+		return
+	}
+	one := w.now(e)
+	c.mu.Lock()
+	c.list = append(c.list, one)
+	c.mu.Unlock()
+}
+
+// now is a cut at this moment.
+func (w *world) now(e vfs.Event) cut {
+	one := cut{sure: len(w.known()), event: e, op: int(w.op.Load())}
+	if at := int(w.overlap.Load()); at > 0 {
+		one.sure = min(one.sure, at-1)
+	}
+	for _, m := range w.logs {
+		durable := int64(0)
+		if l := m.log.Load(); l != nil {
+			durable = l.DurableOffset()
+		}
+		one.durable = append(one.durable, durable)
+		one.cfgs = append(one.cfgs, w.config(m, nil, nil, nil))
+	}
+	one.fs = w.fs.Kill()
+	one.doubt = w.syncFailed.Load() != nil && !noted(one.fs, *w.syncFailed.Load())
+	one.facts = w.known()
+	return one
+}
+
+// noted says that a log has left word of a sync that failed.
+func noted(fsys *vfs.MemFS, name string) bool {
+	_, err := fsys.Stat(filepath.Join(filepath.Dir(name), "strata.suspect"))
+	return err == nil
+}
+
+// expectAll returns what the logs have to look like after a crash at a cut.
+func (c *cut) expectAll(killed bool) (all []*expectation) {
+	for i := range c.cfgs {
+		all = append(all, expect(c.facts, c.sure, i, c.durable[i], killed))
+	}
+	return all
+}

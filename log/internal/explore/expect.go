@@ -1,0 +1,277 @@
+package explore
+
+import (
+	"math"
+	"slices"
+)
+
+// A slot is what the history says about an offset.
+type slot struct {
+	rec
+	base     int64 // of its batch when it was appended
+	must     bool  // it was confirmed to be on stable storage
+	shadowed bool  // a compaction may have taken it: a later record has its key
+}
+
+// An expectation is what a log has to look like, from the facts up to a moment. A fact that was not
+// sure yet at that moment may have come true.
+type expectation struct {
+	killed   bool             // only the process died
+	slots    map[int64]*slot  // by offset
+	pending  map[int64]rec    // handed over, with an unknown fate
+	gone     map[int64]string // ids that must not be there, and why
+	low      int64            // bounds of the start offset
+	high     int64            // math.MaxInt64: the end
+	end      int64            // smallest end offset, if nothing is being cut
+	cut      int64            // a truncation under way may take what is at or above, math.MaxInt64: none
+	cleaning bool
+	removing bool  // the log may be gone
+	removed  bool  // it is
+	epoch    int64 // newest leader epoch, and where it began; -1: none
+	epochAt  int64
+	doubt    int64 // DeleteRecords(doubt) has not returned, or failed
+	floor    int64 // ids below that are in no slot were lost in an earlier crash
+}
+
+const none = math.MaxInt64
+
+func newExpectation(killed bool) *expectation {
+	e := &expectation{killed: killed}
+	e.reset()
+	return e
+}
+
+// reset makes it that of an empty log.
+func (e *expectation) reset() {
+	gone := e.gone
+	if gone == nil {
+		gone = make(map[int64]string)
+	}
+	*e = expectation{killed: e.killed, floor: e.floor, slots: make(map[int64]*slot), pending: make(map[int64]rec), gone: gone, cut: none, epoch: -1, epochAt: -1}
+}
+
+// expect derives what log has to look like after a crash from what was known: of facts, the first sure ones had come true before it.
+// durable is what the log had called durable.
+func expect(facts []fact, sure, log int, durable int64, killed bool) *expectation {
+	e := newExpectation(killed)
+	stable := durable
+	var end int64 // of what was written
+	for i := range facts {
+		f := &facts[i]
+		if f.log != log {
+			continue
+		}
+		if i >= sure && f.kind.confirms() {
+			continue
+		}
+		switch f.kind {
+		case reopened:
+			e.reset()
+			e.reopen(f)
+			stable, end = 0, f.end
+		case synced:
+			stable = max(stable, f.offset)
+			e.end = max(e.end, f.offset)
+		case written, acked:
+			e.append(f)
+			end = max(end, f.offset+f.n)
+			if f.kind == acked {
+				e.end = max(e.end, f.offset+f.n)
+			}
+		case truncated:
+			e.truncate(f.offset)
+			stable, end = min(stable, f.offset), f.offset
+		case restarted:
+			e.restart(f.offset)
+			stable, end = f.offset, f.offset
+		case removed:
+			e.forgetAll("removed")
+			e.reset()
+			e.removed = true
+			stable, end = 0, 0
+		default:
+			e.note(f)
+		}
+	}
+	e.settle(max(stable, durable), end)
+	return e
+}
+
+// confirms says that the fact is one only when its call has returned.
+func (k factKind) confirms() bool {
+	switch k {
+	case submitted, deleting, cleaning, truncating, restarting, removing, backing:
+		return false
+	}
+	return true
+}
+
+// note takes in a fact that moves no records.
+func (e *expectation) note(f *fact) {
+	switch f.kind {
+	case submitted:
+		e.removed = false
+		for _, r := range f.recs {
+			e.pending[r.id] = r
+		}
+	case refused:
+		for id := f.id; id < f.id+f.n; id++ {
+			if e.killed || f.durable {
+				e.gone[id] = "refused"
+				delete(e.pending, id)
+			}
+		}
+	case deleting:
+		e.high, e.doubt = max(e.high, f.offset), max(e.doubt, f.offset)
+	case deleted:
+		e.low = max(e.low, f.offset)
+		if e.doubt == f.offset {
+			e.doubt = 0
+		}
+	case cleaning:
+		e.high = max(e.high, f.offset)
+		if f.shadows {
+			e.cleaning = true
+			e.shadow()
+		}
+	case cleaned:
+		e.high, e.low = max(f.offset, e.doubt, e.low), max(e.low, f.offset)
+		e.cleaning = false
+	case cleanFailed:
+		e.cleaning = false
+	case truncating:
+		e.cut = min(e.cut, e.baseOf(f.offset))
+	case unchanged:
+		e.cut = none
+	case restarting:
+		e.cut = 0
+		e.high, e.doubt = max(e.high, f.offset), max(e.doubt, f.offset)
+	case removing:
+		e.removing = true
+	case epoch:
+		e.epoch, e.epochAt = f.id, f.offset
+	}
+}
+
+// append puts records where they were confirmed to be.
+func (e *expectation) append(f *fact) {
+	for o, s := range e.slots {
+		if o >= f.offset { // a cut that was not confirmed has taken place
+			e.gone[s.id] = "cut off"
+			delete(e.slots, o)
+		}
+	}
+	e.cut = none
+	for i := range f.n {
+		r, ok := e.pending[f.id+i]
+		if !ok {
+			continue
+		}
+		delete(e.pending, r.id)
+		e.slots[f.offset+i] = &slot{rec: r, base: f.offset, must: f.kind == acked}
+	}
+	if e.cleaning {
+		e.shadow()
+	}
+}
+
+// shadow marks what a compaction may take: all records of a key but the last.
+func (e *expectation) shadow() {
+	last := make(map[string]int64)
+	for o, s := range e.slots {
+		last[keyOf(s.id)] = max(last[keyOf(s.id)], o)
+	}
+	for _, r := range e.pending {
+		last[keyOf(r.id)] = none
+	}
+	for o, s := range e.slots {
+		if last[keyOf(s.id)] > o {
+			s.shadowed = true
+		}
+	}
+}
+
+// baseOf returns the first offset of the batch that offset is inside of: batches are cut off as a whole.
+func (e *expectation) baseOf(offset int64) int64 {
+	if s := e.slots[offset]; s != nil {
+		return s.base
+	}
+	return offset
+}
+
+func (e *expectation) truncate(end int64) {
+	for o, s := range e.slots {
+		if o >= end {
+			e.gone[s.id] = "truncated"
+			delete(e.slots, o)
+		}
+	}
+	e.cut, e.end, e.low = none, min(e.end, end), min(e.low, end)
+	if e.epochAt >= end {
+		e.epoch = -1
+	}
+}
+
+func (e *expectation) forgetAll(why string) {
+	for _, s := range e.slots {
+		e.gone[s.id] = why
+	}
+	for id := range e.pending {
+		e.gone[id] = why
+	}
+}
+
+func (e *expectation) restart(start int64) {
+	e.forgetAll("removed with everything")
+	e.reset()
+	e.low, e.high, e.end = start, start, start
+}
+
+// reopen takes in what was found after a crash.
+func (e *expectation) reopen(f *fact) {
+	e.low, e.high, e.floor = f.offset, f.offset, f.at
+	for i, r := range f.recs {
+		e.slots[f.offsets[i]] = &slot{rec: r, base: f.bases[i]}
+	}
+	if f.durable { // nothing but a cut moves the end back
+		e.end = f.end
+	}
+	if f.id >= 0 {
+		e.epoch, e.epochAt = f.id, f.n
+	}
+}
+
+// settle decides what must be there.
+func (e *expectation) settle(stable, end int64) {
+	if e.killed {
+		e.end = max(e.end, end)
+	}
+	for o, s := range e.slots {
+		s.must = (s.must || e.killed || o < stable) && o < e.cut && !e.removing
+	}
+	if !e.killed && e.cut == none {
+		e.end = max(e.end, min(stable, end))
+	}
+	if e.cut != none || e.removing {
+		e.end = 0
+	}
+	if e.epochAt >= e.cut || e.removing {
+		e.epoch = -1
+	}
+	if e.removing {
+		e.low = 0
+	}
+	if e.cut == 0 {
+		e.low = min(e.low, e.doubt)
+	}
+}
+
+// offsets returns those with a slot, ascending.
+func (e *expectation) offsets() []int64 {
+	var all []int64
+	for o := range e.slots {
+		all = append(all, o)
+	}
+	slices.Sort(all)
+	return all
+}

@@ -1,0 +1,120 @@
+package explore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Options say how thoroughly a script is explored. The zero value only runs it.
+type Options struct {
+	Every int    // crash before each so manieth call that changes the file system; 0: at none
+	Kinds int    // so many kinds of crashes at each
+	Kind  string // or only this kind
+	Tries int    // of a kind that leaves things to chance; 0: one
+	Again int    // in each so manieth state, crash again at each fifth call of the recovery; 0: never
+	Seed  uint64 // of the crashes
+	Last  bool   // crash in the last operation only, and at the end
+}
+
+// A Report is what was looked at.
+type Report struct {
+	Calls  int // that change the file system
+	States int // after one crash
+	Second int // after another one during the recovery
+}
+
+// Add adds up.
+func (r *Report) Add(o Report) {
+	r.Calls, r.States, r.Second = r.Calls+o.Calls, r.States+o.States, r.Second+o.Second
+}
+
+// A Violation is what must not be.
+type Violation struct {
+	Err  error
+	Kind string // of the crash after which it was seen; "": the script itself shows it
+	Op   int    // index of the operation under way
+}
+
+func (v *Violation) Error() string {
+	if v.Kind == "" {
+		return v.Err.Error()
+	}
+	return fmt.Sprintf("crash %q: %v", v.Kind, v.Err)
+}
+
+// Class is what violations of one kind have in common: the beginning of what is said, without numbers.
+func (v *Violation) Class() string {
+	err := v.Err
+	if inner := errors.Unwrap(err); inner != nil {
+		err = inner
+	}
+	text := strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return '#'
+		}
+		return r
+	}, err.Error())
+	text = strings.ReplaceAll(text, "#", "")
+	return v.Kind + text[:min(len(text), 25)]
+}
+
+// Run runs a script and explores it. It must be called in a testing/synctest bubble.
+func Run(s *Script, o Options) (Report, *Violation) {
+	w := newWorld(s)
+	w.cuts.every = o.Every
+	if o.Last {
+		w.cuts.from = len(s.Ops) - 1
+	}
+	err := w.run(s)
+	if endErr := w.end(); err == nil && w.injected(endErr) != nil {
+		err = fmt.Errorf("close: %w", endErr)
+	}
+	rep := Report{Calls: w.cuts.calls}
+	if err != nil {
+		return rep, &Violation{Err: err, Op: int(w.op.Load())}
+	}
+	for i := range w.cuts.list {
+		c := &w.cuts.list[i]
+		for _, kind := range kinds(i, o) {
+			for try := range max(o.Tries, 1) {
+				if v := w.state(&rep, c, kind, (o.Seed+uint64(try))<<20+uint64(c.event.N), o); v != nil {
+					return rep, v
+				}
+			}
+		}
+	}
+	return rep, nil
+}
+
+// kinds returns how to crash at the i-th cut: all kinds take turns.
+func kinds(i int, o Options) (all []Crash) {
+	if o.Kind != "" {
+		return []Crash{crashNamed(o.Kind)}
+	}
+	for k := range o.Kinds {
+		all = append(all, Crashes[(i*o.Kinds+k+int(o.Seed%1000))%len(Crashes)])
+	}
+	return all
+}
+
+// state looks at one state.
+func (w *world) state(rep *Report, c *cut, kind Crash, seed uint64, o Options) *Violation {
+	fsys := kind.of(c.fs, seed)
+	rep.States++
+	p := &opening{world: w, cut: c, fs: fsys.Kill(), want: c.expectAll(kind.Killed)}
+	err := w.checkBackups(c, fsys.Kill())
+	if err == nil && o.Again > 0 && rep.States%o.Again == 0 {
+		var n int
+		n, err = p.during(kind, seed, 3)
+		rep.Second += n
+		p.fs = fsys.Kill()
+	}
+	if err == nil {
+		err = p.check()
+	}
+	if err != nil {
+		return &Violation{Err: fmt.Errorf("before %v: %w", c.event, err), Kind: kind.Name, Op: c.op}
+	}
+	return nil
+}

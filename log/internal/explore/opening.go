@@ -1,0 +1,183 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
+)
+
+// An opening is how the logs of a cut come back.
+type opening struct {
+	world *world
+	cut   *cut
+	want  []*expectation
+	fs    *vfs.MemFS
+}
+
+// seen is what the logs were seen to hold.
+type seen struct {
+	logs    []*found
+	durable []int64
+	clean   bool
+	cut     bool // something was cut off
+}
+
+// look opens the logs, checks what they hold, has use work on them, and closes them.
+func (o *opening) look(use func(i int, l *log.Log, f *found) error) (s seen, err error) {
+	var dir *log.Directory
+	if o.world.args.Int("shared") > 0 {
+		if dir, err = log.OpenDirectory(root, log.DirectoryConfig{FS: o.fs}); err != nil {
+			return s, fmt.Errorf("open: %w", err)
+		}
+		defer func() { err = errors.Join(err, dir.Close()) }()
+	}
+	s.clean = true
+	for i, m := range o.world.logs {
+		if err := o.lookAt(&s, i, m, dir, use); err != nil {
+			return s, fmt.Errorf("log %d: %w", i, err)
+		}
+	}
+	return s, nil
+}
+
+func (o *opening) lookAt(s *seen, i int, m *member, dir *log.Directory, use func(i int, l *log.Log, f *found) error) error {
+	cfg := o.cut.cfgs[i]
+	cfg.FS, cfg.Dir, cfg.Owner = o.fs, dir, &owner{}
+	l, err := log.Open(m.path, cfg)
+	if err != nil && o.want[i].removing {
+		return o.removeAgain(s, m)
+	}
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	durable := l.DurableOffset()
+	f, err := readLog(l)
+	if err == nil {
+		err = errors.Join(o.want[i].check(f), o.want[i].checkEpochs(l), checkSnapshots(l, f))
+	}
+	if err == nil && use != nil {
+		err = use(i, l, f)
+	}
+	s.logs, s.durable = append(s.logs, f), append(s.durable, durable)
+	s.clean = s.clean && l.Recovery().Clean
+	s.cut = s.cut || l.Recovery().CutBytes > 0
+	return errors.Join(err, l.Close())
+}
+
+// removeAgain does what has to be done with a log whose removal was interrupted, if it does not open.
+func (o *opening) removeAgain(s *seen, m *member) error {
+	s.logs, s.durable = append(s.logs, &found{}), append(s.durable, 0)
+	return o.fs.RemoveAll(m.path)
+}
+
+// check looks at what a crash has left: that everything is there, and the second time too, that the logs go on, and that what they
+// call durable is.
+func (o *opening) check() error {
+	var killed *vfs.MemFS
+	first, err := o.look(func(_ int, l *log.Log, f *found) error {
+		killed = o.fs.Kill()
+		return checkTimes(l, f)
+	})
+	if err != nil {
+		return err
+	}
+	lost := o.fs.CrashWith(Crashes[1].CrashOptions)
+	second, err := o.look(o.goOn)
+	if err != nil {
+		return fmt.Errorf("second time: %w", err)
+	}
+	for i, f := range first.logs {
+		if !f.equal(second.logs[i]) {
+			return fmt.Errorf("log %d: the first time it held %v, the second time %v", i, f, second.logs[i])
+		}
+	}
+	if !second.clean {
+		return errors.New("recovered, closed in order, and recovered once more")
+	}
+	if err := o.again(killed, &first); err != nil {
+		return err
+	}
+	if o.cut.doubt {
+		return nil
+	}
+	want := o.want
+	defer func() { o.want = want }()
+	o.want, o.fs = o.cut.expectAll(false), lost
+	third, err := o.look(nil)
+	if err != nil {
+		return fmt.Errorf("power cut after reopening: %w", err)
+	}
+	for i, f := range third.logs {
+		if f.end < first.durable[i] {
+			return fmt.Errorf("log %d: called durable up to %d, after a power cut it ends at %d", i, first.durable[i], f.end)
+		}
+	}
+	return nil
+}
+
+// again opens logs whose process was killed when they had just been recovered: there is nothing more to be done.
+func (o *opening) again(killed *vfs.MemFS, first *seen) error {
+	if killed == nil {
+		return nil
+	}
+	fsys := o.fs
+	defer func() { o.fs = fsys }()
+	o.fs = killed
+	s, err := o.look(nil)
+	if err != nil {
+		return fmt.Errorf("killed after reopening: %w", err)
+	}
+	if s.cut {
+		return errors.New("killed after reopening: something more was cut off")
+	}
+	for i, f := range first.logs {
+		if !f.equal(s.logs[i]) {
+			return fmt.Errorf("killed after reopening: log %d held %v, now %v", i, f, s.logs[i])
+		}
+	}
+	return nil
+}
+
+// goOn appends to a log that has come back.
+func (o *opening) goOn(_ int, l *log.Log, f *found) error {
+	offset, err := l.Append(context.Background(), record.String("", "after", "the crash"))
+	if err == nil && offset < f.end {
+		err = fmt.Errorf("appended at %d, the log ended at %d", offset, f.end)
+	}
+	if err != nil {
+		return fmt.Errorf("append: %w", err)
+	}
+	return l.Roll()
+}
+
+// during crashes again at calls of the reopening.
+func (o *opening) during(crash Crash, seed uint64, every int) (states int, err error) {
+	var at []*vfs.MemFS
+	calls := 0
+	stop := o.fs.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		if e.Op&vfs.OpChange == 0 {
+			return
+		}
+		if calls++; calls%every == 0 {
+			at = append(at, o.fs.Kill())
+		}
+	}})
+	_, err = o.look(nil)
+	stop()
+	if err != nil {
+		return 0, err
+	}
+	for i, fsys := range at {
+		second := Crashes[(uint64(i)+seed)%uint64(len(Crashes))]
+		killed := crash.Killed && second.Killed
+		p := &opening{world: o.world, cut: o.cut, fs: second.of(fsys, seed), want: o.cut.expectAll(killed)}
+		if err := p.check(); err != nil {
+			return i, fmt.Errorf("crash (%s) at call %d of recovery: %w", second.Name, (i+1)*every, err)
+		}
+	}
+	return len(at), nil
+}

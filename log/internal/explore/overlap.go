@@ -1,0 +1,94 @@
+package explore
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing/synctest"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/vfs"
+)
+
+// do does one operation, and the one in the middle of it.
+func (w *world) do(o *Op) error {
+	if o.Mid == nil {
+		return w.one(o)
+	}
+	if w.faulty {
+		return errors.Join(w.one(o), w.one(o.Mid))
+	}
+	w.overlap.Store(int64(len(w.known())) + 1)
+	err := w.overlapped(o)
+	if err == nil {
+		err = w.sortOut()
+	}
+	w.overlap.Store(0)
+	return err
+}
+
+// overlapped begins the second operation at a call of the first one.
+func (w *world) overlapped(o *Op) error {
+	var mu sync.Mutex // guards the variables below
+	var mid chan error
+	waited := make(chan struct{})
+	calls := 0
+	stop := w.fs.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		mu.Lock()
+		calls++
+		now := calls >= o.At && mid == nil && !underMutex(e)
+		if now {
+			mid = make(chan error, 1)
+		}
+		mu.Unlock()
+		if now {
+			go func() { mid <- w.one(o.Mid) }()
+			synctest.Wait() // it is done, or waits for the first one
+			close(waited)
+		}
+	}})
+	err := w.one(o)
+	stop()
+	mu.Lock()
+	defer mu.Unlock()
+	if mid != nil {
+		err = errors.Join(err, <-mid)
+		<-waited
+	}
+	return err
+}
+
+// sortOut looks at what two overlapping operations have left: the order in which their facts were noted says nothing.
+func (w *world) sortOut() error {
+	facts := w.known()
+	for _, m := range w.logs {
+		l := m.log.Load()
+		if l == nil || l.Err() != nil {
+			continue
+		}
+		e := expect(facts, int(w.overlap.Load())-1, m.index, 0, true)
+		f, err := readLog(l)
+		if err := errors.Join(err, e.check(f)); err != nil {
+			return err
+		}
+		w.begin(m, l, f)
+	}
+	return nil
+}
+
+// begin makes what an open log holds the beginning of its history.
+func (w *world) begin(m *member, l *log.Log, f *found) {
+	first := fact{kind: reopened, log: m.index, offset: f.start, end: f.end, at: w.nextID(), recs: f.recs, offsets: f.offsets, bases: f.bases, id: -1}
+	if e, ok := l.Epochs().Latest(); ok {
+		_, end := l.Epochs().EndOffsetFor(e - 1)
+		first.id, first.n = int64(e), max(end, f.start)
+	}
+	w.add(first)
+	w.add(fact{kind: synced, log: m.index, offset: l.DurableOffset()})
+	m.owner.begin(f)
+}
+
+// underMutex says that a call of the file system is made with a mutex held, which synctest.Wait would wait for.
+func underMutex(e vfs.Event) bool {
+	return strings.Contains(e.Name+e.NewName, "leader-epoch-checkpoint")
+}

@@ -1,0 +1,216 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/record"
+)
+
+// verb returns an operation by its name, nil if there is none. Those on the world get no member.
+func verb(name string) func(w *world, m *member, args Args) error {
+	switch name {
+	case "append":
+		return (*world).appendOne
+	case "burst":
+		return (*world).burst
+	case "follow":
+		return (*world).follow
+	case "sync":
+		return (*world).sync
+	case "roll":
+		return (*world).roll
+	case "delete":
+		return (*world).deleteRecords
+	case "truncate":
+		return (*world).truncate
+	case "restart":
+		return (*world).restart
+	case "clean":
+		return (*world).clean
+	case "remove":
+		return (*world).removeLog
+	case "epoch":
+		return (*world).setEpoch
+	case "reconfigure":
+		return (*world).reconfigure
+	case "view":
+		return (*world).view
+	case "lock":
+		return (*world).openTwice
+	case "backup":
+		return (*world).backUp
+	case "odd":
+		return (*world).odd
+	case "check":
+		return (*world).checkNow
+	case "reopen":
+		return (*world).reopenNow
+	case "sleep":
+		return (*world).sleep
+	case "crash":
+		return (*world).crash
+	case "fault":
+		return (*world).fault
+	case "heal":
+		return (*world).healAll
+	}
+	return nil
+}
+
+// one does one operation on a log that is open, if faults let it be.
+func (w *world) one(o *Op) error {
+	if o.Log < 0 {
+		return verb(o.Verb)(w, nil, o.Args)
+	}
+	m := w.logs[o.Log%len(w.logs)]
+	if m.log.Load() == nil && !w.faulty {
+		if err := w.open(m); err != nil {
+			return fmt.Errorf("open: %w", err)
+		}
+	}
+	if m.log.Load() == nil {
+		return nil
+	}
+	return verb(o.Verb)(w, m, o.Args)
+}
+
+// failed judges the error of an operation on a log: nil if it is one that may be, and the log still shows what it should.
+func (w *world) failed(m *member, err error) error {
+	if err == nil || errors.Is(err, log.ErrRecordTooLarge) {
+		return nil
+	}
+	if bad := w.injected(err); bad != nil {
+		return bad
+	}
+	if w.overlap.Load() != 0 {
+		return nil
+	}
+	return w.check(m)
+}
+
+// injected returns nil if err is nil or comes from an injected fault: now, or one that broke a log before.
+func (w *world) injected(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, cause := range []error{syscall.EIO, syscall.ENOSPC, io.ErrShortWrite} {
+		if errors.Is(err, cause) {
+			return nil
+		}
+	}
+	return err
+}
+
+// appendOne hands over n records as one batch and waits for the confirmation.
+func (w *world) appendOne(m *member, args Args) error {
+	recs := w.take(m.index, int(max(args.Int("n"), 1)), time.Now().UnixMilli())
+	var rs []record.Record
+	for _, r := range recs {
+		rs = append(rs, r.record())
+	}
+	before := m.policyNow()
+	offset, err := m.log.Load().Append(context.Background(), rs...)
+	w.appended(m, before, recs, offset, err)
+	return w.failed(m, err)
+}
+
+func (m *member) policyNow() log.SyncPolicy {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.policy
+}
+
+// appended notes how an append ended.
+func (w *world) appended(m *member, before log.SyncPolicy, recs []rec, offset int64, err error) {
+	onAck := before == log.SyncOnAck && m.policyNow() == log.SyncOnAck
+	f := fact{kind: written, log: m.index, id: recs[0].id, n: int64(len(recs)), offset: offset, durable: onAck}
+	switch {
+	case err != nil && m.log.Load().Err() != nil:
+		return // it may be there or not
+	case err != nil:
+		f.kind = refused
+	case onAck:
+		f.kind = acked
+	}
+	w.add(f)
+}
+
+// burst hands over several batches before it waits for any of them.
+func (w *world) burst(m *member, args Args) error {
+	var wg sync.WaitGroup
+	n := int(max(args.Int("n"), 1))
+	errs := make([]error, n)
+	l := m.log.Load()
+	for i := range n {
+		recs := w.take(m.index, 1+i%3, time.Now().UnixMilli())
+		batch, err := batchOf(recs)
+		if err != nil {
+			return err
+		}
+		before := m.policyNow()
+		wg.Add(1)
+		l.Submit(&log.Append{Batch: batch, LeaderEpoch: -1, Done: func(a *log.Append) {
+			defer wg.Done()
+			w.appended(m, before, recs, a.BaseOffset, a.Err)
+			errs[i] = a.Err
+		}})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err := w.failed(m, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// batchOf builds a batch, with a codec that depends on its first record.
+func batchOf(recs []rec) ([]byte, error) {
+	var b record.Builder
+	for _, r := range recs {
+		one := r.record()
+		b.Append(&one)
+	}
+	return b.Build([]record.Codec{record.None, record.LZ4, record.Zstd, record.None}[mix(recs[0].id)>>50%4])
+}
+
+func (w *world) sync(m *member, _ Args) error {
+	l := m.log.Load()
+	end := l.EndOffset()
+	err := l.Sync()
+	if err == nil && w.overlap.Load() == 0 {
+		w.add(fact{kind: synced, log: m.index, offset: end})
+	}
+	return w.failed(m, err)
+}
+
+func (w *world) roll(m *member, _ Args) error { return w.failed(m, m.log.Load().Roll()) }
+
+func (w *world) sleep(_ *member, args Args) error {
+	time.Sleep(time.Duration(args.Int("ms")) * time.Millisecond)
+	return nil
+}
+
+func (w *world) checkNow(m *member, _ Args) error { return w.check(m) }
+
+func (w *world) reopenNow(m *member, _ Args) error { return w.reopen(m) }
+
+func (w *world) setEpoch(m *member, _ Args) error {
+	m.mu.Lock()
+	m.epoch++
+	e := m.epoch
+	m.mu.Unlock()
+	l := m.log.Load()
+	err := l.SetLeaderEpoch(e)
+	if err == nil {
+		w.add(fact{kind: epoch, log: m.index, id: int64(e), offset: l.EndOffset()})
+	}
+	return w.failed(m, err)
+}
