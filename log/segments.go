@@ -42,6 +42,14 @@ func (w *writer) replaceSegments(old []*segment.Segment, now ...*segment.Segment
 	l.segments.current.Store(&list)
 }
 
+// Size returns the bytes of all batches held. Unlike Segments it looks at no file.
+func (l *Log) Size() (bytes int64) {
+	for _, s := range l.list() {
+		bytes += s.Size()
+	}
+	return bytes
+}
+
 // SegmentInfo describes a segment.
 type SegmentInfo struct {
 	BaseOffset   int64

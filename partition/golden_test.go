@@ -54,12 +54,16 @@ func TestKafkasTransactionsReadAsKafkaReadsThem(t *testing.T) {
 }
 
 func TestRetryOfABatchWrittenIntoKafkaIsADuplicateHere(t *testing.T) {
+	known := reopen(t, golden(t, "rolled-0"), 1)
+	states := known.Producers()
+	require.NotEmpty(t, states)
+	require.True(t, known.readHistory())
+	e := known.state.m[states[0].ProducerID]
+	require.Equal(t, uint8(windowSize), e.n, "the whole window, of which Kafka's snapshot has one batch")
+	require.NoError(t, known.Close())
+
 	p := reopen(t, golden(t, "rolled-0"), 1)
 	defer func() { require.NoError(t, p.Close()) }()
-	states := p.Producers()
-	require.NotEmpty(t, states)
-	e := p.state.m[states[0].ProducerID]
-	require.Equal(t, uint8(windowSize), e.n, "the whole window, of which Kafka's snapshot has one batch")
 	for _, b := range e.window[:e.n] {
 		res := send(p, batchSpec{pid: states[0].ProducerID, epoch: e.epoch, seq: b.firstSeq(), n: int(b.offsetDelta) + 1})
 		require.NoError(t, res.Err)

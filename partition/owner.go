@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -20,6 +21,15 @@ func (o *owner) Admit(a *log.Append) error {
 	if !a.Info.HasProducerID() {
 		return nil
 	}
+	err := p.admit(req, a)
+	if errors.Is(err, ErrOutOfOrderSequence) && p.readHistory() {
+		err = p.admit(req, a)
+	}
+	return err
+}
+
+// admit decides by what is remembered of the producer.
+func (p *Partition) admit(req *ProduceRequest, a *log.Append) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if req.marker != nil {

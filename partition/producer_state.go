@@ -68,6 +68,7 @@ type producers struct {
 	txns   transactions
 	swept  int64 // when entries were last looked through for expired ones, ms
 	expiry int64 // ms without news after which an id is forgotten
+	unread int64 // offset of the snapshot whose producers' older batches were not looked for in the log yet; 0: none are missing
 }
 
 func newProducers(expiry time.Duration) *producers {
@@ -137,17 +138,19 @@ func (s *producers) sweep(now int64) {
 	}
 }
 
-// adopt completes the windows of s from those of an older state that was replayed up to the same offset: a snapshot keeps only
-// the last batch of each producer, the log itself knows the ones before.
+// adopt completes the windows of s, whose oldest batch is that of a snapshot, from an older state that was replayed up to the
+// snapshot's offset. What came since the snapshot stays.
 func (s *producers) adopt(older *producers) {
 	for pid, e := range s.m {
 		o := older.m[pid]
-		if o == nil || e.n != 1 || o.n < 2 || o.epoch != e.epoch {
+		if o == nil || e.n == 0 || e.n == windowSize || o.n < 2 || o.epoch != e.epoch {
 			continue
 		}
 		// Not the timestamp: that of the snapshot may be a marker's.
 		if last, mine := o.window[o.n-1], e.window[0]; last.lastOffset == mine.lastOffset && last.lastSeq == mine.lastSeq {
-			e.window, e.n = o.window, o.n
+			all := append(slices.Clone(o.window[:o.n-1]), e.window[:e.n]...)
+			all = all[max(len(all)-windowSize, 0):]
+			e.n = uint8(copy(e.window[:], all))
 		}
 	}
 }

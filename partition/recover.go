@@ -9,10 +9,6 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// historyBytes is about how much of the log before the newest snapshot is read when a partition is opened. A snapshot keeps only the last batch of
-// each producer; the four before, which a client may be about to repeat, are in the log. Kafka lets them go.
-const historyBytes = 8 << 20
-
 // rebuild makes the producer state from the newest valid snapshot and every batch behind it, through the same apply as live.
 func (p *Partition) rebuild() (*producers, error) {
 	now := time.Now().UnixMilli()
@@ -20,13 +16,10 @@ func (p *Partition) rebuild() (*producers, error) {
 	if err != nil {
 		return nil, err
 	}
-	start, end := p.log.StartOffset(), p.log.EndOffset()
 	if len(s.m) > 0 {
-		older := p.newState()
-		if err := p.replay(older, p.historyStart(from), from, now, nil); err == nil { // without it only retries of older batches are not known
-			s.adopt(older)
-		}
+		s.unread = from
 	}
+	start, end := p.log.StartOffset(), p.log.EndOffset()
 	if err := p.replay(s, from, end, now, p.restoreAborted); err != nil {
 		return nil, err
 	}
@@ -40,8 +33,8 @@ func (p *Partition) rebuild() (*producers, error) {
 
 func (p *Partition) newState() *producers { return newProducers(time.Duration(p.expiry.Load())) }
 
-// loadSnapshot returns the state in the newest valid snapshot at or below the log end, and its offset; an empty state and the first offset held if
-// there is none. Snapshots that are damaged, or from beyond the end, which the log has lost, are removed.
+// loadSnapshot returns the state in the newest valid snapshot at or below the log end, and its offset; an empty state and 0 if there
+// is none. Snapshots that are damaged, or from beyond the end, which the log has lost, are removed.
 func (p *Partition) loadSnapshot(now int64) (*producers, int64, error) {
 	end := p.log.EndOffset()
 	offsets, err := p.log.SnapshotFiles()
@@ -66,24 +59,7 @@ func (p *Partition) loadSnapshot(now int64) (*producers, int64, error) {
 			return nil, 0, err
 		}
 	}
-	return p.newState(), p.log.Segments()[0].BaseOffset, nil
-}
-
-// historyStart returns an offset about historyBytes before the given one.
-func (p *Partition) historyStart(before int64) int64 {
-	budget, from := int64(historyBytes), before
-	for _, s := range slices.Backward(p.log.Segments()) {
-		if s.BaseOffset >= before || s.Size == 0 {
-			continue
-		}
-		next := min(s.NextOffset, before)
-		if s.Size > budget { // assume batches of even size
-			span := float64(s.NextOffset-s.BaseOffset) * float64(budget) / float64(s.Size)
-			return max(next-int64(span), s.BaseOffset)
-		}
-		from, budget = s.BaseOffset, budget-s.Size
-	}
-	return from
+	return p.newState(), 0, nil
 }
 
 // replay takes the batches from offset from to offset to into s, also those below the log start that are still held. ended, unless nil, is told the transactions that ended in between.

@@ -31,10 +31,7 @@ func (p *Partition) Stats() Stats {
 	s := Stats{
 		LogStartOffset: start, LastStableOffset: lso, HighWatermark: hw, LogEndOffset: max(end, hw), LeaderEpoch: p.leaderEpoch.Load(),
 		BytesRead: p.stats.bytesOut.Load(), Reads: p.stats.reads.Load(),
-		Duplicates: p.stats.duplicates.Load(), Refused: p.stats.refused.Load(),
-	}
-	for _, segment := range p.log.Segments() {
-		s.SizeBytes += segment.Size
+		Duplicates: p.stats.duplicates.Load(), Refused: p.stats.refused.Load(), SizeBytes: p.log.Size(),
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -54,7 +54,7 @@ type assignment struct {
 }
 
 // maxOpens is how many partitions are opened at once: enough to overlap their waiting for the disk.
-const maxOpens = 8
+const maxOpens = 16
 
 // run runs fn on a goroutine that close waits for; false: the broker is closed.
 func (b *broker) run(fn func()) bool {
@@ -137,11 +137,12 @@ func (b *broker) openPartition(r *replica) (*partition.Partition, error) {
 	return p, nil
 }
 
-// config returns a partition's whole configuration, which is about to become effective.
+// config returns a partition's whole configuration, which is about to become effective. It names no topic id: whose the
+// directory is was found out before, by claim or recognize, and is not read again.
 func (b *broker) config(r *replica, a assignment) partition.Config {
 	r.compacted.Store(a.settings.Compacted())
 	cfg := a.settings.Partition(b.base)
-	cfg.Topic, cfg.Partition, cfg.TopicID = r.tp.Topic, r.tp.Partition, r.id
+	cfg.Topic, cfg.Partition = r.tp.Topic, r.tp.Partition
 	return cfg
 }
 

@@ -1,0 +1,56 @@
+package partition
+
+import (
+	"log/slog"
+	"slices"
+	"time"
+)
+
+// historyBytes is about how much of the log before the newest snapshot is searched for older batches of its producers.
+const historyBytes = 8 << 20
+
+// readHistory completes the windows of the producers that came from a snapshot. A snapshot keeps only the last batch of
+// each producer; the four before, which a client may be about to repeat, are in the log. Kafka lets them go.
+//
+// It is called when a batch is out of order, which a repeated one looks like, and reads at most once after each open: an
+// open of many partitions would otherwise read the end of every log for producers that may never come back. It runs on the
+// goroutine that leads the round and that alone changes p.state, so that the state is the same before and after it.
+// It reports false if there is nothing to be read.
+func (p *Partition) readHistory() bool {
+	p.mu.Lock()
+	s := p.state
+	upTo := s.unread
+	p.mu.Unlock()
+	if upTo == 0 {
+		return false
+	}
+	older := p.newState()
+	err := p.replay(older, p.historyStart(upTo), upTo, time.Now().UnixMilli(), nil)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil { // the batch is refused as out of order; the next one asks again
+		p.logger.Warn("older batches of producers could not be read", slog.String("topic", p.tp.Topic),
+			slog.Int("partition", int(p.tp.Partition)), slog.Int64("offset", upTo), slog.Any("err", err))
+		return false
+	}
+	s.unread = 0
+	s.adopt(older)
+	return true
+}
+
+// historyStart returns an offset about historyBytes before the given one.
+func (p *Partition) historyStart(before int64) int64 {
+	budget, from := int64(historyBytes), before
+	for _, s := range slices.Backward(p.log.Segments()) {
+		if s.BaseOffset >= before || s.Size == 0 {
+			continue
+		}
+		next := min(s.NextOffset, before)
+		if s.Size > budget { // assume batches of even size
+			span := float64(s.NextOffset-s.BaseOffset) * float64(budget) / float64(s.Size)
+			return max(next-int64(span), s.BaseOffset)
+		}
+		from, budget = s.BaseOffset, budget-s.Size
+	}
+	return from
+}

@@ -1,0 +1,55 @@
+package partition
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+// Checklist row L4: what an open reads does not grow with what the log holds.
+func TestOpenOfACleanPartitionReadsNoBatches(t *testing.T) {
+	t.Parallel()
+	fs := vfs.Mem()
+	p := openLeader(t, testConfig(fs))
+	for seq := range int32(20) {
+		require.NoError(t, send(p, batchSpec{pid: 1, seq: seq}).Err)
+	}
+	require.NoError(t, p.Close())
+	var read []string
+	fs.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		if e.Op == vfs.OpRead && strings.HasSuffix(e.Name, ".log") || e.Op == vfs.OpOpen && strings.HasSuffix(e.Name, "index") && !strings.HasSuffix(e.Name, ".txnindex") {
+			read = append(read, e.String())
+		}
+	}})
+	p = reopen(t, testConfig(fs), 1)
+	require.Equal(t, int64(20), p.HighWatermark())
+	require.Positive(t, p.Stats().SizeBytes)
+	require.Len(t, p.Producers(), 1)
+	require.Empty(t, read)
+	require.NoError(t, p.Close())
+}
+
+// The batches that a producer may repeat lie on both sides of the snapshot that the restart left.
+func TestRetriesOfBatchesOnBothSidesOfARestartAreRecognised(t *testing.T) {
+	eachRestart(t, nil, func(t *testing.T, p *Partition, down func(*Partition) *Partition) {
+		for seq := range int32(6) {
+			require.NoError(t, send(p, batchSpec{pid: 1, seq: seq}).Err)
+			require.NoError(t, send(p, batchSpec{pid: 2, seq: seq}).Err)
+		}
+		p = down(p)
+		require.NoError(t, send(p, batchSpec{pid: 1, seq: 6}).Err)
+		require.NoError(t, send(p, batchSpec{pid: 1, seq: 7}).Err)
+		for seq := int32(3); seq < 8; seq++ {
+			res := send(p, batchSpec{pid: 1, seq: seq})
+			require.NoError(t, res.Err, "sequence %d", seq)
+			require.True(t, res.Duplicate)
+		}
+		require.ErrorIs(t, send(p, batchSpec{pid: 1, seq: 2}).Err, ErrOutOfOrderSequence, "the sixth newest is forgotten, as without a restart")
+		require.True(t, send(p, batchSpec{pid: 2, seq: 1}).Duplicate)
+		require.NoError(t, send(p, batchSpec{pid: 1, seq: 8}).Err)
+		require.Equal(t, int64(15), p.LogEndOffset())
+	})
+}

@@ -1,0 +1,57 @@
+package replication
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+// Checklist row L4: what a start costs grows with the partitions that hold data, so each of them must cost little. Calls are
+// counted, not time: one more for each partition is 30 ms of a start with 10,000.
+func TestOpenMakesFewCallsForEachPartition(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		stop    func(*testing.T, *Cluster, *vfs.MemFS) *vfs.MemFS
+		calls   float64 // of all kinds
+		changes float64 // of what is on the disk: nothing is rewritten after a close in order
+		reads   float64
+	}{
+		{name: "closed", calls: 30, changes: 0, reads: 5, stop: func(t *testing.T, c *Cluster, fsys *vfs.MemFS) *vfs.MemFS {
+			require.NoError(t, c.Close())
+			return fsys
+		}},
+		{name: "killed", calls: 40, changes: 2, reads: 11, stop: func(_ *testing.T, _ *Cluster, fsys *vfs.MemFS) *vfs.MemFS { return fsys.Kill() }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cost := func(partitions int) (ops [3]float64) {
+				fsys := vfs.Mem()
+				c, err := Open(Config{Dir: "data", FS: fsys})
+				require.NoError(t, err)
+				require.NoError(t, c.CreateTopic(t.Context(), "big", topic.Config{Partitions: partitions}))
+				fill(t, c, partitions)
+				after := tc.stop(t, c, fsys)
+				kinds := []vfs.Op{vfs.OpAny, vfs.OpChange, vfs.OpRead}
+				for i, kind := range kinds {
+					ops[i] = -float64(after.Count(kind))
+				}
+				again, err := Open(Config{Dir: "data", FS: after})
+				require.NoError(t, err)
+				for i, kind := range kinds {
+					ops[i] += float64(after.Count(kind))
+				}
+				require.Equal(t, partitions, again.Stats().OpenPartitions)
+				require.NoError(t, again.Close())
+				_ = c.Close()
+				return ops
+			}
+			few, many := cost(10), cost(60)
+			t.Logf("each partition: %.1f calls, %.1f changes, %.1f reads", (many[0]-few[0])/50, (many[1]-few[1])/50, (many[2]-few[2])/50)
+			require.LessOrEqual(t, (many[0]-few[0])/50, tc.calls, "calls")
+			require.LessOrEqual(t, (many[1]-few[1])/50, tc.changes, "changes")
+			require.LessOrEqual(t, (many[2]-few[2])/50, tc.reads, "reads")
+		})
+	}
+}
