@@ -16,10 +16,12 @@ import (
 func (a *app) backupCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backup DIR TO",
-		Short: "Copy a cluster that nobody serves to another directory",
-		Long: "backup opens the cluster in DIR, which recovers it if it was killed, and copies it to TO, which must not exist or be empty. Every batch is\n" +
-			"checked on the way. TO is a cluster of its own: nothing is shared, and it can be served, verified or restored. A backup that is interrupted\n" +
-			"leaves a directory that does not open. A cluster that is being served is copied by its own process: strata.Cluster.Backup.",
+		Short: "Copy a cluster, also while it is served, to another directory",
+		Long: "backup copies the cluster in DIR to TO, which must not exist or be empty. Every batch is checked on the way. TO is a cluster of its own:\n" +
+			"nothing is shared, and it can be served, verified or restored. A backup that is interrupted leaves nothing, or a directory that does not open.\n\n" +
+			"If `strata serve` has DIR open, its process makes the copy, with its rights, while clients go on; no committed offset in it points past\n" +
+			"the records. It is asked through a socket in DIR that only the user who serves can reach. If nobody has DIR open, backup opens it, which\n" +
+			"recovers it if it was killed. An application that has it open copies it itself: strata.Cluster.Backup.",
 		Example: "  strata backup data /backups/monday\n" +
 			"  strata verify /backups/monday",
 		Args: cobra.ExactArgs(2),
@@ -33,11 +35,17 @@ func (a *app) backup(ctx context.Context, dir, to string) error {
 		return misuse("%s does not exist", dir)
 	}
 	cluster, err := strata.Open(strata.Config{Dir: dir, FS: a.fs})
-	if err != nil {
-		return err
+	switch {
+	case errors.Is(err, replication.ErrLocked):
+		if served := backupServed(ctx, dir, to); errors.Is(served, errNotServed) {
+			err = fmt.Errorf("%w: %w", err, served)
+		} else {
+			err = served
+		}
+	case err == nil:
+		err = errors.Join(cluster.Backup(ctx, to), cluster.Close())
 	}
-	err = cluster.Backup(ctx, to)
-	if err = errors.Join(err, cluster.Close()); err != nil {
+	if err != nil {
 		return err
 	}
 	return a.emit(copyLine{"backup", dir, to})

@@ -32,7 +32,8 @@ func (a *app) serveCmd() *cobra.Command {
 		Use:   "serve",
 		Short: "Be a Kafka broker for any client",
 		Long: "serve is a Kafka broker over a directory, or in memory. When it serves it prints one line that begins with \"ready\" and has the address\n" +
-			"that clients shall use. It stops in order on SIGTERM or SIGINT, and at once on a second one.\n\n" +
+			"that clients shall use. It stops in order on SIGTERM or SIGINT, and at once on a second one. `strata backup` copies the\n" +
+			"directory while it is served.\n\n" +
 			"An acknowledged record is on stable storage, unless --set flush.messages says otherwise. Topics are created when clients first ask for\n" +
 			"them. There is no authentication: addresses that other machines reach are refused without --allow-public.\n\n" +
 			"--set takes topic settings, as defaults for all topics, by Kafka's name for topics or brokers (retention.ms, log.retention.hours), and\n" +
@@ -94,17 +95,26 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 		return errors.Join(err, ln.Close())
 	}
 	server := kafka.NewServer(cluster, kcfg)
+	parts := []closer{server}
+	if o.dir != "" {
+		if socket, err := listenForBackups(cluster, o.dir); err == nil {
+			parts = append(parts, socket)
+		} else { // perhaps the path is too long for a socket
+			logger.Warn("no backups while this is served", "err", err)
+		}
+	}
+	parts = append(parts, cluster)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(cluster.Controller(), ln) }()
 	if err := a.ready(ln, o.advertise); err != nil {
-		return errors.Join(err, stop(signals, server, cluster))
+		return errors.Join(err, stop(signals, parts...))
 	}
 	select {
 	case err = <-ended: // before anybody asked for it
 	case <-signals:
 	case <-ctx.Done():
 	}
-	return errors.Join(err, stop(signals, server, cluster))
+	return errors.Join(err, stop(signals, parts...))
 }
 
 func (a *app) ready(ln net.Listener, advertised string) error {
