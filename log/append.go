@@ -41,7 +41,8 @@ type Append struct {
 	Info record.Batch
 	// LeaderEpoch is stamped on the batch. -1: the epoch of SetLeaderEpoch, 0 without one.
 	LeaderEpoch int32
-	// KeepOffsets takes offsets and epoch as they are, as a follower does; they must not be below the end of the log.
+	// KeepOffsets takes offsets and epoch as they are, as a follower does; they must not be below the end of the log
+	// (ErrOffsetOutOfRange), nor may the last be above 2^63 - 3.
 	KeepOffsets bool
 	Wait        WaitFor
 	// Done is called exactly once, without locks, by any goroutine, maybe before Submit returns. It must not block.

@@ -115,7 +115,7 @@ type Hooks struct {
 var (
 	// ErrClosed is returned by every call on a closed log.
 	ErrClosed = errors.New("log: closed")
-	// ErrOffsetOutOfRange says that an offset is below the start or above the end of the log.
+	// ErrOffsetOutOfRange says that an offset is below the start or above the end of the log, or no end that a log can have: 0 to 2^63 - 2.
 	ErrOffsetOutOfRange = errors.New("log: offset out of range")
 	// ErrLocked says that somebody else, in this process or another, has the directory open.
 	ErrLocked = errors.New("log: directory is in use")

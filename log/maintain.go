@@ -3,6 +3,7 @@ package log
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/stratalog/strata/record"
@@ -62,10 +63,12 @@ func (w *writer) removeFront(n int) error {
 
 // TruncateTo removes the batches that reach to offset or beyond it; appends go on at offset, or at the base of the batch that offset is inside of
 // (Kafka's UnifiedLog.truncateTo leaves a gap then). It is on stable storage when it returns. Appends under way end first. At or above the end it does
-// nothing; below the first segment it empties the log.
+// nothing; below the first segment it empties the log. It returns ErrOffsetOutOfRange if offset is negative.
 func (l *Log) TruncateTo(offset int64) error {
 	return l.exclusively(func(w *writer) error {
 		switch {
+		case offset < 0:
+			return fmt.Errorf("%w: truncate %s to %d", ErrOffsetOutOfRange, l.path, offset)
 		case offset >= l.segments.end.Load():
 			return l.epochs.truncateFromEnd(offset)
 		case offset < l.list()[0].Base():
@@ -157,13 +160,20 @@ func endOfCut(s *segment.Segment, offset int64) (end int64, err error) {
 	return end, err
 }
 
-// TruncateFully removes everything; appends go on at start. A follower does so whose log ends before its leader's begins.
+// maxEnd is the largest end offset: one more can be asked for without an overflow.
+const maxEnd = math.MaxInt64 - 1
+
+// TruncateFully removes everything; appends go on at start. A follower does so whose log ends before its leader's begins. It returns
+// ErrOffsetOutOfRange if start is negative or above 2^63 - 2.
 func (l *Log) TruncateFully(start int64) error {
 	return l.exclusively(func(w *writer) error { return w.restartAt(start) })
 }
 
 func (w *writer) restartAt(start int64) error {
 	l := w.log
+	if start < 0 || start > maxEnd {
+		return fmt.Errorf("%w: restart %s at %d", ErrOffsetOutOfRange, l.path, start)
+	}
 	if err := l.durability.failed(); err != nil {
 		return err
 	}

@@ -344,6 +344,9 @@ func (l *Log) OffsetAt(t time.Time) (int64, error) {
 
 // OffsetForTimestamp returns the first record with timestamp t or later and its timestamp in ms; -1 and -1 if there is none.
 func (l *Log) OffsetForTimestamp(t time.Time) (offset, ts int64, err error) {
+	if l.closing.Load() {
+		return -1, -1, ErrClosed
+	}
 	start := l.segments.start.Load()
 	for _, s := range l.list() {
 		if s.NextOffset() <= start || !s.Acquire() {
@@ -365,6 +368,9 @@ func (l *Log) OffsetForTimestamp(t time.Time) (offset, ts int64, err error) {
 
 // MaxTimestampOffset returns the first record that has the largest timestamp, and that timestamp in ms; -1 and -1 for an empty log.
 func (l *Log) MaxTimestampOffset() (offset, ts int64, err error) {
+	if l.closing.Load() {
+		return -1, -1, ErrClosed
+	}
 	ts = -1
 	for _, s := range l.list() {
 		if newest, _ := s.MaxTimestamp(); s.Size() > 0 {
@@ -393,6 +399,9 @@ func (l *Log) AppendAborted(t segment.AbortedTxn) error {
 // AbortedTxns returns the aborted transactions that matter for records of [from, upTo); there may be more than needed.
 func (l *Log) AbortedTxns(from, upTo int64) ([]segment.AbortedTxn, error) {
 	for {
+		if l.closing.Load() {
+			return nil, ErrClosed
+		}
 		list := l.list()
 		i := floor(list, from)
 		if i < 0 {

@@ -2,11 +2,15 @@ package log
 
 import (
 	"path/filepath"
+	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
@@ -39,5 +43,84 @@ func TestIndexSizesChangeWithTheNextSegment(t *testing.T) {
 	require.Len(t, l.Segments(), 6, "100 records that were there, four times 21, the first of which has no entry, and the rest")
 	require.Equal(t, 20, entries(100))
 	require.Len(t, values(t, l), 200)
+	require.NoError(t, l.Close())
+}
+
+func TestShorterSyncIntervalCountsFromTheNextAppend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := Open("log", Config{FS: vfs.Mem(), Sync: SyncInterval(time.Hour)})
+		require.NoError(t, err)
+		fill(t, l, 1)
+		require.NoError(t, l.Reconfigure(Config{Sync: SyncInterval(time.Second)}))
+		require.EqualValues(t, 1, l.DurableOffset(), "what was there is durable at once")
+		fill(t, l, 1)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.EqualValues(t, 2, l.DurableOffset())
+
+		require.NoError(t, l.Reconfigure(Config{Sync: SyncNever}))
+		fill(t, l, 1)
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		require.EqualValues(t, 2, l.DurableOffset())
+		require.NoError(t, l.Close())
+	})
+}
+
+func TestChangeOfPolicyIsOnTheDiskWhenItReturns(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	l, err := Open("log", Config{FS: disk, Sync: SyncNever})
+	require.NoError(t, err)
+	state := func() manifest.State {
+		st, known, err := readState(disk, "log")
+		require.NoError(t, err)
+		require.True(t, known)
+		return st
+	}
+	fill(t, l, 10)
+	require.Zero(t, state().RecoveryPoint)
+	require.NoError(t, l.Reconfigure(Config{Sync: SyncOnAck}))
+	require.EqualValues(t, 10, state().RecoveryPoint)
+	require.True(t, state().Strict)
+	fill(t, l, 10)
+	require.NoError(t, l.Reconfigure(Config{Sync: SyncNever}))
+	require.EqualValues(t, 20, state().RecoveryPoint)
+	require.False(t, state().Strict, "recovery must not believe that little can be lost")
+
+	broken := disk.Inject(vfs.Fault{Ops: vfs.OpCreate, Pattern: "strata.state*", Times: vfs.Always, Err: syscall.EIO})
+	require.ErrorIs(t, l.Reconfigure(Config{Sync: SyncOnAck}), syscall.EIO)
+	broken()
+	fill(t, l, 1)
+	require.False(t, state().Strict, "nothing has changed")
+	require.NoError(t, l.Close())
+}
+
+// TestReconfigurationsAreTakenOneAfterTheOther lets two goroutines switch the policy to and fro: whatever is appended is as durable as the
+// policy says that holds then.
+func TestReconfigurationsAreTakenOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	l, err := Open("log", Config{FS: vfs.Mem(), Sync: SyncNever})
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for i := range 200 {
+				policy := []SyncPolicy{SyncNever, SyncOnAck}[i%2]
+				err := l.ReconfigureWith(Config{Sync: policy}, func() {
+					if l.cfg.Load().Sync != policy || policy == SyncOnAck && l.DurableOffset() != l.EndOffset() {
+						t.Errorf("%v: durable %d, end %d", policy, l.DurableOffset(), l.EndOffset())
+					}
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 500 {
+		fill(t, l, 1)
+	}
+	wg.Wait()
 	require.NoError(t, l.Close())
 }

@@ -62,6 +62,9 @@ func (w *writer) roll(base int64) error {
 	l := w.log
 	cfg, old := l.cfg.Load(), l.active()
 	if base == old.Base() { // an empty segment can only be replaced by one further on
+		if old.Sealed() { // by a roll to one further on, which failed later
+			return old.Unseal()
+		}
 		return nil
 	}
 	if err := w.markOpen(); err != nil {
@@ -81,6 +84,7 @@ func (w *writer) roll(base int64) error {
 	}
 	fresh, err := w.createNext(cfg, base)
 	if err != nil {
+		w.strays = append(w.strays, base)
 		return fmt.Errorf("roll %s: %w", l.path, err)
 	}
 	list := append(slices.Clone(l.list()), fresh)
@@ -88,7 +92,8 @@ func (w *writer) roll(base int64) error {
 		l.durableTo(l.segments.end.Load(), l.durability.cuts.Load())
 	}
 	if err := w.writeState(list, false); err != nil {
-		return fmt.Errorf("roll %s: %w", l.path, errors.Join(err, fresh.Close())) // the file stays: the state may be on the disk all the same
+		w.strays = append(w.strays, base) // the file stays: the state may be on the disk all the same
+		return fmt.Errorf("roll %s: %w", l.path, errors.Join(err, fresh.Close()))
 	}
 	l.durability.mu.Lock()
 	if cfg.Sync != SyncOnAck {
@@ -113,7 +118,8 @@ func (w *writer) roll(base int64) error {
 	return nil
 }
 
-// createNext makes the file of the next segment, or takes the empty one that a roll has left which failed later on.
+// createNext makes the file of the next segment, or takes the empty one that a roll has left which failed later on. If the directory cannot be
+// synced, nobody knows whether it has the file's entry, and a sync that is tried again may say that it has: that breaks the log.
 func (w *writer) createNext(cfg *Config, base int64) (*segment.Segment, error) {
 	l := w.log
 	fresh, err := segment.Create(l.path, base, l.segmentConfig(cfg))
@@ -128,7 +134,7 @@ func (w *writer) createNext(cfg *Config, base int64) (*segment.Segment, error) {
 		return nil, err
 	}
 	if err := cfg.FS.SyncDir(l.path); err != nil {
-		return nil, errors.Join(err, fresh.Close())
+		return nil, errors.Join(l.breakWith(err), fresh.Close())
 	}
 	return fresh, nil
 }
@@ -140,11 +146,15 @@ func (w *writer) blankState() manifest.State {
 
 // writeState writes the state of a log with the given segments.
 func (w *writer) writeState(list []*segment.Segment, clean bool) error {
+	return w.writeStateAs(w.log.cfg.Load(), list, clean)
+}
+
+// writeStateAs is writeState under settings that may not hold yet.
+func (w *writer) writeStateAs(cfg *Config, list []*segment.Segment, clean bool) error {
 	l := w.log
-	cfg := l.cfg.Load()
 	if w.unlisted { // the state names the segment
 		if err := cfg.FS.SyncDir(l.path); err != nil {
-			return err
+			return l.breakWith(fmt.Errorf("sync directory of the first segment of %s: %w", l.path, err)) // as in createNext
 		}
 		w.unlisted = false
 	}
@@ -165,7 +175,25 @@ func (w *writer) writeState(list []*segment.Segment, clean bool) error {
 	}
 	err := storeState(cfg.FS, l.path, s)
 	w.marked = !clean && err == nil
+	if err == nil {
+		w.persisted = s.RecoveryPoint
+		w.removeStrays(list)
+	}
 	return err
+}
+
+// removeStrays removes what rolls have left that failed, now that the state on the disk is one that does not name it. list names the others.
+func (w *writer) removeStrays(list []*segment.Segment) {
+	l := w.log
+	for _, base := range w.strays {
+		if slices.ContainsFunc(list, func(s *segment.Segment) bool { return s.Base() == base }) { // a later roll has taken it
+			continue
+		}
+		if err := removeFiles(l.cfg.Load().FS, l.path, base, ""); err != nil {
+			l.cfg.Load().Logger.Warn("empty file of a failed roll stays", "path", l.path, "offset", base, "err", err)
+		}
+	}
+	w.strays = nil
 }
 
 // markOpen makes the state say that the log is being written to, before the first write.

@@ -1,9 +1,7 @@
 package log
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,8 +30,13 @@ func (w *writer) snapshot(offset int64) error {
 // WriteSnapshot stores the owner's state as of offset, replacing an earlier one. It is on stable storage when it returns. A Snapshotter
 // need not call it.
 func (l *Log) WriteSnapshot(offset int64, data []byte) error {
-	if l.readOnly {
+	switch {
+	case l.readOnly:
 		return ErrReadOnly
+	case l.closing.Load():
+		return ErrClosed
+	case offset < 0:
+		return fmt.Errorf("%w: snapshot at %d", ErrOffsetOutOfRange, offset)
 	}
 	if err := vfs.WriteFile(l.cfg.Load().FS, filePath(l.path, offset, snapshotSuffix), data); err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
@@ -71,8 +74,10 @@ func (l *Log) RemoveSnapshot(offset int64) error {
 	if l.readOnly {
 		return ErrReadOnly
 	}
-	err := l.cfg.Load().FS.Remove(filePath(l.path, offset, snapshotSuffix))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if l.closing.Load() {
+		return ErrClosed
+	}
+	if err := removeSnapshot(l.cfg.Load().FS, l.path, offset); err != nil {
 		return fmt.Errorf("remove snapshot: %w", err)
 	}
 	return nil
@@ -86,7 +91,7 @@ func (l *Log) dropSnapshots(which func(offset int64) bool) error {
 	}
 	for _, o := range offsets {
 		if which(o) {
-			if err := l.RemoveSnapshot(o); err != nil {
+			if err := removeSnapshot(l.cfg.Load().FS, l.path, o); err != nil {
 				return err
 			}
 		}

@@ -12,7 +12,7 @@ import (
 // (docs/design/0001).
 func (l *Log) appendUncontended(p []byte, records int64, b segment.BatchInfo) (first int64, done bool, err error) {
 	cfg := l.cfg.Load()
-	if cfg.Sync == SyncOnAck || cfg.Owner != nil || len(p) > cfg.MaxBatchBytes {
+	if cfg.Sync == SyncOnAck || cfg.Owner != nil || int64(len(p)) > min(int64(cfg.MaxBatchBytes), cfg.SegmentBytes) {
 		return 0, false, nil
 	}
 	t := &l.token
@@ -29,7 +29,7 @@ func (l *Log) appendUncontended(p []byte, records int64, b segment.BatchInfo) (f
 	active := list[len(list)-1]
 	first = l.segments.end.Load()
 	b.BaseOffset, b.LastOffset = first, first+records-1
-	simple := cfg == l.cfg.Load() && w.marked && !l.epochs.unsure.Load()
+	simple := cfg == l.cfg.Load() && w.marked && !l.epochs.unsure.Load() && first < maxEnd-records
 	if simple {
 		roll, err := w.mustRoll(cfg, active, active.Size(), &b)
 		simple = err == nil && !roll

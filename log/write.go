@@ -30,6 +30,10 @@ func (w *writer) writeSome(r *round, as []*Append) (rest []*Append) {
 			}
 		}
 		last := first + int64(a.Info.LastOffsetDelta)
+		if last < first || last >= maxEnd {
+			r.refuse(a, fmt.Errorf("%w: append at %d, a log ends below %d", ErrOffsetOutOfRange, first, int64(maxEnd)))
+			continue
+		}
 		a.BaseOffset, a.LastOffset = first, last
 		info := a.info()
 		roll, err := w.mustRoll(cfg, active, size, &info)

@@ -21,6 +21,9 @@ type writer struct {
 	epoch      int32 // stamped on appends that bring none
 	epochKnown bool  // epoch is the newest in epochs
 	roundSize  int   // appends of the last round that a worker led
+
+	persisted int64   // recovery point in the state on the disk, 0 if it was not written yet
+	strays    []int64 // bases of files that failed rolls may have left, and that no state of ours names
 }
 
 // exclusively runs fn as the only writer.

@@ -23,7 +23,7 @@ type Partition struct {
 	log       *log.Log
 	appended  func(*log.Append)     // done; a field, since a method value allocates
 	rules     atomic.Pointer[rules] // what the leader checks batches against
-	syncOnAck atomic.Bool           // the high watermark waits for stable storage
+	syncOnAck atomic.Bool           // the high watermark waits for stable storage; stored by the log's writer, under mu
 	opened    time.Time             // origin of the deadlines
 	logger    *slog.Logger
 	expiry    atomic.Int64 // of producer ids, a time.Duration
@@ -109,11 +109,7 @@ func (p *Partition) BecomeLeader(epoch int32) error {
 		return p.wrap("become leader", errors.New("a truncation has failed: open the partition again"))
 	}
 	p.leaderEpoch.Store(epoch)
-	bound := p.log.EndOffset()
-	if p.syncOnAck.Load() {
-		bound = p.log.DurableOffset()
-	}
-	d := p.advanceLocked(bound)
+	d := p.advanceLocked(p.safeEnd())
 	p.mu.Unlock()
 	d.run()
 	p.publish()
@@ -135,6 +131,9 @@ func (p *Partition) BecomeFollower() {
 func (p *Partition) TruncateTo(offset int64) error {
 	if p.leaderEpoch.Load() >= 0 {
 		return p.wrap("truncate", ErrLeader)
+	}
+	if offset < 0 { // before anything is stale
+		return p.wrap("truncate", fmt.Errorf("%w: %d", log.ErrOffsetOutOfRange, offset))
 	}
 	p.mu.Lock()
 	p.stale = true // a segment that is closed in between must not get a snapshot of what is cut off

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"syscall"
 )
 
 // Append writes whole batches at the end in one vectored write and publishes them. bufs hold the bytes of all batches, in order; they are
@@ -211,7 +212,7 @@ func (s *Segment) cutBack(f *openFile, pos int64, cause error) error {
 }
 
 // Preallocate reserves disk space for step bytes more if less than half a step is left, so that syncs need not write the file's size.
-// A zero tail is a normal end of a segment. Where the file system cannot, nothing happens. For the writer.
+// A zero tail is a normal end of a segment. Where the file system cannot, or has no room for a whole step, nothing happens. For the writer.
 func (s *Segment) Preallocate(step int64) error {
 	s.mu.Lock()
 	alloc := s.alloc
@@ -226,6 +227,13 @@ func (s *Segment) Preallocate(step int64) error {
 	defer s.wrote(f)
 	err = f.file.Allocate(alloc, step)
 	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		// What is to be appended may fit all the same. What was reserved of the step is given back.
+		if err := f.file.Truncate(alloc); err != nil {
+			return fmt.Errorf("preallocate %s: %w", s.Path(), err)
+		}
 		return nil
 	}
 	if err != nil {

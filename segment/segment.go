@@ -14,7 +14,7 @@ import (
 
 // A Segment is one .log file with its indexes.
 //
-// One goroutine at a time, the writer, may use Append, AppendAborted, ResetAborted, Preallocate, TrimTail, Recover, Truncate, Finish, Seal and Close.
+// One goroutine at a time, the writer, may use Append, AppendAborted, ResetAborted, Preallocate, TrimTail, Recover, Truncate, Finish, Seal, Unseal and Close.
 // Everything else is safe for concurrent use, also with them. Reading takes no lock that is held during I/O.
 type Segment struct {
 	dir  string

@@ -83,6 +83,17 @@ func (s *Segment) Finish() error {
 	return nil
 }
 
+// Unseal takes Seal or Finish back: the segment can be written to again. For the writer.
+func (s *Segment) Unseal() error {
+	if err := errors.Join(s.loadIndex(), s.loadNewest()); err != nil {
+		return fmt.Errorf("unseal: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sealed.Store(false)
+	return nil
+}
+
 // SyncSealed syncs log and indexes of a segment that Finish ended, and lets its descriptor go. Failures are sticky as those of Sync.
 // If Truncate makes the segment writable meanwhile, the descriptor stays.
 func (s *Segment) SyncSealed() error {

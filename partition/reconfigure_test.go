@@ -1,0 +1,72 @@
+package partition
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
+)
+
+// TestPolicyChangesUnderLoad switches between the policies while batches are produced, over a disk whose syncs take a while. No produce may hang,
+// and while records have to be durable before they are acknowledged the high watermark is never above what is.
+func TestPolicyChangesUnderLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := vfs.Mem()
+		fs.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Times: vfs.Always, Delay: time.Millisecond})
+		p := openLeader(t, testConfig(fs))
+		stop := make(chan struct{})
+		produced := make(chan int)
+		go func() {
+			n := 0
+			defer func() { produced <- n }()
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				res := send(p, batchSpec{})
+				if res.Err != nil {
+					t.Error(res.Err)
+				}
+				n++
+				time.Sleep(10 * time.Microsecond) // or the clock of the bubble would stand
+			}
+		}()
+		for i := range 200 {
+			cfg := testConfig(fs)
+			cfg.Log.Sync = []log.SyncPolicy{log.SyncNever, log.SyncOnAck}[i%2]
+			require.NoError(t, p.Reconfigure(cfg))
+			if cfg.Log.Sync == log.SyncOnAck {
+				hw := p.HighWatermark() // first: what is durable only grows
+				require.LessOrEqual(t, hw, p.log.DurableOffset())
+			}
+			time.Sleep(100 * time.Microsecond)
+		}
+		close(stop)
+		require.EqualValues(t, <-produced, p.HighWatermark())
+	})
+}
+
+// TestWaitingProduceIsAcknowledgedByAPolicyThatAsksForLess has a batch that is written, not durable, and waits for the high watermark.
+func TestWaitingProduceIsAcknowledgedByAPolicyThatAsksForLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := vfs.Mem()
+		p := openLeader(t, testConfig(fs))
+		slow := fs.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Times: vfs.Always, Delay: time.Second})
+		defer slow()
+		done := make(chan ProduceResult, 1)
+		p.Produce(&ProduceRequest{Batch: batchSpec{}.build(), Acks: record.AcksAll, Done: func(r ProduceResult) { done <- r }})
+		cfg := testConfig(fs)
+		cfg.Log.Sync = log.SyncNever
+		require.NoError(t, p.Reconfigure(cfg))
+		require.NoError(t, (<-done).Err)
+		require.NoError(t, send(p, batchSpec{}).Err)
+		require.EqualValues(t, 2, p.HighWatermark())
+	})
+}
