@@ -3,38 +3,71 @@ package kafka
 import (
 	"math/bits"
 	"sync"
+
+	"github.com/stratalog/strata/internal/uncleared"
 )
 
 const (
 	leastKept = 4 << 10 // smaller and larger buffers are not kept for later
 	mostKept  = 4 << 20
+
+	// classBits is how finely buffers are sorted by size: into 1<<classBits classes between a power
+	// of two and the next one.
+	classBits = 2
+	// searched is how many classes takeBuffer looks into: what it returns is less than twice as
+	// large as what was asked for.
+	searched = 1 << classBits
 )
 
-// buffers of requests, answers and connections that are used up, by the power of two that their capacity reaches. The collector takes those
-// that nobody took.
-var buffers [32]sync.Pool
+// buffers of requests, answers and connections that are used up, by classOf their capacity. The
+// collector takes those that nobody took.
+var buffers [32 << classBits]sync.Pool
 
-// takeBuffer returns an empty buffer with room for size bytes and less than four times as much, of capacity 0 if there is none at hand.
+// classOf returns the class of buffers with room for size bytes, none of them too small: classSize
+// is size or more, at most a quarter more.
+func classOf(size int) int {
+	shift := max(bits.Len(uint(size-1))-classBits-1, 0)
+	return shift<<classBits + (size-1)>>shift + 1
+}
+
+// classSize is the least capacity of the buffers of a class.
+func classSize(class int) int {
+	shift := max(class>>classBits-1, 0)
+	return (class - shift<<classBits) << shift
+}
+
+// takeBuffer returns an empty buffer with room for size bytes and less than twice as much, of
+// capacity 0 if there is none at hand.
 func takeBuffer(size int) []byte {
 	if size < leastKept || size > mostKept {
 		return nil
 	}
-	for class := bits.Len(uint(size)) - 1; class <= bits.Len(uint(size)); class++ {
-		p, _ := buffers[class].Get().(*[]byte)
-		if p == nil {
-			continue
-		}
-		if cap(*p) >= size {
+	for class := classOf(size); class < classOf(size)+searched; class++ {
+		if p, _ := buffers[class].Get().(*[]byte); p != nil {
 			return (*p)[:0]
 		}
-		buffers[class].Put(p)
 	}
 	return nil
 }
 
+// newBuffer returns an empty buffer with room for size bytes, which hold anything. Its capacity is
+// that of a class: buffers of any capacity would be kept beside each other, each too small for the
+// next one's size, until they are a multiple of what is in use.
+func newBuffer(size int) []byte {
+	if size < leastKept || size > mostKept {
+		return uncleared.Bytes(max(size, 1))
+	}
+	return uncleared.Bytes(classSize(classOf(size)))
+}
+
 // keepBuffer takes a buffer that nobody uses any more.
 func keepBuffer(b []byte) {
-	if cap(b) >= leastKept && cap(b) <= mostKept {
-		buffers[bits.Len(uint(cap(b)))-1].Put(&b)
+	if cap(b) < leastKept || cap(b) > classSize(classOf(mostKept)) {
+		return
 	}
+	class := classOf(cap(b))
+	if classSize(class) > cap(b) {
+		class-- // room for all that look for it there
+	}
+	buffers[class].Put(&b)
 }

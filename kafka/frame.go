@@ -140,7 +140,7 @@ func (r *reader) next(idle func() bool) (*frame, error) {
 func (r *reader) body(size int) (*frame, error) {
 	f := &frame{buf: takeBuffer(size)}
 	if cap(f.buf) < size {
-		f.buf = make([]byte, 0, min(size, firstStep))
+		f.buf = newBuffer(min(size, firstStep))
 	}
 	for len(f.buf) < size {
 		step := min(size-len(f.buf), max(firstStep, 3*len(f.buf)))
@@ -152,7 +152,7 @@ func (r *reader) body(size int) (*frame, error) {
 		if need := len(f.buf) + step; need > cap(f.buf) {
 			grown := takeBuffer(need)
 			if cap(grown) < need {
-				grown = make([]byte, 0, need)
+				grown = newBuffer(need)
 			}
 			grown = append(grown, f.buf...)
 			keepBuffer(f.buf)

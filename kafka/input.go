@@ -61,7 +61,7 @@ func (in *input) peek(n int) ([]byte, error) {
 	for len(in.ahead) < n {
 		if in.buf == nil {
 			if in.buf = takeBuffer(inputBytes); cap(in.buf) < inputBytes {
-				in.buf = make([]byte, inputBytes)
+				in.buf = newBuffer(inputBytes)
 			}
 			in.buf = in.buf[:inputBytes]
 		}

@@ -1,0 +1,54 @@
+package kafka
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestBufferClassesFitAndWasteLittle(t *testing.T) {
+	for size := 8; size <= mostKept; size += 1 + size/100 {
+		c := classOf(size)
+		require.GreaterOrEqual(t, classSize(c), size)
+		require.LessOrEqual(t, classSize(c), size+size/4)
+		require.Less(t, classSize(c-1), size)
+	}
+}
+
+// Requests of any size follow each other on one connection.
+func TestRequestsOfManySizesTakeNoMoreMemoryThanTheLargest(t *testing.T) {
+	if raceEnabled {
+		t.Skip("under the race detector, a sync.Pool forgets")
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 1000 {
+		size := leastKept<<rng.IntN(10) + rng.IntN(leastKept)
+		b := takeBuffer(size)
+		if cap(b) == 0 {
+			b = newBuffer(size)
+		}
+		require.GreaterOrEqual(t, cap(b), size)
+		require.Less(t, cap(b), 2*size)
+		keepBuffer(b)
+	}
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(8*mostKept), "one of each class, and what a collection takes")
+}
+
+// Two readers whose answers vary in size, as they do when the readers fall behind and catch up.
+func TestReadersOfAnswersThatVaryKeepABufferEach(t *testing.T) {
+	var f fetchBuffers
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 1000 {
+		a := f.take(leastFetchBuffer<<rng.IntN(7), maxFetchBytes)
+		b := f.take(leastFetchBuffer<<rng.IntN(7), maxFetchBytes)
+		f.keep(a)
+		f.keep(b)
+		require.LessOrEqual(t, f.held, 2*leastFetchBuffer<<6)
+	}
+	require.LessOrEqual(t, len(f.free), 4)
+}
