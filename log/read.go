@@ -73,7 +73,7 @@ func (l *Log) read(dst []byte, from int64, max int, upTo int64) ([]byte, error) 
 	if err == nil && len(out)-n < max {
 		l.tail.keep() // the end, most likely, or a segment's
 	}
-	return out, err
+	return out, l.explain(from, err)
 }
 
 // cutAt drops the batches of p[n:] from the first one on that begins at or above upTo.
@@ -155,7 +155,7 @@ func (l *Log) Held(from int64) iter.Seq2[*record.Batch, error] {
 	return l.batches(max(from, l.list()[0].Base()), func(dst []byte, from int64, max int, upTo int64) ([]byte, error) {
 		n := len(dst)
 		out, err := l.readSegments(dst, from, max)
-		return cutAt(out, n, upTo), err
+		return cutAt(out, n, upTo), l.explain(from, err)
 	})
 }
 

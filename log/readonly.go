@@ -1,24 +1,126 @@
 package log
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
 	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
-// OpenReadOnly opens the log in dir as it is, also while another process writes to it. It takes no
-// lock and gets a file system that refuses every change (vfs.ReadOnly): nothing in dir is created,
-// removed, renamed or written, by no call and not by Close. Every method that would change the log
-// returns ErrReadOnly. It sees what was there when it was opened.
+// ErrChanged says that what a read-only log showed is no more: since it was opened, its writer has
+// truncated the log there, or has begun it anew. Open it again.
+var ErrChanged = errors.New("log: truncated by its writer since it was opened read-only")
+
+// OpenReadOnly opens the log in dir as it is, also while another process writes to it: ours, or a
+// Kafka broker. It takes no lock and gets a file system that refuses every change (vfs.ReadOnly):
+// nothing in dir is created, removed, renamed or written, by no call and not by Close. Every method
+// that would change the log returns ErrReadOnly.
+//
+// The log ends where it did at the time, with its last whole batch, and stays what it was: segments
+// that retention removes or compaction replaces later are read as they were, since their files are
+// held open (one descriptor each). Only a truncation shows: reading what it took gives ErrChanged.
+// Records that were not on stable storage yet are seen; a power cut could take them from the writer.
+//
+// What a killed process or a power cut left is shown as Open would recover it; what only the shared
+// journal of the log's directory has is not there. Errors are those of Open but ErrLocked; without
+// a log in dir it is one that matches fs.ErrNotExist. While a writer is at work an error is believed
+// only when it comes again, so that a damaged log costs a few attempts.
 //
 // cfg.Dir says where the log lies and nothing more: no lock, descriptor or syncer is shared with it.
 func OpenReadOnly(dir string, cfg Config) (*Log, error) {
 	if cfg.FS == nil && cfg.Dir != nil {
 		cfg.FS = cfg.Dir.fs
 	}
-	if cfg.FS == nil {
-		cfg.FS = vfs.OS()
+	cfg.Dir = nil
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
 	}
 	cfg.FS = vfs.ReadOnly(cfg.FS)
-	cfg.Dir = &Directory{path: dir, fs: cfg.FS, files: segment.NewFileCache(0), bootID: cfg.FS.BootID()}
-	return open(dir, cfg, true)
+	l, err := openView(dir, &cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open log %s read-only: %w", dir, err)
+	}
+	return l, nil
+}
+
+// How often a view is tried. A writer replaces the state atomically and renames files one by one, so
+// that an attempt can meet names of before and after: what it fails with is believed when viewAgrees
+// attempts in a row, with pauses between them, found the same state and failed alike.
+const (
+	viewAgrees = 3
+	viewTries  = 200
+	viewPause  = 500 * time.Microsecond
+)
+
+// insist repeats attempts until one succeeds or its failure is to be believed.
+func insist(cfg *Config, dir string, attempt func() error) error {
+	var last error
+	var lastState []byte
+	for try, agreed := 1, 1; ; try++ {
+		state, _ := vfs.ReadFile(cfg.FS, stateName(dir))
+		err := attempt()
+		if err == nil {
+			return nil
+		}
+		if last != nil && err.Error() == last.Error() && bytes.Equal(state, lastState) {
+			agreed++
+		} else {
+			agreed = 1
+		}
+		if agreed == viewAgrees || try == viewTries {
+			return err
+		}
+		last, lastState = err, state
+		time.Sleep(viewPause * time.Duration(min(try, 10)))
+	}
+}
+
+func openView(dir string, cfg *Config) (l *Log, err error) {
+	err = insist(cfg, dir, func() error {
+		l, err = tryView(dir, cfg)
+		return err
+	})
+	return l, err
+}
+
+// tryView makes one attempt.
+func tryView(dir string, cfg *Config) (*Log, error) {
+	l := &Log{path: dir, readOnly: true, closed: make(chan struct{})}
+	l.dir = &Directory{path: dir, fs: cfg.FS, files: segment.NewFileCache(0), bootID: cfg.FS.BootID()}
+	l.token.writer.log = l
+	l.cfg.Store(cfg)
+	l.segments.highWatermark.Store(-1)
+	l.recovery.CutOffset = -1
+	v := view{log: l, cfg: cfg}
+	if err := v.load(); err != nil {
+		return nil, errors.Join(err, v.close())
+	}
+	return l, nil
+}
+
+// explain is called with what a read of a read-only log failed with. Damage that a view opened now does not have is a change by the writer.
+func (l *Log) explain(offset int64, err error) error {
+	if err == nil || !l.readOnly || !errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	cfg := l.cfg.Load()
+	still := insist(cfg, l.path, func() error {
+		now, err := tryView(l.path, cfg)
+		if err != nil {
+			return err
+		}
+		_, err = now.readSegments(nil, offset, 1)
+		if errors.Is(err, ErrOffsetOutOfRange) || offset >= now.EndOffset() {
+			err = nil
+		}
+		return errors.Join(err, now.Close())
+	})
+	if still != nil {
+		return err
+	}
+	return fmt.Errorf("%w: read %s at offset %d: %w", ErrChanged, l.path, offset, err)
 }

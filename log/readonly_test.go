@@ -2,6 +2,7 @@ package log
 
 import (
 	"context"
+	"io/fs"
 	"reflect"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -134,3 +136,118 @@ func (*snapshotOwner) Written([]*Append)        {}
 func (*snapshotOwner) Refused([]*Append, error) {}
 func (*snapshotOwner) Durable(int64)            {}
 func (*snapshotOwner) Snapshot(int64) []byte    { return []byte("snapshot") }
+
+// A broker's directory has no state of ours; a compacted one has gaps in its offsets, and what a broker was doing shows in its names.
+func TestReadOnlyReadsADirectoryOfKafkas(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	cfg := compacting
+	cfg.FS, cfg.Sync, cfg.SegmentBytes = disk, SyncNever, 400
+	l, err := Open("/kafka/t-0", cfg)
+	require.NoError(t, err)
+	for i := range 25 {
+		appendKV(t, l, "a="+strings.Repeat("x", 150), "b="+strings.Repeat("y", i), "c=1", "once"+string(rune('a'+i))+"=1")
+		appendKV(t, l, "c=2") // of those before, nothing is left: gaps
+		require.NoError(t, l.Roll())
+		if i == 12 {
+			clean(t, l)
+		}
+	}
+	before := logDump(t, l)
+	segments := len(l.Segments())
+	require.Greater(t, segments, 10)
+	require.NoError(t, l.Close())
+	require.NoError(t, disk.Remove("/kafka/t-0/"+stateFile))
+	require.NoError(t, disk.SyncDir("/kafka/t-0"))
+	look := func(disk *vfs.MemFS) (*Log, string) {
+		changes := disk.Count(vfs.OpChange)
+		ro, err := OpenReadOnly("/kafka/t-0", Config{FS: disk})
+		require.NoError(t, err)
+		dump := logDump(t, ro)
+		require.NoError(t, ro.Close())
+		require.Equal(t, changes, disk.Count(vfs.OpChange))
+		return ro, dump
+	}
+	ro, dump := look(disk.Crash(1))
+	require.Equal(t, before, dump, "a gap is no damage")
+	require.Len(t, ro.Segments(), segments)
+
+	// In the middle of replacing three segments: the sources are going, the result is complete. Then: it is not.
+	swapping := disk.Kill()
+	ro, err = OpenReadOnly("/kafka/t-0", Config{FS: swapping})
+	require.NoError(t, err)
+	first := ro.Segments()
+	var merged []byte
+	for _, s := range first[:3] {
+		p, err := vfs.ReadFile(swapping, filePath("/kafka/t-0", s.BaseOffset, segment.LogSuffix))
+		require.NoError(t, err)
+		merged = append(merged, p...)
+	}
+	require.NoError(t, ro.Close())
+	swap := filePath("/kafka/t-0", first[0].BaseOffset, segment.LogSuffix) + swapSuffix
+	require.NoError(t, writeUnsynced(swapping, swap, merged))
+	unfinished := swapping.Kill()
+	require.NoError(t, writeUnsynced(unfinished, filePath("/kafka/t-0", first[0].BaseOffset, segment.IndexSuffix)+cleanedSuffix, nil))
+	require.NoError(t, writeUnsynced(unfinished, filePath("/kafka/t-0", first[0].BaseOffset, segment.LogSuffix)+cleanedSuffix, nil))
+	require.NoError(t, swapping.Remove(filePath("/kafka/t-0", first[1].BaseOffset, segment.LogSuffix)))
+	ro, dump = look(swapping)
+	require.Equal(t, before, dump)
+	require.Len(t, ro.Segments(), segments-2)
+	ro, dump = look(unfinished)
+	require.Equal(t, before, dump)
+	require.Len(t, ro.Segments(), segments)
+
+	// Records that were deleted are not shown.
+	require.NoError(t, writeUnsynced(disk, "/kafka/"+logStartFile, []byte("0\n1\nt 0 7\n")))
+	ro, _ = look(disk)
+	require.EqualValues(t, 7, ro.StartOffset())
+	_, err = disk.Stat("/kafka/t-0/" + stateFile)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestReadOnlyOpenOfNoLogSaysSo(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	require.NoError(t, disk.MkdirAll("/empty", 0o755))
+	for _, dir := range []string{"/missing", "/empty"} {
+		_, err := OpenReadOnly(dir, Config{FS: disk})
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		require.ErrorContains(t, err, dir)
+	}
+	_, err := disk.Stat("/missing")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+// A log that its writer has emptied is empty, at the offset at which it goes on.
+func TestReadOnlyOpenOfAnEmptiedLog(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	l := openMem(t, disk)
+	fill(t, l, 20)
+	var cuts []*vfs.MemFS
+	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		if e.Op&vfs.OpChange != 0 {
+			cuts = append(cuts, disk.Kill())
+		}
+	}})
+	require.NoError(t, l.TruncateFully(100))
+	stop()
+	emptied := 0
+	for i, cut := range cuts {
+		ro, err := OpenReadOnly("log", Config{FS: cut})
+		require.NoError(t, err, "call %d", i)
+		if ro.EndOffset() == 100 {
+			emptied++
+			require.EqualValues(t, 100, ro.StartOffset())
+			require.Empty(t, values(t, ro))
+			_, _, err := ro.MaxTimestampOffset()
+			require.NoError(t, err)
+		} else {
+			require.Len(t, values(t, ro), 20)
+			require.Zero(t, emptied, "call %d: the old log is back", i)
+		}
+		require.NoError(t, ro.Close())
+	}
+	require.Greater(t, emptied, 2)
+	require.NoError(t, l.Close())
+}

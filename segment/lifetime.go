@@ -36,6 +36,29 @@ func (s *Segment) openLog() (vfs.File, error) {
 	}
 }
 
+// pin makes a ReadOnly segment hold what it is going to read. The transaction index comes first: who removes a segment takes the name from the
+// .log file before he removes the index, so an index that was found to be missing while the .log file still had its name never was.
+func (s *Segment) pin() (err error) {
+	if s.aborted, err = s.readAbortedFile(); err != nil {
+		return err
+	}
+	if s.pinned, err = s.cfg.Files.acquire(s); err != nil {
+		return err
+	}
+	s.alloc, err = s.pinned.file.Size() // that of the name may be another file's by now
+	return err
+}
+
+// unpin ends pin.
+func (s *Segment) unpin() error {
+	f := s.pinned
+	if f == nil {
+		return nil
+	}
+	s.pinned = nil
+	return s.cfg.Files.release(f)
+}
+
 func (s *Segment) currentPath() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +179,7 @@ func (s *Segment) Close() error {
 	if !s.cfg.ReadOnly && s.Err() == nil {
 		errs = append(errs, s.trim(), s.flushIndex(flushFinal))
 	}
-	errs = append(errs, s.letGo())
+	errs = append(errs, s.letGo(), s.unpin())
 	s.closed.Store(true)
 	return errors.Join(append(errs, s.cfg.Files.forget(s), s.Release())...)
 }

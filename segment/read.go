@@ -114,8 +114,8 @@ func (s *Segment) readBatches(f *openFile, dst []byte, p place, maxBytes int, li
 
 // wholeBatches walks the batches of b, which lie at p, checks those that were not checked before, and returns the place behind the whole ones.
 func (s *Segment) wholeBatches(f *openFile, b []byte, p place, at end) (place, error) {
-	check := !s.checked.covers(p.pos, p.pos+int64(len(b)))
-	first, seen := p.pos, false // seen: the header behind p was looked at
+	check := s.cfg.ReadOnly || !s.checked.covers(p.pos, p.pos+int64(len(b))) // what is only read may have been written anew since
+	first, seen := p.pos, false                                              // seen: the header behind p was looked at
 	var h record.Batch
 	for {
 		rest := b[p.pos-first:]
@@ -144,7 +144,9 @@ func (s *Segment) wholeBatches(f *openFile, b []byte, p place, at end) (place, e
 			return p, err
 		}
 	}
-	s.checked.add(first, p.pos)
+	if !s.cfg.ReadOnly {
+		s.checked.add(first, p.pos)
+	}
 	return p, nil
 }
 

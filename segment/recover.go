@@ -82,6 +82,11 @@ func (s *Segment) recover(f *openFile, o RecoverOptions) (rep Report, err error)
 	if err == nil {
 		err = w.finish(&rep)
 	}
+	if err == nil && s.cfg.ReadOnly { // the walk may have come upon a marker that is younger than what Open read
+		if now, err := s.readAbortedFile(); err == nil && len(now) > len(s.aborted) {
+			s.aborted = now
+		}
+	}
 	if err != nil || o.KeepTail || s.cfg.ReadOnly {
 		return rep, err
 	}

@@ -21,6 +21,9 @@ type Segment struct {
 	base int64
 	cfg  Config
 
+	pinned  *openFile // of a ReadOnly segment: held from Open to Close
+	aborted []byte    // of a ReadOnly segment: the transaction index as Open found it
+
 	roomy uint64 // below this size no index is full, by far: an entry takes more than an interval of bytes
 
 	end       atomic.Uint64            // see end; stored by the writer after the bytes are in the file
@@ -106,26 +109,38 @@ type OpenOptions struct {
 // It returns *CorruptError if the end of a clean segment is not what it should be.
 func Open(dir string, base int64, cfg Config, o OpenOptions) (*Segment, error) {
 	s := newSegment(dir, base, cfg)
-	info, err := s.cfg.FS.Stat(s.name(LogSuffix))
-	if err != nil {
-		return nil, fmt.Errorf("open segment: %w", err)
-	}
-	s.alloc = info.Size()
-	if !o.Clean {
-		return s, nil
-	}
-	if o.Size >= 0 && o.NextOffset >= base {
-		if s.alloc < o.Size {
-			return nil, s.corrupt(s.alloc, o.NextOffset, fmt.Sprintf("file has %d bytes, %d were written", s.alloc, o.Size))
-		}
-		s.publish(end{o.Size, o.NextOffset})
-		return s, nil
-	}
-	if _, err = s.Recover(RecoverOptions{SameBoot: true, KeepTail: true}); err != nil {
-		s.closed.Store(true)
-		return nil, fmt.Errorf("open segment: %w", errors.Join(err, s.cfg.Files.forget(s)))
+	if err := s.open(o); err != nil {
+		return nil, fmt.Errorf("open segment: %w", errors.Join(err, s.unpin(), s.abandon()))
 	}
 	return s, nil
+}
+
+func (s *Segment) open(o OpenOptions) (err error) {
+	if s.cfg.ReadOnly {
+		err = s.pin()
+	} else if info, statErr := s.cfg.FS.Stat(s.name(LogSuffix)); statErr == nil {
+		s.alloc = info.Size()
+	} else {
+		err = statErr
+	}
+	if err != nil || !o.Clean {
+		return err
+	}
+	if o.Size >= 0 && o.NextOffset >= s.base {
+		if s.alloc < o.Size {
+			return s.corrupt(s.alloc, o.NextOffset, fmt.Sprintf("file has %d bytes, %d were written", s.alloc, o.Size))
+		}
+		s.publish(end{o.Size, o.NextOffset})
+		return nil
+	}
+	_, err = s.Recover(RecoverOptions{SameBoot: true, KeepTail: true})
+	return err
+}
+
+// abandon makes a segment whose open failed unusable.
+func (s *Segment) abandon() error {
+	s.closed.Store(true)
+	return s.cfg.Files.forget(s)
 }
 
 // name returns the name of one of the segment's files; that of the .log file changes with Remove.

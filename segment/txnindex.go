@@ -102,6 +102,13 @@ func (s *Segment) Aborted(from, upper int64) (ts []AbortedTxn, done bool, err er
 
 // readAborted returns the whole entries of the transaction index.
 func (s *Segment) readAborted() (p []byte, err error) {
+	if s.cfg.ReadOnly {
+		return s.aborted, nil
+	}
+	return s.readAbortedFile()
+}
+
+func (s *Segment) readAbortedFile() (p []byte, err error) {
 	f, size, err := s.openIndex(TxnIndexSuffix)
 	if s.removed.Load() { // what is there, or not there, may be another segment's
 		err = errors.Join(err, ErrClosed)

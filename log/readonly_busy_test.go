@@ -1,0 +1,260 @@
+package log
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
+)
+
+// viewsEnv is how many read-only opens the tests beside a busy writer make, for each kind of writer and each disk.
+const viewsEnv = "STRATA_VIEWS"
+
+func viewCount(t *testing.T, otherwise int) int {
+	s := os.Getenv(viewsEnv)
+	if s == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(s)
+	require.NoError(t, err)
+	return n
+}
+
+// A busyWriter changes a log as fast as it can, and knows what a reader may see.
+type busyWriter struct {
+	cfg Config
+	dir string
+	ops []func(*busyWriter, *Log) error
+	rnd *rand.Rand
+
+	mu      sync.Mutex
+	values  map[int64]map[string]bool // every value ever appended, by offset
+	latest  map[string][]int64        // offsets of each key, ascending; not with truncation
+	acked   int64                     // end
+	cuts    int                       // truncations begun
+	cutting bool
+	steps   int
+}
+
+var busyKeys = []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+
+func (w *busyWriter) append(l *Log) error {
+	n := 1 + w.rnd.IntN(12)
+	rs := make([]record.Record, n)
+	w.mu.Lock()
+	first := l.EndOffset()
+	for i := range rs {
+		key := busyKeys[w.rnd.IntN(len(busyKeys))]
+		value := fmt.Sprintf("%d-%d-%0*d", first+int64(i), w.steps, 1+w.rnd.IntN(200), 0)
+		rs[i] = record.String("", key, value)
+		offset := first + int64(i)
+		if w.values[offset] == nil {
+			w.values[offset] = map[string]bool{}
+		}
+		w.values[offset][value] = true
+		w.latest[key] = append(w.latest[key], offset)
+	}
+	w.mu.Unlock()
+	got, err := l.Append(context.Background(), rs...)
+	if err != nil {
+		return err
+	}
+	if got != first {
+		return fmt.Errorf("appended at %d, not %d", got, first)
+	}
+	w.mu.Lock()
+	w.acked = first + int64(n)
+	w.mu.Unlock()
+	return nil
+}
+
+func (w *busyWriter) roll(l *Log) error { return l.Roll() }
+
+func (w *busyWriter) clean(l *Log) error {
+	_, err := l.Clean(context.Background())
+	return err
+}
+
+func (w *busyWriter) deleteRecords(l *Log) error {
+	return l.DeleteRecords(l.StartOffset() + w.rnd.Int64N(l.EndOffset()-l.StartOffset()+1)/2)
+}
+
+func (w *busyWriter) truncate(l *Log) error {
+	w.mu.Lock()
+	w.cuts++
+	w.cutting = true
+	w.mu.Unlock()
+	back := w.rnd.Int64N(60)
+	var err error
+	if w.rnd.IntN(6) == 0 {
+		err = l.TruncateFully(l.StartOffset() + w.rnd.Int64N(50))
+	} else {
+		err = l.TruncateTo(max(l.EndOffset()-back, l.StartOffset()))
+	}
+	w.mu.Lock()
+	w.cutting = false
+	w.cuts++
+	w.acked = l.EndOffset()
+	w.mu.Unlock()
+	return err
+}
+
+// run works until stop is closed, and reopens the log now and then.
+func (w *busyWriter) run(stop <-chan struct{}) error {
+	for {
+		l, err := Open(w.dir, w.cfg)
+		if err != nil {
+			return err
+		}
+		for range 400 {
+			select {
+			case <-stop:
+				return l.Close()
+			default:
+			}
+			w.steps++
+			op := (*busyWriter).append
+			if w.rnd.IntN(4) == 0 {
+				op = w.ops[w.rnd.IntN(len(w.ops))]
+			}
+			if err := op(w, l); err != nil {
+				return errors.Join(err, l.Close())
+			}
+		}
+		if err := l.Close(); err != nil {
+			return err
+		}
+	}
+}
+
+// look opens the log read-only and checks everything that is seen.
+func (w *busyWriter) look(t *testing.T, fsys vfs.FS) (changed bool) {
+	w.mu.Lock()
+	acked, cuts := w.acked, w.cuts
+	w.mu.Unlock()
+	l, err := OpenReadOnly(w.dir, Config{FS: fsys})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	start, end := l.StartOffset(), l.EndOffset()
+	var seen []record.Record
+	next := start
+	for r, err := range l.Records(start) {
+		if errors.Is(err, ErrChanged) {
+			changed = true
+			break
+		}
+		require.NoError(t, err, "log [%d, %d), read up to %d", start, end, next)
+		require.GreaterOrEqual(t, r.Offset, next)
+		next = r.Offset + 1
+		seen = append(seen, r)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cuts != cuts || w.cutting { // what is seen may be of before and after
+		for _, r := range seen {
+			require.True(t, w.values[r.Offset][string(r.Value)], "offset %d never had this value", r.Offset)
+		}
+		return changed
+	}
+	require.False(t, changed, "nobody truncated the log")
+	require.GreaterOrEqual(t, end, acked, "acknowledged before the log was opened")
+	byKey := map[string]int64{}
+	for _, r := range seen {
+		require.True(t, w.values[r.Offset][string(r.Value)], "offset %d never had this value", r.Offset)
+		byKey[string(r.Key)] = r.Offset
+	}
+	if !w.cfg.Cleanup.Compacts() {
+		require.Len(t, seen, int(end-start), "every record of [%d, %d)", start, end)
+		return false
+	}
+	if cuts > 0 {
+		return false
+	}
+	want := map[string]int64{}
+	for key, offsets := range w.latest {
+		for _, o := range offsets {
+			if o >= start && o < end {
+				want[key] = o
+			}
+		}
+	}
+	require.Equal(t, want, byKey, "the last record of each key in [%d, %d)", start, end)
+	return false
+}
+
+// busyWriters are kinds of writers. Sizes are so small that files come and go all the time.
+var busyWriters = []struct {
+	name string
+	cfg  Config
+	ops  []func(*busyWriter, *Log) error
+}{
+	{"rolls and retention", Config{SegmentBytes: 2500, RetentionBytes: 12000, Sync: SyncNever},
+		[]func(*busyWriter, *Log) error{(*busyWriter).roll, (*busyWriter).clean, (*busyWriter).deleteRecords}},
+	{"space written ahead", Config{SegmentBytes: 4000, RetentionBytes: 30000},
+		[]func(*busyWriter, *Log) error{(*busyWriter).roll, (*busyWriter).clean}},
+	{"compaction", Config{SegmentBytes: 6000, Sync: SyncNever, Cleanup: CleanupCompact, MinDirtyRatio: 0.01},
+		[]func(*busyWriter, *Log) error{(*busyWriter).roll, (*busyWriter).roll, (*busyWriter).clean}},
+	{"truncation", Config{SegmentBytes: 2500, RetentionBytes: 12000, Sync: SyncNever},
+		[]func(*busyWriter, *Log) error{(*busyWriter).roll, (*busyWriter).truncate, (*busyWriter).clean}},
+	{"truncation of space written ahead", Config{SegmentBytes: 4000, RetentionBytes: 20000},
+		[]func(*busyWriter, *Log) error{(*busyWriter).roll, (*busyWriter).truncate, (*busyWriter).clean}},
+	{"everything", Config{SegmentBytes: 3000, Sync: SyncNever, RetentionBytes: 15000, Cleanup: CleanupCompact | CleanupDelete, MinDirtyRatio: 0.01},
+		[]func(*busyWriter, *Log) error{(*busyWriter).roll, (*busyWriter).truncate, (*busyWriter).clean, (*busyWriter).deleteRecords}},
+}
+
+// quickDir is a directory where syncs cost little, so that a writer does much in the time of a read.
+func quickDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("/dev/shm", "strata-test")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+// TestReadOnlyOpensBesideABusyWriter opens a log over and over while it is written to, and reads all of it. No open fails, no read finds
+// damage, nothing acknowledged is missing and nothing is seen that was never appended.
+func TestReadOnlyOpensBesideABusyWriter(t *testing.T) {
+	t.Parallel()
+	for _, disk := range []string{"memory", "files"} {
+		views := viewCount(t, 200)
+		for i, kind := range busyWriters {
+			t.Run(disk+"/"+kind.name, func(t *testing.T) {
+				fsys, dir := vfs.FS(vfs.Mem()), "/data/t-0"
+				if disk == "files" {
+					fsys, dir = vfs.OS(), filepath.Join(quickDir(t), "t-0")
+				}
+				cfg := kind.cfg
+				cfg.FS = fsys
+				w := &busyWriter{cfg: cfg, dir: dir, ops: kind.ops, rnd: rand.New(rand.NewPCG(uint64(i), 7)), values: map[int64]map[string]bool{}, latest: map[string][]int64{}}
+				l, err := Open(dir, cfg)
+				require.NoError(t, err)
+				require.NoError(t, w.append(l))
+				require.NoError(t, l.Close())
+				stop, done := make(chan struct{}), make(chan error, 1)
+				go func() { done <- w.run(stop) }()
+				var changed atomic.Int64
+				for range views {
+					if w.look(t, fsys) {
+						changed.Add(1)
+					}
+				}
+				close(stop)
+				require.NoError(t, <-done)
+				t.Logf("%d opens beside %d operations, %d ended with ErrChanged", views, w.steps, changed.Load())
+				require.False(t, w.look(t, fsys))
+			})
+		}
+	}
+}
