@@ -177,7 +177,8 @@ func otherTopic(committed, now [16]byte) bool {
 }
 
 // Group describes a group with its offsets and lag, in all partitions of the topics that it has committed
-// offsets in or its members subscribe to. It returns ErrGroupNotFound if there is none of that id.
+// offsets in or its members subscribe to, also while it rebalances. What a group without members that has
+// never committed would read is not known: it has no lag. It returns ErrGroupNotFound if there is none of that id.
 func (c *Coordinator) Group(ctx context.Context, id string) (Info, error) {
 	v, err := c.read(ctx, id, func(g *classic.Group) any { return standingOf(g) })
 	if err != nil {

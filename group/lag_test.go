@@ -2,6 +2,7 @@ package group
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -29,6 +30,42 @@ func TestLagCountsPartitionsWithoutACommitFromTheirStart(t *testing.T) {
 		info, err = c.Group(ctx, "old")
 		require.NoError(t, err)
 		require.Equal(t, int64(90+90), info.Lag(), "no more than there is")
+	})
+}
+
+// The first protocol of the members, an assignor of their own, does not have Kafka's format; the group uses the second.
+func TestLagOfAGroupThatNeverCommittedIsThereWhileItRebalances(t *testing.T) {
+	inBubble(t, logs(map[string]int32{"t": 3}), Config{}, func(t *testing.T, c *Coordinator) {
+		join := func(id, instance string, protocols ...assignor.Protocol) JoinResponse {
+			r, err := c.Join(ctx, JoinRequest{Group: "g", MemberID: id, InstanceID: instance, ClientHost: "/h", ProtocolType: ProtocolTypeConsumer,
+				SessionTimeout: time.Minute, RebalanceTimeout: time.Minute, Protocols: protocols})
+			require.NoError(t, err)
+			return r
+		}
+		lag := func(state State) {
+			t.Helper()
+			synctest.Wait()
+			info, err := c.Group(ctx, "g")
+			require.NoError(t, err)
+			require.Equal(t, state, info.State)
+			require.Equal(t, int64(3*90), info.Lag())
+			lags, err := c.Lags(ctx)
+			require.NoError(t, err)
+			require.Equal(t, int64(3*90), lags[0].Lag)
+		}
+		custom := assignor.Protocol{Name: "custom", Metadata: []byte{1}}
+		ours := assignor.Protocol{Name: "range", Metadata: assignor.SubscriptionFor(assignor.Range(), []string{"t"}, nil, -1, "")}
+		m := join("", "i", custom, ours)
+		lag(CompletingRebalance)
+		_, err := c.Sync(ctx, SyncRequest{Group: "g", MemberID: m.MemberID, InstanceID: "i", Generation: m.Generation, Assignments: map[string][]byte{}})
+		require.NoError(t, err)
+		lag(Stable)
+		second := make(chan JoinResponse, 1)
+		go func() { second <- join("", "", custom, ours) }()
+		lag(PreparingRebalance)
+		m = join(m.MemberID, "i", custom, ours)
+		require.Equal(t, m.Generation, (<-second).Generation)
+		lag(CompletingRebalance)
 	})
 }
 

@@ -44,15 +44,26 @@ func (g *Group) viewMember(m *member) MemberView {
 	if g.protocolType != protocol.ProtocolTypeConsumer {
 		return v
 	}
-	name := g.protocol
-	if g.state == protocol.PreparingRebalance && len(m.protocols) > 0 {
-		name = m.protocols[0].Name
-	}
-	if s, err := assignor.ParseSubscription(m.metadata(name)); err == nil {
-		v.Topics = s.Topics
-	}
+	v.Topics = g.topicsOf(m)
 	if a, err := assignor.ParseAssignment(m.assignment); err == nil && g.state == protocol.Stable {
 		v.Assignment = a.Partitions
 	}
 	return v
+}
+
+// topicsOf returns what a member of a consumer group subscribes to: by the group's protocol, or by the
+// first of its own that can be read. While the group rebalances there is no chosen one yet, and that of
+// a custom assignor need not have Kafka's format.
+func (g *Group) topicsOf(m *member) []string {
+	if g.state != protocol.PreparingRebalance {
+		if s, err := assignor.ParseSubscription(m.metadata(g.protocol)); err == nil {
+			return s.Topics
+		}
+	}
+	for _, p := range m.protocols {
+		if s, err := assignor.ParseSubscription(p.Metadata); err == nil {
+			return s.Topics
+		}
+	}
+	return nil
 }
