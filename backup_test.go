@@ -20,7 +20,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// checkOffsets requires that no group has read further than the records go, and returns the committed offsets.
+// checkOffsets requires that no group has read further than the records go, and returns the
+// committed offsets.
 func checkOffsets(t *testing.T, c *strata.Cluster) record.Offsets {
 	t.Helper()
 	ends, err := c.Offsets(t.Context(), "orders", strata.Latest)
@@ -37,7 +38,8 @@ func checkOffsets(t *testing.T, c *strata.Cluster) record.Offsets {
 	return offsets
 }
 
-// Whenever during a backup records are written, read and committed, the copy has no commit without its record.
+// Whenever during a backup records are written, read and committed, the copy has no commit without
+// its record.
 func TestCommittedOffsetsOfABackupNeverPointPastRecords(t *testing.T) {
 	fsys := vfs.Mem()
 	c, err := strata.Open(strata.Config{FS: fsys, Dir: "data", Group: group.Config{OffsetsPartitions: 2}})

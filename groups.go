@@ -23,8 +23,8 @@ func (c *Cluster) WaitGroup(ctx context.Context, id string, pred func(group.Info
 	return c.coordinator.WaitGroup(ctx, id, pred)
 }
 
-// ResetOffsets stores offsets for a group that has no members, which it creates if there is none; it
-// returns when they are durable. It returns group.ErrNonEmptyGroup if it has members, and
+// ResetOffsets stores offsets for a group that has no members, which it creates if there is none;
+// it returns when they are durable. It returns group.ErrNonEmptyGroup if it has members, and
 // group.ErrUnknownTopicOrPartition, with nothing stored, if one of the partitions does not exist.
 func (c *Cluster) ResetOffsets(ctx context.Context, id string, to record.Offsets) error {
 	return c.coordinator.ResetOffsets(ctx, id, to)
@@ -43,20 +43,20 @@ func (c *Cluster) DeleteOffsets(ctx context.Context, id string, tps ...record.To
 	return c.coordinator.DeleteOffsets(ctx, id, tps...)
 }
 
-// Lags returns the lag of every group, sorted by id, and how long each takes to catch up. Whoever calls
-// it every few seconds sees whether a group needs more members: group.LagLimit.Check says that it is
-// beyond what its application tolerates.
+// Lags returns the lag of every group, sorted by id, and how long each takes to catch up. Whoever
+// calls it every few seconds sees whether a group needs more members: group.LagLimit.Check says
+// that it is beyond what its application tolerates.
 func (c *Cluster) Lags(ctx context.Context) ([]group.GroupLag, error) { return c.coordinator.Lags(ctx) }
 
-// RewindGroup moves a group, with or without members, to a time, by a shift or to given offsets, and
-// returns where each partition went once that is durable; offsets beyond either end of a log become
-// that end. tps are the partitions to move, none: all that the group reads. Members follow: they give
-// up their partitions, join again and read on from there; what they commit until then is refused with
-// group.ErrUnknownMember.
+// RewindGroup moves a group, with or without members, to a time, by a shift or to given offsets,
+// and returns where each partition went once that is durable; offsets beyond either end of a log
+// become that end. tps are the partitions to move, none: all that the group reads. Members follow:
+// they give up their partitions, join again and read on from there; what they commit until then is
+// refused with group.ErrUnknownMember.
 //
 // It returns group.ErrGroupNotFound if there is no such group and none of the partitions is named,
-// group.ErrUnknownTopicOrPartition for one that does not exist, group.ErrInvalidOffset for a negative
-// offset or the zero ResetTarget, always with nothing moved.
+// group.ErrUnknownTopicOrPartition for one that does not exist, group.ErrInvalidOffset for a
+// negative offset or the zero ResetTarget, always with nothing moved.
 func (c *Cluster) RewindGroup(ctx context.Context, id string, to group.ResetTarget, tps ...record.TopicPartition) (record.Offsets, error) {
 	return c.coordinator.RewindGroup(ctx, id, to, tps...)
 }

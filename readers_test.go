@@ -67,7 +67,8 @@ func free(t *testing.T, c *strata.Cluster, from record.Offsets) *consumer.Consum
 	return reader(t, c, consumer.Config{Assign: from})
 }
 
-// take reads the next n records of a consumer, as "offset:value"; fewer if they do not come within a minute.
+// take reads the next n records of a consumer, as "offset:value"; fewer if they do not come within
+// a minute.
 func take(t *testing.T, c *consumer.Consumer, n int) (got []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -141,7 +142,8 @@ func TestReadersOfOnePartitionGoTheirOwnWay(t *testing.T) {
 	})
 }
 
-// Row 11: what was read, and committed, is still there days later, for the same reader and for others.
+// Row 11: what was read, and committed, is still there days later, for the same reader and for
+// others.
 func TestRecordsCanBeReadAgainDaysLater(t *testing.T) {
 	inBubble(t, topic.Config{Partitions: 1}, func(t *testing.T, c *strata.Cluster, p *producer.Producer) {
 		sendTo(t, p, 0, numbers(0, 20)...)
@@ -159,8 +161,9 @@ func TestRecordsCanBeReadAgainDaysLater(t *testing.T) {
 	})
 }
 
-// Row 12: with readers at the first record of a long backlog, one of them at work for an hour a record, what is sent is acknowledged
-// and reaches a reader at the end as fast as without them, which is at once: no time passes but what somebody waits for.
+// Row 12: with readers at the first record of a long backlog, one of them at work for an hour a
+// record, what is sent is acknowledged and reaches a reader at the end as fast as without them,
+// which is at once: no time passes but what somebody waits for.
 func TestSlowReadersDoNotDelayTheirPeersOrTheLog(t *testing.T) {
 	inBubble(t, topic.Config{Partitions: 1}, func(t *testing.T, c *strata.Cluster, p *producer.Producer) {
 		sendTo(t, p, 0, numbers(0, 2000)...)
@@ -272,7 +275,8 @@ func walk(disk vfs.FS, dir string, fn func(path string, d fs.DirEntry)) error {
 	return err
 }
 
-// withSegments opens a cluster on a disk in memory whose default segments take size bytes, with the topic "orders" of two partitions.
+// withSegments opens a cluster on a disk in memory whose default segments take size bytes, with the
+// topic "orders" of two partitions.
 func withSegments(t *testing.T, size string, props map[string]string) (*strata.Cluster, *producer.Producer, *vfs.MemFS) {
 	t.Helper()
 	disk := vfs.Mem()
@@ -325,7 +329,8 @@ func TestSegmentSettingsOfALiveTopicAreChanged(t *testing.T) {
 	require.Len(t, segmentSizes(t, disk, 0), 5)
 }
 
-// Row 25: a partition that takes five times as much has five times as many segments; larger segments are fewer.
+// Row 25: a partition that takes five times as much has five times as many segments; larger
+// segments are fewer.
 func TestSegmentsFollowTheRateAndTheSegmentSize(t *testing.T) {
 	count := func(size string) (slow, busy int) {
 		_, p, disk := withSegments(t, size, nil)
@@ -358,7 +363,8 @@ func poll(t *testing.T, c *consumer.Consumer, n int) map[int32]int {
 	return got
 }
 
-// Row 8: a position is the reader's own, one for each partition, whatever is there and whatever others have read.
+// Row 8: a position is the reader's own, one for each partition, whatever is there and whatever
+// others have read.
 func TestPositionsAreTheReadersOwn(t *testing.T) {
 	inBubble(t, topic.Config{Partitions: 2}, func(t *testing.T, c *strata.Cluster, p *producer.Producer) {
 		sendTo(t, p, 0, numbers(0, 10)...)

@@ -1,14 +1,17 @@
-// Package strata is Kafka's log as Go packages: durable partitions, an idempotent producer and consumer groups in one process.
+// Package strata is Kafka's log as Go packages: durable partitions, an idempotent producer and
+// consumer groups in one process.
 //
-// Open wires the usual pieces together: a cluster of brokers (package replication) and the coordinator of consumer groups (package group).
-// A Cluster is what producers and consumers are made from:
+// Open wires the usual pieces together: a cluster of brokers (package replication) and the
+// coordinator of consumer groups (package group). A Cluster is what producers and consumers are
+// made from:
 //
 //	c, err := strata.Open(strata.Config{Dir: "data"})
 //	err = c.CreateTopic(ctx, "orders", topic.Config{Partitions: 6})
 //	p, err := producer.New(c, producer.Config{})
 //	g, err := consumer.New(c, consumer.Config{Group: "billing", Topics: []string{"orders"}})
 //
-// Read this package as the recipe: an application that needs less, or other parts, wires them by hand in the same way.
+// Read this package as the recipe: an application that needs less, or other parts, wires them by
+// hand in the same way.
 package strata
 
 import (
@@ -38,7 +41,8 @@ type Config struct {
 
 	MaxPartitions int // of all topics together; 0: 200,000. See replication.Config
 
-	// Housekeeping, see replication.Config. Properties takes all of it, and defaults of topics, under Kafka's names for brokers.
+	// Housekeeping, see replication.Config. Properties takes all of it, and defaults of topics,
+	// under Kafka's names for brokers.
 	RetentionCheckInterval time.Duration // 0: 5 minutes. Kafka: log.retention.check.interval.ms
 	CompactionInterval     time.Duration // 0: 15 s; log.Unlimited: only Clean compacts. Kafka: log.cleaner.backoff.ms
 	CompactionMemory       int64         // 0: 128 MiB. Kafka: log.cleaner.dedupe.buffer.size
@@ -68,9 +72,10 @@ var (
 // closeTimeout bounds Close.
 const closeTimeout = 30 * time.Second
 
-// A Cluster is brokers and coordinators in one process. It is what producer.New, consumer.New, consumer.Read and kafka.NewServer take, and
-// a group.Admin. The methods listed here are for applications; what its parts can do besides, and what only servers and tests need, is
-// behind Backend. All methods are safe for concurrent use.
+// A Cluster is brokers and coordinators in one process. It is what producer.New, consumer.New,
+// consumer.Read and kafka.NewServer take, and a group.Admin. The methods listed here are for
+// applications; what its parts can do besides, and what only servers and tests need, is behind
+// Backend. All methods are safe for concurrent use.
 type Cluster struct {
 	clients // what producers and consumers call
 
@@ -80,7 +85,8 @@ type Cluster struct {
 	closeErr    error
 }
 
-// clients is promoted to Cluster without a place in its documentation: nobody but the packages producer and consumer calls these methods.
+// clients is promoted to Cluster without a place in its documentation: nobody but the packages
+// producer and consumer calls these methods.
 type clients interface {
 	producer.Backend
 	consumer.Backend
@@ -96,8 +102,9 @@ type Backend struct {
 // Backend returns the parts of the cluster. They must not be closed.
 func (c *Cluster) Backend() Backend { return Backend{c.brokers, c.coordinator} }
 
-// Open returns a serving cluster, recovered from its directory. A directory that is locked, damaged, from a newer version or not ours is
-// a typed error of the layer that noticed. The cluster must be closed, after its producers and consumers.
+// Open returns a serving cluster, recovered from its directory. A directory that is locked,
+// damaged, from a newer version or not ours is a typed error of the layer that noticed. The cluster
+// must be closed, after its producers and consumers.
 func Open(cfg Config) (*Cluster, error) {
 	brokers, err := replication.Open(replication.Config{
 		Dir: cfg.Dir, FS: cfg.FS, Defaults: cfg.Defaults, MaxPartitions: cfg.MaxPartitions, Logger: cfg.Logger,
@@ -125,8 +132,9 @@ func (c *Cluster) Close() error {
 	return c.Shutdown(ctx)
 }
 
-// Shutdown ends every call under way with the ErrClosed of its package, makes what is written durable and closes all files. It returns
-// when the last goroutine has ended. It is idempotent; later callers wait for the first and get its result.
+// Shutdown ends every call under way with the ErrClosed of its package, makes what is written
+// durable and closes all files. It returns when the last goroutine has ended. It is idempotent;
+// later callers wait for the first and get its result.
 func (c *Cluster) Shutdown(ctx context.Context) error {
 	c.close.Do(func() {
 		c.closeErr = errors.Join(c.coordinator.Close(), c.brokers.Shutdown(ctx))
@@ -134,8 +142,8 @@ func (c *Cluster) Shutdown(ctx context.Context) error {
 	return c.closeErr
 }
 
-// Offsets returns an offset of every partition of a topic: at is Earliest, Latest, MaxTimestamp or At(time).
-// Partitions that have no such record are left out. It returns ErrUnknownTopic.
+// Offsets returns an offset of every partition of a topic: at is Earliest, Latest, MaxTimestamp or
+// At(time). Partitions that have no such record are left out. It returns ErrUnknownTopic.
 func (c *Cluster) Offsets(ctx context.Context, name string, at partition.OffsetSpec) (record.Offsets, error) {
 	md, err := c.Metadata(ctx, name)
 	if err != nil {

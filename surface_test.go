@@ -43,7 +43,8 @@ func documentedMethods(t *testing.T) map[string]bool {
 	return found
 }
 
-// What a Cluster can do is documented where it is, or is what producers and consumers call of it; the rest is behind Backend.
+// What a Cluster can do is documented where it is, or is what producers and consumers call of it;
+// the rest is behind Backend.
 func TestClusterOffersWhatItsDocumentationLists(t *testing.T) {
 	listed := documentedMethods(t)
 	listed["MetadataVersion"] = true // a producer asks for it if its backend has it

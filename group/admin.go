@@ -48,7 +48,8 @@ type MemberInfo struct {
 	Topics               []string                // what it subscribes to; consumer groups only
 	Assignment           []record.TopicPartition // what it has; consumer groups only, empty unless the group is Stable
 
-	// The same as the protocol carries it, for any protocol type; nil unless the group is Stable. They must not be written to.
+	// The same as the protocol carries it, for any protocol type; nil unless the group is Stable.
+	// They must not be written to.
 	SubscriptionData, AssignmentData []byte
 }
 
@@ -76,7 +77,8 @@ func (c *Coordinator) each(ctx context.Context, f func(id string, g *classic.Gro
 	return err
 }
 
-// Describe describes a group as Group does, but without its offsets. It returns ErrGroupNotFound if there is none of that id.
+// Describe describes a group as Group does, but without its offsets. It returns ErrGroupNotFound if
+// there is none of that id.
 func (c *Coordinator) Describe(ctx context.Context, id string) (Info, error) {
 	v, err := c.read(ctx, id, func(g *classic.Group) any { return newInfo(g.View()) })
 	if err != nil {
@@ -89,8 +91,9 @@ func (c *Coordinator) Describe(ctx context.Context, id string) (Info, error) {
 	return info, nil
 }
 
-// OffsetsPartition returns the partition of the offsets topic that group's state is kept in: who leads it coordinates the group. If
-// there is no offsets topic it is made if create is set; otherwise ErrNotCoordinator is returned, as nobody coordinates anything yet.
+// OffsetsPartition returns the partition of the offsets topic that group's state is kept in: who
+// leads it coordinates the group. If there is no offsets topic it is made if create is set;
+// otherwise ErrNotCoordinator is returned, as nobody coordinates anything yet.
 func (c *Coordinator) OffsetsPartition(ctx context.Context, group string, create bool) (int32, error) {
 	s, err := c.shard(ctx, group, create)
 	if err != nil {
@@ -110,8 +113,9 @@ func newInfo(v classic.View) Info {
 	return i
 }
 
-// WaitGroup returns as soon as pred holds for the group; it looks again whenever the group changes, without polling. A group that does not
-// exist is shown to pred as Dead. pred runs on the caller's goroutine.
+// WaitGroup returns as soon as pred holds for the group; it looks again whenever the group changes,
+// without polling. A group that does not exist is shown to pred as Dead. pred runs on the caller's
+// goroutine.
 func (c *Coordinator) WaitGroup(ctx context.Context, id string, pred func(Info) bool) (Info, error) {
 	changed := make(chan struct{}, 1)
 	s, err := c.shard(ctx, id, true) // the offsets topic is made: there would be nothing to wait at
@@ -147,14 +151,16 @@ func (c *Coordinator) WaitGroup(ctx context.Context, id string, pred func(Info) 
 	}
 }
 
-// DeleteGroup removes a group and its offsets, durably. It returns ErrNonEmptyGroup if it has members, ErrGroupNotFound if there is none.
+// DeleteGroup removes a group and its offsets, durably. It returns ErrNonEmptyGroup if it has
+// members, ErrGroupNotFound if there is none.
 func (c *Coordinator) DeleteGroup(ctx context.Context, id string) error {
 	_, err := c.existing(ctx, id, ErrGroupNotFound, func(t machine.Ticket) classic.Event { return classic.EventDelete{To: t} })
 	return err
 }
 
-// DeleteOffsets removes offsets of a group, durably. The map says ErrGroupSubscribedToTopic, ErrUnknownTopicOrPartition or nil for each partition;
-// one without an offset is nil. It returns ErrGroupNotFound, or ErrNonEmptyGroup if the group has members that are no consumers.
+// DeleteOffsets removes offsets of a group, durably. The map says ErrGroupSubscribedToTopic,
+// ErrUnknownTopicOrPartition or nil for each partition; one without an offset is nil. It returns
+// ErrGroupNotFound, or ErrNonEmptyGroup if the group has members that are no consumers.
 func (c *Coordinator) DeleteOffsets(ctx context.Context, id string, tps ...record.TopicPartition) (map[record.TopicPartition]error, error) {
 	topics, err := c.lookup(ctx, slices.Values(tps))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A partition is unloaded and loaded again at the moment its timer fires: the timer that loading arms is not forgotten by the
-// firing that comes late, so Close does not wait for it.
+// A partition is unloaded and loaded again at the moment its timer fires: the timer that loading
+// arms is not forgotten by the firing that comes late, so Close does not wait for it.
 func TestCloseDoesNotWaitForATimerThatWasArmedWhileItFired(t *testing.T) {
 	for range 100 {
 		store := newFakeStore(map[string]int32{"t": 1})

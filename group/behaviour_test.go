@@ -109,8 +109,8 @@ func TestEveryChangeOfMembersRepeatsTheRound(t *testing.T) {
 	})
 }
 
-// While an eager group rebalances nobody has a share: not from a sync, and no commit moves an offset, until all have joined and the
-// group leader has assigned.
+// While an eager group rebalances nobody has a share: not from a sync, and no commit moves an
+// offset, until all have joined and the group leader has assigned.
 func TestNobodyHasAShareUntilTheGroupIsInSync(t *testing.T) {
 	inBubble(t, newFakeStore(map[string]int32{"t": 2}), Config{}, func(t *testing.T, c *Coordinator) {
 		join := func(id string) JoinRequest {
@@ -164,7 +164,8 @@ func TestNobodyHasAShareUntilTheGroupIsInSync(t *testing.T) {
 	})
 }
 
-// The rebalance timer runs from the first who comes: members that come and go meanwhile do not start it again.
+// The rebalance timer runs from the first who comes: members that come and go meanwhile do not
+// start it again.
 func TestComingAndGoingDoesNotPutOffTheEndOfARebalance(t *testing.T) {
 	partitions := map[string]int32{"t": 2}
 	inBubble(t, newFakeStore(partitions), Config{}, func(t *testing.T, c *Coordinator) {
@@ -191,7 +192,8 @@ func TestComingAndGoingDoesNotPutOffTheEndOfARebalance(t *testing.T) {
 	})
 }
 
-// Who leads the group's partition of the offsets topic coordinates it, and that is where its records are.
+// Who leads the group's partition of the offsets topic coordinates it, and that is where its
+// records are.
 func TestCoordinatorOfAGroupIsTheLeaderOfItsPartition(t *testing.T) {
 	store := newFakeStore(map[string]int32{"t": 1})
 	inBubble(t, store, Config{OffsetsPartitions: 50}, func(t *testing.T, c *Coordinator) {

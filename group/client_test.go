@@ -31,7 +31,8 @@ func inBubble(t *testing.T, store *fakeStore, cfg Config, f func(t *testing.T, c
 // live is the coordinator of the day.
 type live struct{ p atomic.Pointer[Coordinator] }
 
-// A client is a member as the consumer package plays one: it joins, syncs, sends heartbeats and rejoins, until it is stopped.
+// A client is a member as the consumer package plays one: it joins, syncs, sends heartbeats and
+// rejoins, until it is stopped.
 type client struct {
 	at                       *live
 	group                    string

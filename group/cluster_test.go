@@ -20,12 +20,14 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// withCluster runs f over a real broker on a file system in memory, in virtual time. The cluster is closed afterwards.
+// withCluster runs f over a real broker on a file system in memory, in virtual time. The cluster is
+// closed afterwards.
 func withCluster(t *testing.T, fs vfs.FS, f func(t *testing.T, brokers *replication.Cluster, c *Coordinator)) {
 	require.NoError(t, withClusterUntilClosed(t, fs, f))
 }
 
-// withClusterUntilClosed is withCluster for file systems that fail. It returns the error of closing the cluster.
+// withClusterUntilClosed is withCluster for file systems that fail. It returns the error of closing
+// the cluster.
 func withClusterUntilClosed(t *testing.T, fs vfs.FS, f func(t *testing.T, brokers *replication.Cluster, c *Coordinator)) (closed error) {
 	synctest.Test(t, func(t *testing.T) {
 		brokers, err := replication.Open(replication.Config{FS: fs, Dir: "data"})
@@ -228,7 +230,8 @@ func TestCommitsAreReadBackFromFilesOnDisk(t *testing.T) {
 	}
 }
 
-// BenchmarkCommitDurable commits from 32 goroutines, into one group or each into its own: then into more than twenty files.
+// BenchmarkCommitDurable commits from 32 goroutines, into one group or each into its own: then into
+// more than twenty files.
 func BenchmarkCommitDurable(b *testing.B) {
 	for _, groups := range []int{1, 32} {
 		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
@@ -264,7 +267,8 @@ func BenchmarkCommitDurable(b *testing.B) {
 	}
 }
 
-// The watcher of the topics may be behind: what a call that has returned did to a topic holds for the next commit.
+// The watcher of the topics may be behind: what a call that has returned did to a topic holds for
+// the next commit.
 func TestCommitForATopicIsRefusedAsSoonAsItIsReplaced(t *testing.T) {
 	withCluster(t, vfs.Mem(), func(t *testing.T, brokers *replication.Cluster, c *Coordinator) {
 		tp := record.TopicPartition{Topic: "t"}

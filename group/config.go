@@ -12,8 +12,9 @@ const Unlimited = -1
 
 // Config describes a Coordinator. The zero Config is valid.
 type Config struct {
-	// InitialRebalanceDelay is how long a new group waits for more members before its first rebalance. 0: not at all, which suits
-	// members in one process; Kafka waits 3 s for its members to start up. Kafka: group.initial.rebalance.delay.ms.
+	// InitialRebalanceDelay is how long a new group waits for more members before its first
+	// rebalance. 0: not at all, which suits members in one process; Kafka waits 3 s for its members
+	// to start up. Kafka: group.initial.rebalance.delay.ms.
 	InitialRebalanceDelay time.Duration
 
 	// MinSessionTimeout and MaxSessionTimeout bound what members ask for. 0: 6 s and 30 min.
@@ -23,21 +24,26 @@ type Config struct {
 	// MaxSize is the most members a group can have. 0: no limit. Kafka: group.max.size.
 	MaxSize int
 
-	// OffsetsRetention is how long the offsets of a group without members are kept, and those of topics it no longer subscribes to.
-	// 0 (or Unlimited): for ever, a group that comes back after months goes on where it stopped. Kafka forgets after 7 days.
-	// Kafka: offsets.retention.minutes.
+	// OffsetsRetention is how long the offsets of a group without members are kept, and those of
+	// topics it no longer subscribes to. 0 (or Unlimited): for ever, a group that comes back after
+	// months goes on where it stopped. Kafka forgets after 7 days. Kafka:
+	// offsets.retention.minutes.
 	OffsetsRetention time.Duration
 
-	// ExpiryInterval is how often expired offsets and groups that hold nothing are removed. 0: 10 min. Kafka: offsets.retention.check.interval.ms.
+	// ExpiryInterval is how often expired offsets and groups that hold nothing are removed. 0: 10
+	// min. Kafka: offsets.retention.check.interval.ms.
 	ExpiryInterval time.Duration
 
-	// OffsetMetadataMax is the longest metadata of a committed offset, in UTF-16 units. 0: 4096. Kafka: offset.metadata.max.bytes.
+	// OffsetMetadataMax is the longest metadata of a committed offset, in UTF-16 units. 0: 4096.
+	// Kafka: offset.metadata.max.bytes.
 	OffsetMetadataMax int
 
-	// OffsetsPartitions is the partition count the offsets topic is created with. 0: 50. Kafka: offsets.topic.num.partitions.
+	// OffsetsPartitions is the partition count the offsets topic is created with. 0: 50. Kafka:
+	// offsets.topic.num.partitions.
 	OffsetsPartitions int32
 
-	// MaxBatchBytes bounds one batch in the offsets topic, and so one request: ErrTooLarge beyond it. 0: 1 MiB. Kafka: max.message.bytes.
+	// MaxBatchBytes bounds one batch in the offsets topic, and so one request: ErrTooLarge beyond
+	// it. 0: 1 MiB. Kafka: max.message.bytes.
 	MaxBatchBytes int
 
 	// Components. nil means the default.
@@ -47,7 +53,8 @@ type Config struct {
 
 // Hooks tell about events. They are called without locks and must not block.
 type Hooks struct {
-	// OnRebalanced tells that a group got a new generation: its members have joined, or the last one has gone.
+	// OnRebalanced tells that a group got a new generation: its members have joined, or the last
+	// one has gone.
 	OnRebalanced func(Rebalanced)
 }
 

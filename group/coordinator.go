@@ -20,11 +20,12 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A Coordinator runs the groups whose partitions of the offsets topic are led by the brokers of its Store.
+// A Coordinator runs the groups whose partitions of the offsets topic are led by the brokers of its
+// Store.
 //
-// Every blocking method ends when its ctx does; what was accepted before stays accepted. A Coordinator
-// has one goroutine that watches the topics, and one more for each partition of the offsets topic that is
-// just being written or loaded. It is safe for concurrent use.
+// Every blocking method ends when its ctx does; what was accepted before stays accepted. A
+// Coordinator has one goroutine that watches the topics, and one more for each partition of the
+// offsets topic that is just being written or loaded. It is safe for concurrent use.
 type Coordinator struct {
 	cfg     Config
 	core    classic.Config
@@ -49,10 +50,11 @@ type (
 	request      = coordinator.Request[*classic.Group, classic.Event, offsets.Record]
 )
 
-// NewCoordinator returns a running Coordinator over store, which must outlive it. What the offsets topic
-// holds is loaded in the background; requests wait for the part they need. Members that lived in an
-// earlier process, or with an earlier Coordinator, are gone; those that came over the wire have a full
-// session to show that they are there. It returns an error only for a cfg that makes no sense.
+// NewCoordinator returns a running Coordinator over store, which must outlive it. What the offsets
+// topic holds is loaded in the background; requests wait for the part they need. Members that lived
+// in an earlier process, or with an earlier Coordinator, are gone; those that came over the wire
+// have a full session to show that they are there. It returns an error only for a cfg that makes no
+// sense.
 func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -68,7 +70,8 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 	return c, nil
 }
 
-// newProcess returns the client host of members that live in this process as long as this Coordinator.
+// newProcess returns the client host of members that live in this process as long as this
+// Coordinator.
 func newProcess() string {
 	var nonce [8]byte
 	rand.Read(nonce[:]) // never fails
@@ -99,9 +102,9 @@ func (c *Coordinator) kind() coordinator.Kind[*classic.Group, classic.Event, off
 	}
 }
 
-// Close ends every waiting call with ErrClosed and returns when the last goroutine has ended. Commits that
-// were under way may or may not be stored. It is idempotent and safe to call concurrently; the Store is
-// not closed.
+// Close ends every waiting call with ErrClosed and returns when the last goroutine has ended.
+// Commits that were under way may or may not be stored. It is idempotent and safe to call
+// concurrently; the Store is not closed.
 func (c *Coordinator) Close() error {
 	c.cancel()
 	c.runtime.Close()
@@ -119,8 +122,8 @@ func (c *Coordinator) rebalanced(notice any) {
 	}
 }
 
-// shard returns the shard of a group. If there is no offsets topic it is made if create is set; otherwise
-// the result is nil.
+// shard returns the shard of a group. If there is no offsets topic it is made if create is set;
+// otherwise the result is nil.
 func (c *Coordinator) shard(ctx context.Context, group string, create bool) (*shard, error) {
 	shards, err := c.runtime.Shards(ctx, create)
 	if err != nil || shards == nil {
@@ -173,8 +176,8 @@ func (c *Coordinator) sight(t Topics) {
 	}
 }
 
-// deleted compares what was seen so far with all topics as they are now. Only what was seen to go counts:
-// at a start there may be offsets of topics that are yet to be brought in.
+// deleted compares what was seen so far with all topics as they are now. Only what was seen to go
+// counts: at a start there may be offsets of topics that are yet to be brought in.
 func (c *Coordinator) deleted(now Topics) (events []classic.Event) {
 	c.mu.Lock()
 	for name, s := range c.seen {
@@ -188,11 +191,12 @@ func (c *Coordinator) deleted(now Topics) (events []classic.Event) {
 	return events
 }
 
-// versioned is a Store in the same process, whose version of the topics costs no more than reading a number.
+// versioned is a Store in the same process, whose version of the topics costs no more than reading
+// a number.
 type versioned interface{ MetadataVersion() int64 }
 
-// current reports whether nothing has changed since the given version of the topics. A Store that cannot tell counts as
-// unchanged: the watcher sees changes a little later.
+// current reports whether nothing has changed since the given version of the topics. A Store that
+// cannot tell counts as unchanged: the watcher sees changes a little later.
 func (c *Coordinator) current(version int64) bool {
 	v, ok := c.store.(versioned)
 	return !ok || v.MetadataVersion() == version
@@ -226,7 +230,8 @@ func (c *Coordinator) lookup(ctx context.Context, partitions func(yield func(rec
 	return seen, nil
 }
 
-// lookupNow is lookup that believes nothing seen before: a topic may have been deleted and created again since.
+// lookupNow is lookup that believes nothing seen before: a topic may have been deleted and created
+// again since.
 func (c *Coordinator) lookupNow(ctx context.Context, partitions func(yield func(record.TopicPartition) bool)) (map[string]TopicInfo, error) {
 	var names []string
 	for tp := range partitions {
@@ -266,8 +271,8 @@ func newMemberID(prefix string) string {
 	return fmt.Sprintf("%s-%x-%x-%x-%x-%x", prefix, u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// checkID refuses group ids that cannot be stored. Members need a group with a name; offsets may be stored
-// for the group "".
+// checkID refuses group ids that cannot be stored. Members need a group with a name; offsets may be
+// stored for the group "".
 func checkID(group string, needed bool) error {
 	if needed && group == "" || tooLong(group) {
 		return ErrInvalidGroupID

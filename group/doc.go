@@ -1,9 +1,9 @@
-// Package group coordinates consumer groups: who is a member, who reads which partition, how far each
-// group has read.
+// Package group coordinates consumer groups: who is a member, who reads which partition, how far
+// each group has read.
 //
-// A Coordinator keeps groups and committed offsets in the internal topic __consumer_offsets, in Kafka's
-// formats, and speaks the classic group protocol: members join, one of them, the group leader, shares
-// the partitions out with an assignor.Assignor, all fetch their part.
+// A Coordinator keeps groups and committed offsets in the internal topic __consumer_offsets, in
+// Kafka's formats, and speaks the classic group protocol: members join, one of them, the group
+// leader, shares the partitions out with an assignor.Assignor, all fetch their part.
 //
 // # Promises
 //
@@ -25,10 +25,10 @@
 //
 // # Parts
 //
-// Package protocol has the requests and responses, assignor the assignors and what members and the group
-// leader tell each other, offsets the record formats. internal/classic is the protocol as a pure state
-// machine, which an internal/coordinator runs over the partitions of the offsets topic: it writes the
-// records and holds replies back until these are committed.
+// Package protocol has the requests and responses, assignor the assignors and what members and the
+// group leader tell each other, offsets the record formats. internal/classic is the protocol as a
+// pure state machine, which an internal/coordinator runs over the partitions of the offsets topic:
+// it writes the records and holds replies back until these are committed.
 //
 // # Deviations from Kafka
 //

@@ -31,8 +31,8 @@ func groupOf(t *testing.T, c *Coordinator, id string) record.Offsets {
 	return o
 }
 
-// An fsync that failed leaves it open whether the change is stored: the process goes on with what was there before, and
-// a restart shows that or the change, whole.
+// An fsync that failed leaves it open whether the change is stored: the process goes on with what
+// was there before, and a restart shows that or the change, whole.
 func TestChangeWhoseFsyncFailedIsThereWholeOrNotAtAllAfterARestart(t *testing.T) {
 	before := record.Offsets{}
 	for p := range int32(4) {

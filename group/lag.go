@@ -37,9 +37,9 @@ type GroupLag struct {
 	Members int
 	Lag     int64 // records that it has not committed, in all partitions; see OffsetInfo
 
-	// Drain is how long the group takes to catch up at the rate since an earlier call of Lags (the last
-	// one that is at least a second ago): 0 if there is no lag, DrainNever if the lag does not shrink, and
-	// DrainUnknown if there was no such call.
+	// Drain is how long the group takes to catch up at the rate since an earlier call of Lags (the
+	// last one that is at least a second ago): 0 if there is no lag, DrainNever if the lag does not
+	// shrink, and DrainUnknown if there was no such call.
 	Drain time.Duration
 }
 
@@ -106,8 +106,8 @@ func (s standing) partitions(topics map[string]TopicInfo) []record.TopicPartitio
 	return slices.Collect(maps.Keys(all))
 }
 
-// topicsOf is for lookup: it names every topic of the groups, and so that a topic is asked for again
-// if it has grown beyond what is known.
+// topicsOf is for lookup: it names every topic of the groups, and so that a topic is asked for
+// again if it has grown beyond what is known.
 func topicsOf(groups []standing) func(yield func(record.TopicPartition) bool) {
 	return func(yield func(record.TopicPartition) bool) {
 		for _, s := range groups {
@@ -176,9 +176,10 @@ func otherTopic(committed, now [16]byte) bool {
 	return now != [16]byte{} && committed != [16]byte{} && committed != now
 }
 
-// Group describes a group with its offsets and lag, in all partitions of the topics that it has committed
-// offsets in or its members subscribe to, also while it rebalances. What a group without members that has
-// never committed would read is not known: it has no lag. It returns ErrGroupNotFound if there is none of that id.
+// Group describes a group with its offsets and lag, in all partitions of the topics that it has
+// committed offsets in or its members subscribe to, also while it rebalances. What a group without
+// members that has never committed would read is not known: it has no lag. It returns
+// ErrGroupNotFound if there is none of that id.
 func (c *Coordinator) Group(ctx context.Context, id string) (Info, error) {
 	v, err := c.read(ctx, id, func(g *classic.Group) any { return standingOf(g) })
 	if err != nil {
@@ -195,9 +196,9 @@ func (c *Coordinator) Group(ctx context.Context, id string) (Info, error) {
 	return groups[0].Info, nil
 }
 
-// Lags returns the lag of every group, sorted by id, and how long each takes to catch up. Whoever calls it
-// every few seconds sees whether a group needs more members: LagLimit.Check says that it is beyond what
-// its application tolerates.
+// Lags returns the lag of every group, sorted by id, and how long each takes to catch up. Whoever
+// calls it every few seconds sees whether a group needs more members: LagLimit.Check says that it
+// is beyond what its application tolerates.
 func (c *Coordinator) Lags(ctx context.Context) ([]GroupLag, error) {
 	var groups []standing
 	if err := c.each(ctx, func(_ string, g *classic.Group) { groups = append(groups, standingOf(g)) }); err != nil {

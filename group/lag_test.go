@@ -33,7 +33,8 @@ func TestLagCountsPartitionsWithoutACommitFromTheirStart(t *testing.T) {
 	})
 }
 
-// The first protocol of the members, an assignor of their own, does not have Kafka's format; the group uses the second.
+// The first protocol of the members, an assignor of their own, does not have Kafka's format; the
+// group uses the second.
 func TestLagOfAGroupThatNeverCommittedIsThereWhileItRebalances(t *testing.T) {
 	inBubble(t, logs(map[string]int32{"t": 3}), Config{}, func(t *testing.T, c *Coordinator) {
 		join := func(id, instance string, protocols ...assignor.Protocol) JoinResponse {

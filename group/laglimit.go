@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// A LagLimit is how far behind an application may be: a lag is beyond it that is more than Records and
-// takes longer than Drain to catch up with. Every application has its own: seconds for payments, a night
-// for reports. The zero LagLimit tolerates no lag at all.
+// A LagLimit is how far behind an application may be: a lag is beyond it that is more than Records
+// and takes longer than Drain to catch up with. Every application has its own: seconds for
+// payments, a night for reports. The zero LagLimit tolerates no lag at all.
 type LagLimit struct {
 	Records int64 // a lag of as many is tolerated whatever its Drain: some are always under way. Below 0: as 0.
 
-	// Drain is how long catching up may take, however many records it is; see GroupLag.Drain. DrainNever
-	// is longer than any; DrainUnknown is tolerated, as the next call of Lags knows more. 0 or below: a lag
-	// of more than Records is not tolerated however fast it shrinks.
+	// Drain is how long catching up may take, however many records it is; see GroupLag.Drain.
+	// DrainNever is longer than any; DrainUnknown is tolerated, as the next call of Lags knows
+	// more. 0 or below: a lag of more than Records is not tolerated however fast it shrinks.
 	Drain time.Duration
 }
 
@@ -35,8 +35,8 @@ func (m LagLimit) Check(l GroupLag) error {
 	return nil
 }
 
-// A LagError says that a group is further behind than its application tolerates: it needs more members,
-// faster ones, or a look at what holds them up.
+// A LagError says that a group is further behind than its application tolerates: it needs more
+// members, faster ones, or a look at what holds them up.
 type LagError struct {
 	Lag   GroupLag
 	Limit LagLimit
@@ -53,9 +53,9 @@ func (e *LagError) Error() string {
 	return fmt.Sprintf("%s and takes %s to catch up with, longer than %s", s, e.Lag.Drain.Round(time.Millisecond), e.Limit.Drain)
 }
 
-// DrainTime returns how long a group with this lag takes to catch up at the rate since it had another one,
-// the time since ago: 0 if there is no lag, DrainNever if it has not shrunk, DrainUnknown if since is not
-// above 0.
+// DrainTime returns how long a group with this lag takes to catch up at the rate since it had
+// another one, the time since ago: 0 if there is no lag, DrainNever if it has not shrunk,
+// DrainUnknown if since is not above 0.
 func DrainTime(lag, earlier int64, since time.Duration) time.Duration {
 	switch {
 	case lag <= 0:

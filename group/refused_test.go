@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A static member's successor brings a subscription that does not fit in a batch. It is refused, and the
-// predecessor has lost nothing.
+// A static member's successor brings a subscription that does not fit in a batch. It is refused,
+// and the predecessor has lost nothing.
 func TestRefusedSuccessorDoesNotFenceAStaticMember(t *testing.T) {
 	store := newFakeStore(map[string]int32{"t": 1})
 	inBubble(t, store, Config{MaxBatchBytes: 2000}, func(t *testing.T, c *Coordinator) {
@@ -41,7 +41,8 @@ func TestRefusedSuccessorDoesNotFenceAStaticMember(t *testing.T) {
 	})
 }
 
-// An assignment that does not fit is the group leader's problem: nobody else is answered, and when the leader has gone the rest goes on.
+// An assignment that does not fit is the group leader's problem: nobody else is answered, and when
+// the leader has gone the rest goes on.
 func TestRefusedAssignmentLeavesTheGroupWhole(t *testing.T) {
 	store := newFakeStore(map[string]int32{"t": 1})
 	inBubble(t, store, Config{MaxBatchBytes: 2000}, func(t *testing.T, c *Coordinator) {
@@ -57,7 +58,8 @@ func TestRefusedAssignmentLeavesTheGroupWhole(t *testing.T) {
 	})
 }
 
-// A commit is confirmed when it is durable: not before the log has answered, and then the next process has it.
+// A commit is confirmed when it is durable: not before the log has answered, and then the next
+// process has it.
 func TestCommitIsConfirmedWhenItIsDurableAndNotBefore(t *testing.T) {
 	tp := record.TopicPartition{Topic: "t"}
 	store := newFakeStore(map[string]int32{"t": 1})

@@ -12,11 +12,13 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Join asks for membership and waits until all members of the group have joined: for as long as the longest rebalance timeout. It returns
-// ErrInvalidGroupID, ErrInvalidSessionTimeout, ErrUnknownMember, ErrFencedInstance, ErrInconsistentProtocol, ErrGroupMaxSize, a
+// Join asks for membership and waits until all members of the group have joined: for as long as the
+// longest rebalance timeout. It returns ErrInvalidGroupID, ErrInvalidSessionTimeout,
+// ErrUnknownMember, ErrFencedInstance, ErrInconsistentProtocol, ErrGroupMaxSize, a
 // *MemberIDRequiredError, or an error to retry: ErrRebalanceInProgress, ErrNotCoordinator, ErrCoordinatorNotAvailable.
 //
-// If ctx ends first, a member that never had an answer is gone again, others stay members until their session ends.
+// If ctx ends first, a member that never had an answer is gone again, others stay members until
+// their session ends.
 func (c *Coordinator) Join(ctx context.Context, r JoinRequest) (JoinResponse, error) {
 	if err := c.checkJoin(&r); err != nil {
 		return JoinResponse{}, err
@@ -78,16 +80,18 @@ const (
 	maxRebalanceTimeout = (1<<31 - 1) * time.Millisecond // what a record can hold
 )
 
-// Sync hands in the group leader's assignments or waits for them, and returns the member's own share once it is stored. Errors:
-// ErrUnknownMember, ErrFencedInstance, ErrIllegalGeneration, ErrInconsistentProtocol; ErrRebalanceInProgress: join again; or one to retry.
+// Sync hands in the group leader's assignments or waits for them, and returns the member's own
+// share once it is stored. Errors: ErrUnknownMember, ErrFencedInstance, ErrIllegalGeneration,
+// ErrInconsistentProtocol; ErrRebalanceInProgress: join again; or one to retry.
 func (c *Coordinator) Sync(ctx context.Context, r SyncRequest) (SyncResponse, error) {
 	v, err := c.member(ctx, r.Group, func(t machine.Ticket) classic.Event { return classic.EventSync{SyncRequest: &r, To: t} })
 	resp, _ := v.(SyncResponse)
 	return resp, err
 }
 
-// Heartbeat tells that a member is alive. It never waits for a disk, and answers nil while the groups are being loaded, as Kafka does. Errors:
-// ErrUnknownMember, ErrFencedInstance, ErrIllegalGeneration, ErrRebalanceInProgress (the member is alive, but must join again).
+// Heartbeat tells that a member is alive. It never waits for a disk, and answers nil while the
+// groups are being loaded, as Kafka does. Errors: ErrUnknownMember, ErrFencedInstance,
+// ErrIllegalGeneration, ErrRebalanceInProgress (the member is alive, but must join again).
 func (c *Coordinator) Heartbeat(ctx context.Context, r HeartbeatRequest) error {
 	if err := checkID(r.Group, true); err != nil {
 		return err
@@ -111,7 +115,8 @@ func (c *Coordinator) Heartbeat(ctx context.Context, r HeartbeatRequest) error {
 	return reply.Err
 }
 
-// Leave takes members out of a group, which rebalances. The result has an error or nil for each member named, in order.
+// Leave takes members out of a group, which rebalances. The result has an error or nil for each
+// member named, in order.
 func (c *Coordinator) Leave(ctx context.Context, r LeaveRequest) ([]error, error) {
 	v, err := c.member(ctx, r.Group, func(t machine.Ticket) classic.Event { return classic.EventLeave{Members: r.Members, To: t} })
 	if errors.Is(err, ErrUnknownMember) { // no such group
@@ -151,7 +156,8 @@ func (c *Coordinator) existing(ctx context.Context, group string, absent error, 
 	})
 }
 
-// CommitOffsets stores offsets durably. The map has an entry for each offset: nil if it is stored, ErrUnknownTopicOrPartition or a
+// CommitOffsets stores offsets durably. The map has an entry for each offset: nil if it is stored,
+// ErrUnknownTopicOrPartition or a
 // *MetadataTooLargeError if not. An error for the whole request stored nothing that is known of: ErrUnknownMember, ErrFencedInstance,
 // ErrIllegalGeneration; ErrRebalanceInProgress between a member's join and sync; ErrTooLarge; or one to retry. The map then tells of the
 // partitions that do not exist, and if none of them does, the group is not asked at all (as in Kafka). A commit with generation -1 by nobody is
@@ -215,8 +221,9 @@ func (c *Coordinator) creating(ctx context.Context, group string, event func(mac
 	return s.Do(ctx, group, func(q *request) { q.Step(group, event(q.Ticket)) })
 }
 
-// FetchOffsets returns the committed offsets of tps, nil: of all partitions that have one. Offset is -1 where there is none, whether
-// or not group and partition exist. Only what is committed in the offsets topic is returned.
+// FetchOffsets returns the committed offsets of tps, nil: of all partitions that have one. Offset
+// is -1 where there is none, whether or not group and partition exist. Only what is committed in
+// the offsets topic is returned.
 func (c *Coordinator) FetchOffsets(ctx context.Context, group string, tps []record.TopicPartition) (map[record.TopicPartition]record.Committed, error) {
 	out := make(map[record.TopicPartition]record.Committed, len(tps))
 	for _, tp := range tps {
@@ -249,7 +256,8 @@ func (c *Coordinator) offsets(ctx context.Context, group string) (map[record.Top
 	return stored, err
 }
 
-// read returns what view sees of a group once all that it may see is committed; nil if there is no such group.
+// read returns what view sees of a group once all that it may see is committed; nil if there is no
+// such group.
 func (c *Coordinator) read(ctx context.Context, group string, view func(*classic.Group) any) (any, error) {
 	s, err := c.shard(ctx, group, false)
 	if err != nil || s == nil {

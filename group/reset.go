@@ -14,7 +14,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A ResetTarget says where RewindGroup puts a group: ToEarliest, ToLatest, ToTime, ToOffsets or ShiftBy.
+// A ResetTarget says where RewindGroup puts a group: ToEarliest, ToLatest, ToTime, ToOffsets or
+// ShiftBy.
 type ResetTarget struct {
 	at      partition.OffsetSpec // unless one of the others is set
 	offsets record.Offsets
@@ -37,11 +38,12 @@ func ToEarliest() ResetTarget { return ResetTarget{kind: resetAt, at: partition.
 // ToLatest is the end of the log. Kafka: --to-latest.
 func ToLatest() ResetTarget { return ResetTarget{kind: resetAt, at: partition.Latest} }
 
-// ToTime is the first record whose timestamp is t or later, the end of the log if there is none. Kafka: --to-datetime.
+// ToTime is the first record whose timestamp is t or later, the end of the log if there is none.
+// Kafka: --to-datetime.
 func ToTime(t time.Time) ResetTarget { return ResetTarget{kind: resetAt, at: partition.At(t)} }
 
-// ShiftBy is n records behind what is committed, or before it if n is negative. Partitions without a
-// committed offset are left as they are. Kafka: --shift-by.
+// ShiftBy is n records behind what is committed, or before it if n is negative. Partitions without
+// a committed offset are left as they are. Kafka: --shift-by.
 func ShiftBy(n int64) ResetTarget { return ResetTarget{kind: resetShift, shift: n} }
 
 // ToOffsets is an offset per partition. Kafka: --to-offset.
@@ -49,28 +51,29 @@ func ToOffsets(to record.Offsets) ResetTarget {
 	return ResetTarget{kind: resetOffsets, offsets: maps.Clone(to)}
 }
 
-// ResetOffsets stores offsets for a group that has no members, which it creates if there is none; it
-// returns when they are durable. Offsets beyond either end of a log are moved to that end, as Kafka's tool
-// does. It returns ErrNonEmptyGroup if the group has members, and, with nothing stored,
-// ErrUnknownTopicOrPartition if one of the partitions does not exist and ErrInvalidOffset for a negative offset.
+// ResetOffsets stores offsets for a group that has no members, which it creates if there is none;
+// it returns when they are durable. Offsets beyond either end of a log are moved to that end, as
+// Kafka's tool does. It returns ErrNonEmptyGroup if the group has members, and, with nothing
+// stored, ErrUnknownTopicOrPartition if one of the partitions does not exist and ErrInvalidOffset
+// for a negative offset.
 func (c *Coordinator) ResetOffsets(ctx context.Context, id string, to record.Offsets) error {
 	_, err := c.reset(ctx, id, ToOffsets(to), slices.Collect(maps.Keys(to)), classic.EventReset{})
 	return err
 }
 
-// RewindGroup moves a group, with or without members, and returns where each partition went once that is
-// durable; offsets beyond either end of a log become that end, as Kafka's tool has it. tps are the
-// partitions to move, none: all of the topics that the group has committed offsets in or its members
-// subscribe to (with ToOffsets: those named there).
+// RewindGroup moves a group, with or without members, and returns where each partition went once
+// that is durable; offsets beyond either end of a log become that end, as Kafka's tool has it. tps
+// are the partitions to move, none: all of the topics that the group has committed offsets in or
+// its members subscribe to (with ToOffsets: those named there).
 //
 // Members follow: all are put out of the group, together with the move, in one batch. Each hears
-// ErrUnknownMember at its next heartbeat or commit, gives up its partitions, joins again and reads on
-// from the new offsets. What it commits until then is refused, so the move is not undone by a commit
-// under way. Records that it was working on are not committed.
+// ErrUnknownMember at its next heartbeat or commit, gives up its partitions, joins again and reads
+// on from the new offsets. What it commits until then is refused, so the move is not undone by a
+// commit under way. Records that it was working on are not committed.
 //
 // It returns ErrGroupNotFound if there is no such group and none of the partitions is named,
-// ErrUnknownTopicOrPartition for one that does not exist, ErrInvalidOffset for a negative offset or the
-// zero ResetTarget, always with nothing moved.
+// ErrUnknownTopicOrPartition for one that does not exist, ErrInvalidOffset for a negative offset or
+// the zero ResetTarget, always with nothing moved.
 func (c *Coordinator) RewindGroup(ctx context.Context, id string, to ResetTarget, tps ...record.TopicPartition) (record.Offsets, error) {
 	if to.kind == resetOffsets && len(tps) == 0 {
 		tps = slices.Collect(maps.Keys(to.offsets))

@@ -96,7 +96,8 @@ func TestLiveGroupIsRewoundAndItsMembersFollow(t *testing.T) {
 	}
 }
 
-// Members commit without a pause while the group is rewound: what they commit until they have joined again is refused or overwritten.
+// Members commit without a pause while the group is rewound: what they commit until they have
+// joined again is refused or overwritten.
 func TestNoLateCommitOverwritesARewind(t *testing.T) {
 	partitions, tp := map[string]int32{"t": 2}, record.TopicPartition{Topic: "t"}
 	for seed := range 50 {

@@ -19,8 +19,8 @@ func reopened(t *testing.T, store *fakeStore, cfg Config, f func(next *Coordinat
 	f(next)
 }
 
-// Two members live in the process. It ends, with or without a Close, and in the next one a member joins: it has everything at once,
-// where the session of the dead would hold it for 45 s.
+// Two members live in the process. It ends, with or without a Close, and in the next one a member
+// joins: it has everything at once, where the session of the dead would hold it for 45 s.
 func TestMembersOfADeadProcessHoldNobodyUp(t *testing.T) {
 	partitions := map[string]int32{"t": 4}
 	for _, a := range []assignor.Assignor{assignor.Range(), assignor.Sticky(), assignor.CooperativeSticky()} {

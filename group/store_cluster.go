@@ -13,12 +13,14 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// ClusterStore returns the Store of a cluster in this process. The cluster must outlive its coordinator.
+// ClusterStore returns the Store of a cluster in this process. The cluster must outlive its
+// coordinator.
 func ClusterStore(c *replication.Cluster) Store { return &clusterStore{c} }
 
 type clusterStore struct{ *replication.Cluster }
 
-// offsetsTopicProperties are Kafka's for this topic; and a commit is durable when it returns, whatever the cluster's defaults say.
+// offsetsTopicProperties are Kafka's for this topic; and a commit is durable when it returns,
+// whatever the cluster's defaults say.
 var offsetsTopicProperties = map[string]string{
 	"cleanup.policy":   "compact",
 	"compression.type": "producer",
@@ -106,14 +108,16 @@ type clusterLog struct {
 	tp record.TopicPartition
 }
 
-// Append implements OffsetsLog. There is no timeout: an append that was given up and then succeeds would be in the log unknown to its coordinator.
+// Append implements OffsetsLog. There is no timeout: an append that was given up and then succeeds
+// would be in the log unknown to its coordinator.
 func (l *clusterLog) Append(batch []byte, done func(error)) {
 	l.c.Produce(&partition.ProduceRequest{TopicPartition: l.tp, Batch: batch, Acks: record.AcksAll, Done: func(r partition.ProduceResult) {
 		done(appendError(r.Err))
 	}})
 }
 
-// appendError maps the outcome of an append as Kafka does: what is missing may come back here, a broker in trouble hands the group on.
+// appendError maps the outcome of an append as Kafka does: what is missing may come back here, a
+// broker in trouble hands the group on.
 func appendError(err error) error {
 	switch {
 	case err == nil:

@@ -20,7 +20,8 @@ import (
 
 var storms = flag.Int("storms", 30, "number of storms per assignor")
 
-// A storm is members coming, going, dying, freezing and a coordinator that restarts, with checks on who owns what.
+// A storm is members coming, going, dying, freezing and a coordinator that restarts, with checks on
+// who owns what.
 type storm struct {
 	t          *testing.T
 	store      Store
@@ -200,7 +201,8 @@ func runStormOn(t *testing.T, a assignor.Assignor, seed uint64, events int, open
 			s.start()
 		}
 		time.Sleep(15 * time.Second) // the last one has thawed
-		// From here on: session timeout plus rebalance timeout, and heartbeats to hear of it; a cooperative move takes two rounds.
+		// From here on: session timeout plus rebalance timeout, and heartbeats to hear of it; a
+		// cooperative move takes two rounds.
 		time.Sleep(6*time.Second + 10*time.Second + 2*time.Second)
 		synctest.Wait()
 		info, err := s.at.p.Load().Group(ctx, "g")
@@ -251,7 +253,8 @@ func TestStormOverABrokerWithADisk(t *testing.T) {
 	}
 }
 
-// hasty moves partitions without waiting for their owners, but says that its members may keep reading.
+// hasty moves partitions without waiting for their owners, but says that its members may keep
+// reading.
 type hasty struct{ assignor.Assignor }
 
 func (hasty) Cooperative() bool { return true }
@@ -264,7 +267,8 @@ func TestStormNoticesAHandOverThatComesTooEarly(t *testing.T) {
 	require.NotEmpty(t, wrong)
 }
 
-// A member that works on one record for ten minutes is out at the rebalance timeout; the others get its partitions.
+// A member that works on one record for ten minutes is out at the rebalance timeout; the others get
+// its partitions.
 func TestSlowMemberIsLeftBehindByTheRebalance(t *testing.T) {
 	partitions := map[string]int32{"t": 4}
 	inBubble(t, newFakeStore(partitions), Config{}, func(t *testing.T, c *Coordinator) {

@@ -96,7 +96,8 @@ func TestCompositePicksABlockAndThenAPlaceInIt(t *testing.T) {
 }
 
 func TestCompositeBlocksHaveTheirOwnTurn(t *testing.T) {
-	// Two tenants in strict alternation: with one common turn each would meet only every second place of its block.
+	// Two tenants in strict alternation: with one common turn each would meet only every second
+	// place of its block.
 	p := Composite(List(map[string]int{"a": 0, "b": 1}, nil), 2, RoundRobin())
 	counts := map[int]int{}
 	for range 50 {

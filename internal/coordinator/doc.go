@@ -1,8 +1,10 @@
-// Package coordinator runs pure state machines over the partitions of an internal topic: it loads them,
-// feeds them requests and the time, writes their records, and sends replies when these are committed.
+// Package coordinator runs pure state machines over the partitions of an internal topic: it loads
+// them, feeds them requests and the time, writes their records, and sends replies when these are
+// committed.
 //
-// It knows nothing of what the machines decide: groups are run by it, transactions are to be. The names
-// are Kafka's: a Runtime has one Shard per partition (CoordinatorRuntime, CoordinatorShard; KAFKA-14048).
+// It knows nothing of what the machines decide: groups are run by it, transactions are to be. The
+// names are Kafka's: a Runtime has one Shard per partition (CoordinatorRuntime, CoordinatorShard;
+// KAFKA-14048).
 //
 // # Promises
 //

@@ -10,7 +10,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// RetryLoadAfter is how long a shard that could not be loaded answers machine.ErrNotAvailable before it tries again.
+// RetryLoadAfter is how long a shard that could not be loaded answers machine.ErrNotAvailable
+// before it tries again.
 const RetryLoadAfter = time.Second
 
 // lockLoaded returns with mu held and the machines loaded, or with an error and without mu.
@@ -46,8 +47,9 @@ func (s *Shard[M, E, R]) startLoadLocked() {
 	s.r.wg.Go(s.load)
 }
 
-// unloadLocked forgets everything after a failed append: what was applied may not be in the log. All who wait get err. The shard is loaded again
-// as soon as the log has answered all that it was given.
+// unloadLocked forgets everything after a failed append: what was applied may not be in the log.
+// All who wait get err. The shard is loaded again as soon as the log has answered all that it was
+// given.
 func (s *Shard[M, E, R]) unloadLocked(err error) {
 	s.state, s.changed = loading, make(chan struct{})
 	s.failCallsLocked(err)

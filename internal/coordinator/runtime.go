@@ -19,8 +19,8 @@ type Kind[M machine.Machine[E, R], E, R any] struct {
 	// Encode returns a record's key and value; a nil value is a tombstone. They are the runtime's.
 	Encode func(R) (key, value []byte)
 
-	// Decode is its reverse. known is false for records that are no machine's, which are not an error.
-	// The result does not alias key or value.
+	// Decode is its reverse. known is false for records that are no machine's, which are not an
+	// error. The result does not alias key or value.
 	Decode func(key, value []byte) (r R, known bool, err error)
 
 	// Overwrites returns a comparable key if a plain record r wins over records of that key in a
@@ -38,14 +38,15 @@ type Config struct {
 	MaxBatchBytes  int
 	Logger         *slog.Logger
 
-	// Notify is given the Notices of accepted steps, without locks. It must not block. nil: nobody is.
+	// Notify is given the Notices of accepted steps, without locks. It must not block. nil: nobody
+	// is.
 	Notify func(notice any)
 }
 
 // A Store is the internal topic. Its methods are called concurrently.
 type Store interface {
-	// Partitions returns how many partitions the topic has. If it does not exist it is made if create is
-	// set; otherwise the answer is 0.
+	// Partitions returns how many partitions the topic has. If it does not exist it is made if
+	// create is set; otherwise the answer is 0.
 	Partitions(ctx context.Context, create bool) (int32, error)
 
 	// Log returns the leader replica of a partition.
@@ -54,14 +55,14 @@ type Store interface {
 
 // A Log is one partition of the topic. A Runtime is its only writer.
 type Log interface {
-	// Append writes one batch, which it may keep but not change. done is called exactly once, without
-	// locks: with nil when the batch is committed, otherwise with an error when that is not known to be
-	// so. Batches are written in the order of the calls. Append may block for as long as a write to the
-	// disk does, but not until the batch is committed.
+	// Append writes one batch, which it may keep but not change. done is called exactly once,
+	// without locks: with nil when the batch is committed, otherwise with an error when that is not
+	// known to be so. Batches are written in the order of the calls. Append may block for as long
+	// as a write to the disk does, but not until the batch is committed.
 	Append(batch []byte, done func(error))
 
-	// Read appends whole batches to dst, from the one that holds offset from, about max bytes but at
-	// least one batch. At the end it returns dst.
+	// Read appends whole batches to dst, from the one that holds offset from, about max bytes but
+	// at least one batch. At the end it returns dst.
 	Read(dst []byte, from int64, max int) ([]byte, error)
 
 	// Bounds returns the first offset and the one the next record will get.
@@ -90,7 +91,8 @@ type counters struct{ appends, failures, loads atomic.Int64 }
 // Stats are the counters of a Runtime.
 type Stats struct{ Appends, AppendFailures, Loads int64 }
 
-// New returns a Runtime over store, which must outlive it. Partitions are loaded when first asked for.
+// New returns a Runtime over store, which must outlive it. Partitions are loaded when first asked
+// for.
 func New[M machine.Machine[E, R], E, R any](kind Kind[M, E, R], store Store, cfg Config) *Runtime[M, E, R] {
 	r := &Runtime[M, E, R]{kind: kind, cfg: cfg, store: store, opening: make(chan struct{}, 1)}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -98,8 +100,8 @@ func New[M machine.Machine[E, R], E, R any](kind Kind[M, E, R], store Store, cfg
 	return r
 }
 
-// Close ends every waiting call with ErrClosed and returns when the last goroutine and timer have ended.
-// What was under way may or may not be stored. It is idempotent; the Store is not closed.
+// Close ends every waiting call with ErrClosed and returns when the last goroutine and timer have
+// ended. What was under way may or may not be stored. It is idempotent; the Store is not closed.
 func (r *Runtime[M, E, R]) Close() {
 	r.closeOnce.Do(func() {
 		r.cancel()

@@ -15,8 +15,8 @@ import (
 //
 // Whoever has a request runs the machine itself, under mu, which is only ever held to compute: no
 // goroutine waits for work, and no request waits for another one's disk. Records go into the open
-// write. A writer goroutine, which lives as long as there is something to write, hands one write after
-// the other to the log; replies are parked on the write their machine last took part in.
+// write. A writer goroutine, which lives as long as there is something to write, hands one write
+// after the other to the log; replies are parked on the write their machine last took part in.
 type Shard[M machine.Machine[E, R], E, R any] struct {
 	r         *Runtime[M, E, R]
 	partition int32
@@ -86,7 +86,8 @@ func (s *Shard[M, E, R]) close() {
 	s.notifyLocked("")
 }
 
-// A Request is what the begin function of Do works on, with the shard's lock held: it must only compute.
+// A Request is what the begin function of Do works on, with the shard's lock held: it must only
+// compute.
 type Request[M machine.Machine[E, R], E, R any] struct {
 	Now    time.Time
 	Ticket machine.Ticket
@@ -116,15 +117,15 @@ func (q *Request[M, E, R]) Answer(value any, err error) {
 	}
 }
 
-// AnswerCommitted ends the request with what was seen of the machine of that id, which exists, once that
-// is committed.
+// AnswerCommitted ends the request with what was seen of the machine of that id, which exists, once
+// that is committed.
 func (q *Request[M, E, R]) AnswerCommitted(id string, value any) {
 	q.s.answerLocked(q.s.entries[id], machine.Reply{To: q.Ticket, Value: value})
 }
 
-// Do runs a request for the machine of that id: begin is called once the shard is loaded, and Do returns
-// the reply to the Request's ticket. If ctx is done first, the request is taken back as far as it can be:
-// the machine gets a Cancel event; records that were accepted stay.
+// Do runs a request for the machine of that id: begin is called once the shard is loaded, and Do
+// returns the reply to the Request's ticket. If ctx is done first, the request is taken back as far
+// as it can be: the machine gets a Cancel event; records that were accepted stay.
 func (s *Shard[M, E, R]) Do(ctx context.Context, id string, begin func(q *Request[M, E, R])) (any, error) {
 	if err := s.lockLoaded(ctx); err != nil {
 		return nil, err
@@ -158,9 +159,9 @@ func (s *Shard[M, E, R]) Do(ctx context.Context, id string, begin func(q *Reques
 	return nil, ctx.Err()
 }
 
-// Now steps a machine with an event that is answered at once, with a Reply that is Now, and has no records.
-// found is false if there is none; loaded is false, and nothing happens, while the shard is being loaded.
-// Now never waits.
+// Now steps a machine with an event that is answered at once, with a Reply that is Now, and has no
+// records. found is false if there is none; loaded is false, and nothing happens, while the shard
+// is being loaded. Now never waits.
 func (s *Shard[M, E, R]) Now(id string, ev E) (reply machine.Reply, found, loaded bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,8 +226,8 @@ func (s *Shard[M, E, R]) StepAll(ctx context.Context, ev E) error {
 // retryRefused is when a tick comes again whose records the log did not take.
 const retryRefused = time.Second
 
-// stepLocked feeds ev, on behalf of the request by, to e and carries out its effects. It returns what to
-// notify of once mu is released.
+// stepLocked feeds ev, on behalf of the request by, to e and carries out its effects. It returns
+// what to notify of once mu is released.
 func (s *Shard[M, E, R]) stepLocked(e *entry[M], now time.Time, ev E, by machine.Ticket) (notices []any) {
 	eff := e.m.Step(now, ev)
 	if err := s.enqueueLocked(e, eff); err != nil {
@@ -323,8 +324,8 @@ func (s *Shard[M, E, R]) rearmLocked(now time.Time) {
 	s.alarm.By(next)
 }
 
-// entryLocked returns a machine, which it makes if there is none; the caller steps it at once, and that
-// drops it again if it came to nothing.
+// entryLocked returns a machine, which it makes if there is none; the caller steps it at once, and
+// that drops it again if it came to nothing.
 func (s *Shard[M, E, R]) entryLocked(id string, now time.Time) *entry[M] {
 	e := s.entries[id]
 	if e == nil {
@@ -337,7 +338,8 @@ func (s *Shard[M, E, R]) entryLocked(id string, now time.Time) *entry[M] {
 	return e
 }
 
-// Watch has ch, of capacity 1, filled whenever the machine of that id may have changed, until stop is called.
+// Watch has ch, of capacity 1, filled whenever the machine of that id may have changed, until stop
+// is called.
 func (s *Shard[M, E, R]) Watch(id string, ch chan struct{}) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -370,7 +372,8 @@ func (s *Shard[M, E, R]) notifyLocked(id string) {
 	}
 }
 
-// Idle reports whether nothing is under way and nothing is waited for: no write, timer, call or watcher.
+// Idle reports whether nothing is under way and nothing is waited for: no write, timer, call or
+// watcher.
 func (s *Shard[M, E, R]) Idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,8 +22,8 @@ type encoded struct{ key, value []byte } // value nil: a tombstone
 
 func (r encoded) size() int { return len(r.key) + len(r.value) + recordOverhead }
 
-// recordOverhead bounds what a record in a batch takes besides key and value: five varints of at most 5
-// bytes, one of 10, attributes.
+// recordOverhead bounds what a record in a batch takes besides key and value: five varints of at
+// most 5 bytes, one of 10, attributes.
 const recordOverhead = 36
 
 type parked struct {
@@ -31,8 +31,8 @@ type parked struct {
 	result
 }
 
-// enqueueLocked puts a step's records into the write that goes next. They share a batch, unless they are
-// Separable: these fill as many as it takes.
+// enqueueLocked puts a step's records into the write that goes next. They share a batch, unless
+// they are Separable: these fill as many as it takes.
 func (s *Shard[M, E, R]) enqueueLocked(e *entry[M], eff machine.Effects[R]) error {
 	if len(eff.Records) == 0 {
 		return nil

@@ -25,8 +25,9 @@ func (g *Group) persist(now time.Time, assignment func(*member) []byte) {
 
 func (m *member) currentAssignment() []byte { return m.assignment }
 
-// Apply is the only function that changes durable state. It runs live, for the records a Step emitted, and at recovery alike.
-// Keys of other groups or of types that are no KeyOffset or KeyGroup change nothing.
+// Apply is the only function that changes durable state. It runs live, for the records a Step
+// emitted, and at recovery alike. Keys of other groups or of types that are no KeyOffset or
+// KeyGroup change nothing.
 func (g *Group) Apply(r offsets.Record) {
 	if r.Key.Group != g.id {
 		return
@@ -56,7 +57,8 @@ func (g *Group) Apply(r offsets.Record) {
 	}
 }
 
-// adopt makes the group what v says. Members that are there already keep their votes, deadlines and parked requests.
+// adopt makes the group what v says. Members that are there already keep their votes, deadlines and
+// parked requests.
 func (g *Group) adopt(v *offsets.GroupValue) {
 	g.persisted = true
 	g.generation, g.protocolType, g.protocol, g.leader, g.stateMs = v.Generation, v.ProtocolType, v.Protocol, v.Leader, v.StateMs
@@ -94,8 +96,8 @@ func (g *Group) forget() {
 	g.state = protocol.Dead
 }
 
-// EventLoaded ends a recovery: the members that the log knows get a full session to show that they are
-// still there. Those that lived in a process that is no more are gone.
+// EventLoaded ends a recovery: the members that the log knows get a full session to show that they
+// are still there. Those that lived in a process that is no more are gone.
 type EventLoaded struct{}
 
 func (EventLoaded) step(g *Group, now time.Time) {

@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// EventCommit is a CommitRequest for topics that exist. The reply is a map[record.TopicPartition]error with an entry for each offset, nil
-// for those that are stored.
+// EventCommit is a CommitRequest for topics that exist. The reply is a
+// map[record.TopicPartition]error with an entry for each offset, nil for those that are stored.
 type EventCommit struct {
 	*protocol.CommitRequest
 	TopicIDs map[string][16]byte
@@ -43,7 +43,8 @@ func (e EventCommit) step(g *Group, now time.Time) {
 	g.reply(e.To, errs, nil)
 }
 
-// checkCommit decides whether a commit is accepted, and from which member; nil: from outside (Kafka: ClassicGroup.validateOffsetCommit).
+// checkCommit decides whether a commit is accepted, and from which member; nil: from outside
+// (Kafka: ClassicGroup.validateOffsetCommit).
 func (g *Group) checkCommit(r *protocol.CommitRequest) (*member, error) {
 	outside := r.Generation < 0 && r.MemberID == "" && r.InstanceID == ""
 	switch {
@@ -63,7 +64,8 @@ func (g *Group) checkCommit(r *protocol.CommitRequest) (*member, error) {
 	return m, err
 }
 
-// errNoGroupForCommit is ErrIllegalGeneration to clients of the classic protocol and ErrGroupNotFound to those that know that code.
+// errNoGroupForCommit is ErrIllegalGeneration to clients of the classic protocol and
+// ErrGroupNotFound to those that know that code.
 var errNoGroupForCommit = &noGroupError{}
 
 type noGroupError struct{}
@@ -75,7 +77,8 @@ func (*noGroupError) Is(target error) bool {
 	return target == protocol.ErrIllegalGeneration || target == protocol.ErrGroupNotFound
 }
 
-// checkMetadata bounds the metadata of a committed offset, which must be valid in UTF-16 units as Java counts them.
+// checkMetadata bounds the metadata of a committed offset, which must be valid in UTF-16 units as
+// Java counts them.
 func checkMetadata(s string, limit int) error {
 	if len(s) <= limit {
 		return nil

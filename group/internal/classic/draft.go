@@ -6,12 +6,12 @@ import (
 	"github.com/stratalog/strata/group/offsets"
 )
 
-// A draft is what a Step has changed: how to make it undone if the log does not take its records, for
-// instance because they do not fit in one batch. A member that was to be fenced by a join that is
-// refused stays what it was.
+// A draft is what a Step has changed: how to make it undone if the log does not take its records,
+// for instance because they do not fit in one batch. A member that was to be fenced by a join that
+// is refused stays what it was.
 //
-// A copy of the group would say the same, at a cost that grows with the group. What a step changes is
-// little: scalars are copied whole, members when they are first edited, map entries one by one.
+// A copy of the group would say the same, at a cost that grows with the group. What a step changes
+// is little: scalars are copied whole, members when they are first edited, map entries one by one.
 type draft struct {
 	number  uint64 // of the step; members hold the last that edited them
 	open    bool

@@ -24,15 +24,15 @@ type Config struct {
 	Process string
 }
 
-// InProcess is what the client host of a member that lives in its coordinator's process begins with.
-// Members that came over the wire have their address there, which begins with a slash.
+// InProcess is what the client host of a member that lives in its coordinator's process begins
+// with. Members that came over the wire have their address there, which begins with a slash.
 const InProcess = "in-process-"
 
 // A Group is one group of the classic protocol as a machine.Machine.
 //
 // What Apply does is all that survives a restart: generation, group leader, members with their
-// assignments, committed offsets. Parked requests, votes and deadlines live and die with the process;
-// an EventLoaded after recovery starts the members' sessions anew.
+// assignments, committed offsets. Parked requests, votes and deadlines live and die with the
+// process; an EventLoaded after recovery starts the members' sessions anew.
 type Group struct {
 	id  string
 	cfg *Config
@@ -49,7 +49,8 @@ type Group struct {
 
 // scalars are the fields of a Group that a draft copies whole.
 type scalars struct {
-	// Durable: set by Apply, and by the rebalance that is under way, whose result Apply gets at its end.
+	// Durable: set by Apply, and by the rebalance that is under way, whose result Apply gets at its
+	// end.
 	persisted    bool // a KeyGroup record exists
 	generation   int32
 	protocolType string
@@ -128,7 +129,8 @@ func (g *Group) Forgotten() bool {
 	return !g.persisted && len(g.offsets) == 0 && len(g.members) == 0 && len(g.pending) == 0
 }
 
-// A member is one member of a group. Its fields are written only after Group.edit, but for deadline.
+// A member is one member of a group. Its fields are written only after Group.edit, but for
+// deadline.
 type member struct {
 	id, instanceID       string
 	clientID, clientHost string

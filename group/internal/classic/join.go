@@ -8,7 +8,8 @@ import (
 	"github.com/stratalog/strata/internal/machine"
 )
 
-// EventCreate brings a group into being. The record makes it survive even if its first join is refused, as in Kafka.
+// EventCreate brings a group into being. The record makes it survive even if its first join is
+// refused, as in Kafka.
 type EventCreate struct{}
 
 func (EventCreate) step(g *Group, now time.Time) {
@@ -17,7 +18,8 @@ func (EventCreate) step(g *Group, now time.Time) {
 	}
 }
 
-// EventJoin is a JoinRequest that passed the checks that need no group. The reply is a JoinResponse, perhaps much later.
+// EventJoin is a JoinRequest that passed the checks that need no group. The reply is a
+// JoinResponse, perhaps much later.
 type EventJoin struct {
 	*protocol.JoinRequest
 	NewID string // fresh, for a member without one
@@ -45,7 +47,8 @@ func (e EventJoin) step(g *Group, now time.Time) {
 	}
 }
 
-// hasRoom reports whether the join can go on with regard to the group's size. Ids that are only pending do not count.
+// hasRoom reports whether the join can go on with regard to the group's size. Ids that are only
+// pending do not count.
 func (g *Group) hasRoom(memberID string) bool {
 	m := g.members[memberID]
 	switch {
@@ -66,7 +69,8 @@ func (g *Group) awaitingJoin() (n int) {
 	return n
 }
 
-// supports reports whether one of the protocols is spoken by every member. A group without members needs only that there is one.
+// supports reports whether one of the protocols is spoken by every member. A group without members
+// needs only that there is one.
 func (g *Group) supports(protocolType string, ps []assignor.Protocol) bool {
 	if len(g.members) == 0 {
 		return protocolType != "" && len(ps) > 0
@@ -129,7 +133,8 @@ func (e EventJoin) joinKnown(g *Group, now time.Time) {
 	}
 }
 
-// park makes the join of m wait; an earlier one, whose client must have gone away, is sent round again.
+// park makes the join of m wait; an earlier one, whose client must have gone away, is sent round
+// again.
 func (e EventJoin) park(g *Group, m *member) {
 	g.answerJoin(m, nil, protocol.ErrRebalanceInProgress)
 	g.edit(m)

@@ -50,8 +50,9 @@ func (g *Group) departed(now time.Time, member bool) {
 	}
 }
 
-// EventCancel says that nobody waits for the reply to a join or sync any more. A member that has never had an answer cannot know its id:
-// it is removed. Others stay as long as their session lasts.
+// EventCancel says that nobody waits for the reply to a join or sync any more. A member that has
+// never had an answer cannot know its id: it is removed. Others stay as long as their session
+// lasts.
 type EventCancel struct{ Ticket machine.Ticket }
 
 func (e EventCancel) step(g *Group, now time.Time) {

@@ -57,8 +57,8 @@ func (m *model) step(t *rapid.T, ev Event) {
 	m.check(t, ev, before)
 }
 
-// twice steps the group, takes it back, and steps it again: a draft that is discarded leaves no trace,
-// and the same event has the same effects, in the same order.
+// twice steps the group, takes it back, and steps it again: a draft that is discarded leaves no
+// trace, and the same event has the same effects, in the same order.
 func (m *model) twice(t *rapid.T, ev Event) Effects {
 	before := snapshotOf(m.g)
 	refused := m.g.Step(m.now, ev)
@@ -70,7 +70,8 @@ func (m *model) twice(t *rapid.T, ev Event) Effects {
 	return eff
 }
 
-// A snapshot is all that a Group knows but for when it was last heard of its members, and when to look.
+// A snapshot is all that a Group knows but for when it was last heard of its members, and when to
+// look.
 type snapshot struct {
 	scalars
 	members map[string]member

@@ -6,8 +6,8 @@ import (
 	"github.com/stratalog/strata/group/protocol"
 )
 
-// rebalanceOrComplete follows up a member's coming or going: it begins a rebalance, or ends the one under way if nobody is missing now.
-// The rebalance timer runs on in the second case.
+// rebalanceOrComplete follows up a member's coming or going: it begins a rebalance, or ends the one
+// under way if nobody is missing now. The rebalance timer runs on in the second case.
 func (g *Group) rebalanceOrComplete(now time.Time) {
 	if g.state == protocol.PreparingRebalance {
 		g.completeIfAllJoined(now)
@@ -57,7 +57,8 @@ func (g *Group) rebalanceTimeout() (d time.Duration) {
 	return d
 }
 
-// completeIfAllJoined ends the join phase when nobody is missing: no member, and no id that was given out and not used yet.
+// completeIfAllJoined ends the join phase when nobody is missing: no member, and no id that was
+// given out and not used yet.
 func (g *Group) completeIfAllJoined(now time.Time) {
 	if g.state == protocol.PreparingRebalance && !g.initial && len(g.pending) == 0 && g.awaitingJoin() == len(g.members) {
 		g.completeJoin(now)
@@ -76,7 +77,8 @@ func (g *Group) joinTimeout(now time.Time) {
 	g.completeJoin(now)
 }
 
-// completeJoin ends the join phase with those who joined. Static members stay without; if nobody joined, all get another rebalance timeout.
+// completeJoin ends the join phase with those who joined. Static members stay without; if nobody
+// joined, all get another rebalance timeout.
 func (g *Group) completeJoin(now time.Time) {
 	if len(g.members) > 0 && g.awaitingJoin() == 0 {
 		g.initial = false
@@ -120,8 +122,9 @@ func (g *Group) electLeader() {
 	}
 }
 
-// vote chooses the protocol: of those that all members speak, every member votes for the one it lists first; the most votes win, and
-// the group leader's order decides a tie (Kafka leaves that to chance).
+// vote chooses the protocol: of those that all members speak, every member votes for the one it
+// lists first; the most votes win, and the group leader's order decides a tie (Kafka leaves that to
+// chance).
 func (g *Group) vote() string {
 	votes := make(map[string]int)
 	for _, m := range g.members {

@@ -38,7 +38,8 @@ func (g *Group) removeAll() {
 	}
 }
 
-// sorted returns the partitions of m by topic and number: effects do not depend on the order of a map.
+// sorted returns the partitions of m by topic and number: effects do not depend on the order of a
+// map.
 func sorted[V any](m map[record.TopicPartition]V) []record.TopicPartition {
 	tps := make([]record.TopicPartition, 0, len(m))
 	for tp := range m {
@@ -56,7 +57,8 @@ func (g *Group) removeOffset(tp record.TopicPartition) {
 	g.emit(offsets.Record{Key: offsets.Key{Type: offsets.KeyOffset, Group: g.id, Topic: tp.Topic, Partition: tp.Partition}})
 }
 
-// EventDeleteOffsets removes offsets of topics that the group is not subscribed to. The reply is a map[record.TopicPartition]error.
+// EventDeleteOffsets removes offsets of topics that the group is not subscribed to. The reply is a
+// map[record.TopicPartition]error.
 type EventDeleteOffsets struct {
 	Partitions []record.TopicPartition
 	To         machine.Ticket
@@ -88,7 +90,8 @@ func (e EventDeleteOffsets) step(g *Group, _ time.Time) {
 	g.reply(e.To, errs, nil)
 }
 
-// EventTopicDeleted removes the offsets of a topic that is no more. ID is the deleted topic's: offsets of a later topic of that name stay.
+// EventTopicDeleted removes the offsets of a topic that is no more. ID is the deleted topic's:
+// offsets of a later topic of that name stay.
 type EventTopicDeleted struct {
 	Topic string
 	ID    [16]byte
@@ -103,7 +106,8 @@ func (e EventTopicDeleted) step(g *Group, _ time.Time) {
 	}
 }
 
-// EventExpire removes offsets that nobody will ask for any more, and the group itself if it has no members and no offsets.
+// EventExpire removes offsets that nobody will ask for any more, and the group itself if it has no
+// members and no offsets.
 type EventExpire struct{}
 
 func (EventExpire) step(g *Group, now time.Time) {
@@ -123,8 +127,8 @@ func (EventExpire) step(g *Group, now time.Time) {
 	}
 }
 
-// expired follows KIP-211: while a group has members, only topics that nobody subscribes to age; after that, from the moment the
-// last member went.
+// expired follows KIP-211: while a group has members, only topics that nobody subscribes to age;
+// after that, from the moment the last member went.
 func (g *Group) expired(tp record.TopicPartition, v offsets.OffsetValue, subscribed topicSet, now time.Time) bool {
 	if g.state == protocol.Stable && (g.protocolType != protocol.ProtocolTypeConsumer || subscribed.has(tp.Topic)) {
 		return false
@@ -150,7 +154,8 @@ type topicSet struct {
 
 func (s topicSet) has(topic string) bool { return s.all || s.topics[topic] }
 
-// subscription returns the topics of a consumer group's members; a subscription that cannot be read may mean any topic.
+// subscription returns the topics of a consumer group's members; a subscription that cannot be read
+// may mean any topic.
 func (g *Group) subscription() topicSet {
 	s := topicSet{topics: make(map[string]bool)}
 	for _, m := range g.members {

@@ -15,9 +15,10 @@ import (
 //
 // A group with members is refused unless Expel is set. Then all members are put out, and the next
 // generation begins with nobody and the new offsets, in one batch. Whoever was a member hears
-// ErrUnknownMember at its next heartbeat or commit, forgets what it was assigned, joins under a new id
-// and reads the committed offsets. That is why no late commit overwrites the reset, whatever the
-// assignor (a cooperative member that merely rejoined would keep its partitions, and its positions):
+// ErrUnknownMember at its next heartbeat or commit, forgets what it was assigned, joins under a new
+// id and reads the committed offsets. That is why no late commit overwrites the reset, whatever the
+// assignor (a cooperative member that merely rejoined would keep its partitions, and its
+// positions):
 //
 //   - a commit before this step is in the log before the batch, which overwrites it;
 //   - a commit after it names a member id that the group does not know, and is refused;
@@ -71,8 +72,9 @@ func (e EventReset) shifted(g *Group) record.Offsets {
 	return to
 }
 
-// expelAll puts everybody out and begins a generation without members. Who waits in its first join has
-// no id to forget and is asked to join again; ids that were given out and not used yet stay good.
+// expelAll puts everybody out and begins a generation without members. Who waits in its first join
+// has no id to forget and is asked to join again; ids that were given out and not used yet stay
+// good.
 func (g *Group) expelAll(now time.Time) {
 	for _, m := range g.inOrder() {
 		if m.isNew {

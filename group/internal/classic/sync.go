@@ -7,7 +7,8 @@ import (
 	"github.com/stratalog/strata/internal/machine"
 )
 
-// EventSync is a SyncRequest. The reply is a SyncResponse; it waits for the group leader's assignments.
+// EventSync is a SyncRequest. The reply is a SyncResponse; it waits for the group leader's
+// assignments.
 type EventSync struct {
 	*protocol.SyncRequest
 	To machine.Ticket
@@ -41,7 +42,8 @@ func (e EventSync) step(g *Group, now time.Time) {
 	}
 }
 
-// synced notes that m asked for its assignment; when all have, nobody needs to be waited for any more.
+// synced notes that m asked for its assignment; when all have, nobody needs to be waited for any
+// more.
 func (g *Group) synced(m *member) {
 	g.edit(m)
 	m.mustSync = false
@@ -53,7 +55,8 @@ func (g *Group) synced(m *member) {
 	g.syncDeadline = time.Time{}
 }
 
-// distribute stores the group leader's assignments, which makes the group Stable, and hands them out. Members that it left out get nothing.
+// distribute stores the group leader's assignments, which makes the group Stable, and hands them
+// out. Members that it left out get nothing.
 func (e EventSync) distribute(g *Group, now time.Time) {
 	share := func(m *member) []byte { return e.Assignments[m.id] }
 	g.persist(now, share)

@@ -20,7 +20,8 @@ func (EventTick) step(g *Group, now time.Time) {
 	g.wakeAt = g.nextDeadline()
 }
 
-// expireSessions removes members that have not been heard of, and ids that were never used. Who waits for us is alive.
+// expireSessions removes members that have not been heard of, and ids that were never used. Who
+// waits for us is alive.
 func (g *Group) expireSessions(now time.Time) {
 	pending, gone := false, false
 	for id, deadline := range g.pending {
@@ -40,7 +41,8 @@ func (g *Group) expireSessions(now time.Time) {
 	}
 }
 
-// syncTimeout removes the members that did not fetch their assignment within the rebalance timeout, the group leader included.
+// syncTimeout removes the members that did not fetch their assignment within the rebalance timeout,
+// the group leader included.
 func (g *Group) syncTimeout(now time.Time) {
 	g.syncDeadline = time.Time{}
 	gone := false

@@ -24,7 +24,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
-// TestTranscripts runs the scripts in testdata/*.txt: lines that begin with "> " are events, what follows each is what the group did.
+// TestTranscripts runs the scripts in testdata/*.txt: lines that begin with "> " are events, what
+// follows each is what the group did.
 //
 //	> config delay=3s max-size=2 retention=1h     before anything else
 //	> join CLIENT [id=ID] [instance=I] [protocols=a,b] [session=10s] [rebalance=30s] [require-id] [skip] [type=consumer] [version=..]

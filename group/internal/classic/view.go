@@ -51,9 +51,9 @@ func (g *Group) viewMember(m *member) MemberView {
 	return v
 }
 
-// topicsOf returns what a member of a consumer group subscribes to: by the group's protocol, or by the
-// first of its own that can be read. While the group rebalances there is no chosen one yet, and that of
-// a custom assignor need not have Kafka's format.
+// topicsOf returns what a member of a consumer group subscribes to: by the group's protocol, or by
+// the first of its own that can be read. While the group rebalances there is no chosen one yet, and
+// that of a custom assignor need not have Kafka's format.
 func (g *Group) topicsOf(m *member) []string {
 	if g.state != protocol.PreparingRebalance {
 		if s, err := assignor.ParseSubscription(m.metadata(g.protocol)); err == nil {

@@ -1,6 +1,6 @@
-// Package wire reads and writes Kafka's primitive types as the embedded formats and the records of the
-// offsets topic use them: big endian; "compact" ones carry an unsigned varint of length+1, where 0 is
-// null.
+// Package wire reads and writes Kafka's primitive types as the embedded formats and the records of
+// the offsets topic use them: big endian; "compact" ones carry an unsigned varint of length+1,
+// where 0 is null.
 package wire
 
 import (
@@ -53,8 +53,8 @@ func AppendInt64(dst []byte, v int64) []byte { return be.AppendUint64(dst, uint6
 // TooLong reports whether s cannot be written as a STRING.
 func TooLong(s string) bool { return len(s) > math.MaxInt16 }
 
-// A Reader takes values off the front of P; after the first failure it returns zeros, and Err says why.
-// Byte slices it returns alias p.
+// A Reader takes values off the front of P; after the first failure it returns zeros, and Err says
+// why. Byte slices it returns alias p.
 type Reader struct {
 	P   []byte
 	Err error
@@ -162,7 +162,8 @@ func (r *Reader) CompactBytes() []byte {
 // CompactString reads a COMPACT_STRING; "" for null.
 func (r *Reader) CompactString() string { return string(r.CompactBytes()) }
 
-// Count reads an array's length; null is 0. It refuses a length that the rest of the input cannot hold at min bytes an element.
+// Count reads an array's length; null is 0. It refuses a length that the rest of the input cannot
+// hold at min bytes an element.
 func (r *Reader) Count(min int) int {
 	n := r.Int32()
 	if n == -1 {
