@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
-
-	"github.com/stratalog/strata/segment"
 )
 
 // Producers may be implemented by an Owner that knows producers and transactions: compaction then leaves alone what they still need.
@@ -24,6 +21,26 @@ type CleanReport struct {
 	Segments    []SegmentVerdict  // every segment that was there, oldest first: what retention decided
 	StartOffset int64             // of the log, afterwards
 	Compaction  *CompactionReport // nil: the log is not compacted
+}
+
+// ProducerLast is the last trace of a producer that is still known: see Producers.
+type ProducerLast struct {
+	Offset int64 // of the last record with data, -1 if none is known any more
+	Epoch  int16 // whose last marker stays then
+}
+
+// A CompactionReport says what a compaction did, or why it did nothing.
+type CompactionReport struct {
+	Skipped          string // why nothing was done; empty: it was
+	FirstDirty       int64  // first offset that no earlier compaction had seen
+	FirstUncleanable int64  // first offset that must stay as it is
+	End              int64  // offsets below are compacted now
+	DirtyRatio       float64
+	MapFull          bool // the map took no more keys: the rest is for the next pass
+
+	SegmentsBefore, SegmentsAfter int
+	RecordsBefore, RecordsAfter   int64
+	BytesBefore, BytesAfter       int64
 }
 
 // errChanged says that segments changed while they were being compacted.
@@ -184,11 +201,8 @@ func (l *Log) compact(ctx context.Context) (rep CompactionReport, err error) {
 	if err != nil {
 		return rep, fmt.Errorf("compact %s: %w", l.path, err)
 	}
-	c := l.newCompaction(cfg, first)
-	c.replace = func(old []*segment.Segment, install func() (*segment.Segment, error)) error {
-		return l.replaceCompacted(watched, old, install)
-	}
-	rep, err = c.run(watched)
+	done, err := l.newPass(cfg, watched, first).Run(watched)
+	rep = CompactionReport(done)
 	switch {
 	case errors.Is(err, errChanged) || err != nil && watched.Err() == errChanged:
 		rep.Skipped = errChanged.Error()
@@ -203,57 +217,6 @@ func (l *Log) compact(ctx context.Context) (rep CompactionReport, err error) {
 			return nil
 		}
 		return writeCleanerOffset(cfg.FS, l.path, rep.End)
-	})
-}
-
-func (l *Log) newCompaction(cfg *Config, firstDirty int64) *compaction {
-	c := &compaction{
-		fs: cfg.FS, dir: l.path, segment: l.segmentConfig(cfg), segments: l.list(), now: now(),
-		limits: compactionLimits{
-			segmentBytes:    cfg.SegmentBytes,
-			minDirtyRatio:   cfg.MinDirtyRatio,
-			minLag:          cfg.MinCompactionLag.Milliseconds(),
-			maxLag:          max(cfg.MaxCompactionLag, 0).Milliseconds(),
-			deleteRetention: max(cfg.DeleteRetention, 0).Milliseconds(),
-			mapBytes:        cfg.CompactionMemory,
-		},
-		start: l.segments.start.Load(), firstDirty: firstDirty, stable: min(l.highWatermark(), l.durability.offset.Load()),
-		declare: func(old []*segment.Segment, now *segment.Segment) error {
-			list := slices.Clone(l.list())
-			i := slices.Index(list, old[0])
-			w := &l.token.writer // install calls declare, and replace calls install as the writer
-			return w.writeState(slices.Replace(list, i, i+len(old), now), false)
-		},
-		remove: l.removeFile,
-	}
-	if p, ok := cfg.Owner.(Producers); ok {
-		c.stable = min(c.stable, p.LastStableOffset())
-		c.lastOf = p.ProducerLast
-	}
-	return c
-}
-
-// replaceCompacted swaps a compacted segment in.
-func (l *Log) replaceCompacted(watched compactContext, old []*segment.Segment, install func() (*segment.Segment, error)) error {
-	return l.exclusively(func(w *writer) error {
-		if err := errors.Join(watched.Err(), l.durability.failed()); err != nil {
-			return err
-		}
-		list := l.list()
-		i := slices.Index(list, old[0])
-		if i < 0 || i+len(old) >= len(list) || !slices.Equal(list[i:i+len(old)], old) { // removed by retention
-			return errChanged
-		}
-		s, err := install()
-		if err != nil {
-			return l.breakWith(fmt.Errorf("swap in compacted segment %d of %s: %w", old[0].Base(), l.path, err))
-		}
-		w.replaceSegments(old, s)
-		l.tail.leave(list[i+len(old)].Base()) // nobody is to find there what compaction has taken
-		for _, gone := range old {
-			l.durability.forget(gone)
-		}
-		return nil
 	})
 }
 

@@ -482,3 +482,37 @@ func TestCleanAmongAppendersReadersAndTruncation(t *testing.T) {
 }
 
 var _ Producers = (*producersOwner)(nil)
+
+func TestCompactionWithMoreKeysThanMemoryTakesSeveralPasses(t *testing.T) {
+	cfg := compacting
+	cfg.CompactionMemory = 24 << 10 // 768 keys
+	l := openClean(t, vfs.Mem(), cfg)
+	for round := range 2 {
+		for i := range 20 {
+			var kv []string
+			for j := range 100 {
+				kv = append(kv, fmt.Sprintf("%d=%d", i*100+j, round))
+			}
+			appendKV(t, l, kv...)
+		}
+	}
+	require.NoError(t, l.Roll())
+	passes := 0
+	for {
+		rep := clean(t, l).Compaction
+		if rep.Skipped != "" {
+			break
+		}
+		require.LessOrEqual(t, rep.End-rep.FirstDirty, int64(768+100))
+		passes++
+	}
+	require.Equal(t, 6, passes, "4,000 records, 700 at a time: whole batches")
+	n := 0
+	for r, err := range l.Records(0) {
+		require.NoError(t, err)
+		require.Equal(t, "1", string(r.Value))
+		n++
+	}
+	require.Equal(t, 2000, n)
+	require.NoError(t, l.Close())
+}

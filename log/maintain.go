@@ -24,18 +24,18 @@ func (l *Log) DeleteRecords(before int64) error {
 		if before <= start {
 			return nil
 		}
-		if err := w.moveStart(before, l.list()); err != nil {
+		if err := w.moveStart(before, l.list(), nil); err != nil {
 			return fmt.Errorf("delete records of %s: %w", l.path, err)
 		}
 		return nil
 	})
 }
 
-// moveStart makes the log begin at offset with the given segments, durably.
-func (w *writer) moveStart(offset int64, list []*segment.Segment) error {
+// moveStart makes the log begin at offset with the given segments, durably; those in gone are to be removed.
+func (w *writer) moveStart(offset int64, list, gone []*segment.Segment) error {
 	l := w.log
 	old := l.segments.start.Swap(offset)
-	if err := w.writeState(list, false); err != nil {
+	if err := w.writeState(list, false, gone...); err != nil {
 		l.segments.start.Store(old)
 		return err
 	}
@@ -47,7 +47,7 @@ func (w *writer) removeFront(n int) error {
 	l := w.log
 	list := l.list()
 	gone, kept := list[:n], slices.Clone(list[n:])
-	if err := w.moveStart(max(l.segments.start.Load(), kept[0].Base()), kept); err != nil {
+	if err := w.moveStart(max(l.segments.start.Load(), kept[0].Base()), kept, gone); err != nil {
 		return err
 	}
 	l.segments.current.Store(&kept)
@@ -58,7 +58,9 @@ func (w *writer) removeFront(n int) error {
 	}
 	base := kept[0].Base()
 	errs = append(errs, l.dropSnapshots(func(offset int64) bool { return offset < base }))
-	return errors.Join(append(errs, l.cfg.Load().FS.SyncDir(l.path))...)
+	err := l.cfg.Load().FS.SyncDir(l.path)
+	w.unlisted = err != nil // the next state does not name what is gone any more: until then it must be durable that it is
+	return errors.Join(append(errs, err)...)
 }
 
 // TruncateTo removes the batches that reach to offset or beyond it; appends go on at offset, or at the base of the batch that offset is inside of
@@ -108,7 +110,7 @@ func (w *writer) truncate(offset int64) error {
 	}
 	oldStart, oldEnd, oldDurable := l.segments.start.Load(), l.segments.end.Load(), l.durability.offset.Load()
 	w.moveEnd(min(oldStart, end), end, min(oldDurable, end))
-	if err := w.writeState(kept, false); err != nil {
+	if err := w.writeState(kept, false, gone...); err != nil {
 		w.moveEnd(oldStart, oldEnd, oldDurable) // nothing has been cut; if that state is on the disk all the same, it asks for less than there is
 		return err
 	}
@@ -184,8 +186,8 @@ func (w *writer) restartAt(start int64) error {
 	w.incarnation = newIncarnation()
 	st := w.blankState()
 	st.Emptied, st.Start, st.RecoveryPoint = true, start, start
-	err := storeState(cfg.FS, l.path, st) // no segment must be there: a crash from here on ends with an empty log
-	if err != nil {                       // which of the two states is on the disk is not known
+	err := storeState(cfg.FS, l.path, st.With(nil, obsolete(old))) // no segment must be there: a crash from here on ends with an empty log
+	if err != nil {                                                // which of the two states is on the disk is not known
 		return l.breakWith(fmt.Errorf("restart %s at %d: %w", l.path, start, err))
 	}
 	w.marked = false // before anything is appended the state has to say otherwise again

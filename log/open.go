@@ -5,28 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 
-	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
-
-// unsyncedWindow is the most that a log under SyncOnAck has written and not synced, generously: one round, or one batch.
-const unsyncedWindow = 64 << 20
-
-// A RecoveryReport tells what Open found and repaired.
-type RecoveryReport struct {
-	Clean           bool  // the log was closed in order: nothing needed to be looked at
-	SameBoot        bool  // the machine has not been restarted since: only the process had died
-	ScannedBytes    int64 // of segments
-	CutBytes        int64 // behind the last good batch, removed
-	CutOffset       int64 // next offset after the cut; -1: nothing was cut
-	RemovedSegments int   // behind the cut
-	RebuiltIndexes  int
-}
 
 // Open opens the log in dir, creating it if there is none, and recovers it first.
 //
@@ -115,103 +97,44 @@ func (l *Log) abandon() error {
 	return errors.Join(errs...)
 }
 
+// load brings the directory in order and opens what belongs to the log: package recovery plans, and what it plans is
+// carried out here before anything else looks at the files.
 func (l *Log) load(cfg *Config) error {
+	o := &opening{log: l, cfg: cfg, scanned: map[int64]scanned{}}
+	defer o.drop()
+	plan, err := o.plan()
+	if err != nil {
+		return err
+	}
+	if err := o.carryOut(plan.Steps); err != nil {
+		return err
+	}
 	w := &l.token.writer // nobody else knows the log yet
-	if !l.readOnly {
-		if err := finishCompaction(cfg.FS, l.path); err != nil {
-			return err
-		}
+	l.segments.start.Store(plan.Start)
+	if len(plan.Segments) == 0 {
+		return l.create(cfg, plan.Start)
 	}
-	st, known, err := readState(cfg.FS, l.path)
-	if err != nil {
-		return err
-	}
-	bases, err := listSegments(cfg.FS, l.path)
-	if err != nil {
-		return err
-	}
-	foreign := !known && len(bases) > 0 // Kafka keeps an epoch file for every log
-	if foreign {
-		st, known = l.dir.kafkaState(l.path)
-	}
-	if err := checkMissing(l.path, st, bases); err != nil {
-		return err
-	}
-	if st.Emptied && !l.readOnly {
-		if err := l.finishRestart(cfg, bases); err != nil {
-			return err
-		}
-		bases = nil
-	}
-	w.incarnation, w.journalFloor = st.Incarnation, st.JournalFloor
-	if w.incarnation == 0 { // new, or of a version without: written with the next state, which comes before the next append
-		w.incarnation = newIncarnation()
-	}
-	l.segments.start.Store(st.Start)
-	if len(bases) == 0 {
-		return l.create(cfg, st.Start)
-	}
-	if !known && st.RecoveryPoint == 0 && len(bases) == 1 { // made and never written to: there is nothing that could be wrong
-		info, err := cfg.FS.Stat(filePath(l.path, bases[0], segment.LogSuffix))
-		if err != nil {
-			return err
-		}
-		known, st = info.Size() == 0, manifest.State{Clean: info.Size() == 0, Start: bases[0], RecoveryPoint: bases[0], End: bases[0], Segments: nil, BootID: l.dir.bootID}
-	}
-	l.recovery.Clean = known && st.Clean
-	l.recovery.SameBoot = known && st.BootID != "" && st.BootID == l.dir.bootID
-	// Recovery asks for the epochs. If their file is missing they are made anew afterwards.
-	if l.epochs, _, err = loadEpochs(cfg.FS, l.path, l.EndOffset); err != nil {
-		return err
-	}
-	list, err := l.openSegments(cfg, st, bases)
+	list, err := o.segments(plan)
 	if err != nil {
 		return err
 	}
 	l.segments.current.Store(&list)
-	l.segments.end.Store(max(l.active().NextOffset(), l.active().Base()))
-	if st.Clean {
-		l.segments.end.Store(max(st.End, l.segments.end.Load()))
-	}
-	if st.Start > l.segments.end.Load() && !l.readOnly { // a power cut took all that DeleteRecords had left (Kafka: UnifiedLog restarts there, too)
-		return l.restartAbove(cfg, st, bases)
-	}
-	l.segments.start.Store(min(max(st.Start, list[0].Base()), l.segments.end.Load()))
-	l.durability.offset.Store(min(max(st.RecoveryPoint, l.segments.start.Load()), l.segments.end.Load()))
+	l.segments.end.Store(plan.End)
+	l.segments.start.Store(min(max(plan.Start, list[0].Base()), plan.End))
+	l.durability.offset.Store(min(max(plan.RecoveryPoint, l.segments.start.Load()), plan.End))
 	w.created = now()
 	w.drawJitter()
-	return l.loadRest(cfg, st.Epochs || foreign)
-}
-
-// restartAbove begins anew at the start offset: what was found ends below it.
-func (l *Log) restartAbove(cfg *Config, st manifest.State, bases []int64) error {
-	w := &l.token.writer // nobody else knows the log yet
-	var errs []error
-	for _, s := range l.list() {
-		errs = append(errs, s.Close())
-	}
-	l.durability.dirty = nil
-	w.incarnation = newIncarnation()
-	begin := st.Start
-	st = w.blankState()
-	st.Emptied, st.Start, st.RecoveryPoint = true, begin, begin
-	if err := errors.Join(append(errs, storeState(cfg.FS, l.path, st))...); err != nil {
+	if err := l.loadRest(cfg, o.facts.State.Epochs || plan.Adopted); err != nil {
 		return err
 	}
-	if err := l.finishRestart(cfg, bases); err != nil {
-		return err
+	if plan.Adopted {
+		return w.writeState(list, plan.Clean)
 	}
-	l.segments.start.Store(st.Start)
-	return l.create(cfg, st.Start)
+	return nil
 }
 
-// finishRestart removes what a crash in the middle of TruncateFully has left.
-func (l *Log) finishRestart(cfg *Config, bases []int64) error {
-	for _, base := range bases {
-		if err := l.removeSegment(cfg, base); err != nil {
-			return err
-		}
-	}
+// forgetBesideSegments ends what lies beside the segments, for a log that begins anew.
+func (l *Log) forgetBesideSegments(cfg *Config) error {
 	epochs, _, err := loadEpochs(cfg.FS, l.path, l.EndOffset)
 	if err != nil {
 		return err
@@ -257,8 +180,8 @@ func (l *Log) loadRest(cfg *Config, epochs bool) error {
 	if err := l.dropSnapshots(func(offset int64) bool { return offset > l.segments.end.Load() }); err != nil {
 		return err
 	}
-	if l.recovery.CutBytes > 0 || l.recovery.RemovedSegments > 0 {
-		cfg.Logger.Warn("log was cut behind its last good batch", "path", l.path, "offset", l.segments.end.Load(), "bytes", l.recovery.CutBytes, "segments", l.recovery.RemovedSegments)
+	if l.recovery.CutBytes > 0 || len(l.recovery.SetAside) > 0 {
+		cfg.Logger.Warn("log was cut behind its last good batch", "path", l.path, "offset", l.segments.end.Load(), "bytes", l.recovery.CutBytes, "set_aside", l.recovery.SetAside)
 	}
 	if err := l.resolveSuspect(cfg); err != nil {
 		return err
@@ -289,172 +212,4 @@ func (l *Log) create(cfg *Config, base int64) error {
 	w.drawJitter()
 	l.recovery.Clean = true
 	return l.loadRest(cfg, false)
-}
-
-// openSegments opens all segments; those that the end of a process or of power can have left unfinished are recovered.
-func (l *Log) openSegments(cfg *Config, st manifest.State, bases []int64) (list []*segment.Segment, err error) {
-	defer func() {
-		if err != nil {
-			for _, s := range list {
-				err = errors.Join(err, s.Close())
-			}
-		}
-	}()
-	for i, base := range bases {
-		next, last := int64(-1), i == len(bases)-1
-		if !last {
-			next = bases[i+1]
-		}
-		s, err := l.openSegment(cfg, st, base, next)
-		if err != nil {
-			return list, err
-		}
-		list = append(list, s)
-		if !last && !l.readOnly && !l.recovery.Clean && next > st.RecoveryPoint { // closed, and the process killed before it was synced
-			s.MarkUnsynced()
-			l.durability.dirty = append(l.durability.dirty, s)
-		}
-		if last || l.recovery.Clean || l.recovery.SameBoot || next <= st.RecoveryPoint || s.NextOffset() == next {
-			continue
-		}
-		// Power loss took the end of this segment: what follows cannot be joined to it.
-		if err := l.cutState(cfg, st, bases[i]); err != nil {
-			return list, err
-		}
-		for _, gone := range bases[i+1:] {
-			if err := l.removeSegment(cfg, gone); err != nil {
-				return list, err
-			}
-			l.recovery.RemovedSegments++
-		}
-		l.recovery.CutOffset = s.NextOffset()
-		return list, nil
-	}
-	return list, nil
-}
-
-// cutState makes the state ask for no segment behind the one with the given base. The rest stays: the next Open, should this one not get far,
-// has to find out the same.
-func (l *Log) cutState(cfg *Config, st manifest.State, base int64) error {
-	if l.readOnly {
-		return nil
-	}
-	st.Segments = slices.DeleteFunc(slices.Clone(st.Segments), func(s manifest.Segment) bool { return s.Base > base })
-	return storeState(cfg.FS, l.path, st)
-}
-
-func (l *Log) removeSegment(cfg *Config, base int64) error {
-	if l.readOnly {
-		return nil
-	}
-	return errors.Join(removeFiles(cfg.FS, l.path, base, ""), cfg.FS.SyncDir(l.path))
-}
-
-// openSegment opens one segment; next is the base of the one after it, -1 for the last.
-func (l *Log) openSegment(cfg *Config, st manifest.State, base, next int64) (*segment.Segment, error) {
-	sc := l.segmentConfig(cfg)
-	info, err := cfg.FS.Stat(filePath(l.path, base, segment.LogSuffix))
-	if err != nil {
-		return nil, err
-	}
-	o := segment.OpenOptions{}
-	switch {
-	case next >= 0 && (l.recovery.Clean || l.recovery.SameBoot || next <= st.RecoveryPoint):
-		if want := sizeOf(&st, base); want >= 0 && want != info.Size() {
-			return nil, &CorruptError{Path: filePath(l.path, base, segment.LogSuffix), Pos: min(want, info.Size()), Offset: base,
-				Reason: fmt.Sprintf("file has %d bytes, %d were written", info.Size(), want)}
-		}
-		o = segment.OpenOptions{Clean: true, NextOffset: next, Size: info.Size()}
-	case next < 0 && info.Size() == 0 && st.RecoveryPoint <= base && (!l.recovery.Clean || st.End <= base): // never written to
-		o = segment.OpenOptions{Clean: true, NextOffset: base, Size: 0}
-	case next < 0 && l.recovery.Clean && info.Size() == st.Size && st.End >= base:
-		o = segment.OpenOptions{Clean: true, NextOffset: st.End, Size: st.Size}
-	}
-	s, err := segment.Open(l.path, base, sc, o)
-	if err == nil && o.Clean && next < 0 && !l.recovery.Clean && !l.readOnly { // empty: perhaps by a cut that is not on the disk
-		s.MarkUnsynced()
-		if err = s.Sync(); err != nil {
-			return nil, errors.Join(err, s.Close())
-		}
-	}
-	if err != nil || o.Clean {
-		return s, err
-	}
-	ro := segment.RecoverOptions{SameBoot: l.recovery.SameBoot || l.recovery.Clean, RecoveryPoint: st.RecoveryPoint, KeepTail: l.readOnly, Active: next < 0}
-	if st.Strict {
-		ro.UnsyncedWindow = unsyncedWindow
-	}
-	rep, err := s.Recover(ro)
-	if err == nil && s.NextOffset() < min(st.RecoveryPoint, upper(next)) && !ro.SameBoot {
-		err = &CorruptError{Path: s.Path(), Pos: s.Size(), Offset: s.NextOffset(), Reason: fmt.Sprintf("file ends, although everything below offset %d was on stable storage", st.RecoveryPoint)}
-	}
-	if err == nil && l.recovery.Clean && next < 0 && s.NextOffset() < st.End {
-		err = &CorruptError{Path: s.Path(), Pos: s.Size(), Offset: s.NextOffset(), Reason: fmt.Sprintf("file ends, although the log was closed at offset %d", st.End)}
-	}
-	if err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	if !l.readOnly {
-		s.MarkUnsynced()
-		if err := s.Sync(); err != nil { // a cut, ours or a killed process', must be on the disk before the state says that the log ends here
-			return nil, errors.Join(err, s.Close())
-		}
-	}
-	l.recovery.ScannedBytes += rep.ScannedBytes
-	l.recovery.CutBytes += rep.CutBytes
-	if rep.CutBytes > 0 {
-		l.recovery.CutOffset = s.NextOffset()
-	}
-	if rep.RebuiltIndex {
-		l.recovery.RebuiltIndexes++
-	}
-	return s, nil
-}
-
-func upper(next int64) int64 {
-	if next < 0 {
-		return 1<<63 - 1
-	}
-	return next
-}
-
-// sizeOf returns the bytes that a closed segment must have, -1 if that is not known.
-func sizeOf(st *manifest.State, base int64) int64 {
-	if seg, ok := st.Find(base); ok {
-		return seg.Size
-	}
-	return -1
-}
-
-// listSegments returns the base offsets of the .log files in dir, ascending. Other files are none of our business.
-func listSegments(fsys vfs.FS, dir string) (bases []int64, err error) {
-	entries, err := fsys.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		name, ok := strings.CutSuffix(e.Name(), segment.LogSuffix)
-		if !ok || len(name) != 20 || e.IsDir() {
-			continue
-		}
-		if base, err := strconv.ParseInt(name, 10, 64); err == nil && base >= 0 {
-			bases = append(bases, base)
-		}
-	}
-	slices.Sort(bases)
-	return bases, nil
-}
-
-// checkMissing compares what is there with what must be.
-func checkMissing(dir string, st manifest.State, bases []int64) error {
-	for i, seg := range st.Segments {
-		if _, ok := slices.BinarySearch(bases, seg.Base); ok {
-			continue
-		}
-		if i+1 < len(st.Segments) && st.Segments[i+1].Base <= st.Start {
-			continue // below the start: it was being removed
-		}
-		return fmt.Errorf("%w: %s: restore it, or remove the directory to give the log up", ErrMissingSegment, filepath.Join(dir, segment.FileName(seg.Base, segment.LogSuffix)))
-	}
-	return nil
 }

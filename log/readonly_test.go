@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/log/internal/recovery"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
@@ -184,11 +185,11 @@ func TestReadOnlyReadsADirectoryOfKafkas(t *testing.T) {
 		merged = append(merged, p...)
 	}
 	require.NoError(t, ro.Close())
-	swap := filePath("/kafka/t-0", first[0].BaseOffset, segment.LogSuffix) + swapSuffix
+	swap := filePath("/kafka/t-0", first[0].BaseOffset, segment.LogSuffix) + recovery.SwapSuffix
 	require.NoError(t, writeUnsynced(swapping, swap, merged))
 	unfinished := swapping.Kill()
-	require.NoError(t, writeUnsynced(unfinished, filePath("/kafka/t-0", first[0].BaseOffset, segment.IndexSuffix)+cleanedSuffix, nil))
-	require.NoError(t, writeUnsynced(unfinished, filePath("/kafka/t-0", first[0].BaseOffset, segment.LogSuffix)+cleanedSuffix, nil))
+	require.NoError(t, writeUnsynced(unfinished, filePath("/kafka/t-0", first[0].BaseOffset, segment.IndexSuffix)+recovery.CleanedSuffix, nil))
+	require.NoError(t, writeUnsynced(unfinished, filePath("/kafka/t-0", first[0].BaseOffset, segment.LogSuffix)+recovery.CleanedSuffix, nil))
 	require.NoError(t, swapping.Remove(filePath("/kafka/t-0", first[1].BaseOffset, segment.LogSuffix)))
 	ro, dump = look(swapping)
 	require.Equal(t, before, dump)

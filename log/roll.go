@@ -144,20 +144,25 @@ func (w *writer) blankState() manifest.State {
 	return manifest.State{Incarnation: w.incarnation, JournalFloor: w.journalFloor, BootID: w.log.dir.bootID}
 }
 
-// writeState writes the state of a log with the given segments.
-func (w *writer) writeState(list []*segment.Segment, clean bool) error {
-	return w.writeStateAs(w.log.cfg.Load(), list, clean)
+// writeState makes the state say that the log consists of the given segments; of those in gone, if any, it says that
+// they are obsolete: recovery deletes them if a crash leaves them.
+func (w *writer) writeState(list []*segment.Segment, clean bool, gone ...*segment.Segment) error {
+	return w.writeStateAs(w.log.cfg.Load(), list, clean, gone...)
 }
 
 // writeStateAs is writeState under settings that may not hold yet.
-func (w *writer) writeStateAs(cfg *Config, list []*segment.Segment, clean bool) error {
-	l := w.log
-	if w.unlisted { // the state names the segment
-		if err := cfg.FS.SyncDir(l.path); err != nil {
-			return l.breakWith(fmt.Errorf("sync directory of the first segment of %s: %w", l.path, err)) // as in createNext
-		}
-		w.unlisted = false
+func (w *writer) writeStateAs(cfg *Config, list []*segment.Segment, clean bool, gone ...*segment.Segment) error {
+	s := w.stateOf(cfg, list, clean)
+	if err := w.storeState(s.With(s.Segments, obsolete(gone))); err != nil {
+		return err
 	}
+	w.removeStrays(list)
+	return nil
+}
+
+// stateOf returns the state of a log with the given segments under the given settings.
+func (w *writer) stateOf(cfg *Config, list []*segment.Segment, clean bool) manifest.State {
+	l := w.log
 	s := w.blankState()
 	s.Clean, s.Start, s.RecoveryPoint = clean, l.segments.start.Load(), l.durability.offset.Load()
 	s.Strict = cfg.Sync == SyncOnAck && cfg.MaxBatchBytes+roundBytes <= unsyncedWindow
@@ -173,11 +178,36 @@ func (w *writer) writeStateAs(cfg *Config, list []*segment.Segment, clean bool) 
 		}
 		s.Segments = append(s.Segments, manifest.Segment{Base: seg.Base(), Size: size})
 	}
+	return s
+}
+
+// obsolete returns what the state says of segments that are removed. One that may have been active has any size.
+func obsolete(gone []*segment.Segment) []manifest.Segment {
+	var out []manifest.Segment
+	for _, s := range gone {
+		size := int64(-1)
+		if s.Sealed() || s.Allocated() == s.Size() {
+			size = s.Size()
+		}
+		out = append(out, manifest.Segment{Base: s.Base(), Size: size, Role: manifest.Obsolete})
+	}
+	return out
+}
+
+// storeState replaces the state.
+func (w *writer) storeState(s manifest.State) error {
+	l := w.log
+	cfg := l.cfg.Load()
+	if w.unlisted { // the state names the segment
+		if err := cfg.FS.SyncDir(l.path); err != nil {
+			return l.breakWith(fmt.Errorf("sync directory of the first segment of %s: %w", l.path, err)) // as in createNext
+		}
+		w.unlisted = false
+	}
 	err := storeState(cfg.FS, l.path, s)
-	w.marked = !clean && err == nil
+	w.marked = !s.Clean && err == nil
 	if err == nil {
 		w.persisted = s.RecoveryPoint
-		w.removeStrays(list)
 	}
 	return err
 }
@@ -189,7 +219,7 @@ func (w *writer) removeStrays(list []*segment.Segment) {
 		if slices.ContainsFunc(list, func(s *segment.Segment) bool { return s.Base() == base }) { // a later roll has taken it
 			continue
 		}
-		if err := removeFiles(l.cfg.Load().FS, l.path, base, ""); err != nil {
+		if err := removeSegmentFiles(l.cfg.Load().FS, l.path, base); err != nil {
 			l.cfg.Load().Logger.Warn("empty file of a failed roll stays", "path", l.path, "offset", base, "err", err)
 		}
 	}

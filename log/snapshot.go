@@ -1,16 +1,25 @@
 package log
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
 // snapshotSuffix is that of the files an owner keeps its state in, beside the segments; named by the offset up to which it goes, exclusive.
 const snapshotSuffix = ".snapshot"
+
+// filePath returns the path of the file of a segment, or of a snapshot, in dir.
+func filePath(dir string, base int64, suffix string) string {
+	return filepath.Join(dir, segment.FileName(base, suffix))
+}
 
 // snapshot writes the owner's state as of offset.
 func (w *writer) snapshot(offset int64) error {
@@ -97,4 +106,23 @@ func (l *Log) dropSnapshots(which func(offset int64) bool) error {
 		}
 	}
 	return nil
+}
+
+// removeSnapshot removes the snapshot at offset, if there is one.
+func removeSnapshot(fsys vfs.FS, dir string, offset int64) error {
+	if err := fsys.Remove(filePath(dir, offset, snapshotSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// removeSegmentFiles removes those files of a segment that exist.
+func removeSegmentFiles(fsys vfs.FS, dir string, base int64) error {
+	var errs []error
+	for _, suffix := range []string{segment.IndexSuffix, segment.TimeIndexSuffix, segment.TxnIndexSuffix, segment.LogSuffix} {
+		if err := fsys.Remove(filePath(dir, base, suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }

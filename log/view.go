@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stratalog/strata/log/internal/compact"
 	"github.com/stratalog/strata/log/internal/manifest"
+	"github.com/stratalog/strata/log/internal/recovery"
 	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
@@ -122,7 +124,11 @@ func (v *view) namedFiles() (files []viewFile, err error) {
 	last := int64(-1)
 	for _, s := range v.st.Segments {
 		if s.Role.Belongs() {
-			files = append(files, viewFile{base: s.Base, size: s.Size, suffixes: []string{swapSuffix, ""}})
+			f := viewFile{base: s.Base, size: s.Size, suffixes: []string{""}}
+			if s.Role == manifest.Installing || v.st.Version == 1 {
+				f.suffixes = []string{recovery.CleanedSuffix, recovery.SwapSuffix, ""}
+			}
+			files = append(files, f)
 		}
 		last = max(last, s.Base)
 	}
@@ -164,7 +170,7 @@ func (v *view) segmentNames() (names []string, err error) {
 	}
 	for _, e := range entries {
 		name := e.Name()
-		for _, suffix := range []string{"", swapSuffix, cleanedSuffix} {
+		for _, suffix := range []string{"", recovery.SwapSuffix, recovery.CleanedSuffix} {
 			if _, ok := baseOfName(name, segment.LogSuffix+suffix); ok && !e.IsDir() {
 				names = append(names, name)
 			}
@@ -182,23 +188,23 @@ func (v *view) listedFiles(names []string) (files []viewFile, err error) {
 	}
 	oldest := int64(1<<63 - 1) // .cleaned
 	for _, name := range names {
-		if base, ok := baseOfName(name, segment.LogSuffix+cleanedSuffix); ok {
+		if base, ok := baseOfName(name, segment.LogSuffix+recovery.CleanedSuffix); ok {
 			oldest = min(oldest, base)
 		}
 	}
 	type span struct{ from, to int64 }
 	var swapped []span
 	for _, name := range names {
-		base, ok := baseOfName(name, segment.LogSuffix+swapSuffix)
+		base, ok := baseOfName(name, segment.LogSuffix+recovery.SwapSuffix)
 		if !ok || base >= oldest {
 			continue
 		}
-		next, _, err := endOfLogFile(v.cfg.FS, filepath.Join(l.path, name), base)
+		next, err := endOfLogFile(v.cfg.FS, filepath.Join(l.path, name), base)
 		if err != nil {
 			return nil, err
 		}
 		swapped = append(swapped, span{base, max(next, base+1)})
-		files = append(files, viewFile{base: base, size: -1, suffixes: []string{swapSuffix}})
+		files = append(files, viewFile{base: base, size: -1, suffixes: []string{recovery.SwapSuffix}})
 	}
 	for _, name := range names {
 		base, ok := baseOfName(name, segment.LogSuffix)
@@ -329,7 +335,7 @@ func (v *view) openName(f viewFile, suffix string) (*segment.Segment, error) {
 		cfg.EpochAt = nil // a broker's checkpoint may come later than its batches
 	}
 	if suffix != "" {
-		cfg.FS = suffixFS{cfg.FS, suffix}
+		cfg.FS = compact.Suffixed(cfg.FS, suffix)
 	}
 	var o segment.OpenOptions
 	if f.size >= 0 && v.trusted(f) {
@@ -383,7 +389,10 @@ func (v *view) findEnd(f viewFile, s *segment.Segment) (torn bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	least := min(v.st.RecoveryPoint, upper(f.next))
+	least := v.st.RecoveryPoint
+	if !last {
+		least = min(least, f.next)
+	}
 	if last && l.recovery.Clean {
 		least = max(least, v.st.End)
 	}

@@ -179,7 +179,15 @@ func (s *Segment) Close() error {
 	if !s.cfg.ReadOnly && s.Err() == nil {
 		errs = append(errs, s.trim(), s.flushIndex(flushFinal))
 	}
-	errs = append(errs, s.letGo(), s.unpin())
+	return errors.Join(append(errs, s.Discard())...)
+}
+
+// Discard closes the files and writes nothing, for a segment that was only looked at. It is idempotent.
+func (s *Segment) Discard() error {
+	if s.closed.Load() || s.removed.Load() {
+		return nil
+	}
+	err := errors.Join(s.letGo(), s.unpin())
 	s.closed.Store(true)
-	return errors.Join(append(errs, s.cfg.Files.forget(s), s.Release())...)
+	return errors.Join(err, s.cfg.Files.forget(s), s.Release())
 }

@@ -21,7 +21,8 @@ type RecoverOptions struct {
 	UnsyncedWindow int64
 	// Full checks every byte and builds the indexes anew, whatever SameBoot says.
 	Full bool
-	// KeepTail leaves bytes that would be cut alone, for files that must not be changed; the end is before them all the same.
+	// KeepTail leaves bytes that would be cut alone, for files that must not be changed, or not yet: the end is before them all the
+	// same, and CutTail takes them away.
 	KeepTail bool
 	// Active says that the segment goes on taking appends. A few index entries that the files lack stay in memory then, as those of
 	// any active segment do: an open after a kill need not create two files for each of many segments.
@@ -87,21 +88,56 @@ func (s *Segment) recover(f *openFile, o RecoverOptions) (rep Report, err error)
 			s.aborted = now
 		}
 	}
+	s.indexStays = o.Active && w.keepsIndex()
 	if err != nil || o.KeepTail || s.cfg.ReadOnly {
 		return rep, err
 	}
-	if err := s.cutAborted(s.NextOffset()); err != nil {
-		return rep, err
+	return rep, s.finishRecovery()
+}
+
+// CutTail does what Recover with KeepTail has left to do: it cuts the file behind its last good batch and completes the indexes.
+// For the writer, before anything else. The cut is not synced: the next Sync does that.
+func (s *Segment) CutTail() error {
+	f, err := s.cfg.Files.acquire(s)
+	if err != nil {
+		return fmt.Errorf("recover: %w", err)
 	}
-	if o.Active && w.keepsIndex() {
-		return rep, nil
+	size := s.Size()
+	if s.Allocated() > size {
+		if err = f.file.Truncate(size); err != nil {
+			err = fmt.Errorf("cut %s to %d bytes: %w", s.Path(), size, err)
+		} else {
+			s.mu.Lock()
+			s.alloc = size
+			s.mu.Unlock()
+		}
+	}
+	if released := s.cfg.Files.release(f); err == nil {
+		err = released
+	}
+	if err == nil {
+		err = s.finishRecovery()
+	}
+	if err != nil {
+		return fmt.Errorf("recover: %w", err)
+	}
+	return nil
+}
+
+// finishRecovery brings the indexes in line with the end.
+func (s *Segment) finishRecovery() error {
+	if err := s.cutAborted(s.NextOffset()); err != nil {
+		return err
+	}
+	if s.indexStays {
+		return nil
 	}
 	if s.flushIndex(flushFinal) == nil { // as Kafka does; where it fails the entries stay in memory
 		s.mu.Lock()
 		s.dropIndexLocked()
 		s.mu.Unlock()
 	}
-	return rep, nil
+	return nil
 }
 
 // keepsIndex reports whether the entries may stay in memory: few, and none in the files that contradict them.

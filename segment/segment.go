@@ -40,6 +40,8 @@ type Segment struct {
 	firstTs   atomic.Int64 // MaxTimestamp of the first batch; math.MinInt64: no batch, or not looked at
 	sealed    atomic.Bool  // changed by the writer, under mu
 
+	indexStays bool // of the writer: what Recover found of the index stays in memory until it is flushed by the usual rules
+
 	mu          sync.Mutex // guards the fields below, which the writer changes. Not held during reads and writes of the .log file
 	deleted     string     // name of the .log file since Remove
 	active      *openFile  // held from the first write on; nil: the cache opens the file when it is needed

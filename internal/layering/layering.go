@@ -9,7 +9,8 @@ package layering
 var Rows = [][]string{
 	{"record", "schema", "vfs"},
 	{"segment"},
-	{"log/internal/manifest"},
+	{"log/internal/manifest", "log/internal/compact"},
+	{"log/internal/recovery"},
 	{"log"},
 	{"log/internal/explore"}, // of log's tests
 	{"partition"},
@@ -30,4 +31,4 @@ var Rows = [][]string{
 
 // Pure lists the packages that only compute: they have no clock, lock, goroutine, channel, context or I/O,
 // and neither has what they import of ours.
-var Pure = []string{"internal/machine", "log/internal/manifest", "group/internal/wire", "group/assignor", "group/offsets", "group/protocol", "group/internal/classic"}
+var Pure = []string{"internal/machine", "log/internal/manifest", "log/internal/recovery", "group/internal/wire", "group/assignor", "group/offsets", "group/protocol", "group/internal/classic"}

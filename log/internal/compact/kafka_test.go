@@ -1,4 +1,4 @@
-package log
+package compact
 
 import (
 	"fmt"
@@ -72,11 +72,11 @@ func TestCompactionDoesWhatKafkasCleanerDid(t *testing.T) {
 	want := describe(t, kafkaSegments(t, vfs.Mem(), "after"))
 	b := newCompactBed(t)
 	b.fs = vfs.Mem()
-	b.c.fs, b.c.segment.FS = b.fs, b.fs
-	b.c.segments = kafkaSegments(t, b.fs, "before")
-	b.c.limits.segmentBytes = 1 << 30
+	b.c.FS, b.c.Segment.FS = b.fs, b.fs
+	b.c.Segments = kafkaSegments(t, b.fs, "before")
+	b.c.Limits.SegmentBytes = 1 << 30
 	last := map[int64]ProducerLast{}
-	for _, s := range b.c.segments {
+	for _, s := range b.c.Segments {
 		for batch, err := range s.Batches(s.Base()) {
 			require.NoError(t, err)
 			if batch.HasProducerID() && !batch.IsControl() {
@@ -84,13 +84,13 @@ func TestCompactionDoesWhatKafkasCleanerDid(t *testing.T) {
 			}
 		}
 	}
-	b.c.lastOf = func(id int64) (l ProducerLast, ok bool) { l, ok = last[id]; return l, ok }
+	b.c.LastOf = func(id int64) (l ProducerLast, ok bool) { l, ok = last[id]; return l, ok }
 	rep := b.compact()
-	require.Equal(t, want, describe(t, b.c.segments))
+	require.Equal(t, want, describe(t, b.c.Segments))
 	require.Equal(t, 6, rep.SegmentsBefore)
 	require.Equal(t, 1, rep.SegmentsAfter)
 	codecs := map[record.Codec]bool{}
-	for batch, err := range b.c.segments[0].Batches(0) {
+	for batch, err := range b.c.Segments[0].Batches(0) {
 		require.NoError(t, err)
 		codecs[batch.Codec()] = true
 	}

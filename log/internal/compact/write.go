@@ -1,4 +1,4 @@
-package log
+package compact
 
 import (
 	"context"
@@ -19,11 +19,11 @@ const compactBufferBytes = 1 << 20
 
 // A compactWriter is the second half of a compaction: it writes groups of segments anew.
 type compactWriter struct {
-	*compaction
+	*Pass
 	keys  *offsetMap
 	txns  *txnFilter
 	upper int64 // firstUncleanable: the batch that ends there stays, if only as a header, so that offsets before it are not given again
-	rep   *CompactionReport
+	rep   *Report
 
 	out   *segment.Segment // of the present group
 	buf   []byte
@@ -34,19 +34,19 @@ func filePath(dir string, base int64, suffix string) string {
 	return filepath.Join(dir, segment.FileName(base, suffix))
 }
 
-// group writes one group to .cleaned files and swaps the result in.
+// group writes one group to .cleaned files and has the result take its place.
 func (w *compactWriter) group(ctx context.Context, group []*segment.Segment) error {
 	base, last := group[0].Base(), group[len(group)-1]
-	info, err := w.fs.Stat(last.Path())
+	info, err := w.FS.Stat(last.Path())
 	if err != nil {
 		return err
 	}
-	if err := removeFiles(w.fs, w.dir, base, cleanedSuffix); err != nil {
+	if err := removeFiles(w.FS, w.Dir, base, cleanedSuffix); err != nil {
 		return err
 	}
-	cfg := w.segment
-	cfg.FS, cfg.Files, cfg.ReadOnly = suffixFS{w.fs, cleanedSuffix}, nil, false
-	if w.out, err = segment.Create(w.dir, base, cfg); err != nil {
+	cfg := w.Segment
+	cfg.FS, cfg.Files, cfg.ReadOnly = Suffixed(w.FS, cleanedSuffix), nil, false
+	if w.out, err = segment.Create(w.Dir, base, cfg); err != nil {
 		return err
 	}
 	var before int64
@@ -63,18 +63,22 @@ func (w *compactWriter) group(ctx context.Context, group []*segment.Segment) err
 		err = w.out.Seal()
 	}
 	if err == nil {
-		err = syncFile(w.fs, filePath(w.dir, base, segment.TxnIndexSuffix)+cleanedSuffix) // Seal leaves it to recovery, which there is none of here
+		err = syncFile(w.FS, filePath(w.Dir, base, segment.TxnIndexSuffix)+cleanedSuffix) // Seal leaves it to recovery, which there is none of here
 	}
 	after := w.out.Size()
 	err = errors.Join(err, w.out.Close())
 	if err == nil {
-		err = w.fs.Chtimes(filePath(w.dir, base, segment.LogSuffix+cleanedSuffix), info.ModTime())
+		err = w.FS.Chtimes(filePath(w.Dir, base, segment.LogSuffix+cleanedSuffix), info.ModTime())
+	}
+	if err == nil {
+		err = w.FS.SyncDir(w.Dir) // before the manifest names the result
+	}
+	r := &Result{Base: base, NextOffset: w.out.NextOffset(), Size: after, Sources: group, pass: w.Pass}
+	if err == nil {
+		err = w.Replace(r)
 	}
 	if err != nil {
-		return errors.Join(err, removeFiles(w.fs, w.dir, base, cleanedSuffix))
-	}
-	if err := w.swap(group, w.out.NextOffset(), after); err != nil {
-		return err
+		return errors.Join(err, r.discard())
 	}
 	w.rep.BytesBefore += before
 	w.rep.BytesAfter += after
@@ -85,9 +89,7 @@ func (w *compactWriter) group(ctx context.Context, group []*segment.Segment) err
 
 // segmentOf adds what stays of s.
 func (w *compactWriter) segmentOf(ctx context.Context, s *segment.Segment) error {
-	if err := w.addAborted(w.txns, s.Base(), w.compaction.upper(s)); err != nil {
-		return err
-	}
+	w.addAborted(w.txns, s.Base(), w.Pass.upper(s))
 	for b, err := range s.Batches(s.Base()) {
 		if err := errors.Join(err, ctx.Err()); err != nil {
 			return err
@@ -105,9 +107,9 @@ func (w *compactWriter) batch(b *record.Batch) error {
 	if err != nil {
 		return err
 	}
-	expired := b.HasDeleteHorizon() && b.BaseTimestamp <= w.now
+	expired := b.HasDeleteHorizon() && b.BaseTimestamp <= w.Now
 	o := record.FilterOptions{
-		DeleteHorizonMs: w.now + w.limits.deleteRetention,
+		DeleteHorizonMs: w.Now + w.Limits.DeleteRetention,
 		FinishedMarker:  discard && b.IsControl(),
 		KeepEmpty:       w.isLastOfProducer(b) || b.NextOffset() == w.upper,
 		MaxInflated:     math.MaxInt32, // it was accepted once
@@ -154,10 +156,10 @@ func (w *compactWriter) keepRecord(r *record.Record, expired bool) bool {
 
 // isLastOfProducer reports whether b is the last trace of a live producer.
 func (w *compactWriter) isLastOfProducer(b *record.Batch) bool {
-	if w.lastOf == nil || !b.HasProducerID() {
+	if w.LastOf == nil || !b.HasProducerID() {
 		return false
 	}
-	last, ok := w.lastOf(b.ProducerID)
+	last, ok := w.LastOf(b.ProducerID)
 	switch {
 	case !ok:
 		return false

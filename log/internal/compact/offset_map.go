@@ -1,4 +1,4 @@
-package log
+package compact
 
 import "hash/maphash"
 

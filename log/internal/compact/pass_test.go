@@ -1,4 +1,4 @@
-package log
+package compact
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 type compactBed struct {
 	t     testing.TB
 	fs    *vfs.MemFS
-	c     compaction
+	c     Pass
 	build record.Builder
 }
 
@@ -31,36 +31,37 @@ func newCompactBed(t testing.TB) *compactBed {
 	b := &compactBed{t: t, fs: vfs.Mem()}
 	require.NoError(t, b.fs.MkdirAll(bedDir, 0o755))
 	require.NoError(t, b.fs.SyncDir("/"))
-	b.c = compaction{
-		fs: b.fs, dir: bedDir, segment: segment.Config{FS: b.fs, IndexIntervalBytes: 200}, firstDirty: -1, stable: math.MaxInt64, now: 1_000_000,
-		limits: compactionLimits{segmentBytes: 1 << 20, minDirtyRatio: 0.01, deleteRetention: 1000, mapBytes: DefaultCompactionMemory},
+	b.c = Pass{
+		FS: b.fs, Dir: bedDir, Segment: segment.Config{FS: b.fs, IndexIntervalBytes: 200}, FirstDirty: -1, Stable: math.MaxInt64, Now: 1_000_000,
+		Limits: Limits{SegmentBytes: 1 << 20, MinDirtyRatio: 0.01, DeleteRetention: 1000, MapBytes: 128 << 20},
 	}
-	b.c.replace = func(old []*segment.Segment, install func() (*segment.Segment, error)) error {
-		s, err := install()
+	b.c.Newest = func(s *segment.Segment) (int64, error) { ts, _ := s.MaxTimestamp(); return ts, nil }
+	b.c.Replace = func(r *Result) error {
+		s, err := r.Install((*segment.Segment).Remove)
 		if err != nil {
 			return err
 		}
-		i := slices.Index(b.c.segments, old[0])
-		b.c.segments = slices.Replace(slices.Clone(b.c.segments), i, i+len(old), s)
+		i := slices.Index(b.c.Segments, r.Sources[0])
+		b.c.Segments = slices.Replace(slices.Clone(b.c.Segments), i, i+len(r.Sources), s)
 		return nil
 	}
 	b.roll(0)
 	return b
 }
 
-func (b *compactBed) active() *segment.Segment { return b.c.segments[len(b.c.segments)-1] }
+func (b *compactBed) active() *segment.Segment { return b.c.Segments[len(b.c.Segments)-1] }
 
 // roll closes the active segment. skip leaves offsets out.
 func (b *compactBed) roll(skip int64) {
 	base := int64(0)
-	if len(b.c.segments) > 0 {
+	if len(b.c.Segments) > 0 {
 		require.NoError(b.t, b.active().Seal())
 		base = b.active().NextOffset() + skip
 	}
-	s, err := segment.Create(bedDir, base, b.c.segment)
+	s, err := segment.Create(bedDir, base, b.c.Segment)
 	require.NoError(b.t, err)
 	require.NoError(b.t, b.fs.SyncDir(bedDir))
-	b.c.segments = append(b.c.segments, s)
+	b.c.Segments = append(b.c.Segments, s)
 }
 
 func (b *compactBed) append(p []byte) {
@@ -93,7 +94,7 @@ func (b *compactBed) fill(codec record.Codec, kv ...string) {
 		if ok {
 			value = []byte(v)
 		}
-		b.build.AppendKV(b.c.now-500+b.active().NextOffset(), key, value, nil)
+		b.build.AppendKV(b.c.Now-500+b.active().NextOffset(), key, value, nil)
 	}
 	p, err := b.build.Build(codec)
 	require.NoError(b.t, err)
@@ -103,21 +104,22 @@ func (b *compactBed) fill(codec record.Codec, kv ...string) {
 // end appends a marker, and the index entry of an aborted transaction.
 func (b *compactBed) end(id int64, kind record.ControlType, first int64) {
 	offset := b.active().NextOffset()
-	b.append(record.ControlBatch(nil, kind, 0, record.ControlInfo{BaseOffset: offset, TimestampMs: b.c.now, ProducerID: id}))
+	b.append(record.ControlBatch(nil, kind, 0, record.ControlInfo{BaseOffset: offset, TimestampMs: b.c.Now, ProducerID: id}))
 	if kind == record.ControlAbort {
 		require.NoError(b.t, b.active().AppendAborted(segment.AbortedTxn{ProducerID: id, FirstOffset: first, LastOffset: offset, LastStableOffset: offset + 1}))
 	}
 }
 
-func (b *compactBed) compact() CompactionReport {
-	rep, err := b.c.run(context.Background())
+func (b *compactBed) compact() Report {
+	b.c.aborted = nil // a pass of its own
+	rep, err := b.c.Run(context.Background())
 	require.NoError(b.t, err)
-	b.c.firstDirty = rep.End
+	b.c.FirstDirty = rep.End
 	return rep
 }
 
 // dump lists what is there as "offset:key=value", markers as "offset:!", empty batches as "base-last", | between segments.
-func (b *compactBed) dump() string { return dumpSegments(b.t, b.c.segments) }
+func (b *compactBed) dump() string { return dumpSegments(b.t, b.c.Segments) }
 
 func dumpSegments(t testing.TB, segments []*segment.Segment) string {
 	var out []string
@@ -196,7 +198,7 @@ func TestTombstoneStaysForItsTimeAndThenGoes(t *testing.T) {
 	require.Equal(t, "1:b=1 2:a |", b.dump())
 
 	pass := func(after int64) string {
-		b.c.now += after
+		b.c.Now += after
 		b.put(record.None, "x=1")
 		b.roll(0)
 		b.compact()
@@ -218,7 +220,7 @@ func TestAbortedRecordsAndFinishedMarkersGo(t *testing.T) {
 	b.roll(0)
 	b.compact()
 	require.Equal(t, "0:a=1 4:b=2 5:! 6:! 7:z=1 |", b.dump())
-	aborted, _, err := b.c.segments[0].Aborted(0, 100)
+	aborted, _, err := b.c.Segments[0].Aborted(0, 100)
 	require.NoError(t, err)
 	require.Len(t, aborted, 1, "the entry stays as long as a pass reads records of the transaction")
 
@@ -226,16 +228,16 @@ func TestAbortedRecordsAndFinishedMarkersGo(t *testing.T) {
 	b.roll(0)
 	b.compact()
 	require.Equal(t, "0:a=1 5:! 6:! 7:z=1 8:b=3 |", b.dump())
-	aborted, _, err = b.c.segments[0].Aborted(0, 100)
+	aborted, _, err = b.c.Segments[0].Aborted(0, 100)
 	require.NoError(t, err)
 	require.Empty(t, aborted)
 
-	b.c.now += 1000
+	b.c.Now += 1000
 	b.put(record.None, "y=1")
 	b.roll(0)
 	b.compact()
 	require.Equal(t, "0:a=1 6:! 7:z=1 8:b=3 9:y=1 |", b.dump(), "the abort marker got its horizon one pass before: its data went first")
-	b.c.now += 1000
+	b.c.Now += 1000
 	b.put(record.None, "y=2")
 	b.roll(0)
 	b.compact()
@@ -249,22 +251,22 @@ func TestLastBatchOfALiveProducerStaysAsAHeader(t *testing.T) {
 	b.end(1, record.ControlCommit, 0)
 	b.put(record.None, "a=2", "b=2")
 	b.roll(0)
-	b.c.lastOf = func(id int64) (ProducerLast, bool) { return ProducerLast{Offset: 1}, id == 1 }
+	b.c.LastOf = func(id int64) (ProducerLast, bool) { return ProducerLast{Offset: 1}, id == 1 }
 	b.compact()
 	require.Equal(t, "0-1 2:! 3:a=2 4:b=2 |", b.dump())
-	for batch, err := range b.c.segments[0].Batches(0) {
+	for batch, err := range b.c.Segments[0].Batches(0) {
 		require.NoError(t, err)
 		require.EqualValues(t, 6, batch.LastSequence())
 		break
 	}
 
-	b.c.now += 5000
-	b.c.lastOf = func(id int64) (ProducerLast, bool) { return ProducerLast{Offset: -1, Epoch: 0}, id == 1 }
+	b.c.Now += 5000
+	b.c.LastOf = func(id int64) (ProducerLast, bool) { return ProducerLast{Offset: -1, Epoch: 0}, id == 1 }
 	for range 3 { // the header goes, the marker gets its horizon, reaches it
 		b.put(record.None, "z=1")
 		b.roll(0)
 		b.compact()
-		b.c.now += 5000
+		b.c.Now += 5000
 	}
 	require.Equal(t, "2-2 3:a=2 4:b=2 7:z=1 |", b.dump(), "without data the marker of its epoch is the trace")
 }
@@ -277,23 +279,23 @@ func TestDirtyRatioAndLagsDecideWhetherToCompact(t *testing.T) {
 		b.put(record.None, "a=1")
 		b.roll(0)
 	}
-	b.c.firstDirty = 2 // two of three are clean
-	b.c.limits.minDirtyRatio = 0.5
+	b.c.FirstDirty = 2 // two of three are clean
+	b.c.Limits.MinDirtyRatio = 0.5
 	rep := b.compact()
 	require.Contains(t, rep.Skipped, "0.33")
 	require.InDelta(t, 0.33, rep.DirtyRatio, 0.01)
 
-	b.c.firstDirty = 2
-	b.c.limits.maxLag = 100
+	b.c.FirstDirty = 2
+	b.c.Limits.MaxLag = 100
 	require.Empty(t, b.compact().Skipped, "overdue")
 
 	b.put(record.None, "a=2")
 	b.roll(0)
-	b.c.limits.minLag = 1000
+	b.c.Limits.MinLag = 1000
 	rep = b.compact()
 	require.NotEmpty(t, rep.Skipped, "too young")
 	require.EqualValues(t, 3, rep.FirstUncleanable)
-	b.c.now += 2000
+	b.c.Now += 2000
 	require.Empty(t, b.compact().Skipped)
 }
 
@@ -304,7 +306,7 @@ func TestNothingAboveTheStableOffsetIsTouched(t *testing.T) {
 		b.put(record.None, "a=1", "a=2")
 		b.roll(0)
 	}
-	b.c.stable = 5 // in the third segment
+	b.c.Stable = 5 // in the third segment
 	rep := b.compact()
 	require.EqualValues(t, 4, rep.FirstUncleanable)
 	require.EqualValues(t, 4, rep.End)
@@ -318,18 +320,18 @@ func TestNeighboursAreMergedUpToASegment(t *testing.T) {
 		b.put(record.None, fmt.Sprintf("key-%d=%s", i, strings.Repeat("v", 100)))
 		b.roll(0)
 	}
-	b.c.limits.segmentBytes = 3 * b.c.segments[0].Size()
+	b.c.Limits.SegmentBytes = 3 * b.c.Segments[0].Size()
 	rep := b.compact()
 	require.Equal(t, 6, rep.SegmentsBefore)
 	require.Equal(t, 2, rep.SegmentsAfter)
-	require.Len(t, b.c.segments, 3)
-	require.EqualValues(t, 3, b.c.segments[1].Base())
+	require.Len(t, b.c.Segments, 3)
+	require.EqualValues(t, 3, b.c.Segments[1].Base())
 }
 
 func TestFullMapLeavesTheRestToTheNextPass(t *testing.T) {
 	t.Parallel()
 	b := newCompactBed(t)
-	b.c.limits.mapBytes = 1 // the least: 768 keys
+	b.c.Limits.MapBytes = 1 // the least: 768 keys
 	for i := range 2000 {
 		b.put(record.None, fmt.Sprintf("key-%d=1", i), fmt.Sprintf("key-%d=2", i))
 		if i%500 == 499 {
@@ -355,7 +357,7 @@ func TestCompactionIsRepeatedFromTheStartIfTheCheckpointMakesNoSense(t *testing.
 	b := newCompactBed(t)
 	b.put(record.None, "a=1", "a=2")
 	b.roll(0)
-	b.c.firstDirty = 77
+	b.c.FirstDirty = 77
 	require.EqualValues(t, 0, b.compact().FirstDirty)
 	require.Equal(t, "1:a=2 |", b.dump())
 }
@@ -368,12 +370,10 @@ func TestCancelledCompactionChangesNothing(t *testing.T) {
 	before := b.dump()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := b.c.run(ctx)
+	_, err := b.c.Run(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, before, b.dump())
-	left, err := leftovers(b.fs, bedDir)
-	require.NoError(t, err)
-	require.Empty(t, left.cleaned)
+	requireNoLeftovers(t, b.fs)
 }
 
 func TestModificationTimeIsThatOfTheLastSource(t *testing.T) {
@@ -382,9 +382,9 @@ func TestModificationTimeIsThatOfTheLastSource(t *testing.T) {
 	b.put(record.None, "a=1", "a=2")
 	b.roll(0)
 	old := time.UnixMilli(12345000)
-	require.NoError(t, b.fs.Chtimes(b.c.segments[0].Path(), old))
+	require.NoError(t, b.fs.Chtimes(b.c.Segments[0].Path(), old))
 	b.compact()
-	info, err := b.fs.Stat(b.c.segments[0].Path())
+	info, err := b.fs.Stat(b.c.Segments[0].Path())
 	require.NoError(t, err)
 	require.True(t, old.Equal(info.ModTime()))
 }
@@ -412,14 +412,14 @@ func TestCompactionAgainstATable(t *testing.T) {
 	for seed := range uint64(30) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		b := newCompactBed(t)
-		b.c.limits.segmentBytes = 3000
+		b.c.Limits.SegmentBytes = 3000
 		table, written := map[string]string{}, map[string]bool{}
 		for step := range 150 {
 			switch {
 			case rnd.IntN(6) == 0 && b.active().Size() > 0:
 				b.roll(int64(rnd.IntN(3)))
 			case rnd.IntN(12) == 0:
-				b.c.now += int64(rnd.IntN(800))
+				b.c.Now += int64(rnd.IntN(800))
 				b.compact()
 				require.Equal(t, table, lastValues(b.dump()), "seed %d step %d", seed, step)
 			default:

@@ -1,0 +1,205 @@
+package log
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
+)
+
+// crashTwice kills work at each of its calls that change something, and cuts the power at each such call of the
+// recovery that follows. opens gets every state that is left.
+func crashTwice(t *testing.T, disk *vfs.MemFS, work func(), opens func(t *testing.T, fsys *vfs.MemFS)) {
+	t.Helper()
+	states := func(disk *vfs.MemFS, seeds int, work func()) (all []*vfs.MemFS) {
+		stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
+			if e.Op&vfs.OpChange == 0 {
+				return
+			}
+			all = append(all, disk.Kill())
+			for _, m := range crashModes(seeds)[:seeds] {
+				all = append(all, disk.CrashWith(m))
+			}
+		}})
+		work()
+		stop()
+		return all
+	}
+	n := 0
+	for _, first := range states(disk, 0, work) {
+		for _, second := range states(first, 6, func() { opens(t, first) }) {
+			opens(t, second)
+			n++
+		}
+	}
+	require.Greater(t, n, 50)
+}
+
+// Checklist row D3, defect 7: what was renamed by a process that was killed is not on the disk yet when recovery goes on from there.
+func TestPowerCutWhileRecoveryFinishesARemoval(t *testing.T) {
+	t.Parallel()
+	cfg := Config{SegmentBytes: 300, Sync: SyncOnAck, RetentionBytes: 400}
+	for name, work := range map[string]func(l *Log) error{
+		"retention":     func(l *Log) error { _, err := l.Retain(t.Context()); return err },
+		"truncation":    func(l *Log) error { return l.TruncateTo(9) },
+		"a new begin":   func(l *Log) error { return l.TruncateFully(100) },
+		"deleted below": func(l *Log) error { return l.DeleteRecords(11) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			disk := vfs.Mem()
+			l := openClean(t, disk, cfg)
+			fill(t, l, 20)
+			before := l.EndOffset()
+			list := l.list() // killed in a truncation, the log may end with the segment that it ends in
+			kept := list[floor(list, 9)+1].Base()
+			crashTwice(t, disk, func() { require.NoError(t, work(l)) }, func(t *testing.T, fsys *vfs.MemFS) {
+				again := openClean(t, fsys, cfg)
+				require.Contains(t, []int64{before, 9, 100, kept}, again.EndOffset())
+				for r, err := range again.Records(again.StartOffset()) {
+					require.NoError(t, err)
+					require.Equal(t, fmt.Sprint(r.Offset), string(r.Value))
+				}
+				require.Empty(t, again.Recovery().SetAside)
+				require.NoError(t, again.Close())
+			})
+			require.NoError(t, l.Close())
+		})
+	}
+}
+
+// gapsOfKafka makes a directory as a Kafka broker leaves it: closed segments with gaps from compaction, no state of ours.
+func gapsOfKafka(t *testing.T, disk *vfs.MemFS, killed bool) (segments int, dump string) {
+	t.Helper()
+	d, err := OpenDirectory("data", DirectoryConfig{FS: disk})
+	require.NoError(t, err)
+	cfg := compacting
+	cfg.Dir, cfg.SegmentBytes = d, 300
+	l, err := Open("data/t-0", cfg)
+	require.NoError(t, err)
+	for i := range 25 {
+		for _, kv := range []string{fmt.Sprintf("k%d=%d", i, i), "last=1", fmt.Sprintf("k%d=%d", i+1, i)} {
+			appendKV(t, l, kv) // a batch of its own: a batch that loses its last record still ends where it did
+		}
+		require.NoError(t, l.Roll())
+	}
+	appendKV(t, l, "end=1")
+	clean(t, l)
+	gaps := 0
+	list := l.list()
+	for i, s := range list[:len(list)-1] {
+		next := int64(0)
+		require.NoError(t, s.Headers(0, func(b *record.Batch, _ int64) bool { next = b.NextOffset(); return true }))
+		if next < list[i+1].Base() {
+			gaps++
+		}
+	}
+	require.Greater(t, gaps, 3, "the test is about gaps")
+	segments, dump = len(list), logDump(t, l)
+	require.NoError(t, l.Close())
+	require.NoError(t, d.Close())
+	require.NoError(t, disk.Remove("data/t-0/"+stateFile))
+	if killed {
+		require.NoError(t, disk.Remove("data/"+cleanShutdownFile))
+		require.NoError(t, vfs.WriteFile(disk, "data/"+recoveryPointFile, []byte("0\n1\nt 0 10\n")))
+	}
+	return segments, dump
+}
+
+// Defect 2: compaction leaves gaps, and they are no damage.
+func TestDirectoryOfKafkaWithGapsKeepsAllSegments(t *testing.T) {
+	t.Parallel()
+	for _, killed := range []bool{false, true} {
+		disk := vfs.Mem()
+		segments, dump := gapsOfKafka(t, disk, killed)
+		for round := range 3 {
+			d, err := OpenDirectory("data", DirectoryConfig{FS: disk})
+			require.NoError(t, err)
+			l, err := Open("data/t-0", Config{Dir: d})
+			require.NoError(t, err)
+			require.Equal(t, !killed || round > 0 && round < 2, l.Recovery().Clean, "killed=%v, time %d", killed, round)
+			require.Len(t, l.Segments(), segments)
+			require.Equal(t, dump, logDump(t, l))
+			require.Empty(t, l.Recovery().SetAside)
+			if round == 1 { // it has a state by now, and the power fails
+				disk = disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
+			}
+			st, known, err := readState(disk, "data/t-0")
+			require.NoError(t, err)
+			require.True(t, known, "it gets a state")
+			require.Len(t, st.Belonging(), segments)
+			require.NoError(t, l.Close())
+			require.NoError(t, d.Close())
+			if killed && round == 1 {
+				break
+			}
+		}
+	}
+}
+
+// Checklist row D19: the end of a segment is lost, so nothing behind can be joined to it. It is set aside, and named.
+func TestSegmentsBehindALostEndAreSetAside(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	cfg := Config{SegmentBytes: 300}
+	l := openClean(t, disk, cfg)
+	fill(t, l, 30)
+	list := l.list()
+	require.Greater(t, len(list), 4)
+	disk = disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashKept, Sizes: vfs.CrashKept, Entries: vfs.CrashKept}) // another boot
+	require.NoError(t, l.Close())
+	st, _, err := readState(disk, bedDir)
+	require.NoError(t, err)
+	st.RecoveryPoint = 0 // nothing was synced
+	require.NoError(t, storeState(disk, bedDir, st))
+	p, err := vfs.ReadFile(disk, list[1].Path())
+	require.NoError(t, err)
+	_, first, err := record.Parse(p)
+	require.NoError(t, err)
+	require.NoError(t, vfs.WriteFile(disk, list[1].Path(), p[:first])) // its end is gone, at the end of a batch
+	kept := map[string][]byte{}
+	var want []string
+	for _, s := range list[2:] {
+		name := filepath.Base(s.Path()) + ".aside"
+		want = append(want, name)
+		kept[name], err = vfs.ReadFile(disk, s.Path())
+		require.NoError(t, err)
+	}
+	planned := disk.Kill()
+	steps := func(rep RecoveryReport) []RecoveryStep { return rep.Steps }
+
+	rep, err := PlanRecovery(bedDir, Config{FS: planned})
+	require.NoError(t, err)
+	before, err := planned.ReadDir(bedDir)
+	require.NoError(t, err)
+	again := openClean(t, disk, cfg)
+	require.Equal(t, steps(again.Recovery()), steps(rep), "the plan is what is done")
+	require.Equal(t, list[1].Base()+1, again.EndOffset())
+	require.Equal(t, again.EndOffset(), again.Recovery().CutOffset)
+	var aside []string
+	for _, name := range again.Recovery().SetAside {
+		if strings.Contains(name, ".log") {
+			aside = append(aside, name)
+		}
+	}
+	require.Equal(t, want, aside)
+	fill(t, again, 30) // takes the same names again
+	require.NoError(t, again.Close())
+	again = openClean(t, disk, cfg)
+	require.Equal(t, list[1].Base()+31, again.EndOffset())
+	require.Empty(t, again.Recovery().SetAside, "once is enough")
+	require.NoError(t, again.Close())
+	for name, data := range kept {
+		p, err := vfs.ReadFile(disk, filepath.Join(bedDir, name))
+		require.NoError(t, err)
+		require.Equal(t, data, p, "what is set aside is kept")
+	}
+	after, err := planned.ReadDir(bedDir)
+	require.NoError(t, err)
+	require.Equal(t, len(before), len(after), "planning changes nothing")
+}
