@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -33,6 +34,8 @@ func (c *call) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 			partitions += max(int64(t.NumPartitions), int64(len(t.ReplicaAssignment)), 1)
 		}
 	}
+	var wanted []replication.TopicSpec
+	var places []int // of those in the answer
 	for _, t := range req.Topics {
 		switch n := times[t.Topic]; {
 		case n > 1:
@@ -44,8 +47,23 @@ func (c *call) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 		case partitions > maxCreatedPartitions:
 			resp.Topics = append(resp.Topics, c.notCreated(t.Topic, refuse(PolicyViolation, "Excessively large number of partitions per request.")))
 		default:
-			resp.Topics = append(resp.Topics, c.createTopic(ctx, t, req.ValidateOnly))
+			rt, spec, err := c.creatable(ctx, t)
+			if err == nil {
+				wanted, places = append(wanted, spec), append(places, len(resp.Topics))
+			}
+			resp.Topics = append(resp.Topics, rt)
 		}
+	}
+	if req.ValidateOnly || len(wanted) == 0 {
+		return resp
+	}
+	for i, err := range c.s.cluster.CreateTopics(ctx, wanted) { // one write of the metadata for all
+		rt := &resp.Topics[places[i]]
+		if err != nil {
+			*rt = c.notCreated(wanted[i].Name, err)
+			continue
+		}
+		rt.TopicID, _ = c.s.cluster.TopicID(wanted[i].Name)
 	}
 	return resp
 }
@@ -57,27 +75,22 @@ func (c *call) notCreated(name string, err error) kmsg.CreateTopicsResponseTopic
 	return rt
 }
 
-func (c *call) createTopic(ctx context.Context, t kmsg.CreateTopicsRequestTopic, validateOnly bool) kmsg.CreateTopicsResponseTopic {
-	cfg, err := c.requestedTopic(t)
+// creatable returns the answer for a topic that would be created, and what is to be created; on error the answer says why not.
+func (c *call) creatable(ctx context.Context, t kmsg.CreateTopicsRequestTopic) (rt kmsg.CreateTopicsResponseTopic, spec replication.TopicSpec, err error) {
+	spec.Name = t.Topic
+	if spec.Config, err = c.requestedTopic(t); err != nil {
+		return c.notCreated(t.Topic, err), spec, err
+	}
+	settings, shape, err := c.s.cluster.DryRun().CreateTopic(ctx, t.Topic, spec.Config)
 	if err != nil {
-		return c.notCreated(t.Topic, err)
+		return c.notCreated(t.Topic, err), spec, err
 	}
-	rt := kmsg.NewCreateTopicsResponseTopic()
-	rt.Topic = t.Topic
-	settings, shape, err := c.s.cluster.DryRun().CreateTopic(ctx, t.Topic, cfg)
-	if err == nil && !validateOnly {
-		if err = c.s.cluster.CreateTopic(ctx, t.Topic, cfg); err == nil {
-			rt.TopicID, _ = c.s.cluster.TopicID(t.Topic)
-		}
-	}
-	if err != nil {
-		return c.notCreated(t.Topic, err)
-	}
-	rt.NumPartitions, rt.ReplicationFactor = int32(shape.Partitions), int16(shape.ReplicationFactor)
+	rt = kmsg.NewCreateTopicsResponseTopic()
+	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = t.Topic, int32(shape.Partitions), int16(shape.ReplicationFactor)
 	for _, e := range c.topicEntries(settings) {
 		rt.Configs = append(rt.Configs, kmsg.CreateTopicsResponseTopicConfig{Name: e.name, Value: &e.value, Source: int8(e.source), ReadOnly: e.readOnly})
 	}
-	return rt
+	return rt, spec, nil
 }
 
 // requestedTopic is what a client wants of a topic. -1 partitions or replicas mean the cluster's default, 0 is refused.

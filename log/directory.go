@@ -38,6 +38,8 @@ type Directory struct {
 	tails  *tailPool
 	clock  wallClock
 
+	entries sharedSync // of the directory, for logs that are made in it
+
 	solo bool // one log's own: Kafka knows no such thing
 
 	mu      sync.Mutex      // guards the fields below

@@ -77,7 +77,8 @@ func (d *Directory) makeLogDir(fsys vfs.FS, dir string) error {
 	if err := fsys.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return fsys.SyncDir(d.path) // also if it was there: whoever made it may have been killed before syncing
+	// Also if it was there: whoever made it may have been killed before syncing.
+	return d.entries.do(func() error { return fsys.SyncDir(d.path) })
 }
 
 // abandon undoes a failed open.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -68,21 +69,32 @@ func readTopicID(fsys vfs.FS, dir string) (id topic.ID, ok bool, err error) {
 	return id, false, nil
 }
 
-// writeTopicID makes the file that readTopicID reads.
+// topicIDFile is what readTopicID reads.
+func topicIDFile(id topic.ID) []byte { return []byte("version: 0\ntopic_id: " + id.String()) }
+
+// writeTopicID makes the file that readTopicID reads, durably.
 func writeTopicID(fsys vfs.FS, dir string, id topic.ID) error {
-	return vfs.WriteFile(fsys, filepath.Join(dir, partitionMetadataFile), []byte("version: 0\ntopic_id: "+id.String()))
+	return vfs.WriteFile(fsys, filepath.Join(dir, partitionMetadataFile), topicIDFile(id))
 }
 
 // createPartitionDir makes the directory of a partition, naming its topic, at once: there is never one under its final name that
-// does not say whose it is. If the creation is cut short, what is left is deleted by the next open. Its name is durable when a log was opened in it,
-// which syncs root before anything else.
+// does not say whose it is, while the process lives or when it is killed. What a creation that was cut short leaves is deleted by
+// the next open.
+//
+// Three things must be on stable storage before anything in the directory is acknowledged, in any order:
+//
+//	the bytes of partition.metadata   here
+//	the directory's entry in root     when a log is opened in it (log.Open)
+//	the entry of partition.metadata   with the log's first state, whose write syncs the directory
+//
+// A power cut before that can leave a directory that does not say whose it is. Nothing in it was acknowledged.
 func createPartitionDir(fsys vfs.FS, root string, tp record.TopicPartition, id topic.ID) error {
 	final := filepath.Join(root, partitionDir(tp))
 	staging := filepath.Join(root, asideName(partitionDir(tp), deleteSuffix))
 	if err := fsys.MkdirAll(staging, 0o755); err != nil {
 		return err
 	}
-	err := writeTopicID(fsys, staging, id)
+	err := writeNew(fsys, filepath.Join(staging, partitionMetadataFile), topicIDFile(id))
 	if err == nil {
 		err = fsys.Rename(staging, final)
 	}
@@ -90,6 +102,19 @@ func createPartitionDir(fsys vfs.FS, root string, tp record.TopicPartition, id t
 		return errors.Join(err, fsys.RemoveAll(staging))
 	}
 	return nil
+}
+
+// writeNew makes a file in a directory that nobody else knows yet, and syncs its bytes but not its entry.
+func writeNew(fsys vfs.FS, name string, data []byte) error {
+	f, err := fsys.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }
 
 // putAside renames a partition's directory, durably, and returns the new path.

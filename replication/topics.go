@@ -118,7 +118,7 @@ func (m *image) claimable(name string) error {
 		return ErrTopicExists
 	}
 	if other, ok := m.collisions[topic.CollisionKey(name)]; ok {
-		return fmt.Errorf("%w: it collides with %q in metric names, where '.' and '_' are the same", ErrInvalidTopic, other)
+		return collision(name, other)
 	}
 	return nil
 }
