@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stratalog/strata/cmd/internal/verify"
+	"github.com/stratalog/strata/log"
 )
 
 func (a *app) verifyCmd() *cobra.Command {
@@ -20,7 +21,8 @@ func (a *app) verifyCmd() *cobra.Command {
 		Short: "Check every byte of a partition, a broker's directory, or all brokers of a directory",
 		Long: "verify reads logs of Strata or Apache Kafka: every batch's CRC, the order of offsets and epochs, every index entry against the\n" +
 			"segments, snapshots, checkpoints, identities. It changes nothing, takes no lock, and opens nothing for writing.\n\n" +
-			"It prints what is damaged, with file and position, and notes about what is unusual but harmless (an incomplete last batch after a crash).\n" +
+			"It prints what is damaged, with file and position, and notes about what is unusual but harmless (an incomplete last batch after a crash),\n" +
+			"among them what recovery would do to the files when the log is opened next.\n" +
 			"The exit code is 1 if anything is damaged. Progress goes to standard error.",
 		Example: "  strata verify data                       # all brokers of a directory that strata serve was given\n" +
 			"  strata verify data/broker-1/orders-0     # one partition\n" +
@@ -49,6 +51,7 @@ func (a *app) verify(ctx context.Context, dir string, o verifyOptions) error {
 				printing = errors.Join(printing, a.emit(newFindingLine(f)))
 			}
 		},
+		Plan: a.planRecovery,
 		Step: func(n verify.Counts, where string) {
 			if now := time.Now(); !o.quiet && now.Sub(told) >= o.interval {
 				told = now
@@ -72,6 +75,19 @@ func (a *app) verify(ctx context.Context, dir string, o verifyOptions) error {
 		return errSilent
 	}
 	return nil
+}
+
+// planRecovery says what opening a log would do to its files, without doing it.
+func (a *app) planRecovery(dir string) (lines []string, err error) {
+	rep, err := log.PlanRecovery(dir, log.Config{FS: a.fs})
+	for _, s := range rep.Steps {
+		line := s.Action
+		if s.Reason != "" {
+			line += " (" + s.Reason + ")"
+		}
+		lines = append(lines, line)
+	}
+	return lines, err
 }
 
 type findingLine struct {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -61,4 +62,28 @@ func TestVerifyTellsItsProgress(t *testing.T) {
 	require.NoError(t, a.verify(t.Context(), "log", verifyOptions{}))
 	require.Contains(t, errs.String(), "partitions, ")
 	require.Contains(t, errs.String(), "0 damaged; at log/")
+}
+
+// What recovery would do is printed, and not done.
+func TestVerifyTellsWhatRecoveryWouldDo(t *testing.T) {
+	inKafkaDirectory(t)
+	require.NoError(t, os.WriteFile("killed/rolled-0/00000000000000000000.log.cleaned", []byte("half"), 0o644))
+	require.NoError(t, os.WriteFile("killed/rolled-0/00000000000000000000.log.aside", []byte("of old"), 0o644))
+	before, err := os.ReadDir("killed/rolled-0")
+	require.NoError(t, err)
+	r := strataRun(t, "verify", "killed/rolled-0")
+	require.Equal(t, exitOK, r.code)
+	require.Contains(t, r.out, "the next open would: remove 00000000000000000000.log.cleaned (left by a compaction that was not committed)\n")
+	require.Contains(t, r.out, "1 files were set aside by recovery")
+	require.NotContains(t, r.out, "log.aside (")
+	after, err := os.ReadDir("killed/rolled-0")
+	require.NoError(t, err)
+	require.Equal(t, len(before), len(after))
+	l, err := log.Open("killed/rolled-0", log.Config{})
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	_, err = os.Stat("killed/rolled-0/00000000000000000000.log.cleaned")
+	require.ErrorIs(t, err, os.ErrNotExist, "as it was told")
+	r = strataRun(t, "verify", "killed/rolled-0")
+	require.NotContains(t, r.out, "the next open would")
 }

@@ -29,7 +29,7 @@ const (
 // KindOf returns the kind of a file by its name, and the suffix that says that it does not count (".deleted", ".cleaned", ".swap", ".tmp"), "" if it does.
 func KindOf(path string) (k Kind, set string) {
 	name := filepath.Base(path)
-	for _, s := range []string{".deleted", ".cleaned", ".swap", ".tmp"} {
+	for _, s := range []string{".deleted", ".cleaned", ".swap", ".tmp", ".aside"} {
 		if rest, ok := strings.CutSuffix(name, s); ok {
 			name, set = rest, s
 			break

@@ -62,7 +62,7 @@ func (s *seg) txn(pos int64, b *record.Batch) {
 		s.damage(s.aborts.path, e.pos, "an aborted transaction that ends at %d, where it was committed", b.BaseOffset)
 	case kind != record.ControlAbort:
 	case open && !indexed:
-		s.damage(s.path(segmentName(s.base, ".txnindex")), -1, "no entry for the transaction of producer %d that was aborted at %d", b.ProducerID, b.BaseOffset)
+		s.damage(s.path(s.segmentFile(s.base, ".txnindex")), -1, "no entry for the transaction of producer %d that was aborted at %d", b.ProducerID, b.BaseOffset)
 	case indexed:
 		s.abort(e, b, txnSpan{first, open})
 	}

@@ -53,14 +53,15 @@ func (s *seg) readIndexes() {
 			return nil
 		})
 	})
-	if s.files[segmentName(s.base, ".txnindex")] {
+	if name := s.segmentFile(s.base, ".txnindex"); s.files[name] || s.left[name] {
 		s.readIndex(".txnindex", "", s.readAborts)
 	}
 }
 
 func (s *seg) readIndex(suffix, missing string, read func(r io.ReaderAt, size int64, path string) error) {
-	path := s.path(segmentName(s.base, suffix))
-	if !s.files[segmentName(s.base, suffix)] {
+	name := s.segmentFile(s.base, suffix)
+	path := s.path(name)
+	if !s.files[name] && !s.left[name] {
 		s.note(s.name, "%s is missing; the next open builds it", missing)
 		return
 	}

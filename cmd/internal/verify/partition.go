@@ -41,7 +41,8 @@ type part struct {
 	dir      string
 	facts    facts
 	files    map[string]bool
-	segments []int64 // base offsets
+	left     map[string]bool // files with a suffix behind their own, such as .swap
+	segments []int64         // base offsets
 	state    *kafkafile.LogState
 	epochs   []kafkafile.Epoch
 	txns     openTxns
@@ -52,26 +53,34 @@ type part struct {
 }
 
 func (v *verifier) partition(dir string, fx facts) (found, error) {
-	p := &part{verifier: v, dir: dir, facts: fx, files: map[string]bool{}, next: -1, epoch: -1, txns: openTxns{}}
+	p := &part{verifier: v, dir: dir, facts: fx, files: map[string]bool{}, left: map[string]bool{}, next: -1, epoch: -1, txns: openTxns{}}
 	v.n.Partitions++
 	names, err := v.list(dir)
 	if err != nil {
 		v.damage(dir, -1, "cannot be read: %v", err)
 		return found{}, nil
 	}
-	left := 0
+	left, aside := 0, 0
 	for _, name := range names {
-		if _, set := kafkafile.KindOf(name); set != "" {
+		switch _, set := kafkafile.KindOf(name); set {
+		case "":
+			p.file(name)
+		case ".aside":
+			aside++
+		default:
 			left++
-			continue
+			p.left[name] = true
 		}
-		p.file(name)
 	}
 	if left > 0 {
 		p.note(dir, "%d files are left behind (.deleted, .cleaned, .swap, .tmp); the next open removes them or finishes what they are part of", left)
 	}
+	if aside > 0 {
+		p.note(dir, "%d files were set aside by recovery (.aside); they are no part of the log, and yours to remove", aside)
+	}
 	var out found
 	p.smallFiles(&out)
+	p.applyRoles()
 	for i, base := range p.segments {
 		if err := p.segment(base, i == len(p.segments)-1); err != nil {
 			return out, err
@@ -81,7 +90,38 @@ func (v *verifier) partition(dir string, fx facts) (found, error) {
 	p.orphans()
 	p.snapshots()
 	p.againstEnd()
+	p.recovery(dir)
 	return out, nil
+}
+
+// applyRoles takes away what the state says is no part of the log, and adds what a compaction has committed to it.
+func (p *part) applyRoles() {
+	if p.state == nil {
+		return
+	}
+	for _, s := range p.state.Segments {
+		i, found := slices.BinarySearch(p.segments, s.BaseOffset)
+		switch gone := s.Role == kafkafile.Obsolete || s.Role == kafkafile.SetAside; {
+		case gone && found:
+			p.segments = slices.Delete(p.segments, i, i+1)
+		case !gone && !found && p.segmentFile(s.BaseOffset, ".log") != segmentName(s.BaseOffset, ".log"):
+			p.segments = slices.Insert(p.segments, i, s.BaseOffset)
+		}
+	}
+}
+
+// segmentFile returns the name that a file of a segment has: another than its own if a compaction has committed it and was interrupted.
+func (p *part) segmentFile(base int64, suffix string) string {
+	name := segmentName(base, suffix)
+	if p.state == nil || !slices.ContainsFunc(p.state.Segments, func(s kafkafile.SegmentState) bool { return s.BaseOffset == base && s.Role == kafkafile.Installing }) {
+		return name
+	}
+	for _, set := range []string{".cleaned", ".swap"} {
+		if p.left[name+set] {
+			return name + set
+		}
+	}
+	return name
 }
 
 func (p *part) path(name string) string { return filepath.Join(p.dir, name) }
@@ -241,26 +281,29 @@ func (p *part) againstEnd() {
 	}
 	path := p.path("strata.state")
 	switch s := p.state; {
-	case s.StartOffset > end && !s.Emptied:
+	case s.Emptied: // it begins anew at its start offset
+		return
+	case s.StartOffset > end:
 		p.damage(path, -1, "the log starts at %d and ends at %d", s.StartOffset, end)
 	case s.RecoveryPoint > end:
 		p.damage(path, -1, "everything below %d was on stable storage, and the log ends at %d", s.RecoveryPoint, end)
 	case s.Clean && s.EndOffset != end:
 		p.damage(path, -1, "closed at %d, and the log ends at %d", s.EndOffset, end)
-	case s.Emptied:
-		return
 	}
 	for i, want := range p.state.Segments {
+		if want.Role == kafkafile.Obsolete || want.Role == kafkafile.SetAside {
+			continue
+		}
 		if !slices.Contains(p.segments, want.BaseOffset) {
-			p.damage(p.path(segmentName(want.BaseOffset, ".log")), -1, "the segment is missing")
+			p.damage(p.path(p.segmentFile(want.BaseOffset, ".log")), -1, "the segment is missing")
 			continue
 		}
 		size := want.Size
 		if p.state.Clean && i == len(p.state.Segments)-1 {
 			size = p.state.LastSize
 		}
-		if have, err := p.fs.Stat(p.path(segmentName(want.BaseOffset, ".log"))); err == nil && size >= 0 && have.Size() != size {
-			p.damage(p.path(segmentName(want.BaseOffset, ".log")), -1, "%d bytes, where there were %d", have.Size(), size)
+		if have, err := p.fs.Stat(p.path(p.segmentFile(want.BaseOffset, ".log"))); err == nil && size >= 0 && have.Size() != size {
+			p.damage(p.path(p.segmentFile(want.BaseOffset, ".log")), -1, "%d bytes, where there were %d", have.Size(), size)
 		}
 	}
 }

@@ -25,7 +25,7 @@ type seg struct {
 }
 
 func (p *part) segment(base int64, last bool) error {
-	s := &seg{part: p, base: base, name: p.path(segmentName(base, ".log")), last: last, limit: base + maxRelative + 1, maxTime: -1}
+	s := &seg{part: p, base: base, name: p.path(p.segmentFile(base, ".log")), last: last, limit: base + maxRelative + 1, maxTime: -1}
 	p.n.Segments++
 	for _, b := range p.segments {
 		if b > base {

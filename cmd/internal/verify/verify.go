@@ -47,6 +47,9 @@ type Options struct {
 	FS    vfs.FS
 	Found func(Finding)                   // called for each finding, at most findingsPerFile of a file
 	Step  func(done Counts, where string) // called often; may be nil
+
+	// Plan returns what opening the log in dir would do to its files, one line each, and changes nothing; may be nil.
+	Plan func(dir string) ([]string, error)
 }
 
 // findingsPerFile bounds the findings reported of one file; the rest are counted.
@@ -146,6 +149,21 @@ func (v *verifier) damage(path string, pos int64, format string, args ...any) {
 
 func (v *verifier) note(path string, format string, args ...any) {
 	v.add(Finding{Note, path, -1, fmt.Sprintf(format, args...)})
+}
+
+// recovery notes what the next open of a log would do. What it would refuse is found as damage by the other checks, and a
+// writer at work makes a plan impossible.
+func (v *verifier) recovery(dir string) {
+	if v.o.Plan == nil {
+		return
+	}
+	steps, err := v.o.Plan(dir)
+	if err != nil {
+		return
+	}
+	for _, s := range steps {
+		v.note(dir, "the next open would: %s", s)
+	}
 }
 
 func (v *verifier) flushSuppressed() {

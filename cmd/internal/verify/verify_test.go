@@ -14,6 +14,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/cmd/internal/kafkafile"
+	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -185,6 +186,35 @@ func TestStrataDirectoriesAreGoodAfterCloseAndAfterAKill(t *testing.T) {
 	require.NoError(t, err)
 	_, fs = check(t, m.Kill(), "/data")
 	require.Empty(t, damages(fs))
+}
+
+// Whatever a killed process has left of a compaction, a truncation or a new begin, recovery knows what to do with it.
+func TestLogsThatWereKilledAtWorkAreGood(t *testing.T) {
+	m := vfs.Mem()
+	l, err := log.Open("/data/t-0", log.Config{FS: m, Cleanup: log.CleanupCompact, MinDirtyRatio: 0.01, SegmentBytes: 500})
+	require.NoError(t, err)
+	for i := range 60 {
+		_, err := l.Append(t.Context(), record.String("", fmt.Sprint("key", i%7), "value"))
+		require.NoError(t, err)
+	}
+	require.NoError(t, l.Sync())
+	var killed []*vfs.MemFS
+	stop := m.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		if e.Op&vfs.OpChange != 0 {
+			killed = append(killed, m.Kill())
+		}
+	}})
+	_, err = l.Clean(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, l.TruncateTo(50))
+	require.NoError(t, l.TruncateFully(200))
+	stop()
+	require.NoError(t, l.Close())
+	require.Greater(t, len(killed), 100)
+	for i, m := range killed {
+		_, fs := check(t, m, "/data/t-0")
+		require.Empty(t, damages(fs), "call %d", i)
+	}
 }
 
 func TestOtherDirectoriesAreRefused(t *testing.T) {
