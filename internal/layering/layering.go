@@ -9,7 +9,7 @@ package layering
 var Rows = [][]string{
 	{"record", "schema", "vfs"},
 	{"segment"},
-	{"log/internal/manifest", "log/internal/compact"},
+	{"log/internal/manifest", "log/internal/compact", "log/internal/journal"},
 	{"log/internal/recovery"},
 	{"log"},
 	{"log/internal/explore"}, // of log's tests

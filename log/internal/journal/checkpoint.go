@@ -1,0 +1,97 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+)
+
+// Due reports whether a half is full and the journal in use: Checkpoint has something to do.
+func (j *Journal[H]) Due() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.err == nil && (j.halves[0].full || j.halves[1].full)
+}
+
+// Drain makes the journal empty, but for what is appended meanwhile. Its errors are those of Checkpoint.
+func (j *Journal[H]) Drain() error {
+	j.mu.Lock()
+	if h := &j.halves[j.active]; h.generation > 0 {
+		h.full = true
+	}
+	j.mu.Unlock()
+	return j.Checkpoint()
+}
+
+// Checkpoint gives the full halves free: it waits until their holders have settled, and notes that on stable storage. If a holder cannot
+// settle, or the note fails, the journal is out of use with that error, and keeps what it holds.
+func (j *Journal[H]) Checkpoint() error {
+	for i := range j.halves {
+		holders, err := j.full(i)
+		if err != nil {
+			return err
+		}
+		if holders == nil {
+			continue
+		}
+		if err = j.settle(holders); err == nil {
+			err = j.markFree(i)
+		}
+		if err != nil {
+			return j.fail(fmt.Errorf("journal: checkpoint: %w", err))
+		}
+		j.mu.Lock()
+		j.halves[i] = half[H]{holders: make(map[H]struct{})}
+		j.mu.Unlock()
+	}
+	return nil
+}
+
+// full returns the holders of a full half, nil if it is not full. Nobody is added to them any more.
+func (j *Journal[H]) full(i int) ([]H, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.err != nil || !j.halves[i].full {
+		return nil, j.err
+	}
+	return append([]H{}, slices.Collect(maps.Keys(j.halves[i].holders))...), nil
+}
+
+// settle asks all holders, a few at once.
+func (j *Journal[H]) settle(holders []H) error {
+	var wg sync.WaitGroup
+	errs := make([]error, min(j.cfg.Settlers, len(holders)))
+	for i := range errs {
+		wg.Go(func() {
+			for k := i; k < len(holders) && errs[i] == nil; k += len(errs) {
+				errs[i] = holders[k].Settle()
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// markFree makes a half one whose entries do not count, before anything else may be written there. Its first byte says so, which is there or
+// not; only then the rest of the sector is cleared, so that a frame that is torn there is not taken for one of the half's last use.
+//
+// It has a descriptor of its own: Linux reports a failed write once to each descriptor that is synced. A Sync of Append's that runs at the
+// same time must not miss the failure of its own write because this one was told of it.
+func (j *Journal[H]) markFree(i int) error {
+	f, err := j.cfg.FS.OpenFile(j.path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	for _, zeros := range [][]byte{make([]byte, 1), make([]byte, alignment)} {
+		if err == nil {
+			_, err = f.WriteAt(zeros, j.begin(i))
+		}
+		if err == nil {
+			err = f.Sync()
+		}
+	}
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,122 @@
+package journal
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+// A DamageError reports bytes that no crash can have left.
+type DamageError struct {
+	Pos    int64 // in the file
+	Reason string
+}
+
+// Error implements error.
+func (e *DamageError) Error() string { return fmt.Sprintf("journal: byte %d: %s", e.Pos, e.Reason) }
+
+// Content is what a journal holds.
+type Content struct {
+	Header  Header
+	Entries []Entry // in the order in which they were appended
+}
+
+// Load reads the journal at path. It changes nothing. What a crash left of the last frame is no error: it was not acknowledged.
+//
+// It returns an error matching fs.ErrNotExist if there is none, a *DamageError if bytes were changed that had been synced, as far as that
+// can be told: because a whole frame follows them; ErrNewerFormat, or errors of the file system. Memory is that of the file.
+func Load(fsys vfs.FS, path string) (c Content, err error) {
+	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return c, err
+	}
+	head := make([]byte, headerBytes)
+	if _, err := f.ReadAt(head, 0); err != nil && err != io.EOF {
+		return c, err
+	}
+	if c.Header, err = decodeHeader(head, size); err != nil {
+		if errors.Is(err, ErrNewerFormat) {
+			return c, err
+		}
+		return c, &DamageError{Reason: err.Error()}
+	}
+	var halves [2]loaded
+	for i := range halves {
+		at := headerBytes + int64(i)*c.Header.half
+		p := make([]byte, c.Header.half)
+		if _, err := f.ReadAt(p, at); err != nil {
+			return c, err
+		}
+		if halves[i], err = parseHalf(p, c.Header.ID); err != nil {
+			var damage *DamageError
+			if errors.As(err, &damage) {
+				damage.Pos += at
+			}
+			return c, err
+		}
+	}
+	slices.SortFunc(halves[:], func(a, b loaded) int { return cmp.Compare(a.generation, b.generation) })
+	c.Entries = append(halves[0].entries, halves[1].entries...)
+	return c, nil
+}
+
+// Exists reports whether there is a journal at path.
+func Exists(fsys vfs.FS, path string) (bool, error) {
+	_, err := fsys.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// loaded is the content of a half.
+type loaded struct {
+	generation uint64 // 0: free
+	entries    []Entry
+}
+
+// parseHalf returns the entries of a half.
+func parseHalf(p []byte, id uint64) (h loaded, err error) {
+	if p[0] == 0 {
+		return h, nil
+	}
+	first := placeOf(p)
+	if first.id != id {
+		return h, nil // torn before the id, which comes last of what tells this use of the half from an earlier one
+	}
+	pos, next := int64(0), place{id: id, generation: first.generation}
+	for pos < int64(len(p)) {
+		at, entries, size, ok := parseFrame(p[pos:])
+		if !ok || at != next {
+			break
+		}
+		if h.entries, err = parseEntries(h.entries, entries); err != nil {
+			return h, &DamageError{pos, err.Error()}
+		}
+		h.generation = at.generation
+		next.number++
+		pos += size
+	}
+	// Whatever is here is torn, or left of an earlier use. A frame of this use behind it proves that it was whole once: it would not have been begun else.
+	for behind := pos + alignment; behind < int64(len(p)); behind += alignment {
+		if !bytes.HasPrefix(p[behind:], []byte(frameMagic)) {
+			continue
+		}
+		if at, _, _, ok := parseFrame(p[behind:]); ok && at.id == id && at.generation == next.generation && at.number >= next.number {
+			return h, &DamageError{pos, fmt.Sprintf("no frame, yet frame %d follows at %d", at.number, behind-pos)}
+		}
+	}
+	return h, nil
+}
