@@ -117,6 +117,9 @@ var (
 	ErrClosed = errors.New("log: closed")
 	// ErrOffsetOutOfRange says that an offset is below the start or above the end of the log, or no end that a log can have: 0 to 2^63 - 2.
 	ErrOffsetOutOfRange = errors.New("log: offset out of range")
+	// ErrJournaled says that a log can only be opened through its Directory: the directory's journal, which OpenDirectory replays, may hold
+	// acknowledged records that the log's own files lack.
+	ErrJournaled = errors.New("log: the journal of the directory has to be replayed first")
 	// ErrLocked says that somebody else, in this process or another, has the directory open.
 	ErrLocked = errors.New("log: directory is in use")
 	// ErrReadOnly is returned by changes to a log that OpenReadOnly opened.

@@ -19,6 +19,7 @@ type DirectoryConfig struct {
 	MaxSyncs     int          // fsyncs at once, each on a thread of its own. 0: 16
 	FS           vfs.FS       // nil: the operating system's
 	TailBytes    int64        // memory for what was written last, for all logs together. 0: 8 MiB; negative: none
+	JournalBytes int64        // of the file with which several busy logs share a sync, while it is needed. 0: 16 MiB; negative: none
 	Logger       *slog.Logger // nil discards everything
 }
 
@@ -47,6 +48,8 @@ type Directory struct {
 	closed  bool
 	unclean bool // a log was not closed in order
 	kafka   kafkaFiles
+
+	replayed map[string]int64 // bytes written from the journal when the directory was opened, by log; not changed afterwards
 }
 
 const lockFile = ".lock"
@@ -73,14 +76,20 @@ func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("log: open directory: %w", err)
 	}
+	replayed, err := replayJournal(cfg.FS, dir, cfg.Logger)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("log: open directory: %w", err), lock.Close())
+	}
 	kafka, err := readKafkaFiles(cfg.FS, dir)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("log: open directory: %w", err), lock.Close())
 	}
-	d := &Directory{kafka: kafka, path: dir, real: real, logs: map[string]bool{}, fs: cfg.FS, lock: lock, files: segment.NewFileCache(cfg.MaxOpenFiles), bootID: cfg.FS.BootID(), logger: cfg.Logger}
+	d := &Directory{kafka: kafka, replayed: replayed, path: dir, real: real, logs: map[string]bool{}, fs: cfg.FS, lock: lock, files: segment.NewFileCache(cfg.MaxOpenFiles), bootID: cfg.FS.BootID(), logger: cfg.Logger}
 	setDefault(&cfg.TailBytes, 8<<20)
 	d.tails = newTailPool(cfg.TailBytes)
 	d.clock.init()
+	setDefault(&cfg.JournalBytes, 2*journalHalf)
+	d.syncer.journal.init(d, max(cfg.JournalBytes/2, 0))
 	d.syncer.limit, d.syncer.idle.L = cfg.MaxSyncs, &d.syncer.mu
 	return d, nil
 }
@@ -99,9 +108,11 @@ func (d *Directory) Close() error {
 	}
 	d.closed = true
 	d.mu.Unlock()
+	d.syncer.journal.idle.Stop()
+	d.syncer.journal.idle.Wait()
 	d.syncer.stop()
-	var err error
-	if !d.solo && !d.unclean {
+	err := d.syncer.journal.close(!d.unclean)
+	if err == nil && !d.solo && !d.unclean {
 		if err = d.kafka.write(d.fs, d.path); err != nil {
 			err = fmt.Errorf("log: close directory %s: %w", d.path, err)
 		}

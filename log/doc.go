@@ -21,6 +21,7 @@
 //	leader-epoch-checkpoint                                where each leader epoch began
 //	strata.state                                           ours: start, recovery point, how the log was left
 //	.lock                                                  of a log used alone; else in the directory above (Directory)
+//	../strata.journal                                      ours, of a Directory: while several busy logs share their syncs, and after a crash until it is opened
 //
 // # Use
 //

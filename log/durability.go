@@ -14,6 +14,7 @@ type durability struct {
 	syncing chanLock // one pass over dirty and the active segment at a time. Taken by a writer too, never the other way round
 
 	offset  atomic.Int64                // everything below is on stable storage; stored under mu
+	inFiles atomic.Int64                // everything below is so in the log's own files, the rest in the directory's journal; <= offset; stored under mu
 	failure atomic.Pointer[stickyError] // set once: the first failure that left disk and memory in doubt. The log is read-only from then on
 	cuts    atomic.Int64                // counts truncations, under mu or by a writer: what began before one and ends behind it is void
 	syncs   atomic.Int64                // counts
@@ -41,16 +42,39 @@ func (d *durability) fail(err error) (sticky error, first bool) {
 	return d.failure.Load().err, first
 }
 
-// advance records that everything below end is on stable storage, as seen by a sync that began when
-// cuts were counted. It reports whether that is news: not if the log was cut since.
+// advance records that everything below end is on stable storage in the log's files, as seen by a sync that
+// began when cuts were counted. It reports whether that is more than was durable: not if the log was cut since.
 func (d *durability) advance(end, cuts int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.cuts.Load() != cuts || end <= d.offset.Load() {
+	if d.cuts.Load() != cuts {
+		return false
+	}
+	d.inFiles.Store(max(d.inFiles.Load(), end))
+	if end <= d.offset.Load() {
 		return false
 	}
 	d.offset.Store(end)
 	return true
+}
+
+// advanceJournaled records that everything below end is on stable storage, in the files or in the journal. It
+// reports whether that is news. For a writer: the log cannot have been cut.
+func (d *durability) advanceJournaled(end int64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if end <= d.offset.Load() {
+		return false
+	}
+	d.offset.Store(end)
+	return true
+}
+
+// settled reports whether the log's files hold all that is durable: nothing of it is in the journal alone.
+func (d *durability) settled() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.inFiles.Load() >= d.offset.Load()
 }
 
 // cutTo ends what is durable at end, after the log was cut: a sync that began before may have seen
@@ -60,13 +84,16 @@ func (d *durability) cutTo(end int64) {
 	defer d.mu.Unlock()
 	d.cuts.Add(1)
 	d.offset.Store(min(d.offset.Load(), end))
+	d.inFiles.Store(min(d.inFiles.Load(), end))
 }
 
-// set makes offset the durable end, forwards or backwards. For a writer that cuts the log, and for open.
+// set makes offset the durable end, of the files too, forwards or backwards. For a writer that cuts the log, with everything
+// in the files, and for open.
 func (d *durability) set(offset int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.offset.Store(offset)
+	d.inFiles.Store(offset)
 }
 
 // forget takes a segment off dirty: it is synced, removed, or takes appends again.

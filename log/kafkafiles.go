@@ -130,6 +130,9 @@ func (d *Directory) wasClosed(l *Log, err error) {
 	defer d.mu.Unlock()
 	if err != nil || l.Err() != nil {
 		d.unclean = true
+		if !l.durability.settled() { // what the journal has of the log must stay, and be still when the log is opened again
+			d.syncer.journal.retire(errors.Join(err, l.Err()))
+		}
 		return
 	}
 	d.kafka.recoveries[name] = l.durability.offset.Load()

@@ -12,14 +12,16 @@ import (
 // concurrent use. Its state is in three parts, each with its own guard: token (who writes, and what
 // only the writer has), durability (what is on stable storage) and segments (what is there to be read).
 type Log struct {
-	path     string
-	dir      *Directory
-	ownsDir  bool
-	claim    claim // of a log that may write
-	readOnly bool
-	recovery RecoveryReport
-	epochs   *EpochCache
-	cfg      atomic.Pointer[Config] // replaced by a writer, see Reconfigure
+	path      string
+	name      string // of the directory, the last element of path
+	dir       *Directory
+	ownsDir   bool
+	claim     claim // of a log that may write
+	readOnly  bool
+	journaled bool // the directory's journal may be used for it
+	recovery  RecoveryReport
+	epochs    *EpochCache
+	cfg       atomic.Pointer[Config] // replaced by a writer, see Reconfigure
 
 	token      writeToken
 	durability durability

@@ -183,7 +183,7 @@ func (w *writer) restartAt(start int64) error {
 		return err
 	}
 	cfg, old := l.cfg.Load(), l.list()
-	w.incarnation = newIncarnation()
+	w.incarnation, w.journalTag = newIncarnation(), newIncarnation()
 	st := w.blankState()
 	st.Emptied, st.Start, st.RecoveryPoint = true, start, start
 	err := storeState(cfg.FS, l.path, st.With(nil, obsolete(old))) // no segment must be there: a crash from here on ends with an empty log

@@ -17,7 +17,7 @@ import (
 // checked when they are read.
 //
 // It returns ErrLocked if the log is open already, here or in another process, or its directory lies in an open Directory that is not
-// Config.Dir; also ErrNewerFormat, ErrMissingSegment, or errors of the file system.
+// Config.Dir; also ErrNewerFormat, ErrMissingSegment, ErrJournaled, or errors of the file system.
 func Open(dir string, cfg Config) (*Log, error) {
 	return open(dir, cfg, false)
 }
@@ -27,7 +27,7 @@ func open(dir string, cfg Config, readOnly bool) (_ *Log, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{path: dir, dir: cfg.Dir, readOnly: readOnly, closed: make(chan struct{})}
+	l := &Log{path: dir, name: filepath.Base(dir), dir: cfg.Dir, readOnly: readOnly, closed: make(chan struct{})}
 	l.token.writer.log = l
 	l.intervalAlarm.Do, l.idleAlarm.Do, l.expiryAlarm.Do = l.syncDue, l.trimIdle, l.expire
 	if l.dir == nil {
@@ -49,6 +49,7 @@ func open(dir string, cfg Config, readOnly bool) (_ *Log, err error) {
 			return nil, err
 		}
 	}
+	l.journaled = !readOnly && l.dir.canJournal(&cfg, dir)
 	l.cfg.Store(&cfg)
 	l.segments.highWatermark.Store(-1)
 	l.recovery.CutOffset = -1
@@ -101,6 +102,9 @@ func (l *Log) abandon() error {
 // load brings the directory in order and opens what belongs to the log: package recovery plans, and what it plans is
 // carried out here before anything else looks at the files.
 func (l *Log) load(cfg *Config) error {
+	if err := l.replayed(cfg); err != nil {
+		return err
+	}
 	o := &opening{log: l, cfg: cfg, scanned: map[int64]scanned{}}
 	defer o.drop()
 	plan, err := o.plan()
@@ -122,7 +126,7 @@ func (l *Log) load(cfg *Config) error {
 	l.segments.current.Store(&list)
 	l.segments.end.Store(plan.End)
 	l.segments.start.Store(min(max(plan.Start, list[0].Base()), plan.End))
-	l.durability.offset.Store(min(max(plan.RecoveryPoint, l.segments.start.Load()), plan.End))
+	l.durability.set(min(max(plan.RecoveryPoint, l.segments.start.Load()), plan.End))
 	w.created = now()
 	w.drawJitter()
 	if err := l.loadRest(cfg, o.facts.State.Epochs || plan.Adopted); err != nil {
@@ -208,7 +212,7 @@ func (l *Log) create(cfg *Config, base int64) error {
 	l.segments.current.Store(&list)
 	l.segments.end.Store(base)
 	l.segments.start.Store(base)
-	l.durability.offset.Store(base)
+	l.durability.set(base)
 	w.created = now()
 	w.drawJitter()
 	l.recovery.Clean = true

@@ -24,8 +24,9 @@ var ErrChanged = errors.New("log: truncated by its writer since it was opened re
 // held open (one descriptor each). Only a truncation shows: reading what it took gives ErrChanged.
 // Records that were not on stable storage yet are seen; a power cut could take them from the writer.
 //
-// What a killed process or a power cut left is shown as Open would recover it; what only the shared
-// journal of the log's directory has is not there. Errors are those of Open but ErrLocked; without
+// What a killed process or a power cut left is shown as Open would recover it. If after a power cut
+// the journal of the log's directory has acknowledged records that its files lack, it is ErrJournaled:
+// the directory has to be opened first. Errors are those of Open but ErrLocked; without
 // a log in dir it is one that matches fs.ErrNotExist. While a writer is at work an error is believed
 // only when it comes again, so that a damaged log costs a few attempts.
 //
@@ -95,6 +96,9 @@ func tryView(dir string, cfg *Config) (*Log, error) {
 	l.cfg.Store(cfg)
 	l.segments.highWatermark.Store(-1)
 	l.recovery.CutOffset = -1
+	if err := checkComplete(cfg.FS, dir); err != nil {
+		return nil, err
+	}
 	v := view{log: l, cfg: cfg}
 	if err := v.load(); err != nil {
 		return nil, errors.Join(err, v.close())

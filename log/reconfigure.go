@@ -43,15 +43,34 @@ func (l *Log) ReconfigureWith(cfg Config, applied func()) error {
 // all there is.
 func (w *writer) changePolicy(cfg *Config) error {
 	l := w.log
-	if cfg.Sync != SyncNever { // what was appended under the weaker policy. Under SyncNever the old promise still stands for that: its timer stays
+	leaves := l.cfg.Load().Sync == SyncOnAck
+	// What was appended under the weaker policy. Under SyncNever the old promise still stands for that: its timer stays. What is durable
+	// in the journal goes into the files: it is not replayed behind a roll without a sync.
+	if cfg.Sync != SyncNever || leaves {
 		if err := l.syncNow(); err != nil {
 			return err
 		}
 		l.intervalAlarm.Disarm() // it may be hours away, and there is nothing left for it to do
+	}
+	if leaves {
+		if err := l.giveSpaceBack(); err != nil {
+			return err
+		}
 	}
 	if !w.marked { // the state of the first append will say it
 		return nil
 	}
 	// Recovery must not trust in the strict policy any more, or may from here on. If this fails, the next append writes what holds then.
 	return w.writeStateAs(cfg, l.list(), false)
+}
+
+// giveSpaceBack cuts the space that is reserved in the active segment, durably: a roll without a sync could not, and after a power cut the closed
+// segment would not have the size that the state says.
+func (l *Log) giveSpaceBack() error {
+	active := l.active()
+	if err := active.TrimTail(); err != nil {
+		return err
+	}
+	active.MarkUnsynced()
+	return active.Sync()
 }

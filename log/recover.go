@@ -23,6 +23,7 @@ type RecoveryReport struct {
 	CutBytes       int64 // behind the last good batch, removed
 	CutOffset      int64 // next offset where something was lost behind it; -1: nothing was
 	RebuiltIndexes int
+	JournalBytes   int64 // written to its last segment from the directory's journal, before anything else
 
 	// SetAside names the files of segments that are no part of the log any more and were renamed (suffix .aside). Neither
 	// Strata nor Kafka reads or deletes them: that is for whoever knows that they are not needed.
@@ -158,7 +159,7 @@ func (o *opening) gather() error {
 	if st.Incarnation == 0 { // new, or of a version without: written with the next state, which comes before the next append
 		st.Incarnation = newIncarnation()
 	}
-	l.token.writer.incarnation, l.token.writer.journalFloor = st.Incarnation, st.JournalFloor
+	l.token.writer.incarnation, l.token.writer.journalTag = st.Incarnation, st.JournalTag
 	o.facts.State, o.facts.Known = st, known
 	return nil
 }

@@ -141,7 +141,7 @@ func (w *writer) createNext(cfg *Config, base int64) (*segment.Segment, error) {
 
 // blankState returns a state with what is the same in every state of this log until it is begun anew.
 func (w *writer) blankState() manifest.State {
-	return manifest.State{Incarnation: w.incarnation, JournalFloor: w.journalFloor, BootID: w.log.dir.bootID}
+	return manifest.State{Incarnation: w.incarnation, JournalTag: w.journalTag, BootID: w.log.dir.bootID}
 }
 
 // writeState makes the state say that the log consists of the given segments; of those in gone, if any, it says that
@@ -164,7 +164,7 @@ func (w *writer) writeStateAs(cfg *Config, list []*segment.Segment, clean bool, 
 func (w *writer) stateOf(cfg *Config, list []*segment.Segment, clean bool) manifest.State {
 	l := w.log
 	s := w.blankState()
-	s.Clean, s.Start, s.RecoveryPoint = clean, l.segments.start.Load(), l.durability.offset.Load()
+	s.Clean, s.Start, s.RecoveryPoint = clean, l.segments.start.Load(), l.durability.inFiles.Load()
 	s.Strict = cfg.Sync == SyncOnAck && cfg.MaxBatchBytes+roundBytes <= unsyncedWindow
 	_, s.Epochs = l.epochs.Latest()
 	if clean {
@@ -204,6 +204,10 @@ func (w *writer) storeState(s manifest.State) error {
 		}
 		w.unlisted = false
 	}
+	if l.durability.settled() { // the journal is not needed for what is in it of this log: it is void when this state is on the disk
+		w.journalTag = newIncarnation()
+	}
+	s.JournalTag = w.journalTag
 	err := storeState(cfg.FS, l.path, s)
 	w.marked = !s.Clean && err == nil
 	if err == nil {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/stratalog/strata/log/internal/journal"
 	"github.com/stratalog/strata/segment"
 )
 
@@ -34,16 +35,21 @@ type round struct {
 	written []*Append
 	end     int64 // of the log behind the round's last write
 
-	bufs  [][]byte // of the write under way
-	infos []segment.BatchInfo
-	buf   []byte // memory for bufs
+	bufs   [][]byte       // of the write under way
+	writer *writer        // whose round it is, of a shared round
+	frame  *journal.Frame // takes what is written, of a shared round; nil: the round is synced by itself
+	shared int            // bytes of the round in frame
+	tag    uint64         // of its first entry there
+	pieces [][]byte       // what bufs were before the write, which changes them; if there is a frame
+	infos  []segment.BatchInfo
+	buf    []byte // memory for bufs
 }
 
 var rounds = sync.Pool{New: func() any { return new(round) }}
 
 // reset makes r ready for another round.
 func (r *round) reset() {
-	r.cfg = nil
+	r.cfg, r.writer, r.frame, r.shared = nil, nil, nil, 0
 	r.all, r.in, r.refused, r.written, r.bufs = r.all[:0], r.in[:0], r.refused[:0], r.written[:0], r.bufs[:0]
 }
 
@@ -54,6 +60,7 @@ func (r *round) put() {
 	clear(r.refused)
 	clear(r.written)
 	clear(r.bufs)
+	clear(r.pieces)
 	r.reset()
 	if cap(r.buf) <= maxPooledBytes {
 		rounds.Put(r)

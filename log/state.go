@@ -46,7 +46,7 @@ func storeState(fsys vfs.FS, dir string, s manifest.State) error {
 	return nil
 }
 
-// newIncarnation draws the id of a log that is created or begun anew. 0 stands for none.
+// newIncarnation draws the id of a log that is created or begun anew, or a tag for its entries in a journal. 0 stands for none.
 func newIncarnation() uint64 {
 	for {
 		if id := rand.Uint64(); id != 0 {

@@ -20,7 +20,7 @@ const suspectFile = "strata.suspect"
 // noteSuspect leaves the mark of a failed sync. Best effort: the disk has just failed.
 func (l *Log) noteSuspect() {
 	fsys := l.cfg.Load().FS
-	s := manifest.State{Start: l.segments.start.Load(), RecoveryPoint: l.durability.offset.Load(), BootID: l.dir.bootID}
+	s := manifest.State{Start: l.segments.start.Load(), RecoveryPoint: l.durability.inFiles.Load(), BootID: l.dir.bootID}
 	path := filepath.Join(l.path, suspectFile)
 	err := vfs.WriteFile(fsys, path, s.AppendTo(nil))
 	if err != nil { // no sync may succeed any more. Nor need this one: the mark is for as long as the machine runs

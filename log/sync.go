@@ -10,9 +10,13 @@ import (
 
 // durableTo records that everything below end is on stable storage, and tells it, unless the log was cut since cuts was read.
 func (l *Log) durableTo(end, cuts int64) {
-	if !l.durability.advance(end, cuts) {
-		return
+	if l.durability.advance(end, cuts) {
+		l.tellDurable(end)
 	}
+}
+
+// tellDurable tells owner and readers that the durable end has moved.
+func (l *Log) tellDurable(end int64) {
 	if owner := l.cfg.Load().Owner; owner != nil {
 		owner.Durable(end)
 	}
@@ -28,10 +32,14 @@ func (l *Log) Sync() error {
 	if l.closing.Load() {
 		return ErrClosed
 	}
+	d := &l.durability
+	if d.offset.Load() >= l.segments.end.Load() { // perhaps in the journal
+		return d.failed()
+	}
 	return l.syncNow()
 }
 
-// syncNow is Sync, also for a log that is being closed.
+// syncNow has everything on stable storage in the log's own files, also of a log that is being closed.
 func (l *Log) syncNow() error {
 	d := &l.durability
 	d.syncing.lock()
@@ -40,7 +48,7 @@ func (l *Log) syncNow() error {
 	cuts := d.cuts.Load()
 	end := l.segments.end.Load() // after cuts, or it could be that of before a truncation; before the segments, or a roll could put its end behind them
 	dirty, active := d.dirty, l.active()
-	done := d.offset.Load() >= end
+	done := d.inFiles.Load() >= end
 	d.mu.Unlock()
 	if err := d.failed(); err != nil || done {
 		return err
@@ -138,7 +146,11 @@ func (l *Log) trimIdle() {
 		w.idleRounds = rounds
 		w.armIdle(cfg)
 	case l.durability.offset.Load() == l.segments.end.Load():
-		if err := l.active().TrimTail(); err != nil {
+		err := l.syncNow() // it may be in the journal only
+		if err == nil {
+			err = l.active().TrimTail()
+		}
+		if err != nil {
 			cfg.Logger.Warn("preallocated space was not given back", "path", l.path, "err", err)
 		}
 	}

@@ -2,25 +2,38 @@ package log
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 )
 
-// A job is something a worker of the syncer does for a log: one of the two is set.
+// A job is something a worker of the syncer does: one of the fields is set.
 type job struct {
-	lead   *writer // lead a round; the log's token comes with it
+	lead   *writer // lead a round of the log; its token comes with the job
+	finish *round  // sync and complete a round that is written; likewise
 	closed *Log    // sync the segments that were closed
+	upkeep func()  // of the journal
 }
+
+// shares reports whether the job is a round that may become durable with those of other logs.
+func (j *job) shares() bool { return j.lead != nil && j.lead.log.shares() }
 
 // A syncer does the syncing of a directory's logs, and the writing of those that are busy: rounds over all dirty logs. Its workers, at
 // most limit, are started when they are needed and wait for more work then. A lone appender syncs by itself and meets none of them.
+//
+// While few logs are busy, each syncs by itself. When more are, one worker leads the rounds of all that wait, and they share one sync of the
+// journal; what comes meanwhile waits for the next one.
 type syncer struct {
-	limit int // syncs at once, including those of appenders
-	wg    sync.WaitGroup
+	limit   int // syncs at once, including those of appenders
+	journal journaling
+	wg      sync.WaitGroup
 
 	mu      sync.Mutex // guards the fields below
 	idle    sync.Cond  // workers without work wait here
 	queue   []job      // first come, first served
 	inline  int        // appenders that sync by themselves
+	alone   int        // workers that lead a round of one log that could share
+	sharing bool       // a worker leads shared rounds: all jobs of that kind are for it
+	crowded int        // how often there was no journal though it would have been of use
 	workers int
 	waiting int
 	closed  bool
@@ -30,9 +43,10 @@ type syncer struct {
 func (s *syncer) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.queue) > 0 || s.inline+s.workers-s.waiting >= s.limit {
+	if len(s.queue) > 0 || s.sharing || s.inline+s.workers-s.waiting >= s.limit || s.crowdLocked(1) && s.journal.ready() {
 		return false
 	}
+	s.noteCrowdLocked(1)
 	s.inline++
 	return true
 }
@@ -43,11 +57,43 @@ func (s *syncer) leave() {
 	s.mu.Unlock()
 }
 
+// ledAlone is called by a worker at the end of a round that did not share, before it passes the token on.
+func (s *syncer) ledAlone() {
+	s.mu.Lock()
+	s.alone--
+	s.mu.Unlock()
+}
+
+// crowdLocked reports whether so many logs are busy, with n that wait, that they should share a sync.
+func (s *syncer) crowdLocked(n int) bool { return n+s.inline+s.alone >= s.journal.crowd }
+
 // add queues a job. It must not come after stop.
 func (s *syncer) add(j job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue = append(s.queue, j)
+	if j.shares() {
+		if s.sharing { // whoever leads the shared rounds looks into the queue again before it ends
+			return
+		}
+		s.noteCrowdLocked(s.waitingToShareLocked())
+	}
+	s.callWorkerLocked()
+}
+
+// noteCrowdLocked has the journal made when it was often enough seen that it would have been of use to n logs that wait and those that sync.
+func (s *syncer) noteCrowdLocked(n int) {
+	if !s.crowdLocked(n) || !s.journal.wanted() {
+		return
+	}
+	if s.crowded++; s.crowded >= s.journal.patience && s.journal.begin() {
+		s.queue = append(s.queue, job{upkeep: s.journal.make})
+		s.callWorkerLocked()
+	}
+}
+
+// callWorkerLocked sees that the queue is looked at.
+func (s *syncer) callWorkerLocked() {
 	switch {
 	case len(s.queue) <= s.waiting: // those that were signalled before and did not run yet are in both
 		s.idle.Signal()
@@ -57,38 +103,116 @@ func (s *syncer) add(j job) {
 	}
 }
 
-// next waits for a job; ok is false when there will be none.
-func (s *syncer) next() (j job, ok bool) {
+func (s *syncer) waitingToShareLocked() (n int) {
+	for i := range s.queue {
+		if s.queue[i].shares() {
+			n++
+		}
+	}
+	return n
+}
+
+// A task is what a worker does next: a job, or rounds of several logs that share a sync.
+type task struct {
+	job
+	alone  bool // job.lead is counted in syncer.alone
+	shared []*writer
+}
+
+// next waits for a task; ok is false when there will be none.
+func (s *syncer) next() (t task, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.queue) == 0 {
+	for {
+		if t, ok = s.takeLocked(); ok {
+			return t, true
+		}
 		if s.closed {
 			s.workers--
-			return job{}, false
+			return t, false
 		}
 		s.waiting++
 		s.idle.Wait()
 		s.waiting--
 	}
-	j = s.queue[0]
-	n := copy(s.queue, s.queue[1:]) // as short as there are busy logs
-	s.queue[n] = job{}
-	s.queue = s.queue[:n]
-	return j, true
+}
+
+// takeLocked takes a task out of the queue, if there is one for anybody.
+func (s *syncer) takeLocked() (t task, ok bool) {
+	if ws := s.takeSharersLocked(nil); ws != nil {
+		s.sharing = true
+		return task{shared: ws}, true
+	}
+	i := slices.IndexFunc(s.queue, func(j job) bool { return !s.sharing || !j.shares() })
+	if i < 0 {
+		return t, false
+	}
+	t.job = s.queue[i]
+	if t.alone = t.shares(); t.alone {
+		s.alone++
+	}
+	s.queue = slices.Delete(s.queue, i, i+1) // as short as there are busy logs
+	return t, true
+}
+
+// takeSharersLocked takes all rounds that can share a sync out of the queue and appends their writers to ws. It returns nil, and takes none, if
+// each should sync by itself, or somebody else leads the shared rounds.
+func (s *syncer) takeSharersLocked(ws []*writer) []*writer {
+	n := s.waitingToShareLocked()
+	if n == 0 || s.sharing || !s.crowdLocked(n) || !s.journal.ready() {
+		return nil
+	}
+	s.queue = slices.DeleteFunc(s.queue, func(j job) bool {
+		if j.shares() {
+			ws = append(ws, j.lead)
+			return true
+		}
+		return false
+	})
+	return ws
 }
 
 func (s *syncer) work() {
 	for {
-		j, ok := s.next()
-		if !ok {
+		t, ok := s.next()
+		switch {
+		case !ok:
 			return
-		}
-		if j.lead != nil {
-			j.lead.leadOnWorker()
-		} else {
-			j.closed.syncDirty()
+		case t.shared != nil:
+			s.leadShared(t.shared)
+		case t.lead != nil:
+			t.lead.leadOnWorker(t.alone)
+		case t.finish != nil:
+			t.finish.syncAndComplete()
+		case t.closed != nil:
+			t.closed.syncDirty()
+		default:
+			t.upkeep()
 		}
 	}
+}
+
+// leadShared leads rounds that share syncs, as long as there are enough logs that wait for one.
+func (s *syncer) leadShared(ws []*writer) {
+	for ws != nil {
+		s.journal.lead(ws)
+		ws = s.nextShared(ws[:0])
+	}
+}
+
+// nextShared returns who takes part in the next shared round; nil if there is none: then each log is on its own again.
+func (s *syncer) nextShared(ws []*writer) []*writer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sharing = false
+	if ws = s.takeSharersLocked(ws); ws != nil {
+		s.sharing = true
+		return ws
+	}
+	for range s.queue { // nobody was called for what came meanwhile; this worker takes one of them
+		s.callWorkerLocked()
+	}
+	return nil
 }
 
 // stop ends the workers when the queue is empty.
@@ -100,14 +224,17 @@ func (s *syncer) stop() {
 	s.wg.Wait()
 }
 
-// leadOnWorker leads a round on a worker, and gives the token up.
-func (w *writer) leadOnWorker() {
+// leadOnWorker leads a round on a worker, and gives the token up. alone says that it could have shared.
+func (w *writer) leadOnWorker(alone bool) {
 	r := rounds.Get().(*round)
 	w.takeQueued(r)
 	before, blocking := w.roundSize, r.blocking()
 	w.roundSize = len(r.all)
 	w.run(r)
 	r.put()
+	if alone {
+		w.log.dir.syncer.ledAlone()
+	}
 	if blocking || max(before, w.roundSize) > 1 {
 		// Those who were just let go run first, so that what they append next makes one round and not two, and is led by a worker and not by
 		// each of them. A log that is handed one append at a time has nothing to gain: and where all processors are in syncs of other logs,

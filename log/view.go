@@ -446,7 +446,7 @@ func (v *view) publish() error {
 	l.segments.current.Store(&list)
 	l.segments.end.Store(end)
 	l.segments.start.Store(min(max(start, list[0].Base()), end))
-	l.durability.offset.Store(min(max(v.st.RecoveryPoint, l.StartOffset()), end))
+	l.durability.set(min(max(v.st.RecoveryPoint, l.StartOffset()), end))
 	return nil
 }
 

@@ -82,6 +82,7 @@ func (w *writer) writeAdmitted(r *round) {
 	l, cfg := w.log, r.cfg
 	err := w.markOpen()
 	active := l.active()
+	pos := active.Size()
 	var whole []byte // what is written, if it is one piece
 	if err == nil && cfg.Sync == SyncOnAck {
 		err = r.reserve(cfg, active)
@@ -91,6 +92,9 @@ func (w *writer) writeAdmitted(r *round) {
 		if len(r.bufs) == 1 {
 			whole = r.bufs[0]
 		}
+		if r.frame != nil {
+			r.pieces = append(r.pieces[:0], r.bufs...)
+		}
 		if err = active.Append(r.bufs, r.infos); err != nil {
 			err = w.syncCut(cfg, active, err)
 		}
@@ -98,6 +102,9 @@ func (w *writer) writeAdmitted(r *round) {
 	if err != nil {
 		w.failRound(r, cfg, active, err)
 		return
+	}
+	if r.frame != nil {
+		w.addToFrame(r, active.Base(), pos)
 	}
 	end := r.in[len(r.in)-1].LastOffset + 1
 	l.tail.push(l.dir.tails, l.segments.end.Load(), whole, r.infos)

@@ -14,8 +14,8 @@ type writer struct {
 	unlisted   bool   // the directory was not synced since the first segment was made
 	jitter     int64  // ms, of the active segment
 
-	incarnation  uint64 // of strata.state: drawn when the log is created, and anew by TruncateFully
-	journalFloor uint64 // of strata.state: journal entries up to this sequence number are void
+	incarnation uint64 // of strata.state: drawn when the log is created, and anew by TruncateFully
+	journalTag  uint64 // of strata.state: entries of the directory's journal count that carry it; drawn by writeState
 
 	created    int64 // when the active segment was made, ms
 	epoch      int32 // stamped on appends that bring none

@@ -134,7 +134,7 @@ func (d *dumper) state(p []byte) error {
 	}
 	err = d.entry("state", field{"clean", s.Clean}, field{"emptied", s.Emptied}, field{"syncOnAck", s.SyncOnAck}, field{"startOffset", s.StartOffset},
 		field{"recoveryPoint", s.RecoveryPoint}, field{"endOffset", s.EndOffset}, field{"lastSegmentSize", s.LastSize}, field{"incarnation", fmt.Sprintf("%016x", s.Incarnation)},
-		field{"journalFloor", s.JournalFloor}, field{"bootId", s.BootID})
+		field{"journalTag", s.JournalTag}, field{"bootId", s.BootID})
 	return d.entries(len(s.Segments), err, func(i int) error {
 		return d.entry("segment", field{"baseOffset", s.Segments[i].BaseOffset}, field{"size", s.Segments[i].Size}, field{"role", s.Segments[i].Role})
 	})

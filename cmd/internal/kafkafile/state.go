@@ -17,7 +17,7 @@ type LogState struct {
 	EndOffset     int64
 	LastSize      int64
 	Incarnation   uint64 // drawn when the log was created or begun anew; 0 in version 1
-	JournalFloor  uint64 // entries of the directory's journal up to this number are void; 0 in version 1
+	JournalTag    uint64 // carried by those entries of the directory's journal that count; 0 in version 1
 	BootID        string
 	Segments      []SegmentState // by base offset
 }
@@ -68,7 +68,7 @@ func ParseState(p []byte) (s LogState, err error) {
 		if len(rest) < fixed2+2+4 {
 			return s, damaged("too short")
 		}
-		s.Incarnation, s.JournalFloor = be.Uint64(rest), be.Uint64(rest[8:])
+		s.Incarnation, s.JournalTag = be.Uint64(rest), be.Uint64(rest[8:])
 		rest, entry = rest[fixed2:], 17
 	}
 	n := int(be.Uint16(rest))

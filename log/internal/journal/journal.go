@@ -187,6 +187,10 @@ func (j *Journal[H]) fail(err error) error {
 	return j.err
 }
 
+// Retire puts the journal out of use with a reason: every later Append and Checkpoint returns it, or an earlier one. One that is under way may
+// still succeed. What the file holds stays.
+func (j *Journal[H]) Retire(err error) { _ = j.fail(err) }
+
 // Close closes the file, which stays as it is. Nothing else may be under way, nor follow.
 func (j *Journal[H]) Close() error { return j.file.Close() }
 

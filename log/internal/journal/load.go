@@ -42,15 +42,8 @@ func Load(fsys vfs.FS, path string) (c Content, err error) {
 	if err != nil {
 		return c, err
 	}
-	head := make([]byte, headerBytes)
-	if _, err := f.ReadAt(head, 0); err != nil && err != io.EOF {
+	if c.Header, err = readHeader(f, size); err != nil {
 		return c, err
-	}
-	if c.Header, err = decodeHeader(head, size); err != nil {
-		if errors.Is(err, ErrNewerFormat) {
-			return c, err
-		}
-		return c, &DamageError{Reason: err.Error()}
 	}
 	var halves [2]loaded
 	for i := range halves {
@@ -70,6 +63,30 @@ func Load(fsys vfs.FS, path string) (c Content, err error) {
 	slices.SortFunc(halves[:], func(a, b loaded) int { return cmp.Compare(a.generation, b.generation) })
 	c.Entries = append(halves[0].entries, halves[1].entries...)
 	return c, nil
+}
+
+// ReadHeader reads the header of the journal at path. Errors are those of Load.
+func ReadHeader(fsys vfs.FS, path string) (h Header, err error) {
+	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return h, err
+	}
+	size, err := f.Size()
+	if err == nil {
+		h, err = readHeader(f, size)
+	}
+	return h, errors.Join(err, f.Close())
+}
+
+func readHeader(f vfs.File, size int64) (h Header, err error) {
+	p := make([]byte, headerBytes)
+	if _, err := f.ReadAt(p, 0); err != nil && err != io.EOF {
+		return h, err
+	}
+	if h, err = decodeHeader(p, size); err != nil && !errors.Is(err, ErrNewerFormat) {
+		err = &DamageError{Reason: err.Error()}
+	}
+	return h, err
 }
 
 // Exists reports whether there is a journal at path.

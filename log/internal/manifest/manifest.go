@@ -6,10 +6,10 @@
 //
 // # Format
 //
-// Version 2; integers are big endian. Version 1 has neither incarnation, journal floor nor roles.
+// Version 2; integers are big endian. Version 1 has neither incarnation, journal tag nor roles.
 //
 //	magic "STRATALG" (8 B) | version (4 B) | flags (4 B) | start offset (8 B) | recovery point (8 B) |
-//	end offset (8 B) | size of the last segment (8 B) | incarnation (8 B) | journal floor (8 B) |
+//	end offset (8 B) | size of the last segment (8 B) | incarnation (8 B) | journal tag (8 B) |
 //	boot id (length 2 B, bytes) | segments (count 4 B; base offset 8 B, bytes 8 B, role 1 B each) |
 //	xxhash64 of all before (8 B)
 package manifest
@@ -50,8 +50,8 @@ type State struct {
 	// Incarnation is drawn at random when the log is created or begun anew (TruncateFully), so that what was written
 	// elsewhere for an earlier log of the same name is not taken for this one's. 0: none was drawn yet.
 	Incarnation uint64
-	// JournalFloor voids entries of a shared journal: those with this sequence number or a lower one.
-	JournalFloor uint64
+	// JournalTag is what the log's entries in the journal of its directory carry that count; all others are void. 0: none counts.
+	JournalTag uint64
 
 	BootID   string    // run of the machine in which the log was last written to; "": unknown
 	Segments []Segment // by base offset; those that are obsolete or set aside too
@@ -96,7 +96,7 @@ func (s *State) AppendTo(dst []byte) []byte {
 		}
 	}
 	p = be.AppendUint32(p, flags)
-	for _, v := range []uint64{uint64(s.Start), uint64(s.RecoveryPoint), uint64(s.End), uint64(s.Size), s.Incarnation, s.JournalFloor} {
+	for _, v := range []uint64{uint64(s.Start), uint64(s.RecoveryPoint), uint64(s.End), uint64(s.Size), s.Incarnation, s.JournalTag} {
 		p = be.AppendUint64(p, v)
 	}
 	p = be.AppendUint16(p, uint16(len(s.BootID)))
@@ -147,7 +147,7 @@ func Parse(p []byte) (s State, err error) {
 		if len(rest) < head2-head+2+4 {
 			return s, errors.New("too short")
 		}
-		s.Incarnation, s.JournalFloor = be.Uint64(rest), be.Uint64(rest[8:])
+		s.Incarnation, s.JournalTag = be.Uint64(rest), be.Uint64(rest[8:])
 		rest, size = rest[16:], entry2
 	}
 	n := int(be.Uint16(rest))

@@ -11,7 +11,7 @@ import (
 func example() State {
 	return State{
 		Version: Version, Clean: true, Strict: true, Epochs: true, Start: 7, RecoveryPoint: 900, End: 1000, Size: 55,
-		Incarnation: 1 << 63, JournalFloor: 1<<64 - 1, BootID: "boot",
+		Incarnation: 1 << 63, JournalTag: 1<<64 - 1, BootID: "boot",
 		Segments: []Segment{{Base: 0, Size: 10, Role: Obsolete}, {Base: 5, Size: 20}, {Base: 300, Size: 7, Role: Installing}, {Base: 400, Size: 9, Role: Aside}, {Base: 900, Size: -1}},
 	}
 }

@@ -1,0 +1,321 @@
+package log
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/stratalog/strata/log/internal/journal"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/vfs"
+)
+
+// journalFile is what the logs of a directory make durable together: see docs/design/0003-journal.md. It is there while it is in use, and after
+// a crash until the directory is opened. Only ours; Kafka ignores it.
+const journalFile = "strata.journal"
+
+// A replay brings what a journal holds to the segments it belongs to.
+type replay struct {
+	fs      vfs.FS
+	dir     string
+	logger  *slog.Logger
+	written map[string]int64 // bytes, by the name of the log's directory
+	misfit  []string         // why entries were left out that count by their tag
+}
+
+// replayJournal replays the journal of a directory and removes it. Nobody has a log of the directory open. Every step can be repeated: the journal goes when all it holds is in the logs' own files, on stable storage.
+//
+// A journal that does not belong to what lies here is not replayed, or only what does, and is renamed and kept.
+func replayJournal(fsys vfs.FS, dir string, logger *slog.Logger) (written map[string]int64, err error) {
+	path := filepath.Join(dir, journalFile)
+	c, err := loadJournal(fsys, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &replay{fs: fsys, dir: dir, logger: logger, written: map[string]int64{}}
+	seen, err := witness(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	if c.Header.Witness != seen {
+		r.misfit = append(r.misfit, "another broker has used the directory since")
+		c.Entries = nil
+	}
+	byLog := map[string][]journal.Entry{}
+	for _, e := range c.Entries {
+		byLog[e.Log] = append(byLog[e.Log], e)
+	}
+	for _, name := range slices.Sorted(maps.Keys(byLog)) {
+		if err := r.log(name, byLog[name]); err != nil {
+			return nil, fmt.Errorf("replay %s: %w", path, err)
+		}
+	}
+	if len(r.misfit) == 0 {
+		err = fsys.Remove(path)
+	} else {
+		aside := fmt.Sprintf("%s.%016x.aside", path, c.Header.ID)
+		err = fsys.Rename(path, aside)
+		logger.Error("entries of the journal do not fit to the logs: it was set aside", "path", aside, "reasons", r.misfit)
+	}
+	return r.written, errors.Join(err, fsys.SyncDir(dir))
+}
+
+// loadJournal is journal.Load with errors of this package.
+func loadJournal(fsys vfs.FS, path string) (journal.Content, error) {
+	c, err := journal.Load(fsys, path)
+	var damage *journal.DamageError
+	switch {
+	case errors.As(err, &damage):
+		return c, &CorruptError{Path: path, Pos: damage.Pos, Offset: -1, Reason: damage.Reason +
+			"; it may be the only place of acknowledged records: restore it, or remove it to give them up"}
+	case errors.Is(err, journal.ErrNewerFormat):
+		return c, fmt.Errorf("%w: %s: %w", ErrNewerFormat, path, err)
+	}
+	return c, err
+}
+
+// log replays the entries of one log, all or none.
+func (r *replay) log(name string, entries []journal.Entry) (err error) {
+	entries, base, err := liveEntries(r.fs, r.dir, name, entries)
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	path := filepath.Join(r.dir, name)
+	f, err := r.fs.OpenFile(filePath(path, base, segment.LogSuffix), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		r.logger.Warn("the segment that entries of the journal are for is missing", "path", path, "offset", base)
+		return nil // the log was being removed; or Open says what is to be done
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if reason, err := misfit(f, base, entries); err != nil || reason != "" {
+		if reason != "" {
+			r.misfit = append(r.misfit, name+": "+reason)
+		}
+		return err
+	}
+	for _, e := range entries { // also what is there already: after a failed sync the system may show what is not on the disk
+		if _, err := f.WriteAt(e.Data, e.Pos); err != nil {
+			return err
+		}
+		r.written[name] += int64(len(e.Data))
+	}
+	return f.Sync()
+}
+
+// liveEntries returns those of a log's entries that count, and the segment they belong to: those with the tag that is in the log's state. All others
+// are void: the log was cut, begun anew or made again since, was closed, or has synced its files and noted it.
+func liveEntries(fsys vfs.FS, dir, name string, entries []journal.Entry) (live []journal.Entry, base int64, err error) {
+	if name == "" || name != filepath.Base(name) || strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
+		return nil, 0, nil
+	}
+	st, known, err := readState(fsys, filepath.Join(dir, name))
+	if err != nil || !known || st.JournalTag == 0 || st.Emptied {
+		return nil, 0, err
+	}
+	for _, e := range entries {
+		if e.Tag == st.JournalTag {
+			live = append(live, e)
+		}
+	}
+	for _, s := range st.Segments {
+		if s.Role.Belongs() {
+			base = s.Base
+		}
+	}
+	return live, base, nil
+}
+
+// misfit says why entries cannot be what was appended to f, the active segment, whose base offset is base; "" if they can.
+//
+// After a crash the file has each of their bytes, or is torn there, or ends before. What it cannot have is another valid batch in the place of one,
+// or an end before the first of them. Then the file is not the one that they were written for: Kafka has recovered it and gone on, or an
+// older copy was put in its place.
+func misfit(f vfs.File, base int64, entries []journal.Entry) (reason string, err error) {
+	size, err := f.Size()
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		if e.Base != base {
+			return fmt.Sprintf("entry for segment %d, appended to is %d", e.Base, base), nil
+		}
+		if e.Pos > size {
+			return fmt.Sprintf("segment %d ends at %d, before an entry at %d", base, size, e.Pos), nil
+		}
+		size = max(size, e.Pos+int64(len(e.Data)))
+		if at, err := contradiction(f, e); err != nil || at >= 0 {
+			return fmt.Sprintf("segment %d has another batch at %d", base, at), err
+		}
+	}
+	return "", nil
+}
+
+// contradiction returns where f has a valid batch that is not the one that e has in the same place; -1 if nowhere. Bytes before those that the
+// CRC covers are not compared: of a torn write they may be missing alone.
+func contradiction(f vfs.File, e journal.Entry) (pos int64, err error) {
+	there := make([]byte, len(e.Data))
+	if n, err := f.ReadAt(there, e.Pos); err != nil && err != io.EOF || bytes.Equal(there[:n], e.Data) {
+		return -1, ignoreEOF(err)
+	}
+	for at := 0; at < len(e.Data); {
+		ours, size, err := record.Parse(e.Data[at:])
+		if err != nil {
+			return -1, nil // not ours to judge: the segment's recovery will
+		}
+		theirs, err := readBatch(f, e.Pos+int64(at))
+		if err != nil {
+			return -1, err
+		}
+		if theirs != nil && !bytes.Equal(theirs[coveredByCRC:], ours.Bytes()[coveredByCRC:]) {
+			return e.Pos + int64(at), nil
+		}
+		at += size
+	}
+	return -1, nil
+}
+
+// readBatch returns the valid batch at pos, nil if there is none.
+func readBatch(f vfs.File, pos int64) ([]byte, error) {
+	head := make([]byte, record.HeaderSize)
+	if n, err := f.ReadAt(head, pos); n < len(head) {
+		return nil, ignoreEOF(err)
+	}
+	b, err := record.ParseHeader(head)
+	if err != nil {
+		return nil, nil
+	}
+	if size, err := f.Size(); err != nil || pos+int64(b.Size()) > size {
+		return nil, err
+	}
+	whole := make([]byte, b.Size())
+	if n, err := f.ReadAt(whole, pos); n < len(whole) {
+		return nil, ignoreEOF(err)
+	}
+	if _, _, err := record.Parse(whole); err != nil {
+		return nil, nil
+	}
+	return whole, nil
+}
+
+func ignoreEOF(err error) error {
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// coveredByCRC is where in a batch begins what its CRC, itself included, vouches for.
+const coveredByCRC = 17
+
+// witness is a number that tells whether Kafka's files in dir are the same as before. A broker replaces them a minute after it was started, and
+// when it is stopped; we do only when a directory is closed, without a journal.
+func witness(fsys vfs.FS, dir string) (uint64, error) {
+	h := xxhash.New()
+	for _, name := range []string{recoveryPointFile, logStartFile, cleanShutdownFile} {
+		p, err := vfs.ReadFile(fsys, filepath.Join(dir, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return 0, err
+		}
+		if name == cleanShutdownFile && err == nil {
+			p = []byte("closed") // by Kafka: we had removed it when the journal was made
+		}
+		_, _ = fmt.Fprintf(h, "%d:", len(p))
+		_, _ = h.Write(p)
+	}
+	return h.Sum64(), nil
+}
+
+// replayed sees to it that the log's files have what the journal of its directory holds of it, before they are looked at.
+func (l *Log) replayed(cfg *Config) error {
+	if filepath.Dir(l.claim.name) != l.dir.real { // it is alone, or its Directory lies elsewhere
+		_, _, err := journaledBeside(cfg.FS, l.path)
+		return err
+	}
+	l.recovery.JournalBytes = l.dir.replayed[l.name]
+	if !l.journaled || l.dir.syncer.journal.state.Load() != journalOut || l.dir.syncer.journal.current == nil {
+		return nil
+	}
+	// A log was closed with an error, perhaps this one: the disk may have lost what only the journal has.
+	c, err := loadJournal(cfg.FS, filepath.Join(l.dir.path, journalFile))
+	if err != nil {
+		return err
+	}
+	r := &replay{fs: cfg.FS, dir: l.dir.path, logger: cfg.Logger, written: map[string]int64{}}
+	if err := r.log(l.name, entriesOf(c, l.name)); err != nil {
+		return err
+	}
+	l.recovery.JournalBytes += r.written[l.name]
+	return nil
+}
+
+func entriesOf(c journal.Content, name string) []journal.Entry {
+	return slices.DeleteFunc(c.Entries, func(e journal.Entry) bool { return e.Log != name })
+}
+
+// journaledBeside returns the live entries that a journal beside the log in path holds, with ErrJournaled if there are any.
+func journaledBeside(fsys vfs.FS, path string) (live []journal.Entry, base int64, err error) {
+	real, err := fsys.RealPath(path)
+	if err != nil {
+		return nil, 0, nil // nothing there that could be lost
+	}
+	dir, name := filepath.Split(real)
+	beside := filepath.Join(dir, journalFile)
+	if there, err := journal.Exists(fsys, beside); err != nil || !there {
+		return nil, 0, nil // not ours to look into, or nothing
+	}
+	c, err := loadJournal(fsys, beside)
+	if err != nil {
+		return nil, 0, err
+	}
+	live, base, err = liveEntries(fsys, dir, name, entriesOf(c, name))
+	if err == nil && len(live) > 0 {
+		err = fmt.Errorf("%w: %s: open and close the directory", ErrJournaled, beside)
+	}
+	return live, base, err
+}
+
+// checkComplete returns ErrJournaled if a journal beside the log in path holds bytes of it that are not in its files. On the same boot they all
+// are, whoever is writing: bytes get into the files first.
+func checkComplete(fsys vfs.FS, path string) error {
+	real, err := fsys.RealPath(path)
+	if err != nil {
+		return nil // for open to say
+	}
+	beside := filepath.Join(filepath.Dir(real), journalFile)
+	head, err := journal.ReadHeader(fsys, beside)
+	if err != nil || head.BootID != "" && head.BootID == fsys.BootID() {
+		return nil // none, or one that says nothing; the log itself can be looked at
+	}
+	live, base, err := journaledBeside(fsys, path)
+	if !errors.Is(err, ErrJournaled) {
+		return err
+	}
+	f, openErr := fsys.OpenFile(filePath(path, base, segment.LogSuffix), os.O_RDONLY, 0)
+	if openErr != nil {
+		return openErr
+	}
+	for _, e := range live {
+		there := make([]byte, len(e.Data))
+		if n, readErr := f.ReadAt(there, e.Pos); readErr != nil && readErr != io.EOF || !bytes.Equal(there[:n], e.Data) {
+			return errors.Join(err, f.Close())
+		}
+	}
+	return f.Close()
+}

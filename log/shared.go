@@ -1,0 +1,256 @@
+package log
+
+import (
+	"errors"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/stratalog/strata/internal/alarm"
+	"github.com/stratalog/strata/log/internal/journal"
+)
+
+const (
+	// journalCrowd is how many logs must be busy at once to share a sync. Two syncs run at once as fast as one.
+	journalCrowd = 3
+	// journalPatience is how often they must have been before a journal is made, which takes a while and 16 MiB.
+	journalPatience = 64
+	// journalHalf is the default size of the journal's halves.
+	journalHalf = 8 << 20
+	// journalRound is the most bytes of one log's round that go through the journal: writing more a second time takes longer than a sync.
+	journalRound = 64 << 10
+	// journalIdle is how long a journal is not used before it is emptied.
+	journalIdle = 5 * time.Second
+	// journalYields bounds how often those who were let go are waited for, so that they are in the next round.
+	journalYields = 4
+)
+
+// journaling is the use that a directory's logs make of its journal: see docs/design/0003-journal.md. Its zero value, never made ready, is that of a
+// directory without one.
+type journaling struct {
+	dir      *Directory
+	half     int64 // bytes of a half; 0: no journal
+	crowd    int
+	patience int
+
+	state    atomic.Int32 // noJournal until begin, which is under the syncer's mu, then moved by upkeep and by who leads
+	current  *journal.Journal[holder]
+	settling atomic.Bool // a checkpoint is queued or runs; the journal allows one at a time
+	idle     alarm.Alarm // rest
+	rested   int64       // frames when idle looked last; the alarm's
+
+	shared sharedRound // of the worker that leads shared rounds: there is one at a time
+}
+
+// The states of a journaling.
+const (
+	noJournal = iota
+	makingJournal
+	journalReady
+	journalOut // of use, until the directory is opened again
+)
+
+func (j *journaling) init(d *Directory, half int64) {
+	j.dir, j.half, j.crowd, j.patience = d, half, journalCrowd, journalPatience
+	j.idle.Do = j.rest
+}
+
+// ready reports whether rounds can share a sync.
+func (j *journaling) ready() bool { return j.state.Load() == journalReady }
+
+// wanted reports whether a journal could be made.
+func (j *journaling) wanted() bool { return j.half > 0 && j.state.Load() == noJournal }
+
+// begin claims the making of the journal: make must follow.
+func (j *journaling) begin() bool { return j.state.CompareAndSwap(noJournal, makingJournal) }
+
+// make makes the journal. On a worker.
+func (j *journaling) make() {
+	d := j.dir
+	seen, err := witness(d.fs, d.path)
+	if err == nil {
+		j.current, err = journal.Create[holder](filepath.Join(d.path, journalFile), journal.Config{FS: d.fs, HalfSize: j.half, Witness: seen})
+	}
+	if err != nil {
+		d.logger.Warn("no journal: each log syncs for itself", "path", d.path, "err", err)
+		j.state.Store(journalOut)
+		return
+	}
+	j.state.Store(journalReady)
+}
+
+// holder is a log that has entries in the journal.
+type holder struct{ l *Log }
+
+// Settle implements journal.Holder. It covers all that is written, not only what is durable: a frame that is in the journal may not have been
+// completed yet. A truncation meanwhile has synced the files before it cut them.
+func (h holder) Settle() error { return h.l.syncNow() }
+
+// shares reports whether rounds of the log may become durable in the directory's journal.
+func (l *Log) shares() bool { return l.journaled && l.cfg.Load().Sync == SyncOnAck }
+
+// canJournal reports whether the journal of d is one for the log in dir: that lies right below d, in the same file system.
+func (d *Directory) canJournal(cfg *Config, dir string) bool {
+	return !d.solo && d.syncer.journal.half > 0 && filepath.Dir(filepath.Clean(dir)) == filepath.Clean(d.path) &&
+		reflect.TypeOf(d.fs).Comparable() && reflect.TypeOf(cfg.FS) == reflect.TypeOf(d.fs) && cfg.FS == d.fs
+}
+
+// A sharedRound is rounds of several logs that become durable with one sync. Its memory is used again.
+type sharedRound struct {
+	frame   journal.Frame
+	rounds  []*round
+	holders []holder
+}
+
+// lead leads one round of each log, of which the caller has the tokens, and passes these on.
+func (j *journaling) lead(ws []*writer) {
+	s := &j.shared
+	s.frame.Reset()
+	s.rounds, s.holders = s.rounds[:0], s.holders[:0]
+	for _, w := range ws {
+		j.write(w)
+	}
+	err := j.append()
+	for _, r := range s.rounds {
+		if err != nil { // the log's own sync decides; whether the journal has the round as well does not matter
+			j.dir.syncer.add(job{finish: r})
+			continue
+		}
+		r.writer.completeJournaled(r)
+	}
+	if err == nil {
+		j.yield()
+		for _, r := range s.rounds {
+			w := r.writer
+			r.put()
+			w.release()
+		}
+	}
+	clear(s.rounds)
+	clear(s.holders)
+	if s.frame.Cap() > maxPooledBytes {
+		s.frame = journal.Frame{}
+	}
+}
+
+// write writes a round of w's log and adds it to the shared one. What is too large for that is synced by another worker.
+func (j *journaling) write(w *writer) {
+	r := rounds.Get().(*round)
+	r.writer, r.frame = w, &j.shared.frame
+	w.takeQueued(r)
+	w.roundSize = len(r.all)
+	w.write(r)
+	switch {
+	case !w.completeWritten(r):
+		r.put()
+		w.release()
+	case r.frame == nil || r.tag != w.journalTag: // too large, or void from the start by a roll in the middle of it
+		j.dir.syncer.add(job{finish: r})
+	default:
+		j.shared.rounds = append(j.shared.rounds, r)
+		j.shared.holders = append(j.shared.holders, holder{w.log})
+	}
+}
+
+// append makes the shared round durable in the journal, and sees to the journal's upkeep.
+func (j *journaling) append() error {
+	err := j.current.Append(&j.shared.frame, j.shared.holders)
+	if err != nil && !errors.Is(err, journal.ErrFull) {
+		j.retire(err)
+		return err
+	}
+	j.idle.After(journalIdle)
+	if j.current.Due() && j.settling.CompareAndSwap(false, true) {
+		j.dir.syncer.add(job{upkeep: j.checkpoint})
+	}
+	return err
+}
+
+// yield lets those run who were just let go: what they append next is in the next shared round, and not in the one after.
+func (j *journaling) yield() {
+	for range journalYields {
+		runtime.Gosched()
+	}
+}
+
+// checkpoint gives full halves of the journal free. On a worker.
+func (j *journaling) checkpoint() {
+	if err := j.current.Checkpoint(); err != nil {
+		j.retire(err)
+	}
+	j.settling.Store(false)
+}
+
+// rest empties a journal that was not used for a while.
+func (j *journaling) rest() {
+	switch frames := j.current.Frames(); {
+	case !j.ready():
+	case frames != j.rested || !j.settling.CompareAndSwap(false, true):
+		j.rested = frames
+		j.idle.After(journalIdle)
+	default:
+		if err := j.current.Drain(); err != nil {
+			j.retire(err)
+		}
+		j.settling.Store(false)
+	}
+}
+
+// retire puts the journal out of use until the directory is opened again. The file stays: it has what it has. A frame that is being appended
+// may still become durable.
+func (j *journaling) retire(err error) {
+	if j.state.CompareAndSwap(journalReady, journalOut) {
+		j.current.Retire(err)
+		j.dir.logger.Error("the journal is out of use: each log syncs for itself until the directory is opened again", "path", j.dir.path, "err", err)
+	}
+}
+
+// close ends the use of the journal, when the syncer has been stopped. orderly says that all logs were closed in order, so that nothing in it counts any more: it is
+// removed then. Else it is left for recovery.
+func (j *journaling) close(orderly bool) error {
+	switch {
+	case j.current == nil:
+		return nil
+	case orderly:
+		return j.current.Remove()
+	}
+	return j.current.Close()
+}
+
+// completeJournaled is complete of a round that is in the journal.
+func (w *writer) completeJournaled(r *round) {
+	l := w.log
+	if l.durability.advanceJournaled(r.end) {
+		l.tellDurable(r.end)
+	}
+	for _, a := range r.written {
+		a.complete()
+	}
+}
+
+// syncAndComplete makes the round durable in the log's own files, and gives the token up.
+func (r *round) syncAndComplete() {
+	w := r.writer
+	w.complete(r, w.sync(r))
+	r.put()
+	runtime.Gosched() // as in leadOnWorker
+	w.release()
+}
+
+// addToFrame adds what was written to the active segment at pos to the frame of a shared round, or takes the round out of it.
+func (w *writer) addToFrame(r *round, base, pos int64) {
+	bytes := 0
+	for _, p := range r.pieces {
+		bytes += len(p)
+	}
+	if r.shared += bytes; r.shared > journalRound {
+		r.frame = nil // what of it is in the frame already is right, and not needed
+		return
+	}
+	if r.shared == bytes {
+		r.tag = w.journalTag
+	}
+	r.frame.Add(journal.Entry{Log: w.log.name, Tag: w.journalTag, Base: base, Pos: pos}, r.pieces...)
+}
