@@ -23,7 +23,7 @@ const (
 // A batch is some records of one partition, sent together. Its fields belong to the part's mutex,
 // except where said.
 type batch struct {
-	part *part
+	part *partitionQueue
 	next *batch // the one after it in the partition
 
 	footprint int // its memory, about, while it is free
@@ -66,7 +66,7 @@ type batch struct {
 // recipient is who is told of a record's outcome.
 type recipient struct {
 	done  func(record.Record, error) // of SendAsync, may be nil
-	call  *call                      // of Send
+	call  *sendCall                  // of Send
 	index int32                      // in call
 }
 
@@ -89,7 +89,7 @@ type callback struct {
 }
 
 // newBatch returns an open batch; now is on the producer's clock.
-func (p *Producer) newBatch(pt *part, now int64) *batch {
+func (p *Producer) newBatch(pt *partitionQueue, now int64) *batch {
 	b := p.batches.get()
 	if b == nil {
 		b = &batch{}

@@ -14,7 +14,7 @@ const clockAge = int64(time.Second)
 
 // stamp returns the present time in milliseconds since the Unix epoch.
 func (p *Producer) stamp() int64 {
-	if ms := p.pulse.ms.Load(); ms != 0 {
+	if ms := p.coarse.ms.Load(); ms != 0 {
 		return ms
 	}
 	c := p.clock.Load()

@@ -35,12 +35,12 @@ func (p *Producer) Shutdown(ctx context.Context) error {
 	p.sealTopics()
 	p.closeErr = p.Flush(ctx)
 	if p.closeErr != nil {
-		p.eachPart(func(pt *part) { pt.abort(ErrClosed) })
+		p.eachPart(func(pt *partitionQueue) { pt.abort(ErrClosed) })
 		_ = p.Flush(context.Background()) // all is done: only callbacks, also those that other goroutines have begun, are left
 	}
 	p.endSpawning()
 	p.stop()
-	p.pulse.end()
+	p.coarse.end()
 	p.sender.end()
 	p.wg.Wait()
 	close(p.closed)

@@ -7,7 +7,7 @@ import (
 
 // claimLocked claims the draining of pt if there is something to drain and nobody at it. Who gets
 // true has to call drain, or hand pt to the sender.
-func (pt *part) claimLocked() bool {
+func (pt *partitionQueue) claimLocked() bool {
 	if pt.draining || pt.head == nil || !pt.restartableLocked() && pt.pickLocked() == nil {
 		return false
 	}
@@ -16,14 +16,14 @@ func (pt *part) claimLocked() bool {
 }
 
 // drain sends what can be sent. The caller has claimed pt.
-func (pt *part) drain() {
+func (pt *partitionQueue) drain() {
 	for pt.sendOne() {
 	}
 }
 
 // drainSome is drain for a goroutine that has other things to do: after some batches it hands the
 // rest to the sender.
-func (pt *part) drainSome() {
+func (pt *partitionQueue) drainSome() {
 	for range 4 {
 		if !pt.sendOne() {
 			return
@@ -34,7 +34,7 @@ func (pt *part) drainSome() {
 
 // sendOne sends one batch. It returns false if there is none to be sent now; the claim is given up
 // then.
-func (pt *part) sendOne() bool {
+func (pt *partitionQueue) sendOne() bool {
 	p := pt.p
 	pt.mu.Lock()
 	if pt.restartableLocked() {
@@ -72,7 +72,7 @@ func (pt *part) sendOne() bool {
 
 // pickLocked returns the batch to be sent next, nil if none can be now. See the package comment for
 // the rules.
-func (pt *part) pickLocked() *batch {
+func (pt *partitionQueue) pickLocked() *batch {
 	if pt.head == nil || pt.leader < 0 || pt.unnamed {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (pt *part) pickLocked() *batch {
 }
 
 // windowLocked is how far from the head of the queue batches may be sent.
-func (pt *part) windowLocked() int {
+func (pt *partitionQueue) windowLocked() int {
 	if pt.p.cfg.idempotent && !pt.confirmed {
 		return 1
 	}
@@ -110,7 +110,7 @@ func (pt *part) windowLocked() int {
 
 // lingeredLocked reports whether an open batch, with n batches before it, has waited enough: until
 // the others are through, and for Linger.
-func (pt *part) lingeredLocked(b *batch, n int) bool {
+func (pt *partitionQueue) lingeredLocked(b *batch, n int) bool {
 	if pt.p.cfg.Linger > 0 {
 		return pt.p.now() >= b.created+int64(pt.p.cfg.Linger)
 	}
@@ -120,7 +120,7 @@ func (pt *part) lingeredLocked(b *batch, n int) bool {
 // unclearLocked returns, when sequence numbers have to start anew, a batch that may be in the log
 // under its old ones: it is sent again with these first, one at a time, until the leader has taken
 // it, or refused it as out of order, which says that it is not there.
-func (pt *part) unclearLocked() *batch {
+func (pt *partitionQueue) unclearLocked() *batch {
 	if pt.outstanding > 0 {
 		return nil
 	}
@@ -134,6 +134,6 @@ func (pt *part) unclearLocked() *batch {
 
 // restartableLocked reports whether sequence numbers have to start anew and can: no batch may be in
 // the log under its old ones.
-func (pt *part) restartableLocked() bool {
+func (pt *partitionQueue) restartableLocked() bool {
 	return pt.restart != noRestart && !pt.unnamed && pt.outstanding == 0 && pt.unclearLocked() == nil
 }

@@ -91,8 +91,8 @@ var verdicts = []struct {
 	{partition.ErrCorrupt, verdict{true, false}}, // damaged on the way, or on the leader's disk
 }
 
-// judge looks err up. An unknown error is final, and the batch may have been appended.
-func judge(err error) verdict {
+// classify looks err up. An unknown error is final, and the batch may have been appended.
+func classify(err error) verdict {
 	var v verdict
 	for _, k := range verdicts {
 		if errors.Is(err, k.err) {

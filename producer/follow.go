@@ -41,7 +41,7 @@ func (p *Producer) learn(md replication.Metadata, name string) (*topicParts, err
 }
 
 // grow returns parts with those added that tm has more.
-func (p *Producer) grow(parts []*part, tm replication.TopicMetadata) []*part {
+func (p *Producer) grow(parts []*partitionQueue, tm replication.TopicMetadata) []*partitionQueue {
 	parts = slices.Clone(parts)
 	for i := len(parts); i < len(tm.Partitions); i++ {
 		parts = append(parts, newPart(p, tm.Name, int32(i), tm.ID, tm.Partitions[i]))
@@ -87,7 +87,7 @@ func (p *Producer) refresh(ctx context.Context, t *topicParts) {
 // update brings the topics in use that md tells of in line with it, unless they are further
 // already.
 func (p *Producer) update(md replication.Metadata) {
-	var report []*part
+	var report []*partitionQueue
 	p.updating.Lock()
 	topics := *p.topics.Load()
 	for name := range md.Topics {
@@ -112,7 +112,7 @@ func (p *Producer) awaitUpdate() {
 
 // updateTopic brings one topic in line. It returns the partitions whose reporting it has claimed.
 // The caller holds updating.
-func (p *Producer) updateTopic(t *topicParts, md replication.Metadata) (report []*part) {
+func (p *Producer) updateTopic(t *topicParts, md replication.Metadata) (report []*partitionQueue) {
 	before, tm := t.view.Load(), md.Topics[t.name]
 	if err := missing(md, t.name); err != nil {
 		if before.gone != nil || !p.final(err) {
@@ -165,7 +165,7 @@ func (e *RecreatedError) Unwrap() error { return ErrUnknownTopic }
 // retire fails with cause what pt has accepted, and lets it accept nothing until moved is called.
 // Batches with the backend fail with it too, unless the backend says that they are written. It
 // appends pt to report if the caller has to report.
-func (pt *part) retire(report []*part, cause error) []*part {
+func (pt *partitionQueue) retire(report []*partitionQueue, cause error) []*partitionQueue {
 	pt.mu.Lock()
 	defer pt.mu.Unlock()
 	pt.gone = true
@@ -186,7 +186,7 @@ func (pt *part) retire(report []*part, cause error) []*part {
 }
 
 // moved takes up new metadata.
-func (pt *part) moved(view *topicView, md replication.PartitionMetadata) {
+func (pt *partitionQueue) moved(view *topicView, md replication.PartitionMetadata) {
 	pt.mu.Lock()
 	recreated := view.id != pt.topicID
 	if recreated {

@@ -17,7 +17,7 @@ type identity struct {
 	id       int64
 	epoch    int16
 	fetching bool
-	waiting  []*part // to be told of the new id
+	waiting  []*partitionQueue // to be told of the new id
 }
 
 func (i *identity) current() (id int64, epoch int16, known bool) {
@@ -26,7 +26,7 @@ func (i *identity) current() (id int64, epoch int16, known bool) {
 	return i.id, i.epoch, i.known
 }
 
-func (i *identity) set(id int64, epoch int16) (waiting []*part) {
+func (i *identity) set(id int64, epoch int16) (waiting []*partitionQueue) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.id, i.epoch, i.known, i.fetching = id, epoch, true, false
@@ -35,7 +35,7 @@ func (i *identity) set(id int64, epoch int16) (waiting []*part) {
 }
 
 // ensureID gets the first producer id, if the producer is idempotent.
-func (p *Producer) ensureID(ctx context.Context, c *call) error {
+func (p *Producer) ensureID(ctx context.Context, c *sendCall) error {
 	if _, _, known := p.ids.current(); known || !p.cfg.idempotent {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (p *Producer) ensureID(ctx context.Context, c *call) error {
 
 // anotherID returns a producer id other than old. If there is none yet it is asked for, and pt is
 // drained when it is there.
-func (p *Producer) anotherID(pt *part, old int64) (id int64, epoch int16, ok bool) {
+func (p *Producer) anotherID(pt *partitionQueue, old int64) (id int64, epoch int16, ok bool) {
 	i := &p.ids
 	i.mu.Lock()
 	if i.id != old {
@@ -93,7 +93,7 @@ const (
 
 // restartLocked gives pt a new epoch, or another id if there is no further epoch, from sequence 0
 // on. All batches must be known not to be in the log. It returns false if it has to wait for an id.
-func (pt *part) restartLocked() bool {
+func (pt *partitionQueue) restartLocked() bool {
 	if pt.restart == newEpoch && pt.producerEpoch == math.MaxInt16 {
 		pt.restart = newID
 	}
@@ -118,7 +118,7 @@ func (pt *part) restartLocked() bool {
 }
 
 // named lets pt go on after a new producer id has come.
-func (pt *part) named() {
+func (pt *partitionQueue) named() {
 	pt.mu.Lock()
 	pt.unnamed = false
 	drain := pt.claimLocked()
@@ -129,7 +129,7 @@ func (pt *part) named() {
 }
 
 // assignLocked gives b its sequence numbers, once per epoch.
-func (pt *part) assignLocked(b *batch) {
+func (pt *partitionQueue) assignLocked(b *batch) {
 	if b.sequenced || !pt.p.cfg.idempotent {
 		return
 	}

@@ -19,13 +19,13 @@ type Producer struct {
 	versioned versioned // the backend, if it tells the version of its metadata; else nil
 	start     time.Time // origin of the producer's clock, see now
 	clock     atomic.Pointer[clock]
-	pulse     pulse
+	coarse    coarseClock
 	memory    memory
 	sender    sender
 	ids       identity
 	stats     counters
 	batches   freeBatches
-	calls     sync.Pool // of *call
+	calls     sync.Pool // of *sendCall
 
 	accepting context.Context // ends when closing begins: nobody waits to get a record in any more
 	refuse    context.CancelFunc
@@ -57,7 +57,7 @@ func New(b Backend, cfg Config) (*Producer, error) {
 	v, _ := b.(versioned)
 	p := &Producer{cfg: s, backend: b, versioned: v, start: time.Now(), closed: make(chan struct{})}
 	p.clock.Store(&clock{at: p.start, wall: p.start.UnixNano()})
-	p.pulse.alarm.Do = p.pulse.beat
+	p.coarse.alarm.Do = p.coarse.tick
 	p.memory.limit = int64(s.MaxBufferedBytes)
 	p.topics.Store(&map[string]*topicParts{})
 	p.accepting, p.refuse = context.WithCancel(context.Background())
@@ -127,7 +127,7 @@ func (p *Producer) SendAsync(ctx context.Context, r record.Record, done func(rec
 
 // accept puts r into the open batch of its partition. If it returns a partition, the caller has the
 // right and the duty to drain it. The error path leaves no trace.
-func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (drain *part, err error) {
+func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (drain *partitionQueue, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -181,10 +181,10 @@ func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (
 }
 
 // makeRoom sends what the caller and lingering batches hold back, before someone waits for memory.
-func (p *Producer) makeRoom(c *call) {
+func (p *Producer) makeRoom(c *sendCall) {
 	c.sendHeld()
 	if p.cfg.Linger > 0 {
-		p.eachPart(func(pt *part) { pt.hurry(nil) })
+		p.eachPart(func(pt *partitionQueue) { pt.hurry(nil) })
 	}
 }
 
@@ -197,7 +197,7 @@ func (p *Producer) Flush(ctx context.Context) error {
 	}
 	w := &flushWait{done: make(chan struct{})}
 	w.left.Store(1)
-	p.eachPart(func(pt *part) { pt.hurry(w) })
+	p.eachPart(func(pt *partitionQueue) { pt.hurry(w) })
 	w.one()
 	select {
 	case <-w.done:
@@ -219,7 +219,7 @@ func (w *flushWait) one() {
 	}
 }
 
-func (p *Producer) eachPart(fn func(*part)) {
+func (p *Producer) eachPart(fn func(*partitionQueue)) {
 	for _, t := range *p.topics.Load() {
 		for _, pt := range t.view.Load().all {
 			fn(pt)

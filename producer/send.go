@@ -25,9 +25,9 @@ type Ack struct {
 // still sent. The bytes of rs are borrowed until they are accepted, at the latest until Send
 // returns.
 func (p *Producer) Send(ctx context.Context, rs ...record.Record) ([]Ack, error) {
-	c, _ := p.calls.Get().(*call)
+	c, _ := p.calls.Get().(*sendCall)
 	if c == nil {
-		c = &call{ready: make(chan struct{}, 1)}
+		c = &sendCall{ready: make(chan struct{}, 1)}
 	}
 	c.acks, c.left, c.err = make([]Ack, len(rs)), len(rs), nil
 	for i := range rs {
@@ -50,10 +50,10 @@ func (p *Producer) Send(ctx context.Context, rs ...record.Record) ([]Ack, error)
 	return acks, err
 }
 
-// call is one Send under way.
-type call struct {
-	held  []*part       // partitions that this call has to drain; its goroutine's only
-	ready chan struct{} // one token when left becomes 0 and someone waits
+// sendCall is one Send under way.
+type sendCall struct {
+	held  []*partitionQueue // partitions that this call has to drain; its goroutine's only
+	ready chan struct{}     // one token when left becomes 0 and someone waits
 
 	mu      sync.Mutex // guards the fields below
 	acks    []Ack
@@ -64,7 +64,7 @@ type call struct {
 }
 
 // sendHeld sends from the partitions that the call has put off. c may be nil.
-func (c *call) sendHeld() {
+func (c *sendCall) sendHeld() {
 	if c == nil {
 		return
 	}
@@ -75,7 +75,7 @@ func (c *call) sendHeld() {
 	c.held = c.held[:0]
 }
 
-func (c *call) settle(i int, a Ack) {
+func (c *sendCall) settle(i int, a Ack) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.gone {
@@ -93,7 +93,7 @@ func (c *call) settle(i int, a Ack) {
 }
 
 // wait returns true when all records are settled, false when ctx ends first.
-func (c *call) wait(ctx context.Context) bool {
+func (c *sendCall) wait(ctx context.Context) bool {
 	c.mu.Lock()
 	c.waiting = c.left > 0
 	waiting := c.waiting
@@ -110,7 +110,7 @@ func (c *call) wait(ctx context.Context) bool {
 }
 
 // abandon returns what is known; later outcomes are dropped.
-func (c *call) abandon(cause error) ([]Ack, error) {
+func (c *sendCall) abandon(cause error) ([]Ack, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gone = true

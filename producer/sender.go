@@ -12,9 +12,9 @@ import (
 type sender struct {
 	wake chan struct{} // one token, at most, while asleep
 
-	mu     sync.Mutex // guards the fields below
-	ready  []*part    // whose drain right was handed over
-	timers watermark.Queue[*part]
+	mu     sync.Mutex        // guards the fields below
+	ready  []*partitionQueue // whose drain right was handed over
+	timers watermark.Queue[*partitionQueue]
 	asleep bool
 	until  int64 // wakes up by itself then, if asleep; never: for ever
 	ending bool
@@ -23,7 +23,7 @@ type sender struct {
 const never = int64(1<<63 - 1)
 
 // hand passes the right to drain pt on.
-func (s *sender) hand(pt *part) {
+func (s *sender) hand(pt *partitionQueue) {
 	s.mu.Lock()
 	s.ready = append(s.ready, pt)
 	s.rouseLocked()
@@ -31,7 +31,7 @@ func (s *sender) hand(pt *part) {
 }
 
 // schedule has pt looked at by the time at, on the producer's clock.
-func (s *sender) schedule(pt *part, at int64) {
+func (s *sender) schedule(pt *partitionQueue, at int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.timers.Remove(&pt.timer) && pt.timerAt < at {
@@ -62,7 +62,7 @@ func (s *sender) rouseLocked() {
 func (s *sender) run(p *Producer) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	var ready, due []*part
+	var ready, due []*partitionQueue
 	for {
 		ready, due = ready[:0], due[:0]
 		s.mu.Lock()

@@ -11,7 +11,7 @@ import (
 // splitLocked replaces b, of at least two records, which is larger than the topic allows, by
 // batches of at most half its size. They share its sequence numbers among them, so those after it
 // stay as they are; they were refused as out of order, or will be, and follow.
-func (pt *part) splitLocked(b *batch) error {
+func (pt *partitionQueue) splitLocked(b *batch) error {
 	first, last, err := pt.halves(b)
 	if err != nil {
 		return fmt.Errorf("split a batch that is too large: %w", err)
@@ -37,7 +37,7 @@ func (pt *part) splitLocked(b *batch) error {
 }
 
 // halves makes the parts of b, linked to each other.
-func (pt *part) halves(b *batch) (first, last *batch, err error) {
+func (pt *partitionQueue) halves(b *batch) (first, last *batch, err error) {
 	encoded, err := record.ParseUnverified(b.bytes)
 	if err != nil {
 		return nil, nil, err
@@ -83,7 +83,7 @@ func (pt *part) halves(b *batch) (first, last *batch, err error) {
 }
 
 // successor returns an empty batch that takes the records of b from number i on.
-func (pt *part) successor(b *batch, i int32, limit int) *batch {
+func (pt *partitionQueue) successor(b *batch, i int32, limit int) *batch {
 	n := pt.p.newBatch(pt, b.created)
 	n.builder.Reset(limit)
 	n.state, n.attempts, n.deadline = queued, b.attempts, b.deadline

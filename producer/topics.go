@@ -22,9 +22,9 @@ type topicParts struct {
 // topicView is what a topic has as of one version of the metadata. It is immutable.
 type topicView struct {
 	id    topic.ID
-	all   []*part // every partition that the topic ever had, by number
-	parts []*part // those that it has: all[:n]; none if it is gone
-	gone  error   // why there is no such topic any more; nil: there is
+	all   []*partitionQueue // every partition that the topic ever had, by number
+	parts []*partitionQueue // those that it has: all[:n]; none if it is gone
+	gone  error             // why there is no such topic any more; nil: there is
 
 	layout int64 // counts the changes of len(parts): where keys go is the same in views of the same layout
 	grown  bool  // the topic, this one of that name, has got more partitions
@@ -53,7 +53,7 @@ func (p *Producer) checkRecord(r *record.Record, tsMs, size int64) error {
 }
 
 // place returns the partition of r, and whether the partitioner chose it.
-func (p *Producer) place(ctx context.Context, t *topicParts, parts []*part, r *record.Record, c *call) (pt *part, chosen bool, err error) {
+func (p *Producer) place(ctx context.Context, t *topicParts, parts []*partitionQueue, r *record.Record, c *sendCall) (pt *partitionQueue, chosen bool, err error) {
 	if i, ok := r.ExplicitPartition(); ok {
 		if int(i) >= len(parts) {
 			if parts, err = p.awaitPartition(ctx, t, int(i), c); err != nil {
@@ -96,7 +96,7 @@ func (p *Producer) patience(ctx context.Context) (context.Context, context.Cance
 
 // await calls try until it succeeds: again when the metadata has changed after errNotYet, after a
 // pause when err is retriable. try returns the version of the metadata that it saw.
-func (p *Producer) await(ctx context.Context, what string, c *call, try func(context.Context) (version int64, err error)) error {
+func (p *Producer) await(ctx context.Context, what string, c *sendCall, try func(context.Context) (version int64, err error)) error {
 	c.sendHeld() // nothing of this call may stay behind while it waits
 	caller := ctx
 	ctx, cancel := p.patience(ctx)
@@ -120,7 +120,7 @@ func (p *Producer) await(ctx context.Context, what string, c *call, try func(con
 			return fmt.Errorf("%s: %w", what, caller.Err())
 		case ctx.Err() != nil:
 			return fmt.Errorf("%s: %w", what, withCause(context.Cause(ctx), last))
-		case !judge(err).retriable || p.cfg.MaxBlock < 0:
+		case !classify(err).retriable || p.cfg.MaxBlock < 0:
 			return fmt.Errorf("%s: %w", what, last)
 		}
 		p.pause(ctx, failures)
@@ -148,7 +148,7 @@ func (p *Producer) pause(ctx context.Context, failures int) {
 // current returns a topic and what it has now. In one process it looks at the version of the
 // metadata first: what a call that changed them has returned from is seen by every record that is
 // sent after it.
-func (p *Producer) current(ctx context.Context, name string, c *call) (*topicParts, *topicView, error) {
+func (p *Producer) current(ctx context.Context, name string, c *sendCall) (*topicParts, *topicView, error) {
 	t := p.latest.Load()
 	if t == nil || t.name != name {
 		if t = (*p.topics.Load())[name]; t == nil {
@@ -167,7 +167,7 @@ func (p *Producer) current(ctx context.Context, name string, c *call) (*topicPar
 
 // discover asks the backend for a topic that is new to the producer, or was gone when it was last
 // heard of; and for the producer's id if it has none.
-func (p *Producer) discover(ctx context.Context, name string, c *call) (t *topicParts, view *topicView, err error) {
+func (p *Producer) discover(ctx context.Context, name string, c *sendCall) (t *topicParts, view *topicView, err error) {
 	if p.closing.Load() {
 		return nil, nil, ErrClosed
 	}
@@ -219,7 +219,7 @@ func (p *Producer) final(err error) bool {
 }
 
 // awaitPartition waits until the topic has partition i, if it may come.
-func (p *Producer) awaitPartition(ctx context.Context, t *topicParts, i int, c *call) (parts []*part, err error) {
+func (p *Producer) awaitPartition(ctx context.Context, t *topicParts, i int, c *sendCall) (parts []*partitionQueue, err error) {
 	err = p.await(ctx, fmt.Sprintf("metadata of %s-%d", t.name, i), c, func(ctx context.Context) (int64, error) {
 		md, err := p.backend.Metadata(ctx, t.name)
 		if err != nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A part collects and sends the records of one partition.
+// A partitionQueue collects and sends the records of one partition.
 //
 // Its batches form a queue, in the order in which they are to appear in the log: first some that
 // are done or with the backend, or held to be sent again, then complete ones, at the end perhaps an
 // open one. Only the goroutine that has claimed the part (draining) takes batches to the backend,
 // so their order there is the queue's; only the one that has claimed reporting runs callbacks.
-type part struct {
+type partitionQueue struct {
 	p     *Producer
 	topic string
 	index int32
-	timer watermark.Entry[*part] // in sender.timers, guarded by sender.mu, as is timerAt
+	timer watermark.Entry[*partitionQueue] // in sender.timers, guarded by sender.mu, as is timerAt
 	// timerAt is the key of timer.
 	timerAt int64
 
@@ -54,13 +54,13 @@ type part struct {
 	unnamed       bool // waits for another producer id
 }
 
-func newPart(p *Producer, name string, index int32, id topic.ID, md replication.PartitionMetadata) *part {
-	pt := &part{p: p, topic: name, index: index, topicID: id, leader: md.Leader, leaderEpoch: md.LeaderEpoch, producerID: -1, armed: never}
+func newPart(p *Producer, name string, index int32, id topic.ID, md replication.PartitionMetadata) *partitionQueue {
+	pt := &partitionQueue{p: p, topic: name, index: index, topicID: id, leader: md.Leader, leaderEpoch: md.LeaderEpoch, producerID: -1, armed: never}
 	pt.timer.Value = pt
 	return pt
 }
 
-func (pt *part) String() string { return fmt.Sprintf("%s-%d", pt.topic, pt.index) }
+func (pt *partitionQueue) String() string { return fmt.Sprintf("%s-%d", pt.topic, pt.index) }
 
 // growth is what appends of chosen records did to the batches of a partition.
 type growth struct {
@@ -78,7 +78,7 @@ var errMoved = errors.New("producer: partitions have changed")
 
 // append puts r into the open batch, or a new one. If it returns a part, which is pt, the caller
 // has claimed it. It returns ErrClosed and errMoved.
-func (pt *part) append(r *record.Record, e *entry) (drain *part, g growth, err error) {
+func (pt *partitionQueue) append(r *record.Record, e *entry) (drain *partitionQueue, g growth, err error) {
 	pt.mu.Lock()
 	defer pt.mu.Unlock()
 	if pt.p.closing.Load() { // checked under the lock: Shutdown takes it after it has set closing, and then finds what came before
@@ -93,7 +93,7 @@ func (pt *part) append(r *record.Record, e *entry) (drain *part, g growth, err e
 		if b.add(r, e) {
 			g.bytes = b.builder.Size() - before
 		} else {
-			pt.p.pulse.full(b.count, pt.p.now()-b.created)
+			pt.p.coarse.full(b.count, pt.p.now()-b.created)
 			b.state, b, turned = queued, nil, true
 		}
 	} else {
@@ -129,7 +129,7 @@ func (pt *part) append(r *record.Record, e *entry) (drain *part, g growth, err e
 	return drain, g, nil
 }
 
-func (pt *part) pushLocked(b *batch, now int64) {
+func (pt *partitionQueue) pushLocked(b *batch, now int64) {
 	if pt.tail == nil {
 		pt.head, pt.tail = b, b
 	} else {
@@ -140,7 +140,7 @@ func (pt *part) pushLocked(b *batch, now int64) {
 }
 
 // tick is called when the time has come that armLocked asked for.
-func (pt *part) tick() {
+func (pt *partitionQueue) tick() {
 	now := pt.p.now()
 	pt.mu.Lock()
 	pt.armed = never
@@ -159,7 +159,7 @@ func (pt *part) tick() {
 // armLocked has tick come in time for the next thing that only time brings: the end of a batch's
 // deadline, of a pause or of lingering. What is due already and cannot be done, because it waits
 // for an answer or a leader, is not asked for again.
-func (pt *part) armLocked(now int64) {
+func (pt *partitionQueue) armLocked(now int64) {
 	if pt.head == nil {
 		return
 	}
@@ -184,7 +184,7 @@ func (pt *part) armLocked(now int64) {
 
 // hurry completes the open batch, so that it is sent without company. A w that is not nil gets to
 // wait for everything there is.
-func (pt *part) hurry(w *flushWait) {
+func (pt *partitionQueue) hurry(w *flushWait) {
 	pt.mu.Lock()
 	if pt.tail != nil && pt.tail.state == open {
 		pt.tail.state = queued
@@ -201,7 +201,7 @@ func (pt *part) hurry(w *flushWait) {
 }
 
 // lastLocked returns the newest batch that has not told everyone yet.
-func (pt *part) lastLocked() *batch {
+func (pt *partitionQueue) lastLocked() *batch {
 	if pt.tail != nil {
 		return pt.tail
 	}

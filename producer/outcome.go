@@ -29,7 +29,7 @@ func (b *batch) attemptEnded(res partition.ProduceResult) {
 		return
 	}
 	pt.outstanding--
-	pt.judgeLocked(b, res)
+	pt.decideLocked(b, res)
 	report, drain := pt.claimReportLocked(), pt.claimLocked()
 	pt.armLocked(pt.p.now())
 	pt.mu.Unlock()
@@ -41,8 +41,8 @@ func (b *batch) attemptEnded(res partition.ProduceResult) {
 	}
 }
 
-// judgeLocked decides what becomes of b: done, to be sent again, or split.
-func (pt *part) judgeLocked(b *batch, res partition.ProduceResult) {
+// decideLocked decides what becomes of b: done, to be sent again, or split.
+func (pt *partitionQueue) decideLocked(b *batch, res partition.ProduceResult) {
 	p := pt.p
 	if p.cfg.Acks == record.AcksNone { // loss is not noticed
 		res.Err, res.BaseOffset, res.LogAppendTimeMs, res.Records = nil, -1, -1, nil
@@ -56,7 +56,7 @@ func (pt *part) judgeLocked(b *batch, res partition.ProduceResult) {
 		b.state, b.result, b.err = done, res, nil
 		return
 	}
-	v := judge(res.Err)
+	v := classify(res.Err)
 	if !v.absent {
 		b.tainted = true
 		b.possiblyWritten = b.possiblyWritten || b.topicID == pt.topicID // else it may be in the log of the former topic, which is gone
@@ -89,7 +89,7 @@ func (pt *part) judgeLocked(b *batch, res partition.ProduceResult) {
 // outOfOrderLocked handles a batch that the leader found to leave a gap. It is not in the log. If
 // one before it is not settled that is the reason, and it follows that one; else the leader has
 // lost what it knew and the sequence starts anew.
-func (pt *part) outOfOrderLocked(b *batch, res partition.ProduceResult) {
+func (pt *partitionQueue) outOfOrderLocked(b *batch, res partition.ProduceResult) {
 	b.possiblyWritten = false
 	for before := pt.head; before != b; before = before.next {
 		if before.state != done {
@@ -102,7 +102,7 @@ func (pt *part) outOfOrderLocked(b *batch, res partition.ProduceResult) {
 }
 
 // retryLocked has b sent again after a pause, unless its retries are used up.
-func (pt *part) retryLocked(b *batch, res partition.ProduceResult) {
+func (pt *partitionQueue) retryLocked(b *batch, res partition.ProduceResult) {
 	if limit := pt.p.cfg.Retries; limit != 0 && b.attempts >= max(limit, 0) {
 		pt.failLocked(b, res, res.Err)
 		return
@@ -128,7 +128,7 @@ func (p *Producer) backoff(failures int) time.Duration {
 // failLocked settles b with an error. Its sequence numbers are used again if nothing else was given
 // numbers since and it is certainly not in the log; otherwise they are a gap, and the sequence
 // starts anew.
-func (pt *part) failLocked(b *batch, res partition.ProduceResult, err error) {
+func (pt *partitionQueue) failLocked(b *batch, res partition.ProduceResult, err error) {
 	b.state, b.result = done, res
 	b.err = fmt.Errorf("produce to %v: %w", pt, err)
 	if !b.sequenced {
@@ -142,7 +142,7 @@ func (pt *part) failLocked(b *batch, res partition.ProduceResult, err error) {
 }
 
 // expireLocked fails the batches at the head of the queue whose time is up.
-func (pt *part) expireLocked(now int64) {
+func (pt *partitionQueue) expireLocked(now int64) {
 	for b := pt.head; b != nil; b = b.next {
 		if b.state == done {
 			continue
@@ -163,7 +163,7 @@ func (pt *part) expireLocked(now int64) {
 }
 
 // giveUpLocked fails b wherever it is.
-func (pt *part) giveUpLocked(b *batch, err error) {
+func (pt *partitionQueue) giveUpLocked(b *batch, err error) {
 	if b.state == sent {
 		b.orphan = true
 		pt.outstanding--
@@ -172,7 +172,7 @@ func (pt *part) giveUpLocked(b *batch, err error) {
 }
 
 // abort fails everything with cause.
-func (pt *part) abort(cause error) {
+func (pt *partitionQueue) abort(cause error) {
 	pt.mu.Lock()
 	for b := pt.head; b != nil; b = b.next {
 		if b.state != done {
@@ -188,7 +188,7 @@ func (pt *part) abort(cause error) {
 
 // claimReportLocked claims the reporting if the head is done and nobody is at it. Who gets true has
 // to call report.
-func (pt *part) claimReportLocked() bool {
+func (pt *partitionQueue) claimReportLocked() bool {
 	if pt.reporting != nil || pt.head == nil || pt.head.state != done {
 		return false
 	}
@@ -197,7 +197,7 @@ func (pt *part) claimReportLocked() bool {
 }
 
 // takeLocked moves the head of the queue to reporting.
-func (pt *part) takeLocked() {
+func (pt *partitionQueue) takeLocked() {
 	b := pt.head
 	pt.reporting, pt.head = b, b.next
 	if pt.head == nil {
@@ -208,7 +208,7 @@ func (pt *part) takeLocked() {
 
 // report lets go of the batches at the head that are done, in order: first their memory, then their
 // callbacks. The caller has claimed it.
-func (pt *part) report() {
+func (pt *partitionQueue) report() {
 	p := pt.p
 	for b := pt.reporting; b != nil; {
 		p.memory.release(b.memory)

@@ -18,7 +18,7 @@ func fill(t *testing.T, p *Producer, records int) {
 	require.NoError(t, p.Flush(t.Context()))
 }
 
-func TestRecordsAreStampedByThePulseWhileBatchesFillUp(t *testing.T) {
+func TestRecordsAreStampedByTheCoarseClockWhileBatchesFillUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProducer(t, atOnce{newFake(map[string]int{"a": 1})}, Config{BatchBytes: 2000, Linger: time.Second})
 		stampOf := func() time.Duration {
@@ -26,34 +26,34 @@ func TestRecordsAreStampedByThePulseWhileBatchesFillUp(t *testing.T) {
 			require.NoError(t, err)
 			return time.Since(acks[0].Timestamp)
 		}
-		require.Zero(t, p.pulse.ms.Load())
+		require.Zero(t, p.coarse.ms.Load())
 		for range 20 {
 			fill(t, p, 2000)
-			require.NotZero(t, p.pulse.ms.Load())
+			require.NotZero(t, p.coarse.ms.Load())
 			sent := time.Now()
 			var at time.Time
 			p.SendAsync(t.Context(), record.Record{Topic: "a"}, func(r record.Record, err error) { at = r.Timestamp })
 			require.NoError(t, p.Flush(t.Context()))
-			require.WithinDuration(t, sent, at, pulseBeat)
+			require.WithinDuration(t, sent, at, coarseTick)
 			time.Sleep(1700 * time.Microsecond) // in the bubble
 		}
 		time.Sleep(time.Hour)
-		require.Zero(t, p.pulse.ms.Load(), "nothing filled up for a while")
+		require.Zero(t, p.coarse.ms.Load(), "nothing filled up for a while")
 		require.Less(t, stampOf(), time.Second+time.Millisecond, "it lingers for a second")
 		require.GreaterOrEqual(t, stampOf(), time.Second)
 		require.NoError(t, p.Close())
 	})
 }
 
-func TestThePulseEndsWithTheProducer(t *testing.T) {
+func TestTheCoarseClockEndsWithTheProducer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProducer(t, atOnce{newFake(map[string]int{"a": 1})}, Config{BatchBytes: 2000, Linger: time.Second})
 		fill(t, p, 2000)
-		require.NotZero(t, p.pulse.ms.Load())
+		require.NotZero(t, p.coarse.ms.Load())
 		require.NoError(t, p.Close())
-		require.Zero(t, p.pulse.ms.Load())
-		p.pulse.full(pulseFrom, 0)
-		require.Zero(t, p.pulse.ms.Load(), "for good")
+		require.Zero(t, p.coarse.ms.Load())
+		p.coarse.full(coarseFrom, 0)
+		require.Zero(t, p.coarse.ms.Load(), "for good")
 	})
 }
 
@@ -62,13 +62,13 @@ func TestFewRecordsAreStampedByTheClock(t *testing.T) {
 		p := newProducer(t, atOnce{newFake(map[string]int{"a": 1})}, Config{BatchBytes: 2000, Linger: time.Second})
 		for range 1000 {
 			p.SendAsync(t.Context(), record.Record{Topic: "a"}, nil)
-			time.Sleep(time.Millisecond) // in the bubble: a batch takes longer than pulseMissed beats to fill up
-			require.Zero(t, p.pulse.ms.Load())
+			time.Sleep(time.Millisecond) // in the bubble: a batch takes longer than coarseIdleTicks beats to fill up
+			require.Zero(t, p.coarse.ms.Load())
 		}
 		for range 100 { // large ones fill it with few
 			p.SendAsync(t.Context(), record.Record{Topic: "a", Value: make([]byte, 1000)}, nil)
 		}
-		require.Zero(t, p.pulse.ms.Load())
+		require.Zero(t, p.coarse.ms.Load())
 		require.NoError(t, p.Close())
 	})
 }

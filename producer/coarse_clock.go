@@ -8,10 +8,10 @@ import (
 	"github.com/stratalog/strata/internal/alarm"
 )
 
-// A pulse is a clock for records while there are so many of them that reading the system's for each
+// A coarseClock is a clock for records while there are so many of them that reading the system's for each
 // costs more than encoding them: an alarm reads it once a millisecond. Records are stamped up to
 // that much late, or as late as a busy machine runs timers. It beats only while batches fill up.
-type pulse struct {
+type coarseClock struct {
 	ms    atomic.Int64 // since the Unix epoch; 0: it does not beat. Written under mu
 	turns atomic.Int32 // batches filled since the last beat
 
@@ -21,14 +21,14 @@ type pulse struct {
 }
 
 const (
-	pulseBeat   = time.Millisecond
-	pulseMissed = 5   // so many beats without a full batch end it
-	pulseFrom   = 128 // records of a batch that filled up before pulseMissed beats had passed begin it
+	coarseTick      = time.Millisecond
+	coarseIdleTicks = 5   // so many beats without a full batch end it
+	coarseFrom      = 128 // records of a batch that filled up before coarseIdleTicks beats had passed begin it
 )
 
 // full tells of a batch that has filled up, d nanoseconds after it was begun.
-func (c *pulse) full(records int32, d int64) {
-	if records < pulseFrom || d > pulseMissed*int64(pulseBeat) {
+func (c *coarseClock) full(records int32, d int64) {
+	if records < coarseFrom || d > coarseIdleTicks*int64(coarseTick) {
 		return
 	}
 	c.turns.Add(1)
@@ -37,21 +37,21 @@ func (c *pulse) full(records int32, d int64) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ms.Load() != 0 || !c.alarm.After(pulseBeat) {
+	if c.ms.Load() != 0 || !c.alarm.After(coarseTick) {
 		return
 	}
 	c.missed = 0
 	c.ms.Store(time.Now().UnixMilli())
 }
 
-func (c *pulse) beat() {
+func (c *coarseClock) tick() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.missed++
 	if c.turns.Swap(0) > 0 {
 		c.missed = 0
 	}
-	if c.missed >= pulseMissed || !c.alarm.After(pulseBeat) {
+	if c.missed >= coarseIdleTicks || !c.alarm.After(coarseTick) {
 		c.ms.Store(0)
 		return
 	}
@@ -59,7 +59,7 @@ func (c *pulse) beat() {
 }
 
 // end stops it for good and waits until it has stopped.
-func (c *pulse) end() {
+func (c *coarseClock) end() {
 	c.mu.Lock()
 	c.alarm.Stop()
 	c.ms.Store(0)
