@@ -10,10 +10,12 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// An assignment is what a consumer is to read. It is a value: each one replaces the former one whole.
+// An assignment is what a consumer is to read. It is a value: each one replaces the former one
+// whole.
 type assignment struct {
-	// membership counts the times that the consumer became a member of its group. What was held in an earlier membership
-	// may have another owner already: it is lost, whatever the new assignment says.
+	// membership counts the times that the consumer became a member of its group. What was held in
+	// an earlier membership may have another owner already: it is lost, whatever the new assignment
+	// says.
 	membership int64
 	partitions map[record.TopicPartition]topic.ID
 }
@@ -70,7 +72,8 @@ func (t target) isGone(tp record.TopicPartition, id topic.ID) bool {
 	return ok && gone == id
 }
 
-// assignLocked replaces the target. The channel is closed when the polling goroutine has adopted it.
+// assignLocked replaces the target. The channel is closed when the polling goroutine has adopted
+// it.
 func (c *Consumer) assignLocked(next target) (adopted <-chan struct{}) {
 	ch := make(chan struct{})
 	next.waiting = append(c.target.waiting, ch)
@@ -96,9 +99,10 @@ type assigned struct {
 	order    []*part                         // the values of parts, in the order of fetching
 }
 
-// adoptStep does the next thing that leads from what is held to the target, and reports whether there may be more to do.
-// It runs on the polling goroutine between two records: no loop body is at work. Each step looks at the target anew,
-// since it may have been replaced during the callback of the step before.
+// adoptStep does the next thing that leads from what is held to the target, and reports whether
+// there may be more to do. It runs on the polling goroutine between two records: no loop body is at
+// work. Each step looks at the target anew, since it may have been replaced during the callback of
+// the step before.
 func (c *Consumer) adoptStep(ctx context.Context) (more bool, err error) {
 	c.mu.Lock()
 	ch := c.held.to(c.target)
@@ -135,8 +139,8 @@ func (c *Consumer) adoptStep(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// giveUp hands partitions over that are ours until then. If ctx ends before the commit is made, or r's time is over, they
-// stay for the next poll.
+// giveUp hands partitions over that are ours until then. If ctx ends before the commit is made, or
+// r's time is over, they stay for the next poll.
 func (c *Consumer) giveUp(ctx context.Context, r *runner, tps []record.TopicPartition) error {
 	commit := ctx
 	if r != nil {
@@ -227,8 +231,8 @@ func (c *Consumer) dropLocked(tps []record.TopicPartition) {
 	c.order = slices.DeleteFunc(c.order, func(p *part) bool { return c.parts[p.tp] != p })
 }
 
-// ownsLocked reports whether p is ours: not lost, although the polling goroutine may not have noticed yet. What is to be
-// revoked is ours until it is given up.
+// ownsLocked reports whether p is ours: not lost, although the polling goroutine may not have
+// noticed yet. What is to be revoked is ours until it is given up.
 func (c *Consumer) ownsLocked(p *part) bool {
 	if p == nil || c.parts[p.tp] != p || p.membership != c.target.membership || c.target.isGone(p.tp, p.id) {
 		return false

@@ -9,7 +9,8 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// LogBackend is where records come from: the half of a backend that free consumers need. replication.Cluster is one.
+// LogBackend is where records come from: the half of a backend that free consumers need.
+// replication.Cluster is one.
 type LogBackend interface {
 	Metadata(ctx context.Context, topics ...string) (replication.Metadata, error)
 	WaitMetadata(ctx context.Context, after int64) (int64, error)

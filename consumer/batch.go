@@ -81,7 +81,8 @@ func (b *Batch) All() iter.Seq[record.Record] {
 	}
 }
 
-// Offsets returns what to commit once the whole batch is processed: for each partition the offset after its last record.
+// Offsets returns what to commit once the whole batch is processed: for each partition the offset
+// after its last record.
 func (b *Batch) Offsets() record.Offsets {
 	o := make(record.Offsets, len(b.parts))
 	for _, p := range b.parts {

@@ -15,7 +15,8 @@ import (
 
 const benchRecords = 100_000
 
-// openFull returns a consumer of one partition, on files, that holds benchRecords records of the given size, in batches of about 64 KiB.
+// openFull returns a consumer of one partition, on files, that holds benchRecords records of the
+// given size, in batches of about 64 KiB.
 func openFull(b testing.TB, size int, cfg consumer.Config) *consumer.Consumer {
 	c, err := replication.Open(replication.Config{Dir: b.TempDir()})
 	require.NoError(b, err)

@@ -42,7 +42,8 @@ func (ch *chunk) left() bool { return ch.inBatch || len(ch.rest) > 0 || ch.err !
 // keepBytes says that records of the chunk are handed out by value, to somebody who may keep them.
 func (ch *chunk) keepBytes() { ch.mem = nil }
 
-// atMost returns how many records are left, at most n. It believes headers only as far as the bytes behind them can hold records.
+// atMost returns how many records are left, at most n. It believes headers only as far as the bytes
+// behind them can hold records.
 func (ch *chunk) atMost(n int) int {
 	const least = 7 // bytes of a record
 	left := 0
@@ -60,8 +61,8 @@ func (ch *chunk) atMost(n int) int {
 	return min(left, n)
 }
 
-// record decodes the next visible record into r. It returns false at the end of the chunk, and for bytes that cannot be decoded an error,
-// the same again when it is called again.
+// record decodes the next visible record into r. It returns false at the end of the chunk, and for
+// bytes that cannot be decoded an error, the same again when it is called again.
 func (ch *chunk) record(tp record.TopicPartition, r *record.Record) (bool, error) {
 	for ch.err == nil {
 		if !ch.inBatch {
@@ -91,7 +92,8 @@ func (ch *chunk) record(tp record.TopicPartition, r *record.Record) (bool, error
 	return false, ch.err
 }
 
-// batch opens the next batch that is to be seen: no control batches, nothing of aborted transactions.
+// batch opens the next batch that is to be seen: no control batches, nothing of aborted
+// transactions.
 func (ch *chunk) batch() (bool, error) {
 	for len(ch.rest) > 0 {
 		b, err := record.ParseUnverified(ch.rest) // verified by the one who read it from the file

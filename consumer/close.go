@@ -36,22 +36,23 @@ func (c *Consumer) closeTimeout() time.Duration {
 	return DefaultCloseTimeout
 }
 
-// Shutdown ends polling, sends what CommitAsync has queued, commits what is processed (with CommitProcessed), calls
-// OnRevoked, leaves the group (not a static member) and returns when the last goroutine has ended. It is idempotent;
-// later callers wait for the first.
+// Shutdown ends polling, sends what CommitAsync has queued, commits what is processed (with
+// CommitProcessed), calls OnRevoked, leaves the group (not a static member) and returns when the
+// last goroutine has ended. It is idempotent; later callers wait for the first.
 //
-// A loop body at work on another goroutine is waited for, and its record then counts as processed; what the last Poll
-// handed out does not, and is not waited for: OnRevoked may run beside it. ctx bounds that wait, then the consumer leaves
-// without calling OnRevoked, and the error matches ctx.Err(). Committing and leaving take at most HeartbeatInterval
-// longer.
+// A loop body at work on another goroutine is waited for, and its record then counts as processed;
+// what the last Poll handed out does not, and is not waited for: OnRevoked may run beside it. ctx
+// bounds that wait, then the consumer leaves without calling OnRevoked, and the error matches
+// ctx.Err(). Committing and leaving take at most HeartbeatInterval longer.
 //
-// A rebalance under way does not lose that commit, whichever of its answers has not come: the coordinator is asked until
-// it takes it. Only if the group went on without this member, so that others may have its partitions, the error matches
-// ErrRebalanced.
+// A rebalance under way does not lose that commit, whichever of its answers has not come: the
+// coordinator is asked until it takes it. Only if the group went on without this member, so that
+// others may have its partitions, the error matches ErrRebalanced.
 //
-// Shutdown may be called from a loop body and from the callbacks, which it does not wait for then: the record in hand
-// counts as not processed. From a callback of CommitAsync, or while another Shutdown waits for the caller, it returns at
-// once and the consumer is closed when the callback has returned.
+// Shutdown may be called from a loop body and from the callbacks, which it does not wait for then:
+// the record in hand counts as not processed. From a callback of CommitAsync, or while another
+// Shutdown waits for the caller, it returns at once and the consumer is closed when the callback
+// has returned.
 func (c *Consumer) Shutdown(ctx context.Context) error {
 	id := goroutineID()
 	c.mu.Lock()
@@ -96,8 +97,8 @@ func (c *Consumer) isClosed() bool {
 	}
 }
 
-// beHelper marks the calling goroutine, which runs callbacks of the application, as one that Shutdown does not wait for
-// when it is called from there.
+// beHelper marks the calling goroutine, which runs callbacks of the application, as one that
+// Shutdown does not wait for when it is called from there.
 func (c *Consumer) beHelper() (end func()) {
 	id := goroutineID()
 	c.mu.Lock()
@@ -110,7 +111,8 @@ func (c *Consumer) beHelper() (end func()) {
 	}
 }
 
-// shutdown does the work of the first Shutdown. inLoop says that the caller is the polling goroutine.
+// shutdown does the work of the first Shutdown. inLoop says that the caller is the polling
+// goroutine.
 func (c *Consumer) shutdown(ctx context.Context, inLoop bool) {
 	var errs []error
 	idle := inLoop || c.awaitPoller(ctx)
@@ -175,7 +177,8 @@ func (c *Consumer) awaitPoller(ctx context.Context) bool {
 	}
 }
 
-// leave gives the partitions up and takes leave of the group. idle says that no loop body is at work, so that callbacks may run.
+// leave gives the partitions up and takes leave of the group. idle says that no loop body is at
+// work, so that callbacks may run.
 func (c *Consumer) leave(ctx context.Context, idle bool) error {
 	var errs []error
 	owned := c.Assignment()
@@ -213,12 +216,14 @@ func (c *Consumer) notBeingRevoked(tps []record.TopicPartition) (left []record.T
 	return left
 }
 
-// reopenCommits makes the group accept commits of this member again. The membership goroutine has ended where it does not:
+// reopenCommits makes the group accept commits of this member again. The membership goroutine has
+// ended where it does not:
 //
-//   - The answer to a Join was lost, and the group is a generation further. The same Join again is answered at once with
-//     that generation, since it changes nothing.
-//   - Between join and sync. The group's leader, perhaps this member, may be long in coming: a member that joins with
-//     another subscription makes the group rebalance, and until that is over commits are accepted again.
+//   - The answer to a Join was lost, and the group is a generation further. The same Join again is
+//     answered at once with that generation, since it changes nothing.
+//   - Between join and sync. The group's leader, perhaps this member, may be long in coming: a
+//     member that joins with another subscription makes the group rebalance, and until that is over
+//     commits are accepted again.
 //
 // It is tried until committing works, at most for a heartbeat interval.
 func (c *Consumer) reopenCommits(ctx context.Context) (stop func()) {
@@ -249,7 +254,8 @@ func (c *Consumer) reopenCommits(ctx context.Context) (stop func()) {
 	}
 }
 
-// learnGeneration repeats a Join whose answer was lost. It returns false if what is held may have another owner by now.
+// learnGeneration repeats a Join whose answer was lost. It returns false if what is held may have
+// another owner by now.
 func (c *Consumer) learnGeneration(ctx context.Context) bool {
 	c.mu.Lock()
 	lost, known := c.member.unanswered, c.member.memberState
@@ -265,7 +271,8 @@ func (c *Consumer) learnGeneration(ctx context.Context) bool {
 	return true
 }
 
-// commitWhileClosing is how a commit waits for the end of a rebalance once the membership goroutine has ended.
+// commitWhileClosing is how a commit waits for the end of a rebalance once the membership goroutine
+// has ended.
 func (c *Consumer) commitWhileClosing(ctx context.Context, try func() error) error {
 	c.mu.Lock()
 	by := c.commitBy

@@ -11,10 +11,10 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Commit commits offset+1 of each record, the highest of each partition; of none: nothing. It blocks until that is durable.
-// It returns ErrRebalanced if a partition is not this member's any more, or was given away and came back since the record
-// was handed out; nothing is committed then. ErrNoGroup for a free consumer. What CommitAsync queued before is sent
-// first.
+// Commit commits offset+1 of each record, the highest of each partition; of none: nothing. It
+// blocks until that is durable. It returns ErrRebalanced if a partition is not this member's any
+// more, or was given away and came back since the record was handed out; nothing is committed then.
+// ErrNoGroup for a free consumer. What CommitAsync queued before is sent first.
 func (c *Consumer) Commit(ctx context.Context, rs ...record.Record) error {
 	offsets := make(map[record.TopicPartition]record.Committed, 1)
 	for i := range rs {
@@ -43,8 +43,8 @@ func (c *Consumer) positions() map[record.TopicPartition]record.Committed {
 	return offsets
 }
 
-// commitInOrder is commit of the application's own: what CommitAsync has queued before goes first, so that the older
-// offset does not come last and set the group back.
+// commitInOrder is commit of the application's own: what CommitAsync has queued before goes first,
+// so that the older offset does not come last and set the group back.
 func (c *Consumer) commitInOrder(ctx context.Context, offsets map[record.TopicPartition]record.Committed, checked bool) error {
 	if c.groups != nil && len(offsets) > 0 {
 		if err := c.awaitQueued(ctx); err != nil {
@@ -54,14 +54,16 @@ func (c *Consumer) commitInOrder(ctx context.Context, offsets map[record.TopicPa
 	return c.commit(ctx, offsets, checked)
 }
 
-// CommitOffsets commits the given next offsets to read. Errors as for Commit: an offset below where this member began in
-// a partition, or beyond what it was given, is of an earlier assignment and refused with ErrRebalanced. To move a group
-// to other offsets, Seek there first, or see group.Coordinator.ResetOffsets.
+// CommitOffsets commits the given next offsets to read. Errors as for Commit: an offset below where
+// this member began in a partition, or beyond what it was given, is of an earlier assignment and
+// refused with ErrRebalanced. To move a group to other offsets, Seek there first, or see
+// group.Coordinator.ResetOffsets.
 func (c *Consumer) CommitOffsets(ctx context.Context, o record.Offsets) error {
 	return c.commitInOrder(ctx, withEpochs(o), true)
 }
 
-// CommitMetadata is CommitOffsets with leader epochs and a string of the application's own for each partition.
+// CommitMetadata is CommitOffsets with leader epochs and a string of the application's own for each
+// partition.
 func (c *Consumer) CommitMetadata(ctx context.Context, o map[record.TopicPartition]record.Committed) error {
 	return c.commitInOrder(ctx, maps.Clone(o), true)
 }
@@ -95,8 +97,8 @@ func withEpochs(o record.Offsets) map[record.TopicPartition]record.Committed {
 	return out
 }
 
-// A commitment is offsets with what they belong to: the partitions as they were assigned when the commit was asked for,
-// and the present delivery of each.
+// A commitment is offsets with what they belong to: the partitions as they were assigned when the
+// commit was asked for, and the present delivery of each.
 type commitment struct {
 	offsets    map[record.TopicPartition]record.Committed
 	parts      map[record.TopicPartition]*part
@@ -104,8 +106,9 @@ type commitment struct {
 	ids        map[string][16]byte
 }
 
-// commit sends offsets to the group, all or none. While a rebalance is under way it waits for its end: what is still ours
-// then is committed. checked says that the offsets are the application's, and may be of an earlier assignment.
+// commit sends offsets to the group, all or none. While a rebalance is under way it waits for its
+// end: what is still ours then is committed. checked says that the offsets are the application's,
+// and may be of an earlier assignment.
 func (c *Consumer) commit(ctx context.Context, offsets map[record.TopicPartition]record.Committed, checked bool) error {
 	if c.groups == nil {
 		return ErrNoGroup
@@ -164,8 +167,8 @@ func (c *Consumer) commit(ctx context.Context, offsets map[record.TopicPartition
 	}
 }
 
-// maybeBehind reports whether the group may be in a later generation than m with this member in it: an answer to a Join
-// came after the commit was sent, or is outstanding.
+// maybeBehind reports whether the group may be in a later generation than m with this member in it:
+// an answer to a Join came after the commit was sent, or is outstanding.
 func (c *Consumer) maybeBehind(m memberState) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,8 +186,8 @@ func (c *Consumer) send(ctx context.Context, cm commitment, m memberState) error
 	return err
 }
 
-// commitmentOf ties offsets to the assignment as it is now. It returns ErrRebalanced for what is not ours, or was not
-// handed out since the partition was assigned.
+// commitmentOf ties offsets to the assignment as it is now. It returns ErrRebalanced for what is
+// not ours, or was not handed out since the partition was assigned.
 func (c *Consumer) commitmentOf(offsets map[record.TopicPartition]record.Committed, checked bool) (commitment, error) {
 	cm := commitment{
 		offsets: offsets, parts: make(map[record.TopicPartition]*part, len(offsets)),
@@ -208,8 +211,8 @@ func (c *Consumer) commitmentOf(offsets map[record.TopicPartition]record.Committ
 	return cm, nil
 }
 
-// mayCommit returns the membership to commit under, if all partitions are still ours. changed is closed when that
-// membership changes.
+// mayCommit returns the membership to commit under, if all partitions are still ours. changed is
+// closed when that membership changes.
 func (c *Consumer) mayCommit(cm commitment) (m memberState, changed <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,7 +256,8 @@ func firstError(per map[record.TopicPartition]error) error {
 	return nil
 }
 
-// commitBeforeHandover commits what the next owner must not repeat, or (CommitBeforeDelivery) what was committed but never handed out.
+// commitBeforeHandover commits what the next owner must not repeat, or (CommitBeforeDelivery) what
+// was committed but never handed out.
 func (c *Consumer) commitBeforeHandover(ctx context.Context, tps []record.TopicPartition) error {
 	switch c.cfg.Commit {
 	case CommitProcessed:
@@ -264,8 +268,8 @@ func (c *Consumer) commitBeforeHandover(ctx context.Context, tps []record.TopicP
 	return nil
 }
 
-// commitProcessed commits what is processed and not committed yet of the given partitions. One such commit is made at a
-// time: an older one that was slow must not overtake.
+// commitProcessed commits what is processed and not committed yet of the given partitions. One such
+// commit is made at a time: an older one that was slow must not overtake.
 func (c *Consumer) commitProcessed(ctx context.Context, tps []record.TopicPartition) error {
 	select {
 	case c.commits.turn <- struct{}{}:
@@ -288,7 +292,8 @@ func (c *Consumer) commitProcessed(ctx context.Context, tps []record.TopicPartit
 	return c.commit(ctx, offsets, false)
 }
 
-// commitHanded commits the end of what a poll is about to hand out. If that fails nothing is handed out: it is fetched again.
+// commitHanded commits the end of what a poll is about to hand out. If that fails nothing is handed
+// out: it is fetched again.
 func (c *Consumer) commitHanded(ctx context.Context) error {
 	offsets := map[record.TopicPartition]record.Committed{}
 	for _, h := range c.poller.handed {

@@ -33,9 +33,10 @@ func newCommitQueue() commitQueue {
 }
 
 // CommitAsync queues a commit and returns at once. Commits are sent in order: Commit and the other
-// calls that wait are sent behind what was queued before them. done, if not nil, runs exactly once, on
-// a goroutine of the consumer, and must not block. If 10,000 wait already it gets ErrCommitQueueFull;
-// after Close, ErrClosed. What was queued before Close is sent. o is borrowed until then.
+// calls that wait are sent behind what was queued before them. done, if not nil, runs exactly once,
+// on a goroutine of the consumer, and must not block. If 10,000 wait already it gets
+// ErrCommitQueueFull; after Close, ErrClosed. What was queued before Close is sent. o is borrowed
+// until then.
 func (c *Consumer) CommitAsync(o record.Offsets, done func(record.Offsets, error)) {
 	if done == nil {
 		done = func(record.Offsets, error) {}
@@ -64,7 +65,8 @@ func (c *Consumer) CommitAsync(o record.Offsets, done func(record.Offsets, error
 	}
 }
 
-// runCommitter sends what CommitAsync queued, and with CommitProcessed what is processed, every CommitInterval.
+// runCommitter sends what CommitAsync queued, and with CommitProcessed what is processed, every
+// CommitInterval.
 func (c *Consumer) runCommitter(ctx context.Context) {
 	defer close(c.commits.finished)
 	defer c.beHelper()()
@@ -119,8 +121,8 @@ func (c *Consumer) noteAnswered() {
 	}
 }
 
-// awaitQueued returns when the commits that wait now have their answers, or never get one. In a callback of CommitAsync
-// it does not wait: those behind are sent when that has returned.
+// awaitQueued returns when the commits that wait now have their answers, or never get one. In a
+// callback of CommitAsync it does not wait: those behind are sent when that has returned.
 func (c *Consumer) awaitQueued(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,12 +19,14 @@ import (
 type CommitMode uint8
 
 const (
-	// CommitProcessed is at-least-once, and the default: a record is committed only after the loop has come back for the next one,
-	// every CommitInterval, before a partition is given up and on Close. It holds as long as the work is done in the loop body.
+	// CommitProcessed is at-least-once, and the default: a record is committed only after the loop
+	// has come back for the next one, every CommitInterval, before a partition is given up and on
+	// Close. It holds as long as the work is done in the loop body.
 	CommitProcessed CommitMode = iota
 	// CommitManual leaves it to the application to call Commit, or never to do so.
 	CommitManual
-	// CommitBeforeDelivery is at-most-once: what is handed out was committed before, so a crash loses what was being worked on.
+	// CommitBeforeDelivery is at-most-once: what is handed out was committed before, so a crash
+	// loses what was being worked on.
 	CommitBeforeDelivery
 )
 
@@ -43,8 +45,8 @@ const (
 	StartReset    int64 = -3 // what Config.Reset says
 )
 
-// A Reset says where to start in a partition for which there is no offset, or whose offset is no longer held.
-// The zero Reset is Earliest. Kafka: auto.offset.reset, whose default is latest.
+// A Reset says where to start in a partition for which there is no offset, or whose offset is no
+// longer held. The zero Reset is Earliest. Kafka: auto.offset.reset, whose default is latest.
 type Reset struct {
 	kind resetKind
 	at   time.Time
@@ -84,50 +86,59 @@ const (
 	DefaultCloseTimeout      = 30 * time.Second
 )
 
-// Config describes a consumer. Either Group with Topics, or (a free consumer) Assign, or Topics alone, which is all of their partitions.
+// Config describes a consumer. Either Group with Topics, or (a free consumer) Assign, or Topics
+// alone, which is all of their partitions.
 type Config struct {
-	// Group is the group's id; empty makes a free consumer: no membership, no commits. Kafka: group.id.
+	// Group is the group's id; empty makes a free consumer: no membership, no commits. Kafka:
+	// group.id.
 	Group string
-	// InstanceID makes the member static: it comes back under that name without a rebalance, and Close does not leave the group.
-	// Kafka: group.instance.id (KIP-345).
+	// InstanceID makes the member static: it comes back under that name without a rebalance, and
+	// Close does not leave the group. Kafka: group.instance.id (KIP-345).
 	InstanceID string
 	// ClientID names the consumer in descriptions of the group. Empty: "strata". Kafka: client.id.
 	ClientID string
 	// Topics are the topics subscribed to; Subscribe changes them.
 	Topics []string
-	// TopicPattern subscribes to all topics whose whole name it matches, but for internal ones; those that come later join by themselves.
+	// TopicPattern subscribes to all topics whose whole name it matches, but for internal ones;
+	// those that come later join by themselves.
 	TopicPattern *regexp.Regexp
-	// AllowUnknownTopics says that topics may come later. Without it a topic that does not exist is an error of New.
+	// AllowUnknownTopics says that topics may come later. Without it a topic that does not exist is
+	// an error of New.
 	AllowUnknownTopics bool
-	// Assign names the partitions of a free consumer and the offset to start at in each, or StartEarliest, StartLatest, StartReset.
+	// Assign names the partitions of a free consumer and the offset to start at in each, or
+	// StartEarliest, StartLatest, StartReset.
 	Assign record.Offsets
 	Reset  Reset
 
 	Commit CommitMode
-	// CommitInterval is how often processed offsets are committed with CommitProcessed. 0: 1 s. Kafka: auto.commit.interval.ms.
+	// CommitInterval is how often processed offsets are committed with CommitProcessed. 0: 1 s.
+	// Kafka: auto.commit.interval.ms.
 	CommitInterval time.Duration
 	Isolation      Isolation // Kafka: isolation.level
 
-	// Assignors in order of preference. nil: CooperativeSticky alone, so that a rebalance stops nobody who keeps its
-	// partitions. Incremental hand-over needs every assignor of the list to be capable of it, and all members of a group
-	// need one in common: to join members that use Range (Kafka's default lists both), name CooperativeSticky and Range,
-	// which is handed over eagerly; when all members have both, take Range away again in a second rolling restart.
-	// Kafka: partition.assignment.strategy.
+	// Assignors in order of preference. nil: CooperativeSticky alone, so that a rebalance stops
+	// nobody who keeps its partitions. Incremental hand-over needs every assignor of the list to be
+	// capable of it, and all members of a group need one in common: to join members that use Range
+	// (Kafka's default lists both), name CooperativeSticky and Range, which is handed over eagerly;
+	// when all members have both, take Range away again in a second rolling restart. Kafka:
+	// partition.assignment.strategy.
 	Assignors []assignor.Assignor
 
-	// SessionTimeout is after how long without a heartbeat the group takes a member for dead and gives
-	// its partitions to others: until then nobody reads them. Too long detects a death late, too
-	// short takes every pause for one and rebalances; below 10 s and above 2 min New warns.
-	// 0: 45 s. Kafka: session.timeout.ms.
+	// SessionTimeout is after how long without a heartbeat the group takes a member for dead and
+	// gives its partitions to others: until then nobody reads them. Too long detects a death late,
+	// too short takes every pause for one and rebalances; below 10 s and above 2 min New warns. 0:
+	// 45 s. Kafka: session.timeout.ms.
 	SessionTimeout time.Duration
 	// HeartbeatInterval should be a third to a quarter of the session timeout, so that one lost
 	// heartbeat costs nothing; above a third and below a hundredth New warns. 0: 3 s, or a third of
 	// the session timeout if that is less. Kafka: heartbeat.interval.ms.
 	HeartbeatInterval time.Duration
-	// MaxPollInterval is how long the application may stay away between two polls; then the member leaves and its partitions move on.
-	// 0: 5 min. It is checked with every heartbeat. Kafka: max.poll.interval.ms.
+	// MaxPollInterval is how long the application may stay away between two polls; then the member
+	// leaves and its partitions move on. 0: 5 min. It is checked with every heartbeat. Kafka:
+	// max.poll.interval.ms.
 	MaxPollInterval time.Duration
-	// RebalanceTimeout is how long the group waits for this member to come to a rebalance. 0: MaxPollInterval, as in Kafka.
+	// RebalanceTimeout is how long the group waits for this member to come to a rebalance. 0:
+	// MaxPollInterval, as in Kafka.
 	RebalanceTimeout time.Duration
 
 	MinBytes       int           // a fetch waits for this many bytes, up to MaxWait. 0: 1. Kafka: fetch.min.bytes
@@ -137,14 +148,17 @@ type Config struct {
 	MaxWait        time.Duration // 0: 500 ms. Kafka: fetch.max.wait.ms
 	Rack           string        // Kafka: client.rack
 
-	// StartAt is an offset store of the application's own: asked before the first fetch of newly assigned partitions; what it returns
-	// wins over committed offsets, for partitions that it leaves out these and Reset apply. Offsets as in Assign.
+	// StartAt is an offset store of the application's own: asked before the first fetch of newly
+	// assigned partitions; what it returns wins over committed offsets, for partitions that it
+	// leaves out these and Reset apply. Offsets as in Assign.
 	StartAt func(context.Context, []record.TopicPartition) (record.Offsets, error)
-	// The callbacks run on the goroutine that polls, never between a record and the end of its loop body. OnRevoked runs while the
-	// partitions are still owned (commit there), OnLost when they are gone already. They may call the consumer, but not poll it.
+	// The callbacks run on the goroutine that polls, never between a record and the end of its loop
+	// body. OnRevoked runs while the partitions are still owned (commit there), OnLost when they
+	// are gone already. They may call the consumer, but not poll it.
 	OnAssigned, OnRevoked, OnLost func(context.Context, []record.TopicPartition)
 
-	// Properties are settings by their Kafka names. One that is also set as a field, to another value, is an error; unknown ones are too.
+	// Properties are settings by their Kafka names. One that is also set as a field, to another
+	// value, is an error; unknown ones are too.
 	Properties map[string]string
 
 	Logger *slog.Logger // nil discards everything

@@ -18,30 +18,35 @@ var (
 	ErrClosed = errors.New("consumer: closed")
 	// ErrWakeup ends a Poll that Wakeup interrupted.
 	ErrWakeup = errors.New("consumer: woken up")
-	// ErrRebalanced says that a partition is not this member's any more, so that its offset was not committed and nothing was overwritten.
+	// ErrRebalanced says that a partition is not this member's any more, so that its offset was not
+	// committed and nothing was overwritten.
 	ErrRebalanced = errors.New("consumer: partition was given to another member")
 	// ErrNoOffset says that there is no offset to start at and Reset is Fail.
 	ErrNoOffset = errors.New("consumer: no offset to start at")
-	// ErrPollTimeout is part of the error of a commit after the application stayed away for more than MaxPollInterval.
+	// ErrPollTimeout is part of the error of a commit after the application stayed away for more
+	// than MaxPollInterval.
 	ErrPollTimeout = errors.New("consumer: poll interval exceeded")
-	// ErrConcurrentPoll is returned if Poll, Records, Batches or Run is used while another of them is.
+	// ErrConcurrentPoll is returned if Poll, Records, Batches or Run is used while another of them
+	// is.
 	ErrConcurrentPoll = errors.New("consumer: polled from two places at once")
 	// ErrNoGroup is returned by commits of a free consumer.
 	ErrNoGroup = errors.New("consumer: no group to commit to")
 	// ErrNotAssigned is returned for a partition that the consumer does not read.
 	ErrNotAssigned = errors.New("consumer: partition is not assigned")
-	// ErrUnknownTopic says that a topic, or a partition of it, does not exist; a *replication.UnknownTopicError in the
-	// chain names the topic that was perhaps meant.
+	// ErrUnknownTopic says that a topic, or a partition of it, does not exist; a
+	// *replication.UnknownTopicError in the chain names the topic that was perhaps meant.
 	ErrUnknownTopic = replication.ErrUnknownTopic
 	// ErrCommitQueueFull is what a callback of CommitAsync gets if too many commits wait already.
 	ErrCommitQueueFull = errors.New("consumer: too many commits waiting")
 )
 
-// A Consumer reads records. All methods are safe for concurrent use, except that only one of Poll, Records, Batches and
-// Run may be at work at a time. A group member has three goroutines, a free consumer one.
+// A Consumer reads records. All methods are safe for concurrent use, except that only one of Poll,
+// Records, Batches and Run may be at work at a time. A group member has three goroutines, a free
+// consumer one.
 //
-// What a partition is at is in its part and delivery (delivery.go); which partitions there are is decided by the
-// membership or watch goroutine, which sets target, and adopted by the polling goroutine, which sets held (assignment.go).
+// What a partition is at is in its part and delivery (delivery.go); which partitions there are is
+// decided by the membership or watch goroutine, which sets target, and adopted by the polling
+// goroutine, which sets held (assignment.go).
 type Consumer struct {
 	logs   LogBackend
 	groups GroupBackend // nil: a free consumer
@@ -78,10 +83,11 @@ type Stats struct {
 	Resets     int64 // of positions, by Config.Reset
 }
 
-// New returns a consumer that reads from b. With a Group, b must also be a GroupBackend; the member joins at once, its
-// partitions are fetched when it polls. It returns *ConfigError values, joined, for bad settings, ErrUnknownTopic for a
-// topic that does not exist (see Config.AllowUnknownTopics), and the error of b if that cannot be asked within 30 s.
-// The consumer must be closed.
+// New returns a consumer that reads from b. With a Group, b must also be a GroupBackend; the member
+// joins at once, its partitions are fetched when it polls. It returns *ConfigError values, joined,
+// for bad settings, ErrUnknownTopic for a topic that does not exist (see
+// Config.AllowUnknownTopics), and the error of b if that cannot be asked within 30 s. The consumer
+// must be closed.
 func New(b LogBackend, cfg Config) (*Consumer, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -122,7 +128,8 @@ func New(b LogBackend, cfg Config) (*Consumer, error) {
 	return c, nil
 }
 
-// subscribe looks at the topics of the configuration. A free consumer has its partitions from here on.
+// subscribe looks at the topics of the configuration. A free consumer has its partitions from here
+// on.
 func (c *Consumer) subscribe(ctx context.Context) (err error) {
 	c.topics = slices.Compact(slices.Sorted(slices.Values(c.cfg.Topics)))
 	if c.cfg.TopicPattern != nil {
@@ -161,8 +168,8 @@ func (c *Consumer) subscribe(ctx context.Context) (err error) {
 	return nil
 }
 
-// Wakeup ends a blocked Poll with ErrWakeup; Records, Batches and Run end without an error, as when ctx is done.
-// If none of them is waiting, the next wait ends at once. Any goroutine may call it.
+// Wakeup ends a blocked Poll with ErrWakeup; Records, Batches and Run end without an error, as when
+// ctx is done. If none of them is waiting, the next wait ends at once. Any goroutine may call it.
 func (c *Consumer) Wakeup() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

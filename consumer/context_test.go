@@ -15,7 +15,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Every blocking call returns when its context ends, whatever it waits for: records, the disk, a rebalance.
+// Every blocking call returns when its context ends, whatever it waits for: records, the disk, a
+// rebalance.
 func TestEveryBlockingCallEndsWithItsContext(t *testing.T) {
 	calls := map[string]struct {
 		call func(context.Context, *consumer.Consumer) error

@@ -25,12 +25,14 @@ const (
 	maxStackHeader    = 8 << 10
 )
 
-// DeadLetterTopic returns a RunConfig.DeadLetter that sends failed records to a topic through p, with key, value, timestamp and
-// headers as they were, and headers that say where they came from and what went wrong. It returns when the record is acknowledged.
+// DeadLetterTopic returns a RunConfig.DeadLetter that sends failed records to a topic through p,
+// with key, value, timestamp and headers as they were, and headers that say where they came from
+// and what went wrong. It returns when the record is acknowledged.
 //
-// With those headers a record may be larger than the producer or the topic accepts. Then less is sent: first without HeaderStack,
-// then without the value, then without its own headers, then without the key, as HeaderOmitted says; what was left out
-// can be read at the record's origin (Origin) for as long as that topic retains it. If even that is too large, the error is
+// With those headers a record may be larger than the producer or the topic accepts. Then less is
+// sent: first without HeaderStack, then without the value, then without its own headers, then
+// without the key, as HeaderOmitted says; what was left out can be read at the record's origin
+// (Origin) for as long as that topic retains it. If even that is too large, the error is
 // producer.ErrMessageTooLarge.
 func DeadLetterTopic(p *producer.Producer, topic string) func(context.Context, record.Record, error) error {
 	return func(ctx context.Context, r record.Record, cause error) error {

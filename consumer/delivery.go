@@ -12,9 +12,10 @@ import (
 //
 //	processed <= position
 //
-// Records in [processed, position) are in the application's hands. An assignment and a seek begin a new delivery, and
-// whoever hands out, finishes or gives back records does so on the delivery that they came from. A store into a
-// delivery that was replaced is never looked at, so a late one cannot undo a seek or touch the next owner's offset.
+// Records in [processed, position) are in the application's hands. An assignment and a seek begin a
+// new delivery, and whoever hands out, finishes or gives back records does so on the delivery that
+// they came from. A store into a delivery that was replaced is never looked at, so a late one
+// cannot undo a seek or touch the next owner's offset.
 type delivery struct {
 	start int64 // where to begin: an offset or a Start constant. Immutable
 
@@ -37,8 +38,8 @@ func newDelivery(start int64) *delivery {
 // done says that everything before next is processed.
 func (d *delivery) done(next int64) { d.processed.Store(next) }
 
-// undo says that what was handed out from offset from on is not processed: it is handed out again. It is called by the
-// polling goroutine, which drops what it fetched of this delivery.
+// undo says that what was handed out from offset from on is not processed: it is handed out again.
+// It is called by the polling goroutine, which drops what it fetched of this delivery.
 func (d *delivery) undo(p *part, from int64) {
 	d.reached.Store(d.highest())
 	d.position.Store(from)
@@ -106,12 +107,14 @@ func (p *part) noteStart(offset int64) {
 	}
 }
 
-// mayCommit reports whether next is the offset after a record that this member was given, or sought to, since the partition was assigned.
+// mayCommit reports whether next is the offset after a record that this member was given, or sought
+// to, since the partition was assigned.
 func (p *part) mayCommit(next int64) bool {
 	return p.lowest >= 0 && p.lowest <= next && next <= max(p.highest, p.d.highest())
 }
 
-// trouble is the state of a partition that cannot be read just now. Other partitions do not wait for it.
+// trouble is the state of a partition that cannot be read just now. Other partitions do not wait
+// for it.
 type trouble struct {
 	since   time.Time // of the first error; zero: none
 	until   time.Time // next attempt
@@ -125,10 +128,12 @@ const (
 	maxBackoff = time.Second
 )
 
-// tellAfter is how long an error that often passes by itself, such as a missing leader, goes untold.
+// tellAfter is how long an error that often passes by itself, such as a missing leader, goes
+// untold.
 const tellAfter = 10 * time.Second
 
-// add notes an error and reports whether it is time to tell it. passing errors are told once they have lasted.
+// add notes an error and reports whether it is time to tell it. passing errors are told once they
+// have lasted.
 func (t *trouble) add(now time.Time, passing bool) (tell bool) {
 	if t.since.IsZero() {
 		t.since = now

@@ -24,8 +24,8 @@ type fetching struct {
 	from int64
 }
 
-// fetch asks for more of every partition that has nothing left, and waits until there is something or something else
-// happens. The error is one to tell.
+// fetch asks for more of every partition that has nothing left, and waits until there is something
+// or something else happens. The error is one to tell.
 func (c *Consumer) fetch(ctx context.Context) error {
 	wait, ok := c.beginWait(ctx)
 	if !ok {
@@ -76,9 +76,9 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// fetchRequest lists the partitions to fetch; the order rotates, so that under a byte limit each comes first in its turn.
-// A partition in trouble stays out until its next attempt is due, and the fetch waits no longer than that; again is how
-// long that is, negative if there is none.
+// fetchRequest lists the partitions to fetch; the order rotates, so that under a byte limit each
+// comes first in its turn. A partition in trouble stays out until its next attempt is due, and the
+// fetch waits no longer than that; again is how long that is, negative if there is none.
 func (c *Consumer) fetchRequest() (req *partition.FetchRequest, parts []fetching, again time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,15 +197,17 @@ func (c *Consumer) damaged(p *part, err error) error {
 	return failed
 }
 
-// A waiter is what others interrupt when the polling goroutine is needed elsewhere. Guarded by Consumer.mu.
+// A waiter is what others interrupt when the polling goroutine is needed elsewhere. Guarded by
+// Consumer.mu.
 type waiter struct {
 	waiting bool
 	ctx     context.Context    // of all waits until one is interrupted; nil while nobody polls
 	cancel  context.CancelFunc // ends ctx
 }
 
-// beginWait returns a context that ends when the poller is needed elsewhere. ok is false if it is needed already.
-// Mostly it is the one of the wait before: making one for each fetch cost more than the fetch. endWait must follow.
+// beginWait returns a context that ends when the poller is needed elsewhere. ok is false if it is
+// needed already. Mostly it is the one of the wait before: making one for each fetch cost more than
+// the fetch. endWait must follow.
 func (c *Consumer) beginWait(ctx context.Context) (wait context.Context, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -46,8 +46,8 @@ func (r *reader) follow(ctx context.Context, yield func(record.Record, error) bo
 	}
 }
 
-// fetchOrWait is a fetch that waits for records. A topic whose selected partitions are all gone from
-// parts has nothing to fetch: then only the end of wait is waited for.
+// fetchOrWait is a fetch that waits for records. A topic whose selected partitions are all gone
+// from parts has nothing to fetch: then only the end of wait is waited for.
 func (r *reader) fetchOrWait(wait context.Context) error {
 	if len(r.parts) == 0 {
 		<-wait.Done()

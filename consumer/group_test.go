@@ -380,7 +380,8 @@ func (c *cutOff) Leave(ctx context.Context, req group.LeaveRequest) ([]error, er
 	return c.Backend.Leave(ctx, req)
 }
 
-// A movedLeaders is a backend in whose metadata another broker leads every partition from some moment on.
+// A movedLeaders is a backend in whose metadata another broker leads every partition from some
+// moment on.
 type movedLeaders struct {
 	consumer.Backend
 	moved atomic.Bool

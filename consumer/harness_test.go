@@ -20,7 +20,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// bubble runs fn with virtual time and a cluster in memory that has topic "t" with the given partitions.
+// bubble runs fn with virtual time and a cluster in memory that has topic "t" with the given
+// partitions.
 func bubble(t *testing.T, partitions int, fn func(t *testing.T, c *strata.Cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -84,7 +84,8 @@ func TestCloseAfterALostJoinAnswerKeepsItsCommit(t *testing.T) {
 	}
 }
 
-// The group is in a generation that the member does not know yet, but its partitions are not taken from it.
+// The group is in a generation that the member does not know yet, but its partitions are not taken
+// from it.
 func TestCommitAfterALostJoinAnswerWaitsForTheNextOne(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 5)
@@ -105,7 +106,8 @@ func TestCommitAfterALostJoinAnswerWaitsForTheNextOne(t *testing.T) {
 	})
 }
 
-// A static member stays in the group without joining: others may have been given what it holds, and be further.
+// A static member stays in the group without joining: others may have been given what it holds, and
+// be further.
 func TestStaticMemberThatMissedAGenerationHoldsNothingOfTheOneBefore(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, b *strata.Cluster) {
 		for p := range int32(4) {

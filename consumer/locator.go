@@ -11,9 +11,10 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// locator finds where partitions begin that have no position: the application's own store, a seek or Config.Assign, the
-// group's committed offset, the reset policy, in this order. It runs on the polling goroutine and never waits for one
-// partition: what cannot be found now is tried again later.
+// locator finds where partitions begin that have no position: the application's own store, a seek
+// or Config.Assign, the group's committed offset, the reset policy, in this order. It runs on the
+// polling goroutine and never waits for one partition: what cannot be found now is tried again
+// later.
 type locator struct {
 	c      *Consumer
 	places []place
@@ -164,7 +165,8 @@ func (l *locator) askLogs(ctx context.Context) error {
 	return failed
 }
 
-// fail notes an error of all places that which picks, and drops them. It returns what is to be told.
+// fail notes an error of all places that which picks, and drops them. It returns what is to be
+// told.
 func (l *locator) fail(err error, which func(*place) bool) (tell error) {
 	left := l.places[:0]
 	for i := range l.places {
@@ -178,7 +180,8 @@ func (l *locator) fail(err error, which func(*place) bool) (tell error) {
 	return tell
 }
 
-// startSpec returns the question to the log that at needs; needed is false if it has an offset. A nil question: Reset is Fail.
+// startSpec returns the question to the log that at needs; needed is false if it has an offset. A
+// nil question: Reset is Fail.
 func (c *Consumer) startSpec(at place) (spec *partition.OffsetSpec, needed bool) {
 	earliest, latest := partition.OffsetSpec(partition.Earliest), partition.OffsetSpec(partition.Latest)
 	switch {
@@ -224,8 +227,9 @@ func (c *Consumer) listOffsets(ctx context.Context, ask map[record.TopicPartitio
 	return got, nil
 }
 
-// place gives a delivery its position, unless it was replaced meanwhile. An end is committed like something processed, so
-// that a member that comes back goes on there rather than at the end as it is then.
+// place gives a delivery its position, unless it was replaced meanwhile. An end is committed like
+// something processed, so that a member that comes back goes on there rather than at the end as it
+// is then.
 func (c *Consumer) place(at place, offset int64, commit bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,8 +256,8 @@ func (c *Consumer) noOffset(at place) error {
 	return at.p.failed
 }
 
-// troubled notes an error of a partition and returns it if it is to be told now. Damage stops the partition until a seek,
-// everything else is tried again.
+// troubled notes an error of a partition and returns it if it is to be told now. Damage stops the
+// partition until a seek, everything else is tried again.
 func (c *Consumer) troubled(p *part, d *delivery, err error) error {
 	if errors.Is(err, replication.ErrClosed) {
 		c.fail(fmt.Errorf("consumer: %w", err))

@@ -25,8 +25,8 @@ type member struct {
 	memberState
 	changed chan struct{} // closed and replaced when the state changes
 
-	// unanswered is the last Join if its answer did not come (yet); nil: it did. The group may be one
-	// generation further than memberState then, with this member in it.
+	// unanswered is the last Join if its answer did not come (yet); nil: it did. The group may be
+	// one generation further than memberState then, with this member in it.
 	unanswered *group.JoinRequest
 
 	pollExceeded bool          // the partitions were lost because the application stayed away
@@ -42,14 +42,16 @@ func (c *Consumer) setMember(id string, generation int32) {
 	c.member.changed = make(chan struct{})
 }
 
-// Metadata returns the membership as it is now, for commits made elsewhere (transactions). Generation is -1 outside of a generation.
+// Metadata returns the membership as it is now, for commits made elsewhere (transactions).
+// Generation is -1 outside of a generation.
 func (c *Consumer) Metadata() group.Metadata {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return group.Metadata{Group: c.cfg.Group, MemberID: c.member.id, InstanceID: c.cfg.InstanceID, Generation: c.member.generation}
 }
 
-// EnforceRebalance makes the group rebalance although nothing changed. It does not wait. For a free consumer it does nothing.
+// EnforceRebalance makes the group rebalance although nothing changed. It does not wait. For a free
+// consumer it does nothing.
 func (c *Consumer) EnforceRebalance() {
 	c.mu.Lock()
 	c.member.enforce = true
@@ -79,8 +81,8 @@ type membership struct {
 	leading    map[string]int32        // partitions per topic that this member, as the leader, assigned; nil: not the leader
 }
 
-// lastAssignment is what a member had before it gave everything up to join again: eager assignors that are sticky want to
-// know it.
+// lastAssignment is what a member had before it gave everything up to join again: eager assignors
+// that are sticky want to know it.
 type lastAssignment struct {
 	parts      []record.TopicPartition
 	generation int32
@@ -128,7 +130,8 @@ func isFatalForMember(err error) bool {
 	return false
 }
 
-// generation goes through one generation: prepare, join, sync, hand over, heartbeat until something ends it.
+// generation goes through one generation: prepare, join, sync, hand over, heartbeat until something
+// ends it.
 func (m *membership) generation(ctx context.Context) error {
 	if err := m.prepare(ctx); err != nil {
 		return err
@@ -157,7 +160,8 @@ func (m *membership) generation(ctx context.Context) error {
 	return m.heartbeats(ctx, nil)
 }
 
-// prepare gives up what the member must not hold while it joins: all of it if it is eager, else what it is not subscribed to any more.
+// prepare gives up what the member must not hold while it joins: all of it if it is eager, else
+// what it is not subscribed to any more.
 func (m *membership) prepare(ctx context.Context) error {
 	topics, err := m.c.subscribed(ctx)
 	if err != nil {
@@ -191,7 +195,8 @@ func (m *membership) retarget(ctx context.Context) (adopted <-chan struct{}, err
 	return m.c.retarget(ctx, m.number, m.parts)
 }
 
-// adopt makes what the group assigned the target and heartbeats until the polling goroutine has adopted it.
+// adopt makes what the group assigned the target and heartbeats until the polling goroutine has
+// adopted it.
 func (m *membership) adopt(ctx context.Context) error {
 	adopted, err := m.retarget(ctx)
 	if err == nil {
@@ -200,7 +205,8 @@ func (m *membership) adopt(ctx context.Context) error {
 	return err
 }
 
-// lose makes everything lost, and waits until the polling goroutine has noticed: a member that is not polled does not join again.
+// lose makes everything lost, and waits until the polling goroutine has noticed: a member that is
+// not polled does not join again.
 func (m *membership) lose(ctx context.Context, pollExceeded bool) {
 	adopted := m.forget(pollExceeded)
 	select {
@@ -217,8 +223,8 @@ func (m *membership) forget(pollExceeded bool) (adopted <-chan struct{}) {
 	return adopted
 }
 
-// disown makes everything lost: what the polling goroutine holds, and what it has not adopted yet, is not ours from here
-// on.
+// disown makes everything lost: what the polling goroutine holds, and what it has not adopted yet,
+// is not ours from here on.
 func (m *membership) disown(pollExceeded bool) (adopted <-chan struct{}) {
 	m.number++
 	m.parts, m.leading = nil, nil
@@ -230,8 +236,9 @@ func (m *membership) disown(pollExceeded bool) (adopted <-chan struct{}) {
 	return adopted
 }
 
-// heartbeats keeps the membership alive until something ends the generation, which is returned, or until done (nil: never)
-// is closed. While it waits for done, a rebalance does not end it: the poller is being asked to make way for that already.
+// heartbeats keeps the membership alive until something ends the generation, which is returned, or
+// until done (nil: never) is closed. While it waits for done, a rebalance does not end it: the
+// poller is being asked to make way for that already.
 func (m *membership) heartbeats(ctx context.Context, done <-chan struct{}) error {
 	c := m.c
 	tick := time.NewTicker(c.cfg.HeartbeatInterval)
@@ -269,7 +276,8 @@ func (m *membership) heartbeats(ctx context.Context, done <-chan struct{}) error
 	}
 }
 
-// review looks whether the group has to rebalance. Assignments follow topics that are created again without that.
+// review looks whether the group has to rebalance. Assignments follow topics that are created again
+// without that.
 func (m *membership) review(ctx context.Context) error {
 	if m.c.takeEnforce() {
 		return errRejoin
@@ -335,8 +343,8 @@ func (c *Consumer) state() memberState {
 	return c.member.memberState
 }
 
-// applicationGone reports whether the application has shown no sign of life for MaxPollInterval, or a call of a handler
-// has taken as long: Run polls on beside its handlers.
+// applicationGone reports whether the application has shown no sign of life for MaxPollInterval, or
+// a call of a handler has taken as long: Run polls on beside its handlers.
 func (m *membership) applicationGone() bool {
 	c := m.c
 	if r := c.running(); r != nil && r.overdue(c.cfg.MaxPollInterval) {

@@ -90,7 +90,8 @@ func TestFirstSubscriptionStartsAtTheEndThatResetNames(t *testing.T) {
 	}
 }
 
-// A group that began at the end has a place, although nothing came: what is written while it is away is read.
+// A group that began at the end has a place, although nothing came: what is written while it is
+// away is read.
 func TestGroupThatBeganAtTheEndMissesNothingWhileItIsAway(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		send(t, b, 0, "before", 2)

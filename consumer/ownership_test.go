@@ -109,7 +109,8 @@ func TestMemberThatStayedAwayWhileItGainedPartitionsHoldsNothingAndCannotCommit(
 	})
 }
 
-// What was handed out before a partition was lost is not committed after it came back: others may be further.
+// What was handed out before a partition was lost is not committed after it came back: others may
+// be further.
 func TestRecordsOfAnEarlierAssignmentAreNotCommittedWhenThePartitionComesBack(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 100)

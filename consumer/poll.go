@@ -10,13 +10,15 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Records yields records one by one, for ever: the loop ends when ctx is done, after Wakeup or Close (without an error
-// pair), after a fatal error (yielded once), or by break. A damaged partition yields its error once and is paused, the
-// others go on. A loop that begins after Close yields ErrClosed.
+// Records yields records one by one, for ever: the loop ends when ctx is done, after Wakeup or
+// Close (without an error pair), after a fatal error (yielded once), or by break. A damaged
+// partition yields its error once and is paused, the others go on. A loop that begins after Close
+// yields ErrClosed.
 //
-// With CommitProcessed a record counts as processed when the loop comes back for the next one. After break, return or a
-// panic the record in hand does not, and a new iteration starts with it again, unless the application committed it.
-// The records alias fetched memory that is garbage collected: they may be kept, read-only.
+// With CommitProcessed a record counts as processed when the loop comes back for the next one.
+// After break, return or a panic the record in hand does not, and a new iteration starts with it
+// again, unless the application committed it. The records alias fetched memory that is garbage
+// collected: they may be kept, read-only.
 func (c *Consumer) Records(ctx context.Context) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		if err := c.startPolling(true); err != nil {
@@ -53,7 +55,8 @@ func (c *Consumer) recordsOnce(ctx context.Context, yield func(record.Record, er
 	return c.drainCommitted(b, yield), nil
 }
 
-// drain hands out what is fetched of p, until that ends or something happened. False: the loop was left.
+// drain hands out what is fetched of p, until that ends or something happened. False: the loop was
+// left.
 func (c *Consumer) drain(p *part, yield func(record.Record, error) bool) (more bool) {
 	d, inHand := p.chunk.d, false
 	p.chunk.keepBytes()
@@ -87,8 +90,8 @@ func (c *Consumer) drain(p *part, yield func(record.Record, error) bool) (more b
 	}
 }
 
-// drainCommitted hands out a batch whose end is committed. If the loop is left, or something happened meanwhile, what was
-// not handed out comes again.
+// drainCommitted hands out a batch whose end is committed. If the loop is left, or something
+// happened meanwhile, what was not handed out comes again.
 func (c *Consumer) drainCommitted(b *Batch, yield func(record.Record, error) bool) (more bool) {
 	at, next := 0, int64(0) // partition of the batch, and offset in it, from which on nothing was yielded
 	defer func() {
@@ -120,7 +123,8 @@ func (c *Consumer) drainCommitted(b *Batch, yield func(record.Record, error) boo
 	return true
 }
 
-// chunkDone moves the position behind what no reader sees: markers, aborted transactions, gaps of compaction.
+// chunkDone moves the position behind what no reader sees: markers, aborted transactions, gaps of
+// compaction.
 func (p *part) chunkDone() {
 	d, pos := p.chunk.d, p.chunk.d.position.Load()
 	if next := p.chunk.next; next > pos {
@@ -133,14 +137,16 @@ func (p *part) chunkDone() {
 	p.chunk = chunk{}
 }
 
-// Poll returns the next records, at most MaxPollRecords, waiting until there is one. It is the classic loop: with
-// CommitProcessed, calling Poll again, or Records, Batches or Run, says that the records of the last one are processed
-// (Kafka: enable.auto.commit); Close never commits the last batch handed out.
+// Poll returns the next records, at most MaxPollRecords, waiting until there is one. It is the
+// classic loop: with CommitProcessed, calling Poll again, or Records, Batches or Run, says that the
+// records of the last one are processed (Kafka: enable.auto.commit); Close never commits the last
+// batch handed out.
 //
-// It returns ctx.Err() if ctx is done first, ErrWakeup, ErrClosed, ErrConcurrentPoll, a fatal error of the group, or the
-// *PartitionError of one partition. With CommitBeforeDelivery also the error of the commit, then nothing was handed out
-// and the next Poll comes to the same records: ErrRebalanced if a partition was given to another member meanwhile.
-// Records and Batches yield it and go on.
+// It returns ctx.Err() if ctx is done first, ErrWakeup, ErrClosed, ErrConcurrentPoll, a fatal error
+// of the group, or the *PartitionError of one partition. With CommitBeforeDelivery also the error
+// of the commit, then nothing was handed out and the next Poll comes to the same records:
+// ErrRebalanced if a partition was given to another member meanwhile. Records and Batches yield it
+// and go on.
 func (c *Consumer) Poll(ctx context.Context) (*Batch, error) {
 	if err := c.startPolling(false); err != nil {
 		return nil, err
@@ -172,7 +178,8 @@ func (c *Consumer) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 	}
 }
 
-// activity is what the polling goroutine is at, and what is to interrupt it. Guarded by Consumer.mu.
+// activity is what the polling goroutine is at, and what is to interrupt it. Guarded by
+// Consumer.mu.
 type activity struct {
 	waiter    waiter
 	polling   bool
@@ -218,8 +225,8 @@ func (c *Consumer) poll(ctx context.Context) (*Batch, error) {
 	return b, nil
 }
 
-// dropOverturned takes out of b what a seek or a pause came for while its end was being committed. What is paused comes
-// again when it is resumed.
+// dropOverturned takes out of b what a seek or a pause came for while its end was being committed.
+// What is paused comes again when it is resumed.
 func (c *Consumer) dropOverturned(b *Batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -235,7 +242,8 @@ func (c *Consumer) dropOverturned(b *Batch) {
 	b.parts, c.poller.handed = parts, handed
 }
 
-// take moves up to room records from p's chunk into b. An error that comes behind records, of p or of others, stays for the next time.
+// take moves up to room records from p's chunk into b. An error that comes behind records, of p or
+// of others, stays for the next time.
 func (c *Consumer) take(b *Batch, p *part, room int) (int, error) {
 	rs := c.recycler.records(p.chunk.atMost(room))
 	var failed error
@@ -312,7 +320,8 @@ func (c *Consumer) next(ctx context.Context) (*part, error) {
 	}
 }
 
-// settle acts on everything that happened since the last time. It runs on the polling goroutine, between two records.
+// settle acts on everything that happened since the last time. It runs on the polling goroutine,
+// between two records.
 func (c *Consumer) settle(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -353,7 +362,8 @@ func (c *Consumer) interruptionLocked() error {
 	return nil
 }
 
-// buffered returns a partition with something fetched, nil if there is none, dropping what a seek made stale.
+// buffered returns a partition with something fetched, nil if there is none, dropping what a seek
+// made stale.
 func (c *Consumer) buffered() *part {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -368,7 +378,8 @@ func (c *Consumer) buffered() *part {
 	return nil
 }
 
-// startPolling makes the caller the polling goroutine. loop says that the application's code runs before stopPolling.
+// startPolling makes the caller the polling goroutine. loop says that the application's code runs
+// before stopPolling.
 func (c *Consumer) startPolling(loop bool) error {
 	id := int64(0)
 	if loop {

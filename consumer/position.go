@@ -10,7 +10,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Position returns the offset of the next record that will be handed out, or -1 if the partition is not assigned or not located yet.
+// Position returns the offset of the next record that will be handed out, or -1 if the partition is
+// not assigned or not located yet.
 func (c *Consumer) Position(tp record.TopicPartition) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -20,8 +21,9 @@ func (c *Consumer) Position(tp record.TopicPartition) int64 {
 	return -1
 }
 
-// Lag returns for each assigned partition how many offsets lie between the position and the end, as the last fetch saw it: the last
-// stable offset for ReadCommitted, else the high watermark. Partitions that were not fetched yet are missing.
+// Lag returns for each assigned partition how many offsets lie between the position and the end, as
+// the last fetch saw it: the last stable offset for ReadCommitted, else the high watermark.
+// Partitions that were not fetched yet are missing.
 func (c *Consumer) Lag() map[record.TopicPartition]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,9 +36,10 @@ func (c *Consumer) Lag() map[record.TopicPartition]int64 {
 	return lag
 }
 
-// Seek makes the partition go on at offset, also inside a group; offset may be StartEarliest or StartLatest.
-// What was fetched is dropped, what is in hand counts as not processed. It returns ErrNotAssigned and ErrClosed.
-// An offset that the log does not hold is noticed by the next fetch and answered by Config.Reset.
+// Seek makes the partition go on at offset, also inside a group; offset may be StartEarliest or
+// StartLatest. What was fetched is dropped, what is in hand counts as not processed. It returns
+// ErrNotAssigned and ErrClosed. An offset that the log does not hold is noticed by the next fetch
+// and answered by Config.Reset.
 func (c *Consumer) Seek(tp record.TopicPartition, offset int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +80,8 @@ func (c *Consumer) SeekToStart(tps ...record.TopicPartition) error {
 	return c.seekAll(tps, StartEarliest)
 }
 
-// SeekToEnd makes the partitions (none: all assigned ones) go on at their end, as it is when they are next read.
+// SeekToEnd makes the partitions (none: all assigned ones) go on at their end, as it is when they
+// are next read.
 func (c *Consumer) SeekToEnd(tps ...record.TopicPartition) error {
 	return c.seekAll(tps, StartLatest)
 }
@@ -97,8 +101,9 @@ func (c *Consumer) seekAll(tps []record.TopicPartition, offset int64) error {
 	return nil
 }
 
-// SeekTime makes the partitions (none: all assigned ones) go on at their first record with timestamp t or later, at the
-// end if there is none. The error joins those of partitions that could not be sought; the others are.
+// SeekTime makes the partitions (none: all assigned ones) go on at their first record with
+// timestamp t or later, at the end if there is none. The error joins those of partitions that could
+// not be sought; the others are.
 func (c *Consumer) SeekTime(ctx context.Context, t time.Time, tps ...record.TopicPartition) error {
 	if c.isClosed() {
 		return ErrClosed
@@ -141,8 +146,9 @@ func (c *Consumer) SeekTime(ctx context.Context, t time.Time, tps ...record.Topi
 	return errors.Join(errs...)
 }
 
-// Pause stops handing out records of the partitions (none: all assigned ones); what is fetched is kept. Membership is not affected.
-// A rebalance that gives a partition away and back forgets the pause.
+// Pause stops handing out records of the partitions (none: all assigned ones); what is fetched is
+// kept. Membership is not affected. A rebalance that gives a partition away and back forgets the
+// pause.
 func (c *Consumer) Pause(tps ...record.TopicPartition) { c.setPaused(tps, true) }
 
 // Resume ends Pause.

@@ -35,7 +35,8 @@ type ReadConfig struct {
 	Isolation Isolation // the zero value is ReadCommitted
 
 	// ByTime makes Read merge the partitions by timestamp. Within a partition the order of offsets
-	// stays, so the whole is sorted if each partition is. Follow cannot: a later record may be older.
+	// stays, so the whole is sorted if each partition is. Follow cannot: a later record may be
+	// older.
 	ByTime bool
 
 	// MaxBytes bounds what is held in memory, in bytes of batches as they are stored. One batch of
@@ -43,8 +44,9 @@ type ReadConfig struct {
 	MaxBytes int
 }
 
-// Read yields the records that a topic holds, up to where it ended when the iteration began: the high
-// watermark, or with ReadCommitted the last stable offset. It needs no group and commits nothing.
+// Read yields the records that a topic holds, up to where it ended when the iteration began: the
+// high watermark, or with ReadCommitted the last stable offset. It needs no group and commits
+// nothing.
 //
 // The records of a partition come in the order of their offsets; partitions alternate in no
 // particular order unless ByTime is set. Markers and aborted transactions are not yielded, nor are
@@ -334,8 +336,9 @@ func (r *reader) keep(ctx context.Context, p *readPart, fp *partition.FetchedPar
 	return r.failed(ctx, p, fp.Err)
 }
 
-// giveUpGaps ends the partitions of a fetch that found nothing in any of them: the first one that has
-// a batch gets it whatever the limits are, so there is none below the ends. Compaction leaves such gaps.
+// giveUpGaps ends the partitions of a fetch that found nothing in any of them: the first one that
+// has a batch gets it whatever the limits are, so there is none below the ends. Compaction leaves
+// such gaps.
 func (r *reader) giveUpGaps(resp *partition.FetchResponse) {
 	i := 0
 	for _, p := range r.parts {
@@ -348,7 +351,8 @@ func (r *reader) giveUpGaps(resp *partition.FetchResponse) {
 	}
 }
 
-// hand yields what there is until ctx ends; false if the caller wants no more. An error ends up in err.
+// hand yields what there is until ctx ends; false if the caller wants no more. An error ends up in
+// err.
 func (r *reader) hand(ctx context.Context, yield func(record.Record, error) bool, err *error) bool {
 	if r.cfg.ByTime {
 		return r.handByTime(ctx, yield, err)

@@ -36,7 +36,8 @@ func (m *membership) join(ctx context.Context) (group.JoinResponse, error) {
 	if known.missed(resp.Generation) {
 		m.disown(false)
 	}
-	// The member id is known from here on; commits of what is still held go under the new generation.
+	// The member id is known from here on; commits of what is still held go under the new
+	// generation.
 	c.setMember(resp.MemberID, resp.Generation)
 	m.lastBeat = time.Now()
 	return resp, nil
@@ -49,8 +50,9 @@ func (c *Consumer) noteJoin(req group.JoinRequest) {
 	c.member.unanswered = &req
 }
 
-// missed reports whether the group went through a generation between s and the given one. Nobody knows what this member
-// held in it: the others' claims were newer than its own, so that what it holds may have an owner among them.
+// missed reports whether the group went through a generation between s and the given one. Nobody
+// knows what this member held in it: the others' claims were newer than its own, so that what it
+// holds may have an owner among them.
 func (s memberState) missed(generation int32) bool {
 	return s.generation >= 0 && generation > s.generation+1
 }

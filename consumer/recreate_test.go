@@ -48,8 +48,9 @@ var kinds = map[string]consumer.Config{
 	"sought":   {Topics: []string{"t"}, Reset: consumer.Latest()},
 }
 
-// A topic is deleted and created again, at once or later, shorter or longer than the position in the old one, several
-// times: every record of each new topic is read, in order, and none twice within a member.
+// A topic is deleted and created again, at once or later, shorter or longer than the position in
+// the old one, several times: every record of each new topic is read, in order, and none twice
+// within a member.
 func TestEveryRecordOfATopicThatWasCreatedAgainIsRead(t *testing.T) {
 	for name, cfg := range kinds {
 		for seed := range uint64(9) {
@@ -176,7 +177,8 @@ func sendTo(t *testing.T, b *strata.Cluster, name string, values ...string) {
 	require.NoError(t, pr.Close())
 }
 
-// A member waits in a join while its topic is created again: it reads the new one without waiting for the end of the rebalance.
+// A member waits in a join while its topic is created again: it reads the new one without waiting
+// for the end of the rebalance.
 func TestTopicCreatedAgainDuringARebalanceIsReadBeforeItsEnd(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
 		var seen, slow atomic.Int64

@@ -13,28 +13,28 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// RetryTopics are topics in which records that failed wait for their next attempts, across restarts,
-// while the records behind them go on.
+// RetryTopics are topics in which records that failed wait for their next attempts, across
+// restarts, while the records behind them go on.
 //
 // A record that has failed 1+RunConfig.Retries times is sent to the topic of the first stage, with
-// its key, value and headers and with headers that say when it is due, which attempt it was and where
-// it came from (HeaderRetryDue and the others); then it counts as processed at its source. A Run with
-// the same RetryTopics whose consumer subscribes to the stage's topic too (or another consumer's, or
-// another group's) hands it out when it is due, again up to 1+Retries times, before it goes on to the
-// next stage. After the last stage it has failed for good: DeadLetter. A record that is too large for
-// a stage's topic goes there at once, and so does one with a Permanent error.
+// its key, value and headers and with headers that say when it is due, which attempt it was and
+// where it came from (HeaderRetryDue and the others); then it counts as processed at its source. A
+// Run with the same RetryTopics whose consumer subscribes to the stage's topic too (or another
+// consumer's, or another group's) hands it out when it is due, again up to 1+Retries times, before
+// it goes on to the next stage. After the last stage it has failed for good: DeadLetter. A record
+// that is too large for a stage's topic goes there at once, and so does one with a Permanent error.
 //
 // Order: a record in a retry topic has been overtaken by those behind it, also by those of its key,
-// and records of a retry topic are in no order with each other, whatever RunConfig.Order says. Where
-// the order of a key matters more than its progress, use Retries instead.
+// and records of a retry topic are in no order with each other, whatever RunConfig.Order says.
+// Where the order of a key matters more than its progress, use Retries instead.
 //
 // Give each stage a topic of its own, so that its records fall due in the order in which they lie.
-// Stages may share a topic; then a long delay in front of short ones keeps the committed offset back,
-// and after a restart records behind it that are done are handed out again. Of a partition at most
-// MaxInFlight records wait in memory; with more, the next are looked at when the first are done.
-// Delays count from the failure, by the clocks of the processes that send and read; a due time further
-// away than the longest delay is taken for that delay. Retention of the topic must be longer than the
-// longest delay and the longest downtime.
+// Stages may share a topic; then a long delay in front of short ones keeps the committed offset
+// back, and after a restart records behind it that are done are handed out again. Of a partition at
+// most MaxInFlight records wait in memory; with more, the next are looked at when the first are
+// done. Delays count from the failure, by the clocks of the processes that send and read; a due
+// time further away than the longest delay is taken for that delay. Retention of the topic must be
+// longer than the longest delay and the longest downtime.
 type RetryTopics struct {
 	Producer *producer.Producer // sends to the topics; not closed by Run
 	Stages   []RetryStage       // in order; at least one
@@ -86,8 +86,8 @@ func (rt *RetryTopics) stage(j *job) *RetryStage {
 	return &rt.Stages[j.stage]
 }
 
-// receive sets up a job whose record may come from one of the topics: its due time, its history, and
-// the timestamp that it had at first.
+// receive sets up a job whose record may come from one of the topics: its due time, its history,
+// and the timestamp that it had at first.
 func (rt *RetryTopics) receive(j *job) {
 	if rt == nil || !slices.ContainsFunc(rt.Stages, func(s RetryStage) bool { return s.Topic == j.rec.Topic }) {
 		return

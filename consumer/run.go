@@ -10,12 +10,13 @@ import (
 )
 
 // A Handler processes one record. A nil error means processed. An error, or a panic, which becomes
-// a *HandlerPanicError, makes Run try again as RunConfig says; Permanent errors are not tried again.
+// a *HandlerPanicError, makes Run try again as RunConfig says; Permanent errors are not tried
+// again.
 //
 // ctx has the values of Run's context and, for Attempt, the number of the call. It is not cancelled
 // with Run's context, so that a handler at work may finish. It is cancelled with cause
-//   - ErrRebalanced, when the record's partition has gone to another member (with ErrPollTimeout too
-//     if a handler took longer than MaxPollInterval);
+//   - ErrRebalanced, when the record's partition has gone to another member (with ErrPollTimeout
+//     too if a handler took longer than MaxPollInterval);
 //   - ErrAttemptTimeout, when AttemptTimeout is over;
 //   - ErrDrainTimeout, when Run has ended and DrainTimeout is nearly over.
 //
@@ -55,21 +56,21 @@ type RunConfig struct {
 	// AttemptTimeout bounds one call of the handler: then its context ends. 0: no bound but
 	// MaxPollInterval, after which a call costs the member its partitions.
 	AttemptTimeout time.Duration
-	// Retries is how many times a handler that failed is called again for the record, after MinBackoff
-	// (0: 100 ms) doubling up to MaxBackoff (0: 10 s), with jitter. 0: not again. Records behind it in
-	// its order wait meanwhile; no worker does.
+	// Retries is how many times a handler that failed is called again for the record, after
+	// MinBackoff (0: 100 ms) doubling up to MaxBackoff (0: 10 s), with jitter. 0: not again.
+	// Records behind it in its order wait meanwhile; no worker does.
 	Retries                int
 	MinBackoff, MaxBackoff time.Duration
 	// RetryTopics is where a record waits that failed 1+Retries times, while those behind it go on.
 	// nil: it has failed for good.
 	RetryTopics *RetryTopics
-	// DeadLetter gets a record that failed for good; nil from it counts as processed. An error, or no
-	// DeadLetter, ends Run with the handler's error. DeadLetterTopic makes one. Its context is that of
-	// the handler without AttemptTimeout.
+	// DeadLetter gets a record that failed for good; nil from it counts as processed. An error, or
+	// no DeadLetter, ends Run with the handler's error. DeadLetterTopic makes one. Its context is
+	// that of the handler without AttemptTimeout.
 	DeadLetter func(ctx context.Context, r record.Record, err error) error
 
-	// DrainTimeout bounds the wait for handlers at work when a partition is revoked, and when Run ends.
-	// In its last tenth (at most one second) their contexts are cancelled. 0: 30 s.
+	// DrainTimeout bounds the wait for handlers at work when a partition is revoked, and when Run
+	// ends. In its last tenth (at most one second) their contexts are cancelled. 0: 30 s.
 	DrainTimeout time.Duration
 }
 
@@ -96,20 +97,22 @@ func (c RunConfig) withDefaults() (RunConfig, error) {
 // Records may be done in any order; the offset that counts as processed is the end of the
 // contiguous prefix of done ones, so nothing is skipped: with CommitProcessed that is what is
 // committed. Within Order, a record is handed out when the one before is done, in a retry topic or
-// dead-lettered. Seek makes records in hand obsolete: their outcome counts for nothing; those at the
-// new position wait until the handlers of the old one have returned.
+// dead-lettered. Seek makes records in hand obsolete: their outcome counts for nothing; those at
+// the new position wait until the handlers of the old one have returned.
 //
-// When a partition is revoked, or Run ends, records that wait, also for another attempt, are dropped
-// without waiting, and handlers at work get DrainTimeout. Run returns within DrainTimeout of its end.
-// If a handler ignores its context even then, Run returns without it: the error is ErrDrainTimeout
-// and names the records. What was not done is handed out again by the next poll or member.
+// When a partition is revoked, or Run ends, records that wait, also for another attempt, are
+// dropped without waiting, and handlers at work get DrainTimeout. Run returns within DrainTimeout
+// of its end. If a handler ignores its context even then, Run returns without it: the error is
+// ErrDrainTimeout and names the records. What was not done is handed out again by the next poll or
+// member.
 //
 // A single call of the handler that takes longer than MaxPollInterval costs a group member its
-// partitions: the member leaves, so that others go on, and joins again when that handler has returned.
+// partitions: the member leaves, so that others go on, and joins again when that handler has
+// returned.
 //
-// Close during Run waits for Run to end as above, commits what is done and leaves the group; Shutdown
-// cuts the wait short when its context ends. In a handler they return at once, and the consumer is
-// closed when Run has ended.
+// Close during Run waits for Run to end as above, commits what is done and leaves the group;
+// Shutdown cuts the wait short when its context ends. In a handler they return at once, and the
+// consumer is closed when Run has ended.
 func (c *Consumer) Run(ctx context.Context, h Handler, cfg RunConfig) error {
 	cfg.BatchSize = 1
 	return c.run(ctx, &runner{handle: h, cfg: cfg})

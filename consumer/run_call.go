@@ -93,9 +93,9 @@ func (r *runner) conclude(w *worker, done int, err error) {
 	r.finish(w, w.jobs[:done], w.jobs[done:], fatal)
 }
 
-// leaves reports whether t is being taken away, its position was sought, or Run ends: a failure then
-// is no verdict on the record, and no attempt follows. Who sees first that Run's context has ended
-// ends Run: a record put back before that would be handed out again at once.
+// leaves reports whether t is being taken away, its position was sought, or Run ends: a failure
+// then is no verdict on the record, and no attempt follows. Who sees first that Run's context has
+// ended ends Run: a record put back before that would be handed out again at once.
 func (r *runner) leaves(t *track) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A worker may see that Run's context has ended before anything else does. What it puts back then must not be handed out
-// again, without a pause, for as long as the others take to notice.
+// A worker may see that Run's context has ended before anything else does. What it puts back then
+// must not be handed out again, without a pause, for as long as the others take to notice.
 func TestAFailureAfterRunsContextHasEndedIsNotTriedAgain(t *testing.T) {
 	for name, run := range map[string]func(context.Context, *consumer.Consumer, consumer.Handler, consumer.RunConfig) error{
 		"Run": func(ctx context.Context, c *consumer.Consumer, h consumer.Handler, cfg consumer.RunConfig) error {
@@ -62,8 +62,8 @@ func (b *silentCommits) CommitOffsets(ctx context.Context, req group.CommitReque
 	return b.Backend.CommitOffsets(ctx, req)
 }
 
-// The coordinator does not answer the commit of a partition that is handed over. Run ends all the same, and what is
-// processed is committed later.
+// The coordinator does not answer the commit of a partition that is handed over. Run ends all the
+// same, and what is processed is committed later.
 func TestRunReturnsWithinDrainTimeoutOfItsEndDuringAHandOver(t *testing.T) {
 	for name, end := range map[string]func(*consumer.Consumer){
 		"wakeup": (*consumer.Consumer).Wakeup,

@@ -30,8 +30,8 @@ func (r *runner) endLocked() {
 	r.lanes.purge()
 }
 
-// untilOver returns a context that ends with ctx, and DrainTimeout after Run's end, less what handlers get to return in when
-// their contexts are cancelled.
+// untilOver returns a context that ends with ctx, and DrainTimeout after Run's end, less what
+// handlers get to return in when their contexts are cancelled.
 func (r *runner) untilOver(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	r.wg.Go(func() {
@@ -80,7 +80,8 @@ func (r *runner) stop() error {
 }
 
 // drain lets the calls of partitions that are being revoked finish, at most DrainTimeout, and drops
-// what waits. forget follows when they are given up; if they are not, stop gives back what was not done.
+// what waits. forget follows when they are given up; if they are not, stop gives back what was not
+// done.
 func (r *runner) drain(parts []*part) {
 	deadline := r.deadline()
 	r.mu.Lock()
@@ -109,7 +110,8 @@ func (r *runner) lose(p *part, pollExceeded bool) {
 	}
 }
 
-// tracksLocked returns the tracks of partitions, also those of former deliveries whose calls still run.
+// tracksLocked returns the tracks of partitions, also those of former deliveries whose calls still
+// run.
 func (r *runner) tracksLocked(parts []*part) (ts []*track) {
 	for t := range r.live {
 		if slices.Contains(parts, t.p) {
@@ -120,8 +122,8 @@ func (r *runner) tracksLocked(parts []*part) (ts []*track) {
 }
 
 // awaitCalls returns when all calls have returned that are running now, or when Run ends. After a
-// call that took longer than MaxPollInterval the polling goroutine waits here, so that the member, which
-// is not polled, does not join its group again.
+// call that took longer than MaxPollInterval the polling goroutine waits here, so that the member,
+// which is not polled, does not join its group again.
 func (r *runner) awaitCalls() {
 	r.mu.Lock()
 	var ts []*track
@@ -161,8 +163,8 @@ func (r *runner) deadline() time.Time {
 	return d
 }
 
-// await waits until all of idle are closed, until the deadline at the latest. It calls cancel when a
-// tenth of DrainTimeout, at most a second, is left: handlers that heed it return in time.
+// await waits until all of idle are closed, until the deadline at the latest. It calls cancel when
+// a tenth of DrainTimeout, at most a second, is left: handlers that heed it return in time.
 func (r *runner) await(idle []<-chan struct{}, deadline time.Time, cancel func()) {
 	grace := r.grace()
 	if closedBy(idle, deadline.Add(-grace), r.hurry) {

@@ -28,14 +28,16 @@ func background(fn func() error) <-chan error {
 	return ended
 }
 
-// hour bounds a Run that a test's handler ends: what breaks shows as a failure, not as a test that never ends.
+// hour bounds a Run that a test's handler ends: what breaks shows as a failure, not as a test that
+// never ends.
 func hour(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// A handler is at work on the old position when the partition is sought. It heeds its context, and nothing else ends it.
+// A handler is at work on the old position when the partition is sought. It heeds its context, and
+// nothing else ends it.
 func TestRunReturnsWithinDrainTimeoutAfterASeek(t *testing.T) {
 	for _, order := range []consumer.RunOrder{consumer.ByPartition, consumer.ByKey} {
 		bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
@@ -120,7 +122,8 @@ func TestRunDoesNotWaitAtItsEndForARecordThatIsToBeTriedAgain(t *testing.T) {
 	}
 }
 
-// One partition's record is in back-off, the other's partition is asked for by a new member: nobody waits for the back-off.
+// One partition's record is in back-off, the other's partition is asked for by a new member: nobody
+// waits for the back-off.
 func TestARebalanceDoesNotWaitForARecordThatIsToBeTriedAgain(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 1)
@@ -143,7 +146,8 @@ func TestARebalanceDoesNotWaitForARecordThatIsToBeTriedAgain(t *testing.T) {
 	})
 }
 
-// Close comes while handlers work. They finish, what they did is committed, and only then the partitions go: no record has two bodies.
+// Close comes while handlers work. They finish, what they did is committed, and only then the
+// partitions go: no record has two bodies.
 func TestCloseDuringRunLetsHandlersFinishAndCommitsThemBeforeItLeaves(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 1)
@@ -235,7 +239,8 @@ func TestCloseDuringRunIsBoundedByDrainTimeout(t *testing.T) {
 	})
 }
 
-// Cancelling Run during the hand-over of a rebalance takes no time from the handlers, and what they do is committed.
+// Cancelling Run during the hand-over of a rebalance takes no time from the handlers, and what they
+// do is committed.
 func TestCancelDuringARebalanceLetsHandlersFinish(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 1)
@@ -265,7 +270,8 @@ func TestCancelDuringARebalanceLetsHandlersFinish(t *testing.T) {
 	})
 }
 
-// What a Seek makes obsolete is neither committed nor dead-lettered nor an error of Run; the new position is read once, in order.
+// What a Seek makes obsolete is neither committed nor dead-lettered nor an error of Run; the new
+// position is read once, in order.
 func TestSeekDuringRunMakesRecordsInHandObsolete(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 10)
@@ -327,8 +333,8 @@ func TestPauseDuringRunHoldsWhatWaits(t *testing.T) {
 	})
 }
 
-// A handler that hangs is given up after MaxPollInterval: its partition goes to another member, its own commit is refused, and the
-// member comes back when the handler has returned.
+// A handler that hangs is given up after MaxPollInterval: its partition goes to another member, its
+// own commit is refused, and the member comes back when the handler has returned.
 func TestAHandlerThatHangsLosesItsPartitionAfterMaxPollInterval(t *testing.T) {
 	for name, joins := range map[string]time.Duration{"other member comes before": 50 * time.Second, "after": 70 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -391,7 +397,8 @@ func hangAndLose(t *testing.T, b *strata.Cluster, joins time.Duration) {
 	other.leave(t)
 }
 
-// The limit is per call of the handler: a partition that is worked on for long in small steps stays.
+// The limit is per call of the handler: a partition that is worked on for long in small steps
+// stays.
 func TestMaxPollIntervalIsPerCallOfTheHandler(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 5)
@@ -414,7 +421,8 @@ func TestMaxPollIntervalIsPerCallOfTheHandler(t *testing.T) {
 	})
 }
 
-// The dead letter topic takes records of the size that the source takes, so with the headers they are too large for it.
+// The dead letter topic takes records of the size that the source takes, so with the headers they
+// are too large for it.
 func TestARecordNearTheSizeLimitIsDeadLetteredByReference(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		require.NoError(t, b.CreateTopic(t.Context(), "dead", topic.Config{Partitions: 1}))
@@ -450,7 +458,8 @@ func TestARecordNearTheSizeLimitIsDeadLetteredByReference(t *testing.T) {
 	})
 }
 
-// Shutdown's context cuts the wait for handlers short: theirs ends, and what they did in time is committed.
+// Shutdown's context cuts the wait for handlers short: theirs ends, and what they did in time is
+// committed.
 func TestShutdownDuringRunIsBoundedByItsContext(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 2)
@@ -476,7 +485,8 @@ func TestShutdownDuringRunIsBoundedByItsContext(t *testing.T) {
 	})
 }
 
-// Close in a handler ends Run, and does not wait for that handler: the consumer is closed when Run has ended.
+// Close in a handler ends Run, and does not wait for that handler: the consumer is closed when Run
+// has ended.
 func TestCloseInAHandlerDoesNotWaitForIt(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 2)
@@ -497,8 +507,9 @@ func TestCloseInAHandlerDoesNotWaitForIt(t *testing.T) {
 	})
 }
 
-// What fails while Run ends, perhaps because the end made it fail, is neither dead-lettered nor sent to a retry topic, nor an error of
-// Run: the next one does it. A dead-lettering under way is finished and counts.
+// What fails while Run ends, perhaps because the end made it fail, is neither dead-lettered nor
+// sent to a retry topic, nor an error of Run: the next one does it. A dead-lettering under way is
+// finished and counts.
 func TestWhatFailsAtTheEndOfRunIsLeftToTheNextOne(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, b *strata.Cluster) {
 		for p := range int32(3) {

@@ -8,12 +8,14 @@ import (
 )
 
 var (
-	// ErrAttemptTimeout is the cause of a handler's context that ended after RunConfig.AttemptTimeout.
+	// ErrAttemptTimeout is the cause of a handler's context that ended after
+	// RunConfig.AttemptTimeout.
 	ErrAttemptTimeout = errors.New("consumer: attempt timed out")
-	// ErrDrainTimeout is the cause of a handler's context that ended because Run did, and the error of
-	// a Run that returned while handlers ignored that.
+	// ErrDrainTimeout is the cause of a handler's context that ended because Run did, and the error
+	// of a Run that returned while handlers ignored that.
 	ErrDrainTimeout = errors.New("consumer: drain timeout is over, handlers still run")
-	// ErrHandlerExit is the error of a record whose handler ended its goroutine with runtime.Goexit.
+	// ErrHandlerExit is the error of a record whose handler ended its goroutine with
+	// runtime.Goexit.
 	ErrHandlerExit = errors.New("consumer: handler called runtime.Goexit")
 )
 
@@ -43,8 +45,9 @@ func (e *BatchError) Error() string { return fmt.Sprintf("after %d records: %v",
 
 func (e *BatchError) Unwrap() error { return e.Err }
 
-// Permanent wraps an error of a handler that another attempt would not mend: the record is not tried
-// again, it goes to DeadLetter at once. errors.Is and errors.As see err. Permanent(nil) is nil.
+// Permanent wraps an error of a handler that another attempt would not mend: the record is not
+// tried again, it goes to DeadLetter at once. errors.Is and errors.As see err. Permanent(nil) is
+// nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil

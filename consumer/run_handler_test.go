@@ -310,7 +310,8 @@ func TestThePrefixOfAPartialBatchIsCommitted(t *testing.T) {
 	})
 }
 
-// A plain error blames nobody: the records are tried one by one, and only the bad one fails for good.
+// A plain error blames nobody: the records are tried one by one, and only the bad one fails for
+// good.
 func TestABatchThatFailsAsAWholeIsTriedRecordByRecord(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 6)
@@ -356,8 +357,8 @@ func retryTopics(t *testing.T, b *strata.Cluster) *producer.Producer {
 	return p
 }
 
-// One record of a key fails. Those behind it go on at once, also those of its key; it comes again when it is due, and in the end goes to
-// the dead letter topic with its history.
+// One record of a key fails. Those behind it go on at once, also those of its key; it comes again
+// when it is due, and in the end goes to the dead letter topic with its history.
 func TestARecordWaitsInRetryTopicsWhileThoseBehindItGoOn(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		p := retryTopics(t, b)
@@ -440,7 +441,8 @@ func TestARecordInARetryTopicSurvivesARestart(t *testing.T) {
 	})
 }
 
-// A long delay in front of a short one: each is handed out when due, and the prefix is committed only when the first is done.
+// A long delay in front of a short one: each is handed out when due, and the prefix is committed
+// only when the first is done.
 func TestRecordsOfOneRetryTopicAreHandedOutWhenDueNotInOrder(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		p := deadTopic(t, b)

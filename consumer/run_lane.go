@@ -21,8 +21,8 @@ type job struct {
 	free   bool      // of a retry topic: in no order with others
 }
 
-// A lane is the queue of records that are processed one after the other: of a partition, a key, or a
-// single record of a retry topic. It outlives seeks and rebalances, so that at most one call of a
+// A lane is the queue of records that are processed one after the other: of a partition, a key, or
+// a single record of a retry topic. It outlives seeks and rebalances, so that at most one call of a
 // lane runs at any time, also when the same records come again while an old call has not returned.
 type lane struct {
 	id    uint64
@@ -132,7 +132,8 @@ func (ls *lanes) schedule(l *lane) {
 	}
 }
 
-// recycle keeps an empty lane for use again. What had a long queue is left to the garbage collector.
+// recycle keeps an empty lane for use again. What had a long queue is left to the garbage
+// collector.
 func (ls *lanes) recycle(l *lane) {
 	const spareLanes, spareJobs = 1024, 64
 	if len(ls.spare) < spareLanes && cap(l.jobs) <= spareJobs {

@@ -27,8 +27,8 @@ const (
 	stormPoll  = 30 * time.Second
 )
 
-// A storm is members that run handlers which hang, panic and fail, while everything is done to them that can be. It checks, at every
-// call and every commit:
+// A storm is members that run handlers which hang, panic and fail, while everything is done to them
+// that can be. It checks, at every call and every commit:
 //   - a call begins only when what precedes it in its order is done or dead-lettered;
 //   - no two calls of an order run at a time, but for one whose context has ended;
 //   - nothing is committed that is not done or dead-lettered;

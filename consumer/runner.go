@@ -167,7 +167,8 @@ func (r *runner) doneLocked(t *track, seq int64) {
 	}
 }
 
-// forget makes outcomes of p count for nothing: it was sought, or is gone. Called under Consumer.mu.
+// forget makes outcomes of p count for nothing: it was sought, or is gone. Called under
+// Consumer.mu.
 func (r *runner) forget(p *part) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

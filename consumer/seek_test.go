@@ -52,7 +52,8 @@ func readBy(t *testing.T, way string, ctx context.Context, c *consumer.Consumer,
 	}
 }
 
-// Another goroutine, or the body itself, seeks back while records are handed out: the offset sought to comes next, always.
+// Another goroutine, or the body itself, seeks back while records are handed out: the offset sought
+// to comes next, always.
 func TestSeekBesideARecordInHandIsNeverLost(t *testing.T) {
 	for _, way := range []string{"Records", "Batches", "Poll", "Run"} {
 		for _, from := range []string{"body", "another goroutine"} {

@@ -23,8 +23,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A groupStorm is a group whose members come, go, freeze, dawdle, seek, pause, are woken up and closed from everywhere, on a
-// topic that grows and is deleted and created again, while records are produced.
+// A groupStorm is a group whose members come, go, freeze, dawdle, seek, pause, are woken up and
+// closed from everywhere, on a topic that grows and is deleted and created again, while records are
+// produced.
 type groupStorm struct {
 	t      *testing.T
 	b      *strata.Cluster

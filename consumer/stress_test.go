@@ -69,8 +69,9 @@ func (l *ledger) count() int {
 	return len(l.seen)
 }
 
-// Members come and go while records are produced. At every moment a partition has at most one owner, callbacks come in pairs, and every record is
-// processed. Fetches wait for an hour and records must arrive within a minute: a lost wake-up shows.
+// Members come and go while records are produced. At every moment a partition has at most one
+// owner, callbacks come in pairs, and every record is processed. Fetches wait for an hour and
+// records must arrive within a minute: a lost wake-up shows.
 func TestMembersComeAndGoAndEveryRecordIsProcessedByAnOwner(t *testing.T) {
 	for name, assignors := range map[string][]assignor.Assignor{"eager": {assignor.Range()}, "cooperative": {assignor.CooperativeSticky()}} {
 		for seed := range uint64(5) {
@@ -121,8 +122,9 @@ func TestMembersComeAndGoAndEveryRecordIsProcessedByAnOwner(t *testing.T) {
 	}
 }
 
-// One goroutine polls, others seek, pause, resume and wake it up, and records come in. What is handed out of a partition follows on what was before, or
-// on a seek. In the end everything is read: no wake-up is lost.
+// One goroutine polls, others seek, pause, resume and wake it up, and records come in. What is
+// handed out of a partition follows on what was before, or on a seek. In the end everything is
+// read: no wake-up is lost.
 func TestSeeksPausesAndWakeupsNeitherLoseNorRepeatARecord(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -43,9 +43,10 @@ func (c *Consumer) subscribed(ctx context.Context) ([]string, error) {
 	return topics, nil
 }
 
-// Subscribe replaces the topics of a consumer of topics, also those of a TopicPattern; of none: it reads nothing. The
-// partitions of topics that stay go on where they are, those of others are given up. It does not wait for the change.
-// It returns ErrUnknownTopic unless AllowUnknownTopics is set, ErrClosed, or a *ConfigError for a consumer of Assign.
+// Subscribe replaces the topics of a consumer of topics, also those of a TopicPattern; of none: it
+// reads nothing. The partitions of topics that stay go on where they are, those of others are given
+// up. It does not wait for the change. It returns ErrUnknownTopic unless AllowUnknownTopics is set,
+// ErrClosed, or a *ConfigError for a consumer of Assign.
 func (c *Consumer) Subscribe(ctx context.Context, topics ...string) error {
 	if len(c.cfg.Assign) > 0 {
 		return &ConfigError{"Assign", "a consumer of given partitions has no topics to change"}
@@ -76,7 +77,8 @@ func (c *Consumer) Subscribe(ctx context.Context, topics ...string) error {
 	return nil
 }
 
-// existing returns the topics as they are now. It returns the error of one that does not exist, unless that is allowed.
+// existing returns the topics as they are now. It returns the error of one that does not exist,
+// unless that is allowed.
 func (c *Consumer) existing(ctx context.Context, topics []string) (map[string]topicView, error) {
 	views := make(map[string]topicView, len(topics))
 	if len(topics) == 0 {

@@ -16,7 +16,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A history writes plain and transactional batches of several producers to partition 0 of "t", and keeps what a reader must see.
+// A history writes plain and transactional batches of several producers to partition 0 of "t", and
+// keeps what a reader must see.
 type history struct {
 	t     require.TestingT
 	c     *replication.Cluster

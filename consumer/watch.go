@@ -45,7 +45,8 @@ func topicsOf(tps []record.TopicPartition) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// runWatch calls review whenever the metadata has changed, at first too, until ctx is done or the backend is closed.
+// runWatch calls review whenever the metadata has changed, at first too, until ctx is done or the
+// backend is closed.
 func (c *Consumer) runWatch(ctx context.Context, review func(context.Context) error) {
 	version := int64(-1)
 	for backoff := minBackoff; ctx.Err() == nil; {
@@ -66,7 +67,8 @@ func (c *Consumer) runWatch(ctx context.Context, review func(context.Context) er
 	}
 }
 
-// reviewFree keeps a free consumer assigned to all partitions of its topics, or to those of Config.Assign that exist.
+// reviewFree keeps a free consumer assigned to all partitions of its topics, or to those of
+// Config.Assign that exist.
 func (c *Consumer) reviewFree(ctx context.Context) error {
 	for {
 		c.mu.Lock()
@@ -103,8 +105,8 @@ func (c *Consumer) reviewFree(ctx context.Context) error {
 	}
 }
 
-// retarget makes those of tps that exist the target, tied to the topics that have their names now. The channel is closed
-// when the target is adopted.
+// retarget makes those of tps that exist the target, tied to the topics that have their names now.
+// The channel is closed when the target is adopted.
 func (c *Consumer) retarget(ctx context.Context, membership int64, tps []record.TopicPartition) (adopted <-chan struct{}, err error) {
 	views, err := c.viewToo(ctx, topicsOf(tps))
 	if err != nil {
@@ -115,8 +117,9 @@ func (c *Consumer) retarget(ctx context.Context, membership int64, tps []record.
 	return c.resolveLocked(membership, tps, views), nil
 }
 
-// followTopics ties the present target to the topics that have their names now: they may have been deleted, or created
-// again. The membership goroutine may be in the middle of a rebalance meanwhile.
+// followTopics ties the present target to the topics that have their names now: they may have been
+// deleted, or created again. The membership goroutine may be in the middle of a rebalance
+// meanwhile.
 func (c *Consumer) followTopics(ctx context.Context) error {
 	for {
 		c.mu.Lock()
@@ -138,7 +141,8 @@ func (c *Consumer) followTopics(ctx context.Context) error {
 	}
 }
 
-// viewToo is view for names and for the topics of what is held, or to be held; all of them have an entry.
+// viewToo is view for names and for the topics of what is held, or to be held; all of them have an
+// entry.
 func (c *Consumer) viewToo(ctx context.Context, names []string) (map[string]topicView, error) {
 	names = append(slices.Clone(names), c.topicsHeld()...)
 	views, err := c.view(ctx, names)

@@ -13,7 +13,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// slowly opens a cluster whose partitions were all written to once, on a disk that then takes a second for every sync.
+// slowly opens a cluster whose partitions were all written to once, on a disk that then takes a
+// second for every sync.
 func slowly(t *testing.T, partitions int) *producer.Producer {
 	disk := vfs.Mem()
 	c := openCluster(t, replication.Config{FS: disk}, partitions)

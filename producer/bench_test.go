@@ -33,7 +33,8 @@ var benchSyncs = []struct {
 	sync log.SyncPolicy
 }{{"fsync=never", log.SyncNever}, {"fsync=batch", log.SyncOnAck}}
 
-// BenchmarkSendAsync is the rate of one goroutine with a callback per record; the callback is one for all.
+// BenchmarkSendAsync is the rate of one goroutine with a callback per record; the callback is one
+// for all.
 func BenchmarkSendAsync(b *testing.B) {
 	for _, s := range benchSyncs {
 		b.Run(fmt.Sprintf("%s/size=100", s.name), func(b *testing.B) {

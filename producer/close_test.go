@@ -62,7 +62,8 @@ func TestShutdownFailsTheRestWhenItsContextEnds(t *testing.T) {
 	})
 }
 
-// The answer came before the end of Shutdown's context; its callback is at work on the backend's goroutine.
+// The answer came before the end of Shutdown's context; its callback is at work on the backend's
+// goroutine.
 func TestShutdownReturnsWhenEveryCallbackHasRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(map[string]int{"a": 1})
@@ -117,7 +118,8 @@ func TestCloseEndsEveryWait(t *testing.T) {
 	})
 }
 
-// While Shutdown waits for the backend memory is still full: a record that comes then is refused without lining up for it.
+// While Shutdown waits for the backend memory is still full: a record that comes then is refused
+// without lining up for it.
 func TestARecordRefusedDuringShutdownHoldsNoMemory(t *testing.T) {
 	for name, maxBlock := range map[string]time.Duration{"waiting": 0, "not waiting": NoWait} {
 		t.Run(name, func(t *testing.T) {

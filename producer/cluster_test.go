@@ -59,8 +59,8 @@ func read(t testing.TB, c *replication.Cluster, index int32) (values []string) {
 	}
 }
 
-// lossy is a cluster whose answers to produce requests are lost with the given chance of 100, and which can be replaced by another: a
-// restarted one, with the answers under way lost.
+// lossy is a cluster whose answers to produce requests are lost with the given chance of 100, and
+// which can be replaced by another: a restarted one, with the answers under way lost.
 type lossy struct {
 	mu     sync.Mutex
 	c      *replication.Cluster

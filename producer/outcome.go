@@ -19,8 +19,8 @@ func (b *batch) answered(res partition.ProduceResult) {
 	b.attemptEnded(res)
 }
 
-// attemptEnded decides by the outcome of an attempt to send b. It runs on whatever goroutine the backend
-// has, also from within Produce.
+// attemptEnded decides by the outcome of an attempt to send b. It runs on whatever goroutine the
+// backend has, also from within Produce.
 func (b *batch) attemptEnded(res partition.ProduceResult) {
 	pt := b.part
 	pt.mu.Lock()

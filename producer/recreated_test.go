@@ -14,7 +14,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// inBubble runs fn in a synctest bubble with a cluster that has topic "a" of the given number of partitions, and a producer.
+// inBubble runs fn in a synctest bubble with a cluster that has topic "a" of the given number of
+// partitions, and a producer.
 func inBubble(t *testing.T, partitions int, cfg producer.Config, fn func(*testing.T, *replication.Cluster, *producer.Producer)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t, replication.Config{}, partitions)

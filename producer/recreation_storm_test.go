@@ -25,7 +25,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// recreationStorm is topic "a" of a cluster, deleted, created again and grown while producers send to it.
+// recreationStorm is topic "a" of a cluster, deleted, created again and grown while producers send
+// to it.
 type recreationStorm struct {
 	rnd     *rand.Rand
 	disk    *vfs.MemFS
@@ -148,7 +149,8 @@ func (s *recreationStorm) send(ctx context.Context, t *testing.T, p *producer.Pr
 	require.NoError(t, p.Flush(t.Context()))
 }
 
-// incarnations reads what each incarnation of topic "a" held, deleted or not: topic id, partition, records.
+// incarnations reads what each incarnation of topic "a" held, deleted or not: topic id, partition,
+// records.
 func (s *recreationStorm) incarnations(t *testing.T) map[string]map[int32][]record.Record {
 	root := "strata/broker-1"
 	held := map[string]map[int32][]record.Record{}

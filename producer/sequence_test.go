@@ -197,7 +197,8 @@ func TestProducerIDIsAskedForUntilItComes(t *testing.T) {
 	})
 }
 
-// A batch that expires while it is with the backend leaves its sequence numbers unresolved. What follows must go on, in order, and not twice.
+// A batch that expires while it is with the backend leaves its sequence numbers unresolved. What
+// follows must go on, in order, and not twice.
 func TestExpiredBatchInFlightLeavesNoGapAndNoDuplicate(t *testing.T) {
 	for _, arrived := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
