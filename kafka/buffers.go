@@ -71,3 +71,36 @@ func keepBuffer(b []byte) {
 	}
 	buffers[class].Put(&b)
 }
+
+// keptRequestBytes bounds the buffers of requests that nobody uses.
+const keptRequestBytes = 16 << 20
+
+// requestBuffers is memory for requests: large ones in a stock, small ones with all others.
+type requestBuffers struct{ stock }
+
+// take returns an empty buffer with room for size bytes and less than four times as much, of
+// capacity 0 if there is none at hand.
+func (r *requestBuffers) take(size int) []byte {
+	if size < leastStocked {
+		return takeBuffer(size)
+	}
+	return r.stock.take(size, 4*size-1)
+}
+
+// make returns a new empty buffer with room for size bytes, which hold anything.
+func (r *requestBuffers) make(size int) []byte {
+	if size < leastStocked || size > mostKept {
+		return newBuffer(size)
+	}
+	return r.replace(classSize(classOf(size)))
+}
+
+// keep takes a buffer that nobody uses any more.
+func (r *requestBuffers) keep(b []byte) {
+	switch {
+	case cap(b) < leastStocked:
+		keepBuffer(b)
+	case cap(b) <= classSize(classOf(mostKept)):
+		r.stock.keep(b, keptRequestBytes)
+	}
+}

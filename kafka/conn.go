@@ -373,7 +373,7 @@ func (c *conn) free(r *reply) {
 		keepBuffer(r.out[0])
 	}
 	if r.recycle {
-		keepBuffer(r.frame.buf)
+		c.s.requests.keep(r.frame.buf)
 	}
 	c.s.fetched.keep(r.fetched)
 	r.out, r.fetched, r.frame = nil, nil, &frame{}

@@ -138,9 +138,9 @@ func (r *reader) next(idle func() bool) (*frame, error) {
 
 // body reads a frame, in steps of which each is at most three times what has come.
 func (r *reader) body(size int) (*frame, error) {
-	f := &frame{buf: takeBuffer(size)}
+	f := &frame{buf: r.s.requests.take(size)}
 	if cap(f.buf) < size {
-		f.buf = newBuffer(min(size, firstStep))
+		f.buf = r.s.requests.make(min(size, firstStep))
 	}
 	for len(f.buf) < size {
 		step := min(size-len(f.buf), max(firstStep, 3*len(f.buf)))
@@ -150,12 +150,12 @@ func (r *reader) body(size int) (*frame, error) {
 		}
 		f.charged += step
 		if need := len(f.buf) + step; need > cap(f.buf) {
-			grown := takeBuffer(need)
+			grown := r.s.requests.take(need)
 			if cap(grown) < need {
-				grown = newBuffer(need)
+				grown = r.s.requests.make(need)
 			}
 			grown = append(grown, f.buf...)
-			keepBuffer(f.buf)
+			r.s.requests.keep(f.buf)
 			f.buf = grown
 		}
 		at := len(f.buf)

@@ -59,6 +59,7 @@ type Server struct {
 	decoding   *budget // of requests being decoded
 	fetches    *sessionCache
 	fetched    fetchBuffers
+	requests   requestBuffers
 
 	ctx    context.Context
 	cancel context.CancelFunc
