@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 
 	"github.com/stratalog/strata/record"
 )
@@ -49,6 +50,9 @@ func (w *walk) judge(bad error, rep *Report) error {
 // tornWrite returns nil if a process that was killed during its last write can have left what is at w.pos: a batch that the file, or what is
 // not zero of it, ends before. A length that only seems to reach so far, with batches behind it, is damage.
 func (w *walk) tornWrite(bad error) error {
+	if errors.Is(bad, errEnd) && w.pos+record.HeaderSize <= w.size {
+		return w.lengthHolds(bad)
+	}
 	if !errors.Is(bad, errEnd) {
 		written, err := w.lastNonZero()
 		if err != nil {
@@ -62,10 +66,52 @@ func (w *walk) tornWrite(bad error) error {
 	return w.noneBehind(w.pos+1, bad)
 }
 
+// lengthHolds returns nil if the batch at w.pos, whose header is whole and whose length reaches beyond the file, was cut off in its write. The
+// valid batches that its payload may hold prove nothing: a value can be a copy of a log. If it is the length that is damaged, which no CRC
+// covers, then the batch ends where one of those begins, and its CRC says so.
+func (w *walk) lengthHolds(bad error) error {
+	torn, err := w.header(w.pos)
+	if err != nil {
+		return err
+	}
+	sum, from := uint32(0), w.pos+crcCoversFrom
+	for pos := w.pos + record.HeaderSize; ; pos++ {
+		if pos, err = w.validBatchFrom(pos); err != nil || pos < 0 {
+			return err
+		}
+		if sum, err = w.checksum(sum, from, pos); err != nil {
+			return err
+		}
+		if from = pos; sum == torn.CRC {
+			return w.s.corrupt(w.pos, w.next, fmt.Sprintf("%v, yet it is whole if it ends at byte %d, where a valid one follows", bad, pos))
+		}
+	}
+}
+
+// crcCoversFrom is the position in a batch from which on its CRC covers it.
+const crcCoversFrom = 21
+
+// checksum goes on with the CRC-32C sum over the bytes of the file from from up to to.
+func (w *walk) checksum(sum uint32, from, to int64) (uint32, error) {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	buf := make([]byte, min(64<<10, to-from))
+	for from < to {
+		n := min(int64(len(buf)), to-from)
+		if err := w.s.readFull(w.f, buf[:n], from); err != nil {
+			return 0, err
+		}
+		sum, from = crc32.Update(sum, table, buf[:n]), from+n
+	}
+	return sum, nil
+}
+
 // unsyncedTail returns nil if a power cut can have left what is at w.pos: nothing valid further behind than what was not synced.
 func (w *walk) unsyncedTail(bad error) error {
 	if w.o.UnsyncedWindow <= 0 || w.o.UnsyncedWindow > w.size-w.pos {
 		return nil
+	}
+	if errors.Is(bad, errEnd) && w.pos+record.HeaderSize <= w.size {
+		return w.lengthHolds(bad)
 	}
 	return w.noneBehind(w.pos+w.o.UnsyncedWindow, bad)
 }

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -80,6 +81,17 @@ func TestTornIsToldFromDamaged(t *testing.T) {
 		whole++
 	}
 
+	// A value that is a copy of a log: batches, with offsets that could come next.
+	copied, copyEnds := batches(60, 2, 300)
+	var nested record.Builder
+	nested.SetBaseOffset(80)
+	nested.SetLeaderEpoch(1)
+	nested.AppendKV(1, nil, copied, nil)
+	holder, err := nested.Build(record.None)
+	require.NoError(t, err)
+	begin := bytes.Index(holder, copied)
+	require.Positive(t, begin)
+
 	const damaged = -1
 	sameBoot, otherBoot := RecoverOptions{SameBoot: true}, RecoverOptions{UnsyncedWindow: 2000}
 	for _, tc := range []struct {
@@ -112,6 +124,9 @@ func TestTornIsToldFromDamaged(t *testing.T) {
 		{name: "zeros in the middle", raw: join(all[:mid], make([]byte, ends[21]-mid), all[ends[21]:]), same: damaged, other: damaged},
 		{name: "damage near the end", raw: flipped(all, ends[37]-1, 1), same: 40, other: 37}, // within what was not synced
 		{name: "damage in the middle", raw: flipped(all, ends[20]-1, 1), same: 40, other: damaged},
+		{name: "last batch holds batches, and is incomplete", raw: join(all, holder[:len(holder)-5]), same: 40, other: 40},
+		{name: "last batch holds batches, and is cut early", raw: join(all, holder[:begin+copyEnds[41]]), same: 40, other: 40},
+		{name: "length too large of a batch that holds batches", raw: join(all, flipped(holder, 8, 0x10), batch(81, 1, 1, 300)), same: damaged, other: damaged},
 		{name: "incomplete below the recovery point", raw: all[:n-1], same: damaged, other: damaged, recovery: 80},
 		{name: "zeros below the recovery point", raw: join(all[:last], zeros), same: damaged, other: damaged, recovery: 80},
 		{name: "page cut below the recovery point", raw: join(all[:page], zeros), same: damaged, other: damaged, recovery: 80},
