@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -25,7 +26,8 @@ type Broker struct {
 }
 
 // Start starts a broker that keeps everything below home, which it formats if it is new, and returns when it accepts connections.
-func (k *Kit) Start(ctx context.Context, home string) (*Broker, error) {
+// settings are lines for its server.properties.
+func (k *Kit) Start(ctx context.Context, home string, settings ...string) (*Broker, error) {
 	b := &Broker{kit: k, home: home, Dir: filepath.Join(home, "log")}
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		return nil, err
@@ -40,7 +42,8 @@ func (k *Kit) Start(ctx context.Context, home string) (*Broker, error) {
 	}
 	b.Addr = fmt.Sprintf("127.0.0.1:%d", port)
 	config := filepath.Join(home, "server.properties")
-	if err := os.WriteFile(config, fmt.Appendf(nil, properties, controller, controller, port, controller, port, b.Dir), 0o644); err != nil {
+	text := fmt.Sprintf(properties, controller, controller, port, controller, port, b.Dir) + strings.Join(settings, "\n")
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(b.Dir, "meta.properties")); err != nil {
@@ -117,6 +120,12 @@ func (b *Broker) run(ctx context.Context, config string) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// Kill ends the broker as kill -9 does.
+func (b *Broker) Kill() {
+	b.cmd.Process.Kill()
+	<-b.done
 }
 
 // Stop stops the broker cleanly, and returns when it has ended.
