@@ -22,7 +22,8 @@ type assignment struct {
 
 // A change leads from one assignment to the next. Its parts take effect in this order, each sorted.
 type change struct {
-	lost    []record.TopicPartition // not ours any more: of an earlier membership, or of a topic that is no more
+	// not ours any more: of an earlier membership, or of a topic that is no more
+	lost    []record.TopicPartition
 	revoked []record.TopicPartition // ours until given up
 	added   []record.TopicPartition
 }
@@ -61,10 +62,11 @@ func (a assignment) without(tps []record.TopicPartition) assignment {
 // A target is the assignment that the polling goroutine is to adopt.
 type target struct {
 	assignment
-	names   []record.TopicPartition            // what was asked for, whether or not it exists
-	version int64                              // counts targets
-	gone    map[record.TopicPartition]topic.ID // partitions of topics, by id, that do not exist any more
-	waiting []chan struct{}                    // closed when the target, or a later one, is adopted
+	names   []record.TopicPartition // what was asked for, whether or not it exists
+	version int64                   // counts targets
+	// partitions of topics, by id, that do not exist any more
+	gone    map[record.TopicPartition]topic.ID
+	waiting []chan struct{} // closed when the target, or a later one, is adopted
 }
 
 func (t target) isGone(tp record.TopicPartition, id topic.ID) bool {
@@ -79,7 +81,8 @@ func (c *Consumer) assignLocked(next target) (adopted <-chan struct{}) {
 	next.waiting = append(c.target.waiting, ch)
 	next.version = c.target.version + 1
 	c.target = next
-	if c.runner != nil { // what is lost has another owner soon: handlers hear of it before the polling goroutine does
+	// what is lost has another owner soon: handlers hear of it before the polling goroutine does
+	if c.runner != nil {
 		for _, p := range c.order {
 			if !c.ownsLocked(p) {
 				c.runner.lose(p, c.member.pollExceeded)

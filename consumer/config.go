@@ -34,7 +34,8 @@ const (
 type Isolation = partition.Isolation
 
 const (
-	ReadCommitted   = partition.ReadCommitted   // nothing of open or aborted transactions (the default)
+	// ReadCommitted shows nothing of open or aborted transactions (the default).
+	ReadCommitted   = partition.ReadCommitted
 	ReadUncommitted = partition.ReadUncommitted // everything below the high watermark
 )
 
@@ -141,9 +142,13 @@ type Config struct {
 	// MaxPollInterval, as in Kafka.
 	RebalanceTimeout time.Duration
 
-	MinBytes       int           // a fetch waits for this many bytes, up to MaxWait. 0: 1. Kafka: fetch.min.bytes
-	MaxBytes       int           // of one fetch; the first batch may exceed it. 0: 50 MiB. Kafka: fetch.max.bytes
-	PartitionBytes int           // of one partition in one fetch; likewise. 0: 1 MiB. Kafka: max.partition.fetch.bytes
+	// MinBytes is how many bytes a fetch waits for, up to MaxWait. 0: 1. Kafka: fetch.min.bytes
+	MinBytes int
+	// MaxBytes bounds one fetch; the first batch may exceed it. 0: 50 MiB. Kafka: fetch.max.bytes
+	MaxBytes int
+	// PartitionBytes bounds one partition in one fetch; likewise. 0: 1 MiB. Kafka:
+	// max.partition.fetch.bytes
+	PartitionBytes int
 	MaxPollRecords int           // of one Poll. 0: 500. Kafka: max.poll.records
 	MaxWait        time.Duration // 0: 500 ms. Kafka: fetch.max.wait.ms
 	Rack           string        // Kafka: client.rack

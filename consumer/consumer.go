@@ -64,10 +64,11 @@ type Consumer struct {
 	records  atomic.Int64 // handed out
 	dirty    atomic.Bool  // the poller should look at the state below
 
-	mu           sync.Mutex // guards the fields below, those of subscription, assigned and activity too
-	subscription            // what the consumer wants to read
-	assigned                // what it is to read, and reads
-	activity                // what the polling goroutine is at
+	// guards the fields below, those of subscription, assigned and activity too
+	mu           sync.Mutex
+	subscription // what the consumer wants to read
+	assigned     // what it is to read, and reads
+	activity     // what the polling goroutine is at
 	member       member
 	runner       *runner // of the Run under way; nil: none
 	stats        Stats

@@ -17,7 +17,9 @@ const (
 	HeaderError     = "dead-letter.error"     // what went wrong, at most 1 KiB
 	HeaderAttempts  = "dead-letter.attempts"  // calls of the handler
 	HeaderStack     = "dead-letter.stack"     // of a handler that panicked, at most 8 KiB
-	HeaderOmitted   = "dead-letter.omitted"   // parts left out for size: "value", "value,headers" or "key,value,headers"
+	// HeaderOmitted names the parts left out for size: "value", "value,headers" or
+	// "key,value,headers".
+	HeaderOmitted = "dead-letter.omitted"
 )
 
 const (

@@ -19,9 +19,12 @@ import (
 type delivery struct {
 	start int64 // where to begin: an offset or a Start constant. Immutable
 
-	position  atomic.Int64 // next offset to hand out; -1: not located yet. Written by the polling goroutine
-	processed atomic.Int64 // next offset to commit; -1: none yet. Written by the polling goroutine, or by Run's workers
-	reached   atomic.Int64 // highest position before an undo; -1: none. Written by the polling goroutine
+	// next offset to hand out; -1: not located yet. Written by the polling goroutine
+	position atomic.Int64
+	// next offset to commit; -1: none yet. Written by the polling goroutine, or by Run's workers
+	processed atomic.Int64
+	// highest position before an undo; -1: none. Written by the polling goroutine
+	reached   atomic.Int64
 	epoch     atomic.Int32 // leader epoch of the last records handed out or processed
 	committed atomic.Int64 // last offset that this consumer committed of this delivery; -1: none
 }
@@ -75,9 +78,10 @@ type part struct {
 	// Guarded by Consumer.mu:
 	d       *delivery // the present one
 	located bool      // had a position: neither StartAt nor the committed offset is asked again
-	lowest  int64     // lowest position since the assignment; -1: none. A commit below is of an earlier owner
-	highest int64     // highest position before the present delivery; -1: none
-	end     int64     // high watermark or last stable offset as of the last fetch; -1: not fetched yet
+	// lowest position since the assignment; -1: none. A commit below is of an earlier owner
+	lowest  int64
+	highest int64 // highest position before the present delivery; -1: none
+	end     int64 // high watermark or last stable offset as of the last fetch; -1: not fetched yet
 	paused  bool
 	failed  error // damage was reported; not fetched again until a seek
 	trouble trouble

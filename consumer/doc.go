@@ -21,6 +21,8 @@
 //   - Cancelling a context ends a wait at once; an iterator then ends without an error pair. Close
 //     is bounded, sends what was queued, waits for a loop body at work on another goroutine, and
 //     may be called from a body or callback.
+//   - Records may be kept, read-only: their memory is garbage collected. Only Batch.Release, which
+//     nobody has to call, has it used again.
 //   - Callbacks run beside no loop body. With Run, OnRevoked comes when the handlers of the
 //     partitions it names have returned or DrainTimeout is over; those of other partitions go on.
 //     Handlers at work in a partition that is lost learn it from their contexts: OnLost and

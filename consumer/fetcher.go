@@ -34,7 +34,8 @@ func (c *Consumer) fetch(ctx context.Context) error {
 	defer c.endWait()
 	req, parts, again := c.fetchRequest()
 	if len(parts) == 0 {
-		pause(wait, again) // until partitions are assigned, resumed, sought or tried again, or ctx is done
+		// until partitions are assigned, resumed, sought or tried again, or ctx is done
+		pause(wait, again)
 		return nil
 	}
 	mem := c.recycler.buffer(len(parts), c.cfg.PartitionBytes, c.cfg.MaxBytes)

@@ -17,6 +17,7 @@ func goroutineID() int64 {
 	if i := bytes.IndexByte(head, ' '); i >= 0 {
 		head = head[:i]
 	}
-	id, _ := strconv.ParseInt(string(head), 10, 64) // 0 if the format ever changes: no goroutine has that id
+	// 0 if the format ever changes: no goroutine has that id
+	id, _ := strconv.ParseInt(string(head), 10, 64)
 	return id
 }

@@ -78,7 +78,8 @@ type membership struct {
 	lastBeat   time.Time               // of the last answer from the coordinator
 	progress   int64                   // of the application, when last looked at
 	lastSeen   time.Time               // when it last made progress
-	leading    map[string]int32        // partitions per topic that this member, as the leader, assigned; nil: not the leader
+	// partitions per topic that this member, as the leader, assigned; nil: not the leader
+	leading map[string]int32
 }
 
 // lastAssignment is what a member had before it gave everything up to join again: eager assignors

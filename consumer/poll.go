@@ -93,7 +93,8 @@ func (c *Consumer) drain(p *part, yield func(record.Record, error) bool) (more b
 // drainCommitted hands out a batch whose end is committed. If the loop is left, or something
 // happened meanwhile, what was not handed out comes again.
 func (c *Consumer) drainCommitted(b *Batch, yield func(record.Record, error) bool) (more bool) {
-	at, next := 0, int64(0) // partition of the batch, and offset in it, from which on nothing was yielded
+	// partition of the batch, and offset in it, from which on nothing was yielded
+	at, next := 0, int64(0)
 	defer func() {
 		for i, h := range c.poller.handed {
 			switch {
@@ -199,7 +200,8 @@ type poller struct {
 
 func (c *Consumer) poll(ctx context.Context) (*Batch, error) {
 	b := &Batch{home: &c.recycler}
-	for b.Len() == 0 { // what was fetched may be all aborted, or sought away from while it was committed
+	// what was fetched may be all aborted, or sought away from while it was committed
+	for b.Len() == 0 {
 		p, err := c.next(ctx)
 		if err != nil {
 			return nil, err

@@ -34,7 +34,9 @@ type RunOrder uint8
 
 const (
 	ByPartition RunOrder = iota // the records of a partition, in offset order
-	ByKey                       // the records of a key in a partition, in offset order; those without a key by partition
+	// ByKey keeps the offset order of the records of a key in a partition; those without a key
+	// are ordered by partition.
+	ByKey
 )
 
 // Defaults of RunConfig.
@@ -48,10 +50,12 @@ const (
 
 // RunConfig describes a Run. The zero RunConfig is valid.
 type RunConfig struct {
-	Workers     int      // goroutines that run the handler. 0: GOMAXPROCS
-	Order       RunOrder // ByPartition
-	MaxInFlight int      // records of a partition handed to workers and not done; fetching it pauses there. 0: 1000
-	BatchSize   int      // of RunBatches, at most MaxInFlight come to be. 0: 500
+	Workers int      // goroutines that run the handler. 0: GOMAXPROCS
+	Order   RunOrder // ByPartition
+	// MaxInFlight bounds the records of a partition that workers have and that are not done;
+	// fetching it pauses there. 0: 1000
+	MaxInFlight int
+	BatchSize   int // of RunBatches, at most MaxInFlight come to be. 0: 500
 
 	// AttemptTimeout bounds one call of the handler: then its context ends. 0: no bound but
 	// MaxPollInterval, after which a call costs the member its partitions.

@@ -37,7 +37,9 @@ func (e *HandlerPanicError) Unwrap() error {
 
 // A BatchError is a BatchHandler's answer when only a prefix of its records is processed.
 type BatchError struct {
-	Done int   // the first Done records are processed, the next one failed. Out of range counts as the nearest
+	// Done says that the first Done records are processed, the next one failed. Out of range counts
+	// as the nearest.
+	Done int
 	Err  error // of that record
 }
 

@@ -55,7 +55,8 @@ type lanes struct {
 	delayed delayedLanes
 	held    []*lane
 
-	wake  chan struct{} // tells a worker of a ready lane; capacity: workers, so a full one has a token for each
+	// tells a worker of a ready lane; capacity: workers, so a full one has a token for each
+	wake  chan struct{}
 	rearm chan struct{} // tells the timekeeper of an earlier due time; capacity 1
 }
 

@@ -12,8 +12,9 @@ import (
 type subscription struct {
 	topics        []string // sorted; see subscribed
 	pattern       *regexp.Regexp
-	topicsVersion int64                // counts changes of the two
-	first         map[string]topicView // topics as they were when they were subscribed to; what comes later is new
+	topicsVersion int64 // counts changes of the two
+	// topics as they were when they were subscribed to; what comes later is new
+	first map[string]topicView
 }
 
 // wholeName returns pattern so that it matches whole names only.

@@ -16,7 +16,8 @@ type track struct {
 	throttled bool          // at MaxInFlight
 	paused    bool          // no call begins
 	closing   bool          // waiting jobs are dropped; set once
-	obsolete  bool          // outcomes count for nothing: its partition is gone, or was sought; set once, with closing
+	// outcomes count for nothing: its partition is gone, or was sought; set once, with closing
+	obsolete bool
 }
 
 type trackEntry struct {

@@ -47,7 +47,8 @@ type batch struct {
 	sequence      int32
 	encodedID     int64 // what bytes say; the drainer's
 	encodedEpoch  int16
-	handedAt      int64 // to the backend, on the producer's clock; the drainer's until the backend has it
+	// to the backend, on the producer's clock; the drainer's until the backend has it
+	handedAt int64
 
 	possiblyWritten bool  // an attempt has ended without saying whether the batch is in the log
 	tainted         bool  // the backend may still look at bytes and req

@@ -36,7 +36,8 @@ func (p *Producer) Shutdown(ctx context.Context) error {
 	p.closeErr = p.Flush(ctx)
 	if p.closeErr != nil {
 		p.eachPart(func(pt *partitionQueue) { pt.abort(ErrClosed) })
-		_ = p.Flush(context.Background()) // all is done: only callbacks, also those that other goroutines have begun, are left
+		// all is done: only callbacks, also those that other goroutines have begun, are left
+		_ = p.Flush(context.Background())
 	}
 	p.endSpawning()
 	p.stop()

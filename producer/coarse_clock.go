@@ -8,22 +8,24 @@ import (
 	"github.com/stratalog/strata/internal/alarm"
 )
 
-// A coarseClock is a clock for records while there are so many of them that reading the system's for each
-// costs more than encoding them: an alarm reads it once a millisecond. Records are stamped up to
-// that much late, or as late as a busy machine runs timers. It beats only while batches fill up.
+// A coarseClock is a clock for records while there are so many of them that reading the system's
+// for each costs more than encoding them: an alarm reads it once a millisecond. Records are stamped
+// up to that much late, or as late as a busy machine runs timers. It runs only while batches fill
+// up.
 type coarseClock struct {
-	ms    atomic.Int64 // since the Unix epoch; 0: it does not beat. Written under mu
-	turns atomic.Int32 // batches filled since the last beat
+	ms     atomic.Int64 // since the Unix epoch; 0: it does not run. Written under mu
+	filled atomic.Int32 // batches since the last tick
 
-	mu     sync.Mutex  // guards the fields below
-	missed int         // beats without a turn
-	alarm  alarm.Alarm // beat; armed while it beats, stopped at the end
+	mu    sync.Mutex  // guards the fields below
+	idle  int         // ticks in a row without a filled batch
+	alarm alarm.Alarm // tick; armed while the clock runs, stopped at the end
 }
 
 const (
 	coarseTick      = time.Millisecond
-	coarseIdleTicks = 5   // so many beats without a full batch end it
-	coarseFrom      = 128 // records of a batch that filled up before coarseIdleTicks beats had passed begin it
+	coarseIdleTicks = 5 // so many ticks without a full batch stop it
+	// records of a batch that filled up before coarseIdleTicks had passed start it
+	coarseFrom = 128
 )
 
 // full tells of a batch that has filled up, d nanoseconds after it was begun.
@@ -31,7 +33,7 @@ func (c *coarseClock) full(records int32, d int64) {
 	if records < coarseFrom || d > coarseIdleTicks*int64(coarseTick) {
 		return
 	}
-	c.turns.Add(1)
+	c.filled.Add(1)
 	if c.ms.Load() != 0 {
 		return
 	}
@@ -40,18 +42,18 @@ func (c *coarseClock) full(records int32, d int64) {
 	if c.ms.Load() != 0 || !c.alarm.After(coarseTick) {
 		return
 	}
-	c.missed = 0
+	c.idle = 0
 	c.ms.Store(time.Now().UnixMilli())
 }
 
 func (c *coarseClock) tick() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.missed++
-	if c.turns.Swap(0) > 0 {
-		c.missed = 0
+	c.idle++
+	if c.filled.Swap(0) > 0 {
+		c.idle = 0
 	}
-	if c.missed >= coarseIdleTicks || !c.alarm.After(coarseTick) {
+	if c.idle >= coarseIdleTicks || !c.alarm.After(coarseTick) {
 		c.ms.Store(0)
 		return
 	}

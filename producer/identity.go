@@ -87,8 +87,9 @@ type restart uint8
 
 const (
 	noRestart restart = iota
-	newEpoch          // some sequence numbers will never be used: the leader would take what follows for a gap
-	newID             // the epochs are used up, or someone else has a newer one
+	// some sequence numbers will never be used: the leader would take what follows for a gap
+	newEpoch
+	newID // the epochs are used up, or someone else has a newer one
 )
 
 // restartLocked gives pt a new epoch, or another id if there is no further epoch, from sequence 0

@@ -52,14 +52,16 @@ func (pt *partitionQueue) decideLocked(b *batch, res partition.ProduceResult) {
 			p.stats.duplicates.Add(1)
 		}
 		pt.failures = 0
-		pt.confirmed = pt.confirmed || b.topicID == pt.topicID // the log of a former topic says nothing of the new one's
+		// the log of a former topic says nothing of the new one's
+		pt.confirmed = pt.confirmed || b.topicID == pt.topicID
 		b.state, b.result, b.err = done, res, nil
 		return
 	}
 	v := classify(res.Err)
 	if !v.absent {
 		b.tainted = true
-		b.possiblyWritten = b.possiblyWritten || b.topicID == pt.topicID // else it may be in the log of the former topic, which is gone
+		// else it may be in the log of the former topic, which is gone
+		b.possiblyWritten = b.possiblyWritten || b.topicID == pt.topicID
 	}
 	switch {
 	case b.lost != nil:

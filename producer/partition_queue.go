@@ -25,7 +25,8 @@ type partitionQueue struct {
 	// timerAt is the key of timer.
 	timerAt int64
 
-	mu   sync.Mutex // guards the fields below; never held while waiting, nor in a call of the backend or a callback
+	// guards the fields below; never held while waiting, nor in a call of the backend or a callback
+	mu   sync.Mutex
 	head *batch
 	tail *batch // the open one, if it is open
 
@@ -49,9 +50,11 @@ type partitionQueue struct {
 	producerID    int64 // -1: none yet
 	producerEpoch int16
 	sequence      int32 // of the next record
-	confirmed     bool  // the leader has seen this epoch: before, it would take any first sequence, so one batch goes ahead
-	restart       restart
-	unnamed       bool // waits for another producer id
+	// the leader has seen this epoch: before, it would take any first sequence, so one batch goes
+	// ahead
+	confirmed bool
+	restart   restart
+	unnamed   bool // waits for another producer id
 }
 
 func newPart(p *Producer, name string, index int32, id topic.ID, md replication.PartitionMetadata) *partitionQueue {
@@ -81,7 +84,9 @@ var errMoved = errors.New("producer: partitions have changed")
 func (pt *partitionQueue) append(r *record.Record, e *entry) (drain *partitionQueue, g growth, err error) {
 	pt.mu.Lock()
 	defer pt.mu.Unlock()
-	if pt.p.closing.Load() { // checked under the lock: Shutdown takes it after it has set closing, and then finds what came before
+	// checked under the lock: Shutdown takes it after it has set closing, and then finds what came
+	// before
+	if pt.p.closing.Load() {
 		return nil, g, ErrClosed
 	}
 	if pt.gone || pt.layout != e.layout {

@@ -36,10 +36,13 @@ type Producer struct {
 	closeErr  error         // valid then
 	wg        sync.WaitGroup
 
-	updating sync.Mutex // held while topics are brought in line with metadata, so that newer ones win; taken before all other locks
+	// held while topics are brought in line with metadata, so that newer ones win; taken before all
+	// other locks
+	updating sync.Mutex
 
 	topics atomic.Pointer[map[string]*topicParts] // replaced under mu
-	latest atomic.Pointer[topicParts]             // the one of the last record: mostly the next one's, too
+	// the one of the last record: mostly the next one's, too
+	latest atomic.Pointer[topicParts]
 
 	mu       sync.Mutex // guards the fields below; never held while waiting
 	watching bool

@@ -42,7 +42,8 @@ var properties = map[string]property{
 		}
 		return assign(&c.Compression, codec)
 	},
-	"batch.size": number(func(c *Config) *int { return &c.BatchBytes }, 0, func(n int) int { return max(n, 1) }), // 0: one record a batch
+	// 0: one record a batch
+	"batch.size": number(func(c *Config) *int { return &c.BatchBytes }, 0, func(n int) int { return max(n, 1) }),
 	"retries": number(func(c *Config) *int { return &c.Retries }, 0, func(n int) int {
 		switch n {
 		case 0:

@@ -37,7 +37,8 @@ func (s Stats) RequestLatency() time.Duration {
 
 type counters struct {
 	acknowledged, failed, refused, batches, retries, duplicates, splits, expired, bumps atomic.Int64
-	answered, requestTime                                                               atomic.Int64 // requestTime in nanoseconds
+	// requestTime in nanoseconds
+	answered, requestTime atomic.Int64
 }
 
 // Stats returns the counters.

@@ -14,9 +14,10 @@ import (
 
 // topicParts is a topic that records were sent to. Topics are never forgotten, nor are partitions.
 type topicParts struct {
-	name    string
-	view    atomic.Pointer[topicView] // replaced under Producer.updating
-	version atomic.Int64              // of the metadata that view is made from; written under Producer.updating, after view
+	name string
+	view atomic.Pointer[topicView] // replaced under Producer.updating
+	// of the metadata that view is made from; written under Producer.updating, after view
+	version atomic.Int64
 }
 
 // topicView is what a topic has as of one version of the metadata. It is immutable.
@@ -26,8 +27,9 @@ type topicView struct {
 	parts []*partitionQueue // those that it has: all[:n]; none if it is gone
 	gone  error             // why there is no such topic any more; nil: there is
 
-	layout int64 // counts the changes of len(parts): where keys go is the same in views of the same layout
-	grown  bool  // the topic, this one of that name, has got more partitions
+	// counts the changes of len(parts): where keys go is the same in views of the same layout
+	layout int64
+	grown  bool // the topic, this one of that name, has got more partitions
 }
 
 // recordSize is an upper bound of the bytes that a record takes in a batch. Kafka:
