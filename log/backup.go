@@ -157,6 +157,9 @@ func (l *Log) planBackup() (*backupPlan, error) {
 				return err
 			}
 		}
+		if entries := l.epochs.list(); len(entries) > 0 && p.small[epochFile] == nil { // the state holds them
+			p.small[epochFile] = epochText(entries)
+		}
 		return nil
 	})
 }

@@ -75,6 +75,11 @@ func (w *writer) closeFiles() error {
 	for _, s := range l.list() {
 		errs = append(errs, s.Close())
 	}
+	if marked && l.epochs.inState && l.Err() == nil { // Kafka looks for them in their file
+		if err := l.epochs.store(l.epochs.list()); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	if marked && l.Err() == nil && errors.Join(errs...) == nil {
 		errs = append(errs, w.writeState(l.list(), true))
 	}

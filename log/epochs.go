@@ -10,13 +10,15 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
 // An EpochCache knows at which offset each leader epoch began (Kafka: LeaderEpochFileCache). It is kept
-// in leader-epoch-checkpoint, in Kafka's format. Only the log's writer changes it; a change is on stable
+// in leader-epoch-checkpoint, in Kafka's format; the first epoch of a new log only in the log's state, until
+// there is another one or the log is closed. Only the log's writer changes it; a change is on stable
 // storage before anybody can see it. All methods are safe for concurrent use and take no lock.
 type EpochCache struct {
 	fs  vfs.FS
@@ -25,6 +27,9 @@ type EpochCache struct {
 
 	entries atomic.Pointer[[]epochEntry] // ascending; replaced by the writer, never changed. nil: none
 	unsure  atomic.Bool                  // the file may hold other entries: it could not be written. Set by the writer
+	absent  bool                         // there is no file. Of the writer
+	inState bool                         // the state holds first, from offset 0 on, instead of a file. Of the writer
+	first   int32                        // the only epoch, if inState
 }
 
 // epochEntry: both fields grow from entry to entry.
@@ -35,12 +40,19 @@ type epochEntry struct {
 
 const epochFile = "leader-epoch-checkpoint"
 
-// loadEpochs reads the file; found is false if there is none.
-func loadEpochs(fsys vfs.FS, dir string, end func() int64) (c *EpochCache, found bool, err error) {
+// loadEpochs reads the file, or takes the first epoch from the state if there is no file; found is false if there is neither.
+func loadEpochs(fsys vfs.FS, dir string, st *manifest.State, end func() int64) (c *EpochCache, found bool, err error) {
 	c = &EpochCache{fs: fsys, dir: dir, end: end}
 	path := filepath.Join(dir, epochFile)
 	p, err := vfs.ReadFile(fsys, path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(p) == 0 {
+	if errors.Is(err, fs.ErrNotExist) {
+		if c.absent = true; st.FirstOnly {
+			err = c.begin(st.FirstEpoch, func() error { return nil })
+			return c, true, err
+		}
+		return c, false, nil
+	}
+	if err == nil && len(p) == 0 {
 		return c, false, nil
 	}
 	if err != nil {
@@ -118,16 +130,35 @@ func (c *EpochCache) list() []epochEntry {
 	return nil
 }
 
+// begin makes epoch the only one, from offset 0 on, once write has made it part of the state.
+func (c *EpochCache) begin(epoch int32, write func() error) error {
+	c.first, c.inState = epoch, true
+	if err := write(); err != nil { // it may be there all the same: until records have an epoch, it says nothing
+		c.inState = false
+		return err
+	}
+	c.entries.Store(&[]epochEntry{{epoch, 0}})
+	return nil
+}
+
+// epochText is the content of the file.
+func epochText(entries []epochEntry) []byte {
+	b := fmt.Appendf(nil, "0\n%d\n", len(entries))
+	for _, e := range entries {
+		b = fmt.Appendf(b, "%d %d\n", e.epoch, e.start)
+	}
+	return b
+}
+
 // store replaces the file.
 func (c *EpochCache) store(entries []epochEntry) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "0\n%d\n", len(entries))
-	for _, e := range entries {
-		fmt.Fprintf(&b, "%d %d\n", e.epoch, e.start)
-	}
-	err := vfs.WriteFile(c.fs, filepath.Join(c.dir, epochFile), []byte(b.String()))
+	err := vfs.WriteFile(c.fs, filepath.Join(c.dir, epochFile), epochText(entries))
 	if errors.Is(err, vfs.ErrReadOnly) {
 		return ErrReadOnly
+	}
+	c.absent = false // also after an error, which leaves open whether the file is there
+	if err == nil {
+		c.inState = false
 	}
 	c.unsure.Store(err != nil)
 	return err

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
@@ -129,7 +130,7 @@ func (l *Log) load(cfg *Config) error {
 	l.durability.set(min(max(plan.RecoveryPoint, l.segments.start.Load()), plan.End))
 	w.created = now()
 	w.drawJitter()
-	if err := l.loadRest(cfg, o.facts.State.Epochs || plan.Adopted); err != nil {
+	if err := l.loadRest(cfg, &o.facts.State, o.facts.State.Epochs || plan.Adopted); err != nil {
 		return err
 	}
 	if plan.Adopted {
@@ -140,7 +141,7 @@ func (l *Log) load(cfg *Config) error {
 
 // forgetBesideSegments ends what lies beside the segments, for a log that begins anew.
 func (l *Log) forgetBesideSegments(cfg *Config) error {
-	epochs, _, err := loadEpochs(cfg.FS, l.path, l.EndOffset)
+	epochs, _, err := loadEpochs(cfg.FS, l.path, &manifest.State{}, l.EndOffset)
 	if err != nil {
 		return err
 	}
@@ -149,8 +150,8 @@ func (l *Log) forgetBesideSegments(cfg *Config) error {
 
 // loadEpochs reads the leader epochs. If must says that some were recorded and their file is missing, it is made anew from the batches: without
 // it a follower could not tell where it parted from its leader, and wrong epochs in batches, which no CRC covers, would not be noticed.
-func (l *Log) loadEpochs(cfg *Config, must bool) error {
-	epochs, found, err := loadEpochs(cfg.FS, l.path, l.EndOffset)
+func (l *Log) loadEpochs(cfg *Config, st *manifest.State, must bool) error {
+	epochs, found, err := loadEpochs(cfg.FS, l.path, st, l.EndOffset)
 	if err != nil {
 		return err
 	}
@@ -171,9 +172,9 @@ func (l *Log) loadEpochs(cfg *Config, must bool) error {
 }
 
 // loadRest brings what lies beside the segments in line with them; epochs says that some were recorded.
-func (l *Log) loadRest(cfg *Config, epochs bool) error {
+func (l *Log) loadRest(cfg *Config, st *manifest.State, epochs bool) error {
 	w := &l.token.writer // nobody else knows the log yet
-	if err := l.loadEpochs(cfg, epochs); err != nil || l.readOnly {
+	if err := l.loadEpochs(cfg, st, epochs); err != nil || l.readOnly {
 		return err
 	}
 	if err := errors.Join(l.epochs.truncateFromEnd(l.segments.end.Load()+1), l.epochs.truncateFromStart(l.segments.start.Load())); err != nil {
@@ -216,5 +217,6 @@ func (l *Log) create(cfg *Config, base int64) error {
 	w.created = now()
 	w.drawJitter()
 	l.recovery.Clean = true
-	return l.loadRest(cfg, false)
+	l.epochs = nil // those of the log that was here before
+	return l.loadRest(cfg, &manifest.State{}, false)
 }

@@ -96,7 +96,7 @@ func (o *opening) plan() (recovery.Plan, error) {
 	}
 	var err error
 	// Recovery asks for the epochs. If their file is missing they are made anew afterwards.
-	if l.epochs, _, err = loadEpochs(o.cfg.FS, l.path, l.EndOffset); err != nil {
+	if l.epochs, _, err = loadEpochs(o.cfg.FS, l.path, &o.facts.State, l.EndOffset); err != nil {
 		return recovery.Plan{}, err
 	}
 	for {

@@ -166,7 +166,9 @@ func (w *writer) stateOf(cfg *Config, list []*segment.Segment, clean bool) manif
 	s := w.blankState()
 	s.Clean, s.Start, s.RecoveryPoint = clean, l.segments.start.Load(), l.durability.inFiles.Load()
 	s.Strict = cfg.Sync == SyncOnAck && cfg.MaxBatchBytes+roundBytes <= unsyncedWindow
-	_, s.Epochs = l.epochs.Latest()
+	if _, s.Epochs = l.epochs.Latest(); l.epochs.inState {
+		s.Epochs, s.FirstOnly, s.FirstEpoch = true, true, l.epochs.first
+	}
 	if clean {
 		active := list[len(list)-1]
 		s.End, s.Size, s.RecoveryPoint = l.segments.end.Load(), active.Size(), l.segments.end.Load()
@@ -262,16 +264,43 @@ func (l *Log) SetLeaderEpoch(epoch int32) error {
 		if err := l.durability.failed(); err != nil { // the end may not be what the files say
 			return err
 		}
-		_, known := l.epochs.Latest()
-		if err := l.epochs.assign(epoch, l.segments.end.Load()); err != nil {
+		if err := w.beginEpoch(epoch); err != nil {
 			return fmt.Errorf("leader epoch %d of %s: %w", epoch, l.path, err)
-		}
-		if !known && epoch >= 0 {
-			w.unlisted = false // the first epoch has written its file, and with that synced the directory
 		}
 		w.epoch = epoch
 		return nil
 	})
+}
+
+// beginEpoch records that epoch begins at the log's end. The first epoch of a new log goes into its state, which the first
+// append would have to write anyway: a file and two syncs less for each of thousands of new logs.
+func (w *writer) beginEpoch(epoch int32) error {
+	l := w.log
+	_, known := l.epochs.Latest()
+	if epoch >= 0 && !known && l.epochs.absent && l.segments.end.Load() == 0 {
+		return l.epochs.begin(epoch, func() error { return w.writeState(l.list(), false) })
+	}
+	if err := w.addEpoch(epoch, l.segments.end.Load()); err != nil {
+		return err
+	}
+	if !known && epoch >= 0 {
+		w.unlisted = false // the first epoch has written its file, and with that synced the directory
+	}
+	return nil
+}
+
+// addEpoch records in the file that epoch begins at start. A state that held the first epoch must not do so any more: should
+// the file get lost, the epochs are found in the batches.
+func (w *writer) addEpoch(epoch int32, start int64) error {
+	l := w.log
+	was := l.epochs.inState
+	if err := l.epochs.assign(epoch, start); err != nil {
+		return err
+	}
+	if was && !l.epochs.inState {
+		return w.writeState(l.list(), false)
+	}
+	return nil
 }
 
 // assignEpoch chooses the leader epoch that a is stamped with and records a new one.
@@ -293,7 +322,7 @@ func (w *writer) assignEpoch(a *Append, first int64) error {
 	if epoch == w.epoch && w.epochKnown {
 		return nil
 	}
-	if err := l.epochs.assign(epoch, first); err != nil {
+	if err := w.addEpoch(epoch, first); err != nil {
 		return err
 	}
 	w.epoch, w.epochKnown = epoch, true

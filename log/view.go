@@ -88,7 +88,7 @@ func (v *view) load() (err error) {
 	}
 	l.recovery.Clean = v.known && v.st.Clean
 	l.recovery.SameBoot = v.known && v.st.BootID != "" && v.st.BootID == l.dir.bootID
-	if l.epochs, _, err = loadEpochs(v.cfg.FS, l.path, l.EndOffset); err != nil { // to recover the tail with
+	if l.epochs, _, err = loadEpochs(v.cfg.FS, l.path, &v.st, l.EndOffset); err != nil { // to recover the tail with
 		return err
 	}
 	if err := v.openFiles(files); err != nil {
@@ -97,7 +97,7 @@ func (v *view) load() (err error) {
 	if err := v.publish(); err != nil {
 		return err
 	}
-	if err := l.loadEpochs(v.cfg, v.st.Epochs || v.foreign); err != nil {
+	if err := l.loadEpochs(v.cfg, &v.st, v.st.Epochs || v.foreign); err != nil {
 		return err
 	}
 	if !v.foreign {

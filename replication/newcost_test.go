@@ -28,8 +28,8 @@ func TestFirstRecordOfAPartitionCostsFewSyncs(t *testing.T) {
 	s1, f1 := cost(10)
 	s2, f2 := cost(60)
 	t.Logf("each partition: %.1f syncs, %.1f files", (s2-s1)/50, (f2-f1)/50)
-	require.LessOrEqual(t, (s2-s1)/50, 7.0, "syncs")
-	require.LessOrEqual(t, (f2-f1)/50, 4.0, "files")
+	require.LessOrEqual(t, (s2-s1)/50, 6.0, "syncs")
+	require.LessOrEqual(t, (f2-f1)/50, 3.0, "files")
 }
 
 func TestTopicsCreatedTogetherAreWrittenTogether(t *testing.T) {

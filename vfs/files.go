@@ -73,6 +73,8 @@ func MakeDir(fsys FS, name string, perm fs.FileMode) error {
 	switch fi, err := fsys.Stat(name); {
 	case err == nil && !fi.IsDir():
 		return &fs.PathError{Op: "mkdir", Path: name, Err: errNotDir}
+	case err == nil && parent == name:
+		return nil // the root, or ".": it has no entry that we could sync
 	case err == nil:
 		// Whoever made it may have been killed before syncing. The parent's own entry is stable: it was synced before name was made.
 		if err := fsys.SyncDir(parent); !errors.Is(err, fs.ErrPermission) {

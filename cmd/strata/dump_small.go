@@ -135,6 +135,9 @@ func (d *dumper) state(p []byte) error {
 	err = d.entry("state", field{"clean", s.Clean}, field{"emptied", s.Emptied}, field{"syncOnAck", s.SyncOnAck}, field{"startOffset", s.StartOffset},
 		field{"recoveryPoint", s.RecoveryPoint}, field{"endOffset", s.EndOffset}, field{"lastSegmentSize", s.LastSize}, field{"incarnation", fmt.Sprintf("%016x", s.Incarnation)},
 		field{"journalTag", s.JournalTag}, field{"bootId", s.BootID})
+	if err == nil && s.FirstEpoch != nil {
+		err = d.entry("firstLeaderEpoch", field{"epoch", *s.FirstEpoch}, field{"startOffset", 0})
+	}
 	return d.entries(len(s.Segments), err, func(i int) error {
 		return d.entry("segment", field{"baseOffset", s.Segments[i].BaseOffset}, field{"size", s.Segments[i].Size}, field{"role", s.Segments[i].Role})
 	})

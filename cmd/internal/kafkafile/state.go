@@ -19,6 +19,7 @@ type LogState struct {
 	Incarnation   uint64 // drawn when the log was created or begun anew; 0 in version 1
 	JournalTag    uint64 // carried by those entries of the directory's journal that count; 0 in version 1
 	BootID        string
+	FirstEpoch    *int32         // the only leader epoch, from offset 0 on, while there is no leader-epoch-checkpoint
 	Segments      []SegmentState // by base offset
 }
 
@@ -77,7 +78,11 @@ func ParseState(p []byte) (s LogState, err error) {
 	}
 	s.BootID, rest = string(rest[2:2+n]), rest[2+n:]
 	count := int64(be.Uint32(rest))
-	if rest = rest[4:]; int64(len(rest)) != entry*count {
+	if rest = rest[4:]; flags&16 != 0 && s.Version == 2 && len(rest) >= 4 {
+		first := int32(be.Uint32(rest[len(rest)-4:]))
+		s.FirstEpoch, rest = &first, rest[:len(rest)-4]
+	}
+	if int64(len(rest)) != entry*count {
 		return s, damaged("%d segments in %d bytes", count, len(rest))
 	}
 	for ; len(rest) > 0; rest = rest[entry:] {

@@ -11,7 +11,7 @@
 //	magic "STRATALG" (8 B) | version (4 B) | flags (4 B) | start offset (8 B) | recovery point (8 B) |
 //	end offset (8 B) | size of the last segment (8 B) | incarnation (8 B) | journal tag (8 B) |
 //	boot id (length 2 B, bytes) | segments (count 4 B; base offset 8 B, bytes 8 B, role 1 B each) |
-//	xxhash64 of all before (8 B)
+//	first leader epoch (4 B, if the flag says so) | xxhash64 of all before (8 B)
 package manifest
 
 import (
@@ -34,6 +34,7 @@ const (
 	flagEmptied = 1 << 1
 	flagStrict  = 1 << 2
 	flagEpochs  = 1 << 3
+	flagFirst   = 1 << 4
 )
 
 // A State is how a log was left. The zero State is that of a log of which nothing is known.
@@ -52,6 +53,11 @@ type State struct {
 	Incarnation uint64
 	// JournalTag is what the log's entries in the journal of its directory carry that count; all others are void. 0: none counts.
 	JournalTag uint64
+
+	// FirstEpoch is the only leader epoch so far, which began at offset 0, if FirstOnly is set. A file of leader epochs
+	// that is there knows better; there is none before the second epoch, or before the log is closed.
+	FirstOnly  bool
+	FirstEpoch int32
 
 	BootID   string    // run of the machine in which the log was last written to; "": unknown
 	Segments []Segment // by base offset; those that are obsolete or set aside too
@@ -90,7 +96,7 @@ func (s *State) AppendTo(dst []byte) []byte {
 	for _, f := range []struct {
 		set bool
 		bit uint32
-	}{{s.Clean, flagClean}, {s.Emptied, flagEmptied}, {s.Strict, flagStrict}, {s.Epochs, flagEpochs}} {
+	}{{s.Clean, flagClean}, {s.Emptied, flagEmptied}, {s.Strict, flagStrict}, {s.Epochs, flagEpochs}, {s.FirstOnly, flagFirst}} {
 		if f.set {
 			flags |= f.bit
 		}
@@ -106,6 +112,9 @@ func (s *State) AppendTo(dst []byte) []byte {
 		p = be.AppendUint64(p, uint64(seg.Base))
 		p = be.AppendUint64(p, uint64(seg.Size))
 		p = append(p, byte(seg.Role))
+	}
+	if s.FirstOnly {
+		p = be.AppendUint32(p, uint32(s.FirstEpoch))
 	}
 	return be.AppendUint64(p, xxhash.Sum64(p[begin:]))
 }
@@ -156,7 +165,17 @@ func Parse(p []byte) (s State, err error) {
 	}
 	s.BootID, rest = string(rest[2:2+n]), rest[2+n:]
 	count := int(be.Uint32(rest))
-	if rest = rest[4:]; len(rest) != size*count {
+	rest = rest[4:]
+	if s.FirstOnly {
+		if len(rest) < 4 {
+			return s, errors.New("too short")
+		}
+		if s.FirstEpoch = int32(be.Uint32(rest[len(rest)-4:])); s.FirstEpoch < 0 {
+			return s, errors.New("negative leader epoch")
+		}
+		rest = rest[:len(rest)-4]
+	}
+	if len(rest) != size*count {
 		return s, errors.New("wrong number of segments")
 	}
 	return s, s.parseSegments(rest, size)
@@ -165,6 +184,7 @@ func Parse(p []byte) (s State, err error) {
 func (s *State) setFlags(flags uint32) {
 	s.Clean, s.Emptied = flags&flagClean != 0, flags&flagEmptied != 0
 	s.Strict, s.Epochs = flags&flagStrict != 0, flags&flagEpochs != 0
+	s.FirstOnly = flags&flagFirst != 0 && s.Version >= 2
 }
 
 func (s *State) parseSegments(p []byte, size int) error {

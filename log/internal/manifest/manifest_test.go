@@ -18,7 +18,8 @@ func example() State {
 
 func TestStateIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
-	for _, s := range []State{example(), {Version: Version}, {Version: Version, Emptied: true, Start: 3}} {
+	for _, s := range []State{example(), {Version: Version}, {Version: Version, Emptied: true, Start: 3},
+		{Version: Version, Epochs: true, FirstOnly: true, FirstEpoch: 7, Segments: []Segment{{Base: 0, Size: -1}}}} {
 		got, err := Parse(s.AppendTo(nil))
 		require.NoError(t, err)
 		require.Equal(t, s, got)
