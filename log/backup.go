@@ -134,7 +134,7 @@ func (l *Log) planBackup() (*backupPlan, error) {
 			p.state.Segments = append(p.state.Segments, manifest.Segment{Base: s.Base(), Size: s.Size()})
 		}
 		p.state.Segments[len(p.segments)-1].Size = -1 // state.Size has it
-		offsets, err := l.SnapshotFiles()
+		offsets, err := l.snapshotOffsets()
 		if err != nil {
 			return err
 		}

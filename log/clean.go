@@ -141,9 +141,9 @@ func (w *writer) retain() ([]SegmentVerdict, error) {
 	for i, s := range list {
 		newest, err := largestTimestamp(cfg.FS, s)
 		if err != nil {
-			return nil, err
+			cfg.Logger.Warn("newest timestamp of a segment is not known: it is not removed by age", "path", l.path, "offset", s.Base(), "err", err)
 		}
-		facts[i] = segmentFacts{base: s.Base(), next: l.segments.end.Load(), size: s.Size(), largestTimestamp: newest}
+		facts[i] = segmentFacts{base: s.Base(), next: l.segments.end.Load(), size: s.Size(), largestTimestamp: newest, unknown: err}
 		if i+1 < len(list) {
 			facts[i].next = list[i+1].Base()
 		}

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"runtime"
 	"sort"
-	"time"
 
 	"github.com/stratalog/strata/internal/watermark"
 	"github.com/stratalog/strata/record"
@@ -161,6 +161,10 @@ func (l *Log) Held(from int64) iter.Seq2[*record.Batch, error] {
 
 func (l *Log) batches(from int64, read func(dst []byte, from int64, max int, upTo int64) ([]byte, error)) iter.Seq2[*record.Batch, error] {
 	return func(yield func(*record.Batch, error) bool) {
+		if l.closing.Load() {
+			yield(nil, ErrClosed)
+			return
+		}
 		var buf []byte
 		for end := l.segments.end.Load(); from < end; {
 			p, err := read(buf[:0], from, readBytes, end)
@@ -218,6 +222,10 @@ func (l *Log) Follow(ctx context.Context, from int64) iter.Seq2[record.Record, e
 
 // records yields what there is and returns the offset to go on at; ok is false if the loop was left or an error yielded.
 func (l *Log) records(from int64, yield func(record.Record, error) bool) (next int64, ok bool) {
+	if l.closing.Load() {
+		yield(record.Record{}, ErrClosed)
+		return from, false
+	}
 	var m readMemory
 	for end := l.readable(); from < end; {
 		dst, size := m.next()
@@ -248,7 +256,7 @@ func (l *Log) records(from int64, yield func(record.Record, error) bool) (next i
 
 // yieldRecords yields the records of a batch at or above from; false if the loop was left.
 func yieldRecords(b *record.Batch, from int64, yield func(record.Record, error) bool) bool {
-	it, err := b.Records(0)
+	it, err := b.Records(math.MaxInt32) // the log accepted the batch, however large it is when it is decompressed
 	if err != nil {
 		yield(record.Record{}, err)
 		return false
@@ -331,56 +339,6 @@ func (l *Log) waitEnd(ctx context.Context, offset int64) error {
 		return ErrClosed
 	}
 	return ctx.Err()
-}
-
-// OffsetAt returns the offset of the first record with timestamp t or later; EndOffset if there is none.
-func (l *Log) OffsetAt(t time.Time) (int64, error) {
-	offset, _, err := l.OffsetForTimestamp(t)
-	if offset < 0 && err == nil {
-		return l.segments.end.Load(), nil
-	}
-	return offset, err
-}
-
-// OffsetForTimestamp returns the first record with timestamp t or later and its timestamp in ms; -1 and -1 if there is none.
-func (l *Log) OffsetForTimestamp(t time.Time) (offset, ts int64, err error) {
-	if l.closing.Load() {
-		return -1, -1, ErrClosed
-	}
-	start := l.segments.start.Load()
-	for _, s := range l.list() {
-		if s.NextOffset() <= start || !s.Acquire() {
-			continue
-		}
-		offset, ts, ok, err := s.OffsetAt(t.UnixMilli(), start)
-		if relErr := s.Release(); err == nil {
-			err = relErr
-		}
-		if err != nil {
-			return -1, -1, fmt.Errorf("offset at %s in %s: %w", t, l.path, err)
-		}
-		if ok {
-			return offset, ts, nil
-		}
-	}
-	return -1, -1, nil
-}
-
-// MaxTimestampOffset returns the first record that has the largest timestamp, and that timestamp in ms; -1 and -1 for an empty log.
-func (l *Log) MaxTimestampOffset() (offset, ts int64, err error) {
-	if l.closing.Load() {
-		return -1, -1, ErrClosed
-	}
-	ts = -1
-	for _, s := range l.list() {
-		if newest, _ := s.MaxTimestamp(); s.Size() > 0 {
-			ts = max(ts, newest)
-		}
-	}
-	if ts < 0 {
-		return -1, -1, nil
-	}
-	return l.OffsetForTimestamp(time.UnixMilli(ts))
 }
 
 // AppendAborted adds an aborted transaction to the index of the segment that holds its marker.

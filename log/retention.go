@@ -22,6 +22,7 @@ type segmentFacts struct {
 	base, next       int64 // next: base of the following segment, log end for the last
 	size             int64
 	largestTimestamp int64 // ms; time of the last modification if the records have none
+	unknown          error // why largestTimestamp is not known: what is not known is not old
 }
 
 // A SegmentVerdict says what Clean decided about a segment and why.
@@ -71,6 +72,8 @@ func (r retention) judge(s segmentFacts, last bool, total int64) (goes, stays st
 		goes = fmt.Sprintf("all its records are below the log's start offset %d", r.start)
 	case r.maxBytes >= 0 && total-s.size >= r.maxBytes:
 		goes = fmt.Sprintf("%d bytes are left without it, %d are to be kept", total-s.size, r.maxBytes)
+	case r.maxAge >= 0 && s.unknown != nil:
+		return "", fmt.Sprintf("its newest timestamp is not known: %v", s.unknown)
 	case r.maxAge >= 0 && r.now-s.largestTimestamp > r.maxAge:
 		goes = fmt.Sprintf("its newest record is %v old, %v are to be kept", age, time.Duration(r.maxAge)*time.Millisecond)
 	default:
@@ -85,10 +88,11 @@ func (r retention) judge(s segmentFacts, last bool, total int64) (goes, stays st
 	return goes, ""
 }
 
-// largestTimestamp returns the newest timestamp of s in ms, or the time its file was last written if the records have none.
+// largestTimestamp returns the newest timestamp of s in ms, or the time its file was last written if the records have none. An error
+// says that it is not known: the largest of those that could be read may be much too old.
 func largestTimestamp(fsys vfs.FS, s *segment.Segment) (int64, error) {
-	if ts, _ := s.MaxTimestamp(); ts >= 0 {
-		return ts, nil
+	if ts, _, err := s.MaxTimestamp(); err != nil || ts >= 0 {
+		return ts, err
 	}
 	info, err := fsys.Stat(s.Path())
 	if err != nil {

@@ -55,7 +55,7 @@ type SegmentInfo struct {
 	BaseOffset   int64
 	NextOffset   int64
 	Size         int64     // bytes of its batches
-	MaxTimestamp time.Time // zero if there is none
+	MaxTimestamp time.Time // zero if there is none, or it cannot be read
 	Active       bool
 }
 
@@ -72,7 +72,7 @@ func (l *Log) Segments() []SegmentInfo {
 
 func infoOf(s *segment.Segment) SegmentInfo {
 	info := SegmentInfo{BaseOffset: s.Base(), NextOffset: s.NextOffset(), Size: s.Size()}
-	if ts, _ := s.MaxTimestamp(); ts >= 0 {
+	if ts, _, err := s.MaxTimestamp(); err == nil && ts >= 0 {
 		info.MaxTimestamp = time.UnixMilli(ts)
 	}
 	return info

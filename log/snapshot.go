@@ -53,8 +53,16 @@ func (l *Log) WriteSnapshot(offset int64, data []byte) error {
 	return nil
 }
 
-// SnapshotFiles returns the offsets of the owner's snapshots, ascending.
-func (l *Log) SnapshotFiles() (offsets []int64, err error) {
+// SnapshotFiles returns the offsets of the owner's snapshots, ascending. It returns ErrClosed, or an error of the file system.
+func (l *Log) SnapshotFiles() ([]int64, error) {
+	if l.closing.Load() {
+		return nil, ErrClosed
+	}
+	return l.snapshotOffsets()
+}
+
+// snapshotOffsets is SnapshotFiles also while the log is being closed: what is under way goes on.
+func (l *Log) snapshotOffsets() (offsets []int64, err error) {
 	entries, err := l.cfg.Load().FS.ReadDir(l.path)
 	if err != nil {
 		return nil, fmt.Errorf("snapshots of %s: %w", l.path, err)
@@ -69,8 +77,11 @@ func (l *Log) SnapshotFiles() (offsets []int64, err error) {
 	return offsets, nil
 }
 
-// ReadSnapshot returns the snapshot of an offset.
+// ReadSnapshot returns the snapshot of an offset. It returns ErrClosed, or an error of the file system.
 func (l *Log) ReadSnapshot(offset int64) ([]byte, error) {
+	if l.closing.Load() {
+		return nil, ErrClosed
+	}
 	p, err := vfs.ReadFile(l.cfg.Load().FS, filePath(l.path, offset, snapshotSuffix))
 	if err != nil {
 		return nil, fmt.Errorf("read snapshot: %w", err)
@@ -94,7 +105,7 @@ func (l *Log) RemoveSnapshot(offset int64) error {
 
 // dropSnapshots removes those that which says.
 func (l *Log) dropSnapshots(which func(offset int64) bool) error {
-	offsets, err := l.SnapshotFiles()
+	offsets, err := l.snapshotOffsets()
 	if err != nil {
 		return err
 	}

@@ -286,7 +286,8 @@ func TestTruncateRemovesTheBatchThatHoldsTheOffset(t *testing.T) {
 	require.NoError(t, s.Truncate(151))
 	require.EqualValues(t, 150, s.NextOffset())
 	require.EqualValues(t, 50*one, s.Size())
-	ts, offset := s.MaxTimestamp()
+	ts, offset, err := s.MaxTimestamp()
+	require.NoError(t, err)
 	require.EqualValues(t, []int64{1492, 149}, []int64{ts, offset})
 	again := batch(170, 1, 5000, 10) // with a gap
 	require.NoError(t, appendTo(s, again))

@@ -61,7 +61,8 @@ func requireLookups(t testing.TB, s *Segment, all []record.Record, r *rand.Rand)
 			newest = rec
 		}
 	}
-	ts, offset := s.MaxTimestamp()
+	ts, offset, err := s.MaxTimestamp()
+	require.NoError(t, err)
 	require.Equal(t, newest.Timestamp.UnixMilli(), ts)
 	require.Equal(t, newest.Offset|1, offset)
 }
@@ -238,7 +239,8 @@ func TestOffsetOfAppendTimeAndOfBatchesWithoutTime(t *testing.T) {
 	s, err := Create(testDir, 0, Config{FS: memFS(t)})
 	require.NoError(t, err)
 	closed(t, s)
-	ts, offset := s.MaxTimestamp()
+	ts, offset, err := s.MaxTimestamp()
+	require.NoError(t, err)
 	require.Equal(t, []int64{-1, 0}, []int64{ts, offset})
 	_, _, ok, err := s.OffsetAt(0, 0)
 	require.NoError(t, err)

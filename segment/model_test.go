@@ -138,7 +138,8 @@ func (m *model) require(t *rapid.T, s *Segment) {
 	if rapid.Bool().Draw(t, "times") {
 		return // asking for them would make the segment look at them
 	}
-	ts, last := s.MaxTimestamp()
+	ts, last, err := s.MaxTimestamp()
+	require.NoError(t, err)
 	require.Equal(t, newest, timestampAt{ts, last})
 	m.requireTime(t, s, rapid.Int64Range(0, 1003).Draw(t, "time"))
 }

@@ -2,17 +2,55 @@ package segment
 
 import (
 	"errors"
+	"fmt"
+	"math"
 
 	"github.com/stratalog/strata/record"
 )
 
 // MaxTimestamp returns the largest timestamp in ms and the last offset of the batch that first had it; -1 and the base if there is none.
-// The first call after opening a clean segment looks for it; if the disk or damage prevents that, it is the largest one seen so far.
-func (s *Segment) MaxTimestamp() (ts, offset int64) {
-	_ = s.loadNewest()
+// The first call after opening a clean segment looks for it. If the disk or damage prevents that it returns -1, the base and the error,
+// and the next call looks again: a timestamp that is the largest of a part would be taken for that of all.
+func (s *Segment) MaxTimestamp() (ts, offset int64, err error) {
+	if err := s.loadNewest(); err != nil {
+		return -1, s.base, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.newest.ts, s.newest.offset
+	return s.newest.ts, s.newest.offset, nil
+}
+
+// MaxTimestampFrom is MaxTimestamp of the records with an offset of least or more; -1 if there is none.
+func (s *Segment) MaxTimestampFrom(least int64) (ts int64, err error) {
+	if least <= s.base {
+		ts, _, err = s.MaxTimestamp()
+		return ts, err
+	}
+	err = s.steady(func(f *openFile, at end) error {
+		ts = -1
+		from, err := s.locate(f, least, at)
+		if err != nil {
+			return err
+		}
+		var inner error
+		err = s.headers(f, from, at, func(b *record.Batch, p place) bool {
+			switch {
+			case b.MaxTimestamp <= ts:
+			case b.BaseOffset >= least:
+				ts = b.MaxTimestamp
+			default:
+				inner = s.eachRecord(f, p, b.Size(), at, func(r *record.Record) bool {
+					if r.Offset >= least {
+						ts = max(ts, r.Timestamp.UnixMilli())
+					}
+					return true
+				})
+			}
+			return inner == nil
+		})
+		return errors.Join(inner, err)
+	})
+	return ts, err
 }
 
 // loadNewest finds the largest timestamp of a clean segment: the last entry of its time index, if no batch says otherwise. Where timestamps grow,
@@ -32,8 +70,8 @@ func (s *Segment) loadNewest() error {
 		indexed := newest
 		err = s.headers(f, from, at, newest.raise)
 		s.mu.Lock()
-		if !s.newestKnown {
-			s.newest, s.newestKnown = newest, err == nil
+		if !s.newestKnown && err == nil {
+			s.newest, s.newestKnown = newest, true
 		}
 		s.mu.Unlock()
 		if err == nil && newest != indexed {
@@ -95,11 +133,8 @@ func (s *Segment) confirmTime(f *openFile, e timeEntry, at end) (bool, place, er
 // OffsetAt returns the first record with a timestamp of ts (ms) or later and an offset of least or more; ok is false if there is none.
 // Control records count, as in Kafka.
 func (s *Segment) OffsetAt(ts, least int64) (offset, found int64, ok bool, err error) {
-	if err := s.loadNewest(); err != nil {
+	if newest, _, err := s.MaxTimestamp(); err != nil || newest < ts {
 		return 0, 0, false, err
-	}
-	if newest, _ := s.MaxTimestamp(); newest < ts {
-		return 0, 0, false, nil
 	}
 	err = s.steady(func(f *openFile, at end) error {
 		offset, found, ok = 0, 0, false
@@ -139,21 +174,36 @@ func (s *Segment) placeOlder(f *openFile, ts int64, at end) (place, error) {
 
 // firstAt looks for the record in one batch.
 func (s *Segment) firstAt(f *openFile, p place, size int, at end, ts, least int64) (offset, found int64, ok bool, err error) {
+	err = s.eachRecord(f, p, size, at, func(r *record.Record) bool {
+		if ms := r.Timestamp.UnixMilli(); ms >= ts && r.Offset >= least {
+			offset, found, ok = r.Offset, ms, true
+		}
+		return !ok
+	})
+	return offset, found, ok, err
+}
+
+// eachRecord calls fn for the records of one batch until it returns false. The log accepted the batch, so however large it is
+// decompressed, up to 2 GiB, it is no damage.
+func (s *Segment) eachRecord(f *openFile, p place, size int, at end, fn func(r *record.Record) bool) error {
 	raw, err := s.readBatches(f, nil, p, size, -1, at)
 	if err != nil {
-		return 0, 0, false, err
+		return err
 	}
 	b, err := record.ParseUnverified(raw)
 	if err != nil {
-		return 0, 0, false, err
+		return err
 	}
-	for r, err := range b.All() {
-		if err != nil {
-			return 0, 0, false, s.corrupt(p.pos, p.least, err.Error())
-		}
-		if ms := r.Timestamp.UnixMilli(); ms >= ts && r.Offset >= least {
-			return r.Offset, ms, true, nil
+	it, err := b.Records(math.MaxInt32)
+	for err == nil {
+		var r record.Record
+		var more bool
+		if more, err = it.Next(&r); err == nil && (!more || !fn(&r)) {
+			return nil
 		}
 	}
-	return 0, 0, false, nil
+	if errors.Is(err, record.ErrTooLarge) {
+		return fmt.Errorf("batch at offset %d of %s: %w", b.BaseOffset, s.Path(), err)
+	}
+	return s.corrupt(p.pos, p.least, err.Error())
 }

@@ -35,7 +35,7 @@ func newCompactBed(t testing.TB) *compactBed {
 		FS: b.fs, Dir: bedDir, Segment: segment.Config{FS: b.fs, IndexIntervalBytes: 200}, FirstDirty: -1, Stable: math.MaxInt64, Now: 1_000_000,
 		Limits: Limits{SegmentBytes: 1 << 20, MinDirtyRatio: 0.01, DeleteRetention: 1000, MapBytes: 128 << 20},
 	}
-	b.c.Newest = func(s *segment.Segment) (int64, error) { ts, _ := s.MaxTimestamp(); return ts, nil }
+	b.c.Newest = func(s *segment.Segment) (int64, error) { ts, _, err := s.MaxTimestamp(); return ts, err }
 	b.c.Replace = func(r *Result) error {
 		s, err := r.Install((*segment.Segment).Remove)
 		if err != nil {

@@ -1,0 +1,106 @@
+package log
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stratalog/strata/segment"
+)
+
+// OffsetAt returns the offset of the first record with timestamp t or later; EndOffset if there is none. Errors are those of
+// OffsetForTimestamp.
+func (l *Log) OffsetAt(t time.Time) (int64, error) {
+	offset, _, err := l.OffsetForTimestamp(t)
+	if offset < 0 && err == nil {
+		return l.segments.end.Load(), nil
+	}
+	return offset, err
+}
+
+// OffsetForTimestamp returns the first record with timestamp t or later and its timestamp in ms; -1 and -1 if there is none. It is
+// exact, also while retention or compaction replaces the segments it looks at.
+// It returns ErrClosed, a *CorruptError for damage on the way, or errors of the file system.
+func (l *Log) OffsetForTimestamp(t time.Time) (offset, ts int64, err error) {
+	offset, ts, err = l.offsetAt(t.UnixMilli())
+	if err != nil {
+		return -1, -1, fmt.Errorf("offset at %s in %s: %w", t, l.path, err)
+	}
+	return offset, ts, nil
+}
+
+func (l *Log) offsetAt(ms int64) (offset, ts int64, err error) {
+	offset, ts = -1, -1
+	err = l.eachSegment(func(s *segment.Segment, from int64) (bool, error) {
+		found, at, ok, err := s.OffsetAt(ms, from)
+		if ok {
+			offset, ts = found, at
+		}
+		return !ok, l.explain(max(from, s.Base()), err)
+	})
+	return offset, ts, err
+}
+
+// MaxTimestampOffset returns the first record that has the largest timestamp, and that timestamp in ms; -1 and -1 for an empty log.
+// Records that DeleteRecords took away do not count. Errors are those of OffsetForTimestamp.
+func (l *Log) MaxTimestampOffset() (offset, ts int64, err error) {
+	for {
+		start, largest := l.segments.start.Load(), int64(-1)
+		err = l.eachSegment(func(s *segment.Segment, from int64) (bool, error) {
+			newest, err := s.MaxTimestampFrom(from)
+			largest = max(largest, newest)
+			return true, l.explain(max(from, s.Base()), err)
+		})
+		if err == nil && largest >= 0 {
+			offset, ts, err = l.offsetAt(largest)
+		} else {
+			offset, ts = -1, -1
+		}
+		if err != nil {
+			return -1, -1, fmt.Errorf("largest timestamp in %s: %w", l.path, err)
+		}
+		if offset >= 0 || largest < 0 || l.segments.start.Load() == start { // else it was deleted in between
+			return offset, ts, nil
+		}
+	}
+}
+
+// swapPause is how long a reader waits that has met a segment which is being replaced, until it looks at the list again. The writer
+// takes a few calls of the file system between taking the old files away and publishing the new list.
+const swapPause = 100 * time.Microsecond
+
+// eachSegment calls fn for the segments that hold readable records, in order, until it returns false. fn looks at records from offset
+// from on. A segment that is taken away while it is asked for is looked up in the new list: what is in its place has the same offsets.
+func (l *Log) eachSegment(fn func(s *segment.Segment, from int64) (more bool, err error)) error {
+	from := int64(-1)
+	for {
+		if l.closing.Load() {
+			return ErrClosed
+		}
+		list := l.list()
+		from = max(from, l.segments.start.Load())
+		i := max(floor(list, from), 0)
+		for ; i < len(list); i++ {
+			s := list[i]
+			if !s.Acquire() {
+				break
+			}
+			more, err := fn(s, from)
+			if relErr := s.Release(); err == nil {
+				err = relErr
+			}
+			if err != nil || !more {
+				return err
+			}
+			if i+1 < len(list) {
+				from = max(from, list[i+1].Base())
+			}
+		}
+		if i == len(list) {
+			return nil
+		}
+		if err := l.durability.failed(); err != nil { // a swap failed half-way: there is no new list
+			return err
+		}
+		time.Sleep(swapPause)
+	}
+}

@@ -1,0 +1,230 @@
+package log
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/vfs"
+)
+
+// appendAt appends one batch with records of the given timestamps in ms.
+func appendAt(t testing.TB, l *Log, ms ...int64) {
+	t.Helper()
+	var rs []record.Record
+	for _, ts := range ms {
+		r := record.String("", fmt.Sprint("key", ts), "v")
+		r.Timestamp = time.UnixMilli(ts)
+		rs = append(rs, r)
+	}
+	_, err := l.Append(t.Context(), rs...)
+	require.NoError(t, err)
+}
+
+// A compaction that finds nothing to remove replaces every segment, on a disk where each step takes a second. Time lookups that run
+// all the while have one right answer each.
+func TestTimeLookupsAreExactWhileSegmentsAreReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.Mem()
+		cfg := compacting
+		cfg.SegmentBytes = 600
+		l := openClean(t, disk, cfg)
+		for i := range int64(20) {
+			appendAt(t, l, 1000+10*i, 1005+10*i)
+			if i%2 == 1 {
+				require.NoError(t, l.Roll())
+			}
+		}
+		before := len(l.Segments())
+		remove := disk.Inject(vfs.Fault{Ops: vfs.OpSyncDir, Delay: time.Second, Times: vfs.Always})
+		done := make(chan CleanReport)
+		go func() { done <- clean(t, l) }()
+		lookups, spanned := 0, 0
+		for rnd, running := rand.New(rand.NewPCG(1, 1)), true; running; lookups++ {
+			select {
+			case rep := <-done:
+				require.Less(t, rep.Compaction.SegmentsAfter, rep.Compaction.SegmentsBefore)
+				running = false
+			default:
+			}
+			i, start := rnd.Int64N(40), time.Now()
+			offset, ts, err := l.OffsetForTimestamp(time.UnixMilli(1000 + 5*i - rnd.Int64N(5)))
+			require.NoError(t, err)
+			require.Equal(t, i, offset)
+			require.Equal(t, 1000+5*i, ts)
+			offset, ts, err = l.MaxTimestampOffset()
+			require.NoError(t, err)
+			require.EqualValues(t, 39, offset)
+			require.EqualValues(t, 1195, ts)
+			if time.Since(start) > 0 {
+				spanned++ // it met a segment that was being replaced
+			}
+			time.Sleep(70 * time.Millisecond)
+		}
+		require.Less(t, len(l.Segments()), before)
+		require.Greater(t, spanned, 3, "of %d", lookups)
+		remove()
+		require.NoError(t, l.Close())
+	})
+}
+
+// DeleteRecords takes the record with the largest timestamp: the largest of what is left counts.
+func TestLargestTimestampIsThatOfWhatCanBeRead(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(5, 5))
+	for range 30 {
+		l := openClean(t, vfs.Mem(), Config{SegmentBytes: 500})
+		var all []int64
+		for range 25 {
+			var batch []int64
+			for range 1 + rnd.IntN(4) {
+				batch = append(batch, rnd.Int64N(50))
+			}
+			appendAt(t, l, batch...)
+			all = append(all, batch...)
+		}
+		for start := range int64(len(all)) {
+			require.NoError(t, l.DeleteRecords(start))
+			want, largest := int64(-1), int64(-1)
+			for o := start; o < int64(len(all)); o++ {
+				if all[o] > largest {
+					want, largest = o, all[o]
+				}
+			}
+			offset, ts, err := l.MaxTimestampOffset()
+			require.NoError(t, err)
+			require.Equal(t, []int64{want, largest}, []int64{offset, ts}, "records from %d on of %v", start, all)
+		}
+		require.NoError(t, l.DeleteRecords(l.EndOffset()))
+		offset, _, err := l.MaxTimestampOffset()
+		require.NoError(t, err)
+		require.EqualValues(t, -1, offset)
+		require.NoError(t, l.Close())
+	}
+}
+
+// What the log accepted is found in it and read from it, however large it is when it is decompressed.
+func TestLookupsTakeBatchesThatInflateBeyondTheUsualBound(t *testing.T) {
+	t.Parallel()
+	l := openClean(t, vfs.Mem(), Config{})
+	var b record.Builder
+	value := bytes.Repeat([]byte("x"), 24<<20)
+	for i := range 6 {
+		b.Append(&record.Record{Timestamp: time.UnixMilli(int64(1000 + i)), Value: value})
+	}
+	batch, err := b.Build(record.Zstd)
+	require.NoError(t, err)
+	require.Less(t, len(batch), DefaultMaxBatchBytes)
+	_, err = l.AppendBatch(t.Context(), batch)
+	require.NoError(t, err)
+	offset, ts, err := l.OffsetForTimestamp(time.UnixMilli(1003))
+	require.NoError(t, err)
+	require.Equal(t, []int64{3, 1003}, []int64{offset, ts})
+	require.NoError(t, l.DeleteRecords(2))
+	offset, _, err = l.MaxTimestampOffset()
+	require.NoError(t, err)
+	require.EqualValues(t, 5, offset)
+	n := 0
+	for r, err := range l.Records(2) {
+		require.NoError(t, err)
+		require.Len(t, r.Value, len(value))
+		n++
+	}
+	require.Equal(t, 4, n)
+	require.NoError(t, l.Close())
+}
+
+// Retention must not take the largest timestamp of the part of a segment that could be read for that of all of it.
+func TestRetentionKeepsWhatItCannotTellTheAgeOf(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	cfg := Config{RetentionAge: 7 * 24 * time.Hour, SegmentAge: 30 * 24 * time.Hour, Sync: SyncNever}
+	l := openClean(t, disk, cfg)
+	old, recent := time.Now().Add(-8*24*time.Hour).UnixMilli(), time.Now().Add(-time.Hour).UnixMilli()
+	for i := range int64(3000) { // headers of more than one read
+		appendAt(t, l, old+i)
+	}
+	appendAt(t, l, recent)
+	require.NoError(t, l.Roll())
+	appendAt(t, l, recent)
+	require.NoError(t, l.Close())
+	require.NoError(t, disk.Remove(filePath(bedDir, 0, segment.TimeIndexSuffix)))
+	require.NoError(t, disk.SyncDir(bedDir))
+
+	failed := 0
+	for n := range 12 { // each read of the lookup fails once
+		state := disk.Kill()
+		l = openClean(t, state, cfg)
+		heal := state.Inject(vfs.Fault{Ops: vfs.OpRead, Pattern: "00000000000000000000.log", After: n, Err: syscall.EIO})
+		rep, err := l.Clean(t.Context())
+		heal()
+		require.NoError(t, err)
+		require.False(t, rep.Segments[0].Removed, "read %d failed, and records of an hour ago went", n)
+		if rep.Segments[0].Reason != "within the limits" {
+			require.Contains(t, rep.Segments[0].Reason, "not known")
+			failed++
+			require.Equal(t, recent, l.Segments()[0].MaxTimestamp.UnixMilli(), "read %d: it is known again when the disk is", n)
+		}
+		rep, err = l.Clean(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "within the limits", rep.Segments[0].Reason)
+		_, err = l.OffsetAt(time.UnixMilli(recent))
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+	}
+	require.Greater(t, failed, 2)
+}
+
+func TestReadsOfAClosedLogAreRefused(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	l := openMem(t, disk)
+	fill(t, l, 5)
+	require.NoError(t, l.WriteSnapshot(5, []byte("x")))
+	ro, err := OpenReadOnly("log", Config{FS: disk})
+	require.NoError(t, err)
+	for _, l := range []*Log{ro, l} {
+		end := l.EndOffset()
+		require.NoError(t, l.Close())
+		for name, call := range map[string]func() error{
+			"Read":               func() error { _, err := l.Read(nil, 0, 100); return err },
+			"Read at the end":    func() error { _, err := l.Read(nil, end, 100); return err },
+			"ReadUpTo":           func() error { _, err := l.ReadUpTo(nil, 0, 100, 3); return err },
+			"OffsetAt":           func() error { _, err := l.OffsetAt(time.Now()); return err },
+			"OffsetForTimestamp": func() error { _, _, err := l.OffsetForTimestamp(time.Time{}); return err },
+			"MaxTimestampOffset": func() error { _, _, err := l.MaxTimestampOffset(); return err },
+			"AbortedTxns":        func() error { _, err := l.AbortedTxns(0, 5); return err },
+			"SnapshotFiles":      func() error { _, err := l.SnapshotFiles(); return err },
+			"ReadSnapshot":       func() error { _, err := l.ReadSnapshot(5); return err },
+			"Records":            func() error { return firstError(l.Records(0)) },
+			"Records at the end": func() error { return firstError(l.Records(end)) },
+			"Batches":            func() error { return firstError(l.Batches(0)) },
+			"Batches at the end": func() error { return firstError(l.Batches(end)) },
+			"Held":               func() error { return firstError(l.Held(0)) },
+			"Follow":             func() error { return firstError(l.Follow(t.Context(), end)) },
+		} {
+			require.ErrorIs(t, call(), ErrClosed, name)
+		}
+	}
+}
+
+// firstError walks to the first error, which must be the last thing that is yielded.
+func firstError[T any](seq func(func(T, error) bool)) (err error) {
+	seq(func(_ T, e error) bool {
+		if err != nil {
+			err = errors.Join(err, errors.New("something follows"))
+		}
+		err = e
+		return true
+	})
+	return err
+}
