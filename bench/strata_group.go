@@ -22,7 +22,7 @@ const (
 )
 
 func init() {
-	register(entry{name: "strata-group", group: strataGroup, note: "SendAsync of 100 B into 6 partitions (sticky) while 2 members poll up to 10,000 records and commit each batch; SyncNever, commits are durable"})
+	register(entry{name: "strata-group", group: strataGroup, note: "SendAsync of 100 B into 6 partitions (sticky) while 2 members poll up to 10,000 records, commit each batch and release it; SyncNever, commits are durable"})
 	register(entry{name: "limit-kafkav2-half", group: kafkaV2Half, note: "the slower of limit-kafkav2's append and replay, batches of 1000"})
 	register(entry{name: "strata-tail", tail: strataTail, note: "paced SendAsync, SyncNever (a sync of the disk would be most of the latency), 1 partition, free consumers at its end"})
 	workloads["W8"] = func(c *config, sel []entry) { // producer -> partitions -> group

@@ -1,9 +1,11 @@
 package consumer_test
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -104,6 +106,36 @@ func TestKeptRecordsDoNotChangeWhenOtherBatchesAreReleased(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestBatchesAreReleasedByOtherGoroutinesThanTheOneThatPolls(t *testing.T) {
+	const n = 2000
+	c := open(t, telling(t, n, false), consumer.Config{
+		Topics: []string{"t"}, Reset: consumer.Earliest(), PartitionBytes: 16 << 10, MaxPollRecords: 70,
+	})
+	batches := make(chan *consumer.Batch, 4)
+	var workers sync.WaitGroup
+	for range 2 {
+		workers.Go(func() {
+			for b := range batches {
+				for r := range b.All() {
+					want := content(r.Partition, r.Offset)
+					if !bytes.Equal(want.Key, r.Key) || !bytes.Equal(want.Value, r.Value) {
+						t.Errorf("%s-%d at %d changed in a worker's hands", r.Topic, r.Partition, r.Offset)
+					}
+				}
+				b.Release()
+			}
+		})
+	}
+	for seen := 0; seen < 3*n; {
+		b, err := c.Poll(t.Context())
+		require.NoError(t, err)
+		seen += b.Len()
+		batches <- b
+	}
+	close(batches)
+	workers.Wait()
 }
 
 // readUntilStopped takes n records and ends the loop from outside, so that the rest of what was
