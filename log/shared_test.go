@@ -210,9 +210,13 @@ func TestAFailedJournalFallsBackToTheLogsOwnSyncs(t *testing.T) {
 		require.NoError(t, s.append("first"))
 		s.fs.Inject(vfs.Fault{Ops: op, Pattern: journalFile + "*", Err: syscall.EIO, Times: vfs.Always})
 		require.NoError(t, s.append("second"))
+		cut := s.fs.CrashWith(lostAll())
+		for i := range s.logs {
+			require.Equal(t, []string{"first", "second"}, valuesAfter(t, cut.Kill(), i))
+		}
 		require.NoError(t, s.append("third"))
 		require.False(t, s.dir.syncer.journal.ready())
-		cut := s.fs.CrashWith(lostAll())
+		cut = s.fs.CrashWith(lostAll())
 		for i := range s.logs {
 			require.Equal(t, []string{"first", "second", "third"}, valuesAfter(t, cut.Kill(), i))
 		}
