@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/stratalog/strata/segment"
 )
@@ -19,6 +20,8 @@ type durability struct {
 	cuts    atomic.Int64                // counts truncations, under mu or by a writer: what began before one and ends behind it is void
 	syncs   atomic.Int64                // counts
 
+	persisted persisted // what the state on the disk says
+
 	mu sync.Mutex // guards dirty, and that offset moves only forward, but for a cut
 	// dirty are closed segments that no sync has covered. A roll adds one and stores the longer list of
 	// segments in one critical section, so that who reads dirty, the active segment and the end in
@@ -27,6 +30,17 @@ type durability struct {
 }
 
 type stickyError struct{ err error }
+
+// persisted is when a state with a new recovery point was last written. The writer stores it; Sync reads it, to see whether another one pays.
+type persisted struct {
+	bytes atomic.Int64 // appended below that point, as counts has them; it may be less
+	at    atomic.Int64 // time, ns; 0: not since the log was opened
+}
+
+func (p *persisted) note(bytes int64) {
+	p.bytes.Store(bytes)
+	p.at.Store(time.Now().UnixNano())
+}
 
 // failed returns the sticky error, or nil.
 func (d *durability) failed() error {

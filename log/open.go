@@ -106,6 +106,11 @@ func (l *Log) load(cfg *Config) error {
 	if err := l.replayed(cfg); err != nil {
 		return err
 	}
+	if !l.readOnly {
+		if err := l.cutTornWrite(cfg.FS); err != nil {
+			return err
+		}
+	}
 	o := &opening{log: l, cfg: cfg, scanned: map[int64]scanned{}}
 	defer o.drop()
 	plan, err := o.plan()

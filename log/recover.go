@@ -240,7 +240,9 @@ func (o *opening) scan(seg recovery.Segment) error {
 // report makes the plan the log's report.
 func (o *opening) report(plan *recovery.Plan) {
 	r := &o.log.recovery
-	r.CutOffset = plan.CutOffset
+	if plan.CutOffset >= 0 { // a write that failed may have been cut before
+		r.CutOffset = plan.CutOffset
+	}
 	for _, s := range plan.Segments {
 		rep := o.scanned[s.Base].report
 		r.ScannedBytes += rep.ScannedBytes
@@ -332,7 +334,9 @@ func (o *opening) segment(seg recovery.Segment) (s *segment.Segment, err error) 
 		return s, nil
 	}
 	// A cut, ours or a killed process', must be on the disk before the state says that the log ends here.
-	if err := s.Sync(); err != nil {
+	if err := s.Sync(); err != nil { // the next open must not believe the next sync
+		l.durability.set(o.facts.State.RecoveryPoint)
+		l.noteSuspect(nil)
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil

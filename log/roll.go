@@ -213,7 +213,9 @@ func (w *writer) storeState(s manifest.State) error {
 	err := storeState(cfg.FS, l.path, s)
 	w.marked = !s.Clean && err == nil
 	if err == nil {
-		w.persisted = s.RecoveryPoint
+		if bytes := l.token.counts().bytes + w.appended.bytes; bytes > 0 && s.RecoveryPoint == l.segments.end.Load() {
+			l.durability.persisted.note(bytes)
+		}
 	}
 	return err
 }

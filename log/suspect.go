@@ -14,16 +14,25 @@ import (
 
 // suspectFile is there while the end of the log may be in the system's memory and not on the disk although a sync says otherwise: after a
 // failed sync Linux counts the lost pages as clean. They can be read until the machine restarts, and a later sync of the file succeeds without them.
-// Its format is that of strata.state; the recovery point says from where on.
+// Its format is that of strata.state; the recovery point says from where on. A segment in it is one whose last write failed half-way and could not
+// be cut back: what is behind its size was never part of the log.
 const suspectFile = "strata.suspect"
 
-// noteSuspect leaves the mark of a failed sync. Best effort: the disk has just failed.
-func (l *Log) noteSuspect() {
+// noteTries is how often the mark is tried to be written without a sync: errors of a disk seldom come alone.
+const noteTries = 3
+
+// noteSuspect leaves the mark of a failed sync, or of a write to torn that failed and may have left something: for the writer then. Best effort:
+// the disk has just failed.
+func (l *Log) noteSuspect(torn *segment.Segment) {
 	fsys := l.cfg.Load().FS
 	s := manifest.State{Start: l.segments.start.Load(), RecoveryPoint: l.durability.inFiles.Load(), BootID: l.dir.bootID}
+	if torn != nil {
+		s.End = l.segments.end.Load()
+		s.Segments = []manifest.Segment{{Base: torn.Base(), Size: torn.Size()}}
+	}
 	path := filepath.Join(l.path, suspectFile)
 	err := vfs.WriteFile(fsys, path, s.AppendTo(nil))
-	if err != nil { // no sync may succeed any more. Nor need this one: the mark is for as long as the machine runs
+	for tries := 0; err != nil && tries < noteTries; tries++ { // no sync may succeed any more. Nor need this one: the mark is for as long as the machine runs
 		err = writeUnsynced(fsys, path, s.AppendTo(nil))
 	}
 	if err != nil {
@@ -38,6 +47,41 @@ func writeUnsynced(fsys vfs.FS, path string, p []byte) error {
 	}
 	_, err = f.WriteAt(p, 0)
 	return errors.Join(err, f.Close())
+}
+
+// cutTornWrite takes away what a failed write has left that could not be cut back. It comes before recovery, which would find bytes that no kill
+// and no power cut can have left there, and call them damage. Doing it again does no harm: until the mark is removed nothing is appended.
+func (l *Log) cutTornWrite(fsys vfs.FS) (err error) {
+	path := filepath.Join(l.path, suspectFile)
+	p, err := vfs.ReadFile(fsys, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	mark, err := manifest.Parse(p)
+	if err != nil || len(mark.Segments) == 0 {
+		return nil // damaged, or of a failed sync: resolveSuspect's affair
+	}
+	torn := mark.Segments[0]
+	f, err := fsys.OpenFile(filePath(l.path, torn.Base, segment.LogSuffix), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) { // it was removed afterwards
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil || size <= torn.Size {
+		return err
+	}
+	if err := errors.Join(f.Truncate(torn.Size), f.Sync()); err != nil {
+		return fmt.Errorf("cut a write that failed: %w", err)
+	}
+	l.recovery.CutBytes, l.recovery.CutOffset = size-torn.Size, mark.End
+	return nil
 }
 
 // resolveSuspect writes what a failed sync may have lost once more, so that it reaches the disk with the next sync, which it does too. After a

@@ -1,7 +1,9 @@
 package log
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -23,8 +25,18 @@ func (l *Log) tellDurable(end int64) {
 	l.wake()
 }
 
+// A state is three small syncs. It pays when it saves the next recovery from looking at more than this, and from taking damage to what
+// was synced for a write that a power cut has torn.
+const (
+	persistBytes = unsyncedWindow // after so much has been synced: by then it is a small part of the cost
+	persistEvery = time.Second    // after a Sync that somebody asked for, if the last one was so long ago
+)
+
 // Sync returns when everything appended before the call is on stable storage. Appends go on meanwhile. A failure is sticky: every later Sync
 // and append returns it.
+//
+// The first Sync in a second, and one that covers 64 MiB, also puts the recovery point on stable storage: what lies before it is not looked at by the
+// next Open, and damage to it is never taken for the end of what was written. Under SyncOnAck the recovery point moves with every new segment.
 func (l *Log) Sync() error {
 	if l.readOnly {
 		return ErrReadOnly
@@ -33,10 +45,41 @@ func (l *Log) Sync() error {
 		return ErrClosed
 	}
 	d := &l.durability
-	if d.offset.Load() >= l.segments.end.Load() { // perhaps in the journal
-		return d.failed()
+	if d.offset.Load() < l.segments.end.Load() { // else it is all durable, perhaps in the journal
+		if err := l.syncNow(); err != nil {
+			return err
+		}
 	}
-	return l.syncNow()
+	if err := d.failed(); err != nil {
+		return err
+	}
+	if l.cfg.Load().Sync != SyncOnAck {
+		l.persist(persistEvery)
+	}
+	return nil
+}
+
+// persist writes a state with the present recovery point, if so much was synced since the last one, or if that is so long ago. A failure is no
+// failure of the sync: the next append or state makes up for it.
+func (l *Log) persist(every time.Duration) {
+	p := &l.durability.persisted
+	bytes := l.token.counts().bytes
+	if news := bytes - p.bytes.Load(); news <= 0 || news < persistBytes && time.Since(time.Unix(0, p.at.Load())) < every {
+		return
+	}
+	err := l.exclusively(func(w *writer) error {
+		if !w.marked {
+			return nil
+		}
+		err := w.writeState(l.list(), false)
+		if err == nil {
+			p.note(bytes) // what was appended since the sync is for the next one
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrClosed) {
+		l.cfg.Load().Logger.Warn("recovery point was not written: recovery looks at more of the log", "path", l.path, "err", err)
+	}
 }
 
 // syncNow has everything on stable storage in the log's own files, also of a log that is being closed.
@@ -105,7 +148,7 @@ func (l *Log) breakWith(err error) error {
 	err, first := l.durability.fail(err)
 	if first {
 		l.cfg.Load().Logger.Error("log is read-only until it is opened again", "path", l.path, "err", err)
-		l.noteSuspect()
+		l.noteSuspect(nil)
 	}
 	return err
 }
@@ -120,7 +163,9 @@ func (w *writer) armSync(cfg *Config) {
 func (l *Log) syncDue() {
 	if err := l.syncNow(); err != nil {
 		l.cfg.Load().Logger.Warn("periodic sync failed", "path", l.path, "err", err) // sticky: every append says so too
+		return
 	}
+	l.persist(math.MaxInt64)
 }
 
 // idleAfter is how long a log is not written to before its preallocated space is given back and its file closed.

@@ -147,7 +147,7 @@ func (w *writer) count(r *round) {
 	l.token.mu.Unlock()
 }
 
-// sealCut makes the cut durable that took a failed write back, and returns the write's error, or the one that breaks the log: what is refused under
+// syncCut makes the cut durable that took a failed write back, and returns the write's error, or the one that breaks the log: what is refused under
 // SyncOnAck must not be there after a power cut, which can find any part of it on the disk, whole batches too.
 func (w *writer) syncCut(cfg *Config, active *segment.Segment, cause error) error {
 	l := w.log
@@ -176,6 +176,10 @@ func (w *writer) writeFailed(active *segment.Segment, err error) error {
 	err = fmt.Errorf("append to %s: %w", l.path, err)
 	if active.Err() != nil {
 		err = l.breakWith(err)
+		if !w.tornNoted {
+			w.tornNoted = true
+			l.noteSuspect(active)
+		}
 	}
 	return err
 }

@@ -1,0 +1,54 @@
+package log
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
+)
+
+// TestTornWriteThatCannotBeCutBackIsCutByTheNextOpen has a write that fails half-way, and what it left cannot be taken away. The process is killed
+// then, or closes the log, or the power fails: the log opens with everything that was acknowledged.
+func TestTornWriteThatCannotBeCutBackIsCutByTheNextOpen(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
+		for _, keep := range []int{1, 20, 61, 70, 200, -1} {
+			for _, end := range []string{"kill", "close", "power cut"} {
+				name := fmt.Sprint(policy, ", ", keep, " bytes kept, ", end)
+				disk := vfs.Mem()
+				l, err := Open("log", Config{FS: disk, Sync: policy})
+				require.NoError(t, err)
+				fill(t, l, 3)
+				disk.Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*.log", Err: syscall.EIO, Keep: keep})
+				disk.Inject(vfs.Fault{Ops: vfs.OpTruncate, Pattern: "*.log", Times: vfs.Always, Err: syscall.EIO})
+				var rs []record.Record
+				for range 5 {
+					rs = append(rs, record.Record{Value: make([]byte, 100)})
+				}
+				_, err = l.Append(t.Context(), rs...)
+				require.ErrorIs(t, err, syscall.EIO, name)
+				_, err = l.Append(t.Context(), rs...)
+				require.ErrorIs(t, err, syscall.EIO, name)
+				next := disk.Kill()
+				switch end {
+				case "close":
+					require.Error(t, l.Close())
+					next = disk.Kill()
+				case "power cut":
+					next = disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashKept, Sizes: vfs.CrashKept, Entries: vfs.CrashKept})
+				}
+				_ = l.Close()
+				for range 2 { // what recovery did holds
+					l2, err := Open("log", Config{FS: next, Sync: policy})
+					require.NoError(t, err, name)
+					require.Len(t, values(t, l2), 3, name)
+					require.NoError(t, l2.Close())
+				}
+			}
+		}
+	}
+}
