@@ -52,3 +52,26 @@ func TestTornWriteThatCannotBeCutBackIsCutByTheNextOpen(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedSyncOfRecoveryIsNotBelievedTheNextTime: the system counts what it could not sync as clean, so that the sync of the next open succeeds.
+func TestFailedSyncOfRecoveryIsNotBelievedTheNextTime(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	l, err := Open("log", Config{FS: disk, Sync: SyncNever})
+	require.NoError(t, err)
+	fill(t, l, 5)
+	next := disk.Kill()
+	require.NoError(t, l.Close())
+	next.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Err: syscall.EIO})
+	_, err = Open("log", Config{FS: next})
+	require.ErrorIs(t, err, syscall.EIO)
+	l, err = Open("log", Config{FS: next})
+	require.NoError(t, err)
+	require.EqualValues(t, 5, l.DurableOffset())
+	after := next.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
+	require.NoError(t, l.Close())
+	l, err = Open("log", Config{FS: after})
+	require.NoError(t, err)
+	require.Len(t, values(t, l), 5)
+	require.NoError(t, l.Close())
+}
