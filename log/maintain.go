@@ -110,7 +110,7 @@ func (w *writer) truncate(offset int64) error {
 	}
 	oldStart, oldEnd, oldDurable := l.segments.start.Load(), l.segments.end.Load(), l.durability.offset.Load()
 	w.moveEnd(min(oldStart, end), end, min(oldDurable, end))
-	if err := w.writeState(kept, false, gone...); err != nil {
+	if err := w.writeStateOfCut(kept, gone); err != nil {
 		w.moveEnd(oldStart, oldEnd, oldDurable) // nothing has been cut; if that state is on the disk all the same, it asks for less than there is
 		return err
 	}
@@ -134,6 +134,18 @@ func (w *writer) truncate(offset int64) error {
 	if end > last.NextOffset() && end > last.Base() {
 		return w.roll(end) // compaction has taken the records before end: the name of a segment keeps their offsets from being given again
 	}
+	return nil
+}
+
+// writeStateOfCut is writeState before a cut in the last segment of kept. No batch may be left that ends where the cut is, because of a gap before
+// it: the recovery point is not above what is certain to be there.
+func (w *writer) writeStateOfCut(kept, gone []*segment.Segment) error {
+	s := w.stateOf(w.log.cfg.Load(), kept, false)
+	s.RecoveryPoint = min(s.RecoveryPoint, kept[len(kept)-1].Base())
+	if err := w.storeState(s.With(s.Segments, obsolete(gone))); err != nil {
+		return err
+	}
+	w.removeStrays(kept)
 	return nil
 }
 
@@ -168,7 +180,9 @@ const maxEnd = math.MaxInt64 - 1
 // TruncateFully removes everything; appends go on at start. A follower does so whose log ends before its leader's begins. It returns
 // ErrOffsetOutOfRange if start is negative or above 2^63 - 2.
 func (l *Log) TruncateFully(start int64) error {
-	return l.exclusively(func(w *writer) error { return w.restartAt(start) })
+	return l.exclusively(func(w *writer) error {
+		return w.restartAt(start)
+	})
 }
 
 func (w *writer) restartAt(start int64) error {

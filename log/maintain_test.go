@@ -229,3 +229,33 @@ func TestClosedLogAnswersNothing(t *testing.T) {
 
 func second[A any](_ A, err error) error        { return err }
 func third[A, B any](_ A, _ B, err error) error { return err }
+
+// TestCrashAtEveryStepOfACutInsideAGap truncates to an offset before which there is nothing in the segment.
+func TestCrashAtEveryStepOfACutInsideAGap(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	l, err := Open("log", Config{FS: disk})
+	require.NoError(t, err)
+	require.NoError(t, replicate(l, 0))
+	require.NoError(t, l.Roll())
+	require.NoError(t, replicate(l, 100))
+	var states []*vfs.MemFS
+	remove := disk.Observe(vfs.Observer{After: func(e vfs.Event, _ error) {
+		if e.Op&vfs.OpChange != 0 {
+			states = append(states, disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashKept, Sizes: vfs.CrashKept, Entries: vfs.CrashKept}),
+				disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost}))
+		}
+	}})
+	require.NoError(t, l.TruncateTo(50))
+	remove()
+	require.EqualValues(t, 50, l.EndOffset())
+	require.EqualValues(t, 50, l.DurableOffset())
+	require.NotEmpty(t, states)
+	for i, fs := range states {
+		l, err := Open("log", Config{FS: fs})
+		require.NoError(t, err, "state %d of %d", i, len(states))
+		require.NotEmpty(t, values(t, l))
+		require.NoError(t, l.Close())
+	}
+	require.NoError(t, l.Close())
+}
