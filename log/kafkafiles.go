@@ -26,6 +26,7 @@ const (
 // kafkaFiles is the content of those files. Offsets are by the name of the log's directory.
 type kafkaFiles struct {
 	clean      bool // the marker was there
+	byKafka    bool // and a Kafka broker has written it: what we knew of the logs before is old
 	recoveries map[string]int64
 	starts     map[string]int64
 }
@@ -38,13 +39,17 @@ func readKafkaFiles(fsys vfs.FS, dir string) (k kafkaFiles, err error) {
 	if k.starts, err = readOffsets(fsys, filepath.Join(dir, logStartFile)); err != nil {
 		return k, err
 	}
-	switch err := fsys.Remove(filepath.Join(dir, cleanShutdownFile)); {
-	case errors.Is(err, fs.ErrNotExist):
+	marker, err := vfs.ReadFile(fsys, filepath.Join(dir, cleanShutdownFile))
+	if errors.Is(err, fs.ErrNotExist) {
 		return k, nil
-	case err != nil:
+	}
+	if err == nil {
+		err = fsys.Remove(filepath.Join(dir, cleanShutdownFile))
+	}
+	if err != nil {
 		return k, err
 	}
-	k.clean = true
+	k.clean, k.byKafka = true, string(marker) != cleanShutdown
 	return k, fsys.SyncDir(dir)
 }
 
@@ -121,6 +126,14 @@ func (d *Directory) kafkaState(dir string) (st manifest.State, known bool) {
 		st.Clean, known = true, true
 	}
 	return st, known
+}
+
+// closedByKafka reports whether a Kafka broker has had the directory since we had, and closed it in order: it has removed the
+// marker that we left, and written its own, with the epoch of the broker.
+func (d *Directory) closedByKafka() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.kafka.byKafka
 }
 
 // wasClosed takes in how a log of the directory was left.

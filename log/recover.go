@@ -140,8 +140,9 @@ func (o *opening) gather() error {
 		return err
 	}
 	o.facts = recovery.Facts{Files: files, Boot: l.dir.bootID, Scans: map[int64]recovery.Scan{}, Fresh: newIncarnation()}
+	old := known && l.dir.closedByKafka() // the broker knew nothing of the state, and has changed what it speaks of
 	switch {
-	case known || len(files) == 0:
+	case known && !old || len(files) == 0:
 	case l.readOnly:
 		v := view{log: l, cfg: o.cfg}
 		if err := v.readCheckpoints(); err != nil {

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -202,4 +204,138 @@ func TestSegmentsBehindALostEndAreSetAside(t *testing.T) {
 	after, err := planned.ReadDir(bedDir)
 	require.NoError(t, err)
 	require.Equal(t, len(before), len(after), "planning changes nothing")
+}
+
+// A Kafka broker takes the directory over, compacts, rolls and deletes, and gives it back: what we knew of its segments is old.
+func TestStateFromBeforeKafkaHadTheDirectoryIsOld(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	segments, dump := gapsOfKafka(t, disk, false)
+	old := openInDirectory(t, disk)
+	before, err := vfs.ReadFile(disk, "data/t-0/"+stateFile)
+	require.NoError(t, err)
+	fill(t, old.log, 30)
+	require.NoError(t, old.log.DeleteRecords(5))
+	require.NoError(t, old.log.Roll())
+	want := logDump(t, old.log)
+	old.close(t)
+	require.NoError(t, vfs.WriteFile(disk, "data/t-0/"+stateFile, before)) // from when there was one segment less
+	compacted := 0
+	for _, s := range old.log.list()[1:] {
+		p, err := vfs.ReadFile(disk, s.Path())
+		require.NoError(t, err)
+		_, first, err := record.Parse(p)
+		if err == nil && first < len(p) && compacted == 0 {
+			compacted++
+			require.NoError(t, vfs.WriteFile(disk, s.Path(), p[:first]))
+		}
+	}
+	require.Positive(t, compacted)
+	require.NoError(t, vfs.WriteFile(disk, "data/"+cleanShutdownFile, []byte(`{"version":0,"brokerEpoch":7}`)))
+	again := openInDirectory(t, disk)
+	require.Greater(t, len(again.log.Segments()), segments)
+	require.EqualValues(t, 5, again.log.StartOffset())
+	require.True(t, again.log.Recovery().Clean)
+	require.Empty(t, again.log.Recovery().SetAside)
+	got := logDump(t, again.log)
+	require.NotEqual(t, dump, got)
+	require.Less(t, len(got), len(want))
+	require.Equal(t, want[len(want)-100:], got[len(got)-100:])
+	again.close(t)
+	again = openInDirectory(t, disk)
+	require.Equal(t, got, logDump(t, again.log))
+	again.close(t)
+}
+
+// inDirectory is a log and the directory that it is opened in.
+type inDirectory struct {
+	log *Log
+	dir *Directory
+}
+
+func openInDirectory(t *testing.T, disk *vfs.MemFS) inDirectory {
+	t.Helper()
+	d, err := OpenDirectory("data", DirectoryConfig{FS: disk})
+	require.NoError(t, err)
+	l, err := Open("data/t-0", Config{Dir: d})
+	require.NoError(t, err)
+	return inDirectory{l, d}
+}
+
+func (o inDirectory) close(t *testing.T) {
+	t.Helper()
+	require.NoError(t, o.log.Close())
+	require.NoError(t, o.dir.Close())
+}
+
+// What cannot be read is not taken for what is not there: a log would lose its start, and segments that are obsolete would come back.
+func TestStateThatCannotBeReadIsAnErrorOfOpen(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	l := openMem(t, disk)
+	fill(t, l, 20)
+	require.NoError(t, l.DeleteRecords(7))
+	require.NoError(t, l.Close())
+	for _, op := range []vfs.Op{vfs.OpOpen, vfs.OpRead} {
+		remove := disk.Inject(vfs.Fault{Ops: op, Pattern: stateFile, Times: vfs.Always, Err: syscall.EIO})
+		_, err := Open("log", Config{FS: disk})
+		require.ErrorIs(t, err, syscall.EIO)
+		_, err = PlanRecovery("log", Config{FS: disk})
+		require.ErrorIs(t, err, syscall.EIO)
+		remove()
+	}
+	l = openMem(t, disk)
+	require.EqualValues(t, 7, l.StartOffset())
+	require.EqualValues(t, 20, l.EndOffset())
+	require.NoError(t, l.Close())
+}
+
+// Defect 14: how often a compaction opens files grows with the number of segments, not with its square.
+func TestCompactionOpensFilesInProportionToSegments(t *testing.T) {
+	t.Parallel()
+	opens := func(segments int) int64 {
+		disk := vfs.Mem()
+		l := openClean(t, disk, compacting)
+		for i := range segments {
+			appendKV(t, l, fmt.Sprintf("k%d=v", i%10))
+			require.NoError(t, l.Roll())
+		}
+		before := disk.Count(vfs.OpOpen)
+		require.Equal(t, segments, clean(t, l).Compaction.SegmentsBefore)
+		require.NoError(t, l.Close())
+		return disk.Count(vfs.OpOpen) - before
+	}
+	few, many := opens(50), opens(200)
+	t.Logf("50 segments: %d opens, 200 segments: %d", few, many)
+	require.Less(t, many, 5*few)
+	require.Less(t, many, int64(200*20))
+}
+
+// Defect 5: what a failed Close has left of one compaction says nothing of another one.
+func TestLeftoverOfOneCompactionDoesNotVoidAnother(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	cfg := compacting
+	cfg.SegmentBytes = 200
+	l := openClean(t, disk, cfg)
+	for _, kv := range [][]string{{"a=1"}, {"b=1"}, {"a=2"}, {"b=2"}, {"c=1"}} {
+		appendKV(t, l, kv...)
+		require.NoError(t, l.Roll())
+	}
+	require.NoError(t, l.Sync())
+	want := lastValues(logDump(t, l))
+	var killed []*vfs.MemFS
+	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		if e.Op&vfs.OpChange != 0 {
+			killed = append(killed, disk.Kill())
+		}
+	}})
+	clean(t, l)
+	stop()
+	require.NoError(t, l.Close())
+	for i, d := range killed {
+		name := filePath(bedDir, 0, segment.TimeIndexSuffix) + ".cleaned"
+		require.NoError(t, writeUnsynced(d, name, []byte("left")))
+		require.Equal(t, want, lastValues(reopened(t, d, cfg)), "call %d", i)
+	}
 }

@@ -258,7 +258,7 @@ func (p *planner) segments() error {
 				p.plan.Scan = &seg
 				return nil
 			}
-			whole, err := p.judge(&seg, s, scan)
+			whole, err := p.takeScan(&seg, s, scan)
 			if err != nil {
 				return err
 			}
@@ -295,8 +295,8 @@ func (p *planner) trust(seg *Segment, s manifest.Segment, size int64) (bool, err
 	return true, nil
 }
 
-// judge takes in what a scan of seg has found; whole is false if the segment has lost its end, so that nothing can follow.
-func (p *planner) judge(seg *Segment, s manifest.Segment, scan Scan) (whole bool, err error) {
+// takeScan takes in what a scan of seg has found; whole is false if the segment has lost its end, so that nothing can follow.
+func (p *planner) takeScan(seg *Segment, s manifest.Segment, scan Scan) (whole bool, err error) {
 	sealed := seg.Next >= 0
 	// A gap up to the next segment is compaction's if no byte is missing.
 	whole = !sealed || s.Size >= 0 && scan.Size >= s.Size || scan.Cut == 0 && scan.Next == seg.Next
