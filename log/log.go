@@ -27,6 +27,10 @@ type Log struct {
 	durability durability
 	segments   segments
 
+	// snapshots are the owner's snapshot files as Open found them, for the first call of SnapshotFiles. nil: it was made, or
+	// a snapshot was written or removed since.
+	snapshots atomic.Pointer[[]int64]
+
 	tail      tail      // recently written bytes in memory; changed by the writer
 	followers followers // who wait for the readable end to grow
 	cleaning  chanLock  // one Clean, Retain or Backup at a time; taken before the token

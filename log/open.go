@@ -135,7 +135,20 @@ func (l *Log) load(cfg *Config) error {
 	l.durability.set(min(max(plan.RecoveryPoint, l.segments.start.Load()), plan.End))
 	w.created = now()
 	w.drawJitter()
-	if err := l.loadRest(cfg, &o.facts.State, o.facts.State.Epochs || plan.Adopted); err != nil {
+	must := o.facts.State.Epochs || plan.Adopted
+	if err := l.findEpochs(cfg, l.epochs, o.epochs, must); err != nil {
+		return err
+	}
+	beyond := func(offset int64) bool { return offset > plan.End }
+	if len(plan.Steps) == 0 { // else the directory is not what it was
+		err = l.dropListed(o.entries, beyond)
+	} else {
+		err = l.dropSnapshots(beyond)
+	}
+	if err != nil {
+		return err
+	}
+	if err := l.loadRest(cfg); err != nil {
 		return err
 	}
 	if plan.Adopted {
@@ -160,6 +173,11 @@ func (l *Log) loadEpochs(cfg *Config, st *manifest.State, must bool) error {
 	if err != nil {
 		return err
 	}
+	return l.findEpochs(cfg, epochs, found, must)
+}
+
+// findEpochs makes epochs those of the log; if they must be there and were not found, it finds them in the batches.
+func (l *Log) findEpochs(cfg *Config, epochs *EpochCache, found, must bool) error {
 	if !found && must {
 		entries, err := epochsOf(l.list())
 		if err != nil {
@@ -176,20 +194,14 @@ func (l *Log) loadEpochs(cfg *Config, st *manifest.State, must bool) error {
 	return nil
 }
 
-// loadRest brings what lies beside the segments in line with them; epochs says that some were recorded.
-func (l *Log) loadRest(cfg *Config, st *manifest.State, epochs bool) error {
+// loadRest brings what lies beside the segments in line with them.
+func (l *Log) loadRest(cfg *Config) error {
 	w := &l.token.writer // nobody else knows the log yet
-	if err := l.loadEpochs(cfg, st, epochs); err != nil || l.readOnly {
-		return err
-	}
 	if err := errors.Join(l.epochs.truncateFromEnd(l.segments.end.Load()+1), l.epochs.truncateFromStart(l.segments.start.Load())); err != nil {
 		return err
 	}
 	if epoch, ok := l.epochs.Latest(); ok {
 		w.epoch, w.epochKnown = epoch, true
-	}
-	if err := l.dropSnapshots(func(offset int64) bool { return offset > l.segments.end.Load() }); err != nil {
-		return err
 	}
 	if l.recovery.CutBytes > 0 || len(l.recovery.SetAside) > 0 {
 		cfg.Logger.Warn("log was cut behind its last good batch", "path", l.path, "offset", l.segments.end.Load(), "bytes", l.recovery.CutBytes, "set_aside", l.recovery.SetAside)
@@ -222,6 +234,11 @@ func (l *Log) create(cfg *Config, base int64) error {
 	w.created = now()
 	w.drawJitter()
 	l.recovery.Clean = true
-	l.epochs = nil // those of the log that was here before
-	return l.loadRest(cfg, &manifest.State{}, false)
+	if err := l.loadEpochs(cfg, &manifest.State{}, false); err != nil {
+		return err
+	}
+	if err := l.dropSnapshots(func(offset int64) bool { return offset > base }); err != nil {
+		return err
+	}
+	return l.loadRest(cfg)
 }

@@ -72,6 +72,8 @@ type opening struct {
 	cfg     *Config
 	facts   recovery.Facts
 	scanned map[int64]scanned // by base: opened for the plan, and not handed over yet
+	entries []fs.DirEntry     // of the directory, read once: before the plan was carried out
+	epochs  bool              // the leader epochs were found
 }
 
 // scanned is a segment that was walked over; bytes behind its end are still there.
@@ -96,7 +98,7 @@ func (o *opening) plan() (recovery.Plan, error) {
 	}
 	var err error
 	// Recovery asks for the epochs. If their file is missing they are made anew afterwards.
-	if l.epochs, _, err = loadEpochs(o.cfg.FS, l.path, &o.facts.State, l.EndOffset); err != nil {
+	if l.epochs, o.epochs, err = loadEpochs(o.cfg.FS, l.path, &o.facts.State, l.EndOffset); err != nil {
 		return recovery.Plan{}, err
 	}
 	for {
@@ -135,7 +137,10 @@ func (o *opening) gather() error {
 	if err != nil {
 		return err
 	}
-	files, err := listFiles(o.cfg.FS, l.path)
+	if o.entries, err = o.cfg.FS.ReadDir(l.path); err != nil {
+		return err
+	}
+	files, err := segmentFiles(o.entries)
 	if err != nil {
 		return err
 	}
@@ -165,12 +170,8 @@ func (o *opening) gather() error {
 	return nil
 }
 
-// listFiles lists the files of segments in dir, with the sizes of those that hold batches.
-func listFiles(fsys vfs.FS, dir string) (files []recovery.File, err error) {
-	entries, err := fsys.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
+// segmentFiles returns the files of segments among the entries of a directory, with the sizes of those that hold batches.
+func segmentFiles(entries []fs.DirEntry) (files []recovery.File, err error) {
 	for _, e := range entries {
 		name := e.Name()
 		if !recovery.IsSegmentFile(name) || e.IsDir() {

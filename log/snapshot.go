@@ -33,6 +33,7 @@ func (w *writer) snapshot(offset int64) error {
 	if data == nil { // the owner has nothing to say
 		return nil
 	}
+	l.snapshots.Store(nil)
 	return vfs.WriteFile(cfg.FS, filePath(l.path, offset, snapshotSuffix), data)
 }
 
@@ -47,6 +48,7 @@ func (l *Log) WriteSnapshot(offset int64, data []byte) error {
 	case offset < 0:
 		return fmt.Errorf("%w: snapshot at %d", ErrOffsetOutOfRange, offset)
 	}
+	l.snapshots.Store(nil)
 	if err := vfs.WriteFile(l.cfg.Load().FS, filePath(l.path, offset, snapshotSuffix), data); err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
@@ -58,6 +60,9 @@ func (l *Log) SnapshotFiles() ([]int64, error) {
 	if l.closing.Load() {
 		return nil, ErrClosed
 	}
+	if listed := l.snapshots.Swap(nil); listed != nil {
+		return *listed, nil
+	}
 	return l.snapshotOffsets()
 }
 
@@ -67,6 +72,11 @@ func (l *Log) snapshotOffsets() (offsets []int64, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("snapshots of %s: %w", l.path, err)
 	}
+	return snapshotsIn(entries), nil
+}
+
+// snapshotsIn returns the offsets of the snapshots among the entries of a directory, ascending.
+func snapshotsIn(entries []fs.DirEntry) (offsets []int64) {
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), snapshotSuffix)
 		if offset, err := strconv.ParseInt(name, 10, 64); ok && err == nil && offset >= 0 && len(name) == 20 {
@@ -74,7 +84,22 @@ func (l *Log) snapshotOffsets() (offsets []int64, err error) {
 		}
 	}
 	slices.Sort(offsets)
-	return offsets, nil
+	return offsets
+}
+
+// dropListed is dropSnapshots for those among the entries of the directory, read by this open, and keeps the others for the
+// owner, who asks for them next: an open reads the directory once.
+func (l *Log) dropListed(entries []fs.DirEntry, which func(offset int64) bool) error {
+	var kept []int64
+	for _, o := range snapshotsIn(entries) {
+		if !which(o) {
+			kept = append(kept, o)
+		} else if err := removeSnapshot(l.cfg.Load().FS, l.path, o); err != nil {
+			return err
+		}
+	}
+	l.snapshots.Store(&kept)
+	return nil
 }
 
 // ReadSnapshot returns the snapshot of an offset. It returns ErrClosed, or an error of the file system.
@@ -97,6 +122,7 @@ func (l *Log) RemoveSnapshot(offset int64) error {
 	if l.closing.Load() {
 		return ErrClosed
 	}
+	l.snapshots.Store(nil)
 	if err := removeSnapshot(l.cfg.Load().FS, l.path, offset); err != nil {
 		return fmt.Errorf("remove snapshot: %w", err)
 	}
@@ -105,6 +131,7 @@ func (l *Log) RemoveSnapshot(offset int64) error {
 
 // dropSnapshots removes those that which says.
 func (l *Log) dropSnapshots(which func(offset int64) bool) error {
+	l.snapshots.Store(nil)
 	offsets, err := l.snapshotOffsets()
 	if err != nil {
 		return err
