@@ -5,6 +5,7 @@ import (
 	"math"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -258,4 +259,24 @@ func TestCrashAtEveryStepOfACutInsideAGap(t *testing.T) {
 		require.NoError(t, l.Close())
 	}
 	require.NoError(t, l.Close())
+}
+
+// TestAppendThatWaitedWhileTheLogBrokeIsRefused has an append in the queue while a roll finds out that the directory cannot be synced.
+func TestAppendThatWaitedWhileTheLogBrokeIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.Mem()
+		l, err := Open("log", Config{FS: disk, Sync: SyncNever})
+		require.NoError(t, err)
+		fill(t, l, 1)
+		disk.Inject(vfs.Fault{Ops: vfs.OpSyncDir, Pattern: "log", Err: syscall.EIO})
+		disk.Inject(vfs.Fault{Ops: vfs.OpCreate, Pattern: "*.log", Delay: time.Second})
+		rolled := make(chan error, 1)
+		go func() { rolled <- l.Roll() }()
+		synctest.Wait()
+		_, err = l.Append(t.Context(), record.Record{Value: []byte("v")})
+		require.ErrorIs(t, err, syscall.EIO)
+		require.ErrorIs(t, <-rolled, syscall.EIO)
+		require.EqualValues(t, 1, l.EndOffset())
+		require.Error(t, l.Close())
+	})
 }

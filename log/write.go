@@ -10,6 +10,12 @@ import (
 // write writes what is in r.all and publishes the new end. Nothing is completed.
 func (w *writer) write(r *round) {
 	r.cfg = w.log.cfg.Load()
+	if err := w.log.durability.failed(); err != nil { // since they were queued
+		for _, a := range r.all {
+			r.refuse(a, err)
+		}
+		return
+	}
 	for rest := r.all; len(rest) > 0; {
 		rest = w.writeSome(r, rest)
 	}
