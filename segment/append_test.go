@@ -5,8 +5,10 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -127,6 +129,50 @@ func TestAppendAfterFailedSyncReturnsSameError(t *testing.T) {
 	require.Equal(t, first, s.TrimTail())
 	require.NoError(t, s.Close())
 	require.Equal(t, syncs, fsys.Count(vfs.OpSync))
+}
+
+// slowSyncFS reports a failed write as Linux does: to one sync of the descriptor, the first one here,
+// which takes until the failure is sent. All others succeed at once.
+type slowSyncFS struct {
+	vfs.FS
+	fail chan error
+	told atomic.Bool
+}
+
+type slowSyncFile struct {
+	vfs.File
+	fs *slowSyncFS
+}
+
+func (f *slowSyncFS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
+	file, err := f.FS.OpenFile(name, flag, perm)
+	return slowSyncFile{file, f}, err
+}
+
+func (f slowSyncFile) Sync() error {
+	if f.fs.told.Swap(true) {
+		return nil
+	}
+	return <-f.fs.fail
+}
+
+func TestSyncBesideAFailedOneFailsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := &slowSyncFS{FS: memFS(t), fail: make(chan error)}
+		s, err := Create(testDir, 0, Config{FS: fsys})
+		require.NoError(t, err)
+		defer s.Close()
+		fill(t, s, 3, 2, 100)
+		first, second := make(chan error, 1), make(chan error, 1)
+		go func() { first <- s.Sync() }()
+		synctest.Wait() // in the file system
+		go func() { second <- s.Sync() }()
+		synctest.Wait()
+		require.Empty(t, second, "what it is to cover is not known to be on the disk")
+		fsys.fail <- syscall.EIO
+		require.ErrorIs(t, <-first, syscall.EIO)
+		require.ErrorIs(t, <-second, syscall.EIO)
+	})
 }
 
 func TestPreallocatedTailIsReservedInStepsAndTrimmed(t *testing.T) {

@@ -27,6 +27,12 @@ type FileCache struct {
 type openFile struct {
 	owner *Segment
 	file  vfs.File
+
+	// syncing has room for one: whoever syncs the descriptor puts a value in, and takes it out when the
+	// outcome is known to the segment. Linux reports a failed write to one sync of a descriptor only.
+	// Of two syncs at the same time the other one would succeed without the bytes that it is to cover.
+	syncing chan struct{}
+
 	users atomic.Int64 // below zero: no new ones, and the last one closes the file
 	used  atomic.Bool  // since the hand came past
 	slot  int          // in files; -1: no longer there. Guarded by the cache's mu
@@ -82,7 +88,7 @@ func (c *FileCache) open(s *Segment) (*openFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &openFile{owner: s, file: file}
+	f := &openFile{owner: s, file: file, syncing: make(chan struct{}, 1)}
 	f.users.Store(1)
 	f.used.Store(true)
 

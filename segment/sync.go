@@ -20,11 +20,26 @@ func (s *Segment) Sync() error {
 	if err != nil {
 		return fmt.Errorf("sync %s: %w", s.Path(), err)
 	}
+	f.syncing <- struct{}{}
+	err = s.syncFile(f)
+	<-f.syncing
+	if released := s.cfg.Files.release(f); err == nil {
+		err = released
+	}
+	return err
+}
+
+// syncFile syncs f, the only one to do so, and records the outcome. After a failure it is not tried again.
+func (s *Segment) syncFile(f *openFile) error {
 	s.mu.Lock()
-	before, quiet := s.changes, s.active == f && !s.writing
+	before, quiet, err := s.changes, s.active == f && !s.writing, s.broken
 	s.mu.Unlock()
+	if err != nil { // of the sync that this one waited for
+		return err
+	}
 	err = f.file.Sync()
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err != nil && s.broken == nil {
 		s.broken = fmt.Errorf("sync %s: %w", s.Path(), err)
 	}
@@ -36,10 +51,6 @@ func (s *Segment) Sync() error {
 			s.active, s.lent = nil, true
 			f.users.Add(-1)
 		}
-	}
-	s.mu.Unlock()
-	if released := s.cfg.Files.release(f); err == nil {
-		err = released
 	}
 	return err
 }
