@@ -262,3 +262,35 @@ func TestSecondOpenOfADirectoryIsLocked(t *testing.T) {
 	require.NoError(t, l.Close())
 	require.NoError(t, openMem(t, disk).Close())
 }
+
+// Offsets before the end can be without a record: a compaction took them, and a truncation what had come behind. Who follows
+// waits there for what comes next, and does not look again and again.
+func TestFollowWaitsBehindAGapAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := Open("log", Config{FS: vfs.Mem(), Cleanup: CleanupCompact, MinDirtyRatio: 0.01})
+		require.NoError(t, err)
+		appendKV(t, l, "a=1")
+		appendKV(t, l, "a=2")
+		require.NoError(t, l.Roll())
+		clean(t, l)
+		require.NoError(t, l.TruncateTo(1))
+		require.Equal(t, []int64{0, 1}, []int64{l.StartOffset(), l.EndOffset()})
+		next := make(chan record.Record)
+		go func() {
+			for r, err := range l.Follow(t.Context(), 0) {
+				if err != nil {
+					break
+				}
+				next <- r
+			}
+			close(next)
+		}()
+		synctest.Wait() // it waits: until it does, this hangs
+		appendKV(t, l, "a=3")
+		r := <-next
+		require.Equal(t, []any{int64(1), "3"}, []any{r.Offset, string(r.Value)})
+		require.NoError(t, l.Close())
+		_, more := <-next
+		require.False(t, more)
+	})
+}

@@ -227,6 +227,7 @@ func (l *Log) records(from int64, yield func(record.Record, error) bool) (next i
 		return from, false
 	}
 	var m readMemory
+	cuts := l.durability.cuts.Load() // before the end
 	for end := l.readable(); from < end; {
 		dst, size := m.next()
 		p, err := l.read(dst, from, size, end)
@@ -235,7 +236,7 @@ func (l *Log) records(from int64, yield func(record.Record, error) bool) (next i
 			return from, false
 		}
 		if len(p) == 0 {
-			return from, true
+			return l.pastGap(from, end, cuts), true
 		}
 		p = m.took(p)
 		for len(p) > 0 {
@@ -252,6 +253,16 @@ func (l *Log) records(from int64, yield func(record.Record, error) bool) (next i
 		}
 	}
 	return from, true
+}
+
+// pastGap returns where to read on when nothing was found in [from, end): at end, since compaction or a truncation behind it
+// has left no batch there. If the log was cut since cuts was read and then end, what was looked for may be gone and its
+// offsets given again: at from.
+func (l *Log) pastGap(from, end, cuts int64) int64 {
+	if l.readable() < end || l.durability.cuts.Load() != cuts {
+		return from
+	}
+	return end
 }
 
 // yieldRecords yields the records of a batch at or above from; false if the loop was left.
