@@ -178,6 +178,60 @@ func TestDamagedIndexesNeverMakeReadsWrong(t *testing.T) {
 	}
 }
 
+// As TestDamagedIndexesNeverMakeReadsWrong, with time indexes that have many entries, and with every answer asked for: timestamps that grow, those
+// that many batches share, and those that fall back, so that the batch an entry names may have its timestamp by chance.
+func TestDamagedTimeIndexesNeverMakeLookupsWrong(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]func(i int64) int64{
+		"growing":      func(i int64) int64 { return 10 * i },
+		"shared":       func(i int64) int64 { return i / 8 * 10 },
+		"falling back": func(i int64) int64 { return i/3*10 - i%3*15 + 30 },
+	} {
+		for seed := range uint64(25) {
+			fsys := memFS(t)
+			s, err := Create(testDir, 0, Config{FS: fsys, IndexIntervalBytes: 200})
+			require.NoError(t, err)
+			const count = 120
+			for i := range int64(count) {
+				require.NoError(t, appendTo(s, batch(i, 1, at(i), 50)))
+			}
+			require.NoError(t, s.Seal())
+			require.NoError(t, s.Close())
+			require.Greater(t, len(readFile(t, fsys, TimeIndexSuffix)), 12*timeEntrySize)
+			r := rand.New(rand.NewPCG(seed, 9))
+			if seed%2 == 0 {
+				damage(t, fsys, TimeIndexSuffix, r)
+			} else { // one entry names a batch further on, or a lower timestamp
+				p := readFile(t, fsys, TimeIndexSuffix)
+				i := r.IntN(len(p) / timeEntrySize)
+				e := parseTimeEntry(p[timeEntrySize*i:])
+				if e.rel += r.Int32N(20); r.IntN(2) == 0 {
+					e.ts -= r.Int64N(40)
+				}
+				copy(p[timeEntrySize*i:], e.appendTo(nil))
+				writeFile(t, fsys, segmentFile(TimeIndexSuffix), p)
+			}
+			s, err = Open(testDir, 0, Config{FS: fsys, ReadOnly: seed%3 == 0}, OpenOptions{Clean: true, NextOffset: count, Size: s.Size()})
+			require.NoError(t, err)
+			for _, i := range r.Perm(count) {
+				for _, ts := range []int64{at(int64(i)) - 1, at(int64(i)), at(int64(i)) + 1} {
+					want := int64(0)
+					for want < count && at(want) < ts {
+						want++
+					}
+					offset, _, ok, err := s.OffsetAt(ts, 0)
+					require.NoError(t, err)
+					require.Equal(t, want < count, ok, "%s, seed %d: time %d", name, seed, ts)
+					if ok {
+						require.Equal(t, want, offset, "%s, seed %d: time %d", name, seed, ts)
+					}
+				}
+			}
+			require.NoError(t, s.Close())
+		}
+	}
+}
+
 func TestMissingIndexOfASealedSegmentIsBuiltAnew(t *testing.T) {
 	t.Parallel()
 	fsys, all, size := sealedSegment(t, 400)
