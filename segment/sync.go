@@ -47,7 +47,7 @@ func (s *Segment) syncFile(f *openFile) error {
 		err = s.broken
 	} else {
 		s.unsynced = false
-		if quiet && s.changes == before && s.cfg.Files.over.Load() { // too many are open: the next write opens this one again
+		if quiet && s.active == f && s.changes == before && s.cfg.Files.over.Load() { // too many are open: the next write opens this one again
 			s.active, s.lent = nil, true
 			f.users.Add(-1)
 		}

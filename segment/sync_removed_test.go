@@ -1,0 +1,47 @@
+package segment
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
+)
+
+// A segment is removed, its descriptor given back with that, while a sync is under way that would give it back too, since too
+// many are open. Given back twice it would never be closed.
+func TestDescriptorOfASegmentThatIsRemovedDuringASyncIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, files, open := vfs.Mem(), NewFileCache(1), 0
+		disk.Observe(vfs.Observer{After: func(e vfs.Event, err error) {
+			switch {
+			case err == nil && e.Op&(vfs.OpOpen|vfs.OpCreate) != 0:
+				open++
+			case e.Op == vfs.OpClose:
+				open--
+			}
+		}})
+		var segments []*Segment
+		for base := range int64(2) {
+			s, err := Create("/", base, Config{FS: disk, Files: files})
+			require.NoError(t, err)
+			var b record.Builder
+			b.Append(&record.Record{Value: []byte("v")})
+			p := b.Bytes()
+			record.SetBaseOffset(p, base)
+			require.NoError(t, s.AppendOne(p, &BatchInfo{Size: len(p), BaseOffset: base, LastOffset: base}))
+			segments = append(segments, s)
+		}
+		disk.Inject(vfs.Fault{Ops: vfs.OpSync, Delay: time.Second})
+		synced := make(chan error)
+		go func() { synced <- segments[0].Sync() }()
+		synctest.Wait()
+		require.NoError(t, segments[0].Remove())
+		require.NoError(t, <-synced)
+		require.NoError(t, segments[1].Close())
+		require.Zero(t, open)
+	})
+}
