@@ -236,8 +236,14 @@ func (c *EpochCache) EndOffsetFor(epoch int32) (int32, int64) {
 	}
 }
 
-// truncateFromEnd forgets epochs that began at end or later.
-func (c *EpochCache) truncateFromEnd(end int64) error {
+// beginAt says that there are epochs, and that all of them began at end or later.
+func (c *EpochCache) beginAt(end int64) bool {
+	entries := c.list()
+	return len(entries) > 0 && entries[0].start >= end
+}
+
+// truncateFromEnd forgets epochs that began at end or later. If none is left it is otherwise, unless its epoch is negative.
+func (c *EpochCache) truncateFromEnd(end int64, otherwise epochEntry) error {
 	entries := c.list()
 	n := len(entries)
 	for n > 0 && entries[n-1].start >= end {
@@ -246,8 +252,15 @@ func (c *EpochCache) truncateFromEnd(end int64) error {
 	if n == len(entries) {
 		return nil
 	}
-	return c.become(entries[:n:n])
+	left := entries[:n:n]
+	if n == 0 && otherwise.epoch >= 0 {
+		left = []epochEntry{otherwise}
+	}
+	return c.become(left)
 }
+
+// noEpoch is no epoch.
+var noEpoch = epochEntry{epoch: -1}
 
 // truncateFromStart makes the oldest epoch begin at start.
 func (c *EpochCache) truncateFromStart(start int64) error {

@@ -3,6 +3,7 @@ package log_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,18 +22,13 @@ const (
 )
 
 // defaultScripts are explored when no time is given.
-const defaultScripts = 8
+const defaultScripts = 5
 
 // TestExplore runs scripts of everything a log can do, and crashes at the calls they make: see package explore. A script that fails is shrunk
 // and printed; STRATA_EXPLORE_SCRIPT runs it again.
 func TestExplore(t *testing.T) {
 	if name := os.Getenv(exploreScriptEnv); name != "" {
-		text, err := os.ReadFile(name)
-		require.NoError(t, err)
-		s, err := explore.Parse(string(text))
-		require.NoError(t, err)
-		_, v := exploreScript(t, s, explore.Options{Every: 1, Kinds: len(explore.Crashes), Again: 7})
-		require.NoError(t, asError(v))
+		exploreFile(t, name, explore.Options{Every: 1, Kinds: len(explore.Crashes), Again: 3})
 		return
 	}
 	began, limit := time.Now(), time.Duration(0)
@@ -53,6 +49,26 @@ func TestExplore(t *testing.T) {
 	}
 	t.Logf("seeds %d to %d: %d calls, %d states after a crash, %d more after another one during recovery, %v; kept out: %v", first, seed-1,
 		total.Calls, total.States, total.Second, time.Since(began).Round(time.Millisecond), explore.Exclusions())
+}
+
+// TestScriptsThatOnceFailed runs the scripts in testdata/explore, each of which has found a defect, with crashes at every call.
+func TestScriptsThatOnceFailed(t *testing.T) {
+	files, err := filepath.Glob("testdata/explore/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { exploreFile(t, file, explore.Options{Every: 1, Kinds: 4, Again: 60}) })
+	}
+}
+
+func exploreFile(t *testing.T, name string, o explore.Options) {
+	text, err := os.ReadFile(name)
+	require.NoError(t, err)
+	s, err := explore.Parse(string(text))
+	require.NoError(t, err)
+	rep, v := exploreScript(t, s, o)
+	require.NoError(t, asError(v))
+	t.Logf("%d calls, %d states after a crash, %d more after another one during recovery", rep.Calls, rep.States, rep.Second)
 }
 
 func optionsOf(seed uint64) explore.Options {

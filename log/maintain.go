@@ -72,7 +72,7 @@ func (l *Log) TruncateTo(offset int64) error {
 		case offset < 0:
 			return fmt.Errorf("%w: truncate %s to %d", ErrOffsetOutOfRange, l.path, offset)
 		case offset >= l.segments.end.Load():
-			return l.epochs.truncateFromEnd(offset)
+			return w.cutEpochs(offset)
 		case offset < l.list()[0].Base():
 			return w.restartAt(offset)
 		}
@@ -126,11 +126,10 @@ func (w *writer) truncate(offset int64) error {
 	if err := errors.Join(errs...); err != nil {
 		return l.breakWith(err)
 	}
-	if err := errors.Join(l.epochs.truncateFromEnd(end),
+	if err := errors.Join(w.cutEpochs(end),
 		l.dropSnapshots(func(o int64) bool { return o > end }), lowerCleanerOffset(l.cfg.Load().FS, l.path, end)); err != nil {
 		return l.breakWith(err)
 	}
-	w.latestEpoch()
 	if end > last.NextOffset() && end > last.Base() {
 		return w.roll(end) // compaction has taken the records before end: the name of a segment keeps their offsets from being given again
 	}
@@ -212,7 +211,7 @@ func (w *writer) restartAt(start int64) error {
 	}
 	var fresh *segment.Segment
 	if err == nil {
-		err = errors.Join(cfg.FS.SyncDir(l.path), l.epochs.truncateFromEnd(0), l.dropSnapshots(func(int64) bool { return true }),
+		err = errors.Join(cfg.FS.SyncDir(l.path), l.epochs.truncateFromEnd(0, noEpoch), l.dropSnapshots(func(int64) bool { return true }),
 			lowerCleanerOffset(cfg.FS, l.path, 0))
 	}
 	if err == nil {
@@ -230,6 +229,44 @@ func (w *writer) restartAt(start int64) error {
 	w.created = now()
 	w.latestEpoch()
 	return w.writeState(list, false)
+}
+
+// cutEpochs forgets the leader epochs that began at end or later, and goes on in the newest that is left. DeleteRecords can have moved the
+// beginning of the oldest one up to end: if that leaves none, the epoch of the last batch stays, for recovery takes a batch of an
+// earlier epoch behind it for damage.
+func (w *writer) cutEpochs(end int64) error {
+	l := w.log
+	last := noEpoch
+	if l.epochs.beginAt(end) {
+		var err error
+		if last, err = lastEpoch(l.list()); err != nil {
+			return err
+		}
+		last.start = max(last.start, l.segments.start.Load())
+	}
+	err := l.epochs.truncateFromEnd(end, last)
+	w.latestEpoch()
+	return err
+}
+
+// lastEpoch returns the leader epoch of the last batch in a list of segments, and where that begins; noEpoch if there is none.
+func lastEpoch(list []*segment.Segment) (last epochEntry, err error) {
+	for _, s := range slices.Backward(list) {
+		if s.Size() == 0 {
+			continue
+		}
+		pos, err := s.Locate(s.NextOffset() - 1)
+		if err != nil {
+			return noEpoch, err
+		}
+		last = noEpoch
+		err = s.Headers(pos, func(b *record.Batch, _ int64) bool {
+			last = epochEntry{b.LeaderEpoch, b.BaseOffset}
+			return true
+		})
+		return last, err
+	}
+	return noEpoch, nil
 }
 
 // latestEpoch takes the epoch to stamp from the cache again.

@@ -163,7 +163,7 @@ func (l *Log) forgetBesideSegments(cfg *Config) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(epochs.truncateFromEnd(0), lowerCleanerOffset(cfg.FS, l.path, 0), l.dropSnapshots(func(int64) bool { return true }))
+	return errors.Join(epochs.truncateFromEnd(0, noEpoch), lowerCleanerOffset(cfg.FS, l.path, 0), l.dropSnapshots(func(int64) bool { return true }))
 }
 
 // loadEpochs reads the leader epochs. If must says that some were recorded and their file is missing, it is made anew from the batches: without
@@ -197,7 +197,7 @@ func (l *Log) findEpochs(cfg *Config, epochs *EpochCache, found, must bool) erro
 // loadRest brings what lies beside the segments in line with them.
 func (l *Log) loadRest(cfg *Config) error {
 	w := &l.token.writer // nobody else knows the log yet
-	if err := errors.Join(l.epochs.truncateFromEnd(l.segments.end.Load()+1), l.epochs.truncateFromStart(l.segments.start.Load())); err != nil {
+	if err := errors.Join(l.epochs.truncateFromEnd(l.segments.end.Load()+1, noEpoch), l.epochs.truncateFromStart(l.segments.start.Load())); err != nil {
 		return err
 	}
 	if epoch, ok := l.epochs.Latest(); ok {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"slices"
 
 	"github.com/stratalog/strata/log/internal/manifest"
@@ -169,6 +170,7 @@ func (w *writer) stateOf(cfg *Config, list []*segment.Segment, clean bool) manif
 	if _, s.Epochs = l.epochs.Latest(); l.epochs.inState {
 		s.Epochs, s.FirstOnly, s.FirstEpoch = true, true, l.epochs.first
 	}
+	s.RecoveryPoint = min(s.RecoveryPoint, w.firstUnsynced(cfg, list))
 	if clean {
 		active := list[len(list)-1]
 		s.End, s.Size, s.RecoveryPoint = l.segments.end.Load(), active.Size(), l.segments.end.Load()
@@ -181,6 +183,22 @@ func (w *writer) stateOf(cfg *Config, list []*segment.Segment, clean bool) manif
 		s.Segments = append(s.Segments, manifest.Segment{Base: seg.Base(), Size: size})
 	}
 	return s
+}
+
+// firstUnsynced returns the base of the first closed segment in list that has not been synced since, math.MaxInt64 if all were: the state names its
+// size, which a power cut can still change, even if none of its records is needed or all of them are durable.
+func (w *writer) firstUnsynced(cfg *Config, list []*segment.Segment) int64 {
+	l := w.log
+	l.durability.mu.Lock()
+	dirty := l.durability.dirty
+	l.durability.mu.Unlock()
+	closing := l.active() // if it is not the last of list: it is being closed, and synced under SyncOnAck
+	for _, s := range list[:len(list)-1] {
+		if slices.Contains(dirty, s) || s == closing && cfg.Sync != SyncOnAck {
+			return s.Base()
+		}
+	}
+	return math.MaxInt64
 }
 
 // obsolete returns what the state says of segments that are removed. One that may have been active has any size.

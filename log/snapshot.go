@@ -129,21 +129,26 @@ func (l *Log) RemoveSnapshot(offset int64) error {
 	return nil
 }
 
-// dropSnapshots removes those that which says.
+// dropSnapshots removes those that which says, durably: one of what was truncated must not come back beside what was appended since.
 func (l *Log) dropSnapshots(which func(offset int64) bool) error {
 	l.snapshots.Store(nil)
 	offsets, err := l.snapshotOffsets()
 	if err != nil {
 		return err
 	}
+	dropped := false
 	for _, o := range offsets {
 		if which(o) {
 			if err := removeSnapshot(l.cfg.Load().FS, l.path, o); err != nil {
 				return err
 			}
+			dropped = true
 		}
 	}
-	return nil
+	if !dropped {
+		return nil
+	}
+	return l.cfg.Load().FS.SyncDir(l.path)
 }
 
 // removeSnapshot removes the snapshot at offset, if there is one.

@@ -91,7 +91,7 @@ func (l *Log) syncNow() error {
 	cuts := d.cuts.Load()
 	end := l.segments.end.Load() // after cuts, or it could be that of before a truncation; before the segments, or a roll could put its end behind them
 	dirty, active := d.dirty, l.active()
-	done := d.inFiles.Load() >= end
+	done := d.inFiles.Load() >= end && len(dirty) == 0 // the start can have been moved past what is dirty
 	d.mu.Unlock()
 	if err := d.failed(); err != nil || done {
 		return err

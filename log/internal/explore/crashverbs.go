@@ -93,7 +93,7 @@ func (w *world) fault(_ *member, args Args) error {
 		f.Keep = max(f.Keep, 1)
 	}
 	w.faults = append(w.faults, w.fs.Inject(f))
-	w.faulty = true
+	w.faulty, w.hurt = true, true
 	return nil
 }
 

@@ -74,7 +74,7 @@ func expect(facts []fact, sure, log int, durable int64, killed bool) *expectatio
 			e.end = max(e.end, f.offset)
 		case written, acked:
 			e.append(f)
-			end = max(end, f.offset+f.n)
+			end = f.offset + f.n
 			if f.kind == acked {
 				e.end = max(e.end, f.offset+f.n)
 			}
@@ -113,6 +113,9 @@ func (e *expectation) note(f *fact) {
 		e.removed = false
 		for _, r := range f.recs {
 			e.pending[r.id] = r
+		}
+		if e.cleaning {
+			e.shadow()
 		}
 	case refused:
 		for id := f.id; id < f.id+f.n; id++ {
@@ -159,6 +162,12 @@ func (e *expectation) append(f *fact) {
 		if o >= f.offset { // a cut that was not confirmed has taken place
 			e.gone[s.id] = "cut off"
 			delete(e.slots, o)
+		}
+	}
+	if e.cut <= f.offset {
+		e.end, e.low = min(e.end, f.offset), min(e.low, f.offset)
+		if e.epochAt >= e.cut {
+			e.epoch = -1
 		}
 	}
 	e.cut = none

@@ -43,10 +43,10 @@ func (v *Violation) Error() string {
 	return fmt.Sprintf("crash %q: %v", v.Kind, v.Err)
 }
 
-// Class is what violations of one kind have in common: the beginning of what is said, without numbers.
+// Class is what violations of one kind have in common, whatever they were seen after: the beginning of the innermost error, without numbers.
 func (v *Violation) Class() string {
 	err := v.Err
-	if inner := errors.Unwrap(err); inner != nil {
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 		err = inner
 	}
 	text := strings.Map(func(r rune) rune {
@@ -56,7 +56,7 @@ func (v *Violation) Class() string {
 		return r
 	}, err.Error())
 	text = strings.ReplaceAll(text, "#", "")
-	return v.Kind + text[:min(len(text), 25)]
+	return text[:min(len(text), 25)]
 }
 
 // Run runs a script and explores it. It must be called in a testing/synctest bubble.

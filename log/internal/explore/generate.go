@@ -33,9 +33,10 @@ func (g *generator) world() {
 	w := Args{"sync": g.oneOf("ack", "ack", "never", "interval"), "cleanup": g.cleanup(),
 		"segment": g.oneOf("700", "2000", "3000", "5000")}
 	if g.rnd.IntN(2) == 0 {
-		g.logs = 2 + g.rnd.IntN(3)
+		g.logs = 2 + g.rnd.IntN(4)
 		w["shared"] = "1"
 		w["tail"] = g.oneOf("0", "-1")
+		w["journal"] = g.oneOf("0", "4096", "40000")
 	}
 	w["logs"] = number(g.logs)
 	switch g.rnd.IntN(4) {
@@ -68,7 +69,9 @@ func (g *generator) step() {
 		g.fault()
 	case n < 9:
 		g.add(Op{Verb: "sleep", Log: -1, Args: Args{"ms": g.oneOf("400", "1100", "11000")}})
-	case n < 15 && g.faulty == 0:
+	case n < 9+2*g.logs && g.logs > 1: // several logs to be synced at once
+		g.add(Op{Verb: "spread", Log: -1, Args: Args{"n": number(1 + g.rnd.IntN(3))}})
+	case n < 23 && g.faulty == 0:
 		g.overlapped()
 	default:
 		g.add(g.op())

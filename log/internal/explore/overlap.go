@@ -2,7 +2,6 @@ package explore
 
 import (
 	"errors"
-	"strings"
 	"sync"
 	"testing/synctest"
 
@@ -33,10 +32,10 @@ func (w *world) overlapped(o *Op) error {
 	var mid chan error
 	waited := make(chan struct{})
 	calls := 0
-	stop := w.fs.Observe(vfs.Observer{Before: func(e vfs.Event) {
+	stop := w.fs.Observe(vfs.Observer{Before: func(vfs.Event) {
 		mu.Lock()
 		calls++
-		now := calls >= o.At && mid == nil && !underMutex(e)
+		now := calls >= o.At && mid == nil
 		if now {
 			mid = make(chan error, 1)
 		}
@@ -86,9 +85,4 @@ func (w *world) begin(m *member, l *log.Log, f *found) {
 	w.add(first)
 	w.add(fact{kind: synced, log: m.index, offset: l.DurableOffset()})
 	m.owner.begin(f)
-}
-
-// underMutex says that a call of the file system is made with a mutex held, which synctest.Wait would wait for.
-func underMutex(e vfs.Event) bool {
-	return strings.Contains(e.Name+e.NewName, "leader-epoch-checkpoint")
 }

@@ -20,6 +20,8 @@ func verb(name string) func(w *world, m *member, args Args) error {
 		return (*world).appendOne
 	case "burst":
 		return (*world).burst
+	case "spread":
+		return (*world).spread
 	case "follow":
 		return (*world).follow
 	case "sync":
@@ -144,27 +146,42 @@ func (w *world) appended(m *member, before log.SyncPolicy, recs []rec, offset in
 
 // burst hands over several batches before it waits for any of them.
 func (w *world) burst(m *member, args Args) error {
+	return w.submit(int(args.Int("n")), m)
+}
+
+// spread is burst for all logs at once, so that there are many to be synced.
+func (w *world) spread(_ *member, args Args) error {
+	var open []*member
+	for _, m := range w.logs {
+		if m.log.Load() != nil {
+			open = append(open, m)
+		}
+	}
+	return w.submit(int(args.Int("n")), open...)
+}
+
+// submit hands over n batches to each of some logs before it waits for any of them.
+func (w *world) submit(n int, ms ...*member) error {
 	var wg sync.WaitGroup
-	n := int(max(args.Int("n"), 1))
-	errs := make([]error, n)
-	l := m.log.Load()
-	for i := range n {
-		recs := w.take(m.index, 1+i%3, time.Now().UnixMilli())
+	errs := make([]error, max(n, 1)*len(ms))
+	for i := range errs {
+		m := ms[i%len(ms)]
+		recs := w.take(m.index, 1+i/len(ms)%3, time.Now().UnixMilli())
 		batch, err := batchOf(recs)
 		if err != nil {
 			return err
 		}
 		before := m.policyNow()
 		wg.Add(1)
-		l.Submit(&log.Append{Batch: batch, LeaderEpoch: -1, Done: func(a *log.Append) {
+		m.log.Load().Submit(&log.Append{Batch: batch, LeaderEpoch: -1, Done: func(a *log.Append) {
 			defer wg.Done()
 			w.appended(m, before, recs, a.BaseOffset, a.Err)
 			errs[i] = a.Err
 		}})
 	}
 	wg.Wait()
-	for _, err := range errs {
-		if err := w.failed(m, err); err != nil {
+	for i, err := range errs {
+		if err := w.failed(ms[i%len(ms)], err); err != nil {
 			return err
 		}
 	}

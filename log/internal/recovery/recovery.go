@@ -276,13 +276,15 @@ func (p *planner) segments() error {
 // trust says whether the end of seg is known without a look at its batches; then it is set.
 func (p *planner) trust(seg *Segment, s manifest.Segment, size int64) (bool, error) {
 	clean := p.plan.Clean
+	// A segment of unknown size was closed after our last state: a power cut can have brought back the space that was reserved behind its end.
+	reserved := s.Size < 0 && p.Facts.State.Version > 0 && !clean
 	switch rp := p.state.RecoveryPoint; {
-	case seg.Next >= 0 && (clean || p.plan.SameBoot || seg.Next <= rp):
+	case seg.Next >= 0 && (clean || p.plan.SameBoot || seg.Next <= rp && !reserved):
 		if s.Size >= 0 && s.Size != size {
 			return false, &Damage{Name: logName(s.Base), Pos: min(s.Size, size), Offset: s.Base, Reason: fmt.Sprintf("file has %d bytes, %d were written", size, s.Size)}
 		}
 		seg.NextOffset, seg.Size = seg.Next, size
-		seg.Unsynced = !clean && seg.Next > rp // closed, and the process killed before it was synced
+		seg.Unsynced = !clean && (seg.Next > rp || reserved) // closed, and the process killed before it was synced
 	case seg.Next < 0 && size == 0 && rp <= s.Base && (!clean || p.state.End <= s.Base): // never written to
 		seg.NextOffset, seg.Size = s.Base, 0
 		seg.Unsynced = !clean // empty perhaps by a cut that is not on the disk
@@ -298,8 +300,8 @@ func (p *planner) trust(seg *Segment, s manifest.Segment, size int64) (bool, err
 // takeScan takes in what a scan of seg has found; whole is false if the segment has lost its end, so that nothing can follow.
 func (p *planner) takeScan(seg *Segment, s manifest.Segment, scan Scan) (whole bool, err error) {
 	sealed := seg.Next >= 0
-	// A gap up to the next segment is compaction's if no byte is missing.
-	whole = !sealed || s.Size >= 0 && scan.Size >= s.Size || scan.Cut == 0 && scan.Next == seg.Next
+	// A gap up to the next segment is compaction's, or a leader's, if no byte is missing: its bytes are counted, or all below was durable.
+	whole = !sealed || s.Size >= 0 && scan.Size >= s.Size || scan.Cut == 0 && (scan.Next == seg.Next || s.Size < 0 && seg.Next <= p.state.RecoveryPoint)
 	lost := int64(-1)
 	switch {
 	case p.plan.SameBoot || p.plan.Clean || sealed && whole:

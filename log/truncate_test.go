@@ -1,0 +1,62 @@
+package log_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
+)
+
+// A log whose records were all deleted and that is then truncated at its end, where the last epoch seems to begin, stays in that epoch:
+// what is appended after the next opening must not look older than the batches that are still in the file.
+func TestTruncationOfALogWithDeletedRecordsKeepsItsEpoch(t *testing.T) {
+	fsys := vfs.Mem()
+	open := func(fsys vfs.FS) *log.Log {
+		l, err := log.Open("t-0", log.Config{FS: fsys})
+		require.NoError(t, err)
+		return l
+	}
+	l := open(fsys)
+	require.NoError(t, l.SetLeaderEpoch(7))
+	_, err := l.Append(context.Background(), record.String("", "k", "old"))
+	require.NoError(t, err)
+	require.NoError(t, l.DeleteRecords(1))
+	require.NoError(t, l.TruncateTo(1))
+	require.NoError(t, l.Close())
+
+	l = open(fsys)
+	_, err = l.Append(context.Background(), record.String("", "k", "new"))
+	require.NoError(t, err)
+	crashed := fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
+	require.NoError(t, l.Close())
+
+	l = open(crashed)
+	require.EqualValues(t, 2, l.EndOffset(), "it was acknowledged")
+	require.EqualValues(t, 7, l.Epochs().At(1))
+	require.NoError(t, l.Close())
+}
+
+// A snapshot of what was truncated does not come back with a power cut.
+func TestSnapshotOfWhatWasTruncatedDoesNotComeBack(t *testing.T) {
+	l, fsys := openMem(t, exploreConfig(log.SyncNever))
+	for id := range int64(4) {
+		_, err := appendID(l, id)
+		require.NoError(t, err)
+	}
+	require.NoError(t, l.Roll()) // takes a snapshot
+	require.NoError(t, l.TruncateTo(1))
+	offsets, err := l.SnapshotFiles()
+	require.NoError(t, err)
+	require.Empty(t, offsets)
+	crashed := fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashKept, Sizes: vfs.CrashKept, Entries: vfs.CrashLost})
+	entries, err := crashed.ReadDir(exploreDir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		require.NotContains(t, e.Name(), ".snapshot")
+	}
+	require.NoError(t, l.Close())
+}
