@@ -95,7 +95,8 @@ func (c *FileCache) open(s *Segment) (*openFile, error) {
 	c.mu.Lock()
 	if now := s.file.Load(); now != nil && now.hold() { // somebody else opened it meanwhile
 		c.mu.Unlock()
-		return now, file.Close()
+		_ = file.Close() // nothing was written through it
+		return now, nil
 	}
 	if s.gone() { // and was forgotten already, or will be after this lock
 		c.mu.Unlock()
@@ -106,7 +107,8 @@ func (c *FileCache) open(s *Segment) (*openFile, error) {
 	c.files = append(c.files, f)
 	victims := c.victimsLocked()
 	c.mu.Unlock()
-	return f, closeAll(victims)
+	_ = closeAll(victims) // of other segments, synced or read only: s has its file
+	return f, nil
 }
 
 // victimsLocked takes files without users out of a cache that is too full, sparing once those used since the last time.

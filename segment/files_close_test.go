@@ -1,0 +1,37 @@
+package segment
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
+)
+
+// Room for a descriptor is made by closing another segment's. If that close fails it is no matter of who needs the room.
+func TestFailedCloseOfAnotherSegmentsFileIsNoErrorOfARead(t *testing.T) {
+	disk, files := vfs.Mem(), NewFileCache(1)
+	var segments []*Segment
+	for base := range int64(2) {
+		s, err := Create("/", base, Config{FS: disk, Files: files})
+		require.NoError(t, err)
+		var b record.Builder
+		b.Append(&record.Record{Value: []byte("v")})
+		p := b.Bytes()
+		record.SetBaseOffset(p, base)
+		require.NoError(t, s.AppendOne(p, &BatchInfo{Size: len(p), BaseOffset: base, LastOffset: base}))
+		require.NoError(t, s.Seal())
+		segments = append(segments, s)
+	}
+	for range 3 {
+		for i, s := range segments {
+			disk.Inject(vfs.Fault{Ops: vfs.OpClose, Pattern: "*.log", Err: syscall.EIO})
+			p, err := s.ReadAt(nil, int64(i), 1000, -1)
+			require.NoError(t, err)
+			require.NotEmpty(t, p)
+		}
+	}
+	require.Equal(t, 1, files.Len())
+}
