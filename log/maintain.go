@@ -68,6 +68,9 @@ func (w *writer) removeFront(n int) error {
 // nothing; below the first segment it empties the log. It returns ErrOffsetOutOfRange if offset is negative.
 func (l *Log) TruncateTo(offset int64) error {
 	return l.exclusively(func(w *writer) error {
+		if err := l.durability.failed(); err != nil { // the end may not be what the files say
+			return err
+		}
 		switch {
 		case offset < 0:
 			return fmt.Errorf("%w: truncate %s to %d", ErrOffsetOutOfRange, l.path, offset)
