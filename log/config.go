@@ -130,6 +130,8 @@ var (
 	ErrInvalidBatch = errors.New("log: not exactly one batch")
 	// ErrNewerFormat says that a newer version wrote the directory's own files.
 	ErrNewerFormat = errors.New("log: written by a newer version")
+	// ErrStaleEpoch says that a leader epoch is below one that the log has recorded: behind that, its batches would be damage.
+	ErrStaleEpoch = errors.New("log: leader epoch below that of the log")
 	// ErrMissingSegment says that a segment file that was there is gone.
 	ErrMissingSegment = errors.New("log: segment file is missing")
 	// ErrCorrupt is matched by every *CorruptError.

@@ -279,10 +279,14 @@ func (l *Log) segmentConfig(cfg *Config) segment.Config {
 }
 
 // SetLeaderEpoch records that a leader epoch begins at the present end, before anything is appended in it. It is on stable storage on return.
+// It returns ErrStaleEpoch if the log has recorded a higher one; TruncateTo forgets those that began where it cuts, or later.
 func (l *Log) SetLeaderEpoch(epoch int32) error {
 	return l.exclusively(func(w *writer) error {
 		if err := l.durability.failed(); err != nil { // the end may not be what the files say
 			return err
+		}
+		if err := w.checkEpoch(epoch); err != nil {
+			return fmt.Errorf("leader epoch %d of %s: %w", epoch, l.path, err)
 		}
 		if err := w.beginEpoch(epoch); err != nil {
 			return fmt.Errorf("leader epoch %d of %s: %w", epoch, l.path, err)
@@ -290,6 +294,14 @@ func (l *Log) SetLeaderEpoch(epoch int32) error {
 		w.epoch = epoch
 		return nil
 	})
+}
+
+// checkEpoch returns ErrStaleEpoch if the log has recorded a higher epoch.
+func (w *writer) checkEpoch(epoch int32) error {
+	if latest, ok := w.log.epochs.Latest(); ok && epoch < latest {
+		return fmt.Errorf("%w: %d", ErrStaleEpoch, latest)
+	}
+	return nil
 }
 
 // beginEpoch records that epoch begins at the log's end. The first epoch of a new log goes into its state, which the first
@@ -341,6 +353,9 @@ func (w *writer) assignEpoch(a *Append, first int64) error {
 	a.epoch = epoch
 	if epoch == w.epoch && w.epochKnown {
 		return nil
+	}
+	if err := w.checkEpoch(epoch); err != nil {
+		return err
 	}
 	if err := w.addEpoch(epoch, first); err != nil {
 		return err

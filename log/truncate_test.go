@@ -60,3 +60,23 @@ func TestSnapshotOfWhatWasTruncatedDoesNotComeBack(t *testing.T) {
 	}
 	require.NoError(t, l.Close())
 }
+
+// An epoch below one that was recorded is refused: batches of it behind those of the higher one would be taken for damage.
+func TestLowerLeaderEpochIsRefused(t *testing.T) {
+	l, fsys := openMem(t, exploreConfig(log.SyncOnAck))
+	require.NoError(t, l.SetLeaderEpoch(5))
+	_, err := appendID(l, 0)
+	require.NoError(t, err)
+	require.ErrorIs(t, l.SetLeaderEpoch(3), log.ErrStaleEpoch)
+	require.NoError(t, l.SetLeaderEpoch(5), "again")
+	_, err = appendID(l, 1)
+	require.NoError(t, err)
+	cfg := exploreConfig(log.SyncOnAck)
+	cfg.FS = fsys.Kill()
+	require.NoError(t, l.Close())
+	l, err = log.Open(exploreDir, cfg)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, l.EndOffset())
+	require.EqualValues(t, 5, l.Epochs().At(1))
+	require.NoError(t, l.Close())
+}
