@@ -232,6 +232,38 @@ func TestWhatRecoveryFoundIsSyncedByTheNextSync(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
+// A read that fails says nothing about where the batches end: recovery fails too, or was not in need of it.
+func TestFailedReadInRecoveryIsNoEndOfTheFile(t *testing.T) {
+	t.Parallel()
+	fsys := memFS(t)
+	s, err := Create(testDir, 0, Config{FS: fsys})
+	require.NoError(t, err)
+	all := fill(t, s, 200, 1, 300)
+	failures := 0
+	for _, o := range []RecoverOptions{{}, {SameBoot: true}, {RecoveryPoint: 100}, {UnsyncedWindow: 1 << 20}} {
+		for n := 0; ; n++ {
+			killed := fsys.Kill()
+			heal := killed.Inject(vfs.Fault{Ops: vfs.OpRead, Pattern: "*.log", After: n, Err: syscall.EIO})
+			s, err := Open(testDir, 0, Config{FS: killed}, OpenOptions{})
+			require.NoError(t, err)
+			_, err = s.Recover(o)
+			reads := killed.Count(vfs.OpRead)
+			heal()
+			require.NoError(t, s.Close())
+			require.True(t, bytes.HasPrefix(readFile(t, killed, LogSuffix), all), "read %d of %+v", n, o)
+			if reads <= int64(n) {
+				require.NoError(t, err)
+				break
+			}
+			if err != nil {
+				require.ErrorIs(t, err, syscall.EIO)
+				failures++
+			}
+		}
+	}
+	require.Greater(t, failures, 4)
+}
+
 // The headers behind the last index entry are all that is read.
 func TestKilledSegmentIsRecoveredFromItsLastIndexEntry(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,46 @@
+package log_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/vfs"
+)
+
+// A state that names a segment is of no use on a disk that does not have it: whatever a power cut during a roll keeps of the directory's
+// entries, the log opens with what was acknowledged.
+func TestPowerCutDuringARollLeavesALogThatOpens(t *testing.T) {
+	for _, policy := range []log.SyncPolicy{log.SyncOnAck, log.SyncNever} {
+		l, fsys := openMem(t, exploreConfig(policy))
+		for id := range int64(5) {
+			_, err := appendID(l, id)
+			require.NoError(t, err)
+		}
+		require.NoError(t, l.Sync())
+		type image struct {
+			fs    *vfs.MemFS
+			event string
+		}
+		var images []image
+		fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
+			for seed := range uint64(20) {
+				images = append(images, image{fsys.CrashWith(vfs.CrashOptions{Seed: seed, Data: vfs.CrashKept, Sizes: vfs.CrashKept}), fmt.Sprintf("%s, seed %d", e, seed)})
+			}
+		}})
+		require.NoError(t, l.Roll())
+		fsys.Observe(vfs.Observer{})
+		require.NoError(t, l.Close())
+		require.Greater(t, len(images), 100)
+		for _, cut := range images {
+			cfg := exploreConfig(policy)
+			cfg.FS = cut.fs
+			l, err := log.Open(exploreDir, cfg)
+			require.NoError(t, err, "before %s", cut.event)
+			require.EqualValues(t, 5, l.EndOffset(), "before %s", cut.event)
+			require.NoError(t, l.Close())
+		}
+	}
+}
