@@ -297,12 +297,18 @@ func TestFetchReturnsAsSoonAsMinBytesAreThere(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		c := open(t, b, consumer.Config{Assign: record.Offsets{tp(0): 0}, MinBytes: 1000, MaxWait: time.Minute})
 		begun := time.Now()
-		time.AfterFunc(time.Second, func() { sendTo(t, b, "t", "small") })
-		time.AfterFunc(5*time.Second, func() { sendTo(t, b, "t", string(make([]byte, 1000))) })
+		var sending sync.WaitGroup // a record can be read before its Send has returned
+		sending.Go(func() {
+			time.Sleep(time.Second)
+			sendTo(t, b, "t", "small")
+			time.Sleep(time.Until(begun.Add(5 * time.Second)))
+			sendTo(t, b, "t", string(make([]byte, 1000)))
+		})
 		batch, err := c.Poll(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 5*time.Second, time.Since(begun), "not with the small one, and not after MaxWait")
 		require.Equal(t, 2, batch.Len(), "the small one comes with it")
+		sending.Wait()
 		require.NoError(t, c.Close())
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io/fs"
+	"iter"
 	"net"
 	"os"
 	"path/filepath"
@@ -23,7 +24,8 @@ import (
 )
 
 // A syncOrder is told what a server does to its files and what it answers, in order, and counts the answers that came too early: before the
-// batch they confirm, or the directory entry of the file that holds it, was on stable storage. Names are those of the server.
+// batch they confirm was on stable storage, in its segment or in the directory's journal, or the directory entry of the segment was. Names are
+// those of the server.
 type syncOrder struct {
 	root string
 
@@ -37,10 +39,20 @@ type syncOrder struct {
 	answers int
 	early   []string // what was wrong, for each early answer
 	syncs   int
+	shared  int // of syncs: those of the journal
 }
 
 // fileOrder is how far a .log file is written and synced: the offset behind the last batch.
-type fileOrder struct{ written, durable int64 }
+type fileOrder struct {
+	written, durable int64
+	copies           []batchCopy // of the journal: what it has of other files since it was last synced
+}
+
+// batchCopy is a batch in the journal: the segment that it belongs to is as good as synced up to next when the journal is.
+type batchCopy struct {
+	segment *fileOrder
+	next    int64
+}
 
 func newSyncOrder(root string) *syncOrder {
 	return &syncOrder{root: root, files: map[string]*fileOrder{}, batches: map[string]string{}, entries: map[string]int64{},
@@ -79,8 +91,10 @@ func (o *syncOrder) syncing(path string) (synced func()) {
 	began := o.now
 	f := o.files[path]
 	var written int64
+	var copies []batchCopy
 	if f != nil {
-		written = f.written
+		written, copies = f.written, f.copies
+		f.copies = nil
 	}
 	return func() {
 		o.mu.Lock()
@@ -88,6 +102,12 @@ func (o *syncOrder) syncing(path string) (synced func()) {
 		if f != nil {
 			o.syncs++
 			f.durable = max(f.durable, written)
+			for _, c := range copies {
+				c.segment.durable = max(c.segment.durable, c.next)
+			}
+			if len(copies) > 0 {
+				o.shared++
+			}
 			return
 		}
 		for p, when := range o.entries {
@@ -100,24 +120,59 @@ func (o *syncOrder) syncing(path string) (synced func()) {
 
 // wrote notes that the batches in p are in the file.
 func (o *syncOrder) wrote(path string, p []byte) {
-	if !strings.HasSuffix(path, ".log") {
-		return
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	f := o.files[path]
-	if f == nil {
-		f = &fileOrder{}
-		o.files[path] = f
-	}
-	for len(p) >= record.HeaderSize {
-		b, err := record.ParseHeader(p)
-		if err != nil || b.Size() > len(p) {
-			return
+	switch {
+	case strings.HasPrefix(filepath.Base(path), "strata.journal"):
+		o.wroteFrameLocked(o.fileLocked(path), p)
+	case strings.HasSuffix(path, ".log"):
+		f := o.fileLocked(path)
+		for b := range batchesIn(p) {
+			o.batches[batchName(filepath.Base(filepath.Dir(path)), b.BaseOffset)] = path
+			f.written = max(f.written, b.NextOffset())
 		}
-		o.batches[fmt.Sprintf("%s/%d", filepath.Base(filepath.Dir(path)), b.BaseOffset)] = path
-		f.written = max(f.written, b.NextOffset())
-		p = p[b.Size():]
+	}
+}
+
+func (o *syncOrder) fileLocked(path string) *fileOrder {
+	if o.files[path] == nil {
+		o.files[path] = &fileOrder{}
+	}
+	return o.files[path]
+}
+
+// wroteFrameLocked notes what a frame of the journal holds. See docs/format/directory.md.
+func (o *syncOrder) wroteFrameLocked(journal *fileOrder, frame []byte) {
+	const magic, fixed = "SJF1", 4 + 4 + 8 + 8 + 8
+	if !strings.HasPrefix(string(frame), magic) {
+		return // header, or a half that is marked free
+	}
+	entries := frame[fixed : fixed+int(binary.BigEndian.Uint32(frame[4:]))]
+	for len(entries) > 0 {
+		n := 2 + int(binary.BigEndian.Uint16(entries))
+		log, rest := string(entries[2:n]), entries[n+8+8+8:] // behind tag, base offset and position
+		size := 4 + int(binary.BigEndian.Uint32(rest))
+		for b := range batchesIn(rest[4:size]) {
+			if path, ok := o.batches[batchName(log, b.BaseOffset)]; ok {
+				journal.copies = append(journal.copies, batchCopy{o.files[path], b.NextOffset()})
+			}
+		}
+		entries = rest[size:]
+	}
+}
+
+func batchName(log string, baseOffset int64) string { return fmt.Sprintf("%s/%d", log, baseOffset) }
+
+// batchesIn yields the batches that p begins with.
+func batchesIn(p []byte) iter.Seq[record.Batch] {
+	return func(yield func(record.Batch) bool) {
+		for len(p) >= record.HeaderSize {
+			b, err := record.ParseHeader(p)
+			if err != nil || b.Size() > len(p) || !yield(b) {
+				return
+			}
+			p = p[b.Size():]
+		}
 	}
 }
 
@@ -150,7 +205,7 @@ func (o *syncOrder) judgeLocked(dir string, p *kmsg.ProduceResponseTopicPartitio
 		return fmt.Errorf("%s answers error %d", dir, p.ErrorCode)
 	}
 	o.answers++
-	path, ok := o.batches[fmt.Sprintf("%s/%d", dir, p.BaseOffset)]
+	path, ok := o.batches[batchName(dir, p.BaseOffset)]
 	switch {
 	case !ok:
 		o.early = append(o.early, fmt.Sprintf("%s: offset %d is not written", dir, p.BaseOffset))
@@ -321,6 +376,7 @@ func TestEveryAnswerFollowsTheSyncOfItsSegment(t *testing.T) {
 	require.Empty(t, order.early)
 	require.Greater(t, len(order.files), 2*orderedPartitions, "segments rolled")
 	require.Positive(t, order.syncs)
+	t.Logf("%d syncs, %d of them of the journal", order.syncs, order.shared)
 }
 
 // The twin: without a sync before the answer the test must see so.
