@@ -49,13 +49,13 @@ func TestKilledKafkaDirectoryWithCompactedTopicsOpensWhole(t *testing.T) {
 			require.NoError(t, p.ProduceSync(within(t), r).FirstErr())
 		}
 	}
-	dir := partitionDir(t, b.Dir, topic+"-0")
+	write(0, 60)
+	dir := partitionDir(t, b.Dir, topic+"-0") // made some time after the topic is
 	segments := func() []string {
 		logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
 		require.NoError(t, err)
 		return logs
 	}
-	write(0, 60)
 	eventually(t, "the cleaner has left gaps", func() bool { return gaps(readTopic(t, k, topic)) > 3 })
 	write(60, 20)
 	require.Greater(t, len(segments()), 3)
