@@ -122,8 +122,8 @@ func (r *runner) tracksLocked(parts []*part) (ts []*track) {
 }
 
 // awaitCalls returns when all calls have returned that are running now, or when Run ends. After a
-// call that took longer than MaxPollInterval the polling goroutine waits here, so that the member,
-// which is not polled, does not join its group again.
+// call that took longer than MaxPollInterval the polling goroutine waits here, so that the
+// member does not join its group again before it is polled.
 func (r *runner) awaitCalls() {
 	r.mu.Lock()
 	var ts []*track

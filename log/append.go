@@ -6,22 +6,26 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// An Owner takes part in the appends of a log: a partition with its producer state. Admit, Written and Refused are called by the leader of a round
-// of appends, never concurrently for one log; none may block for long, or append to the log.
+// An Owner takes part in the appends of a log: a partition with its producer state. Admit, Written
+// and Refused are called by the leader of a round of appends, never concurrently for one log; none
+// may block for long, or append to the log.
 type Owner interface {
-	// Admit is asked for each append in turn, before offsets are assigned. An error ends that append with it; nothing is written.
+	// Admit is asked for each append in turn, before offsets are assigned. An error ends that
+	// append with it; nothing is written.
 	Admit(a *Append) error
 	// Written tells that these appends are in the file and readable. It comes before their Done.
 	Written(as []*Append)
 	// Refused tells that admitted appends were not written after all.
 	Refused(as []*Append, err error)
-	// Durable tells that everything below offset is on stable storage. It may come from any goroutine; offsets may come late, after larger ones.
+	// Durable tells that everything below offset is on stable storage. It may come from any
+	// goroutine; offsets may come late, after larger ones.
 	Durable(offset int64)
 }
 
 // A Snapshotter is an Owner with state to be kept beside the segments.
 type Snapshotter interface {
-	// Snapshot returns the owner's state as of offset, which is where the next append goes. It is called when a segment is closed, and by Close.
+	// Snapshot returns the owner's state as of offset, which is where the next append goes. It is
+	// called when a segment is closed, and by Close.
 	Snapshot(offset int64) []byte
 }
 
@@ -33,19 +37,23 @@ const (
 	WaitWritten                // when it is in the file
 )
 
-// An Append is one batch on its way into a log. From Submit until Done it belongs to the log; then the caller may use it again.
+// An Append is one batch on its way into a log. From Submit until Done it belongs to the log; then
+// the caller may use it again.
 type Append struct {
-	// Batch is exactly one whole batch. It is borrowed until Done and never written to: offsets are set in a copy of its header.
+	// Batch is exactly one whole batch. It is borrowed until Done and never written to: offsets are
+	// set in a copy of its header.
 	Batch []byte
-	// Info is the parsed header of Batch; Submit fills it in if it is zero. The CRC is the caller's affair.
+	// Info is the parsed header of Batch; Submit fills it in if it is zero. The CRC is the caller's
+	// affair.
 	Info record.Batch
 	// LeaderEpoch is stamped on the batch. -1: the epoch of SetLeaderEpoch, 0 without one.
 	LeaderEpoch int32
-	// KeepOffsets takes offsets and epoch as they are, as a follower does; they must not be below the end of the log
-	// (ErrOffsetOutOfRange), nor may the last be above 2^63 - 3.
+	// KeepOffsets takes offsets and epoch as they are, as a follower does; they must not be below
+	// the end of the log (ErrOffsetOutOfRange), nor may the last be above 2^63 - 3.
 	KeepOffsets bool
 	Wait        WaitFor
-	// Done is called exactly once, without locks, by any goroutine, maybe before Submit returns. It must not block.
+	// Done is called exactly once, without locks, by any goroutine, maybe before Submit returns. It
+	// must not block.
 	Done func(*Append)
 
 	// The outcome.
@@ -60,8 +68,9 @@ type Append struct {
 	epoch int32   // to be stamped
 }
 
-// Submit appends one batch and never waits for a sync: under SyncOnAck the directory's syncer writes and syncs it, together with what else
-// there is. Under the other policies, if no round of appends is under way, it leads one on this goroutine: one write, for others as well.
+// Submit appends one batch and never waits for a sync: under SyncOnAck the directory's syncer
+// writes and syncs it, together with what else there is. Under the other policies, if no round of
+// appends is under way, it leads one on this goroutine: one write, for others as well.
 func (l *Log) Submit(a *Append) {
 	err := l.prepare(a)
 	if err == nil {
@@ -88,8 +97,8 @@ func (l *Log) Submit(a *Append) {
 	a.complete()
 }
 
-// mayLead reports whether the goroutine that hands over a may do the round's work. A sync is only for who has to wait for it anyway, to the end;
-// it must be left if so, see leadInline.
+// mayLead reports whether the goroutine that hands over a may do the round's work. A sync is only
+// for who has to wait for it anyway, to the end; it must be left if so, see leadInline.
 func (l *Log) mayLead(a *Append) bool {
 	return l.cfg.Load().Sync != SyncOnAck || a.call != nil && a.call.patient && l.dir.syncer.enter()
 }
@@ -103,8 +112,8 @@ func (a *Append) complete() {
 	a.Done(a)
 }
 
-// refusal says why nothing can be appended now. With token.mu: what passes before Close retires the token is
-// written or sent away by it.
+// refusal says why nothing can be appended now. With token.mu: what passes before Close retires the
+// token is written or sent away by it.
 func (l *Log) refusal() error {
 	if err := l.durability.failed(); err != nil {
 		return err

@@ -28,15 +28,15 @@ const (
 	backupChunk = 1 << 20
 )
 
-// Backup copies the log, as it is at one moment of the call, to the directory dir of fsys, which must
-// not exist or be empty; fsys nil is the log's own. Appends go on meanwhile; Clean waits, and Close
-// ends the copying. Every batch is checked as it is copied.
+// Backup copies the log, as it is at one moment of the call, to the directory dir of fsys, which
+// must not exist or be empty; fsys nil is the log's own. Appends go on meanwhile; Clean waits, and
+// Close ends the copying. Every batch is checked as it is copied.
 //
-// Nothing is shared with the original, so neither can change the other. The copy is made beside dir,
-// under the name dir.<random>.partial, synced, and renamed as a whole: a crash at any time leaves a
-// complete copy or none, and when Backup returns nil the copy survives a power cut. What a crash left
-// under a partial name is never taken for a log and can be removed. The copy opens as a log that was
-// closed in order; what is durable of the original does not matter to it.
+// Nothing is shared with the original, so neither can change the other. The copy is made beside
+// dir, under the name dir.<random>.partial, synced, and renamed as a whole: a crash at any time
+// leaves a complete copy or none, and when Backup returns nil the copy survives a power cut. What a
+// crash left under a partial name is never taken for a log and can be removed. The copy opens as a
+// log that was closed in order; what is durable of the original does not matter to it.
 //
 // Errors: one matching fs.ErrExist if dir is not empty, *CorruptError for damage, ErrClosed,
 // ErrReadOnly, the sticky error of a broken log, ctx's, and those of the file systems.
@@ -108,8 +108,8 @@ func (l *Log) backup(ctx compactContext, fsys vfs.FS, dir string) (err error) {
 	return fsys.SyncDir(filepath.Dir(dir))
 }
 
-// A backupPlan is what a log consisted of at one moment. Segments only grow until they are cut, which
-// the context of the copying notices; small files are here as they were.
+// A backupPlan is what a log consisted of at one moment. Segments only grow until they are cut,
+// which the context of the copying notices; small files are here as they were.
 type backupPlan struct {
 	l        *Log
 	segments []*segment.Segment
@@ -231,8 +231,9 @@ func copySegment(ctx context.Context, fsys vfs.FS, dir string, s *segment.Segmen
 	return out.Sync()
 }
 
-// checkBatches checks the CRC of each batch of p, which was read at pos. A segment itself does so only
-// when it reads a batch for the first time, so what the disk has forgotten since would be copied.
+// checkBatches checks the CRC of each batch of p, which was read at pos. A segment itself does so
+// only when it reads a batch for the first time, so what the disk has forgotten since would be
+// copied.
 func checkBatches(s *segment.Segment, p []byte, pos int64) error {
 	for len(p) > 0 {
 		_, size, err := record.Parse(p)

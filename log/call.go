@@ -10,11 +10,12 @@ import (
 	"github.com/stratalog/strata/segment"
 )
 
-// maxPooledBytes is the largest builder that is kept for another call: one huge batch must not pin memory for ever.
+// maxPooledBytes is the largest builder that is kept for another call: one huge batch must not pin
+// memory for ever.
 const maxPooledBytes = 1 << 20
 
-// A call is what one blocking append needs. Calls are pooled per directory and not globally: a channel made in one synctest bubble must not
-// be used in another.
+// A call is what one blocking append needs. Calls are pooled per directory and not globally: a
+// channel made in one synctest bubble must not be used in another.
 type call struct {
 	a       Append
 	builder record.Builder
@@ -63,11 +64,13 @@ func (d *Directory) putCall(c *call) {
 	}
 }
 
-// Append appends the records as one batch and returns the offset of the first. It waits until they are as durable as the sync policy promises.
-// Records without a timestamp get the present time; Topic, Partition and Offset are ignored. Keys, values and headers are borrowed.
+// Append appends the records as one batch and returns the offset of the first. It waits until they
+// are as durable as the sync policy promises. Records without a timestamp get the present time;
+// Topic, Partition and Offset are ignored. Keys, values and headers are borrowed.
 //
-// Cancelling ctx ends the wait, not the append: the records may be there later. It returns ErrRecordTooLarge, ErrClosed, the sticky error of a
-// failed sync, or the error of a failed write, after which nothing of them is there.
+// Cancelling ctx ends the wait, not the append: the records may be there later. It returns
+// ErrRecordTooLarge, ErrClosed, the sticky error of a failed sync, or the error of a failed write,
+// after which nothing of them is there.
 func (l *Log) Append(ctx context.Context, rs ...record.Record) (first int64, err error) {
 	if len(rs) == 0 {
 		return 0, fmt.Errorf("%w: no records", ErrInvalidBatch)
@@ -99,8 +102,9 @@ func (l *Log) Append(ctx context.Context, rs ...record.Record) (first int64, err
 	return l.await(ctx, c, p)
 }
 
-// AppendBatch appends a ready batch, whose base offset and leader epoch are set in a copy; batch is borrowed for the call. Otherwise it is Append.
-// The batch's CRC is verified: an error matching ErrCorrupt. Its records are not looked at.
+// AppendBatch appends a ready batch, whose base offset and leader epoch are set in a copy; batch is
+// borrowed for the call. Otherwise it is Append. The batch's CRC is verified: an error matching
+// ErrCorrupt. Its records are not looked at.
 func (l *Log) AppendBatch(ctx context.Context, batch []byte) (first int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err

@@ -6,8 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// A chanLock is a mutex that may be held during I/O: whoever waits for it blocks on a channel, so that
-// its goroutine counts as durably blocked in a testing/synctest bubble. The zero chanLock is unlocked.
+// A chanLock is a mutex that may be held during I/O: whoever waits for it blocks on a channel, so
+// that its goroutine counts as durably blocked in a testing/synctest bubble. The zero chanLock is
+// unlocked.
 type chanLock struct {
 	held atomic.Bool // set by who has it
 
@@ -25,8 +26,8 @@ func (c *chanLock) lock() {
 		c.waiting = append(c.waiting, ch)
 		c.some.Store(true)
 		c.mu.Unlock()
-		// The holder stores held and then loads some, we store some and then load held: at least one of
-		// us sees the other, so nobody waits for a lock that is free.
+		// The holder stores held and then loads some, we store some and then load held: at least
+		// one of us sees the other, so nobody waits for a lock that is free.
 		if c.tryLock() {
 			c.forget(ch)
 			return

@@ -21,9 +21,10 @@ import (
 //	T1, Directory   takes parent/.lock      then probes parent/log/.lock
 //	T2, alone       takes parent/log/.lock  then probes parent/.lock
 //
-// Each takes before it probes, so of two opens that run at once at least one sees the other; both may,
-// and then neither gets the log. A log of a Directory costs no descriptor: a name in Directory.logs
-// tells two opens through the same Directory apart. The system ends the locks of a killed process.
+// Each takes before it probes, so of two opens that run at once at least one sees the other; both
+// may, and then neither gets the log. A log of a Directory costs no descriptor: a name in
+// Directory.logs tells two opens through the same Directory apart. The system ends the locks of a
+// killed process.
 
 // lockTries and lockPause are how long somebody waits for a lock that may only be probed.
 const (
@@ -67,7 +68,8 @@ type claim struct {
 	lock io.Closer // of the log's own directory; nil: the Directory's lock protects it
 }
 
-// claim makes the log in path one of d's open logs. It returns an error matching ErrLocked if it is open already.
+// claim makes the log in path one of d's open logs. It returns an error matching ErrLocked if it is
+// open already.
 func (d *Directory) claim(fsys vfs.FS, path string) (c claim, err error) {
 	if c.name, err = fsys.RealPath(path); err != nil {
 		return c, err

@@ -8,11 +8,13 @@ import (
 	"time"
 )
 
-// Producers may be implemented by an Owner that knows producers and transactions: compaction then leaves alone what they still need.
+// Producers may be implemented by an Owner that knows producers and transactions: compaction then
+// leaves alone what they still need.
 type Producers interface {
 	// LastStableOffset returns the offset from which on transactions are undecided.
 	LastStableOffset() int64
-	// ProducerLast returns what is known of the last append of a producer; ok is false if the producer is forgotten.
+	// ProducerLast returns what is known of the last append of a producer; ok is false if the
+	// producer is forgotten.
 	ProducerLast(producerID int64) (last ProducerLast, ok bool)
 }
 
@@ -46,16 +48,20 @@ type CompactionReport struct {
 // errChanged says that segments changed while they were being compacted.
 var errChanged = errors.New("log: segments were truncated or removed meanwhile")
 
-// Clean applies the retention settings now, then compacts if Cleanup says so, and tells what went, what stayed, and why.
+// Clean applies the retention settings now, then compacts if Cleanup says so, and tells what went,
+// what stayed, and why.
 //
-// Retention removes whole segments from the front: those below the start offset, those without which the log still has RetentionBytes, and
-// those whose newest record is older than RetentionAge. An active segment that is too old is rolled first, so that a log can become empty.
-// Nothing at or above the high watermark goes. Compaction rewrites closed segments; see MinDirtyRatio and the lags for when. The active segment of a
-// compacted log is rolled first if it is SegmentAge old, or MaxCompactionLag if that is less.
+// Retention removes whole segments from the front: those below the start offset, those without
+// which the log still has RetentionBytes, and those whose newest record is older than RetentionAge.
+// An active segment that is too old is rolled first, so that a log can become empty. Nothing at or
+// above the high watermark goes. Compaction rewrites closed segments; see MinDirtyRatio and the
+// lags for when. The active segment of a compacted log is rolled first if it is SegmentAge old, or
+// MaxCompactionLag if that is less.
 //
-// Appends and reads go on. One Clean runs at a time; another waits. Cancelling ctx, or Close, ends a compaction at the next batch; what was
-// swapped in until then stays. Removed files disappear when their last reader has gone.
-// Kafka: log.retention.check.interval.ms and the log cleaner, which call this in the background.
+// Appends and reads go on. One Clean runs at a time; another waits. Cancelling ctx, or Close, ends
+// a compaction at the next batch; what was swapped in until then stays. Removed files disappear
+// when their last reader has gone. Kafka: log.retention.check.interval.ms and the log cleaner,
+// which call this in the background.
 func (l *Log) Clean(ctx context.Context) (rep CleanReport, err error) {
 	if l.readOnly {
 		return rep, ErrReadOnly
@@ -83,7 +89,8 @@ func (l *Log) Retain(ctx context.Context) (CleanReport, error) {
 	return l.applyRetention(ctx)
 }
 
-// applyRetention rolls an overdue active segment and removes what retention does not keep. The caller has cleaning.
+// applyRetention rolls an overdue active segment and removes what retention does not keep. The
+// caller has cleaning.
 func (l *Log) applyRetention(ctx context.Context) (rep CleanReport, err error) {
 	if err := ctx.Err(); err != nil {
 		return rep, err
@@ -102,9 +109,11 @@ func (l *Log) applyRetention(ctx context.Context) (rep CleanReport, err error) {
 	return rep, nil
 }
 
-// rollOverdue closes the active segment of a compacted log when its first record has waited for segmentAge, so that it can be compacted. Kafka does
-// so only with the next append: the last records of a topic that nobody writes to any more are never compacted there. A segment is never closed
-// sooner than segmentAge after it was made, or records with old timestamps would get a segment each time.
+// rollOverdue closes the active segment of a compacted log when its first record has waited for
+// segmentAge, so that it can be compacted. Kafka does so only with the next append: the last
+// records of a topic that nobody writes to any more are never compacted there. A segment is never
+// closed sooner than segmentAge after it was made, or records with old timestamps would get a
+// segment each time.
 func (w *writer) rollOverdue() error {
 	l := w.log
 	cfg, active := l.cfg.Load(), l.active()
@@ -192,8 +201,8 @@ func (c compactContext) Err() error {
 func (l *Log) compact(ctx context.Context) (rep CompactionReport, err error) {
 	cfg := l.cfg.Load()
 	watched := compactContext{ctx, l, l.durability.cuts.Load()}
-	// What takes the place of old records must be at least as durable as they were: a power cut must not take a key's last value
-	// after compaction has removed the one before it.
+	// What takes the place of old records must be at least as durable as they were: a power cut
+	// must not take a key's last value after compaction has removed the one before it.
 	if err := l.Sync(); err != nil {
 		return rep, err
 	}
@@ -220,7 +229,8 @@ func (l *Log) compact(ctx context.Context) (rep CompactionReport, err error) {
 	})
 }
 
-// cutCompaction tells compaction, under way or later, that the log is cut at offset: what comes there afterwards is new.
+// cutCompaction tells compaction, under way or later, that the log is cut at offset: what comes
+// there afterwards is new.
 func (w *writer) cutCompaction(offset int64) error {
 	l := w.log
 	l.durability.cuts.Add(1)

@@ -11,8 +11,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// cleanerFile holds, in the log's own directory and in Kafka's format for it, the first offset that no compaction has seen. It is a hint:
-// without it the next compaction begins at the start of the log.
+// cleanerFile holds, in the log's own directory and in Kafka's format for it, the first offset that
+// no compaction has seen. It is a hint: without it the next compaction begins at the start of the
+// log.
 const cleanerFile = "cleaner-offset-checkpoint"
 
 // readCleanerOffset returns -1 if there is no offset that can be read.
@@ -46,7 +47,8 @@ func writeCleanerOffset(fsys vfs.FS, dir string, offset int64) error {
 	return vfs.WriteFile(fsys, filepath.Join(dir, cleanerFile), []byte(text))
 }
 
-// lowerCleanerOffset must be called when a log is cut at offset: what comes there later was not seen by a compaction.
+// lowerCleanerOffset must be called when a log is cut at offset: what comes there later was not
+// seen by a compaction.
 func lowerCleanerOffset(fsys vfs.FS, dir string, offset int64) error {
 	have, err := readCleanerOffset(fsys, dir)
 	if err != nil || have <= offset {

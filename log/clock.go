@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// A wallClock tells the present time in ms for less than time.Now does, which asks the system for two clocks: it asks for the monotonic one, and
-// looks how that relates to the wall clock when a millisecond has passed since it last did. So a clock that is set is followed a
-// millisecond late. Safe for concurrent use.
+// A wallClock tells the present time in ms for less than time.Now does, which asks the system for
+// two clocks: it asks for the monotonic one, and looks how that relates to the wall clock when a
+// millisecond has passed since it last did. So a clock that is set is followed a millisecond late.
+// Safe for concurrent use.
 type wallClock struct {
 	begun time.Time
 	wall  atomic.Int64 // of begun as of the last look, in ns since the Unix epoch: it changes when the clock is set

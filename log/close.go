@@ -7,11 +7,12 @@ import (
 	"github.com/stratalog/strata/internal/alarm"
 )
 
-// Close refuses new calls with ErrClosed, lets the appends under way end, wakes who waits, syncs and closes the files. It is idempotent;
-// later callers wait for the first and get its result.
+// Close refuses new calls with ErrClosed, lets the appends under way end, wakes who waits, syncs
+// and closes the files. It is idempotent; later callers wait for the first and get its result.
 func (l *Log) Close() error { return l.shut((*writer).closeFiles) }
 
-// Remove closes the log and deletes its directory. A read-only log stays open, and it returns ErrReadOnly.
+// Remove closes the log and deletes its directory. A read-only log stays open, and it returns
+// ErrReadOnly.
 func (l *Log) Remove() error {
 	if l.readOnly {
 		return ErrReadOnly

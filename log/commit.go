@@ -2,8 +2,9 @@ package log
 
 import "fmt"
 
-// completeWritten completes what was refused, and what is as safe as its caller wants it once it is written. It
-// reports whether the round has to be made durable: complete must follow then, for what is left in r.written.
+// completeWritten completes what was refused, and what is as safe as its caller wants it once it is
+// written. It reports whether the round has to be made durable: complete must follow then, for what
+// is left in r.written.
 func (w *writer) completeWritten(r *round) (unsynced bool) {
 	l := w.log
 	for _, a := range r.refused {
@@ -39,8 +40,8 @@ func (w *writer) sync(*round) error {
 	return w.log.active().Sync()
 }
 
-// complete records that everything below r.end is on stable storage, or with an error that nobody can know what
-// is, and completes the appends that waited for it.
+// complete records that everything below r.end is on stable storage, or with an error that nobody
+// can know what is, and completes the appends that waited for it.
 func (w *writer) complete(r *round, err error) {
 	l := w.log
 	if err != nil {

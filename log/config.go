@@ -18,14 +18,16 @@ const Unlimited = -1
 type SyncPolicy time.Duration
 
 const (
-	// SyncOnAck acknowledges an append when it survives power loss. Many waiting appends share one fsync.
+	// SyncOnAck acknowledges an append when it survives power loss. Many waiting appends share one
+	// fsync.
 	SyncOnAck SyncPolicy = 0
-	// SyncNever leaves it to the operating system; an acknowledged append survives a killed process. Kafka's default.
+	// SyncNever leaves it to the operating system; an acknowledged append survives a killed
+	// process. Kafka's default.
 	SyncNever SyncPolicy = -1
 )
 
-// SyncInterval syncs d after the first append that was not synced: a power cut loses at most what the last d brought. d below 1 ms counts
-// as 1 ms. Kafka: flush.ms.
+// SyncInterval syncs d after the first append that was not synced: a power cut loses at most what
+// the last d brought. d below 1 ms counts as 1 ms. Kafka: flush.ms.
 func SyncInterval(d time.Duration) SyncPolicy { return SyncPolicy(max(d, time.Millisecond)) }
 
 // Interval returns the d of SyncInterval, 0 for the other policies.
@@ -85,19 +87,22 @@ type Config struct {
 	MaxCompactionLag time.Duration // records older than this are compacted whatever the ratio. 0: no such bound. Kafka: max.compaction.lag.ms
 	DeleteRetention  time.Duration // how long compaction keeps tombstones and markers. 0: 24 h. Kafka: delete.retention.ms
 
-	// DeleteDelay is how long the .log file of a segment that was removed, by Clean or a truncation, stays on disk under a name ending in .deleted.
-	// 0: until its last reader has left. The next open deletes what a closed log has left. Kafka: file.delete.delay.ms
+	// DeleteDelay is how long the .log file of a segment that was removed, by Clean or a
+	// truncation, stays on disk under a name ending in .deleted. 0: until its last reader has left.
+	// The next open deletes what a closed log has left. Kafka: file.delete.delay.ms
 	DeleteDelay time.Duration
 
-	// CompactionMemory bounds the table of keys of a compaction: 24 bytes for each different key, whatever its length, at three quarters full.
-	// With more keys than fit, Clean compacts as far as it gets, and the next one goes on there. The table begins small. 0: 128 MiB, which is
-	// 4 million keys; at least 24 KiB. Kafka: log.cleaner.dedupe.buffer.size
+	// CompactionMemory bounds the table of keys of a compaction: 24 bytes for each different key,
+	// whatever its length, at three quarters full. With more keys than fit, Clean compacts as far
+	// as it gets, and the next one goes on there. The table begins small. 0: 128 MiB, which is 4
+	// million keys; at least 24 KiB. Kafka: log.cleaner.dedupe.buffer.size
 	CompactionMemory int64
 
 	Sync          SyncPolicy
 	MaxBatchBytes int // of one batch: ErrRecordTooLarge above. 0: 1048588. Kafka: max.message.bytes
 
-	// Dir is the directory whose syncer, descriptors and lock the log shares. nil: the log is alone and locks its own directory.
+	// Dir is the directory whose syncer, descriptors and lock the log shares. nil: the log is alone
+	// and locks its own directory.
 	Dir *Directory
 	// Owner takes part in every append. nil: nobody.
 	Owner Owner
@@ -115,10 +120,12 @@ type Hooks struct {
 var (
 	// ErrClosed is returned by every call on a closed log.
 	ErrClosed = errors.New("log: closed")
-	// ErrOffsetOutOfRange says that an offset is below the start or above the end of the log, or no end that a log can have: 0 to 2^63 - 2.
+	// ErrOffsetOutOfRange says that an offset is below the start or above the end of the log, or no
+	// end that a log can have: 0 to 2^63 - 2.
 	ErrOffsetOutOfRange = errors.New("log: offset out of range")
-	// ErrJournaled says that a log can only be opened through its Directory: the directory's journal, which OpenDirectory replays, may hold
-	// acknowledged records that the log's own files lack.
+	// ErrJournaled says that a log can only be opened through its Directory: the directory's
+	// journal, which OpenDirectory replays, may hold acknowledged records that the log's own files
+	// lack.
 	ErrJournaled = errors.New("log: the journal of the directory has to be replayed first")
 	// ErrLocked says that somebody else, in this process or another, has the directory open.
 	ErrLocked = errors.New("log: directory is in use")
@@ -126,11 +133,13 @@ var (
 	ErrReadOnly = errors.New("log: read-only")
 	// ErrRecordTooLarge says that a batch is larger than MaxBatchBytes, or than a segment.
 	ErrRecordTooLarge = errors.New("log: batch too large")
-	// ErrInvalidBatch says that the bytes to append are not exactly one batch with at least one record.
+	// ErrInvalidBatch says that the bytes to append are not exactly one batch with at least one
+	// record.
 	ErrInvalidBatch = errors.New("log: not exactly one batch")
 	// ErrNewerFormat says that a newer version wrote the directory's own files.
 	ErrNewerFormat = errors.New("log: written by a newer version")
-	// ErrStaleEpoch says that a leader epoch is below one that the log has recorded: behind that, its batches would be damage.
+	// ErrStaleEpoch says that a leader epoch is below one that the log has recorded: behind that,
+	// its batches would be damage.
 	ErrStaleEpoch = errors.New("log: leader epoch below that of the log")
 	// ErrMissingSegment says that a segment file that was there is gone.
 	ErrMissingSegment = errors.New("log: segment file is missing")
@@ -184,7 +193,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// segmentAge returns the age at which segments close: where records are compacted none may wait longer than MaxCompactionLag for that.
+// segmentAge returns the age at which segments close: where records are compacted none may wait
+// longer than MaxCompactionLag for that.
 func (c *Config) segmentAge() time.Duration {
 	if c.Cleanup.Compacts() && c.MaxCompactionLag > 0 {
 		return min(c.SegmentAge, c.MaxCompactionLag)

@@ -8,8 +8,9 @@ import (
 	"github.com/stratalog/strata/segment"
 )
 
-// A removed segment's .log file is renamed at once, so that it is gone for the log, and deleted after Config.DeleteDelay: until then somebody who
-// removed too much finds the records there. Its other files go at once; they can be rebuilt. Closing the log leaves the files that wait where
+// A removed segment's .log file is renamed at once, so that it is gone for the log, and deleted
+// after Config.DeleteDelay: until then somebody who removed too much finds the records there. Its
+// other files go at once; they can be rebuilt. Closing the log leaves the files that wait where
 // they are, as a kill does; the next open deletes them. Kafka: UnifiedLog.deleteSegmentFiles.
 
 // expiring is a removed segment whose file waits to be deleted.

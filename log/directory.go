@@ -23,8 +23,9 @@ type DirectoryConfig struct {
 	Logger       *slog.Logger // nil discards everything
 }
 
-// A Directory is what the logs below one directory share: the lock, the syncer, the descriptors. Safe for concurrent use.
-// No log right below it can be opened beside it, whether the Directory has it open or not.
+// A Directory is what the logs below one directory share: the lock, the syncer, the descriptors.
+// Safe for concurrent use. No log right below it can be opened beside it, whether the Directory has
+// it open or not.
 type Directory struct {
 	path   string
 	real   string // path with symbolic links resolved; "" where read-only logs have a Directory of their own
@@ -54,7 +55,8 @@ type Directory struct {
 
 const lockFile = ".lock"
 
-// OpenDirectory locks dir, which is created if needed. It returns an error matching ErrLocked if another process, or this one, has it open.
+// OpenDirectory locks dir, which is created if needed. It returns an error matching ErrLocked if
+// another process, or this one, has it open.
 func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 	if cfg.FS == nil {
 		cfg.FS = vfs.OS()
@@ -94,8 +96,9 @@ func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 	return d, nil
 }
 
-// Close gives up the lock. All logs of the directory must be closed before; if not, it returns an error and does nothing. It is idempotent.
-// If everything was closed in order it leaves Kafka's checkpoints and its marker of a clean shutdown, so that a Kafka broker can go on from here.
+// Close gives up the lock. All logs of the directory must be closed before; if not, it returns an
+// error and does nothing. It is idempotent. If everything was closed in order it leaves Kafka's
+// checkpoints and its marker of a clean shutdown, so that a Kafka broker can go on from here.
 func (d *Directory) Close() error {
 	d.mu.Lock()
 	if d.closed {

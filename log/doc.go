@@ -1,5 +1,5 @@
-// Package log is an append-only log of records in Kafka's own files: segments that are written, rolled, read, compacted, removed, and
-// recovered after a crash.
+// Package log is an append-only log of records in Kafka's own files: segments that are written,
+// rolled, read, compacted, removed, and recovered after a crash.
 //
 // # Promises
 //
@@ -25,8 +25,10 @@
 //
 // # Use
 //
-// Open gives a log that is used alone, as a write-ahead log or a queue; examples/wal is a program that does. A broker opens a Directory and many logs
-// in it: they share a syncer, descriptors and a lock. What else a broker's partition needs plugs in as an Owner.
+// Open gives a log that is used alone, as a write-ahead log or a queue; examples/wal is a program
+// that does. A broker opens a Directory and many logs in it: they share a syncer, descriptors and a
+// lock. What else a broker's partition needs plugs in as an Owner.
 //
-// All methods of all types are safe for concurrent use. An idle log has no goroutine, no timer and no open file.
+// All methods of all types are safe for concurrent use. An idle log has no goroutine, no timer and
+// no open file.
 package log

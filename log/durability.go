@@ -23,15 +23,16 @@ type durability struct {
 	persisted persisted // what the state on the disk says
 
 	mu sync.Mutex // guards dirty, and that offset moves only forward, but for a cut
-	// dirty are closed segments that no sync has covered. A roll adds one and stores the longer list of
-	// segments in one critical section, so that who reads dirty, the active segment and the end in
-	// another one misses none. The slice is replaced, never changed.
+	// dirty are closed segments that no sync has covered. A roll adds one and stores the longer
+	// list of segments in one critical section, so that who reads dirty, the active segment and the
+	// end in another one misses none. The slice is replaced, never changed.
 	dirty []*segment.Segment
 }
 
 type stickyError struct{ err error }
 
-// persisted is when a state with a new recovery point was last written. The writer stores it; Sync reads it, to see whether another one pays.
+// persisted is when a state with a new recovery point was last written. The writer stores it; Sync
+// reads it, to see whether another one pays.
 type persisted struct {
 	bytes atomic.Int64 // appended below that point, as counts has them; it may be less
 	at    atomic.Int64 // time, ns; 0: not since the log was opened
@@ -56,8 +57,9 @@ func (d *durability) fail(err error) (sticky error, first bool) {
 	return d.failure.Load().err, first
 }
 
-// advance records that everything below end is on stable storage in the log's files, as seen by a sync that
-// began when cuts were counted. It reports whether that is more than was durable: not if the log was cut since.
+// advance records that everything below end is on stable storage in the log's files, as seen by a
+// sync that began when cuts were counted. It reports whether that is more than was durable: not if
+// the log was cut since.
 func (d *durability) advance(end, cuts int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,8 +74,8 @@ func (d *durability) advance(end, cuts int64) bool {
 	return true
 }
 
-// advanceJournaled records that everything below end is on stable storage, in the files or in the journal. It
-// reports whether that is news. For a writer: the log cannot have been cut.
+// advanceJournaled records that everything below end is on stable storage, in the files or in the
+// journal. It reports whether that is news. For a writer: the log cannot have been cut.
 func (d *durability) advanceJournaled(end int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,7 +86,8 @@ func (d *durability) advanceJournaled(end int64) bool {
 	return true
 }
 
-// settled reports whether the log's files hold all that is durable: nothing of it is in the journal alone.
+// settled reports whether the log's files hold all that is durable: nothing of it is in the journal
+// alone.
 func (d *durability) settled() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,8 +104,8 @@ func (d *durability) cutTo(end int64) {
 	d.inFiles.Store(min(d.inFiles.Load(), end))
 }
 
-// set makes offset the durable end, of the files too, forwards or backwards. For a writer that cuts the log, with everything
-// in the files, and for open.
+// set makes offset the durable end, of the files too, forwards or backwards. For a writer that cuts
+// the log, with everything in the files, and for open.
 func (d *durability) set(offset int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -16,10 +16,11 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// An EpochCache knows at which offset each leader epoch began (Kafka: LeaderEpochFileCache). It is kept
-// in leader-epoch-checkpoint, in Kafka's format; the first epoch of a new log only in the log's state, until
-// there is another one or the log is closed. Only the log's writer changes it; a change is on stable
-// storage before anybody can see it. All methods are safe for concurrent use and take no lock.
+// An EpochCache knows at which offset each leader epoch began (Kafka: LeaderEpochFileCache). It is
+// kept in leader-epoch-checkpoint, in Kafka's format; the first epoch of a new log only in the
+// log's state, until there is another one or the log is closed. Only the log's writer changes it; a
+// change is on stable storage before anybody can see it. All methods are safe for concurrent use
+// and take no lock.
 type EpochCache struct {
 	fs  vfs.FS
 	dir string
@@ -40,7 +41,8 @@ type epochEntry struct {
 
 const epochFile = "leader-epoch-checkpoint"
 
-// loadEpochs reads the file, or takes the first epoch from the state if there is no file; found is false if there is neither.
+// loadEpochs reads the file, or takes the first epoch from the state if there is no file; found is
+// false if there is neither.
 func loadEpochs(fsys vfs.FS, dir string, st *manifest.State, end func() int64) (c *EpochCache, found bool, err error) {
 	c = &EpochCache{fs: fsys, dir: dir, end: end}
 	path := filepath.Join(dir, epochFile)
@@ -164,7 +166,8 @@ func (c *EpochCache) store(entries []epochEntry) error {
 	return err
 }
 
-// become makes entries those of the file and then of the cache; if that fails the cache is what it was.
+// become makes entries those of the file and then of the cache; if that fails the cache is what it
+// was.
 func (c *EpochCache) become(entries []epochEntry) error {
 	if err := c.store(entries); err != nil {
 		return err
@@ -173,7 +176,8 @@ func (c *EpochCache) become(entries []epochEntry) error {
 	return nil
 }
 
-// storeAgain makes the file hold the entries after it could not be written: batches must not contradict it.
+// storeAgain makes the file hold the entries after it could not be written: batches must not
+// contradict it.
 func (c *EpochCache) storeAgain() error {
 	if !c.unsure.Load() {
 		return nil
@@ -181,7 +185,8 @@ func (c *EpochCache) storeAgain() error {
 	return c.store(c.list())
 }
 
-// assign records that epoch began at start. An epoch that is known to have begun no later is left alone; entries that contradict are removed.
+// assign records that epoch began at start. An epoch that is known to have begun no later is left
+// alone; entries that contradict are removed.
 func (c *EpochCache) assign(epoch int32, start int64) error {
 	if epoch < 0 {
 		return nil
@@ -216,8 +221,9 @@ func (c *EpochCache) At(offset int64) int32 {
 	return entries[i-1].epoch
 }
 
-// EndOffsetFor returns the largest epoch that is not above the given one, and where it ended: the start of the next, or the log's end
-// for the current one. Both are -1 if epoch is above the newest, or none is known. Kafka: LeaderEpochFileCache.endOffsetFor.
+// EndOffsetFor returns the largest epoch that is not above the given one, and where it ended: the
+// start of the next, or the log's end for the current one. Both are -1 if epoch is above the
+// newest, or none is known. Kafka: LeaderEpochFileCache.endOffsetFor.
 func (c *EpochCache) EndOffsetFor(epoch int32) (int32, int64) {
 	logEnd := c.end() // before the entries: one that begins there later is not counted in
 	entries := c.list()
@@ -242,7 +248,8 @@ func (c *EpochCache) beginAt(end int64) bool {
 	return len(entries) > 0 && entries[0].start >= end
 }
 
-// truncateFromEnd forgets epochs that began at end or later. If none is left it is otherwise, unless its epoch is negative.
+// truncateFromEnd forgets epochs that began at end or later. If none is left it is otherwise,
+// unless its epoch is negative.
 func (c *EpochCache) truncateFromEnd(end int64, otherwise epochEntry) error {
 	entries := c.list()
 	n := len(entries)

@@ -5,7 +5,8 @@ import (
 	"github.com/stratalog/strata/segment"
 )
 
-// gather makes r.bufs hold the bytes of r.in, with offsets and epochs set: in copies, unless the bytes are the log's own.
+// gather makes r.bufs hold the bytes of r.in, with offsets and epochs set: in copies, unless the
+// bytes are the log's own.
 func (r *round) gather() {
 	if a := r.in[0]; len(r.in) == 1 && a.own {
 		a.stamp(a.Batch)

@@ -13,8 +13,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// What Kafka keeps in a directory of logs. We write it when the directory is closed, so that a Kafka broker can go on from there, and read it for logs that
-// have no state of ours, because Kafka wrote them.
+// What Kafka keeps in a directory of logs. We write it when the directory is closed, so that a
+// Kafka broker can go on from there, and read it for logs that have no state of ours, because Kafka
+// wrote them.
 const (
 	cleanShutdownFile = ".kafka_cleanshutdown"
 	recoveryPointFile = "recovery-point-offset-checkpoint"
@@ -31,7 +32,8 @@ type kafkaFiles struct {
 	starts     map[string]int64
 }
 
-// readKafkaFiles reads what is there and removes the marker of a clean shutdown, as Kafka does at once.
+// readKafkaFiles reads what is there and removes the marker of a clean shutdown, as Kafka does at
+// once.
 func readKafkaFiles(fsys vfs.FS, dir string) (k kafkaFiles, err error) {
 	if k.recoveries, err = readOffsets(fsys, filepath.Join(dir, recoveryPointFile)); err != nil {
 		return k, err
@@ -53,7 +55,8 @@ func readKafkaFiles(fsys vfs.FS, dir string) (k kafkaFiles, err error) {
 	return k, fsys.SyncDir(dir)
 }
 
-// write writes the files, and the marker last. Logs whose directory is gone are left out, and those that are no partition by their name.
+// write writes the files, and the marker last. Logs whose directory is gone are left out, and those
+// that are no partition by their name.
 func (k *kafkaFiles) write(fsys vfs.FS, dir string) error {
 	for file, offsets := range map[string]map[string]int64{recoveryPointFile: k.recoveries, logStartFile: k.starts} {
 		var lines []string
@@ -82,7 +85,8 @@ func splitName(name string) (topic, partition string, ok bool) {
 	return name[:i], name[i+1:], err == nil
 }
 
-// readOffsets reads lines of "topic partition offset" behind a version and a count (Kafka: OffsetCheckpointFile). A missing or empty file has none.
+// readOffsets reads lines of "topic partition offset" behind a version and a count (Kafka:
+// OffsetCheckpointFile). A missing or empty file has none.
 func readOffsets(fsys vfs.FS, path string) (map[string]int64, error) {
 	offsets := map[string]int64{}
 	p, err := vfs.ReadFile(fsys, path)
@@ -128,8 +132,8 @@ func (d *Directory) kafkaState(dir string) (st manifest.State, known bool) {
 	return st, known
 }
 
-// closedByKafka reports whether a Kafka broker has had the directory since we had, and closed it in order: it has removed the
-// marker that we left, and written its own, with the epoch of the broker.
+// closedByKafka reports whether a Kafka broker has had the directory since we had, and closed it in
+// order: it has removed the marker that we left, and written its own, with the epoch of the broker.
 func (d *Directory) closedByKafka() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -8,9 +8,10 @@ import (
 	"github.com/stratalog/strata/internal/watermark"
 )
 
-// A Log is an ordered list of segments, the last of which takes the appends. All methods are safe for
-// concurrent use. Its state is in three parts, each with its own guard: token (who writes, and what
-// only the writer has), durability (what is on stable storage) and segments (what is there to be read).
+// A Log is an ordered list of segments, the last of which takes the appends. All methods are safe
+// for concurrent use. Its state is in three parts, each with its own guard: token (who writes, and
+// what only the writer has), durability (what is on stable storage) and segments (what is there to
+// be read).
 type Log struct {
 	path      string
 	name      string // of the directory, the last element of path
@@ -27,8 +28,8 @@ type Log struct {
 	durability durability
 	segments   segments
 
-	// snapshots are the owner's snapshot files as Open found them, for the first call of SnapshotFiles. nil: it was made, or
-	// a snapshot was written or removed since.
+	// snapshots are the owner's snapshot files as Open found them, for the first call of
+	// SnapshotFiles. nil: it was made, or a snapshot was written or removed since.
 	snapshots atomic.Pointer[[]int64]
 
 	tail      tail      // recently written bytes in memory; changed by the writer
@@ -84,7 +85,8 @@ func (l *Log) Epochs() *EpochCache { return l.epochs }
 // Recovery tells what Open had to repair.
 func (l *Log) Recovery() RecoveryReport { return l.recovery }
 
-// SetHighWatermark bounds retention: Clean removes nothing at or above it. Without a call there is no bound.
+// SetHighWatermark bounds retention: Clean removes nothing at or above it. Without a call there is
+// no bound.
 func (l *Log) SetHighWatermark(offset int64) { l.segments.highWatermark.Store(offset) }
 
 // Err returns the sticky error that made the log read-only, or nil.

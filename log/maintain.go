@@ -10,8 +10,9 @@ import (
 	"github.com/stratalog/strata/segment"
 )
 
-// DeleteRecords moves the start of the log to before: records below it cannot be read any more. It is on stable storage when it returns.
-// Whole segments below are removed by Clean. It returns ErrOffsetOutOfRange if before is above the end; below the start it does nothing.
+// DeleteRecords moves the start of the log to before: records below it cannot be read any more. It
+// is on stable storage when it returns. Whole segments below are removed by Clean. It returns
+// ErrOffsetOutOfRange if before is above the end; below the start it does nothing.
 func (l *Log) DeleteRecords(before int64) error {
 	return l.exclusively(func(w *writer) error {
 		if err := l.durability.failed(); err != nil {
@@ -31,7 +32,8 @@ func (l *Log) DeleteRecords(before int64) error {
 	})
 }
 
-// moveStart makes the log begin at offset with the given segments, durably; those in gone are to be removed.
+// moveStart makes the log begin at offset with the given segments, durably; those in gone are to be
+// removed.
 func (w *writer) moveStart(offset int64, list, gone []*segment.Segment) error {
 	l := w.log
 	old := l.segments.start.Swap(offset)
@@ -42,7 +44,8 @@ func (w *writer) moveStart(offset int64, list, gone []*segment.Segment) error {
 	return l.epochs.truncateFromStart(offset)
 }
 
-// removeFront removes the first n segments; the log begins at the next one, or later. The active segment is never among them.
+// removeFront removes the first n segments; the log begins at the next one, or later. The active
+// segment is never among them.
 func (w *writer) removeFront(n int) error {
 	l := w.log
 	list := l.list()
@@ -63,9 +66,11 @@ func (w *writer) removeFront(n int) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// TruncateTo removes the batches that reach to offset or beyond it; appends go on at offset, or at the base of the batch that offset is inside of
-// (Kafka's UnifiedLog.truncateTo leaves a gap then). It is on stable storage when it returns. Appends under way end first. At or above the end it does
-// nothing; below the first segment it empties the log. It returns ErrOffsetOutOfRange if offset is negative.
+// TruncateTo removes the batches that reach to offset or beyond it; appends go on at offset, or at
+// the base of the batch that offset is inside of (Kafka's UnifiedLog.truncateTo leaves a gap then).
+// It is on stable storage when it returns. Appends under way end first. At or above the end it does
+// nothing; below the first segment it empties the log. It returns ErrOffsetOutOfRange if offset is
+// negative.
 func (l *Log) TruncateTo(offset int64) error {
 	return l.exclusively(func(w *writer) error {
 		if err := l.durability.failed(); err != nil { // the end may not be what the files say
@@ -139,8 +144,9 @@ func (w *writer) truncate(offset int64) error {
 	return nil
 }
 
-// writeStateOfCut is writeState before a cut in the last segment of kept. No batch may be left that ends where the cut is, because of a gap before
-// it: the recovery point is not above what is certain to be there.
+// writeStateOfCut is writeState before a cut in the last segment of kept. No batch may be left that
+// ends where the cut is, because of a gap before it: the recovery point is not above what is
+// certain to be there.
 func (w *writer) writeStateOfCut(kept, gone []*segment.Segment) error {
 	s := w.stateOf(w.log.cfg.Load(), kept, false)
 	s.RecoveryPoint = min(s.RecoveryPoint, kept[len(kept)-1].Base())
@@ -159,7 +165,8 @@ func (w *writer) moveEnd(start, end, durable int64) {
 	l.segments.end.Store(end)
 }
 
-// endOfCut returns where appends go on after a cut at offset: there, unless that is inside of a batch of s, which goes entirely.
+// endOfCut returns where appends go on after a cut at offset: there, unless that is inside of a
+// batch of s, which goes entirely.
 func endOfCut(s *segment.Segment, offset int64) (end int64, err error) {
 	if offset >= s.NextOffset() {
 		return offset, nil
@@ -179,8 +186,9 @@ func endOfCut(s *segment.Segment, offset int64) (end int64, err error) {
 // maxEnd is the largest end offset: one more can be asked for without an overflow.
 const maxEnd = math.MaxInt64 - 1
 
-// TruncateFully removes everything; appends go on at start. A follower does so whose log ends before its leader's begins. It returns
-// ErrOffsetOutOfRange if start is negative or above 2^63 - 2.
+// TruncateFully removes everything; appends go on at start. A follower does so whose log ends
+// before its leader's begins. It returns ErrOffsetOutOfRange if start is negative or above 2^63 -
+// 2.
 func (l *Log) TruncateFully(start int64) error {
 	return l.exclusively(func(w *writer) error {
 		return w.restartAt(start)
@@ -234,9 +242,10 @@ func (w *writer) restartAt(start int64) error {
 	return w.writeState(list, false)
 }
 
-// cutEpochs forgets the leader epochs that began at end or later, and goes on in the newest that is left. DeleteRecords can have moved the
-// beginning of the oldest one up to end: if that leaves none, the epoch of the last batch stays, for recovery takes a batch of an
-// earlier epoch behind it for damage.
+// cutEpochs forgets the leader epochs that began at end or later, and goes on in the newest that is
+// left. DeleteRecords can have moved the beginning of the oldest one up to end: if that leaves
+// none, the epoch of the last batch stays, for recovery takes a batch of an earlier epoch behind it
+// for damage.
 func (w *writer) cutEpochs(end int64) error {
 	l := w.log
 	last := noEpoch
@@ -252,7 +261,8 @@ func (w *writer) cutEpochs(end int64) error {
 	return err
 }
 
-// lastEpoch returns the leader epoch of the last batch in a list of segments, and where that begins; noEpoch if there is none.
+// lastEpoch returns the leader epoch of the last batch in a list of segments, and where that
+// begins; noEpoch if there is none.
 func lastEpoch(list []*segment.Segment) (last epochEntry, err error) {
 	for _, s := range slices.Backward(list) {
 		if s.Size() == 0 {

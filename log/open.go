@@ -13,12 +13,14 @@ import (
 
 // Open opens the log in dir, creating it if there is none, and recovers it first.
 //
-// After a killed process only an incomplete last batch is cut; after a power cut, what the sync policy did not promise. Recovery says what. Any
-// other invalid byte that is looked at is a *CorruptError that names file, position and offset; nothing is changed then. Sealed segments are
+// After a killed process only an incomplete last batch is cut; after a power cut, what the sync
+// policy did not promise. Recovery says what. Any other invalid byte that is looked at is a
+// *CorruptError that names file, position and offset; nothing is changed then. Sealed segments are
 // checked when they are read.
 //
-// It returns ErrLocked if the log is open already, here or in another process, or its directory lies in an open Directory that is not
-// Config.Dir; also ErrNewerFormat, ErrMissingSegment, ErrJournaled, or errors of the file system.
+// It returns ErrLocked if the log is open already, here or in another process, or its directory
+// lies in an open Directory that is not Config.Dir; also ErrNewerFormat, ErrMissingSegment,
+// ErrJournaled, or errors of the file system.
 func Open(dir string, cfg Config) (*Log, error) {
 	return open(dir, cfg, false)
 }
@@ -60,7 +62,8 @@ func open(dir string, cfg Config, readOnly bool) (_ *Log, err error) {
 	return l, nil
 }
 
-// makeDir makes dir, durably. If it holds the given file, which is written only after that, it has been done before: an fsync less.
+// makeDir makes dir, durably. If it holds the given file, which is written only after that, it has
+// been done before: an fsync less.
 func makeDir(fsys vfs.FS, dir, file string) error {
 	if _, err := fsys.Stat(filepath.Join(dir, file)); err == nil {
 		return nil
@@ -68,7 +71,8 @@ func makeDir(fsys vfs.FS, dir, file string) error {
 	return vfs.MakeDir(fsys, dir, 0o755)
 }
 
-// makeLogDir is makeDir for a log's directory, with one fsync if that lies in d: d's own entry is durable since OpenDirectory.
+// makeLogDir is makeDir for a log's directory, with one fsync if that lies in d: d's own entry is
+// durable since OpenDirectory.
 func (d *Directory) makeLogDir(fsys vfs.FS, dir string) error {
 	if filepath.Dir(dir) != filepath.Clean(d.path) {
 		return makeDir(fsys, dir, stateFile)
@@ -100,8 +104,8 @@ func (l *Log) abandon() error {
 	return errors.Join(errs...)
 }
 
-// load brings the directory in order and opens what belongs to the log: package recovery plans, and what it plans is
-// carried out here before anything else looks at the files.
+// load brings the directory in order and opens what belongs to the log: package recovery plans, and
+// what it plans is carried out here before anything else looks at the files.
 func (l *Log) load(cfg *Config) error {
 	if err := l.replayed(cfg); err != nil {
 		return err
@@ -166,8 +170,9 @@ func (l *Log) forgetBesideSegments(cfg *Config) error {
 	return errors.Join(epochs.truncateFromEnd(0, noEpoch), lowerCleanerOffset(cfg.FS, l.path, 0), l.dropSnapshots(func(int64) bool { return true }))
 }
 
-// loadEpochs reads the leader epochs. If must says that some were recorded and their file is missing, it is made anew from the batches: without
-// it a follower could not tell where it parted from its leader, and wrong epochs in batches, which no CRC covers, would not be noticed.
+// loadEpochs reads the leader epochs. If must says that some were recorded and their file is
+// missing, it is made anew from the batches: without it a follower could not tell where it parted
+// from its leader, and wrong epochs in batches, which no CRC covers, would not be noticed.
 func (l *Log) loadEpochs(cfg *Config, st *manifest.State, must bool) error {
 	epochs, found, err := loadEpochs(cfg.FS, l.path, st, l.EndOffset)
 	if err != nil {
@@ -176,7 +181,8 @@ func (l *Log) loadEpochs(cfg *Config, st *manifest.State, must bool) error {
 	return l.findEpochs(cfg, epochs, found, must)
 }
 
-// findEpochs makes epochs those of the log; if they must be there and were not found, it finds them in the batches.
+// findEpochs makes epochs those of the log; if they must be there and were not found, it finds them
+// in the batches.
 func (l *Log) findEpochs(cfg *Config, epochs *EpochCache, found, must bool) error {
 	if !found && must {
 		entries, err := epochsOf(l.list())

@@ -21,7 +21,8 @@ const readBytes = 256 << 10
 // maxReadBytes is where the step of iterators stops growing with the size of batches.
 const maxReadBytes = 8 << 20
 
-// maxChunkBytes is the most memory that a kept record of Records or Follow keeps, unless its batch is larger; before manyBytes were read, it is less.
+// maxChunkBytes is the most memory that a kept record of Records or Follow keeps, unless its batch
+// is larger; before manyBytes were read, it is less.
 const (
 	maxChunkBytes   = 3 << 20
 	earlyChunkBytes = 2 << 20
@@ -30,20 +31,24 @@ const (
 // manyBytes is what somebody has read who can be expected to read much more.
 const manyBytes = 32 << 20
 
-// Read appends whole batches to dst: from the one that holds offset from, about max bytes but at least one. At the end it returns dst.
+// Read appends whole batches to dst: from the one that holds offset from, about max bytes but at
+// least one. At the end it returns dst.
 //
-// The first batch may begin below from: batches are never split, the reader skips the leading records (as Kafka's fetch does). The result is
-// dst or a larger copy, owned by the caller. What is read for the first time since Open is checked against its CRC. Read never waits.
+// The first batch may begin below from: batches are never split, the reader skips the leading
+// records (as Kafka's fetch does). The result is dst or a larger copy, owned by the caller. What is
+// read for the first time since Open is checked against its CRC. Read never waits.
 //
-// Under SyncOnAck records are read once they are on stable storage: what was read never disappears again.
+// Under SyncOnAck records are read once they are on stable storage: what was read never disappears
+// again.
 //
-// It returns ErrOffsetOutOfRange if from is not in [StartOffset, EndOffset], a *CorruptError for damage, ErrClosed.
+// It returns ErrOffsetOutOfRange if from is not in [StartOffset, EndOffset], a *CorruptError for
+// damage, ErrClosed.
 func (l *Log) Read(dst []byte, from int64, max int) ([]byte, error) {
 	return l.read(dst, from, max, l.readable())
 }
 
-// ReadUpTo is Read for records below offset upTo only, but those that are not durable yet included: its caller knows what may be seen.
-// upTo must not lie inside a batch.
+// ReadUpTo is Read for records below offset upTo only, but those that are not durable yet included:
+// its caller knows what may be seen. upTo must not lie inside a batch.
 func (l *Log) ReadUpTo(dst []byte, from int64, max int, upTo int64) ([]byte, error) {
 	return l.read(dst, from, max, upTo)
 }
@@ -95,7 +100,8 @@ func batchExtent(p []byte) (base, next int64, size int) {
 	return base, base + int64(be.Uint32(p[23:])) + 1, int(be.Uint32(p[8:])) + record.LogOverhead
 }
 
-// readSegments reads from the segment that holds offset from, or the next one that has anything above it.
+// readSegments reads from the segment that holds offset from, or the next one that has anything
+// above it.
 func (l *Log) readSegments(dst []byte, from int64, max int) ([]byte, error) {
 	for {
 		list := l.list()
@@ -143,14 +149,15 @@ func floor(list []*segment.Segment, offset int64) int {
 	return sort.Search(len(list), func(i int) bool { return list[i].Base() > offset }) - 1
 }
 
-// Batches yields the batches from the one that holds offset from up to the present end. They are valid until the next one. An error is
-// yielded once and ends it.
+// Batches yields the batches from the one that holds offset from up to the present end. They are
+// valid until the next one. An error is yielded once and ends it.
 func (l *Log) Batches(from int64) iter.Seq2[*record.Batch, error] {
 	return l.batches(from, l.read)
 }
 
-// Held is Batches also for what DeleteRecords has taken away from readers and no Clean has removed yet: an Owner rebuilds its state from
-// that, since a producer's last batch may lie there. It begins with the first batch held if from is below that.
+// Held is Batches also for what DeleteRecords has taken away from readers and no Clean has removed
+// yet: an Owner rebuilds its state from that, since a producer's last batch may lie there. It
+// begins with the first batch held if from is below that.
 func (l *Log) Held(from int64) iter.Seq2[*record.Batch, error] {
 	return l.batches(max(from, l.list()[0].Base()), func(dst []byte, from int64, max int, upTo int64) ([]byte, error) {
 		n := len(dst)
@@ -191,17 +198,19 @@ func (l *Log) batches(from int64, read func(dst []byte, from int64, max int, upT
 	}
 }
 
-// Records yields the records from offset from up to the present end, without those of control batches. Key, value and header values alias
-// memory that is garbage collected: they may be kept, read-only. What is kept keeps up to 3 MiB of its neighbours, too: of
-// many records, keep few only as a Clone. An error is yielded once and ends it.
+// Records yields the records from offset from up to the present end, without those of control
+// batches. Key, value and header values alias memory that is garbage collected: they may be kept,
+// read-only. What is kept keeps up to 3 MiB of its neighbours, too: of many records, keep few only
+// as a Clone. An error is yielded once and ends it.
 func (l *Log) Records(from int64) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		l.records(from, yield)
 	}
 }
 
-// Follow yields the records from offset from on, and waits at the end for more, without polling, until ctx is done, which ends it without
-// an error, or the log is closed, which yields ErrClosed. Otherwise it is Records.
+// Follow yields the records from offset from on, and waits at the end for more, without polling,
+// until ctx is done, which ends it without an error, or the log is closed, which yields ErrClosed.
+// Otherwise it is Records.
 func (l *Log) Follow(ctx context.Context, from int64) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		for ctx.Err() == nil {
@@ -220,7 +229,8 @@ func (l *Log) Follow(ctx context.Context, from int64) iter.Seq2[record.Record, e
 	}
 }
 
-// records yields what there is and returns the offset to go on at; ok is false if the loop was left or an error yielded.
+// records yields what there is and returns the offset to go on at; ok is false if the loop was left
+// or an error yielded.
 func (l *Log) records(from int64, yield func(record.Record, error) bool) (next int64, ok bool) {
 	if l.closing.Load() {
 		yield(record.Record{}, ErrClosed)
@@ -255,9 +265,9 @@ func (l *Log) records(from int64, yield func(record.Record, error) bool) (next i
 	return from, true
 }
 
-// pastGap returns where to read on when nothing was found in [from, end): at end, since compaction or a truncation behind it
-// has left no batch there. If the log was cut since cuts was read and then end, what was looked for may be gone and its
-// offsets given again: at from.
+// pastGap returns where to read on when nothing was found in [from, end): at end, since compaction
+// or a truncation behind it has left no batch there. If the log was cut since cuts was read and
+// then end, what was looked for may be gone and its offsets given again: at from.
 func (l *Log) pastGap(from, end, cuts int64) int64 {
 	if l.readable() < end || l.durability.cuts.Load() != cuts {
 		return from
@@ -291,7 +301,8 @@ func yieldRecords(b *record.Batch, from int64, yield func(record.Record, error) 
 // endWaiter is somebody who waits for the readable end of a log to grow.
 type endWaiter = watermark.Entry[chan struct{}]
 
-// readable returns the offset up to which records are handed out: what is read must not disappear again, so under SyncOnAck it is the durable end.
+// readable returns the offset up to which records are handed out: what is read must not disappear
+// again, so under SyncOnAck it is the durable end.
 func (l *Log) readable() int64 {
 	if l.cfg.Load().Sync == SyncOnAck && !l.readOnly {
 		return l.durability.offset.Load()
@@ -365,7 +376,8 @@ func (l *Log) AppendAborted(t segment.AbortedTxn) error {
 	return list[i].AppendAborted(t)
 }
 
-// AbortedTxns returns the aborted transactions that matter for records of [from, upTo); there may be more than needed.
+// AbortedTxns returns the aborted transactions that matter for records of [from, upTo); there may
+// be more than needed.
 func (l *Log) AbortedTxns(from, upTo int64) ([]segment.AbortedTxn, error) {
 	for {
 		if l.closing.Load() {

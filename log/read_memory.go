@@ -2,8 +2,9 @@ package log
 
 import "github.com/stratalog/strata/internal/uncleared"
 
-// readMemory gives out the memory of records that their reader may keep. Once it is clear that there are many to come, one allocation serves
-// several reads: the more memory is in use, the more rarely the collector works, which otherwise takes as long as the reading.
+// readMemory gives out the memory of records that their reader may keep. Once it is clear that
+// there are many to come, one allocation serves several reads: the more memory is in use, the more
+// rarely the collector works, which otherwise takes as long as the reading.
 type readMemory struct {
 	free  []byte // empty; its capacity is the rest of the last chunk
 	chunk int    // bytes of the last chunk

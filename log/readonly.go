@@ -22,15 +22,17 @@ var ErrChanged = errors.New("log: truncated by its writer since it was opened re
 // The log ends where it did at the time, with its last whole batch, and stays what it was: segments
 // that retention removes or compaction replaces later are read as they were, since their files are
 // held open (one descriptor each). Only a truncation shows: reading what it took gives ErrChanged.
-// Records that were not on stable storage yet are seen; a power cut could take them from the writer.
+// Records that were not on stable storage yet are seen; a power cut could take them from the
+// writer.
 //
 // What a killed process or a power cut left is shown as Open would recover it. If after a power cut
-// the journal of the log's directory has acknowledged records that its files lack, it is ErrJournaled:
-// the directory has to be opened first. Errors are those of Open but ErrLocked; without
-// a log in dir it is one that matches fs.ErrNotExist. While a writer is at work an error is believed
-// only when it comes again, so that a damaged log costs a few attempts.
+// the journal of the log's directory has acknowledged records that its files lack, it is
+// ErrJournaled: the directory has to be opened first. Errors are those of Open but ErrLocked;
+// without a log in dir it is one that matches fs.ErrNotExist. While a writer is at work an error is
+// believed only when it comes again, so that a damaged log costs a few attempts.
 //
-// cfg.Dir says where the log lies and nothing more: no lock, descriptor or syncer is shared with it.
+// cfg.Dir says where the log lies and nothing more: no lock, descriptor or syncer is shared with
+// it.
 func OpenReadOnly(dir string, cfg Config) (*Log, error) {
 	if cfg.FS == nil && cfg.Dir != nil {
 		cfg.FS = cfg.Dir.fs
@@ -48,9 +50,9 @@ func OpenReadOnly(dir string, cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// How often a view is tried. A writer replaces the state atomically and renames files one by one, so
-// that an attempt can meet names of before and after: what it fails with is believed when viewAgrees
-// attempts in a row, with pauses between them, found the same state and failed alike.
+// How often a view is tried. A writer replaces the state atomically and renames files one by one,
+// so that an attempt can meet names of before and after: what it fails with is believed when
+// viewAgrees attempts in a row, with pauses between them, found the same state and failed alike.
 const (
 	viewAgrees = 3
 	viewTries  = 200
@@ -106,7 +108,8 @@ func tryView(dir string, cfg *Config) (*Log, error) {
 	return l, nil
 }
 
-// explain is called with what a read of a read-only log failed with. Damage that a view opened now does not have is a change by the writer.
+// explain is called with what a read of a read-only log failed with. Damage that a view opened now
+// does not have is a change by the writer.
 func (l *Log) explain(offset int64, err error) error {
 	if err == nil || !l.readOnly || !errors.Is(err, ErrCorrupt) {
 		return err

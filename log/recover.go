@@ -12,10 +12,12 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// unsyncedWindow is the most that a log under SyncOnAck has written and not synced, generously: one round, or one batch.
+// unsyncedWindow is the most that a log under SyncOnAck has written and not synced, generously: one
+// round, or one batch.
 const unsyncedWindow = 64 << 20
 
-// A RecoveryReport tells what Open found and did; OpenReadOnly and PlanRecovery, what Open would do.
+// A RecoveryReport tells what Open found and did; OpenReadOnly and PlanRecovery, what Open would
+// do.
 type RecoveryReport struct {
 	Clean          bool  // the log was closed in order: nothing needed to be looked at
 	SameBoot       bool  // the machine has not been restarted since: only the process had died
@@ -25,8 +27,9 @@ type RecoveryReport struct {
 	RebuiltIndexes int
 	JournalBytes   int64 // written to its last segment from the directory's journal, before anything else
 
-	// SetAside names the files of segments that are no part of the log any more and were renamed (suffix .aside). Neither
-	// Strata nor Kafka reads or deletes them: that is for whoever knows that they are not needed.
+	// SetAside names the files of segments that are no part of the log any more and were renamed
+	// (suffix .aside). Neither Strata nor Kafka reads or deletes them: that is for whoever knows
+	// that they are not needed.
 	SetAside []string
 	// Steps is what was done to the files, in order; empty if they were as they should be.
 	Steps []RecoveryStep
@@ -39,9 +42,10 @@ type RecoveryStep struct {
 	Reason string
 }
 
-// PlanRecovery returns what Open would do to the files of the log in dir, and does nothing: it reads what Open reads,
-// takes no lock and changes no file, as OpenReadOnly. Nobody may be writing to the log meanwhile. Its errors are those of
-// Open but ErrLocked; fs.ErrNotExist if there is no log.
+// PlanRecovery returns what Open would do to the files of the log in dir, and does nothing: it
+// reads what Open reads, takes no lock and changes no file, as OpenReadOnly. Nobody may be writing
+// to the log meanwhile. Its errors are those of Open but ErrLocked; fs.ErrNotExist if there is no
+// log.
 func PlanRecovery(dir string, cfg Config) (RecoveryReport, error) {
 	if cfg.FS == nil && cfg.Dir != nil {
 		cfg.FS = cfg.Dir.fs
@@ -90,7 +94,8 @@ func (o *opening) drop() {
 	}
 }
 
-// plan reads what is needed and returns the plan, which is in the log's report too. Nothing is changed.
+// plan reads what is needed and returns the plan, which is in the log's report too. Nothing is
+// changed.
 func (o *opening) plan() (recovery.Plan, error) {
 	l := o.log
 	if err := o.gather(); err != nil {
@@ -170,7 +175,8 @@ func (o *opening) gather() error {
 	return nil
 }
 
-// segmentFiles returns the files of segments among the entries of a directory, with the sizes of those that hold batches.
+// segmentFiles returns the files of segments among the entries of a directory, with the sizes of
+// those that hold batches.
 func segmentFiles(entries []fs.DirEntry) (files []recovery.File, err error) {
 	for _, e := range entries {
 		name := e.Name()
@@ -264,8 +270,8 @@ func (o *opening) report(plan *recovery.Plan) {
 	}
 }
 
-// carryOut does the steps but for cuts, which follow with what was scanned. A step that was done before is done again
-// without harm.
+// carryOut does the steps but for cuts, which follow with what was scanned. A step that was done
+// before is done again without harm.
 func (o *opening) carryOut(steps []recovery.Step) error {
 	l, fsys := o.log, o.cfg.FS
 	for _, s := range steps {
@@ -293,7 +299,8 @@ func (o *opening) carryOut(steps []recovery.Step) error {
 	return nil
 }
 
-// segments opens those of the plan. What a crash can have left unsynced is synced, or is in the list of what is to be.
+// segments opens those of the plan. What a crash can have left unsynced is synced, or is in the
+// list of what is to be.
 func (o *opening) segments(plan recovery.Plan) (list []*segment.Segment, err error) {
 	defer func() {
 		if err != nil {
@@ -335,7 +342,8 @@ func (o *opening) segment(seg recovery.Segment) (s *segment.Segment, err error) 
 		l.durability.dirty = append(l.durability.dirty, s)
 		return s, nil
 	}
-	// A cut, ours or a killed process', must be on the disk before the state says that the log ends here.
+	// A cut, ours or a killed process', must be on the disk before the state says that the log ends
+	// here.
 	if err := s.Sync(); err != nil { // the next open must not believe the next sync
 		l.durability.set(o.facts.State.RecoveryPoint)
 		l.noteSuspect(nil)

@@ -10,7 +10,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// endOfLogFile returns the offset after the last whole batch of a .log file, going from header to header.
+// endOfLogFile returns the offset after the last whole batch of a .log file, going from header to
+// header.
 func endOfLogFile(fsys vfs.FS, name string, base int64) (next int64, err error) {
 	f, err := fsys.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {

@@ -268,7 +268,8 @@ func (o inDirectory) close(t *testing.T) {
 	require.NoError(t, o.dir.Close())
 }
 
-// What cannot be read is not taken for what is not there: a log would lose its start, and segments that are obsolete would come back.
+// A state that cannot be read is not taken for a missing one: the log would lose its start, and
+// obsolete segments would come back.
 func TestStateThatCannotBeReadIsAnErrorOfOpen(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

@@ -21,8 +21,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// journalFile is what the logs of a directory make durable together: see docs/design/0003-journal.md. It is there while it is in use, and after
-// a crash until the directory is opened. Only ours; Kafka ignores it.
+// journalFile is what the logs of a directory make durable together: see
+// docs/design/0003-journal.md. It is there while it is in use, and after a crash until the
+// directory is opened. Only ours; Kafka ignores it.
 const journalFile = "strata.journal"
 
 // A replay brings what a journal holds to the segments it belongs to.
@@ -34,9 +35,12 @@ type replay struct {
 	misfit  []string         // why entries were left out that count by their tag
 }
 
-// replayJournal replays the journal of a directory and removes it. Nobody has a log of the directory open. Every step can be repeated: the journal goes when all it holds is in the logs' own files, on stable storage.
+// replayJournal replays the journal of a directory and removes it. Nobody has a log of the
+// directory open. Every step can be repeated: the journal goes when all it holds is in the logs'
+// own files, on stable storage.
 //
-// A journal that does not belong to what lies here is not replayed, or only what does, and is renamed and kept.
+// A journal that does not belong to what lies here is not replayed, or only what does, and is
+// renamed and kept.
 func replayJournal(fsys vfs.FS, dir string, logger *slog.Logger) (written map[string]int64, err error) {
 	path := filepath.Join(dir, journalFile)
 	c, err := loadJournal(fsys, path)
@@ -110,7 +114,7 @@ func (r *replay) log(name string, entries []journal.Entry) (err error) {
 		}
 		return err
 	}
-	for _, e := range entries { // also what is there already: after a failed sync the system may show what is not on the disk
+	for _, e := range entries { // also bytes the file shows already: after a failed sync they may be in memory only
 		if _, err := f.WriteAt(e.Data, e.Pos); err != nil {
 			return err
 		}
@@ -119,8 +123,9 @@ func (r *replay) log(name string, entries []journal.Entry) (err error) {
 	return f.Sync()
 }
 
-// liveEntries returns those of a log's entries that count, and the segment they belong to: those with the tag that is in the log's state. All others
-// are void: the log was cut, begun anew or made again since, was closed, or has synced its files and noted it.
+// liveEntries returns those of a log's entries that count, and the segment they belong to: those
+// with the tag that is in the log's state. All others are void: the log was cut, begun anew or made
+// again since, was closed, or has synced its files and noted it.
 func liveEntries(fsys vfs.FS, dir, name string, entries []journal.Entry) (live []journal.Entry, base int64, err error) {
 	if name == "" || name != filepath.Base(name) || strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
 		return nil, 0, nil
@@ -142,11 +147,13 @@ func liveEntries(fsys vfs.FS, dir, name string, entries []journal.Entry) (live [
 	return live, base, nil
 }
 
-// misfit says why entries cannot be what was appended to f, the active segment, whose base offset is base; "" if they can.
+// misfit says why entries cannot be what was appended to f, the active segment, whose base offset
+// is base; "" if they can.
 //
-// After a crash the file has each of their bytes, or is torn there, or ends before. What it cannot have is another valid batch in the place of one,
-// or an end before the first of them. Then the file is not the one that they were written for: Kafka has recovered it and gone on, or an
-// older copy was put in its place.
+// After a crash the file has each of their bytes, or is torn there, or ends before. What it cannot
+// have is another valid batch in the place of one, or an end before the first of them. Then the
+// file is not the one that they were written for: Kafka has recovered it and gone on, or an older
+// copy was put in its place.
 func misfit(f vfs.File, base int64, entries []journal.Entry) (reason string, err error) {
 	size, err := f.Size()
 	if err != nil {
@@ -167,8 +174,9 @@ func misfit(f vfs.File, base int64, entries []journal.Entry) (reason string, err
 	return "", nil
 }
 
-// contradiction returns where f has a valid batch that is not the one that e has in the same place; -1 if nowhere. Bytes before those that the
-// CRC covers are not compared: of a torn write they may be missing alone.
+// contradiction returns where f has a valid batch that is not the one that e has in the same place;
+// -1 if nowhere. Bytes before those that the CRC covers are not compared: of a torn write they may
+// be missing alone.
 func contradiction(f vfs.File, e journal.Entry) (pos int64, err error) {
 	there := make([]byte, len(e.Data))
 	if n, err := f.ReadAt(there, e.Pos); err != nil && err != io.EOF || bytes.Equal(there[:n], e.Data) {
@@ -224,8 +232,9 @@ func ignoreEOF(err error) error {
 // coveredByCRC is where in a batch begins what its CRC, itself included, vouches for.
 const coveredByCRC = 17
 
-// witness is a number that tells whether Kafka's files in dir are the same as before. A broker replaces them a minute after it was started, and
-// when it is stopped; we do only when a directory is closed, without a journal.
+// witness is a number that tells whether Kafka's files in dir are the same as before. A broker
+// replaces them a minute after it was started, and when it is stopped; we do only when a directory
+// is closed, without a journal.
 func witness(fsys vfs.FS, dir string) (uint64, error) {
 	h := xxhash.New()
 	for _, name := range []string{recoveryPointFile, logStartFile, cleanShutdownFile} {
@@ -242,7 +251,8 @@ func witness(fsys vfs.FS, dir string) (uint64, error) {
 	return h.Sum64(), nil
 }
 
-// replayed sees to it that the log's files have what the journal of its directory holds of it, before they are looked at.
+// replayed sees to it that the log's files have what the journal of its directory holds of it,
+// before they are looked at.
 func (l *Log) replayed(cfg *Config) error {
 	if filepath.Dir(l.claim.name) != l.dir.real { // it is alone, or its Directory lies elsewhere
 		_, _, err := journaledBeside(cfg.FS, l.path)
@@ -252,7 +262,8 @@ func (l *Log) replayed(cfg *Config) error {
 	if !l.journaled || l.dir.syncer.journal.state.Load() != journalOut || l.dir.syncer.journal.current == nil {
 		return nil
 	}
-	// A log was closed with an error, perhaps this one: the disk may have lost what only the journal has.
+	// A log was closed with an error, perhaps this one: the disk may have lost what only the
+	// journal has.
 	c, err := loadJournal(cfg.FS, filepath.Join(l.dir.path, journalFile))
 	if err != nil {
 		return err
@@ -269,7 +280,8 @@ func entriesOf(c journal.Content, name string) []journal.Entry {
 	return slices.DeleteFunc(c.Entries, func(e journal.Entry) bool { return e.Log != name })
 }
 
-// journaledBeside returns the live entries that a journal beside the log in path holds, with ErrJournaled if there are any.
+// journaledBeside returns the live entries that a journal beside the log in path holds, with
+// ErrJournaled if there are any.
 func journaledBeside(fsys vfs.FS, path string) (live []journal.Entry, base int64, err error) {
 	real, err := fsys.RealPath(path)
 	if err != nil {
@@ -291,8 +303,9 @@ func journaledBeside(fsys vfs.FS, path string) (live []journal.Entry, base int64
 	return live, base, err
 }
 
-// checkComplete returns ErrJournaled if a journal beside the log in path holds bytes of it that are not in its files. On the same boot they all
-// are, whoever is writing: bytes get into the files first.
+// checkComplete returns ErrJournaled if a journal beside the log in path holds bytes of it that are
+// not in its files. On the same boot they all are, whoever is writing: bytes get into the files
+// first.
 func checkComplete(fsys vfs.FS, path string) error {
 	real, err := fsys.RealPath(path)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// retention decides which segments at the front of a log go. It only computes. Kafka: UnifiedLog.deleteOldSegments.
+// retention decides which segments at the front of a log go. It only computes. Kafka:
+// UnifiedLog.deleteOldSegments.
 type retention struct {
 	now           int64 // ms
 	start         int64 // records below were deleted by DeleteRecords
@@ -22,7 +23,7 @@ type segmentFacts struct {
 	base, next       int64 // next: base of the following segment, log end for the last
 	size             int64
 	largestTimestamp int64 // ms; time of the last modification if the records have none
-	unknown          error // why largestTimestamp is not known: what is not known is not old
+	unknown          error // why largestTimestamp is not known; such a segment is kept
 }
 
 // A SegmentVerdict says what Clean decided about a segment and why.
@@ -34,7 +35,8 @@ type SegmentVerdict struct {
 	Reason     string
 }
 
-// decide returns for each of segs, the active one last, why it goes or stays, and how many go: always the first ones.
+// decide returns for each of segs, the active one last, why it goes or stays, and how many go:
+// always the first ones.
 func (r retention) decide(segs []segmentFacts) (verdicts []SegmentVerdict, gone int) {
 	var total int64
 	for _, s := range segs {
@@ -88,8 +90,9 @@ func (r retention) judge(s segmentFacts, last bool, total int64) (goes, stays st
 	return goes, ""
 }
 
-// largestTimestamp returns the newest timestamp of s in ms, or the time its file was last written if the records have none. An error
-// says that it is not known: the largest of those that could be read may be much too old.
+// largestTimestamp returns the newest timestamp of s in ms, or the time its file was last written
+// if the records have none. An error says that it is not known: the largest of those that could be
+// read may be much too old.
 func largestTimestamp(fsys vfs.FS, s *segment.Segment) (int64, error) {
 	if ts, _, err := s.MaxTimestamp(); err != nil || ts >= 0 {
 		return ts, err

@@ -11,19 +11,21 @@ import (
 	"github.com/stratalog/strata/segment"
 )
 
-// A log under SyncOnAck reserves disk space in steps, so that a sync need not write the file's size: small ones first, since there may be many logs.
+// A log under SyncOnAck reserves disk space in steps, so that a sync need not write the file's
+// size: small ones first, since there may be many logs.
 const (
 	minPreallocation = 256 << 10
 	maxPreallocation = 64 << 20
 )
 
-// preallocation returns the step for a segment of the given size: never more than a segment may become.
+// preallocation returns the step for a segment of the given size: never more than a segment may
+// become.
 func preallocation(cfg *Config, size int64) int64 {
 	return min(max(size, minPreallocation), maxPreallocation, cfg.SegmentBytes)
 }
 
-// mustRoll reports whether b does not go into the active segment any more (Kafka: LogSegment.shouldRoll). size is that of the segment with
-// what is about to be written before b.
+// mustRoll reports whether b does not go into the active segment any more (Kafka:
+// LogSegment.shouldRoll). size is that of the segment with what is about to be written before b.
 func (w *writer) mustRoll(cfg *Config, active *segment.Segment, size int64, b *segment.BatchInfo) (bool, error) {
 	switch {
 	case size+int64(b.Size) > cfg.SegmentBytes && size > 0:
@@ -119,8 +121,9 @@ func (w *writer) roll(base int64) error {
 	return nil
 }
 
-// createNext makes the file of the next segment, or takes the empty one that a roll has left which failed later on. If the directory cannot be
-// synced, nobody knows whether it has the file's entry, and a sync that is tried again may say that it has: that breaks the log.
+// createNext makes the file of the next segment, or takes the empty one that a roll has left which
+// failed later on. If the directory cannot be synced, nobody knows whether it has the file's entry,
+// and a sync that is tried again may say that it has: that breaks the log.
 func (w *writer) createNext(cfg *Config, base int64) (*segment.Segment, error) {
 	l := w.log
 	fresh, err := segment.Create(l.path, base, l.segmentConfig(cfg))
@@ -140,13 +143,14 @@ func (w *writer) createNext(cfg *Config, base int64) (*segment.Segment, error) {
 	return fresh, nil
 }
 
-// blankState returns a state with what is the same in every state of this log until it is begun anew.
+// blankState returns a state with what is the same in every state of this log until it is begun
+// anew.
 func (w *writer) blankState() manifest.State {
 	return manifest.State{Incarnation: w.incarnation, JournalTag: w.journalTag, BootID: w.log.dir.bootID}
 }
 
-// writeState makes the state say that the log consists of the given segments; of those in gone, if any, it says that
-// they are obsolete: recovery deletes them if a crash leaves them.
+// writeState makes the state say that the log consists of the given segments; of those in gone, if
+// any, it says that they are obsolete: recovery deletes them if a crash leaves them.
 func (w *writer) writeState(list []*segment.Segment, clean bool, gone ...*segment.Segment) error {
 	return w.writeStateAs(w.log.cfg.Load(), list, clean, gone...)
 }
@@ -185,8 +189,9 @@ func (w *writer) stateOf(cfg *Config, list []*segment.Segment, clean bool) manif
 	return s
 }
 
-// firstUnsynced returns the base of the first closed segment in list that has not been synced since, math.MaxInt64 if all were: the state names its
-// size, which a power cut can still change, even if none of its records is needed or all of them are durable.
+// firstUnsynced returns the base of the first closed segment in list that has not been synced
+// since, math.MaxInt64 if all were: the state names its size, which a power cut can still change,
+// even if none of its records is needed or all of them are durable.
 func (w *writer) firstUnsynced(cfg *Config, list []*segment.Segment) int64 {
 	l := w.log
 	l.durability.mu.Lock()
@@ -201,7 +206,8 @@ func (w *writer) firstUnsynced(cfg *Config, list []*segment.Segment) int64 {
 	return math.MaxInt64
 }
 
-// obsolete returns what the state says of segments that are removed. One that may have been active has any size.
+// obsolete returns what the state says of segments that are removed. One that may have been active
+// has any size.
 func obsolete(gone []*segment.Segment) []manifest.Segment {
 	var out []manifest.Segment
 	for _, s := range gone {
@@ -238,7 +244,8 @@ func (w *writer) storeState(s manifest.State) error {
 	return err
 }
 
-// removeStrays removes what rolls have left that failed, now that the state on the disk is one that does not name it. list names the others.
+// removeStrays removes what rolls have left that failed, now that the state on the disk is one that
+// does not name it. list names the others.
 func (w *writer) removeStrays(list []*segment.Segment) {
 	l := w.log
 	for _, base := range w.strays {
@@ -278,8 +285,9 @@ func (l *Log) segmentConfig(cfg *Config) segment.Config {
 	return c
 }
 
-// SetLeaderEpoch records that a leader epoch begins at the present end, before anything is appended in it. It is on stable storage on return.
-// It returns ErrStaleEpoch if the log has recorded a higher one; TruncateTo forgets those that began where it cuts, or later.
+// SetLeaderEpoch records that a leader epoch begins at the present end, before anything is appended
+// in it. It is on stable storage on return. It returns ErrStaleEpoch if the log has recorded a
+// higher one; TruncateTo forgets those that began where it cuts, or later.
 func (l *Log) SetLeaderEpoch(epoch int32) error {
 	return l.exclusively(func(w *writer) error {
 		if err := l.durability.failed(); err != nil { // the end may not be what the files say
@@ -304,8 +312,9 @@ func (w *writer) checkEpoch(epoch int32) error {
 	return nil
 }
 
-// beginEpoch records that epoch begins at the log's end. The first epoch of a new log goes into its state, which the first
-// append would have to write anyway: a file and two syncs less for each of thousands of new logs.
+// beginEpoch records that epoch begins at the log's end. The first epoch of a new log goes into its
+// state, which the first append would have to write anyway: a file and two syncs less for each of
+// thousands of new logs.
 func (w *writer) beginEpoch(epoch int32) error {
 	l := w.log
 	_, known := l.epochs.Latest()
@@ -321,8 +330,8 @@ func (w *writer) beginEpoch(epoch int32) error {
 	return nil
 }
 
-// addEpoch records in the file that epoch begins at start. A state that held the first epoch must not do so any more: should
-// the file get lost, the epochs are found in the batches.
+// addEpoch records in the file that epoch begins at start. A state that held the first epoch must
+// not do so any more: should the file get lost, the epochs are found in the batches.
 func (w *writer) addEpoch(epoch int32, start int64) error {
 	l := w.log
 	was := l.epochs.inState

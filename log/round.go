@@ -17,8 +17,9 @@ const (
 	maxRounds    = 4       // in a row by one goroutine that only wanted to append
 )
 
-// A round is the appends that are written, and under SyncOnAck synced, at once. It belongs to the writer
-// that leads it, which takes it through these steps, in this order and with the token all the while:
+// A round is the appends that are written, and under SyncOnAck synced, at once. It belongs to the
+// writer that leads it, which takes it through these steps, in this order and with the token all
+// the while:
 //
 //  1. takeQueued: what waits moves into all
 //  2. write: admits, assigns offsets, writes, publishes the new end. What failed is in refused, the
@@ -72,9 +73,10 @@ func (r *round) blocking() bool {
 	return slices.ContainsFunc(r.all, func(a *Append) bool { return a.call != nil })
 }
 
-// leadInline leads rounds on the goroutine of an appender that found no round under way and may lead one; the
-// first is for a. It gives the token up. Under SyncOnAck the goroutine has entered the syncer: it syncs without
-// handing over to anybody, and what comes meanwhile is for the syncer's workers.
+// leadInline leads rounds on the goroutine of an appender that found no round under way and may
+// lead one; the first is for a. It gives the token up. Under SyncOnAck the goroutine has entered
+// the syncer: it syncs without handing over to anybody, and what comes meanwhile is for the
+// syncer's workers.
 func (w *writer) leadInline(a *Append) {
 	entered := w.log.cfg.Load().Sync == SyncOnAck
 	if a.call != nil { // a round of its own: what it leaves there belongs to the same call
@@ -97,8 +99,8 @@ func (w *writer) leadInline(a *Append) {
 	w.leadNext(1)
 }
 
-// leadNext gives the token up after n rounds, or leads the next ones, up to a bound: then a worker does, to let
-// the caller go.
+// leadNext gives the token up after n rounds, or leads the next ones, up to a bound: then a worker
+// does, to let the caller go.
 func (w *writer) leadNext(n int) {
 	for ; w.log.token.offer(); n++ {
 		if n >= maxRounds {

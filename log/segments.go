@@ -12,9 +12,9 @@ import (
 // segments is what a log holds: the files and the range of offsets in them. A writer changes it,
 // anybody reads it without a lock.
 type segments struct {
-	// current is the list, ascending, at least one; the last one is active. A list is replaced, never
-	// changed. A list without a segment that the last one had is stored only after start has passed it,
-	// one with a further segment with durability.mu held: see durability.dirty.
+	// current is the list, ascending, at least one; the last one is active. A list is replaced,
+	// never changed. A list without a segment that the last one had is stored only after start has
+	// passed it, one with a further segment with durability.mu held: see durability.dirty.
 	current atomic.Pointer[[]*segment.Segment]
 	start   atomic.Int64 // first offset held
 	end     atomic.Int64 // next offset; what is below is in the files

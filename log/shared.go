@@ -13,22 +13,27 @@ import (
 )
 
 const (
-	// journalCrowd is how many logs must be busy at once to share a sync. Two syncs run at once as fast as one.
+	// journalCrowd is how many logs must be busy at once to share a sync. Two syncs run at once as
+	// fast as one.
 	journalCrowd = 3
-	// journalPatience is how often they must have been before a journal is made, which takes a while and 16 MiB.
+	// journalPatience is how often they must have been before a journal is made, which takes a
+	// while and 16 MiB.
 	journalPatience = 64
 	// journalHalf is the default size of the journal's halves.
 	journalHalf = 8 << 20
-	// journalRound is the most bytes of one log's round that go through the journal: writing more a second time takes longer than a sync.
+	// journalRound is the most bytes of one log's round that go through the journal: writing more a
+	// second time takes longer than a sync.
 	journalRound = 64 << 10
 	// journalIdle is how long a journal is not used before it is emptied.
 	journalIdle = 5 * time.Second
-	// journalYields bounds how often those who were let go are waited for, so that they are in the next round.
+	// journalYields bounds how often those who were let go are waited for, so that they are in the
+	// next round.
 	journalYields = 4
 )
 
-// journaling is the use that a directory's logs make of its journal: see docs/design/0003-journal.md. Its zero value, never made ready, is that of a
-// directory without one.
+// journaling is the use that a directory's logs make of its journal: see
+// docs/design/0003-journal.md. Its zero value, never made ready, is that of a directory without
+// one.
 type journaling struct {
 	dir      *Directory
 	half     int64 // bytes of a half; 0: no journal
@@ -84,20 +89,23 @@ func (j *journaling) make() {
 // holder is a log that has entries in the journal.
 type holder struct{ l *Log }
 
-// Settle implements journal.Holder. It covers all that is written, not only what is durable: a frame that is in the journal may not have been
-// completed yet. A truncation meanwhile has synced the files before it cut them.
+// Settle implements journal.Holder. It covers all that is written, not only what is durable: a
+// frame that is in the journal may not have been completed yet. A truncation meanwhile has synced
+// the files before it cut them.
 func (h holder) Settle() error { return h.l.syncNow() }
 
 // shares reports whether rounds of the log may become durable in the directory's journal.
 func (l *Log) shares() bool { return l.journaled && l.cfg.Load().Sync == SyncOnAck }
 
-// canJournal reports whether the journal of d is one for the log in dir: that lies right below d, in the same file system.
+// canJournal reports whether the journal of d is one for the log in dir: that lies right below d,
+// in the same file system.
 func (d *Directory) canJournal(cfg *Config, dir string) bool {
 	return !d.solo && d.syncer.journal.half > 0 && filepath.Dir(filepath.Clean(dir)) == filepath.Clean(d.path) &&
 		reflect.TypeOf(d.fs).Comparable() && reflect.TypeOf(cfg.FS) == reflect.TypeOf(d.fs) && cfg.FS == d.fs
 }
 
-// A sharedRound is rounds of several logs that become durable with one sync. Its memory is used again.
+// A sharedRound is rounds of several logs that become durable with one sync. Its memory is used
+// again.
 type sharedRound struct {
 	frame   journal.Frame
 	rounds  []*round
@@ -135,7 +143,8 @@ func (j *journaling) lead(ws []*writer) {
 	}
 }
 
-// write writes a round of w's log and adds it to the shared one. What is too large for that is synced by another worker.
+// write writes a round of w's log and adds it to the shared one. What is too large for that is
+// synced by another worker.
 func (j *journaling) write(w *writer) {
 	r := rounds.Get().(*round)
 	r.writer, r.frame = w, &j.shared.frame
@@ -168,7 +177,8 @@ func (j *journaling) append() error {
 	return err
 }
 
-// yield lets those run who were just let go: what they append next is in the next shared round, and not in the one after.
+// yield lets those run who were just let go: what they append next is in the next shared round, and
+// not in the one after.
 func (j *journaling) yield() {
 	for range journalYields {
 		runtime.Gosched()
@@ -198,8 +208,8 @@ func (j *journaling) rest() {
 	}
 }
 
-// retire puts the journal out of use until the directory is opened again. The file stays: it has what it has. A frame that is being appended
-// may still become durable.
+// retire puts the journal out of use until the directory is opened again. The file stays: it has
+// what it has. A frame that is being appended may still become durable.
 func (j *journaling) retire(err error) {
 	if j.state.CompareAndSwap(journalReady, journalOut) {
 		j.current.Retire(err)
@@ -207,8 +217,9 @@ func (j *journaling) retire(err error) {
 	}
 }
 
-// close ends the use of the journal, when the syncer has been stopped. orderly says that all logs were closed in order, so that nothing in it counts any more: it is
-// removed then. Else it is left for recovery.
+// close ends the use of the journal, when the syncer has been stopped. orderly says that all logs
+// were closed in order, so that nothing in it counts any more: it is removed then. Else it is left
+// for recovery.
 func (j *journaling) close(orderly bool) error {
 	switch {
 	case j.current == nil:
@@ -239,7 +250,8 @@ func (r *round) syncAndComplete() {
 	w.release()
 }
 
-// addToFrame adds what was written to the active segment at pos to the frame of a shared round, or takes the round out of it.
+// addToFrame adds what was written to the active segment at pos to the frame of a shared round, or
+// takes the round out of it.
 func (w *writer) addToFrame(r *round, base, pos int64) {
 	bytes := 0
 	for _, p := range r.pieces {

@@ -2,11 +2,12 @@ package log
 
 import "sync"
 
-// A sharedSync lets callers that need the same sync at the same time share it: thousands of logs that are made at once need
-// the directory around them synced, once after each of them was made there.
+// A sharedSync lets callers that need the same sync at the same time share it: thousands of logs
+// that are made at once need the directory around them synced, once after each of them was made
+// there.
 //
-// A caller is served by a sync that begins after its call, never by the one under way, which may have begun before the
-// change that the caller wants to be durable. The zero sharedSync is ready.
+// A caller is served by a sync that begins after its call, never by the one under way, which may
+// have begun before the change that the caller wants to be durable. The zero sharedSync is ready.
 type sharedSync struct {
 	mu      sync.Mutex // guards the fields below; never held during a sync
 	running bool
@@ -20,7 +21,8 @@ type syncTurn struct {
 	err  error         // set before done is closed
 }
 
-// do returns when a run of fn that began after the call has ended, with its error. fn must be the same for all callers.
+// do returns when a run of fn that began after the call has ended, with its error. fn must be the
+// same for all callers.
 func (s *sharedSync) do(fn func() error) error {
 	s.mu.Lock()
 	if !s.running {

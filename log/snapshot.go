@@ -13,7 +13,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// snapshotSuffix is that of the files an owner keeps its state in, beside the segments; named by the offset up to which it goes, exclusive.
+// snapshotSuffix is that of the files an owner keeps its state in, beside the segments; named by
+// the offset up to which it goes, exclusive.
 const snapshotSuffix = ".snapshot"
 
 // filePath returns the path of the file of a segment, or of a snapshot, in dir.
@@ -37,8 +38,8 @@ func (w *writer) snapshot(offset int64) error {
 	return vfs.WriteFile(cfg.FS, filePath(l.path, offset, snapshotSuffix), data)
 }
 
-// WriteSnapshot stores the owner's state as of offset, replacing an earlier one. It is on stable storage when it returns. A Snapshotter
-// need not call it.
+// WriteSnapshot stores the owner's state as of offset, replacing an earlier one. It is on stable
+// storage when it returns. A Snapshotter need not call it.
 func (l *Log) WriteSnapshot(offset int64, data []byte) error {
 	switch {
 	case l.readOnly:
@@ -55,7 +56,8 @@ func (l *Log) WriteSnapshot(offset int64, data []byte) error {
 	return nil
 }
 
-// SnapshotFiles returns the offsets of the owner's snapshots, ascending. It returns ErrClosed, or an error of the file system.
+// SnapshotFiles returns the offsets of the owner's snapshots, ascending. It returns ErrClosed, or
+// an error of the file system.
 func (l *Log) SnapshotFiles() ([]int64, error) {
 	if l.closing.Load() {
 		return nil, ErrClosed
@@ -87,8 +89,8 @@ func snapshotsIn(entries []fs.DirEntry) (offsets []int64) {
 	return offsets
 }
 
-// dropListed is dropSnapshots for those among the entries of the directory, read by this open, and keeps the others for the
-// owner, who asks for them next: an open reads the directory once.
+// dropListed is dropSnapshots for those among the entries of the directory, read by this open, and
+// keeps the others for the owner, who asks for them next: an open reads the directory once.
 func (l *Log) dropListed(entries []fs.DirEntry, which func(offset int64) bool) error {
 	var kept []int64
 	for _, o := range snapshotsIn(entries) {
@@ -102,7 +104,8 @@ func (l *Log) dropListed(entries []fs.DirEntry, which func(offset int64) bool) e
 	return nil
 }
 
-// ReadSnapshot returns the snapshot of an offset. It returns ErrClosed, or an error of the file system.
+// ReadSnapshot returns the snapshot of an offset. It returns ErrClosed, or an error of the file
+// system.
 func (l *Log) ReadSnapshot(offset int64) ([]byte, error) {
 	if l.closing.Load() {
 		return nil, ErrClosed
@@ -129,7 +132,8 @@ func (l *Log) RemoveSnapshot(offset int64) error {
 	return nil
 }
 
-// dropSnapshots removes those that which says, durably: one of what was truncated must not come back beside what was appended since.
+// dropSnapshots removes those that which says, durably: one of what was truncated must not come
+// back beside what was appended since.
 func (l *Log) dropSnapshots(which func(offset int64) bool) error {
 	l.snapshots.Store(nil)
 	offsets, err := l.snapshotOffsets()

@@ -11,13 +11,14 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// stateFile holds the log's manifest: which segments belong to it, and what they cannot tell by themselves. It is
-// only ours; Kafka ignores it. It is replaced whole, and is on stable storage before anything relies on it.
-// Its format is that of package manifest.
+// stateFile holds the log's manifest: which segments belong to it, and what they cannot tell by
+// themselves. It is only ours; Kafka ignores it. It is replaced whole, and is on stable storage
+// before anything relies on it. Its format is that of package manifest.
 const stateFile = "strata.state"
 
-// readState returns the state in dir; known is false if there is none. A damaged one is a *CorruptError: it is never
-// guessed at, since it says which records were deleted and which files are obsolete.
+// readState returns the state in dir; known is false if there is none. A damaged one is a
+// *CorruptError: it is never guessed at, since it says which records were deleted and which files
+// are obsolete.
 func readState(fsys vfs.FS, dir string) (s manifest.State, known bool, err error) {
 	path := filepath.Join(dir, stateFile)
 	p, err := vfs.ReadFile(fsys, path)
@@ -37,8 +38,8 @@ func readState(fsys vfs.FS, dir string) (s manifest.State, known bool, err error
 	return s, true, nil
 }
 
-// storeState replaces the state in dir. It is on stable storage when storeState returns nil; after an error the old
-// one may be there, or the new one.
+// storeState replaces the state in dir. It is on stable storage when storeState returns nil; after
+// an error the old one may be there, or the new one.
 func storeState(fsys vfs.FS, dir string, s manifest.State) error {
 	if err := vfs.WriteFile(fsys, filepath.Join(dir, stateFile), s.AppendTo(nil)); err != nil {
 		return fmt.Errorf("write state of %s: %w", dir, err)
@@ -46,7 +47,8 @@ func storeState(fsys vfs.FS, dir string, s manifest.State) error {
 	return nil
 }
 
-// newIncarnation draws the id of a log that is created or begun anew, or a tag for its entries in a journal. 0 stands for none.
+// newIncarnation draws the id of a log that is created or begun anew, or a tag for its entries in a
+// journal. 0 stands for none.
 func newIncarnation() uint64 {
 	for {
 		if id := rand.Uint64(); id != 0 {

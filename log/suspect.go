@@ -12,17 +12,20 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// suspectFile is there while the end of the log may be in the system's memory and not on the disk although a sync says otherwise: after a
-// failed sync Linux counts the lost pages as clean. They can be read until the machine restarts, and a later sync of the file succeeds without them.
-// Its format is that of strata.state; the recovery point says from where on. A segment in it is one whose last write failed half-way and could not
-// be cut back: what is behind its size was never part of the log.
+// suspectFile is there while the end of the log may be in the system's memory and not on the disk
+// although a sync says otherwise: after a failed sync Linux counts the lost pages as clean. They
+// can be read until the machine restarts, and a later sync of the file succeeds without them. Its
+// format is that of strata.state; the recovery point says from where on. A segment in it is one
+// whose last write failed half-way and could not be cut back: what is behind its size was never
+// part of the log.
 const suspectFile = "strata.suspect"
 
-// noteTries is how often the mark is tried to be written without a sync: errors of a disk seldom come alone.
+// noteTries is how often the mark is tried to be written without a sync: errors of a disk seldom
+// come alone.
 const noteTries = 3
 
-// noteSuspect leaves the mark of a failed sync, or of a write to torn that failed and may have left something: for the writer then. Best effort:
-// the disk has just failed.
+// noteSuspect leaves the mark of a failed sync, or of a write to torn that failed and may have left
+// something: for the writer then. Best effort: the disk has just failed.
 func (l *Log) noteSuspect(torn *segment.Segment) {
 	fsys := l.cfg.Load().FS
 	s := manifest.State{Start: l.segments.start.Load(), RecoveryPoint: l.durability.inFiles.Load(), BootID: l.dir.bootID}
@@ -49,8 +52,9 @@ func writeUnsynced(fsys vfs.FS, path string, p []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// cutTornWrite takes away what a failed write has left that could not be cut back. It comes before recovery, which would find bytes that no kill
-// and no power cut can have left there, and call them damage. Doing it again does no harm: until the mark is removed nothing is appended.
+// cutTornWrite takes away what a failed write has left that could not be cut back. It comes before
+// recovery, which would find bytes that no kill and no power cut can have left there, and call them
+// damage. Doing it again does no harm: until the mark is removed nothing is appended.
 func (l *Log) cutTornWrite(fsys vfs.FS) (err error) {
 	path := filepath.Join(l.path, suspectFile)
 	p, err := vfs.ReadFile(fsys, path)
@@ -84,8 +88,9 @@ func (l *Log) cutTornWrite(fsys vfs.FS) (err error) {
 	return nil
 }
 
-// resolveSuspect writes what a failed sync may have lost once more, so that it reaches the disk with the next sync, which it does too. After a
-// restart of the machine there is nothing to do: what can be read is on the disk. The segments are open.
+// resolveSuspect writes what a failed sync may have lost once more, so that it reaches the disk
+// with the next sync, which it does too. After a restart of the machine there is nothing to do:
+// what can be read is on the disk. The segments are open.
 func (l *Log) resolveSuspect(cfg *Config) error {
 	path := filepath.Join(l.path, suspectFile)
 	p, err := vfs.ReadFile(cfg.FS, path)

@@ -10,7 +10,8 @@ import (
 	"github.com/stratalog/strata/segment"
 )
 
-// durableTo records that everything below end is on stable storage, and tells it, unless the log was cut since cuts was read.
+// durableTo records that everything below end is on stable storage, and tells it, unless the log
+// was cut since cuts was read.
 func (l *Log) durableTo(end, cuts int64) {
 	if l.durability.advance(end, cuts) {
 		l.tellDurable(end)
@@ -25,18 +26,19 @@ func (l *Log) tellDurable(end int64) {
 	l.wake()
 }
 
-// A state is three small syncs. It pays when it saves the next recovery from looking at more than this, and from taking damage to what
-// was synced for a write that a power cut has torn.
+// A state is three small syncs. It pays when it saves the next recovery from looking at more than
+// this, and from taking damage to what was synced for a write that a power cut has torn.
 const (
 	persistBytes = unsyncedWindow // after so much has been synced: by then it is a small part of the cost
 	persistEvery = time.Second    // after a Sync that somebody asked for, if the last one was so long ago
 )
 
-// Sync returns when everything appended before the call is on stable storage. Appends go on meanwhile. A failure is sticky: every later Sync
-// and append returns it.
+// Sync returns when everything appended before the call is on stable storage. Appends go on
+// meanwhile. A failure is sticky: every later Sync and append returns it.
 //
-// The first Sync in a second, and one that covers 64 MiB, also puts the recovery point on stable storage: what lies before it is not looked at by the
-// next Open, and damage to it is never taken for the end of what was written. Under SyncOnAck the recovery point moves with every new segment.
+// The first Sync in a second, and one that covers 64 MiB, also puts the recovery point on stable
+// storage: what lies before it is not looked at by the next Open, and damage to it is never taken
+// for the end of what was written. Under SyncOnAck the recovery point moves with every new segment.
 func (l *Log) Sync() error {
 	if l.readOnly {
 		return ErrReadOnly
@@ -59,8 +61,9 @@ func (l *Log) Sync() error {
 	return nil
 }
 
-// persist writes a state with the present recovery point, if so much was synced since the last one, or if that is so long ago. A failure is no
-// failure of the sync: the next append or state makes up for it.
+// persist writes a state with the present recovery point, if so much was synced since the last one,
+// or if that is so long ago. A failure is no failure of the sync: the next append or state makes up
+// for it.
 func (l *Log) persist(every time.Duration) {
 	p := &l.durability.persisted
 	bytes := l.token.counts().bytes
@@ -82,7 +85,8 @@ func (l *Log) persist(every time.Duration) {
 	}
 }
 
-// syncNow has everything on stable storage in the log's own files, also of a log that is being closed.
+// syncNow has everything on stable storage in the log's own files, also of a log that is being
+// closed.
 func (l *Log) syncNow() error {
 	d := &l.durability
 	d.syncing.lock()
@@ -109,7 +113,8 @@ func (l *Log) syncNow() error {
 	return nil
 }
 
-// syncDirty syncs closed segments in the background, which is what a roll leaves to do under SyncNever and SyncInterval.
+// syncDirty syncs closed segments in the background, which is what a roll leaves to do under
+// SyncNever and SyncInterval.
 func (l *Log) syncDirty() {
 	defer l.wg.Done()
 	d := &l.durability
@@ -130,7 +135,8 @@ func (l *Log) syncDirty() {
 	}
 }
 
-// syncClosed syncs a closed segment. One that was removed or cut meanwhile is not asked for any more.
+// syncClosed syncs a closed segment. One that was removed or cut meanwhile is not asked for any
+// more.
 func (l *Log) syncClosed(s *segment.Segment) error {
 	err := s.SyncSealed()
 	l.durability.mu.Lock()
@@ -168,7 +174,8 @@ func (l *Log) syncDue() {
 	l.persist(math.MaxInt64)
 }
 
-// idleAfter is how long a log is not written to before its preallocated space is given back and its file closed.
+// idleAfter is how long a log is not written to before its preallocated space is given back and its
+// file closed.
 const idleAfter = 10 * time.Second
 
 // armIdle has the log tidied up when nothing is written any more.
@@ -178,7 +185,8 @@ func (w *writer) armIdle(cfg *Config) {
 	}
 }
 
-// trimIdle gives back what only a busy log needs, or looks again later if the log was written to in the meantime.
+// trimIdle gives back what only a busy log needs, or looks again later if the log was written to in
+// the meantime.
 func (l *Log) trimIdle() {
 	w, err := l.token.acquire()
 	if err != nil {

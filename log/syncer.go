@@ -17,11 +17,12 @@ type job struct {
 // shares reports whether the job is a round that may become durable with those of other logs.
 func (j *job) shares() bool { return j.lead != nil && j.lead.log.shares() }
 
-// A syncer does the syncing of a directory's logs, and the writing of those that are busy: rounds over all dirty logs. Its workers, at
-// most limit, are started when they are needed and wait for more work then. A lone appender syncs by itself and meets none of them.
+// A syncer does the syncing of a directory's logs, and the writing of those that are busy: rounds
+// over all dirty logs. Its workers, at most limit, are started when they are needed and wait for
+// more work then. A lone appender syncs by itself and meets none of them.
 //
-// While few logs are busy, each syncs by itself. When more are, one worker leads the rounds of all that wait, and they share one sync of the
-// journal; what comes meanwhile waits for the next one.
+// While few logs are busy, each syncs by itself. When more are, one worker leads the rounds of all
+// that wait, and they share one sync of the journal; what comes meanwhile waits for the next one.
 type syncer struct {
 	limit   int // syncs at once, including those of appenders
 	journal journaling
@@ -39,7 +40,8 @@ type syncer struct {
 	closed  bool
 }
 
-// enter lets an appender sync by itself, if no log waits for a worker and few enough syncs are running. leave must follow.
+// enter lets an appender sync by itself, if no log waits for a worker and few enough syncs are
+// running. leave must follow.
 func (s *syncer) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,14 +59,16 @@ func (s *syncer) leave() {
 	s.mu.Unlock()
 }
 
-// ledAlone is called by a worker at the end of a round that did not share, before it passes the token on.
+// ledAlone is called by a worker at the end of a round that did not share, before it passes the
+// token on.
 func (s *syncer) ledAlone() {
 	s.mu.Lock()
 	s.alone--
 	s.mu.Unlock()
 }
 
-// crowdLocked reports whether so many logs are busy, with n that wait, that they should share a sync.
+// crowdLocked reports whether so many logs are busy, with n that wait, that they should share a
+// sync.
 func (s *syncer) crowdLocked(n int) bool { return n+s.inline+s.alone >= s.journal.crowd }
 
 // add queues a job. It must not come after stop.
@@ -81,7 +85,8 @@ func (s *syncer) add(j job) {
 	s.callWorkerLocked()
 }
 
-// noteCrowdLocked has the journal made when it was often enough seen that it would have been of use to n logs that wait and those that sync.
+// noteCrowdLocked has the journal made when it was often enough seen that it would have been of use
+// to n logs that wait and those that sync.
 func (s *syncer) noteCrowdLocked(n int) {
 	if !s.crowdLocked(n) || !s.journal.wanted() {
 		return
@@ -155,8 +160,9 @@ func (s *syncer) takeLocked() (t task, ok bool) {
 	return t, true
 }
 
-// takeSharersLocked takes all rounds that can share a sync out of the queue and appends their writers to ws. It returns nil, and takes none, if
-// each should sync by itself, or somebody else leads the shared rounds.
+// takeSharersLocked takes all rounds that can share a sync out of the queue and appends their
+// writers to ws. It returns nil, and takes none, if each should sync by itself, or somebody else
+// leads the shared rounds.
 func (s *syncer) takeSharersLocked(ws []*writer) []*writer {
 	n := s.waitingToShareLocked()
 	if n == 0 || s.sharing || !s.crowdLocked(n) || !s.journal.ready() {
@@ -200,7 +206,8 @@ func (s *syncer) leadShared(ws []*writer) {
 	}
 }
 
-// nextShared returns who takes part in the next shared round; nil if there is none: then each log is on its own again.
+// nextShared returns who takes part in the next shared round; nil if there is none: then each log
+// is on its own again.
 func (s *syncer) nextShared(ws []*writer) []*writer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +231,8 @@ func (s *syncer) stop() {
 	s.wg.Wait()
 }
 
-// leadOnWorker leads a round on a worker, and gives the token up. alone says that it could have shared.
+// leadOnWorker leads a round on a worker, and gives the token up. alone says that it could have
+// shared.
 func (w *writer) leadOnWorker(alone bool) {
 	r := rounds.Get().(*round)
 	w.takeQueued(r)
@@ -236,8 +244,9 @@ func (w *writer) leadOnWorker(alone bool) {
 		w.log.dir.syncer.ledAlone()
 	}
 	if blocking || max(before, w.roundSize) > 1 {
-		// Those who were just let go run first, so that what they append next makes one round and not two, and is led by a worker and not by
-		// each of them. A log that is handed one append at a time has nothing to gain: and where all processors are in syncs of other logs,
+		// Those who were just let go run first, so that what they append next makes one round and
+		// not two, and is led by a worker and not by each of them. A log that is handed one append
+		// at a time has nothing to gain: and where all processors are in syncs of other logs,
 		// coming back takes as long as a sync.
 		runtime.Gosched()
 	}

@@ -15,7 +15,8 @@ const (
 	markBytes     = 4 << 10  // distance of the marks in a chunk
 )
 
-// A chunk is memory for recently written batches. Bytes below n do not change while anybody holds a reference, so readers take no lock.
+// A chunk is memory for recently written batches. Bytes below n do not change while anybody holds a
+// reference, so readers take no lock.
 type chunk struct {
 	refs  atomic.Int32 // the tail that owns it and whoever reads it; 0: free
 	use   atomic.Int64 // counts the times it was taken into use; changes only while refs is 0
@@ -55,7 +56,8 @@ func (u chunkUse) acquire(p *tailPool) bool {
 	return false
 }
 
-// A tailPool is the chunks of a directory, at most max of them. The oldest in use is taken away from its log when another is needed.
+// A tailPool is the chunks of a directory, at most max of them. The oldest in use is taken away
+// from its log when another is needed.
 type tailPool struct {
 	max int
 
@@ -67,7 +69,8 @@ type tailPool struct {
 
 func newTailPool(bytes int64) *tailPool { return &tailPool{max: int(max(bytes, 0) / chunkBytes)} }
 
-// get returns a chunk that the caller owns; ok is false if there is none: all are being read just now.
+// get returns a chunk that the caller owns; ok is false if there is none: all are being read just
+// now.
 func (p *tailPool) get() (u chunkUse, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,8 +129,9 @@ func (p *tailPool) drop(u chunkUse) {
 	}
 }
 
-// A tail is the most recently written bytes of a log, in memory, for those who read at its end; it is kept only while somebody does. The log's
-// writer changes it, reading takes no lock. The zero tail is empty.
+// A tail is the most recently written bytes of a log, in memory, for those who read at its end; it
+// is kept only while somebody does. The log's writer changes it, reading takes no lock. The zero
+// tail is empty.
 type tail struct {
 	pool    *tailPool
 	wanted  atomic.Bool // somebody read at the end since the last chunk was begun
@@ -154,7 +158,8 @@ func (t *tail) list() []tailEntry {
 	return nil
 }
 
-// reset forgets everything: what is written next does not follow on it, or is not kept. For the writer.
+// reset forgets everything: what is written next does not follow on it, or is not kept. For the
+// writer.
 func (t *tail) reset() {
 	es := t.list()
 	if len(es) == 0 {
@@ -176,7 +181,8 @@ func (t *tail) leave(offset int64) {
 // inUse reports whether push may do anything. For the writer.
 func (t *tail) inUse() bool { return t.wanted.Load() || t.entries.Load() != nil }
 
-// push keeps what was written behind offset from: p holds the given batches. A large p, or nil, ends what was kept. For the writer.
+// push keeps what was written behind offset from: p holds the given batches. A large p, or nil,
+// ends what was kept. For the writer.
 func (t *tail) push(pool *tailPool, from int64, p []byte, batches []segment.BatchInfo) {
 	if !t.inUse() {
 		return
@@ -246,8 +252,8 @@ func (c *chunk) fill(from int64, p []byte, batches []segment.BatchInfo) {
 	c.n.Store(int32(n + copy(c.buf[n:], p)))
 }
 
-// read appends batches to dst: from the one that holds offset from on, none at or above upTo, about maxBytes but at least one. ok is false if
-// the tail does not have that one, or not any more.
+// read appends batches to dst: from the one that holds offset from on, none at or above upTo, about
+// maxBytes but at least one. ok is false if the tail does not have that one, or not any more.
 func (t *tail) read(dst []byte, from int64, maxBytes int, upTo int64) (out []byte, ok bool) {
 	es := t.list()
 	i := len(es) - 1
@@ -269,7 +275,8 @@ func (t *tail) read(dst []byte, from int64, maxBytes int, upTo int64) (out []byt
 	return dst, len(dst) > start
 }
 
-// copyTo appends what read asks for, dst[start:] being there already; more says that the next chunk may have some too.
+// copyTo appends what read asks for, dst[start:] being there already; more says that the next chunk
+// may have some too.
 func (c *chunk) copyTo(dst []byte, start int, from int64, maxBytes int, upTo int64) (out []byte, more bool) {
 	n := int(c.n.Load())
 	pos := 0

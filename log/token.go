@@ -5,10 +5,10 @@ import "sync"
 // A writeToken admits one writer to a log at a time. There is one token; whoever acquires it gets the
 // *writer, and with it everything that only the holder may do, and gives both back with release.
 //
-// The token is handed from one holder to the next over a channel, so that a goroutine that waits for it is
-// durably blocked in the sense of testing/synctest. Appends do not wait for it: an append that finds it
-// held is queued, and whoever holds it leads the queue's next round, or hands the token to a worker of the
-// syncer that does. So appends is never left non-empty by a release.
+// The token is handed from one holder to the next over a channel, so that a goroutine that waits
+// for it is durably blocked in the sense of testing/synctest. Appends do not wait for it: an append
+// that finds it held is queued, and whoever holds it leads the queue's next round, or hands the
+// token to a worker of the syncer that does. So appends is never left non-empty by a release.
 type writeToken struct {
 	mu      sync.Mutex      // guards the fields below, for a few instructions: never held during I/O or while waiting
 	held    bool            // somebody has the token
@@ -58,8 +58,8 @@ func (t *writeToken) counts() counts {
 	return t.counted
 }
 
-// acquire waits until nobody else writes. release must follow. ErrClosed says that the log was closed
-// meanwhile, and the token is not the caller's.
+// acquire waits until nobody else writes. release must follow. ErrClosed says that the log was
+// closed meanwhile, and the token is not the caller's.
 func (t *writeToken) acquire() (*writer, error) {
 	t.mu.Lock()
 	if t.retired {
@@ -83,8 +83,8 @@ func (t *writeToken) acquire() (*writer, error) {
 	return &t.writer, nil
 }
 
-// offer gives the token to whoever waits for it, or back. If only appends wait it returns true, and the
-// token stays with the caller, who has to see that they are written.
+// offer gives the token to whoever waits for it, or back. If only appends wait it returns true, and
+// the token stays with the caller, who has to see that they are written.
 func (t *writeToken) offer() (appends bool) {
 	t.mu.Lock()
 	t.writer.appended.moveTo(&t.counted)
@@ -98,8 +98,8 @@ func (t *writeToken) offer() (appends bool) {
 	return appends
 }
 
-// retire ends all writing for ever. The caller has the token and keeps it. Those who wait for it, or for
-// a round, are sent away with ErrClosed.
+// retire ends all writing for ever. The caller has the token and keeps it. Those who wait for it,
+// or for a round, are sent away with ErrClosed.
 func (t *writeToken) retire() {
 	t.mu.Lock()
 	t.retired = true

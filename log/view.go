@@ -18,9 +18,9 @@ import (
 
 // A view is one attempt to open a log read-only. It is of one moment: that of the state it reads.
 //
-// Why it is right beside a writer. Each state names the segments of the log at its time and the sizes
-// of the closed ones; it is written before files it does not name are removed, and after files it
-// names are made. So at the moment of reading it everything it names is there.
+// Why it is right beside a writer. Each state names the segments of the log at its time and the
+// sizes of the closed ones; it is written before files it does not name are removed, and after
+// files it names are made. So at the moment of reading it everything it names is there.
 //
 //  1. The active segment is opened first, and the state read again: if it is the same, the file is
 //     the one that the state means. Its size says nothing, and compaction may give its name away later.
@@ -30,8 +30,8 @@ import (
 //  3. The active segment grows: it is read up to its last whole batch (segment.Recover).
 //  4. Leader epochs are read after that, since a writer records an epoch before it appends in it.
 //
-// A directory without a state is Kafka's, or of a log that was never written to. There the listing is
-// what says which segments there are, so it has to be the same before and after (Kafka renames).
+// A directory without a state is Kafka's, or of a log that was never written to. There the listing
+// is what says which segments there are, so it has to be the same before and after (Kafka renames).
 type view struct {
 	log *Log
 	cfg *Config
@@ -118,8 +118,9 @@ func (v *view) rawState() []byte {
 	return p
 }
 
-// namedFiles returns the segments that the state names, and those behind them of which it says nothing: they go on with the log. A roll
-// that is under way has made one, or was interrupted, or a Kafka broker had the directory.
+// namedFiles returns the segments that the state names, and those behind them of which it says
+// nothing: they go on with the log. A roll that is under way has made one, or was interrupted, or a
+// Kafka broker had the directory.
 func (v *view) namedFiles() (files []viewFile, err error) {
 	last := int64(-1)
 	for _, s := range v.st.Segments {
@@ -179,8 +180,9 @@ func (v *view) segmentNames() (names []string, err error) {
 	return names, nil
 }
 
-// listedFiles returns the segments among names, by Kafka's rules for what a compaction left (LogLoader): a .swap file replaces what
-// lies in its range, unless a .cleaned file says that the compaction was not through.
+// listedFiles returns the segments among names, by Kafka's rules for what a compaction left
+// (LogLoader): a .swap file replaces what lies in its range, unless a .cleaned file says that the
+// compaction was not through.
 func (v *view) listedFiles(names []string) (files []viewFile, err error) {
 	l := v.log
 	if err := v.readCheckpoints(); err != nil {
@@ -355,7 +357,8 @@ func (v *view) trusted(f viewFile) bool {
 	return f.next >= 0 && (v.log.recovery.Clean || v.log.recovery.SameBoot || f.next <= v.st.RecoveryPoint)
 }
 
-// further returns that of two files of one size which reaches further, but not above next, and closes the other.
+// further returns that of two files of one size which reaches further, but not above next, and
+// closes the other.
 func (v *view) further(a, b *segment.Segment, next int64) (*segment.Segment, error) {
 	ends := [2]int64{}
 	for i, s := range []*segment.Segment{a, b} {

@@ -153,8 +153,9 @@ func (w *writer) count(r *round) {
 	l.token.mu.Unlock()
 }
 
-// syncCut makes the cut durable that took a failed write back, and returns the write's error, or the one that breaks the log: what is refused under
-// SyncOnAck must not be there after a power cut, which can find any part of it on the disk, whole batches too.
+// syncCut makes the cut durable that took a failed write back, and returns the write's error, or
+// the one that breaks the log: what is refused under SyncOnAck must not be there after a power cut,
+// which can find any part of it on the disk, whole batches too.
 func (w *writer) syncCut(cfg *Config, active *segment.Segment, cause error) error {
 	l := w.log
 	if cfg.Sync != SyncOnAck || active.Err() != nil {
@@ -176,7 +177,8 @@ func (w *writer) failRound(r *round, cfg *Config, active *segment.Segment, err e
 	r.in = r.in[:0]
 }
 
-// writeFailed returns the error of an append whose write failed with err; if the segment could not be cut back it is the sticky one.
+// writeFailed returns the error of an append whose write failed with err; if the segment could not
+// be cut back it is the sticky one.
 func (w *writer) writeFailed(active *segment.Segment, err error) error {
 	l := w.log
 	err = fmt.Errorf("append to %s: %w", l.path, err)

@@ -2,9 +2,9 @@ package log
 
 import "math/rand/v2"
 
-// A writer is the right to change a log, and what only its holder may touch. There is one per log. It is
-// had by acquiring the log's token, and by the goroutine that opens the log, before anybody knows it.
-// What needs that right is a method of writer: so none can be called without.
+// A writer is the right to change a log, and what only its holder may touch. There is one per log.
+// It is had by acquiring the log's token, and by the goroutine that opens the log, before anybody
+// knows it. What needs that right is a method of writer: so none can be called without.
 type writer struct {
 	log *Log
 
@@ -42,7 +42,8 @@ func (l *Log) exclusively(fn func(w *writer) error) error {
 	return fn(w)
 }
 
-// release gives the token up. A round that waits is led by a worker, since the caller is no appender.
+// release gives the token up. A round that waits is led by a worker, since the caller is no
+// appender.
 func (w *writer) release() {
 	if w.log.token.offer() {
 		w.leadOnWorkerNext()

@@ -7,12 +7,14 @@ import (
 	"syscall"
 )
 
-// Append writes whole batches at the end in one vectored write and publishes them. bufs hold the bytes of all batches, in order; they are
-// borrowed, and bufs itself is changed. Offsets must grow from NextOffset on: if they do not, or an index cannot express them (Overflows) or
-// the file would pass 2 GiB, it returns ErrInvalidBatches and writes nothing.
+// Append writes whole batches at the end in one vectored write and publishes them. bufs hold the
+// bytes of all batches, in order; they are borrowed, and bufs itself is changed. Offsets must grow
+// from NextOffset on: if they do not, or an index cannot express them (Overflows) or the file would
+// pass 2 GiB, it returns ErrInvalidBatches and writes nothing.
 //
-// After a failed write the file is cut back to its last good batch and the error returned; appending may go on when the disk does. If the
-// cut fails too, or a Sync has failed, every later Append returns that same error. For the writer.
+// After a failed write the file is cut back to its last good batch and the error returned;
+// appending may go on when the disk does. If the cut fails too, or a Sync has failed, every later
+// Append returns that same error. For the writer.
 func (s *Segment) Append(bufs [][]byte, batches []BatchInfo) error {
 	f, err := s.writable()
 	if err != nil {
@@ -32,7 +34,8 @@ func (s *Segment) Append(bufs [][]byte, batches []BatchInfo) error {
 	return nil
 }
 
-// AppendOne is Append of one batch, in less time: what seldom happens it leaves to Append. p and b are borrowed. For the writer.
+// AppendOne is Append of one batch, in less time: what seldom happens it leaves to Append. p and b
+// are borrowed. For the writer.
 func (s *Segment) AppendOne(p []byte, b *BatchInfo) error {
 	at := s.published()
 	s.mu.Lock()
@@ -117,7 +120,8 @@ func (s *Segment) afterAppend(f *openFile, flush, taken bool) {
 		_ = s.cfg.Files.release(f)
 	}
 	if flush {
-		// The batches are in the file: a failure to write hints is no failure to append. Recover finds them missing.
+		// The batches are in the file: a failure to write hints is no failure to append. Recover
+		// finds them missing.
 		_ = s.flushIndex(flushStep)
 	}
 }
@@ -169,14 +173,15 @@ func (s *Segment) wrote(f *openFile) {
 	}
 }
 
-// wroteLocked is wrote; if taken, the file was taken away from the segment during the write and must be released.
+// wroteLocked is wrote; if taken, the file was taken away from the segment during the write and
+// must be released.
 func (s *Segment) wroteLocked(f *openFile) (taken bool) {
 	s.writing = false
 	return s.active != f
 }
 
-// dropActiveLocked takes the descriptor away from the segment and returns it to be released; nil if there is none, or if it is being written
-// to: then the writer releases it.
+// dropActiveLocked takes the descriptor away from the segment and returns it to be released; nil if
+// there is none, or if it is being written to: then the writer releases it.
 func (s *Segment) dropActiveLocked() *openFile {
 	f := s.active
 	if s.active = nil; s.writing {
@@ -211,8 +216,9 @@ func (s *Segment) cutBack(f *openFile, pos int64, cause error) error {
 	return cause
 }
 
-// Preallocate reserves disk space for step bytes more if less than half a step is left, so that syncs need not write the file's size.
-// A zero tail is a normal end of a segment. Where the file system cannot, or has no room for a whole step, nothing happens. For the writer.
+// Preallocate reserves disk space for step bytes more if less than half a step is left, so that
+// syncs need not write the file's size. A zero tail is a normal end of a segment. Where the file
+// system cannot, or has no room for a whole step, nothing happens. For the writer.
 func (s *Segment) Preallocate(step int64) error {
 	s.mu.Lock()
 	alloc := s.alloc
@@ -245,7 +251,8 @@ func (s *Segment) Preallocate(step int64) error {
 	return nil
 }
 
-// TrimTail gives preallocated space back and lets the descriptor go: for a log that is idle. Everything must be synced before. For the writer.
+// TrimTail gives preallocated space back and lets the descriptor go: for a log that is idle.
+// Everything must be synced before. For the writer.
 func (s *Segment) TrimTail() error {
 	if err := s.Err(); err != nil {
 		return err
@@ -278,8 +285,9 @@ func (s *Segment) trim() error {
 	return nil
 }
 
-// Truncate removes the batch that holds offset and everything behind it, so that NextOffset is offset or less. A sealed segment can be
-// written to again. It does not sync. If it fails the segment is as it was, except for entries of the transaction index. For the writer.
+// Truncate removes the batch that holds offset and everything behind it, so that NextOffset is
+// offset or less. A sealed segment can be written to again. It does not sync. If it fails the
+// segment is as it was, except for entries of the transaction index. For the writer.
 func (s *Segment) Truncate(offset int64) error {
 	pos, err := s.Locate(offset)
 	if err != nil {

@@ -17,14 +17,17 @@ type Config struct {
 	FS                 vfs.FS     // nil: the operating system's
 	Files              *FileCache // descriptors shared with other segments; nil: the segment keeps its own open
 
-	// ReadOnly is for segments that somebody else may be writing to, removing or replacing. Nothing on disk is changed. The .log file is
-	// held open from Open to Close and the transaction index is read by Open, so that the segment stays what it was then, whatever becomes
-	// of the names. Only a truncation of the file shows: what is read is checked every time, and a *CorruptError then.
+	// ReadOnly is for segments that somebody else may be writing to, removing or replacing. Nothing
+	// on disk is changed. The .log file is held open from Open to Close and the transaction index
+	// is read by Open, so that the segment stays what it was then, whatever becomes of the names.
+	// Only a truncation of the file shows: what is read is checked every time, and a *CorruptError
+	// then.
 	ReadOnly bool
 
-	// EpochAt, if set, returns the leader epoch that a batch with this base offset must carry, -1 if that is not known. It is asked when
-	// a batch is verified for the first time after Open: the CRC does not cover the epoch. Recover cuts batches of an older one above the recovery
-	// point. It must not block, nor call the segment.
+	// EpochAt, if set, returns the leader epoch that a batch with this base offset must carry, -1
+	// if that is not known. It is asked when a batch is verified for the first time after Open: the
+	// CRC does not cover the epoch. Recover cuts batches of an older one above the recovery point.
+	// It must not block, nor call the segment.
 	EpochAt func(baseOffset int64) int32
 }
 

@@ -1,4 +1,5 @@
-// Package segment stores record batches in one append-only file with sparse indexes, byte-compatible with Apache Kafka 4.x.
+// Package segment stores record batches in one append-only file with sparse indexes,
+// byte-compatible with Apache Kafka 4.x.
 //
 // # Invariants
 //
@@ -16,8 +17,9 @@
 //	00000000000000000042.timeindex  largest timestamp so far (8 B) | relative last offset of the batch that has it (4 B), ascending
 //	00000000000000000042.txnindex   aborted transactions, 34 B each; there only if there are some
 //
-// While a segment is written to, its index entries are in memory and go to the files in large steps; those that a kill loses are found
-// again by walking the headers behind the last entry. Offsets in the indexes are relative to the base and have 31 bits, as have positions.
+// While a segment is written to, its index entries are in memory and go to the files in large
+// steps; those that a kill loses are found again by walking the headers behind the last entry.
+// Offsets in the indexes are relative to the base and have 31 bits, as have positions.
 //
 // # Batch layout (Kafka record batch v2, big endian)
 //

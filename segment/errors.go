@@ -14,11 +14,13 @@ var (
 	ErrSealed = errors.New("segment: read-only")
 	// ErrClosed is returned after Close or Remove.
 	ErrClosed = errors.New("segment: closed")
-	// ErrInvalidBatches is returned by Append for batches that cannot follow what is there: nothing was written.
+	// ErrInvalidBatches is returned by Append for batches that cannot follow what is there: nothing
+	// was written.
 	ErrInvalidBatches = errors.New("segment: batches do not fit")
 )
 
-// CorruptError reports bytes that are not what was written. errors.Is(err, ErrCorrupt) is true for it.
+// CorruptError reports bytes that are not what was written. errors.Is(err, ErrCorrupt) is true for
+// it.
 type CorruptError struct {
 	Path   string
 	Pos    int64 // byte position in Path

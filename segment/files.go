@@ -12,8 +12,10 @@ import (
 // DefaultOpenFiles is the descriptors a FileCache keeps open.
 const DefaultOpenFiles = 512
 
-// A FileCache keeps the .log descriptors of many segments open, up to a bound: one that has not been used for long, and that nobody uses
-// now, is closed for a new one. A segment that is written to uses its file until it is synced. While all are in use the bound is exceeded. Safe for concurrent use; using an open file takes no lock.
+// A FileCache keeps the .log descriptors of many segments open, up to a bound: one that has not
+// been used for long, and that nobody uses now, is closed for a new one. A segment that is written
+// to uses its file until it is synced. While all are in use the bound is exceeded. Safe for
+// concurrent use; using an open file takes no lock.
 type FileCache struct {
 	max int
 
@@ -28,9 +30,10 @@ type openFile struct {
 	owner *Segment
 	file  vfs.File
 
-	// syncing has room for one: whoever syncs the descriptor puts a value in, and takes it out when the
-	// outcome is known to the segment. Linux reports a failed write to one sync of a descriptor only.
-	// Of two syncs at the same time the other one would succeed without the bytes that it is to cover.
+	// syncing has room for one: whoever syncs the descriptor puts a value in, and takes it out when
+	// the outcome is known to the segment. Linux reports a failed write to one sync of a descriptor
+	// only. Of two syncs at the same time the other one would succeed without the bytes that it is
+	// to cover.
 	syncing chan struct{}
 
 	users atomic.Int64 // below zero: no new ones, and the last one closes the file
@@ -111,7 +114,8 @@ func (c *FileCache) open(s *Segment) (*openFile, error) {
 	return f, nil
 }
 
-// victimsLocked takes files without users out of a cache that is too full, sparing once those used since the last time.
+// victimsLocked takes files without users out of a cache that is too full, sparing once those used
+// since the last time.
 func (c *FileCache) victimsLocked() (victims []*openFile) {
 	for looks := 2 * len(c.files); looks > 0 && len(c.files) > c.max; looks-- {
 		c.hand++
@@ -162,7 +166,8 @@ func (c *FileCache) release(f *openFile) error {
 	return closeAll(victims)
 }
 
-// forget closes the file of s as soon as nobody uses it. s must be gone, so that nobody opens it again.
+// forget closes the file of s as soon as nobody uses it. s must be gone, so that nobody opens it
+// again.
 func (c *FileCache) forget(s *Segment) error {
 	c.mu.Lock()
 	f := s.file.Load()

@@ -2,15 +2,16 @@ package segment
 
 import "sync/atomic"
 
-// hints remember where the last reads ended: the next one by the same reader begins there and needs no index. Readers at different
-// offsets use different slots, by chance.
+// hints remember where the last reads ended: the next one by the same reader begins there and needs
+// no index. Readers at different offsets use different slots, by chance.
 type hints [2]atomic.Uint64 // relative offset + 1 << 32 | file position; 0: none
 
 func (h *hints) slot(rel int64) *atomic.Uint64 {
 	return &h[uint64(rel)*0x9e3779b97f4a7c15>>63]
 }
 
-// get returns the position of the first batch at or behind the relative offset rel, the one before it ending right before rel.
+// get returns the position of the first batch at or behind the relative offset rel, the one before
+// it ending right before rel.
 func (h *hints) get(rel int64) (pos int64, ok bool) {
 	v := h.slot(rel).Load()
 	if v>>32 != uint64(rel)+1 {

@@ -8,16 +8,19 @@ import (
 // offsetEntry says where the batch lies whose last offset is base + rel.
 type offsetEntry struct{ rel, pos int32 }
 
-// timeEntry says that ts is the largest timestamp up to the batch whose last offset is base + rel, which has it.
+// timeEntry says that ts is the largest timestamp up to the batch whose last offset is base + rel,
+// which has it.
 type timeEntry struct {
 	ts  int64
 	rel int32
 }
 
-// An index is both sparse indexes of a segment. Those of the active segment live in memory and go to their files in large steps; a
-// sealed segment's stay in their files, where each lookup reads the few entries that it needs.
+// An index is both sparse indexes of a segment. Those of the active segment live in memory and go
+// to their files in large steps; a sealed segment's stay in their files, where each lookup reads
+// the few entries that it needs.
 //
-// Entries are hints: whoever uses one looks at the batch first. Wrong ones make the index be built anew from the batches.
+// Entries are hints: whoever uses one looks at the batch first. Wrong ones make the index be built
+// anew from the batches.
 type index struct {
 	loaded  bool // the entries are here; otherwise they are in the files
 	removed bool // there are no files any more
@@ -32,7 +35,8 @@ type index struct {
 	retryAt   int  // a flush failed: the next one has this many entries
 }
 
-// add enters a batch at pos, by Kafka's rule: an entry when more than interval bytes came since the last one (LogSegment.append).
+// add enters a batch at pos, by Kafka's rule: an entry when more than interval bytes came since the
+// last one (LogSegment.append).
 func (x *index) add(b BatchInfo, base, pos int64, newest timestampAt, interval int) {
 	if x.since > interval {
 		x.offsets = append(x.offsets, offsetEntry{int32(b.LastOffset - base), int32(pos)})
@@ -97,8 +101,8 @@ func (x *index) same(y *index) bool {
 	return true
 }
 
-// IndexFull reports whether an index has no room for another batch's entry, so that the segment must roll.
-// One slot of the time index is kept for the final entry. For the writer.
+// IndexFull reports whether an index has no room for another batch's entry, so that the segment
+// must roll. One slot of the time index is kept for the final entry. For the writer.
 func (s *Segment) IndexFull() bool { return s.end.Load()&math.MaxUint32 >= s.roomy && s.indexFull() }
 
 func (s *Segment) indexFull() bool {
@@ -112,10 +116,12 @@ func (s *Segment) indexFull() bool {
 
 const maxRelativeOffset = math.MaxInt32
 
-// Overflows reports whether a batch with this last offset is out of reach of the segment's indexes, so that the segment must roll first.
+// Overflows reports whether a batch with this last offset is out of reach of the segment's indexes,
+// so that the segment must roll first.
 func (s *Segment) Overflows(lastOffset int64) bool { return lastOffset-s.base > maxRelativeOffset }
 
-// Trim drops what is in memory only to be fast, for a segment that nobody is expected to use soon. What a sealed segment needs it reads again.
+// Trim drops what is in memory only to be fast, for a segment that nobody is expected to use soon.
+// What a sealed segment needs it reads again.
 func (s *Segment) Trim() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -98,7 +98,8 @@ func (s *Segment) pendingLocked() indexWrite {
 	return w
 }
 
-// write writes both files. The times come first: recovery after a kill believes that the time index reaches as far as the offset index does.
+// write writes both files. The times come first: recovery after a kill believes that the time index
+// reaches as far as the offset index does.
 func (w *indexWrite) write(s *Segment, always bool) error {
 	if err := s.writeIndex(TimeIndexSuffix, w.times, w.posT, always); err != nil {
 		return err
@@ -142,7 +143,8 @@ func (s *Segment) writeIndex(suffix string, p []byte, pos int64, always bool) (e
 	return nil
 }
 
-// loadIndex reads the index files, if that has not been done. What is not a possible entry, and everything behind it, is left out.
+// loadIndex reads the index files, if that has not been done. What is not a possible entry, and
+// everything behind it, is left out.
 func (s *Segment) loadIndex() error {
 	s.mu.Lock()
 	loaded := s.index.loaded || s.index.removed
@@ -271,7 +273,8 @@ func (x *fileEntries) at(i int) []byte {
 	return x.page[at : at+int64(x.size)]
 }
 
-// lastWhere returns the last entry for which is holds, given that it holds for those before it and not for those behind; nil if for none.
+// lastWhere returns the last entry for which is holds, given that it holds for those before it and
+// not for those behind; nil if for none.
 func (x *fileEntries) lastWhere(is func(p []byte) bool) []byte {
 	i := sort.Search(x.n, func(i int) bool {
 		p := x.at(i)

@@ -12,7 +12,8 @@ import (
 // pageBytes is the unit in which a write that a kill interrupts gets into the file.
 const pageBytes = 4096
 
-// judge decides whether a crash can have left what follows w.pos, where bytes are no good batch because of bad (nil: the file ends there).
+// judge decides whether a crash can have left what follows w.pos, where bytes are no good batch
+// because of bad (nil: the file ends there).
 func (w *walk) judge(bad error, rep *Report) error {
 	zeros, err := w.zerosFrom(w.pos)
 	if err != nil {
@@ -47,8 +48,9 @@ func (w *walk) judge(bad error, rep *Report) error {
 	return nil
 }
 
-// tornWrite returns nil if a process that was killed during its last write can have left what is at w.pos: a batch that the file, or what is
-// not zero of it, ends before. A length that only seems to reach so far, with batches behind it, is damage.
+// tornWrite returns nil if a process that was killed during its last write can have left what is at
+// w.pos: a batch that the file, or what is not zero of it, ends before. A length that only seems to
+// reach so far, with batches behind it, is damage.
 func (w *walk) tornWrite(bad error) error {
 	if errors.Is(bad, errEnd) && w.pos+record.HeaderSize <= w.size {
 		return w.lengthHolds(bad)
@@ -66,8 +68,9 @@ func (w *walk) tornWrite(bad error) error {
 	return w.noneBehind(w.pos+1, bad)
 }
 
-// lengthHolds returns nil if the batch at w.pos, whose header is whole and whose length reaches beyond the file, was cut off in its write. The
-// valid batches that its payload may hold prove nothing: a value can be a copy of a log. If it is the length that is damaged, which no CRC
+// lengthHolds returns nil if the batch at w.pos, whose header is whole and whose length reaches
+// beyond the file, was cut off in its write. The valid batches that its payload may hold prove
+// nothing: a value can be a copy of a log. If it is the length that is damaged, which no CRC
 // covers, then the batch ends where one of those begins, and its CRC says so.
 func (w *walk) lengthHolds(bad error) error {
 	torn, err := w.header(w.pos)
@@ -105,7 +108,8 @@ func (w *walk) checksum(sum uint32, from, to int64) (uint32, error) {
 	return sum, nil
 }
 
-// unsyncedTail returns nil if a power cut can have left what is at w.pos: nothing valid further behind than what was not synced.
+// unsyncedTail returns nil if a power cut can have left what is at w.pos: nothing valid further
+// behind than what was not synced.
 func (w *walk) unsyncedTail(bad error) error {
 	if w.o.UnsyncedWindow <= 0 || w.o.UnsyncedWindow > w.size-w.pos {
 		return nil
@@ -127,8 +131,9 @@ func (w *walk) noneBehind(pos int64, bad error) error {
 	return nil
 }
 
-// lastIsTorn reports whether the last batch, whose header is good, was being written into preallocated space when the process died: the rest of
-// it, from a page boundary on, is zeros, as is everything behind. Any other damage to it is a *CorruptError.
+// lastIsTorn reports whether the last batch, whose header is good, was being written into
+// preallocated space when the process died: the rest of it, from a page boundary on, is zeros, as
+// is everything behind. Any other damage to it is a *CorruptError.
 func (w *walk) lastIsTorn(zerosBehind bool) (bool, error) {
 	n := int(w.pos - w.last)
 	if err := w.fill(w.last, n); err != nil {
@@ -217,7 +222,8 @@ func lastNonZero(p []byte) int {
 	return -1
 }
 
-// validBatchFrom looks for a whole valid batch at or behind pos that continues the log; it returns its position, -1 if there is none.
+// validBatchFrom looks for a whole valid batch at or behind pos that continues the log; it returns
+// its position, -1 if there is none.
 func (w *walk) validBatchFrom(pos int64) (int64, error) {
 	for ; pos+record.HeaderSize <= w.size; pos++ {
 		if err := w.fillScan(pos); err != nil {

@@ -15,8 +15,9 @@ func (s *Segment) gone() bool {
 	return s.closed.Load() || s.removed.Load() && s.refs.Load() <= 0
 }
 
-// openLog opens the .log file whatever its name is at the moment. Remove changes the name, and the old one may be another segment's then:
-// only a name that is still ours after opening was ours while it was opened.
+// openLog opens the .log file whatever its name is at the moment. Remove changes the name, and the
+// old one may be another segment's then: only a name that is still ours after opening was ours
+// while it was opened.
 func (s *Segment) openLog() (vfs.File, error) {
 	flag := os.O_RDWR
 	if s.cfg.ReadOnly {
@@ -36,8 +37,9 @@ func (s *Segment) openLog() (vfs.File, error) {
 	}
 }
 
-// pin makes a ReadOnly segment hold what it is going to read. The transaction index comes first: who removes a segment takes the name from the
-// .log file before he removes the index, so an index that was found to be missing while the .log file still had its name never was.
+// pin makes a ReadOnly segment hold what it is going to read. The transaction index comes first:
+// who removes a segment takes the name from the .log file before he removes the index, so an index
+// that was found to be missing while the .log file still had its name never was.
 func (s *Segment) pin() (err error) {
 	if s.aborted, err = s.readAbortedFile(); err != nil {
 		return err
@@ -68,7 +70,8 @@ func (s *Segment) currentPath() string {
 	return s.name(LogSuffix)
 }
 
-// Acquire keeps the segment readable until Release, also when it is removed meanwhile. It returns false if it is removed or closed already.
+// Acquire keeps the segment readable until Release, also when it is removed meanwhile. It returns
+// false if it is removed or closed already.
 func (s *Segment) Acquire() bool {
 	for !s.closed.Load() && !s.removed.Load() {
 		n := s.refs.Load()
@@ -104,14 +107,16 @@ func (s *Segment) unlink() error {
 
 var removals atomic.Int64
 
-// Remove takes the segment out of its directory: the .log file is renamed at once (suffix .deleted) and deleted when the last reader
-// has gone. The directory must be synced for that to survive power loss. It is idempotent; a failed one may be repeated.
+// Remove takes the segment out of its directory: the .log file is renamed at once (suffix .deleted)
+// and deleted when the last reader has gone. The directory must be synced for that to survive power
+// loss. It is idempotent; a failed one may be repeated.
 func (s *Segment) Remove() error { return s.remove(false) }
 
 // RemoveLater is Remove that leaves the renamed file until Expire.
 func (s *Segment) RemoveLater() error { return s.remove(true) }
 
-// Expire deletes the file that RemoveLater has left, now or when the last reader has gone. It is idempotent.
+// Expire deletes the file that RemoveLater has left, now or when the last reader has gone. It is
+// idempotent.
 func (s *Segment) Expire() error {
 	s.kept.Store(false)
 	if s.removed.Load() && s.refs.Load() <= 0 { // else the last Release does it
@@ -169,8 +174,9 @@ func (s *Segment) letGo() error {
 	return s.cfg.Files.release(f)
 }
 
-// Close trims preallocated space, writes the indexes and closes the files. It does not sync. It is idempotent; a sealed segment loses nothing
-// by not being closed. Reads under way end undisturbed, later ones return ErrClosed.
+// Close trims preallocated space, writes the indexes and closes the files. It does not sync. It is
+// idempotent; a sealed segment loses nothing by not being closed. Reads under way end undisturbed,
+// later ones return ErrClosed.
 func (s *Segment) Close() error {
 	if s.closed.Load() || s.removed.Load() {
 		return nil
@@ -182,7 +188,8 @@ func (s *Segment) Close() error {
 	return errors.Join(append(errs, s.Discard())...)
 }
 
-// Discard closes the files and writes nothing, for a segment that was only looked at. It is idempotent.
+// Discard closes the files and writes nothing, for a segment that was only looked at. It is
+// idempotent.
 func (s *Segment) Discard() error {
 	if s.closed.Load() || s.removed.Load() {
 		return nil

@@ -10,13 +10,14 @@ import (
 // scanBytes is the step of header scans, which only look at 61 bytes of each batch.
 const scanBytes = 64 << 10
 
-// sparseBytes is how far a lookup may have to scan before it concludes that entries are missing in the index. Those of Kafka before 4.1 have
-// one entry for all batches of an append.
+// sparseBytes is how far a lookup may have to scan before it concludes that entries are missing in
+// the index. Those of Kafka before 4.1 have one entry for all batches of an append.
 const sparseBytes = 4 << 20
 
 func (s *Segment) sparse() int64 { return max(sparseBytes, 4*int64(s.cfg.IndexIntervalBytes)) }
 
-// Locate returns the position of the batch that holds offset, or of the next one above it; Size if there is none.
+// Locate returns the position of the batch that holds offset, or of the next one above it; Size if
+// there is none.
 func (s *Segment) Locate(offset int64) (pos int64, err error) {
 	err = s.steady(func(f *openFile, at end) error {
 		p, err := s.locate(f, offset, at)
@@ -26,7 +27,8 @@ func (s *Segment) Locate(offset int64) (pos int64, err error) {
 	return pos, err
 }
 
-// Lookup returns a position at or before the batch that holds offset, close to it: that of the last index entry at or below offset.
+// Lookup returns a position at or before the batch that holds offset, close to it: that of the last
+// index entry at or below offset.
 func (s *Segment) Lookup(offset int64) (pos int64, err error) {
 	err = s.steady(func(f *openFile, at end) error {
 		p, _, err := s.indexed(f, offset, at)
@@ -53,7 +55,8 @@ func (s *Segment) steady(fn func(f *openFile, at end) error) error {
 	return err
 }
 
-// locate finds the first batch whose last offset is at or above offset, in a segment that ends at at.
+// locate finds the first batch whose last offset is at or above offset, in a segment that ends at
+// at.
 func (s *Segment) locate(f *openFile, offset int64, at end) (place, error) {
 	if offset <= s.base || at.size == 0 {
 		return place{0, s.base}, nil
@@ -92,8 +95,9 @@ func (s *Segment) locate(f *openFile, offset int64, at end) (place, error) {
 	return found, nil
 }
 
-// indexed returns the place that the index gives for offset, the beginning of the file if it gives none. An entry is believed if the batch it points at ends
-// as it says: then no batch before has a higher offset. wrong says that one was not.
+// indexed returns the place that the index gives for offset, the beginning of the file if it gives
+// none. An entry is believed if the batch it points at ends as it says: then no batch before has a
+// higher offset. wrong says that one was not.
 func (s *Segment) indexed(f *openFile, offset int64, at end) (p place, wrong bool, err error) {
 	e, ok, err := s.entryBefore(offset)
 	if err != nil || !ok {
@@ -136,7 +140,8 @@ func (s *Segment) headerAt(f *openFile, p place, at end) (record.Batch, error) {
 	return s.parseHeader(buf, p, at)
 }
 
-// headers calls fn with the header of each batch from p up to the end, until it returns false. Only headers are looked at: Bytes is the header.
+// headers calls fn with the header of each batch from p up to the end, until it returns false. Only
+// headers are looked at: Bytes is the header.
 func (s *Segment) headers(f *openFile, p place, at end, fn func(b *record.Batch, p place) bool) error {
 	buf := make([]byte, min(4096, max(at.size-p.pos, 0))) // grows while batches are small
 	from, have := p.pos, 0                                // buf holds [from, from+have)
@@ -169,8 +174,8 @@ func (s *Segment) headers(f *openFile, p place, at end, fn func(b *record.Batch,
 	return nil
 }
 
-// Headers calls fn with the header and position of each batch from the one at file position pos on, until fn returns false.
-// The Batch is valid during the call; its Bytes are the header alone.
+// Headers calls fn with the header and position of each batch from the one at file position pos on,
+// until fn returns false. The Batch is valid during the call; its Bytes are the header alone.
 func (s *Segment) Headers(pos int64, fn func(b *record.Batch, pos int64) bool) error {
 	f, err := s.cfg.Files.acquire(s)
 	if err != nil {
@@ -193,7 +198,8 @@ func (s *Segment) headersUpTo(pos int64, fn func(b BatchInfo)) error {
 	})
 }
 
-// repairIndex builds both indexes anew from the batches below at. It is best effort: without an index readers scan, which is slow and not wrong.
+// repairIndex builds both indexes anew from the batches below at. It is best effort: without an
+// index readers scan, which is slow and not wrong.
 func (s *Segment) repairIndex(f *openFile, at end) {
 	if !s.repairing.CompareAndSwap(false, true) {
 		return

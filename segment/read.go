@@ -13,12 +13,14 @@ import (
 // place is where a batch begins: its base offset is least or higher.
 type place struct{ pos, least int64 }
 
-// ReadAt appends whole batches to dst: from the one that holds offset, or the next one above it, about maxBytes but at least one, none
-// that reaches behind file position end (-1: Size). At the end it returns dst. Bytes read for the first time since Open are checked: against their
-// CRCs and, for what those do not cover, against their neighbours.
+// ReadAt appends whole batches to dst: from the one that holds offset, or the next one above it,
+// about maxBytes but at least one, none that reaches behind file position end (-1: Size). At the
+// end it returns dst. Bytes read for the first time since Open are checked: against their CRCs and,
+// for what those do not cover, against their neighbours.
 //
-// The first batch may begin below offset. The result is dst, without an allocation if it has room, or a larger copy of it, owned by the caller.
-// It returns *CorruptError for damage, and never waits.
+// The first batch may begin below offset. The result is dst, without an allocation if it has room,
+// or a larger copy of it, owned by the caller. It returns *CorruptError for damage, and never
+// waits.
 func (s *Segment) ReadAt(dst []byte, offset int64, maxBytes int, end int64) ([]byte, error) {
 	f, err := s.cfg.Files.acquire(s)
 	if err != nil {
@@ -37,7 +39,8 @@ func (s *Segment) ReadAt(dst []byte, offset int64, maxBytes int, end int64) ([]b
 	return s.done(f, dst, out, err)
 }
 
-// ReadRange appends the whole batches of [pos, pos+n) to dst, at least one, as ReadAt does. pos must be the position of a batch.
+// ReadRange appends the whole batches of [pos, pos+n) to dst, at least one, as ReadAt does. pos
+// must be the position of a batch.
 func (s *Segment) ReadRange(dst []byte, pos int64, n int) ([]byte, error) {
 	f, err := s.cfg.Files.acquire(s)
 	if err != nil {
@@ -62,7 +65,8 @@ func (s *Segment) done(f *openFile, dst, out []byte, err error) ([]byte, error) 
 	return out, nil
 }
 
-// cutSince reports whether Truncate took batches away since cuts was read, so that anything may have been seen. It waits for its end.
+// cutSince reports whether Truncate took batches away since cuts was read, so that anything may
+// have been seen. It waits for its end.
 func (s *Segment) cutSince(cuts uint32) bool {
 	if cuts&1 == 0 && s.cuts.Load() == cuts {
 		return false
@@ -112,7 +116,8 @@ func (s *Segment) readBatches(f *openFile, dst []byte, p place, maxBytes int, li
 	return dst[:start+int(after.pos-p.pos)], nil
 }
 
-// wholeBatches walks the batches of b, which lie at p, checks those that were not checked before, and returns the place behind the whole ones.
+// wholeBatches walks the batches of b, which lie at p, checks those that were not checked before,
+// and returns the place behind the whole ones.
 func (s *Segment) wholeBatches(f *openFile, b []byte, p place, at end) (place, error) {
 	check := s.cfg.ReadOnly || !s.checked.covers(p.pos, p.pos+int64(len(b))) // what is only read may have been written anew since
 	first, seen := p.pos, false                                              // seen: the header behind p was looked at
@@ -169,8 +174,9 @@ func (s *Segment) epochOf(b *record.Batch, p place) error {
 	return nil
 }
 
-// parseHeader reads the header of the batch at p and checks what its CRC does not cover: its offsets must lie between its neighbours',
-// and the batch must end where the segment does or before.
+// parseHeader reads the header of the batch at p and checks what its CRC does not cover: its
+// offsets must lie between its neighbours', and the batch must end where the segment does or
+// before.
 func (s *Segment) parseHeader(b []byte, p place, at end) (h record.Batch, err error) {
 	err = s.parseInto(&h, b[:min(len(b), record.HeaderSize)], p, at)
 	return h, err
@@ -192,7 +198,8 @@ func (s *Segment) parseInto(h *record.Batch, b []byte, p place, at end) error {
 	return nil
 }
 
-// readFull fills p from pos. A file that ends early is damage: the caller asks only for bytes that were written.
+// readFull fills p from pos. A file that ends early is damage: the caller asks only for bytes that
+// were written.
 func (s *Segment) readFull(f *openFile, p []byte, pos int64) error {
 	n, err := f.file.ReadAt(p, pos)
 	switch eof := err == nil || errors.Is(err, io.EOF); {
@@ -204,8 +211,8 @@ func (s *Segment) readFull(f *openFile, p []byte, pos int64) error {
 	return fmt.Errorf("read %s at byte %d: %w", s.Path(), pos, err)
 }
 
-// Batches yields every batch from the one that holds offset from on, verified, up to the end as it is when it gets there.
-// The batches are valid until the next one; an error is yielded once.
+// Batches yields every batch from the one that holds offset from on, verified, up to the end as it
+// is when it gets there. The batches are valid until the next one; an error is yielded once.
 func (s *Segment) Batches(from int64) iter.Seq2[*record.Batch, error] {
 	return func(yield func(*record.Batch, error) bool) {
 		var buf []byte

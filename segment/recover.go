@@ -11,24 +11,28 @@ import (
 
 // RecoverOptions are the facts by which Recover tells a torn tail from damage.
 type RecoverOptions struct {
-	// SameBoot says that the machine has not been restarted since the segment was written, so that what was written is there: only an
-	// incomplete last batch, or zeros behind the last one, can be torn. Headers are walked from the last index entry; CRCs are checked when read.
+	// SameBoot says that the machine has not been restarted since the segment was written, so that
+	// what was written is there: only an incomplete last batch, or zeros behind the last one, can
+	// be torn. Headers are walked from the last index entry; CRCs are checked when read.
 	SameBoot bool
-	// RecoveryPoint is the offset below which everything was on stable storage: nothing below it can be torn.
+	// RecoveryPoint is the offset below which everything was on stable storage: nothing below it
+	// can be torn.
 	RecoveryPoint int64
-	// UnsyncedWindow is the most bytes that can have been written and not synced. Valid data further behind an invalid byte than that
-	// proves damage. Used without SameBoot. 0: unlimited, the first invalid byte is where it is cut.
+	// UnsyncedWindow is the most bytes that can have been written and not synced. Valid data
+	// further behind an invalid byte than that proves damage. Used without SameBoot. 0: unlimited,
+	// the first invalid byte is where it is cut.
 	UnsyncedWindow int64
 	// Full checks every byte and builds the indexes anew, whatever SameBoot says.
 	Full bool
-	// KeepTail leaves bytes that would be cut alone, for files that must not be changed, or not yet: the end is before them all the
-	// same, and CutTail takes them away.
+	// KeepTail leaves bytes that would be cut alone, for files that must not be changed, or not
+	// yet: the end is before them all the same, and CutTail takes them away.
 	KeepTail bool
-	// Active says that the segment goes on taking appends. A few index entries that the files lack stay in memory then, as those of
-	// any active segment do: an open after a kill need not create two files for each of many segments.
+	// Active says that the segment goes on taking appends. A few index entries that the files lack
+	// stay in memory then, as those of any active segment do: an open after a kill need not create
+	// two files for each of many segments.
 	Active bool
-	// Batch, if set, is called for every batch looked at, in order; the Batch's records are there only if its CRC was checked.
-	// All batches are looked at then.
+	// Batch, if set, is called for every batch looked at, in order; the Batch's records are there
+	// only if its CRC was checked. All batches are looked at then.
 	Batch func(b *record.Batch) error
 }
 
@@ -42,11 +46,13 @@ type Report struct {
 	RebuiltIndex bool  // the index files did not have what the batches say
 }
 
-// Recover finds the end of a segment that was not closed in order: it walks the batches, cuts what a crash left behind the last good one, and
-// completes the indexes. It returns *CorruptError, and changes nothing, if there are invalid bytes that no crash can explain.
+// Recover finds the end of a segment that was not closed in order: it walks the batches, cuts what
+// a crash left behind the last good one, and completes the indexes. It returns *CorruptError, and
+// changes nothing, if there are invalid bytes that no crash can explain.
 //
-// Not told from a torn write, because nothing in the file tells: damage to the very last batch, where it is above the recovery point.
-// For the writer, before anything else. The cut is not synced, nor is what was found: the next Sync does that.
+// Not told from a torn write, because nothing in the file tells: damage to the very last batch,
+// where it is above the recovery point. For the writer, before anything else. The cut is not
+// synced, nor is what was found: the next Sync does that.
 func (s *Segment) Recover(o RecoverOptions) (Report, error) {
 	f, err := s.cfg.Files.acquire(s)
 	if err != nil {
@@ -95,8 +101,9 @@ func (s *Segment) recover(f *openFile, o RecoverOptions) (rep Report, err error)
 	return rep, s.finishRecovery()
 }
 
-// CutTail does what Recover with KeepTail has left to do: it cuts the file behind its last good batch and completes the indexes.
-// For the writer, before anything else. The cut is not synced: the next Sync does that.
+// CutTail does what Recover with KeepTail has left to do: it cuts the file behind its last good
+// batch and completes the indexes. For the writer, before anything else. The cut is not synced: the
+// next Sync does that.
 func (s *Segment) CutTail() error {
 	f, err := s.cfg.Files.acquire(s)
 	if err != nil {
@@ -140,7 +147,8 @@ func (s *Segment) finishRecovery() error {
 	return nil
 }
 
-// keepsIndex reports whether the entries may stay in memory: few, and none in the files that contradict them.
+// keepsIndex reports whether the entries may stay in memory: few, and none in the files that
+// contradict them.
 func (w *walk) keepsIndex() bool {
 	x := &w.index
 	return len(x.offsets) <= fewIndexEntries && len(x.times) <= fewIndexEntries && (!x.rewritten || len(w.old.offsets)+len(w.old.times) == 0)
@@ -152,8 +160,9 @@ const fewIndexEntries = 16
 // walkBytes is how much a walk reads at once.
 const walkBytes = 256 << 10
 
-// walkBuffers holds the buffers of walks: a start of many logs after a kill would spend more on allocating one for each than on
-// reading. A buffer belongs to one walk from Get to Put; batches shown to RecoverOptions.Batch alias it.
+// walkBuffers holds the buffers of walks: a start of many logs after a kill would spend more on
+// allocating one for each than on reading. A buffer belongs to one walk from Get to Put; batches
+// shown to RecoverOptions.Batch alias it.
 var walkBuffers = sync.Pool{New: func() any { return new([walkBytes]byte) }}
 
 // A walk goes over the batches of a file that may end anywhere.
@@ -182,7 +191,8 @@ type walk struct {
 // full reports whether CRCs are checked.
 func (w *walk) full() bool { return w.o.Full || !w.o.SameBoot }
 
-// start begins a walk over the first size bytes: at the last index entry that the batches confirm, or at the start of the file.
+// start begins a walk over the first size bytes: at the last index entry that the batches confirm,
+// or at the start of the file.
 func (w *walk) start(size int64) error {
 	s := w.s
 	w.size, w.pos, w.began, w.last, w.next, w.epoch, w.batches, w.have = size, 0, 0, -1, s.base, -1, 0, 0
@@ -219,8 +229,9 @@ func (w *walk) confirms(e offsetEntry) (record.Batch, bool, error) {
 	return b, err == nil && b.LastOffset() == w.s.base+int64(e.rel) && b.BaseOffset >= w.s.base, err
 }
 
-// startAt begins at entry n-1 of the offset index or before it: where the time index ends, so that entries missing there are found.
-// It begins at the start of the file if some of the entries before it, which are looked at, are wrong.
+// startAt begins at entry n-1 of the offset index or before it: where the time index ends, so that
+// entries missing there are found. It begins at the start of the file if some of the entries before
+// it, which are looked at, are wrong.
 func (w *walk) startAt(n int) error {
 	offsets, base := w.old.offsets, w.s.base
 	for i := 1; i <= 8 && n > 1; i++ {
@@ -266,7 +277,8 @@ func timesUpTo(times []timeEntry, rel int32) []timeEntry {
 	return times
 }
 
-// confirmsTime reports whether the batch that e names has e's timestamp. It lies between two of the first n offset entries.
+// confirmsTime reports whether the batch that e names has e's timestamp. It lies between two of the
+// first n offset entries.
 func (w *walk) confirmsTime(e timeEntry, n int) (bool, error) {
 	x := index{offsets: w.old.offsets[:n]}
 	pos, before := int64(0), w.s.base
@@ -299,7 +311,8 @@ func (w *walk) header(pos int64) (record.Batch, error) {
 	return record.ParseHeader(w.buf[pos-w.from : w.have])
 }
 
-// parse parses the batch at w.pos to w.now, of which n bytes or more must be there; errEnd if the file ends before they do.
+// parse parses the batch at w.pos to w.now, of which n bytes or more must be there; errEnd if the
+// file ends before they do.
 func (w *walk) parse(n int) error {
 	if at := w.pos - w.from; at < 0 || at+int64(n) > int64(w.have) {
 		if err := w.fill(w.pos, n); err != nil {
@@ -336,7 +349,8 @@ func (w *walk) fill(pos int64, n int) error {
 	return nil
 }
 
-// run walks up to the first bytes that are no good batch and says what is wrong with them; nil at the end of the file.
+// run walks up to the first bytes that are no good batch and says what is wrong with them; nil at
+// the end of the file.
 func (w *walk) run() (bad error, err error) {
 	for w.pos < w.size {
 		reason, err := w.batch()
@@ -370,7 +384,8 @@ func (w *walk) run() (bad error, err error) {
 	return nil, nil
 }
 
-// batch looks at the bytes at w.pos and parses them to w.now. reason says why they are no good batch; err is a failure to look.
+// batch looks at the bytes at w.pos and parses them to w.now. reason says why they are no good
+// batch; err is a failure to look.
 func (w *walk) batch() (reason, err error) {
 	if err := w.parse(record.HeaderSize); err != nil {
 		return noBatch(err)
@@ -404,7 +419,8 @@ func noBatch(err error) (reason, failure error) {
 	return nil, err
 }
 
-// stale reports whether b is left of what was cut off before a later leader began: space that a power cut can give back as it was.
+// stale reports whether b is left of what was cut off before a later leader began: space that a
+// power cut can give back as it was.
 func (w *walk) stale(b *record.Batch) bool {
 	at := w.s.cfg.EpochAt
 	return at != nil && !w.o.SameBoot && w.next >= w.o.RecoveryPoint && b.LeaderEpoch >= 0 && at(b.BaseOffset) > b.LeaderEpoch

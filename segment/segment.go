@@ -14,8 +14,9 @@ import (
 
 // A Segment is one .log file with its indexes.
 //
-// One goroutine at a time, the writer, may use Append, AppendAborted, ResetAborted, Preallocate, TrimTail, Recover, Truncate, Finish, Seal, Unseal and Close.
-// Everything else is safe for concurrent use, also with them. Reading takes no lock that is held during I/O.
+// One goroutine at a time, the writer, may use Append, AppendAborted, ResetAborted, Preallocate,
+// TrimTail, Recover, Truncate, Finish, Seal, Unseal and Close. Everything else is safe for
+// concurrent use, also with them. Reading takes no lock that is held during I/O.
 type Segment struct {
 	dir  string
 	base int64
@@ -81,7 +82,8 @@ func newSegment(dir string, base int64, cfg Config) *Segment {
 	return s
 }
 
-// Create makes a new, empty segment; existing files of that base are an error matching fs.ErrExist. It does not sync the directory.
+// Create makes a new, empty segment; existing files of that base are an error matching fs.ErrExist.
+// It does not sync the directory.
 func Create(dir string, base int64, cfg Config) (*Segment, error) {
 	s := newSegment(dir, base, cfg)
 	f, err := s.cfg.FS.OpenFile(s.name(LogSuffix), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
@@ -100,10 +102,12 @@ func Create(dir string, base int64, cfg Config) (*Segment, error) {
 
 // OpenOptions is what the opener knows of a segment.
 type OpenOptions struct {
-	// Clean says that the segment was closed or sealed in order, so that every byte is part of a batch (or a zero behind the last one)
-	// and the indexes are complete. Without it, Recover must be called before anything else.
+	// Clean says that the segment was closed or sealed in order, so that every byte is part of a
+	// batch (or a zero behind the last one) and the indexes are complete. Without it, Recover must
+	// be called before anything else.
 	Clean bool
-	// NextOffset and Size are the end of a clean segment if they are known, else -1: then the tail is looked at, from the last index entry.
+	// NextOffset and Size are the end of a clean segment if they are known, else -1: then the tail
+	// is looked at, from the last index entry.
 	NextOffset, Size int64
 }
 
@@ -151,8 +155,9 @@ func (s *Segment) name(suffix string) string { return filepath.Join(s.dir, FileN
 // end is where a segment ends: the bytes of its batches and the offset after the last one.
 type end struct{ size, next int64 }
 
-// publish makes everything up to e visible to readers. Both numbers change in one step: relative offset and size have 32 bits each, as in
-// the indexes. A next offset further away (a gap behind the last batch) is cut to that.
+// publish makes everything up to e visible to readers. Both numbers change in one step: relative
+// offset and size have 32 bits each, as in the indexes. A next offset further away (a gap behind
+// the last batch) is cut to that.
 func (s *Segment) publish(e end) {
 	s.end.Store(uint64(min(e.next-s.base, math.MaxUint32))<<32 | uint64(e.size))
 }
@@ -174,7 +179,8 @@ func (s *Segment) Size() int64 { return s.published().size }
 // Path returns the name that the .log file has or, once it is removed, had.
 func (s *Segment) Path() string { return s.name(LogSuffix) }
 
-// FirstTimestamp returns the largest timestamp of the first batch, in ms, which rolls by age count from; ok is false for an empty segment.
+// FirstTimestamp returns the largest timestamp of the first batch, in ms, which rolls by age count
+// from; ok is false for an empty segment.
 func (s *Segment) FirstTimestamp() (ts int64, ok bool, err error) {
 	if ts = s.firstTs.Load(); ts != math.MinInt64 {
 		return ts, true, nil

@@ -7,8 +7,9 @@ import (
 	"os"
 )
 
-// Sync makes every batch appended before the call survive power loss. It does not stop appends. A failure is sticky: the system may have
-// dropped the pages, so syncing again could succeed without them; every later Sync and Append returns the same error.
+// Sync makes every batch appended before the call survive power loss. It does not stop appends. A
+// failure is sticky: the system may have dropped the pages, so syncing again could succeed without
+// them; every later Sync and Append returns the same error.
 func (s *Segment) Sync() error {
 	s.mu.Lock()
 	if err := s.broken; err != nil || s.active == nil && !s.unsynced {
@@ -29,7 +30,8 @@ func (s *Segment) Sync() error {
 	return err
 }
 
-// syncFile syncs f, the only one to do so, and records the outcome. After a failure it is not tried again.
+// syncFile syncs f, the only one to do so, and records the outcome. After a failure it is not tried
+// again.
 func (s *Segment) syncFile(f *openFile) error {
 	s.mu.Lock()
 	before, quiet, err := s.changes, s.active == f && !s.writing, s.broken
@@ -55,15 +57,16 @@ func (s *Segment) syncFile(f *openFile) error {
 	return err
 }
 
-// MarkUnsynced says that what the segment holds was found, not written, and may not be on stable storage: the next Sync is not skipped.
-// Recover does that by itself.
+// MarkUnsynced says that what the segment holds was found, not written, and may not be on stable
+// storage: the next Sync is not skipped. Recover does that by itself.
 func (s *Segment) MarkUnsynced() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unsynced = true
 }
 
-// Seal ends writing: the final time index entry is made, preallocated space given back, log and indexes synced. It is idempotent. For the writer.
+// Seal ends writing: the final time index entry is made, preallocated space given back, log and
+// indexes synced. It is idempotent. For the writer.
 func (s *Segment) Seal() error {
 	if err := s.Finish(); err != nil {
 		return err
@@ -105,8 +108,9 @@ func (s *Segment) Unseal() error {
 	return nil
 }
 
-// SyncSealed syncs log and indexes of a segment that Finish ended, and lets its descriptor go. Failures are sticky as those of Sync.
-// If Truncate makes the segment writable meanwhile, the descriptor stays.
+// SyncSealed syncs log and indexes of a segment that Finish ended, and lets its descriptor go.
+// Failures are sticky as those of Sync. If Truncate makes the segment writable meanwhile, the
+// descriptor stays.
 func (s *Segment) SyncSealed() error {
 	s.mu.Lock()
 	before := s.changes

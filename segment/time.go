@@ -8,9 +8,10 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// MaxTimestamp returns the largest timestamp in ms and the last offset of the batch that first had it; -1 and the base if there is none.
-// The first call after opening a clean segment looks for it. If the disk or damage prevents that it returns -1, the base and the error,
-// and the next call looks again: a timestamp that is the largest of a part would be taken for that of all.
+// MaxTimestamp returns the largest timestamp in ms and the last offset of the batch that first had
+// it; -1 and the base if there is none. The first call after opening a clean segment looks for it.
+// If the disk or damage prevents that it returns -1, the base and the error, and the next call
+// looks again: a timestamp that is the largest of a part would be taken for that of all.
 func (s *Segment) MaxTimestamp() (ts, offset int64, err error) {
 	if err := s.loadNewest(); err != nil {
 		return -1, s.base, err
@@ -20,7 +21,8 @@ func (s *Segment) MaxTimestamp() (ts, offset int64, err error) {
 	return s.newest.ts, s.newest.offset, nil
 }
 
-// MaxTimestampFrom is MaxTimestamp of the records with an offset of least or more; -1 if there is none.
+// MaxTimestampFrom is MaxTimestamp of the records with an offset of least or more; -1 if there is
+// none.
 func (s *Segment) MaxTimestampFrom(least int64) (ts int64, err error) {
 	if least <= s.base {
 		ts, _, err = s.MaxTimestamp()
@@ -53,8 +55,9 @@ func (s *Segment) MaxTimestampFrom(least int64) (ts int64, err error) {
 	return ts, err
 }
 
-// loadNewest finds the largest timestamp of a clean segment: the last entry of its time index, if no batch says otherwise. Where timestamps grow,
-// that entry is of the last batch, and no other needs to be looked at.
+// loadNewest finds the largest timestamp of a clean segment: the last entry of its time index, if
+// no batch says otherwise. Where timestamps grow, that entry is of the last batch, and no other
+// needs to be looked at.
 func (s *Segment) loadNewest() error {
 	s.mu.Lock()
 	known := s.newestKnown
@@ -89,8 +92,9 @@ func (t *timestampAt) raise(b *record.Batch, _ place) bool {
 	return true
 }
 
-// lastTime returns the last entry of the time index and the place of its batch, before which there is no larger timestamp;
-// no timestamp and the beginning of the file if there is none or the batch says otherwise.
+// lastTime returns the last entry of the time index and the place of its batch, before which there
+// is no larger timestamp; no timestamp and the beginning of the file if there is none or the batch
+// says otherwise.
 func (s *Segment) lastTime(f *openFile, at end) (timestampAt, place, error) {
 	const all = 1<<63 - 1
 	none, begin := timestampAt{-1, s.base}, place{0, s.base}
@@ -130,8 +134,8 @@ func (s *Segment) confirmTime(f *openFile, e timeEntry, at end) (bool, place, er
 	return b.LastOffset() == offset && b.MaxTimestamp == e.ts, p, nil
 }
 
-// OffsetAt returns the first record with a timestamp of ts (ms) or later and an offset of least or more; ok is false if there is none.
-// Control records count, as in Kafka.
+// OffsetAt returns the first record with a timestamp of ts (ms) or later and an offset of least or
+// more; ok is false if there is none. Control records count, as in Kafka.
 func (s *Segment) OffsetAt(ts, least int64) (offset, found int64, ok bool, err error) {
 	if newest, _, err := s.MaxTimestamp(); err != nil || newest < ts {
 		return 0, 0, false, err
@@ -183,8 +187,8 @@ func (s *Segment) firstAt(f *openFile, p place, size int, at end, ts, least int6
 	return offset, found, ok, err
 }
 
-// eachRecord calls fn for the records of one batch until it returns false. The log accepted the batch, so however large it is
-// decompressed, up to 2 GiB, it is no damage.
+// eachRecord calls fn for the records of one batch until it returns false. The log accepted the
+// batch, so however large it is decompressed, up to 2 GiB, it is no damage.
 func (s *Segment) eachRecord(f *openFile, p place, size int, at end, fn func(r *record.Record) bool) error {
 	raw, err := s.readBatches(f, nil, p, size, -1, at)
 	if err != nil {

@@ -19,8 +19,9 @@ type AbortedTxn struct {
 
 const abortedTxnSize = 34
 
-// AppendAborted adds an entry to the transaction index, which is made with its first one. Entries come in the order of their markers.
-// It is on stable storage on return: nothing else tells, after a power cut, that a marker below a producer snapshot was an abort.
+// AppendAborted adds an entry to the transaction index, which is made with its first one. Entries
+// come in the order of their markers. It is on stable storage on return: nothing else tells, after
+// a power cut, that a marker below a producer snapshot was an abort.
 func (s *Segment) AppendAborted(t AbortedTxn) (err error) {
 	p := binary.BigEndian.AppendUint16(make([]byte, 0, abortedTxnSize), 0)
 	for _, v := range []int64{t.ProducerID, t.FirstOffset, t.LastOffset, t.LastStableOffset} {
@@ -47,8 +48,9 @@ func (s *Segment) AppendAborted(t AbortedTxn) (err error) {
 	return nil
 }
 
-// cutAborted removes the entries whose marker is not below end: the log has lost it, and other records may come to stand in its place.
-// It also removes what a power cut left of an entry that was being written, and all behind it.
+// cutAborted removes the entries whose marker is not below end: the log has lost it, and other
+// records may come to stand in its place. It also removes what a power cut left of an entry that
+// was being written, and all behind it.
 func (s *Segment) cutAborted(end int64) error {
 	p, err := s.readAborted()
 	if err != nil || len(p) == 0 {
@@ -78,8 +80,9 @@ func (s *Segment) ResetAborted(ts []AbortedTxn) error {
 	return nil
 }
 
-// Aborted returns the entries that matter for records of [from, upper). done says that later segments have none.
-// It returns a *CorruptError if the index holds something that is no entry, ErrClosed once the segment is removed.
+// Aborted returns the entries that matter for records of [from, upper). done says that later
+// segments have none. It returns a *CorruptError if the index holds something that is no entry,
+// ErrClosed once the segment is removed.
 func (s *Segment) Aborted(from, upper int64) (ts []AbortedTxn, done bool, err error) {
 	p, err := s.readAborted()
 	if err != nil {
@@ -128,7 +131,8 @@ func (s *Segment) readAbortedFile() (p []byte, err error) {
 	return p, nil
 }
 
-// parseAborted returns the entries of p up to the first bytes that cannot be one, and the position of those, -1 if there are none.
+// parseAborted returns the entries of p up to the first bytes that cannot be one, and the position
+// of those, -1 if there are none.
 func (s *Segment) parseAborted(p []byte) (ts []AbortedTxn, bad int) {
 	last := s.base - 1
 	for pos := 0; pos < len(p); pos += abortedTxnSize {

@@ -7,10 +7,12 @@ import (
 	"sync/atomic"
 )
 
-// verified remembers the byte ranges whose batches were seen to match their CRC, or were appended by this process.
-// Looking takes no lock. The number of ranges is bounded: what does not fit is checked again when it is read again.
+// verified remembers the byte ranges whose batches were seen to match their CRC, or were appended
+// by this process. Looking takes no lock. The number of ranges is bounded: what does not fit is
+// checked again when it is read again.
 //
-// What this process appended is one range up to the end of the file, so that appending need not touch it.
+// What this process appended is one range up to the end of the file, so that appending need not
+// touch it.
 type verified struct {
 	own    atomic.Int64 // everything from here to the end was appended by this process; -1: nothing was
 	mu     sync.Mutex   // serialises changes

@@ -19,7 +19,7 @@ type Kind[M machine.Machine[E, R], E, R any] struct {
 	// Encode returns a record's key and value; a nil value is a tombstone. They are the runtime's.
 	Encode func(R) (key, value []byte)
 
-	// Decode is its reverse. known is false for records that are no machine's, which are not an
+	// Decode is its reverse. known is false for a record of another kind, which is not an
 	// error. The result does not alias key or value.
 	Decode func(key, value []byte) (r R, known bool, err error)
 

@@ -80,7 +80,7 @@ func (s *seg) abort(e abortEntry, b *record.Batch, span txnSpan) {
 		return
 	}
 	if s.part.gaps || s.segments[0] != 0 {
-		return // transactions may have begun in what is not there any more
+		return // transactions may have begun in a segment that was removed
 	}
 	if span.known && e.FirstOffset != span.first {
 		s.damage(s.aborts.path, e.pos, "first offset %d, where the transaction began at %d", e.FirstOffset, span.first)

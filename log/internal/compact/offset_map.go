@@ -2,8 +2,9 @@ package compact
 
 import "hash/maphash"
 
-// An offsetMap holds the last offset of each key, by a 128-bit hash of the key: 24 bytes per key whatever its length, as Kafka's SkimpyOffsetMap.
-// The hash is seeded anew for each map, so that nobody can choose keys that collide. Not safe for concurrent use.
+// An offsetMap holds the last offset of each key, by a 128-bit hash of the key: 24 bytes per key
+// whatever its length, as Kafka's SkimpyOffsetMap. The hash is seeded anew for each map, so that
+// nobody can choose keys that collide. Not safe for concurrent use.
 type offsetMap struct {
 	slots  []mapSlot // a power of two; at most three quarters are taken
 	len    int

@@ -13,14 +13,16 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A Pass goes once over the closed segments of a log and keeps, of the records with the same key, only the last. It
-// follows Kafka's cleaner (LogCleanerManager, Cleaner) so that either side can go on where the other stopped:
+// A Pass goes once over the closed segments of a log and keeps, of the records with the same key,
+// only the last. It follows Kafka's cleaner (LogCleanerManager, Cleaner) so that either side can go
+// on where the other stopped:
 //
 //	clean part [Start, FirstDirty) | dirty part [FirstDirty, firstUncleanable) | not to be touched
 //
-// First the keys of the dirty part and their last offsets are gathered in a map of bounded size. Then everything before
-// the end of what the map covers is written anew without the records that have a later one, segment by segment, small
-// neighbours being merged, and each Result is handed to Replace. The pass counts as done only when all of it is.
+// First the keys of the dirty part and their last offsets are gathered in a map of bounded size.
+// Then everything before the end of what the map covers is written anew without the records that
+// have a later one, segment by segment, small neighbours being merged, and each Result is handed to
+// Replace. The pass counts as done only when all of it is.
 //
 // All fields but LastOf are needed. A Pass is used once, by one goroutine.
 type Pass struct {
@@ -35,13 +37,14 @@ type Pass struct {
 	FirstDirty int64 // what Report.End of the pass before said; -1: none is known
 	Stable     int64 // records from here on may still change: last stable offset or high watermark
 
-	// LastOf returns what a live producer wrote last, which must stay as an empty batch at least, so that its sequence
-	// is known. nil: no producers.
+	// LastOf returns what a live producer wrote last, which must stay as an empty batch at least,
+	// so that its sequence is known. nil: no producers.
 	LastOf func(producerID int64) (ProducerLast, bool)
-	// Newest returns the largest timestamp of a segment in ms, or when it was last written to if its records have none.
+	// Newest returns the largest timestamp of a segment in ms, or when it was last written to if
+	// its records have none.
 	Newest func(*segment.Segment) (int64, error)
-	// Replace makes r take the place of its sources, or returns an error if one of them is not what it was any more. It
-	// calls r.Commit, then r.Install.
+	// Replace makes r take the place of its sources, or returns an error if one of them is not what
+	// it was any more. It calls r.Commit, then r.Install.
 	Replace func(r *Result) error
 
 	aborted []segment.AbortedTxn // of all segments, in order of their markers; read once
@@ -132,7 +135,8 @@ func (c *Pass) plan() (r cleanableRange, err error) {
 	return r, nil
 }
 
-// upper returns the base of the segment after s, which is where the range of s ends: its own last records may be gone.
+// upper returns the base of the segment after s, which is where the range of s ends: its own last
+// records may be gone.
 func (c *Pass) upper(s *segment.Segment) int64 {
 	if i := slices.Index(c.Segments, s); i+1 < len(c.Segments) {
 		return c.Segments[i+1].Base()
@@ -140,8 +144,9 @@ func (c *Pass) upper(s *segment.Segment) int64 {
 	return s.NextOffset()
 }
 
-// Run does a pass if the dirty part is large or old enough. Cancelling ctx ends it at the next batch; what was replaced until then
-// stays. rep.End is where the next pass begins; it holds also with an error that came after.
+// Run does a pass if the dirty part is large or old enough. Cancelling ctx ends it at the next
+// batch; what was replaced until then stays. rep.End is where the next pass begins; it holds also
+// with an error that came after.
 func (c *Pass) Run(ctx context.Context) (rep Report, err error) {
 	r, err := c.plan()
 	rep = Report{FirstDirty: r.firstDirty, FirstUncleanable: r.firstUncleanable, End: r.firstDirty, DirtyRatio: r.ratio()}
@@ -177,7 +182,8 @@ func (c *Pass) Run(ctx context.Context) (rep Report, err error) {
 	return rep, nil
 }
 
-// gather maps the keys of the dirty part to their last offsets. Records of aborted transactions do not count.
+// gather maps the keys of the dirty part to their last offsets. Records of aborted transactions do
+// not count.
 func (c *Pass) gather(ctx context.Context, r cleanableRange) (*offsetMap, error) {
 	m := newOffsetMap(c.Limits.MapBytes)
 	m.latest = r.firstDirty - 1
@@ -242,8 +248,9 @@ func gatherBatch(m *offsetMap, b *record.Batch, from int64) (full bool, err erro
 	}
 }
 
-// readAborted reads the transaction indexes of all segments, each once: whoever looks for the transactions of one
-// segment has to look at all that follow, since it may hold only their beginning.
+// readAborted reads the transaction indexes of all segments, each once: whoever looks for the
+// transactions of one segment has to look at all that follow, since it may hold only their
+// beginning.
 func (c *Pass) readAborted() error {
 	for _, s := range c.Segments {
 		found, _, err := s.Aborted(0, math.MaxInt64)
@@ -255,7 +262,8 @@ func (c *Pass) readAborted() error {
 	return nil
 }
 
-// addAborted tells txns of the aborted transactions that have records or their marker in [from, upper).
+// addAborted tells txns of the aborted transactions that have records or their marker in [from,
+// upper).
 func (c *Pass) addAborted(txns *txnFilter, from, upper int64) {
 	i, _ := slices.BinarySearchFunc(c.aborted, from, func(t segment.AbortedTxn, from int64) int { return cmp.Compare(t.LastOffset, from) })
 	var found []segment.AbortedTxn
@@ -270,7 +278,8 @@ func (c *Pass) addAborted(txns *txnFilter, from, upper int64) {
 	txns.add(found)
 }
 
-// groups puts neighbours below end together as long as they fit into one segment. A group never reaches across firstUncleanable.
+// groups puts neighbours below end together as long as they fit into one segment. A group never
+// reaches across firstUncleanable.
 func (c *Pass) groups(end, firstUncleanable int64) [][]*segment.Segment {
 	var out [][]*segment.Segment
 	var size, indexes int64

@@ -21,8 +21,9 @@ const (
 // The .log file comes last: its new name says that the others have theirs.
 var segmentSuffixes = []string{segment.IndexSuffix, segment.TimeIndexSuffix, segment.TxnIndexSuffix, segment.LogSuffix}
 
-// A Result is a compacted segment that is to replace its sources. It is on stable storage, under names that end in
-// .cleaned, and counts from the moment that the log's manifest names it: that is the one step that matters.
+// A Result is a compacted segment that is to replace its sources. It is on stable storage, under
+// names that end in .cleaned, and counts from the moment that the log's manifest names it: that is
+// the one step that matters.
 //
 //  1. The result is written and synced under names ending in .cleaned, and so is the directory.
 //  2. Commit: one replacement of the manifest says that the result belongs to the log, perhaps not yet under its own
@@ -30,9 +31,9 @@ var segmentSuffixes = []string{segment.IndexSuffix, segment.TimeIndexSuffix, seg
 //  3. Install: the names become .swap, the sources are removed, the names become final; each on stable storage before
 //     the next. That is cosmetic, and done by the next open as far as it was not done.
 //
-// A crash before 2 leaves .cleaned files that no manifest names, and all sources. A Kafka broker that takes the
-// directory at any moment sees the steps of its own cleaner: it either drops the result and keeps the sources, or
-// completes what was begun.
+// A crash before 2 leaves .cleaned files that no manifest names, and all sources. A Kafka broker
+// that takes the directory at any moment sees the steps of its own cleaner: it either drops the
+// result and keeps the sources, or completes what was begun.
 type Result struct {
 	Base       int64 // of the first source, and the result's
 	NextOffset int64 // after its last batch
@@ -43,15 +44,15 @@ type Result struct {
 	kept bool // the manifest may name it
 }
 
-// Commit has write replace the manifest. From then on, also if it fails, the result's files stay: the manifest on the
-// disk may name them.
+// Commit has write replace the manifest. From then on, also if it fails, the result's files stay:
+// the manifest on the disk may name them.
 func (r *Result) Commit(write func() error) error {
 	r.kept = true
 	return write()
 }
 
-// Install gives the result its final names, having remove take the sources away, and opens it. After an error the log
-// cannot be used until it is opened again.
+// Install gives the result its final names, having remove take the sources away, and opens it.
+// After an error the log cannot be used until it is opened again.
 func (r *Result) Install(remove func(*segment.Segment) error) (*segment.Segment, error) {
 	fsys, dir := r.pass.FS, r.pass.Dir
 	if err := renameFiles(fsys, dir, r.Base, cleanedSuffix, swapSuffix); err != nil {
@@ -86,8 +87,8 @@ func (r *Result) discard() error {
 	return removeFiles(r.pass.FS, r.pass.Dir, r.Base, cleanedSuffix)
 }
 
-// removeLeftovers removes results of earlier passes that could not be removed then. A Kafka broker would take them for
-// the sign that a .swap file is not complete.
+// removeLeftovers removes results of earlier passes that could not be removed then. A Kafka broker
+// would take them for the sign that a .swap file is not complete.
 func (c *Pass) removeLeftovers() error {
 	entries, err := c.FS.ReadDir(c.Dir)
 	if err != nil {
@@ -124,7 +125,8 @@ func removeFiles(fsys vfs.FS, dir string, base int64, suffix string) error {
 	return errors.Join(errs...)
 }
 
-// Suffixed returns fsys with suffix added to the name of every file: a segment works on its files under another name.
+// Suffixed returns fsys with suffix added to the name of every file: a segment works on its files
+// under another name.
 func Suffixed(fsys vfs.FS, suffix string) vfs.FS { return suffixFS{fsys, suffix} }
 
 type suffixFS struct {

@@ -7,8 +7,9 @@ import (
 	"github.com/stratalog/strata/segment"
 )
 
-// A txnFilter follows the transactions of a log during compaction, batch by batch in offset order: it says which batches were aborted and which
-// markers end a transaction that has no records left. Kafka: CleanedTransactionMetadata.
+// A txnFilter follows the transactions of a log during compaction, batch by batch in offset order:
+// it says which batches were aborted and which markers end a transaction that has no records left.
+// Kafka: CleanedTransactionMetadata.
 type txnFilter struct {
 	aborted   []segment.AbortedTxn   // to come, by first offset
 	open      map[int64]*abortedOpen // aborted ones that have begun, by producer id
@@ -21,12 +22,14 @@ type abortedOpen struct {
 	seen bool // a batch of it is still there
 }
 
-// newTxnFilter returns a filter that hands index entries that are still needed to keep, in order of their markers. keep may be nil.
+// newTxnFilter returns a filter that hands index entries that are still needed to keep, in order of
+// their markers. keep may be nil.
 func newTxnFilter(keep func(segment.AbortedTxn) error) *txnFilter {
 	return &txnFilter{open: map[int64]*abortedOpen{}, committed: map[int64]bool{}, keep: keep}
 }
 
-// add tells of aborted transactions of the part of the log that is read next. Those known already are no harm.
+// add tells of aborted transactions of the part of the log that is read next. Those known already
+// are no harm.
 func (f *txnFilter) add(txns []segment.AbortedTxn) {
 	f.aborted = append(f.aborted, txns...)
 	slices.SortStableFunc(f.aborted, func(a, b segment.AbortedTxn) int {
@@ -51,7 +54,8 @@ func (f *txnFilter) begin(offset int64) {
 	f.aborted = f.aborted[n:]
 }
 
-// discard reports whether b is of no use any more: records of an aborted transaction, or a marker without records before it.
+// discard reports whether b is of no use any more: records of an aborted transaction, or a marker
+// without records before it.
 func (f *txnFilter) discard(b *record.Batch) (bool, error) {
 	f.begin(b.LastOffset())
 	if b.IsControl() {
@@ -83,7 +87,8 @@ func (f *txnFilter) marker(b *record.Batch) (bool, error) {
 		if a == nil || !a.seen {
 			return true, nil
 		}
-		// Its records go in this pass: readers of the old segments and a crash before the swap still need marker and entry.
+		// Its records go in this pass: readers of the old segments and a crash before the swap
+		// still need marker and entry.
 		if f.keep != nil {
 			err = f.keep(a.txn)
 		}

@@ -11,7 +11,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// follow appends args.n records, leaving out args.gap offsets, as a follower of a compacted log does.
+// follow appends args.n records, leaving out args.gap offsets, as a follower of a compacted log
+// does.
 func (w *world) follow(m *member, args Args) error {
 	recs := w.take(m.index, int(max(args.Int("n"), 1)), 0)
 	batch, err := batchOf(recs)

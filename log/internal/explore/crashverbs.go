@@ -50,7 +50,8 @@ func (w *world) crash(_ *member, args Args) error {
 	return nil
 }
 
-// checkBackups looks at the copies made since the last crash: those that were finished are there, the others too or not at all.
+// checkBackups looks at the copies made since the last crash: those that were finished are there,
+// the others too or not at all.
 func (w *world) checkBackups(c *cut, fsys *vfs.MemFS) error {
 	for i, f := range c.facts {
 		if f.kind != backing {

@@ -50,8 +50,8 @@ func (e *expectation) reset() {
 	*e = expectation{killed: e.killed, floor: e.floor, slots: make(map[int64]*slot), pending: make(map[int64]rec), gone: gone, cut: none, epoch: -1, epochAt: -1}
 }
 
-// expect derives what log has to look like after a crash from what was known: of facts, the first sure ones had come true before it.
-// durable is what the log had called durable.
+// expect derives what log has to look like after a crash from what was known: of facts, the first
+// sure ones had come true before it. durable is what the log had called durable.
 func expect(facts []fact, sure, log int, durable int64, killed bool) *expectation {
 	e := newExpectation(killed)
 	stable := durable
@@ -200,7 +200,8 @@ func (e *expectation) shadow() {
 	}
 }
 
-// baseOf returns the first offset of the batch that offset is inside of: batches are cut off as a whole.
+// baseOf returns the first offset of the batch that offset is inside of: batches are cut off as a
+// whole.
 func (e *expectation) baseOf(offset int64) int64 {
 	if s := e.slots[offset]; s != nil {
 		return s.base

@@ -43,7 +43,8 @@ func (v *Violation) Error() string {
 	return fmt.Sprintf("crash %q: %v", v.Kind, v.Err)
 }
 
-// Class is what violations of one kind have in common, whatever they were seen after: the beginning of the innermost error, without numbers.
+// Class is what violations of one kind have in common, whatever they were seen after: the beginning
+// of the innermost error, without numbers.
 func (v *Violation) Class() string {
 	err := v.Err
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {

@@ -27,7 +27,7 @@ func (f *found) String() string {
 	return fmt.Sprintf("[%d,%d) with %d records", f.start, f.end, len(f.recs))
 }
 
-// readLog reads a log from its start to its end, what is not durable included.
+// readLog reads a log from its start to its end, unsynced records included.
 func readLog(l *log.Log) (*found, error) {
 	f := &found{start: l.StartOffset(), end: l.EndOffset()}
 	var buf []byte
@@ -150,8 +150,8 @@ func (e *expectation) checkRecord(o int64, r rec) error {
 	return fmt.Errorf("offset %d: record %d was never given to this log, or not for there", o, r.id)
 }
 
-// checkEpochs checks that the newest epoch that was confirmed is known, unless a power cut has taken all that DeleteRecords had left: such a log
-// begins anew.
+// checkEpochs checks that the newest epoch that was confirmed is known, unless a power cut has
+// taken all that DeleteRecords had left: such a log begins anew.
 func (e *expectation) checkEpochs(l *log.Log) error {
 	latest, _ := l.Epochs().Latest()
 	anew := l.StartOffset() == l.EndOffset() && l.StartOffset() >= e.epochAt

@@ -68,14 +68,15 @@ func (o *opening) lookAt(s *seen, i int, m *member, dir *log.Directory, use func
 	return errors.Join(err, l.Close())
 }
 
-// removeAgain does what has to be done with a log whose removal was interrupted, if it does not open.
+// removeAgain does what has to be done with a log whose removal was interrupted, if it does not
+// open.
 func (o *opening) removeAgain(s *seen, m *member) error {
 	s.logs, s.durable = append(s.logs, &found{}), append(s.durable, 0)
 	return o.fs.RemoveAll(m.path)
 }
 
-// check looks at what a crash has left: that everything is there, and the second time too, that the logs go on, and that what they
-// call durable is.
+// check looks at what a crash has left: that everything is there, and the second time too, that the
+// logs go on, and that what they call durable is.
 func (o *opening) check() error {
 	var killed *vfs.MemFS
 	first, err := o.look(func(_ int, l *log.Log, f *found) error {
@@ -119,7 +120,8 @@ func (o *opening) check() error {
 	return nil
 }
 
-// again opens logs whose process was killed when they had just been recovered: there is nothing more to be done.
+// again opens logs whose process was killed when they had just been recovered: there is nothing
+// more to be done.
 func (o *opening) again(killed *vfs.MemFS, first *seen) error {
 	if killed == nil {
 		return nil

@@ -57,7 +57,8 @@ func (w *world) overlapped(o *Op) error {
 	return err
 }
 
-// sortOut looks at what two overlapping operations have left: the order in which their facts were noted says nothing.
+// sortOut looks at what two overlapping operations have left: the order in which their facts were
+// noted says nothing.
 func (w *world) sortOut() error {
 	facts := w.known()
 	for _, m := range w.logs {

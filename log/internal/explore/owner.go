@@ -74,7 +74,8 @@ func snapshotOf(offset int64, last placed) []byte {
 	return fmt.Appendf(nil, "at %d, last %d %d %s", offset, last.offset, last.id, bytes.Repeat([]byte{'.'}, int(mix(offset)%200)))
 }
 
-// checkSnapshots checks that snapshots are whole, of the log's past, and of no other past than the log's.
+// checkSnapshots checks that snapshots are whole, of the log's past, and of no other past than the
+// log's.
 func checkSnapshots(l *log.Log, f *found) error {
 	offsets, err := l.SnapshotFiles()
 	if err != nil {

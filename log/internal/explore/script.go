@@ -19,7 +19,8 @@ type Script struct {
 	Ops   []Op
 }
 
-// An Op is one operation, by its verb, on a log (-1: on the world), with another one in the middle of it if At is not 0.
+// An Op is one operation, by its verb, on a log (-1: on the world), with another one in the middle
+// of it if At is not 0.
 type Op struct {
 	Verb string
 	Log  int

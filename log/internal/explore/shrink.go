@@ -2,7 +2,8 @@ package explore
 
 import "slices"
 
-// Shrink takes operations away from a script, and what is in the middle of others, for as long as fails says that it still fails.
+// Shrink takes operations away from a script, and what is in the middle of others, for as long as
+// fails says that it still fails.
 func Shrink(s *Script, fails func(*Script) bool) *Script {
 	for size := (len(s.Ops) + 1) / 2; size > 0; {
 		smaller := false

@@ -9,7 +9,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A rec is a record that was handed to a log: what it looks like follows from its id, but for its time.
+// A rec is a record that was handed to a log: what it looks like follows from its id, but for its
+// time.
 type rec struct {
 	id int64
 	ts int64 // ms

@@ -83,7 +83,8 @@ func (w *world) one(o *Op) error {
 	return verb(o.Verb)(w, m, o.Args)
 }
 
-// failed judges the error of an operation on a log: nil if it is one that may be, and the log still shows what it should.
+// failed judges the error of an operation on a log: nil if it is one that may be, and the log still
+// shows what it should.
 func (w *world) failed(m *member, err error) error {
 	if err == nil || errors.Is(err, log.ErrRecordTooLarge) {
 		return nil
@@ -97,7 +98,8 @@ func (w *world) failed(m *member, err error) error {
 	return w.check(m)
 }
 
-// injected returns nil if err is nil or comes from an injected fault: now, or one that broke a log before.
+// injected returns nil if err is nil or comes from an injected fault: now, or one that broke a log
+// before.
 func (w *world) injected(err error) error {
 	if err == nil {
 		return nil

@@ -16,7 +16,8 @@ func (j *Journal[H]) Due() bool {
 	return j.err == nil && (j.halves[0].full || j.halves[1].full)
 }
 
-// Drain makes the journal empty, but for what is appended meanwhile. Its errors are those of Checkpoint.
+// Drain makes the journal empty, but for what is appended meanwhile. Its errors are those of
+// Checkpoint.
 func (j *Journal[H]) Drain() error {
 	j.mu.Lock()
 	if h := &j.halves[j.active]; h.generation > 0 {
@@ -26,8 +27,9 @@ func (j *Journal[H]) Drain() error {
 	return j.Checkpoint()
 }
 
-// Checkpoint gives the full halves free: it waits until their holders have settled, and notes that on stable storage. If a holder cannot
-// settle, or the note fails, the journal is out of use with that error, and keeps what it holds.
+// Checkpoint gives the full halves free: it waits until their holders have settled, and notes that
+// on stable storage. If a holder cannot settle, or the note fails, the journal is out of use with
+// that error, and keeps what it holds.
 func (j *Journal[H]) Checkpoint() error {
 	for i := range j.halves {
 		holders, err := j.full(i)
@@ -75,11 +77,13 @@ func (j *Journal[H]) settle(holders []H) error {
 	return errors.Join(errs...)
 }
 
-// markFree makes a half one whose entries do not count, before anything else may be written there. Its first byte says so, which is there or
-// not; only then the rest of the sector is cleared, so that a frame that is torn there is not taken for one of the half's last use.
+// markFree makes a half one whose entries do not count, before anything else may be written there.
+// Its first byte says so, which is there or not; only then the rest of the sector is cleared, so
+// that a frame that is torn there is not taken for one of the half's last use.
 //
-// It has a descriptor of its own: Linux reports a failed write once to each descriptor that is synced. A Sync of Append's that runs at the
-// same time must not miss the failure of its own write because this one was told of it.
+// It has a descriptor of its own: Linux reports a failed write once to each descriptor that is
+// synced. A Sync of Append's that runs at the same time must not miss the failure of its own write
+// because this one was told of it.
 func (j *Journal[H]) markFree(i int) error {
 	f, err := j.cfg.FS.OpenFile(j.path, os.O_RDWR, 0)
 	if err != nil {

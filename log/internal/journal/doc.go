@@ -1,8 +1,11 @@
-// Package journal is a file in which several logs of one directory make what they have appended durable with one sync.
+// Package journal is a file in which several logs of one directory make what they have appended
+// durable with one sync.
 //
-// The logs' own files are written first, without a sync; the journal gets the same bytes once more, with the place they belong to. When
-// that is on stable storage the appends may be acknowledged. The files are synced later, in the background and in bulk, and the journal's
-// space is used again. After a crash Load returns what the journal holds, and whoever owns the logs writes it to where it belongs.
+// The logs' own files are written first, without a sync; the journal gets the same bytes once more,
+// with the place they belong to. When that is on stable storage the appends may be acknowledged.
+// The files are synced later, in the background and in bulk, and the journal's space is used again.
+// After a crash Load returns what the journal holds, and whoever owns the logs writes it to where
+// it belongs.
 //
 // # Invariants
 //
@@ -21,6 +24,6 @@
 //	        entries | xxhash64 of all before (8 B)
 //	entry   name (length 2 B, bytes) | tag (8 B) | base offset of the segment (8 B) | position in it (8 B) | bytes (length 4 B, bytes)
 //
-// A half's generation is higher by one than that of the other when it began to be used; frames of older generations behind a half's last
-// frame are what is left of its earlier uses.
+// A half's generation is higher by one than that of the other when it began to be used; frames of
+// older generations behind a half's last frame are what is left of its earlier uses.
 package journal

@@ -31,7 +31,8 @@ type Entry struct {
 	Data []byte
 }
 
-// A Frame collects the entries that are made durable together. The zero Frame is empty. It is not safe for concurrent use.
+// A Frame collects the entries that are made durable together. The zero Frame is empty. It is not
+// safe for concurrent use.
 type Frame struct{ buf []byte }
 
 // Reset empties the frame and keeps its memory.
@@ -43,7 +44,8 @@ func (f *Frame) Empty() bool { return len(f.buf) <= frameFixed }
 // Cap returns the bytes of memory that the frame keeps.
 func (f *Frame) Cap() int { return cap(f.buf) }
 
-// Add appends an entry whose data is the pieces one after the other; they are copied. e.Data is not looked at.
+// Add appends an entry whose data is the pieces one after the other; they are copied. e.Data is not
+// looked at.
 func (f *Frame) Add(e Entry, pieces ...[]byte) {
 	if len(f.buf) == 0 {
 		f.buf = append(f.buf, make([]byte, frameFixed)...)
@@ -69,7 +71,8 @@ func (f *Frame) size() int64 { return align(int64(max(len(f.buf), frameFixed) + 
 // place says which frame of which file and use of a half it is.
 type place struct{ generation, id, number uint64 }
 
-// seal completes the frame and returns what is to be written. The frame can only be reset afterwards.
+// seal completes the frame and returns what is to be written. The frame can only be reset
+// afterwards.
 func (f *Frame) seal(at place) []byte {
 	size, be := f.size(), binary.BigEndian
 	copy(f.buf, frameMagic)

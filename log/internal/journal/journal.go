@@ -14,8 +14,9 @@ import (
 // A Holder has entries in a journal.
 type Holder interface {
 	comparable
-	// Settle returns nil when the holder's own files hold on stable storage what the holder had appended to the journal before the
-	// call, or when that is not wanted any more. It may be called by any goroutine, by several at once, and may sync.
+	// Settle returns nil when the holder's own files hold on stable storage what the holder had
+	// appended to the journal before the call, or when that is not wanted any more. It may be
+	// called by any goroutine, by several at once, and may sync.
 	Settle() error
 }
 
@@ -29,8 +30,9 @@ type Config struct {
 
 const defaultHalf = 8 << 20
 
-// A Journal is open for appending. Append is for one goroutine at a time, and so are Checkpoint and Drain; one of each may run at once.
-// What else there is may be called at any time, but for Close and Remove, which come last.
+// A Journal is open for appending. Append is for one goroutine at a time, and so are Checkpoint and
+// Drain; one of each may run at once. What else there is may be called at any time, but for Close
+// and Remove, which come last.
 type Journal[H Holder] struct {
 	cfg  Config
 	path string
@@ -45,7 +47,8 @@ type Journal[H Holder] struct {
 	err        error  // sticky: out of use
 }
 
-// half is a half of the file. It is free (generation 0), in use, or full and waiting for its holders; then nothing is written to it.
+// half is a half of the file. It is free (generation 0), in use, or full and waiting for its
+// holders; then nothing is written to it.
 type half[H Holder] struct {
 	generation uint64
 	frames     uint64
@@ -54,11 +57,13 @@ type half[H Holder] struct {
 	holders    map[H]struct{}
 }
 
-// ErrFull says that both halves wait for their holders' files: the caller has to do without the journal this time.
+// ErrFull says that both halves wait for their holders' files: the caller has to do without the
+// journal this time.
 var ErrFull = errors.New("journal: full")
 
-// Create makes an empty journal at path, replacing what is there, and writes its space ahead, so that a sync need not change more than data.
-// When it returns the file survives a power cut. It is written under another name first: at path there is never a part of one.
+// Create makes an empty journal at path, replacing what is there, and writes its space ahead, so
+// that a sync need not change more than data. When it returns the file survives a power cut. It is
+// written under another name first: at path there is never a part of one.
 func Create[H Holder](path string, cfg Config) (_ *Journal[H], err error) {
 	if cfg.HalfSize <= 0 {
 		cfg.HalfSize = defaultHalf
@@ -118,11 +123,12 @@ func (j *Journal[H]) Frames() int64 {
 	return j.frames
 }
 
-// Append makes f durable: when it returns nil its entries survive a power cut. holders are those that have entries in it. The frame can
-// only be reset afterwards.
+// Append makes f durable: when it returns nil its entries survive a power cut. holders are those
+// that have entries in it. The frame can only be reset afterwards.
 //
-// ErrFull says that there is no room, or never will be for so large a frame; nothing was written, and a later Append may succeed. After any
-// other error, which is sticky, f may be in the file or not.
+// ErrFull says that there is no room, or never will be for so large a frame; nothing was written,
+// and a later Append may succeed. After any other error, which is sticky, f may be in the file or
+// not.
 func (j *Journal[H]) Append(f *Frame, holders []H) error {
 	if f.Empty() {
 		return nil
@@ -143,7 +149,8 @@ func (j *Journal[H]) Append(f *Frame, holders []H) error {
 	return nil
 }
 
-// reserve finds room for a frame of the given size. Its half waits for the holders from then on, also if the frame is not written after all.
+// reserve finds room for a frame of the given size. Its half waits for the holders from then on,
+// also if the frame is not written after all.
 func (j *Journal[H]) reserve(size int64, holders []H) (at place, pos int64, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -187,14 +194,15 @@ func (j *Journal[H]) fail(err error) error {
 	return j.err
 }
 
-// Retire puts the journal out of use with a reason: every later Append and Checkpoint returns it, or an earlier one. One that is under way may
-// still succeed. What the file holds stays.
+// Retire puts the journal out of use with a reason: every later Append and Checkpoint returns it,
+// or an earlier one. One that is under way may still succeed. What the file holds stays.
 func (j *Journal[H]) Retire(err error) { _ = j.fail(err) }
 
 // Close closes the file, which stays as it is. Nothing else may be under way, nor follow.
 func (j *Journal[H]) Close() error { return j.file.Close() }
 
-// Remove is Close, and takes the file away, which must not be needed by anybody any more. It survives a power cut.
+// Remove is Close, and takes the file away, which must not be needed by anybody any more. It
+// survives a power cut.
 func (j *Journal[H]) Remove() error {
 	err := errors.Join(j.file.Close(), j.cfg.FS.Remove(j.path))
 	return errors.Join(err, j.cfg.FS.SyncDir(filepath.Dir(j.path)))

@@ -28,10 +28,12 @@ type Content struct {
 	Entries []Entry // in the order in which they were appended
 }
 
-// Load reads the journal at path. It changes nothing. What a crash left of the last frame is no error: it was not acknowledged.
+// Load reads the journal at path. It changes nothing. What a crash left of the last frame is no
+// error: it was not acknowledged.
 //
-// It returns an error matching fs.ErrNotExist if there is none, a *DamageError if bytes were changed that had been synced, as far as that
-// can be told: because a whole frame follows them; ErrNewerFormat, or errors of the file system. Memory is that of the file.
+// It returns an error matching fs.ErrNotExist if there is none, a *DamageError if bytes were
+// changed that had been synced, as far as that can be told: because a whole frame follows them;
+// ErrNewerFormat, or errors of the file system. Memory is that of the file.
 func Load(fsys vfs.FS, path string) (c Content, err error) {
 	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
 	if err != nil {
@@ -126,7 +128,8 @@ func parseHalf(p []byte, id uint64) (h loaded, err error) {
 		next.number++
 		pos += size
 	}
-	// Whatever is here is torn, or left of an earlier use. A frame of this use behind it proves that it was whole once: it would not have been begun else.
+	// Whatever is here is torn, or left of an earlier use. A frame of this use behind it proves
+	// that it was whole once: it would not have been begun else.
 	for behind := pos + alignment; behind < int64(len(p)); behind += alignment {
 		if !bytes.HasPrefix(p[behind:], []byte(frameMagic)) {
 			continue

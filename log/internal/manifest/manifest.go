@@ -1,8 +1,8 @@
-// Package manifest is the content of strata.state: which files make up a log, and what they cannot tell by
-// themselves. It only computes; package log reads and replaces the file.
+// Package manifest is the content of strata.state: which files make up a log, and what they cannot
+// tell by themselves. It only computes; package log reads and replaces the file.
 //
-// The manifest is the one authority on a log's segments. A file that it does not name belongs to nobody, and a
-// file is deleted by recovery only if the manifest calls it obsolete.
+// The manifest is the one authority on a log's segments. A file that it does not name belongs to
+// nobody, and a file is deleted by recovery only if the manifest calls it obsolete.
 //
 // # Format
 //
@@ -48,14 +48,17 @@ type State struct {
 	RecoveryPoint int64 // everything below is on stable storage
 	End, Size     int64 // of a clean log: next offset, and bytes of its last segment
 
-	// Incarnation is drawn at random when the log is created or begun anew (TruncateFully), so that what was written
-	// elsewhere for an earlier log of the same name is not taken for this one's. 0: none was drawn yet.
+	// Incarnation is drawn at random when the log is created or begun anew (TruncateFully), so that
+	// what was written elsewhere for an earlier log of the same name is not taken for this one's.
+	// 0: none was drawn yet.
 	Incarnation uint64
-	// JournalTag is what the log's entries in the journal of its directory carry that count; all others are void. 0: none counts.
+	// JournalTag is what the log's entries in the journal of its directory carry that count; all
+	// others are void. 0: none counts.
 	JournalTag uint64
 
-	// FirstEpoch is the only leader epoch so far, which began at offset 0, if FirstOnly is set. A file of leader epochs
-	// that is there knows better; there is none before the second epoch, or before the log is closed.
+	// FirstEpoch is the only leader epoch so far, which began at offset 0, if FirstOnly is set. A
+	// file of leader epochs that is there knows better; there is none before the second epoch, or
+	// before the log is closed.
 	FirstOnly  bool
 	FirstEpoch int32
 
@@ -129,8 +132,8 @@ const (
 	minLength = head + 2 + 4 + checksum
 )
 
-// Parse reads a file's content. An error that matches ErrNewer says that the file may be fine; any other, that it is
-// damaged. Memory is bounded by the length of p.
+// Parse reads a file's content. An error that matches ErrNewer says that the file may be fine; any
+// other, that it is damaged. Memory is bounded by the length of p.
 func Parse(p []byte) (s State, err error) {
 	be := binary.BigEndian
 	if len(p) < minLength || string(p[:len(magic)]) != magic {
@@ -202,8 +205,8 @@ func (s *State) parseSegments(p []byte, size int) error {
 	return nil
 }
 
-// With returns s with the given segments, of which belong are the log's and gone are not; both ascend by base. A
-// segment that is in both belongs: it has taken the place of the other one.
+// With returns s with the given segments, of which belong are the log's and gone are not; both
+// ascend by base. A segment that is in both belongs: it has taken the place of the other one.
 func (s State) With(belong, gone []Segment) State {
 	s.Segments = slices.Clone(belong)
 	for _, g := range gone {

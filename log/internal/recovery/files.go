@@ -92,7 +92,8 @@ func (v *inventory) has(name string) bool {
 	return ok
 }
 
-// suffixOf returns what is behind the name of the file with s's data; "" if it has its own name, or is not there.
+// suffixOf returns what is behind the name of the file with s's data; "" if it has its own name, or
+// is not there.
 func (v *inventory) suffixOf(s manifest.Segment) string {
 	if s.Role != manifest.Installing {
 		return ""
@@ -111,13 +112,15 @@ func (v *inventory) sizeOf(s manifest.Segment) (size int64, found bool) {
 	return size, found
 }
 
-// IsSegmentFile reports whether name is that of a segment's file, whatever it ends in: 20 digits and a suffix.
+// IsSegmentFile reports whether name is that of a segment's file, whatever it ends in: 20 digits
+// and a suffix.
 func IsSegmentFile(name string) bool {
 	_, rest, ok := splitName(name)
 	return ok && strings.HasPrefix(rest, ".")
 }
 
-// HoldsBatches reports whether name is that of a segment's data, of which a Plan wants to know the size.
+// HoldsBatches reports whether name is that of a segment's data, of which a Plan wants to know the
+// size.
 func HoldsBatches(name string) bool {
 	_, rest, ok := splitName(name)
 	return ok && (rest == logSuffix || rest == logSuffix+CleanedSuffix || rest == logSuffix+SwapSuffix)

@@ -6,9 +6,10 @@ import (
 	"github.com/stratalog/strata/log/internal/manifest"
 )
 
-// adopt makes a manifest of format 2 for a directory that has none, by Kafka's rules (LogLoader): all .log files are
-// segments; if there is a .cleaned file then .swap files from its base on are unfinished; any other .swap replaces
-// the segments in its range. What there is of an older manifest is kept.
+// adopt makes a manifest of format 2 for a directory that has none, by Kafka's rules (LogLoader):
+// all .log files are segments; if there is a .cleaned file then .swap files from its base on are
+// unfinished; any other .swap replaces the segments in its range. What there is of an older
+// manifest is kept.
 func (p *planner) adopt() {
 	own := p.Facts.State.Version == 1
 	p.plan.Adopted = !own && len(p.bases)+len(p.SwapEnds) > 0
@@ -43,8 +44,9 @@ func (p *planner) adopt() {
 	p.state.Segments = segments
 }
 
-// unfinished reports whether the .swap file with the given base does not count: a .cleaned file is left of the same
-// attempt. A manifest that asks for a segment of just that size, which is nowhere else, says that it does count.
+// unfinished reports whether the .swap file with the given base does not count: a .cleaned file is
+// left of the same attempt. A manifest that asks for a segment of just that size, which is nowhere
+// else, says that it does count.
 func (p *planner) unfinished(base, size int64) bool {
 	if len(p.cleaned) == 0 || base < p.cleaned[0] {
 		return false

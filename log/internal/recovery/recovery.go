@@ -1,5 +1,6 @@
-// Package recovery decides what has to be done with the files of a log before it can be used. It only computes: Make
-// takes what is known of a directory and returns a Plan, which package log carries out.
+// Package recovery decides what has to be done with the files of a log before it can be used. It
+// only computes: Make takes what is known of a directory and returns a Plan, which package log
+// carries out.
 //
 // # Rules
 //
@@ -14,11 +15,12 @@
 //
 // # Order of the steps
 //
-// A crash between any two steps leaves a directory of which the next Plan makes the same log. Before the first step
-// the directory is synced, or the manifest replaced, which does the same: what a killed process did to names may not be
-// durable yet. The manifest that says what must go precedes the step that takes it away. The names on the way are those
-// of Kafka's cleaner, in its order, so that a Kafka broker which takes the directory over after a kill sees its own
-// protocol and finds all records.
+// A crash between any two steps leaves a directory of which the next Plan makes the same log.
+// Before the first step the directory is synced, or the manifest replaced, which does the same:
+// what a killed process did to names may not be durable yet. The manifest that says what must go
+// precedes the step that takes it away. The names on the way are those of Kafka's cleaner, in its
+// order, so that a Kafka broker which takes the directory over after a kill sees its own protocol
+// and finds all records.
 package recovery
 
 import (
@@ -42,8 +44,8 @@ type Facts struct {
 	Known bool           // State.Clean and State.BootID can be relied on
 	Boot  string         // the machine's run; "" unknown
 
-	// SwapEnds has, for a directory without a manifest of format 2, the offset after the last batch of each .log.swap
-	// file, by base: Kafka's rule for which segments it replaces.
+	// SwapEnds has, for a directory without a manifest of format 2, the offset after the last batch
+	// of each .log.swap file, by base: Kafka's rule for which segments it replaces.
 	SwapEnds map[int64]int64
 	// Scans has what was found in segments that an earlier Plan asked to be scanned, by base.
 	Scans map[int64]Scan
@@ -64,10 +66,12 @@ type Segment struct {
 	Next   int64  // base of the following segment; -1: this one is active
 	Suffix string // of the names its files have before the steps; "" most of the time
 
-	// Trusted says that the end is known without a look at the batches: at NextOffset, after Size bytes.
+	// Trusted says that the end is known without a look at the batches: at NextOffset, after Size
+	// bytes.
 	Trusted          bool
 	NextOffset, Size int64
-	// Unsynced says that the end may have been brought about by a process that did not live to sync it.
+	// Unsynced says that the end may have been brought about by a process that did not live to sync
+	// it.
 	Unsynced bool
 }
 
@@ -75,7 +79,8 @@ type Segment struct {
 type Plan struct {
 	Segments []Segment // ascending; empty: the log begins at Start with a new one
 	Steps    []Step    // in the order in which they must be done
-	// Scan, if it is not nil, has to be looked at before the plan can be made: the rest of the Plan does not count then.
+	// Scan, if it is not nil, has to be looked at before the plan can be made: the rest of the Plan
+	// does not count then.
 	Scan *Segment
 
 	Clean    bool // closed in order
@@ -157,8 +162,9 @@ func (p *planner) split() {
 	}
 }
 
-// undone takes back compactions that a Kafka broker has undone which had the directory in between: neither the
-// result's .cleaned nor its .swap is there, and the segment of its name is another one. The sources count then.
+// undone takes back compactions that a Kafka broker has undone which had the directory in between:
+// neither the result's .cleaned nor its .swap is there, and the segment of its name is another one.
+// The sources count then.
 func (p *planner) undone() {
 	for i := range p.belong {
 		s := &p.belong[i]
@@ -185,7 +191,8 @@ func (p *planner) undone() {
 	slices.SortFunc(p.belong, byBase)
 }
 
-// sourcesOf returns the obsolete segments between base and upper as what they were; whole is false if one is gone.
+// sourcesOf returns the obsolete segments between base and upper as what they were; whole is false
+// if one is gone.
 func (p *planner) sourcesOf(base, upper int64) (sources []manifest.Segment, whole bool) {
 	for _, g := range p.gone {
 		if g.Role != manifest.Obsolete || g.Base < base || g.Base >= upper {
@@ -200,8 +207,9 @@ func (p *planner) sourcesOf(base, upper int64) (sources []manifest.Segment, whol
 	return sources, true
 }
 
-// unnamed deals with segments of which a manifest of format 2 says nothing. One behind all others goes on with the
-// log: it was begun by a roll that a crash interrupted, or by a Kafka broker. Any other is nothing we know of.
+// unnamed deals with segments of which a manifest of format 2 says nothing. One behind all others
+// goes on with the log: it was begun by a roll that a crash interrupted, or by a Kafka broker. Any
+// other is nothing we know of.
 func (p *planner) unnamed() {
 	last := int64(-1)
 	if n := len(p.belong); n > 0 {
@@ -223,7 +231,8 @@ func (p *planner) unnamed() {
 	slices.SortFunc(p.gone, byBase)
 }
 
-// missing checks that what belongs to the log is there. What lies below the start offset was being removed.
+// missing checks that what belongs to the log is there. What lies below the start offset was being
+// removed.
 func (p *planner) missing() error {
 	kept := p.belong[:0:0]
 	for i, s := range p.belong {
@@ -276,7 +285,8 @@ func (p *planner) segments() error {
 // trust says whether the end of seg is known without a look at its batches; then it is set.
 func (p *planner) trust(seg *Segment, s manifest.Segment, size int64) (bool, error) {
 	clean := p.plan.Clean
-	// A segment of unknown size was closed after our last state: a power cut can have brought back the space that was reserved behind its end.
+	// A segment of unknown size was closed after our last state: a power cut can have brought back
+	// the space that was reserved behind its end.
 	reserved := s.Size < 0 && p.Facts.State.Version > 0 && !clean
 	switch rp := p.state.RecoveryPoint; {
 	case seg.Next >= 0 && (clean || p.plan.SameBoot || seg.Next <= rp && !reserved):
@@ -297,10 +307,12 @@ func (p *planner) trust(seg *Segment, s manifest.Segment, size int64) (bool, err
 	return true, nil
 }
 
-// takeScan takes in what a scan of seg has found; whole is false if the segment has lost its end, so that nothing can follow.
+// takeScan takes in what a scan of seg has found; whole is false if the segment has lost its end,
+// so that nothing can follow.
 func (p *planner) takeScan(seg *Segment, s manifest.Segment, scan Scan) (whole bool, err error) {
 	sealed := seg.Next >= 0
-	// A gap up to the next segment is compaction's, or a leader's, if no byte is missing: its bytes are counted, or all below was durable.
+	// A gap up to the next segment is compaction's, or a leader's, if no byte is missing: its bytes
+	// are counted, or all below was durable.
 	whole = !sealed || s.Size >= 0 && scan.Size >= s.Size || scan.Cut == 0 && (scan.Next == seg.Next || s.Size < 0 && seg.Next <= p.state.RecoveryPoint)
 	lost := int64(-1)
 	switch {
@@ -357,8 +369,8 @@ func (p *planner) end() int64 {
 	return end
 }
 
-// restartAbove begins the log anew at its start offset: a power cut took all that DeleteRecords had left, and what is
-// there was deleted by it. Kafka: UnifiedLog restarts there, too.
+// restartAbove begins the log anew at its start offset: a power cut took all that DeleteRecords had
+// left, and what is there was deleted by it. Kafka: UnifiedLog restarts there, too.
 func (p *planner) restartAbove() {
 	for _, s := range p.belong {
 		p.gone = append(p.gone, manifest.Segment{Base: s.Base, Size: -1, Role: manifest.Obsolete})

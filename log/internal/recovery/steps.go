@@ -89,7 +89,8 @@ func (p *planner) order() (all []Step) {
 	}
 	groups := [][]Step{p.out.strays, p.out.swaps, p.out.sources, p.out.installs, p.out.aside}
 	names := slices.Concat(groups...)
-	// The next manifest does not name what is gone any more: until then it must be durable that it is.
+	// The next manifest does not name what is gone any more: until then it must be durable that it
+	// is.
 	if len(all) == 0 && len(names)+len(p.out.deleted)+len(p.gone) > 0 {
 		all = append(all, Step{Kind: Sync, Reason: "what a killed process renamed may not be durable"})
 	}
@@ -105,8 +106,9 @@ func (p *planner) order() (all []Step) {
 	return append(all, p.out.deleted...)
 }
 
-// findStrays plans the removal of results of compaction that the manifest does not name. Without a manifest of
-// format 2 a .swap file is only set aside: by Kafka's rules it may be the last of its records.
+// findStrays plans the removal of results of compaction that the manifest does not name. Without a
+// manifest of format 2 a .swap file is only set aside: by Kafka's rules it may be the last of its
+// records.
 func (p *planner) findStrays() {
 	for _, base := range p.cleaned {
 		p.stray(base, CleanedSuffix, Remove)
@@ -168,7 +170,8 @@ func (p *planner) install(s manifest.Segment) {
 	}
 }
 
-// committed reports whether the .cleaned file of s with the given suffix is part of the result that the manifest names.
+// committed reports whether the .cleaned file of s with the given suffix is part of the result that
+// the manifest names.
 func (p *planner) committed(s manifest.Segment, own string) bool {
 	if p.Facts.State.Version < 2 {
 		return false // by Kafka's rules a .cleaned file never counts

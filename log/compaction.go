@@ -36,8 +36,8 @@ func (l *Log) newPass(cfg *Config, watched compactContext, firstDirty int64) *co
 	return p
 }
 
-// replaceCompacted makes a compacted segment take the place of its sources. One state says so, durably: a crash before
-// it leaves the sources, and one after it the result.
+// replaceCompacted makes a compacted segment take the place of its sources. One state says so,
+// durably: a crash before it leaves the sources, and one after it the result.
 func (l *Log) replaceCompacted(watched compactContext, r *compact.Result) error {
 	return l.exclusively(func(w *writer) error {
 		if err := errors.Join(watched.Err(), l.durability.failed()); err != nil {
