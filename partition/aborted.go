@@ -7,9 +7,10 @@ import (
 	"github.com/stratalog/strata/segment"
 )
 
-// recordAborted puts an aborted transaction into the transaction index of its marker's segment, before anyone can read the marker.
-// If that fails, read-committed readers could take its records for committed: they get the error until the partition is reopened, which
-// rebuilds the index from the markers.
+// recordAborted puts an aborted transaction into the transaction index of its marker's segment,
+// before anyone can read the marker. If that fails, read-committed readers could take its records
+// for committed: they get the error until the partition is reopened, which rebuilds the index from
+// the markers.
 func (p *Partition) recordAborted(t endedTxn) {
 	p.anyAborted.Store(true)
 	err := p.log.AppendAborted(segment.AbortedTxn{ProducerID: t.producerID, FirstOffset: t.first, LastOffset: t.last, LastStableOffset: t.lastStable})

@@ -14,7 +14,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// producing is a client that sends batch after batch and waits for each, without an allocation of its own.
+// producing is a client that sends batch after batch and waits for each, without an allocation of
+// its own.
 type producing struct {
 	p    *Partition
 	req  ProduceRequest
@@ -151,7 +152,8 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkProduceToWake measures from Produce of one record to the end of the read of a reader who waited for it.
+// BenchmarkProduceToWake measures from Produce of one record to the end of the read of a reader who
+// waited for it.
 func BenchmarkProduceToWake(b *testing.B) {
 	cfg := testConfig(vfs.OS())
 	cfg.Log.Sync = log.SyncNever

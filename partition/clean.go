@@ -6,8 +6,10 @@ import (
 	"github.com/stratalog/strata/log"
 )
 
-// Clean applies the topic's retention and compaction now and tells what went. Nothing at or above the high watermark goes, and of undecided transactions
-// and known producers compaction keeps what is needed to go on. It blocks for the disk; appends and reads go on. Cancelling ctx ends a compaction.
+// Clean applies the topic's retention and compaction now and tells what went. Nothing at or above
+// the high watermark goes, and of undecided transactions and known producers compaction keeps what
+// is needed to go on. It blocks for the disk; appends and reads go on. Cancelling ctx ends a
+// compaction.
 func (p *Partition) Clean(ctx context.Context) (log.CleanReport, error) {
 	if p.closing.Load() {
 		return log.CleanReport{}, p.wrap("clean", ErrClosed)
@@ -31,8 +33,8 @@ func (p *Partition) Retain(ctx context.Context) (log.CleanReport, error) {
 	return report, nil
 }
 
-// Roll closes the active segment, if it holds anything, and opens the next one: what is closed can be compacted, and goes with its age. It blocks for the
-// disk.
+// Roll closes the active segment, if it holds anything, and opens the next one: what is closed can
+// be compacted, and goes with its age. It blocks for the disk.
 func (p *Partition) Roll() error {
 	if p.closing.Load() {
 		return p.wrap("roll", ErrClosed)

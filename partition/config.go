@@ -13,44 +13,51 @@ import (
 
 // Config describes a partition. The zero Config is valid.
 type Config struct {
-	// Log holds the settings of the layer below. Its Owner is set by the partition; its MaxBatchBytes, SegmentBytes and Cleanup also
-	// decide which batches are taken.
+	// Log holds the settings of the layer below. Its Owner is set by the partition; its
+	// MaxBatchBytes, SegmentBytes and Cleanup also decide which batches are taken.
 	Log log.Config
 
 	// Topic and Partition name the partition in errors and log lines.
 	Topic     string
 	Partition int32
 
-	// TopicID is kept in the file partition.metadata; Open refuses a directory of another topic. Zero: no such file.
+	// TopicID is kept in the file partition.metadata; Open refuses a directory of another topic.
+	// Zero: no such file.
 	TopicID [16]byte
 
-	// TimestampType says whether the records keep the time of their producer or get that of the append. Kafka: message.timestamp.type.
+	// TimestampType says whether the records keep the time of their producer or get that of the
+	// append. Kafka: message.timestamp.type.
 	TimestampType record.TimestampType
 
-	// TimestampBeforeMax and TimestampAfterMax bound how far the time of a record may lie behind and ahead of the leader's clock. 0 means
-	// Kafka's defaults, which are no bound behind and 1 hour ahead; log.Unlimited means no bound. Not used with LogAppendTime.
-	// Kafka: message.timestamp.before.max.ms, message.timestamp.after.max.ms.
+	// TimestampBeforeMax and TimestampAfterMax bound how far the time of a record may lie behind
+	// and ahead of the leader's clock. 0 means Kafka's defaults, which are no bound behind and 1
+	// hour ahead; log.Unlimited means no bound. Not used with LogAppendTime. Kafka:
+	// message.timestamp.before.max.ms, message.timestamp.after.max.ms.
 	TimestampBeforeMax, TimestampAfterMax time.Duration
 
 	// Compression is what batches are stored with. Kafka: compression.type.
 	Compression Compression
 
-	// ProducerIDExpiration is how long the state of an idempotent producer is kept after its last batch; one with an open transaction is kept on.
-	// A producer that returns later may begin with any sequence, and is not protected from duplicates of what it wrote before.
-	// 0 means 24 hours. Kafka: producer.id.expiration.ms.
+	// ProducerIDExpiration is how long the state of an idempotent producer is kept after its last
+	// batch; one with an open transaction is kept on. A producer that returns later may begin with
+	// any sequence, and is not protected from duplicates of what it wrote before. 0 means 24 hours.
+	// Kafka: producer.id.expiration.ms.
 	ProducerIDExpiration time.Duration
 
 	// Logger: nil discards.
 	Logger *slog.Logger
 }
 
-// Compression says how batches are stored: as the producer sent them, or with a codec of the topic's own.
+// Compression says how batches are stored: as the producer sent them, or with a codec of the
+// topic's own.
 type Compression uint8
 
-// KeepCompression stores batches with the codec the producer chose, byte for byte. It is the default. Kafka: producer.
+// KeepCompression stores batches with the codec the producer chose, byte for byte. It is the
+// default. Kafka: producer.
 const KeepCompression Compression = 0
 
-// CompressWith stores every batch with codec c; those that come with another are encoded anew. record.None stores them uncompressed.
+// CompressWith stores every batch with codec c; those that come with another are encoded anew.
+// record.None stores them uncompressed.
 func CompressWith(c record.Codec) Compression { return Compression(c) + 1 }
 
 // codec returns what CompressWith was given.

@@ -11,27 +11,33 @@ import (
 type Isolation uint8
 
 const (
-	ReadCommitted   Isolation = iota // up to the last stable offset, with the aborted transactions named
-	ReadUncommitted                  // up to the high watermark
+	// ReadCommitted reads up to the last stable offset, with the aborted transactions named.
+	ReadCommitted   Isolation = iota
+	ReadUncommitted           // up to the high watermark
 )
 
-// A FetchRequest asks for records of several partitions at once. The zero values of the limits mean: no limit, do not wait.
+// A FetchRequest asks for records of several partitions at once. The zero values of the limits
+// mean: no limit, do not wait.
 type FetchRequest struct {
-	Partitions []FetchPartition // read in this order, beginning with the first one or, unless InOrder is set, with one that earlier fetches left unread
-	InOrder    bool             // the caller sees to it that no partition starves
-	MinBytes   int              // wait until that many bytes are there over all partitions; 0 counts as 1
-	MaxBytes   int              // of the whole response; the first batch may exceed it
-	MaxWait    time.Duration    // longest wait for MinBytes; 0: answer at once
-	Isolation  Isolation
-	Rack       string // of the reader
+	// Partitions are read in this order, beginning with the first one or, unless InOrder is set,
+	// with one that earlier fetches left unread.
+	Partitions []FetchPartition
+	InOrder    bool // the caller sees to it that no partition starves
+	// MinBytes is waited for, over all partitions; 0 counts as 1.
+	MinBytes  int
+	MaxBytes  int           // of the whole response; the first batch may exceed it
+	MaxWait   time.Duration // longest wait for MinBytes; 0: answer at once
+	Isolation Isolation
+	Rack      string // of the reader
 
-	// Reserve is asked for the memory of each read before it is made, and Release told of what was not needed or is read again; what is returned stays
-	// reserved, up to MaxBytes. Reserve may wait, and its error ends the fetch. nil, both: nobody counts.
+	// Reserve is asked for the memory of each read before it is made, and Release told of what was
+	// not needed or is read again; what is returned stays reserved, up to MaxBytes. Reserve may
+	// wait, and its error ends the fetch. nil, both: nobody counts.
 	Reserve func(ctx context.Context, bytes int) error
 	Release func(bytes int)
 
-	// Buf is memory for what is read, overwritten from its beginning: FetchedPartition.Bytes alias it as long as it lasts. It is the fetch's until that
-	// returns. nil: fresh buffers.
+	// Buf is memory for what is read, overwritten from its beginning: FetchedPartition.Bytes alias
+	// it as long as it lasts. It is the fetch's until that returns. nil: fresh buffers.
 	Buf []byte
 }
 
@@ -41,8 +47,9 @@ type FetchPartition struct {
 	Offset             int64 // first record wanted
 	MaxBytes           int   // of this partition; 0: no limit of its own
 	CurrentLeaderEpoch int32 // epoch that the reader believes in; -1: not checked
-	// TopicID is the id of the topic that Offset belongs to; the zero id is not checked. A topic that was deleted
-	// and created again has another one: the fetch fails with ErrInconsistentTopicID (KIP-516).
+	// TopicID is the id of the topic that Offset belongs to; the zero id is not checked. A topic
+	// that was deleted and created again has another one: the fetch fails with
+	// ErrInconsistentTopicID (KIP-516).
 	TopicID [16]byte
 }
 
@@ -60,25 +67,29 @@ type FetchedPartition struct {
 	LogStartOffset   int64
 	LeaderEpoch      int32
 
-	// Aborted are the aborted transactions that overlap Bytes, in the order of their markers; it may name more than needed.
-	// nil under ReadUncommitted.
+	// Aborted are the aborted transactions that overlap Bytes, in the order of their markers; it
+	// may name more than needed. nil under ReadUncommitted.
 	Aborted []AbortedTxn
 
-	// Bytes are whole, verified batches, in a buffer that belongs to the caller (see FetchRequest.Buf). The first may begin below the offset asked for.
+	// Bytes are whole, verified batches, in a buffer that belongs to the caller (see
+	// FetchRequest.Buf). The first may begin below the offset asked for.
 	Bytes []byte
 }
 
-// An AbortedTxn tells a read-committed reader to skip the transactional batches of a producer from FirstOffset up to its abort marker.
+// An AbortedTxn tells a read-committed reader to skip the transactional batches of a producer from
+// FirstOffset up to its abort marker.
 type AbortedTxn struct {
 	ProducerID  int64
 	FirstOffset int64
 }
 
-// An OffsetSpec asks for an offset by meaning or by time: one of the constants, or At. The numbers are Kafka's.
+// An OffsetSpec asks for an offset by meaning or by time: one of the constants, or At. The numbers
+// are Kafka's.
 type OffsetSpec int64
 
 const (
-	Latest       OffsetSpec = -1 // the end that the isolation level shows: high watermark or last stable offset
+	// Latest is the end that the isolation level shows: high watermark or last stable offset.
+	Latest       OffsetSpec = -1
 	Earliest     OffsetSpec = -2 // the log start offset
 	MaxTimestamp OffsetSpec = -3 // the first record that has the largest timestamp
 )

@@ -3,13 +3,15 @@ package partition
 // maxMarks bounds what growth remembers while the high watermark stands still.
 const maxMarks = 4096
 
-// growth counts the bytes below the high watermark since the partition was opened, so that a reader who waits for many bytes is
-// not woken for few. The zero growth is at 0.
+// growth counts the bytes below the high watermark since the partition was opened, so that a reader
+// who waits for many bytes is not woken for few. The zero growth is at 0.
 type growth struct {
-	visible int64  // bytes below the high watermark
-	written int64  // bytes below the log end
-	marks   []mark // what lies between, in order from index head; when there are too many, the last one stands for all further
-	head    int
+	visible int64 // bytes below the high watermark
+	written int64 // bytes below the log end
+	// marks is what lies between, in order from index head. When there are too many, the last one
+	// stands for all further ones.
+	marks []mark
+	head  int
 }
 
 // A mark says how many bytes were written when the log ended at end.

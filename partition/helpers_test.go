@@ -20,7 +20,8 @@ func testConfig(fs vfs.FS) Config {
 	return Config{Topic: "t", Log: log.Config{FS: fs}}
 }
 
-// openLeader opens the partition in directory "p" and makes it the leader in epoch 0. The test closes it.
+// openLeader opens the partition in directory "p" and makes it the leader in epoch 0. The test
+// closes it.
 func openLeader(t testing.TB, cfg Config) *Partition {
 	t.Helper()
 	p := reopen(t, cfg, 0)
@@ -79,7 +80,8 @@ func (s batchSpec) build() []byte {
 	return p
 }
 
-// send produces one batch with all acks, as a client with a transactional id, and waits for the outcome.
+// send produces one batch with all acks, as a client with a transactional id, and waits for the
+// outcome.
 func send(p *Partition, s batchSpec) ProduceResult { return sendBytes(p, s.build(), record.AcksAll) }
 
 func sendBytes(p *Partition, batch []byte, acks record.Acks) ProduceResult {
@@ -101,7 +103,8 @@ type seen struct {
 	Value  string
 }
 
-// readAll reads everything below the bound of the isolation level, as a consumer does: aborted records and markers left out.
+// readAll reads everything below the bound of the isolation level, as a consumer does: aborted
+// records and markers left out.
 func readAll(t testing.TB, p *Partition, isolation Isolation) []seen {
 	t.Helper()
 	out, err := readFrom(p, p.LogStartOffset(), isolation, 1<<20)

@@ -6,16 +6,19 @@ import (
 	"time"
 )
 
-// historyBytes is about how much of the log before the newest snapshot is searched for older batches of its producers.
+// historyBytes is about how much of the log before the newest snapshot is searched for older
+// batches of its producers.
 const historyBytes = 8 << 20
 
-// readHistory completes the windows of the producers that came from a snapshot. A snapshot keeps only the last batch of
-// each producer; the four before, which a client may be about to repeat, are in the log. Kafka lets them go.
+// readHistory completes the windows of the producers that came from a snapshot. A snapshot keeps
+// only the last batch of each producer; the four before, which a client may be about to repeat, are
+// in the log. Kafka lets them go.
 //
-// It is called when a batch is out of order, which a repeated one looks like, and reads at most once after each open: an
-// open of many partitions would otherwise read the end of every log for producers that may never come back. It runs on the
-// goroutine that leads the round and that alone changes p.state, so that the state is the same before and after it.
-// It reports false if there is nothing to be read.
+// It is called when a batch is out of order, which a repeated one looks like, and reads at most
+// once after each open: an open of many partitions would otherwise read the end of every log for
+// producers that may never come back. It runs on the goroutine that leads the round and that alone
+// changes p.state, so that the state is the same before and after it. It reports false if there is
+// nothing to be read.
 func (p *Partition) readHistory() bool {
 	p.mu.Lock()
 	s := p.state

@@ -26,7 +26,8 @@ type linearResult struct {
 	values string // what was read, four bytes each
 }
 
-// linearLog is a log as clients see it: an append puts a value at the end, a read returns all from an offset to the end.
+// linearLog is a log as clients see it: an append puts a value at the end, a read returns all from
+// an offset to the end.
 var linearLog = porcupine.Model{
 	Init: func() any { return "" },
 	Step: func(state, input, output any) (bool, any) {
@@ -126,7 +127,8 @@ func TestAppendsAndReadsAreLinearizable(t *testing.T) {
 	}
 }
 
-// TestStaleReadsAreNotLinearizable is the twin: reads that do not see the last record must be found out.
+// TestStaleReadsAreNotLinearizable is the twin: reads that do not see the last record must be found
+// out.
 func TestStaleReadsAreNotLinearizable(t *testing.T) {
 	p := openLeader(t, testConfig(vfs.Mem()))
 	history := recordHistory(t, p, 2, 40, func(p *Partition, from int64) (string, error) {

@@ -9,17 +9,21 @@ import (
 
 // A TxnMarker ends the part of a transaction that lies on one partition.
 type TxnMarker struct {
-	ProducerID       int64
-	ProducerEpoch    int16
-	CoordinatorEpoch int32         // leader epoch of the coordinator's own partition: fences its predecessors
+	ProducerID    int64
+	ProducerEpoch int16
+	// CoordinatorEpoch is the leader epoch of the coordinator's own partition. It fences the
+	// coordinator's predecessors.
+	CoordinatorEpoch int32
 	Commit           bool          // false: abort
 	Timeout          time.Duration // as in ProduceRequest
 }
 
-// EndTransaction appends a transaction marker, as the transaction coordinator asks for it. It does not block; done is called once, without
-// locks, when every in-sync replica has the marker. A producer that has nothing open here gets its marker too.
+// EndTransaction appends a transaction marker, as the transaction coordinator asks for it. It does
+// not block; done is called once, without locks, when every in-sync replica has the marker. A
+// producer that has nothing open here gets its marker too.
 //
-// Errors: ErrNotLeader, ErrInvalidProducerEpoch, ErrCoordinatorFenced, ErrTimeout, ErrClosed, and those of the log.
+// Errors: ErrNotLeader, ErrInvalidProducerEpoch, ErrCoordinatorFenced, ErrTimeout, ErrClosed, and
+// those of the log.
 func (p *Partition) EndTransaction(m TxnMarker, done func(ProduceResult)) {
 	epoch, err := p.checkEpoch(-1)
 	req := &ProduceRequest{Acks: record.AcksAll, Timeout: m.Timeout, Done: done, p: p}

@@ -11,10 +11,12 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// metadataFile names the file that ties a directory to a topic, as in Kafka: two lines, the second without an end.
+// metadataFile names the file that ties a directory to a topic, as in Kafka: two lines, the second
+// without an end.
 const metadataFile = "partition.metadata"
 
-// writeMetadata creates the metadata file of dir, on stable storage, or checks the one that is there.
+// writeMetadata creates the metadata file of dir, on stable storage, or checks the one that is
+// there.
 func writeMetadata(fsys vfs.FS, dir string, id [16]byte) error {
 	name := filepath.Join(dir, metadataFile)
 	want := "version: 0\ntopic_id: " + base64.RawURLEncoding.EncodeToString(id[:])

@@ -69,7 +69,8 @@ func (m *model) next(pid int64) int32 {
 	return last.seq + int32(last.n)
 }
 
-// TestPartitionAgreesWithAList runs random operations, restarts included, on a partition of tiny segments and on a list.
+// TestPartitionAgreesWithAList runs random operations, restarts included, on a partition of tiny
+// segments and on a list.
 func TestPartitionAgreesWithAList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fs := vfs.Mem()
@@ -244,8 +245,9 @@ func (m *model) compare(t *rapid.T, p *Partition) {
 	}
 }
 
-// TestLostRequestsAndResponsesMakeNoDuplicatesAndNoGaps sends 100,000 records as an idempotent client with five batches in flight, over a
-// transport that loses a fifth of everything, to a partition that restarts now and then.
+// TestLostRequestsAndResponsesMakeNoDuplicatesAndNoGaps sends 100,000 records as an idempotent
+// client with five batches in flight, over a transport that loses a fifth of everything, to a
+// partition that restarts now and then.
 func TestLostRequestsAndResponsesMakeNoDuplicatesAndNoGaps(t *testing.T) {
 	for _, dedupe := range []bool{true, false} {
 		t.Run(fmt.Sprintf("dedupe=%t", dedupe), func(t *testing.T) {
@@ -288,11 +290,14 @@ func lossyRun(t *testing.T, records int, dedupe bool) []seen {
 		return s.build()
 	}
 	batches := records / perBatch
-	written := 0                       // batches in the log, if nothing is doubled
-	for acked := 0; acked < batches; { // everything up to acked is confirmed; the window behind it is sent and sent again, in order
+	written := 0 // batches in the log, if nothing is doubled
+	// Everything up to acked is confirmed; the window behind it is sent and sent again, in order.
+	for acked := 0; acked < batches; {
 		confirmed, lost := 0, false
 		for i := acked; i < min(acked+inFlight, batches); i++ {
-			if rnd.IntN(10) == 0 && written > 0 { // the request is lost; not the very first, since an unknown producer may begin anywhere, as in Kafka
+			// The request is lost; not the very first, since an unknown producer may begin
+			// anywhere, as in Kafka.
+			if rnd.IntN(10) == 0 && written > 0 {
 				lost = true
 				continue
 			}

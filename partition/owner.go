@@ -8,7 +8,8 @@ import (
 	"github.com/stratalog/strata/log"
 )
 
-// owner is a Partition as its log sees it. Admit, Written and Refused are called by whoever leads a round of appends, one at a time.
+// owner is a Partition as its log sees it. Admit, Written and Refused are called by whoever leads a
+// round of appends, one at a time.
 type owner Partition
 
 // Admit decides about an append whose turn has come.
@@ -100,7 +101,8 @@ func (p *Partition) takeLocked(req *ProduceRequest, a *log.Append, now int64) {
 	}
 }
 
-// Refused takes back appends that were admitted and not written after all, or are to be admitted anew.
+// Refused takes back appends that were admitted and not written after all, or are to be admitted
+// anew.
 func (o *owner) Refused(as []*log.Append, _ error) {
 	p := (*Partition)(o)
 	p.mu.Lock()
@@ -116,7 +118,8 @@ func (o *owner) Refused(as []*log.Append, _ error) {
 	}
 }
 
-// Durable raises the high watermark of a cluster of one under SyncOnAck. It may come before Open has returned.
+// Durable raises the high watermark of a cluster of one under SyncOnAck. It may come before Open
+// has returned.
 func (o *owner) Durable(offset int64) {
 	p := (*Partition)(o)
 	if !p.syncOnAck.Load() || p.leaderEpoch.Load() < 0 {
@@ -125,14 +128,16 @@ func (o *owner) Durable(offset int64) {
 	p.mu.Lock()
 	var d due
 	if p.leaderEpoch.Load() >= 0 {
-		d = p.advanceLocked(min(offset, p.log.DurableOffset())) // the log may have been truncated meanwhile
+		// The log may have been truncated meanwhile.
+		d = p.advanceLocked(min(offset, p.log.DurableOffset()))
 	}
 	p.mu.Unlock()
 	d.run()
 	p.publish()
 }
 
-// Snapshot returns the producer state as of offset, which is where the next append goes; nil if it is not known.
+// Snapshot returns the producer state as of offset, which is where the next append goes; nil if it
+// is not known.
 func (o *owner) Snapshot(int64) []byte {
 	p := (*Partition)(o)
 	p.mu.Lock()

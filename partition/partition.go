@@ -16,15 +16,17 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A Partition is one replica of one partition. All methods are safe for concurrent use; none but those that say so block.
+// A Partition is one replica of one partition. All methods are safe for concurrent use; none but
+// those that say so block.
 type Partition struct {
-	dir       string
-	tp        record.TopicPartition
-	log       *log.Log
-	appended  func(*log.Append)     // done; a field, since a method value allocates
-	rules     atomic.Pointer[rules] // what the leader checks batches against
-	syncOnAck atomic.Bool           // the high watermark waits for stable storage; stored by the log's writer, under mu
-	opened    time.Time             // origin of the deadlines
+	dir      string
+	tp       record.TopicPartition
+	log      *log.Log
+	appended func(*log.Append)     // done; a field, since a method value allocates
+	rules    atomic.Pointer[rules] // what the leader checks batches against
+	// syncOnAck: the high watermark waits for stable storage. Stored by the log's writer, under mu.
+	syncOnAck atomic.Bool
+	opened    time.Time // origin of the deadlines
 	logger    *slog.Logger
 	expiry    atomic.Int64 // of producer ids, a time.Duration
 	stats     counters
@@ -35,13 +37,17 @@ type Partition struct {
 	anyAborted  atomic.Bool           // there may be aborted transactions: reads look for them
 	abortedErr  atomic.Pointer[error] // one could not be recorded
 
-	mu         sync.Mutex // guards the fields below; never held while waiting, nor while callbacks run
-	state      *producers
-	stale      bool  // state is not that of the log: it is being truncated, or could not be rebuilt then
-	round      round // admitted and not yet written
-	inRound    int   // how many appends of idempotent producers that are
-	growth     growth
-	acks       watermark.Queue[*ProduceRequest] // written, waiting for the high watermark to pass their last offset
+	// mu guards the fields below. Never held while waiting, nor while callbacks run.
+	mu    sync.Mutex
+	state *producers
+	// stale: state is not that of the log, which is being truncated, or it could not be rebuilt
+	// after that.
+	stale   bool
+	round   round // admitted and not yet written
+	inRound int   // how many appends of idempotent producers that are
+	growth  growth
+	// acks are written, and wait for the high watermark to pass their last offset.
+	acks       watermark.Queue[*ProduceRequest]
 	hwWatches  watermark.Queue[*watch]
 	lsoWatches watermark.Queue[*watch]
 	deadlines  watermark.Queue[*ProduceRequest] // by time since opened, ns
@@ -53,8 +59,9 @@ type Partition struct {
 	closeErr error
 }
 
-// Open opens the replica in dir, creating it, and recovers its producer state: the newest valid snapshot and what the log holds after it.
-// It leads nothing until BecomeLeader. It blocks for the recovery of the log, and fails with what log.Open fails with.
+// Open opens the replica in dir, creating it, and recovers its producer state: the newest valid
+// snapshot and what the log holds after it. It leads nothing until BecomeLeader. It blocks for the
+// recovery of the log, and fails with what log.Open fails with.
 func Open(dir string, cfg Config) (*Partition, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -88,14 +95,16 @@ func Open(dir string, cfg Config) (*Partition, error) {
 	return p, nil
 }
 
-// BecomeLeader makes this replica the leader in the given epoch, which must be above any earlier one: the epoch's start is recorded
-// before the first append. As the only replica its high watermark is at once what its sync policy allows. It may block for the disk.
+// BecomeLeader makes this replica the leader in the given epoch, which must be above any earlier
+// one: the epoch's start is recorded before the first append. As the only replica its high
+// watermark is at once what its sync policy allows. It may block for the disk.
 func (p *Partition) BecomeLeader(epoch int32) error {
 	if err := p.log.SetLeaderEpoch(epoch); err != nil {
 		return p.wrap("become leader", err)
 	}
 	if p.syncOnAck.Load() && p.log.DurableOffset() < p.log.EndOffset() {
-		if err := p.log.Sync(); err != nil { // written before a kill, and not known to be on stable storage
+		// Written before a kill, and not known to be on stable storage.
+		if err := p.log.Sync(); err != nil {
 			return p.wrap("become leader", err)
 		}
 	}
@@ -116,7 +125,8 @@ func (p *Partition) BecomeLeader(epoch int32) error {
 	return nil
 }
 
-// BecomeFollower ends this replica's leadership: appends and reads are refused with ErrNotLeader, and so is what waits for acknowledgement.
+// BecomeFollower ends this replica's leadership: appends and reads are refused with ErrNotLeader,
+// and so is what waits for acknowledgement.
 func (p *Partition) BecomeFollower() {
 	p.mu.Lock()
 	p.leaderEpoch.Store(-1)
@@ -125,9 +135,10 @@ func (p *Partition) BecomeFollower() {
 	d.run()
 }
 
-// TruncateTo removes the batches that reach to offset or beyond it, as a follower does with what its leader does not have, and takes the
-// producer state back to that point. It blocks for the disk. It returns ErrLeader on a leader: its own log is the truth. If it fails, the
-// partition must be opened again before it can lead.
+// TruncateTo removes the batches that reach to offset or beyond it, as a follower does with what
+// its leader does not have, and takes the producer state back to that point. It blocks for the
+// disk. It returns ErrLeader on a leader: its own log is the truth. If it fails, the partition must
+// be opened again before it can lead.
 func (p *Partition) TruncateTo(offset int64) error {
 	if p.leaderEpoch.Load() >= 0 {
 		return p.wrap("truncate", ErrLeader)
@@ -167,8 +178,9 @@ func (p *Partition) LogStartOffset() int64 { return p.log.StartOffset() }
 // LogEndOffset returns the offset that the next record gets.
 func (p *Partition) LogEndOffset() int64 { return p.log.EndOffset() }
 
-// EpochEnd returns the largest leader epoch that is not above epoch, and the offset where it ended: the start of the next, or the
-// log end for the current one. Both are -1 if nothing is known. Kafka: OffsetForLeaderEpoch.
+// EpochEnd returns the largest leader epoch that is not above epoch, and the offset where it ended:
+// the start of the next, or the log end for the current one. Both are -1 if nothing is known.
+// Kafka: OffsetForLeaderEpoch.
 func (p *Partition) EpochEnd(epoch int32) (int32, int64) { return p.log.Epochs().EndOffsetFor(epoch) }
 
 // Producers lists the producer ids that have written here, by id, with their open transactions.
@@ -178,12 +190,14 @@ func (p *Partition) Producers() []ProducerState {
 	return p.state.states()
 }
 
-// Close refuses new calls with ErrClosed and wakes who waits for records, lets the appends under way end as they would have, writes a snapshot
-// of the producer state and closes the log. What is not acknowledged by then fails with ErrClosed. It may be called repeatedly and
-// concurrently; every call returns when all is done, with the same error.
+// Close refuses new calls with ErrClosed and wakes who waits for records, lets the appends under
+// way end as they would have, writes a snapshot of the producer state and closes the log. What is
+// not acknowledged by then fails with ErrClosed. It may be called repeatedly and concurrently;
+// every call returns when all is done, with the same error.
 func (p *Partition) Close() error { return p.shut(p.log.Close) }
 
-// Remove closes the partition and deletes its directory. After or during a Close it does what that does.
+// Remove closes the partition and deletes its directory. After or during a Close it does what that
+// does.
 func (p *Partition) Remove() error { return p.shut(p.log.Remove) }
 
 func (p *Partition) shut(end func() error) error {

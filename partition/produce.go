@@ -10,12 +10,14 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Produce appends one client batch. req.Done is called with the outcome, once; before Produce returns if the batch is refused. It does not
-// wait for acknowledgements, nor for the disk: under log.SyncOnAck the directory's syncer writes and syncs, otherwise the caller's goroutine
-// does the write if no append is under way on this partition (see log.Log.Submit).
+// Produce appends one client batch. req.Done is called with the outcome, once; before Produce
+// returns if the batch is refused. It does not wait for acknowledgements, nor for the disk: under
+// log.SyncOnAck the directory's syncer writes and syncs, otherwise the caller's goroutine does the
+// write if no append is under way on this partition (see log.Log.Submit).
 //
-// Checks, in Kafka's order: leadership, base offset, size, CRC, records; then, when its turn comes, the producer's epoch and sequence. A batch
-// that is in the log already is a success with the original offset.
+// Checks, in Kafka's order: leadership, base offset, size, CRC, records; then, when its turn comes,
+// the producer's epoch and sequence. A batch that is in the log already is a success with the
+// original offset.
 func (p *Partition) Produce(req *ProduceRequest) {
 	req.p = p
 	req.result = ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1}
@@ -62,7 +64,8 @@ func (p *Partition) submit(req *ProduceRequest) {
 	p.log.Submit(a)
 }
 
-// onAppended is the log's word on an append: refused, failed, or as safe as the leader alone can make it.
+// onAppended is the log's word on an append: refused, failed, or as safe as the leader alone can
+// make it.
 func (p *Partition) onAppended(a *log.Append) {
 	req := a.User.(*ProduceRequest)
 	switch err := a.Err; {
@@ -78,12 +81,13 @@ func (p *Partition) onAppended(a *log.Append) {
 	}
 }
 
-// acknowledged reports whether the request's fate is decided; if not, it is left waiting for the high watermark. A duplicate waits like the
-// batch that it repeats, which may not be safe yet.
+// acknowledged reports whether the request's fate is decided; if not, it is left waiting for the
+// high watermark. A duplicate waits like the batch that it repeats, which may not be safe yet.
 func (p *Partition) acknowledged(req *ProduceRequest) bool {
 	needsHW := req.Acks == record.AcksAll || req.Acks == record.AcksLeader && req.result.Duplicate
 	passed := p.hw.Load() > req.lastOffset
-	if p.leaderEpoch.Load() == req.result.LeaderEpoch && (passed || !needsHW) { // in this order: passed is about our own time as leader
+	// In this order: passed is about our own time as leader.
+	if p.leaderEpoch.Load() == req.result.LeaderEpoch && (passed || !needsHW) {
 		return true
 	}
 	p.mu.Lock()
@@ -103,7 +107,8 @@ func (p *Partition) acknowledged(req *ProduceRequest) bool {
 	return false
 }
 
-// fail ends a request that the log refused or lost. If it was written before, the log has broken: nothing that waits will become safe.
+// fail ends a request that the log refused or lost. If it was written before, the log has broken:
+// nothing that waits will become safe.
 func (p *Partition) fail(req *ProduceRequest, err error) {
 	p.stats.refused.Add(1)
 	err = p.wrap("produce", err)
@@ -144,8 +149,8 @@ func (p *Partition) settleLocked(req *ProduceRequest) bool {
 	return true
 }
 
-// AppendSync is Produce as a blocking call: it returns when acks are there, or with ctx's error when that is done. The append itself goes on then;
-// batch is borrowed until AppendSync returns.
+// AppendSync is Produce as a blocking call: it returns when acks are there, or with ctx's error
+// when that is done. The append itself goes on then; batch is borrowed until AppendSync returns.
 func (p *Partition) AppendSync(ctx context.Context, batch []byte, acks record.Acks) (ProduceResult, error) {
 	if ctx.Done() != nil {
 		batch = slices.Clone(batch) // the append may outlive the call

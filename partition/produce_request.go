@@ -8,38 +8,44 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A ProduceRequest appends one batch to one partition. The caller fills the exported fields and leaves the request alone until Done.
+// A ProduceRequest appends one batch to one partition. The caller fills the exported fields and
+// leaves the request alone until Done.
 //
-// A request may be used again after Done, except after ErrTimeout: then the log may still be at work on it, so neither the
-// request nor the bytes of Batch may be touched again (leave them to the garbage collector).
+// A request may be used again after Done, except after ErrTimeout: then the log may still be at
+// work on it, so neither the request nor the bytes of Batch may be touched again (leave them to the
+// garbage collector).
 type ProduceRequest struct {
 	TopicPartition record.TopicPartition // for the one who routes the request, and for messages
 
-	// TopicID, unless it is zero, is the topic that the batch is meant for: whoever routes the request refuses it if the topic of that
-	// name is another one by now, deleted and created again.
+	// TopicID, unless it is zero, is the topic that the batch is meant for: whoever routes the
+	// request refuses it if the topic of that name is another one by now, deleted and created
+	// again.
 	TopicID [16]byte
 
-	// Batch is exactly one encoded batch as a client sends it: base offset 0, any leader epoch. It is borrowed, and must not
-	// change, until Done; it is never written to.
+	// Batch is exactly one encoded batch as a client sends it: base offset 0, any leader epoch. It
+	// is borrowed, and must not change, until Done; it is never written to.
 	Batch []byte
 
-	// Built says that Batch was made by a record.Builder in this process and was in nobody else's hands since: its header is checked, its CRC and
-	// its records are not gone through again (see record.CheckBuilt). Never for bytes that came from elsewhere.
+	// Built says that Batch was made by a record.Builder in this process and was in nobody else's
+	// hands since: its header is checked, its CRC and its records are not gone through again (see
+	// record.CheckBuilt). Never for bytes that came from elsewhere.
 	Built bool
 
-	// Acks says when Done is called: AcksAll when every in-sync replica has the batch, AcksLeader when the leader has it (both: on stable
-	// storage under SyncOnAck), AcksNone when it is written.
+	// Acks says when Done is called: AcksAll when every in-sync replica has the batch, AcksLeader
+	// when the leader has it (both: on stable storage under SyncOnAck), AcksNone when it is
+	// written.
 	Acks record.Acks
 
-	// Timeout bounds the wait for the acknowledgement, not the append: when it has passed, Done gets ErrTimeout and the records
-	// stay in the log. 0: no bound. Kafka: timeout_ms of the produce request.
+	// Timeout bounds the wait for the acknowledgement, not the append: when it has passed, Done
+	// gets ErrTimeout and the records stay in the log. 0: no bound. Kafka: timeout_ms of the
+	// produce request.
 	Timeout time.Duration
 
 	// TransactionalID must be set for a transactional batch.
 	TransactionalID string
 
-	// Done is called exactly once, without locks held, by whichever goroutine learns the outcome (also by the one inside Produce).
-	// It must not block.
+	// Done is called exactly once, without locks held, by whichever goroutine learns the outcome
+	// (also by the one inside Produce). It must not block.
 	Done func(ProduceResult)
 
 	p          *Partition
@@ -58,13 +64,18 @@ type ProduceRequest struct {
 
 // A ProduceResult is the outcome of a ProduceRequest.
 type ProduceResult struct {
-	BaseOffset      int64 // offset of the batch's first record; -1 if Err says that nothing was appended
-	LogAppendTimeMs int64 // timestamp that the leader gave to the records; -1 unless the topic uses LogAppendTime
+	// BaseOffset is that of the batch's first record; -1 if Err says that nothing was appended.
+	BaseOffset int64
+	// LogAppendTimeMs is the timestamp that the leader gave to the records; -1 unless the topic
+	// uses LogAppendTime.
+	LogAppendTimeMs int64
 	LogStartOffset  int64 // first readable offset; -1 if unknown
 	LeaderEpoch     int32 // epoch of the leader that answered; -1 if unknown
-	Duplicate       bool  // the batch was in the log before: BaseOffset is where, nothing was written
-	Err             error
-	Records         []RecordError // the records to blame for ErrInvalidRecord or ErrInvalidTimestamp, if known
+	// Duplicate: the batch was in the log before, at BaseOffset; nothing was written.
+	Duplicate bool
+	Err       error
+	// Records are those to blame for ErrInvalidRecord or ErrInvalidTimestamp, if known.
+	Records []RecordError
 }
 
 // A RecordError names one bad record of a refused batch.

@@ -11,8 +11,9 @@ import (
 // errDuplicate says that the batch is in the log already; the caller answers with where.
 var errDuplicate = errors.New("partition: duplicate of a written batch")
 
-// errRetryInRound says that the batch repeats one that is being written right now, in the same round. Whoever gets it asks
-// again: then the first one is written, with an offset to answer with, or has failed.
+// errRetryInRound says that the batch repeats one that is being written right now, in the same
+// round. Whoever gets it asks again: then the first one is written, with an offset to answer with,
+// or has failed.
 var errRetryInRound = errors.New("partition: duplicate of a batch being written")
 
 // A position is where a producer stands: what check compares a batch with.
@@ -23,8 +24,8 @@ type position struct {
 	txnOpen          bool
 }
 
-// An admitted batch has passed the check and is on its way to the file: the state of the producers with it is only in force
-// once it is written.
+// An admitted batch has passed the check and is on its way to the file: the state of the producers
+// with it is only in force once it is written.
 type admitted struct {
 	position        // after the batch
 	firstSeq  int32 // -1: a marker
@@ -33,11 +34,13 @@ type admitted struct {
 	withdrawn bool
 }
 
-// A round is the overlay of admitted batches over the state of the producers. It lets several batches of one producer be
-// admitted together, and is thrown away when they are written or refused. The zero round is empty.
+// A round is the overlay of admitted batches over the state of the producers. It lets several
+// batches of one producer be admitted together, and is thrown away when they are written or
+// refused. The zero round is empty.
 type round struct {
 	batches []admitted
-	newest  map[int64]int32 // index of each producer's newest batch, once there are more than fewBatches
+	// newest is the index of each producer's newest batch, once there are more than fewBatches.
+	newest map[int64]int32
 }
 
 // fewBatches are looked through faster than a map.
@@ -101,7 +104,8 @@ func (r *round) drop(pid int64) {
 	}
 }
 
-// position returns where a producer stands after the round's batches, and the index of the last of them, -1 if there is none.
+// position returns where a producer stands after the round's batches, and the index of the last of
+// them, -1 if there is none.
 func (s *producers) position(r *round, pid int64) (position, int32) {
 	if i := r.last(pid); i >= 0 {
 		return r.batches[i].position, i
@@ -114,15 +118,17 @@ func (s *producers) position(r *round, pid int64) (position, int32) {
 	return position{e.epoch, last.lastSeq, e.coordinatorEpoch, e.txnFirstOffset >= 0}, -1
 }
 
-// check decides about one client batch, which must carry a producer id: nil admits it into the round, errDuplicate comes with the
-// batch it repeats, errRetryInRound asks to try again, anything else refuses it. Kafka: ProducerStateManager and
-// ProducerAppendInfo, in this order: duplicate, epoch, sequence, transaction.
+// check decides about one client batch, which must carry a producer id: nil admits it into the
+// round, errDuplicate comes with the batch it repeats, errRetryInRound asks to try again, anything
+// else refuses it. Kafka: ProducerStateManager and ProducerAppendInfo, in this order: duplicate,
+// epoch, sequence, transaction.
 func (s *producers) check(r *round, b *record.Batch) (seqBatch, error) {
 	at, before := s.position(r, b.ProducerID)
 	if r.repeats(before, b) {
 		return seqBatch{}, errRetryInRound
 	}
-	if e := s.m[b.ProducerID]; e != nil && at.epoch == e.epoch { // else a batch of this round has emptied the window
+	// Else a batch of this round has emptied the window.
+	if e := s.m[b.ProducerID]; e != nil && at.epoch == e.epoch {
 		if d, ok := e.find(b); ok {
 			return d, errDuplicate
 		}
@@ -135,8 +141,9 @@ func (s *producers) check(r *round, b *record.Batch) (seqBatch, error) {
 	return seqBatch{}, nil
 }
 
-// checkMarker decides about a transaction marker, whose offset does not matter yet: nil admits it into the round. An unknown producer is
-// fine: its marker is written even where the transaction has no data.
+// checkMarker decides about a transaction marker, whose offset does not matter yet: nil admits it
+// into the round. An unknown producer is fine: its marker is written even where the transaction has
+// no data.
 func (s *producers) checkMarker(r *round, m marker) error {
 	at, before := s.position(r, m.producerID)
 	switch {
@@ -152,7 +159,8 @@ func (s *producers) checkMarker(r *round, m marker) error {
 	return nil
 }
 
-// repeats reports whether b has the sequence numbers of an admitted batch, the newest of which is at index i.
+// repeats reports whether b has the sequence numbers of an admitted batch, the newest of which is
+// at index i.
 func (r *round) repeats(i int32, b *record.Batch) bool {
 	for ; i >= 0; i = r.batches[i].before {
 		if p := &r.batches[i]; p.epoch == b.ProducerEpoch && p.firstSeq == b.BaseSequence && p.lastSeq == b.LastSequence() {
@@ -162,7 +170,8 @@ func (r *round) repeats(i int32, b *record.Batch) bool {
 	return false
 }
 
-// find returns the remembered batch of the same epoch with exactly b's sequence numbers; an overlap is no duplicate.
+// find returns the remembered batch of the same epoch with exactly b's sequence numbers; an overlap
+// is no duplicate.
 func (e *producerEntry) find(b *record.Batch) (seqBatch, bool) {
 	if e.epoch != b.ProducerEpoch {
 		return seqBatch{}, false

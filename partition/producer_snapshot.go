@@ -25,7 +25,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // errBadSnapshot is matched by every refusal of decodeSnapshot.
 var errBadSnapshot = errors.New("invalid producer snapshot")
 
-// appendSnapshot appends the snapshot of s to dst, ordered by producer id. Only the last batch of each producer fits into the format.
+// appendSnapshot appends the snapshot of s to dst, ordered by producer id. Only the last batch of
+// each producer fits into the format.
 func (s *producers) appendSnapshot(dst []byte) []byte {
 	start := len(dst)
 	be := binary.BigEndian
@@ -54,9 +55,10 @@ func (s *producers) appendSnapshot(dst []byte) []byte {
 	return dst
 }
 
-// load replaces the state of s, which must be new, by the snapshot p. Every id counts as heard of now: record timestamps say nothing
-// about when a batch came, and to forget a producer that is about to retry would duplicate its batch (Kafka does).
-// An error matches errBadSnapshot and leaves s empty.
+// load replaces the state of s, which must be new, by the snapshot p. Every id counts as heard of
+// now: record timestamps say nothing about when a batch came, and to forget a producer that is
+// about to retry would duplicate its batch (Kafka does). An error matches errBadSnapshot and leaves
+// s empty.
 func (s *producers) load(p []byte, now int64) error {
 	be := binary.BigEndian
 	if len(p) < snapshotHeader {

@@ -36,7 +36,8 @@ func TestKafkasSnapshotsDecodeAndEncodeToTheSameBytes(t *testing.T) {
 	}
 }
 
-// sortedEntries returns the entries of a snapshot by producer id: Kafka writes them in no particular order.
+// sortedEntries returns the entries of a snapshot by producer id: Kafka writes them in no
+// particular order.
 func sortedEntries(p []byte) []byte {
 	entries := slices.Collect(slices.Chunk(slices.Clone(p[snapshotHeader:]), snapshotEntry))
 	slices.SortFunc(entries, slices.Compare)

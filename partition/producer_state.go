@@ -7,8 +7,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// windowSize is how many of a producer's last batches are remembered: a retry of one of them is recognised. It is also the
-// largest number of requests that an idempotent client may have in flight (Kafka: ProducerStateEntry.NUM_BATCHES_TO_RETAIN).
+// windowSize is how many of a producer's last batches are remembered: a retry of one of them is
+// recognised. It is also the largest number of requests that an idempotent client may have in
+// flight (Kafka: ProducerStateEntry.NUM_BATCHES_TO_RETAIN).
 const windowSize = 5
 
 // seqMask makes sequence numbers wrap to 0 after 2^31-1.
@@ -25,15 +26,18 @@ type seqBatch struct {
 func (b seqBatch) firstSeq() int32   { return (b.lastSeq - b.offsetDelta) & seqMask }
 func (b seqBatch) baseOffset() int64 { return b.lastOffset - int64(b.offsetDelta) }
 
-// A producerEntry is the state of one producer id. It stays below 160 bytes: a client may make up ids as it likes.
+// A producerEntry is the state of one producer id. It stays below 160 bytes: a client may make up
+// ids as it likes.
 type producerEntry struct {
 	epoch            int16 // -1: none yet
 	n                uint8 // batches in window, oldest first
 	coordinatorEpoch int32 // of the newest transaction marker; -1: none
 	txnFirstOffset   int64 // first offset of the open transaction; -1: none
 	timestamp        int64 // of the newest batch or marker, ms: record time, goes to the snapshot
-	seen             int64 // when this partition last heard of the producer, ms of our clock: decides expiry
-	window           [windowSize]seqBatch
+	// seen is when this partition last heard of the producer, in ms of our clock. It decides
+	// expiry.
+	seen   int64
+	window [windowSize]seqBatch
 }
 
 // last returns the newest remembered batch; ok is false if an epoch's first batch is still to come.
@@ -61,14 +65,17 @@ func (e *producerEntry) raise(epoch int16) {
 	}
 }
 
-// producers is the state of all producer ids of a partition, and its transactions. It only computes: no lock, clock or I/O.
-// The same apply and mark run live, on followers and at recovery. Kafka: ProducerStateManager.
+// producers is the state of all producer ids of a partition, and its transactions. It only
+// computes: no lock, clock or I/O. The same apply and mark run live, on followers and at recovery.
+// Kafka: ProducerStateManager.
 type producers struct {
 	m      map[int64]*producerEntry
 	txns   transactions
 	swept  int64 // when entries were last looked through for expired ones, ms
 	expiry int64 // ms without news after which an id is forgotten
-	unread int64 // offset of the snapshot whose producers' older batches were not looked for in the log yet; 0: none are missing
+	// unread is the offset of the snapshot whose producers' older batches were not looked for in
+	// the log yet; 0: none are missing.
+	unread int64
 }
 
 func newProducers(expiry time.Duration) *producers {
@@ -79,7 +86,9 @@ func newProducers(expiry time.Duration) *producers {
 func (s *producers) entry(pid, now int64) *producerEntry {
 	e := s.m[pid]
 	if e == nil {
-		s.sweep(now) // ids are only forgotten when others come, so the map is bounded without a timer per partition
+		// Ids are only forgotten when others come, so the map is bounded without a timer per
+		// partition.
+		s.sweep(now)
 		e = &producerEntry{epoch: -1, coordinatorEpoch: -1, txnFirstOffset: -1}
 		s.m[pid] = e
 	}
@@ -87,7 +96,8 @@ func (s *producers) entry(pid, now int64) *producerEntry {
 	return e
 }
 
-// apply takes in a written data batch of a producer, whose first record has offset base. Nothing is checked: check did, or the leader of this follower.
+// apply takes in a written data batch of a producer, whose first record has offset base. Nothing is
+// checked: check did, or the leader of this follower.
 func (s *producers) apply(b *record.Batch, base, now int64) {
 	e := s.entry(b.ProducerID, now)
 	e.raise(b.ProducerEpoch)
@@ -112,7 +122,8 @@ type marker struct {
 	aborted          bool
 }
 
-// mark takes in a written marker. ok is false if the producer had no open transaction here, else txn is what has ended.
+// mark takes in a written marker. ok is false if the producer had no open transaction here, else
+// txn is what has ended.
 func (s *producers) mark(m marker, now int64) (txn endedTxn, ok bool) {
 	e := s.entry(m.producerID, now)
 	e.raise(m.epoch)
@@ -125,7 +136,8 @@ func (s *producers) mark(m marker, now int64) (txn endedTxn, ok bool) {
 	return txn, true
 }
 
-// sweep forgets ids without news for the expiry time, at most every ten minutes. Ids with an open transaction stay.
+// sweep forgets ids without news for the expiry time, at most every ten minutes. Ids with an open
+// transaction stay.
 func (s *producers) sweep(now int64) {
 	if now-s.swept < (10 * time.Minute).Milliseconds() {
 		return
@@ -138,8 +150,8 @@ func (s *producers) sweep(now int64) {
 	}
 }
 
-// adopt completes the windows of s, whose oldest batch is that of a snapshot, from an older state that was replayed up to the
-// snapshot's offset. What came since the snapshot stays.
+// adopt completes the windows of s, whose oldest batch is that of a snapshot, from an older state
+// that was replayed up to the snapshot's offset. What came since the snapshot stays.
 func (s *producers) adopt(older *producers) {
 	for pid, e := range s.m {
 		o := older.m[pid]

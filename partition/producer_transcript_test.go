@@ -18,7 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
-// A stateScript runs commands on the producer state alone. Lines that begin with > are commands, the others what they answered.
+// A stateScript runs commands on the producer state alone. Lines that begin with > are commands,
+// the others what they answered.
 type stateScript struct {
 	s      *producers
 	r      round

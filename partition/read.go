@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// defaultReadBytes is what a read without a limit returns at most (Kafka: max.partition.fetch.bytes of the consumer).
+// defaultReadBytes is what a read without a limit returns at most (Kafka: max.partition.fetch.bytes
+// of the consumer).
 const defaultReadBytes = 1 << 20
 
 // A ReadRequest asks for what is in the partition now.
@@ -25,10 +26,12 @@ type ReadResult struct {
 	LogStartOffset   int64
 	LeaderEpoch      int32
 	Aborted          []AbortedTxn // nil under ReadUncommitted or if there is none
-	Bytes            []byte       // Buf with whole, verified batches behind; it belongs to the caller
+	// Buf with whole, verified batches behind; it belongs to the caller
+	Bytes []byte
 }
 
-// Bound returns the end of what an isolation level shows: where the next read can find something new.
+// Bound returns the end of what an isolation level shows: where the next read can find something
+// new.
 func (r *ReadResult) Bound(i Isolation) int64 {
 	if i == ReadUncommitted {
 		return r.HighWatermark
@@ -36,11 +39,13 @@ func (r *ReadResult) Bound(i Isolation) int64 {
 	return r.LastStableOffset
 }
 
-// Read returns whole batches from the one that holds req.Offset, below the high watermark or, read committed, below the last stable
-// offset. The first batch may begin below the offset asked for. At or above that bound, but not above the log end, it returns no bytes.
-// It may read from the disk, but it waits for nothing.
+// Read returns whole batches from the one that holds req.Offset, below the high watermark or, read
+// committed, below the last stable offset. The first batch may begin below the offset asked for. At
+// or above that bound, but not above the log end, it returns no bytes. It may read from the disk,
+// but it waits for nothing.
 //
-// Errors: ErrNotLeader, ErrFencedLeaderEpoch, ErrUnknownLeaderEpoch, ErrOffsetOutOfRange, ErrCorrupt, ErrClosed.
+// Errors: ErrNotLeader, ErrFencedLeaderEpoch, ErrUnknownLeaderEpoch, ErrOffsetOutOfRange,
+// ErrCorrupt, ErrClosed.
 func (p *Partition) Read(req ReadRequest) (ReadResult, error) {
 	epoch, err := p.checkEpoch(req.CurrentLeaderEpoch)
 	if err != nil {
@@ -85,7 +90,8 @@ func (p *Partition) readUpTo(req *ReadRequest, res *ReadResult, bound int64) err
 	return nil
 }
 
-// checkEpoch returns the leader epoch if this replica leads and a reader that believes in epoch (-1: any) may read.
+// checkEpoch returns the leader epoch if this replica leads and a reader that believes in epoch
+// (-1: any) may read.
 func (p *Partition) checkEpoch(epoch int32) (int32, error) {
 	current := p.leaderEpoch.Load()
 	switch {
@@ -107,8 +113,9 @@ func (p *Partition) notLeading() error {
 	return ErrNotLeader
 }
 
-// ListOffset finds an offset by meaning or by time. Under either isolation level records beyond its bound do not exist: the answer
-// is offset -1 then, as it is for a time after the last record. It may read from the disk.
+// ListOffset finds an offset by meaning or by time. Under either isolation level records beyond its
+// bound do not exist: the answer is offset -1 then, as it is for a time after the last record. It
+// may read from the disk.
 func (p *Partition) ListOffset(spec OffsetSpec, isolation Isolation) (OffsetResult, error) {
 	epoch, err := p.checkEpoch(-1)
 	if err != nil {
@@ -143,10 +150,12 @@ func (p *Partition) ListOffset(spec OffsetSpec, isolation Isolation) (OffsetResu
 	return OffsetResult{Offset: offset, TimestampMs: ts, LeaderEpoch: p.epochAt(offset)}, nil
 }
 
-// DeleteRecords moves the log start forward to before, or to the high watermark if that is -1, and returns the new start. An offset
-// below the start changes nothing. When it returns, the new start is on stable storage; it blocks for that.
+// DeleteRecords moves the log start forward to before, or to the high watermark if that is -1, and
+// returns the new start. An offset below the start changes nothing. When it returns, the new start
+// is on stable storage; it blocks for that.
 //
-// It returns ErrOffsetOutOfRange for an offset above the high watermark, ErrPolicyViolation on a topic that is compacted only, ErrNotLeader.
+// It returns ErrOffsetOutOfRange for an offset above the high watermark, ErrPolicyViolation on a
+// topic that is compacted only, ErrNotLeader.
 func (p *Partition) DeleteRecords(before int64) (int64, error) {
 	if _, err := p.checkEpoch(-1); err != nil {
 		return -1, p.wrap("delete records", err)

@@ -7,9 +7,10 @@ import (
 	"github.com/stratalog/strata/log"
 )
 
-// Reconfigure replaces the settings of a live partition. Appends that were checked before go by the old ones. Topic, Partition and TopicID must
-// be those of Open. On error nothing has changed. What of Config.Log can be changed live is up to log.Log.Reconfigure. Of two at once one comes
-// after the other, with all its settings. It blocks for the disk.
+// Reconfigure replaces the settings of a live partition. Appends that were checked before go by the
+// old ones. Topic, Partition and TopicID must be those of Open. On error nothing has changed. What
+// of Config.Log can be changed live is up to log.Log.Reconfigure. Of two at once one comes after
+// the other, with all its settings. It blocks for the disk.
 func (p *Partition) Reconfigure(cfg Config) error {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -25,9 +26,10 @@ func (p *Partition) Reconfigure(cfg Config) error {
 	return nil
 }
 
-// apply takes settings over. The log calls it between two rounds of appends: a round that was written under one sync policy is completed
-// under it, so the high watermark never goes by another policy than the log. What waits for the high watermark does so for the last time under
-// the old one: without SyncOnAck it moves when something is written, which may never happen again.
+// apply takes settings over. The log calls it between two rounds of appends: a round that was
+// written under one sync policy is completed under it, so the high watermark never goes by another
+// policy than the log. What waits for the high watermark does so for the last time under the old
+// one: without SyncOnAck it moves when something is written, which may never happen again.
 func (p *Partition) apply(cfg *Config) {
 	p.rules.Store(newRules(*cfg))
 	p.expiry.Store(int64(cfg.ProducerIDExpiration))
@@ -43,7 +45,8 @@ func (p *Partition) apply(cfg *Config) {
 	p.publish()
 }
 
-// safeEnd returns how far the records of a leader without followers are as safe as the sync policy makes them.
+// safeEnd returns how far the records of a leader without followers are as safe as the sync policy
+// makes them.
 func (p *Partition) safeEnd() int64 {
 	if p.syncOnAck.Load() {
 		return p.log.DurableOffset()

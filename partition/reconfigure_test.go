@@ -12,8 +12,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// TestPolicyChangesUnderLoad switches between the policies while batches are produced, over a disk whose syncs take a while. No produce may hang,
-// and while records have to be durable before they are acknowledged the high watermark is never above what is.
+// TestPolicyChangesUnderLoad switches between the policies while batches are produced, over a disk
+// whose syncs take a while. No produce may hang, and while records have to be durable before they
+// are acknowledged the high watermark is never above what is.
 func TestPolicyChangesUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.Mem()
@@ -53,7 +54,8 @@ func TestPolicyChangesUnderLoad(t *testing.T) {
 	})
 }
 
-// TestWaitingProduceIsAcknowledgedByAPolicyThatAsksForLess has a batch that is written, not durable, and waits for the high watermark.
+// TestWaitingProduceIsAcknowledgedByAPolicyThatAsksForLess has a batch that is written, not
+// durable, and waits for the high watermark.
 func TestWaitingProduceIsAcknowledgedByAPolicyThatAsksForLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.Mem()

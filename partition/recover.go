@@ -9,7 +9,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// rebuild makes the producer state from the newest valid snapshot and every batch behind it, through the same apply as live.
+// rebuild makes the producer state from the newest valid snapshot and every batch behind it,
+// through the same apply as live.
 func (p *Partition) rebuild() (*producers, error) {
 	now := time.Now().UnixMilli()
 	s, from, err := p.loadSnapshot(now)
@@ -33,8 +34,9 @@ func (p *Partition) rebuild() (*producers, error) {
 
 func (p *Partition) newState() *producers { return newProducers(time.Duration(p.expiry.Load())) }
 
-// loadSnapshot returns the state in the newest valid snapshot at or below the log end, and its offset; an empty state and 0 if there
-// is none. Snapshots that are damaged, or from beyond the end, which the log has lost, are removed.
+// loadSnapshot returns the state in the newest valid snapshot at or below the log end, and its
+// offset; an empty state and 0 if there is none. Snapshots that are damaged, or from beyond the
+// end, which the log has lost, are removed.
 func (p *Partition) loadSnapshot(now int64) (*producers, int64, error) {
 	end := p.log.EndOffset()
 	offsets, err := p.log.SnapshotFiles()
@@ -62,7 +64,8 @@ func (p *Partition) loadSnapshot(now int64) (*producers, int64, error) {
 	return p.newState(), 0, nil
 }
 
-// replay takes the batches from offset from to offset to into s, also those below the log start that are still held. ended, unless nil, is told the transactions that ended in between.
+// replay takes the batches from offset from to offset to into s, also those below the log start
+// that are still held. ended, unless nil, is told the transactions that ended in between.
 func (p *Partition) replay(s *producers, from, to, now int64, ended func(endedTxn) error) error {
 	if from >= to {
 		return nil

@@ -23,7 +23,8 @@ var restarts = map[string]func(t *testing.T, p *Partition, fs *vfs.MemFS) *vfs.M
 	},
 }
 
-// eachRestart runs a test that brings down the partition it was given with down, which returns it reopened.
+// eachRestart runs a test that brings down the partition it was given with down, which returns it
+// reopened.
 func eachRestart(t *testing.T, cfg func(*Config), test func(t *testing.T, p *Partition, down func(*Partition) *Partition)) {
 	for name, restart := range restarts {
 		t.Run(name, func(t *testing.T) {
@@ -182,7 +183,8 @@ func TestDirectoryOfAnotherTopicIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrInconsistentTopicID)
 }
 
-// TestWithoutSyncAPowerCutLosesAcknowledgedRecords is the twin of the restart tests: it shows that they can fail.
+// TestWithoutSyncAPowerCutLosesAcknowledgedRecords is the twin of the restart tests: it shows that
+// they can fail.
 func TestWithoutSyncAPowerCutLosesAcknowledgedRecords(t *testing.T) {
 	fs := vfs.Mem()
 	cfg := testConfig(fs)

@@ -9,7 +9,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// rules are what a leader checks batches against and how it stores them. They are immutable: Reconfigure replaces them.
+// rules are what a leader checks batches against and how it stores them. They are immutable:
+// Reconfigure replaces them.
 type rules struct {
 	options      record.CheckOptions // but for the present time
 	segmentBytes int64
@@ -37,8 +38,8 @@ func newRules(c Config) *rules {
 	return r
 }
 
-// check validates req's batch and sets what goes to the log: the batch itself or, where the topic's compression or timestamps ask for it, a copy.
-// Kafka: LogValidator, UnifiedLog.append.
+// check validates req's batch and sets what goes to the log: the batch itself or, where the topic's
+// compression or timestamps ask for it, a copy. Kafka: LogValidator, UnifiedLog.append.
 func (r *rules) check(req *ProduceRequest) error {
 	o := r.options
 	o.NowMs = time.Now().UnixMilli()

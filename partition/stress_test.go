@@ -15,13 +15,15 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A stress is producers, readers, leader changes with truncation, deletion and new settings on one partition, all at once.
+// A stress is producers, readers, leader changes with truncation, deletion and new settings on one
+// partition, all at once.
 type stress struct {
 	p       *Partition
 	perPID  int
 	writers int
 
-	values   sync.Map     // offset -> value: an offset below the high watermark has one value for ever
+	// values is offset -> value: an offset below the high watermark has one value for ever.
+	values   sync.Map
 	position atomic.Int64 // of the slowest checking reader: nothing above is deleted
 	stop     chan struct{}
 }
@@ -88,7 +90,8 @@ func (s *stress) produce(t *testing.T, pid int64) {
 	}
 }
 
-// follow reads everything once, waiting at the end, and checks that each producer's records come in order, each once.
+// follow reads everything once, waiting at the end, and checks that each producer's records come in
+// order, each once.
 func (s *stress) follow(t *testing.T) {
 	next := map[string]int{}
 	from, total := int64(0), 0
@@ -171,7 +174,8 @@ func (s *stress) readAtRandom(t *testing.T) {
 	}
 }
 
-// changeLeaders takes leadership away and, as a new leader would have it, what is not below the high watermark.
+// changeLeaders takes leadership away and, as a new leader would have it, what is not below the
+// high watermark.
 func (s *stress) changeLeaders(t *testing.T) {
 	for epoch := int32(1); s.pause(3 * time.Millisecond); epoch++ {
 		s.p.BecomeFollower()

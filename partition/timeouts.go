@@ -2,12 +2,13 @@ package partition
 
 import "time"
 
-// All timeouts of a partition share one alarm, which is armed only while a request with a timeout is
-// out. Requests are usually acknowledged long before: it is not disarmed then, it finds nothing when
-// it fires.
+// All timeouts of a partition share one alarm, which is armed only while a request with a timeout
+// is out. Requests are usually acknowledged long before: it is not disarmed then, it finds nothing
+// when it fires.
 //
-// A timeout counts from Produce, but ends nothing before the batch is written, since the log still reads its bytes: only from then on is it
-// looked after, and not at all if the batch is acknowledged at once.
+// A timeout counts from Produce, but ends nothing before the batch is written, since the log still
+// reads its bytes: only from then on is it looked after, and not at all if the batch is
+// acknowledged at once.
 
 // expireLocked has req, which is written, end when its time is up.
 func (p *Partition) expireLocked(req *ProduceRequest) {

@@ -16,11 +16,14 @@ type endedTxn struct {
 	producerID  int64
 	first, last int64 // first record, marker
 	aborted     bool
-	lastStable  int64 // first offset of the earliest other open transaction, else last+1: what the .txnindex keeps
+	// lastStable is the first offset of the earliest other open transaction, else last+1: what the
+	// .txnindex keeps.
+	lastStable int64
 }
 
-// transactions knows what keeps the last stable offset down: open transactions, and ended ones whose marker is not yet below the
-// high watermark, since a leader change could take the marker away. Kafka: ongoingTxns and unreplicatedTxns.
+// transactions knows what keeps the last stable offset down: open transactions, and ended ones
+// whose marker is not yet below the high watermark, since a leader change could take the marker
+// away. Kafka: ongoingTxns and unreplicatedTxns.
 type transactions struct {
 	open  []openTxn  // sorted by first
 	ended []endedTxn // marker at or above the high watermark, in marker order
@@ -57,7 +60,8 @@ func (t *transactions) advance(highWatermark int64) {
 	t.ended = slices.Delete(t.ended, 0, n)
 }
 
-// lastStable returns the last stable offset: the high watermark, or the first offset below it that belongs to an undecided transaction.
+// lastStable returns the last stable offset: the high watermark, or the first offset below it that
+// belongs to an undecided transaction.
 func (t *transactions) lastStable(highWatermark int64) int64 {
 	lso := highWatermark
 	if len(t.open) > 0 {

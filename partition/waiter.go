@@ -6,13 +6,14 @@ import (
 	"github.com/stratalog/strata/internal/watermark"
 )
 
-// A Waiter waits for records of any number of partitions: it wakes once, when what can be read has grown by enough bytes over all
-// partitions together, or when one of them has something else to say (it was closed, truncated, or is no longer led from here).
-// It holds no goroutine and no timer.
+// A Waiter waits for records of any number of partitions: it wakes once, when what can be read has
+// grown by enough bytes over all partitions together, or when one of them has something else to say
+// (it was closed, truncated, or is no longer led from here). It holds no goroutine and no timer.
 //
-// Use: read what is there; if it is not enough, make a Waiter for the missing bytes, Watch each partition from where its
-// reading ended, wait for wake or for whatever else ends the wait, Cancel, read again. Nothing is missed between reading and
-// watching: Watch of a partition that has moved on in between wakes at once.
+// Use: read what is there; if it is not enough, make a Waiter for the missing bytes, Watch each
+// partition from where its reading ended, wait for wake or for whatever else ends the wait, Cancel,
+// read again. Nothing is missed between reading and watching: Watch of a partition that has moved
+// on in between wakes at once.
 type Waiter struct {
 	need      int64
 	isolation Isolation
@@ -22,14 +23,16 @@ type Waiter struct {
 	watches   []*watch
 }
 
-// NewWaiter returns a waiter for minBytes (at least 1) at the given isolation level. wake runs at most once, without locks, on the goroutine that
-// made the records visible; it must not block. It may run before Watch returns.
+// NewWaiter returns a waiter for minBytes (at least 1) at the given isolation level. wake runs at
+// most once, without locks, on the goroutine that made the records visible; it must not block. It
+// may run before Watch returns.
 func NewWaiter(minBytes int, isolation Isolation, wake func()) *Waiter {
 	return &Waiter{need: int64(max(minBytes, 1)), isolation: isolation, wake: wake}
 }
 
-// Cancel takes the waiter out of all partitions; O(log n) for each. It must be called once for every Waiter that watched something, also
-// after it woke. A wake that is under way on another goroutine may still arrive. Not safe concurrently with Watch of the same Waiter.
+// Cancel takes the waiter out of all partitions; O(log n) for each. It must be called once for
+// every Waiter that watched something, also after it woke. A wake that is under way on another
+// goroutine may still arrive. Not safe concurrently with Watch of the same Waiter.
 func (w *Waiter) Cancel() {
 	w.woken.Store(true)
 	for _, x := range w.watches {
@@ -56,8 +59,9 @@ type watch struct {
 	next  *watch // in the list of those to be woken
 }
 
-// Watch makes w wait for records of p at or above offset: the end of what its caller has read, that is the bound that Read returned, or the
-// offset it wants if that is larger. It never blocks. Safe for concurrent use, but not for the same Waiter.
+// Watch makes w wait for records of p at or above offset: the end of what its caller has read, that
+// is the bound that Read returned, or the offset it wants if that is larger. It never blocks. Safe
+// for concurrent use, but not for the same Waiter.
 func (p *Partition) Watch(offset int64, w *Waiter) {
 	x := &watch{w: w, p: p}
 	x.entry.Value = x
@@ -78,8 +82,9 @@ func (p *Partition) Watch(offset int64, w *Waiter) {
 	w.watches = append(w.watches, x)
 }
 
-// passWatches takes out of q those that the bound has passed and who now have enough. The bytes between the old and the new bound are known
-// unless exact is false: then all that it has passed are woken. List: the newest first.
+// passWatches takes out of q those that the bound has passed and who now have enough. The bytes
+// between the old and the new bound are known unless exact is false: then all that it has passed
+// are woken. List: the newest first.
 func (p *Partition) passWatches(q *watermark.Queue[*watch], bound int64, exact bool, list *watch) *watch {
 	var again *watch
 	for e := q.Pop(bound); e != nil; e = q.Pop(bound) {

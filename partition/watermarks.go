@@ -1,6 +1,7 @@
 package partition
 
-// due is what a change of the watermarks has settled: completed after the lock is released, since completions run callers' code.
+// due is what a change of the watermarks has settled: completed after the lock is released, since
+// completions run callers' code.
 type due struct {
 	acked   *ProduceRequest // in order of offsets
 	last    *ProduceRequest
@@ -30,25 +31,30 @@ func (d due) run() {
 	}
 }
 
-// HighWatermark returns the offset below which every in-sync replica has the records, exclusive. With one replica that is what is on
-// stable storage under SyncOnAck, else the log end. Records below it never disappear again (under the other sync policies: short of a power cut).
+// HighWatermark returns the offset below which every in-sync replica has the records, exclusive.
+// With one replica that is what is on stable storage under SyncOnAck, else the log end. Records
+// below it never disappear again (under the other sync policies: short of a power cut).
 func (p *Partition) HighWatermark() int64 { return p.hw.Load() }
 
-// LastStableOffset returns the offset below which no transaction is undecided, exclusive; at most the high watermark.
+// LastStableOffset returns the offset below which no transaction is undecided, exclusive; at most
+// the high watermark.
 func (p *Partition) LastStableOffset() int64 {
 	_, lso, _ := p.bounds()
 	return lso
 }
 
-// bounds returns both watermarks and the log start, start <= lso <= hw. A transaction whose beginning was deleted holds nothing back any more.
+// bounds returns both watermarks and the log start, start <= lso <= hw. A transaction whose
+// beginning was deleted holds nothing back any more.
 func (p *Partition) bounds() (hw, lso, start int64) {
-	start = p.log.StartOffset() // in this order: each only grows, and what is read later may only be larger
+	// In this order: each only grows, and what is read later may only be larger.
+	start = p.log.StartOffset()
 	lso = p.lso.Load()
 	hw = p.hw.Load()
 	return max(hw, start), max(lso, start), start
 }
 
-// advanceLocked moves the high watermark to the given offset, if that is higher, and takes out whoever waited for it.
+// advanceLocked moves the high watermark to the given offset, if that is higher, and takes out
+// whoever waited for it.
 func (p *Partition) advanceLocked(to int64) (d due) {
 	oldHW, oldLSO := p.hw.Load(), p.lso.Load()
 	hw := max(oldHW, to)

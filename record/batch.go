@@ -41,7 +41,8 @@ const (
 // ErrCorrupt is matched by every error that says bytes are not a valid batch.
 var ErrCorrupt = errors.New("record: corrupt batch")
 
-// ErrShort says that the bytes end before the batch does; more bytes may complete it. It is not ErrCorrupt.
+// ErrShort says that the bytes end before the batch does; more bytes may complete it. It is not
+// ErrCorrupt.
 var ErrShort = errors.New("record: incomplete batch")
 
 // A Batch is a parsed batch header together with the bytes it was parsed from, which it aliases.
@@ -63,8 +64,9 @@ type Batch struct {
 	raw []byte // the whole batch; only the header after ParseHeader
 }
 
-// ParseHeader reads the first HeaderSize bytes of p. It checks magic and the plausibility of the length and counts, not the CRC.
-// Bytes returns only the header then. It returns ErrShort if p is shorter than a header, ErrCorrupt for anything that is no v2 batch.
+// ParseHeader reads the first HeaderSize bytes of p. It checks magic and the plausibility of the
+// length and counts, not the CRC. Bytes returns only the header then. It returns ErrShort if p is
+// shorter than a header, ErrCorrupt for anything that is no v2 batch.
 func ParseHeader(p []byte) (b Batch, err error) {
 	if err := b.read(p); err != nil {
 		return Batch{}, err
@@ -103,8 +105,9 @@ func (b *Batch) read(p []byte) error {
 	return nil
 }
 
-// Parse returns the first batch of p, which the result aliases, and its size in bytes. It verifies the CRC.
-// It returns ErrShort if p ends before the batch does, otherwise an error matching ErrCorrupt.
+// Parse returns the first batch of p, which the result aliases, and its size in bytes. It verifies
+// the CRC. It returns ErrShort if p ends before the batch does, otherwise an error matching
+// ErrCorrupt.
 func Parse(p []byte) (*Batch, int, error) {
 	b, err := ParseHeader(p)
 	if err != nil {
@@ -132,8 +135,9 @@ func ParseUnverified(p []byte) (b Batch, err error) {
 	return b, nil
 }
 
-// ParseInto is ParseHeader in place, for walks over many batches: copying a Batch takes as long as parsing one. b then is the batch that p begins
-// with; Bytes returns the whole of it if p has that, else only the header. On error b is not to be used, only to be parsed into again.
+// ParseInto is ParseHeader in place, for walks over many batches: copying a Batch takes as long as
+// parsing one. b then is the batch that p begins with; Bytes returns the whole of it if p has that,
+// else only the header. On error b is not to be used, only to be parsed into again.
 func ParseInto(b *Batch, p []byte) error {
 	if err := b.read(p); err != nil {
 		return err
@@ -146,8 +150,8 @@ func ParseInto(b *Batch, p []byte) error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// VerifyCRC checks the CRC-32C over everything behind the CRC field. The base offset, length and leader epoch are not covered.
-// It returns ErrShort if b is only a header.
+// VerifyCRC checks the CRC-32C over everything behind the CRC field. The base offset, length and
+// leader epoch are not covered. It returns ErrShort if b is only a header.
 func (b *Batch) VerifyCRC() error {
 	if len(b.raw) < HeaderSize || len(b.raw) != b.Size() {
 		return ErrShort
@@ -164,13 +168,15 @@ func (b *Batch) Size() int { return int(b.Length) + LogOverhead }
 // Bytes returns the bytes of the batch as they lie in a .log file. They alias what was parsed.
 func (b *Batch) Bytes() []byte { return b.raw }
 
-// LastOffset returns the offset of the last record, inclusive; after compaction the record itself may be gone.
+// LastOffset returns the offset of the last record, inclusive; after compaction the record itself
+// may be gone.
 func (b *Batch) LastOffset() int64 { return b.BaseOffset + int64(b.LastOffsetDelta) }
 
 // NextOffset returns the offset after the last.
 func (b *Batch) NextOffset() int64 { return b.LastOffset() + 1 }
 
-// LastSequence returns the sequence number of the last record, or -1 if the batch has none. It wraps to 0 after 2^31-1.
+// LastSequence returns the sequence number of the last record, or -1 if the batch has none. It
+// wraps to 0 after 2^31-1.
 func (b *Batch) LastSequence() int32 {
 	if b.BaseSequence < 0 {
 		return -1
@@ -192,10 +198,12 @@ func (b *Batch) TimestampType() TimestampType {
 // IsTransactional reports whether the batch is part of a transaction.
 func (b *Batch) IsTransactional() bool { return b.Attributes&attrTransactional != 0 }
 
-// IsControl reports whether the batch holds control records (transaction markers and the like), which readers do not see.
+// IsControl reports whether the batch holds control records (transaction markers and the like),
+// which readers do not see.
 func (b *Batch) IsControl() bool { return b.Attributes&attrControl != 0 }
 
-// HasDeleteHorizon reports whether BaseTimestamp is the delete horizon that compaction set (KIP-534).
+// HasDeleteHorizon reports whether BaseTimestamp is the delete horizon that compaction set
+// (KIP-534).
 func (b *Batch) HasDeleteHorizon() bool { return b.Attributes&attrDeleteHorizon != 0 }
 
 // HasProducerID reports whether the batch comes from an idempotent or transactional producer.

@@ -16,8 +16,9 @@ var ErrEmpty = errors.New("record: batch without records")
 // maxBatchSize is the largest batch whose length fits the header's field.
 const maxBatchSize = math.MaxInt32
 
-// A Builder encodes records into one batch. The zero Builder is ready for use: no size limit, no producer, base offset 0, leader epoch -1.
-// It is meant to be reused: Bytes and AppendBatch keep its memory. A Builder is not safe for concurrent use.
+// A Builder encodes records into one batch. The zero Builder is ready for use: no size limit, no
+// producer, base offset 0, leader epoch -1. It is meant to be reused: Bytes and AppendBatch keep
+// its memory. A Builder is not safe for concurrent use.
 type Builder struct {
 	buf   []byte // header, then records as they are appended; empty: header not yet begun
 	limit int
@@ -28,8 +29,9 @@ type Builder struct {
 	attributes                  Attributes
 }
 
-// Reset empties b, forgets its producer, flags and offsets, and sets the largest size in bytes, header included, that Append may let
-// the uncompressed batch reach. 0 or less: no limit but that of the format (2 GiB). The memory is kept.
+// Reset empties b, forgets its producer, flags and offsets, and sets the largest size in bytes,
+// header included, that Append may let the uncompressed batch reach. 0 or less: no limit but that
+// of the format (2 GiB). The memory is kept.
 func (b *Builder) Reset(limit int) {
 	b.buf, b.limit, b.count, b.attributes = b.buf[:0], limit, 0, 0
 }
@@ -46,7 +48,8 @@ func (b *Builder) Cap() int { return cap(b.buf) }
 // Expect says how large the batch is likely to get: a builder without memory gets as much at once.
 func (b *Builder) Expect(size int) { b.hint = size }
 
-// SetProducer names the idempotent or transactional producer of the batch and the sequence number of its first record.
+// SetProducer names the idempotent or transactional producer of the batch and the sequence number
+// of its first record.
 func (b *Builder) SetProducer(id int64, epoch int16, sequence int32) {
 	p := b.header()
 	binary.BigEndian.PutUint64(p[posProducerID:], uint64(id))
@@ -67,7 +70,8 @@ func (b *Builder) SetBaseOffset(offset int64) { SetBaseOffset(b.header(), offset
 // SetLeaderEpoch sets the leader epoch. A batch on its way to a leader has -1.
 func (b *Builder) SetLeaderEpoch(epoch int32) { SetLeaderEpoch(b.header(), epoch) }
 
-// header returns the bytes of the header, which it begins if need be. Lengths, counts, timestamps and the CRC are filled in at the end.
+// header returns the bytes of the header, which it begins if need be. Lengths, counts, timestamps
+// and the CRC are filled in at the end.
 func (b *Builder) header() []byte {
 	if len(b.buf) == 0 {
 		if cap(b.buf) < HeaderSize {
@@ -88,9 +92,10 @@ var emptyHeader = func() (h [HeaderSize]byte) {
 	return h
 }()
 
-// Append adds r and reports whether it did: false means that the batch would pass its limit. A first record passes the limit,
-// but not the format's bound of 2 GiB. Offset, LeaderEpoch, Topic and Partition of r are not looked at; the zero Timestamp stands for the present time.
-// The bytes of r are borrowed for the call.
+// Append adds r and reports whether it did: false means that the batch would pass its limit. A
+// first record passes the limit, but not the format's bound of 2 GiB. Offset, LeaderEpoch, Topic
+// and Partition of r are not looked at; the zero Timestamp stands for the present time. The bytes
+// of r are borrowed for the call.
 func (b *Builder) Append(r *Record) bool {
 	var ms int64
 	if r.Timestamp.IsZero() {
@@ -101,15 +106,18 @@ func (b *Builder) Append(r *Record) bool {
 	return b.AppendKV(ms, r.Key, r.Value, r.Headers)
 }
 
-// AppendKV is Append for the parts of a record. tsMs is in milliseconds since the Unix epoch; -1 says that there is no timestamp.
+// AppendKV is Append for the parts of a record. tsMs is in milliseconds since the Unix epoch; -1
+// says that there is no timestamp.
 func (b *Builder) AppendKV(tsMs int64, key, value []byte, headers []Header) bool {
 	if b.count == 0 {
 		b.header()
 		b.baseTimestamp, b.maxTimestamp = tsMs, tsMs
 	}
-	// The length comes first in the record, and its own length depends on it: add up before writing.
+	// The length comes first in the record, and its own length depends on it: add up before
+	// writing.
 	ts, off := zigzag(tsMs-b.baseTimestamp), uint64(b.count)<<1
-	body := 2 + uvarintLen(ts) + uvarintLen(off) + fieldLen(key) + fieldLen(value) // 2: attributes, no headers
+	// 2 bytes: attributes, and that there are no headers.
+	body := 2 + uvarintLen(ts) + uvarintLen(off) + fieldLen(key) + fieldLen(value)
 	if len(headers) > 0 {
 		body += headersLen(headers) - 1
 	}
@@ -169,8 +177,9 @@ func putHeaders(p []byte, i int, hs []Header) {
 	}
 }
 
-// Bytes completes the batch, uncompressed, and returns it without copying: it aliases the builder's memory until the next Reset, Append,
-// Set or Build. It returns nil if there is no record. The builder stays as it is: more records may follow, and Bytes be called again.
+// Bytes completes the batch, uncompressed, and returns it without copying: it aliases the builder's
+// memory until the next Reset, Append, Set or Build. It returns nil if there is no record. The
+// builder stays as it is: more records may follow, and Bytes be called again.
 func (b *Builder) Bytes() []byte {
 	if b.count == 0 {
 		return nil
@@ -179,8 +188,9 @@ func (b *Builder) Bytes() []byte {
 	return b.buf[:len(b.buf):len(b.buf)]
 }
 
-// AppendBatch appends the batch, compressed with c, to dst and returns the longer slice. The builder is as after Reset with the same limit then,
-// and keeps its memory. On error (ErrEmpty, ErrUnsupportedCodec) it returns dst unchanged and the builder keeps its records.
+// AppendBatch appends the batch, compressed with c, to dst and returns the longer slice. The
+// builder is as after Reset with the same limit then, and keeps its memory. On error (ErrEmpty,
+// ErrUnsupportedCodec) it returns dst unchanged and the builder keeps its records.
 func (b *Builder) AppendBatch(dst []byte, c Codec) ([]byte, error) {
 	if b.count == 0 {
 		return dst, ErrEmpty
@@ -200,8 +210,9 @@ func (b *Builder) AppendBatch(dst []byte, c Codec) ([]byte, error) {
 	return dst, nil
 }
 
-// Build returns the batch, compressed with c, as its bytes lie in a .log file, base offset and leader epoch as set. The caller owns them.
-// The builder is as after Reset with the same limit then. On error (ErrEmpty, ErrUnsupportedCodec) it keeps its records.
+// Build returns the batch, compressed with c, as its bytes lie in a .log file, base offset and
+// leader epoch as set. The caller owns them. The builder is as after Reset with the same limit
+// then. On error (ErrEmpty, ErrUnsupportedCodec) it keeps its records.
 func (b *Builder) Build(c Codec) ([]byte, error) {
 	if c != None || b.count == 0 {
 		return b.AppendBatch(nil, c)

@@ -73,7 +73,8 @@ func TestIteratorReadsTheBytesOfKafka(t *testing.T) {
 	require.Len(t, records(t, golden(t, goldenCommit)), 1)
 }
 
-// awkwardRecords has every distinction that the format keeps: nil from empty, order and repetition of headers, lengths around each varint step.
+// awkwardRecords has every distinction that the format keeps: nil from empty, order and repetition
+// of headers, lengths around each varint step.
 func awkwardRecords() []Record {
 	big := []byte(strings.Repeat("x", 9000))
 	rs := []Record{

@@ -7,19 +7,24 @@ import (
 )
 
 var (
-	// ErrInvalidRecord is matched by errors about batches that are well-formed but not acceptable. Kafka: INVALID_RECORD.
+	// ErrInvalidRecord is matched by errors about batches that are well-formed but not acceptable.
+	// Kafka: INVALID_RECORD.
 	ErrInvalidRecord = errors.New("record: invalid record")
-	// ErrInvalidTimestamp is matched by errors about timestamps outside the accepted range. Kafka: INVALID_TIMESTAMP.
+	// ErrInvalidTimestamp is matched by errors about timestamps outside the accepted range. Kafka:
+	// INVALID_TIMESTAMP.
 	ErrInvalidTimestamp = errors.New("record: invalid timestamp")
-	// ErrBatchTooLarge is matched by the error for a batch of more than CheckOptions.MaxBytes. Kafka: MESSAGE_TOO_LARGE.
+	// ErrBatchTooLarge is matched by the error for a batch of more than CheckOptions.MaxBytes.
+	// Kafka: MESSAGE_TOO_LARGE.
 	ErrBatchTooLarge = errors.New("record: batch too large")
 )
 
-// An InvalidRecordError tells what is wrong with a batch. It matches ErrInvalidRecord or ErrInvalidTimestamp, whichever Err is.
+// An InvalidRecordError tells what is wrong with a batch. It matches ErrInvalidRecord or
+// ErrInvalidTimestamp, whichever Err is.
 type InvalidRecordError struct {
-	Err     error         // one of the two
-	Reason  string        // about the batch as a whole
-	Records []RecordError // the records at fault, by position; empty if the batch itself is. Kafka: record_errors
+	Err    error  // one of the two
+	Reason string // about the batch as a whole
+	// Records are those at fault, by position; empty if the batch itself is. Kafka: record_errors.
+	Records []RecordError
 }
 
 // A RecordError says why one record of a batch was refused.
@@ -38,28 +43,38 @@ func (e *InvalidRecordError) Error() string {
 // Unwrap returns Err.
 func (e *InvalidRecordError) Unwrap() error { return e.Err }
 
-// CheckOptions are a leader's conditions. The zero value: no limits but DefaultMaxInflated, create time, keys optional.
+// CheckOptions are a leader's conditions. The zero value: no limits but DefaultMaxInflated, create
+// time, keys optional.
 type CheckOptions struct {
-	MaxBytes      int           // largest whole batch; 0: no limit. Kafka: max.message.bytes
-	MaxInflated   int           // largest record area after decompression; 0: DefaultMaxInflated
-	RequireKeys   bool          // every record needs a key. Kafka: cleanup.policy has compact
-	TimestampType TimestampType // of the topic; the records' own timestamps count only under CreateTime
-	NowMs         int64         // present time, for the two below
-	MaxAgeMs      int64         // how far before NowMs a timestamp may be; 0: any. Kafka: message.timestamp.before.max.ms
-	MaxAheadMs    int64         // how far after NowMs; 0: any. Kafka: message.timestamp.after.max.ms
+	MaxBytes    int  // largest whole batch; 0: no limit. Kafka: max.message.bytes
+	MaxInflated int  // largest record area after decompression; 0: DefaultMaxInflated
+	RequireKeys bool // every record needs a key. Kafka: cleanup.policy has compact
+	// TimestampType is the topic's. The records' own timestamps count only under CreateTime.
+	TimestampType TimestampType
+	NowMs         int64 // present time, for the two below
+	// MaxAgeMs is how far before NowMs a timestamp may be; 0: any.
+	// Kafka: message.timestamp.before.max.ms.
+	MaxAgeMs int64
+	// MaxAheadMs is how far after NowMs; 0: any. Kafka: message.timestamp.after.max.ms.
+	MaxAheadMs int64
 }
 
-// Check validates p, one batch as a client sent it, as the leader does before it appends it, and returns its header; p is borrowed, the result aliases it.
+// Check validates p, one batch as a client sent it, as the leader does before it appends it, and
+// returns its header; p is borrowed, the result aliases it.
 //
-// Everything that a reader will rely on is checked, also what Kafka lets pass: p is exactly one batch, its records end where it does, and their offset
-// deltas are 0, 1, 2, ... whatever the codec (Kafka stores an uncompressed batch with other deltas, whose records then claim their neighbours' offsets).
+// Everything that a reader will rely on is checked, also what Kafka lets pass: p is exactly one
+// batch, its records end where it does, and their offset deltas are 0, 1, 2, ... whatever the codec
+// (Kafka stores an uncompressed batch with other deltas, whose records then claim their neighbours'
+// offsets).
 //
-// maxTimestamp is the largest timestamp of the records, -1 if none has one. If the header says something else, or has the append-time flag on a
-// CreateTime topic, Kafka's leader corrects it: see Stamp.
+// maxTimestamp is the largest timestamp of the records, -1 if none has one. If the header says
+// something else, or has the append-time flag on a CreateTime topic, Kafka's leader corrects it:
+// see Stamp.
 //
-// Errors match ErrCorrupt, ErrInvalidRecord (both, for records that cannot be read though the CRC is right), ErrInvalidTimestamp,
-// ErrBatchTooLarge, ErrTooLarge or ErrUnsupportedCodec. The order of checks
-// is Kafka's. Safe for concurrent use. Source: LogValidator, UnifiedLog.analyzeAndValidateRecords.
+// Errors match ErrCorrupt, ErrInvalidRecord (both, for records that cannot be read though the CRC
+// is right), ErrInvalidTimestamp, ErrBatchTooLarge, ErrTooLarge or ErrUnsupportedCodec. The order
+// of checks is Kafka's. Safe for concurrent use. Source: LogValidator,
+// UnifiedLog.analyzeAndValidateRecords.
 func Check(p []byte, o CheckOptions) (b Batch, maxTimestamp int64, err error) {
 	if b, err = checkFrame(p, o.MaxBytes); err != nil {
 		return Batch{}, 0, err
@@ -79,9 +94,11 @@ func Check(p []byte, o CheckOptions) (b Batch, maxTimestamp int64, err error) {
 	return b, maxTimestamp, nil
 }
 
-// CheckBuilt is Check for a batch that a Builder of this process has made and that nobody else has had in hands. What Check finds in the header it
-// finds too. The CRC is not computed and the records are not walked, unless the conditions ask for what only they can tell: keys, the oldest
-// timestamp, the size of what is compressed, or which of them are too far ahead. With the build tag invariants everything is looked at.
+// CheckBuilt is Check for a batch that a Builder of this process has made and that nobody else has
+// had in hands. What Check finds in the header it finds too. The CRC is not computed and the
+// records are not walked, unless the conditions ask for what only they can tell: keys, the oldest
+// timestamp, the size of what is compressed, or which of them are too far ahead. With the build tag
+// invariants everything is looked at.
 func CheckBuilt(p []byte, o CheckOptions) (b Batch, maxTimestamp int64, err error) {
 	if checkAll || o.RequireKeys || o.TimestampType == CreateTime && o.MaxAgeMs > 0 {
 		return Check(p, o)
@@ -99,7 +116,8 @@ func CheckBuilt(p []byte, o CheckOptions) (b Batch, maxTimestamp int64, err erro
 	return b, max(b.MaxTimestamp, -1), nil
 }
 
-// sentSo makes damage behind a good CRC an invalid record too: the sender made it so, and sending it again would not help.
+// sentSo makes damage behind a good CRC an invalid record too: the sender made it so, and sending
+// it again would not help.
 func sentSo(err error) error {
 	if errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrInvalidRecord) {
 		return fmt.Errorf("%w: %w", ErrInvalidRecord, err)
@@ -150,7 +168,8 @@ func (b *Batch) checkHeader(topic TimestampType) error {
 	case b.IsControl():
 		return invalid("control batches are not for clients")
 	case b.HasDeleteHorizon():
-		return invalid("a delete horizon is not for clients") // accepted by Kafka, whose cleaner then drops tombstones too early
+		// Accepted by Kafka, whose cleaner then drops tombstones too early.
+		return invalid("a delete horizon is not for clients")
 	case b.ProducerID < -1:
 		return invalid("producer id %d", b.ProducerID)
 	case b.HasProducerID() && (b.ProducerEpoch < 0 || b.BaseSequence < 0):

@@ -15,7 +15,8 @@ const (
 
 var codecNames = [...]string{None: "none", Gzip: "gzip", Snappy: "snappy", LZ4: "lz4", Zstd: "zstd"}
 
-// String returns Kafka's name of the codec for producers: "none", "gzip", "snappy", "lz4" or "zstd".
+// String returns Kafka's name of the codec for producers: "none", "gzip", "snappy", "lz4" or
+// "zstd".
 func (c Codec) String() string {
 	if int(c) < len(codecNames) {
 		return codecNames[c]
@@ -23,7 +24,8 @@ func (c Codec) String() string {
 	return fmt.Sprintf("codec %d", uint8(c))
 }
 
-// ParseCodec is the inverse of String; it also takes "uncompressed", as topics name it. The error matches ErrUnsupportedCodec.
+// ParseCodec is the inverse of String; it also takes "uncompressed", as topics name it. The error
+// matches ErrUnsupportedCodec.
 func ParseCodec(name string) (Codec, error) {
 	for c, n := range codecNames {
 		if n == name {

@@ -7,15 +7,17 @@ import (
 )
 
 var (
-	// ErrTooLarge is matched by errors that say that the records of a batch inflate to more than the caller allows.
+	// ErrTooLarge is matched by errors that say that the records of a batch inflate to more than
+	// the caller allows.
 	ErrTooLarge = errors.New("record: decompressed batch too large")
 	// ErrUnsupportedCodec is matched by errors about a codec that is none of the five.
 	ErrUnsupportedCodec = errors.New("record: unsupported compression codec")
 )
 
-// Inflate appends the record area of b, decompressed, to dst. Uncompressed records are not copied if dst has no capacity: the result aliases b then.
-// No more than limit bytes are produced; 0 means DefaultMaxInflated. Uncompressed records are as large as they are.
-// Errors match ErrCorrupt, ErrTooLarge, ErrUnsupportedCodec, or ErrShort if b is only a header.
+// Inflate appends the record area of b, decompressed, to dst. Uncompressed records are not copied
+// if dst has no capacity: the result aliases b then. No more than limit bytes are produced; 0 means
+// DefaultMaxInflated. Uncompressed records are as large as they are. Errors match ErrCorrupt,
+// ErrTooLarge, ErrUnsupportedCodec, or ErrShort if b is only a header.
 func (b *Batch) Inflate(dst []byte, limit int) ([]byte, error) {
 	if len(b.raw) < HeaderSize || len(b.raw) != b.Size() {
 		return nil, ErrShort
@@ -33,7 +35,8 @@ func (b *Batch) Inflate(dst []byte, limit int) ([]byte, error) {
 	return decompress(dst, p, b.Codec(), limit)
 }
 
-// compress appends p, compressed, to dst. The only error is ErrUnsupportedCodec; dst is returned then.
+// compress appends p, compressed, to dst. The only error is ErrUnsupportedCodec; dst is returned
+// then.
 func compress(dst, p []byte, c Codec) ([]byte, error) {
 	switch c {
 	case None:
@@ -50,8 +53,9 @@ func compress(dst, p []byte, c Codec) ([]byte, error) {
 	return dst, fmt.Errorf("%w: %d", ErrUnsupportedCodec, c)
 }
 
-// decompress appends what p inflates to, at most limit bytes, to dst. Whatever sizes p itself announces are checked against limit, and against
-// what its codec can reach at all, before memory is asked for. It returns nil on error, so that dst must not be lost by the caller.
+// decompress appends what p inflates to, at most limit bytes, to dst. Whatever sizes p itself
+// announces are checked against limit, and against what its codec can reach at all, before memory
+// is asked for. It returns nil on error, so that dst must not be lost by the caller.
 func decompress(dst, p []byte, c Codec, limit int) (out []byte, err error) {
 	switch c {
 	case Gzip:
@@ -88,12 +92,14 @@ func (a *appender) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// maxPooledBytes is the largest scratch buffer that is kept: one huge batch must not pin memory for ever.
+// maxPooledBytes is the largest scratch buffer that is kept: one huge batch must not pin memory for
+// ever.
 const maxPooledBytes = 4 << 20
 
 var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
 
-// A scratch is a buffer for decompressed records that do not outlive a call. Only its own function puts it back.
+// A scratch is a buffer for decompressed records that do not outlive a call. Only its own function
+// puts it back.
 type scratch struct{ p []byte }
 
 func getScratch() *scratch { return scratchPool.Get().(*scratch) }

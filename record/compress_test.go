@@ -79,7 +79,8 @@ func TestForeignWritersAreRead(t *testing.T) {
 	require.NoError(t, zw.Apply(lz4.BlockSizeOption(lz4.Block256Kb), lz4.BlockChecksumOption(true), lz4.ChecksumOption(true), lz4.SizeOption(uint64(len(p)))))
 	_, _ = zw.Write(p)
 	require.NoError(t, zw.Close())
-	sw, err := zstd.NewWriter(&member, zstd.WithEncoderConcurrency(1)) // a stream: no content size, a checksum
+	// A stream: no content size, a checksum.
+	sw, err := zstd.NewWriter(&member, zstd.WithEncoderConcurrency(1))
 	require.NoError(t, err)
 	_, _ = sw.Write(p)
 	require.NoError(t, sw.Close())

@@ -29,8 +29,9 @@ const (
 	markerValueSize = 6 // version, coordinator epoch
 )
 
-// ControlBatch appends a transaction marker, ControlAbort or ControlCommit, to dst: a batch of its own of 78 bytes, which takes one offset.
-// coordinatorEpoch fences markers of an older transaction coordinator.
+// ControlBatch appends a transaction marker, ControlAbort or ControlCommit, to dst: a batch of its
+// own of 78 bytes, which takes one offset. coordinatorEpoch fences markers of an older transaction
+// coordinator.
 func ControlBatch(dst []byte, kind ControlType, coordinatorEpoch int32, info ControlInfo) []byte {
 	var key [markerKeySize]byte
 	var value [markerValueSize]byte
@@ -45,8 +46,9 @@ func ControlBatch(dst []byte, kind ControlType, coordinatorEpoch int32, info Con
 	return append(dst, b.Bytes()...)
 }
 
-// Control reads a control batch. coordinatorEpoch is -1 unless the type is ControlAbort or ControlCommit.
-// It returns ErrEmpty if compaction has taken the marker and left the header, and an error matching ErrCorrupt if b holds no control record.
+// Control reads a control batch. coordinatorEpoch is -1 unless the type is ControlAbort or
+// ControlCommit. It returns ErrEmpty if compaction has taken the marker and left the header, and an
+// error matching ErrCorrupt if b holds no control record.
 func (b *Batch) Control() (kind ControlType, coordinatorEpoch int32, err error) {
 	if !b.IsControl() {
 		return 0, -1, fmt.Errorf("%w: no control batch", ErrCorrupt)

@@ -2,7 +2,8 @@ package record
 
 import "fmt"
 
-// A cursor walks encoded records without making Records of them: it checks everything that Iterator does and keeps no header.
+// A cursor walks encoded records without making Records of them: it checks everything that Iterator
+// does and keeps no header.
 type cursor struct {
 	p []byte
 	i int
@@ -57,7 +58,8 @@ func (c *cursor) next(r *rawRecord) error {
 	return nil
 }
 
-// skipField returns whether the key or value at p[i:] is there and the index behind it, -1 if it is malformed.
+// skipField returns whether the key or value at p[i:] is there and the index behind it, -1 if it is
+// malformed.
 func skipField(p []byte, i int) (bool, int) {
 	n, i := varint32(p, i)
 	switch {

@@ -1,16 +1,23 @@
-// Package record is the codec of Kafka's record batch v2: the one format in which records exist, from a producer's memory over the wire to the disk
-// and back into a consumer.
+// Package record is the codec of Kafka's record batch v2: the one format in which records exist,
+// from a producer's memory over the wire to the disk and back into a consumer.
 //
-// A Builder makes batches, Parse and Batch read them, Check validates one as a leader does, Rewrite and Stamp change what a leader may change, Filter takes records out for
-// compaction, ControlBatch writes transaction markers. Record, Header and a few small values (TopicPartition, Offsets, Acks, Codec) are shared by all layers above.
+// A Builder makes batches, Parse and Batch read them, Check validates one as a leader does, Rewrite
+// and Stamp change what a leader may change, Filter takes records out for compaction, ControlBatch
+// writes transaction markers. Record, Header and a few small values (TopicPartition, Offsets, Acks,
+// Codec) are shared by all layers above.
 //
 // # Promises
 //
-//   - The bytes are those of Apache Kafka 4.x: what either side writes the other reads, tested byte for byte.
-//   - Offsets, leader epoch and base offset are not covered by the CRC: SetBaseOffset and SetLeaderEpoch patch them without touching anything else.
-//   - Bytes from outside never cause a panic. Sizes are checked before memory is asked for; what compressed records may inflate to is bounded by the caller.
-//   - No allocation per record, neither building nor reading. A record that was read aliases the batch, or the memory it was decompressed to.
-//   - nil and empty keys, values and header values are told apart; headers keep their order and repetitions.
+//   - The bytes are those of Apache Kafka 4.x: what either side writes the other reads, tested byte
+//     for byte.
+//   - Offsets, leader epoch and base offset are not covered by the CRC: SetBaseOffset and
+//     SetLeaderEpoch patch them without touching anything else.
+//   - Bytes from outside never cause a panic. Sizes are checked before memory is asked for; what
+//     compressed records may inflate to is bounded by the caller.
+//   - No allocation per record, neither building nor reading. A record that was read aliases the
+//     batch, or the memory it was decompressed to.
+//   - nil and empty keys, values and header values are told apart; headers keep their order and
+//     repetitions.
 //
 // # Batch (big endian)
 //

@@ -11,7 +11,8 @@ import (
 func Example() {
 	var b record.Builder
 	b.Append(&record.Record{Timestamp: time.UnixMilli(1000), Key: []byte("user-1"), Value: []byte("logged in")})
-	b.Append(&record.Record{Timestamp: time.UnixMilli(1005), Key: []byte("user-2"), Value: nil}) // a tombstone
+	// A tombstone.
+	b.Append(&record.Record{Timestamp: time.UnixMilli(1005), Key: []byte("user-2"), Value: nil})
 	p, err := b.Build(record.Zstd)
 	if err != nil {
 		panic(err)
@@ -96,6 +97,6 @@ func ExampleCheck() {
 	b.AppendKV(1000, nil, []byte("no key"), nil)
 	_, _, err := record.Check(b.Bytes(), record.CheckOptions{RequireKeys: true})
 	fmt.Println(err)
-	// Output:
-	// record: invalid record: unacceptable records: 1 of them, the first is record 0: a compacted topic needs a key
+	// Output: record: invalid record: unacceptable records: 1 of them, the first is record 0: a
+	// compacted topic needs a key
 }

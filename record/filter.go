@@ -8,24 +8,31 @@ import (
 
 // FilterOptions are for one batch.
 type FilterOptions struct {
-	// DeleteHorizonMs is when tombstones that are still here may go. A batch that has some left and no horizon yet gets this one. 0: none is set.
+	// DeleteHorizonMs is when tombstones that are still here may go. A batch that has some left and
+	// no horizon yet gets this one. 0: none is set.
 	DeleteHorizonMs int64
-	// FinishedMarker says that the batch is a transaction marker whose transaction has no records left: it gets the horizon as a tombstone does.
+	// FinishedMarker says that the batch is a transaction marker whose transaction has no records
+	// left: it gets the horizon as a tombstone does.
 	FinishedMarker bool
-	// KeepEmpty keeps the header of a batch that loses all its records: its offsets and sequences are still needed.
+	// KeepEmpty keeps the header of a batch that loses all its records: its offsets and sequences
+	// are still needed.
 	KeepEmpty bool
 	// MaxInflated bounds the decompressed records; 0: DefaultMaxInflated.
 	MaxInflated int
 }
 
-// Filter appends b to dst with only the records that keep wants, and returns the longer slice and how many records there are in it. The record that keep sees is
-// borrowed: it is overwritten by the next.
+// Filter appends b to dst with only the records that keep wants, and returns the longer slice and
+// how many records there are in it. The record that keep sees is borrowed: it is overwritten by the
+// next.
 //
-// Offsets never change: base offset, last offset delta and base sequence stay, and leave gaps. A batch that loses nothing, and needs no delete horizon,
-// is copied byte for byte; otherwise it is encoded anew with its own codec, the base timestamp being the first survivor's or the horizon. One
-// that loses everything disappears, dst is returned as it was, or is reduced to its header (KeepEmpty).
+// Offsets never change: base offset, last offset delta and base sequence stay, and leave gaps. A
+// batch that loses nothing, and needs no delete horizon, is copied byte for byte; otherwise it is
+// encoded anew with its own codec, the base timestamp being the first survivor's or the horizon.
+// One that loses everything disappears, dst is returned as it was, or is reduced to its header
+// (KeepEmpty).
 //
-// b is only read. On error, as of Records, dst is returned as it was. Source: MemoryRecords.filterTo, KIP-534.
+// b is only read. On error, as of Records, dst is returned as it was. Source:
+// MemoryRecords.filterTo, KIP-534.
 func Filter(dst []byte, b *Batch, o FilterOptions, keep func(*Record) bool) (out []byte, kept int, err error) {
 	s := getScratch()
 	defer putScratch(s)
@@ -117,7 +124,8 @@ func (f *filter) header(b *Batch) Batch {
 	return h
 }
 
-// encode writes the kept records to f.area, timestamps relative to base. The area was walked by choose before: it has no faults.
+// encode writes the kept records to f.area, timestamps relative to base. The area was walked by
+// choose before: it has no faults.
 func (f *filter) encode(b *Batch, area []byte, base int64) {
 	c := cursor{p: area}
 	f.area = f.area[:0]
@@ -148,7 +156,8 @@ func (b *Batch) put(p []byte) {
 	sealBytes(p)
 }
 
-// appendEmpty appends the header of b without records: no codec, no horizon, everything else as it was.
+// appendEmpty appends the header of b without records: no codec, no horizon, everything else as it
+// was.
 func (b *Batch) appendEmpty(dst []byte) []byte {
 	h := *b
 	h.Attributes &= attrLogAppendTime | attrTransactional | attrControl

@@ -48,8 +48,9 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzRecords: the CRC is made right, so that the fuzzer gets behind it. What can be walked survives being built again,
-// Filter keeps it, and Check agrees with the walk about what is well-formed.
+// FuzzRecords: the CRC is made right, so that the fuzzer gets behind it. What can be walked
+// survives being built again, Filter keeps it, and Check agrees with the walk about what is
+// well-formed.
 func FuzzRecords(f *testing.F) {
 	for _, p := range seedBatches(f) {
 		f.Add(p)
@@ -71,7 +72,8 @@ func FuzzRecords(f *testing.F) {
 		}
 		var rs []Record
 		var bld Builder
-		// A Builder counts offsets from 0 and measures time from its first record: only such batches come back the same.
+		// A Builder counts offsets from 0 and measures time from its first record: only such
+		// batches come back the same.
 		same := !b.HasDeleteHorizon()
 		for {
 			var r Record
@@ -124,7 +126,8 @@ func filterMustKeep(t *testing.T, b *Batch, rs []Record, limit int) {
 	}
 }
 
-// FuzzDecompress: arbitrary bytes never panic nor pass the limit, and compressing them is undone by decompressing.
+// FuzzDecompress: arbitrary bytes never panic nor pass the limit, and compressing them is undone by
+// decompressing.
 func FuzzDecompress(f *testing.F) {
 	for _, c := range codecs {
 		for _, p := range [][]byte{nil, []byte("payload"), bytes.Repeat([]byte("again "), 1000)} {

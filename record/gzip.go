@@ -39,8 +39,9 @@ func compressGzip(dst, p []byte) []byte {
 	return dst
 }
 
-// gzipTrusted is up to where the output grows as it comes. Beyond, the rest is first counted without being kept: gzip reaches a thousandfold, and
-// nothing in it says beforehand how large it gets.
+// gzipTrusted is up to where the output grows as it comes. Beyond, the rest is first counted
+// without being kept: gzip reaches a thousandfold, and nothing in it says beforehand how large it
+// gets.
 const gzipTrusted = 1 << 20
 
 func decompressGzip(dst, p []byte, limit int) ([]byte, error) {
@@ -53,18 +54,21 @@ func decompressGzip(dst, p []byte, limit int) ([]byte, error) {
 	if err != errMore {
 		return out, err
 	}
-	// More than trusted: the size is known after counting, so that a second pass needs one allocation, or none at all.
+	// More than trusted: the size is known after counting, so that a second pass needs one
+	// allocation, or none at all.
 	n, err := r.count(len(out)-len(dst), limit)
 	if err != nil {
 		return nil, err
 	}
-	return r.read(slices.Grow(dst, n+1), p, n) // room for one byte more, or the end would not be seen
+	// Room for one byte more, or the end would not be seen.
+	return r.read(slices.Grow(dst, n+1), p, n)
 }
 
 // errMore says that there is more to read than was asked for.
 var errMore = io.ErrShortBuffer
 
-// read appends everything if that is at most limit bytes, otherwise a little more than limit bytes and returns errMore.
+// read appends everything if that is at most limit bytes, otherwise a little more than limit bytes
+// and returns errMore.
 func (r *gzipReader) read(dst, p []byte, limit int) ([]byte, error) {
 	r.in.Reset(p)
 	if err := r.z.Reset(&r.in); err != nil {

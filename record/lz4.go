@@ -8,7 +8,8 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// LZ4 frames are read and written here, block by block: the frame is a dozen lines, and Kafka's dialect of it is narrower than any library's.
+// LZ4 frames are read and written here, block by block: the frame is a dozen lines, and Kafka's
+// dialect of it is narrower than any library's.
 const (
 	lz4Magic     = 0x184d2204
 	lz4BlockSize = 64 << 10
@@ -24,7 +25,8 @@ const (
 	lz4FlagDict     = 0x01
 )
 
-// lz4Header is what Kafka writes: version 1, independent blocks of at most 64 KiB, no checksums, no content size.
+// lz4Header is what Kafka writes: version 1, independent blocks of at most 64 KiB, no checksums, no
+// content size.
 const lz4Header = "\x04\x22\x4d\x18\x60\x40\x82"
 
 var lz4Compressors = sync.Pool{New: func() any { return new(lz4.Compressor) }}
@@ -63,7 +65,8 @@ type lz4Block struct {
 	stored bool
 }
 
-// openLZ4 reads the header of the frame that p begins with. Linked blocks and dictionaries are refused, as by Kafka's reader.
+// openLZ4 reads the header of the frame that p begins with. Linked blocks and dictionaries are
+// refused, as by Kafka's reader.
 func openLZ4(p []byte) (lz4Frame, error) {
 	if len(p) < len(lz4Header) || binary.LittleEndian.Uint32(p) != lz4Magic {
 		return lz4Frame{}, corrupt(LZ4, "no frame")
@@ -160,7 +163,8 @@ func decompressLZ4(dst, p []byte, limit int) ([]byte, error) {
 	}
 }
 
-// lz4Size returns a good size for a buffer to hold what the frame p inflates to, or ErrTooLarge if that passes limit.
+// lz4Size returns a good size for a buffer to hold what the frame p inflates to, or ErrTooLarge if
+// that passes limit.
 func lz4Size(p []byte, limit int) (int, error) {
 	f, err := openLZ4(p)
 	if err != nil {

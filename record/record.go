@@ -14,7 +14,8 @@ const (
 	LogAppendTime                      // set by the leader when it appended the batch
 )
 
-// A Header is one named piece of metadata of a record. Names may repeat and may be empty; a nil Value differs from an empty one.
+// A Header is one named piece of metadata of a record. Names may repeat and may be empty; a nil
+// Value differs from an empty one.
 type Header struct {
 	Key   string
 	Value []byte
@@ -22,9 +23,10 @@ type Header struct {
 
 // A Record is one event.
 //
-// On the way in, Topic, Key, Value, Headers and Timestamp are what the caller sets (To sets an explicit partition).
-// On the way out every field is set. Key, Value and Headers (names too) of a consumed record alias a garbage-collected
-// buffer: they may be kept for ever but must not be written to; Clone detaches them.
+// On the way in, Topic, Key, Value, Headers and Timestamp are what the caller sets (To sets an
+// explicit partition). On the way out every field is set. Key, Value and Headers (names too) of a
+// consumed record alias a garbage-collected buffer: they may be kept for ever but must not be
+// written to; Clone detaches them.
 type Record struct {
 	Topic         string
 	Partition     int32 // set on consumed records; to send to a given partition use To
@@ -47,7 +49,8 @@ func String(topic, key, value string) Record {
 	return r
 }
 
-// To returns r bound for the given partition, which then wins over any partitioner, as in Kafka. Negative: the partitioner decides again.
+// To returns r bound for the given partition, which then wins over any partitioner, as in Kafka.
+// Negative: the partitioner decides again.
 func (r Record) To(partition int32) Record {
 	r.Partition, r.explicit = partition, partition >= 0
 	return r

@@ -6,8 +6,9 @@ import (
 	"math"
 )
 
-// Stamp writes the timestamp type and the largest timestamp into p, one whole batch owned by the caller, and redoes the CRC.
-// For LogAppendTime ms is the time of the append, which all records then read as theirs; their own timestamps stay in the bytes, as in Kafka.
+// Stamp writes the timestamp type and the largest timestamp into p, one whole batch owned by the
+// caller, and redoes the CRC. For LogAppendTime ms is the time of the append, which all records
+// then read as theirs; their own timestamps stay in the bytes, as in Kafka.
 func Stamp(p []byte, t TimestampType, ms int64) {
 	attributes := Attributes(binary.BigEndian.Uint16(p[posAttributes:])) &^ attrLogAppendTime
 	if t == LogAppendTime {
@@ -22,12 +23,16 @@ func Stamp(p []byte, t TimestampType, ms int64) {
 type RewriteOptions struct {
 	Codec         Codec         // of the result; b.Codec() keeps the compressed bytes as they are
 	TimestampType TimestampType // of the topic
-	MaxTimestamp  int64         // the time of the append, or the largest timestamp of the records as Check returns it
-	MaxInflated   int           // bound on the decompressed records; 0: DefaultMaxInflated
+	// MaxTimestamp is the time of the append, or the records' largest timestamp, which Check
+	// returns.
+	MaxTimestamp int64
+	MaxInflated  int // bound on the decompressed records; 0: DefaultMaxInflated
 }
 
-// Rewrite appends b to dst as the leader of a topic with its own compression or timestamp type stores it. Producer, sequence, offsets, epoch and flags stay,
-// and so do the records, byte for byte: b must have passed Check. b is not changed. On error, as of Inflate, it returns dst as it was.
+// Rewrite appends b to dst as the leader of a topic with its own compression or timestamp type
+// stores it. Producer, sequence, offsets, epoch and flags stay, and so do the records, byte for
+// byte: b must have passed Check. b is not changed. On error, as of Inflate, it returns dst as it
+// was.
 func Rewrite(dst []byte, b *Batch, o RewriteOptions) ([]byte, error) {
 	if len(b.raw) < HeaderSize || len(b.raw) != b.Size() {
 		return dst, ErrShort

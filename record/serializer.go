@@ -6,8 +6,9 @@ import (
 	"fmt"
 )
 
-// A Serializer turns a key or value into bytes before the record is given a partition. A nil result means no key, or a tombstone.
-// It must be safe for concurrent use. SerializeJSON, SerializeString, SerializeBytes and SerializeInt64 are Serializers.
+// A Serializer turns a key or value into bytes before the record is given a partition. A nil result
+// means no key, or a tombstone. It must be safe for concurrent use. SerializeJSON, SerializeString,
+// SerializeBytes and SerializeInt64 are Serializers.
 type Serializer[T any] func(topic string, v T) ([]byte, error)
 
 // SerializeJSON is the Serializer that uses encoding/json.
@@ -19,13 +20,15 @@ func SerializeString(_ string, v string) ([]byte, error) { return []byte(v), nil
 // SerializeBytes is the Serializer that returns v itself, which must not be changed afterwards.
 func SerializeBytes(_ string, v []byte) ([]byte, error) { return v, nil }
 
-// SerializeInt64 is the Serializer to 8 bytes that sort as the numbers do, negative ones too, so that ranges of keys work. For numbers from 0 on
-// that differ from Kafka's LongSerializer in the first bit only: it is set here.
+// SerializeInt64 is the Serializer to 8 bytes that sort as the numbers do, negative ones too, so
+// that ranges of keys work. For numbers from 0 on that differ from Kafka's LongSerializer in the
+// first bit only: it is set here.
 func SerializeInt64(_ string, v int64) ([]byte, error) {
 	return binary.BigEndian.AppendUint64(nil, uint64(v)^1<<63), nil
 }
 
-// DecodeJSON is the inverse of SerializeJSON; nil bytes are the zero T. With Decode it makes a stream of values.
+// DecodeJSON is the inverse of SerializeJSON; nil bytes are the zero T. With Decode it makes a
+// stream of values.
 func DecodeJSON[T any](p []byte) (v T, err error) {
 	if p == nil {
 		return v, nil

@@ -8,11 +8,13 @@ import (
 	"github.com/klauspost/compress/snappy"
 )
 
-// Xerial framing, which the Java client writes: a header of 16 bytes, then chunks of a length (4 bytes, big endian) and a snappy block.
+// Xerial framing, which the Java client writes: a header of 16 bytes, then chunks of a length (4
+// bytes, big endian) and a snappy block.
 const (
-	xerialMagic  = "\x82SNAPPY\x00"
-	xerialHeader = xerialMagic + "\x00\x00\x00\x01\x00\x00\x00\x01" // version, oldest version that can read it
-	xerialChunk  = 32 << 10                                         // uncompressed bytes per chunk
+	xerialMagic = "\x82SNAPPY\x00"
+	// Version, oldest version that can read it.
+	xerialHeader = xerialMagic + "\x00\x00\x00\x01\x00\x00\x00\x01"
+	xerialChunk  = 32 << 10 // uncompressed bytes per chunk
 )
 
 // snappyRatio is above what a snappy block can inflate to per byte: a copy of 64 bytes takes 3.
@@ -34,7 +36,8 @@ func compressXerial(dst, p []byte) []byte {
 
 // decompressSnappy reads xerial framing or, as some clients send, one bare block.
 func decompressSnappy(dst, p []byte, limit int) ([]byte, error) {
-	// Two walks over the chunks: the blocks announce their sizes, so that one allocation does, or none if it would be too large.
+	// Two walks over the chunks: the blocks announce their sizes, so that one allocation does, or
+	// none if it would be too large.
 	total := 0
 	err := eachSnappyBlock(p, func(block []byte) error {
 		n, err := snappy.DecodedLen(block)

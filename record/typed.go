@@ -18,7 +18,8 @@ type TypedRecord[K, V any] struct {
 	Value  V
 }
 
-// A DecodeError says which record could not be decoded. errors.Is and errors.As see the decoder's error.
+// A DecodeError says which record could not be decoded. errors.Is and errors.As see the decoder's
+// error.
 type DecodeError struct {
 	Topic     string
 	Partition int32
@@ -40,9 +41,10 @@ func decodeError(r Record, err error) error {
 	return &DecodeError{r.Topic, r.Partition, r.Offset, err}
 }
 
-// Decode yields the records of seq with their values decoded by dec, which gets nil for a tombstone. A value that dec
-// refuses is yielded as its record with a *DecodeError, and the walk goes on: one bad record does not stop a stream.
-// Errors of seq are passed on as they are, so that the two can be told apart.
+// Decode yields the records of seq with their values decoded by dec, which gets nil for a
+// tombstone. A value that dec refuses is yielded as its record with a *DecodeError, and the walk
+// goes on: one bad record does not stop a stream. Errors of seq are passed on as they are, so that
+// the two can be told apart.
 func Decode[T any](seq iter.Seq2[Record, error], dec func(value []byte) (T, error)) iter.Seq2[Typed[T], error] {
 	return func(yield func(Typed[T], error) bool) {
 		for r, err := range seq {

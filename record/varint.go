@@ -2,7 +2,8 @@ package record
 
 import "math/bits"
 
-// Varints of the record format are zigzag LEB128: at most 5 bytes for 32 bit values and 10 for 64 bit ones. Kafka: ByteUtils.
+// Varints of the record format are zigzag LEB128: at most 5 bytes for 32 bit values and 10 for 64
+// bit ones. Kafka: ByteUtils.
 const (
 	maxVarint32 = 5
 	maxVarint64 = 10
@@ -33,7 +34,8 @@ func putUvarint(p []byte, i int, u uint64) int {
 	return i + 1
 }
 
-// uvarint reads the varint at p[i:] and returns it with the index behind it, which is -1 if the varint is cut off or longer than 10 bytes.
+// uvarint reads the varint at p[i:] and returns it with the index behind it, which is -1 if the
+// varint is cut off or longer than 10 bytes.
 func uvarint(p []byte, i int) (uint64, int) {
 	if uint(i) < uint(len(p)) && p[i] < 0x80 {
 		return uint64(p[i]), i + 1
@@ -62,7 +64,8 @@ func uvarintSlow(p []byte, i int) (uint64, int) {
 	return 0, -1
 }
 
-// varint32 reads a zigzag varint of at most 5 bytes whose value fits in 32 bits; the index is -1 otherwise.
+// varint32 reads a zigzag varint of at most 5 bytes whose value fits in 32 bits; the index is -1
+// otherwise.
 func varint32(p []byte, i int) (int32, int) {
 	if uint(i) < uint(len(p)) {
 		c := uint32(p[i])

@@ -15,7 +15,8 @@ type zstdWriter struct {
 	z   *zstd.Encoder
 }
 
-// Encoders run as streams without concurrency: that way they hold no channel, which would tie a pooled one to the synctest bubble it was made in.
+// Encoders run as streams without concurrency: that way they hold no channel, which would tie a
+// pooled one to the synctest bubble it was made in.
 var zstdWriters = sync.Pool{New: func() any {
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithWindowSize(zstdWindow), zstd.WithZeroFrames(true))
 	if err != nil {
@@ -24,8 +25,9 @@ var zstdWriters = sync.Pool{New: func() any {
 	return &zstdWriter{z: z}
 }}
 
-// zstdDecoder is stateless and shared. It is made when the program starts, not on first use, for the same reason; it starts no goroutine.
-// DecodeAll never grows what it is given: the bound on memory is ours alone.
+// zstdDecoder is stateless and shared. It is made when the program starts, not on first use, for
+// the same reason; it starts no goroutine. DecodeAll never grows what it is given: the bound on
+// memory is ours alone.
 var zstdDecoder = func() *zstd.Decoder {
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(max(2, runtime.GOMAXPROCS(0))), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(128<<20))
 	if err != nil {
@@ -61,7 +63,8 @@ func decompressZstd(dst, p []byte, limit int) ([]byte, error) {
 		if uint64(cap(dst)-len(dst)) < size {
 			room = append(make([]byte, 0, len(dst)+int(size)), dst...)
 		}
-		out, err := zstdDecoder.DecodeAll(p, room[:len(dst):len(dst)+int(size)]) // the capacity is the bound
+		// The capacity is the bound.
+		out, err := zstdDecoder.DecodeAll(p, room[:len(dst):len(dst)+int(size)])
 		switch {
 		case err == nil:
 			return out, nil
@@ -75,8 +78,9 @@ func decompressZstd(dst, p []byte, limit int) ([]byte, error) {
 	}
 }
 
-// zstdSize adds up what the headers of frames and blocks tell of the size that p inflates to: at least, and at most. Java's streams do not announce
-// a size, but then no block makes more than 128 KiB.
+// zstdSize adds up what the headers of frames and blocks tell of the size that p inflates to: at
+// least, and at most. Java's streams do not announce a size, but then no block makes more than 128
+// KiB.
 func zstdSize(p []byte) (least, most uint64, err error) {
 	for len(p) > 0 {
 		var h zstd.Header
@@ -113,7 +117,8 @@ func zstdSize(p []byte) (least, most uint64, err error) {
 	return least, most, nil
 }
 
-// zstdBlocks walks the blocks of one frame, n bytes of p: known is what stored and repeated bytes make, bound the most that all can make.
+// zstdBlocks walks the blocks of one frame, n bytes of p: known is what stored and repeated bytes
+// make, bound the most that all can make.
 func zstdBlocks(p []byte) (known, bound uint64, n int, err error) {
 	for {
 		if n+3 > len(p) {

@@ -14,8 +14,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// unfinishedFile is in a broker's directory from before anything else of a backup is, until all of it
-// is on stable storage. A directory that has it is not opened.
+// unfinishedFile is in a broker's directory from before anything else of a backup is, until all of
+// it is on stable storage. A directory that has it is not opened.
 const unfinishedFile = "strata.unfinished"
 
 // backupRounds is how often a backup is begun: the last time no topic can be deleted.
@@ -24,25 +24,28 @@ const backupRounds = 3
 // errTopicsGone says that topics were deleted while a backup was being made.
 var errTopicsGone = errors.New("replication: topics were deleted meanwhile")
 
-// Backup copies the cluster, while it serves, to the directory dir, which must not exist or be empty,
-// on the cluster's file system, or on the operating system's if the cluster is in memory. The copy is
-// the same cluster, with its id, its producers, groups and topics: Open opens it, here or elsewhere.
+// Backup copies the cluster, while it serves, to the directory dir, which must not exist or be
+// empty, on the cluster's file system, or on the operating system's if the cluster is in memory.
+// The copy is the same cluster, with its id, its producers, groups and topics: Open opens it, here
+// or elsewhere.
 //
 // The copy of each partition is that of one moment (log.Log.Backup), and later for some than for
 // others. The order makes the whole consistent:
 //
 //  1. the partitions of internal topics, which hold the groups' committed offsets,
-//  2. then the others. A committed offset was copied in step 1, so its record had been written before
-//     the copy of its partition began, and is in it: no committed offset points past the records;
+//  2. then the others. A committed offset was copied in step 1, so its record had been written
+//     before the copy of its partition began, and is in it: no committed offset points past the
+//     records;
 //  3. then the metadata. A topic whose partitions were copied is in it, and so are all producer ids
 //     that occur in records, so that none is given twice. A topic created after step 2 is empty in
-//     the copy. If topics are deleted meanwhile all steps are done again, since offsets committed for
-//     one must not be taken for offsets of a later topic of its name. The third time topics can be
-//     neither deleted nor created nor altered until the copy is made.
+//     the copy. If topics are deleted meanwhile all steps are done again, since offsets committed
+//     for one must not be taken for offsets of a later topic of its name. The third time topics can
+//     be neither deleted nor created nor altered until the copy is made.
 //
 // Until the last byte is on stable storage the directory has a mark, and Open refuses it
-// (ErrUnfinished): a backup that was interrupted never opens as a smaller cluster. A backup that fails
-// removes what it wrote; after a crash dir is not empty and has to be removed before the next one.
+// (ErrUnfinished): a backup that was interrupted never opens as a smaller cluster. A backup that
+// fails removes what it wrote; after a crash dir is not empty and has to be removed before the next
+// one.
 //
 // Errors: one matching fs.ErrExist if dir is not empty; why a partition is offline, since a copy
 // without it would not be whole; those of log.Log.Backup; ErrClosed, ctx's.
@@ -167,7 +170,8 @@ func (b *backup) giveTurn() { <-b.c.turn }
 // partitions copies those of internal topics and then the others.
 func (b *backup) partitions(ctx context.Context) error {
 	for _, internal := range []bool{true, false} {
-		// Only now are they listed: partitions with a record that a copied offset points past are there.
+		// Only now are they listed: partitions with a record that a copied offset points past are
+		// there.
 		var mine []*replica
 		for _, r := range b.c.broker.all() {
 			if topic.IsInternal(r.tp.Topic) == internal {

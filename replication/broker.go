@@ -19,7 +19,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A broker owns one directory and the replicas in it. It does what the metadata says and decides nothing.
+// A broker owns one directory and the replicas in it. It does what the metadata says and decides
+// nothing.
 type broker struct {
 	id     int32
 	root   string
@@ -36,7 +37,8 @@ type broker struct {
 	schedule schedule
 	closing  <-chan struct{} // closed when the cluster begins to close
 
-	// partitionImage returns what the metadata says of a partition; ok is false if it is not, or no longer, there.
+	// partitionImage returns what the metadata says of a partition; ok is false if it is not, or no
+	// longer, there.
 	lookup func(tp record.TopicPartition, id topic.ID) (assignment, bool)
 
 	mu       sync.RWMutex // guards the fields below
@@ -74,7 +76,8 @@ func (b *broker) replica(tp record.TopicPartition) *replica {
 	return b.replicas[tp]
 }
 
-// place returns the place of a partition, making it. The caller makes sure that the topic is not deleted meanwhile.
+// place returns the place of a partition, making it. The caller makes sure that the topic is not
+// deleted meanwhile.
 func (b *broker) place(tp record.TopicPartition, id topic.ID) *replica {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,8 +140,9 @@ func (b *broker) openPartition(r *replica) (*partition.Partition, error) {
 	return p, nil
 }
 
-// config returns a partition's whole configuration, which is about to become effective. It names no topic id: whose the
-// directory is was found out before, by claim or recognize, and is not read again.
+// config returns a partition's whole configuration, which is about to become effective. It names no
+// topic id: whose the directory is was found out before, by claim or recognize, and is not read
+// again.
 func (b *broker) config(r *replica, a assignment) partition.Config {
 	r.compacted.Store(a.settings.Compacted())
 	cfg := a.settings.Partition(b.base)
@@ -146,7 +150,8 @@ func (b *broker) config(r *replica, a assignment) partition.Config {
 	return cfg
 }
 
-// claim makes sure that the directory of r is there and r's own. Whatever else has its name is put aside.
+// claim makes sure that the directory of r is there and r's own. Whatever else has its name is put
+// aside.
 func (b *broker) claim(r *replica) error {
 	a, ok := b.lookup(r.tp, r.id)
 	if !ok {
@@ -182,8 +187,9 @@ func (b *broker) stray(name string) error {
 	return err
 }
 
-// start takes stock of the directory: it deletes what was being deleted, puts aside what belongs to no topic, and loads every partition that has
-// files. A partition that cannot be loaded stays offline; the others serve. elect is told of those that may have lost records which readers had
+// start takes stock of the directory: it deletes what was being deleted, puts aside what belongs to
+// no topic, and loads every partition that has files. A partition that cannot be loaded stays
+// offline; the others serve. elect is told of those that may have lost records which readers had
 // seen, and gives them a new leader epoch. In the end all lead.
 func (b *broker) start(img *image, elect func([]*replica) error) error {
 	found, err := b.takeStock()
@@ -239,8 +245,8 @@ func closeLoaded(_ int, p *partition.Partition) error {
 	return p.Close()
 }
 
-// mayHaveLost reports whether records that were readable before the restart may be gone: their offsets may be given to others, and only another
-// leader epoch lets a reader notice (KIP-320).
+// mayHaveLost reports whether records that were readable before the restart may be gone: their
+// offsets may be given to others, and only another leader epoch lets a reader notice (KIP-320).
 func (b *broker) mayHaveLost(r *replica, p *partition.Partition) bool {
 	rec := p.Recovery()
 	if rec.Clean || rec.CutBytes == 0 && rec.SameBoot {
@@ -271,7 +277,8 @@ func (b *broker) takeStock() (found []record.TopicPartition, err error) {
 	return found, nil
 }
 
-// recognize returns the replica whose directory was found, nil if the directory is nobody's and was put out of the way.
+// recognize returns the replica whose directory was found, nil if the directory is nobody's and was
+// put out of the way.
 func (b *broker) recognize(tp record.TopicPartition, img *image) (*replica, error) {
 	name := partitionDir(tp)
 	id, ok, err := readTopicID(b.fs, filepath.Join(b.root, name))
@@ -312,7 +319,8 @@ func (b *broker) reconfigure(t *topicImage) error {
 	return errors.Join(errs...)
 }
 
-// remove closes the replicas of a deleted topic and puts their directories aside, to be deleted when the delay is over.
+// remove closes the replicas of a deleted topic and puts their directories aside, to be deleted
+// when the delay is over.
 func (b *broker) remove(t *topicImage) error {
 	var mine []*replica
 	b.mu.Lock()
@@ -326,8 +334,9 @@ func (b *broker) remove(t *topicImage) error {
 	b.mu.Unlock()
 	return forEach(mine, func(_ int, r *replica) error {
 		if p := r.retire(unknownPartition(t.name, r.tp.Partition)); p != nil {
-			// Not p.Remove: the directory must be gone at once, not file by file, or what a crash leaves of it could not be told from a stray.
-			// What a failed Close did not save is to be deleted anyway.
+			// Not p.Remove: the directory must be gone at once, not file by file, or what a crash
+			// leaves of it could not be told from a stray. What a failed Close did not save is to
+			// be deleted anyway.
 			_ = p.Close()
 		}
 		aside, err := putAside(b.fs, b.root, partitionDir(r.tp), deleteSuffix)

@@ -14,20 +14,24 @@ import (
 // AllBrokers stands for every broker in AlterBrokerConfig and BrokerConfig.
 const AllBrokers int32 = -1
 
-// BrokerConfig returns what was set on one broker while it runs, or on all (AllBrokers), by the broker's keys. The caller owns it.
+// BrokerConfig returns what was set on one broker while it runs, or on all (AllBrokers), by the
+// broker's keys. The caller owns it.
 func (c *Cluster) BrokerConfig(broker int32) map[string]string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return maps.Clone(c.image.brokers[brokerResource(broker)])
 }
 
-// StaticDefaults returns the settings of topics that the cluster was opened with, by the topic's keys. The caller owns it.
+// StaticDefaults returns the settings of topics that the cluster was opened with, by the topic's
+// keys. The caller owns it.
 func (c *Cluster) StaticDefaults() map[string]string { return maps.Clone(c.defaults) }
 
-// AlterBrokerConfig changes the defaults of all topics, all of it or nothing, on one broker or on AllBrokers: a setting of one broker counts
-// before that of all, and both before what the cluster was opened with. Keys are the broker's (log.retention.ms for retention.ms); those that
-// are not the default of a topic cannot be changed while the cluster runs. When it returns nil the change is on stable storage, and open partitions
-// go by it. Errors: *topic.ConfigError, ErrClosed, ctx's. Kafka: dynamic broker configuration.
+// AlterBrokerConfig changes the defaults of all topics, all of it or nothing, on one broker or on
+// AllBrokers: a setting of one broker counts before that of all, and both before what the cluster
+// was opened with. Keys are the broker's (log.retention.ms for retention.ms); those that are not
+// the default of a topic cannot be changed while the cluster runs. When it returns nil the change
+// is on stable storage, and open partitions go by it. Errors: *topic.ConfigError, ErrClosed, ctx's.
+// Kafka: dynamic broker configuration.
 func (c *Cluster) AlterBrokerConfig(ctx context.Context, broker int32, changes ...ConfigChange) error {
 	return c.alterBroker(broker, changes, func(d decision) error { return c.change(ctx, d) })
 }
@@ -67,7 +71,8 @@ func (c *Cluster) alterBroker(broker int32, changes []ConfigChange, change func(
 	return nil
 }
 
-// brokerResource is the name of a broker in the records of configuration. Kafka: the empty name is the default of all.
+// brokerResource is the name of a broker in the records of configuration. Kafka: the empty name is
+// the default of all.
 func brokerResource(broker int32) string {
 	if broker == AllBrokers {
 		return ""
@@ -75,7 +80,8 @@ func brokerResource(broker int32) string {
 	return strconv.Itoa(int(broker))
 }
 
-// defaultsOf returns the settings of topics that say nothing else, by the topic's keys. It must not be written to.
+// defaultsOf returns the settings of topics that say nothing else, by the topic's keys. It must not
+// be written to.
 func (c *Cluster) defaultsOf(img *image) map[string]string { return c.defaultsWith(img.brokers) }
 
 func (c *Cluster) defaultsWith(brokers map[string]map[string]string) map[string]string {
@@ -98,7 +104,8 @@ func (c *Cluster) currentDefaults() map[string]string {
 	return c.defaultsOf(c.image)
 }
 
-// topicKeys turns the broker's names of settings into the topic's; those of a later version are left out.
+// topicKeys turns the broker's names of settings into the topic's; those of a later version are
+// left out.
 func topicKeys(config map[string]string) map[string]string {
 	named := make(map[string]string, len(config))
 	for _, name := range slices.Sorted(maps.Keys(config)) {

@@ -22,8 +22,9 @@ import (
 
 // A Cluster is a cluster of brokers in one process. All methods are safe for concurrent use.
 //
-// The way of a change of metadata: decided by the controller against the image, written to its log as one batch, applied to the image,
-// followed by the broker. The image at open comes from the same log through the same apply.
+// The way of a change of metadata: decided by the controller against the image, written to its log
+// as one batch, applied to the image, followed by the broker. The image at open comes from the same
+// log through the same apply.
 type Cluster struct {
 	cfg       Config
 	defaults  map[string]string // the keys of cfg.Defaults
@@ -55,8 +56,9 @@ type Cluster struct {
 // brokerID is the one broker's.
 const brokerID = 1
 
-// Open opens the cluster in cfg.Dir, creating it, and recovers what is there: when it returns, every partition that has files is open, or offline
-// because it is damaged (its calls say why, and so does Status). What a crash left half done, the creation or deletion of a topic, is finished.
+// Open opens the cluster in cfg.Dir, creating it, and recovers what is there: when it returns,
+// every partition that has files is open, or offline because it is damaged (its calls say why, and
+// so does Status). What a crash left half done, the creation or deletion of a topic, is finished.
 //
 // A directory that is in use, damaged, of a newer format or not ours is a *DirectoryError.
 func Open(cfg Config) (*Cluster, error) {
@@ -103,7 +105,8 @@ func (c *Cluster) open() error {
 	return c.broker.start(c.image, c.electAgain)
 }
 
-// electAgain begins a new leader epoch for partitions that may have lost records. It is for open, when nothing else happens.
+// electAgain begins a new leader epoch for partitions that may have lost records. It is for open,
+// when nothing else happens.
 func (c *Cluster) electAgain(lossy []*replica) error {
 	for chunk := range slices.Chunk(lossy, maxNewPartitions) {
 		err := c.perform(func(*image) ([]metarecord.Record, error) {
@@ -151,7 +154,8 @@ func (c *Cluster) assignment(tp record.TopicPartition, id topic.ID) (a assignmen
 	return assignment{settings: c.settings(t), leaderEpoch: t.partitions[tp.Partition].leaderEpoch, removed: c.wasRemoved}, true
 }
 
-// deleteDelay is the broker's own file.delete.delay.ms: that of a deleted topic went with it, as in Kafka.
+// deleteDelay is the broker's own file.delete.delay.ms: that of a deleted topic went with it, as in
+// Kafka.
 func (c *Cluster) deleteDelay() time.Duration {
 	s, _ := topic.Parse(nil, c.currentDefaults())
 	return s.Partition(partition.Config{}).Log.DeleteDelay
@@ -163,8 +167,8 @@ func (c *Cluster) wasRemoved(id topic.ID) bool {
 	return c.image.removed[id] != ""
 }
 
-// settings are the effective settings of a topic. What is in the log was checked when it was written; keys that only a later version refuses
-// are left out with a warning.
+// settings are the effective settings of a topic. What is in the log was checked when it was
+// written; keys that only a later version refuses are left out with a warning.
 func (c *Cluster) settings(t *topicImage) topic.Settings {
 	defaults := c.currentDefaults()
 	s, err := topic.Parse(t.config, defaults)
@@ -176,15 +180,18 @@ func (c *Cluster) settings(t *topicImage) topic.Settings {
 	return s
 }
 
-// A decision looks at the image and returns the records of a change, none for nothing to do. It changes nothing itself.
+// A decision looks at the image and returns the records of a change, none for nothing to do. It
+// changes nothing itself.
 type decision func(*image) ([]metarecord.Record, error)
 
-// change makes one change of the metadata. It is on stable storage and in effect when change returns nil. If ctx ends first it may still happen.
+// change makes one change of the metadata. It is on stable storage and in effect when change
+// returns nil. If ctx ends first it may still happen.
 func (c *Cluster) change(ctx context.Context, decide decision) error {
 	return c.changeThen(ctx, decide, func([]metarecord.Record) {})
 }
 
-// changeThen is change with something to do when the change is in effect, before the next one begins.
+// changeThen is change with something to do when the change is in effect, before the next one
+// begins.
 func (c *Cluster) changeThen(ctx context.Context, decide decision, then func([]metarecord.Record)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -250,7 +257,8 @@ func (c *Cluster) apply(recs []metarecord.Record, version int64) {
 	removed, changed := c.affected(recs)
 	for _, rec := range recs {
 		if err := c.image.apply(rec); err != nil {
-			panic(fmt.Sprintf("replication: decided on a change that does not apply: %v", err)) // decide and apply disagree: our own fault
+			// Decide and apply disagree: our own fault.
+			panic(fmt.Sprintf("replication: decided on a change that does not apply: %v", err))
 		}
 	}
 	c.removals.Add(int64(len(removed)))
@@ -279,7 +287,8 @@ func (c *Cluster) publishLocked(version int64) (due []chan struct{}) {
 	return due
 }
 
-// affected returns the topics that recs remove and the ids of those whose configuration they change.
+// affected returns the topics that recs remove and the ids of those whose configuration they
+// change.
 func (c *Cluster) affected(recs []metarecord.Record) (removed []*topicImage, changed []topic.ID) {
 	for _, rec := range recs {
 		switch rec := rec.(type) {
@@ -287,9 +296,11 @@ func (c *Cluster) affected(recs []metarecord.Record) (removed []*topicImage, cha
 			removed = append(removed, c.image.byID[rec.ID])
 		case *metarecord.Config:
 			if rec.ResourceType == metarecord.ResourceBroker {
-				return removed, slices.Collect(maps.Keys(c.image.byID)) // a change of brokers changes nothing else
+				// A change of brokers changes nothing else.
+				return removed, slices.Collect(maps.Keys(c.image.byID))
 			}
-			t := c.image.topics[rec.ResourceName] // nil: created by the same change, nothing is open yet
+			// Nil: created by the same change, nothing is open yet.
+			t := c.image.topics[rec.ResourceName]
 			if t != nil && (len(changed) == 0 || changed[len(changed)-1] != t.id) {
 				changed = append(changed, t.id)
 			}
@@ -307,8 +318,9 @@ func (c *Cluster) reconfigure(id topic.ID) {
 	}
 }
 
-// Close refuses new calls, ends every wait with ErrClosed, waits for changes and cleaning under way, and closes all partitions. It may be
-// called repeatedly and concurrently; each call returns when all is done, with the same error.
+// Close refuses new calls, ends every wait with ErrClosed, waits for changes and cleaning under
+// way, and closes all partitions. It may be called repeatedly and concurrently; each call returns
+// when all is done, with the same error.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
 	if c.closed {

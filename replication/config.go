@@ -13,44 +13,51 @@ import (
 
 // Config describes a cluster. The zero Config is a cluster of one broker in memory.
 type Config struct {
-	// Brokers is the number of brokers; 0 means 1. This version runs one: more is ErrTooManyBrokers.
+	// Brokers is the number of brokers; 0 means 1. This version runs one: more is
+	// ErrTooManyBrokers.
 	Brokers int
 
-	// Dir is the cluster's directory; broker i keeps its data in Dir/broker-i. Empty: everything is kept in memory, unless FS is set, and
-	// then in the directory "strata" of that file system.
+	// Dir is the cluster's directory; broker i keeps its data in Dir/broker-i. Empty: everything is
+	// kept in memory, unless FS is set, and then in the directory "strata" of that file system.
 	Dir string
 
 	// FS is the file system that Dir is in. nil: the operating system's if Dir is set, else memory.
 	FS vfs.FS
 
-	// Defaults are the settings of topics that do not say otherwise, and the number of partitions and replicas of topics created without one.
+	// Defaults are the settings of topics that do not say otherwise, and the number of partitions
+	// and replicas of topics created without one.
 	Defaults topic.Config
 
-	// MaxPartitions is how many partitions all topics together may have; 0 means 200,000. More are ErrPolicyViolation. Each takes about 200
-	// bytes of memory as long as nothing is written to it. Kafka has no such bound.
+	// MaxPartitions is how many partitions all topics together may have; 0 means 200,000. More are
+	// ErrPolicyViolation. Each takes about 200 bytes of memory as long as nothing is written to it.
+	// Kafka has no such bound.
 	MaxPartitions int
 
-	// RetentionCheckInterval is how often segments that have outlived their retention are looked for; 0 means 5 minutes,
-	// log.Unlimited never. Kafka: log.retention.check.interval.ms.
+	// RetentionCheckInterval is how often segments that have outlived their retention are looked
+	// for; 0 means 5 minutes, log.Unlimited never. Kafka: log.retention.check.interval.ms.
 	RetentionCheckInterval time.Duration
 
-	// CompactionInterval is how often compacted topics are looked at; 0 means 15 s, log.Unlimited never: then only Clean compacts.
-	// Kafka: log.cleaner.backoff.ms, and log.cleaner.enable=false for never.
+	// CompactionInterval is how often compacted topics are looked at; 0 means 15 s, log.Unlimited
+	// never: then only Clean compacts. Kafka: log.cleaner.backoff.ms, and log.cleaner.enable=false
+	// for never.
 	CompactionInterval time.Duration
 
-	// CompactionMemory bounds the table of keys of a compaction, see log.Config; 0 means 128 MiB. Kafka: log.cleaner.dedupe.buffer.size.
+	// CompactionMemory bounds the table of keys of a compaction, see log.Config; 0 means 128 MiB.
+	// Kafka: log.cleaner.dedupe.buffer.size.
 	CompactionMemory int64
 
-	// MaxOpenFiles is how many file descriptors of segments are kept open; 0 means 512. More partitions and segments than that are fine.
+	// MaxOpenFiles is how many file descriptors of segments are kept open; 0 means 512. More
+	// partitions and segments than that are fine.
 	MaxOpenFiles int
 
-	// Properties are settings of the broker under their Kafka names: those of the cleaner, of retention checks and of producer ids that are fields above, and
-	// the defaults of topics (log.retention.ms, log.cleaner.min.cleanable.ratio, ...). One that is also set in a field, to something else, is an
-	// error, and so is one that has no meaning here.
+	// Properties are settings of the broker under their Kafka names: those of the cleaner, of
+	// retention checks and of producer ids that are fields above, and the defaults of topics
+	// (log.retention.ms, log.cleaner.min.cleanable.ratio, ...). One that is also set in a field, to
+	// something else, is an error, and so is one that has no meaning here.
 	Properties map[string]string
 
-	// ProducerIDExpiration is how long the state of an idempotent producer is kept after its last batch; 0 means 24 hours.
-	// Kafka: producer.id.expiration.ms.
+	// ProducerIDExpiration is how long the state of an idempotent producer is kept after its last
+	// batch; 0 means 24 hours. Kafka: producer.id.expiration.ms.
 	ProducerIDExpiration time.Duration
 
 	// Logger: nil discards.

@@ -12,7 +12,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// RELIABILITY L5: on a disk that takes an hour for each sync, every call returns when its context ends. What it began goes on.
+// RELIABILITY L5: on a disk that takes an hour for each sync, every call returns when its context
+// ends. What it began goes on.
 func TestContextEndsTheWaitForTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()

@@ -23,7 +23,8 @@ type step struct {
 	after string
 }
 
-// state is everything that must survive: topics with ids replaced by nothing, partitions, configuration and records.
+// state is everything that must survive: topics with ids replaced by nothing, partitions,
+// configuration and records.
 func state(t *testing.T, c *Cluster) string {
 	t.Helper()
 	infos, err := c.Topics(t.Context())
@@ -137,7 +138,8 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	}
 }
 
-// runWorkload runs the steps and returns a disk for every moment. What is deleted stays for delay milliseconds, and the metadata log grows by slack.
+// runWorkload runs the steps and returns a disk for every moment. What is deleted stays for delay
+// milliseconds, and the metadata log grows by slack.
 func runWorkload(t *testing.T, delay string, slack int64) []cut {
 	fsys := vfs.Mem()
 	x := observe(fsys)
@@ -197,7 +199,8 @@ func TestCrashDuringRecovery(t *testing.T) {
 	}
 }
 
-// Records that a reader has seen may be gone after a power cut unless every append is synced: then, and only then, a new leader epoch begins.
+// Records that a reader has seen may be gone after a power cut unless every append is synced: then,
+// and only then, a new leader epoch begins.
 func TestLostRecordsBeginANewLeaderEpoch(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)
@@ -224,7 +227,8 @@ func TestLostRecordsBeginANewLeaderEpoch(t *testing.T) {
 	require.Equal(t, []int32{0, 0}, epochs(fsys.Crash(1)), "closed before the power cut")
 }
 
-// A change that fails is either not there or, if only its acknowledgement failed, there at the next open; the old state is served meanwhile.
+// A change that fails is either not there or, if only its acknowledgement failed, there at the next
+// open; the old state is served meanwhile.
 func TestFailedDiskOperationLeavesTheOldOrTheNewState(t *testing.T) {
 	for _, slack := range []int64{0, -1} {
 		failDiskOperations(t, slack)

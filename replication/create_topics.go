@@ -14,9 +14,10 @@ type TopicSpec struct {
 	Config topic.Config
 }
 
-// CreateTopics creates topics, each by itself: errs[i] is what CreateTopic says of topics[i], in the order given. Those that
-// can be created share one write of the metadata, and one sync, unless they have more than 10,000 partitions together. An
-// error of that write, or of ctx, is told for each of them.
+// CreateTopics creates topics, each by itself: errs[i] is what CreateTopic says of topics[i], in
+// the order given. Those that can be created share one write of the metadata, and one sync, unless
+// they have more than 10,000 partitions together. An error of that write, or of ctx, is told for
+// each of them.
 func (c *Cluster) CreateTopics(ctx context.Context, topics []TopicSpec) (errs []error) {
 	errs = make([]error, len(topics))
 	var together []creation
@@ -45,7 +46,8 @@ type creation struct {
 
 // create makes one change of several creations and enters what becomes of each.
 func (c *Cluster) create(ctx context.Context, ns []creation, errs []error) {
-	refused := make([]error, len(ns)) // read only when the change has been made: it may be decided on after ctx has ended
+	// Read only when the change has been made: it may be decided on after ctx has ended.
+	refused := make([]error, len(ns))
 	err := c.change(ctx, func(img *image) (recs []metarecord.Record, _ error) {
 		names, partitions := map[string]string{}, 0
 		for i, n := range ns {

@@ -11,8 +11,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// deletions are the directories of deleted topics' partitions, renamed and waiting to be deleted: until then somebody who deleted the wrong topic
-// finds the records there. What waits when the broker closes, or dies, stays; the next start deletes it. Kafka: LogManager.deleteLogs.
+// deletions are the directories of deleted topics' partitions, renamed and waiting to be deleted:
+// until then somebody who deleted the wrong topic finds the records there. What waits when the
+// broker closes, or dies, stays; the next start deletes it. Kafka: LogManager.deleteLogs.
 type deletions struct {
 	fs     vfs.FS
 	logger *slog.Logger

@@ -15,11 +15,13 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// The directory of a partition is <topic>-<partition>; the topic may hold dashes. Its file partition.metadata names the topic's id, and a
-// directory is taken for a partition only if that id is the topic's: one left behind by a deleted topic of the same name never is.
+// The directory of a partition is <topic>-<partition>; the topic may hold dashes. Its file
+// partition.metadata names the topic's id, and a directory is taken for a partition only if that id
+// is the topic's: one left behind by a deleted topic of the same name never is.
 //
-// Like Kafka, a directory that is to be deleted is first renamed to <topic>-<partition>.<32 hex digits>-delete, so that it is gone at
-// once and for good, and one that nobody knows to <topic>-<partition>.<32 hex digits>-stray, which is never touched again.
+// Like Kafka, a directory that is to be deleted is first renamed to <topic>-<partition>.<32 hex
+// digits>-delete, so that it is gone at once and for good, and one that nobody knows to
+// <topic>-<partition>.<32 hex digits>-stray, which is never touched again.
 const (
 	partitionMetadataFile = "partition.metadata"
 	deleteSuffix          = "-delete"
@@ -31,7 +33,8 @@ func partitionDir(tp record.TopicPartition) string {
 	return tp.Topic + "-" + strconv.Itoa(int(tp.Partition))
 }
 
-// parsePartitionDir splits a directory's name at the last dash; ok is false if no partition can have it.
+// parsePartitionDir splits a directory's name at the last dash; ok is false if no partition can
+// have it.
 func parsePartitionDir(name string) (tp record.TopicPartition, ok bool) {
 	i := strings.LastIndexByte(name, '-')
 	if i < 0 {
@@ -51,7 +54,8 @@ func asideName(name, suffix string) string {
 	return name[:min(len(name), maxDirName-len(tail))] + tail
 }
 
-// readTopicID returns the topic id in a partition's directory. ok is false if there is no directory or it names no topic.
+// readTopicID returns the topic id in a partition's directory. ok is false if there is no directory
+// or it names no topic.
 func readTopicID(fsys vfs.FS, dir string) (id topic.ID, ok bool, err error) {
 	p, err := vfs.ReadFile(fsys, filepath.Join(dir, partitionMetadataFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,17 +81,19 @@ func writeTopicID(fsys vfs.FS, dir string, id topic.ID) error {
 	return vfs.WriteFile(fsys, filepath.Join(dir, partitionMetadataFile), topicIDFile(id))
 }
 
-// createPartitionDir makes the directory of a partition, naming its topic, at once: there is never one under its final name that
-// does not say whose it is, while the process lives or when it is killed. What a creation that was cut short leaves is deleted by
-// the next open.
+// createPartitionDir makes the directory of a partition, naming its topic, at once: there is never
+// one under its final name that does not say whose it is, while the process lives or when it is
+// killed. What a creation that was cut short leaves is deleted by the next open.
 //
-// Three things must be on stable storage before anything in the directory is acknowledged, in any order:
+// Three things must be on stable storage before anything in the directory is acknowledged, in any
+// order:
 //
 //	the bytes of partition.metadata   here
 //	the directory's entry in root     when a log is opened in it (log.Open)
 //	the entry of partition.metadata   with the log's first state, whose write syncs the directory
 //
-// A power cut before that can leave a directory that does not say whose it is. Nothing in it was acknowledged.
+// A power cut before that can leave a directory that does not say whose it is. Nothing in it was
+// acknowledged.
 func createPartitionDir(fsys vfs.FS, root string, tp record.TopicPartition, id topic.ID) error {
 	final := filepath.Join(root, partitionDir(tp))
 	staging := filepath.Join(root, asideName(partitionDir(tp), deleteSuffix))
@@ -104,7 +110,8 @@ func createPartitionDir(fsys vfs.FS, root string, tp record.TopicPartition, id t
 	return nil
 }
 
-// writeNew makes a file in a directory that nobody else knows yet, and syncs its bytes but not its entry.
+// writeNew makes a file in a directory that nobody else knows yet, and syncs its bytes but not its
+// entry.
 func writeNew(fsys vfs.FS, name string, data []byte) error {
 	f, err := fsys.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -126,8 +133,8 @@ func putAside(fsys vfs.FS, root, name, suffix string) (string, error) {
 	return to, fsys.SyncDir(root)
 }
 
-// discard deletes a partition's directory: once it returns nil it is gone for good, even if power fails before all its files are deleted.
-// It is no error if there is none.
+// discard deletes a partition's directory: once it returns nil it is gone for good, even if power
+// fails before all its files are deleted. It is no error if there is none.
 func discard(fsys vfs.FS, root, name string) error {
 	aside, err := putAside(fsys, root, name, deleteSuffix)
 	if errors.Is(err, fs.ErrNotExist) {

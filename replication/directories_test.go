@@ -45,7 +45,8 @@ func TestPartitionDirectoryNamesSplitAtTheLastDash(t *testing.T) {
 	require.True(t, strings.HasSuffix(asideName(long, straySuffix), "-stray"))
 }
 
-// The directory that a deleted topic left behind is not taken for its successor's, however it came to be there.
+// The directory that a deleted topic left behind is not taken for its successor's, however it came
+// to be there.
 func TestDirectoryOfADeletedTopicIsNotTakenForItsSuccessor(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)

@@ -1,12 +1,14 @@
-// Package replication runs the broker half of a cluster in one process: it keeps topics and partitions, routes produce and fetch requests to
-// leaders, and holds the cluster's metadata in the controller's log. This version runs one broker; the layout on disk and the API
-// are those of many.
+// Package replication runs the broker half of a cluster in one process: it keeps topics and
+// partitions, routes produce and fetch requests to leaders, and holds the cluster's metadata in the
+// controller's log. This version runs one broker; the layout on disk and the API are those of many.
 //
 // # Promises
 //
-//   - A change of metadata (a topic created, grown, altered, deleted; a block of producer ids) is on stable storage when the call returns. Each
-//     is one batch of the controller's log: after a crash it has happened wholly or not at all, and Open finishes what it implies for files.
-//   - A partition's directory belongs to a topic id. What a deleted topic left behind is never taken for a new topic of the same name.
+//   - A change of metadata (a topic created, grown, altered, deleted; a block of producer ids) is
+//     on stable storage when the call returns. Each is one batch of the controller's log: after a
+//     crash it has happened wholly or not at all, and Open finishes what it implies for files.
+//   - A partition's directory belongs to a topic id. What a deleted topic left behind is never
+//     taken for a new topic of the same name.
 //   - Producer ids are never handed out twice.
 //   - A damaged partition is offline, with the reason in its calls' errors; all others serve.
 //   - Nothing polls and no partition has a goroutine: 10,000 idle partitions cost memory only.

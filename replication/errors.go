@@ -8,11 +8,13 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Errors of a cluster, for errors.Is; the returned errors add the topic and the numbers. Errors of a partition (package partition)
-// and of a configuration (*topic.ConfigError) come through as they are.
+// Errors of a cluster, for errors.Is; the returned errors add the topic and the numbers. Errors of
+// a partition (package partition) and of a configuration (*topic.ConfigError) come through as they
+// are.
 var (
-	ErrClosed                   = errors.New("replication: cluster is closed")
-	ErrUnknownTopic             = errors.New("replication: unknown topic or partition") // see UnknownTopicError
+	ErrClosed = errors.New("replication: cluster is closed")
+	// ErrUnknownTopic is matched by *UnknownTopicError.
+	ErrUnknownTopic             = errors.New("replication: unknown topic or partition")
 	ErrTopicExists              = errors.New("replication: topic exists already")
 	ErrInvalidPartitions        = errors.New("replication: invalid number of partitions")
 	ErrInvalidReplicationFactor = errors.New("replication: invalid replication factor")
@@ -20,27 +22,36 @@ var (
 
 	// ErrInvalidTopic is topic.ErrInvalidName: no such topic can exist.
 	ErrInvalidTopic = topic.ErrInvalidName
-	// ErrNotLeader is partition.ErrNotLeader: the partition is led elsewhere, or by nobody; metadata tells.
+	// ErrNotLeader is partition.ErrNotLeader: the partition is led elsewhere, or by nobody;
+	// metadata tells.
 	ErrNotLeader = partition.ErrNotLeader
-	// ErrPolicyViolation is partition.ErrPolicyViolation: the request is well-formed but not allowed here.
+	// ErrPolicyViolation is partition.ErrPolicyViolation: the request is well-formed but not
+	// allowed here.
 	ErrPolicyViolation = partition.ErrPolicyViolation
 )
 
 // Reasons of a DirectoryError.
 var (
-	ErrLocked      = errors.New("replication: directory is in use")                  // by this process or another
-	ErrNewerFormat = errors.New("replication: directory has a newer format")         // than this version writes
-	ErrDamaged     = errors.New("replication: directory is damaged")                 // what every broker needs cannot be read
-	ErrForeign     = errors.New("replication: directory belongs to another program") // it holds files, but not ours
+	// ErrLocked: this process or another has it open.
+	ErrLocked = errors.New("replication: directory is in use")
+	// ErrNewerFormat: newer than this version writes.
+	ErrNewerFormat = errors.New("replication: directory has a newer format")
+	// ErrDamaged: what every broker needs cannot be read.
+	ErrDamaged = errors.New("replication: directory is damaged")
+	// ErrForeign: it holds files, but not ours.
+	ErrForeign = errors.New("replication: directory belongs to another program")
 )
 
-// ErrUnfinished is a further reason of a DirectoryError: the directory is a backup that was interrupted.
+// ErrUnfinished is a further reason of a DirectoryError: the directory is a backup that was
+// interrupted.
 var ErrUnfinished = errors.New("replication: directory is an unfinished backup")
 
-// A DirectoryError says why a cluster's directory cannot be opened and what can be done. Nothing in the directory was changed.
+// A DirectoryError says why a cluster's directory cannot be opened and what can be done. Nothing in
+// the directory was changed.
 type DirectoryError struct {
-	Dir    string
-	Reason error  // ErrLocked, ErrNewerFormat, ErrDamaged, ErrForeign or ErrUnfinished; errors.Is sees it
+	Dir string
+	// ErrLocked, ErrNewerFormat, ErrDamaged, ErrForeign or ErrUnfinished; errors.Is sees it
+	Reason error
 	Advice string // what to do
 	Err    error  // the cause, may be nil; errors.Is and errors.As see it too
 }

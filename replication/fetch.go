@@ -11,25 +11,31 @@ import (
 )
 
 const (
-	// maxFetchBytes bounds a response, whatever the request says. Kafka: fetch.max.bytes of the broker.
+	// maxFetchBytes bounds a response, whatever the request says. Kafka: fetch.max.bytes of the
+	// broker.
 	maxFetchBytes = 57671680
 	// defaultPartitionFetchBytes is how much of one partition is read if the request does not say.
 	defaultPartitionFetchBytes = 1 << 20
 )
 
-// fetchTurn is where fetches that cannot return everything begin, so that partitions behind large ones get their turn.
+// fetchTurn is where fetches that cannot return everything begin, so that partitions behind large
+// ones get their turn.
 type fetchTurn struct{ n atomic.Uint32 }
 
-// Fetch reads from the leaders of the given partitions. It answers as soon as MinBytes are there over all partitions together, a partition has an
-// error, or MaxWait has passed; it does not poll meanwhile, and needs one waiter and one timer however many partitions there are.
+// Fetch reads from the leaders of the given partitions. It answers as soon as MinBytes are there
+// over all partitions together, a partition has an error, or MaxWait has passed; it does not poll
+// meanwhile, and needs one waiter and one timer however many partitions there are.
 //
-// Limits are Kafka's: MaxBytes of the request (at most 55 MiB, which is also the default) shrinks by what was read; a partition is
-// read up to its own MaxBytes (default 1 MiB); the first partition that has data returns at least one whole batch however large, the others only batches that fit.
-// Partitions are read in the order of the request. Only after a fetch whose limit left partitions unread do later ones begin further
-// on in their list, one step each time, so that no partition starves behind busy ones; not if InOrder is set. The response is in the order of the request.
+// Limits are Kafka's: MaxBytes of the request (at most 55 MiB, which is also the default) shrinks
+// by what was read; a partition is read up to its own MaxBytes (default 1 MiB); the first partition
+// that has data returns at least one whole batch however large, the others only batches that fit.
+// Partitions are read in the order of the request. Only after a fetch whose limit left partitions
+// unread do later ones begin further on in their list, one step each time, so that no partition
+// starves behind busy ones; not if InOrder is set. The response is in the order of the request.
 //
-// Each partition has its own error: ErrUnknownTopic, ErrNotLeader, and those of partition.Read. Fetch itself fails with ctx's error
-// and ErrClosed only. Reading a partition that was never written creates no files.
+// Each partition has its own error: ErrUnknownTopic, ErrNotLeader, and those of partition.Read.
+// Fetch itself fails with ctx's error and ErrClosed only. Reading a partition that was never
+// written creates no files.
 func (c *Cluster) Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error) {
 	c.stats.fetches.Add(1)
 	f := fetch{c: c, req: req, minBytes: max(req.MinBytes, 1), maxBytes: req.MaxBytes}
@@ -210,7 +216,8 @@ func (f *fetch) fail(got *partition.FetchedPartition, err error) {
 	got.HighWatermark, got.LastStableOffset, got.LogStartOffset, got.LeaderEpoch = -1, -1, -1, -1
 }
 
-// readFrom reads an open partition. Only the first batch of the whole response may be larger than the limit.
+// readFrom reads an open partition. Only the first batch of the whole response may be larger than
+// the limit.
 func (f *fetch) readFrom(p *partition.Partition, want *partition.FetchPartition, limit int) (partition.ReadResult, error) {
 	first := f.bytes == 0
 	if !first && limit <= 0 {

@@ -9,17 +9,22 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// An image is the cluster's metadata as of one offset of the controller's log: what applying the log's records from the first on gives.
-// apply is the only function that changes it, live and at recovery alike. It is not safe for concurrent use.
+// An image is the cluster's metadata as of one offset of the controller's log: what applying the
+// log's records from the first on gives. apply is the only function that changes it, live and at
+// recovery alike. It is not safe for concurrent use.
 type image struct {
-	version        int64 // of the metadata: offset after the last record applied
-	topics         map[string]*topicImage
-	byID           map[topic.ID]*topicImage
-	collisions     map[string]string   // topic.CollisionKey -> name
-	removed        map[topic.ID]string // every topic that ever was removed, with its name: directories of these may be deleted
-	partitions     int                 // of all topics
+	version    int64 // of the metadata: offset after the last record applied
+	topics     map[string]*topicImage
+	byID       map[topic.ID]*topicImage
+	collisions map[string]string // topic.CollisionKey -> name
+	// removed is every topic that ever was removed, with its name: directories of these may be
+	// deleted.
+	removed        map[topic.ID]string
+	partitions     int // of all topics
 	nextProducerID int64
-	brokers        map[string]map[string]string // what was set on brokers while they run, by their keys; "": on all. Never written to
+	// brokers is what was set on brokers while they run, by their keys; "": on all. Replaced, never
+	// written to.
+	brokers map[string]map[string]string
 
 	owned map[topic.ID]bool // topics copied since the last publish, which nobody else sees yet
 }
@@ -49,7 +54,8 @@ func newImage() *image {
 	}
 }
 
-// apply takes in one record. An error means that the record does not fit what came before it; the image is unchanged then.
+// apply takes in one record. An error means that the record does not fit what came before it; the
+// image is unchanged then.
 func (m *image) apply(rec metarecord.Record) error {
 	switch rec := rec.(type) {
 	case *metarecord.Topic:
@@ -106,7 +112,8 @@ func (m *image) applyRemoveTopic(rec *metarecord.RemoveTopic) error {
 	return nil
 }
 
-// applyPartition adds the next partition of a topic. Partitions come in order, so that a topic never has gaps.
+// applyPartition adds the next partition of a topic. Partitions come in order, so that a topic
+// never has gaps.
 func (m *image) applyPartition(rec *metarecord.Partition) error {
 	t := m.byID[rec.TopicID]
 	if t == nil {
@@ -182,7 +189,8 @@ func (m *image) applyBrokerConfig(rec *metarecord.Config) {
 	m.brokers = brokers
 }
 
-// own returns the topic as a copy that may be changed until the next publish, and puts it in place of t.
+// own returns the topic as a copy that may be changed until the next publish, and puts it in place
+// of t.
 func (m *image) own(t *topicImage) *topicImage {
 	if m.owned[t.id] {
 		return t

@@ -8,8 +8,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Producers lists the producer ids that a partition knows, by id. A partition that was never written knows none, and gets no files by being
-// asked. Errors: ErrUnknownTopic, ErrNotLeader, ErrClosed, why it is offline, ctx's. Kafka: DescribeProducers.
+// Producers lists the producer ids that a partition knows, by id. A partition that was never
+// written knows none, and gets no files by being asked. Errors: ErrUnknownTopic, ErrNotLeader,
+// ErrClosed, why it is offline, ctx's. Kafka: DescribeProducers.
 func (c *Cluster) Producers(ctx context.Context, tp record.TopicPartition) ([]partition.ProducerState, error) {
 	p, err := c.written(ctx, tp)
 	if p == nil {
@@ -18,10 +19,12 @@ func (c *Cluster) Producers(ctx context.Context, tp record.TopicPartition) ([]pa
 	return p.Producers(), nil
 }
 
-// EpochEnd returns the largest leader epoch of a partition that is not above epoch, and the offset where it ended, exclusive: the log end for
-// the current one. Both are -1 if nothing is known of it, or epoch is above the current one. currentEpoch is the epoch that the caller believes
-// the partition to be in, -1 for any: partition.ErrFencedLeaderEpoch and partition.ErrUnknownLeaderEpoch if it is not.
-// Further errors: those of Producers. Kafka: OffsetForLeaderEpoch.
+// EpochEnd returns the largest leader epoch of a partition that is not above epoch, and the offset
+// where it ended, exclusive: the log end for the current one. Both are -1 if nothing is known of
+// it, or epoch is above the current one. currentEpoch is the epoch that the caller believes the
+// partition to be in, -1 for any: partition.ErrFencedLeaderEpoch and
+// partition.ErrUnknownLeaderEpoch if it is not. Further errors: those of Producers. Kafka:
+// OffsetForLeaderEpoch.
 func (c *Cluster) EpochEnd(ctx context.Context, tp record.TopicPartition, currentEpoch, epoch int32) (int32, int64, error) {
 	if err := c.CheckLeaderEpoch(tp, currentEpoch); err != nil {
 		return -1, -1, err
@@ -45,8 +48,9 @@ func (c *Cluster) EpochEnd(ctx context.Context, tp record.TopicPartition, curren
 	return -1, -1, nil
 }
 
-// CheckLeaderEpoch returns nil if a partition is in the given leader epoch, or if that is -1; else partition.ErrFencedLeaderEpoch,
-// partition.ErrUnknownLeaderEpoch, ErrUnknownTopic or ErrClosed. It does not block.
+// CheckLeaderEpoch returns nil if a partition is in the given leader epoch, or if that is -1; else
+// partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch, ErrUnknownTopic or ErrClosed. It
+// does not block.
 func (c *Cluster) CheckLeaderEpoch(tp record.TopicPartition, epoch int32) error {
 	_, meta, err := c.find(tp)
 	switch {
@@ -75,7 +79,8 @@ func (c *Cluster) written(ctx context.Context, tp record.TopicPartition) (*parti
 // LogDir returns the directory of the broker's partitions, as a path of its file system.
 func (c *Cluster) LogDir() string { return c.broker.root }
 
-// Space returns the size of the file system that the broker's directory is in and what is free of it, in bytes; -1 each if unknown, as in memory.
+// Space returns the size of the file system that the broker's directory is in and what is free of
+// it, in bytes; -1 each if unknown, as in memory.
 func (c *Cluster) Space() (total, free int64) {
 	if s, ok := c.cfg.FS.(vfs.SpaceFS); ok {
 		if total, free, err := s.Space(c.broker.root); err == nil {

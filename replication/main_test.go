@@ -144,7 +144,8 @@ func partitionDirs(t *testing.T, fsys vfs.FS) []string {
 	return dirs
 }
 
-// servedDirs are the directories of partitions, without those of deleted ones that wait to be deleted.
+// servedDirs are the directories of partitions, without those of deleted ones that wait to be
+// deleted.
 func servedDirs(t *testing.T, fsys vfs.FS) []string {
 	t.Helper()
 	return slices.DeleteFunc(partitionDirs(t, fsys), func(name string) bool { return strings.HasSuffix(name, deleteSuffix) })

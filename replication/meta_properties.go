@@ -14,8 +14,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// metaProperties is the identity card of a broker's directory, the file meta.properties. It is Kafka's file, with a first line that Kafka takes
-// for a comment: it says that the directory is ours, in which format, and seals what follows.
+// metaProperties is the identity card of a broker's directory, the file meta.properties. It is
+// Kafka's file, with a first line that Kafka takes for a comment: it says that the directory is
+// ours, in which format, and seals what follows.
 //
 //	#strata 1 xxhash64 8b2c...            magic, version of the directory's format, hash of all bytes after this line
 //	version=1
@@ -38,7 +39,8 @@ func (m metaProperties) encode() []byte {
 	return []byte(fmt.Sprintf("%s%d xxhash64 %016x\n%s", metaMagic, directoryFormat, xxhash.Sum64String(body), body))
 }
 
-// decodeMeta reads what encode writes. The error is ErrForeign, ErrNewerFormat or ErrDamaged, wrapped.
+// decodeMeta reads what encode writes. The error is ErrForeign, ErrNewerFormat or ErrDamaged,
+// wrapped.
 func decodeMeta(p []byte) (m metaProperties, err error) {
 	head, body, _ := strings.Cut(string(p), "\n")
 	rest, ours := strings.CutPrefix(head, metaMagic)
@@ -70,8 +72,8 @@ func decodeMeta(p []byte) (m metaProperties, err error) {
 	return metaProperties{clusterID: props["cluster.id"], directoryID: props["directory.id"], nodeID: int32(id)}, nil
 }
 
-// checkDirectory tells before anything is written whether dir can be a broker's directory. It returns the identity if there is one, nil if the
-// directory is new.
+// checkDirectory tells before anything is written whether dir can be a broker's directory. It
+// returns the identity if there is one, nil if the directory is new.
 func checkDirectory(fsys vfs.FS, dir string, node int32) (*metaProperties, error) {
 	if _, err := fsys.Stat(filepath.Join(dir, unfinishedFile)); err == nil {
 		return nil, directoryError(dir, ErrUnfinished, nil)
@@ -98,7 +100,8 @@ func checkDirectory(fsys vfs.FS, dir string, node int32) (*metaProperties, error
 	return &m, nil
 }
 
-// checkNew accepts a directory that is missing, empty, or was left behind when its creation was cut short.
+// checkNew accepts a directory that is missing, empty, or was left behind when its creation was cut
+// short.
 func checkNew(fsys vfs.FS, dir string) error {
 	entries, err := fsys.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

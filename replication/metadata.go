@@ -8,8 +8,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Metadata says which topics and brokers there are, and who leads what. The caller owns it, except that the slices of replicas are shared and must
-// not be written to.
+// Metadata says which topics and brokers there are, and who leads what. The caller owns it, except
+// that the slices of replicas are shared and must not be written to.
 type Metadata struct {
 	Version    int64 // grows with every change, also over restarts; see Cluster.WaitMetadata
 	ClusterID  string
@@ -21,7 +21,8 @@ type Metadata struct {
 // A Broker is one broker of the cluster.
 type Broker struct{ ID int32 }
 
-// TopicMetadata is one topic. If Err is set (an *UnknownTopicError, or ErrInvalidTopic) only Name is valid.
+// TopicMetadata is one topic. If Err is set (an *UnknownTopicError, or ErrInvalidTopic) only Name
+// is valid.
 type TopicMetadata struct {
 	Name       string
 	ID         topic.ID
@@ -78,11 +79,12 @@ func (t *topicImage) metadata() TopicMetadata {
 	return m
 }
 
-// MetadataVersion returns the version of the metadata. It takes no lock, so that it can be asked for every record: a change of metadata is seen
-// here when the call that made it returns.
+// MetadataVersion returns the version of the metadata. It takes no lock, so that it can be asked
+// for every record: a change of metadata is seen here when the call that made it returns.
 func (c *Cluster) MetadataVersion() int64 { return c.version.Load() }
 
-// WaitMetadata returns the version of the metadata as soon as it is above after. It does not poll. It ends early with ctx's error or ErrClosed.
+// WaitMetadata returns the version of the metadata as soon as it is above after. It does not poll.
+// It ends early with ctx's error or ErrClosed.
 func (c *Cluster) WaitMetadata(ctx context.Context, after int64) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -119,7 +121,8 @@ func (c *Cluster) forget(e *watermark.Entry[chan struct{}]) {
 	c.waiters.Remove(e)
 }
 
-// ClusterID returns the id that the cluster got when its directory was created: 22 characters of base64url.
+// ClusterID returns the id that the cluster got when its directory was created: 22 characters of
+// base64url.
 func (c *Cluster) ClusterID() string { return c.clusterID }
 
 // Controller returns the broker that is controller.

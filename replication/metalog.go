@@ -10,8 +10,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// metaLog is the controller's log, __cluster_metadata-0: a log like any other whose records are those of package metarecord. Every change is
-// one batch, so it happens wholly or not at all. The leader epoch of the log is the controller's epoch.
+// metaLog is the controller's log, __cluster_metadata-0: a log like any other whose records are
+// those of package metarecord. Every change is one batch, so it happens wholly or not at all. The
+// leader epoch of the log is the controller's epoch.
 type metaLog struct {
 	log     *log.Log
 	builder record.Builder
@@ -21,10 +22,12 @@ type metaLog struct {
 	slack    int64
 }
 
-// maxMetaBatchBytes bounds one change; the largest allowed creation of partitions takes about a megabyte.
+// maxMetaBatchBytes bounds one change; the largest allowed creation of partitions takes about a
+// megabyte.
 const maxMetaBatchBytes = 16 << 20
 
-// openMetaLog opens the log and applies what is in it to img, which it publishes. The errors about its contents are *DirectoryErrors.
+// openMetaLog opens the log and applies what is in it to img, which it publishes. The errors about
+// its contents are *DirectoryErrors.
 func openMetaLog(dir string, cfg log.Config, img *image, slack int64) (*metaLog, error) {
 	cfg.Sync = log.SyncOnAck
 	cfg.Cleanup = log.CleanupNone
@@ -112,8 +115,9 @@ func applyValue(img *image, value []byte) (snapshot bool, err error) {
 	return ok && n.Snapshot, img.apply(rec)
 }
 
-// append writes one change and returns the metadata version after it, once it is on stable storage. It is called by one goroutine at a time. An error
-// leaves open whether the change will be there after the next open.
+// append writes one change and returns the metadata version after it, once it is on stable storage.
+// It is called by one goroutine at a time. An error leaves open whether the change will be there
+// after the next open.
 func (m *metaLog) append(recs []metarecord.Record) (version int64, err error) {
 	now := time.Now().UnixMilli()
 	m.builder.Reset(0)

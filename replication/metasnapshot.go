@@ -15,11 +15,14 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// The controller's log is kept short by snapshots in the log itself: when it has grown to several times what the present state takes, that state is
-// written as one batch, which begins with a record that voids all before it, and then what is before it is deleted. A crash in between leaves the
-// history and the snapshot, which say the same. (Kafka writes snapshots to files beside the log.)
+// The controller's log is kept short by snapshots in the log itself: when it has grown to several
+// times what the present state takes, that state is written as one batch, which begins with a
+// record that voids all before it, and then what is before it is deleted. A crash in between leaves
+// the history and the snapshot, which say the same. (Kafka writes snapshots to files beside the
+// log.)
 const (
-	// metaSlack is by how much the log may outgrow its last snapshot, at least; else it is three times the snapshot.
+	// metaSlack is by how much the log may outgrow its last snapshot, at least; else it is three
+	// times the snapshot.
 	metaSlack = 1 << 20
 )
 
@@ -31,7 +34,8 @@ func (m *metaLog) due() bool {
 	return m.size-m.snapshot > max(m.slack, 3*m.snapshot)
 }
 
-// compact writes a snapshot of the state and deletes what came before it. It returns the metadata version, 0 if nothing was written. By the one goroutine that appends.
+// compact writes a snapshot of the state and deletes what came before it. It returns the metadata
+// version, 0 if nothing was written. By the one goroutine that appends.
 func (m *metaLog) compact(state []metarecord.Record) (version int64, err error) {
 	if err := m.log.Roll(); err != nil { // so that all before it goes, segment by segment
 		return 0, err
@@ -49,7 +53,8 @@ func (m *metaLog) compact(state []metarecord.Record) (version int64, err error) 
 	return version, err
 }
 
-// snapshot returns the records that make the image out of nothing. Of the removed topics only those of kept are in it.
+// snapshot returns the records that make the image out of nothing. Of the removed topics only those
+// of kept are in it.
 func (m *image) snapshot(kept map[topic.ID]string) []metarecord.Record {
 	recs := []metarecord.Record{&metarecord.NoOp{Snapshot: true}}
 	for id, name := range kept {
@@ -75,7 +80,8 @@ func (m *image) snapshot(kept map[topic.ID]string) []metarecord.Record {
 	return recs
 }
 
-// remains returns those of the removed topics that have a directory still: only for them somebody must know that they were removed.
+// remains returns those of the removed topics that have a directory still: only for them somebody
+// must know that they were removed.
 func (b *broker) remains(removed map[topic.ID]string) (map[topic.ID]string, error) {
 	names := make(map[string]bool, len(removed))
 	for _, name := range removed {
@@ -102,7 +108,8 @@ func (b *broker) remains(removed map[topic.ID]string) (map[topic.ID]string, erro
 	return kept, nil
 }
 
-// compactMetadata writes a snapshot of the metadata if it is time. A failure leaves the log as long as it is, to be tried again after the next change.
+// compactMetadata writes a snapshot of the metadata if it is time. A failure leaves the log as long
+// as it is, to be tried again after the next change.
 func (c *Cluster) compactMetadata() {
 	if !c.meta.due() {
 		return
@@ -134,7 +141,8 @@ func (c *Cluster) installSnapshot(state []metarecord.Record) error {
 	c.mu.Lock()
 	for _, rec := range state {
 		if err := c.image.apply(rec); err != nil {
-			panic(fmt.Sprintf("replication: snapshot does not apply: %v", err)) // it was made from the image: our own fault
+			// It was made from the image: our own fault.
+			panic(fmt.Sprintf("replication: snapshot does not apply: %v", err))
 		}
 	}
 	due := c.publishLocked(version)

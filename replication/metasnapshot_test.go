@@ -129,7 +129,8 @@ func TestMetadataLogWithoutItsBeginningIsDamaged(t *testing.T) {
 	}
 }
 
-// A topic whose directory could not be renamed is remembered as removed, also by a snapshot: at the next open its directory is deleted, not kept as a stray.
+// A topic whose directory could not be renamed is remembered as removed, also by a snapshot: at the
+// next open its directory is deleted, not kept as a stray.
 func TestSnapshotRemembersTopicsWhoseDirectoriesAreStillThere(t *testing.T) {
 	var out bytes.Buffer
 	fsys := vfs.Mem()

@@ -9,8 +9,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// ListOffsets finds offsets by meaning or by time, at the leaders. Each partition has its own error: ErrUnknownTopic, ErrNotLeader, those of
-// partition.ListOffset. The call itself fails with ctx's error and ErrClosed only.
+// ListOffsets finds offsets by meaning or by time, at the leaders. Each partition has its own
+// error: ErrUnknownTopic, ErrNotLeader, those of partition.ListOffset. The call itself fails with
+// ctx's error and ErrClosed only.
 func (c *Cluster) ListOffsets(ctx context.Context, specs map[record.TopicPartition]partition.OffsetSpec, isolation partition.Isolation) (map[record.TopicPartition]partition.OffsetResult, error) {
 	results := make(map[record.TopicPartition]partition.OffsetResult, len(specs))
 	for tp, spec := range specs {
@@ -46,9 +47,11 @@ func (c *Cluster) listOffset(tp record.TopicPartition, spec partition.OffsetSpec
 	return res, err
 }
 
-// DeleteRecords moves the start of partitions forward to the given offsets, -1 meaning the high watermark, and returns the new starts; a start
-// that is beyond the offset already stays. It is on stable storage when the call returns. The error joins those of the partitions that failed
-// (partition.ErrOffsetOutOfRange, ErrPolicyViolation, ErrUnknownTopic, ErrNotLeader); the result holds the others.
+// DeleteRecords moves the start of partitions forward to the given offsets, -1 meaning the high
+// watermark, and returns the new starts; a start that is beyond the offset already stays. It is on
+// stable storage when the call returns. The error joins those of the partitions that failed
+// (partition.ErrOffsetOutOfRange, ErrPolicyViolation, ErrUnknownTopic, ErrNotLeader); the result
+// holds the others.
 func (c *Cluster) DeleteRecords(ctx context.Context, before map[record.TopicPartition]int64) (map[record.TopicPartition]int64, error) {
 	starts := make(map[record.TopicPartition]int64, len(before))
 	var errs []error
@@ -58,7 +61,8 @@ func (c *Cluster) DeleteRecords(ctx context.Context, before map[record.TopicPart
 			start, err = c.deleteRecords(tp, offset)
 			return err
 		})
-		if cause := ctx.Err(); cause != nil || errors.Is(err, ErrClosed) { // start may still be written to
+		// Start may still be written to.
+		if cause := ctx.Err(); cause != nil || errors.Is(err, ErrClosed) {
 			return nil, errors.Join(append(errs, err)...)
 		}
 		if err != nil {

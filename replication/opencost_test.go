@@ -9,8 +9,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Checklist row L4: what a start costs grows with the partitions that hold data, so each of them must cost little. Calls are
-// counted, not time: one more for each partition is 30 ms of a start with 10,000.
+// Checklist row L4: what a start costs grows with the partitions that hold data, so each of them
+// must cost little. Calls are counted, not time: one more for each partition is 30 ms of a start
+// with 10,000.
 func TestOpenMakesFewCallsForEachPartition(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

@@ -9,9 +9,11 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Produce hands the request to the leader of its partition, in the order of the calls for one partition. It does not wait; req.Done is called
-// exactly once. Besides partition's errors Done may get ErrUnknownTopic (also if the topic has another id than the request says), ErrNotLeader and
-// ErrClosed; partition.ErrClosed means that the topic was deleted, or the cluster closed, in the middle: look at the metadata again.
+// Produce hands the request to the leader of its partition, in the order of the calls for one
+// partition. It does not wait; req.Done is called exactly once. Besides partition's errors Done may
+// get ErrUnknownTopic (also if the topic has another id than the request says), ErrNotLeader and
+// ErrClosed; partition.ErrClosed means that the topic was deleted, or the cluster closed, in the
+// middle: look at the metadata again.
 func (c *Cluster) Produce(req *partition.ProduceRequest) {
 	c.stats.produces.Add(1)
 	r, err := c.leaderReplica(req.TopicPartition)
@@ -39,8 +41,9 @@ func refuse(req *partition.ProduceRequest, err error) {
 	req.Done(partition.ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1, Err: err})
 }
 
-// Partition returns the replica of tp that leads, opening it and creating its files if need be. It is for coordinators that keep their state in a
-// partition; it stays valid until the topic is deleted or the cluster closed. It blocks until the partition is open.
+// Partition returns the replica of tp that leads, opening it and creating its files if need be. It
+// is for coordinators that keep their state in a partition; it stays valid until the topic is
+// deleted or the cluster closed. It blocks until the partition is open.
 func (c *Cluster) Partition(tp record.TopicPartition) (*partition.Partition, error) {
 	r, err := c.leaderReplica(tp)
 	if err != nil {
@@ -56,7 +59,8 @@ func (c *Cluster) Partition(tp record.TopicPartition) (*partition.Partition, err
 	return o.p, o.err
 }
 
-// Written reports whether the partition has files, which it gets with its first append or call of Partition. A partition without any is empty.
+// Written reports whether the partition has files, which it gets with its first append or call of
+// Partition. A partition without any is empty.
 func (c *Cluster) Written(tp record.TopicPartition) (bool, error) {
 	r, err := c.leaderReplica(tp)
 	if err != nil {
@@ -66,7 +70,8 @@ func (c *Cluster) Written(tp record.TopicPartition) (bool, error) {
 	return p != nil, err
 }
 
-// await runs fn, which blocks for a disk, and returns its error, or ctx's if that ends first; fn goes on then.
+// await runs fn, which blocks for a disk, and returns its error, or ctx's if that ends first; fn
+// goes on then.
 func (c *Cluster) await(ctx context.Context, fn func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -8,10 +8,12 @@ import (
 	"github.com/stratalog/strata/internal/metarecord"
 )
 
-// producerIDBlock is how many producer ids one record of the metadata log reserves. Kafka: ProducerIdsBlock.
+// producerIDBlock is how many producer ids one record of the metadata log reserves. Kafka:
+// ProducerIdsBlock.
 const producerIDBlock = 1000
 
-// producerIDs hands out the ids of the reserved block. What is left of a block when the cluster is closed is never used.
+// producerIDs hands out the ids of the reserved block. What is left of a block when the cluster is
+// closed is never used.
 type producerIDs struct {
 	mu        sync.Mutex // guards the fields below; not held while a block is reserved
 	next, end int64
@@ -35,8 +37,9 @@ func (p *producerIDs) add(first int64) {
 	p.next, p.end = first, first+producerIDBlock
 }
 
-// InitProducerID returns a producer id that nobody ever had, over restarts too, with epoch 0. It rarely waits: a thousand ids are reserved
-// in the metadata log at once. Errors: ErrClosed, ctx's, those of the disk.
+// InitProducerID returns a producer id that nobody ever had, over restarts too, with epoch 0. It
+// rarely waits: a thousand ids are reserved in the metadata log at once. Errors: ErrClosed, ctx's,
+// those of the disk.
 func (c *Cluster) InitProducerID(ctx context.Context) (id int64, epoch int16, err error) {
 	for {
 		if err := c.live(ctx); err != nil {
@@ -51,7 +54,8 @@ func (c *Cluster) InitProducerID(ctx context.Context) (id int64, epoch int16, er
 	}
 }
 
-// reserveProducerIDs makes sure that there are ids, unless someone else did meanwhile. The block becomes available only when it is on stable storage.
+// reserveProducerIDs makes sure that there are ids, unless someone else did meanwhile. The block
+// becomes available only when it is on stable storage.
 func (c *Cluster) reserveProducerIDs(ctx context.Context) error {
 	return c.changeThen(ctx, func(img *image) ([]metarecord.Record, error) {
 		c.ids.mu.Lock()

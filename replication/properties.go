@@ -57,7 +57,8 @@ func (c *Config) readProperties() error {
 		}
 	}
 	c.Defaults.Properties = defaults
-	if v, ok := c.Properties["log.cleaner.enable"]; ok { // after log.cleaner.backoff.ms, which then does not matter
+	// After log.cleaner.backoff.ms, which then does not matter.
+	if v, ok := c.Properties["log.cleaner.enable"]; ok {
 		on, err := strconv.ParseBool(strings.ToLower(strings.TrimSpace(v)))
 		switch {
 		case err != nil:

@@ -9,27 +9,34 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A replica is a partition's place on a broker. A partition that was never written has no files and nothing but this in memory: the first
-// append creates its directory. Until then it reads as empty.
+// A replica is a partition's place on a broker. A partition that was never written has no files and
+// nothing but this in memory: the first append creates its directory. Until then it reads as empty.
 type replica struct {
 	tp record.TopicPartition
 	id topic.ID
 
-	part atomic.Pointer[partition.Partition] // set once, when it is open and nobody waits for that any more; stays when it is closed
-	// readable is set before part: what the first ones in line append is acknowledged while others still wait their turn.
+	// part is set once, when it is open and nobody waits for that any more. It stays when it is
+	// closed.
+	part atomic.Pointer[partition.Partition]
+	// readable is set before part: what the first ones in line append is acknowledged while others
+	// still wait their turn.
 	readable atomic.Pointer[partition.Partition]
 
 	compacted atomic.Bool // cleanup.policy contains compact
 
-	mu      sync.Mutex                          // guards the fields below; never held while waiting
-	opening chan struct{}                       // closed when the opening under way has ended; nil: none is
+	mu sync.Mutex // guards the fields below; never held while waiting
+	// opening is closed when the opening under way has ended; nil: none is.
+	opening chan struct{}
 	waiting []func(*partition.Partition, error) // to be called in order when it has
-	watches map[*fetchWait]struct{}             // fetches that wait for the partition's first record
-	err     error                               // why it is offline, or gone, until the cluster is opened again
+	// watches are fetches that wait for the partition's first record.
+	watches map[*fetchWait]struct{}
+	// err is why it is offline, or gone, until the cluster is opened again.
+	err error
 }
 
-// with calls fn with the open partition: at once if it is open, else after it has been opened. Calls of fn come in the order of the calls of with.
-// fn must not block. It gets an error if the partition cannot be opened.
+// with calls fn with the open partition: at once if it is open, else after it has been opened.
+// Calls of fn come in the order of the calls of with. fn must not block. It gets an error if the
+// partition cannot be opened.
 func (r *replica) with(b *broker, fn func(*partition.Partition, error)) {
 	if p := r.part.Load(); p != nil {
 		fn(p, nil)
@@ -72,8 +79,9 @@ func (r *replica) open(b *broker) {
 	}
 }
 
-// refuse tells the callers that waited for a failed opening, and reports whether others have come meanwhile: they ask for
-// another attempt, since what made this one fail may be over (a full disk gets room). If none have, the opening ends.
+// refuse tells the callers that waited for a failed opening, and reports whether others have come
+// meanwhile: they ask for another attempt, since what made this one fail may be over (a full disk
+// gets room). If none have, the opening ends.
 func (r *replica) refuse(err error) (again bool) {
 	for {
 		r.mu.Lock()
@@ -126,7 +134,8 @@ func (r *replica) opened(p *partition.Partition) {
 	r.mu.Unlock()
 }
 
-// watch makes w wait for the partition to be opened or to be no more. False: that has happened, w was not registered.
+// watch makes w wait for the partition to be opened or to be no more. False: that has happened, w
+// was not registered.
 func (r *replica) watch(w *fetchWait) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,7 +167,8 @@ func wake(watches map[*fetchWait]struct{}) {
 	}
 }
 
-// state returns the open partition, or nil and why there is none; neither means that it is empty and has no files.
+// state returns the open partition, or nil and why there is none; neither means that it is empty
+// and has no files.
 func (r *replica) state() (*partition.Partition, error) {
 	if p := r.readable.Load(); p != nil {
 		return p, nil
@@ -179,7 +189,8 @@ func (r *replica) settled() *partition.Partition {
 	return r.part.Load()
 }
 
-// retire makes every further use fail with err and returns the partition, if it is open, for the caller to close.
+// retire makes every further use fail with err and returns the partition, if it is open, for the
+// caller to close.
 func (r *replica) retire(err error) *partition.Partition {
 	r.mu.Lock()
 	r.err = err

@@ -12,13 +12,14 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Restore copies the directory of a cluster that is not open, a backup say, to the directory to, which
-// must not exist or be empty. from is only read, and may be kept for the next time. As with
+// Restore copies the directory of a cluster that is not open, a backup say, to the directory to,
+// which must not exist or be empty. from is only read, and may be kept for the next time. As with
 // Cluster.Backup the copy has a mark until it is complete and on stable storage, and does not open
 // before. What is in the files is not looked at: strata verify does that.
 //
 // Errors: a *DirectoryError if from is no cluster, an unfinished backup, or open; one matching
-// fs.ErrExist if to is not empty; ctx's and those of the file system, nil being the operating system's.
+// fs.ErrExist if to is not empty; ctx's and those of the file system, nil being the operating
+// system's.
 func Restore(ctx context.Context, fsys vfs.FS, from, to string) (err error) {
 	if fsys == nil {
 		fsys = vfs.OS()

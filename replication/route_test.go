@@ -18,7 +18,8 @@ func TestRoutingDoesNotAllocate(t *testing.T) {
 	produce(t, c, at("orders", 5), "x")
 	r, err := c.leaderReplica(at("orders", 5))
 	require.NoError(t, err)
-	require.NotNil(t, r.settled()) // the first append is acknowledged a moment before the partition counts as open
+	// The first append is acknowledged a moment before the partition counts as open.
+	require.NotNil(t, r.settled())
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		r, err := c.leaderReplica(at("orders", 5))
 		if err != nil || r.part.Load() == nil {
@@ -27,7 +28,8 @@ func TestRoutingDoesNotAllocate(t *testing.T) {
 	}))
 }
 
-// What a fetch costs that finds data in one of its partitions: routing, watermarks, one read, the response.
+// What a fetch costs that finds data in one of its partitions: routing, watermarks, one read, the
+// response.
 func BenchmarkFetch(b *testing.B) {
 	for _, n := range []int{1, 12, 100} {
 		b.Run(fmt.Sprintf("partitions=%d", n), func(b *testing.B) {

@@ -14,8 +14,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Ten thousand partitions that were written once and then closed: open, what they cost, and that nothing runs for them.
-// STRATA_SCALE=1 runs it in full on the operating system's files; without it there are a thousand.
+// Ten thousand partitions that were written once and then closed: open, what they cost, and that
+// nothing runs for them. STRATA_SCALE=1 runs it in full on the operating system's files; without it
+// there are a thousand.
 func TestIdlePartitionsCostLittle(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes many files")

@@ -13,12 +13,13 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// CreateTopic creates a topic. When it returns nil the topic is on stable storage and can be written to. Its partitions get their directories when
-// they are first written.
+// CreateTopic creates a topic. When it returns nil the topic is on stable storage and can be
+// written to. Its partitions get their directories when they are first written.
 //
-// Errors: ErrTopicExists, ErrInvalidTopic (also if only '.' and '_' distinguish the name from an existing one), ErrInvalidPartitions,
-// ErrInvalidReplicationFactor, ErrPolicyViolation (more than 10,000 partitions), *topic.ConfigError, ErrClosed, ctx's. If ctx ends during the
-// call the topic may be created all the same.
+// Errors: ErrTopicExists, ErrInvalidTopic (also if only '.' and '_' distinguish the name from an
+// existing one), ErrInvalidPartitions, ErrInvalidReplicationFactor, ErrPolicyViolation (more than
+// 10,000 partitions), *topic.ConfigError, ErrClosed, ctx's. If ctx ends during the call the topic
+// may be created all the same.
 func (c *Cluster) CreateTopic(ctx context.Context, name string, cfg topic.Config) error {
 	n, err := c.newTopic(name, cfg)
 	if err != nil {
@@ -99,7 +100,8 @@ func (c *Cluster) createTopic(n newTopic) decision {
 }
 
 func (n newTopic) records(img *image) ([]metarecord.Record, error) {
-	if err := img.claimable(n.name); err != nil { // again: newTopic looked before the change had its turn
+	// Again: newTopic looked before the change had its turn.
+	if err := img.claimable(n.name); err != nil {
 		return nil, err
 	}
 	id := topic.NewID()
@@ -132,8 +134,9 @@ func appendPartitions(recs []metarecord.Record, id topic.ID, first, count, facto
 	return recs
 }
 
-// AddPartitions grows a topic to total partitions. Records already written stay where they are; where keys go changes from now on.
-// Errors: ErrUnknownTopic, ErrInvalidPartitions (not more than there are), ErrPolicyViolation, ErrClosed, ctx's.
+// AddPartitions grows a topic to total partitions. Records already written stay where they are;
+// where keys go changes from now on. Errors: ErrUnknownTopic, ErrInvalidPartitions (not more than
+// there are), ErrPolicyViolation, ErrClosed, ctx's.
 func (c *Cluster) AddPartitions(ctx context.Context, name string, total int) error {
 	if err := c.change(ctx, c.addPartitions(name, total)); err != nil {
 		return fmt.Errorf("add partitions to %q: %w", name, err)
@@ -173,9 +176,10 @@ func (c *Cluster) room(img *image, more int) error {
 	return nil
 }
 
-// DeleteTopic deletes a topic with all its records, for good when it returns nil. Its directories have another name then, and are deleted after
-// the broker's log.segment.delete.delay.ms, or by the next open. Whoever reads or writes it gets ErrUnknownTopic, or
-// partition.ErrClosed if caught in the middle. Errors: ErrUnknownTopic, ErrPolicyViolation for an internal topic, ErrClosed, ctx's.
+// DeleteTopic deletes a topic with all its records, for good when it returns nil. Its directories
+// have another name then, and are deleted after the broker's log.segment.delete.delay.ms, or by the
+// next open. Whoever reads or writes it gets ErrUnknownTopic, or partition.ErrClosed if caught in
+// the middle. Errors: ErrUnknownTopic, ErrPolicyViolation for an internal topic, ErrClosed, ctx's.
 func (c *Cluster) DeleteTopic(ctx context.Context, name string) error {
 	err := c.change(ctx, func(img *image) ([]metarecord.Record, error) {
 		t := img.topics[name]
@@ -210,7 +214,8 @@ type ConfigChange struct {
 	Value string
 }
 
-// AlterTopic sets configuration keys of a live topic; keys that props does not name stay as they are. It is AlterTopicConfig with SetConfig for all.
+// AlterTopic sets configuration keys of a live topic; keys that props does not name stay as they
+// are. It is AlterTopicConfig with SetConfig for all.
 func (c *Cluster) AlterTopic(ctx context.Context, name string, props map[string]string) error {
 	changes := make([]ConfigChange, 0, len(props))
 	for _, k := range slices.Sorted(maps.Keys(props)) {
@@ -219,14 +224,15 @@ func (c *Cluster) AlterTopic(ctx context.Context, name string, props map[string]
 	return c.AlterTopicConfig(ctx, name, changes...)
 }
 
-// AlterTopicConfig changes a topic's configuration, all of it or nothing. When it returns nil the change is on stable storage, and open
-// partitions go by it. Errors: ErrUnknownTopic, *topic.ConfigError, ErrClosed, ctx's.
+// AlterTopicConfig changes a topic's configuration, all of it or nothing. When it returns nil the
+// change is on stable storage, and open partitions go by it. Errors: ErrUnknownTopic,
+// *topic.ConfigError, ErrClosed, ctx's.
 func (c *Cluster) AlterTopicConfig(ctx context.Context, name string, changes ...ConfigChange) error {
 	return c.alterTopic(ctx, name, applyChanges(changes))
 }
 
-// ReplaceTopicConfig makes props the whole of what is set on a topic: keys that it does not name return to their defaults.
-// Errors: those of AlterTopicConfig. Kafka: AlterConfigs.
+// ReplaceTopicConfig makes props the whole of what is set on a topic: keys that it does not name
+// return to their defaults. Errors: those of AlterTopicConfig. Kafka: AlterConfigs.
 func (c *Cluster) ReplaceTopicConfig(ctx context.Context, name string, props map[string]string) error {
 	return c.alterTopic(ctx, name, replaceConfig(props))
 }

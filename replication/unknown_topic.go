@@ -40,7 +40,8 @@ const nearestBudget = 1 << 19
 // request that names many unknown topics costs no more than one of them.
 type nearestSearch struct {
 	budget int
-	rows   [3][]int // of the table: the one before the previous one, the previous one, the current one
+	// rows of the table: the one before the previous one, the previous one, the current one.
+	rows [3][]int
 }
 
 // nearest returns the topic of m whose name is nearest to name, the first by name of several; ""
@@ -88,7 +89,8 @@ func (s *nearestSearch) distance(a, b string, limit int) int {
 	for i := range s.rows {
 		s.rows[i] = s.rows[i][:0]
 		for j := range len(b) + 1 {
-			s.rows[i] = append(s.rows[i], j) // right for row 0; others are overwritten within the band
+			// Right for row 0; others are overwritten within the band.
+			s.rows[i] = append(s.rows[i], j)
 		}
 	}
 	s.budget -= len(b) / 8 // cheap, but not for nothing

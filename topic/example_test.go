@@ -34,7 +34,8 @@ func Example() {
 
 func ExampleDefault() {
 	p := topic.Default()
-	for _, key := range []string{"a", "21", "kafka"} { // the same partitions as from any Kafka client
+	// The same partitions as from any Kafka client.
+	for _, key := range []string{"a", "21", "kafka"} {
 		fmt.Println(key, p.Partition(record.String("orders", key, "v"), 3))
 	}
 	// Output:

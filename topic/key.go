@@ -10,10 +10,12 @@ import (
 // A Key describes one configuration key of a topic. It is a value; the slices of Synonyms are
 // shared and must not be written to.
 type Key struct {
-	Name     string
-	Type     ValueType
-	Default  string   // as text; Kafka's, except for flush.messages
-	Valid    string   // the accepted values in words or as an interval, Kafka's spelling where there is one
+	Name    string
+	Type    ValueType
+	Default string // as text; Kafka's, except for flush.messages
+	// Valid tells the accepted values in words or as an interval, in Kafka's spelling where there
+	// is one.
+	Valid    string
 	Synonyms []string // the broker's names for the default in Apache Kafka, the nearest first
 	Doc      string
 	Internal bool // not listed by Describe unless it is set

@@ -63,7 +63,8 @@ func (p *roundRobin) counter(t turn) *counter {
 		p.next = map[turn]*counter{}
 	}
 	c = &counter{turn: t}
-	c.n.Store(uint64(rand.Uint32())) // producers that start together should not all begin with partition 0
+	// Producers that start together should not all begin with partition 0.
+	c.n.Store(uint64(rand.Uint32()))
 	p.next[t] = c
 	return c
 }

@@ -18,8 +18,10 @@ type sticky struct {
 
 // stuck is the present choice for one topic.
 type stuck struct {
-	turn  turn
-	state atomic.Uint64 // partition in the high half, bytes appended to it in the low; one word, so that a late report cannot count for the next choice
+	turn turn
+	// state has the partition in the high half, the bytes appended to it in the low one: one word,
+	// so that a late report cannot count for the next choice.
+	state atomic.Uint64
 }
 
 func newSticky() *sticky { return &sticky{} }

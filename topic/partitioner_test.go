@@ -120,7 +120,8 @@ func TestStickySwitchesAfterABatchOfBytesWhenTheBatchIsFull(t *testing.T) {
 	require.Equal(t, first, p.Partition(keyless(), n), "120 bytes, but half a batch is open")
 	report(10, true)
 	second := p.Partition(keyless(), n)
-	require.NotEqual(t, first, second) // one in a thousand to be the same again by chance; the loop below would notice a real fault
+	// One in a thousand to be the same again by chance; the loop below would notice a real fault.
+	require.NotEqual(t, first, second)
 
 	report(199, false)
 	require.Equal(t, second, p.Partition(keyless(), n))

@@ -14,33 +14,38 @@ import (
 // Always, as Fault.Times, makes a fault sticky.
 const Always = -1
 
-// Fault describes what goes wrong, and when. Of the matching operations the first After pass untouched, the next Times are hit.
+// Fault describes what goes wrong, and when. Of the matching operations the first After pass
+// untouched, the next Times are hit.
 //
-// If several faults match one operation, all of them count it and the first one that is due decides.
+// If several faults match one operation, all of them count it and the first one that is due
+// decides.
 type Fault struct {
 	// Ops are the kinds of operations that match. 0: any.
 	Ops Op
-	// Pattern is matched against the last element of the name (either name of Rename and Link) as filepath.Match does.
-	// "" matches everything, a malformed pattern nothing.
+	// Pattern is matched against the last element of the name (either name of Rename and Link) as
+	// filepath.Match does. "" matches everything, a malformed pattern nothing.
 	Pattern string
 	// After is how many matching operations pass untouched before the first one is hit.
 	After int
 	// Times is how many are hit. 0: one. Always: all that follow.
 	Times int
 
-	// Err is what the operation fails with, without having had any effect (but see Keep), wrapped in a *fs.PathError.
-	// A Sync that fails on a MemFS loses what was not synced yet, as on Linux: it can still be read, but a power cut takes it
-	// even if a later Sync succeeds.
+	// Err is what the operation fails with, without having had any effect (but see Keep), wrapped
+	// in a *fs.PathError. A Sync that fails on a MemFS loses what was not synced yet, as on Linux:
+	// it can still be read, but a power cut takes it even if a later Sync succeeds.
 	Err error
-	// Keep is how many bytes of a read or write take place all the same, clipped to what was asked for;
-	// a negative Keep is that many less than all. If Err is nil and Keep is not 0, writes fail with io.ErrShortWrite and reads with io.EOF.
+	// Keep is how many bytes of a read or write take place all the same, clipped to what was asked
+	// for; a negative Keep is that many less than all. If Err is nil and Keep is not 0, writes fail
+	// with io.ErrShortWrite and reads with io.EOF.
 	Keep int
 	// Lie reports success without doing anything. Reads leave the buffer as it is.
 	Lie bool
-	// Flip inverts bit Bit of the file (bit 0 is the lowest of the first byte) in what is read; only reads covering it match.
+	// Flip inverts bit Bit of the file (bit 0 is the lowest of the first byte) in what is read;
+	// only reads covering it match.
 	Flip bool
 	Bit  int64
-	// Delay is how long the operation takes: it has its effect at once and returns later. In a testing/synctest bubble the time is virtual.
+	// Delay is how long the operation takes: it has its effect at once and returns later. In a
+	// testing/synctest bubble the time is virtual.
 	Delay time.Duration
 }
 
@@ -60,8 +65,9 @@ func baseMatches(pattern, name string) bool {
 	return ok && err == nil
 }
 
-// FaultFS is a file system that fails on demand, counts its operations and lets them be watched. Make one with Faulty.
-// Its files do not implement RawFile, so that no read or write passes it by. Safe for concurrent use.
+// FaultFS is a file system that fails on demand, counts its operations and lets them be watched.
+// Make one with Faulty. Its files do not implement RawFile, so that no read or write passes it by.
+// Safe for concurrent use.
 type FaultFS struct {
 	fs    FS
 	n     atomic.Int64 // operations so far

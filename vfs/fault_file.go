@@ -94,7 +94,8 @@ func (f *Fault) kept(n int) int {
 	return min(f.Keep, n)
 }
 
-// shortened returns what a shortened read or write fails with: its own error, the fault's, or otherwise.
+// shortened returns what a shortened read or write fails with: its own error, the fault's, or
+// otherwise.
 func (o *outcome) shortened(own, otherwise error) error {
 	switch {
 	case own != nil && own != io.EOF:

@@ -34,11 +34,13 @@ func readAll(f File) ([]byte, error) {
 	return b[:n], nil
 }
 
-// WriteFile makes name a file with the given content, as one step that survives power loss: afterwards, and after a crash at any time,
-// there is either what was there before or all of data, never a part of it. When it returns nil it is the latter.
+// WriteFile makes name a file with the given content, as one step that survives power loss:
+// afterwards, and after a crash at any time, there is either what was there before or all of data,
+// never a part of it. When it returns nil it is the latter.
 //
-// It goes through a file name+".tmp", which a crash may leave behind and the next WriteFile replaces. Concurrent calls for one name need a lock
-// of the caller's. If it fails the old content is still there, except that after a failed SyncDir it may be either.
+// It goes through a file name+".tmp", which a crash may leave behind and the next WriteFile
+// replaces. Concurrent calls for one name need a lock of the caller's. If it fails the old content
+// is still there, except that after a failed SyncDir it may be either.
 func WriteFile(fsys FS, name string, data []byte) error {
 	tmp := name + ".tmp"
 	err := writeSynced(fsys, tmp, data)
@@ -66,7 +68,8 @@ func writeSynced(fsys FS, name string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// MakeDir is MkdirAll whose result survives power loss: it syncs the parents of name and of the directories it creates.
+// MakeDir is MkdirAll whose result survives power loss: it syncs the parents of name and of the
+// directories it creates.
 func MakeDir(fsys FS, name string, perm fs.FileMode) error {
 	name = filepath.Clean(name)
 	parent := filepath.Dir(name)
@@ -76,7 +79,8 @@ func MakeDir(fsys FS, name string, perm fs.FileMode) error {
 	case err == nil && parent == name:
 		return nil // the root, or ".": it has no entry that we could sync
 	case err == nil:
-		// Whoever made it may have been killed before syncing. The parent's own entry is stable: it was synced before name was made.
+		// Whoever made it may have been killed before syncing. The parent's own entry is stable: it
+		// was synced before name was made.
 		if err := fsys.SyncDir(parent); !errors.Is(err, fs.ErrPermission) {
 			return err
 		}

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile locks an open file exclusively, without waiting. The lock ends when the descriptor is closed, also by the end of the process.
+// lockFile locks an open file exclusively, without waiting. The lock ends when the descriptor is
+// closed, also by the end of the process.
 func lockFile(f *os.File) error {
 	for {
 		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lockFile locks an open file exclusively, without waiting. The lock ends when the handle is closed, also by the end of the process.
+// lockFile locks an open file exclusively, without waiting. The lock ends when the handle is
+// closed, also by the end of the process.
 func lockFile(f *os.File) error {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	err := windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, new(windows.Overlapped))

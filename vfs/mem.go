@@ -4,12 +4,14 @@ import (
 	"fmt"
 )
 
-// MemFS is a file system in memory that can be left as a killed process or a power cut would leave it: it knows which bytes, sizes and
-// directory entries have reached its "disk" and which have not. It is also a FaultFS, whose faults and observers it shares with no clone.
+// MemFS is a file system in memory that can be left as a killed process or a power cut would leave
+// it: it knows which bytes, sizes and directory entries have reached its "disk" and which have not.
+// It is also a FaultFS, whose faults and observers it shares with no clone.
 //
-// A File's bytes and size become stable with its Sync, directory entries with SyncDir of their directory; a new file needs both.
-// Memory follows what has been written: holes and preallocated space cost none. Modes are kept but not enforced.
-// The root directory exists; names are cleaned, and relative ones start at the root.
+// A File's bytes and size become stable with its Sync, directory entries with SyncDir of their
+// directory; a new file needs both. Memory follows what has been written: holes and preallocated
+// space cost none. Modes are kept but not enforced. The root directory exists; names are cleaned,
+// and relative ones start at the root.
 type MemFS struct {
 	*FaultFS
 
@@ -26,18 +28,21 @@ type CrashMode uint8
 
 // The modes of CrashOptions.
 const (
-	// CrashRandom keeps or loses every 4 KiB block, every size and every entry by itself, with a probability drawn per crash.
-	// Of several writes to one block a random number survive, in order. Changes to one name survive in order, others need not.
+	// CrashRandom keeps or loses every 4 KiB block, every size and every entry by itself, with a
+	// probability drawn per crash. Of several writes to one block a random number survive, in
+	// order. Changes to one name survive in order, others need not.
 	CrashRandom CrashMode = iota
 	// CrashLost loses everything.
 	CrashLost
 	// CrashKept keeps everything.
 	CrashKept
-	// CrashTorn is CrashRandom, but of the last write surviving in a block only part of the 512 byte sectors, or a part that ends
-	// inside a sector, has got there. Sizes and entries cannot be torn: for them it is CrashRandom.
+	// CrashTorn is CrashRandom, but of the last write surviving in a block only part of the 512
+	// byte sectors, or a part that ends inside a sector, has got there. Sizes and entries cannot be
+	// torn: for them it is CrashRandom.
 	CrashTorn
-	// CrashOrdered keeps what happened before a random moment, the same for all that is in this mode, and loses the rest:
-	// a file system that never reorders. Of the write at that moment a random number of bytes has got there.
+	// CrashOrdered keeps what happened before a random moment, the same for all that is in this
+	// mode, and loses the rest: a file system that never reorders. Of the write at that moment a
+	// random number of bytes has got there.
 	CrashOrdered
 )
 
@@ -58,9 +63,10 @@ type CrashOptions struct {
 	Entries CrashMode // creations, links, renames and removals without SyncDir
 }
 
-// Crash returns what a power cut now would leave on the disk, and the machine after the reboot: BootID differs, locks are gone.
-// Unsynced blocks are kept, lost or torn, unsynced sizes and entries kept or lost, all chosen by seed. m itself goes on undisturbed:
-// it is copied at one moment between two operations.
+// Crash returns what a power cut now would leave on the disk, and the machine after the reboot:
+// BootID differs, locks are gone. Unsynced blocks are kept, lost or torn, unsynced sizes and
+// entries kept or lost, all chosen by seed. m itself goes on undisturbed: it is copied at one
+// moment between two operations.
 func (m *MemFS) Crash(seed uint64) *MemFS {
 	return m.CrashWith(CrashOptions{Seed: seed, Data: CrashTorn, Sizes: CrashRandom, Entries: CrashRandom})
 }
@@ -68,6 +74,7 @@ func (m *MemFS) Crash(seed uint64) *MemFS {
 // CrashWith is Crash with a choice of what happens to unsynced changes.
 func (m *MemFS) CrashWith(o CrashOptions) *MemFS { return newMem(m.tree.crash(o)) }
 
-// Kill returns the file system as a process finds it that starts after this one was killed now: everything written is there, what was not
-// synced still is not, locks are gone, BootID is the same. m itself goes on undisturbed.
+// Kill returns the file system as a process finds it that starts after this one was killed now:
+// everything written is there, what was not synced still is not, locks are gone, BootID is the
+// same. m itself goes on undisturbed.
 func (m *MemFS) Kill() *MemFS { return newMem(m.tree.kill()) }

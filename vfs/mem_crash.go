@@ -14,7 +14,8 @@ func (t *memTree) kill() *memTree {
 	k := &killer{nodes: make(map[*node]*node), changes: make(map[*entryChange]*entryChange)}
 	c := &memTree{boot: t.boot, root: k.node(t.root), locks: make(map[*node]bool)}
 	c.seq.Store(t.seq.Load())
-	t.gen.Store(generations.Add(1)) // pages are shared from now on: both sides copy before they write
+	// Pages are shared from now on: both sides copy before they write.
+	t.gen.Store(generations.Add(1))
 	c.gen.Store(generations.Add(1))
 	return c
 }
@@ -99,7 +100,8 @@ func (t *memTree) crash(o CrashOptions) *memTree {
 	return c
 }
 
-// crasher decides what survives. All choices come from rnd, in an order that depends on the tree alone.
+// crasher decides what survives. All choices come from rnd, in an order that depends on the tree
+// alone.
 type crasher struct {
 	CrashOptions
 
@@ -170,8 +172,8 @@ func (t *memTree) firstUnsyncedLocked() uint64 {
 	return first
 }
 
-// decideEntries fills entries. Of the changes to one name only the first few survive, and a file moved between two directories
-// does not vanish from both.
+// decideEntries fills entries. Of the changes to one name only the first few survive, and a file
+// moved between two directories does not vanish from both.
 func (x *crasher) decideEntries(root *node) {
 	var changes []*entryChange
 	for _, d := range dirsBelow(root) {

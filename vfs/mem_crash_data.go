@@ -4,10 +4,12 @@ import "slices"
 
 const sectorSize = 512
 
-// data returns what is left of a file's content: the disk's pages, with those changes applied that have got there.
+// data returns what is left of a file's content: the disk's pages, with those changes applied that
+// have got there.
 //
-// Changes of the size reach the disk in order (they are metadata, which file systems keep in a journal), the bytes of each page at any time.
-// Bytes written after a cut that did not get there are not there either: their blocks were taken from the free space.
+// Changes of the size reach the disk in order (they are metadata, which file systems keep in a
+// journal), the bytes of each page at any time. Bytes written after a cut that did not get there
+// are not there either: their blocks were taken from the free space.
 func (x *crasher) data(d *memData) *memData {
 	if len(d.pending) == 0 && len(d.dirty) == 0 {
 		c := d.clone()
@@ -71,7 +73,8 @@ func (x *crasher) before(d *memData) int {
 	return n
 }
 
-// page returns one page as it is on the disk: what was there, and the first few of the changes since.
+// page returns one page as it is on the disk: what was there, and the first few of the changes
+// since.
 func (x *crasher) page(d *memData, no int64, resizes int) *page {
 	touching := d.touching(no)
 	n := x.writes(d, touching)
@@ -142,7 +145,8 @@ func (x *crasher) writes(d *memData, touching []int) int {
 	return x.rnd.IntN(len(touching) + 1)
 }
 
-// write puts the bytes of a change into a page, or only some of them. Bytes at or beyond cutAt (-1: none) are not there.
+// write puts the bytes of a change into a page, or only some of them. Bytes at or beyond cutAt (-1:
+// none) are not there.
 func (x *crasher) write(d *memData, p *page, no int64, c *change, cutAt int64, torn bool) {
 	start := no * pageSize
 	from, to := max(c.off, start), min(c.off+c.n, start+pageSize)

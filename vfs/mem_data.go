@@ -11,7 +11,8 @@ const (
 	extentPages = 16   // pages that are looked up together
 	runPages    = 16   // pages of one write that share an allocation, at most
 
-	// From mergeAfter unsynced changes on, a write that continues the last one is added to it, up to mergeBytes.
+	// From mergeAfter unsynced changes on, a write that continues the last one is added to it, up
+	// to mergeBytes.
 	mergeAfter = 1024
 	mergeBytes = 1 << 20
 )
@@ -25,9 +26,11 @@ var zeroPage page
 // A memPage is a page of a file, and what the disk has of it: of each the first bytes of a page of
 // memory, and zeros behind them, whatever the memory holds there. nil: only zeros.
 type memPage struct {
-	live    *page  // nil: never written to
-	stable  *page  // what the disk has, if dirty
-	gen     uint64 // of the tree that may write to live; memory behind liveN is zero then. Others copy
+	live   *page // nil: never written to
+	stable *page // what the disk has, if dirty
+	// gen is that of the tree that may write to live, whose memory behind liveN is zero then.
+	// Others copy.
+	gen     uint64
 	liveN   uint16 // bytes of live
 	stableN uint16
 	dirty   bool // stable is set; live may differ from it
@@ -64,7 +67,8 @@ type memData struct {
 	dirty       []int64  // numbers of pages, each once
 	pending     []change // since the last Sync, in order
 	pendingEnd  int64    // all bytes in pending lie below
-	stuck       bool     // a Sync failed: dirty pages without a change in pending never get to the disk
+	// stuck: a Sync failed. Dirty pages without a change in pending never get to the disk.
+	stuck bool
 }
 
 // change is a write or a change of the size that has not been synced.
@@ -104,7 +108,8 @@ func (d *memData) changedLocked(no int64) *memPage {
 	return p
 }
 
-// readLocked fills p with the bytes from off, which has to be below the size, and returns how many there are.
+// readLocked fills p with the bytes from off, which has to be below the size, and returns how many
+// there are.
 func (d *memData) readLocked(p []byte, off int64) int {
 	p = p[:min(int64(len(p)), d.size-off)]
 	for rest := p; len(rest) > 0; {
@@ -206,7 +211,8 @@ func (d *memData) noteWriteLocked(seq uint64, off, n int64) {
 	d.pendingEnd = max(d.pendingEnd, off+n)
 }
 
-// detachLocked gives pending writes that overlap [from, to) their own copy of their bytes, because these are about to change.
+// detachLocked gives pending writes that overlap [from, to) their own copy of their bytes, because
+// these are about to change.
 func (d *memData) detachLocked(from, to int64) {
 	if from >= d.pendingEnd {
 		return
@@ -248,7 +254,8 @@ func (d *memData) dropLocked(size int64) {
 	}
 }
 
-// syncLocked moves everything to the disk, except for pages lost by a failed Sync and not written since.
+// syncLocked moves everything to the disk, except for pages lost by a failed Sync and not written
+// since.
 func (d *memData) syncLocked() {
 	if d.stuck {
 		for i := range d.pending {
@@ -302,14 +309,16 @@ func (d *memData) forgetLocked(c *change) {
 	d.dirty = kept
 }
 
-// loseLocked does what a failed Sync does: pages count as clean, though the disk does not have them. The size may still get there.
+// loseLocked does what a failed Sync does: pages count as clean, though the disk does not have
+// them. The size may still get there.
 func (d *memData) loseLocked(seq uint64) {
 	d.pending = append(d.pending[:0], change{seq: seq, resize: true, off: d.size, endSize: d.size})
 	d.pendingEnd = 0
 	d.stuck = len(d.dirty) > 0
 }
 
-// clone returns a copy that shares all pages. Both sides have to write under new generations from now on.
+// clone returns a copy that shares all pages. Both sides have to write under new generations from
+// now on.
 func (d *memData) clone() *memData {
 	c := &memData{
 		size: d.size, mtime: d.mtime, stableSize: d.stableSize, stableMtime: d.stableMtime, pendingEnd: d.pendingEnd, stuck: d.stuck,

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// memDir holds the entries of a directory, as they are and as the disk has them. Guarded by the tree's lock.
+// memDir holds the entries of a directory, as they are and as the disk has them. Guarded by the
+// tree's lock.
 type memDir struct {
 	live    map[string]*node
 	stable  map[string]*node
@@ -27,8 +28,10 @@ type edit struct {
 type entryChange struct {
 	seq   uint64
 	edits []edit
-	after *entryChange // must be on the disk if this one is: the new name of a file moved here from another directory
-	done  bool         // is on the disk
+	// after must be on the disk if this one is: the new name of a file moved here from another
+	// directory.
+	after *entryChange
+	done  bool // is on the disk
 }
 
 // changeLocked makes a change of one directory.
@@ -54,7 +57,8 @@ func (e *edit) applyTo(entries map[string]*node) {
 func (d *memDir) syncLocked() {
 	for _, c := range d.pending {
 		if c.after != nil && !c.after.done {
-			c.after.edits[0].dir.syncUpToLocked(c.after) // the file must not get lost between two directories
+			// The file must not get lost between two directories.
+			c.after.edits[0].dir.syncUpToLocked(c.after)
 		}
 		c.applyStableLocked()
 	}

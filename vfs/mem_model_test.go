@@ -11,7 +11,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// TestCrashLeavesOnlyWhatWasThere compares files after a crash with a list of everything they have held since the last sync.
+// TestCrashLeavesOnlyWhatWasThere compares files after a crash with a list of everything they have
+// held since the last sync.
 func TestCrashLeavesOnlyWhatWasThere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := vfs.Mem()
@@ -64,7 +65,8 @@ func TestCrashLeavesOnlyWhatWasThere(t *testing.T) {
 	})
 }
 
-// checkLeft requires that got has a size of the history and each of its bytes a value that was there at some time; zeros may be holes.
+// checkLeft requires that got has a size of the history and each of its bytes a value that was
+// there at some time; zeros may be holes.
 func checkLeft(t *rapid.T, got []byte, history [][]byte) {
 	sizes := map[int]bool{}
 	for _, h := range history {

@@ -17,8 +17,8 @@ import (
 
 // memTree is the file system behind a MemFS.
 //
-// mu is taken for writing by what changes or copies the tree and for reading by what works on files; then a file's own lock.
-// Neither is held while anybody waits.
+// mu is taken for writing by what changes or copies the tree and for reading by what works on
+// files; then a file's own lock. Neither is held while anybody waits.
 type memTree struct {
 	boot int
 	gen  atomic.Uint64 // of pages that may be written to; written under mu

@@ -32,7 +32,8 @@ const (
 
 	// OpAny is every kind.
 	OpAny = opEnd - 1
-	// OpChange is every kind that can change what is on the disk or what a power cut would leave of it.
+	// OpChange is every kind that can change what is on the disk or what a power cut would leave of
+	// it.
 	OpChange = OpCreate | OpWrite | OpSync | OpTruncate | OpAllocate | OpRename | OpLink | OpRemove | OpMkdir | OpChtimes | OpSyncDir | OpLock
 )
 
@@ -52,9 +53,10 @@ func (o Op) String() string {
 
 // Event is one operation on a FaultFS or MemFS.
 type Event struct {
-	N       int64  // 1 for the first operation since the file system was made, and so on
-	Op      Op     // exactly one kind
-	Name    string // as given by the caller; for operations on files the name the file was opened with
+	N  int64 // 1 for the first operation since the file system was made, and so on
+	Op Op    // exactly one kind
+	// Name as given by the caller; for operations on files the name the file was opened with.
+	Name    string
 	NewName string // of a Rename or Link
 	Off     int64  // of reads, writes and allocations; the new size of a Truncate
 	Len     int64  // bytes of reads, writes and allocations
@@ -74,8 +76,9 @@ func (e Event) String() string {
 	return s
 }
 
-// Observer is told of every operation. Both functions are optional, run on the goroutine of the caller and without any lock held,
-// so they may use the file system; what they do there is not observed by themselves but does count as operations.
+// Observer is told of every operation. Both functions are optional, run on the goroutine of the
+// caller and without any lock held, so they may use the file system; what they do there is not
+// observed by themselves but does count as operations.
 type Observer struct {
 	Before func(Event)        // before the operation, also if a fault will keep it from happening
 	After  func(Event, error) // when it is over, with what its caller gets; before a Fault's Delay

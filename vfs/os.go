@@ -12,8 +12,9 @@ import (
 
 // OS returns the operating system's file system. Its files implement RawFile.
 //
-// On Linux a File's Sync is fdatasync, WritevAt is pwritev and Allocate is fallocate; elsewhere they are what the system has nearest to them,
-// and Allocate may return an error matching errors.ErrUnsupported. Where directories cannot be synced (Windows) SyncDir does nothing.
+// On Linux a File's Sync is fdatasync, WritevAt is pwritev and Allocate is fallocate; elsewhere
+// they are what the system has nearest to them, and Allocate may return an error matching
+// errors.ErrUnsupported. Where directories cannot be synced (Windows) SyncDir does nothing.
 func OS() FS { return osFS{} }
 
 type osFS struct{}
@@ -58,8 +59,8 @@ var bootID = sync.OnceValue(readBootID)
 // SyncDir implements FS.
 func (osFS) SyncDir(name string) error { return syncDir(name) }
 
-// Lock implements FS: a lock of the system on the open file, and an entry in a registry of this process, because some
-// network file systems grant a process the same lock twice.
+// Lock implements FS: a lock of the system on the open file, and an entry in a registry of this
+// process, because some network file systems grant a process the same lock twice.
 func (osFS) Lock(name string) (io.Closer, error) {
 	key, err := lockKey(name)
 	if err != nil {
@@ -100,7 +101,8 @@ type osLock struct {
 	err  error
 }
 
-// Close ends the lock. Closing the descriptor releases it in the system, too. Further calls return what the first did.
+// Close ends the lock. Closing the descriptor releases it in the system, too. Further calls return
+// what the first did.
 func (l *osLock) Close() error {
 	l.once.Do(func() {
 		l.err = l.f.Close()
@@ -109,7 +111,8 @@ func (l *osLock) Close() error {
 	return l.err
 }
 
-// locks holds the names this process has locked. It has to be global: two users of a directory need not know each other.
+// locks holds the names this process has locked. It has to be global: two users of a directory need
+// not know each other.
 var locks lockRegistry
 
 type lockRegistry struct {

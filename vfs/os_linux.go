@@ -12,7 +12,8 @@ import (
 // maxIovecs is the system's limit of buffers per call (IOV_MAX).
 const maxIovecs = 1024
 
-// writeAt is os.File.WriteAt without the locks that guard against a concurrent Close, which the contract of File excludes.
+// writeAt is os.File.WriteAt without the locks that guard against a concurrent Close, which the
+// contract of File excludes.
 func writeAt(f *os.File, p []byte, off int64) (int, error) {
 	fd, total := int(f.Fd()), 0
 	if fd < 0 {

@@ -8,7 +8,8 @@ import (
 	"runtime"
 )
 
-// syncDir syncs a directory where that is possible. Windows has no such call; NTFS keeps its entries in a journal.
+// syncDir syncs a directory where that is possible. Windows has no such call; NTFS keeps its
+// entries in a journal.
 func syncDir(name string) error {
 	d, err := os.Open(name)
 	if err != nil {

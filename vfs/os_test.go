@@ -16,7 +16,8 @@ import (
 
 const lockChild = "VFS_TEST_LOCK"
 
-// TestLockEndsWithTheProcess takes a lock in a second process, meets it in this one, and kills the other.
+// TestLockEndsWithTheProcess takes a lock in a second process, meets it in this one, and kills the
+// other.
 func TestLockEndsWithTheProcess(t *testing.T) {
 	if name := os.Getenv(lockChild); name != "" {
 		_, err := vfs.OS().Lock(name)

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pwrite is unix.Pwrite with fewer calls in between: for writes of a few bytes they cost as much as the copying.
+// pwrite is unix.Pwrite with fewer calls in between: for writes of a few bytes they cost as much as
+// the copying.
 func pwrite(fd int, p []byte, off int64) (int, error) {
 	n, _, errno := syscall.Syscall6(unix.SYS_PWRITE64, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), uintptr(off), 0, 0)
 	if errno != 0 {

@@ -11,10 +11,10 @@ import (
 // ErrReadOnly is what a file system made by ReadOnly answers to every change.
 var ErrReadOnly = errors.New("vfs: file system is read-only")
 
-// ReadOnly returns fsys without its changes: every call that could alter what is on the disk, or what
-// a power cut would leave of it, fails with a *fs.PathError matching ErrReadOnly and does not reach
-// fsys. That includes syncs, locks, calls that would happen to change nothing (RemoveAll of nothing),
-// and files opened with anything but os.O_RDONLY. What others change in fsys is seen.
+// ReadOnly returns fsys without its changes: every call that could alter what is on the disk, or
+// what a power cut would leave of it, fails with a *fs.PathError matching ErrReadOnly and does not
+// reach fsys. That includes syncs, locks, calls that would happen to change nothing (RemoveAll of
+// nothing), and files opened with anything but os.O_RDONLY. What others change in fsys is seen.
 //
 // Its files implement RawFile where those of fsys do: their descriptors were opened for reading.
 func ReadOnly(fsys FS) FS {
@@ -24,7 +24,8 @@ func ReadOnly(fsys FS) FS {
 	return readOnlyFS{fsys}
 }
 
-// readOnlyFS names its file system instead of embedding it: a method that FS gains must be thought about.
+// readOnlyFS names its file system instead of embedding it: a method that FS gains must be thought
+// about.
 type readOnlyFS struct{ fs FS }
 
 func refuse(op Op, name string) error {

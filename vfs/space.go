@@ -4,8 +4,8 @@ package vfs
 type SpaceFS interface {
 	FS
 
-	// Space returns the size of the file system that path is in, and what is free of it for who has no privileges, in bytes.
-	// The error may match errors.ErrUnsupported.
+	// Space returns the size of the file system that path is in, and what is free of it for who has
+	// no privileges, in bytes. The error may match errors.ErrUnsupported.
 	Space(path string) (total, free int64, err error)
 }
 

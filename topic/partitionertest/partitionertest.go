@@ -1,4 +1,5 @@
-// Package partitionertest checks that an implementation of topic.Partitioner keeps the interface's promises.
+// Package partitionertest checks that an implementation of topic.Partitioner keeps the interface's
+// promises.
 //
 //	func TestMine(t *testing.T) {
 //		partitionertest.Run(t, func() topic.Partitioner { return mine{} }, partitionertest.Config{KeyDecides: true})
@@ -16,18 +17,23 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Config says what the implementation promises beyond the interface. The zero Config promises nothing more.
+// Config says what the implementation promises beyond the interface. The zero Config promises
+// nothing more.
 type Config struct {
-	KeyDecides bool // records with the same key and the same number of partitions always go to the same partition
-	Even       bool // records without a key are spread so that after many of them every partition has its share, give or take one
-	MayRefuse  bool // results outside [0, n) are allowed
+	// KeyDecides: records with the same key and the same number of partitions always go to the same
+	// partition.
+	KeyDecides bool
+	// Even: records without a key are spread so that after many of them every partition has its
+	// share, give or take one.
+	Even      bool
+	MayRefuse bool // results outside [0, n) are allowed
 
 	// Keys are used beside random ones, for partitioners that know only certain keys.
 	Keys []string
 }
 
-// Run checks the partitioners that fresh returns, one for each subtest. Run it with -race: one check is that a Partitioner may be
-// shared between goroutines.
+// Run checks the partitioners that fresh returns, one for each subtest. Run it with -race: one
+// check is that a Partitioner may be shared between goroutines.
 func Run(t *testing.T, fresh func() topic.Partitioner, cfg Config) {
 	t.Run("results are partitions", func(t *testing.T) { inRange(t, fresh(), cfg) })
 	t.Run("the record is left as it was", func(t *testing.T) { borrows(t, fresh(), cfg) })
@@ -40,7 +46,8 @@ func Run(t *testing.T, fresh func() topic.Partitioner, cfg Config) {
 	}
 }
 
-// sizes are the numbers of partitions to try, growing and shrinking as a topic that is deleted and created again does.
+// sizes are the numbers of partitions to try, growing and shrinking as a topic that is deleted and
+// created again does.
 var sizes = []int{1, 2, 3, 7, 10, 1000, 10000, 3, 1}
 
 func inRange(t *testing.T, p topic.Partitioner, cfg Config) {
@@ -122,7 +129,8 @@ func even(t *testing.T, p topic.Partitioner) {
 	}
 }
 
-// records returns fresh records: without key, with an empty one, with those of cfg and with random ones.
+// records returns fresh records: without key, with an empty one, with those of cfg and with random
+// ones.
 func records(cfg Config) []record.Record {
 	rs := []record.Record{
 		{Topic: "t", Value: []byte("no key")},

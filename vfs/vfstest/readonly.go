@@ -16,9 +16,10 @@ import (
 )
 
 // RunReadOnly checks that readOnly(fsys) reads what is in fsys and changes nothing: every method of
-// vfs.FS and vfs.File that is not known to only read must fail with an error matching vfs.ErrReadOnly
-// and leave the tree below dir, an empty directory of fsys, as it was, modification times included.
-// The methods are found by reflection, so that one which the interfaces gain is checked as well.
+// vfs.FS and vfs.File that is not known to only read must fail with an error matching
+// vfs.ErrReadOnly and leave the tree below dir, an empty directory of fsys, as it was, modification
+// times included. The methods are found by reflection, so that one which the interfaces gain is
+// checked as well.
 func RunReadOnly(t *testing.T, fsys vfs.FS, dir string, readOnly func(vfs.FS) vfs.FS) {
 	s := &suite{T: t, fs: fsys, dir: dir}
 	s.ok(fsys.MkdirAll(s.path("sub", "empty"), 0o755))
@@ -88,7 +89,8 @@ func RunReadOnly(t *testing.T, fsys vfs.FS, dir string, readOnly func(vfs.FS) vf
 	t.Logf("%d changes refused", changes)
 }
 
-// call calls a method with arguments made up by type; names are name and other, in this order. It returns the error.
+// call calls a method with arguments made up by type; names are name and other, in this order. It
+// returns the error.
 func call(method reflect.Value, name, other string) error {
 	names := []string{name, other}
 	var args []reflect.Value

@@ -16,8 +16,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Run checks that file systems made by newFS do what vfs.FS promises. newFS returns a file system and an empty directory on it,
-// which are used by one test only.
+// Run checks that file systems made by newFS do what vfs.FS promises. newFS returns a file system
+// and an empty directory on it, which are used by one test only.
 func Run(t *testing.T, newFS func(t *testing.T) (fsys vfs.FS, dir string)) {
 	for _, c := range []struct {
 		name string
