@@ -97,6 +97,6 @@ func ExampleCheck() {
 	b.AppendKV(1000, nil, []byte("no key"), nil)
 	_, _, err := record.Check(b.Bytes(), record.CheckOptions{RequireKeys: true})
 	fmt.Println(err)
-	// Output: record: invalid record: unacceptable records: 1 of them, the first is record 0: a
-	// compacted topic needs a key
+	// Output:
+	// record: invalid record: unacceptable records: 1 of them, the first is record 0: a compacted topic needs a key
 }
