@@ -2,6 +2,9 @@ package log
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
 	"path/filepath"
 
 	"github.com/stratalog/strata/internal/alarm"
@@ -9,28 +12,62 @@ import (
 
 // Close refuses new calls with ErrClosed, lets the appends under way end, wakes who waits, syncs
 // and closes the files. It is idempotent; later callers wait for the first and get its result.
-func (l *Log) Close() error { return l.shut((*writer).closeFiles) }
+func (l *Log) Close() error {
+	_, err := l.shut((*writer).closeFiles)
+	return err
+}
 
-// Remove closes the log and deletes its directory. A read-only log stays open, and it returns
-// ErrReadOnly.
+// removedSuffix ends the name that the directory of a removed log has until it is deleted:
+// <dir>.<16 hex digits>.removed.
+const removedSuffix = ".removed"
+
+// Remove closes the log and deletes its directory. The directory gets another name first, durably:
+// a crash leaves the whole log or none, and what it left under that name is never taken for a log
+// and can be removed. A later Close or Remove waits and gets the same result.
+//
+// A log that Close has closed, or is closing, is not removed: its directory may be somebody else's
+// by now. Remove returns ErrClosed then. A read-only log stays open, and it returns ErrReadOnly.
 func (l *Log) Remove() error {
 	if l.readOnly {
 		return ErrReadOnly
 	}
-	return l.shut(func(*writer) error {
+	first, err := l.shut(func(w *writer) error {
+		l.removed = true
 		for _, s := range l.list() {
 			_ = s.Close() // whatever state it is in: it goes
 		}
-		cfg := l.cfg.Load()
-		err := cfg.FS.RemoveAll(l.path)
-		return errors.Join(err, cfg.FS.SyncDir(filepath.Dir(l.path)))
+		return w.removeDir()
 	})
+	if !first && !l.removed {
+		return fmt.Errorf("remove %s: %w", l.path, ErrClosed)
+	}
+	return err
 }
 
-func (l *Log) shut(end func(w *writer) error) error {
+// removeDir deletes the log's directory, and the symbolic link that it was opened by, if any.
+func (w *writer) removeDir() error {
+	l := w.log
+	fsys, real := l.cfg.Load().FS, l.claim.name
+	gone := fmt.Sprintf("%s.%016x%s", real, rand.Uint64(), removedSuffix)
+	if err := fsys.Rename(real, gone); err != nil {
+		return fmt.Errorf("remove %s: %w", l.path, err)
+	}
+	errs := []error{fsys.SyncDir(filepath.Dir(real))}
+	if errs[0] == nil { // else a power cut may bring the name back: what it names must be whole
+		errs = append(errs, fsys.RemoveAll(gone))
+	}
+	if err := fsys.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// shut ends the log, with end in the place where its files are closed. first says that this call
+// did so; else it has waited for the one that does, and err is the result of that.
+func (l *Log) shut(end func(w *writer) error) (first bool, err error) {
 	if !l.closing.CompareAndSwap(false, true) {
 		<-l.closed
-		return l.err
+		return false, l.err
 	}
 	alarms := []*alarm.Alarm{&l.intervalAlarm, &l.idleAlarm, &l.expiryAlarm}
 	for _, a := range alarms {
@@ -61,7 +98,7 @@ func (l *Log) shut(end func(w *writer) error) error {
 		l.err = errors.Join(l.err, l.dir.Close())
 	}
 	close(l.closed)
-	return l.err
+	return true, l.err
 }
 
 func (w *writer) closeFiles() error {

@@ -43,7 +43,8 @@ type Log struct {
 	wg      sync.WaitGroup // syncs of closed segments in the background
 	closing atomic.Bool    // set once, by the first Close; nothing new begins from then on
 	closed  chan struct{}  // closed when Close is through
-	err     error          // of Close; read after closed
+	err     error          // of Close or Remove; read after closed
+	removed bool           // it was Remove; read after closed
 }
 
 // followers are readers that wait for the readable end to pass an offset.

@@ -196,9 +196,15 @@ func (p *Partition) Producers() []ProducerState {
 // every call returns when all is done, with the same error.
 func (p *Partition) Close() error { return p.shut(p.log.Close) }
 
-// Remove closes the partition and deletes its directory. After or during a Close it does what that
-// does.
-func (p *Partition) Remove() error { return p.shut(p.log.Remove) }
+// Remove closes the partition and deletes its directory. After or during a Close it removes nothing
+// and returns ErrClosed.
+func (p *Partition) Remove() error {
+	err := p.shut(p.log.Remove)
+	if again := p.log.Remove(); errors.Is(again, log.ErrClosed) { // it was Close that closed the log
+		return p.wrap("remove", again)
+	}
+	return err
+}
 
 func (p *Partition) shut(end func() error) error {
 	if !p.closing.CompareAndSwap(false, true) {
