@@ -131,8 +131,8 @@ func TestAppendAfterFailedSyncReturnsSameError(t *testing.T) {
 	require.Equal(t, syncs, fsys.Count(vfs.OpSync))
 }
 
-// slowSyncFS reports a failed write as Linux does: to one sync of the descriptor, the first one here,
-// which takes until the failure is sent. All others succeed at once.
+// slowSyncFS reports a failed write as Linux does: to one sync of the descriptor, the first one
+// here, which takes until the failure is sent. All others succeed at once.
 type slowSyncFS struct {
 	vfs.FS
 	fail chan error

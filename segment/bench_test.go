@@ -120,8 +120,9 @@ func BenchmarkReplay(b *testing.B) {
 	})
 }
 
-// Recovery of 64 MiB, after a kill with the newest timestamp at the beginning, so that no header can be left out, and after a power cut. What a
-// power cut can reach is reading the file and a CRC over pieces as large as its batches.
+// Recovery of 64 MiB, after a kill with the newest timestamp at the beginning, so that no header
+// can be left out, and after a power cut. What a power cut can reach is reading the file and a CRC
+// over pieces as large as its batches.
 func BenchmarkRecover(b *testing.B) {
 	for _, records := range []int{1, 100} {
 		dir := b.TempDir()
@@ -155,7 +156,8 @@ func BenchmarkRecover(b *testing.B) {
 		for _, limit := range []struct {
 			name  string
 			piece int
-		}{{"crc32c", 1 << 20}, {"crc32c-pieces", batchBytes}} { // a CRC over few bytes costs more per byte than one over many
+			// a CRC over few bytes costs more per byte than one over many
+		}{{"crc32c", 1 << 20}, {"crc32c-pieces", batchBytes}} {
 			b.Run(fmt.Sprintf("100B,batch=%d/%s", records, limit.name), func(b *testing.B) {
 				buf := make([]byte, 1<<20)
 				b.SetBytes(size)

@@ -12,10 +12,15 @@ const (
 
 // Config describes a segment. The zero Config is valid.
 type Config struct {
-	IndexIntervalBytes int        // bytes between two index entries. 0: 4096. Kafka: index.interval.bytes
-	IndexBytes         int        // size of an index at which the segment counts as full. 0: 10 MiB. Kafka: segment.index.bytes
-	FS                 vfs.FS     // nil: the operating system's
-	Files              *FileCache // descriptors shared with other segments; nil: the segment keeps its own open
+	// IndexIntervalBytes lie between two index entries. 0: 4096. Kafka: index.interval.bytes.
+	IndexIntervalBytes int
+	// IndexBytes is the size of an index at which the segment counts as full. 0: 10 MiB. Kafka:
+	// segment.index.bytes.
+	IndexBytes int
+	// FS is the file system; nil: the operating system's.
+	FS vfs.FS
+	// Files are descriptors shared with other segments; nil: the segment keeps its own open.
+	Files *FileCache
 
 	// ReadOnly is for segments that somebody else may be writing to, removing or replacing. Nothing
 	// on disk is changed. The .log file is held open from Open to Close and the transaction index

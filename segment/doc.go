@@ -3,11 +3,15 @@
 //
 // # Invariants
 //
-//   - Batches are contiguous; the next one's BaseOffset is the previous LastOffset+1 or higher (compaction leaves gaps).
-//   - Indexes are hints: an entry is believed only if the batch it names agrees, and wrong indexes are built anew from the batches.
-//   - After Sync returns nil, every batch appended before the call survives power loss. A failed Sync is final.
-//   - Bytes read from the disk for the first time since Open have matched their CRC before a caller sees them. What the CRC does not cover
-//     is held against the neighbours (offsets, length) and against Config.EpochAt (leader epoch).
+//   - Batches are contiguous; the next one's BaseOffset is the previous LastOffset+1 or higher
+//     (compaction leaves gaps).
+//   - Indexes are hints: an entry is believed only if the batch it names agrees, and wrong indexes
+//     are built anew from the batches.
+//   - After Sync returns nil, every batch appended before the call survives power loss. A failed
+//     Sync is final.
+//   - Bytes read from the disk for the first time since Open have matched their CRC before a caller
+//     sees them. What the CRC does not cover is held against the neighbours (offsets, length) and
+//     against Config.EpochAt (leader epoch).
 //   - A reader never sees half a batch, nor one whose write failed. Readers wait for no write.
 //
 // # Files

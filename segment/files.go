@@ -19,10 +19,13 @@ const DefaultOpenFiles = 512
 type FileCache struct {
 	max int
 
-	mu    sync.Mutex // guards the fields below. Taken after no other lock
-	files []*openFile
-	hand  int         // where the search for the next victim begins
-	over  atomic.Bool // the bound is exceeded: who gives a file back looks for a victim
+	// over: the bound is exceeded, and who gives a file back looks for a victim. Stored under mu.
+	over atomic.Bool
+
+	// mu guards the fields below, and stores to Segment.file. Never taken with another lock held.
+	mu    sync.Mutex
+	files []*openFile // all that are open
+	hand  int         // of the CLOCK algorithm: where the search for the next victim begins
 }
 
 // openFile is a descriptor with the number of its users.
@@ -37,7 +40,7 @@ type openFile struct {
 	syncing chan struct{}
 
 	users atomic.Int64 // below zero: no new ones, and the last one closes the file
-	used  atomic.Bool  // since the hand came past
+	used  atomic.Bool  // since the hand came past: set by users, cleared under the cache's mu
 	slot  int          // in files; -1: no longer there. Guarded by the cache's mu
 }
 
@@ -164,6 +167,20 @@ func (c *FileCache) release(f *openFile) error {
 	victims := c.victimsLocked()
 	c.mu.Unlock()
 	return closeAll(victims)
+}
+
+// withFile calls fn with the open .log file of s. If fn fails its error is returned, else that of
+// giving the file back.
+func (s *Segment) withFile(fn func(f *openFile) error) error {
+	f, err := s.cfg.Files.acquire(s)
+	if err != nil {
+		return err
+	}
+	err = fn(f)
+	if released := s.cfg.Files.release(f); err == nil {
+		err = released
+	}
+	return err
 }
 
 // forget closes the file of s as soon as nobody uses it. s must be gone, so that nobody opens it

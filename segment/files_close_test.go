@@ -10,7 +10,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Room for a descriptor is made by closing another segment's. If that close fails it is no matter of who needs the room.
+// Room for a descriptor is made by closing another segment's. If that close fails it is no matter
+// of who needs the room.
 func TestFailedCloseOfAnotherSegmentsFileIsNoErrorOfARead(t *testing.T) {
 	disk, files := vfs.Mem(), NewFileCache(1)
 	var segments []*Segment

@@ -123,7 +123,8 @@ func TestCloseUnderReadersEndsWithErrClosed(t *testing.T) {
 	require.Zero(t, files.Len())
 }
 
-// TestWrittenSegmentsGiveTheirDescriptorsBackOnceSynced has 50 segments that are written to and synced share four descriptors.
+// TestWrittenSegmentsGiveTheirDescriptorsBackOnceSynced has 50 segments that are written to and
+// synced share four descriptors.
 func TestWrittenSegmentsGiveTheirDescriptorsBackOnceSynced(t *testing.T) {
 	fsys, files := memFS(t), NewFileCache(4)
 	var all []*Segment

@@ -17,8 +17,10 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// testdata/golden/log holds partitions of an Apache Kafka 4.3 broker after a clean stop. golden/killed holds the indexes of the same partitions after a
-// kill, without the zeros that their files end with; the .log files are those of golden/log. expected.jsonl.gz is what Kafka's consumers read.
+// testdata/golden/log holds partitions of an Apache Kafka 4.3 broker after a clean stop.
+// golden/killed holds the indexes of the same partitions after a kill, without the zeros that their
+// files end with; the .log files are those of golden/log. expected.jsonl.gz is what Kafka's
+// consumers read.
 
 // goldenSegment is one segment of the golden data.
 type goldenSegment struct {
@@ -28,7 +30,8 @@ type goldenSegment struct {
 	files map[string][]byte
 }
 
-// goldenSegments reads the segments of golden/log, with the indexes of golden/killed, zeros included, instead of their own if killed.
+// goldenSegments reads the segments of golden/log, with the indexes of golden/killed, zeros
+// included, instead of their own if killed.
 func goldenSegments(t testing.TB, killed bool) (all []goldenSegment) {
 	logs, err := filepath.Glob("testdata/golden/log/*/*.log")
 	require.NoError(t, err)
@@ -58,7 +61,8 @@ func goldenSegments(t testing.TB, killed bool) (all []goldenSegment) {
 	return all
 }
 
-// paddedSize is the size of an index file: the broker ran with segment.index.bytes=65536, and closed segments are trimmed.
+// paddedSize is the size of an index file: the broker ran with segment.index.bytes=65536, and
+// closed segments are trimmed.
 func paddedSize(suffix string, last bool, n int) int {
 	size := offsetEntrySize
 	if suffix == TimeIndexSuffix {
@@ -155,7 +159,8 @@ type goldenRecord struct {
 	Start     int64
 }
 
-// expectedRecords returns what Kafka's consumers read, by partition and offset, and where the partitions start.
+// expectedRecords returns what Kafka's consumers read, by partition and offset, and where the
+// partitions start.
 func expectedRecords(t testing.TB) (map[string]map[int64]goldenRecord, map[string]int64) {
 	f, err := os.Open("testdata/golden/expected.jsonl.gz")
 	require.NoError(t, err)

@@ -22,7 +22,8 @@ func memFS(t testing.TB) *vfs.MemFS {
 	return fsys
 }
 
-// batch returns an encoded batch of n records from offset base on, with timestamps from ms on and values of size bytes.
+// batch returns an encoded batch of n records from offset base on, with timestamps from ms on and
+// values of size bytes.
 func batch(base int64, n int, ms int64, size int) []byte {
 	var b record.Builder
 	b.SetBaseOffset(base)

@@ -103,7 +103,9 @@ func (x *index) same(y *index) bool {
 
 // IndexFull reports whether an index has no room for another batch's entry, so that the segment
 // must roll. One slot of the time index is kept for the final entry. For the writer.
-func (s *Segment) IndexFull() bool { return s.end.Load()&math.MaxUint32 >= s.roomy && s.indexFull() }
+func (s *Segment) IndexFull() bool {
+	return s.end.Load()&math.MaxUint32 >= s.indexRoomBelow && s.indexFull()
+}
 
 func (s *Segment) indexFull() bool {
 	if s.loadIndex() != nil {
@@ -126,7 +128,7 @@ func (s *Segment) Trim() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropIndexLocked()
-	s.hints.clear()
+	s.positions.clear()
 }
 
 // dropIndexLocked forgets the entries if the files have them and no writer is going to add more.

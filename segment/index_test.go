@@ -15,7 +15,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// sealedSegment returns a file system with a sealed segment of count batches with 2 records each, and what is in it. Timestamps go up and down.
+// sealedSegment returns a file system with a sealed segment of count batches with 2 records each,
+// and what is in it. Timestamps go up and down.
 func sealedSegment(t testing.TB, count int) (*vfs.MemFS, []record.Record, int64) {
 	fsys := memFS(t)
 	s, err := Create(testDir, 0, Config{FS: fsys, IndexIntervalBytes: 300})
@@ -178,8 +179,9 @@ func TestDamagedIndexesNeverMakeReadsWrong(t *testing.T) {
 	}
 }
 
-// As TestDamagedIndexesNeverMakeReadsWrong, with time indexes that have many entries, and with every answer asked for: timestamps that grow, those
-// that many batches share, and those that fall back, so that the batch an entry names may have its timestamp by chance.
+// As TestDamagedIndexesNeverMakeReadsWrong, with time indexes that have many entries, and with
+// every answer asked for: timestamps that grow, those that many batches share, and those that fall
+// back, so that the batch an entry names may have its timestamp by chance.
 func TestDamagedTimeIndexesNeverMakeLookupsWrong(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]func(i int64) int64{

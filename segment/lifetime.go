@@ -10,6 +10,15 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
+// lifetime says who still needs a segment's .log file.
+type lifetime struct {
+	refs     atomic.Int32 // the owner's one, until Remove or Close, and one per Acquire
+	removed  atomic.Bool  // set once, under mu, after the .log file was renamed
+	kept     atomic.Bool  // of a removed one: the file stays until Expire
+	unlinked atomic.Bool  // the file is deleted, or was to be: set by the one who does it
+	closed   atomic.Bool  // set once, by Discard
+}
+
 // gone reports whether the .log file may not be opened any more.
 func (s *Segment) gone() bool {
 	return s.closed.Load() || s.removed.Load() && s.refs.Load() <= 0
@@ -35,30 +44,6 @@ func (s *Segment) openLog() (vfs.File, error) {
 			}
 		}
 	}
-}
-
-// pin makes a ReadOnly segment hold what it is going to read. The transaction index comes first:
-// who removes a segment takes the name from the .log file before he removes the index, so an index
-// that was found to be missing while the .log file still had its name never was.
-func (s *Segment) pin() (err error) {
-	if s.aborted, err = s.readAbortedFile(); err != nil {
-		return err
-	}
-	if s.pinned, err = s.cfg.Files.acquire(s); err != nil {
-		return err
-	}
-	s.alloc, err = s.pinned.file.Size() // that of the name may be another file's by now
-	return err
-}
-
-// unpin ends pin.
-func (s *Segment) unpin() error {
-	f := s.pinned
-	if f == nil {
-		return nil
-	}
-	s.pinned = nil
-	return s.cfg.Files.release(f)
 }
 
 func (s *Segment) currentPath() string {
@@ -163,17 +148,6 @@ func (s *Segment) removeIndexes() error {
 	return errors.Join(errs...)
 }
 
-// letGo gives the descriptor of a segment that is not written to any more back to the cache.
-func (s *Segment) letGo() error {
-	s.mu.Lock()
-	f := s.dropActiveLocked()
-	s.mu.Unlock()
-	if f == nil {
-		return nil
-	}
-	return s.cfg.Files.release(f)
-}
-
 // Close trims preallocated space, writes the indexes and closes the files. It does not sync. It is
 // idempotent; a sealed segment loses nothing by not being closed. Reads under way end undisturbed,
 // later ones return ErrClosed.
@@ -194,7 +168,7 @@ func (s *Segment) Discard() error {
 	if s.closed.Load() || s.removed.Load() {
 		return nil
 	}
-	err := errors.Join(s.letGo(), s.unpin())
+	err := errors.Join(s.releaseActive(), s.unpin())
 	s.closed.Store(true)
 	return errors.Join(err, s.cfg.Files.forget(s), s.Release())
 }

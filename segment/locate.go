@@ -2,7 +2,6 @@ package segment
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/stratalog/strata/record"
 )
@@ -19,7 +18,7 @@ func (s *Segment) sparse() int64 { return max(sparseBytes, 4*int64(s.cfg.IndexIn
 // Locate returns the position of the batch that holds offset, or of the next one above it; Size if
 // there is none.
 func (s *Segment) Locate(offset int64) (pos int64, err error) {
-	err = s.steady(func(f *openFile, at end) error {
+	err = s.readStable(func(f *openFile, at end) error {
 		p, err := s.locate(f, offset, at)
 		pos = p.pos
 		return err
@@ -30,7 +29,7 @@ func (s *Segment) Locate(offset int64) (pos int64, err error) {
 // Lookup returns a position at or before the batch that holds offset, close to it: that of the last
 // index entry at or below offset.
 func (s *Segment) Lookup(offset int64) (pos int64, err error) {
-	err = s.steady(func(f *openFile, at end) error {
+	err = s.readStable(func(f *openFile, at end) error {
 		p, _, err := s.indexed(f, offset, at)
 		pos = p.pos
 		return err
@@ -38,21 +37,34 @@ func (s *Segment) Lookup(offset int64) (pos int64, err error) {
 	return pos, err
 }
 
-// steady calls fn until no batches are taken away meanwhile.
-func (s *Segment) steady(fn func(f *openFile, at end) error) error {
-	f, err := s.cfg.Files.acquire(s)
-	if err != nil {
-		return err
+// readStable calls fn with the end of the segment, and again if batches were taken away meanwhile.
+//
+// cuts is a sequence lock: Truncate makes it odd, changes file, end and index, and makes it even
+// again, all with mu. A reader notes it, reads without a lock, and looks again:
+//
+//  1. even and unchanged: no truncation ran between the two looks. What was read is good.
+//  2. anything else: what was read may mix two states, an error included. The reader waits for mu,
+//     which ends the truncation under way, and reads again.
+func (s *Segment) readStable(fn func(f *openFile, at end) error) error {
+	return s.withFile(func(f *openFile) error {
+		for {
+			cuts := s.cuts.Load()
+			if err := fn(f, s.published()); !s.cutSince(cuts) {
+				return err
+			}
+		}
+	})
+}
+
+// cutSince reports whether Truncate took batches away since cuts was read, or is about to. It waits
+// for its end.
+func (s *Segment) cutSince(cuts uint32) bool {
+	if cuts&1 == 0 && s.cuts.Load() == cuts {
+		return false
 	}
-	for again := true; again; {
-		cuts := s.cuts.Load()
-		err = fn(f, s.published())
-		again = s.cutSince(cuts)
-	}
-	if released := s.cfg.Files.release(f); err == nil {
-		err = released
-	}
-	return err
+	s.mu.Lock() // Truncate holds it
+	defer s.mu.Unlock()
+	return true
 }
 
 // locate finds the first batch whose last offset is at or above offset, in a segment that ends at
@@ -65,7 +77,7 @@ func (s *Segment) locate(f *openFile, offset int64, at end) (place, error) {
 		return place{at.size, at.next}, nil
 	}
 	if s.cuts.Load() == 0 {
-		if pos, ok := s.hints.get(offset - s.base); ok && pos <= at.size {
+		if pos, ok := s.positions.get(offset - s.base); ok && pos <= at.size {
 			return place{pos, offset}, nil
 		}
 	}
@@ -126,123 +138,4 @@ func (s *Segment) confirm(f *openFile, e offsetEntry, at end) (bool, place, erro
 		return false, place{}, err
 	}
 	return true, place{int64(e.pos), b.BaseOffset}, nil
-}
-
-// headerAt returns the header of the batch at p.
-func (s *Segment) headerAt(f *openFile, p place, at end) (record.Batch, error) {
-	if at.size-p.pos < record.HeaderSize {
-		return record.Batch{}, s.corrupt(p.pos, p.least, fmt.Sprintf("%d bytes are no batch", at.size-p.pos))
-	}
-	buf := make([]byte, record.HeaderSize)
-	if err := s.readFull(f, buf, p.pos); err != nil {
-		return record.Batch{}, err
-	}
-	return s.parseHeader(buf, p, at)
-}
-
-// headers calls fn with the header of each batch from p up to the end, until it returns false. Only
-// headers are looked at: Bytes is the header.
-func (s *Segment) headers(f *openFile, p place, at end, fn func(b *record.Batch, p place) bool) error {
-	buf := make([]byte, min(4096, max(at.size-p.pos, 0))) // grows while batches are small
-	from, have := p.pos, 0                                // buf holds [from, from+have)
-	for p.pos < at.size {
-		if p.pos+record.HeaderSize > from+int64(have) {
-			if p.pos-from <= int64(have) && have == len(buf) && len(buf) < scanBytes { // the next batch begins right here
-				buf = make([]byte, scanBytes)
-			}
-			n := int(min(int64(len(buf)), at.size-p.pos))
-			if n < record.HeaderSize {
-				return s.corrupt(p.pos, p.least, fmt.Sprintf("%d bytes are no batch", n))
-			}
-			if p.pos-from > int64(have) { // a large batch was skipped: the next one may be as large
-				n = min(n, 4096)
-			}
-			if err := s.readFull(f, buf[:n], p.pos); err != nil {
-				return err
-			}
-			from, have = p.pos, n
-		}
-		b, err := s.parseHeader(buf[p.pos-from:have], p, at)
-		if err != nil {
-			return err
-		}
-		if !fn(&b, p) {
-			return nil
-		}
-		p = place{p.pos + int64(b.Size()), b.NextOffset()}
-	}
-	return nil
-}
-
-// Headers calls fn with the header and position of each batch from the one at file position pos on,
-// until fn returns false. The Batch is valid during the call; its Bytes are the header alone.
-func (s *Segment) Headers(pos int64, fn func(b *record.Batch, pos int64) bool) error {
-	f, err := s.cfg.Files.acquire(s)
-	if err != nil {
-		return err
-	}
-	err = s.headers(f, place{pos, s.base}, s.published(), func(b *record.Batch, p place) bool { return fn(b, p.pos) })
-	if released := s.cfg.Files.release(f); err == nil {
-		err = released
-	}
-	return err
-}
-
-// headersUpTo calls fn for each batch below file position pos.
-func (s *Segment) headersUpTo(pos int64, fn func(b BatchInfo)) error {
-	return s.Headers(0, func(b *record.Batch, at int64) bool {
-		if at < pos {
-			fn(InfoOf(b))
-		}
-		return at < pos
-	})
-}
-
-// repairIndex builds both indexes anew from the batches below at. It is best effort: without an
-// index readers scan, which is slow and not wrong.
-func (s *Segment) repairIndex(f *openFile, at end) {
-	if !s.repairing.CompareAndSwap(false, true) {
-		return
-	}
-	defer s.repairing.Store(false)
-	now, newest := index{loaded: true}, timestampAt{-1, s.base}
-	err := s.headers(f, place{0, s.base}, at, func(b *record.Batch, p place) bool {
-		info := InfoOf(b)
-		if info.MaxTimestamp > newest.ts {
-			newest = timestampAt{info.MaxTimestamp, info.LastOffset}
-		}
-		now.add(info, s.base, p.pos, newest, s.cfg.IndexIntervalBytes)
-		return true
-	})
-	if err != nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cuts.Load() != 0 && s.published().size < at.size {
-		return
-	}
-	x := &s.index
-	if x.loaded { // the writer goes on: keep what it added since
-		for _, e := range x.offsets {
-			if int64(e.pos) >= at.size {
-				now.offsets = append(now.offsets, e)
-			}
-		}
-		for _, e := range x.times {
-			if s.base+int64(e.rel) >= at.next {
-				now.addTime(timestampAt{e.ts, s.base + int64(e.rel)}, s.base)
-			}
-		}
-		now.since = x.since
-	}
-	now.gen, now.removed, now.rewritten = x.gen+1, x.removed, true
-	s.index = now
-	if s.active != nil && !s.sealed.Load() || s.cfg.ReadOnly || now.removed {
-		return
-	}
-	s.index.addTime(newest, s.base)
-	w := s.pendingLocked()
-	s.flushedLocked(w, w.write(s, true)) // under mu: Remove must not give the names to another segment meanwhile
-	s.dropIndexLocked()
 }

@@ -14,66 +14,40 @@ import (
 type place struct{ pos, least int64 }
 
 // ReadAt appends whole batches to dst: from the one that holds offset, or the next one above it,
-// about maxBytes but at least one, none that reaches behind file position end (-1: Size). At the
+// about maxBytes but at least one, none that reaches behind file position limit (-1: Size). At the
 // end it returns dst. Bytes read for the first time since Open are checked: against their CRCs and,
 // for what those do not cover, against their neighbours.
 //
 // The first batch may begin below offset. The result is dst, without an allocation if it has room,
 // or a larger copy of it, owned by the caller. It returns *CorruptError for damage, and never
 // waits.
-func (s *Segment) ReadAt(dst []byte, offset int64, maxBytes int, end int64) ([]byte, error) {
-	f, err := s.cfg.Files.acquire(s)
-	if err != nil {
-		return dst, err
-	}
-	var out []byte
-	for again := true; again; {
-		cuts := s.cuts.Load()
-		at := s.published()
-		var p place
-		if p, err = s.locate(f, offset, at); err == nil {
-			out, err = s.readBatches(f, dst, p, maxBytes, end, at)
+func (s *Segment) ReadAt(dst []byte, offset int64, maxBytes int, limit int64) ([]byte, error) {
+	out := dst
+	err := s.readStable(func(f *openFile, at end) error {
+		p, err := s.locate(f, offset, at)
+		if err == nil {
+			out, err = s.readBatches(f, dst, p, maxBytes, limit, at)
 		}
-		again = s.cutSince(cuts)
-	}
-	return s.done(f, dst, out, err)
-}
-
-// ReadRange appends the whole batches of [pos, pos+n) to dst, at least one, as ReadAt does. pos
-// must be the position of a batch.
-func (s *Segment) ReadRange(dst []byte, pos int64, n int) ([]byte, error) {
-	f, err := s.cfg.Files.acquire(s)
-	if err != nil {
-		return dst, err
-	}
-	var out []byte
-	for again := true; again; {
-		cuts := s.cuts.Load()
-		out, err = s.readBatches(f, dst, place{pos, s.base}, n, -1, s.published())
-		again = s.cutSince(cuts)
-	}
-	return s.done(f, dst, out, err)
-}
-
-func (s *Segment) done(f *openFile, dst, out []byte, err error) ([]byte, error) {
-	if released := s.cfg.Files.release(f); err == nil {
-		err = released
-	}
+		return err
+	})
 	if err != nil {
 		return dst, err
 	}
 	return out, nil
 }
 
-// cutSince reports whether Truncate took batches away since cuts was read, so that anything may
-// have been seen. It waits for its end.
-func (s *Segment) cutSince(cuts uint32) bool {
-	if cuts&1 == 0 && s.cuts.Load() == cuts {
-		return false
+// ReadRange appends the whole batches of [pos, pos+n) to dst, at least one, as ReadAt does. pos
+// must be the position of a batch.
+func (s *Segment) ReadRange(dst []byte, pos int64, n int) ([]byte, error) {
+	out := dst
+	err := s.readStable(func(f *openFile, at end) (err error) {
+		out, err = s.readBatches(f, dst, place{pos, s.base}, n, -1, at)
+		return err
+	})
+	if err != nil {
+		return dst, err
 	}
-	s.mu.Lock() // Truncate holds it
-	defer s.mu.Unlock()
-	return true
+	return out, nil
 }
 
 // readBatches reads from the batch at p on, in a segment that ends at at.
@@ -110,8 +84,8 @@ func (s *Segment) readBatches(f *openFile, dst []byte, p place, maxBytes int, li
 	if err != nil {
 		return nil, err
 	}
-	if s.cuts.Load() == 0 { // the hints of a segment that was ever cut could outlive the cut
-		s.hints.set(after.least-s.base, after.pos)
+	if s.cuts.Load() == 0 { // a position in a segment that was ever cut could outlive the cut
+		s.positions.set(after.least-s.base, after.pos)
 	}
 	return dst[:start+int(after.pos-p.pos)], nil
 }
@@ -119,8 +93,9 @@ func (s *Segment) readBatches(f *openFile, dst []byte, p place, maxBytes int, li
 // wholeBatches walks the batches of b, which lie at p, checks those that were not checked before,
 // and returns the place behind the whole ones.
 func (s *Segment) wholeBatches(f *openFile, b []byte, p place, at end) (place, error) {
-	check := s.cfg.ReadOnly || !s.checked.covers(p.pos, p.pos+int64(len(b))) // what is only read may have been written anew since
-	first, seen := p.pos, false                                              // seen: the header behind p was looked at
+	// A file that this process does not write may have been written anew since.
+	check := s.cfg.ReadOnly || !s.checked.covers(p.pos, p.pos+int64(len(b)))
+	first, seen := p.pos, false // seen: the header behind p was looked at
 	var h record.Batch
 	for {
 		rest := b[p.pos-first:]
@@ -170,30 +145,6 @@ func (s *Segment) epochOf(b *record.Batch, p place) error {
 	}
 	if epoch := s.cfg.EpochAt(b.BaseOffset); epoch >= 0 && epoch != b.LeaderEpoch {
 		return s.corrupt(p.pos, p.least, fmt.Sprintf("leader epoch %d where %d was the leader's", b.LeaderEpoch, epoch))
-	}
-	return nil
-}
-
-// parseHeader reads the header of the batch at p and checks what its CRC does not cover: its
-// offsets must lie between its neighbours', and the batch must end where the segment does or
-// before.
-func (s *Segment) parseHeader(b []byte, p place, at end) (h record.Batch, err error) {
-	err = s.parseInto(&h, b[:min(len(b), record.HeaderSize)], p, at)
-	return h, err
-}
-
-// parseInto is parseHeader in place; h has the whole batch if b has.
-func (s *Segment) parseInto(h *record.Batch, b []byte, p place, at end) error {
-	err := record.ParseInto(h, b)
-	switch {
-	case err != nil:
-		return s.corrupt(p.pos, p.least, err.Error())
-	case h.BaseOffset < p.least:
-		return s.corrupt(p.pos, p.least, fmt.Sprintf("base offset %d where %d or more is expected", h.BaseOffset, p.least))
-	case h.BaseOffset >= at.next || h.LastOffset() >= at.next:
-		return s.corrupt(p.pos, p.least, fmt.Sprintf("last offset %d in a segment that ends at %d", h.LastOffset(), at.next))
-	case p.pos+int64(h.Size()) > at.size:
-		return s.corrupt(p.pos, p.least, fmt.Sprintf("length of %d bytes, %d are left", h.Size(), at.size-p.pos))
 	}
 	return nil
 }

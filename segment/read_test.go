@@ -106,8 +106,9 @@ func TestFailedReadsAreErrorsOfThatReadOnly(t *testing.T) {
 	require.GreaterOrEqual(t, failed, 6)
 }
 
-// Every bit that a reader can be served is flipped: each flip is an error, or makes no difference. Base offsets and lengths are not under the CRC;
-// their neighbours tell. Leader epochs are not either: the log's epochs tell.
+// Every bit that a reader can be served is flipped: each flip is an error, or makes no difference.
+// Base offsets and lengths are not under the CRC; their neighbours tell. Leader epochs are not
+// either: the log's epochs tell.
 func TestEveryBitFlipInASealedSegmentIsDetected(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]OpenOptions{"end known": {Clean: true, NextOffset: 60}, "recovered": {}} {
@@ -128,7 +129,9 @@ func TestEveryBitFlipInASealedSegmentIsDetected(t *testing.T) {
 			}
 			for bit := 0; bit < 8*len(all); bit += step {
 				if !o.Clean && bit >= 19*8*len(all)/20 && bit%(8*len(all)/20) < 64 {
-					continue // nothing tells where a segment that was not closed must end: the last base offset may be anything
+					// nothing tells where a segment that was not closed must end: the last base
+					// offset may be anything
+					continue
 				}
 				remove := fsys.Inject(vfs.Fault{Ops: vfs.OpRead, Pattern: "*.log", Times: vfs.Always, Flip: true, Bit: int64(bit)})
 				requireNoWrongBytes(t, fsys, Config{IndexIntervalBytes: 400, EpochAt: epochs}, o, all, bit, r.Int64N(60))

@@ -9,7 +9,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Checklist row L4: a start after a kill recovers thousands of segments that are nearly empty and end in space reserved for more.
+// Checklist row L4: a start after a kill recovers thousands of segments that are nearly empty and
+// end in space reserved for more.
 func TestRecoveryOfASmallActiveSegmentCostsLittle(t *testing.T) {
 	const preallocated = 256 << 10
 	fsys := memFS(t)

@@ -65,7 +65,8 @@ func flipped(p []byte, i int, bit byte) []byte {
 	return p
 }
 
-// What a crash can leave is cut, anything else is damage: docs/design.md section 4, Checklist row D9 and D10.
+// What a crash can leave is cut, anything else is damage: docs/design.md section 4, Checklist row
+// D9 and D10.
 func TestTornIsToldFromDamaged(t *testing.T) {
 	t.Parallel()
 	all, ends := batches(40, 2, 300)
@@ -122,7 +123,8 @@ func TestTornIsToldFromDamaged(t *testing.T) {
 		{name: "base offset in the middle too low", raw: flipped(all, mid+7, 0x20), same: damaged, other: damaged},
 		{name: "magic in the middle", raw: flipped(all, mid+16, 1), same: damaged, other: damaged},
 		{name: "zeros in the middle", raw: join(all[:mid], make([]byte, ends[21]-mid), all[ends[21]:]), same: damaged, other: damaged},
-		{name: "damage near the end", raw: flipped(all, ends[37]-1, 1), same: 40, other: 37}, // within what was not synced
+		// within what was not synced
+		{name: "damage near the end", raw: flipped(all, ends[37]-1, 1), same: 40, other: 37},
 		{name: "damage in the middle", raw: flipped(all, ends[20]-1, 1), same: 40, other: damaged},
 		{name: "last batch holds batches, and is incomplete", raw: join(all, holder[:len(holder)-5]), same: 40, other: 40},
 		{name: "last batch holds batches, and is cut early", raw: join(all, holder[:begin+copyEnds[41]]), same: 40, other: 40},
@@ -232,7 +234,8 @@ func TestWhatRecoveryFoundIsSyncedByTheNextSync(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A read that fails says nothing about where the batches end: recovery fails too, or was not in need of it.
+// A read that fails says nothing about where the batches end: recovery fails too, or was not in
+// need of it.
 func TestFailedReadInRecoveryIsNoEndOfTheFile(t *testing.T) {
 	t.Parallel()
 	fsys := memFS(t)
@@ -309,7 +312,8 @@ func TestBatchesAreShownToTheCallerOfRecover(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// Checklist row D3, D5, D7: recovery fails at every call, and once the disk is well again it does what it would have done.
+// Checklist row D3, D5, D7: recovery fails at every call, and once the disk is well again it does
+// what it would have done.
 func TestRecoveryThatFailsCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	all, ends := batches(30, 2, 300)

@@ -22,44 +22,48 @@ type Segment struct {
 	base int64
 	cfg  Config
 
-	pinned  *openFile // of a ReadOnly segment: held from Open to Close
-	aborted []byte    // of a ReadOnly segment: the transaction index as Open found it
+	// indexRoomBelow is a size below which no index is full, by far: an entry takes more than an
+	// interval of bytes. Constant.
+	indexRoomBelow uint64
 
-	roomy uint64 // below this size no index is full, by far: an entry takes more than an interval of bytes
-
-	end       atomic.Uint64            // see end; stored by the writer after the bytes are in the file
+	// firstTs is MaxTimestamp of the first batch; math.MinInt64: no batch, or not looked at.
+	firstTs atomic.Int64
+	// end is what publish stores: the writer's, after the bytes are in the file.
+	end       atomic.Uint64
+	cuts      atomic.Uint32            // sequence lock of truncations: see readStable
 	file      atomic.Pointer[openFile] // stored under the cache's mu
-	cuts      atomic.Uint32            // how often batches were taken away: what was read meanwhile is read again
-	refs      atomic.Int32             // the owner's, until Remove or Close, and one per Acquire
-	removed   atomic.Bool
-	kept      atomic.Bool // removed, but the file stays until Expire
-	unlinked  atomic.Bool // the file of a removed segment is deleted, or was to be
-	closed    atomic.Bool
-	hints     hints
-	repairing atomic.Bool
-	checked   verified     // what was seen to match its CRC
-	firstTs   atomic.Int64 // MaxTimestamp of the first batch; math.MinInt64: no batch, or not looked at
-	sealed    atomic.Bool  // changed by the writer, under mu
+	sealed    atomic.Bool              // stored by the writer, under mu
+	checked   verified                 // what was seen to match its CRC
+	positions positionCache            // where the last reads ended
+	repairing atomic.Bool              // set by the one who rebuilds the index, until it is done
+	lifetime
+	pinned // of a ReadOnly segment
 
-	indexStays bool // of the writer: what Recover found of the index stays in memory until it is flushed by the usual rules
+	// indexStays is the writer's: what Recover found of the index stays in memory until it is
+	// flushed by the usual rules.
+	indexStays bool
 
-	mu          sync.Mutex // guards the fields below, which the writer changes. Not held during reads and writes of the .log file
-	deleted     string     // name of the .log file since Remove
-	active      *openFile  // held from the first write on; nil: the cache opens the file when it is needed
-	writing     bool       // a write is under way, between writable and wrote
+	// mu guards the fields below, which the writer changes. Not held during reads and writes of the
+	// .log file.
+	mu          sync.Mutex
+	deleted     string // name of the .log file since Remove
 	index       index
-	alloc       int64 // size of the file: size and preallocated zeros
-	zeroed      int64 // up to here zeros were written into what is allocated
 	newest      timestampAt
 	newestKnown bool
-	broken      error // sticky: of a failed sync or cut-back
-	changes     int64 // moments at which a write may have begun: whether a sync covers everything
-	lent        bool  // the descriptor was let go with space reserved behind the end
-	unsynced    bool  // Recover found bytes that nobody may have synced
+	activeFile
+	space
+	stability
 }
 
 // timestampAt is the largest timestamp and the last offset of the batch that first had it.
 type timestampAt struct{ ts, offset int64 }
+
+// raise enters the timestamp of the batch that ends at offset.
+func (t *timestampAt) raise(ts, offset int64) {
+	if ts > t.ts {
+		*t = timestampAt{ts, offset}
+	}
+}
 
 // FileName returns the name of a segment's file: 20 digits and a suffix such as ".log".
 func FileName(base int64, suffix string) string { return fmt.Sprintf("%020d%s", base, suffix) }
@@ -76,7 +80,7 @@ const (
 func newSegment(dir string, base int64, cfg Config) *Segment {
 	s := &Segment{dir: dir, base: base, cfg: cfg.withDefaults(), newest: timestampAt{-1, base}}
 	s.firstTs.Store(math.MinInt64)
-	s.roomy = uint64(max(s.cfg.IndexBytes/16-1, 0)) * uint64(s.cfg.IndexIntervalBytes)
+	s.indexRoomBelow = uint64(max(s.cfg.IndexBytes/16-1, 0)) * uint64(s.cfg.IndexIntervalBytes)
 	s.refs.Store(1)
 	s.checked.own.Store(-1)
 	return s

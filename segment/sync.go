@@ -7,6 +7,15 @@ import (
 	"os"
 )
 
+// stability is what is known about a segment's bytes on stable storage. Guarded by mu.
+type stability struct {
+	broken error // of a failed sync or cut-back; sticky, set once
+	// changes counts moments at which a write may have begun: if none came while a sync ran, it
+	// covers everything.
+	changes  int64
+	unsynced bool // Recover found bytes that nobody may have synced
+}
+
 // Sync makes every batch appended before the call survive power loss. It does not stop appends. A
 // failure is sticky: the system may have dropped the pages, so syncing again could succeed without
 // them; every later Sync and Append returns the same error.
@@ -14,7 +23,7 @@ func (s *Segment) Sync() error {
 	s.mu.Lock()
 	if err := s.broken; err != nil || s.active == nil && !s.unsynced {
 		s.mu.Unlock()
-		return err // nothing was written since the descriptor was let go, which happens only after a sync
+		return err // without a descriptor nothing was written since it was released, after a sync
 	}
 	s.mu.Unlock()
 	f, err := s.cfg.Files.acquire(s)
@@ -49,8 +58,9 @@ func (s *Segment) syncFile(f *openFile) error {
 		err = s.broken
 	} else {
 		s.unsynced = false
-		if quiet && s.active == f && s.changes == before && s.cfg.Files.over.Load() { // too many are open: the next write opens this one again
-			s.active, s.lent = nil, true
+		// Too many are open: the next write opens this one again.
+		if quiet && s.active == f && s.changes == before && s.cfg.Files.over.Load() {
+			s.active, s.untrimmed = nil, true
 			f.users.Add(-1)
 		}
 	}

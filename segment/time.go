@@ -28,7 +28,7 @@ func (s *Segment) MaxTimestampFrom(least int64) (ts int64, err error) {
 		ts, _, err = s.MaxTimestamp()
 		return ts, err
 	}
-	err = s.steady(func(f *openFile, at end) error {
+	err = s.readStable(func(f *openFile, at end) error {
 		ts = -1
 		from, err := s.locate(f, least, at)
 		if err != nil {
@@ -65,13 +65,16 @@ func (s *Segment) loadNewest() error {
 	if known {
 		return nil
 	}
-	return s.steady(func(f *openFile, at end) error {
+	return s.readStable(func(f *openFile, at end) error {
 		newest, from, err := s.lastTime(f, at)
 		if err != nil {
 			return err
 		}
 		indexed := newest
-		err = s.headers(f, from, at, newest.raise)
+		err = s.headers(f, from, at, func(b *record.Batch, _ place) bool {
+			newest.raise(b.MaxTimestamp, b.LastOffset())
+			return true
+		})
 		s.mu.Lock()
 		if !s.newestKnown && err == nil {
 			s.newest, s.newestKnown = newest, true
@@ -82,14 +85,6 @@ func (s *Segment) loadNewest() error {
 		}
 		return err
 	})
-}
-
-// raise enters the timestamp of a batch. It is a callback for headers.
-func (t *timestampAt) raise(b *record.Batch, _ place) bool {
-	if b.MaxTimestamp > t.ts {
-		*t = timestampAt{b.MaxTimestamp, b.LastOffset()}
-	}
-	return true
 }
 
 // lastTime returns the last entry of the time index and the place of its batch, before which there
@@ -140,7 +135,7 @@ func (s *Segment) OffsetAt(ts, least int64) (offset, found int64, ok bool, err e
 	if newest, _, err := s.MaxTimestamp(); err != nil || newest < ts {
 		return 0, 0, false, err
 	}
-	err = s.steady(func(f *openFile, at end) error {
+	err = s.readStable(func(f *openFile, at end) error {
 		offset, found, ok = 0, 0, false
 		from, err := s.placeOlder(f, ts, at)
 		if err != nil {

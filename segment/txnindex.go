@@ -11,10 +11,12 @@ import (
 
 // An AbortedTxn is one entry of the transaction index (Kafka: AbortedTxn).
 type AbortedTxn struct {
-	ProducerID       int64
-	FirstOffset      int64 // of the transaction's data in this partition
-	LastOffset       int64 // of the abort marker
-	LastStableOffset int64 // at the time of the marker: first offset of the earliest other open transaction, else LastOffset+1
+	ProducerID  int64
+	FirstOffset int64 // of the transaction's data in this partition
+	LastOffset  int64 // of the abort marker
+	// LastStableOffset is that at the time of the marker: the first offset of the earliest other
+	// open transaction, else LastOffset+1.
+	LastStableOffset int64
 }
 
 const abortedTxnSize = 34

@@ -21,7 +21,8 @@ func TestAbortedTransactionsAreFoundByRange(t *testing.T) {
 	require.Empty(t, ts)
 	require.False(t, done)
 	fill(t, s, 10, 10, 10)
-	a := AbortedTxn{ProducerID: 1, FirstOffset: 5, LastOffset: 20, LastStableOffset: 7} // producer 2 was open since 7
+	// producer 2 was open since 7
+	a := AbortedTxn{ProducerID: 1, FirstOffset: 5, LastOffset: 20, LastStableOffset: 7}
 	b := AbortedTxn{ProducerID: 2, FirstOffset: 7, LastOffset: 30, LastStableOffset: 31}
 	c := AbortedTxn{ProducerID: 1, FirstOffset: 40, LastOffset: 50, LastStableOffset: 51}
 	for _, e := range []AbortedTxn{a, b, c} {
@@ -47,7 +48,8 @@ func TestAbortedTransactionsAreFoundByRange(t *testing.T) {
 	lost := fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
 	require.Equal(t, readFile(t, fsys, TxnIndexSuffix), readFile(t, lost, TxnIndexSuffix), "on stable storage")
 
-	require.NoError(t, s.Truncate(45)) // the batch that holds 45 goes, and with it everything from 40 on
+	// the batch that holds 45 goes, and with it everything from 40 on
+	require.NoError(t, s.Truncate(45))
 	ts, _, err = s.Aborted(0, math.MaxInt64)
 	require.NoError(t, err)
 	require.Equal(t, []AbortedTxn{a, b}, ts)

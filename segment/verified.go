@@ -14,8 +14,10 @@ import (
 // What this process appended is one range up to the end of the file, so that appending need not
 // touch it.
 type verified struct {
-	own    atomic.Int64 // everything from here to the end was appended by this process; -1: nothing was
-	mu     sync.Mutex   // serialises changes
+	// own: everything from here to the end was appended by this process; -1: nothing was. Changed
+	// by the segment's writer.
+	own    atomic.Int64
+	mu     sync.Mutex // serialises changes
 	ranges atomic.Pointer[[]byteRange]
 }
 

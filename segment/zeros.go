@@ -35,7 +35,8 @@ func (s *Segment) ZeroAhead(n int) error {
 	}
 	defer s.wrote(f)
 	if _, err := f.file.WriteAt(zeros[:to-next], next); err != nil {
-		return fmt.Errorf("write zeros ahead in %s: %w", s.Path(), err) // zeros are there in any case
+		// zeros are there in any case
+		return fmt.Errorf("write zeros ahead in %s: %w", s.Path(), err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,0 +1,62 @@
+package segment
+
+import "github.com/stratalog/strata/record"
+
+// repairIndex builds both indexes anew from the batches below at. It is best effort: without an
+// index readers scan, which is slow and not wrong. Who finds it under way leaves it at that.
+func (s *Segment) repairIndex(f *openFile, at end) {
+	if !s.repairing.CompareAndSwap(false, true) {
+		return
+	}
+	defer s.repairing.Store(false)
+	now, newest, err := s.indexFromBatches(f, at)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cuts.Load() != 0 && s.published().size < at.size {
+		return
+	}
+	if s.index.loaded { // the writer goes on
+		now.takeNewer(&s.index, at, s.base)
+	}
+	now.gen, now.removed, now.rewritten = s.index.gen+1, s.index.removed, true
+	s.index = now
+	if s.active != nil && !s.sealed.Load() || s.cfg.ReadOnly || now.removed {
+		return
+	}
+	s.index.addTime(newest, s.base)
+	w := s.pendingLocked()
+	// The files are written under mu: Remove must not give their names to another segment
+	// meanwhile.
+	s.flushedLocked(w, w.write(s, true))
+	s.dropIndexLocked()
+}
+
+// indexFromBatches returns the index that the batches below at should have, and their largest
+// timestamp.
+func (s *Segment) indexFromBatches(f *openFile, at end) (x index, newest timestampAt, err error) {
+	x, newest = index{loaded: true}, timestampAt{-1, s.base}
+	err = s.headers(f, place{0, s.base}, at, func(b *record.Batch, p place) bool {
+		newest.raise(b.MaxTimestamp, b.LastOffset())
+		x.add(InfoOf(b), s.base, p.pos, newest, s.cfg.IndexIntervalBytes)
+		return true
+	})
+	return x, newest, err
+}
+
+// takeNewer adds the entries that old has of batches at or behind at.
+func (x *index) takeNewer(old *index, at end, base int64) {
+	for _, e := range old.offsets {
+		if int64(e.pos) >= at.size {
+			x.offsets = append(x.offsets, e)
+		}
+	}
+	for _, e := range old.times {
+		if base+int64(e.rel) >= at.next {
+			x.addTime(timestampAt{e.ts, base + int64(e.rel)}, base)
+		}
+	}
+	x.since = old.since
+}

@@ -1,0 +1,64 @@
+package segment
+
+import (
+	"fmt"
+	"math"
+)
+
+// Truncate removes the batch that holds offset and everything behind it, so that NextOffset is
+// offset or less. A sealed segment can be written to again. It does not sync. If it fails the
+// segment is as it was, except for entries of the transaction index. For the writer.
+func (s *Segment) Truncate(offset int64) error {
+	pos, err := s.Locate(offset)
+	if err != nil {
+		return fmt.Errorf("truncate: %w", err)
+	}
+	to, newest := end{pos, s.base}, timestampAt{-1, s.base}
+	err = s.headersUpTo(pos, func(b BatchInfo) {
+		to.next = b.LastOffset + 1
+		newest.raise(b.MaxTimestamp, b.LastOffset)
+	})
+	if err == nil {
+		err = s.cutAborted(to.next)
+	}
+	if err != nil {
+		return fmt.Errorf("truncate: %w", err)
+	}
+	s.mu.Lock()
+	sealed := s.sealed.Load()
+	s.sealed.Store(false)
+	s.mu.Unlock()
+	f, err := s.writable()
+	if err == nil {
+		err = s.cut(f, to, newest)
+		s.wrote(f)
+	}
+	if err != nil {
+		s.mu.Lock()
+		s.sealed.Store(sealed)
+		s.mu.Unlock()
+		return fmt.Errorf("truncate %s: %w", s.Path(), err)
+	}
+	return s.flushIndex(flushAll)
+}
+
+// cut takes away what is behind to. cuts is odd until all that belongs together is changed, so that
+// readers that meet it wait for mu and read again: see readStable.
+func (s *Segment) cut(f *openFile, to end, newest timestampAt) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cuts.Add(1)
+	defer s.cuts.Add(1)
+	if err := f.file.Truncate(to.size); err != nil {
+		return err
+	}
+	s.publish(to)
+	s.index.cut(to.size, to.next, s.base)
+	s.checked.cut(to.size)
+	s.positions.clear()
+	s.newest, s.newestKnown, s.alloc, s.zeroed = newest, true, to.size, min(s.zeroed, to.size)
+	if to.size == 0 {
+		s.firstTs.Store(math.MinInt64)
+	}
+	return nil
+}
