@@ -128,19 +128,19 @@ func within(name, dir string) bool {
 // round copies everything but meta.properties. With alone no metadata change until it is through.
 func (b *backup) round(ctx context.Context, alone bool) error {
 	if alone {
-		if err := b.takeTurn(ctx); err != nil {
+		if err := b.lockMetadata(ctx); err != nil {
 			return err
 		}
-		defer b.giveTurn()
+		defer b.unlockMetadata()
 	}
 	b.copied = map[record.TopicPartition]bool{}
 	begun := b.c.removals.Load()
 	err := b.partitions(ctx)
 	if err == nil && !alone {
-		if err = b.takeTurn(ctx); err != nil {
+		if err = b.lockMetadata(ctx); err != nil {
 			return err
 		}
-		defer b.giveTurn()
+		defer b.unlockMetadata()
 	}
 	if b.c.removals.Load() != begun {
 		for tp := range b.copied {
@@ -156,16 +156,17 @@ func (b *backup) round(ctx context.Context, alone bool) error {
 	return b.c.meta.log.Backup(ctx, b.fsys, filepath.Join(b.root, topic.MetadataTopic+"-0"))
 }
 
-func (b *backup) takeTurn(ctx context.Context) error {
+// lockMetadata keeps the metadata as it is until unlockMetadata.
+func (b *backup) lockMetadata(ctx context.Context) error {
 	select {
-	case b.c.turn <- struct{}{}:
+	case b.c.changing <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (b *backup) giveTurn() { <-b.c.turn }
+func (b *backup) unlockMetadata() { <-b.c.changing }
 
 // partitions copies those of internal topics and then the others.
 func (b *backup) partitions(ctx context.Context) error {
@@ -187,7 +188,7 @@ func (b *backup) partitions(ctx context.Context) error {
 
 // partition copies one partition, and the file that says whose it is.
 func (b *backup) partition(ctx context.Context, r *replica) error {
-	p := r.settled()
+	p := r.awaitOpening()
 	if err := b.c.live(ctx); err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -34,15 +33,17 @@ type Cluster struct {
 	broker    *broker
 	meta      *metaLog
 	stats     counters
-	fetchTurn fetchTurn
+	rotation  fetchRotation
 	ids       producerIDs
 
-	removals atomic.Int64 // topics that were deleted; moved with turn, read by backups
+	removals atomic.Int64 // topics that were deleted; counted with changing held, read by backups
 
-	turn    chan struct{}  // holds a token while a change is under way
-	closing chan struct{}  // closed when Close begins
-	done    chan struct{}  // closed when it is through
-	wg      sync.WaitGroup // changes under way
+	// changing has room for one: who changes the metadata puts a value in, from the decision until
+	// all that the change implies is done. A backup does while it copies the metadata.
+	changing chan struct{}
+	closing  chan struct{}  // closed when Close begins
+	done     chan struct{}  // closed when it is through
+	wg       sync.WaitGroup // changes under way
 
 	mu       sync.RWMutex // guards the fields below; never held while waiting
 	image    *image
@@ -72,7 +73,7 @@ func Open(cfg Config) (*Cluster, error) {
 	}
 	c := &Cluster{
 		cfg: cfg, defaults: defaults, logger: cfg.Logger, image: newImage(),
-		turn: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
+		changing: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
 	}
 	if err := c.open(); err != nil {
 		close(c.closing)
@@ -178,144 +179,6 @@ func (c *Cluster) settings(t *topicImage) topic.Settings {
 	c.logger.Warn("topic configuration is not valid, defaults are used", slog.String("topic", t.name), slog.Any("err", err))
 	s, _ = topic.Parse(nil, defaults)
 	return s
-}
-
-// A decision looks at the image and returns the records of a change, none for nothing to do. It
-// changes nothing itself.
-type decision func(*image) ([]metarecord.Record, error)
-
-// change makes one change of the metadata. It is on stable storage and in effect when change
-// returns nil. If ctx ends first it may still happen.
-func (c *Cluster) change(ctx context.Context, decide decision) error {
-	return c.changeThen(ctx, decide, func([]metarecord.Record) {})
-}
-
-// changeThen is change with something to do when the change is in effect, before the next one
-// begins.
-func (c *Cluster) changeThen(ctx context.Context, decide decision, then func([]metarecord.Record)) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	select {
-	case c.turn <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.closing:
-		return ErrClosed
-	}
-	result := make(chan error, 1)
-	started := c.run(func() {
-		err := c.perform(decide, then)
-		result <- err
-		if err == nil {
-			c.compactMetadata()
-		}
-		<-c.turn
-	})
-	if !started {
-		<-c.turn
-		return ErrClosed
-	}
-	select {
-	case err := <-result:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// run runs fn on a goroutine that Close waits for; false: the cluster is closed.
-func (c *Cluster) run(fn func()) bool {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if c.closed {
-		return false
-	}
-	c.wg.Go(fn)
-	return true
-}
-
-func (c *Cluster) perform(decide decision, then func([]metarecord.Record)) error {
-	c.mu.RLock()
-	recs, err := decide(c.image)
-	c.mu.RUnlock()
-	if err != nil || len(recs) == 0 {
-		return err
-	}
-	version, err := c.meta.append(recs)
-	if err != nil {
-		return err
-	}
-	c.apply(recs, version)
-	then(recs)
-	return nil
-}
-
-// apply brings a written change into effect and lets broker and clients know.
-func (c *Cluster) apply(recs []metarecord.Record, version int64) {
-	c.mu.Lock()
-	removed, changed := c.affected(recs)
-	for _, rec := range recs {
-		if err := c.image.apply(rec); err != nil {
-			// Decide and apply disagree: our own fault.
-			panic(fmt.Sprintf("replication: decided on a change that does not apply: %v", err))
-		}
-	}
-	c.removals.Add(int64(len(removed)))
-	due := c.publishLocked(version)
-	c.mu.Unlock()
-	for _, ch := range due {
-		close(ch)
-	}
-	for _, t := range removed {
-		if err := c.broker.remove(t); err != nil {
-			c.logger.Warn("deleted topic leaves files behind until the next open", slog.String("topic", t.name), slog.Any("err", err))
-		}
-	}
-	for _, id := range changed {
-		c.reconfigure(id)
-	}
-}
-
-// publishLocked makes the image the metadata as of version and returns who waits for that.
-func (c *Cluster) publishLocked(version int64) (due []chan struct{}) {
-	c.image.publish(version)
-	c.version.Store(version)
-	for e := c.waiters.Pop(version); e != nil; e = c.waiters.Pop(version) {
-		due = append(due, e.Value)
-	}
-	return due
-}
-
-// affected returns the topics that recs remove and the ids of those whose configuration they
-// change.
-func (c *Cluster) affected(recs []metarecord.Record) (removed []*topicImage, changed []topic.ID) {
-	for _, rec := range recs {
-		switch rec := rec.(type) {
-		case *metarecord.RemoveTopic:
-			removed = append(removed, c.image.byID[rec.ID])
-		case *metarecord.Config:
-			if rec.ResourceType == metarecord.ResourceBroker {
-				// A change of brokers changes nothing else.
-				return removed, slices.Collect(maps.Keys(c.image.byID))
-			}
-			// Nil: created by the same change, nothing is open yet.
-			t := c.image.topics[rec.ResourceName]
-			if t != nil && (len(changed) == 0 || changed[len(changed)-1] != t.id) {
-				changed = append(changed, t.id)
-			}
-		}
-	}
-	return removed, changed
-}
-
-func (c *Cluster) reconfigure(id topic.ID) {
-	c.mu.RLock()
-	t := c.image.byID[id]
-	c.mu.RUnlock()
-	if err := c.broker.reconfigure(t); err != nil {
-		c.logger.Warn("partitions keep their old settings until the next open", slog.String("topic", t.name), slog.Any("err", err))
-	}
 }
 
 // Close refuses new calls, ends every wait with ErrClosed, waits for changes and cleaning under

@@ -79,38 +79,50 @@ const (
 
 // withDefaults fills in what is zero and joins every complaint.
 func (c Config) withDefaults() (Config, error) {
-	var errs []error
-	if err := c.readProperties(); err != nil {
-		errs = append(errs, err)
-	}
-	switch {
-	case c.Brokers < 0:
-		errs = append(errs, fmt.Errorf("replication: %d brokers", c.Brokers))
-	case c.Brokers > 1:
-		errs = append(errs, fmt.Errorf("%w, not %d: set Brokers to 1", ErrTooManyBrokers, c.Brokers))
-	}
+	err := c.readProperties()
+	brokers := c.Brokers
 	c.Brokers = 1
 	if c.FS == nil && c.Dir == "" {
 		c.inMemory, c.FS = true, vfs.Mem()
-	} else if c.FS == nil {
+	}
+	if c.FS == nil {
 		c.FS = vfs.OS()
 	}
-	if c.Dir == "" {
-		c.Dir = "strata"
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	c.Dir = orDefault(c.Dir, "strata")
 	c.Defaults.Partitions = orDefault(c.Defaults.Partitions, 1)
 	c.Defaults.ReplicationFactor = orDefault(c.Defaults.ReplicationFactor, 1)
+	c.MaxPartitions = orDefault(c.MaxPartitions, defaultMaxPartitions)
+	c.RetentionCheckInterval = orDefault(c.RetentionCheckInterval, defaultRetentionCheckInterval)
+	c.CompactionInterval = orDefault(c.CompactionInterval, defaultCompactionInterval)
+	c.metaSlack = orDefault(c.metaSlack, metaSlack)
+	return c, errors.Join(err, checkBrokers(brokers), c.check())
+}
+
+func checkBrokers(n int) error {
+	switch {
+	case n < 0:
+		return fmt.Errorf("replication: %d brokers", n)
+	case n > 1:
+		return fmt.Errorf("%w, not %d: set Brokers to 1", ErrTooManyBrokers, n)
+	}
+	return nil
+}
+
+// check joins the complaints about settings that are filled in.
+func (c *Config) check() error {
+	var errs []error
 	if n := c.Defaults.Partitions; n < 1 || n > maxNewPartitions {
 		errs = append(errs, fmt.Errorf("%w: %d by default", ErrInvalidPartitions, n))
 	}
 	if n := c.Defaults.ReplicationFactor; n < 1 || n > c.Brokers {
 		errs = append(errs, fmt.Errorf("%w: %d by default, with %d brokers", ErrInvalidReplicationFactor, n, c.Brokers))
 	}
-	if c.MaxPartitions = orDefault(c.MaxPartitions, defaultMaxPartitions); c.MaxPartitions < 0 {
+	if c.MaxPartitions < 0 {
 		errs = append(errs, fmt.Errorf("replication: at most %d partitions", c.MaxPartitions))
 	}
-	c.RetentionCheckInterval = orDefault(c.RetentionCheckInterval, defaultRetentionCheckInterval)
-	c.CompactionInterval = orDefault(c.CompactionInterval, defaultCompactionInterval)
 	for _, d := range []time.Duration{c.RetentionCheckInterval, c.CompactionInterval} {
 		if d < 0 && d != log.Unlimited {
 			errs = append(errs, fmt.Errorf("replication: interval %v", d))
@@ -122,11 +134,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.CompactionMemory < 0 || c.MaxOpenFiles < 0 {
 		errs = append(errs, fmt.Errorf("replication: compaction memory of %d bytes, %d open files", c.CompactionMemory, c.MaxOpenFiles))
 	}
-	c.metaSlack = orDefault(c.metaSlack, metaSlack)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	return c, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 func orDefault[T comparable](v, def T) T {

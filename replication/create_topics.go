@@ -2,7 +2,10 @@ package replication
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/topic"
@@ -86,4 +89,125 @@ func collision(name, other string) error {
 		return ErrTopicExists
 	}
 	return fmt.Errorf("%w: it collides with %q in metric names, where '.' and '_' are the same", ErrInvalidTopic, other)
+}
+
+// CreateTopic creates a topic. When it returns nil the topic is on stable storage and can be
+// written to. Its partitions get their directories when they are first written.
+//
+// Errors: ErrTopicExists, ErrInvalidTopic (also if only '.' and '_' distinguish the name from an
+// existing one), ErrInvalidPartitions, ErrInvalidReplicationFactor, ErrPolicyViolation (more than
+// 10,000 partitions), *topic.ConfigError, ErrClosed, ctx's. If ctx ends during the call the topic
+// may be created all the same.
+func (c *Cluster) CreateTopic(ctx context.Context, name string, cfg topic.Config) error {
+	n, err := c.newTopic(name, cfg)
+	if err != nil {
+		return fmt.Errorf("create topic %q: %w", name, err)
+	}
+	if err := c.change(ctx, c.createTopic(n)); err != nil {
+		return fmt.Errorf("create topic %q: %w", name, err)
+	}
+	n.settings.Warn(c.logger, name, n.factor)
+	return nil
+}
+
+// EnsureTopic is CreateTopic that is content with a topic of that name, whatever its settings.
+func (c *Cluster) EnsureTopic(ctx context.Context, name string, cfg topic.Config) error {
+	c.mu.RLock()
+	exists := c.image.topics[name] != nil
+	c.mu.RUnlock()
+	if exists {
+		return nil
+	}
+	if err := c.CreateTopic(ctx, name, cfg); !errors.Is(err, ErrTopicExists) {
+		return err
+	}
+	return nil
+}
+
+// newTopic is a checked request for a topic.
+type newTopic struct {
+	name               string
+	partitions, factor int
+	settings           topic.Settings
+}
+
+func (c *Cluster) newTopic(name string, cfg topic.Config) (n newTopic, err error) {
+	if err := topic.ValidateName(name); err != nil {
+		return n, err
+	}
+	if name == topic.MetadataTopic {
+		return n, fmt.Errorf("%w: it is the controller's log", ErrInvalidTopic)
+	}
+	c.mu.RLock()
+	err = c.image.claimable(name)
+	c.mu.RUnlock()
+	if err != nil {
+		return n, err // whatever else is wrong, as in Kafka
+	}
+	n = newTopic{
+		name:       name,
+		partitions: orDefault(cfg.Partitions, c.cfg.Defaults.Partitions),
+		factor:     orDefault(cfg.ReplicationFactor, c.cfg.Defaults.ReplicationFactor),
+	}
+	explicit, err := cfg.Explicit()
+	if err == nil {
+		n.settings, err = topic.Parse(explicit, c.currentDefaults())
+	}
+	switch {
+	case err != nil:
+		return n, err
+	case n.partitions < 1:
+		return n, fmt.Errorf("%w: %d", ErrInvalidPartitions, n.partitions)
+	case n.partitions > maxNewPartitions:
+		return n, fmt.Errorf("%w: %d partitions, at most %d are created at once", ErrPolicyViolation, n.partitions, maxNewPartitions)
+	case n.factor < 1 || n.factor > c.cfg.Brokers:
+		return n, fmt.Errorf("%w: %d, with %d brokers", ErrInvalidReplicationFactor, n.factor, c.cfg.Brokers)
+	}
+	return n, nil
+}
+
+// createTopic is the decision to create a topic.
+func (c *Cluster) createTopic(n newTopic) decision {
+	return func(img *image) ([]metarecord.Record, error) {
+		recs, err := n.records(img)
+		if err == nil {
+			err = c.room(img, n.partitions)
+		}
+		return recs, err
+	}
+}
+
+func (n newTopic) records(img *image) ([]metarecord.Record, error) {
+	// Again: newTopic looked before this change was the one under way.
+	if err := img.claimable(n.name); err != nil {
+		return nil, err
+	}
+	id := topic.NewID()
+	recs := []metarecord.Record{&metarecord.Topic{Name: n.name, ID: id}}
+	explicit := n.settings.Explicit()
+	for _, k := range slices.Sorted(maps.Keys(explicit)) {
+		v := explicit[k]
+		recs = append(recs, &metarecord.Config{ResourceType: metarecord.ResourceTopic, ResourceName: n.name, Name: k, Value: &v})
+	}
+	return appendPartitions(recs, id, 0, n.partitions, n.factor), nil
+}
+
+// claimable returns why there can be no new topic of that name beside those there are.
+func (m *image) claimable(name string) error {
+	if m.topics[name] != nil {
+		return ErrTopicExists
+	}
+	if other, ok := m.collisions[topic.CollisionKey(name)]; ok {
+		return collision(name, other)
+	}
+	return nil
+}
+
+func appendPartitions(recs []metarecord.Record, id topic.ID, first, count, factor int) []metarecord.Record {
+	for i, replicas := range place([]int32{brokerID}, first, count, factor) {
+		recs = append(recs, &metarecord.Partition{
+			Partition: int32(first + i), TopicID: id, Replicas: replicas, ISR: slices.Clone(replicas), Leader: replicas[0],
+		})
+	}
+	return recs
 }

@@ -18,9 +18,9 @@ const (
 	defaultPartitionFetchBytes = 1 << 20
 )
 
-// fetchTurn is where fetches that cannot return everything begin, so that partitions behind large
-// ones get their turn.
-type fetchTurn struct{ n atomic.Uint32 }
+// fetchRotation is where fetches that cannot return everything begin, so that partitions behind
+// large ones are read, too. Moved on by any fetch.
+type fetchRotation struct{ n atomic.Uint32 }
 
 // Fetch reads from the leaders of the given partitions. It answers as soon as MinBytes are there
 // over all partitions together, a partition has an error, or MaxWait has passed; it does not poll
@@ -148,7 +148,7 @@ func (f *fetch) read() *partition.FetchResponse {
 	left, starved := f.maxBytes, false
 	first := 0
 	if n > 0 && !f.req.InOrder {
-		first = int(f.c.fetchTurn.n.Load() % uint32(n))
+		first = int(f.c.rotation.n.Load() % uint32(n))
 	}
 	for i := range n {
 		at := (first + i) % n
@@ -168,7 +168,7 @@ func (f *fetch) read() *partition.FetchResponse {
 		}
 	}
 	if starved && !f.req.InOrder {
-		f.c.fetchTurn.n.Add(1)
+		f.c.rotation.n.Add(1)
 	}
 	return resp
 }
@@ -268,42 +268,4 @@ func (c *Cluster) readUnwritten(want *partition.FetchPartition) (partition.ReadR
 		return partition.ReadResult{}, fmt.Errorf("read %s-%d: %w", want.Topic, want.Partition, err)
 	}
 	return partition.ReadResult{LeaderEpoch: p.leaderEpoch}, nil
-}
-
-// fetchWait is the wait of one fetch for any of its partitions.
-type fetchWait struct {
-	woken   chan struct{} // holds a token when it is time to read again
-	waiter  *partition.Waiter
-	waiting []*replica // those without files
-}
-
-func (w *fetchWait) wake() {
-	select {
-	case w.woken <- struct{}{}:
-	default:
-	}
-}
-
-// wait registers with all partitions for the bytes that the last read lacked.
-func (f *fetch) wait() *fetchWait {
-	w := &fetchWait{woken: make(chan struct{}, 1)}
-	w.waiter = partition.NewWaiter(f.minBytes-f.bytes, f.req.Isolation, w.wake)
-	for i, at := range f.places {
-		switch {
-		case at.p != nil:
-			at.p.Watch(max(at.bound, f.req.Partitions[i].Offset), w.waiter)
-		case at.r.watch(w):
-			w.waiting = append(w.waiting, at.r)
-		default:
-			w.wake() // it has got its first record, or is gone
-		}
-	}
-	return w
-}
-
-func (w *fetchWait) cancel() {
-	w.waiter.Cancel()
-	for _, r := range w.waiting {
-		r.unwatch(w)
-	}
 }

@@ -245,7 +245,7 @@ func TestOnlyTheFirstPartitionWithDataExceedsTheLimit(t *testing.T) {
 	}
 	one := len(batch(big))
 	sizes := func(req partition.FetchRequest) (n []int) {
-		c.fetchTurn.n.Store(0)
+		c.rotation.n.Store(0)
 		resp, err := c.Fetch(t.Context(), ask("orders", 4, req))
 		require.NoError(t, err)
 		for i, p := range resp.Partitions {

@@ -65,38 +65,16 @@ func openError(dir string, err error) error {
 func (m *metaLog) replay(dir string, img *image) error {
 	l := m.log
 	start := l.StartOffset()
-	var r record.Record
 	for b, err := range l.Batches(start) {
 		if err != nil {
 			return directoryError(dir, ErrDamaged, err)
 		}
-		m.size += int64(b.Size())
-		if b.IsControl() {
-			continue
-		}
-		it, err := b.Records(0)
-		for err == nil {
-			var more bool
-			if more, err = it.Next(&r); err != nil || !more {
-				break
+		if err := m.replayBatch(b, img); err != nil {
+			reason := ErrDamaged
+			if errors.As(err, new(*metarecord.UnknownError)) {
+				reason = ErrNewerFormat
 			}
-			snapshot, err := applyValue(img, r.Value)
-			if snapshot {
-				m.size, m.snapshot = int64(b.Size()), int64(b.Size())
-			}
-			if err == nil && r.Offset == start && start > 0 && !snapshot {
-				err = fmt.Errorf("what came before is gone, and no snapshot says what it was")
-			}
-			if err != nil {
-				reason := ErrDamaged
-				if unknown := (*metarecord.UnknownError)(nil); errors.As(err, &unknown) {
-					reason = ErrNewerFormat
-				}
-				return directoryError(dir, reason, fmt.Errorf("metadata log at offset %d: %w", r.Offset, err))
-			}
-		}
-		if err != nil {
-			return directoryError(dir, ErrDamaged, fmt.Errorf("metadata log at offset %d: %w", b.BaseOffset, err))
+			return directoryError(dir, reason, err)
 		}
 	}
 	if start > 0 && l.EndOffset() == start {
@@ -104,6 +82,37 @@ func (m *metaLog) replay(dir string, img *image) error {
 	}
 	img.publish(l.EndOffset())
 	return nil
+}
+
+// replayBatch applies one batch.
+func (m *metaLog) replayBatch(b *record.Batch, img *image) error {
+	m.size += int64(b.Size())
+	if b.IsControl() {
+		return nil
+	}
+	it, err := b.Records(0)
+	if err != nil {
+		return fmt.Errorf("metadata log at offset %d: %w", b.BaseOffset, err)
+	}
+	var r record.Record
+	for {
+		switch more, err := it.Next(&r); {
+		case err != nil:
+			return fmt.Errorf("metadata log at offset %d: %w", b.BaseOffset, err)
+		case !more:
+			return nil
+		}
+		snapshot, err := applyValue(img, r.Value)
+		if snapshot {
+			m.size, m.snapshot = int64(b.Size()), int64(b.Size())
+		}
+		if start := m.log.StartOffset(); err == nil && r.Offset == start && start > 0 && !snapshot {
+			err = errors.New("what came before is gone, and no snapshot says what it was")
+		}
+		if err != nil {
+			return fmt.Errorf("metadata log at offset %d: %w", r.Offset, err)
+		}
+	}
 }
 
 func applyValue(img *image, value []byte) (snapshot bool, err error) {

@@ -19,7 +19,7 @@ type replica struct {
 	// closed.
 	part atomic.Pointer[partition.Partition]
 	// readable is set before part: what the first ones in line append is acknowledged while others
-	// still wait their turn.
+	// still wait.
 	readable atomic.Pointer[partition.Partition]
 
 	compacted atomic.Bool // cleanup.policy contains compact
@@ -178,8 +178,8 @@ func (r *replica) state() (*partition.Partition, error) {
 	return r.readable.Load(), r.err
 }
 
-// settled waits until no opening is under way and returns the partition if it is open.
-func (r *replica) settled() *partition.Partition {
+// awaitOpening waits until no opening is under way and returns the partition if it is open.
+func (r *replica) awaitOpening() *partition.Partition {
 	r.mu.Lock()
 	opening := r.opening
 	r.mu.Unlock()

@@ -19,7 +19,7 @@ func TestRoutingDoesNotAllocate(t *testing.T) {
 	r, err := c.leaderReplica(at("orders", 5))
 	require.NoError(t, err)
 	// The first append is acknowledged a moment before the partition counts as open.
-	require.NotNil(t, r.settled())
+	require.NotNil(t, r.awaitOpening())
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		r, err := c.leaderReplica(at("orders", 5))
 		if err != nil || r.part.Load() == nil {

@@ -1,0 +1,150 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/topic"
+)
+
+// A decision looks at the image and returns the records of a change, none for nothing to do. It
+// changes nothing itself.
+type decision func(*image) ([]metarecord.Record, error)
+
+// change makes one change of the metadata. It is on stable storage and in effect when change
+// returns nil. If ctx ends first it may still happen.
+func (c *Cluster) change(ctx context.Context, decide decision) error {
+	return c.changeThen(ctx, decide, func([]metarecord.Record) {})
+}
+
+// changeThen is change with something to do when the change is in effect, before the next one
+// begins.
+func (c *Cluster) changeThen(ctx context.Context, decide decision, then func([]metarecord.Record)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case c.changing <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.closing:
+		return ErrClosed
+	}
+	result := make(chan error, 1)
+	started := c.run(func() {
+		err := c.perform(decide, then)
+		result <- err
+		if err == nil {
+			c.compactMetadata()
+		}
+		<-c.changing
+	})
+	if !started {
+		<-c.changing
+		return ErrClosed
+	}
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// run runs fn on a goroutine that Close waits for; false: the cluster is closed.
+func (c *Cluster) run(fn func()) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.closed {
+		return false
+	}
+	c.wg.Go(fn)
+	return true
+}
+
+func (c *Cluster) perform(decide decision, then func([]metarecord.Record)) error {
+	c.mu.RLock()
+	recs, err := decide(c.image)
+	c.mu.RUnlock()
+	if err != nil || len(recs) == 0 {
+		return err
+	}
+	version, err := c.meta.append(recs)
+	if err != nil {
+		return err
+	}
+	c.apply(recs, version)
+	then(recs)
+	return nil
+}
+
+// apply brings a written change into effect and lets broker and clients know.
+func (c *Cluster) apply(recs []metarecord.Record, version int64) {
+	c.mu.Lock()
+	removed, changed := c.affected(recs)
+	for _, rec := range recs {
+		if err := c.image.apply(rec); err != nil {
+			// Decide and apply disagree: our own fault.
+			panic(fmt.Sprintf("replication: decided on a change that does not apply: %v", err))
+		}
+	}
+	c.removals.Add(int64(len(removed)))
+	due := c.publishLocked(version)
+	c.mu.Unlock()
+	for _, ch := range due {
+		close(ch)
+	}
+	for _, t := range removed {
+		if err := c.broker.remove(t); err != nil {
+			c.logger.Warn("deleted topic leaves files behind until the next open", slog.String("topic", t.name), slog.Any("err", err))
+		}
+	}
+	for _, id := range changed {
+		c.reconfigure(id)
+	}
+}
+
+// publishLocked makes the image the metadata as of version and returns who waits for that.
+func (c *Cluster) publishLocked(version int64) (due []chan struct{}) {
+	c.image.publish(version)
+	c.version.Store(version)
+	for e := c.waiters.Pop(version); e != nil; e = c.waiters.Pop(version) {
+		due = append(due, e.Value)
+	}
+	return due
+}
+
+// affected returns the topics that recs remove and the ids of those whose configuration they
+// change.
+func (c *Cluster) affected(recs []metarecord.Record) (removed []*topicImage, changed []topic.ID) {
+	for _, rec := range recs {
+		switch rec := rec.(type) {
+		case *metarecord.RemoveTopic:
+			removed = append(removed, c.image.byID[rec.ID])
+		case *metarecord.Config:
+			if rec.ResourceType == metarecord.ResourceBroker {
+				// A change of brokers changes nothing else.
+				return removed, slices.Collect(maps.Keys(c.image.byID))
+			}
+			// Nil: created by the same change, nothing is open yet.
+			t := c.image.topics[rec.ResourceName]
+			if t != nil && (len(changed) == 0 || changed[len(changed)-1] != t.id) {
+				changed = append(changed, t.id)
+			}
+		}
+	}
+	return removed, changed
+}
+
+func (c *Cluster) reconfigure(id topic.ID) {
+	c.mu.RLock()
+	t := c.image.byID[id]
+	c.mu.RUnlock()
+	if err := c.broker.reconfigure(t); err != nil {
+		c.logger.Warn("partitions keep their old settings until the next open", slog.String("topic", t.name), slog.Any("err", err))
+	}
+}

@@ -1,0 +1,173 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/topic"
+)
+
+// ConfigOp says what a ConfigChange does. Kafka: IncrementalAlterConfigs.
+type ConfigOp uint8
+
+const (
+	SetConfig      ConfigOp = iota // gives the key a value
+	UnsetConfig                    // returns to the default; Value does not matter
+	AppendConfig                   // adds the elements of Value to a list that lacks them
+	SubtractConfig                 // takes the elements of Value out of a list
+)
+
+// A ConfigChange changes one key of a topic's configuration.
+type ConfigChange struct {
+	Key   string
+	Op    ConfigOp
+	Value string
+}
+
+// AlterTopic sets configuration keys of a live topic; keys that props does not name stay as they
+// are. It is AlterTopicConfig with SetConfig for all.
+func (c *Cluster) AlterTopic(ctx context.Context, name string, props map[string]string) error {
+	changes := make([]ConfigChange, 0, len(props))
+	for _, k := range slices.Sorted(maps.Keys(props)) {
+		changes = append(changes, ConfigChange{Key: k, Value: props[k]})
+	}
+	return c.AlterTopicConfig(ctx, name, changes...)
+}
+
+// AlterTopicConfig changes a topic's configuration, all of it or nothing. When it returns nil the
+// change is on stable storage, and open partitions go by it. Errors: ErrUnknownTopic,
+// *topic.ConfigError, ErrClosed, ctx's.
+func (c *Cluster) AlterTopicConfig(ctx context.Context, name string, changes ...ConfigChange) error {
+	return c.alterTopic(ctx, name, applyChanges(changes))
+}
+
+// ReplaceTopicConfig makes props the whole of what is set on a topic: keys that it does not name
+// return to their defaults. Errors: those of AlterTopicConfig. Kafka: AlterConfigs.
+func (c *Cluster) ReplaceTopicConfig(ctx context.Context, name string, props map[string]string) error {
+	return c.alterTopic(ctx, name, replaceConfig(props))
+}
+
+// An edit changes a configuration in place; it knows the defaults below it.
+type edit func(config, defaults map[string]string) error
+
+func applyChanges(changes []ConfigChange) edit {
+	return func(config, defaults map[string]string) error {
+		for _, ch := range changes {
+			if err := ch.apply(config, defaults); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func replaceConfig(props map[string]string) edit {
+	return func(config, _ map[string]string) error {
+		clear(config)
+		maps.Copy(config, props)
+		return nil
+	}
+}
+
+func (c *Cluster) alterTopic(ctx context.Context, name string, e edit) error {
+	a := &topicAlteration{c: c, name: name, edit: e, factor: 1}
+	if err := c.change(ctx, a.decide); err != nil {
+		return fmt.Errorf("alter topic %q: %w", name, err)
+	}
+	a.settings.Warn(c.logger, name, a.factor)
+	return nil
+}
+
+// topicAlteration is a change of a topic's configuration and, when decided, what it comes to.
+type topicAlteration struct {
+	c        *Cluster
+	name     string
+	edit     edit
+	factor   int
+	settings topic.Settings
+}
+
+func (a *topicAlteration) decide(img *image) ([]metarecord.Record, error) {
+	t := img.topics[a.name]
+	if t == nil {
+		return nil, img.unknownTopic(a.name)
+	}
+	if len(t.partitions) > 0 {
+		a.factor = len(t.partitions[0].replicas)
+	}
+	config := maps.Clone(t.config)
+	defaults := a.c.defaultsOf(img)
+	err := a.edit(config, defaults)
+	if err != nil {
+		return nil, err
+	}
+	if a.settings, err = topic.Parse(config, defaults); err != nil {
+		return nil, err
+	}
+	return configRecords(metarecord.ResourceTopic, a.name, t.config, config), nil
+}
+
+// apply changes config in place.
+func (ch ConfigChange) apply(config, defaults map[string]string) error {
+	k, ok := topic.LookupKey(ch.Key)
+	bad := func(reason string) error { return &topic.ConfigError{Key: ch.Key, Value: ch.Value, Reason: reason} }
+	switch {
+	case !ok:
+		return bad("there is no such topic configuration")
+	case ch.Op == SetConfig:
+		config[ch.Key] = ch.Value
+		return nil
+	case ch.Op == UnsetConfig:
+		delete(config, ch.Key)
+		return nil
+	case k.Type != topic.TypeList:
+		return bad("it is not a list")
+	case ch.Op != AppendConfig && ch.Op != SubtractConfig:
+		return bad(fmt.Sprintf("unknown operation %d", ch.Op))
+	}
+	current, ok := config[ch.Key]
+	if !ok {
+		current, ok = defaults[ch.Key]
+	}
+	if !ok {
+		current = k.Default
+	}
+	config[ch.Key] = ch.changeList(current)
+	return nil
+}
+
+// changeList returns a list with the elements of Value added or taken out.
+func (ch ConfigChange) changeList(current string) string {
+	list := topic.SplitList(current)
+	for _, item := range topic.SplitList(ch.Value) {
+		at := slices.Index(list, item)
+		switch {
+		case ch.Op == AppendConfig && at < 0:
+			list = append(list, item)
+		case ch.Op == SubtractConfig && at >= 0:
+			list = slices.Delete(list, at, at+1)
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+// configRecords returns the records that turn one configuration of a resource into another.
+func configRecords(kind int8, name string, from, to map[string]string) []metarecord.Record {
+	var recs []metarecord.Record
+	for _, k := range slices.Sorted(maps.Keys(from)) {
+		if _, stays := to[k]; !stays {
+			recs = append(recs, &metarecord.Config{ResourceType: kind, ResourceName: name, Name: k})
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(to)) {
+		if v, had := from[k]; !had || v != to[k] {
+			v := to[k]
+			recs = append(recs, &metarecord.Config{ResourceType: kind, ResourceName: name, Name: k, Value: &v})
+		}
+	}
+	return recs
+}
