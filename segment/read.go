@@ -64,70 +64,16 @@ func (s *Segment) readBatches(f *openFile, dst []byte, p place, maxBytes int, li
 	if want < record.HeaderSize && limit < at.size {
 		return dst[:start], nil
 	}
-	if err := s.readFull(f, dst[start:], p.pos); err != nil {
-		return nil, err
-	}
-	first, err := s.parseHeader(dst[start:], p, at)
-	if err != nil {
-		return nil, err
-	}
-	if p.pos+int64(first.Size()) > limit {
-		return dst[:start], nil
-	}
-	if first.Size() > want { // a batch larger than max: at least one is promised
-		dst = uncleared.Grow(dst[:start+want], first.Size()-want)[:start+first.Size()]
-		if err := s.readFull(f, dst[start+want:], p.pos+int64(want)); err != nil {
-			return nil, err
-		}
-	}
-	after, err := s.wholeBatches(f, dst[start:], p, at)
-	if err != nil {
-		return nil, err
-	}
-	if s.cuts.Load() == 0 { // a position in a segment that was ever cut could outlive the cut
-		s.positions.set(after.least-s.base, after.pos)
-	}
-	return dst[:start+int(after.pos-p.pos)], nil
-}
-
-// wholeBatches walks the batches of b, which lie at p, checks those that were not checked before,
-// and returns the place behind the whole ones.
-func (s *Segment) wholeBatches(f *openFile, b []byte, p place, at end) (place, error) {
+	r := batchReader{s: s, f: f, at: at, limit: limit, dst: dst, start: start, first: p.pos, next: p}
 	// A file that this process does not write may have been written anew since.
-	check := s.cfg.ReadOnly || !s.checked.covers(p.pos, p.pos+int64(len(b)))
-	first, seen := p.pos, false // seen: the header behind p was looked at
-	var h record.Batch
-	for {
-		rest := b[p.pos-first:]
-		if len(rest) < record.HeaderSize {
-			break
-		}
-		if err := s.parseInto(&h, rest, p, at); err != nil {
-			return p, err
-		}
-		if h.Size() > len(rest) {
-			seen = true
-			break
-		}
-		if check {
-			if err := s.verify(&h, p); err != nil {
-				return p, err
-			}
-		}
-		p = place{p.pos + int64(h.Size()), h.NextOffset()}
+	r.check = s.cfg.ReadOnly || !s.checked.covers(p.pos, p.pos+int64(want))
+	if err := r.run(); err != nil {
+		return nil, err
 	}
-	if !check {
-		return p, nil
+	if r.offset() > 0 && s.cuts.Load() == 0 { // a position in a segment that was ever cut could outlive the cut
+		s.positions.set(r.next.least-s.base, r.next.pos)
 	}
-	if !seen && p.pos < at.size { // a base offset that is too high shows at the next batch
-		if _, err := s.headerAt(f, p, at); err != nil {
-			return p, err
-		}
-	}
-	if !s.cfg.ReadOnly {
-		s.checked.add(first, p.pos)
-	}
-	return p, nil
+	return r.dst[:start+r.offset()], nil
 }
 
 // verify checks one whole batch, whose header is plausible, in depth.

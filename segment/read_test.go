@@ -58,6 +58,32 @@ func TestReadReturnsWholeBatchesFromTheOneThatHoldsTheOffset(t *testing.T) {
 	}
 }
 
+func TestReadingThroughReadsNoByteTwice(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{200, 70_000, 150_000, 290_000, 600_000, 2_000_000} {
+		m := memFS(t)
+		w, err := Create(testDir, 0, Config{FS: m})
+		require.NoError(t, err)
+		all := fill(t, w, 6_000_000/size, 1, size)
+		require.NoError(t, w.Close())
+
+		fsys := vfs.Faulty(m)
+		s, err := Open(testDir, 0, Config{FS: fsys}, OpenOptions{Clean: true, NextOffset: w.NextOffset(), Size: int64(len(all))})
+		require.NoError(t, err)
+		closed(t, s)
+		var read int64
+		fsys.Observe(vfs.Observer{After: func(e vfs.Event, _ error) {
+			if e.Op == vfs.OpRead {
+				read += e.Len
+			}
+		}})
+		got, err := readAll(s, 0, 1<<20)
+		require.NoError(t, err)
+		require.Equal(t, all, got)
+		require.Less(t, read, int64(len(all)+len(all)/50), "%d bytes a batch", size)
+	}
+}
+
 func TestReadSkipsGapsThatCompactionLeft(t *testing.T) {
 	t.Parallel()
 	fsys := memFS(t)
