@@ -55,6 +55,7 @@ func TestCrashDuringBackupLeavesAWholeCopyOrNone(t *testing.T) {
 			require.NoError(t, l.DeleteRecords(7))
 			require.NoError(t, l.SetLeaderEpoch(3))
 			fill(t, l, 5)
+			var one sync.Mutex // guards the counters: segments that were rolled are synced in the background
 			want, states, whole := values(t, l), 0, 0
 			check := func(at *vfs.MemFS, what string) {
 				states++
@@ -75,7 +76,6 @@ func TestCrashDuringBackupLeavesAWholeCopyOrNone(t *testing.T) {
 				require.Equal(t, want, values(t, o), what)
 				require.NoError(t, o.Close())
 			}
-			var one sync.Mutex // segments that were rolled are synced in the background meanwhile
 			remove := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
 				if e.Op&vfs.OpChange == 0 {
 					return
@@ -91,6 +91,7 @@ func TestCrashDuringBackupLeavesAWholeCopyOrNone(t *testing.T) {
 			}})
 			require.NoError(t, l.Backup(t.Context(), nil, "backup"))
 			remove()
+			one.Lock()
 			require.Greater(t, states, 50)
 			before := whole
 			for seed := range uint64(20) {
@@ -98,6 +99,7 @@ func TestCrashDuringBackupLeavesAWholeCopyOrNone(t *testing.T) {
 			}
 			check(disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost}), "all that was not synced lost, afterwards")
 			require.Equal(t, before+21, whole, "it survives whatever comes once Backup has returned")
+			one.Unlock()
 			require.NoError(t, l.Close())
 		})
 	}

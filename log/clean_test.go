@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -331,11 +332,11 @@ func TestCloseEndsACleanAndWaitsForIt(t *testing.T) {
 			appendKV(t, l, "a=1", "b=1")
 			require.NoError(t, l.Roll())
 		}
-		reached, ops := make(chan struct{}), 0
-		var once sync.Once
-		stop := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
-			if ops++; ops > 4*n {
-				once.Do(func() { close(reached) })
+		reached := make(chan struct{})
+		var ops atomic.Int64 // also those of a background sync of what was rolled
+		stop := fsys.Observe(vfs.Observer{Before: func(vfs.Event) {
+			if ops.Add(1) == 4*int64(n)+1 {
+				close(reached)
 			}
 		}})
 		ended := make(chan error, 1)
@@ -375,24 +376,13 @@ func TestPowerCutAtEveryStepOfClean(t *testing.T) {
 		appendKV(t, l, "k1", "new=1")
 		require.NoError(t, l.Sync())
 		table := lastValues(logDump(t, l))
-		var disks []*vfs.MemFS
-		var at []vfs.Event
-		stop := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
-			if e.Op&vfs.OpChange != 0 {
-				for seed := range uint64(5) {
-					disks, at = append(disks, fsys.Crash(seed)), append(at, e)
-				}
-				disks, at = append(disks, fsys.Kill()), append(at, e)
-			}
-		}})
-		clean(t, l)
-		stop()
-		require.Greater(t, len(disks), 150)
-		for i, disk := range disks {
-			again, err := Open(bedDir, Config{FS: disk})
-			require.NoError(t, err, "policy %v, crash before %v", policy, at[i])
-			require.Equal(t, table, lastValues(logDump(t, again)), "policy %v, crash before %v", policy, at[i])
-			require.EqualValues(t, 14, again.EndOffset(), "policy %v, crash before %v", policy, at[i])
+		cuts := moments(fsys, randomCrashes(fsys, 5), func() { clean(t, l) })
+		require.Greater(t, len(cuts), 150)
+		for _, cut := range cuts {
+			again, err := Open(bedDir, Config{FS: cut.disk})
+			require.NoError(t, err, "policy %v, crash before %v", policy, cut.before)
+			require.Equal(t, table, lastValues(logDump(t, again)), "policy %v, crash before %v", policy, cut.before)
+			require.EqualValues(t, 14, again.EndOffset(), "policy %v, crash before %v", policy, cut.before)
 			require.NoError(t, again.Close())
 		}
 		require.NoError(t, l.Close())
@@ -410,13 +400,12 @@ func TestFailureAtEveryStepOfCleanKeepsTheTable(t *testing.T) {
 			require.NoError(t, l.Roll())
 		}
 		table := lastValues(logDump(t, l))
-		hit := false
 		remove := fsys.Inject(vfs.Fault{Ops: vfs.OpChange | vfs.OpRead, After: n, Err: boom})
-		stop := fsys.Observe(vfs.Observer{After: func(_ vfs.Event, err error) { hit = hit || errors.Is(err, boom) }})
+		hit, stop := failures(fsys, boom)
 		_, err := l.Clean(t.Context())
 		remove()
 		stop()
-		if !hit {
+		if hit.Load() == 0 {
 			require.NoError(t, err)
 			require.NoError(t, l.Close())
 			require.Greater(t, n, 20)

@@ -117,30 +117,18 @@ func TestCrashAtEveryStepOfACompaction(t *testing.T) {
 		l := compactedLog(t, disk)
 		require.NoError(t, l.Reconfigure(cfg))
 		before := logDump(t, l)
-		var disks []*vfs.MemFS
-		var at []vfs.Event
-		stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
-			if e.Op&vfs.OpChange == 0 {
-				return
-			}
-			for _, m := range crashModes(8) {
-				disks, at = append(disks, disk.CrashWith(m)), append(at, e)
-			}
-			disks, at = append(disks, disk.Kill()), append(at, e)
-		}})
-		clean(t, l)
-		stop()
+		cuts := moments(disk, modelledCrashes(disk, 8), func() { clean(t, l) })
 		after := logDump(t, l)
 		require.NotEqual(t, before, after)
 		require.Equal(t, tableOf(before), tableOf(after))
 		require.NoError(t, l.Close())
-		require.Greater(t, len(disks), 200)
+		require.Greater(t, len(cuts), 200)
 		seen := map[string]int{}
-		for i, d := range disks {
-			got := reopened(t, d, cfg)
+		for _, cut := range cuts {
+			got := reopened(t, cut.disk, cfg)
 			seen[got]++
-			require.Contains(t, []string{before, after}, got, "policy %v, crash before %v", policy, at[i])
-			require.Equal(t, got, reopened(t, d, cfg), "opening twice is opening once")
+			require.Contains(t, []string{before, after}, got, "policy %v, crash before %v", policy, cut.before)
+			require.Equal(t, got, reopened(t, cut.disk, cfg), "opening twice is opening once")
 		}
 		require.NotZero(t, seen[before])
 		require.NotZero(t, seen[after])
@@ -153,21 +141,14 @@ func TestKilledCompactionIsOneOfKafkas(t *testing.T) {
 	disk := vfs.Mem()
 	l := compactedLog(t, disk)
 	before := logDump(t, l)
-	var disks []*vfs.MemFS
-	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
-		if e.Op&vfs.OpChange != 0 {
-			disks = append(disks, disk.Kill())
-		}
-	}})
-	clean(t, l)
-	stop()
+	cuts := moments(disk, randomCrashes(disk, 0), func() { clean(t, l) })
 	after := logDump(t, l)
 	require.NoError(t, l.Close())
-	for i, d := range disks {
-		if err := d.Remove(bedDir + "/" + stateFile); !errors.Is(err, fs.ErrNotExist) {
+	for _, cut := range cuts {
+		if err := cut.disk.Remove(bedDir + "/" + stateFile); !errors.Is(err, fs.ErrNotExist) {
 			require.NoError(t, err)
 		}
-		require.Contains(t, []string{before, after}, reopened(t, d, compacting), "call %d", i)
+		require.Contains(t, []string{before, after}, reopened(t, cut.disk, compacting), "killed before %v", cut.before)
 	}
 }
 
@@ -177,35 +158,24 @@ func TestCrashWhileFinishingACompaction(t *testing.T) {
 	disk := vfs.Mem()
 	l := compactedLog(t, disk)
 	before := logDump(t, l)
-	var disks []*vfs.MemFS
-	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
-		if e.Op&(vfs.OpRename|vfs.OpRemove|vfs.OpSyncDir) != 0 {
-			// Killed: what was renamed last is not on the disk yet.
-			disks = append(disks, disk.Kill(), disk.CrashWith(vfs.CrashOptions{Seed: uint64(e.N), Entries: vfs.CrashKept, Data: vfs.CrashKept, Sizes: vfs.CrashKept}))
+	cuts := moments(disk, func(e vfs.Event) []*vfs.MemFS {
+		if e.Op&(vfs.OpRename|vfs.OpRemove|vfs.OpSyncDir) == 0 {
+			return nil
 		}
-	}})
-	clean(t, l)
-	stop()
+		// Killed: what was renamed last is not on the disk yet.
+		return []*vfs.MemFS{disk.Kill(), disk.CrashWith(vfs.CrashOptions{Seed: uint64(e.N), Entries: vfs.CrashKept, Data: vfs.CrashKept, Sizes: vfs.CrashKept})}
+	}, func() { clean(t, l) })
 	after := logDump(t, l)
 	require.NoError(t, l.Close())
 	states := 0
-	for _, d := range disks {
-		var second []*vfs.MemFS
-		stop := d.Observe(vfs.Observer{Before: func(e vfs.Event) {
-			if e.Op&vfs.OpChange != 0 {
-				for _, m := range crashModes(6) {
-					second = append(second, d.CrashWith(m))
-				}
-				second = append(second, d.Kill())
-			}
-		}})
-		want := reopened(t, d, compacting)
-		stop()
-		for _, d := range second { // the state that was there may not have been durable
+	for _, cut := range cuts {
+		want := ""
+		second := moments(cut.disk, modelledCrashes(cut.disk, 6), func() { want = reopened(t, cut.disk, compacting) })
+		for _, again := range second { // the state that was there may not have been durable
 			states++
-			require.Contains(t, []string{before, after}, reopened(t, d, compacting))
+			require.Contains(t, []string{before, after}, reopened(t, again.disk, compacting))
 		}
-		lost := d.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
+		lost := cut.disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
 		require.Equal(t, want, reopened(t, lost, compacting), "what was shown once does not change")
 	}
 	require.Greater(t, states, 500)
@@ -218,10 +188,9 @@ func TestCompactionThatFailedIsForgottenByWhatComesAfter(t *testing.T) {
 	for n := 0; ; n++ {
 		disk := vfs.Mem()
 		l := compactedLog(t, disk)
-		hit := false
 		// Every removal fails once, whatever the compaction does then.
 		remove := disk.Inject(vfs.Fault{Ops: vfs.OpRemove | vfs.OpRename | vfs.OpWrite | vfs.OpSync | vfs.OpSyncDir, After: n, Times: 2, Err: syscall.EIO})
-		stop := disk.Observe(vfs.Observer{After: func(_ vfs.Event, err error) { hit = hit || errors.Is(err, syscall.EIO) }})
+		hit, stop := failures(disk, syscall.EIO)
 		_, err := l.Clean(t.Context())
 		remove()
 		stop()
@@ -237,7 +206,7 @@ func TestCompactionThatFailedIsForgottenByWhatComesAfter(t *testing.T) {
 		killed := disk.Kill()
 		require.Equal(t, l.Err() == nil, l.Close() == nil)
 		require.Equal(t, want, tableOf(reopened(t, killed, compacting)), "failure of operation %d", n)
-		if !hit {
+		if hit.Load() == 0 {
 			require.NoError(t, err)
 			require.Greater(t, n, 10)
 			return

@@ -577,9 +577,12 @@ func (r *reopening) look(fsys *vfs.MemFS, want *expectation, use func(*log.Log) 
 
 // duringRecovery crashes again at every call of the reopening.
 func (r *reopening) duringRecovery(fsys *vfs.MemFS, c *cut, v variant, seed uint64) error {
+	var mu sync.Mutex // guards cuts
 	var cuts []*vfs.MemFS
 	stop := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		if e.Op&vfs.OpChange != 0 {
+			mu.Lock()
+			defer mu.Unlock()
 			cuts = append(cuts, fsys.Kill())
 		}
 	}})

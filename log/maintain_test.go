@@ -240,21 +240,22 @@ func TestCrashAtEveryStepOfACutInsideAGap(t *testing.T) {
 	require.NoError(t, replicate(l, 0))
 	require.NoError(t, l.Roll())
 	require.NoError(t, replicate(l, 100))
-	var states []*vfs.MemFS
-	remove := disk.Observe(vfs.Observer{After: func(e vfs.Event, _ error) {
-		if e.Op&vfs.OpChange != 0 {
-			states = append(states, disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashKept, Sizes: vfs.CrashKept, Entries: vfs.CrashKept}),
-				disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost}))
+	crash := func(vfs.Event) []*vfs.MemFS {
+		return []*vfs.MemFS{
+			disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashKept, Sizes: vfs.CrashKept, Entries: vfs.CrashKept}),
+			disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost}),
 		}
-	}})
-	require.NoError(t, l.TruncateTo(50))
-	remove()
+	}
+	cuts := moments(disk, crash, func() { require.NoError(t, l.TruncateTo(50)) })
+	for _, left := range crash(vfs.Event{}) { // when it is through
+		cuts = append(cuts, moment{disk: left})
+	}
 	require.EqualValues(t, 50, l.EndOffset())
 	require.EqualValues(t, 50, l.DurableOffset())
-	require.NotEmpty(t, states)
-	for i, fs := range states {
-		l, err := Open("log", Config{FS: fs})
-		require.NoError(t, err, "state %d of %d", i, len(states))
+	require.Greater(t, len(cuts), 2)
+	for i, cut := range cuts {
+		l, err := Open("log", Config{FS: cut.disk})
+		require.NoError(t, err, "state %d of %d", i, len(cuts))
 		require.NotEmpty(t, values(t, l))
 		require.NoError(t, l.Close())
 	}

@@ -225,17 +225,10 @@ func TestReadOnlyOpenOfAnEmptiedLog(t *testing.T) {
 	disk := vfs.Mem()
 	l := openMem(t, disk)
 	fill(t, l, 20)
-	var cuts []*vfs.MemFS
-	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
-		if e.Op&vfs.OpChange != 0 {
-			cuts = append(cuts, disk.Kill())
-		}
-	}})
-	require.NoError(t, l.TruncateFully(100))
-	stop()
+	cuts := moments(disk, randomCrashes(disk, 0), func() { require.NoError(t, l.TruncateFully(100)) })
 	emptied := 0
 	for i, cut := range cuts {
-		ro, err := OpenReadOnly("log", Config{FS: cut})
+		ro, err := OpenReadOnly("log", Config{FS: cut.disk})
 		require.NoError(t, err, "call %d", i)
 		if ro.EndOffset() == 100 {
 			emptied++

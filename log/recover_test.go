@@ -18,24 +18,11 @@ import (
 // recovery that follows. opens gets every state that is left.
 func crashTwice(t *testing.T, disk *vfs.MemFS, work func(), opens func(t *testing.T, fsys *vfs.MemFS)) {
 	t.Helper()
-	states := func(disk *vfs.MemFS, seeds int, work func()) (all []*vfs.MemFS) {
-		stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
-			if e.Op&vfs.OpChange == 0 {
-				return
-			}
-			all = append(all, disk.Kill())
-			for _, m := range crashModes(seeds)[:seeds] {
-				all = append(all, disk.CrashWith(m))
-			}
-		}})
-		work()
-		stop()
-		return all
-	}
 	n := 0
-	for _, first := range states(disk, 0, work) {
-		for _, second := range states(first, 6, func() { opens(t, first) }) {
-			opens(t, second)
+	for _, first := range moments(disk, randomCrashes(disk, 0), work) {
+		cutOrKilled := modelledCrashes(first.disk, 3)
+		for _, second := range moments(first.disk, cutOrKilled, func() { opens(t, first.disk) }) {
+			opens(t, second.disk)
 			n++
 		}
 	}
@@ -325,18 +312,11 @@ func TestLeftoverOfOneCompactionDoesNotVoidAnother(t *testing.T) {
 	}
 	require.NoError(t, l.Sync())
 	want := lastValues(logDump(t, l))
-	var killed []*vfs.MemFS
-	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
-		if e.Op&vfs.OpChange != 0 {
-			killed = append(killed, disk.Kill())
-		}
-	}})
-	clean(t, l)
-	stop()
+	cuts := moments(disk, randomCrashes(disk, 0), func() { clean(t, l) })
 	require.NoError(t, l.Close())
-	for i, d := range killed {
+	for _, cut := range cuts {
 		name := filePath(bedDir, 0, segment.TimeIndexSuffix) + ".cleaned"
-		require.NoError(t, writeUnsynced(d, name, []byte("left")))
-		require.Equal(t, want, lastValues(reopened(t, d, cfg)), "call %d", i)
+		require.NoError(t, writeUnsynced(cut.disk, name, []byte("left")))
+		require.Equal(t, want, lastValues(reopened(t, cut.disk, cfg)), "killed before %v", cut.before)
 	}
 }

@@ -24,26 +24,15 @@ func TestPowerCutAtEveryStepOfRetention(t *testing.T) {
 		appendKV(t, l, "k=5")
 		require.NoError(t, l.Sync())
 		before := logDump(t, l)
-		var disks []*vfs.MemFS
-		var at []vfs.Event
-		stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
-			if e.Op&vfs.OpChange != 0 {
-				for seed := range uint64(5) {
-					disks, at = append(disks, disk.Crash(seed)), append(at, e)
-				}
-				disks, at = append(disks, disk.Kill()), append(at, e)
-			}
-		}})
-		clean(t, l)
-		stop()
+		cuts := moments(disk, randomCrashes(disk, 5), func() { clean(t, l) })
 		after := logDump(t, l)
 		require.Equal(t, "5:k=5", after)
-		require.Greater(t, len(disks), 50)
-		for i, d := range disks {
-			again, err := Open(bedDir, Config{FS: d})
-			require.NoError(t, err, "policy %v, crash before %v", policy, at[i])
+		require.Greater(t, len(cuts), 50)
+		for _, cut := range cuts {
+			again, err := Open(bedDir, Config{FS: cut.disk})
+			require.NoError(t, err, "policy %v, crash before %v", policy, cut.before)
 			got := logDump(t, again)
-			require.True(t, strings.HasSuffix(before, got) && strings.HasSuffix(got, after), "policy %v, crash before %v: %s", policy, at[i], got)
+			require.True(t, strings.HasSuffix(before, got) && strings.HasSuffix(got, after), "policy %v, crash before %v: %s", policy, cut.before, got)
 			require.Equal(t, l.EndOffset(), again.EndOffset())
 			require.NoError(t, again.Close())
 		}

@@ -2,6 +2,7 @@ package log_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,15 +25,18 @@ func TestPowerCutDuringARollLeavesALogThatOpens(t *testing.T) {
 			fs    *vfs.MemFS
 			event string
 		}
+		var mu sync.Mutex // guards images: what was rolled is synced in the background
 		var images []image
-		fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		stop := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
+			mu.Lock()
+			defer mu.Unlock()
 			for seed := range uint64(20) {
 				images = append(images, image{fsys.CrashWith(vfs.CrashOptions{Seed: seed, Data: vfs.CrashKept, Sizes: vfs.CrashKept}), fmt.Sprintf("%s, seed %d", e, seed)})
 			}
 		}})
 		require.NoError(t, l.Roll())
-		fsys.Observe(vfs.Observer{})
-		require.NoError(t, l.Close())
+		stop()
+		require.NoError(t, l.Close()) // and the sync has ended
 		require.Greater(t, len(images), 100)
 		for _, cut := range images {
 			cfg := exploreConfig(policy)

@@ -384,7 +384,10 @@ func TestSharedSyncsSurviveACrashAtEveryCall(t *testing.T) {
 
 // crashSharedRecovery crashes again at every call of the recovery.
 func crashSharedRecovery(fsys *vfs.MemFS, ms []*sharedModel, seed uint64) (n int, fail error) {
+	var one sync.Mutex // guards n and fail while the logs are open
 	stop := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		one.Lock()
+		defer one.Unlock()
 		if e.Op&vfs.OpChange == 0 || fail != nil {
 			return
 		}

@@ -41,13 +41,13 @@ func truncateAtStep(t *testing.T, segmentBytes int64, n int) (more, first bool) 
 		require.NoError(t, l.Roll())
 	}
 	size := l.Segments()[0].Size
+	synctest.Wait() // what was rolled is synced: all calls that follow are of the two
 	truncated := make(chan error, 1)
 	var step atomic.Int64 // operations so far, also those of the truncation
 	stop := disk.Observe(vfs.Observer{Before: func(vfs.Event) {
 		if step.Add(1) != int64(n)+1 {
 			return
 		}
-		more = true
 		go func() {
 			err := l.TruncateTo(2)
 			first = l.Segments()[0].Size == size
@@ -57,7 +57,7 @@ func truncateAtStep(t *testing.T, segmentBytes int64, n int) (more, first bool) 
 	}})
 	clean(t, l)
 	stop()
-	if more {
+	if more = step.Load() > int64(n); more {
 		require.NoError(t, <-truncated)
 		require.Equal(t, int64(2), l.EndOffset(), "step %d", n)
 		appendKV(t, l, "d=1")

@@ -42,6 +42,7 @@ func TestCrashDuringABackupNeverOpensAsASmallerCluster(t *testing.T) {
 			produce(t, c, at("orders", p), fmt.Sprint(p, i))
 		}
 	}
+	var one sync.Mutex // guards the counters: copies run side by side, and the cluster goes on
 	states, whole := 0, 0
 	check := func(at2 *vfs.MemFS, what string) {
 		states++
@@ -57,7 +58,6 @@ func TestCrashDuringABackupNeverOpensAsASmallerCluster(t *testing.T) {
 		require.Equal(t, c.ClusterID(), again.ClusterID())
 		require.NoError(t, again.Close())
 	}
-	var one sync.Mutex // copies run side by side
 	remove := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		one.Lock()
 		defer one.Unlock()
@@ -72,6 +72,8 @@ func TestCrashDuringABackupNeverOpensAsASmallerCluster(t *testing.T) {
 	}})
 	require.NoError(t, c.Backup(t.Context(), "copy"))
 	remove()
+	one.Lock()
+	defer one.Unlock()
 	require.Greater(t, states, 100)
 	before := whole
 	for seed := range uint64(20) {

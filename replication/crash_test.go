@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -243,8 +244,12 @@ func failDiskOperations(t *testing.T, slack int64) {
 		require.NoError(t, err)
 		create(t, c, "old", 1)
 		produce(t, c, at("old", 0), "x")
-		hit := false
-		fsys.Observe(vfs.Observer{After: func(e vfs.Event, err error) { hit = hit || errors.Is(err, broken) }})
+		var hit atomic.Bool
+		fsys.Observe(vfs.Observer{After: func(_ vfs.Event, err error) {
+			if errors.Is(err, broken) {
+				hit.Store(true)
+			}
+		}})
 		fsys.Inject(vfs.Fault{Ops: vfs.OpChange, After: n, Err: broken})
 		created := c.CreateTopic(t.Context(), "new", topic.Config{})
 		deleted := c.DeleteTopic(t.Context(), "old")
@@ -266,7 +271,7 @@ func failDiskOperations(t *testing.T, slack int64) {
 		} else if slices.Contains(got, "old") {
 			require.Equal(t, []string{"x"}, values(t, again, at("old", 0)), "fault %d", n)
 		}
-		if !hit {
+		if !hit.Load() {
 			return
 		}
 	}

@@ -20,6 +20,7 @@ func TestCrashDuringARestoreNeverOpensAsASmallerCluster(t *testing.T) {
 		produce(t, c, at("orders", 0), fmt.Sprint(i))
 	}
 	require.NoError(t, c.Backup(t.Context(), "saved"))
+	var one sync.Mutex // guards the counters: the cluster that was copied goes on
 	states, whole := 0, 0
 	check := func(m *vfs.MemFS, what string) {
 		states++
@@ -29,7 +30,6 @@ func TestCrashDuringARestoreNeverOpensAsASmallerCluster(t *testing.T) {
 			require.NoError(t, again.Close())
 		}
 	}
-	var one sync.Mutex // the cluster that was copied goes on
 	remove := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		one.Lock()
 		defer one.Unlock()
@@ -42,6 +42,8 @@ func TestCrashDuringARestoreNeverOpensAsASmallerCluster(t *testing.T) {
 	}})
 	require.NoError(t, Restore(t.Context(), fsys, "saved", "copy"))
 	remove()
+	one.Lock()
+	defer one.Unlock()
 	require.Greater(t, states, 40)
 	before := whole
 	for seed := range uint64(20) {

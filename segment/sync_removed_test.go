@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,13 +16,14 @@ import (
 // give it back too, since too many are open. Given back twice it would never be closed.
 func TestDescriptorOfASegmentThatIsRemovedDuringASyncIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		disk, files, open := vfs.Mem(), NewFileCache(1), 0
+		disk, files := vfs.Mem(), NewFileCache(1)
+		var open atomic.Int64
 		disk.Observe(vfs.Observer{After: func(e vfs.Event, err error) {
 			switch {
 			case err == nil && e.Op&(vfs.OpOpen|vfs.OpCreate) != 0:
-				open++
+				open.Add(1)
 			case e.Op == vfs.OpClose:
-				open--
+				open.Add(-1)
 			}
 		}})
 		var segments []*Segment
@@ -42,6 +44,6 @@ func TestDescriptorOfASegmentThatIsRemovedDuringASyncIsClosed(t *testing.T) {
 		require.NoError(t, segments[0].Remove())
 		require.NoError(t, <-synced)
 		require.NoError(t, segments[1].Close())
-		require.Zero(t, open)
+		require.Zero(t, open.Load())
 	})
 }

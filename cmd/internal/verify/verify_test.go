@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -198,9 +199,12 @@ func TestLogsThatWereKilledAtWorkAreGood(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, l.Sync())
+	var mu sync.Mutex // guards killed while the log is open: it syncs in the background too
 	var killed []*vfs.MemFS
 	stop := m.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		if e.Op&vfs.OpChange != 0 {
+			mu.Lock()
+			defer mu.Unlock()
 			killed = append(killed, m.Kill())
 		}
 	}})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
@@ -158,12 +159,15 @@ func (o *opening) goOn(_ int, l *log.Log, f *found) error {
 
 // during crashes again at calls of the reopening.
 func (o *opening) during(crash Crash, seed uint64, every int) (states int, err error) {
+	var mu sync.Mutex // guards at and calls while the logs are open
 	var at []*vfs.MemFS
 	calls := 0
 	stop := o.fs.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		if e.Op&vfs.OpChange == 0 {
 			return
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		if calls++; calls%every == 0 {
 			at = append(at, o.fs.Kill())
 		}
