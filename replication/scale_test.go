@@ -12,6 +12,7 @@ import (
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
 )
 
 // Ten thousand partitions that were written once and then closed: open, what they cost, and that
@@ -40,7 +41,9 @@ func TestIdlePartitionsCostLittle(t *testing.T) {
 	each := (heap() - before) / n
 	t.Logf("%d partitions: open %v, %d B of heap each, %d goroutines more, %d descriptors", n, took, each, runtime.NumGoroutine()-goroutines, descriptors())
 	require.Equal(t, n, c.Stats().OpenPartitions)
-	require.Less(t, took, 5*time.Second)
+	if n == 10000 { // fewer calls than that take the time that other processes leave: see TestOpenMakesFewCallsForEachPartition
+		require.Less(t, took, 5*time.Second)
+	}
 	require.Less(t, each, 8<<10)
 	require.Less(t, runtime.NumGoroutine()-goroutines, 20)
 	require.Less(t, descriptors(), 700)
@@ -89,12 +92,12 @@ func descriptors() int {
 }
 
 func TestPartitionsThatWereNeverWrittenCostAlmostNothing(t *testing.T) {
-	c := openWith(t, Config{})
-	before := heap()
-	start := time.Now()
+	fsys := vfs.Mem()
+	c := open(t, fsys)
+	before, calls := heap(), fsys.Count(vfs.OpAny)
 	create(t, c, "big", 10000)
 	require.Less(t, (heap()-before)/10000, 300, "bytes each")
-	require.Less(t, time.Since(start), 5*time.Second)
+	require.Less(t, fsys.Count(vfs.OpAny)-calls, int64(100), "calls for all of them")
 	create(t, c, "small", 1)
 	require.ErrorIs(t, c.CreateTopic(t.Context(), "larger", topic.Config{Partitions: 10001}), ErrPolicyViolation)
 	require.NoError(t, c.AddPartitions(t.Context(), "big", 20000))
