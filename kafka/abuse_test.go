@@ -170,8 +170,9 @@ func TestRestartAfterAbuseFindsEveryAcknowledgedRecord(t *testing.T) {
 	steps := map[string]func(){
 		"frames": a.frames, "requests": a.requests, "names": a.names, "producer ids": func() { a.producers(ids) },
 		"poison": func() {
+			poison := poisonBatches(batch("key", "value")) // takes long: a connection has to send something soon
 			c := dial(t, a.addr)
-			for name, records := range poisonBatches(batch("key", "value")) {
+			for name, records := range poison {
 				require.NotZero(t, c.ask(produceOne(9, "kept", records)).(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode, name)
 			}
 		},
