@@ -29,13 +29,16 @@ type groupServer struct {
 const groupAddress = "broker:9092"
 
 // withGroups runs f in virtual time against a server that has the topic "t" with two partitions.
-func withGroups(t *testing.T, f func(t *testing.T, s *groupServer)) {
+func withGroups(t *testing.T, f func(t *testing.T, s *groupServer)) { inBubble(t, Config{}, f) }
+
+// inBubble is withGroups with a configuration.
+func inBubble(t *testing.T, cfg Config, f func(t *testing.T, s *groupServer)) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, err := strata.Open(strata.Config{})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, cluster.Close()) }()
 		require.NoError(t, cluster.CreateTopic(t.Context(), "t", topic.Config{Partitions: 2}))
-		s := &groupServer{Server: NewServer(cluster, Config{})}
+		s := &groupServer{Server: NewServer(cluster, cfg)}
 		ln, err := s.network.Listen(groupAddress)
 		require.NoError(t, err)
 		var ended sync.WaitGroup

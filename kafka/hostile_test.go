@@ -306,32 +306,39 @@ func TestTooManyConnectionsAreRefusedAndOthersGoOn(t *testing.T) {
 
 // W11
 func TestAConnectionWithoutAFirstRequestIsClosed(t *testing.T) {
-	_, addr := hostileServer(t, Limits{FirstRequest: 20 * time.Millisecond, WholeRequest: 20 * time.Millisecond})
-	dial(t, addr).closed()
-	c := dial(t, addr)
-	c.ask(produceOne(9, "t", batch("k", "v")))
-	_, err := c.nc.Write([]byte{0, 0, 1, 0, 0, 0}) // the rest never comes
-	require.NoError(t, err)
-	c.closed()
+	inBubble(t, Config{Limits: Limits{FirstRequest: 10 * time.Second, WholeRequest: 3 * time.Second}}, func(t *testing.T, s *groupServer) {
+		start := time.Now()
+		dialGroups(t, s).closed()
+		require.Equal(t, 10*time.Second, time.Since(start))
+		c := dialGroups(t, s)
+		c.ask(produceOne(9, "t", batch("k", "v")))
+		start = time.Now()
+		_, err := c.nc.Write([]byte{0, 0, 1, 0, 0, 0}) // the rest never comes
+		require.NoError(t, err)
+		c.closed()
+		require.Equal(t, 3*time.Second, time.Since(start))
+	})
 }
 
 // W11
 func TestAnIdleConnectionIsClosedUnlessItWaitsForAnAnswer(t *testing.T) {
-	const limit = 500 * time.Millisecond // the request that waits is sent long before
-	_, addr := hostileServer(t, Limits{Idle: limit})
-	idle, waits := dial(t, addr), dial(t, addr)
-	start := time.Now() // before the last that is heard of idle
-	for _, c := range []*client{idle, waits} {
-		c.ask(produceOne(9, "t", batch("k", "v")))
-	}
-	poll := fetchFrom("t", 2, 1<<20)
-	poll.MinBytes, poll.MaxWaitMillis = 1, 2000
-	correlation := waits.send(poll)
-	idle.closed()
-	require.GreaterOrEqual(t, time.Since(start), limit)
-	waits.receive(poll, correlation)
-	waits.closed()
-	alive(t, addr)
+	inBubble(t, Config{Limits: Limits{Idle: 5 * time.Second}}, func(t *testing.T, s *groupServer) {
+		idle, waits := dialGroups(t, s), dialGroups(t, s)
+		start := time.Now()
+		for _, c := range []*groupClient{idle, waits} {
+			c.ask(produceOne(9, "t", batch("k", "v")))
+		}
+		poll := fetchFrom("t", 2, 1<<20)
+		poll.MinBytes, poll.MaxWaitMillis = 1, 12_000
+		correlation := waits.send(poll)
+		idle.closed()
+		require.Equal(t, 5*time.Second, time.Since(start))
+		waits.receive(poll, correlation)
+		require.Equal(t, 12*time.Second, time.Since(start))
+		waits.closed()
+		require.LessOrEqual(t, time.Since(start), 17*time.Second)
+		dialGroups(t, s).ask(produceOne(9, "t", batch("k", "v")))
+	})
 }
 
 // W12
