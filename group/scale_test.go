@@ -39,7 +39,7 @@ func heap() uint64 {
 // What takes time here is waiting: for each other, for the disk, for timers.
 func TestThousandMembersAreStableWithinTenSeconds(t *testing.T) {
 	for _, groups := range []int{100, 1} {
-		t.Run(fmt.Sprintf("groups=%d", groups), func(t *testing.T) {
+		passed := t.Run(fmt.Sprintf("groups=%d", groups), func(t *testing.T) {
 			store := newFakeStore(map[string]int32{"t": 1000})
 			store.syncTime = 5 * time.Millisecond
 			inBubble(t, store, Config{}, func(t *testing.T, c *Coordinator) {
@@ -49,15 +49,17 @@ func TestThousandMembersAreStableWithinTenSeconds(t *testing.T) {
 				defer kill()
 				limit, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
+				// They come for a second, and a rebalance ends when all have heard of it, at their next heartbeat.
+				const mostGenerations = 12
 				generations := int32(0)
 				for g := range groups {
-					info, err := c.WaitGroup(limit, fmt.Sprint("g", g), StableWith(members/groups))
+					isStable := StableWith(members / groups)
+					info, err := c.WaitGroup(limit, fmt.Sprint("g", g), func(i Info) bool { return isStable(i) || i.Generation > mostGenerations })
 					require.NoError(t, err)
+					require.True(t, isStable(info), "not one for each of them: %d generations", info.Generation)
 					generations = max(generations, info.Generation)
 				}
 				stable := time.Since(begin)
-				// They come for a second, and a rebalance ends when all have heard of it, at their next heartbeat.
-				require.LessOrEqual(t, generations, int32(12), "not one for each of them")
 				perMember := max(int64(heap())-int64(before), 0) / members // other tests' garbage may go meanwhile
 
 				var took []time.Duration
@@ -79,6 +81,7 @@ func TestThousandMembersAreStableWithinTenSeconds(t *testing.T) {
 				require.LessOrEqual(t, perMember, int64(32<<10))
 			})
 		})
+		require.True(t, passed) // what fails with ten members a group takes for ever with a thousand
 	}
 }
 
