@@ -2,21 +2,10 @@ package log
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
 )
-
-// Producers may be implemented by an Owner that knows producers and transactions: compaction then
-// leaves alone what they still need.
-type Producers interface {
-	// LastStableOffset returns the offset from which on transactions are undecided.
-	LastStableOffset() int64
-	// ProducerLast returns what is known of the last append of a producer; ok is false if the
-	// producer is forgotten.
-	ProducerLast(producerID int64) (last ProducerLast, ok bool)
-}
 
 // A CleanReport says what Clean did and why.
 type CleanReport struct {
@@ -24,29 +13,6 @@ type CleanReport struct {
 	StartOffset int64             // of the log, afterwards
 	Compaction  *CompactionReport // nil: the log is not compacted
 }
-
-// ProducerLast is the last trace of a producer that is still known: see Producers.
-type ProducerLast struct {
-	Offset int64 // of the last record with data, -1 if none is known any more
-	Epoch  int16 // whose last marker stays then
-}
-
-// A CompactionReport says what a compaction did, or why it did nothing.
-type CompactionReport struct {
-	Skipped          string // why nothing was done; empty: it was
-	FirstDirty       int64  // first offset that no earlier compaction had seen
-	FirstUncleanable int64  // first offset that must stay as it is
-	End              int64  // offsets below are compacted now
-	DirtyRatio       float64
-	MapFull          bool // the map took no more keys: the rest is for the next pass
-
-	SegmentsBefore, SegmentsAfter int
-	RecordsBefore, RecordsAfter   int64
-	BytesBefore, BytesAfter       int64
-}
-
-// errChanged says that segments changed while they were being compacted.
-var errChanged = errors.New("log: segments were truncated or removed meanwhile")
 
 // Clean applies the retention settings now, then compacts if Cleanup says so, and tells what went,
 // what stayed, and why.
@@ -130,6 +96,9 @@ func (w *writer) rollOverdue() error {
 	return w.roll(l.segments.end.Load())
 }
 
+// now is the present time in ms.
+func now() int64 { return time.Now().UnixMilli() }
+
 // retain removes the segments that the settings do not keep.
 func (w *writer) retain() ([]SegmentVerdict, error) {
 	l := w.log
@@ -179,64 +148,3 @@ func (l *Log) highWatermark() int64 {
 	}
 	return math.MaxInt64
 }
-
-// compactContext ends a compaction when the log is closed or cut.
-type compactContext struct {
-	context.Context
-	l    *Log
-	cuts int64
-}
-
-func (c compactContext) Err() error {
-	switch {
-	case c.l.closing.Load():
-		return ErrClosed
-	case c.l.durability.cuts.Load() != c.cuts:
-		return errChanged
-	}
-	return c.Context.Err()
-}
-
-// compact does a pass of compaction if there is enough to do.
-func (l *Log) compact(ctx context.Context) (rep CompactionReport, err error) {
-	cfg := l.cfg.Load()
-	watched := compactContext{ctx, l, l.durability.cuts.Load()}
-	// What takes the place of old records must be at least as durable as they were: a power cut
-	// must not take a key's last value after compaction has removed the one before it.
-	if err := l.Sync(); err != nil {
-		return rep, err
-	}
-	first, err := readCleanerOffset(cfg.FS, l.path)
-	if err != nil {
-		return rep, fmt.Errorf("compact %s: %w", l.path, err)
-	}
-	done, err := l.newPass(cfg, watched, first).Run(watched)
-	rep = CompactionReport(done)
-	switch {
-	case errors.Is(err, errChanged) || err != nil && watched.Err() == errChanged:
-		rep.Skipped = errChanged.Error()
-		return rep, nil
-	case err != nil || rep.Skipped != "":
-		return rep, err
-	}
-	cfg.Logger.Info("log compacted", "path", l.path, "from", rep.FirstDirty, "offset", rep.End, "segments", rep.SegmentsBefore, "segments_after", rep.SegmentsAfter,
-		"bytes", rep.BytesBefore, "bytes_after", rep.BytesAfter)
-	return rep, l.exclusively(func(w *writer) error {
-		if watched.Err() == errChanged { // the mark was lowered by whoever cut the log
-			return nil
-		}
-		return writeCleanerOffset(cfg.FS, l.path, rep.End)
-	})
-}
-
-// cutCompaction tells compaction, under way or later, that the log is cut at offset: what comes
-// there afterwards is new.
-func (w *writer) cutCompaction(offset int64) error {
-	l := w.log
-	l.durability.cuts.Add(1)
-	l.tail.reset()
-	return lowerCleanerOffset(l.cfg.Load().FS, l.path, offset)
-}
-
-// now is the present time in ms.
-func now() int64 { return time.Now().UnixMilli() }

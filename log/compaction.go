@@ -1,6 +1,7 @@
 package log
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,77 @@ import (
 	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/segment"
 )
+
+// Producers may be implemented by an Owner that knows producers and transactions: compaction then
+// leaves alone what they still need.
+type Producers interface {
+	// LastStableOffset returns the offset from which on transactions are undecided.
+	LastStableOffset() int64
+	// ProducerLast returns what is known of the last append of a producer; ok is false if the
+	// producer is forgotten.
+	ProducerLast(producerID int64) (last ProducerLast, ok bool)
+}
+
+// ProducerLast is the last trace of a producer that is still known: the Offset of its last record
+// with data, -1 if none is known any more, and the Epoch whose last marker stays then.
+type ProducerLast = compact.ProducerLast
+
+// A CompactionReport says what a compaction did, or why it did nothing: Skipped is empty if it did.
+// FirstDirty is the first offset that no earlier compaction had seen, FirstUncleanable the first
+// that must stay as it is; below End all is compacted now. The other fields count segments, records
+// and bytes before and after.
+type CompactionReport = compact.Report
+
+// errChanged says that segments changed while they were being compacted.
+var errChanged = errors.New("log: segments were truncated or removed meanwhile")
+
+// compactContext ends a compaction when its context does, or the log is closed or cut.
+type compactContext struct {
+	context.Context
+	l    *Log
+	cuts int64 // durability.cuts as it was when the compaction began
+}
+
+func (c compactContext) Err() error {
+	switch {
+	case c.l.closing.Load():
+		return ErrClosed
+	case c.l.durability.cuts.Load() != c.cuts:
+		return errChanged
+	}
+	return c.Context.Err()
+}
+
+// compact does a pass of compaction if there is enough to do.
+func (l *Log) compact(ctx context.Context) (rep CompactionReport, err error) {
+	cfg := l.cfg.Load()
+	watched := compactContext{ctx, l, l.durability.cuts.Load()}
+	// What takes the place of old records must be at least as durable as they were: a power cut
+	// must not take a key's last value after compaction has removed the one before it.
+	if err := l.Sync(); err != nil {
+		return rep, err
+	}
+	first, err := readCleanerOffset(cfg.FS, l.path)
+	if err != nil {
+		return rep, fmt.Errorf("compact %s: %w", l.path, err)
+	}
+	rep, err = l.newPass(cfg, watched, first).Run(watched)
+	switch {
+	case errors.Is(err, errChanged) || err != nil && watched.Err() == errChanged:
+		rep.Skipped = errChanged.Error()
+		return rep, nil
+	case err != nil || rep.Skipped != "":
+		return rep, err
+	}
+	cfg.Logger.Info("log compacted", "path", l.path, "from", rep.FirstDirty, "offset", rep.End, "segments", rep.SegmentsBefore, "segments_after", rep.SegmentsAfter,
+		"bytes", rep.BytesBefore, "bytes_after", rep.BytesAfter)
+	return rep, l.exclusively(func(w *writer) error {
+		if watched.Err() == errChanged { // whoever cut the log has lowered the cleaner's offset
+			return nil
+		}
+		return writeCleanerOffset(cfg.FS, l.path, rep.End)
+	})
+}
 
 // newPass returns a pass of compaction over the segments that there are. It ends when watched does.
 func (l *Log) newPass(cfg *Config, watched compactContext, firstDirty int64) *compact.Pass {
@@ -28,10 +100,7 @@ func (l *Log) newPass(cfg *Config, watched compactContext, firstDirty int64) *co
 	}
 	if o, ok := cfg.Owner.(Producers); ok {
 		p.Stable = min(p.Stable, o.LastStableOffset())
-		p.LastOf = func(id int64) (compact.ProducerLast, bool) {
-			last, ok := o.ProducerLast(id)
-			return compact.ProducerLast(last), ok
-		}
+		p.LastOf = o.ProducerLast
 	}
 	return p
 }
@@ -68,4 +137,13 @@ func (l *Log) replaceCompacted(watched compactContext, r *compact.Result) error 
 		}
 		return nil
 	})
+}
+
+// cutCompaction tells compaction, under way or later, that the log is cut at offset: what comes
+// there afterwards is new.
+func (w *writer) cutCompaction(offset int64) error {
+	l := w.log
+	l.durability.cuts.Add(1)
+	l.tail.reset()
+	return lowerCleanerOffset(l.cfg.Load().FS, l.path, offset)
 }

@@ -42,52 +42,49 @@ func (r retention) decide(segs []segmentFacts) (verdicts []SegmentVerdict, gone 
 	for _, s := range segs {
 		total += s.size
 	}
-	stays := ""
 	for i, s := range segs {
-		v := SegmentVerdict{BaseOffset: s.base, NextOffset: s.next, Size: s.size}
-		last := i == len(segs)-1
-		if stays == "" {
-			var goes string
-			goes, stays = r.judge(s, last, total)
-			if stays == "" {
-				v.Removed, v.Reason = true, goes
-				gone++
-				total -= s.size
-				verdicts = append(verdicts, v)
-				continue
-			}
-			v.Reason = stays
-			stays = "an older segment stays"
-		} else {
-			v.Reason = stays
+		v := SegmentVerdict{BaseOffset: s.base, NextOffset: s.next, Size: s.size, Reason: "an older segment stays"}
+		if gone == i {
+			v.Removed, v.Reason = r.verdictOn(s, i == len(segs)-1, total)
+		}
+		if v.Removed {
+			gone++
+			total -= s.size
 		}
 		verdicts = append(verdicts, v)
 	}
 	return verdicts, gone
 }
 
-// judge returns why s goes, or else why it stays. total is the size of s and everything behind it.
-func (r retention) judge(s segmentFacts, last bool, total int64) (goes, stays string) {
-	age := time.Duration(r.now-s.largestTimestamp) * time.Millisecond
+// verdictOn says whether s goes, with all older ones gone, and why, or why not. total is the size of
+// s and everything behind it.
+func (r retention) verdictOn(s segmentFacts, last bool, total int64) (goes bool, reason string) {
+	goes, reason = r.outOfLimits(s, last, total)
+	switch {
+	case !goes:
+		return false, reason
+	case s.next > r.highWatermark:
+		return false, fmt.Sprintf("it reaches above the high watermark %d", r.highWatermark)
+	case last && s.size == 0:
+		return false, "it is the active segment, and empty"
+	}
+	return true, reason
+}
+
+// outOfLimits says whether the settings do not keep s, and why.
+func (r retention) outOfLimits(s segmentFacts, last bool, total int64) (goes bool, reason string) {
+	age, left := r.now-s.largestTimestamp, total-s.size
 	switch {
 	case !last && s.next <= r.start:
-		goes = fmt.Sprintf("all its records are below the log's start offset %d", r.start)
-	case r.maxBytes >= 0 && total-s.size >= r.maxBytes:
-		goes = fmt.Sprintf("%d bytes are left without it, %d are to be kept", total-s.size, r.maxBytes)
+		return true, fmt.Sprintf("all its records are below the log's start offset %d", r.start)
+	case r.maxBytes >= 0 && left >= r.maxBytes:
+		return true, fmt.Sprintf("%d bytes are left without it, %d are to be kept", left, r.maxBytes)
 	case r.maxAge >= 0 && s.unknown != nil:
-		return "", fmt.Sprintf("its newest timestamp is not known: %v", s.unknown)
-	case r.maxAge >= 0 && r.now-s.largestTimestamp > r.maxAge:
-		goes = fmt.Sprintf("its newest record is %v old, %v are to be kept", age, time.Duration(r.maxAge)*time.Millisecond)
-	default:
-		return "", "within the limits"
+		return false, fmt.Sprintf("its newest timestamp is not known: %v", s.unknown)
+	case r.maxAge >= 0 && age > r.maxAge:
+		return true, fmt.Sprintf("its newest record is %v old, %v are to be kept", time.Duration(age)*time.Millisecond, time.Duration(r.maxAge)*time.Millisecond)
 	}
-	switch {
-	case s.next > r.highWatermark:
-		return "", fmt.Sprintf("it reaches above the high watermark %d", r.highWatermark)
-	case last && s.size == 0:
-		return "", "it is the active segment, and empty"
-	}
-	return goes, ""
+	return false, "within the limits"
 }
 
 // largestTimestamp returns the newest timestamp of s in ms, or the time its file was last written

@@ -96,35 +96,25 @@ func (r cleanableRange) ratio() float64 {
 
 // plan finds the range by whole segments.
 func (c *Pass) plan() (r cleanableRange, err error) {
-	active := c.Segments[len(c.Segments)-1]
+	closed, active := c.Segments[:len(c.Segments)-1], c.Segments[len(c.Segments)-1]
 	r.firstDirty = c.FirstDirty
 	if r.firstDirty < c.Start || r.firstDirty > active.NextOffset() {
 		r.firstDirty = c.Start
 	}
-	r.firstUncleanable = min(c.Stable, active.Base())
-	oldest := int64(math.MaxInt64)
-	for _, s := range c.Segments[:len(c.Segments)-1] {
-		if c.upper(s) <= r.firstDirty {
-			r.cleanBytes += s.Size()
-			continue
+	dirty := closed[len(closed):]
+	for i, s := range closed {
+		if c.upper(s) > r.firstDirty {
+			dirty = closed[i:]
+			break
 		}
-		ts, err := c.Newest(s)
-		if err != nil {
-			return r, err
-		}
-		if c.Limits.MinLag > 0 && ts > c.Now-c.Limits.MinLag {
-			r.firstUncleanable = min(r.firstUncleanable, s.Base())
-		}
-		if first, ok, err := s.FirstTimestamp(); err != nil {
-			return r, err
-		} else if ok && first > 0 {
-			oldest = min(oldest, first)
-		}
+		r.cleanBytes += s.Size()
 	}
-	for _, s := range c.Segments[:len(c.Segments)-1] {
-		if c.upper(s) <= r.firstDirty {
-			continue
-		}
+	young, oldest, err := c.ages(dirty)
+	if err != nil {
+		return r, err
+	}
+	r.firstUncleanable = min(c.Stable, active.Base(), young)
+	for _, s := range dirty {
 		if c.upper(s) > r.firstUncleanable { // a segment is cleaned whole or not at all
 			r.firstUncleanable = min(r.firstUncleanable, s.Base())
 			break
@@ -133,6 +123,27 @@ func (c *Pass) plan() (r cleanableRange, err error) {
 	}
 	r.overdue = c.Limits.MaxLag > 0 && r.dirtyBytes > 0 && oldest < c.Now-c.Limits.MaxLag
 	return r, nil
+}
+
+// ages returns the base of the first of segs with a record that is younger than the minimum lag, and
+// the timestamp of the oldest record at the beginning of one of segs; math.MaxInt64 if there is none.
+func (c *Pass) ages(segs []*segment.Segment) (young, oldest int64, err error) {
+	young, oldest = math.MaxInt64, math.MaxInt64
+	for _, s := range segs {
+		newest, err := c.Newest(s)
+		if err != nil {
+			return 0, 0, err
+		}
+		if c.Limits.MinLag > 0 && newest > c.Now-c.Limits.MinLag {
+			young = min(young, s.Base())
+		}
+		if first, ok, err := s.FirstTimestamp(); err != nil {
+			return 0, 0, err
+		} else if ok && first > 0 {
+			oldest = min(oldest, first)
+		}
+	}
+	return young, oldest, nil
 }
 
 // upper returns the base of the segment after s, which is where the range of s ends: its own last

@@ -20,9 +20,11 @@ const compactBufferBytes = 1 << 20
 // A compactWriter is the second half of a compaction: it writes groups of segments anew.
 type compactWriter struct {
 	*Pass
-	keys  *offsetMap
-	txns  *txnFilter
-	upper int64 // firstUncleanable: the batch that ends there stays, if only as a header, so that offsets before it are not given again
+	keys *offsetMap
+	txns *txnFilter
+	// upper is firstUncleanable. The batch that ends there stays, if only as a header, so that
+	// offsets before it are not given again.
+	upper int64
 	rep   *Report
 
 	out   *segment.Segment // of the present group
@@ -36,36 +38,40 @@ func filePath(dir string, base int64, suffix string) string {
 
 // group writes one group to .cleaned files and has the result take its place.
 func (w *compactWriter) group(ctx context.Context, group []*segment.Segment) error {
-	base, last := group[0].Base(), group[len(group)-1]
-	info, err := w.FS.Stat(last.Path())
+	r, err := w.clean(ctx, group)
 	if err != nil {
 		return err
 	}
+	if err := w.Replace(r); err != nil {
+		return errors.Join(err, r.discard())
+	}
+	for _, s := range group {
+		w.rep.BytesBefore += s.Size()
+	}
+	w.rep.BytesAfter += r.Size
+	w.rep.SegmentsBefore += len(group)
+	w.rep.SegmentsAfter++
+	return nil
+}
+
+// clean writes what stays of a group to .cleaned files. They are on stable storage when it returns,
+// and gone if it fails.
+func (w *compactWriter) clean(ctx context.Context, group []*segment.Segment) (*Result, error) {
+	base, last := group[0].Base(), group[len(group)-1]
+	info, err := w.FS.Stat(last.Path())
+	if err != nil {
+		return nil, err
+	}
 	if err := removeFiles(w.FS, w.Dir, base, cleanedSuffix); err != nil {
-		return err
+		return nil, err
 	}
 	cfg := w.Segment
 	cfg.FS, cfg.Files, cfg.ReadOnly = Suffixed(w.FS, cleanedSuffix), nil, false
 	if w.out, err = segment.Create(w.Dir, base, cfg); err != nil {
-		return err
+		return nil, err
 	}
-	var before int64
-	for _, s := range group {
-		before += s.Size()
-		if err = w.segmentOf(ctx, s); err != nil {
-			break
-		}
-	}
-	if err == nil {
-		err = w.flush()
-	}
-	if err == nil {
-		err = w.out.Seal()
-	}
-	if err == nil {
-		err = syncFile(w.FS, filePath(w.Dir, base, segment.TxnIndexSuffix)+cleanedSuffix) // Seal leaves it to recovery, which there is none of here
-	}
-	after := w.out.Size()
+	err = w.fill(ctx, group)
+	r := &Result{Base: base, NextOffset: w.out.NextOffset(), Size: w.out.Size(), Sources: group, pass: w.Pass}
 	err = errors.Join(err, w.out.Close())
 	if err == nil {
 		err = w.FS.Chtimes(filePath(w.Dir, base, segment.LogSuffix+cleanedSuffix), info.ModTime())
@@ -73,18 +79,27 @@ func (w *compactWriter) group(ctx context.Context, group []*segment.Segment) err
 	if err == nil {
 		err = w.FS.SyncDir(w.Dir) // before the manifest names the result
 	}
-	r := &Result{Base: base, NextOffset: w.out.NextOffset(), Size: after, Sources: group, pass: w.Pass}
-	if err == nil {
-		err = w.Replace(r)
-	}
 	if err != nil {
-		return errors.Join(err, r.discard())
+		return nil, errors.Join(err, r.discard())
 	}
-	w.rep.BytesBefore += before
-	w.rep.BytesAfter += after
-	w.rep.SegmentsBefore += len(group)
-	w.rep.SegmentsAfter++
-	return nil
+	return r, nil
+}
+
+// fill writes what stays of a group to w.out, and seals it.
+func (w *compactWriter) fill(ctx context.Context, group []*segment.Segment) error {
+	for _, s := range group {
+		if err := w.segmentOf(ctx, s); err != nil {
+			return err
+		}
+	}
+	if err := w.flush(); err != nil {
+		return err
+	}
+	if err := w.out.Seal(); err != nil {
+		return err
+	}
+	// Seal leaves the transaction index to recovery, which there is none of here.
+	return syncFile(w.FS, filePath(w.Dir, w.out.Base(), segment.TxnIndexSuffix)+cleanedSuffix)
 }
 
 // segmentOf adds what stays of s.
