@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -80,23 +81,13 @@ func (c Config) withDefaults() (Config, error) {
 	if c.TimestampType > record.LogAppendTime {
 		errs = append(errs, fmt.Errorf("partition: unknown timestamp type %d", c.TimestampType))
 	}
-	if c.TimestampBeforeMax == 0 {
-		c.TimestampBeforeMax = log.Unlimited
-	}
-	if c.TimestampAfterMax == 0 {
-		c.TimestampAfterMax = defaultTimestampAfterMax
-	}
-	if c.ProducerIDExpiration == 0 {
-		c.ProducerIDExpiration = defaultProducerIDExpiration
-	}
+	c.TimestampBeforeMax = cmp.Or(c.TimestampBeforeMax, log.Unlimited)
+	c.TimestampAfterMax = cmp.Or(c.TimestampAfterMax, defaultTimestampAfterMax)
+	c.ProducerIDExpiration = cmp.Or(c.ProducerIDExpiration, defaultProducerIDExpiration)
+	c.Log.MaxBatchBytes = cmp.Or(c.Log.MaxBatchBytes, log.DefaultMaxBatchBytes)
+	c.Log.SegmentBytes = cmp.Or(c.Log.SegmentBytes, log.DefaultSegmentBytes)
 	if c.Log.FS == nil {
 		c.Log.FS = vfs.OS()
-	}
-	if c.Log.MaxBatchBytes == 0 {
-		c.Log.MaxBatchBytes = log.DefaultMaxBatchBytes
-	}
-	if c.Log.SegmentBytes == 0 {
-		c.Log.SegmentBytes = log.DefaultSegmentBytes
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -22,41 +22,60 @@ type Partition struct {
 	dir      string
 	tp       record.TopicPartition
 	log      *log.Log
-	appended func(*log.Append)     // done; a field, since a method value allocates
-	rules    atomic.Pointer[rules] // what the leader checks batches against
+	appended func(*log.Append) // done; a field, since a method value allocates
+	opened   time.Time         // origin of the deadlines
+	logger   *slog.Logger
+	settings
+	watermarks
+	stats counters
+
+	// mu guards the fields below, and is held for every store to watermarks. Never held while
+	// waiting, nor while callbacks run.
+	mu sync.Mutex
+	admission
+	waiting
+	closed bool
+
+	timeouts alarm.Alarm   // expire, at the earliest of deadlines or before
+	closing  atomic.Bool   // set by the first who closes, and stays
+	done     chan struct{} // closed when Close is through
+	closeErr error         // written before done is closed, read after
+}
+
+// settings are what Reconfigure changes, read by anyone.
+type settings struct {
+	rules  atomic.Pointer[rules] // what the leader checks batches against
+	expiry atomic.Int64          // of producer ids, a time.Duration
 	// syncOnAck: the high watermark waits for stable storage. Stored by the log's writer, under mu.
 	syncOnAck atomic.Bool
-	opened    time.Time // origin of the deadlines
-	logger    *slog.Logger
-	expiry    atomic.Int64 // of producer ids, a time.Duration
-	stats     counters
+}
 
-	// Written under mu, read by anyone.
+// watermarks are stored under mu (by Open before anybody knows the partition) and read by anyone.
+type watermarks struct {
 	hw, lso     atomic.Int64
 	leaderEpoch atomic.Int32          // -1: not the leader
 	anyAborted  atomic.Bool           // there may be aborted transactions: reads look for them
 	abortedErr  atomic.Pointer[error] // one could not be recorded
+}
 
-	// mu guards the fields below. Never held while waiting, nor while callbacks run.
-	mu    sync.Mutex
+// admission decides about appends. Guarded by mu.
+type admission struct {
 	state *producers
 	// stale: state is not that of the log, which is being truncated, or it could not be rebuilt
 	// after that.
 	stale   bool
-	round   round // admitted and not yet written
-	inRound int   // how many appends of idempotent producers that are
-	growth  growth
+	round   round  // admitted and not yet written
+	inRound int    // how many appends of idempotent producers that are; 0: round is empty
+	growth  growth // bytes by offset, for readers who wait for many
+}
+
+// waiting is who waits for a watermark, or the time. Guarded by mu.
+type waiting struct {
 	// acks are written, and wait for the high watermark to pass their last offset.
 	acks       watermark.Queue[*ProduceRequest]
 	hwWatches  watermark.Queue[*watch]
 	lsoWatches watermark.Queue[*watch]
 	deadlines  watermark.Queue[*ProduceRequest] // by time since opened, ns
-	closed     bool
-
-	timeouts alarm.Alarm // expire, at the earliest of deadlines or before
-	closing  atomic.Bool
-	done     chan struct{} // closed when Close is through
-	closeErr error
 }
 
 // Open opens the replica in dir, creating it, and recovers its producer state: the newest valid
@@ -234,7 +253,7 @@ func (p *Partition) shut(end func() error) error {
 func (p *Partition) releaseLocked(err error) (d due) {
 	for e := p.acks.Pop(1<<63 - 1); e != nil; e = p.acks.Pop(1<<63 - 1) {
 		e.Value.result.Err = p.wrap("produce", err)
-		p.settleLocked(e.Value)
+		p.decideLocked(e.Value)
 		d.add(e.Value)
 	}
 	d.watches = p.allWatchesLocked()

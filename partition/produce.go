@@ -21,7 +21,7 @@ import (
 func (p *Partition) Produce(req *ProduceRequest) {
 	req.p = p
 	req.result = ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1}
-	req.written, req.settled, req.timed = false, false, false
+	req.written, req.decided, req.timed = false, false, false
 	if err := p.prepare(req); err != nil {
 		p.stats.refused.Add(1)
 		req.result.Err = p.wrap("produce", err)
@@ -93,7 +93,7 @@ func (p *Partition) acknowledged(req *ProduceRequest) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case req.settled: // timed out meanwhile
+	case req.decided: // timed out meanwhile
 		return false
 	case p.leaderEpoch.Load() != req.result.LeaderEpoch: // what was written may have been truncated
 		req.result.Err = p.wrap("produce", p.notLeading())
@@ -127,7 +127,7 @@ func (p *Partition) fail(req *ProduceRequest, err error) {
 func (p *Partition) finish(req *ProduceRequest, err error) {
 	if req.timed {
 		p.mu.Lock()
-		first := p.settleLocked(req)
+		first := p.decideLocked(req)
 		p.mu.Unlock()
 		if !first {
 			return
@@ -139,12 +139,12 @@ func (p *Partition) finish(req *ProduceRequest, err error) {
 	req.Done(req.result)
 }
 
-// settleLocked decides that the request's result stands; false if it stood before.
-func (p *Partition) settleLocked(req *ProduceRequest) bool {
-	if req.settled {
+// decideLocked says that the request's result stands; false if it stood before.
+func (p *Partition) decideLocked(req *ProduceRequest) bool {
+	if req.decided {
 		return false
 	}
-	req.settled = true
+	req.decided = true
 	p.deadlines.Remove(&req.deadline)
 	return true
 }

@@ -57,7 +57,7 @@ type ProduceRequest struct {
 	deadline   watermark.Entry[*ProduceRequest]
 	next       *ProduceRequest // in the list of those to be told
 	written    bool            // in the log
-	settled    bool            // result is final
+	decided    bool            // result is final: set once, under mu
 	timed      bool            // it has a deadline
 	expires    time.Duration   // when that is, since the partition was opened
 }

@@ -36,7 +36,7 @@ func (p *Partition) expire() {
 	for e := p.deadlines.Pop(now + 1); e != nil; e = p.deadlines.Pop(now + 1) {
 		req := e.Value
 		p.acks.Remove(&req.ack)
-		req.settled = true
+		req.decided = true
 		req.result.Err = p.wrap("produce", ErrTimeout)
 		d.add(req)
 	}

@@ -1,6 +1,6 @@
 package partition
 
-// due is what a change of the watermarks has settled: completed after the lock is released, since
+// due is what a change of the watermarks has decided. It is completed after mu is released, since
 // completions run callers' code.
 type due struct {
 	acked   *ProduceRequest // in order of offsets
@@ -17,7 +17,7 @@ func (d *due) add(req *ProduceRequest) {
 	d.last = req
 }
 
-// run completes everything; without locks. The requests are settled.
+// run completes everything; without locks. The requests are decided.
 func (d due) run() {
 	for d.acked != nil {
 		req := d.acked
@@ -63,7 +63,7 @@ func (p *Partition) advanceLocked(to int64) (d due) {
 		p.growth.pass(hw)
 		p.state.txns.advance(hw)
 		for e := p.acks.Pop(hw); e != nil; e = p.acks.Pop(hw) {
-			p.settleLocked(e.Value)
+			p.decideLocked(e.Value)
 			d.add(e.Value)
 		}
 		d.watches = p.passWatches(&p.hwWatches, hw, true, d.watches)
