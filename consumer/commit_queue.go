@@ -82,20 +82,20 @@ func (c *Consumer) runCommitter(ctx context.Context) {
 	for {
 		select {
 		case <-c.commits.finish:
-			c.drainCommits(ctx)
+			c.sendQueued(ctx)
 			return
 		case <-tick:
 			if err := c.commitProcessed(ctx, c.Assignment()); err != nil && ctx.Err() == nil {
 				c.cfg.Logger.Debug("periodic commit failed, the next one includes it", "group", c.cfg.Group, "err", err)
 			}
 		case <-c.commits.ready:
-			c.drainCommits(ctx)
+			c.sendQueued(ctx)
 		}
 	}
 }
 
-// drainCommits sends everything that waits, in order.
-func (c *Consumer) drainCommits(ctx context.Context) {
+// sendQueued sends everything that waits, in order.
+func (c *Consumer) sendQueued(ctx context.Context) {
 	for {
 		c.mu.Lock()
 		if len(c.commits.waiting) == 0 || ctx.Err() != nil {

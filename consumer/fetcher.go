@@ -29,7 +29,7 @@ type fetching struct {
 func (c *Consumer) fetch(ctx context.Context) error {
 	wait, ok := c.beginWait(ctx)
 	if !ok {
-		return nil // something happened meanwhile: settle looks at it
+		return nil // something happened meanwhile: handleChanges looks at it
 	}
 	defer c.endWait()
 	req, parts, again := c.fetchRequest()

@@ -39,7 +39,7 @@ func (c *Consumer) locate(ctx context.Context) error {
 	}
 	wait, ok := c.beginWait(ctx)
 	if !ok {
-		return nil // something happened meanwhile: settle looks at it
+		return nil // something happened meanwhile: handleChanges looks at it
 	}
 	defer c.endWait()
 	if err := l.askGroup(wait); err != nil {

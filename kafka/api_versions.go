@@ -42,7 +42,7 @@ func (c *conn) futureApiVersions(f *frame, a *api) error {
 		c.s.budget.give(f.charged)
 		return err
 	}
-	if err := c.settle(0); err != nil {
+	if err := c.awaitPending(0); err != nil {
 		c.s.budget.give(f.charged)
 		return err
 	}

@@ -18,14 +18,16 @@ import (
 // maxWrite is how much is written at a time: what a slow client must take within Limits.SlowReader.
 const maxWrite = 1 << 20
 
-// maxPipelined bounds the requests of a connection that are under way at a time; more are left in the socket.
+// maxPipelined bounds the requests of a connection that are under way at a time; more are left in
+// the socket.
 const maxPipelined = 1024
 
-// maxHeld is from how many bytes of requests that are not answered on a connection's next request is left in the socket.
+// maxHeld is from how many bytes of requests that are not answered on a connection's next request
+// is left in the socket.
 const maxHeld = 1 << 20
 
-// conn is one client's connection. Its goroutine, run, reads requests and starts them in order; whoever completes the oldest one writes the
-// answers that are ready.
+// conn is one client's connection. Its goroutine, run, reads requests and starts them in order;
+// whoever completes the oldest one writes the answers that are ready.
 type conn struct {
 	s      *Server
 	id     uint64
@@ -98,7 +100,7 @@ func (c *conn) run() {
 	}
 	r.in.close()
 	if c.isDraining() {
-		c.settle(0)
+		c.awaitPending(0)
 	}
 	if errors.Is(err, errMalformed) {
 		c.s.log.Info("connection closed", "remote", c.host, "conn", c.id, "error", err)
@@ -107,7 +109,8 @@ func (c *conn) run() {
 	c.handlers.Wait()
 }
 
-// throttle has the requests that come after this one wait for d (Kafka: the channel is muted, KIP-219).
+// throttle has the requests that come after this one wait for d (Kafka: the channel is muted,
+// KIP-219).
 func (c *conn) throttle(d time.Duration) { c.muted.Store(time.Now().Add(d).UnixNano()) }
 
 // awaitThrottle waits until the client may be served again, or the connection drains or ends.
@@ -136,8 +139,9 @@ func (c *conn) close() {
 	}
 }
 
-// takeDoneLocked takes the done replies out of the queue of a closed connection, for the caller to free. Nobody else sees them any more: each is
-// freed once, by who closes, by the writer, or by who completed it.
+// takeDoneLocked takes the done replies out of the queue of a closed connection, for the caller to
+// free. Nobody else sees them any more: each is freed once, by who closes, by the writer, or by who
+// completed it.
 func (c *conn) takeDoneLocked() []*reply {
 	var done []*reply
 	c.queue = slices.DeleteFunc(c.queue, func(r *reply) bool {
@@ -181,8 +185,9 @@ func (c *conn) busy() bool {
 	return len(c.queue) > 0 && !c.draining
 }
 
-// settle waits until at most n requests are under way; with 0, until their answers are written too.
-func (c *conn) settle(n int) error {
+// awaitPending waits until at most n requests are under way; with 0, until their answers are
+// written too.
+func (c *conn) awaitPending(n int) error {
 	for {
 		c.mu.Lock()
 		under := c.pending
@@ -235,9 +240,9 @@ func (c *conn) dispatch(f *frame) error {
 		api:  a, req: req, reply: &reply{frame: f, recycle: a.key == Produce && c.s.cfg.Intercept == nil}, correlation: f.correlation(),
 	}
 	if a.start == nil {
-		err = c.settle(0)
+		err = c.awaitPending(0)
 	} else {
-		err = c.settle(maxPipelined - 1)
+		err = c.awaitPending(maxPipelined - 1)
 	}
 	if err != nil {
 		c.s.budget.give(f.charged)
@@ -255,7 +260,8 @@ func (c *conn) enqueue(r *reply) {
 	c.pending++
 }
 
-// complete marks a reply done and writes what is ready. wait says that the caller may block; if not, another goroutine writes.
+// complete marks a reply done and writes what is ready. wait says that the caller may block; if
+// not, another goroutine writes.
 func (c *conn) complete(r *reply, wait bool) {
 	c.mu.Lock()
 	r.done = true
@@ -330,7 +336,8 @@ func (c *conn) write() {
 	}
 }
 
-// send writes answers: small ones together, the pieces of large ones without copying them, in steps that each have their time.
+// send writes answers: small ones together, the pieces of large ones without copying them, in steps
+// that each have their time.
 func (c *conn) send(replies []*reply) error {
 	var pieces net.Buffers
 	size := 0

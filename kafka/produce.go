@@ -43,7 +43,7 @@ func produce(c *call, r kmsg.Request, done func(resp kmsg.Response, here bool)) 
 		}
 		p.topic(t, &p.resp.Topics[i])
 	}
-	p.settle(true)
+	p.finishOne(true)
 }
 
 func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponseTopic) {
@@ -132,11 +132,11 @@ func (p *producing) partition(to *kmsg.ProduceResponseTopicPartition, r partitio
 			to.ErrorRecords = append(to.ErrorRecords, kmsg.ProduceResponseTopicPartitionErrorRecord{RelativeOffset: e.Index, ErrorMessage: &e.Reason})
 		}
 	}
-	p.settle(false)
+	p.finishOne(false)
 }
 
-// settle ends one of the parts that are left. here is true for the loop that started the others.
-func (p *producing) settle(here bool) {
+// finishOne ends one of the parts that are left. here is true for the loop that started the others.
+func (p *producing) finishOne(here bool) {
 	if p.left.Add(-1) > 0 {
 		return
 	}

@@ -198,7 +198,7 @@ func (b *batch) report() {
 			}
 			a.Offset = offsetOf(res, e.position)
 		}
-		e.call.settle(int(e.index), a)
+		e.call.setAck(int(e.index), a)
 	}
 	for i := range b.asyncs {
 		a := &b.asyncs[i]

@@ -35,7 +35,7 @@ func (p *Producer) Send(ctx context.Context, rs ...record.Record) ([]Ack, error)
 		pt, err := p.accept(ctx, &rs[i], recipient{call: c, index: int32(i)})
 		if err != nil {
 			p.stats.refused.Add(1)
-			c.settle(i, Ack{Partition: -1, Offset: -1, Err: err})
+			c.setAck(i, Ack{Partition: -1, Offset: -1, Err: err})
 		} else if pt != nil {
 			c.held = append(c.held, pt)
 		}
@@ -75,7 +75,8 @@ func (c *sendCall) sendHeld() {
 	c.held = c.held[:0]
 }
 
-func (c *sendCall) settle(i int, a Ack) {
+// setAck takes in what became of record i.
+func (c *sendCall) setAck(i int, a Ack) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.gone {
@@ -92,7 +93,7 @@ func (c *sendCall) settle(i int, a Ack) {
 	}
 }
 
-// wait returns true when all records are settled, false when ctx ends first.
+// wait returns true when all records have their acknowledgement, false when ctx ends first.
 func (c *sendCall) wait(ctx context.Context) bool {
 	c.mu.Lock()
 	c.waiting = c.left > 0

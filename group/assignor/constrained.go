@@ -32,12 +32,12 @@ func newConstrained(s *stickyInput) *constrained {
 		assigned:    make(map[record.TopicPartition]bool),
 		revoked:     make(map[record.TopicPartition]bool),
 	}
-	c.settleClaims()
+	c.resolveClaims()
 	return c
 }
 
-// settleClaims decides between members that claim the same partition: the higher generation wins, equal ones lose both.
-func (c *constrained) settleClaims() {
+// resolveClaims decides between members that claim the same partition: the higher generation wins, equal ones lose both.
+func (c *constrained) resolveClaims() {
 	owner := make(map[record.TopicPartition]int)
 	for i, claims := range c.claimed {
 		for _, tp := range claims {

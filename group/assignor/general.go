@@ -55,7 +55,7 @@ func newGeneral(s *stickyInput) *general {
 }
 
 func (g *general) assign() map[string][]record.TopicPartition {
-	g.settleClaims()
+	g.resolveClaims()
 	var unassigned []int
 	for p := range g.parts {
 		if g.owner[p] < 0 {
@@ -76,8 +76,8 @@ func (g *general) assign() map[string][]record.TopicPartition {
 	return out
 }
 
-// settleClaims takes over what the members of the newest generation hold; older claims only say where a partition came from.
-func (g *general) settleClaims() {
+// resolveClaims takes over what the members of the newest generation hold; older claims only say where a partition came from.
+func (g *general) resolveClaims() {
 	newest := slices.Max(g.generation)
 	since := make([]int32, len(g.parts))
 	contested := make(map[int]bool)

@@ -58,7 +58,7 @@ func (s *Shard[M, E, R]) unloadLocked(err error) {
 	s.alarm.Disarm()
 	s.nextExpiry = time.Time{}
 	s.notifyLocked("")
-	s.reloadWhenSettledLocked()
+	s.reloadWhenAnsweredLocked()
 }
 
 func (s *Shard[M, E, R]) failCallsLocked(err error) {
@@ -74,9 +74,9 @@ func (s *Shard[M, E, R]) failCallsLocked(err error) {
 	}
 }
 
-func (s *Shard[M, E, R]) reloadWhenSettledLocked() {
+func (s *Shard[M, E, R]) reloadWhenAnsweredLocked() {
 	for _, w := range s.writes {
-		if !w.settled {
+		if !w.answered {
 			return
 		}
 	}

@@ -31,7 +31,7 @@ type Shard[M machine.Machine[E, R], E, R any] struct {
 	entries    map[string]*entry[M]
 	calls      map[machine.Ticket]*call
 	lastTicket machine.Ticket
-	writes     []*write // in order; the first is the oldest that is not settled
+	writes     []*write // in order; the first is the oldest without an answer
 	sent       int      // writes at the front of writes that the log has
 	writing    bool     // the writer goroutine is there
 	builder    record.Builder
@@ -56,14 +56,6 @@ type entry[M any] struct {
 	last   *write // its newest records; nil or committed: there is nothing to wait for
 }
 
-// A call is a request whose caller waits.
-type call struct{ result chan result } // capacity 1
-
-type result struct {
-	value any
-	err   error
-}
-
 func newShard[M machine.Machine[E, R], E, R any](r *Runtime[M, E, R], partition int32) *Shard[M, E, R] {
 	s := &Shard[M, E, R]{r: r, partition: partition, logger: r.cfg.Logger.With("topic", r.cfg.Topic, "partition", partition),
 		entries: make(map[string]*entry[M]), calls: make(map[machine.Ticket]*call), watchers: make(map[string]map[chan struct{}]struct{})}
@@ -84,107 +76,6 @@ func (s *Shard[M, E, R]) close() {
 	s.failCallsLocked(machine.ErrClosed)
 	s.alarm.Stop()
 	s.notifyLocked("")
-}
-
-// A Request is what the begin function of Do works on, with the shard's lock held: it must only
-// compute.
-type Request[M machine.Machine[E, R], E, R any] struct {
-	Now    time.Time
-	Ticket machine.Ticket
-
-	s       *Shard[M, E, R]
-	notices []any
-}
-
-// Get returns the machine of that id, if there is one. It may be looked at until begin returns.
-func (q *Request[M, E, R]) Get(id string) (m M, ok bool) {
-	if e := q.s.entries[id]; e != nil {
-		return e.m, true
-	}
-	return m, false
-}
-
-// Step feeds ev to the machine of that id, which is made if there is none.
-func (q *Request[M, E, R]) Step(id string, ev E) {
-	q.notices = append(q.notices, q.s.stepLocked(q.s.entryLocked(id, q.Now), q.Now, ev, q.Ticket)...)
-}
-
-// Answer ends the request without a machine.
-func (q *Request[M, E, R]) Answer(value any, err error) {
-	if c := q.s.calls[q.Ticket]; c != nil {
-		c.result <- result{value, err}
-		delete(q.s.calls, q.Ticket)
-	}
-}
-
-// AnswerCommitted ends the request with what was seen of the machine of that id, which exists, once
-// that is committed.
-func (q *Request[M, E, R]) AnswerCommitted(id string, value any) {
-	q.s.answerLocked(q.s.entries[id], machine.Reply{To: q.Ticket, Value: value})
-}
-
-// Do runs a request for the machine of that id: begin is called once the shard is loaded, and Do
-// returns the reply to the Request's ticket. If ctx is done first, the request is taken back as far
-// as it can be: the machine gets a Cancel event; records that were accepted stay.
-func (s *Shard[M, E, R]) Do(ctx context.Context, id string, begin func(q *Request[M, E, R])) (any, error) {
-	if err := s.lockLoaded(ctx); err != nil {
-		return nil, err
-	}
-	s.lastTicket++
-	q, c := Request[M, E, R]{Now: time.Now(), Ticket: s.lastTicket, s: s}, &call{result: make(chan result, 1)}
-	s.calls[q.Ticket] = c
-	begin(&q)
-	s.mu.Unlock()
-	s.r.notify(q.notices)
-
-	select {
-	case r := <-c.result:
-		return r.value, r.err
-	case <-ctx.Done():
-	}
-	var notices []any
-	s.mu.Lock()
-	select {
-	case r := <-c.result: // both at once: the answer counts
-		s.mu.Unlock()
-		return r.value, r.err
-	default:
-	}
-	delete(s.calls, q.Ticket)
-	if e := s.entries[id]; e != nil && s.state == active {
-		notices = s.stepLocked(e, time.Now(), s.r.kind.Cancel(q.Ticket), 0)
-	}
-	s.mu.Unlock()
-	s.r.notify(notices)
-	return nil, ctx.Err()
-}
-
-// Now steps a machine with an event that is answered at once, with a Reply that is Now, and has no
-// records. found is false if there is none; loaded is false, and nothing happens, while the shard
-// is being loaded. Now never waits.
-func (s *Shard[M, E, R]) Now(id string, ev E) (reply machine.Reply, found, loaded bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch s.state {
-	case closed:
-		return reply, false, false, machine.ErrClosed
-	case unloaded:
-		if s.loadErr == nil || !time.Now().Before(s.retryAt) {
-			s.startLoadLocked()
-		}
-		return reply, false, false, nil
-	case loading:
-		return reply, false, false, nil
-	}
-	e := s.entries[id]
-	if e == nil {
-		return reply, false, true, nil
-	}
-	eff := e.m.Step(time.Now(), ev)
-	e.m.Accept()
-	e.wakeAt = eff.WakeAt
-	s.alarm.By(e.wakeAt)
-	return eff.Replies[0], true, true, nil
 }
 
 // Each calls f with every machine, with the shard's lock held, once the shard is loaded.
@@ -280,50 +171,6 @@ func (s *Shard[M, E, R]) answerLocked(e *entry[M], r machine.Reply) {
 	c.result <- result{r.Value, r.Err}
 }
 
-// tick lets time pass for the machines whose time has come.
-func (s *Shard[M, E, R]) tick() {
-	s.mu.Lock()
-	now := time.Now()
-	if s.state != active {
-		s.mu.Unlock()
-		return
-	}
-	var notices []any
-	expire := !s.nextExpiry.IsZero() && !now.Before(s.nextExpiry)
-	for _, e := range s.entries {
-		if !e.wakeAt.IsZero() && !now.Before(e.wakeAt) {
-			notices = append(notices, s.stepLocked(e, now, s.r.kind.Tick, 0)...)
-		}
-		if expire {
-			notices = append(notices, s.stepLocked(e, now, s.r.kind.Expire, 0)...)
-		}
-	}
-	if expire {
-		s.nextExpiry = now.Add(s.r.cfg.ExpiryInterval)
-	}
-	s.rearmLocked(now)
-	s.mu.Unlock()
-	s.r.notify(notices)
-}
-
-// rearmLocked arms the alarm for what comes next; a shard without machines is not woken.
-func (s *Shard[M, E, R]) rearmLocked(now time.Time) {
-	if len(s.entries) == 0 {
-		s.nextExpiry = time.Time{}
-		return
-	}
-	if s.nextExpiry.IsZero() {
-		s.nextExpiry = now.Add(s.r.cfg.ExpiryInterval)
-	}
-	next := s.nextExpiry
-	for _, e := range s.entries {
-		if !e.wakeAt.IsZero() && e.wakeAt.Before(next) {
-			next = e.wakeAt
-		}
-	}
-	s.alarm.By(next)
-}
-
 // entryLocked returns a machine, which it makes if there is none; the caller steps it at once, and
 // that drops it again if it came to nothing.
 func (s *Shard[M, E, R]) entryLocked(id string, now time.Time) *entry[M] {
@@ -336,40 +183,6 @@ func (s *Shard[M, E, R]) entryLocked(id string, now time.Time) *entry[M] {
 		}
 	}
 	return e
-}
-
-// Watch has ch, of capacity 1, filled whenever the machine of that id may have changed, until stop
-// is called.
-func (s *Shard[M, E, R]) Watch(id string, ch chan struct{}) (stop func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.watchers[id] == nil {
-		s.watchers[id] = make(map[chan struct{}]struct{})
-	}
-	s.watchers[id][ch] = struct{}{}
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.watchers[id], ch)
-		if len(s.watchers[id]) == 0 {
-			delete(s.watchers, id)
-		}
-	}
-}
-
-// notifyLocked tells those who watch a machine, "" all of them, that it may have changed.
-func (s *Shard[M, E, R]) notifyLocked(id string) {
-	for watched, chans := range s.watchers {
-		if id != "" && watched != id {
-			continue
-		}
-		for ch := range chans {
-			select {
-			case ch <- struct{}{}:
-			default: // it has not looked since the last time
-			}
-		}
-	}
 }
 
 // Idle reports whether nothing is under way and nothing is waited for: no write, timer, call or

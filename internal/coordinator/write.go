@@ -10,10 +10,10 @@ import (
 
 // A write is one batch on its way into the log.
 type write struct {
-	records []encoded
-	size    int
-	replies []parked // to be sent when it is committed
-	settled bool     // the log has answered
+	records  []encoded
+	size     int
+	replies  []parked // to be sent when it is committed
+	answered bool     // by the log
 
 	committed bool // the log has it, and all before it
 }
@@ -102,10 +102,10 @@ func (s *Shard[M, E, R]) write() {
 			l, err = s.r.store.Log(s.partition)
 		}
 		if err != nil {
-			s.settle(w, err)
+			s.logAnswered(w, err)
 			continue
 		}
-		l.Append(batch, func(err error) { s.settle(w, err) })
+		l.Append(batch, func(err error) { s.logAnswered(w, err) })
 	}
 }
 
@@ -120,11 +120,11 @@ func (s *Shard[M, E, R]) encode(w *write) ([]byte, error) {
 	return s.builder.Build(record.None)
 }
 
-// settle takes note of the log's answer to w and sends the replies that waited for it.
-func (s *Shard[M, E, R]) settle(w *write, err error) {
+// logAnswered takes note of the log's answer to w and sends the replies that waited for it.
+func (s *Shard[M, E, R]) logAnswered(w *write, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w.settled = true
+	w.answered = true
 	s.r.counters.appends.Add(1)
 	if err != nil {
 		s.r.counters.failures.Add(1)
@@ -133,14 +133,14 @@ func (s *Shard[M, E, R]) settle(w *write, err error) {
 	case s.state == closed:
 		return
 	case s.state != active:
-		s.reloadWhenSettledLocked()
+		s.reloadWhenAnsweredLocked()
 		return
 	case err != nil:
 		s.logger.Error("append failed, loading the partition again", "err", err)
 		s.unloadLocked(retriable(err))
 		return
 	}
-	for len(s.writes) > 0 && s.writes[0].settled {
+	for len(s.writes) > 0 && s.writes[0].answered {
 		done := s.writes[0]
 		s.writes = s.writes[1:]
 		s.sent--

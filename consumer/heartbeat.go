@@ -1,0 +1,154 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/group"
+)
+
+// heartbeats keeps the membership alive until something ends the generation, which is returned, or
+// until done (nil: never) is closed. While it waits for done, a rebalance does not end it: the
+// poller is being asked to make way for that already.
+func (m *membership) heartbeats(ctx context.Context, done <-chan struct{}) error {
+	c := m.c
+	tick := time.NewTicker(c.cfg.HeartbeatInterval)
+	defer tick.Stop()
+	for look := true; ; {
+		if look && done == nil {
+			look = false
+			if err := m.review(ctx); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-done:
+			return nil
+		case <-c.member.kick:
+			look = true
+			continue
+		case <-tick.C:
+		}
+		if m.applicationGone() {
+			id := c.state().id
+			m.forget(true) // before others get the partitions
+			m.leaveForNow(ctx, id)
+			return ErrPollTimeout
+		}
+		err := m.beat(ctx)
+		if done != nil && errors.Is(err, errRejoin) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// review looks whether the group has to rebalance. Assignments follow topics that are created again
+// without that.
+func (m *membership) review(ctx context.Context) error {
+	if m.c.takeEnforce() {
+		return errRejoin
+	}
+	topics, err := m.c.subscribed(ctx)
+	if err != nil {
+		return fmt.Errorf("subscription: %w", err)
+	}
+	if !slices.Equal(topics, m.subscribed) {
+		return errRejoin
+	}
+	if m.leading != nil {
+		counts, err := m.c.partitionCounts(ctx, slices.Collect(maps.Keys(m.leading)))
+		if err != nil {
+			return fmt.Errorf("partitions: %w", err)
+		}
+		if !maps.Equal(counts, m.leading) {
+			return errRejoin
+		}
+	}
+	return nil
+}
+
+func (c *Consumer) takeEnforce() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was := c.member.enforce
+	c.member.enforce = false
+	return was
+}
+
+// beat sends one heartbeat.
+func (m *membership) beat(ctx context.Context) error {
+	c := m.c
+	s := c.state()
+	if s.id == "" {
+		return nil // between two memberships
+	}
+	call, cancel := context.WithTimeout(ctx, c.cfg.HeartbeatInterval)
+	defer cancel()
+	err := c.groups.Heartbeat(call, group.HeartbeatRequest{Group: c.cfg.Group, MemberID: s.id, InstanceID: c.cfg.InstanceID, Generation: s.generation})
+	switch {
+	case err == nil:
+		m.lastBeat = time.Now()
+		return nil
+	case errors.Is(err, group.ErrRebalanceInProgress):
+		m.lastBeat = time.Now()
+		return errRejoin
+	case errors.Is(err, group.ErrUnknownMember), errors.Is(err, group.ErrIllegalGeneration):
+		return fmt.Errorf("%w: %w", errGone, err)
+	case isFatalForMember(err):
+		return err
+	case time.Since(m.lastBeat) >= c.cfg.SessionTimeout:
+		return fmt.Errorf("%w: no heartbeat got through for %s: %w", errGone, c.cfg.SessionTimeout, err)
+	}
+	c.cfg.Logger.Debug("heartbeat failed", "group", c.cfg.Group, "err", err)
+	return nil
+}
+
+func (c *Consumer) state() memberState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.member.memberState
+}
+
+// applicationGone reports whether the application has shown no sign of life for MaxPollInterval, or
+// a call of a handler has taken as long: Run polls on beside its handlers.
+func (m *membership) applicationGone() bool {
+	c := m.c
+	if r := c.running(); r != nil && r.overdue(c.cfg.MaxPollInterval) {
+		return true
+	}
+	if p := c.progress.Load() + c.records.Load(); p != m.progress || c.waiting() {
+		m.progress, m.lastSeen = p, time.Now()
+		return false
+	}
+	return time.Since(m.lastSeen) >= c.cfg.MaxPollInterval
+}
+
+// waiting reports whether the application is inside a poll, with nothing in hand.
+func (c *Consumer) waiting() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiter.waiting
+}
+
+// leaveForNow leaves the group so that others get the partitions; the next poll joins again.
+func (m *membership) leaveForNow(ctx context.Context, id string) {
+	c := m.c
+	c.cfg.Logger.Warn("application does not poll, leaving the group", "group", c.cfg.Group, "member_id", id, "max_poll_interval", c.cfg.MaxPollInterval)
+	if c.cfg.InstanceID != "" {
+		return // a static member goes by its session timeout
+	}
+	call, cancel := context.WithTimeout(ctx, c.cfg.HeartbeatInterval)
+	defer cancel()
+	if _, err := c.groups.Leave(call, group.LeaveRequest{Group: c.cfg.Group, Members: []group.LeaveMember{{MemberID: id}}}); err != nil {
+		c.cfg.Logger.Debug("leave failed", "group", c.cfg.Group, "err", err)
+	}
+}

@@ -1,0 +1,184 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+)
+
+// membership is the goroutine that joins, syncs and heartbeats; its fields are the goroutine's own.
+type membership struct {
+	c          *Consumer
+	number     int64                   // of the membership, see assignment
+	parts      []record.TopicPartition // assigned by the group and not given up
+	last       lastAssignment          // what an eager member gave up to join again
+	subscribed []string                // topics that the last join named
+	eager      bool                    // some assignor cannot hand over incrementally
+	lastBeat   time.Time               // of the last answer from the coordinator
+	progress   int64                   // of the application, when last looked at
+	lastSeen   time.Time               // when it last made progress
+	// partitions per topic that this member, as the leader, assigned; nil: not the leader
+	leading map[string]int32
+}
+
+// lastAssignment is what a member had before it gave everything up to join again: eager assignors
+// that are sticky want to know it.
+type lastAssignment struct {
+	parts      []record.TopicPartition
+	generation int32
+}
+
+// errRejoin says that the group rebalances; errGone that this member is out of it.
+var (
+	errRejoin = errors.New("consumer: rebalance")
+	errGone   = errors.New("consumer: member is out of the group")
+)
+
+func (c *Consumer) runMember(ctx context.Context) {
+	m := &membership{c: c, eager: !assignor.AllCooperative(c.cfg.Assignors), last: lastAssignment{generation: -1}}
+	m.lastSeen, m.lastBeat = time.Now(), time.Now()
+	c.setMember("", -1)
+	for ctx.Err() == nil {
+		err := m.generation(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, errRejoin):
+		case errors.Is(err, errGone):
+			m.lose(ctx, false)
+		case errors.Is(err, ErrPollTimeout):
+			m.lose(ctx, true)
+		case isFatalForMember(err):
+			m.forget(false)
+			c.fail(fmt.Errorf("consumer: group %s: %w", c.cfg.Group, err))
+			return
+		default:
+			c.cfg.Logger.Warn("group membership interrupted, trying again", "group", c.cfg.Group, "err", err)
+			pause(ctx, minBackoff)
+		}
+	}
+}
+
+func isFatalForMember(err error) bool {
+	for _, fatal := range []error{
+		group.ErrFencedInstance, group.ErrInconsistentProtocol, group.ErrInvalidSessionTimeout, group.ErrInvalidGroupID, group.ErrGroupMaxSize, group.ErrClosed, replication.ErrClosed,
+	} {
+		if errors.Is(err, fatal) {
+			return true
+		}
+	}
+	return false
+}
+
+// generation goes through one generation: prepare, join, sync, hand over, heartbeat until something
+// ends it.
+func (m *membership) generation(ctx context.Context) error {
+	if err := m.prepare(ctx); err != nil {
+		return err
+	}
+	join, err := m.join(ctx)
+	if err != nil {
+		return err
+	}
+	parts, err := m.sync(ctx, join)
+	if err != nil {
+		return err
+	}
+	m.c.mu.Lock()
+	m.c.stats.Rebalances++
+	m.c.member.pollExceeded = false
+	m.c.mu.Unlock()
+	m.c.setMember(join.MemberID, join.Generation)
+	m.last = lastAssignment{parts, join.Generation}
+	again, err := m.handOver(ctx, parts)
+	if err != nil {
+		return err
+	}
+	if again {
+		return errRejoin
+	}
+	return m.heartbeats(ctx, nil)
+}
+
+// prepare gives up what the member must not hold while it joins: all of it if it is eager, else
+// what it is not subscribed to any more.
+func (m *membership) prepare(ctx context.Context) error {
+	topics, err := m.c.subscribed(ctx)
+	if err != nil {
+		return fmt.Errorf("subscription: %w", err)
+	}
+	m.subscribed = topics
+	keep := slices.DeleteFunc(slices.Clone(m.parts), func(tp record.TopicPartition) bool {
+		return m.eager || !slices.Contains(topics, tp.Topic)
+	})
+	if len(keep) == len(m.parts) {
+		return nil
+	}
+	m.parts = keep
+	return m.adopt(ctx)
+}
+
+// handOver makes the new assignment the target. again: others wait for what was given up.
+func (m *membership) handOver(ctx context.Context, parts []record.TopicPartition) (again bool, err error) {
+	slices.SortFunc(parts, compareTP)
+	again = !m.eager && slices.ContainsFunc(m.parts, func(tp record.TopicPartition) bool { return !slices.Contains(parts, tp) })
+	m.parts = parts
+	if again {
+		return true, m.adopt(ctx)
+	}
+	_, err = m.retarget(ctx)
+	return false, err
+}
+
+// retarget makes what the group assigned the target.
+func (m *membership) retarget(ctx context.Context) (adopted <-chan struct{}, err error) {
+	return m.c.retarget(ctx, m.number, m.parts)
+}
+
+// adopt makes what the group assigned the target and heartbeats until the polling goroutine has
+// adopted it.
+func (m *membership) adopt(ctx context.Context) error {
+	adopted, err := m.retarget(ctx)
+	if err == nil {
+		err = m.heartbeats(ctx, adopted)
+	}
+	return err
+}
+
+// lose makes everything lost, and waits until the polling goroutine has noticed: a member that is
+// not polled does not join again.
+func (m *membership) lose(ctx context.Context, pollExceeded bool) {
+	adopted := m.forget(pollExceeded)
+	select {
+	case <-adopted:
+	case <-ctx.Done():
+	}
+	m.lastSeen, m.lastBeat = time.Now(), time.Now()
+}
+
+// forget ends the membership.
+func (m *membership) forget(pollExceeded bool) (adopted <-chan struct{}) {
+	adopted = m.disown(pollExceeded)
+	m.c.setMember("", -1)
+	return adopted
+}
+
+// disown makes everything lost: what the polling goroutine holds, and what it has not adopted yet,
+// is not ours from here on.
+func (m *membership) disown(pollExceeded bool) (adopted <-chan struct{}) {
+	m.number++
+	m.parts, m.leading = nil, nil
+	m.last = lastAssignment{generation: -1}
+	m.c.mu.Lock()
+	m.c.member.pollExceeded = pollExceeded
+	adopted = m.c.assignLocked(target{assignment: assignment{membership: m.number}})
+	m.c.mu.Unlock()
+	return adopted
+}

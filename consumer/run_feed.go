@@ -1,0 +1,112 @@
+package consumer
+
+import (
+	"context"
+
+	"github.com/stratalog/strata/record"
+)
+
+// dispatch feeds the workers until something ends Run.
+func (r *runner) dispatch(ctx context.Context) error {
+	for {
+		p, err := r.c.next(ctx)
+		if err != nil {
+			if isFinal(err) && !r.c.isFatal(err) && r.err() == nil {
+				r.c.cfg.Logger.Error("partition cannot be read, going on without it", "err", err)
+				continue
+			}
+			return err
+		}
+		if err := r.feed(p); err != nil {
+			r.c.cfg.Logger.Error("partition cannot be read, going on without it", "err", err)
+		}
+	}
+}
+
+// feed hands out what is fetched of p, up to MaxInFlight.
+func (r *runner) feed(p *part) error {
+	t, room := r.trackOf(p)
+	p.chunk.keepBytes()
+	rs := r.buf[:0]
+	var failed error
+	for more := true; more && len(rs) < room; {
+		var rec record.Record
+		if more, failed = p.chunk.record(p.tp, &rec); more {
+			rs = append(rs, rec)
+		}
+	}
+	if len(rs) > 0 {
+		t.d.position.Store(rs[len(rs)-1].Offset + 1)
+		r.c.records.Add(int64(len(rs)))
+		r.push(t, rs)
+	}
+	clear(rs)
+	r.buf = rs[:0]
+	switch {
+	case failed != nil:
+		return r.c.damaged(p, failed)
+	case !p.chunk.left():
+		r.chunkDone(t)
+	}
+	return nil
+}
+
+// trackOf returns the track of p and how many records it may take. After a seek that is a new one:
+// what was in flight before says nothing about the position after it.
+func (r *runner) trackOf(p *part) (*track, int) {
+	r.c.mu.Lock()
+	paused := p.paused
+	r.c.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tracks[p]
+	if t == nil || t.d != p.chunk.d {
+		if t != nil {
+			r.forgetLocked(t)
+		}
+		ctx, cancel := context.WithCancelCause(r.values)
+		t = &track{p: p, d: p.chunk.d, ctx: ctx, cancel: cancel, idle: make(chan struct{}), paused: paused}
+		r.tracks[p], r.live[t] = t, true
+	}
+	room := max(0, r.cfg.MaxInFlight-t.inFlight())
+	t.throttled = room == 0
+	return t, room
+}
+
+// push queues records with their lanes.
+func (r *runner) push(t *track, rs []record.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range rs {
+		j := job{t: t, seq: t.add(rs[i].Offset, rs[i].LeaderEpoch), rec: rs[i]}
+		r.cfg.RetryTopics.receive(&j)
+		r.lanes.push(j)
+	}
+	t.throttled = t.inFlight() >= r.cfg.MaxInFlight
+}
+
+// chunkDone is part.chunkDone: what no reader sees is done when the records before it are.
+func (r *runner) chunkDone(t *track) {
+	next, epoch, pos := t.p.chunk.next, t.p.chunk.epoch, t.d.position.Load()
+	t.p.chunk = chunk{}
+	if next <= pos {
+		return
+	}
+	t.d.position.Store(next)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.inFlight() > 0 {
+		r.doneLocked(t, t.add(next-1, epoch))
+	} else if t.d.processed.Load() == pos {
+		t.d.done(next)
+		t.d.epoch.Store(epoch)
+	}
+}
+
+// full reports whether p must not be handed out or fetched now. Called under Consumer.mu.
+func (r *runner) full(p *part) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tracks[p]
+	return t != nil && t.d == p.d && t.throttled
+}

@@ -1,0 +1,117 @@
+package coordinator
+
+import (
+	"context"
+	"time"
+
+	"github.com/stratalog/strata/internal/machine"
+)
+
+// A call is a request whose caller waits.
+type call struct{ result chan result } // capacity 1
+
+type result struct {
+	value any
+	err   error
+}
+
+// A Request is what the begin function of Do works on, with the shard's lock held: it must only
+// compute.
+type Request[M machine.Machine[E, R], E, R any] struct {
+	Now    time.Time
+	Ticket machine.Ticket
+
+	s       *Shard[M, E, R]
+	notices []any
+}
+
+// Get returns the machine of that id, if there is one. It may be looked at until begin returns.
+func (q *Request[M, E, R]) Get(id string) (m M, ok bool) {
+	if e := q.s.entries[id]; e != nil {
+		return e.m, true
+	}
+	return m, false
+}
+
+// Step feeds ev to the machine of that id, which is made if there is none.
+func (q *Request[M, E, R]) Step(id string, ev E) {
+	q.notices = append(q.notices, q.s.stepLocked(q.s.entryLocked(id, q.Now), q.Now, ev, q.Ticket)...)
+}
+
+// Answer ends the request without a machine.
+func (q *Request[M, E, R]) Answer(value any, err error) {
+	if c := q.s.calls[q.Ticket]; c != nil {
+		c.result <- result{value, err}
+		delete(q.s.calls, q.Ticket)
+	}
+}
+
+// AnswerCommitted ends the request with what was seen of the machine of that id, which exists, once
+// that is committed.
+func (q *Request[M, E, R]) AnswerCommitted(id string, value any) {
+	q.s.answerLocked(q.s.entries[id], machine.Reply{To: q.Ticket, Value: value})
+}
+
+// Do runs a request for the machine of that id: begin is called once the shard is loaded, and Do
+// returns the reply to the Request's ticket. If ctx is done first, the request is taken back as far
+// as it can be: the machine gets a Cancel event; records that were accepted stay.
+func (s *Shard[M, E, R]) Do(ctx context.Context, id string, begin func(q *Request[M, E, R])) (any, error) {
+	if err := s.lockLoaded(ctx); err != nil {
+		return nil, err
+	}
+	s.lastTicket++
+	q, c := Request[M, E, R]{Now: time.Now(), Ticket: s.lastTicket, s: s}, &call{result: make(chan result, 1)}
+	s.calls[q.Ticket] = c
+	begin(&q)
+	s.mu.Unlock()
+	s.r.notify(q.notices)
+
+	select {
+	case r := <-c.result:
+		return r.value, r.err
+	case <-ctx.Done():
+	}
+	var notices []any
+	s.mu.Lock()
+	select {
+	case r := <-c.result: // both at once: the answer counts
+		s.mu.Unlock()
+		return r.value, r.err
+	default:
+	}
+	delete(s.calls, q.Ticket)
+	if e := s.entries[id]; e != nil && s.state == active {
+		notices = s.stepLocked(e, time.Now(), s.r.kind.Cancel(q.Ticket), 0)
+	}
+	s.mu.Unlock()
+	s.r.notify(notices)
+	return nil, ctx.Err()
+}
+
+// Now steps a machine with an event that is answered at once, with a Reply that is Now, and has no
+// records. found is false if there is none; loaded is false, and nothing happens, while the shard
+// is being loaded. Now never waits.
+func (s *Shard[M, E, R]) Now(id string, ev E) (reply machine.Reply, found, loaded bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.state {
+	case closed:
+		return reply, false, false, machine.ErrClosed
+	case unloaded:
+		if s.loadErr == nil || !time.Now().Before(s.retryAt) {
+			s.startLoadLocked()
+		}
+		return reply, false, false, nil
+	case loading:
+		return reply, false, false, nil
+	}
+	e := s.entries[id]
+	if e == nil {
+		return reply, false, true, nil
+	}
+	eff := e.m.Step(time.Now(), ev)
+	e.m.Accept()
+	e.wakeAt = eff.WakeAt
+	s.alarm.By(e.wakeAt)
+	return eff.Replies[0], true, true, nil
+}
