@@ -33,8 +33,10 @@ type Snapshotter interface {
 type WaitFor uint8
 
 const (
-	WaitDurable WaitFor = iota // as the sync policy promises: under SyncOnAck on stable storage, else when it is written
-	WaitWritten                // when it is in the file
+	// WaitDurable: as the sync policy promises, under SyncOnAck on stable storage, else when it is
+	// written.
+	WaitDurable WaitFor = iota
+	WaitWritten         // when it is in the file
 )
 
 // An Append is one batch on its way into a log. From Submit until Done it belongs to the log; then

@@ -9,7 +9,8 @@ import (
 
 // A CleanReport says what Clean did and why.
 type CleanReport struct {
-	Segments    []SegmentVerdict  // every segment that was there, oldest first: what retention decided
+	// Segments has every segment that was there, oldest first, and what retention decided.
+	Segments    []SegmentVerdict
 	StartOffset int64             // of the log, afterwards
 	Compaction  *CompactionReport // nil: the log is not compacted
 }

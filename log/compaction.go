@@ -114,7 +114,8 @@ func (l *Log) replaceCompacted(watched compactContext, r *compact.Result) error 
 		}
 		list := l.list()
 		i := slices.Index(list, r.Sources[0])
-		if i < 0 || i+len(r.Sources) >= len(list) || !slices.Equal(list[i:i+len(r.Sources)], r.Sources) { // removed by retention
+		// Retention may have removed some of them meanwhile.
+		if i < 0 || i+len(r.Sources) >= len(list) || !slices.Equal(list[i:i+len(r.Sources)], r.Sources) {
 			return errChanged
 		}
 		err := r.Commit(func() error {
@@ -131,7 +132,8 @@ func (l *Log) replaceCompacted(watched compactContext, r *compact.Result) error 
 			return l.breakWith(fmt.Errorf("replace segments from %d on of %s by a compacted one: %w", r.Base, l.path, err))
 		}
 		w.replaceSegments(r.Sources, fresh)
-		l.tail.leave(list[i+len(r.Sources)].Base()) // nobody is to find there what compaction has taken
+		// Nobody is to find there what compaction has taken.
+		l.tail.leave(list[i+len(r.Sources)].Base())
 		for _, gone := range r.Sources {
 			l.durability.forget(gone)
 		}

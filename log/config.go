@@ -48,9 +48,12 @@ func (p SyncPolicy) String() string {
 type CleanupPolicy uint8
 
 const (
-	CleanupDelete  CleanupPolicy = 1 << iota // remove whole segments by age and size; the zero value means this too
-	CleanupCompact                           // keep the last record of each key; may be combined with CleanupDelete
-	CleanupNone                              // only DeleteRecords removes anything
+	// CleanupDelete removes whole segments by age and size; the zero value means this too.
+	CleanupDelete CleanupPolicy = 1 << iota
+	// CleanupCompact keeps the last record of each key. May be combined with CleanupDelete.
+	CleanupCompact
+	// CleanupNone: only DeleteRecords removes anything.
+	CleanupNone
 )
 
 // Compacts reports whether old records of a key are removed.
@@ -75,17 +78,34 @@ const (
 type Config struct {
 	Segment segment.Config // FS, Files and ReadOnly of it are set by the log
 
-	SegmentBytes   int64         // a segment that would grow beyond it is closed. 0: 1 GiB; up to 2^31-1. Kafka: segment.bytes
-	SegmentAge     time.Duration // so is one whose first record is that much older than the one to append. 0: 7 days. Kafka: segment.ms
-	SegmentJitter  time.Duration // up to so much less, chosen per segment. Kafka: segment.jitter.ms
-	RetentionBytes int64         // closed segments are removed while the log stays at or above this. 0: no limit. Kafka: retention.bytes
-	RetentionAge   time.Duration // closed segments are removed this long after their newest record. 0: 7 days; Unlimited: never. Kafka: retention.ms
+	// SegmentBytes: a segment that would grow beyond it is closed. 0: 1 GiB; up to 2^31-1. Kafka:
+	// segment.bytes.
+	SegmentBytes int64
+	// SegmentAge: so is one whose first record is that much older than the one to append. 0: 7
+	// days. Kafka: segment.ms.
+	SegmentAge time.Duration
+	// SegmentJitter: up to so much less than SegmentAge, chosen per segment. Kafka:
+	// segment.jitter.ms.
+	SegmentJitter time.Duration
+	// RetentionBytes: closed segments are removed while the log stays at or above this. 0: no
+	// limit. Kafka: retention.bytes.
+	RetentionBytes int64
+	// RetentionAge: closed segments are removed this long after their newest record. 0: 7 days;
+	// Unlimited: never. Kafka: retention.ms.
+	RetentionAge time.Duration
 
-	Cleanup          CleanupPolicy
-	MinDirtyRatio    float64       // of not yet compacted bytes, above which Clean compacts. 0: 0.5. Kafka: min.cleanable.dirty.ratio
-	MinCompactionLag time.Duration // records younger than this are not compacted. Kafka: min.compaction.lag.ms
-	MaxCompactionLag time.Duration // records older than this are compacted whatever the ratio. 0: no such bound. Kafka: max.compaction.lag.ms
-	DeleteRetention  time.Duration // how long compaction keeps tombstones and markers. 0: 24 h. Kafka: delete.retention.ms
+	Cleanup CleanupPolicy
+	// MinDirtyRatio of not yet compacted bytes, above which Clean compacts. 0: 0.5. Kafka:
+	// min.cleanable.dirty.ratio.
+	MinDirtyRatio float64
+	// MinCompactionLag: records younger than this are not compacted. Kafka: min.compaction.lag.ms.
+	MinCompactionLag time.Duration
+	// MaxCompactionLag: records older than this are compacted whatever the ratio. 0: no such bound.
+	// Kafka: max.compaction.lag.ms.
+	MaxCompactionLag time.Duration
+	// DeleteRetention is how long compaction keeps tombstones and markers. 0: 24 h. Kafka:
+	// delete.retention.ms.
+	DeleteRetention time.Duration
 
 	// DeleteDelay is how long the .log file of a segment that was removed, by Clean or a
 	// truncation, stays on disk under a name ending in .deleted. 0: until its last reader has left.

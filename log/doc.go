@@ -3,13 +3,18 @@
 //
 // # Promises
 //
-//   - An append that returned under SyncOnAck, the zero Config, survives power loss. Appends that wait at the same time share one write and one sync.
+//   - An append that returned under SyncOnAck, the zero Config, survives power loss. Appends that
+//     wait at the same time share one write and one sync.
 //   - Under SyncInterval and SyncNever it survives a killed process.
-//   - What was read is never gone afterwards: under SyncOnAck records are read once they are on stable storage.
-//   - A failed write is cut back, and the log goes on when the disk does. A failed sync is final for the log until it is opened again: it can be
-//     read, and every append returns that error; other logs of the directory go on.
-//   - Open cuts what a crash can have torn, and reports it (Recovery). Anything else that is not what was written is a *CorruptError with file and position.
-//   - A log has one owner, whatever its directory is called by and whoever else runs; OpenReadOnly needs no ownership and changes nothing.
+//   - What was read is never gone afterwards: under SyncOnAck records are read once they are on
+//     stable storage.
+//   - A failed write is cut back, and the log goes on when the disk does. A failed sync is final
+//     for the log until it is opened again: it can be read, and every append returns that error;
+//     other logs of the directory go on.
+//   - Open cuts what a crash can have torn, and reports it (Recovery). Anything else that is not
+//     what was written is a *CorruptError with file and position.
+//   - A log has one owner, whatever its directory is called by and whoever else runs; OpenReadOnly
+//     needs no ownership and changes nothing.
 //   - Offsets grow by one from record to record, are never reused, and no API changes a record.
 //
 // # Files

@@ -42,7 +42,8 @@ func (w *writer) beginEpoch(epoch int32) error {
 		return err
 	}
 	if !known && epoch >= 0 {
-		w.unlisted = false // the first epoch has written its file, and with that synced the directory
+		// The first epoch has written its file, and with that synced the directory.
+		w.unlisted = false
 	}
 	return nil
 }

@@ -56,8 +56,8 @@ func (r retention) decide(segs []segmentFacts) (verdicts []SegmentVerdict, gone 
 	return verdicts, gone
 }
 
-// verdictOn says whether s goes, with all older ones gone, and why, or why not. total is the size of
-// s and everything behind it.
+// verdictOn says whether s goes, with all older ones gone, and why, or why not. total is the size
+// of s and everything behind it.
 func (r retention) verdictOn(s segmentFacts, last bool, total int64) (goes bool, reason string) {
 	goes, reason = r.outOfLimits(s, last, total)
 	switch {

@@ -22,9 +22,10 @@ import (
 //
 // Whoever drops the last reference, the tail that owned the chunk or a reader, gives it back.
 type chunk struct {
-	refs  atomic.Int32 // one of the tail that owns it, and one per reader; 0: free
-	use   atomic.Int64 // counts the times it was taken into use; changes only while refs is 0
-	owned atomic.Bool  // the tail's reference is still there: whoever sets it to false drops that one
+	refs atomic.Int32 // one of the tail that owns it, and one per reader; 0: free
+	use  atomic.Int64 // counts the times it was taken into use; changes only while refs is 0
+	// owned: the tail's reference is still there. Whoever sets it to false drops that one.
+	owned atomic.Bool
 	n     atomic.Int32 // bytes of buf that are filled; stored by the log's writer
 	buf   []byte
 	marks [chunkBytes / markBytes]mark // of the writer; a mark is read once its pos is set

@@ -10,12 +10,15 @@ import "sync"
 // that finds it held is queued, and whoever holds it leads the queue's next round, or hands the
 // token to a worker of the syncer that does. So appends is never left non-empty by a release.
 type writeToken struct {
-	mu      sync.Mutex      // guards the fields below, for a few instructions: never held during I/O or while waiting
-	held    bool            // somebody has the token
-	retired bool            // nobody will have it again; set by the last holder
-	waiting []chan struct{} // who wait for the token; it is theirs when their channel is closed, unless retired
-	appends appendQueue     // wait for a round; only while held
-	counted counts          // what was appended, as Stats tells it
+	// mu guards the fields below, for a few instructions: never held during I/O or while waiting.
+	mu      sync.Mutex
+	held    bool // somebody has the token
+	retired bool // nobody will have it again; set by the last holder
+	// waiting are those who wait for the token. It is theirs when their channel is closed, unless
+	// retired is set.
+	waiting []chan struct{}
+	appends appendQueue // wait for a round; only while held
+	counted counts      // what was appended, as Stats tells it
 
 	writer writer // belongs to the holder, not to mu
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// kafkaSegments copies the segments of a directory of testdata/compaction into memory and opens them.
+// kafkaSegments copies the segments of a directory of testdata/compaction into memory and opens
+// them.
 func kafkaSegments(t testing.TB, fsys *vfs.MemFS, from string) (segments []*segment.Segment) {
 	require.NoError(t, fsys.MkdirAll(bedDir, 0o755))
 	files, err := filepath.Glob("testdata/compaction/" + from + "/*")
@@ -39,7 +40,8 @@ func kafkaSegments(t testing.TB, fsys *vfs.MemFS, from string) (segments []*segm
 	return segments
 }
 
-// describe lists all that compaction decides about: all but the bytes of compressed records and when the delete horizon is.
+// describe lists all that compaction decides about: all but the bytes of compressed records and
+// when the delete horizon is.
 func describe(t testing.TB, segments []*segment.Segment) (out []string) {
 	for _, s := range segments {
 		out = append(out, fmt.Sprintf("segment %d", s.Base()))
@@ -65,8 +67,8 @@ func describe(t testing.TB, segments []*segment.Segment) (out []string) {
 	return out
 }
 
-// testdata/compaction/before is a log of every codec with idempotent producers, transactions and tombstones; after is what the log cleaner of
-// Apache Kafka 4.3 made of it.
+// testdata/compaction/before is a log of every codec with idempotent producers, transactions and
+// tombstones; after is what the log cleaner of Apache Kafka 4.3 made of it.
 func TestCompactionDoesWhatKafkasCleanerDid(t *testing.T) {
 	t.Parallel()
 	want := describe(t, kafkaSegments(t, vfs.Mem(), "after"))

@@ -70,7 +70,8 @@ func (b *compactBed) append(p []byte) {
 	require.NoError(b.t, b.active().Append([][]byte{p}, []segment.BatchInfo{segment.InfoOf(&h)}))
 }
 
-// put appends one batch; kv is "key=value", "key" for a tombstone, "=value" for a record without a key.
+// put appends one batch; kv is "key=value", "key" for a tombstone, "=value" for a record without a
+// key.
 func (b *compactBed) put(codec record.Codec, kv ...string) {
 	b.build.SetBaseOffset(b.active().NextOffset())
 	b.fill(codec, kv...)
@@ -118,7 +119,8 @@ func (b *compactBed) compact() Report {
 	return rep
 }
 
-// dump lists what is there as "offset:key=value", markers as "offset:!", empty batches as "base-last", | between segments.
+// dump lists what is there as "offset:key=value", markers as "offset:!", empty batches as
+// "base-last", | between segments.
 func (b *compactBed) dump() string { return dumpSegments(b.t, b.c.Segments) }
 
 func dumpSegments(t testing.TB, segments []*segment.Segment) string {
@@ -406,7 +408,8 @@ func lastValues(dump string) map[string]string {
 	return out
 }
 
-// Random logs, compacted at random moments: the table that a reader builds never changes, records are never invented.
+// Random logs, compacted at random moments: the table that a reader builds never changes, records
+// are never invented.
 func TestCompactionAgainstATable(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {

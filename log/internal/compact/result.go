@@ -26,9 +26,11 @@ var segmentSuffixes = []string{segment.IndexSuffix, segment.TimeIndexSuffix, seg
 // the one step that matters.
 //
 //  1. The result is written and synced under names ending in .cleaned, and so is the directory.
-//  2. Commit: one replacement of the manifest says that the result belongs to the log, perhaps not yet under its own
+//  2. Commit: one replacement of the manifest says that the result belongs to the log, perhaps not
+//     yet under its own
 //     name, and that the sources are obsolete.
-//  3. Install: the names become .swap, the sources are removed, the names become final; each on stable storage before
+//  3. Install: the names become .swap, the sources are removed, the names become final; each on
+//     stable storage before
 //     the next. That is cosmetic, and done by the next open as far as it was not done.
 //
 // A crash before 2 leaves .cleaned files that no manifest names, and all sources. A Kafka broker
@@ -65,7 +67,8 @@ func (r *Result) Install(remove func(*segment.Segment) error) (*segment.Segment,
 		if s.Base() == r.Base {
 			continue
 		}
-		err := fsys.Remove(filePath(dir, s.Base(), snapshotSuffix)) // the state of producers there is not asked for any more
+		// The state of producers there is not asked for any more.
+		err := fsys.Remove(filePath(dir, s.Base(), snapshotSuffix))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}

@@ -11,7 +11,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// swapBed is a log in which a compaction merges three segments, two of which keep records, one an aborted transaction.
+// swapBed is a log in which a compaction merges three segments, two of which keep records, one an
+// aborted transaction.
 func swapBed(t testing.TB) *compactBed {
 	b := newCompactBed(t)
 	b.put(record.None, "a=1", "b=1")

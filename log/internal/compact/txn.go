@@ -11,9 +11,10 @@ import (
 // it says which batches were aborted and which markers end a transaction that has no records left.
 // Kafka: CleanedTransactionMetadata.
 type txnFilter struct {
-	aborted   []segment.AbortedTxn   // to come, by first offset
-	open      map[int64]*abortedOpen // aborted ones that have begun, by producer id
-	committed map[int64]bool         // producers with records that were read since their last marker
+	aborted []segment.AbortedTxn   // to come, by first offset
+	open    map[int64]*abortedOpen // aborted ones that have begun, by producer id
+	// committed has the producers with records that were read since their last marker.
+	committed map[int64]bool
 	keep      func(segment.AbortedTxn) error
 }
 
