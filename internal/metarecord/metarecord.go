@@ -6,13 +6,21 @@
 // varints), then the fields in Kafka's flexible encoding: compact strings and arrays, tagged fields at the end. Types and versions, as in 4.3:
 //
 //	type  record                  versions read   written
+//	0     RegisterBrokerRecord    0-3             3
+//	1     UnregisterBrokerRecord  0               0
 //	2     TopicRecord             0               0
 //	3     PartitionRecord         0-2             the lowest that holds the fields: 1 for directories, 2 for eligible leader replicas
 //	4     ConfigRecord            0               0
 //	5     PartitionChangeRecord   0-2             likewise
 //	9     RemoveTopicRecord       0               0
+//	12    FeatureLevelRecord      0               0
 //	15    ProducerIdsRecord       0               0
+//	17    BrokerRegistrationChange
+//	      Record                  0-2             likewise
 //	20    NoOpRecord              0               0
+//	23    BeginTransactionRecord  0               0
+//	24    EndTransactionRecord    0               0
+//	25    AbortTransactionRecord  0               0
 //
 // Any other type or version is an *UnknownError: skipping it would mean to go on with half of the metadata.
 package metarecord
@@ -27,13 +35,20 @@ type ID = [16]byte
 
 // Record types.
 const (
-	typeTopic           = 2
-	typePartition       = 3
-	typeConfig          = 4
-	typePartitionChange = 5
-	typeRemoveTopic     = 9
-	typeProducerIDs     = 15
-	typeNoOp            = 20
+	typeRegisterBroker   = 0
+	typeUnregisterBroker = 1
+	typeTopic            = 2
+	typePartition        = 3
+	typeConfig           = 4
+	typePartitionChange  = 5
+	typeRemoveTopic      = 9
+	typeFeatureLevel     = 12
+	typeProducerIDs      = 15
+	typeBrokerChange     = 17
+	typeNoOp             = 20
+	typeBeginTransaction = 23
+	typeEndTransaction   = 24
+	typeAbortTransaction = 25
 
 	frameVersion = 1
 )
@@ -106,6 +121,20 @@ func blank(kind uint32) (rec Record, newest uint32) {
 		return &ProducerIDs{}, 0
 	case typeNoOp:
 		return &NoOp{}, 0
+	case typeRegisterBroker:
+		return &RegisterBroker{}, 3
+	case typeUnregisterBroker:
+		return &UnregisterBroker{}, 0
+	case typeBrokerChange:
+		return &BrokerChange{}, 2
+	case typeFeatureLevel:
+		return &FeatureLevel{}, 0
+	case typeBeginTransaction:
+		return &BeginTransaction{}, 0
+	case typeEndTransaction:
+		return &EndTransaction{}, 0
+	case typeAbortTransaction:
+		return &AbortTransaction{}, 0
 	}
 	return nil, 0
 }

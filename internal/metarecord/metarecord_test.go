@@ -35,9 +35,23 @@ var golden = map[string]struct {
 		&PartitionChange{Partition: 2, TopicID: id, Leader: 3, ISR: []int32{3, 1}, Replicas: []int32{3, 1}, Removing: []int32{}, Adding: []int32{9}, Recovery: 0}},
 	"change 2": {"010502000000020102030405060708090a0b0c0d0e0f10040005020000000306050200000001070502000000020811021112131415161718191a1b1c1d1e1f20",
 		&PartitionChange{Partition: 2, TopicID: id, Leader: NoChange, ISR: []int32{3}, Recovery: -1, EligibleLeaders: []int32{1}, LastKnownLeader: []int32{2}, Directories: []ID{dir}}},
-	"remove topic": {"0109000102030405060708090a0b0c0d0e0f1000", &RemoveTopic{id}},
-	"producer ids": {"010f0000000001000000000000000900000000000007d000", &ProducerIDs{1, 9, 2000}},
-	"no-op":        {"01140000", &NoOp{}},
+	"remove topic":   {"0109000102030405060708090a0b0c0d0e0f1000", &RemoveTopic{id}},
+	"producer ids":   {"010f0000000001000000000000000900000000000007d000", &ProducerIDs{1, 9, 2000}},
+	"no-op":          {"01140000", &NoOp{}},
+	"broker, fenced": {"01000300000003000102030405060708090a0b0c0d0e0f10000000000000004d010101010000", &RegisterBroker{BrokerID: 3, IncarnationID: id, BrokerEpoch: 77, Rack: text(""), Fenced: true}},
+	"broker": {"01000300000003000102030405060708090a0b0c0d0e0f10000000000000004d020a504c41494e544558540268238400000002116d657461646174612e76657273696f6e0001001d00077261636b2d610001010011021112131415161718191a1b1c1d1e1f20",
+		&RegisterBroker{BrokerID: 3, IncarnationID: id, BrokerEpoch: 77, EndPoints: []EndPoint{{"PLAINTEXT", "h", 9092, 0}}, Features: []BrokerFeature{{"metadata.version", 1, 29}},
+			Rack: text("rack-a"), InControlledShutdown: true, Directories: []ID{dir}}},
+	"broker gone":             {"01010000000003000000000000004d00", &UnregisterBroker{3, 77}},
+	"broker fenced":           {"01110000000003000000000000004d01000101", &BrokerChange{BrokerID: 3, BrokerEpoch: 77, Fenced: Set}},
+	"broker shutting down":    {"01110100000003000000000000004d020001ff010101", &BrokerChange{BrokerID: 3, BrokerEpoch: 77, Fenced: Unset, InControlledShutdown: Set}},
+	"broker with a directory": {"01110200000003000000000000004d010211021112131415161718191a1b1c1d1e1f20", &BrokerChange{BrokerID: 3, BrokerEpoch: 77, Directories: []ID{dir}}},
+	"broker without a change": {"01110000000003000000000000004d00", &BrokerChange{BrokerID: 3, BrokerEpoch: 77}},
+	"feature":                 {"010c00116d657461646174612e76657273696f6e001d00", &FeatureLevel{"metadata.version", 29}},
+	"begin":                   {"01170001000909736e617073686f74", &BeginTransaction{"snapshot"}},
+	"begin without a name":    {"01170000", &BeginTransaction{}},
+	"end":                     {"01180000", &EndTransaction{}},
+	"abort":                   {"01190001000505676f6e65", &AbortTransaction{"gone"}},
 }
 
 func TestRecordsAreByteForByteKafkas(t *testing.T) {
@@ -62,10 +76,10 @@ func TestBeginOfASnapshotIsATagOfANoOp(t *testing.T) {
 
 func TestUnknownRecordsAreNamed(t *testing.T) {
 	for h, want := range map[string]UnknownError{
-		"010c00116d657461646174612e76657273696f6e001d00": {12, 0}, // FeatureLevelRecord
-		"0117000100020278": {23, 0}, // BeginTransactionRecord
-		"010201":           {2, 1},
-		"0103030000":       {3, 3},
+		"010e00":     {14, 0}, // ClientQuotaRecord
+		"011b0400":   {27, 4},
+		"010201":     {2, 1},
+		"0103030000": {3, 3},
 	} {
 		p, _ := hex.DecodeString(h)
 		_, err := Parse(p)
@@ -90,6 +104,24 @@ func TestDamagedRecordsAreRefused(t *testing.T) {
 		require.NoError(t, err)
 		_, err = Parse(p)
 		require.ErrorIs(t, err, ErrInvalid, h)
+	}
+}
+
+// What an older Kafka has written is read, and written again as the newest version.
+func TestOlderVersionsOfARegistrationAreRead(t *testing.T) {
+	for h, want := range map[string]*RegisterBroker{
+		"01000000000003" + "0102030405060708090a0b0c0d0e0f10" + "000000000000004d0101077261636b2d610000": {
+			BrokerID: 3, IncarnationID: id, BrokerEpoch: 77, Rack: text("rack-a")},
+		"01000100000003" + "0102030405060708090a0b0c0d0e0f10" + "000000000000004d010101000100": {
+			BrokerID: 3, IncarnationID: id, BrokerEpoch: 77, Rack: text(""), InControlledShutdown: true},
+		"0100020000000300" + "0102030405060708090a0b0c0d0e0f10" + "000000000000004d0101077261636b2d61010100": {
+			BrokerID: 3, IncarnationID: id, BrokerEpoch: 77, Rack: text("rack-a"), Fenced: true, InControlledShutdown: true},
+	} {
+		p, err := hex.DecodeString(h)
+		require.NoError(t, err)
+		rec, err := Parse(p)
+		require.NoError(t, err, h)
+		require.Equal(t, want, rec)
 	}
 }
 

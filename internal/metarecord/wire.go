@@ -8,8 +8,16 @@ import (
 // Appending. All integers are big endian; lengths and counts are one more than the number, 0 meaning null.
 
 func appendUvarint(dst []byte, v uint32) []byte { return binary.AppendUvarint(dst, uint64(v)) }
+func appendInt16(dst []byte, v int16) []byte    { return binary.BigEndian.AppendUint16(dst, uint16(v)) }
 func appendInt32(dst []byte, v int32) []byte    { return binary.BigEndian.AppendUint32(dst, uint32(v)) }
 func appendInt64(dst []byte, v int64) []byte    { return binary.BigEndian.AppendUint64(dst, uint64(v)) }
+
+func appendBool(dst []byte, v bool) []byte {
+	if v {
+		return append(dst, 1)
+	}
+	return append(dst, 0)
+}
 
 func appendString(dst []byte, s string) []byte {
 	return append(appendUvarint(dst, uint32(len(s))+1), s...)
@@ -85,6 +93,13 @@ func (r *reader) int8() int8 {
 	return 0
 }
 
+func (r *reader) int16() int16 {
+	if b := r.take(2); b != nil {
+		return int16(binary.BigEndian.Uint16(b))
+	}
+	return 0
+}
+
 func (r *reader) int32() int32 {
 	if b := r.take(4); b != nil {
 		return int32(binary.BigEndian.Uint32(b))
@@ -128,6 +143,15 @@ func (r *reader) count(n uint32, size int) int {
 		return 0
 	}
 	return int(n - 1)
+}
+
+// array reads the length of a compact array whose elements take at least size bytes; 0 for null.
+func (r *reader) array(size int) int {
+	n := r.uvarint()
+	if n == 0 {
+		return 0
+	}
+	return r.count(n, size)
 }
 
 // int32s reads a compact array; null and empty are both nil.
