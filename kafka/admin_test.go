@@ -76,7 +76,7 @@ func TestLogDirsShowPartitionsAndTheirSizes(t *testing.T) {
 	req := kmsg.NewPtrDescribeLogDirsRequest()
 	got := ask[*kmsg.DescribeLogDirsResponse](t, addr, 5, req)
 	require.Len(t, got.Dirs, 1)
-	require.Equal(t, s.cluster.LogDir(), got.Dirs[0].Dir)
+	require.Equal(t, s.cluster.LogDir(1), got.Dirs[0].Dir)
 	require.EqualValues(t, -1, got.Dirs[0].TotalBytes, "not known of memory")
 	require.Len(t, got.Dirs[0].Topics[0].Partitions, 2)
 	req.Topics = []kmsg.DescribeLogDirsRequestTopic{{Topic: "a", Partitions: []int32{1, 1, 7, -1}}, {Topic: "no", Partitions: []int32{0}}, {Topic: "../", Partitions: []int32{0}}}

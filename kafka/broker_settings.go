@@ -29,7 +29,7 @@ func (c *call) staticEntries() []configEntry {
 		{"broker.id", topic.TypeInt, id, "-1", "The id of this broker."},
 		{"delete.topic.enable", topic.TypeBoolean, "true", "true", "Whether topics can be deleted."},
 		{"listeners", topic.TypeList, listener, "PLAINTEXT://:9092", "Where this broker is served."},
-		{"log.dirs", topic.TypeList, c.s.cluster.LogDir(), "", "The directory of this broker's partitions."},
+		{"log.dirs", topic.TypeList, c.s.cluster.LogDir(c.broker), "", "The directory of this broker's partitions."},
 		{"node.id", topic.TypeInt, id, "", "The id of this broker and controller."},
 		{"process.roles", topic.TypeList, "broker,controller", "", "What this process is."},
 	}

@@ -46,6 +46,7 @@ func (c *call) growTopic(ctx context.Context, t kmsg.CreatePartitionsRequestTopi
 		return fmt.Errorf("%w: %q", replication.ErrUnknownTopic, t.Topic)
 	}
 	total := int(t.Count)
+	var assignment [][]int32
 	if added := total - len(have.Partitions); added > 0 && t.Assignment != nil {
 		if len(t.Assignment) != added {
 			return refuse(InvalidReplicaAssignment, "The assignment does not name the replicas of just the partitions to be added.")
@@ -57,10 +58,11 @@ func (c *call) growTopic(ctx context.Context, t kmsg.CreatePartitionsRequestTopi
 			if len(have.Partitions) > 0 && len(a.Replicas) != len(have.Partitions[0].Replicas) {
 				return refuse(InvalidReplicaAssignment, "The assignment has another number of replicas than the topic.")
 			}
+			assignment = append(assignment, a.Replicas)
 		}
 	}
 	if validateOnly {
-		return c.s.cluster.DryRun().AddPartitions(ctx, t.Topic, total)
+		return c.s.cluster.DryRun().AddPartitions(ctx, t.Topic, total, assignment...)
 	}
-	return c.s.cluster.AddPartitions(ctx, t.Topic, total)
+	return c.s.cluster.AddPartitions(ctx, t.Topic, total, assignment...)
 }

@@ -126,12 +126,13 @@ func (c *call) requestedTopic(t kmsg.CreateTopicsRequestTopic) (cfg topic.Config
 	return cfg, nil
 }
 
-// assigned checks an assignment of replicas by hand. The cluster's brokers are all in it, as there is one, so it comes down to the counts.
+// assigned takes in an assignment of replicas by hand.
 func (c *call) assigned(t kmsg.CreateTopicsRequestTopic, cfg *topic.Config) error {
 	if t.NumPartitions != -1 || t.ReplicationFactor != -1 {
 		return refuse(InvalidRequest, "A manual partition assignment was specified, but numPartitions or replicationFactor was not set to -1.")
 	}
 	given := make([]bool, len(t.ReplicaAssignment))
+	cfg.Assignment = make([][]int32, len(given))
 	factor := len(t.ReplicaAssignment[0].Replicas)
 	for _, a := range t.ReplicaAssignment {
 		switch p := int(a.Partition); {
@@ -142,7 +143,7 @@ func (c *call) assigned(t kmsg.CreateTopicsRequestTopic, cfg *topic.Config) erro
 		case len(a.Replicas) != factor:
 			return refuse(InvalidReplicaAssignment, "The partitions have different numbers of replicas.")
 		default:
-			given[p] = true
+			given[p], cfg.Assignment[p] = true, a.Replicas
 		}
 		if err := c.assignable(a.Replicas); err != nil {
 			return err

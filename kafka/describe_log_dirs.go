@@ -8,12 +8,12 @@ import (
 )
 
 // describeLogDirs tells how large partitions are, and from version 4 on how much room there is. A broker has one directory. Partitions that
-// were never written have size 0; those that are offline, because they are damaged, are left out.
+// were never written have size 0; those that are offline, because they are damaged, are left out, and so are those of other brokers.
 func (c *call) describeLogDirs(req *kmsg.DescribeLogDirsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeLogDirsResponse)
 	dir := kmsg.NewDescribeLogDirsResponseDir()
-	dir.Dir = c.s.cluster.LogDir()
-	dir.TotalBytes, dir.UsableBytes = c.s.cluster.Space()
+	dir.Dir = c.s.cluster.LogDir(c.broker)
+	dir.TotalBytes, dir.UsableBytes = c.s.cluster.Space(c.broker)
 	wanted := map[record.TopicPartition]bool{}
 	for _, t := range req.Topics {
 		for _, p := range t.Partitions {
@@ -28,7 +28,7 @@ func (c *call) describeLogDirs(req *kmsg.DescribeLogDirsRequest) kmsg.Response {
 		answer := kmsg.NewDescribeLogDirsResponseDirTopic()
 		answer.Topic = info.Name
 		for _, p := range info.Partitions {
-			if p.Err != nil || req.Topics != nil && !wanted[record.TopicPartition{Topic: info.Name, Partition: p.Partition}] {
+			if p.Err != nil || p.Leader != c.broker || req.Topics != nil && !wanted[record.TopicPartition{Topic: info.Name, Partition: p.Partition}] {
 				continue
 			}
 			ap := kmsg.NewDescribeLogDirsResponseDirTopicPartition()

@@ -52,6 +52,8 @@ var errorCodes = []struct {
 	{replication.ErrTopicExists, TopicAlreadyExists},
 	{replication.ErrInvalidPartitions, InvalidPartitions},
 	{replication.ErrInvalidReplicationFactor, InvalidReplicationFactor},
+	{replication.ErrInvalidAssignment, InvalidReplicaAssignment},
+	{replication.ErrUnknownBroker, InvalidRequest},
 	{topic.ErrInvalidName, InvalidTopicException},
 	{group.ErrInvalidGroupID, InvalidGroupID},
 	{group.ErrInvalidSessionTimeout, InvalidSessionTimeout},

@@ -52,7 +52,7 @@ func (c *call) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 	resp.ClusterID, resp.ControllerID = &known.ClusterID, known.Controller
 	for _, b := range known.Brokers {
 		if host, port, ok := c.s.address(b.ID); ok {
-			resp.Brokers = append(resp.Brokers, kmsg.MetadataResponseBroker{NodeID: b.ID, Host: host, Port: port})
+			resp.Brokers = append(resp.Brokers, kmsg.MetadataResponseBroker{NodeID: b.ID, Host: host, Port: port, Rack: rack(b)})
 		}
 	}
 	if req.IncludeClusterAuthorizedOperations {
@@ -73,6 +73,14 @@ func (c *call) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 		}
 	}
 	return resp
+}
+
+// rack is a broker's rack as the protocol has it: null for none.
+func rack(b replication.Broker) *string {
+	if b.Rack == "" {
+		return nil
+	}
+	return &b.Rack
 }
 
 // maxAutoCreated is how far into a request topics are created.

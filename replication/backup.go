@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 
-	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -47,12 +47,18 @@ var errTopicsGone = errors.New("replication: topics were deleted meanwhile")
 // fails removes what it wrote; after a crash dir is not empty and has to be removed before the next
 // one.
 //
-// Errors: one matching fs.ErrExist if dir is not empty; why a partition is offline, since a copy
-// without it would not be whole; those of log.Log.Backup; ErrClosed, ctx's.
+// Each broker has its directory in dir, wherever it has it here. All brokers must serve.
+//
+// Errors: one matching fs.ErrExist if dir is not empty; ErrMissing if a broker does not serve; why
+// a partition is offline, since a copy without it would not be whole; those of log.Log.Backup;
+// ErrClosed, ctx's.
 func (c *Cluster) Backup(ctx context.Context, dir string) error {
-	b := &backup{c: c, copyTarget: copyTarget{c.cfg.FS, filepath.Join(dir, filepath.Base(c.broker.root))}}
+	b := &backup{c: c, fsys: c.cfg.FS, targets: copyTargets{}}
 	if c.cfg.inMemory {
 		b.fsys = vfs.OS()
+	}
+	for _, n := range c.nodes {
+		b.targets[n.id] = copyTarget{b.fsys, filepath.Join(dir, dirPrefix+strconv.Itoa(int(n.id)))}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -86,23 +92,32 @@ func (c *Cluster) Backup(ctx context.Context, dir string) error {
 
 // A backup is one call of Cluster.Backup.
 type backup struct {
-	copyTarget
-	c *Cluster
+	c       *Cluster
+	fsys    vfs.FS
+	targets copyTargets
 
 	mu     sync.Mutex // guards copied
-	copied map[record.TopicPartition]bool
+	copied []string   // directories of partitions in the copy
 }
 
 func (b *backup) run(ctx context.Context, dir string) (err error) {
+	if b.c.away() {
+		return fmt.Errorf("%w: not all brokers serve", ErrMissing)
+	}
 	if within(dir, b.c.cfg.Dir) && b.fsys == b.c.cfg.FS {
 		return fmt.Errorf("%w: it is inside of the cluster's own directory %s", fs.ErrInvalid, b.c.cfg.Dir)
 	}
-	if err := b.begin(dir); err != nil {
+	for _, n := range b.c.nodes {
+		if within(dir, n.root) && b.fsys == n.fs {
+			return fmt.Errorf("%w: it is inside of the directory %s of broker %d", fs.ErrInvalid, n.root, n.id)
+		}
+	}
+	if err := b.targets.begin(b.fsys, dir); err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, b.undo())
+			err = errors.Join(err, b.targets.undo())
 		}
 	}()
 	for i := range backupRounds {
@@ -116,7 +131,7 @@ func (b *backup) run(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	return b.finish(b.c.cfg.FS, b.c.broker.root)
+	return b.targets.finish(func(broker int32) (vfs.FS, string) { return b.c.nodes[broker].fs, b.c.nodes[broker].root })
 }
 
 // within reports whether name is dir or below it.
@@ -133,7 +148,7 @@ func (b *backup) round(ctx context.Context, alone bool) error {
 		}
 		defer b.unlockMetadata()
 	}
-	b.copied = map[record.TopicPartition]bool{}
+	b.copied = nil
 	begun := b.c.removals.Load()
 	err := b.partitions(ctx)
 	if err == nil && !alone {
@@ -143,8 +158,8 @@ func (b *backup) round(ctx context.Context, alone bool) error {
 		defer b.unlockMetadata()
 	}
 	if b.c.removals.Load() != begun {
-		for tp := range b.copied {
-			if err := discard(b.fsys, b.root, partitionDir(tp)); err != nil {
+		for _, dir := range b.copied {
+			if err := discard(b.fsys, filepath.Dir(dir), filepath.Base(dir)); err != nil {
 				return err
 			}
 		}
@@ -153,7 +168,7 @@ func (b *backup) round(ctx context.Context, alone bool) error {
 	if err != nil {
 		return err
 	}
-	return b.c.meta.log.Backup(ctx, b.fsys, filepath.Join(b.root, topic.MetadataTopic+"-0"))
+	return b.c.meta.log.Backup(ctx, b.fsys, filepath.Join(b.targets[controllerID].root, topic.MetadataTopic+"-0"))
 }
 
 // lockMetadata keeps the metadata as it is until unlockMetadata.
@@ -174,7 +189,7 @@ func (b *backup) partitions(ctx context.Context) error {
 		// Only now are they listed: partitions with a record that a copied offset points past are
 		// there.
 		var mine []*replica
-		for _, r := range b.c.broker.all() {
+		for _, r := range b.c.allReplicas() {
 			if topic.IsInternal(r.tp.Topic) == internal {
 				mine = append(mine, r)
 			}
@@ -198,10 +213,10 @@ func (b *backup) partition(ctx context.Context, r *replica) error {
 		}
 		return nil // never written
 	}
+	dir := filepath.Join(b.targets[r.node.id].root, partitionDir(r.tp))
 	b.mu.Lock()
-	b.copied[r.tp] = true
+	b.copied = append(b.copied, dir)
 	b.mu.Unlock()
-	dir := filepath.Join(b.root, partitionDir(r.tp))
 	if err := p.Backup(ctx, b.fsys, dir); err != nil {
 		return err
 	}

@@ -30,8 +30,8 @@ func (c *Cluster) StaticDefaults() map[string]string { return maps.Clone(c.defau
 // AllBrokers: a setting of one broker counts before that of all, and both before what the cluster
 // was opened with. Keys are the broker's (log.retention.ms for retention.ms); those that are not
 // the default of a topic cannot be changed while the cluster runs. When it returns nil the change
-// is on stable storage, and open partitions go by it. Errors: *topic.ConfigError, ErrClosed, ctx's.
-// Kafka: dynamic broker configuration.
+// is on stable storage, and open partitions go by it. Errors: *topic.ConfigError, ErrUnknownBroker,
+// ErrClosed, ctx's. Kafka: dynamic broker configuration.
 func (c *Cluster) AlterBrokerConfig(ctx context.Context, broker int32, changes ...ConfigChange) error {
 	return c.alterBroker(broker, changes, func(d decision) error { return c.change(ctx, d) })
 }
@@ -44,6 +44,9 @@ func (d DryRun) AlterBrokerConfig(ctx context.Context, broker int32, changes ...
 func (c *Cluster) alterBroker(broker int32, changes []ConfigChange, change func(decision) error) error {
 	resource := brokerResource(broker)
 	err := change(func(img *image) ([]metarecord.Record, error) {
+		if _, known := img.members[broker]; !known && broker != AllBrokers {
+			return nil, fmt.Errorf("%w: %d", ErrUnknownBroker, broker)
+		}
 		before := img.brokers[resource]
 		config := topicKeys(before)
 		for _, ch := range changes {
@@ -60,8 +63,10 @@ func (c *Cluster) alterBroker(broker int32, changes []ConfigChange, change func(
 		after := brokerKeys(config)
 		all := maps.Clone(img.brokers)
 		all[resource] = after
-		if _, err := topic.Parse(nil, c.defaultsWith(all)); err != nil {
-			return nil, err
+		for _, id := range append(slices.Collect(maps.Keys(img.members)), AllBrokers) {
+			if _, err := topic.Parse(nil, c.defaultsWith(all, id)); err != nil {
+				return nil, err
+			}
 		}
 		return configRecords(metarecord.ResourceBroker, resource, before, after), nil
 	})
@@ -80,11 +85,13 @@ func brokerResource(broker int32) string {
 	return strconv.Itoa(int(broker))
 }
 
-// defaultsOf returns the settings of topics that say nothing else, by the topic's keys. It must not
-// be written to.
-func (c *Cluster) defaultsOf(img *image) map[string]string { return c.defaultsWith(img.brokers) }
+// defaultsOf returns the settings of topics that say nothing else, by the topic's keys, as the
+// controller sees them. It must not be written to.
+func (c *Cluster) defaultsOf(img *image) map[string]string {
+	return c.defaultsWith(img.brokers, controllerID)
+}
 
-func (c *Cluster) defaultsWith(brokers map[string]map[string]string) map[string]string {
+func (c *Cluster) defaultsWith(brokers map[string]map[string]string, broker int32) map[string]string {
 	if len(brokers) == 0 {
 		return c.defaults
 	}
@@ -93,7 +100,7 @@ func (c *Cluster) defaultsWith(brokers map[string]map[string]string) map[string]
 		merged = map[string]string{}
 	}
 	maps.Copy(merged, topicKeys(brokers[""]))
-	maps.Copy(merged, topicKeys(brokers[brokerResource(brokerID)]))
+	maps.Copy(merged, topicKeys(brokers[brokerResource(broker)]))
 	return merged
 }
 
@@ -102,6 +109,11 @@ func (c *Cluster) currentDefaults() map[string]string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.defaultsOf(c.image)
+}
+
+// settings are the effective settings of a topic as the controller sees them.
+func (c *Cluster) settings(t *topicImage) topic.Settings {
+	return nodeMetadata{c, controllerID}.settings(t)
 }
 
 // topicKeys turns the broker's names of settings into the topic's; those of a later version are

@@ -32,14 +32,14 @@ func TestBrokerConfigIsTheDefaultOfTopicsAndSurvivesReopening(t *testing.T) {
 	require.Equal(t, "5", effective(t, c, "own", "retention.ms"))
 	require.Error(t, tryProduce(c, at("plain", 0), string(make([]byte, 200))).Err, "open partitions go by the new default")
 
-	require.NoError(t, c.AlterBrokerConfig(ctx, brokerID, ConfigChange{Key: "log.retention.ms", Value: "3000"}))
+	require.NoError(t, c.AlterBrokerConfig(ctx, 1, ConfigChange{Key: "log.retention.ms", Value: "3000"}))
 	require.Equal(t, "3000", effective(t, c, "plain", "retention.ms"))
 	require.NoError(t, c.Close())
 
 	c = openWith(t, cfg)
 	require.Equal(t, "3000", effective(t, c, "plain", "retention.ms"))
 	require.Equal(t, map[string]string{"log.retention.ms": "2000", "message.max.bytes": "100"}, c.BrokerConfig(AllBrokers))
-	require.NoError(t, c.AlterBrokerConfig(ctx, brokerID, ConfigChange{Key: "log.retention.ms", Op: UnsetConfig}))
+	require.NoError(t, c.AlterBrokerConfig(ctx, 1, ConfigChange{Key: "log.retention.ms", Op: UnsetConfig}))
 	require.NoError(t, c.AlterBrokerConfig(ctx, AllBrokers, ConfigChange{Key: "log.retention.ms", Op: UnsetConfig}, ConfigChange{Key: "message.max.bytes", Op: UnsetConfig}))
 	require.Equal(t, "1000", effective(t, c, "plain", "retention.ms"))
 	require.Empty(t, c.BrokerConfig(AllBrokers))
@@ -61,6 +61,6 @@ func TestBrokerConfigRefusesWhatCannotChangeLive(t *testing.T) {
 		require.ErrorAs(t, c.AlterBrokerConfig(t.Context(), AllBrokers, changes...), &bad, ch.Key)
 		require.ErrorAs(t, c.DryRun().AlterBrokerConfig(t.Context(), AllBrokers, changes...), &bad, ch.Key)
 	}
-	require.NoError(t, c.DryRun().AlterBrokerConfig(t.Context(), brokerID, ConfigChange{Key: "log.retention.ms", Value: "3"}))
+	require.NoError(t, c.DryRun().AlterBrokerConfig(t.Context(), 1, ConfigChange{Key: "log.retention.ms", Value: "3"}))
 	require.Equal(t, before, c.Stats().MetadataVersion)
 }

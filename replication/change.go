@@ -18,7 +18,7 @@ type decision func(*image) ([]metarecord.Record, error)
 // change makes one change of the metadata. It is on stable storage and in effect when change
 // returns nil. If ctx ends first it may still happen.
 func (c *Cluster) change(ctx context.Context, decide decision) error {
-	return c.changeThen(ctx, decide, func([]metarecord.Record) {})
+	return c.changeThen(ctx, decide, nil)
 }
 
 // changeThen is change with something to do when the change is in effect, before the next one
@@ -66,6 +66,7 @@ func (c *Cluster) run(fn func()) bool {
 	return true
 }
 
+// perform makes a change. It is for who has changing, and for open; then may be nil.
 func (c *Cluster) perform(decide decision, then func([]metarecord.Record)) error {
 	c.mu.RLock()
 	recs, err := decide(c.image)
@@ -78,7 +79,9 @@ func (c *Cluster) perform(decide decision, then func([]metarecord.Record)) error
 		return err
 	}
 	c.apply(recs, version)
-	then(recs)
+	if then != nil {
+		then(recs)
+	}
 	return nil
 }
 
@@ -99,7 +102,7 @@ func (c *Cluster) apply(recs []metarecord.Record, version int64) {
 		close(ch)
 	}
 	for _, t := range removed {
-		if err := c.broker.remove(t); err != nil {
+		if err := c.onNodes(func(n *node) error { return n.remove(t) }); err != nil {
 			c.logger.Warn("deleted topic leaves files behind until the next open", slog.String("topic", t.name), slog.Any("err", err))
 		}
 	}
@@ -144,7 +147,7 @@ func (c *Cluster) reconfigure(id topic.ID) {
 	c.mu.RLock()
 	t := c.image.byID[id]
 	c.mu.RUnlock()
-	if err := c.broker.reconfigure(t); err != nil {
+	if err := c.onNodes(func(n *node) error { return n.reconfigure(t) }); err != nil {
 		c.logger.Warn("partitions keep their old settings until the next open", slog.String("topic", t.name), slog.Any("err", err))
 	}
 }

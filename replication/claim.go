@@ -9,37 +9,36 @@ import (
 
 // claim makes sure that the directory of r is there and r's own. Whatever else has its name is put
 // aside.
-func (b *broker) claim(r *replica) error {
-	a, ok := b.lookup(r.tp, r.id)
-	if !ok {
+func (n *node) claim(r *replica) error {
+	if _, ok := n.metadata.assignment(r.tp, r.id); !ok {
 		return unknownPartition(r.tp.Topic, r.tp.Partition)
 	}
 	name := partitionDir(r.tp)
-	id, ok, err := readTopicID(b.fs, filepath.Join(b.root, name))
+	id, ok, err := readTopicID(n.fs, filepath.Join(n.root, name))
 	switch {
 	case err != nil:
 		return err
 	case ok && id == r.id:
 		return nil
-	case ok && a.removed(id):
-		err = discard(b.fs, b.root, name)
+	case ok && n.metadata.wasRemoved(id):
+		err = discard(n.fs, n.root, name)
 	default:
-		err = b.stray(name)
+		err = n.stray(name)
 	}
 	if err != nil {
 		return err
 	}
-	return createPartitionDir(b.fs, b.root, r.tp, r.id)
+	return createPartitionDir(n.fs, n.root, r.tp, r.id)
 }
 
 // stray puts a directory aside that belongs to no topic; none is no error.
-func (b *broker) stray(name string) error {
-	to, err := putAside(b.fs, b.root, name, straySuffix)
+func (n *node) stray(name string) error {
+	to, err := putAside(n.fs, n.root, name, straySuffix)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err == nil {
-		b.logger.Warn("directory belongs to no topic, put aside", slog.String("directory", name), slog.String("as", filepath.Base(to)))
+		n.logger.Warn("directory belongs to no topic, put aside", slog.String("directory", name), slog.String("as", filepath.Base(to)))
 	}
 	return err
 }

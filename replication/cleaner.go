@@ -20,37 +20,37 @@ import (
 type schedule struct{ retention, compaction time.Duration }
 
 // startCleaner starts the broker's one cleaner, once there is something to clean.
-func (b *broker) startCleaner() {
-	if b.schedule.retention == log.Unlimited && b.schedule.compaction == log.Unlimited {
+func (n *node) startCleaner() {
+	if n.schedule.retention == log.Unlimited && n.schedule.compaction == log.Unlimited {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.cleaning || b.closed {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cleaning || n.closed {
 		return
 	}
-	b.cleaning = true
-	b.wg.Go(b.clean)
+	n.cleaning = true
+	n.wg.Go(n.clean)
 }
 
 // clean looks at all open partitions now and then, until the broker closes.
-func (b *broker) clean() {
+func (n *node) clean() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	b.wg.Go(func() { // a long compaction ends early
-		<-b.closing
+	n.wg.Go(func() { // a long compaction ends early
+		<-n.closing
 		cancel()
 	})
-	retention, compaction := newTicks(b.schedule.retention), newTicks(b.schedule.compaction)
+	retention, compaction := newTicks(n.schedule.retention), newTicks(n.schedule.compaction)
 	defer retention.stop()
 	defer compaction.stop()
 	for {
 		select {
 		case <-retention.c:
-			b.cleanAll(ctx, func(*replica) bool { return true }, (*partition.Partition).Retain)
+			n.cleanAll(ctx, func(*replica) bool { return true }, (*partition.Partition).Retain)
 		case <-compaction.c:
-			b.cleanAll(ctx, func(r *replica) bool { return r.compacted.Load() }, (*partition.Partition).Clean)
-		case <-b.closing:
+			n.cleanAll(ctx, func(r *replica) bool { return r.compacted.Load() }, (*partition.Partition).Clean)
+		case <-n.closing:
 			return
 		}
 	}
@@ -78,8 +78,8 @@ func (t ticks) stop() {
 
 // cleanAll cleans the open partitions that want it, one after the other: cleaning is disk work that
 // should not crowd out appends.
-func (b *broker) cleanAll(ctx context.Context, want func(*replica) bool, clean func(*partition.Partition, context.Context) (log.CleanReport, error)) {
-	for _, r := range b.all() {
+func (n *node) cleanAll(ctx context.Context, want func(*replica) bool, clean func(*partition.Partition, context.Context) (log.CleanReport, error)) {
+	for _, r := range n.all() {
 		p := r.part.Load()
 		if p == nil || !want(r) {
 			continue
@@ -88,7 +88,7 @@ func (b *broker) cleanAll(ctx context.Context, want func(*replica) bool, clean f
 			return
 		}
 		if _, err := clean(p, ctx); err != nil && !errors.Is(err, partition.ErrClosed) && ctx.Err() == nil {
-			b.logger.Error("cleaning failed", slog.String("topic", r.tp.Topic), slog.Int("partition", int(r.tp.Partition)), slog.Any("err", err))
+			n.logger.Error("cleaning failed", slog.String("topic", r.tp.Topic), slog.Int("partition", int(r.tp.Partition)), slog.Any("err", err))
 		}
 	}
 }
@@ -214,7 +214,7 @@ func (c *Cluster) replicasOf(topics []string) ([]*replica, error) {
 		}
 		ids[t.id] = true
 	}
-	rs := slices.DeleteFunc(c.broker.all(), func(r *replica) bool { return len(topics) > 0 && !ids[r.id] })
+	rs := slices.DeleteFunc(c.allReplicas(), func(r *replica) bool { return len(topics) > 0 && !ids[r.id] })
 	slices.SortFunc(rs, func(a, b *replica) int {
 		return cmp.Or(strings.Compare(a.tp.Topic, b.tp.Topic), cmp.Compare(a.tp.Partition, b.tp.Partition))
 	})

@@ -13,9 +13,16 @@ import (
 
 // Config describes a cluster. The zero Config is a cluster of one broker in memory.
 type Config struct {
-	// Brokers is the number of brokers; 0 means 1. This version runs one: more is
-	// ErrTooManyBrokers.
+	// Brokers is the number of brokers, which have the ids 1 to Brokers; at most 1,000, else
+	// ErrTooManyBrokers. More than there were are added, empty. Those that there were and that are
+	// not among them are down: they are members still, and their partitions have no leader until
+	// they are back. 0 means those that have a directory in Dir or a BrokerSpec, and one in a new
+	// cluster.
 	Brokers int
+
+	// BrokerSpecs say, by id, where brokers keep their data if that is not Dir/broker-<id>, and in
+	// which rack they are. The id must be one of Brokers.
+	BrokerSpecs map[int32]BrokerSpec
 
 	// Dir is the cluster's directory; broker i keeps its data in Dir/broker-i. Empty: everything is
 	// kept in memory, unless FS is set, and then in the directory "strata" of that file system.
@@ -42,12 +49,12 @@ type Config struct {
 	// for never.
 	CompactionInterval time.Duration
 
-	// CompactionMemory bounds the table of keys of a compaction, see log.Config; 0 means 128 MiB.
-	// Kafka: log.cleaner.dedupe.buffer.size.
+	// CompactionMemory bounds the table of keys of a compaction, of which each broker runs one, see
+	// log.Config; 0 means 128 MiB. Kafka: log.cleaner.dedupe.buffer.size.
 	CompactionMemory int64
 
-	// MaxOpenFiles is how many file descriptors of segments are kept open; 0 means 512. More
-	// partitions and segments than that are fine.
+	// MaxOpenFiles is how many file descriptors of segments each broker keeps open; 0 means 512.
+	// More partitions and segments than that are fine.
 	MaxOpenFiles int
 
 	// Properties are settings of the broker under their Kafka names: those of the cleaner, of
@@ -75,13 +82,13 @@ const (
 	maxNewPartitions = 10000
 
 	defaultMaxPartitions = 200000
+
+	maxBrokers = 1000
 )
 
 // withDefaults fills in what is zero and joins every complaint.
 func (c Config) withDefaults() (Config, error) {
 	err := c.readProperties()
-	brokers := c.Brokers
-	c.Brokers = 1
 	if c.FS == nil && c.Dir == "" {
 		c.inMemory, c.FS = true, vfs.Mem()
 	}
@@ -98,15 +105,20 @@ func (c Config) withDefaults() (Config, error) {
 	c.RetentionCheckInterval = orDefault(c.RetentionCheckInterval, defaultRetentionCheckInterval)
 	c.CompactionInterval = orDefault(c.CompactionInterval, defaultCompactionInterval)
 	c.metaSlack = orDefault(c.metaSlack, metaSlack)
-	return c, errors.Join(err, checkBrokers(brokers), c.check())
+	return c, errors.Join(err, c.checkBrokers(), c.check())
 }
 
-func checkBrokers(n int) error {
-	switch {
+func (c *Config) checkBrokers() error {
+	switch n := c.Brokers; {
 	case n < 0:
 		return fmt.Errorf("replication: %d brokers", n)
-	case n > 1:
-		return fmt.Errorf("%w, not %d: set Brokers to 1", ErrTooManyBrokers, n)
+	case n > maxBrokers:
+		return fmt.Errorf("%w: %d, at most %d", ErrTooManyBrokers, n, maxBrokers)
+	}
+	for id := range c.BrokerSpecs {
+		if id < 1 || id > maxBrokers || c.Brokers > 0 && int(id) > c.Brokers {
+			return fmt.Errorf("%w: BrokerSpecs have one for %d", ErrUnknownBroker, id)
+		}
 	}
 	return nil
 }
@@ -117,8 +129,11 @@ func (c *Config) check() error {
 	if n := c.Defaults.Partitions; n < 1 || n > maxNewPartitions {
 		errs = append(errs, fmt.Errorf("%w: %d by default", ErrInvalidPartitions, n))
 	}
-	if n := c.Defaults.ReplicationFactor; n < 1 || n > c.Brokers {
-		errs = append(errs, fmt.Errorf("%w: %d by default, with %d brokers", ErrInvalidReplicationFactor, n, c.Brokers))
+	if n := c.Defaults.ReplicationFactor; n < 1 || n > maxFactor {
+		errs = append(errs, fmt.Errorf("%w: %d by default, this version keeps one replica of a partition", ErrInvalidReplicationFactor, n))
+	}
+	if c.Defaults.Assignment != nil {
+		errs = append(errs, fmt.Errorf("%w: Defaults have one", ErrInvalidAssignment))
 	}
 	if c.MaxPartitions < 0 {
 		errs = append(errs, fmt.Errorf("replication: at most %d partitions", c.MaxPartitions))

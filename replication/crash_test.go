@@ -64,6 +64,7 @@ var workload = []step{
 type cut struct {
 	where   string
 	disk    *vfs.MemFS
+	brokers int
 	allowed []string
 }
 
@@ -76,11 +77,12 @@ var crashModes = []vfs.CrashOptions{
 
 // cuts collects disks before every change of a file system.
 type cuts struct {
-	fsys *vfs.MemFS
-	mu   sync.Mutex
-	all  []cut
-	now  []string // allowed states
-	step string
+	fsys    *vfs.MemFS
+	brokers int
+	mu      sync.Mutex
+	all     []cut
+	now     []string // allowed states
+	step    string
 }
 
 func observe(fsys *vfs.MemFS) *cuts {
@@ -97,7 +99,7 @@ func (x *cuts) take(where string, seed uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	add := func(kind string, disk *vfs.MemFS) {
-		x.all = append(x.all, cut{where: x.step + ", " + kind + " before " + where, disk: disk, allowed: x.now})
+		x.all = append(x.all, cut{where: x.step + ", " + kind + " before " + where, disk: disk, brokers: x.brokers, allowed: x.now})
 	}
 	for i, o := range crashModes {
 		o.Seed = seed
@@ -121,10 +123,11 @@ func (x *cuts) begin(step string, allowed ...string) {
 }
 
 func TestCrashAtEveryOperation(t *testing.T) {
-	all := runWorkload(t, "0", 0)
-	all = append(all, runWorkload(t, "60000", 0)...)
-	all = append(all, runWorkload(t, "60000", -1)...)
-	every := 9 // of about three thousand
+	all := runWorkload(t, Config{}, "0")
+	all = append(all, runWorkload(t, Config{}, "60000")...)
+	all = append(all, runWorkload(t, Config{metaSlack: -1}, "60000")...)
+	all = append(all, runWorkload(t, Config{Brokers: 3, metaSlack: -1}, "0")...)
+	every := 9 // of about four thousand
 	if testing.Short() {
 		every = 60
 	}
@@ -140,12 +143,14 @@ func TestCrashAtEveryOperation(t *testing.T) {
 }
 
 // runWorkload runs the steps and returns a disk for every moment. What is deleted stays for delay
-// milliseconds, and the metadata log grows by slack.
-func runWorkload(t *testing.T, delay string, slack int64) []cut {
+// milliseconds.
+func runWorkload(t *testing.T, cfg Config, delay string) []cut {
 	fsys := vfs.Mem()
 	x := observe(fsys)
+	x.brokers = cfg.Brokers
 	x.begin("open", "")
-	c := openWith(t, Config{FS: fsys, Dir: "data", metaSlack: slack, Defaults: topic.Config{Properties: properties("file.delete.delay.ms", delay)}})
+	cfg.FS, cfg.Dir, cfg.Defaults.Properties = fsys, "data", properties("file.delete.delay.ms", delay)
+	c := openWith(t, cfg)
 	before := ""
 	for _, s := range workload {
 		x.begin(s.name, before, s.after)
@@ -163,7 +168,7 @@ func runWorkload(t *testing.T, delay string, slack int64) []cut {
 
 func checkCut(t *testing.T, x cut) {
 	t.Helper()
-	c, err := Open(Config{FS: x.disk, Dir: "data"})
+	c, err := Open(Config{FS: x.disk, Dir: "data", Brokers: x.brokers})
 	require.NoError(t, err, x.where)
 	found := state(t, c)
 	require.Contains(t, x.allowed, found, x.where)
@@ -176,20 +181,21 @@ func checkCut(t *testing.T, x cut) {
 	require.NoError(t, tryProduce(c, at("a", 0), "after").Err, x.where)
 	require.Equal(t, append(before, "after"), values(t, c, at("a", 0)), x.where)
 	require.NoError(t, c.Close(), x.where)
-	again, err := Open(Config{FS: x.disk, Dir: "data"})
+	again, err := Open(Config{FS: x.disk, Dir: "data", Brokers: x.brokers})
 	require.NoError(t, err, x.where)
 	require.Equal(t, append(before, "after"), values(t, again, at("a", 0)), x.where)
 	require.NoError(t, again.Close(), x.where)
 }
 
 func TestCrashDuringRecovery(t *testing.T) {
-	for i, x := range append(runWorkload(t, "0", 0), runWorkload(t, "0", -1)...) {
+	for i, x := range slices.Concat(runWorkload(t, Config{}, "0"), runWorkload(t, Config{metaSlack: -1}, "0"), runWorkload(t, Config{Brokers: 3}, "0")) {
 		if i%97 != 0 {
 			continue
 		}
 		y := observe(x.disk)
+		y.brokers = x.brokers
 		y.begin(x.where+", then open", x.allowed...)
-		c, err := Open(Config{FS: x.disk, Dir: "data"})
+		c, err := Open(Config{FS: x.disk, Dir: "data", Brokers: x.brokers})
 		require.NoError(t, err, x.where)
 		require.NoError(t, c.Close(), x.where)
 		for j, again := range y.taken() {

@@ -55,7 +55,7 @@ func (c *Cluster) create(ctx context.Context, ns []creation, errs []error) {
 		names, partitions := map[string]string{}, 0
 		for i, n := range ns {
 			key := topic.CollisionKey(n.name)
-			own, err := n.records(img)
+			own, err := n.records(img, img.partitions+partitions)
 			if other, ok := names[key]; err == nil && ok {
 				err = collision(n.name, other)
 			}
@@ -95,9 +95,9 @@ func collision(name, other string) error {
 // written to. Its partitions get their directories when they are first written.
 //
 // Errors: ErrTopicExists, ErrInvalidTopic (also if only '.' and '_' distinguish the name from an
-// existing one), ErrInvalidPartitions, ErrInvalidReplicationFactor, ErrPolicyViolation (more than
-// 10,000 partitions), *topic.ConfigError, ErrClosed, ctx's. If ctx ends during the call the topic
-// may be created all the same.
+// existing one), ErrInvalidPartitions, ErrInvalidReplicationFactor, ErrInvalidAssignment,
+// ErrPolicyViolation (more than 10,000 partitions), *topic.ConfigError, ErrClosed, ctx's. If ctx
+// ends during the call the topic may be created all the same.
 func (c *Cluster) CreateTopic(ctx context.Context, name string, cfg topic.Config) error {
 	n, err := c.newTopic(name, cfg)
 	if err != nil {
@@ -128,6 +128,7 @@ func (c *Cluster) EnsureTopic(ctx context.Context, name string, cfg topic.Config
 type newTopic struct {
 	name               string
 	partitions, factor int
+	assignment         [][]int32 // nil: the controller places the partitions
 	settings           topic.Settings
 }
 
@@ -149,6 +150,11 @@ func (c *Cluster) newTopic(name string, cfg topic.Config) (n newTopic, err error
 		partitions: orDefault(cfg.Partitions, c.cfg.Defaults.Partitions),
 		factor:     orDefault(cfg.ReplicationFactor, c.cfg.Defaults.ReplicationFactor),
 	}
+	if n.assignment = cfg.Assignment; n.assignment != nil {
+		if err := n.shapeOf(cfg); err != nil {
+			return n, err
+		}
+	}
 	explicit, err := cfg.Explicit()
 	if err == nil {
 		n.settings, err = topic.Parse(explicit, c.currentDefaults())
@@ -160,16 +166,32 @@ func (c *Cluster) newTopic(name string, cfg topic.Config) (n newTopic, err error
 		return n, fmt.Errorf("%w: %d", ErrInvalidPartitions, n.partitions)
 	case n.partitions > maxNewPartitions:
 		return n, fmt.Errorf("%w: %d partitions, at most %d are created at once", ErrPolicyViolation, n.partitions, maxNewPartitions)
-	case n.factor < 1 || n.factor > c.cfg.Brokers:
-		return n, fmt.Errorf("%w: %d, with %d brokers", ErrInvalidReplicationFactor, n.factor, c.cfg.Brokers)
+	case n.factor < 1 || n.factor > maxFactor:
+		return n, fmt.Errorf("%w: %d, this version keeps one replica of a partition", ErrInvalidReplicationFactor, n.factor)
 	}
 	return n, nil
+}
+
+// maxFactor is how many replicas a partition can have.
+const maxFactor = 1
+
+// shapeOf takes the numbers of partitions and replicas from the assignment.
+func (n *newTopic) shapeOf(cfg topic.Config) error {
+	if len(n.assignment) == 0 {
+		return fmt.Errorf("%w: it is empty", ErrInvalidAssignment)
+	}
+	n.partitions, n.factor = len(n.assignment), len(n.assignment[0])
+	if cfg.Partitions != 0 && cfg.Partitions != n.partitions || cfg.ReplicationFactor != 0 && cfg.ReplicationFactor != n.factor {
+		return fmt.Errorf("%w: it has %d partitions with %d replicas, the topic is to have %d with %d", ErrInvalidAssignment,
+			n.partitions, n.factor, cfg.Partitions, cfg.ReplicationFactor)
+	}
+	return nil
 }
 
 // createTopic is the decision to create a topic.
 func (c *Cluster) createTopic(n newTopic) decision {
 	return func(img *image) ([]metarecord.Record, error) {
-		recs, err := n.records(img)
+		recs, err := n.records(img, img.partitions)
 		if err == nil {
 			err = c.room(img, n.partitions)
 		}
@@ -177,7 +199,8 @@ func (c *Cluster) createTopic(n newTopic) decision {
 	}
 }
 
-func (n newTopic) records(img *image) ([]metarecord.Record, error) {
+// records returns the records that create the topic. turn is where placing it begins.
+func (n newTopic) records(img *image, turn int) ([]metarecord.Record, error) {
 	// Again: newTopic looked before this change was the one under way.
 	if err := img.claimable(n.name); err != nil {
 		return nil, err
@@ -189,7 +212,11 @@ func (n newTopic) records(img *image) ([]metarecord.Record, error) {
 		v := explicit[k]
 		recs = append(recs, &metarecord.Config{ResourceType: metarecord.ResourceTopic, ResourceName: n.name, Name: k, Value: &v})
 	}
-	return appendPartitions(recs, id, 0, n.partitions, n.factor), nil
+	replicas, err := img.assign(placing{turn: turn, partitions: n.partitions, factor: n.factor, assignment: n.assignment})
+	if err != nil {
+		return nil, err
+	}
+	return appendPartitions(recs, id, 0, replicas), nil
 }
 
 // claimable returns why there can be no new topic of that name beside those there are.
@@ -203,8 +230,8 @@ func (m *image) claimable(name string) error {
 	return nil
 }
 
-func appendPartitions(recs []metarecord.Record, id topic.ID, first, count, factor int) []metarecord.Record {
-	for i, replicas := range place([]int32{brokerID}, first, count, factor) {
+func appendPartitions(recs []metarecord.Record, id topic.ID, first int, all [][]int32) []metarecord.Record {
+	for i, replicas := range all {
 		recs = append(recs, &metarecord.Partition{
 			Partition: int32(first + i), TopicID: id, Replicas: replicas, ISR: slices.Clone(replicas), Leader: replicas[0],
 		})

@@ -1,6 +1,12 @@
 // Package replication runs the broker half of a cluster in one process: it keeps topics and
 // partitions, routes produce and fetch requests to leaders, and holds the cluster's metadata in the
-// controller's log. This version runs one broker; the layout on disk and the API are those of many.
+// controller's log. A partition has one replica so far; the layout on disk and the API are those of
+// many.
+//
+// A broker is a directory, perhaps on a disk of its own. A node (type node) is one incarnation of
+// it, from its start to its stop. The Cluster routes each call to the node that leads the
+// partition, and is what applications, producers and consumers see. How brokers come and go:
+// docs/design/0004-brokers.md.
 //
 // # Promises
 //
@@ -10,6 +16,9 @@
 //   - A partition's directory belongs to a topic id. What a deleted topic left behind is never
 //     taken for a new topic of the same name.
 //   - Producer ids are never handed out twice.
+//   - The partitions of a broker that is not there have no leader, and those of others serve. It
+//     comes back with all it had. A directory that is another broker's, or another cluster's, is
+//     refused; one that has come back empty is not taken for the broker's.
 //   - A damaged partition is offline, with the reason in its calls' errors; all others serve.
 //   - Nothing polls and no partition has a goroutine: 10,000 idle partitions cost memory only.
 //

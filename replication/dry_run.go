@@ -38,8 +38,8 @@ func (d DryRun) TopicConfig(name string, properties map[string]string) error {
 }
 
 // AddPartitions is Cluster.AddPartitions.
-func (d DryRun) AddPartitions(ctx context.Context, name string, total int) error {
-	if err := d.decide(ctx, d.c.addPartitions(name, total)); err != nil {
+func (d DryRun) AddPartitions(ctx context.Context, name string, total int, assignment ...[]int32) error {
+	if err := d.decide(ctx, d.c.addPartitions(name, total, assignment)); err != nil {
 		return fmt.Errorf("add partitions to %q: %w", name, err)
 	}
 	return nil

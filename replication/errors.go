@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -18,7 +19,9 @@ var (
 	ErrTopicExists              = errors.New("replication: topic exists already")
 	ErrInvalidPartitions        = errors.New("replication: invalid number of partitions")
 	ErrInvalidReplicationFactor = errors.New("replication: invalid replication factor")
-	ErrTooManyBrokers           = errors.New("replication: this version runs one broker")
+	ErrInvalidAssignment        = errors.New("replication: invalid assignment of replicas")
+	ErrTooManyBrokers           = errors.New("replication: too many brokers")
+	ErrUnknownBroker            = errors.New("replication: unknown broker")
 
 	// ErrInvalidTopic is topic.ErrInvalidName: no such topic can exist.
 	ErrInvalidTopic = topic.ErrInvalidName
@@ -42,15 +45,21 @@ var (
 	ErrForeign = errors.New("replication: directory belongs to another program")
 )
 
-// ErrUnfinished is a further reason of a DirectoryError: the directory is a backup that was
-// interrupted.
-var ErrUnfinished = errors.New("replication: directory is an unfinished backup")
+// Further reasons of a DirectoryError.
+var (
+	// ErrUnfinished: the directory is a backup that was interrupted.
+	ErrUnfinished = errors.New("replication: directory is an unfinished backup")
+	// ErrMixed: the directory and that of another broker are of different clusters.
+	ErrMixed = errors.New("replication: directories are of different clusters")
+	// ErrMissing: the cluster cannot do without the directory.
+	ErrMissing = errors.New("replication: directory of a broker is missing")
+)
 
 // A DirectoryError says why a cluster's directory cannot be opened and what can be done. Nothing in
 // the directory was changed.
 type DirectoryError struct {
 	Dir string
-	// ErrLocked, ErrNewerFormat, ErrDamaged, ErrForeign or ErrUnfinished; errors.Is sees it
+	// ErrLocked, ErrNewerFormat, ErrDamaged, ErrForeign and the others; errors.Is sees it
 	Reason error
 	Advice string // what to do
 	Err    error  // the cause, may be nil; errors.Is and errors.As see it too
@@ -74,4 +83,9 @@ func (e *DirectoryError) Unwrap() []error {
 
 func unknownPartition(name string, p int32) error {
 	return fmt.Errorf("%w: %s-%d", ErrUnknownTopic, name, p)
+}
+
+// leaderless returns the error of a partition that no broker leads.
+func leaderless(tp record.TopicPartition) error {
+	return fmt.Errorf("%w: no broker leads %s-%d", ErrNotLeader, tp.Topic, tp.Partition)
 }

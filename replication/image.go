@@ -26,6 +26,8 @@ type image struct {
 	// written to.
 	brokers map[string]map[string]string
 
+	members map[int32]member // the brokers, by id. Replaced, never written to
+
 	owned map[topic.ID]bool // topics copied since the last publish, which nobody else sees yet
 }
 
@@ -50,6 +52,7 @@ func newImage() *image {
 		collisions: map[string]string{},
 		removed:    map[topic.ID]string{},
 		brokers:    map[string]map[string]string{},
+		members:    map[int32]member{},
 		owned:      map[topic.ID]bool{},
 	}
 }
@@ -68,6 +71,10 @@ func (m *image) apply(rec metarecord.Record) error {
 		return m.applyPartitionChange(rec)
 	case *metarecord.Config:
 		return m.applyConfig(rec)
+	case *metarecord.RegisterBroker:
+		return m.applyRegisterBroker(rec)
+	case *metarecord.BrokerChange:
+		return m.applyBrokerChange(rec)
 	case *metarecord.ProducerIDs:
 		if rec.Next < m.nextProducerID {
 			return fmt.Errorf("producer ids go back from %d to %d", m.nextProducerID, rec.Next)

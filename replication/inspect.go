@@ -76,14 +76,24 @@ func (c *Cluster) written(ctx context.Context, tp record.TopicPartition) (*parti
 	return r.state()
 }
 
-// LogDir returns the directory of the broker's partitions, as a path of its file system.
-func (c *Cluster) LogDir() string { return c.broker.root }
+// LogDir returns the directory of a broker's partitions, as a path of its file system; empty for a
+// broker that does not serve.
+func (c *Cluster) LogDir(broker int32) string {
+	if n := c.nodes[broker]; n != nil {
+		return n.root
+	}
+	return ""
+}
 
-// Space returns the size of the file system that the broker's directory is in and what is free of
-// it, in bytes; -1 each if unknown, as in memory.
-func (c *Cluster) Space() (total, free int64) {
-	if s, ok := c.cfg.FS.(vfs.SpaceFS); ok {
-		if total, free, err := s.Space(c.broker.root); err == nil {
+// Space returns the size of the file system that a broker's directory is in and what is free of it,
+// in bytes; -1 each if unknown, as in memory.
+func (c *Cluster) Space(broker int32) (total, free int64) {
+	n := c.nodes[broker]
+	if n == nil {
+		return -1, -1
+	}
+	if s, ok := n.fs.(vfs.SpaceFS); ok {
+		if total, free, err := s.Space(n.root); err == nil {
 			return total, free
 		}
 	}

@@ -21,7 +21,10 @@ func TestConfigIsCheckedBeforeAnythingIsTouched(t *testing.T) {
 		cfg  Config
 		want error
 	}{
-		"more brokers":       {Config{Brokers: 3}, ErrTooManyBrokers},
+		"more brokers":       {Config{Brokers: 1001}, ErrTooManyBrokers},
+		"a broker too many":  {Config{Brokers: 3, BrokerSpecs: map[int32]BrokerSpec{4: {Rack: "a"}}}, ErrUnknownBroker},
+		"broker 0":           {Config{BrokerSpecs: map[int32]BrokerSpec{0: {Rack: "a"}}}, ErrUnknownBroker},
+		"default assignment": {Config{Defaults: topic.Config{Assignment: [][]int32{{1}}}}, ErrInvalidAssignment},
 		"default partitions": {Config{Defaults: topic.Config{Partitions: -1}}, ErrInvalidPartitions},
 		"default replicas":   {Config{Defaults: topic.Config{ReplicationFactor: 2}}, ErrInvalidReplicationFactor},
 	} {
@@ -30,18 +33,17 @@ func TestConfigIsCheckedBeforeAnythingIsTouched(t *testing.T) {
 		require.ErrorIs(t, err, tc.want, name)
 	}
 	for name, cfg := range map[string]Config{
-		"negative brokers":  {Brokers: -1},
-		"negative interval": {RetentionCheckInterval: -time.Second},
-		"negative expiry":   {ProducerIDExpiration: -time.Second},
-		"broken defaults":   {Defaults: topic.Config{Properties: properties("retention.ms", "x")}},
+		"negative brokers":              {Brokers: -1},
+		"one directory for two brokers": {Brokers: 2, BrokerSpecs: map[int32]BrokerSpec{1: {Dir: "x"}, 2: {Dir: "./x"}}},
+		"negative interval":             {RetentionCheckInterval: -time.Second},
+		"negative expiry":               {ProducerIDExpiration: -time.Second},
+		"broken defaults":               {Defaults: topic.Config{Properties: properties("retention.ms", "x")}},
 	} {
 		cfg.FS = fsys
 		_, err := Open(cfg)
 		require.Error(t, err, name)
 	}
 	require.Zero(t, fsys.Count(vfs.OpChange))
-	_, err := Open(Config{Brokers: 2})
-	require.ErrorContains(t, err, "set Brokers to 1")
 }
 
 func TestZeroConfigIsAClusterInMemory(t *testing.T) {

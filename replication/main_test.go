@@ -130,15 +130,19 @@ func names(t *testing.T, c *Cluster) []string {
 
 type tp = record.TopicPartition
 
-// partitionDirs lists the directories of partitions.
+// partitionDirs lists the directories of partitions, of all brokers.
 func partitionDirs(t *testing.T, fsys vfs.FS) []string {
 	t.Helper()
-	entries, err := fsys.ReadDir("data/broker-1")
+	ids, err := brokersIn(fsys, "data")
 	require.NoError(t, err)
 	var dirs []string
-	for _, e := range entries {
-		if e.IsDir() && e.Name() != "__cluster_metadata-0" {
-			dirs = append(dirs, e.Name())
+	for _, id := range ids {
+		entries, err := fsys.ReadDir(fmt.Sprint("data/broker-", id))
+		require.NoError(t, err)
+		for _, e := range entries {
+			if e.IsDir() && e.Name() != "__cluster_metadata-0" {
+				dirs = append(dirs, e.Name())
+			}
 		}
 	}
 	return dirs

@@ -132,13 +132,15 @@ func directoryError(dir string, reason, err error) error {
 		ErrDamaged:     "restore it from a backup; the partitions' own directories may be whole",
 		ErrForeign:     "choose an empty directory",
 		ErrUnfinished:  "remove it, and make the backup again",
+		ErrMixed:       "put the directories of the brokers back to where they belong",
+		ErrMissing:     "put it back, or restore the cluster from a backup",
 	}
 	return &DirectoryError{Dir: dir, Reason: reason, Advice: advice[reason], Err: err}
 }
 
 // createMeta gives a new directory an identity, durably.
-func createMeta(fsys vfs.FS, dir string, node int32) (*metaProperties, error) {
-	m := metaProperties{clusterID: topic.NewID().String(), directoryID: topic.NewID().String(), nodeID: node}
+func createMeta(fsys vfs.FS, dir string, node int32, clusterID string) (*metaProperties, error) {
+	m := metaProperties{clusterID: clusterID, directoryID: topic.NewID().String(), nodeID: node}
 	if err := vfs.WriteFile(fsys, filepath.Join(dir, metaPropertiesFile), m.encode()); err != nil {
 		return nil, fmt.Errorf("create %s: %w", metaPropertiesFile, err)
 	}

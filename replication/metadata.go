@@ -14,12 +14,15 @@ type Metadata struct {
 	Version    int64 // grows with every change, also over restarts; see Cluster.WaitMetadata
 	ClusterID  string
 	Controller int32
-	Brokers    []Broker
+	Brokers    []Broker // those that serve, by id
 	Topics     map[string]TopicMetadata
 }
 
 // A Broker is one broker of the cluster.
-type Broker struct{ ID int32 }
+type Broker struct {
+	ID   int32
+	Rack string // empty: none
+}
 
 // TopicMetadata is one topic. If Err is set (an *UnknownTopicError, or ErrInvalidTopic) only Name
 // is valid.
@@ -49,7 +52,7 @@ func (c *Cluster) Metadata(ctx context.Context, topics ...string) (Metadata, err
 		return Metadata{}, ErrClosed
 	}
 	m := Metadata{
-		Version: c.image.version, ClusterID: c.clusterID, Controller: brokerID, Brokers: []Broker{{ID: brokerID}},
+		Version: c.image.version, ClusterID: c.clusterID, Controller: controllerID, Brokers: c.image.alive(),
 		Topics: make(map[string]TopicMetadata, len(topics)),
 	}
 	if len(topics) == 0 {
@@ -126,7 +129,7 @@ func (c *Cluster) forget(e *watermark.Entry[chan struct{}]) {
 func (c *Cluster) ClusterID() string { return c.clusterID }
 
 // Controller returns the broker that is controller.
-func (c *Cluster) Controller() int32 { return brokerID }
+func (c *Cluster) Controller() int32 { return controllerID }
 
 // TopicID returns the id of a topic. It does not block.
 func (c *Cluster) TopicID(name string) (topic.ID, bool) {
@@ -182,14 +185,39 @@ func (c *Cluster) leaderReplica(tp record.TopicPartition) (*replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.leader != c.broker.id {
-		return nil, ErrNotLeader
+	n := c.nodes[p.leader]
+	if n == nil {
+		return nil, leaderless(tp)
 	}
-	if r := c.broker.replica(tp); r != nil && r.id == t.id {
+	if r := n.replica(tp); r != nil && r.id == t.id {
 		return r, nil
 	}
-	return c.broker.place(tp, t.id), nil // under the lock: a deletion that comes after finds it
+	return n.place(tp, t.id), nil // under the lock: a deletion that comes after finds it
 }
 
-// Brokers returns the ids of the brokers.
-func (c *Cluster) Brokers() []int32 { return []int32{brokerID} }
+// replicaOf returns a partition's replica on a broker. nil: it was never written, or the broker
+// does not serve, which is an error.
+func (c *Cluster) replicaOf(tp record.TopicPartition, id topic.ID, broker int32) (*replica, error) {
+	n := c.nodes[broker]
+	if n == nil {
+		return nil, leaderless(tp)
+	}
+	if r := n.replica(tp); r != nil && r.id == id {
+		return r, nil
+	}
+	return nil, nil
+}
+
+// Brokers returns the ids of the brokers that serve, in order.
+func (c *Cluster) Brokers() []int32 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.image.serving()
+}
+
+// away reports whether there is a broker that does not serve.
+func (c *Cluster) away() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.image.serving()) < len(c.image.members)
+}

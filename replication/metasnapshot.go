@@ -60,8 +60,9 @@ func (m *image) snapshot(kept map[topic.ID]string) []metarecord.Record {
 	for id, name := range kept {
 		recs = append(recs, &metarecord.Topic{Name: name, ID: id}, &metarecord.RemoveTopic{ID: id})
 	}
+	recs = append(recs, m.registrations()...)
 	if m.nextProducerID > 0 {
-		recs = append(recs, &metarecord.ProducerIDs{BrokerID: brokerID, BrokerEpoch: -1, Next: m.nextProducerID})
+		recs = append(recs, &metarecord.ProducerIDs{BrokerID: controllerID, BrokerEpoch: -1, Next: m.nextProducerID})
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.brokers)) {
 		recs = append(recs, configRecords(metarecord.ResourceBroker, name, nil, m.brokers[name])...)
@@ -80,32 +81,46 @@ func (m *image) snapshot(kept map[topic.ID]string) []metarecord.Record {
 	return recs
 }
 
-// remains returns those of the removed topics that have a directory still: only for them somebody
-// must know that they were removed.
-func (b *broker) remains(removed map[topic.ID]string) (map[topic.ID]string, error) {
+// remains returns those of the removed topics that may have a directory still: only for them
+// somebody must know that they were removed. What a broker has that does not serve nobody can tell:
+// as long as there is one, all are kept.
+func (c *Cluster) remains(removed map[topic.ID]string) (map[topic.ID]string, error) {
+	if c.away() {
+		return removed, nil
+	}
+	kept := map[topic.ID]string{}
+	for _, n := range c.nodes {
+		if err := n.remains(removed, kept); err != nil {
+			return nil, err
+		}
+	}
+	return kept, nil
+}
+
+// remains adds those of the removed topics that have a directory here to kept.
+func (n *node) remains(removed, kept map[topic.ID]string) error {
 	names := make(map[string]bool, len(removed))
 	for _, name := range removed {
 		names[name] = true
 	}
-	entries, err := b.fs.ReadDir(b.root)
+	entries, err := n.fs.ReadDir(n.root)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	kept := map[topic.ID]string{}
 	for _, e := range entries {
 		tp, ok := parsePartitionDir(e.Name())
 		if !ok || !names[tp.Topic] {
 			continue
 		}
-		id, ok, err := readTopicID(b.fs, filepath.Join(b.root, e.Name()))
+		id, ok, err := readTopicID(n.fs, filepath.Join(n.root, e.Name()))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if name := removed[id]; ok && name != "" {
 			kept[id] = strings.Clone(name)
 		}
 	}
-	return kept, nil
+	return nil
 }
 
 // compactMetadata writes a snapshot of the metadata if it is time. A failure leaves the log as long
@@ -117,7 +132,7 @@ func (c *Cluster) compactMetadata() {
 	c.mu.RLock()
 	removed := maps.Clone(c.image.removed)
 	c.mu.RUnlock()
-	kept, err := c.broker.remains(removed)
+	kept, err := c.remains(removed)
 	if err == nil {
 		c.mu.RLock()
 		state := c.image.snapshot(kept)

@@ -28,7 +28,7 @@ func (c *Cluster) Produce(req *partition.ProduceRequest) {
 		p.Produce(req)
 		return
 	}
-	r.with(c.broker, func(p *partition.Partition, err error) {
+	r.with(func(p *partition.Partition, err error) {
 		if err != nil {
 			refuse(req, err)
 			return
@@ -54,7 +54,7 @@ func (c *Cluster) Partition(tp record.TopicPartition) (*partition.Partition, err
 		err error
 	}
 	ch := make(chan opened, 1)
-	r.with(c.broker, func(p *partition.Partition, err error) { ch <- opened{p, err} })
+	r.with(func(p *partition.Partition, err error) { ch <- opened{p, err} })
 	o := <-ch
 	return o.p, o.err
 }

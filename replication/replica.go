@@ -12,8 +12,9 @@ import (
 // A replica is a partition's place on a broker. A partition that was never written has no files and
 // nothing but this in memory: the first append creates its directory. Until then it reads as empty.
 type replica struct {
-	tp record.TopicPartition
-	id topic.ID
+	node *node
+	tp   record.TopicPartition
+	id   topic.ID
 
 	// part is set once, when it is open and nobody waits for that any more. It stays when it is
 	// closed.
@@ -37,7 +38,7 @@ type replica struct {
 // with calls fn with the open partition: at once if it is open, else after it has been opened.
 // Calls of fn come in the order of the calls of with. fn must not block. It gets an error if the
 // partition cannot be opened.
-func (r *replica) with(b *broker, fn func(*partition.Partition, error)) {
+func (r *replica) with(fn func(*partition.Partition, error)) {
 	if p := r.part.Load(); p != nil {
 		fn(p, nil)
 		return
@@ -59,18 +60,19 @@ func (r *replica) with(b *broker, fn func(*partition.Partition, error)) {
 		r.opening = make(chan struct{})
 	}
 	r.mu.Unlock()
-	if start && !b.run(func() { r.open(b) }) {
+	if start && !r.node.run(r.open) {
 		for r.refuse(ErrClosed) {
 		}
 	}
 }
 
 // open opens the partition and lets those go who wait for it.
-func (r *replica) open(b *broker) {
+func (r *replica) open() {
+	n := r.node
 	for again := true; again; {
-		b.opens <- struct{}{}
-		p, err := b.openPartition(r)
-		<-b.opens
+		n.opens <- struct{}{}
+		p, err := n.openPartition(r)
+		<-n.opens
 		if err == nil {
 			r.opened(p)
 			return

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/stratalog/strata/vfs"
 )
@@ -24,39 +25,66 @@ func Restore(ctx context.Context, fsys vfs.FS, from, to string) (err error) {
 	if fsys == nil {
 		fsys = vfs.OS()
 	}
-	name := fmt.Sprintf("broker-%d", brokerID)
-	root, t := filepath.Join(from, name), copyTarget{fsys, filepath.Join(to, name)}
-	meta, err := checkDirectory(fsys, root, brokerID)
+	cfg := Config{FS: fsys, Dir: from}
+	all, err := cfg.locations()
 	if err != nil {
 		return err
 	}
-	if meta == nil {
+	claims, clusterID, err := cfg.checkLocations(all)
+	if err != nil {
+		return err
+	}
+	if clusterID == "" {
 		return directoryError(from, ErrForeign, errors.New("there is no cluster in it"))
 	}
 	if within(to, from) {
 		return fmt.Errorf("restore to %s: %w: it is inside of %s", to, fs.ErrInvalid, from)
 	}
-	lock := filepath.Join(root, ".lock")
-	if _, err := fsys.Stat(lock); err == nil { // else nobody has ever opened it
-		held, err := fsys.Lock(lock)
-		if errors.Is(err, vfs.ErrLocked) {
-			return directoryError(from, ErrLocked, err)
-		} else if err != nil {
-			return fmt.Errorf("restore %s: %w", from, err)
+	targets := copyTargets{}
+	for _, cl := range claims {
+		if cl.meta == nil {
+			return directoryError(cl.root, ErrMissing, nil)
 		}
-		defer held.Close()
+		targets[cl.id] = copyTarget{fsys, filepath.Join(to, filepath.Base(cl.root))}
+		release, err := holdClosed(fsys, cl.root)
+		if err != nil {
+			return err
+		}
+		defer release()
 	}
-	if err := t.begin(to); err != nil {
+	if err := targets.begin(fsys, to); err != nil {
 		return fmt.Errorf("restore to %s: %w", to, err)
 	}
-	err = copyTree(ctx, fsys, root, t.root)
+	for _, cl := range claims {
+		if err == nil {
+			err = copyTree(ctx, fsys, cl.root, targets[cl.id].root)
+		}
+	}
 	if err == nil {
-		err = t.finish(fsys, root)
+		err = targets.finish(func(broker int32) (vfs.FS, string) {
+			at := slices.IndexFunc(claims, func(cl claim) bool { return cl.id == broker })
+			return fsys, claims[at].root
+		})
 	}
 	if err != nil {
-		return fmt.Errorf("restore to %s: %w", to, errors.Join(err, t.undo()))
+		return fmt.Errorf("restore to %s: %w", to, errors.Join(err, targets.undo()))
 	}
 	return nil
+}
+
+// holdClosed makes sure that a broker's directory is not open, and is not opened before release.
+func holdClosed(fsys vfs.FS, root string) (release func(), err error) {
+	lock := filepath.Join(root, ".lock")
+	if _, err := fsys.Stat(lock); err != nil { // nobody has ever opened it
+		return func() {}, nil
+	}
+	held, err := fsys.Lock(lock)
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil, directoryError(root, ErrLocked, err)
+	} else if err != nil {
+		return nil, fmt.Errorf("restore %s: %w", root, err)
+	}
+	return func() { _ = held.Close() }, nil
 }
 
 // copyTree copies what is in a broker's directory but for its lock and its identity, durably.
@@ -115,62 +143,4 @@ func copyFile(ctx context.Context, fsys vfs.FS, from, to string) (err error) {
 		pos += int64(n)
 	}
 	return out.Sync()
-}
-
-// A copyTarget is a broker's directory that is being made as a copy of another.
-type copyTarget struct {
-	fsys vfs.FS
-	root string
-}
-
-// begin makes the directory in dir, which must be vacant, with the mark of an unfinished copy.
-func (t copyTarget) begin(dir string) error {
-	entries, err := t.fsys.ReadDir(dir)
-	if err == nil && len(entries) > 0 {
-		return fmt.Errorf("it is not empty: %w", fs.ErrExist)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := vfs.MakeDir(t.fsys, t.root, 0o755); err != nil {
-		return err
-	}
-	err = vfs.WriteFile(t.fsys, filepath.Join(t.root, unfinishedFile), []byte("a copy that was interrupted; remove it\n"))
-	if err != nil {
-		err = errors.Join(err, t.undo())
-	}
-	return err
-}
-
-// finish makes the copy a cluster, the one in from: who it is, and then that it is whole.
-func (t copyTarget) finish(fsys vfs.FS, from string) error {
-	card, err := vfs.ReadFile(fsys, filepath.Join(from, metaPropertiesFile))
-	if err != nil {
-		return err
-	}
-	if err := vfs.WriteFile(t.fsys, filepath.Join(t.root, metaPropertiesFile), card); err != nil {
-		return err
-	}
-	if err := t.fsys.Remove(filepath.Join(t.root, unfinishedFile)); err != nil {
-		return err
-	}
-	return t.fsys.SyncDir(t.root)
-}
-
-// undo removes what was written, the mark last.
-func (t copyTarget) undo() error {
-	entries, err := t.fsys.ReadDir(t.root)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, e := range entries {
-		if e.Name() != unfinishedFile {
-			errs = append(errs, t.fsys.RemoveAll(filepath.Join(t.root, e.Name())))
-		}
-	}
-	if err := errors.Join(append(errs, t.fsys.SyncDir(t.root))...); err != nil {
-		return err
-	}
-	return errors.Join(t.fsys.RemoveAll(t.root), t.fsys.SyncDir(filepath.Dir(t.root)))
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 )
 
@@ -16,14 +17,14 @@ type Status struct {
 	LogStartOffset int64
 	HighWatermark  int64
 	LogEndOffset   int64
-	Ends           map[int32]int64 // log end offset by replica
-	Err            error           // why the partition is offline, ErrUnknownTopic or ErrClosed
+	Ends           map[int32]int64 // log end offset by replica, of those whose broker serves
+	Err            error           // why the partition is offline, ErrNotLeader if its broker does not serve, ErrUnknownTopic or ErrClosed
 }
 
 // Status returns the state of a partition. It does not block.
 func (c *Cluster) Status(topic string, p int32) Status {
 	tp := record.TopicPartition{Topic: topic, Partition: p}
-	_, meta, err := c.find(tp)
+	t, meta, err := c.find(tp)
 	if err != nil {
 		return Status{Leader: -1, LeaderEpoch: -1, PartitionEpoch: -1, Err: err}
 	}
@@ -31,15 +32,27 @@ func (c *Cluster) Status(topic string, p int32) Status {
 		Leader: meta.leader, LeaderEpoch: meta.leaderEpoch, PartitionEpoch: meta.partitionEpoch,
 		Replicas: slices.Clone(meta.replicas), ISR: slices.Clone(meta.isr), Ends: map[int32]int64{},
 	}
-	if r := c.broker.replica(tp); r != nil {
-		part, err := r.state()
-		s.Err = err
-		if part != nil {
-			st := part.Stats()
+	for _, id := range meta.replicas {
+		r, err := c.replicaOf(tp, t.id, id)
+		var part *partition.Partition
+		if r != nil {
+			part, err = r.state()
+		}
+		if id == meta.leader || meta.leader < 0 {
+			s.Err = err
+		}
+		if part == nil {
+			if err == nil {
+				s.Ends[id] = 0
+			}
+			continue
+		}
+		st := part.Stats()
+		s.Ends[id] = st.LogEndOffset
+		if id == meta.leader {
 			s.LogStartOffset, s.HighWatermark, s.LogEndOffset = st.LogStartOffset, st.HighWatermark, st.LogEndOffset
 		}
 	}
-	s.Ends[brokerID] = s.LogEndOffset
 	return s
 }
 
@@ -67,7 +80,7 @@ func (c *Cluster) Stats() Stats {
 	c.mu.RUnlock()
 	s.ControllerEpoch = c.meta.epoch()
 	s.ProduceRequests, s.FetchRequests = c.stats.produces.Load(), c.stats.fetches.Load()
-	for _, r := range c.broker.all() {
+	for _, r := range c.allReplicas() {
 		switch p, err := r.state(); {
 		case p != nil:
 			s.OpenPartitions++

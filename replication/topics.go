@@ -13,16 +13,18 @@ import (
 )
 
 // AddPartitions grows a topic to total partitions. Records already written stay where they are;
-// where keys go changes from now on. Errors: ErrUnknownTopic, ErrInvalidPartitions (not more than
-// there are), ErrPolicyViolation, ErrClosed, ctx's.
-func (c *Cluster) AddPartitions(ctx context.Context, name string, total int) error {
-	if err := c.change(ctx, c.addPartitions(name, total)); err != nil {
+// where keys go changes from now on. The controller places the new partitions, unless assignment
+// says, for each of them, which brokers have its replicas. Errors: ErrUnknownTopic,
+// ErrInvalidPartitions (not more than there are), ErrInvalidAssignment, ErrPolicyViolation,
+// ErrClosed, ctx's.
+func (c *Cluster) AddPartitions(ctx context.Context, name string, total int, assignment ...[]int32) error {
+	if err := c.change(ctx, c.addPartitions(name, total, assignment)); err != nil {
 		return fmt.Errorf("add partitions to %q: %w", name, err)
 	}
 	return nil
 }
 
-func (c *Cluster) addPartitions(name string, total int) decision {
+func (c *Cluster) addPartitions(name string, total int, assignment [][]int32) decision {
 	return func(img *image) ([]metarecord.Record, error) {
 		t := img.topics[name]
 		if t == nil {
@@ -42,7 +44,15 @@ func (c *Cluster) addPartitions(name string, total int) decision {
 		if have > 0 {
 			factor = len(t.partitions[0].replicas)
 		}
-		return appendPartitions(nil, t.id, have, total-have, factor), nil
+		turn := img.partitions
+		if have > 0 {
+			turn = img.turnAfter(t.partitions[have-1])
+		}
+		replicas, err := img.assign(placing{turn: turn, partitions: total - have, factor: factor, assignment: assignment})
+		if err != nil {
+			return nil, err
+		}
+		return appendPartitions(nil, t.id, have, replicas), nil
 	}
 }
 
@@ -121,7 +131,9 @@ func (c *Cluster) info(t *topicImage) topic.Info {
 	info := topic.Info{Name: t.name, ID: t.id, Internal: topic.IsInternal(t.name), Settings: s, Partitions: make([]topic.PartitionInfo, len(t.partitions))}
 	for i, p := range t.partitions {
 		pi := topic.PartitionInfo{Partition: int32(i), Leader: p.leader, LeaderEpoch: p.leaderEpoch, Replicas: slices.Clone(p.replicas), ISR: slices.Clone(p.isr)}
-		if r := c.broker.replica(record.TopicPartition{Topic: t.name, Partition: int32(i)}); r != nil && r.id == t.id {
+		r, err := c.replicaOf(record.TopicPartition{Topic: t.name, Partition: int32(i)}, t.id, p.leader)
+		pi.Err = err
+		if r != nil {
 			part, err := r.state()
 			pi.Err = err
 			if part != nil {

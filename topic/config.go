@@ -24,6 +24,11 @@ type Config struct {
 	// which is 1 unless set. Kafka: default.replication.factor.
 	ReplicationFactor int
 
+	// Assignment says which brokers have the replicas of each partition, the preferred leader first;
+	// Partitions and ReplicationFactor may be left 0 then. nil: the cluster places them. It is for the
+	// creation of a topic only, not for defaults.
+	Assignment [][]int32
+
 	// MinInSyncReplicas; 0 means the cluster's default, which is 1 unless set. Kafka:
 	// min.insync.replicas.
 	MinInSyncReplicas int

@@ -94,6 +94,9 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
+	if ids := cluster.Backend().Brokers(); len(ids) > 1 {
+		return errors.Join(misuse("--dir %s: it has brokers %v, this version serves one", o.dir, ids), ln.Close(), cluster.Close())
+	}
 	server := kafka.NewServer(cluster, kcfg)
 	parts := []closer{server}
 	if o.dir != "" {

@@ -7,36 +7,28 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
-	"github.com/stratalog/strata/vfs"
 )
 
-// A broker owns one directory and the replicas in it. It does what the metadata says and decides
-// nothing.
-type broker struct {
-	id     int32
-	root   string
-	fs     vfs.FS
-	dir    *log.Directory
-	logger *slog.Logger
-	base   partition.Config // of every partition
-	opens  chan struct{}    // bounds how many partitions are opened at once outside of start
-
-	// deleteDelay is how long the directories of deleted topics stay.
-	deleteDelay func() time.Duration
+// A node is one incarnation of a broker: it owns the broker's directory and the replicas in it. It
+// does what the metadata says and decides nothing.
+type node struct {
+	location
+	dir         *log.Directory
+	directory   topic.ID // directory.id of meta.properties
+	incarnation topic.ID
+	logger      *slog.Logger
+	base        partition.Config // of every partition
+	opens       chan struct{}    // bounds how many partitions are opened at once outside of load
+	metadata    nodeMetadata
 	deletions   deletions
 
 	schedule schedule
 	closing  <-chan struct{} // closed when the cluster begins to close
-
-	// lookup returns what the metadata says of a partition; ok is false if it is not, or no
-	// longer, there.
-	lookup func(tp record.TopicPartition, id topic.ID) (assignment, bool)
 
 	mu       sync.RWMutex // guards the fields below
 	replicas map[record.TopicPartition]*replica
@@ -45,88 +37,81 @@ type broker struct {
 	cleaning bool // the cleaner runs
 }
 
-// assignment is what a broker must know of a partition to host it.
-type assignment struct {
-	settings    topic.Settings
-	leaderEpoch int32
-	removed     func(topic.ID) bool // whether a topic of that id was deleted
-}
-
 // run runs fn on a goroutine that close waits for; false: the broker is closed.
-func (b *broker) run(fn func()) bool {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	if b.closed {
+func (n *node) run(fn func()) bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.closed {
 		return false
 	}
-	b.wg.Go(fn)
+	n.wg.Go(fn)
 	return true
 }
 
 // replica returns the place of a partition, nil if it has none yet.
-func (b *broker) replica(tp record.TopicPartition) *replica {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	return b.replicas[tp]
+func (n *node) replica(tp record.TopicPartition) *replica {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.replicas[tp]
 }
 
 // place returns the place of a partition, making it. The caller makes sure that the topic is not
 // deleted meanwhile.
-func (b *broker) place(tp record.TopicPartition, id topic.ID) *replica {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	r := b.replicas[tp]
+func (n *node) place(tp record.TopicPartition, id topic.ID) *replica {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r := n.replicas[tp]
 	if r == nil || r.id != id {
-		r = &replica{tp: tp, id: id}
-		if b.closed {
+		r = &replica{node: n, tp: tp, id: id}
+		if n.closed {
 			r.err = ErrClosed
 		}
-		b.replicas[tp] = r
+		n.replicas[tp] = r
 	}
 	return r
 }
 
 // all returns the replicas there are.
-func (b *broker) all() []*replica {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	rs := make([]*replica, 0, len(b.replicas))
-	for _, r := range b.replicas {
+func (n *node) all() []*replica {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	rs := make([]*replica, 0, len(n.replicas))
+	for _, r := range n.replicas {
 		rs = append(rs, r)
 	}
 	return rs
 }
 
-// load opens a replica whose directory is there.
-func (b *broker) load(r *replica) (*partition.Partition, error) {
-	a, ok := b.lookup(r.tp, r.id)
+// openReplica opens a replica whose directory is there.
+func (n *node) openReplica(r *replica) (*partition.Partition, error) {
+	a, ok := n.metadata.assignment(r.tp, r.id)
 	if !ok {
 		return nil, unknownPartition(r.tp.Topic, r.tp.Partition)
 	}
-	return partition.Open(filepath.Join(b.root, partitionDir(r.tp)), b.config(r, a))
+	return partition.Open(filepath.Join(n.root, partitionDir(r.tp)), n.config(r, a))
 }
 
 // lead makes an open replica the leader in the epoch that the metadata says. On error it is closed.
-func (b *broker) lead(r *replica, p *partition.Partition) error {
-	a, ok := b.lookup(r.tp, r.id)
+func (n *node) lead(r *replica, p *partition.Partition) error {
+	a, ok := n.metadata.assignment(r.tp, r.id)
 	if !ok {
 		return errors.Join(unknownPartition(r.tp.Topic, r.tp.Partition), p.Close())
 	}
 	if err := p.BecomeLeader(a.leaderEpoch); err != nil {
 		return errors.Join(err, p.Close())
 	}
-	b.startCleaner()
+	n.startCleaner()
 	return nil
 }
 
-// openPartition loads a replica, creating its directory if it has none, and makes it the leader.
-func (b *broker) openPartition(r *replica) (*partition.Partition, error) {
-	if err := b.claim(r); err != nil {
+// openPartition opens a replica, creating its directory if it has none, and makes it the leader.
+func (n *node) openPartition(r *replica) (*partition.Partition, error) {
+	if err := n.claim(r); err != nil {
 		return nil, fmt.Errorf("create partition %s: %w", partitionDir(r.tp), err)
 	}
-	p, err := b.load(r)
+	p, err := n.openReplica(r)
 	if err == nil {
-		err = b.lead(r, p)
+		err = n.lead(r, p)
 	}
 	if err != nil {
 		return nil, err
@@ -137,31 +122,31 @@ func (b *broker) openPartition(r *replica) (*partition.Partition, error) {
 // config returns a partition's whole configuration, which is about to become effective. It names no
 // topic id: whose the directory is was found out before, by claim or recognize, and is not read
 // again.
-func (b *broker) config(r *replica, a assignment) partition.Config {
+func (n *node) config(r *replica, a assignment) partition.Config {
 	r.compacted.Store(a.settings.Compacted())
-	cfg := a.settings.Partition(b.base)
+	cfg := a.settings.Partition(n.base)
 	cfg.Topic, cfg.Partition = r.tp.Topic, r.tp.Partition
 	return cfg
 }
 
 // offline takes a partition out of service until the next open.
-func (b *broker) offline(r *replica, err error) {
-	b.logger.Error("partition is offline", slog.String("topic", r.tp.Topic), slog.Int("partition", int(r.tp.Partition)), slog.Any("err", err))
+func (n *node) offline(r *replica, err error) {
+	n.logger.Error("partition is offline", slog.String("topic", r.tp.Topic), slog.Int("partition", int(r.tp.Partition)), slog.Any("err", err))
 	r.fail(err)
 }
 
 // reconfigure gives the partitions of a topic their new settings.
-func (b *broker) reconfigure(t *topicImage) error {
+func (n *node) reconfigure(t *topicImage) error {
 	var errs []error
 	for i := range t.partitions {
 		tp := record.TopicPartition{Topic: t.name, Partition: int32(i)}
-		r := b.replica(tp)
+		r := n.replica(tp)
 		if r == nil || r.id != t.id {
 			continue
 		}
 		p := r.awaitOpening()
-		if a, ok := b.lookup(tp, t.id); ok && p != nil {
-			errs = append(errs, p.Reconfigure(b.config(r, a)))
+		if a, ok := n.metadata.assignment(tp, t.id); ok && p != nil {
+			errs = append(errs, p.Reconfigure(n.config(r, a)))
 		}
 	}
 	return errors.Join(errs...)
@@ -169,17 +154,17 @@ func (b *broker) reconfigure(t *topicImage) error {
 
 // remove closes the replicas of a deleted topic and puts their directories aside, to be deleted
 // when the delay is over.
-func (b *broker) remove(t *topicImage) error {
+func (n *node) remove(t *topicImage) error {
 	var mine []*replica
-	b.mu.Lock()
+	n.mu.Lock()
 	for i := range t.partitions {
 		tp := record.TopicPartition{Topic: t.name, Partition: int32(i)}
-		if r := b.replicas[tp]; r != nil && r.id == t.id {
+		if r := n.replicas[tp]; r != nil && r.id == t.id {
 			mine = append(mine, r)
-			delete(b.replicas, tp)
+			delete(n.replicas, tp)
 		}
 	}
-	b.mu.Unlock()
+	n.mu.Unlock()
 	return forEach(mine, func(_ int, r *replica) error {
 		if p := r.retire(unknownPartition(t.name, r.tp.Partition)); p != nil {
 			// Not p.Remove: the directory must be gone at once, not file by file, or what a crash
@@ -187,29 +172,29 @@ func (b *broker) remove(t *topicImage) error {
 			// be deleted anyway.
 			_ = p.Close()
 		}
-		aside, err := putAside(b.fs, b.root, partitionDir(r.tp), deleteSuffix)
+		aside, err := putAside(n.fs, n.root, partitionDir(r.tp), deleteSuffix)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("delete directory %s: %w", partitionDir(r.tp), err)
 		}
-		return b.deletions.add(aside, b.deleteDelay())
+		return n.deletions.add(aside, n.metadata.deleteDelay())
 	})
 }
 
 // close ends everything that runs and closes the partitions.
-func (b *broker) close() error {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
-	err := forEach(b.all(), func(_ int, r *replica) error {
+func (n *node) close() error {
+	n.mu.Lock()
+	n.closed = true
+	n.mu.Unlock()
+	err := forEach(n.all(), func(_ int, r *replica) error {
 		if p := r.retire(ErrClosed); p != nil {
 			return p.Close()
 		}
 		return nil
 	})
-	b.wg.Wait()
-	b.deletions.close()
+	n.wg.Wait()
+	n.deletions.close()
 	return err
 }

@@ -1,0 +1,111 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+// copyTargets are the directories of a cluster that is being made as a copy of another, by broker.
+// As long as one of them has the mark of an unfinished copy the cluster does not open; that of the
+// controller, without which nothing opens, goes last.
+type copyTargets map[int32]copyTarget
+
+// begin makes the directories in dir, which must be vacant, with their marks.
+func (ts copyTargets) begin(fsys vfs.FS, dir string) error {
+	entries, err := fsys.ReadDir(dir)
+	if err == nil && len(entries) > 0 {
+		return fmt.Errorf("it is not empty: %w", fs.ErrExist)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, t := range ts {
+		if err := t.begin(); err != nil {
+			return errors.Join(err, ts.undo())
+		}
+	}
+	return nil
+}
+
+// finish makes the copy a cluster: who its brokers are, and then that it is whole. source tells
+// where the original of a broker is.
+func (ts copyTargets) finish(source func(broker int32) (vfs.FS, string)) error {
+	for id, t := range ts {
+		if err := t.identify(source(id)); err != nil {
+			return err
+		}
+	}
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(ts))) {
+		if err := ts[id].finish(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// undo removes what was written.
+func (ts copyTargets) undo() error {
+	var errs []error
+	for _, t := range ts {
+		errs = append(errs, t.undo())
+	}
+	return errors.Join(errs...)
+}
+
+// A copyTarget is a broker's directory that is being made as a copy of another.
+type copyTarget struct {
+	fsys vfs.FS
+	root string
+}
+
+// begin makes the directory, with the mark of an unfinished copy.
+func (t copyTarget) begin() error {
+	if err := vfs.MakeDir(t.fsys, t.root, 0o755); err != nil {
+		return err
+	}
+	return vfs.WriteFile(t.fsys, filepath.Join(t.root, unfinishedFile), []byte("a copy that was interrupted; remove it\n"))
+}
+
+// identify makes the copy that of the broker in from.
+func (t copyTarget) identify(fsys vfs.FS, from string) error {
+	card, err := vfs.ReadFile(fsys, filepath.Join(from, metaPropertiesFile))
+	if err != nil {
+		return err
+	}
+	return vfs.WriteFile(t.fsys, filepath.Join(t.root, metaPropertiesFile), card)
+}
+
+// finish takes the mark away.
+func (t copyTarget) finish() error {
+	if err := t.fsys.Remove(filepath.Join(t.root, unfinishedFile)); err != nil {
+		return err
+	}
+	return t.fsys.SyncDir(t.root)
+}
+
+// undo removes what was written, the mark last.
+func (t copyTarget) undo() error {
+	entries, err := t.fsys.ReadDir(t.root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it was not begun
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if e.Name() != unfinishedFile {
+			errs = append(errs, t.fsys.RemoveAll(filepath.Join(t.root, e.Name())))
+		}
+	}
+	if err := errors.Join(append(errs, t.fsys.SyncDir(t.root))...); err != nil {
+		return err
+	}
+	return errors.Join(t.fsys.RemoveAll(t.root), t.fsys.SyncDir(filepath.Dir(t.root)))
+}

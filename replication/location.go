@@ -1,0 +1,139 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+// A BrokerSpec says where a broker keeps its data.
+type BrokerSpec struct {
+	// Dir is the broker's directory; empty: broker-<id> in Config.Dir. Give each broker a disk of
+	// its own, and a broken disk takes one broker with it.
+	Dir string
+
+	// FS is the file system that Dir is in; nil: Config.FS.
+	FS vfs.FS
+
+	// Rack names what the broker fails together with. Leaders are spread over racks first. Kafka:
+	// broker.rack.
+	Rack string
+}
+
+// location is where a broker's data is.
+type location struct {
+	id   int32
+	root string // the broker's directory
+	fs   vfs.FS
+	rack string
+}
+
+// dirPrefix is followed by the id of the broker, in the names of directories in Config.Dir.
+const dirPrefix = "broker-"
+
+// locations returns where the brokers are that this configuration asks for, by id.
+func (c *Config) locations() ([]location, error) {
+	ids, err := c.brokerIDs()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]location, len(ids))
+	for i, id := range ids {
+		spec := c.BrokerSpecs[id]
+		l := location{id: id, root: spec.Dir, fs: spec.FS, rack: spec.Rack}
+		if l.root == "" {
+			l.root = filepath.Join(c.Dir, dirPrefix+strconv.Itoa(int(id)))
+		}
+		if l.fs == nil {
+			l.fs = c.FS
+		}
+		for _, other := range all[:i] {
+			if other.fs == l.fs && filepath.Clean(other.root) == filepath.Clean(l.root) {
+				return nil, fmt.Errorf("replication: brokers %d and %d share the directory %s", other.id, id, l.root)
+			}
+		}
+		all[i] = l
+	}
+	return all, nil
+}
+
+// brokerIDs are 1 to Brokers, or without a number those that there is something of.
+func (c *Config) brokerIDs() ([]int32, error) {
+	ids := map[int32]bool{}
+	for id := range int32(c.Brokers) {
+		ids[id+1] = true
+	}
+	if c.Brokers == 0 {
+		ids[controllerID] = true
+		for id := range c.BrokerSpecs {
+			ids[id] = true
+		}
+		found, err := brokersIn(c.FS, c.Dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range found {
+			ids[id] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(ids)), nil
+}
+
+// brokersIn returns the ids of the brokers that have their directory in dir.
+func brokersIn(fsys vfs.FS, dir string) ([]int32, error) {
+	entries, err := fsys.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open cluster in %s: %w", dir, err)
+	}
+	var ids []int32
+	for _, e := range entries {
+		text, ok := strings.CutPrefix(e.Name(), dirPrefix)
+		id, err := strconv.ParseInt(text, 10, 32)
+		if ok && err == nil && id > 0 && text == strconv.FormatInt(id, 10) && e.IsDir() {
+			ids = append(ids, int32(id))
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// A claim is a directory that was found to be its broker's, or new.
+type claim struct {
+	location
+	meta *metaProperties // nil: the directory is new
+}
+
+// checkLocations looks at all directories before anything is written to one of them: each can be
+// its broker's, and all are of one cluster, whose id it returns, "" for a new one.
+func (c *Config) checkLocations(all []location) (claims []claim, clusterID string, err error) {
+	if _, err := c.FS.Stat(filepath.Join(c.Dir, metaPropertiesFile)); err == nil {
+		return nil, "", directoryError(c.Dir, ErrForeign, errors.New("it is a broker's own directory, not a cluster's"))
+	}
+	first := "" // directory that has an identity
+	for _, l := range all {
+		meta, err := checkDirectory(l.fs, l.root, l.id)
+		if err != nil {
+			return nil, "", err
+		}
+		claims = append(claims, claim{l, meta})
+		switch {
+		case meta == nil:
+		case first == "":
+			first, clusterID = l.root, meta.clusterID
+		case meta.clusterID != clusterID:
+			return nil, "", directoryError(l.root, ErrMixed,
+				fmt.Errorf("it is of cluster %s, and %s of %s", meta.clusterID, first, clusterID))
+		}
+	}
+	return claims, clusterID, nil
+}

@@ -1,0 +1,156 @@
+package replication
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/stratalog/strata/internal/metarecord"
+)
+
+// A member is what the metadata says of one broker of the cluster. Immutable once published.
+type member struct {
+	incarnation metarecord.ID // drawn anew whenever the broker starts
+	epoch       int64         // grows with every incarnation; Kafka: broker epoch
+	directory   metarecord.ID // of its meta.properties: a disk that was replaced has another
+	rack        string
+	fenced      bool // it does not serve; its partitions have no leader
+}
+
+// applyRegisterBroker begins an incarnation of a broker.
+func (m *image) applyRegisterBroker(rec *metarecord.RegisterBroker) error {
+	if had, ok := m.members[rec.BrokerID]; ok && rec.BrokerEpoch <= had.epoch {
+		return fmt.Errorf("broker %d registers with epoch %d, it had %d", rec.BrokerID, rec.BrokerEpoch, had.epoch)
+	}
+	r := member{incarnation: rec.IncarnationID, epoch: rec.BrokerEpoch, fenced: rec.Fenced}
+	if len(rec.Directories) > 0 {
+		r.directory = rec.Directories[0]
+	}
+	if rec.Rack != nil {
+		r.rack = *rec.Rack
+	}
+	m.setMember(rec.BrokerID, r)
+	return nil
+}
+
+func (m *image) applyBrokerChange(rec *metarecord.BrokerChange) error {
+	r, ok := m.members[rec.BrokerID]
+	if !ok || r.epoch != rec.BrokerEpoch {
+		return fmt.Errorf("change of broker %d with epoch %d, it has %d", rec.BrokerID, rec.BrokerEpoch, r.epoch)
+	}
+	switch rec.Fenced {
+	case metarecord.Set:
+		r.fenced = true
+	case metarecord.Unset:
+		r.fenced = false
+	}
+	m.setMember(rec.BrokerID, r)
+	return nil
+}
+
+// setMember replaces the map, which others read without a lock.
+func (m *image) setMember(id int32, r member) {
+	members := maps.Clone(m.members)
+	members[id] = r
+	m.members = members
+}
+
+// serving returns the brokers that are not fenced, by id.
+func (m *image) serving() []int32 {
+	var ids []int32
+	for id, r := range m.members {
+		if !r.fenced {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// alive describes the brokers that are not fenced, by id.
+func (m *image) alive() []Broker {
+	ids := m.serving()
+	brokers := make([]Broker, len(ids))
+	for i, id := range ids {
+		brokers[i] = Broker{ID: id, Rack: m.members[id].rack}
+	}
+	return brokers
+}
+
+// arrival is a broker that starts.
+type arrival struct {
+	id                     int32
+	incarnation, directory metarecord.ID
+	rack                   string
+}
+
+// takeOver returns the records with which a controller begins: those brokers serve from now on, in
+// new incarnations, and all others are fenced.
+//
+// A broker's epoch is the offset of its registration, as in Kafka: it grows, also over restarts.
+func (m *image) takeOver(up []arrival) []metarecord.Record {
+	var recs []metarecord.Record
+	serves := map[int32]bool{}
+	for _, a := range up {
+		serves[a.id] = true
+		rec := &metarecord.RegisterBroker{
+			BrokerID: a.id, IncarnationID: a.incarnation, BrokerEpoch: m.version + int64(len(recs)),
+			Directories: []metarecord.ID{a.directory},
+		}
+		if a.rack != "" {
+			rec.Rack = &a.rack
+		}
+		recs = append(recs, rec)
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.members)) {
+		if r := m.members[id]; !serves[id] && !r.fenced {
+			recs = append(recs, &metarecord.BrokerChange{BrokerID: id, BrokerEpoch: r.epoch, Fenced: metarecord.Set})
+		}
+	}
+	return recs
+}
+
+// relead returns the records that bring the leaders of partitions in line with which brokers serve:
+// one whose leader is fenced has none from now on, one without a leader is led by the first broker
+// of its in-sync replicas that serves. There are at most limit of them; the last call returns none.
+func (m *image) relead(limit int) []metarecord.Record {
+	serves := map[int32]bool{-1: false}
+	for _, id := range m.serving() {
+		serves[id] = true
+	}
+	var recs []metarecord.Record
+	for _, name := range slices.Sorted(maps.Keys(m.topics)) {
+		t := m.topics[name]
+		for i, p := range t.partitions {
+			leader := int32(-1)
+			if at := slices.IndexFunc(p.isr, func(id int32) bool { return serves[id] }); at >= 0 {
+				leader = p.isr[at]
+			}
+			if serves[p.leader] || leader == p.leader {
+				continue
+			}
+			recs = append(recs, &metarecord.PartitionChange{Partition: int32(i), TopicID: t.id, Leader: leader, Recovery: -1})
+			if len(recs) == limit {
+				return recs
+			}
+		}
+	}
+	return recs
+}
+
+// registrations returns the records that make the members out of nothing.
+func (m *image) registrations() []metarecord.Record {
+	var recs []metarecord.Record
+	for _, id := range slices.Sorted(maps.Keys(m.members)) {
+		r := m.members[id]
+		rec := &metarecord.RegisterBroker{
+			BrokerID: id, IncarnationID: r.incarnation, BrokerEpoch: r.epoch, Fenced: r.fenced,
+			Directories: []metarecord.ID{r.directory},
+		}
+		if r.rack != "" {
+			rec.Rack = &r.rack
+		}
+		recs = append(recs, rec)
+	}
+	return recs
+}

@@ -1,0 +1,144 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+// loaded is a partition that is open and does not lead yet.
+type loaded struct {
+	r *replica
+	p *partition.Partition
+}
+
+// load takes stock of the directory: it deletes what was being deleted, puts aside what belongs to
+// no topic, and opens every partition that has files. One that cannot be opened stays offline. On
+// error the caller closes what was opened.
+func (n *node) load(img *image) ([]*loaded, error) {
+	found, err := n.takeStock()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*loaded, len(found))
+	err = forEach(found, func(i int, tp record.TopicPartition) (err error) {
+		all[i], err = n.loadFound(tp, img)
+		return err
+	})
+	return slices.DeleteFunc(all, func(l *loaded) bool { return l == nil }), err
+}
+
+// loadFound opens the partition whose directory was found; nil if there is none to serve.
+func (n *node) loadFound(tp record.TopicPartition, img *image) (*loaded, error) {
+	r, err := n.recognize(tp, img)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", partitionDir(tp), err)
+	}
+	if r == nil {
+		return nil, nil
+	}
+	p, err := n.openReplica(r)
+	if err != nil {
+		n.offline(r, err)
+		return nil, nil
+	}
+	return &loaded{r, p}, nil
+}
+
+// serve makes what was loaded lead, and be found. What cannot lead stays offline.
+func (n *node) serve(all []*loaded) {
+	_ = forEach(all, func(_ int, l *loaded) error {
+		if err := n.lead(l.r, l.p); err != nil {
+			n.offline(l.r, err)
+			return nil
+		}
+		l.r.readable.Store(l.p)
+		l.r.part.Store(l.p)
+		return nil
+	})
+}
+
+// mayHaveLost reports whether records that were readable before the restart may be gone.
+func (l *loaded) mayHaveLost() bool {
+	rec := l.p.Recovery()
+	if rec.Clean || rec.CutBytes == 0 && rec.SameBoot {
+		return false
+	}
+	a, ok := l.r.node.metadata.assignment(l.r.tp, l.r.id)
+	return ok && (rec.CutBytes > 0 || a.settings.SyncPolicy() != log.SyncOnAck)
+}
+
+// takeStock returns the partitions that have a directory.
+func (n *node) takeStock() (found []record.TopicPartition, err error) {
+	entries, err := n.fs.ReadDir(n.root)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", n.root, err)
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if strings.HasSuffix(name, deleteSuffix) && e.IsDir() {
+			if err := n.fs.RemoveAll(filepath.Join(n.root, name)); err != nil {
+				n.logger.Warn("directory of a deleted partition stays", slog.String("directory", name), slog.Any("err", err))
+			}
+			continue
+		}
+		if tp, ok := parsePartitionDir(name); ok && e.IsDir() && tp.Topic != topic.MetadataTopic {
+			found = append(found, tp)
+		}
+	}
+	return found, nil
+}
+
+// recognize returns the replica whose directory was found, nil if the directory is nobody's and was
+// put out of the way.
+func (n *node) recognize(tp record.TopicPartition, img *image) (*replica, error) {
+	name := partitionDir(tp)
+	id, ok, err := readTopicID(n.fs, filepath.Join(n.root, name))
+	if err != nil {
+		return nil, err
+	}
+	t := img.topics[tp.Topic]
+	switch {
+	case ok && t != nil && t.id == id && int(tp.Partition) < len(t.partitions) &&
+		slices.Contains(t.partitions[tp.Partition].replicas, n.id):
+		return n.place(tp, id), nil
+	case ok && img.removed[id] != "":
+		return nil, discard(n.fs, n.root, name)
+	default:
+		return nil, n.stray(name)
+	}
+}
+
+// forEach runs fn for all items, a few at a time, and joins the errors.
+func forEach[T any](items []T, fn func(int, T) error) error {
+	var g errgroup.Group
+	g.SetLimit(maxOpens)
+	var mu sync.Mutex
+	var errs []error
+	for i, item := range items {
+		g.Go(func() error {
+			if err := fn(i, item); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // all report through errs
+	return errors.Join(errs...)
+}
+
+// maxOpens is how many partitions are opened at once: enough to overlap their waiting for the disk.
+const maxOpens = 16

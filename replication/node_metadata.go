@@ -1,0 +1,69 @@
+package replication
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+// nodeMetadata is what a broker sees of the metadata. A setting may have another value on each.
+type nodeMetadata struct {
+	c      *Cluster
+	broker int32
+}
+
+// assignment is what a broker must know of a partition to host it.
+type assignment struct {
+	settings    topic.Settings
+	leaderEpoch int32
+}
+
+// assignment returns what the metadata says of a partition; ok is false if it is not there, or no
+// longer.
+func (m nodeMetadata) assignment(tp record.TopicPartition, id topic.ID) (a assignment, ok bool) {
+	m.c.mu.RLock()
+	t := m.c.image.byID[id]
+	m.c.mu.RUnlock()
+	if t == nil || int(tp.Partition) >= len(t.partitions) {
+		return a, false
+	}
+	return assignment{settings: m.settings(t), leaderEpoch: t.partitions[tp.Partition].leaderEpoch}, true
+}
+
+// settings are the effective settings of a topic on the broker. What is in the log was checked when
+// it was written; keys that only a later version refuses are left out with a warning.
+func (m nodeMetadata) settings(t *topicImage) topic.Settings {
+	defaults := m.defaults()
+	s, err := topic.Parse(t.config, defaults)
+	if err == nil {
+		return s
+	}
+	m.c.logger.Warn("topic configuration is not valid, defaults are used", slog.String("topic", t.name), slog.Any("err", err))
+	s, _ = topic.Parse(nil, defaults)
+	return s
+}
+
+// defaults are the settings of topics that say nothing else, by the topic's keys. They must not be
+// written to.
+func (m nodeMetadata) defaults() map[string]string {
+	m.c.mu.RLock()
+	defer m.c.mu.RUnlock()
+	return m.c.defaultsWith(m.c.image.brokers, m.broker)
+}
+
+// deleteDelay is the broker's own file.delete.delay.ms: that of a deleted topic went with it, as in
+// Kafka.
+func (m nodeMetadata) deleteDelay() time.Duration {
+	s, _ := topic.Parse(nil, m.defaults())
+	return s.Partition(partition.Config{}).Log.DeleteDelay
+}
+
+// wasRemoved reports whether a topic of that id was deleted.
+func (m nodeMetadata) wasRemoved(id topic.ID) bool {
+	m.c.mu.RLock()
+	defer m.c.mu.RUnlock()
+	return m.c.image.removed[id] != ""
+}

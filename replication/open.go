@@ -1,0 +1,187 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+// open brings up the brokers whose directories are there, in this order:
+//
+//  1. All directories are checked. Nothing is written if one of them cannot be what it should be.
+//  2. Those that have an identity, and that of a new cluster's controller, are locked.
+//  3. The metadata is read. It says which brokers there were: a new directory is made for one that
+//     was not, while one that has lost its directory stays down.
+//  4. The controller takes over: brokers that are here serve, others are fenced, and partitions get
+//     or lose their leaders accordingly.
+//  5. The brokers load what is in their directories, and lead.
+func (c *Cluster) open() error {
+	all, err := c.cfg.locations()
+	if err != nil {
+		return err
+	}
+	claims, clusterID, err := c.cfg.checkLocations(all)
+	if err != nil {
+		return err
+	}
+	c.cfg.Brokers = int(claims[len(claims)-1].id)
+	if claims[0].meta == nil && clusterID != "" {
+		return directoryError(claims[0].root, ErrMissing, fmt.Errorf("it is that of the controller of cluster %s", clusterID))
+	}
+	if c.clusterID = clusterID; clusterID == "" {
+		c.clusterID = topic.NewID().String()
+	}
+	for i := range claims {
+		if i == 0 || claims[i].meta != nil {
+			if err := c.take(claims[i]); err != nil {
+				return err
+			}
+		}
+	}
+	controller := c.nodes[controllerID]
+	if c.meta, err = openMetaLog(filepath.Join(controller.root, topic.MetadataTopic+"-0"), controller.base.Log, c.image, c.cfg.metaSlack); err != nil {
+		return err
+	}
+	c.version.Store(c.image.version)
+	c.ids.next, c.ids.end = c.image.nextProducerID, c.image.nextProducerID
+	if err := c.meet(claims); err != nil {
+		return err
+	}
+	if err := c.takeOver(); err != nil {
+		return err
+	}
+	return c.load()
+}
+
+// take locks a directory, which is made if it is new, and makes the broker's node.
+func (c *Cluster) take(cl claim) error {
+	dir, err := log.OpenDirectory(cl.root, log.DirectoryConfig{FS: cl.fs, MaxOpenFiles: c.cfg.MaxOpenFiles, Logger: c.logger})
+	if err != nil {
+		return openError(cl.root, err)
+	}
+	n := c.newNode(cl.location, dir)
+	c.nodes[n.id] = n
+	meta, err := checkDirectory(cl.fs, cl.root, cl.id) // again: only now nobody else can change it
+	switch {
+	case err != nil:
+		return err
+	case meta == nil:
+		if meta, err = createMeta(cl.fs, cl.root, cl.id, c.clusterID); err != nil {
+			return err
+		}
+	case meta.clusterID != c.clusterID:
+		return directoryError(cl.root, ErrMixed, fmt.Errorf("it is of cluster %s, not %s", meta.clusterID, c.clusterID))
+	}
+	n.directory, err = topic.ParseID(meta.directoryID)
+	if err != nil {
+		return directoryError(cl.root, ErrDamaged, fmt.Errorf("%s: %w", metaPropertiesFile, err))
+	}
+	return nil
+}
+
+func (c *Cluster) newNode(l location, dir *log.Directory) *node {
+	base := log.Config{FS: l.fs, Dir: dir, CompactionMemory: c.cfg.CompactionMemory, Logger: c.logger}
+	n := &node{
+		location: l, dir: dir, logger: c.logger, incarnation: topic.NewID(),
+		base:     partition.Config{Log: base, ProducerIDExpiration: c.cfg.ProducerIDExpiration, Logger: c.logger},
+		schedule: schedule{retention: c.cfg.RetentionCheckInterval, compaction: c.cfg.CompactionInterval},
+		opens:    make(chan struct{}, maxOpens), closing: c.closing, metadata: nodeMetadata{c, l.id},
+		replicas: map[record.TopicPartition]*replica{}, deletions: deletions{fs: l.fs, logger: c.logger},
+	}
+	n.deletions.alarm.Do = n.deletions.run
+	return n
+}
+
+// meet compares the directories with what the metadata says of their brokers, and makes those of
+// brokers that are new.
+func (c *Cluster) meet(claims []claim) error {
+	for _, n := range c.nodes {
+		if m, known := c.image.members[n.id]; known && m.directory != n.directory {
+			return directoryError(n.root, ErrForeign, fmt.Errorf("broker %d had directory.id %v, this is %v", n.id, topic.ID(m.directory), n.directory))
+		}
+	}
+	for _, cl := range claims {
+		_, known := c.image.members[cl.id]
+		switch {
+		case c.nodes[cl.id] != nil:
+		case known:
+			c.logger.Error("directory of a broker is missing, its partitions have no leader", slog.Int("broker", int(cl.id)), slog.String("directory", cl.root))
+		default:
+			if err := c.take(cl); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// takeOver makes the metadata say which brokers serve.
+func (c *Cluster) takeOver() error {
+	var up []arrival
+	for _, n := range c.nodes {
+		up = append(up, arrival{id: n.id, incarnation: n.incarnation, directory: n.directory, rack: n.rack})
+	}
+	slices.SortFunc(up, func(a, b arrival) int { return int(a.id - b.id) })
+	err := c.perform(func(img *image) ([]metarecord.Record, error) { return img.takeOver(up), nil }, nil)
+	for more := true; more && err == nil; {
+		err = c.perform(func(img *image) ([]metarecord.Record, error) {
+			recs := img.relead(maxNewPartitions)
+			more = len(recs) > 0
+			return recs, nil
+		}, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("open cluster: %w", err)
+	}
+	return nil
+}
+
+// load opens the partitions of all brokers, and lets them lead. Those that may have lost records
+// get a new leader epoch between the two.
+func (c *Cluster) load() error {
+	nodes := slices.Collect(maps.Values(c.nodes))
+	opened := make([][]*loaded, len(nodes))
+	err := forEach(nodes, func(i int, n *node) (err error) {
+		opened[i], err = n.load(c.image)
+		return err
+	})
+	all := slices.Concat(opened...)
+	if err == nil {
+		err = c.electAgain(all)
+	}
+	if err != nil {
+		return errors.Join(err, forEach(all, func(_ int, l *loaded) error { return l.p.Close() }))
+	}
+	return forEach(nodes, func(i int, n *node) error {
+		n.serve(opened[i])
+		return nil
+	})
+}
+
+// electAgain begins a new leader epoch for partitions that may have lost records that readers had
+// seen: their offsets may be given to others, and only another leader epoch lets a reader notice
+// (KIP-320).
+func (c *Cluster) electAgain(all []*loaded) error {
+	var recs []metarecord.Record
+	for _, l := range all {
+		if l.mayHaveLost() {
+			recs = append(recs, &metarecord.PartitionChange{Partition: l.r.tp.Partition, TopicID: l.r.id, Leader: l.r.node.id, Recovery: -1})
+		}
+	}
+	for chunk := range slices.Chunk(recs, maxNewPartitions) {
+		err := c.perform(func(*image) ([]metarecord.Record, error) { return chunk, nil }, nil)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
