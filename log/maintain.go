@@ -226,10 +226,7 @@ func (w *writer) restartAt(start int64) error {
 			lowerCleanerOffset(cfg.FS, l.path, 0))
 	}
 	if err == nil {
-		fresh, err = segment.Create(l.path, start, l.segmentConfig(cfg))
-	}
-	if err == nil {
-		err = cfg.FS.SyncDir(l.path)
+		fresh, err = w.createNext(cfg, start)
 	}
 	if err != nil {
 		return l.breakWith(fmt.Errorf("restart %s at %d: %w", l.path, start, err))

@@ -121,9 +121,10 @@ func (w *writer) roll(base int64) error {
 	return nil
 }
 
-// createNext makes the file of the next segment, or takes the empty one that a roll has left which
-// failed later on. If the directory cannot be synced, nobody knows whether it has the file's entry,
-// and a sync that is tried again may say that it has: that breaks the log.
+// createNext makes the file of a segment to be appended to, or takes the empty one that a roll has
+// left which failed later on, without the indexes that may be left there. If the directory cannot
+// be synced, nobody knows whether it has the file's entry, and a sync that is tried again may say
+// that it has: that breaks the log.
 func (w *writer) createNext(cfg *Config, base int64) (*segment.Segment, error) {
 	l := w.log
 	fresh, err := segment.Create(l.path, base, l.segmentConfig(cfg))
@@ -131,6 +132,9 @@ func (w *writer) createNext(cfg *Config, base int64) (*segment.Segment, error) {
 		info, statErr := cfg.FS.Stat(filePath(l.path, base, segment.LogSuffix))
 		if statErr != nil || info.Size() > 0 {
 			return nil, errors.Join(err, statErr)
+		}
+		if err := removeFiles(cfg.FS, l.path, base, indexSuffixes); err != nil {
+			return nil, err
 		}
 		fresh, err = segment.Open(l.path, base, l.segmentConfig(cfg), segment.OpenOptions{Clean: true, NextOffset: base})
 	}
@@ -248,15 +252,17 @@ func (w *writer) storeState(s manifest.State) error {
 // does not name it. list names the others.
 func (w *writer) removeStrays(list []*segment.Segment) {
 	l := w.log
+	var stay []int64
 	for _, base := range w.strays {
 		if slices.ContainsFunc(list, func(s *segment.Segment) bool { return s.Base() == base }) { // a later roll has taken it
 			continue
 		}
 		if err := removeSegmentFiles(l.cfg.Load().FS, l.path, base); err != nil {
 			l.cfg.Load().Logger.Warn("empty file of a failed roll stays", "path", l.path, "offset", base, "err", err)
+			stay = append(stay, base)
 		}
 	}
-	w.strays = nil
+	w.strays = stay
 }
 
 // markOpen makes the state say that the log is being written to, before the first write.

@@ -163,10 +163,17 @@ func removeSnapshot(fsys vfs.FS, dir string, offset int64) error {
 	return nil
 }
 
+var indexSuffixes = []string{segment.IndexSuffix, segment.TimeIndexSuffix, segment.TxnIndexSuffix}
+
 // removeSegmentFiles removes those files of a segment that exist.
 func removeSegmentFiles(fsys vfs.FS, dir string, base int64) error {
+	return errors.Join(removeFiles(fsys, dir, base, indexSuffixes), removeFiles(fsys, dir, base, []string{segment.LogSuffix}))
+}
+
+// removeFiles removes those files of a segment with the given suffixes that exist.
+func removeFiles(fsys vfs.FS, dir string, base int64, suffixes []string) error {
 	var errs []error
-	for _, suffix := range []string{segment.IndexSuffix, segment.TimeIndexSuffix, segment.TxnIndexSuffix, segment.LogSuffix} {
+	for _, suffix := range suffixes {
 		if err := fsys.Remove(filePath(dir, base, suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}

@@ -8,9 +8,10 @@ import (
 // A slot is what the history says about an offset.
 type slot struct {
 	rec
-	base     int64 // of its batch when it was appended
-	must     bool  // it was confirmed to be on stable storage
-	shadowed bool  // a compaction may have taken it: a later record has its key
+	base     int64 // first and last offset of its batch
+	last     int64
+	must     bool // it was confirmed to be on stable storage
+	shadowed bool // a compaction may have taken it: a later record has its key
 }
 
 // An expectation is what a log has to look like, from the facts up to a moment. A fact that was not
@@ -177,7 +178,7 @@ func (e *expectation) append(f *fact) {
 			continue
 		}
 		delete(e.pending, r.id)
-		e.slots[f.offset+i] = &slot{rec: r, base: f.offset, must: f.kind == acked}
+		e.slots[f.offset+i] = &slot{rec: r, base: f.offset, last: f.offset + f.n - 1, must: f.kind == acked}
 	}
 	if e.cleaning {
 		e.shadow()
@@ -201,10 +202,12 @@ func (e *expectation) shadow() {
 }
 
 // baseOf returns the first offset of the batch that offset is inside of: batches are cut off as a
-// whole.
+// whole. A compaction may have taken the record at offset and left others of the batch.
 func (e *expectation) baseOf(offset int64) int64 {
-	if s := e.slots[offset]; s != nil {
-		return s.base
+	for _, s := range e.slots {
+		if s.base <= offset && offset <= s.last {
+			return s.base
+		}
 	}
 	return offset
 }
@@ -241,7 +244,7 @@ func (e *expectation) restart(start int64) {
 func (e *expectation) reopen(f *fact) {
 	e.low, e.high, e.floor = f.offset, f.offset, f.at
 	for i, r := range f.recs {
-		e.slots[f.offsets[i]] = &slot{rec: r, base: f.bases[i]}
+		e.slots[f.offsets[i]] = &slot{rec: r, base: f.bases[i], last: f.lasts[i]}
 	}
 	if f.durable { // nothing but a cut moves the end back
 		e.end = f.end

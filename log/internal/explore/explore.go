@@ -40,7 +40,7 @@ func (v *Violation) Error() string {
 	if v.Kind == "" {
 		return v.Err.Error()
 	}
-	return fmt.Sprintf("crash %q: %v", v.Kind, v.Err)
+	return fmt.Sprintf("crash %q in operation %d: %v", v.Kind, v.Op+1, v.Err)
 }
 
 // Class is what violations of one kind have in common, whatever they were seen after: the beginning

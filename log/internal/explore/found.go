@@ -15,7 +15,8 @@ type found struct {
 	start, end int64
 	recs       []rec
 	offsets    []int64 // of recs
-	bases      []int64 // of the batches they are in
+	bases      []int64 // first and last offset of the batches they are in
+	lasts      []int64
 }
 
 // equal compares all of it.
@@ -72,7 +73,8 @@ func (f *found) add(b *record.Batch, from int64) error {
 		if err != nil {
 			return fmt.Errorf("offset %d: %w", r.Offset, err)
 		}
-		f.recs, f.offsets, f.bases = append(f.recs, one), append(f.offsets, r.Offset), append(f.bases, b.BaseOffset)
+		f.recs, f.offsets = append(f.recs, one), append(f.offsets, r.Offset)
+		f.bases, f.lasts = append(f.bases, b.BaseOffset), append(f.lasts, b.NextOffset()-1)
 	}
 	return nil
 }

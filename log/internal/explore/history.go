@@ -41,7 +41,8 @@ type fact struct {
 	at      int64
 	recs    []rec
 	offsets []int64 // of recs, where they are known
-	bases   []int64 // of the batches they are in
+	bases   []int64 // first and last offset of the batches they are in
+	lasts   []int64
 	durable bool
 	shadows bool // cleaning: records with a later one of their key may go
 	name    string

@@ -161,6 +161,7 @@ func (o *opening) goOn(_ int, l *log.Log, f *found) error {
 func (o *opening) during(crash Crash, seed uint64, every int) (states int, err error) {
 	var mu sync.Mutex // guards at and calls while the logs are open
 	var at []*vfs.MemFS
+	var events []vfs.Event
 	calls := 0
 	stop := o.fs.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		if e.Op&vfs.OpChange == 0 {
@@ -170,6 +171,7 @@ func (o *opening) during(crash Crash, seed uint64, every int) (states int, err e
 		defer mu.Unlock()
 		if calls++; calls%every == 0 {
 			at = append(at, o.fs.Kill())
+			events = append(events, e)
 		}
 	}})
 	_, err = o.look(nil)
@@ -182,7 +184,7 @@ func (o *opening) during(crash Crash, seed uint64, every int) (states int, err e
 		killed := crash.Killed && second.Killed
 		p := &opening{world: o.world, cut: o.cut, fs: second.of(fsys, seed), want: o.cut.expectAll(killed)}
 		if err := p.check(); err != nil {
-			return i, fmt.Errorf("crash (%s) at call %d of recovery: %w", second.Name, (i+1)*every, err)
+			return i, fmt.Errorf("crash (%s) before call %d of recovery, %v: %w", second.Name, (i+1)*every, events[i], err)
 		}
 	}
 	return len(at), nil

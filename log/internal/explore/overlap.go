@@ -78,7 +78,7 @@ func (w *world) sortOut() error {
 
 // begin makes what an open log holds the beginning of its history.
 func (w *world) begin(m *member, l *log.Log, f *found) {
-	first := fact{kind: reopened, log: m.index, offset: f.start, end: f.end, at: w.nextID(), recs: f.recs, offsets: f.offsets, bases: f.bases, id: -1}
+	first := fact{kind: reopened, log: m.index, offset: f.start, end: f.end, at: w.nextID(), recs: f.recs, offsets: f.offsets, bases: f.bases, lasts: f.lasts, id: -1}
 	if e, ok := l.Epochs().Latest(); ok {
 		_, end := l.Epochs().EndOffsetFor(e - 1)
 		first.id, first.n = int64(e), max(end, f.start)

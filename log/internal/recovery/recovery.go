@@ -207,13 +207,14 @@ func (p *planner) sourcesOf(base, upper int64) (sources []manifest.Segment, whol
 	return sources, true
 }
 
-// unnamed deals with segments of which a manifest of format 2 says nothing. One behind all others
-// goes on with the log: it was begun by a roll that a crash interrupted, or by a Kafka broker. Any
-// other is nothing we know of.
+// unnamed deals with segments of which a manifest of format 2 says nothing. Those behind all others
+// go on with the log: a Kafka broker began them. But for empty ones at the end: they are what rolls
+// have left that were never committed. The log may have gone on past their names since, so they say
+// nothing about where it ends. Any other is nothing we know of.
 func (p *planner) unnamed() {
-	last := int64(-1)
-	if n := len(p.belong); n > 0 {
-		last = p.belong[n-1].Base
+	last, known := int64(-1), len(p.belong)
+	if known > 0 {
+		last = p.belong[known-1].Base
 	}
 	for _, base := range p.bases {
 		if _, named := find(p.belong, base); named {
@@ -227,6 +228,10 @@ func (p *planner) unnamed() {
 			continue
 		}
 		p.gone = append(p.gone, manifest.Segment{Base: base, Size: -1, Role: manifest.Aside})
+	}
+	for n := len(p.belong); n > max(known, 1) && p.logs[p.belong[n-1].Base] == 0; n-- {
+		p.gone = append(p.gone, manifest.Segment{Base: p.belong[n-1].Base, Size: 0, Role: manifest.Obsolete})
+		p.belong, p.store = p.belong[:n-1], true
 	}
 	slices.SortFunc(p.gone, byBase)
 }

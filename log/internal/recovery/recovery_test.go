@@ -154,7 +154,7 @@ func TestPlan(t *testing.T) {
 		},
 		{
 			name: "a segment below the start is missing", files: "100.log=40 200.log=0", state: manifest.State{Version: 2, BootID: "boot", Start: 150, RecoveryPoint: 200},
-			named: "0=100 100=40 200=*", want: "100[100,200)@40 200[200,200)@0!",
+			named: "0=100 100=40 200=*", want: "100[100,200)@40 200[200,200)@0!\nsync the directory", // an empty last segment: only names tell the end
 		},
 		{
 			name: "killed", files: "0.log=100 100.log=4096", state: killed, named: "0=100 100=*", scans: map[int64]Scan{100: {Next: 103, Size: 30, Cut: 5}},
@@ -223,7 +223,16 @@ func TestPlan(t *testing.T) {
 			failed: "file has 9 bytes, 5 were written",
 		},
 		{
-			name: "roll that a crash interrupted", files: "0.log=9 100.log=0", state: killed, named: "0=*", want: "0[0,100)@9! 100[100,100)@0!",
+			name: "roll that a crash interrupted", files: "0.log=9 100.log=0", state: killed, named: "0=*",
+			scans: map[int64]Scan{0: {Next: 100, Size: 9}}, want: "0[0,100)@9!\nstore 0=* 100=0o\nremove 100.log\nsync the directory",
+		},
+		{
+			name: "left by a roll, and gone past since", files: "0.log=9 100.log=0 200.log=0", state: killed, named: "0=*",
+			scans: map[int64]Scan{0: {Next: 203, Size: 9}}, want: "0[0,203)@9!\nstore 0=* 100=0o 200=0o\nremove 100.log\nremove 200.log\nsync the directory",
+		},
+		{
+			name: "Kafka went on for two segments", files: "0.log=9 100.log=5 200.log=0", state: killed, named: "0=*",
+			scans: map[int64]Scan{100: {Next: 200, Size: 5}}, want: "0[0,100)@9! 100[100,200)@5!\nstore 0=* 100=* 200=0o\nremove 200.log\nsync the directory",
 		},
 		{
 			name: "begun anew, interrupted", files: "0.log=9 7.log=5 500.log=0", state: manifest.State{Version: 2, Emptied: true, Start: 500, RecoveryPoint: 500}, named: "0=*o",

@@ -90,9 +90,9 @@ func (p *planner) order() (all []Step) {
 	groups := [][]Step{p.out.strays, p.out.swaps, p.out.sources, p.out.installs, p.out.aside}
 	names := slices.Concat(groups...)
 	// The next manifest does not name what is gone any more: until then it must be durable that it
-	// is.
-	if len(all) == 0 && len(names)+len(p.out.deleted)+len(p.gone) > 0 {
-		all = append(all, Step{Kind: Sync, Reason: "what a killed process renamed may not be durable"})
+	// is. And no end is called durable that names alone tell.
+	if len(all) == 0 && (p.endsInName() || len(names)+len(p.out.deleted)+len(p.gone) > 0) {
+		all = append(all, Step{Kind: Sync, Reason: "what a killed process named may not be durable"})
 	}
 	for _, g := range groups {
 		if len(g) > 0 {
@@ -104,6 +104,14 @@ func (p *planner) order() (all []Step) {
 		all = append(all, Step{Kind: Begin, Offset: p.plan.Start, Reason: "everything before was removed"})
 	}
 	return append(all, p.out.deleted...)
+}
+
+// endsInName reports whether the last segment is empty, and so the log's end its name: behind a gap
+// no batch tells it. The process that began the segment may have died before its name was durable,
+// or that of the manifest.
+func (p *planner) endsInName() bool {
+	n := len(p.plan.Segments)
+	return n > 1 && p.plan.Segments[n-1].Size == 0
 }
 
 // findStrays plans the removal of results of compaction that the manifest does not name. Without a
