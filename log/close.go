@@ -103,7 +103,7 @@ func (l *Log) shut(end func(w *writer) error) (first bool, err error) {
 
 func (w *writer) closeFiles() error {
 	l := w.log
-	var errs []error
+	errs := []error{l.noteAgain()}
 	marked := !l.readOnly && (w.marked || !l.recovery.Clean) // what a reader saw is old: its state would undo the writer's
 	if marked && l.Err() == nil {
 		if err := w.snapshot(l.segments.end.Load()); err != nil {

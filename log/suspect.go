@@ -25,7 +25,8 @@ const suspectFile = "strata.suspect"
 const noteTries = 3
 
 // noteSuspect leaves the mark of a failed sync, or of a write to torn that failed and may have left
-// something: for the writer then. Best effort: the disk has just failed.
+// something: for the writer then. If it cannot, since the disk has just failed, Close tries again:
+// the disk may be back when the log is to be opened again.
 func (l *Log) noteSuspect(torn *segment.Segment) {
 	fsys := l.cfg.Load().FS
 	s := manifest.State{Start: l.segments.start.Load(), RecoveryPoint: l.durability.inFiles.Load(), BootID: l.dir.bootID}
@@ -33,14 +34,34 @@ func (l *Log) noteSuspect(torn *segment.Segment) {
 		s.End = l.segments.end.Load()
 		s.Segments = []manifest.Segment{{Base: torn.Base(), Size: torn.Size()}}
 	}
-	path := filepath.Join(l.path, suspectFile)
-	err := vfs.WriteFile(fsys, path, s.AppendTo(nil))
-	for tries := 0; err != nil && tries < noteTries; tries++ { // no sync may succeed any more. Nor need this one: the mark is for as long as the machine runs
-		err = writeUnsynced(fsys, path, s.AppendTo(nil))
-	}
-	if err != nil {
+	mark := s.AppendTo(nil)
+	if err := writeMark(fsys, l.path, mark); err != nil {
+		l.durability.unnoted.Store(&mark)
 		l.cfg.Load().Logger.Warn("a failed sync could not be noted", "path", l.path, "err", err)
+		return
 	}
+	l.durability.unnoted.Store(nil)
+}
+
+// noteAgain leaves the mark that noteSuspect could not leave, if there is one.
+func (l *Log) noteAgain() error {
+	mark := l.durability.unnoted.Load()
+	if mark == nil {
+		return nil
+	}
+	if err := writeMark(l.cfg.Load().FS, l.path, *mark); err != nil {
+		return fmt.Errorf("note a failed sync of %s: %w", l.path, err)
+	}
+	return nil
+}
+
+func writeMark(fsys vfs.FS, dir string, mark []byte) error {
+	path := filepath.Join(dir, suspectFile)
+	err := vfs.WriteFile(fsys, path, mark)
+	for tries := 0; err != nil && tries < noteTries; tries++ { // no sync may succeed any more. Nor need this one: the mark is for as long as the machine runs
+		err = writeUnsynced(fsys, path, mark)
+	}
+	return err
 }
 
 func writeUnsynced(fsys vfs.FS, path string, p []byte) error {
