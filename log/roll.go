@@ -178,9 +178,10 @@ func (w *writer) stateOf(cfg *Config, list []*segment.Segment, clean bool) manif
 	if _, s.Epochs = l.epochs.Latest(); l.epochs.inState {
 		s.Epochs, s.FirstOnly, s.FirstEpoch = true, true, l.epochs.first
 	}
-	s.RecoveryPoint = min(s.RecoveryPoint, w.firstUnsynced(cfg, list))
+	active := list[len(list)-1]
+	// At most what recovery will find: no batch tells of a gap at the end.
+	s.RecoveryPoint = min(s.RecoveryPoint, w.firstUnsynced(cfg, list), active.NextOffset())
 	if clean {
-		active := list[len(list)-1]
 		s.End, s.Size, s.RecoveryPoint = l.segments.end.Load(), active.Size(), l.segments.end.Load()
 	}
 	for i, seg := range list {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/stratalog/strata/log"
 )
 
 // Options say how thoroughly a script is explored. The zero value only runs it.
@@ -15,6 +17,10 @@ type Options struct {
 	Again int    // in each so manieth state, crash again at each fifth call of the recovery; 0: never
 	Seed  uint64 // of the crashes
 	Last  bool   // crash in the last operation only, and at the end
+
+	// Share has the logs of a directory share syncs from now on, through its journal, which they
+	// would do only after a while; nil: nothing does. It is for worlds with share=1.
+	Share func(*log.Directory) error
 }
 
 // A Report is what was looked at.
@@ -63,6 +69,7 @@ func (v *Violation) Class() string {
 // Run runs a script and explores it. It must be called in a testing/synctest bubble.
 func Run(s *Script, o Options) (Report, *Violation) {
 	w := newWorld(s)
+	w.share = o.Share
 	w.cuts.every = o.Every
 	if o.Last {
 		w.cuts.from = len(s.Ops) - 1

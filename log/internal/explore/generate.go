@@ -37,6 +37,9 @@ func (g *generator) world() {
 		w["shared"] = "1"
 		w["tail"] = g.oneOf("0", "-1")
 		w["journal"] = g.oneOf("0", "4096", "40000")
+		if w["journal"] != "0" {
+			w["share"] = g.oneOf("0", "1", "1")
+		}
 	}
 	w["logs"] = number(g.logs)
 	switch g.rnd.IntN(4) {
@@ -88,18 +91,12 @@ func (g *generator) op() Op {
 		o.Verb, o.Args["n"] = "burst", number(2+g.rnd.IntN(6))
 	case n < 46:
 		o.Verb, o.Args["n"], o.Args["gap"] = "follow", number(1+g.rnd.IntN(3)), g.oneOf("0", "0", "1", "5")
-		if Excluded("gaps") {
-			delete(o.Args, "gap")
-		}
 	case n < 51:
 		o.Verb = "sync"
 	case n < 58:
 		o.Verb = "roll"
 	case n < 62:
 		o.Verb, o.Args["part"] = "delete", g.oneOf("0", "10", "30", "100")
-		if g.script.World["sync"] != "ack" && Excluded("unsynced deletes") {
-			o.Verb = "check"
-		}
 	case n < 72:
 		o.Verb = "clean"
 		if g.rnd.IntN(5) == 0 {
@@ -111,9 +108,6 @@ func (g *generator) op() Op {
 		o.Verb, o.Args["n"] = "restart", number(g.rnd.IntN(4))
 	case n < 83:
 		o.Verb = "epoch"
-		if Excluded(o.Verb + "s") {
-			o.Verb = "sync"
-		}
 	case n < 88:
 		g.reconfiguration(&o)
 	case n < 91:
@@ -130,9 +124,6 @@ func (g *generator) aside(o *Op) {
 	if o.Verb == "odd" {
 		o.Args["call"] = number(g.rnd.IntN(6))
 	}
-	if Excluded(o.Verb) {
-		o.Verb = "check"
-	}
 }
 
 func (g *generator) reconfiguration(o *Op) {
@@ -145,10 +136,6 @@ func (g *generator) reconfiguration(o *Op) {
 	default:
 		o.Args["sync"] = g.oneOf("ack", "never", "interval")
 	}
-	if o.Args["sync"] != "" && Excluded("reconfigure sync") {
-		delete(o.Args, "sync")
-		o.Args["segment"] = "1500"
-	}
 }
 
 // overlapped puts an operation into the middle of another one, on the same log mostly.
@@ -159,9 +146,6 @@ func (g *generator) overlapped() {
 	}
 	for !mayOverlap[second.Verb] {
 		second = g.op()
-	}
-	if Excluded(first.Verb + " during") {
-		return
 	}
 	if g.rnd.IntN(5) > 0 {
 		second.Log = first.Log
@@ -188,9 +172,6 @@ func (g *generator) fault() {
 	case "grow":
 		a["err"], a["times"] = "full", "-1"
 	}
-	if Excluded("fault "+a["ops"]) || Excluded("faults") {
-		return
-	}
 	g.add(Op{Verb: "fault", Log: -1, Args: a})
 	g.faulty = 1 + g.rnd.IntN(8)
 }
@@ -198,8 +179,5 @@ func (g *generator) fault() {
 func (g *generator) heal() { g.add(Op{Verb: "heal", Log: -1}) }
 
 func (g *generator) cleanup() string {
-	if Excluded("gaps") {
-		return g.oneOf("delete", "none")
-	}
 	return g.oneOf("delete", "compact", "compact", "both", "none")
 }

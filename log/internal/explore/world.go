@@ -21,6 +21,7 @@ type world struct {
 	args       Args
 	fs         *vfs.MemFS
 	dir        *log.Directory // nil: each log is alone
+	share      func(*log.Directory) error
 	logs       []*member
 	cuts       *cuts
 	faults     []func()               // disarm them
@@ -103,6 +104,11 @@ func (w *world) openAll() error {
 			return w.injected(err)
 		}
 		w.dir = d
+		if w.args.Int("share") > 0 && w.share != nil {
+			if err := w.share(d); err != nil && !w.faulty {
+				return err
+			}
+		}
 	}
 	for _, m := range w.logs {
 		if err := w.open(m); err != nil {
