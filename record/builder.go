@@ -27,13 +27,17 @@ type Builder struct {
 
 	baseTimestamp, maxTimestamp int64
 	attributes                  Attributes
+
+	sumsEarly bool
+	summed    int    // sum covers the records up to this index of buf; 0: none yet
+	sum       uint32 // CRC-32C of buf[HeaderSize:summed]
 }
 
 // Reset empties b, forgets its producer, flags and offsets, and sets the largest size in bytes,
 // header included, that Append may let the uncompressed batch reach. 0 or less: no limit but that
 // of the format (2 GiB). The memory is kept.
 func (b *Builder) Reset(limit int) {
-	b.buf, b.limit, b.count, b.attributes = b.buf[:0], limit, 0, 0
+	b.buf, b.limit, b.count, b.attributes, b.summed = b.buf[:0], limit, 0, 0, 0
 }
 
 // Len returns the number of records appended.
@@ -47,6 +51,11 @@ func (b *Builder) Cap() int { return cap(b.buf) }
 
 // Expect says how large the batch is likely to get: a builder without memory gets as much at once.
 func (b *Builder) Expect(size int) { b.hint = size }
+
+// SumEarly makes b compute the CRC while records are appended, by pieces, instead of all at the
+// end. That pays for large batches that another goroutine completes: their bytes are in the caches
+// of the processor that writes them.
+func (b *Builder) SumEarly() { b.sumsEarly = true }
 
 // SetProducer names the idempotent or transactional producer of the batch and the sequence number
 // of its first record.
@@ -142,10 +151,22 @@ func (b *Builder) AppendKV(tsMs int64, key, value []byte, headers []Header) bool
 	i = putField(p, i, value)
 	if len(headers) == 0 {
 		p[i] = 0
-		return true
+	} else {
+		putHeaders(p, i, headers)
 	}
-	putHeaders(p, i, headers)
+	if end-b.summed >= sumBytes && b.sumsEarly {
+		b.sumUp()
+	}
 	return true
+}
+
+// sumUp brings the sum up to the last record.
+func (b *Builder) sumUp() {
+	if b.summed == 0 {
+		b.summed, b.sum = HeaderSize, 0
+	}
+	b.sum = crc32.Update(b.sum, castagnoli, b.buf[b.summed:])
+	b.summed = len(b.buf)
 }
 
 // fieldLen returns the size of a key or value with its length, which is -1 for nil.
@@ -233,7 +254,13 @@ func (b *Builder) seal(p []byte, c Codec) {
 	be.PutUint64(p[posMaxTimestamp:], uint64(b.maxTimestamp))
 	be.PutUint32(p[posRecordCount:], uint32(b.count))
 	be.PutUint32(p[posLength:], uint32(len(p)-LogOverhead)) // as sealBytes does, without the call
-	be.PutUint32(p[posCRC:], crc32.Checksum(p[posAttributes:], castagnoli))
+	if b.summed == 0 || c != None {
+		be.PutUint32(p[posCRC:], crc32.Checksum(p[posAttributes:], castagnoli))
+		return
+	}
+	b.sumUp()
+	header := crc32.Checksum(p[posAttributes:HeaderSize], castagnoli)
+	be.PutUint32(p[posCRC:], combineCRC(header, b.sum, len(p)-HeaderSize))
 }
 
 // sealBytes writes the length and the CRC of the batch p.
