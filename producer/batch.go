@@ -35,6 +35,7 @@ type batch struct {
 	doneFn  func(partition.ProduceResult) // answered, bound once
 
 	state    batchState
+	gathers  bool  // open, and not sent before it is full, a Send is in it, or the next tick
 	attempts int   // failed ones
 	created  int64 // on the producer's clock
 	deadline int64
@@ -101,6 +102,9 @@ func (p *Producer) newBatch(pt *partitionQueue, now int64) *batch {
 	}
 	b.part, b.created, b.deadline = pt, now, now+int64(p.cfg.DeliveryTimeout)
 	b.builder.Reset(p.cfg.BatchBytes)
+	if p.cfg.Compression == record.None {
+		b.builder.SumEarly() // the sender completes it, mostly on another processor
+	}
 	return b
 }
 

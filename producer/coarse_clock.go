@@ -16,9 +16,10 @@ type coarseClock struct {
 	ms     atomic.Int64 // since the Unix epoch; 0: it does not run. Written under mu
 	filled atomic.Int32 // batches since the last tick
 
-	mu    sync.Mutex  // guards the fields below
-	idle  int         // ticks in a row without a filled batch
-	alarm alarm.Alarm // tick; armed while the clock runs, stopped at the end
+	mu        sync.Mutex        // guards the fields below
+	idle      int               // ticks in a row without a filled batch
+	alarm     alarm.Alarm       // tick; armed while the clock runs, stopped at the end
+	gathering []*partitionQueue // to be told of the next tick; empty while the clock stands
 }
 
 const (
@@ -47,6 +48,11 @@ func (c *coarseClock) full(records int32, d int64) {
 }
 
 func (c *coarseClock) tick() {
+	c.beat()
+	c.endGathering()
+}
+
+func (c *coarseClock) beat() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.idle++
@@ -58,6 +64,31 @@ func (c *coarseClock) tick() {
 		return
 	}
 	c.ms.Store(time.Now().UnixMilli())
+}
+
+// gather has pt told of the next tick; false: there is none, the clock stands.
+func (c *coarseClock) gather(pt *partitionQueue) bool {
+	if c.ms.Load() == 0 {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ms.Load() == 0 { // and those who were to be told of its last tick are being told
+		return false
+	}
+	c.gathering = append(c.gathering, pt)
+	return true
+}
+
+// endGathering tells those who wait for the next tick.
+func (c *coarseClock) endGathering() {
+	c.mu.Lock()
+	told := c.gathering
+	c.gathering = nil
+	c.mu.Unlock()
+	for _, pt := range told {
+		pt.gathered()
+	}
 }
 
 // end stops it for good and waits until it has stopped.

@@ -114,7 +114,7 @@ func (pt *partitionQueue) lingeredLocked(b *batch, n int) bool {
 	if pt.p.cfg.Linger > 0 {
 		return pt.p.now() >= b.created+int64(pt.p.cfg.Linger)
 	}
-	return n == 0
+	return n == 0 && !b.gathers
 }
 
 // unclearLocked returns, when sequence numbers have to start anew, a batch that may be in the log

@@ -30,7 +30,8 @@ type partitionQueue struct {
 	head *batch
 	tail *batch // the open one, if it is open
 
-	unreportedBytes int // bytes of chosen records since the last growth that was told
+	gathering       bool // gathered will be called
+	unreportedBytes int  // bytes of chosen records since the last growth that was told
 
 	draining  bool
 	reporting *batch // its callbacks are running
@@ -114,24 +115,46 @@ func (pt *partitionQueue) append(r *record.Record, e *entry) (drain *partitionQu
 			return nil, g, fmt.Errorf("%w: %d bytes for topic %s", ErrMessageTooLarge, e.size, pt.topic)
 		}
 		g.bytes, turned = b.builder.Size(), true
+		b.gathers = pt.gatherLocked()
 		pt.pushLocked(b, now)
+	}
+	if e.call != nil && b.gathers {
+		b.gathers, turned = false, true // its caller waits
 	}
 	if b.builder.Size() >= pt.p.cfg.BatchBytes {
 		b.state, turned = queued, true
 	}
 	g.full = b.state != open
 	if turned && pt.claimLocked() {
-		g.full = true // it goes as it is
+		g.full = g.full || !b.gathers // it goes as it is
 		drain = pt
 	}
-	if e.chosen {
-		if g.bytes += pt.unreportedBytes; turned || g.bytes >= pt.p.cfg.BatchBytes/notifyFraction {
-			g.told, pt.unreportedBytes = true, 0
-		} else {
-			pt.unreportedBytes = g.bytes
-		}
-	}
+	pt.noteGrowthLocked(&g, e.chosen, turned)
 	return drain, g, nil
+}
+
+// gatherLocked reports whether a new batch is to gather records. While batches fill up within
+// milliseconds, one that went as soon as the sender is idle would have few of them, and each costs a
+// write; the next tick of the coarse clock sends it at the latest.
+func (pt *partitionQueue) gatherLocked() bool {
+	if !pt.gathering && pt.p.cfg.Linger == 0 {
+		pt.gathering = pt.p.coarse.gather(pt)
+	}
+	return pt.gathering
+}
+
+// gathered ends the gathering of the open batch.
+func (pt *partitionQueue) gathered() {
+	pt.mu.Lock()
+	pt.gathering = false
+	if pt.tail != nil {
+		pt.tail.gathers = false
+	}
+	drain := pt.claimLocked()
+	pt.mu.Unlock()
+	if drain {
+		pt.p.sender.hand(pt)
+	}
 }
 
 func (pt *partitionQueue) pushLocked(b *batch, now int64) {

@@ -113,14 +113,7 @@ func (p *Producer) endSpawning() {
 func (p *Producer) SendAsync(ctx context.Context, r record.Record, done func(record.Record, error)) {
 	pt, err := p.accept(ctx, &r, recipient{done: done})
 	if err != nil {
-		p.stats.refused.Add(1)
-		if done != nil {
-			r.Offset, r.LeaderEpoch = -1, -1
-			if _, explicit := r.ExplicitPartition(); !explicit {
-				r.Partition = -1
-			}
-			done(r, err)
-		}
+		p.refused(r, done, err)
 		return
 	}
 	if pt != nil {
@@ -128,64 +121,102 @@ func (p *Producer) SendAsync(ctx context.Context, r record.Record, done func(rec
 	}
 }
 
+// refused tells that a record was not accepted.
+func (p *Producer) refused(r record.Record, done func(record.Record, error), err error) {
+	p.stats.refused.Add(1)
+	if done == nil {
+		return
+	}
+	r.Offset, r.LeaderEpoch = -1, -1
+	if _, explicit := r.ExplicitPartition(); !explicit {
+		r.Partition = -1
+	}
+	done(r, err)
+}
+
 // accept puts r into the open batch of its partition. If it returns a partition, the caller has the
 // right and the duty to drain it. The error path leaves no trace.
 func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (drain *partitionQueue, err error) {
+	var at placement
+	if err := p.prepare(ctx, r, to.call, &at); err != nil {
+		return nil, err
+	}
+	return p.put(ctx, r, to, &at)
+}
+
+// A placement is where a record goes and what it takes.
+type placement struct {
+	topic  *topicParts
+	view   *topicView
+	part   *partitionQueue
+	chosen bool // by the partitioner
+	tsMs   int64
+	size   int64
+}
+
+// prepare checks r and chooses its partition.
+func (p *Producer) prepare(ctx context.Context, r *record.Record, c *sendCall, at *placement) (err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return err
 	}
-	t, view, err := p.current(ctx, r.Topic, to.call)
-	if err != nil {
-		return nil, err
+	if at.topic, at.view, err = p.current(ctx, r.Topic, c); err != nil {
+		return err
 	}
-	var tsMs int64
 	if r.Timestamp.IsZero() {
-		tsMs = p.stamp()
+		at.tsMs = p.stamp()
 	} else {
-		tsMs = r.Timestamp.UnixMilli()
+		at.tsMs = r.Timestamp.UnixMilli()
 	}
-	size := recordSize(r)
-	if err := p.checkRecord(r, tsMs, size); err != nil {
-		return nil, err
+	at.size = recordSize(r)
+	if err := p.checkRecord(r, at.tsMs, at.size); err != nil {
+		return err
 	}
-	pt, chosen, err := p.place(ctx, t, view.parts, r, to.call)
-	if err != nil {
-		return nil, err
-	}
-	if !p.memory.tryAcquire(size) {
+	at.part, at.chosen, err = p.place(ctx, at.topic, at.view.parts, r, c)
+	return err
+}
+
+// put is accept for a record that is prepared.
+func (p *Producer) put(ctx context.Context, r *record.Record, to recipient, at *placement) (drain *partitionQueue, err error) {
+	if !p.memory.tryAcquire(at.size) {
 		p.makeRoom(to.call)
-		if err := p.memory.acquire(ctx, size, p.cfg.MaxBlock); err != nil {
+		if err := p.memory.acquire(ctx, at.size, p.cfg.MaxBlock); err != nil {
 			return nil, err
 		}
 	}
-	e := entry{recipient: to, tsMs: tsMs, size: size, layout: view.layout, chosen: chosen && p.cfg.aware != nil}
-	drain, grown, err := pt.append(r, &e)
+	e := entry{recipient: to, tsMs: at.tsMs, size: at.size, layout: at.view.layout, chosen: at.chosen && p.cfg.aware != nil}
+	drain, grown, err := at.part.append(r, &e)
 	for err != nil && errors.Is(err, errMoved) { // while the record was on its way to it
 		p.awaitUpdate()
-		if t, view, err = p.current(ctx, r.Topic, to.call); err != nil {
+		if at.topic, at.view, err = p.current(ctx, r.Topic, to.call); err != nil {
 			break
 		}
-		if pt, chosen, err = p.place(ctx, t, view.parts, r, to.call); err != nil {
+		if at.part, at.chosen, err = p.place(ctx, at.topic, at.view.parts, r, to.call); err != nil {
 			break
 		}
-		e.layout, e.chosen = view.layout, chosen && p.cfg.aware != nil
-		drain, grown, err = pt.append(r, &e)
+		e.layout, e.chosen = at.view.layout, at.chosen && p.cfg.aware != nil
+		drain, grown, err = at.part.append(r, &e)
 	}
 	if err != nil {
-		p.memory.release(size)
+		p.memory.release(at.size)
 		return nil, err
 	}
+	p.tell(at, grown)
+	return drain, nil
+}
+
+// tell tells a partitioner that goes by batches what an append of records that it placed did.
+func (p *Producer) tell(at *placement, grown growth) {
 	if grown.told {
 		p.cfg.aware.Appended(topic.Appended{
-			Topic: t.name, Partition: pt.index, Partitions: len(view.parts), Bytes: grown.bytes, BatchBytes: p.cfg.BatchBytes, BatchFull: grown.full,
+			Topic: at.topic.name, Partition: at.part.index, Partitions: len(at.view.parts), Bytes: grown.bytes, BatchBytes: p.cfg.BatchBytes, BatchFull: grown.full,
 		})
 	}
-	return drain, nil
 }
 
 // makeRoom sends what the caller and lingering batches hold back, before someone waits for memory.
 func (p *Producer) makeRoom(c *sendCall) {
 	c.sendHeld()
+	p.coarse.endGathering()
 	if p.cfg.Linger > 0 {
 		p.eachPart(func(pt *partitionQueue) { pt.hurry(nil) })
 	}
