@@ -22,7 +22,8 @@ const (
 )
 
 func init() {
-	register(entry{name: "strata-group", group: strataGroup, note: "SendAsync of 100 B into 6 partitions (sticky) while 2 members poll up to 10,000 records, commit each batch and release it; SyncNever, commits are durable"})
+	register(entry{name: "strata-group", group: strataGroup, note: "SendAllAsync of 1000 records of 100 B into 6 partitions (sticky) while 2 members poll up to 10,000 records, commit each batch and release it; SyncNever, commits are durable"})
+	register(entry{name: "strata-group-each", group: strataGroup, note: "the same with SendAsync for each record"})
 	register(entry{name: "limit-kafkav2-half", group: kafkaV2Half, note: "the slower of limit-kafkav2's append and replay, batches of 1000"})
 	register(entry{name: "strata-tail", tail: strataTail, note: "paced SendAsync, SyncNever (a sync of the disk would be most of the latency), 1 partition, free consumers at its end"})
 	workloads["W8"] = func(c *config, sel []entry) { // producer -> partitions -> group
@@ -72,7 +73,7 @@ func strataGroup(j Job) (Result, error) {
 		}
 		members = append(members, m)
 	}
-	g := &groupRun{ready: make(chan struct{})}
+	g := &groupRun{}
 	ctx, cancel := context.WithTimeout(bg, time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -82,18 +83,17 @@ func strataGroup(j Job) (Result, error) {
 	if err := awaitAssignment(ctx, members); err != nil {
 		return Result{}, err
 	}
+	if err := g.begin(ctx, p); err != nil { // as the limits, which open their files before they are measured
+		return Result{}, err
+	}
 	noise()
 	m := startMeter()
 	n, err := g.produce(p, j)
 	if err != nil {
 		return Result{}, err
 	}
-	g.want.Store(n)
-	g.check()
-	select {
-	case <-g.ready:
-	case <-ctx.Done():
-		return Result{}, fmt.Errorf("%d of %d records after a minute", g.got.Load(), n)
+	if err := g.await(ctx, groupPartitions+n); err != nil {
+		return Result{}, err
 	}
 	r := m.stop(n, n*int64(j.Size))
 	cancel()
@@ -129,10 +129,10 @@ func awaitAssignment(ctx context.Context, members []*consumer.Consumer) error {
 }
 
 type groupRun struct {
-	got, want atomic.Int64 // records committed; want is 0 until it is known
-	once      sync.Once
-	ready     chan struct{}
-	failed    atomic.Pointer[error]
+	got    atomic.Int64 // records committed
+	want   atomic.Int64 // how many of them ready is for
+	ready  atomic.Pointer[chan struct{}]
+	failed atomic.Pointer[error]
 }
 
 func (g *groupRun) fail(err error) { g.failed.CompareAndSwap(nil, &err) }
@@ -144,25 +144,63 @@ func (g *groupRun) err() error {
 	return nil
 }
 
-func (g *groupRun) check() {
-	if want := g.want.Load(); want > 0 && g.got.Load() >= want {
-		g.once.Do(func() { close(g.ready) })
+// await returns when that many records are committed.
+func (g *groupRun) await(ctx context.Context, records int64) error {
+	ready := make(chan struct{})
+	g.want.Store(records)
+	g.ready.Store(&ready)
+	g.check()
+	select {
+	case <-ready:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%d of %d records after a minute", g.got.Load(), records)
 	}
+}
+
+func (g *groupRun) check() {
+	if g.got.Load() < g.want.Load() {
+		return
+	}
+	if ready := g.ready.Swap(nil); ready != nil {
+		close(*ready)
+	}
+}
+
+// begin writes the first record of each partition and has it committed.
+func (g *groupRun) begin(ctx context.Context, p *producer.Producer) error {
+	for i := range int32(groupPartitions) {
+		if _, err := p.Send(ctx, record.String(benchTopic, "", "first").To(i)); err != nil {
+			return err
+		}
+	}
+	return g.await(ctx, groupPartitions)
 }
 
 func (g *groupRun) produce(p *producer.Producer, j Job) (n int64, err error) {
 	next := payloads(j.Size, j.Batch)
+	each, rs := j.Subject == "strata-group-each", make([]record.Record, j.Batch)
+	for i := range rs {
+		rs[i].Topic = benchTopic
+	}
 	for deadline := time.Now().Add(j.MaxTime); n*int64(j.Size) < j.Bytes && time.Now().Before(deadline); {
-		for _, v := range next() {
-			p.SendAsync(bg, record.Record{Topic: benchTopic, Value: v}, nil)
-			n++
+		if values := next(); each {
+			for _, v := range values {
+				p.SendAsync(bg, record.Record{Topic: benchTopic, Value: v}, nil)
+			}
+		} else {
+			for i, v := range values {
+				rs[i].Value = v
+			}
+			p.SendAllAsync(bg, rs, nil)
 		}
+		n += int64(j.Batch)
 	}
 	if err := p.Flush(bg); err != nil {
 		return n, err
 	}
-	if s := p.Stats(); s.Acknowledged != n {
-		return n, fmt.Errorf("%d of %d records acknowledged, %d refused", s.Acknowledged, n, s.Refused)
+	if s := p.Stats(); s.Acknowledged != groupPartitions+n {
+		return n, fmt.Errorf("%d of %d records acknowledged, %d refused", s.Acknowledged-groupPartitions, n, s.Refused)
 	}
 	return n, g.err()
 }
