@@ -111,7 +111,7 @@ func (s *Segment) enterLocked(b *BatchInfo, pos int64) {
 // are enough index entries for their files.
 func (s *Segment) wroteAllLocked(f *openFile, to end) (flush, taken bool) {
 	s.alloc = max(s.alloc, to.size)
-	return len(s.index.offsets)-s.index.flushedO >= flushIndexEntries, s.wroteLocked(f)
+	return len(s.index.offsets)-s.index.flushedOffsets >= flushIndexEntries, s.wroteLocked(f)
 }
 
 // afterAppend does what seldom is to be done.

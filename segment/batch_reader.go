@@ -8,12 +8,12 @@ import (
 // firstRead is how many bytes a batchReader reads before it knows how long batches are.
 const firstRead = 64 << 10
 
-// A batchReader reads and checks the whole batches of a segment from one position on, into memory it
-// was given.
+// A batchReader reads and checks the whole batches of a segment from one position on, into memory
+// it was given.
 //
-// It reads as many batches as should fit, supposing that they are as long as the next one, and not all that
-// fits: that would end in the middle of a batch, whose bytes would be read again by the next call. With batches
-// of 600 KB and memory of 1 MiB those are two bytes of five.
+// It reads as many batches as should fit, supposing that they are as long as the next one, and not
+// all that fits: that would end in the middle of a batch, whose bytes would be read again by the
+// next call. With batches of 600 KB and memory of 1 MiB those are two bytes of five.
 type batchReader struct {
 	s     *Segment
 	f     *openFile
@@ -34,8 +34,8 @@ func (r *batchReader) offset() int { return int(r.next.pos - r.first) }
 // room returns how many bytes may be read altogether.
 func (r *batchReader) room() int { return len(r.dst) - r.start }
 
-// run reads all whole batches that there is room for, and makes room for the first one, if that does not
-// reach behind limit. next is the place behind them then.
+// run reads all whole batches that there is room for, and makes room for the first one, if that
+// does not reach behind limit. next is the place behind them then.
 func (r *batchReader) run() error {
 	var h record.Batch
 	if err := r.readTo(firstRead); err != nil {
@@ -75,8 +75,8 @@ func (r *batchReader) run() error {
 	}
 }
 
-// fitting returns the bytes of as many batches of the given size as there is room for behind n, but at least one,
-// and of the header of another.
+// fitting returns the bytes of as many batches of the given size as there is room for behind n, but
+// at least one, and of the header of another.
 func (r *batchReader) fitting(size, n int) int {
 	return max((r.room()-n)/size, 1)*size + record.HeaderSize
 }
@@ -94,8 +94,8 @@ func (r *batchReader) makeRoom(n int) {
 	r.dst = uncleared.Grow(r.dst[:r.start+r.have], n-r.have)[:r.start+n]
 }
 
-// noteChecked notes that the batches up to next were checked. looked says that the header behind them was,
-// too.
+// noteChecked notes that the batches up to next were checked. looked says that the header behind
+// them was, too.
 func (r *batchReader) noteChecked(looked bool) error {
 	if !r.check || r.next.pos == r.first {
 		return nil

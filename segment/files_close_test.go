@@ -10,10 +10,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Room for a descriptor is made by closing another segment's. If that close fails it is no matter
-// of who needs the room.
-func TestFailedCloseOfAnotherSegmentsFileIsNoErrorOfARead(t *testing.T) {
-	disk, files := vfs.Mem(), NewFileCache(1)
+// twoSegments returns segments of offset 0 and of offset 1, which hold one batch each.
+func twoSegments(t *testing.T, disk vfs.FS, files *FileCache) []*Segment {
 	var segments []*Segment
 	for base := range int64(2) {
 		s, err := Create("/", base, Config{FS: disk, Files: files})
@@ -23,8 +21,18 @@ func TestFailedCloseOfAnotherSegmentsFileIsNoErrorOfARead(t *testing.T) {
 		p := b.Bytes()
 		record.SetBaseOffset(p, base)
 		require.NoError(t, s.AppendOne(p, &BatchInfo{Size: len(p), BaseOffset: base, LastOffset: base}))
-		require.NoError(t, s.Seal())
 		segments = append(segments, s)
+	}
+	return segments
+}
+
+// Room for a descriptor is made by closing another segment's. If that close fails it is no matter
+// of who needs the room.
+func TestFailedCloseOfAnotherSegmentsFileIsNoErrorOfARead(t *testing.T) {
+	disk, files := vfs.Mem(), NewFileCache(1)
+	segments := twoSegments(t, disk, files)
+	for _, s := range segments {
+		require.NoError(t, s.Seal())
 	}
 	for range 3 {
 		for i, s := range segments {

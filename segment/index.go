@@ -28,11 +28,11 @@ type index struct {
 	times   []timeEntry
 	since   int // bytes appended since the last entry
 
-	gen       int  // counts every change but appending
-	flushedO  int  // entries that are in the files
-	flushedT  int  //
-	rewritten bool // entries were taken back: the files are written anew
-	retryAt   int  // a flush failed: the next one has this many entries
+	gen            int  // counts every change but appending
+	flushedOffsets int  // entries of offsets that are in its file
+	flushedTimes   int  // entries of times that are in its file
+	rewritten      bool // entries were taken back: the files are written anew
+	retryAt        int  // a flush failed: the next one has this many entries
 }
 
 // add enters a batch at pos, by Kafka's rule: an entry when more than interval bytes came since the
@@ -60,7 +60,7 @@ func (x *index) cut(pos, next, base int64) {
 		return int64(x.offsets[i].pos) >= pos || base+int64(x.offsets[i].rel) >= next
 	})
 	m := sort.Search(len(x.times), func(i int) bool { return base+int64(x.times[i].rel) >= next })
-	x.rewritten = x.rewritten || n < x.flushedO || m < x.flushedT
+	x.rewritten = x.rewritten || n < x.flushedOffsets || m < x.flushedTimes
 	x.gen++
 	x.offsets, x.times = x.offsets[:n], x.times[:m]
 }
@@ -134,7 +134,7 @@ func (s *Segment) Trim() {
 // dropIndexLocked forgets the entries if the files have them and no writer is going to add more.
 func (s *Segment) dropIndexLocked() {
 	x := &s.index
-	if s.active != nil && !s.sealed.Load() || x.removed || !x.loaded || x.rewritten || x.flushedO != len(x.offsets) || x.flushedT != len(x.times) {
+	if s.active != nil && !s.sealed.Load() || x.removed || !x.loaded || x.rewritten || x.flushedOffsets != len(x.offsets) || x.flushedTimes != len(x.times) {
 		return
 	}
 	*x = index{gen: x.gen + 1}

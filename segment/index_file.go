@@ -68,7 +68,7 @@ func (s *Segment) readIndexes(limit int64) (index, error) {
 		return index{}, err
 	}
 	x := index{loaded: true, offsets: parseOffsets(offsets, limit), times: parseTimes(times)}
-	x.flushedO, x.flushedT = len(x.offsets), len(x.times)
+	x.flushedOffsets, x.flushedTimes = len(x.offsets), len(x.times)
 	x.rewritten = len(offsets) != offsetEntrySize*len(x.offsets) || len(times) != timeEntrySize*len(x.times)
 	return x, nil
 }

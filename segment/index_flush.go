@@ -31,7 +31,7 @@ func (s *Segment) flushIndex(how flush) error {
 	if how == flushFinal {
 		x.addTime(s.newest, s.base)
 	}
-	if how == flushStep && (len(x.offsets)-x.flushedO < flushIndexEntries || len(x.offsets) < x.retryAt) {
+	if how == flushStep && (len(x.offsets)-x.flushedOffsets < flushIndexEntries || len(x.offsets) < x.retryAt) {
 		s.mu.Unlock()
 		return nil
 	}
@@ -45,40 +45,50 @@ func (s *Segment) flushIndex(how flush) error {
 	return err
 }
 
-// indexWrite is what is to be written of an index.
+// indexWrite is what is to be written of both indexes.
 type indexWrite struct {
-	gen                int
-	entriesO, entriesT int // that the files have afterwards
-	offsets, times     []byte
-	posO, posT         int64
+	gen            int // of the index that it was made of
+	offsets, times fileWrite
 }
 
+// fileWrite is what is to be written of one index.
+type fileWrite struct {
+	entries int // that the file has afterwards
+	pos     int64
+	bytes   []byte
+}
+
+// pendingLocked returns the entries that the files do not have.
 func (s *Segment) pendingLocked() indexWrite {
 	x := &s.index
 	if x.rewritten {
-		x.flushedO, x.flushedT = 0, 0
+		x.flushedOffsets, x.flushedTimes = 0, 0
 	}
-	w := indexWrite{gen: x.gen, entriesO: len(x.offsets), entriesT: len(x.times), posO: offsetEntrySize * int64(x.flushedO), posT: timeEntrySize * int64(x.flushedT)}
-	w.offsets = make([]byte, 0, offsetEntrySize*(len(x.offsets)-x.flushedO))
-	for _, e := range x.offsets[x.flushedO:] {
-		w.offsets = e.appendTo(w.offsets)
+	w := indexWrite{gen: x.gen, offsets: newFileWrite(offsetEntrySize, len(x.offsets), x.flushedOffsets), times: newFileWrite(timeEntrySize, len(x.times), x.flushedTimes)}
+	for _, e := range x.offsets[x.flushedOffsets:] {
+		w.offsets.bytes = e.appendTo(w.offsets.bytes)
 	}
-	w.times = make([]byte, 0, timeEntrySize*(len(x.times)-x.flushedT))
-	for _, e := range x.times[x.flushedT:] {
-		w.times = e.appendTo(w.times)
+	for _, e := range x.times[x.flushedTimes:] {
+		w.times.bytes = e.appendTo(w.times.bytes)
 	}
 	return w
+}
+
+// newFileWrite has room for the entries of a size that come behind those that were flushed.
+func newFileWrite(size, entries, flushed int) fileWrite {
+	return fileWrite{entries: entries, pos: int64(size) * int64(flushed), bytes: make([]byte, 0, size*(entries-flushed))}
 }
 
 // write writes both files. The times come first: recovery after a kill believes that the time index
 // reaches as far as the offset index does.
 func (w *indexWrite) write(s *Segment, always bool) error {
-	if err := s.writeIndex(TimeIndexSuffix, w.times, w.posT, always); err != nil {
+	if err := s.writeIndex(TimeIndexSuffix, w.times, always); err != nil {
 		return err
 	}
-	return s.writeIndex(IndexSuffix, w.offsets, w.posO, always)
+	return s.writeIndex(IndexSuffix, w.offsets, always)
 }
 
+// flushedLocked notes the outcome of a write, unless the index was changed meanwhile.
 func (s *Segment) flushedLocked(w indexWrite, err error) {
 	x := &s.index
 	if err != nil {
@@ -86,12 +96,14 @@ func (s *Segment) flushedLocked(w indexWrite, err error) {
 		return
 	}
 	if x.gen == w.gen {
-		x.flushedO, x.flushedT, x.rewritten, x.retryAt = w.entriesO, w.entriesT, false, 0
+		x.flushedOffsets, x.flushedTimes, x.rewritten, x.retryAt = w.offsets.entries, w.times.entries, false, 0
 	}
 }
 
-// writeIndex writes p at pos and cuts the file behind it.
-func (s *Segment) writeIndex(suffix string, p []byte, pos int64, always bool) (err error) {
+// writeIndex writes what w has, and cuts the file behind it. Without always it leaves a file alone
+// that has everything.
+func (s *Segment) writeIndex(suffix string, w fileWrite, always bool) (err error) {
+	p, pos := w.bytes, w.pos
 	if len(p) == 0 && pos > 0 && !always {
 		return nil
 	}

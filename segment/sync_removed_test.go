@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -26,17 +25,7 @@ func TestDescriptorOfASegmentThatIsRemovedDuringASyncIsClosed(t *testing.T) {
 				open.Add(-1)
 			}
 		}})
-		var segments []*Segment
-		for base := range int64(2) {
-			s, err := Create("/", base, Config{FS: disk, Files: files})
-			require.NoError(t, err)
-			var b record.Builder
-			b.Append(&record.Record{Value: []byte("v")})
-			p := b.Bytes()
-			record.SetBaseOffset(p, base)
-			require.NoError(t, s.AppendOne(p, &BatchInfo{Size: len(p), BaseOffset: base, LastOffset: base}))
-			segments = append(segments, s)
-		}
+		segments := twoSegments(t, disk, files)
 		disk.Inject(vfs.Fault{Ops: vfs.OpSync, Delay: time.Second})
 		synced := make(chan error)
 		go func() { synced <- segments[0].Sync() }()

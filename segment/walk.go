@@ -164,7 +164,7 @@ func (w *walk) finish(rep *Report) error {
 // notes what has to be written. It reports whether the files had something else.
 func (w *walk) compareIndexes() (rebuilt bool) {
 	if w.old.same(&w.index) {
-		w.index.flushedO, w.index.flushedT = w.old.flushedO, min(w.old.flushedT, len(w.index.times))
+		w.index.flushedOffsets, w.index.flushedTimes = w.old.flushedOffsets, min(w.old.flushedTimes, len(w.index.times))
 		return false
 	}
 	w.index.rewritten = true

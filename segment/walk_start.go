@@ -57,7 +57,7 @@ func (w *walk) startAt(n int) error {
 	}
 	w.index = w.old
 	w.index.offsets, w.index.times = w.old.offsets[:n:n], times[:len(times):len(times)]
-	w.index.rewritten = w.old.rewritten || n < w.old.flushedO || len(times) < w.old.flushedT
+	w.index.rewritten = w.old.rewritten || n < w.old.flushedOffsets || len(times) < w.old.flushedTimes
 	w.index.since = math.MinInt32 // the entry's own batch comes first, without another entry
 	w.pos, w.next, w.began = int64(e.pos), b.BaseOffset, int64(e.pos)
 	w.newest = timestampAt{last.ts, w.s.base + int64(last.rel)}
