@@ -1,0 +1,75 @@
+package consumer
+
+import "github.com/stratalog/strata/partition"
+
+// A place is one partition to be located, and the delivery that the answer is for.
+type place struct {
+	p     *part
+	d     *delivery
+	start int64 // as known so far: an offset or a Start constant
+	fresh bool  // never had a position
+}
+
+// startSpec returns the question to the log that at needs; needed is false if it has an offset. A
+// nil question: Reset is Fail.
+func (c *Consumer) startSpec(at place) (spec *partition.OffsetSpec, needed bool) {
+	earliest, latest := partition.OffsetSpec(partition.Earliest), partition.OffsetSpec(partition.Latest)
+	switch {
+	case at.start >= 0:
+		return nil, false
+	case at.start == StartEarliest:
+		return &earliest, true
+	case at.start == StartLatest:
+		return &latest, true
+	case c.cfg.Reset.kind == resetFail:
+		return nil, true
+	case c.cfg.Reset.kind == resetLatest && at.p.newborn && at.fresh:
+		return &earliest, true // all of it came later than the consumer
+	}
+	c.mu.Lock()
+	c.stats.Resets++
+	c.mu.Unlock()
+	s := c.cfg.Reset.spec()
+	return &s, true
+}
+
+// place gives a delivery its position, unless it was replaced meanwhile. An end is committed like
+// something processed, so that a member that comes back goes on there rather than at the end as it
+// is then.
+func (c *Consumer) place(at place, offset int64, commit bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at.p.d != at.d || at.d.position.Load() >= 0 {
+		return
+	}
+	at.d.position.Store(offset)
+	if commit {
+		at.d.processed.Store(offset)
+	}
+	at.p.located = true
+	at.p.noteStart(offset)
+	at.p.trouble = trouble{}
+}
+
+// noOffset stops a partition that has no offset to start at.
+func (c *Consumer) noOffset(at place) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at.p.d != at.d {
+		return nil
+	}
+	at.p.failed = &PartitionError{at.p.tp, -1, ErrNoOffset}
+	return at.p.failed
+}
+
+// spec is the question that a reset policy asks.
+func (r Reset) spec() partition.OffsetSpec {
+	switch r.kind {
+	case resetLatest:
+		return partition.Latest
+	case resetAt:
+		return partition.At(r.at)
+	default:
+		return partition.Earliest
+	}
+}
