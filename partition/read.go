@@ -26,7 +26,7 @@ type ReadResult struct {
 	LogStartOffset   int64
 	LeaderEpoch      int32
 	Aborted          []AbortedTxn // nil under ReadUncommitted or if there is none
-	// Buf with whole, verified batches behind; it belongs to the caller
+	// Bytes is Buf with whole, verified batches behind it. It belongs to the caller.
 	Bytes []byte
 }
 

@@ -59,30 +59,39 @@ func (r *rules) check(req *ProduceRequest) error {
 	} else if maxTimestamp != want {
 		want = maxTimestamp // a producer's header may be wrong about its own records
 	}
-	codec := b.Codec()
-	if r.recode {
-		codec = r.codec
-	}
-	batch := req.Batch
-	if want != b.MaxTimestamp || b.TimestampType() != o.TimestampType || codec != b.Codec() {
-		batch, err = record.Rewrite(make([]byte, 0, len(batch)), &b, record.RewriteOptions{
-			Codec: codec, TimestampType: o.TimestampType, MaxTimestamp: want, MaxInflated: o.MaxInflated,
-		})
-		if err != nil {
-			return err
-		}
-		if len(batch) > o.MaxBytes {
-			return fmt.Errorf("%w: %d bytes with the topic's compression, at most %d are accepted", ErrRecordTooLarge, len(batch), o.MaxBytes)
-		}
-		if b, err = record.ParseUnverified(batch); err != nil {
-			return err
-		}
+	batch, err := r.rewrite(req.Batch, &b, want)
+	if err != nil {
+		return err
 	}
 	if int64(len(batch)) > r.segmentBytes {
 		return fmt.Errorf("%w: %d bytes, a segment has %d", ErrBatchTooLarge, len(batch), r.segmentBytes)
 	}
 	req.append.Batch, req.append.Info = batch, b
 	return nil
+}
+
+// rewrite returns batch, whose header is b, with the topic's codec and kind of timestamp and with
+// the given largest timestamp. It is batch itself if it has them, else a copy, and b its header.
+func (r *rules) rewrite(batch []byte, b *record.Batch, maxTimestamp int64) ([]byte, error) {
+	codec := b.Codec()
+	if r.recode {
+		codec = r.codec
+	}
+	o := &r.options
+	if maxTimestamp == b.MaxTimestamp && b.TimestampType() == o.TimestampType && codec == b.Codec() {
+		return batch, nil
+	}
+	out, err := record.Rewrite(make([]byte, 0, len(batch)), b, record.RewriteOptions{
+		Codec: codec, TimestampType: o.TimestampType, MaxTimestamp: maxTimestamp, MaxInflated: o.MaxInflated,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(out) > o.MaxBytes {
+		return nil, fmt.Errorf("%w: %d bytes with the topic's compression, at most %d are accepted", ErrRecordTooLarge, len(out), o.MaxBytes)
+	}
+	*b, err = record.ParseUnverified(out)
+	return out, err
 }
 
 // blame returns the records that an error names.

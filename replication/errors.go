@@ -59,7 +59,8 @@ var (
 // the directory was changed.
 type DirectoryError struct {
 	Dir string
-	// ErrLocked, ErrNewerFormat, ErrDamaged, ErrForeign and the others; errors.Is sees it
+	// Reason is ErrLocked, ErrNewerFormat, ErrDamaged, ErrForeign or another of the above; errors.Is
+	// sees it.
 	Reason error
 	Advice string // what to do
 	Err    error  // the cause, may be nil; errors.Is and errors.As see it too

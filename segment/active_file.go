@@ -12,7 +12,7 @@ import (
 // written through it. So dropActiveLocked leaves the release to wrote while writing is set, and
 // does it at once otherwise: each descriptor is released once.
 type activeFile struct {
-	// held from the first write on; nil: the cache opens the file when it is needed
+	// active is held from the first write on; nil: the cache opens the file when it is needed.
 	active  *openFile
 	writing bool // a write is under way, between writable and wrote; changed by the writer
 }

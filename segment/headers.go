@@ -25,7 +25,7 @@ func (s *Segment) headers(f *openFile, p place, at end, fn func(b *record.Batch,
 	from, have := p.pos, 0                                // buf holds [from, from+have)
 	for p.pos < at.size {
 		if p.pos+record.HeaderSize > from+int64(have) {
-			// the next batch begins right here
+			// Small batches: the next one begins right here.
 			if p.pos-from <= int64(have) && have == len(buf) && len(buf) < scanBytes {
 				buf = make([]byte, scanBytes)
 			}

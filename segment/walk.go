@@ -152,7 +152,7 @@ func (w *walk) finish(rep *Report) error {
 	}
 	s.newest, s.newestKnown = w.newest, true
 	s.unsynced = s.unsynced || !s.cfg.ReadOnly
-	// leader epochs are checked by the first read: a wrong one is no reason to cut
+	// Leader epochs are checked by the first read: a wrong one is no reason to cut.
 	if w.o.checksCRC() && s.cfg.EpochAt == nil {
 		s.checked.add(0, w.pos)
 	}

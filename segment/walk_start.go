@@ -16,7 +16,7 @@ func (w *walk) start(size int64) error {
 	if w.o.checksCRC() || w.o.Batch != nil {
 		return nil
 	}
-	// more wrong ones no crash explains
+	// No crash explains more than two entries that are wrong.
 	for n, wrong := len(w.old.offsets), 0; n > 0 && wrong <= 2; n-- {
 		e := w.old.offsets[n-1]
 		if int64(e.pos)+record.HeaderSize > size {

@@ -97,7 +97,7 @@ func (w *window) validBatchFrom(pos int64, follows func(b *record.Batch) bool) (
 		}
 		p := w.at(pos)
 		size := int64(int32(binary.BigEndian.Uint32(p[8:]))) + record.LogOverhead
-		// most bytes: no header of magic 2
+		// At most positions there is no header of magic 2.
 		if p[16] != 2 || size < record.HeaderSize || pos+size > w.size {
 			continue
 		}
