@@ -138,7 +138,8 @@ func (l *Log) await(ctx context.Context, c *call, batch []byte) (int64, error) {
 		select {
 		case <-c.done:
 		case <-ctx.Done():
-			return 0, fmt.Errorf("append to %s: the wait ended, the append goes on: %w", l.path, ctx.Err()) // c is not pooled again
+			// The append goes on with c, which is not pooled again.
+			return 0, fmt.Errorf("append to %s: the wait ended, the append goes on: %w", l.path, ctx.Err())
 		}
 	}
 	first, err := a.BaseOffset, a.Err

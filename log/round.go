@@ -12,9 +12,11 @@ import (
 const (
 	roundAppends = 1024
 	roundBytes   = 4 << 20 // or one batch
-	copyBytes    = 8 << 10 // batches up to this size are copied into the round's buffer, larger ones written from where they are
-	patchedBytes = 16      // base offset, length, leader epoch: what is set in a copy
-	maxRounds    = 4       // in a row by one goroutine that only wanted to append
+	// Batches up to copyBytes are copied into the round's buffer, larger ones written from where
+	// they are.
+	copyBytes    = 8 << 10
+	patchedBytes = 16 // base offset, length, leader epoch: what is set in a copy
+	maxRounds    = 4  // in a row by one goroutine that only wanted to append
 )
 
 // A round is the appends that are written, and under SyncOnAck synced, at once. It belongs to the
@@ -24,9 +26,10 @@ const (
 //  1. takeQueued: what waits moves into all
 //  2. write: admits, assigns offsets, writes, publishes the new end. What failed is in refused, the
 //     others are in written
-//  3. completeWritten: those are done that do not wait for stable storage; the others stay in written
-//  4. sync, only if 3 says that it is needed. Somebody else may do it for the rounds of many logs at once,
-//     as long as everything below end is on stable storage afterwards
+//  3. completeWritten: those are done that do not wait for stable storage; the others stay in
+//     written
+//  4. sync, only if 3 says that it is needed. Somebody else may do it for the rounds of many logs
+//     at once, as long as everything below end is on stable storage afterwards
 //  5. complete: records that and lets go who waited for it
 type round struct {
 	cfg     *Config // what the log is configured with; cannot change while the token is held
@@ -36,12 +39,14 @@ type round struct {
 	written []*Append
 	end     int64 // of the log behind the round's last write
 
-	bufs   [][]byte       // of the write under way
-	writer *writer        // whose round it is, of a shared round
-	frame  *journal.Frame // takes what is written, of a shared round; nil: the round is synced by itself
-	shared int            // bytes of the round in frame
-	tag    uint64         // of its first entry there
-	pieces [][]byte       // what bufs were before the write, which changes them; if there is a frame
+	bufs   [][]byte // of the write under way
+	writer *writer  // whose round it is, of a shared round
+	// frame takes what is written, of a shared round; nil: the round is synced by itself.
+	frame  *journal.Frame
+	shared int    // bytes of the round in frame
+	tag    uint64 // of its first entry there
+	// pieces are what bufs were before the write, which changes them; if there is a frame.
+	pieces [][]byte
 	infos  []segment.BatchInfo
 	buf    []byte // memory for bufs
 }

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// journalCrowd is how many logs must be busy at once to share a sync. Two syncs run at once as
+	// journalBusyLogs is how many logs must be busy at once to share a sync. Two syncs run at once as
 	// fast as one.
-	journalCrowd = 3
-	// journalPatience is how often they must have been before a journal is made, which takes a
+	journalBusyLogs = 3
+	// journalBusyTimes is how often they must have been before a journal is made, which takes a
 	// while and 16 MiB.
-	journalPatience = 64
+	journalBusyTimes = 64
 	// journalHalf is the default size of the journal's halves.
 	journalHalf = 8 << 20
 	// journalRound is the most bytes of one log's round that go through the journal: writing more a
@@ -35,16 +35,18 @@ const (
 // docs/design/0003-journal.md. Its zero value, never made ready, is that of a directory without
 // one.
 type journaling struct {
-	dir      *Directory
-	half     int64 // bytes of a half; 0: no journal
-	crowd    int
-	patience int
+	dir       *Directory
+	half      int64 // bytes of a half; 0: no journal
+	busyLogs  int   // journalBusyLogs, but in tests
+	busyTimes int   // journalBusyTimes, likewise
 
-	state    atomic.Int32 // noJournal until begin, which is under the syncer's mu, then moved by upkeep and by who leads
-	current  *journal.Journal[holder]
-	settling atomic.Bool // a checkpoint is queued or runs; the journal allows one at a time
-	idle     alarm.Alarm // rest
-	rested   int64       // frames when idle looked last; the alarm's
+	// state is noJournal until begin, which is called under the syncer's mu. Then upkeep moves it,
+	// and who leads.
+	state    atomic.Int32
+	current  *journal.Journal[holder] // stored before state is journalReady, and not changed
+	settling atomic.Bool              // a checkpoint is queued or runs; the journal allows one at a time
+	idle     alarm.Alarm              // rest
+	rested   int64                    // frames when idle looked last; the alarm's
 
 	shared sharedRound // of the worker that leads shared rounds: there is one at a time
 }
@@ -58,7 +60,7 @@ const (
 )
 
 func (j *journaling) init(d *Directory, half int64) {
-	j.dir, j.half, j.crowd, j.patience = d, half, journalCrowd, journalPatience
+	j.dir, j.half, j.busyLogs, j.busyTimes = d, half, journalBusyLogs, journalBusyTimes
 	j.idle.Do = j.rest
 }
 
@@ -122,7 +124,7 @@ func (j *journaling) lead(ws []*writer) {
 	}
 	err := j.append()
 	for _, r := range s.rounds {
-		if err != nil { // the log's own sync decides; whether the journal has the round as well does not matter
+		if err != nil { // the log's own sync decides, whether the journal has the round or not
 			j.dir.syncer.add(job{finish: r})
 			continue
 		}
@@ -155,7 +157,8 @@ func (j *journaling) write(w *writer) {
 	case !w.completeWritten(r):
 		r.put()
 		w.release()
-	case r.frame == nil || r.tag != w.journalTag: // too large, or void from the start by a roll in the middle of it
+	case r.frame == nil || r.tag != w.journalTag:
+		// It is too large, or void from the start: a roll in the middle of it drew another tag.
 		j.dir.syncer.add(job{finish: r})
 	default:
 		j.shared.rounds = append(j.shared.rounds, r)

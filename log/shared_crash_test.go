@@ -23,7 +23,7 @@ const sharedDir = "/dir"
 // alwaysShare has every round of d's logs that is led by a worker go through the journal, which is made at once.
 func (d *Directory) alwaysShare() error {
 	j := &d.syncer.journal
-	j.crowd = 1
+	j.busyLogs = 1
 	if !j.begin() {
 		return fmt.Errorf("journal state %d", j.state.Load())
 	}

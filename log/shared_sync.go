@@ -16,7 +16,8 @@ type sharedSync struct {
 
 // syncTurn is one sync for all who wait for it.
 type syncTurn struct {
-	lead chan struct{} // closed when the sync before it is over: the caller that made the turn begins
+	// lead is closed when the sync before it is over: the caller that made the turn begins.
+	lead chan struct{}
 	done chan struct{} // closed when it is over
 	err  error         // set before done is closed
 }

@@ -142,7 +142,7 @@ func TestFewBusyLogsSyncForThemselves(t *testing.T) {
 	fsys := vfs.Mem()
 	d, err := OpenDirectory(sharedDir, DirectoryConfig{FS: fsys})
 	require.NoError(t, err)
-	d.syncer.journal.patience = 1
+	d.syncer.journal.busyTimes = 1
 	s := &sharing{fs: fsys, dir: d}
 	for i := range 2 {
 		s.logs = append(s.logs, s.open(t, i))

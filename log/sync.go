@@ -29,8 +29,10 @@ func (l *Log) tellDurable(end int64) {
 // A state is three small syncs. It pays when it saves the next recovery from looking at more than
 // this, and from taking damage to what was synced for a write that a power cut has torn.
 const (
-	persistBytes = unsyncedWindow // after so much has been synced: by then it is a small part of the cost
-	persistEvery = time.Second    // after a Sync that somebody asked for, if the last one was so long ago
+	// persistBytes is after how much was synced: by then it is a small part of the cost.
+	persistBytes = unsyncedWindow
+	// persistEvery is after a Sync that somebody asked for, if the last one was so long ago.
+	persistEvery = time.Second
 )
 
 // Sync returns when everything appended before the call is on stable storage. Appends go on
@@ -93,9 +95,12 @@ func (l *Log) syncNow() error {
 	defer d.syncing.unlock()
 	d.mu.Lock()
 	cuts := d.cuts.Load()
-	end := l.segments.end.Load() // after cuts, or it could be that of before a truncation; before the segments, or a roll could put its end behind them
+	// After cuts, or it could be that of before a truncation; before the segments, or a roll could
+	// put its end behind them.
+	end := l.segments.end.Load()
 	dirty, active := d.dirty, l.active()
-	done := d.inFiles.Load() >= end && len(dirty) == 0 // the start can have been moved past what is dirty
+	// The start can have been moved past what is dirty.
+	done := d.inFiles.Load() >= end && len(dirty) == 0
 	d.mu.Unlock()
 	if err := d.failed(); err != nil || done {
 		return err
@@ -127,7 +132,8 @@ func (l *Log) syncDirty() {
 		return
 	}
 	for _, s := range dirty {
-		end := s.NextOffset() // before the sync: a truncation can have made the segment active again
+		// Before the sync: a truncation can have made the segment active again.
+		end := s.NextOffset()
 		if l.syncClosed(s) != nil {
 			return // every append says so
 		}
@@ -168,7 +174,8 @@ func (w *writer) armSync(cfg *Config) {
 
 func (l *Log) syncDue() {
 	if err := l.syncNow(); err != nil {
-		l.cfg.Load().Logger.Warn("periodic sync failed", "path", l.path, "err", err) // sticky: every append says so too
+		// Sticky: every append says so too.
+		l.cfg.Load().Logger.Warn("periodic sync failed", "path", l.path, "err", err)
 		return
 	}
 	l.persist(math.MaxInt64)

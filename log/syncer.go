@@ -28,16 +28,18 @@ type syncer struct {
 	journal journaling
 	wg      sync.WaitGroup
 
-	mu      sync.Mutex // guards the fields below
-	idle    sync.Cond  // workers without work wait here
-	queue   []job      // first come, first served
-	inline  int        // appenders that sync by themselves
-	alone   int        // workers that lead a round of one log that could share
-	sharing bool       // a worker leads shared rounds: all jobs of that kind are for it
-	crowded int        // how often there was no journal though it would have been of use
-	workers int
-	waiting int
-	closed  bool
+	mu     sync.Mutex // guards the fields below
+	idle   sync.Cond  // workers without work wait here
+	queue  []job      // first come, first served
+	inline int        // appenders that sync by themselves, between enter and leave
+	// unshared counts the workers that lead a round of one log that could have shared a sync.
+	unshared int
+	sharing  bool // a worker leads shared rounds: all jobs of that kind are for it
+	// seenBusy is how often there was no journal though it would have been of use.
+	seenBusy int
+	workers  int  // there are, waiting included
+	waiting  int  // in idle
+	closed   bool // by stop: workers end when the queue is empty
 }
 
 // enter lets an appender sync by itself, if no log waits for a worker and few enough syncs are
@@ -45,10 +47,10 @@ type syncer struct {
 func (s *syncer) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.queue) > 0 || s.sharing || s.inline+s.workers-s.waiting >= s.limit || s.crowdLocked(1) && s.journal.ready() {
+	if len(s.queue) > 0 || s.sharing || s.inline+s.workers-s.waiting >= s.limit || s.manyBusyLocked(1) && s.journal.ready() {
 		return false
 	}
-	s.noteCrowdLocked(1)
+	s.noteBusyLocked(1)
 	s.inline++
 	return true
 }
@@ -59,17 +61,17 @@ func (s *syncer) leave() {
 	s.mu.Unlock()
 }
 
-// ledAlone is called by a worker at the end of a round that did not share, before it passes the
+// ledUnshared is called by a worker at the end of a round that did not share, before it passes the
 // token on.
-func (s *syncer) ledAlone() {
+func (s *syncer) ledUnshared() {
 	s.mu.Lock()
-	s.alone--
+	s.unshared--
 	s.mu.Unlock()
 }
 
-// crowdLocked reports whether so many logs are busy, with n that wait, that they should share a
+// manyBusyLocked reports whether so many logs are busy, with n that wait, that they should share a
 // sync.
-func (s *syncer) crowdLocked(n int) bool { return n+s.inline+s.alone >= s.journal.crowd }
+func (s *syncer) manyBusyLocked(n int) bool { return n+s.inline+s.unshared >= s.journal.busyLogs }
 
 // add queues a job. It must not come after stop.
 func (s *syncer) add(j job) {
@@ -80,18 +82,18 @@ func (s *syncer) add(j job) {
 		if s.sharing { // whoever leads the shared rounds looks into the queue again before it ends
 			return
 		}
-		s.noteCrowdLocked(s.waitingToShareLocked())
+		s.noteBusyLocked(s.waitingToShareLocked())
 	}
 	s.callWorkerLocked()
 }
 
-// noteCrowdLocked has the journal made when it was often enough seen that it would have been of use
+// noteBusyLocked has the journal made when it was often enough seen that it would have been of use
 // to n logs that wait and those that sync.
-func (s *syncer) noteCrowdLocked(n int) {
-	if !s.crowdLocked(n) || !s.journal.wanted() {
+func (s *syncer) noteBusyLocked(n int) {
+	if !s.manyBusyLocked(n) || !s.journal.wanted() {
 		return
 	}
-	if s.crowded++; s.crowded >= s.journal.patience && s.journal.begin() {
+	if s.seenBusy++; s.seenBusy >= s.journal.busyTimes && s.journal.begin() {
 		s.queue = append(s.queue, job{upkeep: s.journal.make})
 		s.callWorkerLocked()
 	}
@@ -100,7 +102,9 @@ func (s *syncer) noteCrowdLocked(n int) {
 // callWorkerLocked sees that the queue is looked at.
 func (s *syncer) callWorkerLocked() {
 	switch {
-	case len(s.queue) <= s.waiting: // those that were signalled before and did not run yet are in both
+	case len(s.queue) <= s.waiting:
+		// Workers that were signalled before and did not run yet are in waiting, and their jobs in
+		// queue.
 		s.idle.Signal()
 	case s.workers < s.limit:
 		s.workers++
@@ -120,8 +124,8 @@ func (s *syncer) waitingToShareLocked() (n int) {
 // A task is what a worker does next: a job, or rounds of several logs that share a sync.
 type task struct {
 	job
-	alone  bool // job.lead is counted in syncer.alone
-	shared []*writer
+	counted bool // job.lead is counted in syncer.unshared
+	shared  []*writer
 }
 
 // next waits for a task; ok is false when there will be none.
@@ -153,8 +157,8 @@ func (s *syncer) takeLocked() (t task, ok bool) {
 		return t, false
 	}
 	t.job = s.queue[i]
-	if t.alone = t.shares(); t.alone {
-		s.alone++
+	if t.counted = t.shares(); t.counted {
+		s.unshared++
 	}
 	s.queue = slices.Delete(s.queue, i, i+1) // as short as there are busy logs
 	return t, true
@@ -165,7 +169,7 @@ func (s *syncer) takeLocked() (t task, ok bool) {
 // leads the shared rounds.
 func (s *syncer) takeSharersLocked(ws []*writer) []*writer {
 	n := s.waitingToShareLocked()
-	if n == 0 || s.sharing || !s.crowdLocked(n) || !s.journal.ready() {
+	if n == 0 || s.sharing || !s.manyBusyLocked(n) || !s.journal.ready() {
 		return nil
 	}
 	s.queue = slices.DeleteFunc(s.queue, func(j job) bool {
@@ -187,7 +191,7 @@ func (s *syncer) work() {
 		case t.shared != nil:
 			s.leadShared(t.shared)
 		case t.lead != nil:
-			t.lead.leadOnWorker(t.alone)
+			t.lead.leadOnWorker(t.counted)
 		case t.finish != nil:
 			t.finish.syncAndComplete()
 		case t.closed != nil:
@@ -231,17 +235,17 @@ func (s *syncer) stop() {
 	s.wg.Wait()
 }
 
-// leadOnWorker leads a round on a worker, and gives the token up. alone says that it could have
-// shared.
-func (w *writer) leadOnWorker(alone bool) {
+// leadOnWorker leads a round on a worker, and gives the token up. counted says that it could have
+// shared: see task.
+func (w *writer) leadOnWorker(counted bool) {
 	r := rounds.Get().(*round)
 	w.takeQueued(r)
 	before, blocking := w.roundSize, r.blocking()
 	w.roundSize = len(r.all)
 	w.run(r)
 	r.put()
-	if alone {
-		w.log.dir.syncer.ledAlone()
+	if counted {
+		w.log.dir.syncer.ledUnshared()
 	}
 	if blocking || max(before, w.roundSize) > 1 {
 		// Those who were just let go run first, so that what they append next makes one round and

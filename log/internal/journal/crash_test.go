@@ -14,7 +14,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// tiny is the least that can be called a log: one file of bytes that tell their position. Its files are written without a sync.
+// tiny is the least that can be called a log: one file of bytes that tell their position. Its files
+// are written without a sync.
 type tiny struct {
 	name string
 	file vfs.File
@@ -71,7 +72,8 @@ func openTinies(fsys vfs.FS, n int) (*tinies, error) {
 	return s, err
 }
 
-// round appends to some of the logs: with the journal, or where that is full or out of use, with a sync of each.
+// round appends to some of the logs: with the journal, or where that is full or out of use, with a
+// sync of each.
 func (s *tinies) round(rnd *rand.Rand) error {
 	var holders []*tiny
 	f := new(Frame)

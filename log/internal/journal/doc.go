@@ -9,10 +9,13 @@
 //
 // # Invariants
 //
-//   - A frame is the work of one sync. Append of frame n+1 begins after frame n is on stable storage, so only the last one can be torn.
-//   - The two halves of the file are used in turn. A half is written to again only after every Holder with entries in it has said that its
-//     own files hold them on stable storage, and after the half's first byte, zero, says so on stable storage as well.
-//   - After a failed write, sync or Settle nothing is appended any more, and nothing is given free: what the file holds stays.
+//   - A frame is the work of one sync. Append of frame n+1 begins after frame n is on stable
+//     storage, so only the last one can be torn.
+//   - The two halves of the file are used in turn. A half is written to again only after every
+//     Holder with entries in it has said that its own files hold them on stable storage, and after
+//     the half's first byte, zero, says so on stable storage as well.
+//   - After a failed write, sync or Settle nothing is appended any more, and nothing is given free:
+//     what the file holds stays.
 //
 // # Format (big endian)
 //

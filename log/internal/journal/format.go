@@ -14,10 +14,11 @@ const (
 	version     = 1
 	headerBytes = 4096
 
-	frameMagic  = "SJF1"
-	frameFixed  = 4 + 4 + 8 + 8 + 8 // before the entries
-	sumBytes    = 8
-	alignment   = 512 // of frames: none shares a sector with an earlier one, which has been acknowledged
+	frameMagic = "SJF1"
+	frameFixed = 4 + 4 + 8 + 8 + 8 // before the entries
+	sumBytes   = 8
+	// alignment of frames: none shares a sector with an earlier one, which has been acknowledged.
+	alignment   = 512
 	entryFixed  = 2 + 8 + 8 + 8 + 4
 	maxNameSize = 1<<16 - 1
 )

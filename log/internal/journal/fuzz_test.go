@@ -10,7 +10,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// FuzzLoad reads any bytes as a journal: never a panic, and never an entry that was not appended with its checksum.
+// FuzzLoad reads any bytes as a journal: never a panic, and never an entry that was not appended
+// with its checksum.
 func FuzzLoad(f *testing.F) {
 	fsys := testFS(f)
 	j := create(f, fsys, 2048)

@@ -203,7 +203,8 @@ func TestWhatIsLeftOfEarlierUsesOfAHalfIsNotLoaded(t *testing.T) {
 	require.NoError(t, j.Drain())
 	require.NoError(t, j.Append(frameOf(entry(7)), nil))
 	require.Equal(t, []Entry{entry(7)}, load(t, fsys))
-	for cut := range alignment { // the same frame, torn at each byte, before frames of an earlier use
+	// The same frame, torn at each byte, before frames of an earlier use.
+	for cut := range alignment {
 		torn := fsys.Kill()
 		overwrite(t, torn, headerBytes+int64(cut), make([]byte, alignment-cut))
 		got := load(t, torn)

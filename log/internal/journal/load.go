@@ -113,7 +113,9 @@ func parseHalf(p []byte, id uint64) (h loaded, err error) {
 	}
 	first := placeOf(p)
 	if first.id != id {
-		return h, nil // torn before the id, which comes last of what tells this use of the half from an earlier one
+		// Torn before the id, which comes last of what tells this use of the half from an earlier
+		// one.
+		return h, nil
 	}
 	pos, next := int64(0), place{id: id, generation: first.generation}
 	for pos < int64(len(p)) {
