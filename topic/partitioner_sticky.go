@@ -2,27 +2,15 @@ package topic
 
 import (
 	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 
 	"github.com/stratalog/strata/record"
 )
 
 // sticky stays on a partition until a batch's worth of bytes went there (KIP-794).
-type sticky struct {
-	last atomic.Pointer[stuck] // the one asked for last: mostly the one that is asked for next
-
-	mu      sync.RWMutex // guards current
-	current map[turn]*stuck
-}
-
-// stuck is the present choice for one topic.
-type stuck struct {
-	turn turn
-	// state has the partition in the high half, the bytes appended to it in the low one: one word,
-	// so that a late report cannot count for the next choice.
-	state atomic.Uint64
-}
+//
+// The state of a turn has the partition in the high half, the bytes appended to it in the low one:
+// one word, so that a late report cannot count for the next choice.
+type sticky struct{ turns turns }
 
 func newSticky() *sticky { return &sticky{} }
 
@@ -35,12 +23,12 @@ func (p *sticky) Partition(r record.Record, n int) int { return p.partitionIn(r.
 func (p *sticky) partitionIn(topic string, _ []byte, block, n int) int {
 	s := p.at(turn{topic, block}, n)
 	for {
-		old := s.state.Load()
+		old := s.word.Load()
 		partition, _ := unpack(old)
 		if partition < n {
 			return partition
 		}
-		s.state.CompareAndSwap(old, pack(rand.IntN(n), 0)) // a smaller topic of the same name
+		s.word.CompareAndSwap(old, pack(rand.IntN(n), 0)) // a smaller topic of the same name
 	}
 }
 
@@ -54,7 +42,7 @@ func (p *sticky) appendedIn(a Appended, block int) {
 	}
 	s := p.at(turn{a.Topic, block}, a.Partitions)
 	for {
-		old := s.state.Load()
+		old := s.word.Load()
 		partition, bytes := unpack(old)
 		if partition != int(a.Partition) {
 			return // chosen before the last switch
@@ -65,35 +53,18 @@ func (p *sticky) appendedIn(a Appended, block int) {
 		if total >= limit && a.BatchFull || total >= 2*limit {
 			next = pack(rand.IntN(a.Partitions), 0)
 		}
-		if s.state.CompareAndSwap(old, next) {
+		if s.word.CompareAndSwap(old, next) {
 			return
 		}
 	}
 }
 
-func (p *sticky) at(t turn, n int) *stuck {
-	if s := p.last.Load(); s != nil && s.turn == t {
+// at returns the state of t, a topic with n partitions.
+func (p *sticky) at(t turn, n int) *turnState {
+	if s := p.turns.get(t); s != nil {
 		return s
 	}
-	p.mu.RLock()
-	s := p.current[t]
-	p.mu.RUnlock()
-	if s != nil {
-		p.last.Store(s)
-		return s
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if s = p.current[t]; s != nil {
-		return s
-	}
-	if p.current == nil {
-		p.current = map[turn]*stuck{}
-	}
-	s = &stuck{turn: t}
-	s.state.Store(pack(rand.IntN(n), 0))
-	p.current[t] = s
-	return s
+	return p.turns.add(t, pack(rand.IntN(n), 0))
 }
 
 // stickyKeyed is keyedOr over sticky, passing on what the producer reports. Keyed records are
