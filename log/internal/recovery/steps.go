@@ -78,6 +78,7 @@ func (p *planner) finish() Plan {
 		p.out.deleted = append(p.out.deleted, Step{Kind: Remove, Name: name, Reason: "was waiting to be deleted"})
 	}
 	p.plan.Steps = p.order()
+	p.plan.Clean = p.plan.Clean && !p.store // the manifest that is stored does not say so any more
 	return p.plan
 }
 
