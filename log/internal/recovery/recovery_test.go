@@ -161,6 +161,10 @@ func TestPlan(t *testing.T) {
 			want: "0[0,100)@100! 100[100,103)@30!\ncut 5 bytes off 100.log, offset 103 is next",
 		},
 		{
+			name: "space reserved behind a segment that somebody else closed", files: "0.log=4096 100.log=5", state: manifest.State{Version: 2, BootID: "other", RecoveryPoint: 100},
+			named: "0=*", scans: map[int64]Scan{0: {Next: 100, Size: 9}, 100: {Next: 103, Size: 5}}, want: "0[0,100)@9! 100[100,103)@5!",
+		},
+		{
 			name: "a gap of compaction", files: "0.log=100 100.log=50 200.log=60", state: open, named: "0=100 100=50 200=*",
 			scans: map[int64]Scan{0: {Next: 80, Size: 100}, 100: {Next: 101, Size: 50}, 200: {Next: 210, Size: 60}},
 			want:  "0[0,80)@100! 100[100,101)@50! 200[200,210)@60!",
