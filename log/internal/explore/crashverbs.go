@@ -27,10 +27,8 @@ func (w *world) crash(_ *member, args Args) error {
 		return fmt.Errorf("%s: %w", how.Name, err)
 	}
 	w.forget()
-	for i, want := range o.want {
-		if want.removing {
-			w.logs[i].half = true
-		}
+	for _, m := range w.logs {
+		m.half = false // what is expected after the crash says so too
 	}
 	if err := w.openAll(); err != nil {
 		return fmt.Errorf("%s: open: %w", how.Name, err)
@@ -38,7 +36,7 @@ func (w *world) crash(_ *member, args Args) error {
 	for i, m := range w.logs {
 		l := m.log.Load()
 		f, err := readLog(l)
-		if err == nil && !o.want[i].removing {
+		if err == nil {
 			err = errors.Join(o.want[i].check(f), o.want[i].checkEpochs(l), checkSnapshots(l, f), checkTimes(l, f))
 		}
 		if err != nil {

@@ -260,19 +260,16 @@ func (e *expectation) settle(stable, end int64) {
 		e.end = max(e.end, end)
 	}
 	for o, s := range e.slots {
-		s.must = (s.must || e.killed || o < stable) && o < e.cut && !e.removing
+		s.must = (s.must || e.killed || o < stable) && o < e.cut
 	}
 	if !e.killed && e.cut == none {
 		e.end = max(e.end, min(stable, end))
 	}
-	if e.cut != none || e.removing {
+	if e.cut != none {
 		e.end = 0
 	}
-	if e.epochAt >= e.cut || e.removing {
+	if e.epochAt >= e.cut {
 		e.epoch = -1
-	}
-	if e.removing {
-		e.low = 0
 	}
 	if e.cut == 0 {
 		e.low = min(e.low, e.doubt)

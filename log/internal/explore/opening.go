@@ -49,9 +49,6 @@ func (o *opening) lookAt(s *seen, i int, m *member, dir *log.Directory, use func
 	cfg := o.cut.cfgs[i]
 	cfg.FS, cfg.Dir, cfg.Owner = o.fs, dir, &owner{}
 	l, err := log.Open(m.path, cfg)
-	if err != nil && o.want[i].removing {
-		return o.removeAgain(s, m)
-	}
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
@@ -67,13 +64,6 @@ func (o *opening) lookAt(s *seen, i int, m *member, dir *log.Directory, use func
 	s.clean = s.clean && l.Recovery().Clean
 	s.cut = s.cut || l.Recovery().CutBytes > 0
 	return errors.Join(err, l.Close())
-}
-
-// removeAgain does what has to be done with a log whose removal was interrupted, if it does not
-// open.
-func (o *opening) removeAgain(s *seen, m *member) error {
-	s.logs, s.durable = append(s.logs, &found{}), append(s.durable, 0)
-	return o.fs.RemoveAll(m.path)
 }
 
 // check looks at what a crash has left: that everything is there, and the second time too, that the

@@ -39,7 +39,7 @@ type member struct {
 	path  string
 	owner *owner
 	log   atomic.Pointer[log.Log] // nil: it could not be opened, a fault was in the way
-	half  bool                    // its removal failed
+	half  bool                    // its removal failed: it is whole, or gone
 
 	mu     sync.Mutex // guards the fields below
 	cfg    log.Config // without what every opening sets
@@ -123,13 +123,6 @@ func (w *world) open(m *member) error {
 	if w.args.Int("shared") > 0 && w.dir == nil {
 		return nil
 	}
-	if m.half {
-		if err := errors.Join(w.fs.RemoveAll(m.path), w.fs.SyncDir(root)); err != nil {
-			return w.injected(err)
-		}
-		m.half = false
-		w.add(fact{kind: removed, log: m.index})
-	}
 	l, err := log.Open(m.path, w.config(m, w.fs, w.dir, m.owner))
 	if err != nil {
 		return w.injected(err)
@@ -138,6 +131,15 @@ func (w *world) open(m *member) error {
 	f, err := readLog(l)
 	if err != nil {
 		return w.injected(err)
+	}
+	if m.half {
+		facts := w.known()
+		if err := expect(facts, len(facts), m.index, 0, true).check(f); err != nil {
+			return fmt.Errorf("removal that failed: %w", err)
+		}
+		m.half = false
+		w.begin(m, l, f)
+		return nil
 	}
 	m.owner.begin(f)
 	w.add(fact{kind: synced, log: m.index, offset: l.DurableOffset()})
