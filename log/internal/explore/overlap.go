@@ -2,6 +2,7 @@ package explore
 
 import (
 	"errors"
+	"math"
 	"sync"
 	"testing/synctest"
 
@@ -49,9 +50,11 @@ func (w *world) overlapped(o *Op) error {
 	err := w.one(o)
 	stop()
 	mu.Lock()
-	defer mu.Unlock()
-	if mid != nil {
-		err = errors.Join(err, <-mid)
+	started := mid
+	calls = math.MinInt // a call that was under way before stop begins nothing any more
+	mu.Unlock()         // before the wait: such a call may be one that the second operation waits for
+	if started != nil {
+		err = errors.Join(err, <-started)
 		<-waited
 	}
 	return err
