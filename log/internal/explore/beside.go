@@ -32,7 +32,8 @@ func (w *world) follow(m *member, args Args) error {
 		w.appended(m, before, recs, a.BaseOffset, a.Err)
 		done <- a.Err
 	}})
-	if err = <-done; errors.Is(err, log.ErrOffsetOutOfRange) && w.overlap.Load() != 0 {
+	err = <-done
+	if overtaken := errors.Is(err, log.ErrOffsetOutOfRange) || errors.Is(err, log.ErrStaleEpoch); overtaken && w.overlap.Load() != 0 {
 		return nil
 	}
 	return w.failed(m, err)
