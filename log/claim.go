@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/stratalog/strata/vfs"
@@ -68,12 +71,75 @@ type claim struct {
 	lock io.Closer // of the log's own directory; nil: the Directory's lock protects it
 }
 
-// claim makes the log in path one of d's open logs. It returns an error matching ErrLocked if it is
-// open already.
-func (d *Directory) claim(fsys vfs.FS, path string) (c claim, err error) {
-	if c.name, err = fsys.RealPath(path); err != nil {
-		return c, err
+// enter makes the log's directory, if there is none, claims it for l and lists it. It returns an error
+// matching ErrLocked if the log is open already.
+func (d *Directory) enter(l *Log, fsys vfs.FS) (found listing, err error) {
+	name, err := d.makeLogDir(fsys, l.path)
+	if err != nil {
+		return nil, err
 	}
+	if l.claim, err = d.claim(fsys, l.path, name); err != nil {
+		return nil, err
+	}
+	found, err = fsys.ReadDir(l.path)
+	if err == nil && d.real == filepath.Dir(name) {
+		if found.has(lockFile) {
+			err = probe(fsys, name)
+		}
+		if err == nil && !found.has(stateFile) {
+			// Also if the directory was there: whoever made it may have been killed before syncing.
+			err = d.entries.do(func() error { return fsys.SyncDir(d.path) })
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.release(l.claim))
+	}
+	return found, nil
+}
+
+// makeLogDir makes the directory of a log, if there is none, and returns its real path. What lies in d
+// is left for enter to sync: d's own entry is durable since OpenDirectory.
+func (d *Directory) makeLogDir(fsys vfs.FS, path string) (name string, err error) {
+	if d.solo {
+		return d.real, nil
+	}
+	if filepath.Dir(path) != filepath.Clean(d.path) {
+		if err := makeDir(fsys, path, stateFile); err != nil {
+			return "", err
+		}
+		return fsys.RealPath(path)
+	}
+	name, err = vfs.RealPathIn(fsys, d.real, path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return name, err
+	}
+	if err := fsys.MkdirAll(path, 0o755); err != nil {
+		return "", err
+	}
+	return vfs.RealPathIn(fsys, d.real, path)
+}
+
+// makeDir makes dir, durably. If it holds the given file, which is written only after that, it has
+// been done before: an fsync less.
+func makeDir(fsys vfs.FS, dir, file string) error {
+	if _, err := fsys.Stat(filepath.Join(dir, file)); err == nil {
+		return nil
+	}
+	return vfs.MakeDir(fsys, dir, 0o755)
+}
+
+// A listing is what a directory holds, by name.
+type listing []fs.DirEntry
+
+func (l listing) has(name string) bool {
+	_, ok := slices.BinarySearchFunc(l, name, func(e fs.DirEntry, name string) int { return strings.Compare(e.Name(), name) })
+	return ok
+}
+
+// claim makes the log in path, whose real path is name, one of d's open logs. That nobody has a log
+// right below d open alone is left to the caller.
+func (d *Directory) claim(fsys vfs.FS, path, name string) (c claim, err error) {
+	c.name = name
 	d.mu.Lock()
 	switch {
 	case d.closed:
@@ -91,7 +157,6 @@ func (d *Directory) claim(fsys vfs.FS, path string) (c claim, err error) {
 	case d.real == c.name: // a log that is alone: d's lock is its own
 		err = probe(fsys, parent)
 	case d.real == parent:
-		err = probe(fsys, c.name)
 	default:
 		if c.lock, err = takeLock(fsys, filepath.Join(c.name, lockFile)); err == nil {
 			err = probe(fsys, parent)

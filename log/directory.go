@@ -50,7 +50,7 @@ type Directory struct {
 	unclean bool // a log was not closed in order
 	kafka   kafkaFiles
 
-	replayed map[string]int64 // bytes written from the journal when the directory was opened, by log; not changed afterwards
+	replayed map[string]replayed // by the name of a log that was not opened since
 }
 
 const lockFile = ".lock"
@@ -78,7 +78,7 @@ func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("log: open directory: %w", err)
 	}
-	replayed, err := replayJournal(cfg.FS, dir, cfg.Logger)
+	replayed, err := replayJournal(cfg.FS, dir, cfg.Logger, cfg.MaxSyncs)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("log: open directory: %w", err), lock.Close())
 	}

@@ -44,16 +44,12 @@ const epochFile = "leader-epoch-checkpoint"
 // loadEpochs reads the file, or takes the first epoch from the state if there is no file; found is
 // false if there is neither.
 func loadEpochs(fsys vfs.FS, dir string, st *manifest.State, end func() int64) (c *EpochCache, found bool, err error) {
-	c = &EpochCache{fs: fsys, dir: dir, end: end}
 	path := filepath.Join(dir, epochFile)
 	p, err := vfs.ReadFile(fsys, path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if c.absent = true; st.FirstOnly {
-			err = c.begin(st.FirstEpoch, func() error { return nil })
-			return c, true, err
-		}
-		return c, false, nil
+		return epochsInState(fsys, dir, st, end)
 	}
+	c = &EpochCache{fs: fsys, dir: dir, end: end}
 	if err == nil && len(p) == 0 {
 		return c, false, nil
 	}
@@ -66,6 +62,15 @@ func loadEpochs(fsys vfs.FS, dir string, st *manifest.State, end func() int64) (
 	}
 	c.entries.Store(&entries)
 	return c, true, nil
+}
+
+// epochsInState is loadEpochs where there is no file.
+func epochsInState(fsys vfs.FS, dir string, st *manifest.State, end func() int64) (c *EpochCache, found bool, err error) {
+	c = &EpochCache{fs: fsys, dir: dir, end: end, absent: true}
+	if st.FirstOnly {
+		err = c.begin(st.FirstEpoch, func() error { return nil })
+	}
+	return c, st.FirstOnly, err
 }
 
 // epochsOf finds the leader epochs in the headers of all batches.

@@ -3,12 +3,10 @@ package log
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 
 	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/segment"
-	"github.com/stratalog/strata/vfs"
 )
 
 // Open opens the log in dir, creating it if there is none, and recovers it first.
@@ -22,15 +20,11 @@ import (
 // lies in an open Directory that is not Config.Dir; also ErrNewerFormat, ErrMissingSegment,
 // ErrJournaled, or errors of the file system.
 func Open(dir string, cfg Config) (*Log, error) {
-	return open(dir, cfg, false)
-}
-
-func open(dir string, cfg Config, readOnly bool) (_ *Log, err error) {
-	cfg, err = cfg.withDefaults()
+	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{path: dir, name: filepath.Base(dir), dir: cfg.Dir, readOnly: readOnly, closed: make(chan struct{})}
+	l := &Log{path: dir, name: filepath.Base(dir), dir: cfg.Dir, closed: make(chan struct{})}
 	l.token.writer.log = l
 	l.intervalAlarm.Do, l.idleAlarm.Do, l.expiryAlarm.Do = l.syncDue, l.trimIdle, l.expire
 	if l.dir == nil {
@@ -38,53 +32,23 @@ func open(dir string, cfg Config, readOnly bool) (_ *Log, err error) {
 			return nil, err
 		}
 		l.ownsDir, l.dir.solo = true, true
-	} else if !readOnly {
-		if err := l.dir.makeLogDir(cfg.FS, dir); err != nil {
-			return nil, fmt.Errorf("open log: %w", err)
-		}
 	}
-	if !readOnly {
-		if l.claim, err = l.dir.claim(cfg.FS, dir); err != nil {
-			err = fmt.Errorf("open log %s: %w", dir, err)
-			if l.ownsDir {
-				err = errors.Join(err, l.dir.Close())
-			}
-			return nil, err
+	found, err := l.dir.enter(l, cfg.FS)
+	if err != nil {
+		err = fmt.Errorf("open log %s: %w", dir, err)
+		if l.ownsDir {
+			err = errors.Join(err, l.dir.Close())
 		}
+		return nil, err
 	}
-	l.journaled = !readOnly && l.dir.canJournal(&cfg, dir)
+	l.journaled = l.dir.canJournal(&cfg, dir)
 	l.cfg.Store(&cfg)
 	l.segments.highWatermark.Store(-1)
 	l.recovery.CutOffset = -1
-	if err := l.load(&cfg); err != nil {
+	if err := l.load(&cfg, found); err != nil {
 		return nil, errors.Join(fmt.Errorf("open log %s: %w", dir, err), l.abandon())
 	}
 	return l, nil
-}
-
-// makeDir makes dir, durably. If it holds the given file, which is written only after that, it has
-// been done before: an fsync less.
-func makeDir(fsys vfs.FS, dir, file string) error {
-	if _, err := fsys.Stat(filepath.Join(dir, file)); err == nil {
-		return nil
-	}
-	return vfs.MakeDir(fsys, dir, 0o755)
-}
-
-// makeLogDir is makeDir for a log's directory, with one fsync if that lies in d: d's own entry is
-// durable since OpenDirectory.
-func (d *Directory) makeLogDir(fsys vfs.FS, dir string) error {
-	if filepath.Dir(dir) != filepath.Clean(d.path) {
-		return makeDir(fsys, dir, stateFile)
-	}
-	if _, err := fsys.Stat(filepath.Join(dir, stateFile)); err == nil {
-		return nil
-	}
-	if err := fsys.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	// Also if it was there: whoever made it may have been killed before syncing.
-	return d.entries.do(func() error { return fsys.SyncDir(d.path) })
 }
 
 // abandon undoes a failed open.
@@ -95,27 +59,29 @@ func (l *Log) abandon() error {
 			errs = append(errs, s.Close())
 		}
 	}
-	if !l.readOnly {
-		errs = append(errs, l.dir.release(l.claim))
-	}
+	errs = append(errs, l.dir.release(l.claim))
 	if l.ownsDir {
 		errs = append(errs, l.dir.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// load brings the directory in order and opens what belongs to the log: package recovery plans, and
-// what it plans is carried out here before anything else looks at the files.
-func (l *Log) load(cfg *Config) error {
-	if err := l.replayed(cfg); err != nil {
+// load brings the directory, in which entries were found, in order and opens what belongs to the log:
+// package recovery plans, and what it plans is carried out here before anything else looks at the files.
+func (l *Log) load(cfg *Config, found listing) error {
+	done, err := l.replay(cfg)
+	if err != nil {
 		return err
 	}
-	if !l.readOnly {
+	l.recovery.JournalBytes = done.bytes
+	suspect := found.has(suspectFile)
+	if suspect {
 		if err := l.cutTornWrite(cfg.FS); err != nil {
 			return err
 		}
+		found = nil // sizes have changed
 	}
-	o := &opening{log: l, cfg: cfg, scanned: map[int64]scanned{}}
+	o := &opening{log: l, cfg: cfg, scanned: map[int64]scanned{}, entries: found, replayed: done}
 	defer o.drop()
 	plan, err := o.plan()
 	if err != nil {
@@ -127,7 +93,7 @@ func (l *Log) load(cfg *Config) error {
 	w := &l.token.writer // nobody else knows the log yet
 	l.segments.start.Store(plan.Start)
 	if len(plan.Segments) == 0 {
-		return l.create(cfg, plan.Start)
+		return l.create(cfg, plan.Start, suspect)
 	}
 	list, err := o.segments(plan)
 	if err != nil {
@@ -137,6 +103,9 @@ func (l *Log) load(cfg *Config) error {
 	l.segments.end.Store(plan.End)
 	l.segments.start.Store(min(max(plan.Start, list[0].Base()), plan.End))
 	l.durability.set(min(max(plan.RecoveryPoint, l.segments.start.Load()), plan.End))
+	if o.synced && len(l.durability.dirty) == 0 {
+		l.durability.set(plan.End)
+	}
 	w.created = now()
 	w.drawJitter()
 	must := o.facts.State.Epochs || plan.Adopted
@@ -152,7 +121,7 @@ func (l *Log) load(cfg *Config) error {
 	if err != nil {
 		return err
 	}
-	if err := l.loadRest(cfg); err != nil {
+	if err := l.loadRest(cfg, suspect); err != nil {
 		return err
 	}
 	if plan.Adopted {
@@ -200,8 +169,9 @@ func (l *Log) findEpochs(cfg *Config, epochs *EpochCache, found, must bool) erro
 	return nil
 }
 
-// loadRest brings what lies beside the segments in line with them.
-func (l *Log) loadRest(cfg *Config) error {
+// loadRest brings what lies beside the segments in line with them. suspect says that there is a mark
+// of a failed sync.
+func (l *Log) loadRest(cfg *Config, suspect bool) error {
 	w := &l.token.writer // nobody else knows the log yet
 	if err := errors.Join(l.epochs.truncateFromEnd(l.segments.end.Load()+1, noEpoch), l.epochs.truncateFromStart(l.segments.start.Load())); err != nil {
 		return err
@@ -212,8 +182,10 @@ func (l *Log) loadRest(cfg *Config) error {
 	if l.recovery.CutBytes > 0 || len(l.recovery.SetAside) > 0 {
 		cfg.Logger.Warn("log was cut behind its last good batch", "path", l.path, "offset", l.segments.end.Load(), "bytes", l.recovery.CutBytes, "set_aside", l.recovery.SetAside)
 	}
-	if err := l.resolveSuspect(cfg); err != nil {
-		return err
+	if suspect {
+		if err := l.resolveSuspect(cfg); err != nil {
+			return err
+		}
 	}
 	if !l.recovery.Clean && cfg.Sync == SyncOnAck && l.durability.offset.Load() < l.segments.end.Load() {
 		return l.syncNow() // what is readable must not disappear again
@@ -222,11 +194,8 @@ func (l *Log) loadRest(cfg *Config) error {
 }
 
 // create makes the first segment of a new log, or of one that was emptied.
-func (l *Log) create(cfg *Config, base int64) error {
+func (l *Log) create(cfg *Config, base int64, suspect bool) error {
 	w := &l.token.writer // nobody else knows the log yet
-	if l.readOnly {
-		return fmt.Errorf("no segments: %w", fs.ErrNotExist)
-	}
 	s, err := segment.Create(l.path, base, l.segmentConfig(cfg))
 	if err != nil {
 		return err
@@ -246,5 +215,5 @@ func (l *Log) create(cfg *Config, base int64) error {
 	if err := l.dropSnapshots(func(offset int64) bool { return offset > base }); err != nil {
 		return err
 	}
-	return l.loadRest(cfg)
+	return l.loadRest(cfg, suspect)
 }

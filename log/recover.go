@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"github.com/stratalog/strata/log/internal/compact"
+	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/log/internal/recovery"
 	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
@@ -76,8 +78,11 @@ type opening struct {
 	cfg     *Config
 	facts   recovery.Facts
 	scanned map[int64]scanned // by base: opened for the plan, and not handed over yet
-	entries []fs.DirEntry     // of the directory, read once: before the plan was carried out
+	entries listing           // of the directory, read once: before the plan was carried out. nil: not yet
 	epochs  bool              // the leader epochs were found
+
+	replayed replayed // from the directory's journal, before anything else
+	synced   bool     // the active segment is on stable storage as it is
 }
 
 // scanned is a segment that was walked over; bytes behind its end are still there.
@@ -103,7 +108,12 @@ func (o *opening) plan() (recovery.Plan, error) {
 	}
 	var err error
 	// Recovery asks for the epochs. If their file is missing they are made anew afterwards.
-	if l.epochs, o.epochs, err = loadEpochs(o.cfg.FS, l.path, &o.facts.State, l.EndOffset); err != nil {
+	if o.entries.has(epochFile) {
+		l.epochs, o.epochs, err = loadEpochs(o.cfg.FS, l.path, &o.facts.State, l.EndOffset)
+	} else {
+		l.epochs, o.epochs, err = epochsInState(o.cfg.FS, l.path, &o.facts.State, l.EndOffset)
+	}
+	if err != nil {
 		return recovery.Plan{}, err
 	}
 	for {
@@ -135,15 +145,21 @@ func (l *Log) planError(err error) error {
 	return err
 }
 
-// gather reads the manifest and the directory: one ReadDir, and the size of each segment's data.
-func (o *opening) gather() error {
+// gather reads the manifest and the directory: one ReadDir, and the size of each segment's data. What
+// the directory does not list is not asked for: a start does this for each log.
+func (o *opening) gather() (err error) {
 	l := o.log
-	st, known, err := readState(o.cfg.FS, l.path)
-	if err != nil {
-		return err
+	if o.entries == nil {
+		if o.entries, err = o.cfg.FS.ReadDir(l.path); err != nil {
+			return err
+		}
 	}
-	if o.entries, err = o.cfg.FS.ReadDir(l.path); err != nil {
-		return err
+	var st manifest.State
+	var known bool
+	if o.entries.has(stateFile) {
+		if st, known, err = readState(o.cfg.FS, l.path); err != nil {
+			return err
+		}
 	}
 	files, err := segmentFiles(o.entries)
 	if err != nil {
@@ -225,10 +241,28 @@ func (o *opening) config(suffix string) segment.Config {
 	return c
 }
 
+// known is what the listing tells about the files of a segment: nothing where compaction has left
+// others, which may still get their names.
+func (o *opening) known(seg recovery.Segment) (known segment.OpenOptions) {
+	name := segment.FileName(seg.Base, segment.LogSuffix)
+	for _, f := range o.facts.Files {
+		if strings.HasSuffix(f.Name, recovery.SwapSuffix) || strings.HasSuffix(f.Name, recovery.CleanedSuffix) {
+			return segment.OpenOptions{}
+		}
+		if f.Name == name {
+			known.FileSize = f.Size
+		}
+	}
+	has := func(suffix string) bool { return o.entries.has(segment.FileName(seg.Base, suffix)) }
+	known.NoIndexes = !has(segment.IndexSuffix) && !has(segment.TimeIndexSuffix)
+	known.NoTxnIndex = !has(segment.TxnIndexSuffix)
+	return known
+}
+
 // scan walks over a segment's batches and notes where they end. It changes nothing.
 func (o *opening) scan(seg recovery.Segment) error {
 	l := o.log
-	s, err := segment.Open(l.path, seg.Base, o.config(seg.Suffix), segment.OpenOptions{})
+	s, err := segment.Open(l.path, seg.Base, o.config(seg.Suffix), o.known(seg))
 	if err != nil {
 		return err
 	}
@@ -319,22 +353,38 @@ func (o *opening) segments(plan recovery.Plan) (list []*segment.Segment, err err
 	return list, nil
 }
 
+// keptReserve is how much space behind the end of a log that was not closed in order stays reserved.
+// More is given back: the log may not be written to for long.
+const keptReserve = 1 << 20
+
 func (o *opening) segment(seg recovery.Segment) (s *segment.Segment, err error) {
 	l := o.log
 	had, wasScanned := o.scanned[seg.Base]
 	if wasScanned && had.suffix == "" {
 		delete(o.scanned, seg.Base)
 		s = had.Segment
-		if err := s.CutTail(); err != nil {
+		if seg.Next < 0 && o.cfg.Sync == SyncOnAck && had.report.CutBytes == 0 && s.Allocated()-s.Size() <= keptReserve {
+			err = s.KeepTail()
+		} else {
+			err = s.CutTail()
+		}
+		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
 	} else { // it has its own name now
-		s, err = segment.Open(l.path, seg.Base, o.config(""), segment.OpenOptions{Clean: true, NextOffset: seg.NextOffset, Size: seg.Size})
+		options := o.known(seg)
+		options.Clean, options.NextOffset, options.Size = true, seg.NextOffset, seg.Size
+		s, err = segment.Open(l.path, seg.Base, o.config(""), options)
 		if err != nil {
 			return nil, err
 		}
 	}
 	if !seg.Unsynced {
+		return s, nil
+	}
+	if seg.Next < 0 && had.report.CutBytes == 0 && o.replayed.tag != 0 && o.replayed.tag == o.facts.State.JournalTag {
+		s.MarkSynced() // by the replay, with all that is in it: zeros that were cut since may come back
+		o.synced = true
 		return s, nil
 	}
 	s.MarkUnsynced()

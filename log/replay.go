@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -28,12 +29,24 @@ const journalFile = "strata.journal"
 
 // A replay brings what a journal holds to the segments it belongs to.
 type replay struct {
-	fs      vfs.FS
-	dir     string
-	logger  *slog.Logger
-	written map[string]int64 // bytes, by the name of the log's directory
-	misfit  []string         // why entries were left out that count by their tag
+	fs     vfs.FS
+	dir    string
+	logger *slog.Logger
+
+	mu      sync.Mutex          // guards the fields below, for the workers of all
+	written map[string]replayed // by the name of the log's directory
+	misfit  []string            // why entries were left out that count by their tag
 }
+
+// replayed is what a replay has written to the active segment of a log, and synced: all that the
+// segment holds is on stable storage then, as long as the log's state has this tag and nobody writes.
+type replayed struct {
+	tag   uint64
+	bytes int64
+}
+
+// replayShare is how many logs a replay has for each worker at least: fewer are not worth one.
+const replayShare = 8
 
 // replayJournal replays the journal of a directory and removes it. Nobody has a log of the
 // directory open. Every step can be repeated: the journal goes when all it holds is in the logs'
@@ -41,7 +54,7 @@ type replay struct {
 //
 // A journal that does not belong to what lies here is not replayed, or only what does, and is
 // renamed and kept.
-func replayJournal(fsys vfs.FS, dir string, logger *slog.Logger) (written map[string]int64, err error) {
+func replayJournal(fsys vfs.FS, dir string, logger *slog.Logger, workers int) (written map[string]replayed, err error) {
 	path := filepath.Join(dir, journalFile)
 	c, err := loadJournal(fsys, path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -50,7 +63,7 @@ func replayJournal(fsys vfs.FS, dir string, logger *slog.Logger) (written map[st
 	if err != nil {
 		return nil, err
 	}
-	r := &replay{fs: fsys, dir: dir, logger: logger, written: map[string]int64{}}
+	r := &replay{fs: fsys, dir: dir, logger: logger, written: map[string]replayed{}}
 	seen, err := witness(fsys, dir)
 	if err != nil {
 		return nil, err
@@ -63,11 +76,10 @@ func replayJournal(fsys vfs.FS, dir string, logger *slog.Logger) (written map[st
 	for _, e := range c.Entries {
 		byLog[e.Log] = append(byLog[e.Log], e)
 	}
-	for _, name := range slices.Sorted(maps.Keys(byLog)) {
-		if err := r.log(name, byLog[name]); err != nil {
-			return nil, fmt.Errorf("replay %s: %w", path, err)
-		}
+	if err := r.all(byLog, min(workers, len(byLog)/replayShare)); err != nil {
+		return nil, fmt.Errorf("replay %s: %w", path, err)
 	}
+	slices.Sort(r.misfit)
 	if len(r.misfit) == 0 {
 		err = fsys.Remove(path)
 	} else {
@@ -76,6 +88,23 @@ func replayJournal(fsys vfs.FS, dir string, logger *slog.Logger) (written map[st
 		logger.Error("entries of the journal do not fit to the logs: it was set aside", "path", aside, "reasons", r.misfit)
 	}
 	return r.written, errors.Join(err, fsys.SyncDir(dir))
+}
+
+// all replays the entries of all logs, several at once: each waits for a sync, and the disk takes many
+// syncs in the time of one.
+func (r *replay) all(byLog map[string][]journal.Entry, workers int) error {
+	names := slices.Sorted(maps.Keys(byLog))
+	errs := make([]error, max(workers, 1))
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() {
+			for k := i; k < len(names) && errs[i] == nil; k += len(errs) {
+				errs[i] = r.log(names[k], byLog[names[k]])
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // loadJournal is journal.Load with errors of this package.
@@ -110,17 +139,26 @@ func (r *replay) log(name string, entries []journal.Entry) (err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if reason, err := misfit(f, base, entries); err != nil || reason != "" {
 		if reason != "" {
+			r.mu.Lock()
 			r.misfit = append(r.misfit, name+": "+reason)
+			r.mu.Unlock()
 		}
 		return err
 	}
+	bytes := int64(0)
 	for _, e := range entries { // also bytes the file shows already: after a failed sync they may be in memory only
 		if _, err := f.WriteAt(e.Data, e.Pos); err != nil {
 			return err
 		}
-		r.written[name] += int64(len(e.Data))
+		bytes += int64(len(e.Data))
 	}
-	return f.Sync()
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.written[name] = replayed{entries[0].Tag, bytes}
+	r.mu.Unlock()
+	return nil
 }
 
 // liveEntries returns those of a log's entries that count, and the segment they belong to: those
@@ -251,29 +289,43 @@ func witness(fsys vfs.FS, dir string) (uint64, error) {
 	return h.Sum64(), nil
 }
 
-// replayed sees to it that the log's files have what the journal of its directory holds of it,
-// before they are looked at.
-func (l *Log) replayed(cfg *Config) error {
+// replay sees to it that the log's files have what the journal of its directory holds of it, before
+// they are looked at. It returns what was written for that, now or when the directory was opened.
+func (l *Log) replay(cfg *Config) (done replayed, err error) {
 	if filepath.Dir(l.claim.name) != l.dir.real { // it is alone, or its Directory lies elsewhere
 		_, _, err := journaledBeside(cfg.FS, l.path)
-		return err
+		return done, err
 	}
-	l.recovery.JournalBytes = l.dir.replayed[l.name]
+	done = l.dir.takeReplayed(l.name)
 	if !l.journaled || l.dir.syncer.journal.state.Load() != journalOut || l.dir.syncer.journal.current == nil {
-		return nil
+		return done, nil
 	}
 	// A log was closed with an error, perhaps this one: the disk may have lost what only the
 	// journal has.
 	c, err := loadJournal(cfg.FS, filepath.Join(l.dir.path, journalFile))
 	if err != nil {
-		return err
+		return done, err
 	}
-	r := &replay{fs: cfg.FS, dir: l.dir.path, logger: cfg.Logger, written: map[string]int64{}}
+	r := &replay{fs: cfg.FS, dir: l.dir.path, logger: cfg.Logger, written: map[string]replayed{}}
 	if err := r.log(l.name, entriesOf(c, l.name)); err != nil {
-		return err
+		return done, err
 	}
-	l.recovery.JournalBytes += r.written[l.name]
-	return nil
+	if again := r.written[l.name]; again.bytes > 0 {
+		done = replayed{again.tag, done.bytes + again.bytes}
+	}
+	return done, nil
+}
+
+// takeReplayed returns what was replayed for a log when the directory was opened: to the first who
+// opens it.
+func (d *Directory) takeReplayed(name string) replayed {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	done := d.replayed[name]
+	if delete(d.replayed, name); len(d.replayed) == 0 {
+		d.replayed = nil // memory
+	}
+	return done
 }
 
 func entriesOf(c journal.Content, name string) []journal.Entry {

@@ -14,7 +14,7 @@ import (
 // A log under SyncOnAck reserves disk space in steps, so that a sync need not write the file's
 // size: small ones first, since there may be many logs.
 const (
-	minPreallocation = 256 << 10
+	minPreallocation = 32 << 10
 	maxPreallocation = 64 << 20
 )
 

@@ -11,7 +11,7 @@ import (
 type space struct {
 	alloc     int64 // size of the file: Size and preallocated zeros
 	zeroed    int64 // up to here zeros were written into what is allocated; see ZeroAhead
-	untrimmed bool  // the descriptor was released with space reserved behind the end
+	untrimmed bool  // space may be reserved behind the end though no descriptor is held
 }
 
 // Preallocate reserves disk space for step bytes more if less than half a step is left, so that

@@ -69,7 +69,9 @@ func (s *Segment) recover(f *openFile, o RecoverOptions) (rep Report, err error)
 	buf := windowBuffers.Get().(*[windowBytes]byte)
 	defer windowBuffers.Put(buf)
 	w := &walk{window: window{s: s, f: f, size: size, buf: buf[:], readAll: o.checksCRC()}, o: o}
-	if w.old, err = s.readIndexes(size); err != nil {
+	if s.noIndexes {
+		w.old = index{loaded: true}
+	} else if w.old, err = s.readIndexes(size); err != nil {
 		return rep, err
 	}
 	if err := w.recover(&rep); err != nil {
@@ -122,6 +124,18 @@ func (s *Segment) CutTail() error {
 		err = s.finishRecovery()
 	}
 	if err != nil {
+		return fmt.Errorf("recover: %w", err)
+	}
+	return nil
+}
+
+// KeepTail is CutTail that leaves the space reserved behind the end, which holds nothing but zeros, for
+// the appends to come. Close, Finish and TrimTail give it back. For the writer, before anything else.
+func (s *Segment) KeepTail() error {
+	s.mu.Lock()
+	s.untrimmed = s.alloc > s.published().size
+	s.mu.Unlock()
+	if err := s.finishRecovery(); err != nil {
 		return fmt.Errorf("recover: %w", err)
 	}
 	return nil

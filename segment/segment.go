@@ -42,6 +42,8 @@ type Segment struct {
 	// indexStays is the writer's: what Recover found of the index stays in memory until it is
 	// flushed by the usual rules.
 	indexStays bool
+	noIndexes  bool        // likewise: there were no indexes when the segment was opened
+	noAborted  atomic.Bool // there is no transaction index: cleared before one is made
 
 	// mu guards the fields below, which the writer changes. Not held during reads and writes of the
 	// .log file.
@@ -101,6 +103,7 @@ func Create(dir string, base int64, cfg Config) (*Segment, error) {
 		return nil, fmt.Errorf("create segment: %w", err)
 	}
 	s.index.loaded, s.newestKnown = true, true
+	s.noAborted.Store(true)
 	return s, nil
 }
 
@@ -113,6 +116,10 @@ type OpenOptions struct {
 	// NextOffset and Size are the end of a clean segment if they are known, else -1: then the tail
 	// is looked at, from the last index entry.
 	NextOffset, Size int64
+	// FileSize is what the .log file was just seen to have; 0: it is looked at.
+	FileSize int64
+	// NoIndexes and NoTxnIndex say that there are no such files.
+	NoIndexes, NoTxnIndex bool
 }
 
 // Open opens an existing segment. It reads nothing of a clean one whose end is known.
@@ -126,8 +133,12 @@ func Open(dir string, base int64, cfg Config, o OpenOptions) (*Segment, error) {
 }
 
 func (s *Segment) open(o OpenOptions) (err error) {
+	s.noIndexes = o.NoIndexes
+	s.noAborted.Store(o.NoTxnIndex)
 	if s.cfg.ReadOnly {
 		err = s.pin()
+	} else if s.alloc = o.FileSize; s.alloc > 0 {
+		err = nil
 	} else if info, statErr := s.cfg.FS.Stat(s.name(LogSuffix)); statErr == nil {
 		s.alloc = info.Size()
 	} else {

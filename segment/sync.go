@@ -75,6 +75,13 @@ func (s *Segment) MarkUnsynced() {
 	s.unsynced = true
 }
 
+// MarkSynced says that another descriptor was synced when the file held all that Recover found.
+func (s *Segment) MarkSynced() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsynced = false
+}
+
 // Seal ends writing: the final time index entry is made, preallocated space given back, log and
 // indexes synced. It is idempotent. For the writer.
 func (s *Segment) Seal() error {

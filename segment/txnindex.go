@@ -29,6 +29,7 @@ func (s *Segment) AppendAborted(t AbortedTxn) (err error) {
 	for _, v := range []int64{t.ProducerID, t.FirstOffset, t.LastOffset, t.LastStableOffset} {
 		p = binary.BigEndian.AppendUint64(p, uint64(v))
 	}
+	s.noAborted.Store(false)
 	f, err := s.cfg.FS.OpenFile(s.name(TxnIndexSuffix), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return fmt.Errorf("write transaction index: %w", err)
@@ -109,6 +110,9 @@ func (s *Segment) Aborted(from, upper int64) (ts []AbortedTxn, done bool, err er
 func (s *Segment) readAborted() (p []byte, err error) {
 	if s.cfg.ReadOnly {
 		return s.aborted, nil
+	}
+	if s.noAborted.Load() && !s.removed.Load() {
+		return nil, nil
 	}
 	return s.readAbortedFile()
 }

@@ -10,6 +10,9 @@ import (
 
 // ReadFile returns the content of a file.
 func ReadFile(fsys FS, name string) ([]byte, error) {
+	if r, ok := fsys.(wholeReader); ok {
+		return r.readFile(name)
+	}
 	f, err := fsys.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
@@ -19,6 +22,28 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// wholeReader is implemented by file systems of this package that read a small file with fewer calls than
+// opening a File takes. A start reads several files of each log.
+type wholeReader interface {
+	readFile(name string) ([]byte, error)
+}
+
+// RealPathIn is fsys.RealPath of a name in a directory whose own real path is known: one look at the name
+// itself, where the file system can, instead of one at each directory above it.
+func RealPathIn(fsys FS, realDir, name string) (string, error) {
+	if r, ok := fsys.(linkTeller); ok {
+		if link, err := r.isLink(name); err != nil || !link {
+			return filepath.Join(realDir, filepath.Base(name)), err
+		}
+	}
+	return fsys.RealPath(name)
+}
+
+// linkTeller is implemented by file systems that can tell whether a name, which must exist, is a symbolic link.
+type linkTeller interface {
+	isLink(name string) (bool, error)
 }
 
 func readAll(f File) ([]byte, error) {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -24,7 +25,7 @@ func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
 	if flag&os.O_APPEND != 0 {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: errAppendFlag}
 	}
-	f, err := os.OpenFile(name, flag, perm)
+	f, err := openFile(name, flag, perm)
 	if err != nil {
 		return nil, err
 	}
@@ -49,6 +50,12 @@ func (osFS) RealPath(name string) (string, error) {
 		return "", err
 	}
 	return filepath.EvalSymlinks(abs)
+}
+
+// isLink implements linkTeller. On Windows a name has more forms than its links.
+func (osFS) isLink(name string) (bool, error) {
+	info, err := os.Lstat(name)
+	return err == nil && (info.Mode()&fs.ModeSymlink != 0 || runtime.GOOS == "windows"), err
 }
 
 // BootID implements FS.

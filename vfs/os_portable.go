@@ -4,8 +4,13 @@ package vfs
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 )
+
+func openFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
+	return os.OpenFile(name, flag, perm)
+}
 
 func writeAt(f *os.File, p []byte, off int64) (int, error) { return f.WriteAt(p, off) }
 

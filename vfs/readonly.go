@@ -63,6 +63,8 @@ func (r readOnlyFS) Lock(name string) (io.Closer, error)        { return nil, re
 func (r readOnlyFS) RealPath(name string) (string, error)       { return r.fs.RealPath(name) }
 func (r readOnlyFS) BootID() string                             { return r.fs.BootID() }
 
+func (r readOnlyFS) readFile(name string) ([]byte, error) { return ReadFile(r.fs, name) }
+
 // readOnlyFile names its file for the same reason.
 type readOnlyFile struct{ f File }
 

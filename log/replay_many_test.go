@@ -1,0 +1,77 @@
+package log
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+// Checklist row L4: a start after a kill syncs each log once, in the replay, and leaves the reserved space to
+// the appends to come. What it then says to be durable is so.
+func TestAStartAfterAKillSyncsEachLogOnce(t *testing.T) {
+	t.Parallel()
+	const logs = 4 * replayShare
+	s := openSharing(t, vfs.Mem(), logs)
+	require.NoError(t, s.append("first"))
+	require.NoError(t, s.append("more"))
+	killed := s.fs.Kill()
+
+	d, err := OpenDirectory(sharedDir, DirectoryConfig{FS: killed})
+	require.NoError(t, err)
+	require.EqualValues(t, logs, killed.Count(vfs.OpSync), "by the replay")
+	opened := make([]*Log, logs)
+	for i := range opened {
+		opened[i], err = Open(logPath(i), Config{FS: killed, Dir: d})
+		require.NoError(t, err)
+		require.Equal(t, opened[i].EndOffset(), opened[i].DurableOffset())
+		require.Positive(t, opened[i].Recovery().JournalBytes)
+	}
+	require.EqualValues(t, logs, killed.Count(vfs.OpSync))
+	require.Zero(t, killed.Count(vfs.OpTruncate))
+	for i := range opened {
+		require.Equal(t, []string{"first", "more"}, valuesAfter(t, killed.CrashWith(lostAll()), i))
+	}
+
+	// The space is given back, and what is appended before that goes into it.
+	require.NoError(t, (&sharing{fs: killed, dir: d, logs: opened[:1]}).append("again"))
+	for i, l := range opened {
+		require.NoError(t, l.Close())
+		info, err := killed.Stat(filePath(logPath(i), 0, ".log"))
+		require.NoError(t, err)
+		require.Equal(t, l.Size(), info.Size())
+	}
+	require.NoError(t, d.Close())
+	require.Equal(t, []string{"first", "more", "again"}, valuesAfter(t, killed.CrashWith(lostAll()), 0))
+	s.close(t)
+}
+
+// What a replay has synced is one state of one log: another that has its place since is not taken for it.
+func TestAReplayVouchesForTheLogItWasMadeForAlone(t *testing.T) {
+	t.Parallel()
+	s := openSharing(t, vfs.Mem(), 2)
+	require.NoError(t, s.append("first"))
+	killed := s.fs.Kill()
+	d, err := OpenDirectory(sharedDir, DirectoryConfig{FS: killed})
+	require.NoError(t, err)
+	require.NoError(t, killed.RemoveAll(logPath(0)))
+	require.NoError(t, killed.Rename(logPath(1), logPath(0)))
+	f, err := killed.OpenFile(filePath(logPath(0), 0, ".log"), os.O_RDWR, 0)
+	require.NoError(t, err)
+	size := s.logs[1].Size()
+	p := make([]byte, size)
+	_, err = f.ReadAt(p, 0)
+	require.NoError(t, err)
+	_, err = f.WriteAt(p, 0) // as if it had just been copied, and not synced
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	before := killed.Count(vfs.OpSync)
+	l, err := Open(logPath(0), Config{FS: killed, Dir: d})
+	require.NoError(t, err)
+	require.Greater(t, killed.Count(vfs.OpSync), before)
+	require.NoError(t, l.Close())
+	require.NoError(t, d.Close())
+	s.close(t)
+}
