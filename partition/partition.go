@@ -29,6 +29,10 @@ type Partition struct {
 	watermarks
 	stats counters
 
+	// unawaitedBytes are those of batches that were answered before they were written, and are not
+	// written yet. Added by who submits one, taken off when the log is done with it.
+	unawaitedBytes atomic.Int64
+
 	// mu guards the fields below, and is held for every store to watermarks. Never held while
 	// waiting, nor while callbacks run.
 	mu sync.Mutex

@@ -53,11 +53,19 @@ func (p *Partition) prepare(req *ProduceRequest) error {
 
 // submit hands the prepared request to the log.
 func (p *Partition) submit(req *ProduceRequest) {
-	a := &req.append
-	a.LeaderEpoch, a.User, a.Done = req.result.LeaderEpoch, req, p.appended
-	if req.Acks == record.AcksNone {
-		a.Wait = log.WaitWritten
+	none := req.Acks == record.AcksNone
+	switch {
+	case none && p.unawaited(req) && p.submitUnawaited(req):
+	case none:
+		p.submitAppend(req, log.WaitWritten)
+	default:
+		p.submitAppend(req, log.WaitDurable)
 	}
+}
+
+func (p *Partition) submitAppend(req *ProduceRequest, wait log.WaitFor) {
+	a := &req.append
+	a.LeaderEpoch, a.User, a.Done, a.Wait = req.result.LeaderEpoch, req, p.appended, wait
 	if req.Timeout > 0 {
 		req.expires = time.Since(p.opened) + req.Timeout
 	}

@@ -33,7 +33,9 @@ type ProduceRequest struct {
 
 	// Acks says when Done is called: AcksAll when every in-sync replica has the batch, AcksLeader
 	// when the leader has it (both: on stable storage under SyncOnAck), AcksNone when it is
-	// written.
+	// written, or without a producer id under SyncOnAck as soon as it was checked: BaseOffset is -1
+	// then, and it is written when the syncs before it are through. If 4 MiB wait for that, it
+	// waits as well.
 	Acks record.Acks
 
 	// Timeout bounds the wait for the acknowledgement, not the append: when it has passed, Done

@@ -33,8 +33,7 @@ const (
 type Config struct {
 	// Acks says when a record counts as written. Anything but AcksAll switches idempotence off.
 	// Kafka: acks. Waiting for an acknowledgement costs latency: Stats.RequestLatency tells how
-	// much, examples/confirm shows it. AcksNone does not wait for the sync of its own record, but
-	// for one of the partition that is under way when the record comes.
+	// much, examples/confirm shows it. AcksNone does not wait for any sync.
 	Acks record.Acks
 
 	// NoIdempotence leaves out producer id and sequence numbers: a batch whose acknowledgement was
