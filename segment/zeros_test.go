@@ -11,26 +11,37 @@ import (
 
 func TestZerosAreWrittenAheadOfManyAppends(t *testing.T) {
 	t.Parallel()
-	fsys := memFS(t)
-	s, err := Create(testDir, 0, Config{FS: fsys})
-	require.NoError(t, err)
-	closed(t, s)
-	var all []byte
-	writes, appends := fsys.Count(vfs.OpWrite), int64(0)
-	for ; len(all) < 200<<10; appends++ {
-		p := batch(s.NextOffset(), 2, 1000, 1500)
-		require.NoError(t, s.Preallocate(64<<10))
-		require.NoError(t, s.ZeroAhead(len(p)))
-		require.LessOrEqual(t, s.zeroed, s.Allocated(), "the file does not grow")
-		require.GreaterOrEqual(t, s.zeroed, s.Size()+int64(len(p)), "what comes is covered")
-		require.NoError(t, appendTo(s, p))
-		all = append(all, p...)
+	for name, c := range map[string]struct{ record, step, total, zeroWrites int }{
+		"small": {record: 1500, step: 64 << 10, total: 200 << 10, zeroWrites: 40},
+		// some while the segment is short, then one in 32
+		"large": {record: 55_000, step: 8 << 20, total: 20 << 20, zeroWrites: 15},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fsys := memFS(t)
+			s, err := Create(testDir, 0, Config{FS: fsys})
+			require.NoError(t, err)
+			closed(t, s)
+			var all []byte
+			writes, appends := fsys.Count(vfs.OpWrite), 0
+			for ; len(all) < c.total; appends++ {
+				p := batch(s.NextOffset(), 2, 1000, c.record)
+				require.NoError(t, s.Preallocate(int64(c.step)))
+				require.NoError(t, s.ZeroAhead(len(p)))
+				require.LessOrEqual(t, s.zeroed, s.Allocated(), "the file does not grow")
+				if appends > 0 {
+					require.GreaterOrEqual(t, s.zeroed, s.Size()+int64(len(p)), "what comes is covered")
+				}
+				require.NoError(t, appendTo(s, p))
+				all = append(all, p...)
+			}
+			require.Less(t, int(fsys.Count(vfs.OpWrite)-writes), appends+c.zeroWrites)
+			require.Equal(t, append(all[:len(all):len(all)], make([]byte, s.Allocated()-s.Size())...), readFile(t, fsys, LogSuffix))
+			require.NoError(t, s.Sync())
+			require.NoError(t, s.Close())
+			require.Equal(t, all, readFile(t, fsys, LogSuffix))
+		})
 	}
-	require.Less(t, fsys.Count(vfs.OpWrite)-writes, appends+40)
-	require.Equal(t, append(all[:len(all):len(all)], make([]byte, s.Allocated()-s.Size())...), readFile(t, fsys, LogSuffix))
-	require.NoError(t, s.Sync())
-	require.NoError(t, s.Close())
-	require.Equal(t, all, readFile(t, fsys, LogSuffix))
 }
 
 func TestZerosAreWrittenAgainAfterACut(t *testing.T) {
