@@ -37,6 +37,8 @@ type Config struct {
 	Brokers     int                              // 0: those that are in Dir, one in a new cluster; see replication.Config
 	BrokerSpecs map[int32]replication.BrokerSpec // directories of their own, and racks, by broker
 
+	AcceptMetadataLoss bool // opens without half of the brokers; see replication.Config
+
 	Dir      string       // directory of the cluster, created if needed; empty: in memory
 	FS       vfs.FS       // nil: the operating system's if there is a Dir, else memory
 	Defaults topic.Config // for topics that say nothing else
@@ -110,7 +112,7 @@ func (c *Cluster) Backend() Backend { return Backend{c.brokers, c.coordinator} }
 // must be closed, after its producers and consumers.
 func Open(cfg Config) (*Cluster, error) {
 	brokers, err := replication.Open(replication.Config{
-		Brokers: cfg.Brokers, BrokerSpecs: cfg.BrokerSpecs,
+		Brokers: cfg.Brokers, BrokerSpecs: cfg.BrokerSpecs, AcceptMetadataLoss: cfg.AcceptMetadataLoss,
 		Dir: cfg.Dir, FS: cfg.FS, Defaults: cfg.Defaults, MaxPartitions: cfg.MaxPartitions, Logger: cfg.Logger,
 		RetentionCheckInterval: cfg.RetentionCheckInterval, CompactionInterval: cfg.CompactionInterval, CompactionMemory: cfg.CompactionMemory,
 		ProducerIDExpiration: cfg.ProducerIDExpiration, MaxOpenFiles: cfg.MaxOpenFiles, Properties: cfg.Properties,

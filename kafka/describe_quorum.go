@@ -8,8 +8,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// describeQuorum describes who holds the metadata: one controller in this process, which is leader and only voter, and whose log is as far as
-// the metadata's version. There are no observers: brokers read the same memory.
+// describeQuorum describes who holds the metadata: every broker that serves is a voter, the controller their leader. A change counts when all
+// have it, so their logs are as far as the metadata's version. There are no observers: brokers read the same memory.
 func (c *call) describeQuorum(req *kmsg.DescribeQuorumRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeQuorumResponse)
 	found := false
@@ -25,10 +25,12 @@ func (c *call) describeQuorum(req *kmsg.DescribeQuorumRequest) kmsg.Response {
 			} else {
 				found = true
 				now := time.Now().UnixMilli()
-				voter := kmsg.NewDescribeQuorumResponseTopicPartitionReplicaState()
-				voter.ReplicaID, voter.LogEndOffset, voter.LastFetchTimestamp, voter.LastCaughtUpTimestamp = controller, stats.MetadataVersion, now, now
+				for _, id := range c.s.cluster.Brokers() {
+					voter := kmsg.NewDescribeQuorumResponseTopicPartitionReplicaState()
+					voter.ReplicaID, voter.LogEndOffset, voter.LastFetchTimestamp, voter.LastCaughtUpTimestamp = id, stats.MetadataVersion, now, now
+					ap.CurrentVoters = append(ap.CurrentVoters, voter)
+				}
 				ap.LeaderID, ap.LeaderEpoch, ap.HighWatermark = controller, stats.ControllerEpoch, stats.MetadataVersion
-				ap.CurrentVoters = append(ap.CurrentVoters, voter)
 			}
 			answer.Partitions = append(answer.Partitions, ap)
 		}

@@ -168,7 +168,7 @@ func (b *backup) round(ctx context.Context, alone bool) error {
 	if err != nil {
 		return err
 	}
-	return b.c.meta.log.Backup(ctx, b.fsys, filepath.Join(b.targets[controllerID].root, topic.MetadataTopic+"-0"))
+	return b.metadata(ctx)
 }
 
 // lockMetadata keeps the metadata as it is until unlockMetadata.
@@ -221,4 +221,14 @@ func (b *backup) partition(ctx context.Context, r *replica) error {
 		return err
 	}
 	return writeTopicID(b.fsys, dir, r.id)
+}
+
+// metadata copies each broker's copy of the metadata. Nothing changes meanwhile, so they are equal.
+func (b *backup) metadata(ctx context.Context) error {
+	for id, l := range b.c.meta.copies {
+		if err := l.Backup(ctx, b.fsys, filepath.Join(b.targets[id].root, topic.MetadataTopic+"-0")); err != nil {
+			return err
+		}
+	}
+	return nil
 }

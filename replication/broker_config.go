@@ -88,7 +88,7 @@ func brokerResource(broker int32) string {
 // defaultsOf returns the settings of topics that say nothing else, by the topic's keys, as the
 // controller sees them. It must not be written to.
 func (c *Cluster) defaultsOf(img *image) map[string]string {
-	return c.defaultsWith(img.brokers, controllerID)
+	return c.defaultsWith(img.brokers, c.Controller())
 }
 
 func (c *Cluster) defaultsWith(brokers map[string]map[string]string, broker int32) map[string]string {
@@ -113,7 +113,7 @@ func (c *Cluster) currentDefaults() map[string]string {
 
 // settings are the effective settings of a topic as the controller sees them.
 func (c *Cluster) settings(t *topicImage) topic.Settings {
-	return nodeMetadata{c, controllerID}.settings(t)
+	return nodeMetadata{c, c.Controller()}.settings(t)
 }
 
 // topicKeys turns the broker's names of settings into the topic's; those of a later version are

@@ -74,13 +74,17 @@ func (c *Cluster) perform(decide decision, then func([]metarecord.Record)) error
 	if err != nil || len(recs) == 0 {
 		return err
 	}
-	version, err := c.meta.append(recs)
+	version, fenced, err := c.commit(recs)
 	if err != nil {
 		return err
 	}
 	c.apply(recs, version)
 	if then != nil {
 		then(recs)
+	}
+	if fenced != nil {
+		c.apply(fenced.recs, fenced.version)
+		return c.retireFenced(fenced.brokers)
 	}
 	return nil
 }

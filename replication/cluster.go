@@ -44,11 +44,12 @@ type Cluster struct {
 	closed   bool
 	closeErr error
 
+	controller      atomic.Int32 // the broker that is controller; written by who has changing
+	controllerEpoch atomic.Int32 // likewise
+	epochStep       int32        // by which it grows at open
+
 	version atomic.Int64 // image.version, for those who do not want the lock; written under mu
 }
-
-// controllerID is the broker that is controller.
-const controllerID = 1
 
 // Open opens the cluster in cfg.Dir, creating it, and recovers what is there: when it returns,
 // every partition that has files is open, or offline because it is damaged (its calls say why, and
@@ -65,7 +66,7 @@ func Open(cfg Config) (*Cluster, error) {
 		return nil, fmt.Errorf("replication: Defaults: %w", err)
 	}
 	c := &Cluster{
-		cfg: cfg, defaults: defaults, logger: cfg.Logger, image: newImage(), nodes: map[int32]*node{},
+		cfg: cfg, defaults: defaults, logger: cfg.Logger, image: newImage(), nodes: map[int32]*node{}, epochStep: 1,
 		changing: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
 	}
 	if err := c.open(); err != nil {
@@ -114,7 +115,7 @@ func (c *Cluster) shut() error {
 	var errs []error
 	errs = append(errs, c.onNodes((*node).close))
 	if c.meta != nil {
-		errs = append(errs, c.meta.log.Close())
+		errs = append(errs, c.meta.close())
 	}
 	errs = append(errs, c.onNodes(func(n *node) error { return n.dir.Close() }))
 	return errors.Join(errs...)

@@ -19,13 +19,16 @@
 //   - The partitions of a broker that is not there have no leader, and those of others serve. It
 //     comes back with all it had. A directory that is another broker's, or another cluster's, is
 //     refused; one that has come back empty is not taken for the broker's.
+//   - The loss of one disk, or of any fewer than half of them, loses no metadata: every broker keeps
+//     a copy, and a change is made when it is durable on all that are in sync. A broker whose copy
+//     fails is fenced, and another one is controller if need be.
 //   - A damaged partition is offline, with the reason in its calls' errors; all others serve.
 //   - Nothing polls and no partition has a goroutine: 10,000 idle partitions cost memory only.
 //
 // # Files
 //
 //	<dir>/broker-1/meta.properties                Kafka's file, with a first line that says format and checksum
-//	<dir>/broker-1/__cluster_metadata-0/          the controller's log: Kafka's metadata records (TopicRecord, PartitionRecord, ...)
+//	<dir>/broker-1/__cluster_metadata-0/          a copy of the controller's log: Kafka's metadata records (TopicRecord, PartitionRecord, ...)
 //	<dir>/broker-1/<topic>-<partition>/           a partition, made when it is first written
 //	<dir>/broker-1/<name>.<32 hex digits>-delete  being deleted; goes at the next open at the latest
 //	<dir>/broker-1/<name>.<32 hex digits>-stray   belonged to no topic at some open; never touched again

@@ -19,9 +19,10 @@ type image struct {
 	collisions map[string]string // topic.CollisionKey -> name
 	// removed is every topic that ever was removed, with its name: directories of these may be
 	// deleted.
-	removed        map[topic.ID]string
-	partitions     int // of all topics
-	nextProducerID int64
+	removed          map[topic.ID]string
+	partitions       int // of all topics
+	nextProducerID   int64
+	producerIDBroker int32 // that got the last of them
 	// brokers is what was set on brokers while they run, by their keys; "": on all. Replaced, never
 	// written to.
 	brokers map[string]map[string]string
@@ -79,7 +80,7 @@ func (m *image) apply(rec metarecord.Record) error {
 		if rec.Next < m.nextProducerID {
 			return fmt.Errorf("producer ids go back from %d to %d", m.nextProducerID, rec.Next)
 		}
-		m.nextProducerID = rec.Next
+		m.nextProducerID, m.producerIDBroker = rec.Next, rec.BrokerID
 	case *metarecord.NoOp:
 		if rec.Snapshot {
 			*m = *newImage() // the state follows

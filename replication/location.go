@@ -35,6 +35,9 @@ type location struct {
 	rack string
 }
 
+// firstID is the broker that every cluster has at first.
+const firstID = 1
+
 // dirPrefix is followed by the id of the broker, in the names of directories in Config.Dir.
 const dirPrefix = "broker-"
 
@@ -71,7 +74,7 @@ func (c *Config) brokerIDs() ([]int32, error) {
 		ids[id+1] = true
 	}
 	if c.Brokers == 0 {
-		ids[controllerID] = true
+		ids[firstID] = true
 		for id := range c.BrokerSpecs {
 			ids[id] = true
 		}

@@ -84,17 +84,12 @@ type arrival struct {
 	rack                   string
 }
 
-// takeOver returns the records with which a controller begins: those brokers serve from now on, in
-// new incarnations, and all others are fenced.
-//
-// A broker's epoch is the offset of its registration, as in Kafka: it grows, also over restarts.
-func (m *image) takeOver(up []arrival) []metarecord.Record {
-	var recs []metarecord.Record
-	serves := map[int32]bool{}
-	for _, a := range up {
-		serves[a.id] = true
+// register returns the record with which a broker serves from now on, in a new incarnation. Its epoch
+// is the offset of the record, as in Kafka: it grows, also over restarts.
+func (m *image) register(all ...arrival) (recs []metarecord.Record) {
+	for i, a := range all {
 		rec := &metarecord.RegisterBroker{
-			BrokerID: a.id, IncarnationID: a.incarnation, BrokerEpoch: m.version + int64(len(recs)),
+			BrokerID: a.id, IncarnationID: a.incarnation, BrokerEpoch: m.version + int64(i),
 			Directories: []metarecord.ID{a.directory},
 		}
 		if a.rack != "" {
@@ -102,10 +97,33 @@ func (m *image) takeOver(up []arrival) []metarecord.Record {
 		}
 		recs = append(recs, rec)
 	}
+	return recs
+}
+
+// takeOver returns the records with which a controller begins: those brokers serve from now on, and
+// all others are fenced.
+func (m *image) takeOver(up []arrival) []metarecord.Record {
+	recs := m.register(up...)
 	for _, id := range slices.Sorted(maps.Keys(m.members)) {
-		if r := m.members[id]; !serves[id] && !r.fenced {
+		serves := slices.ContainsFunc(up, func(a arrival) bool { return a.id == id })
+		if r := m.members[id]; !serves && !r.fenced {
 			recs = append(recs, &metarecord.BrokerChange{BrokerID: id, BrokerEpoch: r.epoch, Fenced: metarecord.Set})
 		}
+	}
+	return recs
+}
+
+// fence returns the records after which brokers do not serve any more. They follow those of before,
+// which are not in the image yet.
+func (m *image) fence(brokers []int32, before []metarecord.Record) (recs []metarecord.Record) {
+	for _, id := range brokers {
+		rec := &metarecord.BrokerChange{BrokerID: id, BrokerEpoch: m.members[id].epoch, Fenced: metarecord.Set}
+		for _, b := range before {
+			if r, ok := b.(*metarecord.RegisterBroker); ok && r.BrokerID == id {
+				rec.BrokerEpoch = r.BrokerEpoch
+			}
+		}
+		recs = append(recs, rec)
 	}
 	return recs
 }

@@ -52,7 +52,7 @@ func (c *Cluster) Metadata(ctx context.Context, topics ...string) (Metadata, err
 		return Metadata{}, ErrClosed
 	}
 	m := Metadata{
-		Version: c.image.version, ClusterID: c.clusterID, Controller: controllerID, Brokers: c.image.alive(),
+		Version: c.image.version, ClusterID: c.clusterID, Controller: c.Controller(), Brokers: c.image.alive(),
 		Topics: make(map[string]TopicMetadata, len(topics)),
 	}
 	if len(topics) == 0 {
@@ -129,7 +129,7 @@ func (c *Cluster) forget(e *watermark.Entry[chan struct{}]) {
 func (c *Cluster) ClusterID() string { return c.clusterID }
 
 // Controller returns the broker that is controller.
-func (c *Cluster) Controller() int32 { return controllerID }
+func (c *Cluster) Controller() int32 { return c.controller.Load() }
 
 // TopicID returns the id of a topic. It does not block.
 func (c *Cluster) TopicID(name string) (topic.ID, bool) {

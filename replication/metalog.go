@@ -3,6 +3,9 @@ package replication
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/stratalog/strata/internal/metarecord"
@@ -10,11 +13,17 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// metaLog is the controller's log, __cluster_metadata-0: a log like any other whose records are
-// those of package metarecord. Every change is one batch, so it happens wholly or not at all. The
-// leader epoch of the log is the controller's epoch.
+// metaLog is the controller's log, __cluster_metadata-0: logs like any other whose records are
+// those of package metarecord, one copy on each broker. Every change is one batch, so it happens
+// wholly or not at all, and is committed when it is durable on all copies. The leader epoch of the
+// log is the controller's epoch. It is used by who has Cluster.changing, and by open and Close.
 type metaLog struct {
-	log     *log.Log
+	copies  map[int32]*log.Log // those in sync, by broker: all end at the same offset
+	apart   map[int32]*log.Log // those that are not, not yet, or failed
+	inForce []int32            // the set, as committed: as a rule the brokers of copies
+	joining int32              // the broker whose copy the change under way adds; 0: none
+	leader  int32              // the broker that is controller
+	failure error              // set: copies differ, and nothing is written before the next open
 	builder record.Builder
 
 	size     int64 // bytes of the log's batches
@@ -25,28 +34,6 @@ type metaLog struct {
 // maxMetaBatchBytes bounds one change; the largest allowed creation of partitions takes about a
 // megabyte.
 const maxMetaBatchBytes = 16 << 20
-
-// openMetaLog opens the log and applies what is in it to img, which it publishes. The errors about
-// its contents are *DirectoryErrors.
-func openMetaLog(dir string, cfg log.Config, img *image, slack int64) (*metaLog, error) {
-	cfg.Sync = log.SyncOnAck
-	cfg.Cleanup = log.CleanupNone
-	cfg.RetentionAge = log.Unlimited
-	cfg.MaxBatchBytes = maxMetaBatchBytes
-	l, err := log.Open(dir, cfg)
-	if err != nil {
-		return nil, openError(dir, err)
-	}
-	m := &metaLog{log: l, slack: slack}
-	if err := m.replay(dir, img); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	epoch, _ := l.Epochs().Latest()
-	if err := l.SetLeaderEpoch(epoch + 1); err != nil {
-		return nil, errors.Join(fmt.Errorf("open metadata log: %w", err), l.Close())
-	}
-	return m, nil
-}
 
 // openError turns what package log has against a directory into a DirectoryError.
 func openError(dir string, err error) error {
@@ -62,14 +49,13 @@ func openError(dir string, err error) error {
 }
 
 // replay applies the whole log to img. One that does not begin at offset 0 begins with a snapshot.
-func (m *metaLog) replay(dir string, img *image) error {
-	l := m.log
+func (m *metaLog) replay(l *log.Log, dir string, img *image) error {
 	start := l.StartOffset()
 	for b, err := range l.Batches(start) {
 		if err != nil {
 			return directoryError(dir, ErrDamaged, err)
 		}
-		if err := m.replayBatch(b, img); err != nil {
+		if err := m.replayBatch(b, start, img); err != nil {
 			reason := ErrDamaged
 			if errors.As(err, new(*metarecord.UnknownError)) {
 				reason = ErrNewerFormat
@@ -85,7 +71,7 @@ func (m *metaLog) replay(dir string, img *image) error {
 }
 
 // replayBatch applies one batch.
-func (m *metaLog) replayBatch(b *record.Batch, img *image) error {
+func (m *metaLog) replayBatch(b *record.Batch, start int64, img *image) error {
 	m.size += int64(b.Size())
 	if b.IsControl() {
 		return nil
@@ -106,7 +92,7 @@ func (m *metaLog) replayBatch(b *record.Batch, img *image) error {
 		if snapshot {
 			m.size, m.snapshot = int64(b.Size()), int64(b.Size())
 		}
-		if start := m.log.StartOffset(); err == nil && r.Offset == start && start > 0 && !snapshot {
+		if err == nil && r.Offset == start && start > 0 && !snapshot {
 			err = errors.New("what came before is gone, and no snapshot says what it was")
 		}
 		if err != nil {
@@ -124,10 +110,32 @@ func applyValue(img *image, value []byte) (snapshot bool, err error) {
 	return ok && n.Snapshot, img.apply(rec)
 }
 
-// append writes one change and returns the metadata version after it, once it is on stable storage.
-// It is called by one goroutine at a time. An error leaves open whether the change will be there
-// after the next open.
-func (m *metaLog) append(recs []metarecord.Record) (version int64, err error) {
+// own returns the controller's own copy.
+func (m *metaLog) own() *log.Log { return m.copies[m.leader] }
+
+// epoch returns the controller's epoch.
+func (m *metaLog) epoch() int32 {
+	epoch, _ := m.own().Epochs().Latest()
+	return epoch
+}
+
+// beginEpoch makes a new epoch durable on all copies, so many higher than the newest of them.
+func (m *metaLog) beginEpoch(step int32) error {
+	epoch := int32(-1)
+	for _, l := range m.copies {
+		latest, _ := l.Epochs().Latest()
+		epoch = max(epoch, latest)
+	}
+	for id, l := range m.copies {
+		if err := l.SetLeaderEpoch(epoch + step); err != nil {
+			return fmt.Errorf("begin controller epoch %d on broker %d: %w", epoch+step, id, err)
+		}
+	}
+	return nil
+}
+
+// encode returns the batch of a change.
+func (m *metaLog) encode(recs []metarecord.Record) ([]byte, error) {
 	now := time.Now().UnixMilli()
 	m.builder.Reset(0)
 	var value []byte
@@ -137,19 +145,111 @@ func (m *metaLog) append(recs []metarecord.Record) (version int64, err error) {
 	}
 	batch, err := m.builder.Build(record.None)
 	if err != nil {
-		return 0, fmt.Errorf("write metadata: %w", err)
+		return nil, fmt.Errorf("write metadata: %w", err)
 	}
-	done := make(chan *log.Append, 1)
-	m.log.Submit(&log.Append{Batch: batch, LeaderEpoch: -1, Done: func(a *log.Append) { done <- a }})
-	a := <-done
-	if a.Err != nil {
-		return 0, fmt.Errorf("write metadata: %w", a.Err)
-	}
-	m.size += int64(len(batch))
-	return a.LastOffset + 1, nil
+	return batch, nil
 }
 
-func (m *metaLog) epoch() int32 {
-	epoch, _ := m.log.Epochs().Latest()
-	return epoch
+// append writes one change to all copies at the same time, and waits until each has it on stable
+// storage or has failed. It returns the metadata version after the change, and why copies failed.
+// If none did the change is committed; see settle for what becomes of it otherwise.
+func (m *metaLog) append(recs []metarecord.Record) (version int64, failed map[int32]error, err error) {
+	if m.failure != nil {
+		return 0, nil, m.failure
+	}
+	batch, err := m.encode(recs)
+	if err != nil {
+		return 0, nil, err
+	}
+	end := m.own().EndOffset()
+	version, failed = m.writeTo(m.copies, batch, end)
+	if joining := m.apart[m.joining]; joining != nil && len(failed) == 0 {
+		var refused map[int32]error
+		if _, refused = m.writeTo(map[int32]*log.Log{m.joining: joining}, batch, end); refused == nil {
+			m.copies[m.joining] = joining
+			delete(m.apart, m.joining)
+		}
+		failed = refused
+	}
+	if version > 0 {
+		m.size += int64(len(batch))
+	}
+	return version, failed, nil
+}
+
+// writeTo writes a batch to copies at the same time. It returns the version after it, 0 if none has
+// it, and why copies failed.
+func (m *metaLog) writeTo(copies map[int32]*log.Log, batch []byte, end int64) (version int64, failed map[int32]error) {
+	outcomes := make(map[int32]*log.Append, len(copies))
+	var written sync.WaitGroup
+	for id, l := range copies {
+		a := &log.Append{Batch: batch, LeaderEpoch: -1, Done: func(*log.Append) { written.Done() }}
+		outcomes[id] = a
+		written.Add(1)
+		l.Submit(a)
+	}
+	written.Wait()
+	for id, a := range outcomes {
+		switch {
+		case a.Err != nil:
+		case a.BaseOffset != end:
+			a.Err = fmt.Errorf("it has offset %d instead of %d", a.BaseOffset, end)
+		default:
+			version = a.LastOffset + 1
+			continue
+		}
+		if failed == nil {
+			failed = map[int32]error{}
+		}
+		failed[id] = fmt.Errorf("write metadata on broker %d: %w", id, a.Err)
+	}
+	return version, failed
+}
+
+// without returns the brokers whose copies did not fail.
+func (m *metaLog) without(failed map[int32]error) (ids []int32) {
+	for id := range m.copies {
+		if failed[id] == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// drop takes copies that failed out of the set. If the controller's own is among them another
+// broker is controller from now on, in a new epoch.
+func (m *metaLog) drop(failed map[int32]error) error {
+	for id := range failed {
+		if l := m.copies[id]; l != nil {
+			m.apart[id] = l
+			delete(m.copies, id)
+		}
+	}
+	if m.copies[m.leader] != nil {
+		return nil
+	}
+	m.leader = slices.Min(slices.Collect(maps.Keys(m.copies)))
+	return m.beginEpoch(1)
+}
+
+// takeBack cuts what is not committed off the copies that have it.
+func (m *metaLog) takeBack(end int64) error {
+	for id, l := range m.copies {
+		if l.EndOffset() <= end {
+			continue
+		}
+		if err := l.TruncateTo(end); err != nil {
+			return fmt.Errorf("take metadata back on broker %d: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// close closes all copies.
+func (m *metaLog) close() error {
+	var errs []error
+	for _, l := range slices.AppendSeq(slices.Collect(maps.Values(m.apart)), maps.Values(m.copies)) {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
 }

@@ -34,23 +34,27 @@ func (m *metaLog) due() bool {
 	return m.size-m.snapshot > max(m.slack, 3*m.snapshot)
 }
 
-// compact writes a snapshot of the state and deletes what came before it. It returns the metadata
-// version, 0 if nothing was written. By the one goroutine that appends.
-func (m *metaLog) compact(state []metarecord.Record) (version int64, err error) {
-	if err := m.log.Roll(); err != nil { // so that all before it goes, segment by segment
-		return 0, err
+// compact writes a snapshot of the state and deletes what came before it, on all copies. It returns
+// the metadata version, 0 if nothing was written. By the one goroutine that appends.
+func (c *Cluster) compact(state []metarecord.Record) (version int64, out *fencing, err error) {
+	m := c.meta
+	for _, l := range m.copies {
+		if err := l.Roll(); err != nil { // so that all before it goes, segment by segment
+			return 0, nil, err
+		}
 	}
-	first, before := m.log.EndOffset(), m.size
-	if version, err = m.append(state); err != nil {
-		return 0, err
+	first, before := m.own().EndOffset(), m.size
+	if version, out, err = c.commit(state); err != nil {
+		return 0, nil, err
 	}
 	m.size -= before
 	m.snapshot = m.size
-	if err := m.log.DeleteRecords(first); err != nil {
-		return version, err
+	for _, l := range m.copies {
+		err = errors.Join(err, l.DeleteRecords(first))
+		_, cleaned := l.Clean(context.Background())
+		err = errors.Join(err, cleaned)
 	}
-	_, err = m.log.Clean(context.Background())
-	return version, err
+	return version, out, err
 }
 
 // snapshot returns the records that make the image out of nothing. Of the removed topics only those
@@ -62,7 +66,7 @@ func (m *image) snapshot(kept map[topic.ID]string) []metarecord.Record {
 	}
 	recs = append(recs, m.registrations()...)
 	if m.nextProducerID > 0 {
-		recs = append(recs, &metarecord.ProducerIDs{BrokerID: controllerID, BrokerEpoch: -1, Next: m.nextProducerID})
+		recs = append(recs, &metarecord.ProducerIDs{BrokerID: m.producerIDBroker, BrokerEpoch: -1, Next: m.nextProducerID})
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.brokers)) {
 		recs = append(recs, configRecords(metarecord.ResourceBroker, name, nil, m.brokers[name])...)
@@ -146,7 +150,7 @@ func (c *Cluster) compactMetadata() {
 
 // installSnapshot writes state and makes it the image, as a replay would.
 func (c *Cluster) installSnapshot(state []metarecord.Record) error {
-	version, err := c.meta.compact(state)
+	version, fenced, err := c.compact(state)
 	if version == 0 {
 		if errors.Is(err, log.ErrRecordTooLarge) {
 			c.meta.snapshot = c.meta.size // not before it has grown a lot again
@@ -164,6 +168,10 @@ func (c *Cluster) installSnapshot(state []metarecord.Record) error {
 	c.mu.Unlock()
 	for _, ch := range due {
 		close(ch)
+	}
+	if fenced != nil {
+		c.apply(fenced.recs, fenced.version)
+		err = errors.Join(err, c.retireFenced(fenced.brokers))
 	}
 	return err
 }

@@ -59,7 +59,7 @@ func TestMetadataLogStaysShortWhateverIsDone(t *testing.T) {
 
 	c = openWith(t, cfg)
 	require.Equal(t, want, state(t, c))
-	require.Positive(t, c.meta.log.StartOffset())
+	require.Positive(t, c.meta.own().StartOffset())
 	require.Less(t, len(c.image.removed), 100, "only those of after the last snapshot")
 	require.Equal(t, "2000", c.BrokerConfig(AllBrokers)["log.retention.ms"])
 	require.Equal(t, []string{"x"}, values(t, c, at("stays", 0)))
@@ -146,7 +146,7 @@ func TestSnapshotRemembersTopicsWhoseDirectoriesAreStillThere(t *testing.T) {
 	require.Contains(t, out.String(), "leaves files behind")
 	require.Equal(t, []string{"orders-0"}, partitionDirs(t, fsys))
 	again := open(t, fsys)
-	require.Positive(t, again.meta.log.StartOffset())
+	require.Positive(t, again.meta.own().StartOffset())
 	require.Len(t, again.image.removed, 1)
 	require.Empty(t, partitionDirs(t, fsys))
 }

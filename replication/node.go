@@ -137,6 +137,9 @@ func (n *node) offline(r *replica, err error) {
 
 // reconfigure gives the partitions of a topic their new settings.
 func (n *node) reconfigure(t *topicImage) error {
+	if n.isClosed() {
+		return nil
+	}
 	var errs []error
 	for i := range t.partitions {
 		tp := record.TopicPartition{Topic: t.name, Partition: int32(i)}
@@ -155,6 +158,9 @@ func (n *node) reconfigure(t *topicImage) error {
 // remove closes the replicas of a deleted topic and puts their directories aside, to be deleted
 // when the delay is over.
 func (n *node) remove(t *topicImage) error {
+	if n.isClosed() { // fenced: its directories go when it is back
+		return nil
+	}
 	var mine []*replica
 	n.mu.Lock()
 	for i := range t.partitions {
@@ -181,6 +187,12 @@ func (n *node) remove(t *topicImage) error {
 		}
 		return n.deletions.add(aside, n.metadata.deleteDelay())
 	})
+}
+
+func (n *node) isClosed() bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.closed
 }
 
 // close ends everything that runs and closes the partitions.

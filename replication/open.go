@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"slices"
 
 	"github.com/stratalog/strata/internal/metarecord"
@@ -18,11 +17,13 @@ import (
 // open brings up the brokers whose directories are there, in this order:
 //
 //  1. All directories are checked. Nothing is written if one of them cannot be what it should be.
-//  2. Those that have an identity, and that of a new cluster's controller, are locked.
-//  3. The metadata is read. It says which brokers there were: a new directory is made for one that
-//     was not, while one that has lost its directory stays down.
-//  4. The controller takes over: brokers that are here serve, others are fenced, and partitions get
-//     or lose their leaders accordingly.
+//  2. Those that have an identity are locked.
+//  3. The newest copy of the metadata is read, if there are enough of them. It says which brokers
+//     there were: a new directory is made for one that was not, while one that has lost its
+//     directory stays down.
+//  4. The controller takes over, in a new epoch on equal copies: brokers that are here serve, those
+//     that are new or were away one after the other, the rest are fenced, and partitions get or lose
+//     their leaders accordingly.
 //  5. The brokers load what is in their directories, and lead.
 func (c *Cluster) open() error {
 	all, err := c.cfg.locations()
@@ -34,26 +35,29 @@ func (c *Cluster) open() error {
 		return err
 	}
 	c.cfg.Brokers = int(claims[len(claims)-1].id)
-	if claims[0].meta == nil && clusterID != "" {
-		return directoryError(claims[0].root, ErrMissing, fmt.Errorf("it is that of the controller of cluster %s", clusterID))
-	}
 	if c.clusterID = clusterID; clusterID == "" {
 		c.clusterID = topic.NewID().String()
 	}
 	for i := range claims {
-		if i == 0 || claims[i].meta != nil {
+		if i == 0 && clusterID == "" || claims[i].meta != nil {
 			if err := c.take(claims[i]); err != nil {
 				return err
 			}
 		}
 	}
-	controller := c.nodes[controllerID]
-	if c.meta, err = openMetaLog(filepath.Join(controller.root, topic.MetadataTopic+"-0"), controller.base.Log, c.image, c.cfg.metaSlack); err != nil {
+	ids := make([]int32, len(claims))
+	for i, cl := range claims {
+		ids[i] = cl.id
+	}
+	if err := c.openMetadata(ids); err != nil {
 		return err
 	}
 	c.version.Store(c.image.version)
 	c.ids.next, c.ids.end = c.image.nextProducerID, c.image.nextProducerID
 	if err := c.meet(claims); err != nil {
+		return err
+	}
+	if err := c.followNewest(); err != nil {
 		return err
 	}
 	if err := c.takeOver(); err != nil {
@@ -126,23 +130,37 @@ func (c *Cluster) meet(claims []claim) error {
 
 // takeOver makes the metadata say which brokers serve.
 func (c *Cluster) takeOver() error {
+	c.noteController()
 	var up []arrival
-	for _, n := range c.nodes {
-		up = append(up, arrival{id: n.id, incarnation: n.incarnation, directory: n.directory, rack: n.rack})
+	var others []*node
+	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
+		if n := c.nodes[id]; c.meta.copies[id] != nil {
+			up = append(up, n.arrival())
+		} else {
+			others = append(others, n)
+		}
 	}
-	slices.SortFunc(up, func(a, b arrival) int { return int(a.id - b.id) })
 	err := c.perform(func(img *image) ([]metarecord.Record, error) { return img.takeOver(up), nil }, nil)
-	for more := true; more && err == nil; {
-		err = c.perform(func(img *image) ([]metarecord.Record, error) {
-			recs := img.relead(maxNewPartitions)
-			more = len(recs) > 0
-			return recs, nil
-		}, nil)
+	for _, n := range others {
+		if err == nil {
+			err = c.join(n)
+		}
+	}
+	if err == nil {
+		err = c.relead()
 	}
 	if err != nil {
 		return fmt.Errorf("open cluster: %w", err)
 	}
+	if ids := c.Brokers(); len(ids) < len(c.nodes) {
+		return fmt.Errorf("open cluster: only brokers %v can write their metadata; leave the others out to go on without them", ids)
+	}
 	return nil
+}
+
+// arrival is what the controller is told of a broker that starts.
+func (n *node) arrival() arrival {
+	return arrival{id: n.id, incarnation: n.incarnation, directory: n.directory, rack: n.rack}
 }
 
 // load opens the partitions of all brokers, and lets them lead. Those that may have lost records

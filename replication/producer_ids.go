@@ -63,7 +63,7 @@ func (c *Cluster) reserveProducerIDs(ctx context.Context) error {
 		if c.ids.next < c.ids.end {
 			return nil, nil
 		}
-		return []metarecord.Record{&metarecord.ProducerIDs{BrokerID: controllerID, BrokerEpoch: -1, Next: img.nextProducerID + producerIDBlock}}, nil
+		return []metarecord.Record{&metarecord.ProducerIDs{BrokerID: c.Controller(), BrokerEpoch: -1, Next: img.nextProducerID + producerIDBlock}}, nil
 	}, func(recs []metarecord.Record) {
 		c.ids.add(recs[0].(*metarecord.ProducerIDs).Next - producerIDBlock)
 	})

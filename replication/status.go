@@ -78,7 +78,7 @@ func (c *Cluster) Stats() Stats {
 		MetadataVersion: c.image.version, Topics: len(c.image.topics), Partitions: c.image.partitions, MetadataWaits: c.waiters.Len(),
 	}
 	c.mu.RUnlock()
-	s.ControllerEpoch = c.meta.epoch()
+	s.ControllerEpoch = c.controllerEpoch.Load()
 	s.ProduceRequests, s.FetchRequests = c.stats.produces.Load(), c.stats.fetches.Load()
 	for _, r := range c.allReplicas() {
 		switch p, err := r.state(); {

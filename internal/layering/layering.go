@@ -14,7 +14,7 @@ var Rows = [][]string{
 	{"log"},
 	{"log/internal/explore"}, // of log's tests
 	{"partition"},
-	{"topic"},
+	{"topic", "replication/internal/controller"},
 	{"replication"},
 	{"internal/coordinator"},
 	{"group/internal/wire"},
@@ -31,4 +31,4 @@ var Rows = [][]string{
 
 // Pure lists the packages that only compute: they have no clock, lock, goroutine, channel, context or I/O,
 // and neither has what they import of ours.
-var Pure = []string{"internal/machine", "log/internal/manifest", "log/internal/recovery", "group/internal/wire", "group/assignor", "group/offsets", "group/protocol", "group/internal/classic"}
+var Pure = []string{"internal/machine", "log/internal/manifest", "log/internal/recovery", "group/internal/wire", "group/assignor", "group/offsets", "group/protocol", "group/internal/classic", "replication/internal/controller"}

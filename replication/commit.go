@@ -1,0 +1,123 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/replication/internal/controller"
+)
+
+// A fencing is the committed change that takes brokers out whose copy of the metadata failed.
+type fencing struct {
+	brokers []int32
+	recs    []metarecord.Record
+	version int64
+}
+
+// commit makes a change durable on all copies of the metadata and returns its version. Copies that
+// fail are taken out of the set, with a change that is committed on the others: with it the first
+// one is committed too. If too many fail the change is taken back, and nothing has happened; if
+// that fails as well nothing is changed any more until the next open.
+func (c *Cluster) commit(recs []metarecord.Record) (version int64, out *fencing, err error) {
+	m := c.meta
+	end := m.own().EndOffset()
+	named := [][]int32{m.inForce, setAfter(m.inForce, recs)} // the sets that a copy may name
+	version, failed, err := m.append(recs)
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(failed) == 0 {
+		m.inForce = slices.Collect(maps.Keys(m.copies))
+		return version, nil, nil
+	}
+	cause := errors.Join(slices.Collect(maps.Values(failed))...)
+	if !controller.MayBecome(m.without(failed), named...) {
+		if m.failure = m.takeBack(end); m.failure != nil {
+			cause = errors.Join(cause, m.failure)
+		}
+		return 0, nil, cause
+	}
+	out = &fencing{}
+	for len(failed) > 0 {
+		left := m.without(failed)
+		if named = append(named, left); !controller.MayBecome(left, named...) {
+			m.failure = fmt.Errorf("metadata cannot be changed before the cluster is opened again: %w", cause)
+			return 0, nil, m.failure
+		}
+		out.brokers = slices.AppendSeq(out.brokers, maps.Keys(failed))
+		if err := m.drop(failed); err != nil {
+			m.failure = errors.Join(cause, err)
+			return 0, nil, m.failure
+		}
+		c.noteController()
+		m.joining = 0
+		out.recs = c.image.fence(out.brokers, recs)
+		if out.version, failed, err = m.append(out.recs); err != nil {
+			return 0, nil, err
+		}
+		cause = errors.Join(cause, errors.Join(slices.Collect(maps.Values(failed))...))
+	}
+	m.inForce = slices.Collect(maps.Keys(m.copies))
+	for _, id := range out.brokers {
+		c.logger.Error("broker is fenced: its copy of the metadata failed", slog.Int("broker", int(id)), slog.Any("err", cause))
+	}
+	return version, out, nil
+}
+
+// noteController lets everybody know who is controller.
+func (c *Cluster) noteController() {
+	c.controller.Store(c.meta.leader)
+	c.controllerEpoch.Store(c.meta.epoch())
+}
+
+// retireFenced takes the leaders from the partitions of brokers that were fenced, and closes these.
+func (c *Cluster) retireFenced(brokers []int32) error {
+	err := c.relead()
+	for _, id := range brokers {
+		if n := c.nodes[id]; n != nil {
+			c.run(func() {
+				if err := n.close(); err != nil {
+					c.logger.Warn("fenced broker was not closed in order", slog.Int("broker", int(id)), slog.Any("err", err))
+				}
+			})
+		}
+	}
+	return err
+}
+
+// relead brings the leaders of partitions in line with which brokers serve.
+func (c *Cluster) relead() error {
+	for {
+		done := false
+		err := c.perform(func(img *image) ([]metarecord.Record, error) {
+			recs := img.relead(maxNewPartitions)
+			done = len(recs) == 0
+			return recs, nil
+		}, nil)
+		if err != nil || done {
+			return err
+		}
+	}
+}
+
+// setAfter returns the set of copies that a change leads to.
+func setAfter(set []int32, recs []metarecord.Record) []int32 {
+	set = slices.Clone(set)
+	for _, rec := range recs {
+		switch rec := rec.(type) {
+		case *metarecord.RegisterBroker:
+			if !rec.Fenced && !slices.Contains(set, rec.BrokerID) {
+				set = append(set, rec.BrokerID)
+			}
+		case *metarecord.BrokerChange:
+			if rec.Fenced == metarecord.Set {
+				set = slices.DeleteFunc(set, func(id int32) bool { return id == rec.BrokerID })
+			}
+		}
+	}
+	return set
+}
