@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -417,57 +415,6 @@ func TestFailureAtEveryStepOfCleanKeepsTheTable(t *testing.T) {
 		require.Equal(t, table, lastValues(logDump(t, again)), "failure of operation %d", n)
 		require.NoError(t, again.Close())
 	}
-}
-
-func TestCleanAmongAppendersReadersAndTruncation(t *testing.T) {
-	t.Parallel()
-	cfg := compacting
-	cfg.SegmentBytes, cfg.Sync = 4000, SyncNever
-	l := openClean(t, vfs.Mem(), cfg)
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	var mu sync.Mutex // guards table: appends are told apart by their order
-	table := map[string]string{}
-	wg.Go(func() {
-		rnd := rand.New(rand.NewPCG(1, 1))
-		for i := range 3000 {
-			k, v := fmt.Sprintf("k%d", rnd.IntN(40)), fmt.Sprint(i)
-			mu.Lock()
-			table[k] = v
-			mu.Unlock()
-			appendKV(t, l, k+"="+v)
-			if i%500 == 499 {
-				require.NoError(t, l.TruncateTo(l.EndOffset())) // only acquires the token
-			}
-		}
-		cancel()
-	})
-	for range 2 {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				next := int64(0)
-				for r, err := range l.Records(0) {
-					require.NoError(t, err)
-					require.GreaterOrEqual(t, r.Offset, next)
-					next = r.Offset + 1
-				}
-			}
-		})
-	}
-	wg.Go(func() {
-		for ctx.Err() == nil {
-			_, err := l.Clean(context.Background())
-			require.NoError(t, err)
-		}
-	})
-	wg.Wait()
-	require.Equal(t, table, lastValues(logDump(t, l)))
-	clean(t, l)
-	require.Equal(t, table, lastValues(logDump(t, l)))
-	for _, s := range l.Segments() {
-		require.LessOrEqual(t, s.Size, int64(4000))
-	}
-	require.NoError(t, l.Close())
 }
 
 var _ Producers = (*producersOwner)(nil)
