@@ -14,8 +14,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// One reader goes through a backlog that does not fit into the memory allowed, ten read here and there: what they hold does not grow with the
-// log. 128 MiB, or 1 GiB with STRATA_EXPLORE; 64 MiB of heap above what there was, garbage included.
+// One reader goes through a backlog that does not fit into the memory allowed, ten read here and
+// there: what they hold does not grow with the log. 128 MiB, or 1 GiB with STRATA_EXPLORE; 64 MiB
+// of heap above what there was, garbage included.
 func TestReadersOfALargeBacklogTakeLittleMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 128 MiB")

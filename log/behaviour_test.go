@@ -98,7 +98,8 @@ func TestWrittenRecordsStayAsTheyWere(t *testing.T) {
 	require.Equal(t, want[5:], show(t, again, 5)[:35], "after a kill")
 }
 
-// Row 3: first in, first out, from wherever the reading begins and however the records were handed over.
+// Row 3: first in, first out, from wherever the reading begins and however the records were handed
+// over.
 func TestRecordsAreReadInTheOrderOfTheirAppends(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []log.SyncPolicy{log.SyncOnAck, log.SyncNever} {
@@ -169,7 +170,8 @@ func logFiles(t *testing.T, fsys vfs.FS) (live, deleted []string) {
 	return live, deleted
 }
 
-// Rows 20 and 21: a log is files named by their first offset. Only the last one changes; those that retention takes disappear.
+// Rows 20 and 21: a log is files named by their first offset. Only the last one changes; those that
+// retention takes disappear.
 func TestALogIsFilesThatAreCreatedClosedAndDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()
@@ -237,7 +239,8 @@ func TestNewSegmentSizeAndAgeApplyToAnOpenLog(t *testing.T) {
 	require.Len(t, l.Segments(), len(segments)+1)
 }
 
-// Row 30: retention looks at age and size only. Nobody who reads makes a record stay longer, or go earlier.
+// Row 30: retention looks at age and size only. Nobody who reads makes a record stay longer, or go
+// earlier.
 func TestReadersNeitherHoldNorReleaseRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := openAt(t, vfs.Mem(), log.Config{RetentionAge: time.Hour})

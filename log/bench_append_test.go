@@ -10,7 +10,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// forgetfulFS drops what is written to .log files, so that a benchmark sees what an append costs beside the write.
+// forgetfulFS drops what is written to .log files, so that a benchmark sees what an append costs
+// beside the write.
 type forgetfulFS struct{ vfs.FS }
 
 func (f forgetfulFS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {

@@ -79,8 +79,9 @@ func (m *cleanModel) check(t *testing.T, l *Log) {
 	}
 }
 
-// Appends, rolls, truncation, deletion, compaction, restarts and power cuts in random order: the table a reader builds is always that of a list that is
-// never compacted, whatever the size of segments and the sync policy.
+// Appends, rolls, truncation, deletion, compaction, restarts and power cuts in random order: the
+// table a reader builds is always that of a list that is never compacted, whatever the size of
+// segments and the sync policy.
 func TestCompactedLogAgainstAList(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {

@@ -11,8 +11,8 @@ import (
 // Safe for concurrent use.
 type wallClock struct {
 	begun time.Time
-	// wall is the time of begun as of the last look, in ns since the Unix epoch. It changes when the
-	// clock is set.
+	// wall is the time of begun as of the last look, in ns since the Unix epoch. It changes when
+	// the clock is set.
 	wall  atomic.Int64
 	until atomic.Int64 // look again then, in ns since begun
 }

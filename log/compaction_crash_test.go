@@ -35,7 +35,8 @@ func lastValues(dump string) map[string]string {
 	return out
 }
 
-// compactedLog is a log in which a compaction merges three segments, two of which keep records, one an aborted transaction.
+// compactedLog is a log in which a compaction merges three segments, two of which keep records, one
+// an aborted transaction.
 func compactedLog(t testing.TB, fsys vfs.FS) *Log {
 	l := openClean(t, fsys, compacting)
 	appendKV(t, l, "a=1", "b=1")
@@ -63,7 +64,8 @@ func submit(t testing.TB, l *Log, b *record.Builder) {
 	require.NoError(t, <-done)
 }
 
-// submitMarker ends a transaction that began at first as aborted, with an entry in the transaction index.
+// submitMarker ends a transaction that began at first as aborted, with an entry in the transaction
+// index.
 func submitMarker(t testing.TB, l *Log, producer, first int64) {
 	offset := l.EndOffset()
 	p := record.ControlBatch(nil, record.ControlAbort, 0, record.ControlInfo{BaseOffset: offset, TimestampMs: 1, ProducerID: producer})
@@ -78,7 +80,8 @@ func tableOf(dump string) map[string]string {
 	return lastValues(strings.ReplaceAll(dump, "2:b=no ", ""))
 }
 
-// reopened opens what a crash has left, and returns what it holds. Nothing of a compaction may be left.
+// reopened opens what a crash has left, and returns what it holds. Nothing of a compaction may be
+// left.
 func reopened(t testing.TB, fsys vfs.FS, cfg Config) string {
 	t.Helper()
 	l := openClean(t, fsys, cfg)
@@ -107,7 +110,8 @@ func crashModes(seeds int) []vfs.CrashOptions {
 	return modes
 }
 
-// Checklist row D2, defect 2: whatever the policy, a compaction and a crash lose no record that was synced.
+// Checklist row D2, defect 2: whatever the policy, a compaction and a crash lose no record that was
+// synced.
 func TestCrashAtEveryStepOfACompaction(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncNever, SyncOnAck} {
@@ -135,7 +139,8 @@ func TestCrashAtEveryStepOfACompaction(t *testing.T) {
 	}
 }
 
-// A Kafka broker that takes the directory after a kill knows nothing of strata.state, and finds its own protocol.
+// A Kafka broker that takes the directory after a kill knows nothing of strata.state, and finds its
+// own protocol.
 func TestKilledCompactionIsOneOfKafkas(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

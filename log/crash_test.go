@@ -96,8 +96,8 @@ func (x *exploration) cut(i int, seed uint64) {
 	}
 }
 
-// TestCrashAtEveryCall stops a workload at each of its calls of the file system, in all ways a process or the power can fail,
-// and again at the calls of the reopening.
+// TestCrashAtEveryCall stops a workload at each of its calls of the file system, in all ways a
+// process or the power can fail, and again at the calls of the reopening.
 func TestCrashAtEveryCall(t *testing.T) {
 	limit, seed := int64(envInt(t, exploreEnv, 2400)), uint64(envInt(t, seedEnv, 1))
 	every := 3
@@ -121,13 +121,15 @@ func TestCrashAtEveryCall(t *testing.T) {
 	t.Logf("seeds up to %d: %d calls, %d crash states, %d more during recovery, 0 violations", seed-1, calls, states, second)
 }
 
-// TestExplorerFindsLoss is the twin of TestCrashAtEveryCall: on a disk that lies, the same exploration has to fail.
+// TestExplorerFindsLoss is the twin of TestCrashAtEveryCall: on a disk that lies, the same
+// exploration has to fail.
 func TestExplorerFindsLoss(t *testing.T) {
 	for name, lie := range map[string]vfs.Fault{
 		"Sync does nothing":     {Ops: vfs.OpSync, Pattern: "*.log", Lie: true, Times: vfs.Always},
 		"one Sync does nothing": {Ops: vfs.OpSync, Pattern: "*.log", After: 5, Lie: true},
 		"SyncDir does nothing":  {Ops: vfs.OpSyncDir, Lie: true, Times: vfs.Always},
-		"writes are swallowed":  {Ops: vfs.OpWrite, Pattern: "*.log", After: 7, Times: 2, Lie: true}, // zeros ahead and a batch, or two batches
+		// Zeros ahead and a batch, or two batches.
+		"writes are swallowed": {Ops: vfs.OpWrite, Pattern: "*.log", After: 7, Times: 2, Lie: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cuts := recordCuts(t, 1, log.SyncOnAck, 0, func(m *vfs.MemFS) { m.Inject(lie) })

@@ -78,8 +78,9 @@ func TestLogWithoutLeaderEpochsIsNotWalkedForThem(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A power cut can give back what was cut off from the end, where the truncation had not reached the disk or space was used again: a whole batch
-// with the right offset and CRC. That a later leader began there tells it from data.
+// A power cut can give back what was cut off from the end, where the truncation had not reached the
+// disk or space was used again: a whole batch with the right offset and CRC. That a later leader
+// began there tells it from data.
 func TestStaleBatchOfAnEarlierLeaderIsCut(t *testing.T) {
 	t.Parallel()
 	for _, rolled := range []bool{false, true} {

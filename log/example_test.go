@@ -16,7 +16,8 @@ func Example() {
 	}
 	defer l.Close()
 	ctx := context.Background()
-	first, err := l.Append(ctx, record.String("", "user-1", "logged in"), record.String("", "user-1", "logged out")) // on disk when it returns
+	// On disk when it returns.
+	first, err := l.Append(ctx, record.String("", "user-1", "logged in"), record.String("", "user-1", "logged out"))
 	if err != nil {
 		panic(err)
 	}

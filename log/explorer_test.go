@@ -18,12 +18,14 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// The explorer runs a workload once, copies the file system before every call that changes it, and reopens the log from what a crash
-// there could have left. What has to be found again comes from a ledger of what the log had confirmed by then.
+// The explorer runs a workload once, copies the file system before every call that changes it, and
+// reopens the log from what a crash there could have left. What has to be found again comes from a
+// ledger of what the log had confirmed by then.
 
 const exploreDir = "/data/t-0"
 
-// exploreConfig is a log that rolls, indexes and deletes every few appends. Removed files go at once, after a while, or never, as policy says.
+// exploreConfig is a log that rolls, indexes and deletes every few appends. Removed files go at
+// once, after a while, or never, as policy says.
 func exploreConfig(policy log.SyncPolicy) log.Config {
 	cfg := log.Config{SegmentBytes: 3000, RetentionBytes: 12_000, RetentionAge: log.Unlimited, Sync: policy}
 	cfg.Segment.IndexIntervalBytes = 300
@@ -116,12 +118,13 @@ type expectation struct {
 	low, high int64           // bounds of the start offset
 }
 
-// expect derives it from what was known at a cut. After a kill everything written has to be there, after a power cut what was durable:
-// confirmed, or below the durable offset the log reported.
+// expect derives it from what was known at a cut. After a kill everything written has to be there,
+// after a power cut what was durable: confirmed, or below the durable offset the log reported.
 func (c *cut) expect(killed bool) expectation {
 	e := expectation{must: make(map[int64]int64), refused: make(map[int64]bool)}
 	maybe := make(map[int64]int64)
-	stable, undecided := int64(0), int64(0) // undecided: a DeleteRecords that has not returned, or failed
+	// Undecided: a DeleteRecords that has not returned, or failed.
+	stable, undecided := int64(0), int64(0)
 	for i, f := range c.facts {
 		sure := i < c.sure
 		switch f.kind {
@@ -129,7 +132,8 @@ func (c *cut) expect(killed bool) expectation {
 			e.ids = max(e.ids, f.id+f.n)
 		case refused:
 			for i := range f.n {
-				e.refused[f.id+i] = true // killed or not: the cut was made durable before the refusal
+				// Killed or not: the cut was made durable before the refusal.
+				e.refused[f.id+i] = true
 			}
 		case written, acked:
 			if !sure {
@@ -302,7 +306,8 @@ type workload struct {
 	policy log.SyncPolicy
 	nextID int64
 	epoch  int32
-	pause  time.Duration // for policies that sync by time: slept now and then, so only in a synctest bubble; 0: never
+	// For policies that sync by time: slept now and then, so only in a synctest bubble; 0: never.
+	pause time.Duration
 }
 
 // append hands over n records as one batch and waits for the confirmation.
@@ -409,7 +414,8 @@ func (w *workload) step() error {
 	return nil
 }
 
-// batchOf returns the first offset of the batch that offset is inside of: batches are cut off as a whole.
+// batchOf returns the first offset of the batch that offset is inside of: batches are cut off as a
+// whole.
 func (w *workload) batchOf(offset int64) int64 {
 	base := offset
 	for _, f := range w.known() {
@@ -443,7 +449,8 @@ type cut struct {
 	event   vfs.Event
 }
 
-// record runs a workload of about calls changing calls on fsys and returns a cut for each of them, and one for the end.
+// record runs a workload of about calls changing calls on fsys and returns a cut for each of them,
+// and one for the end.
 func (w *workload) record(fsys *vfs.MemFS, calls int) ([]cut, error) {
 	var mu sync.Mutex
 	var cuts []cut
@@ -512,7 +519,8 @@ type reopening struct {
 	cfg   log.Config
 	again int // cut the reopening again at each of its calls, in every again-th state; 0: never
 
-	states, second atomic.Int64 // checked so far: after one crash, after another one during recovery
+	// Checked so far: after one crash, after another one during recovery.
+	states, second atomic.Int64
 }
 
 // state checks what a variant of a crash leaves at a cut.
@@ -526,7 +534,8 @@ func (r *reopening) state(c *cut, v variant, seed uint64) error {
 	return r.reopen(fsys, c, v.killed)
 }
 
-// reopen checks what is there, that it is there the second time, that the log goes on, and that what it calls durable is.
+// reopen checks what is there, that it is there the second time, that the log goes on, and that
+// what it calls durable is.
 func (r *reopening) reopen(fsys *vfs.MemFS, c *cut, killed bool) error {
 	want := c.expect(killed)
 	first, durable, err := r.look(fsys, &want, nil)
@@ -557,7 +566,8 @@ func (r *reopening) reopen(fsys *vfs.MemFS, c *cut, killed bool) error {
 	return nil
 }
 
-// look opens the log, checks what it holds, and closes it. The durable offset is as of the end of Open.
+// look opens the log, checks what it holds, and closes it. The durable offset is as of the end of
+// Open.
 func (r *reopening) look(fsys *vfs.MemFS, want *expectation, use func(*log.Log) error) (f found, durable int64, err error) {
 	cfg := r.cfg
 	cfg.FS = fsys

@@ -77,7 +77,8 @@ type faultRun struct {
 	write bool // the fault is one of writes: what is refused must not be there
 }
 
-// run opens a log and works on it. Every error has to be the injected one; the log is checked after each of them.
+// run opens a log and works on it. Every error has to be the injected one; the log is checked after
+// each of them.
 func (r *faultRun) run() (durable int64, err error) {
 	cfg := exploreConfig(log.SyncOnAck)
 	cfg.FS = r.fsys
@@ -164,7 +165,8 @@ var faults = []vfs.Fault{
 	{Ops: vfs.OpClose, Err: syscall.EIO},
 }
 
-// TestFaultAtEveryCall lets one call after the other fail, once or from then on, in a workload that goes on.
+// TestFaultAtEveryCall lets one call after the other fail, once or from then on, in a workload that
+// goes on.
 func TestFaultAtEveryCall(t *testing.T) {
 	stride := 4 // all of them with STRATA_EXPLORE
 	if os.Getenv(exploreEnv) != "" {
@@ -191,7 +193,8 @@ func TestFaultAtEveryCall(t *testing.T) {
 	t.Logf("%d runs", total)
 }
 
-// faultAt runs the workload with one fault, then without it, and checks what is left in several ways.
+// faultAt runs the workload with one fault, then without it, and checks what is left in several
+// ways.
 func faultAt(t *testing.T, fault vfs.Fault) (hits int) {
 	fsys := vfs.Mem()
 	r := &faultRun{
@@ -216,7 +219,8 @@ func faultAt(t *testing.T, fault vfs.Fault) (hits int) {
 	return r.watch.hits
 }
 
-// TestFaultAtEveryCallOfRecovery lets the reopening of crashed logs fail at each of its calls: the next one finds everything.
+// TestFaultAtEveryCallOfRecovery lets the reopening of crashed logs fail at each of its calls: the
+// next one finds everything.
 func TestFaultAtEveryCallOfRecovery(t *testing.T) {
 	cuts := recordCuts(t, 3, log.SyncOnAck, 0, nil)
 	runs := 0

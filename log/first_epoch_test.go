@@ -8,7 +8,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// The first leader epoch of a new log is in its state, which must be written anyway: it is as durable as a file of its own.
+// The first leader epoch of a new log is in its state, which must be written anyway: it is as
+// durable as a file of its own.
 func TestFirstLeaderEpochSurvivesWithoutAFileOfItsOwn(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

@@ -35,7 +35,8 @@ func TestFollowWaitsForRecordsInOrder(t *testing.T) {
 		}
 		var want []string
 		for i := range 20 {
-			time.Sleep(time.Hour) // all followers are waiting: nothing polls, or this would take an hour of work
+			// All followers are waiting: nothing polls, or this would take an hour of work.
+			time.Sleep(time.Hour)
 			v := fmt.Sprint(i)
 			_, err := l.Append(ctx, record.String("", "", v))
 			require.NoError(t, err)
@@ -110,7 +111,8 @@ func openMem(t *testing.T, disk vfs.FS) *Log {
 	return l
 }
 
-// The twin of what SyncOnAck promises: under SyncNever a power cut can take acknowledged records. If this fails the crash tests prove nothing.
+// The twin of what SyncOnAck promises: under SyncNever a power cut can take acknowledged records.
+// If this fails the crash tests prove nothing.
 func TestSyncNeverLosesAcknowledgedRecordsInAPowerCut(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
@@ -263,8 +265,8 @@ func TestSecondOpenOfADirectoryIsLocked(t *testing.T) {
 	require.NoError(t, openMem(t, disk).Close())
 }
 
-// Offsets before the end can be without a record: a compaction took them, and a truncation what had come behind. Who follows
-// waits there for what comes next, and does not look again and again.
+// Offsets before the end can be without a record: a compaction took them, and a truncation what had
+// come behind. Who follows waits there for what comes next, and does not look again and again.
 func TestFollowWaitsBehindAGapAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := Open("log", Config{FS: vfs.Mem(), Cleanup: CleanupCompact, MinDirtyRatio: 0.01})

@@ -28,8 +28,9 @@ const (
 	killWriters = 4
 )
 
-// TestKilledAgainAndAgain runs this test binary again as a process that writes, with several appends under way all the time, and kills it with
-// SIGKILL. Each time the log must open, hold every record that was acknowledged where it was acknowledged, every writer's records once and in
+// TestKilledAgainAndAgain runs this test binary again as a process that writes, with several
+// appends under way all the time, and kills it with SIGKILL. Each time the log must open, hold
+// every record that was acknowledged where it was acknowledged, every writer's records once and in
 // order, and no offset more or less.
 func TestKilledAgainAndAgain(t *testing.T) {
 	if env := os.Getenv(killEnv); env != "" {
@@ -70,7 +71,8 @@ func killConfig(policy string) log.Config {
 	return cfg
 }
 
-// writeUntilKilled appends records of several writers, each of which goes on where its last record is, and prints what is acknowledged.
+// writeUntilKilled appends records of several writers, each of which goes on where its last record
+// is, and prints what is acknowledged.
 func writeUntilKilled(cfg log.Config, dir string) {
 	l, err := log.Open(dir, cfg)
 	if err != nil {
@@ -108,7 +110,8 @@ func writeUntilKilled(cfg log.Config, dir string) {
 	os.Exit(1)
 }
 
-// ackedBeforeKill runs the process until it has acknowledged n records, kills it, and returns all it has acknowledged.
+// ackedBeforeKill runs the process until it has acknowledged n records, kills it, and returns all
+// it has acknowledged.
 func ackedBeforeKill(t *testing.T, env string, n int) map[int64]string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledAgainAndAgain$")

@@ -16,9 +16,10 @@ import (
 
 const fewFilesEnv = "STRATA_TEST_FEW_FILES"
 
-// TestManyLogsWithFewDescriptors has a process with 256 descriptors open 260 logs (1,000 with STRATA_EXPLORE) and write to them. Under SyncOnAck all of it
-// succeeds. Under SyncNever logs that were written to keep their descriptor until they are synced, so some appends fail, with the system's error; what was
-// acknowledged is there, and the directory goes on.
+// TestManyLogsWithFewDescriptors has a process with 256 descriptors open 260 logs (1,000 with
+// STRATA_EXPLORE) and write to them. Under SyncOnAck all of it succeeds. Under SyncNever logs that
+// were written to keep their descriptor until they are synced, so some appends fail, with the
+// system's error; what was acknowledged is there, and the directory goes on.
 func TestManyLogsWithFewDescriptors(t *testing.T) {
 	if root := os.Getenv(fewFilesEnv); root != "" {
 		limit := unix.Rlimit{Cur: 256, Max: 256}

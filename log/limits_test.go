@@ -126,7 +126,8 @@ func firstAt(t *testing.T, l *log.Log, at time.Time) int64 {
 	return l.EndOffset()
 }
 
-// TestSlowDiskIsSharedByManyAppends: with syncs of 50 ms, 64 writers of 10 records each take about ten syncs, not 640.
+// TestSlowDiskIsSharedByManyAppends: with syncs of 50 ms, 64 writers of 10 records each take about
+// ten syncs, not 640.
 func TestSlowDiskIsSharedByManyAppends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, fsys := openMem(t, log.Config{RetentionAge: log.Unlimited})
@@ -153,7 +154,8 @@ func TestSlowDiskIsSharedByManyAppends(t *testing.T) {
 	})
 }
 
-// TestOneSlowSyncDelaysOneLogOnly: a sync of 5 s of one log of a directory does not hold up the others.
+// TestOneSlowSyncDelaysOneLogOnly: a sync of 5 s of one log of a directory does not hold up the
+// others.
 func TestOneSlowSyncDelaysOneLogOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.Mem()
@@ -196,7 +198,8 @@ func TestOneSlowSyncDelaysOneLogOnly(t *testing.T) {
 	})
 }
 
-// TestCloseUnblocksEverything closes a log in the middle of appends, waits and reads: all of them end, nothing stays open.
+// TestCloseUnblocksEverything closes a log in the middle of appends, waits and reads: all of them
+// end, nothing stays open.
 func TestCloseUnblocksEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.Mem()
@@ -263,7 +266,8 @@ func TestCloseUnblocksEverything(t *testing.T) {
 	})
 }
 
-// TestCancelledWaitsReturnAtOnce: behind an append that cannot be cancelled, which syncs by itself. See also submit_test.go.
+// TestCancelledWaitsReturnAtOnce: behind an append that cannot be cancelled, which syncs by itself.
+// See also submit_test.go.
 func TestCancelledWaitsReturnAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, fsys := openMem(t, exploreConfig(log.SyncOnAck))

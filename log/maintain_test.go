@@ -26,7 +26,8 @@ func replicate(l *Log, offset int64) error {
 	return <-done
 }
 
-// TestOffsetsOutOfRangeChangeNothing asks for what no log can have. Each time it has to be as it was, and to open again.
+// TestOffsetsOutOfRangeChangeNothing asks for what no log can have. Each time it has to be as it
+// was, and to open again.
 func TestOffsetsOutOfRangeChangeNothing(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(l *Log) error{
@@ -89,7 +90,8 @@ func TestLargestOffsets(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestRollBehindAGapThatFailsIsNoEnd has a follower that skips more offsets than fit into a segment, while the disk is full.
+// TestRollBehindAGapThatFailsIsNoEnd has a follower that skips more offsets than fit into a
+// segment, while the disk is full.
 func TestRollBehindAGapThatFailsIsNoEnd(t *testing.T) {
 	t.Parallel()
 	for _, pattern := range []string{"*.log", "strata.state*"} {
@@ -120,7 +122,8 @@ func TestRollBehindAGapThatFailsIsNoEnd(t *testing.T) {
 	}
 }
 
-// TestFailedRollLeavesNoSegmentBehind has a roll that fails after it made the file of the next segment, and never comes back to that offset.
+// TestFailedRollLeavesNoSegmentBehind has a roll that fails after it made the file of the next
+// segment, and never comes back to that offset.
 func TestFailedRollLeavesNoSegmentBehind(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -141,7 +144,8 @@ func TestFailedRollLeavesNoSegmentBehind(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestFailedSyncOfTheDirectoryIsSticky: whether the directory has the new segment is not known, and the next sync of it may succeed all the same.
+// TestFailedSyncOfTheDirectoryIsSticky: whether the directory has the new segment is not known, and
+// the next sync of it may succeed all the same.
 func TestFailedSyncOfTheDirectoryIsSticky(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(l *Log) error{
@@ -164,7 +168,8 @@ func TestFailedSyncOfTheDirectoryIsSticky(t *testing.T) {
 	}
 }
 
-// TestAppendThatFitsIsTakenAlthoughNoSpaceCanBeReserved has a disk with room for the append and not for the step that is reserved ahead.
+// TestAppendThatFitsIsTakenAlthoughNoSpaceCanBeReserved has a disk with room for the append and not
+// for the step that is reserved ahead.
 func TestAppendThatFitsIsTakenAlthoughNoSpaceCanBeReserved(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -231,7 +236,8 @@ func TestClosedLogAnswersNothing(t *testing.T) {
 func second[A any](_ A, err error) error        { return err }
 func third[A, B any](_ A, _ B, err error) error { return err }
 
-// TestCrashAtEveryStepOfACutInsideAGap truncates to an offset before which there is nothing in the segment.
+// TestCrashAtEveryStepOfACutInsideAGap truncates to an offset before which there is nothing in the
+// segment.
 func TestCrashAtEveryStepOfACutInsideAGap(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -262,7 +268,8 @@ func TestCrashAtEveryStepOfACutInsideAGap(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestAppendThatWaitedWhileTheLogBrokeIsRefused has an append in the queue while a roll finds out that the directory cannot be synced.
+// TestAppendThatWaitedWhileTheLogBrokeIsRefused has an append in the queue while a roll finds out
+// that the directory cannot be synced.
 func TestAppendThatWaitedWhileTheLogBrokeIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()

@@ -181,7 +181,8 @@ func (k *keptLog) read(from int64, n int) string {
 	return b.String()
 }
 
-// The same steps on logs that differ in everything that readers should not notice give the same results. STRATA_EXPLORE: 1,000 sequences.
+// The same steps on logs that differ in everything that readers should not notice give the same
+// results. STRATA_EXPLORE: 1,000 sequences.
 func TestWhatIsReadDoesNotDependOnHowItIsKept(t *testing.T) {
 	t.Parallel()
 	sequences := 50

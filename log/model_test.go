@@ -30,7 +30,8 @@ type modelRun struct {
 	trace []string
 }
 
-// TestLogAgreesWithASliceOfRecords compares a log with a stupid one after every step. STRATA_SEED repeats a run.
+// TestLogAgreesWithASliceOfRecords compares a log with a stupid one after every step. STRATA_SEED
+// repeats a run.
 func TestLogAgreesWithASliceOfRecords(t *testing.T) {
 	t.Parallel()
 	if s := os.Getenv("STRATA_SEED"); s != "" {
@@ -141,7 +142,8 @@ func (r *modelRun) append() {
 	require.Equal(r.t, first, got, r.trace)
 }
 
-// truncate goes to a batch's beginning: inside a batch the log keeps no record of it (TestTruncateInsideABatch).
+// truncate goes to a batch's beginning: inside a batch the log keeps no record of it
+// (TestTruncateInsideABatch).
 func (r *modelRun) truncate() {
 	if r.m.end == r.m.start {
 		return

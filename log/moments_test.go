@@ -14,8 +14,9 @@ type moment struct {
 	before vfs.Event
 }
 
-// moments runs work and returns what crash leaves of disk before each call that changes something. Segments
-// that were rolled are synced in the background, so calls overlap, and one may begin as work ends.
+// moments runs work and returns what crash leaves of disk before each call that changes something.
+// Segments that were rolled are synced in the background, so calls overlap, and one may begin as
+// work ends.
 func moments(disk *vfs.MemFS, crash func(before vfs.Event) []*vfs.MemFS, work func()) []moment {
 	var mu sync.Mutex // guards all, and has one crash at a time
 	var all []moment

@@ -158,7 +158,8 @@ func TestRecoveryFollowsTheSyncPolicyThatTheLogWasWrittenUnder(t *testing.T) {
 		}
 		after := disk.Crash(seed)
 		require.NoError(t, l.Close())
-		again, err := Open("log", Config{FS: after, Sync: SyncOnAck}) // stricter now; holes of then are no damage
+		// Stricter now; holes of then are no damage.
+		again, err := Open("log", Config{FS: after, Sync: SyncOnAck})
 		require.NoError(t, err, "seed %d", seed)
 		require.Equal(t, again.EndOffset(), again.DurableOffset())
 		require.NoError(t, again.Close())

@@ -50,8 +50,8 @@ func TestSyncPutsTheRecoveryPointOnTheDisk(t *testing.T) {
 	})
 }
 
-// TestDamageToWhatWasSyncedIsNoTornWrite: without the recovery point the damaged batch would pass for what a power cut has left of a write, and go,
-// with everything behind it.
+// TestDamageToWhatWasSyncedIsNoTornWrite: without the recovery point the damaged batch would pass
+// for what a power cut has left of a write, and go, with everything behind it.
 func TestDamageToWhatWasSyncedIsNoTornWrite(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

@@ -12,8 +12,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// TestReadOnlyShowsWhatOpenRecovers stops a workload at each of its calls, in all ways a process or the power can fail, and opens what
-// is left first read-only and then for real: both must have the same records, and the first must change nothing.
+// TestReadOnlyShowsWhatOpenRecovers stops a workload at each of its calls, in all ways a process or
+// the power can fail, and opens what is left first read-only and then for real: both must have the
+// same records, and the first must change nothing.
 func TestReadOnlyShowsWhatOpenRecovers(t *testing.T) {
 	t.Parallel()
 	states, empty := 0, 0

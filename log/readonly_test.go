@@ -16,7 +16,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// What a reader of a live log saw is old when it closes: none of it may get into the writer's files.
+// What a reader of a live log saw is old when it closes: none of it may get into the writer's
+// files.
 func TestReadOnlyLogTakesNothingBackFromItsWriter(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -51,7 +52,8 @@ func TestReadOnlyLogTakesNothingBackFromItsWriter(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// readingMethods are those methods of a Log that are allowed on a read-only one; all others must refuse.
+// readingMethods are those methods of a Log that are allowed on a read-only one; all others must
+// refuse.
 var readingMethods = strings.Fields(`AbortedTxns Batches Close DurableOffset EndOffset Epochs Err Follow Held MaxTimestampOffset
 	OffsetAt OffsetForTimestamp Path Read ReadSnapshot ReadUpTo Records Recovery Segments SetHighWatermark Size SnapshotFiles StartOffset Stats`)
 
@@ -66,7 +68,8 @@ func TestReadOnlyLogRefusesEveryChangeAndMakesNone(t *testing.T) {
 	fill(t, l, 10)
 	require.NoError(t, l.WriteSnapshot(20, []byte("x")))
 
-	for _, state := range []*vfs.MemFS{disk, disk.Kill(), disk.Crash(1)} { // live, killed, without power
+	// Live, killed, without power.
+	for _, state := range []*vfs.MemFS{disk, disk.Kill(), disk.Crash(1)} {
 		watched := vfs.Faulty(state)
 		ro, err := OpenReadOnly("log", Config{FS: watched, Owner: &snapshotOwner{}})
 		require.NoError(t, err)
@@ -138,7 +141,8 @@ func (*snapshotOwner) Refused([]*Append, error) {}
 func (*snapshotOwner) Durable(int64)            {}
 func (*snapshotOwner) Snapshot(int64) []byte    { return []byte("snapshot") }
 
-// A broker's directory has no state of ours; a compacted one has gaps in its offsets, and what a broker was doing shows in its names.
+// A broker's directory has no state of ours; a compacted one has gaps in its offsets, and what a
+// broker was doing shows in its names.
 func TestReadOnlyReadsADirectoryOfKafkas(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -173,7 +177,8 @@ func TestReadOnlyReadsADirectoryOfKafkas(t *testing.T) {
 	require.Equal(t, before, dump, "a gap is no damage")
 	require.Len(t, ro.Segments(), segments)
 
-	// In the middle of replacing three segments: the sources are going, the result is complete. Then: it is not.
+	// In the middle of replacing three segments: the sources are going, the result is complete.
+	// Then: it is not.
 	swapping := disk.Kill()
 	ro, err = OpenReadOnly("/kafka/t-0", Config{FS: swapping})
 	require.NoError(t, err)

@@ -96,8 +96,8 @@ func TestChangeOfPolicyIsOnTheDiskWhenItReturns(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestReconfigurationsAreTakenOneAfterTheOther lets two goroutines switch the policy to and fro: whatever is appended is as durable as the
-// policy says that holds then.
+// TestReconfigurationsAreTakenOneAfterTheOther lets two goroutines switch the policy to and fro:
+// whatever is appended is as durable as the policy says that holds then.
 func TestReconfigurationsAreTakenOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	l, err := Open("log", Config{FS: vfs.Mem(), Sync: SyncNever})

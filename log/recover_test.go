@@ -14,8 +14,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// crashTwice kills work at each of its calls that change something, and cuts the power at each such call of the
-// recovery that follows. opens gets every state that is left.
+// crashTwice kills work at each of its calls that change something, and cuts the power at each such
+// call of the recovery that follows. opens gets every state that is left.
 func crashTwice(t *testing.T, disk *vfs.MemFS, work func(), opens func(t *testing.T, fsys *vfs.MemFS)) {
 	t.Helper()
 	n := 0
@@ -29,7 +29,8 @@ func crashTwice(t *testing.T, disk *vfs.MemFS, work func(), opens func(t *testin
 	require.Greater(t, n, 50)
 }
 
-// Checklist row D3, defect 7: what was renamed by a process that was killed is not on the disk yet when recovery goes on from there.
+// Checklist row D3, defect 7: what was renamed by a process that was killed is not on the disk yet
+// when recovery goes on from there.
 func TestPowerCutWhileRecoveryFinishesARemoval(t *testing.T) {
 	t.Parallel()
 	cfg := Config{SegmentBytes: 300, Sync: SyncOnAck, RetentionBytes: 400}
@@ -45,7 +46,8 @@ func TestPowerCutWhileRecoveryFinishesARemoval(t *testing.T) {
 			l := openClean(t, disk, cfg)
 			fill(t, l, 20)
 			before := l.EndOffset()
-			list := l.list() // killed in a truncation, the log may end with the segment that it ends in
+			// Killed in a truncation, the log may end with the segment that it ends in.
+			list := l.list()
 			kept := list[floor(list, 9)+1].Base()
 			crashTwice(t, disk, func() { require.NoError(t, work(l)) }, func(t *testing.T, fsys *vfs.MemFS) {
 				again := openClean(t, fsys, cfg)
@@ -62,7 +64,8 @@ func TestPowerCutWhileRecoveryFinishesARemoval(t *testing.T) {
 	}
 }
 
-// gapsOfKafka makes a directory as a Kafka broker leaves it: closed segments with gaps from compaction, no state of ours.
+// gapsOfKafka makes a directory as a Kafka broker leaves it: closed segments with gaps from
+// compaction, no state of ours.
 func gapsOfKafka(t *testing.T, disk *vfs.MemFS, killed bool) (segments int, dump string) {
 	t.Helper()
 	d, err := OpenDirectory("data", DirectoryConfig{FS: disk})
@@ -73,7 +76,8 @@ func gapsOfKafka(t *testing.T, disk *vfs.MemFS, killed bool) (segments int, dump
 	require.NoError(t, err)
 	for i := range 25 {
 		for _, kv := range []string{fmt.Sprintf("k%d=%d", i, i), "last=1", fmt.Sprintf("k%d=%d", i+1, i)} {
-			appendKV(t, l, kv) // a batch of its own: a batch that loses its last record still ends where it did
+			// A batch of its own: a batch that loses its last record still ends where it did.
+			appendKV(t, l, kv)
 		}
 		require.NoError(t, l.Roll())
 	}
@@ -131,7 +135,8 @@ func TestDirectoryOfKafkaWithGapsKeepsAllSegments(t *testing.T) {
 	}
 }
 
-// Checklist row D19: the end of a segment is lost, so nothing behind can be joined to it. It is set aside, and named.
+// Checklist row D19: the end of a segment is lost, so nothing behind can be joined to it. It is set
+// aside, and named.
 func TestSegmentsBehindALostEndAreSetAside(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -140,7 +145,8 @@ func TestSegmentsBehindALostEndAreSetAside(t *testing.T) {
 	fill(t, l, 30)
 	list := l.list()
 	require.Greater(t, len(list), 4)
-	disk = disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashKept, Sizes: vfs.CrashKept, Entries: vfs.CrashKept}) // another boot
+	// Another boot.
+	disk = disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashKept, Sizes: vfs.CrashKept, Entries: vfs.CrashKept})
 	require.NoError(t, l.Close())
 	st, _, err := readState(disk, bedDir)
 	require.NoError(t, err)
@@ -150,7 +156,8 @@ func TestSegmentsBehindALostEndAreSetAside(t *testing.T) {
 	require.NoError(t, err)
 	_, first, err := record.Parse(p)
 	require.NoError(t, err)
-	require.NoError(t, vfs.WriteFile(disk, list[1].Path(), p[:first])) // its end is gone, at the end of a batch
+	// Its end is gone, at the end of a batch.
+	require.NoError(t, vfs.WriteFile(disk, list[1].Path(), p[:first]))
 	kept := map[string][]byte{}
 	var want []string
 	for _, s := range list[2:] {
@@ -193,7 +200,8 @@ func TestSegmentsBehindALostEndAreSetAside(t *testing.T) {
 	require.Equal(t, len(before), len(after), "planning changes nothing")
 }
 
-// A Kafka broker takes the directory over, compacts, rolls and deletes, and gives it back: what we knew of its segments is old.
+// A Kafka broker takes the directory over, compacts, rolls and deletes, and gives it back: what we
+// knew of its segments is old.
 func TestStateFromBeforeKafkaHadTheDirectoryIsOld(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -206,7 +214,8 @@ func TestStateFromBeforeKafkaHadTheDirectoryIsOld(t *testing.T) {
 	require.NoError(t, old.log.Roll())
 	want := logDump(t, old.log)
 	old.close(t)
-	require.NoError(t, vfs.WriteFile(disk, "data/t-0/"+stateFile, before)) // from when there was one segment less
+	// From when there was one segment less.
+	require.NoError(t, vfs.WriteFile(disk, "data/t-0/"+stateFile, before))
 	compacted := 0
 	for _, s := range old.log.list()[1:] {
 		p, err := vfs.ReadFile(disk, s.Path())
@@ -278,7 +287,8 @@ func TestStateThatCannotBeReadIsAnErrorOfOpen(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// Defect 14: how often a compaction opens files grows with the number of segments, not with its square.
+// Defect 14: how often a compaction opens files grows with the number of segments, not with its
+// square.
 func TestCompactionOpensFilesInProportionToSegments(t *testing.T) {
 	t.Parallel()
 	opens := func(segments int) int64 {

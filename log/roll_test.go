@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A state that names a segment is of no use on a disk that does not have it: whatever a power cut during a roll keeps of the directory's
-// entries, the log opens with what was acknowledged.
+// A state that names a segment is of no use on a disk that does not have it: whatever a power cut
+// during a roll keeps of the directory's entries, the log opens with what was acknowledged.
 func TestPowerCutDuringARollLeavesALogThatOpens(t *testing.T) {
 	for _, policy := range []log.SyncPolicy{log.SyncOnAck, log.SyncNever} {
 		l, fsys := openMem(t, exploreConfig(policy))

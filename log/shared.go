@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// journalBusyLogs is how many logs must be busy at once to share a sync. Two syncs run at once as
-	// fast as one.
+	// journalBusyLogs is how many logs must be busy at once to share a sync. Two syncs run at once
+	// as fast as one.
 	journalBusyLogs = 3
 	// journalBusyTimes is how often they must have been before a journal is made, which takes a
 	// while and 16 MiB.
@@ -42,11 +42,12 @@ type journaling struct {
 
 	// state is noJournal until begin, which is called under the syncer's mu. Then upkeep moves it,
 	// and who leads.
-	state    atomic.Int32
-	current  *journal.Journal[holder] // stored before state is journalReady, and not changed
-	settling atomic.Bool              // a checkpoint is queued or runs; the journal allows one at a time
-	idle     alarm.Alarm              // rest
-	rested   int64                    // frames when idle looked last; the alarm's
+	state   atomic.Int32
+	current *journal.Journal[holder] // stored before state is journalReady, and not changed
+	// settling: a checkpoint is queued or runs. The journal allows one at a time.
+	settling atomic.Bool
+	idle     alarm.Alarm // rest
+	rested   int64       // frames when idle looked last; the alarm's
 
 	shared sharedRound // of the worker that leads shared rounds: there is one at a time
 }

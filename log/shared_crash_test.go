@@ -20,7 +20,8 @@ import (
 
 const sharedDir = "/dir"
 
-// alwaysShare has every round of d's logs that is led by a worker go through the journal, which is made at once.
+// alwaysShare has every round of d's logs that is led by a worker go through the journal, which is
+// made at once.
 func (d *Directory) alwaysShare() error {
 	j := &d.syncer.journal
 	j.busyLogs = 1
@@ -326,7 +327,8 @@ var sharedCrashes = []vfs.CrashOptions{
 	{Data: vfs.CrashOrdered, Sizes: vfs.CrashOrdered, Entries: vfs.CrashOrdered},
 }
 
-// A crash at any call of what logs with a journal do leaves everything that was acknowledged, and nothing that was cut, deleted or of another log.
+// A crash at any call of what logs with a journal do leaves everything that was acknowledged, and
+// nothing that was cut, deleted or of another log.
 func TestSharedSyncsSurviveACrashAtEveryCall(t *testing.T) {
 	t.Parallel()
 	states, again := 0, 0

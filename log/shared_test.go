@@ -46,7 +46,8 @@ func (s *sharing) open(t *testing.T, i int) *Log {
 	return l
 }
 
-// append appends a record to each log, in one shared round if they get there together, and returns the errors.
+// append appends a record to each log, in one shared round if they get there together, and returns
+// the errors.
 func (s *sharing) append(value string) error {
 	errs := make([]error, len(s.logs))
 	var wg sync.WaitGroup
@@ -106,7 +107,8 @@ func valuesAfter(t *testing.T, fsys vfs.FS, i int) []string {
 	return vs
 }
 
-// Checklist row D21: what was acknowledged with a sync of the journal only is there after a power cut that the segments' bytes do not survive.
+// Checklist row D21: what was acknowledged with a sync of the journal only is there after a power
+// cut that the segments' bytes do not survive.
 func TestAppendsToManyLogsShareASyncAndSurviveAPowerCut(t *testing.T) {
 	t.Parallel()
 	s := openSharing(t, vfs.Mem(), 6)
@@ -263,7 +265,8 @@ func TestALogThatCannotSyncItsFileKeepsWhatTheJournalHas(t *testing.T) {
 	require.False(t, exists(t, s.fs, journalFile))
 }
 
-// A journal that is emptied at the very moment between a sync of it and the acknowledgements takes along what was synced.
+// A journal that is emptied at the very moment between a sync of it and the acknowledgements takes
+// along what was synced.
 func TestAJournalEmptiedBeforeTheAcknowledgementLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := openSharing(t, vfs.Mem(), 3)
@@ -294,7 +297,8 @@ func TestLargeRoundsAreSyncedByThemselves(t *testing.T) {
 	s.close(t)
 }
 
-// A broker that worked in the directory since has recovered the logs its way: the journal is kept, and not replayed.
+// A broker that worked in the directory since has recovered the logs its way: the journal is kept,
+// and not replayed.
 func TestAJournalIsNotReplayedIntoWhatKafkaHasRecovered(t *testing.T) {
 	t.Parallel()
 	segmentFile := filepath.Join(logPath(0), "00000000000000000000.log")
@@ -303,7 +307,8 @@ func TestAJournalIsNotReplayedIntoWhatKafkaHasRecovered(t *testing.T) {
 		require.NoError(t, s.append("first"))
 		for _, l := range s.logs {
 			require.NoError(t, l.syncNow())
-			require.NoError(t, l.DeleteRecords(1)) // the state is written: what the journal had is void
+			// The state is written: what the journal had is void.
+			require.NoError(t, l.DeleteRecords(1))
 		}
 		require.NoError(t, s.append("ours"))
 		cut := s.fs.CrashWith(lostAll())
@@ -368,7 +373,8 @@ func appended(t *testing.T, fsys *vfs.MemFS, name, value string) *vfs.MemFS {
 	return fsys
 }
 
-// A log by itself is not opened while the journal beside it may have what its files lack; read-only, if they do lack it.
+// A log by itself is not opened while the journal beside it may have what its files lack;
+// read-only, if they do lack it.
 func TestALogAloneIsRefusedUntilItsDirectorysJournalIsReplayed(t *testing.T) {
 	t.Parallel()
 	s := openSharing(t, vfs.Mem(), 2)

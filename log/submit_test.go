@@ -45,8 +45,8 @@ func openLogs(t *testing.T, n int, cfg log.Config) ([]*log.Log, *vfs.MemFS) {
 	return logs, fsys
 }
 
-// TestSubmitDoesNotWaitForASync submits to six idle logs from one goroutine on a disk whose every sync, of whatever file, takes a minute: no
-// Submit waits, and the syncs run side by side.
+// TestSubmitDoesNotWaitForASync submits to six idle logs from one goroutine on a disk whose every
+// sync, of whatever file, takes a minute: no Submit waits, and the syncs run side by side.
 func TestSubmitDoesNotWaitForASync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logs, fsys := openLogs(t, 6, log.Config{RetentionAge: log.Unlimited})
@@ -73,7 +73,8 @@ func TestSubmitDoesNotWaitForASync(t *testing.T) {
 	})
 }
 
-// TestCancelledWaitOfALoneAppendReturnsAtOnce: also the wait of an append that has the log to itself, and of one that needs a new segment.
+// TestCancelledWaitOfALoneAppendReturnsAtOnce: also the wait of an append that has the log to
+// itself, and of one that needs a new segment.
 func TestCancelledWaitOfALoneAppendReturnsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, fsys := openMem(t, log.Config{RetentionAge: log.Unlimited, SegmentBytes: 1024, Segment: exploreConfig(log.SyncOnAck).Segment})

@@ -14,7 +14,8 @@ func TestReopeningAfterAFailedSyncMakesTheDataDurableForReal(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{true, false} {
 		disk := vfs.Mem()
-		l, err := Open("log", Config{FS: disk, Sync: SyncNever}) // nothing is preallocated: no cut writes the page again by chance
+		// Nothing is preallocated: no cut writes the page again by chance.
+		l, err := Open("log", Config{FS: disk, Sync: SyncNever})
 		require.NoError(t, err)
 		_, err = l.Append(t.Context(), record.String("", "", "first"))
 		require.NoError(t, err)
@@ -29,7 +30,8 @@ func TestReopeningAfterAFailedSyncMakesTheDataDurableForReal(t *testing.T) {
 			before = disk.Kill()
 		}
 		_ = l.Close()
-		again := openMem(t, before) // same boot: the lost page is still in memory, and the disk says that it is clean
+		// Same boot: the lost page is still in memory, and the disk says that it is clean.
+		again := openMem(t, before)
 		end := again.EndOffset()
 		require.EqualValues(t, 2, end)
 		require.Equal(t, end, again.DurableOffset())

@@ -11,8 +11,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// TestTornWriteThatCannotBeCutBackIsCutByTheNextOpen has a write that fails half-way, and what it left cannot be taken away. The process is killed
-// then, or closes the log, or the power fails: the log opens with everything that was acknowledged.
+// TestTornWriteThatCannotBeCutBackIsCutByTheNextOpen has a write that fails half-way, and what it
+// left cannot be taken away. The process is killed then, or closes the log, or the power fails: the
+// log opens with everything that was acknowledged.
 func TestTornWriteThatCannotBeCutBackIsCutByTheNextOpen(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
@@ -53,7 +54,8 @@ func TestTornWriteThatCannotBeCutBackIsCutByTheNextOpen(t *testing.T) {
 	}
 }
 
-// TestFailedSyncOfRecoveryIsNotBelievedTheNextTime: the system counts what it could not sync as clean, so that the sync of the next open succeeds.
+// TestFailedSyncOfRecoveryIsNotBelievedTheNextTime: the system counts what it could not sync as
+// clean, so that the sync of the next open succeeds.
 func TestFailedSyncOfRecoveryIsNotBelievedTheNextTime(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

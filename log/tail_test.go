@@ -57,7 +57,8 @@ func TestTailEndsWithATruncation(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// Tails of several logs take chunks from each other while they are read: what is read is right or not there.
+// Tails of several logs take chunks from each other while they are read: what is read is right or
+// not there.
 func TestTailsThatTakeChunksFromEachOtherAreReadRight(t *testing.T) {
 	t.Parallel()
 	pool := newTailPool(4 * chunkBytes)
@@ -121,8 +122,8 @@ func TestTailsThatTakeChunksFromEachOtherAreReadRight(t *testing.T) {
 	require.LessOrEqual(t, pool.made, 4)
 }
 
-// Readers at the end cost the writer nothing: it writes as often as without them, and they find what they read in memory.
-// BenchmarkTailingReaders has the times.
+// Readers at the end cost the writer nothing: it writes as often as without them, and they find
+// what they read in memory. BenchmarkTailingReaders has the times.
 func TestReadersAtTheEndReadFromMemory(t *testing.T) {
 	const rounds = 300
 	counts := func(readers int) (writes, reads int64) {

@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkTailingReaders has one writer append ten records of 100 B a millisecond, with nobody and with a hundred who follow at the end. It reports
-// the writer's rate, and how long after its append began a record was handed to a reader.
+// BenchmarkTailingReaders has one writer append ten records of 100 B a millisecond, with nobody and
+// with a hundred who follow at the end. It reports the writer's rate, and how long after its append
+// began a record was handed to a reader.
 func BenchmarkTailingReaders(b *testing.B) {
 	for _, policy := range []SyncPolicy{SyncNever, SyncOnAck} {
 		for _, readers := range []int{0, 100} {
@@ -49,7 +50,8 @@ func tailing(b *testing.B, policy SyncPolicy, readers int) {
 	start := time.Now()
 	for i := 0; i < b.N; {
 		<-tick.C
-		for ; i < min(b.N, int(time.Since(start)/time.Millisecond)); i++ { // ticks may be dropped: keep the rate
+		// Ticks may be dropped: keep the rate.
+		for ; i < min(b.N, int(time.Since(start)/time.Millisecond)); i++ {
 			for j := range rs {
 				rs[j].Value = binary.BigEndian.AppendUint64(make([]byte, 0, 100), uint64(time.Since(epoch)))[:100]
 			}

@@ -30,8 +30,8 @@ func appendAt(t testing.TB, l *Log, ms ...int64) {
 	require.NoError(t, err)
 }
 
-// A compaction that finds nothing to remove replaces every segment, on a disk where each step takes a second. Time lookups that run
-// all the while have one right answer each.
+// A compaction that finds nothing to remove replaces every segment, on a disk where each step takes
+// a second. Time lookups that run all the while have one right answer each.
 func TestTimeLookupsAreExactWhileSegmentsAreReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()
@@ -112,7 +112,8 @@ func TestLargestTimestampIsThatOfWhatCanBeRead(t *testing.T) {
 	}
 }
 
-// What the log accepted is found in it and read from it, however large it is when it is decompressed.
+// What the log accepted is found in it and read from it, however large it is when it is
+// decompressed.
 func TestLookupsTakeBatchesThatInflateBeyondTheUsualBound(t *testing.T) {
 	t.Parallel()
 	l := openClean(t, vfs.Mem(), Config{})
@@ -143,7 +144,8 @@ func TestLookupsTakeBatchesThatInflateBeyondTheUsualBound(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// Retention must not take the largest timestamp of the part of a segment that could be read for that of all of it.
+// Retention must not take the largest timestamp of the part of a segment that could be read for
+// that of all of it.
 func TestRetentionKeepsWhatItCannotTellTheAgeOf(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

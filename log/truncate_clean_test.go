@@ -10,8 +10,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// RELIABILITY R10: a truncation may come at any call of a compaction. What comes first counts: a value that the compaction has not
-// removed when the log is cut must stay, since the later value, for which it was to go, is no more.
+// RELIABILITY R10: a truncation may come at any call of a compaction. What comes first counts: a
+// value that the compaction has not removed when the log is cut must stay, since the later value,
+// for which it was to go, is no more.
 func TestTruncationAtEveryStepOfACompaction(t *testing.T) {
 	for _, segmentBytes := range []int64{1 << 20, 200} { // neighbours are merged; each stays alone
 		before, steps := 0, 0
@@ -29,8 +30,8 @@ func TestTruncationAtEveryStepOfACompaction(t *testing.T) {
 	}
 }
 
-// truncateAtStep cuts a log at the n-th file operation of a Clean. more is false if there are fewer; first says that the log was cut
-// before the first segment was replaced.
+// truncateAtStep cuts a log at the n-th file operation of a Clean. more is false if there are
+// fewer; first says that the log was cut before the first segment was replaced.
 func truncateAtStep(t *testing.T, segmentBytes int64, n int) (more, first bool) {
 	disk := vfs.Mem()
 	cfg := compacting

@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A truncation to the end takes away a leader epoch that began there. What is appended next must not carry it: opened again,
-// the log would call its own batches damaged.
+// A truncation to the end takes away a leader epoch that began there. What is appended next must
+// not carry it: opened again, the log would call its own batches damaged.
 func TestEpochThatATruncationTookIsNotStampedAnyMore(t *testing.T) {
 	disk := vfs.Mem()
 	l, err := Open("log", Config{FS: disk})

@@ -11,8 +11,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A log whose records were all deleted and that is then truncated at its end, where the last epoch seems to begin, stays in that epoch:
-// what is appended after the next opening must not look older than the batches that are still in the file.
+// A log whose records were all deleted and that is then truncated at its end, where the last epoch
+// seems to begin, stays in that epoch: what is appended after the next opening must not look older
+// than the batches that are still in the file.
 func TestTruncationOfALogWithDeletedRecordsKeepsItsEpoch(t *testing.T) {
 	fsys := vfs.Mem()
 	open := func(fsys vfs.FS) *log.Log {
@@ -61,7 +62,8 @@ func TestSnapshotOfWhatWasTruncatedDoesNotComeBack(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// An epoch below one that was recorded is refused: batches of it behind those of the higher one would be taken for damage.
+// An epoch below one that was recorded is refused: batches of it behind those of the higher one
+// would be taken for damage.
 func TestLowerLeaderEpochIsRefused(t *testing.T) {
 	l, fsys := openMem(t, exploreConfig(log.SyncOnAck))
 	require.NoError(t, l.SetLeaderEpoch(5))
