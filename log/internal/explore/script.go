@@ -10,7 +10,7 @@ import (
 
 // A Script is a world and what happens in it, one line each. Its text can be parsed again.
 //
-//	world logs=2 shared=1 sync=ack cleanup=delete segment=3000 retention=12000 delay=0
+//	world logs=2 shared=1 share=1 journal=4096 sync=ack cleanup=delete segment=3000 delay=0
 //	append 0 n=3
 //	clean 1 @7 truncate 1 n=4        the second operation begins at the 7th call of the first
 //	crash kind=torn seed=99
