@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stratalog/strata/log/internal/recovery"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -86,15 +87,24 @@ func (d *Directory) enter(l *Log, fsys vfs.FS) (found listing, err error) {
 		if found.has(lockFile) {
 			err = probe(fsys, name)
 		}
-		if err == nil && !found.has(stateFile) {
-			// Also if the directory was there: whoever made it may have been killed before syncing.
-			err = d.entries.do(func() error { return fsys.SyncDir(d.path) })
+		switch {
+		case err != nil || found.has(stateFile):
+		case slices.ContainsFunc(found, func(e fs.DirEntry) bool { return recovery.IsSegmentFile(e.Name()) || e.Name() == epochFile }):
+			// Whoever made the directory may have been killed before syncing.
+			err = d.syncEntries(fsys)
+		default:
+			l.unentered.Store(true) // for the first state, which comes before the first append
 		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.release(l.claim))
 	}
 	return found, nil
+}
+
+// syncEntries makes the directories of logs survive a power cut that were made right below d.
+func (d *Directory) syncEntries(fsys vfs.FS) error {
+	return d.entries.do(func() error { return fsys.SyncDir(d.path) })
 }
 
 // makeLogDir makes the directory of a log, if there is none, and returns its real path. What lies in d

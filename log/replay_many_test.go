@@ -75,3 +75,22 @@ func TestAReplayVouchesForTheLogItWasMadeForAlone(t *testing.T) {
 	require.NoError(t, d.Close())
 	s.close(t)
 }
+
+// Under another policy reserved space is cut, and that is on stable storage before the log is used: a segment that
+// is closed without a sync must not get it back.
+func TestReservedSpaceThatAStartGivesBackStaysAway(t *testing.T) {
+	t.Parallel()
+	s := openSharing(t, vfs.Mem(), 2)
+	require.NoError(t, s.append("first"))
+	killed := s.fs.Kill()
+	d, err := OpenDirectory(sharedDir, DirectoryConfig{FS: killed})
+	require.NoError(t, err)
+	l, err := Open(logPath(0), Config{FS: killed, Dir: d, Sync: SyncNever})
+	require.NoError(t, err)
+	info, err := killed.CrashWith(lostAll()).Stat(filePath(logPath(0), 0, ".log"))
+	require.NoError(t, err)
+	require.Equal(t, l.Size(), info.Size())
+	require.NoError(t, l.Close())
+	require.NoError(t, d.Close())
+	s.close(t)
+}

@@ -229,17 +229,16 @@ func obsolete(gone []*segment.Segment) []manifest.Segment {
 func (w *writer) storeState(s manifest.State) error {
 	l := w.log
 	cfg := l.cfg.Load()
-	if w.unlisted { // the state names the segment
-		if err := cfg.FS.SyncDir(l.path); err != nil {
-			return l.breakWith(fmt.Errorf("sync directory of the first segment of %s: %w", l.path, err)) // as in createNext
-		}
-		w.unlisted = false
-	}
 	if l.durability.settled() { // the journal is not needed for what is in it of this log: it is void when this state is on the disk
 		w.journalTag = newIncarnation()
 	}
 	s.JournalTag = w.journalTag
-	err := storeState(cfg.FS, l.path, s)
+	var err error
+	if w.unlisted || l.unentered.Load() {
+		err = w.storeFirstState(cfg, s)
+	} else {
+		err = storeState(cfg.FS, l.path, s)
+	}
 	w.marked = !s.Clean && err == nil
 	if err == nil {
 		if bytes := l.token.counts().bytes + w.appended.bytes; bytes > 0 && s.RecoveryPoint == l.segments.end.Load() {

@@ -50,7 +50,12 @@ func (l *Log) WriteSnapshot(offset int64, data []byte) error {
 		return fmt.Errorf("%w: snapshot at %d", ErrOffsetOutOfRange, offset)
 	}
 	l.snapshots.Store(nil)
-	if err := vfs.WriteFile(l.cfg.Load().FS, filePath(l.path, offset, snapshotSuffix), data); err != nil {
+	fsys := l.cfg.Load().FS
+	err := vfs.WriteFile(fsys, filePath(l.path, offset, snapshotSuffix), data)
+	if err == nil && l.unentered.Load() { // the first append would see to it
+		err = l.dir.syncEntries(fsys)
+	}
+	if err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
 	return nil

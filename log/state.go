@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
+	"sync"
 
 	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/vfs"
@@ -44,6 +45,35 @@ func storeState(fsys vfs.FS, dir string, s manifest.State) error {
 	if err := vfs.WriteFile(fsys, filepath.Join(dir, stateFile), s.AppendTo(nil)); err != nil {
 		return fmt.Errorf("write state of %s: %w", dir, err)
 	}
+	return nil
+}
+
+// storeFirstState is storeState for a log that was just made. Three things must be on stable storage
+// before the state gets its name, and wait for the disk at the same time: the state's content, the entry
+// of the segment that it names, and that of the log's directory.
+func (w *writer) storeFirstState(cfg *Config, s manifest.State) error {
+	l := w.log
+	var listed, entered error
+	err := vfs.WriteFileBeside(cfg.FS, stateName(l.path), s.AppendTo(nil), func() error {
+		var wg sync.WaitGroup
+		if l.unentered.Load() {
+			wg.Go(func() { entered = l.dir.syncEntries(cfg.FS) })
+		}
+		if w.unlisted {
+			listed = cfg.FS.SyncDir(l.path)
+		}
+		wg.Wait()
+		return errors.Join(listed, entered)
+	})
+	switch {
+	case listed != nil || entered != nil:
+		err = errors.Join(listed, entered)
+		return l.breakWith(fmt.Errorf("sync directory of the first segment of %s: %w", l.path, err)) // as in createNext
+	case err != nil:
+		return fmt.Errorf("write state of %s: %w", l.path, err)
+	}
+	w.unlisted = false
+	l.unentered.Store(false)
 	return nil
 }
 

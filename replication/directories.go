@@ -89,7 +89,7 @@ func writeTopicID(fsys vfs.FS, dir string, id topic.ID) error {
 // order:
 //
 //	the bytes of partition.metadata   here
-//	the directory's entry in root     when a log is opened in it (log.Open)
+//	the directory's entry in root     before the log's first state gets its name
 //	the entry of partition.metadata   with the log's first state, whose write syncs the directory
 //
 // A power cut before that can leave a directory that does not say whose it is. Nothing in it was

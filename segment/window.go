@@ -13,7 +13,7 @@ import (
 var errEnd = errors.New("the file ends before the batch does")
 
 // windowBytes is how much of a file a window reads at once.
-const windowBytes = 256 << 10
+const windowBytes = 128 << 10
 
 // windowBuffers holds the buffers of windows: a start of many logs after a kill would spend more on
 // allocating one for each than on reading. A buffer belongs to one recovery from Get to Put;

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // ReadFile returns the content of a file.
@@ -67,8 +68,23 @@ func readAll(f File) ([]byte, error) {
 // replaces. Concurrent calls for one name need a lock of the caller's. If it fails the old content
 // is still there, except that after a failed SyncDir it may be either.
 func WriteFile(fsys FS, name string, data []byte) error {
+	return WriteFileBeside(fsys, name, data, nil)
+}
+
+// WriteFileBeside is WriteFile that calls beside while the content is written and synced, and waits for
+// it before the file gets its name: for what has to be on stable storage before the file is there, and
+// takes the time of another sync. If beside fails nothing was replaced.
+func WriteFileBeside(fsys FS, name string, data []byte, beside func() error) error {
 	tmp := name + ".tmp"
+	var wg sync.WaitGroup
+	var besideErr error
+	if beside != nil {
+		wg.Go(func() { besideErr = beside() })
+	}
 	err := writeSynced(fsys, tmp, data)
+	if wg.Wait(); besideErr != nil {
+		err = besideErr
+	}
 	if err == nil {
 		err = fsys.Rename(tmp, name)
 	}
