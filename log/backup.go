@@ -38,8 +38,9 @@ const (
 // crash left under a partial name is never taken for a log and can be removed. The copy opens as a
 // log that was closed in order; what is durable of the original does not matter to it.
 //
-// Errors: one matching fs.ErrExist if dir is not empty, *CorruptError for damage, ErrClosed,
-// ErrReadOnly, the sticky error of a broken log, ctx's, and those of the file systems.
+// Errors: one matching fs.ErrExist if dir is not empty, *CorruptError for damage, ErrChanged if the
+// log was truncated in the middle of each of three attempts, ErrClosed, ErrReadOnly, the sticky
+// error of a broken log, ctx's, and those of the file systems.
 func (l *Log) Backup(ctx context.Context, fsys vfs.FS, dir string) error {
 	if fsys == nil {
 		fsys = l.cfg.Load().FS
@@ -55,6 +56,7 @@ func (l *Log) Backup(ctx context.Context, fsys vfs.FS, dir string) error {
 		if err = l.backup(watched, fsys, dir); err == nil || watched.Err() != errChanged {
 			break
 		}
+		err = fmt.Errorf("%w: in the middle of each of %d attempts to copy it", ErrChanged, backupAttempts)
 	}
 	if err != nil {
 		return fmt.Errorf("backup %s to %s: %w", l.path, dir, err)

@@ -41,7 +41,8 @@ func openBackup(t *testing.T, fsys vfs.FS, cfg Config) (got []string, start int6
 	return values(t, b), b.StartOffset(), true
 }
 
-// Whatever call a crash comes at, there is a complete copy or none; and the original is as if there had been no backup.
+// Whatever call a crash comes at, there is a complete copy or none; and the original is as if there
+// had been no backup.
 func TestCrashDuringBackupLeavesAWholeCopyOrNone(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
@@ -155,6 +156,34 @@ func TestBackupOfALogThatIsCutMeanwhileIsThatOfTheCutLog(t *testing.T) {
 	got, _, ok := openBackup(t, disk, cfg)
 	require.True(t, ok)
 	require.Equal(t, values(t, l), got, "nothing of before the cut is mixed in")
+	require.NoError(t, l.Close())
+}
+
+func TestBackupOfALogThatIsCutAgainAndAgainSaysSo(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	cfg := Config{FS: disk, SegmentBytes: 1000}
+	l, err := Open("log", cfg)
+	require.NoError(t, err)
+	fill(t, l, 60)
+	cuts := 0
+	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		if e.Op == vfs.OpWrite && strings.Contains(e.Name, partialSuffix) && strings.HasSuffix(e.Name, "28.log") {
+			cuts++
+			require.NoError(t, l.TruncateTo(40))
+			fill(t, l, 20)
+		}
+	}})
+	require.ErrorIs(t, l.Backup(t.Context(), nil, "backup"), ErrChanged)
+	stop()
+	require.Equal(t, backupAttempts, cuts)
+	entries, err := disk.ReadDir(".")
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "nothing is left but the log")
+	require.NoError(t, l.Backup(t.Context(), nil, "backup"))
+	got, _, ok := openBackup(t, disk, cfg)
+	require.True(t, ok)
+	require.Equal(t, values(t, l), got)
 	require.NoError(t, l.Close())
 }
 

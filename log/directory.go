@@ -82,7 +82,7 @@ func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("log: open directory: %w", err), lock.Close())
 	}
-	kafka, err := readKafkaFiles(cfg.FS, dir)
+	kafka, err := takeKafkaFiles(cfg.FS, dir)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("log: open directory: %w", err), lock.Close())
 	}

@@ -32,8 +32,19 @@ type kafkaFiles struct {
 	starts     map[string]int64
 }
 
-// readKafkaFiles reads what is there and removes the marker of a clean shutdown, as Kafka does at
+// takeKafkaFiles reads what is there and removes the marker of a clean shutdown, as Kafka does at
 // once.
+func takeKafkaFiles(fsys vfs.FS, dir string) (k kafkaFiles, err error) {
+	if k, err = readKafkaFiles(fsys, dir); err != nil || !k.clean {
+		return k, err
+	}
+	if err := fsys.Remove(filepath.Join(dir, cleanShutdownFile)); err != nil {
+		return k, err
+	}
+	return k, fsys.SyncDir(dir)
+}
+
+// readKafkaFiles reads what is there.
 func readKafkaFiles(fsys vfs.FS, dir string) (k kafkaFiles, err error) {
 	if k.recoveries, err = readOffsets(fsys, filepath.Join(dir, recoveryPointFile)); err != nil {
 		return k, err
@@ -41,18 +52,39 @@ func readKafkaFiles(fsys vfs.FS, dir string) (k kafkaFiles, err error) {
 	if k.starts, err = readOffsets(fsys, filepath.Join(dir, logStartFile)); err != nil {
 		return k, err
 	}
+	k.clean, k.byKafka, err = readMarker(fsys, dir)
+	return k, err
+}
+
+// readMarker reads the marker of a clean shutdown: whether it is there, and a Kafka broker's.
+func readMarker(fsys vfs.FS, dir string) (clean, byKafka bool, err error) {
 	marker, err := vfs.ReadFile(fsys, filepath.Join(dir, cleanShutdownFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return k, nil
+		return false, false, nil
 	}
-	if err == nil {
-		err = fsys.Remove(filepath.Join(dir, cleanShutdownFile))
-	}
+	return err == nil, err == nil && string(marker) != cleanShutdown, err
+}
+
+// lookBeside reads Kafka's files beside the log in path, for a log that is only read and shares no
+// Directory. known says that the log has a state of ours: then they count only if a broker has
+// closed it.
+func (d *Directory) lookBeside(path string, known bool) error {
+	real, err := d.fs.RealPath(path)
 	if err != nil {
-		return k, err
+		real = path
 	}
-	k.clean, k.byKafka = true, string(marker) != cleanShutdown
-	return k, fsys.SyncDir(dir)
+	d.path = filepath.Dir(real)
+	if known {
+		_, byKafka, err := readMarker(d.fs, d.path)
+		if err != nil || !byKafka { // what cannot be read says nothing against the state
+			return nil
+		}
+	}
+	k, err := readKafkaFiles(d.fs, d.path)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.kafka = k
+	return err
 }
 
 // write writes the files, and the marker last. Logs whose directory is gone are left out, and those

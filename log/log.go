@@ -6,6 +6,7 @@ import (
 
 	"github.com/stratalog/strata/internal/alarm"
 	"github.com/stratalog/strata/internal/watermark"
+	"github.com/stratalog/strata/log/internal/manifest"
 )
 
 // A Log is an ordered list of segments, the last of which takes the appends. All methods are safe
@@ -19,7 +20,8 @@ type Log struct {
 	ownsDir   bool
 	claim     claim // of a log that may write
 	readOnly  bool
-	journaled bool // the directory's journal may be used for it
+	moment    manifest.Mark // of the state that a read-only log shows, see vouch
+	journaled bool          // the directory's journal may be used for it
 	recovery  RecoveryReport
 	epochs    *EpochCache
 	cfg       atomic.Pointer[Config] // replaced by a writer, see Reconfigure

@@ -118,6 +118,7 @@ func (w *writer) truncate(offset int64) error {
 	}
 	oldStart, oldEnd, oldDurable := l.segments.start.Load(), l.segments.end.Load(), l.durability.offset.Load()
 	w.moveEnd(min(oldStart, end), end, min(oldDurable, end))
+	w.countCut()
 	if err := w.writeStateOfCut(kept, gone); err != nil {
 		w.moveEnd(oldStart, oldEnd, oldDurable) // nothing has been cut; if that state is on the disk all the same, it asks for less than there is
 		return err

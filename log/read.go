@@ -78,7 +78,10 @@ func (l *Log) read(dst []byte, from int64, max int, upTo int64) ([]byte, error) 
 	if err == nil && len(out)-n < max {
 		l.tail.keep() // the end, most likely, or a segment's
 	}
-	return out, l.explain(from, err)
+	if err = l.vouch(from, err); err != nil {
+		return dst, err
+	}
+	return out, nil
 }
 
 // cutAt drops the batches of p[n:] from the first one on that begins at or above upTo.
@@ -162,7 +165,7 @@ func (l *Log) Held(from int64) iter.Seq2[*record.Batch, error] {
 	return l.batches(max(from, l.list()[0].Base()), func(dst []byte, from int64, max int, upTo int64) ([]byte, error) {
 		n := len(dst)
 		out, err := l.readSegments(dst, from, max)
-		return cutAt(out, n, upTo), l.explain(from, err)
+		return cutAt(out, n, upTo), l.vouch(from, err)
 	})
 }
 

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
-// ErrChanged says that what a read-only log showed is no more: since it was opened, its writer has
-// truncated the log there, or has begun it anew. Open it again.
-var ErrChanged = errors.New("log: truncated by its writer since it was opened read-only")
+// ErrChanged says that what was being read is no more: the log has been truncated, or begun anew,
+// or removed. A read-only log says so for every read from then on: open it again. A backup says so
+// that was begun several times and never got through.
+var ErrChanged = errors.New("log: truncated meanwhile")
 
 // OpenReadOnly opens the log in dir as it is, also while another process writes to it: ours, or a
 // Kafka broker. It takes no lock and gets a file system that refuses every change (vfs.ReadOnly):
@@ -21,9 +21,10 @@ var ErrChanged = errors.New("log: truncated by its writer since it was opened re
 //
 // The log ends where it did at the time, with its last whole batch, and stays what it was: segments
 // that retention removes or compaction replaces later are read as they were, since their files are
-// held open (one descriptor each). Only a truncation shows: reading what it took gives ErrChanged.
-// Records that were not on stable storage yet are seen; a power cut could take them from the
-// writer.
+// held open (one descriptor each). Only a truncation shows, as does a failed write that was taken
+// back: every read from then on gives ErrChanged, and none gives a record of after it. (A
+// truncation by a Kafka broker is noticed where the sizes of the batches differ.) Records that were
+// not on stable storage yet are seen; a power cut could take them from the writer.
 //
 // What a killed process or a power cut left is shown as Open would recover it. If after a power cut
 // the journal of the log's directory has acknowledged records that its files lack, it is
@@ -31,8 +32,8 @@ var ErrChanged = errors.New("log: truncated by its writer since it was opened re
 // without a log in dir it is one that matches fs.ErrNotExist. While a writer is at work an error is
 // believed only when it comes again, so that a damaged log costs a few attempts.
 //
-// cfg.Dir says where the log lies and nothing more: no lock, descriptor or syncer is shared with
-// it.
+// Of cfg.Dir only its file system counts, and only if cfg.FS is nil: no lock, descriptor or syncer
+// is shared with it.
 func OpenReadOnly(dir string, cfg Config) (*Log, error) {
 	if cfg.FS == nil && cfg.Dir != nil {
 		cfg.FS = cfg.Dir.fs
@@ -90,31 +91,27 @@ func openView(dir string, cfg *Config) (l *Log, err error) {
 	return l, err
 }
 
-// tryView makes one attempt.
-func tryView(dir string, cfg *Config) (*Log, error) {
-	l := &Log{path: dir, readOnly: true, closed: make(chan struct{})}
-	l.dir = &Directory{path: dir, fs: cfg.FS, files: segment.NewFileCache(0), bootID: cfg.FS.BootID()}
-	l.token.writer.log = l
-	l.cfg.Store(cfg)
-	l.segments.highWatermark.Store(-1)
-	l.recovery.CutOffset = -1
-	if err := checkComplete(cfg.FS, dir); err != nil {
-		return nil, err
-	}
-	v := view{log: l, cfg: cfg}
-	if err := v.load(); err != nil {
-		return nil, errors.Join(err, v.close())
-	}
-	return l, nil
-}
-
-// explain is called with what a read of a read-only log failed with. Damage that a view opened now
-// does not have is a change by the writer.
-func (l *Log) explain(offset int64, err error) error {
-	if err == nil || !l.readOnly || !errors.Is(err, ErrCorrupt) {
+// vouch is called after each read of a segment's file, with what it failed with. What a read-only
+// log has read counts only if the mark of the state is still that of when it was opened: the writer
+// replaces the state before it writes a byte in the place of another, so the bytes were read before
+// that. Damage that a view opened now does not have is a change by the writer, too: the end was
+// taken off a file.
+//
+// A Kafka broker keeps no such mark. What it truncates and writes again with batches of the same
+// sizes is not told from what was there.
+func (l *Log) vouch(offset int64, err error) error {
+	if !l.readOnly {
 		return err
 	}
 	cfg := l.cfg.Load()
+	switch now, markErr := readMark(cfg.FS, l.path); {
+	case markErr != nil:
+		return errors.Join(err, fmt.Errorf("read %s at offset %d: has it changed? %w", l.path, offset, markErr))
+	case now != l.moment:
+		return fmt.Errorf("%w: read %s at offset %d", ErrChanged, l.path, offset)
+	case err == nil || !errors.Is(err, ErrCorrupt):
+		return err
+	}
 	still := insist(cfg, l.path, func() error {
 		now, err := tryView(l.path, cfg)
 		if err != nil {

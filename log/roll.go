@@ -150,7 +150,7 @@ func (w *writer) createNext(cfg *Config, base int64) (*segment.Segment, error) {
 // blankState returns a state with what is the same in every state of this log until it is begun
 // anew.
 func (w *writer) blankState() manifest.State {
-	return manifest.State{Incarnation: w.incarnation, JournalTag: w.journalTag, BootID: w.log.dir.bootID}
+	return manifest.State{Incarnation: w.incarnation, JournalTag: w.journalTag, Cuts: w.cuts, BootID: w.log.dir.bootID}
 }
 
 // writeState makes the state say that the log consists of the given segments; of those in gone, if
@@ -241,6 +241,7 @@ func (w *writer) storeState(s manifest.State) error {
 	}
 	w.marked = !s.Clean && err == nil
 	if err == nil {
+		w.cutPending = false
 		if bytes := l.token.counts().bytes + w.appended.bytes; bytes > 0 && s.RecoveryPoint == l.segments.end.Load() {
 			l.durability.persisted.note(bytes)
 		}
@@ -268,7 +269,7 @@ func (w *writer) removeStrays(list []*segment.Segment) {
 // markOpen makes the state say that the log is being written to, before the first write.
 func (w *writer) markOpen() error {
 	l := w.log
-	if w.marked {
+	if w.marked && !w.cutPending {
 		return nil
 	}
 	err := w.writeState(l.list(), false)

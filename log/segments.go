@@ -65,6 +65,9 @@ func (l *Log) Segments() []SegmentInfo {
 	infos := make([]SegmentInfo, len(list))
 	for i, s := range list {
 		infos[i] = infoOf(s)
+		if l.vouch(s.Base(), nil) != nil { // what was read of it may be of after a truncation
+			infos[i].MaxTimestamp = time.Time{}
+		}
 		infos[i].Active = i == len(list)-1
 	}
 	return infos

@@ -70,7 +70,13 @@ func (l *Log) SnapshotFiles() ([]int64, error) {
 	if listed := l.snapshots.Swap(nil); listed != nil {
 		return *listed, nil
 	}
-	return l.snapshotOffsets()
+	offsets, err := l.snapshotOffsets()
+	if err == nil && l.readOnly { // the writer's later ones are none of this log's
+		end := l.EndOffset()
+		offsets = slices.DeleteFunc(offsets, func(o int64) bool { return o > end })
+		err = l.vouch(end, nil)
+	}
+	return offsets, err
 }
 
 // snapshotOffsets is SnapshotFiles also while the log is being closed: what is under way goes on.
@@ -116,7 +122,7 @@ func (l *Log) ReadSnapshot(offset int64) ([]byte, error) {
 		return nil, ErrClosed
 	}
 	p, err := vfs.ReadFile(l.cfg.Load().FS, filePath(l.path, offset, snapshotSuffix))
-	if err != nil {
+	if err = l.vouch(offset, err); err != nil {
 		return nil, fmt.Errorf("read snapshot: %w", err)
 	}
 	return p, nil

@@ -3,8 +3,10 @@ package log
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"sync"
 
@@ -37,6 +39,25 @@ func readState(fsys vfs.FS, dir string) (s manifest.State, known bool, err error
 		return s, false, &CorruptError{Path: path, Reason: err.Error()}
 	}
 	return s, true, nil
+}
+
+// readMark returns the mark of the state in dir, of which it reads the beginning only; the zero
+// Mark if there is no state.
+func readMark(fsys vfs.FS, dir string) (m manifest.Mark, err error) {
+	f, err := fsys.OpenFile(filepath.Join(dir, stateFile), os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	var p [manifest.MarkBytes]byte
+	n, err := f.ReadAt(p[:], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return m, err
+	}
+	return manifest.ParseMark(p[:n]), nil
 }
 
 // storeState replaces the state in dir. It is on stable storage when storeState returns nil; after

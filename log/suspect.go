@@ -98,6 +98,7 @@ func (l *Log) cutTornWrite(fsys vfs.FS) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	l.token.writer.cutPending = true // also if it was cut before: this open may be the second one to try
 	size, err := f.Size()
 	if err != nil || size <= torn.Size {
 		return err
@@ -132,6 +133,11 @@ func (l *Log) resolveSuspect(cfg *Config) error {
 					return fmt.Errorf("rewrite after a failed sync: %w", err)
 				}
 			}
+		}
+	}
+	if w := &l.token.writer; w.cutPending { // before nothing says any more that there was a cut
+		if err := w.writeState(l.list(), false); err != nil {
+			return err
 		}
 	}
 	if err := cfg.FS.Remove(path); err != nil {

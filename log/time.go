@@ -36,7 +36,7 @@ func (l *Log) offsetAt(ms int64) (offset, ts int64, err error) {
 		if ok {
 			offset, ts = found, at
 		}
-		return !ok, l.explain(max(from, s.Base()), err)
+		return !ok, l.vouch(max(from, s.Base()), err)
 	})
 	return offset, ts, err
 }
@@ -50,7 +50,7 @@ func (l *Log) MaxTimestampOffset() (offset, ts int64, err error) {
 		err = l.eachSegment(func(s *segment.Segment, from int64) (bool, error) {
 			newest, err := s.MaxTimestampFrom(from)
 			largest = max(largest, newest)
-			return true, l.explain(max(from, s.Base()), err)
+			return true, l.vouch(max(from, s.Base()), err)
 		})
 		if err == nil && largest >= 0 {
 			offset, ts, err = l.offsetAt(largest)

@@ -102,6 +102,7 @@ func (w *writer) writeAdmitted(r *round) {
 			r.pieces = append(r.pieces[:0], r.bufs...)
 		}
 		if err = active.Append(r.bufs, r.infos); err != nil {
+			w.countCut() // somebody may have read whole batches of it
 			err = w.syncCut(cfg, active, err)
 		}
 	}

@@ -17,6 +17,9 @@ type writer struct {
 	incarnation uint64 // of strata.state: drawn when the log is created, and anew by TruncateFully
 	journalTag  uint64 // of strata.state: entries of the directory's journal count that carry it; drawn by writeState
 
+	cuts       uint64 // of strata.state: how often bytes that others may have read were taken back
+	cutPending bool   // the state on the disk lacks the last of them: until it has, nothing is appended
+
 	created    int64 // when the active segment was made, ms
 	epoch      int32 // stamped on appends that bring none
 	epochKnown bool  // epoch is the newest in epochs
@@ -60,4 +63,12 @@ func (w *writer) drawJitter() {
 	if j := min(cfg.SegmentJitter, cfg.SegmentAge).Milliseconds(); j > 0 {
 		w.jitter = rand.Int64N(j)
 	}
+}
+
+// countCut counts that bytes of a file are taken back, or were, which goes on to be written to. The
+// next state says so, and comes before the next write: a read-only log tells by it whether what it
+// read in the place of those bytes can be something else.
+func (w *writer) countCut() {
+	w.cuts++
+	w.cutPending = true
 }

@@ -18,6 +18,7 @@ type LogState struct {
 	LastSize      int64
 	Incarnation   uint64 // drawn when the log was created or begun anew; 0 in version 1
 	JournalTag    uint64 // carried by those entries of the directory's journal that count; 0 in version 1
+	Cuts          uint64 // how often the end was taken off a file that is written to; 0 before version 3
 	BootID        string
 	FirstEpoch    *int32         // the only leader epoch, from offset 0 on, while there is no leader-epoch-checkpoint
 	Segments      []SegmentState // by base offset
@@ -56,7 +57,7 @@ func ParseState(p []byte) (s LogState, err error) {
 	if have := xxhash.Sum64(body); have != sum {
 		return s, damaged("checksum %016x, computed %016x", sum, have)
 	}
-	if s.Version = int(be.Uint32(p[8:])); s.Version != 1 && s.Version != 2 {
+	if s.Version = int(be.Uint32(p[8:])); s.Version < 1 || s.Version > 3 {
 		return s, damaged("format %d, of which this program knows nothing", s.Version)
 	}
 	flags := be.Uint32(p[12:])
@@ -65,12 +66,18 @@ func ParseState(p []byte) (s LogState, err error) {
 		*v = int64(be.Uint64(p[16+8*i:]))
 	}
 	rest, entry := body[fixed:], int64(16)
-	if s.Version == 2 {
+	if s.Version >= 2 {
 		if len(rest) < fixed2+2+4 {
 			return s, damaged("too short")
 		}
 		s.Incarnation, s.JournalTag = be.Uint64(rest), be.Uint64(rest[8:])
 		rest, entry = rest[fixed2:], 17
+	}
+	if s.Version >= 3 {
+		if len(rest) < 8+2+4 {
+			return s, damaged("too short")
+		}
+		s.Cuts, rest = be.Uint64(rest), rest[8:]
 	}
 	n := int(be.Uint16(rest))
 	if len(rest) < 2+n+4 {
@@ -78,7 +85,7 @@ func ParseState(p []byte) (s LogState, err error) {
 	}
 	s.BootID, rest = string(rest[2:2+n]), rest[2+n:]
 	count := int64(be.Uint32(rest))
-	if rest = rest[4:]; flags&16 != 0 && s.Version == 2 && len(rest) >= 4 {
+	if rest = rest[4:]; flags&16 != 0 && s.Version >= 2 && len(rest) >= 4 {
 		first := int32(be.Uint32(rest[len(rest)-4:]))
 		s.FirstEpoch, rest = &first, rest[:len(rest)-4]
 	}

@@ -6,10 +6,12 @@
 //
 // # Format
 //
-// Version 2; integers are big endian. Version 1 has neither incarnation, journal tag nor roles.
+// Version 3; integers are big endian. Version 2 has no cuts, version 1 neither incarnation, journal
+// tag nor roles.
 //
 //	magic "STRATALG" (8 B) | version (4 B) | flags (4 B) | start offset (8 B) | recovery point (8 B) |
 //	end offset (8 B) | size of the last segment (8 B) | incarnation (8 B) | journal tag (8 B) |
+//	cuts (8 B) |
 //	boot id (length 2 B, bytes) | segments (count 4 B; base offset 8 B, bytes 8 B, role 1 B each) |
 //	first leader epoch (4 B, if the flag says so) | xxhash64 of all before (8 B)
 package manifest
@@ -24,7 +26,7 @@ import (
 )
 
 // Version is the format that is written. Older ones are read.
-const Version = 2
+const Version = 3
 
 const magic = "STRATALG"
 
@@ -55,6 +57,11 @@ type State struct {
 	// JournalTag is what the log's entries in the journal of its directory carry that count; all
 	// others are void. 0: none counts.
 	JournalTag uint64
+
+	// Cuts counts how often the end was taken off a file that went on to be written to. A reader of
+	// the files who finds the same number, and the same incarnation, after reading as before has read
+	// what was there before: the state is replaced before a byte is written in the place of another.
+	Cuts uint64
 
 	// FirstEpoch is the only leader epoch so far, which began at offset 0, if FirstOnly is set. A
 	// file of leader epochs that is there knows better; there is none before the second epoch, or
@@ -105,7 +112,7 @@ func (s *State) AppendTo(dst []byte) []byte {
 		}
 	}
 	p = be.AppendUint32(p, flags)
-	for _, v := range []uint64{uint64(s.Start), uint64(s.RecoveryPoint), uint64(s.End), uint64(s.Size), s.Incarnation, s.JournalTag} {
+	for _, v := range []uint64{uint64(s.Start), uint64(s.RecoveryPoint), uint64(s.End), uint64(s.Size), s.Incarnation, s.JournalTag, s.Cuts} {
 		p = be.AppendUint64(p, v)
 	}
 	p = be.AppendUint16(p, uint16(len(s.BootID)))
@@ -126,6 +133,7 @@ func (s *State) AppendTo(dst []byte) []byte {
 const (
 	head      = len(magic) + 4 + 4 + 4*8
 	head2     = head + 2*8 // version 2
+	head3     = head2 + 8  // version 3
 	entry     = 16
 	entry2    = entry + 1 // version 2
 	checksum  = 8
@@ -160,7 +168,13 @@ func Parse(p []byte) (s State, err error) {
 			return s, errors.New("too short")
 		}
 		s.Incarnation, s.JournalTag = be.Uint64(rest), be.Uint64(rest[8:])
-		rest, size = rest[16:], entry2
+		rest, size = rest[head2-head:], entry2
+	}
+	if s.Version >= 3 {
+		if len(rest) < head3-head2+2+4 {
+			return s, errors.New("too short")
+		}
+		s.Cuts, rest = be.Uint64(rest), rest[head3-head2:]
 	}
 	n := int(be.Uint16(rest))
 	if len(rest) < 2+n+4 {

@@ -11,7 +11,7 @@ import (
 func example() State {
 	return State{
 		Version: Version, Clean: true, Strict: true, Epochs: true, Start: 7, RecoveryPoint: 900, End: 1000, Size: 55,
-		Incarnation: 1 << 63, JournalTag: 1<<64 - 1, BootID: "boot",
+		Incarnation: 1 << 63, JournalTag: 1<<64 - 1, Cuts: 1 << 40, BootID: "boot",
 		Segments: []Segment{{Base: 0, Size: 10, Role: Obsolete}, {Base: 5, Size: 20}, {Base: 300, Size: 7, Role: Installing}, {Base: 400, Size: 9, Role: Aside}, {Base: 900, Size: -1}},
 	}
 }
@@ -55,6 +55,42 @@ func TestVersionOneIsRead(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
+// version2 is the content of a file of version 2: that of version 3 without the cuts.
+func version2(s State) []byte {
+	p := s.AppendTo(nil)
+	p = append(p[:head2:head2], p[head3:len(p)-checksum]...)
+	binary.BigEndian.PutUint32(p[len(magic):], 2)
+	return binary.BigEndian.AppendUint64(p, xxhash.Sum64(p))
+}
+
+func TestVersionTwoIsRead(t *testing.T) {
+	t.Parallel()
+	want := example()
+	got, err := Parse(version2(want))
+	require.NoError(t, err)
+	want.Version, want.Cuts = 2, 0
+	require.Equal(t, want, got)
+}
+
+func TestMarkIsTheSameWhereverItIsReadFrom(t *testing.T) {
+	t.Parallel()
+	s := example()
+	files := map[string][]byte{"3": s.AppendTo(nil), "2": version2(s), "1": version1(s)}
+	for name, p := range files {
+		whole, err := Parse(p)
+		require.NoError(t, err, name)
+		require.Equal(t, whole.Mark(), ParseMark(p[:min(len(p), MarkBytes)]), name)
+	}
+	require.Equal(t, Mark{1 << 63, 1 << 40}, s.Mark())
+	for n := range MarkBytes {
+		require.NotEqual(t, s.Mark(), ParseMark(files["3"][:n]))
+	}
+	later := s.AppendTo(nil)
+	later[len(magic)+3] = Version + 1
+	require.NotEqual(t, s.Mark(), ParseMark(later))
+	require.NotEqual(t, Mark{}, ParseMark(later))
+}
+
 func TestDamageIsNoticedAndALaterVersionToldFromIt(t *testing.T) {
 	t.Parallel()
 	s := example()
@@ -91,6 +127,7 @@ func FuzzParse(f *testing.F) {
 	s := example()
 	f.Add(s.AppendTo(nil))
 	f.Add(version1(example()))
+	f.Add(version2(example()))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		s, err := Parse(p)
 		if err != nil {

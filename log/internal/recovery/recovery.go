@@ -381,7 +381,7 @@ func (p *planner) restartAbove() {
 		p.gone = append(p.gone, manifest.Segment{Base: s.Base, Size: -1, Role: manifest.Obsolete})
 	}
 	slices.SortFunc(p.gone, byBase)
-	p.state = manifest.State{Emptied: true, Start: p.state.Start, RecoveryPoint: p.state.Start, BootID: p.Boot, Incarnation: p.Fresh, JournalTag: p.state.JournalTag}
+	p.state = manifest.State{Emptied: true, Start: p.state.Start, RecoveryPoint: p.state.Start, BootID: p.Boot, Incarnation: p.Fresh, JournalTag: p.state.JournalTag, Cuts: p.state.Cuts}
 	p.store = true
 	p.out.cuts = nil
 	p.beginAnew()
