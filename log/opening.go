@@ -102,7 +102,7 @@ func (o *opening) gather() (err error) {
 			return err
 		}
 	}
-	files, err := segmentFiles(o.entries)
+	files, err := segmentFiles(o.cfg.FS, l.path, o.entries)
 	if err != nil {
 		return err
 	}
@@ -133,9 +133,9 @@ func (o *opening) gather() (err error) {
 	return nil
 }
 
-// segmentFiles returns the files of segments among the entries of a directory, with the sizes of
-// those that hold batches.
-func segmentFiles(entries []fs.DirEntry) (files []recovery.File, err error) {
+// segmentFiles returns the files of segments among the entries of dir, with the sizes of those that
+// hold batches. A symbolic link is what it leads to.
+func segmentFiles(fsys vfs.FS, dir string, entries []fs.DirEntry) (files []recovery.File, err error) {
 	for _, e := range entries {
 		name := e.Name()
 		if !recovery.IsSegmentFile(name) || e.IsDir() {
@@ -144,7 +144,10 @@ func segmentFiles(entries []fs.DirEntry) (files []recovery.File, err error) {
 		f := recovery.File{Name: name}
 		if recovery.HoldsBatches(name) {
 			info, err := e.Info()
-			if errors.Is(err, fs.ErrNotExist) { // a writer at work has removed it
+			if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+				info, err = fsys.Stat(filepath.Join(dir, name))
+			}
+			if errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() { // a writer at work has removed it
 				continue
 			}
 			if err != nil {

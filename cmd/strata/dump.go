@@ -78,7 +78,7 @@ func (a *app) dumpFile(name string, o dumpOptions) (err error) {
 	if kind == kafkafile.Unknown {
 		return misuse("%s: its name is not that of a file of a log directory", name)
 	}
-	f, err := a.fs.OpenFile(name, os.O_RDONLY, 0)
+	f, err := vfs.ReadOnly(a.fs).OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,8 @@ func (a *app) verifyCmd() *cobra.Command {
 		Use:   "verify DIR",
 		Short: "Check every byte of a partition, a broker's directory, or all brokers of a directory",
 		Long: "verify reads logs of Strata or Apache Kafka: every batch's CRC, the order of offsets and epochs, every index entry against the\n" +
-			"segments, snapshots, checkpoints, identities. It changes nothing, takes no lock, and opens nothing for writing.\n\n" +
+			"segments, snapshots, checkpoints, identities. It changes nothing, takes no lock, and opens nothing for writing. Beside a live writer\n" +
+			"damage in a partition is believed when three checks in a row have found it.\n\n" +
 			"It prints what is damaged, with file and position, and notes about what is unusual but harmless (an incomplete last batch after a crash),\n" +
 			"among them what recovery would do to the files when the log is opened next.\n" +
 			"The exit code is 1 if anything is damaged. Progress goes to standard error.",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/stratalog/strata/record"
 )
@@ -58,6 +59,12 @@ type scanner struct {
 // step passes one batch, or what is in its place.
 func (s *scanner) step() error {
 	b, err := s.batchAt(s.pos)
+	for try := 0; err != nil && try < lookAgain && s.follow(); try++ {
+		b, err = s.batchAt(s.pos)
+	}
+	if s.pos >= s.size { // the file was cut
+		return nil
+	}
 	var bad *badBatch
 	switch {
 	case err == nil:
@@ -74,6 +81,32 @@ func (s *scanner) step() error {
 		return s.skip(bad)
 	}
 	return err
+}
+
+// A writer may be at work: what is no batch is looked at again, so often and with so much time between,
+// since it can be one that is being written, or the place where the file is being cut.
+const (
+	lookAgain = 4
+	lookPause = time.Millisecond
+)
+
+// follow waits a moment for somebody who may be writing at s.pos, and takes in the size that the file has
+// then. It returns false if there is nothing to wait for.
+func (s *scanner) follow() bool {
+	f, ok := s.r.(interface{ Size() (int64, error) })
+	if !ok { // no file
+		return false
+	}
+	if data, err := lastNonZero(s.r, s.pos, s.size); err != nil || data < 0 {
+		return false // reserved space
+	}
+	time.Sleep(lookPause)
+	size, err := f.Size()
+	if err != nil {
+		return false
+	}
+	s.size = size
+	return s.pos < size
 }
 
 // badBatch says why there is no batch at a position, and how long it seems to be (0: unknown).
@@ -116,6 +149,9 @@ func (s *scanner) fill(pos int64, n int) error {
 	}
 	s.buf = s.buf[:n]
 	if k, err := s.r.ReadAt(s.buf, pos); err != nil && !(errors.Is(err, io.EOF) && k == n) {
+		if errors.Is(err, io.EOF) { // the file was longer
+			return &badBatch{reason: fmt.Sprintf("the file ends within %d bytes", n)}
+		}
 		return fmt.Errorf("read %d bytes at %d: %w", n, pos, err)
 	}
 	return nil

@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"errors"
+	"io/fs"
 	"math"
 	"path/filepath"
 	"slices"
@@ -52,10 +54,15 @@ type part struct {
 	gaps  bool  // offsets are missing, or a part is damaged: what other files say of them cannot be checked
 }
 
-func (v *verifier) partition(dir string, fx facts) (found, error) {
+// check checks a partition once.
+func (v *verifier) check(dir string, fx facts) (found, error) {
 	p := &part{verifier: v, dir: dir, facts: fx, files: map[string]bool{}, left: map[string]bool{}, next: -1, epoch: -1, txns: openTxns{}}
 	v.n.Partitions++
 	names, err := v.list(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		v.note(dir, "was removed meanwhile")
+		return found{}, nil
+	}
 	if err != nil {
 		v.damage(dir, -1, "cannot be read: %v", err)
 		return found{}, nil
@@ -90,7 +97,6 @@ func (v *verifier) partition(dir string, fx facts) (found, error) {
 	p.orphans()
 	p.snapshots()
 	p.againstEnd()
-	p.recovery(dir)
 	return out, nil
 }
 

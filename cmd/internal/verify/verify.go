@@ -62,7 +62,7 @@ var ErrNoLogs = errors.New("no partition, no broker's directory and no directory
 // that leaves nothing to check; what is wrong with the files comes as findings. It needs memory for the indexes of one segment and for its
 // largest batch.
 func Dir(ctx context.Context, dir string, o Options) (Counts, error) {
-	v := &verifier{ctx: ctx, o: o, fs: o.FS, perFile: map[string]int{}}
+	v := &verifier{ctx: ctx, o: o, fs: vfs.ReadOnly(o.FS), perFile: map[string]int{}}
 	names, err := v.list(dir)
 	if err != nil {
 		return v.n, err
@@ -151,12 +151,8 @@ func (v *verifier) note(path string, format string, args ...any) {
 	v.add(Finding{Note, path, -1, fmt.Sprintf(format, args...)})
 }
 
-// recovery notes what the next open of a log would do. What it would refuse is found as damage by the other checks, and a
-// writer at work makes a plan impossible.
+// recovery notes what the next open of a log would do. What it would refuse is found as damage by the other checks.
 func (v *verifier) recovery(dir string) {
-	if v.o.Plan == nil {
-		return
-	}
 	steps, err := v.o.Plan(dir)
 	if err != nil {
 		return

@@ -1,0 +1,60 @@
+package kafkafile
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/record"
+)
+
+// A changingFile is one that somebody writes to or cuts: it has other bytes each time its size is
+// asked for, up to the last.
+type changingFile struct {
+	bytes []byte
+	next  [][]byte
+}
+
+func (f *changingFile) ReadAt(p []byte, off int64) (int, error) {
+	return bytes.NewReader(f.bytes).ReadAt(p, off)
+}
+
+func (f *changingFile) Size() (int64, error) {
+	if len(f.next) > 0 {
+		f.bytes, f.next = f.next[0], f.next[1:]
+	}
+	return int64(len(f.bytes)), nil
+}
+
+// What a writer has not written yet, or is just taking away, is looked at again before it is called
+// damage.
+func TestABatchThatIsBeingWrittenOrCutIsNoDamage(t *testing.T) {
+	one, two := batch(t, 0, "one"), batch(t, 1, "two")
+	whole := bytes.Join([][]byte{one, two}, nil)
+	torn := bytes.Clone(whole)
+	clear(torn[len(torn)-3:]) // in space that was reserved
+	short := whole[:len(whole)-3]
+	for name, c := range map[string]struct {
+		versions [][]byte
+		want     []int64
+		damages  int
+	}{
+		"written into reserved space": {[][]byte{torn, torn, whole}, []int64{0, 1}, 0},
+		"written at the end":          {[][]byte{short, short, whole}, []int64{0, 1}, 0},
+		"cut":                         {[][]byte{torn, one}, []int64{0}, 0},
+		"stays torn":                  {[][]byte{torn}, []int64{0}, 1},
+		"stays short":                 {[][]byte{short}, []int64{0}, 1},
+	} {
+		f := &changingFile{c.versions[0], c.versions[1:]}
+		var offsets []int64
+		damages := 0
+		_, err := ScanLog(f, int64(len(f.bytes)), Visitor{
+			Batch:  func(_ int64, b *record.Batch) error { offsets = append(offsets, b.BaseOffset); return nil },
+			Damage: func(Damage) error { damages++; return nil },
+		})
+		require.NoError(t, err, name)
+		require.Equal(t, c.want, offsets, name)
+		require.Equal(t, c.damages, damages, name)
+	}
+}
