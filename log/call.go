@@ -69,8 +69,10 @@ func (d *Directory) putCall(c *call) {
 // Topic, Partition and Offset are ignored. Keys, values and headers are borrowed.
 //
 // Cancelling ctx ends the wait, not the append: the records may be there later. It returns
-// ErrRecordTooLarge, ErrClosed, the sticky error of a failed sync, or the error of a failed write,
-// after which nothing of them is there.
+// ErrRecordTooLarge, ErrClosed, or the error of a failed write, after which nothing of them is
+// there. A failed sync breaks the log: the appends that waited for it and all later ones return its
+// error. The records of the former were written and may be there when the log is opened again;
+// those of the latter are not.
 func (l *Log) Append(ctx context.Context, rs ...record.Record) (first int64, err error) {
 	if len(rs) == 0 {
 		return 0, fmt.Errorf("%w: no records", ErrInvalidBatch)

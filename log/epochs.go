@@ -19,8 +19,8 @@ import (
 // An EpochCache knows at which offset each leader epoch began (Kafka: LeaderEpochFileCache). It is
 // kept in leader-epoch-checkpoint, in Kafka's format; the first epoch of a new log only in the
 // log's state, until there is another one or the log is closed. Only the log's writer changes it; a
-// change is on stable storage before anybody can see it. All methods are safe for concurrent use
-// and take no lock.
+// change is on stable storage before anybody can see it. That of a read-only log stays what it was
+// when the log was opened. All methods are safe for concurrent use and take no lock.
 type EpochCache struct {
 	fs  vfs.FS
 	dir string

@@ -68,9 +68,10 @@ func (w *writer) removeFront(n int) error {
 
 // TruncateTo removes the batches that reach to offset or beyond it; appends go on at offset, or at
 // the base of the batch that offset is inside of (Kafka's UnifiedLog.truncateTo leaves a gap then).
-// It is on stable storage when it returns. Appends under way end first. At or above the end it does
-// nothing; below the first segment it empties the log. It returns ErrOffsetOutOfRange if offset is
-// negative.
+// It is on stable storage when it returns. Appends under way end first. At or above the end no
+// batch goes, but leader epochs are forgotten that began at offset or later, as everywhere: appends
+// without an epoch go on in the newest that is left. Below the first segment it empties the log. It
+// returns ErrOffsetOutOfRange if offset is negative.
 func (l *Log) TruncateTo(offset int64) error {
 	return l.exclusively(func(w *writer) error {
 		if err := l.durability.failed(); err != nil { // the end may not be what the files say

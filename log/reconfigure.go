@@ -9,7 +9,8 @@ import "fmt"
 // A new sync policy holds for every append that is written afterwards, and for what is there:
 // unless the new one is SyncNever, everything appended before is on stable storage when Reconfigure
 // returns, and a shorter interval counts from the next append. The recovery point is on stable
-// storage too.
+// storage too. With the policy that the log has nothing is synced or written; that a broken log
+// takes, too.
 func (l *Log) Reconfigure(cfg Config) error { return l.ReconfigureWith(cfg, nil) }
 
 // ReconfigureWith is Reconfigure for an Owner that goes by the settings too: applied is called when

@@ -1,0 +1,129 @@
+package recovery
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/stratalog/strata/log/internal/manifest"
+)
+
+// segments decides how each segment is opened. It returns early if one has to be scanned first.
+func (p *planner) segments() error {
+	for i, s := range p.belong {
+		next := int64(-1)
+		if i+1 < len(p.belong) {
+			next = p.belong[i+1].Base
+		}
+		size, _ := p.sizeOf(s)
+		seg := Segment{Base: s.Base, Next: next, Suffix: p.suffixOf(s)}
+		trusted, err := p.trust(&seg, s, size)
+		if err != nil {
+			return err
+		}
+		if !trusted {
+			scan, ok := p.Scans[s.Base]
+			if !ok {
+				p.plan.Scan = &seg
+				return nil
+			}
+			whole, err := p.takeScan(&seg, s, scan)
+			if err != nil {
+				return err
+			}
+			if !whole {
+				p.plan.Segments = append(p.plan.Segments, seg)
+				p.endAt(i)
+				return nil
+			}
+		}
+		p.plan.Segments = append(p.plan.Segments, seg)
+	}
+	return nil
+}
+
+// trust says whether the end of seg is known without a look at its batches; then it is set.
+func (p *planner) trust(seg *Segment, s manifest.Segment, size int64) (bool, error) {
+	clean := p.plan.Clean
+	// A segment of unknown size was closed after our last state: a power cut can have brought back
+	// the space that was reserved behind its end.
+	reserved := s.Size < 0 && p.Facts.State.Version > 0 && !clean
+	switch rp := p.state.RecoveryPoint; {
+	case seg.Next >= 0 && (clean || p.plan.SameBoot || seg.Next <= rp && !reserved):
+		if s.Size >= 0 && s.Size != size {
+			return false, &Damage{Name: logName(s.Base), Pos: min(s.Size, size), Offset: s.Base, Reason: fmt.Sprintf("file has %d bytes, %d were written", size, s.Size)}
+		}
+		seg.NextOffset, seg.Size = seg.Next, size
+		seg.Unsynced = !clean && (seg.Next > rp || reserved) // closed, and the process killed before it was synced
+	case seg.Next < 0 && size == 0 && rp <= s.Base && (!clean || p.state.End <= s.Base): // never written to
+		seg.NextOffset, seg.Size = s.Base, 0
+		seg.Unsynced = !clean // empty perhaps by a cut that is not on the disk
+	case seg.Next < 0 && clean && size == p.state.Size && p.state.End >= s.Base:
+		seg.NextOffset, seg.Size = p.state.End, size
+	default:
+		return false, nil
+	}
+	seg.Trusted = true
+	return true, nil
+}
+
+// takeScan takes in what a scan of seg has found; whole is false if the segment has lost its end,
+// so that nothing can follow.
+func (p *planner) takeScan(seg *Segment, s manifest.Segment, scan Scan) (whole bool, err error) {
+	sealed := seg.Next >= 0
+	// A gap up to the next segment is compaction's, or a leader's, if no byte is missing: its bytes
+	// are counted, or all below was durable.
+	whole = !sealed || s.Size >= 0 && scan.Size >= s.Size || scan.Cut == 0 && (scan.Next == seg.Next || s.Size < 0 && seg.Next <= p.state.RecoveryPoint)
+	lost := int64(-1)
+	switch {
+	case p.plan.SameBoot || p.plan.Clean || sealed && whole:
+	case sealed:
+		lost = min(p.state.RecoveryPoint, seg.Next)
+	default:
+		lost = p.state.RecoveryPoint
+	}
+	damage := &Damage{Name: logName(s.Base), Pos: scan.Size, Offset: scan.Next}
+	if !whole && s.Role == manifest.Installing { // it was synced before it was to replace anything
+		damage.Reason = "written by compaction, and not whole"
+		return false, damage
+	}
+	if scan.Next < lost {
+		damage.Reason = fmt.Sprintf("file ends, although everything below offset %d was on stable storage", p.state.RecoveryPoint)
+		return whole, damage
+	}
+	if p.plan.Clean && !sealed && scan.Next < p.state.End {
+		damage.Reason = fmt.Sprintf("file ends, although the log was closed at offset %d", p.state.End)
+		return whole, damage
+	}
+	seg.NextOffset, seg.Size, seg.Unsynced = scan.Next, scan.Size, true
+	if scan.Cut > 0 {
+		p.plan.CutOffset = scan.Next
+		p.out.cuts = append(p.out.cuts, Step{Kind: Cut, Name: logName(s.Base), Offset: scan.Next, Bytes: scan.Cut, Reason: "no whole batch"})
+	}
+	return whole, nil
+}
+
+// endAt makes segment i the last: it has lost its end, and what follows cannot be joined to it.
+func (p *planner) endAt(i int) {
+	p.plan.Segments[i].Next = -1
+	p.plan.CutOffset = p.plan.Segments[i].NextOffset
+	p.belong[i].Size = -1 // it takes appends again
+	for _, s := range p.belong[i+1:] {
+		p.gone = append(p.gone, manifest.Segment{Base: s.Base, Size: s.Size, Role: manifest.Aside})
+	}
+	slices.SortFunc(p.gone, byBase)
+	p.belong = p.belong[:i+1]
+	p.store = true
+}
+
+// end returns where the log ends.
+func (p *planner) end() int64 {
+	end := int64(0)
+	if n := len(p.plan.Segments); n > 0 {
+		last := p.plan.Segments[n-1]
+		end = max(last.NextOffset, last.Base)
+	}
+	if p.state.Clean {
+		end = max(end, p.state.End)
+	}
+	return end
+}
