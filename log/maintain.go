@@ -152,6 +152,7 @@ func (w *writer) truncate(offset int64) error {
 func (w *writer) writeStateOfCut(kept, gone []*segment.Segment) error {
 	s := w.stateOf(w.log.cfg.Load(), kept, false)
 	s.RecoveryPoint = min(s.RecoveryPoint, kept[len(kept)-1].Base())
+	s.End = w.log.segments.end.Load()
 	if err := w.storeState(s.With(s.Segments, obsolete(gone))); err != nil {
 		return err
 	}

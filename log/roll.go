@@ -181,6 +181,9 @@ func (w *writer) stateOf(cfg *Config, list []*segment.Segment, clean bool) manif
 	active := list[len(list)-1]
 	// At most what recovery will find: no batch tells of a gap at the end.
 	s.RecoveryPoint = min(s.RecoveryPoint, w.firstUnsynced(cfg, list), active.NextOffset())
+	if end := l.segments.end.Load(); end > max(l.active().NextOffset(), list[len(list)-1].Base()) {
+		s.End = end // no batch and no name says that offsets below were given
+	}
 	if clean {
 		s.End, s.Size, s.RecoveryPoint = l.segments.end.Load(), active.Size(), l.segments.end.Load()
 	}

@@ -50,3 +50,64 @@ func TestTruncationOfABrokenLogIsNotConfirmed(t *testing.T) {
 	require.ErrorIs(t, l.TruncateTo(2), syscall.EIO)
 	_ = l.Close()
 }
+
+// Compaction has taken the records before the place of a cut. Their offsets were given, and are not
+// given again, wherever the cut is interrupted and however often the log is opened before anything
+// is appended.
+func TestCrashInACutInsideAGapGivesNoOffsetAgain(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	cfg := compacting
+	cfg.FS, cfg.Sync = disk, SyncOnAck
+	l, err := Open("log", cfg)
+	require.NoError(t, err)
+	for range 6 {
+		appendKV(t, l, "a=1", "b=1")
+		appendKV(t, l, "c=1")
+	}
+	appendKV(t, l, "z=1")
+	require.NoError(t, l.Roll())
+	appendKV(t, l, "c=2")
+	require.NoError(t, l.Roll())
+	appendKV(t, l, "d=2")
+	clean(t, l)
+	require.Equal(t, "15:a=1 16:b=1 18:z=1 19:c=2 20:d=2", logDump(t, l))
+	ends := map[int64]int{}
+	for _, cut := range []int64{3, 15, 18, 19} {
+		before := disk.Kill()
+		cfg.FS = before
+		m, err := Open("log", cfg)
+		require.NoError(t, err)
+		old := m.EndOffset()
+		var states []*vfs.MemFS
+		var calls []string
+		stop := before.Observe(vfs.Observer{Before: func(e vfs.Event) {
+			if e.Op&vfs.OpChange != 0 {
+				states = append(states, before.Kill(), before.Crash(uint64(e.N)))
+				calls = append(calls, "killed before "+e.String(), "power cut before "+e.String())
+			}
+		}})
+		require.NoError(t, m.TruncateTo(cut))
+		stop()
+		now := m.EndOffset()
+		require.LessOrEqual(t, now, cut)
+		for i, at := range states {
+			again := cfg
+			again.FS = at
+			for range 3 { // opened, written to by nobody but the log itself, and killed
+				o, err := Open("log", again)
+				require.NoError(t, err, calls[i])
+				require.GreaterOrEqual(t, o.EndOffset(), now, "cut at %d, %s", cut, calls[i])
+				require.LessOrEqual(t, o.EndOffset(), old, "cut at %d, %s", cut, calls[i])
+				ends[o.EndOffset()]++
+				require.NoError(t, o.DeleteRecords(o.StartOffset()+1))
+				again.FS = at.Kill()
+				at = again.FS.(*vfs.MemFS)
+				require.NoError(t, o.Close())
+			}
+		}
+		require.NoError(t, m.Close())
+	}
+	require.Greater(t, len(ends), 3)
+	require.NoError(t, l.Close())
+}

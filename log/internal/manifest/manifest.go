@@ -48,7 +48,7 @@ type State struct {
 	Epochs        bool  // leader epochs were recorded: their file must be there
 	Start         int64 // first readable offset, as set by DeleteRecords and retention
 	RecoveryPoint int64 // everything below is on stable storage
-	End, Size     int64 // of a clean log: next offset, and bytes of its last segment
+	End, Size     int64 // of a clean log: next offset, and bytes of its last segment. End of any other: no offset below is given again
 
 	// Incarnation is drawn at random when the log is created or begun anew (TruncateFully), so that
 	// what was written elsewhere for an earlier log of the same name is not taken for this one's.
