@@ -4,3 +4,8 @@ package vfs
 func PendingChanges(f File) int {
 	return len(f.(*faultFile).file.(*memFile).node.data.pending)
 }
+
+// AllocatedBytes returns how much memory was allocated for the bytes of an open file of a MemFS.
+func AllocatedBytes(f File) int64 {
+	return int64(f.(*faultFile).file.(*memFile).node.data.slabs.allocated)
+}

@@ -24,6 +24,8 @@ type memData struct {
 	extents map[int64]*extent
 	mtime   time.Time
 
+	slabs slabs // where memory for pages comes from
+
 	stableSize  int64
 	stableMtime time.Time
 	dirty       []int64  // numbers of pages, each once
@@ -100,24 +102,25 @@ func (d *memData) writeLocked(p []byte, off int64, gen uint64) {
 			n = d.replaceLocked(no, p[:n*pageSize], gen)
 		} else {
 			n = min(int64(len(p)), pageSize-in)
-			d.changedLocked(no).write(p[:n], int(in), gen)
+			d.changedLocked(no).write(p[:n], int(in), gen, &d.slabs)
 		}
 		p, off = p[n:], off+n
 	}
 }
 
 // replaceLocked stores the first pages of p, which has whole ones, from page no on, and returns how
-// many bytes these are. They get memory that need not be cleared.
+// many bytes these are.
 func (d *memData) replaceLocked(no int64, p []byte, gen uint64) int64 {
 	if bytes.Equal(p[:pageSize], zeroPage[:]) {
-		d.changedLocked(no).write(p[:pageSize], 0, gen)
+		d.changedLocked(no).write(p[:pageSize], 0, gen, &d.slabs)
 		return pageSize
 	}
-	pages := min(int64(len(p))/pageSize, runPages)
-	if pages > 8 {
-		pages &^= 1 // larger ones are allocated by 8 KiB
+	pages := min(int64(len(p))/pageSize, extentPages-no%extentPages)
+	if rest := int64(len(d.slabs.rest)) / pageSize; rest > 0 {
+		pages = min(pages, rest)
 	}
-	run := append([]byte(nil), p[:pages*pageSize]...)
+	run := d.slabs.take(int(pages) * pageSize)
+	copy(run, p)
 	for i := range pages {
 		p := d.changedLocked(no + i)
 		p.live, p.liveN, p.gen, p.shared = (*page)(run[i*pageSize:]), pageSize, gen, false

@@ -5,7 +5,6 @@ import "bytes"
 const (
 	pageSize    = 4096 // what a disk is assumed to write at once, and the unit of memory
 	extentPages = 16   // pages that are looked up together
-	runPages    = 16   // pages of one write that share an allocation, at most
 )
 
 type page [pageSize]byte
@@ -17,11 +16,9 @@ var zeroPage page
 // A memPage is a page of a file, and what the disk has of it: of each the first bytes of a page of
 // memory, and zeros behind them, whatever the memory holds there. nil: only zeros.
 type memPage struct {
-	live   *page // nil: never written to
-	stable *page // what the disk has, if dirty
-	// gen is that of the tree that may write to live, whose memory behind liveN is zero then.
-	// Others copy.
-	gen     uint64
+	live    *page  // nil: never written to
+	stable  *page  // what the disk has, if dirty
+	gen     uint64 // of the tree that may write to live, also behind liveN. Others copy
 	liveN   uint16 // bytes of live
 	stableN uint16
 	dirty   bool // stable is set; live may differ from it
@@ -41,8 +38,8 @@ func (m *page) first(n uint16) []byte {
 	return m[:n]
 }
 
-// write stores b at in. The page is dirty.
-func (p *memPage) write(b []byte, in int, gen uint64) {
+// write stores b at in, in memory from slabs if it may not write to what it has. The page is dirty.
+func (p *memPage) write(b []byte, in int, gen uint64, slabs *slabs) {
 	end := max(int(p.liveN), in+len(b))
 	switch {
 	case in >= int(p.liveN) && bytes.Equal(b, zeroPage[:len(b)]):
@@ -51,16 +48,18 @@ func (p *memPage) write(b []byte, in int, gen uint64) {
 		}
 		return
 	case !p.exists() || p.gen != gen || p.shared && in < int(p.stableN):
-		// Nobody may look at fresh memory before it is written to, not even to see that it is
-		// there: the system would map it twice.
-		fresh := make([]byte, pageSize)
+		fresh, old := slabs.take(pageSize), p.liveBytes()
+		n := copy(fresh[:in], old)
+		clear(fresh[n:in])
 		copy(fresh[in:], b)
-		copy(fresh[:in], p.liveBytes())
-		if old := p.liveBytes(); len(old) > in+len(b) {
+		if len(old) > in+len(b) {
 			copy(fresh[in+len(b):], old[in+len(b):])
 		}
 		p.live, p.gen, p.shared = (*page)(fresh), gen, false
 	default:
+		if in > int(p.liveN) {
+			clear(p.live[p.liveN:in])
+		}
 		copy(p.live[in:], b)
 	}
 	p.liveN = uint16(end)
@@ -69,7 +68,7 @@ func (p *memPage) write(b []byte, in int, gen uint64) {
 // cut makes the bytes of a dirty page from in on zeros.
 func (p *memPage) cut(in int) {
 	if in < int(p.liveN) {
-		p.liveN, p.gen = uint16(in), 0 // the memory behind is not zero: nobody writes there
+		p.liveN, p.gen = uint16(in), 0 // the disk may have what is behind: nobody writes there
 	}
 }
 

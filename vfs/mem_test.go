@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -333,6 +334,19 @@ func TestAppendsAndSyncsAllocatePagesOnly(t *testing.T) {
 		}
 	})
 	require.Less(t, allocs, 1.0) // AllocsPerRun rounds down: a page for each 18 runs is none
+	require.Less(t, vfs.AllocatedBytes(f), off*3/2)
+}
+
+func TestWriteBehindACutLeavesAloneWhatTheDiskHas(t *testing.T) {
+	m := memWithDir(t)
+	f := open(t, m, "f")
+	write(t, f, strings.Repeat("a", 100), 0)
+	require.NoError(t, f.Sync())
+	require.NoError(t, m.SyncDir(dir))
+	require.NoError(t, f.Truncate(10))
+	write(t, f, "b", 200)
+	require.Equal(t, strings.Repeat("a", 10)+strings.Repeat("\x00", 190)+"b", content(t, m, "f"))
+	require.Equal(t, strings.Repeat("a", 100), content(t, m.CrashWith(all(vfs.CrashLost)), "f"))
 }
 
 func TestNeverSyncedFileKeepsFewNotes(t *testing.T) {
