@@ -108,8 +108,8 @@ func (pt *partitionQueue) windowLocked() int {
 	return pt.p.cfg.MaxInFlight
 }
 
-// lingeredLocked reports whether an open batch, with n batches before it, has waited enough: until
-// the others are through, and for Linger.
+// lingeredLocked reports whether an open batch, with n batches before it, has waited enough: for
+// Linger, or until the others are through and it gathers no longer.
 func (pt *partitionQueue) lingeredLocked(b *batch, n int) bool {
 	if pt.p.cfg.Linger > 0 {
 		return pt.p.now() >= b.created+int64(pt.p.cfg.Linger)
