@@ -9,7 +9,7 @@ import (
 // maxRunRecords bounds the records that one turn of a partition's lock takes.
 const maxRunRecords = 64
 
-// SendAllAsync is SendAsync for each of rs, in their order, at less than half of the cost: what has
+// SendAllAsync is SendAsync for each of rs, in their order, at two thirds of the cost: what has
 // to be looked up, claimed and locked is so once for neighbours that go to the same batch. done,
 // which may be nil, is called for each record. rs and its bytes are borrowed until SendAllAsync
 // returns.
