@@ -76,6 +76,7 @@ type Config struct {
 	Logger *slog.Logger
 
 	inMemory  bool  // neither Dir nor FS was set
+	metaPart  int64 // 0: maxPartBytes
 	metaSlack int64 // 0: that constant; negative: a snapshot of the metadata after every change
 }
 
@@ -110,6 +111,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.RetentionCheckInterval = orDefault(c.RetentionCheckInterval, defaultRetentionCheckInterval)
 	c.CompactionInterval = orDefault(c.CompactionInterval, defaultCompactionInterval)
 	c.metaSlack = orDefault(c.metaSlack, metaSlack)
+	c.metaPart = orDefault(c.metaPart, maxPartBytes)
 	return c, errors.Join(err, c.checkBrokers(), c.check())
 }
 

@@ -126,7 +126,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	all := runWorkload(t, Config{}, "0")
 	all = append(all, runWorkload(t, Config{}, "60000")...)
 	all = append(all, runWorkload(t, Config{metaSlack: -1}, "60000")...)
-	all = append(all, runWorkload(t, Config{Brokers: 3, metaSlack: -1}, "0")...)
+	all = append(all, runWorkload(t, Config{Brokers: 3, metaSlack: -1, metaPart: 100}, "0")...)
 	every := 9 // of about four thousand
 	if testing.Short() {
 		every = 60

@@ -86,7 +86,7 @@ func (m *image) apply(rec metarecord.Record) error {
 			*m = *newImage() // the state follows
 		}
 	default:
-		return fmt.Errorf("record %T", rec)
+		return fmt.Errorf("%w: %T", errLaterRecord, rec)
 	}
 	return nil
 }

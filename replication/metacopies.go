@@ -36,7 +36,7 @@ func (n *node) openCopy() (*log.Log, error) {
 // It is an error if so many are missing that another may know more; no copy has been changed then.
 // asked are the brokers that the configuration asks for.
 func (c *Cluster) openMetadata(asked []int32) error {
-	c.meta = &metaLog{copies: map[int32]*log.Log{}, apart: map[int32]*log.Log{}, slack: c.cfg.metaSlack}
+	c.meta = &metaLog{copies: map[int32]*log.Log{}, apart: map[int32]*log.Log{}, slack: c.cfg.metaSlack, part: c.cfg.metaPart}
 	copies, err := c.openCopies()
 	if err != nil {
 		return err
@@ -107,6 +107,11 @@ func (c *Cluster) followNewest() error {
 		}
 	}
 	newest := m.apart[m.leader]
+	if newest.EndOffset() > m.end { // a transaction that did not end has done nothing
+		if err := newest.TruncateTo(m.end); err != nil {
+			return err
+		}
+	}
 	for _, id := range m.inForce {
 		if l := m.apart[id]; l != nil {
 			m.copies[id] = l

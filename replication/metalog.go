@@ -26,10 +26,15 @@ type metaLog struct {
 	failure error              // set: copies differ, and nothing is written before the next open
 	builder record.Builder
 
+	end      int64 // of what open found; behind it a transaction that did not end
 	size     int64 // bytes of the log's batches
 	snapshot int64 // bytes of the last snapshot
 	slack    int64
+	part     int64 // maxPartBytes
 }
+
+// maxPartBytes is about how much of a snapshot is one batch.
+const maxPartBytes = 1 << 20
 
 // maxMetaBatchBytes bounds one change; the largest allowed creation of partitions takes about a
 // megabyte.
@@ -46,68 +51,6 @@ func openError(dir string, err error) error {
 		return directoryError(dir, ErrDamaged, err)
 	}
 	return fmt.Errorf("open %s: %w", dir, err)
-}
-
-// replay applies the whole log to img. One that does not begin at offset 0 begins with a snapshot.
-func (m *metaLog) replay(l *log.Log, dir string, img *image) error {
-	start := l.StartOffset()
-	for b, err := range l.Batches(start) {
-		if err != nil {
-			return directoryError(dir, ErrDamaged, err)
-		}
-		if err := m.replayBatch(b, start, img); err != nil {
-			reason := ErrDamaged
-			if errors.As(err, new(*metarecord.UnknownError)) {
-				reason = ErrNewerFormat
-			}
-			return directoryError(dir, reason, err)
-		}
-	}
-	if start > 0 && l.EndOffset() == start {
-		return directoryError(dir, ErrDamaged, fmt.Errorf("metadata log is empty, and starts at offset %d", start))
-	}
-	img.publish(l.EndOffset())
-	return nil
-}
-
-// replayBatch applies one batch.
-func (m *metaLog) replayBatch(b *record.Batch, start int64, img *image) error {
-	m.size += int64(b.Size())
-	if b.IsControl() {
-		return nil
-	}
-	it, err := b.Records(0)
-	if err != nil {
-		return fmt.Errorf("metadata log at offset %d: %w", b.BaseOffset, err)
-	}
-	var r record.Record
-	for {
-		switch more, err := it.Next(&r); {
-		case err != nil:
-			return fmt.Errorf("metadata log at offset %d: %w", b.BaseOffset, err)
-		case !more:
-			return nil
-		}
-		snapshot, err := applyValue(img, r.Value)
-		if snapshot {
-			m.size, m.snapshot = int64(b.Size()), int64(b.Size())
-		}
-		if err == nil && r.Offset == start && start > 0 && !snapshot {
-			err = errors.New("what came before is gone, and no snapshot says what it was")
-		}
-		if err != nil {
-			return fmt.Errorf("metadata log at offset %d: %w", r.Offset, err)
-		}
-	}
-}
-
-func applyValue(img *image, value []byte) (snapshot bool, err error) {
-	rec, err := metarecord.Parse(value)
-	if err != nil {
-		return false, err
-	}
-	n, ok := rec.(*metarecord.NoOp)
-	return ok && n.Snapshot, img.apply(rec)
 }
 
 // own returns the controller's own copy.
@@ -252,4 +195,44 @@ func (m *metaLog) close() error {
 		errs = append(errs, l.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// split cuts a snapshot into what goes into batches of about part bytes: several are a transaction.
+func (m *metaLog) split(state []metarecord.Record) (parts [][]metarecord.Record) {
+	var value []byte
+	size, from := int64(0), 0
+	for i, rec := range state {
+		value = metarecord.Append(value[:0], rec)
+		if size += int64(len(value)); size > m.part {
+			parts, from, size = append(parts, state[from:i+1:i+1]), i+1, 0
+		}
+	}
+	if from < len(state) {
+		parts = append(parts, state[from:])
+	}
+	if len(parts) > 1 {
+		last := len(parts) - 1
+		parts[0] = append([]metarecord.Record{&metarecord.BeginTransaction{Name: "snapshot"}}, parts[0]...)
+		parts[last] = append(parts[last][:len(parts[last]):len(parts[last])], &metarecord.EndTransaction{})
+	}
+	return parts
+}
+
+// appendParts writes a snapshot of several batches. If a copy refuses one of them all are taken
+// back: the next change finds out what becomes of the copy.
+func (m *metaLog) appendParts(parts [][]metarecord.Record) (version int64, err error) {
+	end, size := m.own().EndOffset(), m.size
+	for _, part := range parts {
+		var failed map[int32]error
+		version, failed, err = m.append(part)
+		for _, cause := range failed {
+			err = errors.Join(err, cause)
+		}
+		if err != nil {
+			m.size = size
+			m.failure = m.takeBack(end)
+			return 0, errors.Join(err, m.failure)
+		}
+	}
+	return version, nil
 }

@@ -16,10 +16,10 @@ import (
 )
 
 // The controller's log is kept short by snapshots in the log itself: when it has grown to several
-// times what the present state takes, that state is written as one batch, which begins with a
-// record that voids all before it, and then what is before it is deleted. A crash in between leaves
-// the history and the snapshot, which say the same. (Kafka writes snapshots to files beside the
-// log.)
+// times what the present state takes, that state is written as one batch, or as a transaction of
+// several if it is large, which begins with a record that voids all before it, and then what is
+// before it is deleted. A crash in between leaves the history and the snapshot, which say the same.
+// (Kafka writes snapshots to files beside the log.)
 const (
 	// metaSlack is by how much the log may outgrow its last snapshot, at least; else it is three
 	// times the snapshot.
@@ -44,7 +44,12 @@ func (c *Cluster) compact(state []metarecord.Record) (version int64, out *fencin
 		}
 	}
 	first, before := m.own().EndOffset(), m.size
-	if version, out, err = c.commit(state); err != nil {
+	if parts := m.split(state); len(parts) > 1 {
+		version, err = m.appendParts(parts)
+	} else {
+		version, out, err = c.commit(state)
+	}
+	if err != nil {
 		return 0, nil, err
 	}
 	m.size -= before

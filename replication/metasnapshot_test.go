@@ -150,3 +150,62 @@ func TestSnapshotRemembersTopicsWhoseDirectoriesAreStillThere(t *testing.T) {
 	require.Len(t, again.image.removed, 1)
 	require.Empty(t, partitionDirs(t, fsys))
 }
+
+// What takes more than a batch is written as several, and counts when the last one is there.
+func TestSnapshotOfAnySizeCountsAsAWhole(t *testing.T) {
+	ds := newDisks(2)
+	cfg := ds.config()
+	cfg.metaSlack = -1
+	c, err := Open(cfg)
+	require.NoError(t, err)
+	for i := range 6 {
+		create(t, c, fmt.Sprint("t", i), 10_000)
+	}
+	require.NoError(t, c.DeleteTopic(t.Context(), "t0"))
+	require.Positive(t, c.meta.own().StartOffset())
+	require.Greater(t, c.meta.snapshot, int64(2*maxPartBytes))
+	for b, err := range c.meta.own().Batches(c.meta.own().StartOffset()) {
+		require.NoError(t, err)
+		require.Less(t, b.Size(), 2*maxPartBytes, "no batch grows with the cluster")
+	}
+	want := names(t, c)
+	require.NoError(t, c.Close())
+	ds.requireEqualCopies(t)
+	for _, ds := range []disks{ds, ds.kill()} {
+		again, err := Open(ds.config())
+		require.NoError(t, err)
+		require.Equal(t, want, names(t, again))
+		require.Equal(t, 50_000, again.Stats().Partitions)
+		require.NoError(t, again.Close())
+	}
+}
+
+// A snapshot that a full disk interrupts is taken back; what was there before stays.
+func TestSnapshotThatFailsHalfWayIsTakenBack(t *testing.T) {
+	for after := 1; after <= 12; after++ {
+		ds := newDisks(3)
+		cfg := ds.config()
+		cfg.metaPart = 50
+		c, err := Open(cfg)
+		require.NoError(t, err)
+		create(t, c, "orders", 20)
+		c.changing <- struct{}{}
+		c.meta.slack = -1
+		mend := ds[1].Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*.log", After: after, Err: errDisk})
+		c.compactMetadata()
+		mend()
+		c.meta.slack = metaSlack
+		<-c.changing
+		require.NoError(t, c.AlterTopic(t.Context(), "orders", properties("retention.ms", "2000")))
+		require.Equal(t, []int32{1, 2, 3}, c.Brokers(), "its disk has room again, and no change was lost: after %d", after)
+		require.NoError(t, c.Close())
+		again, err := Open(ds.kill().config())
+		require.NoError(t, err, "after %d", after)
+		info, err := again.Topic(t.Context(), "orders")
+		require.NoError(t, err)
+		require.Len(t, info.Partitions, 20)
+		require.Equal(t, map[string]string{"retention.ms": "2000"}, info.Settings.Explicit())
+		require.Equal(t, []int32{1, 2, 3}, again.Brokers())
+		require.NoError(t, again.Close())
+	}
+}

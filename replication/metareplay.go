@@ -1,0 +1,137 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/record"
+)
+
+// errLaterRecord says that a record can be read, and means nothing to this version.
+var errLaterRecord = errors.New("a record that this version does not write")
+
+// A replaying applies a copy of the metadata log to an image. Records between BeginTransaction and
+// EndTransaction wait until all of them are there.
+type replaying struct {
+	img   *image
+	start int64 // of the log
+
+	size, snapshot int64 // bytes of batches, and of the last snapshot
+
+	open    bool // a transaction has begun and not ended
+	began   int64
+	waiting []metarecord.Record
+	bytes   int64 // of the batches since it began
+}
+
+// replay applies the whole log to img. One that does not begin at offset 0 begins with a snapshot.
+func (m *metaLog) replay(l *log.Log, dir string, img *image) error {
+	r := &replaying{img: img, start: l.StartOffset()}
+	for b, err := range l.Batches(r.start) {
+		if err != nil {
+			return directoryError(dir, ErrDamaged, err)
+		}
+		if err := r.batch(b); err != nil {
+			reason := ErrDamaged
+			if errors.As(err, new(*metarecord.UnknownError)) || errors.Is(err, errLaterRecord) {
+				reason = ErrNewerFormat
+			}
+			return directoryError(dir, reason, err)
+		}
+	}
+	if r.start > 0 && l.EndOffset() == r.start {
+		return directoryError(dir, ErrDamaged, fmt.Errorf("metadata log is empty, and starts at offset %d", r.start))
+	}
+	if r.open && r.start > 0 && r.began == r.start {
+		return directoryError(dir, ErrDamaged, errors.New("metadata log begins with a snapshot that does not end"))
+	}
+	m.size, m.snapshot, m.end = r.size, r.snapshot, l.EndOffset()
+	if r.open {
+		m.end = r.began
+		m.size -= r.bytes
+	}
+	img.publish(m.end)
+	return nil
+}
+
+// batch takes in one batch.
+func (r *replaying) batch(b *record.Batch) error {
+	r.size += int64(b.Size())
+	r.bytes += int64(b.Size())
+	if b.IsControl() {
+		return nil
+	}
+	it, err := b.Records(0)
+	if err != nil {
+		return fmt.Errorf("metadata log at offset %d: %w", b.BaseOffset, err)
+	}
+	var rec record.Record
+	for {
+		switch more, err := it.Next(&rec); {
+		case err != nil:
+			return fmt.Errorf("metadata log at offset %d: %w", b.BaseOffset, err)
+		case !more:
+			return nil
+		}
+		if err := r.record(&rec, int64(b.Size())); err != nil {
+			return fmt.Errorf("metadata log at offset %d: %w", rec.Offset, err)
+		}
+	}
+}
+
+// record takes in one record, of a batch of that many bytes.
+func (r *replaying) record(raw *record.Record, size int64) error {
+	rec, err := metarecord.Parse(raw.Value)
+	if err != nil {
+		return err
+	}
+	switch rec := rec.(type) {
+	case *metarecord.BeginTransaction:
+		if r.open {
+			return errors.New("a transaction begins inside of another")
+		}
+		r.open, r.began, r.bytes = true, raw.Offset, size
+		return nil
+	case *metarecord.EndTransaction, *metarecord.AbortTransaction:
+		return r.end(rec)
+	}
+	if raw.Offset == r.start && r.start > 0 && !isSnapshot(rec) {
+		return errors.New("what came before is gone, and no snapshot says what it was")
+	}
+	if r.open {
+		r.waiting = append(r.waiting, rec)
+		return nil
+	}
+	if isSnapshot(rec) {
+		r.size, r.snapshot = size, size
+	}
+	return r.img.apply(rec)
+}
+
+// end applies what a transaction waited with, or drops it.
+func (r *replaying) end(rec metarecord.Record) error {
+	if !r.open {
+		return errors.New("the end of a transaction that has not begun")
+	}
+	waiting := r.waiting
+	r.open, r.waiting = false, nil
+	if _, aborted := rec.(*metarecord.AbortTransaction); aborted {
+		return nil
+	}
+	if len(waiting) > 0 && isSnapshot(waiting[0]) {
+		r.size, r.snapshot = r.bytes, r.bytes
+	}
+	for _, rec := range waiting {
+		if err := r.img.apply(rec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isSnapshot(rec metarecord.Record) bool {
+	n, ok := rec.(*metarecord.NoOp)
+	return ok && n.Snapshot
+}
