@@ -2,16 +2,20 @@ package replication
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -172,6 +176,61 @@ func TestBrokerWhoseCopyFailsIsFencedAndTheChangeIsMade(t *testing.T) {
 		require.Equal(t, []string{"new", "orders"}, names(t, again))
 		require.Equal(t, []int32{1, 2, 3}, leaders(t, again, "orders"))
 		require.Equal(t, []string{"x"}, values(t, again, at("orders", int32(broken-1))))
+		require.NoError(t, again.Close())
+		ds.requireEqualCopies(t)
+	}
+}
+
+// A disk breaks while everything is in use: what was acknowledged is there, the copies are equal, and
+// no call hangs.
+func TestBrokerIsFencedAmidTraffic(t *testing.T) {
+	for round := range 10 {
+		ds := newDisks(3)
+		c, err := Open(ds.config())
+		require.NoError(t, err)
+		create(t, c, "orders", 6)
+		acknowledged := make([]int, 6)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for p := range int32(6) {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					if tryProduce(c, at("orders", p), "x").Err == nil {
+						acknowledged[p]++
+					}
+				}
+			})
+		}
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = c.Fetch(ctx, ask("orders", 6, partition.FetchRequest{MaxWait: time.Hour, MinBytes: 1 << 20}))
+			}
+		})
+		wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				if name := fmt.Sprint("t", i); c.CreateTopic(ctx, name, topic.Config{Partitions: 3}) == nil {
+					_ = tryProduce(c, at(name, int32(i%3)), "x")
+					_ = c.DeleteTopic(ctx, name)
+				}
+				c.Status("orders", int32(i%6))
+			}
+		})
+		version, err := c.WaitMetadata(t.Context(), c.MetadataVersion())
+		require.NoError(t, err)
+		mend := ds.fail(round%3 + 1)
+		for len(c.Brokers()) > 2 {
+			version, err = c.WaitMetadata(t.Context(), version)
+			require.NoError(t, err)
+		}
+		cancel()
+		wg.Wait()
+		_ = c.Close() // the broken disk may say so
+		mend()
+		again, err := Open(ds.config())
+		require.NoError(t, err)
+		for p := range int32(6) {
+			require.GreaterOrEqual(t, len(values(t, again, at("orders", p))), acknowledged[p])
+		}
 		require.NoError(t, again.Close())
 		ds.requireEqualCopies(t)
 	}
