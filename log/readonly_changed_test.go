@@ -224,6 +224,13 @@ func reopenTrying(t *testing.T, disk *vfs.MemFS, cfg Config, tries int) *Log {
 		_, err := Open("log", cfg)
 		require.ErrorIs(t, err, syscall.EIO)
 	}
+	if tries > 1 { // and one that gets through is closed, and cannot say so
+		l, err := Open("log", cfg)
+		require.NoError(t, err)
+		heal := disk.Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: stateFile + ".tmp", Times: vfs.Always, Err: syscall.EIO})
+		require.ErrorIs(t, l.Close(), syscall.EIO)
+		heal()
+	}
 	l, err := Open("log", cfg)
 	require.NoError(t, err)
 	return l
@@ -284,23 +291,25 @@ func TestReadOnlyOpenMeetsATruncationAtAnyCall(t *testing.T) {
 
 func TestReadOnlyOpenMeetsACompactionAtAnyCall(t *testing.T) {
 	t.Parallel()
+	pad := strings.Repeat("x", 120)
 	meetAtAnyCall(t, func(t *testing.T, disk *vfs.MemFS) *Log {
 		cfg := compacting
-		cfg.FS, cfg.Sync = disk, SyncNever
+		cfg.FS, cfg.Sync, cfg.SegmentBytes = disk, SyncNever, 700 // each is compacted by itself and keeps its name
 		l, err := Open("log", cfg)
 		require.NoError(t, err)
-		for range 3 {
-			appendKV(t, l, "a=1", "b=1", "c=1", "d=1")
+		for i := range 3 {
+			appendKV(t, l, "a=1"+pad, "b=1"+pad, "c=1"+pad, fmt.Sprint("d", i, "=1"+pad))
 			require.NoError(t, l.Roll())
 		}
-		appendKV(t, l, "a=2", "b=2", "c=2")
+		appendKV(t, l, "a=2"+pad, "b=2"+pad, "c=2"+pad)
 		return l
 	}, func(l *Log) {
-		appendKV(t, l, "a=3")
 		require.NoError(t, l.Roll())
-		appendKV(t, l, "b=3")
+		appendKV(t, l, "a=3"+pad, "b=3"+pad, "e=3"+pad)
 		require.NoError(t, l.Roll())
-		appendKV(t, l, "e=3")
+		appendKV(t, l, "f=3"+pad)
+		names := len(l.Segments())
 		clean(t, l)
+		require.Len(t, l.Segments(), names)
 	})
 }
