@@ -36,6 +36,11 @@ func producerSide(ctx context.Context, cluster *strata.Cluster, out io.Writer) e
 		if err := sendAll(ctx, &badNetwork{Backend: cluster}, way.cfg, way.topic); err != nil {
 			return err
 		}
+		// Sends that want no acknowledgement return before their records are written; when a record
+		// behind them is acknowledged, they are.
+		if err := sendLast(ctx, cluster, way.topic); err != nil {
+			return err
+		}
 		seen, err := count(ctx, cluster, way.topic)
 		if err != nil {
 			return err
@@ -57,6 +62,16 @@ func sendAll(ctx context.Context, b producer.Backend, cfg producer.Config, topic
 		}
 	}
 	return p.Close()
+}
+
+// sendLast sends a record that is none of those that are counted, and waits until it is there.
+func sendLast(ctx context.Context, b producer.Backend, topic string) error {
+	p, err := producer.New(b, producer.Config{})
+	if err != nil {
+		return err
+	}
+	_, err = p.Send(ctx, record.String(topic, "", "last"))
+	return errors.Join(err, p.Close())
 }
 
 // count reads the topic to its end.
