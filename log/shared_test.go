@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/stratalog/strata/log/internal/journal"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -428,8 +430,18 @@ func TestLeavingSyncOnAckTakesTheJournalsPartIntoTheFiles(t *testing.T) {
 	s := openSharing(t, vfs.Mem(), 2)
 	require.NoError(t, s.append("value"))
 	require.NoError(t, s.logs[0].Reconfigure(Config{Sync: SyncNever}))
+	// The closed segment is synced in the background: before that it must be whole already.
+	hold := make(chan struct{})
+	stop := s.fs.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		if e.Op == vfs.OpSync && strings.HasSuffix(e.Name, segment.LogSuffix) {
+			<-hold
+		}
+	}})
 	require.NoError(t, s.logs[0].Roll())
-	require.Equal(t, []string{"value"}, valuesAfter(t, s.fs.CrashWith(lostAll()), 0))
+	disk := s.fs.CrashWith(lostAll())
+	close(hold)
+	stop()
+	require.Equal(t, []string{"value"}, valuesAfter(t, disk, 0))
 	s.close(t)
 }
 
