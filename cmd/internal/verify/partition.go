@@ -211,8 +211,17 @@ func (p *part) smallFiles(out *found) {
 	}
 }
 
-// endOffset returns the log end offset.
+// endOffset returns the log end offset. It may be past every batch and name: a truncation has cut
+// where compaction had taken the records before, and the state alone says where the log ends.
 func (p *part) endOffset() int64 {
+	if p.state != nil && !p.state.Clean && !p.state.Emptied {
+		return max(p.endOfFiles(), p.state.EndOffset)
+	}
+	return p.endOfFiles()
+}
+
+// endOfFiles returns the log end offset as batches and names of segments tell it.
+func (p *part) endOfFiles() int64 {
 	switch {
 	case len(p.segments) == 0:
 		return max(p.facts.start, 0)

@@ -116,9 +116,11 @@ func (s *seg) beforeEpochs(b *record.Batch) bool {
 	return len(s.epochs) > 0 && b.LeaderEpoch >= s.epochs[0].Epoch && b.BaseOffset >= start
 }
 
-// gap deals with offsets that no batch has, from s.next to offset.
+// gap deals with offsets that no batch has, from s.next to offset. The segment that is written to was
+// not compacted, unless a truncation has made a compacted one the last.
 func (s *seg) gap(pos, offset int64) {
-	if !s.part.gaps && (s.facts.compacted == no || s.last && s.state != nil && pos > 0) {
+	written := s.last && s.state != nil && pos > 0
+	if !s.part.gaps && (s.facts.compacted == no || s.facts.compacted == unknown && written) {
 		s.damage(s.name, pos, "offsets %d..%d are missing", s.next, offset-1)
 	}
 	s.part.gaps = true

@@ -1,0 +1,50 @@
+package verify
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
+)
+
+// Compaction has taken the records before the place of a cut, and all that is left was deleted: for a
+// moment only the state says where the log ends.
+func TestACutInsideAGapIsNoDamageWhereverItIsInterrupted(t *testing.T) {
+	disk, ctx := vfs.Mem(), context.Background()
+	l, err := log.Open("log", log.Config{FS: disk, Cleanup: log.CleanupCompact, MinDirtyRatio: 0.01})
+	require.NoError(t, err)
+	for i := range 12 {
+		_, err := l.Append(ctx, record.String("", []string{"a", "b", "c", "c"}[min(i, 3)], "v"))
+		require.NoError(t, err)
+	}
+	require.NoError(t, l.Roll())
+	_, err = l.Append(ctx, record.String("", "c", "last"))
+	require.NoError(t, err)
+	require.NoError(t, l.Roll())
+	_, err = l.Append(ctx, record.String("", "d", "v"))
+	require.NoError(t, err)
+	_, err = l.Clean(ctx)
+	require.NoError(t, err)
+	require.NoError(t, l.DeleteRecords(8))
+	var disks []*vfs.MemFS
+	var calls []string
+	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		if e.Op&vfs.OpChange != 0 {
+			disks, calls = append(disks, disk.Kill()), append(calls, e.String())
+		}
+	}})
+	require.NoError(t, l.TruncateTo(8))
+	stop()
+	require.NotEmpty(t, disks)
+	for i, d := range disks {
+		_, fs := check(t, d, "log")
+		require.Empty(t, damages(fs), "killed before %s", calls[i])
+	}
+	require.NoError(t, l.Close())
+	_, fs := check(t, disk, "log")
+	require.Empty(t, damages(fs))
+}
