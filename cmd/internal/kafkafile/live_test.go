@@ -58,3 +58,16 @@ func TestABatchThatIsBeingWrittenOrCutIsNoDamage(t *testing.T) {
 		require.Equal(t, c.damages, damages, name)
 	}
 }
+
+// The file was cut after its size was taken.
+func TestAFileThatWasCutEndsWhereItEnds(t *testing.T) {
+	one, two := batch(t, 0, "one"), batch(t, 1, "two")
+	var offsets []int64
+	end, err := ScanLog(&changingFile{bytes: one}, int64(len(one)+len(two)), Visitor{
+		Batch:  func(_ int64, b *record.Batch) error { offsets = append(offsets, b.BaseOffset); return nil },
+		Damage: func(d Damage) error { t.Errorf("damage: %v", d); return nil },
+	})
+	require.NoError(t, err)
+	require.Equal(t, []int64{0}, offsets)
+	require.Equal(t, int64(len(one)), end.Pos)
+}

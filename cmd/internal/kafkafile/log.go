@@ -78,10 +78,17 @@ func (s *scanner) step() error {
 		s.end.Pos = s.pos
 		return nil
 	case errors.As(err, &bad):
-		return s.skip(bad)
+		err = s.skip(bad)
+		if _, ok := s.r.(sizer); ok && errors.Is(err, io.EOF) { // cut since it was looked at
+			s.follow()
+			return nil // to look again from here, if there is anything left
+		}
 	}
 	return err
 }
+
+// A sizer is a file: it may have another size by now.
+type sizer interface{ Size() (int64, error) }
 
 // A writer may be at work: what is no batch is looked at again, so often and with so much time between,
 // since it can be one that is being written, or the place where the file is being cut.
@@ -93,12 +100,16 @@ const (
 // follow waits a moment for somebody who may be writing at s.pos, and takes in the size that the file has
 // then. It returns false if there is nothing to wait for.
 func (s *scanner) follow() bool {
-	f, ok := s.r.(interface{ Size() (int64, error) })
+	f, ok := s.r.(sizer)
 	if !ok { // no file
 		return false
 	}
-	if data, err := lastNonZero(s.r, s.pos, s.size); err != nil || data < 0 {
-		return false // reserved space
+	data, err := lastNonZero(s.r, s.pos, s.size)
+	if data < 0 && err == nil { // reserved space
+		return false
+	}
+	if err != nil && !errors.Is(err, io.EOF) { // at EOF the file was cut meanwhile
+		return false
 	}
 	time.Sleep(lookPause)
 	size, err := f.Size()
