@@ -15,11 +15,13 @@ import (
 // maxCreatedPartitions bounds one request. Kafka: MAX_PARTITIONS_PER_BATCH.
 const maxCreatedPartitions = 10_000
 
-// createTopics creates topics, each by itself, or with validate_only tells what would become of it. A topic is there, on stable storage and
-// known to every broker, when it is answered. Version 5 answers with the configuration (KIP-525), 7 with the id.
+// createTopics creates topics, each by itself, or with validate_only tells what would become of it.
+// A topic is there, on stable storage and known to every broker, when it is answered. Version 5
+// answers with the configuration (KIP-525), 7 with the id.
 //
-// Of several things that are wrong Kafka tells one: the metadata topic or a name given twice (ControllerApis), the size of the request, and of
-// a topic first its name, then its configuration, and then its partitions and replicas (ReplicationControlManager). The order here is the same.
+// Of several things that are wrong Kafka tells one: the metadata topic or a name given twice
+// (ControllerApis), the size of the request, and of a topic first its name, then its configuration,
+// and then its partitions and replicas (ReplicationControlManager). The order here is the same.
 func (c *call) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
 	ctx, cancel := c.timeout(req.TimeoutMillis)
@@ -75,7 +77,8 @@ func (c *call) notCreated(name string, err error) kmsg.CreateTopicsResponseTopic
 	return rt
 }
 
-// creatable returns the answer for a topic that would be created, and what is to be created; on error the answer says why not.
+// creatable returns the answer for a topic that would be created, and what is to be created; on
+// error the answer says why not.
 func (c *call) creatable(ctx context.Context, t kmsg.CreateTopicsRequestTopic) (rt kmsg.CreateTopicsResponseTopic, spec replication.TopicSpec, err error) {
 	spec.Name = t.Topic
 	if spec.Config, err = c.requestedTopic(t); err != nil {
@@ -93,7 +96,8 @@ func (c *call) creatable(ctx context.Context, t kmsg.CreateTopicsRequestTopic) (
 	return rt, spec, nil
 }
 
-// requestedTopic is what a client wants of a topic. -1 partitions or replicas mean the cluster's default, 0 is refused.
+// requestedTopic is what a client wants of a topic. -1 partitions or replicas mean the cluster's
+// default, 0 is refused.
 func (c *call) requestedTopic(t kmsg.CreateTopicsRequestTopic) (cfg topic.Config, err error) {
 	var null error
 	cfg.Properties = map[string]string{}

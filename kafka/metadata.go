@@ -11,16 +11,18 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Authorized operations as a set of bits, which everybody has as long as there is no authorization. Kafka: AclEntry.supportedOperations.
+// Authorized operations as a set of bits, which everybody has as long as there is no authorization.
+// Kafka: AclEntry.supportedOperations.
 const (
 	noOperations      = -1 << 31 // not asked for
 	topicOperations   = 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<10 | 1<<11
 	clusterOperations = 1<<5 | 1<<7 | 1<<8 | 1<<9 | 1<<10 | 1<<11 | 1<<12
 )
 
-// metadata answers who leads what. Version 0 asks for all topics by an empty list, later ones by a null one; 10 answers with topic ids and 12 can
-// ask by them. Topics that do not exist are created if the client (from version 4 on it can refuse) and the server allow it: the answer has them
-// at once, where Kafka sends the client round once more.
+// metadata answers who leads what. Version 0 asks for all topics by an empty list, later ones by a
+// null one; 10 answers with topic ids and 12 can ask by them. Topics that do not exist are created
+// if the client (from version 4 on it can refuse) and the server allow it: the answer has them at
+// once, where Kafka sends the client round once more.
 func (c *call) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.MetadataResponse)
 	resp.AuthorizedOperations = noOperations
@@ -107,8 +109,8 @@ func (c *call) metadataTopics(req *kmsg.MetadataRequest, resp *kmsg.MetadataResp
 	}
 }
 
-// refusedMetadata answers a request that does not say which topics, or says it by something that its version cannot. Kafka answers
-// each topic with the error, and leaves everything else out.
+// refusedMetadata answers a request that does not say which topics, or says it by something that
+// its version cannot. Kafka answers each topic with the error, and leaves everything else out.
 func refusedMetadata(req *kmsg.MetadataRequest, resp *kmsg.MetadataResponse, code Code) kmsg.Response {
 	for _, t := range req.Topics {
 		name := ""
@@ -142,7 +144,8 @@ func (c *call) metadataByName(known replication.Metadata, name string, create bo
 	return kmsg.MetadataResponseTopic{Topic: &name, ErrorCode: c.errorCode(err), IsInternal: topic.IsInternal(name)}
 }
 
-// autoCreate makes a topic that a client has asked for. The topics of coordinators are made as these want them.
+// autoCreate makes a topic that a client has asked for. The topics of coordinators are made as
+// these want them.
 func (c *call) autoCreate(name string) (replication.TopicMetadata, error) {
 	var err error
 	switch {
@@ -177,7 +180,8 @@ func metadataTopic(t replication.TopicMetadata) kmsg.MetadataResponseTopic {
 	return m
 }
 
-// hangUp closes the connection instead of an answer: the cluster is closing, and the client finds out best this way.
+// hangUp closes the connection instead of an answer: the cluster is closing, and the client finds
+// out best this way.
 func (c *call) hangUp() kmsg.Response {
 	c.closing = true
 	return nil

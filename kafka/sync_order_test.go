@@ -23,9 +23,10 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A syncOrder is told what a server does to its files and what it answers, in order, and counts the answers that came too early: before the
-// batch they confirm was on stable storage, in its segment or in the directory's journal, or the directory entry of the segment was. Names are
-// those of the server.
+// A syncOrder is told what a server does to its files and what it answers, in order, and counts the
+// answers that came too early: before the batch they confirm was on stable storage, in its segment
+// or in the directory's journal, or the directory entry of the segment was. Names are those of the
+// server.
 type syncOrder struct {
 	root string
 
@@ -48,7 +49,8 @@ type fileOrder struct {
 	copies           []batchCopy // of the journal: what it has of other files since it was last synced
 }
 
-// batchCopy is a batch in the journal: the segment that it belongs to is as good as synced up to next when the journal is.
+// batchCopy is a batch in the journal: the segment that it belongs to is as good as synced up to
+// next when the journal is.
 type batchCopy struct {
 	segment *fileOrder
 	next    int64
@@ -84,7 +86,8 @@ func (o *syncOrder) renamed(from, to string) {
 	o.entries[to], o.known[to] = o.now, true
 }
 
-// syncing notes that a sync of a file or directory begins; the function it returns is for its success.
+// syncing notes that a sync of a file or directory begins; the function it returns is for its
+// success.
 func (o *syncOrder) syncing(path string) (synced func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -176,7 +179,8 @@ func batchesIn(p []byte) iter.Seq[record.Batch] {
 	}
 }
 
-// answering notes that the server is about to send p, a piece of the answers to produce requests of version 9 of connection conn.
+// answering notes that the server is about to send p, a piece of the answers to produce requests of
+// version 9 of connection conn.
 func (o *syncOrder) answering(conn string, p []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -324,7 +328,8 @@ const (
 	orderedPartitions = 3
 )
 
-// produceMany sends n requests of one record to each of the topic's partitions in turn, from so many clients at once, each waiting for its answers.
+// produceMany sends n requests of one record to each of the topic's partitions in turn, from so
+// many clients at once, each waiting for its answers.
 func produceMany(t testing.TB, addr string, clients, n, valueBytes int) {
 	t.Helper()
 	value := make([]byte, valueBytes)
@@ -350,7 +355,8 @@ func produceMany(t testing.TB, addr string, clients, n, valueBytes int) {
 	require.NoError(t, g.Wait())
 }
 
-// watchedRun serves n produce requests over a cluster in memory whose files and connections are watched. The segments are small enough to roll.
+// watchedRun serves n produce requests over a cluster in memory whose files and connections are
+// watched. The segments are small enough to roll.
 func watchedRun(t *testing.T, n int, properties map[string]string) *syncOrder {
 	t.Helper()
 	order := newSyncOrder("/data")
@@ -370,7 +376,8 @@ func watchedRun(t *testing.T, n int, properties map[string]string) *syncOrder {
 	return order
 }
 
-// Checklist row D14, as seen by the file system and the connections. TestSystemCallsSyncBeforeTheyAnswer asks the operating system.
+// Checklist row D14, as seen by the file system and the connections.
+// TestSystemCallsSyncBeforeTheyAnswer asks the operating system.
 func TestEveryAnswerFollowsTheSyncOfItsSegment(t *testing.T) {
 	order := watchedRun(t, 2000, map[string]string{"segment.bytes": "1048576"})
 	require.Empty(t, order.early)

@@ -30,7 +30,8 @@ type fixture struct {
 
 const epochOfFixture = 3 // so that leader epochs are no zeros
 
-// newFixture appends n records one by one; closed says whether the log was closed properly or killed.
+// newFixture appends n records one by one; closed says whether the log was closed properly or
+// killed.
 func newFixture(t testing.TB, n int64, closed bool) *fixture {
 	x := &fixture{fsys: vfs.Mem(), cfg: exploreConfig(log.SyncOnAck)}
 	x.cfg.RetentionBytes = 0
@@ -86,7 +87,8 @@ func (x *fixture) open(fsys vfs.FS) (*log.Log, error) {
 	return log.Open(exploreDir, cfg)
 }
 
-// verdict opens and reads a damaged log: detected means a typed error, otherwise everything has to be as it was.
+// verdict opens and reads a damaged log: detected means a typed error, otherwise everything has to
+// be as it was.
 func (x *fixture) verdict(fsys *vfs.MemFS) (detected bool, err error) {
 	l, err := x.open(fsys)
 	if err != nil {
@@ -148,8 +150,8 @@ func flip(bit int) func([]byte) []byte {
 	}
 }
 
-// TestEveryBitFlipIsDetected flips single bits of the batches of a log that had been closed, a sample by default, every one
-// of a larger log under STRATA_EXPLORE.
+// TestEveryBitFlipIsDetected flips single bits of the batches of a log that had been closed, a
+// sample by default, every one of a larger log under STRATA_EXPLORE.
 func TestEveryBitFlipIsDetected(t *testing.T) {
 	records := int64(30)
 	if os.Getenv(exploreEnv) != "" {
@@ -184,7 +186,8 @@ func TestEveryBitFlipIsDetected(t *testing.T) {
 	t.Logf("%d flips in %d bits of batches, all detected", flips, total)
 }
 
-// TestBitFlipsOutsideOfBatchesDoNoHarm flips bits of indexes, checkpoints and snapshots: the log is as it was, or says what is wrong.
+// TestBitFlipsOutsideOfBatchesDoNoHarm flips bits of indexes, checkpoints and snapshots: the log is
+// as it was, or says what is wrong.
 func TestBitFlipsOutsideOfBatchesDoNoHarm(t *testing.T) {
 	x := newFixture(t, 30, true)
 	rnd := rand.New(rand.NewPCG(uint64(envInt(t, seedEnv, 1)), 9))
@@ -232,7 +235,8 @@ func (x *fixture) lookUp(t testing.TB, fsys *vfs.MemFS, what string) {
 	require.NoError(t, l.Close())
 }
 
-// TestBitFlipsUnderARunningLogAreDetected has the disk return single wrong bits while the log is open.
+// TestBitFlipsUnderARunningLogAreDetected has the disk return single wrong bits while the log is
+// open.
 func TestBitFlipsUnderARunningLogAreDetected(t *testing.T) {
 	x := newFixture(t, 30, true)
 	rnd := rand.New(rand.NewPCG(uint64(envInt(t, seedEnv, 1)), 10))
@@ -291,8 +295,9 @@ func lastBatchSize(b []byte) (size int) {
 	return size
 }
 
-// TestTailsAreCut puts something behind the last batch of a log that was not closed. After a power cut it goes, whatever it is;
-// after a kill only an incomplete batch and zeros can be there, and anything else is damage.
+// TestTailsAreCut puts something behind the last batch of a log that was not closed. After a power
+// cut it goes, whatever it is; after a kill only an incomplete batch and zeros can be there, and
+// anything else is damage.
 func TestTailsAreCut(t *testing.T) {
 	x := newFixture(t, 20, false)
 	names := files(t, x.fsys, ".log")
@@ -347,7 +352,8 @@ func trim(b []byte) []byte {
 	return b[:size:size]
 }
 
-// TestDamageInTheMiddleIsNeverCutSilently flips bits anywhere but in the last batch, where everything had been confirmed.
+// TestDamageInTheMiddleIsNeverCutSilently flips bits anywhere but in the last batch, where
+// everything had been confirmed.
 func TestDamageInTheMiddleIsNeverCutSilently(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(uint64(envInt(t, seedEnv, 1)), 11))
 	for _, closed := range []bool{true, false} {

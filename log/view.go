@@ -21,18 +21,18 @@ import (
 // sizes of the closed ones; it is written before files it does not name are removed, and after
 // files it names are made. So at the moment of reading it everything it names is there.
 //
-//  1. When the active segment has been opened the state is read again: if it is the same, the file is
-//     the one that the state means. Its size says nothing, and compaction may give its name away later.
-//     In a log that somebody may be writing to it is the only one whose end is not known, so nothing
-//     that takes long precedes that.
-//  2. The others are opened. A file that was removed meanwhile is missing, one that took over its name
-//     has another size or the same range of offsets, compacted: then the attempt fails, or it does not
-//     matter. A descriptor goes on to read what it was opened for.
+//  1. When the active segment has been opened the state is read again: if it is the same, the file
+//     is the one that the state means. Its size says nothing, and compaction may give its name away
+//     later. In a log that somebody may be writing to it is the only one whose end is not known, so
+//     nothing that takes long precedes that.
+//  2. The others are opened. A file that was removed meanwhile is missing, one that took over its
+//     name has another size or the same range of offsets, compacted: then the attempt fails, or it
+//     does not matter. A descriptor goes on to read what it was opened for.
 //  3. The active segment grows: it is read up to its last whole batch (segment.Recover).
 //  4. Leader epochs are read after that, since a writer records an epoch before it appends in it.
-//  5. The mark of the state is read once more. While it is the same no byte was taken back from a file
-//     that goes on to be written to (manifest.State.Cuts), so the end found in step 3 is of this log.
-//     Every later read compares the mark, too (Log.vouch).
+//  5. The mark of the state is read once more. While it is the same no byte was taken back from a
+//     file that goes on to be written to (manifest.State.Cuts), so the end found in step 3 is of
+//     this log. Every later read compares the mark, too (Log.vouch).
 //
 // A directory without a state is Kafka's, or of a log that was never written to. There the listing
 // is what says which segments there are, so it has to be the same before and after (Kafka renames).

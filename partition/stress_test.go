@@ -174,8 +174,8 @@ func (s *stress) readAtRandom(t *testing.T) {
 	}
 }
 
-// changeLeaders takes leadership away and, as a new leader would have it, what is not below the
-// high watermark.
+// changeLeaders makes the partition a follower, truncates it to the high watermark as a new leader
+// may ask for, and makes it the leader again.
 func (s *stress) changeLeaders(t *testing.T) {
 	for epoch := int32(1); s.pause(3 * time.Millisecond); epoch++ {
 		s.p.BecomeFollower()

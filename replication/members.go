@@ -113,8 +113,8 @@ func (m *image) takeOver(up []arrival) []metarecord.Record {
 	return recs
 }
 
-// fence returns the records after which brokers do not serve any more. They follow those of before,
-// which are not in the image yet.
+// fence returns the records that fence brokers. They are written behind the records in before,
+// which the image does not contain yet.
 func (m *image) fence(brokers []int32, before []metarecord.Record) (recs []metarecord.Record) {
 	for _, id := range brokers {
 		rec := &metarecord.BrokerChange{BrokerID: id, BrokerEpoch: m.members[id].epoch, Fenced: metarecord.Set}

@@ -175,7 +175,7 @@ func (m *metaLog) drop(failed map[int32]error) error {
 	return m.beginEpoch(1)
 }
 
-// takeBack cuts what is not committed off the copies that have it.
+// takeBack truncates every copy to end: the batches behind it were not committed.
 func (m *metaLog) takeBack(end int64) error {
 	for id, l := range m.copies {
 		if l.EndOffset() <= end {

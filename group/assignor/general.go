@@ -7,9 +7,10 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// general is the sticky algorithm for members with different subscriptions (Kafka: AbstractStickyAssignor's
-// GeneralAssignmentBuilder): keep what can be kept, give the rest to the least loaded member that may have it, then move partitions
-// one by one while that makes the loads more even; if the moves did not pay, take them back.
+// general is the sticky algorithm for members with different subscriptions (Kafka:
+// AbstractStickyAssignor's GeneralAssignmentBuilder): keep what can be kept, give the rest to the
+// least loaded member that may have it, then move partitions one by one while that makes the loads
+// more even; if the moves did not pay, take them back.
 type general struct {
 	*stickyInput
 	consumers [][]int // by topic: members subscribed, by id
@@ -76,7 +77,8 @@ func (g *general) assign() map[string][]record.TopicPartition {
 	return out
 }
 
-// resolveClaims takes over what the members of the newest generation hold; older claims only say where a partition came from.
+// resolveClaims takes over what the members of the newest generation hold; older claims only say
+// where a partition came from.
 func (g *general) resolveClaims() {
 	newest := slices.Max(g.generation)
 	since := make([]int32, len(g.parts))
@@ -144,7 +146,8 @@ func (g *general) balance(unassigned []int) {
 	}
 }
 
-// leaveOutFixed takes members out of the game that have all they can get, and only partitions that nobody else can have.
+// leaveOutFixed takes members out of the game that have all they can get, and only partitions that
+// nobody else can have.
 func (g *general) leaveOutFixed() {
 	movable := make([]bool, len(g.members))
 	for p, i := range g.owner {
@@ -162,7 +165,8 @@ func (g *general) leaveOutFixed() {
 	g.order = slices.DeleteFunc(g.order, func(i int) bool { return g.fixed[i] })
 }
 
-// reassign moves partitions of the list until no move makes loads more even. It reports whether there was one.
+// reassign moves partitions of the list until no move makes loads more even. It reports whether
+// there was one.
 func (g *general) reassign(list []int) (moved bool) {
 	balanced := g.balanced()
 	for again := true; again && !balanced; {
@@ -186,8 +190,9 @@ func (g *general) reassign(list []int) (moved bool) {
 	return moved
 }
 
-// betterOwner returns the member that p should move to, or -1: its previous owner if that has at least two partitions less than
-// the present one, otherwise the least loaded subscriber, if anybody has at least two less.
+// betterOwner returns the member that p should move to, or -1: its previous owner if that has at
+// least two partitions less than the present one, otherwise the least loaded subscriber, if anybody
+// has at least two less.
 func (g *general) betterOwner(p int) int {
 	from := g.owner[p]
 	if prev := g.previous[p]; prev >= 0 && g.mayOwn(prev, p) && g.load[from] > g.load[prev]+1 {
@@ -226,7 +231,8 @@ func (g *general) balanced() bool {
 	return true
 }
 
-// score is the sum of the differences of load between all pairs of members that take part; 0 is perfect.
+// score is the sum of the differences of load between all pairs of members that take part; 0 is
+// perfect.
 func (g *general) score(load []int) int {
 	var loads []int
 	for i, n := range load {
@@ -269,8 +275,9 @@ func (g *general) setLoad(i, load int) {
 	g.load[i] = load
 }
 
-// movements remembers which partitions moved from whom to whom, so that two partitions of a topic are not moved in opposite directions:
-// rather than moving p from a to b when q went from b to a, q is moved back (Kafka: PartitionMovements).
+// movements remembers which partitions moved from whom to whom, so that two partitions of a topic
+// are not moved in opposite directions: rather than moving p from a to b when q went from b to a, q
+// is moved back (Kafka: PartitionMovements).
 type movements struct {
 	topicOf []int
 	last    map[int]route        // by partition: where it was at the start, where it is
@@ -288,7 +295,8 @@ func newMovements(topicOf []int) movements {
 	return movements{topicOf: topicOf, last: make(map[int]route), byRoute: make(map[movement][]int)}
 }
 
-// instead returns the partition to move from one member to the other when p should be: p, or one that came the opposite way.
+// instead returns the partition to move from one member to the other when p should be: p, or one
+// that came the opposite way.
 func (m *movements) instead(p, from, to int) int {
 	if r, ok := m.last[p]; ok {
 		from = r.from

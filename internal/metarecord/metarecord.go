@@ -1,9 +1,12 @@
-// Package metarecord encodes the records of the controller's log in Apache Kafka's metadata record schemas.
+// Package metarecord encodes the records of the controller's log in Apache Kafka's metadata record
+// schemas.
 //
 // # Format
 //
-// A value in the metadata log is framed (Kafka: MetadataRecordSerde): frame version (unsigned varint, 1), record type and record version (unsigned
-// varints), then the fields in Kafka's flexible encoding: compact strings and arrays, tagged fields at the end. Types and versions, as in 4.3:
+// A value in the metadata log is framed (Kafka: MetadataRecordSerde): frame version (unsigned
+// varint, 1), record type and record version (unsigned varints), then the fields in Kafka's
+// flexible encoding: compact strings and arrays, tagged fields at the end. Types and versions, as
+// in 4.3:
 //
 //	type  record                  versions read   written
 //	0     RegisterBrokerRecord    0-3             3
@@ -22,7 +25,8 @@
 //	24    EndTransactionRecord    0               0
 //	25    AbortTransactionRecord  0               0
 //
-// Any other type or version is an *UnknownError: skipping it would mean to go on with half of the metadata.
+// Any other type or version is an *UnknownError: skipping it would mean to go on with half of the
+// metadata.
 package metarecord
 
 import (
@@ -56,7 +60,8 @@ const (
 // ErrInvalid is matched by errors about bytes that are no metadata record.
 var ErrInvalid = errors.New("metarecord: invalid record")
 
-// An UnknownError reports a well-framed record that this version of the package cannot read, as a newer one may have written.
+// An UnknownError reports a well-framed record that this version of the package cannot read, as a
+// newer one may have written.
 type UnknownError struct{ Type, Version int }
 
 func (e *UnknownError) Error() string {
@@ -65,7 +70,8 @@ func (e *UnknownError) Error() string {
 
 // A Record is one of the types below, as a pointer.
 type Record interface {
-	// appendFields encodes the fields of the given version; header tells type and lowest version that holds them.
+	// appendFields encodes the fields of the given version; header tells type and lowest version
+	// that holds them.
 	header() (kind, version uint32)
 	appendFields(dst []byte, version uint32) []byte
 	readFields(r *reader, version uint32)
@@ -80,7 +86,8 @@ func Append(dst []byte, rec Record) []byte {
 	return rec.appendFields(dst, version)
 }
 
-// Parse decodes one framed record; it copies what it keeps of p. The error matches ErrInvalid or is an *UnknownError.
+// Parse decodes one framed record; it copies what it keeps of p. The error matches ErrInvalid or is
+// an *UnknownError.
 func Parse(p []byte) (Record, error) {
 	r := &reader{p: p}
 	frame, kind, version := r.uvarint(), r.uvarint(), r.uvarint()
@@ -104,7 +111,8 @@ func Parse(p []byte) (Record, error) {
 	return rec, nil
 }
 
-// blank returns an empty record of a type and the newest version of it that can be read; nil for an unknown type.
+// blank returns an empty record of a type and the newest version of it that can be read; nil for an
+// unknown type.
 func blank(kind uint32) (rec Record, newest uint32) {
 	switch kind {
 	case typeTopic:

@@ -10,7 +10,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A Visitor is told what ScanLog meets, in the order of the file. Either function may be nil; an error of theirs ends the scan.
+// A Visitor is told what ScanLog meets, in the order of the file. Either function may be nil; an
+// error of theirs ends the scan.
 type Visitor struct {
 	// Batch gets a batch whose CRC matches, which is valid during the call, and its position.
 	Batch func(pos int64, b *record.Batch) error
@@ -22,9 +23,11 @@ type Visitor struct {
 type Damage struct {
 	Pos, Size int64
 	Reason    string
-	// Last says that nothing but zeros follows, so that a write which a crash interrupted can have left it.
+	// Last says that nothing but zeros follows, so that a write which a crash interrupted can have
+	// left it.
 	Last bool
-	// Whole says that the range is as long as the batch in it claims to be, and does not end with a zero.
+	// Whole says that the range is as long as the batch in it claims to be, and does not end with a
+	// zero.
 	Whole bool
 }
 
@@ -34,8 +37,8 @@ type End struct {
 	Zeros int64 // bytes of preallocated space at the end of the file
 }
 
-// ScanLog reads a .log file of size bytes batch by batch. It goes on behind damage, with the next batch that is valid. Its own error is one of
-// reading, or the visitor's.
+// ScanLog reads a .log file of size bytes batch by batch. It goes on behind damage, with the next
+// batch that is valid. Its own error is one of reading, or the visitor's.
 func ScanLog(r io.ReaderAt, size int64, v Visitor) (End, error) {
 	s := scanner{r: r, size: size, v: v}
 	for s.pos < s.size {
@@ -90,15 +93,15 @@ func (s *scanner) step() error {
 // A sizer is a file: it may have another size by now.
 type sizer interface{ Size() (int64, error) }
 
-// A writer may be at work: what is no batch is looked at again, so often and with so much time between,
-// since it can be one that is being written, or the place where the file is being cut.
+// Bytes that are no batch may be one that a writer has not finished, or lie where it is truncating
+// the file. They are read up to lookAgain times more, lookPause apart, before they are damage.
 const (
 	lookAgain = 4
 	lookPause = time.Millisecond
 )
 
-// follow waits a moment for somebody who may be writing at s.pos, and takes in the size that the file has
-// then. It returns false if there is nothing to wait for.
+// follow waits a moment for somebody who may be writing at s.pos, and takes in the size that the
+// file has then. It returns false if there is nothing to wait for.
 func (s *scanner) follow() bool {
 	f, ok := s.r.(sizer)
 	if !ok { // no file
@@ -227,10 +230,12 @@ func (s *scanner) resync(bad *badBatch) (int64, error) {
 	return s.size, nil
 }
 
-// maxResync is the largest batch that is looked for behind damage: a length read from anywhere must not make us read gigabytes again and again.
+// maxResync is the largest batch that is looked for behind damage: a length read from anywhere must
+// not make us read gigabytes again and again.
 const maxResync = 128 << 20
 
-// plausible reports whether p may begin with a batch that continues the log; left is the number of bytes to the end of the file.
+// plausible reports whether p may begin with a batch that continues the log; left is the number of
+// bytes to the end of the file.
 func (s *scanner) plausible(p []byte, left int64) bool {
 	size := int64(int32(binary.BigEndian.Uint32(p[8:]))) + record.LogOverhead
 	if p[16] != 2 || size < record.HeaderSize || size > min(left, maxResync) {
