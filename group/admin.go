@@ -70,7 +70,7 @@ func (c *Coordinator) Groups(ctx context.Context) ([]Info, error) {
 func (c *Coordinator) each(ctx context.Context, f func(id string, g *classic.Group)) error {
 	shards, err := c.runtime.Shards(ctx, false)
 	for _, s := range shards {
-		if err == nil {
+		if err == nil && c.leads(s.Partition()) {
 			err = s.Each(ctx, f)
 		}
 	}

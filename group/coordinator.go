@@ -21,12 +21,22 @@ import (
 )
 
 // A Coordinator runs the groups whose partitions of the offsets topic are led by the brokers of its
-// Store.
+// Store: a request goes to the broker that coordinates its group, wherever that is. On returns the
+// coordinator of one broker.
 //
 // Every blocking method ends when its ctx does; what was accepted before stays accepted. A
 // Coordinator has one goroutine that watches the topics, and one more for each partition of the
 // offsets topic that is just being written or loaded. It is safe for concurrent use.
 type Coordinator struct {
+	*groups
+	broker int32 // answers for this broker only; anyBroker: for all
+}
+
+// anyBroker is the broker of a Coordinator that answers for all.
+const anyBroker = -1
+
+// groups is what the Coordinators of a process share.
+type groups struct {
 	cfg     Config
 	core    classic.Config
 	store   Store
@@ -60,7 +70,7 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Coordinator{cfg: cfg, store: store, seen: make(map[string]sighting), samples: make(map[string]lagSamples)}
+	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, seen: make(map[string]sighting), samples: make(map[string]lagSamples)}}
 	c.core = classic.Config{InitialRebalanceDelay: cfg.InitialRebalanceDelay, MaxSize: cfg.MaxSize, OffsetsRetention: cfg.OffsetsRetention,
 		OffsetMetadataMax: cfg.OffsetMetadataMax, Process: newProcess()}
 	c.runtime = coordinator.New(c.kind(), topicStore{store, cfg.OffsetsPartitions}, coordinator.Config{Topic: offsets.Topic,
@@ -125,11 +135,18 @@ func (c *Coordinator) rebalanced(notice any) {
 // shard returns the shard of a group. If there is no offsets topic it is made if create is set;
 // otherwise the result is nil.
 func (c *Coordinator) shard(ctx context.Context, group string, create bool) (*shard, error) {
-	shards, err := c.runtime.Shards(ctx, create)
+	shards, err := c.runtime.Shards(ctx, create && c.broker == anyBroker)
+	if err == nil && shards == nil && c.broker != anyBroker {
+		err = ErrNotCoordinator // nobody coordinates anything yet
+	}
 	if err != nil || shards == nil {
 		return nil, err
 	}
-	return shards[offsets.PartitionFor(group, int32(len(shards)))], nil
+	s := shards[offsets.PartitionFor(group, int32(len(shards)))]
+	if !c.leads(s.Partition()) {
+		return nil, ErrNotCoordinator
+	}
+	return s, nil
 }
 
 // watch loads what there is and then follows the topics: the offsets of deleted ones are deleted.

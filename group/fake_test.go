@@ -21,6 +21,7 @@ type fakeStore struct {
 	syncTime           time.Duration // between an append and its done
 	blocked            chan struct{} // appends wait until it is closed; nil: they do not
 	appendErr, readErr error
+	leaders            map[int32]int32 // of the offsets topic's partitions; those left out are led by broker 1
 }
 
 func newFakeStore(topics map[string]int32) *fakeStore {
@@ -42,6 +43,15 @@ func (f *fakeStore) OffsetsTopic(_ context.Context, create int32) (int32, error)
 		}
 	}
 	return int32(len(f.logs)), nil
+}
+
+func (f *fakeStore) OffsetsLeader(p int32) (broker, epoch int32, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if leader, moved := f.leaders[p]; moved {
+		return leader, 1, nil
+	}
+	return 1, 0, nil
 }
 
 func (f *fakeStore) OffsetsLog(p int32) (OffsetsLog, error) {

@@ -212,6 +212,9 @@ func (c *Coordinator) Lags(ctx context.Context) ([]GroupLag, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	samples := make(map[string]lagSamples, len(groups)) // of groups that are gone nothing is kept
+	if c.broker != anyBroker {
+		samples = c.samples // the others' are not gone
+	}
 	out := make([]GroupLag, 0, len(groups))
 	for _, s := range groups {
 		l := GroupLag{Group: s.ID, State: s.State, Members: len(s.Members), Lag: s.Lag()}

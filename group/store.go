@@ -15,6 +15,10 @@ type Store interface {
 	// created with the given number of partitions; with create 0 the answer is 0 then.
 	OffsetsTopic(ctx context.Context, create int32) (partitions int32, err error)
 
+	// OffsetsLeader returns the broker that leads a partition of the offsets topic and coordinates
+	// its groups, -1 if none does, and the leader epoch. It does not block.
+	OffsetsLeader(partition int32) (broker, epoch int32, err error)
+
 	// OffsetsLog returns the leader replica of a partition of the offsets topic.
 	OffsetsLog(partition int32) (OffsetsLog, error)
 

@@ -46,6 +46,11 @@ func (s *clusterStore) OffsetsTopic(ctx context.Context, create int32) (int32, e
 	return int32(len(t.Partitions)), t.Err
 }
 
+// OffsetsLeader implements Store.
+func (s *clusterStore) OffsetsLeader(p int32) (broker, epoch int32, err error) {
+	return s.LeaderOf(record.TopicPartition{Topic: offsets.Topic, Partition: p})
+}
+
 // OffsetsLog implements Store.
 func (s *clusterStore) OffsetsLog(p int32) (OffsetsLog, error) {
 	return &clusterLog{s.Cluster, record.TopicPartition{Topic: offsets.Topic, Partition: p}}, nil

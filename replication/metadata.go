@@ -159,6 +159,16 @@ func (c *Cluster) Leader(topic string, p int32) int32 {
 	return -1
 }
 
+// LeaderOf returns the broker that leads a partition, -1 if none does, and the epoch of that. It
+// returns ErrUnknownTopic or ErrClosed if there is no such partition. It does not block.
+func (c *Cluster) LeaderOf(tp record.TopicPartition) (broker, epoch int32, err error) {
+	_, p, err := c.find(tp)
+	if err != nil {
+		return -1, -1, err
+	}
+	return p.leader, p.leaderEpoch, nil
+}
+
 // find returns the metadata of a partition.
 func (c *Cluster) find(tp record.TopicPartition) (*topicImage, partitionImage, error) {
 	c.mu.RLock()
