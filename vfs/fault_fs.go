@@ -14,7 +14,14 @@ import (
 // Make one with Faulty. Its files do not implement RawFile, so that no read or write passes it by.
 // Safe for concurrent use.
 type FaultFS struct {
-	fs    FS
+	*faults
+
+	fs   FS
+	over <-chan struct{} // cuts delays short when it is closed; nil: nothing does
+}
+
+// faults is what a FaultFS and the sessions on it have in common.
+type faults struct {
 	n     atomic.Int64 // operations so far
 	kinds [len(opNames)]atomic.Int64
 	hooks atomic.Pointer[hooks] // replaced under mu; nil: none
@@ -40,10 +47,10 @@ func (a *armedFault) due() bool {
 }
 
 // Faulty wraps a file system. Without faults it behaves as fsys does.
-func Faulty(fsys FS) *FaultFS { return &FaultFS{fs: fsys} }
+func Faulty(fsys FS) *FaultFS { return &FaultFS{faults: &faults{}, fs: fsys} }
 
 // Inject arms a fault. The function returned disarms it; calling it again does nothing.
-func (f *FaultFS) Inject(fault Fault) (remove func()) {
+func (f *faults) Inject(fault Fault) (remove func()) {
 	armed := &armedFault{Fault: fault}
 	f.change(func(h *hooks) { h.faults = append(slices.Clip(h.faults), armed) })
 	return func() {
@@ -54,7 +61,7 @@ func (f *FaultFS) Inject(fault Fault) (remove func()) {
 }
 
 // Observe has o told of every operation from now on. The function returned ends that.
-func (f *FaultFS) Observe(o Observer) (remove func()) {
+func (f *faults) Observe(o Observer) (remove func()) {
 	f.change(func(h *hooks) { h.observers = append(slices.Clip(h.observers), &o) })
 	return func() {
 		f.change(func(h *hooks) {
@@ -64,7 +71,7 @@ func (f *FaultFS) Observe(o Observer) (remove func()) {
 }
 
 // Count returns how many operations of the given kinds there have been, failed ones included.
-func (f *FaultFS) Count(ops Op) int64 {
+func (f *faults) Count(ops Op) int64 {
 	var total int64
 	for i := range f.kinds {
 		if ops&(1<<i) != 0 {
@@ -75,7 +82,7 @@ func (f *FaultFS) Count(ops Op) int64 {
 }
 
 // change replaces the hooks by an edited copy.
-func (f *FaultFS) change(edit func(*hooks)) {
+func (f *faults) change(edit func(*hooks)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var h hooks
@@ -91,6 +98,7 @@ type outcome struct {
 	event Event
 	hooks *hooks
 	fault *Fault // nil: none
+	over  <-chan struct{}
 }
 
 // begin counts an operation, tells the observers and picks the fault that is due.
@@ -101,7 +109,7 @@ func (f *FaultFS) begin(e Event) outcome {
 			f.kinds[i].Add(1)
 		}
 	}
-	o := outcome{event: e, hooks: f.hooks.Load()}
+	o := outcome{event: e, hooks: f.hooks.Load(), over: f.over}
 	if o.hooks == nil {
 		return o
 	}
@@ -129,7 +137,12 @@ func (o *outcome) end(err error) {
 		}
 	}
 	if o.fault != nil && o.fault.Delay > 0 {
-		time.Sleep(o.fault.Delay)
+		late := time.NewTimer(o.fault.Delay)
+		defer late.Stop()
+		select {
+		case <-late.C:
+		case <-o.over:
+		}
 	}
 }
 

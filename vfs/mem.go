@@ -78,3 +78,10 @@ func (m *MemFS) CrashWith(o CrashOptions) *MemFS { return newMem(m.tree.crash(o)
 // everything written is there, what was not synced still is not, locks are gone, BootID is the
 // same. m itself goes on undisturbed.
 func (m *MemFS) Kill() *MemFS { return newMem(m.tree.kill()) }
+
+// PowerCut takes the power from the directory dir, as if it were a disk, or a machine, of its own:
+// in place of dir there is what CrashWith would leave of it, and BootID is another. It happens at
+// one moment between two operations. Files of dir that are open go on without a name, where nobody
+// sees what is written to them, and locks on them lock nothing any more. What is beside dir stays
+// as it is, and so does the name of dir itself.
+func (m *MemFS) PowerCut(dir string, o CrashOptions) error { return m.tree.powerCut(dir, o) }

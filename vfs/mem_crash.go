@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"cmp"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -12,7 +13,8 @@ func (t *memTree) kill() *memTree {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k := &killer{nodes: make(map[*node]*node), changes: make(map[*entryChange]*entryChange)}
-	c := &memTree{boot: t.boot, root: k.node(t.root), locks: make(map[*node]bool)}
+	c := &memTree{root: k.node(t.root), locks: make(map[*node]bool)}
+	c.boot.Store(t.boot.Load())
 	c.seq.Store(t.seq.Load())
 	// Pages are shared from now on: both sides copy before they write.
 	t.gen.Store(generations.Add(1))
@@ -84,20 +86,72 @@ func (k *killer) change(ch *entryChange) *entryChange {
 func (t *memTree) crash(o CrashOptions) *memTree {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	c := &memTree{root: t.crashedLocked(t.root, o), locks: make(map[*node]bool)}
+	c.boot.Store(t.boot.Load() + 1)
+	t.gen.Store(generations.Add(1))
+	c.gen.Store(generations.Add(1))
+	return c
+}
+
+// crashedLocked returns what a power cut leaves of root and what is below it.
+func (t *memTree) crashedLocked(root *node, o CrashOptions) *node {
 	x := &crasher{
 		CrashOptions: o, rnd: rand.New(rand.NewPCG(o.Seed, 0x7374726174612121)), nodes: make(map[*node]*node),
 		entries: make(map[*memDir]map[string]*node),
 	}
 	x.keep = []float64{0.1, 0.5, 0.9}[x.rnd.IntN(3)]
 	if n := t.seq.Load(); n > 0 {
-		x.cut = t.firstUnsyncedLocked()
+		x.cut = t.firstUnsyncedLocked(root)
 		x.cut += x.rnd.Uint64N(n - min(x.cut, n) + 2)
 	}
-	x.decideEntries(t.root)
-	c := &memTree{boot: t.boot + 1, root: x.node(t.root), locks: make(map[*node]bool)}
+	x.decideEntries(root)
+	return x.node(root)
+}
+
+// powerCut replaces a directory by what a power cut leaves of it. Who has a file of it open goes on
+// with a file that has no name any more, and that nobody will see.
+func (t *memTree) powerCut(name string, o CrashOptions) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old, err := t.lookupLocked(name)
+	if err == nil && old.dir == nil {
+		err = errNotDir
+	}
+	if err != nil {
+		return &fs.PathError{Op: "power cut", Path: name, Err: err}
+	}
+	left := t.crashedLocked(old, o)
+	// Pages are shared from now on: files that are still open, and those that are left, copy before
+	// they write.
 	t.gen.Store(generations.Add(1))
-	c.gen.Store(generations.Add(1))
-	return c
+	t.boot.Add(1)
+	if old == t.root {
+		t.root = left
+		return nil
+	}
+	dir, base, err := t.parentLocked(name)
+	if err != nil {
+		return err // it was found: not reached
+	}
+	dir.replaceLocked(base, old, left)
+	return nil
+}
+
+// replaceLocked makes what means old mean left, on the disk too.
+func (d *memDir) replaceLocked(base string, old, left *node) {
+	d.live[base] = left
+	for name, n := range d.stable {
+		if n == old {
+			d.stable[name] = left
+		}
+	}
+	for _, c := range d.pending {
+		for i := range c.edits {
+			if c.edits[i].node == old {
+				c.edits[i].node = left
+			}
+		}
+	}
 }
 
 // crasher decides what survives. All choices come from rnd, in an order that depends on the tree
@@ -153,9 +207,9 @@ func dirsBelow(root *node) []*memDir {
 }
 
 // firstUnsyncedLocked returns the number of the oldest change that is not on the disk.
-func (t *memTree) firstUnsyncedLocked() uint64 {
+func (t *memTree) firstUnsyncedLocked(root *node) uint64 {
 	first := t.seq.Load()
-	for _, d := range dirsBelow(t.root) {
+	for _, d := range dirsBelow(root) {
 		if len(d.pending) > 0 {
 			first = min(first, d.pending[0].seq)
 		}

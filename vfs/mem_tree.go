@@ -18,7 +18,7 @@ import (
 // mu is taken for writing by what changes or copies the tree and for reading by what works on
 // files; then a file's own lock. Neither is held while anybody waits.
 type memTree struct {
-	boot int
+	boot atomic.Int64  // counts power cuts
 	gen  atomic.Uint64 // of pages that may be written to; written under mu
 	seq  atomic.Uint64 // order of all changes
 
@@ -38,8 +38,9 @@ type node struct {
 // generations numbers the trees' right to write to pages. Global, because trees share pages.
 var generations atomic.Uint64
 
-func newMemTree(boot int) *memTree {
-	t := &memTree{boot: boot, root: newDirNode(0o777), locks: make(map[*node]bool)}
+func newMemTree(boot int64) *memTree {
+	t := &memTree{root: newDirNode(0o777), locks: make(map[*node]bool)}
+	t.boot.Store(boot)
 	t.gen.Store(generations.Add(1))
 	return t
 }
@@ -167,4 +168,4 @@ func (t *memTree) RealPath(name string) (string, error) {
 }
 
 // BootID implements FS.
-func (t *memTree) BootID() string { return fmt.Sprintf("memory-%d", t.boot) }
+func (t *memTree) BootID() string { return fmt.Sprintf("memory-%d", t.boot.Load()) }
