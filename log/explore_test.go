@@ -29,7 +29,7 @@ const defaultScripts = 5
 // and printed; STRATA_EXPLORE_SCRIPT runs it again.
 func TestExplore(t *testing.T) {
 	if name := os.Getenv(exploreScriptEnv); name != "" {
-		exploreFile(t, name, explore.Options{Every: 1, Kinds: len(explore.Crashes), Again: 3})
+		exploreFile(t, name, explore.Options{Every: 1, Kinds: len(explore.Crashes), Again: 3, Fail: 3})
 		return
 	}
 	began, limit := time.Now(), time.Duration(0)
@@ -48,8 +48,7 @@ func TestExplore(t *testing.T) {
 			t.Fatalf("seed %d: %v\n%s", seed, v, shrunk(t, seed, v))
 		}
 	}
-	t.Logf("seeds %d to %d: %d calls, %d states after a crash, %d more after another one during recovery, %v", first, seed-1,
-		total.Calls, total.States, total.Second, time.Since(began).Round(time.Millisecond))
+	t.Logf("seeds %d to %d: %v, %v", first, seed-1, total, time.Since(began).Round(time.Millisecond))
 }
 
 // TestScriptsThatOnceFailed runs the scripts in testdata/explore, each of which has found a defect, with crashes at every call.
@@ -58,7 +57,9 @@ func TestScriptsThatOnceFailed(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { exploreFile(t, file, explore.Options{Every: 1, Kinds: 4, Again: 60}) })
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			exploreFile(t, file, explore.Options{Every: 1, Kinds: 4, Again: 60, Fail: 300, Step: 5})
+		})
 	}
 }
 
@@ -70,11 +71,11 @@ func exploreFile(t *testing.T, name string, o explore.Options) {
 	require.NoError(t, err)
 	rep, v := exploreScript(t, s, o)
 	require.NoError(t, asError(v))
-	t.Logf("%d calls, %d states after a crash, %d more after another one during recovery", rep.Calls, rep.States, rep.Second)
+	t.Log(rep)
 }
 
 func optionsOf(seed uint64) explore.Options {
-	return explore.Options{Every: 2, Kinds: 1, Again: 25, Seed: seed, Share: log.AlwaysShare}
+	return explore.Options{Every: 2, Kinds: 1, Again: 25, Fail: 60, Step: 7, Seed: seed, Share: log.AlwaysShare}
 }
 
 func asError(v *explore.Violation) error {
@@ -102,7 +103,7 @@ func shrunk(t *testing.T, seed uint64, v *explore.Violation) string {
 	if v.Kind == "" {
 		o = explore.Options{Share: o.Share}
 	} else if strings.Contains(v.Error(), "of recovery") {
-		o.Again = 3
+		o.Again, o.Fail, o.Step = 3, 3, 3
 	}
 	last, until := v, time.Now().Add(time.Minute)
 	fails := func(s *explore.Script) bool {
@@ -122,4 +123,47 @@ func shrunk(t *testing.T, seed uint64, v *explore.Violation) string {
 	}
 	s = explore.Shrink(s, fails)
 	return fmt.Sprintf("shrunk: %v\n%s", last, s)
+}
+
+// recoveriesThatFail leave recovery something of each kind to do.
+var recoveriesThatFail = map[string]string{
+	"one log": `
+		world logs=1 sync=ack cleanup=both segment=2000 delay=500
+		burst 0 n=5
+		append 0 n=3
+		epoch 0
+		burst 0 n=6
+		clean 0
+		append 0 n=2
+		truncate 0 n=2
+		append 0 n=1
+		delete 0 part=30
+		append 0 n=2`,
+	"nothing synced": `
+		world logs=1 sync=never cleanup=delete segment=2000
+		burst 0 n=6
+		append 0 n=2
+		sync 0
+		burst 0 n=3
+		append 0 n=1`,
+	"a journal": `
+		world logs=3 shared=1 share=1 journal=4096 sync=ack cleanup=delete segment=2000
+		spread n=2
+		spread n=3
+		truncate 1 n=1
+		spread n=1`,
+}
+
+// TestRecoveryThatFailedLosesNothing has calls of the open after a crash fail, and opens again.
+func TestRecoveryThatFailedLosesNothing(t *testing.T) {
+	for name, text := range recoveriesThatFail {
+		t.Run(name, func(t *testing.T) {
+			s, err := explore.Parse(text)
+			require.NoError(t, err)
+			rep, v := exploreScript(t, s, explore.Options{Every: 2, Kinds: 2, Fail: 5, Step: 3, Share: log.AlwaysShare})
+			require.NoError(t, asError(v))
+			require.Greater(t, rep.Failed, 100)
+			t.Log(rep)
+		})
+	}
 }

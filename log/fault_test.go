@@ -219,37 +219,6 @@ func faultAt(t *testing.T, fault vfs.Fault) (hits int) {
 	return r.watch.hits
 }
 
-// TestFaultAtEveryCallOfRecovery lets the reopening of crashed logs fail at each of its calls: the
-// next one finds everything.
-func TestFaultAtEveryCallOfRecovery(t *testing.T) {
-	cuts := recordCuts(t, 3, log.SyncOnAck, 0, nil)
-	runs := 0
-	for i := 40; i < len(cuts); i += 60 {
-		for n := 0; ; n++ {
-			v := variants[(i/60+n)%len(variants)]
-			fsys := v.apply(cuts[i].fs, uint64(i))
-			w := watchFiles(fsys.FaultFS)
-			remove := fsys.Inject(vfs.Fault{After: n, Err: syscall.EIO, Times: 1 + n%3})
-			cfg := exploreConfig(log.SyncOnAck)
-			cfg.FS = fsys
-			l, err := log.Open(exploreDir, cfg)
-			if err == nil {
-				err = l.Close()
-			}
-			remove()
-			runs++
-			require.NoError(t, injected(err), "call %d of opening cut %d (%s)", n, i, v.name)
-			require.Empty(t, w.retried)
-			r := &reopening{cfg: exploreConfig(log.SyncOnAck)}
-			require.NoError(t, r.reopen(fsys, &cuts[i], v.killed), "call %d of opening cut %d (%s) failed with %v", n, i, v.name, err)
-			if w.hits == 0 {
-				break
-			}
-		}
-	}
-	t.Logf("%d reopenings", runs)
-}
-
 // openMem opens a log in a new file system in memory.
 func openMem(t testing.TB, cfg log.Config) (*log.Log, *vfs.MemFS) {
 	fsys := vfs.Mem()

@@ -14,7 +14,9 @@ type Options struct {
 	Kinds int    // so many kinds of crashes at each
 	Kind  string // or only this kind
 	Tries int    // of a kind that leaves things to chance; 0: one
-	Again int    // in each so manieth state, crash again at each fifth call of the recovery; 0: never
+	Again int    // in one of so many states, crash again at each fifth call of the recovery; 0: never
+	Fail  int    // in one of so many states, have calls of the recovery fail; 0: never
+	Step  int    // each so manieth of these calls; 0: all
 	Seed  uint64 // of the crashes
 	Last  bool   // crash in the last operation only, and at the end
 
@@ -28,11 +30,16 @@ type Report struct {
 	Calls  int // that change the file system
 	States int // after one crash
 	Second int // after another one during the recovery
+	Failed int // after a recovery with a call that failed
+}
+
+func (r Report) String() string {
+	return fmt.Sprintf("%d calls, %d states after a crash, %d after another one during recovery, %d after recovery had failed", r.Calls, r.States, r.Second, r.Failed)
 }
 
 // Add adds up.
 func (r *Report) Add(o Report) {
-	r.Calls, r.States, r.Second = r.Calls+o.Calls, r.States+o.States, r.Second+o.Second
+	r.Calls, r.States, r.Second, r.Failed = r.Calls+o.Calls, r.States+o.States, r.Second+o.Second, r.Failed+o.Failed
 }
 
 // A Violation is what must not be.
@@ -106,17 +113,29 @@ func kinds(i int, o Options) (all []Crash) {
 	return all
 }
 
+// chosen picks one of every so many states. It does not count them: the kinds of crashes take turns,
+// so that it would always be the same kind's.
+func chosen(state, every int) bool {
+	return every > 0 && mix(int64(state))>>33%uint64(every) == 0
+}
+
 // state looks at one state.
 func (w *world) state(rep *Report, c *cut, kind Crash, seed uint64, o Options) *Violation {
 	fsys := kind.of(c.fs, seed)
 	rep.States++
 	p := &opening{world: w, cut: c, fs: fsys.Kill(), want: c.expectAll(kind.Killed)}
 	err := w.checkBackups(c, fsys.Kill())
-	if err == nil && o.Again > 0 && rep.States%o.Again == 0 {
+	if err == nil && chosen(rep.States, o.Again) {
 		var n int
 		n, err = p.during(kind, seed, 3)
 		rep.Second += n
 		p.fs = fsys.Kill()
+	}
+	if err == nil && chosen(rep.States, o.Fail) {
+		step := max(o.Step, 1)
+		var n int
+		n, err = p.failing(kind, seed, int(seed+uint64(rep.States))%step, step)
+		rep.Failed += n
 	}
 	if err == nil {
 		err = p.check()

@@ -1,0 +1,145 @@
+package explore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/vfs"
+)
+
+// failing opens the logs once more for each stride-th call of their opening, from the first-th one
+// on, and has that call fail. The open may fail too, with that error; whoever opens them next,
+// without the fault, finds everything. Every call fails with EIO, those that change something with
+// ENOSPC as well; once, or that and all that follow.
+func (o *opening) failing(crash Crash, seed uint64, first, stride int) (states int, err error) {
+	calls, err := o.calls()
+	if err != nil {
+		return 0, err
+	}
+	for n := first; n < len(calls); n += stride {
+		faults := []vfs.Fault{{After: n, Err: syscall.EIO}, {After: n, Err: syscall.EIO, Times: vfs.Always}}
+		if calls[n].Op&vfs.OpChange != 0 {
+			faults = append(faults, vfs.Fault{After: n, Err: syscall.ENOSPC})
+		}
+		for i, f := range faults {
+			states++
+			if err := o.fail(f, crash, seed, (n+i+int(seed))%len(aftermaths)); err != nil {
+				return states, fmt.Errorf("%v at call %d of recovery, %v: %w", f.Err, n+1, calls[n], err)
+			}
+		}
+	}
+	return states, nil
+}
+
+// aftermaths are what can happen when an opening has failed: the same process tries again, it is
+// killed first, or the power is cut.
+var aftermaths = []string{"", "killed", "lost", "torn"}
+
+// calls are those of an opening, in order. Others may come in between when logs share a directory:
+// which of them fails is a matter of chance then.
+func (o *opening) calls() (calls []vfs.Event, err error) {
+	var mu sync.Mutex // guards calls while the logs are open
+	p := o.on(o.fs.Kill())
+	stop := p.fs.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		calls = append(calls, e)
+	}})
+	_, closeAll, err := p.open()
+	stop()
+	return calls, errors.Join(err, closeAll())
+}
+
+// on is the same opening on another file system.
+func (o *opening) on(fsys *vfs.MemFS) *opening {
+	return &opening{world: o.world, cut: o.cut, want: o.want, fs: fsys}
+}
+
+// fail opens the logs while the disk fails, and looks at what there is afterwards.
+func (o *opening) fail(f vfs.Fault, crash Crash, seed uint64, aftermath int) error {
+	p := o.on(o.fs.Kill())
+	var lost atomic.Pointer[string] // file of the last sync that failed
+	stop := p.fs.Observe(vfs.Observer{After: func(e vfs.Event, err error) {
+		if e.Op == vfs.OpSync && err != nil && strings.HasSuffix(e.Name, ".log") {
+			lost.Store(&e.Name)
+		}
+	}})
+	heal := p.fs.Inject(f)
+	logs, closeAll, err := p.open()
+	heal()
+	stop()
+	if err = o.world.injected(err); err == nil {
+		err = p.shown(logs)
+	}
+	if closeErr := closeAll(); err == nil {
+		err = o.world.injected(closeErr)
+	}
+	if err != nil {
+		return err
+	}
+	next := Crash{Killed: true}
+	if how := aftermaths[aftermath]; how != "" {
+		next = crashNamed(how)
+		p.want = o.cut.expectAll(crash.Killed && next.Killed)
+		p.fs = next.of(p.fs, seed)
+	}
+	if name := lost.Load(); next.Killed && f.Times == vfs.Always && name != nil && !noted(p.fs, *name) {
+		c := *p.cut // the disk did not even take the note that a sync had failed: nobody knows that
+		c.doubt, p.cut = true, &c
+	}
+	return p.check()
+}
+
+// open opens the directory and each log, whatever becomes of the others; nil for those that fail.
+func (o *opening) open() (logs []*log.Log, closeAll func() error, err error) {
+	var dir *log.Directory
+	closeAll = func() error {
+		var errs []error
+		for _, l := range logs {
+			if l != nil {
+				errs = append(errs, l.Close())
+			}
+		}
+		if dir != nil {
+			errs = append(errs, dir.Close())
+		}
+		return errors.Join(errs...)
+	}
+	if o.world.args.Int("shared") > 0 {
+		if dir, err = log.OpenDirectory(root, log.DirectoryConfig{FS: o.fs}); err != nil {
+			return nil, closeAll, err
+		}
+	}
+	for i, m := range o.world.logs {
+		cfg := o.cut.cfgs[i]
+		cfg.FS, cfg.Dir, cfg.Owner = o.fs, dir, &owner{}
+		l, openErr := log.Open(m.path, cfg)
+		if openErr != nil {
+			openErr = fmt.Errorf("log %d: open: %w", i, openErr)
+		}
+		logs, err = append(logs, l), errors.Join(err, openErr)
+	}
+	return logs, closeAll, err
+}
+
+// shown checks what logs hold that were opened while the disk failed.
+func (o *opening) shown(logs []*log.Log) error {
+	for i, l := range logs {
+		if l == nil {
+			continue
+		}
+		f, err := readLog(l)
+		if err == nil {
+			err = errors.Join(o.want[i].check(f), o.want[i].checkEpochs(l), checkSnapshots(l, f))
+		}
+		if err != nil {
+			return fmt.Errorf("log %d opened all the same: %w", i, err)
+		}
+	}
+	return nil
+}
