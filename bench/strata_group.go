@@ -22,7 +22,8 @@ const (
 )
 
 func init() {
-	register(entry{name: "strata-group", group: strataGroup, note: "SendAllAsync of 1000 records of 100 B into 6 partitions (sticky) while 2 members poll up to 10,000 records, commit each batch and release it; SyncNever, commits are durable"})
+	register(entry{name: "strata-group", group: strataGroup, note: "SendAllAsync of 1000 records of 100 B into 6 partitions (sticky) while 2 members poll up to 10,000 records, commit each batch (CommitAsync) and release it; a record counts when its commit is durable; SyncNever"})
+	register(entry{name: "strata-group-wait", group: strataGroup, note: "the same with CommitOffsets, which waits for the disk with every batch"})
 	register(entry{name: "strata-group-each", group: strataGroup, note: "the same with SendAsync for each record"})
 	register(entry{name: "limit-kafkav2-half", group: kafkaV2Half, note: "the slower of limit-kafkav2's append and replay, batches of 1000"})
 	register(entry{name: "strata-tail", tail: strataTail, note: "paced SendAsync, SyncNever (a sync of the disk would be most of the latency), 1 partition, free consumers at its end"})
@@ -78,7 +79,7 @@ func strataGroup(j Job) (Result, error) {
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, m := range members {
-		wg.Go(func() { g.consume(ctx, m) })
+		wg.Go(func() { g.consume(ctx, m, j.Subject == "strata-group-wait") })
 	}
 	if err := awaitAssignment(ctx, members); err != nil {
 		return Result{}, err
@@ -205,7 +206,8 @@ func (g *groupRun) produce(p *producer.Producer, j Job) (n int64, err error) {
 	return n, g.err()
 }
 
-func (g *groupRun) consume(ctx context.Context, c *consumer.Consumer) {
+// consume reads and commits batches; blocking says that it waits for each commit.
+func (g *groupRun) consume(ctx context.Context, c *consumer.Consumer, blocking bool) {
 	var sum byte
 	for b, err := range c.Batches(ctx) {
 		if err != nil {
@@ -218,13 +220,21 @@ func (g *groupRun) consume(ctx context.Context, c *consumer.Consumer) {
 				sum ^= v[0] ^ v[len(v)-1]
 			}
 		}
-		if err := c.CommitOffsets(ctx, b.Offsets()); err != nil {
-			g.fail(err)
-			return
+		n := int64(b.Len())
+		committed := func(_ record.Offsets, err error) {
+			if err != nil {
+				g.fail(err)
+				return
+			}
+			g.got.Add(n)
+			g.check()
+		}
+		if o := b.Offsets(); blocking {
+			committed(o, c.CommitOffsets(ctx, o))
+		} else {
+			c.CommitAsync(o, committed)
 		}
 		b.Release()
-		g.got.Add(int64(b.Len()))
-		g.check()
 	}
 }
 

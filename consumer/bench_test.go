@@ -3,14 +3,17 @@ package consumer_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
 )
 
 const benchRecords = 100_000
@@ -90,6 +93,51 @@ func BenchmarkPoll(b *testing.B) {
 					n += batch.Len()
 				}
 			}
+		})
+	}
+}
+
+// BenchmarkCommitEachBatch is the rate of records whose offsets are committed batch by batch, on a
+// disk that takes 2 ms for a sync; until the last commit is durable.
+func BenchmarkCommitEachBatch(b *testing.B) {
+	for _, async := range []bool{false, true} {
+		b.Run(fmt.Sprintf("async=%t/sync=2ms", async), func(b *testing.B) {
+			disk := vfs.Mem()
+			cl, err := strata.Open(strata.Config{FS: disk})
+			require.NoError(b, err)
+			require.NoError(b, cl.CreateTopic(b.Context(), "t", topic.Config{Partitions: 1}))
+			p, err := producer.New(cl, producer.Config{})
+			require.NoError(b, err)
+			for range benchRecords {
+				p.SendAsync(b.Context(), record.Record{Topic: "t", Value: make([]byte, 100)}, nil)
+			}
+			require.NoError(b, p.Close())
+			c, err := consumer.New(cl, consumer.Config{Group: "g", Topics: []string{"t"}, Commit: consumer.CommitManual})
+			require.NoError(b, err)
+			batch, err := c.Poll(b.Context())
+			require.NoError(b, err)
+			require.NoError(b, c.CommitOffsets(b.Context(), batch.Offsets())) // the offsets topic has its files
+			remove := disk.Inject(vfs.Fault{Ops: vfs.OpSync, Times: vfs.Always, Delay: 2 * time.Millisecond})
+			b.ResetTimer()
+			for range b.N {
+				require.NoError(b, c.Seek(tp(0), 0))
+				for at := 0; at < benchRecords; {
+					batch, err := c.Poll(b.Context())
+					require.NoError(b, err)
+					at += batch.Len()
+					if async {
+						c.CommitAsync(batch.Offsets(), nil)
+					} else {
+						require.NoError(b, c.CommitOffsets(b.Context(), batch.Offsets()))
+					}
+				}
+				require.NoError(b, c.CommitOffsets(b.Context(), record.Offsets{tp(0): benchRecords}))
+			}
+			b.StopTimer()
+			b.ReportMetric(float64(b.N*benchRecords)/b.Elapsed().Seconds(), "records/s")
+			remove()
+			require.NoError(b, c.Close())
+			require.NoError(b, cl.Close())
 		})
 	}
 }

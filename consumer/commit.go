@@ -41,14 +41,17 @@ func (c *Consumer) positions() map[record.TopicPartition]record.Committed {
 }
 
 // commitInOrder is commit of the application's own: what CommitAsync has queued before goes first,
-// so that the older offset does not come last and set the group back.
+// so that the older offset does not come last and set the group back. In a callback of CommitAsync
+// it does not wait: those behind come later, and where they were sent already they stand.
 func (c *Consumer) commitInOrder(ctx context.Context, offsets map[record.TopicPartition]record.Committed, checked bool) error {
-	if c.groups != nil && len(offsets) > 0 {
-		if err := c.awaitQueued(ctx); err != nil {
-			return fmt.Errorf("consumer: commit: %w", err)
-		}
+	if c.groups == nil || len(offsets) == 0 {
+		return c.commit(ctx, offsets, checked)
 	}
-	return c.commit(ctx, offsets, checked)
+	behind, err := c.awaitQueued(ctx)
+	if err != nil {
+		return fmt.Errorf("consumer: commit: %w", err)
+	}
+	return c.commitBefore(ctx, offsets, checked, behind)
 }
 
 // CommitOffsets commits the given next offsets to read. Errors as for Commit: an offset below where

@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,6 +63,28 @@ func TestCommitInACallbackOfCommitAsyncDoesNotWaitForTheQueueBehindIt(t *testing
 		require.NoError(t, <-got)
 		require.Equal(t, int64(3), committed(t, cl, "g")[tp(0)])
 		require.NoError(t, c.Close())
+	})
+}
+
+func TestCommitsBeyondTheQueueAreRefusedAndTheOthersSent(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, cl *strata.Cluster) {
+		b := &heldCommits{}
+		c, _ := gathering(t, cl, b)
+		refused, sent := 0, 0
+		for range 10_003 {
+			c.CommitAsync(record.Offsets{tp(0): 2}, func(_ record.Offsets, err error) {
+				switch {
+				case errors.Is(err, consumer.ErrCommitQueueFull):
+					refused++
+				case err == nil:
+					sent++
+				}
+			})
+		}
+		require.Equal(t, 3, refused)
+		require.NoError(t, c.Close())
+		require.Equal(t, 10_000, sent)
+		require.Len(t, b.commits(), 2)
 	})
 }
 

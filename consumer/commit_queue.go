@@ -17,10 +17,13 @@ type commitQueue struct {
 	queued    int64          // commits that ever waited
 	answered  int64          // of them, in their order
 	moved     chan struct{}  // closed with the next answer; nil: nobody waits for one
-	ready     chan struct{}  // tells the committer; capacity 1
-	turn      chan struct{}  // held while processed offsets are committed; capacity 1
-	finish    chan struct{}  // closed by Shutdown: send what waits, then end
-	finished  chan struct{}  // closed by the committer
+	// commits that were sent together with the one whose callback runs, and come after it. The
+	// committer's
+	behind   []*commitment
+	ready    chan struct{} // tells the committer; capacity 1
+	turn     chan struct{} // held while processed offsets are committed; capacity 1
+	finish   chan struct{} // closed by Shutdown: send what waits, then end
+	finished chan struct{} // closed by the committer
 }
 
 type queuedCommit struct {
@@ -33,10 +36,16 @@ func newCommitQueue() commitQueue {
 }
 
 // CommitAsync queues a commit and returns at once. Commits are sent in order: Commit and the other
-// calls that wait are sent behind what was queued before them. done, if not nil, runs exactly once,
-// on a goroutine of the consumer, and must not block. If 10,000 wait already it gets
-// ErrCommitQueueFull; after Close, ErrClosed. What was queued before Close is sent. o is borrowed
-// until then.
+// calls that wait are sent behind what was queued before them. While one is under way those that
+// wait gather, and are sent as one: of each partition the offset of the last call counts. Each has
+// an outcome of its own: one that is refused leaves the others alone.
+//
+// done, if not nil, runs exactly once, in the order of the calls, on a goroutine of the consumer,
+// and must not block. If 10,000 wait already it gets ErrCommitQueueFull; after Close, ErrClosed.
+// What was queued before Close is sent. o is borrowed until then.
+//
+// Commit and the like, called from done, do not wait for the calls behind it: these win, also those
+// that were sent together with it.
 func (c *Consumer) CommitAsync(o record.Offsets, done func(record.Offsets, error)) {
 	if done == nil {
 		done = func(record.Offsets, error) {}
@@ -48,7 +57,7 @@ func (c *Consumer) CommitAsync(o record.Offsets, done func(record.Offsets, error
 		refused = ErrNoGroup
 	case c.closing:
 		refused = ErrClosed
-	case len(c.commits.waiting) >= maxQueuedCommits:
+	case c.commits.queued-c.commits.answered > maxQueuedCommits: // and one under way
 		refused = ErrCommitQueueFull
 	default:
 		c.commits.waiting = append(c.commits.waiting, queuedCommit{o, done})
@@ -98,17 +107,41 @@ func (c *Consumer) runCommitter(ctx context.Context) {
 func (c *Consumer) sendQueued(ctx context.Context) {
 	for {
 		c.mu.Lock()
-		if len(c.commits.waiting) == 0 || ctx.Err() != nil {
+		qs := c.commits.waiting
+		if len(qs) == 0 || ctx.Err() != nil {
 			c.mu.Unlock()
 			return
 		}
-		q := c.commits.waiting[0]
-		c.commits.waiting = c.commits.waiting[1:]
+		c.commits.waiting = nil
 		c.mu.Unlock()
-		err := c.commit(ctx, withEpochs(q.offsets), true)
-		c.noteAnswered()
-		q.done(q.offsets, err)
+		c.answer(qs, c.commitQueued(ctx, qs))
 	}
+}
+
+// commitQueued commits what was queued, and returns the outcome of each.
+func (c *Consumer) commitQueued(ctx context.Context, qs []queuedCommit) []*commitment {
+	cms := make([]*commitment, len(qs))
+	for i, q := range qs {
+		cm, err := c.commitmentOf(withEpochs(q.offsets), true)
+		if err != nil {
+			cm = &commitment{}
+			cm.settle(err)
+		}
+		cms[i] = cm
+	}
+	c.commitTogether(ctx, cms)
+	return cms
+}
+
+// answer tells the callers, in order. Who waits for the queue goes on when the callbacks of those
+// before have returned: what these commit must not come last.
+func (c *Consumer) answer(qs []queuedCommit, cms []*commitment) {
+	for i, q := range qs {
+		c.commits.behind = cms[i+1:]
+		c.noteAnswered()
+		q.done(q.offsets, cms[i].err)
+	}
+	c.commits.behind = nil
 }
 
 func (c *Consumer) noteAnswered() {
@@ -122,13 +155,14 @@ func (c *Consumer) noteAnswered() {
 }
 
 // awaitQueued returns when the commits that wait now have their answers, or never get one. In a
-// callback of CommitAsync it does not wait: those behind are sent when that has returned.
-func (c *Consumer) awaitQueued(ctx context.Context) error {
+// callback of CommitAsync it does not wait: those behind come later, and those of them that were
+// sent already are returned.
+func (c *Consumer) awaitQueued(ctx context.Context) (behind []*commitment, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for upTo := c.commits.queued; c.commits.answered < upTo; {
 		if goroutineID() == c.commits.goroutine {
-			return nil
+			return c.commits.behind, nil
 		}
 		if c.commits.moved == nil {
 			c.commits.moved = make(chan struct{})
@@ -140,13 +174,13 @@ func (c *Consumer) awaitQueued(ctx context.Context) error {
 			c.mu.Lock()
 		case <-c.commits.finished:
 			c.mu.Lock()
-			return nil
+			return nil, nil
 		case <-ctx.Done():
 			c.mu.Lock()
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // failCommits answers what still waits with err.
