@@ -243,11 +243,18 @@ func TestCloseInTheMiddleOfEverythingEndsEveryCall(t *testing.T) {
 				t.Fatal("closed already")
 			}
 		}
+		far := make(chan Isolation, 2) // those who wait at Close for sure, whatever the others are at
+		for _, isolation := range []Isolation{ReadUncommitted, ReadCommitted} {
+			w := NewWaiter(1, isolation, func() { far <- isolation })
+			p.Watch(1<<40, w)
+			defer w.Cancel()
+		}
 		var closers sync.WaitGroup
 		for range 3 {
 			closers.Go(func() { require.NoError(t, p.Close()) })
 		}
 		closers.Wait()
 		wg.Wait()
+		require.ElementsMatch(t, []Isolation{ReadUncommitted, ReadCommitted}, []Isolation{<-far, <-far})
 	}
 }
