@@ -102,7 +102,7 @@ func (l *Log) Submit(a *Append) {
 // mayLead reports whether the goroutine that hands over a may do the round's work. A sync is only
 // for who has to wait for it anyway, to the end; it must be left if so, see leadInline.
 func (l *Log) mayLead(a *Append) bool {
-	return l.cfg.Load().Sync != SyncOnAck || a.call != nil && a.call.patient && l.dir.syncer.enter()
+	return l.cfg.Load().Sync != SyncOnAck || a.call != nil && a.call.patient && l.dir.syncer.enter(l)
 }
 
 // complete calls Done, or lets a blocking call go.

@@ -37,20 +37,22 @@ type syncer struct {
 	sharing  bool // a worker leads shared rounds: all jobs of that kind are for it
 	// seenBusy is how often there was no journal though it would have been of use.
 	seenBusy int
-	workers  int  // there are, waiting included
-	waiting  int  // in idle
-	closed   bool // by stop: workers end when the queue is empty
+	recent   recentLogs // whose rounds were the last ones
+	workers  int        // there are, waiting included
+	waiting  int        // in idle
+	closed   bool       // by stop: workers end when the queue is empty
 }
 
-// enter lets an appender sync by itself, if no log waits for a worker and few enough syncs are
+// enter lets an appender to l sync by itself, if no log waits for a worker and few enough syncs are
 // running. leave must follow.
-func (s *syncer) enter() bool {
+func (s *syncer) enter(l *Log) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.queue) > 0 || s.sharing || s.inline+s.workers-s.waiting >= s.limit || s.manyBusyLocked(1) && s.journal.ready() {
 		return false
 	}
 	s.noteBusyLocked(1)
+	s.recent.add(l)
 	s.inline++
 	return true
 }
@@ -71,7 +73,17 @@ func (s *syncer) ledUnshared() {
 
 // manyBusyLocked reports whether so many logs are busy, with n that wait, that they should share a
 // sync.
-func (s *syncer) manyBusyLocked(n int) bool { return n+s.inline+s.unshared >= s.journal.busyLogs }
+//
+// Logs that sync by themselves can keep each other from being seen: a sync holds the processor of
+// its goroutine for a while, and who was let go by the one before, and is about to append again,
+// waits for it. With two processors two logs at a time are all that ever shows, however many take
+// turns. So with one log less than is needed those of the last rounds count. A single appender
+// that goes over many logs is always alone, and syncs by itself.
+func (s *syncer) manyBusyLocked(n int) bool {
+	n += s.inline + s.unshared
+	need := s.journal.busyLogs
+	return n >= need || n == need-1 && s.recent.distinct() >= need
+}
 
 // add queues a job. It must not come after stop.
 func (s *syncer) add(j job) {
@@ -97,6 +109,27 @@ func (s *syncer) noteBusyLocked(n int) {
 		s.queue = append(s.queue, job{upkeep: s.journal.make})
 		s.callWorkerLocked()
 	}
+}
+
+// recentLogs is the names of the logs of the last few rounds, "" where there was none.
+type recentLogs struct {
+	names [8]string
+	next  int
+}
+
+func (r *recentLogs) add(l *Log) {
+	r.names[r.next] = l.name
+	r.next = (r.next + 1) % len(r.names)
+}
+
+// distinct returns how many logs there are.
+func (r *recentLogs) distinct() (n int) {
+	for i, name := range r.names {
+		if name != "" && !slices.Contains(r.names[:i], name) {
+			n++
+		}
+	}
+	return n
 }
 
 // callWorkerLocked sees that the queue is looked at.
@@ -159,6 +192,7 @@ func (s *syncer) takeLocked() (t task, ok bool) {
 	t.job = s.queue[i]
 	if t.counted = t.shares(); t.counted {
 		s.unshared++
+		s.recent.add(t.lead.log)
 	}
 	s.queue = slices.Delete(s.queue, i, i+1) // as short as there are busy logs
 	return t, true
@@ -174,6 +208,7 @@ func (s *syncer) takeSharersLocked(ws []*writer) []*writer {
 	}
 	s.queue = slices.DeleteFunc(s.queue, func(j job) bool {
 		if j.shares() {
+			s.recent.add(j.lead.log)
 			ws = append(ws, j.lead)
 			return true
 		}
