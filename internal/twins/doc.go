@@ -45,5 +45,6 @@
 // # Answers
 //
 // One line a twin: caught, SURVIVED, does not build (an edit that the compiler refuses proves nothing),
-// does not apply, times out, fails without it. The exit code is 0 only if all are caught.
+// does not apply, times out, fails without it. The exit code is 0 only if all are caught. With -tries
+// the tests of a survivor are run again; one that is caught then is WEAK, its test notices by chance.
 package main

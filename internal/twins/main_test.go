@@ -39,6 +39,37 @@ func TestTwinWhoseTestPassesIsASurvivor(t *testing.T) {
 	require.Contains(t, out, "rows 1, twins 1, caught 0, survivors 1, broken 0")
 }
 
+// A test that notices every other time is told from one that always does.
+func TestTwinThatIsCaughtByChanceIsWeak(t *testing.T) {
+	root := copyModule(t, strings.Replace(goodTwin, "calc.TestSum", "calc.TestSum, calc.TestByChance", 1))
+	name := filepath.Join(root, "chance_test.go")
+	require.NoError(t, os.WriteFile(name, []byte(`package calc
+
+import (
+	"os"
+	"testing"
+)
+
+func TestByChance(t *testing.T) {
+	if os.Mkdir("chance", 0o755) == nil {
+		return
+	}
+	if Sum(2, 3) != 5 {
+		t.Fatal("2 and 3 are 5")
+	}
+}
+`), 0o644))
+	out, err := twins(t, root, "-tries", "2")
+	require.NoError(t, err, out)
+	require.Contains(t, out, "WEAK: caught by try 2 only: caught in ")
+	require.Contains(t, out, "caught 1, survivors 0, broken 0")
+	require.Contains(t, out, "1 were noticed by chance")
+	require.NoError(t, os.Remove(filepath.Join(root, "chance")))
+	out, err = twins(t, root)
+	require.ErrorIs(t, err, errSurvivors)
+	require.Contains(t, out, "SURVIVED in ")
+}
+
 func TestBrokenTwinsAreNotCaught(t *testing.T) {
 	out, err := twins(t, module, "-area", "broken,gone", "-j", "1")
 	require.ErrorIs(t, err, errSurvivors)

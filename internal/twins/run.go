@@ -37,12 +37,14 @@ type outcome struct {
 	verdict
 	took   time.Duration
 	detail string // output that explains a verdict other than caught
+	tries  int    // of the twin's tests with the edit: more than one if it survived the others
 }
 
 // runner runs twins. Safe for concurrent use.
 type runner struct {
-	tr  *tree
-	tmp string // for edited files and overlays
+	tr    *tree
+	tmp   string // for edited files and overlays
+	tries int    // of a twin that survives
 
 	mu   sync.Mutex // guards the fields below
 	bare map[testName]*bareResult
@@ -55,10 +57,22 @@ type bareResult struct {
 	output string
 }
 
-// try runs the twin's tests with and without its edit.
+// try runs the twin's tests until they catch it, at most r.tries times.
 func (r *runner) try(ctx context.Context, t *twin) outcome {
+	for n := 1; ; n++ {
+		o := r.tryOnce(ctx, t)
+		if o.tries = n; o.verdict != survived || n >= r.tries {
+			return o
+		}
+	}
+}
+
+// tryOnce runs the twin's tests with and without its edit.
+func (r *runner) tryOnce(ctx context.Context, t *twin) outcome {
 	start := time.Now()
-	done := func(v verdict, detail string) outcome { return outcome{v, time.Since(start), detail} }
+	done := func(v verdict, detail string) outcome {
+		return outcome{verdict: v, took: time.Since(start), detail: detail}
+	}
 	overlay, err := r.overlay(t)
 	if err != nil {
 		return done(noApply, err.Error())
@@ -85,9 +99,9 @@ func (r *runner) try(ctx context.Context, t *twin) outcome {
 		}
 	}
 	if hung {
-		return outcome{caught, took, "by a timeout, as it says"}
+		return outcome{verdict: caught, took: took, detail: "by a timeout, as it says"}
 	}
-	return outcome{caught, took, ""}
+	return outcome{verdict: caught, took: took}
 }
 
 func timeoutOf(t *twin) time.Duration {
