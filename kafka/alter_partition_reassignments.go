@@ -8,8 +8,9 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// alterPartitionReassignments moves partitions to other replicas. With one broker there is nowhere to move to: the replicas that a partition
-// has are accepted, others refused, and there is never a reassignment to cancel.
+// alterPartitionReassignments moves partitions to other replicas. They cannot be moved yet: the
+// replicas that a partition has are accepted, others refused, and there is never a reassignment to
+// cancel.
 func (c *call) alterPartitionReassignments(req *kmsg.AlterPartitionAssignmentsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AlterPartitionAssignmentsResponse)
 	resp.AllowReplicationFactorChange = req.AllowReplicationFactorChange

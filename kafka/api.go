@@ -4,6 +4,9 @@ import (
 	"context"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/replication"
 )
 
 // api is one Kafka API as this server serves it; the table in apis.go has a row for each.
@@ -29,7 +32,9 @@ type call struct {
 	ctx        context.Context // ends with the connection or the server
 	s          *Server
 	conn       *conn
-	broker     int32 // whose listener it came in by
+	broker     int32              // whose listener it came in by
+	view       replication.View   // of that broker
+	groups     *group.Coordinator // likewise
 	version    int16
 	clientID   string
 	clientHost string    // as Kafka shows it: "/127.0.0.1"

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -27,6 +28,7 @@ func (c *call) staticEntries() []configEntry {
 		{"advertised.listeners", topic.TypeList, listener, "", "Where clients find this broker."},
 		{"auto.create.topics.enable", topic.TypeBoolean, strconv.FormatBool(!c.s.cfg.NoAutoCreate), "true", "Whether a topic is created when a client first asks for it."},
 		{"broker.id", topic.TypeInt, id, "-1", "The id of this broker."},
+		{"broker.rack", topic.TypeString, c.rack(), "", "The rack that this broker is in."},
 		{"delete.topic.enable", topic.TypeBoolean, "true", "true", "Whether topics can be deleted."},
 		{"listeners", topic.TypeList, listener, "PLAINTEXT://:9092", "Where this broker is served."},
 		{"log.dirs", topic.TypeList, c.s.cluster.LogDir(c.broker), "", "The directory of this broker's partitions."},
@@ -36,6 +38,7 @@ func (c *call) staticEntries() []configEntry {
 	settings = append(settings, c.clusterSettings()...)
 	settings = append(settings, c.limitSettings()...)
 	settings = append(settings, groupSettings(c.s.cluster.GroupConfig())...)
+	settings = slices.DeleteFunc(settings, func(s setting) bool { return s.value == "" && s.def == "" })
 	entries := make([]configEntry, len(settings))
 	for i, s := range settings {
 		e := configEntry{readOnly: true, kind: s.kind, doc: s.doc}
@@ -49,6 +52,17 @@ func (c *call) staticEntries() []configEntry {
 		entries[i] = e
 	}
 	return entries
+}
+
+// rack is that of the broker that serves the call; empty: none, or the broker does not serve.
+func (c *call) rack() string {
+	known, _ := c.s.cluster.Metadata(c.ctx, noTopic) // without brokers if the cluster is closing
+	for _, b := range known.Brokers {
+		if b.ID == c.broker {
+			return b.Rack
+		}
+	}
+	return ""
 }
 
 func (c *call) clusterSettings() []setting {

@@ -37,9 +37,9 @@ type configEntry struct {
 // brokerLayers are the values that brokers give to the settings of topics, by the topic's keys and in the order in which they count.
 type brokerLayers struct{ broker, all, static map[string]string }
 
-func (c *call) brokerLayers() brokerLayers {
+func (c *call) brokerLayers(broker int32) brokerLayers {
 	return brokerLayers{
-		broker: c.s.cluster.BrokerConfig(c.broker),
+		broker: c.s.cluster.BrokerConfig(broker),
 		all:    c.s.cluster.BrokerConfig(replication.AllBrokers),
 		static: c.s.cluster.StaticDefaults(),
 	}
@@ -66,9 +66,9 @@ func (b brokerLayers) of(k topic.Key, fallback string) []configLayer {
 	return layers
 }
 
-// topicEntries are the settings of a topic.
-func (c *call) topicEntries(s topic.Settings) []configEntry {
-	described, brokers, explicit := s.Describe(), c.brokerLayers(), s.Explicit()
+// topicEntries are the settings of a topic as a broker sees them.
+func (c *call) topicEntries(s topic.Settings, broker int32) []configEntry {
+	described, brokers, explicit := s.Describe(), c.brokerLayers(broker), s.Explicit()
 	entries := make([]configEntry, len(described))
 	for i, d := range described {
 		e := configEntry{configLayer: configLayer{d.Key.Name, d.Value, sourceDefault}, kind: d.Key.Type, doc: d.Key.Doc}
@@ -88,7 +88,7 @@ func (c *call) topicEntries(s topic.Settings) []configEntry {
 // broker itself goes by, which cannot.
 func (c *call) brokerEntries() []configEntry {
 	entries := c.staticEntries()
-	layers := c.brokerLayers()
+	layers := c.brokerLayers(c.broker)
 	defaults, _ := topic.Parse(nil, layers.static)
 	for _, d := range defaults.Describe() {
 		if len(d.Key.Synonyms) == 0 {

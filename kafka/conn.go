@@ -31,7 +31,7 @@ const maxHeld = 1 << 20
 type conn struct {
 	s      *Server
 	id     uint64
-	broker int32
+	broker *broker // whose listener it came in by
 	nc     net.Conn
 	host   string
 
@@ -66,7 +66,7 @@ type reply struct {
 	done    bool
 }
 
-func newConn(s *Server, broker int32, nc net.Conn) *conn {
+func newConn(s *Server, broker *broker, nc net.Conn) *conn {
 	c := &conn{s: s, id: s.connID.Add(1), broker: broker, nc: nc, progress: make(chan struct{}, 1)}
 	c.host = "/" + remoteHost(nc.RemoteAddr())
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
@@ -236,7 +236,7 @@ func (c *conn) dispatch(f *frame) error {
 		return errors.Join(errMalformed, err)
 	}
 	e := &execution{
-		call: call{ctx: c.ctx, s: c.s, conn: c, broker: c.broker, version: version, clientID: clientID, clientHost: c.host},
+		call: call{ctx: c.ctx, s: c.s, conn: c, broker: c.broker.id, view: c.broker.view, groups: c.broker.groups, version: version, clientID: clientID, clientHost: c.host},
 		api:  a, req: req, reply: &reply{frame: f, recycle: a.key == Produce && c.s.cfg.Intercept == nil}, correlation: f.correlation(),
 	}
 	if a.start == nil {

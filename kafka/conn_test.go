@@ -37,7 +37,7 @@ func TestRepliesOfAClosedConnectionGiveBackWhatTheyHoldOnce(t *testing.T) {
 			defer s.Close()
 			near, far := net.Pipe()
 			defer far.Close()
-			c := newConn(s, 1, near)
+			c := newConn(s, &broker{id: 1}, near)
 			require.True(t, s.budget.sem.TryAcquire(size))
 			undone, done := &reply{frame: &frame{charged: size / 2}}, &reply{frame: &frame{}, charged: size / 2}
 			c.enqueue(undone)

@@ -13,10 +13,7 @@ func (c *call) deleteGroups(req *kmsg.DeleteGroupsRequest) kmsg.Response {
 			continue
 		}
 		done[id] = true
-		err := c.coordinated(id)
-		if err == nil {
-			err = c.s.cluster.DeleteGroup(c.ctx, id)
-		}
+		err := c.groups.DeleteGroup(c.ctx, id)
 		rg := kmsg.NewDeleteGroupsResponseGroup()
 		rg.Group, rg.ErrorCode = id, c.errorCode(err)
 		resp.Groups = append(resp.Groups, rg)

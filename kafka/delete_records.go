@@ -31,10 +31,10 @@ func (c *call) deleteRecords(req *kmsg.DeleteRecordsRequest) kmsg.Response {
 }
 
 func (c *call) deleteBefore(ctx context.Context, tp record.TopicPartition, offset int64) (int64, error) {
-	if _, exists := c.s.cluster.TopicID(tp.Topic); exists && topic.IsInternal(tp.Topic) {
+	if _, err := c.partitionOf(tp.Topic, tp.Partition); err == nil && topic.IsInternal(tp.Topic) {
 		return -1, refuse(InvalidTopicException, "records of an internal topic cannot be deleted")
 	}
-	starts, err := c.s.cluster.DeleteRecords(ctx, map[record.TopicPartition]int64{tp: offset})
+	starts, err := c.view.DeleteRecords(ctx, map[record.TopicPartition]int64{tp: offset})
 	if err != nil {
 		return -1, err
 	}

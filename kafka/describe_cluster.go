@@ -1,6 +1,13 @@
 package kafka
 
-import "github.com/twmb/franz-go/pkg/kmsg"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/replication"
+)
 
 // Kinds of endpoints that DescribeCluster asks for, from version 1 on.
 const (
@@ -8,7 +15,9 @@ const (
 	endpointControllers = 2
 )
 
-// describeCluster names the brokers and the cluster. Controllers have no endpoints of their own: a client that means to talk to one is refused.
+// describeCluster names the brokers and the cluster; version 2 also brokers that do not serve, if
+// asked to (KIP-1073). The controller is the broker that decides; Kafka names any broker, since all
+// forward. Controllers have no endpoints of their own: a client that means to talk to one is refused.
 func (c *call) describeCluster(req *kmsg.DescribeClusterRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeClusterResponse)
 	resp.ControllerID, resp.ClusterAuthorizedOperations = -1, noOperations
@@ -23,16 +32,34 @@ func (c *call) describeCluster(req *kmsg.DescribeClusterRequest) kmsg.Response {
 		resp.ErrorCode, resp.ErrorMessage = c.errorCode(err), errorMessage(err)
 		return resp
 	}
-	resp.ClusterID, resp.ControllerID = c.s.cluster.ClusterID(), c.s.cluster.Controller()
-	for _, b := range c.s.cluster.Brokers() {
-		if host, port, ok := c.s.address(b); ok {
-			rb := kmsg.NewDescribeClusterResponseBroker()
-			rb.NodeID, rb.Host, rb.Port = b, host, port
-			resp.Brokers = append(resp.Brokers, rb)
+	known, err := c.s.cluster.Metadata(c.ctx, noTopic)
+	if err != nil {
+		return c.hangUp()
+	}
+	resp.ClusterID, resp.ControllerID = known.ClusterID, known.Controller
+	resp.Brokers = c.describedBrokers(known.Brokers)
+	if c.version >= 2 && req.IncludeFencedBrokers {
+		fenced := c.describedBrokers(known.Fenced)
+		for i := range fenced {
+			fenced[i].IsFenced = true
 		}
+		resp.Brokers = append(resp.Brokers, fenced...)
+		slices.SortFunc(resp.Brokers, func(a, b kmsg.DescribeClusterResponseBroker) int { return cmp.Compare(a.NodeID, b.NodeID) })
 	}
 	if req.IncludeClusterAuthorizedOperations {
 		resp.ClusterAuthorizedOperations = clusterOperations
 	}
 	return resp
+}
+
+// describedBrokers describes those of the brokers that are, or were, served.
+func (c *call) describedBrokers(brokers []replication.Broker) (described []kmsg.DescribeClusterResponseBroker) {
+	for _, b := range brokers {
+		if host, port, ok := c.s.address(b.ID); ok {
+			rb := kmsg.NewDescribeClusterResponseBroker()
+			rb.NodeID, rb.Host, rb.Port, rb.Rack = b.ID, host, port, rack(b.Rack)
+			described = append(described, rb)
+		}
+	}
+	return described
 }

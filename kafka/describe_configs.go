@@ -80,11 +80,11 @@ func (c *call) configEntries(kind int8, name string) ([]configEntry, error) {
 		if err := topic.ValidateName(name); err != nil {
 			return nil, err
 		}
-		info, err := c.s.cluster.Topic(c.ctx, name)
+		settings, err := c.view.TopicSettings(name)
 		if err != nil {
 			return nil, err
 		}
-		return c.topicEntries(info.Settings), nil
+		return c.topicEntries(settings, c.broker), nil
 	case resourceBroker:
 		if name == "" {
 			return c.allBrokersEntries(), nil

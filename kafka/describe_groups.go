@@ -18,11 +18,7 @@ func (c *call) describeGroups(req *kmsg.DescribeGroupsRequest) kmsg.Response {
 	for _, id := range req.Groups {
 		rg := kmsg.NewDescribeGroupsResponseGroup()
 		rg.Group = id
-		err := c.coordinated(id)
-		var info group.Info
-		if err == nil {
-			info, err = c.s.cluster.Describe(c.ctx, id)
-		}
+		info, err := c.groups.Describe(c.ctx, id)
 		switch {
 		case errors.Is(err, group.ErrGroupNotFound):
 			rg.State = group.Dead.String()

@@ -19,7 +19,7 @@ func (c *call) describeProducers(req *kmsg.DescribeProducersRequest) kmsg.Respon
 			err := topic.ValidateName(t.Topic)
 			var states []partition.ProducerState
 			if err == nil {
-				states, err = c.s.cluster.Producers(c.ctx, record.TopicPartition{Topic: t.Topic, Partition: p})
+				states, err = c.view.Producers(c.ctx, record.TopicPartition{Topic: t.Topic, Partition: p})
 			}
 			ap.Partition, ap.ErrorCode, ap.ErrorMessage = p, c.errorCode(err), errorMessage(err)
 			for _, s := range states {

@@ -40,6 +40,8 @@ func (c *call) describeTopicPartitions(req *kmsg.DescribeTopicPartitionsRequest)
 			first = at.Partition
 		}
 	}
+	who := c.brokersSeen(all)
+	who.version = latestMetadata
 	left := max(min(int(req.ResponsePartitionLimit), maxDescribedPartitions), 1)
 	for _, name := range sorted {
 		if left == 0 {
@@ -54,7 +56,7 @@ func (c *call) describeTopicPartitions(req *kmsg.DescribeTopicPartitionsRequest)
 			resp.Topics = append(resp.Topics, failed)
 			continue
 		}
-		page, next := describedTopic(t, from, left)
+		page, next := describedTopic(t, who, pageOf{from, left})
 		resp.Topics = append(resp.Topics, page)
 		left -= len(page.Partitions)
 		if next > 0 {
@@ -74,21 +76,28 @@ func partitionsRefused(resp *kmsg.DescribeTopicPartitionsResponse, names []strin
 	return resp
 }
 
-// describedTopic is at most limit partitions of t from first on, and where to go on; 0: that was the last.
-func describedTopic(t replication.TopicMetadata, first int32, limit int) (page kmsg.DescribeTopicPartitionsResponseTopic, next int32) {
+// latestMetadata is the version of Metadata whose partitions those of DescribeTopicPartitions are like.
+const latestMetadata = 13
+
+// pageOf is a part of a topic's partitions.
+type pageOf struct {
+	first int32
+	limit int
+}
+
+// describedTopic is one page of the partitions of t, and where to go on; 0: that was the last.
+func describedTopic(t replication.TopicMetadata, who brokersSeen, which pageOf) (page kmsg.DescribeTopicPartitionsResponseTopic, next int32) {
 	page = kmsg.NewDescribeTopicPartitionsResponseTopic()
 	page.Topic, page.TopicID, page.IsInternal, page.AuthorizedOperations = &t.Name, t.ID, t.Internal, topicOperations
-	for i := int(first); i < len(t.Partitions); i++ {
-		if len(page.Partitions) == limit {
+	for i := int(which.first); i < len(t.Partitions); i++ {
+		if len(page.Partitions) == which.limit {
 			return page, int32(i)
 		}
-		p := t.Partitions[i]
+		p := who.partition(int32(i), t.Partitions[i])
 		dp := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
 		dp.Partition, dp.LeaderID, dp.LeaderEpoch, dp.Replicas, dp.ISR = int32(i), p.Leader, p.LeaderEpoch, p.Replicas, p.ISR
 		dp.EligibleLeaderReplicas, dp.LastKnownELR = []int32{}, []int32{} // not null, which would be unknown
-		if p.Leader < 0 {
-			dp.ErrorCode = int16(LeaderNotAvailable)
-		}
+		dp.ErrorCode, dp.OfflineReplicas = p.ErrorCode, p.OfflineReplicas
 		page.Partitions = append(page.Partitions, dp)
 	}
 	return page, 0

@@ -8,6 +8,11 @@
 // The package decodes, calls the layers below, and encodes; it decides nothing. One file per API; apis.go has the table of what is served,
 // which is also what ApiVersions advertises: what is not served is not advertised. Versions, answers and error codes are those of Apache Kafka 4.3.
 //
+// # Brokers
+//
+// A cluster of several brokers is served by ServeAll, with a listener for each. A client that asks a broker for what another one leads
+// or coordinates is told so, and by newer versions where to go. What is in the metadata every broker knows, and can change.
+//
 // # Connections
 //
 // Requests of a connection are started in the order they came and answered in that order. Consecutive produce requests are pipelined; any other

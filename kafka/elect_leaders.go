@@ -13,8 +13,9 @@ const (
 	electUnclean   = 1
 )
 
-// electLeaders makes the preferred replica leader, or any replica of a partition without one. Leaders are the preferred replicas as long as
-// there is one broker: no election is ever needed. An answer about all partitions leaves those out that needed none, as Kafka's does.
+// electLeaders makes the preferred replica leader, or any replica of a partition without one. A
+// partition has one replica, which leads if its broker serves: no election is ever needed, or can
+// help. An answer about all partitions leaves those out that needed none, as Kafka's does.
 func (c *call) electLeaders(req *kmsg.ElectLeadersRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ElectLeadersResponse)
 	if c.version >= 1 && req.ElectionType != electPreferred && req.ElectionType != electUnclean {
@@ -35,6 +36,8 @@ func (c *call) electLeaders(req *kmsg.ElectLeadersRequest) kmsg.Response {
 			case err != nil:
 			case has.Leader == has.Replicas[0] || req.ElectionType == electUnclean && has.Leader >= 0:
 				err = refuse(ElectionNotNeeded, "Leader election not needed for topic partition.")
+			case req.ElectionType == electUnclean:
+				err = refuse(EligibleLeadersNotAvailable, "No replica of the partition is on a broker that serves.")
 			default:
 				err = refuse(PreferredLeaderNotAvailable, "The preferred leader is not available.")
 			}

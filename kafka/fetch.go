@@ -113,7 +113,7 @@ func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 	if c.version >= 13 {
 		nameOf = c.s.cluster.TopicName
 	}
-	if code := c.s.fetches.open(f, req, nameOf); code != 0 {
+	if code := c.conn.broker.fetches.open(f, req, nameOf); code != 0 {
 		return nil, code
 	}
 	f.request.Isolation = partition.ReadUncommitted
@@ -140,6 +140,7 @@ func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 		if p.lastFetchedEpoch >= 0 {
 			if code := c.diverges(tp, p, a); code != 0 || a.DivergingEpoch.Epoch >= 0 {
 				a.ErrorCode, f.ready = int16(code), true
+				c.hintFetch(tp, a)
 				continue
 			}
 		}
@@ -171,12 +172,12 @@ func (c *call) goneTopic(p *fetchPart) Code {
 
 // diverges looks whether what the client read last is still in the log: after an unclean election it may not be.
 func (c *call) diverges(tp record.TopicPartition, p *fetchPart, a *kmsg.FetchResponseTopicPartition) Code {
-	if written, err := c.s.cluster.Written(tp); err != nil {
+	if written, err := c.view.Written(tp); err != nil {
 		return codeOf(err)
 	} else if !written {
 		return 0
 	}
-	part, err := c.s.cluster.Partition(tp)
+	part, err := c.view.Partition(tp)
 	if err != nil {
 		return codeOf(err)
 	}
@@ -195,7 +196,7 @@ func (f *fetching) read(c *call) (int, bool) {
 	if len(f.asked) == 0 {
 		return 0, true
 	}
-	got, err := c.s.cluster.Fetch(c.ctx, &f.request)
+	got, err := c.view.Fetch(c.ctx, &f.request)
 	if err != nil {
 		return 0, false
 	}

@@ -1,11 +1,6 @@
 package kafka
 
-import (
-	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/stratalog/strata/group"
-	"github.com/stratalog/strata/group/offsets"
-)
+import "github.com/twmb/franz-go/pkg/kmsg"
 
 // Kinds of coordinators that clients ask for. Kafka: FindCoordinatorRequest.CoordinatorType.
 const (
@@ -13,24 +8,6 @@ const (
 	coordinatorTransaction
 	coordinatorShare
 )
-
-// coordinated reports whether the broker of c coordinates a group: nil, or why not. Clients look the coordinator up again at NOT_COORDINATOR,
-// which is also the answer while there is no offsets topic: looking up makes it (Kafka: KafkaApis.getCoordinator).
-func (c *call) coordinated(id string) error {
-	p, err := c.s.cluster.OffsetsPartition(c.ctx, id, false)
-	if err == nil && c.s.cluster.Leader(offsets.Topic, p) != c.broker {
-		return group.ErrNotCoordinator
-	}
-	return err
-}
-
-// coordinatedMember is coordinated for requests of members, whose group must have a name.
-func (c *call) coordinatedMember(id string) error {
-	if id == "" {
-		return group.ErrInvalidGroupID
-	}
-	return c.coordinated(id)
-}
 
 // findCoordinator serves FindCoordinator: one key up to version 3, any number of them from 4 on (KIP-699).
 func (c *call) findCoordinator(req *kmsg.FindCoordinatorRequest) kmsg.Response {
@@ -75,15 +52,14 @@ func (c *call) coordinator(kind int8, key string) kmsg.FindCoordinatorResponseCo
 	default:
 		return refused(InvalidRequest, "Unknown coordinator type.")
 	}
-	p, err := c.s.cluster.OffsetsPartition(c.ctx, key, true)
+	broker, err := c.groups.FindCoordinator(c.ctx, key)
 	if err != nil {
 		return refused(Code(c.errorCode(err)), err.Error())
 	}
-	leader := c.s.cluster.Leader(offsets.Topic, p)
-	host, port, ok := c.s.address(leader)
+	host, port, ok := c.s.address(broker)
 	if !ok {
 		return refused(CoordinatorNotAvailable, "The coordinator is not available.")
 	}
-	r.NodeID, r.Host, r.Port = leader, host, port
+	r.NodeID, r.Host, r.Port = broker, host, port
 	return r
 }

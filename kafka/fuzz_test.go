@@ -59,6 +59,7 @@ func FuzzRequest(f *testing.F) {
 	seen := &panics{Handler: slog.DiscardHandler}
 	s := NewServer(cluster, Config{Logger: slog.New(seen), NoAutoCreate: true, Telemetry: Telemetry{Receive: func(TelemetryPush) {}}, Limits: Limits{InFlightBytes: 16 << 20, RequestBytes: 1 << 20}})
 	f.Cleanup(func() { s.Close() })
+	b := &broker{id: cluster.Controller(), view: s.cluster.View(cluster.Controller()), groups: s.cluster.On(cluster.Controller()), fetches: newSessionCache(maxFetchSessions)}
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		if only != "" && (len(frame) < 2 || Key(binary.BigEndian.Uint16(frame)).String() != only) {
 			return
@@ -66,7 +67,7 @@ func FuzzRequest(f *testing.F) {
 		seen.t = t
 		before := seen.n.Load()
 		ours, theirs := net.Pipe()
-		s.start(cluster.Controller(), theirs)
+		s.start(b, theirs)
 		go func() {
 			ours.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...))
 			ours.SetReadDeadline(time.Now().Add(50 * time.Millisecond)) // a join that waits is not a fault

@@ -9,10 +9,7 @@ import (
 // heartbeat serves Heartbeat.
 func (c *call) heartbeat(req *kmsg.HeartbeatRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.HeartbeatResponse)
-	err := c.coordinatedMember(req.Group)
-	if err == nil {
-		err = c.s.cluster.Heartbeat(c.ctx, group.HeartbeatRequest{Group: req.Group, MemberID: req.MemberID, InstanceID: orEmpty(req.InstanceID), Generation: req.Generation})
-	}
+	err := c.groups.Heartbeat(c.ctx, group.HeartbeatRequest{Group: req.Group, MemberID: req.MemberID, InstanceID: orEmpty(req.InstanceID), Generation: req.Generation})
 	resp.ErrorCode = c.errorCode(err)
 	return resp
 }

@@ -19,11 +19,7 @@ func (c *call) joinGroup(req *kmsg.JoinGroupRequest) kmsg.Response {
 	if req.Version < 7 { // not nullable before
 		resp.Protocol = kmsg.StringPtr("")
 	}
-	if err := c.coordinatedMember(req.Group); err != nil {
-		resp.ErrorCode = c.errorCode(err)
-		return resp
-	}
-	joined, err := c.s.cluster.Join(c.ctx, c.joinRequest(req))
+	joined, err := c.groups.Join(c.ctx, c.joinRequest(req))
 	var again *group.MemberIDRequiredError
 	if errors.As(err, &again) {
 		resp.MemberID = again.MemberID

@@ -6,21 +6,35 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
 )
 
 // leaderOf says who leads a partition and in which epoch, -1 and -1 if nobody does or there is no such partition. Produce (from version 10 on) and
 // Fetch (16) tell a client that asked the wrong broker, which then need not ask for metadata (KIP-951).
 func (c *call) leaderOf(tp record.TopicPartition) (broker, epoch int32) {
-	known, err := c.s.cluster.Metadata(c.ctx, tp.Topic)
+	p, err := c.partitionOf(tp.Topic, tp.Partition)
 	if err != nil {
 		return -1, -1
 	}
-	partitions := known.Topics[tp.Topic].Partitions
-	if tp.Partition < 0 || int(tp.Partition) >= len(partitions) {
-		return -1, -1
-	}
-	p := partitions[tp.Partition]
 	return p.Leader, p.LeaderEpoch
+}
+
+// An endpoint is where a broker is found that an answer names as a leader.
+type endpoint struct {
+	address
+	rack *string
+}
+
+// endpoint returns where a broker is found; false: it does not serve.
+func (c *call) endpoint(id int32) (at endpoint, ok bool) {
+	known, err := c.s.cluster.Metadata(c.ctx, noTopic)
+	i := slices.IndexFunc(known.Brokers, func(b replication.Broker) bool { return b.ID == id })
+	if err != nil || i < 0 {
+		return at, false
+	}
+	at.rack = rack(known.Brokers[i].Rack)
+	at.host, at.port, ok = c.s.address(id)
+	return at, ok
 }
 
 // hintProduce names the leaders of the partitions that were refused for not being led here.
@@ -37,8 +51,11 @@ func (c *call) hintProduce(resp *kmsg.ProduceResponse, name func(t *kmsg.Produce
 			}
 			p.CurrentLeader.LeaderID, p.CurrentLeader.LeaderEpoch = c.leaderOf(record.TopicPartition{Topic: name(t), Partition: p.Partition})
 			known := slices.ContainsFunc(resp.Brokers, func(b kmsg.ProduceResponseBroker) bool { return b.NodeID == p.CurrentLeader.LeaderID })
-			if host, port, ok := c.s.address(p.CurrentLeader.LeaderID); ok && !known {
-				resp.Brokers = append(resp.Brokers, kmsg.ProduceResponseBroker{NodeID: p.CurrentLeader.LeaderID, Host: host, Port: port})
+			if known {
+				continue
+			}
+			if at, ok := c.endpoint(p.CurrentLeader.LeaderID); ok {
+				resp.Brokers = append(resp.Brokers, kmsg.ProduceResponseBroker{NodeID: p.CurrentLeader.LeaderID, Host: at.host, Port: at.port, Rack: at.rack})
 			}
 		}
 	}
@@ -59,8 +76,8 @@ func (c *call) addHinted(resp *kmsg.FetchResponse) {
 			if id < 0 || slices.ContainsFunc(resp.Brokers, func(b kmsg.FetchResponseBroker) bool { return b.NodeID == id }) {
 				continue
 			}
-			if host, port, ok := c.s.address(id); ok {
-				resp.Brokers = append(resp.Brokers, kmsg.FetchResponseBroker{NodeID: id, Host: host, Port: port})
+			if at, ok := c.endpoint(id); ok {
+				resp.Brokers = append(resp.Brokers, kmsg.FetchResponseBroker{NodeID: id, Host: at.host, Port: at.port, Rack: at.rack})
 			}
 		}
 	}

@@ -17,11 +17,7 @@ func (c *call) leaveGroup(req *kmsg.LeaveGroupRequest) kmsg.Response {
 	for _, m := range members {
 		r.Members = append(r.Members, group.LeaveMember{MemberID: m.MemberID, InstanceID: orEmpty(m.InstanceID)})
 	}
-	err := c.coordinatedMember(req.Group)
-	var errs []error
-	if err == nil {
-		errs, err = c.s.cluster.Coordinator.Leave(c.ctx, r)
-	}
+	errs, err := c.groups.Leave(c.ctx, r)
 	switch {
 	case err != nil:
 		resp.ErrorCode = c.errorCode(err)

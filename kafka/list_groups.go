@@ -14,13 +14,13 @@ const classicType = "classic"
 // Names are compared without regard to case; unknown ones match nothing.
 func (c *call) listGroups(req *kmsg.ListGroupsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ListGroupsResponse)
-	infos, err := c.s.cluster.Groups(c.ctx)
+	infos, err := c.groups.Groups(c.ctx)
 	if err != nil {
 		resp.ErrorCode = c.errorCode(err)
 		return resp
 	}
 	for _, info := range infos {
-		if !named(req.StatesFilter, info.State.String()) || !named(req.TypesFilter, classicType) || c.coordinated(info.ID) != nil {
+		if !named(req.StatesFilter, info.State.String()) || !named(req.TypesFilter, classicType) {
 			continue
 		}
 		rg := kmsg.NewListGroupsResponseGroup()

@@ -64,7 +64,7 @@ func (c *call) listOffset(tp record.TopicPartition, epoch int32, at int64, isola
 	if at < 0 && !c.knowsOffset(at) {
 		return res, refuse(UnsupportedVersion, "unknown meaning of an offset")
 	}
-	if err := c.s.cluster.CheckLeaderEpoch(tp, epoch); err != nil {
+	if err := c.view.CheckLeaderEpoch(tp, epoch); err != nil {
 		return res, err
 	}
 	switch at {
@@ -74,7 +74,7 @@ func (c *call) listOffset(tp record.TopicPartition, epoch int32, at int64, isola
 		at = int64(partition.Earliest)
 	}
 	spec := partition.OffsetSpec(at)
-	found, err := c.s.cluster.ListOffsets(c.ctx, map[record.TopicPartition]partition.OffsetSpec{tp: spec}, isolation)
+	found, err := c.view.ListOffsets(c.ctx, map[record.TopicPartition]partition.OffsetSpec{tp: spec}, isolation)
 	if err != nil {
 		return res, err
 	}

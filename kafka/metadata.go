@@ -19,6 +19,9 @@ const (
 	clusterOperations = 1<<5 | 1<<7 | 1<<8 | 1<<9 | 1<<10 | 1<<11 | 1<<12
 )
 
+// noTopic is asked for by those who want to know of the brokers only: no name at all means all topics.
+const noTopic = ""
+
 // metadata answers who leads what. Version 0 asks for all topics by an empty list, later ones by a
 // null one; 10 answers with topic ids and 12 can ask by them. Topics that do not exist are created
 // if the client (from version 4 on it can refuse) and the server allow it: the answer has them at
@@ -45,16 +48,17 @@ func (c *call) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 	}
 	everything := req.Topics == nil || c.version == 0 && len(req.Topics) == 0
 	if !everything && len(names) == 0 {
-		names = []string{""} // not all
+		names = []string{noTopic}
 	}
 	known, err := c.s.cluster.Metadata(c.ctx, names...)
 	if err != nil {
 		return c.hangUp()
 	}
 	resp.ClusterID, resp.ControllerID = &known.ClusterID, known.Controller
+	who := c.brokersSeen(known)
 	for _, b := range known.Brokers {
 		if host, port, ok := c.s.address(b.ID); ok {
-			resp.Brokers = append(resp.Brokers, kmsg.MetadataResponseBroker{NodeID: b.ID, Host: host, Port: port, Rack: rack(b)})
+			resp.Brokers = append(resp.Brokers, kmsg.MetadataResponseBroker{NodeID: b.ID, Host: host, Port: port, Rack: rack(b.Rack)})
 		}
 	}
 	if req.IncludeClusterAuthorizedOperations {
@@ -63,11 +67,11 @@ func (c *call) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 	if everything {
 		resp.Topics = make([]kmsg.MetadataResponseTopic, 0, len(known.Topics))
 		for _, t := range known.Topics {
-			resp.Topics = append(resp.Topics, metadataTopic(t))
+			resp.Topics = append(resp.Topics, who.topic(t))
 		}
 		slices.SortFunc(resp.Topics, func(a, b kmsg.MetadataResponseTopic) int { return cmp.Compare(*a.Topic, *b.Topic) })
 	} else {
-		c.metadataTopics(req, resp, known)
+		c.metadataTopics(req, resp, known, who)
 	}
 	for i := range resp.Topics {
 		if resp.Topics[i].AuthorizedOperations = noOperations; req.IncludeTopicAuthorizedOperations && resp.Topics[i].Topic != nil {
@@ -78,18 +82,13 @@ func (c *call) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 }
 
 // rack is a broker's rack as the protocol has it: null for none.
-func rack(b replication.Broker) *string {
-	if b.Rack == "" {
-		return nil
-	}
-	return &b.Rack
-}
+func rack(name string) *string { return nonEmpty(name) }
 
 // maxAutoCreated is how far into a request topics are created.
 const maxAutoCreated = 1000
 
 // metadataTopics answers for each topic asked for, once.
-func (c *call) metadataTopics(req *kmsg.MetadataRequest, resp *kmsg.MetadataResponse, known replication.Metadata) {
+func (c *call) metadataTopics(req *kmsg.MetadataRequest, resp *kmsg.MetadataResponse, known replication.Metadata, who brokersSeen) {
 	names, ids := map[string]bool{}, map[topic.ID]bool{}
 	create := (c.version < 4 || req.AllowAutoTopicCreation) && !c.s.cfg.NoAutoCreate
 	for _, t := range req.Topics {
@@ -97,14 +96,14 @@ func (c *call) metadataTopics(req *kmsg.MetadataRequest, resp *kmsg.MetadataResp
 		case t.Topic == nil || !id.IsZero():
 			if !ids[id] {
 				ids[id] = true
-				resp.Topics = append(resp.Topics, c.metadataByID(known, id))
+				resp.Topics = append(resp.Topics, c.metadataByID(known, id, who))
 			}
 		case !names[*t.Topic]:
 			names[*t.Topic] = true
 			if len(names) > maxAutoCreated {
 				create = false // the client asks again for the others
 			}
-			resp.Topics = append(resp.Topics, c.metadataByName(known, *t.Topic, create))
+			resp.Topics = append(resp.Topics, c.metadataByName(known, *t.Topic, create, who))
 		}
 	}
 }
@@ -124,22 +123,22 @@ func refusedMetadata(req *kmsg.MetadataRequest, resp *kmsg.MetadataResponse, cod
 	return resp
 }
 
-func (c *call) metadataByID(known replication.Metadata, id topic.ID) kmsg.MetadataResponseTopic {
+func (c *call) metadataByID(known replication.Metadata, id topic.ID, who brokersSeen) kmsg.MetadataResponseTopic {
 	name, ok := c.s.cluster.TopicName(id)
 	if t, found := known.Topics[name]; ok && found && t.ID == id {
-		return metadataTopic(t)
+		return who.topic(t)
 	}
 	return kmsg.MetadataResponseTopic{TopicID: id, ErrorCode: int16(UnknownTopicID)}
 }
 
-func (c *call) metadataByName(known replication.Metadata, name string, create bool) kmsg.MetadataResponseTopic {
+func (c *call) metadataByName(known replication.Metadata, name string, create bool, who brokersSeen) kmsg.MetadataResponseTopic {
 	t := known.Topics[name]
 	err := t.Err
 	if err != nil && create && topic.ValidateName(name) == nil {
 		t, err = c.autoCreate(name)
 	}
 	if err == nil {
-		return metadataTopic(t)
+		return who.topic(t)
 	}
 	return kmsg.MetadataResponseTopic{Topic: &name, ErrorCode: c.errorCode(err), IsInternal: topic.IsInternal(name)}
 }
@@ -166,18 +165,67 @@ func (c *call) autoCreate(name string) (replication.TopicMetadata, error) {
 	return md.Topics[name], md.Topics[name].Err
 }
 
-func metadataTopic(t replication.TopicMetadata) kmsg.MetadataResponseTopic {
+// brokersSeen are the brokers that serve, in an answer of one version.
+type brokersSeen struct {
+	version   int16          // of Metadata
+	reachable map[int32]bool // by id; false: it serves but has no listener
+}
+
+func (c *call) brokersSeen(known replication.Metadata) brokersSeen {
+	who := brokersSeen{version: c.version, reachable: make(map[int32]bool, len(known.Brokers))}
+	for _, b := range known.Brokers {
+		_, _, who.reachable[b.ID] = c.s.address(b.ID)
+	}
+	return who
+}
+
+func (w brokersSeen) topic(t replication.TopicMetadata) kmsg.MetadataResponseTopic {
 	m := kmsg.MetadataResponseTopic{Topic: &t.Name, TopicID: t.ID, IsInternal: t.Internal}
 	m.Partitions = make([]kmsg.MetadataResponseTopicPartition, len(t.Partitions))
 	for i, p := range t.Partitions {
-		m.Partitions[i] = kmsg.MetadataResponseTopicPartition{
-			Partition: int32(i), Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, Replicas: p.Replicas, ISR: p.ISR,
-		}
-		if p.Leader < 0 {
-			m.Partitions[i].ErrorCode = int16(LeaderNotAvailable)
-		}
+		m.Partitions[i] = w.partition(int32(i), p)
 	}
 	return m
+}
+
+// partition describes one partition. A leader that clients cannot reach is none for them (Kafka:
+// KRaftMetadataCache.partitionMetadata).
+func (w brokersSeen) partition(n int32, p replication.PartitionMetadata) kmsg.MetadataResponseTopicPartition {
+	m := kmsg.MetadataResponseTopicPartition{
+		Partition: n, Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, Replicas: p.Replicas, ISR: p.ISR,
+		OfflineReplicas: w.offline(p.Replicas),
+	}
+	if !w.reachable[p.Leader] {
+		m.Leader, m.ErrorCode = -1, int16(LeaderNotAvailable)
+		if _, serves := w.reachable[p.Leader]; serves && w.version >= 6 {
+			m.ErrorCode = int16(ListenerNotFound)
+		}
+	}
+	if w.version == 0 { // it knows no offline replicas: they are left out
+		m.Replicas, m.ISR = w.online(p.Replicas), w.online(p.ISR)
+	}
+	return m
+}
+
+// offline returns those of the replicas whose broker does not serve; nil: none.
+func (w brokersSeen) offline(replicas []int32) (away []int32) {
+	for _, id := range replicas {
+		if _, serves := w.reachable[id]; !serves {
+			away = append(away, id)
+		}
+	}
+	return away
+}
+
+// online returns those of the replicas whose broker can be reached.
+func (w brokersSeen) online(replicas []int32) []int32 {
+	there := make([]int32, 0, len(replicas))
+	for _, id := range replicas {
+		if w.reachable[id] {
+			there = append(there, id)
+		}
+	}
+	return there
 }
 
 // hangUp closes the connection instead of an answer: the cluster is closing, and the client finds

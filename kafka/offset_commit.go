@@ -19,9 +19,7 @@ func (c *call) offsetCommit(req *kmsg.OffsetCommitRequest) kmsg.Response {
 	var errs map[record.TopicPartition]error
 	var failed error
 	if len(r.Offsets) > 0 {
-		if failed = c.coordinated(req.Group); failed == nil {
-			errs, failed = c.s.cluster.CommitOffsets(c.ctx, r)
-		}
+		errs, failed = c.groups.CommitOffsets(c.ctx, r)
 	}
 	code := c.errorCode(failed)
 	if errors.Is(failed, group.ErrIllegalGeneration) && errors.Is(failed, group.ErrGroupNotFound) { // no such group: its code is newer than most versions

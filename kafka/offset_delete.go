@@ -3,6 +3,7 @@ package kafka
 import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/record"
 )
 
@@ -15,10 +16,9 @@ func (c *call) offsetDelete(req *kmsg.OffsetDeleteRequest) kmsg.Response {
 			tps = append(tps, record.TopicPartition{Topic: t.Topic, Partition: p.Partition})
 		}
 	}
-	err := c.coordinatedMember(req.Group)
-	var errs map[record.TopicPartition]error
-	if err == nil {
-		errs, err = c.s.cluster.DeleteOffsets(c.ctx, req.Group, tps...)
+	errs, err := map[record.TopicPartition]error(nil), group.ErrInvalidGroupID
+	if req.Group != "" {
+		errs, err = c.groups.DeleteOffsets(c.ctx, req.Group, tps...)
 	}
 	if err != nil {
 		resp.ErrorCode = c.errorCode(err)

@@ -67,9 +67,6 @@ func (c *call) fetchOneGroup(req *kmsg.OffsetFetchRequest, resp *kmsg.OffsetFetc
 
 // fetchGroup answers for one group. Topics nil asks for all partitions that have an offset.
 func (c *call) fetchGroup(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchResponseGroup) error {
-	if err := c.coordinated(g.Group); err != nil {
-		return err
-	}
 	if g.Topics == nil {
 		return c.fetchAll(g, rg)
 	}
@@ -86,7 +83,7 @@ func (c *call) fetchGroup(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchR
 	if tps == nil {
 		tps = []record.TopicPartition{} // none, not all
 	}
-	offsets, err := c.s.cluster.FetchOffsets(c.ctx, g.Group, tps)
+	offsets, err := c.groups.FetchOffsets(c.ctx, g.Group, tps)
 	if err != nil {
 		return err
 	}
@@ -107,7 +104,7 @@ func (c *call) fetchGroup(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchR
 
 // fetchAll answers with everything that has an offset. With topic ids, topics that are gone cannot be named and are left out.
 func (c *call) fetchAll(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchResponseGroup) error {
-	offsets, err := c.s.cluster.FetchOffsets(c.ctx, g.Group, nil)
+	offsets, err := c.groups.FetchOffsets(c.ctx, g.Group, nil)
 	if err != nil {
 		return err
 	}

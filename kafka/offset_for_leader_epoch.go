@@ -13,7 +13,7 @@ func (c *call) offsetForLeaderEpoch(req *kmsg.OffsetForLeaderEpochRequest) kmsg.
 		answer := kmsg.NewOffsetForLeaderEpochResponseTopic()
 		answer.Topic = t.Topic
 		for _, p := range t.Partitions {
-			epoch, end, err := c.s.cluster.EpochEnd(c.ctx, record.TopicPartition{Topic: t.Topic, Partition: p.Partition}, p.CurrentLeaderEpoch, p.LeaderEpoch)
+			epoch, end, err := c.view.EpochEnd(c.ctx, record.TopicPartition{Topic: t.Topic, Partition: p.Partition}, p.CurrentLeaderEpoch, p.LeaderEpoch)
 			ap := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
 			ap.Partition, ap.ErrorCode, ap.LeaderEpoch, ap.EndOffset = p.Partition, c.errorCode(err), epoch, end
 			answer.Partitions = append(answer.Partitions, ap)

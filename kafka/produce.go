@@ -82,7 +82,7 @@ func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponse
 			q.Done(partition.ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1, Err: failure})
 			continue
 		}
-		p.c.s.cluster.Produce(q)
+		p.c.view.Produce(q)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,7 +56,6 @@ type Server struct {
 	advertised []kmsg.ApiVersionsResponseApiKey
 	budget     *budget // of requests and answers
 	decoding   *budget // of requests being decoded
-	fetches    *sessionCache
 	fetched    fetchBuffers
 	requests   requestBuffers
 
@@ -66,25 +64,18 @@ type Server struct {
 	connID atomic.Uint64
 	done   sync.WaitGroup // one for each Serve and connection
 
-	mu        sync.Mutex
-	closed    bool
-	listeners map[net.Listener]int32
-	addresses map[int32]address
-	conns     map[*conn]struct{}
-	draining  bool
-}
-
-type address struct {
-	host string
-	port int32
+	mu       sync.Mutex // guards the fields below
+	closed   bool
+	brokers  map[int32]*broker // those that are or were served, by id
+	conns    map[*conn]struct{}
+	draining bool
 }
 
 // NewServer returns a server for cluster, which must outlive it. Nothing is served before Serve is called.
 func NewServer(cluster *strata.Cluster, cfg Config) *Server {
 	s := &Server{
 		cluster: cluster.Backend(), cfg: cfg, limits: cfg.Limits.withDefaults(), log: cfg.Logger,
-		listeners: map[net.Listener]int32{}, addresses: map[int32]address{}, conns: map[*conn]struct{}{},
-		fetches: newSessionCache(maxFetchSessions),
+		brokers: map[int32]*broker{}, conns: map[*conn]struct{}{},
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -101,15 +92,48 @@ func NewServer(cluster *strata.Cluster, cfg Config) *Server {
 	return s
 }
 
-// Serve accepts connections for a broker until ln fails or the server is closed; it owns ln and closes it. It always returns an
-// error: ErrServerClosed after Close and Shutdown, ErrPublicAddress, ErrUnknownBroker, or what ln failed with.
+// Serve accepts connections for a broker until ln fails or the server is closed; it owns ln and
+// closes it. It always returns an error: ErrServerClosed after Close and Shutdown, ErrPublicAddress,
+// ErrUnknownBroker, or what ln failed with.
+//
+// Clients are told of the brokers that are served. Of a cluster of several all should be, each by a
+// listener of its own: a partition whose leader is not served cannot be reached. ServeAll announces
+// them at once.
 func (s *Server) Serve(broker int32, ln net.Listener) error {
-	defer ln.Close()
-	if err := s.listen(broker, ln); err != nil {
+	return s.ServeAll(map[int32]net.Listener{broker: ln})
+}
+
+// ServeAll is Serve for several brokers, which are announced to clients before the first connection
+// is accepted. If one listener fails all of lns are closed, and its error is returned; connections
+// go on. Nothing is served if one of them is refused.
+func (s *Server) ServeAll(lns map[int32]net.Listener) error {
+	closeAll := func() {
+		for _, ln := range lns {
+			ln.Close()
+		}
+	}
+	brokers, err := s.listen(lns)
+	if err != nil {
+		closeAll()
 		return err
 	}
-	defer s.done.Done()
-	defer s.forget(ln)
+	ended := make(chan error, len(lns))
+	for id, ln := range lns {
+		go func() {
+			defer s.forget(brokers[id], ln)
+			ended <- s.accept(brokers[id], ln)
+		}()
+	}
+	err = <-ended
+	closeAll()
+	for range len(lns) - 1 {
+		<-ended // because of us, or of what ended the first one
+	}
+	return err
+}
+
+// accept accepts connections until ln fails or the server is closed.
+func (s *Server) accept(b *broker, ln net.Listener) error {
 	for backoff := time.Duration(0); ; {
 		nc, err := ln.Accept()
 		switch {
@@ -120,14 +144,15 @@ func (s *Server) Serve(broker int32, ln net.Listener) error {
 			return ErrServerClosed
 		case err == nil:
 			backoff = 0
-			s.start(broker, nc)
+			s.start(b, nc)
 			continue
 		case !isTemporary(err):
 			return fmt.Errorf("kafka: accept: %w", err)
 		}
-		// Out of descriptors, say: connections that are there go on, new ones get their turn when others end.
+		// Out of descriptors, say: connections that are there go on, new ones get their turn when
+		// others end.
 		backoff = min(max(2*backoff, 5*time.Millisecond), time.Second)
-		s.log.Warn("accepting a connection failed", "broker", broker, "error", err, "retry in", backoff)
+		s.log.Warn("accepting a connection failed", "broker", b.id, "error", err, "retry in", backoff)
 		select {
 		case <-time.After(backoff):
 		case <-s.ctx.Done():
@@ -136,58 +161,15 @@ func (s *Server) Serve(broker int32, ln net.Listener) error {
 	}
 }
 
-// listen registers ln, which is refused if it must not be served.
-func (s *Server) listen(broker int32, ln net.Listener) error {
-	if !s.cfg.AllowPublic && isPublic(ln.Addr()) {
-		return fmt.Errorf("%w: %s", ErrPublicAddress, ln.Addr())
-	}
-	known := false
-	for _, id := range s.cluster.Brokers() {
-		known = known || id == broker
-	}
-	if !known {
-		return fmt.Errorf("%w: %d", ErrUnknownBroker, broker)
-	}
-	host, port := listenAddress(ln.Addr())
-	if s.cfg.Advertise != nil {
-		host, port = s.cfg.Advertise(broker, ln)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || s.draining {
-		return ErrServerClosed
-	}
-	s.listeners[ln] = broker
-	if _, ok := s.addresses[broker]; !ok {
-		s.addresses[broker] = address{host, port}
-	}
-	s.done.Add(1)
-	return nil
-}
-
-func (s *Server) forget(ln net.Listener) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.listeners, ln)
-}
-
 func (s *Server) isDraining() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.draining
 }
 
-// address returns where clients find a broker. False: it does not listen.
-func (s *Server) address(broker int32) (host string, port int32, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a, ok := s.addresses[broker]
-	return a.host, a.port, ok
-}
-
 // start serves a connection in a goroutine of its own, unless there are too many.
-func (s *Server) start(broker int32, nc net.Conn) {
-	c := newConn(s, broker, nc)
+func (s *Server) start(b *broker, nc net.Conn) {
+	c := newConn(s, b, nc)
 	s.mu.Lock()
 	full := len(s.conns) >= s.limits.Connections
 	refuse := s.closed || s.draining || full
@@ -259,28 +241,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 func (s *Server) closeListenersLocked() {
-	for ln := range s.listeners {
-		ln.Close()
+	for _, b := range s.brokers {
+		for _, ln := range b.listeners {
+			ln.Close()
+		}
 	}
-}
-
-// isPublic reports whether others than this machine can reach the address.
-func isPublic(a net.Addr) bool {
-	t, ok := a.(*net.TCPAddr)
-	return ok && !t.IP.IsLoopback()
-}
-
-// listenAddress is what clients are told if nothing else is configured.
-func listenAddress(a net.Addr) (string, int32) {
-	host, port, err := net.SplitHostPort(a.String())
-	if err != nil {
-		return a.String(), 0
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "localhost"
-	}
-	n, _ := strconv.Atoi(port)
-	return host, int32(n)
 }
 
 func isTemporary(err error) bool {

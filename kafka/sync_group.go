@@ -13,7 +13,7 @@ func (c *call) syncGroup(req *kmsg.SyncGroupRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.SyncGroupResponse)
 	r := group.SyncRequest{Group: req.Group, MemberID: req.MemberID, InstanceID: orEmpty(req.InstanceID), Generation: req.Generation,
 		ProtocolType: orEmpty(req.ProtocolType), ProtocolName: orEmpty(req.Protocol), Assignments: make(map[string][]byte, len(req.GroupAssignment))}
-	err := c.coordinatedMember(req.Group)
+	var err error
 	if req.Version >= 5 && (r.ProtocolType == "" || r.ProtocolName == "") {
 		err = group.ErrInconsistentProtocol // mandatory from here on (KIP-559), and before anything else
 	}
@@ -24,7 +24,7 @@ func (c *call) syncGroup(req *kmsg.SyncGroupRequest) kmsg.Response {
 	for _, a := range req.GroupAssignment {
 		r.Assignments[a.MemberID] = bytes.Clone(a.MemberAssignment) // the group keeps it
 	}
-	synced, err := c.s.cluster.Sync(c.ctx, r)
+	synced, err := c.groups.Sync(c.ctx, r)
 	if err != nil {
 		resp.ErrorCode = c.errorCode(err)
 		return resp

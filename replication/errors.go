@@ -86,6 +86,11 @@ func unknownPartition(name string, p int32) error {
 	return fmt.Errorf("%w: %s-%d", ErrUnknownTopic, name, p)
 }
 
+// notLedBy returns the error of a partition that the broker that was asked does not lead.
+func notLedBy(tp record.TopicPartition, asked int32) error {
+	return fmt.Errorf("%w: broker %d does not lead %s-%d", ErrNotLeader, asked, tp.Topic, tp.Partition)
+}
+
 // leaderless returns the error of a partition that no broker leads.
 func leaderless(tp record.TopicPartition) error {
 	return fmt.Errorf("%w: no broker leads %s-%d", ErrNotLeader, tp.Topic, tp.Partition)

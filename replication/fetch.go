@@ -37,8 +37,12 @@ type fetchRotation struct{ n atomic.Uint32 }
 // Fetch itself fails with ctx's error and ErrClosed only. Reading a partition that was never
 // written creates no files.
 func (c *Cluster) Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error) {
+	return c.fetch(ctx, req, anyBroker)
+}
+
+func (c *Cluster) fetch(ctx context.Context, req *partition.FetchRequest, asked int32) (*partition.FetchResponse, error) {
 	c.stats.fetches.Add(1)
-	f := fetch{c: c, req: req, minBytes: max(req.MinBytes, 1), maxBytes: req.MaxBytes}
+	f := fetch{c: c, asked: asked, req: req, minBytes: max(req.MinBytes, 1), maxBytes: req.MaxBytes}
 	if f.maxBytes <= 0 || f.maxBytes > maxFetchBytes {
 		f.maxBytes = maxFetchBytes
 	}
@@ -90,6 +94,7 @@ func (c *Cluster) live(ctx context.Context) error {
 // fetch is one fetch request under way.
 type fetch struct {
 	c                  *Cluster
+	asked              int32 // the broker that serves it, or anyBroker
 	req                *partition.FetchRequest
 	minBytes, maxBytes int
 
@@ -176,7 +181,7 @@ func (f *fetch) read() *partition.FetchResponse {
 // readPartition reads one partition. limit may be 0 or less: then only the watermarks are told.
 func (f *fetch) readPartition(want *partition.FetchPartition, got *partition.FetchedPartition, at *fetchPlace, limit int) {
 	got.TopicPartition = want.TopicPartition
-	r, err := f.c.leaderReplica(want.TopicPartition)
+	r, err := f.c.leaderReplica(want.TopicPartition, f.asked)
 	if err == nil && want.TopicID != [16]byte{} && want.TopicID != r.id {
 		err = fmt.Errorf("fetch %s-%d: %w", want.Topic, want.Partition, partition.ErrInconsistentTopicID)
 	}

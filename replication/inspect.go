@@ -12,7 +12,11 @@ import (
 // written knows none, and gets no files by being asked. Errors: ErrUnknownTopic, ErrNotLeader,
 // ErrClosed, why it is offline, ctx's. Kafka: DescribeProducers.
 func (c *Cluster) Producers(ctx context.Context, tp record.TopicPartition) ([]partition.ProducerState, error) {
-	p, err := c.written(ctx, tp)
+	return c.producers(ctx, tp, anyBroker)
+}
+
+func (c *Cluster) producers(ctx context.Context, tp record.TopicPartition, asked int32) ([]partition.ProducerState, error) {
+	p, err := c.written(ctx, tp, asked)
 	if p == nil {
 		return nil, err
 	}
@@ -26,10 +30,21 @@ func (c *Cluster) Producers(ctx context.Context, tp record.TopicPartition) ([]pa
 // partition.ErrUnknownLeaderEpoch if it is not. Further errors: those of Producers. Kafka:
 // OffsetForLeaderEpoch.
 func (c *Cluster) EpochEnd(ctx context.Context, tp record.TopicPartition, currentEpoch, epoch int32) (int32, int64, error) {
-	if err := c.CheckLeaderEpoch(tp, currentEpoch); err != nil {
+	return c.epochEnd(ctx, tp, epochs{currentEpoch, epoch}, anyBroker)
+}
+
+// epochs are those of a question for the end of one.
+type epochs struct {
+	current int32 // that the caller believes the partition to be in, -1: any
+	of      int32 // whose end is asked for
+}
+
+func (c *Cluster) epochEnd(ctx context.Context, tp record.TopicPartition, e epochs, asked int32) (int32, int64, error) {
+	if err := c.checkLeaderEpoch(tp, e.current, asked); err != nil {
 		return -1, -1, err
 	}
-	p, err := c.written(ctx, tp)
+	epoch := e.of
+	p, err := c.written(ctx, tp, asked)
 	if err != nil {
 		return -1, -1, err
 	}
@@ -52,10 +67,16 @@ func (c *Cluster) EpochEnd(ctx context.Context, tp record.TopicPartition, curren
 // partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch, ErrUnknownTopic or ErrClosed. It
 // does not block.
 func (c *Cluster) CheckLeaderEpoch(tp record.TopicPartition, epoch int32) error {
+	return c.checkLeaderEpoch(tp, epoch, anyBroker)
+}
+
+func (c *Cluster) checkLeaderEpoch(tp record.TopicPartition, epoch, asked int32) error {
 	_, meta, err := c.find(tp)
 	switch {
 	case err != nil:
 		return err
+	case asked != anyBroker && asked != meta.leader:
+		return notLedBy(tp, asked)
 	case epoch != -1 && epoch < meta.leaderEpoch:
 		return partition.ErrFencedLeaderEpoch
 	case epoch > meta.leaderEpoch:
@@ -65,11 +86,11 @@ func (c *Cluster) CheckLeaderEpoch(tp record.TopicPartition, epoch int32) error 
 }
 
 // written returns the replica that leads a partition, nil if it was never written.
-func (c *Cluster) written(ctx context.Context, tp record.TopicPartition) (*partition.Partition, error) {
+func (c *Cluster) written(ctx context.Context, tp record.TopicPartition, asked int32) (*partition.Partition, error) {
 	if err := c.live(ctx); err != nil {
 		return nil, err
 	}
-	r, err := c.leaderReplica(tp)
+	r, err := c.leaderReplica(tp, asked)
 	if err != nil {
 		return nil, err
 	}

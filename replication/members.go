@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -74,6 +75,17 @@ func (m *image) alive() []Broker {
 	for i, id := range ids {
 		brokers[i] = Broker{ID: id, Rack: m.members[id].rack}
 	}
+	return brokers
+}
+
+// fenced describes the brokers that are members but do not serve, by id.
+func (m *image) fenced() (brokers []Broker) {
+	for id, r := range m.members {
+		if r.fenced {
+			brokers = append(brokers, Broker{ID: id, Rack: r.rack})
+		}
+	}
+	slices.SortFunc(brokers, func(a, b Broker) int { return cmp.Compare(a.ID, b.ID) })
 	return brokers
 }
 

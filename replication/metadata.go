@@ -15,6 +15,7 @@ type Metadata struct {
 	ClusterID  string
 	Controller int32
 	Brokers    []Broker // those that serve, by id
+	Fenced     []Broker // members of the cluster that do not, by id
 	Topics     map[string]TopicMetadata
 }
 
@@ -53,7 +54,7 @@ func (c *Cluster) Metadata(ctx context.Context, topics ...string) (Metadata, err
 	}
 	m := Metadata{
 		Version: c.image.version, ClusterID: c.clusterID, Controller: c.Controller(), Brokers: c.image.alive(),
-		Topics: make(map[string]TopicMetadata, len(topics)),
+		Fenced: c.image.fenced(), Topics: make(map[string]TopicMetadata, len(topics)),
 	}
 	if len(topics) == 0 {
 		for name, t := range c.image.topics {
@@ -187,13 +188,17 @@ func (c *Cluster) findLocked(tp record.TopicPartition) (*topicImage, partitionIm
 	return t, t.partitions[tp.Partition], nil
 }
 
-// leaderReplica returns the replica that leads a partition.
-func (c *Cluster) leaderReplica(tp record.TopicPartition) (*replica, error) {
+// leaderReplica returns the replica that leads a partition, for a caller that asked a broker for it,
+// which has to be the leader, or anyBroker.
+func (c *Cluster) leaderReplica(tp record.TopicPartition, asked int32) (*replica, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	t, p, err := c.findLocked(tp)
 	if err != nil {
 		return nil, err
+	}
+	if asked != anyBroker && asked != p.leader {
+		return nil, notLedBy(tp, asked)
 	}
 	n := c.nodes[p.leader]
 	if n == nil {

@@ -13,12 +13,22 @@ import (
 // error: ErrUnknownTopic, ErrNotLeader, those of partition.ListOffset. The call itself fails with
 // ctx's error and ErrClosed only.
 func (c *Cluster) ListOffsets(ctx context.Context, specs map[record.TopicPartition]partition.OffsetSpec, isolation partition.Isolation) (map[record.TopicPartition]partition.OffsetResult, error) {
-	results := make(map[record.TopicPartition]partition.OffsetResult, len(specs))
-	for tp, spec := range specs {
+	return c.listOffsets(ctx, offsetSpecs{specs, isolation}, anyBroker)
+}
+
+// offsetSpecs is what a caller of ListOffsets asks for.
+type offsetSpecs struct {
+	at        map[record.TopicPartition]partition.OffsetSpec
+	isolation partition.Isolation
+}
+
+func (c *Cluster) listOffsets(ctx context.Context, specs offsetSpecs, asked int32) (map[record.TopicPartition]partition.OffsetResult, error) {
+	results := make(map[record.TopicPartition]partition.OffsetResult, len(specs.at))
+	for tp, spec := range specs.at {
 		if err := c.live(ctx); err != nil {
 			return nil, err
 		}
-		res, err := c.listOffset(tp, spec, isolation)
+		res, err := c.listOffset(tp, spec, specs.isolation, asked)
 		if err != nil {
 			res = partition.OffsetResult{Offset: -1, TimestampMs: -1, LeaderEpoch: -1, Err: err}
 		}
@@ -27,8 +37,8 @@ func (c *Cluster) ListOffsets(ctx context.Context, specs map[record.TopicPartiti
 	return results, nil
 }
 
-func (c *Cluster) listOffset(tp record.TopicPartition, spec partition.OffsetSpec, isolation partition.Isolation) (partition.OffsetResult, error) {
-	r, err := c.leaderReplica(tp)
+func (c *Cluster) listOffset(tp record.TopicPartition, spec partition.OffsetSpec, isolation partition.Isolation, asked int32) (partition.OffsetResult, error) {
+	r, err := c.leaderReplica(tp, asked)
 	if err != nil {
 		return partition.OffsetResult{}, err
 	}
@@ -53,12 +63,16 @@ func (c *Cluster) listOffset(tp record.TopicPartition, spec partition.OffsetSpec
 // (partition.ErrOffsetOutOfRange, ErrPolicyViolation, ErrUnknownTopic, ErrNotLeader); the result
 // holds the others.
 func (c *Cluster) DeleteRecords(ctx context.Context, before map[record.TopicPartition]int64) (map[record.TopicPartition]int64, error) {
+	return c.deleteBefore(ctx, before, anyBroker)
+}
+
+func (c *Cluster) deleteBefore(ctx context.Context, before map[record.TopicPartition]int64, asked int32) (map[record.TopicPartition]int64, error) {
 	starts := make(map[record.TopicPartition]int64, len(before))
 	var errs []error
 	for tp, offset := range before {
 		var start int64
 		err := c.await(ctx, func() (err error) {
-			start, err = c.deleteRecords(tp, offset)
+			start, err = c.deleteRecords(tp, offset, asked)
 			return err
 		})
 		// Start may still be written to.
@@ -74,8 +88,8 @@ func (c *Cluster) DeleteRecords(ctx context.Context, before map[record.TopicPart
 	return starts, errors.Join(errs...)
 }
 
-func (c *Cluster) deleteRecords(tp record.TopicPartition, before int64) (int64, error) {
-	r, err := c.leaderReplica(tp)
+func (c *Cluster) deleteRecords(tp record.TopicPartition, before int64, asked int32) (int64, error) {
+	r, err := c.leaderReplica(tp, asked)
 	if err != nil {
 		return 0, err
 	}

@@ -14,9 +14,11 @@ import (
 // get ErrUnknownTopic (also if the topic has another id than the request says), ErrNotLeader and
 // ErrClosed; partition.ErrClosed means that the topic was deleted, or the cluster closed, in the
 // middle: look at the metadata again.
-func (c *Cluster) Produce(req *partition.ProduceRequest) {
+func (c *Cluster) Produce(req *partition.ProduceRequest) { c.produce(req, anyBroker) }
+
+func (c *Cluster) produce(req *partition.ProduceRequest, asked int32) {
 	c.stats.produces.Add(1)
-	r, err := c.leaderReplica(req.TopicPartition)
+	r, err := c.leaderReplica(req.TopicPartition, asked)
 	if err == nil && req.TopicID != (topic.ID{}) && req.TopicID != r.id {
 		err = fmt.Errorf("%w: %q was deleted and created again", ErrUnknownTopic, req.TopicPartition.Topic)
 	}
@@ -45,7 +47,11 @@ func refuse(req *partition.ProduceRequest, err error) {
 // is for coordinators that keep their state in a partition; it stays valid until the topic is
 // deleted or the cluster closed. It blocks until the partition is open.
 func (c *Cluster) Partition(tp record.TopicPartition) (*partition.Partition, error) {
-	r, err := c.leaderReplica(tp)
+	return c.openLeader(tp, anyBroker)
+}
+
+func (c *Cluster) openLeader(tp record.TopicPartition, asked int32) (*partition.Partition, error) {
+	r, err := c.leaderReplica(tp, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +68,11 @@ func (c *Cluster) Partition(tp record.TopicPartition) (*partition.Partition, err
 // Written reports whether the partition has files, which it gets with its first append or call of
 // Partition. A partition without any is empty.
 func (c *Cluster) Written(tp record.TopicPartition) (bool, error) {
-	r, err := c.leaderReplica(tp)
+	return c.isWritten(tp, anyBroker)
+}
+
+func (c *Cluster) isWritten(tp record.TopicPartition, asked int32) (bool, error) {
+	r, err := c.leaderReplica(tp, asked)
 	if err != nil {
 		return false, err
 	}

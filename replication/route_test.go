@@ -16,12 +16,12 @@ func TestRoutingDoesNotAllocate(t *testing.T) {
 	c := open(t, vfs.Mem())
 	create(t, c, "orders", 8)
 	produce(t, c, at("orders", 5), "x")
-	r, err := c.leaderReplica(at("orders", 5))
+	r, err := c.leaderReplica(at("orders", 5), anyBroker)
 	require.NoError(t, err)
 	// The first append is acknowledged a moment before the partition counts as open.
 	require.NotNil(t, r.awaitOpening())
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		r, err := c.leaderReplica(at("orders", 5))
+		r, err := c.leaderReplica(at("orders", 5), anyBroker)
 		if err != nil || r.part.Load() == nil {
 			t.Errorf("routing: %v, %v", r, err)
 		}

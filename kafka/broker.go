@@ -1,0 +1,108 @@
+package kafka
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/replication"
+)
+
+// broker is one broker of the cluster as clients see it: where they find it, which partitions and
+// groups it serves, and the fetch sessions that they have with it.
+type broker struct {
+	id      int32
+	view    replication.View
+	groups  *group.Coordinator // of the groups that it coordinates
+	fetches *sessionCache
+
+	// Guarded by Server.mu.
+	listeners []net.Listener // that are accepting, in the order in which they came
+	address   address        // of the first of them, or of the last there was
+}
+
+// address is where clients find a broker.
+type address struct {
+	host string
+	port int32
+}
+
+// listen registers listeners, all of them or none: once a client can reach one broker it learns of
+// the others, too. They are refused if one of them must not be served.
+func (s *Server) listen(lns map[int32]net.Listener) (map[int32]*broker, error) {
+	brokers := s.cluster.Brokers()
+	addresses := map[int32]address{}
+	for id, ln := range lns {
+		if !s.cfg.AllowPublic && isPublic(ln.Addr()) {
+			return nil, fmt.Errorf("%w: %s", ErrPublicAddress, ln.Addr())
+		}
+		if !slices.Contains(brokers, id) {
+			return nil, fmt.Errorf("%w: %d", ErrUnknownBroker, id)
+		}
+		var at address
+		if at.host, at.port = listenAddress(ln.Addr()); s.cfg.Advertise != nil {
+			at.host, at.port = s.cfg.Advertise(id, ln)
+		}
+		addresses[id] = at
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.draining {
+		return nil, ErrServerClosed
+	}
+	listening := map[int32]*broker{}
+	for id, ln := range lns {
+		b := s.brokers[id]
+		if b == nil {
+			b = &broker{id: id, view: s.cluster.View(id), groups: s.cluster.On(id), fetches: newSessionCache(maxFetchSessions)}
+			s.brokers[id] = b
+		}
+		if len(b.listeners) == 0 {
+			b.address = addresses[id]
+		}
+		b.listeners = append(b.listeners, ln)
+		listening[id] = b
+		s.done.Add(1)
+	}
+	return listening, nil
+}
+
+// forget ends what listen began for one listener.
+func (s *Server) forget(b *broker, ln net.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.listeners = slices.DeleteFunc(b.listeners, func(l net.Listener) bool { return l == ln })
+	s.done.Done()
+}
+
+// address returns where clients find a broker. False: it was never served.
+func (s *Server) address(id int32) (host string, port int32, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b, ok := s.brokers[id]
+	if !ok {
+		return "", 0, false
+	}
+	return b.address.host, b.address.port, true
+}
+
+// isPublic reports whether others than this machine can reach the address.
+func isPublic(a net.Addr) bool {
+	t, ok := a.(*net.TCPAddr)
+	return ok && !t.IP.IsLoopback()
+}
+
+// listenAddress is what clients are told if nothing else is configured.
+func listenAddress(a net.Addr) (string, int32) {
+	host, port, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String(), 0
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	n, _ := strconv.Atoi(port)
+	return host, int32(n)
+}

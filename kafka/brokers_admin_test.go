@@ -1,0 +1,120 @@
+package kafka
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+// Whichever broker is asked to change topics does it, and all know at once.
+func TestTopicsAreChangedThroughAnyBroker(t *testing.T) {
+	b := serveBrokers(t, 3, Config{})
+	for id, addr := range b.addrs {
+		name := fmt.Sprint("by-", id)
+		create, rt := kmsg.NewPtrCreateTopicsRequest(), kmsg.NewCreateTopicsRequestTopic()
+		rt.Topic, rt.NumPartitions, rt.ReplicationFactor, create.TimeoutMillis = name, 3, 1, 10_000
+		create.Topics = append(create.Topics, rt)
+		require.Zero(t, ask[*kmsg.CreateTopicsResponse](t, addr, 7, create).Topics[0].ErrorCode)
+		grow := kmsg.NewPtrCreatePartitionsRequest()
+		grow.Topics, grow.TimeoutMillis = []kmsg.CreatePartitionsRequestTopic{{Topic: name, Count: 6}}, 10_000
+		require.Zero(t, ask[*kmsg.CreatePartitionsResponse](t, addr, 3, grow).Topics[0].ErrorCode)
+		require.Zero(t, askAlter(t, addr, resourceTopic, name, change("retention.ms", 0, "777")))
+		for _, other := range b.addrs {
+			led := map[int32]int{}
+			for _, p := range askMetadata(t, other, 13, false, topicNamed(name)).Topics[0].Partitions {
+				led[p.Leader]++
+			}
+			require.Equal(t, map[int32]int{1: 2, 2: 2, 3: 2}, led)
+			require.Equal(t, "777", *askConfigs(t, other, resourceTopic, name, "retention.ms").Configs[0].Value)
+		}
+		remove := kmsg.NewPtrDeleteTopicsRequest()
+		remove.TopicNames, remove.TimeoutMillis = []string{name}, 10_000
+		require.Zero(t, ask[*kmsg.DeleteTopicsResponse](t, addr, 5, remove).Topics[0].ErrorCode)
+		for _, other := range b.addrs {
+			require.Equal(t, UnknownTopicOrPartition, Code(askMetadata(t, other, 13, false, topicNamed(name)).Topics[0].ErrorCode))
+		}
+	}
+}
+
+func TestConfigurationAndDirectoriesAreThoseOfTheBrokerAsked(t *testing.T) {
+	b := serveBrokers(t, 2, Config{})
+	require.Equal(t, InvalidRequest, askAlter(t, b.addrs[1], resourceBroker, "2", change("log.retention.ms", 0, "4321")))
+	require.Zero(t, askAlter(t, b.addrs[2], resourceBroker, "2", change("log.retention.ms", 0, "4321")))
+	require.Equal(t, InvalidRequest, Code(askConfigs(t, b.addrs[1], resourceBroker, "2").ErrorCode))
+	require.Equal(t, "4321", *askConfigs(t, b.addrs[2], resourceBroker, "2", "log.retention.ms").Configs[0].Value)
+	require.Equal(t, "604800000", *askConfigs(t, b.addrs[1], resourceBroker, "1", "log.retention.ms").Configs[0].Value)
+	for id, want := range map[int32]string{1: "604800000", 2: "4321"} {
+		got := askConfigs(t, b.addrs[id], resourceTopic, "orders", "retention.ms").Configs[0]
+		require.Equal(t, want, *got.Value, "as broker %d goes by it", id)
+		require.Equal(t, want, *got.ConfigSynonyms[0].Value)
+	}
+	for id, addr := range b.addrs {
+		ask[*kmsg.ProduceResponse](t, addr, 13, b.produceTo(13, id-1))
+		dirs := ask[*kmsg.DescribeLogDirsResponse](t, addr, 4, kmsg.NewPtrDescribeLogDirsRequest()).Dirs
+		require.Len(t, dirs, 1)
+		require.Equal(t, b.cluster.LogDir(id), dirs[0].Dir)
+		require.Len(t, dirs[0].Topics, 1)
+		require.Len(t, dirs[0].Topics[0].Partitions, 1)
+		require.Equal(t, id-1, dirs[0].Topics[0].Partitions[0].Partition)
+		require.NotZero(t, dirs[0].Topics[0].Partitions[0].Size)
+	}
+}
+
+// What an absent broker leads has no leader, which every API says in its own way.
+func TestPartitionsOfAnAbsentBrokerHaveNoLeaderOnTheWire(t *testing.T) {
+	fsys := vfs.Mem()
+	cluster, err := strata.Open(strata.Config{Brokers: 3, FS: fsys, Dir: "data"})
+	require.NoError(t, err)
+	require.NoError(t, cluster.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 3, ReplicationFactor: 1, Assignment: [][]int32{{1}, {2}, {3}}}))
+	_, err = cluster.Backend().OffsetsPartition(t.Context(), "g", true)
+	require.NoError(t, err)
+	require.NoError(t, cluster.Close())
+	cluster, err = strata.Open(strata.Config{Brokers: 2, FS: fsys, Dir: "data"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
+	b := serveAll(t, cluster, Config{})
+	for version := range int16(14) {
+		got := askMetadata(t, b.addrs[1], version, false, topicNamed("orders"))
+		require.Len(t, got.Brokers, 2)
+		p := got.Topics[0].Partitions[2]
+		require.Equal(t, LeaderNotAvailable, Code(p.ErrorCode))
+		require.EqualValues(t, -1, p.Leader)
+		if version >= 5 {
+			require.Equal(t, []int32{3}, p.OfflineReplicas)
+		}
+		if version >= 7 {
+			require.EqualValues(t, 1, p.LeaderEpoch)
+		}
+		if replicas := []int32{3}; version > 0 {
+			require.Equal(t, replicas, p.Replicas)
+		} else {
+			require.Empty(t, p.Replicas, "the version has no other way to say that it is offline")
+		}
+	}
+	produced := ask[*kmsg.ProduceResponse](t, b.addrs[1], 12, b.produceTo(12, 2))
+	p := produced.Topics[0].Partitions[0]
+	require.Equal(t, NotLeaderOrFollower, Code(p.ErrorCode))
+	require.EqualValues(t, -1, p.CurrentLeader.LeaderID)
+	require.EqualValues(t, 1, p.CurrentLeader.LeaderEpoch)
+	require.Empty(t, produced.Brokers)
+	page := ask[*kmsg.DescribeTopicPartitionsResponse](t, b.addrs[2], 0, &kmsg.DescribeTopicPartitionsRequest{
+		Topics: []kmsg.DescribeTopicPartitionsRequestTopic{{Topic: "orders"}}, ResponsePartitionLimit: 10}).Topics[0].Partitions
+	require.Equal(t, []int32{3}, page[2].OfflineReplicas)
+	require.Empty(t, page[1].OfflineReplicas)
+	elect := func(kind int8) (codes []Code) {
+		req := kmsg.NewPtrElectLeadersRequest()
+		req.ElectionType, req.Topics = kind, []kmsg.ElectLeadersRequestTopic{{Topic: "orders", Partitions: []int32{1, 2}}}
+		for _, p := range ask[*kmsg.ElectLeadersResponse](t, b.addrs[1], 2, req).Topics[0].Partitions {
+			codes = append(codes, Code(p.ErrorCode))
+		}
+		return codes
+	}
+	require.Equal(t, []Code{ElectionNotNeeded, PreferredLeaderNotAvailable}, elect(electPreferred))
+	require.Equal(t, []Code{ElectionNotNeeded, EligibleLeadersNotAvailable}, elect(electUnclean))
+}

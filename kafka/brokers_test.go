@@ -1,0 +1,190 @@
+package kafka
+
+import (
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/topic"
+)
+
+// brokers is a cluster of brokers 1, 2, ... that are all served. Partition i of the topic "orders"
+// is led by broker i+1, which is in the rack r<i+1>.
+type brokers struct {
+	*Server
+	t     testing.TB
+	addrs map[int32]string
+}
+
+func serveBrokers(t testing.TB, n int, cfg Config) *brokers {
+	t.Helper()
+	specs := map[int32]replication.BrokerSpec{}
+	var assignment [][]int32
+	for id := int32(1); id <= int32(n); id++ {
+		specs[id] = replication.BrokerSpec{Rack: fmt.Sprint("r", id)}
+		assignment = append(assignment, []int32{id})
+	}
+	cluster, err := strata.Open(strata.Config{Brokers: n, BrokerSpecs: specs})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
+	require.NoError(t, cluster.Backend().CreateTopic(t.Context(), "orders", topic.Config{Partitions: n, ReplicationFactor: 1, Assignment: assignment}))
+	return serveAll(t, cluster, cfg)
+}
+
+// serveAll serves every broker of cluster that is there.
+func serveAll(t testing.TB, cluster *strata.Cluster, cfg Config) *brokers {
+	t.Helper()
+	b := &brokers{Server: NewServer(cluster, cfg), t: t, addrs: map[int32]string{}}
+	lns := map[int32]net.Listener{}
+	for _, id := range b.cluster.Brokers() {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		lns[id], b.addrs[id] = ln, ln.Addr().String()
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- b.ServeAll(lns) }()
+	t.Cleanup(func() {
+		require.NoError(t, b.Close())
+		require.ErrorIs(t, <-ended, ErrServerClosed)
+	})
+	return b
+}
+
+// id returns the id of the topic "orders".
+func (b *brokers) id() topic.ID {
+	id, known := b.cluster.TopicID("orders")
+	require.True(b.t, known)
+	return id
+}
+
+// ends returns how many records each partition of "orders" has.
+func (b *brokers) ends() (ends []int64) {
+	for p := range int32(len(b.addrs)) {
+		ends = append(ends, b.cluster.Status("orders", p).LogEndOffset)
+	}
+	return ends
+}
+
+func hostPort(host string, port int32) string { return net.JoinHostPort(host, fmt.Sprint(port)) }
+
+func TestEveryBrokerNamesAllBrokersAndLeaders(t *testing.T) {
+	b := serveBrokers(t, 3, Config{})
+	for id, addr := range b.addrs {
+		for version := range int16(14) {
+			got := askMetadata(t, addr, version, false, topicNamed("orders"))
+			require.Len(t, got.Brokers, 3, "broker %d, version %d", id, version)
+			for _, is := range got.Brokers {
+				require.Equal(t, b.addrs[is.NodeID], hostPort(is.Host, is.Port))
+				if version >= 1 {
+					require.Equal(t, fmt.Sprint("r", is.NodeID), *is.Rack)
+				}
+			}
+			for i, p := range got.Topics[0].Partitions {
+				require.Zero(t, p.ErrorCode)
+				require.EqualValues(t, i+1, p.Leader)
+				require.Equal(t, []int32{p.Leader}, p.Replicas)
+				require.Equal(t, []int32{p.Leader}, p.ISR)
+				require.Empty(t, p.OfflineReplicas)
+			}
+			if version >= 1 {
+				require.Equal(t, b.cluster.Controller(), got.ControllerID)
+			}
+		}
+		for version := range int16(3) {
+			req := kmsg.NewPtrDescribeClusterRequest()
+			req.IncludeFencedBrokers = true
+			got := ask[*kmsg.DescribeClusterResponse](t, addr, version, req)
+			require.Len(t, got.Brokers, 3)
+			for i, is := range got.Brokers {
+				require.EqualValues(t, i+1, is.NodeID)
+				require.Equal(t, b.addrs[is.NodeID], hostPort(is.Host, is.Port))
+				require.Equal(t, fmt.Sprint("r", is.NodeID), *is.Rack)
+				require.False(t, is.IsFenced)
+			}
+		}
+	}
+}
+
+func TestServerAdvertisesEachBrokerWhereItIsTold(t *testing.T) {
+	b := serveBrokers(t, 2, Config{Advertise: func(broker int32, ln net.Listener) (string, int32) {
+		return fmt.Sprintf("broker-%d.example", broker), 9000 + broker
+	}})
+	for _, is := range askMetadata(t, b.addrs[1], 13, false).Brokers {
+		require.Equal(t, fmt.Sprintf("broker-%d.example:%d", is.NodeID, 9000+is.NodeID), hostPort(is.Host, is.Port))
+	}
+	got := askConfigs(t, b.addrs[2], resourceBroker, "2", "advertised.listeners", "broker.rack", "log.dirs", "node.id")
+	values := map[string]string{}
+	for _, e := range got.Configs {
+		values[e.Name] = *e.Value
+	}
+	require.Equal(t, map[string]string{
+		"advertised.listeners": "PLAINTEXT://broker-2.example:9002", "broker.rack": "r2", "log.dirs": b.cluster.LogDir(2), "node.id": "2",
+	}, values)
+	require.NotEqual(t, b.cluster.LogDir(1), b.cluster.LogDir(2))
+}
+
+// A broker that nobody serves is no leader that a client could reach, and says so from version 6 on.
+func TestLeaderWithoutAListenerCannotBeReached(t *testing.T) {
+	cluster, err := strata.Open(strata.Config{Brokers: 2})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
+	require.NoError(t, cluster.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 2, ReplicationFactor: 1, Assignment: [][]int32{{1}, {2}}}))
+	_, addr := serveCluster(t, cluster, Config{})
+	require.EqualValues(t, 1, cluster.Controller())
+	for version := range int16(14) {
+		got := askMetadata(t, addr, version, false, topicNamed("orders"))
+		require.Len(t, got.Brokers, 1)
+		require.Zero(t, got.Topics[0].Partitions[0].ErrorCode)
+		p := got.Topics[0].Partitions[1]
+		require.EqualValues(t, -1, p.Leader)
+		require.Empty(t, p.OfflineReplicas, "it serves")
+		if version >= 6 {
+			require.Equal(t, ListenerNotFound, Code(p.ErrorCode))
+		} else {
+			require.Equal(t, LeaderNotAvailable, Code(p.ErrorCode))
+		}
+	}
+}
+
+func TestServeAllServesAllOrNone(t *testing.T) {
+	cluster, err := strata.Open(strata.Config{Brokers: 2})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
+	s := NewServer(cluster, Config{})
+	defer s.Close()
+	listen := func() net.Listener {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		return ln
+	}
+	one, other := listen(), listen()
+	require.ErrorIs(t, s.ServeAll(map[int32]net.Listener{1: one, 3: other}), ErrUnknownBroker)
+	for _, ln := range []net.Listener{one, other} {
+		_, err := ln.Accept()
+		require.ErrorIs(t, err, net.ErrClosed)
+	}
+	_, _, known := s.address(1)
+	require.False(t, known)
+	one, other = listen(), listen()
+	ended := make(chan error, 1)
+	go func() { ended <- s.ServeAll(map[int32]net.Listener{1: one, 2: other}) }()
+	require.Len(t, askMetadata(t, one.Addr().String(), 13, false).Brokers, 2, "before the first connection")
+	other.Close()
+	require.ErrorIs(t, <-ended, net.ErrClosed, "what ended it")
+	_, err = one.Accept()
+	require.ErrorIs(t, err, net.ErrClosed)
+	at := listen()
+	go func() { ended <- s.Serve(2, at) }()
+	require.Eventually(t, func() bool {
+		host, port, _ := s.address(2)
+		return hostPort(host, port) == at.Addr().String()
+	}, 10*time.Second, time.Millisecond, "served again, at another address")
+	require.NoError(t, s.Close())
+	require.ErrorIs(t, <-ended, ErrServerClosed)
+}
