@@ -19,7 +19,9 @@ func (o *opening) carryOut(steps []recovery.Step) error {
 		switch s.Kind {
 		case recovery.Store:
 			l.token.writer.incarnation = s.State.Incarnation
-			err = storeState(fsys, l.path, s.State)
+			if err = fsys.SyncDir(l.path); err == nil { // it must not be durable before the names that it names
+				err = storeState(fsys, l.path, s.State)
+			}
 		case recovery.Sync:
 			err = fsys.SyncDir(l.path)
 		case recovery.Remove:

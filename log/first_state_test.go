@@ -1,6 +1,7 @@
 package log
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/log/internal/recovery"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/vfs"
 )
@@ -88,4 +90,70 @@ func TestASnapshotOfANewLogSurvivesAPowerCut(t *testing.T) {
 	require.Equal(t, "state", string(p))
 	require.NoError(t, l.Close())
 	require.NoError(t, d.Close())
+}
+
+// A log that was opened, never written to and closed has a segment that nothing made durable: it is
+// not made when the log is opened again, and is not younger than the first state for that.
+func TestFirstStateOfALogThatWasOpenedBeforeNamesNoSegmentThatCanBeLost(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
+		disk := vfs.Mem()
+		cfg := Config{FS: disk, Sync: policy}
+		for range 2 {
+			l, err := Open("log", cfg)
+			require.NoError(t, err)
+			require.NoError(t, l.Close())
+		}
+		l, err := Open("log", cfg)
+		require.NoError(t, err)
+		for _, m := range moments(disk, randomCrashes(disk, 8), func() { fill(t, l, 1) }) {
+			cfg.FS = m.disk
+			again, err := Open("log", cfg)
+			require.NoError(t, err, "crash before %v", m.before)
+			require.NoError(t, again.Close())
+		}
+		require.NoError(t, l.Close())
+	}
+}
+
+// What a broker that was killed has named is not durable because it can be listed: the state that the
+// directory gets names nothing that the next power cut can take.
+func TestStateOfAKilledBrokersDirectoryNamesNothingThatCanBeLost(t *testing.T) {
+	t.Parallel()
+	kafka := vfs.Mem()
+	gapsOfKafka(t, kafka, true)
+	entries, err := kafka.ReadDir("data/t-0")
+	require.NoError(t, err)
+	for _, swapped := range []string{"", ".swap"} {
+		disk := vfs.Mem()
+		require.NoError(t, vfs.MakeDir(disk, "data/t-0", 0o755))
+		writeUnlisted(t, disk, "data/t-0/"+epochFile, []byte("0\n1\n0 0\n"))
+		for _, e := range entries[:min(len(entries), 12)] {
+			if p, err := vfs.ReadFile(kafka, "data/t-0/"+e.Name()); recovery.HoldsBatches(e.Name()) {
+				require.NoError(t, err)
+				writeUnlisted(t, disk, "data/t-0/"+e.Name()+swapped, p)
+				swapped = ""
+			}
+		}
+		var opened inDirectory
+		for _, m := range moments(disk, randomCrashes(disk, 8), func() { opened = openInDirectory(t, disk) }) {
+			d, err := OpenDirectory("data", DirectoryConfig{FS: m.disk})
+			require.NoError(t, err)
+			l, err := Open("data/t-0", Config{Dir: d})
+			require.NoError(t, err, "crash before %v", m.before)
+			inDirectory{l, d}.close(t)
+		}
+		require.Greater(t, len(opened.log.list()), 2)
+		opened.close(t)
+	}
+}
+
+// writeUnlisted writes a file whose name a power cut can take.
+func writeUnlisted(t *testing.T, disk *vfs.MemFS, name string, p []byte) {
+	t.Helper()
+	f, err := disk.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
+	require.NoError(t, err)
+	_, err = f.WriteAt(p, 0)
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(f.Sync(), f.Close()))
 }

@@ -106,6 +106,7 @@ func (l *Log) load(cfg *Config, found listing) error {
 	if o.synced && len(l.durability.dirty) == 0 {
 		l.durability.set(plan.End)
 	}
+	w.unlisted = o.facts.State.Version == 0 // nobody says that the names of the segments are durable
 	w.created = now()
 	w.drawJitter()
 	must := o.facts.State.Epochs || plan.Adopted
