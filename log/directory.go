@@ -82,7 +82,7 @@ func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("log: open directory: %w", err), lock.Close())
 	}
-	kafka, err := takeKafkaFiles(cfg.FS, dir)
+	kafka, err := takeDirectory(cfg.FS, dir)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("log: open directory: %w", err), lock.Close())
 	}
@@ -116,7 +116,7 @@ func (d *Directory) Close() error {
 	d.syncer.stop()
 	err := d.syncer.journal.close(!d.unclean)
 	if err == nil && !d.solo && !d.unclean {
-		if err = d.kafka.write(d.fs, d.path); err != nil {
+		if err = leaveDirectory(d.fs, d.path, &d.kafka); err != nil {
 			err = fmt.Errorf("log: close directory %s: %w", d.path, err)
 		}
 	}

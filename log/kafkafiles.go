@@ -27,21 +27,10 @@ const (
 // kafkaFiles is the content of those files. Offsets are by the name of the log's directory.
 type kafkaFiles struct {
 	clean      bool // the marker was there
-	byKafka    bool // and a Kafka broker has written it: what we knew of the logs before is old
+	closed     bool // and closedFile: see there
+	taken      bool // a Kafka broker has had the directory since: what we knew of the logs is old
 	recoveries map[string]int64
 	starts     map[string]int64
-}
-
-// takeKafkaFiles reads what is there and removes the marker of a clean shutdown, as Kafka does at
-// once.
-func takeKafkaFiles(fsys vfs.FS, dir string) (k kafkaFiles, err error) {
-	if k, err = readKafkaFiles(fsys, dir); err != nil || !k.clean {
-		return k, err
-	}
-	if err := fsys.Remove(filepath.Join(dir, cleanShutdownFile)); err != nil {
-		return k, err
-	}
-	return k, fsys.SyncDir(dir)
 }
 
 // readKafkaFiles reads what is there.
@@ -52,22 +41,36 @@ func readKafkaFiles(fsys vfs.FS, dir string) (k kafkaFiles, err error) {
 	if k.starts, err = readOffsets(fsys, filepath.Join(dir, logStartFile)); err != nil {
 		return k, err
 	}
-	k.clean, k.byKafka, err = readMarker(fsys, dir)
-	return k, err
+	return k, k.readMarks(fsys, dir)
 }
 
-// readMarker reads the marker of a clean shutdown: whether it is there, and a Kafka broker's.
-func readMarker(fsys vfs.FS, dir string) (clean, byKafka bool, err error) {
-	marker, err := vfs.ReadFile(fsys, filepath.Join(dir, cleanShutdownFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, false, nil
+// readMarks reads how dir was left, and by whom.
+func (k *kafkaFiles) readMarks(fsys vfs.FS, dir string) error {
+	marker, err := readIfThere(fsys, filepath.Join(dir, cleanShutdownFile))
+	if err != nil {
+		return err
 	}
-	return err == nil, err == nil && string(marker) != cleanShutdown, err
+	closed, err := readIfThere(fsys, filepath.Join(dir, closedFile))
+	if err == nil && closed != nil && marker == nil { // unless a writer has just closed the directory
+		marker, err = readIfThere(fsys, filepath.Join(dir, cleanShutdownFile))
+	}
+	k.clean, k.closed = marker != nil, closed != nil
+	k.taken = k.clean && string(marker) != cleanShutdown || k.closed && !k.clean
+	return err
+}
+
+// readIfThere reads a file; nil if there is none.
+func readIfThere(fsys vfs.FS, name string) (p []byte, err error) {
+	p, err = vfs.ReadFile(fsys, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return append([]byte{}, p...), err
 }
 
 // lookBeside reads Kafka's files beside the log in path, for a log that is only read and shares no
 // Directory. known says that the log has a state of ours: then they count only if a broker has
-// closed it.
+// had the directory since.
 func (d *Directory) lookBeside(path string, known bool) error {
 	real, err := d.fs.RealPath(path)
 	if err != nil {
@@ -75,8 +78,8 @@ func (d *Directory) lookBeside(path string, known bool) error {
 	}
 	d.path = filepath.Dir(real)
 	if known {
-		_, byKafka, err := readMarker(d.fs, d.path)
-		if err != nil || !byKafka { // what cannot be read says nothing against the state
+		var k kafkaFiles
+		if err := k.readMarks(d.fs, d.path); err != nil || !k.taken { // what cannot be read says nothing against the state
 			return nil
 		}
 	}
@@ -164,12 +167,12 @@ func (d *Directory) kafkaState(dir string) (st manifest.State, known bool) {
 	return st, known
 }
 
-// closedByKafka reports whether a Kafka broker has had the directory since we had, and closed it in
-// order: it has removed the marker that we left, and written its own, with the epoch of the broker.
-func (d *Directory) closedByKafka() bool {
+// takenByKafka reports whether a Kafka broker has had the directory since we had. Only read-only logs
+// find it so: OpenDirectory takes in what the broker left.
+func (d *Directory) takenByKafka() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.kafka.byKafka
+	return d.kafka.taken
 }
 
 // wasClosed takes in how a log of the directory was left.

@@ -112,7 +112,7 @@ func (o *opening) gather() (err error) {
 			return err
 		}
 	}
-	old := known && l.dir.closedByKafka() // the broker knew nothing of the state, and has changed what it speaks of
+	old := known && l.dir.takenByKafka() // the broker knew nothing of the state, and has changed what it speaks of
 	if len(files) > 0 && (!known || old) {
 		st, known = l.dir.kafkaState(l.path)
 	}

@@ -137,7 +137,7 @@ func (v *view) unmoved() error {
 	if err != nil {
 		return err
 	}
-	if !slices.Equal(segmentNames(entries), segmentNames(v.entries)) || v.rawState() != nil {
+	if !slices.Equal(segmentNames(entries), segmentNames(v.entries)) || !bytes.Equal(v.rawState(), v.raw) {
 		return errMoved
 	}
 	return nil

@@ -122,7 +122,7 @@ func checkNew(fsys vfs.FS, dir string) error {
 }
 
 func isCheckpoint(name string) bool {
-	return strings.HasSuffix(name, "-checkpoint") || name == ".kafka_cleanshutdown"
+	return strings.HasSuffix(name, "-checkpoint") || name == ".kafka_cleanshutdown" || name == "strata.closed"
 }
 
 func directoryError(dir string, reason, err error) error {
