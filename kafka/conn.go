@@ -48,9 +48,10 @@ type conn struct {
 	muted    atomic.Int64 // until then, in ns since the Unix epoch, requests are left alone: the client was told to wait
 
 	mu       sync.Mutex
-	queue    []*reply // in the order of the requests; the done ones at the front wait to be written
-	pending  int      // replies that are not done
-	writing  bool     // somebody writes
+	queue    []*reply  // in the order of the requests; the done ones at the front wait to be written
+	pending  int       // replies that are not done
+	writing  bool      // somebody writes
+	answered time.Time // when the last answer was written
 	closed   bool
 	draining bool
 }
@@ -90,7 +91,7 @@ func (c *conn) run() {
 	var err error
 	for err == nil {
 		var f *frame
-		if f, err = r.next(c.busy); err == nil {
+		if f, err = r.next(); err == nil {
 			c.awaitThrottle()
 			err = c.dispatch(f)
 		}
@@ -178,12 +179,23 @@ func (c *conn) isDraining() bool {
 	return c.draining
 }
 
-// busy reports whether a request is under way: then the client is not idle but waits.
-func (c *conn) busy() bool {
+// lastActive returns when the client was last served: now if a request is under way, since it waits
+// and is not idle. It is the zero time if the connection drains, or was not answered yet.
+func (c *conn) lastActive() (t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.queue) > 0 && !c.draining
+	switch {
+	case c.draining:
+	case c.busyLocked():
+		t = time.Now()
+	default:
+		t = c.answered
+	}
+	return t
 }
+
+// busyLocked reports whether a request is under way, or its answer.
+func (c *conn) busyLocked() bool { return len(c.queue) > 0 || c.writing }
 
 // awaitPending waits until at most n requests are under way; with 0, until their answers are
 // written too.
@@ -307,6 +319,7 @@ func (c *conn) write() {
 		}
 		if n == 0 {
 			c.writing = false
+			c.answered = time.Now()
 			c.mu.Unlock()
 			return
 		}

@@ -90,12 +90,12 @@ type reader struct {
 	first time.Time // when the first request must be there; zero: it is
 }
 
-// next reads the next frame. idle is called when none has come for Limits.Idle; false ends the connection.
-func (r *reader) next(idle func() bool) (*frame, error) {
-	for {
+// next reads the next frame. It waits until nothing has come, nor been answered, for Limits.Idle.
+func (r *reader) next() (*frame, error) {
+	for quiet := time.Now(); ; {
 		deadline := r.first
 		if deadline.IsZero() {
-			deadline = time.Now().Add(r.s.limits.Idle)
+			deadline = quiet.Add(r.s.limits.Idle)
 		}
 		if r.conn.isDraining() {
 			return nil, ErrServerClosed
@@ -104,9 +104,11 @@ func (r *reader) next(idle func() bool) (*frame, error) {
 		if err == nil {
 			break
 		}
-		if !isTimeout(err) || !r.first.IsZero() || !idle() {
+		active := r.conn.lastActive()
+		if !isTimeout(err) || !r.first.IsZero() || !active.After(quiet) {
 			return nil, err
 		}
+		quiet = active
 	}
 	if r.first.IsZero() && len(r.in.ahead) < 4 {
 		r.conn.readBy(time.Now().Add(r.s.limits.WholeRequest))

@@ -36,7 +36,10 @@ func waitingFetch(t *testing.T, s *Server, c *client) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for conn := range s.conns {
-			if conn.busy() {
+			conn.mu.Lock()
+			busy := conn.busyLocked()
+			conn.mu.Unlock()
+			if busy {
 				return true
 			}
 		}
