@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,25 +23,30 @@ import (
 )
 
 type serveOptions struct {
-	listen, dir, advertise, logLevel string
-	memory, allowPublic, autoCreate  bool
-	brokers                          int
-	set                              []string
+	dir, logLevel                   string
+	memory, allowPublic, autoCreate bool
+	brokers                         brokerOptions
+	set                             []string
 }
 
 func (a *app) serveCmd() *cobra.Command {
 	var o serveOptions
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Be a Kafka broker for any client",
+		Short: "Be a Kafka broker for any client, or several",
 		Long: "serve is a Kafka broker over a directory, or in memory. When it serves it prints one line that begins with \"ready\" and has the address\n" +
-			"that clients shall use. It stops in order on SIGTERM or SIGINT, and at once on a second one. `strata backup` copies the\n" +
+			"that clients shall use, or the addresses of all brokers with commas between them. It stops in order on SIGTERM or SIGINT, and at once on a second one. `strata backup` copies the\n" +
 			"directory while it is served.\n\n" +
+			"With --brokers N it is N brokers in one process, each with a directory (--dir/broker-ID, or --broker-dir), a rack if wanted, and a port:\n" +
+			"that of --listen and those that follow. A partition is on one of them, and not there while that one is not. Without --brokers those\n" +
+			"are served that have a directory. One whose directory cannot be used is left out, with a warning.\n\n" +
 			"An acknowledged record is on stable storage, unless --set flush.messages says otherwise. Topics are created when clients first ask for\n" +
 			"them. There is no authentication: addresses that other machines reach are refused without --allow-public.\n\n" +
 			"--set takes topic settings, as defaults for all topics, by Kafka's name for topics or brokers (retention.ms, log.retention.hours), and\n" +
 			"the broker settings " + brokerKeyNames() + ".",
 		Example: "  strata serve --listen 127.0.0.1:9092 --dir data\n" +
+			"  strata serve --listen 127.0.0.1:9092 --dir data --brokers 3 --rack a,b,c     # on ports 9092, 9093, 9094\n" +
+			"  strata serve --dir data --brokers 2 --broker-dir 2=/disk2/data\n" +
 			"  strata serve --memory                                          # nothing is kept; any free port, see the ready line\n" +
 			"  strata serve --dir data --set num.partitions=6 --set retention.ms=3600000 --auto-create=false\n" +
 			"  strata serve --memory --listen 0.0.0.0:9092 --allow-public --advertise broker:9092    # in a container",
@@ -51,11 +59,13 @@ func (a *app) serveCmd() *cobra.Command {
 		return a.serve(ctx, o, signals)
 	})
 	f := c.Flags()
-	f.StringVar(&o.listen, "listen", "127.0.0.1:0", "address to listen on; port 0: any free one")
+	f.StringSliceVar(&o.brokers.listen, "listen", []string{"127.0.0.1:0"}, "address to listen on; port 0: any free one. Of several brokers that of broker 1, or one for each")
 	f.StringVar(&o.dir, "dir", "", "directory to keep everything in; created if there is none")
 	f.BoolVar(&o.memory, "memory", false, "keep everything in memory")
-	f.StringVar(&o.advertise, "advertise", "", "address that clients are told, HOST:PORT, if it is not the one listened on")
-	f.IntVar(&o.brokers, "brokers", 1, "number of brokers; this version runs one")
+	f.StringSliceVar(&o.brokers.advertise, "advertise", nil, "address that clients are told, HOST:PORT, if it is not the one listened on. Of several brokers that of broker 1, or one for each")
+	f.IntVar(&o.brokers.count, "brokers", 0, "number of brokers, with the ids 1 to that; 0: those that have a directory, one if there are none")
+	f.StringSliceVar(&o.brokers.racks, "rack", nil, "the rack of each broker, in the order of their ids")
+	f.StringArrayVar(&o.brokers.dirs, "broker-dir", nil, "a broker's own directory, ID=DIR, instead of one in --dir; may be repeated")
 	f.BoolVar(&o.autoCreate, "auto-create", true, "create topics when clients first ask for them")
 	f.BoolVar(&o.allowPublic, "allow-public", false, "serve addresses that other machines reach, without authentication")
 	f.StringArrayVar(&o.set, "set", nil, "a setting, key=value; may be repeated")
@@ -67,8 +77,8 @@ func (a *app) serveCmd() *cobra.Command {
 
 // serve serves until a signal comes, ctx ends or the listener fails.
 func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signal) (err error) {
-	if o.brokers != 1 {
-		return misuse("--brokers %d: this version runs one broker", o.brokers)
+	if o.brokers.count < 0 {
+		return misuse("--brokers %d: it is at least 0", o.brokers.count)
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
@@ -80,22 +90,38 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	if err := applySettings(&ccfg, &kcfg, o.set); err != nil {
 		return err
 	}
-	if kcfg.Advertise, err = advertise(o.advertise); err != nil {
+	if ccfg.BrokerSpecs, err = o.brokers.specs(o.memory); err != nil {
 		return err
 	}
-	ln, err := net.Listen("tcp", o.listen)
+	ids := o.brokers.ids(o.dir, ccfg.BrokerSpecs)
+	ccfg.Brokers = o.brokers.count
+	told, err := o.brokers.advertised(ids)
 	if err != nil {
 		return err
 	}
-	if t, ok := ln.Addr().(*net.TCPAddr); ok && !o.allowPublic && !t.IP.IsLoopback() {
-		return errors.Join(misuse("--listen %s: other machines reach that address, and there is no authentication; --allow-public serves it all the same", o.listen), ln.Close())
+	if told != nil {
+		kcfg.Advertise = advertiser(told)
+	}
+	lns, err := o.brokers.openListeners(ids)
+	if err != nil {
+		return err
+	}
+	for _, ln := range lns {
+		if t, ok := ln.Addr().(*net.TCPAddr); ok && !o.allowPublic && !t.IP.IsLoopback() {
+			return errors.Join(misuse("--listen %s: other machines reach that address, and there is no authentication; --allow-public serves it all the same", ln.Addr()), closeListeners(lns))
+		}
 	}
 	cluster, err := strata.Open(ccfg)
 	if err != nil {
-		return errors.Join(err, ln.Close())
+		return errors.Join(err, closeListeners(lns))
 	}
-	if ids := cluster.Backend().Brokers(); len(ids) > 1 {
-		return errors.Join(misuse("--dir %s: it has brokers %v, this version serves one", o.dir, ids), ln.Close(), cluster.Close())
+	serving := cluster.Backend().Brokers()
+	for _, id := range ids {
+		if !slices.Contains(serving, id) { // its directory is not there, or has come back empty
+			logger.Warn("a broker does not serve, nor do its partitions", "broker", id)
+			lns[id].Close()
+			delete(lns, id)
+		}
 	}
 	server := kafka.NewServer(cluster, kcfg)
 	parts := []closer{server}
@@ -108,8 +134,8 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	}
 	parts = append(parts, cluster)
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(cluster.Controller(), ln) }()
-	if err := a.ready(ln, o.advertise); err != nil {
+	go func() { ended <- server.ServeAll(lns) }()
+	if err := a.ready(lns, told); err != nil {
 		return errors.Join(err, stop(signals, parts...))
 	}
 	select {
@@ -120,14 +146,21 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	return errors.Join(err, stop(signals, parts...))
 }
 
-func (a *app) ready(ln net.Listener, advertised string) error {
-	if advertised == "" {
-		advertised = ln.Addr().String()
-		if t, ok := ln.Addr().(*net.TCPAddr); ok && t.IP.IsUnspecified() { // what the server tells clients then
-			advertised = net.JoinHostPort("localhost", strconv.Itoa(t.Port))
+// ready says that the brokers are served: told has what clients are told of each, nil: where it listens.
+func (a *app) ready(lns map[int32]net.Listener, told map[int32]string) error {
+	var addresses, listening []string
+	for _, id := range slices.Sorted(maps.Keys(lns)) {
+		at := lns[id].Addr().String()
+		listening = append(listening, at)
+		if t, ok := lns[id].Addr().(*net.TCPAddr); ok && t.IP.IsUnspecified() { // what the server tells clients then
+			at = net.JoinHostPort("localhost", strconv.Itoa(t.Port))
 		}
+		if told != nil {
+			at = told[id]
+		}
+		addresses = append(addresses, at)
 	}
-	if err := a.emit(readyLine{"ready", advertised, ln.Addr().String()}); err != nil {
+	if err := a.emit(readyLine{"ready", strings.Join(addresses, ","), strings.Join(listening, ",")}); err != nil {
 		return err
 	}
 	return a.w.Flush()
@@ -135,8 +168,8 @@ func (a *app) ready(ln net.Listener, advertised string) error {
 
 type readyLine struct {
 	Type    string `json:"type"`
-	Address string `json:"address"` // for clients
-	Listen  string `json:"listen"`
+	Address string `json:"address"` // for clients; of several brokers with commas between them
+	Listen  string `json:"listen"`  // likewise
 }
 
 func (l readyLine) writeText(w io.Writer) {
@@ -180,18 +213,11 @@ func stop(signals <-chan os.Signal, parts ...closer) error {
 	}
 }
 
-// advertise returns what tells clients where to go; nil for the listener's own address.
-func advertise(addr string) (func(int32, net.Listener) (string, int32), error) {
-	if addr == "" {
-		return nil, nil
+// advertiser tells clients of the given addresses.
+func advertiser(told map[int32]string) func(int32, net.Listener) (string, int32) {
+	return func(broker int32, _ net.Listener) (string, int32) {
+		host, text, _ := net.SplitHostPort(told[broker]) // checked when it was read
+		port, _ := strconv.ParseUint(text, 10, 16)
+		return host, int32(port)
 	}
-	host, text, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, misuse("--advertise %s: %v", addr, err)
-	}
-	port, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || port == 0 || host == "" {
-		return nil, misuse("--advertise %s: it is HOST:PORT", addr)
-	}
-	return func(int32, net.Listener) (string, int32) { return host, int32(port) }, nil
 }

@@ -129,7 +129,7 @@ func TestServeSettings(t *testing.T) {
 
 func TestServeMisuse(t *testing.T) {
 	for _, args := range [][]string{
-		{}, {"--memory", "--dir", "x"}, {"--memory", "--brokers", "3"}, {"--memory", "--set", "x=1"}, {"--memory", "--set", "num.partitions"},
+		{}, {"--memory", "--dir", "x"}, {"--memory", "--set", "x=1"}, {"--memory", "--set", "num.partitions"},
 		{"--memory", "--set", "num.partitions=0"}, {"--memory", "--set", "retention.ms=x"}, {"--memory", "--set", "retention.ms=1", "--set", "log.retention.ms=1"},
 		{"--memory", "--advertise", "x"}, {"--memory", "--advertise", ":1"}, {"--memory", "--log-level", "x"},
 		{"--memory", "--listen", "0.0.0.0:0"}, {"--memory", "x"},

@@ -80,15 +80,18 @@ func (a *app) open(c *conn, dir string) error {
 		return err
 	}
 	c.closes = append(c.closes, cluster.Close)
-	const addr = "broker-1.strata.invalid:9092"
 	network := &memnet.Network{}
-	ln, err := network.Listen(addr)
-	if err != nil {
-		return errors.Join(err, c.close())
+	lns, addrs := map[int32]net.Listener{}, []string{}
+	for _, id := range cluster.Backend().Brokers() {
+		addr := fmt.Sprintf("broker-%d.strata.invalid:9092", id)
+		if lns[id], err = network.Listen(addr); err != nil {
+			return errors.Join(err, c.close())
+		}
+		addrs = append(addrs, addr)
 	}
 	server := kafka.NewServer(cluster, kafka.Config{Logger: slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(cluster.Controller(), ln) }()
+	go func() { ended <- server.ServeAll(lns) }()
 	c.closes = append(c.closes, func() error {
 		err := server.Close()
 		if serr := <-ended; !errors.Is(serr, kafka.ErrServerClosed) {
@@ -96,7 +99,7 @@ func (a *app) open(c *conn, dir string) error {
 		}
 		return err
 	})
-	c.opts = append(c.opts, kgo.SeedBrokers(addr), kgo.Dialer(func(ctx context.Context, _, addr string) (net.Conn, error) {
+	c.opts = append(c.opts, kgo.SeedBrokers(addrs...), kgo.Dialer(func(ctx context.Context, _, addr string) (net.Conn, error) {
 		return network.Dial(ctx, "tcp", addr)
 	}))
 	return nil
