@@ -58,7 +58,9 @@ func StableWith(n int) func(Info) bool {
 	return func(i Info) bool { return i.State == Stable && len(i.Members) == n }
 }
 
-// Groups describes all groups, sorted by id, without offsets.
+// Groups describes all groups, sorted by id, without offsets. If some cannot be asked for, since
+// their partition of the offsets topic has no leader or cannot be loaded, it returns the others with
+// an error that says so (ErrCoordinatorNotAvailable).
 func (c *Coordinator) Groups(ctx context.Context) ([]Info, error) {
 	var out []Info
 	err := c.each(ctx, func(_ string, g *classic.Group) { out = append(out, newInfo(g.View())) })
@@ -66,15 +68,9 @@ func (c *Coordinator) Groups(ctx context.Context) ([]Info, error) {
 	return out, err
 }
 
-// each calls f, which must only look, with every group.
+// each calls f, which must only look, with every group that can be asked for.
 func (c *Coordinator) each(ctx context.Context, f func(id string, g *classic.Group)) error {
-	shards, err := c.runtime.Shards(ctx, false)
-	for _, s := range shards {
-		if err == nil && c.leads(s.Partition()) {
-			err = s.Each(ctx, f)
-		}
-	}
-	return err
+	return c.eachShard(ctx, func(s *shard) error { return s.Each(ctx, f) })
 }
 
 // Describe describes a group as Group does, but without its offsets. It returns ErrGroupNotFound if
@@ -95,14 +91,11 @@ func (c *Coordinator) Describe(ctx context.Context, id string) (Info, error) {
 // leads it coordinates the group. If there is no offsets topic it is made if create is set;
 // otherwise ErrNotCoordinator is returned, as nobody coordinates anything yet.
 func (c *Coordinator) OffsetsPartition(ctx context.Context, group string, create bool) (int32, error) {
-	s, err := c.shard(ctx, group, create)
-	if err != nil {
-		return 0, err
+	p, err := c.partition(ctx, group, create)
+	if err == nil && p < 0 {
+		err = ErrNotCoordinator
 	}
-	if s == nil {
-		return 0, ErrNotCoordinator
-	}
-	return s.Partition(), nil
+	return p, err
 }
 
 func newInfo(v classic.View) Info {
@@ -117,44 +110,51 @@ func newInfo(v classic.View) Info {
 // without polling. A group that does not exist is shown to pred as Dead. pred runs on the caller's
 // goroutine.
 func (c *Coordinator) WaitGroup(ctx context.Context, id string, pred func(Info) bool) (Info, error) {
+	for {
+		if info, err := c.awaitGroup(ctx, id, pred); !errors.Is(err, errLookAgain) {
+			return info, err
+		}
+	}
+}
+
+var errLookAgain = errors.New("group: it may have changed")
+
+// awaitGroup returns the group if pred holds, and errLookAgain as soon as it may have changed.
+func (c *Coordinator) awaitGroup(ctx context.Context, id string, pred func(Info) bool) (info Info, err error) {
 	changed := make(chan struct{}, 1)
 	s, err := c.shard(ctx, id, true) // the offsets topic is made: there would be nothing to wait at
-	if err != nil {
+	if err == nil {
+		defer s.Watch(id, changed)()
+		info, err = c.Group(ctx, id)
+	}
+	var retry <-chan time.Time
+	switch {
+	case errors.Is(err, ErrNotCoordinator) && c.broker == anyBroker, errors.Is(err, ErrCoordinatorNotAvailable):
+		retry = time.After(coordinator.RetryLoadAfter) // it is being loaded again, or moves
+	case errors.Is(err, ErrGroupNotFound):
+		info = Info{ID: id, State: Dead}
+	case err != nil:
 		return Info{}, err
 	}
-	defer s.Watch(id, changed)()
-	for {
-		info, err := c.Group(ctx, id)
-		switch {
-		case errors.Is(err, ErrGroupNotFound):
-			info = Info{ID: id, State: Dead}
-		case errors.Is(err, ErrNotCoordinator), errors.Is(err, ErrCoordinatorNotAvailable):
-			select { // being loaded again
-			case <-time.After(coordinator.RetryLoadAfter):
-				continue
-			case <-ctx.Done():
-				return Info{}, ctx.Err()
-			}
-		case err != nil:
-			return Info{}, err
-		}
-		if pred(info) {
-			return info, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return info, ctx.Err()
-		case <-c.ctx.Done():
-			return info, ErrClosed
-		}
+	if retry == nil && pred(info) {
+		return info, nil
+	}
+	select {
+	case <-changed:
+		return info, errLookAgain
+	case <-retry:
+		return info, errLookAgain
+	case <-ctx.Done():
+		return info, ctx.Err()
+	case <-c.ctx.Done():
+		return info, ErrClosed
 	}
 }
 
 // DeleteGroup removes a group and its offsets, durably. It returns ErrNonEmptyGroup if it has
 // members, ErrGroupNotFound if there is none.
 func (c *Coordinator) DeleteGroup(ctx context.Context, id string) error {
-	_, err := c.existing(ctx, id, ErrGroupNotFound, func(t machine.Ticket) classic.Event { return classic.EventDelete{To: t} })
+	_, err := c.existing(ctx, question{group: id, absent: ErrGroupNotFound, once: true}, func(t machine.Ticket) classic.Event { return classic.EventDelete{To: t} })
 	return err
 }
 
@@ -175,7 +175,7 @@ func (c *Coordinator) DeleteOffsets(ctx context.Context, id string, tps ...recor
 			errs[tp] = ErrUnknownTopicOrPartition
 		}
 	}
-	v, err := c.existing(ctx, id, ErrGroupNotFound, func(t machine.Ticket) classic.Event { return classic.EventDeleteOffsets{Partitions: exist, To: t} })
+	v, err := c.existing(ctx, question{group: id, absent: ErrGroupNotFound, once: true}, func(t machine.Ticket) classic.Event { return classic.EventDeleteOffsets{Partitions: exist, To: t} })
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,8 @@ func (c *Coordinator) On(broker int32) *Coordinator { return &Coordinator{c.grou
 // group. The offsets topic is made if there is none. It returns ErrCoordinatorNotAvailable while
 // the partition that the group's state is kept in has no leader. Kafka: FindCoordinator.
 func (c *Coordinator) FindCoordinator(ctx context.Context, group string) (broker int32, err error) {
-	p, err := (&Coordinator{c.groups, anyBroker}).OffsetsPartition(ctx, group, true)
+	all := &Coordinator{c.groups, anyBroker}
+	p, err := all.partition(ctx, group, true)
 	if err != nil {
 		return -1, err
 	}
@@ -26,13 +27,4 @@ func (c *Coordinator) FindCoordinator(ctx context.Context, group string) (broker
 		err = fmt.Errorf("%w: no broker leads partition %d of the offsets topic", ErrCoordinatorNotAvailable, p)
 	}
 	return broker, err
-}
-
-// leads reports whether c answers for the groups of a partition of the offsets topic.
-func (c *Coordinator) leads(partition int32) bool {
-	if c.broker == anyBroker {
-		return true
-	}
-	leader, _, err := c.store.OffsetsLeader(partition)
-	return err == nil && leader == c.broker
 }

@@ -38,7 +38,7 @@ func requests(c *Coordinator, group string) map[string]func() error {
 // Group g is in partition 3 of the offsets topic, my-group in 12, console-consumer in 40.
 func TestBrokerAnswersForTheGroupsThatItCoordinates(t *testing.T) {
 	store := newFakeStore(map[string]int32{"t": 1})
-	store.leaders = map[int32]int32{12: 2, 40: -1}
+	store.leaders = map[int32]leader{12: {2, 1}, 40: {-1, 1}}
 	inBubble(t, store, Config{OffsetsPartitions: 50}, func(t *testing.T, c *Coordinator) {
 		tp := record.TopicPartition{Topic: "t"}
 		for name, request := range requests(c.On(1), "g") {

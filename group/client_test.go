@@ -31,6 +31,9 @@ func inBubble(t *testing.T, store *fakeStore, cfg Config, f func(t *testing.T, c
 // live is the coordinator of the day.
 type live struct{ p atomic.Pointer[Coordinator] }
 
+// busy counts the requests that clients wait for.
+type busy struct{ join, sync, commit atomic.Int32 }
+
 // A client is a member as the consumer package plays one: it joins, syncs, sends heartbeats and
 // rejoins, until it is stopped.
 type client struct {
@@ -45,6 +48,10 @@ type client struct {
 	onOwn                    func(m *client, generation int32, owned []record.TopicPartition) // with every change
 	onLost                   func(m *client)                                                  // owns nothing any more
 	onBeat                   func(m *client)                                                  // before each heartbeat
+	restarts                 bool                                                             // comes back when it is fenced, as a program that is started again
+	remote                   bool                                                             // finds its coordinator by itself, as over the wire
+
+	busy *busy
 
 	mu         sync.Mutex
 	id         string
@@ -52,13 +59,14 @@ type client struct {
 	owned      []record.TopicPartition
 	frozen     chan struct{} // not nil: does nothing until it is closed
 	joins      int
+	broker     int32 // if remote
 
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
 func newClient(c *Coordinator, group string, a assignor.Assignor, partitions map[string]int32) *client {
-	m := &client{at: &live{}, group: group, assignor: a, partitions: partitions, session: 10 * time.Second, rebalance: 30 * time.Second, beat: 3 * time.Second, generation: -1, host: "/10.0.0.1"}
+	m := &client{at: &live{}, group: group, assignor: a, partitions: partitions, session: 10 * time.Second, rebalance: 30 * time.Second, beat: 3 * time.Second, generation: -1, host: "/10.0.0.1", busy: new(busy)}
 	m.at.p.Store(c)
 	for topic := range partitions {
 		m.topics = append(m.topics, topic)
@@ -75,6 +83,30 @@ func (m *client) start() *client {
 		m.run(ctx)
 	}()
 	return m
+}
+
+// coordinator returns whom the client sends its requests to: whoever coordinates its group, or the
+// coordinator of the broker that it has found last.
+func (m *client) coordinator() *Coordinator {
+	c := m.at.p.Load()
+	if !m.remote {
+		return c
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return c.On(m.broker)
+}
+
+// find looks for the coordinator after err.
+func (m *client) find(err error) {
+	if !errors.Is(err, ErrNotCoordinator) && !errors.Is(err, ErrCoordinatorNotAvailable) {
+		return
+	}
+	if broker, err := m.at.p.Load().FindCoordinator(context.Background(), m.group); err == nil {
+		m.mu.Lock()
+		m.broker = broker
+		m.mu.Unlock()
+	}
 }
 
 // kill ends the client without a goodbye; stop leaves.
@@ -165,8 +197,11 @@ func (m *client) run(ctx context.Context) {
 				m.onLost(m)
 			}
 			m.set(id, -1, nil)
+		case errors.Is(err, ErrFencedInstance) && m.restarts:
+			m.set("", -1, nil)
 		case errors.Is(err, ErrRebalanceInProgress), errors.Is(err, errMoved), err == nil:
 		case errors.Is(err, ErrNotCoordinator), errors.Is(err, ErrCoordinatorNotAvailable), errors.Is(err, ErrClosed):
+			m.find(err)
 			time.Sleep(100 * time.Millisecond)
 		default:
 			return
@@ -181,9 +216,11 @@ func (m *client) rebalanceOnce(ctx context.Context, owned []record.TopicPartitio
 	id, generation := m.id, m.generation
 	m.joins++
 	m.mu.Unlock()
-	j, err := m.at.p.Load().Join(ctx, JoinRequest{Group: m.group, MemberID: id, InstanceID: m.instance, ClientID: "c", ClientHost: m.host, ProtocolType: "consumer",
+	m.busy.join.Add(1)
+	j, err := m.coordinator().Join(ctx, JoinRequest{Group: m.group, MemberID: id, InstanceID: m.instance, ClientID: "c", ClientHost: m.host, ProtocolType: "consumer",
 		SessionTimeout: m.session, RebalanceTimeout: m.rebalance, SkipAssignment: true,
 		Protocols: []assignor.Protocol{{Name: m.assignor.Name(), Metadata: assignor.SubscriptionFor(m.assignor, m.topics, owned, generation, "")}}})
+	m.busy.join.Add(-1)
 	if err != nil {
 		return err
 	}
@@ -197,7 +234,9 @@ func (m *client) rebalanceOnce(ctx context.Context, owned []record.TopicPartitio
 			return err
 		}
 	}
-	s, err := m.at.p.Load().Sync(ctx, sync)
+	m.busy.sync.Add(1)
+	s, err := m.coordinator().Sync(ctx, sync)
+	m.busy.sync.Add(-1)
 	if err != nil {
 		return err
 	}
@@ -231,7 +270,11 @@ func (m *client) beats(ctx context.Context) error {
 		if m.onBeat != nil {
 			m.onBeat(m)
 		}
-		if err := m.at.p.Load().Heartbeat(ctx, r); err != nil && !errors.Is(err, ErrClosed) {
+		err := m.coordinator().Heartbeat(ctx, r)
+		switch {
+		case errors.Is(err, ErrNotCoordinator), errors.Is(err, ErrCoordinatorNotAvailable):
+			m.find(err) // it is a member still, wherever the group is
+		case err != nil && !errors.Is(err, ErrClosed):
 			return err
 		}
 	}

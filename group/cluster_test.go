@@ -123,7 +123,7 @@ func TestOffsetsTopicIsKafkasAndHasFilesOnlyWhereItIsWritten(t *testing.T) {
 		policy, _ := info.Settings.Value("cleanup.policy")
 		require.Equal(t, "compact", policy, "the last offset of each partition is kept for ever")
 
-		l := &clusterLog{brokers, record.TopicPartition{Topic: offsets.Topic, Partition: 12}}
+		l := &clusterLog{brokers, record.TopicPartition{Topic: offsets.Topic, Partition: 12}, 0}
 		p, err := l.Read(nil, 0, 1<<20)
 		require.NoError(t, err)
 		b, _, err := record.Parse(p)

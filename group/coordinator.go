@@ -6,18 +6,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/internal/coordinator"
 	"github.com/stratalog/strata/internal/machine"
-	"github.com/stratalog/strata/record"
 )
 
 // A Coordinator runs the groups whose partitions of the offsets topic are led by the brokers of its
@@ -130,154 +126,6 @@ func (c *Coordinator) rebalanced(notice any) {
 	if c.cfg.Hooks.OnRebalanced != nil {
 		c.cfg.Hooks.OnRebalanced(r)
 	}
-}
-
-// shard returns the shard of a group. If there is no offsets topic it is made if create is set;
-// otherwise the result is nil.
-func (c *Coordinator) shard(ctx context.Context, group string, create bool) (*shard, error) {
-	shards, err := c.runtime.Shards(ctx, create && c.broker == anyBroker)
-	if err == nil && shards == nil && c.broker != anyBroker {
-		err = ErrNotCoordinator // nobody coordinates anything yet
-	}
-	if err != nil || shards == nil {
-		return nil, err
-	}
-	s := shards[offsets.PartitionFor(group, int32(len(shards)))]
-	if !c.leads(s.Partition()) {
-		return nil, ErrNotCoordinator
-	}
-	return s, nil
-}
-
-// watch loads what there is and then follows the topics: the offsets of deleted ones are deleted.
-func (c *Coordinator) watch() {
-	if shards, err := c.runtime.Shards(c.ctx, false); err == nil {
-		for _, s := range shards {
-			_ = s.Each(c.ctx, func(string, *classic.Group) {}) // an error is met again, and told, by the requests that need it
-		}
-	}
-	for c.ctx.Err() == nil {
-		now, err := c.store.Topics(c.ctx)
-		if err == nil {
-			c.topics.Store(&now)
-			for _, ev := range c.deleted(now) {
-				for _, s := range c.runtime.Known() {
-					_ = s.StepAll(c.ctx, ev) // a partition that cannot be loaded keeps the offsets
-				}
-			}
-			_, err = c.store.WaitTopics(c.ctx, now.Version)
-		}
-		if err != nil {
-			select { // the store is closing, or in trouble
-			case <-time.After(time.Second):
-			case <-c.ctx.Done():
-			}
-		}
-	}
-}
-
-// A sighting says that a topic existed at some version of the topics.
-type sighting struct {
-	id      [16]byte
-	version int64
-}
-
-// sight notes the topics in t.
-func (c *Coordinator) sight(t Topics) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for name, info := range t.Topics {
-		if c.seen[name].version <= t.Version {
-			c.seen[name] = sighting{info.ID, t.Version}
-		}
-	}
-}
-
-// deleted compares what was seen so far with all topics as they are now. Only what was seen to go
-// counts: at a start there may be offsets of topics that are yet to be brought in.
-func (c *Coordinator) deleted(now Topics) (events []classic.Event) {
-	c.mu.Lock()
-	for name, s := range c.seen {
-		if still, ok := now.Topics[name]; s.version < now.Version && (!ok || still.ID != s.id) {
-			events = append(events, classic.EventTopicDeleted{Topic: name, ID: s.id})
-			delete(c.seen, name)
-		}
-	}
-	c.mu.Unlock()
-	c.sight(now)
-	return events
-}
-
-// versioned is a Store in the same process, whose version of the topics costs no more than reading
-// a number.
-type versioned interface{ MetadataVersion() int64 }
-
-// current reports whether nothing has changed since the given version of the topics. A Store that
-// cannot tell counts as unchanged: the watcher sees changes a little later.
-func (c *Coordinator) current(version int64) bool {
-	v, ok := c.store.(versioned)
-	return !ok || v.MetadataVersion() == version
-}
-
-// lookup returns what is known of the topics of tps; those that do not exist are left out.
-func (c *Coordinator) lookup(ctx context.Context, partitions func(yield func(record.TopicPartition) bool)) (map[string]TopicInfo, error) {
-	var seen map[string]TopicInfo
-	if t := c.topics.Load(); t != nil && c.current(t.Version) {
-		seen = t.Topics
-	}
-	var missing []string
-	for tp := range partitions {
-		if tp.Partition >= seen[tp.Topic].Partitions {
-			missing = append(missing, tp.Topic)
-		}
-	}
-	if len(missing) == 0 {
-		return seen, nil
-	}
-	t, err := c.store.Topics(ctx, missing...) // perhaps they are newer than what the watcher saw
-	if err != nil {
-		return nil, err
-	}
-	c.sight(t)
-	seen = maps.Clone(seen)
-	if seen == nil {
-		return t.Topics, nil
-	}
-	maps.Copy(seen, t.Topics)
-	return seen, nil
-}
-
-// lookupNow is lookup that believes nothing seen before: a topic may have been deleted and created
-// again since.
-func (c *Coordinator) lookupNow(ctx context.Context, partitions func(yield func(record.TopicPartition) bool)) (map[string]TopicInfo, error) {
-	var names []string
-	for tp := range partitions {
-		if !slices.Contains(names, tp.Topic) {
-			names = append(names, tp.Topic)
-		}
-	}
-	if len(names) == 0 {
-		return nil, nil
-	}
-	t, err := c.store.Topics(ctx, names...)
-	if err != nil {
-		return nil, err
-	}
-	c.sight(t)
-	return t.Topics, nil
-}
-
-// known reports whether tp exists.
-func known(topics map[string]TopicInfo, tp record.TopicPartition) bool {
-	return tp.Partition >= 0 && tp.Partition < topics[tp.Topic].Partitions
-}
-
-func topicIDs(topics map[string]TopicInfo, tps func(yield func(record.TopicPartition) bool)) map[string][16]byte {
-	ids := make(map[string][16]byte)
-	for tp := range tps {
-		ids[tp.Topic] = topics[tp.Topic].ID
-	}
-	return ids
 }
 
 // newMemberID returns prefix and a random UUID (version 4), as Kafka makes member ids.

@@ -21,6 +21,10 @@
 //   - After a restart of the process, members that lived in it are gone when the Coordinator is there again,
 //     so nobody waits for their sessions to end. Members that came over the wire are members still, static
 //     or not, as long as they send heartbeats. Offsets are where they were.
+//   - A group survives the death of its coordinator: whoever leads its partition of the offsets topic next
+//     knows its members, their shares and every commit that was confirmed. A request under way is answered
+//     ErrNotCoordinator at that broker (On); calls of this process go on at the next coordinator.
+//   - A partition of the offsets topic that has no leader, or cannot be loaded, concerns its own groups only.
 //   - RewindGroup moves a group with members too, and no late commit overwrites it.
 //
 // # Parts

@@ -21,8 +21,11 @@ type fakeStore struct {
 	syncTime           time.Duration // between an append and its done
 	blocked            chan struct{} // appends wait until it is closed; nil: they do not
 	appendErr, readErr error
-	leaders            map[int32]int32 // of the offsets topic's partitions; those left out are led by broker 1
+	leaders            map[int32]leader // of the offsets topic's partitions; those left out are led by broker 1
 }
+
+// leader is who leads a partition, -1: nobody.
+type leader struct{ broker, epoch int32 }
 
 func newFakeStore(topics map[string]int32) *fakeStore {
 	f := &fakeStore{topics: Topics{Version: 1, Topics: map[string]TopicInfo{}}, starts: record.Offsets{}, ends: record.Offsets{}, changed: make(chan struct{})}
@@ -48,16 +51,36 @@ func (f *fakeStore) OffsetsTopic(_ context.Context, create int32) (int32, error)
 func (f *fakeStore) OffsetsLeader(p int32) (broker, epoch int32, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if leader, moved := f.leaders[p]; moved {
-		return leader, 1, nil
-	}
-	return 1, 0, nil
+	l := f.leaderLocked(p)
+	return l.broker, l.epoch, nil
 }
 
-func (f *fakeStore) OffsetsLog(p int32) (OffsetsLog, error) {
+func (f *fakeStore) leaderLocked(p int32) leader {
+	if l, ok := f.leaders[p]; ok {
+		return l
+	}
+	return leader{broker: 1}
+}
+
+// lead makes broker the leader of a partition of the offsets topic, -1: nobody, in the next epoch.
+// The new leader has what was confirmed, and of what was not, the first keep batches.
+func (f *fakeStore) lead(p, broker int32, keep int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.logs[p], nil
+	if f.leaders == nil {
+		f.leaders = map[int32]leader{}
+	}
+	f.leaders[p] = leader{broker, f.leaderLocked(p).epoch + 1}
+	if f.logs != nil {
+		f.logs[p].cutLocked(keep)
+	}
+	f.changedLocked()
+}
+
+func (f *fakeStore) OffsetsLog(p, epoch int32) (OffsetsLog, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &epochLog{f.logs[p], p, epoch}, nil
 }
 
 func (f *fakeStore) Topics(_ context.Context, names ...string) (Topics, error) {
@@ -121,6 +144,10 @@ func (f *fakeStore) set(name string, info TopicInfo) {
 	} else {
 		f.topics.Topics[name] = info
 	}
+	f.changedLocked()
+}
+
+func (f *fakeStore) changedLocked() {
 	f.topics.Version++
 	close(f.changed)
 	f.changed = make(chan struct{})
@@ -133,64 +160,6 @@ func (f *fakeStore) with(change func(f *fakeStore)) {
 	change(f)
 }
 
-type fakeLog struct {
-	f    *fakeStore
-	data []byte
-	end  int64
-}
-
-func (l *fakeLog) Append(batch []byte, done func(error)) {
-	l.f.mu.Lock()
-	blocked := l.f.blocked
-	l.f.mu.Unlock()
-	if blocked != nil {
-		<-blocked
-	}
-	l.f.mu.Lock()
-	err, wait := l.f.appendErr, l.f.syncTime
-	if err == nil {
-		at := len(l.data)
-		l.data = append(l.data, batch...)
-		record.SetBaseOffset(l.data[at:], l.end)
-		b, perr := record.ParseUnverified(l.data[at:])
-		if perr != nil {
-			panic(perr)
-		}
-		l.end = b.NextOffset()
-	}
-	l.f.mu.Unlock()
-	if wait > 0 {
-		time.AfterFunc(wait, func() { done(err) })
-		return
-	}
-	done(err)
-}
-
-func (l *fakeLog) Read(dst []byte, from int64, _ int) ([]byte, error) {
-	l.f.mu.Lock()
-	defer l.f.mu.Unlock()
-	if l.f.readErr != nil {
-		return nil, l.f.readErr
-	}
-	for p := l.data; len(p) > 0; {
-		b, err := record.ParseUnverified(p)
-		if err != nil {
-			return nil, err
-		}
-		if b.NextOffset() > from {
-			return append(dst, p...), nil
-		}
-		p = p[b.Size():]
-	}
-	return dst, nil
-}
-
-func (l *fakeLog) Bounds() (start, end int64, err error) {
-	l.f.mu.Lock()
-	defer l.f.mu.Unlock()
-	return 0, l.end, nil
-}
-
 // clone returns a store with what this one holds, as the next process finds it.
 func (f *fakeStore) clone() *fakeStore {
 	f.mu.Lock()
@@ -198,7 +167,7 @@ func (f *fakeStore) clone() *fakeStore {
 	c := newFakeStore(nil)
 	c.topics, c.starts, c.ends = f.topics, maps.Clone(f.starts), maps.Clone(f.ends)
 	for _, l := range f.logs {
-		c.logs = append(c.logs, &fakeLog{f: c, data: slices.Clone(l.data), end: l.end})
+		c.logs = append(c.logs, &fakeLog{f: c, data: slices.Clone(l.data), end: l.end, confirmed: len(l.data)})
 	}
 	return c
 }

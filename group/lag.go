@@ -3,6 +3,7 @@ package group
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -198,22 +199,27 @@ func (c *Coordinator) Group(ctx context.Context, id string) (Info, error) {
 
 // Lags returns the lag of every group, sorted by id, and how long each takes to catch up. Whoever
 // calls it every few seconds sees whether a group needs more members: LagLimit.Check says that it
-// is beyond what its application tolerates.
+// is beyond what its application tolerates. If some groups cannot be asked for, the others come with
+// an error, as in Groups.
 func (c *Coordinator) Lags(ctx context.Context) ([]GroupLag, error) {
 	var groups []standing
-	if err := c.each(ctx, func(_ string, g *classic.Group) { groups = append(groups, standingOf(g)) }); err != nil {
-		return nil, err
-	}
+	missing := c.each(ctx, func(_ string, g *classic.Group) { groups = append(groups, standingOf(g)) })
 	if err := c.measure(ctx, groups); err != nil {
-		return nil, err
+		return nil, errors.Join(missing, err)
 	}
 	slices.SortFunc(groups, func(a, b standing) int { return cmp.Compare(a.ID, b.ID) })
+	return c.sample(groups, missing == nil && c.broker == anyBroker), missing
+}
+
+// sample notes where the groups stand and returns how they do. all says that there are no others:
+// nothing is kept of those that are gone.
+func (c *Coordinator) sample(groups []standing, all bool) []GroupLag {
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	samples := make(map[string]lagSamples, len(groups)) // of groups that are gone nothing is kept
-	if c.broker != anyBroker {
-		samples = c.samples // the others' are not gone
+	samples := c.samples
+	if all {
+		samples = make(map[string]lagSamples, len(groups))
 	}
 	out := make([]GroupLag, 0, len(groups))
 	for _, s := range groups {
@@ -222,5 +228,5 @@ func (c *Coordinator) Lags(ctx context.Context) ([]GroupLag, error) {
 		out = append(out, l)
 	}
 	c.samples = samples
-	return out, nil
+	return out
 }

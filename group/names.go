@@ -51,6 +51,8 @@ var (
 	ErrGroupMaxSize            = protocol.ErrGroupMaxSize            // GROUP_MAX_SIZE_REACHED
 	ErrCoordinatorNotAvailable = machine.ErrNotAvailable             // COORDINATOR_NOT_AVAILABLE: retry
 	ErrNotCoordinator          = machine.ErrNotLeader                // NOT_COORDINATOR: look the coordinator up again, retry
+	ErrMoving                  = machine.ErrMoving                   // with one of the two above: the group's coordinator changes
+	ErrUncertain               = machine.ErrUncertain                // with ErrNotCoordinator: the change may be stored or not
 	ErrLoading                 = protocol.ErrLoading                 // COORDINATOR_LOAD_IN_PROGRESS: retry; only over a network
 	ErrNonEmptyGroup           = protocol.ErrNonEmptyGroup           // NON_EMPTY_GROUP
 	ErrGroupNotFound           = protocol.ErrGroupNotFound           // GROUP_ID_NOT_FOUND

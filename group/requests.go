@@ -23,14 +23,8 @@ func (c *Coordinator) Join(ctx context.Context, r JoinRequest) (JoinResponse, er
 	if err := c.checkJoin(&r); err != nil {
 		return JoinResponse{}, err
 	}
-	s, err := c.shard(ctx, r.Group, r.MemberID == "")
-	if err != nil {
-		return JoinResponse{}, err
-	}
-	if s == nil {
-		return JoinResponse{}, ErrUnknownMember
-	}
-	v, err := s.Do(ctx, r.Group, func(q *request) {
+	known := question{group: r.Group, create: r.MemberID == "", absent: ErrUnknownMember}
+	v, err := c.ask(ctx, known, func(q *request) {
 		g, ok := q.Get(r.Group)
 		if !ok && r.MemberID != "" {
 			q.Answer(nil, ErrUnknownMember) // joining under an old id makes no group
@@ -96,23 +90,27 @@ func (c *Coordinator) Heartbeat(ctx context.Context, r HeartbeatRequest) error {
 	if err := checkID(r.Group, true); err != nil {
 		return err
 	}
-	s, err := c.shard(ctx, r.Group, false)
-	if err != nil {
-		return err
+	for {
+		s, err := c.shard(ctx, r.Group, false)
+		if err != nil {
+			return err
+		}
+		if s == nil {
+			return ErrUnknownMember
+		}
+		reply, found, loaded, err := s.Now(r.Group, classic.EventHeartbeat{HeartbeatRequest: &r})
+		switch {
+		case c.asksAgain(question{}, err): // this shard has ended: there is another, or no leader
+			continue
+		case err != nil:
+			return err
+		case !loaded:
+			return nil
+		case !found:
+			return ErrUnknownMember
+		}
+		return reply.Err
 	}
-	if s == nil {
-		return ErrUnknownMember
-	}
-	reply, found, loaded, err := s.Now(r.Group, classic.EventHeartbeat{HeartbeatRequest: &r})
-	switch {
-	case err != nil:
-		return err
-	case !loaded:
-		return nil
-	case !found:
-		return ErrUnknownMember
-	}
-	return reply.Err
 }
 
 // Leave takes members out of a group, which rebalances. The result has an error or nil for each
@@ -135,23 +133,16 @@ func (c *Coordinator) member(ctx context.Context, group string, event func(machi
 	if err := checkID(group, true); err != nil {
 		return nil, err
 	}
-	return c.existing(ctx, group, ErrUnknownMember, event)
+	return c.existing(ctx, question{group: group, absent: ErrUnknownMember}, event)
 }
 
-// existing steps a group; absent is the answer if there is none.
-func (c *Coordinator) existing(ctx context.Context, group string, absent error, event func(machine.Ticket) classic.Event) (any, error) {
-	s, err := c.shard(ctx, group, false)
-	if err != nil {
-		return nil, err
-	}
-	if s == nil {
-		return nil, absent
-	}
-	return s.Do(ctx, group, func(q *request) {
-		if _, ok := q.Get(group); ok {
-			q.Step(group, event(q.Ticket))
+// existing steps a group; q.absent is the answer if there is none.
+func (c *Coordinator) existing(ctx context.Context, q question, event func(machine.Ticket) classic.Event) (any, error) {
+	return c.ask(ctx, q, func(r *request) {
+		if _, ok := r.Get(q.group); ok {
+			r.Step(q.group, event(r.Ticket))
 		} else {
-			q.Answer(nil, absent)
+			r.Answer(nil, q.absent)
 		}
 	})
 }
@@ -186,7 +177,7 @@ func (c *Coordinator) CommitOffsets(ctx context.Context, r CommitRequest) (map[r
 	if len(r.Offsets) == 0 && len(all) > 0 {
 		return unknown, nil
 	}
-	v, err := c.creating(ctx, r.Group, func(t machine.Ticket) classic.Event {
+	v, err := c.creating(ctx, question{group: r.Group}, func(t machine.Ticket) classic.Event {
 		return classic.EventCommit{CommitRequest: &r, TopicIDs: topicIDs(topics, maps.Keys(r.Offsets)), To: t}
 	})
 	if err != nil {
@@ -213,12 +204,9 @@ func otherTopics(ids map[string][16]byte, topics map[string]TopicInfo) bool {
 }
 
 // creating steps a group, which is made if there is none.
-func (c *Coordinator) creating(ctx context.Context, group string, event func(machine.Ticket) classic.Event) (any, error) {
-	s, err := c.shard(ctx, group, true)
-	if err != nil {
-		return nil, err
-	}
-	return s.Do(ctx, group, func(q *request) { q.Step(group, event(q.Ticket)) })
+func (c *Coordinator) creating(ctx context.Context, q question, event func(machine.Ticket) classic.Event) (any, error) {
+	q.create = true
+	return c.ask(ctx, q, func(r *request) { r.Step(q.group, event(r.Ticket)) })
 }
 
 // FetchOffsets returns the committed offsets of tps, nil: of all partitions that have one. Offset
@@ -259,11 +247,7 @@ func (c *Coordinator) offsets(ctx context.Context, group string) (map[record.Top
 // read returns what view sees of a group once all that it may see is committed; nil if there is no
 // such group.
 func (c *Coordinator) read(ctx context.Context, group string, view func(*classic.Group) any) (any, error) {
-	s, err := c.shard(ctx, group, false)
-	if err != nil || s == nil {
-		return nil, err
-	}
-	return s.Do(ctx, group, func(q *request) {
+	return c.ask(ctx, question{group: group}, func(q *request) {
 		if g, ok := q.Get(group); ok {
 			q.AnswerCommitted(group, view(g))
 		} else {

@@ -110,7 +110,7 @@ func (c *Coordinator) reset(ctx context.Context, id string, to ResetTarget, tps 
 		return nil, fmt.Errorf("reset offsets of group %s: %w", id, err)
 	}
 	ev.TopicIDs = topicIDs(topics, slices.Values(tps))
-	v, err := c.creating(ctx, id, func(t machine.Ticket) classic.Event {
+	v, err := c.creating(ctx, question{group: id, once: true}, func(t machine.Ticket) classic.Event {
 		ev.To = t
 		return ev
 	})

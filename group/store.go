@@ -16,11 +16,12 @@ type Store interface {
 	OffsetsTopic(ctx context.Context, create int32) (partitions int32, err error)
 
 	// OffsetsLeader returns the broker that leads a partition of the offsets topic and coordinates
-	// its groups, -1 if none does, and the leader epoch. It does not block.
+	// its groups, -1 if none does, and the leader epoch. What it answers never goes back. It does not
+	// block.
 	OffsetsLeader(partition int32) (broker, epoch int32, err error)
 
-	// OffsetsLog returns the leader replica of a partition of the offsets topic.
-	OffsetsLog(partition int32) (OffsetsLog, error)
+	// OffsetsLog returns a partition of the offsets topic as it is led in one leader epoch.
+	OffsetsLog(partition, epoch int32) (OffsetsLog, error)
 
 	// Topics returns the named topics that exist; none named: all.
 	Topics(ctx context.Context, names ...string) (Topics, error)
@@ -35,21 +36,25 @@ type Store interface {
 	ListOffsets(ctx context.Context, tps []record.TopicPartition, at partition.OffsetSpec) (record.Offsets, error)
 }
 
-// An OffsetsLog is one partition of the offsets topic. A Coordinator is its only writer.
+// An OffsetsLog is one partition of the offsets topic in one leader epoch. A Coordinator is its only
+// writer.
 type OffsetsLog interface {
-	// Append writes one batch, which it may keep but not change. done is called exactly once,
-	// without locks: with nil when the batch is committed, otherwise with ErrNotCoordinator,
-	// ErrCoordinatorNotAvailable, ErrTooLarge or any other error (which counts as
-	// ErrNotCoordinator) when that is not known to be so. Batches are written in the order of the
+	// Append writes one batch in that epoch, or not at all. The batch may be kept but not changed.
+	// done is called exactly once, without locks: with nil when the batch is committed, otherwise
+	// with ErrNotCoordinator, ErrCoordinatorNotAvailable, ErrTooLarge or any other error (which counts
+	// as ErrNotCoordinator) when that is not known to be so; ErrUncertain with it says that the batch
+	// may be in the log, ErrMoving that the epoch is over. Batches are written in the order of the
 	// calls. Append may block for as long as a write to the disk does, but not until the batch is
 	// committed.
 	Append(batch []byte, done func(error))
 
 	// Read appends whole batches to dst, from the one that holds offset from, about max bytes but
-	// at least one batch. At the end it returns dst.
+	// at least one batch. Without one below the end it returns dst.
 	Read(dst []byte, from int64, max int) ([]byte, error)
 
-	// Bounds returns the first offset and the one the next record will get.
+	// Bounds returns the first offset and the end of what is committed. That is at least what an
+	// earlier leader may have confirmed: until the leader of this epoch knows that to be committed,
+	// Bounds fails with ErrMoving.
 	Bounds() (start, end int64, err error)
 }
 
@@ -79,5 +84,13 @@ func (s topicStore) Partitions(ctx context.Context, create bool) (int32, error) 
 	return s.OffsetsTopic(ctx, s.partitions)
 }
 
+// Leader implements coordinator.Store.
+func (s topicStore) Leader(partition int32) (led coordinator.Leadership, err error) {
+	led.Broker, led.Epoch, err = s.OffsetsLeader(partition)
+	return led, err
+}
+
 // Log implements coordinator.Store.
-func (s topicStore) Log(partition int32) (coordinator.Log, error) { return s.OffsetsLog(partition) }
+func (s topicStore) Log(partition int32, led coordinator.Leadership) (coordinator.Log, error) {
+	return s.OffsetsLog(partition, led.Epoch)
+}

@@ -3,7 +3,6 @@ package group
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 
 	"github.com/stratalog/strata/group/offsets"
@@ -52,8 +51,8 @@ func (s *clusterStore) OffsetsLeader(p int32) (broker, epoch int32, err error) {
 }
 
 // OffsetsLog implements Store.
-func (s *clusterStore) OffsetsLog(p int32) (OffsetsLog, error) {
-	return &clusterLog{s.Cluster, record.TopicPartition{Topic: offsets.Topic, Partition: p}}, nil
+func (s *clusterStore) OffsetsLog(p, epoch int32) (OffsetsLog, error) {
+	return &clusterLog{s.Cluster, record.TopicPartition{Topic: offsets.Topic, Partition: p}, epoch}, nil
 }
 
 // Topics implements Store.
@@ -105,64 +104,4 @@ func (s *clusterStore) ListOffsets(ctx context.Context, tps []record.TopicPartit
 		maps.Copy(out, ends)
 	}
 	return out, nil
-}
-
-// clusterLog is one partition of the offsets topic, wherever its leader is.
-type clusterLog struct {
-	c  *replication.Cluster
-	tp record.TopicPartition
-}
-
-// Append implements OffsetsLog. There is no timeout: an append that was given up and then succeeds
-// would be in the log unknown to its coordinator.
-func (l *clusterLog) Append(batch []byte, done func(error)) {
-	l.c.Produce(&partition.ProduceRequest{TopicPartition: l.tp, Batch: batch, Acks: record.AcksAll, Done: func(r partition.ProduceResult) {
-		done(appendError(r.Err))
-	}})
-}
-
-// appendError maps the outcome of an append as Kafka does: what is missing may come back here, a
-// broker in trouble hands the group on.
-func appendError(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, partition.ErrNotEnoughReplicas), errors.Is(err, partition.ErrNotEnoughReplicasAfterAppend), errors.Is(err, partition.ErrTimeout),
-		errors.Is(err, replication.ErrUnknownTopic):
-		return fmt.Errorf("%w: %w", ErrCoordinatorNotAvailable, err)
-	case errors.Is(err, partition.ErrRecordTooLarge), errors.Is(err, partition.ErrBatchTooLarge):
-		return fmt.Errorf("%w: %w", ErrTooLarge, err)
-	}
-	return fmt.Errorf("%w: %w", ErrNotCoordinator, err)
-}
-
-// Read implements OffsetsLog.
-func (l *clusterLog) Read(dst []byte, from int64, max int) ([]byte, error) {
-	resp, err := l.c.Fetch(context.Background(), &partition.FetchRequest{
-		Partitions: []partition.FetchPartition{{TopicPartition: l.tp, Offset: from, MaxBytes: max, CurrentLeaderEpoch: -1}},
-		Isolation:  partition.ReadUncommitted,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := resp.Partitions[0].Err; err != nil {
-		return nil, err
-	}
-	return append(dst, resp.Partitions[0].Bytes...), nil
-}
-
-// Bounds implements OffsetsLog.
-func (l *clusterLog) Bounds() (start, end int64, err error) {
-	for spec, at := range map[partition.OffsetSpec]*int64{partition.Earliest: &start, partition.Latest: &end} {
-		got, err := l.c.ListOffsets(context.Background(), map[record.TopicPartition]partition.OffsetSpec{l.tp: spec}, partition.ReadUncommitted)
-		if err != nil {
-			return 0, 0, err
-		}
-		if r := got[l.tp]; r.Err != nil {
-			return 0, 0, r.Err
-		} else {
-			*at = r.Offset
-		}
-	}
-	return start, end, nil
 }

@@ -3,6 +3,7 @@ package group
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -34,89 +35,21 @@ type storm struct {
 	started    int
 
 	mu         sync.Mutex
-	generation map[string]string                 // "generation/partition" -> member id
+	generation map[string]string                 // "generation/partition" -> instance or member id
 	holder     map[record.TopicPartition]*client // who works on it at this moment
 	zombies    map[*client]bool                  // frozen, and has not noticed yet what it missed
 	committed  map[record.TopicPartition]int64   // by the last successful commit
 	position   map[*client]map[record.TopicPartition]int64
 	wrong      []string
 	handovers  int
+
+	generations map[*client]int32 // the last in which it had partitions
+	busy        busy
+	moves       moves // of the group's coordinator; nil: it does not
 }
 
 func (s *storm) complain(format string, args ...any) {
 	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
-}
-
-// owns is called by a client with every change of what it owns.
-func (s *storm) owns(m *client, generation int32, owned []record.TopicPartition) {
-	start := map[record.TopicPartition]int64{}
-	for _, tp := range owned {
-		got, err := s.at.p.Load().FetchOffsets(ctx, m.group, []record.TopicPartition{tp})
-		if err == nil {
-			start[tp] = max(got[tp].Offset, 0)
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for tp, h := range s.holder {
-		if h == m && !slices.Contains(owned, tp) {
-			delete(s.holder, tp)
-		}
-	}
-	if m.thawed() == nil {
-		delete(s.zombies, m)
-	}
-	for _, tp := range owned {
-		key := fmt.Sprintf("%d/%v", generation, tp)
-		if other, taken := s.generation[key]; taken && other != m.memberID() {
-			s.complain("generation %d: %v belongs to %s and %s", generation, tp, other, m.memberID())
-		}
-		s.generation[key] = m.memberID()
-		if h := s.holder[tp]; h != nil && h != m && !s.zombies[h] {
-			s.complain("%v was given to %s while %s holds it", tp, m.memberID(), h.memberID())
-		}
-		if s.holder[tp] != m {
-			s.handovers++
-			s.position[m][tp] = start[tp]
-		}
-		s.holder[tp] = m
-	}
-}
-
-// works commits one more record of each partition that m holds.
-func (s *storm) works(m *client) {
-	generation, owned := m.state()
-	for _, tp := range owned {
-		s.mu.Lock()
-		next, mine := s.position[m][tp]+1, s.holder[tp] == m
-		s.mu.Unlock()
-		r := CommitRequest{Group: m.group, MemberID: m.memberID(), InstanceID: m.instance, Generation: generation,
-			Offsets: map[record.TopicPartition]record.Committed{tp: {Offset: next}}}
-		_, err := s.at.p.Load().CommitOffsets(ctx, r)
-		if err != nil {
-			continue
-		}
-		s.mu.Lock()
-		if !mine {
-			s.complain("%s committed %v, which another one holds", m.memberID(), tp)
-		}
-		if next < s.committed[tp] {
-			s.complain("committed offset of %v went back from %d to %d", tp, s.committed[tp], next)
-		}
-		s.committed[tp] = next
-		s.position[m][tp] = next
-		s.mu.Unlock()
-	}
-}
-
-func (s *storm) dead(m *client) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for tp, h := range s.holder {
-		if h == m {
-			delete(s.holder, tp)
-		}
-	}
 }
 
 func (s *storm) start() {
@@ -127,6 +60,9 @@ func (s *storm) start() {
 		m.instance = fmt.Sprint("i", s.started)
 	}
 	m.onOwn, m.onBeat = s.owns, s.works
+	m.remote = s.moves != nil && s.rnd.IntN(2) == 0
+	m.busy = &s.busy
+	m.restarts = s.moves != nil // its new id goes with a coordinator that dies during the rebalance it came back in
 	s.mu.Lock()
 	s.position[m] = map[record.TopicPartition]int64{}
 	s.mu.Unlock()
@@ -138,6 +74,10 @@ func (s *storm) event() {
 	if len(s.members) > 0 {
 		i = s.rnd.IntN(len(s.members))
 	}
+	if s.moves != nil && s.rnd.IntN(2) == 0 {
+		s.move()
+		return
+	}
 	switch n := s.rnd.IntN(10); {
 	case n < 3 || len(s.members) < 2:
 		if len(s.members) < 8 {
@@ -148,7 +88,7 @@ func (s *storm) event() {
 		s.members = slices.Delete(s.members, i, i+1)
 		m.kill()
 		s.dead(m)
-		_, _ = m.at.p.Load().Leave(ctx, LeaveRequest{Group: "g", Members: []LeaveMember{{MemberID: m.memberID()}}})
+		_, _ = m.coordinator().Leave(ctx, LeaveRequest{Group: "g", Members: []LeaveMember{{MemberID: m.memberID()}}})
 	case n < 6: // dies
 		m := s.members[i]
 		s.members = slices.Delete(s.members, i, i+1)
@@ -179,19 +119,23 @@ func (s *storm) restart() {
 }
 
 func runStorm(t *testing.T, a assignor.Assignor, seed uint64, events int) (wrong []string) {
-	return runStormOn(t, a, seed, events, func(*testing.T) (Store, func()) {
+	return runStormOn(t, a, seed, events, nil, func(*testing.T) (Store, func()) {
 		store := newFakeStore(map[string]int32{"t": 6, "u": 3})
 		store.syncTime = 5 * time.Millisecond
 		return store, func() {}
 	})
 }
 
-func runStormOn(t *testing.T, a assignor.Assignor, seed uint64, events int, open func(*testing.T) (Store, func())) (wrong []string) {
+func runStormOn(t *testing.T, a assignor.Assignor, seed uint64, events int, moves moves, open func(*testing.T) (Store, func())) (wrong []string) {
 	synctest.Test(t, func(t *testing.T) {
 		store, done := open(t)
 		defer done()
 		s := &storm{t: t, store: store, assignor: a, partitions: map[string]int32{"t": 6, "u": 3}, rnd: rand.New(rand.NewPCG(seed, 0)),
-			generation: map[string]string{}, holder: map[record.TopicPartition]*client{}, zombies: map[*client]bool{}, committed: map[record.TopicPartition]int64{}, position: map[*client]map[record.TopicPartition]int64{}}
+			generation: map[string]string{}, holder: map[record.TopicPartition]*client{}, zombies: map[*client]bool{}, committed: map[record.TopicPartition]int64{}, position: map[*client]map[record.TopicPartition]int64{},
+			generations: map[*client]int32{}, moves: moves}
+		if moves != nil {
+			s.cfg = onePartition // the one that moves
+		}
 		s.restart()
 		defer func() { s.at.p.Load().Close() }()
 		for range events {
@@ -200,15 +144,24 @@ func runStormOn(t *testing.T, a assignor.Assignor, seed uint64, events int, open
 		if len(s.members) == 0 {
 			s.start()
 		}
+		if moves != nil {
+			store.(*fakeStore).lead(0, 1, s.rnd.IntN(2))
+		}
 		time.Sleep(15 * time.Second) // the last one has thawed
 		// From here on: session timeout plus rebalance timeout, and heartbeats to hear of it; a
 		// cooperative move takes two rounds.
 		time.Sleep(6*time.Second + 10*time.Second + 2*time.Second)
 		synctest.Wait()
+		s.mu.Lock()
+		confirmed := maps.Clone(s.committed)
+		s.mu.Unlock()
 		info, err := s.at.p.Load().Group(ctx, "g")
 		require.NoError(t, err)
 		require.True(t, StableWith(len(s.members))(info), "seed %d: %d members should be there: %+v", seed, len(s.members), info)
 		require.Equal(t, 9, assigned(info), "seed %d: %+v", seed, info)
+		for tp, offset := range confirmed {
+			require.GreaterOrEqual(t, info.Offsets[tp].Offset, offset, "seed %d: %v", seed, tp)
+		}
 		for _, m := range s.members {
 			m.kill()
 		}
@@ -239,7 +192,7 @@ func TestStormOverABrokerWithADisk(t *testing.T) {
 	for _, a := range []assignor.Assignor{assignor.Sticky(), assignor.CooperativeSticky()} {
 		t.Run(a.Name(), func(t *testing.T) {
 			for seed := range 3 {
-				wrong := runStormOn(t, a, uint64(seed), 60, func(t *testing.T) (Store, func()) {
+				wrong := runStormOn(t, a, uint64(seed), 60, nil, func(t *testing.T) (Store, func()) {
 					brokers, err := replication.Open(replication.Config{})
 					require.NoError(t, err)
 					for name, n := range map[string]int{"t": 6, "u": 3} {

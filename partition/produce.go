@@ -33,7 +33,11 @@ func (p *Partition) Produce(req *ProduceRequest) {
 
 // prepare checks the batch against the rules and makes it ready for the log.
 func (p *Partition) prepare(req *ProduceRequest) error {
-	epoch, err := p.checkEpoch(-1)
+	want := int32(-1)
+	if req.LeaderEpoch != nil {
+		want = *req.LeaderEpoch
+	}
+	epoch, err := p.checkEpoch(want)
 	if err != nil {
 		return err
 	}

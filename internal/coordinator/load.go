@@ -10,9 +10,11 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// RetryLoadAfter is how long a shard that could not be loaded answers machine.ErrNotAvailable
-// before it tries again.
+// RetryLoadAfter is how long a shard that could not be loaded answers machine.ErrNotAvailable at
+// most before it tries again. The first times it is less: a leader may not be ready yet.
 const RetryLoadAfter = time.Second
+
+const firstRetryLoadAfter = 5 * time.Millisecond
 
 // lockLoaded returns with mu held and the machines loaded, or with an error and without mu.
 func (s *Shard[M, E, R]) lockLoaded(ctx context.Context) error {
@@ -21,11 +23,12 @@ func (s *Shard[M, E, R]) lockLoaded(ctx context.Context) error {
 		switch s.state {
 		case active:
 			return nil
-		case closed:
+		case ended:
 			s.mu.Unlock()
-			return machine.ErrClosed
+			return s.over
 		case unloaded:
-			if err := s.loadErr; err != nil && time.Now().Before(s.retryAt) {
+			if !s.mayLoadLocked() {
+				err := s.loadErr
 				s.mu.Unlock()
 				return fmt.Errorf("%w: %w", machine.ErrNotAvailable, err)
 			}
@@ -38,6 +41,20 @@ func (s *Shard[M, E, R]) lockLoaded(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+// mayLoadLocked reports whether an unloaded shard may be loaded now.
+func (s *Shard[M, E, R]) mayLoadLocked() bool {
+	return s.loadErr == nil || !time.Now().Before(s.retryAt)
+}
+
+// preload begins to load the shard if nobody has yet.
+func (s *Shard[M, E, R]) preload() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == unloaded && s.mayLoadLocked() {
+		s.startLoadLocked()
 	}
 }
 
@@ -61,10 +78,16 @@ func (s *Shard[M, E, R]) unloadLocked(err error) {
 	s.reloadWhenAnsweredLocked()
 }
 
+// failCallsLocked ends every call with err. What the log was given, and has not answered, it may
+// have stored.
 func (s *Shard[M, E, R]) failCallsLocked(err error) {
-	for _, w := range s.writes {
+	for i, w := range s.writes {
+		told := err
+		if i < s.sent && !w.answered {
+			told = fmt.Errorf("%w: %w", err, machine.ErrUncertain)
+		}
 		for _, p := range w.replies {
-			p.call.result <- result{err: err}
+			p.call.result <- result{err: told}
 		}
 		w.replies = nil
 	}
@@ -93,21 +116,24 @@ func (s *Shard[M, E, R]) load() {
 func (s *Shard[M, E, R]) loaded(entries map[string]*entry[M], err error) (notices []any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state == closed {
+	if s.state == ended {
 		return nil
 	}
 	defer close(s.changed)
 	now := time.Now()
 	if err != nil {
-		s.state, s.loadErr, s.retryAt = unloaded, err, now.Add(RetryLoadAfter)
+		s.state, s.loadErr, s.retryAt = unloaded, err, now.Add(min(firstRetryLoadAfter<<min(s.failures, 10), RetryLoadAfter))
+		s.failures++
 		s.logger.Error("loading failed", "err", err)
 		return nil
 	}
 	s.r.counters.loads.Add(1)
-	s.state, s.loadErr, s.entries = active, nil, entries
-	for _, e := range entries {
-		notices = append(notices, s.stepLocked(e, now, s.r.kind.Loaded, 0)...)
+	s.state, s.loadErr, s.failures, s.entries = active, nil, 0, entries
+	notices = s.stepAllLocked(now, s.r.kind.Loaded)
+	for _, ev := range s.whenLoaded {
+		notices = append(notices, s.stepAllLocked(now, ev)...)
 	}
+	s.whenLoaded = nil
 	s.rearmLocked(now)
 	s.notifyLocked("")
 	return notices
@@ -116,7 +142,7 @@ func (s *Shard[M, E, R]) loaded(entries map[string]*entry[M], err error) (notice
 // replay reads the partition from its start to its end.
 func (s *Shard[M, E, R]) replay() (map[string]*entry[M], error) {
 	p := replayer[M, E, R]{s: s, entries: make(map[string]*entry[M]), written: make(map[any]int64), open: make(map[int64][]logged[R])}
-	l, err := s.r.store.Log(s.partition)
+	l, err := s.r.store.Log(s.partition, s.led)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +163,7 @@ func (s *Shard[M, E, R]) replay() (map[string]*entry[M], error) {
 			return nil, err
 		}
 		if next <= from {
-			break // nothing more is readable
+			break // what is left was compacted away
 		}
 		from = next
 	}

@@ -95,10 +95,10 @@ func (s *Shard[M, E, R]) Now(id string, ev E) (reply machine.Reply, found, loade
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch s.state {
-	case closed:
-		return reply, false, false, machine.ErrClosed
+	case ended:
+		return reply, false, false, s.over
 	case unloaded:
-		if s.loadErr == nil || !time.Now().Before(s.retryAt) {
+		if s.mayLoadLocked() {
 			s.startLoadLocked()
 		}
 		return reply, false, false, nil

@@ -11,7 +11,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A Shard owns the machines of one partition.
+// A Shard owns the machines of one partition as long as one broker leads it in one epoch: it is
+// loaded in that epoch, its appends are bound to it, and with it the Shard ends. The next leader's
+// Shard begins with what is in the log.
 //
 // Whoever has a request runs the machine itself, under mu, which is only ever held to compute: no
 // goroutine waits for work, and no request waits for another one's disk. Records go into the open
@@ -20,14 +22,18 @@ import (
 type Shard[M machine.Machine[E, R], E, R any] struct {
 	r         *Runtime[M, E, R]
 	partition int32
+	led       Leadership
 	logger    *slog.Logger
-	alarm     alarm.Alarm // tick; armed while there are machines. Stopped by close
+	alarm     alarm.Alarm // tick; armed while there are machines. Stopped by end
 
 	mu         sync.Mutex // guards the fields below; see also the comment above
 	state      shardState
 	changed    chan struct{} // closed when state next leaves loading; nil otherwise
+	over       error         // why, if state is ended
 	loadErr    error         // of the last load, if state is unloaded
+	failures   int           // of loads, since the last that did not fail
 	retryAt    time.Time     // no load before this
+	whenLoaded []E           // events that all machines get once they are loaded
 	entries    map[string]*entry[M]
 	calls      map[machine.Ticket]*call
 	lastTicket machine.Ticket
@@ -45,7 +51,7 @@ const (
 	unloaded shardState = iota
 	loading
 	active
-	closed
+	ended
 )
 
 // An entry is a machine with what the runtime knows of it.
@@ -56,8 +62,8 @@ type entry[M any] struct {
 	last   *write // its newest records; nil or committed: there is nothing to wait for
 }
 
-func newShard[M machine.Machine[E, R], E, R any](r *Runtime[M, E, R], partition int32) *Shard[M, E, R] {
-	s := &Shard[M, E, R]{r: r, partition: partition, logger: r.cfg.Logger.With("topic", r.cfg.Topic, "partition", partition),
+func newShard[M machine.Machine[E, R], E, R any](r *Runtime[M, E, R], partition int32, led Leadership) *Shard[M, E, R] {
+	s := &Shard[M, E, R]{r: r, partition: partition, led: led, logger: r.cfg.Logger.With("topic", r.cfg.Topic, "partition", partition),
 		entries: make(map[string]*entry[M]), calls: make(map[machine.Ticket]*call), watchers: make(map[string]map[chan struct{}]struct{})}
 	s.alarm.Do = s.tick
 	return s
@@ -66,14 +72,23 @@ func newShard[M machine.Machine[E, R], E, R any](r *Runtime[M, E, R], partition 
 // Partition returns the number of the shard's partition.
 func (s *Shard[M, E, R]) Partition() int32 { return s.partition }
 
-func (s *Shard[M, E, R]) close() {
+// Leadership returns who leads the partition, in the epoch of the Shard.
+func (s *Shard[M, E, R]) Leadership() Leadership { return s.led }
+
+// end ends the Shard for good: all who wait get err, and so does who comes. It does not wait.
+func (s *Shard[M, E, R]) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.state == ended {
+		return
+	}
 	if s.state == loading {
 		close(s.changed)
 	}
-	s.state = closed
-	s.failCallsLocked(machine.ErrClosed)
+	s.state, s.over = ended, err
+	s.failCallsLocked(err)
+	s.writes, s.sent = nil, 0
+	clear(s.entries)
 	s.alarm.Stop()
 	s.notifyLocked("")
 }
@@ -99,19 +114,25 @@ func (s *Shard[M, E, R]) EachLoaded(f func(id string, m M)) {
 	}
 }
 
-// StepAll feeds ev to every machine once the shard is loaded.
-func (s *Shard[M, E, R]) StepAll(ctx context.Context, ev E) error {
-	if err := s.lockLoaded(ctx); err != nil {
-		return err
-	}
+// StepAll feeds ev to every machine: at once, or as soon as the shard is loaded. It does not wait.
+func (s *Shard[M, E, R]) StepAll(ev E) {
+	s.mu.Lock()
 	var notices []any
-	now := time.Now()
-	for _, e := range s.entries {
-		notices = append(notices, s.stepLocked(e, now, ev, 0)...)
+	switch s.state {
+	case active:
+		notices = s.stepAllLocked(time.Now(), ev)
+	case unloaded, loading:
+		s.whenLoaded = append(s.whenLoaded, ev)
 	}
 	s.mu.Unlock()
 	s.r.notify(notices)
-	return nil
+}
+
+func (s *Shard[M, E, R]) stepAllLocked(now time.Time, ev E) (notices []any) {
+	for _, e := range s.entries {
+		notices = append(notices, s.stepLocked(e, now, ev, 0)...)
+	}
+	return notices
 }
 
 // retryRefused is when a tick comes again whose records the log did not take.

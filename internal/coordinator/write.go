@@ -99,7 +99,7 @@ func (s *Shard[M, E, R]) write() {
 		batch, err := s.encode(w)
 		var l Log
 		if err == nil {
-			l, err = s.r.store.Log(s.partition)
+			l, err = s.r.store.Log(s.partition, s.led)
 		}
 		if err != nil {
 			s.logAnswered(w, err)
@@ -130,7 +130,7 @@ func (s *Shard[M, E, R]) logAnswered(w *write, err error) {
 		s.r.counters.failures.Add(1)
 	}
 	switch {
-	case s.state == closed:
+	case s.state == ended:
 		return
 	case s.state != active:
 		s.reloadWhenAnsweredLocked()

@@ -58,4 +58,12 @@ var (
 	ErrNotAvailable = errors.New("coordinator: not available")
 	ErrNotLeader    = errors.New("coordinator: not the leader of the partition")
 	ErrTooLarge     = errors.New("coordinator: request does not fit in one batch of the log")
+
+	// ErrMoving comes with ErrNotLeader or ErrNotAvailable: nobody leads the partition, or somebody
+	// else does by now. The same request can be sent to whoever leads it next.
+	ErrMoving = errors.New("coordinator: the partition's leader changes")
+
+	// ErrUncertain comes with ErrNotLeader: records of the request may be in the log or not. It is
+	// known once the partition is loaded again.
+	ErrUncertain = errors.New("coordinator: the change may be stored or not")
 )

@@ -1,0 +1,90 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+)
+
+// clusterLog is one partition of the offsets topic, wherever it is led, in one leader epoch.
+type clusterLog struct {
+	c     *replication.Cluster
+	tp    record.TopicPartition
+	epoch int32
+}
+
+// Append implements OffsetsLog. There is no timeout: an append that was given up and then succeeds
+// would be in the log unknown to its coordinator.
+func (l *clusterLog) Append(batch []byte, done func(error)) {
+	l.c.Produce(&partition.ProduceRequest{
+		TopicPartition: l.tp, Batch: batch, Acks: record.AcksAll, LeaderEpoch: &l.epoch,
+		Done: func(r partition.ProduceResult) { done(appendError(r)) },
+	})
+}
+
+// appendError maps the outcome of an append as Kafka does: what is missing may come back here, a
+// broker in trouble hands the group on.
+func appendError(r partition.ProduceResult) error {
+	err := r.Err
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, partition.ErrNotEnoughReplicas), errors.Is(err, partition.ErrNotEnoughReplicasAfterAppend), errors.Is(err, partition.ErrTimeout),
+		errors.Is(err, replication.ErrUnknownTopic):
+		err = fmt.Errorf("%w: %w", ErrCoordinatorNotAvailable, err)
+	case errors.Is(err, partition.ErrRecordTooLarge), errors.Is(err, partition.ErrBatchTooLarge):
+		err = fmt.Errorf("%w: %w", ErrTooLarge, err)
+	default:
+		err = fmt.Errorf("%w: %w", ErrNotCoordinator, moving(err))
+	}
+	if r.BaseOffset >= 0 {
+		err = fmt.Errorf("%w: %w", err, ErrUncertain)
+	}
+	return err
+}
+
+// moving marks an error that says that the epoch is over, or has not quite begun.
+func moving(err error) error {
+	for _, cause := range []error{partition.ErrNotLeader, partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch, partition.ErrClosed, replication.ErrClosed} {
+		if errors.Is(err, cause) {
+			return fmt.Errorf("%w: %w", ErrMoving, err)
+		}
+	}
+	return err
+}
+
+// Read implements OffsetsLog.
+func (l *clusterLog) Read(dst []byte, from int64, max int) ([]byte, error) {
+	resp, err := l.c.Fetch(context.Background(), &partition.FetchRequest{
+		Partitions: []partition.FetchPartition{{TopicPartition: l.tp, Offset: from, MaxBytes: max, CurrentLeaderEpoch: l.epoch}},
+		Isolation:  partition.ReadUncommitted,
+	})
+	if err == nil {
+		err = resp.Partitions[0].Err
+	}
+	if err != nil {
+		return nil, moving(err)
+	}
+	return append(dst, resp.Partitions[0].Bytes...), nil
+}
+
+// Bounds implements OffsetsLog. The high watermark of a replica that begins to lead lags behind what
+// earlier leaders have confirmed, all of which is below the start of its epoch.
+func (l *clusterLog) Bounds() (start, end int64, err error) {
+	s := l.c.Status(l.tp.Topic, l.tp.Partition)
+	if s.Err != nil {
+		return 0, 0, moving(s.Err)
+	}
+	_, begin, err := l.c.EpochEnd(context.Background(), l.tp, l.epoch, l.epoch-1)
+	if err != nil {
+		return 0, 0, moving(err)
+	}
+	if s.HighWatermark < begin {
+		return 0, 0, fmt.Errorf("%w: committed up to %d, the epoch began at %d", ErrMoving, s.HighWatermark, begin)
+	}
+	return s.LogStartOffset, s.HighWatermark, nil
+}

@@ -1,0 +1,40 @@
+package coordinator
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/stratalog/strata/internal/machine"
+)
+
+// A Kind says how machines are made, stored and told about the runtime's own events.
+type Kind[M machine.Machine[E, R], E, R any] struct {
+	New func(id string) M
+	ID  func(R) string // of the machine that a record belongs to
+
+	// Encode returns a record's key and value; a nil value is a tombstone. They are the runtime's.
+	Encode func(R) (key, value []byte)
+
+	// Decode is its reverse. known is false for a record of another kind, which is not an
+	// error. The result does not alias key or value.
+	Decode func(key, value []byte) (r R, known bool, err error)
+
+	// Overwrites returns a comparable key if a plain record r wins over records of that key in a
+	// transaction that began before it and is committed after it. nil: none does.
+	Overwrites func(r R) (key any, ok bool)
+
+	Tick, Expire, Loaded E // time has passed; look for what is too old; recovery is through
+	Cancel               func(machine.Ticket) E
+}
+
+// Config describes a Runtime. All fields must be set but Notify.
+type Config struct {
+	Topic          string        // for log lines
+	ExpiryInterval time.Duration // between Expire events
+	MaxBatchBytes  int
+	Logger         *slog.Logger
+
+	// Notify is given the Notices of accepted steps, without locks. It must not block. nil: nobody
+	// is.
+	Notify func(notice any)
+}
