@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"regexp"
-	"strconv"
+	"slices"
 	"time"
 
 	"github.com/stratalog/strata/group/assignor"
@@ -177,56 +177,70 @@ type ConfigError struct {
 
 func (e *ConfigError) Error() string { return "consumer: config " + e.Name + ": " + e.Reason }
 
+// withDefaults returns c with everything filled in, or all that is wrong with it.
 func (c Config) withDefaults() (Config, error) {
-	errs := c.applyProperties()
-	bad := func(name, reason string) { errs = append(errs, &ConfigError{name, reason}) }
-	for name, d := range map[string]time.Duration{
-		"CommitInterval": c.CommitInterval, "SessionTimeout": c.SessionTimeout, "HeartbeatInterval": c.HeartbeatInterval,
-		"MaxPollInterval": c.MaxPollInterval, "RebalanceTimeout": c.RebalanceTimeout, "MaxWait": c.MaxWait,
-	} {
-		if d < 0 {
-			bad(name, fmt.Sprintf("%s is negative", d))
-		}
-	}
-	for name, n := range map[string]int{"MinBytes": c.MinBytes, "MaxBytes": c.MaxBytes, "PartitionBytes": c.PartitionBytes, "MaxPollRecords": c.MaxPollRecords} {
-		if n < 0 || n > math.MaxInt32 {
-			bad(name, fmt.Sprintf("%d is out of range", n))
-		}
-	}
-	subscribes := len(c.Topics) > 0 || c.TopicPattern != nil
-	switch {
-	case len(c.Topics) > 0 && c.TopicPattern != nil:
-		bad("TopicPattern", "set Topics or TopicPattern, not both")
-	case c.Group != "" && len(c.Assign) > 0:
-		bad("Assign", "a group member gets its partitions from the group: set Group or Assign, not both")
-	case c.Group != "" && !subscribes:
-		bad("Topics", "a group member needs topics")
-	case c.Group == "" && !subscribes && len(c.Assign) == 0:
-		bad("Topics", "nothing to read: set Topics or Assign")
-	case subscribes && len(c.Assign) > 0:
-		bad("Assign", "set Topics or Assign, not both")
-	}
-	if c.Group == "" {
-		if c.InstanceID != "" {
-			bad("InstanceID", "needs a Group")
-		}
-		if c.Commit == CommitBeforeDelivery {
-			bad("Commit", "CommitBeforeDelivery needs a Group")
-		}
-	}
-	if c.Commit > CommitBeforeDelivery {
-		bad("Commit", fmt.Sprintf("unknown mode %d", c.Commit))
-	}
-	for tp, off := range c.Assign {
-		if off < StartReset || tp.Partition < 0 {
-			bad("Assign", fmt.Sprintf("%s-%d: offset %d", tp.Topic, tp.Partition, off))
-		}
-	}
+	errs := slices.Concat(c.applyProperties(), c.outOfRange(), c.whatIsRead(), c.groupOnly())
 	if len(errs) > 0 {
 		return Config{}, errors.Join(errs...)
 	}
 	c.fillDefaults()
 	return c, nil
+}
+
+// outOfRange checks each setting by itself.
+func (c *Config) outOfRange() (errs []error) {
+	for name, d := range map[string]time.Duration{
+		"CommitInterval": c.CommitInterval, "SessionTimeout": c.SessionTimeout, "HeartbeatInterval": c.HeartbeatInterval,
+		"MaxPollInterval": c.MaxPollInterval, "RebalanceTimeout": c.RebalanceTimeout, "MaxWait": c.MaxWait,
+	} {
+		if d < 0 {
+			errs = append(errs, &ConfigError{name, fmt.Sprintf("%s is negative", d)})
+		}
+	}
+	for name, n := range map[string]int{"MinBytes": c.MinBytes, "MaxBytes": c.MaxBytes, "PartitionBytes": c.PartitionBytes, "MaxPollRecords": c.MaxPollRecords} {
+		if n < 0 || n > math.MaxInt32 {
+			errs = append(errs, &ConfigError{name, fmt.Sprintf("%d is out of range", n)})
+		}
+	}
+	for tp, off := range c.Assign {
+		if off < StartReset || tp.Partition < 0 {
+			errs = append(errs, &ConfigError{"Assign", fmt.Sprintf("%s-%d: offset %d", tp.Topic, tp.Partition, off)})
+		}
+	}
+	if c.Commit > CommitBeforeDelivery {
+		errs = append(errs, &ConfigError{"Commit", fmt.Sprintf("unknown mode %d", c.Commit)})
+	}
+	return errs
+}
+
+// whatIsRead checks that Group, Topics, TopicPattern and Assign say one thing.
+func (c *Config) whatIsRead() []error {
+	bad := func(name, reason string) []error { return []error{&ConfigError{name, reason}} }
+	subscribes := len(c.Topics) > 0 || c.TopicPattern != nil
+	switch {
+	case len(c.Topics) > 0 && c.TopicPattern != nil:
+		return bad("TopicPattern", "set Topics or TopicPattern, not both")
+	case c.Group != "" && len(c.Assign) > 0:
+		return bad("Assign", "a group member gets its partitions from the group: set Group or Assign, not both")
+	case c.Group != "" && !subscribes:
+		return bad("Topics", "a group member needs topics")
+	case c.Group == "" && !subscribes && len(c.Assign) == 0:
+		return bad("Topics", "nothing to read: set Topics or Assign")
+	case subscribes && len(c.Assign) > 0:
+		return bad("Assign", "set Topics or Assign, not both")
+	}
+	return nil
+}
+
+// groupOnly checks that a free consumer has no settings of members.
+func (c *Config) groupOnly() (errs []error) {
+	if c.Group == "" && c.InstanceID != "" {
+		errs = append(errs, &ConfigError{"InstanceID", "needs a Group"})
+	}
+	if c.Group == "" && c.Commit == CommitBeforeDelivery {
+		errs = append(errs, &ConfigError{"Commit", "CommitBeforeDelivery needs a Group"})
+	}
+	return errs
 }
 
 func (c *Config) fillDefaults() {
@@ -255,102 +269,4 @@ func setDefault[T comparable](p *T, v T) {
 	if *p == zero {
 		*p = v
 	}
-}
-
-// applyProperties moves Kafka-named settings into their fields.
-func (c *Config) applyProperties() (errs []error) {
-	for key, value := range c.Properties {
-		set, known := properties[key]
-		if !known {
-			errs = append(errs, &ConfigError{key, "unknown, or not supported here"})
-			continue
-		}
-		if reason := set(c, value); reason != "" {
-			errs = append(errs, &ConfigError{key, reason})
-		}
-	}
-	return errs
-}
-
-var properties = map[string]func(c *Config, v string) (reason string){
-	"group.id":                  func(c *Config, v string) string { return setString(&c.Group, v) },
-	"group.instance.id":         func(c *Config, v string) string { return setString(&c.InstanceID, v) },
-	"client.id":                 func(c *Config, v string) string { return setString(&c.ClientID, v) },
-	"client.rack":               func(c *Config, v string) string { return setString(&c.Rack, v) },
-	"auto.commit.interval.ms":   func(c *Config, v string) string { return setMillis(&c.CommitInterval, v) },
-	"session.timeout.ms":        func(c *Config, v string) string { return setMillis(&c.SessionTimeout, v) },
-	"heartbeat.interval.ms":     func(c *Config, v string) string { return setMillis(&c.HeartbeatInterval, v) },
-	"max.poll.interval.ms":      func(c *Config, v string) string { return setMillis(&c.MaxPollInterval, v) },
-	"fetch.max.wait.ms":         func(c *Config, v string) string { return setMillis(&c.MaxWait, v) },
-	"fetch.min.bytes":           func(c *Config, v string) string { return setInt(&c.MinBytes, v) },
-	"fetch.max.bytes":           func(c *Config, v string) string { return setInt(&c.MaxBytes, v) },
-	"max.partition.fetch.bytes": func(c *Config, v string) string { return setInt(&c.PartitionBytes, v) },
-	"max.poll.records":          func(c *Config, v string) string { return setInt(&c.MaxPollRecords, v) },
-	"enable.auto.commit": func(c *Config, v string) string {
-		on, err := strconv.ParseBool(v)
-		switch {
-		case err != nil:
-			return fmt.Sprintf("%q is no boolean", v)
-		case on && c.Commit == CommitManual, !on && c.Commit == CommitBeforeDelivery:
-			return "contradicts Commit"
-		case !on:
-			c.Commit = CommitManual
-		}
-		return ""
-	},
-	"auto.offset.reset": func(c *Config, v string) string {
-		want, known := map[string]Reset{"earliest": Earliest(), "latest": Latest(), "none": Fail()}[v]
-		switch {
-		case !known:
-			return fmt.Sprintf("%q is none of earliest, latest, none", v)
-		case c.Reset != (Reset{}) && c.Reset != want:
-			return "contradicts Reset"
-		}
-		c.Reset = want
-		return ""
-	},
-	"isolation.level": func(c *Config, v string) string {
-		switch {
-		case v == "read_committed" && c.Isolation != ReadCommitted:
-			return "contradicts Isolation"
-		case v == "read_uncommitted":
-			c.Isolation = ReadUncommitted
-		case v != "read_committed":
-			return fmt.Sprintf("%q is neither read_committed nor read_uncommitted", v)
-		}
-		return ""
-	},
-}
-
-func setString(field *string, v string) string {
-	if *field != "" && *field != v {
-		return fmt.Sprintf("%q contradicts the field's %q", v, *field)
-	}
-	*field = v
-	return ""
-}
-
-func setMillis(field *time.Duration, v string) string {
-	ms, err := strconv.ParseInt(v, 10, 32)
-	d := time.Duration(ms) * time.Millisecond
-	switch {
-	case err != nil || ms <= 0:
-		return fmt.Sprintf("%q is no positive number of milliseconds", v)
-	case *field != 0 && *field != d:
-		return fmt.Sprintf("%s contradicts the field's %s", d, *field)
-	}
-	*field = d
-	return ""
-}
-
-func setInt(field *int, v string) string {
-	n, err := strconv.ParseInt(v, 10, 32)
-	switch {
-	case err != nil || n <= 0:
-		return fmt.Sprintf("%q is no positive number", v)
-	case *field != 0 && *field != int(n):
-		return fmt.Sprintf("%d contradicts the field's %d", n, *field)
-	}
-	*field = int(n)
-	return ""
 }
