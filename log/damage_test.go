@@ -458,3 +458,26 @@ func TestStrangeDirectories(t *testing.T) {
 		})
 	}
 }
+
+// TestFlippedBaseOffsetOfTheLastBatchIsDamage: no CRC covers the base offset, and no batch follows that
+// could contradict it.
+func TestFlippedBaseOffsetOfTheLastBatchIsDamage(t *testing.T) {
+	for _, n := range []int64{1, 20} {
+		x := newFixture(t, n, false)
+		names := files(t, x.fsys, ".log")
+		for bit := range 64 {
+			fsys := x.fsys.Kill()
+			edit(t, fsys, names[len(names)-1], func(b []byte) []byte {
+				b = trim(b)
+				return flip((len(b)-lastBatchSize(b))*8 + bit)(b)
+			})
+			cfg := x.cfg
+			cfg.FS = fsys
+			_, err := log.PlanRecovery(exploreDir, cfg)
+			require.ErrorIs(t, err, log.ErrCorrupt, "bit %d of the last of %d batches", bit, n)
+			detected, err := x.verdict(fsys)
+			require.NoError(t, err)
+			require.True(t, detected)
+		}
+	}
+}

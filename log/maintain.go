@@ -109,6 +109,7 @@ func (w *writer) truncate(offset int64) error {
 	list := l.list()
 	i := floor(list, offset)
 	kept, gone := slices.Clone(list[:i+1]), list[i+1:]
+	w.gapless = w.gapless && len(gone) == 0 // compaction may have left gaps in a closed one
 	last := kept[i]
 	end, err := endOfCut(last, offset)
 	if err != nil {
@@ -235,6 +236,7 @@ func (w *writer) restartAt(start int64) error {
 		return l.breakWith(fmt.Errorf("restart %s at %d: %w", l.path, start, err))
 	}
 	list := []*segment.Segment{fresh}
+	w.gapless = true
 	l.segments.current.Store(&list)
 	l.durability.cutTo(start) // again, as in truncate
 	w.created = now()

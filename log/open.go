@@ -106,6 +106,7 @@ func (l *Log) load(cfg *Config, found listing) error {
 	if o.synced && len(l.durability.dirty) == 0 {
 		l.durability.set(plan.End)
 	}
+	w.gapless = plan.Segments[len(plan.Segments)-1].Gapless
 	w.unlisted = o.facts.State.Version == 0 // nobody says that the names of the segments are durable
 	w.created = now()
 	w.drawJitter()
@@ -201,6 +202,7 @@ func (l *Log) create(cfg *Config, base int64, suspect bool) error {
 	if err != nil {
 		return err
 	}
+	w.gapless = true
 	w.unlisted = true // until there is something to be lost: the epochs or the state are written first
 	list := []*segment.Segment{s}
 	l.segments.current.Store(&list)

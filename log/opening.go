@@ -221,7 +221,7 @@ func (o *opening) scan(seg recovery.Segment) error {
 	if err != nil {
 		return err
 	}
-	ro := segment.RecoverOptions{SameBoot: l.recovery.SameBoot || l.recovery.Clean, RecoveryPoint: o.facts.State.RecoveryPoint, KeepTail: true, Active: seg.Next < 0}
+	ro := segment.RecoverOptions{SameBoot: l.recovery.SameBoot || l.recovery.Clean, RecoveryPoint: o.facts.State.RecoveryPoint, KeepTail: true, Active: seg.Next < 0, Gapless: seg.Gapless, Below: max(seg.Next, 0)}
 	if o.facts.State.Strict {
 		ro.UnsyncedWindow = unsyncedWindow
 	}

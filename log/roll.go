@@ -91,11 +91,14 @@ func (w *writer) roll(base int64) error {
 		return fmt.Errorf("roll %s: %w", l.path, err)
 	}
 	list := append(slices.Clone(l.list()), fresh)
+	was := w.gapless
+	w.gapless = true
 	if cfg.Sync == SyncOnAck {
 		l.durableTo(l.segments.end.Load(), l.durability.cuts.Load())
 	}
 	if err := w.writeState(list, false); err != nil {
 		w.strays = append(w.strays, base) // the file stays: the state may be on the disk all the same
+		w.gapless = was
 		return fmt.Errorf("roll %s: %w", l.path, errors.Join(err, fresh.Close()))
 	}
 	l.durability.mu.Lock()
@@ -178,6 +181,8 @@ func (w *writer) stateOf(cfg *Config, list []*segment.Segment, clean bool) manif
 	if _, s.Epochs = l.epochs.Latest(); l.epochs.inState {
 		s.Epochs, s.FirstOnly, s.FirstEpoch = true, true, l.epochs.first
 	}
+	// A Kafka broker that goes on here as a follower leaves gaps where its leader has compacted.
+	s.Gapless = w.gapless && !cfg.Cleanup.Compacts()
 	active := list[len(list)-1]
 	// At most what recovery will find: no batch tells of a gap at the end.
 	s.RecoveryPoint = min(s.RecoveryPoint, w.firstUnsynced(cfg, list), active.NextOffset())

@@ -30,7 +30,7 @@ func (l *Log) appendUncontended(p []byte, records int64, b segment.BatchInfo) (f
 	active := list[len(list)-1]
 	first = l.segments.end.Load()
 	b.BaseOffset, b.LastOffset = first, first+records-1
-	simple := cfg == l.cfg.Load() && w.marked && !w.cutPending && !l.epochs.unsure.Load() && first < maxEnd-records
+	simple := cfg == l.cfg.Load() && w.marked && !w.cutPending && !l.epochs.unsure.Load() && first < maxEnd-records && first == active.NextOffset()
 	if simple {
 		roll, err := w.mustRoll(cfg, active, active.Size(), &b)
 		simple = err == nil && !roll

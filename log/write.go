@@ -86,8 +86,11 @@ func (r *round) refuse(a *Append, err error) {
 // writeAdmitted is one write for all of r.in.
 func (w *writer) writeAdmitted(r *round) {
 	l, cfg := w.log, r.cfg
-	err := w.markOpen()
 	active := l.active()
+	if w.gapless && r.leavesGap(active.NextOffset()) {
+		w.gapless, w.marked = false, false // the state has to say so first
+	}
+	err := w.markOpen()
 	pos := active.Size()
 	var whole []byte // what is written, if it is one piece
 	if err == nil && cfg.Sync == SyncOnAck {
@@ -122,6 +125,17 @@ func (w *writer) writeAdmitted(r *round) {
 	}
 	r.written = append(r.written, r.in...)
 	r.in = r.in[:0]
+}
+
+// leavesGap reports whether what is about to be written behind offset next leaves offsets out.
+func (r *round) leavesGap(next int64) bool {
+	for _, a := range r.in {
+		if a.BaseOffset != next {
+			return true
+		}
+		next = a.LastOffset + 1
+	}
+	return false
 }
 
 // reserve prepares the segment so that the sync after the write need not change more than the data.

@@ -19,6 +19,11 @@ type RecoverOptions struct {
 	// further behind an invalid byte than that proves damage. Used without SameBoot. 0: unlimited,
 	// the first invalid byte is where it is cut.
 	UnsyncedWindow int64
+	// Gapless says that no batch leaves an offset out: one that does is no good batch.
+	Gapless bool
+	// Below is where the next segment begins: an offset from there on is none of this one's. 0: there
+	// is none, or it is not known.
+	Below int64
 	// Full checks every byte and builds the indexes anew, whatever SameBoot says.
 	Full bool
 	// KeepTail leaves bytes that would be cut alone, for files that must not be changed, or not

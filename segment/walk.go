@@ -77,7 +77,7 @@ func (w *walk) look() (reason, err error) {
 	}
 	b := &w.batch
 	switch {
-	case !w.follows(b):
+	case !w.follows(b) || w.o.Gapless && b.BaseOffset != w.next || w.o.Below > 0 && b.LastOffset() >= w.o.Below:
 		return fmt.Errorf("offsets %d to %d where %d is next", b.BaseOffset, b.LastOffset(), w.next), nil
 	case b.LeaderEpoch >= 0 && b.LeaderEpoch < w.epoch: // left of something that was cut off
 		return fmt.Errorf("leader epoch %d behind %d", b.LeaderEpoch, w.epoch), nil

@@ -37,6 +37,7 @@ const (
 	flagStrict  = 1 << 2
 	flagEpochs  = 1 << 3
 	flagFirst   = 1 << 4
+	flagGapless = 1 << 5
 )
 
 // A State is how a log was left. The zero State is that of a log of which nothing is known.
@@ -46,6 +47,7 @@ type State struct {
 	Emptied       bool  // everything was being removed: in version 1, no segment that is still there counts
 	Strict        bool  // written to under SyncOnAck only: no more than one round can be unsynced
 	Epochs        bool  // leader epochs were recorded: their file must be there
+	Gapless       bool  // the batches of the last segment follow each other without a gap in the offsets, from its base on
 	Start         int64 // first readable offset, as set by DeleteRecords and retention
 	RecoveryPoint int64 // everything below is on stable storage
 	End, Size     int64 // of a clean log: next offset, and bytes of its last segment. End of any other: no offset below is given again
@@ -106,7 +108,7 @@ func (s *State) AppendTo(dst []byte) []byte {
 	for _, f := range []struct {
 		set bool
 		bit uint32
-	}{{s.Clean, flagClean}, {s.Emptied, flagEmptied}, {s.Strict, flagStrict}, {s.Epochs, flagEpochs}, {s.FirstOnly, flagFirst}} {
+	}{{s.Clean, flagClean}, {s.Emptied, flagEmptied}, {s.Strict, flagStrict}, {s.Epochs, flagEpochs}, {s.FirstOnly, flagFirst}, {s.Gapless, flagGapless}} {
 		if f.set {
 			flags |= f.bit
 		}
@@ -202,6 +204,7 @@ func (s *State) setFlags(flags uint32) {
 	s.Clean, s.Emptied = flags&flagClean != 0, flags&flagEmptied != 0
 	s.Strict, s.Epochs = flags&flagStrict != 0, flags&flagEpochs != 0
 	s.FirstOnly = flags&flagFirst != 0 && s.Version >= 2
+	s.Gapless = flags&flagGapless != 0 && s.Version >= 3
 }
 
 func (s *State) parseSegments(p []byte, size int) error {

@@ -70,6 +70,8 @@ type Segment struct {
 	// bytes.
 	Trusted          bool
 	NextOffset, Size int64
+	// Gapless says that no batch leaves an offset out.
+	Gapless bool
 	// Unsynced says that the end may have been brought about by a process that did not live to sync
 	// it.
 	Unsynced bool
@@ -145,6 +147,8 @@ func Make(f Facts) (Plan, error) {
 		return p.plan, err
 	}
 	p.plan.End, p.plan.RecoveryPoint = p.end(), p.state.RecoveryPoint
+	n := len(p.plan.Segments)
+	p.state.Gapless = n > 0 && p.plan.Segments[n-1].Gapless
 	if p.state.Start > p.plan.End && len(p.plan.Segments) > 0 {
 		p.restartAbove()
 	}

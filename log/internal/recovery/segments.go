@@ -15,7 +15,7 @@ func (p *planner) segments() error {
 			next = p.belong[i+1].Base
 		}
 		size, _ := p.sizeOf(s)
-		seg := Segment{Base: s.Base, Next: next, Suffix: p.suffixOf(s)}
+		seg := Segment{Base: s.Base, Next: next, Suffix: p.suffixOf(s), Gapless: next < 0 && p.gapless(s.Base)}
 		trusted, err := p.trust(&seg, s, size)
 		if err != nil {
 			return err
@@ -39,6 +39,13 @@ func (p *planner) segments() error {
 		p.plan.Segments = append(p.plan.Segments, seg)
 	}
 	return nil
+}
+
+// gapless reports whether the manifest says that the batches of the segment leave no offset out. It
+// speaks of the last one that it names: one that a broker began behind it may be a follower's.
+func (p *planner) gapless(base int64) bool {
+	named := p.Facts.State.Belonging()
+	return p.Facts.State.Gapless && len(named) > 0 && named[len(named)-1].Base == base
 }
 
 // trust says whether the end of seg is known without a look at its batches; then it is set.
