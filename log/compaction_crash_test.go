@@ -110,6 +110,46 @@ func crashModes(seeds int) []vfs.CrashOptions {
 	return modes
 }
 
+// A compaction that is done once more, since nothing says how far it got, writes a result of the same
+// size under the same name. It is none that the state names until it is committed, too.
+func TestCrashInACompactionThatIsDoneAgainKeepsTheFirstOne(t *testing.T) {
+	t.Parallel()
+	modes := func(disk *vfs.MemFS) func(vfs.Event) []*vfs.MemFS {
+		return func(vfs.Event) []*vfs.MemFS {
+			zeros := vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashKept, Entries: vfs.CrashKept}
+			return []*vfs.MemFS{disk.CrashWith(zeros), disk.CrashWith(crashModes(1)[3]), disk.Kill().CrashWith(crashModes(0)[1])}
+		}
+	}
+	for _, killed := range []bool{false, true} {
+		disk := vfs.Mem()
+		l := openClean(t, disk, compacting)
+		for i := range 3 {
+			appendKV(t, l, "a=1", fmt.Sprintf("b%d=1", i))
+			require.NoError(t, l.Roll())
+		}
+		appendKV(t, l, "end=1")
+		remove := disk.Inject(vfs.Fault{Ops: vfs.OpCreate, Pattern: cleanerFile + "*", Err: syscall.EIO})
+		_, err := l.Clean(t.Context())
+		require.ErrorIs(t, err, syscall.EIO, "nothing says how far it got")
+		remove()
+		want := logDump(t, l)
+		if killed {
+			next := disk.Kill()
+			require.NoError(t, l.Close())
+			disk, l = next, openClean(t, next, compacting)
+		}
+		for _, m := range moments(disk, modes(disk), func() { clean(t, l) }) {
+			cfg := compacting
+			cfg.FS = m.disk
+			again, err := Open(bedDir, cfg)
+			require.NoError(t, err, "crash before %v", m.before)
+			require.Equal(t, want, logDump(t, again), "crash before %v", m.before)
+			require.NoError(t, again.Close())
+		}
+		require.NoError(t, l.Close())
+	}
+}
+
 // Checklist row D2, defect 2: whatever the policy, a compaction and a crash lose no record that was
 // synced.
 func TestCrashAtEveryStepOfACompaction(t *testing.T) {

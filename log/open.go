@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/stratalog/strata/log/internal/manifest"
+	"github.com/stratalog/strata/log/internal/recovery"
 	"github.com/stratalog/strata/segment"
 )
 
@@ -106,6 +108,7 @@ func (l *Log) load(cfg *Config, found listing) error {
 	if o.synced && len(l.durability.dirty) == 0 {
 		l.durability.set(plan.End)
 	}
+	w.installing = o.facts.State.Installs() || slices.ContainsFunc(plan.Steps, func(s recovery.Step) bool { return s.State.Installs() })
 	w.gapless = plan.Segments[len(plan.Segments)-1].Gapless
 	w.unlisted = o.facts.State.Version == 0 // nobody says that the names of the segments are durable
 	w.created = now()

@@ -250,6 +250,7 @@ func (w *writer) storeState(s manifest.State) error {
 	w.marked = !s.Clean && err == nil
 	if err == nil {
 		w.cutPending = false
+		w.installing = s.Installs()
 		if bytes := l.token.counts().bytes + w.appended.bytes; bytes > 0 && s.RecoveryPoint == l.segments.end.Load() {
 			l.durability.persisted.note(bytes)
 		}

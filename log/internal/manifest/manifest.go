@@ -240,6 +240,11 @@ func (s *State) Belonging() []Segment {
 	return slices.DeleteFunc(slices.Clone(s.Segments), func(g Segment) bool { return !g.Role.Belongs() })
 }
 
+// Installs reports whether one of the segments is perhaps still named .cleaned or .swap.
+func (s *State) Installs() bool {
+	return slices.ContainsFunc(s.Segments, func(g Segment) bool { return g.Role == Installing })
+}
+
 // Find returns the segment with the given base.
 func (s *State) Find(base int64) (seg Segment, ok bool) {
 	i, ok := slices.BinarySearchFunc(s.Segments, base, compareBase)
