@@ -2,11 +2,8 @@ package consumer_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -110,56 +107,6 @@ func TestReadMergesPartitionsByTime(t *testing.T) {
 	})
 }
 
-// Compaction leaves gaps in offsets, at the end of what it cleaned and elsewhere.
-func TestReadGoesOverWhatCompactionRemoved(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, c *strata.Cluster) {
-		require.NoError(t, c.CreateTopic(t.Context(), "latest", topic.Config{Partitions: 1, Properties: map[string]string{
-			"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0", "segment.ms": "60000",
-		}}))
-		pr, err := producer.New(c, producer.Config{})
-		require.NoError(t, err)
-		for i := range 30 {
-			_, err := pr.Send(t.Context(), record.String("latest", fmt.Sprint(i%3), fmt.Sprint(i)))
-			require.NoError(t, err)
-		}
-		time.Sleep(2 * time.Minute)
-		_, err = pr.Send(t.Context(), record.String("latest", "x", "last")) // rolls
-		require.NoError(t, err)
-		require.NoError(t, pr.Close())
-		_, err = c.Clean(t.Context())
-		require.NoError(t, err)
-		got := places(t, c, consumer.ReadConfig{Topic: "latest"})
-		require.Less(t, len(got), 10, "it was compacted")
-		require.Equal(t, []string{"0:27", "0:28", "0:29", "0:last"}, got)
-	})
-}
-
-// hole is a backend whose log has nothing in a range of offsets up to its end.
-type hole struct {
-	*strata.Cluster
-	from int64
-}
-
-func (h *hole) Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error) {
-	resp, err := h.Cluster.Fetch(ctx, req)
-	for i := range req.Partitions {
-		if err == nil && req.Partitions[i].Offset >= h.from {
-			resp.Partitions[i].Bytes = nil
-		}
-	}
-	return resp, err
-}
-
-func TestReadEndsAtAGapBeforeTheEnd(t *testing.T) {
-	bubble(t, 2, func(t *testing.T, c *strata.Cluster) {
-		for range 4 {
-			fill(t, c, 0, 1) // four batches
-		}
-		got := places(t, &hole{c, 2}, consumer.ReadConfig{Topic: "t", MaxBytes: 1})
-		require.Equal(t, []string{"0:0", "0:0"}, got)
-	})
-}
-
 // A reader of committed records sees what the model shows, whatever transactions did.
 func TestReadHidesMarkersAndAbortedTransactions(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -188,71 +135,6 @@ func TestReadHidesMarkersAndAbortedTransactions(t *testing.T) {
 			require.Equal(rt, h.visible(0, iso), got)
 		}
 	})
-}
-
-func TestReadGoesOnBehindRecordsThatAreDeletedMeanwhile(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, c *strata.Cluster) {
-		for range 10 {
-			fill(t, c, 0, 1)
-		}
-		var got []int64
-		for r, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: "t", MaxBytes: 1}) {
-			require.NoError(t, err)
-			if got = append(got, r.Offset); len(got) == 2 {
-				_, err := c.DeleteRecords(t.Context(), map[record.TopicPartition]int64{tp(0): 7})
-				require.NoError(t, err)
-			}
-		}
-		require.Equal(t, []int64{0, 1, 7, 8, 9}, got)
-		got = nil
-		for r, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: "t", MaxBytes: 1}) {
-			require.NoError(t, err)
-			got = append(got, r.Offset)
-			_, err := c.DeleteRecords(t.Context(), map[record.TopicPartition]int64{tp(0): -1}) // all
-			require.NoError(t, err)
-			fill(t, c, 0, 1) // not to be read: it came later
-		}
-		require.Equal(t, []int64{7}, got)
-	})
-}
-
-func TestReadAndFollowEndWithATopicThatIsDeleted(t *testing.T) {
-	for _, again := range []bool{false, true} {
-		for name, read := range map[string]func(context.Context, consumer.LogBackend, consumer.ReadConfig) func(func(record.Record, error) bool){
-			"read": func(ctx context.Context, b consumer.LogBackend, cfg consumer.ReadConfig) func(func(record.Record, error) bool) {
-				return consumer.Read(ctx, b, cfg)
-			},
-			"follow": func(ctx context.Context, b consumer.LogBackend, cfg consumer.ReadConfig) func(func(record.Record, error) bool) {
-				return consumer.Follow(ctx, b, cfg)
-			},
-		} {
-			t.Run(fmt.Sprintf("%s, again: %t", name, again), func(t *testing.T) {
-				bubble(t, 1, func(t *testing.T, c *strata.Cluster) {
-					for range 4 {
-						fill(t, c, 0, 1)
-					}
-					var values []string
-					var failed error
-					for r, err := range read(t.Context(), c, consumer.ReadConfig{Topic: "t", MaxBytes: 1}) {
-						if err != nil {
-							require.NoError(t, failed, "it is the last one")
-							failed = err
-							continue
-						}
-						if values = append(values, string(r.Value)); len(values) == 2 {
-							require.NoError(t, c.DeleteTopic(t.Context(), "t"))
-							if again {
-								require.NoError(t, c.CreateTopic(t.Context(), "t", topic.Config{Partitions: 1}))
-								fill(t, c, 0, 20)
-							}
-						}
-					}
-					require.ErrorIs(t, failed, consumer.ErrTopicReplaced)
-					require.Equal(t, []string{"0", "0"}, values, "nothing of the new topic")
-				})
-			})
-		}
-	}
 }
 
 func TestReadWithoutAnErrorIsComplete(t *testing.T) {
@@ -343,86 +225,5 @@ func TestReadHoldsNoMoreThanItMay(t *testing.T) {
 			require.LessOrEqual(t, b.most, 2000)
 			require.Positive(t, b.most)
 		}
-	})
-}
-
-// following runs Follow on a goroutine and returns its records as they come, and its error at the
-// end.
-func following(t *testing.T, c *strata.Cluster, cfg consumer.ReadConfig) (records chan string, stop context.CancelFunc, ended chan error) {
-	ctx, stop := context.WithCancel(t.Context())
-	records, ended = make(chan string, 1000), make(chan error, 1)
-	var done sync.WaitGroup
-	done.Go(func() {
-		var failed error
-		for r, err := range consumer.Follow(ctx, c, cfg) {
-			if err != nil {
-				failed = errors.Join(failed, err)
-				continue
-			}
-			records <- fmt.Sprintf("%d:%s", r.Partition, r.Value)
-		}
-		ended <- failed
-	})
-	t.Cleanup(func() {
-		stop()
-		done.Wait()
-	})
-	return records, stop, ended
-}
-
-func drain(records chan string) (got []string) {
-	synctest.Wait()
-	for len(records) > 0 {
-		got = append(got, <-records)
-	}
-	return got
-}
-
-func TestFollowGoesOnWithRecordsAndPartitionsToCome(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, c *strata.Cluster) {
-		fill(t, c, 0, 2)
-		records, stop, ended := following(t, c, consumer.ReadConfig{Topic: "t"})
-		require.Equal(t, []string{"0:0", "0:1"}, drain(records))
-		fill(t, c, 0, 1)
-		require.Equal(t, []string{"0:0"}, drain(records), "without time passing")
-		require.NoError(t, c.CreateTopic(t.Context(), "another", topic.Config{Partitions: 1}))
-		require.NoError(t, c.AddPartitions(t.Context(), "t", 3))
-		fill(t, c, 2, 2)
-		require.Equal(t, []string{"2:0", "2:1"}, drain(records), "from their first record")
-		time.Sleep(3 * time.Hour)
-		fill(t, c, 1, 1)
-		fill(t, c, 0, 1)
-		require.ElementsMatch(t, []string{"0:0", "1:0"}, drain(records))
-		stop()
-		require.NoError(t, <-ended, "a context that ends is no error")
-	})
-}
-
-func TestFollowOfChosenPartitionsStaysWithThem(t *testing.T) {
-	bubble(t, 2, func(t *testing.T, c *strata.Cluster) {
-		fill(t, c, 1, 1)
-		records, _, _ := following(t, c, consumer.ReadConfig{Topic: "t", Partitions: []int32{0}, From: consumer.Latest()})
-		none, stop, ended := following(t, c, consumer.ReadConfig{Topic: "t", Partitions: []int32{}})
-		require.Empty(t, drain(records))
-		require.NoError(t, c.AddPartitions(t.Context(), "t", 3))
-		fill(t, c, 2, 1)
-		fill(t, c, 1, 1)
-		fill(t, c, 0, 1)
-		require.Equal(t, []string{"0:0"}, drain(records))
-		require.Empty(t, drain(none))
-		stop()
-		require.NoError(t, <-ended)
-	})
-}
-
-func TestFollowEndsWithTheCluster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, err := strata.Open(strata.Config{})
-		require.NoError(t, err)
-		require.NoError(t, c.CreateTopic(t.Context(), "t", topic.Config{Partitions: 1}))
-		_, _, ended := following(t, c, consumer.ReadConfig{Topic: "t"})
-		synctest.Wait()
-		require.NoError(t, c.Close())
-		require.ErrorIs(t, <-ended, replication.ErrClosed)
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,82 +56,6 @@ func read(t testing.TB, c *replication.Cluster, index int32) (values []string) {
 			p, next = p[n:], b.NextOffset()
 		}
 	}
-}
-
-// lossy is a cluster whose answers to produce requests are lost with the given chance of 100, and
-// which can be replaced by another: a restarted one, with the answers under way lost.
-type lossy struct {
-	mu     sync.Mutex
-	c      *replication.Cluster
-	rnd    *rand.Rand
-	chance int
-	delay  bool // answer out of turn
-	errors bool // errors are told, unless they are lost
-	dead   bool // answers are lost until replace
-	life   int  // counts calls of replace: answers of an earlier life are lost
-}
-
-// die loses all answers under way, and all to come until replace.
-func (l *lossy) die() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.dead = true
-}
-
-// alive reports whether it is still the given life.
-func (l *lossy) alive(life int) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.dead && l.life == life
-}
-
-func (l *lossy) now() *replication.Cluster {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.c
-}
-
-// replace puts c in place of the cluster, all of whose answers are lost from then on.
-func (l *lossy) replace(c *replication.Cluster) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.c, l.dead = c, false
-	l.life++
-}
-
-func (l *lossy) Metadata(ctx context.Context, topics ...string) (replication.Metadata, error) {
-	return l.now().Metadata(ctx, topics...)
-}
-
-func (l *lossy) WaitMetadata(ctx context.Context, after int64) (int64, error) {
-	return l.now().WaitMetadata(ctx, after)
-}
-
-func (l *lossy) InitProducerID(ctx context.Context) (int64, int16, error) {
-	return l.now().InitProducerID(ctx)
-}
-
-func (l *lossy) Produce(req *partition.ProduceRequest) {
-	l.mu.Lock()
-	lost := l.rnd.IntN(100) < l.chance
-	delay := time.Duration(0)
-	if l.delay {
-		delay = time.Duration(1+l.rnd.IntN(3000)) * time.Microsecond
-	}
-	c, life := l.c, l.life
-	l.mu.Unlock()
-	inner := *req // what the producer gave must stay as it is
-	inner.Done = func(res partition.ProduceResult) {
-		if lost || res.Err != nil && !l.errors || !l.alive(life) { // an error of a cluster that is going down says nothing either
-			res = partition.ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1, Err: partition.ErrTimeout}
-		}
-		if delay > 0 {
-			time.AfterFunc(delay, func() { req.Done(res) })
-			return
-		}
-		req.Done(res)
-	}
-	c.Produce(&inner)
 }
 
 func numbered(n int) (want []string) {

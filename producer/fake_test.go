@@ -283,36 +283,3 @@ func (f *fake) checkKept() error {
 	}
 	return nil
 }
-
-// value is a record with the number i as its value.
-func value(topic string, i int) record.Record {
-	return record.Record{Topic: topic, Value: fmt.Append(nil, i)}
-}
-
-// numbers are the values of the records that value makes, [from, to).
-func numbers(from, to int) []string {
-	var s []string
-	for i := from; i < to; i++ {
-		s = append(s, fmt.Sprint(i))
-	}
-	return s
-}
-
-// unsure is a backend whose metadata may be behind.
-type unsure struct{ *fake }
-
-type unsureError struct{ error }
-
-func (unsureError) Retriable() bool { return true }
-func (e unsureError) Unwrap() error { return e.error }
-
-func (u unsure) Metadata(ctx context.Context, topics ...string) (replication.Metadata, error) {
-	md, err := u.fake.Metadata(ctx, topics...)
-	for name, tm := range md.Topics {
-		if tm.Err != nil {
-			tm.Err = unsureError{tm.Err}
-			md.Topics[name] = tm
-		}
-	}
-	return md, err
-}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"runtime/trace"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// meter counts time and heap activity of the timed region.
+type meter struct {
+	t   time.Time
+	m   runtime.MemStats
+	cpu time.Duration
+}
+
+func startMeter() *meter {
+	m := &meter{}
+	runtime.GC()
+	runtime.ReadMemStats(&m.m)
+	if profile := os.Getenv("BENCH_CPUPROFILE"); profile != "" {
+		f, err := os.Create(profile)
+		must(err)
+		must(pprof.StartCPUProfile(f))
+	}
+	if file := os.Getenv("BENCH_TRACE"); file != "" {
+		f, err := os.Create(file)
+		must(err)
+		must(trace.Start(f))
+	}
+	m.t, m.cpu = time.Now(), cpuTime()
+	return m
+}
+
+// cpuTime is what this process has used of the processors, in user and system mode.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	must(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func (m *meter) stop(records, bytes int64) Result {
+	d, cpu := time.Since(m.t).Seconds(), cpuTime()-m.cpu
+	pprof.StopCPUProfile()
+	trace.Stop()
+	var e runtime.MemStats
+	runtime.ReadMemStats(&e)
+	n := float64(max(records, 1))
+	return Result{Records: records, RecsPerS: float64(records) / d, MBPerS: float64(bytes) / d / 1e6,
+		CPUNs:  float64(cpu) / n,
+		Allocs: float64(e.Mallocs-m.m.Mallocs) / n, AllocB: float64(e.TotalAlloc-m.m.TotalAlloc) / n}
+}
+
+// noise is shared source data: random, so that it does not compress, and larger
+// than the innermost caches.
+var noise = sync.OnceValue(func() []byte {
+	buf := make([]byte, 8<<20)
+	rand.NewChaCha8([32]byte{1}).Read(buf)
+	return buf
+})
+
+// payloads returns an endless supply of batches of records cut from noise.
+func payloads(size, batch int) func() [][]byte {
+	buf, pos := noise(), 0
+	recs := make([][]byte, batch)
+	return func() [][]byte {
+		for i := range recs {
+			if pos+size > len(buf) {
+				pos = 0
+			}
+			recs[i] = buf[pos : pos+size]
+			pos += size
+		}
+		return recs
+	}
+}
