@@ -2,8 +2,6 @@ package group
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -168,38 +166,6 @@ func TestInvalidRequestsAreRefused(t *testing.T) {
 	})
 }
 
-func TestKafkasOffsetsTopicIsTakenOver(t *testing.T) {
-	store := newFakeStore(map[string]int32{"grouped": 4})
-	store.topics.Topics["grouped"] = TopicInfo{Partitions: 4} // of an id that we do not know
-	_, err := store.OffsetsTopic(ctx, 4)
-	require.NoError(t, err)
-	kafkaRecords(t, func(b *record.Batch, _ record.Record) {
-		for _, group := range []int{0, 3} {
-			l := store.logs[group]
-			if (group == 3) == (b.IsTransactional() || b.ProducerID >= 0) && l.end == b.BaseOffset {
-				l.data, l.end = append(l.data, b.Bytes()...), b.NextOffset()
-			}
-		}
-	})
-	inBubble(t, store, Config{}, func(t *testing.T, c *Coordinator) {
-		for _, g := range []string{"group-classic", "group-consumer"} {
-			got, err := c.FetchOffsets(ctx, g, nil)
-			require.NoError(t, err)
-			want := map[record.TopicPartition]record.Committed{}
-			for p := range int32(4) {
-				want[tps("grouped", p)[0]] = record.Committed{Offset: int64(5*p + 1), Metadata: "note " + string('0'+p)}
-			}
-			require.Equal(t, want, got, g)
-		}
-		got, err := c.FetchOffsets(ctx, "group-transactional", nil)
-		require.NoError(t, err)
-		require.Equal(t, map[record.TopicPartition]record.Committed{{Topic: "grouped"}: {Offset: 7, LeaderEpoch: -1}}, got, "the committed transaction's, not the aborted one's")
-		infos, err := c.Groups(ctx)
-		require.NoError(t, err)
-		require.Len(t, infos, 3)
-	})
-}
-
 func TestWatchersAreForgotten(t *testing.T) {
 	inBubble(t, newFakeStore(nil), Config{}, func(t *testing.T, c *Coordinator) {
 		_, err := c.WaitGroup(ctx, "g", func(Info) bool { return true })
@@ -226,24 +192,4 @@ func TestOffsetsPartitionIsKnownOnceThereIsAnOffsetsTopic(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, Info{ID: "g", State: Empty}, info)
 	})
-}
-
-// kafkaRecords calls f with every record of the offsets topic that a real Kafka wrote.
-func kafkaRecords(t testing.TB, f func(b *record.Batch, r record.Record)) {
-	files, err := filepath.Glob("offsets/testdata/kafka/*.log")
-	require.NoError(t, err)
-	require.Len(t, files, 2)
-	for _, file := range files {
-		p, err := os.ReadFile(file)
-		require.NoError(t, err)
-		for len(p) > 0 {
-			b, n, err := record.Parse(p)
-			require.NoError(t, err)
-			for r, err := range b.All() {
-				require.NoError(t, err)
-				f(b, r)
-			}
-			p = p[n:]
-		}
-	}
 }

@@ -13,23 +13,7 @@ import (
 func (s *storm) owns(m *client, generation int32, owned []record.TopicPartition) {
 	start := map[record.TopicPartition]int64{}
 	for _, tp := range owned {
-		s.mu.Lock()
-		confirmed := s.committed[tp]
-		s.mu.Unlock()
-		got, err := m.coordinator().FetchOffsets(ctx, m.group, []record.TopicPartition{tp})
-		for err != nil && s.moves != nil {
-			m.find(err)
-			time.Sleep(10 * time.Millisecond)
-			got, err = m.coordinator().FetchOffsets(ctx, m.group, []record.TopicPartition{tp})
-		}
-		if err == nil {
-			start[tp] = max(got[tp].Offset, 0)
-		}
-		if err == nil && start[tp] < confirmed {
-			s.mu.Lock()
-			s.complain("%v is at %d, %d was confirmed", tp, got[tp].Offset, confirmed)
-			s.mu.Unlock()
-		}
+		start[tp] = s.find(m, tp)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,20 +32,48 @@ func (s *storm) owns(m *client, generation int32, owned []record.TopicPartition)
 		delete(s.zombies, m)
 	}
 	for _, tp := range owned {
-		key := fmt.Sprintf("%d/%v", generation, tp)
-		owner := cmp.Or(m.instance, m.memberID()) // a static member that is back has another id
-		if other, taken := s.generation[key]; taken && other != owner {
-			s.complain("generation %d: %v belongs to %s and %s", generation, tp, other, owner)
-		}
-		s.generation[key] = owner
-		if h := s.holder[tp]; h != nil && h != m && !s.zombies[h] {
-			s.complain("%v was given to %s while %s holds it", tp, m.memberID(), h.memberID())
-		}
+		s.ownsOneLocked(m, generation, tp)
 		if s.holder[tp] != m {
 			s.handovers++
 			s.position[m][tp] = start[tp]
 		}
 		s.holder[tp] = m
+	}
+}
+
+// find returns where a new owner begins: nowhere below what was confirmed before it asked.
+func (s *storm) find(m *client, tp record.TopicPartition) int64 {
+	s.mu.Lock()
+	confirmed := s.committed[tp]
+	s.mu.Unlock()
+	got, err := m.coordinator().FetchOffsets(ctx, m.group, []record.TopicPartition{tp})
+	for err != nil && s.moves != nil {
+		m.find(err)
+		time.Sleep(10 * time.Millisecond)
+		got, err = m.coordinator().FetchOffsets(ctx, m.group, []record.TopicPartition{tp})
+	}
+	if err != nil {
+		return 0
+	}
+	start := max(got[tp].Offset, 0)
+	if start < confirmed {
+		s.mu.Lock()
+		s.complain("%v is at %d, %d was confirmed", tp, start, confirmed)
+		s.mu.Unlock()
+	}
+	return start
+}
+
+// ownsOneLocked checks that nobody else has tp, in this generation or at this moment.
+func (s *storm) ownsOneLocked(m *client, generation int32, tp record.TopicPartition) {
+	key := fmt.Sprintf("%d/%v", generation, tp)
+	owner := cmp.Or(m.instance, m.memberID()) // a static member that is back has another id
+	if other, taken := s.generation[key]; taken && other != owner {
+		s.complain("generation %d: %v belongs to %s and %s", generation, tp, other, owner)
+	}
+	s.generation[key] = owner
+	if h := s.holder[tp]; h != nil && h != m && !s.zombies[h] {
+		s.complain("%v was given to %s while %s holds it", tp, m.memberID(), h.memberID())
 	}
 }
 

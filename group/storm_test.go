@@ -45,7 +45,7 @@ type storm struct {
 
 	generations map[*client]int32 // the last in which it had partitions
 	busy        busy
-	moves       moves // of the group's coordinator; nil: it does not
+	moves       *moves // of the group's coordinator; nil: it does not
 }
 
 func (s *storm) complain(format string, args ...any) {
@@ -126,7 +126,7 @@ func runStorm(t *testing.T, a assignor.Assignor, seed uint64, events int) (wrong
 	})
 }
 
-func runStormOn(t *testing.T, a assignor.Assignor, seed uint64, events int, moves moves, open func(*testing.T) (Store, func())) (wrong []string) {
+func runStormOn(t *testing.T, a assignor.Assignor, seed uint64, events int, moves *moves, open func(*testing.T) (Store, func())) (wrong []string) {
 	synctest.Test(t, func(t *testing.T) {
 		store, done := open(t)
 		defer done()
@@ -145,7 +145,7 @@ func runStormOn(t *testing.T, a assignor.Assignor, seed uint64, events int, move
 			s.start()
 		}
 		if moves != nil {
-			store.(*fakeStore).lead(0, 1, s.rnd.IntN(2))
+			moves.end(s)
 		}
 		time.Sleep(15 * time.Second) // the last one has thawed
 		// From here on: session timeout plus rebalance timeout, and heartbeats to hear of it; a
