@@ -64,8 +64,8 @@ func durable(i Info) Info {
 // for the next one by themselves.
 func TestCallsUnderWayFollowTheGroupToItsNextCoordinator(t *testing.T) {
 	join := func(id string) JoinRequest {
-		return JoinRequest{Group: "g", MemberID: id, ClientHost: "/10.0.0.1", ProtocolType: "consumer", SessionTimeout: 10 * time.Second,
-			RebalanceTimeout: time.Minute, Protocols: []assignor.Protocol{{Name: "range"}}}
+		return JoinRequest{Group: "g", MemberID: id, ClientHost: "/10.0.0.1", ProtocolType: "consumer", SessionTimeout: 10 * time.Minute,
+			RebalanceTimeout: 10 * time.Minute, Protocols: []assignor.Protocol{{Name: "range"}}}
 	}
 	store := newFakeStore(map[string]int32{"t": 1})
 	inBubble(t, store, onePartition, func(t *testing.T, c *Coordinator) {
@@ -79,6 +79,7 @@ func TestCallsUnderWayFollowTheGroupToItsNextCoordinator(t *testing.T) {
 		go func() { _, err := c.Join(ctx, join("")); process <- err }()
 		synctest.Wait()
 		require.Equal(t, PreparingRebalance, describe(t, c).State)
+		time.Sleep(time.Minute)
 		begin := time.Now()
 		store.lead(0, 2, 0)
 		require.ErrorIs(t, <-client, ErrNotCoordinator)

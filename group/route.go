@@ -33,8 +33,9 @@ const (
 // to another coordinator meanwhile, it is run again there, as a client would send its request
 // again; the Coordinator of one broker leaves that to its clients.
 func (c *Coordinator) ask(ctx context.Context, q question, begin func(*request)) (any, error) {
-	start := time.Now()
+	var giveUp time.Time
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		began := time.Now()
 		s, err := c.shard(ctx, q.group, q.create)
 		if err == nil && s == nil {
 			return nil, q.absent
@@ -43,8 +44,14 @@ func (c *Coordinator) ask(ctx context.Context, q question, begin func(*request))
 		if err == nil {
 			answer, err = s.Do(ctx, q.group, begin)
 		}
-		if !c.asksAgain(q, err) || time.Since(start) >= moveTimeout {
+		if !c.asksAgain(q, err) {
 			return answer, err
+		}
+		switch now := time.Now(); {
+		case giveUp.IsZero(), now.Sub(began) >= moveTimeout: // it has waited at a coordinator meanwhile
+			giveUp, pause = now.Add(moveTimeout), firstPause
+		case !now.Before(giveUp):
+			return nil, err
 		}
 		select {
 		case <-time.After(pause):

@@ -29,6 +29,9 @@ var errorCodes = []struct {
 	err  error
 	code Code
 }{
+	// First: what a partition of the offsets topic refuses comes with the partition's own error.
+	{group.ErrCoordinatorNotAvailable, CoordinatorNotAvailable},
+	{group.ErrNotCoordinator, NotCoordinator},
 	{partition.ErrOutOfOrderSequence, OutOfOrderSequenceNumber},
 	{partition.ErrInvalidProducerEpoch, InvalidProducerEpoch},
 	{partition.ErrInvalidTxnState, InvalidTxnState},
@@ -64,8 +67,6 @@ var errorCodes = []struct {
 	{group.ErrRebalanceInProgress, RebalanceInProgress},
 	{group.ErrInconsistentProtocol, InconsistentGroupProtocol},
 	{group.ErrGroupMaxSize, GroupMaxSizeReached},
-	{group.ErrCoordinatorNotAvailable, CoordinatorNotAvailable},
-	{group.ErrNotCoordinator, NotCoordinator},
 	{group.ErrLoading, CoordinatorLoadInProgress},
 	{group.ErrNonEmptyGroup, NonEmptyGroup},
 	{group.ErrGroupNotFound, GroupIDNotFound},

@@ -1,0 +1,24 @@
+package kafka
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/replication"
+)
+
+// A member that is told NOT_LEADER_OR_FOLLOWER would look for another leader of its topics, not for
+// its coordinator.
+func TestErrorOfACoordinatorIsToldAsSuchWhateverCausedIt(t *testing.T) {
+	for _, cause := range []error{partition.ErrNotLeader, partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch, partition.ErrClosed,
+		partition.ErrTimeout, partition.ErrNotEnoughReplicas, replication.ErrClosed, replication.ErrUnknownTopic} {
+		for err, want := range map[error]Code{group.ErrNotCoordinator: NotCoordinator, group.ErrCoordinatorNotAvailable: CoordinatorNotAvailable} {
+			require.Equal(t, want, codeOf(fmt.Errorf("%w: %w: %w", err, group.ErrMoving, cause)), "%v: %v", err, cause)
+		}
+		require.NotContains(t, []Code{NotCoordinator, CoordinatorNotAvailable}, codeOf(cause))
+	}
+}
