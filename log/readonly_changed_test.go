@@ -313,3 +313,56 @@ func TestReadOnlyOpenMeetsACompactionAtAnyCall(t *testing.T) {
 		require.Len(t, l.Segments(), names)
 	})
 }
+
+// The only segment that the state names is closed, and compacted under its name: the state that the
+// reader found does not mean that file any more.
+func TestReadOnlyOpenMeetsTheCompactionOfWhatWasActiveAtAnyCall(t *testing.T) {
+	t.Parallel()
+	pad := strings.Repeat("x", 120)
+	meetAtAnyCall(t, func(t *testing.T, disk *vfs.MemFS) *Log {
+		cfg := compacting
+		cfg.FS, cfg.Sync, cfg.SegmentBytes = disk, SyncNever, 700
+		l, err := Open("log", cfg)
+		require.NoError(t, err)
+		appendKV(t, l, "a=1"+pad, "b=1"+pad)
+		appendKV(t, l, "c=1"+pad, "d=1"+pad)
+		return l
+	}, func(l *Log) {
+		require.NoError(t, l.Roll())
+		appendKV(t, l, "a=2"+pad, "c=2"+pad)
+		require.NoError(t, l.Roll())
+		appendKV(t, l, "e=2"+pad)
+		clean(t, l)
+		require.Len(t, l.Segments(), 3)
+	})
+}
+
+// A segment that compaction makes larger: what is kept of its tombstones says when they go.
+func TestReadOnlyOpenMeetsASegmentThatGrowsAtAnyCall(t *testing.T) {
+	t.Parallel()
+	pad := strings.Repeat("x", 120)
+	meetAtAnyCall(t, func(t *testing.T, disk *vfs.MemFS) *Log {
+		cfg := compacting
+		cfg.FS, cfg.Sync, cfg.SegmentBytes = disk, SyncNever, 700
+		l, err := Open("log", cfg)
+		require.NoError(t, err)
+		appendKV(t, l, "a=1"+pad, "b=1"+pad, "c=1"+pad, "d=1"+pad)
+		require.NoError(t, l.Roll())
+		var gone []string
+		for i := range 60 {
+			gone = append(gone, fmt.Sprintf("k%d", i))
+		}
+		appendKV(t, l, gone...)
+		require.NoError(t, l.Roll())
+		appendKV(t, l, "a=2"+pad)
+		require.NoError(t, l.Roll())
+		appendKV(t, l, "e=2"+pad)
+		return l
+	}, func(l *Log) {
+		before := l.Segments()
+		clean(t, l)
+		after := l.Segments()
+		require.Len(t, after, len(before))
+		require.Greater(t, after[1].Size, before[1].Size)
+	})
+}

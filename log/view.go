@@ -192,7 +192,9 @@ func (v *view) openSegment(seg recovery.Segment) (*segment.Segment, error) {
 	if err := v.check(seg); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	if have := s.Allocated(); have < seg.Size || have > seg.Size && seg.Next >= 0 {
+	// A shorter one is refused by segment.Open. A longer one is another file: of a segment that was
+	// compacted by itself, and grew by the times at which its tombstones go.
+	if have := s.Allocated(); have > seg.Size && seg.Next >= 0 {
 		err := &CorruptError{Path: s.Path(), Pos: min(seg.Size, have), Offset: seg.Base,
 			Reason: fmt.Sprintf("file has %d bytes, %d were written", have, seg.Size)}
 		return nil, errors.Join(err, s.Close())
