@@ -57,27 +57,10 @@ func (w *writer) changePolicy(cfg *Config) error {
 		}
 		l.intervalAlarm.Disarm() // it may be hours away, and there is nothing left for it to do
 	}
-	if leaves {
-		if err := l.giveSpaceBack(); err != nil {
-			return err
-		}
-	}
 	if !w.marked { // the state of the first append will say it
 		return nil
 	}
 	// Recovery must not trust in the strict policy any more, or may from here on. If this fails,
 	// the next append writes what holds then.
 	return w.writeStateAs(cfg, l.list(), false)
-}
-
-// giveSpaceBack cuts the space that is reserved in the active segment, durably: a roll without a
-// sync could not, and after a power cut the closed segment would not have the size that the state
-// says.
-func (l *Log) giveSpaceBack() error {
-	active := l.active()
-	if err := active.TrimTail(); err != nil {
-		return err
-	}
-	active.MarkUnsynced()
-	return active.Sync()
 }
