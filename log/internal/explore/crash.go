@@ -58,7 +58,11 @@ type cut struct {
 	cfgs    []log.Config // of the logs
 	event   vfs.Event
 	doubt   bool // a sync failed, and was not noted: after a kill nobody knows that
-	op      int  // index of the operation under way
+	// torn says that a write failed half-way and was not cut back yet. In reserved space a process that
+	// is killed then leaves what nothing tells from damage, unless the write ended with a page, as the
+	// system's do: the log does not open, and says why.
+	torn bool
+	op   int // index of the operation under way
 }
 
 // cuts are taken while a script runs.
@@ -75,6 +79,7 @@ type cuts struct {
 func (w *world) observe() {
 	w.cuts.stop()
 	w.syncFailed.Store(nil)
+	w.torn.Store(nil)
 	w.cuts.unwatch = w.fs.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		if e.Op&vfs.OpChange != 0 {
 			w.cuts.take(w, e)
@@ -83,6 +88,7 @@ func (w *world) observe() {
 		if e.Op == vfs.OpSync && err != nil && strings.HasSuffix(e.Name, ".log") {
 			w.syncFailed.Store(&e.Name)
 		}
+		w.noteTorn(e, err)
 	}})
 }
 
@@ -123,8 +129,21 @@ func (w *world) now(e vfs.Event) cut {
 	}
 	one.fs = w.fs.Kill()
 	one.doubt = w.syncFailed.Load() != nil && !noted(one.fs, *w.syncFailed.Load())
+	one.torn = w.torn.Load() != nil
 	one.facts = w.known()
 	return one
+}
+
+// noteTorn keeps track of writes that failed half-way.
+func (w *world) noteTorn(e vfs.Event, err error) {
+	switch {
+	case e.Op == vfs.OpWrite && err != nil && strings.HasSuffix(e.Name, ".log"):
+		w.torn.Store(&e.Name)
+	case e.Op == vfs.OpTruncate && err == nil:
+		if name := w.torn.Load(); name != nil && *name == e.Name {
+			w.torn.CompareAndSwap(name, nil)
+		}
+	}
 }
 
 // noted says that a log has left word of a sync that failed.

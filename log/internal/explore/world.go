@@ -30,6 +30,7 @@ type world struct {
 	overlap    atomic.Int64           // facts before the operation that another one is in the middle of, plus 1; 0: none is
 	backup     int                    // number of the next
 	syncFailed atomic.Pointer[string] // file of the last sync that failed since the last crash
+	torn       atomic.Pointer[string] // file of the last write that failed, and was not cut back
 	op         atomic.Int64           // index of the operation under way
 }
 
