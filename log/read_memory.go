@@ -2,6 +2,22 @@ package log
 
 import "github.com/stratalog/strata/internal/uncleared"
 
+// readBytes is the step of iterators.
+const readBytes = 256 << 10
+
+// maxReadBytes is where the step of iterators stops growing with the size of batches.
+const maxReadBytes = 8 << 20
+
+// maxChunkBytes is the most memory that a kept record of Records or Follow keeps, unless its batch
+// is larger; before manyBytes were read, it is less.
+const (
+	maxChunkBytes   = 3 << 20
+	earlyChunkBytes = 2 << 20
+)
+
+// manyBytes is what somebody has read who can be expected to read much more.
+const manyBytes = 32 << 20
+
 // readMemory gives out the memory of records that their reader may keep. Once it is clear that
 // there are many to come, one allocation serves several reads: the more memory is in use, the more
 // rarely the collector works, which otherwise takes as long as the reading.

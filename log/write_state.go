@@ -1,0 +1,145 @@
+package log
+
+import (
+	"math"
+	"slices"
+
+	"github.com/stratalog/strata/log/internal/manifest"
+	"github.com/stratalog/strata/segment"
+)
+
+// blankState returns a state with what is the same in every state of this log until it is begun
+// anew.
+func (w *writer) blankState() manifest.State {
+	return manifest.State{Incarnation: w.incarnation, JournalTag: w.journalTag, Cuts: w.cuts, BootID: w.log.dir.bootID}
+}
+
+// writeState makes the state say that the log consists of the given segments; of those in gone, if
+// any, it says that they are obsolete: recovery deletes them if a crash leaves them.
+func (w *writer) writeState(list []*segment.Segment, clean bool, gone ...*segment.Segment) error {
+	return w.writeStateAs(w.log.cfg.Load(), list, clean, gone...)
+}
+
+// writeStateAs is writeState under settings that may not hold yet.
+func (w *writer) writeStateAs(cfg *Config, list []*segment.Segment, clean bool, gone ...*segment.Segment) error {
+	s := w.stateOf(cfg, list, clean)
+	if err := w.storeState(s.With(s.Segments, obsolete(gone))); err != nil {
+		return err
+	}
+	w.removeStrays(list)
+	return nil
+}
+
+// stateOf returns the state of a log with the given segments under the given settings.
+func (w *writer) stateOf(cfg *Config, list []*segment.Segment, clean bool) manifest.State {
+	l := w.log
+	s := w.blankState()
+	s.Clean, s.Start, s.RecoveryPoint = clean, l.segments.start.Load(), l.durability.inFiles.Load()
+	s.Strict = cfg.Sync == SyncOnAck && cfg.MaxBatchBytes+roundBytes <= unsyncedWindow
+	if _, s.Epochs = l.epochs.Latest(); l.epochs.inState {
+		s.Epochs, s.FirstOnly, s.FirstEpoch = true, true, l.epochs.first
+	}
+	// A Kafka broker that goes on here as a follower leaves gaps where its leader has compacted.
+	s.Gapless = w.gapless && !cfg.Cleanup.Compacts()
+	active := list[len(list)-1]
+	// At most what recovery will find: no batch tells of a gap at the end.
+	s.RecoveryPoint = min(s.RecoveryPoint, w.firstUnsynced(cfg, list), active.NextOffset())
+	if end := l.segments.end.Load(); end > max(l.active().NextOffset(), list[len(list)-1].Base()) {
+		s.End = end // no batch and no name says that offsets below were given
+	}
+	if clean {
+		s.End, s.Size, s.RecoveryPoint = l.segments.end.Load(), active.Size(), l.segments.end.Load()
+	}
+	for i, seg := range list {
+		size := seg.Size()
+		if i == len(list)-1 {
+			size = -1
+		}
+		s.Segments = append(s.Segments, manifest.Segment{Base: seg.Base(), Size: size})
+	}
+	return s
+}
+
+// firstUnsynced returns the base of the first closed segment in list that has not been synced
+// since, math.MaxInt64 if all were: the state names its size, which a power cut can still change,
+// even if none of its records is needed or all of them are durable.
+func (w *writer) firstUnsynced(cfg *Config, list []*segment.Segment) int64 {
+	l := w.log
+	l.durability.mu.Lock()
+	dirty := l.durability.dirty
+	l.durability.mu.Unlock()
+	closing := l.active() // if it is not the last of list: it is being closed, and synced under SyncOnAck
+	for _, s := range list[:len(list)-1] {
+		if slices.Contains(dirty, s) || s == closing && cfg.Sync != SyncOnAck {
+			return s.Base()
+		}
+	}
+	return math.MaxInt64
+}
+
+// obsolete returns what the state says of segments that are removed. One that may have been active
+// has any size.
+func obsolete(gone []*segment.Segment) []manifest.Segment {
+	var out []manifest.Segment
+	for _, s := range gone {
+		size := int64(-1)
+		if s.Sealed() || s.Allocated() == s.Size() {
+			size = s.Size()
+		}
+		out = append(out, manifest.Segment{Base: s.Base(), Size: size, Role: manifest.Obsolete})
+	}
+	return out
+}
+
+// storeState replaces the state.
+func (w *writer) storeState(s manifest.State) error {
+	l := w.log
+	cfg := l.cfg.Load()
+	if l.durability.settled() { // the journal is not needed for what is in it of this log: it is void when this state is on the disk
+		w.journalTag = newIncarnation()
+	}
+	s.JournalTag = w.journalTag
+	var err error
+	if w.unlisted || l.unentered.Load() {
+		err = w.storeFirstState(cfg, s)
+	} else {
+		err = storeState(cfg.FS, l.path, s)
+	}
+	w.marked = !s.Clean && err == nil
+	if err == nil {
+		w.cutPending = false
+		w.installing = s.Installs()
+		if bytes := l.token.counts().bytes + w.appended.bytes; bytes > 0 && s.RecoveryPoint == l.segments.end.Load() {
+			l.durability.persisted.note(bytes)
+		}
+	}
+	return err
+}
+
+// removeStrays removes what rolls have left that failed, now that the state on the disk is one that
+// does not name it. list names the others.
+func (w *writer) removeStrays(list []*segment.Segment) {
+	l := w.log
+	var stay []int64
+	for _, base := range w.strays {
+		if slices.ContainsFunc(list, func(s *segment.Segment) bool { return s.Base() == base }) { // a later roll has taken it
+			continue
+		}
+		if err := removeSegmentFiles(l.cfg.Load().FS, l.path, base); err != nil {
+			l.cfg.Load().Logger.Warn("empty file of a failed roll stays", "path", l.path, "offset", base, "err", err)
+			stay = append(stay, base)
+		}
+	}
+	w.strays = stay
+}
+
+// markOpen makes the state say that the log is being written to, before the first write.
+func (w *writer) markOpen() error {
+	l := w.log
+	if w.marked && !w.cutPending {
+		return nil
+	}
+	err := w.writeState(l.list(), false)
+	w.marked = err == nil
+	return err
+}
