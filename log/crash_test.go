@@ -2,26 +2,19 @@ package log_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"runtime"
 	"strconv"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/log"
-	"github.com/stratalog/strata/vfs"
+	"github.com/stratalog/strata/log/internal/explore"
 )
 
-// Environment of the explorer: how many states to look at, and where to begin.
+// Environment of tests that look at more than by default.
 const (
-	exploreEnv = "STRATA_EXPLORE"      // number of crash states; default 2,400
+	exploreEnv = "STRATA_EXPLORE"      // set: everything
 	seedEnv    = "STRATA_EXPLORE_SEED" // first seed; default 1
 )
 
@@ -35,109 +28,64 @@ func envInt(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-var explorePolicies = []struct {
-	name   string
-	policy log.SyncPolicy
-	pause  time.Duration
-}{
-	{"on ack", log.SyncOnAck, 0},
-	{"interval", log.SyncInterval(time.Second), 700 * time.Millisecond},
-	{"never", log.SyncNever, 0},
-}
+// everyday is what happens to most logs.
+const everyday = `
+	append 0 n=3
+	burst 0 n=4
+	sync 0
+	epoch 0
+	append 0 n=2
+	roll 0
+	burst 0 n=5
+	sleep ms=700
+	truncate 0 n=3
+	append 0 n=4
+	clean 0
+	sleep ms=700
+	delete 0 part=30
+	burst 0 n=3
+	append 0 n=1
+	reopen 0
+	append 0 n=2
+	restart 0 n=2
+	append 0 n=3
+	burst 0 n=3`
 
-// recordCuts runs a workload in a bubble, so that intervals cost nothing.
-func recordCuts(t *testing.T, seed uint64, policy log.SyncPolicy, pause time.Duration, prepare func(*vfs.MemFS)) (cuts []cut) {
-	synctest.Test(t, func(t *testing.T) {
-		fsys := vfs.Mem()
-		if prepare != nil {
-			prepare(fsys)
-		}
-		w := &workload{rnd: rand.New(rand.NewPCG(seed, 1)), policy: policy, pause: pause}
-		var err error
-		cuts, err = w.record(fsys, 300)
-		require.NoError(t, err, "seed %d", seed)
-	})
-	return cuts
-}
-
-// exploration is a set of states to look at.
-type exploration struct {
-	reopening
-	cuts  []cut
-	every int // how many of the variants to try at each cut
-
-	mu     sync.Mutex // guards the field below
-	failed []string
-}
-
-// run checks all states, two at a time or as many as there are processors.
-func (x *exploration) run(seed uint64, limit int64) {
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(x.cuts) && x.states.Load() < limit; i = int(next.Add(1)) - 1 {
-				x.cut(i, seed)
+// TestCrashAtEveryCall stops a log at each of its calls of the file system, in all ways a process or
+// the power can fail, and at calls of the recovery once more. Who only reads what is left sees what is
+// recovered.
+func TestCrashAtEveryCall(t *testing.T) {
+	for _, policy := range []string{"ack", "interval", "never"} {
+		t.Run(policy, func(t *testing.T) {
+			s, err := explore.Parse(fmt.Sprintf("world logs=1 sync=%s cleanup=delete segment=3000 retention=12000\n%s", policy, everyday))
+			require.NoError(t, err)
+			o := explore.Options{Every: 1, Kinds: 4, Again: 40, Seed: uint64(envInt(t, seedEnv, 1))}
+			if os.Getenv(exploreEnv) != "" {
+				o.Kinds, o.Again = len(explore.Crashes), 10
 			}
+			rep, v := exploreScript(t, s, o)
+			require.NoError(t, asError(v))
+			require.Greater(t, rep.States, 500)
+			t.Log(rep)
 		})
 	}
-	wg.Wait()
 }
 
-func (x *exploration) cut(i int, seed uint64) {
-	for k := range x.every {
-		v := variants[(i*x.every+k+int(seed))%len(variants)]
-		s := seed<<20 + uint64(i)
-		if err := x.state(&x.cuts[i], v, s); err != nil {
-			x.mu.Lock()
-			x.failed = append(x.failed, fmt.Sprintf("before call %d (%s), crash %q, seed %d: %v", i, x.cuts[i].event, v.name, s, err))
-			x.mu.Unlock()
-		}
-	}
-}
-
-// TestCrashAtEveryCall stops a workload at each of its calls of the file system, in all ways a
-// process or the power can fail, and again at the calls of the reopening.
-func TestCrashAtEveryCall(t *testing.T) {
-	limit, seed := int64(envInt(t, exploreEnv, 2400)), uint64(envInt(t, seedEnv, 1))
-	every := 3
-	if limit > 10_000 {
-		every = len(variants)
-	}
-	var states, second, calls int64
-	for first := seed; states < limit; seed++ {
-		for _, p := range explorePolicies {
-			x := &exploration{cuts: recordCuts(t, seed, p.policy, p.pause, nil), every: every}
-			x.cfg, x.again = exploreConfig(p.policy), 20
-			x.run(seed, limit-states)
-			states, second, calls = states+x.states.Load(), second+x.second.Load(), calls+int64(len(x.cuts))
-			require.Empty(t, strings.Join(x.failed[:min(len(x.failed), 5)], "\n"),
-				"%d of %d states; policy %q, workload seed %d", len(x.failed), x.states.Load(), p.name, seed)
-		}
-		if seed-first > 100_000 {
-			t.Fatal("the workloads have no calls to stop at")
-		}
-	}
-	t.Logf("seeds up to %d: %d calls, %d crash states, %d more during recovery, 0 violations", seed-1, calls, states, second)
-}
-
-// TestExplorerFindsLoss is the twin of TestCrashAtEveryCall: on a disk that lies, the same
-// exploration has to fail.
+// TestExplorerFindsLoss is the twin of TestCrashAtEveryCall: on a disk that lies, the same has to fail.
 func TestExplorerFindsLoss(t *testing.T) {
-	for name, lie := range map[string]vfs.Fault{
-		"Sync does nothing":     {Ops: vfs.OpSync, Pattern: "*.log", Lie: true, Times: vfs.Always},
-		"one Sync does nothing": {Ops: vfs.OpSync, Pattern: "*.log", After: 5, Lie: true},
-		"SyncDir does nothing":  {Ops: vfs.OpSyncDir, Lie: true, Times: vfs.Always},
+	for name, lie := range map[string]string{
+		"Sync does nothing":     "ops=sync file=*.log times=-1",
+		"one Sync does nothing": "ops=sync file=*.log after=5 times=1",
+		"SyncDir does nothing":  "ops=syncdir times=-1",
 		// Zeros ahead and a batch, or two batches.
-		"writes are swallowed": {Ops: vfs.OpWrite, Pattern: "*.log", After: 7, Times: 2, Lie: true},
+		"writes are swallowed": "ops=write file=*.log after=7 times=2",
 	} {
 		t.Run(name, func(t *testing.T) {
-			cuts := recordCuts(t, 1, log.SyncOnAck, 0, func(m *vfs.MemFS) { m.Inject(lie) })
-			x := &exploration{cuts: cuts, every: 2}
-			x.cfg = exploreConfig(log.SyncOnAck)
-			x.run(1, 4000)
-			require.NotEmpty(t, x.failed, "%d states without a violation", x.states.Load())
-			t.Logf("%d of %d states show it, the first: %s", len(x.failed), x.states.Load(), x.failed[0])
+			s, err := explore.Parse("world logs=1 sync=ack cleanup=delete segment=3000\nfault err=lie " + lie + everyday)
+			require.NoError(t, err)
+			_, v := exploreScript(t, s, explore.Options{Every: 1, Kinds: 2, Share: log.AlwaysShare})
+			require.Error(t, asError(v))
+			t.Log(v)
 		})
 	}
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// The explorer runs a workload once, copies the file system before every call that changes it, and
-// reopens the log from what a crash there could have left. What has to be found again comes from a
-// ledger of what the log had confirmed by then.
+// A workload on one log that goes on after errors, for TestFaultAtEveryCall. What has to be found again
+// comes from a ledger of what the log had confirmed. Package explore does the same with scripts, for
+// crashes.
 
 const exploreDir = "/data/t-0"
 
@@ -306,8 +306,6 @@ type workload struct {
 	policy log.SyncPolicy
 	nextID int64
 	epoch  int32
-	// For policies that sync by time: slept now and then, so only in a synctest bubble; 0: never.
-	pause time.Duration
 }
 
 // append hands over n records as one batch and waits for the confirmation.
@@ -408,9 +406,6 @@ func (w *workload) step() error {
 		w.epoch++
 		return l.SetLeaderEpoch(w.epoch)
 	}
-	if w.pause > 0 {
-		time.Sleep(w.pause)
-	}
 	return nil
 }
 
@@ -449,41 +444,6 @@ type cut struct {
 	event   vfs.Event
 }
 
-// record runs a workload of about calls changing calls on fsys and returns a cut for each of them,
-// and one for the end.
-func (w *workload) record(fsys *vfs.MemFS, calls int) ([]cut, error) {
-	var mu sync.Mutex
-	var cuts []cut
-	take := func(e vfs.Event) {
-		if e.Op&vfs.OpChange == 0 {
-			return
-		}
-		c := cut{sure: len(w.known()), event: e}
-		if l := w.log.Load(); l != nil {
-			c.durable = l.DurableOffset()
-		}
-		c.fs = fsys.Kill()
-		c.facts = w.known()
-		mu.Lock()
-		defer mu.Unlock()
-		cuts = append(cuts, c)
-	}
-	stop := fsys.Observe(vfs.Observer{Before: take})
-	cfg := exploreConfig(w.policy)
-	cfg.FS = fsys
-	l, err := log.Open(exploreDir, cfg)
-	if err != nil {
-		return nil, err
-	}
-	w.log.Store(l)
-	for fsys.Count(vfs.OpChange) < int64(calls) && err == nil {
-		err = w.step()
-	}
-	stop()
-	take(vfs.Event{Op: vfs.OpChange})
-	return cuts, errors.Join(err, l.Close())
-}
-
 // variant is one kind of crash.
 type variant struct {
 	name   string
@@ -516,21 +476,12 @@ func (v variant) apply(fsys *vfs.MemFS, seed uint64) *vfs.MemFS {
 
 // reopening checks logs that come back after a crash.
 type reopening struct {
-	cfg   log.Config
-	again int // cut the reopening again at each of its calls, in every again-th state; 0: never
-
-	// Checked so far: after one crash, after another one during recovery.
-	states, second atomic.Int64
+	cfg log.Config
 }
 
 // state checks what a variant of a crash leaves at a cut.
 func (r *reopening) state(c *cut, v variant, seed uint64) error {
 	fsys := v.apply(c.fs, seed)
-	if n := r.states.Add(1); r.again > 0 && n%int64(r.again) == 0 {
-		if err := r.duringRecovery(fsys.Kill(), c, v, seed); err != nil {
-			return err
-		}
-	}
 	return r.reopen(fsys, c, v.killed)
 }
 
@@ -583,35 +534,4 @@ func (r *reopening) look(fsys *vfs.MemFS, want *expectation, use func(*log.Log) 
 		err = use(l)
 	}
 	return f, durable, errors.Join(err, l.Close())
-}
-
-// duringRecovery crashes again at every call of the reopening.
-func (r *reopening) duringRecovery(fsys *vfs.MemFS, c *cut, v variant, seed uint64) error {
-	var mu sync.Mutex // guards cuts
-	var cuts []*vfs.MemFS
-	stop := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
-		if e.Op&vfs.OpChange != 0 {
-			mu.Lock()
-			defer mu.Unlock()
-			cuts = append(cuts, fsys.Kill())
-		}
-	}})
-	cfg := r.cfg
-	cfg.FS = fsys
-	l, err := log.Open(exploreDir, cfg)
-	stop()
-	if err != nil {
-		return fmt.Errorf("open: %w", err)
-	}
-	if err := l.Close(); err != nil {
-		return err
-	}
-	for i, again := range cuts {
-		v2 := variants[(uint64(i)+seed)%uint64(len(variants))]
-		r.second.Add(1)
-		if err := r.reopen(v2.apply(again, seed), c, v.killed && v2.killed); err != nil {
-			return fmt.Errorf("crash (%s) at call %d of recovery: %w", v2.name, i, err)
-		}
-	}
-	return nil
 }

@@ -87,6 +87,8 @@ func (w *world) fault(_ *member, args Args) error {
 	switch args["err"] {
 	case "full":
 		f.Err = syscall.ENOSPC
+	case "lie":
+		f.Err, f.Lie = nil, true
 	case "short":
 		f.Err = nil
 		f.Keep = max(f.Keep, 1)

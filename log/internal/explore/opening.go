@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 
 	"github.com/stratalog/strata/log"
@@ -70,12 +71,21 @@ func (o *opening) lookAt(s *seen, i int, m *member, dir *log.Directory, use func
 // logs go on, and that what they call durable is.
 func (o *opening) check() error {
 	var killed *vfs.MemFS
+	shown, err := o.readOnly()
+	if err != nil {
+		return fmt.Errorf("read-only: %w", err)
+	}
 	first, err := o.look(func(_ int, l *log.Log, f *found) error {
 		killed = o.fs.Kill()
 		return checkTimes(l, f)
 	})
 	if err != nil {
 		return err
+	}
+	for i, f := range first.logs {
+		if shown[i] != nil && !shown[i].equal(f) {
+			return fmt.Errorf("log %d: read-only it held %v, opened %v", i, shown[i], f)
+		}
 	}
 	lost := o.fs.CrashWith(Crashes[1].CrashOptions)
 	second, err := o.look(o.goOn)
@@ -109,6 +119,34 @@ func (o *opening) check() error {
 		}
 	}
 	return nil
+}
+
+// readOnly returns what the logs show to who only reads them, before anybody recovers them; nil for one
+// of which the directory's journal has what its files lack.
+func (o *opening) readOnly() (shown []*found, err error) {
+	for i, m := range o.world.logs {
+		guard := &guardFS{FaultFS: vfs.Faulty(o.fs)}
+		stop := guard.watch()
+		cfg := o.cut.cfgs[i]
+		cfg.FS = guard
+		f := new(found)
+		l, err := log.OpenReadOnly(m.path, cfg)
+		if err == nil {
+			f, err = readLog(l)
+			err = errors.Join(err, l.Close())
+		}
+		stop()
+		switch changed := guard.changed(); {
+		case changed != "":
+			return nil, fmt.Errorf("log %d: did %s", i, changed)
+		case errors.Is(err, log.ErrJournaled):
+			f = nil
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("log %d: %w", i, err)
+		}
+		shown = append(shown, f)
+	}
+	return shown, nil
 }
 
 // again opens logs whose process was killed when they had just been recovered: there is nothing
