@@ -38,6 +38,7 @@ var errorCodes = []struct {
 	{partition.ErrCoordinatorFenced, TransactionCoordinatorFenced},
 	{partition.ErrTransactionalID, TransactionalIDAuthorizationFailed},
 	{partition.ErrNotLeader, NotLeaderOrFollower},
+	{partition.ErrNotLeaderAfterAppend, NotLeaderOrFollower},
 	{partition.ErrFencedLeaderEpoch, FencedLeaderEpoch},
 	{partition.ErrUnknownLeaderEpoch, UnknownLeaderEpoch},
 	{partition.ErrNotEnoughReplicas, NotEnoughReplicas},

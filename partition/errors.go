@@ -9,7 +9,8 @@ import (
 
 // Errors of a partition. All are matched with errors.Is; the returned errors add which partition
 // and which numbers. Retriable by the same request: ErrNotEnoughReplicas,
-// ErrNotEnoughReplicasAfterAppend, ErrNotLeader, ErrTimeout, ErrUnknownLeaderEpoch.
+// ErrNotEnoughReplicasAfterAppend, ErrNotLeader, ErrNotLeaderAfterAppend, ErrTimeout,
+// ErrUnknownLeaderEpoch.
 var (
 	ErrClosed = errors.New("partition: closed")
 
@@ -23,8 +24,14 @@ var (
 	ErrTransactionalID      = errors.New("partition: transactional batch without a transactional id")
 
 	// Leadership and replication.
-	ErrLeader    = errors.New("partition: not allowed on a leader")
+	ErrLeader = errors.New("partition: not allowed on a leader")
+	// ErrNotLeader: this replica does not lead. Nothing was appended.
 	ErrNotLeader = errors.New("partition: not the leader")
+	// ErrNotLeaderAfterAppend: this replica lost the leadership, or its broker ended, while the append
+	// was under way. The records may stay or be lost: whoever takes this for ErrNotLeader gives their
+	// sequence numbers to others, and loses those. Kafka has one code for both, and its idempotent
+	// producers take it for this one.
+	ErrNotLeaderAfterAppend = errors.New("partition: not the leader any more after the append")
 	// ErrFencedLeaderEpoch: the request's epoch is older than the partition's.
 	ErrFencedLeaderEpoch = errors.New("partition: leader epoch is fenced")
 	// ErrUnknownLeaderEpoch: the request's epoch is newer than the partition's.

@@ -16,16 +16,16 @@ type owner Partition
 func (o *owner) Admit(a *log.Append) error {
 	p := (*Partition)(o)
 	req := a.User.(*ProduceRequest)
+	var err error
 	if epoch := p.leaderEpoch.Load(); epoch < 0 || a.LeaderEpoch != epoch {
-		return p.notLeading()
-	}
-	if !a.Info.HasProducerID() {
-		return nil
-	}
-	err := p.admit(req, a)
-	if errors.Is(err, ErrOutOfOrderSequence) && p.readHistory() {
+		err = p.notLeading()
+	} else if a.Info.HasProducerID() {
 		err = p.admit(req, a)
+		if errors.Is(err, ErrOutOfOrderSequence) && p.readHistory() {
+			err = p.admit(req, a)
+		}
 	}
+	req.refused = err != nil
 	return err
 }
 

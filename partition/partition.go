@@ -42,6 +42,7 @@ type Partition struct {
 
 	timeouts alarm.Alarm   // expire, at the earliest of deadlines or before
 	closing  atomic.Bool   // set by the first who closes, and stays
+	resigned atomic.Bool   // set by Resign, and stays
 	done     chan struct{} // closed when Close is through
 	closeErr error         // written before done is closed, read after
 }
@@ -132,11 +133,11 @@ func (p *Partition) BecomeLeader(epoch int32) error {
 		}
 	}
 	p.mu.Lock()
-	if p.closed || p.stale {
+	if p.closed || p.stale || p.resigned.Load() {
 		closed := p.closed
 		p.mu.Unlock()
-		if closed {
-			return p.wrap("become leader", ErrClosed)
+		if closed || p.resigned.Load() {
+			return p.wrap("become leader", p.notLeading())
 		}
 		return p.wrap("become leader", errors.New("a truncation has failed: open the partition again"))
 	}
@@ -148,12 +149,24 @@ func (p *Partition) BecomeLeader(epoch int32) error {
 	return nil
 }
 
-// BecomeFollower ends this replica's leadership: appends and reads are refused with ErrNotLeader,
-// and so is what waits for acknowledgement.
+// BecomeFollower ends this replica's leadership: appends and reads are refused with ErrNotLeader.
+// Appends under way, and those that wait for acknowledgement, end with ErrNotLeaderAfterAppend. When
+// it returns, none of them is decided to be a success any more.
 func (p *Partition) BecomeFollower() {
 	p.mu.Lock()
 	p.leaderEpoch.Store(-1)
-	d := p.releaseLocked(ErrNotLeader)
+	d := p.releaseLocked(ErrNotLeaderAfterAppend)
+	p.mu.Unlock()
+	d.run()
+}
+
+// Resign makes this replica refuse new appends and reads with ErrNotLeader, for good, also when it is
+// closed afterwards; who waits for records is woken. Appends under way end as they would have, and
+// Close waits for them: so a broker leaves in order.
+func (p *Partition) Resign() {
+	p.mu.Lock()
+	p.resigned.Store(true)
+	d := due{watches: p.allWatchesLocked()}
 	p.mu.Unlock()
 	d.run()
 }
@@ -190,7 +203,12 @@ func (p *Partition) TruncateTo(offset int64) error {
 }
 
 // LeaderEpoch returns the epoch in which this replica leads, -1 if it does not.
-func (p *Partition) LeaderEpoch() int32 { return p.leaderEpoch.Load() }
+func (p *Partition) LeaderEpoch() int32 {
+	if p.resigned.Load() {
+		return -1
+	}
+	return p.leaderEpoch.Load()
+}
 
 // TopicPartition returns the name that the Config gave.
 func (p *Partition) TopicPartition() record.TopicPartition { return p.tp }
@@ -215,7 +233,7 @@ func (p *Partition) Producers() []ProducerState {
 
 // Close refuses new calls with ErrClosed and wakes who waits for records, lets the appends under
 // way end as they would have, writes a snapshot of the producer state and closes the log. What is
-// not acknowledged by then fails with ErrClosed. It may be called repeatedly and concurrently;
+// not acknowledged by then fails with ErrClosed, or ErrNotLeaderAfterAppend after Resign. It may be called repeatedly and concurrently;
 // every call returns when all is done, with the same error.
 func (p *Partition) Close() error { return p.shut(p.log.Close) }
 
@@ -244,7 +262,11 @@ func (p *Partition) shut(end func() error) error {
 
 	p.mu.Lock()
 	p.leaderEpoch.Store(-1)
-	d = p.releaseLocked(ErrClosed)
+	cause := ErrClosed
+	if p.resigned.Load() {
+		cause = ErrNotLeaderAfterAppend
+	}
+	d = p.releaseLocked(cause)
 	p.timeouts.Stop()
 	p.mu.Unlock()
 	d.run()
@@ -267,7 +289,9 @@ func (p *Partition) releaseLocked(err error) (d due) {
 // wrap names the partition and translates errors of the log.
 func (p *Partition) wrap(op string, err error) error {
 	if errors.Is(err, log.ErrClosed) {
-		err = ErrClosed
+		if err = ErrClosed; p.resigned.Load() {
+			err = ErrNotLeader
+		}
 	}
 	return fmt.Errorf("%s %s-%d: %w", op, p.tp.Topic, p.tp.Partition, err)
 }

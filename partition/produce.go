@@ -3,6 +3,7 @@ package partition
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 func (p *Partition) Produce(req *ProduceRequest) {
 	req.p = p
 	req.result = ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1}
-	req.written, req.decided, req.timed = false, false, false
+	req.written, req.decided, req.timed, req.refused = false, false, false, false
 	if err := p.prepare(req); err != nil {
 		p.stats.refused.Add(1)
 		req.result.Err = p.wrap("produce", err)
@@ -108,7 +109,7 @@ func (p *Partition) acknowledged(req *ProduceRequest) bool {
 	case req.decided: // timed out meanwhile
 		return false
 	case p.leaderEpoch.Load() != req.result.LeaderEpoch: // what was written may have been truncated
-		req.result.Err = p.wrap("produce", p.notLeading())
+		req.result.Err = p.wrap("produce", ErrNotLeaderAfterAppend)
 		return true
 	case p.hw.Load() > req.lastOffset:
 		return true
@@ -123,6 +124,10 @@ func (p *Partition) acknowledged(req *ProduceRequest) bool {
 // nothing that waits will become safe.
 func (p *Partition) fail(req *ProduceRequest, err error) {
 	p.stats.refused.Add(1)
+	if !req.refused && p.leaderEpoch.Load() != req.result.LeaderEpoch && !errors.Is(err, log.ErrClosed) {
+		// The disk of a broker that is cut off fails: what it has got nobody knows.
+		err = fmt.Errorf("%w: %w", ErrNotLeaderAfterAppend, err)
+	}
 	err = p.wrap("produce", err)
 	if req.written {
 		p.mu.Lock()

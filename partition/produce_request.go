@@ -60,6 +60,7 @@ type ProduceRequest struct {
 	append     log.Append
 	result     ProduceResult
 	lastOffset int64 // once written
+	refused    bool  // by Admit: nothing was appended
 	marker     *marker
 	ack        watermark.Entry[*ProduceRequest] // under p.mu, like the rest
 	deadline   watermark.Entry[*ProduceRequest]

@@ -95,7 +95,7 @@ func (p *Partition) readUpTo(req *ReadRequest, res *ReadResult, bound int64) err
 func (p *Partition) checkEpoch(epoch int32) (int32, error) {
 	current := p.leaderEpoch.Load()
 	switch {
-	case current < 0 || p.closing.Load():
+	case current < 0 || p.closing.Load() || p.resigned.Load():
 		return -1, p.notLeading()
 	case epoch >= 0 && epoch < current:
 		return -1, ErrFencedLeaderEpoch
@@ -107,7 +107,7 @@ func (p *Partition) checkEpoch(epoch int32) (int32, error) {
 
 // notLeading says why this replica takes no appends and answers no reads.
 func (p *Partition) notLeading() error {
-	if p.closing.Load() {
+	if p.closing.Load() && !p.resigned.Load() {
 		return ErrClosed
 	}
 	return ErrNotLeader

@@ -71,7 +71,7 @@ func (p *Partition) Watch(offset int64, w *Waiter) {
 	if w.isolation == ReadUncommitted {
 		bound, x.queue = &p.hw, &p.hwWatches
 	}
-	if p.closed || p.leaderEpoch.Load() < 0 || bound.Load() > offset {
+	if p.closed || p.LeaderEpoch() < 0 || bound.Load() > offset {
 		p.mu.Unlock()
 		w.fire()
 		return

@@ -70,6 +70,7 @@ var verdicts = []struct {
 	verdict
 }{
 	{partition.ErrNotLeader, verdict{true, true}},
+	{partition.ErrNotLeaderAfterAppend, verdict{true, false}},
 	{partition.ErrFencedLeaderEpoch, verdict{true, true}},
 	{partition.ErrUnknownLeaderEpoch, verdict{true, true}},
 	{partition.ErrNotEnoughReplicas, verdict{true, true}},

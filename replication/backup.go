@@ -57,7 +57,8 @@ func (c *Cluster) Backup(ctx context.Context, dir string) error {
 	if c.cfg.inMemory {
 		b.fsys = vfs.OS()
 	}
-	for _, n := range c.nodes {
+	b.nodes = c.serving()
+	for _, n := range b.nodes {
 		b.targets[n.id] = copyTarget{b.fsys, filepath.Join(dir, dirPrefix+strconv.Itoa(int(n.id)))}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -94,6 +95,7 @@ func (c *Cluster) Backup(ctx context.Context, dir string) error {
 type backup struct {
 	c       *Cluster
 	fsys    vfs.FS
+	nodes   map[int32]*node // those that are copied
 	targets copyTargets
 
 	mu     sync.Mutex // guards copied
@@ -107,8 +109,8 @@ func (b *backup) run(ctx context.Context, dir string) (err error) {
 	if within(dir, b.c.cfg.Dir) && b.fsys == b.c.cfg.FS {
 		return fmt.Errorf("%w: it is inside of the cluster's own directory %s", fs.ErrInvalid, b.c.cfg.Dir)
 	}
-	for _, n := range b.c.nodes {
-		if within(dir, n.root) && b.fsys == n.fs {
+	for _, n := range b.nodes {
+		if within(dir, n.root) && b.fsys == n.disk {
 			return fmt.Errorf("%w: it is inside of the directory %s of broker %d", fs.ErrInvalid, n.root, n.id)
 		}
 	}
@@ -131,7 +133,7 @@ func (b *backup) run(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	return b.targets.finish(func(broker int32) (vfs.FS, string) { return b.c.nodes[broker].fs, b.c.nodes[broker].root })
+	return b.targets.finish(func(broker int32) (vfs.FS, string) { return b.nodes[broker].fs, b.nodes[broker].root })
 }
 
 // within reports whether name is dir or below it.
@@ -189,7 +191,7 @@ func (b *backup) partitions(ctx context.Context) error {
 		// Only now are they listed: partitions with a record that a copied offset points past are
 		// there.
 		var mine []*replica
-		for _, r := range b.c.allReplicas() {
+		for _, r := range replicasOn(b.nodes) {
 			if topic.IsInternal(r.tp.Topic) == internal {
 				mine = append(mine, r)
 			}
@@ -225,6 +227,14 @@ func (b *backup) partition(ctx context.Context, r *replica) error {
 
 // metadata copies each broker's copy of the metadata. Nothing changes meanwhile, so they are equal.
 func (b *backup) metadata(ctx context.Context) error {
+	for id, n := range b.c.serving() {
+		if b.nodes[id] != n {
+			return fmt.Errorf("%w: broker %d came or went meanwhile", ErrMissing, id)
+		}
+	}
+	if len(b.c.meta.copies) < len(b.nodes) {
+		return fmt.Errorf("%w: not all brokers serve any more", ErrMissing)
+	}
 	for id, l := range b.c.meta.copies {
 		if err := l.Backup(ctx, b.fsys, filepath.Join(b.targets[id].root, topic.MetadataTopic+"-0")); err != nil {
 			return err

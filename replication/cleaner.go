@@ -26,7 +26,7 @@ func (n *node) startCleaner() {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.cleaning || n.closed {
+	if n.cleaning || n.closed != nil {
 		return
 	}
 	n.cleaning = true
@@ -214,7 +214,7 @@ func (c *Cluster) replicasOf(topics []string) ([]*replica, error) {
 		}
 		ids[t.id] = true
 	}
-	rs := slices.DeleteFunc(c.allReplicas(), func(r *replica) bool { return len(topics) > 0 && !ids[r.id] })
+	rs := slices.DeleteFunc(replicasOn(c.nodes), func(r *replica) bool { return len(topics) > 0 && !ids[r.id] })
 	slices.SortFunc(rs, func(a, b *replica) int {
 		return cmp.Or(strings.Compare(a.tp.Topic, b.tp.Topic), cmp.Compare(a.tp.Partition, b.tp.Partition))
 	})

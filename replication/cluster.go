@@ -23,7 +23,6 @@ type Cluster struct {
 	defaults  map[string]string // the keys of cfg.Defaults
 	logger    *slog.Logger
 	clusterID string
-	nodes     map[int32]*node // the brokers that serve, by id; set by open and not changed afterwards
 	meta      *metaLog
 	stats     counters
 	rotation  fetchRotation
@@ -34,12 +33,18 @@ type Cluster struct {
 	// changing has room for one: who changes the metadata puts a value in, from the decision until
 	// all that the change implies is done. A backup does while it copies the metadata.
 	changing chan struct{}
+	// turnover has room for one: who takes a broker out of those that serve, or puts one in, and has
+	// changing after it. So no two brokers are cut off before the metadata says so of the first.
+	turnover chan struct{}
 	closing  chan struct{}  // closed when Close begins
 	done     chan struct{}  // closed when it is through
 	wg       sync.WaitGroup // changes under way
 
 	mu       sync.RWMutex // guards the fields below; never held while waiting
 	image    *image
+	brokers  map[int32]*broker // all whose place is known
+	turning  int32             // the broker that whoever has turnover starts or stops; 0: none
+	nodes    map[int32]*node   // the brokers that serve. Replaced, never written to, once open has returned
 	waiters  watermark.Queue[chan struct{}]
 	closed   bool
 	closeErr error
@@ -66,8 +71,8 @@ func Open(cfg Config) (*Cluster, error) {
 		return nil, fmt.Errorf("replication: Defaults: %w", err)
 	}
 	c := &Cluster{
-		cfg: cfg, defaults: defaults, logger: cfg.Logger, image: newImage(), nodes: map[int32]*node{}, epochStep: 1,
-		changing: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
+		cfg: cfg, defaults: defaults, logger: cfg.Logger, image: newImage(), nodes: map[int32]*node{}, brokers: map[int32]*broker{}, epochStep: 1,
+		changing: make(chan struct{}, 1), turnover: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
 	}
 	if err := c.open(); err != nil {
 		close(c.closing)
@@ -123,12 +128,21 @@ func (c *Cluster) shut() error {
 
 // onNodes calls fn for all brokers that serve, at the same time.
 func (c *Cluster) onNodes(fn func(*node) error) error {
-	return forEach(slices.Collect(maps.Values(c.nodes)), func(_ int, n *node) error { return fn(n) })
+	return forEach(slices.Collect(maps.Values(c.serving())), func(_ int, n *node) error { return fn(n) })
+}
+
+// serving returns the nodes of the brokers that serve. They must not be written to.
+func (c *Cluster) serving() map[int32]*node {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.nodes
 }
 
 // allReplicas returns the replicas that there are on all brokers that serve.
-func (c *Cluster) allReplicas() (all []*replica) {
-	for _, n := range c.nodes {
+func (c *Cluster) allReplicas() (all []*replica) { return replicasOn(c.serving()) }
+
+func replicasOn(nodes map[int32]*node) (all []*replica) {
+	for _, n := range nodes {
 		all = append(all, n.all()...)
 	}
 	return all

@@ -41,31 +41,58 @@ func (c *Cluster) commit(recs []metarecord.Record) (version int64, out *fencing,
 		}
 		return 0, nil, cause
 	}
-	out = &fencing{}
-	for len(failed) > 0 {
-		left := m.without(failed)
-		if named = append(named, left); !controller.MayBecome(left, named...) {
-			m.failure = fmt.Errorf("metadata cannot be changed before the cluster is opened again: %w", cause)
-			return 0, nil, m.failure
-		}
-		out.brokers = slices.AppendSeq(out.brokers, maps.Keys(failed))
-		if err := m.drop(failed); err != nil {
-			m.failure = errors.Join(cause, err)
-			return 0, nil, m.failure
-		}
-		c.noteController()
-		m.joining = 0
-		out.recs = c.image.fence(out.brokers, recs)
-		if out.version, failed, err = m.append(out.recs); err != nil {
-			return 0, nil, err
-		}
-		cause = errors.Join(cause, errors.Join(slices.Collect(maps.Values(failed))...))
+	if out, err = c.takeOut(failed, named, recs); err != nil {
+		return 0, nil, err
 	}
-	m.inForce = slices.Collect(maps.Keys(m.copies))
 	for _, id := range out.brokers {
 		c.logger.Error("broker is fenced: its copy of the metadata failed", slog.Int("broker", int(id)), slog.Any("err", cause))
 	}
 	return version, out, nil
+}
+
+// takeOut takes brokers out of the set, with a change that is committed on the copies of the others;
+// those of them that fail meanwhile go, too. The image does not contain before yet, which is the
+// change that the copies failed in. named are the sets that a copy may name.
+func (c *Cluster) takeOut(failed map[int32]error, named [][]int32, before []metarecord.Record) (out *fencing, err error) {
+	m := c.meta
+	out = &fencing{}
+	var cause error
+	for len(failed) > 0 {
+		cause = errors.Join(cause, errors.Join(slices.Collect(maps.Values(failed))...))
+		left := m.without(failed)
+		if named = append(named, left); !controller.MayBecome(left, named...) {
+			m.failure = fmt.Errorf("metadata cannot be changed before the cluster is opened again: %w", cause)
+			return nil, m.failure
+		}
+		out.brokers = slices.AppendSeq(out.brokers, maps.Keys(failed))
+		if err := m.drop(failed); err != nil {
+			m.failure = errors.Join(cause, err)
+			return nil, m.failure
+		}
+		c.noteController()
+		m.joining = 0
+		out.recs = c.image.fence(out.brokers, before)
+		if out.version, failed, err = m.append(out.recs); err != nil {
+			return nil, err
+		}
+	}
+	m.inForce = slices.Collect(maps.Keys(m.copies))
+	return out, nil
+}
+
+// expel takes a broker out of the set, because it leaves or was cut off. It must not be the last one.
+// By who has changing. If its copy failed in a change it is out already.
+func (c *Cluster) expel(id int32) error {
+	m := c.meta
+	if m.failure != nil || m.copies[id] == nil {
+		return m.failure
+	}
+	out, err := c.takeOut(map[int32]error{id: fmt.Errorf("broker %d leaves", id)}, [][]int32{m.inForce}, nil)
+	if err != nil {
+		return err
+	}
+	c.apply(out.recs, out.version)
+	return c.retireFenced(out.brokers)
 }
 
 // noteController lets everybody know who is controller.
@@ -74,16 +101,24 @@ func (c *Cluster) noteController() {
 	c.controllerEpoch.Store(c.meta.epoch())
 }
 
-// retireFenced takes the leaders from the partitions of brokers that were fenced, and closes these.
+// retireFenced takes the leaders from the partitions of brokers that were fenced, and ends these,
+// unless somebody does already.
 func (c *Cluster) retireFenced(brokers []int32) error {
 	err := c.relead()
 	for _, id := range brokers {
-		if n := c.nodes[id]; n != nil {
-			c.run(func() {
-				if err := n.close(); err != nil {
-					c.logger.Warn("fenced broker was not closed in order", slog.Int("broker", int(id)), slog.Any("err", err))
-				}
-			})
+		b := c.unserve(id)
+		if b == nil {
+			continue
+		}
+		b.node.resign()
+		l := c.meta.surrender(id)
+		end := func() {
+			if err := c.bury(b, l); err != nil {
+				c.logger.Warn("fenced broker was not closed in order", slog.Int("broker", int(id)), slog.Any("err", err))
+			}
+		}
+		if !c.run(end) { // the cluster closes, and waits for us
+			end()
 		}
 	}
 	return err

@@ -22,6 +22,9 @@
 //   - The loss of one disk, or of any fewer than half of them, loses no metadata: every broker keeps
 //     a copy, and a change is made when it is durable on all that are in sync. A broker whose copy
 //     fails is fenced, and another one is controller if need be.
+//   - Brokers are stopped, killed and started while the cluster runs, the controller among them. What a
+//     killed broker has not acknowledged by then is never acknowledged, and nothing that it does reaches
+//     its disk afterwards.
 //   - A damaged partition is offline, with the reason in its calls' errors; all others serve.
 //   - Nothing polls and no partition has a goroutine: 10,000 idle partitions cost memory only.
 //

@@ -23,10 +23,18 @@ var (
 	ErrTooManyBrokers           = errors.New("replication: too many brokers")
 	ErrUnknownBroker            = errors.New("replication: unknown broker")
 
+	// ErrBrokerRunning refuses to start a broker that runs, or is just starting or ending.
+	ErrBrokerRunning = errors.New("replication: broker is running")
+	// ErrBrokerDown refuses to stop or kill a broker that does not run.
+	ErrBrokerDown = errors.New("replication: broker is not running")
+	// ErrLastBroker refuses to end the last broker that serves: the metadata would be nowhere. Close
+	// the cluster instead.
+	ErrLastBroker = errors.New("replication: last broker that serves")
+
 	// ErrInvalidTopic is topic.ErrInvalidName: no such topic can exist.
 	ErrInvalidTopic = topic.ErrInvalidName
 	// ErrNotLeader is partition.ErrNotLeader: the partition is led elsewhere, or by nobody;
-	// metadata tells.
+	// metadata tells. Nothing was appended. It is told from partition.ErrNotLeaderAfterAppend.
 	ErrNotLeader = partition.ErrNotLeader
 	// ErrPolicyViolation is partition.ErrPolicyViolation: the request is well-formed but not
 	// allowed here.
@@ -53,6 +61,8 @@ var (
 	ErrMixed = errors.New("replication: directories are of different clusters")
 	// ErrMissing: the cluster cannot do without the directory.
 	ErrMissing = errors.New("replication: directory of a broker is missing")
+	// ErrDiskReplaced: the broker had files, and its directory has none. What it had may be lost.
+	ErrDiskReplaced = errors.New("replication: directory of a broker has come back empty")
 )
 
 // A DirectoryError says why a cluster's directory cannot be opened and what can be done. Nothing in

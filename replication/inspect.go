@@ -100,7 +100,7 @@ func (c *Cluster) written(ctx context.Context, tp record.TopicPartition, asked i
 // LogDir returns the directory of a broker's partitions, as a path of its file system; empty for a
 // broker that does not serve.
 func (c *Cluster) LogDir(broker int32) string {
-	if n := c.nodes[broker]; n != nil {
+	if n := c.serving()[broker]; n != nil {
 		return n.root
 	}
 	return ""
@@ -109,7 +109,7 @@ func (c *Cluster) LogDir(broker int32) string {
 // Space returns the size of the file system that a broker's directory is in and what is free of it,
 // in bytes; -1 each if unknown, as in memory.
 func (c *Cluster) Space(broker int32) (total, free int64) {
-	n := c.nodes[broker]
+	n := c.serving()[broker]
 	if n == nil {
 		return -1, -1
 	}

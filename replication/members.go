@@ -16,6 +16,7 @@ type member struct {
 	directory   metarecord.ID // of its meta.properties: a disk that was replaced has another
 	rack        string
 	fenced      bool // it does not serve; its partitions have no leader
+	leaving     bool // it is about to be fenced: it leads nothing and gets nothing new. Kafka: in controlled shutdown
 }
 
 // applyRegisterBroker begins an incarnation of a broker.
@@ -23,7 +24,7 @@ func (m *image) applyRegisterBroker(rec *metarecord.RegisterBroker) error {
 	if had, ok := m.members[rec.BrokerID]; ok && rec.BrokerEpoch <= had.epoch {
 		return fmt.Errorf("broker %d registers with epoch %d, it had %d", rec.BrokerID, rec.BrokerEpoch, had.epoch)
 	}
-	r := member{incarnation: rec.IncarnationID, epoch: rec.BrokerEpoch, fenced: rec.Fenced}
+	r := member{incarnation: rec.IncarnationID, epoch: rec.BrokerEpoch, fenced: rec.Fenced, leaving: rec.InControlledShutdown}
 	if len(rec.Directories) > 0 {
 		r.directory = rec.Directories[0]
 	}
@@ -45,6 +46,7 @@ func (m *image) applyBrokerChange(rec *metarecord.BrokerChange) error {
 	case metarecord.Unset:
 		r.fenced = false
 	}
+	r.leaving = r.leaving || rec.InControlledShutdown == metarecord.Set
 	m.setMember(rec.BrokerID, r)
 	return nil
 }
@@ -87,6 +89,11 @@ func (m *image) fenced() (brokers []Broker) {
 	}
 	slices.SortFunc(brokers, func(a, b Broker) int { return cmp.Compare(a.ID, b.ID) })
 	return brokers
+}
+
+// leave returns the record with which a broker begins to leave in order.
+func (m *image) leave(id int32) metarecord.Record {
+	return &metarecord.BrokerChange{BrokerID: id, BrokerEpoch: m.members[id].epoch, InControlledShutdown: metarecord.Set}
 }
 
 // arrival is a broker that starts.
@@ -146,7 +153,7 @@ func (m *image) fence(brokers []int32, before []metarecord.Record) (recs []metar
 func (m *image) relead(limit int) []metarecord.Record {
 	serves := map[int32]bool{-1: false}
 	for _, id := range m.serving() {
-		serves[id] = true
+		serves[id] = !m.members[id].leaving
 	}
 	var recs []metarecord.Record
 	for _, name := range slices.Sorted(maps.Keys(m.topics)) {
@@ -174,7 +181,7 @@ func (m *image) registrations() []metarecord.Record {
 	for _, id := range slices.Sorted(maps.Keys(m.members)) {
 		r := m.members[id]
 		rec := &metarecord.RegisterBroker{
-			BrokerID: id, IncarnationID: r.incarnation, BrokerEpoch: r.epoch, Fenced: r.fenced,
+			BrokerID: id, IncarnationID: r.incarnation, BrokerEpoch: r.epoch, Fenced: r.fenced, InControlledShutdown: r.leaving,
 			Directories: []metarecord.ID{r.directory},
 		}
 		if r.rack != "" {

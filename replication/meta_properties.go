@@ -127,13 +127,14 @@ func isCheckpoint(name string) bool {
 
 func directoryError(dir string, reason, err error) error {
 	advice := map[error]string{
-		ErrLocked:      "close the other cluster or end the other process, or use another directory",
-		ErrNewerFormat: "open it with the version that wrote it, or a later one",
-		ErrDamaged:     "restore it from a backup; the partitions' own directories may be whole",
-		ErrForeign:     "choose an empty directory",
-		ErrUnfinished:  "remove it, and make the backup again",
-		ErrMixed:       "put the directories of the brokers back to where they belong",
-		ErrMissing:     "put it back; without it Config.AcceptMetadataLoss opens what there is",
+		ErrLocked:       "close the other cluster or end the other process, or use another directory",
+		ErrNewerFormat:  "open it with the version that wrote it, or a later one",
+		ErrDamaged:      "restore it from a backup; the partitions' own directories may be whole",
+		ErrForeign:      "choose an empty directory",
+		ErrUnfinished:   "remove it, and make the backup again",
+		ErrMixed:        "put the directories of the brokers back to where they belong",
+		ErrDiskReplaced: "put the disk back where its files are",
+		ErrMissing:      "put it back; without it Config.AcceptMetadataLoss opens what there is",
 	}
 	return &DirectoryError{Dir: dir, Reason: reason, Advice: advice[reason], Err: err}
 }

@@ -213,7 +213,7 @@ func (c *Cluster) leaderReplica(tp record.TopicPartition, asked int32) (*replica
 // replicaOf returns a partition's replica on a broker. nil: it was never written, or the broker
 // does not serve, which is an error.
 func (c *Cluster) replicaOf(tp record.TopicPartition, id topic.ID, broker int32) (*replica, error) {
-	n := c.nodes[broker]
+	n := c.serving()[broker]
 	if n == nil {
 		return nil, leaderless(tp)
 	}
@@ -234,5 +234,5 @@ func (c *Cluster) Brokers() []int32 {
 func (c *Cluster) away() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return len(c.image.serving()) < len(c.image.members)
+	return len(c.image.serving()) < len(c.image.members) || len(c.nodes) < len(c.image.members)
 }

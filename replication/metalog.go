@@ -175,6 +175,16 @@ func (m *metaLog) drop(failed map[int32]error) error {
 	return m.beginEpoch(1)
 }
 
+// surrender returns the copy of a broker that ends, for its closing; nil if there is none. It is in
+// nobody's set any more, but when nothing can be changed anyway.
+func (m *metaLog) surrender(id int32) *log.Log {
+	l := m.apart[id]
+	if delete(m.apart, id); l == nil && m.failure != nil {
+		l = m.copies[id]
+	}
+	return l
+}
+
 // takeBack truncates every copy to end: the batches behind it were not committed.
 func (m *metaLog) takeBack(end int64) error {
 	for id, l := range m.copies {

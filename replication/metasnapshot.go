@@ -98,7 +98,7 @@ func (c *Cluster) remains(removed map[topic.ID]string) (map[topic.ID]string, err
 		return removed, nil
 	}
 	kept := map[topic.ID]string{}
-	for _, n := range c.nodes {
+	for _, n := range c.serving() {
 		if err := n.remains(removed, kept); err != nil {
 			return nil, err
 		}

@@ -12,12 +12,15 @@ import (
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
 )
 
 // A node is one incarnation of a broker: it owns the broker's directory and the replicas in it. It
 // does what the metadata says and decides nothing.
 type node struct {
-	location
+	location    // fs is the session
+	session     *vfs.Session
+	disk        vfs.FS // that the session is on
 	dir         *log.Directory
 	directory   topic.ID // directory.id of meta.properties
 	incarnation topic.ID
@@ -28,11 +31,11 @@ type node struct {
 	deletions   deletions
 
 	schedule schedule
-	closing  <-chan struct{} // closed when the cluster begins to close
+	closing  chan struct{} // closed when closed is set
 
 	mu       sync.RWMutex // guards the fields below
 	replicas map[record.TopicPartition]*replica
-	closed   bool
+	closed   error // what calls get since the node ends; nil: it does not
 	wg       sync.WaitGroup
 	cleaning bool // the cleaner runs
 }
@@ -41,7 +44,7 @@ type node struct {
 func (n *node) run(fn func()) bool {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	if n.closed {
+	if n.closed != nil {
 		return false
 	}
 	n.wg.Go(fn)
@@ -63,9 +66,7 @@ func (n *node) place(tp record.TopicPartition, id topic.ID) *replica {
 	r := n.replicas[tp]
 	if r == nil || r.id != id {
 		r = &replica{node: n, tp: tp, id: id}
-		if n.closed {
-			r.err = ErrClosed
-		}
+		r.err = n.closed
 		n.replicas[tp] = r
 	}
 	return r
@@ -137,7 +138,7 @@ func (n *node) offline(r *replica, err error) {
 
 // reconfigure gives the partitions of a topic their new settings.
 func (n *node) reconfigure(t *topicImage) error {
-	if n.isClosed() {
+	if n.ended() != nil {
 		return nil
 	}
 	var errs []error
@@ -158,7 +159,7 @@ func (n *node) reconfigure(t *topicImage) error {
 // remove closes the replicas of a deleted topic and puts their directories aside, to be deleted
 // when the delay is over.
 func (n *node) remove(t *topicImage) error {
-	if n.isClosed() { // fenced: its directories go when it is back
+	if n.ended() != nil { // its directories go when it is back
 		return nil
 	}
 	var mine []*replica
@@ -178,30 +179,73 @@ func (n *node) remove(t *topicImage) error {
 			// be deleted anyway.
 			_ = p.Close()
 		}
-		aside, err := putAside(n.fs, n.root, partitionDir(r.tp), deleteSuffix)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("delete directory %s: %w", partitionDir(r.tp), err)
-		}
-		return n.deletions.add(aside, n.metadata.deleteDelay())
+		return n.putOut(r)
 	})
 }
 
-func (n *node) isClosed() bool {
+// putOut puts the directory of a deleted topic's replica aside, to be deleted when the delay is over.
+func (n *node) putOut(r *replica) error {
+	aside, err := putAside(n.fs, n.root, partitionDir(r.tp), deleteSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete directory %s: %w", partitionDir(r.tp), err)
+	}
+	return n.deletions.add(aside, n.metadata.deleteDelay())
+}
+
+// ended returns what calls get since the node ends; nil: it serves.
+func (n *node) ended() error {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.closed
 }
 
-// close ends everything that runs and closes the partitions.
-func (n *node) close() error {
+// end makes every new call fail with reason, and no new goroutine begin.
+func (n *node) end(reason error) {
 	n.mu.Lock()
-	n.closed = true
-	n.mu.Unlock()
+	defer n.mu.Unlock()
+	if n.closed == nil {
+		n.closed = reason
+		close(n.closing)
+	}
+}
+
+// resign makes the node refuse everything with ErrNotLeader, and wakes who waits for records. What
+// is under way ends as it would have.
+func (n *node) resign() {
+	n.end(n.absent())
+	for _, r := range n.all() {
+		if p := r.dismiss(n.absent()); p != nil {
+			p.Resign()
+		}
+	}
+}
+
+// cut ends the node as a killed process ends: appends that are not acknowledged yet never are, and
+// nothing that it does reaches the disk any more.
+func (n *node) cut() {
+	n.resign()
+	for _, r := range n.all() {
+		if p := r.readable.Load(); p != nil {
+			p.BecomeFollower()
+		}
+	}
+	n.session.End()
+}
+
+func (n *node) absent() error {
+	return fmt.Errorf("%w: broker %d is not there any more", ErrNotLeader, n.id)
+}
+
+// close ends everything that runs and closes the partitions. Calls fail with ErrClosed, unless the
+// node has resigned.
+func (n *node) close() error {
+	n.end(ErrClosed)
+	reason := n.ended()
 	err := forEach(n.all(), func(_ int, r *replica) error {
-		if p := r.retire(ErrClosed); p != nil {
+		if p := r.retire(reason); p != nil {
 			return p.Close()
 		}
 		return nil

@@ -19,29 +19,30 @@ import (
 
 // loaded is a partition that is open and does not lead yet.
 type loaded struct {
-	r *replica
-	p *partition.Partition
+	r    *replica
+	p    *partition.Partition
+	gone bool // the topic was deleted meanwhile
 }
 
 // load takes stock of the directory: it deletes what was being deleted, puts aside what belongs to
 // no topic, and opens every partition that has files. One that cannot be opened stays offline. On
 // error the caller closes what was opened.
-func (n *node) load(img *image) ([]*loaded, error) {
+func (n *node) load() ([]*loaded, error) {
 	found, err := n.takeStock()
 	if err != nil {
 		return nil, err
 	}
 	all := make([]*loaded, len(found))
 	err = forEach(found, func(i int, tp record.TopicPartition) (err error) {
-		all[i], err = n.loadFound(tp, img)
+		all[i], err = n.loadFound(tp)
 		return err
 	})
 	return slices.DeleteFunc(all, func(l *loaded) bool { return l == nil }), err
 }
 
 // loadFound opens the partition whose directory was found; nil if there is none to serve.
-func (n *node) loadFound(tp record.TopicPartition, img *image) (*loaded, error) {
-	r, err := n.recognize(tp, img)
+func (n *node) loadFound(tp record.TopicPartition) (*loaded, error) {
+	r, err := n.recognize(tp)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", partitionDir(tp), err)
 	}
@@ -53,12 +54,15 @@ func (n *node) loadFound(tp record.TopicPartition, img *image) (*loaded, error) 
 		n.offline(r, err)
 		return nil, nil
 	}
-	return &loaded{r, p}, nil
+	return &loaded{r: r, p: p}, nil
 }
 
 // serve makes what was loaded lead, and be found. What cannot lead stays offline.
 func (n *node) serve(all []*loaded) {
 	_ = forEach(all, func(_ int, l *loaded) error {
+		if l.gone {
+			return nil
+		}
 		if err := n.lead(l.r, l.p); err != nil {
 			n.offline(l.r, err)
 			return nil
@@ -102,18 +106,16 @@ func (n *node) takeStock() (found []record.TopicPartition, err error) {
 
 // recognize returns the replica whose directory was found, nil if the directory is nobody's and was
 // put out of the way.
-func (n *node) recognize(tp record.TopicPartition, img *image) (*replica, error) {
+func (n *node) recognize(tp record.TopicPartition) (*replica, error) {
 	name := partitionDir(tp)
 	id, ok, err := readTopicID(n.fs, filepath.Join(n.root, name))
 	if err != nil {
 		return nil, err
 	}
-	t := img.topics[tp.Topic]
 	switch {
-	case ok && t != nil && t.id == id && int(tp.Partition) < len(t.partitions) &&
-		slices.Contains(t.partitions[tp.Partition].replicas, n.id):
+	case ok && n.metadata.assigned(tp, id):
 		return n.place(tp, id), nil
-	case ok && img.removed[id] != "":
+	case ok && n.metadata.wasRemoved(id):
 		return nil, discard(n.fs, n.root, name)
 	default:
 		return nil, n.stray(name)

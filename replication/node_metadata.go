@@ -2,6 +2,7 @@ package replication
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/stratalog/strata/partition"
@@ -31,6 +32,15 @@ func (m nodeMetadata) assignment(tp record.TopicPartition, id topic.ID) (a assig
 		return a, false
 	}
 	return assignment{settings: m.settings(t), leaderEpoch: t.partitions[tp.Partition].leaderEpoch}, true
+}
+
+// assigned reports whether the broker has a replica of a partition.
+func (m nodeMetadata) assigned(tp record.TopicPartition, id topic.ID) bool {
+	m.c.mu.RLock()
+	defer m.c.mu.RUnlock()
+	t := m.c.image.topics[tp.Topic]
+	return t != nil && t.id == id && int(tp.Partition) < len(t.partitions) &&
+		slices.Contains(t.partitions[tp.Partition].replicas, m.broker)
 }
 
 // settings are the effective settings of a topic on the broker. What is in the log was checked when

@@ -12,6 +12,7 @@ import (
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
 )
 
 // open brings up the brokers whose directories are there, in this order:
@@ -35,12 +36,15 @@ func (c *Cluster) open() error {
 		return err
 	}
 	c.cfg.Brokers = int(claims[len(claims)-1].id)
+	for _, l := range all {
+		c.brokers[l.id] = &broker{location: l}
+	}
 	if c.clusterID = clusterID; clusterID == "" {
 		c.clusterID = topic.NewID().String()
 	}
 	for i := range claims {
 		if i == 0 && clusterID == "" || claims[i].meta != nil {
-			if err := c.take(claims[i]); err != nil {
+			if err := c.begin(claims[i]); err != nil {
 				return err
 			}
 		}
@@ -63,17 +67,42 @@ func (c *Cluster) open() error {
 	if err := c.takeOver(); err != nil {
 		return err
 	}
-	return c.load()
+	if err := c.load(); err != nil {
+		return err
+	}
+	for _, n := range c.nodes {
+		c.brokers[n.id].phase = serving
+	}
+	return nil
 }
 
-// take locks a directory, which is made if it is new, and makes the broker's node.
-func (c *Cluster) take(cl claim) error {
+// begin makes the node of a broker that is there when the cluster opens.
+func (c *Cluster) begin(cl claim) error {
+	b := c.brokers[cl.id]
+	b.session, b.gone = vfs.NewSession(cl.fs), make(chan struct{})
+	n, err := c.take(cl, b.session)
+	if n != nil {
+		c.nodes[n.id], b.node = n, n
+	}
+	return err
+}
+
+// take locks a directory, which is made if it is new, and makes the broker's node. A node that it
+// returns with an error has the directory still.
+func (c *Cluster) take(cl claim, session *vfs.Session) (*node, error) {
+	disk := cl.fs
+	cl.fs = session
 	dir, err := log.OpenDirectory(cl.root, log.DirectoryConfig{FS: cl.fs, MaxOpenFiles: c.cfg.MaxOpenFiles, Logger: c.logger})
 	if err != nil {
-		return openError(cl.root, err)
+		return nil, openError(cl.root, err)
 	}
 	n := c.newNode(cl.location, dir)
-	c.nodes[n.id] = n
+	n.session, n.disk = session, disk
+	return n, c.identify(n, cl)
+}
+
+// identify finds out which disk the locked directory of a node is, and makes a new one the cluster's.
+func (c *Cluster) identify(n *node, cl claim) error {
 	meta, err := checkDirectory(cl.fs, cl.root, cl.id) // again: only now nobody else can change it
 	switch {
 	case err != nil:
@@ -98,7 +127,7 @@ func (c *Cluster) newNode(l location, dir *log.Directory) *node {
 		location: l, dir: dir, logger: c.logger, incarnation: topic.NewID(),
 		base:     partition.Config{Log: base, ProducerIDExpiration: c.cfg.ProducerIDExpiration, Logger: c.logger},
 		schedule: schedule{retention: c.cfg.RetentionCheckInterval, compaction: c.cfg.CompactionInterval},
-		opens:    make(chan struct{}, maxOpens), closing: c.closing, metadata: nodeMetadata{c, l.id},
+		opens:    make(chan struct{}, maxOpens), closing: make(chan struct{}), metadata: nodeMetadata{c, l.id},
 		replicas: map[record.TopicPartition]*replica{}, deletions: deletions{fs: l.fs, logger: c.logger},
 	}
 	n.deletions.alarm.Do = n.deletions.run
@@ -110,7 +139,7 @@ func (c *Cluster) newNode(l location, dir *log.Directory) *node {
 func (c *Cluster) meet(claims []claim) error {
 	for _, n := range c.nodes {
 		if m, known := c.image.members[n.id]; known && m.directory != n.directory {
-			return directoryError(n.root, ErrForeign, fmt.Errorf("broker %d had directory.id %v, this is %v", n.id, topic.ID(m.directory), n.directory))
+			return otherDirectory(n, m)
 		}
 	}
 	for _, cl := range claims {
@@ -120,12 +149,17 @@ func (c *Cluster) meet(claims []claim) error {
 		case known:
 			c.logger.Error("directory of a broker is missing, its partitions have no leader", slog.Int("broker", int(cl.id)), slog.String("directory", cl.root))
 		default:
-			if err := c.take(cl); err != nil {
+			if err := c.begin(cl); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// otherDirectory is the error of a directory that is another one than the member had.
+func otherDirectory(n *node, m member) error {
+	return directoryError(n.root, ErrForeign, fmt.Errorf("broker %d had directory.id %v, this is %v", n.id, topic.ID(m.directory), n.directory))
 }
 
 // takeOver makes the metadata say which brokers serve.
@@ -169,7 +203,7 @@ func (c *Cluster) load() error {
 	nodes := slices.Collect(maps.Values(c.nodes))
 	opened := make([][]*loaded, len(nodes))
 	err := forEach(nodes, func(i int, n *node) (err error) {
-		opened[i], err = n.load(c.image)
+		opened[i], err = n.load()
 		return err
 	})
 	all := slices.Concat(opened...)

@@ -48,7 +48,7 @@ func (m *image) assignable(replicas []int32, factor int) error {
 			return fmt.Errorf("%w: %w: %d", ErrInvalidAssignment, ErrUnknownBroker, id)
 		case slices.Contains(replicas[:i], id):
 			return fmt.Errorf("%w: broker %d is named twice in %v", ErrInvalidAssignment, id, replicas)
-		case r.fenced:
+		case r.fenced || r.leaving:
 			return fmt.Errorf("%w: broker %d does not serve", ErrInvalidAssignment, id)
 		}
 	}
@@ -61,6 +61,9 @@ func (m *image) inTurn() []int32 {
 	byRack := map[string][]int32{}
 	var racks []string // in the order of their first brokers
 	for _, b := range m.alive() {
+		if m.members[b.ID].leaving {
+			continue
+		}
 		if byRack[b.Rack] == nil {
 			racks = append(racks, b.Rack)
 		}

@@ -1,6 +1,8 @@
 package replication
 
 import (
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -61,7 +63,7 @@ func (r *replica) with(fn func(*partition.Partition, error)) {
 	}
 	r.mu.Unlock()
 	if start && !r.node.run(r.open) {
-		for r.refuse(ErrClosed) {
+		for r.refuse(r.node.ended()) {
 		}
 	}
 }
@@ -76,6 +78,9 @@ func (r *replica) open() {
 		if err == nil {
 			r.opened(p)
 			return
+		}
+		if ended := n.ended(); errors.Is(ended, ErrNotLeader) { // the disk was cut off; nothing was appended
+			err = fmt.Errorf("%w: %w", ended, err)
 		}
 		again = r.refuse(err)
 	}
@@ -117,6 +122,11 @@ func (r *replica) opened(p *partition.Partition) {
 	r.readable.Store(p)
 	watches := r.takeWatchesLocked()
 	r.mu.Unlock()
+	// After readable is set: the node resigns, or is cut, before it looks for open partitions.
+	if errors.Is(r.node.ended(), ErrNotLeader) {
+		p.Resign()
+		p.BecomeFollower()
+	}
 	wake(watches) // they watch the partition itself from now on
 	for {
 		r.mu.Lock()
@@ -191,15 +201,24 @@ func (r *replica) awaitOpening() *partition.Partition {
 	return r.part.Load()
 }
 
-// retire makes every further use fail with err and returns the partition, if it is open, for the
-// caller to close.
-func (r *replica) retire(err error) *partition.Partition {
+// dismiss makes every further use fail with err, wakes who waits for the first record, and returns
+// the partition if it is open. It does not block.
+func (r *replica) dismiss(err error) *partition.Partition {
 	r.mu.Lock()
 	r.err = err
-	opening := r.opening
 	watches := r.takeWatchesLocked()
 	r.mu.Unlock()
 	wake(watches)
+	return r.readable.Load()
+}
+
+// retire is dismiss that waits for an opening under way and returns the partition, if it is open,
+// for the caller to close.
+func (r *replica) retire(err error) *partition.Partition {
+	r.dismiss(err)
+	r.mu.Lock()
+	opening := r.opening
+	r.mu.Unlock()
 	if opening != nil {
 		<-opening
 	}

@@ -1,0 +1,117 @@
+package partition
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
+)
+
+// submit hands in a batch without waiting.
+func submit(p *Partition, batch []byte) <-chan ProduceResult {
+	done := make(chan ProduceResult, 1)
+	p.Produce(&ProduceRequest{TopicPartition: p.tp, Batch: batch, Acks: record.AcksAll, Done: func(r ProduceResult) { done <- r }})
+	return done
+}
+
+// slowSyncs is a durable configuration on a disk whose syncs take an hour.
+func slowSyncs(fsys *vfs.MemFS) func() {
+	return fsys.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Times: vfs.Always, Delay: time.Hour})
+}
+
+func durable(fsys vfs.FS) Config {
+	cfg := testConfig(fsys)
+	cfg.Log.Sync = log.SyncOnAck
+	return cfg
+}
+
+// Whether a batch may be in the log decides about its sequence numbers: the two errors differ.
+func TestLossOfTheLeadershipSaysWhetherABatchMayBeInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := vfs.Mem()
+		p := openLeader(t, durable(fsys))
+		slowSyncs(fsys)
+		written := submit(p, batchSpec{pid: 5, n: 3}.build())
+		synctest.Wait()
+		queued := submit(p, batchSpec{pid: 5, seq: 3}.build())
+		p.BecomeFollower()
+		before := <-submit(p, batchSpec{pid: 5, seq: 4}.build())
+		require.ErrorIs(t, before.Err, ErrNotLeader)
+		require.NotErrorIs(t, before.Err, ErrNotLeaderAfterAppend)
+		require.EqualValues(t, -1, before.BaseOffset)
+		after := <-written
+		require.ErrorIs(t, after.Err, ErrNotLeaderAfterAppend)
+		require.NotErrorIs(t, after.Err, ErrNotLeader, "it is in the log")
+		never := <-queued
+		require.ErrorIs(t, never.Err, ErrNotLeader, "its turn came too late")
+		require.Equal(t, int64(3), p.LogEndOffset())
+
+		require.NoError(t, p.BecomeLeader(7))
+		again := <-submit(p, batchSpec{pid: 5, n: 3}.build())
+		require.NoError(t, again.Err)
+		require.True(t, again.Duplicate)
+		require.Zero(t, again.BaseOffset)
+	})
+}
+
+// A disk that fails when the leadership is gone leaves it open what it has got.
+func TestDiskThatIsCutOffSaysNotThatNothingWasAppended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := vfs.Mem()
+		session := vfs.NewSession(fsys)
+		p, err := Open("p", durable(session))
+		require.NoError(t, err)
+		require.NoError(t, p.BecomeLeader(1))
+		held, reached := make(chan struct{}), make(chan struct{})
+		fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
+			if e.Op == vfs.OpWrite && e.Len > 60 {
+				close(reached)
+				<-held
+			}
+		}})
+		writing := submit(p, batchSpec{}.build())
+		<-reached
+		p.Resign()
+		p.BecomeFollower()
+		session.End()
+		close(held)
+		res := <-writing
+		require.ErrorIs(t, res.Err, ErrNotLeaderAfterAppend)
+		require.ErrorIs(t, res.Err, vfs.ErrEnded)
+		require.Error(t, p.Close())
+	})
+}
+
+func TestReplicaThatResignsEndsWhatItHasAndTakesNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := vfs.Mem()
+		p := openLeader(t, durable(fsys))
+		mend := slowSyncs(fsys)
+		written := submit(p, batchSpec{n: 2}.build())
+		synctest.Wait()
+		woken := make(chan struct{})
+		w := NewWaiter(1<<20, ReadUncommitted, func() { close(woken) })
+		p.Watch(2, w)
+		p.Resign()
+		<-woken
+		w.Cancel()
+		late := NewWaiter(1<<20, ReadUncommitted, func() { woken = nil })
+		p.Watch(2, late)
+		late.Cancel()
+		require.Nil(t, woken, "there is nothing to wait for")
+		require.ErrorIs(t, (<-submit(p, batchSpec{}.build())).Err, ErrNotLeader)
+		_, err := p.Read(ReadRequest{CurrentLeaderEpoch: -1})
+		require.ErrorIs(t, err, ErrNotLeader)
+		require.EqualValues(t, -1, p.LeaderEpoch())
+		mend()
+		require.NoError(t, p.Close())
+		require.NoError(t, (<-written).Err, "it was under way")
+		require.ErrorIs(t, (<-submit(p, batchSpec{}.build())).Err, ErrNotLeader, "not ErrClosed: somebody else may lead")
+		require.ErrorIs(t, p.BecomeLeader(9), ErrNotLeader)
+	})
+}

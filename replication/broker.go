@@ -1,0 +1,148 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/vfs"
+)
+
+// A broker is what is known in this process of a broker of the cluster: where its directory is, and
+// its incarnation, if there is one. Guarded by Cluster.mu.
+type broker struct {
+	location
+	phase   phase
+	node    *node         // nil while it is down, and at first while it is starting
+	session *vfs.Session  // of the incarnation; nil while it is down
+	gone    chan struct{} // closed when nothing of the incarnation is left; nil: there was none
+	heir    chan struct{} // closed when who kills the broker has turnover; nil: nobody waits for that
+}
+
+// phase is where a broker is in its life.
+type phase uint8
+
+const (
+	down     phase = iota
+	starting       // it loads what is in its directory; the metadata says still that it is fenced
+	serving
+	leaving // it serves no longer; what is under way ends
+)
+
+// brokerOfLocked returns a broker whose place is known, whether it runs or not.
+func (c *Cluster) brokerOfLocked(id int32) (*broker, error) {
+	b := c.brokers[id]
+	if b == nil {
+		return nil, fmt.Errorf("%w: %d", ErrUnknownBroker, id)
+	}
+	return b, nil
+}
+
+// mayEndLocked returns why a broker cannot be ended. The last one that serves cannot.
+func (c *Cluster) mayEndLocked(b *broker) error {
+	if b.phase == down {
+		return fmt.Errorf("%w: %d", ErrBrokerDown, b.id)
+	}
+	if b.phase == serving && len(c.nodes) == 1 {
+		return fmt.Errorf("%w: %d", ErrLastBroker, b.id)
+	}
+	return nil
+}
+
+// unserve takes a broker out of those that calls are handed to, and returns it; nil if it does not
+// serve, or no longer. Who gets it buries it.
+func (c *Cluster) unserve(id int32) *broker {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.brokers[id]
+	if b == nil || b.phase != serving {
+		return nil
+	}
+	b.phase = leaving
+	nodes := maps.Clone(c.nodes)
+	delete(nodes, id)
+	c.nodes = nodes
+	return b
+}
+
+// bury closes what is left of an incarnation that does not serve: its partitions, its copy of the
+// metadata, which may be nil, and its directory. Afterwards the broker may be started again.
+func (c *Cluster) bury(b *broker, l *log.Log) error {
+	n := b.node // nobody changes it before isDown
+	err := n.close()
+	if l != nil {
+		err = errors.Join(err, l.Close())
+	}
+	err = errors.Join(err, n.dir.Close())
+	c.isDown(b)
+	return err
+}
+
+// isDown says that nothing is left of a broker's incarnation.
+func (c *Cluster) isDown(b *broker) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b.session.End()
+	b.phase, b.node, b.session = down, nil, nil
+	close(b.gone)
+}
+
+// takeTurn waits until no other broker is coming or going.
+func (c *Cluster) takeTurn(id int32) error {
+	if err := c.enter(c.turnover); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.turning = id
+	return nil
+}
+
+// endTurn lets another broker come or go. Whoever kills this one meanwhile comes first: it is cut off,
+// and nobody else must be before the metadata says so.
+func (c *Cluster) endTurn() {
+	c.mu.Lock()
+	b := c.brokers[c.turning]
+	c.turning = 0
+	var heir chan struct{}
+	if b != nil {
+		heir, b.heir = b.heir, nil
+	}
+	c.mu.Unlock()
+	if heir != nil {
+		close(heir)
+		return
+	}
+	<-c.turnover
+}
+
+// inherit asks for the turn of who is starting or stopping the broker; nil: nobody is.
+func (c *Cluster) inherit(id int32) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.brokers[id]
+	if b == nil || c.turning != id || b.heir != nil {
+		return nil
+	}
+	b.heir = make(chan struct{})
+	return b.heir
+}
+
+// enter waits for a channel with room for one, until the cluster closes.
+func (c *Cluster) enter(room chan struct{}) error {
+	select {
+	case room <- struct{}{}:
+		return nil
+	case <-c.closing:
+		return ErrClosed
+	}
+}
+
+// Members returns the ids of all brokers whose place is known, in order, whether they serve or not.
+func (c *Cluster) Members() []int32 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return slices.Sorted(maps.Keys(c.brokers))
+}

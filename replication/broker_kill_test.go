@@ -1,0 +1,367 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+// neverSynced are the settings of a topic whose records nobody syncs.
+var neverSynced = properties("flush.messages", "9223372036854775807")
+
+func isRunning(err error) bool { return errors.Is(err, ErrBrokerRunning) }
+
+func TestKilledBrokerLosesWhatWasNotSyncedAndNothingElse(t *testing.T) {
+	fsys := vfs.Mem() // one file system, three directories
+	c := openWith(t, Config{FS: fsys, Dir: "data", Brokers: 3})
+	require.NoError(t, c.CreateTopic(t.Context(), "synced", topic.Config{Assignment: [][]int32{{1}, {2}, {3}}}))
+	require.NoError(t, c.CreateTopic(t.Context(), "loose", topic.Config{Assignment: [][]int32{{1}, {2}, {3}}, Properties: neverSynced}))
+	for p := range int32(3) {
+		produce(t, c, at("synced", p), "a", "b")
+		produce(t, c, at("loose", p), "a", "b")
+	}
+	require.NoError(t, c.KillBroker(2))
+	require.Equal(t, []int32{1, 3}, c.Brokers())
+	require.Equal(t, []int32{1, -1, 3}, leaders(t, c, "synced"))
+	require.ErrorIs(t, tryProduce(c, at("synced", 1), "c").Err, ErrNotLeader)
+	for _, p := range []int32{0, 2} {
+		require.Equal(t, []string{"a", "b"}, values(t, c, at("synced", p)), "another broker")
+		require.Equal(t, []string{"a", "b"}, values(t, c, at("loose", p)), "another broker")
+		produce(t, c, at("loose", p), "c")
+	}
+	require.NoError(t, c.StartBroker(t.Context(), 2))
+	require.Equal(t, []string{"a", "b"}, values(t, c, at("synced", 1)))
+	require.Empty(t, values(t, c, at("loose", 1)), "the power was cut")
+	require.Equal(t, int32(2), produce(t, c, at("synced", 1), "c").LeaderEpoch)
+	require.NoError(t, c.Close())
+	c = openWith(t, Config{FS: fsys, Dir: "data", Brokers: 3})
+	require.Equal(t, []string{"a", "b", "c"}, values(t, c, at("synced", 1)))
+}
+
+func TestKilledBrokerOnTheOperatingSystemsFilesIsLikeAKilledProcess(t *testing.T) {
+	c := openWith(t, Config{Dir: t.TempDir(), Brokers: 2})
+	require.NoError(t, c.CreateTopic(t.Context(), "loose", topic.Config{Assignment: [][]int32{{2}}, Properties: neverSynced}))
+	produce(t, c, at("loose", 0), "a", "b")
+	for range 3 {
+		require.NoError(t, c.KillBroker(2))
+		require.NoError(t, c.StartBroker(t.Context(), 2))
+	}
+	require.Equal(t, []string{"a", "b"}, values(t, c, at("loose", 0)), "what was written is there")
+}
+
+// begin hands in a batch without waiting.
+func begin(c *Cluster, tp tp, values ...string) <-chan partition.ProduceResult {
+	results := make(chan partition.ProduceResult, 2)
+	c.Produce(&partition.ProduceRequest{TopicPartition: tp, Batch: batch(values...), Done: func(r partition.ProduceResult) { results <- r }})
+	return results
+}
+
+// An append that waits for its sync when the broker is killed ends at once, with an error that says
+// that it may be there, and is never acknowledged.
+func TestAppendUnderWayIsNotAcknowledgedAfterAKill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ds := newDisks(2)
+		c := openWith(t, ds.config())
+		placed(t, c, "orders", 2, 2)
+		produce(t, c, at("orders", 0), "a")
+		mend := ds[1].Inject(vfs.Fault{Ops: vfs.OpSync | vfs.OpSyncDir, Times: vfs.Always, Delay: time.Hour})
+		under, first := begin(c, at("orders", 0), "b"), begin(c, at("orders", 1), "first of all")
+		synctest.Wait()
+		queued := begin(c, at("orders", 0), "c")
+		start := time.Now()
+		require.NoError(t, c.KillBroker(2))
+		require.Zero(t, time.Since(start))
+		res := <-under
+		require.ErrorIs(t, res.Err, partition.ErrNotLeaderAfterAppend)
+		require.NotErrorIs(t, res.Err, ErrNotLeader)
+		for _, results := range []<-chan partition.ProduceResult{queued, first} {
+			err := (<-results).Err
+			require.True(t, errors.Is(err, ErrNotLeader) || errors.Is(err, partition.ErrNotLeaderAfterAppend), "%v", err)
+		}
+		mend()
+		time.Sleep(2 * time.Hour)
+		require.Empty(t, under, "told once")
+		require.NoError(t, c.StartBroker(t.Context(), 2))
+		vs := values(t, c, at("orders", 0))
+		require.Equal(t, "a", vs[0])
+		require.NotContains(t, vs, "c", "its turn never came")
+		produce(t, c, at("orders", 1), "x")
+	})
+}
+
+// On a real disk a call of the system cannot be called back: the next incarnation waits for it, and it
+// confirms nothing.
+func TestNextIncarnationWaitsForTheLastCallOfTheOneBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.Faulty(vfs.OS())
+		c := openWith(t, Config{Dir: t.TempDir(), Brokers: 2, BrokerSpecs: map[int32]BrokerSpec{2: {FS: disk, Dir: t.TempDir()}}})
+		placed(t, c, "orders", 2)
+		produce(t, c, at("orders", 0), "a")
+		reached, release := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		unobserve := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
+			if e.Op == vfs.OpSync {
+				once.Do(func() { close(reached); <-release })
+			}
+		}})
+		under := begin(c, at("orders", 0), "b")
+		<-reached
+		killed, started := make(chan error, 1), make(chan error, 1)
+		go func() { killed <- c.KillBroker(2) }()
+		synctest.Wait()
+		require.Equal(t, []int32{1}, c.Brokers(), "the others know")
+		require.Empty(t, killed)
+		go func() { started <- c.StartBroker(t.Context(), 2) }()
+		require.ErrorIs(t, <-started, ErrBrokerRunning)
+		close(release)
+		require.NoError(t, <-killed)
+		require.ErrorIs(t, (<-under).Err, partition.ErrNotLeaderAfterAppend)
+		unobserve()
+		require.NoError(t, c.StartBroker(t.Context(), 2))
+		require.Equal(t, []string{"a", "b"}, values(t, c, at("orders", 0)), "it was written")
+	})
+}
+
+// A controller that is killed in the middle of a change has a successor, who makes the change.
+func TestControllerIsKilledInTheMiddleOfAChange(t *testing.T) {
+	for _, op := range []vfs.Op{vfs.OpWrite, vfs.OpSync} {
+		synctest.Test(t, func(t *testing.T) {
+			ds := newDisks(3)
+			c := openWith(t, ds.config())
+			placed(t, c, "orders", 1, 2, 3)
+			epoch := c.Stats().ControllerEpoch
+			ds[0].Inject(vfs.Fault{Ops: op, Pattern: "*.log", Delay: time.Hour})
+			created := make(chan error, 1)
+			go func() { created <- c.CreateTopic(t.Context(), "new", topic.Config{Partitions: 3}) }()
+			synctest.Wait()
+			require.Empty(t, created, "not durable on all copies")
+			require.Empty(t, c.image.topics["new"])
+			start := time.Now()
+			require.NoError(t, c.KillBroker(1))
+			require.NoError(t, <-created)
+			require.Zero(t, time.Since(start))
+			require.Equal(t, int32(2), c.Controller())
+			require.Equal(t, epoch+1, c.Stats().ControllerEpoch)
+			require.Equal(t, []int32{-1, 2, 3}, leaders(t, c, "orders"))
+			create(t, c, "later", 1)
+			require.NoError(t, c.StartBroker(t.Context(), 1))
+			require.Equal(t, []string{"later", "new", "orders"}, names(t, c))
+			require.Equal(t, []int32{1, 2, 3}, leaders(t, c, "orders"))
+			require.NoError(t, c.Close())
+			ds.requireEqualCopies(t)
+		})
+	}
+}
+
+// Brokers can be killed one right after the other, down to the last one.
+func TestBrokersAreKilledAllAtOnce(t *testing.T) {
+	ds := newDisks(5)
+	c := openWith(t, ds.config())
+	placed(t, c, "orders", 1, 2, 3, 4, 5)
+	for p := range int32(5) {
+		produce(t, c, at("orders", p), "x")
+	}
+	errs := make([]error, 5)
+	var wg sync.WaitGroup
+	for i := range 5 {
+		wg.Go(func() { errs[i] = c.KillBroker(int32(i + 1)) })
+	}
+	wg.Wait()
+	refused := 0
+	for _, err := range errs {
+		if err != nil {
+			require.ErrorIs(t, err, ErrLastBroker)
+			refused++
+		}
+	}
+	require.Equal(t, 1, refused)
+	require.Len(t, c.Brokers(), 1)
+	create(t, c, "alone", 1)
+	for i := range 5 {
+		if errs[i] == nil {
+			wg.Go(func() { errs[i] = c.StartBroker(t.Context(), int32(i+1)) })
+		} else {
+			errs[i] = nil
+		}
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	for p := range int32(5) {
+		require.Equal(t, []string{"x"}, values(t, c, at("orders", p)))
+	}
+	require.NoError(t, c.Close())
+	ds.requireEqualCopies(t)
+}
+
+// A broker that hangs while it starts or stops can be killed.
+func TestBrokerThatHangsIsKilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ds := newDisks(2)
+		c := openWith(t, ds.config())
+		placed(t, c, "orders", 2)
+		produce(t, c, at("orders", 0), "x")
+		hang := func() func() {
+			return ds[1].Inject(vfs.Fault{Ops: vfs.OpChange | vfs.OpOpen, Times: vfs.Always, Delay: time.Hour, Pattern: "[0-9s]*"})
+		}
+		mend := hang()
+		stopped := make(chan error, 1)
+		go func() { stopped <- c.StopBroker(t.Context(), 2) }()
+		synctest.Wait()
+		require.Empty(t, stopped)
+		start := time.Now()
+		require.NoError(t, c.KillBroker(2))
+		<-stopped // perhaps with an error: it has not been closed in order
+		started := make(chan error, 1)
+		go func() { started <- c.StartBroker(t.Context(), 2) }()
+		synctest.Wait()
+		require.Empty(t, started)
+		require.NoError(t, c.KillBroker(2))
+		require.ErrorIs(t, <-started, ErrBrokerDown)
+		require.Zero(t, time.Since(start))
+		mend()
+		require.NoError(t, c.StartBroker(t.Context(), 2))
+		require.Equal(t, []string{"x"}, values(t, c, at("orders", 0)))
+	})
+}
+
+// Closing the cluster ends whatever is under way with its brokers.
+func TestClusterIsClosedWhileBrokersComeAndGo(t *testing.T) {
+	for round := range 20 {
+		ds := newDisks(3)
+		c, err := Open(ds.config())
+		require.NoError(t, err)
+		placed(t, c, "orders", 1, 2, 3)
+		var wg sync.WaitGroup
+		for p := range int32(3) {
+			produce(t, c, at("orders", p), "x")
+			wg.Go(func() {
+				_ = c.KillBroker(p + 1)
+				_ = c.StartBroker(t.Context(), p+1)
+				_ = c.StopBroker(t.Context(), p+1)
+			})
+		}
+		for range round {
+			c.Status("orders", 0)
+		}
+		_ = c.Close()
+		wg.Wait()
+		require.ErrorIs(t, c.StartBroker(t.Context(), 1), ErrClosed)
+		require.ErrorIs(t, c.KillBroker(1), ErrClosed)
+		again, err := Open(ds.config())
+		require.NoError(t, err)
+		for p := range int32(3) {
+			require.Equal(t, []string{"x"}, values(t, again, at("orders", p)))
+		}
+		require.NoError(t, again.Close())
+		ds.requireEqualCopies(t)
+	}
+}
+
+// Brokers are killed, stopped and started at random under load: what was acknowledged is there, in
+// order, and topics are what was decided.
+func TestBrokersComeAndGoUnderLoad(t *testing.T) {
+	rounds := 300
+	if testing.Short() {
+		rounds = 40
+	}
+	rnd := rand.New(rand.NewPCG(7, 8))
+	ds := newDisks(3)
+	c, err := Open(ds.config())
+	require.NoError(t, err)
+	create(t, c, "orders", 6)
+	acknowledged := make([][]string, 6)
+	var topics []string
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for p := range int32(6) {
+		wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				v := fmt.Sprint(i)
+				if res := tryProduce(c, at("orders", p), v); res.Err == nil {
+					acknowledged[p] = append(acknowledged[p], v)
+				} else if !errors.Is(res.Err, ErrNotLeader) && !errors.Is(res.Err, partition.ErrNotLeaderAfterAppend) {
+					t.Errorf("append: %v", res.Err)
+				}
+				if i%10 != 0 { // not so many that the time goes into replaying them
+					continue
+				}
+				if _, err := c.WaitMetadata(ctx, c.MetadataVersion()); err != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			resp, err := c.Fetch(ctx, ask("orders", 6, partition.FetchRequest{MaxWait: time.Hour, MinBytes: 1 << 20}))
+			for i := 0; err == nil && i < len(resp.Partitions); i++ {
+				if err := resp.Partitions[i].Err; err != nil && !errors.Is(err, ErrNotLeader) {
+					t.Errorf("fetch: %v", err)
+				}
+			}
+		}
+	})
+	wg.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			name := fmt.Sprint("t", i)
+			if err := c.CreateTopic(context.WithoutCancel(ctx), name, topic.Config{Partitions: 3}); err != nil {
+				t.Errorf("create: %v", err)
+			}
+			_ = tryProduce(c, at(name, int32(i%3)), "x")
+			if i%3 != 0 {
+				if err := c.DeleteTopic(context.WithoutCancel(ctx), name); err != nil {
+					t.Errorf("delete: %v", err)
+				}
+			} else if topics = append(topics, name); len(topics) > 20 {
+				if err := c.DeleteTopic(context.WithoutCancel(ctx), topics[0]); err != nil {
+					t.Errorf("delete: %v", err)
+				}
+				topics = topics[1:]
+			}
+		}
+	})
+	for range rounds {
+		id := int32(rnd.IntN(3) + 1)
+		var err error
+		switch rnd.IntN(4) {
+		case 0:
+			err = c.StopBroker(t.Context(), id)
+		case 1:
+			err = c.KillBroker(id)
+		default:
+			err = c.StartBroker(t.Context(), id)
+		}
+		if err != nil && !isRunning(err) && !errors.Is(err, ErrBrokerDown) && !errors.Is(err, ErrLastBroker) {
+			t.Errorf("%v", err)
+		}
+	}
+	cancel()
+	wg.Wait()
+	_ = c.Close()
+	again, err := Open(ds.config())
+	require.NoError(t, err)
+	for p := range int32(6) {
+		rest := acknowledged[p]
+		for _, v := range values(t, again, at("orders", p)) {
+			if len(rest) > 0 && v == rest[0] {
+				rest = rest[1:]
+			}
+		}
+		require.Empty(t, rest, "acknowledged, and not there in this order, of %d in partition %d", len(acknowledged[p]), p)
+		require.NotEmpty(t, acknowledged[p])
+	}
+	require.ElementsMatch(t, append(topics, "orders"), names(t, again))
+	require.NoError(t, again.Close())
+	ds.requireEqualCopies(t)
+}

@@ -1,0 +1,161 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+// StartBroker starts a broker that is down: one that was stopped, killed, fenced because its disk
+// failed, or missing when the cluster was opened. It opens what is in the directory, as Open does,
+// brings its copy of the metadata up to date, and registers in a new incarnation; its partitions have
+// a leader again, in another leader epoch. When StartBroker returns nil the broker serves.
+//
+// Errors: ErrUnknownBroker, ErrBrokerRunning, a *DirectoryError if the directory is not what it was
+// (ErrDiskReplaced if it has come back empty, ErrForeign, ErrMixed, ErrDamaged, ErrLocked), those of
+// the disk, ErrClosed; the broker is down then. If ctx ends first it may still start.
+func (c *Cluster) StartBroker(ctx context.Context, id int32) error {
+	if err := c.await(ctx, func() error { return c.startBroker(id) }); err != nil {
+		return fmt.Errorf("start broker %d: %w", id, err)
+	}
+	return nil
+}
+
+func (c *Cluster) startBroker(id int32) error {
+	b, err := c.beginStart(id)
+	if err != nil {
+		return err
+	}
+	if err := c.bringUp(b); err != nil {
+		if errors.Is(err, vfs.ErrEnded) {
+			err = fmt.Errorf("%w: it was killed while it started", ErrBrokerDown)
+		}
+		return err
+	}
+	c.logger.Info("broker started", slog.Int("broker", int(id)))
+	return nil
+}
+
+func (c *Cluster) beginStart(id int32) (*broker, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b, err := c.brokerOfLocked(id)
+	if err != nil {
+		return nil, err
+	}
+	if b.phase != down {
+		return nil, fmt.Errorf("%w: %d", ErrBrokerRunning, id)
+	}
+	b.phase, b.session, b.gone = starting, vfs.NewSession(b.fs), make(chan struct{})
+	return b, nil
+}
+
+// bringUp makes an incarnation of a broker that is starting. On error nothing of it is left.
+func (c *Cluster) bringUp(b *broker) error {
+	n, err := c.openNode(b)
+	if err != nil {
+		c.isDown(b)
+		return err
+	}
+	c.mu.Lock()
+	b.node = n
+	seen := c.image.version
+	c.mu.Unlock()
+	opened, err := n.load()
+	if err == nil {
+		if err = c.rejoin(b, opened, seen); err == nil {
+			return nil
+		}
+	}
+	err = errors.Join(err, forEach(opened, func(_ int, l *loaded) error { return l.p.Close() }))
+	return errors.Join(err, c.bury(b, nil))
+}
+
+// openNode opens the directory of a broker that is starting, if it is what the metadata says.
+func (c *Cluster) openNode(b *broker) (*node, error) {
+	c.mu.RLock()
+	m, known := c.image.members[b.id]
+	c.mu.RUnlock()
+	meta, err := checkDirectory(b.fs, b.root, b.id)
+	if err != nil {
+		return nil, err
+	}
+	if meta == nil && known {
+		return nil, directoryError(b.root, ErrDiskReplaced, nil)
+	}
+	n, err := c.take(claim{b.location, meta}, b.session)
+	if err == nil && known && m.directory != n.directory {
+		err = otherDirectory(n, m)
+	}
+	if err != nil && n != nil {
+		err = errors.Join(err, n.dir.Close())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// rejoin makes a loaded broker one of those that serve. seen is the version of the metadata that it
+// was loaded by. Metadata does not change meanwhile, so nothing is deleted or altered behind its back.
+func (c *Cluster) rejoin(b *broker, opened []*loaded, seen int64) error {
+	if err := c.takeTurn(b.id); err != nil {
+		return err
+	}
+	defer c.endTurn()
+	if err := c.enter(c.changing); err != nil {
+		return err
+	}
+	defer func() { <-c.changing }()
+	n := b.node
+	if c.image.version != seen {
+		if err := n.catchUp(opened); err != nil {
+			return err
+		}
+	}
+	l, err := n.openCopy()
+	if err != nil {
+		return err
+	}
+	c.meta.apart[n.id] = l
+	if err := c.join(n); err != nil {
+		return errors.Join(err, c.closeCopy(n.id))
+	}
+	if err := c.relead(); err != nil { // it serves, and some of its partitions have no leader
+		c.logger.Error("partitions of a broker that started have no leader", slog.Int("broker", int(n.id)), slog.Any("err", err))
+	}
+	n.serve(opened)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	nodes := maps.Clone(c.nodes)
+	nodes[n.id] = n
+	c.nodes, b.phase = nodes, serving
+	return nil
+}
+
+// closeCopy closes the copy of a broker that could not join.
+func (c *Cluster) closeCopy(id int32) error {
+	if l := c.meta.surrender(id); l != nil {
+		return l.Close()
+	}
+	return nil
+}
+
+// catchUp brings what was loaded up to what the metadata says by now.
+func (n *node) catchUp(opened []*loaded) error {
+	return forEach(opened, func(_ int, l *loaded) error {
+		a, ok := n.metadata.assignment(l.r.tp, l.r.id)
+		if ok {
+			return l.p.Reconfigure(n.config(l.r, a))
+		}
+		l.gone = true
+		n.mu.Lock()
+		delete(n.replicas, l.r.tp)
+		n.mu.Unlock()
+		return errors.Join(l.p.Close(), n.putOut(l.r))
+	})
+}

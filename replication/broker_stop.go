@@ -1,0 +1,166 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/vfs"
+)
+
+// StopBroker ends a broker in order. The metadata says in Kafka's order that it is about to leave,
+// that its partitions have lost their leader, and that it is fenced; then what is under way on it
+// ends, and its directory is closed as Close closes it. Appends that it has taken are acknowledged;
+// later ones, reads and waits end with ErrNotLeader at once. If the broker is controller another one
+// is from then on. When StopBroker returns nothing of the incarnation is left.
+//
+// Errors: ErrUnknownBroker, ErrBrokerDown, ErrLastBroker, with nothing changed; those of the disks;
+// ErrClosed. If ctx ends first it may still happen.
+func (c *Cluster) StopBroker(ctx context.Context, id int32) error {
+	if err := c.await(ctx, func() error { return c.stopBroker(id) }); err != nil {
+		return fmt.Errorf("stop broker %d: %w", id, err)
+	}
+	return nil
+}
+
+func (c *Cluster) stopBroker(id int32) error {
+	if err := c.takeTurn(id); err != nil {
+		return err
+	}
+	b, l, err := c.leave(id)
+	c.endTurn()
+	if b == nil {
+		return err
+	}
+	if ended := c.bury(b, l); err == nil {
+		err = ended
+	}
+	c.logger.Info("broker stopped", slog.Int("broker", int(id)), slog.Any("err", err))
+	return err
+}
+
+// leave takes a broker out of those that serve, in order. What it returns is to be buried, with its
+// copy of the metadata, also if there is an error: then the metadata could not say so.
+func (c *Cluster) leave(id int32) (*broker, *log.Log, error) {
+	if err := c.enter(c.changing); err != nil {
+		return nil, nil, err
+	}
+	defer func() { <-c.changing }()
+	c.mu.RLock()
+	b, err := c.brokerOfLocked(id)
+	if err == nil {
+		if err = c.mayEndLocked(b); err == nil && b.phase != serving {
+			err = fmt.Errorf("%w: it is starting or ending", ErrBrokerRunning)
+		}
+	}
+	c.mu.RUnlock()
+	if err == nil {
+		err = c.perform(func(img *image) ([]metarecord.Record, error) { return []metarecord.Record{img.leave(id)}, nil }, nil)
+	}
+	if err == nil {
+		err = c.relead()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if b = c.unserve(id); b == nil { // its copy failed meanwhile: it is fenced, and ends
+		return nil, nil, fmt.Errorf("%w: %d", ErrBrokerDown, id)
+	}
+	b.node.resign()
+	err = c.expel(id)
+	return b, c.meta.surrender(id), err
+}
+
+// KillBroker ends a broker as a loss of power does. From one moment on nothing that it does reaches
+// its disk, and nothing completes that is under way: an append that is not acknowledged yet ends with
+// partition.ErrNotLeaderAfterAppend, or ErrNotLeader if nothing was appended, also if its sync ends
+// well later; reads and waits end with ErrNotLeader. Then the metadata fences it, and its partitions
+// have no leader. If it was controller, also in the middle of a change, another one is, and the
+// change is made.
+//
+// On a vfs.MemFS what was not synced is gone. On other file systems, the operating system's for one,
+// it is as when the process is killed: what was written is there, and the next incarnation waits for
+// the last call of the system. When KillBroker returns nothing of the incarnation is left.
+//
+// There is no session to time out: unlike in Kafka the others know at once. A broker that is just
+// starting or stopping can be killed too, and the call that does so ends.
+//
+// Errors: ErrUnknownBroker, ErrBrokerDown, ErrLastBroker, with nothing changed; ErrClosed; those of
+// the other brokers' disks, the broker being dead all the same.
+func (c *Cluster) KillBroker(id int32) error {
+	if err := c.await(context.Background(), func() error { return c.killBroker(id) }); err != nil {
+		return fmt.Errorf("kill broker %d: %w", id, err)
+	}
+	return nil
+}
+
+func (c *Cluster) killBroker(id int32) error {
+	// It may be hanging in its own start or stop: then it is cut off first.
+	turn := c.inherit(id)
+	if turn == nil {
+		if err := c.enter(c.turnover); err != nil {
+			return err
+		}
+	}
+	b, gone, err := c.strike(id)
+	if turn != nil {
+		<-turn
+		if err == nil && b == nil { // its start went through all the same
+			b = c.unserve(id)
+		}
+	}
+	if b != nil {
+		err = c.fenceKilled(b)
+	}
+	<-c.turnover
+	if gone != nil {
+		<-gone
+		c.logger.Info("broker killed", slog.Int("broker", int(id)), slog.Any("err", err))
+	}
+	return err
+}
+
+// strike cuts a broker off. The broker that it returns served, and is to be buried; nil if somebody
+// does already. gone is closed when nothing of it is left.
+func (c *Cluster) strike(id int32) (*broker, <-chan struct{}, error) {
+	c.mu.RLock()
+	b, err := c.brokerOfLocked(id)
+	if err == nil {
+		err = c.mayEndLocked(b)
+	}
+	if err != nil {
+		c.mu.RUnlock()
+		return nil, nil, err
+	}
+	n, session, gone := b.node, b.session, b.gone
+	c.mu.RUnlock()
+	served := c.unserve(id) // first: who finds it gone asks the metadata
+	if n != nil {
+		n.cut()
+	}
+	session.End()
+	if disk, ok := b.fs.(powerCutter); ok {
+		session.Wait() // a call that has begun may still change something
+		if err := disk.PowerCut(b.root, vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost}); err != nil {
+			c.logger.Warn("directory of a killed broker keeps what was not synced", slog.Int("broker", int(id)), slog.Any("err", err))
+		}
+	}
+	return served, gone, nil
+}
+
+// powerCutter is implemented by file systems that can lose what was not synced. See vfs.MemFS.
+type powerCutter interface {
+	PowerCut(dir string, o vfs.CrashOptions) error
+}
+
+// fenceKilled makes the metadata say that a broker is gone that was cut off, and buries it.
+func (c *Cluster) fenceKilled(b *broker) error {
+	c.changing <- struct{}{} // also while the cluster closes, which waits for us
+	err := c.expel(b.id)
+	l := c.meta.surrender(b.id)
+	<-c.changing
+	_ = c.bury(b, l) // every call on its disk fails
+	return err
+}
