@@ -71,8 +71,7 @@ func (c *Cluster) bringUp(b *broker) error {
 			return nil
 		}
 	}
-	err = errors.Join(err, forEach(opened, func(_ int, l *loaded) error { return l.p.Close() }))
-	return errors.Join(err, c.bury(b, nil))
+	return errors.Join(err, closeLoaded(opened), c.bury(b, nil))
 }
 
 // openNode opens the directory of a broker that is starting, if it is what the metadata says.

@@ -48,6 +48,11 @@ func (c *Cluster) leave(id int32) (*broker, *log.Log, error) {
 		return nil, nil, err
 	}
 	defer func() { <-c.changing }()
+	return c.leaveNow(id)
+}
+
+// leaveNow is leave for who has changing.
+func (c *Cluster) leaveNow(id int32) (*broker, *log.Log, error) {
 	c.mu.RLock()
 	b, err := c.brokerOfLocked(id)
 	if err == nil {

@@ -36,7 +36,8 @@ func (c *Cluster) commit(recs []metarecord.Record) (version int64, out *fencing,
 	}
 	cause := errors.Join(slices.Collect(maps.Values(failed))...)
 	if !controller.MayBecome(m.without(failed), named...) {
-		if m.failure = m.takeBack(end); m.failure != nil {
+		if stuck := m.takeBack(end); len(stuck) > 0 {
+			m.failure = errors.Join(slices.Collect(maps.Values(stuck))...)
 			cause = errors.Join(cause, m.failure)
 		}
 		return 0, nil, cause
@@ -78,6 +79,23 @@ func (c *Cluster) takeOut(failed map[int32]error, named [][]int32, before []meta
 	}
 	m.inForce = slices.Collect(maps.Keys(m.copies))
 	return out, nil
+}
+
+// takeOutStuck takes brokers out of the set whose copies have batches that the others have taken back.
+// What the others write from now on must be in another epoch, or nothing tells the copies apart.
+func (c *Cluster) takeOutStuck(stuck map[int32]error) (out *fencing, err error) {
+	m := c.meta
+	cause := errors.Join(slices.Collect(maps.Values(stuck))...)
+	if !controller.MayBecome(m.without(stuck), m.inForce) {
+		m.failure = cause
+		return nil, m.failure
+	}
+	m.detach(stuck)
+	if _, err := m.beginEpoch(1); err != nil {
+		m.failure = errors.Join(cause, err)
+		return nil, m.failure
+	}
+	return c.takeOut(stuck, [][]int32{m.inForce}, nil)
 }
 
 // expel takes a broker out of the set, because it leaves or was cut off. It must not be the last one.

@@ -142,6 +142,9 @@ func (c *Config) check() error {
 	if c.Defaults.Assignment != nil {
 		errs = append(errs, fmt.Errorf("%w: Defaults have one", ErrInvalidAssignment))
 	}
+	if c.Defaults.ID != (topic.ID{}) {
+		errs = append(errs, fmt.Errorf("%w: Defaults have one", ErrTopicIDInUse))
+	}
 	if c.MaxPartitions < 0 {
 		errs = append(errs, fmt.Errorf("replication: at most %d partitions", c.MaxPartitions))
 	}

@@ -52,18 +52,24 @@ func (c *Cluster) create(ctx context.Context, ns []creation, errs []error) {
 	// Read only when the change has been made: it may be decided on after ctx has ended.
 	refused := make([]error, len(ns))
 	err := c.change(ctx, func(img *image) (recs []metarecord.Record, _ error) {
-		names, partitions := map[string]string{}, 0
+		names, ids, partitions := map[string]string{}, map[topic.ID]bool{}, 0
 		for i, n := range ns {
 			key := topic.CollisionKey(n.name)
 			own, err := n.records(img, img.partitions+partitions)
 			if other, ok := names[key]; err == nil && ok {
 				err = collision(n.name, other)
 			}
+			if err == nil && ids[n.id] {
+				err = fmt.Errorf("%w: %v, by another one of them", ErrTopicIDInUse, n.id)
+			}
+			if len(own) == 0 && err == nil {
+				continue // it is there already
+			}
 			if err == nil {
 				err = c.room(img, partitions+n.partitions)
 			}
 			if refused[i] = err; err == nil {
-				names[key] = n.name
+				names[key], ids[n.id] = n.name, n.id != (topic.ID{})
 				partitions += n.partitions
 				recs = append(recs, own...)
 			}
@@ -94,7 +100,10 @@ func collision(name, other string) error {
 // CreateTopic creates a topic. When it returns nil the topic is on stable storage and can be
 // written to. Its partitions get their directories when they are first written.
 //
-// Errors: ErrTopicExists, ErrInvalidTopic (also if only '.' and '_' distinguish the name from an
+// With cfg.ID it may be called again if the outcome is not known: nil says that the topic is there, as
+// asked for, whichever call created it.
+//
+// Errors: ErrTopicExists, ErrTopicIDInUse, ErrInvalidTopic (also if only '.' and '_' distinguish the name from an
 // existing one), ErrInvalidPartitions, ErrInvalidReplicationFactor, ErrInvalidAssignment,
 // ErrPolicyViolation (more than 10,000 partitions), *topic.ConfigError, ErrClosed, ctx's. If ctx
 // ends during the call the topic may be created all the same.
@@ -127,6 +136,7 @@ func (c *Cluster) EnsureTopic(ctx context.Context, name string, cfg topic.Config
 // newTopic is a checked request for a topic.
 type newTopic struct {
 	name               string
+	id                 topic.ID // zero: to be drawn
 	partitions, factor int
 	assignment         [][]int32 // nil: the controller places the partitions
 	settings           topic.Settings
@@ -139,13 +149,19 @@ func (c *Cluster) newTopic(name string, cfg topic.Config) (n newTopic, err error
 	if name == topic.MetadataTopic {
 		return n, fmt.Errorf("%w: it is the controller's log", ErrInvalidTopic)
 	}
+	if cfg.ID == metadataTopicID {
+		return n, fmt.Errorf("%w: %v is that of the controller's log", ErrTopicIDInUse, cfg.ID)
+	}
 	c.mu.RLock()
-	err = c.image.claimable(name)
+	if t := c.image.topics[name]; t == nil || t.id != cfg.ID {
+		err = c.image.claimable(name)
+	}
 	c.mu.RUnlock()
 	if err != nil {
 		return n, err // whatever else is wrong, as in Kafka
 	}
 	n = newTopic{
+		id:         cfg.ID,
 		name:       name,
 		partitions: orDefault(cfg.Partitions, c.cfg.Defaults.Partitions),
 		factor:     orDefault(cfg.ReplicationFactor, c.cfg.Defaults.ReplicationFactor),
@@ -192,20 +208,32 @@ func (n *newTopic) shapeOf(cfg topic.Config) error {
 func (c *Cluster) createTopic(n newTopic) decision {
 	return func(img *image) ([]metarecord.Record, error) {
 		recs, err := n.records(img, img.partitions)
-		if err == nil {
+		if err == nil && len(recs) > 0 {
 			err = c.room(img, n.partitions)
 		}
 		return recs, err
 	}
 }
 
-// records returns the records that create the topic. turn is where placing it begins.
+// records returns the records that create the topic, none if it is there. turn is where placing it
+// begins.
 func (n newTopic) records(img *image, turn int) ([]metarecord.Record, error) {
+	if t := img.topics[n.name]; t != nil && t.id == n.id {
+		return nil, n.same(t)
+	}
 	// Again: newTopic looked before this change was the one under way.
 	if err := img.claimable(n.name); err != nil {
 		return nil, err
 	}
-	id := topic.NewID()
+	id := n.id
+	switch other := img.byID[id]; {
+	case id == (topic.ID{}):
+		id = topic.NewID()
+	case other != nil:
+		return nil, fmt.Errorf("%w: %v, by %q", ErrTopicIDInUse, id, other.name)
+	case img.removed[id] != "":
+		return nil, fmt.Errorf("%w: %v, by %q, which was deleted", ErrTopicIDInUse, id, img.removed[id])
+	}
 	recs := []metarecord.Record{&metarecord.Topic{Name: n.name, ID: id}}
 	explicit := n.settings.Explicit()
 	for _, k := range slices.Sorted(maps.Keys(explicit)) {
@@ -218,6 +246,22 @@ func (n newTopic) records(img *image, turn int) ([]metarecord.Record, error) {
 	}
 	return appendPartitions(recs, id, 0, replicas), nil
 }
+
+// same returns nil if t is the topic that was asked for.
+func (n newTopic) same(t *topicImage) error {
+	if len(t.partitions) != n.partitions || !maps.Equal(t.config, n.settings.Explicit()) {
+		return fmt.Errorf("%w: with that id, and other partitions or settings", ErrTopicExists)
+	}
+	for i, p := range t.partitions {
+		if len(p.replicas) != n.factor || n.assignment != nil && !slices.Equal(p.replicas, n.assignment[i]) {
+			return fmt.Errorf("%w: with that id, and other replicas", ErrTopicExists)
+		}
+	}
+	return nil
+}
+
+// metadataTopicID is Kafka's id of __cluster_metadata.
+var metadataTopicID = topic.ID{15: 1}
 
 // claimable returns why there can be no new topic of that name beside those there are.
 func (m *image) claimable(name string) error {

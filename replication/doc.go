@@ -25,6 +25,8 @@
 //   - Brokers are stopped, killed and started while the cluster runs, the controller among them. What a
 //     killed broker has not acknowledged by then is never acknowledged, and nothing that it does reaches
 //     its disk afterwards.
+//   - A disk that fails, while the cluster opens or later, costs its broker and nothing else. What only a
+//     lost disk had is given up when somebody says so (RemoveLostBroker), and never before.
 //   - A damaged partition is offline, with the reason in its calls' errors; all others serve.
 //   - Nothing polls and no partition has a goroutine: 10,000 idle partitions cost memory only.
 //

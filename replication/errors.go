@@ -15,14 +15,22 @@ import (
 var (
 	ErrClosed = errors.New("replication: cluster is closed")
 	// ErrUnknownTopic is matched by *UnknownTopicError.
-	ErrUnknownTopic             = errors.New("replication: unknown topic or partition")
-	ErrTopicExists              = errors.New("replication: topic exists already")
+	ErrUnknownTopic = errors.New("replication: unknown topic or partition")
+	ErrTopicExists  = errors.New("replication: topic exists already")
+	// ErrTopicIDInUse refuses a topic whose id another topic has, or had, or none can have.
+	ErrTopicIDInUse             = errors.New("replication: topic id is in use")
 	ErrInvalidPartitions        = errors.New("replication: invalid number of partitions")
 	ErrInvalidReplicationFactor = errors.New("replication: invalid replication factor")
 	ErrInvalidAssignment        = errors.New("replication: invalid assignment of replicas")
 	ErrTooManyBrokers           = errors.New("replication: too many brokers")
 	ErrUnknownBroker            = errors.New("replication: unknown broker")
 
+	// ErrSharedDirectory refuses two brokers in one directory.
+	ErrSharedDirectory = errors.New("replication: two brokers in one directory")
+	// ErrBrokerExists refuses to add a broker that the cluster has.
+	ErrBrokerExists = errors.New("replication: broker exists already")
+	// ErrHoldsReplicas is matched by *ReplicasError.
+	ErrHoldsReplicas = errors.New("replication: broker has replicas")
 	// ErrBrokerRunning refuses to start a broker that runs, or is just starting or ending.
 	ErrBrokerRunning = errors.New("replication: broker is running")
 	// ErrBrokerDown refuses to stop or kill a broker that does not run.
@@ -91,6 +99,21 @@ func (e *DirectoryError) Unwrap() []error {
 	}
 	return []error{e.Reason, e.Err}
 }
+
+// A ReplicasError says that a broker cannot be removed because of what it has. errors.Is(err,
+// ErrHoldsReplicas) is true for it.
+type ReplicasError struct {
+	Broker     int32
+	Partitions []record.TopicPartition // by topic and number
+}
+
+func (e *ReplicasError) Error() string {
+	first := e.Partitions[0]
+	return fmt.Sprintf("%v: broker %d, %d of them, %s-%d for one", ErrHoldsReplicas, e.Broker, len(e.Partitions), first.Topic, first.Partition)
+}
+
+// Unwrap returns ErrHoldsReplicas.
+func (e *ReplicasError) Unwrap() error { return ErrHoldsReplicas }
 
 func unknownPartition(name string, p int32) error {
 	return fmt.Errorf("%w: %s-%d", ErrUnknownTopic, name, p)

@@ -74,6 +74,8 @@ func (m *image) apply(rec metarecord.Record) error {
 		return m.applyConfig(rec)
 	case *metarecord.RegisterBroker:
 		return m.applyRegisterBroker(rec)
+	case *metarecord.UnregisterBroker:
+		return m.applyUnregisterBroker(rec)
 	case *metarecord.BrokerChange:
 		return m.applyBrokerChange(rec)
 	case *metarecord.ProducerIDs:

@@ -49,22 +49,35 @@ func (c *Config) locations() ([]location, error) {
 	}
 	all := make([]location, len(ids))
 	for i, id := range ids {
-		spec := c.BrokerSpecs[id]
-		l := location{id: id, root: spec.Dir, fs: spec.FS, rack: spec.Rack}
-		if l.root == "" {
-			l.root = filepath.Join(c.Dir, dirPrefix+strconv.Itoa(int(id)))
-		}
-		if l.fs == nil {
-			l.fs = c.FS
-		}
+		l := c.location(id, c.BrokerSpecs[id])
 		for _, other := range all[:i] {
-			if other.fs == l.fs && filepath.Clean(other.root) == filepath.Clean(l.root) {
-				return nil, fmt.Errorf("replication: brokers %d and %d share the directory %s", other.id, id, l.root)
+			if err := l.apartFrom(other); err != nil {
+				return nil, err
 			}
 		}
 		all[i] = l
 	}
 	return all, nil
+}
+
+// location is where a broker is that the spec says this of.
+func (c *Config) location(id int32, spec BrokerSpec) location {
+	l := location{id: id, root: spec.Dir, fs: spec.FS, rack: spec.Rack}
+	if l.root == "" {
+		l.root = filepath.Join(c.Dir, dirPrefix+strconv.Itoa(int(id)))
+	}
+	if l.fs == nil {
+		l.fs = c.FS
+	}
+	return l
+}
+
+// apartFrom refuses two brokers in one directory.
+func (l location) apartFrom(other location) error {
+	if other.fs == l.fs && filepath.Clean(other.root) == filepath.Clean(l.root) {
+		return fmt.Errorf("%w: %d and %d in %s", ErrSharedDirectory, other.id, l.id, l.root)
+	}
+	return nil
 }
 
 // brokerIDs are 1 to Brokers, or without a number those that there is something of.

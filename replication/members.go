@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/record"
 )
 
 // A member is what the metadata says of one broker of the cluster. Immutable once published.
@@ -32,6 +33,16 @@ func (m *image) applyRegisterBroker(rec *metarecord.RegisterBroker) error {
 		r.rack = *rec.Rack
 	}
 	m.setMember(rec.BrokerID, r)
+	return nil
+}
+
+func (m *image) applyUnregisterBroker(rec *metarecord.UnregisterBroker) error {
+	if r, ok := m.members[rec.BrokerID]; !ok || r.epoch != rec.BrokerEpoch {
+		return fmt.Errorf("removal of broker %d with epoch %d, it has %d", rec.BrokerID, rec.BrokerEpoch, r.epoch)
+	}
+	members := maps.Clone(m.members)
+	delete(members, rec.BrokerID)
+	m.members = members
 	return nil
 }
 
@@ -96,6 +107,11 @@ func (m *image) leave(id int32) metarecord.Record {
 	return &metarecord.BrokerChange{BrokerID: id, BrokerEpoch: m.members[id].epoch, InControlledShutdown: metarecord.Set}
 }
 
+// unregister returns the record with which a broker is no member any more.
+func (m *image) unregister(id int32) metarecord.Record {
+	return &metarecord.UnregisterBroker{BrokerID: id, BrokerEpoch: m.members[id].epoch}
+}
+
 // arrival is a broker that starts.
 type arrival struct {
 	id                     int32
@@ -145,6 +161,18 @@ func (m *image) fence(brokers []int32, before []metarecord.Record) (recs []metar
 		recs = append(recs, rec)
 	}
 	return recs
+}
+
+// replicasOn returns the partitions that have a replica on a broker, by topic and number.
+func (m *image) replicasOn(id int32) (tps []record.TopicPartition) {
+	for _, name := range slices.Sorted(maps.Keys(m.topics)) {
+		for i, p := range m.topics[name].partitions {
+			if slices.Contains(p.replicas, id) {
+				tps = append(tps, record.TopicPartition{Topic: name, Partition: int32(i)})
+			}
+		}
+	}
+	return tps
 }
 
 // relead returns the records that bring the leaders of partitions in line with which brokers serve:

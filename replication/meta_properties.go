@@ -133,7 +133,7 @@ func directoryError(dir string, reason, err error) error {
 		ErrForeign:      "choose an empty directory",
 		ErrUnfinished:   "remove it, and make the backup again",
 		ErrMixed:        "put the directories of the brokers back to where they belong",
-		ErrDiskReplaced: "put the disk back where its files are",
+		ErrDiskReplaced: "put the disk back; if it is lost, RemoveLostBroker gives up what it had, and AddBroker begins anew",
 		ErrMissing:      "put it back; without it Config.AcceptMetadataLoss opens what there is",
 	}
 	return &DirectoryError{Dir: dir, Reason: reason, Advice: advice[reason], Err: err}

@@ -32,14 +32,46 @@ func (n *node) openCopy() (*log.Log, error) {
 	return l, nil
 }
 
-// openMetadata opens the copies that there are, finds the one to go by and applies it to the image.
-// It is an error if so many are missing that another may know more; no copy has been changed then.
-// asked are the brokers that the configuration asks for.
-func (c *Cluster) openMetadata(asked []int32) error {
+// openMetadata opens the copies that there are, applies the newest to the image, and has the
+// controller take over. asked are the brokers that the configuration asks for. A copy that cannot be
+// written then is as good as missing: without it there may be another newest one, and another epoch.
+func (c *Cluster) openMetadata(claims []claim, asked []int32) error {
 	c.meta = &metaLog{copies: map[int32]*log.Log{}, apart: map[int32]*log.Log{}, slack: c.cfg.metaSlack, part: c.cfg.metaPart}
-	copies, err := c.openCopies()
-	if err != nil {
+	if err := c.openCopies(); err != nil {
 		return err
+	}
+	for {
+		if err := c.chooseCopy(asked); err != nil {
+			return errors.Join(append(slices.Collect(maps.Values(c.failures)), err)...)
+		}
+		if err := c.meet(claims); err != nil {
+			return err
+		}
+		broken, err := c.followNewest()
+		if err == nil || broken == 0 || c.meta.end == 0 {
+			return err
+		}
+		maps.Copy(c.meta.apart, c.meta.copies)
+		clear(c.meta.copies)
+		c.leaveOut(broken, err)
+	}
+}
+
+// chooseCopy finds the copy to go by and applies it to the image. It is an error if so many are
+// missing that another may know more; no copy has been changed then.
+func (c *Cluster) chooseCopy(asked []int32) error {
+	if len(c.nodes) == 0 {
+		return directoryError(c.cfg.Dir, ErrMissing, errors.New("no broker can serve"))
+	}
+	c.image, c.epochStep = newImage(), 1
+	var copies []controller.Copy
+	var reachable []int32
+	for _, id := range c.meta.found {
+		if l := c.meta.apart[id]; l != nil {
+			epoch, _ := l.Epochs().Latest()
+			copies = append(copies, controller.Copy{Broker: id, Epoch: epoch, End: l.EndOffset()})
+			reachable = append(reachable, id)
+		}
 	}
 	newest := controller.Copy{Broker: slices.Min(slices.Collect(maps.Keys(c.nodes)))}
 	if len(copies) > 0 {
@@ -58,12 +90,14 @@ func (c *Cluster) openMetadata(asked []int32) error {
 	}
 	c.meta.inForce = set
 	switch {
+	case newest.End == 0 && len(c.failures) > 0:
+		return fmt.Errorf("create cluster in %s: all of its brokers are needed", c.cfg.Dir)
 	case newest.End == 0 && (len(copies) == 0 || len(c.nodes) == len(asked)):
 		// All directories of a new cluster are made before the first copy.
-	case newest.End > 0 && controller.Enough(set, slices.Collect(maps.Keys(c.meta.apart))):
+	case newest.End > 0 && controller.Enough(set, reachable):
 	case c.cfg.AcceptMetadataLoss:
 		c.epochStep = epochGap
-		c.meta.inForce = slices.DeleteFunc(slices.Clone(set), func(id int32) bool { return c.meta.apart[id] == nil })
+		c.meta.inForce = slices.DeleteFunc(slices.Clone(set), func(id int32) bool { return !slices.Contains(reachable, id) })
 	default:
 		return directoryError(c.cfg.Dir, ErrMissing,
 			fmt.Errorf("the metadata is kept by brokers %v, and more than half of them are needed", set))
@@ -72,21 +106,24 @@ func (c *Cluster) openMetadata(asked []int32) error {
 }
 
 // openCopies opens the copies that there are.
-func (c *Cluster) openCopies() (copies []controller.Copy, err error) {
+func (c *Cluster) openCopies() error {
 	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
 		n := c.nodes[id]
 		if _, err := n.fs.Stat(n.metaDir()); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		l, err := n.openCopy()
-		if err != nil {
-			return nil, err
+		switch {
+		case errors.Is(err, ErrNewerFormat), errors.Is(err, ErrLocked):
+			return err
+		case err != nil:
+			c.leaveOut(id, err)
+		default:
+			c.meta.apart[id] = l
+			c.meta.found = append(c.meta.found, id)
 		}
-		c.meta.apart[id] = l
-		epoch, _ := l.Epochs().Latest()
-		copies = append(copies, controller.Copy{Broker: id, Epoch: epoch, End: l.EndOffset()})
 	}
-	return copies, nil
+	return nil
 }
 
 // epochGap is by how much the controller's epoch grows if not all can be known that were in use:
@@ -94,14 +131,15 @@ func (c *Cluster) openCopies() (copies []controller.Copy, err error) {
 const epochGap = 1 << 10
 
 // followNewest brings the copies of the set in force up to the newest, and begins the controller's
-// epoch on all of them. Only then may it write. The others join one by one afterwards.
-func (c *Cluster) followNewest() error {
+// epoch on all of them. Only then may it write. The others join one by one afterwards. broken is the
+// broker whose copy failed, 0 if it was none of them.
+func (c *Cluster) followNewest() (broken int32, err error) {
 	m := c.meta
 	for _, n := range c.nodes {
 		if m.apart[n.id] == nil {
 			l, err := n.openCopy()
 			if err != nil {
-				return err
+				return n.id, err
 			}
 			m.apart[n.id] = l
 		}
@@ -109,7 +147,7 @@ func (c *Cluster) followNewest() error {
 	newest := m.apart[m.leader]
 	if newest.EndOffset() > m.end { // a transaction that did not end has done nothing
 		if err := newest.TruncateTo(m.end); err != nil {
-			return err
+			return m.leader, err
 		}
 	}
 	for _, id := range m.inForce {
@@ -118,17 +156,16 @@ func (c *Cluster) followNewest() error {
 			delete(m.apart, id)
 		}
 	}
-	err := forEach(slices.Collect(maps.Keys(m.copies)), func(_ int, id int32) error {
+	for _, id := range slices.Sorted(maps.Keys(m.copies)) {
 		if m.copies[id] == newest {
-			return nil
+			continue
 		}
 		if err := follow(m.copies[id], newest); err != nil {
-			return fmt.Errorf("copy metadata to broker %d: %w", id, err)
+			if broken = id; errors.As(err, new(*sourceError)) {
+				broken = m.leader
+			}
+			return broken, fmt.Errorf("copy metadata to broker %d: %w", id, err)
 		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
 	if m.copies[m.leader] == nil {
 		m.leader = slices.Min(slices.Collect(maps.Keys(m.copies)))
@@ -157,6 +194,11 @@ func (c *Cluster) join(n *node) error {
 	return err
 }
 
+// A sourceError says that it was the leader's copy that could not be read.
+type sourceError struct{ error }
+
+func (e *sourceError) Unwrap() error { return e.error }
+
 // follow makes a copy equal to the leader's: what they do not have in common is cut, what is
 // missing is appended as it is.
 func follow(l, leader *log.Log) error {
@@ -174,7 +216,7 @@ func follow(l, leader *log.Log) error {
 	for next := l.EndOffset(); next < leader.EndOffset(); next = l.EndOffset() {
 		var err error
 		if buf, err = leader.Read(buf[:0], next, 1<<20); err != nil {
-			return err
+			return &sourceError{err}
 		}
 		for rest := buf; len(rest) > 0; {
 			_, n, err := record.Parse(rest)

@@ -345,16 +345,88 @@ func TestBrokerThatCannotKeepTheMetadataDoesNotJoin(t *testing.T) {
 	create(t, c, "orders", 1)
 	require.NoError(t, c.Close())
 	mend := ds[1].Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*.log", Times: vfs.Always, Err: errDisk})
-	_, err = Open(ds.config())
-	require.ErrorIs(t, err, errDisk)
-	c, err = Open(ds[:1].config())
-	require.NoError(t, err, "the other goes on without it")
-	require.Equal(t, []string{"orders"}, names(t, c))
-	require.NoError(t, c.Close())
-	mend()
 	c, err = Open(ds.config())
-	require.NoError(t, err)
+	require.NoError(t, err, "the other goes on without it")
+	require.Equal(t, []int32{1}, c.Brokers())
+	require.Equal(t, []string{"orders"}, names(t, c))
+	require.ErrorIs(t, c.StartBroker(t.Context(), 2), errDisk)
+	mend()
+	require.NoError(t, c.StartBroker(t.Context(), 2))
 	require.Equal(t, []int32{1, 2}, c.Brokers())
 	require.NoError(t, c.Close())
 	ds.requireEqualCopies(t)
+}
+
+// A disk that fails while the cluster opens costs its broker, whichever call it is that fails first,
+// and nothing else.
+func TestBrokerWhoseDiskFailsAtOpenIsDown(t *testing.T) {
+	origin := newDisks(3)
+	c, err := Open(origin.config())
+	require.NoError(t, err)
+	placed(t, c, "orders", 1, 2, 3)
+	for p := range int32(3) {
+		produce(t, c, at("orders", p), "x")
+	}
+	require.NoError(t, c.Close())
+	for _, broken := range []int{1, 2, 3} {
+		for _, ops := range []vfs.Op{vfs.OpWrite | vfs.OpSync | vfs.OpCreate | vfs.OpRename | vfs.OpSyncDir, vfs.OpOpen | vfs.OpRead | vfs.OpReadDir | vfs.OpStat} {
+			down := 0
+			for after := 0; ; after++ {
+				ds := origin.kill()
+				reached := false
+				mend := ds[broken-1].Inject(vfs.Fault{Ops: ops, After: after, Times: vfs.Always, Err: errDisk})
+				stop := ds[broken-1].Observe(vfs.Observer{After: func(_ vfs.Event, err error) { reached = reached || errors.Is(err, errDisk) }})
+				c, err := Open(ds.config())
+				stop()
+				what := fmt.Sprintf("broker %d, %v, call %d", broken, ops, after)
+				if !reached {
+					require.NoError(t, err)
+					mend()
+					require.NoError(t, c.Close())
+					break
+				}
+				if ops&vfs.OpRead != 0 && errors.Is(err, errDisk) {
+					continue // before it is known whose directory it is nothing is done without it
+				}
+				require.NoError(t, err, what)
+				create(t, c, "new", 3) // at the latest with this the copy fails
+				if len(c.Brokers()) < 3 {
+					down++
+					require.Len(t, c.Brokers(), 2, what)
+					require.Equal(t, int32(-1), c.Leader("orders", int32(broken-1)), what)
+				}
+				for p := range int32(3) {
+					if int(p)+1 != broken {
+						require.Equal(t, []string{"x"}, values(t, c, at("orders", p)), what)
+					}
+				}
+				mend()
+				if len(c.Brokers()) < 3 {
+					require.NoError(t, c.StartBroker(t.Context(), int32(broken)), what)
+					require.Equal(t, []string{"x"}, values(t, c, at("orders", int32(broken-1))), what)
+				}
+				_ = c.Close() // one of its files may have failed
+				again, err := Open(ds.config())
+				require.NoError(t, err, what)
+				require.Equal(t, []string{"new", "orders"}, names(t, again), what)
+				require.Equal(t, []int32{1, 2, 3}, again.Brokers(), what)
+				require.NoError(t, again.Close())
+				ds.requireEqualCopies(t)
+			}
+			require.Positive(t, down)
+		}
+	}
+}
+
+// A cluster that is only being created needs all its disks.
+func TestNewClusterNeedsAllItsDisks(t *testing.T) {
+	ds := newDisks(3)
+	mend := ds.fail(2)
+	_, err := Open(ds.config())
+	require.ErrorIs(t, err, errDisk)
+	mend()
+	c, err := Open(ds.config())
+	require.NoError(t, err)
+	require.Equal(t, []int32{1, 2, 3}, c.Brokers())
+	require.NoError(t, c.Close())
 }

@@ -20,6 +20,7 @@ import (
 type metaLog struct {
 	copies  map[int32]*log.Log // those in sync, by broker: all end at the same offset
 	apart   map[int32]*log.Log // those that are not, not yet, or failed
+	found   []int32            // those that were there at open
 	inForce []int32            // the set, as committed: as a rule the brokers of copies
 	joining int32              // the broker whose copy the change under way adds; 0: none
 	leader  int32              // the broker that is controller
@@ -62,8 +63,9 @@ func (m *metaLog) epoch() int32 {
 	return epoch
 }
 
-// beginEpoch makes a new epoch durable on all copies, so many higher than the newest of them.
-func (m *metaLog) beginEpoch(step int32) error {
+// beginEpoch makes a new epoch durable on all copies, so many higher than the newest of them. broken is
+// the broker whose copy failed.
+func (m *metaLog) beginEpoch(step int32) (broken int32, err error) {
 	epoch := int32(-1)
 	for _, l := range m.copies {
 		latest, _ := l.Epochs().Latest()
@@ -71,10 +73,10 @@ func (m *metaLog) beginEpoch(step int32) error {
 	}
 	for id, l := range m.copies {
 		if err := l.SetLeaderEpoch(epoch + step); err != nil {
-			return fmt.Errorf("begin controller epoch %d on broker %d: %w", epoch+step, id, err)
+			return id, fmt.Errorf("begin controller epoch %d on broker %d: %w", epoch+step, id, err)
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 // encode returns the batch of a change.
@@ -162,6 +164,16 @@ func (m *metaLog) without(failed map[int32]error) (ids []int32) {
 // drop takes copies that failed out of the set. If the controller's own is among them another
 // broker is controller from now on, in a new epoch.
 func (m *metaLog) drop(failed map[int32]error) error {
+	if !m.detach(failed) {
+		return nil
+	}
+	_, err := m.beginEpoch(1)
+	return err
+}
+
+// detach takes copies that failed out of those that are written to. If the controller's own is among
+// them another broker is controller, which needs an epoch.
+func (m *metaLog) detach(failed map[int32]error) (another bool) {
 	for id := range failed {
 		if l := m.copies[id]; l != nil {
 			m.apart[id] = l
@@ -169,10 +181,10 @@ func (m *metaLog) drop(failed map[int32]error) error {
 		}
 	}
 	if m.copies[m.leader] != nil {
-		return nil
+		return false
 	}
 	m.leader = slices.Min(slices.Collect(maps.Keys(m.copies)))
-	return m.beginEpoch(1)
+	return true
 }
 
 // surrender returns the copy of a broker that ends, for its closing; nil if there is none. It is in
@@ -185,17 +197,21 @@ func (m *metaLog) surrender(id int32) *log.Log {
 	return l
 }
 
-// takeBack truncates every copy to end: the batches behind it were not committed.
-func (m *metaLog) takeBack(end int64) error {
+// takeBack truncates every copy to end: the batches behind it were not committed. It returns why
+// copies still have them.
+func (m *metaLog) takeBack(end int64) (stuck map[int32]error) {
 	for id, l := range m.copies {
 		if l.EndOffset() <= end {
 			continue
 		}
 		if err := l.TruncateTo(end); err != nil {
-			return fmt.Errorf("take metadata back on broker %d: %w", id, err)
+			if stuck == nil {
+				stuck = map[int32]error{}
+			}
+			stuck[id] = fmt.Errorf("take metadata back on broker %d: %w", id, err)
 		}
 	}
-	return nil
+	return stuck
 }
 
 // close closes all copies.
@@ -229,8 +245,8 @@ func (m *metaLog) split(state []metarecord.Record) (parts [][]metarecord.Record)
 }
 
 // appendParts writes a snapshot of several batches. If a copy refuses one of them all are taken
-// back: the next change finds out what becomes of the copy.
-func (m *metaLog) appendParts(parts [][]metarecord.Record) (version int64, err error) {
+// back: the next change finds out what becomes of the copy. stuck are those that could not be.
+func (m *metaLog) appendParts(parts [][]metarecord.Record) (version int64, stuck map[int32]error, err error) {
 	end, size := m.own().EndOffset(), m.size
 	for _, part := range parts {
 		var failed map[int32]error
@@ -240,9 +256,8 @@ func (m *metaLog) appendParts(parts [][]metarecord.Record) (version int64, err e
 		}
 		if err != nil {
 			m.size = size
-			m.failure = m.takeBack(end)
-			return 0, errors.Join(err, m.failure)
+			return 0, m.takeBack(end), err
 		}
 	}
-	return version, nil
+	return version, nil, nil
 }

@@ -45,12 +45,17 @@ func (c *Cluster) compact(state []metarecord.Record) (version int64, out *fencin
 	}
 	first, before := m.own().EndOffset(), m.size
 	if parts := m.split(state); len(parts) > 1 {
-		version, err = m.appendParts(parts)
+		var stuck map[int32]error
+		if version, stuck, err = m.appendParts(parts); len(stuck) > 0 {
+			var failed error
+			out, failed = c.takeOutStuck(stuck)
+			err = errors.Join(err, failed)
+		}
 	} else {
 		version, out, err = c.commit(state)
 	}
 	if err != nil {
-		return 0, nil, err
+		return 0, out, err
 	}
 	m.size -= before
 	m.snapshot = m.size
@@ -156,12 +161,21 @@ func (c *Cluster) compactMetadata() {
 // installSnapshot writes state and makes it the image, as a replay would.
 func (c *Cluster) installSnapshot(state []metarecord.Record) error {
 	version, fenced, err := c.compact(state)
-	if version == 0 {
-		if errors.Is(err, log.ErrRecordTooLarge) {
-			c.meta.snapshot = c.meta.size // not before it has grown a lot again
-		}
-		return err
+	switch {
+	case version > 0:
+		c.restate(state, version)
+	case errors.Is(err, log.ErrRecordTooLarge):
+		c.meta.snapshot = c.meta.size // not before it has grown a lot again
 	}
+	if fenced != nil {
+		c.apply(fenced.recs, fenced.version)
+		err = errors.Join(err, c.retireFenced(fenced.brokers))
+	}
+	return err
+}
+
+// restate makes a snapshot that was written the image.
+func (c *Cluster) restate(state []metarecord.Record, version int64) {
 	c.mu.Lock()
 	for _, rec := range state {
 		if err := c.image.apply(rec); err != nil {
@@ -174,9 +188,4 @@ func (c *Cluster) installSnapshot(state []metarecord.Record) error {
 	for _, ch := range due {
 		close(ch)
 	}
-	if fenced != nil {
-		c.apply(fenced.recs, fenced.version)
-		err = errors.Join(err, c.retireFenced(fenced.brokers))
-	}
-	return err
 }

@@ -18,7 +18,8 @@ import (
 // open brings up the brokers whose directories are there, in this order:
 //
 //  1. All directories are checked. Nothing is written if one of them cannot be what it should be.
-//  2. Those that have an identity are locked.
+//  2. Those that have an identity are locked. From here on a broker whose disk fails is down, if the
+//     others can do without it.
 //  3. The newest copy of the metadata is read, if there are enough of them. It says which brokers
 //     there were: a new directory is made for one that was not, while one that has lost its
 //     directory stays down.
@@ -53,17 +54,11 @@ func (c *Cluster) open() error {
 	for i, cl := range claims {
 		ids[i] = cl.id
 	}
-	if err := c.openMetadata(ids); err != nil {
+	if err := c.openMetadata(claims, ids); err != nil {
 		return err
 	}
 	c.version.Store(c.image.version)
 	c.ids.next, c.ids.end = c.image.nextProducerID, c.image.nextProducerID
-	if err := c.meet(claims); err != nil {
-		return err
-	}
-	if err := c.followNewest(); err != nil {
-		return err
-	}
 	if err := c.takeOver(); err != nil {
 		return err
 	}
@@ -84,7 +79,29 @@ func (c *Cluster) begin(cl claim) error {
 	if n != nil {
 		c.nodes[n.id], b.node = n, n
 	}
-	return err
+	created := c.meta == nil || c.meta.end > 0 // else all of its brokers are needed
+	if err == nil || !created || errors.As(err, new(*DirectoryError)) {
+		return err
+	}
+	c.leaveOut(cl.id, err)
+	return nil
+}
+
+// leaveOut goes on without a broker whose disk fails while the cluster opens: it is down.
+func (c *Cluster) leaveOut(id int32, cause error) {
+	c.logger.Error("broker does not serve: its disk fails", slog.Int("broker", int(id)), slog.Any("err", cause))
+	c.failures[id] = fmt.Errorf("broker %d: %w", id, cause)
+	b := c.brokers[id]
+	delete(c.nodes, id)
+	if b.node == nil {
+		c.isDown(b)
+		return
+	}
+	var l *log.Log
+	if c.meta != nil {
+		l = c.meta.surrender(id)
+	}
+	_ = c.bury(b, l) // its disk fails
 }
 
 // take locks a directory, which is made if it is new, and makes the broker's node. A node that it
@@ -145,7 +162,7 @@ func (c *Cluster) meet(claims []claim) error {
 	for _, cl := range claims {
 		_, known := c.image.members[cl.id]
 		switch {
-		case c.nodes[cl.id] != nil:
+		case c.nodes[cl.id] != nil, c.failures[cl.id] != nil:
 		case known:
 			c.logger.Error("directory of a broker is missing, its partitions have no leader", slog.Int("broker", int(cl.id)), slog.String("directory", cl.root))
 		default:
@@ -176,8 +193,13 @@ func (c *Cluster) takeOver() error {
 	}
 	err := c.perform(func(img *image) ([]metarecord.Record, error) { return img.takeOver(up), nil }, nil)
 	for _, n := range others {
-		if err == nil {
-			err = c.join(n)
+		if err != nil {
+			break
+		}
+		if failed := c.join(n); failed != nil && c.meta.failure == nil {
+			c.leaveOut(n.id, failed)
+		} else {
+			err = failed
 		}
 	}
 	if err == nil {
@@ -186,8 +208,10 @@ func (c *Cluster) takeOver() error {
 	if err != nil {
 		return fmt.Errorf("open cluster: %w", err)
 	}
-	if ids := c.Brokers(); len(ids) < len(c.nodes) {
-		return fmt.Errorf("open cluster: only brokers %v can write their metadata; leave the others out to go on without them", ids)
+	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
+		if c.meta.copies[id] == nil { // fenced by one of these changes
+			c.leaveOut(id, errors.New("its copy of the metadata failed"))
+		}
 	}
 	return nil
 }
@@ -201,22 +225,46 @@ func (n *node) arrival() arrival {
 // get a new leader epoch between the two.
 func (c *Cluster) load() error {
 	nodes := slices.Collect(maps.Values(c.nodes))
-	opened := make([][]*loaded, len(nodes))
-	err := forEach(nodes, func(i int, n *node) (err error) {
-		opened[i], err = n.load()
-		return err
+	opened, failed := make([][]*loaded, len(nodes)), make([]error, len(nodes))
+	_ = forEach(nodes, func(i int, n *node) error {
+		opened[i], failed[i] = n.load()
+		return nil // one that fails is down
 	})
+	var err error
+	for i, n := range nodes {
+		if failed[i] != nil && err == nil {
+			err = c.cannotLoad(n, opened[i], failed[i])
+			opened[i] = nil
+		}
+	}
 	all := slices.Concat(opened...)
 	if err == nil {
 		err = c.electAgain(all)
 	}
 	if err != nil {
-		return errors.Join(err, forEach(all, func(_ int, l *loaded) error { return l.p.Close() }))
+		return errors.Join(err, closeLoaded(all))
 	}
 	return forEach(nodes, func(i int, n *node) error {
 		n.serve(opened[i])
 		return nil
 	})
+}
+
+// cannotLoad takes a broker out whose directory cannot be read. It is an error if it is the last one.
+func (c *Cluster) cannotLoad(n *node, opened []*loaded, cause error) error {
+	_ = closeLoaded(opened) // the disk fails
+	if len(c.nodes) == 1 {
+		return cause
+	}
+	if err := c.expel(n.id); err != nil {
+		return errors.Join(cause, err)
+	}
+	c.leaveOut(n.id, cause)
+	return nil
+}
+
+func closeLoaded(all []*loaded) error {
+	return forEach(all, func(_ int, l *loaded) error { return l.p.Close() })
 }
 
 // electAgain begins a new leader epoch for partitions that may have lost records that readers had

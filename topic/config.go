@@ -29,6 +29,12 @@ type Config struct {
 	// creation of a topic only, not for defaults.
 	Assignment [][]int32
 
+	// ID is the id that the topic gets; zero: the cluster draws one. A caller that draws it, with
+	// NewID, may repeat a creation of which it does not know the outcome: a topic of that id with the
+	// same name, partitions and settings is its own, and no error. It is for the creation of a topic
+	// only, not for defaults.
+	ID ID
+
 	// MinInSyncReplicas; 0 means the cluster's default, which is 1 unless set. Kafka:
 	// min.insync.replicas.
 	MinInSyncReplicas int

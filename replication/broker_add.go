@@ -1,0 +1,172 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/log"
+)
+
+// AddBroker adds a broker to the cluster and starts it, and returns its id; 0 asks for the next one.
+// Its directory is new, or that of a broker of this cluster that was removed or that Config did not
+// ask for: then it serves what it has. What there is stays where it is; new partitions are placed on
+// it too. The next Open has to be told of it: a Config with another number of Brokers, or without its
+// BrokerSpec, leaves it out.
+//
+// Errors: ErrBrokerExists, ErrTooManyBrokers, ErrUnknownBroker for an id below 0, those of
+// StartBroker; nothing has changed then, but that a directory may have been made. If ctx ends first
+// it may still be added.
+func (c *Cluster) AddBroker(ctx context.Context, id int32, spec BrokerSpec) (int32, error) {
+	added := make(chan int32, 1)
+	err := c.await(ctx, func() error {
+		b, err := c.addPlace(id, spec)
+		if err != nil {
+			return err
+		}
+		added <- b.id
+		if err := c.bringUp(b); err != nil {
+			c.dropPlace(b)
+			return fmt.Errorf("broker %d: %w", b.id, err)
+		}
+		c.logger.Info("broker added", slog.Int("broker", int(b.id)))
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("add broker: %w", err)
+	}
+	return <-added, nil
+}
+
+// addPlace notes where a new broker is, and that it is starting.
+func (c *Cluster) addPlace(id int32, spec BrokerSpec) (*broker, error) {
+	c.mu.Lock()
+	if id == 0 {
+		for known := range c.brokers {
+			id = max(id, known)
+		}
+		for known := range c.image.members { // those too that Config did not ask for
+			id = max(id, known)
+		}
+		id++
+	}
+	l := c.cfg.location(id, spec)
+	err := c.mayAddLocked(l)
+	if err == nil {
+		c.brokers[id] = &broker{location: l}
+	}
+	c.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return c.beginStart(id)
+}
+
+func (c *Cluster) mayAddLocked(l location) error {
+	switch {
+	case l.id < 1:
+		return fmt.Errorf("%w: %d", ErrUnknownBroker, l.id)
+	case l.id > maxBrokers:
+		return fmt.Errorf("%w: %d, at most %d", ErrTooManyBrokers, l.id, maxBrokers)
+	case c.brokers[l.id] != nil:
+		return fmt.Errorf("%w: %d", ErrBrokerExists, l.id)
+	}
+	for _, other := range c.brokers {
+		if err := l.apartFrom(other.location); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropPlace forgets a broker that does not run, unless somebody has started it.
+func (c *Cluster) dropPlace(b *broker) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b.phase == down && c.brokers[b.id] == b {
+		delete(c.brokers, b.id)
+	}
+}
+
+// RemoveBroker takes a broker out of the cluster for good; if it runs it is stopped. Its directory
+// stays as it is, and an Open that is told of it, or finds it in Config.Dir with Brokers 0, takes it
+// for one that is added.
+//
+// Errors: ErrUnknownBroker; a *ReplicasError if it has replicas of partitions, which must be moved or
+// deleted before; ErrLastBroker; nothing has changed then. Those of StopBroker; ErrClosed.
+func (c *Cluster) RemoveBroker(ctx context.Context, id int32) error {
+	if err := c.await(ctx, func() error { return c.removeBroker(id, false) }); err != nil {
+		return fmt.Errorf("remove broker %d: %w", id, err)
+	}
+	return nil
+}
+
+// RemoveLostBroker is RemoveBroker of a broker whose disk is lost: it gives up the replicas that only
+// it had. Their partitions have no leader, until they are deleted or a broker of that id is added. If
+// its directory is new, they begin there anew with nothing in them, at offset 0 in another leader
+// epoch; if the old one was found after all, with what they had. The broker must not run:
+// ErrBrokerRunning.
+func (c *Cluster) RemoveLostBroker(ctx context.Context, id int32) error {
+	if err := c.await(ctx, func() error { return c.removeBroker(id, true) }); err != nil {
+		return fmt.Errorf("remove lost broker %d: %w", id, err)
+	}
+	return nil
+}
+
+func (c *Cluster) removeBroker(id int32, lost bool) error {
+	if err := c.takeTurn(id); err != nil {
+		return err
+	}
+	c.mu.RLock()
+	b := c.brokers[id]
+	c.mu.RUnlock()
+	ending, l, err := c.withdraw(id, lost)
+	c.endTurn()
+	if ending != nil {
+		if ended := c.bury(ending, l); err == nil {
+			err = ended
+		}
+	}
+	if err == nil && b != nil {
+		c.dropPlace(b)
+	}
+	if err == nil {
+		c.logger.Info("broker removed", slog.Int("broker", int(id)))
+	}
+	return err
+}
+
+// withdraw makes the metadata forget a broker. One that it returns is to be buried.
+func (c *Cluster) withdraw(id int32, lost bool) (ending *broker, l *log.Log, err error) {
+	if err := c.enter(c.changing); err != nil {
+		return nil, nil, err
+	}
+	defer func() { <-c.changing }()
+	c.mu.RLock()
+	b := c.brokers[id]
+	_, member := c.image.members[id]
+	has := c.image.replicasOn(id)
+	runs := b != nil && b.phase != down
+	c.mu.RUnlock()
+	switch {
+	case b == nil && !member:
+		return nil, nil, fmt.Errorf("%w: %d", ErrUnknownBroker, id)
+	case lost && runs:
+		return nil, nil, fmt.Errorf("%w: %d", ErrBrokerRunning, id)
+	case !lost && len(has) > 0:
+		return nil, nil, &ReplicasError{Broker: id, Partitions: has}
+	}
+	if runs {
+		if ending, l, err = c.leaveNow(id); err != nil {
+			return ending, l, err
+		}
+	}
+	if member {
+		err = c.perform(func(img *image) ([]metarecord.Record, error) { return []metarecord.Record{img.unregister(id)}, nil }, nil)
+	}
+	if err == nil && len(has) > 0 {
+		c.logger.Error("replicas are given up with their broker", slog.Int("broker", int(id)), slog.Int("partitions", len(has)))
+	}
+	return ending, l, err
+}
