@@ -80,11 +80,13 @@ func (c *Cluster) bury(b *broker, l *log.Log) error {
 	return err
 }
 
-// isDown says that nothing is left of a broker's incarnation.
+// isDown says that nothing is left of a broker's incarnation, when its last call of the file system is
+// over.
 func (c *Cluster) isDown(b *broker) {
+	b.session.End()
+	b.session.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b.session.End()
 	b.phase, b.node, b.session = down, nil, nil
 	close(b.gone)
 }

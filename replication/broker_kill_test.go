@@ -265,3 +265,22 @@ func TestBrokerIsKilledInTheMiddleOfASnapshot(t *testing.T) {
 		}
 	}
 }
+
+// Partitions that a killed broker leads still, since the disks of the others failed when they were to
+// lose it, are led in another epoch when it is back: it may have lost records of this one.
+func TestBrokerNeverGoesOnInTheEpochThatItWasKilledIn(t *testing.T) {
+	ds := newDisks(3)
+	c := openWith(t, ds.config())
+	require.NoError(t, c.CreateTopic(t.Context(), "loose", topic.Config{Assignment: [][]int32{{3}}, Properties: neverSynced}))
+	lost := produce(t, c, at("loose", 0), "lost")
+	for _, d := range ds[:2] { // the first write fences the broker, the second is about the leaders
+		d.Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*.log", After: 1, Err: errDisk})
+	}
+	require.ErrorIs(t, c.KillBroker(3), errDisk)
+	require.Equal(t, []int32{1, 2}, c.Brokers())
+	require.Equal(t, int32(3), c.Leader("loose", 0), "it could not be written")
+	require.ErrorIs(t, tryProduce(c, at("loose", 0), "x").Err, ErrNotLeader)
+	require.NoError(t, c.StartBroker(t.Context(), 3))
+	require.Empty(t, values(t, c, at("loose", 0)))
+	require.Greater(t, produce(t, c, at("loose", 0), "other").LeaderEpoch, lost.LeaderEpoch)
+}

@@ -116,6 +116,11 @@ func (c *Cluster) rejoin(b *broker, opened []*loaded, seen int64) error {
 			return err
 		}
 	}
+	// A partition that it leads still, because that could not be written when it was fenced, loses its
+	// leader now: what comes must be in another epoch than what the broker may have lost.
+	if err := c.relead(); err != nil {
+		return err
+	}
 	l, err := n.openCopy()
 	if err != nil {
 		return err

@@ -101,7 +101,7 @@ func TestStoppedBrokersPartitionsHaveNoLeaderUntilItIsStarted(t *testing.T) {
 	require.Equal(t, []string{"x", "y"}, values(t, again, at("orders", 1)))
 }
 
-// What a broker has taken when it is stopped is acknowledged.
+// What a broker has taken when it is stopped is acknowledged, and nobody waits for that.
 func TestStopEndsTheAppendsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ds := newDisks(2)
@@ -111,8 +111,21 @@ func TestStopEndsTheAppendsUnderWay(t *testing.T) {
 		ds[1].Inject(vfs.Fault{Ops: vfs.OpSync, Delay: time.Minute})
 		results := make(chan partition.ProduceResult, 1)
 		c.Produce(&partition.ProduceRequest{TopicPartition: at("orders", 0), Batch: batch("b"), Done: func(r partition.ProduceResult) { results <- r }})
+		waited := make(chan error, 1)
+		go func() {
+			resp, err := c.Fetch(t.Context(), &partition.FetchRequest{MaxWait: time.Hour, Partitions: []partition.FetchPartition{
+				{TopicPartition: at("orders", 0), Offset: 1, CurrentLeaderEpoch: -1},
+			}})
+			require.NoError(t, err)
+			waited <- resp.Partitions[0].Err
+		}()
 		synctest.Wait()
-		require.NoError(t, c.StopBroker(t.Context(), 2))
+		start, stopped := time.Now(), make(chan error, 1)
+		go func() { stopped <- c.StopBroker(t.Context(), 2) }()
+		require.ErrorIs(t, <-waited, ErrNotLeader)
+		require.ErrorIs(t, tryProduce(c, at("orders", 0), "c").Err, ErrNotLeader)
+		require.Zero(t, time.Since(start))
+		require.NoError(t, <-stopped)
 		require.NoError(t, (<-results).Err)
 		require.NoError(t, c.StartBroker(t.Context(), 2))
 		require.Equal(t, []string{"a", "b"}, values(t, c, at("orders", 0)))

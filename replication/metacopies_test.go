@@ -369,7 +369,7 @@ func TestBrokerWhoseDiskFailsAtOpenIsDown(t *testing.T) {
 	}
 	require.NoError(t, c.Close())
 	for _, broken := range []int{1, 2, 3} {
-		for _, ops := range []vfs.Op{vfs.OpWrite | vfs.OpSync | vfs.OpCreate | vfs.OpRename | vfs.OpSyncDir, vfs.OpOpen | vfs.OpRead | vfs.OpReadDir | vfs.OpStat} {
+		for _, ops := range []vfs.Op{vfs.OpWrite | vfs.OpSync | vfs.OpCreate | vfs.OpRename | vfs.OpSyncDir, vfs.OpOpen | vfs.OpRead | vfs.OpReadDir | vfs.OpStat, vfs.OpReadDir} {
 			down := 0
 			for after := 0; ; after++ {
 				ds := origin.kill()
