@@ -82,7 +82,7 @@ func (s *stress) produce(t *testing.T, pid int64) {
 			if res.Err == nil {
 				break
 			}
-			if !errors.Is(res.Err, ErrNotLeader) {
+			if !errors.Is(res.Err, ErrNotLeader) && !errors.Is(res.Err, ErrNotLeaderAfterAppend) {
 				t.Errorf("producer %d sequence %d: %v", pid, seq, res.Err)
 				return
 			}
