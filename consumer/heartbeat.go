@@ -106,7 +106,7 @@ func (m *membership) beat(ctx context.Context) error {
 	case isFatalForMember(err):
 		return err
 	case time.Since(m.lastBeat) >= c.cfg.SessionTimeout:
-		return fmt.Errorf("%w: no heartbeat got through for %s: %w", errGone, c.cfg.SessionTimeout, err)
+		return fmt.Errorf("%w: no heartbeat got through for %s: %w", errSilence, c.cfg.SessionTimeout, err)
 	}
 	c.cfg.Logger.Debug("heartbeat failed", "group", c.cfg.Group, "err", err)
 	return nil

@@ -35,10 +35,12 @@ type lastAssignment struct {
 	generation int32
 }
 
-// errRejoin says that the group rebalances; errGone that this member is out of it.
+// errRejoin says that the group rebalances; errGone that this member is out of it; errSilence that it
+// may be, since nobody has heard of it for a session.
 var (
-	errRejoin = errors.New("consumer: rebalance")
-	errGone   = errors.New("consumer: member is out of the group")
+	errRejoin  = errors.New("consumer: rebalance")
+	errGone    = errors.New("consumer: member is out of the group")
+	errSilence = errors.New("consumer: member may be out of the group")
 )
 
 func (c *Consumer) runMember(ctx context.Context) {
@@ -52,9 +54,11 @@ func (c *Consumer) runMember(ctx context.Context) {
 			return
 		case errors.Is(err, errRejoin):
 		case errors.Is(err, errGone):
-			m.lose(ctx, false)
+			m.lose(ctx, m.forget(false))
+		case errors.Is(err, errSilence):
+			m.lose(ctx, m.doubt())
 		case errors.Is(err, ErrPollTimeout):
-			m.lose(ctx, true)
+			m.lose(ctx, m.forget(true))
 		case isFatalForMember(err):
 			m.forget(false)
 			c.fail(fmt.Errorf("consumer: group %s: %w", c.cfg.Group, err))
@@ -152,10 +156,9 @@ func (m *membership) adopt(ctx context.Context) error {
 	return err
 }
 
-// lose makes everything lost, and waits until the polling goroutine has noticed: a member that is
-// not polled does not join again.
-func (m *membership) lose(ctx context.Context, pollExceeded bool) {
-	adopted := m.forget(pollExceeded)
+// lose waits until the polling goroutine has noticed that everything is lost: a member that is not
+// polled does not join again.
+func (m *membership) lose(ctx context.Context, adopted <-chan struct{}) {
 	select {
 	case <-adopted:
 	case <-ctx.Done():
@@ -167,6 +170,16 @@ func (m *membership) lose(ctx context.Context, pollExceeded bool) {
 func (m *membership) forget(pollExceeded bool) (adopted <-chan struct{}) {
 	adopted = m.disown(pollExceeded)
 	m.c.setMember("", -1)
+	return adopted
+}
+
+// doubt gives everything up, as others may have it by now, but keeps the member's id: a coordinator
+// that was away itself knows the member still, and would wait a session for one that does not come
+// back under its id.
+func (m *membership) doubt() (adopted <-chan struct{}) {
+	id := m.c.state().id
+	adopted = m.disown(false)
+	m.c.setMember(id, -1)
 	return adopted
 }
 
