@@ -18,7 +18,7 @@ type broker struct {
 	groups  *group.Coordinator // of the groups that it coordinates
 	fetches *sessionCache
 
-	// Guarded by Server.mu.
+	// Guarded by Server.mu. A broker that was closed has another one in its place there.
 	listeners []net.Listener // that are accepting, in the order in which they came
 	address   address        // of the first of them, or of the last there was
 }
@@ -56,7 +56,7 @@ func (s *Server) listen(lns map[int32]net.Listener) (map[int32]*broker, error) {
 	for id, ln := range lns {
 		b := s.brokers[id]
 		if b == nil {
-			b = &broker{id: id, view: s.cluster.View(id), groups: s.cluster.On(id), fetches: newSessionCache(maxFetchSessions)}
+			b = s.newBroker(id)
 			s.brokers[id] = b
 		}
 		if len(b.listeners) == 0 {
@@ -67,6 +67,45 @@ func (s *Server) listen(lns map[int32]net.Listener) (map[int32]*broker, error) {
 		s.done.Add(1)
 	}
 	return listening, nil
+}
+
+// CloseBroker ends the service of one broker, as if its machine was gone: its listeners and
+// connections are closed, what is under way is not answered, and its fetch sessions are forgotten.
+// Serve and ServeAll return ErrServerClosed for the listeners, and can serve the broker again, also
+// where it was. It does not wait for requests under way: they end with what they do in the cluster.
+func (s *Server) CloseBroker(id int32) {
+	s.mu.Lock()
+	b := s.brokers[id]
+	if b == nil {
+		s.mu.Unlock()
+		return
+	}
+	s.brokers[id] = s.newBroker(id)
+	s.brokers[id].address = b.address // brokers that are down are described, too
+	for _, ln := range b.listeners {
+		ln.Close()
+	}
+	var conns []*conn
+	for c := range s.conns {
+		if c.broker == b {
+			conns = append(conns, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		c.nc.Close()
+	}
+}
+
+func (s *Server) newBroker(id int32) *broker {
+	return &broker{id: id, view: s.cluster.View(id), groups: s.cluster.On(id), fetches: newSessionCache(maxFetchSessions)}
+}
+
+// isServed reports whether b was not closed.
+func (s *Server) isServed(b *broker) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.brokers[b.id] == b
 }
 
 // forget ends what listen began for one listener.

@@ -152,6 +152,41 @@ func TestLeaderWithoutAListenerCannotBeReached(t *testing.T) {
 	}
 }
 
+// A broker that is closed takes nothing with it but what is its own, and comes back where it was.
+func TestClosedBrokerIsGoneUntilItIsServedAgain(t *testing.T) {
+	b := serveBrokers(t, 2, Config{})
+	mine, other := dial(t, b.addrs[2]), dial(t, b.addrs[1])
+	first := want(12, "orders", 0)
+	first.SessionEpoch = 0
+	session := ask[*kmsg.FetchResponse](t, b.addrs[2], 12, first).SessionID
+	require.NotZero(t, session)
+	long := want(12, "orders", 0)
+	long.MinBytes, long.MaxWaitMillis, long.Topics[0].Partitions[0].Partition = 1, 3_600_000, 1
+	mine.send(long)
+	b.CloseBroker(2)
+	b.CloseBroker(7) // nobody
+	mine.closed()
+	_, err := net.Dial("tcp", b.addrs[2])
+	require.Error(t, err)
+	require.Zero(t, other.ask(b.produceTo(12, 0)).(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode)
+	require.Len(t, askMetadata(t, b.addrs[1], 13, false).Brokers, 2, "the cluster still has it")
+
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- b.Serve(2, ln) }()
+	again := want(12, "orders")
+	again.SessionID, again.SessionEpoch = session, 1
+	require.Equal(t, FetchSessionIDNotFound, Code(ask[*kmsg.FetchResponse](t, ln.Addr().String(), 12, again).ErrorCode), "a new incarnation")
+	for _, is := range askMetadata(t, b.addrs[1], 13, false).Brokers {
+		if is.NodeID == 2 {
+			require.Equal(t, ln.Addr().String(), hostPort(is.Host, is.Port))
+		}
+	}
+	b.CloseBroker(2)
+	require.ErrorIs(t, <-ended, ErrServerClosed)
+}
+
 func TestServeAllServesAllOrNone(t *testing.T) {
 	cluster, err := strata.Open(strata.Config{Brokers: 2})
 	require.NoError(t, err)

@@ -59,7 +59,8 @@ func FuzzRequest(f *testing.F) {
 	seen := &panics{Handler: slog.DiscardHandler}
 	s := NewServer(cluster, Config{Logger: slog.New(seen), NoAutoCreate: true, Telemetry: Telemetry{Receive: func(TelemetryPush) {}}, Limits: Limits{InFlightBytes: 16 << 20, RequestBytes: 1 << 20}})
 	f.Cleanup(func() { s.Close() })
-	b := &broker{id: cluster.Controller(), view: s.cluster.View(cluster.Controller()), groups: s.cluster.On(cluster.Controller()), fetches: newSessionCache(maxFetchSessions)}
+	b := s.newBroker(cluster.Controller())
+	s.brokers[b.id] = b
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		if only != "" && (len(frame) < 2 || Key(binary.BigEndian.Uint16(frame)).String() != only) {
 			return

@@ -105,18 +105,33 @@ func (s *Server) Serve(broker int32, ln net.Listener) error {
 
 // ServeAll is Serve for several brokers, which are announced to clients before the first connection
 // is accepted. If one listener fails all of lns are closed, and its error is returned; connections
-// go on. Nothing is served if one of them is refused.
+// go on. Nothing is served if one of them is refused. CloseBroker ends one of them, the others go on.
 func (s *Server) ServeAll(lns map[int32]net.Listener) error {
-	closeAll := func() {
-		for _, ln := range lns {
-			ln.Close()
-		}
-	}
-	brokers, err := s.listen(lns)
+	serve, err := s.Announce(lns)
 	if err != nil {
-		closeAll()
 		return err
 	}
+	return serve()
+}
+
+// Announce is the first half of ServeAll: clients are told of the brokers when it returns. serve is
+// the second, and must be called: until then connections are made but not served, and Close waits.
+func (s *Server) Announce(lns map[int32]net.Listener) (serve func() error, err error) {
+	brokers, err := s.listen(lns)
+	if err != nil {
+		closeAll(lns)
+		return nil, err
+	}
+	return func() error { return s.serveAll(brokers, lns) }, nil
+}
+
+func closeAll(lns map[int32]net.Listener) {
+	for _, ln := range lns {
+		ln.Close()
+	}
+}
+
+func (s *Server) serveAll(brokers map[int32]*broker, lns map[int32]net.Listener) error {
 	ended := make(chan error, len(lns))
 	for id, ln := range lns {
 		go func() {
@@ -124,20 +139,22 @@ func (s *Server) ServeAll(lns map[int32]net.Listener) error {
 			ended <- s.accept(brokers[id], ln)
 		}()
 	}
-	err = <-ended
-	closeAll()
-	for range len(lns) - 1 {
-		<-ended // because of us, or of what ended the first one
+	err := ErrServerClosed
+	for range lns {
+		if failed := <-ended; failed != ErrServerClosed && err == ErrServerClosed {
+			err = failed // those that follow fail because of it
+			closeAll(lns)
+		}
 	}
 	return err
 }
 
-// accept accepts connections until ln fails or the server is closed.
+// accept accepts connections until ln fails, or the server or the broker is closed.
 func (s *Server) accept(b *broker, ln net.Listener) error {
 	for backoff := time.Duration(0); ; {
 		nc, err := ln.Accept()
 		switch {
-		case s.ctx.Err() != nil || s.isDraining():
+		case s.ctx.Err() != nil || s.isDraining() || !s.isServed(b):
 			if err == nil {
 				nc.Close()
 			}
@@ -172,7 +189,7 @@ func (s *Server) start(b *broker, nc net.Conn) {
 	c := newConn(s, b, nc)
 	s.mu.Lock()
 	full := len(s.conns) >= s.limits.Connections
-	refuse := s.closed || s.draining || full
+	refuse := s.closed || s.draining || full || s.brokers[b.id] != b
 	if !refuse {
 		s.conns[c] = struct{}{}
 		s.done.Add(1)

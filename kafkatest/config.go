@@ -9,6 +9,7 @@ import (
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/kafka"
+	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -21,10 +22,14 @@ type T interface {
 	Logf(format string, args ...any)
 }
 
-// Config describes a Server. The zero Config is a broker in memory, on TCP, without topics.
+// Config describes a Server. The zero Config is one broker in memory, on TCP, without topics.
 type Config struct {
-	// Brokers is the number of brokers; 0 means 1. This version runs one: more is refused.
+	// Brokers is the number of brokers, which have the ids 1 to that. 0 means those that Dir or FS
+	// already has, and 1 if there are none; more than 100 are refused. Each leads its share of the
+	// partitions, which have one replica.
 	Brokers int
+	// Racks are the racks of the brokers, in the order of their ids; one for each, or none.
+	Racks []string
 
 	// Topics are created before New returns: name and number of partitions.
 	Topics map[string]int
@@ -67,11 +72,14 @@ type Config struct {
 
 // check returns why cfg cannot be served.
 func (c *Config) check() error {
-	if c.Brokers > 1 {
-		return fmt.Errorf("%d brokers: this version runs one", c.Brokers)
+	if c.Brokers > maxBrokers {
+		return fmt.Errorf("%d brokers: there can be %d", c.Brokers, maxBrokers)
 	}
 	if c.Brokers < 0 {
 		return errors.New("a negative number of brokers")
+	}
+	if n := len(c.Racks); n > 0 && n != max(c.Brokers, 1) {
+		return fmt.Errorf("%d racks for %d brokers", n, max(c.Brokers, 1))
 	}
 	if _, known := releaseVersions[c.Release]; !known && c.Release != Latest {
 		return fmt.Errorf("unknown release %d", c.Release)
@@ -88,6 +96,18 @@ func (c *Config) check() error {
 		}
 	}
 	return nil
+}
+
+// maxBrokers is how many a test can have: a mistyped number shall not open thousands of listeners.
+const maxBrokers = 100
+
+// specs says in which rack each broker is.
+func (c *Config) specs() map[int32]replication.BrokerSpec {
+	specs := map[int32]replication.BrokerSpec{}
+	for i, rack := range c.Racks {
+		specs[int32(i+1)] = replication.BrokerSpec{Rack: rack}
+	}
+	return specs
 }
 
 // topics returns all topics to create.

@@ -1,4 +1,5 @@
-// Package kafkatest is httptest for Kafka: a broker inside the test, which any Kafka client can be pointed at, and which goes wrong on demand.
+// Package kafkatest is httptest for Kafka: a broker inside the test, or several, which any Kafka client can be pointed at, and which goes wrong on
+// demand.
 //
 //	s := kafkatest.New(t, kafkatest.Config{Topics: map[string]int{"orders": 6}})
 //	startWorker(t, s.Addrs())                                     // your code and your Kafka client, unchanged
@@ -11,6 +12,7 @@
 //
 //   - New returns a broker that serves; at the end of the test it is closed, and a goroutine of it that is left fails the test.
 //   - It is the broker of package kafka over package strata, not an imitation: durable if it has a directory, and with Kafka's answers.
+//   - Several brokers are one cluster, each at its address: what another one leads or coordinates is NOT_LEADER_OR_FOLLOWER and NOT_COORDINATOR.
 //   - Any number of servers run side by side; they share nothing.
 //   - Nothing has to sleep: WaitRecords, WaitGroup, WaitCommitted, WaitRequests and Injected.Wait return as soon as something is so, and
 //     fail the test when it does not come to be, with what was seen and the last requests.
@@ -34,6 +36,6 @@
 //
 // # Limits
 //
-// One broker (package replication does not run more yet), and what package kafka does not serve is not there: transactions, the
-// groups of KIP-848, share groups, security, quotas.
+// A partition has one replica: of several brokers each leads its share, and what it leads cannot be moved to another one. What package
+// kafka does not serve is not there: transactions, the groups of KIP-848, share groups, security, quotas.
 package kafkatest

@@ -19,7 +19,7 @@ type Fault struct {
 	// What is selected; the zero value of each field selects everything, and all of them must agree.
 
 	APIs       []kafka.Key // kafka.Produce, kafka.OffsetCommit, ...
-	Broker     int32
+	Broker     int32       // that it comes to, whichever leads what it asks about
 	ClientID   string
 	Topic      string  // requests that name it, by name or id, or that ask for all topics; fetches of a session that has it
 	Partitions []int32 // of Topic, or of any

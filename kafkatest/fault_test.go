@@ -235,7 +235,7 @@ func TestFetchOfASessionIsSelectedByWhatTheSessionReads(t *testing.T) {
 		{TopicID: [16]byte{2}, Partitions: []kmsg.FetchRequestTopicPartition{{Partition: 0}}}}
 	begun := kmsg.NewPtrFetchResponse()
 	begun.SessionID = 77
-	x := &kafka.Exchange{Key: 1, Version: 13, Request: full}
+	x := &kafka.Exchange{Broker: 1, Key: 1, Version: 13, Request: full}
 	in.Before(x)
 	x.Response = begun
 	in.After(x)
@@ -275,11 +275,11 @@ func TestSessionsFollowedAreBounded(t *testing.T) {
 	for i := range int32(maxSessions + 100) {
 		req, resp := kmsg.NewPtrFetchRequest(), kmsg.NewPtrFetchResponse()
 		req.SessionEpoch, resp.SessionID = 0, i+1
-		s.response(req, resp)
+		s.response(1, req, resp)
 	}
 	require.LessOrEqual(t, len(s.byID), maxSessions)
 	closing := kmsg.NewPtrFetchRequest()
 	closing.SessionID, closing.SessionEpoch = maxSessions+100, -1
-	s.request(closing)
-	require.NotContains(t, s.byID, closing.SessionID)
+	s.request(1, closing)
+	require.NotContains(t, s.byID, sessionID{1, closing.SessionID})
 }

@@ -112,7 +112,7 @@ func (h *history) dump(n int, now time.Time) string {
 	}
 	b.WriteString(":\n")
 	for _, x := range xs {
-		fmt.Fprintf(&b, "  %8s ago  conn %d %-12q %s v%d%s", now.Sub(x.Received).Round(time.Millisecond), x.Conn, x.ClientID, kafka.Key(x.Key), x.Version, targetNames(x.Request))
+		fmt.Fprintf(&b, "  %8s ago  broker %d conn %d %-12q %s v%d%s", now.Sub(x.Received).Round(time.Millisecond), x.Broker, x.Conn, x.ClientID, kafka.Key(x.Key), x.Version, targetNames(x.Request))
 		switch {
 		case x.Answered.IsZero():
 			b.WriteString("  in progress")

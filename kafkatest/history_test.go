@@ -55,14 +55,14 @@ func TestDumpNamesWhatWasAskedAndAnswered(t *testing.T) {
 	commit := kmsg.NewPtrOffsetCommitRequest()
 	commit.Group = "g"
 	commit.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: "a", Partitions: []kmsg.OffsetCommitRequestTopicPartition{{Partition: 3}}}}
-	x := &kafka.Exchange{Conn: 4, ClientID: "c", Key: int16(kafka.OffsetCommit), Version: 8, Request: commit, Received: now.Add(-time.Second)}
+	x := &kafka.Exchange{Broker: 2, Conn: 4, ClientID: "c", Key: int16(kafka.OffsetCommit), Version: 8, Request: commit, Received: now.Add(-time.Second)}
 	h.begin(x)
 	x.Response, x.Answered = errorResponse(commit, kafka.RebalanceInProgress, false), now.Add(-500*time.Millisecond)
 	h.end(x)
 	h.begin(&kafka.Exchange{Key: int16(kafka.Heartbeat), Request: kmsg.NewPtrHeartbeatRequest(), Received: now})
 	text := h.dump(10, now)
 	require.Contains(t, text, "2 requests so far")
-	require.Contains(t, text, `1s ago  conn 4 "c"          OffsetCommit v8 group "g" topic "a"-3  answered after 500ms REBALANCE_IN_PROGRESS`)
+	require.Contains(t, text, `1s ago  broker 2 conn 4 "c"          OffsetCommit v8 group "g" topic "a"-3  answered after 500ms REBALANCE_IN_PROGRESS`)
 	require.Contains(t, text, "Heartbeat v0  in progress")
 	require.NotContains(t, h.dump(1, now), "OffsetCommit")
 	require.Contains(t, h.dump(1, now), "the last 1")

@@ -114,9 +114,9 @@ func (in *interceptor) Before(x *kafka.Exchange) kafka.Action {
 	in.mu.Unlock()
 
 	var hit *Injected
-	in.sessions.request(x.Request)
+	in.sessions.request(x.Broker, x.Request)
 	if len(faults) > 0 && !cut {
-		ts := append(targets(x.Request), in.sessions.targets(x.Request)...)
+		ts := append(targets(x.Request), in.sessions.targets(x.Broker, x.Request)...)
 		hit = in.choose(slices.DeleteFunc(slices.Clone(faults), func(j *Injected) bool { return !j.fault.selects(x, ts, in.nameOf) }))
 	}
 	action := silenced
@@ -157,7 +157,7 @@ func (in *interceptor) choose(selecting []*Injected) *Injected {
 
 // After implements kafka.Interceptor.
 func (in *interceptor) After(x *kafka.Exchange) {
-	in.sessions.response(x.Request, x.Response)
+	in.sessions.response(x.Broker, x.Request, x.Response)
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.history.end(x)
@@ -184,7 +184,7 @@ func (j *Injected) action(x *kafka.Exchange) kafka.Action {
 	case f.Code != 0 && unanswered(x.Request):
 		a.CloseBefore, a.CloseAfter = !f.AfterApply, f.AfterApply
 	case f.Code != 0:
-		j.fail(x.Request, &a)
+		j.fail(x, &a)
 	}
 	return a
 }
@@ -195,16 +195,16 @@ func unanswered(req kmsg.Request) bool {
 	return ok && produce.Acks == 0
 }
 
-// fail makes a the action that answers req with the fault's code.
-func (j *Injected) fail(req kmsg.Request, a *kafka.Action) {
-	f, pick := &j.fault, j.picker()
+// fail makes a the action that answers x with the fault's code.
+func (j *Injected) fail(x *kafka.Exchange, a *kafka.Action) {
+	f, pick, req := &j.fault, j.picker(), x.Request
 	if depth, ok := readDepth(req, f); ok { // the answer tells more than the request asked by name: serve it, then spoil it
 		a.Edit = func(_ kmsg.Request, resp kmsg.Response) { overwrite(resp, f.Code, depth, pick) }
 		return
 	}
 	picked, rest := split(req, pick)
 	if fetch, ok := req.(*kmsg.FetchRequest); ok && fetch.SessionEpoch > 0 && levelOf(req, f.Code, false) != outermost {
-		picked, rest = j.in.sessions.picked(fetch, pick), req
+		picked, rest = j.in.sessions.picked(x.Broker, fetch, pick), req
 	}
 	if picked == nil { // only Match and the like select
 		picked, rest = req, nil

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +20,7 @@ import (
 // createTimeout bounds the creation of the topics of a Config.
 const createTimeout = 30 * time.Second
 
-// A Server is a Kafka broker for tests. Its methods are safe for concurrent use, but those that can fail the test (whose doc says so, and all
+// A Server is a Kafka broker for tests, or several that are one cluster. Its methods are safe for concurrent use, but those that can fail the test (whose doc says so, and all
 // that wait) belong on the test's goroutine, as T.Fatalf does.
 type Server struct {
 	t        T
@@ -32,7 +34,7 @@ type Server struct {
 
 	mu      sync.Mutex // guards the fields below; not held while starting and stopping, which turn is for
 	running *running
-	addrs   []string
+	addrs   map[int32]string // by broker, also of those that are stopped
 
 	turn chan struct{} // a token: taken while the server is started or stopped
 }
@@ -42,13 +44,13 @@ type running struct {
 	cluster *strata.Cluster
 	kafka   *kafka.Server
 	served  sync.WaitGroup
-	errs    chan error // from Serve, one per broker
+	errs    chan error // from ServeAll
 	once    sync.Once
 	stopErr error
 }
 
-// New starts a broker, which serves when New returns; t.Cleanup stops it, waits for its goroutines to end, and fails the test if one does not.
-// It fails the test if cfg makes no sense or the broker does not start.
+// New starts the brokers, which serve when New returns; t.Cleanup stops them, waits for their goroutines to end, and fails the test if one does not.
+// It fails the test if cfg makes no sense or a broker does not start.
 func New(t T, cfg Config) *Server {
 	t.Helper()
 	if err := cfg.check(); err != nil {
@@ -86,11 +88,45 @@ func New(t T, cfg Config) *Server {
 	return s
 }
 
-// Addrs returns the addresses of the brokers, to be given to clients as bootstrap servers.
+// Addrs returns the addresses of all brokers in the order of their ids, to be given to clients as bootstrap servers.
 func (s *Server) Addrs() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]string(nil), s.addrs...)
+	addrs := make([]string, 0, len(s.addrs))
+	for _, id := range slices.Sorted(maps.Keys(s.addrs)) {
+		addrs = append(addrs, s.addrs[id])
+	}
+	return addrs
+}
+
+// Addr returns the address of one broker. It fails the test if there is none of that id.
+func (s *Server) Addr(broker int32) string {
+	s.t.Helper()
+	s.mu.Lock()
+	addr, ok := s.addrs[broker]
+	s.mu.Unlock()
+	if !ok {
+		s.t.Fatalf("kafkatest: there is no broker %d", broker)
+	}
+	return addr
+}
+
+// Leader returns the broker that leads a partition, -1 if none does or there is no such partition.
+func (s *Server) Leader(topic string, partition int32) int32 {
+	return s.Cluster().Backend().Leader(topic, partition)
+}
+
+// Coordinator returns the broker that coordinates a group, whether or not there is such a group. It
+// fails the test if none does.
+func (s *Server) Coordinator(group string) int32 {
+	s.t.Helper()
+	ctx, cancel := s.waitContext()
+	defer cancel()
+	broker, err := s.Cluster().Backend().FindCoordinator(ctx, group)
+	if err != nil {
+		s.t.Fatalf("kafkatest: coordinator of group %s: %v", group, err)
+	}
+	return broker
 }
 
 // Dial connects to a broker. Its signature is that of net.Dialer.DialContext and of most clients' option for it, which have to be given it if
@@ -116,13 +152,16 @@ func (s *Server) Fault(f Fault) *Injected {
 	if err := f.check(); err != nil {
 		s.t.Fatalf("kafkatest: %v", err)
 	}
+	if f.Broker != 0 {
+		s.Addr(f.Broker) // a fault of nobody would wait for ever
+	}
 	j := s.in.inject(f)
 	j.server = s
 	return j
 }
 
-// Restart stops the broker in good order and starts it again on the same addresses with the data it had: clients see their connections cut.
-// Faults and the history stay. It returns when the broker serves, or fails the test.
+// Restart stops all brokers in good order and starts them again on the same addresses with the data they had: clients see their connections cut.
+// Faults and the history stay. It returns when the brokers serve, or fails the test.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.turn <- struct{}{}
@@ -139,37 +178,42 @@ func (s *Server) Restart() {
 
 // start opens the cluster and serves it.
 func (s *Server) start() error {
-	cluster, err := strata.Open(strata.Config{Dir: s.cfg.Dir, FS: s.fs, Defaults: s.cfg.Defaults, Group: s.cfg.Group, Logger: s.cfg.Logger})
+	cluster, err := strata.Open(strata.Config{Brokers: s.cfg.Brokers, BrokerSpecs: s.cfg.specs(), Dir: s.cfg.Dir, FS: s.fs, Defaults: s.cfg.Defaults, Group: s.cfg.Group, Logger: s.cfg.Logger})
 	if err != nil {
 		return err
 	}
-	r := &running{cluster: cluster, errs: make(chan error, len(cluster.Backend().Brokers()))}
+	r := &running{cluster: cluster, errs: make(chan error, 1)}
 	r.kafka = kafka.NewServer(cluster, kafka.Config{Logger: s.cfg.Logger, Intercept: s.in, NoAutoCreate: !s.cfg.AutoCreate,
 		VersionCaps: versionCaps(s.cfg.Release, s.cfg.VersionCaps)})
-	var addrs []string
-	for i, broker := range cluster.Backend().Brokers() {
-		ln, err := s.listen(i, broker)
+	lns, addrs := map[int32]net.Listener{}, map[int32]string{}
+	for _, broker := range cluster.Backend().Brokers() {
+		ln, err := s.listen(broker)
 		if err != nil {
+			for _, ln := range lns {
+				ln.Close()
+			}
 			return errors.Join(err, r.stop())
 		}
-		addrs = append(addrs, ln.Addr().String())
-		r.served.Go(func() { r.errs <- r.kafka.Serve(broker, ln) })
+		lns[broker], addrs[broker] = ln, ln.Addr().String()
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.running, s.addrs = r, addrs
+	s.mu.Unlock()
+	r.served.Go(func() { r.errs <- r.kafka.ServeAll(lns) })
 	return nil
 }
 
-// listen returns the i-th broker's listener, at the address that it had before if this is a restart.
-func (s *Server) listen(i int, broker int32) (net.Listener, error) {
+// listen returns a broker's listener, at the address that it had before if this is a restart.
+func (s *Server) listen(broker int32) (net.Listener, error) {
 	if s.cfg.Pipe {
 		return s.network.Listen(fmt.Sprintf("broker-%d.kafkatest.invalid:9092", broker)) // RFC 2606: never a real host
 	}
 	address := "127.0.0.1:0"
-	if addrs := s.Addrs(); i < len(addrs) {
-		address = addrs[i]
+	s.mu.Lock()
+	if before, ok := s.addrs[broker]; ok {
+		address = before
 	}
+	s.mu.Unlock()
 	return net.Listen("tcp", address)
 }
 

@@ -20,7 +20,9 @@ var _ T = testing.TB(nil)
 
 func TestConfigsThatMakeNoSenseAreRefused(t *testing.T) {
 	for says, cfg := range map[string]Config{
-		"this version runs one":        {Brokers: 3},
+		"there can be 100":             {Brokers: 101},
+		"2 racks for 3 brokers":        {Brokers: 3, Racks: []string{"a", "b"}},
+		"2 racks for 1 brokers":        {Racks: []string{"a", "b"}},
 		"negative number":              {Brokers: -1},
 		"unknown release":              {Release: 200},
 		"Sync without a Dir":           {Sync: true},

@@ -9,15 +9,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// maxSessions bounds how many fetch sessions are followed, which is how many a server keeps.
-const maxSessions = 1000
+// maxSessions bounds how many fetch sessions are followed: as many as all brokers keep.
+const maxSessions = 1000 * maxBrokers
 
 // sessions follows fetch sessions (KIP-227): a fetch that belongs to one names only the partitions that change, while it reads, and a
-// fault may be about, all that the session has. It learns them from what passes by. The zero value is ready; safe for concurrent use.
+// fault may be about, all that the session has. It learns them from what passes by. Each broker numbers its own. The zero value is ready; safe for
+// concurrent use.
 type sessions struct {
 	mu   sync.Mutex // guards the field below
-	byID map[int32]map[target]bool
+	byID map[sessionID]map[target]bool
 }
+
+type sessionID struct{ broker, id int32 }
 
 func (s *sessions) clear() {
 	s.mu.Lock()
@@ -26,18 +29,19 @@ func (s *sessions) clear() {
 }
 
 // request notes what a fetch request changes in its session.
-func (s *sessions) request(req kmsg.Request) {
+func (s *sessions) request(broker int32, req kmsg.Request) {
 	fetch, ok := req.(*kmsg.FetchRequest)
 	if !ok || fetch.SessionID == 0 {
 		return
 	}
+	id := sessionID{broker, fetch.SessionID}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if fetch.SessionEpoch <= 0 { // -1 closes it, 0 makes another
-		delete(s.byID, fetch.SessionID)
+		delete(s.byID, id)
 		return
 	}
-	held := s.byID[fetch.SessionID]
+	held := s.byID[id]
 	if held == nil {
 		return
 	}
@@ -54,7 +58,7 @@ func (s *sessions) request(req kmsg.Request) {
 }
 
 // response notes the session that a fetch has begun.
-func (s *sessions) response(req kmsg.Request, resp kmsg.Response) {
+func (s *sessions) response(broker int32, req kmsg.Request, resp kmsg.Response) {
 	fetch, ok := req.(*kmsg.FetchRequest)
 	answer, answered := resp.(*kmsg.FetchResponse)
 	if !ok || !answered || fetch.SessionEpoch != 0 || answer.SessionID == 0 {
@@ -69,7 +73,7 @@ func (s *sessions) response(req kmsg.Request, resp kmsg.Response) {
 		}
 	}
 	if s.byID == nil {
-		s.byID = map[int32]map[target]bool{}
+		s.byID = map[sessionID]map[target]bool{}
 	}
 	for id := range s.byID {
 		if len(s.byID) < maxSessions {
@@ -77,11 +81,11 @@ func (s *sessions) response(req kmsg.Request, resp kmsg.Response) {
 		}
 		delete(s.byID, id)
 	}
-	s.byID[answer.SessionID] = held
+	s.byID[sessionID{broker, answer.SessionID}] = held
 }
 
 // targets returns what a request of a session reads without naming it.
-func (s *sessions) targets(req kmsg.Request) []target {
+func (s *sessions) targets(broker int32, req kmsg.Request) []target {
 	fetch, ok := req.(*kmsg.FetchRequest)
 	if !ok || fetch.SessionEpoch <= 0 {
 		return nil
@@ -89,7 +93,7 @@ func (s *sessions) targets(req kmsg.Request) []target {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var ts []target
-	for t := range s.byID[fetch.SessionID] {
+	for t := range s.byID[sessionID{broker, fetch.SessionID}] {
 		ts = append(ts, t)
 	}
 	slices.SortFunc(ts, func(a, b target) int {
@@ -99,11 +103,11 @@ func (s *sessions) targets(req kmsg.Request) []target {
 }
 
 // picked returns a fetch like fetch that names the partitions of its session that pick wants; nil if there are none.
-func (s *sessions) picked(fetch *kmsg.FetchRequest, pick func(target) bool) kmsg.Request {
+func (s *sessions) picked(broker int32, fetch *kmsg.FetchRequest, pick func(target) bool) kmsg.Request {
 	some := *fetch
 	some.Topics = nil
 	at := map[target]int{}
-	for _, t := range s.targets(fetch) {
+	for _, t := range s.targets(broker, fetch) {
 		if !pick(t) {
 			continue
 		}
