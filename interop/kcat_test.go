@@ -3,6 +3,7 @@ package interop
 import (
 	"encoding/json"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,7 +42,7 @@ var _ = add("kcat/metadata", func(t *testing.T, k target) {
 		}
 	}
 	require.NoError(t, json.Unmarshal([]byte(kcat(t, k, "", "-L", "-J", "-t", topic)), &md))
-	require.Equal(t, k.addr, md.Brokers[0].Name)
+	require.True(t, slices.ContainsFunc(md.Brokers, func(b struct{ Name string }) bool { return b.Name == k.addr }), "%v", md.Brokers)
 	require.Len(t, md.Topics[0].Partitions, 3)
 })
 

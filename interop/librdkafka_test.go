@@ -191,7 +191,7 @@ var _ = add("librdkafka/admin", func(t *testing.T, k target) {
 	require.GreaterOrEqual(t, len(described.TopicDescriptions[0].Partitions), 2)
 	cluster, err := a.DescribeCluster(within(t))
 	require.NoError(t, err)
-	require.Len(t, cluster.Nodes, 1)
+	require.NotEmpty(t, cluster.Nodes)
 	listed, err := a.ListOffsets(within(t), map[kafka.TopicPartition]kafka.OffsetSpec{{Topic: &topic, Partition: 0}: kafka.LatestOffsetSpec})
 	require.NoError(t, err)
 	for _, r := range listed.ResultInfos {

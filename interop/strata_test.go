@@ -2,6 +2,7 @@ package interop
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/kafka"
+	"github.com/stratalog/strata/replication"
 )
 
 // TestStrata runs the checks against our server, on files.
@@ -20,18 +22,39 @@ func TestStrata(t *testing.T) {
 	runAll(t, k)
 }
 
+// TestStrataOfThreeBrokers runs the checks against a cluster of three: every client knows the address of one.
+func TestStrataOfThreeBrokers(t *testing.T) {
+	ks, _ := startStrataBrokers(t, 3)
+	runAll(t, ks[1])
+}
+
 // startStrata serves a new directory until the end of the test, or until stop is called. A request that failed for a reason nobody foresaw fails the test.
 func startStrata(t *testing.T) (k target, stop func()) {
 	t.Helper()
+	ks, stop := startStrataBrokers(t, 1)
+	return ks[0], stop
+}
+
+// startStrataBrokers is startStrata for a cluster of n brokers, each in a rack of its own.
+func startStrataBrokers(t *testing.T, n int) (ks []target, stop func()) {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
-	cluster, err := strata.Open(strata.Config{Dir: dir})
+	specs := map[int32]replication.BrokerSpec{}
+	for id := int32(1); n > 1 && id <= int32(n); id++ {
+		specs[id] = replication.BrokerSpec{Rack: fmt.Sprint("rack", id)}
+	}
+	cluster, err := strata.Open(strata.Config{Dir: dir, Brokers: n, BrokerSpecs: specs})
 	require.NoError(t, err)
 	var errs syncBuffer
 	s := kafka.NewServer(cluster, kafka.Config{Logger: slog.New(slog.NewTextHandler(&errs, &slog.HandlerOptions{Level: slog.LevelInfo}))})
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	lns := map[int32]net.Listener{}
+	for id := int32(1); id <= int32(n); id++ {
+		lns[id], err = net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		ks = append(ks, target{kind: "strata", addr: lns[id].Addr().String(), dir: dir})
+	}
 	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(cluster.Controller(), ln) }()
+	go func() { ended <- s.ServeAll(lns) }()
 	closed := false
 	stop = func() {
 		if closed {
@@ -50,5 +73,5 @@ func startStrata(t *testing.T) (k target, stop func()) {
 		}
 	}
 	t.Cleanup(stop)
-	return target{kind: "strata", addr: ln.Addr().String(), dir: dir}, stop
+	return ks, stop
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A Broker is a running Kafka of one node.
+// A Broker is a running Kafka, of one node or of a cluster.
 type Broker struct {
 	Addr string // HOST:PORT
 	Dir  string // its log directory: TOPIC-N and checkpoint files
@@ -28,29 +28,72 @@ type Broker struct {
 // Start starts a broker that keeps everything below home, which it formats if it is new, and returns when it accepts connections.
 // settings are lines for its server.properties.
 func (k *Kit) Start(ctx context.Context, home string, settings ...string) (*Broker, error) {
-	b := &Broker{kit: k, home: home, Dir: filepath.Join(home, "log")}
-	if err := os.MkdirAll(home, 0o755); err != nil {
+	controller, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	return k.start(ctx, node{id: 1, home: home, cluster: newClusterID(), controller: controller}, settings)
+}
+
+// StartCluster starts n brokers with the ids 1 to n, the first of which is controller, each in a rack of its own, rack1 to rackN. They
+// keep everything below home, which is new. On error none runs.
+func (k *Kit) StartCluster(ctx context.Context, home string, n int, settings ...string) ([]*Broker, error) {
+	controller, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	var brokers []*Broker
+	cluster := newClusterID()
+	for id := 1; id <= n; id++ {
+		of := node{id: id, home: filepath.Join(home, fmt.Sprint(id)), cluster: cluster, controller: controller}
+		b, err := k.start(ctx, of, append([]string{fmt.Sprintf("broker.rack=rack%d", id)}, settings...))
+		if err != nil {
+			for _, b := range brokers {
+				b.Stop()
+			}
+			return nil, err
+		}
+		brokers = append(brokers, b)
+	}
+	return brokers, nil
+}
+
+// A node is what distinguishes a broker from others of its cluster.
+type node struct {
+	id         int
+	home       string
+	cluster    string // the id of the cluster
+	controller int    // the port of the controller, which broker 1 is
+}
+
+func newClusterID() string {
+	var id [16]byte
+	rand.Read(id[:])
+	id[0] &= 0x7f // an id that begins with a dash would be taken for an option: Kafka's Uuid.randomUuid gives none either
+	return base64.RawURLEncoding.EncodeToString(id[:])
+}
+
+func (k *Kit) start(ctx context.Context, n node, settings []string) (*Broker, error) {
+	b := &Broker{kit: k, home: n.home, Dir: filepath.Join(n.home, "log")}
+	if err := os.MkdirAll(n.home, 0o755); err != nil {
 		return nil, err
 	}
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	controller, err := freePort()
-	if err != nil {
-		return nil, err
-	}
 	b.Addr = fmt.Sprintf("127.0.0.1:%d", port)
-	config := filepath.Join(home, "server.properties")
-	text := fmt.Sprintf(properties, controller, controller, port, controller, port, b.Dir) + strings.Join(settings, "\n")
+	roles, controls := "broker", ""
+	if n.id == 1 {
+		roles, controls = "broker,controller", fmt.Sprintf(",CONTROLLER://127.0.0.1:%d", n.controller)
+	}
+	config := filepath.Join(n.home, "server.properties")
+	text := fmt.Sprintf(properties, roles, n.id, n.controller, n.controller, port, controls, port, b.Dir) + strings.Join(settings, "\n")
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(b.Dir, "meta.properties")); err != nil {
-		var id [16]byte
-		rand.Read(id[:])
-		id[0] &= 0x7f // an id that begins with a dash would be taken for an option: Kafka's Uuid.randomUuid gives none either
-		format := k.Java(ctx, "kafka.tools.StorageTool", "format", "-t", base64.RawURLEncoding.EncodeToString(id[:]), "-c", config)
+		format := k.Java(ctx, "kafka.tools.StorageTool", "format", "-t", n.cluster, "-c", config)
 		if out, err := format.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("apache: format: %w: %s", err, bytes.TrimSpace(out))
 		}
@@ -58,13 +101,13 @@ func (k *Kit) Start(ctx context.Context, home string, settings ...string) (*Brok
 	return b, b.run(ctx, config)
 }
 
-// properties are those of a broker that is its own controller. The first rebalance of a group does not wait, nor must members be silent for long.
-const properties = `process.roles=broker,controller
-node.id=1
+// properties are those of a broker. The first rebalance of a group does not wait, nor must members be silent for long.
+const properties = `process.roles=%s
+node.id=%d
 controller.quorum.bootstrap.servers=127.0.0.1:%d
 controller.quorum.voters=1@127.0.0.1:%d
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d
+listeners=PLAINTEXT://127.0.0.1:%d%s
 advertised.listeners=PLAINTEXT://127.0.0.1:%d
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
 log.dirs=%s

@@ -346,13 +346,13 @@ public class Interop {
         fill(topic, 1);
         try (Admin a = admin()) {
             DescribeClusterResult c = a.describeCluster(new DescribeClusterOptions().includeAuthorizedOperations(true));
-            Node node = get(c.nodes()).iterator().next();
-            same(addr, node.host() + ":" + node.port());
+            List<Integer> ids = get(c.nodes()).stream().map(Node::id).toList();
+            expect(get(c.nodes()).stream().anyMatch(n -> addr.equals(n.host() + ":" + n.port())), "the broker asked");
             expect(!get(c.clusterId()).isEmpty(), "cluster id");
             expect(get(c.controller()) != null, "controller");
-            Map<String, LogDirDescription> dirs = get(a.describeLogDirs(List.of(node.id())).allDescriptions()).get(node.id());
+            Map<Integer, Map<String, LogDirDescription>> all = get(a.describeLogDirs(ids).allDescriptions());
             TopicPartition tp = new TopicPartition(topic, 0);
-            expect(dirs.values().stream().anyMatch(d -> d.replicaInfos().containsKey(tp) && d.replicaInfos().get(tp).size() > 0), "log dirs");
+            expect(all.values().stream().flatMap(dirs -> dirs.values().stream()).anyMatch(d -> d.replicaInfos().containsKey(tp) && d.replicaInfos().get(tp).size() > 0), "log dirs");
             get(a.describeFeatures().featureMetadata());
             QuorumInfo q = get(a.describeMetadataQuorum().quorumInfo());
             expect(q.leaderId() >= 0 && !q.voters().isEmpty(), "quorum");

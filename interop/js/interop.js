@@ -101,7 +101,7 @@ const checks = {
     await a.createPartitions({ topicPartitions: [{ topic, count: 3 }] })
     await a.deleteTopicRecords({ topic, partitions: [{ partition: 0, offset: '4' }] })
     const cluster = await a.describeCluster()
-    assert.strictEqual(cluster.brokers.length, 1)
+    assert(cluster.brokers.length > 0)
     const m = await member(topic, groupId)
     await eventually('the group reads', () => m.seen.length === 6)
     const described = await a.describeGroups([groupId])
