@@ -9,7 +9,6 @@ import (
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/kafka"
-	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -101,13 +100,13 @@ func (c *Config) check() error {
 // maxBrokers is how many a test can have: a mistyped number shall not open thousands of listeners.
 const maxBrokers = 100
 
-// specs says in which rack each broker is.
-func (c *Config) specs() map[int32]replication.BrokerSpec {
-	specs := map[int32]replication.BrokerSpec{}
+// racks says in which rack each broker is.
+func (c *Config) racks() map[int32]string {
+	racks := map[int32]string{}
 	for i, rack := range c.Racks {
-		specs[int32(i+1)] = replication.BrokerSpec{Rack: rack}
+		racks[int32(i+1)] = rack
 	}
-	return specs
+	return racks
 }
 
 // topics returns all topics to create.

@@ -12,6 +12,7 @@
 //
 //   - New returns a broker that serves; at the end of the test it is closed, and a goroutine of it that is left fails the test.
 //   - It is the broker of package kafka over package strata, not an imitation: durable if it has a directory, and with Kafka's answers.
+//   - Brokers stop, are killed, start, are added and removed while clients are connected; a killed one answers nothing and loses what it had not synced.
 //   - Several brokers are one cluster, each at its address: what another one leads or coordinates is NOT_LEADER_OR_FOLLOWER and NOT_COORDINATOR.
 //   - Any number of servers run side by side; they share nothing.
 //   - Nothing has to sleep: WaitRecords, WaitGroup, WaitCommitted, WaitRequests and Injected.Wait return as soon as something is so, and

@@ -14,6 +14,7 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/internal/memnet"
 	"github.com/stratalog/strata/kafka"
+	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -35,6 +36,8 @@ type Server struct {
 	mu      sync.Mutex // guards the fields below; not held while starting and stopping, which turn is for
 	running *running
 	addrs   map[int32]string // by broker, also of those that are stopped
+	racks   map[int32]string // likewise
+	removed map[int32]bool   // brokers that were removed
 
 	turn chan struct{} // a token: taken while the server is started or stopped
 }
@@ -44,9 +47,27 @@ type running struct {
 	cluster *strata.Cluster
 	kafka   *kafka.Server
 	served  sync.WaitGroup
-	errs    chan error // from ServeAll
 	once    sync.Once
 	stopErr error
+
+	mu  sync.Mutex // guards the field below
+	err error      // what listeners failed with
+}
+
+// serve serves listeners until stop. When it returns all clients are told of their brokers.
+func (r *running) serve(lns map[int32]net.Listener) error {
+	serve, err := r.kafka.Announce(lns)
+	if err != nil {
+		return err
+	}
+	r.served.Go(func() {
+		if err := serve(); !errors.Is(err, kafka.ErrServerClosed) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.err = errors.Join(r.err, err)
+		}
+	})
+	return nil
 }
 
 // New starts the brokers, which serve when New returns; t.Cleanup stops them, waits for their goroutines to end, and fails the test if one does not.
@@ -56,7 +77,7 @@ func New(t T, cfg Config) *Server {
 	if err := cfg.check(); err != nil {
 		t.Fatalf("kafkatest: %v", err)
 	}
-	s := &Server{t: t, cfg: cfg, fs: cfg.FS, turn: make(chan struct{}, 1)}
+	s := &Server{t: t, cfg: cfg, fs: cfg.FS, turn: make(chan struct{}, 1), racks: cfg.racks(), removed: map[int32]bool{}}
 	switch {
 	case s.fs != nil || cfg.Sync:
 	case cfg.Dir == "":
@@ -160,7 +181,8 @@ func (s *Server) Fault(f Fault) *Injected {
 	return j
 }
 
-// Restart stops all brokers in good order and starts them again on the same addresses with the data they had: clients see their connections cut.
+// Restart stops all brokers in good order and starts them again on the same addresses with the data they had, those too that were stopped or killed:
+// clients see their connections cut.
 // Faults and the history stay. It returns when the brokers serve, or fails the test.
 func (s *Server) Restart() {
 	s.t.Helper()
@@ -178,11 +200,15 @@ func (s *Server) Restart() {
 
 // start opens the cluster and serves it.
 func (s *Server) start() error {
-	cluster, err := strata.Open(strata.Config{Brokers: s.cfg.Brokers, BrokerSpecs: s.cfg.specs(), Dir: s.cfg.Dir, FS: s.fs, Defaults: s.cfg.Defaults, Group: s.cfg.Group, Logger: s.cfg.Logger})
+	brokers, specs := s.brokers()
+	cluster, err := strata.Open(strata.Config{Brokers: brokers, BrokerSpecs: specs, Dir: s.cfg.Dir, FS: s.fs, Defaults: s.cfg.Defaults, Group: s.cfg.Group, Logger: s.cfg.Logger})
 	if err != nil {
 		return err
 	}
-	r := &running{cluster: cluster, errs: make(chan error, 1)}
+	if err := s.stayRemoved(cluster.Backend().Cluster); err != nil {
+		return errors.Join(err, cluster.Close())
+	}
+	r := &running{cluster: cluster}
 	r.kafka = kafka.NewServer(cluster, kafka.Config{Logger: s.cfg.Logger, Intercept: s.in, NoAutoCreate: !s.cfg.AutoCreate,
 		VersionCaps: versionCaps(s.cfg.Release, s.cfg.VersionCaps)})
 	lns, addrs := map[int32]net.Listener{}, map[int32]string{}
@@ -199,8 +225,22 @@ func (s *Server) start() error {
 	s.mu.Lock()
 	s.running, s.addrs = r, addrs
 	s.mu.Unlock()
-	r.served.Go(func() { r.errs <- r.kafka.ServeAll(lns) })
-	return nil
+	return r.serve(lns)
+}
+
+// brokers returns how many there are to be, and where: those of the Config, and those that were added.
+func (s *Server) brokers() (n int, specs map[int32]replication.BrokerSpec) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	specs = map[int32]replication.BrokerSpec{}
+	for id, rack := range s.racks {
+		specs[id] = replication.BrokerSpec{Rack: rack}
+	}
+	n = s.cfg.Brokers
+	for id := range s.addrs {
+		n = max(n, int(id))
+	}
+	return n, specs
 }
 
 // listen returns a broker's listener, at the address that it had before if this is a restart.
@@ -249,13 +289,7 @@ func (r *running) stop() error {
 	r.once.Do(func() {
 		err := r.kafka.Close()
 		r.served.Wait()
-		close(r.errs)
-		for served := range r.errs {
-			if !errors.Is(served, kafka.ErrServerClosed) {
-				err = errors.Join(err, served)
-			}
-		}
-		r.stopErr = errors.Join(err, r.cluster.Close())
+		r.stopErr = errors.Join(err, r.err, r.cluster.Close())
 	})
 	return r.stopErr
 }

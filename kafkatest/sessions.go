@@ -3,6 +3,7 @@ package kafkatest
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 
@@ -26,6 +27,13 @@ func (s *sessions) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.byID = nil
+}
+
+// forget drops the sessions of a broker that is gone.
+func (s *sessions) forget(broker int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.byID, func(id sessionID, _ map[target]bool) bool { return id.broker == broker })
 }
 
 // request notes what a fetch request changes in its session.

@@ -1,0 +1,146 @@
+package kafkatest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/stratalog/strata/replication"
+)
+
+// StopBroker ends a broker in order, as Kafka's controlled shutdown does: what it led has no leader
+// until StartBroker, what it acknowledged is kept, and clients see their connections to it cut. It
+// returns when the broker is down. It fails the test if the broker does not run, or is the last one.
+func (s *Server) StopBroker(id int32) {
+	s.t.Helper()
+	s.change(fmt.Sprintf("stop broker %d", id), func(ctx context.Context, r *running) error {
+		if err := r.cluster.Backend().StopBroker(ctx, id); err != nil {
+			return err
+		}
+		s.disconnect(r, id)
+		return nil
+	})
+}
+
+// KillBroker ends a broker as a loss of power does: first its connections are gone, with requests
+// that it has begun to serve and nobody hears of, then the broker, with all that it had not synced. In
+// a Dir of the operating system's it is like a killed process, which leaves what it has written. What
+// it led has no leader until StartBroker. It fails the test if the broker does not run, or is the
+// last one.
+func (s *Server) KillBroker(id int32) {
+	s.t.Helper()
+	s.change(fmt.Sprintf("kill broker %d", id), func(_ context.Context, r *running) error {
+		switch up := r.cluster.Backend().Brokers(); {
+		case !slices.Contains(up, id):
+			return replication.ErrBrokerDown
+		case len(up) == 1:
+			return replication.ErrLastBroker
+		}
+		s.disconnect(r, id) // a dead broker answers nothing
+		return r.cluster.Backend().KillBroker(id)
+	})
+}
+
+// StartBroker starts a broker that is down, at the address that it had. It returns when it serves what
+// it led. It fails the test if the broker runs, or cannot be started.
+func (s *Server) StartBroker(id int32) {
+	s.t.Helper()
+	s.change(fmt.Sprintf("start broker %d", id), func(ctx context.Context, r *running) error {
+		if err := r.cluster.Backend().StartBroker(ctx, id); err != nil {
+			return err
+		}
+		return s.connect(r, id)
+	})
+}
+
+// AddBroker adds a broker in a rack ("": none) and returns its id. Topics that are created and
+// partitions that are added from then on are placed on it, too.
+func (s *Server) AddBroker(rack string) (id int32) {
+	s.t.Helper()
+	s.change("add a broker", func(ctx context.Context, r *running) error {
+		added, err := r.cluster.Backend().AddBroker(ctx, 0, replication.BrokerSpec{Rack: rack})
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		if s.racks[added] = rack; rack == "" {
+			delete(s.racks, added)
+		}
+		delete(s.removed, added)
+		s.mu.Unlock()
+		id = added
+		return s.connect(r, added)
+	})
+	return id
+}
+
+// RemoveBroker takes a broker out of the cluster for good. It fails the test if the broker has a
+// partition, which has to be deleted before.
+func (s *Server) RemoveBroker(id int32) {
+	s.t.Helper()
+	s.change(fmt.Sprintf("remove broker %d", id), func(ctx context.Context, r *running) error {
+		if err := r.cluster.Backend().RemoveBroker(ctx, id); err != nil {
+			return err
+		}
+		s.disconnect(r, id)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.addrs, id)
+		s.removed[id] = true
+		return nil
+	})
+}
+
+// change lets brokers come or go, one change at a time and none during a Restart.
+func (s *Server) change(what string, fn func(context.Context, *running) error) {
+	s.t.Helper()
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	ctx, cancel := s.waitContext()
+	defer cancel()
+	s.mu.Lock()
+	r := s.running
+	s.mu.Unlock()
+	var err error
+	relabelled(s.label, func() { err = fn(ctx, r) })
+	if err != nil {
+		s.t.Fatalf("kafkatest: %s: %v", what, err)
+	}
+}
+
+// connect serves a broker that has been started.
+func (s *Server) connect(r *running, id int32) error {
+	ln, err := s.listen(id)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.addrs[id] = ln.Addr().String()
+	s.mu.Unlock()
+	return r.serve(map[int32]net.Listener{id: ln})
+}
+
+// disconnect closes a broker's listener and connections.
+func (s *Server) disconnect(r *running, id int32) {
+	r.kafka.CloseBroker(id)
+	s.in.sessions.forget(id)
+}
+
+// stayRemoved removes the brokers again that were removed before a Restart, whose directories the
+// cluster has found.
+func (s *Server) stayRemoved(c *replication.Cluster) error {
+	ctx, cancel := s.waitContext()
+	defer cancel()
+	var errs []error
+	for _, id := range c.Brokers() {
+		s.mu.Lock()
+		removed := s.removed[id]
+		s.mu.Unlock()
+		if removed {
+			errs = append(errs, c.RemoveBroker(ctx, id))
+		}
+	}
+	return errors.Join(errs...)
+}
