@@ -89,6 +89,10 @@ func TestBaseOffsetThatReachesIntoTheNextSegmentIsNotTaken(t *testing.T) {
 	require.Greater(t, len(list), 3)
 	cfg.FS = disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashKept, Sizes: vfs.CrashKept, Entries: vfs.CrashKept})
 	require.NoError(t, l.Close())
+	st, _, err := readState(cfg.FS, "log")
+	require.NoError(t, err)
+	st.RecoveryPoint = 0 // nothing was synced, in the background either
+	require.NoError(t, storeState(cfg.FS, "log", st))
 	s := list[1]
 	p, err := vfs.ReadFile(cfg.FS, s.Path())
 	require.NoError(t, err)
