@@ -41,7 +41,7 @@ func appendError(r partition.ProduceResult) error {
 	default:
 		err = fmt.Errorf("%w: %w", ErrNotCoordinator, moving(err))
 	}
-	if r.BaseOffset >= 0 {
+	if r.BaseOffset >= 0 || errors.Is(err, partition.ErrNotLeaderAfterAppend) {
 		err = fmt.Errorf("%w: %w", err, ErrUncertain)
 	}
 	return err
@@ -49,7 +49,10 @@ func appendError(r partition.ProduceResult) error {
 
 // moving marks an error that says that the epoch is over, or has not quite begun.
 func moving(err error) error {
-	for _, cause := range []error{partition.ErrNotLeader, partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch, partition.ErrClosed, replication.ErrClosed} {
+	for _, cause := range []error{
+		partition.ErrNotLeader, partition.ErrNotLeaderAfterAppend, partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch,
+		partition.ErrClosed, replication.ErrClosed,
+	} {
 		if errors.Is(err, cause) {
 			return fmt.Errorf("%w: %w", ErrMoving, err)
 		}

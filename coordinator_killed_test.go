@@ -1,0 +1,87 @@
+package strata_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+// The broker that coordinates a group dies while its members work, again and again. They commit what
+// they have done when it is back, nobody joins again, and no record is handed out twice.
+func TestMembersWorkThroughTheDeathOfTheirCoordinator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		c, err := strata.Open(strata.Config{FS: vfs.Mem(), Dir: "data", Brokers: 3})
+		require.NoError(t, err)
+		coordinator, err := c.Backend().FindCoordinator(ctx, "billing")
+		require.NoError(t, err)
+		var elsewhere [][]int32
+		for b := range int32(3) {
+			if b+1 != coordinator {
+				elsewhere = append(elsewhere, []int32{b + 1}, []int32{b + 1})
+			}
+		}
+		require.NoError(t, c.CreateTopic(ctx, "orders", topic.Config{Assignment: elsewhere}))
+		const records = 120
+		p, err := producer.New(c, producer.Config{})
+		require.NoError(t, err)
+		for i := range records {
+			_, err := p.Send(ctx, record.String("orders", fmt.Sprint("key ", i), fmt.Sprint(i)))
+			require.NoError(t, err)
+		}
+		require.NoError(t, p.Close())
+
+		handled := make(chan string, 2*records)
+		var members []*consumer.Consumer
+		for range 2 {
+			m, err := consumer.New(c, consumer.Config{Group: "billing", Topics: []string{"orders"}})
+			require.NoError(t, err)
+			members = append(members, m)
+			go func() {
+				for r, err := range m.Records(ctx) {
+					if err != nil {
+						return
+					}
+					time.Sleep(time.Second) // work
+					if err := m.Commit(ctx, r); err != nil {
+						handled <- err.Error()
+					}
+					handled <- string(r.Value)
+				}
+			}()
+		}
+		before, err := c.WaitGroup(ctx, "billing", func(i group.Info) bool {
+			return group.StableWith(2)(i) && len(i.Members[0].Assignment) == 2 && len(i.Members[1].Assignment) == 2
+		})
+		require.NoError(t, err)
+		seen := map[string]int{}
+		for i := range records {
+			if i%10 == 5 {
+				require.NoError(t, c.Backend().KillBroker(coordinator))
+				time.Sleep(5 * time.Second)
+				require.NoError(t, c.Backend().StartBroker(ctx, coordinator))
+			}
+			seen[<-handled]++
+		}
+		synctest.Wait()
+		require.Len(t, seen, records, "each once, and no commit has failed: %v", seen)
+		after, err := c.WaitGroup(ctx, "billing", func(i group.Info) bool { return i.Lag() == 0 })
+		require.NoError(t, err)
+		require.Equal(t, before.Generation, after.Generation, "nobody has joined again")
+		for _, m := range members {
+			require.NoError(t, m.Close())
+		}
+		require.NoError(t, c.Close())
+	})
+}
