@@ -138,8 +138,8 @@ func (c *Consumer) commitQueued(ctx context.Context, qs []queuedCommit) []*commi
 func (c *Consumer) answer(qs []queuedCommit, cms []*commitment) {
 	for i, q := range qs {
 		c.commits.behind = cms[i+1:]
-		c.noteAnswered()
 		q.done(q.offsets, cms[i].err)
+		c.noteAnswered()
 	}
 	c.commits.behind = nil
 }

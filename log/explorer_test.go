@@ -441,7 +441,6 @@ type cut struct {
 	facts   []fact // known when the file system had been copied
 	sure    int    // how many of them were known before; the others may have come true in between
 	durable int64
-	event   vfs.Event
 }
 
 // variant is one kind of crash.

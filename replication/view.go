@@ -85,5 +85,5 @@ func (v View) TopicSettings(name string) (topic.Settings, error) {
 	case t == nil:
 		return topic.Settings{}, unknown
 	}
-	return nodeMetadata{v.c, v.broker}.settings(t), nil
+	return nodeMetadata(v).settings(t), nil
 }
