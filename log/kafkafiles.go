@@ -187,6 +187,10 @@ func (d *Directory) wasClosed(l *Log, err error) {
 		}
 		return
 	}
+	if l.removed {
+		d.kafka.forget(name)
+		return
+	}
 	d.kafka.recoveries[name] = l.durability.offset.Load()
 	if delete(d.kafka.starts, name); start > l.list()[0].Base() {
 		d.kafka.starts[name] = start

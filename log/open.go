@@ -95,6 +95,11 @@ func (l *Log) load(cfg *Config, found listing) error {
 	w := &l.token.writer // nobody else knows the log yet
 	l.segments.start.Store(plan.Start)
 	if len(plan.Segments) == 0 {
+		if !plan.Restart {
+			if err := l.outliveNamesake(cfg, plan.Start); err != nil {
+				return err
+			}
+		}
 		return l.create(cfg, plan.Start, suspect)
 	}
 	list, err := o.segments(plan)
