@@ -3,7 +3,6 @@ package consumer_test
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,15 +47,16 @@ func TestAFailureAfterRunsContextHasEndedIsNotTriedAgain(t *testing.T) {
 	}
 }
 
-// silentCommits is a backend that does not answer commits while it is silent.
+// silentCommits is a backend that answers no commit before it speaks.
 type silentCommits struct {
 	consumer.Backend
-	silent atomic.Bool
+	speaks chan struct{} // closed
 }
 
 func (b *silentCommits) CommitOffsets(ctx context.Context, req group.CommitRequest) (map[record.TopicPartition]error, error) {
-	if b.silent.Load() {
-		<-ctx.Done()
+	select {
+	case <-b.speaks:
+	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	return b.Backend.CommitOffsets(ctx, req)
@@ -74,8 +74,7 @@ func TestRunReturnsWithinDrainTimeoutOfItsEndDuringAHandOver(t *testing.T) {
 				fill(t, b, 0, 1)
 				fill(t, b, 1, 1)
 				fill(t, b, 0, 1) // at work when Run ends
-				w := &silentCommits{Backend: b}
-				w.silent.Store(true)
+				w := &silentCommits{b, make(chan struct{})}
 				cfg := config(consumer.CommitProcessed)
 				cfg.CommitInterval = time.Hour
 				c := open(t, w, cfg)
@@ -99,7 +98,7 @@ func TestRunReturnsWithinDrainTimeoutOfItsEndDuringAHandOver(t *testing.T) {
 				end(c)
 				require.NoError(t, <-ended)
 				require.LessOrEqual(t, time.Since(start), 2*time.Second)
-				w.silent.Store(false)
+				close(w.speaks)
 				require.NoError(t, c.Close())
 				got := committed(t, b, "g")
 				require.Equal(t, int64(1), got[tp(1)])

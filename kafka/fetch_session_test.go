@@ -132,7 +132,10 @@ func TestFetchSessionReadsServedPartitionsLastNextTime(t *testing.T) {
 func TestFetchSessionEpochsGoOnAtOneAfterTheLast(t *testing.T) {
 	s, c := fetchServer(t)
 	id := c.fetch(inSession(want(12, "orders", 0), 0, 0)).SessionID
-	s.brokers[s.cluster.Controller()].fetches.find(id).epoch = math.MaxInt32
+	s.mu.Lock()
+	sessions := s.brokers[s.cluster.Controller()].fetches
+	s.mu.Unlock()
+	sessions.find(id).epoch = math.MaxInt32
 	require.Zero(t, c.fetch(inSession(want(12, "orders"), id, math.MaxInt32)).ErrorCode)
 	require.Zero(t, c.fetch(inSession(want(12, "orders"), id, 1)).ErrorCode)
 }
