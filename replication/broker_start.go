@@ -132,6 +132,9 @@ func (c *Cluster) rejoin(b *broker, opened []*loaded, seen int64) error {
 	if err := c.relead(); err != nil { // it serves, and some of its partitions have no leader
 		c.logger.Error("partitions of a broker that started have no leader", slog.Int("broker", int(n.id)), slog.Any("err", err))
 	}
+	if err := c.meta.keeps(n.id); err != nil { // fenced by that change
+		return errors.Join(err, c.closeCopy(n.id))
+	}
 	n.serve(opened)
 	c.mu.Lock()
 	defer c.mu.Unlock()

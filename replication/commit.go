@@ -14,6 +14,7 @@ import (
 // A fencing is the committed change that takes brokers out whose copy of the metadata failed.
 type fencing struct {
 	brokers []int32
+	causes  map[int32]error // why, by broker
 	recs    []metarecord.Record
 	version int64
 }
@@ -45,31 +46,29 @@ func (c *Cluster) commit(recs []metarecord.Record) (version int64, out *fencing,
 	if out, err = c.takeOut(failed, named, recs); err != nil {
 		return 0, nil, err
 	}
-	for _, id := range out.brokers {
-		c.logger.Error("broker is fenced: its copy of the metadata failed", slog.Int("broker", int(id)), slog.Any("err", cause))
-	}
 	return version, out, nil
 }
 
 // takeOut takes brokers out of the set, with a change that is committed on the copies of the others;
-// those of them that fail meanwhile go, too. The image does not contain before yet, which is the
-// change that the copies failed in. named are the sets that a copy may name.
+// those of them that fail meanwhile go, too, and are put into failed. The image does not contain
+// before yet, which is the change that the copies failed in. named are the sets that a copy may name.
 func (c *Cluster) takeOut(failed map[int32]error, named [][]int32, before []metarecord.Record) (out *fencing, err error) {
 	m := c.meta
-	out = &fencing{}
-	var cause error
+	out = &fencing{causes: map[int32]error{}}
 	for len(failed) > 0 {
-		cause = errors.Join(cause, errors.Join(slices.Collect(maps.Values(failed))...))
-		left := m.without(failed)
-		if named = append(named, left); !controller.MayBecome(left, named...) {
-			m.failure = fmt.Errorf("metadata cannot be changed before the cluster is opened again: %w", cause)
+		if !controller.MayBecome(m.without(failed), named...) {
+			maps.Copy(out.causes, failed)
+			m.failure = fmt.Errorf("metadata cannot be changed before the cluster is opened again: %w", out.cause())
 			return nil, m.failure
 		}
+		err := m.drop(failed, named)
+		maps.Copy(out.causes, failed)
+		if err != nil {
+			m.failure = errors.Join(out.cause(), err)
+			return nil, m.failure
+		}
+		named = append(named, m.without(nil))
 		out.brokers = slices.AppendSeq(out.brokers, maps.Keys(failed))
-		if err := m.drop(failed); err != nil {
-			m.failure = errors.Join(cause, err)
-			return nil, m.failure
-		}
 		c.noteController()
 		m.joining = 0
 		out.recs = c.image.fence(out.brokers, before)
@@ -78,24 +77,37 @@ func (c *Cluster) takeOut(failed map[int32]error, named [][]int32, before []meta
 		}
 	}
 	m.inForce = slices.Collect(maps.Keys(m.copies))
+	maps.Copy(m.causes, out.causes)
+	for id, cause := range out.causes {
+		if !errors.Is(cause, errLeaves) {
+			c.logger.Error("broker is fenced: its copy of the metadata failed", slog.Int("broker", int(id)), slog.Any("err", cause))
+		}
+	}
 	return out, nil
 }
+
+// errLeaves is why a broker is taken out whose copy has not failed.
+var errLeaves = errors.New("leaves")
+
+// cause returns why the brokers were taken out.
+func (f *fencing) cause() error { return errors.Join(slices.Collect(maps.Values(f.causes))...) }
 
 // takeOutStuck takes brokers out of the set whose copies have batches that the others have taken back.
 // What the others write from now on must be in another epoch, or nothing tells the copies apart.
 func (c *Cluster) takeOutStuck(stuck map[int32]error) (out *fencing, err error) {
 	m := c.meta
 	cause := errors.Join(slices.Collect(maps.Values(stuck))...)
-	if !controller.MayBecome(m.without(stuck), m.inForce) {
+	named := [][]int32{m.inForce}
+	if !controller.MayBecome(m.without(stuck), named...) {
 		m.failure = cause
 		return nil, m.failure
 	}
 	m.detach(stuck)
-	if _, err := m.beginEpoch(1); err != nil {
+	if err := m.takeOver(stuck, named); err != nil {
 		m.failure = errors.Join(cause, err)
 		return nil, m.failure
 	}
-	return c.takeOut(stuck, [][]int32{m.inForce}, nil)
+	return c.takeOut(stuck, named, nil)
 }
 
 // expel takes a broker out of the set, because it leaves or was cut off. It must not be the last one.
@@ -105,7 +117,7 @@ func (c *Cluster) expel(id int32) error {
 	if m.failure != nil || m.copies[id] == nil {
 		return m.failure
 	}
-	out, err := c.takeOut(map[int32]error{id: fmt.Errorf("broker %d leaves", id)}, [][]int32{m.inForce}, nil)
+	out, err := c.takeOut(map[int32]error{id: fmt.Errorf("broker %d %w", id, errLeaves)}, [][]int32{m.inForce}, nil)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,10 @@ func (n *node) openCopy() (*log.Log, error) {
 // controller take over. asked are the brokers that the configuration asks for. A copy that cannot be
 // written then is as good as missing: without it there may be another newest one, and another epoch.
 func (c *Cluster) openMetadata(claims []claim, asked []int32) error {
-	c.meta = &metaLog{copies: map[int32]*log.Log{}, apart: map[int32]*log.Log{}, slack: c.cfg.metaSlack, part: c.cfg.metaPart}
+	c.meta = &metaLog{
+		copies: map[int32]*log.Log{}, apart: map[int32]*log.Log{}, causes: map[int32]error{},
+		slack: c.cfg.metaSlack, part: c.cfg.metaPart,
+	}
 	if err := c.openCopies(); err != nil {
 		return err
 	}
@@ -188,10 +191,18 @@ func (c *Cluster) join(n *node) error {
 	m.joining = n.id
 	err := c.perform(func(img *image) ([]metarecord.Record, error) { return img.register(n.arrival()), nil }, nil)
 	m.joining = 0
-	if err == nil && m.copies[n.id] == nil {
-		err = fmt.Errorf("broker %d cannot keep the metadata", n.id)
+	if err == nil {
+		err = m.keeps(n.id)
 	}
 	return err
+}
+
+// keeps returns nil if a broker's copy is one of the set, else why it is not any more.
+func (m *metaLog) keeps(id int32) error {
+	if m.copies[id] == nil {
+		return fmt.Errorf("broker %d cannot keep the metadata: %w", id, m.causes[id])
+	}
+	return nil
 }
 
 // A sourceError says that it was the leader's copy that could not be read.

@@ -11,6 +11,7 @@ import (
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/controller"
 )
 
 // metaLog is the controller's log, __cluster_metadata-0: logs like any other whose records are
@@ -23,6 +24,7 @@ type metaLog struct {
 	found   []int32            // those that were there at open
 	inForce []int32            // the set, as committed: as a rule the brokers of copies
 	joining int32              // the broker whose copy the change under way adds; 0: none
+	causes  map[int32]error    // why copies were taken out, or not added, the last time
 	leader  int32              // the broker that is controller
 	failure error              // set: copies differ, and nothing is written before the next open
 	builder record.Builder
@@ -71,8 +73,8 @@ func (m *metaLog) beginEpoch(step int32) (broken int32, err error) {
 		latest, _ := l.Epochs().Latest()
 		epoch = max(epoch, latest)
 	}
-	for id, l := range m.copies {
-		if err := l.SetLeaderEpoch(epoch + step); err != nil {
+	for _, id := range slices.Sorted(maps.Keys(m.copies)) {
+		if err := m.copies[id].SetLeaderEpoch(epoch + step); err != nil {
 			return id, fmt.Errorf("begin controller epoch %d on broker %d: %w", epoch+step, id, err)
 		}
 	}
@@ -108,13 +110,16 @@ func (m *metaLog) append(recs []metarecord.Record) (version int64, failed map[in
 	}
 	end := m.own().EndOffset()
 	version, failed = m.writeTo(m.copies, batch, end)
-	if joining := m.apart[m.joining]; joining != nil && len(failed) == 0 {
-		var refused map[int32]error
-		if _, refused = m.writeTo(map[int32]*log.Log{m.joining: joining}, batch, end); refused == nil {
+	if joining := m.apart[m.joining]; joining != nil {
+		if len(failed) == 0 {
+			_, failed = m.writeTo(map[int32]*log.Log{m.joining: joining}, batch, end)
+		} else { // the change registers it, so that it has to be fenced as well
+			failed[m.joining] = fmt.Errorf("write metadata on broker %d: others failed before it: %v", m.joining, failed)
+		}
+		if failed[m.joining] == nil {
 			m.copies[m.joining] = joining
 			delete(m.apart, m.joining)
 		}
-		failed = refused
 	}
 	if version > 0 {
 		m.size += int64(len(batch))
@@ -161,14 +166,36 @@ func (m *metaLog) without(failed map[int32]error) (ids []int32) {
 	return ids
 }
 
-// drop takes copies that failed out of the set. If the controller's own is among them another
-// broker is controller from now on, in a new epoch.
-func (m *metaLog) drop(failed map[int32]error) error {
+// drop takes copies that failed out of those that are written to. If the controller's own is among
+// them another broker is controller from now on, in a new epoch. See takeOver for named and errors.
+func (m *metaLog) drop(failed map[int32]error, named [][]int32) error {
 	if !m.detach(failed) {
 		return nil
 	}
-	_, err := m.beginEpoch(1)
-	return err
+	return m.takeOver(failed, named)
+}
+
+// takeOver begins a new epoch on the copies that are left. Those that fail in it are taken out, too,
+// and put into failed, as long as the others have half of each of the sets named. One that cannot be
+// spared is asked again, once: beginning an epoch replaces a file, and fails without a trace. Each
+// attempt has an epoch of its own, because the copy that failed may have begun the one before.
+func (m *metaLog) takeOver(failed map[int32]error, named [][]int32) error {
+	asked := map[int32]bool{}
+	for step := int32(1); ; step++ {
+		broken, err := m.beginEpoch(step)
+		if err == nil {
+			return nil
+		}
+		gone := map[int32]error{broken: err}
+		switch {
+		case controller.MayBecome(m.without(gone), named...):
+			failed[broken] = err
+			m.detach(gone)
+		case asked[broken]:
+			return err
+		}
+		asked[broken] = true
+	}
 }
 
 // detach takes copies that failed out of those that are written to. If the controller's own is among

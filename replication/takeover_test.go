@@ -1,0 +1,126 @@
+package replication
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+// end ends a broker in one of the two ways.
+func (c *Cluster) end(t *testing.T, id int32, kill bool) error {
+	if kill {
+		return c.KillBroker(id)
+	}
+	return c.StopBroker(t.Context(), id)
+}
+
+// Another disk fails while a controller goes, once, whichever of its calls that is, or for good: its broker is fenced,
+// another one is controller, and the metadata can be changed as before.
+func TestDiskFailsWhileTheNextControllerTakesOver(t *testing.T) {
+	for _, n := range []int{4, 5} {
+		for _, bad := range []int{2, n} { // the next controller, and one that only follows
+			for _, kill := range []bool{true, false} {
+				for after := range 12 {
+					synctest.Test(t, func(t *testing.T) { failInTakeOver(t, n, bad, kill, vfs.Fault{After: after, Times: 1}) })
+				}
+				synctest.Test(t, func(t *testing.T) { failInTakeOver(t, n, bad, kill, vfs.Fault{Times: vfs.Always}) })
+			}
+		}
+	}
+}
+
+// With three brokers the other two are both needed when one is gone: a copy that fails once to begin the
+// epoch is asked again.
+func TestCopyThatCannotBeSparedIsAskedAgain(t *testing.T) {
+	for _, file := range []string{"leader-epoch-checkpoint*", "strata.state*"} {
+		for _, bad := range []int{2, 3} {
+			for _, kill := range []bool{true, false} {
+				synctest.Test(t, func(t *testing.T) { failInTakeOver(t, 3, bad, kill, vfs.Fault{Pattern: file, Times: 1}) })
+			}
+		}
+	}
+}
+
+func failInTakeOver(t *testing.T, n, bad int, kill bool, fault vfs.Fault) {
+	ds := newDisks(n)
+	c := openWith(t, ds.config())
+	placed(t, c, "orders", 1, 2, 3)
+	require.Equal(t, int32(1), c.Controller())
+	fault.Ops, fault.Err = vfs.OpChange, errDisk
+	mend := ds[bad-1].Inject(fault)
+	err := c.end(t, 1, kill)
+	require.NoError(t, err, "%d brokers, disk %d, call %d", n, bad, fault.After)
+	synctest.Wait() // the fenced one ends
+	mend()
+	require.NotEqual(t, int32(1), c.Controller())
+	require.Contains(t, c.Brokers(), c.Controller())
+	require.NotContains(t, c.Brokers(), int32(1))
+	require.GreaterOrEqual(t, len(c.Brokers()), n-2)
+	create(t, c, "new", 1)
+	for _, id := range []int32{1, int32(bad)} {
+		if err := c.StartBroker(t.Context(), id); !errors.Is(err, ErrBrokerRunning) {
+			require.NoError(t, err)
+		}
+	}
+	require.Len(t, c.Brokers(), n)
+	create(t, c, "later", 1)
+	require.Equal(t, []int32{1, 2, 3}, leaders(t, c, "orders"))
+	require.NoError(t, c.Close())
+	ds.requireEqualCopies(t)
+}
+
+// When too few copies begin the epoch it is final, until the next open, which finds all that was there.
+func TestTakeOverWithTooFewIsFinal(t *testing.T) {
+	ds := newDisks(3)
+	c := openWith(t, ds.config())
+	placed(t, c, "orders", 1, 2, 3)
+	mend := ds[2].Inject(vfs.Fault{Ops: vfs.OpChange, Pattern: "leader-epoch-checkpoint*", Times: vfs.Always, Err: errDisk})
+	require.ErrorIs(t, c.KillBroker(1), errDisk)
+	require.ErrorIs(t, c.AddPartitions(t.Context(), "orders", 5), errDisk)
+	mend()
+	require.ErrorIs(t, c.AddPartitions(t.Context(), "orders", 5), errDisk)
+	_ = c.Close()
+	c = openWith(t, ds.config())
+	require.Equal(t, []int32{1, 2, 3}, leaders(t, c, "orders"))
+	require.NoError(t, c.AddPartitions(t.Context(), "orders", 5))
+	require.NoError(t, c.Close())
+	ds.requireEqualCopies(t)
+}
+
+// A start that fails because of a disk says so with the disk's error, and can be repeated.
+func TestStartThatADiskRefusesSaysWhy(t *testing.T) {
+	for _, bad := range []int{1, 2, 5} { // 1 is controller, 5 is started
+		for after := range 60 {
+			synctest.Test(t, func(t *testing.T) {
+				ds := newDisks(5)
+				c := openWith(t, ds.config())
+				placed(t, c, "orders", 1, 2, 5)
+				require.NoError(t, c.KillBroker(5))
+				create(t, c, "new", 3)
+				mend := ds[bad-1].Inject(vfs.Fault{Ops: vfs.OpChange, After: after, Times: 1, Err: errDisk})
+				err := c.StartBroker(t.Context(), 5)
+				synctest.Wait()
+				mend()
+				if err != nil {
+					require.ErrorContains(t, err, errDisk.Error(), "disk %d, call %d", bad, after)
+					require.True(t, errors.Is(err, errDisk) || bad != 5, "call %d: %v", after, err)
+					require.NotContains(t, c.Brokers(), int32(5), "disk %d, call %d: %v", bad, after, err)
+					require.Equal(t, int32(-1), c.Leader("orders", 2))
+				}
+				for id := range int32(5) {
+					if err := c.StartBroker(t.Context(), id+1); !errors.Is(err, ErrBrokerRunning) {
+						require.NoError(t, err, "disk %d, call %d", bad, after)
+					}
+				}
+				require.Equal(t, []int32{1, 2, 3, 4, 5}, c.Brokers())
+				create(t, c, "later", 1)
+				require.NoError(t, c.Close())
+				ds.requireEqualCopies(t)
+			})
+		}
+	}
+}
