@@ -155,11 +155,14 @@ func readOffsets(fsys vfs.FS, path string) (map[string]int64, error) {
 	return offsets, nil
 }
 
-// kafkaState is what Kafka's files say of the log in dir; known says that it was closed in order.
-func (d *Directory) kafkaState(dir string) (st manifest.State, known bool) {
+// kafkaState is what Kafka's files say of l; known says that it was closed in order.
+func (d *Directory) kafkaState(l *Log) (st manifest.State, known bool) {
+	if !d.holds(l) {
+		return st, false
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	name := filepath.Base(dir)
+	name := filepath.Base(l.path)
 	st = manifest.State{Start: d.kafka.starts[name], RecoveryPoint: d.kafka.recoveries[name]}
 	if _, ok := d.kafka.recoveries[name]; ok && d.kafka.clean {
 		st.Clean, known = true, true
@@ -185,6 +188,9 @@ func (d *Directory) wasClosed(l *Log, err error) {
 		if !l.durability.settled() { // what the journal has of the log must stay, and be still when the log is opened again
 			d.syncer.journal.retire(errors.Join(err, l.Err()))
 		}
+		return
+	}
+	if !d.holds(l) {
 		return
 	}
 	if l.removed {

@@ -44,9 +44,11 @@ func (l *Log) outliveNamesake(cfg *Config, start int64) error {
 		return fmt.Errorf("write state of %s: %w", l.path, err)
 	}
 	l.unentered.Store(false)
-	l.dir.mu.Lock()
-	l.dir.kafka.forget(filepath.Base(l.path))
-	l.dir.mu.Unlock()
+	if l.dir.holds(l) {
+		l.dir.mu.Lock()
+		l.dir.kafka.forget(filepath.Base(l.path))
+		l.dir.mu.Unlock()
+	}
 	return nil
 }
 
@@ -54,7 +56,7 @@ func (l *Log) outliveNamesake(cfg *Config, start int64) error {
 // a log that is open alone, or through a Directory that lies elsewhere, nobody has read them.
 func (d *Directory) names(fsys vfs.FS, l *Log) bool {
 	parent, name := filepath.Split(l.claim.name)
-	if filepath.Clean(parent) == d.real {
+	if d.holds(l) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		return d.kafka.names(filepath.Base(l.path))
@@ -65,6 +67,12 @@ func (d *Directory) names(fsys vfs.FS, l *Log) bool {
 		k.starts, err = readOffsets(fsys, filepath.Join(parent, logStartFile))
 	}
 	return err != nil || k.names(name)
+}
+
+// holds reports whether l lies right below d, so that the checkpoints of d may speak of it. A log
+// that is only read has a Directory of its own, which has those beside it.
+func (d *Directory) holds(l *Log) bool {
+	return l.readOnly || filepath.Dir(l.claim.name) == d.real || !d.solo && filepath.Dir(filepath.Clean(l.path)) == filepath.Clean(d.path)
 }
 
 func (k *kafkaFiles) names(name string) bool {

@@ -201,6 +201,27 @@ func TestFaultWhileALogIsBegunAgainLeavesNoneOrTheNewOne(t *testing.T) {
 	}
 }
 
+// A log that lies elsewhere has only the last part of its path in common with the one that the
+// checkpoints of its Directory name: neither is taken for the other.
+func TestLogElsewhereIsNotTakenForItsDirectorysOwn(t *testing.T) {
+	t.Parallel()
+	disk := closedDirectory(t)
+	want, err := vfs.ReadFile(disk, "dir/"+recoveryPointFile)
+	require.NoError(t, err)
+	d, err := OpenDirectory("dir", DirectoryConfig{FS: disk})
+	require.NoError(t, err)
+	for range 2 { // the second time it has a file, and no state
+		l, err := Open("elsewhere/t-0", Config{Dir: d})
+		require.NoError(t, err)
+		require.Zero(t, l.StartOffset())
+		require.NoError(t, l.Close())
+	}
+	require.NoError(t, d.Close())
+	got, err := vfs.ReadFile(disk, "dir/"+recoveryPointFile)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+}
+
 // Logs whose names the checkpoints do not have cost what they did.
 func TestOnlyALogThatTheCheckpointsNameGetsAStateAtOnce(t *testing.T) {
 	t.Parallel()

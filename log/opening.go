@@ -114,7 +114,7 @@ func (o *opening) gather() (err error) {
 	}
 	old := known && l.dir.takenByKafka() // the broker knew nothing of the state, and has changed what it speaks of
 	if len(files) > 0 && (!known || old) {
-		st, known = l.dir.kafkaState(l.path)
+		st, known = l.dir.kafkaState(l)
 	}
 	if st.Version < 2 {
 		if o.facts.SwapEnds, err = swapEnds(o.cfg.FS, l.path, files); err != nil {
