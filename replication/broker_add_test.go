@@ -152,8 +152,10 @@ func TestMembersThatCameAndWentSurviveSnapshots(t *testing.T) {
 	create(t, c, "a", 1)
 	require.NoError(t, c.StopBroker(t.Context(), 2))
 	create(t, c, "b", 1)
+	c.changing <- struct{}{} // the snapshot after the change is through
 	require.Positive(t, c.meta.own().StartOffset())
 	members := c.image.members
+	<-c.changing
 	require.NoError(t, c.Close())
 	img := newImage()
 	c, err = Open(Config{FS: fsys, Dir: "data", Brokers: 1})

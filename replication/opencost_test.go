@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,10 +50,16 @@ func TestOpenMakesFewCallsForEachPartition(t *testing.T) {
 				return ops
 			}
 			few, many := cost(10), cost(60)
-			t.Logf("each partition: %.1f calls, %.1f changes, %.1f reads", (many[0]-few[0])/50, (many[1]-few[1])/50, (many[2]-few[2])/50)
-			require.LessOrEqual(t, (many[0]-few[0])/50, tc.calls, "calls")
-			require.LessOrEqual(t, (many[1]-few[1])/50, tc.changes, "changes")
-			require.LessOrEqual(t, (many[2]-few[2])/50, tc.reads, "reads")
+			var each [3]float64
+			for i := range each {
+				// A call of the cluster's own goroutines may be in one count and not in the other; one for each
+				// partition is 50.
+				each[i] = math.Round((many[i] - few[i]) / 50)
+			}
+			t.Logf("each partition: %v calls, changes, reads", each)
+			require.LessOrEqual(t, each[0], tc.calls, "calls")
+			require.LessOrEqual(t, each[1], tc.changes, "changes")
+			require.LessOrEqual(t, each[2], tc.reads, "reads")
 		})
 	}
 }
