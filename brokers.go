@@ -16,8 +16,8 @@ func (c *Cluster) StopBroker(ctx context.Context, id int32) error {
 	return c.brokers.StopBroker(ctx, id)
 }
 
-// StartBroker starts a broker that was stopped, killed, or fenced because its disk failed. It blocks
-// until the broker serves.
+// StartBroker starts a broker that was stopped, killed, or fenced because its disk
+// failed. It blocks until the broker serves.
 func (c *Cluster) StartBroker(ctx context.Context, id int32) error {
 	return c.brokers.StartBroker(ctx, id)
 }

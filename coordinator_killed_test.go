@@ -17,8 +17,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// The broker that coordinates a group dies while its members work, again and again. They commit what
-// they have done when it is back, nobody joins again, and no record is handed out twice.
+// The broker that coordinates a group dies while its members work, again and again. They commit
+// what they have done when it is back, nobody joins again, and no record is handed out twice.
 func TestMembersWorkThroughTheDeathOfTheirCoordinator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

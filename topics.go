@@ -31,9 +31,9 @@ func (c *Cluster) EnsureTopic(ctx context.Context, name string, cfg topic.Config
 
 // AddPartitions grows a topic to total partitions. Records already written stay where they are;
 // where keys go changes from now on. With an assignment it says which brokers have the replicas of
-// each new partition. Errors: ErrUnknownTopic, replication.ErrInvalidPartitions (not more than there
-// are), replication.ErrInvalidAssignment, replication.ErrPolicyViolation, replication.ErrClosed,
-// ctx's.
+// each new partition. Errors: ErrUnknownTopic, replication.ErrInvalidPartitions (not
+// more than there are), replication.ErrInvalidAssignment,
+// replication.ErrPolicyViolation, replication.ErrClosed, ctx's.
 func (c *Cluster) AddPartitions(ctx context.Context, name string, total int, assignment ...[]int32) error {
 	return c.brokers.AddPartitions(ctx, name, total, assignment...)
 }

@@ -22,8 +22,8 @@ func init() {
 
 var warmUp bool
 
-// kafka is a real Apache Kafka, started as a process of its own by the script that $KAFKA_REFEREE names:
-// SCRIPT start DIR -p PORT prints "ready HOST:PORT", SCRIPT stop DIR ends it.
+// kafka is a real Apache Kafka, started as a process of its own by the script that $KAFKA_REFEREE
+// names: SCRIPT start DIR -p PORT prints "ready HOST:PORT", SCRIPT stop DIR ends it.
 type kafka struct {
 	dir string
 	set []string

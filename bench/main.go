@@ -201,7 +201,8 @@ func must(err error) {
 func spawn(j Job) Result {
 	b, _ := json.Marshal(j)
 	cmd := exec.Command("/proc/self/exe", "-child", string(b))
-	if os.Getenv("GOGC") == "" { // one of the libraries sets it to 50 for the whole process, and so for every subject
+	// one of the libraries sets it to 50 for the whole process, and so for every subject
+	if os.Getenv("GOGC") == "" {
 		cmd.Env = append(os.Environ(), "GOGC=100")
 	}
 	if os.Getenv("BENCH_DEBUG") != "" {

@@ -27,7 +27,8 @@ func openCluster(dir string, sync bool) (*strata.Cluster, error) {
 	}
 	cfg := topic.Config{Partitions: 1}
 	if !sync {
-		cfg.Properties = map[string]string{"flush.messages": "9223372036854775807"} // Kafka's default: never by count
+		// Kafka's default: never by count
+		cfg.Properties = map[string]string{"flush.messages": "9223372036854775807"}
 	}
 	return c, c.CreateTopic(context.Background(), benchTopic, cfg)
 }

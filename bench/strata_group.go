@@ -84,7 +84,8 @@ func strataGroup(j Job) (Result, error) {
 	if err := awaitAssignment(ctx, members); err != nil {
 		return Result{}, err
 	}
-	if err := g.begin(ctx, p); err != nil { // as the limits, which open their files before they are measured
+	// as the limits, which open their files before they are measured
+	if err := g.begin(ctx, p); err != nil {
 		return Result{}, err
 	}
 	noise()

@@ -59,7 +59,8 @@ func init() {
 	ops["topics"], ops["many-write"], ops["many-open"] = opTopics, opManyWrite, opManyOpen
 }
 
-// opTopics creates topics through a Kafka client and writes the first record of each: one after the other, or all at once.
+// opTopics creates topics through a Kafka client and writes the first record of
+// each: one after the other, or all at once.
 func opTopics(j Job) (Result, error) {
 	b := lookup(j.Subject).broker()
 	addrs, err := b.Start(j.Dir)
@@ -129,7 +130,8 @@ func createTopics(cl *kgo.Client, from, to int) (ids [][16]byte, err error) {
 	return ids, nil
 }
 
-// produceTo writes one record without asking for metadata, which the client would do at most every 10 ms.
+// produceTo writes one record without asking for metadata, which
+// the client would do at most every 10 ms.
 func produceTo(cl *kgo.Client, name string, id [16]byte, value []byte) error {
 	var b record.Builder
 	b.AppendKV(time.Now().UnixMilli(), nil, value, nil)
@@ -153,7 +155,8 @@ func produceTo(cl *kgo.Client, name string, id [16]byte, value []byte) error {
 	return nil
 }
 
-// opManyWrite writes three records to each of many partitions, and closes the cluster unless the process is going to be killed.
+// opManyWrite writes three records to each of many partitions, and closes the cluster
+// unless the process is going to be killed.
 func opManyWrite(j Job) (Result, error) {
 	c, err := strata.Open(strata.Config{Dir: j.Dir})
 	if err != nil {

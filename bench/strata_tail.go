@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// strataTail produces at a fixed pace and measures, at the readers, from SendAsync to the loop body: all readers' latencies together.
-// The rate reported is the writer's.
+// strataTail produces at a fixed pace and measures, at the readers, from SendAsync to the loop
+// body: all readers' latencies together. The rate reported is the writer's.
 func strataTail(j Job) (Result, error) {
 	c, err := openCluster(j.Dir, false)
 	if err != nil {
@@ -72,7 +72,8 @@ func pace(p *producer.Producer, size int, n int64, perTick int, epoch time.Time)
 	}
 	for sent := int64(0); sent < n; {
 		<-tick.C
-		due := min(n, int64(time.Since(start)/time.Millisecond)*int64(perTick)) // ticks may be dropped: keep the rate
+		// ticks may be dropped: keep the rate
+		due := min(n, int64(time.Since(start)/time.Millisecond)*int64(perTick))
 		for ; sent < due; sent++ {
 			stampTime(buf, epoch)
 			p.SendAsync(bg, record.Record{Topic: benchTopic, Value: buf}, done)

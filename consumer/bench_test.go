@@ -116,7 +116,8 @@ func BenchmarkCommitEachBatch(b *testing.B) {
 			require.NoError(b, err)
 			batch, err := c.Poll(b.Context())
 			require.NoError(b, err)
-			require.NoError(b, c.CommitOffsets(b.Context(), batch.Offsets())) // the offsets topic has its files
+			// the offsets topic has its files
+			require.NoError(b, c.CommitOffsets(b.Context(), batch.Offsets()))
 			remove := disk.Inject(vfs.Fault{Ops: vfs.OpSync, Times: vfs.Always, Delay: 2 * time.Millisecond})
 			b.ResetTimer()
 			for range b.N {

@@ -170,7 +170,8 @@ func TestAsyncCommitsDoNotBlockAndCallBackWhenTheyAreDurable(t *testing.T) {
 			synctest.Wait() // the first one is on its way before the others come
 		}
 		require.Zero(t, time.Since(begun), "nobody waited")
-		durable := []time.Duration{time.Second, 2 * time.Second} // the first one; those that came meanwhile, sent as one
+		// the first one; those that came meanwhile, sent as one
+		durable := []time.Duration{time.Second, 2 * time.Second}
 		for i := range int64(5) {
 			got := <-confirmed
 			require.Equal(t, i+1, got.offset, "in the order of the calls")

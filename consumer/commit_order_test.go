@@ -49,7 +49,8 @@ func TestCommitsArriveInTheOrderOfTheirCallsAlsoBehindCommitAsync(t *testing.T) 
 func TestCommitInACallbackOfCommitAsyncDoesNotWaitForTheQueueBehindIt(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, cl *strata.Cluster) {
 		fill(t, cl, 0, 10)
-		b := &slowCommits{Cluster: cl, delays: []time.Duration{time.Second}} // so that the second one waits
+		// so that the second one waits
+		b := &slowCommits{Cluster: cl, delays: []time.Duration{time.Second}}
 		c := open(t, b, consumer.Config{Group: "g", Topics: []string{"t"}, Commit: consumer.CommitManual})
 		rs := read(t, c, 4)
 		got := make(chan error, 2)

@@ -258,8 +258,8 @@ func TestCommitInACallbackIsRefusedWhenThePartitionIsLostAlsoIfALaterOneWasSent(
 	})
 }
 
-// Commit of another goroutine was called last, so it comes last: behind the commits that gather, and
-// behind what their callbacks commit. One whose context ends leaves the queue alone.
+// Commit of another goroutine was called last, so it comes last: behind the commits that gather,
+// and behind what their callbacks commit. One whose context ends leaves the queue alone.
 func TestCommitThatWaitsComesBehindThoseThatGatherAndTheirCallbacks(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, cl *strata.Cluster) {
 		b := &heldCommits{}

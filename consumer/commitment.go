@@ -45,8 +45,9 @@ func (c *Consumer) commitBefore(ctx context.Context, offsets map[record.TopicPar
 	return cm.err
 }
 
-// commitTogether settles commitments by one commit, unless the group has to be asked again. Of a partition that several have, the last one's offset is sent. Each has its own
-// outcome: what is wrong with one of them, or becomes of its partitions, leaves the others alone.
+// commitTogether settles commitments by one commit, unless the group has to be asked again. Of a
+// partition that several have, the last one's offset is sent. Each has its own outcome: what is
+// wrong with one of them, or becomes of its partitions, leaves the others alone.
 func (c *Consumer) commitTogether(ctx context.Context, cms []*commitment) {
 	for {
 		left, m := c.unsettled(cms)
@@ -76,8 +77,8 @@ func settleAll(cms []*commitment, err error) {
 	}
 }
 
-// commitError is the error of a commit that the group refused. That somebody else has the partitions
-// by now, or the topic is gone, is ErrRebalanced.
+// commitError is the error of a commit that the group refused. That somebody else has the
+// partitions by now, or the topic is gone, is ErrRebalanced.
 func commitError(err error) error {
 	switch {
 	case errors.Is(err, group.ErrUnknownMember), errors.Is(err, group.ErrIllegalGeneration), errors.Is(err, group.ErrFencedInstance),

@@ -55,7 +55,8 @@ func TestEveryBlockingCallEndsWithItsContext(t *testing.T) {
 				c := open(t, b, consumer.Config{Group: "g", Topics: []string{"t"}, Commit: consumer.CommitManual, MaxWait: time.Hour})
 				batch, err := c.Poll(t.Context())
 				require.NoError(t, err)
-				require.NoError(t, c.CommitOffsets(t.Context(), batch.Offsets())) // the offsets topic has its files
+				// the offsets topic has its files
+				require.NoError(t, c.CommitOffsets(t.Context(), batch.Offsets()))
 				remove := disk.Inject(vfs.Fault{Ops: vfs.OpSync, Times: vfs.Always, Delay: time.Hour})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()

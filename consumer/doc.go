@@ -46,7 +46,7 @@
 //
 //	for r, err := range c.Records(ctx) { … }  // one by one
 //	b, err := c.Poll(ctx)                     // the classic loop
-//	err := c.Run(ctx, handler, RunConfig{})   // a pool of workers, contiguous commits, retries, dead letters
+//	err := c.Run(ctx, handler, RunConfig{})   // workers, contiguous commits, retries, dead letters
 //
 // # Shutting down
 //

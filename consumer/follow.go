@@ -102,7 +102,8 @@ func (r *reader) watch(ctx context.Context) *watch {
 			if err == nil {
 				w.version = v
 			}
-			w.err = err // the context ended, or partitions that are added would not be noticed any more
+			// the context ended, or partitions that are added would not be noticed any more
+			w.err = err
 			if w.cancel != nil {
 				w.hit = true
 				w.cancel()

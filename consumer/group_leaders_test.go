@@ -46,12 +46,14 @@ func TestNewLeaderOfAPartitionDoesNotRebalanceItsGroup(t *testing.T) {
 		m := poll(t, open(t, moving, config(consumer.CommitProcessed)), nil)
 		before := waitStable(t, b, "g", 1)
 		moving.moved.Store(true)
-		require.NoError(t, b.CreateTopic(t.Context(), "other", topic.Config{})) // whoever waits for new metadata looks at it
+		// whoever waits for new metadata looks at it
+		require.NoError(t, b.CreateTopic(t.Context(), "other", topic.Config{}))
 		time.Sleep(time.Minute)
 		after := waitStable(t, b, "g", 1)
 		require.Equal(t, before.Generation, after.Generation)
 		require.Len(t, m.Assignment(), 2)
-		require.NoError(t, b.AddPartitions(t.Context(), "t", 3)) // which is seen: the metadata is looked at
+		// which is seen: the metadata is looked at
+		require.NoError(t, b.AddPartitions(t.Context(), "t", 3))
 		time.Sleep(time.Minute)
 		require.Len(t, m.Assignment(), 3)
 		m.leave(t)

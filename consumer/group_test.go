@@ -35,7 +35,8 @@ func TestTwoMembersShareThePartitionsEvenlyAndEachRecordHasOneReader(t *testing.
 		m1 := poll(t, open(t, b, config(consumer.CommitProcessed)), count)
 		m2 := poll(t, open(t, b, config(consumer.CommitProcessed)), count)
 		waitStable(t, b, "g", 2)
-		time.Sleep(10 * time.Second) // what moves is given up in one generation and taken in the next
+		// what moves is given up in one generation and taken in the next
+		time.Sleep(10 * time.Second)
 		require.Len(t, m1.Assignment(), 3)
 		require.Len(t, m2.Assignment(), 3)
 		require.NotContains(t, m1.Assignment(), m2.Assignment()[0])

@@ -35,8 +35,8 @@ type lastAssignment struct {
 	generation int32
 }
 
-// errRejoin says that the group rebalances; errGone that this member is out of it; errSilence that it
-// may be, since nobody has heard of it for a session.
+// errRejoin says that the group rebalances; errGone that this member is out of it; errSilence that
+// it may be, since nobody has heard of it for a session.
 var (
 	errRejoin  = errors.New("consumer: rebalance")
 	errGone    = errors.New("consumer: member is out of the group")

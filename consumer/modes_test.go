@@ -198,7 +198,8 @@ func TestFreeConsumersHaveNoGroupExclusivityHeartbeatOrFailureDetection(t *testi
 			require.Len(t, read(t, c, 3), 3, "every one reads every record")
 			cs = append(cs, c)
 		}
-		time.Sleep(10 * consumer.DefaultMaxPollInterval) // not polled: nobody notices, nobody takes anything away
+		// not polled: nobody notices, nobody takes anything away
+		time.Sleep(10 * consumer.DefaultMaxPollInterval)
 		fill(t, b, 0, 1)
 		for _, c := range cs {
 			require.Len(t, read(t, c, 2), 2)

@@ -67,7 +67,9 @@ func TestAfterPollEveryOtherWayOfReadingGoesOnBehindItsBatch(t *testing.T) {
 			for b, err := range c.Batches(t.Context()) {
 				require.NoError(t, err)
 				_ = b
-				break // none of it is processed: if not committed before it comes again, and nothing older
+				// none of it is processed: if not committed before it comes again, and nothing
+				// older
+				break
 			}
 			if mode != consumer.CommitBeforeDelivery {
 				for _, r := range read(t, c, 10) {

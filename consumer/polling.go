@@ -75,8 +75,8 @@ func (c *Consumer) next(ctx context.Context) (*part, error) {
 	}
 }
 
-// handleChanges acts on everything that happened since the last time. It runs on the polling goroutine,
-// between two records.
+// handleChanges acts on everything that happened since the last time. It runs on the
+// polling goroutine, between two records.
 func (c *Consumer) handleChanges(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -69,7 +69,8 @@ func (c *Consumer) seekLocked(p *part, offset int64) {
 		c.runner.forget(p)
 	}
 	if offset >= 0 {
-		p.d.done(offset) // where the application wants to go on is committed like something processed
+		// where the application wants to go on is committed like something processed
+		p.d.done(offset)
 	}
 	p.located, p.failed, p.trouble = true, nil, trouble{}
 	c.wakeLocked()

@@ -84,7 +84,8 @@ func TestReadGoesOnBehindRecordsThatAreDeletedMeanwhile(t *testing.T) {
 		for r, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: "t", MaxBytes: 1}) {
 			require.NoError(t, err)
 			got = append(got, r.Offset)
-			_, err := c.DeleteRecords(t.Context(), map[record.TopicPartition]int64{tp(0): -1}) // all
+			// all
+			_, err := c.DeleteRecords(t.Context(), map[record.TopicPartition]int64{tp(0): -1})
 			require.NoError(t, err)
 			fill(t, c, 0, 1) // not to be read: it came later
 		}

@@ -148,7 +148,8 @@ func (c *Consumer) joinRequest(s memberState, topics []string, m *membership) gr
 		case m == nil:
 		case !m.eager:
 			owned = m.parts
-		case !assignor.AllCooperative([]assignor.Assignor{a}): // in user data, if it is sticky; a cooperative one would hold back what moves
+		case !assignor.AllCooperative([]assignor.Assignor{a}):
+			// in user data, if it is sticky; a cooperative one would hold back what moves
 			owned, generation = m.last.parts, m.last.generation
 		}
 		req.Protocols = append(req.Protocols, assignor.Protocol{Name: a.Name(), Metadata: assignor.SubscriptionFor(a, topics, owned, generation, c.cfg.Rack)})

@@ -52,8 +52,8 @@ func (c *Consumer) recordsOnce(ctx context.Context, yield func(record.Record, er
 	return c.yieldCommitted(b, yield), nil
 }
 
-// yieldChunk hands out what is fetched of p, until that ends or something happened. False: the loop was
-// left.
+// yieldChunk hands out what is fetched of p, until that ends or
+// something happened. False: the loop was left.
 func (c *Consumer) yieldChunk(p *part, yield func(record.Record, error) bool) (more bool) {
 	d, inHand := p.chunk.d, false
 	p.chunk.keepBytes()

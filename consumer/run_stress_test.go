@@ -140,7 +140,8 @@ func (s *storm) step(p *producer.Producer) {
 		m := s.members[s.intN(n)]
 		for _, tp := range m.c.Assignment() {
 			if tp.Topic == "t" && s.intN(2) == 0 {
-				_ = m.c.Seek(tp, max(0, s.committedOf(tp)-int64(s.intN(3)))) // it may be gone by now
+				// it may be gone by now
+				_ = m.c.Seek(tp, max(0, s.committedOf(tp)-int64(s.intN(3))))
 			}
 		}
 	case what == 6:

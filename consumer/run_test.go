@@ -141,7 +141,8 @@ func TestRunLetsHandlersFinishBeforeAPartitionGoes(t *testing.T) {
 		c := open(t, b, config(consumer.CommitProcessed))
 		ctx, cancel := context.WithCancel(t.Context())
 		var mu sync.Mutex
-		begun := map[int32]bool{} // one worker may have both: what it has not begun is dropped, and the other member's
+		// one worker may have both: what it has not begun is dropped, and the other member's
+		begun := map[int32]bool{}
 		ended := make(chan error, 1)
 		go func() {
 			ended <- c.Run(ctx, func(_ context.Context, r record.Record) error {

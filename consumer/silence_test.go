@@ -35,9 +35,9 @@ func (b *unheard) Join(ctx context.Context, r group.JoinRequest) (group.JoinResp
 	return b.Backend.Join(ctx, r)
 }
 
-// Nobody answers for longer than a session. The member gives its partitions up, since others may have
-// them by now, and is back under its id at once when there is an answer: under another one it would
-// wait for its own former session to end.
+// Nobody answers for longer than a session. The member gives its partitions up, since others may
+// have them by now, and is back under its id at once when there is an answer: under another one it
+// would wait for its own former session to end.
 func TestMemberThatHeardNothingForASessionIsBackUnderItsID(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
 		w := &unheard{Backend: b}

@@ -36,9 +36,10 @@ type groupStorm struct {
 	sent   map[string]bool // values of this life
 	stable map[record.TopicPartition]int64
 
-	mu    sync.Mutex // guards the fields below
-	seen  map[string]int
-	owner map[string]string // by partition, life and generation: member that was handed a record there
+	mu   sync.Mutex // guards the fields below
+	seen map[string]int
+	// by partition, life and generation: member that was handed a record there
+	owner map[string]string
 }
 
 // A stormy member checks what it is handed.
@@ -142,7 +143,8 @@ func (m *stormy) leave(fromOutside bool) {
 		m.stop()
 		<-m.done
 	}
-	if err := m.Close(); err != nil && !m.link.off.Load() && !errors.Is(err, group.ErrFencedInstance) && !errors.Is(err, context.DeadlineExceeded) { // a long body
+	// a long body
+	if err := m.Close(); err != nil && !m.link.off.Load() && !errors.Is(err, group.ErrFencedInstance) && !errors.Is(err, context.DeadlineExceeded) {
 		m.s.t.Errorf("%s: close: %v", m.name, err)
 	}
 	m.stop()

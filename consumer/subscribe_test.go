@@ -57,7 +57,8 @@ func TestTopicThatMayComeLaterIsReadFromItsFirstRecord(t *testing.T) {
 					got = append(got, r.Topic+string(r.Value))
 				})
 				time.Sleep(20 * time.Second)
-				for _, name := range []string{"later", "later-still"} { // the pattern is to match the whole name
+				// the pattern is to match the whole name
+				for _, name := range []string{"later", "later-still"} {
 					require.NoError(t, b.CreateTopic(t.Context(), name, topic.Config{Partitions: 1}))
 				}
 				sendTo(t, b, "later", "a", "b")

@@ -168,7 +168,8 @@ func TestReadersSeeWhatTheirIsolationLevelShows(t *testing.T) {
 				got[i], _ = h.read(cfg, byPoll)
 			}
 		})
-		require.Equal(rt, want, got, "read committed, read uncommitted") // outside: rapid cannot shrink what fails in a bubble
+		// outside: rapid cannot shrink what fails in a bubble
+		require.Equal(rt, want, got, "read committed, read uncommitted")
 	})
 }
 

@@ -17,14 +17,19 @@ import (
 
 // Admin is what tools and tests do with groups.
 type Admin interface {
-	Groups(ctx context.Context) ([]Info, error)                                                                          // all, by id; without offsets
-	Group(ctx context.Context, id string) (Info, error)                                                                  // everything about one
-	WaitGroup(ctx context.Context, id string, pred func(Info) bool) (Info, error)                                        // waits until pred holds
-	Lags(ctx context.Context) ([]GroupLag, error)                                                                        // of all, with drain times
-	ResetOffsets(ctx context.Context, id string, to record.Offsets) error                                                // of a group without members
-	RewindGroup(ctx context.Context, id string, to ResetTarget, tps ...record.TopicPartition) (record.Offsets, error)    // of a live one too
-	DeleteGroup(ctx context.Context, id string) error                                                                    // one without members
-	DeleteOffsets(ctx context.Context, id string, tps ...record.TopicPartition) (map[record.TopicPartition]error, error) // of topics it does not read
+	Groups(ctx context.Context) ([]Info, error)         // all, by id; without offsets
+	Group(ctx context.Context, id string) (Info, error) // everything about one
+	Lags(ctx context.Context) ([]GroupLag, error)       // of all, with drain times
+
+	// WaitGroup waits until pred holds.
+	WaitGroup(ctx context.Context, id string, pred func(Info) bool) (Info, error)
+
+	// ResetOffsets and DeleteGroup are for groups without members; RewindGroup does it to a live
+	// one too. DeleteOffsets deletes those of topics that the group does not read.
+	ResetOffsets(ctx context.Context, id string, to record.Offsets) error
+	RewindGroup(ctx context.Context, id string, to ResetTarget, tps ...record.TopicPartition) (record.Offsets, error)
+	DeleteGroup(ctx context.Context, id string) error
+	DeleteOffsets(ctx context.Context, id string, tps ...record.TopicPartition) (map[record.TopicPartition]error, error)
 }
 
 var _ Admin = (*Coordinator)(nil)
@@ -59,8 +64,8 @@ func StableWith(n int) func(Info) bool {
 }
 
 // Groups describes all groups, sorted by id, without offsets. If some cannot be asked for, since
-// their partition of the offsets topic has no leader or cannot be loaded, it returns the others with
-// an error that says so (ErrCoordinatorNotAvailable).
+// their partition of the offsets topic has no leader or cannot be loaded, it returns the others
+// with an error that says so (ErrCoordinatorNotAvailable).
 func (c *Coordinator) Groups(ctx context.Context) ([]Info, error) {
 	var out []Info
 	err := c.each(ctx, func(_ string, g *classic.Group) { out = append(out, newInfo(g.View())) })

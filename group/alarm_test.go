@@ -25,7 +25,8 @@ func TestCloseDoesNotWaitForATimerThatWasArmedWhileItFired(t *testing.T) {
 			start := time.Now()
 			require.NoError(t, c.Heartbeat(ctx, HeartbeatRequest{Group: "g", MemberID: joined.MemberID, Generation: joined.Generation}))
 			store.with(func(f *fakeStore) { f.syncTime, f.appendErr = 6*time.Second, errors.New("disk") })
-			go func() { _ = c.ResetOffsets(ctx, "other", record.Offsets{{Topic: "t"}: 1}) }() // fails when the session ends
+			// fails when the session ends
+			go func() { _ = c.ResetOffsets(ctx, "other", record.Offsets{{Topic: "t"}: 1}) }()
 			time.Sleep(6 * time.Second)
 			synctest.Wait()
 			require.NoError(t, c.Close())

@@ -101,7 +101,8 @@ func TestEveryChangeOfMembersRepeatsTheRound(t *testing.T) {
 		again.start()
 		settled(2)
 		again.kill()
-		errs, err := c.Leave(ctx, LeaveRequest{Group: "g", Members: []LeaveMember{{InstanceID: "i"}}}) // evicted by an administrator
+		// evicted by an administrator
+		errs, err := c.Leave(ctx, LeaveRequest{Group: "g", Members: []LeaveMember{{InstanceID: "i"}}})
 		require.NoError(t, err)
 		require.Equal(t, []error{nil}, errs)
 		settled(1)

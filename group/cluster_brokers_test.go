@@ -30,8 +30,8 @@ func openDisks(t *testing.T, disks []*vfs.MemFS) (*replication.Cluster, *Coordin
 	return brokers, c
 }
 
-// The disk of one of three brokers breaks: it is fenced, and its groups have no coordinator until it
-// is back.
+// The disk of one of three brokers breaks: it is fenced, and its groups
+// have no coordinator until it is back.
 func TestGroupsOfABrokerThatIsFencedWaitForIt(t *testing.T) {
 	const fenced = 2
 	tp := record.TopicPartition{Topic: "t"}

@@ -48,7 +48,8 @@ var fourPartitions = map[string]int32{"t": 4}
 
 func TestGroupsAndOffsetsSurviveEveryKindOfRestart(t *testing.T) {
 	for name, restart := range map[string]func(fs *vfs.MemFS) *vfs.MemFS{
-		"closed":     func(fs *vfs.MemFS) *vfs.MemFS { return nil }, // the same file system, after Close
+		// the same file system, after Close
+		"closed":     func(fs *vfs.MemFS) *vfs.MemFS { return nil },
 		"killed":     func(fs *vfs.MemFS) *vfs.MemFS { return fs.Kill() },
 		"power lost": func(fs *vfs.MemFS) *vfs.MemFS { return fs.Crash(7) },
 	} {

@@ -78,7 +78,8 @@ func TestCommitIsRefusedPartitionByPartition(t *testing.T) {
 		require.ErrorAs(t, errs[tp], &tooLarge)
 		require.Equal(t, 4097, tooLarge.Length)
 		require.EqualValues(t, 1, committed(t, c, "g", tp))
-		r.Offsets = map[record.TopicPartition]record.Committed{tp: {Offset: -5, Metadata: strings.Repeat("é", 4096)}} // offsets are not checked
+		// offsets are not checked
+		r.Offsets = map[record.TopicPartition]record.Committed{tp: {Offset: -5, Metadata: strings.Repeat("é", 4096)}}
 		commit(t, c, r)
 		require.EqualValues(t, -5, committed(t, c, "g", tp))
 	})
@@ -120,7 +121,8 @@ func TestDeletedTopicTakesItsOffsetsAlong(t *testing.T) {
 func TestOffsetOfAnEarlierTopicOfThatNameIsNotReturned(t *testing.T) {
 	store, tp := newFakeStore(map[string]int32{"t": 1}), record.TopicPartition{Topic: "t"}
 	inBubble(t, store, Config{}, func(t *testing.T, c *Coordinator) { commit(t, c, commitOf("g", record.Offsets{tp: 5})) })
-	store.topics.Topics["t"] = TopicInfo{ID: [16]byte{77}, Partitions: 1} // deleted and made again while nobody looked
+	// deleted and made again while nobody looked
+	store.topics.Topics["t"] = TopicInfo{ID: [16]byte{77}, Partitions: 1}
 	inBubble(t, store, Config{}, func(t *testing.T, c *Coordinator) {
 		require.EqualValues(t, -1, committed(t, c, "g", tp))
 	})

@@ -7,24 +7,27 @@
 //
 // # Promises
 //
-//   - A partition has at most one owner per generation, and generations only grow while the group exists.
-//   - A commit is durable when it returns; one from an earlier generation, or by a fenced member, changes
-//     nothing. A request that is refused has changed nothing.
-//   - A change whose write or fsync failed is an error that tells of it (ErrNotCoordinator), and groups are
-//     as they were before it. After a failed write they stay so. After a failed fsync that partition of
-//     the offsets topic takes no more changes until the cluster is opened again, and what is there then
-//     is the state without the change or with it, never a half of it: ask before you repeat a relative
-//     one (ShiftBy). Only DeleteGroup of a group whose offsets fill several batches can end between two
-//     of them; it may be called again.
+//   - A partition has at most one owner per generation, and generations
+//     only grow while the group exists.
+//   - A commit is durable when it returns; one from an earlier generation, or by a fenced member,
+//     changes nothing. A request that is refused has changed nothing.
+//   - A change whose write or fsync failed is an error that tells of it (ErrNotCoordinator), and
+//     groups are as they were before it. After a failed write they stay so. After a failed fsync
+//     that partition of the offsets topic takes no more changes until the cluster is opened again,
+//     and what is there then is the state without the change or with it, never a half of it: ask
+//     before you repeat a relative one (ShiftBy). Only DeleteGroup of a group whose offsets fill
+//     several batches can end between two of them; it may be called again.
 //   - Heartbeats never wait for a disk.
 //   - The rebalance timer of a rebalance never restarts because another member comes or goes.
-//   - After a restart of the process, members that lived in it are gone when the Coordinator is there again,
-//     so nobody waits for their sessions to end. Members that came over the wire are members still, static
-//     or not, as long as they send heartbeats. Offsets are where they were.
-//   - A group survives the death of its coordinator: whoever leads its partition of the offsets topic next
-//     knows its members, their shares and every commit that was confirmed. A request under way is answered
-//     ErrNotCoordinator at that broker (On); calls of this process go on at the next coordinator.
-//   - A partition of the offsets topic that has no leader, or cannot be loaded, concerns its own groups only.
+//   - After a restart of the process, members that lived in it are gone when the Coordinator is
+//     there again, so nobody waits for their sessions to end. Members that came over the wire are
+//     members still, static or not, as long as they send heartbeats. Offsets are where they were.
+//   - A group survives the death of its coordinator: whoever leads its partition of the
+//     offsets topic next knows its members, their shares and every commit that was confirmed.
+//     A request under way is answered ErrNotCoordinator at that broker (On); calls of this
+//     process go on at the next coordinator.
+//   - A partition of the offsets topic that has no leader, or cannot be
+//     loaded, concerns its own groups only.
 //   - RewindGroup moves a group with members too, and no late commit overwrites it.
 //
 // # Parts
@@ -38,10 +41,13 @@
 //
 //   - A group without members rebalances at once when the first one joins; Kafka waits 3 s
 //     (Config.InitialRebalanceDelay).
-//   - Offsets are never forgotten unless Config.OffsetsRetention says so; Kafka forgets after 7 days.
+//   - Offsets are never forgotten unless Config.OffsetsRetention
+//     says so; Kafka forgets after 7 days.
 //   - Requests wait while groups are being loaded; Kafka sends clients away.
-//   - A failed append makes the partition's groups be loaded again from the log; Kafka undoes the one change.
-//   - An equal number of votes for two protocols is decided by the group leader's order; in Kafka by chance.
+//   - A failed append makes the partition's groups be loaded again from the
+//     log; Kafka undoes the one change.
+//   - An equal number of votes for two protocols is decided by the group
+//     leader's order; in Kafka by chance.
 //   - Kafka's tools refuse to reset a group with members; RewindGroup puts them out.
 //   - The client host of members in this process is not an address: it begins with "in-process-".
 package group

@@ -57,7 +57,8 @@ func TestRepliesWaitUntilTheRecordsAreCommitted(t *testing.T) {
 			close(done)
 		}()
 		synctest.Wait()
-		require.EqualValues(t, 2, committed(t, c, "g", record.TopicPartition{Topic: "t"})) // what is read is committed too
+		// what is read is committed too
+		require.EqualValues(t, 2, committed(t, c, "g", record.TopicPartition{Topic: "t"}))
 		require.Equal(t, 2*time.Second, time.Since(begin))
 		<-done
 	})

@@ -21,7 +21,8 @@ type fakeStore struct {
 	syncTime           time.Duration // between an append and its done
 	blocked            chan struct{} // appends wait until it is closed; nil: they do not
 	appendErr, readErr error
-	leaders            map[int32]leader // of the offsets topic's partitions; those left out are led by broker 1
+	// of the offsets topic's partitions; those left out are led by broker 1
+	leaders map[int32]leader
 }
 
 // leader is who leads a partition, -1: nobody.

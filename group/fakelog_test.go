@@ -80,7 +80,8 @@ func (l *fakeLog) appendLocked(batch []byte) (through int) {
 	return len(l.data)
 }
 
-// cutLocked takes away what is not confirmed but for so many batches.
+// cutLocked removes the unconfirmed batches, except for the first keep of them. What is left
+// counts as confirmed.
 func (l *fakeLog) cutLocked(keep int) {
 	at, end := 0, int64(0)
 	for at < len(l.data) && (at < l.confirmed || keep > 0) {

@@ -199,8 +199,8 @@ func (c *Coordinator) Group(ctx context.Context, id string) (Info, error) {
 
 // Lags returns the lag of every group, sorted by id, and how long each takes to catch up. Whoever
 // calls it every few seconds sees whether a group needs more members: LagLimit.Check says that it
-// is beyond what its application tolerates. If some groups cannot be asked for, the others come with
-// an error, as in Groups.
+// is beyond what its application tolerates. If some groups cannot be asked for, the
+// others come with an error, as in Groups.
 func (c *Coordinator) Lags(ctx context.Context) ([]GroupLag, error) {
 	var groups []standing
 	missing := c.each(ctx, func(_ string, g *classic.Group) { groups = append(groups, standingOf(g)) })

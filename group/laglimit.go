@@ -9,7 +9,9 @@ import (
 // and takes longer than Drain to catch up with. Every application has its own: seconds for
 // payments, a night for reports. The zero LagLimit tolerates no lag at all.
 type LagLimit struct {
-	Records int64 // a lag of as many is tolerated whatever its Drain: some are always under way. Below 0: as 0.
+	// Records is how large a lag is tolerated however long it takes to catch up with, as some
+	// records are always under way. Below 0: as 0.
+	Records int64
 
 	// Drain is how long catching up may take, however many records it is; see GroupLag.Drain.
 	// DrainNever is longer than any; DrainUnknown is tolerated, as the next call of Lags knows
@@ -19,7 +21,10 @@ type LagLimit struct {
 
 // Check returns nil if l is tolerable, and a *LagError that says why it is not. It does not block.
 //
-//	limits := map[string]group.LagLimit{"billing": {Records: 1000, Drain: time.Minute}, "reports": {Drain: 8 * time.Hour}}
+//	limits := map[string]group.LagLimit{
+//		"billing": {Records: 1000, Drain: time.Minute},
+//		"reports": {Drain: 8 * time.Hour},
+//	}
 //	for _, l := range lags {
 //		if limit, ok := limits[l.Group]; ok {
 //			err = errors.Join(err, limit.Check(l))

@@ -117,7 +117,8 @@ func TestZombieCannotCommitAfterItIsFenced(t *testing.T) {
 		zombie.MemberID = a.memberID() // even under another name
 		_, err = c.CommitOffsets(ctx, zombie)
 		require.ErrorIs(t, err, ErrIllegalGeneration)
-		_, err = c.CommitOffsets(ctx, commitOf("g", record.Offsets{owned[0]: 5})) // nor from outside
+		// nor from outside
+		_, err = c.CommitOffsets(ctx, commitOf("g", record.Offsets{owned[0]: 5}))
 		require.ErrorIs(t, err, ErrUnknownMember)
 		require.EqualValues(t, 100, committed(t, c, "g", owned[0]))
 		thaw()

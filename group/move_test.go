@@ -55,7 +55,8 @@ func TestGroupMovesWithTheLeaderOfItsPartition(t *testing.T) {
 func durable(i Info) Info {
 	i.Offsets, i.Members = nil, slices.Clone(i.Members)
 	for m := range i.Members {
-		i.Members[m].SubscriptionData = nil // the last one told; the log has that of the last rebalance
+		// the last one told; the log has that of the last rebalance
+		i.Members[m].SubscriptionData = nil
 	}
 	return i
 }
@@ -75,7 +76,8 @@ func TestCallsUnderWayFollowTheGroupToItsNextCoordinator(t *testing.T) {
 		require.NoError(t, err)
 		client, process := make(chan error, 1), make(chan error, 1)
 		broker := c.On(1)
-		go func() { _, err := broker.Join(ctx, join("")); client <- err }() // waits for the first one
+		// waits for the first one
+		go func() { _, err := broker.Join(ctx, join("")); client <- err }()
 		go func() { _, err := c.Join(ctx, join("")); process <- err }()
 		synctest.Wait()
 		require.Equal(t, PreparingRebalance, describe(t, c).State)
@@ -169,7 +171,8 @@ func TestCoordinatorThatIsNoneDoesNothing(t *testing.T) {
 		blocked := make(chan struct{})
 		store.with(func(f *fakeStore) { f.blocked = blocked })
 		result := make(chan error, 1)
-		go func() { _, err := c.On(1).CommitOffsets(ctx, commitOf("h", record.Offsets{tp: 1})); result <- err }() // on its way into the log
+		// on its way into the log
+		go func() { _, err := c.On(1).CommitOffsets(ctx, commitOf("h", record.Offsets{tp: 1})); result <- err }()
 		synctest.Wait()
 		store.lead(0, -1, 0)
 		require.ErrorIs(t, <-result, ErrNotCoordinator)

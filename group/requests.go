@@ -15,7 +15,8 @@ import (
 // Join asks for membership and waits until all members of the group have joined: for as long as the
 // longest rebalance timeout. It returns ErrInvalidGroupID, ErrInvalidSessionTimeout,
 // ErrUnknownMember, ErrFencedInstance, ErrInconsistentProtocol, ErrGroupMaxSize, a
-// *MemberIDRequiredError, or an error to retry: ErrRebalanceInProgress, ErrNotCoordinator, ErrCoordinatorNotAvailable.
+// *MemberIDRequiredError, or an error to retry: ErrRebalanceInProgress,
+// ErrNotCoordinator, ErrCoordinatorNotAvailable.
 //
 // If ctx ends first, a member that never had an answer is gone again, others stay members until
 // their session ends.
@@ -149,10 +150,12 @@ func (c *Coordinator) existing(ctx context.Context, q question, event func(machi
 
 // CommitOffsets stores offsets durably. The map has an entry for each offset: nil if it is stored,
 // ErrUnknownTopicOrPartition or a
-// *MetadataTooLargeError if not. An error for the whole request stored nothing that is known of: ErrUnknownMember, ErrFencedInstance,
-// ErrIllegalGeneration; ErrRebalanceInProgress between a member's join and sync; ErrTooLarge; or one to retry. The map then tells of the
-// partitions that do not exist, and if none of them does, the group is not asked at all (as in Kafka). A commit with generation -1 by nobody is
-// ErrUnknownMember while the group has members. Offsets are not checked against the log, negative ones neither.
+// *MetadataTooLargeError if not. An error for the whole request stored nothing that is known of:
+// ErrUnknownMember, ErrFencedInstance, ErrIllegalGeneration; ErrRebalanceInProgress between a
+// member's join and sync; ErrTooLarge; or one to retry. The map then tells of the partitions that
+// do not exist, and if none of them does, the group is not asked at all (as in Kafka). A commit
+// with generation -1 by nobody is ErrUnknownMember while the group has members. Offsets are not
+// checked against the log, negative ones neither.
 func (c *Coordinator) CommitOffsets(ctx context.Context, r CommitRequest) (map[record.TopicPartition]error, error) {
 	if err := checkID(r.Group, false); err != nil {
 		return nil, err

@@ -29,8 +29,8 @@ const (
 	moveTimeout  = 10 * time.Second
 )
 
-// ask runs begin at the shard that coordinates the group, and returns its answer. If the group moves
-// to another coordinator meanwhile, it is run again there, as a client would send its request
+// ask runs begin at the shard that coordinates the group, and returns its answer. If the group
+// moves to another coordinator meanwhile, it is run again there, as a client would send its request
 // again; the Coordinator of one broker leaves that to its clients.
 func (c *Coordinator) ask(ctx context.Context, q question, begin func(*request)) (any, error) {
 	var giveUp time.Time
@@ -48,7 +48,8 @@ func (c *Coordinator) ask(ctx context.Context, q question, begin func(*request))
 			return answer, err
 		}
 		switch now := time.Now(); {
-		case giveUp.IsZero(), now.Sub(began) >= moveTimeout: // it has waited at a coordinator meanwhile
+		case giveUp.IsZero(), now.Sub(began) >= moveTimeout:
+			// it has waited at a coordinator meanwhile
 			giveUp, pause = now.Add(moveTimeout), firstPause
 		case !now.Before(giveUp):
 			return nil, err

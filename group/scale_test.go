@@ -14,7 +14,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// crowd starts many members, a millisecond between one and the next. The returned function ends them.
+// crowd starts many members, a millisecond between one and the
+// next. The returned function ends them.
 func crowd(c *Coordinator, groups, members int) (clients []*client, kill func()) {
 	for i := range members {
 		m := newClient(c, fmt.Sprint("g", i%groups), assignor.Range(), map[string]int32{"t": 1000})
@@ -49,7 +50,8 @@ func TestThousandMembersAreStableWithinTenSeconds(t *testing.T) {
 				defer kill()
 				limit, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
-				// They come for a second, and a rebalance ends when all have heard of it, at their next heartbeat.
+				// They come for a second, and a rebalance ends when all have heard of it, at
+				// their next heartbeat.
 				const mostGenerations = 12
 				generations := int32(0)
 				for g := range groups {
@@ -60,7 +62,8 @@ func TestThousandMembersAreStableWithinTenSeconds(t *testing.T) {
 					generations = max(generations, info.Generation)
 				}
 				stable := time.Since(begin)
-				perMember := max(int64(heap())-int64(before), 0) / members // other tests' garbage may go meanwhile
+				// other tests' garbage may go meanwhile
+				perMember := max(int64(heap())-int64(before), 0) / members
 
 				var took []time.Duration
 				for range 20 { // while everybody else sends heartbeats too
@@ -81,7 +84,8 @@ func TestThousandMembersAreStableWithinTenSeconds(t *testing.T) {
 				require.LessOrEqual(t, perMember, int64(32<<10))
 			})
 		})
-		require.True(t, passed) // what fails with ten members a group takes for ever with a thousand
+		// what fails with ten members a group takes for ever with a thousand
+		require.True(t, passed)
 	}
 }
 

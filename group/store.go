@@ -16,8 +16,8 @@ type Store interface {
 	OffsetsTopic(ctx context.Context, create int32) (partitions int32, err error)
 
 	// OffsetsLeader returns the broker that leads a partition of the offsets topic and coordinates
-	// its groups, -1 if none does, and the leader epoch. What it answers never goes back. It does not
-	// block.
+	// its groups, -1 if none does, and the leader epoch. What it answers
+	// never goes back. It does not block.
 	OffsetsLeader(partition int32) (broker, epoch int32, err error)
 
 	// OffsetsLog returns a partition of the offsets topic as it is led in one leader epoch.
@@ -36,16 +36,16 @@ type Store interface {
 	ListOffsets(ctx context.Context, tps []record.TopicPartition, at partition.OffsetSpec) (record.Offsets, error)
 }
 
-// An OffsetsLog is one partition of the offsets topic in one leader epoch. A Coordinator is its only
-// writer.
+// An OffsetsLog is one partition of the offsets topic in one leader
+// epoch. A Coordinator is its only writer.
 type OffsetsLog interface {
 	// Append writes one batch in that epoch, or not at all. The batch may be kept but not changed.
 	// done is called exactly once, without locks: with nil when the batch is committed, otherwise
-	// with ErrNotCoordinator, ErrCoordinatorNotAvailable, ErrTooLarge or any other error (which counts
-	// as ErrNotCoordinator) when that is not known to be so; ErrUncertain with it says that the batch
-	// may be in the log, ErrMoving that the epoch is over. Batches are written in the order of the
-	// calls. Append may block for as long as a write to the disk does, but not until the batch is
-	// committed.
+	// with ErrNotCoordinator, ErrCoordinatorNotAvailable, ErrTooLarge or any other error (which
+	// counts as ErrNotCoordinator) when that is not known to be so; ErrUncertain with it says
+	// that the batch may be in the log, ErrMoving that the epoch is over. Batches are written
+	// in the order of the calls. Append may block for as long as a write to the disk does, but
+	// not until the batch is committed.
 	Append(batch []byte, done func(error))
 
 	// Read appends whole batches to dst, from the one that holds offset from, about max bytes but

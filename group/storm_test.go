@@ -62,7 +62,8 @@ func (s *storm) start() {
 	m.onOwn, m.onBeat = s.owns, s.works
 	m.remote = s.moves != nil && s.rnd.IntN(2) == 0
 	m.busy = &s.busy
-	m.restarts = s.moves != nil // its new id goes with a coordinator that dies during the rebalance it came back in
+	// its new id goes with a coordinator that dies during the rebalance it came back in
+	m.restarts = s.moves != nil
 	s.mu.Lock()
 	s.position[m] = map[record.TopicPartition]int64{}
 	s.mu.Unlock()

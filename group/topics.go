@@ -15,7 +15,8 @@ import (
 // waits for no partition.
 func (c *Coordinator) watch() {
 	if _, err := c.runtime.Partitions(c.ctx, false); err != nil {
-		c.cfg.Logger.Debug("offsets topic was not found", "err", err) // a request looks again, and tells
+		// a request looks again, and tells
+		c.cfg.Logger.Debug("offsets topic was not found", "err", err)
 	}
 	for c.ctx.Err() == nil {
 		now, err := c.store.Topics(c.ctx)

@@ -94,7 +94,8 @@ func askTopics(x *transcript) {
 
 type newCreate = func(topic string, partitions int32, factor int16, edit ...func(*kmsg.CreateTopicsRequestTopic)) *kmsg.CreateTopicsRequest
 
-// askCreateTwiceWrong asks for topics with two things wrong each: which is told shows the order in which they are looked at.
+// askCreateTwiceWrong asks for topics with two things wrong each: which is told shows
+// the order in which they are looked at.
 func askCreateTwiceWrong(x *transcript, create newCreate) {
 	config := func(key string, value *string) func(*kmsg.CreateTopicsRequestTopic) {
 		return func(t *kmsg.CreateTopicsRequestTopic) {
@@ -156,7 +157,8 @@ func askGrowTwiceWrong(x *transcript) {
 	}
 }
 
-// askGone asks about topics that are deleted, and made again, by name and by id, within fetch sessions and without.
+// askGone asks about topics that are deleted, and made again, by name and by
+// id, within fetch sessions and without.
 func askGone(x *transcript) {
 	id := func(name string) [16]byte {
 		md := kmsg.NewPtrMetadataRequest()

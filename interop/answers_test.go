@@ -17,9 +17,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Requests by hand, most of them wrong in some way, to Strata and to Apache Kafka: the answers must be the same.
+// Requests by hand, most of them wrong in some way, to Strata and to
+// Apache Kafka: the answers must be the same.
 
-// deviations are the steps whose answers differ, and why. Everything else must be the same but for texts, order, ids and addresses.
+// deviations are the steps whose answers differ, and why. Everything else must be the same
+// but for texts, order, ids and addresses.
 var deviations = map[string]string{
 	"a coordinator of transactions":              "transactions are not served: an error that clients do not retry instead of one they do",
 	"a group whose offsets are all deleted":      "Kafka remembers a group without offsets or members until it next looks for expired ones, if it is not restarted before",
@@ -59,7 +61,8 @@ func (x *transcript) dial() {
 	x.t.Cleanup(func() { nc.Close() })
 }
 
-// ask sends a request in one version and notes the answer, or that there is none because the connection was closed.
+// ask sends a request in one version and notes the answer, or that there is
+// none because the connection was closed.
 func (x *transcript) ask(name string, version int16, req kmsg.Request) kmsg.Response {
 	name = fmt.Sprintf("%s (v%d)", name, version)
 	require.NotContains(x.t, x.said, name)
@@ -100,7 +103,8 @@ func (x *transcript) exchange(req kmsg.Request) (kmsg.Response, error) {
 
 var uuidPattern = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// plain writes an answer so that it can be compared: lists sorted, without texts, tags, throttling and what only this broker can know.
+// plain writes an answer so that it can be compared: lists sorted, without texts, tags,
+// throttling and what only this broker can know.
 func (x *transcript) plain(resp kmsg.Response) string {
 	b, err := json.Marshal(resp)
 	require.NoError(x.t, err)
@@ -181,7 +185,8 @@ func TestAnswersAreKafkas(t *testing.T) {
 	}
 }
 
-// seedAnswers makes the topic "t" with ten records in partition 0, "compacted", and the offsets topic.
+// seedAnswers makes the topic "t" with ten records in partition
+// 0, "compacted", and the offsets topic.
 func seedAnswers(t *testing.T, k target) {
 	createNamed(t, k, "t", 2)
 	createNamed(t, k, "compacted", 1, "cleanup.policy=compact")

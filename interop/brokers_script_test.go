@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// The topic "t" has partitions 0, 1 and 2 led by brokers 1, 2 and 3, with one record each. The steps ask broker 1 about
-// partition 1: nearly all of it is the business of broker 2.
+// The topic "t" has partitions 0, 1 and 2 led by brokers 1, 2 and 3, with one record each. The
+// steps ask broker 1 about partition 1: nearly all of it is the business of broker 2.
 
 // seedBrokers makes the topic, and the offsets topic.
 func seedBrokers(t *testing.T, k target) {

@@ -28,8 +28,8 @@ func startKafkaBrokers(t *testing.T, n int) (ks []target) {
 	return ks
 }
 
-// ownOfACluster is what two clusters cannot have in common: addresses, which broker coordinates a group, records as they were written, and
-// the controller, for which Kafka names any broker.
+// ownOfACluster is what two clusters cannot have in common: addresses, which broker coordinates a
+// group, records as they were written, and the controller, for which Kafka names any broker.
 var ownOfACluster = regexp.MustCompile(`(\\*"Host\\*":\\*"[^"\\]*\\*"|\\*"ControllerID\\*":-?\d+|group-\d+|\\*"RecordBatches\\*":\\*"[^"\\]+\\*")`)
 
 // TestAnswersOfTheWrongBrokerAreKafkas asks brokers for what others lead and coordinate.

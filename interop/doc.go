@@ -1,9 +1,13 @@
-// Package interop checks Strata's server with the clients and tools that people use, and with Apache Kafka itself.
+// Package interop checks Strata's server with the clients and tools that
+// people use, and with Apache Kafka itself.
 //
-// Every check is a function of a bootstrap address. The same list runs against Strata (TestStrata), against Apache Kafka (TestApacheKafka)
-// and against any broker (TestBroker, with STRATA_INTEROP_BROKER=HOST:PORT), so a difference between them is a finding.
+// Every check is a function of a bootstrap address. The same list runs against Strata (TestStrata),
+// against Apache Kafka (TestApacheKafka) and against any broker (TestBroker, with
+// STRATA_INTEROP_BROKER=HOST:PORT), so a difference between them is a finding.
 //
-// allow.txt says which checks pass against Strata; that list only grows. A check that is not expected to pass is in it with the reason.
+// allow.txt says which checks pass against Strata; that list only grows. A check that is not
+// expected to pass is in it with the reason.
 //
-// Checks that need Java, Maven, Node, npm or kcat are skipped where those are missing, unless CI is set.
+// Checks that need Java, Maven, Node, npm or kcat are skipped
+// where those are missing, unless CI is set.
 package interop

@@ -20,7 +20,8 @@ import (
 // written is what writeOneOfEverything left in a topic's partition 0: values by offset.
 type written map[string]map[int64]string
 
-// writeOneOfEverything fills topics in all the ways that change what is in the files, commits offsets of a group, and returns what can be read.
+// writeOneOfEverything fills topics in all the ways that change what is in the files, commits
+// offsets of a group, and returns what can be read.
 func writeOneOfEverything(t *testing.T, k target) (written, string) {
 	all := written{}
 	write := func(topic string, n int, opts ...kgo.Opt) {
@@ -158,8 +159,9 @@ func TestKafkaTakesOverOurDirectory(t *testing.T) {
 	require.NoError(t, err)
 	stop()
 
-	// A new broker gets topics of the same names, and while it is down our files in the place of its own. It recovers all of them: its
-	// marker of a clean stop and its checkpoints are taken away, but those of where logs start.
+	// A new broker gets topics of the same names, and while it is down our files in the place of
+	// its own. It recovers all of them: its marker of a clean stop and its checkpoints are taken
+	// away, but those of where logs start.
 	home := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

@@ -74,7 +74,8 @@ func (r *reader) count() int {
 	return len(r.seen)
 }
 
-// distinct is how many records were seen by any of the readers: after a rebalance some are seen twice.
+// distinct is how many records were seen by any of the readers:
+// after a rebalance some are seen twice.
 func distinct(readers ...*reader) int {
 	all := map[string]bool{}
 	for _, r := range readers {

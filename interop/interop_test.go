@@ -28,7 +28,8 @@ type target struct {
 	dir  string // where it keeps its partitions; "": not known
 }
 
-// A check is one thing done with one client. It makes its own topics and groups: checks run at the same time, and again and again.
+// A check is one thing done with one client. It makes its own topics and groups: checks run
+// at the same time, and again and again.
 type check struct {
 	name string // client/what
 	run  func(t *testing.T, k target)
@@ -62,8 +63,8 @@ func runAll(t *testing.T, k target) {
 	}
 }
 
-// readAllowed returns the reasons of the checks that are not expected to pass. It fails if allow.txt and the list of checks differ: a check
-// is never lost, and a new one is never forgotten.
+// readAllowed returns the reasons of the checks that are not expected to pass. It fails if
+// allow.txt and the list of checks differ: a check is never lost, and a new one is never forgotten.
 func readAllowed(t *testing.T) map[string]string {
 	f, err := os.Open("allow.txt")
 	require.NoError(t, err)
@@ -113,7 +114,8 @@ func TestApacheKafka(t *testing.T) {
 	runAll(t, k)
 }
 
-// awaitCoordinators returns when every partition of a Kafka's offsets topic has its coordinator: until then some clients fail.
+// awaitCoordinators returns when every partition of a Kafka's offsets topic has its
+// coordinator: until then some clients fail.
 func awaitCoordinators(t *testing.T, k target) {
 	t.Helper()
 	var groups []string

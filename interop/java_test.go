@@ -15,7 +15,8 @@ import (
 
 // The Java client and Kafka's own command-line tools.
 
-// A program runs many checks in one process, because starting it costs seconds, and prints "ok NAME" or "failed NAME REASON" for each.
+// A program runs many checks in one process, because starting it costs seconds, and prints "ok
+// NAME" or "failed NAME REASON" for each.
 type program struct {
 	command func(t *testing.T, ctx context.Context, addr string) *exec.Cmd
 
@@ -32,7 +33,8 @@ type programRun struct {
 // programTimeout bounds all checks of a program.
 const programTimeout = 3 * time.Minute
 
-// result runs the program if it did not run against k yet, and fails the test unless it says that the check is ok.
+// result runs the program if it did not run against k yet, and fails the
+// test unless it says that the check is ok.
 func (p *program) result(t *testing.T, k target, name string) {
 	p.mu.Lock()
 	if p.runs == nil {
@@ -44,7 +46,8 @@ func (p *program) result(t *testing.T, k target, name string) {
 		p.runs[k.addr] = r
 	}
 	p.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), programTimeout) // not this test's: the others need it too
+	// not this test's: the others need it too
+	ctx, cancel := context.WithTimeout(context.Background(), programTimeout)
 	defer cancel()
 	cmd := p.command(t, ctx, k.addr)
 	r.once.Do(func() {
@@ -152,7 +155,8 @@ var _ = add("tools/get-offsets-and-delete-records", func(t *testing.T, k target)
 	require.Contains(t, tool(t, k, "delete-records", "--offset-json-file", offsets), "low_watermark: 3")
 	require.Equal(t, topic+":0:7\n"+topic+":1:0\n", tool(t, k, "get-offsets", "--topic", topic))
 	require.Contains(t, tool(t, k, "get-offsets", "--topic", topic, "--time", "earliest"), topic+":0:3")
-	require.Contains(t, tool(t, k, "get-offsets", "--topic", topic, "--time", "max-timestamp"), topic+":0:") // whichever of the last millisecond's
+	// whichever of the last millisecond's
+	require.Contains(t, tool(t, k, "get-offsets", "--topic", topic, "--time", "max-timestamp"), topic+":0:")
 })
 
 var _ = add("tools/cluster", func(t *testing.T, k target) {
@@ -165,7 +169,8 @@ var _ = add("tools/cluster", func(t *testing.T, k target) {
 	require.Contains(t, clusterTool("list-endpoints"), "127.0.0.1")
 	require.Contains(t, tool(t, k, "log-dirs", "--describe", "--topic-list", topic), `"partition":"`+topic+`-0"`)
 	require.Contains(t, tool(t, k, "metadata-quorum", "describe", "--status"), "LeaderId:")
-	if out := tool(t, k, "features", "describe"); k.kind != "strata" { // we have no features to upgrade, and list none
+	// we have no features to upgrade, and list none
+	if out := tool(t, k, "features", "describe"); k.kind != "strata" {
 		require.Contains(t, out, "metadata.version")
 	}
 })

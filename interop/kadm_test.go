@@ -33,7 +33,8 @@ var _ = add("kadm/topics", func(t *testing.T, k target) {
 	grown, err := adm.UpdatePartitions(within(t), 5, topic)
 	require.NoError(t, err)
 	require.NoError(t, grown.Error())
-	eventually(t, "the new partitions are listed", func() bool { // Kafka's brokers hear of them a moment later
+	// Kafka's brokers hear of them a moment later
+	eventually(t, "the new partitions are listed", func() bool {
 		listed, err := adm.ListTopics(within(t), topic)
 		return err == nil && len(listed[topic].Partitions) == 5
 	})

@@ -27,8 +27,8 @@ func recordsOf(t *testing.T, l *log.Log) map[int64]string {
 	return got
 }
 
-// A directory of Kafka's with a compacted topic, killed while it is at work, opens here with every segment and every record,
-// as often as one likes; what we close, Kafka's dump tool finds good.
+// A directory of Kafka's with a compacted topic, killed while it is at work, opens here with every
+// segment and every record, as often as one likes; what we close, Kafka's dump tool finds good.
 func TestKilledKafkaDirectoryWithCompactedTopicsOpensWhole(t *testing.T) {
 	kit := kafkaKit(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -13,7 +13,8 @@ var _ = func() bool {
 	for name, codec := range map[string]kafka.Compression{"none": 0, "gzip": kafka.Gzip, "snappy": kafka.Snappy, "lz4": kafka.Lz4, "zstd": kafka.Zstd} {
 		add("kafka-go/write-and-read-"+name, func(t *testing.T, k target) {
 			topic := newTopic(t, k, 1)
-			own := &kafka.Transport{} // the default one remembers topics of other checks for seconds
+			// the default one remembers topics of other checks for seconds
+			own := &kafka.Transport{}
 			defer own.CloseIdleConnections()
 			w := &kafka.Writer{Transport: own, Addr: kafka.TCP(k.addr), Topic: topic, RequiredAcks: kafka.RequireAll, BatchTimeout: 5 * time.Millisecond, Compression: codec}
 			var msgs []kafka.Message
@@ -66,7 +67,8 @@ var _ = add("kafka-go/client", func(t *testing.T, k target) {
 		md, err := c.Metadata(within(t), &kafka.MetadataRequest{Topics: []string{topic}})
 		return err == nil && len(md.Topics[0].Partitions) == 2
 	})
-	eventually(t, "a record is taken", func() bool { // Kafka's broker may not lead yet what the controller says it leads
+	// Kafka's broker may not lead yet what the controller says it leads
+	eventually(t, "a record is taken", func() bool {
 		r := kafka.NewRecordReader(kafka.Record{Value: kafka.NewBytes([]byte("v"))})
 		produced, err := c.Produce(within(t), &kafka.ProduceRequest{Topic: topic, RequiredAcks: kafka.RequireAll, Records: r})
 		return err == nil && produced.Error == nil

@@ -22,13 +22,15 @@ func TestStrata(t *testing.T) {
 	runAll(t, k)
 }
 
-// TestStrataOfThreeBrokers runs the checks against a cluster of three: every client knows the address of one.
+// TestStrataOfThreeBrokers runs the checks against a cluster of three:
+// every client knows the address of one.
 func TestStrataOfThreeBrokers(t *testing.T) {
 	ks, _ := startStrataBrokers(t, 3)
 	runAll(t, ks[1])
 }
 
-// startStrata serves a new directory until the end of the test, or until stop is called. A request that failed for a reason nobody foresaw fails the test.
+// startStrata serves a new directory until the end of the test, or until stop is called. A request
+// that failed for a reason nobody foresaw fails the test.
 func startStrata(t *testing.T) (k target, stop func()) {
 	t.Helper()
 	ks, stop := startStrataBrokers(t, 1)

@@ -22,8 +22,9 @@ import (
 
 // The test suites of client libraries themselves, run from their modules' sources.
 
-// TestFranzGosOwnSuite runs franz-go's own tests, consumer groups of every assignor under load among them, against our server. Its tests of
-// transactions, share groups and the KIP-848 protocol are left out. STRATA_SUITES=1 gives it its own number of records, 500,000 and not 50,000.
+// TestFranzGosOwnSuite runs franz-go's own tests, consumer groups of every assignor under load
+// among them, against our server. Its tests of transactions, share groups and the KIP-848 protocol
+// are left out. STRATA_SUITES=1 gives it its own number of records, 500,000 and not 50,000.
 func TestFranzGosOwnSuite(t *testing.T) {
 	k, _ := startStrata(t)
 	env := []string{"KGO_TEST_RF=1", "KGO_SEEDS=" + k.addr}
@@ -52,7 +53,8 @@ var kafkaGoFails = map[string]string{
 	"TestConn/test_delete_topics_with_an_invalid_topic":           "a topic that is created by asking has its partitions in the answer",
 }
 
-// TestKafkaGosOwnSuite runs kafka-go's own tests against our server. They want it at localhost:9092 and take minutes: only with STRATA_SUITES=1.
+// TestKafkaGosOwnSuite runs kafka-go's own tests against our server. They want it at localhost:9092
+// and take minutes: only with STRATA_SUITES=1.
 func TestKafkaGosOwnSuite(t *testing.T) {
 	if os.Getenv("STRATA_SUITES") == "" {
 		t.Skip("STRATA_SUITES is not set")

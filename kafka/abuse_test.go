@@ -18,7 +18,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// abused is a server in a process of its own that is treated badly, while a normal client has its records acknowledged.
+// abused is a server in a process of its own that is treated badly, while a
+// normal client has its records acknowledged.
 type abused struct {
 	*process
 	good  *client
@@ -34,7 +35,8 @@ func (a *abused) goOn() {
 	a.acked++
 }
 
-// throw writes bytes on a connection of their own and waits until that is answered, or closed by the server, but not for long.
+// throw writes bytes on a connection of their own and waits until that is answered, or
+// closed by the server, but not for long.
 func (a *abused) throw(p []byte) {
 	a.t.Helper()
 	c := dial(a.t, a.addr)
@@ -59,7 +61,8 @@ func (a *abused) frames() {
 	}
 }
 
-// requests cuts a request of every API short, and fills it with the smallest and the largest numbers.
+// requests cuts a request of every API short, and fills it with
+// the smallest and the largest numbers.
 func (a *abused) requests() {
 	for _, api := range apis {
 		whole := kmsg.NewRequestFormatter(kmsg.FormatterClientID("test")).AppendRequest(nil, filledRequest(api.key, api.max), 1)[4:]
@@ -153,7 +156,8 @@ func (a *abused) producers(ids int) {
 	}, func(r kmsg.Response) { require.Zero(a.t, r.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode) })
 }
 
-// W9, W10, W13, W14: what was acknowledged between all kinds of abuse is there when the killed server is started again, and nothing else is anywhere.
+// W9, W10, W13, W14: what was acknowledged between all kinds of abuse is there when the killed
+// server is started again, and nothing else is anywhere.
 func TestRestartAfterAbuseFindsEveryAcknowledgedRecord(t *testing.T) {
 	ids := 10_000
 	if os.Getenv(longVariable) != "" {
@@ -170,7 +174,8 @@ func TestRestartAfterAbuseFindsEveryAcknowledgedRecord(t *testing.T) {
 	steps := map[string]func(){
 		"frames": a.frames, "requests": a.requests, "names": a.names, "producer ids": func() { a.producers(ids) },
 		"poison": func() {
-			poison := poisonBatches(batch("key", "value")) // takes long: a connection has to send something soon
+			// takes long: a connection has to send something soon
+			poison := poisonBatches(batch("key", "value"))
 			c := dial(t, a.addr)
 			for name, records := range poison {
 				require.NotZero(t, c.ask(produceOne(9, "kept", records)).(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode, name)

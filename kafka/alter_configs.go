@@ -6,7 +6,8 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// alterConfigs replaces whole configurations: keys that are not named return to their defaults. Old clients use it; new ones IncrementalAlterConfigs.
+// alterConfigs replaces whole configurations: keys that are not named return to their defaults. Old
+// clients use it; new ones IncrementalAlterConfigs.
 func (c *call) alterConfigs(req *kmsg.AlterConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AlterConfigsResponse)
 	eachOnce(req.Resources, func(r *kmsg.AlterConfigsRequestResource) configResource {
@@ -23,7 +24,8 @@ func (c *call) alterConfigs(req *kmsg.AlterConfigsRequest) kmsg.Response {
 	return resp
 }
 
-// eachOnce calls alter for every resource of a request, once and in order, with an error for one that is named more than once.
+// eachOnce calls alter for every resource of a request, once and in order, with an error
+// for one that is named more than once.
 func eachOnce[R any](resources []R, id func(*R) configResource, alter func(*R, error)) {
 	times := map[configResource]int{}
 	for i := range resources {

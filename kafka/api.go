@@ -18,12 +18,14 @@ type api struct {
 
 	// serve answers a request. It may block, and ends when c.ctx does. nil: there is no answer.
 	serve func(c *call, req kmsg.Request) kmsg.Response
-	// waits says that serve may take long for other reasons than work: it is called in a goroutine of its own.
+	// waits says that serve may take long for other reasons than work: it is
+	// called in a goroutine of its own.
 	waits bool
 	// try, if set, answers what can be answered without waiting; false: call serve.
 	try func(c *call, req kmsg.Request) (kmsg.Response, bool)
-	// start is in serve's place for requests that are pipelined: it does not block, and calls done exactly once. here says that this is on the
-	// goroutine that called start, which may write the answer itself.
+	// start is in serve's place for requests that are pipelined: it does not block, and
+	// calls done exactly once. here says that this is on the goroutine that called start,
+	// which may write the answer itself.
 	start func(c *call, req kmsg.Request, done func(resp kmsg.Response, here bool))
 }
 

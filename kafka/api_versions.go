@@ -10,8 +10,8 @@ import (
 
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
 
-// advertise lists what is served. Produce is advertised from version 0 on though 0 to 2 are refused, as Kafka does: old librdkafka takes a
-// broker without them for one that cannot compress.
+// advertise lists what is served. Produce is advertised from version 0 on though 0 to 2 are
+// refused, as Kafka does: old librdkafka takes a broker without them for one that cannot compress.
 func advertise(apis map[int16]*api) []kmsg.ApiVersionsResponseApiKey {
 	var keys []kmsg.ApiVersionsResponseApiKey
 	for _, key := range slices.Sorted(maps.Keys(apis)) {
@@ -35,8 +35,8 @@ func (c *call) apiVersions(req *kmsg.ApiVersionsRequest) kmsg.Response {
 	return resp
 }
 
-// futureApiVersions answers a client whose ApiVersions is newer than ours: in version 0, with nothing but our range of it. The header
-// must be whole, the body is not looked at.
+// futureApiVersions answers a client whose ApiVersions is newer than ours: in version 0, with
+// nothing but our range of it. The header must be whole, the body is not looked at.
 func (c *conn) futureApiVersions(f *frame, a *api) error {
 	if _, _, err := f.header(true); err != nil {
 		c.s.budget.give(f.charged)

@@ -11,7 +11,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// setting is a broker setting that cannot be changed while it runs. def is what it is if nobody says otherwise; empty: it has no default.
+// setting is a broker setting that cannot be changed while it runs. def is what it is if nobody
+// says otherwise; empty: it has no default.
 type setting struct {
 	name       string
 	kind       topic.ValueType
@@ -19,7 +20,8 @@ type setting struct {
 	doc        string
 }
 
-// staticEntries are the settings that the broker goes by and that are fixed when it starts, under Kafka's names. What has no meaning here is not listed.
+// staticEntries are the settings that the broker goes by and that are fixed when it starts, under
+// Kafka's names. What has no meaning here is not listed.
 func (c *call) staticEntries() []configEntry {
 	id := strconv.Itoa(int(c.broker))
 	host, port, _ := c.s.address(c.broker)

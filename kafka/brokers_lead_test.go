@@ -131,7 +131,8 @@ func TestFetchFromTheWrongBrokerDoesNotWait(t *testing.T) {
 	require.Equal(t, NotLeaderOrFollower, Code(got.Topics[0].Partitions[1].ErrorCode))
 }
 
-// The sessions of each broker are its own: another one does not know them, nor do they take its room.
+// The sessions of each broker are its own: another one does not
+// know them, nor do they take its room.
 func TestEachBrokerHasItsOwnFetchSessions(t *testing.T) {
 	b := serveBrokers(t, 2, Config{})
 	first := want(12, "orders", 0)

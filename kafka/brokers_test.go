@@ -129,7 +129,8 @@ func TestServerAdvertisesEachBrokerWhereItIsTold(t *testing.T) {
 	require.NotEqual(t, b.cluster.LogDir(1), b.cluster.LogDir(2))
 }
 
-// A broker that nobody serves is no leader that a client could reach, and says so from version 6 on.
+// A broker that nobody serves is no leader that a client could
+// reach, and says so from version 6 on.
 func TestLeaderWithoutAListenerCannotBeReached(t *testing.T) {
 	cluster, err := strata.Open(strata.Config{Brokers: 2})
 	require.NoError(t, err)

@@ -2,7 +2,8 @@ package kafka
 
 import "strconv"
 
-// A Code is an error code as it goes over the wire. 0 is no error. The names are Kafka's (org.apache.kafka.common.protocol.Errors, 4.3).
+// A Code is an error code as it goes over the wire. 0 is no error. The names are Kafka's
+// (org.apache.kafka.common.protocol.Errors, 4.3).
 type Code int16
 
 // The error codes of Kafka 4.3.

@@ -34,7 +34,8 @@ type configEntry struct {
 	doc         string
 }
 
-// brokerLayers are the values that brokers give to the settings of topics, by the topic's keys and in the order in which they count.
+// brokerLayers are the values that brokers give to the settings of topics, by the topic's keys
+// and in the order in which they count.
 type brokerLayers struct{ broker, all, static map[string]string }
 
 func (c *call) brokerLayers(broker int32) brokerLayers {
@@ -45,7 +46,8 @@ func (c *call) brokerLayers(broker int32) brokerLayers {
 	}
 }
 
-// of returns the layers of a key below the topic itself. Keys that brokers have no name for have only what was given at the opening.
+// of returns the layers of a key below the topic itself. Keys that brokers have no name for
+// have only what was given at the opening.
 func (b brokerLayers) of(k topic.Key, fallback string) []configLayer {
 	name := k.Name
 	if len(k.Synonyms) > 0 {
@@ -84,8 +86,8 @@ func (c *call) topicEntries(s topic.Settings, broker int32) []configEntry {
 	return entries
 }
 
-// brokerEntries are the settings of the broker that serves the call, by name: the defaults of topics, which can be changed live, and what the
-// broker itself goes by, which cannot.
+// brokerEntries are the settings of the broker that serves the call, by name: the defaults of
+// topics, which can be changed live, and what the broker itself goes by, which cannot.
 func (c *call) brokerEntries() []configEntry {
 	entries := c.staticEntries()
 	layers := c.brokerLayers(c.broker)

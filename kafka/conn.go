@@ -40,7 +40,8 @@ type conn struct {
 	waiting  context.Context // ends with ctx, or when the server shuts down
 	endWaits context.CancelFunc
 
-	lastFetch int // bytes of the last fetch that did not wait; requests but produce come one after the other
+	// bytes of the last fetch that did not wait; requests but produce come one after the other
+	lastFetch int
 
 	progress chan struct{} // has an element if a reply was completed since the reader looked
 	handlers sync.WaitGroup

@@ -4,7 +4,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// deleteGroups serves DeleteGroups: groups without members and their offsets. A group named twice is answered once.
+// deleteGroups serves DeleteGroups: groups without members and their offsets.
+// A group named twice is answered once.
 func (c *call) deleteGroups(req *kmsg.DeleteGroupsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteGroupsResponse)
 	done := make(map[string]bool, len(req.Groups))

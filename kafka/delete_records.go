@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// deleteRecords moves the start of partitions forward. The new start is on stable storage when it is answered, so it survives a kill
-// (Kafka forgets it for up to a minute).
+// deleteRecords moves the start of partitions forward. The new start is on stable storage when it
+// is answered, so it survives a kill (Kafka forgets it for up to a minute).
 func (c *call) deleteRecords(req *kmsg.DeleteRecordsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteRecordsResponse)
 	ctx, cancel := c.timeout(req.TimeoutMillis)
@@ -41,10 +41,12 @@ func (c *call) deleteBefore(ctx context.Context, tp record.TopicPartition, offse
 	return starts[tp], nil
 }
 
-// minTimeout is what a client that gives no time still gets: a change of metadata takes a sync of the disk.
+// minTimeout is what a client that gives no time still gets: a change
+// of metadata takes a sync of the disk.
 const minTimeout = time.Second
 
-// timeout bounds a change by the time that the client gives it. A change that is under way when the time is over may still happen.
+// timeout bounds a change by the time that the client gives it. A change that is under way
+// when the time is over may still happen.
 func (c *call) timeout(millis int32) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.ctx, max(time.Duration(millis)*time.Millisecond, minTimeout))
 }

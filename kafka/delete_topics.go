@@ -8,8 +8,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// deleteTopics deletes topics by name, from version 6 on also by id. A topic is gone for good when it is answered. Unlike Kafka it refuses
-// to delete the topics that coordinators keep their state in.
+// deleteTopics deletes topics by name, from version 6 on also by id. A topic is
+// gone for good when it is answered. Unlike Kafka it refuses to delete the topics
+// that coordinators keep their state in.
 func (c *call) deleteTopics(req *kmsg.DeleteTopicsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteTopicsResponse)
 	ctx, cancel := c.timeout(req.TimeoutMillis)

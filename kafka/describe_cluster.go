@@ -17,7 +17,8 @@ const (
 
 // describeCluster names the brokers and the cluster; version 2 also brokers that do not serve, if
 // asked to (KIP-1073). The controller is the broker that decides; Kafka names any broker, since all
-// forward. Controllers have no endpoints of their own: a client that means to talk to one is refused.
+// forward. Controllers have no endpoints of their own: a client
+// that means to talk to one is refused.
 func (c *call) describeCluster(req *kmsg.DescribeClusterRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeClusterResponse)
 	resp.ControllerID, resp.ClusterAuthorizedOperations = -1, noOperations

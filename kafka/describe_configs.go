@@ -19,14 +19,17 @@ const (
 	resourceGroup         = 32
 )
 
-// configTypes are the numbers of value types, from version 3 on. Kafka: DescribeConfigsResponse.ConfigType.
+// configTypes are the numbers of value types, from version 3 on.
+// Kafka: DescribeConfigsResponse.ConfigType.
 var configTypes = map[topic.ValueType]kmsg.ConfigType{
 	topic.TypeBoolean: 1, topic.TypeString: 2, topic.TypeInt: 3, topic.TypeLong: 5, topic.TypeDouble: 6, topic.TypeList: 7,
 }
 
-// describeConfigs shows configurations with where they come from; from version 1 on with synonyms, from 3 on with types and documentation.
+// describeConfigs shows configurations with where they come from; from version 1 on with synonyms,
+// from 3 on with types and documentation.
 //
-// Loggers, groups and client metrics have no configuration here: groups get what their members ask for.
+// Loggers, groups and client metrics have no configuration here:
+// groups get what their members ask for.
 func (c *call) describeConfigs(req *kmsg.DescribeConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
 	seen := map[configResource]bool{}

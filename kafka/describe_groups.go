@@ -8,11 +8,12 @@ import (
 	"github.com/stratalog/strata/group"
 )
 
-// groupOperations are what may be done with a group where nobody is refused anything: read, delete, describe, describe and alter its
-// configuration. The bits are Kafka's AclOperation codes.
+// groupOperations are what may be done with a group where nobody is refused anything: read, delete,
+// describe, describe and alter its configuration. The bits are Kafka's AclOperation codes.
 const groupOperations = 1<<3 | 1<<6 | 1<<8 | 1<<10 | 1<<11
 
-// describeGroups serves DescribeGroups. A group that does not exist is Dead; version 6 adds that this is an error (KIP-1043).
+// describeGroups serves DescribeGroups. A group that does not exist is Dead; version 6
+// adds that this is an error (KIP-1043).
 func (c *call) describeGroups(req *kmsg.DescribeGroupsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
 	for _, id := range req.Groups {
@@ -38,7 +39,8 @@ func (c *call) describeGroups(req *kmsg.DescribeGroupsRequest) kmsg.Response {
 	return resp
 }
 
-// describeGroup fills in a group that exists. Which protocol was chosen and what the members said is told of stable groups only.
+// describeGroup fills in a group that exists. Which protocol was chosen and what the
+// members said is told of stable groups only.
 func describeGroup(rg *kmsg.DescribeGroupsResponseGroup, info group.Info) {
 	rg.State, rg.ProtocolType = info.State.String(), info.ProtocolType
 	if info.State == group.Stable {

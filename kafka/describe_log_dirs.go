@@ -7,8 +7,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// describeLogDirs tells how large partitions are, and from version 4 on how much room there is. A broker has one directory. Partitions that
-// were never written have size 0; those that are offline, because they are damaged, are left out, and so are those of other brokers.
+// describeLogDirs tells how large partitions are, and from version 4 on how much room there is. A
+// broker has one directory. Partitions that were never written have size 0; those that are offline,
+// because they are damaged, are left out, and so are those of other brokers.
 func (c *call) describeLogDirs(req *kmsg.DescribeLogDirsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeLogDirsResponse)
 	dir := kmsg.NewDescribeLogDirsResponseDir()

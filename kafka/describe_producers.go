@@ -8,7 +8,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// describeProducers lists the producer ids that partitions know, for who looks for a hanging transaction or wonders about a sequence (KIP-664).
+// describeProducers lists the producer ids that partitions know, for who looks for a hanging
+// transaction or wonders about a sequence (KIP-664).
 func (c *call) describeProducers(req *kmsg.DescribeProducersRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeProducersResponse)
 	for _, t := range req.Topics {

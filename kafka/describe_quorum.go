@@ -8,8 +8,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// describeQuorum describes who holds the metadata: every broker that serves is a voter, the controller their leader. A change counts when all
-// have it, so their logs are as far as the metadata's version. There are no observers: brokers read the same memory.
+// describeQuorum describes who holds the metadata: every broker that serves is a voter, the
+// controller their leader. A change counts when all have it, so their logs are as far as the
+// metadata's version. There are no observers: brokers read the same memory.
 func (c *call) describeQuorum(req *kmsg.DescribeQuorumRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeQuorumResponse)
 	found := false

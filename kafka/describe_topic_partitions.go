@@ -12,8 +12,8 @@ import (
 // maxDescribedPartitions bounds a page. Kafka: max.request.partition.size.limit.
 const maxDescribedPartitions = 2000
 
-// describeTopicPartitions describes topics in pages of partitions, in the order of their names (KIP-966). The answer names where the next
-// page begins.
+// describeTopicPartitions describes topics in pages of partitions, in the order of their names
+// (KIP-966). The answer names where the next page begins.
 func (c *call) describeTopicPartitions(req *kmsg.DescribeTopicPartitionsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeTopicPartitionsResponse)
 	names := map[string]bool{}
@@ -33,7 +33,8 @@ func (c *call) describeTopicPartitions(req *kmsg.DescribeTopicPartitionsRequest)
 	if at := req.Cursor; at != nil {
 		from, found := slices.BinarySearch(sorted, at.Topic)
 		if at.Partition < 0 || !found && !everything {
-			return partitionsRefused(resp, sorted, InvalidRequest) // the answer has no place for an error of the whole request
+			// the answer has no place for an error of the whole request
+			return partitionsRefused(resp, sorted, InvalidRequest)
 		}
 		sorted = sorted[from:]
 		if found {
@@ -76,7 +77,8 @@ func partitionsRefused(resp *kmsg.DescribeTopicPartitionsResponse, names []strin
 	return resp
 }
 
-// latestMetadata is the version of Metadata whose partitions those of DescribeTopicPartitions are like.
+// latestMetadata is the version of Metadata whose partitions
+// those of DescribeTopicPartitions are like.
 const latestMetadata = 13
 
 // pageOf is a part of a topic's partitions.
@@ -96,7 +98,8 @@ func describedTopic(t replication.TopicMetadata, who brokersSeen, which pageOf) 
 		p := who.partition(int32(i), t.Partitions[i])
 		dp := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
 		dp.Partition, dp.LeaderID, dp.LeaderEpoch, dp.Replicas, dp.ISR = int32(i), p.Leader, p.LeaderEpoch, p.Replicas, p.ISR
-		dp.EligibleLeaderReplicas, dp.LastKnownELR = []int32{}, []int32{} // not null, which would be unknown
+		// not null, which would be unknown
+		dp.EligibleLeaderReplicas, dp.LastKnownELR = []int32{}, []int32{}
 		dp.ErrorCode, dp.OfflineReplicas = p.ErrorCode, p.OfflineReplicas
 		page.Partitions = append(page.Partitions, dp)
 	}

@@ -24,7 +24,8 @@ func (e *protocolError) Error() string { return e.text }
 
 func refuse(code Code, text string) error { return &protocolError{code, text} }
 
-// errorCodes is the one table from the errors of the layers below to those of the protocol. The first that fits counts.
+// errorCodes is the one table from the errors of the layers below to those of the
+// protocol. The first that fits counts.
 var errorCodes = []struct {
 	err  error
 	code Code
@@ -84,8 +85,9 @@ var errorCodes = []struct {
 	{context.Canceled, RequestTimedOut},
 }
 
-// errorCode returns the wire's code for an error of any layer, nil: 0, and logs what an operator should know: errors of files, and those that
-// nobody foresaw. What a handler refused in Kafka's words is neither, whatever its code.
+// errorCode returns the wire's code for an error of any layer, nil: 0, and logs what an
+// operator should know: errors of files, and those that nobody foresaw. What a handler refused
+// in Kafka's words is neither, whatever its code.
 func (c *call) errorCode(err error) int16 {
 	code := codeOf(err)
 	if refused := (*protocolError)(nil); (code == UnknownServerError || code == KafkaStorageError) && !errors.As(err, &refused) {

@@ -69,8 +69,9 @@ func tryFetch(c *call, r kmsg.Request) (kmsg.Response, bool) {
 	return nil, false
 }
 
-// refusedFetch answers a fetch that is wrong as a whole. Before version 7 there was no place for that, hence each partition is told as well, unless
-// it is about the session, and up to version 12 (Kafka: FetchRequest.getErrorResponse).
+// refusedFetch answers a fetch that is wrong as a whole. Before version 7 there was no place for
+// that, hence each partition is told as well, unless it is about the session, and up to version 12
+// (Kafka: FetchRequest.getErrorResponse).
 func refusedFetch(req *kmsg.FetchRequest, code Code) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.FetchResponse)
 	resp.ErrorCode = int16(code)
@@ -103,7 +104,8 @@ func (c *call) fetch(req *kmsg.FetchRequest) kmsg.Response {
 	return f.respond(c, req)
 }
 
-// planFetch finds out which partitions are to be read: those of the request, or of the session that it changes.
+// planFetch finds out which partitions are to be read: those of the
+// request, or of the session that it changes.
 func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 	if req.IsolationLevel < 0 || req.IsolationLevel > readCommitted {
 		return nil, UnknownServerError
@@ -158,8 +160,8 @@ func (c *call) stillThere(p *fetchPart) bool {
 	return ok
 }
 
-// goneTopic is the error for a topic whose id is not known. A session remembers the name: then the topic is gone, or another one has its name.
-// Kafka: FetchSession, ReplicaManager.readFromLog.
+// goneTopic is the error for a topic whose id is not known. A session remembers the name: then the
+// topic is gone, or another one has its name. Kafka: FetchSession, ReplicaManager.readFromLog.
 func (c *call) goneTopic(p *fetchPart) Code {
 	if p.name == "" {
 		return UnknownTopicID
@@ -170,7 +172,8 @@ func (c *call) goneTopic(p *fetchPart) Code {
 	return UnknownTopicOrPartition
 }
 
-// diverges looks whether what the client read last is still in the log: after an unclean election it may not be.
+// diverges looks whether what the client read last is still in the log:
+// after an unclean election it may not be.
 func (c *call) diverges(tp record.TopicPartition, p *fetchPart, a *kmsg.FetchResponseTopicPartition) Code {
 	if written, err := c.view.Written(tp); err != nil {
 		return codeOf(err)
@@ -191,7 +194,8 @@ func (c *call) diverges(tp record.TopicPartition, p *fetchPart, a *kmsg.FetchRes
 	return 0
 }
 
-// read reads, waiting as f.request says, and returns how many bytes there are. False: the connection or the server is closing.
+// read reads, waiting as f.request says, and returns how many bytes there are. False:
+// the connection or the server is closing.
 func (f *fetching) read(c *call) (int, bool) {
 	if len(f.asked) == 0 {
 		return 0, true
@@ -210,7 +214,8 @@ func (f *fetching) read(c *call) (int, bool) {
 			c.hintFetch(g.TopicPartition, a)
 			continue
 		}
-		if p := f.parts[f.asked[i]]; c.version >= 13 && len(g.Bytes) > 0 && !c.stillThere(p) { // it was read by name
+		// it was read by name
+		if p := f.parts[f.asked[i]]; c.version >= 13 && len(g.Bytes) > 0 && !c.stillThere(p) {
 			*a = kmsg.NewFetchResponseTopicPartition()
 			a.Partition, a.ErrorCode, a.RecordBatches = p.tp.Partition, int16(c.goneTopic(p)), []byte{}
 			a.HighWatermark, a.LastStableOffset, a.LogStartOffset, f.ready = -1, -1, -1, true

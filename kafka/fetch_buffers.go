@@ -8,8 +8,8 @@ const (
 	keptFetchBytes   = 32 << 20 // of buffers that nobody uses
 )
 
-// fetchBuffers is memory for the answers to those who read much: megabytes at a time, which would be
-// most of what the collector has to deal with.
+// fetchBuffers is memory for the answers to those who read much: megabytes at a time, which would
+// be most of what the collector has to deal with.
 type fetchBuffers struct{ stock }
 
 // take returns an empty buffer for somebody who got n bytes the last time, no larger than most; nil

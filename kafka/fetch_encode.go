@@ -6,11 +6,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// sharedRecords is from how many bytes on the records of a partition are written from where they were read to, instead of being copied
-// into the answer.
+// sharedRecords is from how many bytes on the records of a partition are written from where they
+// were read to, instead of being copied into the answer.
 const sharedRecords = 8 << 10
 
-// fetchEncoder encodes a fetch response as kmsg does, but for the records: large ones become pieces of their own.
+// fetchEncoder encodes a fetch response as kmsg does, but for the records:
+// large ones become pieces of their own.
 type fetchEncoder struct {
 	version  int16
 	flexible bool
@@ -18,7 +19,8 @@ type fetchEncoder struct {
 	pieces   [][]byte // all before that
 }
 
-// appendFetch appends the response to out and returns it in pieces, to be written one after the other.
+// appendFetch appends the response to out and returns it in
+// pieces, to be written one after the other.
 func appendFetch(out []byte, r *kmsg.FetchResponse) [][]byte {
 	e := &fetchEncoder{version: r.Version, flexible: r.Version >= 12, out: out}
 	e.int32(r.ThrottleMillis)
@@ -95,7 +97,8 @@ func (e *fetchEncoder) records(p []byte) {
 		return
 	}
 	e.pieces = append(e.pieces, e.out, p)
-	e.out = e.out[len(e.out):] // the pieces' capacity goes on: growing copies nothing that was handed out
+	// the pieces' capacity goes on: growing copies nothing that was handed out
+	e.out = e.out[len(e.out):]
 }
 
 func (e *fetchEncoder) partitionTags(p *kmsg.FetchResponseTopicPartition) {

@@ -24,11 +24,13 @@ type topicKey struct {
 	id   [16]byte
 }
 
-// fetchPart is what a client wants of one partition and, in a session, what it was told last. Of name and id one is set.
+// fetchPart is what a client wants of one partition and, in a session, what it was
+// told last. Of name and id one is set.
 type fetchPart struct {
-	tp               record.TopicPartition
-	id               [16]byte
-	name             string // that id had when the partition was asked for; "": it was unknown, or topics are named by name
+	tp record.TopicPartition
+	id [16]byte
+	// that id had when the partition was asked for; "": it was unknown, or topics are named by name
+	name             string
 	offset           int64
 	maxBytes         int32
 	leaderEpoch      int32
@@ -46,7 +48,8 @@ type partKey struct {
 
 func (p *fetchPart) key() partKey { return partKey{topicKey{p.tp.Topic, p.id}, p.tp.Partition} }
 
-// fetchSession is what a client reads from, remembered between its requests (KIP-227): they say what changed, the answers what is new.
+// fetchSession is what a client reads from, remembered between its requests (KIP-227): they say
+// what changed, the answers what is new.
 type fetchSession struct {
 	id  int32
 	ids bool // topics are named by id
@@ -60,7 +63,8 @@ type fetchSession struct {
 	used    time.Time     // guarded by the cache
 }
 
-// sessionCache holds the sessions of all connections: a session is not bound to the one it was made on.
+// sessionCache holds the sessions of all connections: a session
+// is not bound to the one it was made on.
 type sessionCache struct {
 	max int
 
@@ -73,7 +77,8 @@ func newSessionCache(n int) *sessionCache {
 	return &sessionCache{max: n, sessions: map[int32]*fetchSession{}, recent: list.New()}
 }
 
-// open finds the partitions that a request is about, and its session. Kafka: FetchManager.newContext.
+// open finds the partitions that a request is about, and its
+// session. Kafka: FetchManager.newContext.
 //
 // nameOf tells the names of topics that are named by id; nil: they are named by name.
 func (s *sessionCache) open(f *fetching, req *kmsg.FetchRequest, nameOf func(topic.ID) (string, bool)) Code {
@@ -192,7 +197,8 @@ func wanted(req *kmsg.FetchRequest, nameOf func(topic.ID) (string, bool)) []*fet
 	return parts
 }
 
-// update applies what a request changes. Partitions are replaced, not changed: an answer under way may still use the old ones.
+// update applies what a request changes. Partitions are replaced, not changed: an answer
+// under way may still use the old ones.
 func (s *fetchSession) update(req *kmsg.FetchRequest, nameOf func(topic.ID) (string, bool)) {
 	replaced := false
 	for _, p := range wanted(req, nameOf) {
@@ -225,7 +231,8 @@ func (s *fetchSession) update(req *kmsg.FetchRequest, nameOf func(topic.ID) (str
 	s.order = kept
 }
 
-// news picks the answers that tell the client something, and remembers what it was told. Partitions that had data are read last next time.
+// news picks the answers that tell the client something, and remembers what it was told. Partitions
+// that had data are read last next time.
 func (s *fetchSession) news(f *fetching) ([]*fetchPart, []kmsg.FetchResponseTopicPartition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -156,7 +156,8 @@ func TestFetchSessionsMakeRoomOnlyWhenUnusedForTwoMinutes(t *testing.T) {
 	})
 }
 
-// A session remembers the names of its topics, so it can tell a topic that is gone from one that was made again.
+// A session remembers the names of its topics, so it can tell a topic that
+// is gone from one that was made again.
 func TestFetchSessionTellsDeletedTopicsFromThoseMadeAgain(t *testing.T) {
 	s, c := fetchServer(t)
 	code := func(resp *kmsg.FetchResponse) Code {
@@ -191,7 +192,8 @@ func TestFetchSessionTellsDeletedTopicsFromThoseMadeAgain(t *testing.T) {
 	require.Equal(t, UnknownTopicID, code(c.fetch(inSession(byID(old, 0), 0, -1))))
 }
 
-// A long poll that waits on a topic while another takes its name must not hand out the records of that one.
+// A long poll that waits on a topic while another takes its name must
+// not hand out the records of that one.
 func TestFetchByIDNeverReadsAnotherTopicOfThatName(t *testing.T) {
 	s, c := fetchServer(t)
 	old, _ := s.cluster.TopicID("orders")
@@ -200,7 +202,8 @@ func TestFetchByIDNeverReadsAnotherTopicOfThatName(t *testing.T) {
 	answered := make(chan *kmsg.FetchResponse, 1)
 	begun := s.cluster.Cluster.Stats().FetchRequests
 	go func() { answered <- c.fetch(inSession(req, 0, -1)) }()
-	for s.cluster.Cluster.Stats().FetchRequests < begun+2 { // the second time it waits; the name is looked up
+	// the second time it waits; the name is looked up
+	for s.cluster.Cluster.Stats().FetchRequests < begun+2 {
 		runtime.Gosched()
 	}
 	// Without memory to read into, the poll cannot look again until the other topic is there.

@@ -23,7 +23,8 @@ func appended(name string, p int32, values ...string) *kmsg.ProduceRequest {
 	return req
 }
 
-// want is a fetch of partitions 0, 1, ... of a topic from the given offsets, without a session and without waiting.
+// want is a fetch of partitions 0, 1, ... of a topic from the given offsets,
+// without a session and without waiting.
 func want(version int16, name string, offsets ...int64) *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
 	req.SetVersion(version)
@@ -123,7 +124,8 @@ func TestFetchReturnsTheFirstBatchHoweverSmallItsLimits(t *testing.T) {
 	}
 }
 
-// After a power cut the partition is led in a new epoch: who reads in the old one is told who leads (KIP-951), and where the old one ended.
+// After a power cut the partition is led in a new epoch: who reads in the old one is told who leads
+// (KIP-951), and where the old one ended.
 func TestFetchTellsOfNewLeadersAndDivergingEpochs(t *testing.T) {
 	disk := vfs.Mem()
 	open := func(disk vfs.FS) *strata.Cluster {

@@ -9,7 +9,8 @@ const (
 	coordinatorShare
 )
 
-// findCoordinator serves FindCoordinator: one key up to version 3, any number of them from 4 on (KIP-699).
+// findCoordinator serves FindCoordinator: one key up to version 3,
+// any number of them from 4 on (KIP-699).
 func (c *call) findCoordinator(req *kmsg.FindCoordinatorRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
 	kind := req.CoordinatorType
@@ -34,7 +35,8 @@ func (c *call) findCoordinator(req *kmsg.FindCoordinatorRequest) kmsg.Response {
 	return resp
 }
 
-// coordinator finds one coordinator. Asking for that of a group makes the offsets topic, and waits for it, where Kafka sends the client round.
+// coordinator finds one coordinator. Asking for that of a group makes the offsets topic, and waits
+// for it, where Kafka sends the client round.
 func (c *call) coordinator(kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
 	r := kmsg.NewFindCoordinatorResponseCoordinator()
 	r.Key, r.NodeID, r.Port = key, -1, -1

@@ -23,8 +23,8 @@ type frame struct {
 	charged int    // of the server's budget
 }
 
-// decode parses the request's body. While it does, it holds as many bytes as the request can take in memory; of a budget of its own, since
-// the frames that wait here have their bytes already.
+// decode parses the request's body. While it does, it holds as many bytes as the request can take
+// in memory; of a budget of its own, since the frames that wait here have their bytes already.
 func (f *frame) decode(c *conn, a *api, req kmsg.Request, body []byte) error {
 	if a.key == Produce {
 		if err := checkProduce(body, f.version()); err != nil {
@@ -44,7 +44,8 @@ func (f *frame) key() int16         { return int16(binary.BigEndian.Uint16(f.buf
 func (f *frame) version() int16     { return int16(binary.BigEndian.Uint16(f.buf[2:])) }
 func (f *frame) correlation() int32 { return int32(binary.BigEndian.Uint32(f.buf[4:])) }
 
-// header returns the client id and the body. Flexible versions have tags in between, which are skipped.
+// header returns the client id and the body. Flexible versions
+// have tags in between, which are skipped.
 func (f *frame) header(flexible bool) (clientID string, body []byte, err error) {
 	n := int(int16(binary.BigEndian.Uint16(f.buf[8:])))
 	body = f.buf[minFrame:]

@@ -38,10 +38,12 @@ func (p *panics) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// fuzzVariable names the API that FuzzRequest is to spend its time on ("Fetch"); empty: all of them.
+// fuzzVariable names the API that FuzzRequest is to spend its
+// time on ("Fetch"); empty: all of them.
 const fuzzVariable = "STRATA_FUZZ_API"
 
-// FuzzRequest sends one frame of arbitrary bytes to a server: it answers or closes, and never panics.
+// FuzzRequest sends one frame of arbitrary bytes to a server:
+// it answers or closes, and never panics.
 func FuzzRequest(f *testing.F) {
 	only := os.Getenv(fuzzVariable)
 	seeds := 0
@@ -71,7 +73,8 @@ func FuzzRequest(f *testing.F) {
 		s.start(b, theirs)
 		go func() {
 			ours.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...))
-			ours.SetReadDeadline(time.Now().Add(50 * time.Millisecond)) // a join that waits is not a fault
+			// a join that waits is not a fault
+			ours.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 		}()
 		io.CopyN(io.Discard, ours, 8)
 		ours.Close()

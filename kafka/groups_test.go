@@ -17,7 +17,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// What is expected in these tests was seen of Apache Kafka 4.3.0 asked the same, unless a comment says that we answer otherwise.
+// What is expected in these tests was seen of Apache Kafka 4.3.0 asked the same, unless a
+// comment says that we answer otherwise.
 
 // A groupServer is a server in memory, on a network in memory.
 type groupServer struct {
@@ -377,7 +378,8 @@ func TestStaticMembersComeBackWithoutARebalance(t *testing.T) {
 		require.Equal(t, "share", string(c.sync(5, "g", again.MemberID, 1, nil).MemberAssignment))
 		require.Equal(t, "one", *c.describe(4, "g")[0].Members[0].InstanceID)
 
-		old := c.join(joinAs(8, "g", "", instance)) // does not know skip_assignment: is told another leads
+		// does not know skip_assignment: is told another leads
+		old := c.join(joinAs(8, "g", "", instance))
 		require.Equal(t, []any{int16(0), again.MemberID}, []any{old.ErrorCode, old.LeaderID})
 		require.Empty(t, old.Members)
 
@@ -386,7 +388,8 @@ func TestStaticMembersComeBackWithoutARebalance(t *testing.T) {
 		require.Equal(t, FencedInstanceID, Code(c.ask(fenced).(*kmsg.HeartbeatResponse).ErrorCode))
 		require.Equal(t, UnknownMemberID, c.heartbeat("g", first.MemberID, 1))
 
-		left := c.leave(5, "g", kmsg.LeaveGroupRequestMember{InstanceID: instance}) // by an administrator
+		// by an administrator
+		left := c.leave(5, "g", kmsg.LeaveGroupRequestMember{InstanceID: instance})
 		require.Zero(t, left.Members[0].ErrorCode)
 		require.Equal(t, "one", *left.Members[0].InstanceID)
 		require.Equal(t, "Empty", c.state("g"))

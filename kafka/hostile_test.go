@@ -54,7 +54,8 @@ func alive(t *testing.T, addr string) {
 	require.Zero(t, got.Topics[0].Partitions[0].ErrorCode)
 }
 
-// hostileServer serves topics alive and t. It closes no connection for lack of bytes, unless limits say so.
+// hostileServer serves topics alive and t. It closes no connection
+// for lack of bytes, unless limits say so.
 func hostileServer(t *testing.T, limits Limits) (*Server, string) {
 	t.Helper()
 	for _, d := range []*time.Duration{&limits.FirstRequest, &limits.WholeRequest, &limits.Idle, &limits.SlowReader} {
@@ -198,21 +199,23 @@ func poisonBatches(good []byte) map[string][]byte {
 	}
 	gz.Close()
 	return map[string][]byte{
-		"wrong crc":        slices.Concat(good[:17], []byte{1, 2, 3, 4}, good[21:]),
-		"flipped value":    append(bytes.Clone(good[:len(good)-2]), good[len(good)-2]^1, good[len(good)-1]), // only the CRC tells
-		"magic 1":          change(func(p []byte) []byte { p[16] = 1; return p }),
-		"magic 3":          change(func(p []byte) []byte { p[16] = 3; return p }),
-		"length short":     change(func(p []byte) []byte { p[11]--; return p }),
-		"length long":      change(func(p []byte) []byte { p[11]++; return p }),
-		"length negative":  change(func(p []byte) []byte { p[8] = 0xff; return p }),
-		"count 2":          change(func(p []byte) []byte { p[60] = 2; return p }),
-		"count 0":          change(func(p []byte) []byte { p[60] = 0; return p }),
-		"count huge":       change(func(p []byte) []byte { p[57] = 0x7f; return p }),
-		"last delta":       change(func(p []byte) []byte { p[26] = 5; return p }),
-		"control bit":      change(func(p []byte) []byte { p[22] |= 0x20; return p }),
-		"codec 7":          change(func(p []byte) []byte { p[22] |= 7; return p }),
-		"garbage gzip":     compressed(1, []byte("no gzip")),
-		"garbage snappy":   compressed(2, []byte{0xff, 0xff, 0xff, 0xff, 0x0f, 1, 2, 3}), // claims 4 GiB
+		"wrong crc": slices.Concat(good[:17], []byte{1, 2, 3, 4}, good[21:]),
+		// only the CRC tells
+		"flipped value":   append(bytes.Clone(good[:len(good)-2]), good[len(good)-2]^1, good[len(good)-1]),
+		"magic 1":         change(func(p []byte) []byte { p[16] = 1; return p }),
+		"magic 3":         change(func(p []byte) []byte { p[16] = 3; return p }),
+		"length short":    change(func(p []byte) []byte { p[11]--; return p }),
+		"length long":     change(func(p []byte) []byte { p[11]++; return p }),
+		"length negative": change(func(p []byte) []byte { p[8] = 0xff; return p }),
+		"count 2":         change(func(p []byte) []byte { p[60] = 2; return p }),
+		"count 0":         change(func(p []byte) []byte { p[60] = 0; return p }),
+		"count huge":      change(func(p []byte) []byte { p[57] = 0x7f; return p }),
+		"last delta":      change(func(p []byte) []byte { p[26] = 5; return p }),
+		"control bit":     change(func(p []byte) []byte { p[22] |= 0x20; return p }),
+		"codec 7":         change(func(p []byte) []byte { p[22] |= 7; return p }),
+		"garbage gzip":    compressed(1, []byte("no gzip")),
+		// claims 4 GiB
+		"garbage snappy":   compressed(2, []byte{0xff, 0xff, 0xff, 0xff, 0x0f, 1, 2, 3}),
 		"garbage lz4":      compressed(3, []byte("no lz4 at all")),
 		"garbage zstd":     compressed(4, []byte("no zstd at all")),
 		"gzip bomb":        compressed(1, bomb.Bytes()),

@@ -15,8 +15,8 @@ import (
 // unknownOperation is what Kafka 4.3 answers to an operation that it does not know.
 const unknownOperation = UnknownServerError
 
-// incrementalAlterConfigs changes single keys of resources: set, delete, append to and subtract from a list. Each resource is changed wholly
-// or not at all, and in effect when it is answered.
+// incrementalAlterConfigs changes single keys of resources: set, delete, append to and subtract
+// from a list. Each resource is changed wholly or not at all, and in effect when it is answered.
 func (c *call) incrementalAlterConfigs(req *kmsg.IncrementalAlterConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.IncrementalAlterConfigsResponse)
 	eachOnce(req.Resources, func(r *kmsg.IncrementalAlterConfigsRequestResource) configResource {
@@ -73,7 +73,8 @@ func (c *call) alterConfig(kind int8, name string, changes []replication.ConfigC
 		if err := c.alterable(kind, name, len(changes)); err != nil || kind != resourceTopic {
 			return err
 		}
-		known := slices.DeleteFunc(changes, func(ch replication.ConfigChange) bool { // as in Kafka: there is nothing to delete
+		// as in Kafka: there is nothing to delete
+		known := slices.DeleteFunc(changes, func(ch replication.ConfigChange) bool {
 			_, ok := topic.LookupKey(ch.Key)
 			return !ok && ch.Op == replication.UnsetConfig
 		})

@@ -8,14 +8,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// maxProducePartitions bounds the partitions of one produce request: each costs far more memory than the few bytes it may take in the request.
+// maxProducePartitions bounds the partitions of one produce request: each costs far more memory
+// than the few bytes it may take in the request.
 const maxProducePartitions = 100_000
 
-// inflation returns how many bytes of memory decoding may take for each byte of a request. kmsg allocates an array when it has read its
-// length, which it bounds by the bytes left, and an element may take a single byte. Arrays inside elements come on top.
+// inflation returns how many bytes of memory decoding may take for each byte of a request. kmsg
+// allocates an array when it has read its length, which it bounds by the bytes left, and an element
+// may take a single byte. Arrays inside elements come on top.
 func inflation(key int16) int { return 1 + elementSize(reflect.TypeOf(kmsg.RequestForKey(key)).Elem()) }
 
-// elementSize is the largest sum of the sizes of elements of arrays inside each other, among the fields of a struct.
+// elementSize is the largest sum of the sizes of elements of arrays inside
+// each other, among the fields of a struct.
 func elementSize(t reflect.Type) int {
 	if t.Kind() == reflect.Pointer {
 		return int(t.Elem().Size()) + elementSize(t.Elem())
@@ -38,7 +41,8 @@ func elementSize(t reflect.Type) int {
 	return largest
 }
 
-// checkProduce walks over a produce request before it is decoded: a hundred megabytes must be records, not a hundred million empty topics.
+// checkProduce walks over a produce request before it is decoded: a hundred megabytes must be
+// records, not a hundred million empty topics.
 func checkProduce(body []byte, version int16) error {
 	w := &walker{b: body, flexible: version >= 9}
 	w.skip(w.stringLength()) // transactional id
@@ -70,7 +74,8 @@ func checkProduce(body []byte, version int16) error {
 	return nil
 }
 
-// walker skips over encoded fields. Once a field does not fit it is bad, and everything after that is empty.
+// walker skips over encoded fields. Once a field does not fit it is
+// bad, and everything after that is empty.
 type walker struct {
 	b        []byte
 	flexible bool

@@ -2,8 +2,9 @@ package kafka
 
 import "github.com/twmb/franz-go/pkg/kmsg"
 
-// initProducerID gives an idempotent producer its id. Each call gives a new one with epoch 0, also to a producer that names the id it had,
-// as in Kafka. Transactions are not served: a transactional id is UNSUPPORTED_VERSION, which no client retries.
+// initProducerID gives an idempotent producer its id. Each call gives a new one with epoch 0, also
+// to a producer that names the id it had, as in Kafka. Transactions are not served: a transactional
+// id is UNSUPPORTED_VERSION, which no client retries.
 func (c *call) initProducerID(req *kmsg.InitProducerIDRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
 	id, epoch, err := c.newProducerID(req)

@@ -12,7 +12,8 @@ const (
 	napTime    = time.Second // without a byte, and the connection gives its input buffer back
 )
 
-// input reads ahead of a connection, through a buffer that it gives back when nothing comes: idle connections cost little.
+// input reads ahead of a connection, through a buffer that it gives back when
+// nothing comes: idle connections cost little.
 type input struct {
 	conn  *conn
 	buf   []byte // nil: given back

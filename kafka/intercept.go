@@ -23,19 +23,22 @@ type Exchange struct {
 	Received, Answered time.Time
 }
 
-// An Interceptor sees every request of a server and can decide what becomes of it. Tests inject faults with it and keep histories.
+// An Interceptor sees every request of a server and can decide what becomes of it. Tests
+// inject faults with it and keep histories.
 //
-// Both methods are called for every request, Before first, with the same Exchange, on a goroutine of its connection; those of different connections at the same time.
-// They must not block. The messages must not be changed, except by Action.Edit, nor must bytes of records be kept.
+// Both methods are called for every request, Before first, with the same Exchange, on a goroutine
+// of its connection; those of different connections at the same time. They must not block. The
+// messages must not be changed, except by Action.Edit, nor must bytes of records be kept.
 type Interceptor interface {
 	// Before is asked before a request is served.
 	Before(x *Exchange) Action
-	// After is told when the answer is about to be written, or that there is none: because the request has none, it was dropped or the
-	// connection is being cut.
+	// After is told when the answer is about to be written, or that there is none: because the
+	// request has none, it was dropped or the connection is being cut.
 	After(x *Exchange)
 }
 
-// An Action is what to do with a request instead of, or on top of, serving it. The zero Action serves it.
+// An Action is what to do with a request instead of, or on top of,
+// serving it. The zero Action serves it.
 type Action struct {
 	Delay time.Duration   // before anything else; requests behind it on the connection wait too
 	Hold  <-chan struct{} // then wait for it to be closed
@@ -49,7 +52,7 @@ type Action struct {
 	CloseBefore bool // cut the connection instead of serving
 	CloseAfter  bool // serve, and cut the connection instead of answering
 
-	// ThrottleMs is set in the answer, where it has a place for it, and the next requests of the connection are left alone for that long. 0: as it is.
-	// Kafka: quotas, KIP-219.
+	// ThrottleMs is set in the answer, where it has a place for it, and the next requests of the
+	// connection are left alone for that long. 0: as it is. Kafka: quotas, KIP-219.
 	ThrottleMs int32
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/group/assignor"
 )
 
-// joinGroup serves JoinGroup. It waits until the other members have joined; if the connection ends first, a member that has not been told
-// its id is taken out of the group again.
+// joinGroup serves JoinGroup. It waits until the other members have joined; if the connection ends
+// first, a member that has not been told its id is taken out of the group again.
 func (c *call) joinGroup(req *kmsg.JoinGroupRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.JoinGroupResponse)
 	resp.Generation, resp.MemberID = -1, req.MemberID
@@ -51,7 +51,8 @@ func (c *call) joinRequest(req *kmsg.JoinGroupRequest) group.JoinRequest {
 		r.RebalanceTimeout = time.Duration(req.RebalanceTimeoutMillis) * time.Millisecond
 	}
 	for _, p := range req.Protocols {
-		// The group keeps them for as long as the member lives; the request's buffer ends with the request.
+		// The group keeps them for as long as the member lives; the request's
+		// buffer ends with the request.
 		r.Protocols = append(r.Protocols, assignor.Protocol{Name: p.Name, Metadata: bytes.Clone(p.Metadata)})
 	}
 	return r

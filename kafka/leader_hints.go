@@ -9,8 +9,9 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// leaderOf says who leads a partition and in which epoch, -1 and -1 if nobody does or there is no such partition. Produce (from version 10 on) and
-// Fetch (16) tell a client that asked the wrong broker, which then need not ask for metadata (KIP-951).
+// leaderOf says who leads a partition and in which epoch, -1 and -1 if nobody does or there is no
+// such partition. Produce (from version 10 on) and Fetch (16) tell a client that asked the wrong
+// broker, which then need not ask for metadata (KIP-951).
 func (c *call) leaderOf(tp record.TopicPartition) (broker, epoch int32) {
 	p, err := c.partitionOf(tp.Topic, tp.Partition)
 	if err != nil {
@@ -61,7 +62,8 @@ func (c *call) hintProduce(resp *kmsg.ProduceResponse, name func(t *kmsg.Produce
 	}
 }
 
-// hintFetch names the leader of a partition that is not led here, or not in the epoch the client believes in.
+// hintFetch names the leader of a partition that is not led here, or
+// not in the epoch the client believes in.
 func (c *call) hintFetch(tp record.TopicPartition, a *kmsg.FetchResponseTopicPartition) {
 	if c.version >= 16 && (Code(a.ErrorCode) == NotLeaderOrFollower || Code(a.ErrorCode) == FencedLeaderEpoch) {
 		a.CurrentLeader.LeaderID, a.CurrentLeader.LeaderEpoch = c.leaderOf(tp)

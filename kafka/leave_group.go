@@ -6,7 +6,8 @@ import (
 	"github.com/stratalog/strata/group"
 )
 
-// leaveGroup serves LeaveGroup: one member and one error up to version 2, a list of both from 3 on (KIP-345).
+// leaveGroup serves LeaveGroup: one member and one error up to version
+// 2, a list of both from 3 on (KIP-345).
 func (c *call) leaveGroup(req *kmsg.LeaveGroupRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.LeaveGroupResponse)
 	members := req.Members

@@ -9,8 +9,9 @@ import (
 
 // Limits bound what clients can take. A zero field means its default.
 type Limits struct {
-	// RequestBytes bounds a request; default 100 MiB. Kafka: socket.request.max.bytes. Requests other than produce may also not be larger
-	// decoded than InFlightBytes: their limit is that divided by the bytes of memory that a byte of the request can take, about 1 to 5 MiB.
+	// RequestBytes bounds a request; default 100 MiB. Kafka: socket.request.max.bytes. Requests
+	// other than produce may also not be larger decoded than InFlightBytes: their limit is that
+	// divided by the bytes of memory that a byte of the request can take, about 1 to 5 MiB.
 	RequestBytes  int
 	Connections   int // at a time; default 10,000. Kafka: max.connections
 	InFlightBytes int // of requests and responses over all connections; default 256 MiB, and as much again for
@@ -54,7 +55,8 @@ func newBudget(size int) *budget { return &budget{semaphore.NewWeighted(int64(si
 // take waits until n bytes are free.
 func (b *budget) take(ctx context.Context, n int) error { return b.sem.Acquire(ctx, int64(n)) }
 
-// takeWithin is take that gives up after d: for those who hold bytes already, and must not wait for each other.
+// takeWithin is take that gives up after d: for those who hold bytes
+// already, and must not wait for each other.
 func (b *budget) takeWithin(ctx context.Context, n int, d time.Duration) error {
 	if b.sem.TryAcquire(int64(n)) {
 		return nil
@@ -64,7 +66,8 @@ func (b *budget) takeWithin(ctx context.Context, n int, d time.Duration) error {
 	return b.sem.Acquire(ctx, int64(n))
 }
 
-// tryTake takes want bytes, or half, a quarter, ... of it, at least least; 0 if not even that is free.
+// tryTake takes want bytes, or half, a quarter, ... of it, at
+// least least; 0 if not even that is free.
 func (b *budget) tryTake(want, least int) int {
 	for n := want; n >= least; n /= 2 {
 		if b.sem.TryAcquire(int64(n)) {

@@ -7,8 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// listConfigResources names the resources that can have a configuration. Version 0 asks for client metrics only, of which there are none; 1 for
-// the given types, or all.
+// listConfigResources names the resources that can have a configuration. Version 0 asks for client
+// metrics only, of which there are none; 1 for the given types, or all.
 func (c *call) listConfigResources(req *kmsg.ListConfigResourcesRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ListConfigResourcesResponse)
 	kinds := []int8{resourceTopic, resourceBroker, resourceBrokerLogger, resourceClientMetrics, resourceGroup}

@@ -10,8 +10,9 @@ import (
 // classicType is the type of all groups here. Kafka: Group.GroupType.
 const classicType = "classic"
 
-// listGroups serves ListGroups: the groups that this broker coordinates, filtered by state (KIP-518) and type (KIP-848) if asked to.
-// Names are compared without regard to case; unknown ones match nothing.
+// listGroups serves ListGroups: the groups that this broker coordinates, filtered
+// by state (KIP-518) and type (KIP-848) if asked to. Names are compared without
+// regard to case; unknown ones match nothing.
 func (c *call) listGroups(req *kmsg.ListGroupsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ListGroupsResponse)
 	infos, err := c.groups.Groups(c.ctx)

@@ -7,15 +7,17 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Kafka's numbers for offsets that are asked for by meaning, beside those of package partition. Nothing is in tiered storage here.
+// Kafka's numbers for offsets that are asked for by meaning, beside those of package
+// partition. Nothing is in tiered storage here.
 const (
 	earliestLocal         = -4 // from version 8 on: what is on local disk, which is everything
 	latestTiered          = -5 // from version 9 on
 	earliestPendingUpload = -6 // from version 11 on
 )
 
-// listOffsets answers where a time, or the start or end of a partition, is. Partitions are answered one by one; a version names the meanings it
-// knows, others are UNSUPPORTED_VERSION for the partition.
+// listOffsets answers where a time, or the start or end of a partition, is. Partitions are
+// answered one by one; a version names the meanings it knows, others are
+// UNSUPPORTED_VERSION for the partition.
 func (c *call) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
 	refused := Code(0)

@@ -40,7 +40,8 @@ func TestMemoryDoesNotGrowWithTheData(t *testing.T) {
 	require.Less(t, (end.peak-base.rss)>>10, 64, "MiB on top of what it takes before")
 }
 
-// throughWire produces total bytes that are all different, from two producers, while two consumers read everything.
+// throughWire produces total bytes that are all different, from two
+// producers, while two consumers read everything.
 func throughWire(ctx context.Context, t *testing.T, addr string, total int) {
 	t.Helper()
 	const size, partitions = 10 << 10, 4

@@ -19,7 +19,8 @@ const (
 	clusterOperations = 1<<5 | 1<<7 | 1<<8 | 1<<9 | 1<<10 | 1<<11 | 1<<12
 )
 
-// noTopic is asked for by those who want to know of the brokers only: no name at all means all topics.
+// noTopic is asked for by those who want to know of the brokers
+// only: no name at all means all topics.
 const noTopic = ""
 
 // metadata answers who leads what. Version 0 asks for all topics by an empty list, later ones by a

@@ -11,8 +11,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// offsetCommit serves OffsetCommit, with topic ids from version 10 on. What is wrong with the request as a whole is said of each of its
-// partitions, as there is no other place for it; a partition that does not exist is always called that.
+// offsetCommit serves OffsetCommit, with topic ids from version 10 on. What is wrong with the
+// request as a whole is said of each of its partitions, as there is no other place for it; a
+// partition that does not exist is always called that.
 func (c *call) offsetCommit(req *kmsg.OffsetCommitRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.OffsetCommitResponse)
 	r := c.commitRequest(req)
@@ -22,7 +23,8 @@ func (c *call) offsetCommit(req *kmsg.OffsetCommitRequest) kmsg.Response {
 		errs, failed = c.groups.CommitOffsets(c.ctx, r)
 	}
 	code := c.errorCode(failed)
-	if errors.Is(failed, group.ErrIllegalGeneration) && errors.Is(failed, group.ErrGroupNotFound) { // no such group: its code is newer than most versions
+	// no such group: its code is newer than most versions
+	if errors.Is(failed, group.ErrIllegalGeneration) && errors.Is(failed, group.ErrGroupNotFound) {
 		code = int16(IllegalGeneration)
 		if req.Version >= 9 {
 			code = int16(GroupIDNotFound)
@@ -49,13 +51,15 @@ func (c *call) offsetCommit(req *kmsg.OffsetCommitRequest) kmsg.Response {
 	return resp
 }
 
-// commitRequest translates req, and names the topics of req that come by id; those that do not exist keep the name "".
+// commitRequest translates req, and names the topics of req that come by id;
+// those that do not exist keep the name "".
 func (c *call) commitRequest(req *kmsg.OffsetCommitRequest) group.CommitRequest {
 	r := group.CommitRequest{Group: req.Group, MemberID: req.MemberID, InstanceID: orEmpty(req.InstanceID), Generation: req.Generation,
 		Offsets: make(map[record.TopicPartition]record.Committed)}
 	if req.Version <= 4 && req.RetentionTimeMillis != -1 {
 		ms := min(max(req.RetentionTimeMillis, 0), math.MaxInt64/int64(time.Millisecond))
-		r.Retention = max(time.Duration(ms)*time.Millisecond, 1) // 0 means to CommitOffsets what -1 means here
+		// 0 means to CommitOffsets what -1 means here
+		r.Retention = max(time.Duration(ms)*time.Millisecond, 1)
 	}
 	for i := range req.Topics {
 		t := &req.Topics[i]

@@ -7,7 +7,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// offsetDelete serves OffsetDelete: offsets of topics that the group does not subscribe to (KIP-496).
+// offsetDelete serves OffsetDelete: offsets of topics that the
+// group does not subscribe to (KIP-496).
 func (c *call) offsetDelete(req *kmsg.OffsetDeleteRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.OffsetDeleteResponse)
 	var tps []record.TopicPartition

@@ -9,10 +9,12 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// offsetFetch serves OffsetFetch: of one group up to version 7, of many from 8 on (KIP-709), with topic ids from 10 on.
+// offsetFetch serves OffsetFetch: of one group up to version 7, of many from 8 on
+// (KIP-709), with topic ids from 10 on.
 //
-// There are no pending offsets of transactions, so RequireStable asks for nothing more. Member ids and epochs (version 9) are for groups
-// of the newer protocol; those of the classic one ignore them, as in Kafka.
+// There are no pending offsets of transactions, so RequireStable asks for nothing more.
+// Member ids and epochs (version 9) are for groups of the newer protocol; those of the
+// classic one ignore them, as in Kafka.
 func (c *call) offsetFetch(req *kmsg.OffsetFetchRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
 	if req.Version < 8 {
@@ -102,7 +104,8 @@ func (c *call) fetchGroup(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchR
 	return nil
 }
 
-// fetchAll answers with everything that has an offset. With topic ids, topics that are gone cannot be named and are left out.
+// fetchAll answers with everything that has an offset. With topic ids, topics that are
+// gone cannot be named and are left out.
 func (c *call) fetchAll(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchResponseGroup) error {
 	offsets, err := c.groups.FetchOffsets(c.ctx, g.Group, nil)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// offsetForLeaderEpoch answers where a leader epoch ended, by which clients and followers notice that the log was truncated under them (KIP-320).
+// offsetForLeaderEpoch answers where a leader epoch ended, by which clients and followers notice
+// that the log was truncated under them (KIP-320).
 func (c *call) offsetForLeaderEpoch(req *kmsg.OffsetForLeaderEpochRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
 	for _, t := range req.Topics {

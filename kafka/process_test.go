@@ -16,7 +16,8 @@ import (
 	"github.com/stratalog/strata"
 )
 
-// These tests measure a server in a process of its own: this test binary, started again, which serves the directory that the variable names.
+// These tests measure a server in a process of its own: this test binary, started again, which
+// serves the directory that the variable names.
 const serveVariable = "STRATA_TEST_SERVE"
 
 // longVariable makes the tests that are bounded in time do what they claim in full.
@@ -30,7 +31,8 @@ type usage struct {
 	routines  int
 }
 
-// childMain serves a directory until its standard input ends, and reports its usage for each line that comes.
+// childMain serves a directory until its standard input ends, and
+// reports its usage for each line that comes.
 func childMain(dir string) error {
 	cluster, err := strata.Open(strata.Config{Dir: dir})
 	if err != nil {

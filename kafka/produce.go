@@ -19,7 +19,8 @@ var (
 	errZstdVersion   = refuse(UnsupportedCompressionType, "kafka: zstd needs version 7 of produce")
 )
 
-// producing is a produce request under way: its batches go to their partitions all at once, the last one that is done answers.
+// producing is a produce request under way: its batches go to their partitions all at
+// once, the last one that is done answers.
 type producing struct {
 	c        *call
 	req      *kmsg.ProduceRequest
@@ -30,7 +31,8 @@ type producing struct {
 	retained atomic.Bool  // some partition still uses the request's bytes
 }
 
-// produce appends each batch as it is, without copying or encoding it again: the log writes the bytes of the request.
+// produce appends each batch as it is, without copying or encoding it again:
+// the log writes the bytes of the request.
 func produce(c *call, r kmsg.Request, done func(resp kmsg.Response, here bool)) {
 	req := r.(*kmsg.ProduceRequest)
 	p := &producing{c: c, req: req, resp: req.ResponseKind().(*kmsg.ProduceResponse), done: done}
@@ -95,7 +97,8 @@ func (p *producing) name(t *kmsg.ProduceResponseTopic) string {
 	return name
 }
 
-// check is what the request itself is refused for; everything about the batch is the partition's business.
+// check is what the request itself is refused for; everything about
+// the batch is the partition's business.
 func (p *producing) check(q *partition.ProduceRequest) error {
 	switch p.req.Acks {
 	case -1:
@@ -148,7 +151,8 @@ func (p *producing) finishOne(here bool) {
 		p.done(p.resp, here)
 		return
 	}
-	// Nobody waits for an answer. The only way to tell the client of an error is to close the connection.
+	// Nobody waits for an answer. The only way to tell the client of an
+	// error is to close the connection.
 	p.c.closing = p.failed.Load()
 	p.done(nil, here)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// seedRequests are requests of every API in every version that is served: one as empty as it can be, and one with something in each of its fields,
-// about a topic and a group that may be there.
+// seedRequests are requests of every API in every version that is served: one as empty as it can
+// be, and one with something in each of its fields, about a topic and a group that may be there.
 func seedRequests() []kmsg.Request {
 	var all []kmsg.Request
 	for _, a := range apis {
@@ -44,7 +44,8 @@ func filledRequest(key Key, version int16) kmsg.Request {
 	return req
 }
 
-// fill gives every field a value: arrays have one element, numbers are 1, names are those of a topic, a group, a setting.
+// fill gives every field a value: arrays have one element, numbers are 1, names are
+// those of a topic, a group, a setting.
 func fill(v reflect.Value, name string) {
 	switch v.Kind() {
 	case reflect.Struct:

@@ -26,16 +26,20 @@ var (
 
 // Config is how a Server serves. The zero value is ready to use.
 type Config struct {
-	// Logger gets what an operator should know: connections refused or cut, panics. nil: nothing is logged.
+	// Logger gets what an operator should know: connections refused or
+	// cut, panics. nil: nothing is logged.
 	Logger *slog.Logger
 
-	// Advertise says where clients shall find a broker, if that is not where it listens (containers, proxies). nil: the listener's address.
+	// Advertise says where clients shall find a broker, if that is not where it listens
+	// (containers, proxies). nil: the listener's address.
 	Advertise func(broker int32, ln net.Listener) (host string, port int32)
 
-	// VersionCaps lowers the highest version served of an API, by key; NotServed takes the API away. It makes the server look like an older release.
+	// VersionCaps lowers the highest version served of an API, by key; NotServed takes the API
+	// away. It makes the server look like an older release.
 	VersionCaps map[int16]int16
 
-	// NoAutoCreate switches off that topics are created when clients first ask for them. Kafka: auto.create.topics.enable=false.
+	// NoAutoCreate switches off that topics are created when clients first ask for them.
+	// Kafka: auto.create.topics.enable=false.
 	NoAutoCreate bool
 
 	// AllowPublic serves addresses that are reachable from other machines.
@@ -46,7 +50,8 @@ type Config struct {
 	Intercept Interceptor // sees and alters what goes on; nil: nothing does
 }
 
-// A Server answers Kafka's protocol for the brokers of a cluster. All methods are safe for concurrent use.
+// A Server answers Kafka's protocol for the brokers of a cluster.
+// All methods are safe for concurrent use.
 type Server struct {
 	cluster    strata.Backend
 	cfg        Config
@@ -71,7 +76,8 @@ type Server struct {
 	draining bool
 }
 
-// NewServer returns a server for cluster, which must outlive it. Nothing is served before Serve is called.
+// NewServer returns a server for cluster, which must outlive it.
+// Nothing is served before Serve is called.
 func NewServer(cluster *strata.Cluster, cfg Config) *Server {
 	s := &Server{
 		cluster: cluster.Backend(), cfg: cfg, limits: cfg.Limits.withDefaults(), log: cfg.Logger,
@@ -93,8 +99,8 @@ func NewServer(cluster *strata.Cluster, cfg Config) *Server {
 }
 
 // Serve accepts connections for a broker until ln fails or the server is closed; it owns ln and
-// closes it. It always returns an error: ErrServerClosed after Close and Shutdown, ErrPublicAddress,
-// ErrUnknownBroker, or what ln failed with.
+// closes it. It always returns an error: ErrServerClosed after Close and Shutdown,
+// ErrPublicAddress, ErrUnknownBroker, or what ln failed with.
 //
 // Clients are told of the brokers that are served. Of a cluster of several all should be, each by a
 // listener of its own: a partition whose leader is not served cannot be reached. ServeAll announces
@@ -105,7 +111,8 @@ func (s *Server) Serve(broker int32, ln net.Listener) error {
 
 // ServeAll is Serve for several brokers, which are announced to clients before the first connection
 // is accepted. If one listener fails all of lns are closed, and its error is returned; connections
-// go on. Nothing is served if one of them is refused. CloseBroker ends one of them, the others go on.
+// go on. Nothing is served if one of them is refused.
+// CloseBroker ends one of them, the others go on.
 func (s *Server) ServeAll(lns map[int32]net.Listener) error {
 	serve, err := s.Announce(lns)
 	if err != nil {
@@ -211,7 +218,8 @@ func (s *Server) start(b *broker, nc net.Conn) {
 	}()
 }
 
-// Close cuts all connections and returns when none of the server's goroutines is left. The cluster stays open.
+// Close cuts all connections and returns when none of the server's
+// goroutines is left. The cluster stays open.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -229,8 +237,9 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Shutdown stops accepting connections and requests, waits until the requests under way are answered or ctx ends, and closes. Requests that
-// wait for something (long polls, joins) are ended. It returns ctx's error if that came first.
+// Shutdown stops accepting connections and requests, waits until the requests under way are
+// answered or ctx ends, and closes. Requests that wait for something (long polls, joins) are ended.
+// It returns ctx's error if that came first.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true

@@ -10,9 +10,9 @@ import (
 // leastStocked is from how many bytes on buffers are in a stock.
 const leastStocked = 64 << 10
 
-// A stock has large buffers that nobody uses ready for whoever comes next, as many as were in use at
-// once. A sync.Pool would keep some for each processor and size, which the other one does not find,
-// and the collector lets as much garbage come together as there is memory in use.
+// A stock has large buffers that nobody uses ready for whoever comes next, as many as were in use
+// at once. A sync.Pool would keep some for each processor and size, which the other one does not
+// find, and the collector lets as much garbage come together as there is memory in use.
 type stock struct {
 	mu   sync.Mutex // guards the fields below; a leaf, held for a few instructions
 	free [][]byte   // empty; the most recently used last

@@ -22,7 +22,8 @@ import (
 // tracedDir names the directory to serve, in the process that is traced.
 const tracedDir = "STRATA_TRACED_DIR"
 
-// TestServeTraced is the process that TestSystemCallsSyncBeforeTheyAnswer traces: it serves until its standard input ends.
+// TestServeTraced is the process that TestSystemCallsSyncBeforeTheyAnswer traces: it
+// serves until its standard input ends.
 func TestServeTraced(t *testing.T) {
 	dir := os.Getenv(tracedDir)
 	if dir == "" {
@@ -40,8 +41,9 @@ func TestServeTraced(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Checklist row D14: the system calls of a serving process, in their order, say that for each answer an fdatasync of the segment that holds the
-// record ended before the answer was written to the socket, and that the segment's name was synced too.
+// Checklist row D14: the system calls of a serving process, in their order, say that for each
+// answer an fdatasync of the segment that holds the record ended before the answer was written to
+// the socket, and that the segment's name was synced too.
 func TestSystemCallsSyncBeforeTheyAnswer(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {

@@ -15,7 +15,8 @@ func (c *call) syncGroup(req *kmsg.SyncGroupRequest) kmsg.Response {
 		ProtocolType: orEmpty(req.ProtocolType), ProtocolName: orEmpty(req.Protocol), Assignments: make(map[string][]byte, len(req.GroupAssignment))}
 	var err error
 	if req.Version >= 5 && (r.ProtocolType == "" || r.ProtocolName == "") {
-		err = group.ErrInconsistentProtocol // mandatory from here on (KIP-559), and before anything else
+		// mandatory from here on (KIP-559), and before anything else
+		err = group.ErrInconsistentProtocol
 	}
 	if err != nil {
 		resp.ErrorCode = c.errorCode(err)

@@ -46,7 +46,8 @@ type syncOrder struct {
 // fileOrder is how far a .log file is written and synced: the offset behind the last batch.
 type fileOrder struct {
 	written, durable int64
-	copies           []batchCopy // of the journal: what it has of other files since it was last synced
+	// of the journal: what it has of other files since it was last synced
+	copies []batchCopy
 }
 
 // batchCopy is a batch in the journal: the segment that it belongs to is as good as synced up to
@@ -188,7 +189,8 @@ func (o *syncOrder) answering(conn string, p []byte) error {
 	for len(stream) >= 4 && len(stream) >= 4+int(binary.BigEndian.Uint32(stream)) {
 		n := 4 + int(binary.BigEndian.Uint32(stream))
 		resp := &kmsg.ProduceResponse{Version: 9}
-		if err := resp.ReadFrom(stream[4+4+1 : n]); err != nil { // behind size, correlation id and tags
+		// behind size, correlation id and tags
+		if err := resp.ReadFrom(stream[4+4+1 : n]); err != nil {
 			return err
 		}
 		for _, t := range resp.Topics {

@@ -10,15 +10,19 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Telemetry takes in what clients measure of themselves (KIP-714). It is served, and advertised, if Receive is set.
+// Telemetry takes in what clients measure of themselves (KIP-714). It is
+// served, and advertised, if Receive is set.
 type Telemetry struct {
-	// Interval is how often clients push; 0 means 5 minutes. Kafka: interval.ms of a client-metrics resource.
+	// Interval is how often clients push; 0 means 5 minutes. Kafka:
+	// interval.ms of a client-metrics resource.
 	Interval time.Duration
 
-	// Metrics are the prefixes of the names of the metrics that clients push; none: all metrics. Kafka: metrics of a client-metrics resource.
+	// Metrics are the prefixes of the names of the metrics that clients push; none: all metrics.
+	// Kafka: metrics of a client-metrics resource.
 	Metrics []string
 
-	// Receive gets each push. It must not block; the bytes belong to it. It is called from several goroutines at once.
+	// Receive gets each push. It must not block; the bytes belong to it. It is
+	// called from several goroutines at once.
 	Receive func(TelemetryPush)
 }
 
@@ -30,7 +34,8 @@ type TelemetryPush struct {
 	Instance    [16]byte
 	Terminating bool // the client is closing: its last push
 
-	// Compression is the codec of Payload: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd. The bytes come from a client and may be anything.
+	// Compression is the codec of Payload: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd. The bytes come
+	// from a client and may be anything.
 	Compression int8
 	Payload     []byte // OpenTelemetry's MetricsData as protobuf
 }
@@ -49,7 +54,8 @@ func (t Telemetry) requested() []string {
 	return t.Metrics
 }
 
-// subscription numbers the metrics that are asked for, so that a client of an older configuration is noticed.
+// subscription numbers the metrics that are asked for, so that a client
+// of an older configuration is noticed.
 func (t Telemetry) subscription() int32 {
 	return int32(crc32.ChecksumIEEE([]byte(strings.Join(t.requested(), ","))))
 }

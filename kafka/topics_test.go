@@ -86,7 +86,8 @@ func TestCreateTopicsRefusesAsKafkaDoes(t *testing.T) {
 	require.Len(t, all, 1, "nothing was created")
 }
 
-// Of several things that are wrong Kafka tells the first of: name, configuration, partitions and replicas.
+// Of several things that are wrong Kafka tells the first of: name,
+// configuration, partitions and replicas.
 func TestCreateTopicsLooksAtNamesThenConfigurationsThenCounts(t *testing.T) {
 	s, addr := serve(t, Config{})
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "is.there", topic.Config{}))
@@ -175,7 +176,8 @@ func TestTopicsAreDeletedByNameAndByID(t *testing.T) {
 		{Topic: text("a")}, {TopicID: b}, {Topic: text("c")}, {Topic: text("c")}, {Topic: text("no")}, {TopicID: [16]byte{1}}, {}, {Topic: text("a"), TopicID: b},
 		{Topic: text("../x")},
 	}
-	req.Topics = append(req.Topics[:7], req.Topics[8]) // the seventh names the same topic in two ways, see below
+	// the seventh names the same topic in two ways, see below
+	req.Topics = append(req.Topics[:7], req.Topics[8])
 	want := []Code{0, 0, InvalidRequest, UnknownTopicOrPartition, UnknownTopicID, InvalidRequest, UnknownTopicOrPartition}
 	resp := ask[*kmsg.DeleteTopicsResponse](t, addr, 6, req)
 	require.Len(t, resp.Topics, len(want))

@@ -92,7 +92,8 @@ func (c *client) ask(req kmsg.Request) kmsg.Response {
 	return c.receive(req, c.send(req))
 }
 
-// closed waits until the server has closed the connection, which it must do for what was sent, not for lack of something.
+// closed waits until the server has closed the connection, which it must do for
+// what was sent, not for lack of something.
 func (c *client) closed() {
 	c.t.Helper()
 	c.nc.SetReadDeadline(time.Now().Add(20 * time.Second))

@@ -7,8 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// BenchmarkStartToFirstRecord measures from New to a record produced and consumed by two clients, both new as well, the broker and the
-// clients in one process. Stopping is not counted.
+// BenchmarkStartToFirstRecord measures from New to a record produced and consumed by two clients,
+// both new as well, the broker and the clients in one process. Stopping is not counted.
 func BenchmarkStartToFirstRecord(b *testing.B) {
 	for name, cfg := range map[string]func() Config{
 		"memory":           func() Config { return Config{} },

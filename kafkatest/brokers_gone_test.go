@@ -89,7 +89,8 @@ func TestGroupSurvivesTheEndOfItsCoordinator(t *testing.T) {
 	}
 }
 
-// What a killed broker has begun to do for a client it tells nobody: the connection ends without an answer.
+// What a killed broker has begun to do for a client it tells nobody:
+// the connection ends without an answer.
 func TestKilledBrokerAnswersNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(t, Config{Brokers: 2, Pipe: true, Topics: map[string]int{"orders": 2}})

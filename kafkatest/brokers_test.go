@@ -14,7 +14,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Clients find every broker from any address, and each record is on the broker that leads its partition.
+// Clients find every broker from any address, and each record is
+// on the broker that leads its partition.
 func TestSeveralBrokersAreOneCluster(t *testing.T) {
 	for name, cfg := range map[string]Config{"tcp": {}, "pipe": {Pipe: true}, "directory": {Dir: t.TempDir()}} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +84,8 @@ func TestCoordinatorIsOneOfTheBrokers(t *testing.T) {
 	require.Len(t, seen, 3)
 }
 
-// A fault that is aimed at a broker hits nobody else's requests, although the others are asked the same.
+// A fault that is aimed at a broker hits nobody else's requests,
+// although the others are asked the same.
 func TestFaultOfOneBrokerLeavesTheOthersAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(t, Config{Brokers: 3, Pipe: true, Topics: map[string]int{"orders": 3}})

@@ -32,37 +32,40 @@ type Config struct {
 
 	// Topics are created before New returns: name and number of partitions.
 	Topics map[string]int
-	// TopicConfigs are the settings of topics, created too; one that is in Topics as well has the partitions that Topics says.
+	// TopicConfigs are the settings of topics, created too; one that is in Topics as well
+	// has the partitions that Topics says.
 	TopicConfigs map[string]topic.Config
 	// Defaults are the settings of topics that say nothing else, also of those that clients create.
 	Defaults topic.Config
-	// AutoCreate makes topics come into being when a client first asks for them, as Kafka does unless told otherwise
-	// (auto.create.topics.enable). Without it a misspelled topic is an error.
+	// AutoCreate makes topics come into being when a client first asks for them, as Kafka does
+	// unless told otherwise (auto.create.topics.enable). Without it a misspelled topic is an error.
 	AutoCreate bool
 
 	// Dir is where the data goes. Empty: memory.
 	Dir string
-	// Sync waits for the disk wherever a broker does. Without it what is acknowledged survives the process, but not a power cut, and a test takes a
-	// tenth of the time. It has no meaning if FS is set: a file system of the test's own is always synced.
+	// Sync waits for the disk wherever a broker does. Without it what is acknowledged survives the
+	// process, but not a power cut, and a test takes a tenth of the time. It has no meaning if FS
+	// is set: a file system of the test's own is always synced.
 	Sync bool
-	// FS is the file system of Dir: a vfs.MemFS can lose power, it and a vfs.FaultFS fail on demand. nil: the operating system's if there is
-	// a Dir, else memory.
+	// FS is the file system of Dir: a vfs.MemFS can lose power, it and a vfs.FaultFS fail on
+	// demand. nil: the operating system's if there is a Dir, else memory.
 	FS vfs.FS
 
-	// Pipe replaces TCP by a network in memory, which clients reach with Server.Dial only. It is the one that works in a testing/synctest
-	// bubble, and needs no ports.
+	// Pipe replaces TCP by a network in memory, which clients reach with Server.Dial only. It is
+	// the one that works in a testing/synctest bubble, and needs no ports.
 	Pipe bool
 
-	// Release is the broker to pass for; VersionCaps are the highest versions of single APIs to offer, over those of the release,
-	// with kafka.NotServed for none.
+	// Release is the broker to pass for; VersionCaps are the highest versions of single APIs to
+	// offer, over those of the release, with kafka.NotServed for none.
 	Release     Release
 	VersionCaps map[kafka.Key]int16
 
-	// Group are the settings of the group coordinator. Unlike Kafka's a new group does not wait for more members before its first rebalance
-	// (Kafka: 3 s): set InitialRebalanceDelay to have that.
+	// Group are the settings of the group coordinator. Unlike Kafka's a new group does not wait for
+	// more members before its first rebalance (Kafka: 3 s): set InitialRebalanceDelay to have that.
 	Group group.Config
 
-	// WaitTimeout bounds each of the waiting methods. 0: 30 s, or 10 min of virtual time. A test's own deadline bounds them too.
+	// WaitTimeout bounds each of the waiting methods. 0: 30 s, or 10 min of virtual time. A
+	// test's own deadline bounds them too.
 	WaitTimeout time.Duration
 
 	// Logger gets what the broker logs; nil discards it.

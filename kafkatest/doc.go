@@ -1,42 +1,54 @@
-// Package kafkatest is httptest for Kafka: a broker inside the test, or several, which any Kafka client can be pointed at, and which goes wrong on
-// demand.
+// Package kafkatest is httptest for Kafka: a broker inside the test, or several, which any Kafka
+// client can be pointed at, and which goes wrong on demand.
 //
 //	s := kafkatest.New(t, kafkatest.Config{Topics: map[string]int{"orders": 6}})
-//	startWorker(t, s.Addrs())                                     // your code and your Kafka client, unchanged
-//	lost := s.Fault(kafkatest.Fault{APIs: []kafka.Key{kafka.OffsetCommit}, Close: true, AfterApply: true})
-//	s.Fill("orders", record.String("orders", "k", "paid"))        // the worker commits it, and never hears so
+//	startWorker(t, s.Addrs()) // your code and your Kafka client, unchanged
+//	lost := s.Fault(kafkatest.Fault{ // a commit is stored, and its answer lost
+//		APIs: []kafka.Key{kafka.OffsetCommit}, Close: true, AfterApply: true,
+//	})
+//	s.Fill("orders", record.String("orders", "k", "paid"))
 //	lost.Wait(1)
 //	s.WaitCommitted("billing", record.TopicPartition{Topic: "orders", Partition: 2}, 1)
 //
 // # Promises
 //
-//   - New returns a broker that serves; at the end of the test it is closed, and a goroutine of it that is left fails the test.
-//   - It is the broker of package kafka over package strata, not an imitation: durable if it has a directory, and with Kafka's answers.
-//   - Brokers stop, are killed, start, are added and removed while clients are connected; a killed one answers nothing and loses what it had not synced.
-//   - Several brokers are one cluster, each at its address: what another one leads or coordinates is NOT_LEADER_OR_FOLLOWER and NOT_COORDINATOR.
+//   - New returns a broker that serves; at the end of the test it is closed, and a goroutine
+//     of it that is left fails the test.
+//   - It is the broker of package kafka over package strata, not an imitation: durable if it has a
+//     directory, and with Kafka's answers.
+//   - Brokers stop, are killed, start, are added and removed while clients are connected; a killed
+//     one answers nothing and loses what it had not synced.
+//   - Several brokers are one cluster, each at its address: what another one leads or coordinates
+//     is NOT_LEADER_OR_FOLLOWER and NOT_COORDINATOR.
 //   - Any number of servers run side by side; they share nothing.
-//   - Nothing has to sleep: WaitRecords, WaitGroup, WaitCommitted, WaitRequests and Injected.Wait return as soon as something is so, and
-//     fail the test when it does not come to be, with what was seen and the last requests.
-//   - A Fault hits exactly the requests that it selects, counts them, and answers errors as Kafka words them, in every version.
-//     Faults of the disk are those of package vfs: Config.FS takes a vfs.MemFS or a vfs.FaultFS.
+//   - Nothing has to sleep: WaitRecords, WaitGroup, WaitCommitted, WaitRequests and
+//     Injected.Wait return as soon as something is so, and fail the test when it does not come
+//     to be, with what was seen and the last requests.
+//   - A Fault hits exactly the requests that it selects, counts them, and answers errors as
+//     Kafka words them, in every version. Faults of the disk are those of package vfs: Config.FS
+//     takes a vfs.MemFS or a vfs.FaultFS.
 //
 // # Virtual time
 //
-// With Config.Pipe a server and its network live in memory, and everything in them waits in ways that testing/synctest knows. In a bubble a
-// session timeout of 45 s costs no time:
+// With Config.Pipe a server and its network live in memory, and everything in them waits in ways
+// that testing/synctest knows. In a bubble a session timeout of 45 s costs no time:
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		s := kafkatest.New(t, kafkatest.Config{Pipe: true})
 //		cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial))
 //
-// The server has to be made in the bubble, and the client closed before the test function ends, as all goroutines of a bubble have to end.
-// The producers and consumers of this module work there as they are (give them Server.Cluster). franz-go v1.22 works too: producing,
-// group consuming, commits, sessions running out, all without its build tag synctests. The clock of a bubble stands still while a goroutine waits for a
-// mutex, so a client that sleeps with one held can stall there, and that tag is the answer to it. kafka-go v0.4.51 writes there
-// (Transport.Dial). sarama v1.61 does not work in bubbles: it shares channels among all of a process. The code is in interop/testkit.
+// The server has to be made in the bubble, and the client closed before the test function ends,
+// as all goroutines of a bubble have to end. The producers and consumers of this module work
+// there as they are (give them Server.Cluster). franz-go v1.22 works too: producing, group
+// consuming, commits, sessions running out, all without its build tag synctests. The clock of a
+// bubble stands still while a goroutine waits for a mutex, so a client that sleeps with one held
+// can stall there, and that tag is the answer to it. kafka-go v0.4.51 writes there
+// (Transport.Dial). sarama v1.61 does not work in bubbles: it shares channels among all of a
+// process. The code is in interop/testkit.
 //
 // # Limits
 //
-// A partition has one replica: of several brokers each leads its share, and what it leads cannot be moved to another one. What package
-// kafka does not serve is not there: transactions, the groups of KIP-848, share groups, security, quotas.
+// A partition has one replica: of several brokers each leads its share, and what it leads cannot be
+// moved to another one. What package kafka does not serve is not there: transactions, the groups of
+// KIP-848, share groups, security, quotas.
 package kafkatest

@@ -12,7 +12,8 @@ import (
 // faultMessage is the error message of injected errors, in the APIs that have one.
 const faultMessage = "injected by kafkatest"
 
-// identity are the fields of a response by which clients know what an answer is for: they are copied from the request.
+// identity are the fields of a response by which clients know what an answer is
+// for: they are copied from the request.
 var identity = []string{"Topic", "TopicID", "Partition", "Group", "Key", "CoordinatorKey", "ResourceType", "ResourceName",
 	"MemberID", "ClientInstanceID", "EndpointType"}
 
@@ -25,9 +26,10 @@ const (
 	outermost               // at the top only, and no answers below
 )
 
-// errorResponse returns the answer of a broker that fails the whole of req with code, well-formed in req's version:
-// an answer for everything that req asks about, with the defaults that Kafka sends beside an error.
-// part says that only part of the client's request fails, so that the code must not be put where it would count for all.
+// errorResponse returns the answer of a broker that fails the whole of req with code, well-formed
+// in req's version: an answer for everything that req asks about, with the defaults that Kafka
+// sends beside an error. part says that only part of the client's request fails, so that the code
+// must not be put where it would count for all.
 func errorResponse(req kmsg.Request, code kafka.Code, part bool) kmsg.Response {
 	resp := newResponse(req)
 	m := mirror{code: code, level: levelOf(req, code, part)}
@@ -46,8 +48,8 @@ func newResponse(req kmsg.Request) kmsg.Response {
 	return resp
 }
 
-// levelOf returns where Kafka puts code in the answer to req. Source: the getErrorResponse methods of Kafka's requests, and what
-// its handlers do with codes that concern one partition.
+// levelOf returns where Kafka puts code in the answer to req. Source: the getErrorResponse methods
+// of Kafka's requests, and what its handlers do with codes that concern one partition.
 func levelOf(req kmsg.Request, code kafka.Code, part bool) level {
 	ofPartition := part || slices.Contains(partitionCodes, code)
 	switch kafka.Key(req.Key()) {
@@ -131,14 +133,16 @@ func copyIdentity(to, from reflect.Value) {
 		case !f.IsValid() || !t.IsValid():
 		case f.Type() == t.Type():
 			t.Set(f)
-		case t.Kind() == reflect.Pointer && t.Type().Elem() == f.Type(): // a topic's name, which some responses can leave out
+		case t.Kind() == reflect.Pointer && t.Type().Elem() == f.Type():
+			// a topic's name, which some responses can leave out
 			t.Set(reflect.New(f.Type()))
 			t.Elem().Set(f)
 		}
 	}
 }
 
-// setBare names what elem is the answer for, given an element of a list of the request that is a bare name or number.
+// setBare names what elem is the answer for, given an element of a list of the
+// request that is a bare name or number.
 func setBare(elem reflect.Value, list string, v reflect.Value) {
 	field := map[string]string{"Partitions": "Partition", "TopicNames": "Topic", "Groups": "Group", "CoordinatorKeys": "Key"}[list]
 	f := elem.FieldByName(field)
@@ -159,7 +163,8 @@ func setError(v reflect.Value, code kafka.Code) {
 	if f := v.FieldByName("ErrorMessage"); f.IsValid() && f.Kind() == reflect.Pointer {
 		f.Set(reflect.ValueOf(kmsg.StringPtr(faultMessage)))
 	}
-	switch a := v.Addr().Interface().(type) { // what Kafka sends beside an error and kmsg does not know as a default
+	// what Kafka sends beside an error and kmsg does not know as a default
+	switch a := v.Addr().Interface().(type) {
 	case *kmsg.ProduceResponseTopicPartition:
 		a.BaseOffset, a.LogAppendTime, a.LogStartOffset = -1, -1, -1
 	case *kmsg.FetchResponseTopicPartition:
@@ -185,7 +190,8 @@ func setError(v reflect.Value, code kafka.Code) {
 func finish(req kmsg.Request, resp kmsg.Response, code kafka.Code) {
 	switch a := resp.(type) {
 	case *kmsg.ApiVersionsResponse:
-		if code == kafka.UnsupportedVersion { // the one error that says what would have been right (KIP-511)
+		// the one error that says what would have been right (KIP-511)
+		if code == kafka.UnsupportedVersion {
 			a.ApiKeys = []kmsg.ApiVersionsResponseApiKey{{ApiKey: req.Key(), MaxVersion: req.MaxVersion()}}
 		}
 	case *kmsg.JoinGroupResponse:

@@ -29,7 +29,8 @@ func eachVersion(t *testing.T, f func(t *testing.T, req kmsg.Request)) {
 	}
 }
 
-// sampleRequest returns a request about two topics of two partitions each, two groups, two resources, as it looks to the server.
+// sampleRequest returns a request about two topics of two partitions each, two groups, two
+// resources, as it looks to the server.
 func sampleRequest(t *testing.T, key kafka.Key, version int16) kmsg.Request {
 	req := kmsg.RequestForKey(int16(key))
 	req.SetVersion(version)
@@ -115,7 +116,8 @@ func TestErrorResponseAnswersForEveryTarget(t *testing.T) {
 		answers(reflect.ValueOf(resp).Elem(), target{partition: -1}, &answered)
 		var asked []target
 		for _, q := range targets(req) {
-			if kafka.Key(req.Key()) != kafka.OffsetFetch { // else the group is in the answer from version 8 on only
+			// else the group is in the answer from version 8 on only
+			if kafka.Key(req.Key()) != kafka.OffsetFetch {
 				q.group = groupOf(resp, q.group)
 			} else if req.GetVersion() < 8 {
 				q.group = ""

@@ -20,7 +20,7 @@ func TestOrderIsWrittenOnceThoughTheAnswerIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a virtual clock: timeouts cost no time
 		s := kafkatest.New(t, kafkatest.Config{Pipe: true, Topics: map[string]int{"orders": 6}}) // serving; closed with the test
 		lost := s.Fault(kafkatest.Fault{APIs: []kafka.Key{kafka.Produce}, DropReply: true})
-		cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial)) // any client that can be given a dialer
+		cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial))
 		require.NoError(t, err)
 		defer cl.Close()
 		err = cl.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("paid")}).FirstErr()

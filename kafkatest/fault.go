@@ -13,50 +13,64 @@ import (
 // Always, as Fault.Times, hits every request from Fault.Skip on.
 const Always = -1
 
-// A Fault describes what goes wrong, and with which requests. Of the requests that it selects the first Skip pass untouched, the next
-// Times are hit. If several faults select one request, all of them count it and the first one that is due decides.
+// A Fault describes what goes wrong, and with which requests. Of the requests that it selects the
+// first Skip pass untouched, the next Times are hit. If several faults select one request, all of
+// them count it and the first one that is due decides.
 type Fault struct {
-	// What is selected; the zero value of each field selects everything, and all of them must agree.
+	// The fields up to Match select requests. A request is selected if it fits every field that is
+	// set; the zero value of a field fits all requests.
 
 	APIs       []kafka.Key // kafka.Produce, kafka.OffsetCommit, ...
-	Broker     int32       // that it comes to, whichever leads what it asks about
+	Broker     int32       // the broker that receives the request, whichever one leads the partition
 	ClientID   string
-	Topic      string  // requests that name it, by name or id, or that ask for all topics; fetches of a session that has it
-	Partitions []int32 // of Topic, or of any
+	Partitions []int32 // of Topic, or of any topic
 	Group      string
-	Match      func(*kafka.Exchange) bool // called without locks; it must not block, nor keep or change the exchange, which has no answer yet
+
+	// Topic fits requests that name the topic, or its id, or ask for all topics, and fetches of a
+	// session that has a partition of it.
+	Topic string
+
+	// Match fits requests that it returns true for. It is called without locks and before the
+	// request is served. It must not block, nor change the exchange or keep it.
+	Match func(*kafka.Exchange) bool
 
 	Skip  int // how many selected requests pass untouched before the first one is hit
 	Times int // how many are hit. 0: one
 
-	// What happens to them. Delay and Hold come first; of the others one is chosen, except that Throttle goes with all that answer.
+	// What happens to them. Delay and Hold come first; of the others one is chosen, except that
+	// Throttle goes with all that answer.
 
-	// Delay makes the server wait before it serves the request, and those after it on the same connection.
+	// Delay makes the server wait before it serves the request, and those after it on the same
+	// connection.
 	Delay time.Duration
 	// Hold is a Delay until Injected.Release or Remove.
 	Hold bool
 
-	// Code is answered, as Kafka would: for the topic, partitions or group selected if Topic, Partitions or Group say so, the rest of the
-	// request being served as always, and else for all that is asked. Nothing is done for what fails.
-	// A produce request with acks=0, which has no answer, costs its connection, as with Kafka.
+	// Code is the error that is answered, in the places where Kafka would put it: for what Topic,
+	// Partitions or Group select, while the rest of the request is served, or for everything in
+	// the request if none of them is set. What gets the error is not served. A produce request
+	// with acks=0 has no answer: its connection is closed, as Kafka does.
 	Code kafka.Code
-	// Respond makes up the answer; the request is not served. It gets a response with the defaults of the request's version.
+	// Respond makes up the answer; the request is not served. It gets a response with the
+	// defaults of the request's version.
 	Respond func(kmsg.Request, kmsg.Response)
 	// Edit changes the answer, after the request was served.
 	Edit func(kmsg.Request, kmsg.Response)
-	// DropRequest loses the request, and those that follow on its connection, as a network does that is cut from the client to the broker:
-	// nothing is served. The connection stays open, and silent.
+	// DropRequest loses the request and all later ones on its connection, as when the network
+	// from the client to the broker is cut: nothing is served. The connection stays open.
 	DropRequest bool
-	// DropReply loses the answer, and those to what follows on the connection, as a network does that is cut from the broker to the client:
-	// all is served, and the client waits in vain. The connection stays open, and silent.
+	// DropReply loses the answer and all later ones on the connection, as when the network from
+	// the broker to the client is cut: everything is served, and the client waits in vain. The
+	// connection stays open.
 	DropReply bool
 	// Close cuts the connection instead of serving the request.
 	Close bool
 	// AfterApply, with Code or Close: the request is served first. DropReply is always so.
 	AfterApply bool
 
-	// Throttle is the time, in whole milliseconds, that the answer tells the client to wait. As in Kafka the next requests on its connection are not
-	// served before that time is over, whether it waits or not.
+	// Throttle is the time, in whole milliseconds, that the answer tells the client to
+	// wait. As in Kafka the next requests on its connection are not served before that time
+	// is over, whether it waits or not.
 	Throttle time.Duration
 }
 
@@ -105,7 +119,8 @@ func (f *Fault) byTarget() bool {
 	return f.Topic != "" || f.Group != "" || len(f.Partitions) > 0
 }
 
-// selects reports whether the fault is about the request x, which asks about ts. nameOf finds the name of a topic id.
+// selects reports whether the fault is about the request x, which asks about
+// ts. nameOf finds the name of a topic id.
 func (f *Fault) selects(x *kafka.Exchange, ts []target, nameOf func([16]byte) string) bool {
 	switch {
 	case len(f.APIs) > 0 && !slices.Contains(f.APIs, kafka.Key(x.Key)),
@@ -117,8 +132,8 @@ func (f *Fault) selects(x *kafka.Exchange, ts []target, nameOf func([16]byte) st
 	return f.Match == nil || f.Match(x)
 }
 
-// picker returns the test whether the fault is about a target. A fault of partitions is about requests that name partitions, and about
-// metadata, whose answers do.
+// picker returns the test whether the fault is about a target. A fault of partitions is about
+// requests that name partitions, and about metadata, whose answers do.
 func (f *Fault) picker(nameOf func([16]byte) string) func(target) bool {
 	return func(t target) bool {
 		name := t.topic

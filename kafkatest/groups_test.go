@@ -56,7 +56,8 @@ func TestLostCommitReplyInVirtualTime(t *testing.T) {
 		fs := cl.PollFetches(t.Context())
 		require.Len(t, fs.Records(), 1)
 		start := time.Now()
-		require.NoError(t, cl.CommitRecords(t.Context(), fs.Records()...)) // the client gives the answer up and asks again
+		// the client gives the answer up and asks again
+		require.NoError(t, cl.CommitRecords(t.Context(), fs.Records()...))
 		require.Greater(t, time.Since(start), 5*time.Second)
 		lost.Wait(1)
 		s.WaitCommitted("billing", record.TopicPartition{Topic: "orders", Partition: 1}, 1)

@@ -13,8 +13,8 @@ import (
 // HistorySize is how many exchanges a Server remembers; the oldest are forgotten first.
 const HistorySize = 4096
 
-// A history is a ring of the last exchanges, in the order in which their requests came. Records are left out of it, so that it
-// does not hold what was produced and fetched: Server.Topic has them.
+// A history is a ring of the last exchanges, in the order in which their requests came. Records are
+// left out of it, so that it does not hold what was produced and fetched: Server.Topic has them.
 type history struct {
 	ring  []kafka.Exchange
 	next  int // where the next one goes once the ring is full

@@ -30,7 +30,8 @@ func (j *Injected) Hits() int {
 	return j.hits
 }
 
-// Release lets go the requests that the fault holds; it will hold no more, but do whatever else it does.
+// Release lets go the requests that the fault holds; it will hold
+// no more, but do whatever else it does.
 func (j *Injected) Release() {
 	j.in.mu.Lock()
 	defer j.in.mu.Unlock()
@@ -44,7 +45,8 @@ func (j *Injected) releaseLocked() {
 	}
 }
 
-// Remove ends the fault: it hits nothing more and lets go what it holds. Requests that it has hit meet their fate.
+// Remove ends the fault: it hits nothing more and lets go what it holds.
+// Requests that it has hit meet their fate.
 func (j *Injected) Remove() {
 	j.in.mu.Lock()
 	defer j.in.mu.Unlock()
@@ -60,7 +62,8 @@ func (j *Injected) takeLocked() bool {
 	return !j.removed && j.seen > j.fault.Skip && (!limited || j.hits < n)
 }
 
-// An interceptor stands between a server's connections and its handlers: it injects faults and keeps the history.
+// An interceptor stands between a server's connections and its handlers: it
+// injects faults and keeps the history.
 type interceptor struct {
 	nameOf   func([16]byte) string // the name of a topic id, "" for an unknown one
 	sessions sessions
@@ -132,8 +135,9 @@ func (in *interceptor) Before(x *kafka.Exchange) kafka.Action {
 	return action
 }
 
-// silenceLocked makes the fate of one request that of all that follow it on its connection. Answers come in the order of the requests, so a
-// broker, or a network, that swallows one swallows the rest; clients take an answer to another request than the oldest for a broken broker.
+// silenceLocked makes the fate of one request that of all that follow it on its connection. Answers
+// come in the order of the requests, so a broker, or a network, that swallows one swallows the
+// rest; clients take an answer to another request than the oldest for a broken broker.
 func (in *interceptor) silenceLocked(conn uint64, a kafka.Action) {
 	if in.cut == nil {
 		in.cut = map[uint64]kafka.Action{}
@@ -198,7 +202,8 @@ func unanswered(req kmsg.Request) bool {
 // fail makes a the action that answers x with the fault's code.
 func (j *Injected) fail(x *kafka.Exchange, a *kafka.Action) {
 	f, pick, req := &j.fault, j.picker(), x.Request
-	if depth, ok := readDepth(req, f); ok { // the answer tells more than the request asked by name: serve it, then spoil it
+	// the answer tells more than the request asked by name: serve it, then spoil it
+	if depth, ok := readDepth(req, f); ok {
 		a.Edit = func(_ kmsg.Request, resp kmsg.Response) { overwrite(resp, f.Code, depth, pick) }
 		return
 	}
@@ -237,10 +242,12 @@ func (j *Injected) picker() func(target) bool {
 	return j.fault.picker(j.in.nameOf)
 }
 
-// readDepth reports whether req is answered about things that it does not name, and which answers f is about.
+// readDepth reports whether req is answered about things that it does
+// not name, and which answers f is about.
 func readDepth(req kmsg.Request, f *Fault) (depth, bool) {
 	switch q := req.(type) {
-	case *kmsg.MetadataRequest, *kmsg.DescribeTopicPartitionsRequest: // clients need the brokers that are in the answer, too
+	case *kmsg.MetadataRequest, *kmsg.DescribeTopicPartitionsRequest:
+		// clients need the brokers that are in the answer, too
 		if len(f.Partitions) > 0 {
 			return ofPartitions, true
 		}

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// Every goroutine inherits the profiler labels of the one that starts it. A server is started under a label of its own, so that those it
-// leaves behind can be told from those of other servers in the same process.
+// Every goroutine inherits the profiler labels of the one that starts it. A server is
+// started under a label of its own, so that those it leaves behind can be told from those
+// of other servers in the same process.
 const (
 	leakLabel  = "kafkatest"
 	leakGrace  = time.Second // for goroutines that are on their way out
@@ -27,7 +28,8 @@ func labelled(f func()) string {
 	return label
 }
 
-// relabelled runs f under a label that labelled has made, on a goroutine of its own, as the caller's labels cannot be put back.
+// relabelled runs f under a label that labelled has made, on a goroutine of its own, as
+// the caller's labels cannot be put back.
 func relabelled(label string, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -37,13 +39,15 @@ func relabelled(label string, f func()) {
 	<-done
 }
 
-// leaked returns the stacks of goroutines with a label, other than the caller, after giving them some time to end.
+// leaked returns the stacks of goroutines with a label, other than the
+// caller, after giving them some time to end.
 func leaked(label string) []string {
 	for range leakChecks {
 		if len(labelledStacks(label)) == 0 {
 			return nil
 		}
-		time.Sleep(leakGrace / leakChecks) // lets others run, also in a synctest bubble, whose time moves when they are all stuck
+		// lets others run, also in a synctest bubble, whose time moves when they are all stuck
+		time.Sleep(leakGrace / leakChecks)
 	}
 	return labelledStacks(label)
 }

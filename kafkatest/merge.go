@@ -19,7 +19,8 @@ func mergeStruct(dst, src reflect.Value) {
 		if !to.IsValid() {
 			continue
 		}
-		merged := reflect.AppendSlice(reflect.Zero(to.Type()), to) // the list itself may be shared with who served
+		// the list itself may be shared with who served
+		merged := reflect.AppendSlice(reflect.Zero(to.Type()), to)
 		for i := range from.Len() {
 			elem := from.Index(i)
 			at := indexOf(merged, elem)
@@ -71,7 +72,8 @@ func sameIdentity(a, b reflect.Value) bool {
 	return true
 }
 
-// overwrite replaces the answers of resp that pick wants by errors: those for partitions, or those for whole topics.
+// overwrite replaces the answers of resp that pick wants by errors: those for
+// partitions, or those for whole topics.
 func overwrite(resp kmsg.Response, code kafka.Code, depth depth, pick func(target) bool) {
 	overwriteStruct(reflect.ValueOf(resp).Elem(), target{partition: -1}, code, depth, pick)
 }

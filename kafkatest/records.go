@@ -16,8 +16,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Fill produces records to a topic, inside the process: no request is made, no fault hits it. It returns when all are committed, or fails
-// the test. A record goes to the partition that record.Record.To says, else to that of its key, as with Kafka's clients.
+// Fill produces records to a topic, inside the process: no request is made, no fault hits it. It
+// returns when all are committed, or fails the test. A record goes to the partition that
+// record.Record.To says, else to that of its key, as with Kafka's clients.
 func (s *Server) Fill(topic string, rs ...record.Record) {
 	s.t.Helper()
 	if err := s.fill(topic, rs); err != nil {
@@ -43,7 +44,8 @@ func (s *Server) fill(topic string, rs []record.Record) error {
 	return errors.Join(err, p.Close())
 }
 
-// Topic returns all committed records of a topic that it still holds, by partition and in the order of each. It fails the test if there is no such topic.
+// Topic returns all committed records of a topic that it still holds, by partition and in the order
+// of each. It fails the test if there is no such topic.
 func (s *Server) Topic(topic string) []record.Record {
 	s.t.Helper()
 	ctx, cancel := s.waitContext()
@@ -55,7 +57,8 @@ func (s *Server) Topic(topic string) []record.Record {
 	return byPartition(rs)
 }
 
-// WaitRecords waits until a topic, which need not exist yet, has had n committed records, and returns all of them as Topic does.
+// WaitRecords waits until a topic, which need not exist yet, has had n committed records,
+// and returns all of them as Topic does.
 func (s *Server) WaitRecords(topic string, n int) []record.Record {
 	s.t.Helper()
 	ctx, cancel := s.waitContext()
@@ -67,7 +70,8 @@ func (s *Server) WaitRecords(topic string, n int) []record.Record {
 	return byPartition(rs)
 }
 
-// waitRecords follows a topic until it has had n records, and reads on to its end. A topic that is made again begins anew.
+// waitRecords follows a topic until it has had n records, and reads on to its end. A
+// topic that is made again begins anew.
 func waitRecords(ctx context.Context, c *strata.Cluster, topic string, n int) ([]record.Record, error) {
 	for {
 		md, err := c.Metadata(ctx, topic)
@@ -125,7 +129,8 @@ func byPartition(rs []record.Record) []record.Record {
 
 // ends says how far each partition of a topic was read.
 func (s *Server) ends(topic string, rs []record.Record) string {
-	starts, err := s.Cluster().Offsets(context.Background(), topic, strata.Earliest) // does not wait
+	// does not wait
+	starts, err := s.Cluster().Offsets(context.Background(), topic, strata.Earliest)
 	if err != nil {
 		return "no such topic"
 	}

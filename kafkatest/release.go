@@ -2,8 +2,9 @@ package kafkatest
 
 import "github.com/stratalog/strata/kafka"
 
-// A Release is a broker to pass for: the APIs and versions that it offers, as far as a Server has them. Clients choose what they say by
-// that. Behaviour within a version is that of Kafka 4.3. Versions that 4.3 itself no longer has are not offered either, so of the
+// A Release is a broker to pass for: the APIs and versions that it offers, as far as a
+// Server has them. Clients choose what they say by that. Behaviour within a version is that
+// of Kafka 4.3. Versions that 4.3 itself no longer has are not offered either, so of the
 // oldest releases some APIs are missing.
 type Release uint8
 
@@ -31,8 +32,9 @@ var releaseKeys = []kafka.Key{kafka.Produce, kafka.Fetch, kafka.ListOffsets, kaf
 	kafka.DescribeCluster, kafka.DescribeProducers, kafka.GetTelemetrySubscriptions, kafka.PushTelemetry, kafka.ListConfigResources,
 	kafka.DescribeTopicPartitions}
 
-// releaseVersions holds the highest version of each API by release; -1: the release does not have it.
-// Kafka: the schemas of each release. Redpanda: the ranges its handlers of 24.x are declared with.
+// releaseVersions holds the highest version of each API by release; -1: the
+// release does not have it. Kafka: the schemas of each release. Redpanda: the
+// ranges its handlers of 24.x are declared with.
 var releaseVersions = map[Release][]int16{
 	Kafka0_11:  {3, 5, 2, 4, 3, 3, 1, 2, 1, 1, 1, 1, 1, 1, 2, 1, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1},
 	Kafka1_1:   {5, 7, 2, 5, 3, 3, 1, 2, 1, 1, 1, 1, 1, 1, 2, 1, 0, 0, 0, 1, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1},
@@ -46,7 +48,8 @@ var releaseVersions = map[Release][]int16{
 	Redpanda24: {7, 11, 4, 7, 8, 7, 3, 6, 4, 4, 4, 5, 3, 3, 6, 5, 2, 3, 4, 4, 2, 2, 3, 2, -1, 1, 0, 0, 0, -1, -1, -1, 0, -1, -1, -1, -1},
 }
 
-// versionCaps returns the highest versions to offer, with own caps over those of the release; nil if there is no bound.
+// versionCaps returns the highest versions to offer, with own caps over those of
+// the release; nil if there is no bound.
 func versionCaps(r Release, own map[kafka.Key]int16) map[int16]int16 {
 	caps := map[int16]int16{}
 	for i, v := range releaseVersions[r] {

@@ -21,8 +21,9 @@ import (
 // createTimeout bounds the creation of the topics of a Config.
 const createTimeout = 30 * time.Second
 
-// A Server is a Kafka broker for tests, or several that are one cluster. Its methods are safe for concurrent use, but those that can fail the test (whose doc says so, and all
-// that wait) belong on the test's goroutine, as T.Fatalf does.
+// A Server is a Kafka broker for tests, or several that are one cluster. Its methods are safe for
+// concurrent use, but those that can fail the test (whose doc says so, and all that wait) belong on
+// the test's goroutine, as T.Fatalf does.
 type Server struct {
 	t        T
 	cfg      Config
@@ -33,7 +34,8 @@ type Server struct {
 	network  memnet.Network
 	in       *interceptor
 
-	mu      sync.Mutex // guards the fields below; not held while starting and stopping, which turn is for
+	// guards the fields below; not held while starting and stopping, which turn is for
+	mu      sync.Mutex
 	running *running
 	addrs   map[int32]string // by broker, also of those that are stopped
 	racks   map[int32]string // likewise
@@ -70,8 +72,9 @@ func (r *running) serve(lns map[int32]net.Listener) error {
 	return nil
 }
 
-// New starts the brokers, which serve when New returns; t.Cleanup stops them, waits for their goroutines to end, and fails the test if one does not.
-// It fails the test if cfg makes no sense or a broker does not start.
+// New starts the brokers, which serve when New returns; t.Cleanup stops them, waits for
+// their goroutines to end, and fails the test if one does not. It fails the test if cfg
+// makes no sense or a broker does not start.
 func New(t T, cfg Config) *Server {
 	t.Helper()
 	if err := cfg.check(); err != nil {
@@ -109,7 +112,8 @@ func New(t T, cfg Config) *Server {
 	return s
 }
 
-// Addrs returns the addresses of all brokers in the order of their ids, to be given to clients as bootstrap servers.
+// Addrs returns the addresses of all brokers in the order of their ids, to be
+// given to clients as bootstrap servers.
 func (s *Server) Addrs() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,8 +154,9 @@ func (s *Server) Coordinator(group string) int32 {
 	return broker
 }
 
-// Dial connects to a broker. Its signature is that of net.Dialer.DialContext and of most clients' option for it, which have to be given it if
-// Config.Pipe is set: the addresses are names that no resolver knows.
+// Dial connects to a broker. Its signature is that of net.Dialer.DialContext and of
+// most clients' option for it, which have to be given it if Config.Pipe is set: the
+// addresses are names that no resolver knows.
 func (s *Server) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if s.cfg.Pipe {
 		return s.network.Dial(ctx, network, address)
@@ -159,15 +164,16 @@ func (s *Server) Dial(ctx context.Context, network, address string) (net.Conn, e
 	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
-// Cluster returns the broker's inside: topics, offsets and groups, to look at and to change, and what an in-process producer or consumer is made
-// from. After a Restart it is another.
+// Cluster returns the broker's inside: topics, offsets and groups, to look at and to change, and
+// what an in-process producer or consumer is made from. After a Restart it is another.
 func (s *Server) Cluster() *strata.Cluster {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running.cluster
 }
 
-// Fault makes things go wrong for the clients until it has hit as many requests as it says. It fails the test if f makes no sense.
+// Fault makes things go wrong for the clients until it has hit as many requests as it says.
+// It fails the test if f makes no sense.
 func (s *Server) Fault(f Fault) *Injected {
 	s.t.Helper()
 	if err := f.check(); err != nil {
@@ -181,9 +187,9 @@ func (s *Server) Fault(f Fault) *Injected {
 	return j
 }
 
-// Restart stops all brokers in good order and starts them again on the same addresses with the data they had, those too that were stopped or killed:
-// clients see their connections cut.
-// Faults and the history stay. It returns when the brokers serve, or fails the test.
+// Restart stops all brokers in good order and starts them again on the same addresses with the data
+// they had, those too that were stopped or killed: clients see their connections cut. Faults and
+// the history stay. It returns when the brokers serve, or fails the test.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.turn <- struct{}{}
@@ -228,7 +234,8 @@ func (s *Server) start() error {
 	return r.serve(lns)
 }
 
-// brokers returns how many there are to be, and where: those of the Config, and those that were added.
+// brokers returns how many there are to be, and where: those of
+// the Config, and those that were added.
 func (s *Server) brokers() (n int, specs map[int32]replication.BrokerSpec) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +253,8 @@ func (s *Server) brokers() (n int, specs map[int32]replication.BrokerSpec) {
 // listen returns a broker's listener, at the address that it had before if this is a restart.
 func (s *Server) listen(broker int32) (net.Listener, error) {
 	if s.cfg.Pipe {
-		return s.network.Listen(fmt.Sprintf("broker-%d.kafkatest.invalid:9092", broker)) // RFC 2606: never a real host
+		// RFC 2606: never a real host
+		return s.network.Listen(fmt.Sprintf("broker-%d.kafkatest.invalid:9092", broker))
 	}
 	address := "127.0.0.1:0"
 	s.mu.Lock()

@@ -13,9 +13,10 @@ import (
 // maxSessions bounds how many fetch sessions are followed: as many as all brokers keep.
 const maxSessions = 1000 * maxBrokers
 
-// sessions follows fetch sessions (KIP-227): a fetch that belongs to one names only the partitions that change, while it reads, and a
-// fault may be about, all that the session has. It learns them from what passes by. Each broker numbers its own. The zero value is ready; safe for
-// concurrent use.
+// sessions follows fetch sessions (KIP-227): a fetch that belongs to one names only the
+// partitions that change, while it reads, and a fault may be about, all that the
+// session has. It learns them from what passes by. Each broker numbers its own. The
+// zero value is ready; safe for concurrent use.
 type sessions struct {
 	mu   sync.Mutex // guards the field below
 	byID map[sessionID]map[target]bool
@@ -110,7 +111,8 @@ func (s *sessions) targets(broker int32, req kmsg.Request) []target {
 	return ts
 }
 
-// picked returns a fetch like fetch that names the partitions of its session that pick wants; nil if there are none.
+// picked returns a fetch like fetch that names the partitions of its session
+// that pick wants; nil if there are none.
 func (s *sessions) picked(broker int32, fetch *kmsg.FetchRequest, pick func(target) bool) kmsg.Request {
 	some := *fetch
 	some.Topics = nil

@@ -6,7 +6,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A target is one thing that a request asks about, as deep as it goes: a partition of a topic, a topic, a group, or nothing by name.
+// A target is one thing that a request asks about, as deep as it goes: a partition of a topic,
+// a topic, a group, or nothing by name.
 type target struct {
 	group     string
 	topic     string
@@ -15,9 +16,10 @@ type target struct {
 	all       bool     // the request names no topics and thereby means all there are
 }
 
-// requestLists maps the fields of requests that hold targets to the fields of the response that answer for them one by one.
-// Requests are walked by the names of their fields: kmsg names the same thing the same everywhere, and a table of every field
-// of every API would say nothing more. TestErrorResponseAnswersForEveryTarget holds it to the APIs that are served.
+// requestLists maps the fields of requests that hold targets to the fields of the response that
+// answer for them one by one. Requests are walked by the names of their fields: kmsg names the same
+// thing the same everywhere, and a table of every field of every API would say nothing more.
+// TestErrorResponseAnswersForEveryTarget holds it to the APIs that are served.
 var requestLists = []struct{ request, response string }{
 	{"Topics", "Topics"},
 	{"TopicNames", "Topics"}, // DeleteTopics below version 6
@@ -43,8 +45,8 @@ func targets(req kmsg.Request) []target {
 	return found
 }
 
-// split returns two requests like req: one with the targets that pick wants, one with the others; nil where there are none.
-// They share everything else with req, which is not changed.
+// split returns two requests like req: one with the targets that pick wants, one with the others;
+// nil where there are none. They share everything else with req, which is not changed.
 func split(req kmsg.Request, pick func(target) bool) (picked, rest kmsg.Request) {
 	p, r := splitStruct(reflect.ValueOf(req).Elem(), target{partition: -1}, pick)
 	return request(p), request(r)

@@ -13,7 +13,8 @@ import (
 const (
 	defaultWait = 30 * time.Second
 	virtualWait = 10 * time.Minute // costs nothing, and Kafka's timeouts are minutes
-	// deadlineMargin is how long before the test's deadline a wait gives up, so that its message is seen instead of a dump of all goroutines.
+	// deadlineMargin is how long before the test's deadline a wait gives up, so that its message is
+	// seen instead of a dump of all goroutines.
 	deadlineMargin = time.Second
 	// dumped is how many requests the message of a wait in vain shows.
 	dumped = 30
@@ -28,14 +29,16 @@ func (s *Server) waitContext() (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), deadline)
 }
 
-// testDeadline returns when the test has to end, less a margin, the zero time for never, and whether it runs in virtual time.
+// testDeadline returns when the test has to end, less a margin, the zero time for
+// never, and whether it runs in virtual time.
 func testDeadline(t T) (ends time.Time, virtual bool) {
 	d, ok := t.(interface{ Deadline() (time.Time, bool) })
 	if !ok {
 		return time.Time{}, false
 	}
 	defer func() {
-		if recover() != nil { // a testing.T in a synctest bubble panics: its deadline is one of real time
+		// a testing.T in a synctest bubble panics: its deadline is one of real time
+		if recover() != nil {
 			ends, virtual = time.Time{}, true
 		}
 	}()
@@ -45,8 +48,9 @@ func testDeadline(t T) (ends time.Time, virtual bool) {
 	return ends.Add(-deadlineMargin), false
 }
 
-// WaitGroup waits until pred holds for a group and returns it. pred is asked at every change of the group, on this goroutine; a group that does
-// not exist is shown as group.Dead. group.StableWith makes the most common one.
+// WaitGroup waits until pred holds for a group and returns it. pred is asked at every change of
+// the group, on this goroutine; a group that does not exist is shown as group.Dead.
+// group.StableWith makes the most common one.
 func (s *Server) WaitGroup(id string, pred func(group.Info) bool) group.Info {
 	s.t.Helper()
 	ctx, cancel := s.waitContext()
@@ -62,7 +66,8 @@ func (s *Server) WaitGroup(id string, pred func(group.Info) bool) group.Info {
 	return info
 }
 
-// WaitCommitted waits until a group has committed at least offset, the next one to be read, for a partition.
+// WaitCommitted waits until a group has committed at least offset, the
+// next one to be read, for a partition.
 func (s *Server) WaitCommitted(id string, tp record.TopicPartition, offset int64) {
 	s.t.Helper()
 	ctx, cancel := s.waitContext()
@@ -79,17 +84,18 @@ func (s *Server) WaitCommitted(id string, tp record.TopicPartition, offset int64
 	}
 }
 
-// Requests returns the last HistorySize requests that clients made, oldest first, and what they were answered. Those in progress have
-// no Answered time yet; those that will not be answered have one, and no Response. Records are left out. Requests and responses are
-// shared: they must not be changed.
+// Requests returns the last HistorySize requests that clients made, oldest first, and
+// what they were answered. Those in progress have no Answered time yet; those that will
+// not be answered have one, and no Response. Records are left out. Requests and responses
+// are shared: they must not be changed.
 func (s *Server) Requests() []kafka.Exchange {
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
 	return s.in.history.all()
 }
 
-// WaitRequests waits until pred holds for n of the requests that Requests returns, past ones and those in progress included,
-// and returns them. pred is asked on this goroutine.
+// WaitRequests waits until pred holds for n of the requests that Requests returns, past ones and
+// those in progress included, and returns them. pred is asked on this goroutine.
 func (s *Server) WaitRequests(n int, pred func(kafka.Exchange) bool) []kafka.Exchange {
 	s.t.Helper()
 	var found []kafka.Exchange

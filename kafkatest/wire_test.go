@@ -77,7 +77,8 @@ func TestServedAPIsAreAllTested(t *testing.T) {
 	t.Logf("named, but not offered: %d", len(served)-len(keys))
 }
 
-// floor are versions below which an API is offered but not served, as Kafka does with Produce for the sake of old clients.
+// floor are versions below which an API is offered but not served, as Kafka does
+// with Produce for the sake of old clients.
 var floor = map[kafka.Key]int16{kafka.Produce: 3}
 
 func TestErrorIsAnsweredInEveryVersionThatIsOffered(t *testing.T) {
@@ -98,7 +99,8 @@ func TestErrorIsAnsweredInEveryVersionThatIsOffered(t *testing.T) {
 					require.Contains(t, Codes(resp), kafka.UnknownServerError)
 					return
 				}
-				if key == kafka.Metadata { // asked by an id that nobody has: the server's own answer
+				// asked by an id that nobody has: the server's own answer
+				if key == kafka.Metadata {
 					return
 				}
 				require.Equal(t, []kafka.Code{kafka.UnknownServerError}, Codes(resp))

@@ -72,8 +72,8 @@ type claim struct {
 	lock io.Closer // of the log's own directory; nil: the Directory's lock protects it
 }
 
-// enter makes the log's directory, if there is none, claims it for l and lists it. It returns an error
-// matching ErrLocked if the log is open already.
+// enter makes the log's directory, if there is none, claims it for l and lists it. It returns an
+// error matching ErrLocked if the log is open already.
 func (d *Directory) enter(l *Log, fsys vfs.FS) (found listing, err error) {
 	name, err := d.makeLogDir(fsys, l.path)
 	if err != nil {
@@ -107,8 +107,8 @@ func (d *Directory) syncEntries(fsys vfs.FS) error {
 	return d.entries.do(func() error { return fsys.SyncDir(d.path) })
 }
 
-// makeLogDir makes the directory of a log, if there is none, and returns its real path. What lies in d
-// is left for enter to sync: d's own entry is durable since OpenDirectory.
+// makeLogDir makes the directory of a log, if there is none, and returns its real path. What lies
+// in d is left for enter to sync: d's own entry is durable since OpenDirectory.
 func (d *Directory) makeLogDir(fsys vfs.FS, path string) (name string, err error) {
 	if d.solo {
 		return d.real, nil

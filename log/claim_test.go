@@ -18,7 +18,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A wayIn opens the log in root/t-0. The log closes what else the way has opened when close is called.
+// A wayIn opens the log in root/t-0. The log closes what else
+// the way has opened when close is called.
 type wayIn struct {
 	name string
 	open func(fsys vfs.FS, root string) (l *Log, closeAll func() error, err error)

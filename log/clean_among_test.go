@@ -13,7 +13,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Values are numbers in the order of their appends, and what a truncation takes is never compacted: its keys have what they had before.
+// Values are numbers in the order of their appends, and what a truncation takes is never
+// compacted: its keys have what they had before.
 func TestCleanAmongAppendersReadersAndTruncation(t *testing.T) {
 	t.Parallel()
 	cfg := compacting
@@ -104,8 +105,8 @@ func (a *cutAppender) table() map[string]string {
 	return table
 }
 
-// scanTable reads a log that changes meanwhile, until it has seen every key. Offsets and values ascend, and what a
-// compaction takes from before the scan has a successor that the scan comes to.
+// scanTable reads a log that changes meanwhile, until it has seen every key. Offsets and values
+// ascend, and what a compaction takes from before the scan has a successor that the scan comes to.
 func scanTable(t *testing.T, l *Log, keys int) {
 	next, newest := int64(0), -1
 	for found := map[string]bool{}; len(found) < keys; {

@@ -359,7 +359,8 @@ func TestCloseEndsACleanAndWaitsForIt(t *testing.T) {
 	}
 }
 
-// Whatever moment the power goes at, the table that the log stands for is there, and a sealed part that was kept is whole.
+// Whatever moment the power goes at, the table that the log stands for is there, and
+// a sealed part that was kept is whole.
 func TestPowerCutAtEveryStepOfClean(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {

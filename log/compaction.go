@@ -64,8 +64,8 @@ func (l *Log) compact(ctx context.Context) (rep CompactionReport, err error) {
 	if err != nil {
 		return rep, fmt.Errorf("compact %s: %w", l.path, err)
 	}
-	// A result that was committed has its own name by now. While the state on the disk says that it may
-	// have another one, recovery would take an unfinished result of that name and size for it.
+	// A result that was committed has its own name by now. While the state on the disk says that it
+	// may have another one, recovery would take an unfinished result of that name and size for it.
 	err = l.exclusively(func(w *writer) error {
 		if !w.installing {
 			return nil

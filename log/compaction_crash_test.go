@@ -110,8 +110,8 @@ func crashModes(seeds int) []vfs.CrashOptions {
 	return modes
 }
 
-// A compaction that is done once more, since nothing says how far it got, writes a result of the same
-// size under the same name. It is none that the state names until it is committed, too.
+// A compaction that is done once more, since nothing says how far it got, writes a result of the
+// same size under the same name. It is none that the state names until it is committed, too.
 func TestCrashInACompactionThatIsDoneAgainKeepsTheFirstOne(t *testing.T) {
 	t.Parallel()
 	modes := func(disk *vfs.MemFS) func(vfs.Event) []*vfs.MemFS {

@@ -51,9 +51,9 @@ const everyday = `
 	append 0 n=3
 	burst 0 n=3`
 
-// TestCrashAtEveryCall stops a log at each of its calls of the file system, in all ways a process or
-// the power can fail, and at calls of the recovery once more. Who only reads what is left sees what is
-// recovered.
+// TestCrashAtEveryCall stops a log at each of its calls of the file system, in all ways
+// a process or the power can fail, and at calls of the recovery once more. Who only
+// reads what is left sees what is recovered.
 func TestCrashAtEveryCall(t *testing.T) {
 	for _, policy := range []string{"ack", "interval", "never"} {
 		t.Run(policy, func(t *testing.T) {
@@ -71,7 +71,8 @@ func TestCrashAtEveryCall(t *testing.T) {
 	}
 }
 
-// TestExplorerFindsLoss is the twin of TestCrashAtEveryCall: on a disk that lies, the same has to fail.
+// TestExplorerFindsLoss is the twin of TestCrashAtEveryCall: on a
+// disk that lies, the same has to fail.
 func TestExplorerFindsLoss(t *testing.T) {
 	for name, lie := range map[string]string{
 		"Sync does nothing":     "ops=sync file=*.log times=-1",

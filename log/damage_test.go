@@ -459,8 +459,8 @@ func TestStrangeDirectories(t *testing.T) {
 	}
 }
 
-// TestFlippedBaseOffsetOfTheLastBatchIsDamage: no CRC covers the base offset, and no batch follows that
-// could contradict it.
+// TestFlippedBaseOffsetOfTheLastBatchIsDamage: no CRC covers the base offset, and no
+// batch follows that could contradict it.
 func TestFlippedBaseOffsetOfTheLastBatchIsDamage(t *testing.T) {
 	for _, n := range []int64{1, 20} {
 		x := newFixture(t, n, false)

@@ -25,8 +25,8 @@ const (
 // defaultScripts are explored when no time is given.
 const defaultScripts = 5
 
-// TestExplore runs scripts of everything a log can do, and crashes at the calls they make: see package explore. A script that fails is shrunk
-// and printed; STRATA_EXPLORE_SCRIPT runs it again.
+// TestExplore runs scripts of everything a log can do, and crashes at the calls they make: see
+// package explore. A script that fails is shrunk and printed; STRATA_EXPLORE_SCRIPT runs it again.
 func TestExplore(t *testing.T) {
 	if name := os.Getenv(exploreScriptEnv); name != "" {
 		exploreFile(t, name, explore.Options{Every: 1, Kinds: len(explore.Crashes), Again: 3, Fail: 3})
@@ -51,7 +51,8 @@ func TestExplore(t *testing.T) {
 	t.Logf("seeds %d to %d: %v, %v", first, seed-1, total, time.Since(began).Round(time.Millisecond))
 }
 
-// TestScriptsThatOnceFailed runs the scripts in testdata/explore, each of which has found a defect, with crashes at every call.
+// TestScriptsThatOnceFailed runs the scripts in testdata/explore, each of which has found
+// a defect, with crashes at every call.
 func TestScriptsThatOnceFailed(t *testing.T) {
 	files, err := filepath.Glob("testdata/explore/*.txt")
 	require.NoError(t, err)

@@ -18,9 +18,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A workload on one log that goes on after errors, for TestFaultAtEveryCall. What has to be found again
-// comes from a ledger of what the log had confirmed. Package explore does the same with scripts, for
-// crashes.
+// A workload on one log that goes on after errors, for TestFaultAtEveryCall. What has
+// to be found again comes from a ledger of what the log had confirmed. Package explore
+// does the same with scripts, for crashes.
 
 const exploreDir = "/data/t-0"
 

@@ -53,8 +53,9 @@ func (f meetingFile) Sync() error {
 	return f.File.Sync()
 }
 
-// Checklist row L4: what a new log's first record needs on stable storage waits for the disk together: the state's
-// content, the entry of the segment and that of the directory. One after the other they would wait for each other here.
+// Checklist row L4: what a new log's first record needs on stable storage waits for the disk
+// together: the state's content, the entry of the segment and that of the directory. One after the
+// other they would wait for each other here.
 func TestSyncsOfANewLogWaitForTheDiskTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()
@@ -116,8 +117,8 @@ func TestFirstStateOfALogThatWasOpenedBeforeNamesNoSegmentThatCanBeLost(t *testi
 	}
 }
 
-// What a broker that was killed has named is not durable because it can be listed: the state that the
-// directory gets names nothing that the next power cut can take.
+// What a broker that was killed has named is not durable because it can be listed: the state that
+// the directory gets names nothing that the next power cut can take.
 func TestStateOfAKilledBrokersDirectoryNamesNothingThatCanBeLost(t *testing.T) {
 	t.Parallel()
 	kafka := vfs.Mem()

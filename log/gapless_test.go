@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Checklist row D8: that the last segment has no gaps is taken back before the first one is written, by
-// whomever and however often the log is opened in between.
+// Checklist row D8: that the last segment has no gaps is taken back before the first one is
+// written, by whomever and however often the log is opened in between.
 func TestGapThatAFollowerLeavesIsNoDamage(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {

@@ -10,20 +10,20 @@ import (
 )
 
 // A Kafka broker may have had a directory since we had it. It knows nothing of strata.state: it may
-// have compacted, rolled and removed segments of which a state says something else. So such states are
-// void, all of the directory's, until each log gets a new one from what the broker left (package
-// recovery: adopt).
+// have compacted, rolled and removed segments of which a state says something else. So such
+// states are void, all of the directory's, until each log gets a new one from what the
+// broker left (package recovery: adopt).
 //
-// A broker removes the marker of a clean shutdown when it starts, and writes its own when it stops in
-// order. Ours tells that nobody had the directory since; none tells nothing by itself, since we remove it
-// too. Therefore closedFile: it is there only while our marker is. So in this order, each step on stable
-// storage before the next:
+// A broker removes the marker of a clean shutdown when it starts, and writes its own when it stops
+// in order. Ours tells that nobody had the directory since; none tells nothing by itself, since we
+// remove it too. Therefore closedFile: it is there only while our marker is. So in this order, each
+// step on stable storage before the next:
 //
 //	Close          writes the marker, then closedFile
 //	OpenDirectory  removes closedFile, then the marker
 //
-// closedFile without our marker is a broker's doing, whether it was stopped or killed. (A broker that
-// takes a directory which we did not close in order, and is killed, is not told from nobody.)
+// closedFile without our marker is a broker's doing, whether it was stopped or killed. (A broker
+// that takes a directory which we did not close in order, and is killed, is not told from nobody.)
 const closedFile = "strata.closed"
 
 const closedText = "The logs here were closed in order, and " + cleanShutdownFile + " was written for them.\n"
@@ -61,8 +61,8 @@ func removeDurably(fsys vfs.FS, dir, name string) error {
 	return fsys.SyncDir(dir)
 }
 
-// leaveDirectory writes what Kafka keeps in dir, and that it is ours, for a directory whose logs were
-// all closed in order.
+// leaveDirectory writes what Kafka keeps in dir, and that it is ours, for a
+// directory whose logs were all closed in order.
 func leaveDirectory(fsys vfs.FS, dir string, k *kafkaFiles) error {
 	if err := k.write(fsys, dir); err != nil {
 		return err
@@ -70,8 +70,8 @@ func leaveDirectory(fsys vfs.FS, dir string, k *kafkaFiles) error {
 	return vfs.WriteFile(fsys, filepath.Join(dir, closedFile), []byte(closedText))
 }
 
-// voidStates sets the states of all logs in dir aside, and the marks of failed syncs, which speak of
-// bytes that the broker has replaced. It is on stable storage when it returns.
+// voidStates sets the states of all logs in dir aside, and the marks of failed syncs, which speak
+// of bytes that the broker has replaced. It is on stable storage when it returns.
 func voidStates(fsys vfs.FS, dir string) error {
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// handOver makes a directory with a log of several segments that was closed in order, so that a Kafka
-// broker can have it.
+// handOver makes a directory with a log of several segments that was closed in
+// order, so that a Kafka broker can have it.
 func handOver(t *testing.T) (disk *vfs.MemFS, bases []int64, values []string) {
 	t.Helper()
 	disk = vfs.Mem()
@@ -41,8 +41,8 @@ func valuesOf(t *testing.T, l *Log) (values []string) {
 	return values
 }
 
-// brokerCompacts does what Kafka's cleaner does with the segments from base on, up to end: of each of
-// them the first batch stays (UnifiedLog.replaceSegments). step is called before each change.
+// brokerCompacts does what Kafka's cleaner does with the segments from base on, up to end: of each
+// of them the first batch stays (UnifiedLog.replaceSegments). step is called before each change.
 func brokerCompacts(t *testing.T, disk *vfs.MemFS, bases []int64, step func()) {
 	t.Helper()
 	var result []byte
@@ -99,8 +99,8 @@ func brokerStops(t *testing.T, disk *vfs.MemFS) {
 	require.NoError(t, vfs.WriteFile(disk, "data/"+cleanShutdownFile, []byte(`{"version":0,"brokerEpoch":7}`)))
 }
 
-// A Kafka broker that compacts what we closed in order is killed at any step of that: by its own rules
-// (LogLoader) either the sources count, or the result.
+// A Kafka broker that compacts what we closed in order is killed at any step of that: by its own
+// rules (LogLoader) either the sources count, or the result.
 func TestBrokerThatIsKilledInACompactionLeavesALogThatOpens(t *testing.T) {
 	t.Parallel()
 	disk, bases, before := handOver(t)
@@ -141,8 +141,8 @@ func TestBrokerThatIsKilledInACompactionLeavesALogThatOpens(t *testing.T) {
 	require.Greater(t, swapped, 10)
 }
 
-// What we knew of a log is old once a broker has had it, until that is taken in: also if nobody lives
-// long enough to do so, and for a log that nobody opens.
+// What we knew of a log is old once a broker has had it, until that is taken in: also if nobody
+// lives long enough to do so, and for a log that nobody opens.
 func TestCrashWhileWhatABrokerLeftIsTakenInBelievesNoOldState(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {

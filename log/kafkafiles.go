@@ -170,8 +170,8 @@ func (d *Directory) kafkaState(l *Log) (st manifest.State, known bool) {
 	return st, known
 }
 
-// takenByKafka reports whether a Kafka broker has had the directory since we had. Only read-only logs
-// find it so: OpenDirectory takes in what the broker left.
+// takenByKafka reports whether a Kafka broker has had the directory since we had. Only read-only
+// logs find it so: OpenDirectory takes in what the broker left.
 func (d *Directory) takenByKafka() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -26,8 +26,8 @@ type Log struct {
 	epochs    *EpochCache
 	cfg       atomic.Pointer[Config] // replaced by a writer, see Reconfigure
 
-	// unentered says that the Directory was not synced since the log's own was made in it. Set by open;
-	// cleared by the writer with the first state.
+	// unentered says that the Directory was not synced since the log's own was made in it. Set by
+	// open; cleared by the writer with the first state.
 	unentered atomic.Bool
 
 	token      writeToken

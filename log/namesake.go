@@ -18,13 +18,13 @@ import (
 //	Open     its first segment is made
 //
 // With that state nobody asks the checkpoints, and segments that it does not name go on with the
-// log: what a Kafka broker appends that takes over after a kill counts. The checkpoints stay as they
-// are, since the journal is known by them (witness). A log that they do not name gets its first
-// state with its first append.
+// log: what a Kafka broker appends that takes over after a kill counts. The checkpoints stay
+// as they are, since the journal is known by them (witness). A log that they do not name gets
+// its first state with its first append.
 
-// outliveNamesake makes a log that begins at start, and has no segment yet, one that is not judged by
-// what the checkpoints have of an earlier log of its name. A state that is there already was perhaps
-// left by a process that did not live to sync its name.
+// outliveNamesake makes a log that begins at start, and has no segment yet, one that is not judged
+// by what the checkpoints have of an earlier log of its name. A state that is there already was
+// perhaps left by a process that did not live to sync its name.
 func (l *Log) outliveNamesake(cfg *Config, start int64) error {
 	if !l.dir.names(cfg.FS, l) {
 		return nil
@@ -52,8 +52,9 @@ func (l *Log) outliveNamesake(cfg *Config, start int64) error {
 	return nil
 }
 
-// names reports whether the checkpoints beside l may have its name. Those of d are in memory; beside
-// a log that is open alone, or through a Directory that lies elsewhere, nobody has read them.
+// names reports whether the checkpoints beside l may have its name. Those of d
+// are in memory; beside a log that is open alone, or through a Directory that
+// lies elsewhere, nobody has read them.
 func (d *Directory) names(fsys vfs.FS, l *Log) bool {
 	parent, name := filepath.Split(l.claim.name)
 	if d.holds(l) {

@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// closedDirectory returns a disk with a directory that was closed in order: dir/t-0 had offsets 3 to
-// 6, and the checkpoints have it.
+// closedDirectory returns a disk with a directory that was closed in order: dir/t-0 had
+// offsets 3 to 6, and the checkpoints have it.
 func closedDirectory(t *testing.T) *vfs.MemFS {
 	t.Helper()
 	disk := vfs.Mem()
@@ -41,8 +41,8 @@ func openBeside(t *testing.T, disk *vfs.MemFS, d *Directory) *Log {
 	return l
 }
 
-// A log that is begun under the name of a removed one is judged by nothing that the checkpoints have
-// of that one, whoever removed it, and whichever crash it meets before its first state.
+// A log that is begun under the name of a removed one is judged by nothing that the checkpoints
+// have of that one, whoever removed it, and whichever crash it meets before its first state.
 func TestLogIsNotJudgedByTheCheckpointsOfARemovedOne(t *testing.T) {
 	t.Parallel()
 	remove := func(t *testing.T, disk *vfs.MemFS, d *Directory) { require.NoError(t, openBeside(t, disk, d).Remove()) }
@@ -136,8 +136,8 @@ func requireOnlyNew(t *testing.T, l *Log, n int) {
 	require.NoError(t, l.Close())
 }
 
-// A power cut in or after the open that follows a kill takes nothing of such a log: neither its name
-// nor its state is left to a killed process to sync.
+// A power cut in or after the open that follows a kill takes nothing of such a log: neither its
+// name nor its state is left to a killed process to sync.
 func TestLogBegunAgainIsDurableAfterAKill(t *testing.T) {
 	t.Parallel()
 	disk := closedDirectory(t)

@@ -68,8 +68,9 @@ func (l *Log) abandon() error {
 	return errors.Join(errs...)
 }
 
-// load brings the directory, in which entries were found, in order and opens what belongs to the log:
-// package recovery plans, and what it plans is carried out here before anything else looks at the files.
+// load brings the directory, in which entries were found, in order and opens what
+// belongs to the log: package recovery plans, and what it plans is carried out here
+// before anything else looks at the files.
 func (l *Log) load(cfg *Config, found listing) error {
 	done, err := l.replay(cfg)
 	if err != nil {
@@ -179,8 +180,8 @@ func (l *Log) findEpochs(cfg *Config, epochs *EpochCache, found, must bool) erro
 	return nil
 }
 
-// loadRest brings what lies beside the segments in line with them. suspect says that there is a mark
-// of a failed sync.
+// loadRest brings what lies beside the segments in line with them. suspect says
+// that there is a mark of a failed sync.
 func (l *Log) loadRest(cfg *Config, suspect bool) error {
 	w := &l.token.writer // nobody else knows the log yet
 	if err := errors.Join(l.epochs.truncateFromEnd(l.segments.end.Load()+1, noEpoch), l.epochs.truncateFromStart(l.segments.start.Load())); err != nil {

@@ -27,7 +27,8 @@ type opening struct {
 	replayed replayed // from the directory's journal, before anything else
 	synced   bool     // the active segment is on stable storage as it is
 
-	// opened, if it is not nil, is called for a segment that was opened to be scanned, before it is.
+	// opened, if it is not nil, is called for a segment that was
+	// opened to be scanned, before it is.
 	opened func(seg recovery.Segment) error
 }
 
@@ -86,8 +87,8 @@ func (o *opening) decide() (_ recovery.Plan, err error) {
 	}
 }
 
-// gather reads the manifest and the directory: one ReadDir, and the size of each segment's data. What
-// the directory does not list is not asked for: a start does this for each log.
+// gather reads the manifest and the directory: one ReadDir, and the size of each segment's data.
+// What the directory does not list is not asked for: a start does this for each log.
 func (o *opening) gather() (err error) {
 	l := o.log
 	if o.entries == nil {

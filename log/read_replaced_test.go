@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A reader that goes from one segment to the next finds that next one replaced by compaction: it goes
-// on in what took its place, and not behind.
+// A reader that goes from one segment to the next finds that next one replaced by compaction: it
+// goes on in what took its place, and not behind.
 func TestReadGoesOnInWhatHasReplacedTheNextSegment(t *testing.T) {
 	t.Parallel()
 	cfg := compacting

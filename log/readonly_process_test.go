@@ -217,7 +217,8 @@ func TestReadOnlyOpenWithoutPermissionSaysWhatIsMissing(t *testing.T) {
 	ro, err := OpenReadOnly("/root/t-0", Config{FS: reader})
 	require.NoError(t, err)
 	require.Len(t, values(t, ro), 41)
-	// Permission is taken away while it is open: a read cannot tell any more whether the log was cut.
+	// Permission is taken away while it is open: a read cannot tell
+	// any more whether the log was cut.
 	reader.Inject(vfs.Fault{Ops: vfs.OpOpen, Pattern: stateFile, Err: fs.ErrPermission})
 	_, err = ro.Read(nil, 0, 100)
 	require.ErrorIs(t, err, fs.ErrPermission)

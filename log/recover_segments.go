@@ -27,15 +27,16 @@ func (o *opening) segments(plan recovery.Plan) (list []*segment.Segment, err err
 	return list, nil
 }
 
-// keepsReserve reports whether a segment that was scanned stays as it is, with the space reserved behind
-// its end. Under another policy than SyncOnAck it would not be given back durably when the log rolls.
+// keepsReserve reports whether a segment that was scanned stays as it is, with the
+// space reserved behind its end. Under another policy than SyncOnAck it would not be
+// given back durably when the log rolls.
 func (o *opening) keepsReserve(seg recovery.Segment, s *scanned) bool {
 	active := seg.Next < 0
 	return active && o.cfg.Sync == SyncOnAck && s.report.CutBytes == 0 && s.Allocated()-s.Size() <= keptReserve
 }
 
-// keptReserve is how much space behind the end of a log that was not closed in order stays reserved.
-// More is given back: the log may not be written to for long.
+// keptReserve is how much space behind the end of a log that was not closed in order stays
+// reserved. More is given back: the log may not be written to for long.
 const keptReserve = 1 << 20
 
 func (o *opening) segment(seg recovery.Segment) (s *segment.Segment, err error) {

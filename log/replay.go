@@ -35,7 +35,8 @@ type replay struct {
 }
 
 // replayed is what a replay has written to the active segment of a log, and synced: all that the
-// segment holds is on stable storage then, as long as the log's state has this tag and nobody writes.
+// segment holds is on stable storage then, as long as the log's
+// state has this tag and nobody writes.
 type replayed struct {
 	tag   uint64
 	bytes int64
@@ -86,8 +87,8 @@ func replayJournal(fsys vfs.FS, dir string, logger *slog.Logger, workers int) (w
 	return r.written, errors.Join(err, fsys.SyncDir(dir))
 }
 
-// all replays the entries of all logs, several at once: each waits for a sync, and the disk takes many
-// syncs in the time of one.
+// all replays the entries of all logs, several at once: each waits for a sync, and the
+// disk takes many syncs in the time of one.
 func (r *replay) all(byLog map[string][]journal.Entry, workers int) error {
 	names := slices.Sorted(maps.Keys(byLog))
 	errs := make([]error, max(workers, 1))

@@ -9,8 +9,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Checklist row L4: a start after a kill syncs each log once, in the replay, and leaves the reserved space to
-// the appends to come. What it then says to be durable is so.
+// Checklist row L4: a start after a kill syncs each log once, in the replay, and leaves the
+// reserved space to the appends to come. What it then says to be durable is so.
 func TestAStartAfterAKillSyncsEachLogOnce(t *testing.T) {
 	t.Parallel()
 	const logs = 4 * replayShare
@@ -48,7 +48,8 @@ func TestAStartAfterAKillSyncsEachLogOnce(t *testing.T) {
 	s.close(t)
 }
 
-// What a replay has synced is one state of one log: another that has its place since is not taken for it.
+// What a replay has synced is one state of one log: another that
+// has its place since is not taken for it.
 func TestAReplayVouchesForTheLogItWasMadeForAlone(t *testing.T) {
 	t.Parallel()
 	s := openSharing(t, vfs.Mem(), 2)
@@ -76,8 +77,8 @@ func TestAReplayVouchesForTheLogItWasMadeForAlone(t *testing.T) {
 	s.close(t)
 }
 
-// Under another policy reserved space is cut, and that is on stable storage before the log is used: a segment that
-// is closed without a sync must not get it back.
+// Under another policy reserved space is cut, and that is on stable storage before the log is used:
+// a segment that is closed without a sync must not get it back.
 func TestReservedSpaceThatAStartGivesBackStaysAway(t *testing.T) {
 	t.Parallel()
 	s := openSharing(t, vfs.Mem(), 2)

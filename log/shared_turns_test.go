@@ -14,8 +14,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// turns appends to n logs of a new directory, a few at a time, and reports whether they came to have a
-// journal. All appends of a turn are in their sync when the first of these ends.
+// turns appends to n logs of a new directory, a few at a time, and reports whether they came to
+// have a journal. All appends of a turn are in their sync when the first of these ends.
 func turns(t *testing.T, n, atATime int) (journal bool) {
 	t.Helper()
 	disk := vfs.Mem()

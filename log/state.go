@@ -69,9 +69,9 @@ func storeState(fsys vfs.FS, dir string, s manifest.State) error {
 	return nil
 }
 
-// storeFirstState is storeState for a log that was just made. Three things must be on stable storage
-// before the state gets its name, and wait for the disk at the same time: the state's content, the entry
-// of the segment that it names, and that of the log's directory.
+// storeFirstState is storeState for a log that was just made. Three things must be on stable
+// storage before the state gets its name, and wait for the disk at the same time: the state's
+// content, the entry of the segment that it names, and that of the log's directory.
 func (w *writer) storeFirstState(cfg *Config, s manifest.State) error {
 	l := w.log
 	var listed, entered error

@@ -2,8 +2,9 @@ package log
 
 import "sync"
 
-// A writeToken admits one writer to a log at a time. There is one token; whoever acquires it gets the
-// *writer, and with it everything that only the holder may do, and gives both back with release.
+// A writeToken admits one writer to a log at a time. There is one token; whoever
+// acquires it gets the *writer, and with it everything that only the holder may
+// do, and gives both back with release.
 //
 // The token is handed from one holder to the next over a channel, so that a goroutine that waits
 // for it is durably blocked in the sense of testing/synctest. Appends do not wait for it: an append

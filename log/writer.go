@@ -20,13 +20,13 @@ type writer struct {
 	cuts       uint64 // of strata.state: how often bytes that others may have read were taken back
 	cutPending bool   // the state on the disk lacks the last of them: until it has, nothing is appended
 
-	// installing says that the state on the disk asks for a result of compaction, under whatever name it
-	// still has: until it does not, no other one is written under that name.
+	// installing says that the state on the disk asks for a result of compaction, under whatever
+	// name it still has: until it does not, no other one is written under that name.
 	installing bool
 
-	// gapless says that the active segment leaves no offset out, as the state may say, so that recovery
-	// finds out about a base offset that is not what it was. It is taken back before the first gap is
-	// written.
+	// gapless says that the active segment leaves no offset out, as the state may say, so
+	// that recovery finds out about a base offset that is not what it was. It is taken
+	// back before the first gap is written.
 	gapless bool
 
 	created    int64 // when the active segment was made, ms

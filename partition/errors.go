@@ -27,10 +27,10 @@ var (
 	ErrLeader = errors.New("partition: not allowed on a leader")
 	// ErrNotLeader: this replica does not lead. Nothing was appended.
 	ErrNotLeader = errors.New("partition: not the leader")
-	// ErrNotLeaderAfterAppend: this replica lost the leadership, or its broker ended, while the append
-	// was under way. The records may stay or be lost: whoever takes this for ErrNotLeader gives their
-	// sequence numbers to others, and loses those. Kafka has one code for both, and its idempotent
-	// producers take it for this one.
+	// ErrNotLeaderAfterAppend: this replica lost the leadership, or its broker ended, while the
+	// append was under way. The records may stay or be lost: whoever takes this for ErrNotLeader
+	// gives their sequence numbers to others, and loses those. Kafka has one code for both, and its
+	// idempotent producers take it for this one.
 	ErrNotLeaderAfterAppend = errors.New("partition: not the leader any more after the append")
 	// ErrFencedLeaderEpoch: the request's epoch is older than the partition's.
 	ErrFencedLeaderEpoch = errors.New("partition: leader epoch is fenced")

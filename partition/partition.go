@@ -150,8 +150,8 @@ func (p *Partition) BecomeLeader(epoch int32) error {
 }
 
 // BecomeFollower ends this replica's leadership: appends and reads are refused with ErrNotLeader.
-// Appends under way, and those that wait for acknowledgement, end with ErrNotLeaderAfterAppend. When
-// it returns, none of them is decided to be a success any more.
+// Appends under way, and those that wait for acknowledgement, end with ErrNotLeaderAfterAppend.
+// When it returns, none of them is decided to be a success any more.
 func (p *Partition) BecomeFollower() {
 	p.mu.Lock()
 	p.leaderEpoch.Store(-1)
@@ -160,9 +160,9 @@ func (p *Partition) BecomeFollower() {
 	d.run()
 }
 
-// Resign makes this replica refuse new appends and reads with ErrNotLeader, for good, also when it is
-// closed afterwards; who waits for records is woken. Appends under way end as they would have, and
-// Close waits for them: so a broker leaves in order.
+// Resign makes this replica refuse new appends and reads with ErrNotLeader, for good, also when it
+// is closed afterwards; who waits for records is woken. Appends under way end as they would have,
+// and Close waits for them: so a broker leaves in order.
 func (p *Partition) Resign() {
 	p.mu.Lock()
 	p.resigned.Store(true)
@@ -233,15 +233,16 @@ func (p *Partition) Producers() []ProducerState {
 
 // Close refuses new calls with ErrClosed and wakes who waits for records, lets the appends under
 // way end as they would have, writes a snapshot of the producer state and closes the log. What is
-// not acknowledged by then fails with ErrClosed, or ErrNotLeaderAfterAppend after Resign. It may be called repeatedly and concurrently;
-// every call returns when all is done, with the same error.
+// not acknowledged by then fails with ErrClosed, or ErrNotLeaderAfterAppend after Resign. It may be
+// called repeatedly and concurrently; every call returns when all is done, with the same error.
 func (p *Partition) Close() error { return p.shut(p.log.Close) }
 
 // Remove closes the partition and deletes its directory. After or during a Close it removes nothing
 // and returns ErrClosed.
 func (p *Partition) Remove() error {
 	err := p.shut(p.log.Remove)
-	if again := p.log.Remove(); errors.Is(again, log.ErrClosed) { // it was Close that closed the log
+	// it was Close that closed the log
+	if again := p.log.Remove(); errors.Is(again, log.ErrClosed) {
 		return p.wrap("remove", again)
 	}
 	return err

@@ -32,9 +32,9 @@ type ProduceRequest struct {
 	Built bool
 
 	// LeaderEpoch, unless it is nil, binds the append to one epoch of the leader: it is written in
-	// that epoch or refused, with ErrFencedLeaderEpoch or ErrUnknownLeaderEpoch, or with ErrNotLeader
-	// if the epoch ends while the append waits for its turn. For who decides by what it has read of
-	// the partition as its leader: coordinators.
+	// that epoch or refused, with ErrFencedLeaderEpoch or ErrUnknownLeaderEpoch, or with
+	// ErrNotLeader if the epoch ends while the append waits for its turn. For who decides by what
+	// it has read of the partition as its leader: coordinators.
 	LeaderEpoch *int32
 
 	// Acks says when Done is called: AcksAll when every in-sync replica has the batch, AcksLeader

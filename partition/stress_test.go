@@ -243,7 +243,8 @@ func TestCloseInTheMiddleOfEverythingEndsEveryCall(t *testing.T) {
 				t.Fatal("closed already")
 			}
 		}
-		far := make(chan Isolation, 2) // those who wait at Close for sure, whatever the others are at
+		// those who wait at Close for sure, whatever the others are at
+		far := make(chan Isolation, 2)
 		for _, isolation := range []Isolation{ReadUncommitted, ReadCommitted} {
 			w := NewWaiter(1, isolation, func() { far <- isolation })
 			p.Watch(1<<40, w)

@@ -185,7 +185,8 @@ func (b *batch) rename() {
 	binary.BigEndian.PutUint32(b.bytes[posBaseSequence:], uint32(b.sequence))
 	b.encodedID, b.encodedEpoch = b.producerID, b.producerEpoch
 	if h, err := record.ParseHeader(b.bytes); err == nil {
-		record.Stamp(b.bytes, h.TimestampType(), h.MaxTimestamp) // for the CRC; the rest stays as it is
+		// for the CRC; the rest stays as it is
+		record.Stamp(b.bytes, h.TimestampType(), h.MaxTimestamp)
 	}
 }
 

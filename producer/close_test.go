@@ -42,7 +42,8 @@ func TestCloseSendsWhatIsBuffered(t *testing.T) {
 func TestShutdownFailsTheRestWhenItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(map[string]int{"a": 1})
-		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate { return fate{delay: time.Hour} } // a hung backend
+		// a hung backend
+		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate { return fate{delay: time.Hour} }
 		p := newProducer(t, f, Config{BatchBytes: 100})
 		errs := make(chan error, 100)
 		for i := range 20 {

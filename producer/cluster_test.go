@@ -160,7 +160,8 @@ func TestIdempotenceHoldsOverPowerCutsOfTheBroker(t *testing.T) {
 			if i > 0 && i%10_000 == 0 {
 				before := l.now()
 				l.die()
-				fs = fs.Crash(uint64(i)) // what an unlucky disk has; the old one goes on without anybody looking
+				// what an unlucky disk has; the old one goes on without anybody looking
+				fs = fs.Crash(uint64(i))
 				cfg.FS = fs
 				l.replace(openCluster(t, cfg, 1))
 				require.NoError(t, before.Close())

@@ -62,7 +62,8 @@ func TestFewRecordsAreStampedByTheClock(t *testing.T) {
 		p := newProducer(t, atOnce{newFake(map[string]int{"a": 1})}, Config{BatchBytes: 2000, Linger: time.Second})
 		for range 1000 {
 			p.SendAsync(t.Context(), record.Record{Topic: "a"}, nil)
-			time.Sleep(time.Millisecond) // in the bubble: a batch takes longer than coarseIdleTicks beats to fill up
+			// in the bubble: a batch takes longer than coarseIdleTicks beats to fill up
+			time.Sleep(time.Millisecond)
 			require.Zero(t, p.coarse.ms.Load())
 		}
 		for range 100 { // large ones fill it with few

@@ -22,9 +22,9 @@
 // it is full, or Flush, Shutdown or want of memory hurry it.
 //
 // While batches fill up within a few milliseconds by themselves, a record of SendAsync that finds
-// its partition idle waits until its batch is full, at most for the next beat of that timer: a sender
-// that is faster than those who send would write a few records at a time, each time at the price of
-// many. A record of Send never waits.
+// its partition idle waits until its batch is full, at most for the next beat of that timer: a
+// sender that is faster than those who send would write a few records at a time, each time at the
+// price of many. A record of Send never waits.
 //
 // # Promises
 //

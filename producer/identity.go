@@ -41,7 +41,8 @@ func (p *Producer) ensureID(ctx context.Context, c *sendCall) error {
 	}
 	return p.await(ctx, "producer id", c, func(ctx context.Context) (int64, error) {
 		id, epoch, err := p.backend.InitProducerID(ctx)
-		if _, _, known := p.ids.current(); err == nil && !known { // of two at once the later is dropped
+		// of two at once the later is dropped
+		if _, _, known := p.ids.current(); err == nil && !known {
 			p.ids.set(id, epoch)
 		}
 		return 0, err

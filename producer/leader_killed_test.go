@@ -14,8 +14,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A leader is killed between the append of a batch and its acknowledgement, and stays away until the
-// batch is given up. It may be in the log, and it is: the next batch must not get its sequence
+// A leader is killed between the append of a batch and its acknowledgement, and stays away until
+// the batch is given up. It may be in the log, and it is: the next batch must not get its sequence
 // number, or the leader takes it for that one, acknowledges it, and drops it.
 func TestBatchThatALostLeaderMayHaveKeepsItsSequence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

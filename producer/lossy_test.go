@@ -74,7 +74,8 @@ func (l *lossy) Produce(req *partition.ProduceRequest) {
 	l.mu.Unlock()
 	inner := *req // what the producer gave must stay as it is
 	inner.Done = func(res partition.ProduceResult) {
-		if lost || res.Err != nil && !l.errors || !l.alive(life) { // an error of a cluster that is going down says nothing either
+		// an error of a cluster that is going down says nothing either
+		if lost || res.Err != nil && !l.errors || !l.alive(life) {
 			res = partition.ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1, Err: partition.ErrTimeout}
 		}
 		if delay > 0 {

@@ -134,8 +134,8 @@ func (pt *partitionQueue) append(r *record.Record, e *entry) (drain *partitionQu
 }
 
 // gatherLocked reports whether a new batch is to gather records. While batches fill up within
-// milliseconds, one that went as soon as the sender is idle would have few of them, and each costs a
-// write; the next tick of the coarse clock sends it at the latest.
+// milliseconds, one that went as soon as the sender is idle would have few of them, and each costs
+// a write; the next tick of the coarse clock sends it at the latest.
 func (pt *partitionQueue) gatherLocked() bool {
 	if !pt.gathering && pt.p.cfg.Linger == 0 {
 		pt.gathering = pt.p.coarse.gather(pt)

@@ -143,7 +143,8 @@ func TestCallbacksRunOnceAndInOrderPerPartition(t *testing.T) {
 		f := newFake(map[string]int{"a": 3})
 		rnd := rand.New(rand.NewPCG(1, 2))
 		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate {
-			return fate{delay: time.Duration(1 + rnd.IntN(5000)), replyLost: rnd.IntN(5) == 0} // answers come in any order
+			// answers come in any order
+			return fate{delay: time.Duration(1 + rnd.IntN(5000)), replyLost: rnd.IntN(5) == 0}
 		}
 		p := newProducer(t, f, Config{BatchBytes: 200})
 		var mu sync.Mutex

@@ -22,7 +22,9 @@ func TestAnswerOfTheFormerTopicDoesNotVouchForTheNewLog(t *testing.T) {
 			switch n {
 			case 1: // is answered when the topic is another one already
 				return fate{delay: time.Second}
-			case 2: // the first that the new log would get: were another one with it, it would come first
+			case 2:
+				// the first that the new log would get: were another one with it, it would come
+				// first
 				return fate{err: partition.ErrNotLeader, delay: time.Millisecond}
 			}
 			return fate{}
@@ -195,7 +197,8 @@ func TestRecordPlacedBeforeTheTopicChangedIsPlacedAgain(t *testing.T) {
 				require.NoError(t, err)
 				p.SendAsync(t.Context(), record.String("b", "", strings.Repeat("x", 900)), nil)
 				time.AfterFunc(time.Millisecond, func() { change(f) })
-				acks, err := p.Send(t.Context(), record.String("a", "k", strings.Repeat("y", 500))) // waits for memory, meanwhile it changes
+				// waits for memory, meanwhile it changes
+				acks, err := p.Send(t.Context(), record.String("a", "k", strings.Repeat("y", 500)))
 				require.NoError(t, err)
 				require.Equal(t, int32(3), acks[0].Partition)
 				require.Len(t, f.values("a", 3), 1)

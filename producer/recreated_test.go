@@ -131,11 +131,13 @@ func TestBufferedRecordsOfATopicCreatedAgainAreWrittenToItInOrder(t *testing.T) 
 			o.send(t, p, record.String("a", "k", fmt.Sprint(i)).To(1))
 		}
 		require.NoError(t, c.DeleteTopic(t.Context(), "a"))
-		require.NoError(t, c.CreateTopic(t.Context(), "a", topic.Config{Partitions: 3})) // nobody has seen it gone
+		// nobody has seen it gone
+		require.NoError(t, c.CreateTopic(t.Context(), "a", topic.Config{Partitions: 3}))
 		o.send(t, p, record.String("a", "k", "5").To(1))
 		require.NoError(t, p.Flush(t.Context()))
 		got := read(t, c, 1)
-		for i, err := range o.errs { // whether the producer sees the gap or not: nothing lost without an error, nothing twice
+		// whether the producer sees the gap or not: nothing lost without an error, nothing twice
+		for i, err := range o.errs {
 			if err != nil {
 				require.ErrorIs(t, err, producer.ErrUnknownTopic)
 				continue

@@ -36,7 +36,8 @@ func TestLostRepliesLeadToNoDuplicateNoGapAndNoReordering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(map[string]int{"a": 1})
 		f.script = unreliable(1, 20, 0)
-		p := newProducer(t, f, Config{BatchBytes: 2000, MaxBufferedBytes: 50_000}) // little memory: buffers are used again
+		// little memory: buffers are used again
+		p := newProducer(t, f, Config{BatchBytes: 2000, MaxBufferedBytes: 50_000})
 		const n = 100_000
 		for i, err := range sendNumbers(t, p, "a", n) {
 			require.NoError(t, err, i)
@@ -67,7 +68,8 @@ func TestLostRequestsAndRepliesTogether(t *testing.T) {
 }
 
 func TestWithoutIdempotenceALostReplyYieldsADuplicate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // the twin of TestLostRepliesLeadToNoDuplicateNoGapAndNoReordering
+	// the twin of TestLostRepliesLeadToNoDuplicateNoGapAndNoReordering
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(map[string]int{"a": 1})
 		f.script = unreliable(1, 20, 0)
 		p := newProducer(t, f, Config{BatchBytes: 2000, NoIdempotence: true})

@@ -59,7 +59,8 @@ func TestFirstBatchOfAnEpochGoesAhead(t *testing.T) {
 		f.script = func(n int, _ *partition.ProduceRequest, _ *record.Batch) fate {
 			return fate{delay: time.Millisecond, lost: n == 0}
 		}
-		p := newProducer(t, f, Config{BatchBytes: 100}) // a leader without state would take the second batch first
+		// a leader without state would take the second batch first
+		p := newProducer(t, f, Config{BatchBytes: 100})
 		for _, err := range sendNumbers(t, p, "a", 40) {
 			require.NoError(t, err)
 		}
@@ -99,7 +100,8 @@ func TestLostProducerStateStartsANewEpoch(t *testing.T) {
 			_, err := p.Send(t.Context(), value("a", i))
 			require.NoError(t, err)
 		}
-		f.part("a", 0).producers[1001].last = []fakeBatch{{first: 0, last: 0}} // as after an unclean election
+		// as after an unclean election
+		f.part("a", 0).producers[1001].last = []fakeBatch{{first: 0, last: 0}}
 		acks, err := p.Send(t.Context(), value("a", 3))
 		require.NoError(t, err)
 		require.Equal(t, int64(3), acks[0].Offset)
@@ -120,7 +122,8 @@ func TestRefusalAsOutOfOrderSaysThatABatchIsNotThere(t *testing.T) {
 			require.NoError(t, err)
 		}
 		f.locked(func() { f.part("a", 0).producers[1001].last = []fakeBatch{{first: 0, last: 0}} })
-		_, err := p.Send(t.Context(), value("a", 3)) // lost, then out of order: certainly not in the log, so a new epoch may begin
+		// lost, then out of order: certainly not in the log, so a new epoch may begin
+		_, err := p.Send(t.Context(), value("a", 3))
 		require.NoError(t, err)
 		require.Equal(t, numbers(0, 4), f.values("a", 0))
 		require.Equal(t, int16(1), f.headers()[len(f.headers())-1].ProducerEpoch)
@@ -133,7 +136,8 @@ func TestExpiredProducerStateIsNoProblem(t *testing.T) {
 	f := newFake(map[string]int{"a": 1})
 	p := newProducer(t, f, Config{})
 	for i := range 3 {
-		f.part("a", 0).producers = map[int64]*fakeProducer{} // a leader without state takes any sequence
+		// a leader without state takes any sequence
+		f.part("a", 0).producers = map[int64]*fakeProducer{}
 		_, err := p.Send(t.Context(), value("a", i))
 		require.NoError(t, err)
 	}

@@ -151,7 +151,8 @@ func TestAcksDecideWhetherSendWaitsForTheDisk(t *testing.T) {
 			offset int64
 		}{{record.AcksAll, time.Second, 1}, {record.AcksLeader, time.Second, 3}, {record.AcksNone, 0, -1}} {
 			p := start(t, c, producer.Config{Acks: want.acks})
-			_, err := p.Send(t.Context(), record.String("a", "", "first")) // creates the partition's files
+			// creates the partition's files
+			_, err := p.Send(t.Context(), record.String("a", "", "first"))
 			require.NoError(t, err)
 			before := p.Stats()
 			time.Sleep(time.Minute) // in the bubble: the disk is idle

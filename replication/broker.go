@@ -80,8 +80,8 @@ func (c *Cluster) bury(b *broker, l *log.Log) error {
 	return err
 }
 
-// isDown says that nothing is left of a broker's incarnation, when its last call of the file system is
-// over.
+// isDown says that nothing is left of a broker's incarnation, when its
+// last call of the file system is over.
 func (c *Cluster) isDown(b *broker) {
 	b.session.End()
 	b.session.Wait()
@@ -102,8 +102,8 @@ func (c *Cluster) takeTurn(id int32) error {
 	return nil
 }
 
-// endTurn lets another broker come or go. Whoever kills this one meanwhile comes first: it is cut off,
-// and nobody else must be before the metadata says so.
+// endTurn lets another broker come or go. Whoever kills this one meanwhile comes first: it is cut
+// off, and nobody else must be before the metadata says so.
 func (c *Cluster) endTurn() {
 	c.mu.Lock()
 	b := c.brokers[c.turning]

@@ -9,11 +9,11 @@ import (
 	"github.com/stratalog/strata/log"
 )
 
-// AddBroker adds a broker to the cluster and starts it, and returns its id; 0 asks for the next one.
-// Its directory is new, or that of a broker of this cluster that was removed or that Config did not
-// ask for: then it serves what it has. What there is stays where it is; new partitions are placed on
-// it too. The next Open has to be told of it: a Config with another number of Brokers, or without its
-// BrokerSpec, leaves it out.
+// AddBroker adds a broker to the cluster and starts it, and returns its id; 0 asks for the next
+// one. Its directory is new, or that of a broker of this cluster that was removed or that Config
+// did not ask for: then it serves what it has. What there is stays where it is; new partitions are
+// placed on it too. The next Open has to be told of it: a Config with another number of Brokers, or
+// without its BrokerSpec, leaves it out.
 //
 // Errors: ErrBrokerExists, ErrTooManyBrokers, ErrUnknownBroker for an id below 0, those of
 // StartBroker; nothing has changed then, but that a directory may have been made. If ctx ends first
@@ -90,11 +90,11 @@ func (c *Cluster) dropPlace(b *broker) {
 }
 
 // RemoveBroker takes a broker out of the cluster for good; if it runs it is stopped. Its directory
-// stays as it is, and an Open that is told of it, or finds it in Config.Dir with Brokers 0, takes it
-// for one that is added.
+// stays as it is, and an Open that is told of it, or finds it in Config.Dir with
+// Brokers 0, takes it for one that is added.
 //
-// Errors: ErrUnknownBroker; a *ReplicasError if it has replicas of partitions, which must be moved or
-// deleted before; ErrLastBroker; nothing has changed then. Those of StopBroker; ErrClosed.
+// Errors: ErrUnknownBroker; a *ReplicasError if it has replicas of partitions, which must be moved
+// or deleted before; ErrLastBroker; nothing has changed then. Those of StopBroker; ErrClosed.
 func (c *Cluster) RemoveBroker(ctx context.Context, id int32) error {
 	if err := c.await(ctx, func() error { return c.removeBroker(id, false) }); err != nil {
 		return fmt.Errorf("remove broker %d: %w", id, err)
@@ -102,11 +102,11 @@ func (c *Cluster) RemoveBroker(ctx context.Context, id int32) error {
 	return nil
 }
 
-// RemoveLostBroker is RemoveBroker of a broker whose disk is lost: it gives up the replicas that only
-// it had. Their partitions have no leader, until they are deleted or a broker of that id is added. If
-// its directory is new, they begin there anew with nothing in them, at offset 0 in another leader
-// epoch; if the old one was found after all, with what they had. The broker must not run:
-// ErrBrokerRunning.
+// RemoveLostBroker is RemoveBroker of a broker whose disk is lost: it gives up the replicas
+// that only it had. Their partitions have no leader, until they are deleted or a broker of
+// that id is added. If its directory is new, they begin there anew with nothing in them, at
+// offset 0 in another leader epoch; if the old one was found after all, with what they had.
+// The broker must not run: ErrBrokerRunning.
 func (c *Cluster) RemoveLostBroker(ctx context.Context, id int32) error {
 	if err := c.await(ctx, func() error { return c.removeBroker(id, true) }); err != nil {
 		return fmt.Errorf("remove lost broker %d: %w", id, err)

@@ -100,8 +100,8 @@ func TestBrokerThatCannotStartIsNotAdded(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A disk is lost and replaced: its partitions are given up only when somebody says so, and readers can
-// tell from the leader epoch.
+// A disk is lost and replaced: its partitions are given up only when somebody says so, and
+// readers can tell from the leader epoch.
 func TestLostDiskIsReplacedWhenItsPartitionsAreGivenUp(t *testing.T) {
 	ds := newDisks(3)
 	c := openWith(t, ds.config())

@@ -97,8 +97,8 @@ func TestAppendUnderWayIsNotAcknowledgedAfterAKill(t *testing.T) {
 	})
 }
 
-// On a real disk a call of the system cannot be called back: the next incarnation waits for it, and it
-// confirms nothing.
+// On a real disk a call of the system cannot be called back: the next incarnation
+// waits for it, and it confirms nothing.
 func TestNextIncarnationWaitsForTheLastCallOfTheOneBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Faulty(vfs.OS())
@@ -232,8 +232,8 @@ func TestBrokerThatHangsIsKilled(t *testing.T) {
 	})
 }
 
-// A snapshot of several batches that a broker is killed in is taken back, and counts for nobody; the
-// broker's copy, which has a part of it, parts from the others there.
+// A snapshot of several batches that a broker is killed in is taken back, and counts for nobody;
+// the broker's copy, which has a part of it, parts from the others there.
 func TestBrokerIsKilledInTheMiddleOfASnapshot(t *testing.T) {
 	for _, killed := range []int32{1, 3} {
 		for _, op := range []vfs.Op{vfs.OpSync, vfs.OpWrite} {
@@ -266,8 +266,8 @@ func TestBrokerIsKilledInTheMiddleOfASnapshot(t *testing.T) {
 	}
 }
 
-// Partitions that a killed broker leads still, since the disks of the others failed when they were to
-// lose it, are led in another epoch when it is back: it may have lost records of this one.
+// Partitions that a killed broker leads still, since the disks of the others failed when they were
+// to lose it, are led in another epoch when it is back: it may have lost records of this one.
 func TestBrokerNeverGoesOnInTheEpochThatItWasKilledIn(t *testing.T) {
 	ds := newDisks(3)
 	c := openWith(t, ds.config())

@@ -12,12 +12,12 @@ import (
 
 // StartBroker starts a broker that is down: one that was stopped, killed, fenced because its disk
 // failed, or missing when the cluster was opened. It opens what is in the directory, as Open does,
-// brings its copy of the metadata up to date, and registers in a new incarnation; its partitions have
-// a leader again, in another leader epoch. When StartBroker returns nil the broker serves.
+// brings its copy of the metadata up to date, and registers in a new incarnation; its partitions
+// have a leader again, in another leader epoch. When StartBroker returns nil the broker serves.
 //
 // Errors: ErrUnknownBroker, ErrBrokerRunning, a *DirectoryError if the directory is not what it was
-// (ErrDiskReplaced if it has come back empty, ErrForeign, ErrMixed, ErrDamaged, ErrLocked), those of
-// the disk, ErrClosed; the broker is down then. If ctx ends first it may still start.
+// (ErrDiskReplaced if it has come back empty, ErrForeign, ErrMixed, ErrDamaged, ErrLocked), those
+// of the disk, ErrClosed; the broker is down then. If ctx ends first it may still start.
 func (c *Cluster) StartBroker(ctx context.Context, id int32) error {
 	if err := c.await(ctx, func() error { return c.startBroker(id) }); err != nil {
 		return fmt.Errorf("start broker %d: %w", id, err)
@@ -100,7 +100,8 @@ func (c *Cluster) openNode(b *broker) (*node, error) {
 }
 
 // rejoin makes a loaded broker one of those that serve. seen is the version of the metadata that it
-// was loaded by. Metadata does not change meanwhile, so nothing is deleted or altered behind its back.
+// was loaded by. Metadata does not change meanwhile, so nothing
+// is deleted or altered behind its back.
 func (c *Cluster) rejoin(b *broker, opened []*loaded, seen int64) error {
 	if err := c.takeTurn(b.id); err != nil {
 		return err
@@ -116,8 +117,8 @@ func (c *Cluster) rejoin(b *broker, opened []*loaded, seen int64) error {
 			return err
 		}
 	}
-	// A partition that it leads still, because that could not be written when it was fenced, loses its
-	// leader now: what comes must be in another epoch than what the broker may have lost.
+	// A partition that it leads still, because that could not be written when it was fenced, loses
+	// its leader now: what comes must be in another epoch than what the broker may have lost.
 	if err := c.relead(); err != nil {
 		return err
 	}

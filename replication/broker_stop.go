@@ -13,8 +13,8 @@ import (
 // StopBroker ends a broker in order. The metadata says in Kafka's order that it is about to leave,
 // that its partitions have lost their leader, and that it is fenced; then what is under way on it
 // ends, and its directory is closed as Close closes it. Appends that it has taken are acknowledged;
-// later ones, reads and waits end with ErrNotLeader at once. If the broker is controller another one
-// is from then on. When StopBroker returns nothing of the incarnation is left.
+// later ones, reads and waits end with ErrNotLeader at once. If the broker is controller another
+// one is from then on. When StopBroker returns nothing of the incarnation is left.
 //
 // Errors: ErrUnknownBroker, ErrBrokerDown, ErrLastBroker, with nothing changed; those of the disks;
 // ErrClosed. If ctx ends first it may still happen.
@@ -79,15 +79,16 @@ func (c *Cluster) leaveNow(id int32) (*broker, *log.Log, error) {
 }
 
 // KillBroker ends a broker as a loss of power does. From one moment on nothing that it does reaches
-// its disk, and nothing completes that is under way: an append that is not acknowledged yet ends with
-// partition.ErrNotLeaderAfterAppend, or ErrNotLeader if nothing was appended, also if its sync ends
-// well later; reads and waits end with ErrNotLeader. Then the metadata fences it, and its partitions
-// have no leader. If it was controller, also in the middle of a change, another one is, and the
-// change is made.
+// its disk, and nothing completes that is under way: an append that is not acknowledged yet
+// ends with partition.ErrNotLeaderAfterAppend, or ErrNotLeader if nothing was appended, also if
+// its sync ends well later; reads and waits end with ErrNotLeader. Then the metadata fences it,
+// and its partitions have no leader. If it was controller, also in the middle of a change,
+// another one is, and the change is made.
 //
-// On a vfs.MemFS what was not synced is gone. On other file systems, the operating system's for one,
-// it is as when the process is killed: what was written is there, and the next incarnation waits for
-// the last call of the system. When KillBroker returns nothing of the incarnation is left.
+// On a vfs.MemFS what was not synced is gone. On other file systems, the operating
+// system's for one, it is as when the process is killed: what was written is there,
+// and the next incarnation waits for the last call of the system. When KillBroker
+// returns nothing of the incarnation is left.
 //
 // There is no session to time out: unlike in Kafka the others know at once. A broker that is just
 // starting or stopping can be killed too, and the call that does so ends.

@@ -16,8 +16,8 @@ import (
 // A Cluster is a cluster of brokers in one process. All methods are safe for concurrent use.
 //
 // The way of a change of metadata: decided by the controller against the image, written to its log
-// as one batch, applied to the image, followed by the brokers. The image at open comes from the same
-// log through the same apply.
+// as one batch, applied to the image, followed by the brokers. The image at open comes
+// from the same log through the same apply.
 type Cluster struct {
 	cfg       Config
 	defaults  map[string]string // the keys of cfg.Defaults
@@ -33,8 +33,9 @@ type Cluster struct {
 	// changing has room for one: who changes the metadata puts a value in, from the decision until
 	// all that the change implies is done. A backup does while it copies the metadata.
 	changing chan struct{}
-	// turnover has room for one: who takes a broker out of those that serve, or puts one in, and has
-	// changing after it. So no two brokers are cut off before the metadata says so of the first.
+	// turnover has room for one: who takes a broker out of those that serve, or
+	// puts one in, and has changing after it. So no two brokers are cut off before
+	// the metadata says so of the first.
 	turnover chan struct{}
 	closing  chan struct{}  // closed when Close begins
 	done     chan struct{}  // closed when it is through

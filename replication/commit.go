@@ -49,9 +49,10 @@ func (c *Cluster) commit(recs []metarecord.Record) (version int64, out *fencing,
 	return version, out, nil
 }
 
-// takeOut takes brokers out of the set, with a change that is committed on the copies of the others;
-// those of them that fail meanwhile go, too, and are put into failed. The image does not contain
-// before yet, which is the change that the copies failed in. named are the sets that a copy may name.
+// takeOut takes brokers out of the set, with a change that is committed on the copies of
+// the others; those of them that fail meanwhile go, too, and are put into failed. The
+// image does not contain before yet, which is the change that the copies failed in.
+// named are the sets that a copy may name.
 func (c *Cluster) takeOut(failed map[int32]error, named [][]int32, before []metarecord.Record) (out *fencing, err error) {
 	m := c.meta
 	out = &fencing{causes: map[int32]error{}}
@@ -92,8 +93,9 @@ var errLeaves = errors.New("leaves")
 // cause returns why the brokers were taken out.
 func (f *fencing) cause() error { return errors.Join(slices.Collect(maps.Values(f.causes))...) }
 
-// takeOutStuck takes brokers out of the set whose copies have batches that the others have taken back.
-// What the others write from now on must be in another epoch, or nothing tells the copies apart.
+// takeOutStuck takes brokers out of the set whose copies have batches that the
+// others have taken back. What the others write from now on must be in another
+// epoch, or nothing tells the copies apart.
 func (c *Cluster) takeOutStuck(stuck map[int32]error) (out *fencing, err error) {
 	m := c.meta
 	cause := errors.Join(slices.Collect(maps.Values(stuck))...)
@@ -110,8 +112,8 @@ func (c *Cluster) takeOutStuck(stuck map[int32]error) (out *fencing, err error) 
 	return c.takeOut(stuck, named, nil)
 }
 
-// expel takes a broker out of the set, because it leaves or was cut off. It must not be the last one.
-// By who has changing. If its copy failed in a change it is out already.
+// expel takes a broker out of the set, because it leaves or was cut off. It must not be the last
+// one. By who has changing. If its copy failed in a change it is out already.
 func (c *Cluster) expel(id int32) error {
 	m := c.meta
 	if m.failure != nil || m.copies[id] == nil {

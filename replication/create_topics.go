@@ -100,13 +100,13 @@ func collision(name, other string) error {
 // CreateTopic creates a topic. When it returns nil the topic is on stable storage and can be
 // written to. Its partitions get their directories when they are first written.
 //
-// With cfg.ID it may be called again if the outcome is not known: nil says that the topic is there, as
-// asked for, whichever call created it.
+// With cfg.ID it may be called again if the outcome is not known: nil says that the topic is there,
+// as asked for, whichever call created it.
 //
-// Errors: ErrTopicExists, ErrTopicIDInUse, ErrInvalidTopic (also if only '.' and '_' distinguish the name from an
-// existing one), ErrInvalidPartitions, ErrInvalidReplicationFactor, ErrInvalidAssignment,
-// ErrPolicyViolation (more than 10,000 partitions), *topic.ConfigError, ErrClosed, ctx's. If ctx
-// ends during the call the topic may be created all the same.
+// Errors: ErrTopicExists, ErrTopicIDInUse, ErrInvalidTopic (also if only '.' and '_' distinguish
+// the name from an existing one), ErrInvalidPartitions, ErrInvalidReplicationFactor,
+// ErrInvalidAssignment, ErrPolicyViolation (more than 10,000 partitions), *topic.ConfigError,
+// ErrClosed, ctx's. If ctx ends during the call the topic may be created all the same.
 func (c *Cluster) CreateTopic(ctx context.Context, name string, cfg topic.Config) error {
 	n, err := c.newTopic(name, cfg)
 	if err != nil {

@@ -19,14 +19,14 @@
 //   - The partitions of a broker that is not there have no leader, and those of others serve. It
 //     comes back with all it had. A directory that is another broker's, or another cluster's, is
 //     refused; one that has come back empty is not taken for the broker's.
-//   - The loss of one disk, or of any fewer than half of them, loses no metadata: every broker keeps
-//     a copy, and a change is made when it is durable on all that are in sync. A broker whose copy
-//     fails is fenced, and another one is controller if need be.
-//   - Brokers are stopped, killed and started while the cluster runs, the controller among them. What a
-//     killed broker has not acknowledged by then is never acknowledged, and nothing that it does reaches
-//     its disk afterwards.
-//   - A disk that fails, while the cluster opens or later, costs its broker and nothing else. What only a
-//     lost disk had is given up when somebody says so (RemoveLostBroker), and never before.
+//   - The loss of one disk, or of any fewer than half of them, loses no metadata: every broker
+//     keeps a copy, and a change is made when it is durable on all that are in sync. A broker whose
+//     copy fails is fenced, and another one is controller if need be.
+//   - Brokers are stopped, killed and started while the cluster runs, the controller among them.
+//     What a killed broker has not acknowledged by then is never acknowledged, and nothing that it
+//     does reaches its disk afterwards.
+//   - A disk that fails, while the cluster opens or later, costs its broker and nothing else. What
+//     only a lost disk had is given up when somebody says so (RemoveLostBroker), and never before.
 //   - A damaged partition is offline, with the reason in its calls' errors; all others serve.
 //   - Nothing polls and no partition has a goroutine: 10,000 idle partitions cost memory only.
 //

@@ -35,8 +35,8 @@ var (
 	ErrBrokerRunning = errors.New("replication: broker is running")
 	// ErrBrokerDown refuses to stop or kill a broker that does not run.
 	ErrBrokerDown = errors.New("replication: broker is not running")
-	// ErrLastBroker refuses to end the last broker that serves: the metadata would be nowhere. Close
-	// the cluster instead.
+	// ErrLastBroker refuses to end the last broker that serves: the metadata would be
+	// nowhere. Close the cluster instead.
 	ErrLastBroker = errors.New("replication: last broker that serves")
 
 	// ErrInvalidTopic is topic.ErrInvalidName: no such topic can exist.
@@ -77,8 +77,8 @@ var (
 // the directory was changed.
 type DirectoryError struct {
 	Dir string
-	// Reason is ErrLocked, ErrNewerFormat, ErrDamaged, ErrForeign or another of the above; errors.Is
-	// sees it.
+	// Reason is ErrLocked, ErrNewerFormat, ErrDamaged, ErrForeign or
+	// another of the above; errors.Is sees it.
 	Reason error
 	Advice string // what to do
 	Err    error  // the cause, may be nil; errors.Is and errors.As see it too

@@ -119,8 +119,8 @@ type arrival struct {
 	rack                   string
 }
 
-// register returns the record with which a broker serves from now on, in a new incarnation. Its epoch
-// is the offset of the record, as in Kafka: it grows, also over restarts.
+// register returns the record with which a broker serves from now on, in a new incarnation. Its
+// epoch is the offset of the record, as in Kafka: it grows, also over restarts.
 func (m *image) register(all ...arrival) (recs []metarecord.Record) {
 	for i, a := range all {
 		rec := &metarecord.RegisterBroker{

@@ -33,8 +33,9 @@ func (n *node) openCopy() (*log.Log, error) {
 }
 
 // openMetadata opens the copies that there are, applies the newest to the image, and has the
-// controller take over. asked are the brokers that the configuration asks for. A copy that cannot be
-// written then is as good as missing: without it there may be another newest one, and another epoch.
+// controller take over. asked are the brokers that the configuration asks for. A
+// copy that cannot be written then is as good as missing: without it there may be
+// another newest one, and another epoch.
 func (c *Cluster) openMetadata(claims []claim, asked []int32) error {
 	c.meta = &metaLog{
 		copies: map[int32]*log.Log{}, apart: map[int32]*log.Log{}, causes: map[int32]error{},
@@ -134,8 +135,8 @@ func (c *Cluster) openCopies() error {
 const epochGap = 1 << 10
 
 // followNewest brings the copies of the set in force up to the newest, and begins the controller's
-// epoch on all of them. Only then may it write. The others join one by one afterwards. broken is the
-// broker whose copy failed, 0 if it was none of them.
+// epoch on all of them. Only then may it write. The others join one by one afterwards. broken is
+// the broker whose copy failed, 0 if it was none of them.
 func (c *Cluster) followNewest() (broken int32, err error) {
 	m := c.meta
 	for _, n := range c.nodes {

@@ -181,8 +181,8 @@ func TestBrokerWhoseCopyFailsIsFencedAndTheChangeIsMade(t *testing.T) {
 	}
 }
 
-// A disk breaks while everything is in use: what was acknowledged is there, the copies are equal, and
-// no call hangs.
+// A disk breaks while everything is in use: what was acknowledged is there,
+// the copies are equal, and no call hangs.
 func TestBrokerIsFencedAmidTraffic(t *testing.T) {
 	for round := range 10 {
 		ds := newDisks(3)
@@ -357,8 +357,8 @@ func TestBrokerThatCannotKeepTheMetadataDoesNotJoin(t *testing.T) {
 	ds.requireEqualCopies(t)
 }
 
-// A disk that fails while the cluster opens costs its broker, whichever call it is that fails first,
-// and nothing else.
+// A disk that fails while the cluster opens costs its broker, whichever call it
+// is that fails first, and nothing else.
 func TestBrokerWhoseDiskFailsAtOpenIsDown(t *testing.T) {
 	origin := newDisks(3)
 	c, err := Open(origin.config())

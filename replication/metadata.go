@@ -188,8 +188,8 @@ func (c *Cluster) findLocked(tp record.TopicPartition) (*topicImage, partitionIm
 	return t, t.partitions[tp.Partition], nil
 }
 
-// leaderReplica returns the replica that leads a partition, for a caller that asked a broker for it,
-// which has to be the leader, or anyBroker.
+// leaderReplica returns the replica that leads a partition, for a caller that asked a broker for
+// it, which has to be the leader, or anyBroker.
 func (c *Cluster) leaderReplica(tp record.TopicPartition, asked int32) (*replica, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -65,8 +65,8 @@ func (m *metaLog) epoch() int32 {
 	return epoch
 }
 
-// beginEpoch makes a new epoch durable on all copies, so many higher than the newest of them. broken is
-// the broker whose copy failed.
+// beginEpoch makes a new epoch durable on all copies, so many higher than the newest of them.
+// broken is the broker whose copy failed.
 func (m *metaLog) beginEpoch(step int32) (broken int32, err error) {
 	epoch := int32(-1)
 	for _, l := range m.copies {
@@ -175,10 +175,11 @@ func (m *metaLog) drop(failed map[int32]error, named [][]int32) error {
 	return m.takeOver(failed, named)
 }
 
-// takeOver begins a new epoch on the copies that are left. Those that fail in it are taken out, too,
-// and put into failed, as long as the others have half of each of the sets named. One that cannot be
-// spared is asked again, once: beginning an epoch replaces a file, and fails without a trace. Each
-// attempt has an epoch of its own, because the copy that failed may have begun the one before.
+// takeOver begins a new epoch on the copies that are left. Those that fail in it are taken
+// out, too, and put into failed, as long as the others have half of each of the sets
+// named. One that cannot be spared is asked again, once: beginning an epoch replaces a
+// file, and fails without a trace. Each attempt has an epoch of its own, because the copy
+// that failed may have begun the one before.
 func (m *metaLog) takeOver(failed map[int32]error, named [][]int32) error {
 	asked := map[int32]bool{}
 	for step := int32(1); ; step++ {
@@ -198,8 +199,8 @@ func (m *metaLog) takeOver(failed map[int32]error, named [][]int32) error {
 	}
 }
 
-// detach takes copies that failed out of those that are written to. If the controller's own is among
-// them another broker is controller, which needs an epoch.
+// detach takes copies that failed out of those that are written to. If the controller's own is
+// among them another broker is controller, which needs an epoch.
 func (m *metaLog) detach(failed map[int32]error) (another bool) {
 	for id := range failed {
 		if l := m.copies[id]; l != nil {

@@ -183,7 +183,8 @@ func (n *node) remove(t *topicImage) error {
 	})
 }
 
-// putOut puts the directory of a deleted topic's replica aside, to be deleted when the delay is over.
+// putOut puts the directory of a deleted topic's replica aside,
+// to be deleted when the delay is over.
 func (n *node) putOut(r *replica) error {
 	aside, err := putAside(n.fs, n.root, partitionDir(r.tp), deleteSuffix)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,14 +18,14 @@ import (
 // open brings up the brokers whose directories are there, in this order:
 //
 //  1. All directories are checked. Nothing is written if one of them cannot be what it should be.
-//  2. Those that have an identity are locked. From here on a broker whose disk fails is down, if the
-//     others can do without it.
+//  2. Those that have an identity are locked. From here on a broker whose disk fails is
+//     down, if the others can do without it.
 //  3. The newest copy of the metadata is read, if there are enough of them. It says which brokers
 //     there were: a new directory is made for one that was not, while one that has lost its
 //     directory stays down.
 //  4. The controller takes over, in a new epoch on equal copies: brokers that are here serve, those
-//     that are new or were away one after the other, the rest are fenced, and partitions get or lose
-//     their leaders accordingly.
+//     that are new or were away one after the other, the rest are fenced, and partitions get
+//     or lose their leaders accordingly.
 //  5. The brokers load what is in their directories, and lead.
 func (c *Cluster) open() error {
 	all, err := c.cfg.locations()
@@ -118,7 +118,8 @@ func (c *Cluster) take(cl claim, session *vfs.Session) (*node, error) {
 	return n, c.identify(n, cl)
 }
 
-// identify finds out which disk the locked directory of a node is, and makes a new one the cluster's.
+// identify finds out which disk the locked directory of a node
+// is, and makes a new one the cluster's.
 func (c *Cluster) identify(n *node, cl claim) error {
 	meta, err := checkDirectory(cl.fs, cl.root, cl.id) // again: only now nobody else can change it
 	switch {
@@ -250,7 +251,8 @@ func (c *Cluster) load() error {
 	})
 }
 
-// cannotLoad takes a broker out whose directory cannot be read. It is an error if it is the last one.
+// cannotLoad takes a broker out whose directory cannot be read.
+// It is an error if it is the last one.
 func (c *Cluster) cannotLoad(n *node, opened []*loaded, cause error) error {
 	_ = closeLoaded(opened) // the disk fails
 	if len(c.nodes) == 1 {

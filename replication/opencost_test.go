@@ -52,8 +52,8 @@ func TestOpenMakesFewCallsForEachPartition(t *testing.T) {
 			few, many := cost(10), cost(60)
 			var each [3]float64
 			for i := range each {
-				// A call of the cluster's own goroutines may be in one count and not in the other; one for each
-				// partition is 50.
+				// A call of the cluster's own goroutines may be in one count and not in the other;
+				// one for each partition is 50.
 				each[i] = math.Round((many[i] - few[i]) / 50)
 			}
 			t.Logf("each partition: %v calls, changes, reads", each)

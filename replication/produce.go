@@ -11,9 +11,10 @@ import (
 
 // Produce hands the request to the leader of its partition, in the order of the calls for one
 // partition. It does not wait; req.Done is called exactly once. Besides partition's errors Done may
-// get ErrUnknownTopic (also if the topic has another id than the request says), ErrNotLeader (nothing
-// was appended), partition.ErrNotLeaderAfterAppend (it may be) and ErrClosed; partition.ErrClosed means that the topic was deleted, or the cluster closed, in the
-// middle: look at the metadata again.
+// get ErrUnknownTopic (also if the topic has another id than the request says),
+// ErrNotLeader (nothing was appended), partition.ErrNotLeaderAfterAppend (it may be) and
+// ErrClosed; partition.ErrClosed means that the topic was deleted, or the cluster closed,
+// in the middle: look at the metadata again.
 func (c *Cluster) Produce(req *partition.ProduceRequest) { c.produce(req, anyBroker) }
 
 func (c *Cluster) produce(req *partition.ProduceRequest, asked int32) {
@@ -45,7 +46,8 @@ func refuse(req *partition.ProduceRequest, err error) {
 
 // Partition returns the replica of tp that leads, opening it and creating its files if need be. It
 // is for coordinators that keep their state in a partition; it stays valid until the topic is
-// deleted, its broker ends (then it answers ErrNotLeader), or the cluster is closed. It blocks until the partition is open.
+// deleted, its broker ends (then it answers ErrNotLeader), or the cluster is closed.
+// It blocks until the partition is open.
 func (c *Cluster) Partition(tp record.TopicPartition) (*partition.Partition, error) {
 	return c.openLeader(tp, anyBroker)
 }

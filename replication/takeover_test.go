@@ -18,8 +18,8 @@ func (c *Cluster) end(t *testing.T, id int32, kill bool) error {
 	return c.StopBroker(t.Context(), id)
 }
 
-// Another disk fails while a controller goes, once, whichever of its calls that is, or for good: its broker is fenced,
-// another one is controller, and the metadata can be changed as before.
+// Another disk fails while a controller goes, once, whichever of its calls that is, or for good:
+// its broker is fenced, another one is controller, and the metadata can be changed as before.
 func TestDiskFailsWhileTheNextControllerTakesOver(t *testing.T) {
 	for _, n := range []int{4, 5} {
 		for _, bad := range []int{2, n} { // the next controller, and one that only follows
@@ -33,8 +33,8 @@ func TestDiskFailsWhileTheNextControllerTakesOver(t *testing.T) {
 	}
 }
 
-// With three brokers the other two are both needed when one is gone: a copy that fails once to begin the
-// epoch is asked again.
+// With three brokers the other two are both needed when one is gone: a copy that fails
+// once to begin the epoch is asked again.
 func TestCopyThatCannotBeSparedIsAskedAgain(t *testing.T) {
 	for _, file := range []string{"leader-epoch-checkpoint*", "strata.state*"} {
 		for _, bad := range []int{2, 3} {
@@ -73,7 +73,8 @@ func failInTakeOver(t *testing.T, n, bad int, kill bool, fault vfs.Fault) {
 	ds.requireEqualCopies(t)
 }
 
-// When too few copies begin the epoch it is final, until the next open, which finds all that was there.
+// When too few copies begin the epoch it is final, until the next
+// open, which finds all that was there.
 func TestTakeOverWithTooFewIsFinal(t *testing.T) {
 	ds := newDisks(3)
 	c := openWith(t, ds.config())

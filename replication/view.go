@@ -68,9 +68,9 @@ func (v View) Partition(tp record.TopicPartition) (*partition.Partition, error) 
 // Written is Cluster.Written.
 func (v View) Written(tp record.TopicPartition) (bool, error) { return v.c.isWritten(tp, v.broker) }
 
-// TopicSettings returns the effective settings of a topic on the broker: a setting that a topic does
-// not make may have another value on each (AlterBrokerConfig). Errors: ErrUnknownTopic, ErrClosed.
-// It does not block.
+// TopicSettings returns the effective settings of a topic on the broker: a setting that a
+// topic does not make may have another value on each (AlterBrokerConfig). Errors:
+// ErrUnknownTopic, ErrClosed. It does not block.
 func (v View) TopicSettings(name string) (topic.Settings, error) {
 	v.c.mu.RLock()
 	t, closed := v.c.image.topics[name], v.c.closed

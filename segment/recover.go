@@ -21,8 +21,8 @@ type RecoverOptions struct {
 	UnsyncedWindow int64
 	// Gapless says that no batch leaves an offset out: one that does is no good batch.
 	Gapless bool
-	// Below is where the next segment begins: an offset from there on is none of this one's. 0: there
-	// is none, or it is not known.
+	// Below is where the next segment begins: an offset from there on is none of this one's. 0:
+	// there is none, or it is not known.
 	Below int64
 	// Full checks every byte and builds the indexes anew, whatever SameBoot says.
 	Full bool
@@ -134,8 +134,9 @@ func (s *Segment) CutTail() error {
 	return nil
 }
 
-// KeepTail is CutTail that leaves the space reserved behind the end, which holds nothing but zeros, for
-// the appends to come. Close, Finish and TrimTail give it back. For the writer, before anything else.
+// KeepTail is CutTail that leaves the space reserved behind the end, which holds
+// nothing but zeros, for the appends to come. Close, Finish and TrimTail give it back.
+// For the writer, before anything else.
 func (s *Segment) KeepTail() error {
 	s.mu.Lock()
 	s.untrimmed = s.alloc > s.published().size

@@ -2,8 +2,8 @@ package segment
 
 import "fmt"
 
-// How far zeros are written ahead: as far as the segment is long, since there may be many short ones,
-// but for zeroAppends appends at most, and within these bounds.
+// How far zeros are written ahead: as far as the segment is long, since there may be many short
+// ones, but for zeroAppends appends at most, and within these bounds.
 const (
 	zeroAppends  = 32
 	minZeros     = 16 << 10
@@ -15,7 +15,8 @@ const (
 
 var zeros [smallZeros]byte
 
-// zeroAhead returns how many zeros are to be written behind an append of n bytes to a segment of size.
+// zeroAhead returns how many zeros are to be written behind an
+// append of n bytes to a segment of size.
 func zeroAhead(size int64, n int) int64 {
 	return min(max(size, minZeros), max(smallZeros, min(int64(n)*zeroAppends, mostZeros)))
 }

@@ -24,15 +24,15 @@ type Config struct {
 	// which is 1 unless set. Kafka: default.replication.factor.
 	ReplicationFactor int
 
-	// Assignment says which brokers have the replicas of each partition, the preferred leader first;
-	// Partitions and ReplicationFactor may be left 0 then. nil: the cluster places them. It is for the
-	// creation of a topic only, not for defaults.
+	// Assignment says which brokers have the replicas of each partition, the preferred leader
+	// first; Partitions and ReplicationFactor may be left 0 then. nil: the cluster places them. It
+	// is for the creation of a topic only, not for defaults.
 	Assignment [][]int32
 
 	// ID is the id that the topic gets; zero: the cluster draws one. A caller that draws it, with
-	// NewID, may repeat a creation of which it does not know the outcome: a topic of that id with the
-	// same name, partitions and settings is its own, and no error. It is for the creation of a topic
-	// only, not for defaults.
+	// NewID, may repeat a creation of which it does not know the outcome: a topic of that id
+	// with the same name, partitions and settings is its own, and no error. It is for the
+	// creation of a topic only, not for defaults.
 	ID ID
 
 	// MinInSyncReplicas; 0 means the cluster's default, which is 1 unless set. Kafka:

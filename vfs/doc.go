@@ -9,8 +9,8 @@
 //   - What File.Sync and SyncDir have confirmed survives every MemFS.Crash. Of the rest a crash
 //     leaves any mixture a disk could: blocks, sizes and names, kept, lost or torn. The same seed
 //     gives the same mixture.
-//   - A Session ends as a process does that is killed: nothing it does later reaches the file system
-//     below, and no call of it that was under way confirms anything.
+//   - A Session ends as a process does that is killed: nothing it does later reaches the file
+//     system below, and no call of it that was under way confirms anything.
 //   - What ReadOnly returns refuses every change and sees those of others.
 //   - Nothing here waits while holding a lock, so all of it works in a testing/synctest bubble,
 //     delays in virtual time.

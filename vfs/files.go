@@ -25,14 +25,14 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 	return b, nil
 }
 
-// wholeReader is implemented by file systems of this package that read a small file with fewer calls than
-// opening a File takes. A start reads several files of each log.
+// wholeReader is implemented by file systems of this package that read a small file with fewer
+// calls than opening a File takes. A start reads several files of each log.
 type wholeReader interface {
 	readFile(name string) ([]byte, error)
 }
 
-// RealPathIn is fsys.RealPath of a name in a directory whose own real path is known: one look at the name
-// itself, where the file system can, instead of one at each directory above it.
+// RealPathIn is fsys.RealPath of a name in a directory whose own real path is known: one look at
+// the name itself, where the file system can, instead of one at each directory above it.
 func RealPathIn(fsys FS, realDir, name string) (string, error) {
 	if r, ok := fsys.(linkTeller); ok {
 		if link, err := r.isLink(name); err != nil || !link {
@@ -42,7 +42,8 @@ func RealPathIn(fsys FS, realDir, name string) (string, error) {
 	return fsys.RealPath(name)
 }
 
-// linkTeller is implemented by file systems that can tell whether a name, which must exist, is a symbolic link.
+// linkTeller is implemented by file systems that can tell whether a name,
+// which must exist, is a symbolic link.
 type linkTeller interface {
 	isLink(name string) (bool, error)
 }
@@ -71,9 +72,9 @@ func WriteFile(fsys FS, name string, data []byte) error {
 	return WriteFileBeside(fsys, name, data, nil)
 }
 
-// WriteFileBeside is WriteFile that calls beside while the content is written and synced, and waits for
-// it before the file gets its name: for what has to be on stable storage before the file is there, and
-// takes the time of another sync. If beside fails nothing was replaced.
+// WriteFileBeside is WriteFile that calls beside while the content is written and synced, and waits
+// for it before the file gets its name: for what has to be on stable storage before the file is
+// there, and takes the time of another sync. If beside fails nothing was replaced.
 func WriteFileBeside(fsys FS, name string, data []byte, beside func() error) error {
 	tmp := name + ".tmp"
 	var wg sync.WaitGroup

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openFile is os.OpenFile for regular files. That one offers each descriptor to the runtime's poller,
-// which refuses files of this kind: five calls of the system for each file, and a log has several.
+// openFile is os.OpenFile for regular files. That one offers each descriptor to
+// the runtime's poller, which refuses files of this kind: five calls of the system
+// for each file, and a log has several.
 func openFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	fd, err := openFd(name, flag, perm)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // ErrEnded is what a Session answers when it has ended.
 var ErrEnded = errors.New("vfs: session has ended")
 
-// A Session is a file system as one user of it sees it who can be cut off, as a process is that gets
-// killed. Until End it does what the file system below does.
+// A Session is a file system as one user of it sees it who can be cut off, as a process is that
+// gets killed. Until End it does what the file system below does.
 //
 //   - A call that begins after End fails with an error matching ErrEnded, and changes nothing.
 //   - A call under way at End fails likewise, whatever it has done: a Sync that ends later confirms
@@ -26,8 +26,8 @@ type Session struct {
 	ended atomic.Bool
 	over  chan struct{} // closed by End
 
-	// calls are under way. Who leaves as the last one after End closes idle: a call is counted before
-	// it looks at ended, so none that was let in is missed.
+	// calls are under way. Who leaves as the last one after End closes idle: a call is counted
+	// before it looks at ended, so none that was let in is missed.
 	calls atomic.Int64
 	once  sync.Once
 	idle  chan struct{}

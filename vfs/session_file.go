@@ -9,7 +9,8 @@ type sessionFile struct {
 // Name implements File.
 func (f *sessionFile) Name() string { return f.f.Name() }
 
-// ReadAt implements File. Not by way of do: it is called for every read, and a closure may allocate.
+// ReadAt implements File. Not by way of do: it is called for
+// every read, and a closure may allocate.
 func (f *sessionFile) ReadAt(p []byte, off int64) (int, error) {
 	if !f.s.enter() {
 		return 0, hasEnded(OpRead, f.f.Name())

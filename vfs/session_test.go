@@ -75,8 +75,8 @@ func TestEndedSessionChangesNothing(t *testing.T) {
 	require.NoError(t, again.Close())
 }
 
-// A call under way when the session ends confirms nothing, whatever it has done; a delay ends, and Wait
-// returns only then.
+// A call under way when the session ends confirms nothing, whatever it has done; a
+// delay ends, and Wait returns only then.
 func TestCallUnderWayConfirmsNothingWhenTheSessionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfs.Mem()

@@ -15,9 +15,9 @@ import (
 	"github.com/stratalog/strata"
 )
 
-// A backupSocket is where a cluster that is served is told to back itself up: a socket in its directory,
-// in a directory that only the serving user can enter. A caller writes one backupRequest as JSON and
-// gets one backupReply; it takes a request back by closing the connection.
+// A backupSocket is where a cluster that is served is told to back itself up: a socket in its
+// directory, in a directory that only the serving user can enter. A caller writes one backupRequest
+// as JSON and gets one backupReply; it takes a request back by closing the connection.
 type backupSocket struct {
 	cluster *strata.Cluster
 	ln      net.Listener
@@ -41,8 +41,8 @@ func backupSocketPath(dir string) string { return filepath.Join(dir, ".control",
 // maxBackupRequest bounds what is read of a request, in bytes.
 const maxBackupRequest = 64 << 10
 
-// listenForBackups opens the socket of the cluster in dir, which this process has opened: a socket that is
-// there was left behind by a process that was killed.
+// listenForBackups opens the socket of the cluster in dir, which this process has opened: a socket
+// that is there was left behind by a process that was killed.
 func listenForBackups(cluster *strata.Cluster, dir string) (*backupSocket, error) {
 	path := backupSocketPath(dir)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -87,7 +87,8 @@ func (c *backupSocket) handle(ctx context.Context, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(0, 0)) })() // reads end, the reply can be written
+	// reads end, the reply can be written
+	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(0, 0)) })()
 	var req backupRequest
 	if err := json.NewDecoder(io.LimitReader(conn, maxBackupRequest)).Decode(&req); err != nil {
 		return

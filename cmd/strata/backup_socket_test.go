@@ -18,8 +18,8 @@ import (
 	"github.com/stratalog/strata/consumer"
 )
 
-// produceUntil sends numbers to "orders" one by one until ctx ends, and returns how many were confirmed. first is closed
-// after the first of them.
+// produceUntil sends numbers to "orders" one by one until ctx ends, and returns how many were
+// confirmed. first is closed after the first of them.
 func produceUntil(ctx context.Context, t *testing.T, c *kgo.Client, first chan<- struct{}) (confirmed int) {
 	for ctx.Err() == nil {
 		if err := c.ProduceSync(context.Background(), &kgo.Record{Topic: "orders", Value: []byte(strconv.Itoa(confirmed))}).FirstErr(); err != nil {
@@ -33,7 +33,8 @@ func produceUntil(ctx context.Context, t *testing.T, c *kgo.Client, first chan<-
 	return confirmed
 }
 
-// readOrders returns how many records "orders" has in the cluster in dir; their values are 0, 1 and so on.
+// readOrders returns how many records "orders" has in the cluster in
+// dir; their values are 0, 1 and so on.
 func readOrders(t *testing.T, dir string) (n int) {
 	t.Helper()
 	c, err := strata.Open(strata.Config{Dir: dir})

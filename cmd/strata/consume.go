@@ -135,7 +135,8 @@ func ends(ctx context.Context, c *conn, topic string, from map[int32]kgo.Offset)
 	return out, nil
 }
 
-// idle is how long a partition that must have more records may yield none: what is left may be an empty batch that compaction has kept.
+// idle is how long a partition that must have more records may yield none: what is left may be an
+// empty batch that compaction has kept.
 const idle = 10 * time.Second
 
 func (r *reading) all(ctx context.Context) error {

@@ -50,7 +50,8 @@ func plain(v any) string {
 	return string(p)
 }
 
-// decodeOffsets decodes a record of __consumer_offsets; nil if it is of a kind that is not known, so that the bytes are printed.
+// decodeOffsets decodes a record of __consumer_offsets; nil if it is of a kind that is not
+// known, so that the bytes are printed.
 func decodeOffsets(r *record.Record) any {
 	k, ok, err := offsets.ParseKey(r.Key)
 	if err != nil || !ok {
@@ -110,7 +111,8 @@ var keyKinds = map[offsets.KeyType]string{
 	offsets.KeyCurrentAssignmentOfMember: "currentAssignment", offsets.KeyRegularExpression: "regularExpression",
 }
 
-// decodeMetadata decodes a record of __cluster_metadata; types that Strata does not write are named by their number.
+// decodeMetadata decodes a record of __cluster_metadata; types that Strata
+// does not write are named by their number.
 func decodeMetadata(r *record.Record) any {
 	rec, err := metarecord.Parse(r.Value)
 	if err != nil {

@@ -107,7 +107,8 @@ type dumper struct {
 	o    dumpOptions
 }
 
-// maxSmall bounds the files that are read whole: a snapshot of 46 bytes for each of a million producers fits.
+// maxSmall bounds the files that are read whole: a snapshot of 46 bytes
+// for each of a million producers fits.
 const maxSmall = 64 << 20
 
 func readSmall(f vfs.File, size int64) ([]byte, error) {

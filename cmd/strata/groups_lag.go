@@ -53,8 +53,8 @@ func (a *app) groupsLag() *cobra.Command {
 	return c
 }
 
-// lags returns the lag of the groups named, of all if none is; their Drain is unknown. It fails if the
-// lag of some partition cannot be told: topics that are gone have none.
+// lags returns the lag of the groups named, of all if none is; their Drain is unknown. It fails if
+// the lag of some partition cannot be told: topics that are gone have none.
 func (tg *target) lags(ctx context.Context, c *conn, names []string) ([]group.GroupLag, error) {
 	ctx, cancel := tg.bounded(ctx)
 	defer cancel()
@@ -91,7 +91,8 @@ func lagError(l kadm.DescribedGroupLag) error {
 	return nil
 }
 
-// drains looks at the groups again after interval, and returns their lags then, with how long they last.
+// drains looks at the groups again after interval, and returns
+// their lags then, with how long they last.
 func (tg *target) drains(ctx context.Context, c *conn, names []string, earlier []group.GroupLag, interval time.Duration) ([]group.GroupLag, error) {
 	begin := time.Now()
 	select {
@@ -107,8 +108,8 @@ func (tg *target) drains(ctx context.Context, c *conn, names []string, earlier [
 	return lags, nil
 }
 
-// fillDrains says of lags how long they last, by what they were the time since earlier. A group that is
-// new keeps its DrainUnknown.
+// fillDrains says of lags how long they last, by what they were the time since earlier. A
+// group that is new keeps its DrainUnknown.
 func fillDrains(earlier, lags []group.GroupLag, since time.Duration) {
 	was := make(map[string]int64, len(earlier))
 	for _, l := range earlier {

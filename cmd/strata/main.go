@@ -1,5 +1,5 @@
-// Command strata looks into, checks, serves and drives logs of Strata and of Apache Kafka. `strata help` lists what it does; every command's help
-// shows examples.
+// Command strata looks into, checks, serves and drives logs of Strata and of Apache Kafka. `strata
+// help` lists what it does; every command's help shows examples.
 //
 // Exit codes: 0 all went well, 1 something failed or is damaged, 2 the command was used wrongly.
 package main

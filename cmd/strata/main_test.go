@@ -64,7 +64,8 @@ func golden(t testing.TB, file, got string) {
 // home is the directory of this package.
 var home, _ = os.Getwd()
 
-// inKafkaDirectory makes a directory the current one that holds what Apache Kafka left behind: log/ after a clean stop, killed/ after a kill.
+// inKafkaDirectory makes a directory the current one that holds what Apache Kafka left behind: log/
+// after a clean stop, killed/ after a kill.
 func inKafkaDirectory(t *testing.T) {
 	t.Helper()
 	f, err := os.Open("../internal/verify/testdata/kafka.tar.gz")

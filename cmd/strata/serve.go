@@ -146,13 +146,15 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	return errors.Join(err, stop(signals, parts...))
 }
 
-// ready says that the brokers are served: told has what clients are told of each, nil: where it listens.
+// ready says that the brokers are served: told has what clients
+// are told of each, nil: where it listens.
 func (a *app) ready(lns map[int32]net.Listener, told map[int32]string) error {
 	var addresses, listening []string
 	for _, id := range slices.Sorted(maps.Keys(lns)) {
 		at := lns[id].Addr().String()
 		listening = append(listening, at)
-		if t, ok := lns[id].Addr().(*net.TCPAddr); ok && t.IP.IsUnspecified() { // what the server tells clients then
+		// what the server tells clients then
+		if t, ok := lns[id].Addr().(*net.TCPAddr); ok && t.IP.IsUnspecified() {
 			at = net.JoinHostPort("localhost", strconv.Itoa(t.Port))
 		}
 		if told != nil {

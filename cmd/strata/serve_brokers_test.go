@@ -41,8 +41,8 @@ func addressesOf(t *testing.T, p *process) []string {
 	return strings.Split(strings.TrimPrefix(strings.TrimSpace(p.ready), "ready "), ",")
 }
 
-// Three brokers keep their partitions in a directory each, over a restart that does not say how many
-// there are.
+// Three brokers keep their partitions in a directory each, over a restart
+// that does not say how many there are.
 func TestServeSeveralBrokersEachInItsDirectory(t *testing.T) {
 	dir, apart := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "disk-2")
 	p := start(t, "--dir", dir, "--brokers", "3", "--rack", "a,b,a", "--broker-dir", "2="+apart, "--set", "num.partitions=6")

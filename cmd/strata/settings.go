@@ -110,7 +110,8 @@ func applySettings(c *strata.Config, k *kafka.Config, settings []string) error {
 	return nil
 }
 
-// topicSetting returns a setting of topics by the topics' name for it; name may be a broker's name for the default.
+// topicSetting returns a setting of topics by the topics' name for it; name
+// may be a broker's name for the default.
 func topicSetting(name, value string) (string, string, error) {
 	for _, k := range topic.Keys() {
 		if k.Name == name {

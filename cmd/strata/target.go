@@ -20,8 +20,8 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// A target is what a command talks to: brokers at some address, or a directory that nobody serves, which is then served in memory for the time of
-// the command. Either way it is Kafka's protocol.
+// A target is what a command talks to: brokers at some address, or a directory that nobody serves,
+// which is then served in memory for the time of the command. Either way it is Kafka's protocol.
 type target struct {
 	bootstrap []string
 	dir       string

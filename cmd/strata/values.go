@@ -12,7 +12,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// data is a key or value: printed quoted, or as base64:... if it is not UTF-8; JSON has a string, {"base64": "..."} or null.
+// data is a key or value: printed quoted, or as base64:... if it is not UTF-8; JSON
+// has a string, {"base64": "..."} or null.
 type data []byte
 
 func (d data) MarshalJSON() ([]byte, error) {

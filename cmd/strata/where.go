@@ -9,7 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// resolve returns the offset that a place in topics means, for every partition: "earliest", "latest", a number, or a time.
+// resolve returns the offset that a place in topics means, for every partition:
+// "earliest", "latest", a number, or a time.
 func resolve(ctx context.Context, admin *kadm.Client, where string, topics []string) ([]kadm.ListedOffset, error) {
 	var list func() (kadm.ListedOffsets, error)
 	fixed := int64(-1)

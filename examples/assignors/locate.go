@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/group/offsets"
 )
 
-// locate shows where a group is kept: in a partition of __consumer_offsets that its name decides. The broker that leads the partition is
-// the group's coordinator, and the group is a record there.
+// locate shows where a group is kept: in a partition of __consumer_offsets that its name decides.
+// The broker that leads the partition is the group's coordinator, and the group is a record there.
 func locate(ctx context.Context, cluster *strata.Cluster, out io.Writer) (err error) {
 	g := &members{cluster: cluster, group: "billing", byName: map[string]*member{}}
 	defer func() { err = errors.Join(err, g.leaveAll()) }()

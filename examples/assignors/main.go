@@ -1,5 +1,6 @@
-// Command assignors lets the same three members share the same partitions out with each assignor, and one of them leave; it shows who gets what
-// and who keeps what. Then it looks for the group: its leader, its coordinator, and its record in the topic __consumer_offsets.
+// Command assignors lets the same three members share the same partitions out with each assignor,
+// and one of them leave; it shows who gets what and who keeps what. Then it looks for the group:
+// its leader, its coordinator, and its record in the topic __consumer_offsets.
 //
 //	go run ./examples/assignors
 package main
@@ -35,7 +36,8 @@ var topics = []string{"clicks", "orders"}
 const partitions = 10 // of both topics
 
 func run(ctx context.Context, out io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second) // a group that never gets there is an error, not a wait for ever
+	// a group that never gets there is an error, not a wait for ever
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	cluster, err := strata.Open(strata.Config{})
 	if err != nil {
@@ -102,7 +104,8 @@ func show(out io.Writer, g group.Info) {
 	}
 }
 
-// keeps counts the partitions that members of both had before, and those of them that they have still.
+// keeps counts the partitions that members of both had before,
+// and those of them that they have still.
 func keeps(before, after group.Info) (kept, had int) {
 	for _, b := range before.Members {
 		for _, a := range after.Members {
@@ -124,8 +127,8 @@ func byName(g group.Info) []group.MemberInfo {
 	return slices.SortedFunc(slices.Values(g.Members), func(a, b group.MemberInfo) int { return strings.Compare(a.ClientID, b.ClientID) })
 }
 
-// dedicated is an assignor of our own: the first member has all of orders, and the others share the rest. The group leader runs it; who
-// joins with another one is refused.
+// dedicated is an assignor of our own: the first member has all of orders, and the others share the
+// rest. The group leader runs it; who joins with another one is refused.
 type dedicated struct{}
 
 func (dedicated) Name() string { return "dedicated" }
@@ -133,7 +136,8 @@ func (dedicated) Name() string { return "dedicated" }
 func (dedicated) Assign(members []assignor.Member, partitions map[string]int32) (map[string][]record.TopicPartition, error) {
 	out, turn := map[string][]record.TopicPartition{}, 0
 	for _, topic := range slices.Sorted(maps.Keys(partitions)) {
-		var owners []string // of the members that want the topic, in an order that is the same everywhere
+		// of the members that want the topic, in an order that is the same everywhere
+		var owners []string
 		for _, m := range members {
 			if slices.Contains(m.Topics, topic) {
 				owners = append(owners, m.ID)
@@ -173,7 +177,8 @@ type member struct {
 func (g *members) join(name string, a assignor.Assignor) error {
 	c, err := consumer.New(g.cluster, consumer.Config{
 		Group: g.group, Topics: topics, ClientID: name, Assignors: []assignor.Assignor{a},
-		HeartbeatInterval: 20 * time.Millisecond, // how fast a member learns of a rebalance; cheap in one process
+		// how fast a member learns of a rebalance; cheap in one process
+		HeartbeatInterval: 20 * time.Millisecond,
 	})
 	if err != nil {
 		return err
@@ -205,7 +210,8 @@ func (g *members) leaveAll() (err error) {
 	return err
 }
 
-// wait returns when the group has n members and all partitions have an owner: handed over incrementally, that takes two generations.
+// wait returns when the group has n members and all partitions have an owner: handed over
+// incrementally, that takes two generations.
 func (g *members) wait(ctx context.Context, n int) (group.Info, error) {
 	return g.cluster.WaitGroup(ctx, g.group, func(info group.Info) bool {
 		owned := 0

@@ -18,8 +18,8 @@ const (
 	every = 20 * time.Millisecond // so that the disk is idle again when the next one comes
 )
 
-// acknowledgements sends the same records with each kind of acknowledgement: how long a send takes, what its caller knows afterwards,
-// and what he learns when the broker refuses the write.
+// acknowledgements sends the same records with each kind of acknowledgement: how long a send takes,
+// what its caller knows afterwards, and what he learns when the broker refuses the write.
 func acknowledgements(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
 	fmt.Fprintf(out, "A courier's coordinates, one every %v, %d with each kind of acknowledgement; then one that the broker refuses:\n", every, sends)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -42,7 +42,8 @@ func acknowledgements(ctx context.Context, cluster *strata.Cluster, out io.Write
 	return err
 }
 
-// sendWith returns the median time of a send, what its Ack says, and what became of a record that the broker does not take.
+// sendWith returns the median time of a send, what its Ack says, and what became of a
+// record that the broker does not take.
 func sendWith(ctx context.Context, cluster *strata.Cluster, acks record.Acks) (median time.Duration, known, refused string, err error) {
 	err = withProducer(cluster, producer.Config{Acks: acks}, func(p *producer.Producer) error {
 		var took []time.Duration

@@ -19,7 +19,8 @@ const (
 	pause  = 100 * time.Microsecond // between two orders
 )
 
-// batching sends a trickle of records under different lingers: a batch that waits for company costs less and answers later.
+// batching sends a trickle of records under different lingers: a batch that waits for
+// company costs less and answers later.
 func batching(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
 	fmt.Fprintf(out, "%d orders, one every %v, all acknowledged by all:\n", orders, pause)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -47,7 +48,8 @@ func batching(ctx context.Context, cluster *strata.Cluster, out io.Writer) error
 	return err
 }
 
-// trickle sends the orders and returns how many shared a batch, on average, and how long each took, sorted.
+// trickle sends the orders and returns how many shared a batch, on
+// average, and how long each took, sorted.
 func trickle(ctx context.Context, cluster *strata.Cluster, cfg producer.Config) (perBatch float64, took []time.Duration, err error) {
 	var mu sync.Mutex // guards took and failed
 	var failed error

@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// lostReply sends one record whose first reply gets lost on the way back, although it was written. The producer cannot tell that from a
-// record that never arrived, and sends it again.
+// lostReply sends one record whose first reply gets lost on the way back, although it was written.
+// The producer cannot tell that from a record that never arrived, and sends it again.
 func lostReply(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
 	fmt.Fprintln(out, "A card limit is raised by 100; it is written, but the reply gets lost:")
 	for _, way := range []struct {

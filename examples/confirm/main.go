@@ -1,5 +1,6 @@
-// Command confirm shows what a producer learns about its records, and what learning it costs: the three acknowledgements, a reply that
-// gets lost with and without idempotence, and batching and linger against latency.
+// Command confirm shows what a producer learns about its records, and what learning it
+// costs: the three acknowledgements, a reply that gets lost with and without idempotence,
+// and batching and linger against latency.
 //
 //	go run ./examples/confirm
 package main

@@ -35,7 +35,8 @@ func TestProgramShowsWhatConfirmationsTellAndCost(t *testing.T) {
 	require.InDelta(t, 1, row(t, out, `\n  1 +0s +([\d.]+)`), 0, "batches of one record")
 	short, long := row(t, out, ` 5ms +([\d.]+)`), row(t, out, ` 50ms +([\d.]+)`)
 	require.Greater(t, short, 2.0)
-	require.GreaterOrEqual(t, long, short, "who waits longer meets more") // as many, if a late processor sends all at once
+	// as many, if a late processor sends all at once
+	require.GreaterOrEqual(t, long, short, "who waits longer meets more")
 	require.GreaterOrEqual(t, row(t, out, ` 50ms +[\d.]+ +\d+ us +(\d+) us`), 50_000.0, "and answers later: the first of a batch waits for all of linger")
 }
 

@@ -22,7 +22,8 @@ const (
 	commitEvery = 100
 )
 
-// consumerSide lets a worker crash once under each way of committing, with data that can live with it and data that cannot.
+// consumerSide lets a worker crash once under each way of committing, with data that
+// can live with it and data that cannot.
 func consumerSide(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
 	for _, u := range []use{courier(), orderStates(), cardLimits()} {
 		if err := fill(ctx, cluster, u); err != nil {
@@ -91,7 +92,8 @@ type worker struct {
 	done bool
 }
 
-// memory holds the work and the offset it goes up to in one place, so that they cannot disagree: think of one database transaction.
+// memory holds the work and the offset it goes up to in one place, so that they cannot
+// disagree: think of one database transaction.
 type memory struct {
 	state map[string]int
 	seen  map[string]int // how often each record was applied
@@ -102,8 +104,9 @@ func (m *memory) startAt(context.Context, []record.TopicPartition) (record.Offse
 	return maps.Clone(m.next), nil
 }
 
-// live is one life of the process. In the first one it is cut off in the middle: no commit arrives any more, no farewell. Its successor
-// has the same InstanceID and so takes its place in the group at once.
+// live is one life of the process. In the first one it is cut off in the middle: no
+// commit arrives any more, no farewell. Its successor has the same InstanceID and so
+// takes its place in the group at once.
 func (w *worker) live(ctx context.Context, cluster *strata.Cluster, cfg consumer.Config, crash bool) error {
 	l := &link{Backend: cluster}
 	c, err := consumer.New(l, cfg)

@@ -1,5 +1,6 @@
-// Command delivery crashes a consumer in the middle of its work, and lets requests and replies of a producer get lost, under each way of
-// delivering; it counts what was lost and repeated, and shows which kinds of data can live with that.
+// Command delivery crashes a consumer in the middle of its work, and lets requests and replies of a
+// producer get lost, under each way of delivering; it counts what was lost and repeated, and shows
+// which kinds of data can live with that.
 //
 //	go run ./examples/delivery
 package main

@@ -19,7 +19,8 @@ import (
 
 const sent = 200
 
-// producerSide sends records over a bad network: every 10th request gets lost on its way, and every 10th reply on its way back.
+// producerSide sends records over a bad network: every 10th request gets lost on its way,
+// and every 10th reply on its way back.
 func producerSide(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
 	fmt.Fprintf(out, "%d records over a network that loses every 10th request and every 10th reply:\n\n", sent)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

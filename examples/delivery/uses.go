@@ -7,7 +7,8 @@ import (
 
 const total = 1000
 
-// A use is a kind of data: how it is written, and what its consumer makes of it. The records carry their number in the key.
+// A use is a kind of data: how it is written, and what its consumer makes of it. The
+// records carry their number in the key.
 type use struct {
 	topic string
 	value func(i int) string
@@ -26,7 +27,8 @@ func courier() use {
 	}
 }
 
-// orderStates: placed, paid, packed, sent. An event says what the order is now, so it may come twice; none may be missing.
+// orderStates: placed, paid, packed, sent. An event says what the order is now, so
+// it may come twice; none may be missing.
 func orderStates() use {
 	want := map[string]int{}
 	for i := range total / 4 {
@@ -38,7 +40,8 @@ func orderStates() use {
 		apply: func(state map[string]int, i int, value string) {
 			step, _ := strconv.Atoi(value)
 			order := fmt.Sprint("order-", i/4)
-			if step == state[order]+1 || step == 0 { // a step out of turn is refused: its predecessor got lost
+			// a step out of turn is refused: its predecessor got lost
+			if step == state[order]+1 || step == 0 {
 				state[order] = max(state[order], step)
 			}
 		},
@@ -46,7 +49,8 @@ func orderStates() use {
 	}
 }
 
-// cardLimits: raised by 10 each time, and reset to 500 once. Money may neither get lost nor be counted twice.
+// cardLimits: raised by 10 each time, and reset to 500 once. Money may
+// neither get lost nor be counted twice.
 func cardLimits() use {
 	const reset = 100 // this one sets the limit, the others raise it
 	return use{

@@ -18,11 +18,13 @@ const (
 // rarely need it.
 func protobuf(r schema.Registry) format {
 	with := func(text string) schema.Config {
-		return schema.Config{Registry: r, Schema: schema.Schema{Type: schema.Protobuf, Text: text}} // Order is the first message
+		// Order is the first message
+		return schema.Config{Registry: r, Schema: schema.Schema{Type: schema.Protobuf, Text: text}}
 	}
 	encode := func(o order) ([]byte, error) {
 		p := appendProtobufString(nil, 1, o.ID)
-		p = binary.AppendVarint(append(p, 2<<3|varintField), o.Cents) // sint64 is zigzag, as Go's varints are
+		// sint64 is zigzag, as Go's varints are
+		p = binary.AppendVarint(append(p, 2<<3|varintField), o.Cents)
 		if o.Currency != "" {
 			p = appendProtobufString(p, 3, o.Currency)
 		}

@@ -9,7 +9,8 @@ import (
 	"github.com/stratalog/strata/partition"
 )
 
-// A link is a member's way to the brokers. While it is frozen its calls wait, as those of a stopped process do.
+// A link is a member's way to the brokers. While it is frozen its calls
+// wait, as those of a stopped process do.
 type link struct {
 	consumer.Backend
 	mu     sync.Mutex

@@ -40,7 +40,8 @@ func (s *stage) join(name string, cfg consumer.Config) (*member, error) {
 
 // joinSlow is join for a member that works on each record for so long.
 func (s *stage) joinSlow(name string, cfg consumer.Config, work time.Duration) (*member, error) {
-	cfg.ClientID, cfg.HeartbeatInterval = name, 50*time.Millisecond // how fast a member learns of a rebalance
+	// how fast a member learns of a rebalance
+	cfg.ClientID, cfg.HeartbeatInterval = name, 50*time.Millisecond
 	m := &member{name: name, link: &link{Backend: s.cluster}, values: make(chan string, 4096), done: make(chan error, 1)}
 	var err error
 	if m.c, err = consumer.New(m.link, cfg); err != nil {
@@ -65,7 +66,8 @@ func (s *stage) joinSlow(name string, cfg consumer.Config, work time.Duration) (
 	return m, nil
 }
 
-// leave says farewell to the group, unless the member is static, and returns when everything of the member has ended.
+// leave says farewell to the group, unless the member is static, and returns
+// when everything of the member has ended.
 func (m *member) leave() error {
 	m.stop()
 	err := <-m.done
@@ -85,8 +87,9 @@ func (s *stage) leaveAll() (err error) {
 // partitions is how many the topics of each group have.
 var partitions = map[string]int{"shop": 6, "web": 4, "ice": 4}
 
-// show waits until the group has n members, to which all its partitions are assigned, and prints who owns what in it. What
-// moves is held back until its owner has given it up: the group is stable for a moment without it.
+// show waits until the group has n members, to which all its partitions are assigned, and
+// prints who owns what in it. What moves is held back until its owner has given it up: the
+// group is stable for a moment without it.
 func (s *stage) show(ctx context.Context, id, event string, n int) (group.Info, error) {
 	g, err := s.cluster.WaitGroup(ctx, id, func(g group.Info) bool {
 		assigned := 0

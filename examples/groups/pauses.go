@@ -15,9 +15,10 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// pauses lets a third member join and restart, and measures the longest time in which a steady member gets no record. The second member
-// is slow, 200 ms a record: with an eager rebalance everybody has stopped and waits for it, with a cooperative one they go on meanwhile.
-// A static member comes back under its name: there is no rebalance.
+// pauses lets a third member join and restart, and measures the longest time in which a steady
+// member gets no record. The second member is slow, 200 ms a record: with an eager rebalance
+// everybody has stopped and waits for it, with a cooperative one they go on meanwhile. A static
+// member comes back under its name: there is no rebalance.
 func (s *stage) pauses(ctx context.Context) (err error) {
 	fmt.Fprintln(s.out, "\nLongest gap in the records of a steady member (6 partitions, a record every ms, beside it a member that needs 200 ms a record):")
 	ctx, cancel := context.WithCancel(ctx)
@@ -85,8 +86,8 @@ func (s *stage) pauses(ctx context.Context) (err error) {
 	return w.Flush()
 }
 
-// settled returns when n members own all six partitions (a cooperative rebalance takes two generations, one to give up, one to take) and
-// each of ms has had a new record.
+// settled returns when n members own all six partitions (a cooperative rebalance takes two
+// generations, one to give up, one to take) and each of ms has had a new record.
 func (s *stage) settled(ctx context.Context, id string, n int, ms ...*member) (g group.Info, err error) {
 	for range 2 { // the second look is after the records: whoever got one is in the group
 		g, err = s.cluster.WaitGroup(ctx, id, func(g group.Info) bool {

@@ -69,7 +69,8 @@ func keepers(before, after group.Info) (n int) {
 	return n
 }
 
-// freeze: the process of a member stands still; all that the group sees of it is that its heartbeats stop.
+// freeze: the process of a member stands still; all that the group
+// sees of it is that its heartbeats stop.
 func (s *stage) freeze(ctx context.Context) error {
 	fmt.Fprintln(s.out, "\nA member freezes: nothing of it gets through any more. After its session timeout of 400 ms the other one has everything.")
 	frozen, err := s.join("ann", consumer.Config{Group: "ice", Topics: []string{"clicks"}, SessionTimeout: 400 * time.Millisecond})

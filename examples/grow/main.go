@@ -1,4 +1,5 @@
-// Command grow adds partitions to a live topic and shows which keys go elsewhere from then on, and that nothing written moves.
+// Command grow adds partitions to a live topic and shows which keys go elsewhere from
+// then on, and that nothing written moves.
 package main
 
 import (

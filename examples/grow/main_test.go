@@ -13,7 +13,8 @@ import (
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func TestProgramShowsThatKeysMoveAndRecordsDoNot(t *testing.T) {
-	for range 20 { // the first send after AddPartitions has returned goes by the new number, every time
+	// the first send after AddPartitions has returned goes by the new number, every time
+	for range 20 {
 		var out strings.Builder
 		require.NoError(t, run(t.Context(), &out))
 		require.Contains(t, out.String(), "\n20 of 24 keys go to another partition from now on")

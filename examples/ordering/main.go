@@ -1,4 +1,5 @@
-// Command ordering lets two producers write at the same time, first to one partition, then to three, and shows which order every reader sees.
+// Command ordering lets two producers write at the same time, first to one partition, then to
+// three, and shows which order every reader sees.
 package main
 
 import (
@@ -82,7 +83,8 @@ func produce(ctx context.Context, cluster *strata.Cluster, name string) error {
 		defer p.Close()
 		wg.Go(func() {
 			for n := range each {
-				time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond) // or the first would be through before the second begins
+				// or the first would be through before the second begins
+				time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
 				if _, err := p.Send(ctx, record.String(name, "", who+strconv.Itoa(n))); err != nil {
 					errs[i] = err
 				}

@@ -1,4 +1,5 @@
-// Command partitioners sends the same thirty orders through each partitioner and shows which partition they go to.
+// Command partitioners sends the same thirty orders through each partitioner
+// and shows which partition they go to.
 package main
 
 import (

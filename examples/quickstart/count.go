@@ -18,7 +18,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A tally is what is known of one partition: the counts, and the offset that they go up to. Both are in one file, so they cannot disagree.
+// A tally is what is known of one partition: the counts, and the offset that they go up to. Both
+// are in one file, so they cannot disagree.
 type tally struct {
 	Next   int64          `json:"next"`
 	Counts map[string]int `json:"counts"`
@@ -172,7 +173,8 @@ func (k *counter) startAt(_ context.Context, tps []record.TopicPartition) (recor
 	return offsets, nil
 }
 
-// save replaces the tallies' files, and commits the offsets to the group too: only for its lag, nothing is read from there.
+// save replaces the tallies' files, and commits the offsets to the group too: only
+// for its lag, nothing is read from there.
 func (k *counter) save(ctx context.Context, tps []record.TopicPartition) error {
 	offsets := record.Offsets{}
 	for _, tp := range tps {
@@ -204,7 +206,8 @@ func load(file string) (*tally, error) {
 	return t, json.Unmarshal(b, t)
 }
 
-// store writes the tally beside its file, then takes the file's place: a reader sees the old one or the new one, whole.
+// store writes the tally beside its file, then takes the file's place: a reader
+// sees the old one or the new one, whole.
 func (t *tally) store(file string) error {
 	b, err := json.Marshal(t)
 	if err != nil {

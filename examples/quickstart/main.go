@@ -1,13 +1,16 @@
-// Command quickstart counts the lines of a file per key, through a durable log and a group of consumers, exactly once.
+// Command quickstart counts the lines of a file per key, through a durable log
+// and a group of consumers, exactly once.
 //
 //	go run ./examples/quickstart [-dir DIR] [FILE]
 //
-// Every line becomes a record keyed by its first field, produced into a topic of six partitions. Two consumers of a group count per
-// key, a third joins half-way. Each partition's counts and its next offset are kept together in one small file that is replaced
-// atomically: whatever kills the program, running it again with the same -dir counts every line exactly once.
+// Every line becomes a record keyed by its first field, produced into a topic of six partitions.
+// Two consumers of a group count per key, a third joins half-way. Each partition's counts and its
+// next offset are kept together in one small file that is replaced atomically: whatever kills the
+// program, running it again with the same -dir counts every line exactly once.
 //
-// Without -dir it works in a temporary directory, and runs a second time there to show that it resumes. Without FILE it counts the
-// time zones of each country in zones.tsv, the table zone.tab of the IANA time zone database (public domain).
+// Without -dir it works in a temporary directory, and runs a second time there to show that it
+// resumes. Without FILE it counts the time zones of each country in zones.tsv, the table zone.tab
+// of the IANA time zone database (public domain).
 package main
 
 import (
@@ -38,7 +41,8 @@ const (
 	groupName  = "counters"
 	rateFrom   = 100_000 // records: with less, records/s would tell of rebalances alone
 
-	// sessionTimeout is how long members of a run that was killed are missed before the next run's get their partitions.
+	// sessionTimeout is how long members of a run that was killed are missed before
+	// the next run's get their partitions.
 	sessionTimeout = time.Second
 )
 
@@ -131,7 +135,8 @@ func run(ctx context.Context, dir, file string, out io.Writer) error {
 	return compare(want, got, out)
 }
 
-// lines calls yield for each line of a file with its number, from 1, until it returns false. Each call starts from the first line.
+// lines calls yield for each line of a file with its number, from 1, until it returns false.
+// Each call starts from the first line.
 type lines func(yield func(n int, line []byte) bool) error
 
 // source opens the lines to count.

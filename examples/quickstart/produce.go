@@ -12,14 +12,15 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// produce sends every line that is not in the log yet. Lines of a partition are there in order, so the number of its last one tells.
-// at is called with the number of each line before its turn.
+// produce sends every line that is not in the log yet. Lines of a partition are there in order, so
+// the number of its last one tells. at is called with the number of each line before its turn.
 func produce(ctx context.Context, cluster *strata.Cluster, all lines, at func(n int)) (sent int, err error) {
 	last, err := lastLines(ctx, cluster)
 	if err != nil {
 		return 0, err
 	}
-	p, err := producer.New(cluster, producer.Config{}) // acks=all, idempotent, durable: the zero value is the safest
+	// acks=all, idempotent, durable: the zero value is the safest
+	p, err := producer.New(cluster, producer.Config{})
 	if err != nil {
 		return 0, err
 	}
@@ -57,7 +58,8 @@ func produce(ctx context.Context, cluster *strata.Cluster, all lines, at func(n 
 	return sent, failed
 }
 
-// lastLines reads the last record of each partition and returns its line number, 0 for an empty one.
+// lastLines reads the last record of each partition and
+// returns its line number, 0 for an empty one.
 func lastLines(ctx context.Context, cluster *strata.Cluster) (map[int]int, error) {
 	ends, err := cluster.Offsets(ctx, topicName, strata.Latest)
 	if err != nil {

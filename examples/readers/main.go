@@ -1,4 +1,5 @@
-// Command readers lets one writer, a fast reader, a slow reader and a group of two read the same log: nobody disturbs anybody.
+// Command readers lets one writer, a fast reader, a slow reader and a group of two read
+// the same log: nobody disturbs anybody.
 //
 //	go run ./examples/readers
 package main
@@ -33,8 +34,8 @@ func main() {
 	}
 }
 
-// run writes the same load twice, each time to a topic of its own: with nobody reading, then with four readers that all have their
-// partitions before the first record is written.
+// run writes the same load twice, each time to a topic of its own: with nobody reading, then with
+// four readers that all have their partitions before the first record is written.
 func run(ctx context.Context, out io.Writer) error {
 	cluster, err := strata.Open(strata.Config{})
 	if err != nil {
@@ -59,7 +60,8 @@ func run(ctx context.Context, out io.Writer) error {
 	for _, r := range readers {
 		work.Go(func() error { return r.run(reading, cluster) })
 	}
-	err = waitUntil(ctx, func() bool { // two partitions each for the free ones, one each for the members
+	// two partitions each for the free ones, one each for the members
+	err = waitUntil(ctx, func() bool {
 		return readers[0].has(2) && readers[1].has(2) && readers[2].has(1) && readers[3].has(1)
 	})
 	if err != nil {
@@ -117,7 +119,8 @@ type reader struct {
 func (r *reader) run(ctx context.Context, cluster *strata.Cluster) error {
 	c, err := consumer.New(cluster, consumer.Config{
 		Group: r.group, Topics: []string{"ticks"}, ClientID: r.name,
-		HeartbeatInterval: 50 * time.Millisecond, // how fast a member learns that the other one has come
+		// how fast a member learns that the other one has come
+		HeartbeatInterval: 50 * time.Millisecond,
 	})
 	if err != nil {
 		return err
@@ -146,7 +149,8 @@ func (r *reader) lag() (n int64) {
 	return n
 }
 
-// write produces the load and returns its rate; tell, which may be nil, is called a few times in between.
+// write produces the load and returns its rate; tell, which may be
+// nil, is called a few times in between.
 func write(ctx context.Context, cluster *strata.Cluster, name string, tell func()) (float64, error) {
 	p, err := producer.New(cluster, producer.Config{})
 	if err != nil {

@@ -1,5 +1,6 @@
-// Command repartition shows what it means to find out late that a topic has too few partitions: adding some helps little with the records
-// that are written, and breaks the order of keys for those to come; copying into a larger topic by hand can repeat records.
+// Command repartition shows what it means to find out late that a topic has too few partitions:
+// adding some helps little with the records that are written, and breaks the order of keys for
+// those to come; copying into a larger topic by hand can repeat records.
 //
 //	go run ./examples/repartition
 package main
@@ -87,7 +88,8 @@ func grow(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
 	}
 	fmt.Fprintln(out, "\n  what was written stays in the first two: whoever reads these has most of the work still")
 
-	// Readers of the new partitions have nothing to catch up with, so they are ahead of those of the old ones.
+	// Readers of the new partitions have nothing to catch up with, so they
+	// are ahead of those of the old ones.
 	late := map[string]bool{} // cards of which an older change comes after a newer one
 	newest := map[string]int{}
 	for _, partitions := range [][]int32{{2, 3, 4, 5}, {0, 1}} {
@@ -106,7 +108,8 @@ func grow(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
 	return err
 }
 
-// copyTopic copies limits into a topic of six partitions with a program that is killed once, and started again from its last commit.
+// copyTopic copies limits into a topic of six partitions with a program that is killed once,
+// and started again from its last commit.
 func copyTopic(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
 	fmt.Fprintln(out, "limits is copied to limits-6 by hand; the copier commits every 100 records and is killed once:")
 	for life := 1; life <= 2; life++ {

@@ -11,7 +11,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// byKey compacts a log of positions: of every ship only the last one is of interest, and of a ship that sank (a tombstone) soon nothing.
+// byKey compacts a log of positions: of every ship only the last one is of interest, and of a ship
+// that sank (a tombstone) soon nothing.
 func byKey(ctx context.Context, dir string, out io.Writer) error {
 	cfg := log.Config{Cleanup: log.CleanupCompact, MinDirtyRatio: 0.01, DeleteRetention: 50 * time.Millisecond, Sync: log.SyncNever}
 	return with(dir, "key", cfg, func(l *log.Log) error {
@@ -21,7 +22,8 @@ func byKey(ctx context.Context, dir string, out io.Writer) error {
 				return err
 			}
 		}
-		if _, err := l.Append(ctx, record.Record{Key: []byte("Bounty")}); err != nil { // no value: a tombstone
+		// no value: a tombstone
+		if _, err := l.Append(ctx, record.Record{Key: []byte("Bounty")}); err != nil {
 			return err
 		}
 		if err := l.Roll(); err != nil { // the active segment is never compacted

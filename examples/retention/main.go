@@ -1,4 +1,5 @@
-// Command retention shows what a log forgets: by age, by size, by request, and by key. It prints what every Clean removed, what it kept, and why.
+// Command retention shows what a log forgets: by age, by size, by request, and by key. It prints
+// what every Clean removed, what it kept, and why.
 package main
 
 import (
@@ -46,7 +47,8 @@ func with(dir, name string, cfg log.Config, f func(*log.Log) error) error {
 	return errors.Join(f(l), l.Close())
 }
 
-// fill appends n records of about 1 KiB each, one per batch, the last of them of now, the others step apart before it.
+// fill appends n records of about 1 KiB each, one per batch, the last of them of
+// now, the others step apart before it.
 func fill(ctx context.Context, l *log.Log, n int, step time.Duration) error {
 	value, now := []byte(strings.Repeat("x", 950)), time.Now()
 	for i := range n {

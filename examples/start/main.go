@@ -1,5 +1,6 @@
-// Command start shows where a consumer starts to read: at the earliest or the latest record, where its group stopped, or where the
-// application says; and where a group's offsets are, in the topic __consumer_offsets.
+// Command start shows where a consumer starts to read: at the earliest or the latest
+// record, where its group stopped, or where the application says; and where a group's
+// offsets are, in the topic __consumer_offsets.
 //
 //	go run ./examples/start
 package main
@@ -69,7 +70,8 @@ func (s *scenes) send(ctx context.Context, value string) error {
 	return err
 }
 
-// read returns the first n records that a consumer of cfg gets, and commits them if it is in a group.
+// read returns the first n records that a consumer of cfg gets,
+// and commits them if it is in a group.
 func (s *scenes) read(ctx context.Context, cfg consumer.Config, n int) (rs []record.Record, err error) {
 	c, err := consumer.New(s.cluster, cfg)
 	if err != nil {

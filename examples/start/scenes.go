@@ -102,7 +102,8 @@ func (s *scenes) ownOffsets(ctx context.Context) error {
 	return nil
 }
 
-// offsetsTopic reads the commits of group billing where they are kept: as records of an internal topic, the last of a key counts.
+// offsetsTopic reads the commits of group billing where they are kept: as records of an
+// internal topic, the last of a key counts.
 func (s *scenes) offsetsTopic(ctx context.Context) error {
 	md, err := s.cluster.Metadata(ctx, offsets.Topic)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Command timetravel reads a log as a free consumer: from a point in time, to its end, and again from the start.
+// Command timetravel reads a log as a free consumer: from a point in time,
+// to its end, and again from the start.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Command topics shows why each kind of event has a topic of its own: courier coordinates and order states share one topic first, then have
-// one each. Retention, the work of a reader and the settings are a topic's, so what shares it shares them.
+// Command topics shows why each kind of event has a topic of its own: courier coordinates and order
+// states share one topic first, then have one each. Retention, the work of a reader and the
+// settings are a topic's, so what shares it shares them.
 //
 //	go run ./examples/topics
 package main

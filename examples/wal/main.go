@@ -1,8 +1,10 @@
-// Command wal uses package log alone, as a write-ahead log of account movements: balances live in memory, the log makes them durable.
+// Command wal uses package log alone, as a write-ahead log of account movements: balances live
+// in memory, the log makes them durable.
 //
 //	go run ./examples/wal
 //
-// It pulls the plug twice. The disk is one in memory that knows what was synced and what was not, so a power cut really takes what it may take.
+// It pulls the plug twice. The disk is one in memory that knows what was synced and what was not,
+// so a power cut really takes what it may take.
 package main
 
 import (
@@ -34,7 +36,8 @@ func run(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		for n := range transfers { // one call, one batch: both movements of a transfer are there or neither is
+		// one call, one batch: both movements of a transfer are there or neither is
+		for n := range transfers {
 			if _, err := l.Append(ctx, record.String("", "alice", strconv.Itoa(-10-n)), record.String("", "bob", strconv.Itoa(10+n))); err != nil {
 				return err
 			}
@@ -60,7 +63,8 @@ func run(ctx context.Context, out io.Writer) error {
 	return followAndBackup(ctx, out, disk)
 }
 
-// recover opens the log after a crash, computes the balances from it, and returns where the log ends.
+// recover opens the log after a crash, computes the balances
+// from it, and returns where the log ends.
 func recover(out io.Writer, disk vfs.FS) (end int64, err error) {
 	l, err := log.Open("accounts", log.Config{FS: disk})
 	if err != nil {

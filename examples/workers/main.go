@@ -1,7 +1,8 @@
-// Command workers sends mails with a pool of workers behind one consumer, as a service would run: records are done in any order but
-// that of their user, offsets are committed without gaps, what fails is tried again at once, later, or never, and every mail that
-// could not be sent lies in a dead letter topic with the reason. SIGTERM or Ctrl-C ends it without losing a mail; it tells which ones
-// the next process repeats, and why.
+// Command workers sends mails with a pool of workers behind one consumer, as a service would run:
+// records are done in any order but that of their user, offsets are committed without gaps, what
+// fails is tried again at once, later, or never, and every mail that could not be sent lies in a
+// dead letter topic with the reason. SIGTERM or Ctrl-C ends it without losing a mail; it tells
+// which ones the next process repeats, and why.
 package main
 
 import (
@@ -117,8 +118,9 @@ func (m *mailer) process(ctx context.Context, w io.Writer) (err error) {
 		RetryTopics: &consumer.RetryTopics{Producer: m.p, Stages: []consumer.RetryStage{{Topic: "mails-retry", Delay: 100 * time.Millisecond}}},
 		DeadLetter:  m.deadLetter,
 	})
-	// The shutdown recipe, part 2: Run has returned, so handlers at work have finished. ctx has ended; what is done is committed, and
-	// the group told that this member leaves, under a context that has not, with a bound of its own.
+	// The shutdown recipe, part 2: Run has returned, so handlers at work have finished. ctx has
+	// ended; what is done is committed, and the group told that this member leaves, under a context
+	// that has not, with a bound of its own.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err = errors.Join(err, c.Shutdown(last)); err != nil {
@@ -207,8 +209,9 @@ func (m *mailer) report(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// verdict checks what the example claims: the stop in the middle loses nothing. What it repeats was done behind a mail that was not,
-// so that its offset could not be committed: workers are at-least-once, and a handler that must not repeat keeps ids.
+// verdict checks what the example claims: the stop in the middle loses nothing. What it repeats was
+// done behind a mail that was not, so that its offset could not be committed: workers are
+// at-least-once, and a handler that must not repeat keeps ids.
 func (m *mailer) verdict(w io.Writer) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -60,14 +60,16 @@ func TestRoundRobinPassesOverMembersThatDoNotSubscribe(t *testing.T) {
 	members := append(subscribers("t0")("c0"), subscribers("t0", "t1")("c1")...)
 	members = append(members, subscribers("t0", "t1", "t2")("c2")...)
 	got := assign(t, RoundRobin(), members, map[string]int32{"t0": 1, "t1": 2, "t2": 3})
-	require.Equal(t, shares{"c0": tps("t0", 0), "c1": tps("t1", 0), "c2": join(tps("t1", 1), tps("t2", 0, 1, 2))}, got) // the example in Kafka's javadoc
+	// the example in Kafka's javadoc
+	require.Equal(t, shares{"c0": tps("t0", 0), "c1": tps("t1", 0), "c2": join(tps("t1", 1), tps("t2", 0, 1, 2))}, got)
 }
 
 func TestStickyWithDifferentSubscriptionsBalancesBetterThanRoundRobin(t *testing.T) {
 	members := append(subscribers("t0")("c0"), subscribers("t0", "t1")("c1")...)
 	members = append(members, subscribers("t0", "t1", "t2")("c2")...)
 	got := assign(t, Sticky(), members, map[string]int32{"t0": 1, "t1": 2, "t2": 3})
-	require.Equal(t, shares{"c0": tps("t0", 0), "c1": tps("t1", 0, 1), "c2": tps("t2", 0, 1, 2)}, got) // the example in Kafka's javadoc
+	// the example in Kafka's javadoc
+	require.Equal(t, shares{"c0": tps("t0", 0), "c1": tps("t1", 0, 1), "c2": tps("t2", 0, 1, 2)}, got)
 }
 
 // remember gives each member what it got as its claim of the next round.
@@ -144,7 +146,8 @@ func TestUserDataOfStickyIsThatOfKafka(t *testing.T) {
 	owned, generation := lastAssignment(&Member{Subscription: Subscription{UserData: p}})
 	require.Equal(t, tps("t", 0, 1), owned)
 	require.EqualValues(t, 7, generation)
-	_, generation = lastAssignment(&Member{Subscription: Subscription{UserData: p[:len(p)-4]}}) // version 0
+	// version 0
+	_, generation = lastAssignment(&Member{Subscription: Subscription{UserData: p[:len(p)-4]}})
 	require.EqualValues(t, -1, generation)
 	require.Empty(t, u.SubscriptionUserData(nil, -1))
 	require.Equal(t, []byte{0, 0, 0, 9}, CooperativeSticky().(UserDataAssignor).SubscriptionUserData(nil, 9))

@@ -7,8 +7,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// constrained is the sticky algorithm for members that all subscribe to the same topics (Kafka: AbstractStickyAssignor's
-// ConstrainedAssignmentBuilder): everybody keeps what it has up to its quota, the rest is dealt out in turn.
+// constrained is the sticky algorithm for members that all subscribe to the same topics (Kafka:
+// AbstractStickyAssignor's ConstrainedAssignmentBuilder): everybody keeps what it has up to its
+// quota, the rest is dealt out in turn.
 type constrained struct {
 	*stickyInput
 	owned      [][]record.TopicPartition // by member: valid claims
@@ -36,7 +37,8 @@ func newConstrained(s *stickyInput) *constrained {
 	return c
 }
 
-// resolveClaims decides between members that claim the same partition: the higher generation wins, equal ones lose both.
+// resolveClaims decides between members that claim the same partition: the higher
+// generation wins, equal ones lose both.
 func (c *constrained) resolveClaims() {
 	owner := make(map[record.TopicPartition]int)
 	for i, claims := range c.claimed {
@@ -93,7 +95,8 @@ func (c *constrained) assign() (map[string][]record.TopicPartition, map[record.T
 	return out, moving
 }
 
-// keepOwned lets member i keep maxQuota partitions if it has them and not enough others have so many, otherwise minQuota.
+// keepOwned lets member i keep maxQuota partitions if it has them and not enough
+// others have so many, otherwise minQuota.
 func (c *constrained) keepOwned(i int) {
 	keep := c.minQuota
 	switch owned := len(c.owned[i]); {
@@ -115,7 +118,8 @@ func (c *constrained) keepOwned(i int) {
 	}
 }
 
-// deal gives the partitions that nobody keeps, in turn: first until everybody has minQuota, then one more to as many as there are left.
+// deal gives the partitions that nobody keeps, in turn: first until everybody has minQuota, then
+// one more to as many as there are left.
 func (c *constrained) deal(all []record.TopicPartition, given func(record.TopicPartition, int)) {
 	turn := 0
 	for _, tp := range all {

@@ -178,7 +178,8 @@ func (g *general) reassign(list []int) (moved bool) {
 			}
 			q := g.moves.instead(p, g.owner[p], to)
 			if g.load[g.owner[q]] <= g.load[to]+1 {
-				q = p // moving q would not make it better; without this check the loop might not end
+				// moving q would not make it better; without this check the loop might not end
+				q = p
 			}
 			g.own(q, to)
 			moved, again = true, true

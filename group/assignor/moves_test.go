@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Twelve partitions, four members, one leaves: the nine partitions of the others stay where they are.
+// Twelve partitions, four members, one leaves: the nine
+// partitions of the others stay where they are.
 func TestNothingMovesThatCouldStay(t *testing.T) {
 	partitions := map[string]int32{"t": 12}
 	for _, a := range []Assignor{Sticky(), CooperativeSticky()} {
@@ -23,7 +24,8 @@ func TestNothingMovesThatCouldStay(t *testing.T) {
 	}
 }
 
-// A newcomer takes its share, and nothing else moves: not in the round that makes room, and not in the next.
+// A newcomer takes its share, and nothing else moves: not in the round
+// that makes room, and not in the next.
 func TestOnlyTheNewcomersShareMoves(t *testing.T) {
 	for n := range 12 {
 		for _, a := range []Assignor{Sticky(), CooperativeSticky()} {

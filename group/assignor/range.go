@@ -2,8 +2,9 @@ package assignor
 
 import "github.com/stratalog/strata/record"
 
-// Range is Kafka's RangeAssignor: topic by topic, contiguous runs of partitions, the first members get one more if it does not divide.
-// Co-partitioned topics meet on the same member. It is eager. Replica racks are not known in one process, so there is no rack-aware pass.
+// Range is Kafka's RangeAssignor: topic by topic, contiguous runs of partitions, the first members
+// get one more if it does not divide. Co-partitioned topics meet on the same member. It is eager.
+// Replica racks are not known in one process, so there is no rack-aware pass.
 func Range() Assignor { return rangeAssignor{} }
 
 type rangeAssignor struct{}

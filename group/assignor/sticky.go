@@ -7,12 +7,14 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Sticky is Kafka's StickyAssignor (KIP-54): as even as possible, and of all such assignments one that moves few partitions. It is
-// eager; members remember their last assignment in the user data of their subscription.
+// Sticky is Kafka's StickyAssignor (KIP-54): as even as possible, and of all such
+// assignments one that moves few partitions. It is eager; members remember their last
+// assignment in the user data of their subscription.
 func Sticky() Assignor { return stickyAssignor{} }
 
-// CooperativeSticky is Kafka's CooperativeStickyAssignor (KIP-429): the result of Sticky, but a partition that moves from one member
-// to another is given to nobody until its owner has given it up and the group rebalances again.
+// CooperativeSticky is Kafka's CooperativeStickyAssignor (KIP-429): the result of Sticky, but a
+// partition that moves from one member to another is given to nobody until its owner has given
+// it up and the group rebalances again.
 func CooperativeSticky() Assignor { return cooperativeStickyAssignor{} }
 
 type stickyAssignor struct{}
@@ -25,7 +27,8 @@ func (stickyAssignor) Assign(members []Member, partitions map[string]int32) (map
 	return out, nil
 }
 
-// SubscriptionUserData is Kafka's StickyAssignorUserData version 1: owned partitions, grouped by topic, and the generation.
+// SubscriptionUserData is Kafka's StickyAssignorUserData version 1: owned partitions,
+// grouped by topic, and the generation.
 func (stickyAssignor) SubscriptionUserData(owned []record.TopicPartition, generation int32) []byte {
 	if generation < 0 {
 		return nil
@@ -33,7 +36,8 @@ func (stickyAssignor) SubscriptionUserData(owned []record.TopicPartition, genera
 	return wire.AppendInt32(appendTopicPartitions(nil, owned), generation)
 }
 
-// lastAssignment reads StickyAssignorUserData version 0 or 1; unreadable data is no data, as in Kafka.
+// lastAssignment reads StickyAssignorUserData version 0 or 1;
+// unreadable data is no data, as in Kafka.
 func lastAssignment(m *Member) ([]record.TopicPartition, int32) {
 	if len(m.UserData) == 0 {
 		return nil, -1
@@ -71,7 +75,8 @@ func (cooperativeStickyAssignor) Assign(members []Member, partitions map[string]
 	return out, nil
 }
 
-// ownedNow returns what a member holds while it joins. The generation is in the user data of old clients, since subscription version 2 in a field.
+// ownedNow returns what a member holds while it joins. The generation is in the user data of old
+// clients, since subscription version 2 in a field.
 func ownedNow(m *Member) ([]record.TopicPartition, int32) {
 	if m.Generation >= 0 {
 		return m.Owned, m.Generation
@@ -101,8 +106,8 @@ func transferred(members []Member, out map[string][]record.TopicPartition) map[r
 	return moving
 }
 
-// stickyInput is what both sticky algorithms start from. Members are numbered in the order of their ids, topics by name;
-// everything else is numbers.
+// stickyInput is what both sticky algorithms start from. Members are numbered in the order of their
+// ids, topics by name; everything else is numbers.
 type stickyInput struct {
 	members    []*Member
 	claimed    [][]record.TopicPartition // by member: what it says it owned

@@ -11,7 +11,8 @@ import (
 
 const highestConsumerProtocol = 3 // version of subscription and assignment that we write
 
-// A Subscription is what a consumer tells the group leader when it joins: Kafka's ConsumerProtocolSubscription.
+// A Subscription is what a consumer tells the group leader when it joins:
+// Kafka's ConsumerProtocolSubscription.
 type Subscription struct {
 	Version    int16 // as read; Append always writes version 3
 	Topics     []string
@@ -21,8 +22,9 @@ type Subscription struct {
 	Rack       string                  // "": none; version 3
 }
 
-// AppendTo appends s in version 3. Topics and owned partitions are written sorted, as the Java client does.
-// Topics longer than 32767 bytes cannot be written and are cut; topic names are at most 249 characters.
+// AppendTo appends s in version 3. Topics and owned partitions are written sorted, as
+// the Java client does. Topics longer than 32767 bytes cannot be written and are cut;
+// topic names are at most 249 characters.
 func (s Subscription) AppendTo(dst []byte) []byte {
 	dst = wire.AppendInt16(dst, highestConsumerProtocol)
 	topics := slices.Sorted(slices.Values(s.Topics))
@@ -36,8 +38,9 @@ func (s Subscription) AppendTo(dst []byte) []byte {
 	return wire.AppendNullableString(dst, s.Rack)
 }
 
-// ParseSubscription reads a subscription of any version; higher ones than 3 are read as 3 and trailing bytes are ignored, as Kafka does.
-// UserData aliases p. It returns an error matching ErrMalformed.
+// ParseSubscription reads a subscription of any version; higher ones than 3 are
+// read as 3 and trailing bytes are ignored, as Kafka does. UserData aliases p. It
+// returns an error matching ErrMalformed.
 func ParseSubscription(p []byte) (Subscription, error) {
 	r := wire.Reader{P: p}
 	s := Subscription{Version: r.Int16(), Generation: -1}
@@ -79,8 +82,9 @@ func (a Assignment) AppendTo(dst []byte) []byte {
 	return wire.AppendBytes(dst, a.UserData)
 }
 
-// ParseAssignment reads an assignment of any version. Empty bytes, which a member that the leader left out is given, are an empty assignment.
-// UserData aliases p. It returns an error matching ErrMalformed.
+// ParseAssignment reads an assignment of any version. Empty bytes, which a member that
+// the leader left out is given, are an empty assignment. UserData aliases p. It
+// returns an error matching ErrMalformed.
 func ParseAssignment(p []byte) (Assignment, error) {
 	if len(p) == 0 {
 		return Assignment{}, nil

@@ -89,7 +89,8 @@ func TestGroupValueOfEveryVersionIsRead(t *testing.T) {
 }
 
 func TestGroupIsOwnedByThePartitionKafkaChooses(t *testing.T) {
-	for group, want := range map[string]int32{"g": 3, "my-group": 12, "console-consumer": 40, "": 0, "polygenelubricants": 0} { // the last hashes to the smallest int32
+	// the last hashes to the smallest int32
+	for group, want := range map[string]int32{"g": 3, "my-group": 12, "console-consumer": 40, "": 0, "polygenelubricants": 0} {
 		require.Equal(t, want, PartitionFor(group, 50), group)
 	}
 	require.Equal(t, int32(0), PartitionFor("x", 1))

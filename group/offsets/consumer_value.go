@@ -6,8 +6,9 @@ import (
 	"github.com/stratalog/strata/group/internal/wire"
 )
 
-// The values of the KIP-848 protocol's records. They are read, so that a directory of a Kafka with such groups can be inspected; their
-// groups' offsets are plain KeyOffset records. Nothing here writes them.
+// The values of the KIP-848 protocol's records. They are read, so that a directory of
+// a Kafka with such groups can be inspected; their groups' offsets are plain
+// KeyOffset records. Nothing here writes them.
 
 // ConsumerGroupValue is the value of KeyConsumerGroup.
 type ConsumerGroupValue struct {
@@ -36,7 +37,9 @@ type TargetAssignmentValue struct {
 type TopicIDPartitions struct {
 	TopicID    [16]byte
 	Partitions []int32
-	Epochs     []int32 // parallel to Partitions: when each was assigned; KeyCurrentAssignmentOfMember only, may be absent
+	// parallel to Partitions: when each was assigned; KeyCurrentAssignmentOfMember only, may be
+	// absent
+	Epochs []int32
 }
 
 // TargetAssignmentMemberValue is the value of KeyTargetAssignmentMember.
@@ -56,8 +59,9 @@ type RegexValue struct {
 	TimestampMs int64
 }
 
-// ParseValue reads the value of a record with a key of the given type: a pointer to OffsetValue, GroupValue or one of the types above, or nil for
-// KeyPartitionMetadata, which is obsolete. Byte slices in it alias p. It returns an error matching ErrMalformed.
+// ParseValue reads the value of a record with a key of the given type: a pointer to OffsetValue,
+// GroupValue or one of the types above, or nil for KeyPartitionMetadata, which is obsolete. Byte
+// slices in it alias p. It returns an error matching ErrMalformed.
 func ParseValue(t KeyType, p []byte) (any, error) {
 	switch t {
 	case KeyOffset:

@@ -1,6 +1,6 @@
-// Package offsets has the record formats of the internal topic __consumer_offsets, which are Kafka's:
-// committed offsets and groups of the classic protocol, which are written, and what the KIP-848
-// protocol keeps there, which is only read.
+// Package offsets has the record formats of the internal topic __consumer_offsets, which are
+// Kafka's: committed offsets and groups of the classic protocol, which are written, and what the
+// KIP-848 protocol keeps there, which is only read.
 //
 // The formats are described in docs/format/consumer-offsets.md.
 package offsets

@@ -6,7 +6,8 @@ import (
 	"github.com/stratalog/strata/group/internal/wire"
 )
 
-// A GroupValue is the value of a KeyGroup record: a classic group as its last completed rebalance left it.
+// A GroupValue is the value of a KeyGroup record: a classic group as
+// its last completed rebalance left it.
 type GroupValue struct {
 	ProtocolType string
 	Generation   int32
@@ -54,7 +55,8 @@ func notNil(p []byte) []byte {
 	return p
 }
 
-// ParseGroupValue reads versions 0 to 4. Subscriptions and assignments alias p. It returns an error matching ErrMalformed.
+// ParseGroupValue reads versions 0 to 4. Subscriptions and assignments alias p. It
+// returns an error matching ErrMalformed.
 func ParseGroupValue(p []byte) (GroupValue, error) {
 	r := wire.Reader{P: p}
 	version := r.Int16()
@@ -99,5 +101,6 @@ func ParseGroupValue(p []byte) (GroupValue, error) {
 	return v, nil
 }
 
-// minMemberValue is a lower bound of the size in bytes of a member of any version: two int32 and at least five fields of a byte or more.
+// minMemberValue is a lower bound of the size in bytes of a member of any version: two int32 and
+// at least five fields of a byte or more.
 const minMemberValue = 12

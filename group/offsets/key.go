@@ -9,8 +9,8 @@ import (
 // KeyType is the first field of a key in the offsets topic.
 type KeyType int16
 
-// The kinds of records in __consumer_offsets. Those from KeyConsumerGroup on belong to the KIP-848 protocol, which this package
-// can read but does not write.
+// The kinds of records in __consumer_offsets. Those from KeyConsumerGroup on belong to the KIP-848
+// protocol, which this package can read but does not write.
 const (
 	KeyOffset                    KeyType = 1 // 0 is an older spelling of it
 	KeyGroup                     KeyType = 2 // classic group: generation, members, assignments
@@ -44,9 +44,9 @@ func (k Key) AppendTo(dst []byte) []byte {
 	return dst
 }
 
-// ParseKey reads a key. Type 0 is returned as KeyOffset. It returns an error matching ErrMalformed for broken keys and for the types it
-// does not know (share and streams groups, and later ones), which a reader of the topic must skip: ok tells the two apart and is
-// false for an unknown type.
+// ParseKey reads a key. Type 0 is returned as KeyOffset. It returns an error matching ErrMalformed
+// for broken keys and for the types it does not know (share and streams groups, and later ones),
+// which a reader of the topic must skip: ok tells the two apart and is false for an unknown type.
 func ParseKey(p []byte) (k Key, ok bool, err error) {
 	r := wire.Reader{P: p}
 	k.Type = KeyType(r.Int16())

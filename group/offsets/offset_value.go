@@ -16,7 +16,8 @@ type OffsetValue struct {
 	TopicID     [16]byte // zero: unknown; version 4
 }
 
-// AppendTo appends v: in version 1 if it has an explicit expiry (which loses the leader epoch and topic id, as in Kafka), otherwise in version 4.
+// AppendTo appends v: in version 1 if it has an explicit expiry (which loses the leader epoch and
+// topic id, as in Kafka), otherwise in version 4.
 func (v OffsetValue) AppendTo(dst []byte) []byte {
 	if v.ExpireMs >= 0 {
 		dst = wire.AppendInt64(wire.AppendInt16(dst, 1), v.Offset)

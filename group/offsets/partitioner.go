@@ -5,7 +5,8 @@ import "unicode/utf16"
 // Topic is the internal topic that holds committed offsets and group states.
 const Topic = "__consumer_offsets"
 
-// PartitionFor returns the partition of the offsets topic that owns group: its Java string hash, absolute, modulo partitions (at least 1).
+// PartitionFor returns the partition of the offsets topic that owns group: its Java string hash,
+// absolute, modulo partitions (at least 1).
 func PartitionFor(group string, partitions int32) int32 {
 	var h int32
 	for _, r := range group {

@@ -2,15 +2,17 @@ package offsets
 
 import "bytes"
 
-// A Record is one record of the offsets topic. A KeyOffset record has an Offset, a KeyGroup record a Group; without one it is a tombstone.
+// A Record is one record of the offsets topic. A KeyOffset record has an Offset, a KeyGroup record
+// a Group; without one it is a tombstone.
 type Record struct {
 	Key    Key
 	Offset *OffsetValue
 	Group  *GroupValue
 }
 
-// ParseRecord decodes a record of the offsets topic. known is false for records that a classic group does not have, which are not an error.
-// A nil value is a tombstone. The result aliases value. Errors match ErrMalformed.
+// ParseRecord decodes a record of the offsets topic. known is false for records that a
+// classic group does not have, which are not an error. A nil value is a tombstone. The result
+// aliases value. Errors match ErrMalformed.
 func ParseRecord(key, value []byte) (r Record, known bool, err error) {
 	k, ok, err := ParseKey(key)
 	if !ok {

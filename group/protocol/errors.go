@@ -16,7 +16,7 @@ var (
 	ErrRebalanceInProgress     = errors.New("group: rebalance in progress")                        // REBALANCE_IN_PROGRESS: join again
 	ErrInconsistentProtocol    = errors.New("group: no assignor in common with the other members") // INCONSISTENT_GROUP_PROTOCOL
 	ErrGroupMaxSize            = errors.New("group: group is full")                                // GROUP_MAX_SIZE_REACHED
-	ErrLoading                 = errors.New("group: coordinator is loading")                       // COORDINATOR_LOAD_IN_PROGRESS: retry. A Coordinator waits instead, backends over a network may say it
+	ErrLoading                 = errors.New("group: coordinator is loading")                       // COORDINATOR_LOAD_IN_PROGRESS: retry; only over a network
 	ErrNonEmptyGroup           = errors.New("group: group has members")                            // NON_EMPTY_GROUP
 	ErrGroupNotFound           = errors.New("group: no such group")                                // GROUP_ID_NOT_FOUND
 	ErrGroupSubscribedToTopic  = errors.New("group: group is subscribed to the topic")             // GROUP_SUBSCRIBED_TO_TOPIC
@@ -25,7 +25,8 @@ var (
 	ErrInvalidOffset           = errors.New("group: offset below 0")                               // of a reset; commits are not checked, as in Kafka
 )
 
-// A MemberIDRequiredError carries the member id that the next join must name (KIP-394). errors.Is(err, ErrMemberIDRequired) is true for it.
+// A MemberIDRequiredError carries the member id that the next join must name (KIP-394).
+// errors.Is(err, ErrMemberIDRequired) is true for it.
 type MemberIDRequiredError struct{ MemberID string }
 
 func (e *MemberIDRequiredError) Error() string {
@@ -35,7 +36,8 @@ func (e *MemberIDRequiredError) Error() string {
 // Is reports whether target is ErrMemberIDRequired.
 func (e *MemberIDRequiredError) Is(target error) bool { return target == ErrMemberIDRequired }
 
-// A MetadataTooLargeError says how long the metadata of a commit was. errors.Is(err, ErrOffsetMetadataTooLarge) is true for it.
+// A MetadataTooLargeError says how long the metadata of a commit was. errors.Is(err,
+// ErrOffsetMetadataTooLarge) is true for it.
 type MetadataTooLargeError struct{ Length, Max int } // in UTF-16 units, as Kafka counts
 
 func (e *MetadataTooLargeError) Error() string {

@@ -18,17 +18,22 @@ type JoinRequest struct {
 	ClientHost   string // "": the member lives in this process, and is gone when its group is loaded by another one
 	ProtocolType string // "consumer" for consumer groups; not empty
 
-	// SessionTimeout is how long the member lives without a heartbeat, within the limits of Config. Kafka: session.timeout.ms.
+	// SessionTimeout is how long the member lives without a heartbeat, within the limits of
+	// Config. Kafka: session.timeout.ms.
 	SessionTimeout time.Duration
-	// RebalanceTimeout is how long the others wait for this member in a rebalance; 0: SessionTimeout. Kafka: max.poll.interval.ms.
+	// RebalanceTimeout is how long the others wait for this member in a rebalance; 0:
+	// SessionTimeout. Kafka: max.poll.interval.ms.
 	RebalanceTimeout time.Duration
 
-	Protocols []assignor.Protocol // what the member can speak, best first; at least one. Kept: must not be changed afterwards
+	// what the member can speak, best first; at least one. Kept: must not be changed afterwards
+	Protocols []assignor.Protocol
 
-	// RequireMemberID makes a new dynamic member come twice: the first answer is a *MemberIDRequiredError with the id to use. A client
-	// whose first answer is lost leaves no ghost in the group then. JoinGroup version 4 and later.
+	// RequireMemberID makes a new dynamic member come twice: the first answer is a
+	// *MemberIDRequiredError with the id to use. A client whose first answer is lost leaves no
+	// ghost in the group then. JoinGroup version 4 and later.
 	RequireMemberID bool
-	// SkipAssignment says that the member understands JoinResponse.SkipAssignment. JoinGroup version 9 and later.
+	// SkipAssignment says that the member understands
+	// JoinResponse.SkipAssignment. JoinGroup version 9 and later.
 	SkipAssignment bool
 	Reason         string // for the log
 }
@@ -40,13 +45,16 @@ type JoinResponse struct {
 	Leader       string // member id of the group leader
 	ProtocolType string
 	ProtocolName string
-	Members      []assignor.JoinMember // for the group leader only; the metadata must not be written to
+	// for the group leader only; the metadata must not be written to
+	Members []assignor.JoinMember
 
-	// SkipAssignment tells a group leader that came back under its InstanceID that the assignment stands: it sends an empty SyncRequest.
+	// SkipAssignment tells a group leader that came back under its InstanceID that the assignment
+	// stands: it sends an empty SyncRequest.
 	SkipAssignment bool
 }
 
-// A SyncRequest asks for the member's assignment; the group leader brings those of all. Kafka: SyncGroup.
+// A SyncRequest asks for the member's assignment; the group leader
+// brings those of all. Kafka: SyncGroup.
 type SyncRequest struct {
 	Group, MemberID, InstanceID string
 	Generation                  int32
@@ -54,7 +62,8 @@ type SyncRequest struct {
 	Assignments                 map[string][]byte // by member id; ignored unless it comes from the group leader. Kept, not copied
 }
 
-// A SyncResponse carries the member's own assignment, which must not be written to; it may be empty.
+// A SyncResponse carries the member's own assignment, which
+// must not be written to; it may be empty.
 type SyncResponse struct {
 	ProtocolType, ProtocolName string
 	Assignment                 []byte
@@ -78,14 +87,16 @@ type LeaveMember struct{ MemberID, InstanceID string }
 // A CommitRequest stores offsets. Kafka: OffsetCommit.
 type CommitRequest struct {
 	Group, MemberID, InstanceID string
-	// Generation is the member's; -1 with an empty MemberID and InstanceID is a commit from outside, which only a group without members accepts.
+	// Generation is the member's; -1 with an empty MemberID and InstanceID is a commit from
+	// outside, which only a group without members accepts.
 	Generation int32
 	Offsets    map[record.TopicPartition]record.Committed
-	// TopicIDs, by name, are the ids of the topics that the offsets belong to. Offsets of a topic that has another id
-	// now, because it was deleted and created again, are refused with ErrUnknownTopicOrPartition. Topics that are
-	// missing are not checked.
+	// TopicIDs, by name, are the ids of the topics that the offsets belong to. Offsets of a topic
+	// that has another id now, because it was deleted and created again, are refused with
+	// ErrUnknownTopicOrPartition. Topics that are missing are not checked.
 	TopicIDs map[string][16]byte
-	// Retention is an explicit lifetime for these offsets, as OffsetCommit versions 2 to 4 have it; 0: the configured one.
+	// Retention is an explicit lifetime for these offsets, as OffsetCommit versions 2 to
+	// 4 have it; 0: the configured one.
 	Retention time.Duration
 }
 

@@ -28,7 +28,8 @@ type Rebalanced struct {
 	Protocol   string
 }
 
-// ProtocolTypeConsumer is the protocol type of consumer groups; others (Kafka Connect's) are opaque to the coordinator.
+// ProtocolTypeConsumer is the protocol type of consumer groups; others (Kafka
+// Connect's) are opaque to the coordinator.
 const ProtocolTypeConsumer = "consumer"
 
 // Bounds are the first offset of a partition and the one that the next record will get.

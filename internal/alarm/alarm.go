@@ -12,8 +12,8 @@ import (
 )
 
 // An Alarm calls its function at the time it is armed for, on a goroutine of its own and without
-// locks. The zero Alarm with Do set is ready. It must not be copied after first use, and is safe for
-// concurrent use.
+// locks. The zero Alarm with Do set is ready. It must not be copied after
+// first use, and is safe for concurrent use.
 //
 // The fields at and armed alone say whether the function is due. The timer is only a means to look
 // at them in time: a firing that finds the Alarm disarmed, or armed for later, does nothing, so it
@@ -30,8 +30,8 @@ type Alarm struct {
 	firings sync.WaitGroup // firings to come or under way: raised under mu unless stopped
 }
 
-// By has Do called at t or earlier: an Alarm that is armed for an earlier time stays as it is. A t in
-// the past means at once. It reports false if the Alarm is stopped.
+// By has Do called at t or earlier: an Alarm that is armed for an earlier time stays as it is. A t
+// in the past means at once. It reports false if the Alarm is stopped.
 func (a *Alarm) By(t time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,7 +72,8 @@ func (a *Alarm) wakeLocked() {
 	case a.timer == nil:
 		a.firings.Add(1)
 		a.timer = time.AfterFunc(wait, a.fire)
-	case !a.timer.Reset(wait): // the last firing has begun, has been, or was stopped: this is another
+	case !a.timer.Reset(wait):
+		// the last firing has begun, has been, or was stopped: this is another
 		a.firings.Add(1)
 	}
 }
@@ -94,8 +95,8 @@ func (a *Alarm) fire() {
 	}
 }
 
-// Disarm takes back the last By or After unless Do has been called for it. A call that has begun goes
-// on. The Alarm can be armed again.
+// Disarm takes back the last By or After unless Do has been called for it. A call that has begun
+// goes on. The Alarm can be armed again.
 func (a *Alarm) Disarm() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,8 +110,8 @@ func (a *Alarm) disarmLocked() {
 	}
 }
 
-// Stop disarms the Alarm for good: By and After have no effect any more. It does not wait, so it may be
-// called with locks that Do takes, and by Do itself.
+// Stop disarms the Alarm for good: By and After have no effect any more. It does not wait, so it
+// may be called with locks that Do takes, and by Do itself.
 func (a *Alarm) Stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -76,7 +76,8 @@ func TestAlarmArmedByItsOwnFunctionGoesOn(t *testing.T) {
 	})
 }
 
-// Wait returns as soon as the function has, although the alarm was armed for much later while it fired.
+// Wait returns as soon as the function has, although the alarm
+// was armed for much later while it fired.
 func TestAlarmArmedWhileItFiresIsStillStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // of the alarm's user: its function begins with it

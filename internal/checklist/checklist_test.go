@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lastRow is the number of rows of each kind: behaviours have a bare number, faults a letter before it. docs/checklist.md lists them all.
+// lastRow is the number of rows of each kind: behaviours have a bare number, faults a letter before
+// it. docs/checklist.md lists them all.
 var lastRow = map[string]int{"": 155, "D": 23, "R": 11, "G": 9, "W": 15, "L": 8}
 
 var (
@@ -75,7 +76,8 @@ func testsOf(t *testing.T, root string) map[string]map[string]bool {
 			return err
 		}
 		rel = filepath.ToSlash(rel)
-		for _, pkg := range []string{rel, filepath.Base(rel)} { // "strata" is the root, "cmd/strata" the command
+		// "strata" is the root, "cmd/strata" the command
+		for _, pkg := range []string{rel, filepath.Base(rel)} {
 			switch pkg {
 			case ".":
 				pkg = "strata"

@@ -26,8 +26,8 @@ func (r *Runtime[M, E, R]) Shard(partition int32) (*Shard[M, E, R], error) {
 	return r.replace(partition)
 }
 
-// replace ends the Shard of an earlier epoch and makes that of the present one. The leader is looked
-// up again, since only under mu what is older than what it was before.
+// replace ends the Shard of an earlier epoch and makes that of the present one. The leader is
+// looked up again, since only under mu what is older than what it was before.
 func (r *Runtime[M, E, R]) replace(partition int32) (*Shard[M, E, R], error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mayPanic lists the files with a panic, each for a broken invariant of our own code, with how many.
+// mayPanic lists the files with a panic, each for a broken
+// invariant of our own code, with how many.
 var mayPanic = map[string]int{
 	"record/zstd.go":              2, // options of our own out of range
 	"replication/change.go":       1, // decide and apply disagree
@@ -20,14 +21,16 @@ var mayPanic = map[string]int{
 	"internal/watermark/queue.go": 1, // one entry in two places
 }
 
-// endsProcess are calls that a library has no right to, or that reach for what all of the process share.
+// endsProcess are calls that a library has no right to, or that
+// reach for what all of the process share.
 var endsProcess = map[string]bool{
 	"os.Exit": true, "log.Fatal": true, "log.Fatalf": true, "log.Fatalln": true, "log.Panic": true, "log.Panicf": true,
 	"slog.Default": true, "slog.SetDefault": true, "slog.Info": true, "slog.Warn": true, "slog.Error": true, "slog.Debug": true,
 	"http.Handle": true, "http.HandleFunc": true, "runtime.Goexit": true,
 }
 
-// Checklist row L2: nothing ends the host's process, starts before main or is registered globally, and no panic waits for input.
+// Checklist row L2: nothing ends the host's process, starts before main or is registered
+// globally, and no panic waits for input.
 func TestNoPackageEndsTheProcessOrActsBeforeMain(t *testing.T) {
 	root := filepath.Join("..", "..")
 	found := 0
@@ -38,7 +41,8 @@ func TestNoPackageEndsTheProcessOrActsBeforeMain(t *testing.T) {
 		name := filepath.ToSlash(strings.TrimPrefix(path, root+string(filepath.Separator)))
 		if d.IsDir() {
 			switch name {
-			case "examples", "cmd", "bench", "interop", "internal/leaktest", "internal/twins", ".git": // programs, and a TestMain
+			case "examples", "cmd", "bench", "interop", "internal/leaktest", "internal/twins", ".git":
+				// programs, and a TestMain
 				return fs.SkipDir
 			}
 			return nil

@@ -1,11 +1,14 @@
-// Package layering holds the order of the module's packages and a test that keeps the imports in it.
+// Package layering holds the order of the module's packages
+// and a test that keeps the imports in it.
 //
-// A package may import only packages of lower rows. The picture is the first section of docs/design.md.
+// A package may import only packages of lower rows. The picture
+// is the first section of docs/design.md.
 package layering
 
 // Rows lists the packages from the bottom up, as paths below the module; "" is the module's root.
-// Packages of one row do not import each other. internal/* packages that are not listed stand below every row
-// and import nothing of ours but each other. A package below another one's path has a row of its own.
+// Packages of one row do not import each other. internal/* packages that are not listed
+// stand below every row and import nothing of ours but each other. A package below
+// another one's path has a row of its own.
 var Rows = [][]string{
 	{"record", "schema", "vfs"},
 	{"segment"},
@@ -29,6 +32,6 @@ var Rows = [][]string{
 	{"kafkatest"},
 }
 
-// Pure lists the packages that only compute: they have no clock, lock, goroutine, channel, context or I/O,
-// and neither has what they import of ours.
+// Pure lists the packages that only compute: they have no clock, lock, goroutine, channel, context
+// or I/O, and neither has what they import of ours.
 var Pure = []string{"internal/machine", "log/internal/manifest", "log/internal/recovery", "group/internal/wire", "group/assignor", "group/offsets", "group/protocol", "group/internal/classic", "replication/internal/controller"}

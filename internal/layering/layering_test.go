@@ -37,7 +37,8 @@ func TestNoPackageHasATellNothingName(t *testing.T) {
 	}
 }
 
-// rowOf returns the row of a package: 0 for internal ones, the top for programs, its parent's for a test kit such as vfs/vfstest.
+// rowOf returns the row of a package: 0 for internal ones, the top for programs, its
+// parent's for a test kit such as vfs/vfstest.
 func rowOf(row map[string]int, pkg string) (int, bool) {
 	if r, ok := row[pkg]; ok {
 		return r, true
@@ -55,7 +56,8 @@ func rowOf(row map[string]int, pkg string) (int, bool) {
 	return 0, false
 }
 
-// ourImports returns for each package of the module those of its non-test imports that are the module's own.
+// ourImports returns for each package of the module those of its
+// non-test imports that are the module's own.
 func ourImports(t *testing.T) map[string][]string {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, module+"/...")

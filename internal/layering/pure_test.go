@@ -20,7 +20,8 @@ var pureImports = []string{"bytes", "cmp", "encoding/binary", "errors", "fmt", "
 // impureTime are the parts of package time that look at the clock or wait.
 var impureTime = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
 
-// The record package is lower and allowed for its values; a pure package calls nothing of it that reads or waits.
+// The record package is lower and allowed for its values; a pure package
+// calls nothing of it that reads or waits.
 var pureValues = "record"
 
 func TestPurePackagesOnlyCompute(t *testing.T) {

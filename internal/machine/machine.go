@@ -1,8 +1,8 @@
 // Package machine is the contract between a pure state machine and the runtime that owns it.
 //
-// A Machine decides: it has no clock, lock, goroutine or I/O. The runtime (package coordinator) feeds it
-// events and the time, writes its records to a log, and sends its replies once these are committed.
-// Groups are Machines; transactions are to be.
+// A Machine decides: it has no clock, lock, goroutine or I/O. The runtime (package coordinator)
+// feeds it events and the time, writes its records to a log, and sends its replies once these are
+// committed. Groups are Machines; transactions are to be.
 package machine
 
 import (
@@ -10,22 +10,23 @@ import (
 	"time"
 )
 
-// A Machine is the state of one thing that a coordinator looks after, a group for example: E are its
-// events, R the records its durable state is made of. It is not safe for concurrent use.
+// A Machine is the state of one thing that a coordinator looks after, a group for example: E are
+// its events, R the records its durable state is made of. It is not safe for concurrent use.
 type Machine[E, R any] interface {
-	// Step decides what ev means at time now, on a draft of the state. Accept or Discard must follow
-	// before anything else is called. The slices of the Effects are the caller's.
+	// Step decides what ev means at time now, on a draft of the state. Accept or Discard must
+	// follow before anything else is called. The slices of the Effects are the caller's.
 	Step(now time.Time, ev E) Effects[R]
 
-	// Accept makes the draft the state and applies the records of its Effects: the log has taken them,
-	// or there are none.
+	// Accept makes the draft the state and applies the records of its Effects: the log
+	// has taken them, or there are none.
 	Accept()
 
-	// Discard forgets the draft: the log takes no such records. No reply of its Effects must be sent.
+	// Discard forgets the draft: the log takes no such records. No
+	// reply of its Effects must be sent.
 	Discard()
 
-	// Apply is the only function that changes durable state. Accept calls it, and recovery does for each
-	// record of the log. r is kept.
+	// Apply is the only function that changes durable state. Accept calls it, and recovery does for
+	// each record of the log. r is kept.
 	Apply(r R)
 
 	// Forgotten reports whether there is nothing left to remember.

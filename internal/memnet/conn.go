@@ -14,20 +14,22 @@ type Conn struct {
 	local, remote net.Addr
 }
 
-// Pipe returns the two ends of a connection between a and b: what is written to one is read from the other.
+// Pipe returns the two ends of a connection between a and b: what is
+// written to one is read from the other.
 func Pipe(a, b net.Addr) (*Conn, *Conn) {
 	ab, ba := newStream(), newStream()
 	return &Conn{in: ba, out: ab, local: a, remote: b}, &Conn{in: ab, out: ba, local: b, remote: a}
 }
 
-// Read reads what has arrived, waiting for the first byte. At the end of what the peer wrote it returns io.EOF.
+// Read reads what has arrived, waiting for the first byte. At the end of
+// what the peer wrote it returns io.EOF.
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.in.read(p)
 	return n, c.opError("read", err)
 }
 
-// Write writes all of p, waiting for the peer to read when BufferSize bytes are on their way. After an error the peer may
-// have got the first n bytes.
+// Write writes all of p, waiting for the peer to read when BufferSize bytes are on their way. After
+// an error the peer may have got the first n bytes.
 func (c *Conn) Write(p []byte) (int, error) {
 	n, err := c.out.write(p)
 	return n, c.opError("write", err)
@@ -43,7 +45,8 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// CloseWrite ends one direction: the peer reads what is on its way and then io.EOF; this end can still read.
+// CloseWrite ends one direction: the peer reads what is on its way and
+// then io.EOF; this end can still read.
 func (c *Conn) CloseWrite() error {
 	c.out.closeWrite(syscall.EPIPE)
 	return nil
@@ -62,7 +65,8 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// SetReadDeadline makes reads fail from t on with os.ErrDeadlineExceeded, those under way too; the zero time: never.
+// SetReadDeadline makes reads fail from t on with os.ErrDeadlineExceeded,
+// those under way too; the zero time: never.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	c.in.setReadDeadline(t)
 	return nil

@@ -1,14 +1,19 @@
-// Package memnet is a network in memory: listeners and buffered stream connections that behave as TCP's do, without sockets.
+// Package memnet is a network in memory: listeners and buffered stream connections
+// that behave as TCP's do, without sockets.
 //
-// It exists for tests in virtual time. Everything that waits here waits on a channel or a sync.Cond, which testing/synctest counts as
-// durably blocked; a read of a socket is not. Unlike net.Pipe a connection is buffered, so that two peers that both write first do not
-// wait for each other for ever, and a Write returns before the peer reads.
+// It exists for tests in virtual time. Everything that waits here waits on a channel or a
+// sync.Cond, which testing/synctest counts as durably blocked; a read of a socket is not. Unlike
+// net.Pipe a connection is buffered, so that two peers that both write first do not wait for each
+// other for ever, and a Write returns before the peer reads.
 //
 // # Promises
 //
-//   - Bytes arrive once, in order. What was written before a Close is still read by the peer, then io.EOF follows.
-//   - At most BufferSize bytes are held per direction, and no memory while a connection is idle and new.
-//   - Deadlines, Close and CloseWrite end waits under way, as on a *net.TCPConn; errors are *net.OpError around net.ErrClosed,
-//     os.ErrDeadlineExceeded, EPIPE and ECONNREFUSED, which is what clients look for.
+//   - Bytes arrive once, in order. What was written before a Close is still read
+//     by the peer, then io.EOF follows.
+//   - At most BufferSize bytes are held per direction, and no memory
+//     while a connection is idle and new.
+//   - Deadlines, Close and CloseWrite end waits under way, as on a *net.TCPConn; errors
+//     are *net.OpError around net.ErrClosed, os.ErrDeadlineExceeded, EPIPE and
+//     ECONNREFUSED, which is what clients look for.
 //   - No goroutines.
 package memnet

@@ -23,16 +23,16 @@ func (Addr) Network() string { return "mem" }
 // String returns host:port.
 func (a Addr) String() string { return string(a) }
 
-// A Network is a set of listeners by address. Two networks know nothing of each other. The zero Network is ready for use;
-// it is safe for concurrent use.
+// A Network is a set of listeners by address. Two networks know nothing of each other. The zero
+// Network is ready for use; it is safe for concurrent use.
 type Network struct {
 	mu        sync.Mutex // guards the fields below
 	listeners map[string]*listener
 	nextPort  int
 }
 
-// Listen returns a listener for address, host:port; any host will do. Port 0 picks a free one. It returns ErrAddressInUse
-// if there is a listener.
+// Listen returns a listener for address, host:port; any host will do. Port 0 picks a free one. It
+// returns ErrAddressInUse if there is a listener.
 func (n *Network) Listen(address string) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -54,8 +54,9 @@ func (n *Network) Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// Dial connects to the listener of address and returns when the connection is accepted. The kind of network does not matter.
-// It fails with ECONNREFUSED if nobody listens, and with ctx's error. Its signature is that of net.Dialer.DialContext.
+// Dial connects to the listener of address and returns when the connection is accepted. The kind of
+// network does not matter. It fails with ECONNREFUSED if nobody listens, and with ctx's error. Its
+// signature is that of net.Dialer.DialContext.
 func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	l, local := n.route(address)
 	fail := func(err error) (net.Conn, error) {
@@ -85,7 +86,8 @@ func (n *Network) route(address string) (*listener, Addr) {
 	return n.listeners[address], Addr(n.freeAddressLocked("127.0.0.1"))
 }
 
-// freeAddressLocked returns an address that has no listener. Ports of those who dial may come again after 16,384 of them, which confuses nobody.
+// freeAddressLocked returns an address that has no listener. Ports of those who dial may come again
+// after 16,384 of them, which confuses nobody.
 func (n *Network) freeAddressLocked(host string) string {
 	for {
 		address := net.JoinHostPort(host, strconv.Itoa(49152+n.nextPort%16384))

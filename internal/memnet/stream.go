@@ -146,9 +146,11 @@ func (s *stream) setLocked(d *deadline, t time.Time) {
 
 // A deadline is a point in time and the timer that wakes who waits for it.
 type deadline struct {
-	at      time.Time // zero: none
-	timer   *time.Timer
-	expired bool // the timer has fired: the wall clock of at may disagree by a little with the monotonic one of timers
+	at    time.Time // zero: none
+	timer *time.Timer
+	// the timer has fired: the wall clock of at may disagree by a little with the monotonic one of
+	// timers
+	expired bool
 }
 
 func (d *deadline) passed() bool {

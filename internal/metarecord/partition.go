@@ -12,11 +12,13 @@ type Partition struct {
 	EligibleLeaders, LastKnownLeader []int32 // version 2
 }
 
-// NoChange is the Leader of a PartitionChange that leaves the leader, and with it the leader epoch, as it is.
+// NoChange is the Leader of a PartitionChange that leaves the leader,
+// and with it the leader epoch, as it is.
 const NoChange = -2
 
-// PartitionChange says what changed in a partition: the partition epoch grows by one, the leader epoch too if Leader is not NoChange.
-// A nil slice leaves its field as it is; an empty one empties it.
+// PartitionChange says what changed in a partition: the partition epoch grows by
+// one, the leader epoch too if Leader is not NoChange. A nil slice leaves its
+// field as it is; an empty one empties it.
 type PartitionChange struct {
 	Partition                        int32
 	TopicID                          ID

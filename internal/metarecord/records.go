@@ -30,8 +30,9 @@ type ProducerIDs struct {
 	Next        int64
 }
 
-// NoOp says nothing, or that a snapshot begins: the records behind it in its batch are the whole state, and what comes before it is void. Kafka, which
-// keeps snapshots in files of their own, skips that tagged field.
+// NoOp says nothing, or that a snapshot begins: the records behind it in its batch are
+// the whole state, and what comes before it is void. Kafka, which keeps snapshots in
+// files of their own, skips that tagged field.
 type NoOp struct{ Snapshot bool }
 
 // tagSnapshot is far away from those that Kafka may give out.

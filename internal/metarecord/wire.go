@@ -5,7 +5,8 @@ import (
 	"math"
 )
 
-// Appending. All integers are big endian; lengths and counts are one more than the number, 0 meaning null.
+// Appending. All integers are big endian; lengths and counts are one
+// more than the number, 0 meaning null.
 
 func appendUvarint(dst []byte, v uint32) []byte { return binary.AppendUvarint(dst, uint64(v)) }
 func appendInt16(dst []byte, v int16) []byte    { return binary.BigEndian.AppendUint16(dst, uint16(v)) }
@@ -136,7 +137,8 @@ func (r *reader) string() string {
 	return s
 }
 
-// count turns a compact length into a number of elements of at least size bytes, checked against what is left before anything is allocated.
+// count turns a compact length into a number of elements of at least size bytes, checked against
+// what is left before anything is allocated.
 func (r *reader) count(n uint32, size int) int {
 	if uint64(n-1)*uint64(size) > uint64(len(r.p)) {
 		r.fail("length beyond the end")
@@ -179,7 +181,8 @@ func (r *reader) ids() []ID {
 	return ids
 }
 
-// tagged reads the tagged fields; read gets a reader of exactly one field and must consume what it knows. Unknown tags are skipped.
+// tagged reads the tagged fields; read gets a reader of exactly one field and must consume
+// what it knows. Unknown tags are skipped.
 func (r *reader) tagged(read func(tag uint32, field *reader)) {
 	last := int64(-1)
 	for n := r.uvarint(); n > 0 && r.bad == ""; n-- {
@@ -203,5 +206,6 @@ func (r *reader) tagged(read func(tag uint32, field *reader)) {
 	}
 }
 
-// untagged reads the tagged fields of a record that has none: whatever a later version adds is skipped.
+// untagged reads the tagged fields of a record that has none:
+// whatever a later version adds is skipped.
 func (r *reader) untagged() { r.tagged(func(uint32, *reader) {}) }

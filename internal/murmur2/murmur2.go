@@ -1,5 +1,5 @@
-// Package murmur2 computes the 32-bit murmur2 hash with the seed that Kafka's Java client uses, so that a key goes to the same partition
-// whoever produces it (Kafka: Utils.murmur2).
+// Package murmur2 computes the 32-bit murmur2 hash with the seed that Kafka's Java client uses, so
+// that a key goes to the same partition whoever produces it (Kafka: Utils.murmur2).
 package murmur2
 
 import "encoding/binary"
@@ -32,8 +32,9 @@ func Sum(p []byte) uint32 {
 	return h ^ h>>15
 }
 
-// Partition returns the partition of n that Kafka's default partitioner chooses for a key. n must be positive.
-// The sign bit is masked off, not negated: abs of the lowest number would stay negative.
+// Partition returns the partition of n that Kafka's default partitioner chooses
+// for a key. n must be positive. The sign bit is masked off, not negated: abs of
+// the lowest number would stay negative.
 func Partition(key []byte, n int) int {
 	return int(Sum(key)&0x7fffffff) % n
 }

@@ -1,14 +1,15 @@
 // Command twins proves that the tests named in docs/checklist.md notice when their row is broken.
 //
-// A twin is a small edit of the code that breaks one behaviour. The command applies it with go test's
-// -overlay, so that no file of the tree is touched, and runs the tests that the twin names: each of
-// them must fail. A twin whose tests pass is a survivor: the test looks at something else than its row
-// promises. A test that fails without the edit catches nothing and is reported as such.
+// A twin is a small edit of the code that breaks one behaviour. The command applies it
+// with go test's -overlay, so that no file of the tree is touched, and runs the tests that
+// the twin names: each of them must fail. A twin whose tests pass is a survivor: the test
+// looks at something else than its row promises. A test that fails without the edit
+// catches nothing and is reported as such.
 //
 //	go run ./internal/twins -check            format, edits and names only; seconds
 //	go run ./internal/twins -row 95,D2        the twins of these rows
 //	go run ./internal/twins -area consumer    the twins of rows/consumer.txt
-//	go run ./internal/twins -changed main     those whose code, text or tests changed since a revision
+//	go run ./internal/twins -changed main     what changed since a revision
 //	go run ./internal/twins -sample 15        some of those selected, by -seed
 //	go run ./internal/twins                   all
 //
@@ -29,22 +30,24 @@
 //	row     a row of docs/checklist.md, several with commas, or what else is promised:
 //	        "promise: readable never disappears", "defect 3". May come several times.
 //	breaks  one sentence: what a user would see
-//	test    package.Test, several with commas; each must fail. A package is its directory, or the last
-//	        element of it if that is unique; the module's root goes by the module's last element.
-//	        Test/subtest runs one subtest. At least one test of a checklist row must be named by the row.
-//	hangs   optional, a duration: the broken code may block for ever, so that running longer than this
-//	        counts as caught. Without it a timeout (2 minutes) is not a catch.
+//	test    package.Test, several with commas; each must fail. A package is its directory, or the
+//	        last element of it if that is unique; the module's root goes by the module's last
+//	        element. Test/subtest runs one subtest. At least one test of a checklist row must be
+//	        named by the row.
+//	hangs   optional, a duration: the broken code may block for ever, so that running longer than
+//	        this counts as caught. Without it a timeout (2 minutes) is not a catch.
 //	file    the file that is edited, from the module's root. Then lines that begin with
-//	        "-" (taken away), "+" (put in its place) or a blank (kept, to tell the place from others).
-//	        A line "@@" begins another edit of the same file. May come several times.
+//	        "-" (taken away), "+" (put in its place) or a blank (kept, to tell the place from
+//	        others). A line "@@" begins another edit of the same file. May come several times.
 //
-// Old lines (- and kept) must follow each other exactly once in the file; blanks at both ends of a line
-// do not count. An edit that only inserts keeps the line beside it. Test files are not edited. An empty
-// line ends a twin's edit; a line that begins with # is a comment, except inside an edit.
+// Old lines (- and kept) must follow each other exactly once in the file; blanks at both ends of a
+// line do not count. An edit that only inserts keeps the line beside it. Test files are not edited.
+// An empty line ends a twin's edit; a line that begins with # is a comment, except inside an edit.
 //
 // # Answers
 //
-// One line a twin: caught, SURVIVED, does not build (an edit that the compiler refuses proves nothing),
-// does not apply, times out, fails without it. The exit code is 0 only if all are caught. With -tries
-// the tests of a survivor are run again; one that is caught then is WEAK, its test notices by chance.
+// One line a twin: caught, SURVIVED, does not build (an edit that the compiler refuses
+// proves nothing), does not apply, times out, fails without it. The exit code is 0 only if
+// all are caught. With -tries the tests of a survivor are run again; one that is caught
+// then is WEAK, its test notices by chance.
 package main

@@ -121,7 +121,8 @@ func (tr *tree) choose(ctx context.Context, all []*twin, o options) ([]*twin, er
 	return chosen, nil
 }
 
-// changedSince tells of a twin whether the files it edits, the files of its tests or its own text differ from rev.
+// changedSince tells of a twin whether the files it edits, the files of its
+// tests or its own text differ from rev.
 func (tr *tree) changedSince(ctx context.Context, rev string) (func(*twin) bool, error) {
 	diff, err := tr.git(ctx, "diff", "--name-only", "--relative", rev)
 	if err != nil {

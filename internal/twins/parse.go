@@ -113,7 +113,8 @@ func (p *rowParser) next(text string) {
 		return
 	}
 	if p.inEdit && strings.HasPrefix(text, "@@") {
-		if last := p.cur.edits[len(p.cur.edits)-1]; len(last.old)+len(last.new) > 0 { // else the first @@ below file
+		// else the first @@ below file
+		if last := p.cur.edits[len(p.cur.edits)-1]; len(last.old)+len(last.new) > 0 {
 			p.beginEdit(last.file)
 		}
 		return

@@ -111,7 +111,8 @@ func timeoutOf(t *twin) time.Duration {
 	return testTimeout
 }
 
-// overlay writes the edited files of t below r.tmp and returns the path of go's description of them.
+// overlay writes the edited files of t below r.tmp and returns
+// the path of go's description of them.
 func (r *runner) overlay(t *twin) (string, error) {
 	files, err := r.tr.edited(t)
 	if err != nil {
@@ -137,7 +138,8 @@ func (r *runner) overlay(t *twin) (string, error) {
 	return path, os.WriteFile(path, js, 0o600)
 }
 
-// withoutEdit runs a test on the tree as it is. Without -count the go command remembers it between runs.
+// withoutEdit runs a test on the tree as it is. Without -count the
+// go command remembers it between runs.
 func (r *runner) withoutEdit(ctx context.Context, n testName) *bareResult {
 	r.mu.Lock()
 	b := r.bare[n]
@@ -162,7 +164,8 @@ type result struct {
 	output   string
 }
 
-// goTest runs one test of the module that its package belongs to, without vet: edits need not be tidy.
+// goTest runs one test of the module that its package belongs
+// to, without vet: edits need not be tidy.
 func (r *runner) goTest(ctx context.Context, n testName, flags ...string) result {
 	dir, err := r.tr.dirOf(n.pkg)
 	if err != nil {
@@ -194,7 +197,8 @@ func pattern(name string) string {
 }
 
 // readEvents reads what go test -json prints of a run of the test called name. A test binary that
-// fails although its tests pass, as with a leaked goroutine found by TestMain, is a failure of the test.
+// fails although its tests pass, as with a leaked goroutine found
+// by TestMain, is a failure of the test.
 func readEvents(out []byte, name string) result {
 	var res result
 	var text strings.Builder

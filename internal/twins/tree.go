@@ -113,8 +113,9 @@ func readChecklist(path string) ([]row, error) {
 	return rows, lines.Err()
 }
 
-// dirOf returns the directory of a package that a twin or the checklist names: the directory itself,
-// the module's name for the root, or the last element of the only directory that ends in it.
+// dirOf returns the directory of a package that a twin or the checklist
+// names: the directory itself, the module's name for the root, or the last
+// element of the only directory that ends in it.
 func (tr *tree) dirOf(pkg string) (string, error) {
 	if pkg == tr.name {
 		return ".", nil

@@ -7,7 +7,8 @@ import (
 	"unsafe"
 )
 
-// Bytes returns an empty slice with room for n bytes or more, which hold anything. n must be above 0.
+// Bytes returns an empty slice with room for n bytes or more,
+// which hold anything. n must be above 0.
 func Bytes(n int) []byte {
 	var b strings.Builder // the one place of the standard library that does not clear
 	b.Grow(n)

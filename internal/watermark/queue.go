@@ -1,16 +1,20 @@
-// Package watermark holds what waits for a number to grow: acknowledgements for a high watermark, long polls for an offset, timeouts for the clock.
+// Package watermark holds what waits for a number to grow: acknowledgements for a high watermark,
+// long polls for an offset, timeouts for the clock.
 package watermark
 
-// A Queue keeps entries sorted by key, smallest first. The zero Queue is empty. It is a heap: adding and removing any entry take
-// O(log n), and O(1) where keys arrive in order, as offsets and deadlines mostly do.
+// A Queue keeps entries sorted by key, smallest first. The zero Queue is empty. It is a
+// heap: adding and removing any entry take O(log n), and O(1) where keys arrive in
+// order, as offsets and deadlines mostly do.
 //
-// A Queue is not safe for concurrent use: its owner's lock guards it. It calls nothing; entries that are due are taken out
-// with Pop under the lock and completed by the owner after it has let go of it.
+// A Queue is not safe for concurrent use: its owner's lock guards it. It calls
+// nothing; entries that are due are taken out with Pop under the lock and completed
+// by the owner after it has let go of it.
 type Queue[T any] struct {
 	heap []*Entry[T]
 }
 
-// An Entry is one waiter's place in at most one Queue. It is embedded in the waiter, so that waiting allocates nothing.
+// An Entry is one waiter's place in at most one Queue. It is embedded in the
+// waiter, so that waiting allocates nothing.
 type Entry[T any] struct {
 	Value T // the waiter; the Queue does not look at it
 
@@ -52,8 +56,8 @@ func (q *Queue[T]) Remove(e *Entry[T]) bool {
 	return true
 }
 
-// Pop takes out and returns an entry with the smallest key if that is below limit, else nil. So a loop over
-// Pop(watermark) takes exactly the prefix that the watermark has passed.
+// Pop takes out and returns an entry with the smallest key if that is below limit, else nil. So a
+// loop over Pop(watermark) takes exactly the prefix that the watermark has passed.
 func (q *Queue[T]) Pop(limit int64) *Entry[T] {
 	if len(q.heap) == 0 || q.heap[0].key >= limit {
 		return nil

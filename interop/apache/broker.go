@@ -25,8 +25,8 @@ type Broker struct {
 	done chan struct{} // closed when it has ended
 }
 
-// Start starts a broker that keeps everything below home, which it formats if it is new, and returns when it accepts connections.
-// settings are lines for its server.properties.
+// Start starts a broker that keeps everything below home, which it formats if it is new, and
+// returns when it accepts connections. settings are lines for its server.properties.
 func (k *Kit) Start(ctx context.Context, home string, settings ...string) (*Broker, error) {
 	controller, err := freePort()
 	if err != nil {
@@ -35,8 +35,9 @@ func (k *Kit) Start(ctx context.Context, home string, settings ...string) (*Brok
 	return k.start(ctx, node{id: 1, home: home, cluster: newClusterID(), controller: controller}, settings)
 }
 
-// StartCluster starts n brokers with the ids 1 to n, the first of which is controller, each in a rack of its own, rack1 to rackN. They
-// keep everything below home, which is new. On error none runs.
+// StartCluster starts n brokers with the ids 1 to n, the first of which is
+// controller, each in a rack of its own, rack1 to rackN. They keep everything below
+// home, which is new. On error none runs.
 func (k *Kit) StartCluster(ctx context.Context, home string, n int, settings ...string) ([]*Broker, error) {
 	controller, err := freePort()
 	if err != nil {
@@ -69,7 +70,9 @@ type node struct {
 func newClusterID() string {
 	var id [16]byte
 	rand.Read(id[:])
-	id[0] &= 0x7f // an id that begins with a dash would be taken for an option: Kafka's Uuid.randomUuid gives none either
+	// an id that begins with a dash would be taken for an option: Kafka's Uuid.randomUuid gives
+	// none either
+	id[0] &= 0x7f
 	return base64.RawURLEncoding.EncodeToString(id[:])
 }
 
@@ -101,7 +104,8 @@ func (k *Kit) start(ctx context.Context, n node, settings []string) (*Broker, er
 	return b, b.run(ctx, config)
 }
 
-// properties are those of a broker. The first rebalance of a group does not wait, nor must members be silent for long.
+// properties are those of a broker. The first rebalance of a group does not
+// wait, nor must members be silent for long.
 const properties = `process.roles=%s
 node.id=%d
 controller.quorum.bootstrap.servers=127.0.0.1:%d

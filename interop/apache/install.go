@@ -24,7 +24,8 @@ var ErrMissing = errors.New("apache: needs java and mvn")
 // A Kit is an installed Apache Kafka.
 type Kit struct{ classpath string }
 
-// Install resolves the jars, once per machine. It returns ErrMissing if the tools for it are not there.
+// Install resolves the jars, once per machine. It returns
+// ErrMissing if the tools for it are not there.
 func Install(ctx context.Context) (*Kit, error) {
 	for _, tool := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -73,7 +74,8 @@ func present(classpath string) bool {
 	return true
 }
 
-// Java returns a command that runs java with Kafka's classes: a main class, or a single-file program, and its arguments.
+// Java returns a command that runs java with Kafka's classes: a main class, or a
+// single-file program, and its arguments.
 func (k *Kit) Java(ctx context.Context, args ...string) *exec.Cmd {
 	// Short runs: the first compiler only, a small heap, the simplest collector.
 	return exec.CommandContext(ctx, "java", append([]string{"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
@@ -106,7 +108,8 @@ var tools = map[string]string{
 	"dump-log":            "org.apache.kafka.tools.DumpLogSegments",
 }
 
-// Tool returns a command that runs one of Kafka's scripts by its name without "kafka-" and ".sh". An unknown name is a mistake in the caller: it panics.
+// Tool returns a command that runs one of Kafka's scripts by its name without "kafka-" and ".sh".
+// An unknown name is a mistake in the caller: it panics.
 func (k *Kit) Tool(ctx context.Context, name string, args ...string) *exec.Cmd {
 	class, ok := tools[name]
 	if !ok {

@@ -1,2 +1,3 @@
-// Package testkit shows kafkatest, a broker for tests, with three clients that people use. Its examples and tests are to be copied from.
+// Package testkit shows kafkatest, a broker for tests, with three clients that people use. Its
+// examples and tests are to be copied from.
 package testkit

@@ -2,7 +2,8 @@
 // promises.
 //
 //	func TestMine(t *testing.T) {
-//		partitionertest.Run(t, func() topic.Partitioner { return mine{} }, partitionertest.Config{KeyDecides: true})
+//		newMine := func() topic.Partitioner { return mine{} }
+//		partitionertest.Run(t, newMine, partitionertest.Config{KeyDecides: true})
 //	}
 package partitionertest
 

@@ -33,8 +33,9 @@ const (
 	txnEntry   = 34
 )
 
-// ReadIndex calls fn for each entry of an offset index with its position in the file. Zeros at the end are preallocated space. An error that
-// matches ErrDamaged says what is wrong with the file; entries are not judged.
+// ReadIndex calls fn for each entry of an offset index with its position in the file. Zeros
+// at the end are preallocated space. An error that matches ErrDamaged says what is wrong
+// with the file; entries are not judged.
 func ReadIndex(r io.ReaderAt, size int64, fn func(pos int64, e IndexEntry) error) error {
 	return entries(r, size, indexEntry, func(pos int64, p []byte) error {
 		return fn(pos, IndexEntry{int32(binary.BigEndian.Uint32(p)), int32(binary.BigEndian.Uint32(p[4:]))})
@@ -63,7 +64,8 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
 }
 
-// entries calls fn for every entry before the zeros at the end. A first entry of zeros before others counts as one.
+// entries calls fn for every entry before the zeros at the end. A first entry
+// of zeros before others counts as one.
 func entries(r io.ReaderAt, size int64, n int, fn func(pos int64, p []byte) error) error {
 	last, err := lastNonZero(r, 0, size)
 	if err != nil {

@@ -26,7 +26,8 @@ const (
 	State             Kind = "strata.state"            // ours: how a log was left
 )
 
-// KindOf returns the kind of a file by its name, and the suffix that says that it does not count (".deleted", ".cleaned", ".swap", ".tmp"), "" if it does.
+// KindOf returns the kind of a file by its name, and the suffix that says that it does not count
+// (".deleted", ".cleaned", ".swap", ".tmp"), "" if it does.
 func KindOf(path string) (k Kind, set string) {
 	name := filepath.Base(path)
 	for _, s := range []string{".deleted", ".cleaned", ".swap", ".tmp", ".aside"} {
@@ -54,15 +55,17 @@ func KindOf(path string) (k Kind, set string) {
 	return Unknown, set
 }
 
-// BaseOffset returns the offset that a segment's file or a snapshot is named by; ok is false if the name is not 20 digits and a suffix.
+// BaseOffset returns the offset that a segment's file or a snapshot is named by; ok is false if
+// the name is not 20 digits and a suffix.
 func BaseOffset(path string) (offset int64, ok bool) {
 	digits, _, _ := strings.Cut(filepath.Base(path), ".")
 	offset, err := strconv.ParseInt(digits, 10, 64)
 	return offset, err == nil && len(digits) == 20 && offset >= 0
 }
 
-// SplitPartition takes the name of a partition's directory apart, at the last dash. Kafka puts "-future", "-delete" and "-stray" behind
-// names of directories that are not partitions in use: such a suffix comes back in set.
+// SplitPartition takes the name of a partition's directory apart, at the last dash. Kafka puts
+// "-future", "-delete" and "-stray" behind names of directories that are not partitions in
+// use: such a suffix comes back in set.
 func SplitPartition(dir string) (topic string, partition int32, set string, ok bool) {
 	name := filepath.Base(dir)
 	for _, s := range []string{"-delete", "-future", "-stray"} {

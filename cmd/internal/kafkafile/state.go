@@ -6,7 +6,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A LogState is a strata.state (or strata.suspect) file: how Strata left a log. See docs/format/directory.md.
+// A LogState is a strata.state (or strata.suspect) file: how Strata
+// left a log. See docs/format/directory.md.
 type LogState struct {
 	Version       int
 	Clean         bool // closed in order: EndOffset and LastSize hold

@@ -47,7 +47,8 @@ func ParseEpochs(p []byte) ([]Epoch, error) {
 	return es, nil
 }
 
-// ParseOffsets reads a checkpoint of offsets, which names each partition once. The error matches ErrDamaged.
+// ParseOffsets reads a checkpoint of offsets, which names each
+// partition once. The error matches ErrDamaged.
 func ParseOffsets(p []byte) ([]PartitionOffset, error) {
 	lines, err := checkpointLines(p)
 	if err != nil {
@@ -75,7 +76,8 @@ func ParseOffsets(p []byte) ([]PartitionOffset, error) {
 	return os, nil
 }
 
-// checkpointLines returns the entries of a file "VERSION\nCOUNT\nENTRY\n...". An empty file has none.
+// checkpointLines returns the entries of a file
+// "VERSION\nCOUNT\nENTRY\n...". An empty file has none.
 func checkpointLines(p []byte) ([]string, error) {
 	if len(p) == 0 {
 		return nil, nil
@@ -91,7 +93,8 @@ func checkpointLines(p []byte) ([]string, error) {
 	return lines[2:], nil
 }
 
-// ParsePartitionMetadata returns the topic id in a partition.metadata file. The error matches ErrDamaged.
+// ParsePartitionMetadata returns the topic id in a
+// partition.metadata file. The error matches ErrDamaged.
 func ParsePartitionMetadata(p []byte) (id [16]byte, err error) {
 	lines := strings.Split(strings.TrimSuffix(string(p), "\n"), "\n")
 	if len(lines) != 2 || lines[0] != "version: 0" {
@@ -159,7 +162,8 @@ func ParseProperties(p []byte) (m Properties, err error) {
 	return m, nil
 }
 
-// ParseCleanShutdown reads a .kafka_cleanshutdown file and returns the broker's epoch, -1 if it is not known. The error matches ErrDamaged.
+// ParseCleanShutdown reads a .kafka_cleanshutdown file and returns the broker's epoch, -1 if it is
+// not known. The error matches ErrDamaged.
 func ParseCleanShutdown(p []byte) (brokerEpoch int64, err error) {
 	var v struct {
 		Version     *int   `json:"version"`

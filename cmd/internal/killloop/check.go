@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// A checker follows the numbers of each producer's records, which must be 0, 1, 2, ... as read from one partition.
+// A checker follows the numbers of each producer's records, which must be 0,
+// 1, 2, ... as read from one partition.
 type checker struct {
 	mu                            sync.Mutex // guards the fields below
 	next                          map[int]int64
@@ -74,7 +75,8 @@ func (c *checker) progress(n int) []int64 {
 	return out
 }
 
-// add enters what was wrong into the report; acked is the number of records that each producer had acknowledged.
+// add enters what was wrong into the report; acked is the number of
+// records that each producer had acknowledged.
 func (c *checker) add(rep *Report, acked []int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

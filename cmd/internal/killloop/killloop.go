@@ -1,8 +1,8 @@
-// Package killloop kills a broker again and again with SIGKILL while clients use it, and checks that what it had acknowledged is there: every
-// record once and in order, every committed offset.
+// Package killloop kills a broker again and again with SIGKILL while clients use it, and checks
+// that what it had acknowledged is there: every record once and in order, every committed offset.
 //
-// The clients are franz-go's: idempotent producers, a reader that follows the log, a consumer group that commits. None of them is restarted;
-// they see what a client of a broker that crashes sees.
+// The clients are franz-go's: idempotent producers, a reader that follows the log, a consumer group
+// that commits. None of them is restarted; they see what a client of a broker that crashes sees.
 package killloop
 
 import (
@@ -16,14 +16,20 @@ import (
 
 // Config describes a loop.
 type Config struct {
-	// Start starts the broker on an address ("" the first time: any) and returns it when it is ready, with the address.
+	// Start starts the broker on an address ("" the first time: any) and returns it
+	// when it is ready, with the address.
 	Start func(ctx context.Context, addr string) (Broker, string, error)
 
-	Cycles     int           // kills
-	Partitions int32         // of the topic; 0: 4
-	Producers  int           // 0: 4; producer i writes to partition i modulo Partitions
-	MaxAlive   time.Duration // the broker is killed at a random moment up to so long after clients got through to it again; 0: 150 ms
-	Killed     func() error  // called after each kill, while no broker is running; may be nil
+	Cycles     int   // kills
+	Partitions int32 // of the topic; 0: 4
+	Producers  int   // 0: 4; producer i writes to partition i modulo Partitions
+
+	// The broker is killed at a random moment, at most MaxAlive after clients got through to it
+	// again. 0: 150 ms.
+	MaxAlive time.Duration
+
+	// Killed is called after each kill, while no broker is running; may be nil.
+	Killed func() error
 }
 
 // A Broker is a running broker process.
@@ -62,7 +68,8 @@ const topicName = "killed"
 // patience bounds every wait for the clients to get on.
 const patience = 60 * time.Second
 
-// Run runs the loop. Its error is one of the machinery, or a client that did not get on; see Report.Err for what the broker did wrong.
+// Run runs the loop. Its error is one of the machinery, or a client that did not get on; see
+// Report.Err for what the broker did wrong.
 func Run(ctx context.Context, cfg Config) (rep Report, err error) {
 	if cfg.Partitions == 0 {
 		cfg.Partitions = 4

@@ -103,7 +103,8 @@ func (l *load) fail(err error) {
 	l.err = errors.Join(l.err, err)
 }
 
-// ahead is how many records a producer may be ahead of the tailing reader: without a bound a slow machine spends its time on catching up.
+// ahead is how many records a producer may be ahead of the tailing reader: without a bound a slow
+// machine spends its time on catching up.
 const ahead = 5000
 
 // produce writes records until ctx ends, and waits for the acknowledgements of all.
@@ -180,7 +181,8 @@ func (l *load) commitsLost(ctx context.Context, want map[int32]int64) (lost int6
 	return lost, nil
 }
 
-// gotOn waits until every producer and the tailing reader have got through to the broker since the call.
+// gotOn waits until every producer and the tailing reader have got
+// through to the broker since the call.
 func (l *load) gotOn(ctx context.Context) error {
 	acked := l.ackedNow()
 	for i := range acked {
@@ -222,7 +224,8 @@ func (l *load) await(ctx context.Context, what string, done func() bool) error {
 	return nil
 }
 
-// settle stops the producers, waits until the readers have all, reads everything again and fills in the report.
+// settle stops the producers, waits until the readers have all, reads
+// everything again and fills in the report.
 func (l *load) settle(ctx context.Context, rep *Report) error {
 	l.stopWrite()
 	l.writers.Wait()

@@ -95,7 +95,8 @@ func (r rootFiles) facts(name string) facts {
 	return f
 }
 
-// factsFromParent is for a partition that is checked alone: the directory above may be a broker's. Findings there are not of interest.
+// factsFromParent is for a partition that is checked alone: the directory above may be a
+// broker's. Findings there are not of interest.
 func (v *verifier) factsFromParent(dir string) facts {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -184,10 +185,12 @@ func (v *verifier) checkpoints(dir string, root rootFiles, have map[string]found
 	}
 }
 
-// topicIDs holds the ids in partition.metadata against each other and the controller's log, if it is here.
+// topicIDs holds the ids in partition.metadata against each other
+// and the controller's log, if it is here.
 func (v *verifier) topicIDs(dir string, have map[string]found) {
 	known := v.metadataIDs(dir)
-	first := map[string]string{} // topic -> partition whose id counts, where there is no controller's log
+	// topic -> partition whose id counts, where there is no controller's log
+	first := map[string]string{}
 	for name, f := range have {
 		tp, _, _, _ := kafkafile.SplitPartition(name)
 		path := filepath.Join(dir, name, string(kafkafile.PartitionMetadata))
@@ -214,7 +217,8 @@ type topicIDs struct {
 	removed map[[16]byte]bool
 }
 
-// metadataIDs reads the topics from the controller's log. What is damaged there has been reported already.
+// metadataIDs reads the topics from the controller's log. What is
+// damaged there has been reported already.
 func (v *verifier) metadataIDs(dir string) topicIDs {
 	t := topicIDs{map[string][16]byte{}, map[[16]byte]bool{}}
 	dir = filepath.Join(dir, topic.MetadataTopic+"-0")

@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Compaction has taken the records before the place of a cut, and all that is left was deleted: for a
-// moment only the state says where the log ends.
+// Compaction has taken the records before the place of a cut, and all that is left was deleted: for
+// a moment only the state says where the log ends.
 func TestACutInsideAGapIsNoDamageWhereverItIsInterrupted(t *testing.T) {
 	disk, ctx := vfs.Mem(), context.Background()
 	l, err := log.Open("log", log.Config{FS: disk, Cleanup: log.CleanupCompact, MinDirtyRatio: 0.01})

@@ -19,7 +19,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// golden returns what Apache Kafka 4.3.0 left behind, in memory: /log a broker's directory after a clean stop, /killed two partitions after a kill.
+// golden returns what Apache Kafka 4.3.0 left behind, in memory: /log a broker's directory after a
+// clean stop, /killed two partitions after a kill.
 func golden(t testing.TB) *vfs.MemFS {
 	t.Helper()
 	f, err := os.Open("testdata/kafka.tar.gz")

@@ -21,7 +21,8 @@ type timeIndex struct {
 	done    int
 }
 
-// maxIndex bounds the index files that are read. Kafka's largest has 2 GiB; more than 256 MiB is not seen with segments of at most 2 GiB.
+// maxIndex bounds the index files that are read. Kafka's largest has 2 GiB; more than 256 MiB is
+// not seen with segments of at most 2 GiB.
 const maxIndex = 256 << 20
 
 func (s *seg) readIndexes() {

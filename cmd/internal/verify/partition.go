@@ -100,7 +100,8 @@ func (v *verifier) check(dir string, fx facts) (found, error) {
 	return out, nil
 }
 
-// applyRoles takes away what the state says is no part of the log, and adds what a compaction has committed to it.
+// applyRoles takes away what the state says is no part of the log, and adds
+// what a compaction has committed to it.
 func (p *part) applyRoles() {
 	if p.state == nil {
 		return
@@ -116,7 +117,8 @@ func (p *part) applyRoles() {
 	}
 }
 
-// segmentFile returns the name that a file of a segment has: another than its own if a compaction has committed it and was interrupted.
+// segmentFile returns the name that a file of a segment has: another than its own if a compaction
+// has committed it and was interrupted.
 func (p *part) segmentFile(base int64, suffix string) string {
 	name := segmentName(base, suffix)
 	if p.state == nil || !slices.ContainsFunc(p.state.Segments, func(s kafkafile.SegmentState) bool { return s.BaseOffset == base && s.Role == kafkafile.Installing }) {
@@ -151,7 +153,8 @@ func (p *part) file(name string) {
 	slices.Sort(p.segments)
 }
 
-// metadataTopicID is the id that every cluster's controller's log has. Kafka: Uuid.METADATA_TOPIC_ID.
+// metadataTopicID is the id that every cluster's controller's
+// log has. Kafka: Uuid.METADATA_TOPIC_ID.
 var metadataTopicID = [16]byte{15: 1}
 
 // smallFiles reads what speaks of the segments, before they are read.
@@ -276,7 +279,8 @@ func (p *part) snapshots() {
 	}
 }
 
-// ahead reports a file that is ahead of the log: damage if the log cannot have lost its end by a crash.
+// ahead reports a file that is ahead of the log: damage if the
+// log cannot have lost its end by a crash.
 func (p *part) ahead(path, format string, args ...any) {
 	if p.facts.clean {
 		p.damage(path, -1, format, args...)

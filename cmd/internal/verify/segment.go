@@ -9,7 +9,8 @@ import (
 
 func segmentName(base int64, suffix string) string { return fmt.Sprintf("%020d%s", base, suffix) }
 
-// A seg is a segment being checked. Its indexes are read first: a segment that is being written to only gets longer.
+// A seg is a segment being checked. Its indexes are read first: a segment that
+// is being written to only gets longer.
 type seg struct {
 	*part
 	base  int64
@@ -104,8 +105,8 @@ func (s *seg) batch(pos int64, b *record.Batch) {
 	s.txn(pos, b)
 }
 
-// beforeEpochs reports whether b, of which leader-epoch-checkpoint says nothing, is of an epoch that it knows to have begun later. The file forgets
-// what is below the start of the log.
+// beforeEpochs reports whether b, of which leader-epoch-checkpoint says nothing, is of an epoch
+// that it knows to have begun later. The file forgets what is below the start of the log.
 func (s *seg) beforeEpochs(b *record.Batch) bool {
 	start := s.facts.start
 	if s.state != nil {
@@ -116,8 +117,8 @@ func (s *seg) beforeEpochs(b *record.Batch) bool {
 	return len(s.epochs) > 0 && b.LeaderEpoch >= s.epochs[0].Epoch && b.BaseOffset >= start
 }
 
-// gap deals with offsets that no batch has, from s.next to offset. The segment that is written to was
-// not compacted, unless a truncation has made a compacted one the last.
+// gap deals with offsets that no batch has, from s.next to offset. The segment that is written to
+// was not compacted, unless a truncation has made a compacted one the last.
 func (s *seg) gap(pos, offset int64) {
 	written := s.last && s.state != nil && pos > 0
 	if !s.part.gaps && (s.facts.compacted == no || s.facts.compacted == unknown && written) {
@@ -165,7 +166,8 @@ func (s *seg) damaged(d kafkafile.Damage) {
 	s.damage(s.name, d.Pos, "%d bytes: %s", d.Size, d.Reason)
 }
 
-// wholeSinceBoot reports whether d is a whole batch that was written since the machine was started: no crash can have damaged its bytes.
+// wholeSinceBoot reports whether d is a whole batch that was written since the machine was
+// started: no crash can have damaged its bytes.
 func (s *seg) wholeSinceBoot(d kafkafile.Damage) bool {
 	return s.state != nil && s.state.BootID != "" && s.state.BootID == s.fs.BootID() && d.Whole
 }

@@ -48,7 +48,8 @@ type Options struct {
 	Found func(Finding)                   // called for each finding, at most findingsPerFile of a file
 	Step  func(done Counts, where string) // called often; may be nil
 
-	// Plan returns what opening the log in dir would do to its files, one line each, and changes nothing; may be nil.
+	// Plan returns what opening the log in dir would do to its files, one line
+	// each, and changes nothing; may be nil.
 	Plan func(dir string) ([]string, error)
 }
 
@@ -58,9 +59,10 @@ const findingsPerFile = 10
 // ErrNoLogs says that a directory is none of those that can be checked.
 var ErrNoLogs = errors.New("no partition, no broker's directory and no directory of brokers")
 
-// Dir checks a partition's directory, a broker's, or one of brokers (broker-1, broker-2, ...). Its error is ErrNoLogs, ctx's, or one of reading
-// that leaves nothing to check; what is wrong with the files comes as findings. It needs memory for the indexes of one segment and for its
-// largest batch.
+// Dir checks a partition's directory, a broker's, or one of brokers (broker-1,
+// broker-2, ...). Its error is ErrNoLogs, ctx's, or one of reading that leaves nothing
+// to check; what is wrong with the files comes as findings. It needs memory for the
+// indexes of one segment and for its largest batch.
 func Dir(ctx context.Context, dir string, o Options) (Counts, error) {
 	v := &verifier{ctx: ctx, o: o, fs: vfs.ReadOnly(o.FS), perFile: map[string]int{}}
 	names, err := v.list(dir)
@@ -151,7 +153,8 @@ func (v *verifier) note(path string, format string, args ...any) {
 	v.add(Finding{Note, path, -1, fmt.Sprintf(format, args...)})
 }
 
-// recovery notes what the next open of a log would do. What it would refuse is found as damage by the other checks.
+// recovery notes what the next open of a log would do. What it would refuse
+// is found as damage by the other checks.
 func (v *verifier) recovery(dir string) {
 	steps, err := v.o.Plan(dir)
 	if err != nil {

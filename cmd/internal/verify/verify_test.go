@@ -45,7 +45,8 @@ func TestVerifyChangesNothing(t *testing.T) {
 	require.Zero(t, changes)
 }
 
-// Every kind of file whose bytes are all held against something: by a checksum, or by the segment that an entry names.
+// Every kind of file whose bytes are all held against something: by a checksum,
+// or by the segment that an entry names.
 func TestFlippedBitsAreDamage(t *testing.T) {
 	for _, c := range []struct {
 		name, root string
@@ -189,7 +190,8 @@ func TestStrataDirectoriesAreGoodAfterCloseAndAfterAKill(t *testing.T) {
 	require.Empty(t, damages(fs))
 }
 
-// Whatever a killed process has left of a compaction, a truncation or a new begin, recovery knows what to do with it.
+// Whatever a killed process has left of a compaction, a truncation or a new
+// begin, recovery knows what to do with it.
 func TestLogsThatWereKilledAtWorkAreGood(t *testing.T) {
 	m := vfs.Mem()
 	l, err := log.Open("/data/t-0", log.Config{FS: m, Cleanup: log.CleanupCompact, MinDirtyRatio: 0.01, SegmentBytes: 500})
@@ -247,7 +249,8 @@ func TestCancelledContextEndsTheCheck(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// strataDirectory returns what Strata leaves behind in /data: a topic of two partitions with several segments each, and idempotent producers.
+// strataDirectory returns what Strata leaves behind in /data: a topic of two partitions with
+// several segments each, and idempotent producers.
 func strataDirectory(t testing.TB) *vfs.MemFS {
 	t.Helper()
 	ctx, m := context.Background(), vfs.Mem()

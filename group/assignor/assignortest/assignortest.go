@@ -18,12 +18,15 @@ type T interface {
 	Logf(format string, args ...any)
 }
 
-// Run checks that a keeps the promises of assignor.Assignor: every partition of a subscribed topic has exactly one owner among the subscribers,
-// nothing is invented, the result depends on the input alone and not on its order, the arguments are not changed, and hostile input (claims of
-// partitions that do not exist, claims of one partition by several members, garbage in the user data) is survived. A cooperative
-// assignor must never give to one member what another one holds, and must come to an end.
+// Run checks that a keeps the promises of assignor.Assignor: every partition of a subscribed
+// topic has exactly one owner among the subscribers, nothing is invented, the result depends on
+// the input alone and not on its order, the arguments are not changed, and hostile input
+// (claims of partitions that do not exist, claims of one partition by several members, garbage
+// in the user data) is survived. A cooperative assignor must never give to one member what
+// another one holds, and must come to an end.
 //
-// The inputs are random; seed 0 is replaced by a fixed one, and a failure names the seed of its input.
+// The inputs are random; seed 0 is replaced by a fixed one, and
+// a failure names the seed of its input.
 func Run(t T, a assignor.Assignor, seed uint64) {
 	t.Helper()
 	if a.Name() == "" {
@@ -75,7 +78,8 @@ func (c *testCase) join() {
 	c.members = append(c.members, m)
 }
 
-// check follows the group through a few rounds of joining, leaving and growing topics, then lets members lie.
+// check follows the group through a few rounds of joining, leaving and
+// growing topics, then lets members lie.
 func (c *testCase) check(a assignor.Assignor) error {
 	for round := range 6 {
 		if err := c.settle(a); err != nil {
@@ -102,7 +106,8 @@ func (c *testCase) check(a assignor.Assignor) error {
 	return err
 }
 
-// settle runs rounds until nobody is left without its partition; only a cooperative assignor needs more than one.
+// settle runs rounds until nobody is left without its partition; only a
+// cooperative assignor needs more than one.
 func (c *testCase) settle(a assignor.Assignor) error {
 	for range 4 {
 		held, err := c.round(a)
@@ -116,7 +121,8 @@ func (c *testCase) settle(a assignor.Assignor) error {
 	return fmt.Errorf("partitions still held back after four rounds")
 }
 
-// round runs the assignor once and makes its result what the members own. It returns how many partitions nobody got.
+// round runs the assignor once and makes its result what the members own. It
+// returns how many partitions nobody got.
 func (c *testCase) round(a assignor.Assignor) (held int, err error) {
 	c.generation++
 	before, partitions := cloneMembers(c.members), maps.Clone(c.partitions)

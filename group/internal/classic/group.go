@@ -103,7 +103,8 @@ type Event interface {
 
 // Step implements machine.Machine.
 func (g *Group) Step(now time.Time, ev Event) Effects {
-	if _, ok := ev.(EventHeartbeat); !ok { // a heartbeat only renews the session, which drafts do not hold
+	// a heartbeat only renews the session, which drafts do not hold
+	if _, ok := ev.(EventHeartbeat); !ok {
 		g.begin()
 	}
 	ev.step(g, now) // Accept and Discard left no effects

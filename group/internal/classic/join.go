@@ -205,7 +205,8 @@ func (e EventJoin) replaceStatic(g *Group, now time.Time, old *member) {
 		// Nothing changes for the others: only the new id is stored.
 		r := g.joinResponse(&m)
 		if r.SkipAssignment = e.SkipAssignment && g.leader == m.id; !e.SkipAssignment {
-			r.Members, r.Leader = nil, wasLeader // an old client must not think it leads: it would assign anew
+			// an old client must not think it leads: it would assign anew
+			r.Members, r.Leader = nil, wasLeader
 		}
 		g.answerJoin(&m, r, nil)
 		g.persist(now, (*member).currentAssignment)

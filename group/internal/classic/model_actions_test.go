@@ -107,7 +107,8 @@ func (m *model) actions() map[string]func(*rapid.T) {
 			for _, r := range m.records {
 				m.g.Apply(r)
 			}
-			m.open, m.generation = map[machine.Ticket]bool{}, m.g.generation // a generation that nobody was assigned anything in may come again
+			// a generation that nobody was assigned anything in may come again
+			m.open, m.generation = map[machine.Ticket]bool{}, m.g.generation
 			maps.DeleteFunc(m.shares, func(key, _ string) bool {
 				var generation int32
 				fmt.Sscanf(key, "%d/", &generation)

@@ -47,7 +47,8 @@ func (m *model) step(t *rapid.T, ev Event) {
 		if j, ok := r.Value.(protocol.JoinResponse); ok {
 			m.known = append(m.known, j.MemberID)
 			require.Equal(t, m.g.generation, j.Generation)
-			if _, there := m.g.members[j.Leader]; !there { // an old client that came back as the group leader hears its old id
+			// an old client that came back as the group leader hears its old id
+			if _, there := m.g.members[j.Leader]; !there {
 				require.Equal(t, m.g.leader, j.MemberID)
 			}
 		}
@@ -93,7 +94,8 @@ func snapshotOf(g *Group) snapshot {
 func (m *model) check(t *rapid.T, ev Event, before protocol.State) {
 	g := m.g
 	if len(g.members) == 0 && !g.persisted && g.generation == 0 {
-		m.generation, m.shares = 0, map[string]string{} // the group is gone, its generations begin anew
+		// the group is gone, its generations begin anew
+		m.generation, m.shares = 0, map[string]string{}
 	}
 	require.GreaterOrEqual(t, g.generation, m.generation, "generations only grow")
 	m.generation = g.generation
@@ -101,7 +103,8 @@ func (m *model) check(t *rapid.T, ev Event, before protocol.State) {
 	case protocol.Dead, protocol.Empty:
 		require.Empty(t, g.members)
 	default:
-		if g.state != protocol.PreparingRebalance || !g.initial && len(g.pending) == 0 { // these wait for somebody to come
+		// these wait for somebody to come
+		if g.state != protocol.PreparingRebalance || !g.initial && len(g.pending) == 0 {
 			require.NotEmpty(t, g.members)
 		}
 		if len(g.members) > 0 {

@@ -82,7 +82,8 @@ func (g *Group) joinTimeout(now time.Time) {
 func (g *Group) completeJoin(now time.Time) {
 	if len(g.members) > 0 && g.awaitingJoin() == 0 {
 		g.initial = false
-		g.setJoinDeadline(now.Add(max(g.rebalanceTimeout(), time.Second))) // a timeout of nothing must not spin
+		// a timeout of nothing must not spin
+		g.setJoinDeadline(now.Add(max(g.rebalanceTimeout(), time.Second)))
 		return
 	}
 	g.joinDeadline, g.initial = time.Time{}, false

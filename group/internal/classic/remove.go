@@ -141,7 +141,9 @@ func (g *Group) expired(tp record.TopicPartition, v offsets.OffsetValue, subscri
 	}
 	base := v.CommitMs
 	if g.state == protocol.Empty && g.protocolType != "" && g.stateMs >= 0 {
-		base = max(base, g.stateMs) // Kafka ignores later commits, so what an administrator resets in an old group is gone at the next check
+		// Kafka ignores later commits, so what an administrator resets in an old group is gone at
+		// the next check
+		base = max(base, g.stateMs)
 	}
 	return base+g.cfg.OffsetsRetention.Milliseconds() <= now.UnixMilli()
 }

@@ -29,7 +29,8 @@ func (e EventSync) step(g *Group, now time.Time) {
 		g.reply(e.To, nil, err)
 		return
 	}
-	g.answerSync(m, nil, protocol.ErrRebalanceInProgress) // an earlier one whose client must have gone away
+	// an earlier one whose client must have gone away
+	g.answerSync(m, nil, protocol.ErrRebalanceInProgress)
 	g.edit(m)
 	m.syncing, m.syncTicket = true, e.To
 	g.synced(m)

@@ -27,14 +27,15 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 // follows each is what the group did.
 //
 //	> config delay=3s max-size=2 retention=1h     before anything else
-//	> join CLIENT [id=ID] [instance=I] [protocols=a,b] [session=10s] [rebalance=30s] [require-id] [skip] [type=consumer] [version=..]
+//	> join CLIENT [id=ID] [instance=I] [protocols=a,b] [session=10s] [rebalance=30s] [require-id]
+//	  [skip] [type=consumer] [version=..]
 //	> sync ID gen=N [instance=I] [protocol=P] [type=T] [assign=ID:share,ID:share]
 //	> heartbeat ID gen=N [instance=I]
 //	> leave ID... | leave instance=I
 //	> commit [ID] [gen=N] topic-partition=offset... [retention=1h] [metadata=N]
 //	> +5s                                          time passes, ticks come when asked for
-//	> cancel TICKET, expire, delete, delete-offsets topic-partition..., reset [expel] topic-partition=offset...,
-//	  shift N topic-partition=START..END, topic-deleted TOPIC, restart
+//	> cancel TICKET, expire, delete, delete-offsets topic-partition...,
+//	  reset [expel] topic-partition=offset..., shift N topic-partition=START..END, topic-deleted TOPIC, restart
 //	  refuse COMMAND...                          as COMMAND, but the log does not take its records
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")

@@ -58,9 +58,9 @@ type cut struct {
 	cfgs    []log.Config // of the logs
 	event   vfs.Event
 	doubt   bool // a sync failed, and was not noted: after a kill nobody knows that
-	// torn says that a write failed half-way and was not cut back yet. In reserved space a process that
-	// is killed then leaves what nothing tells from damage, unless the write ended with a page, as the
-	// system's do: the log does not open, and says why.
+	// torn says that a write failed half-way and was not cut back yet. In reserved space a process
+	// that is killed then leaves what nothing tells from damage, unless the write ended with a
+	// page, as the system's do: the log does not open, and says why.
 	torn bool
 	op   int // index of the operation under way
 }

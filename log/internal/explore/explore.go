@@ -116,8 +116,8 @@ func kinds(i int, o Options) (all []Crash) {
 	return all
 }
 
-// chosen picks one of every so many states. It does not count them: the kinds of crashes take turns,
-// so that it would always be the same kind's.
+// chosen picks one of every so many states. It does not count them: the kinds of crashes take
+// turns, so that it would always be the same kind's.
 func chosen(state, every int) bool {
 	return every > 0 && mix(int64(state))>>33%uint64(every) == 0
 }

@@ -121,8 +121,8 @@ func (o *opening) check() error {
 	return nil
 }
 
-// readOnly returns what the logs show to who only reads them, before anybody recovers them; nil for one
-// of which the directory's journal has what its files lack.
+// readOnly returns what the logs show to who only reads them, before anybody recovers them; nil for
+// one of which the directory's journal has what its files lack.
 func (o *opening) readOnly() (shown []*found, err error) {
 	for i, m := range o.world.logs {
 		guard := &guardFS{FaultFS: vfs.Faulty(o.fs)}

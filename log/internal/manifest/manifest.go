@@ -61,8 +61,9 @@ type State struct {
 	JournalTag uint64
 
 	// Cuts counts how often the end was taken off a file that went on to be written to. A reader of
-	// the files who finds the same number, and the same incarnation, after reading as before has read
-	// what was there before: the state is replaced before a byte is written in the place of another.
+	// the files who finds the same number, and the same incarnation, after reading
+	// as before has read what was there before: the state is replaced before a byte
+	// is written in the place of another.
 	Cuts uint64
 
 	// FirstEpoch is the only leader epoch so far, which began at offset 0, if FirstOnly is set. A

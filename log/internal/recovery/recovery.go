@@ -4,13 +4,15 @@
 //
 // # Rules
 //
-//   - The manifest (strata.state) is the one authority. A .cleaned or .swap file that it does not name is obsolete, one
-//     that it names belongs to the log and gets its final name.
-//   - A file is deleted only if a durable record says that it is obsolete: the manifest, or Kafka's suffix .deleted or
-//     .cleaned. Everything else that cannot stay is set aside: renamed, and never read or deleted by us or by Kafka.
+//   - The manifest (strata.state) is the one authority. A .cleaned or .swap file that it does not
+//     name is obsolete, one that it names belongs to the log and gets its final name.
+//   - A file is deleted only if a durable record says that it is obsolete: the manifest, or Kafka's
+//     suffix .deleted or .cleaned. Everything else that cannot stay is set aside: renamed, and
+//     never read or deleted by us or by Kafka.
 //   - A directory without a manifest is Kafka's and read by Kafka's rules, as is one of format 1.
-//   - A gap in the offsets between two segments is no damage, since compaction leaves gaps. A closed segment has lost
-//     its end if it has fewer bytes than the manifest says, or ends in invalid ones: what follows cannot be joined to it.
+//   - A gap in the offsets between two segments is no damage, since compaction leaves gaps. A
+//     closed segment has lost its end if it has fewer bytes than the manifest says, or ends in
+//     invalid ones: what follows cannot be joined to it.
 //   - Nothing is changed if anything is found that no crash explains.
 //
 // # Order of the steps

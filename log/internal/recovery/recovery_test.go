@@ -11,7 +11,8 @@ import (
 	"github.com/stratalog/strata/log/internal/manifest"
 )
 
-// facts reads a directory written as "0.log=100 50.log.cleaned=30 0.index=0": bases without their zeros.
+// facts reads a directory written as "0.log=100 50.log.cleaned=30
+// 0.index=0": bases without their zeros.
 func facts(t *testing.T, listing string, state manifest.State) Facts {
 	t.Helper()
 	f := Facts{State: state, Known: state.Version > 0, Boot: "boot", Fresh: 77, Scans: map[int64]Scan{}, SwapEnds: map[int64]int64{}}
@@ -50,7 +51,8 @@ func segments(t *testing.T, text string) (list []manifest.Segment) {
 	return list
 }
 
-// describe writes a plan as its segments ("0[0,40)@100" is one with 100 bytes that ends at 40) and its steps.
+// describe writes a plan as its segments ("0[0,40)@100" is one with 100
+// bytes that ends at 40) and its steps.
 func describe(p Plan) string {
 	var out []string
 	for _, s := range p.Segments {

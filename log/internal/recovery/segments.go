@@ -122,8 +122,9 @@ func (p *planner) endAt(i int) {
 	p.store = true
 }
 
-// end returns where the log ends: behind its last batch, at the base of its last segment, or where the
-// manifest says, if compaction has taken the records before and a crash came before a name said so.
+// end returns where the log ends: behind its last batch, at the base of its last
+// segment, or where the manifest says, if compaction has taken the records before
+// and a crash came before a name said so.
 func (p *planner) end() int64 {
 	end := int64(0)
 	if n := len(p.plan.Segments); n > 0 {

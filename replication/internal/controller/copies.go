@@ -9,19 +9,19 @@
 //   - A change of the set keeps at least half of the one in force, and of those that were tried in
 //     vain since (MayBecome). A larger loss stops all changes.
 //   - A controller takes over with the newest of the copies that it can reach, if these are a
-//     majority of the set that the newest names (Enough). It makes its epoch, one higher than any it
-//     has seen, durable on all of them before it writes in it. So no two controllers write in the
-//     same epoch, and copies that differ have different epochs where they part (Part).
-//   - As long as no copy names a set, the cluster is not complete yet: all its brokers are needed, and
-//     they are the set in force.
+//     majority of the set that the newest names (Enough). It makes its epoch, one higher than any
+//     it has seen, durable on all of them before it writes in it. So no two controllers write in
+//     the same epoch, and copies that differ have different epochs where they part (Part).
+//   - As long as no copy names a set, the cluster is not complete yet: all its brokers are
+//     needed, and they are the set in force.
 //
 // # Why nothing that is committed is lost
 //
-// Let S be the set that the newest reachable copy names, and R the reachable copies of it, more than
-// half of S. If S is the set in force, R holds a copy of it, and each has all that is committed. If
-// it is not, some controller committed a change from S to S' that no copy of R knows. But S' has at
-// least half of S, or all of it if it grew, and R more than half, so they have a copy in common,
-// which had made the change durable: a contradiction.
+// Let S be the set that the newest reachable copy names, and R the reachable copies of it, more
+// than half of S. If S is the set in force, R holds a copy of it, and each has all that is
+// committed. If it is not, some controller committed a change from S to S' that no copy of R knows.
+// But S' has at least half of S, or all of it if it grew, and R more than half, so they have a copy
+// in common, which had made the change durable: a contradiction.
 package controller
 
 import (
@@ -81,8 +81,8 @@ type Epochs interface {
 	EndOffsetFor(epoch int32) (int32, int64)
 }
 
-// Part returns the offset up to which a copy that ends at end has what the leader's has. The leader's
-// newest epoch is not below the copy's.
+// Part returns the offset up to which a copy that ends at end has what the leader's has. The
+// leader's newest epoch is not below the copy's.
 func Part(leader, follower Epochs, end int64) int64 {
 	epoch, ok := follower.Latest()
 	if !ok {

@@ -268,8 +268,8 @@ func (s *sim) shrink(left []int32, leader, epoch int32, named [][]int32) ([]int3
 	}
 }
 
-// check demands that everything that was ever committed is on the copies in sync, in order, and that
-// these are equal.
+// check demands that everything that was ever committed is on the copies in
+// sync, in order, and that these are equal.
 func (s *sim) check(set []int32) error {
 	for _, id := range set {
 		var ids []int
