@@ -33,9 +33,8 @@ const (
 // moves to another coordinator meanwhile, it is run again there, as a client would send its request
 // again; the Coordinator of one broker leaves that to its clients.
 func (c *Coordinator) ask(ctx context.Context, q question, begin func(*request)) (any, error) {
-	var giveUp time.Time
+	var giveUp, began time.Time // of repeated attempts; the first one needs no clock
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		began := time.Now()
 		s, err := c.shard(ctx, q.group, q.create)
 		if err == nil && s == nil {
 			return nil, q.absent
@@ -56,6 +55,7 @@ func (c *Coordinator) ask(ctx context.Context, q question, begin func(*request))
 		}
 		select {
 		case <-time.After(pause):
+			began = time.Now()
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
 		case <-c.ctx.Done():
