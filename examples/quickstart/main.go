@@ -121,13 +121,14 @@ func run(ctx context.Context, dir, file string, out io.Writer) error {
 	if took := time.Since(start); counted >= rateFrom {
 		fmt.Fprintf(out, ": %.0f records/s through the log, rebalances included", float64(counted)/took.Seconds())
 	}
-	fmt.Fprint(out, "\n\n")
+	fmt.Fprintln(out)
 
 	got, err := addUp(filepath.Join(dir, "counts"))
 	if err != nil {
 		return err
 	}
 	if counted > 0 { // else everything is where the run before left it
+		fmt.Fprintln(out)
 		if err := report(ctx, cluster, filepath.Join(dir, "log"), out); err != nil {
 			return err
 		}

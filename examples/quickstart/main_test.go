@@ -23,6 +23,7 @@ func TestProgramWithoutDirectoryShowsThatItResumes(t *testing.T) {
 	require.NoError(t, runTwice(t.Context(), "", "", &out), out.String())
 	require.Regexp(t, `(?s)418 of 418 lines were new.*counted 418 records\n.*The same again.*0 of 418 lines were new.*counted 0 records\n`, out.String())
 	require.Equal(t, 2, bytes.Count(out.Bytes(), []byte("nothing lost, nothing counted twice")))
+	require.NotContains(t, out.String(), "\n\n\n", "one blank line between two parts")
 }
 
 func TestMissingFileIsAnError(t *testing.T) {
