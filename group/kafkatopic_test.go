@@ -1,12 +1,11 @@
 package group
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/group/internal/kafkatopic"
 	"github.com/stratalog/strata/record"
 )
 
@@ -15,7 +14,7 @@ func TestKafkasOffsetsTopicIsTakenOver(t *testing.T) {
 	store.topics.Topics["grouped"] = TopicInfo{Partitions: 4} // of an id that we do not know
 	_, err := store.OffsetsTopic(ctx, 4)
 	require.NoError(t, err)
-	kafkaRecords(t, func(b *record.Batch, _ record.Record) {
+	kafkatopic.Each(t, func(b *record.Batch, _ record.Record) {
 		for _, group := range []int{0, 3} {
 			l := store.logs[group]
 			if (group == 3) == (b.IsTransactional() || b.ProducerID >= 0) && l.end == b.BaseOffset {
@@ -40,24 +39,4 @@ func TestKafkasOffsetsTopicIsTakenOver(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, infos, 3)
 	})
-}
-
-// kafkaRecords calls f with every record of the offsets topic that a real Kafka wrote.
-func kafkaRecords(t testing.TB, f func(b *record.Batch, r record.Record)) {
-	files, err := filepath.Glob("offsets/testdata/kafka/*.log")
-	require.NoError(t, err)
-	require.Len(t, files, 2)
-	for _, file := range files {
-		p, err := os.ReadFile(file)
-		require.NoError(t, err)
-		for len(p) > 0 {
-			b, n, err := record.Parse(p)
-			require.NoError(t, err)
-			for r, err := range b.All() {
-				require.NoError(t, err)
-				f(b, r)
-			}
-			p = p[n:]
-		}
-	}
 }

@@ -3,8 +3,6 @@ package offsets
 import (
 	"cmp"
 	"encoding/hex"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/group/internal/kafkatopic"
 	"github.com/stratalog/strata/record"
 )
 
@@ -97,29 +96,9 @@ func TestGroupIsOwnedByThePartitionKafkaChooses(t *testing.T) {
 	require.Equal(t, (31*0xd83d+0xde00)%50, int(PartitionFor("😀", 50))) // surrogates count as two
 }
 
-// kafkaRecords calls f with every record of the offsets topic that a real Kafka wrote.
-func kafkaRecords(t testing.TB, f func(b *record.Batch, r record.Record)) {
-	files, err := filepath.Glob("testdata/kafka/*.log")
-	require.NoError(t, err)
-	require.Len(t, files, 2)
-	for _, file := range files {
-		p, err := os.ReadFile(file)
-		require.NoError(t, err)
-		for len(p) > 0 {
-			b, n, err := record.Parse(p)
-			require.NoError(t, err)
-			for r, err := range b.All() {
-				require.NoError(t, err)
-				f(b, r)
-			}
-			p = p[n:]
-		}
-	}
-}
-
 func TestEveryRecordThatKafkaWroteIsUnderstood(t *testing.T) {
 	seen := map[KeyType]int{}
-	kafkaRecords(t, func(b *record.Batch, r record.Record) {
+	kafkatopic.Each(t, func(b *record.Batch, r record.Record) {
 		if b.IsControl() {
 			return
 		}
@@ -196,7 +175,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 }
 
 func FuzzParseRecord(f *testing.F) {
-	kafkaRecords(f, func(b *record.Batch, r record.Record) {
+	kafkatopic.Each(f, func(b *record.Batch, r record.Record) {
 		if !b.IsControl() {
 			f.Add(r.Key, r.Value)
 		}
