@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 )
 
@@ -125,6 +126,7 @@ func (t *memTree) powerCut(name string, o CrashOptions) error {
 	// they write.
 	t.gen.Store(generations.Add(1))
 	t.boot.Add(1)
+	t.notes.removeBelow(string(filepath.Separator) + filepath.Join(split(name)...))
 	if old == t.root {
 		t.root = left
 		return nil

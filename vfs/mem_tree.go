@@ -22,6 +22,8 @@ type memTree struct {
 	gen  atomic.Uint64 // of pages that may be written to; written under mu
 	seq  atomic.Uint64 // order of all changes
 
+	notes notebook // of the process that has the tree
+
 	mu sync.RWMutex // guards the fields below, and every memDir
 
 	root  *node
