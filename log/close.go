@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/stratalog/strata/internal/alarm"
+	"github.com/stratalog/strata/vfs"
 )
 
 // Close refuses new calls with ErrClosed, lets the appends under way end, wakes who waits, syncs
@@ -49,9 +50,10 @@ func (w *writer) removeDir() error {
 	l := w.log
 	fsys, real := l.cfg.Load().FS, l.claim.name
 	gone := fmt.Sprintf("%s.%016x%s", real, rand.Uint64(), removedSuffix)
-	if err := fsys.Rename(real, gone); err != nil {
-		return fmt.Errorf("remove %s: %w", l.path, err)
+	if err := fsys.Rename(real, gone); err != nil { // it is to be opened again, as after Close
+		return errors.Join(fmt.Errorf("remove %s: %w", l.path, err), l.noteAgain())
 	}
+	vfs.Forget(fsys, filepath.Join(real, suspectFile))
 	errs := []error{fsys.SyncDir(filepath.Dir(real))}
 	if errs[0] == nil { // else a power cut may bring the name back: what it names must be whole
 		errs = append(errs, fsys.RemoveAll(gone))
@@ -86,7 +88,9 @@ func (l *Log) shut(end func(w *writer) error) (first bool, err error) {
 	if !l.readOnly {
 		l.err = l.syncNow()
 		if l.err == nil && w.marked { // also what a failed write left and was cut off: the state is going to say where the log ends
-			l.err = l.active().Sync()
+			if err := l.active().Sync(); err != nil {
+				l.err = l.breakWith(fmt.Errorf("sync %s: %w", l.path, err))
+			}
 		}
 	}
 	l.err = errors.Join(l.err, end(w))

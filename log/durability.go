@@ -20,10 +20,9 @@ type durability struct {
 	cuts    atomic.Int64                // counts truncations, under mu or by a writer: what began before one and ends behind it is void
 	syncs   atomic.Int64                // counts
 
-	// unnoted is the mark of failure that could not be written; nil: there is none, or it was.
-	// Stored by who failed, read by Close.
-	unnoted   atomic.Pointer[[]byte]
-	persisted persisted // what the state on the disk says
+	noting    chanLock                  // one at a time leaves the mark of a failure; taken last
+	torn      atomic.Pointer[tornWrite] // set once, by the writer
+	persisted persisted                 // what the state on the disk says
 
 	mu sync.Mutex // guards dirty, and that offset moves only forward, but for a cut
 	// dirty are closed segments that no sync has covered. A roll adds one and stores the longer

@@ -61,7 +61,7 @@ func (l *Log) abandon() error {
 			errs = append(errs, s.Close())
 		}
 	}
-	errs = append(errs, l.dir.release(l.claim))
+	errs = append(errs, l.noteAgain(), l.dir.release(l.claim))
 	if l.ownsDir {
 		errs = append(errs, l.dir.Close())
 	}
@@ -77,9 +77,12 @@ func (l *Log) load(cfg *Config, found listing) error {
 		return err
 	}
 	l.recovery.JournalBytes = done.bytes
-	suspect := found.has(suspectFile)
-	if suspect {
-		if err := l.cutTornWrite(cfg.FS); err != nil {
+	suspect, err := l.suspicion(cfg, found.has(suspectFile))
+	if err != nil {
+		return err
+	}
+	if suspect != nil {
+		if err := l.cutTornWrite(cfg.FS, suspect); err != nil {
 			return err
 		}
 		found = nil // sizes have changed
@@ -180,9 +183,9 @@ func (l *Log) findEpochs(cfg *Config, epochs *EpochCache, found, must bool) erro
 	return nil
 }
 
-// loadRest brings what lies beside the segments in line with them. suspect says
-// that there is a mark of a failed sync.
-func (l *Log) loadRest(cfg *Config, suspect bool) error {
+// loadRest brings what lies beside the segments in line with them. suspect is the mark of a failed
+// sync, nil if there is none.
+func (l *Log) loadRest(cfg *Config, suspect *manifest.State) error {
 	w := &l.token.writer // nobody else knows the log yet
 	if err := errors.Join(l.epochs.truncateFromEnd(l.segments.end.Load()+1, noEpoch), l.epochs.truncateFromStart(l.segments.start.Load())); err != nil {
 		return err
@@ -193,8 +196,8 @@ func (l *Log) loadRest(cfg *Config, suspect bool) error {
 	if l.recovery.CutBytes > 0 || len(l.recovery.SetAside) > 0 {
 		cfg.Logger.Warn("log was cut behind its last good batch", "path", l.path, "offset", l.segments.end.Load(), "bytes", l.recovery.CutBytes, "set_aside", l.recovery.SetAside)
 	}
-	if suspect {
-		if err := l.resolveSuspect(cfg); err != nil {
+	if suspect != nil {
+		if err := l.resolveSuspect(cfg, suspect); err != nil {
 			return err
 		}
 	}
@@ -205,7 +208,7 @@ func (l *Log) loadRest(cfg *Config, suspect bool) error {
 }
 
 // create makes the first segment of a new log, or of one that was emptied.
-func (l *Log) create(cfg *Config, base int64, suspect bool) error {
+func (l *Log) create(cfg *Config, base int64, suspect *manifest.State) error {
 	w := &l.token.writer // nobody else knows the log yet
 	s, err := segment.Create(l.path, base, l.segmentConfig(cfg))
 	if err != nil {

@@ -79,7 +79,7 @@ func (o *opening) segment(seg recovery.Segment) (s *segment.Segment, err error) 
 	// here.
 	if err := s.Sync(); err != nil { // the next open must not believe the next sync
 		l.durability.set(o.facts.State.RecoveryPoint)
-		l.noteSuspect(nil)
+		l.noteSuspect()
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil

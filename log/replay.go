@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/stratalog/strata/log/internal/journal"
+	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
@@ -149,13 +150,33 @@ func (r *replay) log(name string, entries []journal.Entry) (err error) {
 		}
 		bytes += int64(len(e.Data))
 	}
+	// A failure is one of bytes, too, that only the file has: its next sync is not to be believed.
 	if err := f.Sync(); err != nil {
-		return err
+		return errors.Join(err, r.noteSuspect(path))
 	}
 	r.mu.Lock()
 	r.written[name] = replayed{entries[0].Tag, bytes}
 	r.mu.Unlock()
 	return nil
+}
+
+// noteSuspect leaves the mark of a failed sync of the log in path, unless there is one: that says
+// more.
+func (r *replay) noteSuspect(path string) error {
+	real, err := r.fs.RealPath(path)
+	if err != nil {
+		return err
+	}
+	mark := filepath.Join(real, suspectFile)
+	if _, err := r.fs.Stat(mark); err == nil || vfs.Recall(r.fs, mark) != nil {
+		return nil
+	}
+	// Everything is suspect that the state does not call synced.
+	s := manifest.State{BootID: r.fs.BootID()}
+	if st, known, err := readState(r.fs, path); err == nil && known {
+		s.Start, s.RecoveryPoint = st.Start, st.RecoveryPoint
+	}
+	return leaveMark(r.fs, real, &s)
 }
 
 // replay sees to it that the log's files have what the journal of its directory holds of it, before

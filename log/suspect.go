@@ -20,43 +20,67 @@ import (
 // part of the log.
 const suspectFile = "strata.suspect"
 
+// What is remembered where the file cannot be written is this process's: its next open of the log
+// heeds it as it does the file. Another process does not know, if this one ends before the disk
+// takes the note.
+
 // noteTries is how often the mark is tried to be written without a sync: errors of a disk seldom
 // come alone.
 const noteTries = 3
 
-// noteSuspect leaves the mark of a failed sync, or of a write to torn that failed and may have left
-// something: for the writer then. If it cannot, since the disk has just failed, Close tries again:
-// the disk may be back when the log is to be opened again.
-func (l *Log) noteSuspect(torn *segment.Segment) {
-	fsys := l.cfg.Load().FS
-	s := manifest.State{Start: l.segments.start.Load(), RecoveryPoint: l.durability.inFiles.Load(), BootID: l.dir.bootID}
-	if torn != nil {
-		s.End = l.segments.end.Load()
-		s.Segments = []manifest.Segment{{Base: torn.Base(), Size: torn.Size()}}
-	}
-	mark := s.AppendTo(nil)
-	if err := writeMark(fsys, l.path, mark); err != nil {
-		l.durability.unnoted.Store(&mark)
-		l.cfg.Load().Logger.Warn("a failed sync could not be noted", "path", l.path, "err", err)
-		return
-	}
-	l.durability.unnoted.Store(nil)
+// A tornWrite is a write that failed half-way and could not be cut back, in the log's last life.
+type tornWrite struct {
+	segment     *segment.Segment
+	incarnation uint64 // of the state on the disk at the time
+	journalTag  uint64 // likewise; every opening draws another
 }
 
-// noteAgain leaves the mark that noteSuspect could not leave, if there is one.
+// noteSuspect leaves the mark of a failed sync, or of a torn write. Safe for concurrent use: the
+// last one to come has all of it.
+func (l *Log) noteSuspect() {
+	d := &l.durability
+	d.noting.lock()
+	defer d.noting.unlock()
+	s := manifest.State{Start: l.segments.start.Load(), RecoveryPoint: d.inFiles.Load(), BootID: l.dir.bootID}
+	if torn := d.torn.Load(); torn != nil {
+		s.End = l.segments.end.Load()
+		s.Segments = []manifest.Segment{{Base: torn.segment.Base(), Size: torn.segment.Size()}}
+		s.Incarnation, s.JournalTag = torn.incarnation, torn.journalTag
+	}
+	cfg := l.cfg.Load()
+	if err := leaveMark(cfg.FS, l.claim.name, &s); err != nil {
+		cfg.Logger.Warn("a failed sync could not be noted", "path", l.path, "err", err)
+	}
+}
+
+// leaveMark writes the mark of the log whose directory has the given real path, or remembers it.
+func leaveMark(fsys vfs.FS, dir string, s *manifest.State) error {
+	path, mark := filepath.Join(dir, suspectFile), s.AppendTo(nil)
+	err := writeMark(fsys, path, mark)
+	if err != nil {
+		vfs.Remember(fsys, path, mark)
+	} else {
+		vfs.Forget(fsys, path)
+	}
+	return err
+}
+
+// noteAgain writes the mark that noteSuspect could only remember, if there is one. It comes before
+// the log's directory is given up: who opens it next may be another process.
 func (l *Log) noteAgain() error {
-	mark := l.durability.unnoted.Load()
-	if mark == nil {
+	fsys, path := l.cfg.Load().FS, filepath.Join(l.claim.name, suspectFile)
+	mark := vfs.Recall(fsys, path)
+	if mark == nil || l.readOnly {
 		return nil
 	}
-	if err := writeMark(l.cfg.Load().FS, l.path, *mark); err != nil {
+	if err := writeMark(fsys, path, mark); err != nil {
 		return fmt.Errorf("note a failed sync of %s: %w", l.path, err)
 	}
+	vfs.Forget(fsys, path)
 	return nil
 }
 
-func writeMark(fsys vfs.FS, dir string, mark []byte) error {
-	path := filepath.Join(dir, suspectFile)
+func writeMark(fsys vfs.FS, path string, mark []byte) error {
 	err := vfs.WriteFile(fsys, path, mark)
 	for tries := 0; err != nil && tries < noteTries; tries++ { // no sync may succeed any more. Nor need this one: the mark is for as long as the machine runs
 		err = writeUnsynced(fsys, path, mark)
@@ -73,21 +97,73 @@ func writeUnsynced(fsys vfs.FS, path string, p []byte) error {
 	return errors.Join(err, f.Close())
 }
 
+// suspicion returns the mark that an earlier life of the log has left in its directory, or that
+// this process remembers of it; nil if there is none. there says that its file is there.
+func (l *Log) suspicion(cfg *Config, there bool) (*manifest.State, error) {
+	path := filepath.Join(l.claim.name, suspectFile)
+	var marks []manifest.State
+	if there {
+		p, err := vfs.ReadFile(cfg.FS, path)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		mark, err := manifest.Parse(p)
+		if err != nil {
+			mark = manifest.State{} // damaged, or the disk was full: everything is suspect
+		}
+		marks = append(marks, mark)
+	}
+	if p := vfs.Recall(cfg.FS, path); p != nil {
+		mark, err := l.remembered(cfg, p)
+		if err != nil {
+			return nil, err
+		}
+		marks = append(marks, mark)
+		if !there { // for who opens the log if this process is killed before it is through
+			if err := writeMark(cfg.FS, path, p); err != nil {
+				cfg.Logger.Warn("a failed sync could not be noted", "path", l.path, "err", err)
+			}
+		}
+	}
+	if len(marks) == 0 {
+		return nil, nil
+	}
+	all := marks[0]
+	for _, m := range marks[1:] {
+		all.RecoveryPoint = min(all.RecoveryPoint, m.RecoveryPoint)
+		if len(all.Segments) == 0 {
+			all.Segments, all.End = m.Segments, m.End
+		}
+	}
+	return &all, nil
+}
+
+// remembered parses a mark that this process remembers. Others may have had the log since, who did
+// not know of it: what they found was theirs to judge, and what they appended is not cut off. Each
+// of them drew another tag for the state before it appended.
+func (l *Log) remembered(cfg *Config, p []byte) (manifest.State, error) {
+	mark, err := manifest.Parse(p)
+	if err != nil {
+		return mark, err // ours, a moment ago
+	}
+	if len(mark.Segments) > 0 {
+		st, _, err := readState(cfg.FS, l.path)
+		if err != nil {
+			return mark, err
+		}
+		if st.Incarnation != mark.Incarnation || st.JournalTag != mark.JournalTag {
+			mark.Segments = nil
+		}
+	}
+	return mark, nil
+}
+
 // cutTornWrite takes away what a failed write has left that could not be cut back. It comes before
 // recovery, which would find bytes that no kill and no power cut can have left there, and call them
 // damage. Doing it again does no harm: until the mark is removed nothing is appended.
-func (l *Log) cutTornWrite(fsys vfs.FS) (err error) {
-	path := filepath.Join(l.path, suspectFile)
-	p, err := vfs.ReadFile(fsys, path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
-	}
-	mark, err := manifest.Parse(p)
-	if err != nil || len(mark.Segments) == 0 {
-		return nil // damaged, or of a failed sync: resolveSuspect's affair
+func (l *Log) cutTornWrite(fsys vfs.FS, mark *manifest.State) (err error) {
+	if len(mark.Segments) == 0 {
+		return nil // of a failed sync: resolveSuspect's affair
 	}
 	torn := mark.Segments[0]
 	f, err := fsys.OpenFile(filePath(l.path, torn.Base, segment.LogSuffix), os.O_RDWR, 0)
@@ -113,19 +189,8 @@ func (l *Log) cutTornWrite(fsys vfs.FS) (err error) {
 // resolveSuspect writes what a failed sync may have lost once more, so that it reaches the disk
 // with the next sync, which it does too. After a restart of the machine there is nothing to do:
 // what can be read is on the disk. The segments are open.
-func (l *Log) resolveSuspect(cfg *Config) error {
-	path := filepath.Join(l.path, suspectFile)
-	p, err := vfs.ReadFile(cfg.FS, path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
-	}
-	from := int64(0) // a damaged mark says that much: everything is suspect
-	if s, err := manifest.Parse(p); err == nil {
-		from = s.RecoveryPoint
-	}
+func (l *Log) resolveSuspect(cfg *Config, mark *manifest.State) error {
+	from := mark.RecoveryPoint
 	if l.recovery.SameBoot || l.recovery.Clean {
 		for _, s := range l.list() {
 			if s.NextOffset() > from {
@@ -140,10 +205,15 @@ func (l *Log) resolveSuspect(cfg *Config) error {
 			return err
 		}
 	}
-	if err := cfg.FS.Remove(path); err != nil {
+	path := filepath.Join(l.claim.name, suspectFile)
+	if err := cfg.FS.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return cfg.FS.SyncDir(l.path)
+	if err := cfg.FS.SyncDir(l.path); err != nil {
+		return err
+	}
+	vfs.Forget(cfg.FS, path)
+	return nil
 }
 
 // rewriteFrom replaces the bytes of s from the batch that holds offset on by themselves, and syncs.

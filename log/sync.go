@@ -160,7 +160,7 @@ func (l *Log) breakWith(err error) error {
 	err, first := l.durability.fail(err)
 	if first {
 		l.cfg.Load().Logger.Error("log is read-only until it is opened again", "path", l.path, "err", err)
-		l.noteSuspect(nil)
+		l.noteSuspect()
 	}
 	return err
 }

@@ -198,10 +198,13 @@ func (w *writer) writeFailed(active *segment.Segment, err error) error {
 	l := w.log
 	err = fmt.Errorf("append to %s: %w", l.path, err)
 	if active.Err() != nil {
+		// Stored before failed is asked: who breaks the log from then on finds it and notes it,
+		// too.
+		news := l.durability.torn.CompareAndSwap(nil, &tornWrite{active, w.incarnation, w.journalTag})
+		noted := l.durability.failed() != nil
 		err = l.breakWith(err)
-		if !w.tornNoted {
-			w.tornNoted = true
-			l.noteSuspect(active)
+		if news && noted {
+			l.noteSuspect()
 		}
 	}
 	return err

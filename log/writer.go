@@ -34,8 +34,7 @@ type writer struct {
 	epochKnown bool  // epoch is the newest in epochs
 	roundSize  int   // appends of the last round that a worker led
 
-	tornNoted bool    // strata.suspect says where the active segment ends, since nothing more can be written to it
-	strays    []int64 // bases of files that failed rolls may have left, and that no state of ours names
+	strays []int64 // bases of files that failed rolls may have left, and that no state of ours names
 }
 
 // exclusively runs fn as the only writer.

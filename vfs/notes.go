@@ -7,19 +7,19 @@ import (
 	"sync"
 )
 
-// Remember keeps in mind, until Forget or the end of the process, what could not be written to a file
-// of fsys because its disk failed. path is the file's real path; note is borrowed. File systems that
-// show the same files share what is remembered: sessions, read-only views and FaultFS are as the one
-// below. A Session that has ended remembers nothing more; a clone of a MemFS begins with nothing, as
-// another process does.
+// Remember keeps in mind, until Forget or the end of the process, what could not be written to a
+// file of fsys because its disk failed. path is the file's real path; note is borrowed. File
+// systems that show the same files share what is remembered: sessions, read-only views and FaultFS
+// are as the one below. A Session that has ended remembers nothing more; a clone of a MemFS begins
+// with nothing, as another process does.
 func Remember(fsys FS, path string, note []byte) {
 	if n, of := notebookOf(fsys); n != nil {
 		n.put(noteKey{of, path}, note)
 	}
 }
 
-// Recall returns what Remember was last told about path, which must not be changed; nil: nothing, or
-// it was forgotten.
+// Recall returns what Remember was last told about path, which must not be changed; nil: nothing,
+// or it was forgotten.
 func Recall(fsys FS, path string) []byte {
 	n, of := notebookOf(fsys)
 	if n == nil {
@@ -103,8 +103,8 @@ func (t *memTree) notebook() (*notebook, any)   { return &t.notes, nil }
 func (f *FaultFS) notebook() (*notebook, any)   { return notebookOf(f.fs) }
 func (r readOnlyFS) notebook() (*notebook, any) { return notebookOf(r.fs) }
 
-// notebook returns nil if the session has ended: the calls of who was cut off fail, and that no disk
-// has failed.
+// notebook returns nil if the session has ended: the calls of who was cut off fail, and that no
+// disk has failed.
 func (s *Session) notebook() (*notebook, any) {
 	if s.ended.Load() {
 		return nil, nil

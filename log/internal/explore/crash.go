@@ -57,7 +57,7 @@ type cut struct {
 	durable []int64
 	cfgs    []log.Config // of the logs
 	event   vfs.Event
-	doubt   bool // a sync failed, and was not noted: after a kill nobody knows that
+	doubt   bool // a sync failed, and was not noted: another process does not know that
 	// torn says that a write failed half-way and was not cut back yet. In reserved space a process
 	// that is killed then leaves what nothing tells from damage, unless the write ended with a
 	// page, as the system's do: the log does not open, and says why.
@@ -78,7 +78,7 @@ type cuts struct {
 // observe takes cuts of the present file system from now on.
 func (w *world) observe() {
 	w.cuts.stop()
-	w.syncFailed.Store(nil)
+	w.doubts.clear()
 	w.torn.Store(nil)
 	w.cuts.unwatch = w.fs.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		if e.Op&vfs.OpChange != 0 {
@@ -86,7 +86,7 @@ func (w *world) observe() {
 		}
 	}, After: func(e vfs.Event, err error) {
 		if e.Op == vfs.OpSync && err != nil && strings.HasSuffix(e.Name, ".log") {
-			w.syncFailed.Store(&e.Name)
+			w.doubts.add(filepath.Dir(e.Name))
 		}
 		w.noteTorn(e, err)
 	}})
@@ -128,7 +128,7 @@ func (w *world) now(e vfs.Event) cut {
 		one.cfgs = append(one.cfgs, w.config(m, nil, nil, nil))
 	}
 	one.fs = w.fs.Kill()
-	one.doubt = w.syncFailed.Load() != nil && !noted(one.fs, *w.syncFailed.Load())
+	one.doubt = w.doubts.left(one.fs)
 	one.torn = w.torn.Load() != nil
 	one.facts = w.known()
 	return one
@@ -146,10 +146,53 @@ func (w *world) noteTorn(e vfs.Event, err error) {
 	}
 }
 
-// noted says that a log has left word of a sync that failed.
-func noted(fsys *vfs.MemFS, name string) bool {
-	_, err := fsys.Stat(filepath.Join(filepath.Dir(name), "strata.suspect"))
-	return err == nil
+// doubts are directories of logs that had a sync fail since they were opened.
+type doubts struct {
+	mu    sync.Mutex // guards the field below
+	syncs map[string]int
+}
+
+func (d *doubts) clear() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.syncs = nil
+}
+
+func (d *doubts) add(dir string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.syncs == nil {
+		d.syncs = make(map[string]int)
+	}
+	d.syncs[dir]++
+}
+
+// of returns how many syncs have failed in dir.
+func (d *doubts) of(dir string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.syncs[dir]
+}
+
+// resolved says that the log in dir was opened, by the process that saw n syncs fail there before.
+func (d *doubts) resolved(dir string, n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.syncs[dir] == n {
+		delete(d.syncs, dir)
+	}
+}
+
+// left reports whether one of the logs in fsys has no note of it.
+func (d *doubts) left(fsys *vfs.MemFS) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for dir := range d.syncs {
+		if _, err := fsys.Stat(filepath.Join(dir, "strata.suspect")); err != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // expectAll returns what the logs have to look like after a crash at a cut.

@@ -126,7 +126,7 @@ func chosen(state, every int) bool {
 func (w *world) state(rep *Report, c *cut, kind Crash, seed uint64, o Options) *Violation {
 	fsys := kind.of(c.fs, seed)
 	rep.States++
-	p := &opening{world: w, cut: c, fs: fsys.Kill(), want: c.expectAll(kind.Killed)}
+	p := &opening{world: w, cut: c, fs: fsys.Kill(), want: c.expectAll(kind.Killed), doubt: c.doubt && kind.Killed}
 	err := w.checkBackups(c, fsys.Kill())
 	if err == nil && chosen(rep.States, o.Again) {
 		var n int

@@ -3,9 +3,9 @@ package explore
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 
 	"github.com/stratalog/strata/log"
@@ -57,16 +57,16 @@ func (o *opening) calls() (calls []vfs.Event, err error) {
 
 // on is the same opening on another file system.
 func (o *opening) on(fsys *vfs.MemFS) *opening {
-	return &opening{world: o.world, cut: o.cut, want: o.want, fs: fsys}
+	return &opening{world: o.world, cut: o.cut, want: o.want, fs: fsys, doubt: o.doubt}
 }
 
 // fail opens the logs while the disk fails, and looks at what there is afterwards.
 func (o *opening) fail(f vfs.Fault, crash Crash, seed uint64, aftermath int) error {
 	p := o.on(o.fs.Kill())
-	var lost atomic.Pointer[string] // file of the last sync that failed
+	var lost doubts
 	stop := p.fs.Observe(vfs.Observer{After: func(e vfs.Event, err error) {
 		if e.Op == vfs.OpSync && err != nil && strings.HasSuffix(e.Name, ".log") {
-			lost.Store(&e.Name)
+			lost.add(filepath.Dir(e.Name))
 		}
 	}})
 	heal := p.fs.Inject(f)
@@ -82,16 +82,18 @@ func (o *opening) fail(f vfs.Fault, crash Crash, seed uint64, aftermath int) err
 	if err != nil {
 		return err
 	}
-	next := Crash{Killed: true}
-	if how := aftermaths[aftermath]; how != "" {
-		next = crashNamed(how)
-		p.want = o.cut.expectAll(crash.Killed && next.Killed)
-		p.fs = next.of(p.fs, seed)
+	how := aftermaths[aftermath]
+	if how == "" {
+		return p.check()
 	}
-	if name := lost.Load(); next.Killed && f.Times == vfs.Always && name != nil && !noted(p.fs, *name) {
-		c := *p.cut // the disk did not even take the note that a sync had failed: nobody knows that
-		c.doubt, p.cut = true, &c
+	next := crashNamed(how)
+	if o.doubt && !next.Killed {
+		return nil
 	}
+	p.want = o.cut.expectAll(crash.Killed && next.Killed)
+	p.fs = next.of(p.fs, seed)
+	// The disk did not even take the note that a sync had failed: the next process does not know.
+	p.doubt = p.doubt || next.Killed && f.Times == vfs.Always && lost.left(p.fs)
 	return p.check()
 }
 

@@ -18,6 +18,9 @@ type opening struct {
 	cut   *cut
 	want  []*expectation
 	fs    *vfs.MemFS
+	// doubt says that a process was killed which knew of a failed sync and had not noted it: a power
+	// cut can take what whoever opens the logs then calls durable.
+	doubt bool
 }
 
 // seen is what the logs were seen to hold.
@@ -103,7 +106,7 @@ func (o *opening) check() error {
 	if err := o.again(killed, &first); err != nil {
 		return err
 	}
-	if o.cut.doubt {
+	if o.doubt {
 		return nil
 	}
 	want := o.want
@@ -209,8 +212,11 @@ func (o *opening) during(crash Crash, seed uint64, every int) (states int, err e
 	}
 	for i, fsys := range at {
 		second := Crashes[(uint64(i)+seed)%uint64(len(Crashes))]
+		if o.doubt && !second.Killed {
+			continue
+		}
 		killed := crash.Killed && second.Killed
-		p := &opening{world: o.world, cut: o.cut, fs: second.of(fsys, seed), want: o.cut.expectAll(killed)}
+		p := &opening{world: o.world, cut: o.cut, fs: second.of(fsys, seed), want: o.cut.expectAll(killed), doubt: o.doubt}
 		if err := p.check(); err != nil {
 			return i, fmt.Errorf("crash (%s) before call %d of recovery, %v: %w", second.Name, (i+1)*every, events[i], err)
 		}

@@ -18,20 +18,20 @@ const root = "/data"
 type world struct {
 	history
 
-	args       Args
-	fs         *vfs.MemFS
-	dir        *log.Directory // nil: each log is alone
-	share      func(*log.Directory) error
-	logs       []*member
-	cuts       *cuts
-	faults     []func()               // disarm them
-	faulty     bool                   // some are armed
-	hurt       bool                   // some have been: a log may have left a state behind that says less than it could
-	overlap    atomic.Int64           // facts before the operation that another one is in the middle of, plus 1; 0: none is
-	backup     int                    // number of the next
-	syncFailed atomic.Pointer[string] // file of the last sync that failed since the last crash
-	torn       atomic.Pointer[string] // file of the last write that failed, and was not cut back
-	op         atomic.Int64           // index of the operation under way
+	args    Args
+	fs      *vfs.MemFS
+	dir     *log.Directory // nil: each log is alone
+	share   func(*log.Directory) error
+	logs    []*member
+	cuts    *cuts
+	faults  []func()               // disarm them
+	faulty  bool                   // some are armed
+	hurt    bool                   // some have been: a log may have left a state behind that says less than it could
+	overlap atomic.Int64           // facts before the operation that another one is in the middle of, plus 1; 0: none is
+	backup  int                    // number of the next
+	doubts  doubts                 // since the last crash
+	torn    atomic.Pointer[string] // file of the last write that failed, and was not cut back
+	op      atomic.Int64           // index of the operation under way
 }
 
 // A member is a log of a world.
@@ -124,10 +124,12 @@ func (w *world) open(m *member) error {
 	if w.args.Int("shared") > 0 && w.dir == nil {
 		return nil
 	}
+	failed := w.doubts.of(m.path)
 	l, err := log.Open(m.path, w.config(m, w.fs, w.dir, m.owner))
 	if err != nil {
 		return w.injected(err)
 	}
+	w.doubts.resolved(m.path, failed)
 	m.log.Store(l)
 	f, err := readLog(l)
 	if err != nil {

@@ -1,0 +1,261 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
+)
+
+// refuse has disk sync no log, take no note of that, and rename no directory, from now on.
+func refuse(disk *vfs.MemFS) (heal func()) {
+	var all []func()
+	for _, f := range []vfs.Fault{{Ops: vfs.OpSync, Pattern: "*.log"}, {Ops: vfs.OpCreate, Pattern: suspectFile + "*"}, {Ops: vfs.OpRename, Pattern: "log"}} {
+		f.Times, f.Err = vfs.Always, syscall.ENOSPC
+		all = append(all, disk.Inject(f))
+	}
+	return func() {
+		for _, heal := range all {
+			heal()
+		}
+	}
+}
+
+// leaveUnnoted returns a disk on which a log has ended with a sync that failed, and of which the
+// disk took no note.
+func leaveUnnoted(t *testing.T, policy SyncPolicy, end string) *vfs.MemFS {
+	t.Helper()
+	disk := vfs.Mem()
+	l, err := Open("log", Config{FS: disk, Sync: policy})
+	require.NoError(t, err)
+	fill(t, l, 3)
+	require.NoError(t, l.Sync())
+	heal := refuse(disk)
+	switch _, _ = l.Append(t.Context(), record.String("", "k", "lost")); end {
+	case "close":
+		require.ErrorIs(t, l.Close(), syscall.ENOSPC)
+	case "remove":
+		require.ErrorIs(t, l.Remove(), syscall.ENOSPC)
+	case "open": // and what recovery syncs
+		killed := disk.Kill()
+		require.Error(t, l.Close())
+		disk, heal = killed, refuse(killed)
+		_, err = Open("log", Config{FS: disk, Sync: policy})
+		require.ErrorIs(t, err, syscall.ENOSPC)
+	}
+	heal()
+	require.False(t, exists(t, disk, "../log/"+suspectFile), "the disk took a note")
+	return disk
+}
+
+// TestFailedSyncThatCouldNotBeNotedIsNotForgotten has a disk refuse everything, the note of a
+// failed sync included, and take it again when the same process opens the log the next time.
+func TestFailedSyncThatCouldNotBeNotedIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
+		for _, end := range []string{"close", "remove", "open"} {
+			t.Run(fmt.Sprint(policy, " ", end), func(t *testing.T) {
+				disk := leaveUnnoted(t, policy, end)
+				l, err := Open("log", Config{FS: disk, Sync: policy})
+				require.NoError(t, err)
+				had := l.EndOffset()
+				require.EqualValues(t, 4, had)
+				fill(t, l, 2)
+				require.NoError(t, l.Sync())
+				after := disk.CrashWith(lostAll())
+				require.NoError(t, l.Close())
+				require.Nil(t, vfs.Recall(disk, "/log/"+suspectFile), "remembered for ever")
+				l, err = Open("log", Config{FS: after, Sync: policy})
+				require.NoError(t, err)
+				require.Len(t, values(t, l), int(had)+2)
+				require.NoError(t, l.Close())
+			})
+		}
+	}
+}
+
+// TestRemovedLogLeavesNoDoubtAboutTheNext: the log that is made in its place is another.
+func TestRemovedLogLeavesNoDoubtAboutTheNext(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	l, err := Open("log", Config{FS: disk, Sync: SyncNever})
+	require.NoError(t, err)
+	fill(t, l, 1)
+	heal := refuse(disk)
+	require.ErrorIs(t, l.Sync(), syscall.ENOSPC)
+	require.NotNil(t, vfs.Recall(disk, "/log/"+suspectFile))
+	heal()
+	require.Error(t, l.Remove())
+	require.Nil(t, vfs.Recall(disk, "/log/"+suspectFile))
+	_, err = disk.Stat("log")
+	require.Error(t, err)
+}
+
+// leaveTorn has the log in disk end with a write that failed half-way, and could neither be cut
+// back nor noted. keep is how much of it is there.
+func leaveTorn(t *testing.T, disk *vfs.MemFS, keep int) {
+	t.Helper()
+	l, err := Open("log", Config{FS: disk, Sync: SyncNever})
+	require.NoError(t, err)
+	fill(t, l, 3)
+	disk.Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*.log", Err: syscall.EIO, Keep: keep})
+	heal := disk.Inject(vfs.Fault{Ops: vfs.OpChange &^ vfs.OpWrite, Times: vfs.Always, Err: syscall.EIO})
+	_, err = l.Append(t.Context(), record.Record{Value: make([]byte, 500)})
+	require.ErrorIs(t, err, syscall.EIO)
+	require.ErrorIs(t, l.Close(), syscall.EIO)
+	heal()
+}
+
+// TestTornWriteThatCouldNotBeNotedIsCutByTheNextOpen: the process remembers where the log ended.
+func TestTornWriteThatCouldNotBeNotedIsCutByTheNextOpen(t *testing.T) {
+	t.Parallel()
+	for _, keep := range []int{1, 61, 70, 200, -1} {
+		disk := vfs.Mem()
+		leaveTorn(t, disk, keep)
+		for range 2 {
+			l, err := Open("log", Config{FS: disk})
+			require.NoError(t, err, "%d bytes kept", keep)
+			require.Len(t, values(t, l), 3, "%d bytes kept", keep)
+			require.NoError(t, l.Close())
+		}
+	}
+}
+
+// TestTornWriteIsNotCutIfSomebodyElseHasHadTheLog: another process opens the log meanwhile. It does
+// not know of the torn write, takes what is whole of it, and appends.
+func TestTornWriteIsNotCutIfSomebodyElseHasHadTheLog(t *testing.T) {
+	t.Parallel()
+	const path = "/log/" + suspectFile
+	disk := vfs.Mem()
+	leaveTorn(t, disk, 1<<20)
+	mark := vfs.Recall(disk, path)
+	require.NotNil(t, mark)
+	vfs.Forget(disk, path)
+	other := openMem(t, disk)
+	fill(t, other, 2)
+	require.NoError(t, other.Close())
+	vfs.Remember(disk, path, mark)
+	l := openMem(t, disk)
+	require.Len(t, values(t, l), 3+1+2)
+	require.NoError(t, l.Close())
+}
+
+// TestFailedSyncOfAReplayIsNotBelievedTheNextTime: the replay of a journal syncs a file that has
+// more than the journal's bytes.
+func TestFailedSyncOfAReplayIsNotBelievedTheNextTime(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	s := openSharing(t, disk, 4)
+	file := filepath.Join(logPath(0), "00000000000000000000.log")
+	first := s.logs[0]
+	for first.durability.settled() {
+		require.NoError(t, s.append("shared"))
+	}
+	var killed *vfs.MemFS // with a write of the log that nobody has synced
+	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		if e.Op == vfs.OpSync && e.Name == file && killed == nil {
+			killed = disk.Kill()
+		}
+	}})
+	_, err := first.Append(t.Context(), record.Record{Value: make([]byte, 2*journalRound)})
+	require.NoError(t, err)
+	stop()
+	end := first.EndOffset()
+	s.close(t)
+	require.NotNil(t, killed)
+
+	killed.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Err: syscall.EIO, Times: vfs.Always})
+	_, err = OpenDirectory(sharedDir, DirectoryConfig{FS: killed})
+	require.ErrorIs(t, err, syscall.EIO)
+	killed = killed.Kill()
+	d, err := OpenDirectory(sharedDir, DirectoryConfig{FS: killed})
+	require.NoError(t, err)
+	l, err := Open(logPath(0), Config{FS: killed, Dir: d})
+	require.NoError(t, err)
+	require.Equal(t, end, l.EndOffset())
+	require.Equal(t, end, l.DurableOffset())
+	after := killed.CrashWith(lostAll())
+	require.NoError(t, errors.Join(l.Close(), d.Close()))
+	require.Len(t, valuesAfter(t, after, 0), int(end), "what was called durable is gone")
+}
+
+// TestNoteOfAFailedSyncIsTriedAgainBeforeTheLogIsGivenUp: the disk takes it then, and another
+// process is to know.
+func TestNoteOfAFailedSyncIsTriedAgainBeforeTheLogIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"close", "remove", "open"} {
+		disk := vfs.Mem()
+		l, err := Open("log", Config{FS: disk, Sync: SyncNever})
+		require.NoError(t, err)
+		fill(t, l, 3)
+		if end == "open" {
+			killed := disk.Kill()
+			require.NoError(t, l.Close())
+			disk = killed
+		}
+		disk.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Err: syscall.EIO})
+		disk.Inject(vfs.Fault{Ops: vfs.OpCreate, Pattern: suspectFile + "*", Times: 1 + noteTries, Err: syscall.EIO})
+		disk.Inject(vfs.Fault{Ops: vfs.OpRename, Pattern: "log", Err: syscall.EIO})
+		switch end {
+		case "close":
+			require.ErrorIs(t, l.Close(), syscall.EIO)
+		case "remove":
+			require.ErrorIs(t, l.Remove(), syscall.EIO)
+		case "open":
+			_, err = Open("log", Config{FS: disk, Sync: SyncNever})
+			require.ErrorIs(t, err, syscall.EIO)
+		}
+		require.True(t, exists(t, disk, "../log/"+suspectFile), end)
+		require.Nil(t, vfs.Recall(disk, "/log/"+suspectFile), end)
+	}
+}
+
+// TestTornWriteInALogThatWasBrokenMeanwhileIsNotedToo: a sync fails while the write is under way,
+// and its note knows of no torn write.
+func TestTornWriteInALogThatWasBrokenMeanwhileIsNotedToo(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	l, err := Open("log", Config{FS: disk, Sync: SyncNever})
+	require.NoError(t, err)
+	fill(t, l, 3)
+	disk.Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*.log", Err: syscall.EIO, Keep: 70})
+	disk.Inject(vfs.Fault{Ops: vfs.OpTruncate, Pattern: "*.log", Times: vfs.Always, Err: syscall.EIO})
+	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		if e.Op == vfs.OpWrite && filepath.Ext(e.Name) == ".log" {
+			_ = l.breakWith(errors.New("a sync in the background"))
+		}
+	}})
+	_, err = l.Append(t.Context(), record.Record{Value: make([]byte, 500)})
+	require.ErrorIs(t, err, l.Err())
+	stop()
+	killed := disk.Kill()
+	require.Error(t, l.Close())
+	l = openMem(t, killed)
+	require.Len(t, values(t, l), 3)
+	require.EqualValues(t, 3, l.Recovery().CutOffset)
+	require.NoError(t, l.Close())
+}
+
+// TestLogWhoseLastSyncFailedWasNotClosedInOrder has the sync of Close fail that is for what was cut
+// off.
+func TestLogWhoseLastSyncFailedWasNotClosedInOrder(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	l, err := Open("log", Config{FS: disk, Sync: SyncNever})
+	require.NoError(t, err)
+	fill(t, l, 3)
+	require.NoError(t, l.Sync())
+	disk.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Err: syscall.EIO})
+	require.ErrorIs(t, l.Close(), syscall.EIO)
+	require.True(t, exists(t, disk, "../log/"+suspectFile), "the next open believes its sync")
+	l = openMem(t, disk)
+	require.False(t, l.Recovery().Clean)
+	require.Len(t, values(t, l), 3)
+	require.NoError(t, l.Close())
+}
