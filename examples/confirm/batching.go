@@ -16,13 +16,14 @@ import (
 
 const (
 	orders = 500
-	pause  = 100 * time.Microsecond // between two orders
+	atOnce = 10               // orders that come together
+	pause  = time.Millisecond // between them and the next ones
 )
 
 // batching sends a trickle of records under different lingers: a batch that waits for
 // company costs less and answers later.
 func batching(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
-	fmt.Fprintf(out, "%d orders, one every %v, all acknowledged by all:\n", orders, pause)
+	fmt.Fprintf(out, "%d orders, %d every %v, all acknowledged by all:\n", orders, atOnce, pause)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "  batch bytes\tlinger\trecords a batch\tmedian\tslowest")
 	for _, cfg := range []producer.Config{
@@ -64,7 +65,8 @@ func trickle(ctx context.Context, cluster *strata.Cluster, cfg producer.Config) 
 					failed = err
 				}
 			})
-			for time.Since(start) < pause { // a sleep would be far longer than asked
+			if (i+1)%atOnce == 0 {
+				time.Sleep(pause)
 			}
 		}
 		if err := p.Flush(ctx); err != nil {

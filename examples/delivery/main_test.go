@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,18 +13,20 @@ import (
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func TestProgramShowsWhatEachDeliveryLosesAndRepeats(t *testing.T) {
-	var b strings.Builder
-	require.NoError(t, run(t.Context(), &b))
-	for _, fact := range []string{
-		`at most once: .* coordinates +[1-9]\d* +0 +right`,
-		`at most once: .* limits +[1-9]\d* +0 +WRONG`,
-		`at least once: .* states +0 +51 +right`, // 500 to 550 were worked on and not committed
-		`at least once: .* limits +0 +51 +WRONG`,
-		`exactly once: .* limits +0 +0 +right`,
-		`no acknowledgement, no retries +20 +0\n`,
-		`acknowledged by all, retried +0 +[12]\d\n`,
-		`the same, idempotent +0 +0\n`,
-	} {
-		require.Regexp(t, fact, b.String())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var b strings.Builder
+		require.NoError(t, run(t.Context(), &b))
+		for _, fact := range []string{
+			`at most once: .* coordinates +[1-9]\d* +0 +right`,
+			`at most once: .* limits +[1-9]\d* +0 +WRONG`,
+			`at least once: .* states +0 +51 +right`, // 500 to 550 were worked on and not committed
+			`at least once: .* limits +0 +51 +WRONG`,
+			`exactly once: .* limits +0 +0 +right`,
+			`no acknowledgement, no retries +20 +0\n`,
+			`acknowledged by all, retried +0 +[12]\d\n`,
+			`the same, idempotent +0 +0\n`,
+		} {
+			require.Regexp(t, fact, b.String())
+		}
+	})
 }

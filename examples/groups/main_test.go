@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,20 +14,22 @@ import (
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func TestProgramShowsWhoOwnsWhat(t *testing.T) {
-	var out strings.Builder
-	require.NoError(t, run(t.Context(), &out))
-	for _, fact := range []string{
-		`bob joins: .*\n    ann   \w+-\d \w+-\d \w+-\d\n    bob   \w+-\d \w+-\d \w+-\d\n`, // three each
-		`all are there: .*\n(    \w+ +(clicks-\d|idle)\n){5}  \w+ leaves: .*\n(    \w+ +clicks-\d\n){4}  3 of the 3 that stay keep the partition they had\n\n`,
-		`ann is frozen: .*\n    bob   clicks-0 clicks-1 clicks-2 clicks-3\n`,
-		`joins anew: .*\n    ann   clicks-\d clicks-\d\n    bob   clicks-\d clicks-\d\n`,
-		`billing: its two members together saw 1000 different`,
-		`shipping: its two members together saw 1000 different`,
-		`(?m)^  static .* 0$`,          // a static member restarts without a rebalance,
-		`(?m)^  eager .* [1-9][0-9]*$`, // others do not
-		`(?m)^  cooperative .* [1-9]\d*$`,
-	} {
-		require.Regexp(t, regexp.MustCompile(fact), out.String())
-	}
-	require.Equal(t, 1, strings.Count(out.String(), "idle\n"))
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		require.NoError(t, run(t.Context(), &out))
+		for _, fact := range []string{
+			`bob joins: .*\n    ann   \w+-\d \w+-\d \w+-\d\n    bob   \w+-\d \w+-\d \w+-\d\n`, // three each
+			`all are there: .*\n(    \w+ +(clicks-\d|idle)\n){5}  \w+ leaves: .*\n(    \w+ +clicks-\d\n){4}  3 of the 3 that stay keep the partition they had\n\n`,
+			`ann is frozen: .*\n    bob   clicks-0 clicks-1 clicks-2 clicks-3\n`,
+			`joins anew: .*\n    ann   clicks-\d clicks-\d\n    bob   clicks-\d clicks-\d\n`,
+			`billing: its two members together saw 1000 different`,
+			`shipping: its two members together saw 1000 different`,
+			`(?m)^  static .* 0$`,          // a static member restarts without a rebalance,
+			`(?m)^  eager .* [1-9][0-9]*$`, // others do not
+			`(?m)^  cooperative .* [1-9]\d*$`,
+		} {
+			require.Regexp(t, regexp.MustCompile(fact), out.String())
+		}
+		require.Equal(t, 1, strings.Count(out.String(), "idle\n"))
+	})
 }

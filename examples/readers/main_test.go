@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,15 +15,17 @@ import (
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func TestProgramShowsThatReadersDoNotDisturbEachOther(t *testing.T) {
-	var b strings.Builder
-	require.NoError(t, run(t.Context(), &b))
-	out := b.String()
-	require.Equal(t, records, count(t, out, "fast reader"))
-	first, second := count(t, out, "group member a"), count(t, out, "group member b")
-	require.Equal(t, records, first+second, "the group has every record once")
-	require.Positive(t, min(first, second), "both members have work")
-	require.Less(t, count(t, out, "slow reader"), records, "nobody waits for the slow one")
-	require.Equal(t, 4, strings.Count(out, "lag:"))
+	synctest.Test(t, func(t *testing.T) {
+		var b strings.Builder
+		require.NoError(t, run(t.Context(), &b))
+		out := b.String()
+		require.Equal(t, records, count(t, out, "fast reader"))
+		first, second := count(t, out, "group member a"), count(t, out, "group member b")
+		require.Equal(t, records, first+second, "the group has every record once")
+		require.Positive(t, min(first, second), "both members have work")
+		require.Less(t, count(t, out, "slow reader"), records, "nobody waits for the slow one")
+		require.Equal(t, 4, strings.Count(out, "lag:"))
+	})
 }
 
 // count returns how many records a reader says to have read.
