@@ -23,58 +23,76 @@ type fencing struct {
 // fail are taken out of the set, with a change that is committed on the others: with it the first
 // one is committed too. If too many fail the change is taken back, and nothing has happened; if
 // that fails as well nothing is changed any more until the next open.
+//
+// A change that is larger than a batch is a transaction of several. If copies fail in its middle the
+// others go on with the rest of it, and the set shrinks by the change behind its end.
 func (c *Cluster) commit(recs []metarecord.Record) (version int64, out *fencing, err error) {
 	m := c.meta
-	end := m.own().EndOffset()
-	named := [][]int32{m.inForce, setAfter(m.inForce, recs)} // the sets that a copy may name
-	version, failed, err := m.append(recs)
+	if m.failure != nil {
+		return 0, nil, m.failure
+	}
+	rest, err := m.split(recs, "change")
 	if err != nil {
 		return 0, nil, err
 	}
-	if len(failed) == 0 {
+	end, size := m.own().EndOffset(), m.size
+	named := [][]int32{m.inForce, setAfter(m.inForce, recs)} // the sets that a copy may name
+	version, failed, err := m.appendNext(&rest)
+	switch {
+	case err == nil && len(failed) == 0:
 		m.inForce = slices.Collect(maps.Keys(m.copies))
 		return version, nil, nil
-	}
-	cause := errors.Join(slices.Collect(maps.Values(failed))...)
-	if !controller.MayBecome(m.without(failed), named...) {
-		if stuck := m.takeBack(end); len(stuck) > 0 {
-			m.failure = errors.Join(slices.Collect(maps.Values(stuck))...)
-			cause = errors.Join(cause, m.failure)
+	case err == nil && controller.MayBecome(m.without(failed), named...):
+		last, out, err := c.takeOut(failed, named, recs, rest)
+		if err != nil {
+			return 0, nil, err
 		}
-		return 0, nil, cause
+		return max(version, last), out, nil
 	}
-	if out, err = c.takeOut(failed, named, recs); err != nil {
-		return 0, nil, err
+	cause := errors.Join(append(slices.Collect(maps.Values(failed)), err)...)
+	m.size = size
+	if stuck := m.takeBack(end); len(stuck) > 0 {
+		m.failure = errors.Join(slices.Collect(maps.Values(stuck))...)
+		cause = errors.Join(cause, m.failure)
 	}
-	return version, out, nil
+	return 0, nil, cause
 }
 
-// takeOut takes brokers out of the set, with a change that is committed on the copies of
-// the others; those of them that fail meanwhile go, too, and are put into failed. The
-// image does not contain before yet, which is the change that the copies failed in.
-// named are the sets that a copy may name.
-func (c *Cluster) takeOut(failed map[int32]error, named [][]int32, before []metarecord.Record) (out *fencing, err error) {
+// takeOut takes brokers out of the set, with a change that is committed on the copies of the others;
+// those of them that fail meanwhile go, too, and are put into failed. The image does not contain
+// before yet, which is the change that the copies failed in. named are the sets that a copy may name.
+// rest is what is still to be written of the change; version is that behind it, 0 if there was no rest.
+func (c *Cluster) takeOut(failed map[int32]error, named [][]int32, before []metarecord.Record, rest [][]metarecord.Record) (version int64, out *fencing, err error) {
 	m := c.meta
 	out = &fencing{causes: map[int32]error{}}
 	for len(failed) > 0 {
 		if !controller.MayBecome(m.without(failed), named...) {
 			maps.Copy(out.causes, failed)
 			m.failure = fmt.Errorf("metadata cannot be changed before the cluster is opened again: %w", out.cause())
-			return nil, m.failure
+			return 0, nil, m.failure
 		}
 		err := m.drop(failed, named)
 		maps.Copy(out.causes, failed)
 		if err != nil {
 			m.failure = errors.Join(out.cause(), err)
-			return nil, m.failure
+			return 0, nil, m.failure
 		}
 		named = append(named, m.without(nil))
 		out.brokers = slices.AppendSeq(out.brokers, maps.Keys(failed))
 		c.noteController()
 		m.joining = 0
+		if len(rest) > 0 {
+			if version, failed, err = m.appendNext(&rest); err != nil {
+				m.failure = err // half a change, which the next open undoes
+				return 0, nil, err
+			}
+			if len(failed) > 0 {
+				continue
+			}
+		}
 		out.recs = c.image.fence(out.brokers, before)
 		if out.version, failed, err = m.append(out.recs); err != nil {
-			return nil, err
+			return 0, nil, err
 		}
 	}
 	m.inForce = slices.Collect(maps.Keys(m.copies))
@@ -84,7 +102,7 @@ func (c *Cluster) takeOut(failed map[int32]error, named [][]int32, before []meta
 			c.logger.Error("broker is fenced: its copy of the metadata failed", slog.Int("broker", int(id)), slog.Any("err", cause))
 		}
 	}
-	return out, nil
+	return version, out, nil
 }
 
 // errLeaves is why a broker is taken out whose copy has not failed.
@@ -109,7 +127,8 @@ func (c *Cluster) takeOutStuck(stuck map[int32]error) (out *fencing, err error) 
 		m.failure = errors.Join(cause, err)
 		return nil, m.failure
 	}
-	return c.takeOut(stuck, named, nil)
+	_, out, err = c.takeOut(stuck, named, nil, nil)
+	return out, err
 }
 
 // expel takes a broker out of the set, because it leaves or was cut off. It must not be the last
@@ -119,7 +138,7 @@ func (c *Cluster) expel(id int32) error {
 	if m.failure != nil || m.copies[id] == nil {
 		return m.failure
 	}
-	out, err := c.takeOut(map[int32]error{id: fmt.Errorf("broker %d %w", id, errLeaves)}, [][]int32{m.inForce}, nil)
+	_, out, err := c.takeOut(map[int32]error{id: fmt.Errorf("broker %d %w", id, errLeaves)}, [][]int32{m.inForce}, nil, nil)
 	if err != nil {
 		return err
 	}

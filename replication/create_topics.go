@@ -244,7 +244,7 @@ func (n newTopic) records(img *image, turn int) ([]metarecord.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return appendPartitions(recs, id, 0, replicas), nil
+	return img.appendPartitions(recs, id, 0, replicas), nil
 }
 
 // same returns nil if t is the topic that was asked for.
@@ -274,11 +274,18 @@ func (m *image) claimable(name string) error {
 	return nil
 }
 
-func appendPartitions(recs []metarecord.Record, id topic.ID, first int, all [][]int32) []metarecord.Record {
+func (m *image) appendPartitions(recs []metarecord.Record, id topic.ID, first int, all [][]int32) []metarecord.Record {
+	alike := map[int32]*metarecord.Partition{} // by leader; large topics share their lists, which nobody writes to
 	for i, replicas := range all {
-		recs = append(recs, &metarecord.Partition{
-			Partition: int32(first + i), TopicID: id, Replicas: replicas, ISR: slices.Clone(replicas), Leader: replicas[0],
-		})
+		p := &metarecord.Partition{Partition: int32(first + i), TopicID: id, Leader: replicas[0]}
+		if like := alike[p.Leader]; like != nil && slices.Equal(like.Replicas, replicas) {
+			p.Replicas, p.Directories = like.Replicas, like.Directories
+		} else {
+			p.Replicas, p.Directories = replicas, m.directoriesOf(replicas)
+			alike[p.Leader] = p
+		}
+		p.ISR = p.Replicas
+		recs = append(recs, p)
 	}
 	return recs
 }

@@ -27,7 +27,8 @@ type image struct {
 	// written to.
 	brokers map[string]map[string]string
 
-	members map[int32]member // the brokers, by id. Replaced, never written to
+	members  map[int32]member // the brokers, by id. Replaced, never written to
+	features map[string]int16 // levels, by name. Replaced, never written to
 
 	owned map[topic.ID]bool // topics copied since the last publish, which nobody else sees yet
 }
@@ -40,10 +41,33 @@ type topicImage struct {
 	partitions []partitionImage
 }
 
+// partitionImage is all that a Partition record says. The slices are replaced, never written to.
 type partitionImage struct {
 	replicas, isr               []int32
-	leader                      int32 // -1: none
+	directories                 []metarecord.ID // of replicas, in their order; nil: written before they were
+	rare                        *partitionExtra // nil: nothing of it
+	leader                      int32           // -1: none
 	leaderEpoch, partitionEpoch int32
+}
+
+// partitionExtra is what few partitions have. Replaced, never written to.
+type partitionExtra struct {
+	removing, adding    []int32 // replicas, while a reassignment is under way
+	eligible, lastKnown []int32 // eligible leader replicas (KIP-966), the last known leader
+	recovering          bool    // elected uncleanly and not confirmed since
+}
+
+func (p *partitionImage) extra() partitionExtra {
+	if p.rare == nil {
+		return partitionExtra{}
+	}
+	return *p.rare
+}
+
+func (p *partitionImage) setExtra(e partitionExtra) {
+	if p.rare = &e; len(e.removing)+len(e.adding)+len(e.eligible)+len(e.lastKnown) == 0 && !e.recovering {
+		p.rare = nil
+	}
 }
 
 func newImage() *image {
@@ -54,6 +78,7 @@ func newImage() *image {
 		removed:    map[topic.ID]string{},
 		brokers:    map[string]map[string]string{},
 		members:    map[int32]member{},
+		features:   map[string]int16{},
 		owned:      map[topic.ID]bool{},
 	}
 }
@@ -78,6 +103,8 @@ func (m *image) apply(rec metarecord.Record) error {
 		return m.applyUnregisterBroker(rec)
 	case *metarecord.BrokerChange:
 		return m.applyBrokerChange(rec)
+	case *metarecord.FeatureLevel:
+		return m.applyFeatureLevel(rec)
 	case *metarecord.ProducerIDs:
 		if rec.Next < m.nextProducerID {
 			return fmt.Errorf("producer ids go back from %d to %d", m.nextProducerID, rec.Next)
@@ -132,12 +159,39 @@ func (m *image) applyPartition(rec *metarecord.Partition) error {
 	if int(rec.Partition) != len(t.partitions) {
 		return fmt.Errorf("partition %d of topic %s, which has %d", rec.Partition, t.name, len(t.partitions))
 	}
+	if len(rec.Directories) > 0 && len(rec.Directories) != len(rec.Replicas) {
+		return fmt.Errorf("partition %d of topic %s has %d replicas in %d directories", rec.Partition, t.name, len(rec.Replicas), len(rec.Directories))
+	}
 	t = m.own(t)
-	t.partitions = append(t.partitions, partitionImage{
-		replicas: rec.Replicas, isr: rec.ISR, leader: rec.Leader, leaderEpoch: rec.LeaderEpoch, partitionEpoch: rec.PartitionEpoch,
+	p := partitionImage{
+		replicas: rec.Replicas, isr: rec.ISR, directories: filled(rec.Directories),
+		leader: rec.Leader, leaderEpoch: rec.LeaderEpoch, partitionEpoch: rec.PartitionEpoch,
+	}
+	p.setExtra(partitionExtra{
+		removing: filled(rec.Removing), adding: filled(rec.Adding), recovering: rec.Recovering,
+		eligible: filled(rec.EligibleLeaders), lastKnown: filled(rec.LastKnownLeader),
 	})
+	t.partitions = append(t.partitions, p)
 	m.partitions++
 	return nil
+}
+
+// record returns the record that makes the partition out of nothing.
+func (p partitionImage) record(number int, id topic.ID) metarecord.Record {
+	e := p.extra()
+	return &metarecord.Partition{
+		Partition: int32(number), TopicID: id, Replicas: p.replicas, ISR: p.isr, Removing: e.removing, Adding: e.adding,
+		Directories: p.directories, EligibleLeaders: e.eligible, LastKnownLeader: e.lastKnown,
+		Leader: p.leader, LeaderEpoch: p.leaderEpoch, PartitionEpoch: p.partitionEpoch, Recovering: e.recovering,
+	}
+}
+
+// filled returns a list, nil for an empty one: whether a record says so or nothing, there is none.
+func filled[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
 }
 
 func (m *image) applyPartitionChange(rec *metarecord.PartitionChange) error {
@@ -145,14 +199,32 @@ func (m *image) applyPartitionChange(rec *metarecord.PartitionChange) error {
 	if t == nil || rec.Partition < 0 || int(rec.Partition) >= len(t.partitions) {
 		return fmt.Errorf("change of unknown partition %d of topic %v", rec.Partition, topic.ID(rec.TopicID))
 	}
+	replicas := t.partitions[rec.Partition].replicas
+	if rec.Replicas != nil {
+		replicas = rec.Replicas
+	}
+	if len(rec.Directories) > 0 && len(rec.Directories) != len(replicas) {
+		return fmt.Errorf("partition %d of topic %s has %d replicas in %d directories", rec.Partition, t.name, len(replicas), len(rec.Directories))
+	}
 	p := &m.own(t).partitions[rec.Partition]
 	p.partitionEpoch++
-	if rec.ISR != nil {
-		p.isr = rec.ISR
+	p.replicas = replicas
+	if rec.Directories != nil {
+		p.directories = filled(rec.Directories)
 	}
-	if rec.Replicas != nil {
-		p.replicas = rec.Replicas
+	e := p.extra()
+	for _, list := range []struct {
+		to      *[]int32
+		changed []int32
+	}{{&p.isr, rec.ISR}, {&e.removing, rec.Removing}, {&e.adding, rec.Adding}, {&e.eligible, rec.EligibleLeaders}, {&e.lastKnown, rec.LastKnownLeader}} {
+		if list.changed != nil {
+			*list.to = filled(list.changed)
+		}
 	}
+	if rec.Recovery >= 0 {
+		e.recovering = rec.Recovery > 0
+	}
+	p.setExtra(e)
 	if rec.Leader != metarecord.NoChange {
 		p.leader = rec.Leader
 		p.leaderEpoch++

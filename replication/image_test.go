@@ -32,7 +32,7 @@ func TestPublishedTopicsNeverChange(t *testing.T) {
 	require.Equal(t, &topicImage{name: "a", id: id, config: map[string]string{"k": "1"},
 		partitions: []partitionImage{{replicas: []int32{1}, isr: []int32{1}, leader: 1}}}, old)
 	require.Equal(t, &topicImage{name: "a", id: id, config: map[string]string{"k": "2"},
-		partitions: []partitionImage{{replicas: []int32{2}, isr: []int32{}, leader: -1, leaderEpoch: 1, partitionEpoch: 1}, {leader: 1}}}, m.topics["a"])
+		partitions: []partitionImage{{replicas: []int32{2}, isr: nil, leader: -1, leaderEpoch: 1, partitionEpoch: 1}, {leader: 1}}}, m.topics["a"])
 	require.Equal(t, int64(6), m.version)
 	require.Equal(t, 2, m.partitions)
 }
@@ -78,4 +78,51 @@ func TestReplicasAreSpreadEvenly(t *testing.T) {
 	require.Equal(t, [][]int32{{1}, {1}}, place([]int32{1}, 0, 2, 1))
 	require.Equal(t, [][]int32{{1, 2}, {2, 3}, {3, 1}, {1, 2}}, place([]int32{1, 2, 3}, 0, 4, 2))
 	require.Equal(t, [][]int32{{2, 3, 1}}, place([]int32{1, 2, 3}, 4, 1, 3), "partitions added later go on where the first ones ended")
+}
+
+// All that the records of a partition say is kept, by a snapshot too.
+func TestPartitionKeepsAllThatItsRecordsSay(t *testing.T) {
+	id := topic.NewID()
+	one, two := metarecord.ID{1}, metarecord.ID{2}
+	full := &metarecord.Partition{
+		Partition: 0, TopicID: id, Replicas: []int32{1, 2}, ISR: []int32{1}, Removing: []int32{2}, Adding: []int32{3},
+		Leader: 1, LeaderEpoch: 4, PartitionEpoch: 9, Recovering: true, Directories: []metarecord.ID{one, two},
+		EligibleLeaders: []int32{2}, LastKnownLeader: []int32{1},
+	}
+	said := func(recs ...metarecord.Record) *metarecord.Partition {
+		m := newImage()
+		applyAll(t, m, &metarecord.Topic{Name: "a", ID: id})
+		applyAll(t, m, recs...)
+		m.publish(1)
+		again := newImage()
+		applyAll(t, again, m.snapshot(nil)...)
+		again.publish(1)
+		require.Equal(t, m, again)
+		return m.topics["a"].partitions[0].record(0, id).(*metarecord.Partition)
+	}
+	require.Equal(t, full, said(full))
+	plain := &metarecord.Partition{TopicID: id, Replicas: []int32{1, 2}, ISR: []int32{1, 2}, Leader: 2, LeaderEpoch: 3}
+	require.Equal(t, plain, said(plain))
+	require.Equal(t, full, said(plain,
+		&metarecord.PartitionChange{TopicID: id, Leader: 1, Recovery: 1, ISR: []int32{1}, Removing: []int32{2}, Adding: []int32{3},
+			EligibleLeaders: []int32{2}, LastKnownLeader: []int32{1}, Directories: []metarecord.ID{one, two}},
+		noChange(id), noChange(id), noChange(id), noChange(id), noChange(id), noChange(id), noChange(id), noChange(id)))
+	emptied := said(full, &metarecord.PartitionChange{TopicID: id, Leader: metarecord.NoChange, Recovery: 0, Removing: []int32{}, Adding: []int32{},
+		EligibleLeaders: []int32{}, LastKnownLeader: []int32{}, Directories: []metarecord.ID{}})
+	require.Equal(t, &metarecord.Partition{TopicID: id, Replicas: []int32{1, 2}, ISR: []int32{1}, Leader: 1, LeaderEpoch: 4, PartitionEpoch: 10}, emptied)
+
+	m := newImage()
+	applyAll(t, m, &metarecord.Topic{Name: "a", ID: id})
+	require.Error(t, m.apply(&metarecord.Partition{TopicID: id, Replicas: []int32{1, 2}, Directories: []metarecord.ID{one}}))
+	applyAll(t, m, full)
+	for _, bad := range []*metarecord.PartitionChange{
+		{TopicID: id, Leader: metarecord.NoChange, Recovery: -1, Directories: []metarecord.ID{one}},
+		{TopicID: id, Leader: metarecord.NoChange, Recovery: -1, Replicas: []int32{1}, Directories: []metarecord.ID{one, two}},
+	} {
+		require.Error(t, m.apply(bad))
+	}
+}
+
+func noChange(id topic.ID) *metarecord.PartitionChange {
+	return &metarecord.PartitionChange{TopicID: id, Leader: metarecord.NoChange, Recovery: -1}
 }

@@ -122,9 +122,14 @@ type arrival struct {
 // register returns the record with which a broker serves from now on, in a new incarnation. Its
 // epoch is the offset of the record, as in Kafka: it grows, also over restarts.
 func (m *image) register(all ...arrival) (recs []metarecord.Record) {
+	return m.registerAt(m.version, all)
+}
+
+// registerAt is register of records that begin at an offset.
+func (m *image) registerAt(offset int64, all []arrival) (recs []metarecord.Record) {
 	for i, a := range all {
 		rec := &metarecord.RegisterBroker{
-			BrokerID: a.id, IncarnationID: a.incarnation, BrokerEpoch: m.version + int64(i),
+			BrokerID: a.id, IncarnationID: a.incarnation, BrokerEpoch: offset + int64(i),
 			Directories: []metarecord.ID{a.directory},
 		}
 		if a.rack != "" {
@@ -136,9 +141,10 @@ func (m *image) register(all ...arrival) (recs []metarecord.Record) {
 }
 
 // takeOver returns the records with which a controller begins: those brokers serve from now on, and
-// all others are fenced.
+// all others are fenced. A log that an older version has written is brought to the level of this one.
 func (m *image) takeOver(up []arrival) []metarecord.Record {
-	recs := m.register(up...)
+	recs := m.upgrade()
+	recs = append(recs, m.registerAt(m.version+int64(len(recs)), up)...)
 	for _, id := range slices.Sorted(maps.Keys(m.members)) {
 		serves := slices.ContainsFunc(up, func(a arrival) bool { return a.id == id })
 		if r := m.members[id]; !serves && !r.fenced {
@@ -177,7 +183,9 @@ func (m *image) replicasOn(id int32) (tps []record.TopicPartition) {
 
 // relead returns the records that bring the leaders of partitions in line with which brokers serve:
 // one whose leader is fenced has none from now on, one without a leader is led by the first broker
-// of its in-sync replicas that serves. There are at most limit of them; the last call returns none.
+// of its in-sync replicas that serves. They also say which directories the replicas are in, where the
+// metadata does not, or names one that was replaced. There are at most limit of them; the last call
+// returns none.
 func (m *image) relead(limit int) []metarecord.Record {
 	serves := map[int32]bool{-1: false}
 	for _, id := range m.serving() {
@@ -192,15 +200,43 @@ func (m *image) relead(limit int) []metarecord.Record {
 				leader = p.isr[at]
 			}
 			if serves[p.leader] || leader == p.leader {
+				leader = metarecord.NoChange
+			}
+			moved := m.moved(p)
+			if leader == metarecord.NoChange && moved == nil {
 				continue
 			}
-			recs = append(recs, &metarecord.PartitionChange{Partition: int32(i), TopicID: t.id, Leader: leader, Recovery: -1})
+			recs = append(recs, &metarecord.PartitionChange{Partition: int32(i), TopicID: t.id, Leader: leader, Recovery: -1, Directories: moved})
 			if len(recs) == limit {
 				return recs
 			}
 		}
 	}
 	return recs
+}
+
+// directoriesOf returns the directories of replicas; unassigned for those of unknown brokers.
+func (m *image) directoriesOf(replicas []int32) []metarecord.ID {
+	ids := make([]metarecord.ID, len(replicas))
+	for i, id := range replicas {
+		ids[i] = m.members[id].directory
+	}
+	return ids
+}
+
+// moved returns the directories of a partition's replicas, nil if they are those that it has. Of a
+// broker that is no member any more, the directory that it had stays.
+func (m *image) moved(p partitionImage) []metarecord.ID {
+	ids := m.directoriesOf(p.replicas)
+	for i := range ids {
+		if ids[i] == (metarecord.ID{}) && p.directories != nil {
+			ids[i] = p.directories[i]
+		}
+	}
+	if slices.Equal(ids, p.directories) {
+		return nil
+	}
+	return ids
 }
 
 // registrations returns the records that make the members out of nothing.

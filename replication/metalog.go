@@ -15,9 +15,10 @@ import (
 )
 
 // metaLog is the controller's log, __cluster_metadata-0: logs like any other whose records are
-// those of package metarecord, one copy on each broker. Every change is one batch, so it happens
-// wholly or not at all, and is committed when it is durable on all copies. The leader epoch of the
-// log is the controller's epoch. It is used by who has Cluster.changing, and by open and Close.
+// those of package metarecord, one copy on each broker. Every change is one batch, or a transaction of
+// several, so it happens wholly or not at all, and is committed when it is durable on all copies. The
+// leader epoch of the log is the controller's epoch. It is used by who has Cluster.changing, and by
+// open and Close.
 type metaLog struct {
 	copies  map[int32]*log.Log // those in sync, by broker: all end at the same offset
 	apart   map[int32]*log.Log // those that are not, not yet, or failed
@@ -36,12 +37,14 @@ type metaLog struct {
 	part     int64 // maxPartBytes
 }
 
-// maxPartBytes is about how much of a snapshot is one batch.
+// maxPartBytes is about how much of a change is one batch.
 const maxPartBytes = 1 << 20
 
-// maxMetaBatchBytes bounds one change; the largest allowed creation of partitions takes about a
-// megabyte.
-const maxMetaBatchBytes = 16 << 20
+// maxMetaBatchBytes bounds a batch, which holds a record of maxMetaRecordBytes behind a part.
+const (
+	maxMetaBatchBytes  = 16 << 20
+	maxMetaRecordBytes = maxMetaBatchBytes - 2*maxPartBytes
+)
 
 // openError turns what package log has against a directory into a DirectoryError.
 func openError(dir string, err error) error {
@@ -251,12 +254,16 @@ func (m *metaLog) close() error {
 	return errors.Join(errs...)
 }
 
-// split cuts a snapshot into what goes into batches of about part bytes: several are a transaction.
-func (m *metaLog) split(state []metarecord.Record) (parts [][]metarecord.Record) {
+// split cuts a change into what goes into batches of about part bytes: several are a transaction,
+// named for who reads the log. It refuses a record that no batch can hold.
+func (m *metaLog) split(state []metarecord.Record, name string) (parts [][]metarecord.Record, err error) {
 	var value []byte
 	size, from := int64(0), 0
 	for i, rec := range state {
 		value = metarecord.Append(value[:0], rec)
+		if len(value) > maxMetaRecordBytes {
+			return nil, fmt.Errorf("%w: %d bytes of metadata in one record", log.ErrRecordTooLarge, len(value))
+		}
 		if size += int64(len(value)); size > m.part {
 			parts, from, size = append(parts, state[from:i+1:i+1]), i+1, 0
 		}
@@ -266,10 +273,20 @@ func (m *metaLog) split(state []metarecord.Record) (parts [][]metarecord.Record)
 	}
 	if len(parts) > 1 {
 		last := len(parts) - 1
-		parts[0] = append([]metarecord.Record{&metarecord.BeginTransaction{Name: "snapshot"}}, parts[0]...)
+		parts[0] = append([]metarecord.Record{&metarecord.BeginTransaction{Name: name}}, parts[0]...)
 		parts[last] = append(parts[last][:len(parts[last]):len(parts[last])], &metarecord.EndTransaction{})
 	}
-	return parts
+	return parts, nil
+}
+
+// appendNext writes the parts of a change in order, and takes those off that it has written. It stops
+// behind the first one that a copy refuses.
+func (m *metaLog) appendNext(parts *[][]metarecord.Record) (version int64, failed map[int32]error, err error) {
+	for len(*parts) > 0 && len(failed) == 0 && err == nil {
+		version, failed, err = m.append((*parts)[0])
+		*parts = (*parts)[1:]
+	}
+	return version, failed, err
 }
 
 // appendParts writes a snapshot of several batches. If a copy refuses one of them all are taken

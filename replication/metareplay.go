@@ -12,6 +12,9 @@ import (
 // errLaterRecord says that a record can be read, and means nothing to this version.
 var errLaterRecord = errors.New("a record that this version does not write")
 
+// errNoBeginning says that a log begins in its middle.
+var errNoBeginning = errors.New("what came before is gone, and no snapshot says what it was")
+
 // A replaying applies a copy of the metadata log to an image. Records between BeginTransaction and
 // EndTransaction wait until all of them are there.
 type replaying struct {
@@ -98,7 +101,7 @@ func (r *replaying) record(raw *record.Record, size int64) error {
 		return r.end(rec)
 	}
 	if raw.Offset == r.start && r.start > 0 && !isSnapshot(rec) {
-		return errors.New("what came before is gone, and no snapshot says what it was")
+		return errNoBeginning
 	}
 	if r.open {
 		r.waiting = append(r.waiting, rec)
@@ -120,7 +123,11 @@ func (r *replaying) end(rec metarecord.Record) error {
 	if _, aborted := rec.(*metarecord.AbortTransaction); aborted {
 		return nil
 	}
-	if len(waiting) > 0 && isSnapshot(waiting[0]) {
+	snapshot := len(waiting) > 0 && isSnapshot(waiting[0])
+	if r.began == r.start && r.start > 0 && !snapshot {
+		return errNoBeginning
+	}
+	if snapshot {
 		r.size, r.snapshot = r.bytes, r.bytes
 	}
 	for _, rec := range waiting {

@@ -44,7 +44,11 @@ func (c *Cluster) compact(state []metarecord.Record) (version int64, out *fencin
 		}
 	}
 	first, before := m.own().EndOffset(), m.size
-	if parts := m.split(state); len(parts) > 1 {
+	parts, err := m.split(state, "snapshot")
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(parts) > 1 {
 		var stuck map[int32]error
 		if version, stuck, err = m.appendParts(parts); len(stuck) > 0 {
 			var failed error
@@ -71,6 +75,7 @@ func (c *Cluster) compact(state []metarecord.Record) (version int64, out *fencin
 // of kept are in it.
 func (m *image) snapshot(kept map[topic.ID]string) []metarecord.Record {
 	recs := []metarecord.Record{&metarecord.NoOp{Snapshot: true}}
+	recs = append(recs, m.featureLevels()...)
 	for id, name := range kept {
 		recs = append(recs, &metarecord.Topic{Name: name, ID: id}, &metarecord.RemoveTopic{ID: id})
 	}
@@ -86,10 +91,7 @@ func (m *image) snapshot(kept map[topic.ID]string) []metarecord.Record {
 		recs = append(recs, &metarecord.Topic{Name: t.name, ID: t.id})
 		recs = append(recs, configRecords(metarecord.ResourceTopic, t.name, nil, t.config)...)
 		for i, p := range t.partitions {
-			recs = append(recs, &metarecord.Partition{
-				Partition: int32(i), TopicID: t.id, Replicas: p.replicas, ISR: p.isr,
-				Leader: p.leader, LeaderEpoch: p.leaderEpoch, PartitionEpoch: p.partitionEpoch,
-			})
+			recs = append(recs, p.record(i, t.id))
 		}
 	}
 	return recs

@@ -52,7 +52,7 @@ func (c *Cluster) addPartitions(name string, total int, assignment [][]int32) de
 		if err != nil {
 			return nil, err
 		}
-		return appendPartitions(nil, t.id, have, replicas), nil
+		return img.appendPartitions(nil, t.id, have, replicas), nil
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,7 +41,8 @@ func Install(ctx context.Context) (*Kit, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, "classpath-"+Version)
+	// Named for pom.xml too: what an older one asked for may lack a jar.
+	path := filepath.Join(dir, fmt.Sprintf("classpath-%s-%08x", Version, crc32.ChecksumIEEE(pom)))
 	if classpath, err := os.ReadFile(path); err == nil && present(string(classpath)) {
 		return &Kit{string(classpath)}, nil
 	}
@@ -106,6 +108,7 @@ var tools = map[string]string{
 	"reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
 	"transactions":        "org.apache.kafka.tools.TransactionsCommand",
 	"dump-log":            "org.apache.kafka.tools.DumpLogSegments",
+	"metadata-shell":      "org.apache.kafka.shell.MetadataShell",
 }
 
 // Tool returns a command that runs one of Kafka's scripts by its name without "kafka-" and ".sh".
