@@ -15,17 +15,21 @@ import (
 func init() {
 	register(entry{name: "strata-producer", log: func() Subject { return &strataProducer{} }, skip: "W3 W5",
 		note: "SendAsync through a cluster of one broker, one topic partition, window of 4096 records; W2's latencies are those of SendAsync"})
+	register(entry{name: "strata-producer-3brokers", log: func() Subject { return &strataProducer{brokers: 3} }, skip: "W3 W5",
+		note: "the same over three partitions, each on a broker of its own"})
 	register(entry{name: "strata-cluster", pubsub: func() PubSub { return &strataPS{} }, note: "producer.Send to consumer.Records, SyncNever"})
+	register(entry{name: "strata-cluster-3brokers", pubsub: func() PubSub { return &strataPS{brokers: 3} }, note: "the same over three partitions, each on a broker of its own"})
 }
 
 const benchTopic = "bench"
 
-func openCluster(dir string, sync bool) (*strata.Cluster, error) {
-	c, err := strata.Open(strata.Config{Dir: dir})
+// openCluster opens a cluster of that many brokers, 0 for one, with a topic of as many partitions.
+func openCluster(dir string, sync bool, brokers int) (*strata.Cluster, error) {
+	c, err := strata.Open(strata.Config{Dir: dir, Brokers: brokers})
 	if err != nil {
 		return nil, err
 	}
-	cfg := topic.Config{Partitions: 1}
+	cfg := topic.Config{Partitions: max(1, brokers)}
 	if !sync {
 		// Kafka's default: never by count
 		cfg.Properties = map[string]string{"flush.messages": "9223372036854775807"}
@@ -35,15 +39,16 @@ func openCluster(dir string, sync bool) (*strata.Cluster, error) {
 
 // strataProducer accumulates: appending is accepting, Flush ends the timed region.
 type strataProducer struct {
-	c      *strata.Cluster
-	p      *producer.Producer
-	window chan struct{}
-	done   func(record.Record, error)
-	failed atomic.Pointer[error]
+	brokers int
+	c       *strata.Cluster
+	p       *producer.Producer
+	window  chan struct{}
+	done    func(record.Record, error)
+	failed  atomic.Pointer[error]
 }
 
 func (s *strataProducer) Open(dir string, o Options) (err error) {
-	if s.c, err = openCluster(dir, o.Sync); err != nil {
+	if s.c, err = openCluster(dir, o.Sync, s.brokers); err != nil {
 		return err
 	}
 	s.window = make(chan struct{}, 4096)
@@ -83,20 +88,25 @@ func (s *strataProducer) Close() error {
 }
 
 type strataPS struct {
-	c    *strata.Cluster
-	p    *producer.Producer
-	r    *consumer.Consumer
-	done chan struct{}
+	brokers int
+	c       *strata.Cluster
+	p       *producer.Producer
+	r       *consumer.Consumer
+	done    chan struct{}
 }
 
 func (s *strataPS) Open(dir string) (err error) {
-	if s.c, err = openCluster(dir, false); err != nil {
+	if s.c, err = openCluster(dir, false, s.brokers); err != nil {
 		return err
 	}
 	if s.p, err = producer.New(s.c, producer.Config{}); err != nil {
 		return err
 	}
-	s.r, err = consumer.New(s.c, consumer.Config{Assign: record.Offsets{{Topic: benchTopic}: 0}})
+	from := record.Offsets{}
+	for i := range int32(max(1, s.brokers)) {
+		from[record.TopicPartition{Topic: benchTopic, Partition: i}] = 0
+	}
+	s.r, err = consumer.New(s.c, consumer.Config{Assign: from})
 	return err
 }
 

@@ -25,6 +25,7 @@ func init() {
 	register(entry{name: "strata-group", group: strataGroup, note: "SendAllAsync of 1000 records of 100 B into 6 partitions (sticky) while 2 members poll up to 10,000 records, commit each batch (CommitAsync) and release it; a record counts when its commit is durable; SyncNever"})
 	register(entry{name: "strata-group-wait", group: strataGroup, note: "the same with CommitOffsets, which waits for the disk with every batch"})
 	register(entry{name: "strata-group-each", group: strataGroup, note: "the same with SendAsync for each record"})
+	register(entry{name: "strata-group-3brokers", group: strataGroup, note: "strata-group with three brokers that lead two partitions each"})
 	register(entry{name: "limit-kafkav2-half", group: kafkaV2Half, note: "the slower of limit-kafkav2's append and replay, batches of 1000"})
 	register(entry{name: "strata-tail", tail: strataTail, note: "paced SendAsync, SyncNever (a sync of the disk would be most of the latency), 1 partition, free consumers at its end"})
 	workloads["W8"] = func(c *config, sel []entry) { // producer -> partitions -> group
@@ -54,7 +55,11 @@ func family(sel []entry, in func(entry) bool) (out []entry) {
 
 // strataGroup measures from the first record produced to the last one committed.
 func strataGroup(j Job) (Result, error) {
-	c, err := strata.Open(strata.Config{Dir: j.Dir})
+	brokers := 1
+	if j.Subject == "strata-group-3brokers" {
+		brokers = 3
+	}
+	c, err := strata.Open(strata.Config{Dir: j.Dir, Brokers: brokers})
 	if err != nil {
 		return Result{}, err
 	}

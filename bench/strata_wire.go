@@ -11,27 +11,31 @@ import (
 func init() {
 	memory := func() *strataWire { return &strataWire{memory: true} }
 	files := func() *strataWire { return &strataWire{flush: never} }
+	three := func() *strataWire { return &strataWire{flush: never, brokers: 3} }
 	register(entry{name: "strata-memory", broker: func() Broker { return memory() }, pubsub: func() PubSub { return &brokerPS{b: memory()} },
 		note: "package kafka over a cluster in memory"})
 	register(entry{name: "strata-wire", broker: func() Broker { return files() }, pubsub: func() PubSub { return &brokerPS{b: files()} },
 		note: "package kafka, files, no fsync"})
+	register(entry{name: "strata-wire-3brokers", broker: func() Broker { return three() }, pubsub: func() PubSub { return &brokerPS{b: three()} },
+		note: "package kafka, files, no fsync, three brokers with one partition each"})
 	register(entry{name: "strata-wire-fsync", broker: func() Broker { return &strataWire{flush: "1"} },
 		note: "package kafka, files, fsync before every acknowledgement"})
 }
 
 const never = "9223372036854775807" // flush.messages: the operating system writes back
 
-// strataWire is package kafka over a cluster of one broker.
+// strataWire is package kafka over a cluster.
 type strataWire struct {
-	memory bool
-	flush  string // flush.messages
+	memory  bool
+	flush   string // flush.messages
+	brokers int    // 0: one
 
 	cluster *strata.Cluster
 	server  *wire.Server
 }
 
 func (w *strataWire) Start(dir string) ([]string, error) {
-	cfg := strata.Config{Dir: dir}
+	cfg := strata.Config{Dir: dir, Brokers: w.brokers}
 	if w.memory {
 		cfg.Dir = ""
 	}
@@ -42,16 +46,24 @@ func (w *strataWire) Start(dir string) ([]string, error) {
 	if w.cluster, err = strata.Open(cfg); err != nil {
 		return nil, err
 	}
-	if err := w.cluster.EnsureTopic(bg, "bench", topic.Config{Partitions: 1}); err != nil {
+	if err := w.cluster.EnsureTopic(bg, "bench", topic.Config{Partitions: max(1, w.brokers)}); err != nil {
 		return nil, err
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	lns, addrs := map[int32]net.Listener{}, []string(nil)
+	for _, broker := range w.cluster.Backend().Brokers() {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		lns[broker], addrs = ln, append(addrs, ln.Addr().String())
+	}
+	w.server = wire.NewServer(w.cluster, wire.Config{})
+	serve, err := w.server.Announce(lns)
 	if err != nil {
 		return nil, err
 	}
-	w.server = wire.NewServer(w.cluster, wire.Config{})
-	go w.server.Serve(w.cluster.Controller(), ln)
-	return []string{ln.Addr().String()}, nil
+	go serve()
+	return addrs, nil
 }
 
 func (w *strataWire) Stop() { w.server.Close(); w.cluster.Close() }
