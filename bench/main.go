@@ -5,6 +5,7 @@
 //	go run . -run W1,W3 -peers tidwall,limit        # substring filters
 //	go run . -quick                                 # everything, under a minute
 //	BENCH_CPUPROFILE=cpu.out go run . -run W8 -runs 1 -peers strata-group
+//	BENCH_MEMPROFILE=mem.out go run . -run W10 -runs 1 -peers strata-memory
 //	BENCH_TRACE=trace.out go run . -run W8 -runs 1 -peers strata-group
 package main
 

@@ -27,6 +27,9 @@ func startMeter() *meter {
 		must(err)
 		must(pprof.StartCPUProfile(f))
 	}
+	if os.Getenv("BENCH_MEMPROFILE") != "" {
+		runtime.MemProfileRate = 1 // only what is allocated from here on
+	}
 	if file := os.Getenv("BENCH_TRACE"); file != "" {
 		f, err := os.Create(file)
 		must(err)
@@ -47,6 +50,12 @@ func (m *meter) stop(records, bytes int64) Result {
 	d, cpu := time.Since(m.t).Seconds(), cpuTime()-m.cpu
 	pprof.StopCPUProfile()
 	trace.Stop()
+	if profile := os.Getenv("BENCH_MEMPROFILE"); profile != "" {
+		f, err := os.Create(profile)
+		must(err)
+		must(pprof.Lookup("allocs").WriteTo(f, 0))
+		must(f.Close())
+	}
 	var e runtime.MemStats
 	runtime.ReadMemStats(&e)
 	n := float64(max(records, 1))
