@@ -16,10 +16,16 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
+// bubbleStore is a fakeStore, or one that is made of it.
+type bubbleStore interface {
+	Store
+	enterBubble()
+}
+
 // inBubble runs a test of a coordinator in virtual time.
-func inBubble(t *testing.T, store *fakeStore, cfg Config, f func(t *testing.T, c *Coordinator)) {
+func inBubble(t *testing.T, store bubbleStore, cfg Config, f func(t *testing.T, c *Coordinator)) {
 	synctest.Test(t, func(t *testing.T) {
-		store.changed = make(chan struct{}) // of this bubble
+		store.enterBubble()
 		c, err := NewCoordinator(store, cfg)
 		require.NoError(t, err)
 		defer c.Close()

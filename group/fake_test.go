@@ -38,6 +38,9 @@ func newFakeStore(topics map[string]int32) *fakeStore {
 	return f
 }
 
+// enterBubble makes the store usable in another bubble than it was made in.
+func (f *fakeStore) enterBubble() { f.changed = make(chan struct{}) }
+
 func (f *fakeStore) OffsetsTopic(_ context.Context, create int32) (int32, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

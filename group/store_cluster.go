@@ -57,6 +57,9 @@ func (s *clusterStore) OffsetsLog(p, epoch int32) (OffsetsLog, error) {
 
 // Topics implements Store.
 func (s *clusterStore) Topics(ctx context.Context, names ...string) (Topics, error) {
+	if len(names) == 0 {
+		return s.allTopics(ctx)
+	}
 	md, err := s.Metadata(ctx, names...)
 	if err != nil {
 		return Topics{}, err
@@ -66,6 +69,22 @@ func (s *clusterStore) Topics(ctx context.Context, names ...string) (Topics, err
 		if t.Err == nil {
 			out.Topics[name] = TopicInfo{ID: t.ID, Partitions: int32(len(t.Partitions))}
 		}
+	}
+	return out, nil
+}
+
+// allTopics is Topics of all: the watcher asks after every change of the metadata.
+func (s *clusterStore) allTopics(ctx context.Context) (out Topics, err error) {
+	if err := ctx.Err(); err != nil {
+		return out, err
+	}
+	version, shapes, err := s.TopicShapes()
+	if err != nil {
+		return out, err
+	}
+	out = Topics{Version: version, Topics: make(map[string]TopicInfo, len(shapes))}
+	for _, t := range shapes {
+		out.Topics[t.Name] = TopicInfo{ID: t.ID, Partitions: int32(t.Partitions)}
 	}
 	return out, nil
 }

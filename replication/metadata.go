@@ -75,6 +75,28 @@ func (c *Cluster) Metadata(ctx context.Context, topics ...string) (Metadata, err
 	return m, nil
 }
 
+// A TopicShape is what never changes of a topic, and how many partitions it has.
+type TopicShape struct {
+	Name       string
+	ID         topic.ID
+	Partitions int
+}
+
+// TopicShapes returns all topics in any order, and the version of the metadata: Metadata at a
+// fraction of its cost, for who asks after every change. It does not block.
+func (c *Cluster) TopicShapes() (version int64, shapes []TopicShape, err error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.closed {
+		return 0, nil, ErrClosed
+	}
+	shapes = make([]TopicShape, 0, len(c.image.topics))
+	for _, t := range c.image.topics {
+		shapes = append(shapes, TopicShape{t.name, t.id, len(t.partitions)})
+	}
+	return c.image.version, shapes, nil
+}
+
 func (t *topicImage) metadata() TopicMetadata {
 	m := TopicMetadata{Name: t.name, ID: t.id, Internal: topic.IsInternal(t.name), Partitions: make([]PartitionMetadata, len(t.partitions))}
 	for i, p := range t.partitions {

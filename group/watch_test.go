@@ -1,0 +1,72 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/record"
+)
+
+// slowTopics is a Store with so many topics that it takes a while to read them.
+type slowTopics struct {
+	*fakeStore
+	takes time.Duration
+	reads atomic.Int64
+}
+
+func (s *slowTopics) Topics(ctx context.Context, names ...string) (Topics, error) {
+	if len(names) == 0 {
+		s.reads.Add(1)
+		time.Sleep(s.takes)
+	}
+	return s.fakeStore.Topics(ctx, names...)
+}
+
+// Topics created one after the other must not cost the square of their number: the watcher reads
+// all of them in a tenth of the time, and in the end has the last of them.
+func TestReadingAllTopicsTakesATenthOfTheTime(t *testing.T) {
+	s := &slowTopics{fakeStore: newFakeStore(map[string]int32{"t": 1}), takes: 5 * time.Millisecond}
+	inBubble(t, s, Config{}, func(t *testing.T, c *Coordinator) {
+		time.Sleep(time.Second)
+		before := s.reads.Load()
+		for i := range 1000 {
+			s.set(fmt.Sprintf("new-%d", i), TopicInfo{ID: [16]byte{1, byte(i), byte(i >> 8)}, Partitions: 1})
+			time.Sleep(time.Millisecond)
+		}
+		require.LessOrEqual(t, s.reads.Load()-before, int64(21), "reads of 5 ms in a second")
+		time.Sleep(time.Second)
+		require.Len(t, c.topics.Load().Topics, 1001)
+
+		s.set("alone", TopicInfo{ID: [16]byte{2}, Partitions: 1}) // waits for nothing
+		time.Sleep(s.takes)
+		synctest.Wait()
+		require.Len(t, c.topics.Load().Topics, 1002)
+	})
+}
+
+// What the watcher has not read yet is there all the same: commits are taken, and the offsets go
+// with a topic that was created and deleted between two reads.
+func TestTopicThatComesAndGoesBetweenTwoReadsTakesItsOffsetsAlong(t *testing.T) {
+	s := &slowTopics{fakeStore: newFakeStore(map[string]int32{"t": 1}), takes: time.Second}
+	inBubble(t, s, Config{}, func(t *testing.T, c *Coordinator) {
+		time.Sleep(2 * time.Second)
+		s.set("first", TopicInfo{ID: [16]byte{8}, Partitions: 1})
+		time.Sleep(2 * time.Second) // read; the next read is some time away
+		reads := s.reads.Load()
+		s.set("short", TopicInfo{ID: [16]byte{9}, Partitions: 1})
+		tp := record.TopicPartition{Topic: "short"}
+		commit(t, c, commitOf("g", record.Offsets{{Topic: "t"}: 1, tp: 7}))
+		s.set("short", TopicInfo{})
+		require.Equal(t, reads, s.reads.Load())
+		time.Sleep(time.Minute)
+		got, err := c.FetchOffsets(ctx, "g", nil)
+		require.NoError(t, err)
+		require.Len(t, got, 1)
+	})
+}
