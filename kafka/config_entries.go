@@ -46,14 +46,13 @@ func (c *call) brokerLayers(broker int32) brokerLayers {
 	}
 }
 
-// of returns the layers of a key below the topic itself. Keys that brokers have no name for
+// appendTo appends the layers of a key below the topic itself. Keys that brokers have no name for
 // have only what was given at the opening.
-func (b brokerLayers) of(k topic.Key, fallback string) []configLayer {
+func (b brokerLayers) appendTo(layers []configLayer, k *topic.Key, fallback string) []configLayer {
 	name := k.Name
 	if len(k.Synonyms) > 0 {
 		name = k.Synonyms[0]
 	}
-	var layers []configLayer
 	add := func(values map[string]string, key string, source configSource) {
 		if v, ok := values[key]; ok {
 			layers = append(layers, configLayer{name, v, source})
@@ -72,16 +71,17 @@ func (b brokerLayers) of(k topic.Key, fallback string) []configLayer {
 func (c *call) topicEntries(s topic.Settings, broker int32) []configEntry {
 	described, brokers, explicit := s.Describe(), c.brokerLayers(broker), s.Explicit()
 	entries := make([]configEntry, len(described))
-	for i, d := range described {
-		e := configEntry{configLayer: configLayer{d.Key.Name, d.Value, sourceDefault}, kind: d.Key.Type, doc: d.Key.Doc}
+	layers := make([]configLayer, 0, 2*len(described)) // of all entries
+	for i := range described {
+		d, e, first := &described[i], &entries[i], len(layers)
+		*e = configEntry{configLayer: configLayer{d.Key.Name, d.Value, sourceDefault}, kind: d.Key.Type, doc: d.Key.Doc}
 		if v, ok := explicit[d.Key.Name]; ok {
-			e.layers = append(e.layers, configLayer{d.Key.Name, v, sourceTopic})
+			layers = append(layers, configLayer{d.Key.Name, v, sourceTopic})
 		}
-		e.layers = append(e.layers, brokers.of(d.Key, d.Layers[len(d.Layers)-1].Value)...)
-		if len(e.layers) > 0 {
+		layers = brokers.appendTo(layers, &d.Key, d.Layers[len(d.Layers)-1].Value)
+		if e.layers = layers[first:len(layers):len(layers)]; len(e.layers) > 0 {
 			e.source = e.layers[0].source
 		}
-		entries[i] = e
 	}
 	return entries
 }
@@ -96,7 +96,7 @@ func (c *call) brokerEntries() []configEntry {
 		if len(d.Key.Synonyms) == 0 {
 			continue
 		}
-		e := configEntry{layers: layers.of(d.Key, d.Layers[len(d.Layers)-1].Value), kind: d.Key.Type, doc: d.Key.Doc}
+		e := configEntry{layers: layers.appendTo(nil, &d.Key, d.Layers[len(d.Layers)-1].Value), kind: d.Key.Type, doc: d.Key.Doc}
 		e.configLayer = e.layers[0]
 		entries = append(entries, e)
 	}

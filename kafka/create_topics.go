@@ -90,7 +90,10 @@ func (c *call) creatable(ctx context.Context, t kmsg.CreateTopicsRequestTopic) (
 	}
 	rt = kmsg.NewCreateTopicsResponseTopic()
 	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = t.Topic, int32(shape.Partitions), int16(shape.ReplicationFactor)
-	for _, e := range c.topicEntries(settings, c.s.cluster.Controller()) {
+	entries := c.topicEntries(settings, c.s.cluster.Controller())
+	rt.Configs = make([]kmsg.CreateTopicsResponseTopicConfig, 0, len(entries))
+	for i := range entries {
+		e := &entries[i]
 		rt.Configs = append(rt.Configs, kmsg.CreateTopicsResponseTopicConfig{Name: e.name, Value: &e.value, Source: int8(e.source), ReadOnly: e.readOnly})
 	}
 	return rt, spec, nil

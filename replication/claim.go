@@ -10,7 +10,7 @@ import (
 // claim makes sure that the directory of r is there and r's own. Whatever else has its name is put
 // aside.
 func (n *node) claim(r *replica) error {
-	if _, ok := n.metadata.assignment(r.tp, r.id); !ok {
+	if n.metadata.topicOf(r.tp, r.id) == nil {
 		return unknownPartition(r.tp.Topic, r.tp.Partition)
 	}
 	name := partitionDir(r.tp)

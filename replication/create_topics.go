@@ -236,7 +236,11 @@ func (n newTopic) records(img *image, turn int) ([]metarecord.Record, error) {
 	}
 	recs := []metarecord.Record{&metarecord.Topic{Name: n.name, ID: id}}
 	explicit := n.settings.Explicit()
-	for _, k := range slices.Sorted(maps.Keys(explicit)) {
+	var names []string
+	if len(explicit) > 0 {
+		names = slices.Sorted(maps.Keys(explicit))
+	}
+	for _, k := range names {
 		v := explicit[k]
 		recs = append(recs, &metarecord.Config{ResourceType: metarecord.ResourceTopic, ResourceName: n.name, Name: k, Value: &v})
 	}

@@ -94,11 +94,11 @@ func (n *node) openReplica(r *replica) (*partition.Partition, error) {
 
 // lead makes an open replica the leader in the epoch that the metadata says. On error it is closed.
 func (n *node) lead(r *replica, p *partition.Partition) error {
-	a, ok := n.metadata.assignment(r.tp, r.id)
+	epoch, ok := n.metadata.leaderEpoch(r.tp, r.id)
 	if !ok {
 		return errors.Join(unknownPartition(r.tp.Topic, r.tp.Partition), p.Close())
 	}
-	if err := p.BecomeLeader(a.leaderEpoch); err != nil {
+	if err := p.BecomeLeader(epoch); err != nil {
 		return errors.Join(err, p.Close())
 	}
 	n.startCleaner()

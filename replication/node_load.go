@@ -8,8 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"golang.org/x/sync/errgroup"
+	"sync/atomic"
 
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
@@ -122,23 +121,25 @@ func (n *node) recognize(tp record.TopicPartition) (*replica, error) {
 	}
 }
 
-// forEach runs fn for all items, a few at a time, and joins the errors.
+// forEach runs fn for all items, a few at a time, and joins the errors. A few goroutines do it all:
+// opening a log needs a deep stack, which is grown once for each of them.
 func forEach[T any](items []T, fn func(int, T) error) error {
-	var g errgroup.Group
-	g.SetLimit(maxOpens)
+	var wg sync.WaitGroup
+	var next atomic.Int64
 	var mu sync.Mutex
 	var errs []error
-	for i, item := range items {
-		g.Go(func() error {
-			if err := fn(i, item); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err)
+	for range min(maxOpens, len(items)) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(items); i = int(next.Add(1)) - 1 {
+				if err := fn(i, items[i]); err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+				}
 			}
-			return nil
 		})
 	}
-	_ = g.Wait() // all report through errs
+	wg.Wait()
 	return errors.Join(errs...)
 }
 

@@ -22,16 +22,33 @@ type assignment struct {
 	leaderEpoch int32
 }
 
+// topicOf returns the topic of a partition, nil if the partition is not there, or no longer.
+func (m nodeMetadata) topicOf(tp record.TopicPartition, id topic.ID) *topicImage {
+	m.c.mu.RLock()
+	defer m.c.mu.RUnlock()
+	if t := m.c.image.byID[id]; t != nil && int(tp.Partition) < len(t.partitions) {
+		return t
+	}
+	return nil
+}
+
 // assignment returns what the metadata says of a partition; ok is false if it is not there, or no
 // longer.
 func (m nodeMetadata) assignment(tp record.TopicPartition, id topic.ID) (a assignment, ok bool) {
-	m.c.mu.RLock()
-	t := m.c.image.byID[id]
-	m.c.mu.RUnlock()
-	if t == nil || int(tp.Partition) >= len(t.partitions) {
+	t := m.topicOf(tp, id)
+	if t == nil {
 		return a, false
 	}
 	return assignment{settings: m.settings(t), leaderEpoch: t.partitions[tp.Partition].leaderEpoch}, true
+}
+
+// leaderEpoch is assignment for those who do not need the settings, which have to be read.
+func (m nodeMetadata) leaderEpoch(tp record.TopicPartition, id topic.ID) (epoch int32, ok bool) {
+	t := m.topicOf(tp, id)
+	if t == nil {
+		return 0, false
+	}
+	return t.partitions[tp.Partition].leaderEpoch, true
 }
 
 // assigned reports whether the broker has a replica of a partition.

@@ -57,9 +57,12 @@ func (c Config) Explicit() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(fields)+len(c.Properties) == 0 {
+		return map[string]string{}, nil
+	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		k, _ := LookupKey(name)
+		k := lookup(name)
 		if _, err := k.read(fields[name]); err != nil {
 			errs = append(errs, err)
 			continue

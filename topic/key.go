@@ -3,6 +3,7 @@ package topic
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 )
@@ -20,7 +21,8 @@ type Key struct {
 	Doc      string
 	Internal bool // not listed by Describe unless it is set
 
-	check func(value) string // why a well-typed value is not accepted; "": it is
+	check  func(value) string // why a well-typed value is not accepted; "": it is
+	preset value              // Default, parsed
 }
 
 // Keys returns every configuration key, sorted by name. The caller owns the slice.
@@ -28,11 +30,21 @@ func Keys() []Key { return slices.Clone(keys) }
 
 // LookupKey returns the key of that name.
 func LookupKey(name string) (Key, bool) {
-	i, ok := slices.BinarySearchFunc(keys, name, func(k Key, name string) int { return strings.Compare(k.Name, name) })
-	if !ok {
+	k := lookup(name)
+	if k == nil {
 		return Key{}, false
 	}
-	return keys[i], true
+	return *k, true
+}
+
+// lookup is LookupKey without a copy: the settings of a partition are some 25 keys, read whenever it
+// is opened.
+func lookup(name string) *Key {
+	i := sort.Search(len(keys), func(i int) bool { return keys[i].Name >= name })
+	if i == len(keys) || keys[i].Name != name {
+		return nil
+	}
+	return &keys[i]
 }
 
 // LookupBrokerKey returns the key that is the default of all topics under a broker's name, as
@@ -124,6 +136,7 @@ func key(name string, t ValueType, def string, synonyms string, bounds func() (s
 		k.Synonyms = strings.Fields(synonyms)
 	}
 	k.Valid, k.check = bounds()
+	k.preset, _ = t.parse(def) // a test reads all defaults
 	return k
 }
 

@@ -66,12 +66,15 @@ type Layer struct {
 // nil; both are copied). The error joins a *ConfigError for every key that is unknown, ill-typed,
 // out of bounds or at odds with another.
 func Parse(topic, cluster map[string]string) (Settings, error) {
-	s := Settings{topic: maps.Clone(topic), cluster: maps.Clone(cluster)}
+	s := Settings{topic: copied(topic), cluster: copied(cluster)}
 	var errs []error
 	for _, layer := range []map[string]string{s.cluster, s.topic} {
+		if len(layer) == 0 {
+			continue
+		}
 		for _, name := range slices.Sorted(maps.Keys(layer)) {
-			k, ok := LookupKey(name)
-			if !ok {
+			k := lookup(name)
+			if k == nil {
 				errs = append(errs, &ConfigError{Key: name, Value: layer[name], Reason: "there is no such topic configuration"})
 			} else if _, err := k.read(layer[name]); err != nil {
 				errs = append(errs, err)
@@ -86,6 +89,14 @@ func Parse(topic, cluster map[string]string) (Settings, error) {
 			Reason: "must be at most max.compaction.lag.ms, which is " + strconv.FormatInt(high, 10)}
 	}
 	return s, nil
+}
+
+// copied returns a copy of m, nil for an empty one.
+func copied(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	return maps.Clone(m)
 }
 
 // Explicit returns a copy of what was set on the topic itself; it is not nil.
@@ -112,8 +123,10 @@ func (s Settings) fallback(name string) string {
 	if name == "flush.messages" && s.isSet("flush.ms") {
 		return maxLong
 	}
-	k, _ := LookupKey(name)
-	return k.Default
+	if k := lookup(name); k != nil {
+		return k.Default
+	}
+	return ""
 }
 
 func (s Settings) isSet(name string) bool {
@@ -125,18 +138,22 @@ func (s Settings) isSet(name string) bool {
 // owns the result.
 func (s Settings) Describe() []Setting {
 	all := make([]Setting, 0, len(keys))
-	for _, k := range keys {
+	layers := make([]Layer, 0, len(keys)+len(s.topic)+len(s.cluster)) // of all keys
+	for i := range keys {
+		k := &keys[i]
 		v, source := s.Value(k.Name)
 		if k.Internal && source == SourceDefault {
 			continue
 		}
-		all = append(all, Setting{Key: k, Value: v, Source: source, Layers: s.layers(k.Name)})
+		first := len(layers)
+		layers = s.appendLayers(layers, k.Name)
+		all = append(all, Setting{Key: *k, Value: v, Source: source, Layers: layers[first:len(layers):len(layers)]})
 	}
 	return all
 }
 
-func (s Settings) layers(name string) []Layer {
-	var ls []Layer
+// appendLayers appends the values of a key to ls, those that Setting.Layers has.
+func (s Settings) appendLayers(ls []Layer, name string) []Layer {
 	if v, ok := s.topic[name]; ok {
 		ls = append(ls, Layer{SourceTopic, v})
 	}
@@ -148,8 +165,11 @@ func (s Settings) layers(name string) []Layer {
 
 // parsed returns the effective value of a key of the table; Parse made sure that it is well typed.
 func (s Settings) parsed(name string) value {
-	k, _ := LookupKey(name)
-	text, _ := s.Value(name)
+	k := lookup(name)
+	text, source := s.Value(name)
+	if source == SourceDefault && name != "flush.messages" { // whose default depends on another key
+		return k.preset
+	}
 	v, _ := k.Type.parse(text)
 	return v
 }
