@@ -2,8 +2,6 @@ package kafkatest
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -13,13 +11,8 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/internal/memnet"
-	"github.com/stratalog/strata/kafka"
-	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/vfs"
 )
-
-// createTimeout bounds the creation of the topics of a Config.
-const createTimeout = 30 * time.Second
 
 // A Server is a Kafka broker for tests, or several that are one cluster. Its methods are safe for
 // concurrent use, but those that can fail the test (whose doc says so, and all that wait) belong on
@@ -42,34 +35,6 @@ type Server struct {
 	removed map[int32]bool   // brokers that were removed
 
 	turn chan struct{} // a token: taken while the server is started or stopped
-}
-
-// running is a server that has been started.
-type running struct {
-	cluster *strata.Cluster
-	kafka   *kafka.Server
-	served  sync.WaitGroup
-	once    sync.Once
-	stopErr error
-
-	mu  sync.Mutex // guards the field below
-	err error      // what listeners failed with
-}
-
-// serve serves listeners until stop. When it returns all clients are told of their brokers.
-func (r *running) serve(lns map[int32]net.Listener) error {
-	serve, err := r.kafka.Announce(lns)
-	if err != nil {
-		return err
-	}
-	r.served.Go(func() {
-		if err := serve(); !errors.Is(err, kafka.ErrServerClosed) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.err = errors.Join(r.err, err)
-		}
-	})
-	return nil
 }
 
 // New starts the brokers, which serve when New returns; t.Cleanup stops them, waits for
@@ -204,102 +169,10 @@ func (s *Server) Restart() {
 	}
 }
 
-// start opens the cluster and serves it.
-func (s *Server) start() error {
-	brokers, specs := s.brokers()
-	cluster, err := strata.Open(strata.Config{Brokers: brokers, BrokerSpecs: specs, Dir: s.cfg.Dir, FS: s.fs, Defaults: s.cfg.Defaults, Group: s.cfg.Group, Logger: s.cfg.Logger})
-	if err != nil {
-		return err
-	}
-	if err := s.stayRemoved(cluster.Backend().Cluster); err != nil {
-		return errors.Join(err, cluster.Close())
-	}
-	r := &running{cluster: cluster}
-	r.kafka = kafka.NewServer(cluster, kafka.Config{Logger: s.cfg.Logger, Intercept: s.in, NoAutoCreate: !s.cfg.AutoCreate,
-		VersionCaps: versionCaps(s.cfg.Release, s.cfg.VersionCaps)})
-	lns, addrs := map[int32]net.Listener{}, map[int32]string{}
-	for _, broker := range cluster.Backend().Brokers() {
-		ln, err := s.listen(broker)
-		if err != nil {
-			for _, ln := range lns {
-				ln.Close()
-			}
-			return errors.Join(err, r.stop())
-		}
-		lns[broker], addrs[broker] = ln, ln.Addr().String()
-	}
-	s.mu.Lock()
-	s.running, s.addrs = r, addrs
-	s.mu.Unlock()
-	return r.serve(lns)
-}
-
-// brokers returns how many there are to be, and where: those of
-// the Config, and those that were added.
-func (s *Server) brokers() (n int, specs map[int32]replication.BrokerSpec) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	specs = map[int32]replication.BrokerSpec{}
-	for id, rack := range s.racks {
-		specs[id] = replication.BrokerSpec{Rack: rack}
-	}
-	n = s.cfg.Brokers
-	for id := range s.addrs {
-		n = max(n, int(id))
-	}
-	return n, specs
-}
-
-// listen returns a broker's listener, at the address that it had before if this is a restart.
-func (s *Server) listen(broker int32) (net.Listener, error) {
-	if s.cfg.Pipe {
-		// RFC 2606: never a real host
-		return s.network.Listen(fmt.Sprintf("broker-%d.kafkatest.invalid:9092", broker))
-	}
-	address := "127.0.0.1:0"
-	s.mu.Lock()
-	if before, ok := s.addrs[broker]; ok {
-		address = before
-	}
-	s.mu.Unlock()
-	return net.Listen("tcp", address)
-}
-
-func (s *Server) createTopics() error {
-	ctx, cancel := context.WithTimeout(context.Background(), createTimeout)
-	defer cancel()
-	for name, cfg := range s.cfg.topics() {
-		if err := s.Cluster().CreateTopic(ctx, name, cfg); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // topicName returns the name of a topic id, "" if there is none.
 func (s *Server) topicName(id [16]byte) string {
 	name, _ := s.Cluster().Backend().TopicName(id)
 	return name
-}
-
-// stop ends what runs, if anything does.
-func (s *Server) stop() error {
-	s.mu.Lock()
-	r := s.running
-	s.mu.Unlock()
-	if r == nil {
-		return nil
-	}
-	return r.stop()
-}
-
-func (r *running) stop() error {
-	r.once.Do(func() {
-		err := r.kafka.Close()
-		r.served.Wait()
-		r.stopErr = errors.Join(err, r.err, r.cluster.Close())
-	})
-	return r.stopErr
 }
 
 // cleanup stops the server at the end of the test.

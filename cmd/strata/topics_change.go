@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+)
+
+func (a *app) topicsCreate() *cobra.Command {
+	var tg target
+	var partitions int32
+	var replication int16
+	var set []string
+	c := &cobra.Command{Use: "create TOPIC...", Short: "Create topics", Args: cobra.MinimumNArgs(1),
+		Long: "create makes topics with the given number of partitions and settings; what is not given is the broker's default.",
+		Example: "  strata topics create orders --partitions 6 -b localhost:9092\n" +
+			"  strata topics create state --set cleanup.policy=compact --set segment.ms=3600000 --dir data"}
+	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
+		configs, err := parseSet(set)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := tg.bounded(ctx)
+		defer cancel()
+		for _, name := range names {
+			if r, err := c.admin.CreateTopic(ctx, partitions, replication, configs, name); err != nil {
+				return withMessage(name, err, r.ErrMessage)
+			}
+			if err := a.emit(doneLine{"created", name}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	tg.flags(c)
+	c.Flags().Int32Var(&partitions, "partitions", -1, "number of partitions; -1: the broker's default")
+	c.Flags().Int16Var(&replication, "replication-factor", -1, "number of replicas; -1: the broker's default")
+	c.Flags().StringArrayVar(&set, "set", nil, "a setting of the topic, key=value; may be repeated")
+	return c
+}
+
+func (a *app) topicsAlter() *cobra.Command {
+	var tg target
+	var set, unset []string
+	c := &cobra.Command{Use: "alter TOPIC...", Short: "Change settings of topics", Args: cobra.MinimumNArgs(1),
+		Long:    "alter sets settings of topics, or returns them to their defaults. It takes effect at once.",
+		Example: "  strata topics alter orders --set retention.ms=3600000 --unset segment.ms -b localhost:9092"}
+	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
+		values, err := parseSet(set)
+		if err != nil {
+			return err
+		}
+		var changes []kadm.AlterConfig
+		for _, k := range slices.Sorted(maps.Keys(values)) {
+			changes = append(changes, kadm.AlterConfig{Op: kadm.SetConfig, Name: k, Value: values[k]})
+		}
+		for _, k := range unset {
+			changes = append(changes, kadm.AlterConfig{Op: kadm.DeleteConfig, Name: k})
+		}
+		if len(changes) == 0 {
+			return misuse("nothing to change: name --set or --unset")
+		}
+		ctx, cancel := tg.bounded(ctx)
+		defer cancel()
+		rs, err := c.admin.AlterTopicConfigs(ctx, changes, names...)
+		if err != nil {
+			return err
+		}
+		for _, r := range rs {
+			if r.Err != nil {
+				return withMessage(r.Name, r.Err, r.ErrMessage)
+			}
+			if err := a.emit(doneLine{"altered", r.Name}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	tg.flags(c)
+	c.Flags().StringArrayVar(&set, "set", nil, "a setting of the topic, key=value; may be repeated")
+	c.Flags().StringArrayVar(&unset, "unset", nil, "a setting that returns to its default; may be repeated")
+	return c
+}
+
+func (a *app) topicsGrow() *cobra.Command {
+	var tg target
+	var total int
+	c := &cobra.Command{Use: "add-partitions TOPIC...", Short: "Give topics more partitions", Args: cobra.MinimumNArgs(1),
+		Long:    "add-partitions grows topics to a number of partitions. Records stay where they are; where a key goes changes from now on.",
+		Example: "  strata topics add-partitions orders --total 12 -b localhost:9092"}
+	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
+		ctx, cancel := tg.bounded(ctx)
+		defer cancel()
+		rs, err := c.admin.UpdatePartitions(ctx, total, names...)
+		if err != nil {
+			return err
+		}
+		for _, r := range rs.Sorted() {
+			if r.Err != nil {
+				return withMessage(r.Topic, r.Err, r.ErrMessage)
+			}
+			if err := a.emit(doneLine{"grown", r.Topic}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	tg.flags(c)
+	c.Flags().IntVar(&total, "total", 0, "number of partitions afterwards")
+	_ = c.MarkFlagRequired("total")
+	return c
+}
+
+func (a *app) topicsDelete() *cobra.Command {
+	var tg target
+	c := &cobra.Command{Use: "delete TOPIC...", Short: "Delete topics with all their records", Args: cobra.MinimumNArgs(1),
+		Long:    "delete removes topics and their records, for good.",
+		Example: "  strata topics delete orders -b localhost:9092"}
+	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
+		ctx, cancel := tg.bounded(ctx)
+		defer cancel()
+		rs, err := c.admin.DeleteTopics(ctx, names...)
+		if err != nil {
+			return err
+		}
+		for _, r := range rs.Sorted() {
+			if r.Err != nil {
+				return withMessage(r.Topic, r.Err, r.ErrMessage)
+			}
+			if err := a.emit(doneLine{"deleted", r.Topic}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	tg.flags(c)
+	return c
+}
+
+// doneLine says that something was done to a topic or group.
+type doneLine struct {
+	Type string `json:"type"` // "created", "deleted", ...
+	Name string `json:"name"`
+}
+
+func (l doneLine) writeText(w io.Writer) { fmt.Fprintf(w, "%s %s\n", l.Type, l.Name) }
+
+func parseSet(set []string) (map[string]*string, error) {
+	m := map[string]*string{}
+	for _, s := range set {
+		k, v, ok := strings.Cut(s, "=")
+		if !ok || k == "" {
+			return nil, misuse("--set %s: it is key=value", s)
+		}
+		m[k] = &v
+	}
+	return m, nil
+}
+
+func withMessage(name string, err error, message string) error {
+	if message != "" {
+		return fmt.Errorf("%s: %w (%s)", name, err, message)
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}

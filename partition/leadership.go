@@ -1,0 +1,76 @@
+package partition
+
+import (
+	"errors"
+)
+
+// BecomeLeader makes this replica the leader in the given epoch, which must be above any earlier
+// one: the epoch's start is recorded before the first append. As the only replica its high
+// watermark is at once what its sync policy allows. It may block for the disk.
+func (p *Partition) BecomeLeader(epoch int32) error {
+	if err := p.log.SetLeaderEpoch(epoch); err != nil {
+		return p.wrap("become leader", err)
+	}
+	if p.syncOnAck.Load() && p.log.DurableOffset() < p.log.EndOffset() {
+		// Written before a kill, and not known to be on stable storage.
+		if err := p.log.Sync(); err != nil {
+			return p.wrap("become leader", err)
+		}
+	}
+	p.mu.Lock()
+	if p.closed || p.stale || p.resigned.Load() {
+		closed := p.closed
+		p.mu.Unlock()
+		if closed || p.resigned.Load() {
+			return p.wrap("become leader", p.notLeading())
+		}
+		return p.wrap("become leader", errors.New("a truncation has failed: open the partition again"))
+	}
+	p.leaderEpoch.Store(epoch)
+	d := p.advanceLocked(p.safeEnd())
+	p.mu.Unlock()
+	d.run()
+	p.publish()
+	return nil
+}
+
+// BecomeFollower ends this replica's leadership: appends and reads are refused with ErrNotLeader.
+// Appends under way, and those that wait for acknowledgement, end with ErrNotLeaderAfterAppend.
+// When it returns, none of them is decided to be a success any more.
+func (p *Partition) BecomeFollower() {
+	p.mu.Lock()
+	p.leaderEpoch.Store(-1)
+	d := p.releaseLocked(ErrNotLeaderAfterAppend)
+	p.mu.Unlock()
+	d.run()
+}
+
+// Resign makes this replica refuse new appends and reads with ErrNotLeader, for good, also when it
+// is closed afterwards; who waits for records is woken. Appends under way end as they would have,
+// and Close waits for them: so a broker leaves in order.
+func (p *Partition) Resign() {
+	p.mu.Lock()
+	p.resigned.Store(true)
+	d := due{watches: p.allWatchesLocked()}
+	p.mu.Unlock()
+	d.run()
+}
+
+// LeaderEpoch returns the epoch in which this replica leads, -1 if it does not.
+func (p *Partition) LeaderEpoch() int32 {
+	if p.resigned.Load() {
+		return -1
+	}
+	return p.leaderEpoch.Load()
+}
+
+// releaseLocked takes out all who wait: acknowledgements fail with err, waiters look again.
+func (p *Partition) releaseLocked(err error) (d due) {
+	for e := p.acks.Pop(1<<63 - 1); e != nil; e = p.acks.Pop(1<<63 - 1) {
+		e.Value.result.Err = p.wrap("produce", err)
+		p.decideLocked(e.Value)
+		d.add(e.Value)
+	}
+	d.watches = p.allWatchesLocked()
+	return d
+}
