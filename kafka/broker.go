@@ -19,8 +19,15 @@ type broker struct {
 	fetches *sessionCache
 
 	// Guarded by Server.mu. A broker that was closed has another one in its place there.
-	listeners []net.Listener // that are accepting, in the order in which they came
-	address   address        // of the first of them, or of the last there was
+	listeners []*listener // that are accepting, in the order in which they came
+	address   address     // of the first of them, or of the last there was
+}
+
+// listener is where a broker is served, from listen to forget.
+type listener struct {
+	net.Listener
+	broker  *broker
+	address address // that clients are told
 }
 
 // address is where clients find a broker.
@@ -31,7 +38,7 @@ type address struct {
 
 // listen registers listeners, all of them or none: once a client can reach one broker it learns of
 // the others, too. They are refused if one of them must not be served.
-func (s *Server) listen(lns map[int32]net.Listener) (map[int32]*broker, error) {
+func (s *Server) listen(lns map[int32]net.Listener) ([]*listener, error) {
 	brokers := s.cluster.Brokers()
 	addresses := map[int32]address{}
 	for id, ln := range lns {
@@ -52,18 +59,17 @@ func (s *Server) listen(lns map[int32]net.Listener) (map[int32]*broker, error) {
 	if s.closed || s.draining {
 		return nil, ErrServerClosed
 	}
-	listening := map[int32]*broker{}
+	var listening []*listener
 	for id, ln := range lns {
 		b := s.brokers[id]
 		if b == nil {
 			b = s.newBroker(id)
 			s.brokers[id] = b
 		}
-		if len(b.listeners) == 0 {
-			b.address = addresses[id]
-		}
-		b.listeners = append(b.listeners, ln)
-		listening[id] = b
+		l := &listener{Listener: ln, broker: b, address: addresses[id]}
+		b.listeners = append(b.listeners, l)
+		b.address = b.listeners[0].address
+		listening = append(listening, l)
 		s.done.Add(1)
 	}
 	return listening, nil
@@ -108,12 +114,15 @@ func (s *Server) isServed(b *broker) bool {
 	return s.brokers[b.id] == b
 }
 
-// forget ends what listen began for one listener.
-func (s *Server) forget(b *broker, ln net.Listener) {
+// forget takes a listener that has ended out of its broker: clients are told of the next one.
+func (s *Server) forget(ln *listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b.listeners = slices.DeleteFunc(b.listeners, func(l net.Listener) bool { return l == ln })
-	s.done.Done()
+	b := ln.broker
+	b.listeners = slices.DeleteFunc(b.listeners, func(l *listener) bool { return l == ln })
+	if len(b.listeners) > 0 {
+		b.address = b.listeners[0].address
+	}
 }
 
 // address returns where clients find a broker. False: it was never served.

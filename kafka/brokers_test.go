@@ -1,10 +1,12 @@
 package kafka
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -217,10 +219,81 @@ func TestServeAllServesAllOrNone(t *testing.T) {
 	require.ErrorIs(t, err, net.ErrClosed)
 	at := listen()
 	go func() { ended <- s.Serve(2, at) }()
-	require.Eventually(t, func() bool {
-		host, port, _ := s.address(2)
-		return hostPort(host, port) == at.Addr().String()
-	}, 10*time.Second, time.Millisecond, "served again, at another address")
+	require.Len(t, askMetadata(t, at.Addr().String(), 13, false).Brokers, 2, "served again")
+	host, port, _ := s.address(2)
+	require.Equal(t, at.Addr().String(), hostPort(host, port), "at another address")
 	require.NoError(t, s.Close())
 	require.ErrorIs(t, <-ended, ErrServerClosed)
+}
+
+// failing is a listener whose Accept calls accept and fails with what that returns.
+type failing struct {
+	net.Listener
+	port   int
+	accept func() error
+}
+
+func (f failing) Addr() net.Addr            { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: f.port} }
+func (f failing) Accept() (net.Conn, error) { return nil, f.accept() }
+func (f failing) Close() error              { return nil }
+
+// As soon as Serve has returned, the broker can be served at another address. Who asks meanwhile
+// holds up what Serve has left to do.
+func TestClientsAreToldWhereABrokerIsServedNext(t *testing.T) {
+	const brokers = 8
+	cluster, err := strata.Open(strata.Config{Brokers: brokers})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
+	s := NewServer(cluster, Config{})
+	defer s.Close()
+	var wg, asking sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	for range 4 {
+		asking.Go(func() {
+			for ctx.Err() == nil {
+				s.address(1)
+			}
+		})
+	}
+	for id := int32(1); id <= brokers; id++ {
+		wg.Go(func() {
+			for port := 1; port < 5000; port++ {
+				told := int32(0)
+				err := s.Serve(id, failing{port: port, accept: func() error {
+					_, told, _ = s.address(id)
+					return io.ErrUnexpectedEOF
+				}})
+				if err == nil || told != int32(port) {
+					t.Errorf("clients are told of port %d, and it is %d: %v", told, port, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	stop()
+	asking.Wait()
+}
+
+// The first of several listeners of a broker ends: clients are told of the one that is left.
+func TestClientsAreToldOfTheListenerThatIsLeft(t *testing.T) {
+	cluster, err := strata.Open(strata.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
+	s := NewServer(cluster, Config{})
+	defer s.Close()
+	first, err := s.Announce(map[int32]net.Listener{1: failing{port: 1, accept: func() error { return io.ErrUnexpectedEOF }}})
+	require.NoError(t, err)
+	told := make(chan int32, 1)
+	second, err := s.Announce(map[int32]net.Listener{1: failing{port: 2, accept: func() error {
+		_, port, _ := s.address(1)
+		told <- port
+		return io.ErrUnexpectedEOF
+	}}})
+	require.NoError(t, err)
+	_, port, _ := s.address(1)
+	require.EqualValues(t, 1, port)
+	require.ErrorIs(t, first(), io.ErrUnexpectedEOF)
+	require.ErrorIs(t, second(), io.ErrUnexpectedEOF)
+	require.EqualValues(t, 2, <-told)
 }

@@ -124,12 +124,12 @@ func (s *Server) ServeAll(lns map[int32]net.Listener) error {
 // Announce is the first half of ServeAll: clients are told of the brokers when it returns. serve is
 // the second, and must be called: until then connections are made but not served, and Close waits.
 func (s *Server) Announce(lns map[int32]net.Listener) (serve func() error, err error) {
-	brokers, err := s.listen(lns)
+	listening, err := s.listen(lns)
 	if err != nil {
 		closeAll(lns)
 		return nil, err
 	}
-	return func() error { return s.serveAll(brokers, lns) }, nil
+	return func() error { return s.serveAll(listening, lns) }, nil
 }
 
 func closeAll(lns map[int32]net.Listener) {
@@ -138,12 +138,14 @@ func closeAll(lns map[int32]net.Listener) {
 	}
 }
 
-func (s *Server) serveAll(brokers map[int32]*broker, lns map[int32]net.Listener) error {
+func (s *Server) serveAll(listening []*listener, lns map[int32]net.Listener) error {
 	ended := make(chan error, len(lns))
-	for id, ln := range lns {
+	for _, l := range listening {
 		go func() {
-			defer s.forget(brokers[id], ln)
-			ended <- s.accept(brokers[id], ln)
+			defer s.done.Done()
+			err := s.accept(l.broker, l)
+			s.forget(l) // before anybody knows of the end, and serves the broker at another address
+			ended <- err
 		}()
 	}
 	err := ErrServerClosed
