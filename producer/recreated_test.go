@@ -2,6 +2,7 @@ package producer_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,17 +85,25 @@ func TestAddedPartitionsAreUsedByTheNextSend(t *testing.T) {
 	})
 }
 
-// outcomes sends records without waiting and collects what their callbacks are told.
+// outcomes sends records without waiting and collects what their callbacks are told. It is read
+// when they have been called.
 type outcomes struct {
+	mu   sync.Mutex // guards the fields below: a callback may be called while others are sent
 	errs []error
 	at   []time.Time
 }
 
 func (o *outcomes) send(t *testing.T, p *producer.Producer, rs ...record.Record) {
 	for _, r := range rs {
+		o.mu.Lock()
 		i := len(o.errs)
 		o.errs, o.at = append(o.errs, nil), append(o.at, time.Time{})
-		p.SendAsync(t.Context(), r, func(_ record.Record, err error) { o.errs[i], o.at[i] = err, time.Now() })
+		o.mu.Unlock()
+		p.SendAsync(t.Context(), r, func(_ record.Record, err error) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.errs[i], o.at[i] = err, time.Now()
+		})
 	}
 }
 
