@@ -1,6 +1,7 @@
 package log
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -27,6 +28,9 @@ func refuse(disk *vfs.MemFS) (heal func()) {
 	}
 }
 
+// lostValue has pages of its own in the file: what is appended behind it does not write them again.
+var lostValue = bytes.Repeat([]byte("lost"), 4000)
+
 // leaveUnnoted returns a disk on which a log has ended with a sync that failed, and of which the
 // disk took no note.
 func leaveUnnoted(t *testing.T, policy SyncPolicy, end string) *vfs.MemFS {
@@ -37,7 +41,7 @@ func leaveUnnoted(t *testing.T, policy SyncPolicy, end string) *vfs.MemFS {
 	fill(t, l, 3)
 	require.NoError(t, l.Sync())
 	heal := refuse(disk)
-	switch _, _ = l.Append(t.Context(), record.String("", "k", "lost")); end {
+	switch _, _ = l.Append(t.Context(), record.Record{Value: lostValue}); end {
 	case "close":
 		require.ErrorIs(t, l.Close(), syscall.ENOSPC)
 	case "remove":
@@ -71,6 +75,7 @@ func TestFailedSyncThatCouldNotBeNotedIsNotForgotten(t *testing.T) {
 				after := disk.CrashWith(lostAll())
 				require.NoError(t, l.Close())
 				require.Nil(t, vfs.Recall(disk, "/log/"+suspectFile), "remembered for ever")
+				require.False(t, exists(t, disk, "../log/"+suspectFile), "and noted again")
 				l, err = Open("log", Config{FS: after, Sync: policy})
 				require.NoError(t, err)
 				require.Len(t, values(t, l), int(had)+2)
@@ -115,7 +120,7 @@ func leaveTorn(t *testing.T, disk *vfs.MemFS, keep int) {
 // TestTornWriteThatCouldNotBeNotedIsCutByTheNextOpen: the process remembers where the log ended.
 func TestTornWriteThatCouldNotBeNotedIsCutByTheNextOpen(t *testing.T) {
 	t.Parallel()
-	for _, keep := range []int{1, 61, 70, 200, -1} {
+	for _, keep := range []int{1, 61, 70, 200, -1, 1 << 20} {
 		disk := vfs.Mem()
 		leaveTorn(t, disk, keep)
 		for range 2 {
@@ -163,7 +168,7 @@ func TestFailedSyncOfAReplayIsNotBelievedTheNextTime(t *testing.T) {
 			killed = disk.Kill()
 		}
 	}})
-	_, err := first.Append(t.Context(), record.Record{Value: make([]byte, 2*journalRound)})
+	_, err := first.Append(t.Context(), record.Record{Value: bytes.Repeat([]byte("large"), journalRound)})
 	require.NoError(t, err)
 	stop()
 	end := first.EndOffset()
