@@ -302,7 +302,7 @@ func TestTailsAreCut(t *testing.T) {
 	x := newFixture(t, 20, false)
 	names := files(t, x.fsys, ".log")
 	active := names[len(names)-1]
-	incomplete := []string{"zeros", "one zero", "header only", "torn header", "torn batch"}
+	incomplete := []string{"zeros", "one zero", "header only", "torn header", "torn batch", "torn, then zeros"}
 	for name, tail := range tails(x) {
 		for _, power := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, power cut %v", name, power), func(t *testing.T) {

@@ -176,5 +176,3 @@ func BenchmarkRecover(b *testing.B) {
 		}
 	}
 }
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)

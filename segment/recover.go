@@ -53,8 +53,10 @@ type Report struct {
 // changes nothing, if there are invalid bytes that no crash can explain.
 //
 // Not told from a torn write, because nothing in the file tells: damage to the very last batch,
-// where it is above the recovery point. For the writer, before anything else. The cut is not
-// synced, nor is what was found: the next Sync does that.
+// where it is above the recovery point. With SameBoot that is so only where the file goes on with
+// zeros, the batch ends with some, and more is damaged than its length or one bit; or where it ends
+// with so many that a write may have ended in an earlier page. For the writer, before anything
+// else. The cut is not synced, nor is what was found: the next Sync does that.
 func (s *Segment) Recover(o RecoverOptions) (rep Report, err error) {
 	err = s.withFile(func(f *openFile) (err error) {
 		rep, err = s.recover(f, o)

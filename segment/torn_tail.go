@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/stratalog/strata/record"
 )
@@ -10,12 +11,6 @@ import (
 // What follows the last good batch of a file is a torn tail, which a crash left of a write, or
 // damage. A torn tail is cut off. Damage is a *CorruptError: a cut would lose records that were
 // acknowledged.
-
-// pageBytes is the unit in which a write that a kill interrupts gets into the file.
-const pageBytes = 4096
-
-// pageEnd returns where the page that holds pos ends.
-func pageEnd(pos int64) int64 { return (pos + pageBytes) / pageBytes * pageBytes }
 
 // checkTail decides whether a crash can have left what follows w.pos, where bytes are no good batch
 // because of bad (nil: the file ends there). If so, w ends behind the last batch that counts.
@@ -65,8 +60,10 @@ func (w *walk) checkLeftByKill(bad error) error {
 		if err != nil {
 			return err
 		}
-		// Into preallocated space a write gets page by page; this one ended before the header did.
-		if pageEnd(written) >= w.pos+record.HeaderSize {
+		// Into preallocated space a write gets from its beginning on; this one ended before the
+		// header did. A whole batch has more than a header, and what is behind that is not all
+		// zeros.
+		if written >= w.pos+record.HeaderSize {
 			return w.s.corrupt(w.pos, w.next, bad.Error())
 		}
 	}
@@ -102,8 +99,11 @@ func (w *walk) checkLength(bad error) error {
 	}
 	sum, from := uint32(0), w.pos+crcCoversFrom
 	for pos := w.pos + record.HeaderSize; ; pos++ {
-		if pos, err = w.validBatchFrom(pos, w.follows); err != nil || pos < 0 {
+		if pos, err = w.validBatchFrom(pos, w.follows); err != nil {
 			return err
+		}
+		if pos < 0 {
+			return w.checkOtherLength(w.pos, bad)
 		}
 		if sum, err = w.checksum(sum, from, pos); err != nil {
 			return err
@@ -126,9 +126,43 @@ func (w *walk) checkNoBatchFrom(pos int64, bad error) error {
 	return nil
 }
 
+// checkOtherLength returns a *CorruptError if the batch at pos, which is bad, is whole if it ends
+// elsewhere behind the last byte of the file that is not zero: then it is its length, which no CRC
+// covers, that is damaged.
+func (w *walk) checkOtherLength(pos int64, bad error) error {
+	written, err := w.lastNonZero()
+	if err != nil {
+		return err
+	}
+	from := max(written+1, pos+record.HeaderSize)
+	end := min(w.size, from+mostZeroBytes)
+	if from > end || from-pos > mostBatchBytes {
+		return nil
+	}
+	p := make([]byte, end-pos)
+	if err := w.s.readFull(w.f, p, pos); err != nil {
+		return err
+	}
+	if n := wholeAt(p, int(from-pos)); n > 0 {
+		return w.s.corrupt(pos, w.next, fmt.Sprintf("%v, yet the batch is whole if it has %d bytes", bad, n))
+	}
+	return nil
+}
+
+const (
+	mostBatchBytes = 64 << 20 // larger ones are not looked at
+	// mostZeroBytes is with how many zeros at its end a batch is looked for whose length is
+	// damaged.
+	mostZeroBytes = 64 << 10
+	// mostBitBytes bounds the zeros that are missing of a batch of which one bit may be damaged.
+	// The longer a torn batch is, the more often a bit is found that makes its CRC right by chance.
+	mostBitBytes = 4096
+)
+
 // lastBatchIsTorn reports whether the last batch, whose header is good, was being written into
-// preallocated space when the process died: the rest of it, from a page boundary on, is zeros, as
-// is everything behind. Any other damage to it is a *CorruptError.
+// preallocated space when the process died: the rest of it is zeros, as is everything behind. Any
+// other damage to it is a *CorruptError. Also a whole batch may end with zeros: if one bit or its
+// length makes this one whole, it is damaged, and not torn.
 func (w *walk) lastBatchIsTorn(zerosBehind bool) (bool, error) {
 	n := int(w.pos - w.last)
 	if err := w.fill(w.last, n); err != nil {
@@ -138,16 +172,23 @@ func (w *walk) lastBatchIsTorn(zerosBehind bool) (bool, error) {
 	if bad == nil {
 		return false, nil
 	}
-	if zerosBehind {
-		written, err := w.lastNonZero()
-		if err != nil {
-			return false, err
-		}
-		if pageEnd(written) < w.pos {
-			return true, nil
-		}
+	if !zerosBehind {
+		return false, w.s.corrupt(w.last, w.next, bad.Error())
 	}
-	return false, w.s.corrupt(w.last, w.next, bad.Error())
+	p := slices.Clone(w.at(w.last)[:n])
+	written, err := w.lastNonZero()
+	if err == nil {
+		err = w.checkOtherLength(w.last, bad)
+	}
+	switch {
+	case err != nil:
+		return false, err
+	case w.pos-1-written >= mostBitBytes:
+		return true, nil
+	case written == w.pos-1 || wholeButForOneBit(p):
+		return false, w.s.corrupt(w.last, w.next, bad.Error())
+	}
+	return true, nil
 }
 
 // dropLastBatch walks again, over a file that ends before the last batch.

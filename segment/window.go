@@ -160,14 +160,13 @@ const crcCoversFrom = 21
 
 // checksum goes on with the CRC-32C sum over the bytes of the file between from and to.
 func (w *window) checksum(sum uint32, from, to int64) (uint32, error) {
-	table := crc32.MakeTable(crc32.Castagnoli)
 	buf := make([]byte, min(64<<10, to-from))
 	for from < to {
 		n := min(int64(len(buf)), to-from)
 		if err := w.s.readFull(w.f, buf[:n], from); err != nil {
 			return 0, err
 		}
-		sum, from = crc32.Update(sum, table, buf[:n]), from+n
+		sum, from = crc32.Update(sum, castagnoli, buf[:n]), from+n
 	}
 	return sum, nil
 }

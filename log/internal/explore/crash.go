@@ -58,11 +58,7 @@ type cut struct {
 	cfgs    []log.Config // of the logs
 	event   vfs.Event
 	doubt   bool // a sync failed, and was not noted: another process does not know that
-	// torn says that a write failed half-way and was not cut back yet. In reserved space a process
-	// that is killed then leaves what nothing tells from damage, unless the write ended with a
-	// page, as the system's do: the log does not open, and says why.
-	torn bool
-	op   int // index of the operation under way
+	op      int  // index of the operation under way
 }
 
 // cuts are taken while a script runs.
@@ -79,7 +75,6 @@ type cuts struct {
 func (w *world) observe() {
 	w.cuts.stop()
 	w.doubts.clear()
-	w.torn.Store(nil)
 	w.cuts.unwatch = w.fs.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		if e.Op&vfs.OpChange != 0 {
 			w.cuts.take(w, e)
@@ -88,7 +83,6 @@ func (w *world) observe() {
 		if e.Op == vfs.OpSync && err != nil && strings.HasSuffix(e.Name, ".log") {
 			w.doubts.add(filepath.Dir(e.Name))
 		}
-		w.noteTorn(e, err)
 	}})
 }
 
@@ -129,21 +123,8 @@ func (w *world) now(e vfs.Event) cut {
 	}
 	one.fs = w.fs.Kill()
 	one.doubt = w.doubts.left(one.fs)
-	one.torn = w.torn.Load() != nil
 	one.facts = w.known()
 	return one
-}
-
-// noteTorn keeps track of writes that failed half-way.
-func (w *world) noteTorn(e vfs.Event, err error) {
-	switch {
-	case e.Op == vfs.OpWrite && err != nil && strings.HasSuffix(e.Name, ".log"):
-		w.torn.Store(&e.Name)
-	case e.Op == vfs.OpTruncate && err == nil:
-		if name := w.torn.Load(); name != nil && *name == e.Name {
-			w.torn.CompareAndSwap(name, nil)
-		}
-	}
 }
 
 // doubts are directories of logs that had a sync fail since they were opened.

@@ -92,9 +92,6 @@ func Run(s *Script, o Options) (Report, *Violation) {
 	for i := range w.cuts.list {
 		c := &w.cuts.list[i]
 		for _, kind := range kinds(i, o) {
-			if c.torn && kind.Killed {
-				continue
-			}
 			for try := range max(o.Tries, 1) {
 				if v := w.state(&rep, c, kind, (o.Seed+uint64(try))<<20+uint64(c.event.N), o); v != nil {
 					return rep, v

@@ -24,14 +24,13 @@ type world struct {
 	share   func(*log.Directory) error
 	logs    []*member
 	cuts    *cuts
-	faults  []func()               // disarm them
-	faulty  bool                   // some are armed
-	hurt    bool                   // some have been: a log may have left a state behind that says less than it could
-	overlap atomic.Int64           // facts before the operation that another one is in the middle of, plus 1; 0: none is
-	backup  int                    // number of the next
-	doubts  doubts                 // since the last crash
-	torn    atomic.Pointer[string] // file of the last write that failed, and was not cut back
-	op      atomic.Int64           // index of the operation under way
+	faults  []func()     // disarm them
+	faulty  bool         // some are armed
+	hurt    bool         // some have been: a log may have left a state behind that says less than it could
+	overlap atomic.Int64 // facts before the operation that another one is in the middle of, plus 1; 0: none is
+	backup  int          // number of the next
+	doubts  doubts       // since the last crash
+	op      atomic.Int64 // index of the operation under way
 }
 
 // A member is a log of a world.

@@ -1,0 +1,97 @@
+package segment
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/record"
+)
+
+// lastBatches are batches that may be the last of a segment which ends at offset 40, each of them
+// in another way.
+func lastBatches(t testing.TB) map[string][]byte {
+	t.Helper()
+	build := func(codec record.Codec, values ...[]byte) []byte {
+		var b record.Builder
+		b.SetBaseOffset(40)
+		b.SetLeaderEpoch(1)
+		for _, v := range values {
+			b.Append(&record.Record{Key: []byte("key"), Value: v, Timestamp: time.UnixMilli(5000)})
+		}
+		p, err := b.Build(codec)
+		require.NoError(t, err)
+		return p
+	}
+	return map[string][]byte{
+		"a record":               build(record.None, []byte("value")),
+		"several":                build(record.None, []byte("one"), nil, []byte("three")),
+		"compressed":             build(record.Zstd, bytes.Repeat([]byte("compress me "), 20), []byte("once more")),
+		"zeros at the end":       build(record.None, append([]byte("value"), make([]byte, 300)...)),
+		"longer than a page":     build(record.None, bytes.Repeat([]byte("0123456789"), 600)),
+		"with a page of nothing": build(record.None, append([]byte("value"), make([]byte, 5000)...)),
+	}
+}
+
+// TestWriteThatFailedAnywhereInReservedSpaceIsCutAfterAKill has a process killed before it can cut
+// back what a write has left that failed after any number of bytes.
+func TestWriteThatFailedAnywhereInReservedSpaceIsCutAfterAKill(t *testing.T) {
+	t.Parallel()
+	before, ends := batches(20, 2, 150)
+	zeros := make([]byte, 10_000)
+	for name, last := range lastBatches(t) {
+		for n := 0; n <= len(last); n += 1 + n/300 {
+			raw := join(before, last[:n], zeros)
+			s, rep, err := recovered(t, memFS(t), raw, RecoverOptions{SameBoot: true})
+			require.NoError(t, err, "%s, %d of %d bytes", name, n, len(last))
+			if whole := lastNonZero(last) < n; whole {
+				require.EqualValues(t, len(before)+len(last), s.Size(), "%s, %d bytes", name, n)
+			} else {
+				require.EqualValues(t, ends[19], s.Size(), "%s, %d bytes", name, n)
+				require.EqualValues(t, 40, s.NextOffset())
+				require.EqualValues(t, ends[19], rep.CutAt)
+			}
+			require.NoError(t, s.Close())
+		}
+	}
+}
+
+// TestFlippedBitOfTheLastBatchBeforeReservedSpaceIsNoTornWrite: the zeros that a batch ends with by
+// itself are no reason to cut one off that was acknowledged. Base offset and leader epoch, which no
+// CRC covers, are for others to check, and a page of zeros at the end of a batch passes for one
+// that was not written.
+func TestFlippedBitOfTheLastBatchBeforeReservedSpaceIsNoTornWrite(t *testing.T) {
+	t.Parallel()
+	before, _ := batches(20, 2, 150)
+	zeros := make([]byte, 10_000)
+	for name, last := range lastBatches(t) {
+		if name == "with a page of nothing" {
+			continue
+		}
+		for bit := lengthAt * 8; bit < len(last)*8; bit += 1 + bit/4000 {
+			if at := bit / 8; at >= 12 && at < 16 {
+				continue // the leader epoch
+			}
+			raw := join(before, flipped(last, bit/8, 1<<(bit%8)), zeros)
+			s, _, err := recovered(t, memFS(t), raw, RecoverOptions{SameBoot: true})
+			require.ErrorIs(t, err, ErrCorrupt, "%s, bit %d of byte %d was flipped: cut to %d", name, bit%8, bit/8, s.Size())
+			require.NoError(t, s.Close())
+		}
+	}
+}
+
+// TestFlippedLengthOfTheLastBatchIsNoTornWrite: it reaches beyond the end of the file.
+func TestFlippedLengthOfTheLastBatchIsNoTornWrite(t *testing.T) {
+	t.Parallel()
+	before, _ := batches(20, 2, 150)
+	for name, last := range lastBatches(t) {
+		for _, reserved := range []int{0, 1, 5000} {
+			raw := join(before, flipped(last, lengthAt+1, 1), make([]byte, reserved))
+			s, _, err := recovered(t, memFS(t), raw, RecoverOptions{SameBoot: true})
+			require.ErrorIs(t, err, ErrCorrupt, "%s, %d bytes reserved", name, reserved)
+			require.NoError(t, s.Close())
+		}
+	}
+}
