@@ -7,6 +7,7 @@ import (
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/replication/internal/image"
 )
 
 // AddBroker adds a broker to the cluster and starts it, and returns its id; 0 asks for the next
@@ -46,7 +47,7 @@ func (c *Cluster) addPlace(id int32, spec BrokerSpec) (*broker, error) {
 		for known := range c.brokers {
 			id = max(id, known)
 		}
-		for known := range c.image.members { // those too that Config did not ask for
+		for known := range c.image.Members { // those too that Config did not ask for
 			id = max(id, known)
 		}
 		id++
@@ -145,8 +146,8 @@ func (c *Cluster) withdraw(id int32, lost bool) (ending *broker, l *log.Log, err
 	defer func() { <-c.changing }()
 	c.mu.RLock()
 	b := c.brokers[id]
-	_, member := c.image.members[id]
-	has := c.image.replicasOn(id)
+	_, member := c.image.Members[id]
+	has := c.image.ReplicasOn(id)
 	runs := b != nil && b.phase != down
 	c.mu.RUnlock()
 	switch {
@@ -163,7 +164,9 @@ func (c *Cluster) withdraw(id int32, lost bool) (ending *broker, l *log.Log, err
 		}
 	}
 	if member {
-		err = c.perform(func(img *image) ([]metarecord.Record, error) { return []metarecord.Record{img.unregister(id)}, nil }, nil)
+		err = c.perform(func(img *image.Image) ([]metarecord.Record, error) {
+			return []metarecord.Record{img.Unregister(id)}, nil
+		}, nil)
 	}
 	if err == nil && len(has) > 0 {
 		c.logger.Error("replicas are given up with their broker", slog.Int("broker", int(id)), slog.Int("partitions", len(has)))

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -65,7 +66,7 @@ func TestBrokersAreAddedAndRemovedWhileTheClusterRuns(t *testing.T) {
 	require.NoError(t, c.RemoveBroker(ctx, 2), "it runs")
 	require.NoError(t, c.RemoveBroker(ctx, 7), "it is down")
 	require.Equal(t, []int32{1}, c.Members())
-	require.Equal(t, []int32{1}, c.image.serving())
+	require.Equal(t, []int32{1}, c.image.Serving())
 	require.ErrorIs(t, c.RemoveBroker(ctx, 1), ErrHoldsReplicas)
 	require.NoError(t, c.DeleteTopic(ctx, "old"))
 	require.ErrorIs(t, c.RemoveBroker(ctx, 1), ErrLastBroker)
@@ -74,7 +75,7 @@ func TestBrokersAreAddedAndRemovedWhileTheClusterRuns(t *testing.T) {
 	require.NoError(t, c.Close())
 	c = openBrokers(t, fsys, 1)
 	require.Equal(t, []int32{1}, c.Brokers())
-	require.Len(t, c.image.members, 1)
+	require.Len(t, c.image.Members, 1)
 	id, err = c.AddBroker(ctx, 2, BrokerSpec{FS: disk}) // with the directory that it had
 	require.NoError(t, err)
 	require.Equal(t, int32(2), id)
@@ -154,15 +155,15 @@ func TestMembersThatCameAndWentSurviveSnapshots(t *testing.T) {
 	create(t, c, "b", 1)
 	c.changing <- struct{}{} // the snapshot after the change is through
 	require.Positive(t, c.meta.own().StartOffset())
-	members := c.image.members
+	members := c.image.Members
 	<-c.changing
 	require.NoError(t, c.Close())
-	img := newImage()
+	img := image.New()
 	c, err = Open(Config{FS: fsys, Dir: "data", Brokers: 1})
 	require.NoError(t, err)
 	require.NoError(t, (&metaLog{}).replay(c.meta.own(), "data", img))
-	require.Len(t, img.members, 2)
-	require.Equal(t, members[2], img.members[2])
-	require.True(t, img.members[2].fenced)
+	require.Len(t, img.Members, 2)
+	require.Equal(t, members[2], img.Members[2])
+	require.True(t, img.Members[2].Fenced)
 	require.NoError(t, c.Close())
 }

@@ -5,21 +5,21 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 )
 
 // AllBrokers stands for every broker in AlterBrokerConfig and BrokerConfig.
-const AllBrokers int32 = -1
+const AllBrokers = image.AllBrokers
 
 // BrokerConfig returns what was set on one broker while it runs, or on all (AllBrokers), by the
 // broker's keys. The caller owns it.
 func (c *Cluster) BrokerConfig(broker int32) map[string]string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return maps.Clone(c.image.brokers[brokerResource(broker)])
+	return maps.Clone(c.image.BrokerConfigs[image.BrokerResource(broker)])
 }
 
 // StaticDefaults returns the settings of topics that the cluster was opened with, by the topic's
@@ -42,53 +42,46 @@ func (d DryRun) AlterBrokerConfig(ctx context.Context, broker int32, changes ...
 }
 
 func (c *Cluster) alterBroker(broker int32, changes []ConfigChange, change func(decision) error) error {
-	resource := brokerResource(broker)
-	err := change(func(img *image) ([]metarecord.Record, error) {
-		if _, known := img.members[broker]; !known && broker != AllBrokers {
-			return nil, fmt.Errorf("%w: %d", ErrUnknownBroker, broker)
-		}
-		before := img.brokers[resource]
-		config := topicKeys(before)
-		for _, ch := range changes {
-			k, ok := topic.LookupBrokerKey(ch.Key)
-			if !ok {
-				return nil, &topic.ConfigError{Key: ch.Key, Value: ch.Value, Reason: "it cannot be changed while the cluster runs"}
-			}
-			named := ch
-			named.Key = k.Name
-			if err := named.apply(config, c.defaults); err != nil {
-				return nil, err
-			}
-		}
-		after := brokerKeys(config)
-		all := maps.Clone(img.brokers)
-		all[resource] = after
-		for _, id := range append(slices.Collect(maps.Keys(img.members)), AllBrokers) {
-			if _, err := topic.Parse(nil, c.defaultsWith(all, id)); err != nil {
-				return nil, err
-			}
-		}
-		return configRecords(metarecord.ResourceBroker, resource, before, after), nil
+	err := change(func(img *image.Image) ([]metarecord.Record, error) {
+		return img.AlterBroker(broker, func(before map[string]string) (map[string]string, error) {
+			return c.changedBroker(img, broker, before, changes)
+		})
 	})
 	if err != nil {
-		return fmt.Errorf("alter configuration of broker %q: %w", resource, err)
+		return fmt.Errorf("alter configuration of broker %q: %w", image.BrokerResource(broker), err)
 	}
 	return nil
 }
 
-// brokerResource is the name of a broker in the records of configuration. Kafka: the empty name is
-// the default of all.
-func brokerResource(broker int32) string {
-	if broker == AllBrokers {
-		return ""
+// changedBroker returns what is set on a broker after changes, if every broker has valid defaults then.
+func (c *Cluster) changedBroker(img *image.Image, broker int32, before map[string]string, changes []ConfigChange) (map[string]string, error) {
+	config := topicKeys(before)
+	for _, ch := range changes {
+		k, ok := topic.LookupBrokerKey(ch.Key)
+		if !ok {
+			return nil, &topic.ConfigError{Key: ch.Key, Value: ch.Value, Reason: "it cannot be changed while the cluster runs"}
+		}
+		named := ch
+		named.Key = k.Name
+		if err := named.apply(config, c.defaults); err != nil {
+			return nil, err
+		}
 	}
-	return strconv.Itoa(int(broker))
+	after := brokerKeys(config)
+	all := maps.Clone(img.BrokerConfigs)
+	all[image.BrokerResource(broker)] = after
+	for _, id := range append(slices.Collect(maps.Keys(img.Members)), AllBrokers) {
+		if _, err := topic.Parse(nil, c.defaultsWith(all, id)); err != nil {
+			return nil, err
+		}
+	}
+	return after, nil
 }
 
 // defaultsOf returns the settings of topics that say nothing else, by the topic's keys, as the
 // controller sees them. It must not be written to.
-func (c *Cluster) defaultsOf(img *image) map[string]string {
-	return c.defaultsWith(img.brokers, c.Controller())
+func (c *Cluster) defaultsOf(img *image.Image) map[string]string {
+	return c.defaultsWith(img.BrokerConfigs, c.Controller())
 }
 
 func (c *Cluster) defaultsWith(brokers map[string]map[string]string, broker int32) map[string]string {
@@ -100,7 +93,7 @@ func (c *Cluster) defaultsWith(brokers map[string]map[string]string, broker int3
 		merged = map[string]string{}
 	}
 	maps.Copy(merged, topicKeys(brokers[""]))
-	maps.Copy(merged, topicKeys(brokers[brokerResource(broker)]))
+	maps.Copy(merged, topicKeys(brokers[image.BrokerResource(broker)]))
 	return merged
 }
 
@@ -112,7 +105,7 @@ func (c *Cluster) currentDefaults() map[string]string {
 }
 
 // settings are the effective settings of a topic as the controller sees them.
-func (c *Cluster) settings(t *topicImage) topic.Settings {
+func (c *Cluster) settings(t *image.Topic) topic.Settings {
 	return nodeMetadata{c, c.Controller()}.settings(t)
 }
 

@@ -143,7 +143,7 @@ func TestControllerIsKilledInTheMiddleOfAChange(t *testing.T) {
 			go func() { created <- c.CreateTopic(t.Context(), "new", topic.Config{Partitions: 3}) }()
 			synctest.Wait()
 			require.Empty(t, created, "not durable on all copies")
-			require.Empty(t, c.image.topics["new"])
+			require.Empty(t, c.image.Topics["new"])
 			start := time.Now()
 			require.NoError(t, c.KillBroker(1))
 			require.NoError(t, <-created)

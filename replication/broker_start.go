@@ -63,7 +63,7 @@ func (c *Cluster) bringUp(b *broker) error {
 	}
 	c.mu.Lock()
 	b.node = n
-	seen := c.image.version
+	seen := c.image.Version
 	c.mu.Unlock()
 	opened, err := n.load()
 	if err == nil {
@@ -77,7 +77,7 @@ func (c *Cluster) bringUp(b *broker) error {
 // openNode opens the directory of a broker that is starting, if it is what the metadata says.
 func (c *Cluster) openNode(b *broker) (*node, error) {
 	c.mu.RLock()
-	m, known := c.image.members[b.id]
+	m, known := c.image.Members[b.id]
 	c.mu.RUnlock()
 	meta, err := checkDirectory(b.fs, b.root, b.id)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *Cluster) openNode(b *broker) (*node, error) {
 		return nil, directoryError(b.root, ErrDiskReplaced, nil)
 	}
 	n, err := c.take(claim{b.location, meta}, b.session)
-	if err == nil && known && m.directory != n.directory {
+	if err == nil && known && m.Directory != n.directory {
 		err = otherDirectory(n, m)
 	}
 	if err != nil && n != nil {
@@ -112,7 +112,7 @@ func (c *Cluster) rejoin(b *broker, opened []*loaded, seen int64) error {
 	}
 	defer func() { <-c.changing }()
 	n := b.node
-	if c.image.version != seen {
+	if c.image.Version != seen {
 		if err := n.catchUp(opened); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -62,7 +63,7 @@ func (c *Cluster) leaveNow(id int32) (*broker, *log.Log, error) {
 	}
 	c.mu.RUnlock()
 	if err == nil {
-		err = c.perform(func(img *image) ([]metarecord.Record, error) { return []metarecord.Record{img.leave(id)}, nil }, nil)
+		err = c.perform(func(img *image.Image) ([]metarecord.Record, error) { return []metarecord.Record{img.Leave(id)}, nil }, nil)
 	}
 	if err == nil {
 		err = c.relead()

@@ -48,15 +48,15 @@ func TestStoppedBrokersPartitionsHaveNoLeaderUntilItIsStarted(t *testing.T) {
 		produce(t, c, at("orders", p), "x")
 	}
 	produce(t, c, at("gone", 0), "x")
-	version, epoch := c.MetadataVersion(), c.image.members[2].epoch
+	version, epoch := c.MetadataVersion(), c.image.Members[2].Epoch
 	require.NoError(t, c.StopBroker(t.Context(), 2))
 
 	// In Kafka's order.
 	recs := written(t, c, version)
 	require.Equal(t, []metarecord.Record{
 		&metarecord.BrokerChange{BrokerID: 2, BrokerEpoch: epoch, InControlledShutdown: metarecord.Set},
-		&metarecord.PartitionChange{TopicID: c.image.topics["gone"].id, Leader: -1, Recovery: -1},
-		&metarecord.PartitionChange{Partition: 1, TopicID: c.image.topics["orders"].id, Leader: -1, Recovery: -1},
+		&metarecord.PartitionChange{TopicID: c.image.Topics["gone"].ID, Leader: -1, Recovery: -1},
+		&metarecord.PartitionChange{Partition: 1, TopicID: c.image.Topics["orders"].ID, Leader: -1, Recovery: -1},
 		&metarecord.BrokerChange{BrokerID: 2, BrokerEpoch: epoch, Fenced: metarecord.Set},
 	}, recs)
 	require.Equal(t, []int32{1, 3}, c.Brokers())
@@ -87,8 +87,8 @@ func TestStoppedBrokersPartitionsHaveNoLeaderUntilItIsStarted(t *testing.T) {
 	require.NoError(t, c.StartBroker(t.Context(), 2))
 	require.ErrorIs(t, c.StartBroker(t.Context(), 2), ErrBrokerRunning)
 	require.Equal(t, []int32{1, 2, 3}, leaders(t, c, "orders"))
-	require.Greater(t, c.image.members[2].epoch, epoch, "another incarnation")
-	require.False(t, c.image.members[2].leaving)
+	require.Greater(t, c.image.Members[2].Epoch, epoch, "another incarnation")
+	require.False(t, c.image.Members[2].Leaving)
 	require.Equal(t, int32(2), c.Status("orders", 1).LeaderEpoch)
 	require.Equal(t, []string{"x"}, values(t, c, at("orders", 1)))
 	require.Equal(t, int32(2), produce(t, c, at("orders", 1), "y").LeaderEpoch)

@@ -8,12 +8,13 @@ import (
 	"slices"
 
 	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 )
 
 // A decision looks at the image and returns the records of a change, none for nothing to do. It
 // changes nothing itself.
-type decision func(*image) ([]metarecord.Record, error)
+type decision func(*image.Image) ([]metarecord.Record, error)
 
 // change makes one change of the metadata. It is on stable storage and in effect when change
 // returns nil. If ctx ends first it may still happen.
@@ -70,6 +71,9 @@ func (c *Cluster) run(fn func()) bool {
 func (c *Cluster) perform(decide decision, then func([]metarecord.Record)) error {
 	c.mu.RLock()
 	recs, err := decide(c.image)
+	if err != nil {
+		err = refusal(c.image, err)
+	}
 	c.mu.RUnlock()
 	if err != nil || len(recs) == 0 {
 		return err
@@ -94,7 +98,7 @@ func (c *Cluster) apply(recs []metarecord.Record, version int64) {
 	c.mu.Lock()
 	removed, changed := c.affected(recs)
 	for _, rec := range recs {
-		if err := c.image.apply(rec); err != nil {
+		if err := c.image.Apply(rec); err != nil {
 			// Decide and apply disagree: our own fault.
 			panic(fmt.Sprintf("replication: decided on a change that does not apply: %v", err))
 		}
@@ -107,7 +111,7 @@ func (c *Cluster) apply(recs []metarecord.Record, version int64) {
 	}
 	for _, t := range removed {
 		if err := c.onNodes(func(n *node) error { return n.remove(t) }); err != nil {
-			c.logger.Warn("deleted topic leaves files behind until the next open", slog.String("topic", t.name), slog.Any("err", err))
+			c.logger.Warn("deleted topic leaves files behind until the next open", slog.String("topic", t.Name), slog.Any("err", err))
 		}
 	}
 	for _, id := range changed {
@@ -117,7 +121,7 @@ func (c *Cluster) apply(recs []metarecord.Record, version int64) {
 
 // publishLocked makes the image the metadata as of version and returns who waits for that.
 func (c *Cluster) publishLocked(version int64) (due []chan struct{}) {
-	c.image.publish(version)
+	c.image.Publish(version)
 	c.version.Store(version)
 	for e := c.waiters.Pop(version); e != nil; e = c.waiters.Pop(version) {
 		due = append(due, e.Value)
@@ -127,20 +131,20 @@ func (c *Cluster) publishLocked(version int64) (due []chan struct{}) {
 
 // affected returns the topics that recs remove and the ids of those whose configuration they
 // change.
-func (c *Cluster) affected(recs []metarecord.Record) (removed []*topicImage, changed []topic.ID) {
+func (c *Cluster) affected(recs []metarecord.Record) (removed []*image.Topic, changed []topic.ID) {
 	for _, rec := range recs {
 		switch rec := rec.(type) {
 		case *metarecord.RemoveTopic:
-			removed = append(removed, c.image.byID[rec.ID])
+			removed = append(removed, c.image.ByID[rec.ID])
 		case *metarecord.Config:
 			if rec.ResourceType == metarecord.ResourceBroker {
 				// A change of brokers changes nothing else.
-				return removed, slices.Collect(maps.Keys(c.image.byID))
+				return removed, slices.Collect(maps.Keys(c.image.ByID))
 			}
 			// Nil: created by the same change, nothing is open yet.
-			t := c.image.topics[rec.ResourceName]
-			if t != nil && (len(changed) == 0 || changed[len(changed)-1] != t.id) {
-				changed = append(changed, t.id)
+			t := c.image.Topics[rec.ResourceName]
+			if t != nil && (len(changed) == 0 || changed[len(changed)-1] != t.ID) {
+				changed = append(changed, t.ID)
 			}
 		}
 	}
@@ -149,9 +153,9 @@ func (c *Cluster) affected(recs []metarecord.Record) (removed []*topicImage, cha
 
 func (c *Cluster) reconfigure(id topic.ID) {
 	c.mu.RLock()
-	t := c.image.byID[id]
+	t := c.image.ByID[id]
 	c.mu.RUnlock()
 	if err := c.onNodes(func(n *node) error { return n.reconfigure(t) }); err != nil {
-		c.logger.Warn("partitions keep their old settings until the next open", slog.String("topic", t.name), slog.Any("err", err))
+		c.logger.Warn("partitions keep their old settings until the next open", slog.String("topic", t.Name), slog.Any("err", err))
 	}
 }

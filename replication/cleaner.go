@@ -208,11 +208,11 @@ func (c *Cluster) replicasOf(topics []string) ([]*replica, error) {
 		return nil, ErrClosed
 	}
 	for _, name := range topics {
-		t := c.image.topics[name]
+		t := c.image.Topics[name]
 		if t == nil {
-			return nil, c.image.unknownTopic(name)
+			return nil, unknownTopic(c.image, name)
 		}
-		ids[t.id] = true
+		ids[t.ID] = true
 	}
 	rs := slices.DeleteFunc(replicasOn(c.nodes), func(r *replica) bool { return len(topics) > 0 && !ids[r.id] })
 	slices.SortFunc(rs, func(a, b *replica) int {

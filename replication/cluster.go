@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stratalog/strata/internal/watermark"
+	"github.com/stratalog/strata/replication/internal/image"
 )
 
 // A Cluster is a cluster of brokers in one process. All methods are safe for concurrent use.
@@ -42,7 +43,7 @@ type Cluster struct {
 	wg       sync.WaitGroup // changes under way
 
 	mu       sync.RWMutex // guards the fields below; never held while waiting
-	image    *image
+	image    *image.Image
 	brokers  map[int32]*broker // all whose place is known
 	turning  int32             // the broker that whoever has turnover starts or stops; 0: none
 	nodes    map[int32]*node   // the brokers that serve. Replaced, never written to, once open has returned
@@ -73,7 +74,7 @@ func Open(cfg Config) (*Cluster, error) {
 		return nil, fmt.Errorf("replication: Defaults: %w", err)
 	}
 	c := &Cluster{
-		cfg: cfg, defaults: defaults, logger: cfg.Logger, image: newImage(), nodes: map[int32]*node{}, brokers: map[int32]*broker{}, epochStep: 1, failures: map[int32]error{},
+		cfg: cfg, defaults: defaults, logger: cfg.Logger, image: image.New(), nodes: map[int32]*node{}, brokers: map[int32]*broker{}, epochStep: 1, failures: map[int32]error{},
 		changing: make(chan struct{}, 1), turnover: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
 	}
 	if err := c.open(); err != nil {

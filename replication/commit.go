@@ -9,6 +9,7 @@ import (
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/replication/internal/controller"
+	"github.com/stratalog/strata/replication/internal/image"
 )
 
 // A fencing is the committed change that takes brokers out whose copy of the metadata failed.
@@ -90,7 +91,7 @@ func (c *Cluster) takeOut(failed map[int32]error, named [][]int32, before []meta
 				continue
 			}
 		}
-		out.recs = c.image.fence(out.brokers, before)
+		out.recs = c.image.Fence(out.brokers, before)
 		if out.version, failed, err = m.append(out.recs); err != nil {
 			return 0, nil, err
 		}
@@ -179,8 +180,8 @@ func (c *Cluster) retireFenced(brokers []int32) error {
 func (c *Cluster) relead() error {
 	for {
 		done := false
-		err := c.perform(func(img *image) ([]metarecord.Record, error) {
-			recs := img.relead(maxNewPartitions)
+		err := c.perform(func(img *image.Image) ([]metarecord.Record, error) {
+			recs := img.Relead(image.MaxNewPartitions)
 			done = len(recs) == 0
 			return recs, nil
 		}, nil)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -84,9 +85,6 @@ const (
 	defaultRetentionCheckInterval = 5 * time.Minute
 	defaultCompactionInterval     = 15 * time.Second
 
-	// maxNewPartitions bounds what one call may create. Kafka: a policy violation too.
-	maxNewPartitions = 10000
-
 	defaultMaxPartitions = 200000
 
 	maxBrokers = 1000
@@ -133,7 +131,7 @@ func (c *Config) checkBrokers() error {
 // check joins the complaints about settings that are filled in.
 func (c *Config) check() error {
 	var errs []error
-	if n := c.Defaults.Partitions; n < 1 || n > maxNewPartitions {
+	if n := c.Defaults.Partitions; n < 1 || n > image.MaxNewPartitions {
 		errs = append(errs, fmt.Errorf("%w: %d by default", ErrInvalidPartitions, n))
 	}
 	if n := c.Defaults.ReplicationFactor; n < 1 || n > maxFactor {

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -31,7 +30,7 @@ func (c *Cluster) CreateTopics(ctx context.Context, topics []TopicSpec) (errs []
 			errs[i] = fmt.Errorf("create topic %q: %w", t.Name, err)
 			continue
 		}
-		if partitions+n.partitions > maxNewPartitions {
+		if partitions+n.partitions > image.MaxNewPartitions {
 			c.create(ctx, together, errs)
 			together, partitions = nil, 0
 		}
@@ -51,28 +50,10 @@ type creation struct {
 func (c *Cluster) create(ctx context.Context, ns []creation, errs []error) {
 	// Read only when the change has been made: it may be decided on after ctx has ended.
 	refused := make([]error, len(ns))
-	err := c.change(ctx, func(img *image) (recs []metarecord.Record, _ error) {
-		names, ids, partitions := map[string]string{}, map[topic.ID]bool{}, 0
-		for i, n := range ns {
-			key := topic.CollisionKey(n.name)
-			own, err := n.records(img, img.partitions+partitions)
-			if other, ok := names[key]; err == nil && ok {
-				err = collision(n.name, other)
-			}
-			if err == nil && ids[n.id] {
-				err = fmt.Errorf("%w: %v, by another one of them", ErrTopicIDInUse, n.id)
-			}
-			if len(own) == 0 && err == nil {
-				continue // it is there already
-			}
-			if err == nil {
-				err = c.room(img, partitions+n.partitions)
-			}
-			if refused[i] = err; err == nil {
-				names[key], ids[n.id] = n.name, n.id != (topic.ID{})
-				partitions += n.partitions
-				recs = append(recs, own...)
-			}
+	err := c.change(ctx, func(img *image.Image) ([]metarecord.Record, error) {
+		recs, why := img.CreateTopics(creations(ns), c.limits())
+		for i := range why {
+			refused[i] = refusal(img, why[i])
 		}
 		return recs, nil
 	})
@@ -87,14 +68,6 @@ func (c *Cluster) create(ctx context.Context, ns []creation, errs []error) {
 		}
 		n.settings.Warn(c.logger, n.name, n.factor)
 	}
-}
-
-// collision returns why there can be no topic of that name beside the other one.
-func collision(name, other string) error {
-	if name == other {
-		return ErrTopicExists
-	}
-	return fmt.Errorf("%w: it collides with %q in metric names, where '.' and '_' are the same", ErrInvalidTopic, other)
 }
 
 // CreateTopic creates a topic. When it returns nil the topic is on stable storage and can be
@@ -122,7 +95,7 @@ func (c *Cluster) CreateTopic(ctx context.Context, name string, cfg topic.Config
 // EnsureTopic is CreateTopic that is content with a topic of that name, whatever its settings.
 func (c *Cluster) EnsureTopic(ctx context.Context, name string, cfg topic.Config) error {
 	c.mu.RLock()
-	exists := c.image.topics[name] != nil
+	exists := c.image.Topics[name] != nil
 	c.mu.RUnlock()
 	if exists {
 		return nil
@@ -153,8 +126,8 @@ func (c *Cluster) newTopic(name string, cfg topic.Config) (n newTopic, err error
 		return n, fmt.Errorf("%w: %v is that of the controller's log", ErrTopicIDInUse, cfg.ID)
 	}
 	c.mu.RLock()
-	if t := c.image.topics[name]; t == nil || t.id != cfg.ID {
-		err = c.image.claimable(name)
+	if t := c.image.Topics[name]; t == nil || t.ID != cfg.ID {
+		err = c.image.Claimable(name)
 	}
 	c.mu.RUnlock()
 	if err != nil {
@@ -180,8 +153,8 @@ func (c *Cluster) newTopic(name string, cfg topic.Config) (n newTopic, err error
 		return n, err
 	case n.partitions < 1:
 		return n, fmt.Errorf("%w: %d", ErrInvalidPartitions, n.partitions)
-	case n.partitions > maxNewPartitions:
-		return n, fmt.Errorf("%w: %d partitions, at most %d are created at once", ErrPolicyViolation, n.partitions, maxNewPartitions)
+	case n.partitions > image.MaxNewPartitions:
+		return n, fmt.Errorf("%w: %d partitions, at most %d are created at once", ErrPolicyViolation, n.partitions, image.MaxNewPartitions)
 	case n.factor < 1 || n.factor > maxFactor:
 		return n, fmt.Errorf("%w: %d, this version keeps one replica of a partition", ErrInvalidReplicationFactor, n.factor)
 	}
@@ -206,90 +179,26 @@ func (n *newTopic) shapeOf(cfg topic.Config) error {
 
 // createTopic is the decision to create a topic.
 func (c *Cluster) createTopic(n newTopic) decision {
-	return func(img *image) ([]metarecord.Record, error) {
-		recs, err := n.records(img, img.partitions)
-		if err == nil && len(recs) > 0 {
-			err = c.room(img, n.partitions)
-		}
-		return recs, err
+	return func(img *image.Image) ([]metarecord.Record, error) {
+		return img.CreateTopic(n.command(), c.limits())
 	}
 }
 
-// records returns the records that create the topic, none if it is there. turn is where placing it
-// begins.
-func (n newTopic) records(img *image, turn int) ([]metarecord.Record, error) {
-	if t := img.topics[n.name]; t != nil && t.id == n.id {
-		return nil, n.same(t)
+// command is what package image is asked for.
+func (n newTopic) command() image.Creation {
+	return image.Creation{
+		Name: n.name, ID: n.id, Drawn: topic.NewID(), Partitions: n.partitions, Factor: n.factor,
+		Assignment: n.assignment, Config: n.settings.Explicit(),
 	}
-	// Again: newTopic looked before this change was the one under way.
-	if err := img.claimable(n.name); err != nil {
-		return nil, err
-	}
-	id := n.id
-	switch other := img.byID[id]; {
-	case id == (topic.ID{}):
-		id = topic.NewID()
-	case other != nil:
-		return nil, fmt.Errorf("%w: %v, by %q", ErrTopicIDInUse, id, other.name)
-	case img.removed[id] != "":
-		return nil, fmt.Errorf("%w: %v, by %q, which was deleted", ErrTopicIDInUse, id, img.removed[id])
-	}
-	recs := []metarecord.Record{&metarecord.Topic{Name: n.name, ID: id}}
-	explicit := n.settings.Explicit()
-	var names []string
-	if len(explicit) > 0 {
-		names = slices.Sorted(maps.Keys(explicit))
-	}
-	for _, k := range names {
-		v := explicit[k]
-		recs = append(recs, &metarecord.Config{ResourceType: metarecord.ResourceTopic, ResourceName: n.name, Name: k, Value: &v})
-	}
-	replicas, err := img.assign(placing{turn: turn, partitions: n.partitions, factor: n.factor, assignment: n.assignment})
-	if err != nil {
-		return nil, err
-	}
-	return img.appendPartitions(recs, id, 0, replicas), nil
 }
 
-// same returns nil if t is the topic that was asked for.
-func (n newTopic) same(t *topicImage) error {
-	if len(t.partitions) != n.partitions || !maps.Equal(t.config, n.settings.Explicit()) {
-		return fmt.Errorf("%w: with that id, and other partitions or settings", ErrTopicExists)
+func creations(ns []creation) []image.Creation {
+	all := make([]image.Creation, len(ns))
+	for i, n := range ns {
+		all[i] = n.command()
 	}
-	for i, p := range t.partitions {
-		if len(p.replicas) != n.factor || n.assignment != nil && !slices.Equal(p.replicas, n.assignment[i]) {
-			return fmt.Errorf("%w: with that id, and other replicas", ErrTopicExists)
-		}
-	}
-	return nil
+	return all
 }
 
 // metadataTopicID is Kafka's id of __cluster_metadata.
 var metadataTopicID = topic.ID{15: 1}
-
-// claimable returns why there can be no new topic of that name beside those there are.
-func (m *image) claimable(name string) error {
-	if m.topics[name] != nil {
-		return ErrTopicExists
-	}
-	if other, ok := m.collisions[topic.CollisionKey(name)]; ok {
-		return collision(name, other)
-	}
-	return nil
-}
-
-func (m *image) appendPartitions(recs []metarecord.Record, id topic.ID, first int, all [][]int32) []metarecord.Record {
-	alike := map[int32]*metarecord.Partition{} // by leader; large topics share their lists, which nobody writes to
-	for i, replicas := range all {
-		p := &metarecord.Partition{Partition: int32(first + i), TopicID: id, Leader: replicas[0]}
-		if like := alike[p.Leader]; like != nil && slices.Equal(like.Replicas, replicas) {
-			p.Replicas, p.Directories = like.Replicas, like.Directories
-		} else {
-			p.Replicas, p.Directories = replicas, m.directoriesOf(replicas)
-			alike[p.Leader] = p
-		}
-		p.ISR = p.Replicas
-		recs = append(recs, p)
-	}
-	return recs
-}

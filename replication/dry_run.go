@@ -73,5 +73,5 @@ func (d DryRun) decide(ctx context.Context, decide decision) error {
 		return ErrClosed
 	}
 	_, err := decide(d.c.image)
-	return err
+	return refusal(d.c.image, err)
 }

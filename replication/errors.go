@@ -6,6 +6,7 @@ import (
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -15,15 +16,15 @@ import (
 var (
 	ErrClosed = errors.New("replication: cluster is closed")
 	// ErrUnknownTopic is matched by *UnknownTopicError.
-	ErrUnknownTopic = errors.New("replication: unknown topic or partition")
-	ErrTopicExists  = errors.New("replication: topic exists already")
+	ErrUnknownTopic = image.ErrUnknownTopic
+	ErrTopicExists  = image.ErrTopicExists
 	// ErrTopicIDInUse refuses a topic whose id another topic has, or had, or none can have.
-	ErrTopicIDInUse             = errors.New("replication: topic id is in use")
-	ErrInvalidPartitions        = errors.New("replication: invalid number of partitions")
-	ErrInvalidReplicationFactor = errors.New("replication: invalid replication factor")
-	ErrInvalidAssignment        = errors.New("replication: invalid assignment of replicas")
+	ErrTopicIDInUse             = image.ErrTopicIDInUse
+	ErrInvalidPartitions        = image.ErrInvalidPartitions
+	ErrInvalidReplicationFactor = image.ErrInvalidReplicationFactor
+	ErrInvalidAssignment        = image.ErrInvalidAssignment
 	ErrTooManyBrokers           = errors.New("replication: too many brokers")
-	ErrUnknownBroker            = errors.New("replication: unknown broker")
+	ErrUnknownBroker            = image.ErrUnknownBroker
 
 	// ErrSharedDirectory refuses two brokers in one directory.
 	ErrSharedDirectory = errors.New("replication: two brokers in one directory")

@@ -16,6 +16,7 @@ import (
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -58,10 +59,10 @@ func TestMetadataSaysAtWhichLevelItIs(t *testing.T) {
 		}
 		require.Equal(t, 1, found)
 		first := recs[0]
-		if isSnapshot(first) {
+		if image.IsSnapshot(first) {
 			first = recs[1]
 		}
-		require.Equal(t, slack == -1, isSnapshot(recs[0]))
+		require.Equal(t, slack == -1, image.IsSnapshot(recs[0]))
 		require.Equal(t, level, first, "before anything that it is about")
 	}
 }
@@ -152,10 +153,10 @@ func TestDirectoriesWithoutFeatureLevelsOpen(t *testing.T) {
 // requireDirectories checks that the metadata names the directory of every replica's broker.
 func requireDirectories(t *testing.T, c *Cluster) {
 	t.Helper()
-	for name, tm := range c.image.topics {
-		for i, p := range tm.partitions {
-			for j, id := range p.replicas {
-				require.Equal(t, metarecord.ID(c.nodes[id].directory), p.directories[j], "%s-%d on broker %d", name, i, id)
+	for name, tm := range c.image.Topics {
+		for i, p := range tm.Partitions {
+			for j, id := range p.Replicas {
+				require.Equal(t, metarecord.ID(c.nodes[id].directory), p.Directories[j], "%s-%d on broker %d", name, i, id)
 			}
 		}
 	}
@@ -166,18 +167,18 @@ func TestPartitionsNameTheDirectoriesOfTheirReplicas(t *testing.T) {
 	c := openWith(t, ds.config())
 	create(t, c, "orders", 5)
 	require.NoError(t, c.AddPartitions(t.Context(), "orders", 7))
-	require.Len(t, c.image.topics["orders"].partitions[6].directories, 1)
+	require.Len(t, c.image.Topics["orders"].Partitions[6].Directories, 1)
 	requireDirectories(t, c)
 
 	// A disk that is replaced is another directory.
-	lost := c.image.topics["orders"].partitions[1].directories[0]
+	lost := c.image.Topics["orders"].Partitions[1].Directories[0]
 	require.NoError(t, c.KillBroker(2))
 	require.NoError(t, ds[1].RemoveAll("data"))
 	require.NoError(t, c.RemoveLostBroker(t.Context(), 2))
-	require.Equal(t, lost, c.image.topics["orders"].partitions[1].directories[0], "nobody knows better")
+	require.Equal(t, lost, c.image.Topics["orders"].Partitions[1].Directories[0], "nobody knows better")
 	_, err := c.AddBroker(t.Context(), 2, BrokerSpec{FS: ds[1]})
 	require.NoError(t, err)
-	require.NotEqual(t, lost, c.image.topics["orders"].partitions[1].directories[0])
+	require.NotEqual(t, lost, c.image.Topics["orders"].Partitions[1].Directories[0])
 	requireDirectories(t, c)
 	require.NoError(t, c.Close())
 	c = openWith(t, ds.config())

@@ -262,9 +262,9 @@ func (c *Cluster) readUnwritten(want *partition.FetchPartition) (partition.ReadR
 	switch {
 	case err != nil:
 		return partition.ReadResult{}, err
-	case want.CurrentLeaderEpoch >= 0 && want.CurrentLeaderEpoch < p.leaderEpoch:
+	case want.CurrentLeaderEpoch >= 0 && want.CurrentLeaderEpoch < p.LeaderEpoch:
 		err = partition.ErrFencedLeaderEpoch
-	case want.CurrentLeaderEpoch > p.leaderEpoch:
+	case want.CurrentLeaderEpoch > p.LeaderEpoch:
 		err = partition.ErrUnknownLeaderEpoch
 	case want.Offset != 0:
 		err = partition.ErrOffsetOutOfRange
@@ -272,5 +272,5 @@ func (c *Cluster) readUnwritten(want *partition.FetchPartition) (partition.ReadR
 	if err != nil {
 		return partition.ReadResult{}, fmt.Errorf("read %s-%d: %w", want.Topic, want.Partition, err)
 	}
-	return partition.ReadResult{LeaderEpoch: p.leaderEpoch}, nil
+	return partition.ReadResult{LeaderEpoch: p.LeaderEpoch}, nil
 }

@@ -52,12 +52,12 @@ func (c *Cluster) epochEnd(ctx context.Context, tp record.TopicPartition, e epoc
 	switch {
 	case err != nil:
 		return -1, -1, err
-	case epoch < 0 || epoch > meta.leaderEpoch:
+	case epoch < 0 || epoch > meta.LeaderEpoch:
 		return -1, -1, nil
 	case p != nil:
 		known, end := p.EpochEnd(epoch)
 		return known, end, nil
-	case epoch == meta.leaderEpoch:
+	case epoch == meta.LeaderEpoch:
 		return epoch, 0, nil
 	}
 	return -1, -1, nil
@@ -75,11 +75,11 @@ func (c *Cluster) checkLeaderEpoch(tp record.TopicPartition, epoch, asked int32)
 	switch {
 	case err != nil:
 		return err
-	case asked != anyBroker && asked != meta.leader:
+	case asked != anyBroker && asked != meta.Leader:
 		return notLedBy(tp, asked)
-	case epoch != -1 && epoch < meta.leaderEpoch:
+	case epoch != -1 && epoch < meta.LeaderEpoch:
 		return partition.ErrFencedLeaderEpoch
-	case epoch > meta.leaderEpoch:
+	case epoch > meta.LeaderEpoch:
 		return partition.ErrUnknownLeaderEpoch
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -59,7 +60,7 @@ func TestRecordThatNoBatchCanHoldIsRefusedBeforeAnythingIsWritten(t *testing.T) 
 	c := open(t, vfs.Mem())
 	end := c.meta.own().EndOffset()
 	huge := strings.Repeat("x", maxMetaRecordBytes)
-	err := c.change(t.Context(), func(*image) ([]metarecord.Record, error) {
+	err := c.change(t.Context(), func(*image.Image) ([]metarecord.Record, error) {
 		return []metarecord.Record{&metarecord.NoOp{}, &metarecord.Config{ResourceType: metarecord.ResourceBroker, Name: "log.retention.ms", Value: &huge}}, nil
 	})
 	require.ErrorIs(t, err, log.ErrRecordTooLarge)

@@ -12,6 +12,7 @@ import (
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication/internal/controller"
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -67,7 +68,7 @@ func (c *Cluster) chooseCopy(asked []int32) error {
 	if len(c.nodes) == 0 {
 		return directoryError(c.cfg.Dir, ErrMissing, errors.New("no broker can serve"))
 	}
-	c.image, c.epochStep = newImage(), 1
+	c.image, c.epochStep = image.New(), 1
 	var copies []controller.Copy
 	var reachable []int32
 	for _, id := range c.meta.found {
@@ -85,7 +86,7 @@ func (c *Cluster) chooseCopy(asked []int32) error {
 		}
 	}
 	c.meta.leader = newest.Broker
-	set := c.image.serving()
+	set := c.image.Serving()
 	switch {
 	case newest.End == 0: // a new cluster, perhaps one that was not completed
 		set = asked
@@ -190,7 +191,7 @@ func (c *Cluster) join(n *node) error {
 		return fmt.Errorf("copy metadata to broker %d: %w", n.id, err)
 	}
 	m.joining = n.id
-	err := c.perform(func(img *image) ([]metarecord.Record, error) { return img.register(n.arrival()), nil }, nil)
+	err := c.perform(func(img *image.Image) ([]metarecord.Record, error) { return img.Register(n.arrival()), nil }, nil)
 	m.joining = 0
 	if err == nil {
 		err = m.keeps(n.id)

@@ -2,9 +2,12 @@ package replication
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/stratalog/strata/internal/watermark"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -53,19 +56,19 @@ func (c *Cluster) Metadata(ctx context.Context, topics ...string) (Metadata, err
 		return Metadata{}, ErrClosed
 	}
 	m := Metadata{
-		Version: c.image.version, ClusterID: c.clusterID, Controller: c.Controller(), Brokers: c.image.alive(),
-		Fenced: c.image.fenced(), Topics: make(map[string]TopicMetadata, len(topics)),
+		Version: c.image.Version, ClusterID: c.clusterID, Controller: c.Controller(), Brokers: alive(c.image),
+		Fenced: fenced(c.image), Topics: make(map[string]TopicMetadata, len(topics)),
 	}
 	if len(topics) == 0 {
-		for name, t := range c.image.topics {
-			m.Topics[name] = t.metadata()
+		for name, t := range c.image.Topics {
+			m.Topics[name] = describe(t)
 		}
 		return m, nil
 	}
 	similar := nearestSearch{budget: nearestBudget}
 	for _, name := range topics {
-		if t := c.image.topics[name]; t != nil {
-			m.Topics[name] = t.metadata()
+		if t := c.image.Topics[name]; t != nil {
+			m.Topics[name] = describe(t)
 		} else if err := topic.ValidateName(name); err != nil {
 			m.Topics[name] = TopicMetadata{Name: name, Err: err}
 		} else {
@@ -90,19 +93,40 @@ func (c *Cluster) TopicShapes() (version int64, shapes []TopicShape, err error) 
 	if c.closed {
 		return 0, nil, ErrClosed
 	}
-	shapes = make([]TopicShape, 0, len(c.image.topics))
-	for _, t := range c.image.topics {
-		shapes = append(shapes, TopicShape{t.name, t.id, len(t.partitions)})
+	shapes = make([]TopicShape, 0, len(c.image.Topics))
+	for _, t := range c.image.Topics {
+		shapes = append(shapes, TopicShape{t.Name, t.ID, len(t.Partitions)})
 	}
-	return c.image.version, shapes, nil
+	return c.image.Version, shapes, nil
 }
 
-func (t *topicImage) metadata() TopicMetadata {
-	m := TopicMetadata{Name: t.name, ID: t.id, Internal: topic.IsInternal(t.name), Partitions: make([]PartitionMetadata, len(t.partitions))}
-	for i, p := range t.partitions {
-		m.Partitions[i] = PartitionMetadata{Leader: p.leader, LeaderEpoch: p.leaderEpoch, Replicas: p.replicas, ISR: p.isr}
+// describe returns the metadata of a topic.
+func describe(t *image.Topic) TopicMetadata {
+	m := TopicMetadata{Name: t.Name, ID: t.ID, Internal: topic.IsInternal(t.Name), Partitions: make([]PartitionMetadata, len(t.Partitions))}
+	for i, p := range t.Partitions {
+		m.Partitions[i] = PartitionMetadata{Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, Replicas: p.Replicas, ISR: p.ISR}
 	}
 	return m
+}
+
+// alive describes the brokers that are not fenced, by id.
+func alive(img *image.Image) []Broker {
+	ids := img.Serving()
+	brokers := make([]Broker, len(ids))
+	for i, id := range ids {
+		brokers[i] = Broker{ID: id, Rack: img.Members[id].Rack}
+	}
+	return brokers
+}
+
+// fenced describes the brokers that are members but do not serve, by id.
+func fenced(img *image.Image) (brokers []Broker) {
+	for _, id := range slices.Sorted(maps.Keys(img.Members)) {
+		if b := img.Members[id]; b.Fenced {
+			brokers = append(brokers, Broker{ID: id, Rack: b.Rack})
+		}
+	}
+	return brokers
 }
 
 // MetadataVersion returns the version of the metadata. It takes no lock, so that it can be asked
@@ -116,8 +140,8 @@ func (c *Cluster) WaitMetadata(ctx context.Context, after int64) (int64, error) 
 		return 0, err
 	}
 	c.mu.Lock()
-	if c.closed || c.image.version > after {
-		version, closed := c.image.version, c.closed
+	if c.closed || c.image.Version > after {
+		version, closed := c.image.Version, c.closed
 		c.mu.Unlock()
 		if closed {
 			return 0, ErrClosed
@@ -131,7 +155,7 @@ func (c *Cluster) WaitMetadata(ctx context.Context, after int64) (int64, error) 
 	case <-e.Value:
 		c.mu.RLock()
 		defer c.mu.RUnlock()
-		return c.image.version, nil
+		return c.image.Version, nil
 	case <-ctx.Done():
 		c.forget(e)
 		return 0, ctx.Err()
@@ -158,8 +182,8 @@ func (c *Cluster) Controller() int32 { return c.controller.Load() }
 func (c *Cluster) TopicID(name string) (topic.ID, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if t := c.image.topics[name]; t != nil {
-		return t.id, true
+	if t := c.image.Topics[name]; t != nil {
+		return t.ID, true
 	}
 	return topic.ID{}, false
 }
@@ -168,8 +192,8 @@ func (c *Cluster) TopicID(name string) (topic.ID, bool) {
 func (c *Cluster) TopicName(id topic.ID) (string, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if t := c.image.byID[id]; t != nil {
-		return t.name, true
+	if t := c.image.ByID[id]; t != nil {
+		return t.Name, true
 	}
 	return "", false
 }
@@ -177,7 +201,7 @@ func (c *Cluster) TopicName(id topic.ID) (string, bool) {
 // Leader returns the broker that leads a partition, -1 if none does or there is no such partition.
 func (c *Cluster) Leader(topic string, p int32) int32 {
 	if _, part, err := c.find(record.TopicPartition{Topic: topic, Partition: p}); err == nil {
-		return part.leader
+		return part.Leader
 	}
 	return -1
 }
@@ -189,25 +213,25 @@ func (c *Cluster) LeaderOf(tp record.TopicPartition) (broker, epoch int32, err e
 	if err != nil {
 		return -1, -1, err
 	}
-	return p.leader, p.leaderEpoch, nil
+	return p.Leader, p.LeaderEpoch, nil
 }
 
 // find returns the metadata of a partition.
-func (c *Cluster) find(tp record.TopicPartition) (*topicImage, partitionImage, error) {
+func (c *Cluster) find(tp record.TopicPartition) (*image.Topic, image.Partition, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.findLocked(tp)
 }
 
-func (c *Cluster) findLocked(tp record.TopicPartition) (*topicImage, partitionImage, error) {
+func (c *Cluster) findLocked(tp record.TopicPartition) (*image.Topic, image.Partition, error) {
 	if c.closed {
-		return nil, partitionImage{}, ErrClosed
+		return nil, image.Partition{}, ErrClosed
 	}
-	t := c.image.topics[tp.Topic]
-	if t == nil || tp.Partition < 0 || int(tp.Partition) >= len(t.partitions) {
-		return nil, partitionImage{}, unknownPartition(tp.Topic, tp.Partition)
+	t := c.image.Topics[tp.Topic]
+	if t == nil || tp.Partition < 0 || int(tp.Partition) >= len(t.Partitions) {
+		return nil, image.Partition{}, unknownPartition(tp.Topic, tp.Partition)
 	}
-	return t, t.partitions[tp.Partition], nil
+	return t, t.Partitions[tp.Partition], nil
 }
 
 // leaderReplica returns the replica that leads a partition, for a caller that asked a broker for
@@ -219,17 +243,17 @@ func (c *Cluster) leaderReplica(tp record.TopicPartition, asked int32) (*replica
 	if err != nil {
 		return nil, err
 	}
-	if asked != anyBroker && asked != p.leader {
+	if asked != anyBroker && asked != p.Leader {
 		return nil, notLedBy(tp, asked)
 	}
-	n := c.nodes[p.leader]
+	n := c.nodes[p.Leader]
 	if n == nil {
 		return nil, leaderless(tp)
 	}
-	if r := n.replica(tp); r != nil && r.id == t.id {
+	if r := n.replica(tp); r != nil && r.id == t.ID {
 		return r, nil
 	}
-	return n.place(tp, t.id), nil // under the lock: a deletion that comes after finds it
+	return n.place(tp, t.ID), nil // under the lock: a deletion that comes after finds it
 }
 
 // replicaOf returns a partition's replica on a broker. nil: it was never written, or the broker
@@ -249,12 +273,12 @@ func (c *Cluster) replicaOf(tp record.TopicPartition, id topic.ID, broker int32)
 func (c *Cluster) Brokers() []int32 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.image.serving()
+	return c.image.Serving()
 }
 
 // away reports whether there is a broker that does not serve.
 func (c *Cluster) away() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return len(c.image.serving()) < len(c.image.members) || len(c.nodes) < len(c.image.members)
+	return len(c.image.Serving()) < len(c.image.Members) || len(c.nodes) < len(c.image.Members)
 }

@@ -7,10 +7,8 @@ import (
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/image"
 )
-
-// errLaterRecord says that a record can be read, and means nothing to this version.
-var errLaterRecord = errors.New("a record that this version does not write")
 
 // errNoBeginning says that a log begins in its middle.
 var errNoBeginning = errors.New("what came before is gone, and no snapshot says what it was")
@@ -18,7 +16,7 @@ var errNoBeginning = errors.New("what came before is gone, and no snapshot says 
 // A replaying applies a copy of the metadata log to an image. Records between BeginTransaction and
 // EndTransaction wait until all of them are there.
 type replaying struct {
-	img   *image
+	img   *image.Image
 	start int64 // of the log
 
 	size, snapshot int64 // bytes of batches, and of the last snapshot
@@ -30,7 +28,7 @@ type replaying struct {
 }
 
 // replay applies the whole log to img. One that does not begin at offset 0 begins with a snapshot.
-func (m *metaLog) replay(l *log.Log, dir string, img *image) error {
+func (m *metaLog) replay(l *log.Log, dir string, img *image.Image) error {
 	r := &replaying{img: img, start: l.StartOffset()}
 	for b, err := range l.Batches(r.start) {
 		if err != nil {
@@ -38,7 +36,7 @@ func (m *metaLog) replay(l *log.Log, dir string, img *image) error {
 		}
 		if err := r.batch(b); err != nil {
 			reason := ErrDamaged
-			if errors.As(err, new(*metarecord.UnknownError)) || errors.Is(err, errLaterRecord) {
+			if errors.As(err, new(*metarecord.UnknownError)) || errors.Is(err, image.ErrLaterRecord) {
 				reason = ErrNewerFormat
 			}
 			return directoryError(dir, reason, err)
@@ -55,7 +53,7 @@ func (m *metaLog) replay(l *log.Log, dir string, img *image) error {
 		m.end = r.began
 		m.size -= r.bytes
 	}
-	img.publish(m.end)
+	img.Publish(m.end)
 	return nil
 }
 
@@ -100,17 +98,17 @@ func (r *replaying) record(raw *record.Record, size int64) error {
 	case *metarecord.EndTransaction, *metarecord.AbortTransaction:
 		return r.end(rec)
 	}
-	if raw.Offset == r.start && r.start > 0 && !isSnapshot(rec) {
+	if raw.Offset == r.start && r.start > 0 && !image.IsSnapshot(rec) {
 		return errNoBeginning
 	}
 	if r.open {
 		r.waiting = append(r.waiting, rec)
 		return nil
 	}
-	if isSnapshot(rec) {
+	if image.IsSnapshot(rec) {
 		r.size, r.snapshot = size, size
 	}
-	return r.img.apply(rec)
+	return r.img.Apply(rec)
 }
 
 // end applies what a transaction waited with, or drops it.
@@ -123,7 +121,7 @@ func (r *replaying) end(rec metarecord.Record) error {
 	if _, aborted := rec.(*metarecord.AbortTransaction); aborted {
 		return nil
 	}
-	snapshot := len(waiting) > 0 && isSnapshot(waiting[0])
+	snapshot := len(waiting) > 0 && image.IsSnapshot(waiting[0])
 	if r.began == r.start && r.start > 0 && !snapshot {
 		return errNoBeginning
 	}
@@ -131,14 +129,9 @@ func (r *replaying) end(rec metarecord.Record) error {
 		r.size, r.snapshot = r.bytes, r.bytes
 	}
 	for _, rec := range waiting {
-		if err := r.img.apply(rec); err != nil {
+		if err := r.img.Apply(rec); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func isSnapshot(rec metarecord.Record) bool {
-	n, ok := rec.(*metarecord.NoOp)
-	return ok && n.Snapshot
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/stratalog/strata/internal/metarecord"
@@ -71,32 +70,6 @@ func (c *Cluster) compact(state []metarecord.Record) (version int64, out *fencin
 	return version, out, err
 }
 
-// snapshot returns the records that make the image out of nothing. Of the removed topics only those
-// of kept are in it.
-func (m *image) snapshot(kept map[topic.ID]string) []metarecord.Record {
-	recs := []metarecord.Record{&metarecord.NoOp{Snapshot: true}}
-	recs = append(recs, m.featureLevels()...)
-	for id, name := range kept {
-		recs = append(recs, &metarecord.Topic{Name: name, ID: id}, &metarecord.RemoveTopic{ID: id})
-	}
-	recs = append(recs, m.registrations()...)
-	if m.nextProducerID > 0 {
-		recs = append(recs, &metarecord.ProducerIDs{BrokerID: m.producerIDBroker, BrokerEpoch: -1, Next: m.nextProducerID})
-	}
-	for _, name := range slices.Sorted(maps.Keys(m.brokers)) {
-		recs = append(recs, configRecords(metarecord.ResourceBroker, name, nil, m.brokers[name])...)
-	}
-	for _, name := range slices.Sorted(maps.Keys(m.topics)) {
-		t := m.topics[name]
-		recs = append(recs, &metarecord.Topic{Name: t.name, ID: t.id})
-		recs = append(recs, configRecords(metarecord.ResourceTopic, t.name, nil, t.config)...)
-		for i, p := range t.partitions {
-			recs = append(recs, p.record(i, t.id))
-		}
-	}
-	return recs
-}
-
 // remains returns those of the removed topics that may have a directory still: only for them
 // somebody must know that they were removed. What a broker has that does not serve nobody can tell:
 // as long as there is one, all are kept.
@@ -146,12 +119,12 @@ func (c *Cluster) compactMetadata() {
 		return
 	}
 	c.mu.RLock()
-	removed := maps.Clone(c.image.removed)
+	removed := maps.Clone(c.image.Removed)
 	c.mu.RUnlock()
 	kept, err := c.remains(removed)
 	if err == nil {
 		c.mu.RLock()
-		state := c.image.snapshot(kept)
+		state := c.image.Snapshot(kept)
 		c.mu.RUnlock()
 		err = c.installSnapshot(state)
 	}
@@ -180,7 +153,7 @@ func (c *Cluster) installSnapshot(state []metarecord.Record) error {
 func (c *Cluster) restate(state []metarecord.Record, version int64) {
 	c.mu.Lock()
 	for _, rec := range state {
-		if err := c.image.apply(rec); err != nil {
+		if err := c.image.Apply(rec); err != nil {
 			// It was made from the image: our own fault.
 			panic(fmt.Sprintf("replication: snapshot does not apply: %v", err))
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -60,7 +61,7 @@ func TestMetadataLogStaysShortWhateverIsDone(t *testing.T) {
 	c = openWith(t, cfg)
 	require.Equal(t, want, state(t, c))
 	require.Positive(t, c.meta.own().StartOffset())
-	require.Less(t, len(c.image.removed), 100, "only those of after the last snapshot")
+	require.Less(t, len(c.image.Removed), 100, "only those of after the last snapshot")
 	require.Equal(t, "2000", c.BrokerConfig(AllBrokers)["log.retention.ms"])
 	require.Equal(t, []string{"x"}, values(t, c, at("stays", 0)))
 	next, _, err := c.InitProducerID(t.Context())
@@ -90,17 +91,17 @@ func TestSnapshotMakesTheSameImage(t *testing.T) {
 		default:
 			change := &metarecord.PartitionChange{TopicID: topicID(c, name), Leader: int32(rnd.IntN(2)), Recovery: -1}
 			if _, ok := c.TopicID(name); ok {
-				require.NoError(t, c.change(t.Context(), func(*image) ([]metarecord.Record, error) { return []metarecord.Record{change}, nil }))
+				require.NoError(t, c.change(t.Context(), func(*image.Image) ([]metarecord.Record, error) { return []metarecord.Record{change}, nil }))
 			}
 		}
 	}
-	again := newImage()
-	for _, rec := range c.image.snapshot(c.image.removed) {
+	again := image.New()
+	for _, rec := range c.image.Snapshot(c.image.Removed) {
 		rec, err := metarecord.Parse(metarecord.Append(nil, rec))
 		require.NoError(t, err)
-		require.NoError(t, again.apply(rec))
+		require.NoError(t, again.Apply(rec))
 	}
-	again.publish(c.image.version)
+	again.Publish(c.image.Version)
 	require.Equal(t, c.image, again, "seed %d", seed)
 }
 
@@ -147,7 +148,7 @@ func TestSnapshotRemembersTopicsWhoseDirectoriesAreStillThere(t *testing.T) {
 	require.Equal(t, []string{"orders-0"}, partitionDirs(t, fsys))
 	again := open(t, fsys)
 	require.Positive(t, again.meta.own().StartOffset())
-	require.Len(t, again.image.removed, 1)
+	require.Len(t, again.image.Removed, 1)
 	require.Empty(t, partitionDirs(t, fsys))
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -137,19 +138,19 @@ func (n *node) offline(r *replica, err error) {
 }
 
 // reconfigure gives the partitions of a topic their new settings.
-func (n *node) reconfigure(t *topicImage) error {
+func (n *node) reconfigure(t *image.Topic) error {
 	if n.ended() != nil {
 		return nil
 	}
 	var errs []error
-	for i := range t.partitions {
-		tp := record.TopicPartition{Topic: t.name, Partition: int32(i)}
+	for i := range t.Partitions {
+		tp := record.TopicPartition{Topic: t.Name, Partition: int32(i)}
 		r := n.replica(tp)
-		if r == nil || r.id != t.id {
+		if r == nil || r.id != t.ID {
 			continue
 		}
 		p := r.awaitOpening()
-		if a, ok := n.metadata.assignment(tp, t.id); ok && p != nil {
+		if a, ok := n.metadata.assignment(tp, t.ID); ok && p != nil {
 			errs = append(errs, p.Reconfigure(n.config(r, a)))
 		}
 	}
@@ -158,22 +159,22 @@ func (n *node) reconfigure(t *topicImage) error {
 
 // remove closes the replicas of a deleted topic and puts their directories aside, to be deleted
 // when the delay is over.
-func (n *node) remove(t *topicImage) error {
+func (n *node) remove(t *image.Topic) error {
 	if n.ended() != nil { // its directories go when it is back
 		return nil
 	}
 	var mine []*replica
 	n.mu.Lock()
-	for i := range t.partitions {
-		tp := record.TopicPartition{Topic: t.name, Partition: int32(i)}
-		if r := n.replicas[tp]; r != nil && r.id == t.id {
+	for i := range t.Partitions {
+		tp := record.TopicPartition{Topic: t.Name, Partition: int32(i)}
+		if r := n.replicas[tp]; r != nil && r.id == t.ID {
 			mine = append(mine, r)
 			delete(n.replicas, tp)
 		}
 	}
 	n.mu.Unlock()
 	return forEach(mine, func(_ int, r *replica) error {
-		if p := r.retire(unknownPartition(t.name, r.tp.Partition)); p != nil {
+		if p := r.retire(unknownPartition(t.Name, r.tp.Partition)); p != nil {
 			// Not p.Remove: the directory must be gone at once, not file by file, or what a crash
 			// leaves of it could not be told from a stray. What a failed Close did not save is to
 			// be deleted anyway.

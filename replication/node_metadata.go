@@ -7,6 +7,7 @@ import (
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -23,10 +24,10 @@ type assignment struct {
 }
 
 // topicOf returns the topic of a partition, nil if the partition is not there, or no longer.
-func (m nodeMetadata) topicOf(tp record.TopicPartition, id topic.ID) *topicImage {
+func (m nodeMetadata) topicOf(tp record.TopicPartition, id topic.ID) *image.Topic {
 	m.c.mu.RLock()
 	defer m.c.mu.RUnlock()
-	if t := m.c.image.byID[id]; t != nil && int(tp.Partition) < len(t.partitions) {
+	if t := m.c.image.ByID[id]; t != nil && int(tp.Partition) < len(t.Partitions) {
 		return t
 	}
 	return nil
@@ -39,7 +40,7 @@ func (m nodeMetadata) assignment(tp record.TopicPartition, id topic.ID) (a assig
 	if t == nil {
 		return a, false
 	}
-	return assignment{settings: m.settings(t), leaderEpoch: t.partitions[tp.Partition].leaderEpoch}, true
+	return assignment{settings: m.settings(t), leaderEpoch: t.Partitions[tp.Partition].LeaderEpoch}, true
 }
 
 // leaderEpoch is assignment for those who do not need the settings, which have to be read.
@@ -48,27 +49,27 @@ func (m nodeMetadata) leaderEpoch(tp record.TopicPartition, id topic.ID) (epoch 
 	if t == nil {
 		return 0, false
 	}
-	return t.partitions[tp.Partition].leaderEpoch, true
+	return t.Partitions[tp.Partition].LeaderEpoch, true
 }
 
 // assigned reports whether the broker has a replica of a partition.
 func (m nodeMetadata) assigned(tp record.TopicPartition, id topic.ID) bool {
 	m.c.mu.RLock()
 	defer m.c.mu.RUnlock()
-	t := m.c.image.topics[tp.Topic]
-	return t != nil && t.id == id && int(tp.Partition) < len(t.partitions) &&
-		slices.Contains(t.partitions[tp.Partition].replicas, m.broker)
+	t := m.c.image.Topics[tp.Topic]
+	return t != nil && t.ID == id && int(tp.Partition) < len(t.Partitions) &&
+		slices.Contains(t.Partitions[tp.Partition].Replicas, m.broker)
 }
 
 // settings are the effective settings of a topic on the broker. What is in the log was checked when
 // it was written; keys that only a later version refuses are left out with a warning.
-func (m nodeMetadata) settings(t *topicImage) topic.Settings {
+func (m nodeMetadata) settings(t *image.Topic) topic.Settings {
 	defaults := m.defaults()
-	s, err := topic.Parse(t.config, defaults)
+	s, err := topic.Parse(t.Config, defaults)
 	if err == nil {
 		return s
 	}
-	m.c.logger.Warn("topic configuration is not valid, defaults are used", slog.String("topic", t.name), slog.Any("err", err))
+	m.c.logger.Warn("topic configuration is not valid, defaults are used", slog.String("topic", t.Name), slog.Any("err", err))
 	s, _ = topic.Parse(nil, defaults)
 	return s
 }
@@ -78,7 +79,7 @@ func (m nodeMetadata) settings(t *topicImage) topic.Settings {
 func (m nodeMetadata) defaults() map[string]string {
 	m.c.mu.RLock()
 	defer m.c.mu.RUnlock()
-	return m.c.defaultsWith(m.c.image.brokers, m.broker)
+	return m.c.defaultsWith(m.c.image.BrokerConfigs, m.broker)
 }
 
 // deleteDelay is the broker's own file.delete.delay.ms: that of a deleted topic went with it, as in
@@ -92,5 +93,5 @@ func (m nodeMetadata) deleteDelay() time.Duration {
 func (m nodeMetadata) wasRemoved(id topic.ID) bool {
 	m.c.mu.RLock()
 	defer m.c.mu.RUnlock()
-	return m.c.image.removed[id] != ""
+	return m.c.image.Removed[id] != ""
 }

@@ -52,7 +52,7 @@ func (c *Cluster) listOffset(tp record.TopicPartition, spec partition.OffsetSpec
 	_, meta, err := c.find(tp)
 	res := partition.OffsetResult{Offset: -1, TimestampMs: -1, LeaderEpoch: -1}
 	if spec == partition.Earliest || spec == partition.Latest {
-		res.Offset, res.LeaderEpoch = 0, meta.leaderEpoch
+		res.Offset, res.LeaderEpoch = 0, meta.LeaderEpoch
 	}
 	return res, err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -57,8 +58,8 @@ func (c *Cluster) open() error {
 	if err := c.openMetadata(claims, ids); err != nil {
 		return err
 	}
-	c.version.Store(c.image.version)
-	c.ids.next, c.ids.end = c.image.nextProducerID, c.image.nextProducerID
+	c.version.Store(c.image.Version)
+	c.ids.next, c.ids.end = c.image.NextProducerID, c.image.NextProducerID
 	if err := c.takeOver(); err != nil {
 		return err
 	}
@@ -156,12 +157,12 @@ func (c *Cluster) newNode(l location, dir *log.Directory) *node {
 // brokers that are new.
 func (c *Cluster) meet(claims []claim) error {
 	for _, n := range c.nodes {
-		if m, known := c.image.members[n.id]; known && m.directory != n.directory {
+		if m, known := c.image.Members[n.id]; known && m.Directory != n.directory {
 			return otherDirectory(n, m)
 		}
 	}
 	for _, cl := range claims {
-		_, known := c.image.members[cl.id]
+		_, known := c.image.Members[cl.id]
 		switch {
 		case c.nodes[cl.id] != nil, c.failures[cl.id] != nil:
 		case known:
@@ -176,14 +177,14 @@ func (c *Cluster) meet(claims []claim) error {
 }
 
 // otherDirectory is the error of a directory that is another one than the member had.
-func otherDirectory(n *node, m member) error {
-	return directoryError(n.root, ErrForeign, fmt.Errorf("broker %d had directory.id %v, this is %v", n.id, topic.ID(m.directory), n.directory))
+func otherDirectory(n *node, m image.Member) error {
+	return directoryError(n.root, ErrForeign, fmt.Errorf("broker %d had directory.id %v, this is %v", n.id, topic.ID(m.Directory), n.directory))
 }
 
 // takeOver makes the metadata say which brokers serve.
 func (c *Cluster) takeOver() error {
 	c.noteController()
-	var up []arrival
+	var up []image.Arrival
 	var others []*node
 	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
 		if n := c.nodes[id]; c.meta.copies[id] != nil {
@@ -192,7 +193,7 @@ func (c *Cluster) takeOver() error {
 			others = append(others, n)
 		}
 	}
-	err := c.perform(func(img *image) ([]metarecord.Record, error) { return img.takeOver(up), nil }, nil)
+	err := c.perform(func(img *image.Image) ([]metarecord.Record, error) { return img.TakeOver(up), nil }, nil)
 	for _, n := range others {
 		if err != nil {
 			break
@@ -218,8 +219,8 @@ func (c *Cluster) takeOver() error {
 }
 
 // arrival is what the controller is told of a broker that starts.
-func (n *node) arrival() arrival {
-	return arrival{id: n.id, incarnation: n.incarnation, directory: n.directory, rack: n.rack}
+func (n *node) arrival() image.Arrival {
+	return image.Arrival{ID: n.id, Incarnation: n.incarnation, Directory: n.directory, Rack: n.rack}
 }
 
 // load opens the partitions of all brokers, and lets them lead. Those that may have lost records
@@ -276,11 +277,11 @@ func (c *Cluster) electAgain(all []*loaded) error {
 	var recs []metarecord.Record
 	for _, l := range all {
 		if l.mayHaveLost() {
-			recs = append(recs, &metarecord.PartitionChange{Partition: l.r.tp.Partition, TopicID: l.r.id, Leader: l.r.node.id, Recovery: -1})
+			recs = append(recs, image.BeginEpoch(l.r.id, l.r.tp.Partition, l.r.node.id))
 		}
 	}
-	for chunk := range slices.Chunk(recs, maxNewPartitions) {
-		err := c.perform(func(*image) ([]metarecord.Record, error) { return chunk, nil }, nil)
+	for chunk := range slices.Chunk(recs, image.MaxNewPartitions) {
+		err := c.perform(func(*image.Image) ([]metarecord.Record, error) { return chunk, nil }, nil)
 		if err != nil {
 			return err
 		}

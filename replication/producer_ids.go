@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/replication/internal/image"
 )
 
 // producerIDBlock is how many producer ids one record of the metadata log reserves. Kafka:
@@ -57,13 +58,13 @@ func (c *Cluster) InitProducerID(ctx context.Context) (id int64, epoch int16, er
 // reserveProducerIDs makes sure that there are ids, unless someone else did meanwhile. The block
 // becomes available only when it is on stable storage.
 func (c *Cluster) reserveProducerIDs(ctx context.Context) error {
-	return c.changeThen(ctx, func(img *image) ([]metarecord.Record, error) {
+	return c.changeThen(ctx, func(img *image.Image) ([]metarecord.Record, error) {
 		c.ids.mu.Lock()
 		defer c.ids.mu.Unlock()
 		if c.ids.next < c.ids.end {
 			return nil, nil
 		}
-		return []metarecord.Record{&metarecord.ProducerIDs{BrokerID: c.Controller(), BrokerEpoch: -1, Next: img.nextProducerID + producerIDBlock}}, nil
+		return img.ReserveProducerIDs(c.Controller(), producerIDBlock), nil
 	}, func(recs []metarecord.Record) {
 		c.ids.add(recs[0].(*metarecord.ProducerIDs).Next - producerIDBlock)
 	})

@@ -29,16 +29,16 @@ func (c *Cluster) Status(topic string, p int32) Status {
 		return Status{Leader: -1, LeaderEpoch: -1, PartitionEpoch: -1, Err: err}
 	}
 	s := Status{
-		Leader: meta.leader, LeaderEpoch: meta.leaderEpoch, PartitionEpoch: meta.partitionEpoch,
-		Replicas: slices.Clone(meta.replicas), ISR: slices.Clone(meta.isr), Ends: map[int32]int64{},
+		Leader: meta.Leader, LeaderEpoch: meta.LeaderEpoch, PartitionEpoch: meta.PartitionEpoch,
+		Replicas: slices.Clone(meta.Replicas), ISR: slices.Clone(meta.ISR), Ends: map[int32]int64{},
 	}
-	for _, id := range meta.replicas {
-		r, err := c.replicaOf(tp, t.id, id)
+	for _, id := range meta.Replicas {
+		r, err := c.replicaOf(tp, t.ID, id)
 		var part *partition.Partition
 		if r != nil {
 			part, err = r.state()
 		}
-		if id == meta.leader || meta.leader < 0 {
+		if id == meta.Leader || meta.Leader < 0 {
 			s.Err = err
 		}
 		if part == nil {
@@ -49,7 +49,7 @@ func (c *Cluster) Status(topic string, p int32) Status {
 		}
 		st := part.Stats()
 		s.Ends[id] = st.LogEndOffset
-		if id == meta.leader {
+		if id == meta.Leader {
 			s.LogStartOffset, s.HighWatermark, s.LogEndOffset = st.LogStartOffset, st.HighWatermark, st.LogEndOffset
 		}
 	}
@@ -75,7 +75,7 @@ type Stats struct {
 func (c *Cluster) Stats() Stats {
 	c.mu.RLock()
 	s := Stats{
-		MetadataVersion: c.image.version, Topics: len(c.image.topics), Partitions: c.image.partitions, MetadataWaits: c.waiters.Len(),
+		MetadataVersion: c.image.Version, Topics: len(c.image.Topics), Partitions: c.image.Partitions, MetadataWaits: c.waiters.Len(),
 	}
 	c.mu.RUnlock()
 	s.ControllerEpoch = c.controllerEpoch.Load()

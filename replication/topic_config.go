@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -91,24 +92,15 @@ type topicAlteration struct {
 	settings topic.Settings
 }
 
-func (a *topicAlteration) decide(img *image) ([]metarecord.Record, error) {
-	t := img.topics[a.name]
-	if t == nil {
-		return nil, img.unknownTopic(a.name)
-	}
-	if len(t.partitions) > 0 {
-		a.factor = len(t.partitions[0].replicas)
-	}
-	config := maps.Clone(t.config)
+func (a *topicAlteration) decide(img *image.Image) ([]metarecord.Record, error) {
 	defaults := a.c.defaultsOf(img)
-	err := a.edit(config, defaults)
-	if err != nil {
-		return nil, err
-	}
-	if a.settings, err = topic.Parse(config, defaults); err != nil {
-		return nil, err
-	}
-	return configRecords(metarecord.ResourceTopic, a.name, t.config, config), nil
+	return img.AlterTopic(a.name, func(config map[string]string, factor int) (err error) {
+		a.factor = factor
+		if err = a.edit(config, defaults); err == nil {
+			a.settings, err = topic.Parse(config, defaults)
+		}
+		return err
+	})
 }
 
 // apply changes config in place.
@@ -153,21 +145,4 @@ func (ch ConfigChange) changeList(current string) string {
 		}
 	}
 	return strings.Join(list, ",")
-}
-
-// configRecords returns the records that turn one configuration of a resource into another.
-func configRecords(kind int8, name string, from, to map[string]string) []metarecord.Record {
-	var recs []metarecord.Record
-	for _, k := range slices.Sorted(maps.Keys(from)) {
-		if _, stays := to[k]; !stays {
-			recs = append(recs, &metarecord.Config{ResourceType: kind, ResourceName: name, Name: k})
-		}
-	}
-	for _, k := range slices.Sorted(maps.Keys(to)) {
-		if v, had := from[k]; !had || v != to[k] {
-			v := to[k]
-			recs = append(recs, &metarecord.Config{ResourceType: kind, ResourceName: name, Name: k, Value: &v})
-		}
-	}
-	return recs
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -25,43 +26,14 @@ func (c *Cluster) AddPartitions(ctx context.Context, name string, total int, ass
 }
 
 func (c *Cluster) addPartitions(name string, total int, assignment [][]int32) decision {
-	return func(img *image) ([]metarecord.Record, error) {
-		t := img.topics[name]
-		if t == nil {
-			return nil, img.unknownTopic(name)
-		}
-		have := len(t.partitions)
-		switch {
-		case total <= have:
-			return nil, fmt.Errorf("%w: %d, it has %d", ErrInvalidPartitions, total, have)
-		case total-have > maxNewPartitions:
-			return nil, fmt.Errorf("%w: %d new partitions, at most %d are created at once", ErrPolicyViolation, total-have, maxNewPartitions)
-		}
-		if err := c.room(img, total-have); err != nil {
-			return nil, err
-		}
-		factor := c.cfg.Defaults.ReplicationFactor
-		if have > 0 {
-			factor = len(t.partitions[0].replicas)
-		}
-		turn := img.partitions
-		if have > 0 {
-			turn = img.turnAfter(t.partitions[have-1])
-		}
-		replicas, err := img.assign(placing{turn: turn, partitions: total - have, factor: factor, assignment: assignment})
-		if err != nil {
-			return nil, err
-		}
-		return img.appendPartitions(nil, t.id, have, replicas), nil
+	return func(img *image.Image) ([]metarecord.Record, error) {
+		return img.AddPartitions(image.Growth{Topic: name, Total: total, Assignment: assignment}, c.limits())
 	}
 }
 
-// room refuses more partitions than the cluster may have.
-func (c *Cluster) room(img *image, more int) error {
-	if img.partitions+more > c.cfg.MaxPartitions {
-		return fmt.Errorf("%w: the cluster would have %d partitions, at most %d are allowed", ErrPolicyViolation, img.partitions+more, c.cfg.MaxPartitions)
-	}
-	return nil
+// limits are what the cluster was opened with.
+func (c *Cluster) limits() image.Limits {
+	return image.Limits{Partitions: c.cfg.MaxPartitions, Factor: c.cfg.Defaults.ReplicationFactor}
 }
 
 // DeleteTopic deletes a topic with all its records, for good when it returns nil. Its directories
@@ -69,16 +41,7 @@ func (c *Cluster) room(img *image, more int) error {
 // next open. Whoever reads or writes it gets ErrUnknownTopic, or partition.ErrClosed if caught in
 // the middle. Errors: ErrUnknownTopic, ErrPolicyViolation for an internal topic, ErrClosed, ctx's.
 func (c *Cluster) DeleteTopic(ctx context.Context, name string) error {
-	err := c.change(ctx, func(img *image) ([]metarecord.Record, error) {
-		t := img.topics[name]
-		switch {
-		case t == nil:
-			return nil, img.unknownTopic(name)
-		case topic.IsInternal(name):
-			return nil, fmt.Errorf("%w: it holds the state of a coordinator", ErrPolicyViolation)
-		}
-		return []metarecord.Record{&metarecord.RemoveTopic{ID: t.id}}, nil
-	})
+	err := c.change(ctx, func(img *image.Image) ([]metarecord.Record, error) { return img.DeleteTopic(name) })
 	if err != nil {
 		return fmt.Errorf("delete topic %q: %w", name, err)
 	}
@@ -95,9 +58,9 @@ func (c *Cluster) Topics(ctx context.Context) ([]topic.Info, error) {
 		c.mu.RUnlock()
 		return nil, ErrClosed
 	}
-	ts := slices.Collect(maps.Values(c.image.topics))
+	ts := slices.Collect(maps.Values(c.image.Topics))
 	c.mu.RUnlock()
-	slices.SortFunc(ts, func(a, b *topicImage) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(ts, func(a, b *image.Topic) int { return strings.Compare(a.Name, b.Name) })
 	infos := make([]topic.Info, len(ts))
 	for i, t := range ts {
 		infos[i] = c.info(t)
@@ -111,10 +74,10 @@ func (c *Cluster) Topic(ctx context.Context, name string) (topic.Info, error) {
 		return topic.Info{}, err
 	}
 	c.mu.RLock()
-	t, closed := c.image.topics[name], c.closed
+	t, closed := c.image.Topics[name], c.closed
 	var unknown error
 	if t == nil && !closed {
-		unknown = c.image.unknownTopic(name)
+		unknown = unknownTopic(c.image, name)
 	}
 	c.mu.RUnlock()
 	switch {
@@ -126,12 +89,12 @@ func (c *Cluster) Topic(ctx context.Context, name string) (topic.Info, error) {
 	return c.info(t), nil
 }
 
-func (c *Cluster) info(t *topicImage) topic.Info {
+func (c *Cluster) info(t *image.Topic) topic.Info {
 	s := c.settings(t)
-	info := topic.Info{Name: t.name, ID: t.id, Internal: topic.IsInternal(t.name), Settings: s, Partitions: make([]topic.PartitionInfo, len(t.partitions))}
-	for i, p := range t.partitions {
-		pi := topic.PartitionInfo{Partition: int32(i), Leader: p.leader, LeaderEpoch: p.leaderEpoch, Replicas: slices.Clone(p.replicas), ISR: slices.Clone(p.isr)}
-		r, err := c.replicaOf(record.TopicPartition{Topic: t.name, Partition: int32(i)}, t.id, p.leader)
+	info := topic.Info{Name: t.Name, ID: t.ID, Internal: topic.IsInternal(t.Name), Settings: s, Partitions: make([]topic.PartitionInfo, len(t.Partitions))}
+	for i, p := range t.Partitions {
+		pi := topic.PartitionInfo{Partition: int32(i), Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, Replicas: slices.Clone(p.Replicas), ISR: slices.Clone(p.ISR)}
+		r, err := c.replicaOf(record.TopicPartition{Topic: t.Name, Partition: int32(i)}, t.ID, p.Leader)
 		pi.Err = err
 		if r != nil {
 			part, err := r.state()

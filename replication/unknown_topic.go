@@ -1,9 +1,11 @@
 package replication
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -27,9 +29,22 @@ func (e *UnknownTopicError) Error() string {
 func (e *UnknownTopicError) Unwrap() error { return ErrUnknownTopic }
 
 // unknownTopic returns the error for a name that m has no topic of.
-func (m *image) unknownTopic(name string) error {
+func unknownTopic(m *image.Image, name string) error {
 	s := nearestSearch{budget: nearestBudget}
 	return &UnknownTopicError{Topic: name, Nearest: s.nearest(m, name)}
+}
+
+// refusal is an error of package image as this package's callers know it.
+func refusal(img *image.Image, err error) error {
+	var unknown *image.UnknownTopicError
+	var policy *image.PolicyError
+	switch {
+	case errors.As(err, &unknown):
+		return unknownTopic(img, unknown.Topic)
+	case errors.As(err, &policy):
+		return fmt.Errorf("%w: %s", ErrPolicyViolation, policy.Reason)
+	}
+	return err
 }
 
 // nearestBudget bounds one search, in cells of the table of edit distances: below a millisecond. A
@@ -46,13 +61,13 @@ type nearestSearch struct {
 
 // nearest returns the topic of m whose name is nearest to name, the first by name of several; ""
 // for none.
-func (s *nearestSearch) nearest(m *image, name string) string {
+func (s *nearestSearch) nearest(m *image.Image, name string) string {
 	if topic.ValidateName(name) != nil {
 		return ""
 	}
 	wanted := strings.ToLower(name)
 	limit, best := typingErrors(len(name)), ""
-	for candidate := range m.topics {
+	for candidate := range m.Topics {
 		if s.budget <= 0 {
 			break
 		}

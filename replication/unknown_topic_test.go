@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -61,10 +62,10 @@ func TestUnknownTopicErrorNamesTheNearestTopic(t *testing.T) {
 }
 
 func TestSearchForTheNearestTopicIsBounded(t *testing.T) {
-	img := newImage()
+	img := image.New()
 	for i := range 30_000 { // names that are as alike as can be
 		name := strings.Repeat("a", 230) + fmt.Sprintf("%019d", i)
-		img.topics[name] = &topicImage{name: name}
+		img.Topics[name] = &image.Topic{Name: name}
 	}
 	wanted := strings.Repeat("a", 230) + "xxxxxxxxxxxxxxxxxxx"
 	oneName := 1 + len(wanted)/8 + len(wanted)*(2*typingErrors(len(wanted))+1)

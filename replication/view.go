@@ -73,10 +73,10 @@ func (v View) Written(tp record.TopicPartition) (bool, error) { return v.c.isWri
 // ErrUnknownTopic, ErrClosed. It does not block.
 func (v View) TopicSettings(name string) (topic.Settings, error) {
 	v.c.mu.RLock()
-	t, closed := v.c.image.topics[name], v.c.closed
+	t, closed := v.c.image.Topics[name], v.c.closed
 	var unknown error
 	if t == nil {
-		unknown = v.c.image.unknownTopic(name)
+		unknown = unknownTopic(v.c.image, name)
 	}
 	v.c.mu.RUnlock()
 	switch {

@@ -1,4 +1,4 @@
-package replication
+package image
 
 import (
 	"testing"
@@ -9,10 +9,10 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-func applyAll(t *testing.T, m *image, recs ...metarecord.Record) {
+func applyAll(t *testing.T, m *Image, recs ...metarecord.Record) {
 	t.Helper()
 	for _, rec := range recs {
-		require.NoError(t, m.apply(rec))
+		require.NoError(t, m.Apply(rec))
 	}
 }
 
@@ -21,36 +21,36 @@ func set(name, key, value string) *metarecord.Config {
 }
 
 func TestPublishedTopicsNeverChange(t *testing.T) {
-	m := newImage()
+	m := New()
 	id := topic.NewID()
 	applyAll(t, m, &metarecord.Topic{Name: "a", ID: id}, set("a", "k", "1"), &metarecord.Partition{TopicID: id, Replicas: []int32{1}, ISR: []int32{1}, Leader: 1})
-	m.publish(3)
-	old := m.topics["a"]
+	m.Publish(3)
+	old := m.Topics["a"]
 	applyAll(t, m, set("a", "k", "2"), &metarecord.Partition{Partition: 1, TopicID: id, Leader: 1},
 		&metarecord.PartitionChange{TopicID: id, Leader: -1, ISR: []int32{}, Replicas: []int32{2}, Recovery: -1})
-	m.publish(6)
-	require.Equal(t, &topicImage{name: "a", id: id, config: map[string]string{"k": "1"},
-		partitions: []partitionImage{{replicas: []int32{1}, isr: []int32{1}, leader: 1}}}, old)
-	require.Equal(t, &topicImage{name: "a", id: id, config: map[string]string{"k": "2"},
-		partitions: []partitionImage{{replicas: []int32{2}, isr: nil, leader: -1, leaderEpoch: 1, partitionEpoch: 1}, {leader: 1}}}, m.topics["a"])
-	require.Equal(t, int64(6), m.version)
-	require.Equal(t, 2, m.partitions)
+	m.Publish(6)
+	require.Equal(t, &Topic{Name: "a", ID: id, Config: map[string]string{"k": "1"},
+		Partitions: []Partition{{Replicas: []int32{1}, ISR: []int32{1}, Leader: 1}}}, old)
+	require.Equal(t, &Topic{Name: "a", ID: id, Config: map[string]string{"k": "2"},
+		Partitions: []Partition{{Replicas: []int32{2}, ISR: nil, Leader: -1, LeaderEpoch: 1, PartitionEpoch: 1}, {Leader: 1}}}, m.Topics["a"])
+	require.Equal(t, int64(6), m.Version)
+	require.Equal(t, 2, m.Partitions)
 }
 
 func TestLeaderEpochGrowsOnlyWithTheLeader(t *testing.T) {
-	m := newImage()
+	m := New()
 	id := topic.NewID()
 	applyAll(t, m, &metarecord.Topic{Name: "a", ID: id}, &metarecord.Partition{TopicID: id, Replicas: []int32{1, 2}, ISR: []int32{1, 2}, Leader: 1},
 		&metarecord.PartitionChange{TopicID: id, Leader: metarecord.NoChange, ISR: []int32{1}, Recovery: -1},
 		&metarecord.PartitionChange{TopicID: id, Leader: 2, Recovery: -1})
-	p := m.topics["a"].partitions[0]
-	require.Equal(t, int32(1), p.leaderEpoch)
-	require.Equal(t, int32(2), p.partitionEpoch)
-	require.Equal(t, []int32{1}, p.isr)
+	p := m.Topics["a"].Partitions[0]
+	require.Equal(t, int32(1), p.LeaderEpoch)
+	require.Equal(t, int32(2), p.PartitionEpoch)
+	require.Equal(t, []int32{1}, p.ISR)
 }
 
 func TestRecordsThatDoNotFitAreRefused(t *testing.T) {
-	m := newImage()
+	m := New()
 	id, gone := topic.NewID(), topic.NewID()
 	applyAll(t, m, &metarecord.Topic{Name: "a", ID: id}, &metarecord.Topic{Name: "gone", ID: gone}, &metarecord.RemoveTopic{ID: gone}, &metarecord.NoOp{},
 		&metarecord.ProducerIDs{Next: 2000})
@@ -67,11 +67,11 @@ func TestRecordsThatDoNotFitAreRefused(t *testing.T) {
 		"config of a group":    &metarecord.Config{ResourceType: 32, ResourceName: "g"},
 		"ids go back":          &metarecord.ProducerIDs{Next: 1000},
 	} {
-		require.Error(t, m.apply(rec), name)
+		require.Error(t, m.Apply(rec), name)
 	}
-	require.Equal(t, "gone", m.removed[gone])
-	require.Empty(t, m.topics["a"].partitions)
-	require.Equal(t, int64(2000), m.nextProducerID)
+	require.Equal(t, "gone", m.Removed[gone])
+	require.Empty(t, m.Topics["a"].Partitions)
+	require.Equal(t, int64(2000), m.NextProducerID)
 }
 
 func TestReplicasAreSpreadEvenly(t *testing.T) {
@@ -90,15 +90,15 @@ func TestPartitionKeepsAllThatItsRecordsSay(t *testing.T) {
 		EligibleLeaders: []int32{2}, LastKnownLeader: []int32{1},
 	}
 	said := func(recs ...metarecord.Record) *metarecord.Partition {
-		m := newImage()
+		m := New()
 		applyAll(t, m, &metarecord.Topic{Name: "a", ID: id})
 		applyAll(t, m, recs...)
-		m.publish(1)
-		again := newImage()
-		applyAll(t, again, m.snapshot(nil)...)
-		again.publish(1)
+		m.Publish(1)
+		again := New()
+		applyAll(t, again, m.Snapshot(nil)...)
+		again.Publish(1)
 		require.Equal(t, m, again)
-		return m.topics["a"].partitions[0].record(0, id).(*metarecord.Partition)
+		return m.Topics["a"].Partitions[0].record(0, id).(*metarecord.Partition)
 	}
 	require.Equal(t, full, said(full))
 	plain := &metarecord.Partition{TopicID: id, Replicas: []int32{1, 2}, ISR: []int32{1, 2}, Leader: 2, LeaderEpoch: 3}
@@ -111,15 +111,15 @@ func TestPartitionKeepsAllThatItsRecordsSay(t *testing.T) {
 		EligibleLeaders: []int32{}, LastKnownLeader: []int32{}, Directories: []metarecord.ID{}})
 	require.Equal(t, &metarecord.Partition{TopicID: id, Replicas: []int32{1, 2}, ISR: []int32{1}, Leader: 1, LeaderEpoch: 4, PartitionEpoch: 10}, emptied)
 
-	m := newImage()
+	m := New()
 	applyAll(t, m, &metarecord.Topic{Name: "a", ID: id})
-	require.Error(t, m.apply(&metarecord.Partition{TopicID: id, Replicas: []int32{1, 2}, Directories: []metarecord.ID{one}}))
+	require.Error(t, m.Apply(&metarecord.Partition{TopicID: id, Replicas: []int32{1, 2}, Directories: []metarecord.ID{one}}))
 	applyAll(t, m, full)
 	for _, bad := range []*metarecord.PartitionChange{
 		{TopicID: id, Leader: metarecord.NoChange, Recovery: -1, Directories: []metarecord.ID{one}},
 		{TopicID: id, Leader: metarecord.NoChange, Recovery: -1, Replicas: []int32{1}, Directories: []metarecord.ID{one, two}},
 	} {
-		require.Error(t, m.apply(bad))
+		require.Error(t, m.Apply(bad))
 	}
 }
 

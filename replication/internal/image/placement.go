@@ -1,4 +1,4 @@
-package replication
+package image
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ type placing struct {
 // assign returns the replicas of new partitions, the preferred leader first. The turn goes round
 // the brokers that serve, from one topic to the next, so that topics with few partitions do not all
 // meet on the same broker.
-func (m *image) assign(p placing) ([][]int32, error) {
+func (m *Image) assign(p placing) ([][]int32, error) {
 	if p.assignment == nil {
 		brokers := m.inTurn()
 		if p.factor > len(brokers) {
@@ -37,18 +37,18 @@ func (m *image) assign(p placing) ([][]int32, error) {
 }
 
 // assignable returns why a new partition cannot have these replicas.
-func (m *image) assignable(replicas []int32, factor int) error {
+func (m *Image) assignable(replicas []int32, factor int) error {
 	if len(replicas) != factor {
 		return fmt.Errorf("%w: %v are not %d replicas", ErrInvalidAssignment, replicas, factor)
 	}
 	for i, id := range replicas {
-		r, known := m.members[id]
+		r, known := m.Members[id]
 		switch {
 		case !known:
 			return fmt.Errorf("%w: %w: %d", ErrInvalidAssignment, ErrUnknownBroker, id)
 		case slices.Contains(replicas[:i], id):
 			return fmt.Errorf("%w: broker %d is named twice in %v", ErrInvalidAssignment, id, replicas)
-		case r.fenced || r.leaving:
+		case r.Fenced || r.Leaving:
 			return fmt.Errorf("%w: broker %d does not serve", ErrInvalidAssignment, id)
 		}
 	}
@@ -57,17 +57,18 @@ func (m *image) assignable(replicas []int32, factor int) error {
 
 // inTurn returns the brokers that serve in the order in which they get partitions: the racks
 // alternate, as far as they go.
-func (m *image) inTurn() []int32 {
+func (m *Image) inTurn() []int32 {
 	byRack := map[string][]int32{}
 	var racks []string // in the order of their first brokers
-	for _, b := range m.alive() {
-		if m.members[b.ID].leaving {
+	for _, id := range m.Serving() {
+		b := m.Members[id]
+		if b.Leaving {
 			continue
 		}
 		if byRack[b.Rack] == nil {
 			racks = append(racks, b.Rack)
 		}
-		byRack[b.Rack] = append(byRack[b.Rack], b.ID)
+		byRack[b.Rack] = append(byRack[b.Rack], id)
 	}
 	var ids []int32
 	for round := 0; len(racks) > 0; round++ {
@@ -80,8 +81,8 @@ func (m *image) inTurn() []int32 {
 }
 
 // turnAfter returns the turn after that in which a partition was placed.
-func (m *image) turnAfter(p partitionImage) int {
-	return slices.Index(m.inTurn(), p.replicas[0]) + 1 // 0 if its broker does not serve
+func (m *Image) turnAfter(p Partition) int {
+	return slices.Index(m.inTurn(), p.Replicas[0]) + 1 // 0 if its broker does not serve
 }
 
 // place assigns replicas to as many partitions: each partition's leader is the next broker in turn,

@@ -1,4 +1,4 @@
-package replication
+package image
 
 import (
 	"fmt"
@@ -17,12 +17,12 @@ const metadataVersion = "metadata.version"
 const metadataLevel int16 = 29
 
 // applyFeatureLevel refuses what this version does not know: going on would misread what follows.
-func (m *image) applyFeatureLevel(rec *metarecord.FeatureLevel) error {
+func (m *Image) applyFeatureLevel(rec *metarecord.FeatureLevel) error {
 	switch {
 	case rec.Level < 0:
 		return fmt.Errorf("feature %q at level %d", rec.Name, rec.Level)
 	case rec.Level > 0 && (rec.Name != metadataVersion || rec.Level > metadataLevel):
-		return fmt.Errorf("%w: feature %q at level %d", errLaterRecord, rec.Name, rec.Level)
+		return fmt.Errorf("%w: feature %q at level %d", ErrLaterRecord, rec.Name, rec.Level)
 	}
 	features := maps.Clone(m.features)
 	if features[rec.Name] = rec.Level; rec.Level == 0 {
@@ -33,7 +33,7 @@ func (m *image) applyFeatureLevel(rec *metarecord.FeatureLevel) error {
 }
 
 // featureLevels returns the records that make the features out of nothing.
-func (m *image) featureLevels() (recs []metarecord.Record) {
+func (m *Image) featureLevels() (recs []metarecord.Record) {
 	for _, name := range slices.Sorted(maps.Keys(m.features)) {
 		recs = append(recs, &metarecord.FeatureLevel{Name: name, Level: m.features[name]})
 	}
@@ -41,7 +41,7 @@ func (m *image) featureLevels() (recs []metarecord.Record) {
 }
 
 // upgrade returns the records that bring a log to the level that is written from now on.
-func (m *image) upgrade() (recs []metarecord.Record) {
+func (m *Image) upgrade() (recs []metarecord.Record) {
 	if m.features[metadataVersion] < metadataLevel {
 		recs = append(recs, &metarecord.FeatureLevel{Name: metadataVersion, Level: metadataLevel})
 	}

@@ -1,0 +1,241 @@
+package image
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+// A Member is what the metadata says of one broker of the cluster. Immutable once published.
+type Member struct {
+	Incarnation metarecord.ID // drawn anew whenever the broker starts
+	Epoch       int64         // grows with every incarnation; Kafka: broker epoch
+	Directory   metarecord.ID // of its meta.properties: a disk that was replaced has another
+	Rack        string
+	Fenced      bool // it does not serve; its partitions have no leader
+	Leaving     bool // it is about to be fenced: it leads nothing and gets nothing new. Kafka: in controlled shutdown
+}
+
+// applyRegisterBroker begins an incarnation of a broker.
+func (m *Image) applyRegisterBroker(rec *metarecord.RegisterBroker) error {
+	if had, ok := m.Members[rec.BrokerID]; ok && rec.BrokerEpoch <= had.Epoch {
+		return fmt.Errorf("broker %d registers with epoch %d, it had %d", rec.BrokerID, rec.BrokerEpoch, had.Epoch)
+	}
+	r := Member{Incarnation: rec.IncarnationID, Epoch: rec.BrokerEpoch, Fenced: rec.Fenced, Leaving: rec.InControlledShutdown}
+	if len(rec.Directories) > 0 {
+		r.Directory = rec.Directories[0]
+	}
+	if rec.Rack != nil {
+		r.Rack = *rec.Rack
+	}
+	m.setMember(rec.BrokerID, r)
+	return nil
+}
+
+func (m *Image) applyUnregisterBroker(rec *metarecord.UnregisterBroker) error {
+	if r, ok := m.Members[rec.BrokerID]; !ok || r.Epoch != rec.BrokerEpoch {
+		return fmt.Errorf("removal of broker %d with epoch %d, it has %d", rec.BrokerID, rec.BrokerEpoch, r.Epoch)
+	}
+	members := maps.Clone(m.Members)
+	delete(members, rec.BrokerID)
+	m.Members = members
+	return nil
+}
+
+func (m *Image) applyBrokerChange(rec *metarecord.BrokerChange) error {
+	r, ok := m.Members[rec.BrokerID]
+	if !ok || r.Epoch != rec.BrokerEpoch {
+		return fmt.Errorf("change of broker %d with epoch %d, it has %d", rec.BrokerID, rec.BrokerEpoch, r.Epoch)
+	}
+	switch rec.Fenced {
+	case metarecord.Set:
+		r.Fenced = true
+	case metarecord.Unset:
+		r.Fenced = false
+	}
+	r.Leaving = r.Leaving || rec.InControlledShutdown == metarecord.Set
+	m.setMember(rec.BrokerID, r)
+	return nil
+}
+
+// setMember replaces the map, which others read without a lock.
+func (m *Image) setMember(id int32, r Member) {
+	members := maps.Clone(m.Members)
+	members[id] = r
+	m.Members = members
+}
+
+// Serving returns the brokers that are not fenced, by id.
+func (m *Image) Serving() []int32 {
+	var ids []int32
+	for id, r := range m.Members {
+		if !r.Fenced {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Leave returns the record with which a broker begins to leave in order.
+func (m *Image) Leave(id int32) metarecord.Record {
+	return &metarecord.BrokerChange{BrokerID: id, BrokerEpoch: m.Members[id].Epoch, InControlledShutdown: metarecord.Set}
+}
+
+// Unregister returns the record with which a broker is no member any more.
+func (m *Image) Unregister(id int32) metarecord.Record {
+	return &metarecord.UnregisterBroker{BrokerID: id, BrokerEpoch: m.Members[id].Epoch}
+}
+
+// An Arrival is a broker that starts.
+type Arrival struct {
+	ID                     int32
+	Incarnation, Directory metarecord.ID
+	Rack                   string
+}
+
+// Register returns the record with which a broker serves from now on, in a new incarnation. Its
+// epoch is the offset of the record, as in Kafka: it grows, also over restarts.
+func (m *Image) Register(all ...Arrival) (recs []metarecord.Record) {
+	return m.registerAt(m.Version, all)
+}
+
+// registerAt is Register of records that begin at an offset.
+func (m *Image) registerAt(offset int64, all []Arrival) (recs []metarecord.Record) {
+	for i, a := range all {
+		rec := &metarecord.RegisterBroker{
+			BrokerID: a.ID, IncarnationID: a.Incarnation, BrokerEpoch: offset + int64(i),
+			Directories: []metarecord.ID{a.Directory},
+		}
+		if a.Rack != "" {
+			rec.Rack = &a.Rack
+		}
+		recs = append(recs, rec)
+	}
+	return recs
+}
+
+// TakeOver returns the records with which a controller begins: those brokers serve from now on, and
+// all others are fenced. A log that an older version has written is brought to the level of this one.
+func (m *Image) TakeOver(up []Arrival) []metarecord.Record {
+	recs := m.upgrade()
+	recs = append(recs, m.registerAt(m.Version+int64(len(recs)), up)...)
+	for _, id := range slices.Sorted(maps.Keys(m.Members)) {
+		serves := slices.ContainsFunc(up, func(a Arrival) bool { return a.ID == id })
+		if r := m.Members[id]; !serves && !r.Fenced {
+			recs = append(recs, &metarecord.BrokerChange{BrokerID: id, BrokerEpoch: r.Epoch, Fenced: metarecord.Set})
+		}
+	}
+	return recs
+}
+
+// Fence returns the records that fence brokers. They are written behind the records in before,
+// which the image does not contain yet.
+func (m *Image) Fence(brokers []int32, before []metarecord.Record) (recs []metarecord.Record) {
+	for _, id := range brokers {
+		rec := &metarecord.BrokerChange{BrokerID: id, BrokerEpoch: m.Members[id].Epoch, Fenced: metarecord.Set}
+		for _, b := range before {
+			if r, ok := b.(*metarecord.RegisterBroker); ok && r.BrokerID == id {
+				rec.BrokerEpoch = r.BrokerEpoch
+			}
+		}
+		recs = append(recs, rec)
+	}
+	return recs
+}
+
+// ReplicasOn returns the partitions that have a replica on a broker, by topic and number.
+func (m *Image) ReplicasOn(id int32) (tps []record.TopicPartition) {
+	for _, name := range slices.Sorted(maps.Keys(m.Topics)) {
+		for i, p := range m.Topics[name].Partitions {
+			if slices.Contains(p.Replicas, id) {
+				tps = append(tps, record.TopicPartition{Topic: name, Partition: int32(i)})
+			}
+		}
+	}
+	return tps
+}
+
+// Relead returns the records that bring the leaders of partitions in line with which brokers serve:
+// one whose leader is fenced has none from now on, one without a leader is led by the first broker
+// of its in-sync replicas that serves. They also say which directories the replicas are in, where the
+// metadata does not, or names one that was replaced. There are at most limit of them; the last call
+// returns none.
+func (m *Image) Relead(limit int) []metarecord.Record {
+	serves := map[int32]bool{-1: false}
+	for _, id := range m.Serving() {
+		serves[id] = !m.Members[id].Leaving
+	}
+	var recs []metarecord.Record
+	for _, name := range slices.Sorted(maps.Keys(m.Topics)) {
+		t := m.Topics[name]
+		for i, p := range t.Partitions {
+			leader := int32(-1)
+			if at := slices.IndexFunc(p.ISR, func(id int32) bool { return serves[id] }); at >= 0 {
+				leader = p.ISR[at]
+			}
+			if serves[p.Leader] || leader == p.Leader {
+				leader = metarecord.NoChange
+			}
+			moved := m.moved(p)
+			if leader == metarecord.NoChange && moved == nil {
+				continue
+			}
+			recs = append(recs, &metarecord.PartitionChange{Partition: int32(i), TopicID: t.ID, Leader: leader, Recovery: -1, Directories: moved})
+			if len(recs) == limit {
+				return recs
+			}
+		}
+	}
+	return recs
+}
+
+// directoriesOf returns the directories of replicas; unassigned for those of unknown brokers.
+func (m *Image) directoriesOf(replicas []int32) []metarecord.ID {
+	ids := make([]metarecord.ID, len(replicas))
+	for i, id := range replicas {
+		ids[i] = m.Members[id].Directory
+	}
+	return ids
+}
+
+// moved returns the directories of a partition's replicas, nil if they are those that it has. Of a
+// broker that is no member any more, the directory that it had stays.
+func (m *Image) moved(p Partition) []metarecord.ID {
+	ids := m.directoriesOf(p.Replicas)
+	for i := range ids {
+		if ids[i] == (metarecord.ID{}) && p.Directories != nil {
+			ids[i] = p.Directories[i]
+		}
+	}
+	if slices.Equal(ids, p.Directories) {
+		return nil
+	}
+	return ids
+}
+
+// registrations returns the records that make the members out of nothing.
+func (m *Image) registrations() []metarecord.Record {
+	var recs []metarecord.Record
+	for _, id := range slices.Sorted(maps.Keys(m.Members)) {
+		r := m.Members[id]
+		rec := &metarecord.RegisterBroker{
+			BrokerID: id, IncarnationID: r.Incarnation, BrokerEpoch: r.Epoch, Fenced: r.Fenced, InControlledShutdown: r.Leaving,
+			Directories: []metarecord.ID{r.Directory},
+		}
+		if r.Rack != "" {
+			rec.Rack = &r.Rack
+		}
+		recs = append(recs, rec)
+	}
+	return recs
+}
+
+// BeginEpoch returns the record with which a partition's leader begins another epoch.
+func BeginEpoch(id topic.ID, partition, leader int32) metarecord.Record {
+	return &metarecord.PartitionChange{Partition: partition, TopicID: id, Leader: leader, Recovery: -1}
+}

@@ -1,0 +1,292 @@
+package image
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/topic"
+)
+
+// An Image is the cluster's metadata as of one offset of the controller's log: what applying the
+// log's records from the first on gives. Apply is the only function that changes it, live and at
+// recovery alike. It is not safe for concurrent use.
+type Image struct {
+	Version    int64 // of the metadata: offset after the last record applied
+	Topics     map[string]*Topic
+	ByID       map[topic.ID]*Topic
+	collisions map[string]string // topic.CollisionKey -> name
+	// removed is every topic that ever was removed, with its name: directories of these may be
+	// deleted.
+	Removed          map[topic.ID]string
+	Partitions       int // of all topics
+	NextProducerID   int64
+	producerIDBroker int32 // that got the last of them
+	// brokers is what was set on brokers while they run, by their keys; "": on all. Replaced, never
+	// written to.
+	BrokerConfigs map[string]map[string]string
+
+	Members  map[int32]Member // the brokers, by id. Replaced, never written to
+	features map[string]int16 // levels, by name. Replaced, never written to
+
+	owned map[topic.ID]bool // topics copied since the last publish, which nobody else sees yet
+}
+
+// A Topic is one topic's metadata. Immutable once published: a change makes another.
+type Topic struct {
+	Name       string
+	ID         topic.ID
+	Config     map[string]string // what was set explicitly
+	Partitions []Partition
+}
+
+// A Partition is all that a Partition record says. The slices are replaced, never written to.
+type Partition struct {
+	Replicas, ISR               []int32
+	Directories                 []metarecord.ID // of replicas, in their order; nil: written before they were
+	rare                        *partitionExtra // nil: nothing of it
+	Leader                      int32           // -1: none
+	LeaderEpoch, PartitionEpoch int32
+}
+
+// partitionExtra is what few partitions have. Replaced, never written to.
+type partitionExtra struct {
+	removing, adding    []int32 // replicas, while a reassignment is under way
+	eligible, lastKnown []int32 // eligible leader replicas (KIP-966), the last known leader
+	recovering          bool    // elected uncleanly and not confirmed since
+}
+
+func (p *Partition) extra() partitionExtra {
+	if p.rare == nil {
+		return partitionExtra{}
+	}
+	return *p.rare
+}
+
+func (p *Partition) setExtra(e partitionExtra) {
+	if p.rare = &e; len(e.removing)+len(e.adding)+len(e.eligible)+len(e.lastKnown) == 0 && !e.recovering {
+		p.rare = nil
+	}
+}
+
+// New returns the image of an empty log.
+func New() *Image {
+	return &Image{
+		Topics:        map[string]*Topic{},
+		ByID:          map[topic.ID]*Topic{},
+		collisions:    map[string]string{},
+		Removed:       map[topic.ID]string{},
+		BrokerConfigs: map[string]map[string]string{},
+		Members:       map[int32]Member{},
+		features:      map[string]int16{},
+		owned:         map[topic.ID]bool{},
+	}
+}
+
+// Apply takes in one record. An error means that the record does not fit what came before it; the
+// image is unchanged then.
+func (m *Image) Apply(rec metarecord.Record) error {
+	switch rec := rec.(type) {
+	case *metarecord.Topic:
+		return m.applyTopic(rec)
+	case *metarecord.RemoveTopic:
+		return m.applyRemoveTopic(rec)
+	case *metarecord.Partition:
+		return m.applyPartition(rec)
+	case *metarecord.PartitionChange:
+		return m.applyPartitionChange(rec)
+	case *metarecord.Config:
+		return m.applyConfig(rec)
+	case *metarecord.RegisterBroker:
+		return m.applyRegisterBroker(rec)
+	case *metarecord.UnregisterBroker:
+		return m.applyUnregisterBroker(rec)
+	case *metarecord.BrokerChange:
+		return m.applyBrokerChange(rec)
+	case *metarecord.FeatureLevel:
+		return m.applyFeatureLevel(rec)
+	case *metarecord.ProducerIDs:
+		if rec.Next < m.NextProducerID {
+			return fmt.Errorf("producer ids go back from %d to %d", m.NextProducerID, rec.Next)
+		}
+		m.NextProducerID, m.producerIDBroker = rec.Next, rec.BrokerID
+	case *metarecord.NoOp:
+		if rec.Snapshot {
+			*m = *New() // the state follows
+		}
+	default:
+		return fmt.Errorf("%w: %T", ErrLaterRecord, rec)
+	}
+	return nil
+}
+
+func (m *Image) applyTopic(rec *metarecord.Topic) error {
+	if err := topic.ValidateName(rec.Name); err != nil {
+		return err
+	}
+	if m.Topics[rec.Name] != nil || m.ByID[rec.ID] != nil {
+		return fmt.Errorf("topic %s (%v) exists already", rec.Name, topic.ID(rec.ID))
+	}
+	t := &Topic{Name: rec.Name, ID: rec.ID, Config: map[string]string{}}
+	m.owned[t.ID] = true
+	m.collisions[topic.CollisionKey(t.Name)] = t.Name
+	m.put(t)
+	return nil
+}
+
+func (m *Image) put(t *Topic) { m.Topics[t.Name], m.ByID[t.ID] = t, t }
+
+func (m *Image) applyRemoveTopic(rec *metarecord.RemoveTopic) error {
+	t := m.ByID[rec.ID]
+	if t == nil {
+		return fmt.Errorf("removal of unknown topic %v", topic.ID(rec.ID))
+	}
+	delete(m.Topics, t.Name)
+	delete(m.ByID, t.ID)
+	delete(m.collisions, topic.CollisionKey(t.Name))
+	m.Removed[t.ID] = t.Name
+	m.Partitions -= len(t.Partitions)
+	return nil
+}
+
+// applyPartition adds the next partition of a topic. Partitions come in order, so that a topic
+// never has gaps.
+func (m *Image) applyPartition(rec *metarecord.Partition) error {
+	t := m.ByID[rec.TopicID]
+	if t == nil {
+		return fmt.Errorf("partition of unknown topic %v", topic.ID(rec.TopicID))
+	}
+	if int(rec.Partition) != len(t.Partitions) {
+		return fmt.Errorf("partition %d of topic %s, which has %d", rec.Partition, t.Name, len(t.Partitions))
+	}
+	if len(rec.Directories) > 0 && len(rec.Directories) != len(rec.Replicas) {
+		return fmt.Errorf("partition %d of topic %s has %d replicas in %d directories", rec.Partition, t.Name, len(rec.Replicas), len(rec.Directories))
+	}
+	t = m.own(t)
+	p := Partition{
+		Replicas: rec.Replicas, ISR: rec.ISR, Directories: filled(rec.Directories),
+		Leader: rec.Leader, LeaderEpoch: rec.LeaderEpoch, PartitionEpoch: rec.PartitionEpoch,
+	}
+	p.setExtra(partitionExtra{
+		removing: filled(rec.Removing), adding: filled(rec.Adding), recovering: rec.Recovering,
+		eligible: filled(rec.EligibleLeaders), lastKnown: filled(rec.LastKnownLeader),
+	})
+	t.Partitions = append(t.Partitions, p)
+	m.Partitions++
+	return nil
+}
+
+// record returns the record that makes the partition out of nothing.
+func (p Partition) record(number int, id topic.ID) metarecord.Record {
+	e := p.extra()
+	return &metarecord.Partition{
+		Partition: int32(number), TopicID: id, Replicas: p.Replicas, ISR: p.ISR, Removing: e.removing, Adding: e.adding,
+		Directories: p.Directories, EligibleLeaders: e.eligible, LastKnownLeader: e.lastKnown,
+		Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, Recovering: e.recovering,
+	}
+}
+
+// filled returns a list, nil for an empty one: whether a record says so or nothing, there is none.
+func filled[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+func (m *Image) applyPartitionChange(rec *metarecord.PartitionChange) error {
+	t := m.ByID[rec.TopicID]
+	if t == nil || rec.Partition < 0 || int(rec.Partition) >= len(t.Partitions) {
+		return fmt.Errorf("change of unknown partition %d of topic %v", rec.Partition, topic.ID(rec.TopicID))
+	}
+	replicas := t.Partitions[rec.Partition].Replicas
+	if rec.Replicas != nil {
+		replicas = rec.Replicas
+	}
+	if len(rec.Directories) > 0 && len(rec.Directories) != len(replicas) {
+		return fmt.Errorf("partition %d of topic %s has %d replicas in %d directories", rec.Partition, t.Name, len(replicas), len(rec.Directories))
+	}
+	p := &m.own(t).Partitions[rec.Partition]
+	p.PartitionEpoch++
+	p.Replicas = replicas
+	if rec.Directories != nil {
+		p.Directories = filled(rec.Directories)
+	}
+	e := p.extra()
+	for _, list := range []struct {
+		to      *[]int32
+		changed []int32
+	}{{&p.ISR, rec.ISR}, {&e.removing, rec.Removing}, {&e.adding, rec.Adding}, {&e.eligible, rec.EligibleLeaders}, {&e.lastKnown, rec.LastKnownLeader}} {
+		if list.changed != nil {
+			*list.to = filled(list.changed)
+		}
+	}
+	if rec.Recovery >= 0 {
+		e.recovering = rec.Recovery > 0
+	}
+	p.setExtra(e)
+	if rec.Leader != metarecord.NoChange {
+		p.Leader = rec.Leader
+		p.LeaderEpoch++
+	}
+	return nil
+}
+
+func (m *Image) applyConfig(rec *metarecord.Config) error {
+	if rec.ResourceType == metarecord.ResourceBroker {
+		m.applyBrokerConfig(rec)
+		return nil
+	}
+	if rec.ResourceType != metarecord.ResourceTopic {
+		return fmt.Errorf("configuration of resource type %d", rec.ResourceType)
+	}
+	t := m.Topics[rec.ResourceName]
+	if t == nil {
+		return fmt.Errorf("configuration of unknown topic %q", rec.ResourceName)
+	}
+	t = m.own(t)
+	if rec.Value == nil {
+		delete(t.Config, rec.Name)
+	} else {
+		t.Config[rec.Name] = *rec.Value
+	}
+	return nil
+}
+
+// applyBrokerConfig replaces the maps that it changes: others read them without a lock.
+func (m *Image) applyBrokerConfig(rec *metarecord.Config) {
+	brokers := maps.Clone(m.BrokerConfigs)
+	config := maps.Clone(brokers[rec.ResourceName])
+	if config == nil {
+		config = map[string]string{}
+	}
+	if rec.Value == nil {
+		delete(config, rec.Name)
+	} else {
+		config[rec.Name] = *rec.Value
+	}
+	if brokers[rec.ResourceName] = config; len(config) == 0 {
+		delete(brokers, rec.ResourceName)
+	}
+	m.BrokerConfigs = brokers
+}
+
+// own returns the topic as a copy that may be changed until the next publish, and puts it in place
+// of t.
+func (m *Image) own(t *Topic) *Topic {
+	if m.owned[t.ID] {
+		return t
+	}
+	changed := &Topic{Name: t.Name, ID: t.ID, Config: map[string]string{}, Partitions: slices.Clone(t.Partitions)}
+	maps.Copy(changed.Config, t.Config)
+	m.put(changed)
+	m.owned[t.ID] = true
+	return changed
+}
+
+// Publish makes everything applied so far immutable, as of the given version.
+func (m *Image) Publish(version int64) {
+	m.Version = version
+	clear(m.owned)
+}

@@ -1,0 +1,197 @@
+package image
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/topic"
+)
+
+// MaxNewPartitions bounds what one command may create. Kafka: a policy violation too.
+const MaxNewPartitions = 10000
+
+// Limits bound what commands may make of a cluster.
+type Limits struct {
+	Partitions int // of all topics
+	Factor     int // replicas of new partitions of a topic that has none
+}
+
+// A Creation asks for a topic. Its name, settings and numbers are checked already.
+type Creation struct {
+	Name               string
+	ID                 topic.ID // zero: Drawn will do
+	Drawn              topic.ID // an id that nobody ever had
+	Partitions, Factor int
+	Assignment         [][]int32 // replicas, by partition; nil: they are placed
+	Config             map[string]string
+}
+
+// CreateTopic returns the records that create a topic, none if it is there.
+func (m *Image) CreateTopic(cr Creation, limits Limits) ([]metarecord.Record, error) {
+	recs, errs := m.CreateTopics([]Creation{cr}, limits)
+	return recs, errs[0]
+}
+
+// CreateTopics returns the records that create topics, each by itself: errs[i] is why creations[i] is
+// refused. Placing them begins where the last topic's ended.
+func (m *Image) CreateTopics(creations []Creation, limits Limits) (recs []metarecord.Record, errs []error) {
+	errs = make([]error, len(creations))
+	names, ids, partitions := map[string]string{}, map[topic.ID]bool{}, 0 // of those before
+	for i, cr := range creations {
+		key := topic.CollisionKey(cr.Name)
+		own, err := m.create(cr, m.Partitions+partitions)
+		if other, ok := names[key]; err == nil && ok {
+			err = collision(cr.Name, other)
+		}
+		if err == nil && ids[cr.ID] {
+			err = fmt.Errorf("%w: %v, by another one of them", ErrTopicIDInUse, cr.ID)
+		}
+		if len(own) == 0 && err == nil {
+			continue // it is there already
+		}
+		if err == nil {
+			err = m.room(partitions+cr.Partitions, limits)
+		}
+		if errs[i] = err; err == nil {
+			names[key], ids[cr.ID] = cr.Name, cr.ID != (topic.ID{})
+			partitions += cr.Partitions
+			recs = append(recs, own...)
+		}
+	}
+	return recs, errs
+}
+
+// create returns the records that create a topic, none if it is there. turn is where placing it begins.
+func (m *Image) create(cr Creation, turn int) ([]metarecord.Record, error) {
+	if t := m.Topics[cr.Name]; t != nil && t.ID == cr.ID {
+		return nil, cr.same(t)
+	}
+	if err := m.Claimable(cr.Name); err != nil {
+		return nil, err
+	}
+	id := cr.ID
+	switch other := m.ByID[id]; {
+	case id == (topic.ID{}):
+		id = cr.Drawn
+	case other != nil:
+		return nil, fmt.Errorf("%w: %v, by %q", ErrTopicIDInUse, id, other.Name)
+	case m.Removed[id] != "":
+		return nil, fmt.Errorf("%w: %v, by %q, which was deleted", ErrTopicIDInUse, id, m.Removed[id])
+	}
+	replicas, err := m.assign(placing{turn: turn, partitions: cr.Partitions, factor: cr.Factor, assignment: cr.Assignment})
+	if err != nil {
+		return nil, err
+	}
+	recs := []metarecord.Record{&metarecord.Topic{Name: cr.Name, ID: id}}
+	recs = append(recs, ConfigRecords(metarecord.ResourceTopic, cr.Name, nil, cr.Config)...)
+	return m.appendPartitions(recs, id, 0, replicas), nil
+}
+
+// same returns nil if t is the topic that was asked for.
+func (cr Creation) same(t *Topic) error {
+	if len(t.Partitions) != cr.Partitions || !maps.Equal(t.Config, cr.Config) {
+		return fmt.Errorf("%w: with that id, and other partitions or settings", ErrTopicExists)
+	}
+	for i, p := range t.Partitions {
+		if len(p.Replicas) != cr.Factor || cr.Assignment != nil && !slices.Equal(p.Replicas, cr.Assignment[i]) {
+			return fmt.Errorf("%w: with that id, and other replicas", ErrTopicExists)
+		}
+	}
+	return nil
+}
+
+// Claimable returns why there can be no new topic of that name beside those there are.
+func (m *Image) Claimable(name string) error {
+	if m.Topics[name] != nil {
+		return ErrTopicExists
+	}
+	if other, ok := m.collisions[topic.CollisionKey(name)]; ok {
+		return collision(name, other)
+	}
+	return nil
+}
+
+// collision returns why there can be no topic of that name beside the other one.
+func collision(name, other string) error {
+	if name == other {
+		return ErrTopicExists
+	}
+	return fmt.Errorf("%w: it collides with %q in metric names, where '.' and '_' are the same", topic.ErrInvalidName, other)
+}
+
+func (m *Image) appendPartitions(recs []metarecord.Record, id topic.ID, first int, all [][]int32) []metarecord.Record {
+	alike := map[int32]*metarecord.Partition{} // by leader; large topics share their lists, which nobody writes to
+	for i, replicas := range all {
+		p := &metarecord.Partition{Partition: int32(first + i), TopicID: id, Leader: replicas[0]}
+		if like := alike[p.Leader]; like != nil && slices.Equal(like.Replicas, replicas) {
+			p.Replicas, p.Directories = like.Replicas, like.Directories
+		} else {
+			p.Replicas, p.Directories = replicas, m.directoriesOf(replicas)
+			alike[p.Leader] = p
+		}
+		p.ISR = p.Replicas
+		recs = append(recs, p)
+	}
+	return recs
+}
+
+// room refuses more partitions than the cluster may have.
+func (m *Image) room(more int, limits Limits) error {
+	if m.Partitions+more > limits.Partitions {
+		return policy("the cluster would have %d partitions, at most %d are allowed", m.Partitions+more, limits.Partitions)
+	}
+	return nil
+}
+
+// A Growth asks for more partitions of a topic.
+type Growth struct {
+	Topic      string
+	Total      int       // with those that it has
+	Assignment [][]int32 // of the new ones; nil: they are placed
+}
+
+// AddPartitions returns the records that grow a topic.
+func (m *Image) AddPartitions(g Growth, limits Limits) ([]metarecord.Record, error) {
+	t := m.Topics[g.Topic]
+	if t == nil {
+		return nil, &UnknownTopicError{g.Topic}
+	}
+	have := len(t.Partitions)
+	switch {
+	case g.Total <= have:
+		return nil, fmt.Errorf("%w: %d, it has %d", ErrInvalidPartitions, g.Total, have)
+	case g.Total-have > MaxNewPartitions:
+		return nil, policy("%d new partitions, at most %d are created at once", g.Total-have, MaxNewPartitions)
+	}
+	if err := m.room(g.Total-have, limits); err != nil {
+		return nil, err
+	}
+	factor, turn := limits.Factor, m.Partitions
+	if have > 0 {
+		factor, turn = len(t.Partitions[0].Replicas), m.turnAfter(t.Partitions[have-1])
+	}
+	replicas, err := m.assign(placing{turn: turn, partitions: g.Total - have, factor: factor, assignment: g.Assignment})
+	if err != nil {
+		return nil, err
+	}
+	return m.appendPartitions(nil, t.ID, have, replicas), nil
+}
+
+// DeleteTopic returns the record that removes a topic.
+func (m *Image) DeleteTopic(name string) ([]metarecord.Record, error) {
+	t := m.Topics[name]
+	switch {
+	case t == nil:
+		return nil, &UnknownTopicError{name}
+	case topic.IsInternal(name):
+		return nil, policy("it holds the state of a coordinator")
+	}
+	return []metarecord.Record{&metarecord.RemoveTopic{ID: t.ID}}, nil
+}
+
+// ReserveProducerIDs returns the record that reserves the next n producer ids for a broker.
+func (m *Image) ReserveProducerIDs(broker int32, n int64) []metarecord.Record {
+	return []metarecord.Record{&metarecord.ProducerIDs{BrokerID: broker, BrokerEpoch: -1, Next: m.NextProducerID + n}}
+}
