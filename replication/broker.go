@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -69,7 +68,7 @@ func (c *Cluster) unserve(id int32) *broker {
 
 // bury closes what is left of an incarnation that does not serve: its partitions, its copy of the
 // metadata, which may be nil, and its directory. Afterwards the broker may be started again.
-func (c *Cluster) bury(b *broker, l *log.Log) error {
+func (c *Cluster) bury(b *broker, l *metaCopy) error {
 	n := b.node // nobody changes it before isDown
 	err := n.close()
 	if l != nil {

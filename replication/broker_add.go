@@ -6,7 +6,6 @@ import (
 	"log/slog"
 
 	"github.com/stratalog/strata/internal/metarecord"
-	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
@@ -139,7 +138,7 @@ func (c *Cluster) removeBroker(id int32, lost bool) error {
 }
 
 // withdraw makes the metadata forget a broker. One that it returns is to be buried.
-func (c *Cluster) withdraw(id int32, lost bool) (ending *broker, l *log.Log, err error) {
+func (c *Cluster) withdraw(id int32, lost bool) (ending *broker, l *metaCopy, err error) {
 	if err := c.enter(c.changing); err != nil {
 		return nil, nil, err
 	}

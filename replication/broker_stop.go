@@ -6,7 +6,6 @@ import (
 	"log/slog"
 
 	"github.com/stratalog/strata/internal/metarecord"
-	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/vfs"
 )
@@ -44,7 +43,7 @@ func (c *Cluster) stopBroker(id int32) error {
 
 // leave takes a broker out of those that serve, in order. What it returns is to be buried, with its
 // copy of the metadata, also if there is an error: then the metadata could not say so.
-func (c *Cluster) leave(id int32) (*broker, *log.Log, error) {
+func (c *Cluster) leave(id int32) (*broker, *metaCopy, error) {
 	if err := c.enter(c.changing); err != nil {
 		return nil, nil, err
 	}
@@ -53,7 +52,7 @@ func (c *Cluster) leave(id int32) (*broker, *log.Log, error) {
 }
 
 // leaveNow is leave for who has changing.
-func (c *Cluster) leaveNow(id int32) (*broker, *log.Log, error) {
+func (c *Cluster) leaveNow(id int32) (*broker, *metaCopy, error) {
 	c.mu.RLock()
 	b, err := c.brokerOfLocked(id)
 	if err == nil {

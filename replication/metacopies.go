@@ -5,33 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"path/filepath"
 	"slices"
 
 	"github.com/stratalog/strata/internal/metarecord"
-	"github.com/stratalog/strata/log"
-	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication/internal/controller"
 	"github.com/stratalog/strata/replication/internal/image"
-	"github.com/stratalog/strata/topic"
 )
-
-// metaDir is the directory of a broker's copy of the metadata log.
-func (n *node) metaDir() string { return filepath.Join(n.root, topic.MetadataTopic+"-0") }
-
-// openCopy opens the broker's copy of the metadata log, creating it.
-func (n *node) openCopy() (*log.Log, error) {
-	cfg := n.base.Log
-	cfg.Sync = log.SyncOnAck
-	cfg.Cleanup = log.CleanupNone
-	cfg.RetentionAge = log.Unlimited
-	cfg.MaxBatchBytes = maxMetaBatchBytes
-	l, err := log.Open(n.metaDir(), cfg)
-	if err != nil {
-		return nil, openError(n.metaDir(), err)
-	}
-	return l, nil
-}
 
 // openMetadata opens the copies that there are, applies the newest to the image, and has the
 // controller take over. asked are the brokers that the configuration asks for. A
@@ -39,7 +18,7 @@ func (n *node) openCopy() (*log.Log, error) {
 // another newest one, and another epoch.
 func (c *Cluster) openMetadata(claims []claim, asked []int32) error {
 	c.meta = &metaLog{
-		copies: map[int32]*log.Log{}, apart: map[int32]*log.Log{}, causes: map[int32]error{},
+		copies: map[int32]*metaCopy{}, apart: map[int32]*metaCopy{}, causes: map[int32]error{},
 		slack: c.cfg.metaSlack, part: c.cfg.metaPart,
 	}
 	if err := c.openCopies(); err != nil {
@@ -165,7 +144,7 @@ func (c *Cluster) followNewest() (broken int32, err error) {
 		if m.copies[id] == newest {
 			continue
 		}
-		if err := follow(m.copies[id], newest); err != nil {
+		if err := m.copies[id].follow(newest); err != nil {
 			if broken = id; errors.As(err, new(*sourceError)) {
 				broken = m.leader
 			}
@@ -184,7 +163,7 @@ func (c *Cluster) followNewest() (broken int32, err error) {
 func (c *Cluster) join(n *node) error {
 	m := c.meta
 	l := m.apart[n.id]
-	if err := follow(l, m.own()); err != nil {
+	if err := l.follow(m.own()); err != nil {
 		return fmt.Errorf("copy metadata to broker %d: %w", n.id, err)
 	}
 	if err := l.SetLeaderEpoch(m.epoch()); err != nil {
@@ -205,54 +184,4 @@ func (m *metaLog) keeps(id int32) error {
 		return fmt.Errorf("broker %d cannot keep the metadata: %w", id, m.causes[id])
 	}
 	return nil
-}
-
-// A sourceError says that it was the leader's copy that could not be read.
-type sourceError struct{ error }
-
-func (e *sourceError) Unwrap() error { return e.error }
-
-// follow makes a copy equal to the leader's: what they do not have in common is cut, what is
-// missing is appended as it is.
-func follow(l, leader *log.Log) error {
-	// Also at the end: an epoch that began there, and that nothing was written in, is not the
-	// leader's.
-	if err := l.TruncateTo(controller.Part(leader.Epochs(), l.Epochs(), l.EndOffset())); err != nil {
-		return err
-	}
-	if start := leader.StartOffset(); l.EndOffset() < start {
-		if err := l.TruncateFully(start); err != nil {
-			return err
-		}
-	}
-	var buf []byte
-	for next := l.EndOffset(); next < leader.EndOffset(); next = l.EndOffset() {
-		var err error
-		if buf, err = leader.Read(buf[:0], next, 1<<20); err != nil {
-			return &sourceError{err}
-		}
-		for rest := buf; len(rest) > 0; {
-			_, n, err := record.Parse(rest)
-			if err != nil {
-				return err
-			}
-			if err := appendWhole(l, &log.Append{Batch: rest[:n:n], LeaderEpoch: -1, KeepOffsets: true}); err != nil {
-				return err
-			}
-			rest = rest[n:]
-		}
-		if l.EndOffset() == next {
-			return fmt.Errorf("%w: nothing at offset %d", log.ErrCorrupt, next)
-		}
-	}
-	return l.DeleteRecords(leader.StartOffset())
-}
-
-// appendWhole appends one batch and waits for it.
-func appendWhole(l *log.Log, a *log.Append) error {
-	done := make(chan struct{})
-	a.Done = func(*log.Append) { close(done) }
-	l.Submit(a)
-	<-done
-	return a.Err
 }

@@ -20,14 +20,14 @@ import (
 // leader epoch of the log is the controller's epoch. It is used by who has Cluster.changing, and by
 // open and Close.
 type metaLog struct {
-	copies  map[int32]*log.Log // those in sync, by broker: all end at the same offset
-	apart   map[int32]*log.Log // those that are not, not yet, or failed
-	found   []int32            // those that were there at open
-	inForce []int32            // the set, as committed: as a rule the brokers of copies
-	joining int32              // the broker whose copy the change under way adds; 0: none
-	causes  map[int32]error    // why copies were taken out, or not added, the last time
-	leader  int32              // the broker that is controller
-	failure error              // set: copies differ, and nothing is written before the next open
+	copies  map[int32]*metaCopy // those in sync, by broker: all end at the same offset
+	apart   map[int32]*metaCopy // those that are not, not yet, or failed
+	found   []int32             // those that were there at open
+	inForce []int32             // the set, as committed: as a rule the brokers of copies
+	joining int32               // the broker whose copy the change under way adds; 0: none
+	causes  map[int32]error     // why copies were taken out, or not added, the last time
+	leader  int32               // the broker that is controller
+	failure error               // set: copies differ, and nothing is written before the next open
 	builder record.Builder
 
 	end      int64 // of what open found; behind it a transaction that did not end
@@ -60,7 +60,7 @@ func openError(dir string, err error) error {
 }
 
 // own returns the controller's own copy.
-func (m *metaLog) own() *log.Log { return m.copies[m.leader] }
+func (m *metaLog) own() *metaCopy { return m.copies[m.leader] }
 
 // epoch returns the controller's epoch.
 func (m *metaLog) epoch() int32 {
@@ -115,7 +115,7 @@ func (m *metaLog) append(recs []metarecord.Record) (version int64, failed map[in
 	version, failed = m.writeTo(m.copies, batch, end)
 	if joining := m.apart[m.joining]; joining != nil {
 		if len(failed) == 0 {
-			_, failed = m.writeTo(map[int32]*log.Log{m.joining: joining}, batch, end)
+			_, failed = m.writeTo(map[int32]*metaCopy{m.joining: joining}, batch, end)
 		} else { // the change registers it, so that it has to be fenced as well
 			failed[m.joining] = fmt.Errorf("write metadata on broker %d: others failed before it: %v", m.joining, failed)
 		}
@@ -132,7 +132,7 @@ func (m *metaLog) append(recs []metarecord.Record) (version int64, failed map[in
 
 // writeTo writes a batch to copies at the same time. It returns the version after it, 0 if none has
 // it, and why copies failed.
-func (m *metaLog) writeTo(copies map[int32]*log.Log, batch []byte, end int64) (version int64, failed map[int32]error) {
+func (m *metaLog) writeTo(copies map[int32]*metaCopy, batch []byte, end int64) (version int64, failed map[int32]error) {
 	outcomes := make(map[int32]*log.Append, len(copies))
 	var written sync.WaitGroup
 	for id, l := range copies {
@@ -220,7 +220,7 @@ func (m *metaLog) detach(failed map[int32]error) (another bool) {
 
 // surrender returns the copy of a broker that ends, for its closing; nil if there is none. It is in
 // nobody's set any more, but when nothing can be changed anyway.
-func (m *metaLog) surrender(id int32) *log.Log {
+func (m *metaLog) surrender(id int32) *metaCopy {
 	l := m.apart[id]
 	if delete(m.apart, id); l == nil && m.failure != nil {
 		l = m.copies[id]

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/stratalog/strata/internal/metarecord"
-	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication/internal/image"
 )
@@ -28,7 +27,7 @@ type replaying struct {
 }
 
 // replay applies the whole log to img. One that does not begin at offset 0 begins with a snapshot.
-func (m *metaLog) replay(l *log.Log, dir string, img *image.Image) error {
+func (m *metaLog) replay(l *metaCopy, dir string, img *image.Image) error {
 	r := &replaying{img: img, start: l.StartOffset()}
 	for b, err := range l.Batches(r.start) {
 		if err != nil {

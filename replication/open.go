@@ -98,7 +98,7 @@ func (c *Cluster) leaveOut(id int32, cause error) {
 		c.isDown(b)
 		return
 	}
-	var l *log.Log
+	var l *metaCopy
 	if c.meta != nil {
 		l = c.meta.surrender(id)
 	}
