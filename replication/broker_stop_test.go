@@ -58,6 +58,7 @@ func TestStoppedBrokersPartitionsHaveNoLeaderUntilItIsStarted(t *testing.T) {
 		&metarecord.PartitionChange{TopicID: c.image.Topics["gone"].ID, Leader: -1, Recovery: -1},
 		&metarecord.PartitionChange{Partition: 1, TopicID: c.image.Topics["orders"].ID, Leader: -1, Recovery: -1},
 		&metarecord.BrokerChange{BrokerID: 2, BrokerEpoch: epoch, Fenced: metarecord.Set},
+		&metarecord.NoOp{}, // behind the change of the set: a copy that has it knows that the set was committed
 	}, recs)
 	require.Equal(t, []int32{1, 3}, c.Brokers())
 	require.Equal(t, []int32{1, 2, 3}, c.Members())

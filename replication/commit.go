@@ -25,8 +25,8 @@ type fencing struct {
 // one is committed too. If too many fail the change is taken back, and nothing has happened; if
 // that fails as well nothing is changed any more until the next open.
 //
-// A change that is larger than a batch is a transaction of several. If copies fail in its middle the
-// others go on with the rest of it, and the set shrinks by the change behind its end.
+// A change that is larger than a batch is a transaction of several. If copies fail in its middle
+// the others go on with the rest of it, and the set shrinks by the change behind its end.
 func (c *Cluster) commit(recs []metarecord.Record) (version int64, out *fencing, err error) {
 	m := c.meta
 	if m.failure != nil {
@@ -37,11 +37,11 @@ func (c *Cluster) commit(recs []metarecord.Record) (version int64, out *fencing,
 		return 0, nil, err
 	}
 	end, size := m.own().EndOffset(), m.size
-	named := [][]int32{m.inForce, setAfter(m.inForce, recs)} // the sets that a copy may name
+	named := m.named(setAfter(m.sets.Last(), recs))
 	version, failed, err := m.appendNext(&rest)
 	switch {
 	case err == nil && len(failed) == 0:
-		m.inForce = slices.Collect(maps.Keys(m.copies))
+		m.committed(!changesSet(recs) || m.sealed && controller.Same(m.sets.Last(), m.without(nil)))
 		return version, nil, nil
 	case err == nil && controller.MayBecome(m.without(failed), named...):
 		last, out, err := c.takeOut(failed, named, recs, rest)
@@ -59,10 +59,11 @@ func (c *Cluster) commit(recs []metarecord.Record) (version int64, out *fencing,
 	return 0, nil, cause
 }
 
-// takeOut takes brokers out of the set, with a change that is committed on the copies of the others;
-// those of them that fail meanwhile go, too, and are put into failed. The image does not contain
-// before yet, which is the change that the copies failed in. named are the sets that a copy may name.
-// rest is what is still to be written of the change; version is that behind it, 0 if there was no rest.
+// takeOut takes brokers out of the set, with a change that is committed on the copies of the
+// others; those of them that fail meanwhile go, too, and are put into failed. The image does not
+// contain before yet, which is the change that the copies failed in. named are the sets that a copy
+// may name. rest is what is still to be written of the change; version is that behind it, 0 if
+// there was no rest.
 func (c *Cluster) takeOut(failed map[int32]error, named [][]int32, before []metarecord.Record, rest [][]metarecord.Record) (version int64, out *fencing, err error) {
 	m := c.meta
 	out = &fencing{causes: map[int32]error{}}
@@ -96,7 +97,7 @@ func (c *Cluster) takeOut(failed map[int32]error, named [][]int32, before []meta
 			return 0, nil, err
 		}
 	}
-	m.inForce = slices.Collect(maps.Keys(m.copies))
+	m.committed(false)
 	maps.Copy(m.causes, out.causes)
 	for id, cause := range out.causes {
 		if !errors.Is(cause, errLeaves) {
@@ -118,7 +119,7 @@ func (f *fencing) cause() error { return errors.Join(slices.Collect(maps.Values(
 func (c *Cluster) takeOutStuck(stuck map[int32]error) (out *fencing, err error) {
 	m := c.meta
 	cause := errors.Join(slices.Collect(maps.Values(stuck))...)
-	named := [][]int32{m.inForce}
+	named := m.named()
 	if !controller.MayBecome(m.without(stuck), named...) {
 		m.failure = cause
 		return nil, m.failure
@@ -139,7 +140,7 @@ func (c *Cluster) expel(id int32) error {
 	if m.failure != nil || m.copies[id] == nil {
 		return m.failure
 	}
-	_, out, err := c.takeOut(map[int32]error{id: fmt.Errorf("broker %d %w", id, errLeaves)}, [][]int32{m.inForce}, nil, nil)
+	_, out, err := c.takeOut(map[int32]error{id: fmt.Errorf("broker %d %w", id, errLeaves)}, m.named(), nil, nil)
 	if err != nil {
 		return err
 	}
@@ -176,19 +177,37 @@ func (c *Cluster) retireFenced(brokers []int32) error {
 	return err
 }
 
-// relead brings the leaders of partitions in line with which brokers serve.
+// relead brings the leaders of partitions in line with which brokers serve. Behind a change of the
+// set there is an ordinary one afterwards in any case: by it a copy knows that the set was
+// committed.
 func (c *Cluster) relead() error {
 	for {
 		done := false
 		err := c.perform(func(img *image.Image) ([]metarecord.Record, error) {
 			recs := img.Relead(image.MaxNewPartitions)
-			done = len(recs) == 0
+			if done = len(recs) == 0; done && !c.meta.sealed {
+				recs = append(recs, &metarecord.NoOp{})
+			}
 			return recs, nil
 		}, nil)
 		if err != nil || done {
 			return err
 		}
 	}
+}
+
+// changesSet reports whether a change says which copies are in sync, be they the same as before. A
+// snapshot says it of what was committed before.
+func changesSet(recs []metarecord.Record) bool {
+	return !image.IsSnapshot(recs[0]) && slices.ContainsFunc(recs, func(rec metarecord.Record) bool {
+		switch rec := rec.(type) {
+		case *metarecord.RegisterBroker:
+			return true
+		case *metarecord.BrokerChange:
+			return rec.Fenced != metarecord.Unchanged
+		}
+		return false
+	})
 }
 
 // setAfter returns the set of copies that a change leads to.

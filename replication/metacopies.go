@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/replication/internal/controller"
@@ -47,46 +48,56 @@ func (c *Cluster) chooseCopy(asked []int32) error {
 	if len(c.nodes) == 0 {
 		return directoryError(c.cfg.Dir, ErrMissing, errors.New("no broker can serve"))
 	}
-	c.image, c.epochStep = image.New(), 1
+	m := c.meta
+	c.image, c.epochStep, m.sets = image.New(), 1, nil
 	var copies []controller.Copy
 	var reachable []int32
-	for _, id := range c.meta.found {
-		if l := c.meta.apart[id]; l != nil {
-			epoch, _ := l.Epochs().Latest()
-			copies = append(copies, controller.Copy{Broker: id, Epoch: epoch, End: l.EndOffset()})
+	for _, id := range m.found {
+		if l := m.apart[id]; l != nil {
+			copies = append(copies, l.state(id))
 			reachable = append(reachable, id)
 		}
 	}
 	newest := controller.Copy{Broker: slices.Min(slices.Collect(maps.Keys(c.nodes)))}
 	if len(copies) > 0 {
 		newest = controller.Newest(copies)
-		if err := c.meta.replay(c.meta.apart[newest.Broker], c.nodes[newest.Broker].metaDir(), c.image); err != nil {
+		if err := m.replay(m.apart[newest.Broker], c.nodes[newest.Broker].metaDir(), c.image); err != nil {
 			return err
 		}
 	}
-	c.meta.leader = newest.Broker
-	set := c.image.Serving()
-	switch {
+	m.leader, m.sealed = newest.Broker, len(m.sets) <= 1
+	switch m.sets = m.sets.Known(newest, copies); {
 	case newest.End == 0: // a new cluster, perhaps one that was not completed
-		set = asked
-	case len(set) == 0: // written when there was one broker, and it was not registered
-		set = []int32{newest.Broker}
+		m.sets = controller.Sets{asked}
+	case len(m.sets) == 0: // written when there was one broker, and it was not registered
+		m.sets = controller.Sets{{newest.Broker}}
 	}
-	c.meta.inForce = set
 	switch {
 	case newest.End == 0 && len(c.failures) > 0:
 		return fmt.Errorf("create cluster in %s: all of its brokers are needed", c.cfg.Dir)
 	case newest.End == 0 && (len(copies) == 0 || len(c.nodes) == len(asked)):
 		// All directories of a new cluster are made before the first copy.
-	case newest.End > 0 && controller.Enough(set, reachable):
+	case newest.End > 0 && controller.Enough(reachable, m.sets...):
 	case c.cfg.AcceptMetadataLoss:
-		c.epochStep = epochGap
-		c.meta.inForce = slices.DeleteFunc(slices.Clone(set), func(id int32) bool { return !slices.Contains(reachable, id) })
+		c.epochStep, m.sealed = epochGap, false
+		there := slices.DeleteFunc(m.sets.All(), func(id int32) bool { return !slices.Contains(reachable, id) })
+		if len(there) == 0 { // a copy of one that was about to join
+			there = []int32{newest.Broker}
+		}
+		m.sets = controller.Sets{there}
 	default:
-		return directoryError(c.cfg.Dir, ErrMissing,
-			fmt.Errorf("the metadata is kept by brokers %v, and more than half of them are needed", set))
+		return directoryError(c.cfg.Dir, ErrMissing, tooFew(m.sets))
 	}
 	return nil
+}
+
+// tooFew says which copies of the metadata are needed.
+func tooFew(sets controller.Sets) error {
+	var kept []string
+	for _, set := range sets {
+		kept = append(kept, fmt.Sprint(set))
+	}
+	return fmt.Errorf("the metadata is kept by brokers %s, and more than half of them are needed", strings.Join(kept, " or "))
 }
 
 // openCopies opens the copies that there are.
@@ -114,9 +125,10 @@ func (c *Cluster) openCopies() error {
 // what a missing copy has must not be in the same epochs as what comes now.
 const epochGap = 1 << 10
 
-// followNewest brings the copies of the set in force up to the newest, and begins the controller's
-// epoch on all of them. Only then may it write. The others join one by one afterwards. broken is
-// the broker whose copy failed, 0 if it was none of them.
+// followNewest brings the copies of all sets that may be in force up to the newest, and begins the
+// controller's epoch on all of them. Only then may it write, and the set of its first change has
+// more than half of each of those, whichever it is that is in force. The others join one by one
+// afterwards. broken is the broker whose copy failed, 0 if it was none of them.
 func (c *Cluster) followNewest() (broken int32, err error) {
 	m := c.meta
 	for _, n := range c.nodes {
@@ -130,11 +142,11 @@ func (c *Cluster) followNewest() (broken int32, err error) {
 	}
 	newest := m.apart[m.leader]
 	if newest.EndOffset() > m.end { // a transaction that did not end has done nothing
-		if err := newest.TruncateTo(m.end); err != nil {
+		if err := newest.cut(m.end); err != nil {
 			return m.leader, err
 		}
 	}
-	for _, id := range m.inForce {
+	for _, id := range m.sets.All() {
 		if l := m.apart[id]; l != nil {
 			m.copies[id] = l
 			delete(m.apart, id)

@@ -15,15 +15,16 @@ import (
 )
 
 // metaLog is the controller's log, __cluster_metadata-0: logs like any other whose records are
-// those of package metarecord, one copy on each broker. Every change is one batch, or a transaction of
-// several, so it happens wholly or not at all, and is committed when it is durable on all copies. The
-// leader epoch of the log is the controller's epoch. It is used by who has Cluster.changing, and by
-// open and Close.
+// those of package metarecord, one copy on each broker. Every change is one batch, or a transaction
+// of several, so it happens wholly or not at all, and is committed when it is durable on all
+// copies. The leader epoch of the log is the controller's epoch. It is used by who has
+// Cluster.changing, and by open and Close.
 type metaLog struct {
 	copies  map[int32]*metaCopy // those in sync, by broker: all end at the same offset
 	apart   map[int32]*metaCopy // those that are not, not yet, or failed
 	found   []int32             // those that were there at open
-	inForce []int32             // the set, as committed: as a rule the brokers of copies
+	sets    controller.Sets     // that may be in force. After the first change: the brokers of copies
+	sealed  bool                // a copy can tell that the last set which it names was committed
 	joining int32               // the broker whose copy the change under way adds; 0: none
 	causes  map[int32]error     // why copies were taken out, or not added, the last time
 	leader  int32               // the broker that is controller
@@ -68,13 +69,14 @@ func (m *metaLog) epoch() int32 {
 	return epoch
 }
 
-// beginEpoch makes a new epoch durable on all copies, so many higher than the newest of them.
-// broken is the broker whose copy failed.
+// beginEpoch makes a new epoch durable on all copies, so many higher than any that began on a copy
+// at hand. broken is the broker whose copy failed.
 func (m *metaLog) beginEpoch(step int32) (broken int32, err error) {
 	epoch := int32(-1)
-	for _, l := range m.copies {
-		latest, _ := l.Epochs().Latest()
-		epoch = max(epoch, latest)
+	for _, copies := range []map[int32]*metaCopy{m.copies, m.apart} {
+		for _, l := range copies {
+			epoch = max(epoch, l.promised())
+		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.copies)) {
 		if err := m.copies[id].SetLeaderEpoch(epoch + step); err != nil {
@@ -82,6 +84,14 @@ func (m *metaLog) beginEpoch(step int32) (broken int32, err error) {
 		}
 	}
 	return 0, nil
+}
+
+// named returns the sets that a copy may name, with those that a change leads to.
+func (m *metaLog) named(next ...[]int32) [][]int32 { return slices.Concat([][]int32(m.sets), next) }
+
+// committed says that the copies are the set in force.
+func (m *metaLog) committed(sealed bool) {
+	m.sets, m.sealed = controller.Sets{slices.Collect(maps.Keys(m.copies))}, sealed
 }
 
 // encode returns the batch of a change.
@@ -229,13 +239,14 @@ func (m *metaLog) surrender(id int32) *metaCopy {
 }
 
 // takeBack truncates every copy to end: the batches behind it were not committed. It returns why
-// copies still have them.
+// copies still have them. The controller's epoch is forgotten with its first batch: then the
+// cluster has not opened, and does not.
 func (m *metaLog) takeBack(end int64) (stuck map[int32]error) {
 	for id, l := range m.copies {
 		if l.EndOffset() <= end {
 			continue
 		}
-		if err := l.TruncateTo(end); err != nil {
+		if err := l.cut(end); err != nil {
 			if stuck == nil {
 				stuck = map[int32]error{}
 			}
@@ -279,8 +290,8 @@ func (m *metaLog) split(state []metarecord.Record, name string) (parts [][]metar
 	return parts, nil
 }
 
-// appendNext writes the parts of a change in order, and takes those off that it has written. It stops
-// behind the first one that a copy refuses.
+// appendNext writes the parts of a change in order, and takes those off that it has written. It
+// stops behind the first one that a copy refuses.
 func (m *metaLog) appendNext(parts *[][]metarecord.Record) (version int64, failed map[int32]error, err error) {
 	for len(*parts) > 0 && len(failed) == 0 && err == nil {
 		version, failed, err = m.append((*parts)[0])

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/controller"
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
@@ -17,6 +18,9 @@ var errNoBeginning = errors.New("what came before is gone, and no snapshot says 
 type replaying struct {
 	img   *image.Image
 	start int64 // of the log
+
+	sets controller.Sets     // see metaLog
+	recs []metarecord.Record // that the batch under way has applied
 
 	size, snapshot int64 // bytes of batches, and of the last snapshot
 
@@ -47,6 +51,7 @@ func (m *metaLog) replay(l *metaCopy, dir string, img *image.Image) error {
 	if r.open && r.start > 0 && r.began == r.start {
 		return directoryError(dir, ErrDamaged, errors.New("metadata log begins with a snapshot that does not end"))
 	}
+	m.sets = r.sets
 	m.size, m.snapshot, m.end = r.size, r.snapshot, l.EndOffset()
 	if r.open {
 		m.end = r.began
@@ -73,6 +78,7 @@ func (r *replaying) batch(b *record.Batch) error {
 		case err != nil:
 			return fmt.Errorf("metadata log at offset %d: %w", b.BaseOffset, err)
 		case !more:
+			r.noteSet()
 			return nil
 		}
 		if err := r.record(&rec, int64(b.Size())); err != nil {
@@ -107,7 +113,23 @@ func (r *replaying) record(raw *record.Record, size int64) error {
 	if image.IsSnapshot(rec) {
 		r.size, r.snapshot = size, size
 	}
+	return r.apply(rec)
+}
+
+func (r *replaying) apply(rec metarecord.Record) error {
+	r.recs = append(r.recs, rec)
 	return r.img.Apply(rec)
+}
+
+// noteSet takes in what a batch says of the set, which is one change, or the last part of one.
+func (r *replaying) noteSet() {
+	if len(r.recs) == 0 {
+		return
+	}
+	if !changesSet(r.recs) {
+		r.sets = r.sets.Committed()
+	}
+	r.sets, r.recs = r.sets.Named(r.img.Serving()), r.recs[:0]
 }
 
 // end applies what a transaction waited with, or drops it.
@@ -128,7 +150,7 @@ func (r *replaying) end(rec metarecord.Record) error {
 		r.size, r.snapshot = r.bytes, r.bytes
 	}
 	for _, rec := range waiting {
-		if err := r.img.Apply(rec); err != nil {
+		if err := r.apply(rec); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,475 @@
+package controller
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// entry is a record of a simulated metadata log: a change, or a change of the set.
+type entry struct {
+	epoch int32
+	id    int     // of the change
+	set   []int32 // nil: no change of the set
+}
+
+// disk is a simulated copy: entries, and the epochs with where they began.
+type disk struct {
+	entries []entry
+	starts  []start
+	kept    int32 // an epoch that it has promised, and that its entries may not show
+}
+
+type start struct {
+	epoch int32
+	at    int
+}
+
+// latest returns the newest epoch that began on the copy and was not cut, -1: none.
+func (d *disk) latest() int32 {
+	if len(d.starts) == 0 {
+		return -1
+	}
+	return d.starts[len(d.starts)-1].epoch
+}
+
+// promised returns the newest epoch that ever began on the copy.
+func (d *disk) promised() int32 { return max(d.kept, d.latest()) }
+
+func (d *disk) EndOffsetFor(epoch int32) (int32, int64) {
+	n := len(d.starts)
+	if n == 0 || epoch > d.starts[n-1].epoch {
+		return -1, -1
+	}
+	i, _ := slices.BinarySearchFunc(d.starts, epoch+1, func(s start, e int32) int { return int(s.epoch - e) })
+	switch i {
+	case n:
+		return d.starts[n-1].epoch, int64(len(d.entries))
+	case 0:
+		return epoch, int64(d.starts[0].at)
+	}
+	return d.starts[i-1].epoch, int64(d.starts[i].at)
+}
+
+// begin makes an epoch the newest, at the end; it takes the place of one that nothing was written
+// in.
+func (d *disk) begin(epoch int32) {
+	if d.latest() >= epoch {
+		return
+	}
+	for len(d.starts) > 0 && d.starts[len(d.starts)-1].at >= len(d.entries) {
+		d.starts = d.starts[:len(d.starts)-1]
+	}
+	d.starts = append(d.starts, start{epoch, len(d.entries)})
+}
+
+func (d *disk) append(e entry) { d.begin(e.epoch); d.entries = append(d.entries, e) }
+
+// cut truncates the copy. A promise that it would not show any more is kept.
+func (d *disk) cut(to int) {
+	was := d.latest()
+	d.entries = d.entries[:to:to]
+	for len(d.starts) > 0 && d.starts[len(d.starts)-1].at >= to {
+		d.starts = d.starts[:len(d.starts)-1]
+	}
+	if d.latest() < was {
+		d.kept = max(d.kept, was)
+	}
+}
+
+// last returns the epoch of the last entry.
+func (d *disk) last() int32 {
+	if len(d.entries) == 0 {
+		return -1
+	}
+	return d.entries[len(d.entries)-1].epoch
+}
+
+// sets returns those that may be in force, as far as the copy can tell.
+func (d *disk) sets() (sets Sets) {
+	for _, e := range d.entries {
+		if e.set != nil {
+			sets = sets.Named(e.set)
+		} else {
+			sets = sets.Committed()
+		}
+	}
+	return sets
+}
+
+// sim is a cluster that opens with some of its disks, changes its metadata while copies fail, dies
+// anywhere, and opens again.
+type sim struct {
+	r        *rand.Rand
+	disks    map[int32]*disk
+	all      []int32
+	failures int // probability in percent that a write fails
+	deaths   int // in thousandths, that the process dies at a step
+	missing  int // one of so many disks is, in each life
+
+	committed []int // ids of changes, in order
+	next      int
+
+	// Of the controller.
+	named  Sets    // that may be in force
+	inSync []int32 // copies that are written to
+	sealed bool    // an ordinary change is behind the last set that copies name
+
+	opened, refused, shrunk, controllers, parted, joined int
+	leftOut, left, stuck, returned, sure                 int
+}
+
+// open returns the copies that are in sync, nil if the cluster does not open or dies meanwhile.
+func (s *sim) open(reachable []int32) (set []int32, epoch int32) {
+	var copies []Copy
+	for _, id := range reachable {
+		epoch = max(epoch, s.disks[id].promised()+1)
+		copies = append(copies, Copy{id, s.disks[id].last(), int64(len(s.disks[id].entries))})
+	}
+	newest := Newest(copies)
+	leader := s.disks[newest.Broker]
+	was := leader.sets()
+	named := was.Known(newest, copies)
+	if len(named) < len(was) {
+		s.sure++
+	}
+	if named == nil && len(reachable) < len(s.all) || named != nil && !Enough(reachable, named...) {
+		s.refused++
+		return nil, 0
+	}
+	if named == nil {
+		named = Sets{s.all}
+	}
+	set = slices.DeleteFunc(slices.Clone(reachable), func(id int32) bool { return !slices.Contains(named.All(), id) })
+	for _, id := range set {
+		if !s.follow(id, leader) {
+			return nil, 0 // dies
+		}
+		if s.r.IntN(100) < s.failures/2 {
+			return s.openWithout(id, reachable)
+		}
+	}
+	for _, id := range set {
+		s.disks[id].begin(epoch)
+		if s.dies() {
+			return nil, 0
+		}
+		if s.r.IntN(100) < s.failures/2 {
+			return s.openWithout(id, reachable)
+		}
+	}
+	s.opened++
+	s.inSync, s.named, s.sealed = set, named, len(was) <= 1
+	control := newest.Broker
+	if !slices.Contains(set, control) {
+		control = set[0]
+	}
+	set, epoch = s.write(set, control, epoch, entry{set: set})
+	for _, id := range reachable {
+		if set == nil {
+			return nil, 0
+		}
+		if slices.Contains(set, id) {
+			continue
+		}
+		if !s.follow(id, s.disks[set[0]]) {
+			return nil, 0
+		}
+		s.joined++
+		all := append(slices.Clone(set), id)
+		set, epoch = s.write(all, set[0], epoch, entry{set: all})
+	}
+	return s.seal(set, epoch)
+}
+
+// seal writes something behind a change of the set, so that copies know that it was committed.
+func (s *sim) seal(set []int32, epoch int32) ([]int32, int32) {
+	if set == nil || s.sealed {
+		return set, epoch
+	}
+	s.next++
+	return s.write(set, set[0], epoch, entry{id: s.next})
+}
+
+// order returns a set in the order in which copies get a change: any, but one that joins is the
+// last.
+func (s *sim) order(set []int32) []int32 {
+	set = slices.Clone(set)
+	s.r.Shuffle(len(set), func(i, j int) { set[i], set[j] = set[j], set[i] })
+	slices.SortStableFunc(set, func(a, b int32) int {
+		return cmp.Compare(s.rank(a), s.rank(b))
+	})
+	return set
+}
+
+func (s *sim) rank(id int32) int {
+	if slices.Contains(s.inSync, id) {
+		return 0
+	}
+	return 1
+}
+
+// dies reports whether the process does.
+func (s *sim) dies() bool { return s.r.IntN(1000) < s.deaths }
+
+// openWithout begins again without a copy that failed, whatever was done to it.
+func (s *sim) openWithout(id int32, reachable []int32) (set []int32, epoch int32) {
+	s.leftOut++
+	if reachable = without(reachable, id); len(reachable) == 0 {
+		return nil, 0
+	}
+	return s.open(reachable)
+}
+
+func without(set []int32, id int32) []int32 {
+	return slices.DeleteFunc(slices.Clone(set), func(other int32) bool { return other == id })
+}
+
+// leave takes a broker out that is stopped or killed.
+func (s *sim) leave(set []int32, epoch int32) ([]int32, int32) {
+	id := set[s.r.IntN(len(set))]
+	left := without(set, id)
+	if len(left) == 0 {
+		return set, epoch
+	}
+	s.left++
+	if id == set[0] {
+		if epoch++; !s.begin(left, epoch) {
+			return nil, 0
+		}
+	}
+	return s.seal(s.shrink(left, left[0], epoch, slices.Clone(s.named)))
+}
+
+// begin makes an epoch on all copies of a set; false: the process dies meanwhile.
+func (s *sim) begin(set []int32, epoch int32) bool {
+	for _, id := range set {
+		if s.dies() {
+			return false
+		}
+		s.disks[id].begin(epoch)
+	}
+	return true
+}
+
+// takeBack writes something that is not committed and takes it back. Copies that cannot take it
+// back leave the set, and the others go on in another epoch.
+func (s *sim) takeBack(set []int32, epoch int32) ([]int32, int32) {
+	s.next++
+	var left []int32
+	for _, id := range set {
+		d := s.disks[id]
+		d.append(entry{epoch: epoch, id: s.next})
+		if s.r.IntN(100) >= s.failures {
+			d.cut(len(d.entries) - 1)
+			if s.dies() {
+				return nil, 0
+			}
+			d.begin(epoch) // if nothing else is in it
+			left = append(left, id)
+		}
+	}
+	if len(left) == len(set) {
+		return set, epoch
+	}
+	if !MayBecome(left, s.named...) {
+		return nil, 0
+	}
+	s.stuck++
+	if epoch++; !s.begin(left, epoch) {
+		return nil, 0
+	}
+	return s.seal(s.shrink(left, left[0], epoch, slices.Clone(s.named)))
+}
+
+// comeBack has a broker join that is not in the set.
+func (s *sim) comeBack(set []int32, epoch int32) ([]int32, int32) {
+	for _, id := range s.all {
+		if slices.Contains(set, id) {
+			continue
+		}
+		if !s.follow(id, s.disks[set[0]]) {
+			return nil, 0
+		}
+		s.returned++
+		all := append(slices.Clone(set), id)
+		return s.seal(s.write(all, set[0], epoch, entry{set: all}))
+	}
+	return set, epoch
+}
+
+// follow makes a copy equal to the leader's; false: the process dies meanwhile.
+func (s *sim) follow(id int32, leader *disk) bool {
+	d := s.disks[id]
+	if d == leader {
+		return true
+	}
+	if s.dies() {
+		return false
+	}
+	to := int(Part(leader, d, Copy{id, d.last(), int64(len(d.entries))}))
+	if to < len(d.entries) {
+		s.parted++
+	}
+	d.cut(to) // also at the end: an epoch without entries is not the leader's
+	for _, e := range leader.entries[len(d.entries):] {
+		d.append(e)
+		if s.dies() {
+			return false
+		}
+	}
+	return true
+}
+
+// write makes one change on all copies of set; it returns the set and epoch afterwards, nil if the
+// cluster is down or cannot go on.
+func (s *sim) write(set []int32, leader int32, epoch int32, e entry) ([]int32, int32) {
+	named := slices.Clone(s.named)
+	for {
+		e.epoch = epoch
+		if e.set != nil {
+			named = append(named, e.set)
+		}
+		var left []int32
+		for i, id := range s.order(set) {
+			if len(left) < i && !slices.Contains(s.inSync, id) {
+				continue // a new copy names a set only when those of the old one do
+			}
+			switch roll := s.r.IntN(100); {
+			case roll < s.failures/2: // failed, nothing is there
+			case roll < s.failures: // failed, and it is there
+				s.disks[id].append(e)
+			default:
+				s.disks[id].append(e)
+				left = append(left, id)
+			}
+			if s.dies() {
+				return nil, 0 // dies before the others have it
+			}
+		}
+		slices.Sort(left)
+		if len(left) == len(set) {
+			if e.set == nil {
+				s.committed = append(s.committed, e.id)
+			}
+			s.sealed = e.set == nil || s.sealed && Same(left, s.named.Last())
+			s.named, s.inSync = Sets{left}, left
+			return left, epoch
+		}
+		if !MayBecome(left, named...) {
+			return nil, 0 // no change any more before the next open
+		}
+		s.shrunk++
+		pending := e
+		if !slices.Contains(left, leader) {
+			s.controllers++
+			if leader, epoch = left[0], epoch+1; !s.begin(left, epoch) {
+				return nil, 0
+			}
+		}
+		if pending.set == nil { // it is committed with the change of the set, which follows
+			rest, epoch := s.shrink(left, leader, epoch, named)
+			if rest != nil {
+				s.committed = append(s.committed, pending.id)
+			}
+			return rest, epoch
+		}
+		set, e = left, entry{set: left}
+	}
+}
+
+func (s *sim) shrink(left []int32, leader, epoch int32, named [][]int32) ([]int32, int32) {
+	set := left
+	for {
+		named = append(named, set)
+		var ok []int32
+		for _, id := range s.order(set) {
+			if s.r.IntN(100) < s.failures {
+				continue
+			}
+			s.disks[id].append(entry{epoch: epoch, set: set})
+			ok = append(ok, id)
+			if s.dies() {
+				return nil, 0
+			}
+		}
+		slices.Sort(ok)
+		if len(ok) == len(set) {
+			s.named, s.inSync, s.sealed = Sets{set}, set, false
+			return set, epoch
+		}
+		if !MayBecome(ok, named...) {
+			return nil, 0
+		}
+		if !slices.Contains(ok, leader) {
+			if leader, epoch = ok[0], epoch+1; !s.begin(ok, epoch) {
+				return nil, 0
+			}
+		}
+		set = ok
+	}
+}
+
+// check demands that everything that was ever committed is on the copies in sync, in order, and
+// that these are equal.
+func (s *sim) check(set []int32) error {
+	for _, id := range set {
+		var ids []int
+		for _, e := range s.disks[id].entries {
+			if e.set == nil {
+				ids = append(ids, e.id)
+			}
+		}
+		at := 0
+		for _, want := range s.committed {
+			i := slices.Index(ids[at:], want)
+			if i < 0 {
+				return fmt.Errorf("change %d was committed and is not on broker %d: %v", want, id, ids)
+			}
+			at += i + 1
+		}
+		if !slices.EqualFunc(s.disks[id].entries, s.disks[set[0]].entries, func(a, b entry) bool {
+			return a.epoch == b.epoch && a.id == b.id && slices.Equal(a.set, b.set)
+		}) {
+			return fmt.Errorf("copies of %d and %d differ", id, set[0])
+		}
+	}
+	return nil
+}
+
+func simulate(seed uint64) (*sim, error) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	s := &sim{r: r, disks: map[int32]*disk{}, failures: r.IntN(12), deaths: []int{2, 10, 50, 150}[r.IntN(4)], missing: 2 + r.IntN(4)}
+	for id := range int32(1 + r.IntN(5)) {
+		s.all = append(s.all, id+1)
+		s.disks[id+1] = &disk{}
+	}
+	for life := range 30 {
+		reachable := slices.DeleteFunc(slices.Clone(s.all), func(int32) bool { return life > 0 && r.IntN(s.missing) == 0 })
+		if len(reachable) == 0 {
+			continue
+		}
+		set, epoch := s.open(reachable)
+		for range r.IntN(8) {
+			if set == nil {
+				break
+			}
+			if err := s.check(set); err != nil {
+				return s, fmt.Errorf("seed %d, life %d: %w", seed, life, err)
+			}
+			switch r.IntN(12) {
+			case 0:
+				set, epoch = s.leave(set, epoch)
+			case 1:
+				set, epoch = s.comeBack(set, epoch)
+			case 2:
+				set, epoch = s.takeBack(set, epoch)
+			default:
+				s.next++
+				set, epoch = s.write(set, set[0], epoch, entry{id: s.next})
+			}
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,498 @@
+package replication
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/controller"
+	"github.com/stratalog/strata/replication/internal/image"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+// without returns the disks with nothing on those of some brokers.
+func (ds disks) without(brokers ...int) disks {
+	left := slices.Clone(ds)
+	for _, id := range brokers {
+		left[id-1] = vfs.Mem()
+	}
+	return left
+}
+
+// with puts the disks of some brokers in the place of those that there are.
+func (ds disks) with(from disks, brokers ...int) disks {
+	all := slices.Clone(ds)
+	for _, id := range brokers {
+		all[id-1] = from[id-1]
+	}
+	return all
+}
+
+// dieWhile runs fn and returns the disks as they were before the n-th change of what is kept of the
+// metadata, on any of them, by a kill or a power cut; nil if there were fewer.
+func (ds disks) dieWhile(fn func(), n int, cut bool) (dead disks) {
+	var mu sync.Mutex // no change begins while the disks are copied
+	for _, d := range ds {
+		d.Observe(vfs.Observer{Before: func(e vfs.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			ours := strings.Contains(e.Name, topic.MetadataTopic) || strings.Contains(e.Name, promiseFile)
+			if e.Op&vfs.OpChange == 0 || !ours {
+				return
+			}
+			if n--; n != 0 {
+				return
+			}
+			for _, d := range ds {
+				if cut {
+					dead = append(dead, d.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost}))
+				} else {
+					dead = append(dead, d.Kill())
+				}
+			}
+		}})
+	}
+	fn()
+	for _, d := range ds {
+		d.Observe(vfs.Observer{})
+	}
+	return dead
+}
+
+// Two opens in a row end in the death of the process, the second one perhaps with an epoch begun on
+// one disk only. Others go on without that disk, and when it is back they have lost nothing. See
+// TestNothingCommittedIsEverLost, which found it.
+func TestDeathsInsideOfOpensWithOtherDisksMissingLoseNothing(t *testing.T) {
+	origin := newDisks(4)
+	c := openWith(t, origin.config())
+	create(t, c, "first", 1)
+	require.NoError(t, c.Close())
+	open := func(ds disks, n int) (dead disks) {
+		var c *Cluster
+		dead = ds.dieWhile(func() { c, _ = Open(ds.config()) }, n, n%2 == 0)
+		if c != nil {
+			_ = c.Close()
+		}
+		return dead
+	}
+	every := 2
+	if testing.Short() {
+		every = 7
+	}
+	if os.Getenv("STRATA_LONG") != "" {
+		every = 1
+	}
+	looked := 0
+	for n := 1; ; n += every {
+		one := open(origin.kill().without(3), n)
+		if one == nil {
+			break
+		}
+		for m := 1 + n%every; ; m += every {
+			two := open(one.kill(), m)
+			if two == nil {
+				break
+			}
+			looked++
+			where := fmt.Sprintf("before change %d of the first open and %d of the second", n, m)
+			three := two.with(origin.kill(), 3).without(1)
+			c, err := Open(three.config())
+			require.NoError(t, err, where)
+			create(t, c, "second", 1)
+			require.NoError(t, c.Close(), where)
+			four := three.with(two, 1)
+			c, err = Open(four.config())
+			require.NoError(t, err, where)
+			require.Equal(t, []string{"first", "second"}, names(t, c), where)
+			require.NoError(t, c.Close(), where)
+			four.requireEqualCopies(t)
+		}
+	}
+	t.Logf("%d pairs of deaths", looked)
+	require.Greater(t, looked, 30)
+}
+
+// copyWithUnusedEpoch returns broker 1's copy with a batch of epoch 3, and epoch 7 behind it, that
+// nothing was written in.
+func copyWithUnusedEpoch(t *testing.T, fsys vfs.FS) *metaCopy {
+	t.Helper()
+	l := openCopyOn(t, fsys)
+	require.NoError(t, l.SetLeaderEpoch(3))
+	batch, err := (&metaLog{}).encode([]metarecord.Record{&metarecord.NoOp{}})
+	require.NoError(t, err)
+	_, err = l.AppendBatch(t.Context(), batch)
+	require.NoError(t, err)
+	require.NoError(t, l.SetLeaderEpoch(7))
+	return l
+}
+
+func openCopyOn(t *testing.T, fsys vfs.FS) *metaCopy {
+	t.Helper()
+	require.NoError(t, vfs.MakeDir(fsys, "data/broker-1", 0o777))
+	n := &node{location: location{id: 1, fs: fsys, root: "data/broker-1"}}
+	n.base.Log.FS = fsys
+	l, err := n.openCopy()
+	require.NoError(t, err)
+	return l
+}
+
+// cuts are what takes an epoch off a copy that nothing was written in.
+var cutsOfCopies = map[string]func(*metaCopy) error{
+	"cut at the end": func(l *metaCopy) error { return l.cut(1) },
+	"cut of all":     func(l *metaCopy) error { return l.cut(0) },
+	"begun anew":     func(l *metaCopy) error { return l.restart(40) },
+}
+
+// Whenever the process dies or the machine does, the copy knows the newest epoch that ever began on
+// it.
+func TestPromiseOfAnEpochOutlivesEveryCrash(t *testing.T) {
+	for name, cut := range cutsOfCopies {
+		for n := 1; ; n++ {
+			ds := disks{vfs.Mem()}
+			l := copyWithUnusedEpoch(t, ds[0])
+			dead := ds.dieWhile(func() { require.NoError(t, cut(l)) }, n, n%2 == 0)
+			require.EqualValues(t, 7, l.promised())
+			require.NoError(t, l.Close())
+			again := openCopyOn(t, ds[0])
+			require.EqualValues(t, 7, again.promised())
+			require.NoError(t, again.Close())
+			if dead == nil {
+				require.Greater(t, n, 4, name)
+				break
+			}
+			for _, after := range []*vfs.MemFS{dead[0], dead[0].Crash(uint64(n))} {
+				l := openCopyOn(t, after)
+				require.EqualValues(t, 7, l.promised(), "%s, before change %d", name, n)
+				require.NoError(t, l.Close())
+			}
+		}
+	}
+}
+
+// Whichever call fails, once or for good, the copy knows the newest epoch, and is as it was, if it
+// was the promise that failed.
+func TestPromiseOfAnEpochOutlivesEveryFault(t *testing.T) {
+	for name, cut := range cutsOfCopies {
+		for _, fault := range []vfs.Fault{{Times: 1}, {Times: vfs.Always}, {Pattern: promiseFile + "*", Times: 1}} {
+			for fault.After = 0; ; fault.After++ {
+				fsys := vfs.Mem()
+				l := copyWithUnusedEpoch(t, fsys)
+				hit := false
+				fault.Err = errDisk
+				mend := fsys.Inject(fault)
+				err := cut(l)
+				mend()
+				if hit = err != nil; hit {
+					require.ErrorIs(t, err, errDisk)
+				}
+				if hit && fault.Pattern != "" {
+					require.EqualValues(t, 1, l.EndOffset())
+					epoch, _ := l.Epochs().Latest()
+					require.EqualValues(t, 7, epoch)
+				}
+				for _, after := range []*vfs.MemFS{fsys.Kill(), fsys.Crash(uint64(fault.After))} {
+					l := openCopyOn(t, after)
+					require.EqualValues(t, 7, l.promised(), "%s, %v after %d", name, fault.Pattern, fault.After)
+					require.NoError(t, l.Close())
+				}
+				_ = l.Close()
+				if !hit && fault.After > 20 {
+					break
+				}
+			}
+		}
+	}
+}
+
+// A promise that cannot be read, or is damaged, costs its broker, and nothing else.
+func TestPromiseThatCannotBeReadCostsItsBroker(t *testing.T) {
+	for _, content := range []string{"", "epoch=", "epoch=-2\n", "7\n", "epoch=99999999999\n"} {
+		ds := newDisks(3)
+		c := openWith(t, ds.config())
+		create(t, c, "first", 1)
+		require.NoError(t, c.Close())
+		require.NoError(t, vfs.WriteFile(ds[1], "data/broker-2/"+promiseFile, []byte(content)))
+		mend := func() {}
+		if content == "" {
+			require.NoError(t, vfs.WriteFile(ds[1], "data/broker-2/"+promiseFile, []byte("epoch=1\n")))
+			mend = ds[1].Inject(vfs.Fault{Ops: vfs.OpOpen | vfs.OpRead, Pattern: promiseFile, Times: vfs.Always, Err: errDisk})
+		}
+		c, err := Open(ds.config())
+		require.NoError(t, err)
+		require.Equal(t, []int32{1, 3}, c.Brokers())
+		err = c.StartBroker(t.Context(), 2)
+		if content == "" {
+			require.ErrorIs(t, err, errDisk)
+		} else {
+			require.ErrorIs(t, err, ErrDamaged)
+			require.ErrorContains(t, err, promiseFile)
+		}
+		mend()
+		require.NoError(t, vfs.WriteFile(ds[1], "data/broker-2/"+promiseFile, []byte("epoch=40\n")))
+		require.NoError(t, c.StartBroker(t.Context(), 2))
+		require.NoError(t, c.Close())
+		c, err = Open(ds.config())
+		require.NoError(t, err)
+		require.EqualValues(t, 41, c.Stats().ControllerEpoch, "above what one of them has promised")
+		require.NoError(t, c.Close())
+		ds.requireEqualCopies(t)
+	}
+}
+
+// A cluster that is closed and opened, or killed and opened, needs no file of promises.
+func TestOpensThatCompleteLeaveNoPromiseFile(t *testing.T) {
+	ds := newDisks(3)
+	c := openWith(t, ds.config())
+	for range 3 {
+		create(t, c, fmt.Sprint("t", c.MetadataVersion()), 1)
+		require.NoError(t, c.KillBroker(2))
+		require.NoError(t, c.StartBroker(t.Context(), 2))
+		ds = ds.kill()
+		_ = c.Close()
+		c = openWith(t, ds.config())
+	}
+	require.NoError(t, c.Close())
+	for i, d := range ds {
+		_, err := d.Stat(fmt.Sprintf("data/broker-%d/%s", i+1, promiseFile))
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	}
+}
+
+// fenceAndDie does to a cluster that is closed what a controller does that takes over with all
+// copies but those of fenced, and dies when the first change, which fences these, is on some copies
+// only.
+func (ds disks) fenceAndDie(t *testing.T, fenced, on []int32) {
+	t.Helper()
+	c, err := Open(ds.kill().config())
+	require.NoError(t, err)
+	recs := c.image.Fence(fenced, nil)
+	require.NoError(t, c.Close())
+	for _, rec := range recs { // the registrations of the open above are not on ds
+		change := rec.(*metarecord.BrokerChange)
+		change.BrokerEpoch = ds.brokerEpoch(t, change.BrokerID)
+	}
+	for id := range ds {
+		id := int32(id + 1)
+		if slices.Contains(fenced, id) {
+			continue
+		}
+		l, err := log.Open(fmt.Sprintf("data/broker-%d/__cluster_metadata-0", id), log.Config{FS: ds[id-1]})
+		require.NoError(t, err)
+		epoch, _ := l.Epochs().Latest()
+		require.NoError(t, l.SetLeaderEpoch(epoch+1))
+		if slices.Contains(on, id) {
+			batch, err := (&metaLog{}).encode(recs)
+			require.NoError(t, err)
+			_, err = l.AppendBatch(t.Context(), batch)
+			require.NoError(t, err)
+		}
+		require.NoError(t, l.Close())
+	}
+}
+
+// brokerEpoch returns the epoch of a broker's last registration.
+func (ds disks) brokerEpoch(t *testing.T, broker int32) (epoch int64) {
+	t.Helper()
+	l, err := log.OpenReadOnly("data/broker-1/__cluster_metadata-0", log.Config{FS: ds[0]})
+	require.NoError(t, err)
+	defer l.Close()
+	for b, err := range l.Batches(0) {
+		require.NoError(t, err)
+		it, err := b.Records(0)
+		require.NoError(t, err)
+		var raw record.Record
+		for more, err := it.Next(&raw); more; more, err = it.Next(&raw) {
+			require.NoError(t, err)
+			rec, err := metarecord.Parse(raw.Value)
+			require.NoError(t, err)
+			if r, ok := rec.(*metarecord.RegisterBroker); ok && r.BrokerID == broker {
+				epoch = r.BrokerEpoch
+			}
+		}
+	}
+	return epoch
+}
+
+// A controller died while it made brokers 1, 2 and 5 the set, on 1 and 5, and the others went on
+// without ever hearing of it: 1 and 5 are more than half of that set, and must not go on by
+// themselves.
+func TestSetThatMayNotBeCommittedIsNotEnough(t *testing.T) {
+	ds := newDisks(5)
+	c := openWith(t, ds.config())
+	create(t, c, "first", 1)
+	require.NoError(t, c.Close())
+	ds.fenceAndDie(t, []int32{3, 4}, []int32{1, 5})
+	others := ds.without(1, 5)
+	c, err := Open(others.config())
+	require.NoError(t, err)
+	create(t, c, "second", 1)
+	require.NoError(t, c.Close())
+	_, err = Open(ds.kill().without(2, 3, 4).config())
+	require.ErrorIs(t, err, ErrMissing)
+	require.ErrorContains(t, err, "kept by brokers [1 2 3 4 5] or [1 2 5], and more than half of them are needed")
+	all := others.with(ds, 1, 5)
+	c, err = Open(all.config())
+	require.NoError(t, err)
+	require.Equal(t, []string{"first", "second"}, names(t, c))
+	require.NoError(t, c.Close())
+	all.requireEqualCopies(t)
+}
+
+// A controller that does not know which set is in force takes over with half of each of them: its
+// first change registers all that are there, and not those of the last set alone.
+func TestFirstSetOfAControllerHasHalfOfAnyThatMayBeInForce(t *testing.T) {
+	ds := newDisks(5)
+	c := openWith(t, ds.config())
+	create(t, c, "first", 1)
+	require.NoError(t, c.Close())
+	ds.fenceAndDie(t, []int32{3, 4}, []int32{1, 5})
+	c, err := Open(ds.without(2, 4).config())
+	require.NoError(t, err)
+	require.Equal(t, []int32{1, 3, 5}, c.Brokers())
+	first := c.image.Members[1].Epoch
+	require.Equal(t, []int64{first + 1, first + 2}, []int64{c.image.Members[3].Epoch, c.image.Members[5].Epoch})
+	require.NoError(t, c.Close())
+}
+
+// A copy tells which sets may be in force: the last one that an ordinary change is behind, and
+// those that it names behind that.
+func TestReplayFindsTheSetsThatMayBeInForce(t *testing.T) {
+	l := openCopyOn(t, vfs.Mem())
+	m := &metaLog{}
+	epochs := map[int32]int64{}
+	register := func(ids ...int32) (recs []metarecord.Record) {
+		for _, id := range ids {
+			epochs[id] = l.EndOffset() + 1
+			recs = append(recs, &metarecord.RegisterBroker{BrokerID: id, BrokerEpoch: epochs[id]})
+		}
+		return recs
+	}
+	change := func(id int32, fenced, leaves int8) []metarecord.Record {
+		return []metarecord.Record{&metarecord.BrokerChange{BrokerID: id, BrokerEpoch: epochs[id], Fenced: fenced, InControlledShutdown: leaves}}
+	}
+	ordinary := func() []metarecord.Record { return []metarecord.Record{&metarecord.NoOp{}} }
+	for i, step := range []struct {
+		recs func() []metarecord.Record
+		want controller.Sets
+	}{
+		{ordinary, nil},
+		{func() []metarecord.Record { return register(1, 2, 3) }, controller.Sets{{1, 2, 3}}},
+		{func() []metarecord.Record { return register(3, 1, 2) }, controller.Sets{{1, 2, 3}}},
+		{func() []metarecord.Record { return change(3, metarecord.Set, metarecord.Unchanged) }, controller.Sets{{1, 2, 3}, {1, 2}}},
+		{func() []metarecord.Record { return register(3) }, controller.Sets{{1, 2, 3}, {1, 2}, {1, 2, 3}}},
+		{func() []metarecord.Record { return change(2, metarecord.Unchanged, metarecord.Set) }, controller.Sets{{1, 2, 3}}},
+		{func() []metarecord.Record { return change(2, metarecord.Set, metarecord.Unchanged) }, controller.Sets{{1, 2, 3}, {1, 3}}},
+		{func() []metarecord.Record {
+			snapshot := []metarecord.Record{&metarecord.BeginTransaction{Name: "snapshot"}, &metarecord.NoOp{Snapshot: true}}
+			for id := range int32(3) {
+				snapshot = append(snapshot, &metarecord.RegisterBroker{BrokerID: id + 1, BrokerEpoch: epochs[id+1], Fenced: id+1 == 2})
+			}
+			return snapshot
+		}, controller.Sets{{1, 2, 3}, {1, 3}}},
+		{func() []metarecord.Record { return []metarecord.Record{&metarecord.EndTransaction{}} }, controller.Sets{{1, 3}}},
+		{func() []metarecord.Record { return register(2) }, controller.Sets{{1, 3}, {1, 2, 3}}},
+		{func() []metarecord.Record {
+			return append(ordinary(), change(1, metarecord.Set, metarecord.Unchanged)...)
+		}, controller.Sets{{1, 3}, {1, 2, 3}, {2, 3}}},
+		{ordinary, controller.Sets{{2, 3}}},
+	} {
+		batch, err := m.encode(step.recs())
+		require.NoError(t, err)
+		_, err = l.AppendBatch(t.Context(), batch)
+		require.NoError(t, err)
+		require.NoError(t, m.replay(l, "data", image.New()))
+		require.Equal(t, step.want, m.sets, "step %d", i)
+	}
+	require.NoError(t, l.Close())
+}
+
+// An epoch whose first change too many copies refuse is not forgotten with it.
+func TestEpochWhoseFirstChangeIsTakenBackIsNotUsedAgain(t *testing.T) {
+	ds := newDisks(3)
+	c := openWith(t, ds.config())
+	create(t, c, "first", 1)
+	epoch := c.Stats().ControllerEpoch
+	require.NoError(t, c.Close())
+	var mend []func()
+	for _, id := range []int{2, 3} {
+		mend = append(mend, ds[id-1].Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*.log", Times: vfs.Always, Err: errDisk}))
+	}
+	_, err := Open(ds.config())
+	require.ErrorIs(t, err, errDisk)
+	l := openCopyOn(t, ds[0])
+	require.Equal(t, epoch+1, l.promised())
+	require.NoError(t, l.Close())
+	for _, m := range mend {
+		m()
+	}
+	c = openWith(t, ds.config())
+	require.Equal(t, epoch+2, c.Stats().ControllerEpoch)
+	require.NoError(t, c.Close())
+}
+
+// If each copy of the last set has it, it is committed, whatever came behind it.
+func TestSetThatAllOfItsCopiesHaveIsEnough(t *testing.T) {
+	ds := newDisks(2)
+	c := openWith(t, ds.config())
+	create(t, c, "first", 1)
+	require.NoError(t, c.Close())
+	one := ds.kill()
+	one.fenceAndDie(t, []int32{2}, []int32{1})
+	one = one.without(2)
+	c, err := Open(one.config())
+	require.NoError(t, err)
+	create(t, c, "second", 1)
+	require.NoError(t, c.Close())
+	_, err = Open(ds.without(2).config())
+	require.ErrorIs(t, err, ErrMissing, "of two brokers one does not know whether the other went on")
+}
+
+// When a stop has returned, the broker need not be there for the others to go on, whatever happens
+// to some of them: the metadata says that their set is in force.
+func TestBrokersThatWereStoppedNeedNotBeThere(t *testing.T) {
+	ds := newDisks(5)
+	c := openWith(t, ds.config())
+	create(t, c, "first", 3)
+	for _, id := range []int32{5, 4} {
+		require.NoError(t, c.StopBroker(t.Context(), id))
+	}
+	left := ds.kill().without(3, 4, 5)
+	require.NoError(t, c.Close())
+	c, err := Open(left.config())
+	require.NoError(t, err)
+	require.Equal(t, []string{"first"}, names(t, c))
+	require.NoError(t, c.Close())
+}
+
+// All that is left is the copy of a broker that had not joined yet.
+func TestCopyOfABrokerThatDidNotJoinIsTakenIfAskedFor(t *testing.T) {
+	ds := newDisks(2)
+	cfg := ds[:1].config()
+	c := openWith(t, cfg)
+	create(t, c, "first", 1)
+	// The copy is brought up to date, and then the change that has it join fails.
+	mend := ds[1].Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*.log", After: 1, Times: vfs.Always, Err: errDisk})
+	_, err := c.AddBroker(t.Context(), 2, BrokerSpec{FS: ds[1]})
+	require.ErrorIs(t, err, errDisk)
+	mend()
+	require.NoError(t, c.Close())
+	cfg = ds.without(1).config()
+	_, err = Open(cfg)
+	require.ErrorIs(t, err, ErrMissing)
+	cfg.AcceptMetadataLoss = true
+	c, err = Open(cfg)
+	require.NoError(t, err)
+	require.Equal(t, []int32{2}, c.Brokers())
+	require.NoError(t, c.EnsureTopic(t.Context(), "next", topic.Config{}))
+	require.NoError(t, c.Close())
+}
