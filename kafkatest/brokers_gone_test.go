@@ -148,6 +148,10 @@ func TestBrokersAreAddedAndRemoved(t *testing.T) {
 			require.Equal(t, []string{s.Addr(1), s.Addr(2)}, s.Addrs())
 			require.EqualValues(t, 3, s.AddBroker("c"))
 			check(1, 2, 3)
+			s.RemoveBroker(2) // a restart finds its directory below that of broker 3
+			check(1, 3)
+			s.Restart()
+			check(1, 3)
 		})
 	}
 }
