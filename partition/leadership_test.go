@@ -115,3 +115,35 @@ func TestReplicaThatResignsEndsWhatItHasAndTakesNoMore(t *testing.T) {
 		require.ErrorIs(t, p.BecomeLeader(9), ErrNotLeader)
 	})
 }
+
+// What an earlier epoch may have confirmed is below the high watermark when a leader's epoch begins,
+// and nobody sees the epoch before: else a coordinator that loads would miss commits, and a consumer
+// that asks for the end would be told one that others were past.
+func TestLeaderShowsFromTheFirstMomentWhatEarlierEpochsMayHaveConfirmed(t *testing.T) {
+	for _, sync := range []log.SyncPolicy{log.SyncOnAck, log.SyncNever} {
+		fsys := vfs.Mem()
+		cfg := testConfig(fsys)
+		cfg.Log.Sync = log.SyncNever // so that the next leader finds what is not known to be durable
+		p := reopen(t, cfg, 0)
+		for seq := range int32(3) {
+			require.NoError(t, (<-submit(p, batchSpec{pid: 5, seq: seq}.build())).Err)
+		}
+		cfg.Log.FS, cfg.Log.Sync = fsys.Kill(), sync
+		_ = p.Close()
+		p, err := Open("p", cfg)
+		require.NoError(t, err)
+		_, err = p.ListOffset(Latest, ReadUncommitted)
+		require.ErrorIs(t, err, ErrNotLeader, "not before it leads")
+		require.NoError(t, p.BecomeLeader(7))
+		epoch, begin := p.EpochEnd(6)
+		require.Equal(t, int32(0), epoch)
+		require.Equal(t, int64(3), begin)
+		require.GreaterOrEqual(t, p.HighWatermark(), begin)
+		for _, isolation := range []Isolation{ReadUncommitted, ReadCommitted} {
+			latest, err := p.ListOffset(Latest, isolation)
+			require.NoError(t, err)
+			require.Equal(t, begin, latest.Offset)
+		}
+		require.NoError(t, p.Close())
+	}
+}

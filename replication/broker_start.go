@@ -77,7 +77,7 @@ func (c *Cluster) bringUp(b *broker) error {
 // openNode opens the directory of a broker that is starting, if it is what the metadata says.
 func (c *Cluster) openNode(b *broker) (*node, error) {
 	c.mu.RLock()
-	m, known := c.image.Members[b.id]
+	_, known := c.image.Members[b.id]
 	c.mu.RUnlock()
 	meta, err := checkDirectory(b.fs, b.root, b.id)
 	if err != nil {
@@ -86,10 +86,12 @@ func (c *Cluster) openNode(b *broker) (*node, error) {
 	if meta == nil && known {
 		return nil, directoryError(b.root, ErrDiskReplaced, nil)
 	}
-	n, err := c.take(claim{b.location, meta}, b.session)
-	if err == nil && known && m.Directory != n.directory {
-		err = otherDirectory(n, m)
+	if meta != nil { // looked at again when it is locked, which changes it
+		if _, err := c.identity(b.location, meta); err != nil {
+			return nil, err
+		}
 	}
+	n, err := c.take(claim{b.location, meta}, b.session)
 	if err != nil && n != nil {
 		err = errors.Join(err, n.dir.Close())
 	}

@@ -130,14 +130,29 @@ func (c *Cluster) identify(n *node, cl claim) error {
 		if meta, err = createMeta(cl.fs, cl.root, cl.id, c.clusterID); err != nil {
 			return err
 		}
-	case meta.clusterID != c.clusterID:
-		return directoryError(cl.root, ErrMixed, fmt.Errorf("it is of cluster %s, not %s", meta.clusterID, c.clusterID))
 	}
-	n.directory, err = topic.ParseID(meta.directoryID)
-	if err != nil {
-		return directoryError(cl.root, ErrDamaged, fmt.Errorf("%s: %w", metaPropertiesFile, err))
+	n.directory, err = c.identity(n.location, meta)
+	return err
+}
+
+// identity returns the directory.id of a broker's directory. It is an error if it is another cluster's,
+// or not the one that the metadata knows of the broker.
+func (c *Cluster) identity(l location, meta *metaProperties) (id topic.ID, err error) {
+	if meta.clusterID != c.clusterID {
+		return id, directoryError(l.root, ErrMixed, fmt.Errorf("it is of cluster %s, not %s", meta.clusterID, c.clusterID))
 	}
-	return nil
+	if id, err = topic.ParseID(meta.directoryID); err != nil {
+		return id, directoryError(l.root, ErrDamaged, fmt.Errorf("%s: %w", metaPropertiesFile, err))
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.image == nil { // the cluster opens, and has read no metadata yet
+		return id, nil
+	}
+	if m, known := c.image.Members[l.id]; known && m.Directory != id {
+		return id, otherDirectory(l, id, m)
+	}
+	return id, nil
 }
 
 func (c *Cluster) newNode(l location, dir *log.Directory) *node {
@@ -158,7 +173,7 @@ func (c *Cluster) newNode(l location, dir *log.Directory) *node {
 func (c *Cluster) meet(claims []claim) error {
 	for _, n := range c.nodes {
 		if m, known := c.image.Members[n.id]; known && m.Directory != n.directory {
-			return otherDirectory(n, m)
+			return otherDirectory(n.location, n.directory, m)
 		}
 	}
 	for _, cl := range claims {
@@ -177,8 +192,8 @@ func (c *Cluster) meet(claims []claim) error {
 }
 
 // otherDirectory is the error of a directory that is another one than the member had.
-func otherDirectory(n *node, m image.Member) error {
-	return directoryError(n.root, ErrForeign, fmt.Errorf("broker %d had directory.id %v, this is %v", n.id, topic.ID(m.Directory), n.directory))
+func otherDirectory(l location, id topic.ID, m image.Member) error {
+	return directoryError(l.root, ErrForeign, fmt.Errorf("broker %d had directory.id %v, this is %v", l.id, topic.ID(m.Directory), id))
 }
 
 // takeOver makes the metadata say which brokers serve.
