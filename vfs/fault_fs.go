@@ -11,7 +11,7 @@ import (
 )
 
 // FaultFS is a file system that fails on demand, counts its operations and lets them be watched.
-// Make one with Faulty. Its files do not implement RawFile, so that no read or write passes it by.
+// Make one with Faulty.
 // Safe for concurrent use.
 type FaultFS struct {
 	*faults

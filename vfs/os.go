@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// OS returns the operating system's file system. Its files implement RawFile.
+// OS returns the operating system's file system.
 //
 // On Linux a File's Sync is fdatasync, WritevAt is pwritev and Allocate is fallocate; elsewhere
 // they are what the system has nearest to them, and Allocate may return an error matching

@@ -15,8 +15,6 @@ var ErrReadOnly = errors.New("vfs: file system is read-only")
 // what a power cut would leave of it, fails with a *fs.PathError matching ErrReadOnly and does not
 // reach fsys. That includes syncs, locks, calls that would happen to change nothing (RemoveAll of
 // nothing), and files opened with anything but os.O_RDONLY. What others change in fsys is seen.
-//
-// Its files implement RawFile where those of fsys do: their descriptors were opened for reading.
 func ReadOnly(fsys FS) FS {
 	if ro, ok := fsys.(readOnlyFS); ok {
 		return ro
@@ -43,9 +41,6 @@ func (r readOnlyFS) OpenFile(name string, flag int, perm fs.FileMode) (File, err
 	f, err := r.fs.OpenFile(name, flag, perm)
 	if err != nil {
 		return nil, err
-	}
-	if raw, ok := f.(RawFile); ok {
-		return readOnlyRawFile{readOnlyFile{f}, raw}, nil
 	}
 	return readOnlyFile{f}, nil
 }
@@ -78,13 +73,3 @@ func (r readOnlyFile) WritevAt([][]byte, int64) (int, error) { return 0, refuse(
 func (r readOnlyFile) Truncate(int64) error                  { return refuse(OpTruncate, r.f.Name()) }
 func (r readOnlyFile) Sync() error                           { return refuse(OpSync, r.f.Name()) }
 func (r readOnlyFile) Allocate(int64, int64) error           { return refuse(OpAllocate, r.f.Name()) }
-
-// readOnlyRawFile is a readOnlyFile that has a descriptor.
-type readOnlyRawFile struct {
-	readOnlyFile
-
-	raw RawFile
-}
-
-// Fd implements RawFile.
-func (r readOnlyRawFile) Fd() uintptr { return r.raw.Fd() }

@@ -20,7 +20,7 @@ var ErrEnded = errors.New("vfs: session has ended")
 //     nothing. It is the caller's only doubt; nobody else sees a change after Wait.
 //   - Files and locks can be closed at any time.
 //
-// Delays of a FaultFS or MemFS below end with the session. Its files do not implement RawFile.
+// Delays of a FaultFS or MemFS below end with the session.
 type Session struct {
 	fs    FS
 	ended atomic.Bool

@@ -64,8 +64,5 @@ type File interface {
 	Allocate(off, n int64) error
 }
 
-// RawFile is implemented by files that have a descriptor, for zero-copy paths.
-type RawFile interface{ Fd() uintptr }
-
 // ErrLocked is returned by Lock if another holder has the lock.
 var ErrLocked = errors.New("vfs: locked by another holder")

@@ -45,25 +45,3 @@ func TestReadOnlyRefusesEveryChange(t *testing.T) {
 		vfstest.RunReadOnly(t, m, "/data", vfs.ReadOnly)
 	})
 }
-
-func TestReadOnlyFilesHaveADescriptorWhereTheirFileSystemsDo(t *testing.T) {
-	dir, m := t.TempDir(), vfs.Mem()
-	for _, fsys := range []vfs.FS{vfs.OS(), m} {
-		if err := fsys.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := vfs.WriteFile(fsys, dir+"/f", []byte("x")); err != nil {
-			t.Fatal(err)
-		}
-		f, err := vfs.ReadOnly(vfs.ReadOnly(fsys)).OpenFile(dir+"/f", 0, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, raw := f.(vfs.RawFile); raw != (fsys == vfs.OS()) {
-			t.Fatalf("%T: descriptor %v", fsys, raw)
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
