@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/segment"
 )
 
 // Batches yields the batches from the one that holds offset from up to the present end. They are
@@ -31,29 +32,13 @@ func (l *Log) batches(from int64, read func(dst []byte, from int64, max int, upT
 			yield(nil, ErrClosed)
 			return
 		}
-		var buf []byte
-		for end := l.segments.end.Load(); from < end; {
-			p, err := read(buf[:0], from, readBytes, end)
-			if err != nil {
-				yield(nil, err)
-				return
+		end := l.segments.end.Load()
+		segment.BatchesOf(from, func(dst []byte, from int64) ([]byte, error) {
+			if from >= end {
+				return dst, nil
 			}
-			if len(p) == 0 {
-				return
-			}
-			buf = p
-			for len(p) > 0 {
-				b, err := record.ParseUnverified(p)
-				if err != nil {
-					yield(nil, err)
-					return
-				}
-				p, from = p[b.Size():], b.NextOffset()
-				if !yield(&b, nil) {
-					return
-				}
-			}
-		}
+			return read(dst, from, readBytes, end)
+		})(yield)
 	}
 }
 

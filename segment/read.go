@@ -111,10 +111,22 @@ func (s *Segment) readFull(f *openFile, p []byte, pos int64) error {
 // Batches yields every batch from the one that holds offset from on, verified, up to the end as it
 // is when it gets there. The batches are valid until the next one; an error is yielded once.
 func (s *Segment) Batches(from int64) iter.Seq2[*record.Batch, error] {
+	return BatchesOf(from, func(dst []byte, from int64) ([]byte, error) {
+		if from >= s.NextOffset() {
+			return dst, nil
+		}
+		return s.ReadAt(dst, from, 256<<10, -1)
+	})
+}
+
+// BatchesOf yields the batches that read appends to dst, which are verified: those from the one
+// that holds offset from on, until it appends none. They are valid until the next one; an error is
+// yielded once.
+func BatchesOf(from int64, read func(dst []byte, from int64) ([]byte, error)) iter.Seq2[*record.Batch, error] {
 	return func(yield func(*record.Batch, error) bool) {
 		var buf []byte
-		for from < s.NextOffset() {
-			p, err := s.ReadAt(buf[:0], from, 256<<10, -1)
+		for next := from; ; {
+			p, err := read(buf[:0], next)
 			if err != nil {
 				yield(nil, err)
 				return
@@ -129,10 +141,10 @@ func (s *Segment) Batches(from int64) iter.Seq2[*record.Batch, error] {
 					yield(nil, err)
 					return
 				}
+				p, next = p[b.Size():], b.NextOffset()
 				if !yield(&b, nil) {
 					return
 				}
-				p, from = p[b.Size():], b.NextOffset()
 			}
 		}
 	}
