@@ -259,8 +259,9 @@ func (w *world) youngest(m *member, e *expectation) int64 {
 		return math.MaxInt64
 	}
 	limit := time.Now().Add(-cfg.RetentionAge).UnixMilli()
-	for _, o := range e.offsets() {
-		if e.slots[o].ts >= limit {
+	start := m.log.Load().StartOffset()
+	for _, o := range e.offsets() { // a young record that was deleted keeps no later one
+		if o >= start && e.slots[o].ts >= limit {
 			return o
 		}
 	}
