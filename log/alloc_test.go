@@ -71,7 +71,7 @@ func TestReadIntoABufferDoesNotAllocate(t *testing.T) {
 }
 
 func TestTenThousandIdleLogsAreCheap(t *testing.T) {
-	n := 10000
+	n := sampled(10_000, 1000)
 	if testing.Short() {
 		n = 1000
 	}

@@ -21,7 +21,7 @@ func TestReadersOfALargeBacklogTakeLittleMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 128 MiB")
 	}
-	size := int64(128 << 20)
+	size := int64(log.Sampled(128<<20, 32<<20))
 	if os.Getenv(exploreEnv) != "" {
 		size = 1 << 30
 	}

@@ -170,7 +170,7 @@ func TestEveryBitFlipIsDetected(t *testing.T) {
 		total += sizes[i]
 	}
 	if os.Getenv(exploreEnv) == "" {
-		stride = total / 5000
+		stride = total / log.Sampled(5000, 500)
 	}
 	flips := 0
 	for i, name := range names {
@@ -199,7 +199,7 @@ func TestBitFlipsOutsideOfBatchesDoNoHarm(t *testing.T) {
 		fi, err := x.fsys.Stat(filepath.Join(exploreDir, name))
 		require.NoError(t, err)
 		bits := int(fi.Size()) * 8
-		for bit := 0; bit < bits; bit += 1 + rnd.IntN(max(bits/40, 1)) {
+		for bit := 0; bit < bits; bit += 1 + rnd.IntN(max(bits/log.Sampled(40, 8), 1)) {
 			fsys := x.fsys.Kill()
 			edit(t, fsys, name, flip(bit))
 			d, err := x.verdict(fsys)

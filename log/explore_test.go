@@ -41,7 +41,7 @@ func TestExplore(t *testing.T) {
 	first := uint64(envInt(t, exploreSeedEnv, 1))
 	var total explore.Report
 	seed := first
-	for ; limit == 0 && seed < first+defaultScripts || time.Since(began) < limit; seed++ {
+	for ; limit == 0 && seed < first+uint64(log.Sampled(defaultScripts, 2)) || time.Since(began) < limit; seed++ {
 		rep, v := exploreScript(t, explore.Generate(seed), optionsOf(seed))
 		total.Add(rep)
 		if v != nil {
@@ -59,7 +59,7 @@ func TestScriptsThatOnceFailed(t *testing.T) {
 	require.NotEmpty(t, files)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			exploreFile(t, file, explore.Options{Every: 1, Kinds: 4, Again: 60, Fail: 300, Step: 5})
+			exploreFile(t, file, explore.Options{Every: log.Sampled(1, 5), Kinds: log.Sampled(4, 1), Again: 60, Fail: 300, Step: 5})
 		})
 	}
 }
@@ -76,7 +76,9 @@ func exploreFile(t *testing.T, name string, o explore.Options) {
 }
 
 func optionsOf(seed uint64) explore.Options {
-	return explore.Options{Every: 2, Kinds: 1, Again: 25, Fail: 60, Step: 7, Seed: seed, Share: log.AlwaysShare}
+	o := explore.Options{Every: 2, Kinds: 1, Again: 25, Fail: 60, Step: 7, Seed: seed, Share: log.AlwaysShare}
+	o.Every, o.Again, o.Fail = log.Sampled(o.Every, 5), log.Sampled(o.Again, 50), log.Sampled(o.Fail, 120)
+	return o
 }
 
 func asError(v *explore.Violation) error {
@@ -161,9 +163,9 @@ func TestRecoveryThatFailedLosesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, err := explore.Parse(text)
 			require.NoError(t, err)
-			rep, v := exploreScript(t, s, explore.Options{Every: 2, Kinds: 2, Fail: 5, Step: 3, Share: log.AlwaysShare})
+			rep, v := exploreScript(t, s, explore.Options{Every: 2, Kinds: log.Sampled(2, 1), Fail: log.Sampled(5, 10), Step: 3, Share: log.AlwaysShare})
 			require.NoError(t, asError(v))
-			require.Greater(t, rep.Failed, 100)
+			require.Greater(t, rep.Failed, log.Sampled(100, 20))
 			t.Log(rep)
 		})
 	}

@@ -168,7 +168,7 @@ var faults = []vfs.Fault{
 // TestFaultAtEveryCall lets one call after the other fail, once or from then on, in a workload that
 // goes on.
 func TestFaultAtEveryCall(t *testing.T) {
-	stride := 4 // all of them with STRATA_EXPLORE
+	stride := log.Sampled(4, 20) // all of them with STRATA_EXPLORE
 	if os.Getenv(exploreEnv) != "" {
 		stride = 1
 	}

@@ -257,7 +257,7 @@ func quickDir(t *testing.T) string {
 func TestReadOnlyOpensBesideABusyWriter(t *testing.T) {
 	t.Parallel()
 	for _, disk := range []string{"memory", "files"} {
-		views := viewCount(t, 200)
+		views := viewCount(t, sampled(200, 50))
 		for i, kind := range busyWriters {
 			t.Run(disk+"/"+kind.name, func(t *testing.T) {
 				fsys, dir := vfs.FS(vfs.Mem()), "/data/t-0"

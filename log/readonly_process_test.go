@@ -87,7 +87,7 @@ func TestReadOnlyOpensBesideAnotherProcess(t *testing.T) {
 			require.NoError(t, err)
 
 			var views [][]record.Record
-			changed, wanted := 0, viewCount(t, 200)
+			changed, wanted := 0, viewCount(t, sampled(200, 50))
 			met := map[string]bool{} // values: until the process has had the time to do something
 			for len(views) < wanted || len(met) < 50 {
 				l, err := OpenReadOnly(dir, Config{})

@@ -332,7 +332,7 @@ var sharedCrashes = []vfs.CrashOptions{
 func TestSharedSyncsSurviveACrashAtEveryCall(t *testing.T) {
 	t.Parallel()
 	states, again := 0, 0
-	for seed := range uint64(4) {
+	for seed := range uint64(sampled(4, 1)) {
 		fsys := vfs.Mem()
 		w, err := openSharedWork(fsys, seed, 3)
 		require.NoError(t, err)
