@@ -208,7 +208,9 @@ func (c *Cluster) takeOver() error {
 			others = append(others, n)
 		}
 	}
-	err := c.perform(func(img *image.Image) ([]metarecord.Record, error) { return img.TakeOver(up), nil }, nil)
+	err := c.perform(func(img *image.Image) ([]metarecord.Record, error) {
+		return append(img.TakeOver(up), img.ReserveProducerIDs(c.Controller(), producerIDBlock)...), nil
+	}, c.addProducerIDs)
 	for _, n := range others {
 		if err != nil {
 			break

@@ -39,7 +39,8 @@ func (p *producerIDs) add(first int64) {
 }
 
 // InitProducerID returns a producer id that nobody ever had, over restarts too, with epoch 0. It
-// rarely waits: a thousand ids are reserved in the metadata log at once. Errors: ErrClosed, ctx's,
+// rarely waits: a thousand ids are reserved in the metadata log at once, the first of them by Open
+// in the change that it makes anyway. Errors: ErrClosed, ctx's,
 // those of the disk.
 func (c *Cluster) InitProducerID(ctx context.Context) (id int64, epoch int16, err error) {
 	for {
@@ -65,7 +66,11 @@ func (c *Cluster) reserveProducerIDs(ctx context.Context) error {
 			return nil, nil
 		}
 		return img.ReserveProducerIDs(c.Controller(), producerIDBlock), nil
-	}, func(recs []metarecord.Record) {
-		c.ids.add(recs[0].(*metarecord.ProducerIDs).Next - producerIDBlock)
-	})
+	}, c.addProducerIDs)
+}
+
+// addProducerIDs makes the block available that a change has reserved with its last record. It is
+// called when that is on stable storage.
+func (c *Cluster) addProducerIDs(recs []metarecord.Record) {
+	c.ids.add(recs[len(recs)-1].(*metarecord.ProducerIDs).Next - producerIDBlock)
 }

@@ -46,10 +46,28 @@ func TestProducerIDIsNotHandedOutIfItsBlockCannotBeWritten(t *testing.T) {
 	c, err := Open(Config{FS: fsys})
 	require.NoError(t, err)
 	defer c.Close() // fails: the metadata log is broken
+	for range producerIDBlock {
+		_, _, err := c.InitProducerID(t.Context())
+		require.NoError(t, err)
+	}
 	broken := errors.New("disk gone")
 	fsys.Inject(vfs.Fault{Ops: vfs.OpSync, Times: vfs.Always, Err: broken})
 	_, _, err = c.InitProducerID(t.Context())
 	require.ErrorIs(t, err, broken)
+}
+
+// A producer of a process that has just started waits for no disk to get its id.
+func TestFirstProducerIDsAreReservedByTheOpen(t *testing.T) {
+	fsys := vfs.Mem()
+	for opens := range int64(3) {
+		c := open(t, fsys)
+		before := fsys.Count(vfs.OpSync | vfs.OpSyncDir | vfs.OpWrite)
+		id, _, err := c.InitProducerID(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, opens*producerIDBlock, id, "none was handed out before")
+		require.Equal(t, before, fsys.Count(vfs.OpSync|vfs.OpSyncDir|vfs.OpWrite))
+		fsys = fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
+	}
 }
 
 func TestInitProducerIDEndsWithItsContextAndTheCluster(t *testing.T) {
