@@ -160,6 +160,9 @@ func (a *abused) producers(ids int) {
 // server is started again, and nothing else is anywhere.
 func TestRestartAfterAbuseFindsEveryAcknowledgedRecord(t *testing.T) {
 	ids := 10_000
+	if raceEnabled {
+		ids = 2000 // the rest is about memory, which is not measured then
+	}
 	if os.Getenv(longVariable) != "" {
 		ids = 100_000
 	}
