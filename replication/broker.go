@@ -69,19 +69,19 @@ func (c *Cluster) unserve(id int32) *broker {
 // bury closes what is left of an incarnation that does not serve: its partitions, its copy of the
 // metadata, which may be nil, and its directory. Afterwards the broker may be started again.
 func (c *Cluster) bury(b *broker, l *metaCopy) error {
-	n := b.node // nobody changes it before isDown
+	n := b.node // nobody changes it before markDown
 	err := n.close()
 	if l != nil {
 		err = errors.Join(err, l.Close())
 	}
 	err = errors.Join(err, n.dir.Close())
-	c.isDown(b)
+	c.markDown(b)
 	return err
 }
 
-// isDown says that nothing is left of a broker's incarnation, when its
+// markDown says that nothing is left of a broker's incarnation, when its
 // last call of the file system is over.
-func (c *Cluster) isDown(b *broker) {
+func (c *Cluster) markDown(b *broker) {
 	b.session.End()
 	b.session.Wait()
 	c.mu.Lock()

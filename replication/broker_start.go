@@ -58,7 +58,7 @@ func (c *Cluster) beginStart(id int32) (*broker, error) {
 func (c *Cluster) bringUp(b *broker) error {
 	n, err := c.openNode(b)
 	if err != nil {
-		c.isDown(b)
+		c.markDown(b)
 		return err
 	}
 	c.mu.Lock()

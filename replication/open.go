@@ -95,7 +95,7 @@ func (c *Cluster) leaveOut(id int32, cause error) {
 	b := c.brokers[id]
 	delete(c.nodes, id)
 	if b.node == nil {
-		c.isDown(b)
+		c.markDown(b)
 		return
 	}
 	var l *metaCopy
