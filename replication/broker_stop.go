@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -16,7 +17,9 @@ import (
 // later ones, reads and waits end with ErrNotLeader at once. If the broker is controller another
 // one is from then on. When StopBroker returns nothing of the incarnation is left.
 //
-// Errors: ErrUnknownBroker, ErrBrokerDown, ErrLastBroker, with nothing changed; those of the disks;
+// Errors: ErrUnknownBroker, ErrBrokerDown, ErrLastBroker, also if it is the last one because the
+// disks of the others fail meanwhile: then it serves on, in another leader epoch. Those of the
+// disks; ErrMetadataReadOnly if the disks of the others fail in the very change that fences it;
 // ErrClosed. If ctx ends first it may still happen.
 func (c *Cluster) StopBroker(ctx context.Context, id int32) error {
 	if err := c.await(ctx, func() error { return c.stopBroker(id) }); err != nil {
@@ -53,29 +56,71 @@ func (c *Cluster) leave(id int32) (*broker, *metaCopy, error) {
 
 // leaveNow is leave for who has changing.
 func (c *Cluster) leaveNow(id int32) (*broker, *metaCopy, error) {
-	c.mu.RLock()
-	b, err := c.brokerOfLocked(id)
-	if err == nil {
-		if err = c.mayEndLocked(b); err == nil && b.phase != serving {
-			err = fmt.Errorf("%w: it is starting or ending", ErrBrokerRunning)
-		}
+	if err := c.mayLeave(id); err != nil {
+		return nil, nil, err
 	}
-	c.mu.RUnlock()
-	if err == nil {
-		err = c.perform(func(img *image.Image) ([]metarecord.Record, error) { return []metarecord.Record{img.Leave(id)}, nil }, nil)
+	err := c.perform(func(img *image.Image) ([]metarecord.Record, error) { return []metarecord.Record{img.Leave(id)}, nil }, nil)
+	if err != nil && !c.isLeaving(id) {
+		return nil, nil, err
 	}
 	if err == nil {
 		err = c.relead()
 	}
-	if err != nil {
-		return nil, nil, err
+	if err == nil {
+		err = c.handOver(id)
 	}
-	if b = c.unserve(id); b == nil { // its copy failed meanwhile: it is fenced, and ends
+	if err == nil && c.meta.copies[id] == nil { // its copy failed in that: it is fenced, and ends
+		return nil, nil, fmt.Errorf("%w: %d", ErrBrokerDown, id)
+	}
+	if err == nil {
+		err = c.mayLeave(id) // disks may have failed in all that
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, c.stay(id))
+	}
+	b := c.unserve(id)
+	if b == nil { // it was killed
 		return nil, nil, fmt.Errorf("%w: %d", ErrBrokerDown, id)
 	}
 	b.node.resign()
 	err = c.expel(id)
 	return b, c.meta.surrender(id), err
+}
+
+// mayLeave returns why a broker cannot be stopped, nil if it can.
+func (c *Cluster) mayLeave(id int32) error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	b, err := c.brokerOfLocked(id)
+	if err == nil {
+		err = c.mayEndLocked(b)
+	}
+	if err == nil && b.phase != serving {
+		err = fmt.Errorf("%w: it is starting or ending", ErrBrokerRunning)
+	}
+	return err
+}
+
+// isLeaving reports whether the metadata says that a broker is about to be fenced.
+func (c *Cluster) isLeaving(id int32) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.image.Members[id].Leaving
+}
+
+// stay takes back that a broker leaves, if it still serves: it registers again, as in Kafka only a
+// registration ends a controlled shutdown, and leads what it led, in another leader epoch.
+func (c *Cluster) stay(id int32) error {
+	n := c.serving()[id]
+	if n == nil || c.meta.failure != nil || c.meta.copies[id] == nil {
+		return nil
+	}
+	err := c.perform(func(img *image.Image) ([]metarecord.Record, error) { return img.Register(n.arrival()), nil }, nil)
+	if err != nil {
+		return err
+	}
+	n.beginNextEpoch()
+	return c.relead()
 }
 
 // KillBroker ends a broker as a loss of power does. From one moment on nothing that it does reaches

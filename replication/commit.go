@@ -53,8 +53,7 @@ func (c *Cluster) commit(recs []metarecord.Record) (version int64, out *fencing,
 	cause := errors.Join(append(slices.Collect(maps.Values(failed)), err)...)
 	m.size = size
 	if stuck := m.takeBack(end); len(stuck) > 0 {
-		m.failure = errors.Join(slices.Collect(maps.Values(stuck))...)
-		cause = errors.Join(cause, m.failure)
+		cause = errors.Join(cause, m.fail(errors.Join(slices.Collect(maps.Values(stuck))...)))
 	}
 	return 0, nil, cause
 }
@@ -70,14 +69,12 @@ func (c *Cluster) takeOut(failed map[int32]error, named [][]int32, before []meta
 	for len(failed) > 0 {
 		if !controller.MayBecome(m.without(failed), named...) {
 			maps.Copy(out.causes, failed)
-			m.failure = fmt.Errorf("metadata cannot be changed before the cluster is opened again: %w", out.cause())
-			return 0, nil, m.failure
+			return 0, nil, m.fail(out.cause())
 		}
 		err := m.drop(failed, named)
 		maps.Copy(out.causes, failed)
 		if err != nil {
-			m.failure = errors.Join(out.cause(), err)
-			return 0, nil, m.failure
+			return 0, nil, m.fail(errors.Join(out.cause(), err))
 		}
 		named = append(named, m.without(nil))
 		out.brokers = slices.AppendSeq(out.brokers, maps.Keys(failed))
@@ -85,8 +82,7 @@ func (c *Cluster) takeOut(failed map[int32]error, named [][]int32, before []meta
 		m.joining = 0
 		if len(rest) > 0 {
 			if version, failed, err = m.appendNext(&rest); err != nil {
-				m.failure = err // half a change, which the next open undoes
-				return 0, nil, err
+				return 0, nil, m.fail(err) // half a change, which the next open undoes
 			}
 			if len(failed) > 0 {
 				continue
@@ -121,13 +117,11 @@ func (c *Cluster) takeOutStuck(stuck map[int32]error) (out *fencing, err error) 
 	cause := errors.Join(slices.Collect(maps.Values(stuck))...)
 	named := m.named()
 	if !controller.MayBecome(m.without(stuck), named...) {
-		m.failure = cause
-		return nil, m.failure
+		return nil, m.fail(cause)
 	}
 	m.detach(stuck)
 	if err := m.takeOver(stuck, named); err != nil {
-		m.failure = errors.Join(cause, err)
-		return nil, m.failure
+		return nil, m.fail(errors.Join(cause, err))
 	}
 	_, out, err = c.takeOut(stuck, named, nil, nil)
 	return out, err
@@ -140,12 +134,38 @@ func (c *Cluster) expel(id int32) error {
 	if m.failure != nil || m.copies[id] == nil {
 		return m.failure
 	}
-	_, out, err := c.takeOut(map[int32]error{id: fmt.Errorf("broker %d %w", id, errLeaves)}, m.named(), nil, nil)
+	return c.takeOutNow(map[int32]error{id: fmt.Errorf("broker %d %w", id, errLeaves)})
+}
+
+// takeOutNow is takeOut when no change is under way.
+func (c *Cluster) takeOutNow(failed map[int32]error) error {
+	_, out, err := c.takeOut(failed, c.meta.named(), nil, nil)
 	if err != nil {
 		return err
 	}
 	c.apply(out.recs, out.version)
 	return c.retireFenced(out.brokers)
+}
+
+// handOver makes another broker controller if it is this one, which is about to leave and whose
+// copy is still one of those that count. So a copy of the others that cannot begin an epoch is
+// found, and taken out, while there is this one to go on with.
+func (c *Cluster) handOver(id int32) error {
+	m := c.meta
+	others := m.without(map[int32]error{id: errLeaves})
+	if m.leader != id || len(others) == 0 || m.failure != nil {
+		return m.failure
+	}
+	m.leader = slices.Min(others)
+	failed := map[int32]error{}
+	if err := m.takeOver(failed, m.named()); err != nil {
+		return m.fail(err)
+	}
+	c.noteController()
+	if len(failed) == 0 {
+		return nil
+	}
+	return c.takeOutNow(failed)
 }
 
 // noteController lets everybody know who is controller.
@@ -190,6 +210,10 @@ func (c *Cluster) relead() error {
 			}
 			return recs, nil
 		}, nil)
+		if err != nil && done { // nothing was to be done but that; the next time it is tried again
+			c.logger.Warn("no copy of the metadata says that its set was committed", slog.Any("err", err))
+			return nil
+		}
 		if err != nil || done {
 			return err
 		}

@@ -25,7 +25,7 @@ type Config struct {
 	// which rack they are. The id must be one of Brokers.
 	BrokerSpecs map[int32]BrokerSpec
 
-	// AcceptMetadataLoss opens the cluster although more than half of the brokers that keep its
+	// AcceptMetadataLoss opens the cluster although half or more of the brokers that keep its
 	// metadata are missing, which is ErrMissing otherwise. The newest of the copies that are there
 	// counts: changes that only the missing ones have are lost, also when they come back.
 	AcceptMetadataLoss bool

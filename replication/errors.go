@@ -40,6 +40,10 @@ var (
 	// nowhere. Close the cluster instead.
 	ErrLastBroker = errors.New("replication: last broker that serves")
 
+	// ErrMetadataReadOnly refuses all changes of the metadata until the cluster is opened again:
+	// so many copies of it failed in a change that nobody can tell what became of it.
+	ErrMetadataReadOnly = errors.New("replication: metadata cannot be changed before the cluster is opened again")
+
 	// ErrInvalidTopic is topic.ErrInvalidName: no such topic can exist.
 	ErrInvalidTopic = topic.ErrInvalidName
 	// ErrNotLeader is partition.ErrNotLeader: the partition is led elsewhere, or by nobody;

@@ -86,6 +86,12 @@ func (m *metaLog) beginEpoch(step int32) (broken int32, err error) {
 	return 0, nil
 }
 
+// fail says that nothing is written any more, and returns what every later change gets.
+func (m *metaLog) fail(cause error) error {
+	m.failure = fmt.Errorf("%w: %w", ErrMetadataReadOnly, cause)
+	return m.failure
+}
+
 // named returns the sets that a copy may name, with those that a change leads to.
 func (m *metaLog) named(next ...[]int32) [][]int32 { return slices.Concat([][]int32(m.sets), next) }
 

@@ -121,6 +121,21 @@ func (n *node) openPartition(r *replica) (*partition.Partition, error) {
 	return p, nil
 }
 
+// beginNextEpoch makes the open partitions that have no leader lead in the epoch that they are
+// about to be led in: it has begun before anybody hears of it.
+func (n *node) beginNextEpoch() {
+	for _, r := range n.all() {
+		epoch, ok := n.metadata.nextEpoch(r.tp, r.id)
+		p := r.readable.Load()
+		if !ok || p == nil {
+			continue
+		}
+		if err := p.BecomeLeader(epoch); err != nil {
+			n.offline(r, err)
+		}
+	}
+}
+
 // config returns a partition's whole configuration, which is about to become effective. It names no
 // topic id: whose the directory is was found out before, by claim or recognize, and is not read
 // again.

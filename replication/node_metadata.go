@@ -52,6 +52,16 @@ func (m nodeMetadata) leaderEpoch(tp record.TopicPartition, id topic.ID) (epoch 
 	return t.Partitions[tp.Partition].LeaderEpoch, true
 }
 
+// nextEpoch returns the epoch in which a partition that has no leader will have the next one; ok is
+// false if it has one.
+func (m nodeMetadata) nextEpoch(tp record.TopicPartition, id topic.ID) (epoch int32, ok bool) {
+	t := m.topicOf(tp, id)
+	if t == nil || t.Partitions[tp.Partition].Leader >= 0 {
+		return 0, false
+	}
+	return t.Partitions[tp.Partition].LeaderEpoch + 1, true
+}
+
 // assigned reports whether the broker has a replica of a partition.
 func (m nodeMetadata) assigned(tp record.TopicPartition, id topic.ID) bool {
 	m.c.mu.RLock()
