@@ -120,7 +120,8 @@ func (m *Image) registerAt(offset int64, all []Arrival) (recs []metarecord.Recor
 }
 
 // TakeOver returns the records with which a controller begins: those brokers serve from now on, and
-// all others are fenced. A log that an older version has written is brought to the level of this one.
+// all others are fenced. A log that an older version has written is brought to the level of this
+// one.
 func (m *Image) TakeOver(up []Arrival) []metarecord.Record {
 	recs := m.upgrade()
 	recs = append(recs, m.registerAt(m.Version+int64(len(recs)), up)...)
@@ -162,9 +163,9 @@ func (m *Image) ReplicasOn(id int32) (tps []record.TopicPartition) {
 
 // Relead returns the records that bring the leaders of partitions in line with which brokers serve:
 // one whose leader is fenced has none from now on, one without a leader is led by the first broker
-// of its in-sync replicas that serves. They also say which directories the replicas are in, where the
-// metadata does not, or names one that was replaced. There are at most limit of them; the last call
-// returns none.
+// of its in-sync replicas that serves. They also say which directories the replicas are in, where
+// the metadata does not, or names one that was replaced. There are at most limit of them; the last
+// call returns none.
 func (m *Image) Relead(limit int) []metarecord.Record {
 	serves := map[int32]bool{-1: false}
 	for _, id := range m.Serving() {

@@ -55,8 +55,9 @@ func sortedKeys(config map[string]string) []string {
 // AllBrokers stands for every broker in AlterBroker and BrokerResource.
 const AllBrokers int32 = -1
 
-// AlterBroker returns the records that change what is set on a broker, or on AllBrokers. edit returns
-// what is set afterwards, by the broker's keys, or refuses; it must not write to what it gets.
+// AlterBroker returns the records that change what is set on a broker, or on AllBrokers. edit
+// returns what is set afterwards, by the broker's keys, or refuses; it must not write to what it
+// gets.
 func (m *Image) AlterBroker(id int32, edit func(before map[string]string) (after map[string]string, err error)) ([]metarecord.Record, error) {
 	if _, known := m.Members[id]; !known && id != AllBrokers {
 		return nil, fmt.Errorf("%w: %d", ErrUnknownBroker, id)

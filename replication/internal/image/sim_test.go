@@ -14,8 +14,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A simulation makes random commands and commits what they come to. Two images are kept: the one that
-// decides, and one that knows the records' bytes only.
+// A simulation makes random commands and commits what they come to. Two images are kept: the one
+// that decides, and one that knows the records' bytes only.
 type simulation struct {
 	t      *testing.T
 	rnd    *rand.Rand
@@ -268,8 +268,8 @@ func TestWhateverIsDecidedKeepsTheInvariants(t *testing.T) {
 	t.Logf("%d seeds: %d leaders moved, %d partitions without one, %d refusals, %d topics removed", seeds, total.moved, total.leaderless, total.refused, total.removed)
 }
 
-// FuzzRecords applies records of any bytes. One that is refused changes nothing; what is accepted can
-// be written as a snapshot that says the same.
+// FuzzRecords applies records of any bytes. One that is refused changes nothing; what is accepted
+// can be written as a snapshot that says the same.
 func FuzzRecords(f *testing.F) {
 	add := func(recs ...metarecord.Record) {
 		var all []byte

@@ -34,8 +34,8 @@ func (m *Image) CreateTopic(cr Creation, limits Limits) ([]metarecord.Record, er
 	return recs, errs[0]
 }
 
-// CreateTopics returns the records that create topics, each by itself: errs[i] is why creations[i] is
-// refused. Placing them begins where the last topic's ended.
+// CreateTopics returns the records that create topics, each by itself: errs[i] is why creations[i]
+// is refused. Placing them begins where the last topic's ended.
 func (m *Image) CreateTopics(creations []Creation, limits Limits) (recs []metarecord.Record, errs []error) {
 	errs = make([]error, len(creations))
 	names, ids, partitions := map[string]string{}, map[topic.ID]bool{}, 0 // of those before
@@ -63,7 +63,8 @@ func (m *Image) CreateTopics(creations []Creation, limits Limits) (recs []metare
 	return recs, errs
 }
 
-// create returns the records that create a topic, none if it is there. turn is where placing it begins.
+// create returns the records that create a topic, none if it is there. turn is where placing it
+// begins.
 func (m *Image) create(cr Creation, turn int) ([]metarecord.Record, error) {
 	if t := m.Topics[cr.Name]; t != nil && t.ID == cr.ID {
 		return nil, cr.same(t)
