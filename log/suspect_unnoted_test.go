@@ -229,7 +229,7 @@ func TestTornWriteInALogThatWasBrokenMeanwhileIsNotedToo(t *testing.T) {
 	l, err := Open("log", Config{FS: disk, Sync: SyncNever})
 	require.NoError(t, err)
 	fill(t, l, 3)
-	disk.Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*.log", Err: syscall.EIO, Keep: 70})
+	disk.Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*.log", Err: syscall.EIO, Keep: 1 << 20})
 	disk.Inject(vfs.Fault{Ops: vfs.OpTruncate, Pattern: "*.log", Times: vfs.Always, Err: syscall.EIO})
 	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		if e.Op == vfs.OpWrite && filepath.Ext(e.Name) == ".log" {
