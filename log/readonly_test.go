@@ -80,7 +80,7 @@ func TestReadOnlyLogRefusesEveryChangeAndMakesNone(t *testing.T) {
 				continue
 			}
 			results := v.Method(i).Call(anyArguments(t, name, v.Method(i).Type()))
-			if name == "Submit" { // answers through Done
+			if strings.HasPrefix(name, "Submit") { // answers through Done
 				continue
 			}
 			err := results[len(results)-1].Interface()

@@ -45,6 +45,15 @@ type Config struct {
 	// Kafka: producer.id.expiration.ms.
 	ProducerIDExpiration time.Duration
 
+	// MinInSync is how many replicas must be in sync for an append that wants all acknowledgements,
+	// and for the high watermark to move; of a partition of fewer replicas all of them. 0 means 1.
+	// Kafka: min.insync.replicas.
+	MinInSync int
+
+	// MaxLag is how long a follower may lack what its leader had before it is out of sync. 0 means 30
+	// seconds. Kafka: replica.lag.time.max.ms.
+	MaxLag time.Duration
+
 	// Logger: nil discards.
 	Logger *slog.Logger
 }
@@ -67,12 +76,13 @@ func (c Compression) codec() (record.Codec, bool) { return record.Codec(c - 1), 
 const (
 	defaultTimestampAfterMax    = time.Hour
 	defaultProducerIDExpiration = 24 * time.Hour
+	defaultMaxLag               = 30 * time.Second
 )
 
 // withDefaults fills in what is zero.
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
-	if c.TimestampBeforeMax < log.Unlimited || c.TimestampAfterMax < log.Unlimited || c.ProducerIDExpiration < 0 {
+	if c.TimestampBeforeMax < log.Unlimited || c.TimestampAfterMax < log.Unlimited || c.ProducerIDExpiration < 0 || c.MaxLag < 0 {
 		errs = append(errs, errors.New("partition: negative duration"))
 	}
 	if codec, ok := c.Compression.codec(); ok && codec > record.Zstd {
@@ -83,6 +93,10 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.TimestampBeforeMax = cmp.Or(c.TimestampBeforeMax, log.Unlimited)
 	c.TimestampAfterMax = cmp.Or(c.TimestampAfterMax, defaultTimestampAfterMax)
+	if c.MinInSync < 0 {
+		errs = append(errs, errors.New("partition: negative number of in-sync replicas"))
+	}
+	c.MinInSync, c.MaxLag = cmp.Or(c.MinInSync, 1), cmp.Or(c.MaxLag, defaultMaxLag)
 	c.ProducerIDExpiration = cmp.Or(c.ProducerIDExpiration, defaultProducerIDExpiration)
 	c.Log.MaxBatchBytes = cmp.Or(c.Log.MaxBatchBytes, log.DefaultMaxBatchBytes)
 	c.Log.SegmentBytes = cmp.Or(c.Log.SegmentBytes, log.DefaultSegmentBytes)

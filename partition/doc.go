@@ -16,9 +16,19 @@
 //
 // # Who may do what
 //
-// A replica takes appends and answers reads only while it leads (BecomeLeader). Nothing here knows
-// of other replicas: with one replica the high watermark is the leader's own bound, the end of what
-// is durable under log.SyncOnAck, else the log end.
+// A replica takes appends and answers reads only while it leads (Lead). It decides nothing about
+// that: a controller tells it the leader epoch, the replicas, who of them is in sync.
+//
+// # Followers
+//
+// A follower tells its leader how far its log goes, written and on stable storage, and gets what
+// comes behind that (ReadReplica), or where their logs part: then it cuts its own (Converge), by
+// leader epochs and never by a high watermark. It stores batches as they are (CopyFrom). The
+// leader's high watermark is the smallest end of those in sync, under log.SyncOnAck the smallest
+// durable one, and stands while fewer are in sync than there must be. The leader asks the
+// controller for another in-sync set when a follower falls behind or has caught up. With one
+// replica the high watermark is the leader's own bound. What all this rests on is argued in
+// docs/design/0005-replicas.md.
 //
 // # Waiting for nobody
 //

@@ -1,45 +1,12 @@
 package partition
 
-import (
-	"errors"
-)
-
-// BecomeLeader makes this replica the leader in the given epoch, which must be above any earlier
-// one: the epoch's start is recorded before the first append. As the only replica its high
-// watermark is at once what its sync policy allows. It may block for the disk.
-func (p *Partition) BecomeLeader(epoch int32) error {
-	if err := p.log.SetLeaderEpoch(epoch); err != nil {
-		return p.wrap("become leader", err)
-	}
-	if p.syncOnAck.Load() && p.log.DurableOffset() < p.log.EndOffset() {
-		// Written before a kill, and not known to be on stable storage.
-		if err := p.log.Sync(); err != nil {
-			return p.wrap("become leader", err)
-		}
-	}
-	p.mu.Lock()
-	if p.closed || p.stale || p.resigned.Load() {
-		closed := p.closed
-		p.mu.Unlock()
-		if closed || p.resigned.Load() {
-			return p.wrap("become leader", p.notLeading())
-		}
-		return p.wrap("become leader", errors.New("a truncation has failed: open the partition again"))
-	}
-	p.leaderEpoch.Store(epoch)
-	d := p.advanceLocked(p.safeEnd())
-	p.mu.Unlock()
-	d.run()
-	p.publish()
-	return nil
-}
-
 // BecomeFollower ends this replica's leadership: appends and reads are refused with ErrNotLeader.
 // Appends under way, and those that wait for acknowledgement, end with ErrNotLeaderAfterAppend.
 // When it returns, none of them is decided to be a success any more.
 func (p *Partition) BecomeFollower() {
 	p.mu.Lock()
 	p.leaderEpoch.Store(-1)
+	p.leading = leading{}
 	d := p.releaseLocked(ErrNotLeaderAfterAppend)
 	p.mu.Unlock()
 	d.run()

@@ -16,6 +16,9 @@ type owner Partition
 func (o *owner) Admit(a *log.Append) error {
 	p := (*Partition)(o)
 	req := a.User.(*ProduceRequest)
+	if req.copy != nil {
+		return p.admitCopy(req, a)
+	}
 	var err error
 	if epoch := p.leaderEpoch.Load(); epoch < 0 || a.LeaderEpoch != epoch {
 		err = p.notLeading()
@@ -65,17 +68,20 @@ func (o *owner) Written(as []*log.Append) {
 		p.growth.add(a.LastOffset+1, len(a.Batch))
 		if a.Info.HasProducerID() {
 			p.takeLocked(req, a, now)
-			p.inRound--
+			if req.copy == nil {
+				p.inRound--
+			}
 		}
 	}
 	if p.inRound == 0 {
 		p.round.reset()
 	}
-	bound := p.hw.Load()
-	if !p.syncOnAck.Load() && p.leaderEpoch.Load() >= 0 { // a follower's moves with its leader's
-		bound = p.log.EndOffset()
+	var d due
+	wake := p.wake
+	if p.progress != nil { // a follower's high watermark moves with its leader's
+		p.progress.Moved(p.position())
+		d = p.advanceLocked(p.progress.HighWatermark())
 	}
-	d := p.advanceLocked(bound)
 	if hw := p.hw.Load(); as[len(as)-1].LastOffset >= hw {
 		for _, a := range as {
 			if a.LastOffset >= hw {
@@ -86,6 +92,9 @@ func (o *owner) Written(as []*log.Append) {
 	p.mu.Unlock()
 	d.run()
 	p.publish()
+	if wake != nil {
+		wake()
+	}
 }
 
 // takeLocked brings the producer state up to a written append.
@@ -108,7 +117,9 @@ func (o *owner) Refused(as []*log.Append, _ error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, a := range slices.Backward(as) { // the newest first: a batch stands on those before it
-		if a.Info.HasProducerID() {
+		if c := a.User.(*ProduceRequest).copy; c != nil {
+			c.broken = true // nothing of its run comes behind a hole
+		} else if a.Info.HasProducerID() {
 			p.round.drop(a.Info.ProducerID)
 			p.inRound--
 		}
@@ -118,18 +129,18 @@ func (o *owner) Refused(as []*log.Append, _ error) {
 	}
 }
 
-// Durable raises the high watermark of a cluster of one under SyncOnAck. It may come before Open
-// has returned.
-func (o *owner) Durable(offset int64) {
+// Durable raises the high watermark of a leader under SyncOnAck. It may come before Open has
+// returned.
+func (o *owner) Durable(int64) {
 	p := (*Partition)(o)
 	if !p.syncOnAck.Load() || p.leaderEpoch.Load() < 0 {
 		return
 	}
 	p.mu.Lock()
 	var d due
-	if p.leaderEpoch.Load() >= 0 {
-		// The log may have been truncated meanwhile.
-		d = p.advanceLocked(min(offset, p.log.DurableOffset()))
+	if p.progress != nil {
+		p.progress.Moved(p.position()) // offset is behind that, or of a log that was cut meanwhile
+		d = p.advanceLocked(p.progress.HighWatermark())
 	}
 	p.mu.Unlock()
 	d.run()

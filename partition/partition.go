@@ -23,6 +23,7 @@ type Partition struct {
 	tp       record.TopicPartition
 	log      *log.Log
 	appended func(*log.Append) // done; a field, since a method value allocates
+	copied   func(*log.Append) // done, of a follower
 	opened   time.Time         // origin of the deadlines
 	logger   *slog.Logger
 	settings
@@ -38,7 +39,9 @@ type Partition struct {
 	mu sync.Mutex
 	admission
 	waiting
+	leading
 	closed bool
+	epoch  int32 // leader epoch that it leads or follows in, or did last; -1: none
 
 	timeouts alarm.Alarm   // expire, at the earliest of deadlines or before
 	closing  atomic.Bool   // set by the first who closes, and stays
@@ -59,6 +62,7 @@ type settings struct {
 type watermarks struct {
 	hw, lso     atomic.Int64
 	leaderEpoch atomic.Int32          // -1: not the leader
+	enough      atomic.Bool           // of the leader: as many are in sync as there must be
 	anyAborted  atomic.Bool           // there may be aborted transactions: reads look for them
 	abortedErr  atomic.Pointer[error] // one could not be recorded
 }
@@ -93,9 +97,9 @@ func Open(dir string, cfg Config) (*Partition, error) {
 	}
 	p := &Partition{
 		dir: dir, tp: record.TopicPartition{Topic: cfg.Topic, Partition: cfg.Partition},
-		opened: time.Now(), logger: cfg.Logger, done: make(chan struct{}),
+		opened: time.Now(), logger: cfg.Logger, done: make(chan struct{}), epoch: -1,
 	}
-	p.appended, p.timeouts.Do = p.onAppended, p.expire
+	p.appended, p.copied, p.timeouts.Do = p.onAppended, p.onCopied, p.expire
 	p.expiry.Store(int64(cfg.ProducerIDExpiration))
 	p.syncOnAck.Store(cfg.Log.Sync == log.SyncOnAck)
 	p.leaderEpoch.Store(-1)

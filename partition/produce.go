@@ -46,6 +46,12 @@ func (p *Partition) prepare(req *ProduceRequest) error {
 	if req.Acks < record.AcksAll || req.Acks > record.AcksNone {
 		return ErrInvalidAcks
 	}
+	if req.Acks == record.AcksAll {
+		if err := p.mayAwaitAll(); err != nil {
+			req.result.LogStartOffset = p.log.StartOffset()
+			return err
+		}
+	}
 	req.append = log.Append{}
 	if err := p.rules.Load().check(req); err != nil {
 		return err

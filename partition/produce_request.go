@@ -62,6 +62,7 @@ type ProduceRequest struct {
 	lastOffset int64 // once written
 	refused    bool  // by Admit: nothing was appended
 	marker     *marker
+	copy       *Copy                            // a batch from the leader: nobody waits for an answer
 	ack        watermark.Entry[*ProduceRequest] // under p.mu, like the rest
 	deadline   watermark.Entry[*ProduceRequest]
 	next       *ProduceRequest // in the list of those to be told

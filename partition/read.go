@@ -64,14 +64,17 @@ func (p *Partition) Read(req ReadRequest) (ReadResult, error) {
 	}
 }
 
+func defaultMaxBytes(n int) int {
+	if n <= 0 {
+		return defaultReadBytes
+	}
+	return n
+}
+
 // readUpTo fills in the bytes below bound, and which transactions in them were aborted.
 func (p *Partition) readUpTo(req *ReadRequest, res *ReadResult, bound int64) error {
-	limit := req.MaxBytes
-	if limit <= 0 {
-		limit = defaultReadBytes
-	}
 	var err error
-	if res.Bytes, err = p.log.ReadUpTo(req.Buf, req.Offset, limit, bound); err != nil {
+	if res.Bytes, err = p.log.ReadUpTo(req.Buf, req.Offset, defaultMaxBytes(req.MaxBytes), bound); err != nil {
 		if epoch := p.leaderEpoch.Load(); epoch != res.LeaderEpoch { // truncated under our hands
 			err = p.notLeading()
 		}
@@ -115,7 +118,8 @@ func (p *Partition) notLeading() error {
 
 // ListOffset finds an offset by meaning or by time. Under either isolation level records beyond its
 // bound do not exist: the answer is offset -1 then, as it is for a time after the last record. It
-// may read from the disk.
+// may read from the disk. As long as a new leader does not know how far its predecessor has
+// acknowledged records, what depends on that is ErrOffsetNotAvailable.
 func (p *Partition) ListOffset(spec OffsetSpec, isolation Isolation) (OffsetResult, error) {
 	epoch, err := p.checkEpoch(-1)
 	if err != nil {
@@ -126,7 +130,10 @@ func (p *Partition) ListOffset(spec OffsetSpec, isolation Isolation) (OffsetResu
 	if isolation == ReadUncommitted {
 		bound = hw
 	}
+	complete := p.complete()
 	switch {
+	case spec == Latest && !complete:
+		return OffsetResult{}, p.wrap("list offsets", ErrOffsetNotAvailable)
 	case spec == Latest:
 		return OffsetResult{Offset: bound, TimestampMs: -1, LeaderEpoch: epoch}, nil
 	case spec == Earliest:
@@ -144,6 +151,8 @@ func (p *Partition) ListOffset(spec OffsetSpec, isolation Isolation) (OffsetResu
 	switch {
 	case err != nil:
 		return OffsetResult{}, p.wrap("list offsets", err)
+	case !complete && (spec == MaxTimestamp || offset < 0 || offset >= bound):
+		return OffsetResult{}, p.wrap("list offsets", ErrOffsetNotAvailable)
 	case offset < 0 || offset >= bound:
 		return OffsetResult{Offset: -1, TimestampMs: -1, LeaderEpoch: -1}, nil
 	}

@@ -3,6 +3,7 @@ package partition
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/stratalog/strata/log"
 )
@@ -37,16 +38,17 @@ func (p *Partition) apply(cfg *Config) {
 	p.state.expiry = cfg.ProducerIDExpiration.Milliseconds()
 	p.syncOnAck.Store(cfg.Log.Sync == log.SyncOnAck)
 	var d due
-	if p.leaderEpoch.Load() >= 0 {
-		d = p.advanceLocked(p.safeEnd())
+	if p.progress != nil {
+		p.progress.Moved(p.position())
+		p.progress.Configure(p.progressRules(), time.Since(p.opened))
+		d = p.progressedLocked()
 	}
 	p.mu.Unlock()
 	d.run()
 	p.publish()
 }
 
-// safeEnd returns how far the records of a leader without followers are as safe as the sync policy
-// makes them.
+// safeEnd returns how far the records of this replica are as safe as the sync policy makes them.
 func (p *Partition) safeEnd() int64 {
 	if p.syncOnAck.Load() {
 		return p.log.DurableOffset()

@@ -17,6 +17,8 @@ type rules struct {
 	codec        record.Codec
 	recode       bool // codec is the topic's, not the producer's
 	compactOnly  bool
+	minInSync    int
+	maxLag       time.Duration
 }
 
 func newRules(c Config) *rules {
@@ -27,6 +29,7 @@ func newRules(c Config) *rules {
 		},
 		segmentBytes: c.Log.SegmentBytes,
 		compactOnly:  c.Log.Cleanup.Compacts() && !c.Log.Cleanup.Deletes(),
+		minInSync:    c.MinInSync, maxLag: c.MaxLag,
 	}
 	if c.TimestampBeforeMax != log.Unlimited {
 		r.options.MaxAgeMs = max(c.TimestampBeforeMax.Milliseconds(), 1)

@@ -1,6 +1,6 @@
 // Package progress is what the leader of a partition knows of its replicas, and what follows from
-// it: the high watermark, changes of the in-sync set, and whether an append is acknowledged. It only
-// computes.
+// it: the high watermark, changes of the in-sync set, and whether an append is acknowledged. It
+// only computes.
 //
 // # What counts
 //
@@ -97,8 +97,8 @@ type follower struct {
 	position    Position
 	logStart    int64
 
-	// caughtUp is the latest instant known at which the leader had nothing that the follower has not
-	// got by now; never: there is none.
+	// caughtUp is the latest instant known at which the leader had nothing that the follower has
+	// not got by now; never: there is none.
 	caughtUp time.Duration
 	// The mark is the leader's end at an instant, which the follower has not been seen to reach.
 	mark   int64
@@ -216,8 +216,8 @@ func (l *Leader) isCaughtUp(f *follower, now time.Duration) bool {
 }
 
 // Durable reports whether all who are in sync, or about to be, have on stable storage what was
-// acknowledged. Under SyncOnAck it is so from some time after the policy has changed to it, and stays
-// so. Only then may a replica that was not stopped in order keep its place.
+// acknowledged. Under SyncOnAck it is so from some time after the policy has changed to it, and
+// stays so. Only then may a replica that was not stopped in order keep its place.
 func (l *Leader) Durable() bool {
 	for i := range l.followers {
 		f := &l.followers[i]

@@ -6,8 +6,8 @@
 // A replica may lead if its broker is acceptable, neither fenced nor leaving, and
 //
 //   - it is in sync, or
-//   - nobody is in sync and it is eligible: it was in sync when the set fell below its minimum, from
-//     when on the high watermark did not move, so it has every record that was acknowledged.
+//   - nobody is in sync and it is eligible: it was in sync when the set fell below its minimum.
+//     From then on the high watermark did not move, so it has every record that was acknowledged.
 //
 // That is a clean election. Without such a replica the partition has no leader, unless
 //
@@ -20,9 +20,9 @@
 //
 // A broker that was not stopped in order may have lost what it had not synced. If the partition is
 // Durable nothing of that was acknowledged, and the replica keeps its place in both sets: Kafka's
-// rule, which is made for fsyncs that nobody waits for, would leave every partition without a leader
-// after a power cut of all brokers. Otherwise it loses both places. A leader that was started again
-// begins a new epoch in any case, since followers may hold the tail that it has lost.
+// rule, which is made for fsyncs that nobody waits for, would leave every partition without a
+// leader after a power cut of all brokers. Otherwise it loses both places. A leader that was
+// started again begins a new epoch in any case, since followers may hold the tail that it has lost.
 //
 // A partition is Durable from its creation on if its sync policy promises stable storage with the
 // acknowledgement. When a topic changes to such a policy, what was acknowledged before may be on no
@@ -66,8 +66,8 @@ type Change struct {
 	InSync []int32
 	// Left are brokers that were fenced, or leave: they are no longer in sync.
 	Left []int32
-	// Restarted are brokers that were started again, and Unclean those of them that were not stopped
-	// in order.
+	// Restarted are brokers that were started again, and Unclean those of them that were not
+	// stopped in order.
 	Restarted, Unclean []int32
 	// Synced: the leader has seen that all who are in sync have what was acknowledged on stable
 	// storage.

@@ -1,0 +1,51 @@
+package log
+
+// SubmitRun appends batches that belong together, in this order, as Submit does with one: they are
+// written at once as far as the bounds of a round and the segments allow. Each is done by itself.
+// If one of them can be seen to be wrong beforehand none is appended, and all end with its error.
+//
+// The slice is the caller's again when SubmitRun returns.
+func (l *Log) SubmitRun(as []*Append) {
+	if err := l.submitRun(as); err != nil {
+		for _, a := range as {
+			a.Err, a.BaseOffset, a.LastOffset = err, -1, -1
+			a.complete()
+		}
+	}
+}
+
+// submitRun queues as, and leads the round or has it led if no other one is under way.
+func (l *Log) submitRun(as []*Append) error {
+	if len(as) == 0 {
+		return nil
+	}
+	for _, a := range as {
+		if err := l.prepare(a); err != nil {
+			return err
+		}
+	}
+	t := &l.token
+	t.mu.Lock()
+	if err := l.refusal(); err != nil {
+		t.mu.Unlock()
+		return err
+	}
+	for _, a := range as {
+		t.appends.push(a)
+	}
+	lead := !t.held
+	t.held = true
+	t.mu.Unlock()
+	switch {
+	case !lead:
+	case l.cfg.Load().Sync == SyncOnAck:
+		t.writer.leadOnWorkerNext()
+	default:
+		r := rounds.Get().(*round)
+		t.writer.takeQueued(r)
+		t.writer.run(r)
+		r.put()
+		t.writer.leadNext(1)
+	}
+	return nil
+}

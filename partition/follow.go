@@ -1,0 +1,195 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/stratalog/strata/internal/progress"
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/record"
+)
+
+// A Copy is what a follower got from its leader.
+type Copy struct {
+	Epoch  int32 // leader epoch of the one who answered
+	Offset int64 // that was asked for: where the follower's log ends
+	// Batches are whole batches from there on. They are stored as they are. Borrowed until Done.
+	Batches []byte
+	// HighWatermark and LogStart of the leader when it answered.
+	HighWatermark, LogStart int64
+	// Done is called once, without locks, when the batches are as safe as the sync policy promises.
+	// It must not block.
+	Done func(error)
+
+	appends  []log.Append
+	requests []ProduceRequest
+	run      []*log.Append
+	admitted int   // of run; under mu, like the rest
+	broken   bool  // one that was admitted was not written
+	open     int   // not done yet
+	err      error // of the first that failed
+}
+
+// Follow makes this replica a follower in the given leader epoch, which must not be below one that
+// it has led or followed in: ErrFencedLeaderEpoch. What it led ends as with BecomeFollower. An
+// epoch that it led without a record is forgotten: the new leader need not know of it, and may have
+// records of older epochs behind its start. It may block for the disk.
+func (p *Partition) Follow(epoch int32) error {
+	p.mu.Lock()
+	if epoch < p.epoch {
+		p.mu.Unlock()
+		return p.wrap("follow", fmt.Errorf("%w: %d, it is %d", ErrFencedLeaderEpoch, epoch, p.epoch))
+	}
+	p.epoch = epoch
+	p.mu.Unlock()
+	p.BecomeFollower()
+	end := p.log.EndOffset()
+	if latest, ok := p.log.Epochs().Latest(); ok && latest != p.log.Epochs().At(end-1) {
+		return p.TruncateTo(end)
+	}
+	return nil
+}
+
+// Position returns what a follower tells its leader of itself; the caller adds who and in which
+// epoch.
+func (p *Partition) Position() ReplicaFetch {
+	at := p.position()
+	return ReplicaFetch{Offset: at.End, Durable: at.Durable, LogStart: p.log.StartOffset(), LastEpoch: p.log.Epochs().At(at.End - 1)}
+}
+
+// Converge cuts a follower's log so that it agrees with its leader's, or comes closer: it asks
+// again behind the cut. It cuts nothing below the high watermark without telling: lost is how many
+// offsets below it are gone, which only an unclean election can make more than none. It blocks for
+// the disk.
+func (p *Partition) Converge(d Divergence) (lost int64, err error) {
+	to := progress.Cut(p.lineage(), p.log.EndOffset(), d)
+	lost = max(p.hw.Load()-to, 0)
+	return lost, p.TruncateTo(max(to, p.log.StartOffset()))
+}
+
+// CopyFrom appends what the leader has sent. It does not block. Copy.Done is called with
+// ErrOffsetOutOfRange if the batches do not begin at the log's end, with ErrFencedLeaderEpoch if
+// the replica leads or follows another leader by now, with ErrCorrupt if they are damaged, and with
+// what the log fails with; some of the batches are appended then, at most those before the one that
+// failed.
+func (p *Partition) CopyFrom(c *Copy) {
+	err := p.prepareCopy(c)
+	if err == nil && len(c.run) > 0 {
+		p.log.SubmitRun(c.run)
+		return
+	}
+	if err == nil {
+		p.followTo(c)
+	}
+	c.Done(err)
+}
+
+// prepareCopy splits the batches up and checks them. Sizes, times and keys are the leader's affair:
+// what it has taken a follower must not refuse.
+func (p *Partition) prepareCopy(c *Copy) error {
+	p.mu.Lock()
+	err := p.followsLocked(c)
+	p.mu.Unlock()
+	if err != nil {
+		return p.wrap("copy", err)
+	}
+	n, err := countBatches(c.Batches)
+	if err != nil {
+		return p.wrap("copy", err)
+	}
+	c.appends, c.requests, c.run = make([]log.Append, n), make([]ProduceRequest, n), make([]*log.Append, n)
+	c.open = n
+	rest := c.Batches
+	for i := range n {
+		b, size, err := record.Parse(rest)
+		if err != nil {
+			return p.wrap("copy", err)
+		}
+		a, req := &c.appends[i], &c.requests[i]
+		req.copy = c
+		*a = log.Append{Batch: rest[:size:size], Info: *b, KeepOffsets: true, User: req, Done: p.copied}
+		if b.IsControl() {
+			if m, ok, err := readMarker(&a.Info); err != nil {
+				return p.wrap("copy", err)
+			} else if ok {
+				req.marker = &m
+			}
+		}
+		c.run[i], rest = a, rest[size:]
+	}
+	return nil
+}
+
+// countBatches returns how many batches p holds.
+func countBatches(p []byte) (n int, err error) {
+	for len(p) > 0 {
+		b, err := record.ParseUnverified(p)
+		if err != nil {
+			return 0, err
+		}
+		if b.Size() > len(p) {
+			return 0, fmt.Errorf("%w: %w", ErrCorrupt, errSplit)
+		}
+		p = p[b.Size():]
+		n++
+	}
+	return n, nil
+}
+
+// admitCopy decides about a batch from the leader whose turn has come: all before it in its run
+// must have been admitted, or a hole would be left.
+func (p *Partition) admitCopy(req *ProduceRequest, a *log.Append) error {
+	c := req.copy
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.followsLocked(c); err != nil {
+		return err
+	}
+	switch {
+	case c.broken || c.run[c.admitted] != a:
+		return errors.New("a batch before it was not appended")
+	case c.admitted == 0 && c.Offset != p.log.EndOffset():
+		return fmt.Errorf("%w: batches behind %d, the log ends at %d", ErrOffsetOutOfRange, c.Offset, p.log.EndOffset())
+	}
+	c.admitted++
+	return nil
+}
+
+// followsLocked returns why this replica takes nothing from the leader that has sent c.
+func (p *Partition) followsLocked(c *Copy) error {
+	if p.leaderEpoch.Load() >= 0 || c.Epoch != p.epoch {
+		return fmt.Errorf("%w: %d, it is %d", ErrFencedLeaderEpoch, c.Epoch, p.epoch)
+	}
+	return nil
+}
+
+// onCopied is the log's word on a batch from the leader.
+func (p *Partition) onCopied(a *log.Append) {
+	c := a.User.(*ProduceRequest).copy
+	p.mu.Lock()
+	if a.Err != nil && c.err == nil {
+		c.err = p.wrap("copy", a.Err)
+	}
+	c.open--
+	last, err := c.open == 0, c.err
+	p.mu.Unlock()
+	if !last {
+		return
+	}
+	if err == nil {
+		p.followTo(c)
+	}
+	c.Done(err)
+}
+
+// followTo moves a follower's high watermark with its leader's.
+func (p *Partition) followTo(c *Copy) {
+	p.mu.Lock()
+	var d due
+	if p.leaderEpoch.Load() < 0 && c.Epoch == p.epoch {
+		d = p.advanceLocked(min(c.HighWatermark, p.safeEnd()))
+	}
+	p.mu.Unlock()
+	d.run()
+	p.publish()
+}
