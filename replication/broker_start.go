@@ -91,7 +91,7 @@ func (c *Cluster) openNode(b *broker) (*node, error) {
 			return nil, err
 		}
 	}
-	n, err := c.take(claim{b.location, meta}, b.session)
+	n, err := c.take(claim{location: b.location, meta: meta}, b.session)
 	if err != nil && n != nil {
 		err = errors.Join(err, n.dir.Close())
 	}

@@ -63,7 +63,8 @@ type Cluster struct {
 // every partition that has files is open, or offline because it is damaged (its calls say why, and
 // so does Status). What a crash left half done, the creation or deletion of a topic, is finished.
 //
-// A directory that is in use, damaged, of a newer format or not ours is a *DirectoryError.
+// A directory that is in use, damaged, of a newer format or not ours is a *DirectoryError. A broker
+// whose disk fails is down, if the others can do without it; if not, the disk's error is returned.
 func Open(cfg Config) (*Cluster, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

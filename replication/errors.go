@@ -60,7 +60,7 @@ var (
 	ErrLocked = errors.New("replication: directory is in use")
 	// ErrNewerFormat: newer than this version writes.
 	ErrNewerFormat = errors.New("replication: directory has a newer format")
-	// ErrDamaged: what every broker needs cannot be read.
+	// ErrDamaged: what every broker needs is not what was written. A disk that fails is not damage.
 	ErrDamaged = errors.New("replication: directory is damaged")
 	// ErrForeign: it holds files, but not ours.
 	ErrForeign = errors.New("replication: directory belongs to another program")

@@ -123,25 +123,29 @@ func brokersIn(fsys vfs.FS, dir string) ([]int32, error) {
 	return ids, nil
 }
 
-// A claim is a directory that was found to be its broker's, or new.
+// A claim is a directory that was found to be its broker's, or new, or cannot be read.
 type claim struct {
 	location
-	meta *metaProperties // nil: the directory is new
+	meta   *metaProperties // nil: the directory is new
+	failed error           // set: its disk fails, and nothing is known of the directory
 }
 
 // checkLocations looks at all directories before anything is written to one of them: each can be
-// its broker's, and all are of one cluster, whose id it returns, "" for a new one.
+// its broker's, and all are of one cluster, whose id it returns, "" for a new one. A disk that fails
+// is noted in its claim. It is an error if no other disk says which cluster it is: then this one may.
 func (c *Config) checkLocations(all []location) (claims []claim, clusterID string, err error) {
 	if _, err := c.FS.Stat(filepath.Join(c.Dir, metaPropertiesFile)); err == nil {
 		return nil, "", directoryError(c.Dir, ErrForeign, errors.New("it is a broker's own directory, not a cluster's"))
 	}
 	first := "" // directory that has an identity
+	var failed []error
 	for _, l := range all {
 		meta, err := checkDirectory(l.fs, l.root, l.id)
-		if err != nil {
+		if errors.As(err, new(*DirectoryError)) {
 			return nil, "", err
 		}
-		claims = append(claims, claim{l, meta})
+		claims = append(claims, claim{l, meta, err})
+		failed = append(failed, err)
 		switch {
 		case meta == nil:
 		case first == "":
@@ -150,6 +154,9 @@ func (c *Config) checkLocations(all []location) (claims []claim, clusterID strin
 			return nil, "", directoryError(l.root, ErrMixed,
 				fmt.Errorf("it is of cluster %s, and %s of %s", meta.clusterID, first, clusterID))
 		}
+	}
+	if clusterID == "" {
+		return claims, "", errors.Join(failed...)
 	}
 	return claims, clusterID, nil
 }

@@ -73,7 +73,8 @@ func decodeMeta(p []byte) (m metaProperties, err error) {
 }
 
 // checkDirectory tells before anything is written whether dir can be a broker's directory. It
-// returns the identity if there is one, nil if the directory is new.
+// returns the identity if there is one, nil if the directory is new. What speaks against the
+// directory is a *DirectoryError; every other error is the disk's.
 func checkDirectory(fsys vfs.FS, dir string, node int32) (*metaProperties, error) {
 	if _, err := fsys.Stat(filepath.Join(dir, unfinishedFile)); err == nil {
 		return nil, directoryError(dir, ErrUnfinished, nil)
@@ -84,8 +85,8 @@ func checkDirectory(fsys vfs.FS, dir string, node int32) (*metaProperties, error
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, checkNew(fsys, dir)
 	}
-	if err != nil {
-		return nil, directoryError(dir, ErrDamaged, err)
+	if err != nil { // the disk's: what is in the file nobody knows
+		return nil, fmt.Errorf("open cluster in %s: %w", dir, err)
 	}
 	m, err := decodeMeta(p)
 	for _, reason := range []error{ErrForeign, ErrNewerFormat, ErrDamaged} {

@@ -61,8 +61,13 @@ func (c *Cluster) chooseCopy(asked []int32) error {
 	newest := controller.Copy{Broker: slices.Min(slices.Collect(maps.Keys(c.nodes)))}
 	if len(copies) > 0 {
 		newest = controller.Newest(copies)
-		if err := m.replay(m.apart[newest.Broker], c.nodes[newest.Broker].metaDir(), c.image); err != nil {
+		err := m.replay(m.apart[newest.Broker], c.nodes[newest.Broker].metaDir(), c.image)
+		if errors.As(err, new(*DirectoryError)) {
 			return err
+		}
+		if err != nil { // its disk fails: the others may do without it
+			c.leaveOut(newest.Broker, err)
+			return c.chooseCopy(asked)
 		}
 	}
 	m.leader, m.sealed = newest.Broker, len(m.sets) <= 1

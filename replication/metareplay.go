@@ -31,11 +31,12 @@ type replaying struct {
 }
 
 // replay applies the whole log to img. One that does not begin at offset 0 begins with a snapshot.
+// What it has against the log is a *DirectoryError; every other error is the disk's.
 func (m *metaLog) replay(l *metaCopy, dir string, img *image.Image) error {
 	r := &replaying{img: img, start: l.StartOffset()}
 	for b, err := range l.Batches(r.start) {
 		if err != nil {
-			return directoryError(dir, ErrDamaged, err)
+			return openError(dir, err)
 		}
 		if err := r.batch(b); err != nil {
 			reason := ErrDamaged

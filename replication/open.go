@@ -19,8 +19,8 @@ import (
 // open brings up the brokers whose directories are there, in this order:
 //
 //  1. All directories are checked. Nothing is written if one of them cannot be what it should be.
-//  2. Those that have an identity are locked. From here on a broker whose disk fails is
-//     down, if the others can do without it.
+//     A broker whose disk fails, in this or later, is down, if the others can do without it.
+//  2. Those that have an identity are locked.
 //  3. The newest copy of the metadata is read, if there are enough of them. It says which brokers
 //     there were: a new directory is made for one that was not, while one that has lost its
 //     directory stays down.
@@ -44,9 +44,12 @@ func (c *Cluster) open() error {
 	if c.clusterID = clusterID; clusterID == "" {
 		c.clusterID = topic.NewID().String()
 	}
-	for i := range claims {
-		if i == 0 && clusterID == "" || claims[i].meta != nil {
-			if err := c.begin(claims[i]); err != nil {
+	for i, cl := range claims {
+		switch {
+		case cl.failed != nil:
+			c.leaveOut(cl.id, cl.failed)
+		case i == 0 && clusterID == "", cl.meta != nil:
+			if err := c.begin(cl); err != nil {
 				return err
 			}
 		}
@@ -94,7 +97,10 @@ func (c *Cluster) leaveOut(id int32, cause error) {
 	c.failures[id] = fmt.Errorf("broker %d: %w", id, cause)
 	b := c.brokers[id]
 	delete(c.nodes, id)
-	if b.node == nil {
+	switch {
+	case b.session == nil: // it was not even looked for
+		return
+	case b.node == nil:
 		c.markDown(b)
 		return
 	}
@@ -229,7 +235,7 @@ func (c *Cluster) takeOver() error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
 		if c.meta.copies[id] == nil { // fenced by one of these changes
-			c.leaveOut(id, errors.New("its copy of the metadata failed"))
+			c.leaveOut(id, c.meta.keeps(id))
 		}
 	}
 	return nil

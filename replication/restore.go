@@ -42,6 +42,9 @@ func Restore(ctx context.Context, fsys vfs.FS, from, to string) (err error) {
 	}
 	targets := copyTargets{}
 	for _, cl := range claims {
+		if cl.failed != nil { // a copy is of all of it
+			return cl.failed
+		}
 		if cl.meta == nil {
 			return directoryError(cl.root, ErrMissing, nil)
 		}

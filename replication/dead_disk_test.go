@@ -1,0 +1,149 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/vfs"
+)
+
+// One disk of three fails from some call on while the cluster opens, or in just that call: the
+// cluster opens, and changes its metadata. After a close in order and after a power cut.
+func TestClusterOpensWhicheverCallOfOneDiskFails(t *testing.T) {
+	origin := newDisks(3)
+	c, err := Open(origin.config())
+	require.NoError(t, err)
+	create(t, c, "orders", 6)
+	cut := origin.crash()
+	require.NoError(t, c.Close())
+	for how, origin := range map[string]disks{"closed": origin, "power cut": cut} {
+		for broken := int32(1); broken <= 3; broken++ {
+			for _, times := range []int{1, vfs.Always} {
+				down := 0
+				for after := 0; ; after++ {
+					what := fmt.Sprintf("%s, broker %d, call %d, %d times", how, broken, after, times)
+					reached, wasDown := origin.kill().openBeside(t, broken, vfs.Fault{Ops: vfs.OpAny, After: after, Times: times, Err: errDisk}, what)
+					if !reached {
+						break
+					}
+					if wasDown {
+						down++
+					}
+					if testing.Short() && after >= 50 { // what tells whose it is, and how far it goes, is read by then
+						after += 4
+					}
+				}
+				require.Positive(t, down)
+			}
+		}
+	}
+}
+
+// crash returns the disks as a power cut leaves them.
+func (ds disks) crash() (dead disks) {
+	for _, d := range ds {
+		dead = append(dead, d.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost}))
+	}
+	return dead
+}
+
+// openBeside opens the cluster with a fault of one disk. It reports whether a call failed, and
+// whether the broker is down.
+func (ds disks) openBeside(t *testing.T, broken int32, fault vfs.Fault, what string) (reached, down bool) {
+	t.Helper()
+	disk := ds[broken-1]
+	mend := disk.Inject(fault)
+	stop := disk.Observe(vfs.Observer{After: func(_ vfs.Event, err error) { reached = reached || errors.Is(err, fault.Err) }})
+	c, err := Open(ds.config())
+	stop()
+	require.NoError(t, err, what)
+	create(t, c, "new", 3)
+	if cause := c.failures[broken]; cause != nil {
+		down = true
+		require.ErrorIs(t, cause, fault.Err, what)
+		require.NotErrorIs(t, cause, ErrDamaged, what)
+		require.NotContains(t, c.Brokers(), broken, what)
+		require.Contains(t, c.Members(), broken, what)
+		if fault.Times == vfs.Always {
+			require.ErrorIs(t, c.StartBroker(t.Context(), broken), fault.Err, what)
+		}
+		mend()
+		require.NoError(t, c.StartBroker(t.Context(), broken), what)
+		require.Equal(t, []int32{1, 2, 3}, c.Brokers(), what)
+	}
+	mend()
+	_ = c.Close() // one of its files may have failed
+	return reached, down
+}
+
+// Without the others there is nothing to go by but the disk: its error is told, and is no damage.
+func TestDiskErrorOfTheOnlyBrokerIsNoDamage(t *testing.T) {
+	origin := newDisks(1)
+	c, err := Open(origin.config())
+	require.NoError(t, err)
+	create(t, c, "orders", 1)
+	require.NoError(t, c.Close())
+	failed := 0
+	for after := 0; ; after++ {
+		ds := origin.kill()
+		reached := false
+		mend := ds[0].Inject(vfs.Fault{Ops: vfs.OpOpen | vfs.OpRead | vfs.OpReadDir | vfs.OpStat | vfs.OpClose, After: after, Times: vfs.Always, Err: errDisk})
+		stop := ds[0].Observe(vfs.Observer{After: func(_ vfs.Event, err error) { reached = reached || errors.Is(err, errDisk) }})
+		c, err := Open(ds.config())
+		stop()
+		mend()
+		if err == nil {
+			_ = c.Close()
+		} else {
+			failed++
+			require.ErrorIs(t, err, errDisk, after)
+			require.NotErrorIs(t, err, ErrDamaged, after)
+			c, err = Open(ds.config())
+			require.NoError(t, err, after)
+			require.Equal(t, []string{"orders"}, names(t, c))
+			require.NoError(t, c.Close())
+		}
+		if !reached {
+			break
+		}
+	}
+	require.Positive(t, failed)
+}
+
+// Two dead disks of three are too many, one of a cluster that was never made is too.
+func TestDeadDisksThatTheOthersCannotDoWithout(t *testing.T) {
+	dead := vfs.Fault{Ops: vfs.OpAny, Times: vfs.Always, Err: errDisk}
+	ds := newDisks(3)
+	mend := ds[2].Inject(dead)
+	_, err := Open(ds.config())
+	require.ErrorIs(t, err, errDisk)
+	for _, d := range ds {
+		require.Zero(t, d.Count(vfs.OpChange), "nothing was changed")
+	}
+	mend()
+	c, err := Open(ds.config())
+	require.NoError(t, err)
+	create(t, c, "orders", 1)
+	require.NoError(t, c.Close())
+	for _, d := range ds[1:] {
+		d.Inject(dead)
+	}
+	_, err = Open(ds.config())
+	require.ErrorIs(t, err, errDisk)
+	require.ErrorIs(t, err, ErrMissing)
+	require.NotErrorIs(t, err, ErrDamaged)
+}
+
+// A backup that cannot be read is not restored without what cannot be read.
+func TestRestoreNeedsEveryDirectory(t *testing.T) {
+	fsys := vfs.Mem()
+	c := openBrokers(t, fsys, 3)
+	require.NoError(t, c.Close())
+	mend := fsys.Inject(vfs.Fault{Ops: vfs.OpStat, Pattern: unfinishedFile, After: 1, Times: 1, Err: errDisk})
+	require.ErrorIs(t, Restore(t.Context(), fsys, "data", "restored"), errDisk)
+	mend()
+	require.NoError(t, Restore(t.Context(), fsys, "data", "restored"))
+}
