@@ -29,6 +29,10 @@ import (
 // may, and then neither gets the log. A log of a Directory costs no descriptor: a name in
 // Directory.logs tells two opens through the same Directory apart. The system ends the locks of a
 // killed process.
+//
+// Only a lock that was taken, or a file that is not there, proves that nobody has the log. Any
+// other answer refuses the open: a mount that is read-only or has no locks, or a file of another
+// user, may be writable and locked for whoever has the log.
 
 // lockTries and lockPause are how long somebody waits for a lock that may only be probed.
 const (
@@ -36,32 +40,38 @@ const (
 	lockPause = time.Millisecond
 )
 
-// takeLock locks a file. It returns an error matching ErrLocked if somebody holds it.
+// takeLock locks a file. It returns an error matching ErrLocked if somebody was seen to hold it.
 func takeLock(fsys vfs.FS, name string) (io.Closer, error) {
 	for try := 1; ; try++ {
 		lock, err := fsys.Lock(name)
-		if !errors.Is(err, vfs.ErrLocked) {
-			return lock, err
-		}
-		if try == lockTries {
+		locked := errors.Is(err, vfs.ErrLocked)
+		switch {
+		case err == nil:
+			return lock, nil
+		case !locked && try == 1:
+			return nil, fmt.Errorf("is %s in use? %w", filepath.Dir(name), err)
+		case !locked || try == lockTries:
 			return nil, fmt.Errorf("%w: %s: close it there first (%w)", ErrLocked, filepath.Dir(name), err)
 		}
 		time.Sleep(lockPause) // a probe is over at once
 	}
 }
 
-// probe returns an error matching ErrLocked if somebody holds the lock of dir. It creates no file.
+// probe returns nil if nobody holds the lock of dir, and an error matching ErrLocked if somebody
+// does. It creates no file.
 func probe(fsys vfs.FS, dir string) error {
 	name := filepath.Join(dir, lockFile)
-	if _, err := fsys.Stat(name); err != nil { // never locked, or not ours to look at
+	switch info, err := fsys.Stat(name); {
+	case errors.Is(err, fs.ErrNotExist): // whoever has dir open has made one
+		return nil
+	case err != nil:
+		return fmt.Errorf("is %s in use? %w", dir, err)
+	case info.IsDir(): // somebody else's: nobody can lock it
 		return nil
 	}
 	lock, err := takeLock(fsys, name)
-	switch {
-	case errors.Is(err, ErrLocked):
+	if err != nil {
 		return err
-	case err != nil: // nobody who may write there can be met by somebody who may not
-		return nil
 	}
 	return lock.Close()
 }

@@ -56,7 +56,7 @@ type Directory struct {
 const lockFile = ".lock"
 
 // OpenDirectory locks dir, which is created if needed. It returns an error matching ErrLocked if
-// another process, or this one, has it open.
+// another process, or this one, has it open. Without the lock, whatever the reason, it is refused.
 func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 	if cfg.FS == nil {
 		cfg.FS = vfs.OS()

@@ -20,7 +20,8 @@ import (
 //
 // It returns ErrLocked if the log is open already, here or in another process, or its directory
 // lies in an open Directory that is not Config.Dir; also ErrNewerFormat, ErrMissingSegment,
-// ErrJournaled, or errors of the file system.
+// ErrJournaled, or errors of the file system. Where that cannot tell whether the log is open, for
+// want of permission, say, it is taken to be: OpenReadOnly needs no lock.
 func Open(dir string, cfg Config) (*Log, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

@@ -78,8 +78,11 @@ func Restore(ctx context.Context, fsys vfs.FS, from, to string) (err error) {
 // holdClosed makes sure that a broker's directory is not open, and is not opened before release.
 func holdClosed(fsys vfs.FS, root string) (release func(), err error) {
 	lock := filepath.Join(root, ".lock")
-	if _, err := fsys.Stat(lock); err != nil { // nobody has ever opened it
+	switch _, err := fsys.Stat(lock); {
+	case errors.Is(err, fs.ErrNotExist): // nobody has ever opened it
 		return func() {}, nil
+	case err != nil:
+		return nil, fmt.Errorf("restore %s: is it in use? %w", root, err)
 	}
 	held, err := fsys.Lock(lock)
 	if errors.Is(err, vfs.ErrLocked) {

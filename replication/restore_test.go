@@ -76,3 +76,19 @@ func TestRestoreRefusesWhatIsNoClusterOrInUse(t *testing.T) {
 	require.NoError(t, vfs.WriteFile(fsys, "half/broker-1/"+unfinishedFile, nil))
 	require.ErrorIs(t, Restore(t.Context(), fsys, "half", "copy"), ErrUnfinished)
 }
+
+// A disk that cannot say whether a cluster is open is not taken to say that it is not.
+func TestRestoreOfAnOpenClusterIsRefusedWhileTheDiskFails(t *testing.T) {
+	fsys := vfs.Mem()
+	c := open(t, fsys)
+	create(t, c, "orders", 1)
+	produce(t, c, at("orders", 0), "x")
+	for _, op := range []vfs.Op{vfs.OpStat, vfs.OpLock} {
+		disarm := fsys.Inject(vfs.Fault{Ops: op, Pattern: ".lock", Times: vfs.Always, Err: errDisk})
+		err := Restore(t.Context(), fsys, "data", "copy")
+		disarm()
+		require.ErrorIs(t, err, errDisk)
+	}
+	require.NoError(t, c.Close())
+	require.NoError(t, Restore(t.Context(), fsys, "data", "copy"))
+}
