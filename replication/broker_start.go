@@ -17,7 +17,9 @@ import (
 //
 // Errors: ErrUnknownBroker, ErrBrokerRunning, a *DirectoryError if the directory is not what it was
 // (ErrDiskReplaced if it has come back empty, ErrForeign, ErrMixed, ErrDamaged, ErrLocked), those
-// of the disk, ErrClosed; the broker is down then. If ctx ends first it may still start.
+// of the disk, ErrClosed; ErrMetadataReadOnly if the disk of another broker fails in the very change
+// that registers it, and nobody can tell what became of that. The broker is down then. If ctx ends
+// first it may still start.
 func (c *Cluster) StartBroker(ctx context.Context, id int32) error {
 	if err := c.await(ctx, func() error { return c.startBroker(id) }); err != nil {
 		return fmt.Errorf("start broker %d: %w", id, err)

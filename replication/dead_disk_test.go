@@ -147,3 +147,67 @@ func TestRestoreNeedsEveryDirectory(t *testing.T) {
 	mend()
 	require.NoError(t, Restore(t.Context(), fsys, "data", "restored"))
 }
+
+// A broker starts while another one's disk fails, in one call or from then on. The one whose disk is
+// whole serves, unless nobody can tell what became of its registration. The error has the disk's.
+func TestBrokerStartsBesideAnothersFailingDisk(t *testing.T) {
+	for broken := int32(1); broken <= 2; broken++ { // 1 is the controller
+		for _, times := range []int{1, vfs.Always} {
+			for _, ops := range []vfs.Op{vfs.OpWrite, vfs.OpChange} {
+				for after := range 8 {
+					what := fmt.Sprintf("broker %d, %v, call %d, %d times", broken, ops, after, times)
+					ds := newDisks(3)
+					c, err := Open(ds.config())
+					require.NoError(t, err)
+					require.NoError(t, c.KillBroker(3))
+					mend := ds[broken-1].Inject(vfs.Fault{Ops: ops, After: after, Times: times, Err: errDisk})
+					err = c.StartBroker(t.Context(), 3)
+					if err != nil {
+						require.ErrorIs(t, err, errDisk, what)
+						require.ErrorIs(t, err, ErrMetadataReadOnly, what)
+						require.NotEqual(t, vfs.OpWrite, ops, what)
+						require.NotContains(t, err.Error(), "map[", what)
+					} else {
+						require.Contains(t, c.Brokers(), int32(3), what)
+						create(t, c, "new", 1)
+					}
+					mend()
+					_ = c.Close() // a file may have failed
+					again, err := Open(ds.config())
+					require.NoError(t, err, what)
+					require.Equal(t, []int32{1, 2, 3}, again.Brokers(), what)
+					require.NoError(t, again.Close())
+					ds.requireEqualCopies(t)
+				}
+			}
+		}
+	}
+}
+
+// Two disks fail one after the other, in the change that registers a broker and in the next attempt:
+// the broker is down, and may be started again; who started it is told whose disks it was.
+func TestBrokerThatJoinsIsToldWhoseDiskFails(t *testing.T) {
+	failed := 0
+	for after := range 12 {
+		ds := newDisks(5)
+		c, err := Open(ds.config())
+		require.NoError(t, err)
+		require.NoError(t, c.KillBroker(5))
+		ds.fail(2)
+		ds[2].Inject(vfs.Fault{Ops: vfs.OpWrite, After: after, Times: vfs.Always, Err: errDisk})
+		if err = c.StartBroker(t.Context(), 5); err != nil {
+			require.ErrorIs(t, err, errDisk, after)
+			if errors.Is(err, ErrMetadataReadOnly) { // both in one change: too few are left
+				_ = c.Close()
+				continue
+			}
+			failed++
+			require.NotContains(t, c.Brokers(), int32(5), after)
+			require.NoError(t, c.StartBroker(t.Context(), 5), after)
+		}
+		require.Contains(t, c.Brokers(), int32(5), after)
+		create(t, c, "new", 1)
+		_ = c.Close() // files have failed
+	}
+	require.Positive(t, failed)
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -174,10 +175,25 @@ func (c *Cluster) followNewest() (broken int32, err error) {
 	return m.beginEpoch(c.epochStep)
 }
 
-// join makes a broker's copy one of the set. The change that says so is written to the copies of
+// join makes a broker's copy one of the set. If another copy fails in that, it is tried once more
+// behind a change that fences the broker whose disk fails, if it still does.
+func (c *Cluster) join(n *node) error {
+	err := c.joinNow(n)
+	if !errors.Is(err, errOthersFailed) || c.meta.failure != nil {
+		return err
+	}
+	c.logger.Warn("broker joins once more", slog.Int("broker", int(n.id)), slog.Any("err", err))
+	noOp := func(*image.Image) ([]metarecord.Record, error) { return []metarecord.Record{&metarecord.NoOp{}}, nil }
+	if again := c.perform(noOp, nil); again != nil {
+		return errors.Join(err, again)
+	}
+	return c.joinNow(n)
+}
+
+// joinNow is one attempt to make a broker's copy one of the set. The change that says so is written to the copies of
 // the set first: a new copy that names a larger set could be more than half of it together with
 // others like it, and none of those that know what is committed.
-func (c *Cluster) join(n *node) error {
+func (c *Cluster) joinNow(n *node) error {
 	m := c.meta
 	l := m.apart[n.id]
 	if err := l.follow(m.own()); err != nil {

@@ -133,7 +133,8 @@ func (m *metaLog) append(recs []metarecord.Record) (version int64, failed map[in
 		if len(failed) == 0 {
 			_, failed = m.writeTo(map[int32]*metaCopy{m.joining: joining}, batch, end)
 		} else { // the change registers it, so that it has to be fenced as well
-			failed[m.joining] = fmt.Errorf("write metadata on broker %d: others failed before it: %v", m.joining, failed)
+			others := errors.Join(slices.Collect(maps.Values(failed))...)
+			failed[m.joining] = fmt.Errorf("write metadata on broker %d: %w: %w", m.joining, errOthersFailed, others)
 		}
 		if failed[m.joining] == nil {
 			m.copies[m.joining] = joining
@@ -145,6 +146,9 @@ func (m *metaLog) append(recs []metarecord.Record) (version int64, failed map[in
 	}
 	return version, failed, nil
 }
+
+// errOthersFailed is why a copy was not added that has not failed.
+var errOthersFailed = errors.New("others failed before it")
 
 // writeTo writes a batch to copies at the same time. It returns the version after it, 0 if none has
 // it, and why copies failed.
