@@ -136,6 +136,12 @@ func TestLogOpenedTwiceThroughOneDirectoryIsRefused(t *testing.T) {
 		require.ErrorIs(t, err, ErrLocked)
 		_, err = open("x/../t-0")
 		require.ErrorIs(t, err, ErrLocked)
+		if fsys == vfs.OS() {
+			link := filepath.Join(t.TempDir(), "link")
+			require.NoError(t, os.Symlink(root, link))
+			_, err = Open(filepath.Join(link, "t-0"), Config{Dir: d})
+			require.ErrorIs(t, err, ErrLocked)
+		}
 		other, err := open("t-1")
 		require.NoError(t, err, "the other logs of the directory")
 		require.NoError(t, other.Close())

@@ -190,9 +190,9 @@ func (c *Cluster) join(n *node) error {
 	return c.joinNow(n)
 }
 
-// joinNow is one attempt to make a broker's copy one of the set. The change that says so is written to the copies of
-// the set first: a new copy that names a larger set could be more than half of it together with
-// others like it, and none of those that know what is committed.
+// joinNow is one attempt to make a broker's copy one of the set. The change that says so is written
+// to the copies of the set first: a new copy that names a larger set could be more than half of it
+// together with others like it, and none of those that know what is committed.
 func (c *Cluster) joinNow(n *node) error {
 	m := c.meta
 	l := m.apart[n.id]
