@@ -155,7 +155,9 @@ var _ = add("kadm/cluster", func(t *testing.T, k target) {
 	meta, err := adm.Metadata(within(t), topic)
 	require.NoError(t, err)
 	require.NotEmpty(t, meta.Cluster)
-	require.Equal(t, []int32{meta.Brokers[0].NodeID}, meta.Topics[topic].Partitions[0].ISR)
+	first := meta.Topics[topic].Partitions[0]
+	require.Contains(t, meta.Brokers.NodeIDs(), first.Leader)
+	require.Equal(t, []int32{first.Leader}, first.ISR)
 	versions, err := adm.ApiVersions(within(t))
 	require.NoError(t, err)
 	v, ok := versions[meta.Brokers[0].NodeID]
