@@ -35,7 +35,9 @@ func manyTopics(prefix string) (specs []replication.TopicSpec) {
 	return specs
 }
 
-// writeMetadata makes a cluster of three brokers with one of every kind of record in its metadata, and closes it. It returns the id of the topic "orders", and how many topics there are. The last thing that is written in bulk is a snapshot if snapshot is set, else a change.
+// writeMetadata makes a cluster of three brokers with one of every kind of record in its metadata,
+// and closes it. It returns the id of the topic "orders", and how many topics there are. The last
+// thing that is written in bulk is a snapshot if snapshot is set, else a change.
 func writeMetadata(t *testing.T, dir string, snapshot bool) (orders string, topics int) {
 	t.Helper()
 	specs := map[int32]replication.BrokerSpec{}
@@ -71,7 +73,8 @@ func writeMetadata(t *testing.T, dir string, snapshot bool) (orders string, topi
 	return info.ID.String(), 1 + len(bulk)*len(manyTopics(""))
 }
 
-// TestKafkasMetadataToolsReadEveryBrokersCopy has the metadata shell and the dump tool read what each of three brokers keeps.
+// TestKafkasMetadataToolsReadEveryBrokersCopy has the metadata shell and the dump tool read what
+// each of three brokers keeps.
 func TestKafkasMetadataToolsReadEveryBrokersCopy(t *testing.T) {
 	kit := kafkaKit(t)
 	for _, snapshot := range []bool{false, true} {
@@ -141,7 +144,8 @@ type shell struct {
 	all strings.Builder // of its output
 }
 
-// startShell starts the shell and waits until it has loaded the record at offset last: it answers before it has.
+// startShell starts the shell and waits until it has loaded the record at offset last: it answers
+// before it has.
 func startShell(t *testing.T, kit *apache.Kit, file, last string) *shell {
 	t.Helper()
 	sh := &shell{t: t, cmd: kit.Tool(within(t), "metadata-shell", "--snapshot", file)}

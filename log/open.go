@@ -97,7 +97,6 @@ func (l *Log) load(cfg *Config, found listing) error {
 	if err := o.carryOut(plan.Steps); err != nil {
 		return err
 	}
-	w := &l.token.writer // nobody else knows the log yet
 	l.segments.start.Store(plan.Start)
 	if len(plan.Segments) == 0 {
 		if !plan.Restart {
@@ -111,18 +110,7 @@ func (l *Log) load(cfg *Config, found listing) error {
 	if err != nil {
 		return err
 	}
-	l.segments.current.Store(&list)
-	l.segments.end.Store(plan.End)
-	l.segments.start.Store(min(max(plan.Start, list[0].Base()), plan.End))
-	l.durability.set(min(max(plan.RecoveryPoint, l.segments.start.Load()), plan.End))
-	if o.synced && len(l.durability.dirty) == 0 {
-		l.durability.set(plan.End)
-	}
-	w.installing = o.facts.State.Installs() || slices.ContainsFunc(plan.Steps, func(s recovery.Step) bool { return s.State.Installs() })
-	w.gapless = plan.Segments[len(plan.Segments)-1].Gapless
-	w.unlisted = o.facts.State.Version == 0 // nobody says that the names of the segments are durable
-	w.created = now()
-	w.drawJitter()
+	o.takeOver(&plan, list)
 	must := o.facts.State.Epochs || plan.Adopted
 	if err := l.findEpochs(cfg, l.epochs, o.epochs, must); err != nil {
 		return err
@@ -140,9 +128,28 @@ func (l *Log) load(cfg *Config, found listing) error {
 		return err
 	}
 	if plan.Adopted {
-		return w.writeState(list, plan.Clean)
+		return l.token.writer.writeState(list, plan.Clean) // nobody else knows the log yet
 	}
 	return nil
+}
+
+// takeOver makes what was found the log's: its segments, how far they are on stable storage, and
+// what its writer has to know of the state on the disk. Nobody else knows the log yet.
+func (o *opening) takeOver(plan *recovery.Plan, list []*segment.Segment) {
+	l := o.log
+	l.segments.current.Store(&list)
+	l.segments.end.Store(plan.End)
+	l.segments.start.Store(min(max(plan.Start, list[0].Base()), plan.End))
+	l.durability.set(min(max(plan.RecoveryPoint, l.segments.start.Load()), plan.End))
+	if o.synced && len(l.durability.dirty) == 0 {
+		l.durability.set(plan.End)
+	}
+	w := &l.token.writer
+	w.installing = o.facts.State.Installs() || slices.ContainsFunc(plan.Steps, func(s recovery.Step) bool { return s.State.Installs() })
+	w.gapless = plan.Segments[len(plan.Segments)-1].Gapless
+	w.unlisted = o.facts.State.Version == 0 // nobody says that the names of the segments are durable
+	w.created = now()
+	w.drawJitter()
 }
 
 // forgetBesideSegments ends what lies beside the segments, for a log that begins anew.

@@ -53,7 +53,8 @@ func (c *Cluster) alterBroker(broker int32, changes []ConfigChange, change func(
 	return nil
 }
 
-// changedBroker returns what is set on a broker after changes, if every broker has valid defaults then.
+// changedBroker returns what is set on a broker after changes, if every broker has valid defaults
+// then.
 func (c *Cluster) changedBroker(img *image.Image, broker int32, before map[string]string, changes []ConfigChange) (map[string]string, error) {
 	config := topicKeys(before)
 	for _, ch := range changes {

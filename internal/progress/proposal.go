@@ -24,8 +24,8 @@ func (l *Leader) Expand() (Proposal, bool) {
 	})
 }
 
-// Shrink returns the set without those who are not caught up, if there is one and no other change
-// is asked for.
+// Shrink returns the set of those in sync that are caught up, unless that is all of them or another
+// change is asked for.
 func (l *Leader) Shrink(now time.Duration) (Proposal, bool) {
 	return l.propose(func(f *follower) bool {
 		return slices.Contains(l.set.InSync, f.broker) && l.isCaughtUp(f, now)
