@@ -2,6 +2,7 @@ package log
 
 import (
 	"errors"
+	"io/fs"
 	"math"
 	"syscall"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -123,7 +125,8 @@ func TestRollBehindAGapThatFailsIsNoEnd(t *testing.T) {
 }
 
 // TestFailedRollLeavesNoSegmentBehind has a roll that fails after it made the file of the next
-// segment, and never comes back to that offset.
+// segment, and never comes back to that offset: the file goes with the next state, and leaves
+// nothing to recovery.
 func TestFailedRollLeavesNoSegmentBehind(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -133,11 +136,17 @@ func TestFailedRollLeavesNoSegmentBehind(t *testing.T) {
 	full := disk.Inject(vfs.Fault{Ops: vfs.OpCreate, Pattern: "strata.state*", Times: vfs.Always, Err: syscall.ENOSPC})
 	require.ErrorIs(t, replicate(l, 5<<32), syscall.ENOSPC)
 	full()
+	stray := filePath("log", 5<<32, segment.LogSuffix)
+	_, err = disk.Stat(stray)
+	require.NoError(t, err)
 	for i := range 3 {
 		require.NoError(t, replicate(l, int64(1+i)))
 	}
+	_, err = disk.Stat(stray)
+	require.ErrorIs(t, err, fs.ErrNotExist)
 	l2, err := Open("log", Config{FS: disk.Kill()})
 	require.NoError(t, err)
+	require.Empty(t, l2.Recovery().SetAside)
 	require.EqualValues(t, 4, l2.EndOffset())
 	require.Len(t, values(t, l2), 4)
 	require.NoError(t, l2.Close())
