@@ -188,13 +188,7 @@ func TestConsumerOfAClosedClusterIsTold(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, b.CreateTopic(t.Context(), "t", topic.Config{Partitions: 2}))
 				c := open(t, b, cfg)
-				errs := make(chan error, 10)
-				go func() {
-					defer close(errs)
-					for _, err := range c.Records(context.Background()) {
-						errs <- err
-					}
-				}()
+				errs := errorsOf(t, c)
 				time.Sleep(20 * time.Second)
 				require.NoError(t, b.Close())
 				begun := time.Now()
@@ -211,6 +205,110 @@ func TestConsumerOfAClosedClusterIsTold(t *testing.T) {
 				require.LessOrEqual(t, time.Since(begun), time.Second)
 				_, err = consumer.New(b, cfg)
 				require.ErrorIs(t, err, replication.ErrClosed)
+			})
+		})
+	}
+}
+
+// errorsOf reads with c for at most ten minutes; what it yields besides records comes through the
+// channel, which is closed when it ends.
+func errorsOf(t *testing.T, c *consumer.Consumer) <-chan error {
+	errs := make(chan error, 10)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	go func() {
+		defer close(errs)
+		defer cancel()
+		for _, err := range c.Records(ctx) {
+			if err == nil {
+				continue
+			}
+			select {
+			case errs <- err:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return errs
+}
+
+// closing is a cluster of which one kind of call says that it is closed, once it is.
+type closing struct {
+	*strata.Cluster
+	call   string
+	closed context.Context
+}
+
+// says reports whether calls of this kind find the cluster closed.
+func (s *closing) says(call string) bool { return s.call == call && s.closed.Err() != nil }
+
+// until returns a context that ends with ctx, or when the cluster is closed.
+func (s *closing) until(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	context.AfterFunc(s.closed, cancel)
+	return ctx, cancel
+}
+
+func (s *closing) WaitMetadata(ctx context.Context, after int64) (int64, error) {
+	wait, cancel := s.until(ctx)
+	defer cancel()
+	v, err := s.Cluster.WaitMetadata(wait, after)
+	if s.says("WaitMetadata") {
+		return -1, replication.ErrClosed
+	}
+	if ctx.Err() == nil && err != nil { // the others know nothing
+		return s.Cluster.WaitMetadata(ctx, after)
+	}
+	return v, err
+}
+
+func (s *closing) Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error) {
+	wait, cancel := s.until(ctx)
+	defer cancel()
+	resp, err := s.Cluster.Fetch(wait, req)
+	if s.says("Fetch") {
+		return nil, replication.ErrClosed
+	}
+	if ctx.Err() == nil && err != nil {
+		resp, err = s.Cluster.Fetch(ctx, req)
+	}
+	if err == nil && s.says("Fetch of a partition") {
+		resp.Partitions[0].Err = replication.ErrClosed
+	}
+	return resp, err
+}
+
+func (s *closing) ListOffsets(ctx context.Context, at map[record.TopicPartition]partition.OffsetSpec, iso partition.Isolation) (map[record.TopicPartition]partition.OffsetResult, error) {
+	if s.says("ListOffsets") {
+		return nil, replication.ErrClosed
+	}
+	return s.Cluster.ListOffsets(ctx, at, iso)
+}
+
+// TestClosedClusterIsToldByWhicheverCallHearsOfIt has a single kind of call that is answered so.
+// Between two of them a cluster may close at any moment.
+func TestClosedClusterIsToldByWhicheverCallHearsOfIt(t *testing.T) {
+	for _, call := range []string{"WaitMetadata", "Fetch", "Fetch of a partition", "ListOffsets"} {
+		t.Run(call, func(t *testing.T) {
+			bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
+				closed, end := context.WithCancel(t.Context())
+				s := &closing{Cluster: b, call: call, closed: closed}
+				c := open(t, s, consumer.Config{Topics: []string{"t"}})
+				if call == "ListOffsets" { // asked once, at first
+					end()
+				}
+				errs := errorsOf(t, c)
+				time.Sleep(20 * time.Second)
+				end()
+				begun := time.Now()
+				err, ok := <-errs
+				require.True(t, ok, "a fatal error is yielded")
+				require.ErrorIs(t, err, replication.ErrClosed)
+				_, ok = <-errs
+				require.False(t, ok, "once, then the loop ends")
+				require.LessOrEqual(t, time.Since(begun), consumer.DefaultHeartbeatInterval)
+				_, err = c.Poll(t.Context())
+				require.ErrorIs(t, err, replication.ErrClosed)
+				require.NoError(t, c.Close())
 			})
 		})
 	}
