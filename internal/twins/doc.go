@@ -42,6 +42,7 @@
 //
 // Old lines (- and kept) must follow each other exactly once in the file; blanks at both ends of a
 // line do not count. An edit that only inserts keeps the line beside it. Test files are not edited.
+// Of the packages of a twin's tests the other tests are not compiled, if it builds without them.
 // An empty line ends a twin's edit; a line that begins with # is a comment, except inside an edit.
 //
 // # Answers

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,11 +70,21 @@ func (r *runner) try(ctx context.Context, t *twin) outcome {
 
 // tryOnce runs the twin's tests with and without its edit.
 func (r *runner) tryOnce(ctx context.Context, t *twin) outcome {
+	if lean, err := r.tr.leanTests(t); err == nil {
+		if o := r.tryWith(ctx, t, lean); o.verdict != noBuild {
+			return o
+		}
+	}
+	return r.tryWith(ctx, t, nil) // the edit does not build, or a test needs another
+}
+
+// tryWith is tryOnce with these files in place of others, besides those of the edit.
+func (r *runner) tryWith(ctx context.Context, t *twin, besides map[string][]byte) outcome {
 	start := time.Now()
 	done := func(v verdict, detail string) outcome {
 		return outcome{verdict: v, took: time.Since(start), detail: detail}
 	}
-	overlay, err := r.overlay(t)
+	overlay, err := r.overlay(t, besides)
 	if err != nil {
 		return done(noApply, err.Error())
 	}
@@ -111,13 +122,14 @@ func timeoutOf(t *twin) time.Duration {
 	return testTimeout
 }
 
-// overlay writes the edited files of t below r.tmp and returns
-// the path of go's description of them.
-func (r *runner) overlay(t *twin) (string, error) {
+// overlay writes the edited files of t, and those besides, below r.tmp
+// and returns the path of go's description of them.
+func (r *runner) overlay(t *twin, besides map[string][]byte) (string, error) {
 	files, err := r.tr.edited(t)
 	if err != nil {
 		return "", err
 	}
+	maps.Copy(files, besides)
 	dir, err := os.MkdirTemp(r.tmp, "twin")
 	if err != nil {
 		return "", err
