@@ -153,3 +153,18 @@ func TestParseAllocatesNoMoreThanItsInputHolds(t *testing.T) {
 	p, _ := hex.DecodeString("01030000000002" + "0102030405060708090a0b0c0d0e0f10" + "ffffffff0f")
 	require.Less(t, testing.AllocsPerRun(10, func() { _, _ = Parse(p) }), 20.0)
 }
+
+// As above: Kafka reads what it knows of a partition, and skips the rest.
+func TestDurableIsATagOfPartitions(t *testing.T) {
+	for want, rec := range map[string]Record{
+		"010300000000000102030405060708090a0b0c0d0e0f100101010100000001000000000000000001904e0101": &Partition{TopicID: id, Leader: 1, Durable: true},
+		"010500000000000102030405060708090a0b0c0d0e0f1001904e0101":                                 &PartitionChange{TopicID: id, Leader: NoChange, Recovery: -1, Durable: Set},
+		"010500000000000102030405060708090a0b0c0d0e0f1002010400000002904e01ff":                     &PartitionChange{TopicID: id, Leader: 2, Recovery: -1, Durable: Unset},
+	} {
+		p := Append(nil, rec)
+		require.Equal(t, want, hex.EncodeToString(p))
+		again, err := Parse(p)
+		require.NoError(t, err)
+		require.Equal(t, rec, again)
+	}
+}

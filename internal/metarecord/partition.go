@@ -10,6 +10,8 @@ type Partition struct {
 	LeaderEpoch, PartitionEpoch      int32
 	Directories                      []ID    // of the replicas, in their order; version 1
 	EligibleLeaders, LastKnownLeader []int32 // version 2
+	// Durable is not Kafka's, whose readers skip it. See package election.
+	Durable bool
 }
 
 // NoChange is the Leader of a PartitionChange that leaves the leader,
@@ -28,6 +30,7 @@ type PartitionChange struct {
 	Recovery                         int8 // -1: no change, 0: recovered, 1: recovering
 	EligibleLeaders, LastKnownLeader []int32
 	Directories                      []ID
+	Durable                          int8 // Unchanged, Set or Unset; not Kafka's
 }
 
 // Tags of Partition.
@@ -36,6 +39,10 @@ const (
 	tagEligibleLeaders = 1
 	tagLastKnownLeader = 2
 )
+
+// tagDurable is a tag of Partition and of PartitionChange, far away from those that Kafka may give
+// out.
+const tagDurable = 10_000
 
 func (p *Partition) header() (uint32, uint32) {
 	switch {
@@ -66,6 +73,9 @@ func (p *Partition) appendFields(dst []byte, version uint32) []byte {
 	if p.LastKnownLeader != nil {
 		t.add(tagLastKnownLeader, appendInt32s(nil, p.LastKnownLeader))
 	}
+	if p.Durable {
+		t.add(tagDurable, []byte{1})
+	}
 	return t.appendTo(dst)
 }
 
@@ -84,6 +94,8 @@ func (p *Partition) readFields(r *reader, version uint32) {
 			p.EligibleLeaders = f.changed()
 		case tagLastKnownLeader:
 			p.LastKnownLeader = f.changed()
+		case tagDurable:
+			p.Durable = f.int8() != 0
 		}
 	})
 }
@@ -134,6 +146,9 @@ func (p *PartitionChange) appendFields(dst []byte, _ uint32) []byte {
 	if p.Directories != nil {
 		t.add(tagChangedDirectories, appendIDs(nil, p.Directories))
 	}
+	if p.Durable != Unchanged {
+		t.add(tagDurable, []byte{byte(p.Durable)})
+	}
 	return t.appendTo(dst)
 }
 
@@ -162,6 +177,8 @@ func (p *PartitionChange) readFields(r *reader, _ uint32) {
 			if p.Directories = f.ids(); p.Directories == nil {
 				p.Directories = []ID{}
 			}
+		case tagDurable:
+			p.Durable = f.int8()
 		}
 	})
 }
