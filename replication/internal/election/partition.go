@@ -69,6 +69,8 @@ type Change struct {
 	// Restarted are brokers that were started again, and Unclean those of them that were not
 	// stopped in order.
 	Restarted, Unclean []int32
+	// Lost are replicas that nothing is left of, synced or not: their disks are gone.
+	Lost []int32
 	// Synced: the leader has seen that all who are in sync have what was acknowledged on stable
 	// storage.
 	Synced bool
@@ -93,10 +95,12 @@ func Apply(p Partition, c Change, r Rules) (Partition, Outcome) {
 	if next.Durable {
 		lost = nil
 	}
+	lost = slices.Concat(lost, c.Lost)
 	next.InSync = without(next.InSync, c.Left, lost)
 	next.Eligible = without(union(p.Eligible, p.InSync), next.InSync, lost)
+	next.LastKnown = without(p.LastKnown, c.Lost)
 	leader, clean := next.elect(c, r)
-	next.install(p, leader, clean)
+	next.install(p, c, leader, clean)
 	if len(next.InSync) >= min(r.MinInSync, len(p.Replicas)) {
 		next.Eligible = nil
 	}
@@ -124,7 +128,7 @@ func (p Partition) elect(c Change, r Rules) (leader int32, clean bool) {
 	if len(p.InSync) == 0 && len(p.Eligible) == 0 {
 		last := p.LastKnown
 		if p.Leader != NoLeader {
-			last = []int32{p.Leader}
+			last = without([]int32{p.Leader}, c.Lost)
 		}
 		if len(last) == 1 && r.Acceptable(last[0]) {
 			return last[0], false
@@ -142,12 +146,12 @@ func (p Partition) complete(broker int32) bool {
 }
 
 // install makes leader, who was elected in p, the leader after the one before.
-func (p *Partition) install(before Partition, leader int32, clean bool) {
+func (p *Partition) install(before Partition, c Change, leader int32, clean bool) {
 	p.Leader = leader
 	switch {
 	case leader == NoLeader:
-		if before.Leader != NoLeader {
-			p.LastKnown = []int32{before.Leader}
+		if before.Leader != NoLeader && len(p.InSync) == 0 {
+			p.LastKnown = without([]int32{before.Leader}, c.Lost)
 		}
 		return
 	case !clean:
