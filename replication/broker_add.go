@@ -168,6 +168,7 @@ func (c *Cluster) withdraw(id int32, lost bool) (ending *broker, l *metaCopy, er
 		}, nil)
 	}
 	if err == nil && len(has) > 0 {
+		err = c.relead() // others must not count on them
 		c.logger.Error("replicas are given up with their broker", slog.Int("broker", int(id)), slog.Int("partitions", len(has)))
 	}
 	return ending, l, err

@@ -43,7 +43,7 @@ func (d DryRun) AlterBrokerConfig(ctx context.Context, broker int32, changes ...
 
 func (c *Cluster) alterBroker(broker int32, changes []ConfigChange, change func(decision) error) error {
 	err := change(func(img *image.Image) ([]metarecord.Record, error) {
-		return img.AlterBroker(broker, func(before map[string]string) (map[string]string, error) {
+		return img.AlterBroker(broker, c.rules, func(before map[string]string) (map[string]string, error) {
 			return c.changedBroker(img, broker, before, changes)
 		})
 	})

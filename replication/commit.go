@@ -204,7 +204,7 @@ func (c *Cluster) relead() error {
 	for {
 		done := false
 		err := c.perform(func(img *image.Image) ([]metarecord.Record, error) {
-			recs := img.Relead(image.MaxNewPartitions)
+			recs := img.Relead(image.MaxNewPartitions, c.rules)
 			if done = len(recs) == 0; done && !c.meta.sealed {
 				recs = append(recs, &metarecord.NoOp{})
 			}
@@ -214,6 +214,22 @@ func (c *Cluster) relead() error {
 			c.logger.Warn("no copy of the metadata says that its set was committed", slog.Any("err", err))
 			return nil
 		}
+		if err != nil || done {
+			return err
+		}
+	}
+}
+
+// discount makes partitions with several replicas not count on what a broker that starts may have
+// lost. It is fenced still, so that nothing of this is in effect if it does not start after all.
+func (c *Cluster) discount(a image.Arrival) error {
+	for {
+		done := false
+		err := c.perform(func(img *image.Image) ([]metarecord.Record, error) {
+			recs := img.Return(a, image.MaxNewPartitions, c.rules)
+			done = len(recs) == 0
+			return recs, nil
+		}, nil)
 		if err != nil || done {
 			return err
 		}

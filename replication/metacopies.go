@@ -178,6 +178,9 @@ func (c *Cluster) followNewest() (broken int32, err error) {
 // join makes a broker's copy one of the set. If another copy fails in that, it is tried once more
 // behind a change that fences the broker whose disk fails, if it still does.
 func (c *Cluster) join(n *node) error {
+	if err := c.discount(n.arrival()); err != nil {
+		return err
+	}
 	err := c.joinNow(n)
 	if !errors.Is(err, errOthersFailed) || c.meta.failure != nil {
 		return err

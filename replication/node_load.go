@@ -82,6 +82,12 @@ func (l *loaded) mayHaveLost() bool {
 	return ok && (rec.CutBytes > 0 || a.settings.SyncPolicy() != log.SyncOnAck)
 }
 
+// alone reports whether the partition has no other replica.
+func (l *loaded) alone() bool {
+	t := l.r.node.metadata.topicOf(l.r.tp, l.r.id)
+	return t != nil && len(t.Partitions[l.r.tp.Partition].Replicas) == 1
+}
+
 // takeStock returns the partitions that have a directory.
 func (n *node) takeStock() (found []record.TopicPartition, err error) {
 	entries, err := n.fs.ReadDir(n.root)

@@ -215,7 +215,7 @@ func (c *Cluster) takeOver() error {
 		}
 	}
 	err := c.perform(func(img *image.Image) ([]metarecord.Record, error) {
-		return append(img.TakeOver(up), img.ReserveProducerIDs(c.Controller(), producerIDBlock)...), nil
+		return append(img.TakeOver(up, c.rules), img.ReserveProducerIDs(c.Controller(), producerIDBlock)...), nil
 	}, c.addProducerIDs)
 	for _, n := range others {
 		if err != nil {
@@ -295,11 +295,11 @@ func closeLoaded(all []*loaded) error {
 
 // electAgain begins a new leader epoch for partitions that may have lost records that readers had
 // seen: their offsets may be given to others, and only another leader epoch lets a reader notice
-// (KIP-320).
+// (KIP-320). Partitions with several replicas had theirs when their brokers registered.
 func (c *Cluster) electAgain(all []*loaded) error {
 	var recs []metarecord.Record
 	for _, l := range all {
-		if l.mayHaveLost() {
+		if l.alone() && l.mayHaveLost() {
 			recs = append(recs, image.BeginEpoch(l.r.id, l.r.tp.Partition, l.r.node.id))
 		}
 	}

@@ -94,7 +94,7 @@ type topicAlteration struct {
 
 func (a *topicAlteration) decide(img *image.Image) ([]metarecord.Record, error) {
 	defaults := a.c.defaultsOf(img)
-	return img.AlterTopic(a.name, func(config map[string]string, factor int) (err error) {
+	return img.AlterTopic(a.name, a.c.rules, func(config map[string]string, factor int) (err error) {
 		a.factor = factor
 		if err = a.edit(config, defaults); err == nil {
 			a.settings, err = topic.Parse(config, defaults)

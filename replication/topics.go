@@ -33,7 +33,7 @@ func (c *Cluster) addPartitions(name string, total int, assignment [][]int32) de
 
 // limits are what the cluster was opened with.
 func (c *Cluster) limits() image.Limits {
-	return image.Limits{Partitions: c.cfg.MaxPartitions, Factor: c.cfg.Defaults.ReplicationFactor}
+	return image.Limits{Partitions: c.cfg.MaxPartitions, Factor: c.cfg.Defaults.ReplicationFactor, Policy: c.rules}
 }
 
 // DeleteTopic deletes a topic with all its records, for good when it returns nil. Its directories

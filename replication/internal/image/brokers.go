@@ -7,7 +7,6 @@ import (
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/topic"
 )
 
 // A Member is what the metadata says of one broker of the cluster. Immutable once published.
@@ -96,6 +95,8 @@ type Arrival struct {
 	ID                     int32
 	Incarnation, Directory metarecord.ID
 	Rack                   string
+	// Clean: nothing that it had written before it was started is lost.
+	Clean bool
 }
 
 // Register returns the record with which a broker serves from now on, in a new incarnation. Its
@@ -121,8 +122,9 @@ func (m *Image) registerAt(offset int64, all []Arrival) (recs []metarecord.Recor
 
 // TakeOver returns the records with which a controller begins: those brokers serve from now on, and
 // all others are fenced. A log that an older version has written is brought to the level of this
-// one.
-func (m *Image) TakeOver(up []Arrival) []metarecord.Record {
+// one. What becomes of partitions with several replicas is part of the change: who reads that a
+// broker was started again reads what it may have lost by that.
+func (m *Image) TakeOver(up []Arrival, policy Policy) []metarecord.Record {
 	recs := m.upgrade()
 	recs = append(recs, m.registerAt(m.Version+int64(len(recs)), up)...)
 	for _, id := range slices.Sorted(maps.Keys(m.Members)) {
@@ -131,7 +133,16 @@ func (m *Image) TakeOver(up []Arrival) []metarecord.Record {
 			recs = append(recs, &metarecord.BrokerChange{BrokerID: id, BrokerEpoch: r.Epoch, Fenced: metarecord.Set})
 		}
 	}
-	return recs
+	return append(recs, m.after(recs).restart(up, policy)...)
+}
+
+// after returns the image with changes of brokers and features, which replace what they change.
+func (m *Image) after(recs []metarecord.Record) *Image {
+	later := *m
+	for _, rec := range recs {
+		_ = later.Apply(rec) // who applies the change is told
+	}
+	return &later
 }
 
 // Fence returns the records that fence brokers. They are written behind the records in before,
@@ -161,60 +172,11 @@ func (m *Image) ReplicasOn(id int32) (tps []record.TopicPartition) {
 	return tps
 }
 
-// Relead returns the records that bring the leaders of partitions in line with which brokers serve:
-// one whose leader is fenced has none from now on, one without a leader is led by the first broker
-// of its in-sync replicas that serves. They also say which directories the replicas are in, where
-// the metadata does not, or names one that was replaced. There are at most limit of them; the last
-// call returns none.
-func (m *Image) Relead(limit int) []metarecord.Record {
-	serves := map[int32]bool{-1: false}
-	for _, id := range m.Serving() {
-		serves[id] = !m.Members[id].Leaving
-	}
-	var recs []metarecord.Record
-	for _, name := range slices.Sorted(maps.Keys(m.Topics)) {
-		t := m.Topics[name]
-		for i, p := range t.Partitions {
-			leader := int32(-1)
-			if at := slices.IndexFunc(p.ISR, func(id int32) bool { return serves[id] }); at >= 0 {
-				leader = p.ISR[at]
-			}
-			if serves[p.Leader] || leader == p.Leader {
-				leader = metarecord.NoChange
-			}
-			moved := m.moved(p)
-			if leader == metarecord.NoChange && moved == nil {
-				continue
-			}
-			recs = append(recs, &metarecord.PartitionChange{Partition: int32(i), TopicID: t.ID, Leader: leader, Recovery: -1, Directories: moved})
-			if len(recs) == limit {
-				return recs
-			}
-		}
-	}
-	return recs
-}
-
 // directoriesOf returns the directories of replicas; unassigned for those of unknown brokers.
 func (m *Image) directoriesOf(replicas []int32) []metarecord.ID {
 	ids := make([]metarecord.ID, len(replicas))
 	for i, id := range replicas {
 		ids[i] = m.Members[id].Directory
-	}
-	return ids
-}
-
-// moved returns the directories of a partition's replicas, nil if they are those that it has. Of a
-// broker that is no member any more, the directory that it had stays.
-func (m *Image) moved(p Partition) []metarecord.ID {
-	ids := m.directoriesOf(p.Replicas)
-	for i := range ids {
-		if ids[i] == (metarecord.ID{}) && p.Directories != nil {
-			ids[i] = p.Directories[i]
-		}
-	}
-	if slices.Equal(ids, p.Directories) {
-		return nil
 	}
 	return ids
 }
@@ -234,9 +196,4 @@ func (m *Image) registrations() []metarecord.Record {
 		recs = append(recs, rec)
 	}
 	return recs
-}
-
-// BeginEpoch returns the record with which a partition's leader begins another epoch.
-func BeginEpoch(id topic.ID, partition, leader int32) metarecord.Record {
-	return &metarecord.PartitionChange{Partition: partition, TopicID: id, Leader: leader, Recovery: -1}
 }

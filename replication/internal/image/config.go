@@ -9,9 +9,10 @@ import (
 	"github.com/stratalog/strata/internal/metarecord"
 )
 
-// AlterTopic returns the records that change a topic's configuration. edit changes a copy of it in
-// place, or refuses; factor is the number of the topic's replicas.
-func (m *Image) AlterTopic(name string, edit func(config map[string]string, factor int) error) ([]metarecord.Record, error) {
+// AlterTopic returns the records that change a topic's configuration, and what becomes of its
+// partitions by that. edit changes a copy of it in place, or refuses; factor is the number of the
+// topic's replicas.
+func (m *Image) AlterTopic(name string, policy Policy, edit func(config map[string]string, factor int) error) ([]metarecord.Record, error) {
 	t := m.Topics[name]
 	if t == nil {
 		return nil, &UnknownTopicError{name}
@@ -24,7 +25,8 @@ func (m *Image) AlterTopic(name string, edit func(config map[string]string, fact
 	if err := edit(config, factor); err != nil {
 		return nil, err
 	}
-	return ConfigRecords(metarecord.ResourceTopic, name, t.Config, config), nil
+	recs := ConfigRecords(metarecord.ResourceTopic, name, t.Config, config)
+	return m.reconsider(recs, t, policy, m, config), nil
 }
 
 // ConfigRecords returns the records that turn one configuration of a resource into another.
@@ -55,10 +57,10 @@ func sortedKeys(config map[string]string) []string {
 // AllBrokers stands for every broker in AlterBroker and BrokerResource.
 const AllBrokers int32 = -1
 
-// AlterBroker returns the records that change what is set on a broker, or on AllBrokers. edit
-// returns what is set afterwards, by the broker's keys, or refuses; it must not write to what it
-// gets.
-func (m *Image) AlterBroker(id int32, edit func(before map[string]string) (after map[string]string, err error)) ([]metarecord.Record, error) {
+// AlterBroker returns the records that change what is set on a broker, or on AllBrokers, and what
+// becomes of partitions by that. edit returns what is set afterwards, by the broker's keys, or
+// refuses; it must not write to what it gets.
+func (m *Image) AlterBroker(id int32, policy Policy, edit func(before map[string]string) (after map[string]string, err error)) ([]metarecord.Record, error) {
 	if _, known := m.Members[id]; !known && id != AllBrokers {
 		return nil, fmt.Errorf("%w: %d", ErrUnknownBroker, id)
 	}
@@ -68,7 +70,12 @@ func (m *Image) AlterBroker(id int32, edit func(before map[string]string) (after
 	if err != nil {
 		return nil, err
 	}
-	return ConfigRecords(metarecord.ResourceBroker, resource, before, after), nil
+	recs := ConfigRecords(metarecord.ResourceBroker, resource, before, after)
+	later := m.after(recs)
+	for _, name := range slices.Sorted(maps.Keys(m.Topics)) {
+		recs = m.reconsider(recs, m.Topics[name], policy, later, m.Topics[name].Config)
+	}
+	return recs, nil
 }
 
 // BrokerResource is the name of a broker in the records of configuration. Kafka: the empty name is

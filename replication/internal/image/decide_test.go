@@ -13,7 +13,10 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-var limits = Limits{Partitions: 100, Factor: 1}
+// lax are the rules of a topic that asks for nothing.
+func lax(*Image, map[string]string) Rules { return Rules{MinInSync: 1} }
+
+var limits = Limits{Partitions: 100, Factor: 1, Policy: lax}
 
 // cluster is an image of brokers 1 to 5, of which 4 is fenced and 5 leaving, and of topics.
 func cluster(t *testing.T) *Image {
@@ -23,7 +26,7 @@ func cluster(t *testing.T) *Image {
 	for id := int32(1); id <= 5; id++ {
 		all = append(all, Arrival{ID: id, Incarnation: metarecord.ID{1, byte(id)}, Directory: metarecord.ID{2, byte(id)}, Rack: string(rune('a' + id%2))})
 	}
-	commit(t, m, m.TakeOver(all)...)
+	commit(t, m, m.TakeOver(all, lax)...)
 	commit(t, m, m.Fence([]int32{4}, nil)...)
 	commit(t, m, m.Leave(5))
 	for i, name := range []string{"orders", "a.b", "gone", "__consumer_offsets"} {
@@ -85,7 +88,8 @@ func TestCommandsAreDecided(t *testing.T) {
 		"the same again":                        {create(Creation{Name: "orders", ID: topic.ID{9}, Partitions: 2, Factor: 1, Config: map[string]string{"k": "v"}}), nil, nil, nil},
 		"the same with other settings":          {create(Creation{Name: "orders", ID: topic.ID{9}, Partitions: 2, Factor: 1}), ErrTopicExists, nil, nil},
 		"the same with other replicas":          {create(Creation{Name: "orders", ID: topic.ID{9}, Partitions: 2, Factor: 1, Assignment: [][]int32{{3}, {3}}, Config: map[string]string{"k": "v"}}), ErrTopicExists, nil, nil},
-		"more replicas than brokers that serve": {create(Creation{Name: "new", Partitions: 1, Factor: 4}), ErrInvalidReplicationFactor, nil, nil},
+		"more replicas than brokers that serve": {create(Creation{Name: "new", Partitions: 1, Factor: 4}), nil, nil, [][]int32{{1, 2, 3, 4}}},
+		"more replicas than brokers":            {create(Creation{Name: "new", Partitions: 1, Factor: 6}), ErrInvalidReplicationFactor, nil, nil},
 		"too many partitions":                   {create(Creation{Name: "new", Partitions: 95, Factor: 1}), nil, policy, nil},
 		"by hand, an unknown broker":            {create(Creation{Name: "new", Partitions: 1, Factor: 1, Assignment: [][]int32{{9}}}), ErrUnknownBroker, nil, nil},
 		"by hand, a negative broker":            {create(Creation{Name: "new", Partitions: 1, Factor: 1, Assignment: [][]int32{{-1}}}), ErrUnknownBroker, nil, nil},
@@ -162,24 +166,24 @@ func TestSettingsAreDecided(t *testing.T) {
 		config["z"], config["a"] = "1", "2"
 		return nil
 	}
-	recs, err := m.AlterTopic("orders", edit)
+	recs, err := m.AlterTopic("orders", lax, edit)
 	require.NoError(t, err)
 	require.Equal(t, cluster(t), m)
 	require.Len(t, recs, 3)
 	commit(t, m, recs...)
 	require.Equal(t, map[string]string{"z": "1", "a": "2"}, m.Topics["orders"].Config)
-	_, err = m.AlterTopic("gone", edit)
+	_, err = m.AlterTopic("gone", lax, edit)
 	require.ErrorIs(t, err, ErrUnknownTopic)
-	_, err = m.AlterTopic("orders", func(map[string]string, int) error { return refused })
+	_, err = m.AlterTopic("orders", lax, func(map[string]string, int) error { return refused })
 	require.ErrorIs(t, err, refused)
 	all := func(map[string]string) (map[string]string, error) { return map[string]string{"x": "1"}, nil }
 	for id, want := range map[int32]error{AllBrokers: nil, 4: nil, 9: ErrUnknownBroker} {
-		recs, err := m.AlterBroker(id, all)
+		recs, err := m.AlterBroker(id, lax, all)
 		require.ErrorIs(t, err, want)
 		commit(t, m, recs...)
 	}
 	require.Equal(t, map[string]map[string]string{"": {"x": "1"}, "4": {"x": "1"}}, m.BrokerConfigs)
-	_, err = m.AlterBroker(1, func(map[string]string) (map[string]string, error) { return nil, refused })
+	_, err = m.AlterBroker(1, lax, func(map[string]string) (map[string]string, error) { return nil, refused })
 	require.ErrorIs(t, err, refused)
 }
 
@@ -189,31 +193,41 @@ func TestLeadersFollowWhoServes(t *testing.T) {
 	recs, err := m.CreateTopic(Creation{Name: "new", Drawn: topic.ID{7}, Partitions: 3, Factor: 2, Assignment: [][]int32{{1, 2}, {2, 3}, {3, 1}}}, limits)
 	require.NoError(t, err)
 	commit(t, m, recs...)
-	leaders := func() (ids []int32) {
-		for _, p := range m.Topics["new"].Partitions {
+	leaders := func(name string) (ids []int32) {
+		for _, p := range m.Topics[name].Partitions {
 			ids = append(ids, p.Leader)
 		}
 		return ids
 	}
 	relead := func() {
 		for {
-			recs := m.Relead(2)
+			recs := m.Relead(2, lax)
 			if commit(t, m, recs...); len(recs) == 0 {
 				return
 			}
 		}
 	}
 	relead()
-	require.Equal(t, []int32{1, 2, 3}, leaders())
+	require.Equal(t, []int32{1, 2, 3}, leaders("new"))
+	require.Equal(t, []int32{1, 2}, leaders("orders"))
 	commit(t, m, m.Leave(1))
 	relead()
-	require.Equal(t, []int32{2, 2, 3}, leaders(), "who leaves leads nothing")
+	require.Equal(t, []int32{2, 2, 3}, leaders("new"), "who leaves leads nothing")
+	require.Equal(t, []int32{2}, m.Topics["new"].Partitions[0].ISR)
+	require.Equal(t, []int32{-1, 2}, leaders("orders"))
 	commit(t, m, m.Fence([]int32{1, 2, 3}, nil)...)
 	relead()
-	require.Equal(t, []int32{-1, -1, -1}, leaders())
+	require.Equal(t, []int32{-1, -1, -1}, leaders("new"))
+	require.Empty(t, m.Topics["new"].Partitions[0].ISR)
+	require.Equal(t, []int32{1}, m.Topics["orders"].Partitions[0].ISR, "the one replica keeps its place")
 	commit(t, m, m.Register(Arrival{ID: 1, Directory: metarecord.ID{2, 1}})...)
 	relead()
-	require.Equal(t, []int32{1, -1, 1}, leaders())
+	require.Equal(t, []int32{-1, -1, -1}, leaders("new"), "it was not in sync when the others left")
+	require.Equal(t, []int32{1, -1}, leaders("orders"))
+	require.Equal(t, int32(2), m.Topics["orders"].Partitions[0].LeaderEpoch)
+	commit(t, m, m.Register(Arrival{ID: 2, Directory: metarecord.ID{2, 2}, Clean: true})...)
+	relead()
+	require.Equal(t, []int32{2, 2, -1}, leaders("new"))
 	require.Equal(t, int32(3), m.Topics["new"].Partitions[0].LeaderEpoch)
 }
 

@@ -74,12 +74,6 @@ func TestRecordsThatDoNotFitAreRefused(t *testing.T) {
 	require.Equal(t, int64(2000), m.NextProducerID)
 }
 
-func TestReplicasAreSpreadEvenly(t *testing.T) {
-	require.Equal(t, [][]int32{{1}, {1}}, place([]int32{1}, 0, 2, 1))
-	require.Equal(t, [][]int32{{1, 2}, {2, 3}, {3, 1}, {1, 2}}, place([]int32{1, 2, 3}, 0, 4, 2))
-	require.Equal(t, [][]int32{{2, 3, 1}}, place([]int32{1, 2, 3}, 4, 1, 3), "partitions added later go on where the first ones ended")
-}
-
 // All that the records of a partition say is kept, by a snapshot too.
 func TestPartitionKeepsAllThatItsRecordsSay(t *testing.T) {
 	id := topic.NewID()
@@ -88,6 +82,7 @@ func TestPartitionKeepsAllThatItsRecordsSay(t *testing.T) {
 		Partition: 0, TopicID: id, Replicas: []int32{1, 2}, ISR: []int32{1}, Removing: []int32{2}, Adding: []int32{3},
 		Leader: 1, LeaderEpoch: 4, PartitionEpoch: 9, Recovering: true, Directories: []metarecord.ID{one, two},
 		EligibleLeaders: []int32{2}, LastKnownLeader: []int32{1},
+		Durable: true,
 	}
 	said := func(recs ...metarecord.Record) *metarecord.Partition {
 		m := New()
@@ -105,10 +100,10 @@ func TestPartitionKeepsAllThatItsRecordsSay(t *testing.T) {
 	require.Equal(t, plain, said(plain))
 	require.Equal(t, full, said(plain,
 		&metarecord.PartitionChange{TopicID: id, Leader: 1, Recovery: 1, ISR: []int32{1}, Removing: []int32{2}, Adding: []int32{3},
-			EligibleLeaders: []int32{2}, LastKnownLeader: []int32{1}, Directories: []metarecord.ID{one, two}},
+			EligibleLeaders: []int32{2}, LastKnownLeader: []int32{1}, Directories: []metarecord.ID{one, two}, Durable: metarecord.Set},
 		noChange(id), noChange(id), noChange(id), noChange(id), noChange(id), noChange(id), noChange(id), noChange(id)))
 	emptied := said(full, &metarecord.PartitionChange{TopicID: id, Leader: metarecord.NoChange, Recovery: 0, Removing: []int32{}, Adding: []int32{},
-		EligibleLeaders: []int32{}, LastKnownLeader: []int32{}, Directories: []metarecord.ID{}})
+		EligibleLeaders: []int32{}, LastKnownLeader: []int32{}, Directories: []metarecord.ID{}, Durable: metarecord.Unset})
 	require.Equal(t, &metarecord.Partition{TopicID: id, Replicas: []int32{1, 2}, ISR: []int32{1}, Leader: 1, LeaderEpoch: 4, PartitionEpoch: 10}, emptied)
 
 	m := New()

@@ -2,6 +2,7 @@ package image
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -12,16 +13,21 @@ type placing struct {
 	assignment         [][]int32 // what an administrator wants; nil: nothing
 }
 
-// assign returns the replicas of new partitions, the preferred leader first. The turn goes round
-// the brokers that serve, from one topic to the next, so that topics with few partitions do not all
-// meet on the same broker.
+// assign returns the replicas of new partitions, the preferred leader first; of each partition's at
+// least one is of a broker that serves. The turn goes round the brokers that serve, from one topic
+// to the next, so that topics with few partitions do not all meet on the same broker.
+//
+// As in Kafka brokers that do not serve count for the factor, and never come first. Unlike in Kafka
+// they get replicas only if there are too few that do: its placer prefers another rack to a broker
+// that is there.
 func (m *Image) assign(p placing) ([][]int32, error) {
 	if p.assignment == nil {
-		brokers := m.inTurn()
-		if p.factor > len(brokers) {
-			return nil, fmt.Errorf("%w: %d, with %d brokers", ErrInvalidReplicationFactor, p.factor, len(brokers))
+		brokers := m.inTurn(m.acceptable)
+		away := m.inTurn(m.refuses)
+		if p.factor > len(brokers)+len(away) || len(brokers) == 0 {
+			return nil, fmt.Errorf("%w: %d, with %d brokers", ErrInvalidReplicationFactor, p.factor, len(brokers)+len(away))
 		}
-		return place(brokers, p.turn, p.partitions, p.factor), nil
+		return m.place(brokers, away, p), nil
 	}
 	if len(p.assignment) != p.partitions {
 		return nil, fmt.Errorf("%w: of %d partitions, there are %d new ones", ErrInvalidAssignment, len(p.assignment), p.partitions)
@@ -36,39 +42,41 @@ func (m *Image) assign(p placing) ([][]int32, error) {
 	return all, nil
 }
 
-// assignable returns why a new partition cannot have these replicas.
+// assignable returns why a new partition cannot have these replicas. Kafka takes those of brokers
+// that do not serve, as long as one does.
 func (m *Image) assignable(replicas []int32, factor int) error {
-	if len(replicas) != factor {
+	if len(replicas) != factor || factor < 1 {
 		return fmt.Errorf("%w: %v are not %d replicas", ErrInvalidAssignment, replicas, factor)
 	}
 	for i, id := range replicas {
-		r, known := m.Members[id]
+		_, known := m.Members[id]
 		switch {
 		case !known:
 			return fmt.Errorf("%w: %w: %d", ErrInvalidAssignment, ErrUnknownBroker, id)
 		case slices.Contains(replicas[:i], id):
 			return fmt.Errorf("%w: broker %d is named twice in %v", ErrInvalidAssignment, id, replicas)
-		case r.Fenced || r.Leaving:
-			return fmt.Errorf("%w: broker %d does not serve", ErrInvalidAssignment, id)
 		}
+	}
+	if !slices.ContainsFunc(replicas, m.acceptable) {
+		return fmt.Errorf("%w: none of the brokers %v serves", ErrInvalidAssignment, replicas)
 	}
 	return nil
 }
 
-// inTurn returns the brokers that serve in the order in which they get partitions: the racks
-// alternate, as far as they go.
-func (m *Image) inTurn() []int32 {
+// inTurn returns brokers in the order in which they get partitions: the racks alternate, as far as
+// they go.
+func (m *Image) inTurn(which func(int32) bool) []int32 {
 	byRack := map[string][]int32{}
 	var racks []string // in the order of their first brokers
-	for _, id := range m.Serving() {
-		b := m.Members[id]
-		if b.Leaving {
+	for _, id := range slices.Sorted(maps.Keys(m.Members)) {
+		if !which(id) {
 			continue
 		}
-		if byRack[b.Rack] == nil {
-			racks = append(racks, b.Rack)
+		rack := m.Members[id].Rack
+		if byRack[rack] == nil {
+			racks = append(racks, rack)
 		}
-		byRack[b.Rack] = append(byRack[b.Rack], id)
+		byRack[rack] = append(byRack[rack], id)
 	}
 	var ids []int32
 	for round := 0; len(racks) > 0; round++ {
@@ -82,20 +90,50 @@ func (m *Image) inTurn() []int32 {
 
 // turnAfter returns the turn after that in which a partition was placed.
 func (m *Image) turnAfter(p Partition) int {
-	return slices.Index(m.inTurn(), p.Replicas[0]) + 1 // 0 if its broker does not serve
+	return slices.Index(m.inTurn(m.acceptable), p.Replicas[0]) + 1 // 0 if its broker does not serve
 }
 
-// place assigns replicas to as many partitions: each partition's leader is the next broker in turn,
-// its followers are the brokers after that one, so that leaders and replicas are spread evenly.
-// There must be at least factor brokers. It only computes.
-func place(brokers []int32, turn, partitions, factor int) [][]int32 {
-	all := make([][]int32, partitions)
+// place returns the replicas of new partitions: each partition's first is the next broker in turn,
+// the others are in racks that have the fewest of its replicas so far. Whoever follows one broker
+// differs from round to round, so that what it led is spread when it is gone.
+func (m *Image) place(brokers, away []int32, p placing) [][]int32 {
+	all := make([][]int32, p.partitions)
+	n := len(brokers)
 	for i := range all {
-		replicas := make([]int32, factor)
-		for j := range replicas {
-			replicas[j] = brokers[(turn+i+j)%len(brokers)]
+		at := (p.turn + i) % n
+		replicas := append(make([]int32, 0, p.factor), brokers[at])
+		if all[i] = replicas; p.factor == 1 {
+			continue
 		}
-		all[i] = replicas
+		others := slices.Concat(brokers[at+1:], brokers[:at])
+		if n > 2 {
+			shift := (p.turn + i) / n % (n - 1)
+			others = slices.Concat(others[shift:], others[:shift])
+		}
+		replicas = m.pick(replicas, others, p.factor)
+		all[i] = m.pick(replicas, slices.Clone(away), p.factor)
 	}
 	return all
+}
+
+// pick appends brokers to replicas, up to factor: at any time the first one of those in whose racks
+// the fewest replicas are. It uses up brokers.
+func (m *Image) pick(replicas, brokers []int32, factor int) []int32 {
+	for len(replicas) < factor && len(brokers) > 0 {
+		best, fewest := 0, len(replicas)+1
+		for i, id := range brokers {
+			same := 0
+			for _, r := range replicas {
+				if m.Members[r].Rack == m.Members[id].Rack {
+					same++
+				}
+			}
+			if same < fewest {
+				best, fewest = i, same
+			}
+		}
+		replicas = append(replicas, brokers[best])
+		brokers = slices.Delete(brokers, best, best+1)
+	}
+	return replicas
 }

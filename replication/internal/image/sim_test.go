@@ -75,7 +75,7 @@ func (s *simulation) arrival(id int32) Arrival {
 // command returns the records of a random command, none if it was refused.
 func (s *simulation) command() (recs []metarecord.Record) {
 	var err error
-	limits := Limits{Partitions: 30, Factor: 1}
+	limits := Limits{Partitions: 30, Factor: 1, Policy: lax}
 	id := s.broker()
 	member, known := s.m.Members[id]
 	kind := s.rnd.IntN(12)
@@ -107,12 +107,12 @@ func (s *simulation) command() (recs []metarecord.Record) {
 	case 3:
 		recs, err = s.m.DeleteTopic(s.name())
 	case 4:
-		recs, err = s.m.AlterTopic(s.name(), func(config map[string]string, _ int) error {
+		recs, err = s.m.AlterTopic(s.name(), lax, func(config map[string]string, _ int) error {
 			config[fmt.Sprint(s.rnd.IntN(3))] = fmt.Sprint(s.rnd.IntN(3))
 			return nil
 		})
 	case 5:
-		recs, err = s.m.AlterBroker(id, func(map[string]string) (map[string]string, error) {
+		recs, err = s.m.AlterBroker(id, lax, func(map[string]string) (map[string]string, error) {
 			return map[string]string{fmt.Sprint(s.rnd.IntN(3)): "x"}, nil
 		})
 	case 6:
@@ -140,7 +140,7 @@ func (s *simulation) command() (recs []metarecord.Record) {
 				up = append(up, s.arrival(id+1))
 			}
 		}
-		recs = s.m.TakeOver(up)
+		recs = s.m.TakeOver(up, lax)
 		if len(up) == 0 {
 			recs = nil
 		}
@@ -197,7 +197,7 @@ func (s *simulation) check(before map[topic.ID]*Topic) {
 func (s *simulation) settle() {
 	for rounds := 0; ; rounds++ {
 		require.Less(s.t, rounds, 100, "it comes to an end")
-		recs := s.m.Relead(3)
+		recs := s.m.Relead(3, lax)
 		if len(recs) == 0 {
 			break
 		}
@@ -306,6 +306,6 @@ func FuzzRecords(f *testing.F) {
 		applyAll(t, again, m.Snapshot(m.Removed)...)
 		again.Publish(1)
 		require.Equal(t, m.Snapshot(m.Removed), again.Snapshot(again.Removed))
-		m.Relead(10)
+		m.Relead(10, lax)
 	})
 }

@@ -12,10 +12,11 @@ import (
 // MaxNewPartitions bounds what one command may create. Kafka: a policy violation too.
 const MaxNewPartitions = 10000
 
-// Limits bound what commands may make of a cluster.
+// Limits bound what commands may make of a cluster, and say by which rules.
 type Limits struct {
 	Partitions int // of all topics
 	Factor     int // replicas of new partitions of a topic that has none
+	Policy     Policy
 }
 
 // A Creation asks for a topic. Its name, settings and numbers are checked already.
@@ -41,7 +42,7 @@ func (m *Image) CreateTopics(creations []Creation, limits Limits) (recs []metare
 	names, ids, partitions := map[string]string{}, map[topic.ID]bool{}, 0 // of those before
 	for i, cr := range creations {
 		key := topic.CollisionKey(cr.Name)
-		own, err := m.create(cr, m.Partitions+partitions)
+		own, err := m.create(cr, m.Partitions+partitions, limits.Policy)
 		if other, ok := names[key]; err == nil && ok {
 			err = collision(cr.Name, other)
 		}
@@ -65,7 +66,7 @@ func (m *Image) CreateTopics(creations []Creation, limits Limits) (recs []metare
 
 // create returns the records that create a topic, none if it is there. turn is where placing it
 // begins.
-func (m *Image) create(cr Creation, turn int) ([]metarecord.Record, error) {
+func (m *Image) create(cr Creation, turn int, policy Policy) ([]metarecord.Record, error) {
 	if t := m.Topics[cr.Name]; t != nil && t.ID == cr.ID {
 		return nil, cr.same(t)
 	}
@@ -87,7 +88,8 @@ func (m *Image) create(cr Creation, turn int) ([]metarecord.Record, error) {
 	}
 	recs := []metarecord.Record{&metarecord.Topic{Name: cr.Name, ID: id}}
 	recs = append(recs, ConfigRecords(metarecord.ResourceTopic, cr.Name, nil, cr.Config)...)
-	return m.appendPartitions(recs, id, 0, replicas), nil
+	n := newcomers{id: id, replicas: replicas, rules: policy(m, cr.Config)}
+	return m.appendPartitions(recs, n), nil
 }
 
 // same returns nil if t is the topic that was asked for.
@@ -122,20 +124,39 @@ func collision(name, other string) error {
 	return fmt.Errorf("%w: it collides with %q in metric names, where '.' and '_' are the same", topic.ErrInvalidName, other)
 }
 
-func (m *Image) appendPartitions(recs []metarecord.Record, id topic.ID, first int, all [][]int32) []metarecord.Record {
+// newcomers are partitions that are about to be created.
+type newcomers struct {
+	id       topic.ID
+	first    int // number of the first one
+	replicas [][]int32
+	rules    Rules
+}
+
+// appendPartitions appends the records that create partitions. In sync are the replicas whose
+// brokers serve, and the first of them leads; there must be one. Kafka:
+// ReplicationControlManager.createTopic.
+func (m *Image) appendPartitions(recs []metarecord.Record, n newcomers) []metarecord.Record {
 	alike := map[int32]*metarecord.Partition{} // by leader; large topics share their lists, which nobody writes to
-	for i, replicas := range all {
-		p := &metarecord.Partition{Partition: int32(first + i), TopicID: id, Leader: replicas[0]}
-		if like := alike[p.Leader]; like != nil && slices.Equal(like.Replicas, replicas) {
-			p.Replicas, p.Directories = like.Replicas, like.Directories
+	for i, replicas := range n.replicas {
+		p := &metarecord.Partition{Partition: int32(n.first + i), TopicID: n.id, Durable: len(replicas) > 1 && n.rules.SyncOnAck}
+		if like := alike[replicas[0]]; like != nil && slices.Equal(like.Replicas, replicas) {
+			p.Replicas, p.ISR, p.Directories = like.Replicas, like.ISR, like.Directories
 		} else {
-			p.Replicas, p.Directories = replicas, m.directoriesOf(replicas)
-			alike[p.Leader] = p
+			p.Replicas, p.ISR, p.Directories = replicas, m.serving(replicas), m.directoriesOf(replicas)
+			alike[replicas[0]] = p
 		}
-		p.ISR = p.Replicas
+		p.Leader = p.ISR[0]
 		recs = append(recs, p)
 	}
 	return recs
+}
+
+// serving returns those of the brokers that serve and do not leave.
+func (m *Image) serving(brokers []int32) []int32 {
+	if !slices.ContainsFunc(brokers, m.refuses) {
+		return brokers
+	}
+	return slices.DeleteFunc(slices.Clone(brokers), m.refuses)
 }
 
 // room refuses more partitions than the cluster may have.
@@ -177,7 +198,8 @@ func (m *Image) AddPartitions(g Growth, limits Limits) ([]metarecord.Record, err
 	if err != nil {
 		return nil, err
 	}
-	return m.appendPartitions(nil, t.ID, have, replicas), nil
+	n := newcomers{id: t.ID, first: have, replicas: replicas, rules: limits.Policy(m, t.Config)}
+	return m.appendPartitions(nil, n), nil
 }
 
 // DeleteTopic returns the record that removes a topic.

@@ -1,0 +1,235 @@
+package image
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/replication/internal/election"
+	"github.com/stratalog/strata/topic"
+)
+
+// Rules are the settings of a topic that elections go by. Where brokers have different settings
+// they are the weakest that a leader may go by: only then is it certain what a leader has promised.
+type Rules struct {
+	MinInSync int  // Kafka: min.insync.replicas
+	SyncOnAck bool // acknowledged means on stable storage
+	Unclean   bool // Kafka: unclean.leader.election.enable
+}
+
+// A Policy returns the rules of a topic, by what is set on it and on brokers. It only computes.
+type Policy func(m *Image, config map[string]string) Rules
+
+// elections decide on the partitions of one topic after the other.
+type elections struct {
+	m      *Image
+	policy Policy
+	topic  *Topic
+	rules  Rules // of topic
+}
+
+// rulesOf returns the rules of a topic.
+func (e *elections) rulesOf(t *Topic) Rules {
+	if e.topic != t {
+		e.topic, e.rules = t, e.policy(e.m, t.Config)
+	}
+	return e.rules
+}
+
+// decide returns the record of what becomes of a partition in a change, by who serves; nil if it
+// stays as it is.
+//
+// The one replica of a partition keeps its place, whatever becomes of its broker: nobody else can
+// have what it has lost, and nobody can lead in its stead. Kafka without eligible leader replicas.
+func (m *Image) decide(t *Topic, number int, c election.Change, r Rules) *metarecord.PartitionChange {
+	p := &t.Partitions[number]
+	if len(p.Replicas) > 1 {
+		c.Left, c.Lost = m.gone(p)
+	} else {
+		c.Restarted, c.Unclean, c.Synced = nil, nil, false
+	}
+	before := p.State()
+	after, out := election.Apply(before, c, election.Rules{MinInSync: r.MinInSync, SyncOnAck: r.SyncOnAck, Unclean: r.Unclean, Acceptable: m.acceptable})
+	moved := m.moved(*p)
+	if !out.Changed && moved == nil {
+		return nil
+	}
+	rec := difference(before, after)
+	rec.TopicID, rec.Partition, rec.Directories = t.ID, int32(number), moved
+	return rec
+}
+
+// difference returns the record that makes one state of a partition of another.
+func difference(before, after election.Partition) *metarecord.PartitionChange {
+	rec := &metarecord.PartitionChange{Leader: metarecord.NoChange, Recovery: -1}
+	if after.LeaderEpoch != before.LeaderEpoch {
+		rec.Leader = after.Leader
+	}
+	rec.ISR = changed(before.InSync, after.InSync)
+	rec.EligibleLeaders = changed(before.Eligible, after.Eligible)
+	rec.LastKnownLeader = changed(before.LastKnown, after.LastKnown)
+	if after.Recovering != before.Recovering {
+		rec.Recovery = 0
+		if after.Recovering {
+			rec.Recovery = 1
+		}
+	}
+	if after.Durable != before.Durable {
+		rec.Durable = metarecord.Unset
+		if after.Durable {
+			rec.Durable = metarecord.Set
+		}
+	}
+	return rec
+}
+
+// changed returns what a record says of a set: nil if it stays the same, and never nil otherwise.
+func changed(before, after []int32) []int32 {
+	switch {
+	case slices.Equal(before, after):
+		return nil
+	case len(after) == 0:
+		return []int32{}
+	}
+	return after
+}
+
+// acceptable reports whether a broker may lead, and be in sync.
+func (m *Image) acceptable(id int32) bool {
+	b, known := m.Members[id]
+	return known && !b.Fenced && !b.Leaving
+}
+
+// gone returns the replicas of a partition whose brokers do not serve, or leave, and those that
+// nothing is left of: the broker is no member any more, or has another disk.
+func (m *Image) gone(p *Partition) (left, lost []int32) {
+	for i, id := range p.Replicas {
+		b, known := m.Members[id]
+		if !known || b.Fenced || b.Leaving {
+			left = append(left, id)
+		}
+		if !known || p.Directories != nil && p.Directories[i] != (metarecord.ID{}) && p.Directories[i] != b.Directory {
+			lost = append(lost, id)
+		}
+	}
+	return left, lost
+}
+
+// settled reports at little cost that nothing becomes of a partition by who serves. False: it has
+// to be looked at.
+func (m *Image) settled(p *Partition) bool {
+	for i, id := range p.Replicas {
+		b, known := m.Members[id]
+		if p.Directories == nil || known && b.Directory != p.Directories[i] {
+			return false
+		}
+	}
+	if p.Leader < 0 {
+		return p.rare == nil && len(p.Replicas) == 1 && !slices.ContainsFunc(p.ISR, m.acceptable)
+	}
+	return p.rare == nil && m.acceptable(p.Leader) && (len(p.Replicas) == 1 || !slices.ContainsFunc(p.ISR, m.refuses))
+}
+
+func (m *Image) refuses(id int32) bool { return !m.acceptable(id) }
+
+// Relead returns the records that bring partitions in line with which brokers serve: those that do
+// not are no longer in sync, and a leader is elected where there is none, or it does not serve. They
+// also say which directories the replicas are in, where the metadata does not, or names one that
+// was replaced. There are at most limit of them; the last call returns none.
+func (m *Image) Relead(limit int, policy Policy) []metarecord.Record {
+	return m.elect(limit, policy, func(p *Partition) (election.Change, bool) { return election.Change{}, !m.settled(p) })
+}
+
+// elect decides on the partitions for which due returns a change and true, and stops when there are
+// limit records.
+func (m *Image) elect(limit int, policy Policy, due func(*Partition) (election.Change, bool)) (recs []metarecord.Record) {
+	e := elections{m: m, policy: policy}
+	for _, name := range slices.Sorted(maps.Keys(m.Topics)) {
+		t := m.Topics[name]
+		for i := range t.Partitions {
+			c, look := due(&t.Partitions[i])
+			if !look {
+				continue
+			}
+			if rec := m.decide(t, i, c, e.rulesOf(t)); rec != nil {
+				if recs = append(recs, rec); len(recs) == limit {
+					return recs
+				}
+			}
+		}
+	}
+	return recs
+}
+
+// restart returns the records of what becomes of partitions with several replicas whose brokers are
+// started again, and have registered. Leaders begin another epoch, since followers may hold what
+// they have lost, and settings that were changed meanwhile take effect before anybody leads.
+func (m *Image) restart(up []Arrival, policy Policy) []metarecord.Record {
+	var c election.Change
+	for _, a := range up {
+		c.Restarted = append(c.Restarted, a.ID)
+		if !a.Clean {
+			c.Unclean = append(c.Unclean, a.ID)
+		}
+	}
+	here := func(id int32) bool { return slices.Contains(c.Restarted, id) }
+	return m.elect(math.MaxInt, policy, func(p *Partition) (election.Change, bool) {
+		return c, len(p.Replicas) > 1 && slices.ContainsFunc(p.Replicas, here)
+	})
+}
+
+// Return returns the records that are to be committed before a broker that is fenced registers
+// again: partitions where it may have lost what was acknowledged do not count on it any more. There
+// are at most limit of them; the last call returns none.
+func (m *Image) Return(a Arrival, limit int, policy Policy) []metarecord.Record {
+	if a.Clean {
+		return nil
+	}
+	c := election.Change{Unclean: []int32{a.ID}}
+	return m.elect(limit, policy, func(p *Partition) (election.Change, bool) {
+		return c, len(p.Replicas) > 1 && slices.Contains(p.Replicas, a.ID)
+	})
+}
+
+// reconsider appends the records of what becomes of a topic's partitions by other rules. later is
+// the image, and config the topic's configuration, with which these are in force.
+func (m *Image) reconsider(recs []metarecord.Record, t *Topic, policy Policy, later *Image, config map[string]string) []metarecord.Record {
+	several := func(p Partition) bool { return len(p.Replicas) > 1 }
+	if !slices.ContainsFunc(t.Partitions, several) {
+		return recs
+	}
+	rules := policy(later, config)
+	if rules == policy(m, t.Config) {
+		return recs
+	}
+	for i, p := range t.Partitions {
+		if !several(p) {
+			continue
+		}
+		if rec := m.decide(t, i, election.Change{}, rules); rec != nil {
+			recs = append(recs, rec)
+		}
+	}
+	return recs
+}
+
+// moved returns the directories of a partition's replicas, nil if they are those that it has. Of a
+// broker that is no member any more, the directory that it had stays.
+func (m *Image) moved(p Partition) []metarecord.ID {
+	ids := m.directoriesOf(p.Replicas)
+	for i := range ids {
+		if ids[i] == (metarecord.ID{}) && p.Directories != nil {
+			ids[i] = p.Directories[i]
+		}
+	}
+	if slices.Equal(ids, p.Directories) {
+		return nil
+	}
+	return ids
+}
+
+// BeginEpoch returns the record with which a partition's leader begins another epoch.
+func BeginEpoch(id topic.ID, partition, leader int32) metarecord.Record {
+	return &metarecord.PartitionChange{Partition: partition, TopicID: id, Leader: leader, Recovery: -1}
+}

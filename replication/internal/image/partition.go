@@ -1,0 +1,136 @@
+package image
+
+import (
+	"fmt"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/replication/internal/election"
+	"github.com/stratalog/strata/topic"
+)
+
+// A Partition is all that a Partition record says. The slices are replaced, never written to.
+type Partition struct {
+	Replicas, ISR               []int32
+	Directories                 []metarecord.ID // of replicas, in their order; nil: written before they were
+	rare                        *partitionExtra // nil: nothing of it
+	Leader                      int32           // -1: none
+	LeaderEpoch, PartitionEpoch int32
+	Durable                     bool // see package election; false if there is one replica only
+}
+
+// State returns what elections go by. The slices are those of p.
+func (p *Partition) State() election.Partition {
+	e := p.extra()
+	return election.Partition{
+		Replicas: p.Replicas, InSync: p.ISR, Eligible: e.eligible, LastKnown: e.lastKnown, Leader: p.Leader,
+		LeaderEpoch: p.LeaderEpoch, Epoch: p.PartitionEpoch, Recovering: e.recovering, Durable: p.Durable,
+	}
+}
+
+// partitionExtra is what few partitions have. Replaced, never written to.
+type partitionExtra struct {
+	removing, adding    []int32 // replicas, while a reassignment is under way
+	eligible, lastKnown []int32 // eligible leader replicas (KIP-966), the last known leader
+	recovering          bool    // elected uncleanly and not confirmed since
+}
+
+func (p *Partition) extra() partitionExtra {
+	if p.rare == nil {
+		return partitionExtra{}
+	}
+	return *p.rare
+}
+
+func (p *Partition) setExtra(e partitionExtra) {
+	if p.rare = &e; len(e.removing)+len(e.adding)+len(e.eligible)+len(e.lastKnown) == 0 && !e.recovering {
+		p.rare = nil
+	}
+}
+
+// applyPartition adds the next partition of a topic. Partitions come in order, so that a topic
+// never has gaps.
+func (m *Image) applyPartition(rec *metarecord.Partition) error {
+	t := m.ByID[rec.TopicID]
+	if t == nil {
+		return fmt.Errorf("partition of unknown topic %v", topic.ID(rec.TopicID))
+	}
+	if int(rec.Partition) != len(t.Partitions) {
+		return fmt.Errorf("partition %d of topic %s, which has %d", rec.Partition, t.Name, len(t.Partitions))
+	}
+	if len(rec.Directories) > 0 && len(rec.Directories) != len(rec.Replicas) {
+		return fmt.Errorf("partition %d of topic %s has %d replicas in %d directories", rec.Partition, t.Name, len(rec.Replicas), len(rec.Directories))
+	}
+	t = m.own(t)
+	p := Partition{
+		Replicas: rec.Replicas, ISR: rec.ISR, Directories: filled(rec.Directories),
+		Leader: rec.Leader, LeaderEpoch: rec.LeaderEpoch, PartitionEpoch: rec.PartitionEpoch,
+		Durable: rec.Durable,
+	}
+	p.setExtra(partitionExtra{
+		removing: filled(rec.Removing), adding: filled(rec.Adding), recovering: rec.Recovering,
+		eligible: filled(rec.EligibleLeaders), lastKnown: filled(rec.LastKnownLeader),
+	})
+	t.Partitions = append(t.Partitions, p)
+	m.Partitions++
+	return nil
+}
+
+// record returns the record that makes the partition out of nothing.
+func (p Partition) record(number int, id topic.ID) metarecord.Record {
+	e := p.extra()
+	return &metarecord.Partition{
+		Partition: int32(number), TopicID: id, Replicas: p.Replicas, ISR: p.ISR, Removing: e.removing, Adding: e.adding,
+		Directories: p.Directories, EligibleLeaders: e.eligible, LastKnownLeader: e.lastKnown,
+		Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, Recovering: e.recovering,
+		Durable: p.Durable,
+	}
+}
+
+// filled returns a list, nil for an empty one: whether a record says so or nothing, there is none.
+func filled[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+func (m *Image) applyPartitionChange(rec *metarecord.PartitionChange) error {
+	t := m.ByID[rec.TopicID]
+	if t == nil || rec.Partition < 0 || int(rec.Partition) >= len(t.Partitions) {
+		return fmt.Errorf("change of unknown partition %d of topic %v", rec.Partition, topic.ID(rec.TopicID))
+	}
+	replicas := t.Partitions[rec.Partition].Replicas
+	if rec.Replicas != nil {
+		replicas = rec.Replicas
+	}
+	if len(rec.Directories) > 0 && len(rec.Directories) != len(replicas) {
+		return fmt.Errorf("partition %d of topic %s has %d replicas in %d directories", rec.Partition, t.Name, len(replicas), len(rec.Directories))
+	}
+	p := &m.own(t).Partitions[rec.Partition]
+	p.PartitionEpoch++
+	p.Replicas = replicas
+	if rec.Directories != nil {
+		p.Directories = filled(rec.Directories)
+	}
+	e := p.extra()
+	for _, list := range []struct {
+		to      *[]int32
+		changed []int32
+	}{{&p.ISR, rec.ISR}, {&e.removing, rec.Removing}, {&e.adding, rec.Adding}, {&e.eligible, rec.EligibleLeaders}, {&e.lastKnown, rec.LastKnownLeader}} {
+		if list.changed != nil {
+			*list.to = filled(list.changed)
+		}
+	}
+	if rec.Recovery >= 0 {
+		e.recovering = rec.Recovery > 0
+	}
+	p.setExtra(e)
+	if rec.Durable != metarecord.Unchanged {
+		p.Durable = rec.Durable == metarecord.Set
+	}
+	if rec.Leader != metarecord.NoChange {
+		p.Leader = rec.Leader
+		p.LeaderEpoch++
+	}
+	return nil
+}
