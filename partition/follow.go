@@ -67,6 +67,24 @@ func (p *Partition) Converge(d Divergence) (lost int64, err error) {
 	return lost, p.TruncateTo(max(to, p.log.StartOffset()))
 }
 
+// StartAt empties a follower's log, which goes on at offset: where its leader's begins that has
+// nothing of it any more. It blocks for the disk. ErrLeader on a leader.
+func (p *Partition) StartAt(offset int64) error {
+	return p.cut(offset, func() error { return p.log.TruncateFully(offset) })
+}
+
+// AdvanceStart moves a follower's log start with its leader's, as far as its log goes. It blocks
+// for the disk.
+func (p *Partition) AdvanceStart(offset int64) error {
+	if p.leaderEpoch.Load() >= 0 {
+		return p.wrap("follow", ErrLeader)
+	}
+	if err := p.log.DeleteRecords(min(offset, p.log.EndOffset())); err != nil {
+		return p.wrap("follow", err)
+	}
+	return nil
+}
+
 // CopyFrom appends what the leader has sent. It does not block. Copy.Done is called with
 // ErrOffsetOutOfRange if the batches do not begin at the log's end, with ErrFencedLeaderEpoch if
 // the replica leads or follows another leader by now, with ErrCorrupt if they are damaged, and with

@@ -182,6 +182,12 @@ func (p *Partition) DeleteRecords(before int64) (int64, error) {
 	if err := p.log.DeleteRecords(before); err != nil {
 		return -1, p.wrap("delete records", err)
 	}
+	p.mu.Lock()
+	wake := p.wake
+	p.mu.Unlock()
+	if wake != nil {
+		wake() // followers move their log start with the leader's
+	}
 	return p.log.StartOffset(), nil
 }
 

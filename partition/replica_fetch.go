@@ -41,8 +41,8 @@ type Divergence = progress.Divergence
 // when to ask again.
 //
 // Errors: ErrNotLeader, ErrFencedLeaderEpoch, ErrUnknownLeaderEpoch, ErrNotReplica,
-// ErrStaleIncarnation, ErrOffsetOutOfRange if the follower's end is below the log start or, with an
-// epoch that the leader does not know, anywhere; ErrCorrupt, ErrClosed.
+// ErrStaleIncarnation, ErrOffsetOutOfRange if the follower's end is below the log start, which is
+// told, or, with an epoch that the leader does not know, anywhere; ErrCorrupt, ErrClosed.
 func (p *Partition) ReadReplica(r ReplicaFetch) (ReplicaRead, error) {
 	epoch, err := p.checkEpoch(r.LeaderEpoch)
 	if err != nil {
@@ -56,7 +56,7 @@ func (p *Partition) ReadReplica(r ReplicaFetch) (ReplicaRead, error) {
 		res.Diverging = &d
 		return res, nil
 	case !known || r.Offset < start || r.Offset > end:
-		return ReplicaRead{}, p.wrap("read of a follower", fmt.Errorf("%w: at %d in epoch %d, the leader has [%d, %d)", ErrOffsetOutOfRange, r.Offset, r.LastEpoch, start, end))
+		return ReplicaRead{LogStart: start}, p.wrap("read of a follower", fmt.Errorf("%w: at %d in epoch %d, the leader has [%d, %d)", ErrOffsetOutOfRange, r.Offset, r.LastEpoch, start, end))
 	}
 	if err := p.reported(&r, epoch); err != nil {
 		return ReplicaRead{}, p.wrap("read of a follower", err)

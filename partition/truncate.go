@@ -11,6 +11,11 @@ import (
 // disk. It returns ErrLeader on a leader: its own log is the truth. If it fails, the partition must
 // be opened again before it can lead.
 func (p *Partition) TruncateTo(offset int64) error {
+	return p.cut(offset, func() error { return p.log.TruncateTo(offset) })
+}
+
+// cut shortens the log as truncate does, and takes the producer state back to where it ends.
+func (p *Partition) cut(offset int64, truncate func() error) error {
 	if p.leaderEpoch.Load() >= 0 {
 		return p.wrap("truncate", ErrLeader)
 	}
@@ -20,19 +25,19 @@ func (p *Partition) TruncateTo(offset int64) error {
 	p.mu.Lock()
 	p.stale = true // a segment that is closed in between must not get a snapshot of what is cut off
 	p.mu.Unlock()
-	if err := p.log.TruncateTo(offset); err != nil {
+	if err := truncate(); err != nil {
 		return p.wrap("truncate", err)
 	}
 	state, err := p.rebuild()
 	if err != nil {
 		return p.wrap("truncate", err)
 	}
-	end := p.log.EndOffset()
+	start, end := p.log.StartOffset(), p.log.EndOffset()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state, p.stale = state, false
 	p.growth.cut(end)
-	p.hw.Store(min(p.hw.Load(), end))
-	p.lso.Store(min(p.lso.Load(), end))
+	p.hw.Store(min(max(p.hw.Load(), start), end))
+	p.lso.Store(min(max(p.lso.Load(), start), end))
 	return nil
 }

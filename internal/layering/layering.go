@@ -17,7 +17,7 @@ var Rows = [][]string{
 	{"log"},
 	{"log/internal/explore"}, // of log's tests
 	{"partition"},
-	{"topic", "replication/internal/controller", "replication/internal/election"},
+	{"topic", "replication/internal/controller", "replication/internal/election", "replication/internal/follow"},
 	{"replication/internal/image"},
 	{"replication"},
 	{"internal/coordinator"},

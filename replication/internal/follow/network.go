@@ -1,0 +1,135 @@
+package follow
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Path is the way from one broker to another.
+type Path struct{ From, To int32 }
+
+// A Network is what is between brokers: it can be cut, slowed and paused, each path by itself. The
+// zero Network is whole. Safe for concurrent use; a nil Network is whole, too.
+type Network struct {
+	impaired atomic.Bool // whether paths has anything; read without mu
+
+	mu      sync.Mutex // guards the fields below; never held while waiting
+	paths   map[Path]condition
+	changed chan struct{} // closed when paths changes; nil: nobody waits
+}
+
+// condition is what is wrong with a path.
+type condition struct {
+	cut, paused bool
+	delay       time.Duration
+}
+
+// Cut loses all that is sent on a path from now on.
+func (n *Network) Cut(p Path) { n.alter(p, func(c *condition) { c.cut = true }) }
+
+// Mend undoes Cut, Pause and Slow.
+func (n *Network) Mend(p Path) { n.alter(p, func(c *condition) { *c = condition{} }) }
+
+// Pause holds up what is sent on a path until it is mended.
+func (n *Network) Pause(p Path) { n.alter(p, func(c *condition) { c.paused = true }) }
+
+// Slow makes whatever is sent on a path take d.
+func (n *Network) Slow(p Path, d time.Duration) { n.alter(p, func(c *condition) { c.delay = d }) }
+
+func (n *Network) alter(p Path, change func(*condition)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := n.paths[p]
+	change(&c)
+	if n.paths == nil {
+		n.paths = map[Path]condition{}
+	}
+	if n.paths[p] = c; c == (condition{}) {
+		delete(n.paths, p)
+	}
+	n.impaired.Store(len(n.paths) > 0)
+	if n.changed != nil {
+		close(n.changed)
+		n.changed = nil
+	}
+}
+
+// Impaired reports whether anything is wrong with any path.
+func (n *Network) Impaired() bool { return n != nil && n.impaired.Load() }
+
+// Delivery is what becomes of something that is sent.
+type Delivery uint8
+
+const (
+	Delivered Delivery = iota
+	Lost
+	Stopped // nobody waits for it any more
+)
+
+// Send takes as long as a path does.
+func (n *Network) Send(p Path, stop <-chan struct{}) Delivery {
+	if !n.Impaired() {
+		return Delivered
+	}
+	c, changed := n.look(p)
+	if c.cut {
+		return Lost
+	}
+	if c.delay > 0 {
+		t := time.NewTimer(c.delay)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-stop:
+			return Stopped
+		}
+		c, changed = n.look(p)
+	}
+	for c.paused && !c.cut {
+		select {
+		case <-changed:
+		case <-stop:
+			return Stopped
+		}
+		c, changed = n.look(p)
+	}
+	if c.cut { // it was under way
+		return Lost
+	}
+	return Delivered
+}
+
+// AwaitMended waits until a path is not cut; false: stopped.
+func (n *Network) AwaitMended(p Path, stop <-chan struct{}) bool {
+	for n.Impaired() {
+		c, changed := n.look(p)
+		if !c.cut {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-stop:
+			return false
+		}
+	}
+	return true
+}
+
+// isCut reports whether a path is.
+func (n *Network) isCut(p Path) bool {
+	if !n.Impaired() {
+		return false
+	}
+	c, _ := n.look(p)
+	return c.cut
+}
+
+func (n *Network) look(p Path) (condition, <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.changed == nil {
+		n.changed = make(chan struct{})
+	}
+	return n.paths[p], n.changed
+}

@@ -1,0 +1,93 @@
+package follow
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+)
+
+// A Source is a leader's replica, as a follower reaches it.
+type Source interface {
+	// Read answers at once. ErrNotReady says that the leader wakes the place when it can answer.
+	Read(partition.ReplicaFetch) (partition.ReplicaRead, error)
+	// Watch has p woken, from now on until Unwatch, whenever there may be something new.
+	Watch(p *Place)
+	Unwatch(p *Place)
+}
+
+// A Target is a follower's replica. Its methods but CopyFrom may block for the disk.
+type Target interface {
+	// Position returns how far the replica is; the fetcher adds who and in which epoch.
+	Position() partition.ReplicaFetch
+	// CopyFrom appends what the leader has sent. It does not wait. See partition.Partition.
+	CopyFrom(*partition.Copy)
+	// Converge cuts the log where it differs from the leader's.
+	Converge(partition.Divergence) error
+	// StartAt empties the log, which goes on at offset.
+	StartAt(offset int64) error
+	// AdvanceStart moves the log start with the leader's.
+	AdvanceStart(offset int64) error
+}
+
+// ErrNotReady is returned by a Source that wakes the place when it can answer.
+var ErrNotReady = errors.New("follow: the leader is not ready")
+
+// A Following is one partition to be copied.
+type Following struct {
+	Partition record.TopicPartition
+	Epoch     int32 // of the leader
+	Source    Source
+	Target    Target
+}
+
+// A Place is that of a partition in a Fetcher.
+type Place struct {
+	Following
+	f     *Fetcher
+	woken atomic.Bool // since it was last asked for; set by anyone, taken by the fetcher
+
+	// Guarded by f.mu:
+	phase    phase
+	awaits   bool // while late: a wake ends the waiting
+	retryAt  time.Time
+	failures int
+
+	// Of whoever has it while it is busy:
+	told        position // what the leader has heard last
+	hw          int64    // that the follower has heard last
+	leaderStart int64    // that the leader had last
+}
+
+type position struct{ end, durable int64 }
+
+// phase is where a Place is.
+type phase uint8
+
+const (
+	idle  phase = iota // until it is woken
+	ready              // in Fetcher.ready
+	busy               // asked for, or what came is being appended
+	late               // in Fetcher.late: it failed, and waits for retryAt
+	gone               // it is copied no longer
+)
+
+// Wake says that the leader may have something new. It does not block, and may be called with any
+// lock held but the Fetcher's.
+func (p *Place) Wake() {
+	if p.woken.Swap(true) {
+		return
+	}
+	f := p.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case p.phase == idle:
+		f.pushLocked(p)
+	case p.phase == late && p.awaits:
+		f.notLateLocked(p)
+		f.pushLocked(p)
+	}
+}
