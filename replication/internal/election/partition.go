@@ -71,8 +71,8 @@ type Change struct {
 	Restarted, Unclean []int32
 	// Lost are replicas that nothing is left of, synced or not: their disks are gone.
 	Lost []int32
-	// Synced: the leader has seen that all who are in sync have what was acknowledged on stable
-	// storage.
+	// Synced: the leader has seen that all who are in sync after the change have what was
+	// acknowledged on stable storage.
 	Synced bool
 	// Prefer the first replica as leader to the present one.
 	Prefer bool
@@ -90,7 +90,7 @@ func Apply(p Partition, c Change, r Rules) (Partition, Outcome) {
 	if c.InSync != nil {
 		next.InSync = c.InSync
 	}
-	next.Durable = r.SyncOnAck && (p.Durable || c.Synced && len(p.Eligible) == 0)
+	next.Durable = r.SyncOnAck && p.Durable
 	lost := c.Unclean
 	if next.Durable {
 		lost = nil
@@ -103,6 +103,9 @@ func Apply(p Partition, c Change, r Rules) (Partition, Outcome) {
 	next.install(p, c, leader, clean)
 	if len(next.InSync) >= min(r.MinInSync, len(p.Replicas)) {
 		next.Eligible = nil
+	}
+	if r.SyncOnAck && c.Synced && len(next.Eligible) == 0 { // also of those who leave by this change
+		next.Durable = true
 	}
 	if leader != p.Leader || leader != NoLeader && slices.Contains(c.Restarted, leader) {
 		next.LeaderEpoch++

@@ -103,6 +103,9 @@ func TestElections(t *testing.T) {
 			Change{Synced: true}, withSync(rules(1, 2, 3)),
 			Partition{}, -1, false,
 		}, {
+			"or becomes eligible by that", whole, Change{InSync: ids(1), Synced: true}, withSync(rules(1, 2, 3)),
+			Partition{InSync: ids(1), Eligible: ids(2, 3), Leader: 1}, 0, false,
+		}, {
 			"a topic that leaves SyncOnAck is not durable any more", withDurable(whole), Change{}, rules(1, 2, 3),
 			Partition{InSync: ids(1, 2, 3), Leader: 1}, 0, false,
 		},

@@ -56,6 +56,9 @@ func (m *Image) decide(t *Topic, number int, c election.Change, r Rules) *metare
 		return nil
 	}
 	rec := difference(before, after)
+	if out.Unclean { // also of a partition that is recovering from another one: who reads the log counts them
+		rec.Recovery = 1
+	}
 	rec.TopicID, rec.Partition, rec.Directories = t.ID, int32(number), moved
 	return rec
 }
@@ -173,10 +176,7 @@ func (m *Image) restart(up []Arrival, policy Policy) []metarecord.Record {
 			c.Unclean = append(c.Unclean, a.ID)
 		}
 	}
-	here := func(id int32) bool { return slices.Contains(c.Restarted, id) }
-	return m.elect(math.MaxInt, policy, func(p *Partition) (election.Change, bool) {
-		return c, len(p.Replicas) > 1 && slices.ContainsFunc(p.Replicas, here)
-	})
+	return m.elect(math.MaxInt, policy, func(p *Partition) (election.Change, bool) { return c, len(p.Replicas) > 1 })
 }
 
 // Return returns the records that are to be committed before a broker that is fenced registers
@@ -199,15 +199,20 @@ func (m *Image) reconsider(recs []metarecord.Record, t *Topic, policy Policy, la
 	if !slices.ContainsFunc(t.Partitions, several) {
 		return recs
 	}
-	rules := policy(later, config)
-	if rules == policy(m, t.Config) {
+	was, rules := policy(m, t.Config), policy(later, config)
+	if rules == was {
 		return recs
 	}
 	for i, p := range t.Partitions {
 		if !several(p) {
 			continue
 		}
-		if rec := m.decide(t, i, election.Change{}, rules); rec != nil {
+		rec := m.decide(t, i, election.Change{}, rules)
+		if rec == nil && rules.SyncOnAck != was.SyncOnAck {
+			// Another epoch of the partition: what its leader says it has synced is of before.
+			rec = &metarecord.PartitionChange{TopicID: t.ID, Partition: int32(i), Leader: metarecord.NoChange, Recovery: -1}
+		}
+		if rec != nil {
 			recs = append(recs, rec)
 		}
 	}

@@ -320,6 +320,13 @@ func TestLeadersProposeSets(t *testing.T) {
 	commit(t, m, recs...)
 	require.True(t, state(m).Durable)
 	require.Equal(t, ids(1, 2), state(m).InSync)
+
+	late := wish(func(p *Proposal) { p.Synced = true })
+	setOnTopic(t, m, map[string]string{"sync": "never"})
+	late.Request.Epoch = state(m).Epoch
+	setOnTopic(t, m, map[string]string{"sync": "ack"})
+	_, errs = m.AlterPartitions([]Proposal{late}, configured)
+	require.ErrorIs(t, errs[0], election.ErrUpdateVersion, "what was acknowledged meanwhile it had not seen synced")
 }
 
 func TestSomebodyAsksForElections(t *testing.T) {
