@@ -126,7 +126,7 @@ func (t *memTree) powerCut(name string, o CrashOptions) error {
 	// they write.
 	t.gen.Store(generations.Add(1))
 	t.boot.Add(1)
-	t.notes.removeBelow(string(filepath.Separator) + filepath.Join(split(name)...))
+	t.notes.removeBelow(string(filepath.Separator) + filepath.FromSlash(below(name)))
 	if old == t.root {
 		t.root = left
 		return nil

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"slices"
+	"strings"
 	"time"
 )
 
@@ -79,7 +79,7 @@ func (t *memTree) renameLocked(oldname, newname string) error {
 	if err := n.mayReplace(target); err != nil {
 		return err
 	}
-	if n.dir != nil && within(split(newname), split(oldname)) {
+	if n.dir != nil && within(below(newname), below(oldname)) {
 		return fs.ErrInvalid
 	}
 	if from == to {
@@ -106,9 +106,10 @@ func (n *node) mayReplace(target *node) error {
 	return nil
 }
 
-// within reports whether a name lies in dir, or is dir.
-func within(name, dir []string) bool {
-	return len(name) >= len(dir) && slices.Equal(name[:len(dir)], dir)
+// within reports whether a name lies in dir, or is dir; both as below returns them.
+func within(name, dir string) bool {
+	rest, ok := strings.CutPrefix(name, dir)
+	return ok && (rest == "" || dir == "" || rest[0] == '/')
 }
 
 // Link implements FS.
@@ -165,7 +166,9 @@ func (t *memTree) MkdirAll(name string, perm fs.FileMode) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.root
-	for _, e := range split(name) {
+	for rest := below(name); rest != ""; {
+		var e string
+		e, rest, _ = strings.Cut(rest, "/")
 		child := n.dir.live[e]
 		if child == nil {
 			child = newDirNode(perm)

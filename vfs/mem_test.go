@@ -397,3 +397,16 @@ func scribble(m *vfs.MemFS, f vfs.File, rnd *rand.Rand) error {
 	}
 	return nil
 }
+
+func TestNamesAreLookedUpWithoutMemory(t *testing.T) {
+	m := vfs.Mem()
+	name := filepath.Join("a", "b", "c")
+	require.NoError(t, vfs.MakeDir(m, name, 0o755))
+	for _, name := range []string{name, string(filepath.Separator) + name} {
+		require.Zero(t, testing.AllocsPerRun(100, func() {
+			if err := m.SyncDir(name); err != nil {
+				t.Fatal(err)
+			}
+		}), name)
+	}
+}

@@ -57,19 +57,25 @@ var (
 	errNotEmpty = errors.New("directory not empty")
 )
 
-// split returns the elements of a name below the root.
-func split(name string) []string {
-	clean := path.Clean("/" + filepath.ToSlash(strings.TrimPrefix(name, filepath.VolumeName(name))))
-	if clean == "/" {
-		return nil
+// below returns what name is below the root: its elements with slashes between them, "" for the
+// root. Names are mostly what is asked for here already, and cost no memory.
+func below(name string) string {
+	slashed := strings.TrimPrefix(filepath.ToSlash(strings.TrimPrefix(name, filepath.VolumeName(name))), "/")
+	if !fs.ValidPath(slashed) {
+		return path.Clean("/" + slashed)[1:]
 	}
-	return strings.Split(clean[1:], "/")
+	if slashed == "." {
+		return ""
+	}
+	return slashed
 }
 
-// walkLocked follows elems from the root.
-func (t *memTree) walkLocked(elems []string) (*node, error) {
+// walkLocked follows what below returned from the root.
+func (t *memTree) walkLocked(rest string) (*node, error) {
 	n := t.root
-	for _, e := range elems {
+	for rest != "" {
+		var e string
+		e, rest, _ = strings.Cut(rest, "/")
 		if n.dir == nil {
 			return nil, errNotDir
 		}
@@ -81,23 +87,22 @@ func (t *memTree) walkLocked(elems []string) (*node, error) {
 }
 
 // lookupLocked returns what name is.
-func (t *memTree) lookupLocked(name string) (*node, error) { return t.walkLocked(split(name)) }
+func (t *memTree) lookupLocked(name string) (*node, error) { return t.walkLocked(below(name)) }
 
 // parentLocked returns the directory name is or would be in, and its last element.
 func (t *memTree) parentLocked(name string) (*memDir, string, error) {
-	elems := split(name)
-	if len(elems) == 0 {
+	dir, base := path.Split(below(name))
+	if base == "" {
 		return nil, "", fs.ErrInvalid
 	}
-	last := len(elems) - 1
-	n, err := t.walkLocked(elems[:last])
+	n, err := t.walkLocked(strings.TrimSuffix(dir, "/"))
 	if err != nil {
 		return nil, "", err
 	}
 	if n.dir == nil {
 		return nil, "", errNotDir
 	}
-	return n.dir, elems[last], nil
+	return n.dir, base, nil
 }
 
 // ReadDir implements FS.
@@ -166,7 +171,7 @@ func (t *memTree) RealPath(name string) (string, error) {
 	if _, err := t.Stat(name); err != nil {
 		return "", err
 	}
-	return string(filepath.Separator) + filepath.Join(split(name)...), nil
+	return string(filepath.Separator) + filepath.FromSlash(below(name)), nil
 }
 
 // BootID implements FS.

@@ -34,6 +34,10 @@ func (s *suite) renameDir() {
 	if err := s.fs.Rename(s.path("e"), s.path("e", "sub", "x")); err == nil {
 		s.Fatal("a directory was moved into itself")
 	}
+	s.ok(s.fs.MkdirAll(s.path("e-next"), 0o755))
+	s.ok(s.fs.Rename(s.path("e"), s.path("e-next", "e"))) // its name only begins with that of the other
+	s.holds(filepath.Join("e-next", "e", "sub", "f"), "F")
+	s.ok(s.fs.Rename(s.path("e-next", "e"), s.path("e")))
 	s.ok(s.fs.MkdirAll(s.path("full", "x"), 0o755))
 	if err := s.fs.Rename(s.path("e"), s.path("full")); err == nil {
 		s.Fatal("a directory with content was replaced")
