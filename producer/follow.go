@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
+	"time"
 
 	"github.com/stratalog/strata/replication"
 )
@@ -18,17 +18,14 @@ func (p *Producer) learn(md replication.Metadata, name string) (*topicParts, err
 		p.mu.Unlock()
 		return nil, ErrClosed
 	}
-	known := *p.topics.Load()
-	t := known[name]
+	t := p.topics.get(name)
 	if t == nil {
 		t = &topicParts{name: name}
 		tm := md.Topics[name]
 		all := p.grow(nil, tm) // of layout 0
 		t.view.Store(&topicView{id: tm.ID, all: all, parts: all})
 		t.version.Store(md.Version)
-		topics := maps.Clone(known)
-		topics[name] = t
-		p.topics.Store(&topics)
+		p.topics.addLocked(t)
 	}
 	watch := !p.watching
 	p.watching = true
@@ -49,14 +46,23 @@ func (p *Producer) grow(parts []*partitionQueue, tm replication.TopicMetadata) [
 	return parts
 }
 
+// followRest is how many times as long as it took to read all topics in use follow waits before it
+// does so again: a thousand of them would otherwise keep a processor busy for as long as others are
+// created. Records that are sent do not wait for it, see current.
+const (
+	followRest    = 9
+	maxFollowRest = 50 * time.Millisecond // batches that have no leader wait for it
+)
+
 // follow keeps the topics in use up to date until the producer has ended.
 func (p *Producer) follow(version int64) {
 	for failures := 0; ; {
 		_, err := p.backend.WaitMetadata(p.living, version)
+		began := time.Now()
 		var md replication.Metadata
 		var names []string
 		if err == nil {
-			names = slices.Collect(maps.Keys(*p.topics.Load()))
+			names = p.topics.names()
 			md, err = p.backend.Metadata(p.living, names...)
 		}
 		switch {
@@ -70,9 +76,10 @@ func (p *Producer) follow(version int64) {
 		}
 		failures = 0
 		p.update(md)
-		if len(names) == len(*p.topics.Load()) {
+		if len(names) == p.topics.count() {
 			version = md.Version
 		} // else a topic was learned meanwhile, perhaps from older metadata: it was not asked for
+		p.wait(p.living, min(followRest*time.Since(began), maxFollowRest))
 	}
 }
 
@@ -89,9 +96,8 @@ func (p *Producer) refresh(ctx context.Context, t *topicParts) {
 func (p *Producer) update(md replication.Metadata) {
 	var report []*partitionQueue
 	p.updating.Lock()
-	topics := *p.topics.Load()
 	for name := range md.Topics {
-		t := topics[name]
+		t := p.topics.get(name)
 		if t == nil || md.Version < t.version.Load() {
 			continue
 		}

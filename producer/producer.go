@@ -40,7 +40,7 @@ type Producer struct {
 	// other locks
 	updating sync.Mutex
 
-	topics atomic.Pointer[map[string]*topicParts] // replaced under mu
+	topics topicTable
 	// the one of the last record: mostly the next one's, too
 	latest atomic.Pointer[topicParts]
 
@@ -62,7 +62,6 @@ func New(b Backend, cfg Config) (*Producer, error) {
 	p.clock.Store(&clock{at: p.start, wall: p.start.UnixNano()})
 	p.coarse.alarm.Do = p.coarse.tick
 	p.memory.limit = int64(s.MaxBufferedBytes)
-	p.topics.Store(&map[string]*topicParts{})
 	p.accepting, p.refuse = context.WithCancel(context.Background())
 	p.living, p.stop = context.WithCancel(context.Background())
 	p.sender.wake = make(chan struct{}, 1)
@@ -254,7 +253,7 @@ func (w *flushWait) one() {
 }
 
 func (p *Producer) eachPart(fn func(*partitionQueue)) {
-	for _, t := range *p.topics.Load() {
+	for t := range p.topics.all() {
 		for _, pt := range t.view.Load().all {
 			fn(pt)
 		}

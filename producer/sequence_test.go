@@ -77,7 +77,7 @@ func TestSequenceWrapsToZero(t *testing.T) {
 		p := newProducer(t, f, Config{BatchBytes: 120})
 		_, err := p.Send(t.Context(), value("a", -1))
 		require.NoError(t, err)
-		pt := (*p.topics.Load())["a"].view.Load().parts[0]
+		pt := p.topics.get("a").view.Load().parts[0]
 		pt.sequence = math.MaxInt32 - 20
 		f.part("a", 0).producers[1001].last = []fakeBatch{{first: math.MaxInt32 - 21, last: math.MaxInt32 - 21}}
 		for _, err := range sendNumbers(t, p, "a", 100) {
@@ -151,7 +151,7 @@ func TestExhaustedEpochsTakeANewProducerID(t *testing.T) {
 		p := newProducer(t, f, Config{})
 		_, err := p.Send(t.Context(), value("a", 0))
 		require.NoError(t, err)
-		pt := (*p.topics.Load())["a"].view.Load().parts[0]
+		pt := p.topics.get("a").view.Load().parts[0]
 		pt.producerEpoch, pt.restart = math.MaxInt16, newEpoch
 		f.idErr = []error{partition.ErrTimeout, partition.ErrTimeout} // retried
 		_, err = p.Send(t.Context(), value("a", 1))

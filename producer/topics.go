@@ -138,8 +138,11 @@ func withCause(cause, err error) error {
 }
 
 // pause waits for the back-off of that many failures.
-func (p *Producer) pause(ctx context.Context, failures int) {
-	t := time.NewTimer(p.backoff(failures))
+func (p *Producer) pause(ctx context.Context, failures int) { p.wait(ctx, p.backoff(failures)) }
+
+// wait waits for d, at most until ctx has ended.
+func (p *Producer) wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -153,7 +156,7 @@ func (p *Producer) pause(ctx context.Context, failures int) {
 func (p *Producer) current(ctx context.Context, name string, c *sendCall) (*topicParts, *topicView, error) {
 	t := p.latest.Load()
 	if t == nil || t.name != name {
-		if t = (*p.topics.Load())[name]; t == nil {
+		if t = p.topics.get(name); t == nil {
 			return p.discover(ctx, name, c)
 		}
 		p.latest.Store(t)
@@ -181,7 +184,7 @@ func (p *Producer) discover(ctx context.Context, name string, c *sendCall) (t *t
 		if err = missing(md, name); err != nil {
 			return md.Version, err
 		}
-		if t = (*p.topics.Load())[name]; t == nil {
+		if t = p.topics.get(name); t == nil {
 			return md.Version, nil
 		}
 		p.update(md)
