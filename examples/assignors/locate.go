@@ -38,7 +38,7 @@ func locate(ctx context.Context, cluster *strata.Cluster, out io.Writer) (err er
 	p := offsets.PartitionFor(g.group, int32(len(all)))
 	fmt.Fprintf(out, "\nGroup billing: hash of the name modulo %d is partition %d of %s; broker %d leads it and is the coordinator.\n",
 		len(all), p, offsets.Topic, all[p].Leader)
-	fmt.Fprintln(out, "Its records there, one each time that the group became stable:")
+	fmt.Fprintln(out, "Its records there, one when it came into being, one each time that it became stable:")
 	for r, err := range consumer.Read(ctx, cluster, consumer.ReadConfig{Topic: offsets.Topic, Partitions: []int32{p}}) {
 		if err != nil {
 			return err
@@ -53,6 +53,10 @@ func locate(ctx context.Context, cluster *strata.Cluster, out io.Writer) (err er
 		v, err := offsets.ParseGroupValue(r.Value)
 		if err != nil {
 			return err
+		}
+		if len(v.Members) == 0 {
+			fmt.Fprintf(out, "  offset %d: generation %d, no members\n", r.Offset, v.Generation)
+			continue
 		}
 		fmt.Fprintf(out, "  offset %d: generation %d, protocol %q, %d member(s), leader %s\n", r.Offset, v.Generation, v.Protocol, len(v.Members), names[v.Leader])
 	}

@@ -213,11 +213,32 @@ func (g *members) leaveAll() (err error) {
 // wait returns when the group has n members and all partitions have an owner: handed over
 // incrementally, that takes two generations.
 func (g *members) wait(ctx context.Context, n int) (group.Info, error) {
-	return g.cluster.WaitGroup(ctx, g.group, func(info group.Info) bool {
+	info, err := g.cluster.WaitGroup(ctx, g.group, func(info group.Info) bool {
 		owned := 0
 		for _, m := range info.Members {
 			owned += len(m.Assignment)
 		}
 		return group.StableWith(n)(info) && owned == partitions
 	})
+	if err != nil {
+		return info, err
+	}
+	return info, g.taken(ctx, info)
+}
+
+// taken waits until the members have what the group has assigned to them: who has not heard of it
+// when the next rebalance begins does not say that it had it.
+func (g *members) taken(ctx context.Context, info group.Info) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for _, m := range info.Members {
+		for len(g.byName[m.ClientID].c.Assignment()) != len(m.Assignment) {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
 }

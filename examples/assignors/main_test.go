@@ -33,6 +33,7 @@ func TestProgramShowsWhoGetsAndKeepsWhat(t *testing.T) {
 		require.Regexp(t, `(?m)^    \w+ +orders-0 orders-1 orders-2( |$)`, byName["dedicated"])
 
 		require.Regexp(t, `partition \d+ of __consumer_offsets; broker 1 leads it and is the coordinator`, scenes[6])
+		require.Regexp(t, `stable:\n  offset \d+: generation 0, no members\n`, scenes[6])
 		require.Regexp(t, `offset \d+: generation \d+, protocol "cooperative-sticky", 2 member\(s\), leader (ann|bob)\nNow: generation \d+, Stable, .* leader (ann|bob)\n$`, scenes[6])
 	})
 }

@@ -109,6 +109,24 @@ func (s *stage) show(ctx context.Context, id, event string, n int) (group.Info, 
 	return g, nil
 }
 
+// taken waits until the members have what the group has assigned to them: who has not heard of it
+// when the next rebalance begins does not say that it had it.
+func (s *stage) taken(ctx context.Context, g group.Info) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for _, info := range g.Members {
+		i := slices.IndexFunc(s.members, func(m *member) bool { return m.name == info.ClientID })
+		for len(s.members[i].c.Assignment()) != len(info.Assignment) {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}
+
 func list(tps []record.TopicPartition) string {
 	if len(tps) == 0 {
 		return "idle"

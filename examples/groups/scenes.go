@@ -42,6 +42,9 @@ func (s *stage) idle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.taken(ctx, g); err != nil {
+		return err
+	}
 	for _, owner := range g.Members {
 		if len(owner.Assignment) > 0 {
 			if err := ms[owner.ClientID].leave(); err != nil {
