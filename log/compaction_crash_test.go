@@ -150,7 +150,7 @@ func TestCrashInACompactionThatIsDoneAgainKeepsTheFirstOne(t *testing.T) {
 	}
 }
 
-// Checklist row D2, defect 2: whatever the policy, a compaction and a crash lose no record that was
+// Checklist row D2: whatever the policy, a compaction and a crash lose no record that was
 // synced.
 func TestCrashAtEveryStepOfACompaction(t *testing.T) {
 	t.Parallel()
@@ -226,7 +226,7 @@ func TestCrashWhileFinishingACompaction(t *testing.T) {
 	require.Greater(t, states, 500)
 }
 
-// Defect 4: what came after a compaction that was interrupted must not be replaced by its result.
+// What came after a compaction that was interrupted must not be replaced by its result.
 func TestCompactionThatFailedIsForgottenByWhatComesAfter(t *testing.T) {
 	t.Parallel()
 	after := map[string]string{"a": "2", "b": "1", "c": "2", "d": "2"}

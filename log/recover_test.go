@@ -29,7 +29,7 @@ func crashTwice(t *testing.T, disk *vfs.MemFS, work func(), opens func(t *testin
 	require.Greater(t, n, 50)
 }
 
-// Checklist row D3, defect 7: what was renamed by a process that was killed is not on the disk yet
+// Checklist row D3: what was renamed by a process that was killed is not on the disk yet
 // when recovery goes on from there.
 func TestPowerCutWhileRecoveryFinishesARemoval(t *testing.T) {
 	t.Parallel()
@@ -104,7 +104,7 @@ func gapsOfKafka(t *testing.T, disk *vfs.MemFS, killed bool) (segments int, dump
 	return segments, dump
 }
 
-// Defect 2: compaction leaves gaps, and they are no damage.
+// Compaction leaves gaps, and they are no damage.
 func TestDirectoryOfKafkaWithGapsKeepsAllSegments(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
@@ -287,7 +287,7 @@ func TestStateThatCannotBeReadIsAnErrorOfOpen(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// Defect 14: how often a compaction opens files grows with the number of segments, not with its
+// How often a compaction opens files grows with the number of segments, not with its
 // square.
 func TestCompactionOpensFilesInProportionToSegments(t *testing.T) {
 	t.Parallel()
@@ -309,7 +309,7 @@ func TestCompactionOpensFilesInProportionToSegments(t *testing.T) {
 	require.Less(t, many, int64(200*20))
 }
 
-// Defect 5: what a failed Close has left of one compaction says nothing of another one.
+// What a failed Close has left of one compaction says nothing of another one.
 func TestLeftoverOfOneCompactionDoesNotVoidAnother(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

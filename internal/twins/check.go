@@ -38,7 +38,7 @@ func (tr *tree) checkTests(t *twin) error {
 func (tr *tree) checkRows(t *twin) error {
 	var errs []error
 	for _, name := range t.rows {
-		if strings.Contains(name, " ") { // a promise or a defect
+		if strings.Contains(name, " ") { // a promise
 			continue
 		}
 		i := slices.IndexFunc(tr.rows, func(r row) bool { return r.name == name })

@@ -28,7 +28,7 @@
 // The lines of a twin, in this order:
 //
 //	row     a row of docs/checklist.md, several with commas, or what else is promised:
-//	        "promise: readable never disappears", "defect 3". May come several times.
+//	        "promise: readable never disappears". May come several times.
 //	breaks  one sentence: what a user would see
 //	test    package.Test, several with commas; each must fail. A package is its directory, or the
 //	        last element of it if that is unique; the module's root goes by the module's last
