@@ -28,7 +28,7 @@
 // acknowledgement. When a topic changes to such a policy, what was acknowledged before may be on no
 // disk: its partitions become Durable when their leader has seen that those in sync have synced it
 // (Change.Synced), and when nobody else is eligible, for of those it knows nothing. A change to
-// another policy ends it at once, before any leader goes by that.
+// another policy ends it at once, before any leader goes by that. So does an unclean election.
 package election
 
 import "slices"
@@ -104,7 +104,10 @@ func Apply(p Partition, c Change, r Rules) (Partition, Outcome) {
 	if len(next.InSync) >= min(r.MinInSync, len(p.Replicas)) {
 		next.Eligible = nil
 	}
-	if r.SyncOnAck && c.Synced && len(next.Eligible) == 0 { // also of those who leave by this change
+	switch {
+	case !clean: // of what its leader has, nobody knows what is synced
+		next.Durable = false
+	case r.SyncOnAck && c.Synced && len(next.Eligible) == 0: // also of those who leave by this change
 		next.Durable = true
 	}
 	if leader != p.Leader || leader != NoLeader && slices.Contains(c.Restarted, leader) {

@@ -103,6 +103,10 @@ func TestElections(t *testing.T) {
 			Change{Synced: true}, withSync(rules(1, 2, 3)),
 			Partition{}, -1, false,
 		}, {
+			"an unclean election ends what nobody knows of its leader",
+			Partition{Replicas: ids(1, 2, 3), Eligible: ids(1, 2), Leader: NoLeader, Durable: true}, Change{}, withSync(unclean),
+			Partition{InSync: ids(3), Leader: 3, Recovering: true}, 1, true,
+		}, {
 			"or becomes eligible by that", whole, Change{InSync: ids(1), Synced: true}, withSync(rules(1, 2, 3)),
 			Partition{InSync: ids(1), Eligible: ids(2, 3), Leader: 1}, 0, false,
 		}, {

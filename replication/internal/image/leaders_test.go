@@ -172,6 +172,12 @@ func TestSettingsChangeWhileTheClusterIsClosed(t *testing.T) {
 	commit(t, m, m.TakeOver([]Arrival{a, arrival(2), arrival(3)}, other)...)
 	require.Equal(t, election.Partition{Replicas: ids(1, 2, 3), InSync: ids(2, 3), Leader: 2, LeaderEpoch: 1, Epoch: 1}, state(m),
 		"what the leader that comes acknowledges is on no disk")
+
+	m = brokers(t, "", "", "", "")
+	createBoth(t, m, map[string]string{"sync": "ack"})
+	require.True(t, state(m).Durable)
+	commit(t, m, m.TakeOver([]Arrival{arrival(4)}, other)...)
+	require.False(t, state(m).Durable, "also of partitions that nobody is there of")
 }
 
 func TestBrokerThatMayHaveLostRecordsIsNotCountedOn(t *testing.T) {
