@@ -52,6 +52,11 @@ func TestNothingIsElectedOrReassignedWithOneBroker(t *testing.T) {
 	elect.ElectionType = 7
 	require.Equal(t, InvalidRequest, Code(ask[*kmsg.ElectLeadersResponse](t, addr, 2, elect).ErrorCode))
 	elect = kmsg.NewPtrElectLeadersRequest()
+	all := ask[*kmsg.ElectLeadersResponse](t, addr, 2, elect).Topics
+	require.Len(t, all, 1)
+	require.Equal(t, "a", all[0].Topic)
+	require.Empty(t, all[0].Partitions, "of all partitions those are named that were not led as asked")
+	elect.Topics = []kmsg.ElectLeadersRequestTopic{}
 	require.Empty(t, ask[*kmsg.ElectLeadersResponse](t, addr, 2, elect).Topics)
 
 	for _, c := range []struct {

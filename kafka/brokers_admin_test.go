@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -115,6 +116,37 @@ func TestPartitionsOfAnAbsentBrokerHaveNoLeaderOnTheWire(t *testing.T) {
 		}
 		return codes
 	}
-	require.Equal(t, []Code{ElectionNotNeeded, PreferredLeaderNotAvailable}, elect(electPreferred))
-	require.Equal(t, []Code{ElectionNotNeeded, EligibleLeadersNotAvailable}, elect(electUnclean))
+	require.Equal(t, []Code{ElectionNotNeeded, PreferredLeaderNotAvailable}, elect(int8(replication.PreferredElection)))
+	require.Equal(t, []Code{ElectionNotNeeded, EligibleLeadersNotAvailable}, elect(int8(replication.UncleanElection)))
+}
+
+// Kafka answers so (DescribeTopicPartitionsRequestHandler): who may lead is told, and who is away.
+func TestEligibleReplicasAreToldOnTheWire(t *testing.T) {
+	described := replication.TopicMetadata{Name: "orders", Partitions: []replication.PartitionMetadata{
+		{Leader: 1, LeaderEpoch: 4, Replicas: []int32{1, 2, 3}, ISR: []int32{1}, Eligible: []int32{3}},
+		{Leader: -1, LeaderEpoch: 5, Replicas: []int32{2, 3}, Eligible: []int32{2, 3}, LastKnown: []int32{2}},
+		{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}},
+	}}
+	who := brokersSeen{version: latestMetadata, reachable: map[int32]bool{1: true, 2: false}} // 2 serves, and has no listener
+	page, next := describedTopic(described, who, pageOf{0, 10})
+	require.Zero(t, next)
+	part := func(n int32, edit func(*kmsg.DescribeTopicPartitionsResponseTopicPartition)) kmsg.DescribeTopicPartitionsResponseTopicPartition {
+		p := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
+		p.Partition, p.EligibleLeaderReplicas, p.LastKnownELR = n, []int32{}, []int32{}
+		edit(&p)
+		return p
+	}
+	require.Equal(t, []kmsg.DescribeTopicPartitionsResponseTopicPartition{
+		part(0, func(p *kmsg.DescribeTopicPartitionsResponseTopicPartition) {
+			p.LeaderID, p.LeaderEpoch, p.Replicas, p.ISR = 1, 4, []int32{1, 2, 3}, []int32{1}
+			p.EligibleLeaderReplicas, p.OfflineReplicas = []int32{3}, []int32{3}
+		}),
+		part(1, func(p *kmsg.DescribeTopicPartitionsResponseTopicPartition) {
+			p.ErrorCode, p.LeaderID, p.LeaderEpoch, p.Replicas = int16(LeaderNotAvailable), -1, 5, []int32{2, 3}
+			p.EligibleLeaderReplicas, p.LastKnownELR, p.OfflineReplicas = []int32{2, 3}, []int32{2}, []int32{3}
+		}),
+		part(2, func(p *kmsg.DescribeTopicPartitionsResponseTopicPartition) {
+			p.LeaderID, p.LeaderEpoch, p.Replicas, p.ISR = 1, 0, []int32{1}, []int32{1}
+		}),
+	}, page.Partitions)
 }

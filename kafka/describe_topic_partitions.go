@@ -99,7 +99,8 @@ func describedTopic(t replication.TopicMetadata, who brokersSeen, which pageOf) 
 		dp := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
 		dp.Partition, dp.LeaderID, dp.LeaderEpoch, dp.Replicas, dp.ISR = int32(i), p.Leader, p.LeaderEpoch, p.Replicas, p.ISR
 		// not null, which would be unknown
-		dp.EligibleLeaderReplicas, dp.LastKnownELR = []int32{}, []int32{}
+		dp.EligibleLeaderReplicas = append([]int32{}, t.Partitions[i].Eligible...)
+		dp.LastKnownELR = append([]int32{}, t.Partitions[i].LastKnown...)
 		dp.ErrorCode, dp.OfflineReplicas = p.ErrorCode, p.OfflineReplicas
 		page.Partitions = append(page.Partitions, dp)
 	}

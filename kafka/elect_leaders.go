@@ -1,46 +1,56 @@
 package kafka
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
 )
 
-// Kinds of elections.
-const (
-	electPreferred = 0
-	electUnclean   = 1
-)
-
-// electLeaders makes the preferred replica leader, or any replica of a partition without one. A
-// partition has one replica, which leads if its broker serves: no election is ever needed, or can
-// help. An answer about all partitions leaves those out that needed none, as Kafka's does.
+// electLeaders makes the preferred replica leader, or any replica of a partition without one. Key
+// 43, versions 0 to 2; version 0 knows no other than the preferred one. An answer about all
+// partitions names every topic, and leaves those partitions out that needed no election, as Kafka's
+// does.
 func (c *call) electLeaders(req *kmsg.ElectLeadersRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ElectLeadersResponse)
-	if c.version >= 1 && req.ElectionType != electPreferred && req.ElectionType != electUnclean {
+	kind := replication.ElectionType(req.ElectionType)
+	if c.version == 0 {
+		kind = replication.PreferredElection
+	}
+	if kind != replication.PreferredElection && kind != replication.UncleanElection {
 		resp.ErrorCode = int16(InvalidRequest)
 		return resp
 	}
-	wanted := map[string][]int32{}
-	for _, t := range req.Topics {
-		wanted[t.Topic] = append(wanted[t.Topic], t.Partitions...)
+	ctx, cancel := c.timeout(req.TimeoutMillis)
+	defer cancel()
+	wanted, err := c.electable(ctx, req.Topics)
+	if err != nil {
+		resp.ErrorCode = c.errorCode(err)
+		return resp
 	}
-	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+	var tps []record.TopicPartition
+	names := slices.Sorted(maps.Keys(wanted))
+	for _, name := range names {
+		for _, p := range wanted[name] {
+			tps = append(tps, record.TopicPartition{Topic: name, Partition: p})
+		}
+	}
+	errs := c.s.cluster.ElectLeaders(ctx, kind, tps...)
+	for _, name := range names {
 		answer := kmsg.NewElectLeadersResponseTopic()
 		answer.Topic = name
-		slices.Sort(wanted[name])
-		for _, p := range slices.Compact(wanted[name]) {
-			has, err := c.partitionOf(name, p)
-			switch {
-			case err != nil:
-			case has.Leader == has.Replicas[0] || req.ElectionType == electUnclean && has.Leader >= 0:
-				err = refuse(ElectionNotNeeded, "Leader election not needed for topic partition.")
-			case req.ElectionType == electUnclean:
-				err = refuse(EligibleLeadersNotAvailable, "No replica of the partition is on a broker that serves.")
-			default:
-				err = refuse(PreferredLeaderNotAvailable, "The preferred leader is not available.")
+		for _, p := range wanted[name] {
+			err := errs[0]
+			errs = errs[1:]
+			if req.Topics == nil && errors.Is(err, replication.ErrElectionNotNeeded) {
+				continue
 			}
+			err = notElected(err)
 			ap := kmsg.NewElectLeadersResponseTopicPartition()
 			ap.Partition, ap.ErrorCode, ap.ErrorMessage = p, c.errorCode(err), errorMessage(err)
 			answer.Partitions = append(answer.Partitions, ap)
@@ -48,4 +58,44 @@ func (c *call) electLeaders(req *kmsg.ElectLeadersRequest) kmsg.Response {
 		resp.Topics = append(resp.Topics, answer)
 	}
 	return resp
+}
+
+// electable returns the partitions that are asked for, by topic, each once; nil topics are all.
+func (c *call) electable(ctx context.Context, topics []kmsg.ElectLeadersRequestTopic) (map[string][]int32, error) {
+	wanted := map[string][]int32{}
+	if topics == nil {
+		all, err := c.s.cluster.Metadata(ctx)
+		for name, t := range all.Topics {
+			wanted[name] = nil
+			for p := range t.Partitions {
+				wanted[name] = append(wanted[name], int32(p))
+			}
+		}
+		return wanted, err
+	}
+	for _, t := range topics {
+		partitions := append(wanted[t.Topic], t.Partitions...)
+		slices.Sort(partitions)
+		wanted[t.Topic] = slices.Compact(partitions)
+	}
+	return wanted, nil
+}
+
+// notElected says in Kafka's words why there was no election.
+func notElected(err error) error {
+	for _, why := range []struct {
+		err  error
+		code Code
+		text string
+	}{
+		{replication.ErrElectionNotNeeded, ElectionNotNeeded, "Leader election not needed for topic partition."},
+		{replication.ErrPreferredLeaderNotAvailable, PreferredLeaderNotAvailable, "The preferred leader was not available."},
+		{replication.ErrEligibleLeadersNotAvailable, EligibleLeadersNotAvailable, "Eligible topic partition leaders are not available."},
+		{replication.ErrUnknownTopic, UnknownTopicOrPartition, "There is no such partition."},
+	} {
+		if errors.Is(err, why.err) {
+			return refuse(why.code, why.text)
+		}
+	}
+	return err
 }

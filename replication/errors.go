@@ -26,6 +26,12 @@ var (
 	ErrTooManyBrokers           = errors.New("replication: too many brokers")
 	ErrUnknownBroker            = image.ErrUnknownBroker
 
+	// Why ElectLeaders elects nobody: the leader is the one that is asked for, it cannot lead, or
+	// nobody can.
+	ErrElectionNotNeeded           = image.ErrElectionNotNeeded
+	ErrPreferredLeaderNotAvailable = image.ErrPreferredLeaderNotAvailable
+	ErrEligibleLeadersNotAvailable = image.ErrEligibleLeadersNotAvailable
+
 	// ErrSharedDirectory refuses two brokers in one directory.
 	ErrSharedDirectory = errors.New("replication: two brokers in one directory")
 	// ErrBrokerExists refuses to add a broker that the cluster has.

@@ -43,6 +43,9 @@ type PartitionMetadata struct {
 	Leader        int32 // -1: none
 	LeaderEpoch   int32
 	Replicas, ISR []int32
+	// Eligible may lead if nobody is in sync, and LastKnown is who led last then, if nobody else
+	// may (KIP-966). nil: nobody.
+	Eligible, LastKnown []int32
 }
 
 // Metadata returns what is known of the given topics, of all if none is given. It does not block.
@@ -104,7 +107,10 @@ func (c *Cluster) TopicShapes() (version int64, shapes []TopicShape, err error) 
 func describe(t *image.Topic) TopicMetadata {
 	m := TopicMetadata{Name: t.Name, ID: t.ID, Internal: topic.IsInternal(t.Name), Partitions: make([]PartitionMetadata, len(t.Partitions))}
 	for i, p := range t.Partitions {
-		m.Partitions[i] = PartitionMetadata{Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, Replicas: p.Replicas, ISR: p.ISR}
+		s := p.State()
+		m.Partitions[i] = PartitionMetadata{
+			Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, Replicas: p.Replicas, ISR: p.ISR, Eligible: s.Eligible, LastKnown: s.LastKnown,
+		}
 	}
 	return m
 }

@@ -57,7 +57,7 @@ func (c *Cluster) Status(topic string, p int32) Status {
 }
 
 // counters are the running totals behind Stats.
-type counters struct{ produces, fetches atomic.Int64 }
+type counters struct{ produces, fetches, uncleanElections atomic.Int64 }
 
 // Stats are figures of a cluster since it was opened.
 type Stats struct {
@@ -69,6 +69,9 @@ type Stats struct {
 	ProduceRequests    int64 // batches handed in
 	FetchRequests      int64
 	MetadataWaits      int // calls waiting in WaitMetadata
+	// UncleanElections are leaders that may lack records that were acknowledged: somebody asked for
+	// them, a topic allows them, or what was acknowledged was not on stable storage anywhere.
+	UncleanElections int64
 }
 
 // Stats returns the present figures. It does not block.
@@ -80,6 +83,7 @@ func (c *Cluster) Stats() Stats {
 	c.mu.RUnlock()
 	s.ControllerEpoch = c.controllerEpoch.Load()
 	s.ProduceRequests, s.FetchRequests = c.stats.produces.Load(), c.stats.fetches.Load()
+	s.UncleanElections = c.stats.uncleanElections.Load()
 	for _, r := range c.allReplicas() {
 		switch p, err := r.state(); {
 		case p != nil:
