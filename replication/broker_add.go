@@ -143,6 +143,9 @@ func (c *Cluster) withdraw(id int32, lost bool) (ending *broker, l *metaCopy, er
 		return nil, nil, err
 	}
 	defer func() { <-c.changing }()
+	if err := c.writable(nil); err != nil {
+		return nil, nil, err
+	}
 	c.mu.RLock()
 	b := c.brokers[id]
 	_, member := c.image.Members[id]

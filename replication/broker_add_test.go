@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -161,7 +162,8 @@ func TestMembersThatCameAndWentSurviveSnapshots(t *testing.T) {
 	img := image.New()
 	c, err = Open(Config{FS: fsys, Dir: "data", Brokers: 1})
 	require.NoError(t, err)
-	require.NoError(t, (&metaLog{}).replay(c.meta.own(), "data", img))
+	_, err = (&metaLog{}).replay(c.meta.own(), "data", img, math.MaxInt64)
+	require.NoError(t, err)
 	require.Len(t, img.Members, 2)
 	require.Equal(t, members[2], img.Members[2])
 	require.True(t, img.Members[2].Fenced)

@@ -17,9 +17,9 @@ import (
 //
 // Errors: ErrUnknownBroker, ErrBrokerRunning, a *DirectoryError if the directory is not what it was
 // (ErrDiskReplaced if it has come back empty, ErrForeign, ErrMixed, ErrDamaged, ErrLocked), those
-// of the disk, ErrClosed; ErrMetadataReadOnly if the disk of another broker fails in the very change
-// that registers it, and nobody can tell what became of that. The broker is down then. If ctx ends
-// first it may still start.
+// of the disk, ErrClosed; ErrMetadataReadOnly if the disks of so many others fail that nobody can
+// register it. The broker is down then. If nothing could be changed before, for want of a majority,
+// the broker that starts may make one. If ctx ends first it may still start.
 func (c *Cluster) StartBroker(ctx context.Context, id int32) error {
 	if err := c.await(ctx, func() error { return c.startBroker(id) }); err != nil {
 		return fmt.Errorf("start broker %d: %w", id, err)
@@ -116,29 +116,18 @@ func (c *Cluster) rejoin(b *broker, opened []*loaded, seen int64) error {
 	}
 	defer func() { <-c.changing }()
 	n := b.node
-	if c.image.Version != seen {
-		if err := n.catchUp(opened); err != nil {
-			return err
-		}
+	// With that it may be one of the set already. A partition that it leads still, because that could
+	// not be written when it was fenced, has lost its leader: what comes must be in another epoch than
+	// what the broker may have lost.
+	err := c.writable(n)
+	if err == nil && c.image.Version != seen {
+		err = n.catchUp(opened)
 	}
-	// A partition that it leads still, because that could not be written when it was fenced, loses
-	// its leader now: what comes must be in another epoch than what the broker may have lost.
-	if err := c.relead(); err != nil {
-		return err
+	if err == nil {
+		err = c.admit(n)
 	}
-	l, err := n.openCopy()
 	if err != nil {
-		return err
-	}
-	c.meta.apart[n.id] = l
-	if err := c.join(n); err != nil {
-		return errors.Join(err, c.closeCopy(n.id))
-	}
-	if err := c.relead(); err != nil { // it serves, and some of its partitions have no leader
-		c.logger.Error("partitions of a broker that started have no leader", slog.Int("broker", int(n.id)), slog.Any("err", err))
-	}
-	if err := c.meta.keeps(n.id); err != nil { // fenced by that change
-		return errors.Join(err, c.closeCopy(n.id))
+		return errors.Join(err, c.turnAway(n.id))
 	}
 	n.serve(opened)
 	c.mu.Lock()
@@ -149,12 +138,37 @@ func (c *Cluster) rejoin(b *broker, opened []*loaded, seen int64) error {
 	return nil
 }
 
-// closeCopy closes the copy of a broker that could not join.
-func (c *Cluster) closeCopy(id int32) error {
-	if l := c.meta.surrender(id); l != nil {
-		return l.Close()
+// admit makes a broker one of those that serve, for the metadata.
+func (c *Cluster) admit(n *node) error {
+	m := c.meta
+	if m.copies[n.id] == nil {
+		if m.apart[n.id] == nil {
+			l, err := n.openCopy()
+			if err != nil {
+				return err
+			}
+			m.apart[n.id] = l
+		}
+		if err := c.join(n); err != nil {
+			return err
+		}
 	}
-	return nil
+	if err := c.relead(); err != nil { // it serves, and some of its partitions have no leader
+		c.logger.Error("partitions of a broker that started have no leader", slog.Int("broker", int(n.id)), slog.Any("err", err))
+	}
+	return m.keeps(n.id) // it may have been fenced by that change
+}
+
+// turnAway takes a broker that could not start out of the set, if it is in it, and closes its copy.
+func (c *Cluster) turnAway(id int32) error {
+	var err error
+	if c.meta.failure == nil {
+		err = c.expelNow(id)
+	}
+	if l := c.meta.surrender(id); l != nil {
+		err = errors.Join(err, l.Close())
+	}
+	return err
 }
 
 // catchUp brings what was loaded up to what the metadata says by now.

@@ -19,8 +19,8 @@ import (
 //
 // Errors: ErrUnknownBroker, ErrBrokerDown, ErrLastBroker, also if it is the last one because the
 // disks of the others fail meanwhile: then it serves on, in another leader epoch. Those of the
-// disks; ErrMetadataReadOnly if the disks of the others fail in the very change that fences it;
-// ErrClosed. If ctx ends first it may still happen.
+// disks; ErrMetadataReadOnly if too few copies work to fence it: then it runs on, and leads
+// nothing before the metadata can be changed again; ErrClosed. If ctx ends first it may still happen.
 func (c *Cluster) StopBroker(ctx context.Context, id int32) error {
 	if err := c.await(ctx, func() error { return c.stopBroker(id) }); err != nil {
 		return fmt.Errorf("stop broker %d: %w", id, err)
@@ -56,11 +56,17 @@ func (c *Cluster) leave(id int32) (*broker, *metaCopy, error) {
 
 // leaveNow is leave for who has changing.
 func (c *Cluster) leaveNow(id int32) (*broker, *metaCopy, error) {
-	if err := c.mayLeave(id); err != nil {
+	err := c.mayLeave(id)
+	if err == nil {
+		if err = c.writable(nil); err == nil {
+			err = c.mayLeave(id) // disks may have failed in that
+		}
+	}
+	if err != nil {
 		return nil, nil, err
 	}
-	err := c.perform(func(img *image.Image) ([]metarecord.Record, error) { return []metarecord.Record{img.Leave(id)}, nil }, nil)
-	if err != nil && !c.isLeaving(id) {
+	err = c.perform(func(img *image.Image) ([]metarecord.Record, error) { return []metarecord.Record{img.Leave(id)}, nil }, nil)
+	if err != nil && c.meta.failure == nil && !c.isLeaving(id) {
 		return nil, nil, err
 	}
 	if err == nil {
@@ -75,7 +81,10 @@ func (c *Cluster) leaveNow(id int32) (*broker, *metaCopy, error) {
 	if err == nil {
 		err = c.mayLeave(id) // disks may have failed in all that
 	}
-	if err != nil {
+	if err == nil {
+		err = c.expel(id)
+	}
+	if err != nil && !c.isFenced(id) {
 		return nil, nil, errors.Join(err, c.stay(id))
 	}
 	b := c.unserve(id)
@@ -83,7 +92,6 @@ func (c *Cluster) leaveNow(id int32) (*broker, *metaCopy, error) {
 		return nil, nil, fmt.Errorf("%w: %d", ErrBrokerDown, id)
 	}
 	b.node.resign()
-	err = c.expel(id)
 	return b, c.meta.surrender(id), err
 }
 
@@ -108,11 +116,21 @@ func (c *Cluster) isLeaving(id int32) bool {
 	return c.image.Members[id].Leaving
 }
 
+// isFenced reports whether the metadata says that a broker does not serve.
+func (c *Cluster) isFenced(id int32) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.image.Members[id].Fenced
+}
+
 // stay takes back that a broker leaves, if it still serves: it registers again, as in Kafka only a
 // registration ends a controlled shutdown, and leads what it led, in another leader epoch.
 func (c *Cluster) stay(id int32) error {
 	n := c.serving()[id]
-	if n == nil || c.meta.failure != nil || c.meta.copies[id] == nil {
+	if n != nil && c.meta.failure != nil {
+		return c.writable(nil) // every broker registers again in that
+	}
+	if n == nil || c.meta.copies[id] == nil {
 		return nil
 	}
 	err := c.perform(func(img *image.Image) ([]metarecord.Record, error) { return img.Register(n.arrival()), nil }, nil)
@@ -139,7 +157,9 @@ func (c *Cluster) stay(id int32) error {
 // starting or stopping can be killed too, and the call that does so ends.
 //
 // Errors: ErrUnknownBroker, ErrBrokerDown, ErrLastBroker, with nothing changed; ErrClosed; those of
-// the other brokers' disks, the broker being dead all the same.
+// the other brokers' disks, the broker being dead all the same; so with ErrMetadataReadOnly if the
+// disks of so many fail that nobody can fence it. Then it is missing for the majority that the next
+// change needs, until it is started.
 func (c *Cluster) KillBroker(id int32) error {
 	if err := c.await(context.Background(), func() error { return c.killBroker(id) }); err != nil {
 		return fmt.Errorf("kill broker %d: %w", id, err)

@@ -53,7 +53,6 @@ type Cluster struct {
 
 	controller      atomic.Int32    // the broker that is controller; written by who has changing
 	controllerEpoch atomic.Int32    // likewise
-	epochStep       int32           // by which it grows at open
 	failures        map[int32]error // why open goes on without brokers
 
 	version atomic.Int64 // image.version, for those who do not want the lock; written under mu
@@ -75,7 +74,7 @@ func Open(cfg Config) (*Cluster, error) {
 		return nil, fmt.Errorf("replication: Defaults: %w", err)
 	}
 	c := &Cluster{
-		cfg: cfg, defaults: defaults, logger: cfg.Logger, image: image.New(), nodes: map[int32]*node{}, brokers: map[int32]*broker{}, epochStep: 1, failures: map[int32]error{},
+		cfg: cfg, defaults: defaults, logger: cfg.Logger, image: image.New(), nodes: map[int32]*node{}, brokers: map[int32]*broker{}, failures: map[int32]error{},
 		changing: make(chan struct{}, 1), turnover: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
 	}
 	if err := c.open(); err != nil {

@@ -20,14 +20,14 @@ type fencing struct {
 	version int64
 }
 
-// commit makes a change durable on all copies of the metadata and returns its version. Copies that
+// commit makes a change, decided on img, durable on all copies of the metadata and returns its version. Copies that
 // fail are taken out of the set, with a change that is committed on the others: with it the first
 // one is committed too. If too many fail the change is taken back, and nothing has happened; if
-// that fails as well nothing is changed any more until the next open.
+// that fails as well nothing is changed before the copies were opened again (see reopen).
 //
 // A change that is larger than a batch is a transaction of several. If copies fail in its middle
 // the others go on with the rest of it, and the set shrinks by the change behind its end.
-func (c *Cluster) commit(recs []metarecord.Record) (version int64, out *fencing, err error) {
+func (c *Cluster) commit(img *image.Image, recs []metarecord.Record) (version int64, out *fencing, err error) {
 	m := c.meta
 	if m.failure != nil {
 		return 0, nil, m.failure
@@ -44,7 +44,7 @@ func (c *Cluster) commit(recs []metarecord.Record) (version int64, out *fencing,
 		m.committed(!changesSet(recs) || m.sealed && controller.Same(m.sets.Last(), m.without(nil)))
 		return version, nil, nil
 	case err == nil && controller.MayBecome(m.without(failed), named...):
-		last, out, err := c.takeOut(failed, named, recs, rest)
+		last, out, err := c.takeOut(img, failed, named, unapplied{recs, rest})
 		if err != nil {
 			return 0, nil, err
 		}
@@ -53,17 +53,25 @@ func (c *Cluster) commit(recs []metarecord.Record) (version int64, out *fencing,
 	cause := errors.Join(append(slices.Collect(maps.Values(failed)), err)...)
 	m.size = size
 	if stuck := m.takeBack(end); len(stuck) > 0 {
-		cause = errors.Join(cause, m.fail(errors.Join(slices.Collect(maps.Values(stuck))...)))
+		return 0, nil, errors.Join(cause, m.fail(errors.Join(slices.Collect(maps.Values(stuck))...)))
+	}
+	if broken := m.broken(); !controller.MayBecome(m.without(broken), m.sets...) {
+		_ = m.fail(cause) // no change is made with these copies as they are
 	}
 	return 0, nil, cause
 }
 
+// An unapplied change is one that copies failed in, and that the image does not contain yet.
+type unapplied struct {
+	recs []metarecord.Record
+	rest [][]metarecord.Record // what is still to be written of it
+}
+
 // takeOut takes brokers out of the set, with a change that is committed on the copies of the
-// others; those of them that fail meanwhile go, too, and are put into failed. The image does not
-// contain before yet, which is the change that the copies failed in. named are the sets that a copy
-// may name. rest is what is still to be written of the change; version is that behind it, 0 if
-// there was no rest.
-func (c *Cluster) takeOut(failed map[int32]error, named [][]int32, before []metarecord.Record, rest [][]metarecord.Record) (version int64, out *fencing, err error) {
+// others; those of them that fail meanwhile go, too, and are put into failed. named are the sets
+// that a copy may name. version is that behind the rest of the change under way, 0 if there was no
+// rest.
+func (c *Cluster) takeOut(img *image.Image, failed map[int32]error, named [][]int32, under unapplied) (version int64, out *fencing, err error) {
 	m := c.meta
 	out = &fencing{causes: map[int32]error{}}
 	for len(failed) > 0 {
@@ -80,15 +88,15 @@ func (c *Cluster) takeOut(failed map[int32]error, named [][]int32, before []meta
 		out.brokers = slices.AppendSeq(out.brokers, maps.Keys(failed))
 		c.noteController()
 		m.joining = 0
-		if len(rest) > 0 {
-			if version, failed, err = m.appendNext(&rest); err != nil {
-				return 0, nil, m.fail(err) // half a change, which the next open undoes
+		if len(under.rest) > 0 {
+			if version, failed, err = m.appendNext(&under.rest); err != nil {
+				return 0, nil, m.fail(err) // half a change, which the next controller undoes
 			}
 			if len(failed) > 0 {
 				continue
 			}
 		}
-		out.recs = c.image.Fence(out.brokers, before)
+		out.recs = img.Fence(out.brokers, under.recs)
 		if out.version, failed, err = m.append(out.recs); err != nil {
 			return 0, nil, err
 		}
@@ -123,28 +131,60 @@ func (c *Cluster) takeOutStuck(stuck map[int32]error) (out *fencing, err error) 
 	if err := m.takeOver(stuck, named); err != nil {
 		return nil, m.fail(errors.Join(cause, err))
 	}
-	_, out, err = c.takeOut(stuck, named, nil, nil)
+	_, out, err = c.takeOut(c.image, stuck, named, unapplied{})
 	return out, err
 }
 
 // expel takes a broker out of the set, because it leaves or was cut off. It must not be the last
-// one. By who has changing. If its copy failed in a change it is out already.
+// one. By who has changing, who ends the broker. If others fail in that, and nobody can tell whether
+// they go on without it, the copies are opened again, once.
 func (c *Cluster) expel(id int32) error {
-	m := c.meta
-	if m.failure != nil || m.copies[id] == nil {
-		return m.failure
+	if c.meta.failure == nil {
+		if err := c.expelNow(id); c.meta.failure == nil || c.isFenced(id) {
+			return err
+		}
 	}
-	return c.takeOutNow(map[int32]error{id: fmt.Errorf("broker %d %w", id, errLeaves)})
-}
-
-// takeOutNow is takeOut when no change is under way.
-func (c *Cluster) takeOutNow(failed map[int32]error) error {
-	_, out, err := c.takeOut(failed, c.meta.named(), nil, nil)
+	gone, err := c.reopen(nil)
 	if err != nil {
 		return err
 	}
+	c.bringDown(without(gone, id))
+	if err := c.expelNow(id); err != nil {
+		return err
+	}
+	return c.relead()
+}
+
+// without returns the brokers but one.
+func without(brokers []int32, one int32) []int32 {
+	return slices.DeleteFunc(brokers, func(id int32) bool { return id == one })
+}
+
+// expelNow is expel if the metadata can be changed. If its copy failed in a change it is out
+// already.
+func (c *Cluster) expelNow(id int32) error {
+	m := c.meta
+	if m.copies[id] == nil {
+		return nil
+	}
+	if len(m.copies) == 1 && c.serving()[id] != nil { // the others have failed meanwhile, and it may stay
+		return fmt.Errorf("%w: %d", ErrLastBroker, id)
+	}
+	out, err := c.takeOutNow(map[int32]error{id: fmt.Errorf("broker %d %w", id, errLeaves)})
+	if err != nil {
+		return err
+	}
+	return c.retireFenced(without(out, id))
+}
+
+// takeOutNow is takeOut when no change is under way. It returns those that are out.
+func (c *Cluster) takeOutNow(failed map[int32]error) ([]int32, error) {
+	_, out, err := c.takeOut(c.image, failed, c.meta.named(), unapplied{})
+	if err != nil {
+		return nil, err
+	}
 	c.apply(out.recs, out.version)
-	return c.retireFenced(out.brokers)
+	return out.brokers, nil
 }
 
 // handOver makes another broker controller if it is this one, which is about to leave and whose
@@ -165,7 +205,11 @@ func (c *Cluster) handOver(id int32) error {
 	if len(failed) == 0 {
 		return nil
 	}
-	return c.takeOutNow(failed)
+	out, err := c.takeOutNow(failed)
+	if err != nil {
+		return err
+	}
+	return c.retireFenced(out)
 }
 
 // noteController lets everybody know who is controller.
@@ -178,6 +222,12 @@ func (c *Cluster) noteController() {
 // unless somebody does already.
 func (c *Cluster) retireFenced(brokers []int32) error {
 	err := c.relead()
+	c.bringDown(brokers)
+	return err
+}
+
+// bringDown ends brokers that were fenced, unless somebody does already.
+func (c *Cluster) bringDown(brokers []int32) {
 	for _, id := range brokers {
 		b := c.unserve(id)
 		if b == nil {
@@ -194,13 +244,13 @@ func (c *Cluster) retireFenced(brokers []int32) error {
 			end()
 		}
 	}
-	return err
 }
 
 // relead brings the leaders of partitions in line with which brokers serve. Behind a change of the
 // set there is an ordinary one afterwards in any case: by it a copy knows that the set was
-// committed.
-func (c *Cluster) relead() error {
+// committed. What fails is done before the next change.
+func (c *Cluster) relead() (err error) {
+	defer func() { c.meta.releadDue = err != nil }()
 	for {
 		done := false
 		err := c.perform(func(img *image.Image) ([]metarecord.Record, error) {

@@ -46,9 +46,11 @@ var (
 	// nowhere. Close the cluster instead.
 	ErrLastBroker = errors.New("replication: last broker that serves")
 
-	// ErrMetadataReadOnly refuses all changes of the metadata until the cluster is opened again:
-	// so many copies of it failed in a change that nobody can tell what became of it.
-	ErrMetadataReadOnly = errors.New("replication: metadata cannot be changed before the cluster is opened again")
+	// ErrMetadataReadOnly says that so many copies of the metadata failed in a change that nobody
+	// can tell what became of it: it may have happened. Later changes open the copies again. They
+	// have not happened if they get it too, as long as no majority of the copies works; the error
+	// says whose disk fails, and with what. Kafka: the quorum of controllers has no majority.
+	ErrMetadataReadOnly = errors.New("replication: metadata cannot be changed, too few of its copies work")
 
 	// ErrInvalidTopic is topic.ErrInvalidName: no such topic can exist.
 	ErrInvalidTopic = topic.ErrInvalidName

@@ -22,14 +22,18 @@ import (
 type metaLog struct {
 	copies  map[int32]*metaCopy // those in sync, by broker: all end at the same offset
 	apart   map[int32]*metaCopy // those that are not, not yet, or failed
-	found   []int32             // those that were there at open
+	found   []int32             // those that were there when they were opened
 	sets    controller.Sets     // that may be in force. After the first change: the brokers of copies
 	sealed  bool                // a copy can tell that the last set which it names was committed
 	joining int32               // the broker whose copy the change under way adds; 0: none
 	causes  map[int32]error     // why copies were taken out, or not added, the last time
 	leader  int32               // the broker that is controller
-	failure error               // set: copies differ, and nothing is written before the next open
-	builder record.Builder
+	failure error               // set: nobody can tell what copies have, and nothing is written before reopen
+	origin  error               // of failure: what had failed before the copies were opened again in vain
+	// releadDue says that partitions may have a leader that does not serve, because that could not
+	// be written.
+	releadDue bool
+	builder   record.Builder
 
 	end      int64 // of what open found; behind it a transaction that did not end
 	size     int64 // bytes of the log's batches
@@ -86,8 +90,9 @@ func (m *metaLog) beginEpoch(step int32) (broken int32, err error) {
 	return 0, nil
 }
 
-// fail says that nothing is written any more, and returns what every later change gets.
+// fail says that nothing is written before the copies were opened again, and returns why.
 func (m *metaLog) fail(cause error) error {
+	m.origin = cause
 	m.failure = fmt.Errorf("%w: %w", ErrMetadataReadOnly, cause)
 	return m.failure
 }
@@ -264,6 +269,17 @@ func (m *metaLog) takeBack(end int64) (stuck map[int32]error) {
 		}
 	}
 	return stuck
+}
+
+// broken returns why copies take nothing before they are opened again.
+func (m *metaLog) broken() map[int32]error {
+	broken := map[int32]error{}
+	for id, l := range m.copies {
+		if err := l.Err(); err != nil {
+			broken[id] = fmt.Errorf("metadata on broker %d: %w", id, err)
+		}
+	}
+	return broken
 }
 
 // close closes all copies.

@@ -3,6 +3,7 @@ package replication
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/record"
@@ -24,33 +25,37 @@ type replaying struct {
 
 	size, snapshot int64 // bytes of batches, and of the last snapshot
 
+	since int64 // changes behind this version are kept in news
+	news  []change
+
 	open    bool // a transaction has begun and not ended
 	began   int64
 	waiting []metarecord.Record
 	bytes   int64 // of the batches since it began
 }
 
-// replay applies the whole log to img. One that does not begin at offset 0 begins with a snapshot.
-// What it has against the log is a *DirectoryError; every other error is the disk's.
-func (m *metaLog) replay(l *metaCopy, dir string, img *image.Image) error {
-	r := &replaying{img: img, start: l.StartOffset()}
+// replay applies the whole log to img, and returns the changes behind the version since. A log that
+// does not begin at offset 0 begins with a snapshot. What replay has against the log is a
+// *DirectoryError; every other error is the disk's.
+func (m *metaLog) replay(l *metaCopy, dir string, img *image.Image, since int64) ([]change, error) {
+	r := &replaying{img: img, start: l.StartOffset(), since: since}
 	for b, err := range l.Batches(r.start) {
 		if err != nil {
-			return openError(dir, err)
+			return nil, openError(dir, err)
 		}
 		if err := r.batch(b); err != nil {
 			reason := ErrDamaged
 			if errors.As(err, new(*metarecord.UnknownError)) || errors.Is(err, image.ErrLaterRecord) {
 				reason = ErrNewerFormat
 			}
-			return directoryError(dir, reason, err)
+			return nil, directoryError(dir, reason, err)
 		}
 	}
 	if r.start > 0 && l.EndOffset() == r.start {
-		return directoryError(dir, ErrDamaged, fmt.Errorf("metadata log is empty, and starts at offset %d", r.start))
+		return nil, directoryError(dir, ErrDamaged, fmt.Errorf("metadata log is empty, and starts at offset %d", r.start))
 	}
 	if r.open && r.start > 0 && r.began == r.start {
-		return directoryError(dir, ErrDamaged, errors.New("metadata log begins with a snapshot that does not end"))
+		return nil, directoryError(dir, ErrDamaged, errors.New("metadata log begins with a snapshot that does not end"))
 	}
 	m.sets = r.sets
 	m.size, m.snapshot, m.end = r.size, r.snapshot, l.EndOffset()
@@ -59,7 +64,7 @@ func (m *metaLog) replay(l *metaCopy, dir string, img *image.Image) error {
 		m.size -= r.bytes
 	}
 	img.Publish(m.end)
-	return nil
+	return r.news, nil
 }
 
 // batch takes in one batch.
@@ -79,7 +84,7 @@ func (r *replaying) batch(b *record.Batch) error {
 		case err != nil:
 			return fmt.Errorf("metadata log at offset %d: %w", b.BaseOffset, err)
 		case !more:
-			r.noteSet()
+			r.noteChange(b)
 			return nil
 		}
 		if err := r.record(&rec, int64(b.Size())); err != nil {
@@ -122,10 +127,19 @@ func (r *replaying) apply(rec metarecord.Record) error {
 	return r.img.Apply(rec)
 }
 
-// noteSet takes in what a batch says of the set, which is one change, or the last part of one.
-func (r *replaying) noteSet() {
+// A change is one that is in the log: its records, and the version of the metadata behind it.
+type change struct {
+	recs    []metarecord.Record
+	version int64
+}
+
+// noteChange takes in that a change is complete with a batch, if it is, and what it says of the set.
+func (r *replaying) noteChange(b *record.Batch) {
 	if len(r.recs) == 0 {
 		return
+	}
+	if b.BaseOffset >= r.since {
+		r.news = append(r.news, change{slices.Clone(r.recs), b.LastOffset() + 1})
 	}
 	if !changesSet(r.recs) {
 		r.sets = r.sets.Committed()

@@ -55,7 +55,7 @@ func (c *Cluster) compact(state []metarecord.Record) (version int64, out *fencin
 			err = errors.Join(err, failed)
 		}
 	} else {
-		version, out, err = c.commit(state)
+		version, out, err = c.commit(c.image, state)
 	}
 	if err != nil {
 		return 0, out, err

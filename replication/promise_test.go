@@ -3,6 +3,7 @@ package replication
 import (
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -410,7 +411,8 @@ func TestReplayFindsTheSetsThatMayBeInForce(t *testing.T) {
 		require.NoError(t, err)
 		_, err = l.AppendBatch(t.Context(), batch)
 		require.NoError(t, err)
-		require.NoError(t, m.replay(l, "data", image.New()))
+		_, err = m.replay(l, "data", image.New(), math.MaxInt64)
+		require.NoError(t, err)
 		require.Equal(t, step.want, m.sets, "step %d", i)
 	}
 	require.NoError(t, l.Close())

@@ -73,23 +73,29 @@ func failInTakeOver(t *testing.T, n, bad int, kill bool, fault vfs.Fault) {
 	ds.requireEqualCopies(t)
 }
 
-// When too few copies begin the epoch it is final, until the next
-// open, which finds all that was there.
-func TestTakeOverWithTooFewIsFinal(t *testing.T) {
+// When too few copies begin the epoch nothing can be changed while the disk fails. Then a change
+// finds all that was there.
+func TestTakeOverWithTooFewLastsAsLongAsTheDiskFails(t *testing.T) {
 	ds := newDisks(3)
 	c := openWith(t, ds.config())
 	placed(t, c, "orders", 1, 2, 3)
 	mend := ds[2].Inject(vfs.Fault{Ops: vfs.OpChange, Pattern: "leader-epoch-checkpoint*", Times: vfs.Always, Err: errDisk})
 	require.ErrorIs(t, c.KillBroker(1), errDisk)
-	require.ErrorIs(t, c.AddPartitions(t.Context(), "orders", 5), errDisk)
+	for range 3 {
+		err := c.AddPartitions(t.Context(), "orders", 5)
+		require.ErrorIs(t, err, errDisk)
+		require.ErrorIs(t, err, ErrMetadataReadOnly)
+	}
+	copies := ds.kill()
 	mend()
-	require.ErrorIs(t, c.AddPartitions(t.Context(), "orders", 5), errDisk)
-	_ = c.Close()
-	c = openWith(t, ds.config())
-	require.Equal(t, []int32{1, 2, 3}, leaders(t, c, "orders"))
 	require.NoError(t, c.AddPartitions(t.Context(), "orders", 5))
+	require.NoError(t, c.StartBroker(t.Context(), 1))
+	require.Equal(t, []int32{1, 2, 3}, leaders(t, c, "orders")[:3])
 	require.NoError(t, c.Close())
 	ds.requireEqualCopies(t)
+
+	c = openWith(t, copies.config())
+	require.Equal(t, []int32{1, 2, 3}, leaders(t, c, "orders"), "nothing was written meanwhile")
 }
 
 // A start that fails because of a disk says so with the disk's error, and can be repeated.

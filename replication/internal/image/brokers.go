@@ -125,6 +125,31 @@ func (m *Image) registerAt(offset int64, all []Arrival) (recs []metarecord.Recor
 // one. What becomes of partitions with several replicas is part of the change: who reads that a
 // broker was started again reads what it may have lost by that.
 func (m *Image) TakeOver(up []Arrival, policy Policy) []metarecord.Record {
+	recs := m.attendance(up)
+	return append(recs, m.after(recs).restart(up, policy)...)
+}
+
+// Resume is TakeOver where the brokers in up have served all along. Those in started have not: what
+// they lead, since nobody could write that they had ended, is led in another epoch.
+func (m *Image) Resume(up, started []Arrival, policy Policy) []metarecord.Record {
+	recs := m.attendance(slices.Concat(up, started))
+	if len(started) == 0 {
+		return recs
+	}
+	recs = append(recs, m.after(recs).restart(started, policy)...)
+	for _, name := range slices.Sorted(maps.Keys(m.Topics)) {
+		t := m.Topics[name]
+		for i, p := range t.Partitions {
+			if len(p.Replicas) == 1 && slices.ContainsFunc(started, func(a Arrival) bool { return a.ID == p.Leader }) {
+				recs = append(recs, BeginEpoch(t.ID, int32(i), p.Leader))
+			}
+		}
+	}
+	return recs
+}
+
+// attendance returns the records that say that those brokers serve from now on, and no others.
+func (m *Image) attendance(up []Arrival) []metarecord.Record {
 	recs := m.upgrade()
 	recs = append(recs, m.registerAt(m.Version+int64(len(recs)), up)...)
 	for _, id := range slices.Sorted(maps.Keys(m.Members)) {
@@ -133,7 +158,7 @@ func (m *Image) TakeOver(up []Arrival, policy Policy) []metarecord.Record {
 			recs = append(recs, &metarecord.BrokerChange{BrokerID: id, BrokerEpoch: r.Epoch, Fenced: metarecord.Set})
 		}
 	}
-	return append(recs, m.after(recs).restart(up, policy)...)
+	return recs
 }
 
 // after returns the image with changes of brokers and features, which replace what they change.
