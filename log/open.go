@@ -78,11 +78,12 @@ func (l *Log) load(cfg *Config, found listing) error {
 		return err
 	}
 	l.recovery.JournalBytes = done.bytes
-	suspect, err := l.suspicion(cfg, found.has(suspectFile))
+	suspect, err := l.suspicion(cfg, l.claim.name, found.has(suspectFile))
 	if err != nil {
 		return err
 	}
 	if suspect != nil {
+		l.shareSuspicion(cfg, suspect, found.has(suspectFile))
 		if err := l.cutTornWrite(cfg.FS, suspect); err != nil {
 			return err
 		}

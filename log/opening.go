@@ -24,6 +24,9 @@ type opening struct {
 	entries listing           // of the directory, read once: before the plan was carried out. nil: not yet
 	epochs  bool              // the leader epochs were found
 
+	suspect bool       // a log that is only read has the mark of a failed sync or write
+	ended   *endedFile // a file of such a log that ends before its end; nil: none
+
 	replayed replayed // from the directory's journal, before anything else
 	synced   bool     // the active segment is on stable storage as it is
 
@@ -131,6 +134,9 @@ func (o *opening) gather() (err error) {
 		w.countCut()
 	}
 	o.facts.State, o.facts.Known = st, known
+	if l.readOnly && !old {
+		return o.heedTornWrite()
+	}
 	return nil
 }
 
@@ -183,6 +189,9 @@ func (o *opening) config(suffix string) segment.Config {
 	c := o.log.segmentConfig(o.cfg)
 	if o.foreign() {
 		c.EpochAt = nil // a broker at work may write its checkpoint after the batches
+	}
+	if o.ended != nil {
+		c.FS = &endedFS{c.FS, *o.ended}
 	}
 	if suffix != "" {
 		c.FS = compact.Suffixed(c.FS, suffix)
@@ -261,6 +270,6 @@ func (o *opening) report(plan *recovery.Plan) {
 		case recovery.SetAside:
 			r.SetAside = append(r.SetAside, s.To)
 		}
-		r.Steps = append(r.Steps, RecoveryStep{Action: s.String(), File: s.Name, Reason: s.Reason})
+		r.add(s)
 	}
 }

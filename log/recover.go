@@ -40,6 +40,16 @@ type RecoveryStep struct {
 	Reason string
 }
 
+func (r *RecoveryReport) add(s recovery.Step) {
+	r.Steps = append(r.Steps, RecoveryStep{Action: s.String(), File: s.Name, Reason: s.Reason})
+}
+
+// noteCut reports the cut of a torn write.
+func (r *RecoveryReport) noteCut(s recovery.Step) {
+	r.CutBytes, r.CutOffset = s.Bytes, s.Offset
+	r.add(s)
+}
+
 // PlanRecovery returns what Open would do to the files of the log in dir, and does nothing: it
 // reads what Open reads, takes no lock and changes no file, as OpenReadOnly. Nobody may be writing
 // to the log meanwhile. Its errors are those of Open but ErrLocked; fs.ErrNotExist if there is no

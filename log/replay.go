@@ -161,20 +161,25 @@ func (r *replay) log(name string, entries []journal.Entry) (err error) {
 }
 
 // noteSuspect leaves the mark of a failed sync of the log in path, unless there is one: that says
-// more.
+// more. Where nobody can tell, this one is remembered, and leaves alone what may be there.
 func (r *replay) noteSuspect(path string) error {
 	real, err := r.fs.RealPath(path)
 	if err != nil {
 		return err
 	}
 	mark := filepath.Join(real, suspectFile)
-	if _, err := r.fs.Stat(mark); err == nil || vfs.Recall(r.fs, mark) != nil {
+	_, statErr := r.fs.Stat(mark)
+	if statErr == nil || vfs.Recall(r.fs, mark) != nil {
 		return nil
 	}
 	// Everything is suspect that the state does not call synced.
 	s := manifest.State{BootID: r.fs.BootID()}
 	if st, known, err := readState(r.fs, path); err == nil && known {
 		s.Start, s.RecoveryPoint = st.Start, st.RecoveryPoint
+	}
+	if !errors.Is(statErr, fs.ErrNotExist) {
+		vfs.Remember(r.fs, mark, s.AppendTo(nil))
+		return statErr
 	}
 	return leaveMark(r.fs, real, &s)
 }

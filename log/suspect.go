@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/stratalog/strata/log/internal/manifest"
+	"github.com/stratalog/strata/log/internal/recovery"
 	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
@@ -97,10 +98,11 @@ func writeUnsynced(fsys vfs.FS, path string, p []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// suspicion returns the mark that an earlier life of the log has left in its directory, or that
-// this process remembers of it; nil if there is none. there says that its file is there.
-func (l *Log) suspicion(cfg *Config, there bool) (*manifest.State, error) {
-	path := filepath.Join(l.claim.name, suspectFile)
+// suspicion returns the mark that an earlier life of the log has left in its directory, whose real
+// path is dir, or that this process remembers of it; nil if there is none. there says that its file
+// is there. It changes nothing on the disk.
+func (l *Log) suspicion(cfg *Config, dir string, there bool) (*manifest.State, error) {
+	path := filepath.Join(dir, suspectFile)
 	var marks []manifest.State
 	if there {
 		p, err := vfs.ReadFile(cfg.FS, path)
@@ -119,11 +121,6 @@ func (l *Log) suspicion(cfg *Config, there bool) (*manifest.State, error) {
 			return nil, err
 		}
 		marks = append(marks, mark)
-		if !there { // for who opens the log if this process is killed before it is through
-			if err := writeMark(cfg.FS, path, p); err != nil {
-				cfg.Logger.Warn("a failed sync could not be noted", "path", l.path, "err", err)
-			}
-		}
 	}
 	if len(marks) == 0 {
 		return nil, nil
@@ -133,9 +130,35 @@ func (l *Log) suspicion(cfg *Config, there bool) (*manifest.State, error) {
 		all.RecoveryPoint = min(all.RecoveryPoint, m.RecoveryPoint)
 		if len(all.Segments) == 0 {
 			all.Segments, all.End = m.Segments, m.End
+			all.Incarnation, all.JournalTag = m.Incarnation, m.JournalTag
 		}
 	}
 	return &all, nil
+}
+
+// shareSuspicion sees to it that who opens the log if this process does not get through knows what
+// this one does: mark is written where this process alone knows of it, and remembered with what the
+// file says where both do, since noteAgain may put one in the place of the other.
+func (l *Log) shareSuspicion(cfg *Config, mark *manifest.State, there bool) {
+	path := filepath.Join(l.claim.name, suspectFile)
+	p := vfs.Recall(cfg.FS, path)
+	switch {
+	case p == nil:
+	case there:
+		vfs.Remember(cfg.FS, path, mark.AppendTo(nil))
+	default:
+		if err := writeMark(cfg.FS, path, p); err != nil {
+			cfg.Logger.Warn("a failed sync could not be noted", "path", l.path, "err", err)
+		}
+	}
+}
+
+// tornWriteOf returns the torn write that a mark tells of, if it does.
+func tornWriteOf(mark *manifest.State) (t recovery.Torn, ok bool) {
+	if mark == nil || len(mark.Segments) == 0 {
+		return t, false // of a failed sync: resolveSuspect's affair
+	}
+	return recovery.Torn{Base: mark.Segments[0].Base, Size: mark.Segments[0].Size, Next: mark.End}, true
 }
 
 // remembered parses a mark that this process remembers. Others may have had the log since, who did
@@ -162,10 +185,10 @@ func (l *Log) remembered(cfg *Config, p []byte) (manifest.State, error) {
 // recovery, which would find bytes that no kill and no power cut can have left there, and call them
 // damage. Doing it again does no harm: until the mark is removed nothing is appended.
 func (l *Log) cutTornWrite(fsys vfs.FS, mark *manifest.State) (err error) {
-	if len(mark.Segments) == 0 {
-		return nil // of a failed sync: resolveSuspect's affair
+	torn, ok := tornWriteOf(mark)
+	if !ok {
+		return nil
 	}
-	torn := mark.Segments[0]
 	f, err := fsys.OpenFile(filePath(l.path, torn.Base, segment.LogSuffix), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) { // it was removed afterwards
 		return nil
@@ -176,13 +199,15 @@ func (l *Log) cutTornWrite(fsys vfs.FS, mark *manifest.State) (err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	l.token.writer.cutPending = true // also if it was cut before: this open may be the second one to try
 	size, err := f.Size()
-	if err != nil || size <= torn.Size {
+	if err != nil {
 		return err
 	}
-	if err := errors.Join(f.Truncate(torn.Size), f.Sync()); err != nil {
-		return fmt.Errorf("cut a write that failed: %w", err)
+	if step, ok := torn.Cut(size); ok {
+		if err := errors.Join(f.Truncate(torn.Size), f.Sync()); err != nil {
+			return fmt.Errorf("cut a write that failed: %w", err)
+		}
+		l.recovery.noteCut(step)
 	}
-	l.recovery.CutBytes, l.recovery.CutOffset = size-torn.Size, mark.End
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/vfs"
 )
@@ -151,10 +152,10 @@ func TestTornWriteIsNotCutIfSomebodyElseHasHadTheLog(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestFailedSyncOfAReplayIsNotBelievedTheNextTime: the replay of a journal syncs a file that has
-// more than the journal's bytes.
-func TestFailedSyncOfAReplayIsNotBelievedTheNextTime(t *testing.T) {
-	t.Parallel()
+// journalAndUnsyncedWrite returns what a killed process left of logs whose journal has entries, and
+// the end of the first: its last write, a large one, has not been synced by anybody.
+func journalAndUnsyncedWrite(t *testing.T) (killed *vfs.MemFS, end int64) {
+	t.Helper()
 	disk := vfs.Mem()
 	s := openSharing(t, disk, 4)
 	file := filepath.Join(logPath(0), "00000000000000000000.log")
@@ -162,7 +163,6 @@ func TestFailedSyncOfAReplayIsNotBelievedTheNextTime(t *testing.T) {
 	for first.durability.settled() {
 		require.NoError(t, s.append("shared"))
 	}
-	var killed *vfs.MemFS // with a write of the log that nobody has synced
 	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		if e.Op == vfs.OpSync && e.Name == file && killed == nil {
 			killed = disk.Kill()
@@ -171,12 +171,19 @@ func TestFailedSyncOfAReplayIsNotBelievedTheNextTime(t *testing.T) {
 	_, err := first.Append(t.Context(), record.Record{Value: bytes.Repeat([]byte("large"), journalRound)})
 	require.NoError(t, err)
 	stop()
-	end := first.EndOffset()
+	end = first.EndOffset()
 	s.close(t)
 	require.NotNil(t, killed)
+	return killed, end
+}
 
+// TestFailedSyncOfAReplayIsNotBelievedTheNextTime: the replay of a journal syncs a file that has
+// more than the journal's bytes.
+func TestFailedSyncOfAReplayIsNotBelievedTheNextTime(t *testing.T) {
+	t.Parallel()
+	killed, end := journalAndUnsyncedWrite(t)
 	killed.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Err: syscall.EIO, Times: vfs.Always})
-	_, err = OpenDirectory(sharedDir, DirectoryConfig{FS: killed})
+	_, err := OpenDirectory(sharedDir, DirectoryConfig{FS: killed})
 	require.ErrorIs(t, err, syscall.EIO)
 	killed = killed.Kill()
 	d, err := OpenDirectory(sharedDir, DirectoryConfig{FS: killed})
@@ -184,6 +191,38 @@ func TestFailedSyncOfAReplayIsNotBelievedTheNextTime(t *testing.T) {
 	l, err := Open(logPath(0), Config{FS: killed, Dir: d})
 	require.NoError(t, err)
 	require.Equal(t, end, l.EndOffset())
+	require.Equal(t, end, l.DurableOffset())
+	after := killed.CrashWith(lostAll())
+	require.NoError(t, errors.Join(l.Close(), d.Close()))
+	require.Len(t, valuesAfter(t, after, 0), int(end), "what was called durable is gone")
+}
+
+// TestFailedSyncOfAReplayLeavesAnOlderMarkAlone: it says where a write ended that could not be cut
+// back, and this disk cannot even tell that it is there.
+func TestFailedSyncOfAReplayLeavesAnOlderMarkAlone(t *testing.T) {
+	t.Parallel()
+	killed, end := journalAndUnsyncedWrite(t)
+	file := filepath.Join(logPath(0), "00000000000000000000.log")
+	info, err := killed.Stat(file)
+	require.NoError(t, err)
+	older := manifest.State{End: end, RecoveryPoint: end, Segments: []manifest.Segment{{Size: info.Size()}}}
+	mark := filepath.Join(logPath(0), suspectFile)
+	require.NoError(t, vfs.WriteFile(killed, mark, older.AppendTo(nil)))
+
+	heal := killed.Inject(vfs.Fault{Ops: vfs.OpStat, Pattern: suspectFile, Err: syscall.EIO, Times: vfs.Always})
+	killed.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: filepath.Base(file), Err: syscall.EIO})
+	_, err = OpenDirectory(sharedDir, DirectoryConfig{FS: killed})
+	require.ErrorIs(t, err, syscall.EIO)
+	heal()
+	p, err := vfs.ReadFile(killed, mark)
+	require.NoError(t, err)
+	require.Equal(t, older.AppendTo(nil), p)
+
+	// The same process knows of both.
+	d, err := OpenDirectory(sharedDir, DirectoryConfig{FS: killed})
+	require.NoError(t, err)
+	l, err := Open(logPath(0), Config{FS: killed, Dir: d})
+	require.NoError(t, err)
 	require.Equal(t, end, l.DurableOffset())
 	after := killed.CrashWith(lostAll())
 	require.NoError(t, errors.Join(l.Close(), d.Close()))

@@ -32,7 +32,9 @@ import (
 //  4. Leader epochs are read after that, since a writer records an epoch before it appends in it.
 //  5. The mark of the state is read once more. While it is the same no byte was taken back from a
 //     file that goes on to be written to (manifest.State.Cuts), so the end found in step 3 is of
-//     this log. Every later read compares the mark, too (Log.vouch).
+//     this log. Every later read compares the mark, too (Log.vouch). What a failed write has left
+//     that could not be cut back is not shown: who takes it away counts that first, and then
+//     removes strata.suspect, which says where the file ends.
 //
 // A directory without a state is Kafka's, or of a log that was never written to. There the listing
 // is what says which segments there are, so it has to be the same before and after (Kafka renames).
@@ -127,7 +129,7 @@ func (v *view) check(seg recovery.Segment) error {
 
 // unmoved checks that all of what was opened is of one moment.
 func (v *view) unmoved() error {
-	if manifest.ParseMark(v.rawState()) != v.log.moment {
+	if manifest.ParseMark(v.rawState()) != v.log.moment || v.marked() != v.suspect {
 		return errMoved
 	}
 	if !v.foreign() {

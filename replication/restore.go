@@ -18,7 +18,8 @@ import (
 // Cluster.Backup the copy has a mark until it is complete and on stable storage, and does not open
 // before. What is in the files is not looked at: strata verify does that.
 //
-// Errors: a *DirectoryError if from is no cluster, an unfinished backup, or open; one matching
+// Errors: a *DirectoryError if from is no cluster, an unfinished backup, or open, or was opened
+// meanwhile; one matching
 // fs.ErrExist if to is not empty; ctx's and those of the file system, nil being the operating
 // system's.
 func Restore(ctx context.Context, fsys vfs.FS, from, to string) (err error) {
@@ -41,6 +42,7 @@ func Restore(ctx context.Context, fsys vfs.FS, from, to string) (err error) {
 		return fmt.Errorf("restore to %s: %w: it is inside of %s", to, fs.ErrInvalid, from)
 	}
 	targets := copyTargets{}
+	var free []string // directories that nobody has opened, so that there is nothing to hold
 	for _, cl := range claims {
 		if cl.failed != nil { // a copy is of all of it
 			return cl.failed
@@ -49,11 +51,14 @@ func Restore(ctx context.Context, fsys vfs.FS, from, to string) (err error) {
 			return directoryError(cl.root, ErrMissing, nil)
 		}
 		targets[cl.id] = copyTarget{fsys, filepath.Join(to, filepath.Base(cl.root))}
-		release, err := holdClosed(fsys, cl.root)
-		if err != nil {
+		switch release, err := holdClosed(fsys, cl.root); {
+		case err != nil:
 			return err
+		case release == nil:
+			free = append(free, cl.root)
+		default:
+			defer release()
 		}
-		defer release()
 	}
 	if err := targets.begin(fsys, to); err != nil {
 		return fmt.Errorf("restore to %s: %w", to, err)
@@ -61,6 +66,11 @@ func Restore(ctx context.Context, fsys vfs.FS, from, to string) (err error) {
 	for _, cl := range claims {
 		if err == nil {
 			err = copyTree(ctx, fsys, cl.root, targets[cl.id].root)
+		}
+	}
+	for _, root := range free {
+		if err == nil {
+			err = stillFree(fsys, root)
 		}
 	}
 	if err == nil {
@@ -76,11 +86,13 @@ func Restore(ctx context.Context, fsys vfs.FS, from, to string) (err error) {
 }
 
 // holdClosed makes sure that a broker's directory is not open, and is not opened before release.
+// That is nil for a directory without a lock, as a backup is: nothing is made in it, so whoever
+// opens it meanwhile is not kept from that, and stillFree finds out afterwards.
 func holdClosed(fsys vfs.FS, root string) (release func(), err error) {
 	lock := filepath.Join(root, ".lock")
 	switch _, err := fsys.Stat(lock); {
 	case errors.Is(err, fs.ErrNotExist): // nobody has ever opened it
-		return func() {}, nil
+		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("restore %s: is it in use? %w", root, err)
 	}
@@ -91,6 +103,18 @@ func holdClosed(fsys vfs.FS, root string) (release func(), err error) {
 		return nil, fmt.Errorf("restore %s: %w", root, err)
 	}
 	return func() { _ = held.Close() }, nil
+}
+
+// stillFree returns nil if nobody has opened a broker's directory which had no lock: the lock is
+// made before anything else is changed, and never removed.
+func stillFree(fsys vfs.FS, root string) error {
+	switch _, err := fsys.Stat(filepath.Join(root, ".lock")); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("restore %s: was it opened meanwhile? %w", root, err)
+	}
+	return directoryError(root, ErrLocked, errors.New("it was opened while it was copied"))
 }
 
 // copyTree copies what is in a broker's directory but for its lock and its identity, durably.

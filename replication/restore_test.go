@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"strings"
 	"sync"
 	"testing"
 
@@ -75,6 +76,32 @@ func TestRestoreRefusesWhatIsNoClusterOrInUse(t *testing.T) {
 	require.NoError(t, fsys.MkdirAll("half/broker-1", 0o755))
 	require.NoError(t, vfs.WriteFile(fsys, "half/broker-1/"+unfinishedFile, nil))
 	require.ErrorIs(t, Restore(t.Context(), fsys, "half", "copy"), ErrUnfinished)
+}
+
+// A backup has no lock that could be held, and nothing is made in it: whoever opens it while it is
+// copied is noticed, and the copy taken back.
+func TestRestoreOfABackupThatIsOpenedMeanwhileLeavesNothing(t *testing.T) {
+	fsys := vfs.Mem()
+	c := open(t, fsys)
+	create(t, c, "orders", 1)
+	produce(t, c, at("orders", 0), "x")
+	require.NoError(t, c.Backup(t.Context(), "saved"))
+	var opened *Cluster
+	stop := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		if opened == nil && e.Op == vfs.OpWrite && strings.HasSuffix(e.Name, ".log") && strings.Contains(e.Name, "copy") {
+			var err error
+			opened, err = Open(Config{FS: fsys, Dir: "saved"})
+			require.NoError(t, err)
+		}
+	}})
+	require.ErrorIs(t, Restore(t.Context(), fsys, "saved", "copy"), ErrLocked)
+	stop()
+	require.NotNil(t, opened)
+	entries, err := fsys.ReadDir("copy")
+	require.NoError(t, err)
+	require.Empty(t, entries, "nothing is left of a restore that failed")
+	require.NoError(t, opened.Close())
+	require.NoError(t, Restore(t.Context(), fsys, "saved", "copy"))
 }
 
 // A disk that cannot say whether a cluster is open is not taken to say that it is not.
