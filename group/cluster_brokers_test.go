@@ -25,7 +25,7 @@ func openDisks(t *testing.T, disks []*vfs.MemFS) (*replication.Cluster, *Coordin
 	}
 	brokers, err := replication.Open(cfg)
 	require.NoError(t, err)
-	c, err := NewCoordinator(ClusterStore(brokers), Config{})
+	c, err := NewCoordinator(ClusterStore(brokers), Config{OffsetsReplicas: 1})
 	require.NoError(t, err)
 	return brokers, c
 }

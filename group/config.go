@@ -42,6 +42,10 @@ type Config struct {
 	// offsets.topic.num.partitions.
 	OffsetsPartitions int32
 
+	// OffsetsReplicas is how many replicas the partitions of the offsets topic are created with. 0:
+	// 3, or as many as there are brokers. Kafka: offsets.topic.replication.factor.
+	OffsetsReplicas int
+
 	// MaxBatchBytes bounds one batch in the offsets topic, and so one request: ErrTooLarge beyond
 	// it. 0: 1 MiB. Kafka: max.message.bytes.
 	MaxBatchBytes int
@@ -80,8 +84,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.MinSessionTimeout > c.MaxSessionTimeout {
 		errs = append(errs, fmt.Errorf("group: MinSessionTimeout %v above MaxSessionTimeout %v", c.MinSessionTimeout, c.MaxSessionTimeout))
 	}
-	if c.MaxSize < 0 || c.OffsetMetadataMax < 0 || c.OffsetsPartitions < 0 || c.MaxBatchBytes < 0 {
-		errs = append(errs, errors.New("group: MaxSize, OffsetMetadataMax, OffsetsPartitions and MaxBatchBytes cannot be negative"))
+	if c.MaxSize < 0 || c.OffsetMetadataMax < 0 || c.OffsetsPartitions < 0 || c.OffsetsReplicas < 0 || c.MaxBatchBytes < 0 {
+		errs = append(errs, errors.New("group: MaxSize, OffsetMetadataMax, OffsetsPartitions, OffsetsReplicas and MaxBatchBytes cannot be negative"))
 	}
 	if c.OffsetMetadataMax == 0 {
 		c.OffsetMetadataMax = 4096

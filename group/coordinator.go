@@ -69,7 +69,7 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, seen: make(map[string]sighting), samples: make(map[string]lagSamples)}}
 	c.core = classic.Config{InitialRebalanceDelay: cfg.InitialRebalanceDelay, MaxSize: cfg.MaxSize, OffsetsRetention: cfg.OffsetsRetention,
 		OffsetMetadataMax: cfg.OffsetMetadataMax, Process: newProcess()}
-	c.runtime = coordinator.New(c.kind(), topicStore{store, cfg.OffsetsPartitions}, coordinator.Config{Topic: offsets.Topic,
+	c.runtime = coordinator.New(c.kind(), topicStore{store, OffsetsShape{cfg.OffsetsPartitions, cfg.OffsetsReplicas}}, coordinator.Config{Topic: offsets.Topic,
 		ExpiryInterval: cfg.ExpiryInterval, MaxBatchBytes: cfg.MaxBatchBytes, Logger: cfg.Logger, Notify: c.rebalanced})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.wg.Go(c.watch)

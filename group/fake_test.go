@@ -41,11 +41,11 @@ func newFakeStore(topics map[string]int32) *fakeStore {
 // enterBubble makes the store usable in another bubble than it was made in.
 func (f *fakeStore) enterBubble() { f.changed = make(chan struct{}) }
 
-func (f *fakeStore) OffsetsTopic(_ context.Context, create int32) (int32, error) {
+func (f *fakeStore) OffsetsTopic(_ context.Context, create OffsetsShape) (int32, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.logs == nil {
-		for range create {
+		for range create.Partitions {
 			f.logs = append(f.logs, &fakeLog{f: f})
 		}
 	}

@@ -12,7 +12,7 @@ import (
 func TestKafkasOffsetsTopicIsTakenOver(t *testing.T) {
 	store := newFakeStore(map[string]int32{"grouped": 4})
 	store.topics.Topics["grouped"] = TopicInfo{Partitions: 4} // of an id that we do not know
-	_, err := store.OffsetsTopic(ctx, 4)
+	_, err := store.OffsetsTopic(ctx, OffsetsShape{Partitions: 4})
 	require.NoError(t, err)
 	kafkatopic.Each(t, func(b *record.Batch, _ record.Record) {
 		for _, group := range []int{0, 3} {

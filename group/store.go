@@ -12,8 +12,8 @@ import (
 // ClusterStore makes one of a replication.Cluster. Its methods are called concurrently.
 type Store interface {
 	// OffsetsTopic returns the number of partitions of OffsetsTopic. If it does not exist, it is
-	// created with the given number of partitions; with create 0 the answer is 0 then.
-	OffsetsTopic(ctx context.Context, create int32) (partitions int32, err error)
+	// created in the given shape; with no partitions in that the answer is 0 then.
+	OffsetsTopic(ctx context.Context, create OffsetsShape) (partitions int32, err error)
 
 	// OffsetsLeader returns the broker that leads a partition of the offsets topic and coordinates
 	// its groups, -1 if none does, and the leader epoch. What it answers
@@ -34,6 +34,12 @@ type Store interface {
 	// next record will get (partition.Latest), or that of the first record from a time (ms) on, and
 	// the end if there is none. Partitions that do not exist or have no leader are left out.
 	ListOffsets(ctx context.Context, tps []record.TopicPartition, at partition.OffsetSpec) (record.Offsets, error)
+}
+
+// An OffsetsShape says how the offsets topic is created.
+type OffsetsShape struct {
+	Partitions int32
+	Replicas   int // 0: as many as the Store sees fit
 }
 
 // An OffsetsLog is one partition of the offsets topic in one leader
@@ -73,15 +79,15 @@ type TopicInfo struct {
 // topicStore is what the runtime needs of a Store.
 type topicStore struct {
 	Store
-	partitions int32 // to create the offsets topic with
+	shape OffsetsShape // to create the offsets topic with
 }
 
 // Partitions implements coordinator.Store.
 func (s topicStore) Partitions(ctx context.Context, create bool) (int32, error) {
 	if !create {
-		return s.OffsetsTopic(ctx, 0)
+		return s.OffsetsTopic(ctx, OffsetsShape{})
 	}
-	return s.OffsetsTopic(ctx, s.partitions)
+	return s.OffsetsTopic(ctx, s.shape)
 }
 
 // Leader implements coordinator.Store.

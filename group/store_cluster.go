@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -27,10 +28,15 @@ var offsetsTopicProperties = map[string]string{
 	"flush.messages":   "1",
 }
 
+// maxOffsetsReplicas is the number of replicas by default, if there are as many brokers. Kafka:
+// offsets.topic.replication.factor.
+const maxOffsetsReplicas = 3
+
 // OffsetsTopic implements Store.
-func (s *clusterStore) OffsetsTopic(ctx context.Context, create int32) (int32, error) {
-	if create > 0 {
-		if err := s.EnsureTopic(ctx, offsets.Topic, topic.Config{Partitions: int(create), Properties: offsetsTopicProperties}); err != nil {
+func (s *clusterStore) OffsetsTopic(ctx context.Context, create OffsetsShape) (int32, error) {
+	if create.Partitions > 0 {
+		replicas := cmp.Or(create.Replicas, min(maxOffsetsReplicas, len(s.Brokers())))
+		if err := s.EnsureTopic(ctx, offsets.Topic, topic.Config{Partitions: int(create.Partitions), ReplicationFactor: replicas, Properties: offsetsTopicProperties}); err != nil {
 			return 0, err
 		}
 	}
@@ -39,7 +45,7 @@ func (s *clusterStore) OffsetsTopic(ctx context.Context, create int32) (int32, e
 		return 0, err
 	}
 	t := md.Topics[offsets.Topic]
-	if create == 0 && errors.Is(t.Err, replication.ErrUnknownTopic) {
+	if create.Partitions == 0 && errors.Is(t.Err, replication.ErrUnknownTopic) {
 		return 0, nil
 	}
 	return int32(len(t.Partitions)), t.Err

@@ -48,7 +48,6 @@
 //
 // # Limits
 //
-// A partition has one replica: of several brokers each leads its share, and what it leads cannot be
-// moved to another one. What package kafka does not serve is not there: transactions, the groups of
+// Replicas of a partition cannot be moved to other brokers. What package kafka does not serve is not there: transactions, the groups of
 // KIP-848, share groups, security, quotas.
 package kafkatest

@@ -36,6 +36,9 @@ func createReplicated(t *testing.T, c *Cluster, replicas []int32, names ...strin
 func TestLeadersProposeSetsInOneChange(t *testing.T) {
 	ds := newDisks(3)
 	c := openWith(t, ds.config())
+	for _, follower := range []int32{2, 3} { // which would join again
+		c.Network().Cut(NetworkPath{From: follower, To: 1})
+	}
 	createReplicated(t, c, []int32{1, 2, 3}, "a", "b", "gone")
 	stale := proposalOf(c, "a", 1)
 	gone := proposalOf(c, "gone", 1, 2)

@@ -131,10 +131,11 @@ func (c *Cluster) rejoin(b *broker, opened []*loaded, seen int64) error {
 	}
 	n.serve(opened)
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	nodes := maps.Clone(c.nodes)
 	nodes[n.id] = n
 	c.nodes, b.phase = nodes, serving
+	c.mu.Unlock()
+	c.settleHosted(n.id)
 	return nil
 }
 

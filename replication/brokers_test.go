@@ -155,8 +155,8 @@ func TestReplicasGoWhereTheAdministratorSays(t *testing.T) {
 		require.Error(t, err, what)
 	}
 	require.ErrorIs(t, c.CreateTopic(ctx, "x", topic.Config{Assignment: [][]int32{{7}}}), ErrUnknownBroker)
-	require.ErrorIs(t, c.CreateTopic(ctx, "x", topic.Config{ReplicationFactor: 2}), ErrInvalidReplicationFactor)
-	require.ErrorIs(t, c.CreateTopic(ctx, "x", topic.Config{Assignment: [][]int32{{1, 2}}}), ErrInvalidReplicationFactor)
+	require.ErrorIs(t, c.CreateTopic(ctx, "x", topic.Config{ReplicationFactor: 4}), ErrInvalidReplicationFactor)
+	require.ErrorIs(t, c.CreateTopic(ctx, "x", topic.Config{Assignment: [][]int32{{1, 1}}}), ErrInvalidAssignment)
 	require.ErrorIs(t, c.AddPartitions(ctx, "orders", 7, []int32{1}), ErrInvalidAssignment, "of one, there are two")
 	require.ErrorIs(t, c.AddPartitions(ctx, "orders", 6, []int32{9}), ErrUnknownBroker)
 	require.ErrorIs(t, c.AddPartitions(ctx, "orders", 6, []int32{1, 1}), ErrInvalidAssignment)

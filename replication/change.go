@@ -111,6 +111,7 @@ func (c *Cluster) apply(recs []metarecord.Record, version int64) {
 	c.removals.Add(int64(len(removed)))
 	due := c.publishLocked(version)
 	c.mu.Unlock()
+	c.settle(c.concerned(recs)) // before anybody looks for the new leaders
 	c.noteElections(recs)
 	for _, ch := range due {
 		close(ch)

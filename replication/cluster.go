@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stratalog/strata/internal/watermark"
+	"github.com/stratalog/strata/replication/internal/follow"
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
@@ -28,6 +29,7 @@ type Cluster struct {
 	stats     counters
 	rotation  fetchRotation
 	ids       producerIDs
+	network   follow.Network
 
 	removals atomic.Int64 // topics that were deleted; counted with changing held, read by backups
 

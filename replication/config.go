@@ -73,6 +73,10 @@ type Config struct {
 	// batch; 0 means 24 hours. Kafka: producer.id.expiration.ms.
 	ProducerIDExpiration time.Duration
 
+	// ReplicaMaxLag is how long a follower may lack what its leader had before it is out of sync; 0
+	// means 30 s. It is looked at every half of that. Kafka: replica.lag.time.max.ms.
+	ReplicaMaxLag time.Duration
+
 	// Logger: nil discards.
 	Logger *slog.Logger
 
@@ -84,6 +88,8 @@ type Config struct {
 const (
 	defaultRetentionCheckInterval = 5 * time.Minute
 	defaultCompactionInterval     = 15 * time.Second
+
+	defaultReplicaMaxLag = 30 * time.Second
 
 	defaultMaxPartitions = 200000
 
@@ -108,6 +114,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.MaxPartitions = orDefault(c.MaxPartitions, defaultMaxPartitions)
 	c.RetentionCheckInterval = orDefault(c.RetentionCheckInterval, defaultRetentionCheckInterval)
 	c.CompactionInterval = orDefault(c.CompactionInterval, defaultCompactionInterval)
+	c.ReplicaMaxLag = orDefault(c.ReplicaMaxLag, defaultReplicaMaxLag)
 	c.metaSlack = orDefault(c.metaSlack, metaSlack)
 	c.metaPart = orDefault(c.metaPart, maxPartBytes)
 	return c, errors.Join(err, c.checkBrokers(), c.check())
@@ -135,7 +142,7 @@ func (c *Config) check() error {
 		errs = append(errs, fmt.Errorf("%w: %d by default", ErrInvalidPartitions, n))
 	}
 	if n := c.Defaults.ReplicationFactor; n < 1 || n > maxFactor {
-		errs = append(errs, fmt.Errorf("%w: %d by default, this version keeps one replica of a partition", ErrInvalidReplicationFactor, n))
+		errs = append(errs, fmt.Errorf("%w: %d by default, a partition has at most %d replicas", ErrInvalidReplicationFactor, n, maxFactor))
 	}
 	if c.Defaults.Assignment != nil {
 		errs = append(errs, fmt.Errorf("%w: Defaults have one", ErrInvalidAssignment))
@@ -150,6 +157,9 @@ func (c *Config) check() error {
 		if d < 0 && d != log.Unlimited {
 			errs = append(errs, fmt.Errorf("replication: interval %v", d))
 		}
+	}
+	if c.ReplicaMaxLag < 0 {
+		errs = append(errs, fmt.Errorf("replication: maximal lag %v of a replica", c.ReplicaMaxLag))
 	}
 	if c.ProducerIDExpiration < 0 {
 		errs = append(errs, fmt.Errorf("replication: producer id expiration %v", c.ProducerIDExpiration))

@@ -156,13 +156,13 @@ func (c *Cluster) newTopic(name string, cfg topic.Config) (n newTopic, err error
 	case n.partitions > image.MaxNewPartitions:
 		return n, fmt.Errorf("%w: %d partitions, at most %d are created at once", ErrPolicyViolation, n.partitions, image.MaxNewPartitions)
 	case n.factor < 1 || n.factor > maxFactor:
-		return n, fmt.Errorf("%w: %d, this version keeps one replica of a partition", ErrInvalidReplicationFactor, n.factor)
+		return n, fmt.Errorf("%w: %d, a partition has at most %d", ErrInvalidReplicationFactor, n.factor, maxFactor)
 	}
 	return n, nil
 }
 
 // maxFactor is how many replicas a partition can have.
-const maxFactor = 1
+const maxFactor = maxBrokers
 
 // shapeOf takes the numbers of partitions and replicas from the assignment.
 func (n *newTopic) shapeOf(cfg topic.Config) error {

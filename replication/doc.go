@@ -1,7 +1,7 @@
 // Package replication runs the broker half of a cluster in one process: it keeps topics and
 // partitions, routes produce and fetch requests to leaders, and holds the cluster's metadata in the
-// controller's log. A partition has one replica so far; the layout on disk and the API are those of
-// many.
+// controller's log. A partition has one replica or several; one of them leads, the others copy from
+// it (docs/design/0005-replicas.md).
 //
 // A broker is a directory, perhaps on a disk of its own. A node (type node) is one incarnation of
 // it, from its start to its stop. The Cluster routes each call to the node that leads the
@@ -22,6 +22,10 @@
 //   - The loss of one disk, or of any fewer than half of them, loses no metadata: every broker
 //     keeps a copy, and a change is made when it is durable on all that are in sync. A broker whose
 //     copy fails is fenced, and another one is controller if need be.
+//   - What was acknowledged by all in sync (acks=all) survives the loss of any min.insync.replicas
+//     less one brokers at any instant, and of the power of all of them at once if the topic's sync
+//     policy promises stable storage, which is the default. Another replica in sync leads when the
+//     leader is gone; without one nobody does, unless the topic allows an unclean election.
 //   - Brokers are stopped, killed and started while the cluster runs, the controller among them.
 //     What a killed broker has not acknowledged by then is never acknowledged, and nothing that it
 //     does reaches its disk afterwards.

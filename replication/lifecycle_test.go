@@ -26,7 +26,7 @@ func TestConfigIsCheckedBeforeAnythingIsTouched(t *testing.T) {
 		"broker 0":           {Config{BrokerSpecs: map[int32]BrokerSpec{0: {Rack: "a"}}}, ErrUnknownBroker},
 		"default assignment": {Config{Defaults: topic.Config{Assignment: [][]int32{{1}}}}, ErrInvalidAssignment},
 		"default partitions": {Config{Defaults: topic.Config{Partitions: -1}}, ErrInvalidPartitions},
-		"default replicas":   {Config{Defaults: topic.Config{ReplicationFactor: 2}}, ErrInvalidReplicationFactor},
+		"default replicas":   {Config{Defaults: topic.Config{ReplicationFactor: 1001}}, ErrInvalidReplicationFactor},
 	} {
 		tc.cfg.FS = fsys
 		_, err := Open(tc.cfg)

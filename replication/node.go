@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/stratalog/strata/internal/alarm"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/follow"
 	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
@@ -30,13 +32,16 @@ type node struct {
 	opens       chan struct{}    // bounds how many partitions are opened at once outside of load
 	metadata    nodeMetadata
 	deletions   deletions
+	asks        asks
+	lag         alarm.Alarm // checkLag, while it leads one of several
 
 	schedule schedule
 	closing  chan struct{} // closed when closed is set
 
 	mu       sync.RWMutex // guards the fields below
 	replicas map[record.TopicPartition]*replica
-	closed   error // what calls get since the node ends; nil: it does not
+	fetchers map[int32]*follow.Fetcher // by the leader that they copy from
+	closed   error                     // what calls get since the node ends; nil: it does not
 	wg       sync.WaitGroup
 	cleaning bool // the cleaner runs
 }
@@ -93,11 +98,14 @@ func (n *node) openReplica(r *replica) (*partition.Partition, error) {
 	return partition.Open(filepath.Join(n.root, partitionDir(r.tp)), n.config(r, a))
 }
 
-// lead makes an open replica the leader in the epoch that the metadata says. On error it is closed.
-func (n *node) lead(r *replica, p *partition.Partition) error {
-	epoch, ok := n.metadata.leaderEpoch(r.tp, r.id)
+// assume makes an open replica what the metadata says: the only one leads. On error it is closed.
+func (n *node) assume(r *replica, p *partition.Partition) error {
+	epoch, several, ok := n.metadata.leaderEpoch(r.tp, r.id)
 	if !ok {
 		return errors.Join(unknownPartition(r.tp.Topic, r.tp.Partition), p.Close())
+	}
+	if several {
+		return n.assumeOneOfSeveral(r, p)
 	}
 	if err := p.BecomeLeader(epoch); err != nil {
 		return errors.Join(err, p.Close())
@@ -106,14 +114,26 @@ func (n *node) lead(r *replica, p *partition.Partition) error {
 	return nil
 }
 
-// openPartition opens a replica, creating its directory if it has none, and makes it the leader.
+// assumeOneOfSeveral is assume of a replica that there are others of.
+func (n *node) assumeOneOfSeveral(r *replica, p *partition.Partition) error {
+	r.hold(p)
+	n.settle(r)
+	if err := r.why(); err != nil {
+		r.hold(nil)
+		return errors.Join(err, p.Close())
+	}
+	return nil
+}
+
+// openPartition opens a replica, creating its directory if it has none, and makes it what the
+// metadata says.
 func (n *node) openPartition(r *replica) (*partition.Partition, error) {
 	if err := n.claim(r); err != nil {
 		return nil, fmt.Errorf("create partition %s: %w", partitionDir(r.tp), err)
 	}
 	p, err := n.openReplica(r)
 	if err == nil {
-		err = n.lead(r, p)
+		err = n.assume(r, p)
 	}
 	if err != nil {
 		return nil, err
@@ -189,6 +209,7 @@ func (n *node) remove(t *image.Topic) error {
 	}
 	n.mu.Unlock()
 	return forEach(mine, func(_ int, r *replica) error {
+		n.forget(r)
 		if p := r.retire(unknownPartition(t.Name, r.tp.Partition)); p != nil {
 			// Not p.Remove: the directory must be gone at once, not file by file, or what a crash
 			// leaves of it could not be told from a stray. What a failed Close did not save is to
@@ -268,6 +289,8 @@ func (n *node) close() error {
 		return nil
 	})
 	n.wg.Wait()
+	n.lag.Stop()
+	n.lag.Wait()
 	n.deletions.close()
 	return err
 }

@@ -62,7 +62,7 @@ func (n *node) serve(all []*loaded) {
 		if l.gone {
 			return nil
 		}
-		if err := n.lead(l.r, l.p); err != nil {
+		if err := n.assume(l.r, l.p); err != nil {
 			n.offline(l.r, err)
 			return nil
 		}

@@ -43,20 +43,22 @@ func (m nodeMetadata) assignment(tp record.TopicPartition, id topic.ID) (a assig
 	return assignment{settings: m.settings(t), leaderEpoch: t.Partitions[tp.Partition].LeaderEpoch}, true
 }
 
-// leaderEpoch is assignment for those who do not need the settings, which have to be read.
-func (m nodeMetadata) leaderEpoch(tp record.TopicPartition, id topic.ID) (epoch int32, ok bool) {
+// leaderEpoch is assignment for those who do not need the settings, which have to be read; several
+// says whether there are more replicas than this one.
+func (m nodeMetadata) leaderEpoch(tp record.TopicPartition, id topic.ID) (epoch int32, several, ok bool) {
 	t := m.topicOf(tp, id)
 	if t == nil {
-		return 0, false
+		return 0, false, false
 	}
-	return t.Partitions[tp.Partition].LeaderEpoch, true
+	p := &t.Partitions[tp.Partition]
+	return p.LeaderEpoch, isSeveral(p), true
 }
 
-// nextEpoch returns the epoch in which a partition that has no leader will have the next one; ok is
-// false if it has one.
+// nextEpoch returns the epoch in which a partition that has no leader, and one replica, will have
+// the next one; ok is false if it has one.
 func (m nodeMetadata) nextEpoch(tp record.TopicPartition, id topic.ID) (epoch int32, ok bool) {
 	t := m.topicOf(tp, id)
-	if t == nil || t.Partitions[tp.Partition].Leader >= 0 {
+	if t == nil || t.Partitions[tp.Partition].Leader >= 0 || isSeveral(&t.Partitions[tp.Partition]) {
 		return 0, false
 	}
 	return t.Partitions[tp.Partition].LeaderEpoch + 1, true

@@ -11,6 +11,7 @@ import (
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/follow"
 	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
@@ -72,6 +73,7 @@ func (c *Cluster) open() error {
 	for _, n := range c.nodes {
 		c.brokers[n.id].phase = serving
 	}
+	c.settleHosted(slices.Collect(maps.Keys(c.nodes))...)
 	return nil
 }
 
@@ -165,11 +167,13 @@ func (c *Cluster) newNode(l location, dir *log.Directory) *node {
 	base := log.Config{FS: l.fs, Dir: dir, CompactionMemory: c.cfg.CompactionMemory, Logger: c.logger}
 	n := &node{
 		location: l, dir: dir, logger: c.logger, incarnation: topic.NewID(),
-		base:     partition.Config{Log: base, ProducerIDExpiration: c.cfg.ProducerIDExpiration, Logger: c.logger},
+		base:     partition.Config{Log: base, ProducerIDExpiration: c.cfg.ProducerIDExpiration, MaxLag: c.cfg.ReplicaMaxLag, Logger: c.logger},
 		schedule: schedule{retention: c.cfg.RetentionCheckInterval, compaction: c.cfg.CompactionInterval},
 		opens:    make(chan struct{}, maxOpens), closing: make(chan struct{}), metadata: nodeMetadata{c, l.id},
 		replicas: map[record.TopicPartition]*replica{}, deletions: deletions{fs: l.fs, logger: c.logger},
+		fetchers: map[int32]*follow.Fetcher{},
 	}
+	n.lag.Do = n.checkLag
 	n.deletions.alarm.Do = n.deletions.run
 	return n
 }

@@ -19,6 +19,7 @@ var brokerProperties = map[string]func(c *Config, value string) (reason string){
 	"log.cleaner.backoff.ms":          interval(func(c *Config) *time.Duration { return &c.CompactionInterval }),
 	"log.retention.check.interval.ms": interval(func(c *Config) *time.Duration { return &c.RetentionCheckInterval }),
 	"producer.id.expiration.ms":       interval(func(c *Config) *time.Duration { return &c.ProducerIDExpiration }),
+	"replica.lag.time.max.ms":         interval(func(c *Config) *time.Duration { return &c.ReplicaMaxLag }),
 	"log.cleaner.dedupe.buffer.size": func(c *Config, v string) string {
 		n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
 		if err != nil || n < leastCompactionMemory {

@@ -34,7 +34,9 @@ type replica struct {
 	// watches are fetches that wait for the partition's first record.
 	watches map[*fetchWait]struct{}
 	// err is why it is offline, or gone, until the cluster is opened again.
-	err error
+	err    error
+	fresh  *partition.Partition // open, and nobody finds it yet but settle
+	shared *several             // nil: it was never one of several
 }
 
 // with calls fn with the open partition: at once if it is open, else after it has been opened.
@@ -171,6 +173,14 @@ func (r *replica) takeWatchesLocked() map[*fetchWait]struct{} {
 	watches := r.watches
 	r.watches = nil
 	return watches
+}
+
+// wakeWatches has the fetches that wait for the first record look who leads.
+func (r *replica) wakeWatches() {
+	r.mu.Lock()
+	watches := r.takeWatchesLocked()
+	r.mu.Unlock()
+	wake(watches)
 }
 
 func wake(watches map[*fetchWait]struct{}) {

@@ -34,6 +34,7 @@ func (s Settings) Partition(base partition.Config) partition.Config {
 	c.Log.DeleteDelay = s.duration("file.delete.delay.ms")
 	c.Log.MaxBatchBytes = int(max(s.num("max.message.bytes"), 1))
 	c.Log.Sync = s.SyncPolicy()
+	c.MinInSync = int(s.num("min.insync.replicas"))
 	c.TimestampType = record.CreateTime
 	if s.parsed("message.timestamp.type").s == "LogAppendTime" {
 		c.TimestampType = record.LogAppendTime

@@ -124,7 +124,7 @@ func TestFieldsOfABrokerAreRefused(t *testing.T) {
 func TestDefaultsAreKafkasButForTheSync(t *testing.T) {
 	c := effective(t, nil)
 	require.Equal(t, partition.Config{
-		TimestampBeforeMax: log.Unlimited, TimestampAfterMax: time.Hour,
+		TimestampBeforeMax: log.Unlimited, TimestampAfterMax: time.Hour, MinInSync: 1,
 		Log: log.Config{
 			Segment:      segment.Config{IndexIntervalBytes: 4096, IndexBytes: 10485760},
 			SegmentBytes: 1 << 30, SegmentAge: 168 * time.Hour, RetentionBytes: log.Unlimited, RetentionAge: 168 * time.Hour, Cleanup: log.CleanupDelete,

@@ -1,0 +1,143 @@
+package replication
+
+import (
+	"slices"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/image"
+	"github.com/stratalog/strata/topic"
+)
+
+// A role is what the metadata says of a partition with several replicas to one of its brokers.
+type role struct {
+	state      image.Partition
+	followers  []partition.Follower // but for the leader
+	leaderNode *node                // nil: nobody leads, or its broker does not serve yet
+}
+
+// role returns what the metadata says of a partition; ok is false if it is not there, or no longer,
+// or the broker has no replica of it.
+func (m nodeMetadata) role(tp record.TopicPartition, id topic.ID) (r role, ok bool) {
+	m.c.mu.RLock()
+	defer m.c.mu.RUnlock()
+	t := m.c.image.ByID[id]
+	if t == nil || int(tp.Partition) >= len(t.Partitions) {
+		return r, false
+	}
+	r.state = t.Partitions[tp.Partition]
+	if !slices.Contains(r.state.Replicas, m.broker) {
+		return r, false
+	}
+	r.leaderNode = m.c.nodes[r.state.Leader]
+	for _, id := range r.state.Replicas {
+		if b, known := m.c.image.Members[id]; id != r.state.Leader && known {
+			r.followers = append(r.followers, partition.Follower{Broker: id, Incarnation: b.Epoch, Alive: !b.Fenced && !b.Leaving})
+		}
+	}
+	return r, true
+}
+
+// isInSync reports whether a broker's replica of a partition is in sync.
+func (m nodeMetadata) isInSync(r *replica, broker int32) bool {
+	t := m.topicOf(r.tp, r.id)
+	return t != nil && slices.Contains(t.Partitions[r.tp.Partition].ISR, broker)
+}
+
+// incarnationEpoch returns the epoch of the broker's incarnation.
+func (m nodeMetadata) incarnationEpoch() int64 {
+	m.c.mu.RLock()
+	defer m.c.mu.RUnlock()
+	return m.c.image.Members[m.broker].Epoch
+}
+
+// isSeveral reports whether a partition has several replicas.
+func isSeveral(p *image.Partition) bool { return len(p.Replicas) > 1 }
+
+// concerned returns the partitions with several replicas that a change of the metadata says
+// something of: of their own, or of a broker that has one of the replicas.
+func (c *Cluster) concerned(recs []metarecord.Record) (tps []placeOf) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var brokers []int32
+	add := func(id topic.ID, partition int32) {
+		t := c.image.ByID[id]
+		if t != nil && isSeveral(&t.Partitions[partition]) {
+			tps = append(tps, placeOf{t, partition})
+		}
+	}
+	for _, rec := range recs {
+		switch rec := rec.(type) {
+		case *metarecord.Partition:
+			add(rec.TopicID, rec.Partition)
+		case *metarecord.PartitionChange:
+			add(rec.TopicID, rec.Partition)
+		case *metarecord.RegisterBroker:
+			brokers = append(brokers, rec.BrokerID)
+		case *metarecord.BrokerChange:
+			brokers = append(brokers, rec.BrokerID)
+		}
+	}
+	if len(brokers) > 0 {
+		tps = append(tps, c.hostedLocked(brokers)...)
+	}
+	return tps
+}
+
+// placeOf is a partition of a topic.
+type placeOf struct {
+	topic     *image.Topic
+	partition int32
+}
+
+func (p placeOf) tp() record.TopicPartition {
+	return record.TopicPartition{Topic: p.topic.Name, Partition: p.partition}
+}
+
+func (p placeOf) replicas() []int32 { return p.topic.Partitions[p.partition].Replicas }
+
+// hostedLocked returns the partitions with several replicas that have one on any of the brokers.
+func (c *Cluster) hostedLocked(brokers []int32) (tps []placeOf) {
+	for _, t := range c.image.Topics {
+		for i := range t.Partitions {
+			p := &t.Partitions[i]
+			if isSeveral(p) && slices.ContainsFunc(p.Replicas, func(id int32) bool { return slices.Contains(brokers, id) }) {
+				tps = append(tps, placeOf{t, int32(i)})
+			}
+		}
+	}
+	return tps
+}
+
+// settle makes all brokers that serve hold the replicas of partitions as the metadata says: as
+// leader, as follower or as neither.
+func (c *Cluster) settle(tps []placeOf) {
+	if len(tps) == 0 {
+		return
+	}
+	nodes := c.serving()
+	var all []*replica
+	for _, leads := range []bool{true, false} { // who leads comes first: the others ask it
+		for _, p := range tps {
+			for _, id := range p.replicas() {
+				n := nodes[id]
+				if n != nil && leads == (id == p.topic.Partitions[p.partition].Leader) {
+					all = append(all, n.place(p.tp(), p.topic.ID))
+				}
+			}
+		}
+	}
+	_ = forEach(all, func(_ int, r *replica) error {
+		r.node.settle(r)
+		return nil
+	})
+}
+
+// settleHosted settles the partitions that have a replica on any of the brokers.
+func (c *Cluster) settleHosted(brokers ...int32) {
+	c.mu.RLock()
+	tps := c.hostedLocked(brokers)
+	c.mu.RUnlock()
+	c.settle(tps)
+}
