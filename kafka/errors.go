@@ -59,6 +59,8 @@ var errorCodes = []struct {
 	{replication.ErrInvalidReplicationFactor, InvalidReplicationFactor},
 	{replication.ErrInvalidAssignment, InvalidReplicaAssignment},
 	{replication.ErrUnknownBroker, InvalidRequest},
+	// What Kafka says when the quorum of controllers has no majority: it may have happened, ask again.
+	{replication.ErrMetadataReadOnly, RequestTimedOut},
 	{topic.ErrInvalidName, InvalidTopicException},
 	{group.ErrInvalidGroupID, InvalidGroupID},
 	{group.ErrInvalidSessionTimeout, InvalidSessionTimeout},

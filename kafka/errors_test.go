@@ -2,6 +2,8 @@ package kafka
 
 import (
 	"fmt"
+	"io/fs"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,4 +23,11 @@ func TestErrorOfACoordinatorIsToldAsSuchWhateverCausedIt(t *testing.T) {
 		}
 		require.NotContains(t, []Code{NotCoordinator, CoordinatorNotAvailable}, codeOf(cause))
 	}
+}
+
+// A change of the metadata that may have happened is asked for again, whatever disk failed.
+func TestMetadataThatCannotBeChangedIsATimeout(t *testing.T) {
+	disk := &fs.PathError{Op: "sync", Path: "00000000000000000000.log", Err: syscall.EIO}
+	require.Equal(t, RequestTimedOut, codeOf(fmt.Errorf("create topic: %w: %w", replication.ErrMetadataReadOnly, disk)))
+	require.Equal(t, KafkaStorageError, codeOf(fmt.Errorf("create topic: %w", disk)))
 }

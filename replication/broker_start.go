@@ -49,7 +49,13 @@ func (c *Cluster) beginStart(id int32) (*broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.phase != down {
+	switch b.phase {
+	case down:
+	case starting: // also by a call that has been given up
+		return nil, fmt.Errorf("%w: %d is starting", ErrBrokerRunning, id)
+	case leaving:
+		return nil, fmt.Errorf("%w: %d is ending", ErrBrokerRunning, id)
+	default:
 		return nil, fmt.Errorf("%w: %d", ErrBrokerRunning, id)
 	}
 	b.phase, b.session, b.gone = starting, vfs.NewSession(b.fs), make(chan struct{})

@@ -316,7 +316,9 @@ func TestBrokerThatStartsKnowsWhatChangedMeanwhile(t *testing.T) {
 		started := make(chan error, 1)
 		go func() { started <- c.StartBroker(t.Context(), 2) }()
 		synctest.Wait() // it loads
-		require.ErrorIs(t, c.StartBroker(t.Context(), 2), ErrBrokerRunning)
+		again := c.StartBroker(t.Context(), 2)
+		require.ErrorIs(t, again, ErrBrokerRunning)
+		require.ErrorContains(t, again, "is starting")
 		require.ErrorIs(t, c.StopBroker(t.Context(), 2), ErrBrokerRunning)
 		require.NoError(t, c.DeleteTopic(t.Context(), "gone"))
 		require.NoError(t, c.AlterTopic(t.Context(), "orders", properties("max.message.bytes", "100")))

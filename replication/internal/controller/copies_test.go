@@ -78,9 +78,13 @@ func TestNothingCommittedIsEverLost(t *testing.T) {
 		seeds = 150_000
 	}
 	var all sim
-	for seed := range uint64(seeds) {
-		s, err := simulate(seed)
-		require.NoError(t, err)
+	for seed := range uint64(2 * seeds) {
+		how := simulate
+		if seed%2 > 0 {
+			how = simulateInPlace
+		}
+		s, err := how(seed / 2)
+		require.NoError(t, err, "in place: %v", seed%2 > 0)
 		all.opened += s.opened
 		all.refused += s.refused
 		all.shrunk += s.shrunk
@@ -93,12 +97,16 @@ func TestNothingCommittedIsEverLost(t *testing.T) {
 		all.stuck += s.stuck
 		all.returned += s.returned
 		all.sure += s.sure
+		all.takenBack += s.takenBack
+		all.reopened += s.reopened
+		all.again += s.again
 	}
 	t.Logf("%d opened, %d refused, %d sets shrunk, %d controllers replaced, %d copies cut, %d joined, %d changes committed",
 		all.opened, all.refused, all.shrunk, all.controllers, all.parted, all.joined, all.next)
 	t.Logf("%d left out at open, %d stopped or killed, %d back, %d could not take back, %d sets known to be committed",
 		all.leftOut, all.left, all.returned, all.stuck, all.sure)
-	for _, n := range []int{all.opened, all.refused, all.shrunk, all.controllers, all.parted, all.joined, all.next, all.leftOut, all.left, all.returned, all.stuck, all.sure} {
+	t.Logf("%d times opened again in place, %d of them with success, %d changes taken back", all.reopened, all.again, all.takenBack)
+	for _, n := range []int{all.opened, all.refused, all.shrunk, all.controllers, all.parted, all.joined, all.next, all.leftOut, all.left, all.returned, all.stuck, all.sure, all.takenBack, all.reopened, all.again} {
 		require.Positive(t, n)
 	}
 }

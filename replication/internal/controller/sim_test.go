@@ -108,16 +108,24 @@ type sim struct {
 	deaths   int // in thousandths, that the process dies at a step
 	missing  int // one of so many disks is, in each life
 
-	committed []int // ids of changes, in order
+	committed []int        // ids of changes, in order
+	refusals  map[int]bool // ids of changes that were taken back from every copy
 	next      int
+
+	// Of the process.
+	inPlace bool // copies are opened again while it lives, and changes are taken back
+	dead    bool
+	applied []entry // what it has shown: all that was committed while it lives
 
 	// Of the controller.
 	named  Sets    // that may be in force
 	inSync []int32 // copies that are written to
+	lost   error   // what must not be, found when copies are opened again
 	sealed bool    // an ordinary change is behind the last set that copies name
 
 	opened, refused, shrunk, controllers, parted, joined int
 	leftOut, left, stuck, returned, sure                 int
+	takenBack, reopened, again                           int
 }
 
 // open returns the copies that are in sync, nil if the cluster does not open or dies meanwhile.
@@ -129,6 +137,9 @@ func (s *sim) open(reachable []int32) (set []int32, epoch int32) {
 	}
 	newest := Newest(copies)
 	leader := s.disks[newest.Broker]
+	if len(s.applied) > 0 {
+		s.reopened++
+	}
 	was := leader.sets()
 	named := was.Known(newest, copies)
 	if len(named) < len(was) {
@@ -158,6 +169,10 @@ func (s *sim) open(reachable []int32) (set []int32, epoch int32) {
 		if s.r.IntN(100) < s.failures/2 {
 			return s.openWithout(id, reachable)
 		}
+	}
+	if !startsWith(leader.entries, s.applied) {
+		s.lost = fmt.Errorf("the newest copy, of broker %d, lacks something that was shown", newest.Broker)
+		return nil, 0
 	}
 	s.opened++
 	s.inSync, s.named, s.sealed = set, named, len(was) <= 1
@@ -211,7 +226,39 @@ func (s *sim) rank(id int32) int {
 }
 
 // dies reports whether the process does.
-func (s *sim) dies() bool { return s.r.IntN(1000) < s.deaths }
+func (s *sim) dies() bool {
+	s.dead = s.dead || s.r.IntN(1000) < s.deaths
+	return s.dead
+}
+
+// shown notes that the process shows all that is on a copy of the set: it is committed.
+func (s *sim) shown(set []int32) { s.applied = slices.Clone(s.disks[set[0]].entries) }
+
+func startsWith(entries, with []entry) bool {
+	return len(entries) >= len(with) && slices.EqualFunc(entries[:len(with)], with, sameEntry)
+}
+
+func sameEntry(a, b entry) bool {
+	return a.epoch == b.epoch && a.id == b.id && slices.Equal(a.set, b.set)
+}
+
+// reopen has a controller take over in place, when nobody can tell what became of a change: the
+// process lives, and some of the disks it had may not be readable now; one that it did not have may
+// have come.
+func (s *sim) reopen(serving []int32) ([]int32, int32) {
+	reachable := slices.DeleteFunc(slices.Clone(serving), func(int32) bool { return s.r.IntN(100) < s.failures })
+	if id := s.all[s.r.IntN(len(s.all))]; s.r.IntN(3) == 0 && !slices.Contains(reachable, id) {
+		reachable = append(reachable, id)
+	}
+	if len(reachable) == 0 {
+		return nil, 0
+	}
+	set, epoch := s.open(reachable)
+	if set != nil {
+		s.again++
+	}
+	return set, epoch
+}
 
 // openWithout begins again without a copy that failed, whatever was done to it.
 func (s *sim) openWithout(id int32, reachable []int32) (set []int32, epoch int32) {
@@ -271,6 +318,7 @@ func (s *sim) takeBack(set []int32, epoch int32) ([]int32, int32) {
 		}
 	}
 	if len(left) == len(set) {
+		s.refusals[s.next] = true
 		return set, epoch
 	}
 	if !MayBecome(left, s.named...) {
@@ -281,6 +329,29 @@ func (s *sim) takeBack(set []int32, epoch int32) ([]int32, int32) {
 		return nil, 0
 	}
 	return s.seal(s.shrink(left, left[0], epoch, slices.Clone(s.named)))
+}
+
+// takeBackFrom takes a change off the copies that have it, which begin the epoch again if nothing
+// else was in it. False: one of them could not.
+func (s *sim) takeBackFrom(set []int32, e entry) bool {
+	for _, id := range set {
+		d := s.disks[id]
+		last := len(d.entries) - 1
+		if last < 0 || !sameEntry(d.entries[last], e) {
+			continue
+		}
+		if s.r.IntN(100) < 5*s.failures {
+			return false
+		}
+		d.cut(last)
+		if s.dies() {
+			return false
+		}
+		d.begin(e.epoch)
+	}
+	s.takenBack++
+	s.refusals[e.id] = true
+	return true
 }
 
 // comeBack has a broker join that is not in the set.
@@ -355,10 +426,14 @@ func (s *sim) write(set []int32, leader int32, epoch int32, e entry) ([]int32, i
 			}
 			s.sealed = e.set == nil || s.sealed && Same(left, s.named.Last())
 			s.named, s.inSync = Sets{left}, left
+			s.shown(left)
 			return left, epoch
 		}
 		if !MayBecome(left, named...) {
-			return nil, 0 // no change any more before the next open
+			if e.set != nil || !s.inPlace || !s.takeBackFrom(set, e) {
+				return nil, 0 // nobody can tell what became of it
+			}
+			return set, epoch
 		}
 		s.shrunk++
 		pending := e
@@ -397,6 +472,7 @@ func (s *sim) shrink(left []int32, leader, epoch int32, named [][]int32) ([]int3
 		slices.Sort(ok)
 		if len(ok) == len(set) {
 			s.named, s.inSync, s.sealed = Sets{set}, set, false
+			s.shown(set)
 			return set, epoch
 		}
 		if !MayBecome(ok, named...) {
@@ -429,18 +505,29 @@ func (s *sim) check(set []int32) error {
 			}
 			at += i + 1
 		}
-		if !slices.EqualFunc(s.disks[id].entries, s.disks[set[0]].entries, func(a, b entry) bool {
-			return a.epoch == b.epoch && a.id == b.id && slices.Equal(a.set, b.set)
-		}) {
+		for _, refused := range ids {
+			if s.refusals[refused] {
+				return fmt.Errorf("change %d was refused and is on broker %d", refused, id)
+			}
+		}
+		if !slices.EqualFunc(s.disks[id].entries, s.disks[set[0]].entries, sameEntry) {
 			return fmt.Errorf("copies of %d and %d differ", id, set[0])
 		}
 	}
 	return nil
 }
 
-func simulate(seed uint64) (*sim, error) {
-	r := rand.New(rand.NewPCG(seed, 1))
-	s := &sim{r: r, disks: map[int32]*disk{}, failures: r.IntN(12), deaths: []int{2, 10, 50, 150}[r.IntN(4)], missing: 2 + r.IntN(4)}
+// simulate goes through some lives. In place: see sim.
+func simulate(seed uint64) (*sim, error) { return live(seed, &sim{r: rand.New(rand.NewPCG(seed, 1))}) }
+
+func simulateInPlace(seed uint64) (*sim, error) {
+	return live(seed, &sim{r: rand.New(rand.NewPCG(seed, 2)), inPlace: true})
+}
+
+func live(seed uint64, s *sim) (*sim, error) {
+	r := s.r
+	s.disks, s.refusals = map[int32]*disk{}, map[int]bool{}
+	s.failures, s.deaths, s.missing = r.IntN(12), []int{2, 10, 50, 150}[r.IntN(4)], 2+r.IntN(4)
 	for id := range int32(1 + r.IntN(5)) {
 		s.all = append(s.all, id+1)
 		s.disks[id+1] = &disk{}
@@ -450,8 +537,10 @@ func simulate(seed uint64) (*sim, error) {
 		if len(reachable) == 0 {
 			continue
 		}
+		s.dead, s.applied = false, nil
 		set, epoch := s.open(reachable)
 		for range r.IntN(8) {
+			serving := set
 			if set == nil {
 				break
 			}
@@ -468,6 +557,12 @@ func simulate(seed uint64) (*sim, error) {
 			default:
 				s.next++
 				set, epoch = s.write(set, set[0], epoch, entry{id: s.next})
+			}
+			for tries := 0; set == nil && s.inPlace && !s.dead && s.lost == nil && tries < 3; tries++ {
+				set, epoch = s.reopen(serving)
+			}
+			if s.lost != nil {
+				return s, fmt.Errorf("seed %d, life %d: %w", seed, life, s.lost)
 			}
 		}
 	}
