@@ -165,6 +165,9 @@ func (c *Consumer) giveUp(ctx context.Context, r *runner, tps []record.TopicPart
 		c.cfg.Logger.Warn("commit before giving partitions up failed", "group", c.cfg.Group, "err", err)
 	}
 	c.callback(ctx, c.cfg.OnRevoked, tps)
+	if _, err := c.awaitQueued(commit); err != nil { // what the callback has queued
+		c.cfg.Logger.Warn("queued commits were not sent before partitions were given up", "group", c.cfg.Group, "err", err)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.dropLocked(tps)

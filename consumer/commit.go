@@ -98,8 +98,12 @@ func withEpochs(o record.Offsets) map[record.TopicPartition]record.Committed {
 }
 
 // commitBeforeHandover commits what the next owner must not repeat, or (CommitBeforeDelivery) what
-// was committed but never handed out.
+// was committed but never handed out. What CommitAsync has queued goes first: it is of partitions
+// that are ours until they are given up.
 func (c *Consumer) commitBeforeHandover(ctx context.Context, tps []record.TopicPartition) error {
+	if _, err := c.awaitQueued(ctx); err != nil {
+		return err
+	}
 	switch c.cfg.Commit {
 	case CommitProcessed:
 		return c.commitProcessed(ctx, tps)

@@ -42,7 +42,8 @@ func newCommitQueue() commitQueue {
 //
 // done, if not nil, runs exactly once, in the order of the calls, on a goroutine of the consumer,
 // and must not block. If 10,000 wait already it gets ErrCommitQueueFull; after Close, ErrClosed.
-// What was queued before Close is sent. o is borrowed until then.
+// What was queued before Close, or before a partition is given up, is sent first. o is borrowed
+// until then.
 //
 // Commit and the like, called from done, do not wait for the calls behind it: these win, also those
 // that were sent together with it.
