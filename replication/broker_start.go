@@ -12,7 +12,7 @@ import (
 
 // StartBroker starts a broker that is down: one that was stopped, killed, fenced because its disk
 // failed, or missing when the cluster was opened. It opens what is in the directory, as Open does,
-// brings its copy of the metadata up to date, and registers in a new incarnation; its partitions
+// brings its copy of the metadata up to date, which is put aside and made anew if it is damaged, and registers in a new incarnation; its partitions
 // have a leader again, in another leader epoch. When StartBroker returns nil the broker serves.
 //
 // Errors: ErrUnknownBroker, ErrBrokerRunning, a *DirectoryError if the directory is not what it was
@@ -150,7 +150,7 @@ func (c *Cluster) admit(n *node) error {
 	m := c.meta
 	if m.copies[n.id] == nil {
 		if m.apart[n.id] == nil {
-			l, err := n.openCopy()
+			l, err := n.openWholeCopy(m.own())
 			if err != nil {
 				return err
 			}

@@ -28,10 +28,14 @@ func (c *Cluster) openMetadata(claims []claim, asked []int32) error {
 		c.image = t.img
 		return c.meet(claims)
 	})
-	if errors.As(err, new(*tooFewError)) {
-		return directoryError(c.cfg.Dir, ErrMissing, err)
+	if !errors.As(err, new(*tooFewError)) {
+		return err
 	}
-	return err
+	var damaged *DirectoryError
+	if len(c.nodes) == 0 && errors.As(err, &damaged) { // no other copy would do
+		return damaged
+	}
+	return directoryError(c.cfg.Dir, ErrMissing, err)
 }
 
 // join makes a broker's copy one of the set. If other copies fail in that, it is tried once more:
@@ -65,6 +69,16 @@ func (c *Cluster) join(n *node) error {
 		return nil
 	}
 	return c.joinNow(n)
+}
+
+// joinWhole is join of a broker that was away, when the cluster opens.
+func (c *Cluster) joinWhole(n *node) error {
+	if l := c.meta.apart[n.id]; l != nil {
+		if err := l.verify(n.metaDir()); err != nil {
+			return err
+		}
+	}
+	return c.join(n)
 }
 
 // joinNow is one attempt to make a broker's copy one of the set. The change that says so is written

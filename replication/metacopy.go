@@ -35,7 +35,9 @@ const promiseFile = "strata.epoch"
 func (n *node) metaDir() string { return filepath.Join(n.root, topic.MetadataTopic+"-0") }
 
 // openCopy opens the broker's copy of the metadata log, creating it.
-func (n *node) openCopy() (*metaCopy, error) {
+func (n *node) openCopy() (*metaCopy, error) { return n.openCopyIn(n.metaDir()) }
+
+func (n *node) openCopyIn(dir string) (*metaCopy, error) {
 	cfg := n.base.Log
 	cfg.Sync = log.SyncOnAck
 	cfg.Cleanup = log.CleanupNone
@@ -46,8 +48,8 @@ func (n *node) openCopy() (*metaCopy, error) {
 	if m.kept, err = readPromise(n.fs, n.root); err != nil {
 		return nil, err
 	}
-	if m.Log, err = log.Open(n.metaDir(), cfg); err != nil {
-		return nil, openError(n.metaDir(), err)
+	if m.Log, err = log.Open(dir, cfg); err != nil {
+		return nil, openError(dir, err)
 	}
 	return m, nil
 }

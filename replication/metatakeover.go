@@ -94,10 +94,12 @@ func (t *takeOver) choose() error {
 		newest = controller.Newest(copies)
 		var err error
 		t.news, err = m.replay(m.apart[newest.Broker], t.nodes[newest.Broker].metaDir(), t.img, t.since)
-		if errors.As(err, new(*DirectoryError)) {
+		if errors.Is(err, ErrNewerFormat) {
 			return err
 		}
-		if err != nil { // its disk fails: the others may do without it
+		// Its disk fails, or it is damaged. The others may do without it if they are a majority
+		// without it: then nothing is committed that only this one has.
+		if err != nil {
 			t.leaveOut(newest.Broker, err)
 			return t.choose()
 		}

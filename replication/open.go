@@ -93,9 +93,14 @@ func (c *Cluster) begin(cl claim) error {
 	return nil
 }
 
-// leaveOut goes on without a broker whose disk fails while the cluster opens: it is down.
+// leaveOut goes on without a broker whose disk fails while the cluster opens, or whose copy of the
+// metadata is damaged: it is down.
 func (c *Cluster) leaveOut(id int32, cause error) {
-	c.logger.Error("broker does not serve: its disk fails", slog.Int("broker", int(id)), slog.Any("err", cause))
+	message := "broker does not serve: its disk fails"
+	if errors.Is(cause, ErrDamaged) {
+		message = "broker does not serve: its copy of the metadata is damaged"
+	}
+	c.logger.Error(message, slog.Int("broker", int(id)), slog.Any("err", cause))
 	c.failures[id] = fmt.Errorf("broker %d: %w", id, cause)
 	b := c.brokers[id]
 	delete(c.nodes, id)
@@ -225,7 +230,7 @@ func (c *Cluster) takeOver() error {
 		if err != nil {
 			break
 		}
-		if failed := c.join(n); failed != nil && c.meta.failure == nil {
+		if failed := c.joinWhole(n); failed != nil && c.meta.failure == nil {
 			c.leaveOut(n.id, failed)
 		} else {
 			err = failed

@@ -1,0 +1,72 @@
+package replication
+
+import (
+	"errors"
+	"log/slog"
+	"math"
+	"path/filepath"
+
+	"github.com/stratalog/strata/replication/internal/image"
+)
+
+// openWholeCopy opens the copy of a broker that starts. One that is damaged is put aside, and made
+// anew from the controller's.
+//
+// The broker is in no set then that may be in force: the others have gone on without it, so that
+// they have all that was committed. What the old copy knew beside that does not have to be kept.
+// Of sets that were in force before, the new copy knows what the controller's does, which is later.
+// Of epochs that began on the old one only, nothing was written in one: a controller writes when
+// its epoch has begun on a majority, and the controller of today, which had a majority without this
+// copy, has seen one of those.
+func (n *node) openWholeCopy(leader *metaCopy) (*metaCopy, error) {
+	l, err := n.openCopy()
+	if err == nil {
+		if err = l.verify(n.metaDir()); err == nil {
+			return l, nil
+		}
+		err = errors.Join(err, l.Close())
+	}
+	if !errors.Is(err, ErrDamaged) {
+		return nil, err
+	}
+	aside, failed := n.renewCopy(leader)
+	if failed != nil {
+		return nil, errors.Join(err, failed)
+	}
+	n.logger.Error("damaged copy of the metadata was put aside, and made anew", slog.Int("broker", int(n.id)), slog.String("directory", aside), slog.Any("err", err))
+	return n.openCopy()
+}
+
+// verify reads the whole copy. What it has against it is a *DirectoryError. A copy that joins is
+// taken for what the others have, as far as its epochs say so.
+func (m *metaCopy) verify(dir string) error {
+	_, err := (&metaLog{}).replay(m, dir, image.New(), math.MaxInt64)
+	return err
+}
+
+// renewCopy puts the broker's copy aside, and one that is equal to the leader's in its place. This
+// gets its name only when it is complete and durable: an empty copy, or one that knows less than the
+// old one did of which sets are in force, would count for a majority at the next open.
+func (n *node) renewCopy(leader *metaCopy) (aside string, err error) {
+	name := filepath.Base(n.metaDir())
+	staging := filepath.Join(n.root, asideName(name, deleteSuffix)) // deleted by the next start, if this one dies
+	l, err := n.openCopyIn(staging)
+	if err != nil {
+		return "", errors.Join(err, n.fs.RemoveAll(staging))
+	}
+	err = l.follow(leader)
+	if err == nil {
+		epoch, _ := leader.Epochs().Latest()
+		err = l.SetLeaderEpoch(epoch)
+	}
+	if err = errors.Join(err, l.Close()); err == nil {
+		aside, err = putAside(n.fs, n.root, name, straySuffix)
+	}
+	if err == nil {
+		err = n.fs.Rename(staging, n.metaDir())
+	}
+	if err == nil {
+		return aside, n.fs.SyncDir(n.root)
+	}
+	return "", errors.Join(err, n.fs.RemoveAll(staging))
+}
