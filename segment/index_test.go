@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -245,6 +246,34 @@ func TestMissingIndexOfASealedSegmentIsBuiltAnew(t *testing.T) {
 	requireLookups(t, s, all, rand.New(rand.NewPCG(7, 7)))
 	require.Equal(t, good, readFile(t, fsys, IndexSuffix))
 	require.Equal(t, goodTimes, readFile(t, fsys, TimeIndexSuffix))
+}
+
+// A slow disk under an index that is made anew holds up nobody but who writes indexes, or takes their
+// names away: they wait so that virtual time goes on.
+func TestNobodyWaitsForTheDiskUnderAnIndexThatIsMadeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys, all, size := sealedSegment(t, 400)
+		require.NoError(t, fsys.Remove(segmentFile(IndexSuffix)))
+		require.NoError(t, fsys.Remove(segmentFile(TimeIndexSuffix)))
+		s := openSealed(t, fsys, size, len(all), false)
+		defer fsys.Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*index", Times: vfs.Always, Delay: time.Hour})()
+		start, found := time.Now(), make(chan error, 1)
+		go func() {
+			_, _, err := s.MaxTimestamp()
+			found <- err
+		}()
+		synctest.Wait()
+		require.Empty(t, found, "the disk is slow")
+		s.MarkSynced()
+		_, err := s.Locate(1)
+		require.NoError(t, err)
+		require.Zero(t, time.Since(start), "others go on")
+		require.NoError(t, s.Remove())
+		require.Equal(t, 2*time.Hour, time.Since(start), "its names may be another's afterwards")
+		require.NoError(t, <-found)
+		_, err = fsys.Stat(segmentFile(IndexSuffix))
+		require.ErrorIs(t, err, os.ErrNotExist)
+	})
 }
 
 func TestIndexIsFullBeforeItsFileIs(t *testing.T) {

@@ -114,6 +114,8 @@ func (s *Segment) remove(keep bool) error {
 	if s.refs.Load() > 1 {
 		_ = s.loadIndex() // readers go on with what is in memory; without it they scan
 	}
+	s.indexing <- struct{}{} // the names of the index files are another segment's afterwards
+	defer func() { <-s.indexing }()
 	s.mu.Lock()
 	if s.removed.Load() || s.closed.Load() {
 		s.mu.Unlock()

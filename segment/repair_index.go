@@ -13,10 +13,26 @@ func (s *Segment) repairIndex(f *openFile, at end) {
 	if err != nil {
 		return
 	}
+	s.indexing <- struct{}{} // Remove does not give the names to another segment meanwhile
+	defer func() { <-s.indexing }()
+	w, ok := s.installIndex(now, newest, at)
+	if !ok {
+		return
+	}
+	err = w.write(s, true)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flushedLocked(w, err)
+	s.dropIndexLocked()
+}
+
+// installIndex makes the index of the batches below at the segment's. It returns what is to be
+// written of it; false: nothing.
+func (s *Segment) installIndex(now index, newest timestampAt, at end) (w indexWrite, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cuts.Load() != 0 && s.published().size < at.size {
-		return
+		return w, false
 	}
 	if s.index.loaded { // the writer goes on
 		now.takeNewer(&s.index, at, s.base)
@@ -24,14 +40,10 @@ func (s *Segment) repairIndex(f *openFile, at end) {
 	now.gen, now.removed, now.rewritten = s.index.gen+1, s.index.removed, true
 	s.index = now
 	if s.active != nil && !s.sealed.Load() || s.cfg.ReadOnly || now.removed {
-		return
+		return w, false
 	}
 	s.index.addTime(newest, s.base)
-	w := s.pendingLocked()
-	// The files are written under mu: Remove must not give their names to another segment
-	// meanwhile.
-	s.flushedLocked(w, w.write(s, true))
-	s.dropIndexLocked()
+	return s.pendingLocked(), true
 }
 
 // indexFromBatches returns the index that the batches below at should have, and their largest

@@ -45,8 +45,12 @@ type Segment struct {
 	noIndexes  bool        // likewise: there were no indexes when the segment was opened
 	noAborted  atomic.Bool // there is no transaction index: cleared before one is made
 
-	// mu guards the fields below, which the writer changes. Not held during reads and writes of the
-	// .log file.
+	// indexing is a channel of one: who writes the index files, or gives their names away, puts a
+	// value in, before mu. Whoever waits for it is durably blocked, unlike one that waits for mu.
+	indexing chan struct{}
+
+	// mu guards the fields below, which the writer changes. Not held during I/O, but for the rename
+	// of a removal and the cut of a truncation.
 	mu          sync.Mutex
 	deleted     string // name of the .log file since Remove
 	index       index
@@ -80,7 +84,7 @@ const (
 )
 
 func newSegment(dir string, base int64, cfg Config) *Segment {
-	s := &Segment{dir: dir, base: base, cfg: cfg.withDefaults(), newest: timestampAt{-1, base}}
+	s := &Segment{dir: dir, base: base, cfg: cfg.withDefaults(), newest: timestampAt{-1, base}, indexing: make(chan struct{}, 1)}
 	s.firstTs.Store(math.MinInt64)
 	s.indexRoomBelow = uint64(max(s.cfg.IndexBytes/16-1, 0)) * uint64(s.cfg.IndexIntervalBytes)
 	s.refs.Store(1)
