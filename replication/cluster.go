@@ -50,6 +50,7 @@ type Cluster struct {
 	turning  int32             // the broker that whoever has turnover starts or stops; 0: none
 	nodes    map[int32]*node   // the brokers that serve. Replaced, never written to, once open has returned
 	waiters  watermark.Queue[chan struct{}]
+	loaded   bool // the brokers that were there at open have loaded what they have
 	closed   bool
 	closeErr error
 

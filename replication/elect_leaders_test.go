@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/replication/internal/image"
 )
 
 func TestLeadersAreElectedForWhoAsks(t *testing.T) {
@@ -33,13 +32,14 @@ func TestLeadersAreElectedForWhoAsks(t *testing.T) {
 		return md.Topics["orders"].Partitions[0]
 	}
 	require.ErrorIs(t, elect(PreferredElection), ErrElectionNotNeeded)
+	c.Network().Cut(NetworkPath{From: 2, To: 1}) // it does not join by itself
 	require.NoError(t, c.StopBroker(t.Context(), 2))
 	require.Equal(t, PartitionMetadata{Leader: 1, LeaderEpoch: 1, Replicas: []int32{2, 1}, ISR: []int32{1}}, led())
 	require.ErrorIs(t, elect(PreferredElection), ErrPreferredLeaderNotAvailable)
 	require.NoError(t, c.StartBroker(t.Context(), 2))
 	require.ErrorIs(t, elect(PreferredElection), ErrPreferredLeaderNotAvailable, "it is not in sync")
-	_, err := c.alterPartitions(t.Context(), []image.Proposal{proposalOf(c, "orders", 1, 2)})
-	require.NoError(t, err)
+	c.Network().Mend(NetworkPath{From: 2, To: 1})
+	inSync(t, c, at("orders", 0), 2)
 	require.NoError(t, elect(PreferredElection))
 	require.Equal(t, PartitionMetadata{Leader: 2, LeaderEpoch: 2, Replicas: []int32{2, 1}, ISR: []int32{1, 2}}, led())
 

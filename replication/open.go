@@ -73,7 +73,7 @@ func (c *Cluster) open() error {
 	for _, n := range c.nodes {
 		c.brokers[n.id].phase = serving
 	}
-	c.settleHosted(slices.Collect(maps.Keys(c.nodes))...)
+	c.settleLoaded()
 	return nil
 }
 

@@ -355,3 +355,31 @@ func TestFirstRecordReachesABrokerThatWasAway(t *testing.T) {
 		require.Equal(t, map[int32]int64{1: 1, 2: 1, 3: 1}, c.Status("orders", 0).Ends)
 	})
 }
+
+// A cluster that opens lets nobody lead, copy or ask for anything before its brokers have loaded
+// what they have.
+func TestReplicasRestWhileTheClusterOpens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ds := newDisks(3)
+		for _, d := range ds {
+			d.Inject(vfs.Fault{Ops: vfs.OpSync, Times: vfs.Always, Delay: time.Millisecond})
+		}
+		for life := range 8 {
+			c, err := Open(ds.config())
+			require.NoError(t, err)
+			if life == 0 {
+				replicated(t, c, "orders", 6)
+				replicated(t, c, "unwritten", 6)
+			}
+			for p := range int32(6) {
+				inSync(t, c, at("unwritten", p), 3)
+				inSync(t, c, at("orders", p), 3)
+				require.NoError(t, all(c, at("orders", p), "v").Err)
+				require.Len(t, values(t, c, at("orders", p)), life+1)
+			}
+			require.Zero(t, c.Stats().OfflinePartitions)
+			require.NoError(t, c.KillBroker(int32(life%3+1)))
+			require.NoError(t, c.Close())
+		}
+	})
+}

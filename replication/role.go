@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/stratalog/strata/internal/metarecord"
@@ -56,10 +57,14 @@ func (m nodeMetadata) incarnationEpoch() int64 {
 func isSeveral(p *image.Partition) bool { return len(p.Replicas) > 1 }
 
 // concerned returns the partitions with several replicas that a change of the metadata says
-// something of: of their own, or of a broker that has one of the replicas.
+// something of: of their own, or of a broker that has one of the replicas. While the cluster opens
+// there are none: the brokers have not loaded their directories yet.
 func (c *Cluster) concerned(recs []metarecord.Record) (tps []placeOf) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
+	if !c.loaded {
+		return nil
+	}
 	var brokers []int32
 	add := func(id topic.ID, partition int32) {
 		t := c.image.ByID[id]
@@ -132,6 +137,15 @@ func (c *Cluster) settle(tps []placeOf) {
 		r.node.settle(r)
 		return nil
 	})
+}
+
+// settleLoaded settles all partitions of a cluster that has loaded what its brokers have.
+func (c *Cluster) settleLoaded() {
+	c.mu.Lock()
+	c.loaded = true
+	brokers := slices.Collect(maps.Keys(c.nodes))
+	c.mu.Unlock()
+	c.settleHosted(brokers...)
 }
 
 // settleHosted settles the partitions that have a replica on any of the brokers.
