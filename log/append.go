@@ -10,8 +10,8 @@ import (
 // and Refused are called by the leader of a round of appends, never concurrently for one log; none
 // may block for long, or append to the log.
 type Owner interface {
-	// Admit is asked for each append in turn, before offsets are assigned. An error ends that
-	// append with it; nothing is written.
+	// Admit is asked for each append in turn, before offsets are assigned and before a segment is
+	// begun for it. An error ends that append with it; nothing is written.
 	Admit(a *Append) error
 	// Written tells that these appends are in the file and readable. It comes before their Done.
 	Written(as []*Append)

@@ -43,25 +43,25 @@ func (w *writer) writeSome(r *round, as []*Append) (rest []*Append) {
 		a.BaseOffset, a.LastOffset = first, last
 		info := a.info()
 		roll, err := w.mustRoll(cfg, active, size, &info)
-		if err == nil && roll {
-			if len(r.in) > 0 { // write what there is; this one begins the next part
-				w.writeAdmitted(r)
-				return as[i:]
-			}
-			err = w.roll(first)
-			active, size = l.active(), 0
+		if err == nil && roll && len(r.in) > 0 { // write what there is; this one begins the next part
+			w.writeAdmitted(r)
+			return as[i:]
+		}
+		if err == nil && cfg.Owner != nil {
+			err = cfg.Owner.Admit(a)
 		}
 		if err != nil {
 			r.refuse(a, err)
 			continue
 		}
-		if cfg.Owner != nil {
-			if err := cfg.Owner.Admit(a); err != nil {
-				r.refuse(a, err)
-				continue
-			}
+		if roll { // only now: a segment begun for what is refused has no room for what comes in its place
+			err = w.roll(first)
+			active, size = l.active(), 0
 		}
-		if err := w.assignEpoch(a, first); err != nil {
+		if err == nil {
+			err = w.assignEpoch(a, first)
+		}
+		if err != nil {
 			if cfg.Owner != nil {
 				cfg.Owner.Refused([]*Append{a}, err)
 			}

@@ -405,6 +405,41 @@ func TestCopyLeavesNoHole(t *testing.T) {
 	require.Equal(t, whole(t, leader), whole(t, p))
 }
 
+// A batch that needs a new segment comes behind one whose write fails: it is refused, and so is no
+// segment begun for it, which would have no room for the one that is sent again.
+func TestCopyLeavesNoHoleWhereASegmentWouldBegin(t *testing.T) {
+	leader := openLeader(t, Config{Topic: "t", Log: log.Config{FS: vfs.Mem(), Sync: log.SyncNever}})
+	for _, size := range []int{900, 100, 1500} {
+		require.NoError(t, send(leader, batchSpec{value: "-", values: []string{strings.Repeat("x", size)}}).Err)
+	}
+	mem := vfs.Mem()
+	cfg := Config{Topic: "t", Log: log.Config{FS: mem, Sync: log.SyncNever, SegmentBytes: 2000}}
+	p, err := Open("p", cfg)
+	require.NoError(t, err)
+	require.NoError(t, p.Follow(0))
+	copyFrom := func(offset, end int64) error {
+		read, err := leader.log.ReadUpTo(nil, offset, 1<<20, end)
+		require.NoError(t, err)
+		done := make(chan error, 1)
+		p.CopyFrom(&Copy{Epoch: 0, Offset: offset, Batches: read, HighWatermark: end, Done: func(err error) { done <- err }})
+		return <-done
+	}
+	require.NoError(t, copyFrom(0, 1))
+	heal := mem.Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*0.log", Err: syscall.ENOSPC})
+	require.ErrorIs(t, copyFrom(1, 3), syscall.ENOSPC)
+	heal()
+	require.EqualValues(t, 1, p.Position().Offset)
+	require.NoError(t, p.Close())
+
+	p, err = Open("p", cfg)
+	require.NoError(t, err)
+	defer p.Close()
+	require.NoError(t, p.Follow(0))
+	require.EqualValues(t, 1, p.Position().Offset, "what was refused was not there")
+	require.NoError(t, copyFrom(1, 3))
+	require.Equal(t, whole(t, leader), whole(t, p))
+}
+
 // A leader records its epoch before its first append. If it never got to one, the next leader may
 // have records of older epochs there.
 func TestFollowerForgetsAnEpochWithoutRecords(t *testing.T) {

@@ -59,10 +59,8 @@ func (n *node) askAll() {
 func (n *node) askFor(all []wish) {
 	c := n.metadata.c
 	path := follow.Path{From: n.id, To: c.Controller()}
-	for n.id != path.To && c.network.Send(path, n.closing) != follow.Delivered {
-		if !c.network.AwaitMended(path, n.closing) {
-			return
-		}
+	if n.id != path.To && !c.network.Reach(path, n.closing) {
+		return
 	}
 	self := n.metadata.incarnationEpoch()
 	wanted := make([]image.Proposal, len(all))

@@ -303,6 +303,7 @@ func TestSlowAndPausedPathsTakeTheirTime(t *testing.T) {
 		time.Sleep(time.Second)
 
 		p.net.Pause(Path{From: 1, To: 2})
+		asked := p.reads()
 		x.append(1)
 		time.Sleep(time.Hour)
 		_, copied = x.state()
@@ -310,7 +311,8 @@ func TestSlowAndPausedPathsTakeTheirTime(t *testing.T) {
 		p.net.Mend(Path{From: 1, To: 2})
 		synctest.Wait()
 		_, copied = x.state()
-		require.EqualValues(t, 2, copied, "it was held up, not lost")
+		require.EqualValues(t, 2, copied)
+		require.Equal(t, asked+1, p.reads(), "it was held up, not lost, and asked for again")
 	})
 }
 

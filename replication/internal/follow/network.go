@@ -116,6 +116,21 @@ func (n *Network) AwaitMended(p Path, stop <-chan struct{}) bool {
 	return true
 }
 
+// Reach sends again and again until it is delivered; false: stopped.
+func (n *Network) Reach(p Path, stop <-chan struct{}) bool {
+	for {
+		switch n.Send(p, stop) {
+		case Delivered:
+			return true
+		case Stopped:
+			return false
+		}
+		if !n.AwaitMended(p, stop) {
+			return false
+		}
+	}
+}
+
 // isCut reports whether a path is.
 func (n *Network) isCut(p Path) bool {
 	if !n.Impaired() {
