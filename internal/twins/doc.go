@@ -49,6 +49,7 @@
 //
 // One line a twin: caught, SURVIVED, does not build (an edit that the compiler refuses
 // proves nothing), does not apply, times out, fails without it. The exit code is 0 only if
-// all are caught. With -tries the tests of a survivor are run again; one that is caught
-// then is WEAK, its test notices by chance.
+// all are caught. With -count each test is run as often, and must fail each time. With -tries
+// the tests of a survivor are run again; one that is caught then is WEAK, its test notices by
+// chance.
 package main

@@ -35,7 +35,8 @@ type options struct {
 	changed       string
 	sample        int
 	seed          uint64
-	jobs, tries   int
+	jobs          int
+	tries, count  int
 	verbose       bool
 }
 
@@ -55,12 +56,13 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 	flags.Uint64Var(&o.seed, "seed", 1, "chooses the sample")
 	flags.IntVar(&o.jobs, "j", runtime.NumCPU(), "how many twins to run at a time")
 	flags.IntVar(&o.tries, "tries", 1, "how often the tests of a twin that survives are run")
+	flags.IntVar(&o.count, "count", 1, "how often a test is run in each try: it must fail each time")
 	flags.BoolVar(&o.verbose, "v", false, "tell also why a twin counts as caught")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.NArg() > 0 || o.jobs < 1 || o.tries < 1 || o.sample < 0 {
-		return fmt.Errorf("twins takes flags only, -j and -tries of at least 1 and -sample of at least 0")
+	if flags.NArg() > 0 || o.jobs < 1 || o.tries < 1 || o.count < 1 || o.sample < 0 {
+		return fmt.Errorf("twins takes flags only, -j, -tries and -count of at least 1 and -sample of at least 0")
 	}
 	tr, err := readTree(o.root)
 	if err != nil {
@@ -179,7 +181,7 @@ func (tr *tree) tryAll(ctx context.Context, twins []*twin, o options, w io.Write
 	count := map[verdict]int{}
 	rows := map[string]bool{}
 	late := 0
-	r := &runner{tr: tr, tmp: tmp, tries: o.tries, bare: map[testName]*bareResult{}}
+	r := &runner{tr: tr, tmp: tmp, tries: o.tries, count: o.count, bare: map[testName]*bareResult{}}
 	r.all(ctx, twins, o.jobs, func(t *twin, res outcome) {
 		count[res.verdict]++
 		for _, name := range t.rows {

@@ -64,10 +64,13 @@ func TestByChance(t *testing.T) {
 	require.Contains(t, out, "WEAK: caught by try 2 only: caught in ")
 	require.Contains(t, out, "caught 1, survivors 0, broken 0")
 	require.Contains(t, out, "1 were noticed by chance")
-	require.NoError(t, os.Remove(filepath.Join(root, "chance")))
-	out, err = twins(t, root)
-	require.ErrorIs(t, err, errSurvivors)
-	require.Contains(t, out, "SURVIVED in ")
+	for count, want := range map[string]string{"1": "calc.TestByChance passes", "3": "calc.TestByChance passes 1 of 3 times"} {
+		require.NoError(t, os.Remove(filepath.Join(root, "chance")))
+		out, err = twins(t, root, "-count", count)
+		require.ErrorIs(t, err, errSurvivors)
+		require.Contains(t, out, "SURVIVED in ")
+		require.Contains(t, out, want+"\n")
+	}
 }
 
 func TestBrokenTwinsAreNotCaught(t *testing.T) {

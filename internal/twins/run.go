@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -46,6 +47,7 @@ type runner struct {
 	tr    *tree
 	tmp   string // for edited files and overlays
 	tries int    // of a twin that survives
+	count int    // how often a test is run in each try
 
 	mu   sync.Mutex // guards the fields below
 	bare map[testName]*bareResult
@@ -90,7 +92,7 @@ func (r *runner) tryWith(ctx context.Context, t *twin, besides map[string][]byte
 	}
 	hung := false
 	for _, n := range t.tests {
-		res := r.goTest(ctx, n, "-overlay="+overlay, "-count=1", "-timeout="+timeoutOf(t).String())
+		res := r.goTest(ctx, n, "-overlay="+overlay, "-count="+strconv.Itoa(r.count), "-timeout="+r.timeoutOf(t).String())
 		switch {
 		case res.noBuild:
 			return done(noBuild, res.output)
@@ -98,6 +100,8 @@ func (r *runner) tryWith(ctx context.Context, t *twin, besides map[string][]byte
 			return done(notStarted, res.output)
 		case !res.failed:
 			return done(survived, fmt.Sprintf("%v passes", n))
+		case res.passes > 0 && res.fails > 0:
+			return done(survived, fmt.Sprintf("%v passes %d of %d times", n, res.passes, res.passes+res.fails))
 		case res.timedOut && t.hangs == 0:
 			return done(timedOut, res.output)
 		}
@@ -115,11 +119,12 @@ func (r *runner) tryWith(ctx context.Context, t *twin, besides map[string][]byte
 	return outcome{verdict: caught, took: took}
 }
 
-func timeoutOf(t *twin) time.Duration {
+// timeoutOf bounds a test binary of t. One run that hangs ends all of them.
+func (r *runner) timeoutOf(t *twin) time.Duration {
 	if t.hangs > 0 {
 		return t.hangs
 	}
-	return testTimeout
+	return time.Duration(r.count) * testTimeout
 }
 
 // overlay writes the edited files of t, and those besides, below r.tmp
@@ -173,6 +178,8 @@ type result struct {
 	failed   bool
 	timedOut bool
 	noBuild  bool
+	passes   int // of the runs of the test
+	fails    int
 	output   string
 }
 
@@ -228,11 +235,18 @@ func readEvents(out []byte, name string) result {
 			res.timedOut = res.timedOut || strings.HasPrefix(ev.Output, "panic: test timed out after ")
 		case "run":
 			res.ran = res.ran || ev.Test == name
+		case "pass":
+			if ev.Test == name {
+				res.passes++
+			}
 		case "build-fail":
 			res.noBuild = true
 		case "fail":
 			res.failed = res.failed || ev.Test == "" || ev.Test == name
 			res.noBuild = res.noBuild || ev.FailedBuild != ""
+			if ev.Test == name {
+				res.fails++
+			}
 		}
 	}
 	res.output = text.String()
