@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,13 +9,17 @@ import (
 	"strings"
 )
 
-// check looks at every twin without running a test: does each edit fit, do the tests exist, does a
-// checklist row that a twin claims to break name one of its tests.
-func (tr *tree) check(twins []*twin) error {
+// check looks at every twin without running a test: does each edit fit and build, do the tests
+// exist, does a checklist row that a twin claims to break name one of its tests.
+func (tr *tree) check(ctx context.Context, twins []*twin) error {
 	var errs []error
+	b := newBuilder(tr)
 	for _, t := range twins {
-		if _, err := tr.edited(t); err != nil {
+		edited, err := tr.edited(t)
+		if err != nil {
 			errs = append(errs, err)
+		} else if err := b.check(ctx, edited); err != nil {
+			errs = append(errs, fmt.Errorf("%v: does not build: %w", t, err))
 		}
 		errs = append(errs, tr.checkTests(t), tr.checkRows(t))
 	}

@@ -6,7 +6,7 @@
 // looks at something else than its row promises. A test that fails without the edit
 // catches nothing and is reported as such.
 //
-//	go run ./internal/twins -check            format, edits and names only; seconds
+//	go run ./internal/twins -check            no test: formats, names, whether edits fit and build
 //	go run ./internal/twins -row 95,D2        the twins of these rows
 //	go run ./internal/twins -area consumer    the twins of rows/consumer.txt
 //	go run ./internal/twins -changed main     what changed since a revision

@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 	var o options
 	flags := flag.NewFlagSet("twins", flag.ContinueOnError)
 	flags.StringVar(&o.root, "root", ".", "the module's `directory`")
-	flags.BoolVar(&o.check, "check", false, "run no test: formats, edits, names and rows without a twin")
+	flags.BoolVar(&o.check, "check", false, "run no test: formats, names, whether edits fit and build, rows without a twin")
 	flags.BoolVar(&o.strict, "strict", false, "a row that names a test and has no twin is an error")
 	flags.StringVar(&o.row, "row", "", "only twins of these `rows`, with commas")
 	flags.StringVar(&o.area, "area", "", "only twins of these `files` of internal/twins/rows, with commas, without .txt")
@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 		return err
 	}
 	if o.check {
-		err := tr.check(all)
+		err := tr.check(ctx, all)
 		if n := tr.printMissing(w, all); n > 0 && o.strict {
 			err = errors.Join(err, fmt.Errorf("%d rows have no twin", n))
 		}
