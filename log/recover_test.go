@@ -295,7 +295,10 @@ func TestCompactionOpensFilesInProportionToSegments(t *testing.T) {
 		disk := vfs.Mem()
 		l := openClean(t, disk, compacting)
 		for i := range segments {
-			appendKV(t, l, fmt.Sprintf("k%d=v", i%10))
+			at := l.EndOffset()
+			appendKV(t, l, fmt.Sprintf("k%d=v", i%10), fmt.Sprintf("k%d=w", i%10))
+			// each segment has a transaction index, or there is nothing to open
+			require.NoError(t, l.AppendAborted(segment.AbortedTxn{ProducerID: 1, FirstOffset: at, LastOffset: at + 1, LastStableOffset: at + 2}))
 			require.NoError(t, l.Roll())
 		}
 		before := disk.Count(vfs.OpOpen)
