@@ -108,7 +108,9 @@ func TestDamagedCopyThatMayBeTheOnlyNewestOneIsNotDoneWithout(t *testing.T) {
 // The disk fails while a copy is made anew, whichever call it is: it is made by the next start.
 func TestCopyIsMadeAnewWhateverFailsMeanwhile(t *testing.T) {
 	failed := 0
-	for after, reached := 0, true; reached; after++ {
+	reached := failedOnce{}
+	reached.at.Store(true)
+	for after := 0; reached.at.Load(); after++ {
 		ds := newDisks(3)
 		c, err := Open(ds.config())
 		require.NoError(t, err)
@@ -118,9 +120,9 @@ func TestCopyIsMadeAnewWhateverFailsMeanwhile(t *testing.T) {
 		c, err = Open(ds.config())
 		require.NoError(t, err)
 		require.Equal(t, []int32{2, 3}, c.Brokers())
-		reached = false
+		reached.at.Store(false)
 		mend := ds[0].Inject(vfs.Fault{Ops: vfs.OpChange, After: after, Times: vfs.Always, Err: errDisk})
-		ds[0].Observe(vfs.Observer{After: func(_ vfs.Event, err error) { reached = reached || errors.Is(err, errDisk) }})
+		ds[0].Observe(reached.observer())
 		if err := c.StartBroker(t.Context(), 1); err != nil {
 			failed++
 			require.ErrorIs(t, err, errDisk, after)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -142,14 +143,16 @@ func TestMetadataCanBeChangedAfterTheControllerWentBesideAFailingDisk(t *testing
 		for bad := 2; bad <= 3; bad++ {
 			for _, times := range []int{1, vfs.Always} {
 				finals := 0
-				for after, reached := 0, true; reached; after++ {
+				reached := failedOnce{}
+				reached.at.Store(true)
+				for after := 0; reached.at.Load(); after++ {
 					where := fmt.Sprintf("kill %v, disk %d, call %d, %d times", kill, bad, after, times)
 					synctest.Test(t, func(t *testing.T) {
 						f := newFaultyCluster(t, where)
-						reached = false
+						reached.at.Store(false)
 						disk := f.ds[bad-1]
 						mend := disk.Inject(vfs.Fault{Ops: vfs.OpChange, After: after, Times: times, Err: errDisk})
-						disk.Observe(vfs.Observer{After: func(_ vfs.Event, err error) { reached = reached || errors.Is(err, errDisk) }})
+						disk.Observe(reached.observer())
 						err := f.end(t, 1, kill)
 						f.note(err)
 						synctest.Wait() // who was fenced ends
@@ -195,6 +198,12 @@ func TestMetadataCanBeChangedAfterABrokerWentBesideAChangeAndAFailingDisk(t *tes
 			f.note(ended)
 			synctest.Wait()
 			mend()
+			// Two copies may be all that was left when the second of them went: it has to come back.
+			if f.grow(); f.wanted > f.partitions {
+				if err := f.StartBroker(t.Context(), gone); !errors.Is(err, ErrBrokerRunning) {
+					require.NoError(t, err, f.where)
+				}
+			}
 			f.requireWhole()
 		})
 	}
@@ -205,15 +214,17 @@ func TestMetadataCanBeChangedAfterAStartBesideAFailingDisk(t *testing.T) {
 	for bad := 1; bad <= 3; bad++ {
 		for _, times := range []int{1, vfs.Always} {
 			failed := 0
-			for after, reached := 0, true; reached; after++ {
+			reached := failedOnce{}
+			reached.at.Store(true)
+			for after := 0; reached.at.Load(); after++ {
 				where := fmt.Sprintf("disk %d, call %d, %d times", bad, after, times)
 				synctest.Test(t, func(t *testing.T) {
 					f := newFaultyCluster(t, where)
 					require.NoError(t, f.KillBroker(3))
 					disk := f.ds[bad-1]
-					reached = false
+					reached.at.Store(false)
 					mend := disk.Inject(vfs.Fault{Ops: vfs.OpChange, After: after, Times: times, Err: errDisk})
-					disk.Observe(vfs.Observer{After: func(_ vfs.Event, err error) { reached = reached || errors.Is(err, errDisk) }})
+					disk.Observe(reached.observer())
 					err := f.StartBroker(t.Context(), 3)
 					f.note(err)
 					if err != nil {
@@ -427,4 +438,15 @@ func (f *faultyCluster) comeBack() {
 	for i := range f.ds {
 		_ = f.StartBroker(f.t.Context(), int32(i+1))
 	}
+}
+
+// failedOnce tells whether a call has failed with errDisk. Calls can be made side by side.
+type failedOnce struct{ at atomic.Bool }
+
+func (f *failedOnce) observer() vfs.Observer {
+	return vfs.Observer{After: func(_ vfs.Event, err error) {
+		if errors.Is(err, errDisk) {
+			f.at.Store(true)
+		}
+	}}
 }
