@@ -3,6 +3,7 @@ package explore
 import (
 	"errors"
 	"math"
+	"sort"
 	"sync"
 	"testing/synctest"
 
@@ -83,8 +84,8 @@ func (w *world) sortOut() error {
 func (w *world) begin(m *member, l *log.Log, f *found) {
 	first := fact{kind: reopened, log: m.index, offset: f.start, end: f.end, at: w.nextID(), recs: f.recs, offsets: f.offsets, bases: f.bases, lasts: f.lasts, id: -1}
 	if e, ok := l.Epochs().Latest(); ok {
-		_, end := l.Epochs().EndOffsetFor(e - 1)
-		first.id, first.n = int64(e), max(end, f.start)
+		before := sort.Search(int(f.end-f.start), func(i int) bool { return l.Epochs().At(f.start+int64(i)) == e })
+		first.id, first.n = int64(e), f.start+int64(before)
 	}
 	w.add(first)
 	w.add(fact{kind: synced, log: m.index, offset: l.DurableOffset()})
