@@ -126,6 +126,11 @@ type Config struct {
 	Dir *Directory
 	// Owner takes part in every append. nil: nobody.
 	Owner Owner
+	// Beside makes durable what the owner has put into dir, the directory of a new log, but for the
+	// directory's entries, which the log syncs. It is called once or more, by any goroutine, while
+	// the log waits for the disk for the first time, and nothing is called durable before it has
+	// returned nil; an error breaks the log. It uses no method of the log. nil: there is nothing.
+	Beside func(dir string) error
 
 	FS     vfs.FS       // nil: that of Dir, or the operating system's
 	Logger *slog.Logger // nil discards everything

@@ -23,6 +23,9 @@ type durability struct {
 	noting    chanLock                  // one at a time leaves the mark of a failure; taken last
 	torn      atomic.Pointer[tornWrite] // set once, by the writer
 	persisted persisted                 // what the state on the disk says
+	// unnamed: the names that lead to the log's records may not be on stable storage, see
+	// syncNames. Set by the writer, before the first append; cleared by who has synced them.
+	unnamed atomic.Bool
 
 	mu sync.Mutex // guards dirty, and that offset moves only forward, but for a cut
 	// dirty are closed segments that no sync has covered. A roll adds one and stores the longer

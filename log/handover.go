@@ -67,7 +67,24 @@ func leaveDirectory(fsys vfs.FS, dir string, k *kafkaFiles) error {
 	if err := k.write(fsys, dir); err != nil {
 		return err
 	}
-	return vfs.WriteFile(fsys, filepath.Join(dir, closedFile), []byte(closedText))
+	return vfs.WriteFile(fsys, filepath.Join(dir, closedFile), []byte(closedText+k.note))
+}
+
+// Note returns what LeaveNote was told before the directory was closed the last time. It is empty
+// if that was not in order, or a Kafka broker has had the directory since.
+func (d *Directory) Note() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.kafka.found
+}
+
+// LeaveNote has Close leave a text for whoever opens the directory next, if everything was closed
+// in order. A note is read once: it is gone, on stable storage, before anything else in an opened
+// directory changes.
+func (d *Directory) LeaveNote(text string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.kafka.note = text
 }
 
 // voidStates sets the states of all logs in dir aside, and the marks of failed syncs, which speak
@@ -82,7 +99,7 @@ func voidStates(fsys vfs.FS, dir string) error {
 			continue
 		}
 		path, found := filepath.Join(dir, e.Name()), false
-		for _, file := range []string{stateFile, suspectFile} {
+		for _, file := range []string{stateFile, provisionalFile, suspectFile} {
 			name := filepath.Join(path, file)
 			if _, err := fsys.Stat(name); err != nil {
 				if errors.Is(err, fs.ErrNotExist) {

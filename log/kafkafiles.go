@@ -31,6 +31,8 @@ type kafkaFiles struct {
 	taken      bool // a Kafka broker has had the directory since: what we knew of the logs is old
 	recoveries map[string]int64
 	starts     map[string]int64
+	found      string // the note in closedFile, if both are ours
+	note       string // that is to be left there
 }
 
 // readKafkaFiles reads what is there.
@@ -56,6 +58,9 @@ func (k *kafkaFiles) readMarks(fsys vfs.FS, dir string) error {
 	}
 	k.clean, k.closed = marker != nil, closed != nil
 	k.taken = k.clean && string(marker) != cleanShutdown || k.closed && !k.clean
+	if k.clean && !k.taken {
+		k.found = strings.TrimPrefix(string(closed), closedText)
+	}
 	return err
 }
 
@@ -93,9 +98,12 @@ func (d *Directory) lookBeside(path string, known bool) error {
 // write writes the files, and the marker last. Logs whose directory is gone are left out, and those
 // that are no partition by their name.
 func (k *kafkaFiles) write(fsys vfs.FS, dir string) error {
-	for file, offsets := range map[string]map[string]int64{recoveryPointFile: k.recoveries, logStartFile: k.starts} {
+	for _, f := range []struct {
+		name    string
+		offsets map[string]int64
+	}{{recoveryPointFile, k.recoveries}, {logStartFile, k.starts}} {
 		var lines []string
-		for name, offset := range offsets {
+		for name, offset := range f.offsets {
 			topic, partition, ok := splitName(name)
 			if _, err := fsys.Stat(filepath.Join(dir, name)); ok && err == nil {
 				lines = append(lines, fmt.Sprintf("%s %s %d\n", topic, partition, offset))
@@ -103,7 +111,7 @@ func (k *kafkaFiles) write(fsys vfs.FS, dir string) error {
 		}
 		slices.Sort(lines)
 		text := fmt.Sprintf("0\n%d\n%s", len(lines), strings.Join(lines, ""))
-		if err := vfs.WriteFile(fsys, filepath.Join(dir, file), []byte(text)); err != nil {
+		if err := vfs.WriteFile(fsys, filepath.Join(dir, f.name), []byte(text)); err != nil {
 			return err
 		}
 	}

@@ -75,3 +75,35 @@ func TestDamagedCheckpointOfADirectoryIsRefused(t *testing.T) {
 		require.NoError(t, d.Close())
 	}
 }
+
+// What an owner leaves is found by the next one, once, and only if everything was closed in order.
+func TestNoteIsFoundByTheNextOwnerOnce(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	open := func(disk vfs.FS) *Directory {
+		t.Helper()
+		d, err := OpenDirectory("data", DirectoryConfig{FS: disk})
+		require.NoError(t, err)
+		return d
+	}
+	d := open(disk)
+	require.Empty(t, d.Note())
+	d.LeaveNote("epoch=7\n")
+	require.Empty(t, d.Note(), "it is for the next one")
+	require.NoError(t, d.Close())
+
+	d = open(disk)
+	require.Equal(t, "epoch=7\n", d.Note())
+	d.LeaveNote("epoch=8\n")
+	crashed := disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
+	require.NoError(t, d.Close())
+	died := open(crashed)
+	require.Empty(t, died.Note(), "it was not closed")
+	require.NoError(t, died.Close())
+
+	broker := disk.Kill()
+	require.NoError(t, vfs.WriteFile(broker, "data/"+cleanShutdownFile, []byte(`{"version":0,"brokerEpoch":8}`)))
+	d = open(broker)
+	require.Empty(t, d.Note(), "a Kafka broker has had it since")
+	require.NoError(t, d.Close())
+}

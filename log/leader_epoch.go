@@ -5,7 +5,13 @@ import "fmt"
 // SetLeaderEpoch records that a leader epoch begins at the present end, before anything is appended
 // in it. It is on stable storage on return. It returns ErrStaleEpoch if the log has recorded a
 // higher one; TruncateTo forgets those that began where it cuts, or later.
-func (l *Log) SetLeaderEpoch(epoch int32) error {
+func (l *Log) SetLeaderEpoch(epoch int32) error { return l.setLeaderEpoch(epoch, durable) }
+
+// LeadInEpoch is SetLeaderEpoch for an epoch that is on stable storage elsewhere, as a partition's
+// is in the metadata. In a new log that is not under SyncOnAck it is as safe as the records are.
+func (l *Log) LeadInEpoch(epoch int32) error { return l.setLeaderEpoch(epoch, asRecord) }
+
+func (l *Log) setLeaderEpoch(epoch int32, how safety) error {
 	return l.exclusively(func(w *writer) error {
 		if err := l.durability.failed(); err != nil { // the end may not be what the files say
 			return err
@@ -13,7 +19,7 @@ func (l *Log) SetLeaderEpoch(epoch int32) error {
 		if err := w.checkEpoch(epoch); err != nil {
 			return fmt.Errorf("leader epoch %d of %s: %w", epoch, l.path, err)
 		}
-		if err := w.beginEpoch(epoch); err != nil {
+		if err := w.beginEpoch(epoch, how); err != nil {
 			return fmt.Errorf("leader epoch %d of %s: %w", epoch, l.path, err)
 		}
 		w.epoch = epoch
@@ -32,11 +38,22 @@ func (w *writer) checkEpoch(epoch int32) error {
 // beginEpoch records that epoch begins at the log's end. The first epoch of a new log goes into its
 // state, which the first append would have to write anyway: a file and two syncs less for each of
 // thousands of new logs.
-func (w *writer) beginEpoch(epoch int32) error {
+func (w *writer) beginEpoch(epoch int32, how safety) error {
 	l := w.log
+	if how == durable && w.provisional { // the epoch may be in it
+		if err := w.markOpen(); err != nil {
+			return err
+		}
+	}
 	_, known := l.epochs.Latest()
 	if epoch >= 0 && !known && l.epochs.absent && l.segments.end.Load() == 0 {
-		return l.epochs.begin(epoch, func() error { return w.writeState(l.list(), false) })
+		return l.epochs.begin(epoch, func() error {
+			w.marked = false // it does not have the epoch
+			if how == asRecord {
+				return w.mark(how)
+			}
+			return w.writeState(l.list(), false)
+		})
 	}
 	if err := w.addEpoch(epoch, l.segments.end.Load()); err != nil {
 		return err

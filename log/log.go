@@ -96,5 +96,14 @@ func (l *Log) Recovery() RecoveryReport { return l.recovery }
 // no bound.
 func (l *Log) SetHighWatermark(offset int64) { l.segments.highWatermark.Store(offset) }
 
+// Busy reports whether a write of the log is under way: an append, a roll, a truncation. It does
+// not block, and may be called concurrently with everything.
+func (l *Log) Busy() bool {
+	t := &l.token
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.held
+}
+
 // Err returns the sticky error that made the log read-only, or nil.
 func (l *Log) Err() error { return l.durability.failed() }

@@ -218,7 +218,7 @@ func (w *writer) restartAt(start int64) error {
 	if err != nil {                                                // which of the two states is on the disk is not known
 		return l.breakWith(fmt.Errorf("restart %s at %d: %w", l.path, start, err))
 	}
-	w.marked = false // before anything is appended the state has to say otherwise again
+	w.marked, w.provisional, w.stateless = false, false, false // before anything is appended the state has to say otherwise again
 	w.moveEnd(start, start, start)
 	l.durability.forgetAll()
 	for _, s := range old {

@@ -285,6 +285,7 @@ func TestAppendThatWaitedWhileTheLogBrokeIsRefused(t *testing.T) {
 		l, err := Open("log", Config{FS: disk, Sync: SyncNever})
 		require.NoError(t, err)
 		fill(t, l, 1)
+		require.NoError(t, l.Sync()) // its names are durable: the roll's own sync of the directory fails
 		disk.Inject(vfs.Fault{Ops: vfs.OpSyncDir, Pattern: "log", Err: syscall.EIO})
 		disk.Inject(vfs.Fault{Ops: vfs.OpCreate, Pattern: "*.log", Delay: time.Second})
 		rolled := make(chan error, 1)

@@ -44,6 +44,7 @@ func (l *Log) outliveNamesake(cfg *Config, start int64) error {
 		return fmt.Errorf("write state of %s: %w", l.path, err)
 	}
 	l.unentered.Store(false)
+	w.stateless = false
 	if l.dir.holds(l) {
 		l.dir.mu.Lock()
 		l.dir.kafka.forget(filepath.Base(l.path))

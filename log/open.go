@@ -100,6 +100,7 @@ func (l *Log) load(cfg *Config, found listing) error {
 	}
 	l.segments.start.Store(plan.Start)
 	if len(plan.Segments) == 0 {
+		l.token.writer.stateless = o.facts.State.Version == 0 && plan.Start == 0 && !plan.Restart && suspect == nil
 		if !plan.Restart {
 			if err := l.outliveNamesake(cfg, plan.Start); err != nil {
 				return err
@@ -128,7 +129,7 @@ func (l *Log) load(cfg *Config, found listing) error {
 	if err := l.loadRest(cfg, suspect); err != nil {
 		return err
 	}
-	if plan.Adopted {
+	if plan.Adopted || o.provisional {
 		return l.token.writer.writeState(list, plan.Clean) // nobody else knows the log yet
 	}
 	return nil
@@ -148,7 +149,7 @@ func (o *opening) takeOver(plan *recovery.Plan, list []*segment.Segment) {
 	w := &l.token.writer
 	w.installing = o.facts.State.Installs() || slices.ContainsFunc(plan.Steps, func(s recovery.Step) bool { return s.State.Installs() })
 	w.gapless = plan.Segments[len(plan.Segments)-1].Gapless
-	w.unlisted = o.facts.State.Version == 0 // nobody says that the names of the segments are durable
+	w.unlisted = o.facts.State.Version == 0 || o.provisional // nobody says that the names of the segments are durable
 	w.created = now()
 	w.drawJitter()
 }

@@ -27,6 +27,8 @@ type opening struct {
 	suspect bool       // a log that is only read has the mark of a failed sync or write
 	ended   *endedFile // a file of such a log that ends before its end; nil: none
 
+	provisional bool // the state is the provisional one
+
 	replayed replayed // from the directory's journal, before anything else
 	synced   bool     // the active segment is on stable storage as it is
 
@@ -101,11 +103,12 @@ func (o *opening) gather() (err error) {
 	}
 	var st manifest.State
 	var known bool
-	if o.lists(stateFile) {
+	if o.lists(stateFile) || o.lists(provisionalFile) {
 		if st, known, err = readState(o.cfg.FS, l.path); err != nil {
 			return err
 		}
 	}
+	o.provisional = known && !o.lists(stateFile)
 	files, err := segmentFiles(o.cfg.FS, l.path, o.entries)
 	if err != nil {
 		return err
@@ -129,6 +132,7 @@ func (o *opening) gather() (err error) {
 		st.Incarnation = newIncarnation()
 	}
 	w := &l.token.writer
+	w.leftover = o.lists(provisionalFile)
 	w.incarnation, w.journalTag, w.cuts = st.Incarnation, st.JournalTag, st.Cuts
 	if w.cutPending { // see cutTornWrite
 		w.countCut()

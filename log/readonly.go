@@ -65,7 +65,7 @@ func insist(cfg *Config, dir string, attempt func() error) error {
 	var last error
 	var lastState []byte
 	for try, agreed := 1, 1; ; try++ {
-		state, _ := vfs.ReadFile(cfg.FS, stateName(dir))
+		state, _ := stateBytes(cfg.FS, dir)
 		err := attempt()
 		if err == nil {
 			return nil

@@ -2,9 +2,9 @@ package log
 
 import "fmt"
 
-// Reconfigure changes the settings of an open log. Dir, Owner and FS stay as they are; the sizes in
-// Segment hold for segments that are begun from then on. It waits for the round under way, and for
-// the disk if the sync policy changes. On an error nothing has changed.
+// Reconfigure changes the settings of an open log. Dir, Owner, Beside and FS stay as they are; the
+// sizes in Segment hold for segments that are begun from then on. It waits for the round under way,
+// and for the disk if the sync policy changes. On an error nothing has changed.
 //
 // A new sync policy holds for every append that is written afterwards, and for what is there:
 // unless the new one is SyncNever, everything appended before is on stable storage when Reconfigure
@@ -19,7 +19,7 @@ func (l *Log) Reconfigure(cfg Config) error { return l.ReconfigureWith(cfg, nil)
 func (l *Log) ReconfigureWith(cfg Config, applied func()) error {
 	err := l.exclusively(func(w *writer) error {
 		old := l.cfg.Load()
-		cfg.Dir, cfg.Owner, cfg.FS = old.Dir, old.Owner, old.FS
+		cfg.Dir, cfg.Owner, cfg.Beside, cfg.FS = old.Dir, old.Owner, old.Beside, old.FS
 		cfg, err := cfg.withDefaults()
 		if err != nil {
 			return err

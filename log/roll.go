@@ -45,6 +45,18 @@ func (w *writer) mustRoll(cfg *Config, active *segment.Segment, size int64, b *s
 	return waited > cfg.segmentAge().Milliseconds()-w.jitter, nil
 }
 
+// rollBase returns where the segment begins that is made for a batch of offsets first to last, in a
+// log that ends at end: there, also if the batch leaves a gap behind end, as a follower's of a
+// compacted leader does. A segment that began at first would have no room for what another leader
+// still has in the gap, should the batch not be written. Only a batch that the indexes of a segment
+// at end could not express begins one itself (Kafka: always, UnifiedLog.maybeRoll).
+func rollBase(end, first, last int64) int64 {
+	if segment.Reaches(end, last) {
+		return end
+	}
+	return first
+}
+
 // Roll closes the active segment, if it holds anything, and opens the next one.
 func (l *Log) Roll() error {
 	return l.exclusively(func(w *writer) error {
@@ -105,6 +117,14 @@ func (w *writer) roll(base int64) error {
 	}
 	l.segments.current.Store(&list)
 	l.durability.mu.Unlock()
+	w.rolled(cfg, old, base)
+	return nil
+}
+
+// rolled does what follows when old is closed and a segment with the given base in its place: none
+// of it can fail the roll.
+func (w *writer) rolled(cfg *Config, old *segment.Segment, base int64) {
+	l := w.log
 	w.created = now()
 	w.drawJitter()
 	l.segments.rolls.Add(1)
@@ -119,7 +139,6 @@ func (w *writer) roll(base int64) error {
 		cfg.Hooks.OnRolled(infoOf(old))
 	}
 	cfg.Logger.Info("segment rolled", "path", l.path, "offset", base)
-	return nil
 }
 
 // createNext makes the file of a segment to be appended to, or takes the empty one that a roll has

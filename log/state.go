@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/vfs"
@@ -24,7 +23,7 @@ const stateFile = "strata.state"
 // are obsolete.
 func readState(fsys vfs.FS, dir string) (s manifest.State, known bool, err error) {
 	path := filepath.Join(dir, stateFile)
-	p, err := vfs.ReadFile(fsys, path)
+	p, err := stateBytes(fsys, dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, false, nil
 	}
@@ -46,7 +45,11 @@ func readState(fsys vfs.FS, dir string) (s manifest.State, known bool, err error
 func readMark(fsys vfs.FS, dir string) (m manifest.Mark, err error) {
 	f, err := fsys.OpenFile(filepath.Join(dir, stateFile), os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return m, nil
+		p, err := stateBytes(fsys, dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			return m, nil
+		}
+		return manifest.ParseMark(p), err
 	}
 	if err != nil {
 		return m, err
@@ -69,27 +72,24 @@ func storeState(fsys vfs.FS, dir string, s manifest.State) error {
 	return nil
 }
 
-// storeFirstState is storeState for a log that was just made. Three things must be on stable
-// storage before the state gets its name, and wait for the disk at the same time: the state's
-// content, the entry of the segment that it names, and that of the log's directory.
+// storeFirstState is storeState for a log that was just made. What must be on stable storage before
+// the state gets its name waits for the disk at the same time: the state's content, the entry of
+// the segment that it names, that of the log's directory, and what the owner keeps there.
 func (w *writer) storeFirstState(cfg *Config, s manifest.State) error {
 	l := w.log
-	var listed, entered error
+	var around error
 	err := vfs.WriteFileBeside(cfg.FS, stateName(l.path), s.AppendTo(nil), func() error {
-		var wg sync.WaitGroup
-		if l.unentered.Load() {
-			wg.Go(func() { entered = l.dir.syncEntries(cfg.FS) })
-		}
-		if w.unlisted {
-			listed = cfg.FS.SyncDir(l.path)
-		}
-		wg.Wait()
-		return errors.Join(listed, entered)
+		around = l.syncAround(cfg, func() error {
+			if !w.unlisted {
+				return nil
+			}
+			return cfg.FS.SyncDir(l.path)
+		})
+		return around
 	})
 	switch {
-	case listed != nil || entered != nil:
-		err = errors.Join(listed, entered)
-		return l.breakWith(fmt.Errorf("sync directory of the first segment of %s: %w", l.path, err)) // as in createNext
+	case around != nil:
+		return l.breakWith(fmt.Errorf("sync directory of the first segment of %s: %w", l.path, around)) // as in createNext
 	case err != nil:
 		return fmt.Errorf("write state of %s: %w", l.path, err)
 	}

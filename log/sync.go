@@ -111,7 +111,7 @@ func (l *Log) syncNow() error {
 			return err
 		}
 	}
-	if err := active.Sync(); err != nil {
+	if err := errors.Join(l.syncNames(), active.Sync()); err != nil {
 		return l.breakWith(fmt.Errorf("sync %s: %w", l.path, err))
 	}
 	l.durableTo(end, cuts)

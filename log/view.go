@@ -111,7 +111,7 @@ func (v *view) load() error {
 }
 
 func (v *view) rawState() []byte {
-	p, err := vfs.ReadFile(v.cfg.FS, stateName(v.log.path))
+	p, err := stateBytes(v.cfg.FS, v.log.path)
 	if err != nil {
 		return nil
 	}

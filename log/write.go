@@ -55,7 +55,7 @@ func (w *writer) writeSome(r *round, as []*Append) (rest []*Append) {
 			continue
 		}
 		if roll { // only now: a segment begun for what is refused has no room for what comes in its place
-			err = w.roll(first)
+			err = w.roll(rollBase(next, first, last))
 			active, size = l.active(), 0
 		}
 		if err == nil {
@@ -90,7 +90,7 @@ func (w *writer) writeAdmitted(r *round) {
 	if w.gapless && r.leavesGap(active.NextOffset()) {
 		w.gapless, w.marked = false, false // the state has to say so first
 	}
-	err := w.markOpen()
+	err := w.mark(asRecord)
 	pos := active.Size()
 	var whole []byte // what is written, if it is one piece
 	if err == nil && cfg.Sync == SyncOnAck {

@@ -99,6 +99,7 @@ func (w *writer) storeState(s manifest.State) error {
 		w.journalTag = newIncarnation()
 	}
 	s.JournalTag = w.journalTag
+	w.stateless, w.provisional = false, false // also after an error: one may be there
 	var err error
 	if w.unlisted || l.unentered.Load() {
 		err = w.storeFirstState(cfg, s)
@@ -107,6 +108,10 @@ func (w *writer) storeState(s manifest.State) error {
 	}
 	w.marked = !s.Clean && err == nil
 	if err == nil {
+		l.durability.unnamed.Store(false)
+		if w.leftover {
+			w.dropProvisional(cfg)
+		}
 		w.cutPending = false
 		w.installing = s.Installs()
 		if bytes := l.token.counts().bytes + w.appended.bytes; bytes > 0 && s.RecoveryPoint == l.segments.end.Load() {
@@ -133,10 +138,10 @@ func (w *writer) removeStrays(list []*segment.Segment) {
 	w.strays = stay
 }
 
-// markOpen makes the state say that the log is being written to, before the first write.
+// markOpen makes the state say that the log is being written to, durably, before the first change.
 func (w *writer) markOpen() error {
 	l := w.log
-	if w.marked && !w.cutPending {
+	if w.marked && !w.provisional && !w.cutPending {
 		return nil
 	}
 	err := w.writeState(l.list(), false)

@@ -14,6 +14,12 @@ type writer struct {
 	unlisted   bool   // the directory was not synced since the first segment was made
 	jitter     int64  // ms, of the active segment
 
+	// provisional says that the state which marked speaks of is the provisional one; there is no
+	// other then.
+	provisional bool
+	stateless   bool // no state was there when the log was opened, nor was one written since, but the provisional one
+	leftover    bool // the provisional state may be there
+
 	incarnation uint64 // of strata.state: drawn when the log is created, and anew by TruncateFully
 	journalTag  uint64 // of strata.state: entries of the directory's journal count that carry it; drawn by writeState
 

@@ -120,7 +120,11 @@ const maxRelativeOffset = math.MaxInt32
 
 // Overflows reports whether a batch with this last offset is out of reach of the segment's indexes,
 // so that the segment must roll first.
-func (s *Segment) Overflows(lastOffset int64) bool { return lastOffset-s.base > maxRelativeOffset }
+func (s *Segment) Overflows(lastOffset int64) bool { return !Reaches(s.base, lastOffset) }
+
+// Reaches reports whether the indexes of a segment with this base can express a batch with this
+// last offset.
+func Reaches(base, lastOffset int64) bool { return lastOffset-base <= maxRelativeOffset }
 
 // Trim drops what is in memory only to be fast, for a segment that nobody is expected to use soon.
 // What a sealed segment needs it reads again.

@@ -248,8 +248,8 @@ func TestMissingIndexOfASealedSegmentIsBuiltAnew(t *testing.T) {
 	require.Equal(t, goodTimes, readFile(t, fsys, TimeIndexSuffix))
 }
 
-// A slow disk under an index that is made anew holds up nobody but who writes indexes, or takes their
-// names away: they wait so that virtual time goes on.
+// A slow disk under an index that is made anew holds up nobody but who writes indexes, or takes
+// their names away: they wait so that virtual time goes on.
 func TestNobodyWaitsForTheDiskUnderAnIndexThatIsMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys, all, size := sealedSegment(t, 400)

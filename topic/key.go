@@ -37,8 +37,8 @@ func LookupKey(name string) (Key, bool) {
 	return *k, true
 }
 
-// lookup is LookupKey without a copy: the settings of a partition are some 25 keys, read whenever it
-// is opened.
+// lookup is LookupKey without a copy: the settings of a partition are some 25 keys, read whenever
+// it is opened.
 func lookup(name string) *Key {
 	i := sort.Search(len(keys), func(i int) bool { return keys[i].Name >= name })
 	if i == len(keys) || keys[i].Name != name {

@@ -109,7 +109,7 @@ func TestCompositeBlocksHaveTheirOwnTurn(t *testing.T) {
 
 func TestStickySwitchesAfterABatchOfBytesWhenTheBatchIsFull(t *testing.T) {
 	p := Sticky().(BatchAware)
-	const n, batch = 1000, 100
+	const n, batch = 1 << 30, 100 // so many that none is chosen twice by chance
 	first := p.Partition(keyless(), n)
 	report := func(bytes int, full bool) {
 		p.Appended(Appended{Topic: "t", Partition: int32(p.Partition(keyless(), n)), Partitions: n, Bytes: bytes, BatchBytes: batch, BatchFull: full})
@@ -120,7 +120,6 @@ func TestStickySwitchesAfterABatchOfBytesWhenTheBatchIsFull(t *testing.T) {
 	require.Equal(t, first, p.Partition(keyless(), n), "120 bytes, but half a batch is open")
 	report(10, true)
 	second := p.Partition(keyless(), n)
-	// One in a thousand to be the same again by chance; the loop below would notice a real fault.
 	require.NotEqual(t, first, second)
 
 	report(199, false)

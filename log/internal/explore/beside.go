@@ -24,9 +24,14 @@ func (w *world) follow(m *member, args Args) error {
 	p := append([]byte(nil), batch...)
 	offset := l.EndOffset() + args.Int("gap")
 	record.SetBaseOffset(p, offset)
-	if e, ok := l.Epochs().Latest(); ok {
-		record.SetLeaderEpoch(p, e)
+	e, ok := l.Epochs().Latest()
+	if !ok { // whoever leads has begun an epoch
+		if err := w.setEpoch(m, nil); err != nil {
+			return err
+		}
+		e, _ = l.Epochs().Latest()
 	}
+	record.SetLeaderEpoch(p, e)
 	done := make(chan error, 1)
 	l.Submit(&log.Append{Batch: p, KeepOffsets: true, LeaderEpoch: -1, Done: func(a *log.Append) {
 		w.appended(m, before, recs, a.BaseOffset, a.Err)

@@ -74,6 +74,9 @@ func expect(facts []fact, sure, log int, durable int64, killed bool) *expectatio
 			stable = max(stable, f.offset)
 			e.end = max(e.end, f.offset)
 		case written, acked:
+			if e.cut <= f.offset { // what was synced behind the cut is gone: the appends begin there
+				stable = min(stable, f.offset)
+			}
 			e.append(f)
 			end = f.offset + f.n
 			if f.kind == acked {

@@ -18,8 +18,8 @@ type opening struct {
 	cut   *cut
 	want  []*expectation
 	fs    *vfs.MemFS
-	// doubt says that a process was killed which knew of a failed sync and had not noted it: a power
-	// cut can take what whoever opens the logs then calls durable.
+	// doubt says that a process was killed which knew of a failed sync and had not noted it: a
+	// power cut can take what whoever opens the logs then calls durable.
 	doubt bool
 }
 

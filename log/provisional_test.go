@@ -1,0 +1,262 @@
+package log
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
+)
+
+// A weak log is one in data/t-0 whose records need not survive a power cut. Its owner keeps a file
+// in the log's directory.
+type weak struct {
+	inDirectory
+	disk *vfs.MemFS
+}
+
+func openWeak(t *testing.T, disk *vfs.MemFS, policy SyncPolicy) weak {
+	t.Helper()
+	d, err := OpenDirectory("data", DirectoryConfig{FS: disk})
+	require.NoError(t, err)
+	open := func() vfs.File {
+		f, err := disk.OpenFile("data/t-0/owner", os.O_WRONLY|os.O_CREATE, 0o644)
+		require.NoError(t, err)
+		return f
+	}
+	require.NoError(t, disk.MkdirAll("data/t-0", 0o755))
+	f := open()
+	_, err = f.WriteAt([]byte("mine"), 0)
+	require.NoError(t, errors.Join(err, f.Close()))
+	l, err := Open("data/t-0", Config{Dir: d, Sync: policy, Beside: func(string) error {
+		f := open()
+		return errors.Join(f.Sync(), f.Close())
+	}})
+	require.NoError(t, err)
+	return weak{inDirectory{l, d}, disk}
+}
+
+func isThere(t *testing.T, fsys vfs.FS, name string) bool {
+	t.Helper()
+	_, err := fsys.Stat(name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		require.NoError(t, err)
+	}
+	return err == nil
+}
+
+// requireNoOpen looks for the error that opening the log fails with.
+func requireNoOpen(t *testing.T, fsys vfs.FS, policy SyncPolicy, want error) {
+	t.Helper()
+	d, err := OpenDirectory("data", DirectoryConfig{FS: fsys})
+	require.NoError(t, err)
+	_, err = Open("data/t-0", Config{Dir: d, Sync: policy})
+	require.ErrorIs(t, err, want)
+	require.NoError(t, d.Close())
+}
+
+// The first appends to a new log under SyncNever or SyncInterval cause no sync (row L4 of
+// docs/checklist.md). A process that is killed behind them loses none of their records, and the
+// next open checks all batches, as for any log that was not closed.
+func TestFirstRecordThatIsNotSyncedWaitsForNoDisk(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []SyncPolicy{SyncNever, SyncInterval(time.Hour)} {
+		disk := vfs.Mem()
+		o := openWeak(t, disk, policy)
+		before := disk.Count(vfs.OpSync | vfs.OpSyncDir)
+		require.NoError(t, o.log.LeadInEpoch(3))
+		fill(t, o.log, 3)
+		require.Equal(t, before, disk.Count(vfs.OpSync|vfs.OpSyncDir))
+
+		killed := disk.Kill()
+		again := openWeak(t, killed.Kill(), policy)
+		require.Equal(t, []string{"0", "1", "2"}, values(t, again.log))
+		epoch, ok := again.log.Epochs().Latest()
+		require.True(t, ok)
+		require.EqualValues(t, 3, epoch)
+		require.True(t, again.log.Recovery().SameBoot)
+		again.close(t)
+
+		// No kill leaves a damaged batch before a whole one.
+		f, err := killed.OpenFile("data/t-0/00000000000000000000.log", os.O_RDWR, 0)
+		require.NoError(t, err)
+		_, err = f.WriteAt([]byte{0xff}, 16) // magic
+		require.NoError(t, errors.Join(err, f.Close()))
+		requireNoOpen(t, killed, policy, ErrCorrupt)
+		o.close(t)
+	}
+}
+
+// What Sync, or the timer, has called durable survives a power cut in which everything else is
+// lost, with the names that lead there.
+func TestSyncOfANewLogMakesItsNamesDurable(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	o := openWeak(t, disk, SyncNever)
+	require.NoError(t, o.log.LeadInEpoch(3))
+	fill(t, o.log, 2)
+	for _, m := range moments(disk, modelledCrashes(disk, 3), func() { require.NoError(t, o.log.syncNow()) }) {
+		again := openWeak(t, m.disk, SyncNever)
+		require.Subset(t, []string{"0", "1"}, values(t, again.log), "crash before %v", m.before)
+		again.close(t)
+	}
+	require.EqualValues(t, 2, o.log.DurableOffset())
+	left := disk.CrashWith(lostAll())
+	p, err := vfs.ReadFile(left, "data/t-0/owner")
+	require.NoError(t, err)
+	require.Equal(t, "mine", string(p))
+	again := openWeak(t, left, SyncNever)
+	require.Equal(t, []string{"0", "1"}, values(t, again.log))
+	epoch, ok := again.log.Epochs().Latest() // found in the batches
+	require.True(t, ok)
+	require.EqualValues(t, 3, epoch)
+	again.close(t)
+	o.close(t)
+}
+
+// A power cut can leave the provisional state without what it speaks of. It says nothing then.
+func TestProvisionalStateOfAnotherRunOfTheMachineDoesNotCount(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	o := openWeak(t, disk, SyncNever)
+	fill(t, o.log, 2)
+	left := disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashKept, Sizes: vfs.CrashKept, Entries: vfs.CrashKept})
+	require.True(t, isThere(t, left, "data/t-0/"+provisionalFile))
+	require.NoError(t, left.Remove("data/t-0/00000000000000000000.log"))
+	again := openWeak(t, left, SyncNever)
+	require.EqualValues(t, 0, again.log.EndOffset())
+	fill(t, again.log, 1)
+	require.Equal(t, []string{"0"}, values(t, again.log))
+	again.close(t)
+
+	gone := disk.Kill() // but a process that only died has lost no file
+	require.NoError(t, gone.Remove("data/t-0/00000000000000000000.log"))
+	requireNoOpen(t, gone, SyncNever, ErrMissingSegment)
+	o.close(t)
+}
+
+// Whatever happens to a new log but appends, and what the next open does, is on stable storage as
+// it is in any other log.
+func TestProvisionalStateIsReplacedBeforeAnythingButAppends(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(l *Log) error{
+		"roll":     (*Log).Roll,
+		"epoch":    func(l *Log) error { return l.SetLeaderEpoch(3) },
+		"truncate": func(l *Log) error { return l.TruncateTo(1) },
+		"delete":   func(l *Log) error { return l.DeleteRecords(1) },
+		"empty":    func(l *Log) error { return l.TruncateFully(7) },
+		"sync":     (*Log).Sync,
+		"policy": func(l *Log) error {
+			cfg := *l.cfg.Load()
+			cfg.Sync = SyncOnAck
+			return l.Reconfigure(cfg)
+		},
+		"gap":   func(l *Log) error { return replicate(l, 9) },
+		"open":  nil,
+		"close": func(l *Log) error { return l.Close() },
+	} {
+		disk := vfs.Mem()
+		o := openWeak(t, disk, SyncNever)
+		if name == "epoch" {
+			require.NoError(t, o.log.LeadInEpoch(3))
+		}
+		fill(t, o.log, 2)
+		require.False(t, isThere(t, disk, "data/t-0/"+stateFile), name)
+		if name == "open" {
+			disk = disk.Kill()
+			d, err := OpenDirectory("data", DirectoryConfig{FS: disk})
+			require.NoError(t, err)
+			l, err := Open("data/t-0", Config{Dir: d, Sync: SyncNever})
+			require.NoError(t, err)
+			require.True(t, isThere(t, disk.CrashWith(lostAll()), "data/t-0/"+stateFile), name)
+			require.NoError(t, errors.Join(l.Close(), d.Close()))
+		} else {
+			require.NoError(t, change(o.log), name)
+			require.True(t, isThere(t, disk.CrashWith(lostAll()), "data/t-0/"+stateFile), name)
+		}
+		require.False(t, isThere(t, disk, "data/t-0/"+provisionalFile), name)
+		require.NoError(t, o.log.Close())
+		require.NoError(t, o.dir.Close())
+	}
+}
+
+// Who only reads sees a new log as its writer's process has it, and goes on when its first state
+// comes.
+func TestReadOnlyLogThatWasOpenedOnAProvisionalStateGoesOn(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	o := openWeak(t, disk, SyncNever)
+	require.NoError(t, o.log.LeadInEpoch(3))
+	fill(t, o.log, 2)
+	view, err := OpenReadOnly("data/t-0", Config{FS: disk})
+	require.NoError(t, err)
+	require.Equal(t, []string{"0", "1"}, values(t, view))
+	epoch, ok := view.Epochs().Latest()
+	require.True(t, ok)
+	require.EqualValues(t, 3, epoch)
+	require.NoError(t, o.log.Roll())
+	fill(t, o.log, 1)
+	require.Equal(t, []string{"0", "1"}, values(t, view))
+	require.NoError(t, o.log.TruncateTo(1))
+	_, err = view.Read(nil, 0, 1)
+	require.ErrorIs(t, err, ErrChanged)
+	require.NoError(t, view.Close())
+	o.close(t)
+}
+
+// A directory whose names could not be synced is not called durable by the next sync.
+func TestNewLogIsBrokenByASyncOfItsNamesThatFails(t *testing.T) {
+	t.Parallel()
+	for _, pattern := range []string{"t-0", "data", "owner"} {
+		disk := vfs.Mem()
+		o := openWeak(t, disk, SyncNever)
+		fill(t, o.log, 1)
+		failure := errors.New("input/output error")
+		disk.Inject(vfs.Fault{Ops: vfs.OpSync | vfs.OpSyncDir, Pattern: pattern, Err: failure})
+		require.ErrorIs(t, o.log.Sync(), failure, pattern)
+		require.ErrorIs(t, o.log.Sync(), failure, pattern)
+		require.EqualValues(t, 0, o.log.DurableOffset())
+		_, err := o.log.Append(t.Context(), record.String("", "", "no"))
+		require.ErrorIs(t, err, failure)
+		require.Error(t, o.log.Close())
+		_ = o.dir.Close()
+	}
+}
+
+// An open that finds a provisional state writes one that names only what no power cut can take.
+func TestOpenAfterAKillOfANewLogSurvivesAnyCrash(t *testing.T) {
+	t.Parallel()
+	first := vfs.Mem()
+	o := openWeak(t, first, SyncNever)
+	fill(t, o.log, 2)
+	disk := first.Kill()
+	var opened weak
+	for _, m := range moments(disk, modelledCrashes(disk, 8), func() { opened = openWeak(t, disk, SyncNever) }) {
+		again := openWeak(t, m.disk, SyncNever)
+		require.Subset(t, []string{"0", "1"}, values(t, again.log), "crash before %v", m.before)
+		again.close(t)
+	}
+	require.Equal(t, []string{"0", "1"}, values(t, opened.log))
+	opened.close(t)
+	o.close(t)
+}
+
+// A Kafka broker that has had the directory since, and closed it, knows better than any state.
+func TestProvisionalStateIsVoidAfterABroker(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	o := openWeak(t, disk, SyncNever)
+	fill(t, o.log, 2)
+	left := disk.Kill()
+	brokerStops(t, left)
+	again := openWeak(t, left, SyncNever)
+	require.True(t, isThere(t, left, "data/t-0/"+provisionalFile+voidSuffix))
+	require.Equal(t, []string{"0", "1"}, values(t, again.log))
+	again.close(t)
+	o.close(t)
+}

@@ -1,0 +1,122 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/vfs"
+)
+
+// foreignSegment writes a segment file with one record in each offset from base to last, as a
+// broker does that has no state of ours. The values tell which writer they are of.
+func foreignSegment(t *testing.T, disk *vfs.MemFS, base, last int64, epoch int32, writer string) {
+	var file []byte
+	for offset := base; offset <= last; offset++ {
+		var b record.Builder
+		b.AppendKV(1, nil, fmt.Appendf(nil, "%s%d", writer, offset), nil)
+		p := b.Bytes()
+		record.SetBaseOffset(p, offset)
+		record.SetLeaderEpoch(p, epoch)
+		file = append(file, p...)
+	}
+	require.NoError(t, writeUnsynced(disk, filePath("t-0", base, segment.LogSuffix), file))
+}
+
+// A broker truncates its log, and begins another segment, while it is opened read-only: what is
+// shown was there at one moment.
+func TestReadOnlyOpenMeetsABrokersTruncationAtAnyCall(t *testing.T) {
+	t.Parallel()
+	before, after := []string{"a0", "a1", "a2", "a3", "a4", "a5"}, []string{"a0", "a1", "a2", "b3", "b4", "b5"}
+	for n := 1; ; n++ {
+		disk := vfs.Mem()
+		require.NoError(t, disk.MkdirAll("t-0", 0o755))
+		foreignSegment(t, disk, 0, 1, 0, "a")
+		foreignSegment(t, disk, 2, 3, 0, "a")
+		foreignSegment(t, disk, 4, 5, 0, "a")
+		reader := vfs.Faulty(disk)
+		calls := 0
+		stop := reader.Observe(vfs.Observer{Before: func(vfs.Event) {
+			if calls++; calls == n {
+				require.NoError(t, disk.Remove(filePath("t-0", 4, segment.LogSuffix)))
+				foreignSegment(t, disk, 2, 2, 0, "a")
+				foreignSegment(t, disk, 3, 5, 0, "b")
+			}
+		}})
+		l, err := OpenReadOnly("t-0", Config{FS: reader})
+		require.NoError(t, err, "call %d", n)
+		var values []string
+		for r, err := range l.Records(0) {
+			if errors.Is(err, ErrChanged) || errors.Is(err, ErrCorrupt) { // of what was cut off since
+				values = nil
+				break
+			}
+			require.NoError(t, err)
+			values = append(values, string(r.Value))
+		}
+		stop()
+		require.NoError(t, l.Close())
+		if values != nil {
+			require.Contains(t, [][]string{before, after}, values, "call %d", n)
+		}
+		if calls < n {
+			require.Equal(t, before, values)
+			require.Greater(t, n, 15)
+			return
+		}
+	}
+}
+
+// A broker at work writes its leader-epoch-checkpoint after the batches of a new epoch: these are
+// whole.
+func TestReadOnlyReadsAnEpochThatABrokerHasNotWrittenDown(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	require.NoError(t, disk.MkdirAll("t-0", 0o755))
+	foreignSegment(t, disk, 0, 1, 1, "a")
+	foreignSegment(t, disk, 2, 3, 2, "a")
+	require.NoError(t, writeUnsynced(disk, filepath.Join("t-0", epochFile), []byte("0\n1\n1 0\n")))
+	l, err := OpenReadOnly("t-0", Config{FS: disk})
+	require.NoError(t, err)
+	require.Equal(t, []string{"0: a0", "1: a1", "2: a2", "3: a3"}, valuesOf(t, l))
+	require.NoError(t, l.Close())
+}
+
+// The first transaction of a log is aborted while it is opened read-only: who is shown its end is
+// told that it was aborted, though the transaction index was made after the segment was opened.
+func TestReadOnlyOpenMeetsTheFirstAbortedTransactionAtAnyCall(t *testing.T) {
+	t.Parallel()
+	for n, seen := 1, 0; ; n++ {
+		disk := vfs.Mem()
+		l, err := Open("log", Config{FS: disk})
+		require.NoError(t, err)
+		appendWords(t, l, "old", 3)
+		reader := vfs.Faulty(disk)
+		calls := 0
+		stop := reader.Observe(vfs.Observer{Before: func(vfs.Event) {
+			if calls++; calls == n {
+				appendWords(t, l, "aborted", 2)
+				require.NoError(t, l.AppendAborted(segment.AbortedTxn{ProducerID: 1, FirstOffset: 3, LastOffset: 4, LastStableOffset: 5}))
+			}
+		}})
+		ro, err := OpenReadOnly("log", Config{FS: reader})
+		stop()
+		require.NoError(t, err, "call %d", n)
+		if ro.EndOffset() == 5 {
+			seen++
+			aborted, err := ro.AbortedTxns(0, 5)
+			require.NoError(t, err)
+			require.Len(t, aborted, 1, "call %d", n)
+		}
+		require.NoError(t, errors.Join(ro.Close(), l.Close()))
+		if calls < n {
+			require.Greater(t, seen, 3)
+			return
+		}
+	}
+}
