@@ -38,6 +38,7 @@ func (p *Partition) shut(end func() error) error {
 
 	p.mu.Lock()
 	p.leaderEpoch.Store(-1)
+	p.lowMovedLocked()
 	p.leading = leading{}
 	cause := ErrClosed
 	if p.resigned.Load() {

@@ -31,8 +31,8 @@ type Config struct {
 	TimestampType record.TimestampType
 
 	// TimestampBeforeMax and TimestampAfterMax bound how far the time of a record may lie behind
-	// and ahead of the leader's clock. 0 means Kafka's defaults, which are no bound behind and 1
-	// hour ahead; log.Unlimited means no bound. Not used with LogAppendTime. Kafka:
+	// and ahead of the leader's clock. 0 means Kafka's defaults: any age, and 1 hour ahead.
+	// log.Unlimited means any distance. Not used with LogAppendTime. Kafka:
 	// message.timestamp.before.max.ms, message.timestamp.after.max.ms.
 	TimestampBeforeMax, TimestampAfterMax time.Duration
 
@@ -50,9 +50,13 @@ type Config struct {
 	// Kafka: min.insync.replicas.
 	MinInSync int
 
-	// MaxLag is how long a follower may lack what its leader had before it is out of sync. 0 means 30
-	// seconds. Kafka: replica.lag.time.max.ms.
+	// MaxLag is how long a follower may lack what its leader had before it is out of sync. 0 means
+	// 30 seconds. Kafka: replica.lag.time.max.ms.
 	MaxLag time.Duration
+
+	// HighWatermark is what it was known to be when the replica was closed, or some time before: a
+	// lower bound. Open takes it as far as the log goes. 0: unknown.
+	HighWatermark int64
 
 	// Logger: nil discards.
 	Logger *slog.Logger

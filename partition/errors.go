@@ -36,8 +36,8 @@ var (
 	ErrFencedLeaderEpoch = errors.New("partition: leader epoch is fenced")
 	// ErrUnknownLeaderEpoch: the request's epoch is newer than the partition's.
 	ErrUnknownLeaderEpoch = errors.New("partition: leader epoch is not known yet")
-	// ErrOffsetNotAvailable: a new leader does not know yet how far its predecessor has acknowledged
-	// records. Retriable.
+	// ErrOffsetNotAvailable: a new leader does not know yet how far its predecessor has
+	// acknowledged records. Retriable.
 	ErrOffsetNotAvailable = errors.New("partition: the high watermark is not known yet")
 	// ErrNotEnoughReplicas: nothing was appended.
 	ErrNotEnoughReplicas = errors.New("partition: fewer in-sync replicas than min.insync.replicas")

@@ -28,7 +28,11 @@ type FetchRequest struct {
 	MaxBytes  int           // of the whole response; the first batch may exceed it
 	MaxWait   time.Duration // longest wait for MinBytes; 0: answer at once
 	Isolation Isolation
-	Rack      string // of the reader
+	// Rack is that of the reader. If replicas are selected by racks, it is served by, or told of,
+	// an in-sync follower in its rack (KIP-392). Empty: the leaders serve it.
+	Rack string
+	// LeaderOnly: what the broker that is asked does not lead is ErrNotLeader, although it follows.
+	LeaderOnly bool
 
 	// Reserve is asked for the memory of each read before it is made, and Release told of what was
 	// not needed or is read again; what is returned stays reserved, up to MaxBytes. Reserve may
@@ -66,6 +70,10 @@ type FetchedPartition struct {
 	LastStableOffset int64
 	LogStartOffset   int64
 	LeaderEpoch      int32
+
+	// PreferredReplica is the broker that the reader is to ask instead: its follower is in the
+	// reader's rack. There are no bytes then. 0: read on here.
+	PreferredReplica int32
 
 	// Aborted are the aborted transactions that overlap Bytes, in the order of their markers; it
 	// may name more than needed. nil under ReadUncommitted.

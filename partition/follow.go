@@ -35,6 +35,7 @@ type Copy struct {
 // epoch that it led without a record is forgotten: the new leader need not know of it, and may have
 // records of older epochs behind its start. It may block for the disk.
 func (p *Partition) Follow(epoch int32) error {
+	defer p.takeRole()()
 	p.mu.Lock()
 	if epoch < p.epoch {
 		p.mu.Unlock()
@@ -45,7 +46,7 @@ func (p *Partition) Follow(epoch int32) error {
 	p.BecomeFollower()
 	end := p.log.EndOffset()
 	if latest, ok := p.log.Epochs().Latest(); ok && latest != p.log.Epochs().At(end-1) {
-		return p.TruncateTo(end)
+		return p.truncateTo(end)
 	}
 	return nil
 }
@@ -58,26 +59,60 @@ func (p *Partition) Position() ReplicaFetch {
 }
 
 // Converge cuts a follower's log so that it agrees with its leader's, or comes closer: it asks
-// again behind the cut. It cuts nothing below the high watermark without telling: lost is how many
-// offsets below it are gone, which only an unclean election can make more than none. It blocks for
-// the disk.
-func (p *Partition) Converge(d Divergence) (lost int64, err error) {
+// again behind the cut. ask is what the leader has answered with d: if this replica leads, or
+// follows in another epoch by now, it is ErrFencedLeaderEpoch, and if its log ends elsewhere
+// ErrOffsetOutOfRange, and nothing is cut. It cuts nothing below the high watermark without
+// telling: lost is how many offsets below it are gone, which only an unclean election can make more
+// than none. It blocks for the disk.
+func (p *Partition) Converge(ask ReplicaFetch, d Divergence) (lost int64, err error) {
+	defer p.takeRole()()
+	if err := p.answers(ask); err != nil {
+		return 0, p.wrap("truncate", err)
+	}
 	to := progress.Cut(p.lineage(), p.log.EndOffset(), d)
 	lost = max(p.hw.Load()-to, 0)
-	return lost, p.TruncateTo(max(to, p.log.StartOffset()))
+	return lost, p.truncateTo(max(to, p.log.StartOffset()))
 }
 
 // StartAt empties a follower's log, which goes on at offset: where its leader's begins that has
-// nothing of it any more. It blocks for the disk. ErrLeader on a leader.
-func (p *Partition) StartAt(offset int64) error {
+// nothing of it any more. ask is what the leader has answered, and errors are as those of Converge.
+// It blocks for the disk.
+func (p *Partition) StartAt(ask ReplicaFetch, offset int64) error {
+	defer p.takeRole()()
+	if err := p.answers(ask); err != nil {
+		return p.wrap("follow", err)
+	}
 	return p.cut(offset, func() error { return p.log.TruncateFully(offset) })
 }
 
-// AdvanceStart moves a follower's log start with its leader's, as far as its log goes. It blocks
-// for the disk.
-func (p *Partition) AdvanceStart(offset int64) error {
-	if p.leaderEpoch.Load() >= 0 {
-		return p.wrap("follow", ErrLeader)
+// answers returns why what a leader has answered to ask is not about this replica's log any more.
+func (p *Partition) answers(ask ReplicaFetch) error {
+	p.mu.Lock()
+	err := p.followsLocked(ask.LeaderEpoch)
+	p.mu.Unlock()
+	if end := p.log.EndOffset(); err == nil && end != ask.Offset {
+		err = fmt.Errorf("%w: an answer for %d, the log ends at %d", ErrOffsetOutOfRange, ask.Offset, end)
+	}
+	return err
+}
+
+// takeRole waits until nobody else changes the role of this replica, or cuts its log. A cut belongs
+// to the leader epoch that it was asked for in: between the look at the epoch and the cut the role
+// must not change. It is held while the disk is waited for, with no lock held.
+func (p *Partition) takeRole() (release func()) {
+	p.role <- struct{}{}
+	return func() { <-p.role }
+}
+
+// AdvanceStart moves a follower's log start with that of the leader of an epoch, as far as its log
+// goes. It blocks for the disk. ErrFencedLeaderEpoch as Converge.
+func (p *Partition) AdvanceStart(epoch int32, offset int64) error {
+	defer p.takeRole()()
+	p.mu.Lock()
+	err := p.followsLocked(epoch)
+	p.mu.Unlock()
+	if err != nil {
+		return p.wrap("follow", err)
 	}
 	if err := p.log.DeleteRecords(min(offset, p.log.EndOffset())); err != nil {
 		return p.wrap("follow", err)
@@ -106,7 +141,7 @@ func (p *Partition) CopyFrom(c *Copy) {
 // what it has taken a follower must not refuse.
 func (p *Partition) prepareCopy(c *Copy) error {
 	p.mu.Lock()
-	err := p.followsLocked(c)
+	err := p.followsLocked(c.Epoch)
 	p.mu.Unlock()
 	if err != nil {
 		return p.wrap("copy", err)
@@ -160,7 +195,7 @@ func (p *Partition) admitCopy(req *ProduceRequest, a *log.Append) error {
 	c := req.copy
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.followsLocked(c); err != nil {
+	if err := p.followsLocked(c.Epoch); err != nil {
 		return err
 	}
 	switch {
@@ -173,10 +208,10 @@ func (p *Partition) admitCopy(req *ProduceRequest, a *log.Append) error {
 	return nil
 }
 
-// followsLocked returns why this replica takes nothing from the leader that has sent c.
-func (p *Partition) followsLocked(c *Copy) error {
-	if p.leaderEpoch.Load() >= 0 || c.Epoch != p.epoch {
-		return fmt.Errorf("%w: %d, it is %d", ErrFencedLeaderEpoch, c.Epoch, p.epoch)
+// followsLocked returns why this replica takes nothing from the leader of an epoch.
+func (p *Partition) followsLocked(epoch int32) error {
+	if p.leaderEpoch.Load() >= 0 || epoch != p.epoch {
+		return fmt.Errorf("%w: %d, it is %d", ErrFencedLeaderEpoch, epoch, p.epoch)
 	}
 	return nil
 }

@@ -15,6 +15,9 @@ type Leadership struct {
 	PartitionEpoch int32 // grows with every change of the partition
 	// Replicas and InSync hold Broker. Neither is changed by anyone. None: Broker alone.
 	Replicas, InSync []int32
+	// Unsynced: the controller is to be told when all of InSync have on stable storage what was
+	// acknowledged.
+	Unsynced bool
 	// Followers are the brokers of the other replicas, as the metadata has them.
 	Followers []Follower
 	// Ask is called with an in-sync set that the leader would have, at most one at a time: until
@@ -39,7 +42,7 @@ func (l *Leadership) set() progress.Set {
 		alone := []int32{l.Broker}
 		return progress.Set{Epoch: l.PartitionEpoch, Replicas: alone, InSync: alone}
 	}
-	return progress.Set{Epoch: l.PartitionEpoch, Replicas: l.Replicas, InSync: l.InSync}
+	return progress.Set{Epoch: l.PartitionEpoch, Replicas: l.Replicas, InSync: l.InSync, Unsynced: l.Unsynced}
 }
 
 // leading is what only a leader has. Guarded by mu.
@@ -48,6 +51,8 @@ type leading struct {
 	broker   int32
 	ask      func(InSyncProposal)
 	wake     func()
+	looked   looked        // of the last Ailing
+	lowMoved chan struct{} // closed when a log start or who leads has changed; nil: nobody waits
 }
 
 // BecomeLeader makes this replica, the only one, the leader in the given epoch. See Lead.
@@ -57,7 +62,8 @@ func (p *Partition) BecomeLeader(epoch int32) error { return p.Lead(Leadership{E
 // recorded before the first append. Without followers its high watermark is at once what its sync
 // policy allows; else when those in sync have told how far they are. It may block for the disk.
 func (p *Partition) Lead(l Leadership) error {
-	if err := p.log.SetLeaderEpoch(l.Epoch); err != nil {
+	defer p.takeRole()()
+	if err := p.log.LeadInEpoch(l.Epoch); err != nil {
 		return p.wrap("become leader", err)
 	}
 	if p.syncOnAck.Load() && p.log.DurableOffset() < p.log.EndOffset() {
@@ -77,6 +83,8 @@ func (p *Partition) Lead(l Leadership) error {
 	}
 	now := time.Since(p.opened)
 	own := p.position()
+	p.lowMovedLocked()
+	readers := due{watches: p.allWatchesLocked()} // of a follower: it is the leader that they read from now
 	p.leading = leading{broker: l.Broker, ask: l.Ask, wake: l.Wake, progress: progress.New(progress.Config{
 		Self: l.Broker, Start: own.End, Own: own, HighWatermark: p.hw.Load(), Set: l.set(), Rules: p.progressRules(), Now: now,
 	})}
@@ -85,6 +93,7 @@ func (p *Partition) Lead(l Leadership) error {
 	p.leaderEpoch.Store(l.Epoch)
 	d := p.progressedLocked()
 	p.mu.Unlock()
+	readers.run()
 	d.run()
 	p.publish()
 	return nil
@@ -102,29 +111,47 @@ func (p *Partition) Reassure(l Leadership) {
 	p.progress.Committed(l.set(), now)
 	p.followersLocked(l.Followers, now)
 	d := p.progressedLocked()
+	proves := p.proveLocked()
 	p.mu.Unlock()
 	d.run()
 	p.publish()
+	proves.run()
 }
 
 // Declined tells the leader that the controller does not make the in-sync set of that partition
-// epoch which it has asked for.
-func (p *Partition) Declined(asked InSyncProposal) {
+// epoch which it has asked for. It returns when AskAgain is due: after a pause that grows with
+// every refusal in a row, 0 if the leader does not wait for that answer any more.
+func (p *Partition) Declined(asked InSyncProposal) (pause time.Duration) {
 	p.mu.Lock()
 	var d due
 	if p.progress != nil && p.progress.IsAsked(asked) {
-		p.progress.Refused(time.Since(p.opened))
+		pause = p.progress.Refused(time.Since(p.opened))
 		d = p.progressedLocked()
 	}
 	p.mu.Unlock()
 	d.run()
 	p.publish()
+	return pause
 }
 
 // CheckLag has the leader look for followers that were not caught up at any time of the last
 // Config.MaxLag, and ask for an in-sync set without them. Kafka does so every half
 // replica.lag.time.max.ms.
-func (p *Partition) CheckLag() {
+func (p *Partition) CheckLag() { p.look((*progress.Leader).Shrink) }
+
+// AskAgain has the leader ask for what the controller has declined, if it still wants it: for a set
+// without those that CheckLag looks for, else for one with those that may join.
+func (p *Partition) AskAgain() {
+	p.look(func(l *progress.Leader, now time.Duration) (InSyncProposal, bool) {
+		if proposal, ok := l.Shrink(now); ok {
+			return proposal, ok
+		}
+		return l.Expand()
+	})
+}
+
+// look lets time pass for the leader, and asks for what it wants then.
+func (p *Partition) look(want func(l *progress.Leader, now time.Duration) (InSyncProposal, bool)) {
 	now := time.Since(p.opened)
 	p.mu.Lock()
 	if p.progress == nil {
@@ -133,15 +160,36 @@ func (p *Partition) CheckLag() {
 	}
 	p.progress.Tick(now)
 	d := p.progressedLocked()
-	proposal, ok := p.progress.Shrink(now)
-	ask := p.ask
+	w := p.wantLocked(want(p.progress, now))
 	p.mu.Unlock()
 	d.run()
 	p.publish()
-	if ok && ask != nil {
-		ask(proposal)
+	w.run()
+}
+
+// A want is a question to the controller, asked without locks.
+type want struct {
+	proposal InSyncProposal
+	ask      func(InSyncProposal) // nil: there is none
+}
+
+func (w want) run() {
+	if w.ask != nil {
+		w.ask(w.proposal)
 	}
 }
+
+// wantLocked returns the question that a proposal is, if there is one.
+func (p *Partition) wantLocked(proposal InSyncProposal, ok bool) want {
+	if !ok {
+		return want{}
+	}
+	return want{proposal, p.ask}
+}
+
+// proveLocked returns what tells the controller that all who are in sync have on stable storage
+// what was acknowledged, if it is to be told and they have.
+func (p *Partition) proveLocked() want { return p.wantLocked(p.progress.Prove()) }
 
 // complete reports whether the high watermark has reached the start of the leader's epoch.
 func (p *Partition) complete() bool {
@@ -170,6 +218,7 @@ func (p *Partition) progressRules() progress.Rules {
 // progressedLocked moves the high watermark to where the leader's progress has it.
 func (p *Partition) progressedLocked() due {
 	p.enough.Store(p.progress.MayAppend())
+	p.lowMovedLocked()
 	return p.advanceLocked(p.progress.HighWatermark())
 }
 

@@ -6,6 +6,7 @@ package partition
 func (p *Partition) BecomeFollower() {
 	p.mu.Lock()
 	p.leaderEpoch.Store(-1)
+	p.lowMovedLocked()
 	p.leading = leading{}
 	d := p.releaseLocked(ErrNotLeaderAfterAppend)
 	p.mu.Unlock()

@@ -116,14 +116,14 @@ func TestReplicaThatResignsEndsWhatItHasAndTakesNoMore(t *testing.T) {
 	})
 }
 
-// What an earlier epoch may have confirmed is below the high watermark when a leader's epoch begins,
-// and nobody sees the epoch before: else a coordinator that loads would miss commits, and a consumer
-// that asks for the end would be told one that others were past.
+// What an earlier epoch may have confirmed is below the high watermark when a leader's epoch
+// begins, and nobody sees the epoch before: else a coordinator that loads would miss commits, and a
+// consumer that asks for the end would be told one that others were past.
 func TestLeaderShowsFromTheFirstMomentWhatEarlierEpochsMayHaveConfirmed(t *testing.T) {
 	for _, sync := range []log.SyncPolicy{log.SyncOnAck, log.SyncNever} {
 		fsys := vfs.Mem()
 		cfg := testConfig(fsys)
-		cfg.Log.Sync = log.SyncNever // so that the next leader finds what is not known to be durable
+		cfg.Log.Sync = log.SyncNever // the next leader finds records that may not be durable
 		p := reopen(t, cfg, 0)
 		for seq := range int32(3) {
 			require.NoError(t, (<-submit(p, batchSpec{pid: 5, seq: seq}.build())).Err)

@@ -138,13 +138,21 @@ func (o *owner) Durable(int64) {
 	}
 	p.mu.Lock()
 	var d due
+	was, wake := p.hw.Load(), p.wake
+	var w want
 	if p.progress != nil {
 		p.progress.Moved(p.position()) // offset is behind that, or of a log that was cut meanwhile
 		d = p.advanceLocked(p.progress.HighWatermark())
+		w = p.proveLocked()
 	}
+	moved := p.hw.Load() > was
 	p.mu.Unlock()
 	d.run()
 	p.publish()
+	if moved && wake != nil {
+		wake() // the followers had all of it before: nothing else tells them
+	}
+	w.run()
 }
 
 // Snapshot returns the producer state as of offset, which is where the next append goes; nil if it

@@ -43,6 +43,8 @@ type Partition struct {
 	closed bool
 	epoch  int32 // leader epoch that it leads or follows in, or did last; -1: none
 
+	role chan struct{} // see takeRole
+
 	timeouts alarm.Alarm   // expire, at the earliest of deadlines or before
 	closing  atomic.Bool   // set by the first who closes, and stays
 	resigned atomic.Bool   // set by Resign, and stays
@@ -61,10 +63,13 @@ type settings struct {
 // watermarks are stored under mu (by Open before anybody knows the partition) and read by anyone.
 type watermarks struct {
 	hw, lso     atomic.Int64
-	leaderEpoch atomic.Int32          // -1: not the leader
-	enough      atomic.Bool           // of the leader: as many are in sync as there must be
-	anyAborted  atomic.Bool           // there may be aborted transactions: reads look for them
-	abortedErr  atomic.Pointer[error] // one could not be recorded
+	leaderEpoch atomic.Int32 // -1: not the leader
+	enough      atomic.Bool  // of the leader: as many are in sync as there must be
+	anyAborted  atomic.Bool  // there may be aborted transactions: reads look for them
+	// cuts is odd while the log is cut, or could not be, and the watermarks belong to what was
+	// there before; it grows with each cut.
+	cuts       atomic.Int64
+	abortedErr atomic.Pointer[error] // one could not be recorded
 }
 
 // admission decides about appends. Guarded by mu.
@@ -97,7 +102,7 @@ func Open(dir string, cfg Config) (*Partition, error) {
 	}
 	p := &Partition{
 		dir: dir, tp: record.TopicPartition{Topic: cfg.Topic, Partition: cfg.Partition},
-		opened: time.Now(), logger: cfg.Logger, done: make(chan struct{}), epoch: -1,
+		opened: time.Now(), logger: cfg.Logger, done: make(chan struct{}), epoch: -1, role: make(chan struct{}, 1),
 	}
 	p.appended, p.copied, p.timeouts.Do = p.onAppended, p.onCopied, p.expire
 	p.expiry.Store(int64(cfg.ProducerIDExpiration))
@@ -111,8 +116,7 @@ func Open(dir string, cfg Config) (*Partition, error) {
 	}
 	p.log = l
 	if p.state, err = p.rebuild(); err == nil {
-		p.hw.Store(l.StartOffset())
-		p.lso.Store(l.StartOffset())
+		p.resume(cfg.HighWatermark)
 	}
 	if err == nil && cfg.TopicID != ([16]byte{}) {
 		err = writeMetadata(cfg.Log.FS, dir, cfg.TopicID)

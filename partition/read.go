@@ -51,6 +51,29 @@ func (p *Partition) Read(req ReadRequest) (ReadResult, error) {
 	if err != nil {
 		return ReadResult{}, p.wrap("read", err)
 	}
+	return p.readAs(&req, epoch, func() error {
+		if p.leaderEpoch.Load() != epoch { // truncated under our hands
+			return p.notLeading()
+		}
+		return nil
+	})
+}
+
+// Glance is a Read of nothing: it tells the watermarks. epoch is the one that the reader believes
+// in, -1: not checked. Errors: ErrNotLeader, ErrFencedLeaderEpoch, ErrUnknownLeaderEpoch,
+// ErrClosed.
+func (p *Partition) Glance(epoch int32) (ReadResult, error) {
+	epoch, err := p.checkEpoch(epoch)
+	if err != nil {
+		return ReadResult{}, p.wrap("read", err)
+	}
+	hw, lso, start := p.bounds()
+	return ReadResult{HighWatermark: hw, LastStableOffset: lso, LogStartOffset: start, LeaderEpoch: epoch}, nil
+}
+
+// readAs reads in a leader epoch. When a read has failed, cause says whether the role of this
+// replica has changed meanwhile.
+func (p *Partition) readAs(req *ReadRequest, epoch int32, cause func() error) (ReadResult, error) {
 	end := p.log.EndOffset()
 	hw, lso, start := p.bounds()
 	res := ReadResult{HighWatermark: hw, LastStableOffset: lso, LogStartOffset: start, LeaderEpoch: epoch, Bytes: req.Buf}
@@ -60,7 +83,7 @@ func (p *Partition) Read(req ReadRequest) (ReadResult, error) {
 	case req.Offset >= bound:
 		return res, nil
 	default:
-		return res, p.readUpTo(&req, &res, bound)
+		return res, p.readUpTo(req, &res, bound, cause)
 	}
 }
 
@@ -72,11 +95,11 @@ func defaultMaxBytes(n int) int {
 }
 
 // readUpTo fills in the bytes below bound, and which transactions in them were aborted.
-func (p *Partition) readUpTo(req *ReadRequest, res *ReadResult, bound int64) error {
+func (p *Partition) readUpTo(req *ReadRequest, res *ReadResult, bound int64, cause func() error) error {
 	var err error
 	if res.Bytes, err = p.log.ReadUpTo(req.Buf, req.Offset, defaultMaxBytes(req.MaxBytes), bound); err != nil {
-		if epoch := p.leaderEpoch.Load(); epoch != res.LeaderEpoch { // truncated under our hands
-			err = p.notLeading()
+		if changed := cause(); changed != nil {
+			err = changed
 		}
 		*res = ReadResult{}
 		return p.wrap("read", err)
@@ -97,15 +120,27 @@ func (p *Partition) readUpTo(req *ReadRequest, res *ReadResult, bound int64) err
 // (-1: any) may read.
 func (p *Partition) checkEpoch(epoch int32) (int32, error) {
 	current := p.leaderEpoch.Load()
-	switch {
-	case current < 0 || p.closing.Load() || p.resigned.Load():
+	if current < 0 || p.closing.Load() || p.resigned.Load() {
 		return -1, p.notLeading()
-	case epoch >= 0 && epoch < current:
-		return -1, ErrFencedLeaderEpoch
-	case epoch > current:
-		return -1, ErrUnknownLeaderEpoch
+	}
+	if err := CompareEpochs(epoch, current); err != nil {
+		return -1, err
 	}
 	return current, nil
+}
+
+// CompareEpochs returns what is wrong with the leader epoch that a client believes in, where epoch
+// is the right one: ErrFencedLeaderEpoch if a later one has begun, ErrUnknownLeaderEpoch if it has
+// not begun as far as is known here. nil: it is the same, or -1, which stands for any. Kafka:
+// Partition.checkCurrentLeaderEpoch (KIP-320).
+func CompareEpochs(believed, epoch int32) error {
+	switch {
+	case believed >= 0 && believed < epoch:
+		return ErrFencedLeaderEpoch
+	case believed > epoch:
+		return ErrUnknownLeaderEpoch
+	}
+	return nil
 }
 
 // notLeading says why this replica takes no appends and answers no reads.

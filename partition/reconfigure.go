@@ -38,14 +38,17 @@ func (p *Partition) apply(cfg *Config) {
 	p.state.expiry = cfg.ProducerIDExpiration.Milliseconds()
 	p.syncOnAck.Store(cfg.Log.Sync == log.SyncOnAck)
 	var d due
+	var w want
 	if p.progress != nil {
 		p.progress.Moved(p.position())
 		p.progress.Configure(p.progressRules(), time.Since(p.opened))
 		d = p.progressedLocked()
+		w = p.proveLocked()
 	}
 	p.mu.Unlock()
 	d.run()
 	p.publish()
+	w.run()
 }
 
 // safeEnd returns how far the records of this replica are as safe as the sync policy makes them.

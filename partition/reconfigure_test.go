@@ -62,12 +62,19 @@ func TestWaitingProduceIsAcknowledgedByAPolicyThatAsksForLess(t *testing.T) {
 		p := openLeader(t, testConfig(fs))
 		slow := fs.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Times: vfs.Always, Delay: time.Second})
 		defer slow()
-		done := make(chan ProduceResult, 1)
-		p.Produce(&ProduceRequest{Batch: batchSpec{}.build(), Acks: record.AcksAll, Done: func(r ProduceResult) { done <- r }})
+		began, done := time.Now(), make(chan ProduceResult, 1)
+		var waited time.Duration
+		p.Produce(&ProduceRequest{Batch: batchSpec{}.build(), Acks: record.AcksAll, Done: func(r ProduceResult) {
+			waited = time.Since(began)
+			done <- r
+		}})
+		synctest.Wait() // it is written, and its sync under way
+		require.EqualValues(t, 1, p.LogEndOffset())
 		cfg := testConfig(fs)
 		cfg.Log.Sync = log.SyncNever
 		require.NoError(t, p.Reconfigure(cfg))
 		require.NoError(t, (<-done).Err)
+		require.Equal(t, time.Second, waited, "what was written under SyncOnAck is acknowledged under it")
 		require.NoError(t, send(p, batchSpec{}).Err)
 		require.EqualValues(t, 2, p.HighWatermark())
 	})

@@ -86,23 +86,17 @@ func (p *Partition) reported(r *ReplicaFetch, epoch int32) error {
 		Broker: r.Broker, Incarnation: r.Incarnation, Position: progress.Position{End: r.Offset, Durable: r.Durable}, LogStart: r.LogStart,
 	}, now)
 	var d due
-	var proposal InSyncProposal
-	var ask func(InSyncProposal)
+	var w want
 	if err == nil {
 		d = p.progressedLocked()
-		var ok bool
-		if proposal, ok = p.progress.Expand(); ok {
-			ask = p.ask
-		}
+		w = p.wantLocked(p.progress.Expand())
 	}
 	wake := p.wake
 	moved := p.hw.Load() > was
 	p.mu.Unlock()
 	d.run()
 	p.publish()
-	if ask != nil {
-		ask(proposal)
-	}
+	w.run()
 	if moved && wake != nil {
 		wake() // followers show what they have up to the high watermark that they know
 	}

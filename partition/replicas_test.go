@@ -131,7 +131,7 @@ func (c *replicas) pull(n *replicaNode) {
 	read, err := c.nodes[c.leader].p.ReadReplica(ask)
 	require.NoError(c.t, err)
 	if read.Diverging != nil {
-		lost, err := n.p.Converge(*read.Diverging)
+		lost, err := n.p.Converge(ask, *read.Diverging)
 		require.NoError(c.t, err)
 		require.Zero(c.t, lost)
 		return

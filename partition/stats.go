@@ -10,6 +10,7 @@ type counters struct {
 // Stats are figures of a partition since it was opened. The offsets are of one moment each.
 type Stats struct {
 	LogStartOffset, LastStableOffset, HighWatermark, LogEndOffset int64
+	DurableOffset                                                 int64 // everything below is on stable storage
 
 	LeaderEpoch      int32 // -1: not the leader
 	Producers        int   // producer ids with state
@@ -26,10 +27,11 @@ type Stats struct {
 
 // Stats returns the present figures.
 func (p *Partition) Stats() Stats {
+	durable := p.log.DurableOffset() // first: it may only be behind
 	end := p.log.EndOffset()
 	hw, lso, start := p.bounds()
 	s := Stats{
-		LogStartOffset: start, LastStableOffset: lso, HighWatermark: hw, LogEndOffset: max(end, hw), LeaderEpoch: p.leaderEpoch.Load(),
+		LogStartOffset: start, LastStableOffset: lso, HighWatermark: hw, LogEndOffset: max(end, hw), DurableOffset: durable, LeaderEpoch: p.leaderEpoch.Load(),
 		BytesRead: p.stats.bytesOut.Load(), Reads: p.stats.reads.Load(),
 		Duplicates: p.stats.duplicates.Load(), Refused: p.stats.refused.Load(), SizeBytes: p.log.Size(),
 	}

@@ -11,10 +11,17 @@ import (
 // disk. It returns ErrLeader on a leader: its own log is the truth. If it fails, the partition must
 // be opened again before it can lead.
 func (p *Partition) TruncateTo(offset int64) error {
+	defer p.takeRole()()
+	return p.truncateTo(offset)
+}
+
+// truncateTo is TruncateTo for who has the role.
+func (p *Partition) truncateTo(offset int64) error {
 	return p.cut(offset, func() error { return p.log.TruncateTo(offset) })
 }
 
-// cut shortens the log as truncate does, and takes the producer state back to where it ends.
+// cut shortens the log as truncate does, and takes the producer state back to where it ends. By who
+// has the role.
 func (p *Partition) cut(offset int64, truncate func() error) error {
 	if p.leaderEpoch.Load() >= 0 {
 		return p.wrap("truncate", ErrLeader)
@@ -23,6 +30,9 @@ func (p *Partition) cut(offset int64, truncate func() error) error {
 		return p.wrap("truncate", fmt.Errorf("%w: %d", log.ErrOffsetOutOfRange, offset))
 	}
 	p.mu.Lock()
+	if !p.stale { // else a truncation has failed before: nobody reads until one succeeds
+		p.cuts.Add(1)
+	}
 	p.stale = true // a segment that is closed in between must not get a snapshot of what is cut off
 	p.mu.Unlock()
 	if err := truncate(); err != nil {
@@ -34,10 +44,13 @@ func (p *Partition) cut(offset int64, truncate func() error) error {
 	}
 	start, end := p.log.StartOffset(), p.log.EndOffset()
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.state, p.stale = state, false
 	p.growth.cut(end)
 	p.hw.Store(min(max(p.hw.Load(), start), end))
 	p.lso.Store(min(max(p.lso.Load(), start), end))
+	p.cuts.Add(1)
+	d := due{watches: p.allWatchesLocked()} // an offset that they wait at may be gone
+	p.mu.Unlock()
+	d.run()
 	return nil
 }

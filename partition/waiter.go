@@ -62,7 +62,10 @@ type watch struct {
 // Watch makes w wait for records of p at or above offset: the end of what its caller has read, that
 // is the bound that Read returned, or the offset it wants if that is larger. It never blocks. Safe
 // for concurrent use, but not for the same Waiter.
-func (p *Partition) Watch(offset int64, w *Waiter) {
+func (p *Partition) Watch(offset int64, w *Waiter) { p.watch(offset, w, p.LeaderEpoch) }
+
+// watch is Watch that wakes at once if role returns less than 0: something else has to be told.
+func (p *Partition) watch(offset int64, w *Waiter, role func() int32) {
 	x := &watch{w: w, p: p}
 	x.entry.Value = x
 	p.mu.Lock()
@@ -71,7 +74,7 @@ func (p *Partition) Watch(offset int64, w *Waiter) {
 	if w.isolation == ReadUncommitted {
 		bound, x.queue = &p.hw, &p.hwWatches
 	}
-	if p.closed || p.LeaderEpoch() < 0 || bound.Load() > offset {
+	if p.closed || role() < 0 || bound.Load() > offset {
 		p.mu.Unlock()
 		w.fire()
 		return

@@ -75,5 +75,15 @@ func (p *Partition) advanceLocked(to int64) (d due) {
 	return d
 }
 
+// resume begins with a high watermark that was known before the replica was opened, as far as the
+// log goes now. By Open, before anybody knows the partition.
+func (p *Partition) resume(known int64) {
+	start, end := p.log.StartOffset(), p.log.EndOffset()
+	hw := min(max(known, start), end)
+	p.hw.Store(hw)
+	p.state.txns.advance(hw)
+	p.lso.Store(max(p.state.txns.lastStable(hw), start))
+}
+
 // publish tells the log how far the high watermark is, which retention does not pass.
 func (p *Partition) publish() { p.log.SetHighWatermark(p.hw.Load()) }

@@ -82,6 +82,10 @@ func TestLeadersProposeSetsInOneChange(t *testing.T) {
 // What broker 2 alone is told to promise less, or to wait for fewer, counts for all: it may lead.
 func TestElectionsGoByTheWeakestPromise(t *testing.T) {
 	c := openWith(t, newDisks(2).config())
+	refused := func(broker int32, ch ConfigChange) {
+		t.Helper()
+		require.ErrorAs(t, c.AlterBrokerConfig(t.Context(), broker, ch), new(*topic.ConfigError))
+	}
 	set := func(broker int32, key, value string) {
 		t.Helper()
 		require.NoError(t, c.AlterBrokerConfig(t.Context(), broker, ConfigChange{Key: key, Value: value}))
@@ -91,6 +95,12 @@ func TestElectionsGoByTheWeakestPromise(t *testing.T) {
 	set(AllBrokers, "min.insync.replicas", "3")
 	set(AllBrokers, "unclean.leader.election.enable", "true")
 	require.Equal(t, image.Rules{MinInSync: 3, SyncOnAck: true, Unclean: true}, rules(nil))
+	refused(2, ConfigChange{Key: "min.insync.replicas", Value: "2"})
+	refused(2, ConfigChange{Key: "min.insync.replicas", Op: UnsetConfig})
+	refused(AllBrokers, ConfigChange{Key: "min.insync.replicas", Op: UnsetConfig})
+	require.NoError(t, c.change(t.Context(), func(*image.Image) ([]metarecord.Record, error) { // as in clusters of earlier versions
+		return []metarecord.Record{&metarecord.FeatureLevel{Name: "eligible.leader.replicas.version"}}, nil
+	}))
 	set(2, "min.insync.replicas", "2")
 	set(2, "log.flush.interval.ms", "1000")
 	require.Equal(t, image.Rules{MinInSync: 2, Unclean: true}, rules(nil))

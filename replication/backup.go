@@ -18,11 +18,11 @@ import (
 // it is on stable storage. A directory that has it is not opened.
 const unfinishedFile = "strata.unfinished"
 
-// backupRounds is how often a backup is begun: the last time no topic can be deleted.
+// backupRounds is how often a backup is begun: the last time the metadata stays as it is.
 const backupRounds = 3
 
-// errTopicsGone says that topics were deleted while a backup was being made.
-var errTopicsGone = errors.New("replication: topics were deleted meanwhile")
+// errMeanwhile says that the copies of a backup do not belong together.
+var errMeanwhile = errors.New("replication: topics were deleted, or replicas have come, gone, joined or left, meanwhile")
 
 // Backup copies the cluster, while it serves, to the directory dir, which must not exist or be
 // empty, on the cluster's file system, or on the operating system's if the cluster is in memory.
@@ -38,9 +38,13 @@ var errTopicsGone = errors.New("replication: topics were deleted meanwhile")
 //     records;
 //  3. then the metadata. A topic whose partitions were copied is in it, and so are all producer ids
 //     that occur in records, so that none is given twice. A topic created after step 2 is empty in
-//     the copy. If topics are deleted meanwhile all steps are done again, since offsets committed
-//     for one must not be taken for offsets of a later topic of its name. The third time topics can
-//     be neither deleted nor created nor altered until the copy is made.
+//     the copy.
+//
+// If topics are deleted meanwhile all steps are done again, since offsets committed for one must
+// not be taken for offsets of a later topic of its name; and so they are if the replicas or the
+// in-sync set of a partition change: one that was copied before it was in sync must not be trusted.
+// The third time the metadata stays as it is until the copy is made: topics are neither created nor
+// deleted nor altered, no replica leaves or joins an in-sync set, nobody is elected.
 //
 // Until the last byte is on stable storage the directory has a mark, and Open refuses it
 // (ErrUnfinished): a backup that was interrupted never opens as a smaller cluster. A backup that
@@ -123,7 +127,7 @@ func (b *backup) run(ctx context.Context, dir string) (err error) {
 		}
 	}()
 	for i := range backupRounds {
-		if err = b.round(ctx, i == backupRounds-1); !errors.Is(err, errTopicsGone) {
+		if err = b.round(ctx, i == backupRounds-1); !errors.Is(err, errMeanwhile) {
 			break
 		}
 	}
@@ -151,7 +155,7 @@ func (b *backup) round(ctx context.Context, alone bool) error {
 		defer b.unlockMetadata()
 	}
 	b.copied = nil
-	begun := b.c.removals.Load()
+	begun, layout := b.c.removals.Load(), b.layout()
 	err := b.partitions(ctx)
 	if err == nil && !alone {
 		if err = b.lockMetadata(ctx); err != nil {
@@ -159,18 +163,42 @@ func (b *backup) round(ctx context.Context, alone bool) error {
 		}
 		defer b.unlockMetadata()
 	}
-	if b.c.removals.Load() != begun {
+	if b.c.removals.Load() != begun || b.hasChanged(layout) {
 		for _, dir := range b.copied {
 			if err := discard(b.fsys, filepath.Dir(dir), filepath.Base(dir)); err != nil {
 				return err
 			}
 		}
-		return errTopicsGone
+		return errMeanwhile
 	}
 	if err != nil {
 		return err
 	}
 	return b.metadata(ctx)
+}
+
+// layout returns the epochs of partitions: who has one and who is in sync stays as it is in each.
+func (b *backup) layout() map[place]int32 {
+	b.c.mu.RLock()
+	defer b.c.mu.RUnlock()
+	epochs := map[place]int32{}
+	for id, t := range b.c.image.ByID {
+		for i := range t.Partitions {
+			epochs[place{Topic: id, Partition: int32(i)}] = t.Partitions[i].PartitionEpoch
+		}
+	}
+	return epochs
+}
+
+// hasChanged reports whether a partition is not as it was.
+func (b *backup) hasChanged(layout map[place]int32) bool {
+	now := b.layout()
+	for at, epoch := range layout {
+		if now[at] != epoch {
+			return true
+		}
+	}
+	return false
 }
 
 // lockMetadata keeps the metadata as it is until unlockMetadata.

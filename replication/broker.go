@@ -74,7 +74,7 @@ func (c *Cluster) bury(b *broker, l *metaCopy) error {
 	if l != nil {
 		err = errors.Join(err, l.Close())
 	}
-	err = errors.Join(err, n.dir.Close())
+	err = errors.Join(err, n.leave())
 	c.markDown(b)
 	return err
 }

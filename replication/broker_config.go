@@ -59,8 +59,14 @@ func (c *Cluster) changedBroker(img *image.Image, broker int32, before map[strin
 	config := topicKeys(before)
 	for _, ch := range changes {
 		k, ok := topic.LookupBrokerKey(ch.Key)
+		if !ok && ch.Op == UnsetConfig && slices.Contains(throttles, ch.Key) {
+			continue
+		}
 		if !ok {
 			return nil, &topic.ConfigError{Key: ch.Key, Value: ch.Value, Reason: "it cannot be changed while the cluster runs"}
+		}
+		if reason := minInSyncOfBrokers(img, broker, k.Name, ch.Op); reason != "" {
+			return nil, &topic.ConfigError{Key: ch.Key, Value: ch.Value, Reason: reason}
 		}
 		named := ch
 		named.Key = k.Name
@@ -77,6 +83,25 @@ func (c *Cluster) changedBroker(img *image.Image, broker int32, before map[strin
 		}
 	}
 	return after, nil
+}
+
+// throttles are keys that cannot be set here, and that kafka-reassign-partitions --verify unsets
+// whether they were set or not. That is no error.
+var throttles = []string{"leader.replication.throttled.rate", "follower.replication.throttled.rate", "replica.alter.log.dirs.io.max.bytes.per.second"}
+
+// minInSyncOfBrokers returns why the brokers' default of min.insync.replicas cannot be altered, ""
+// if it can. By KIP-966 it must be the same on all brokers, and stay once it is set. Kafka:
+// ConfigurationControlManager.
+func minInSyncOfBrokers(img *image.Image, broker int32, key string, op ConfigOp) string {
+	switch {
+	case key != "min.insync.replicas" || !img.EligibleReplicas():
+		return ""
+	case broker != AllBrokers:
+		return "it cannot be altered on one broker while eligible leader replicas are enabled"
+	case op == UnsetConfig:
+		return "it cannot be removed while eligible leader replicas are enabled"
+	}
+	return ""
 }
 
 // defaultsOf returns the settings of topics that say nothing else, by the topic's keys, as the

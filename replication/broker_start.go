@@ -12,8 +12,9 @@ import (
 
 // StartBroker starts a broker that is down: one that was stopped, killed, fenced because its disk
 // failed, or missing when the cluster was opened. It opens what is in the directory, as Open does,
-// brings its copy of the metadata up to date, which is put aside and made anew if it is damaged, and registers in a new incarnation; its partitions
-// have a leader again, in another leader epoch. When StartBroker returns nil the broker serves.
+// brings its copy of the metadata up to date, which is put aside and made anew if it is damaged,
+// and registers in a new incarnation; its partitions have a leader again, in another leader epoch.
+// When StartBroker returns nil the broker serves.
 //
 // Errors: ErrUnknownBroker, ErrBrokerRunning, a *DirectoryError if the directory is not what it was
 // (ErrDiskReplaced if it has come back empty, ErrForeign, ErrMixed, ErrDamaged, ErrLocked), those
@@ -101,11 +102,12 @@ func (c *Cluster) openNode(b *broker) (*node, error) {
 	}
 	n, err := c.take(claim{location: b.location, meta: meta}, b.session)
 	if err != nil && n != nil {
-		err = errors.Join(err, n.dir.Close())
+		err = errors.Join(err, n.leave())
 	}
 	if err != nil {
 		return nil, err
 	}
+	n.recall()
 	return n, nil
 }
 
@@ -122,9 +124,9 @@ func (c *Cluster) rejoin(b *broker, opened []*loaded, seen int64) error {
 	}
 	defer func() { <-c.changing }()
 	n := b.node
-	// With that it may be one of the set already. A partition that it leads still, because that could
-	// not be written when it was fenced, has lost its leader: what comes must be in another epoch than
-	// what the broker may have lost.
+	// With that it may be one of the set already. A partition that it leads still, because that
+	// could not be written when it was fenced, has lost its leader: what comes must be in another
+	// epoch than what the broker may have lost.
 	err := c.writable(n)
 	if err == nil && c.image.Version != seen {
 		err = n.catchUp(opened)
@@ -182,7 +184,7 @@ func (c *Cluster) turnAway(id int32) error {
 func (n *node) catchUp(opened []*loaded) error {
 	return forEach(opened, func(_ int, l *loaded) error {
 		a, ok := n.metadata.assignment(l.r.tp, l.r.id)
-		if ok {
+		if ok && n.metadata.assigned(l.r.tp, l.r.id) {
 			return l.p.Reconfigure(n.config(l.r, a))
 		}
 		l.gone = true

@@ -19,8 +19,8 @@ import (
 //
 // Errors: ErrUnknownBroker, ErrBrokerDown, ErrLastBroker, also if it is the last one because the
 // disks of the others fail meanwhile: then it serves on, in another leader epoch. Those of the
-// disks; ErrMetadataReadOnly if too few copies work to fence it: then it runs on, and leads
-// nothing before the metadata can be changed again; ErrClosed. If ctx ends first it may still happen.
+// disks; ErrMetadataReadOnly if too few copies work to fence it: then it runs on, and leads nothing
+// before the metadata can be changed again; ErrClosed. If ctx ends first it may still happen.
 func (c *Cluster) StopBroker(ctx context.Context, id int32) error {
 	if err := c.await(ctx, func() error { return c.stopBroker(id) }); err != nil {
 		return fmt.Errorf("stop broker %d: %w", id, err)
@@ -40,6 +40,7 @@ func (c *Cluster) stopBroker(id int32) error {
 	if ended := c.bury(b, l); err == nil {
 		err = ended
 	}
+	c.tell(Event{Kind: BrokerStopped, Broker: id})
 	c.logger.Info("broker stopped", slog.Int("broker", int(id)), slog.Any("err", err))
 	return err
 }
@@ -79,10 +80,7 @@ func (c *Cluster) leaveNow(id int32) (*broker, *metaCopy, error) {
 		return nil, nil, fmt.Errorf("%w: %d", ErrBrokerDown, id)
 	}
 	if err == nil {
-		err = c.mayLeave(id) // disks may have failed in all that
-	}
-	if err == nil {
-		err = c.expel(id)
+		err = c.expel(id) // unless it is the last one by now
 	}
 	if err != nil && !c.isFenced(id) {
 		return nil, nil, errors.Join(err, c.stay(id))
@@ -208,6 +206,7 @@ func (c *Cluster) strike(id int32) (*broker, <-chan struct{}, error) {
 	n, session, gone := b.node, b.session, b.gone
 	c.mu.RUnlock()
 	served := c.unserve(id) // first: who finds it gone asks the metadata
+	c.tell(Event{Kind: BrokerKilled, Broker: id})
 	if n != nil {
 		n.cut()
 	}

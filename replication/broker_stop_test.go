@@ -55,8 +55,10 @@ func TestStoppedBrokersPartitionsHaveNoLeaderUntilItIsStarted(t *testing.T) {
 	recs := written(t, c, version)
 	require.Equal(t, []metarecord.Record{
 		&metarecord.BrokerChange{BrokerID: 2, BrokerEpoch: epoch, InControlledShutdown: metarecord.Set},
-		&metarecord.PartitionChange{TopicID: c.image.Topics["gone"].ID, Leader: -1, Recovery: -1},
-		&metarecord.PartitionChange{Partition: 1, TopicID: c.image.Topics["orders"].ID, Leader: -1, Recovery: -1},
+		&metarecord.PartitionChange{TopicID: c.image.Topics["gone"].ID, Leader: -1, Recovery: -1,
+			ISR: []int32{}, EligibleLeaders: []int32{2}, LastKnownLeader: []int32{2}},
+		&metarecord.PartitionChange{Partition: 1, TopicID: c.image.Topics["orders"].ID, Leader: -1, Recovery: -1,
+			ISR: []int32{}, EligibleLeaders: []int32{2}, LastKnownLeader: []int32{2}},
 		&metarecord.BrokerChange{BrokerID: 2, BrokerEpoch: epoch, Fenced: metarecord.Set},
 		&metarecord.NoOp{}, // behind the change of the set: a copy that has it knows that the set was committed
 	}, recs)
@@ -64,7 +66,7 @@ func TestStoppedBrokersPartitionsHaveNoLeaderUntilItIsStarted(t *testing.T) {
 	require.Equal(t, []int32{1, 2, 3}, c.Members())
 	require.Equal(t, []int32{1, -1, 3}, leaders(t, c, "orders"))
 	s := c.Status("orders", 1)
-	require.Equal(t, []int32{2}, s.ISR, "the last one stays")
+	require.Empty(t, s.ISR, "the last one is eligible, as in Kafka since 4.1")
 	require.Equal(t, int32(1), s.LeaderEpoch)
 	require.ErrorIs(t, s.Err, ErrNotLeader)
 	require.ErrorIs(t, tryProduce(c, at("orders", 1), "y").Err, ErrNotLeader)

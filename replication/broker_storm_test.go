@@ -63,13 +63,16 @@ func TestBrokersComeAndGoUnderLoad(t *testing.T) {
 	acknowledged := make([][]string, 6)
 	var topics []string
 	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
+	var wg, first sync.WaitGroup
 	for p := range int32(6) {
+		first.Add(1)
+		begun := sync.OnceFunc(first.Done)
 		wg.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				v := fmt.Sprint(i)
 				if res := tryProduce(c, at("orders", p), v); res.Err == nil {
 					acknowledged[p] = append(acknowledged[p], v)
+					begun()
 				} else if !errors.Is(res.Err, ErrNotLeader) && !errors.Is(res.Err, partition.ErrNotLeaderAfterAppend) {
 					t.Errorf("append: %v", res.Err)
 				}
@@ -111,6 +114,7 @@ func TestBrokersComeAndGoUnderLoad(t *testing.T) {
 			}
 		}
 	})
+	first.Wait()
 	for range rounds {
 		id := int32(rnd.IntN(3) + 1)
 		var err error

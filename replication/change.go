@@ -102,22 +102,38 @@ func (c *Cluster) perform(decide decision, then func([]metarecord.Record)) error
 func (c *Cluster) apply(recs []metarecord.Record, version int64) {
 	c.mu.Lock()
 	removed, changed := c.affected(recs)
+	gone := c.departuresLocked(recs)
+	told := c.events.Wanted()
+	var happened []Event
 	for _, rec := range recs {
+		var before subject
+		if told {
+			before = subjectOf(c.image, rec)
+		}
 		if err := c.image.Apply(rec); err != nil {
 			// Decide and apply disagree: our own fault.
 			panic(fmt.Sprintf("replication: decided on a change that does not apply: %v", err))
 		}
+		if told {
+			happened = append(happened, eventsOf(rec, before, subjectOf(c.image, rec))...)
+		}
 	}
+	for i := range happened {
+		happened[i].Version = version
+	}
+	c.tell(happened...) // before the brokers do anything about it
 	c.removals.Add(int64(len(removed)))
 	due := c.publishLocked(version)
 	c.mu.Unlock()
+	c.depart(gone)
 	c.settle(c.concerned(recs)) // before anybody looks for the new leaders
 	c.noteElections(recs)
+	c.noteBalance(recs)
 	for _, ch := range due {
 		close(ch)
 	}
 	for _, t := range removed {
-		if err := c.onNodes(func(n *node) error { return n.remove(t) }); err != nil {
+		if err := c.heed(c.servingNodes(), func(n *node, step func()) error { return n.remove(t, step) }); err != nil {
 			c.logger.Warn("deleted topic leaves files behind until the next open", slog.String("topic", t.Name), slog.Any("err", err))
 		}
 	}
@@ -162,7 +178,7 @@ func (c *Cluster) reconfigure(id topic.ID) {
 	c.mu.RLock()
 	t := c.image.ByID[id]
 	c.mu.RUnlock()
-	if err := c.onNodes(func(n *node) error { return n.reconfigure(t) }); err != nil {
+	if err := c.heed(c.servingNodes(), func(n *node, step func()) error { return n.reconfigure(t, step) }); err != nil {
 		c.logger.Warn("partitions keep their old settings until the next open", slog.String("topic", t.Name), slog.Any("err", err))
 	}
 }

@@ -5,30 +5,31 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+
+	"github.com/stratalog/strata/log"
 )
 
 // claim makes sure that the directory of r is there and r's own. Whatever else has its name is put
-// aside.
-func (n *node) claim(r *replica) error {
-	if n.metadata.topicOf(r.tp, r.id) == nil {
-		return unknownPartition(r.tp.Topic, r.tp.Partition)
-	}
+// aside. synced says that the file which tells whose it is was made with its bytes on stable
+// storage: where the first record waits for the disk in any case.
+func (n *node) claim(r *replica, a assignment) (synced bool, err error) {
 	name := partitionDir(r.tp)
 	id, ok, err := readTopicID(n.fs, filepath.Join(n.root, name))
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case ok && id == r.id:
-		return nil
+		return false, nil
 	case ok && n.metadata.wasRemoved(id):
 		err = discard(n.fs, n.root, name)
 	default:
 		err = n.stray(name)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	return createPartitionDir(n.fs, n.root, r.tp, r.id)
+	synced = a.settings.SyncPolicy() == log.SyncOnAck
+	return synced, createPartitionDir(n.fs, n.root, r.tp, topicIDOf{r.id, synced})
 }
 
 // stray puts a directory aside that belongs to no topic; none is no error.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/stratalog/strata/internal/alarm"
+	"github.com/stratalog/strata/internal/feed"
 	"github.com/stratalog/strata/internal/watermark"
 	"github.com/stratalog/strata/replication/internal/follow"
 	"github.com/stratalog/strata/replication/internal/image"
@@ -30,6 +30,7 @@ type Cluster struct {
 	rotation  fetchRotation
 	ids       producerIDs
 	network   follow.Network
+	events    *feed.Feed[Event]
 
 	removals atomic.Int64 // topics that were deleted; counted with changing held, read by backups
 
@@ -43,6 +44,7 @@ type Cluster struct {
 	closing  chan struct{}  // closed when Close begins
 	done     chan struct{}  // closed when it is through
 	wg       sync.WaitGroup // changes under way
+	balance  alarm.Alarm    // balanceLeaders; armed while other replicas than the preferred ones lead
 
 	mu       sync.RWMutex // guards the fields below; never held while waiting
 	image    *image.Image
@@ -79,8 +81,13 @@ func Open(cfg Config) (*Cluster, error) {
 	c := &Cluster{
 		cfg: cfg, defaults: defaults, logger: cfg.Logger, image: image.New(), nodes: map[int32]*node{}, brokers: map[int32]*broker{}, failures: map[int32]error{},
 		changing: make(chan struct{}, 1), turnover: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
+		events: feed.New[Event](maxEvents),
 	}
-	if err := c.open(); err != nil {
+	c.balance.Do = c.balanceLeaders
+	c.changing <- struct{}{} // leaders that serve already ask the controller for things
+	err = c.open()
+	<-c.changing
+	if err != nil {
 		close(c.closing)
 		return nil, errors.Join(err, c.shut())
 	}
@@ -102,6 +109,7 @@ func (c *Cluster) Close() error {
 	close(c.closing)
 	c.wg.Wait()
 	err := c.shut()
+	c.events.Close()
 	c.mu.Lock()
 	c.closeErr = err
 	c.mu.Unlock()
@@ -123,19 +131,23 @@ func (c *Cluster) Shutdown(ctx context.Context) error {
 
 // shut closes what open has opened, in reverse.
 func (c *Cluster) shut() error {
+	c.balance.Stop()
+	c.balance.Wait()
 	var errs []error
 	errs = append(errs, c.onNodes((*node).close))
 	if c.meta != nil {
 		errs = append(errs, c.meta.close())
 	}
-	errs = append(errs, c.onNodes(func(n *node) error { return n.dir.Close() }))
+	errs = append(errs, c.onNodes((*node).leave))
 	return errors.Join(errs...)
 }
 
 // onNodes calls fn for all brokers that serve, at the same time.
 func (c *Cluster) onNodes(fn func(*node) error) error {
-	return forEach(slices.Collect(maps.Values(c.serving())), func(_ int, n *node) error { return fn(n) })
+	return forEach(c.servingNodes(), func(_ int, n *node) error { return fn(n) })
 }
+
+func (c *Cluster) servingNodes() []*node { return listed(c.serving()) }
 
 // serving returns the nodes of the brokers that serve. They must not be written to.
 func (c *Cluster) serving() map[int32]*node {

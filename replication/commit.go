@@ -20,10 +20,11 @@ type fencing struct {
 	version int64
 }
 
-// commit makes a change, decided on img, durable on all copies of the metadata and returns its version. Copies that
-// fail are taken out of the set, with a change that is committed on the others: with it the first
-// one is committed too. If too many fail the change is taken back, and nothing has happened; if
-// that fails as well nothing is changed before the copies were opened again (see reopen).
+// commit makes a change, decided on img, durable on all copies of the metadata and returns its
+// version. Copies that fail are taken out of the set, with a change that is committed on the
+// others: with it the first one is committed too. If too many fail the change is taken back, and
+// nothing has happened; if that fails as well nothing is changed before the copies were opened
+// again (see reopen).
 //
 // A change that is larger than a batch is a transaction of several. If copies fail in its middle
 // the others go on with the rest of it, and the set shrinks by the change behind its end.
@@ -50,10 +51,10 @@ func (c *Cluster) commit(img *image.Image, recs []metarecord.Record) (version in
 		}
 		return max(version, last), out, nil
 	}
-	cause := errors.Join(append(slices.Collect(maps.Values(failed)), err)...)
+	cause := errors.Join(append(listed(failed), err)...)
 	m.size = size
 	if stuck := m.takeBack(end); len(stuck) > 0 {
-		return 0, nil, errors.Join(cause, m.fail(errors.Join(slices.Collect(maps.Values(stuck))...)))
+		return 0, nil, errors.Join(cause, m.fail(errors.Join(listed(stuck)...)))
 	}
 	if broken := m.broken(); !controller.MayBecome(m.without(broken), m.sets...) {
 		_ = m.fail(cause) // no change is made with these copies as they are
@@ -85,7 +86,7 @@ func (c *Cluster) takeOut(img *image.Image, failed map[int32]error, named [][]in
 			return 0, nil, m.fail(errors.Join(out.cause(), err))
 		}
 		named = append(named, m.without(nil))
-		out.brokers = slices.AppendSeq(out.brokers, maps.Keys(failed))
+		out.brokers = append(out.brokers, slices.Sorted(maps.Keys(failed))...)
 		c.noteController()
 		m.joining = 0
 		if len(under.rest) > 0 {
@@ -104,8 +105,11 @@ func (c *Cluster) takeOut(img *image.Image, failed map[int32]error, named [][]in
 	m.committed(false)
 	maps.Copy(m.causes, out.causes)
 	for id, cause := range out.causes {
+		if n := c.serving()[id]; n != nil && isUseless(cause) {
+			n.cut() // it is fenced: from now on it need not be waited for
+		}
 		if !errors.Is(cause, errLeaves) {
-			c.logger.Error("broker is fenced: its copy of the metadata failed", slog.Int("broker", int(id)), slog.Any("err", cause))
+			c.logger.Error("broker is fenced", slog.Int("broker", int(id)), slog.Any("err", cause))
 		}
 	}
 	return version, out, nil
@@ -115,14 +119,14 @@ func (c *Cluster) takeOut(img *image.Image, failed map[int32]error, named [][]in
 var errLeaves = errors.New("leaves")
 
 // cause returns why the brokers were taken out.
-func (f *fencing) cause() error { return errors.Join(slices.Collect(maps.Values(f.causes))...) }
+func (f *fencing) cause() error { return errors.Join(listed(f.causes)...) }
 
 // takeOutStuck takes brokers out of the set whose copies have batches that the
 // others have taken back. What the others write from now on must be in another
 // epoch, or nothing tells the copies apart.
 func (c *Cluster) takeOutStuck(stuck map[int32]error) (out *fencing, err error) {
 	m := c.meta
-	cause := errors.Join(slices.Collect(maps.Values(stuck))...)
+	cause := errors.Join(listed(stuck)...)
 	named := m.named()
 	if !controller.MayBecome(m.without(stuck), named...) {
 		return nil, m.fail(cause)
@@ -136,8 +140,8 @@ func (c *Cluster) takeOutStuck(stuck map[int32]error) (out *fencing, err error) 
 }
 
 // expel takes a broker out of the set, because it leaves or was cut off. It must not be the last
-// one. By who has changing, who ends the broker. If others fail in that, and nobody can tell whether
-// they go on without it, the copies are opened again, once.
+// one. By who has changing, who ends the broker. If others fail in that, and nobody can tell
+// whether they go on without it, the copies are opened again, once.
 func (c *Cluster) expel(id int32) error {
 	if c.meta.failure == nil {
 		if err := c.expelNow(id); c.meta.failure == nil || c.isFenced(id) {
@@ -153,11 +157,6 @@ func (c *Cluster) expel(id int32) error {
 		return err
 	}
 	return c.relead()
-}
-
-// without returns the brokers but one.
-func without(brokers []int32, one int32) []int32 {
-	return slices.DeleteFunc(brokers, func(id int32) bool { return id == one })
 }
 
 // expelNow is expel if the metadata can be changed. If its copy failed in a change it is out
@@ -214,7 +213,9 @@ func (c *Cluster) handOver(id int32) error {
 
 // noteController lets everybody know who is controller.
 func (c *Cluster) noteController() {
-	c.controller.Store(c.meta.leader)
+	if before := c.controller.Swap(c.meta.leader); before != c.meta.leader {
+		c.tell(Event{Kind: ControllerElected, Broker: c.meta.leader})
+	}
 	c.controllerEpoch.Store(c.meta.epoch())
 }
 
@@ -244,76 +245,4 @@ func (c *Cluster) bringDown(brokers []int32) {
 			end()
 		}
 	}
-}
-
-// relead brings the leaders of partitions in line with which brokers serve. Behind a change of the
-// set there is an ordinary one afterwards in any case: by it a copy knows that the set was
-// committed. What fails is done before the next change.
-func (c *Cluster) relead() (err error) {
-	defer func() { c.meta.releadDue = err != nil }()
-	for {
-		done := false
-		err := c.perform(func(img *image.Image) ([]metarecord.Record, error) {
-			recs := img.Relead(image.MaxNewPartitions, c.rules)
-			if done = len(recs) == 0; done && !c.meta.sealed {
-				recs = append(recs, &metarecord.NoOp{})
-			}
-			return recs, nil
-		}, nil)
-		if err != nil && done { // nothing was to be done but that; the next time it is tried again
-			c.logger.Warn("no copy of the metadata says that its set was committed", slog.Any("err", err))
-			return nil
-		}
-		if err != nil || done {
-			return err
-		}
-	}
-}
-
-// discount makes partitions with several replicas not count on what a broker that starts may have
-// lost. It is fenced still, so that nothing of this is in effect if it does not start after all.
-func (c *Cluster) discount(a image.Arrival) error {
-	for {
-		done := false
-		err := c.perform(func(img *image.Image) ([]metarecord.Record, error) {
-			recs := img.Return(a, image.MaxNewPartitions, c.rules)
-			done = len(recs) == 0
-			return recs, nil
-		}, nil)
-		if err != nil || done {
-			return err
-		}
-	}
-}
-
-// changesSet reports whether a change says which copies are in sync, be they the same as before. A
-// snapshot says it of what was committed before.
-func changesSet(recs []metarecord.Record) bool {
-	return !image.IsSnapshot(recs[0]) && slices.ContainsFunc(recs, func(rec metarecord.Record) bool {
-		switch rec := rec.(type) {
-		case *metarecord.RegisterBroker:
-			return true
-		case *metarecord.BrokerChange:
-			return rec.Fenced != metarecord.Unchanged
-		}
-		return false
-	})
-}
-
-// setAfter returns the set of copies that a change leads to.
-func setAfter(set []int32, recs []metarecord.Record) []int32 {
-	set = slices.Clone(set)
-	for _, rec := range recs {
-		switch rec := rec.(type) {
-		case *metarecord.RegisterBroker:
-			if !rec.Fenced && !slices.Contains(set, rec.BrokerID) {
-				set = append(set, rec.BrokerID)
-			}
-		case *metarecord.BrokerChange:
-			if rec.Fenced == metarecord.Set {
-				set = slices.DeleteFunc(set, func(id int32) bool { return id == rec.BrokerID })
-			}
-		}
-	}
-	return set
 }

@@ -55,6 +55,11 @@ type Config struct {
 	// for never.
 	CompactionInterval time.Duration
 
+	// LeaderBalanceInterval is after what time partitions go back to their preferred leaders, if
+	// these are in sync again; 0 means 5 minutes, log.Unlimited never. Kafka:
+	// leader.imbalance.check.interval.seconds, and auto.leader.rebalance.enable=false for never.
+	LeaderBalanceInterval time.Duration
+
 	// CompactionMemory bounds the table of keys of a compaction, of which each broker runs one, see
 	// log.Config; 0 means 128 MiB. Kafka: log.cleaner.dedupe.buffer.size.
 	CompactionMemory int64
@@ -77,6 +82,21 @@ type Config struct {
 	// means 30 s. It is looked at every half of that. Kafka: replica.lag.time.max.ms.
 	ReplicaMaxLag time.Duration
 
+	// ReplicaSelector says which replicas serve readers that tell their rack: RackAwareSelector has
+	// followers serve those in their rack. The zero value has the leaders serve everybody. Kafka:
+	// replica.selector.class.
+	ReplicaSelector ReplicaSelector
+
+	// HighWatermarkInterval is how often a broker saves the high watermarks of its replicas, if
+	// they have changed; 0 means 5 seconds. Kafka: replica.high.watermark.checkpoint.interval.ms.
+	HighWatermarkInterval time.Duration
+
+	// SessionTimeout is how long a broker whose disk does not answer is waited for when a change of
+	// the metadata is on the disks of others; then it is cut off and fenced, as by KillBroker, if
+	// they may go on without it. 0 means 9 s. Kafka: broker.session.timeout.ms, which is about
+	// brokers that are not heard of.
+	SessionTimeout time.Duration
+
 	// Logger: nil discards.
 	Logger *slog.Logger
 
@@ -88,8 +108,12 @@ type Config struct {
 const (
 	defaultRetentionCheckInterval = 5 * time.Minute
 	defaultCompactionInterval     = 15 * time.Second
+	defaultLeaderBalanceInterval  = 5 * time.Minute
 
 	defaultReplicaMaxLag = 30 * time.Second
+
+	defaultHighWatermarkInterval = 5 * time.Second
+	defaultSessionTimeout        = 9 * time.Second
 
 	defaultMaxPartitions = 200000
 
@@ -114,7 +138,10 @@ func (c Config) withDefaults() (Config, error) {
 	c.MaxPartitions = orDefault(c.MaxPartitions, defaultMaxPartitions)
 	c.RetentionCheckInterval = orDefault(c.RetentionCheckInterval, defaultRetentionCheckInterval)
 	c.CompactionInterval = orDefault(c.CompactionInterval, defaultCompactionInterval)
+	c.HighWatermarkInterval = orDefault(c.HighWatermarkInterval, defaultHighWatermarkInterval)
 	c.ReplicaMaxLag = orDefault(c.ReplicaMaxLag, defaultReplicaMaxLag)
+	c.LeaderBalanceInterval = orDefault(c.LeaderBalanceInterval, defaultLeaderBalanceInterval)
+	c.SessionTimeout = orDefault(c.SessionTimeout, defaultSessionTimeout)
 	c.metaSlack = orDefault(c.metaSlack, metaSlack)
 	c.metaPart = orDefault(c.metaPart, maxPartBytes)
 	return c, errors.Join(err, c.checkBrokers(), c.check())
@@ -153,13 +180,22 @@ func (c *Config) check() error {
 	if c.MaxPartitions < 0 {
 		errs = append(errs, fmt.Errorf("replication: at most %d partitions", c.MaxPartitions))
 	}
-	for _, d := range []time.Duration{c.RetentionCheckInterval, c.CompactionInterval} {
+	for _, d := range []time.Duration{c.RetentionCheckInterval, c.CompactionInterval, c.LeaderBalanceInterval} {
 		if d < 0 && d != log.Unlimited {
 			errs = append(errs, fmt.Errorf("replication: interval %v", d))
 		}
 	}
+	if c.ReplicaSelector.Class() == "" {
+		errs = append(errs, fmt.Errorf("replication: unknown replica selector %d", c.ReplicaSelector))
+	}
+	if c.HighWatermarkInterval < 0 {
+		errs = append(errs, fmt.Errorf("replication: interval %v of high watermarks", c.HighWatermarkInterval))
+	}
 	if c.ReplicaMaxLag < 0 {
 		errs = append(errs, fmt.Errorf("replication: maximal lag %v of a replica", c.ReplicaMaxLag))
+	}
+	if c.SessionTimeout < 0 {
+		errs = append(errs, fmt.Errorf("replication: session timeout %v", c.SessionTimeout))
 	}
 	if c.ProducerIDExpiration < 0 {
 		errs = append(errs, fmt.Errorf("replication: producer id expiration %v", c.ProducerIDExpiration))

@@ -148,8 +148,9 @@ func TestRestoreNeedsEveryDirectory(t *testing.T) {
 	require.NoError(t, Restore(t.Context(), fsys, "data", "restored"))
 }
 
-// A broker starts while another one's disk fails, in one call or from then on. The one whose disk is
-// whole serves, unless nobody can tell what became of its registration. The error has the disk's.
+// A broker starts while another one's disk fails, in one call or from then on. The one whose disk
+// is whole serves, unless nobody can tell what became of its registration. The error has the
+// disk's.
 func TestBrokerStartsBesideAnothersFailingDisk(t *testing.T) {
 	for broken := int32(1); broken <= 2; broken++ { // 1 is the controller
 		for _, times := range []int{1, vfs.Always} {
@@ -184,8 +185,8 @@ func TestBrokerStartsBesideAnothersFailingDisk(t *testing.T) {
 	}
 }
 
-// Two disks fail one after the other, in the change that registers a broker and in the next attempt:
-// the broker is down, and may be started again; who started it is told whose disks it was.
+// Two disks fail one after the other, in the change that registers a broker and in the next
+// attempt: the broker is down, and may be started again; who started it is told whose disks it was.
 func TestBrokerThatJoinsIsToldWhoseDiskFails(t *testing.T) {
 	failed := 0
 	for after := range 12 {

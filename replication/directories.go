@@ -85,22 +85,21 @@ func writeTopicID(fsys vfs.FS, dir string, id topic.ID) error {
 // one under its final name that does not say whose it is, while the process lives or when it is
 // killed. What a creation that was cut short leaves is deleted by the next open.
 //
-// Three things must be on stable storage before anything in the directory is acknowledged, in any
-// order:
+// Three things must be on stable storage before anything in the directory is called durable, and
+// wait for the disk together, when the log is synced or gets its first state:
 //
-//	the bytes of partition.metadata   here
-//	the directory's entry in root     before the log's first state gets its name
-//	the entry of partition.metadata   with the log's first state, whose write syncs the directory
+//	the bytes of partition.metadata   syncTopicID, if they were not synced here
+//	the directory's entry in root     the log: Directory.syncEntries
+//	the entry of partition.metadata   the log syncs its directory
 //
-// A power cut before that can leave a directory that does not say whose it is. Nothing in it was
-// acknowledged.
-func createPartitionDir(fsys vfs.FS, root string, tp record.TopicPartition, id topic.ID) error {
+// A power cut before that can leave a directory that does not say whose it is.
+func createPartitionDir(fsys vfs.FS, root string, tp record.TopicPartition, id topicIDOf) error {
 	final := filepath.Join(root, partitionDir(tp))
 	staging := filepath.Join(root, asideName(partitionDir(tp), deleteSuffix))
 	if err := fsys.MkdirAll(staging, 0o755); err != nil {
 		return err
 	}
-	err := writeNew(fsys, filepath.Join(staging, partitionMetadataFile), topicIDFile(id))
+	err := id.write(fsys, filepath.Join(staging, partitionMetadataFile))
 	if err == nil {
 		err = fsys.Rename(staging, final)
 	}
@@ -110,10 +109,38 @@ func createPartitionDir(fsys vfs.FS, root string, tp record.TopicPartition, id t
 	return nil
 }
 
-// writeNew makes a file in a directory that nobody else knows yet, and syncs its bytes but not its
-// entry.
-func writeNew(fsys vfs.FS, name string, data []byte) error {
+// topicIDOf is what a new partition's directory says of whose it is.
+type topicIDOf struct {
+	topic.ID
+	synced bool // its bytes are written to stable storage
+}
+
+// write makes the file in a directory that nobody else knows yet, and does not sync its entry.
+func (id topicIDOf) write(fsys vfs.FS, name string) error {
 	f, err := fsys.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(topicIDFile(id.ID), 0)
+	if err == nil && id.synced {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// syncTopicID makes the bytes durable that name the topic of a partition's directory; log.Config
+// says when. They are written once more: a sync after one that failed would be believed for bytes
+// that the system has given up. What else has a log may have no such file.
+func (n *node) syncTopicID(dir string) error {
+	name := filepath.Join(dir, partitionMetadataFile)
+	data, err := vfs.ReadFile(n.fs, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f, err := n.fs.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}

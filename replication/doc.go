@@ -36,11 +36,13 @@
 //
 // # Files
 //
-//	<dir>/broker-1/meta.properties                Kafka's file, with a first line that says format and checksum
-//	<dir>/broker-1/__cluster_metadata-0/          a copy of the controller's log: Kafka's metadata records (TopicRecord, PartitionRecord, ...)
-//	<dir>/broker-1/strata.epoch                   a controller's epoch that began here and was cut from the copy; as a rule there is none
-//	<dir>/broker-1/<topic>-<partition>/           a partition, made when it is first written
-//	<dir>/broker-1/<name>.<32 hex digits>-delete  being deleted; goes at the next open at the latest
-//	<dir>/broker-1/<name>.<32 hex digits>-stray   belonged to no topic at some open; never touched again
-//	<dir>/broker-1/strata.unfinished              there only while Backup writes to the directory; Open refuses it
+// In the directory of broker 1, dir/broker-1:
+//
+//	meta.properties                Kafka's file; its first line has our format and a checksum
+//	__cluster_metadata-0/          a copy of the controller's log, in Kafka's metadata records
+//	strata.epoch                   a controller's epoch that began here and was cut; seldom there
+//	<topic>-<partition>/           a partition, made when it is first written
+//	<name>.<32 hex digits>-delete  being deleted; goes at the next open at the latest
+//	<name>.<32 hex digits>-stray   belonged to no topic at some open; never touched again
+//	strata.unfinished              only while Backup writes to the directory; Open refuses it
 package replication

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/vfs"
 )
 
 func TestLeadersAreElectedForWhoAsks(t *testing.T) {
@@ -59,4 +60,48 @@ func TestLeadersAreElectedForWhoAsks(t *testing.T) {
 	require.ErrorIs(t, elect(UncleanElection), ErrElectionNotNeeded)
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, c.ElectLeaders(t.Context(), PreferredElection, record.TopicPartition{})[0], ErrClosed)
+}
+
+func TestLeaderIsTransferredToWhoIsInSync(t *testing.T) {
+	c := openWith(t, newDisks(3).config())
+	createReplicated(t, c, []int32{1, 2, 3}, "orders")
+	create(t, c, "one", 1)
+	tp := at("orders", 0)
+	before := produce(t, c, tp, "a")
+	require.NoError(t, c.TransferLeader(t.Context(), tp, 3))
+	require.Equal(t, int32(3), c.Leader("orders", 0))
+	version := c.MetadataVersion()
+	require.NoError(t, c.TransferLeader(t.Context(), tp, 3), "it leads already")
+	require.Equal(t, version, c.MetadataVersion())
+	require.Equal(t, before.LeaderEpoch+1, produce(t, c, tp, "b").LeaderEpoch)
+	require.Equal(t, []string{"a", "b"}, values(t, c, tp))
+
+	c.Network().Cut(NetworkPath{From: 2, To: 3}) // it does not join by itself
+	require.NoError(t, c.StopBroker(t.Context(), 2))
+	require.ErrorIs(t, c.TransferLeader(t.Context(), tp, 2), ErrNotInSync)
+	require.NoError(t, c.StartBroker(t.Context(), 2))
+	require.ErrorIs(t, c.TransferLeader(t.Context(), tp, 2), ErrNotInSync, "it serves, but is not in sync")
+	require.ErrorIs(t, c.TransferLeader(t.Context(), tp, -1), ErrNotInSync)
+	require.ErrorIs(t, c.TransferLeader(t.Context(), tp, 9), ErrNotInSync)
+	require.ErrorIs(t, c.TransferLeader(t.Context(), at("one", 0), c.Leader("one", 0)%3+1), ErrNotInSync, "it has no replica")
+	require.ErrorIs(t, c.TransferLeader(t.Context(), at("orders", 1), 1), ErrUnknownTopic)
+	require.ErrorIs(t, c.TransferLeader(t.Context(), at("gone", 0), 1), ErrUnknownTopic)
+	require.Equal(t, int32(3), c.Leader("orders", 0), "what is refused changes nothing")
+	c.Network().Mend(NetworkPath{From: 2, To: 3})
+	inSync(t, c, tp, 3)
+	require.NoError(t, c.TransferLeader(t.Context(), tp, 2))
+	require.Equal(t, []string{"a", "b"}, values(t, c, tp))
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, c.TransferLeader(t.Context(), tp, 1), ErrClosed)
+}
+
+func TestUnknownElectionTypeIsRefused(t *testing.T) {
+	c := open(t, vfs.Mem())
+	create(t, c, "orders", 1)
+	for _, kind := range []ElectionType{-1, 2, 77} {
+		version := c.MetadataVersion()
+		errs := c.ElectLeaders(t.Context(), kind, at("orders", 0))
+		require.ErrorIs(t, errs[0], ErrInvalidElectionType)
+		require.Equal(t, version, c.MetadataVersion())
+	}
 }

@@ -26,11 +26,16 @@ var (
 	ErrTooManyBrokers           = errors.New("replication: too many brokers")
 	ErrUnknownBroker            = image.ErrUnknownBroker
 
+	// ErrInvalidElectionType is what ElectLeaders says of a type that there is not.
+	ErrInvalidElectionType = errors.New("replication: no such type of election")
+
 	// Why ElectLeaders elects nobody: the leader is the one that is asked for, it cannot lead, or
 	// nobody can.
 	ErrElectionNotNeeded           = image.ErrElectionNotNeeded
 	ErrPreferredLeaderNotAvailable = image.ErrPreferredLeaderNotAvailable
 	ErrEligibleLeadersNotAvailable = image.ErrEligibleLeadersNotAvailable
+	// ErrNotInSync: TransferLeader is asked for a leader that is not in sync, or does not serve.
+	ErrNotInSync = image.ErrNotInSync
 
 	// ErrSharedDirectory refuses two brokers in one directory.
 	ErrSharedDirectory = errors.New("replication: two brokers in one directory")
@@ -122,7 +127,7 @@ type ReplicasError struct {
 
 func (e *ReplicasError) Error() string {
 	first := e.Partitions[0]
-	return fmt.Sprintf("%v: broker %d, %d of them, %s-%d for one", ErrHoldsReplicas, e.Broker, len(e.Partitions), first.Topic, first.Partition)
+	return fmt.Sprintf("%v: broker %d, %d of them, %s-%d for one: move them to other brokers or delete the topics", ErrHoldsReplicas, e.Broker, len(e.Partitions), first.Topic, first.Partition)
 }
 
 // Unwrap returns ErrHoldsReplicas.

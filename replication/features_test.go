@@ -41,6 +41,7 @@ func metaRecords(t *testing.T, fsys vfs.FS, broker int) (recs []metarecord.Recor
 // Kafka's tools read no log that does not say at which level its records are.
 func TestMetadataSaysAtWhichLevelItIs(t *testing.T) {
 	level := &metarecord.FeatureLevel{Name: "metadata.version", Level: 29}
+	eligible := &metarecord.FeatureLevel{Name: "eligible.leader.replicas.version", Level: 1}
 	for _, slack := range []int64{0, -1} { // with -1 the log begins with a snapshot
 		fsys := vfs.Mem()
 		for range 3 { // it says so once
@@ -53,11 +54,11 @@ func TestMetadataSaysAtWhichLevelItIs(t *testing.T) {
 		recs := metaRecords(t, fsys, 1)
 		for _, rec := range recs {
 			if f, ok := rec.(*metarecord.FeatureLevel); ok {
-				require.Equal(t, level, f)
+				require.Equal(t, []*metarecord.FeatureLevel{level, eligible}[found%2], f)
 				found++
 			}
 		}
-		require.Equal(t, 1, found)
+		require.Equal(t, 2, found)
 		first := recs[0]
 		if image.IsSnapshot(first) {
 			first = recs[1]
@@ -69,7 +70,7 @@ func TestMetadataSaysAtWhichLevelItIs(t *testing.T) {
 
 func TestMetadataOfALaterLevelIsRefused(t *testing.T) {
 	for _, later := range []*metarecord.FeatureLevel{
-		{Name: "metadata.version", Level: 30}, {Name: "eligible.leader.replicas.version", Level: 1},
+		{Name: "metadata.version", Level: 30}, {Name: "eligible.leader.replicas.version", Level: 2}, {Name: "transaction.version", Level: 1},
 	} {
 		fsys := vfs.Mem()
 		c := open(t, fsys)
@@ -116,8 +117,8 @@ func unpack(t *testing.T, name string, fsys vfs.FS, to string) {
 	}
 }
 
-// Three brokers as the version before feature levels and directories of replicas left them: orders with
-// four partitions, a topic that was deleted, broker 2 killed once.
+// Three brokers as the version before feature levels and directories of replicas left them: orders
+// with four partitions, a topic that was deleted, broker 2 killed once.
 func TestDirectoriesWithoutFeatureLevelsOpen(t *testing.T) {
 	fsys := vfs.Mem()
 	unpack(t, "three-brokers-0.tar.gz", fsys, "data")
@@ -126,7 +127,7 @@ func TestDirectoriesWithoutFeatureLevelsOpen(t *testing.T) {
 		c := openBrokers(t, fsys, 3)
 		require.Equal(t, []string{"orders"}, names(t, c))
 		require.Equal(t, []int32{1, 2, 3, 1}, leaders(t, c, "orders"))
-		require.Equal(t, int32(2), c.Status("orders", 1).LeaderEpoch, "no epoch is spent on it")
+		require.Equal(t, int32(2+2*round), c.Status("orders", 1).LeaderEpoch, "no epoch is spent on it")
 		require.Equal(t, map[string]string{"log.segment.bytes": "1048576"}, c.BrokerConfig(2))
 		for p := range int32(4) {
 			var want []string
@@ -138,6 +139,9 @@ func TestDirectoriesWithoutFeatureLevelsOpen(t *testing.T) {
 			produce(t, c, at("orders", p), "new")
 		}
 		requireDirectories(t, c)
+		require.NoError(t, c.StopBroker(t.Context(), 2))
+		require.Equal(t, []int32{2}, c.Status("orders", 1).ISR, "the last one stays in sync, as it did")
+		require.NoError(t, c.StartBroker(t.Context(), 2))
 		id, _, err := c.InitProducerID(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, int64(1000*(round+1)), id)

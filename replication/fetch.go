@@ -22,9 +22,11 @@ const (
 // large ones are read, too. Moved on by any fetch.
 type fetchRotation struct{ n atomic.Uint32 }
 
-// Fetch reads from the leaders of the given partitions. It answers as soon as MinBytes are there
-// over all partitions together, a partition has an error, or MaxWait has passed; it does not poll
-// meanwhile, and needs one waiter and one timer however many partitions there are.
+// Fetch reads from the leaders of the given partitions or, if replicas are selected by racks and
+// the request has one, from followers in that rack (Config.ReplicaSelector): as long as one is in
+// sync, has the offset and can be read; the leader serves what it cannot. Fetch answers as soon as
+// MinBytes are there over all partitions together, a partition has an error, or MaxWait has passed;
+// it does not poll meanwhile, and needs one waiter and one timer however many partitions there are.
 //
 // Limits are Kafka's: MaxBytes of the request (at most 55 MiB, which is also the default) shrinks
 // by what was read; a partition is read up to its own MaxBytes (default 1 MiB); the first partition
@@ -102,15 +104,16 @@ type fetch struct {
 	resp     *partition.FetchResponse // used again by the next read, if it was not returned
 	places   []fetchPlace             // where each partition's waiting would begin
 	bytes    int
-	anyError bool
+	anyError bool   // or somebody else is to be asked: the answer does not wait
 	buf      []byte // what is left of the request's
 }
 
 // fetchPlace is one partition of a fetch after it was read.
 type fetchPlace struct {
-	r     *replica
-	p     *partition.Partition // nil: never written
-	bound int64                // offset from which on there may be something new
+	r       *replica
+	p       *partition.Partition // nil: never written
+	follows bool                 // it is read as a follower
+	bound   int64                // offset from which on there may be something new
 }
 
 // answer reports whether the last read is to be returned without waiting.
@@ -166,7 +169,7 @@ func (f *fetch) read() *partition.FetchResponse {
 		f.readPartition(want, got, &f.places[at], min(limit, left))
 		f.bytes += len(got.Bytes)
 		left -= len(got.Bytes)
-		if got.Err != nil {
+		if got.Err != nil || got.PreferredReplica != 0 {
 			f.anyError = true
 		} else if len(got.Bytes) == 0 && want.Offset < f.places[at].bound {
 			starved = true
@@ -181,21 +184,14 @@ func (f *fetch) read() *partition.FetchResponse {
 // readPartition reads one partition. limit may be 0 or less: then only the watermarks are told.
 func (f *fetch) readPartition(want *partition.FetchPartition, got *partition.FetchedPartition, at *fetchPlace, limit int) {
 	got.TopicPartition = want.TopicPartition
-	r, err := f.c.leaderReplica(want.TopicPartition, f.asked)
-	if err == nil && want.TopicID != [16]byte{} && want.TopicID != r.id {
-		err = fmt.Errorf("fetch %s-%d: %w", want.Topic, want.Partition, partition.ErrInconsistentTopicID)
-	}
-	if err == nil {
-		at.r = r
-		at.p, err = r.state()
-	}
+	src, err := f.sourceIn(want)
 	var res partition.ReadResult
-	switch {
-	case err != nil:
-	case at.p == nil:
-		res, err = f.c.readUnwritten(want)
-	default:
-		res, err = f.readFrom(at.p, want, limit)
+	done := false
+	if err == nil && len(src.near) > 0 {
+		res, got.PreferredReplica, done = f.readNearer(&src, want, at, limit)
+	}
+	if err == nil && !done {
+		res, err = f.readSource(&src, want, at, limit)
 	}
 	if err != nil {
 		f.fail(got, err)
@@ -211,6 +207,21 @@ func (f *fetch) readPartition(want *partition.FetchPartition, got *partition.Fet
 	at.bound = res.Bound(f.req.Isolation)
 }
 
+// readSource reads a partition at a replica, and notes it as the place where it is waited.
+func (f *fetch) readSource(s *source, want *partition.FetchPartition, at *fetchPlace, limit int) (res partition.ReadResult, err error) {
+	at.r, at.follows = s.r, s.follows
+	if at.p, err = s.r.state(); err != nil {
+		return res, err
+	}
+	if at.p == nil {
+		return f.c.readUnwritten(want)
+	}
+	if s.follows {
+		f.c.stats.followerReads.Add(1)
+	}
+	return f.readFrom(s, at.p, want, limit)
+}
+
 func (f *fetch) fail(got *partition.FetchedPartition, err error) {
 	if errors.Is(err, partition.ErrClosed) {
 		if _, _, gone := f.c.find(got.TopicPartition); gone != nil { // deleted while we looked
@@ -223,17 +234,23 @@ func (f *fetch) fail(got *partition.FetchedPartition, err error) {
 
 // readFrom reads an open partition. Only the first batch of the whole response may be larger than
 // the limit.
-func (f *fetch) readFrom(p *partition.Partition, want *partition.FetchPartition, limit int) (partition.ReadResult, error) {
+func (f *fetch) readFrom(s *source, p *partition.Partition, want *partition.FetchPartition, limit int) (res partition.ReadResult, err error) {
 	first := f.bytes == 0
-	if !first && limit <= 0 {
-		if res, ok := f.glance(p, want); ok {
-			return res, nil
+	if !first && limit <= 0 && !s.follows {
+		res, err := p.Glance(want.CurrentLeaderEpoch)
+		if err == nil && want.Offset >= res.LogStartOffset && want.Offset < res.Bound(f.req.Isolation) {
+			return res, nil // else a real read fails, or is at the end anyway
 		}
 	}
-	res, err := p.Read(partition.ReadRequest{
+	req := partition.ReadRequest{
 		Offset: want.Offset, MaxBytes: max(limit, 1), Isolation: f.req.Isolation, CurrentLeaderEpoch: want.CurrentLeaderEpoch,
 		Buf: f.buf,
-	})
+	}
+	if s.follows {
+		res, err = p.ReadFollower(req, s.epoch)
+	} else {
+		res, err = p.Read(req)
+	}
 	if err == nil && !first && len(res.Bytes) > limit {
 		res.Bytes, res.Aborted = nil, nil
 	}
@@ -248,25 +265,13 @@ func (f *fetch) usedBuf(read []byte) {
 	}
 }
 
-// glance is a read of nothing; ok is false if a real one would fail, or is at the end anyway.
-func (f *fetch) glance(p *partition.Partition, want *partition.FetchPartition) (res partition.ReadResult, ok bool) {
-	res = partition.ReadResult{LeaderEpoch: p.LeaderEpoch(), LogStartOffset: p.LogStartOffset(), LastStableOffset: p.LastStableOffset(), HighWatermark: p.HighWatermark()}
-	ok = res.LeaderEpoch >= 0 && (want.CurrentLeaderEpoch < 0 || want.CurrentLeaderEpoch == res.LeaderEpoch) &&
-		want.Offset >= res.LogStartOffset && want.Offset < res.Bound(f.req.Isolation)
-	return res, ok
-}
-
 // readUnwritten reads a partition that has no files.
 func (c *Cluster) readUnwritten(want *partition.FetchPartition) (partition.ReadResult, error) {
 	_, p, err := c.find(want.TopicPartition)
-	switch {
-	case err != nil:
+	if err != nil {
 		return partition.ReadResult{}, err
-	case want.CurrentLeaderEpoch >= 0 && want.CurrentLeaderEpoch < p.LeaderEpoch:
-		err = partition.ErrFencedLeaderEpoch
-	case want.CurrentLeaderEpoch > p.LeaderEpoch:
-		err = partition.ErrUnknownLeaderEpoch
-	case want.Offset != 0:
+	}
+	if err = partition.CompareEpochs(want.CurrentLeaderEpoch, p.LeaderEpoch); err == nil && want.Offset != 0 {
 		err = partition.ErrOffsetOutOfRange
 	}
 	if err != nil {

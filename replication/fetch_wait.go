@@ -24,6 +24,8 @@ func (f *fetch) wait() *fetchWait {
 	w.waiter = partition.NewWaiter(f.minBytes-f.bytes, f.req.Isolation, w.wake)
 	for i, at := range f.places {
 		switch {
+		case at.p != nil && at.follows:
+			at.p.WatchFollower(max(at.bound, f.req.Partitions[i].Offset), w.waiter)
 		case at.p != nil:
 			at.p.Watch(max(at.bound, f.req.Partitions[i].Offset), w.waiter)
 		case at.r.watch(w):

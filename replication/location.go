@@ -131,8 +131,9 @@ type claim struct {
 }
 
 // checkLocations looks at all directories before anything is written to one of them: each can be
-// its broker's, and all are of one cluster, whose id it returns, "" for a new one. A disk that fails
-// is noted in its claim. It is an error if no other disk says which cluster it is: then this one may.
+// its broker's, and all are of one cluster, whose id it returns, "" for a new one. A disk that
+// fails is noted in its claim. It is an error if no other disk says which cluster it is: then this
+// one may.
 func (c *Config) checkLocations(all []location) (claims []claim, clusterID string, err error) {
 	if _, err := c.FS.Stat(filepath.Join(c.Dir, metaPropertiesFile)); err == nil {
 		return nil, "", directoryError(c.Dir, ErrForeign, errors.New("it is a broker's own directory, not a cluster's"))

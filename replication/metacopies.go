@@ -15,7 +15,7 @@ import (
 func (c *Cluster) openMetadata(claims []claim, asked []int32) error {
 	c.meta = &metaLog{
 		copies: map[int32]*metaCopy{}, apart: map[int32]*metaCopy{}, causes: map[int32]error{},
-		slack: c.cfg.metaSlack, part: c.cfg.metaPart,
+		slack: c.cfg.metaSlack, part: c.cfg.metaPart, patience: c.cfg.SessionTimeout,
 	}
 	t := &takeOver{
 		m: c.meta, nodes: c.nodes, leaveOut: c.leaveOut, failures: c.failures, asked: asked,
@@ -56,7 +56,6 @@ func (c *Cluster) join(n *node) error {
 		gone, again = c.reopen(n)
 		c.bringDown(gone)
 	case errors.Is(err, errOthersFailed):
-		noOp := func(*image.Image) ([]metarecord.Record, error) { return []metarecord.Record{&metarecord.NoOp{}}, nil }
 		again = c.perform(noOp, nil)
 	default:
 		return err

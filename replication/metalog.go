@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/stratalog/strata/internal/metarecord"
@@ -40,10 +39,9 @@ type metaLog struct {
 	snapshot int64 // bytes of the last snapshot
 	slack    int64
 	part     int64 // maxPartBytes
-}
 
-// maxPartBytes is about how much of a change is one batch.
-const maxPartBytes = 1 << 20
+	patience time.Duration // Config.SessionTimeout
+}
 
 // maxMetaBatchBytes bounds a batch, which holds a record of maxMetaRecordBytes behind a part.
 const (
@@ -82,8 +80,8 @@ func (m *metaLog) beginEpoch(step int32) (broken int32, err error) {
 			epoch = max(epoch, l.promised())
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(m.copies)) {
-		if err := m.copies[id].SetLeaderEpoch(epoch + step); err != nil {
+	for id, l := range inOrder(m.copies) {
+		if err := l.SetLeaderEpoch(epoch + step); err != nil {
 			return id, fmt.Errorf("begin controller epoch %d on broker %d: %w", epoch+step, id, err)
 		}
 	}
@@ -102,7 +100,7 @@ func (m *metaLog) named(next ...[]int32) [][]int32 { return slices.Concat([][]in
 
 // committed says that the copies are the set in force.
 func (m *metaLog) committed(sealed bool) {
-	m.sets, m.sealed = controller.Sets{slices.Collect(maps.Keys(m.copies))}, sealed
+	m.sets, m.sealed = controller.Sets{slices.Sorted(maps.Keys(m.copies))}, sealed
 }
 
 // encode returns the batch of a change.
@@ -138,7 +136,7 @@ func (m *metaLog) append(recs []metarecord.Record) (version int64, failed map[in
 		if len(failed) == 0 {
 			_, failed = m.writeTo(map[int32]*metaCopy{m.joining: joining}, batch, end)
 		} else { // the change registers it, so that it has to be fenced as well
-			others := errors.Join(slices.Collect(maps.Values(failed))...)
+			others := errors.Join(listed(failed)...)
 			failed[m.joining] = fmt.Errorf("write metadata on broker %d: %w: %w", m.joining, errOthersFailed, others)
 		}
 		if failed[m.joining] == nil {
@@ -155,38 +153,9 @@ func (m *metaLog) append(recs []metarecord.Record) (version int64, failed map[in
 // errOthersFailed is why a copy was not added that has not failed.
 var errOthersFailed = errors.New("others failed before it")
 
-// writeTo writes a batch to copies at the same time. It returns the version after it, 0 if none has
-// it, and why copies failed.
-func (m *metaLog) writeTo(copies map[int32]*metaCopy, batch []byte, end int64) (version int64, failed map[int32]error) {
-	outcomes := make(map[int32]*log.Append, len(copies))
-	var written sync.WaitGroup
-	for id, l := range copies {
-		a := &log.Append{Batch: batch, LeaderEpoch: -1, Done: func(*log.Append) { written.Done() }}
-		outcomes[id] = a
-		written.Add(1)
-		l.Submit(a)
-	}
-	written.Wait()
-	for id, a := range outcomes {
-		switch {
-		case a.Err != nil:
-		case a.BaseOffset != end:
-			a.Err = fmt.Errorf("it has offset %d instead of %d", a.BaseOffset, end)
-		default:
-			version = a.LastOffset + 1
-			continue
-		}
-		if failed == nil {
-			failed = map[int32]error{}
-		}
-		failed[id] = fmt.Errorf("write metadata on broker %d: %w", id, a.Err)
-	}
-	return version, failed
-}
-
 // without returns the brokers whose copies did not fail.
 func (m *metaLog) without(failed map[int32]error) (ids []int32) {
-	for id := range m.copies {
+	for id := range inOrder(m.copies) {
 		if failed[id] == nil {
 			ids = append(ids, id)
 		}
@@ -205,25 +174,20 @@ func (m *metaLog) drop(failed map[int32]error, named [][]int32) error {
 
 // takeOver begins a new epoch on the copies that are left. Those that fail in it are taken
 // out, too, and put into failed, as long as the others have half of each of the sets
-// named. One that cannot be spared is asked again, once: beginning an epoch replaces a
-// file, and fails without a trace. Each attempt has an epoch of its own, because the copy
-// that failed may have begun the one before.
+// named. Each attempt has an epoch of its own, because the copy that failed may have begun the one
+// before.
 func (m *metaLog) takeOver(failed map[int32]error, named [][]int32) error {
-	asked := map[int32]bool{}
 	for step := int32(1); ; step++ {
 		broken, err := m.beginEpoch(step)
 		if err == nil {
 			return nil
 		}
 		gone := map[int32]error{broken: err}
-		switch {
-		case controller.MayBecome(m.without(gone), named...):
-			failed[broken] = err
-			m.detach(gone)
-		case asked[broken]:
+		if !controller.MayBecome(m.without(gone), named...) {
 			return err
 		}
-		asked[broken] = true
+		failed[broken] = err
+		m.detach(gone)
 	}
 }
 
@@ -257,7 +221,7 @@ func (m *metaLog) surrender(id int32) *metaCopy {
 // copies still have them. The controller's epoch is forgotten with its first batch: then the
 // cluster has not opened, and does not.
 func (m *metaLog) takeBack(end int64) (stuck map[int32]error) {
-	for id, l := range m.copies {
+	for id, l := range inOrder(m.copies) {
 		if l.EndOffset() <= end {
 			continue
 		}
@@ -285,61 +249,8 @@ func (m *metaLog) broken() map[int32]error {
 // close closes all copies.
 func (m *metaLog) close() error {
 	var errs []error
-	for _, l := range slices.AppendSeq(slices.Collect(maps.Values(m.apart)), maps.Values(m.copies)) {
+	for _, l := range append(listed(m.apart), listed(m.copies)...) {
 		errs = append(errs, l.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// split cuts a change into what goes into batches of about part bytes: several are a transaction,
-// named for who reads the log. It refuses a record that no batch can hold.
-func (m *metaLog) split(state []metarecord.Record, name string) (parts [][]metarecord.Record, err error) {
-	var value []byte
-	size, from := int64(0), 0
-	for i, rec := range state {
-		value = metarecord.Append(value[:0], rec)
-		if len(value) > maxMetaRecordBytes {
-			return nil, fmt.Errorf("%w: %d bytes of metadata in one record", log.ErrRecordTooLarge, len(value))
-		}
-		if size += int64(len(value)); size > m.part {
-			parts, from, size = append(parts, state[from:i+1:i+1]), i+1, 0
-		}
-	}
-	if from < len(state) {
-		parts = append(parts, state[from:])
-	}
-	if len(parts) > 1 {
-		last := len(parts) - 1
-		parts[0] = append([]metarecord.Record{&metarecord.BeginTransaction{Name: name}}, parts[0]...)
-		parts[last] = append(parts[last][:len(parts[last]):len(parts[last])], &metarecord.EndTransaction{})
-	}
-	return parts, nil
-}
-
-// appendNext writes the parts of a change in order, and takes those off that it has written. It
-// stops behind the first one that a copy refuses.
-func (m *metaLog) appendNext(parts *[][]metarecord.Record) (version int64, failed map[int32]error, err error) {
-	for len(*parts) > 0 && len(failed) == 0 && err == nil {
-		version, failed, err = m.append((*parts)[0])
-		*parts = (*parts)[1:]
-	}
-	return version, failed, err
-}
-
-// appendParts writes a snapshot of several batches. If a copy refuses one of them all are taken
-// back: the next change finds out what becomes of the copy. stuck are those that could not be.
-func (m *metaLog) appendParts(parts [][]metarecord.Record) (version int64, stuck map[int32]error, err error) {
-	end, size := m.own().EndOffset(), m.size
-	for _, part := range parts {
-		var failed map[int32]error
-		version, failed, err = m.append(part)
-		for _, cause := range failed {
-			err = errors.Join(err, cause)
-		}
-		if err != nil {
-			m.size = size
-			return 0, m.takeBack(end), err
-		}
-	}
-	return version, nil, nil
 }

@@ -45,8 +45,8 @@ func (m *metaCopy) verify(dir string) error {
 }
 
 // renewCopy puts the broker's copy aside, and one that is equal to the leader's in its place. This
-// gets its name only when it is complete and durable: an empty copy, or one that knows less than the
-// old one did of which sets are in force, would count for a majority at the next open.
+// gets its name only when it is complete and durable: an empty copy, or one that knows less than
+// the old one did of which sets are in force, would count for a majority at the next open.
 func (n *node) renewCopy(leader *metaCopy) (aside string, err error) {
 	name := filepath.Base(n.metaDir())
 	staging := filepath.Join(n.root, asideName(name, deleteSuffix)) // deleted by the next start, if this one dies

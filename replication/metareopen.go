@@ -74,7 +74,7 @@ func (c *Cluster) reopen(own *node) (gone []int32, err error) {
 		return nil, m.failure
 	}
 	c.logger.Warn("metadata can be changed again", slog.Int("controller", int(m.leader)), slog.Int("changes", len(t.news)))
-	for id, n := range c.serving() {
+	for id, n := range inOrder(c.serving()) {
 		if m.copies[id] == nil {
 			gone = append(gone, id)
 		} else {

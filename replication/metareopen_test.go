@@ -198,7 +198,8 @@ func TestMetadataCanBeChangedAfterABrokerWentBesideAChangeAndAFailingDisk(t *tes
 			f.note(ended)
 			synctest.Wait()
 			mend()
-			// Two copies may be all that was left when the second of them went: it has to come back.
+			// Two copies may be all that was left when the second of them went: it has to come
+			// back.
 			if f.grow(); f.wanted > f.partitions {
 				if err := f.StartBroker(t.Context(), gone); !errors.Is(err, ErrBrokerRunning) {
 					require.NoError(t, err, f.where)

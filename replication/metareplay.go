@@ -133,7 +133,8 @@ type change struct {
 	version int64
 }
 
-// noteChange takes in that a change is complete with a batch, if it is, and what it says of the set.
+// noteChange takes in that a change is complete with a batch, if it is, and what it says of the
+// set.
 func (r *replaying) noteChange(b *record.Batch) {
 	if len(r.recs) == 0 {
 		return

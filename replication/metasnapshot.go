@@ -37,7 +37,7 @@ func (m *metaLog) due() bool {
 // the metadata version, 0 if nothing was written. By the one goroutine that appends.
 func (c *Cluster) compact(state []metarecord.Record) (version int64, out *fencing, err error) {
 	m := c.meta
-	for _, l := range m.copies {
+	for _, l := range inOrder(m.copies) {
 		if err := l.Roll(); err != nil { // so that all before it goes, segment by segment
 			return 0, nil, err
 		}
@@ -62,7 +62,7 @@ func (c *Cluster) compact(state []metarecord.Record) (version int64, out *fencin
 	}
 	m.size -= before
 	m.snapshot = m.size
-	for _, l := range m.copies {
+	for _, l := range inOrder(m.copies) {
 		err = errors.Join(err, l.DeleteRecords(first))
 		_, cleaned := l.Clean(context.Background())
 		err = errors.Join(err, cleaned)
@@ -78,7 +78,7 @@ func (c *Cluster) remains(removed map[topic.ID]string) (map[topic.ID]string, err
 		return removed, nil
 	}
 	kept := map[topic.ID]string{}
-	for _, n := range c.serving() {
+	for _, n := range inOrder(c.serving()) {
 		if err := n.remains(removed, kept); err != nil {
 			return nil, err
 		}

@@ -36,7 +36,7 @@ func (t *takeOver) run(examine func() error) error {
 	m := t.m
 	for {
 		if err := t.choose(); err != nil {
-			return errors.Join(append(slices.Collect(maps.Values(t.failures)), err)...)
+			return errors.Join(append(listed(t.failures), err)...)
 		}
 		if err := examine(); err != nil {
 			return err
@@ -54,8 +54,7 @@ func (t *takeOver) run(examine func() error) error {
 // openCopies opens the copies that there are.
 func (t *takeOver) openCopies() error {
 	m := t.m
-	for _, id := range slices.Sorted(maps.Keys(t.nodes)) {
-		n := t.nodes[id]
+	for id, n := range inOrder(t.nodes) {
 		if _, err := n.fs.Stat(n.metaDir()); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -160,7 +159,7 @@ const epochGap = 1 << 10
 // afterwards. broken is the broker whose copy failed, 0 if it was none of them.
 func (t *takeOver) follow() (broken int32, err error) {
 	m := t.m
-	for _, n := range t.nodes {
+	for _, n := range inOrder(t.nodes) {
 		if m.apart[n.id] == nil {
 			l, err := n.openCopy()
 			if err != nil {

@@ -27,12 +27,16 @@ type node struct {
 	dir         *log.Directory
 	directory   topic.ID // directory.id of meta.properties
 	incarnation topic.ID
+	missing     []place // replicas that are gone; see recallHighWatermarks
+	orderly     bool    // the last incarnation ended in order; see recall
+	powerCut    bool    // it did not, and the machine may have gone down since: what was not synced may be lost
 	logger      *slog.Logger
 	base        partition.Config // of every partition
 	opens       chan struct{}    // bounds how many partitions are opened at once outside of load
 	metadata    nodeMetadata
 	deletions   deletions
 	asks        asks
+	marks       highWatermarks
 	lag         alarm.Alarm // checkLag, while it leads one of several
 
 	schedule schedule
@@ -128,10 +132,19 @@ func (n *node) assumeOneOfSeveral(r *replica, p *partition.Partition) error {
 // openPartition opens a replica, creating its directory if it has none, and makes it what the
 // metadata says.
 func (n *node) openPartition(r *replica) (*partition.Partition, error) {
-	if err := n.claim(r); err != nil {
+	a, ok := n.metadata.assignment(r.tp, r.id)
+	if !ok {
+		return nil, fmt.Errorf("create partition %s: %w", partitionDir(r.tp), unknownPartition(r.tp.Topic, r.tp.Partition))
+	}
+	synced, err := n.claim(r, a)
+	if err != nil {
 		return nil, fmt.Errorf("create partition %s: %w", partitionDir(r.tp), err)
 	}
-	p, err := n.openReplica(r)
+	cfg := n.config(r, a)
+	if synced {
+		cfg.Log.Beside = nil
+	}
+	p, err := partition.Open(filepath.Join(n.root, partitionDir(r.tp)), cfg)
 	if err == nil {
 		err = n.assume(r, p)
 	}
@@ -163,6 +176,7 @@ func (n *node) config(r *replica, a assignment) partition.Config {
 	r.compacted.Store(a.settings.Compacted())
 	cfg := a.settings.Partition(n.base)
 	cfg.Topic, cfg.Partition = r.tp.Topic, r.tp.Partition
+	cfg.HighWatermark = n.marks.found[place{Topic: r.id, Partition: r.tp.Partition}]
 	return cfg
 }
 
@@ -172,8 +186,8 @@ func (n *node) offline(r *replica, err error) {
 	r.fail(err)
 }
 
-// reconfigure gives the partitions of a topic their new settings.
-func (n *node) reconfigure(t *image.Topic) error {
+// reconfigure gives the partitions of a topic their new settings. It calls step after each.
+func (n *node) reconfigure(t *image.Topic, step func()) error {
 	if n.ended() != nil {
 		return nil
 	}
@@ -187,14 +201,16 @@ func (n *node) reconfigure(t *image.Topic) error {
 		p := r.awaitOpening()
 		if a, ok := n.metadata.assignment(tp, t.ID); ok && p != nil {
 			errs = append(errs, p.Reconfigure(n.config(r, a)))
+			n.report(r) // it may have synced, for another policy
+			step()
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // remove closes the replicas of a deleted topic and puts their directories aside, to be deleted
-// when the delay is over.
-func (n *node) remove(t *image.Topic) error {
+// when the delay is over. It calls step after each.
+func (n *node) remove(t *image.Topic, step func()) error {
 	if n.ended() != nil { // its directories go when it is back
 		return nil
 	}
@@ -216,7 +232,9 @@ func (n *node) remove(t *image.Topic) error {
 			// be deleted anyway.
 			_ = p.Close()
 		}
-		return n.putOut(r)
+		err := n.putOut(r)
+		step()
+		return err
 	})
 }
 
@@ -231,66 +249,4 @@ func (n *node) putOut(r *replica) error {
 		return fmt.Errorf("delete directory %s: %w", partitionDir(r.tp), err)
 	}
 	return n.deletions.add(aside, n.metadata.deleteDelay())
-}
-
-// ended returns what calls get since the node ends; nil: it serves.
-func (n *node) ended() error {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.closed
-}
-
-// end makes every new call fail with reason, and no new goroutine begin.
-func (n *node) end(reason error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed == nil {
-		n.closed = reason
-		close(n.closing)
-	}
-}
-
-// resign makes the node refuse everything with ErrNotLeader, and wakes who waits for records. What
-// is under way ends as it would have.
-func (n *node) resign() {
-	n.end(n.absent())
-	for _, r := range n.all() {
-		if p := r.dismiss(n.absent()); p != nil {
-			p.Resign()
-		}
-	}
-}
-
-// cut ends the node as a killed process ends: appends that are not acknowledged yet never are, and
-// nothing that it does reaches the disk any more.
-func (n *node) cut() {
-	n.resign()
-	for _, r := range n.all() {
-		if p := r.readable.Load(); p != nil {
-			p.BecomeFollower()
-		}
-	}
-	n.session.End()
-}
-
-func (n *node) absent() error {
-	return fmt.Errorf("%w: broker %d is not there any more", ErrNotLeader, n.id)
-}
-
-// close ends everything that runs and closes the partitions. Calls fail with ErrClosed, unless the
-// node has resigned.
-func (n *node) close() error {
-	n.end(ErrClosed)
-	reason := n.ended()
-	err := forEach(n.all(), func(_ int, r *replica) error {
-		if p := r.retire(reason); p != nil {
-			return p.Close()
-		}
-		return nil
-	})
-	n.wg.Wait()
-	n.lag.Stop()
-	n.lag.Wait()
-	n.deletions.close()
-	return err
 }

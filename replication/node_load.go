@@ -72,14 +72,19 @@ func (n *node) serve(all []*loaded) {
 	})
 }
 
-// mayHaveLost reports whether records that were readable before the restart may be gone.
+// mayHaveLost reports whether records that were readable before the restart may be gone, and no
+// leader epoch has begun since.
 func (l *loaded) mayHaveLost() bool {
 	rec := l.p.Recovery()
 	if rec.Clean || rec.CutBytes == 0 && rec.SameBoot {
 		return false
 	}
 	a, ok := l.r.node.metadata.assignment(l.r.tp, l.r.id)
-	return ok && (rec.CutBytes > 0 || a.settings.SyncPolicy() != log.SyncOnAck)
+	synced := a.settings.SyncPolicy() == log.SyncOnAck
+	if !synced && l.r.node.powerCut {
+		return false // it has another epoch already: see Cluster.mayBeLost
+	}
+	return ok && (rec.CutBytes > 0 || !synced)
 }
 
 // alone reports whether the partition has no other replica.

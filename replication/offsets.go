@@ -1,9 +1,11 @@
 package replication
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
@@ -58,56 +60,96 @@ func (c *Cluster) listOffset(tp record.TopicPartition, spec partition.OffsetSpec
 }
 
 // DeleteRecords moves the start of partitions forward to the given offsets, -1 meaning the high
-// watermark, and returns the new starts; a start that is beyond the offset already stays. It is on
-// stable storage when the call returns. The error joins those of the partitions that failed
-// (partition.ErrOffsetOutOfRange, ErrPolicyViolation, ErrUnknownTopic, ErrNotLeader); the result
-// holds the others.
+// watermark, and returns the new starts; a start that is beyond the offset already stays. When it
+// returns, the starts are on stable storage at the leader and at every follower whose broker
+// serves, so the next leader among them does not show the records either: what is returned is the
+// smallest of them. One whose broker is away meanwhile, and that is elected when it is back and
+// nobody else can lead, shows them again. It waits for no broker that is fenced; if ctx ends first
+// the leader's start stays where it is by then. Kafka: DeleteRecords.
+//
+// The error joins those of the partitions that failed (partition.ErrOffsetOutOfRange,
+// ErrPolicyViolation, ErrUnknownTopic, ErrNotLeader); the result holds the others.
 func (c *Cluster) DeleteRecords(ctx context.Context, before map[record.TopicPartition]int64) (map[record.TopicPartition]int64, error) {
 	return c.deleteBefore(ctx, before, anyBroker)
 }
 
 func (c *Cluster) deleteBefore(ctx context.Context, before map[record.TopicPartition]int64, asked int32) (map[record.TopicPartition]int64, error) {
-	starts := make(map[record.TopicPartition]int64, len(before))
+	all := make(map[record.TopicPartition]*prefix, len(before))
 	var errs []error
 	for tp, offset := range before {
-		var start int64
-		err := c.await(ctx, func() (err error) {
-			start, err = c.deleteRecords(tp, offset, asked)
-			return err
-		})
-		// Start may still be written to.
-		if cause := ctx.Err(); cause != nil || errors.Is(err, ErrClosed) {
+		d := &prefix{before: offset}
+		err := c.await(ctx, func() error { return c.deleteRecords(tp, d, asked) })
+		if cause := ctx.Err(); cause != nil || errors.Is(err, ErrClosed) { // d may still be written to
 			return nil, errors.Join(append(errs, err)...)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("delete records of %s-%d: %w", tp.Topic, tp.Partition, err))
+			errs = append(errs, deletionError(tp, err))
 			continue
 		}
-		starts[tp] = start
+		all[tp] = d
+	}
+	starts := make(map[record.TopicPartition]int64, len(all))
+	for tp, d := range all {
+		var err error
+		if starts[tp], err = c.awaitDeletion(ctx, d); err != nil {
+			delete(starts, tp)
+			errs = append(errs, deletionError(tp, err))
+		}
 	}
 	return starts, errors.Join(errs...)
 }
 
-func (c *Cluster) deleteRecords(tp record.TopicPartition, before int64, asked int32) (int64, error) {
+func deletionError(tp record.TopicPartition, err error) error {
+	return fmt.Errorf("delete records of %s-%d: %w", tp.Topic, tp.Partition, err)
+}
+
+// A prefix is what somebody deletes of a partition.
+type prefix struct {
+	before int64
+	r      *replica
+	p      *partition.Partition // that leads; nil: it was never written
+}
+
+// awaitDeletion waits until all live replicas have followed, and returns where they begin.
+func (c *Cluster) awaitDeletion(ctx context.Context, d *prefix) (int64, error) {
+	if d.p == nil {
+		return 0, nil
+	}
+	// A follower whose disk hangs is found out by a change of the metadata only.
+	suspicion := time.AfterFunc(c.cfg.SessionTimeout, c.probe)
+	defer suspicion.Stop()
+	low, err := d.p.AwaitLowWatermark(ctx, d.before)
+	if errors.Is(err, partition.ErrClosed) { // by whom the replica knows
+		err = cmp.Or(d.r.reason(), err)
+	}
+	return low, err
+}
+
+// deleteRecords deletes records at the leader.
+func (c *Cluster) deleteRecords(tp record.TopicPartition, d *prefix, asked int32) error {
 	r, err := c.leaderReplica(tp, asked)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	p, err := r.state()
 	switch {
 	case err != nil:
-		return 0, err
+		return err
 	case p != nil:
-		return p.DeleteRecords(before)
+		start, err := p.DeleteRecords(d.before)
+		if d.r, d.p = r, p; d.before < 0 || d.before > start {
+			d.before = start
+		}
+		return err
 	}
 	info, err := c.Topic(context.Background(), tp.Topic) // it was never written
 	switch s := info.Settings; {
 	case err != nil:
-		return 0, err
+		return err
 	case s.Compacted() && !s.Deleted():
-		return 0, fmt.Errorf("%w: the topic is only compacted", ErrPolicyViolation)
-	case before > 0 || before < -1:
-		return 0, partition.ErrOffsetOutOfRange
+		return fmt.Errorf("%w: the topic is only compacted", ErrPolicyViolation)
+	case d.before > 0 || d.before < -1:
+		return partition.ErrOffsetOutOfRange
 	}
-	return 0, nil
+	return nil
 }

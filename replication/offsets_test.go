@@ -72,6 +72,7 @@ func TestStatusTellsWhatTheLeaderKnows(t *testing.T) {
 	require.NoError(t, s.Err)
 	require.Equal(t, Status{
 		Leader: 1, Replicas: []int32{1}, ISR: []int32{1}, HighWatermark: 2, LogEndOffset: 2, Ends: map[int32]int64{1: 2},
+		Copies: []ReplicaStatus{{Broker: 1, InSync: true, LogEndOffset: 2, HighWatermark: 2, DurableOffset: 2, SizeBytes: s.Copies[0].SizeBytes}},
 	}, s)
 	require.Equal(t, map[int32]int64{1: 0}, c.Status("orders", 1).Ends)
 	none := c.Status("orders", 2)

@@ -132,99 +132,40 @@ func (c *Cluster) take(cl claim, session *vfs.Session) (*node, error) {
 	return n, c.identify(n, cl)
 }
 
-// identify finds out which disk the locked directory of a node
-// is, and makes a new one the cluster's.
-func (c *Cluster) identify(n *node, cl claim) error {
-	meta, err := checkDirectory(cl.fs, cl.root, cl.id) // again: only now nobody else can change it
-	switch {
-	case err != nil:
-		return err
-	case meta == nil:
-		if meta, err = createMeta(cl.fs, cl.root, cl.id, c.clusterID); err != nil {
-			return err
-		}
-	}
-	n.directory, err = c.identity(n.location, meta)
-	return err
-}
-
-// identity returns the directory.id of a broker's directory. It is an error if it is another cluster's,
-// or not the one that the metadata knows of the broker.
-func (c *Cluster) identity(l location, meta *metaProperties) (id topic.ID, err error) {
-	if meta.clusterID != c.clusterID {
-		return id, directoryError(l.root, ErrMixed, fmt.Errorf("it is of cluster %s, not %s", meta.clusterID, c.clusterID))
-	}
-	if id, err = topic.ParseID(meta.directoryID); err != nil {
-		return id, directoryError(l.root, ErrDamaged, fmt.Errorf("%s: %w", metaPropertiesFile, err))
-	}
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if c.image == nil { // the cluster opens, and has read no metadata yet
-		return id, nil
-	}
-	if m, known := c.image.Members[l.id]; known && m.Directory != id {
-		return id, otherDirectory(l, id, m)
-	}
-	return id, nil
-}
-
 func (c *Cluster) newNode(l location, dir *log.Directory) *node {
 	base := log.Config{FS: l.fs, Dir: dir, CompactionMemory: c.cfg.CompactionMemory, Logger: c.logger}
 	n := &node{
-		location: l, dir: dir, logger: c.logger, incarnation: topic.NewID(),
+		location: l, dir: dir, logger: c.logger, incarnation: newIncarnation(l.fs.BootID()),
 		base:     partition.Config{Log: base, ProducerIDExpiration: c.cfg.ProducerIDExpiration, MaxLag: c.cfg.ReplicaMaxLag, Logger: c.logger},
 		schedule: schedule{retention: c.cfg.RetentionCheckInterval, compaction: c.cfg.CompactionInterval},
 		opens:    make(chan struct{}, maxOpens), closing: make(chan struct{}), metadata: nodeMetadata{c, l.id},
 		replicas: map[record.TopicPartition]*replica{}, deletions: deletions{fs: l.fs, logger: c.logger},
 		fetchers: map[int32]*follow.Fetcher{},
 	}
-	n.lag.Do = n.checkLag
+	n.lag.Do, n.asks.again.Do, n.marks.alarm.Do = n.checkLag, n.askAgain, n.saveHighWatermarksOften
 	n.deletions.alarm.Do = n.deletions.run
+	n.base.Log.Beside = n.syncTopicID
 	return n
-}
-
-// meet compares the directories with what the metadata says of their brokers, and makes those of
-// brokers that are new.
-func (c *Cluster) meet(claims []claim) error {
-	for _, n := range c.nodes {
-		if m, known := c.image.Members[n.id]; known && m.Directory != n.directory {
-			return otherDirectory(n.location, n.directory, m)
-		}
-	}
-	for _, cl := range claims {
-		_, known := c.image.Members[cl.id]
-		switch {
-		case c.nodes[cl.id] != nil, c.failures[cl.id] != nil:
-		case known:
-			c.logger.Error("directory of a broker is missing, its partitions have no leader", slog.Int("broker", int(cl.id)), slog.String("directory", cl.root))
-		default:
-			if err := c.begin(cl); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// otherDirectory is the error of a directory that is another one than the member had.
-func otherDirectory(l location, id topic.ID, m image.Member) error {
-	return directoryError(l.root, ErrForeign, fmt.Errorf("broker %d had directory.id %v, this is %v", l.id, topic.ID(m.Directory), id))
 }
 
 // takeOver makes the metadata say which brokers serve.
 func (c *Cluster) takeOver() error {
 	c.noteController()
 	var up []image.Arrival
-	var others []*node
+	var arrived, others []*node
 	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
-		if n := c.nodes[id]; c.meta.copies[id] != nil {
-			up = append(up, n.arrival())
+		n := c.nodes[id]
+		n.recall()
+		if c.meta.copies[id] != nil {
+			up, arrived = append(up, n.arrival()), append(arrived, n)
 		} else {
 			others = append(others, n)
+			n.powerCut = false // it is fenced by this change: its partitions get a leader, and an epoch, when it joins
 		}
 	}
+	lost := c.mayBeLost(arrived)
 	err := c.perform(func(img *image.Image) ([]metarecord.Record, error) {
-		return append(img.TakeOver(up, c.rules), img.ReserveProducerIDs(c.Controller(), producerIDBlock)...), nil
+		return slices.Concat(img.TakeOver(up, c.rules), lost, img.ReserveProducerIDs(c.Controller(), producerIDBlock)), nil
 	}, c.addProducerIDs)
 	for _, n := range others {
 		if err != nil {
@@ -252,13 +193,13 @@ func (c *Cluster) takeOver() error {
 
 // arrival is what the controller is told of a broker that starts.
 func (n *node) arrival() image.Arrival {
-	return image.Arrival{ID: n.id, Incarnation: n.incarnation, Directory: n.directory, Rack: n.rack}
+	return image.Arrival{ID: n.id, Incarnation: n.incarnation, Directory: n.directory, Rack: n.rack, Clean: n.orderly, Missing: n.missing}
 }
 
 // load opens the partitions of all brokers, and lets them lead. Those that may have lost records
 // get a new leader epoch between the two.
 func (c *Cluster) load() error {
-	nodes := slices.Collect(maps.Values(c.nodes))
+	nodes := listed(c.nodes)
 	opened, failed := make([][]*loaded, len(nodes)), make([]error, len(nodes))
 	_ = forEach(nodes, func(i int, n *node) error {
 		opened[i], failed[i] = n.load()

@@ -16,10 +16,26 @@ import (
 // brokerProperties read Kafka's settings of a broker into their fields. They return what is wrong
 // with the value, "" for nothing.
 var brokerProperties = map[string]func(c *Config, value string) (reason string){
-	"log.cleaner.backoff.ms":          interval(func(c *Config) *time.Duration { return &c.CompactionInterval }),
-	"log.retention.check.interval.ms": interval(func(c *Config) *time.Duration { return &c.RetentionCheckInterval }),
-	"producer.id.expiration.ms":       interval(func(c *Config) *time.Duration { return &c.ProducerIDExpiration }),
-	"replica.lag.time.max.ms":         interval(func(c *Config) *time.Duration { return &c.ReplicaMaxLag }),
+	"log.cleaner.backoff.ms":                        interval(func(c *Config) *time.Duration { return &c.CompactionInterval }, time.Millisecond),
+	"log.retention.check.interval.ms":               interval(func(c *Config) *time.Duration { return &c.RetentionCheckInterval }, time.Millisecond),
+	"producer.id.expiration.ms":                     interval(func(c *Config) *time.Duration { return &c.ProducerIDExpiration }, time.Millisecond),
+	"broker.session.timeout.ms":                     interval(func(c *Config) *time.Duration { return &c.SessionTimeout }, time.Millisecond),
+	"replica.high.watermark.checkpoint.interval.ms": interval(func(c *Config) *time.Duration { return &c.HighWatermarkInterval }, time.Millisecond),
+	"replica.lag.time.max.ms":                       interval(func(c *Config) *time.Duration { return &c.ReplicaMaxLag }, time.Millisecond),
+	"leader.imbalance.check.interval.seconds":       interval(func(c *Config) *time.Duration { return &c.LeaderBalanceInterval }, time.Second),
+
+	"replica.selector.class": func(c *Config, v string) string {
+		s, err := ParseReplicaSelector(v)
+		if err != nil {
+			return err.Error()
+		}
+		if c.ReplicaSelector != s && c.ReplicaSelector != LeaderSelector {
+			return otherwise
+		}
+		c.ReplicaSelector = s
+		return ""
+	},
+
 	"log.cleaner.dedupe.buffer.size": func(c *Config, v string) string {
 		n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
 		if err != nil || n < leastCompactionMemory {
@@ -50,7 +66,7 @@ func (c *Config) readProperties() error {
 				defaults = map[string]string{}
 			}
 			defaults[k.Name] = v
-		} else if name != "log.cleaner.enable" {
+		} else if _, ok := switches[name]; !ok {
 			reason = "no such setting here"
 		}
 		if reason != "" {
@@ -58,29 +74,40 @@ func (c *Config) readProperties() error {
 		}
 	}
 	c.Defaults.Properties = defaults
-	// After log.cleaner.backoff.ms, which then does not matter.
-	if v, ok := c.Properties["log.cleaner.enable"]; ok {
+	// After their intervals, which do not matter if they are off.
+	for _, name := range slices.Sorted(maps.Keys(switches)) {
+		v, ok := c.Properties[name]
+		if !ok {
+			continue
+		}
 		on, err := strconv.ParseBool(strings.ToLower(strings.TrimSpace(v)))
-		switch {
+		switch field := switches[name](c); {
 		case err != nil:
-			errs = append(errs, &topic.ConfigError{Key: "log.cleaner.enable", Value: v, Reason: "must be true or false"})
+			errs = append(errs, &topic.ConfigError{Key: name, Value: v, Reason: "must be true or false"})
 		case !on:
-			c.CompactionInterval = log.Unlimited
-		case c.CompactionInterval == log.Unlimited:
-			errs = append(errs, &topic.ConfigError{Key: "log.cleaner.enable", Value: v, Reason: otherwise})
+			*field = log.Unlimited
+		case *field == log.Unlimited:
+			errs = append(errs, &topic.ConfigError{Key: name, Value: v, Reason: otherwise})
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// interval reads a positive number of milliseconds.
-func interval(field func(*Config) *time.Duration) func(*Config, string) string {
+// switches turn something off whose interval is a field.
+var switches = map[string]func(*Config) *time.Duration{
+	"auto.leader.rebalance.enable": func(c *Config) *time.Duration { return &c.LeaderBalanceInterval },
+	"log.cleaner.enable":           func(c *Config) *time.Duration { return &c.CompactionInterval },
+}
+
+// interval reads a positive number of milliseconds, or of seconds.
+func interval(field func(*Config) *time.Duration, unit time.Duration) func(*Config, string) string {
+	name := map[time.Duration]string{time.Millisecond: "milliseconds", time.Second: "seconds"}[unit]
 	return func(c *Config, v string) string {
 		n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
-		if err != nil || n < 1 || n > math.MaxInt64/int64(time.Millisecond) {
-			return "must be a number of milliseconds from 1"
+		if err != nil || n < 1 || n > math.MaxInt64/int64(unit) {
+			return "must be a number of " + name + " from 1"
 		}
-		return setField(field(c), time.Duration(n)*time.Millisecond)
+		return setField(field(c), time.Duration(n)*unit)
 	}
 }
 

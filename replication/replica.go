@@ -122,7 +122,7 @@ func (r *replica) refuse(err error) (again bool) {
 func (r *replica) opened(p *partition.Partition) {
 	r.mu.Lock()
 	r.readable.Store(p)
-	watches := r.takeWatchesLocked()
+	watches, shared := r.takeWatchesLocked(), r.shared
 	r.mu.Unlock()
 	// After readable is set: the node resigns, or is cut, before it looks for open partitions.
 	if errors.Is(r.node.ended(), ErrNotLeader) {
@@ -130,6 +130,9 @@ func (r *replica) opened(p *partition.Partition) {
 		p.BecomeFollower()
 	}
 	wake(watches) // they watch the partition itself from now on
+	if shared != nil {
+		shared.wake() // followers that were told that there is nothing, and are to say where they are
+	}
 	for {
 		r.mu.Lock()
 		fns := r.waiting
@@ -233,6 +236,13 @@ func (r *replica) retire(err error) *partition.Partition {
 		<-opening
 	}
 	return r.part.Load()
+}
+
+// reason returns why the replica cannot be used, nil if it can.
+func (r *replica) reason() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
 }
 
 // fail puts the partition offline.

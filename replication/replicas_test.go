@@ -195,8 +195,8 @@ func TestFollowerThatIsCutOffLeavesAndReturns(t *testing.T) {
 }
 
 // With fewer replicas in sync than min.insync.replicas a batch is refused before it is appended.
-// One that was appended before waits, or times out and stays in the log; nobody reads it until there
-// are enough.
+// One that was appended before waits, or times out and stays in the log; nobody reads it until
+// there are enough.
 func TestTooFewReplicasInSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openThree(t)

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -15,6 +16,7 @@ import (
 type role struct {
 	state      image.Partition
 	followers  []partition.Follower // but for the leader
+	unsynced   bool                 // Durable is to be told when it holds
 	leaderNode *node                // nil: nobody leads, or its broker does not serve yet
 }
 
@@ -30,6 +32,9 @@ func (m nodeMetadata) role(tp record.TopicPartition, id topic.ID) (r role, ok bo
 	r.state = t.Partitions[tp.Partition]
 	if !slices.Contains(r.state.Replicas, m.broker) {
 		return r, false
+	}
+	if s := r.state.State(); s.Leader == m.broker && !s.Durable && len(s.Eligible) == 0 {
+		r.unsynced = len(s.Replicas) > 1 && m.c.rules(m.c.image, t.Config).SyncOnAck
 	}
 	r.leaderNode = m.c.nodes[r.state.Leader]
 	for _, id := range r.state.Replicas {
@@ -66,18 +71,18 @@ func (c *Cluster) concerned(recs []metarecord.Record) (tps []placeOf) {
 		return nil
 	}
 	var brokers []int32
-	add := func(id topic.ID, partition int32) {
+	add := func(id topic.ID, partition int32, moved bool) {
 		t := c.image.ByID[id]
-		if t != nil && isSeveral(&t.Partitions[partition]) {
+		if t != nil && (moved || isSeveral(&t.Partitions[partition])) {
 			tps = append(tps, placeOf{t, partition})
 		}
 	}
 	for _, rec := range recs {
 		switch rec := rec.(type) {
 		case *metarecord.Partition:
-			add(rec.TopicID, rec.Partition)
+			add(rec.TopicID, rec.Partition, false)
 		case *metarecord.PartitionChange:
-			add(rec.TopicID, rec.Partition)
+			add(rec.TopicID, rec.Partition, rec.Replicas != nil) // who is left alone has to know
 		case *metarecord.RegisterBroker:
 			brokers = append(brokers, rec.BrokerID)
 		case *metarecord.BrokerChange:
@@ -121,29 +126,33 @@ func (c *Cluster) settle(tps []placeOf) {
 	if len(tps) == 0 {
 		return
 	}
-	nodes := c.serving()
-	var all []*replica
+	serving := c.serving()
 	for _, leads := range []bool{true, false} { // who leads comes first: the others ask it
+		of := map[*node][]*replica{}
 		for _, p := range tps {
 			for _, id := range p.replicas() {
-				n := nodes[id]
+				n := serving[id]
 				if n != nil && leads == (id == p.topic.Partitions[p.partition].Leader) {
-					all = append(all, n.place(p.tp(), p.topic.ID))
+					of[n] = append(of[n], n.place(p.tp(), p.topic.ID))
 				}
 			}
 		}
+		nodes := slices.SortedFunc(maps.Keys(of), func(a, b *node) int { return cmp.Compare(a.id, b.id) })
+		_ = c.heed(nodes, func(n *node, step func()) error {
+			return forEach(of[n], func(_ int, r *replica) error {
+				n.settle(r)
+				step()
+				return nil
+			})
+		})
 	}
-	_ = forEach(all, func(_ int, r *replica) error {
-		r.node.settle(r)
-		return nil
-	})
 }
 
 // settleLoaded settles all partitions of a cluster that has loaded what its brokers have.
 func (c *Cluster) settleLoaded() {
 	c.mu.Lock()
 	c.loaded = true
-	brokers := slices.Collect(maps.Keys(c.nodes))
+	brokers := slices.Sorted(maps.Keys(c.nodes))
 	c.mu.Unlock()
 	c.settleHosted(brokers...)
 }

@@ -34,7 +34,7 @@ func TestDiskFailsWhileTheNextControllerTakesOver(t *testing.T) {
 }
 
 // With three brokers the other two are both needed when one is gone: a copy that fails
-// once to begin the epoch is asked again.
+// once to begin the epoch is asked again, when the copies are opened again.
 func TestCopyThatCannotBeSparedIsAskedAgain(t *testing.T) {
 	for _, file := range []string{"leader-epoch-checkpoint*", "strata.state*"} {
 		for _, bad := range []int{2, 3} {

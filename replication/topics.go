@@ -14,8 +14,9 @@ import (
 )
 
 // AddPartitions grows a topic to total partitions. Records already written stay where they are;
-// where keys go changes from now on. The controller places the new partitions, unless assignment
-// says, for each of them, which brokers have its replicas. Errors: ErrUnknownTopic,
+// where keys go changes from now on. They have as many replicas as the topic's first partition, or
+// will have when it is reassigned. The controller places them, unless assignment says, for each of
+// them, which brokers have its replicas. Errors: ErrUnknownTopic,
 // ErrInvalidPartitions (not more than there are), ErrInvalidAssignment, ErrPolicyViolation,
 // ErrClosed, ctx's.
 func (c *Cluster) AddPartitions(ctx context.Context, name string, total int, assignment ...[]int32) error {

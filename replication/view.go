@@ -12,7 +12,8 @@ import (
 const anyBroker int32 = -1
 
 // A View is a cluster as one of its brokers shows it: that broker serves the partitions that it
-// leads, all others are ErrNotLeader. A broker that does not serve leads none.
+// leads, all others are ErrNotLeader. A broker that does not serve leads none. Fetch reads its
+// followers as well.
 //
 // It is what a server shows to clients that find the leaders themselves (package kafka); whoever
 // wants a partition served wherever its leader is asks the Cluster. Each method is that of the
@@ -29,7 +30,11 @@ func (c *Cluster) View(broker int32) View { return View{c, max(broker, 0)} }
 // Produce is Cluster.Produce.
 func (v View) Produce(req *partition.ProduceRequest) { v.c.produce(req, v.broker) }
 
-// Fetch is Cluster.Fetch.
+// Fetch is Cluster.Fetch, at the broker's replicas. One that it follows with is read up to the high
+// watermark that it knows, whoever asks, unless the request is LeaderOnly; an offset beyond its log
+// is partition.ErrOffsetOutOfRange there, though the leader may have it. For one that it leads, a
+// reader in another rack may be told whom to ask instead: FetchedPartition.PreferredReplica
+// (KIP-392).
 func (v View) Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error) {
 	return v.c.fetch(ctx, req, v.broker)
 }
@@ -63,6 +68,18 @@ func (v View) CheckLeaderEpoch(tp record.TopicPartition, epoch int32) error {
 // Partition is Cluster.Partition.
 func (v View) Partition(tp record.TopicPartition) (*partition.Partition, error) {
 	return v.c.openLeader(tp, v.broker)
+}
+
+// Replica returns the broker's replica of a partition, which leads or follows; nil if it was never
+// written. It does not block. Errors: ErrNotLeader if the broker has none, ErrUnknownTopic,
+// ErrClosed, and why it cannot be used.
+func (v View) Replica(tp record.TopicPartition) (*partition.Partition, error) {
+	f := fetch{c: v.c, asked: v.broker, req: &partition.FetchRequest{}}
+	s, err := f.source(tp)
+	if err != nil {
+		return nil, err
+	}
+	return s.r.state()
 }
 
 // Written is Cluster.Written.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stratalog/strata/internal/alarm"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/replication/internal/election"
 	"github.com/stratalog/strata/replication/internal/follow"
@@ -26,7 +27,21 @@ type asks struct {
 	mu      sync.Mutex // guards the fields below
 	waiting []wish
 	asking  bool // somebody asks, and looks again
+	// unheard counts the questions in a row that the controller did not hear, or that nobody knows
+	// the outcome of. They are in waiting, and asked again at retryAt.
+	unheard int
+	retryAt time.Time
+	// declined are the partitions that look again what to ask for, and when.
+	declined map[*replica]time.Time
+
+	again alarm.Alarm // askAgain, at the earliest of these times
 }
+
+// A question that was not heard is repeated after a pause, which doubles each time.
+const (
+	firstRepeat = 10 * time.Millisecond
+	maxRepeat   = time.Second
+)
 
 // wish asks the controller for another in-sync set. It does not block. The partition is told by the
 // change that the controller makes, or that there is none.
@@ -34,33 +49,97 @@ func (n *node) wish(a wish) {
 	n.asks.mu.Lock()
 	defer n.asks.mu.Unlock()
 	n.asks.waiting = append(n.asks.waiting, a)
-	if !n.asks.asking {
+	n.startAskingLocked()
+}
+
+func (n *node) startAskingLocked() {
+	if !n.asks.asking && len(n.asks.waiting) > 0 {
 		n.asks.asking = n.run(n.askAll)
 	}
 }
 
-// askAll asks until there is nothing to be asked for.
+// askAll asks until there is nothing to be asked for, or the controller has not heard it.
 func (n *node) askAll() {
-	for {
+	for heard := true; ; {
 		n.asks.mu.Lock()
 		all := n.asks.waiting
-		n.asks.waiting = nil
-		if len(all) == 0 || n.ended() != nil {
+		if len(all) == 0 || !heard || n.ended() != nil {
 			n.asks.asking = false
 			n.asks.mu.Unlock()
 			return
 		}
+		n.asks.waiting = nil
 		n.asks.mu.Unlock()
-		n.askFor(all)
+		if heard = n.askFor(all); !heard {
+			n.repeat(all)
+		}
 	}
 }
 
-// askFor asks for all of them at once.
-func (n *node) askFor(all []wish) {
+// repeat has wishes asked for once more, as they are. What the controller may have made of them
+// tells the epoch of the partition.
+func (n *node) repeat(all []wish) {
+	n.asks.mu.Lock()
+	defer n.asks.mu.Unlock()
+	n.asks.waiting = append(all, n.asks.waiting...)
+	n.asks.retryAt = time.Now().Add(min(firstRepeat<<min(n.asks.unheard, 10), maxRepeat))
+	n.asks.unheard++
+	n.asks.again.By(n.asks.retryAt)
+}
+
+// askAgain asks for what was not heard, and has leaders look again whose wish was declined.
+func (n *node) askAgain() {
+	var due []*replica
+	now := time.Now()
+	n.asks.mu.Lock()
+	if n.asks.retryAt.After(now) {
+		n.asks.again.By(n.asks.retryAt)
+	} else {
+		n.startAskingLocked()
+	}
+	for r, at := range n.asks.declined {
+		if at.After(now) {
+			n.asks.again.By(at)
+			continue
+		}
+		due = append(due, r)
+		delete(n.asks.declined, r)
+	}
+	n.asks.mu.Unlock()
+	for _, r := range due {
+		if p := r.partition(); p != nil {
+			p.AskAgain()
+		}
+	}
+}
+
+// decline tells a leader that what it has asked for is not made, and has it look again.
+func (n *node) decline(a wish) {
+	p := a.r.partition()
+	if p == nil {
+		return
+	}
+	pause := p.Declined(a.proposal)
+	if pause == 0 { // it was told of the change
+		return
+	}
+	n.asks.mu.Lock()
+	defer n.asks.mu.Unlock()
+	if n.asks.declined == nil {
+		n.asks.declined = map[*replica]time.Time{}
+	}
+	at := time.Now().Add(pause)
+	n.asks.declined[a.r] = at
+	n.asks.again.By(at)
+}
+
+// askFor asks for all of them at once. False: the controller has not heard it, or nobody knows what
+// became of it.
+func (n *node) askFor(all []wish) bool {
 	c := n.metadata.c
 	path := follow.Path{From: n.id, To: c.Controller()}
-	if n.id != path.To && !c.network.Reach(path, n.closing) {
-		return
+	if n.id != path.To && c.network.Send(path, n.closing) != follow.Delivered {
+		return false // another broker may be controller the next time
 	}
 	self := n.metadata.incarnationEpoch()
 	wanted := make([]image.Proposal, len(all))
@@ -68,7 +147,7 @@ func (n *node) askFor(all []wish) {
 		wanted[i] = image.Proposal{Topic: a.r.id, Partition: a.r.tp.Partition, Request: election.Request{
 			Leader: n.id, Incarnation: self, LeaderEpoch: a.epoch, Epoch: a.proposal.Epoch,
 			InSync: a.proposal.InSync, Incarnations: a.proposal.Incarnations,
-		}}
+		}, Synced: a.proposal.Synced}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -81,15 +160,16 @@ func (n *node) askFor(all []wish) {
 	})
 	answers, err := c.alterPartitions(ctx, wanted)
 	if n.ended() != nil || errors.Is(err, ErrMetadataReadOnly) {
-		return // what became of it is not known, and nothing is changed any more
+		return false
 	}
+	n.asks.mu.Lock()
+	n.asks.unheard = 0
+	n.asks.mu.Unlock()
 	if err != nil {
 		n.logger.Warn("in-sync sets were not changed", slog.Int("broker", int(n.id)), slog.Any("err", err))
 	}
 	for _, a := range all {
-		if p := a.r.partition(); p != nil {
-			p.Declined(a.proposal) // unless it was told of the change
-		}
+		n.decline(a)
 	}
 	for i := range answers {
 		if answers[i].Err != nil {
@@ -97,30 +177,5 @@ func (n *node) askFor(all []wish) {
 				slog.Any("err", answers[i].Err))
 		}
 	}
-}
-
-// watchLag has the followers looked at, by and by, as long as this broker leads any.
-func (n *node) watchLag() { n.lag.After(n.base.MaxLag / 2) }
-
-// checkLag looks which followers of the partitions that this broker leads have fallen behind.
-func (n *node) checkLag() {
-	if n.ended() != nil {
-		return
-	}
-	leads := false
-	for _, r := range n.all() {
-		r.mu.Lock()
-		s := r.shared
-		r.mu.Unlock()
-		p := r.readable.Load()
-		if s == nil || p == nil || p.LeaderEpoch() < 0 {
-			continue
-		}
-		leads = true
-		p.CheckLag()
-		s.wake() // who asked for something in vain may do so again
-	}
-	if leads {
-		n.lag.By(time.Now().Add(n.base.MaxLag / 2))
-	}
+	return true
 }

@@ -55,6 +55,9 @@ type Set struct {
 	Epoch    int32 // of the partition: grows with every change
 	Replicas []int32
 	InSync   []int32 // has the leader
+	// Unsynced: the controller does not know that all who are in sync have what was acknowledged on
+	// stable storage, and is to be told when they have.
+	Unsynced bool
 }
 
 // Config describes the beginning of a leader's epoch.
@@ -85,6 +88,8 @@ type Leader struct {
 	rules     Rules
 	set       Set
 	proposed  []int32       // the in-sync set that is asked for; nil: none
+	refusals  int           // in a row, of what was asked for
+	askAt     time.Duration // nothing is asked for before that
 	now       time.Duration // the latest that was told
 	followers []follower    // by broker, one for each replica but the leader
 }
@@ -118,7 +123,7 @@ func New(cfg Config) *Leader {
 
 // adopt takes the committed set over, with what is known of those that stay replicas.
 func (l *Leader) adopt(set Set, now time.Duration) {
-	l.set, l.proposed = set, nil
+	l.set, l.proposed, l.refusals, l.askAt = set, nil, 0, 0
 	known := l.followers
 	l.followers = make([]follower, 0, len(set.Replicas))
 	for _, broker := range set.Replicas {
@@ -218,13 +223,16 @@ func (l *Leader) isCaughtUp(f *follower, now time.Duration) bool {
 // Durable reports whether all who are in sync, or about to be, have on stable storage what was
 // acknowledged. Under SyncOnAck it is so from some time after the policy has changed to it, and
 // stays so. Only then may a replica that was not stopped in order keep its place.
-func (l *Leader) Durable() bool {
+func (l *Leader) Durable() bool { return l.synced(l.set.InSync) && l.synced(l.proposed) }
+
+// synced reports whether the leader and the members of a set have on stable storage what was
+// acknowledged, also by earlier leaders: as long as the high watermark has not reached the start
+// of the epoch nobody knows how much that is.
+func (l *Leader) synced(set []int32) bool {
 	for i := range l.followers {
-		f := &l.followers[i]
-		in := slices.Contains(l.set.InSync, f.broker) || slices.Contains(l.proposed, f.broker)
-		if in && f.position.Durable < l.hw {
+		if f := &l.followers[i]; slices.Contains(set, f.broker) && f.position.Durable < l.hw {
 			return false
 		}
 	}
-	return l.rules.SyncOnAck && l.own.Durable >= l.hw
+	return l.rules.SyncOnAck && l.Complete() && l.own.Durable >= l.hw
 }

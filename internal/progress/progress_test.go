@@ -278,3 +278,74 @@ func TestLogsPartWhereTheirEpochsDo(t *testing.T) {
 	require.False(t, ok, "the follower knows a newer leader")
 	require.EqualValues(t, 7, Cut(starts{nil, nil, 9}, 9, Divergence{Epoch: 2, End: 7}), "a log without epochs")
 }
+
+// unsynced is a set that the controller wants to know when it is synced.
+func unsynced() Set {
+	return Set{Epoch: 7, Replicas: []int32{1, 2, 3}, InSync: []int32{1, 2, 3}, Unsynced: true}
+}
+
+func TestControllerIsToldWhenAllInSyncHaveSynced(t *testing.T) {
+	l := lead(t, Rules{MinInSync: 1})
+	report(t, l, 2, 10, 10, 0)
+	report(t, l, 3, 10, 3, 0)
+	l.Committed(unsynced(), 0)
+	l.Configure(Rules{MinInSync: 1, SyncOnAck: true, MaxLag: maxLag}, 0)
+	_, ok := l.Prove()
+	require.False(t, ok, "broker 3 has not")
+	report(t, l, 3, 10, 10, 0)
+	p, ok := l.Prove()
+	require.True(t, ok)
+	require.Equal(t, Proposal{Epoch: 7, InSync: []int32{1, 2, 3}, Incarnations: []int64{-1, 1, 1}, Synced: true}, p)
+	_, ok = l.Prove()
+	require.False(t, ok, "it is asked for")
+	set := unsynced()
+	set.Epoch, set.Unsynced = 8, false
+	l.Committed(set, 0)
+	_, ok = l.Prove()
+	require.False(t, ok, "the controller knows")
+}
+
+// An earlier leader may have acknowledged more than this one knows of.
+func TestSyncedIsNotSaidBeforeTheHighWatermarkIsKnown(t *testing.T) {
+	l := New(Config{
+		Self: 1, Start: 10, Own: Position{End: 10, Durable: 10}, HighWatermark: 4, Set: unsynced(),
+		Rules: Rules{MinInSync: 1, SyncOnAck: true, MaxLag: maxLag},
+	})
+	report(t, l, 2, 10, 6, 0)
+	report(t, l, 3, 10, 6, 0)
+	require.EqualValues(t, 6, l.HighWatermark())
+	_, ok := l.Prove()
+	require.False(t, ok)
+	report(t, l, 2, 10, 10, 0)
+	report(t, l, 3, 10, 10, 0)
+	_, ok = l.Prove()
+	require.True(t, ok)
+}
+
+func TestNothingIsAskedForDuringThePauseAfterARefusal(t *testing.T) {
+	l := lead(t, Rules{MinInSync: 1})
+	set := Set{Epoch: 7, Replicas: []int32{1, 2, 3}, InSync: []int32{1}}
+	l.Committed(set, 0)
+	now := time.Duration(0)
+	var pauses []time.Duration
+	for range 9 {
+		report(t, l, 2, 10, 10, now)
+		_, ok := l.Expand()
+		require.True(t, ok)
+		pause := l.Refused(now)
+		pauses = append(pauses, pause)
+		report(t, l, 2, 10, 10, now+pause-1)
+		_, ok = l.Expand()
+		require.False(t, ok)
+		now += pause
+	}
+	require.Equal(t, 10*time.Millisecond, pauses[0])
+	require.Equal(t, 20*time.Millisecond, pauses[1])
+	require.Equal(t, time.Second, pauses[8])
+	set.Epoch++
+	l.Committed(set, now)
+	report(t, l, 2, 10, 10, now)
+	_, ok := l.Expand()
+	require.True(t, ok, "it was answered since")
+	require.Equal(t, 10*time.Millisecond, l.Refused(now))
+}

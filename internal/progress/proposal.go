@@ -12,7 +12,16 @@ type Proposal struct {
 	// Incarnations are the broker epochs of InSync as the leader knows them, -1 for its own: a
 	// broker that has been started again meanwhile has not what the leader believes.
 	Incarnations []int64
+	// Synced: all of InSync have on stable storage what was acknowledged, and the controller does
+	// not know it (Set.Unsynced).
+	Synced bool
 }
+
+// After a refusal nothing is asked for during a pause, which doubles with every further one.
+const (
+	firstPause = 10 * time.Millisecond
+	maxPause   = time.Second
+)
 
 // Expand returns the set with those who may join, if anybody may and no other change is asked for.
 // Who joins has every record that was acknowledged, and the leader's epoch from its start.
@@ -32,9 +41,19 @@ func (l *Leader) Shrink(now time.Duration) (Proposal, bool) {
 	})
 }
 
-// propose asks for the set of the followers that belong and the leader, if that is another one.
+// Prove returns the committed set, to tell the controller that all of it have on stable storage
+// what was acknowledged, unless it knows, or another change is asked for.
+func (l *Leader) Prove() (Proposal, bool) {
+	if !l.set.Unsynced {
+		return Proposal{}, false
+	}
+	return l.propose(func(f *follower) bool { return slices.Contains(l.set.InSync, f.broker) })
+}
+
+// propose asks for the set of the followers that belong and the leader, if that is another one or
+// says something new of it.
 func (l *Leader) propose(belongs func(f *follower) bool) (Proposal, bool) {
-	if l.proposed != nil {
+	if l.proposed != nil || l.now < l.askAt {
 		return Proposal{}, false
 	}
 	p := Proposal{Epoch: l.set.Epoch, InSync: []int32{l.self}}
@@ -44,7 +63,8 @@ func (l *Leader) propose(belongs func(f *follower) bool) (Proposal, bool) {
 		}
 	}
 	slices.Sort(p.InSync)
-	if same(p.InSync, l.set.InSync) {
+	p.Synced = l.set.Unsynced && l.synced(p.InSync)
+	if same(p.InSync, l.set.InSync) && !p.Synced {
 		return Proposal{}, false
 	}
 	for _, broker := range p.InSync {
@@ -83,8 +103,13 @@ func (l *Leader) Committed(set Set, now time.Duration) {
 
 // Refused says that the controller has not made, and will not make, what was asked for last. Who
 // cannot be sure asks for the same once more: the epoch of the partition, which goes with it, lets
-// the controller commit it once.
-func (l *Leader) Refused(now time.Duration) {
+// the controller commit it once. Nothing is asked for during the pause that is returned, unless
+// another set is committed meanwhile.
+func (l *Leader) Refused(now time.Duration) (pause time.Duration) {
 	l.proposed = nil
 	l.advance(now)
+	pause = min(firstPause<<min(l.refusals, 10), maxPause)
+	l.refusals++
+	l.askAt = l.now + pause
+	return pause
 }

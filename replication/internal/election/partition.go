@@ -74,8 +74,8 @@ type Change struct {
 	// Synced: the leader has seen that all who are in sync after the change have what was
 	// acknowledged on stable storage.
 	Synced bool
-	// Prefer the first replica as leader to the present one.
-	Prefer bool
+	// Prefer this replica as leader to the present one, if it may lead; 0: nobody.
+	Prefer int32
 }
 
 // An Outcome is what became of a change.
@@ -112,7 +112,7 @@ func Apply(p Partition, c Change, r Rules) (Partition, Outcome) {
 	}
 	if leader != p.Leader || leader != NoLeader && slices.Contains(c.Restarted, leader) {
 		next.LeaderEpoch++
-	} else if c.InSync != nil {
+	} else if c.InSync != nil && !slices.Equal(c.InSync, p.InSync) {
 		next.Recovering = false // who is in sync has what its leader has
 	}
 	if p.equal(next) {
@@ -124,9 +124,11 @@ func Apply(p Partition, c Change, r Rules) (Partition, Outcome) {
 
 // elect chooses a leader, NoLeader if there is none; clean is false if records may be lost by it.
 func (p Partition) elect(c Change, r Rules) (leader int32, clean bool) {
-	valid := func(broker int32) bool { return r.Acceptable(broker) && p.complete(broker) }
-	if valid(p.Leader) && !(c.Prefer && valid(p.Replicas[0])) {
-		return p.Leader, true
+	valid := func(broker int32) bool { return p.complete(broker) && r.Acceptable(broker) }
+	for _, broker := range []int32{c.Prefer, p.Leader} {
+		if valid(broker) {
+			return broker, true
+		}
 	}
 	if i := slices.IndexFunc(p.Replicas, valid); i >= 0 {
 		return p.Replicas[i], true

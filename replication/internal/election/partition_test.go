@@ -87,10 +87,16 @@ func TestElections(t *testing.T) {
 			Partition{Replicas: ids(1, 2, 3), InSync: ids(1), Eligible: ids(2, 3), Leader: 1, Recovering: true}, Change{InSync: ids(1, 2)}, rules(1, 2, 3),
 			Partition{InSync: ids(1, 2), Leader: 1}, 0, false,
 		}, {
-			"the preferred leader is back in sync", Partition{Replicas: ids(1, 2, 3), InSync: ids(2, 1), Leader: 2}, Change{Prefer: true}, rules(1, 2, 3),
+			"the preferred leader is back in sync", Partition{Replicas: ids(1, 2, 3), InSync: ids(2, 1), Leader: 2}, Change{Prefer: 1}, rules(1, 2, 3),
 			Partition{InSync: ids(2, 1), Leader: 1}, 1, false,
 		}, {
-			"the preferred leader is not in sync", Partition{Replicas: ids(1, 2, 3), InSync: ids(2, 3), Leader: 2}, Change{Prefer: true}, rules(1, 2, 3),
+			"the preferred leader is not in sync", Partition{Replicas: ids(1, 2, 3), InSync: ids(2, 3), Leader: 2}, Change{Prefer: 1}, rules(1, 2, 3),
+			Partition{}, -1, false,
+		}, {
+			"another than the preferred one is asked for", Partition{Replicas: ids(1, 2, 3), InSync: ids(1, 3), Leader: 1}, Change{Prefer: 3}, rules(1, 2, 3),
+			Partition{InSync: ids(1, 3), Leader: 3}, 1, false,
+		}, {
+			"who is asked for is about to leave", Partition{Replicas: ids(1, 2, 3), InSync: ids(1, 3), Leader: 1}, Change{Prefer: 3}, rules(1, 2),
 			Partition{}, -1, false,
 		}, {
 			"a topic that changes to SyncOnAck is not durable at once", whole, Change{}, withSync(rules(1, 2, 3)),

@@ -229,7 +229,7 @@ func (w *world) step() {
 	case k == 97:
 		w.configure()
 	case k == 98 && w.part.Leader != NoLeader:
-		w.commit(Change{Prefer: true})
+		w.commit(Change{Prefer: w.part.Replicas[int(w.part.Epoch)%len(w.part.Replicas)]})
 	case k == 99 && w.r.IntN(10) == 0:
 		for _, n := range w.nodes {
 			w.kill(n)

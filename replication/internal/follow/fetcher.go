@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -52,7 +51,7 @@ func New(cfg Config) *Fetcher {
 // Follow has a partition copied from now on, in place of what it was copied from before. The same
 // once more changes nothing.
 func (f *Fetcher) Follow(what Following) {
-	p := &Place{Following: what, f: f, told: position{-1, -1}, hw: -1}
+	p := &Place{Following: what, f: f, told: untold, hw: -1}
 	f.mu.Lock()
 	old := f.places[what.Partition]
 	if old != nil && old.Epoch == what.Epoch && old.Source == what.Source && old.Target == what.Target {
@@ -164,15 +163,6 @@ func (f *Fetcher) take() []*Place {
 	return batch
 }
 
-// answer is what a leader said.
-type answer struct {
-	p   *Place
-	ask partition.ReplicaFetch
-	buf *buffer
-	got partition.ReplicaRead
-	err error
-}
-
 // round asks for partitions and sees to what comes. False: stopped.
 func (f *Fetcher) round(batch []*Place, stop <-chan struct{}) bool {
 	there, back := Path{f.cfg.Broker, f.cfg.Leader}, Path{f.cfg.Leader, f.cfg.Broker}
@@ -181,7 +171,7 @@ func (f *Fetcher) round(batch []*Place, stop <-chan struct{}) bool {
 		news := false
 		for i, p := range batch {
 			asks[i] = f.question(p)
-			news = news || p.told != position{asks[i].Offset, asks[i].Durable}
+			news = news || p.told != told(asks[i])
 		}
 		if !news && !f.cfg.Network.isCut(there) { // the leader has the question already
 			break
@@ -220,192 +210,13 @@ func (f *Fetcher) round(batch []*Place, stop <-chan struct{}) bool {
 	return true
 }
 
-// question returns what to ask the leader of a partition.
+// question returns what to ask the leader of a partition. By asking a follower says that it has
+// what is before, so its log start is right by then.
 func (f *Fetcher) question(p *Place) partition.ReplicaFetch {
+	if p.startDue > 0 && p.Target.AdvanceStart(p.Epoch, p.startDue) == nil { // else align finds out
+		p.leaderStart, p.startDue = p.startDue, 0
+	}
 	ask := p.Target.Position()
 	ask.Broker, ask.Incarnation, ask.LeaderEpoch = f.cfg.Broker, f.cfg.Incarnation(), p.Epoch
 	return ask
-}
-
-func (p *Place) read(ask partition.ReplicaFetch) answer {
-	a := answer{p: p, ask: ask, buf: getBuffer()}
-	ask.Buf = a.buf.data[:0]
-	p.told = position{ask.Offset, ask.Durable}
-	a.got, a.err = p.Source.Read(ask)
-	return a
-}
-
-// apply does what the leader's answer asks for.
-func (f *Fetcher) apply(a *answer) {
-	p := a.p
-	if a.err != nil {
-		a.buf.put()
-		f.refused(a)
-		return
-	}
-	if a.got.Diverging != nil {
-		a.buf.put()
-		f.done(p, outcome{err: p.Target.Converge(*a.got.Diverging), again: true})
-		return
-	}
-	if err := p.align(a); err != nil {
-		a.buf.put()
-		f.done(p, outcome{err: err})
-		return
-	}
-	size := len(a.got.Bytes)
-	if size == 0 && a.got.HighWatermark <= p.hw {
-		a.buf.put()
-		f.done(p, outcome{})
-		return
-	}
-	if size > 0 {
-		a.buf.data = a.got.Bytes
-	}
-	f.mu.Lock()
-	f.inFlight += size
-	f.mu.Unlock()
-	hw, buf := a.got.HighWatermark, a.buf
-	p.Target.CopyFrom(&partition.Copy{
-		Epoch: p.Epoch, Offset: a.ask.Offset, Batches: a.got.Bytes, HighWatermark: hw, LogStart: a.got.LogStart,
-		Done: func(err error) {
-			buf.put()
-			if err == nil {
-				p.hw = hw
-			}
-			f.done(p, outcome{err: err, again: size > 0, bytes: size})
-		},
-	})
-}
-
-// align brings the log start in line with the leader's. The leader's may be in the middle of a
-// batch: a log that is empty begins with that one.
-func (p *Place) align(a *answer) error {
-	if a.got.LogStart > p.leaderStart {
-		if err := p.Target.AdvanceStart(a.got.LogStart); err != nil {
-			return err
-		}
-		p.leaderStart = a.got.LogStart
-	}
-	if len(a.got.Bytes) == 0 {
-		return nil
-	}
-	first, err := record.ParseUnverified(a.got.Bytes)
-	if err != nil || first.BaseOffset >= a.ask.Offset {
-		return err
-	}
-	if err := p.Target.StartAt(first.BaseOffset); err != nil {
-		return err
-	}
-	a.ask.Offset, p.leaderStart = first.BaseOffset, 0
-	return nil
-}
-
-// refused sees to a question that the leader has not answered.
-func (f *Fetcher) refused(a *answer) {
-	p := a.p
-	if errors.Is(a.err, partition.ErrOffsetOutOfRange) && a.ask.Offset < a.got.LogStart {
-		f.done(p, outcome{err: p.Target.StartAt(a.got.LogStart), again: true})
-		return
-	}
-	f.done(p, outcome{err: a.err, awaits: awaitsLeader(a.err)})
-}
-
-// awaitsLeader reports whether an error is over when the leader wakes the follower.
-func awaitsLeader(err error) bool {
-	for _, e := range []error{ErrNotReady, partition.ErrNotLeader, partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch, partition.ErrClosed} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}
-
-// outcome is what became of a turn of a partition.
-type outcome struct {
-	err    error
-	awaits bool // the leader wakes the place when err is over
-	again  bool // without an error: ask at once
-	bytes  int  // that are in flight no longer
-}
-
-// done ends a partition's turn.
-func (f *Fetcher) done(p *Place, o outcome) {
-	f.mu.Lock()
-	if f.inFlight -= o.bytes; o.bytes > 0 {
-		f.wakeUp()
-	}
-	failures := 0
-	if p.phase != gone {
-		failures = f.endTurnLocked(p, o)
-	}
-	f.mu.Unlock()
-	if failures == toldAt && f.cfg.Logger != nil && !o.awaits {
-		f.cfg.Logger.Warn("partition cannot be copied from its leader", slog.String("topic", p.Partition.Topic), slog.Int("partition", int(p.Partition.Partition)),
-			slog.Int("broker", int(f.cfg.Broker)), slog.Int("leader", int(f.cfg.Leader)), slog.Any("err", o.err))
-	}
-}
-
-// toldAt is how many failures in a row are worth a line in the log.
-const toldAt = 5
-
-// endTurnLocked returns how often the partition has failed in a row.
-func (f *Fetcher) endTurnLocked(p *Place, o outcome) (failures int) {
-	switch {
-	case o.err == nil:
-		p.failures = 0
-		if p.phase = idle; o.again || p.woken.Load() {
-			f.pushLocked(p)
-		}
-		return 0
-	case o.awaits && p.woken.Load():
-		f.pushLocked(p)
-		return 0
-	}
-	wait := min(firstRetry<<min(p.failures, 10), maxRetry)
-	p.failures++
-	p.told = position{-1, -1}
-	p.phase, p.awaits, p.retryAt = late, o.awaits, time.Now().Add(wait)
-	f.late = append(f.late, p)
-	f.retry.By(p.retryAt)
-	return p.failures
-}
-
-func (f *Fetcher) notLateLocked(p *Place) {
-	f.late = slices.DeleteFunc(f.late, func(q *Place) bool { return q == p })
-}
-
-// lateAgain has those asked for again whose time has come.
-func (f *Fetcher) lateAgain() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := time.Now()
-	var next time.Time
-	f.late = slices.DeleteFunc(f.late, func(p *Place) bool {
-		if due := !now.Before(p.retryAt); due {
-			f.pushLocked(p)
-			return true
-		}
-		if next.IsZero() || p.retryAt.Before(next) {
-			next = p.retryAt
-		}
-		return false
-	})
-	if !next.IsZero() {
-		f.retry.By(next)
-	}
-}
-
-func (f *Fetcher) pushLocked(p *Place) {
-	p.phase = ready
-	p.woken.Store(true)
-	f.ready = append(f.ready, p)
-	f.wakeUp()
-}
-
-func (f *Fetcher) wakeUp() {
-	select {
-	case f.signal <- struct{}{}:
-	default:
-	}
 }

@@ -145,9 +145,9 @@ func (x *fake) CopyFrom(c *partition.Copy) {
 	c.Done(nil)
 }
 
-func (x *fake) Converge(partition.Divergence) error { return nil }
-func (x *fake) StartAt(int64) error                 { return nil }
-func (x *fake) AdvanceStart(int64) error            { return nil }
+func (x *fake) Converge(partition.ReplicaFetch, partition.Divergence) error { return nil }
+func (x *fake) StartAt(partition.ReplicaFetch, int64) error                 { return nil }
+func (x *fake) AdvanceStart(int32, int64) error                             { return nil }
 
 func (x *fake) state() (heard, copied int64) {
 	x.mu.Lock()

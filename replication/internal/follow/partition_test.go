@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 type real struct {
 	*partition.Partition
 	places []*Place
+	asks   []partition.ReplicaFetch // of followers
 	lost   int64
 }
 
@@ -26,11 +28,15 @@ func openReal(t *testing.T, segmentBytes int64) *real {
 	return &real{Partition: p}
 }
 
-func (x *real) Read(r partition.ReplicaFetch) (partition.ReplicaRead, error) { return x.ReadReplica(r) }
-func (x *real) Watch(p *Place)                                               { x.places = append(x.places, p) }
-func (x *real) Unwatch(*Place)                                               { x.places = nil }
-func (x *real) Converge(d partition.Divergence) error {
-	lost, err := x.Partition.Converge(d)
+func (x *real) Watch(p *Place) { x.places = append(x.places, p) }
+func (x *real) Unwatch(*Place) { x.places = nil }
+func (x *real) Read(r partition.ReplicaFetch) (partition.ReplicaRead, error) {
+	x.asks = append(x.asks, r)
+	return x.ReadReplica(r)
+}
+
+func (x *real) Converge(ask partition.ReplicaFetch, d partition.Divergence) error {
+	lost, err := x.Partition.Converge(ask, d)
 	x.lost += lost
 	return err
 }
@@ -113,6 +119,8 @@ func TestFollowerBeginsWhereTheLeadersLogBegins(t *testing.T) {
 				synctest.Wait()
 				require.Equal(t, start, follower.LogStartOffset())
 				require.EqualValues(t, 12, follower.LogEndOffset())
+				whole := slices.IndexFunc(leader.asks, func(r partition.ReplicaFetch) bool { return r.Offset == 12 })
+				require.Equal(t, start, leader.asks[whole].LogStart, "before the leader hears that it has all")
 				leader.append(t, record.AcksAll, "last")
 				synctest.Wait()
 				_, err = leader.DeleteRecords(12)

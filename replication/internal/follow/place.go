@@ -24,12 +24,13 @@ type Target interface {
 	Position() partition.ReplicaFetch
 	// CopyFrom appends what the leader has sent. It does not wait. See partition.Partition.
 	CopyFrom(*partition.Copy)
-	// Converge cuts the log where it differs from the leader's.
-	Converge(partition.Divergence) error
-	// StartAt empties the log, which goes on at offset.
-	StartAt(offset int64) error
-	// AdvanceStart moves the log start with the leader's.
-	AdvanceStart(offset int64) error
+	// Converge cuts the log where it differs from the leader's, which has answered ask.
+	Converge(ask partition.ReplicaFetch, d partition.Divergence) error
+	// StartAt empties the log, which goes on at offset, where that of the leader begins, which has
+	// answered ask.
+	StartAt(ask partition.ReplicaFetch, offset int64) error
+	// AdvanceStart moves the log start with that of the leader of an epoch.
+	AdvanceStart(epoch int32, offset int64) error
 }
 
 // ErrNotReady is returned by a Source that wakes the place when it can answer.
@@ -59,9 +60,16 @@ type Place struct {
 	told        position // what the leader has heard last
 	hw          int64    // that the follower has heard last
 	leaderStart int64    // that the leader had last
+	startDue    int64    // that the follower has to move to when it has the batch that it is in; or 0
 }
 
-type position struct{ end, durable int64 }
+type position struct{ end, durable, start int64 }
+
+var untold = position{-1, -1, -1}
+
+func told(ask partition.ReplicaFetch) position {
+	return position{ask.Offset, ask.Durable, ask.LogStart}
+}
 
 // phase is where a Place is.
 type phase uint8

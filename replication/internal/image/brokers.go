@@ -97,6 +97,9 @@ type Arrival struct {
 	Rack                   string
 	// Clean: nothing that it had written before it was started is lost.
 	Clean bool
+	// Missing are the partitions whose replicas had directories that are gone: nothing is left of
+	// what they had, synced or not.
+	Missing []Place
 }
 
 // Register returns the record with which a broker serves from now on, in a new incarnation. Its

@@ -2,6 +2,7 @@ package image
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -189,7 +190,17 @@ func TestSettingsAreDecided(t *testing.T) {
 
 // Leaders go by who serves; those that nobody can replace are missed until their broker is back.
 func TestLeadersFollowWhoServes(t *testing.T) {
+	for _, eligible := range []bool{true, false} {
+		t.Run(fmt.Sprint(eligible), func(t *testing.T) { leadersFollow(t, eligible) })
+	}
+}
+
+func leadersFollow(t *testing.T, eligible bool) {
 	m := cluster(t)
+	require.True(t, m.EligibleReplicas())
+	if !eligible {
+		commit(t, m, &metarecord.FeatureLevel{Name: "eligible.leader.replicas.version"})
+	}
 	recs, err := m.CreateTopic(Creation{Name: "new", Drawn: topic.ID{7}, Partitions: 3, Factor: 2, Assignment: [][]int32{{1, 2}, {2, 3}, {3, 1}}}, limits)
 	require.NoError(t, err)
 	commit(t, m, recs...)
@@ -219,12 +230,24 @@ func TestLeadersFollowWhoServes(t *testing.T) {
 	relead()
 	require.Equal(t, []int32{-1, -1, -1}, leaders("new"))
 	require.Empty(t, m.Topics["new"].Partitions[0].ISR)
-	require.Equal(t, []int32{1}, m.Topics["orders"].Partitions[0].ISR, "the one replica keeps its place")
+	if one := m.Topics["orders"].Partitions[0]; eligible {
+		require.Empty(t, one.ISR)
+		require.Equal(t, []int32{1}, one.State().Eligible)
+		require.Equal(t, []int32{1}, one.State().LastKnown)
+	} else {
+		require.Equal(t, []int32{1}, one.ISR, "the one replica stays in sync")
+		require.Empty(t, one.State().Eligible)
+		require.Empty(t, one.State().LastKnown)
+	}
 	commit(t, m, m.Register(Arrival{ID: 1, Directory: metarecord.ID{2, 1}})...)
 	relead()
 	require.Equal(t, []int32{-1, -1, -1}, leaders("new"), "it was not in sync when the others left")
 	require.Equal(t, []int32{1, -1}, leaders("orders"))
-	require.Equal(t, int32(2), m.Topics["orders"].Partitions[0].LeaderEpoch)
+	one := m.Topics["orders"].Partitions[0].State()
+	require.Equal(t, int32(2), one.LeaderEpoch)
+	require.Equal(t, []int32{1}, one.InSync)
+	require.Empty(t, one.Eligible)
+	require.False(t, one.Recovering, "nobody can have what it may have lost")
 	commit(t, m, m.Register(Arrival{ID: 2, Directory: metarecord.ID{2, 2}, Clean: true})...)
 	relead()
 	require.Equal(t, []int32{2, 2, -1}, leaders("new"))

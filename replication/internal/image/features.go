@@ -16,12 +16,24 @@ const metadataVersion = "metadata.version"
 // metarecord writes. Kafka: MetadataVersion.
 const metadataLevel int16 = 29
 
+// eligibleReplicas is the feature by which a partition whose last replica in sync leaves has nobody
+// in sync: who may lead is eligible then (KIP-966). New clusters have it, as in Kafka since 4.1.
+// Without it the one replica of a partition stays in sync, whatever becomes of its broker; several
+// replicas go by it in any case, since no cluster had them before.
+const eligibleReplicas = "eligible.leader.replicas.version"
+
+// newest are the levels of features that this version knows.
+var newest = map[string]int16{metadataVersion: metadataLevel, eligibleReplicas: 1}
+
+// EligibleReplicas reports whether the cluster has Kafka's eligible.leader.replicas.version.
+func (m *Image) EligibleReplicas() bool { return m.features[eligibleReplicas] > 0 }
+
 // applyFeatureLevel refuses what this version does not know: going on would misread what follows.
 func (m *Image) applyFeatureLevel(rec *metarecord.FeatureLevel) error {
 	switch {
 	case rec.Level < 0:
 		return fmt.Errorf("feature %q at level %d", rec.Name, rec.Level)
-	case rec.Level > 0 && (rec.Name != metadataVersion || rec.Level > metadataLevel):
+	case rec.Level > newest[rec.Name]:
 		return fmt.Errorf("%w: feature %q at level %d", ErrLaterRecord, rec.Name, rec.Level)
 	}
 	features := maps.Clone(m.features)
@@ -34,16 +46,26 @@ func (m *Image) applyFeatureLevel(rec *metarecord.FeatureLevel) error {
 
 // featureLevels returns the records that make the features out of nothing.
 func (m *Image) featureLevels() (recs []metarecord.Record) {
+	if level := m.features[metadataVersion]; level > 0 { // before anything that it is about
+		recs = append(recs, &metarecord.FeatureLevel{Name: metadataVersion, Level: level})
+	}
 	for _, name := range slices.Sorted(maps.Keys(m.features)) {
-		recs = append(recs, &metarecord.FeatureLevel{Name: name, Level: m.features[name]})
+		if name != metadataVersion {
+			recs = append(recs, &metarecord.FeatureLevel{Name: name, Level: m.features[name]})
+		}
 	}
 	return recs
 }
 
-// upgrade returns the records that bring a log to the level that is written from now on.
+// upgrade returns the records that bring a log to the level that is written from now on. Other
+// features are those of new clusters only: what an old one does by them would change.
 func (m *Image) upgrade() (recs []metarecord.Record) {
+	created := m.Version == 0 && m.features[metadataVersion] == 0
 	if m.features[metadataVersion] < metadataLevel {
 		recs = append(recs, &metarecord.FeatureLevel{Name: metadataVersion, Level: metadataLevel})
+	}
+	if created {
+		recs = append(recs, &metarecord.FeatureLevel{Name: eligibleReplicas, Level: newest[eligibleReplicas]})
 	}
 	return recs
 }

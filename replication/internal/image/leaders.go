@@ -40,27 +40,44 @@ func (e *elections) rulesOf(t *Topic) Rules {
 // decide returns the record of what becomes of a partition in a change, by who serves; nil if it
 // stays as it is.
 //
-// The one replica of a partition keeps its place, whatever becomes of its broker: nobody else can
-// have what it has lost, and nobody can lead in its stead. Kafka without eligible leader replicas.
+// The one replica of a partition is the leader whenever its broker serves, whatever it may have
+// lost: nobody else can have that, and nobody can lead in its stead.
 func (m *Image) decide(t *Topic, number int, c election.Change, r Rules) *metarecord.PartitionChange {
+	return m.decideIn(t, number, t.Partitions[number].layout(), c, r)
+}
+
+// decideIn is decide of a partition that gets other replicas, or keeps those that it has.
+func (m *Image) decideIn(t *Topic, number int, to layout, c election.Change, r Rules) *metarecord.PartitionChange {
 	p := &t.Partitions[number]
+	left, lost := m.gone(p)
 	if len(p.Replicas) > 1 {
-		c.Left, c.Lost = m.gone(p)
-	} else {
-		c.Restarted, c.Unclean, c.Synced = nil, nil, false
+		c.Left, c.Lost = left, slices.Concat(c.Lost, lost)
+	} else if c.Restarted, c.Unclean, c.Lost, c.Synced = nil, nil, nil, false; m.EligibleReplicas() {
+		c.Left = left
 	}
-	before := p.State()
-	after, out := election.Apply(before, c, election.Rules{MinInSync: r.MinInSync, SyncOnAck: r.SyncOnAck, Unclean: r.Unclean, Acceptable: m.acceptable})
-	moved := m.moved(*p)
-	if !out.Changed && moved == nil {
-		return nil
-	}
-	rec := difference(before, after)
-	if out.Unclean { // also of a partition that is recovering from another one: who reads the log counts them
+	after, ends, unclean := m.step(p, to, c, election.Rules{MinInSync: r.MinInSync, SyncOnAck: r.SyncOnAck, Unclean: r.Unclean, Acceptable: m.acceptable})
+	rec := difference(p.State(), after)
+	if unclean { // also of a partition that is recovering from another one: who reads the log counts them
 		rec.Recovery = 1
 	}
-	rec.TopicID, rec.Partition, rec.Directories = t.ID, int32(number), moved
+	if has := p.layout(); !ends.equal(has) {
+		rec.Replicas = changed(has.replicas, ends.replicas)
+		rec.Adding, rec.Removing = changed(has.adding, ends.adding), changed(has.removing, ends.removing)
+	}
+	if directories := m.directoriesIn(p, ends); !slices.Equal(directories, p.Directories) {
+		rec.Directories = directories
+	}
+	if isEmpty(rec) {
+		return nil
+	}
+	rec.TopicID, rec.Partition = t.ID, int32(number)
 	return rec
+}
+
+// isEmpty reports whether a record changes nothing.
+func isEmpty(rec *metarecord.PartitionChange) bool {
+	sets := rec.ISR == nil && rec.EligibleLeaders == nil && rec.LastKnownLeader == nil && rec.Replicas == nil && rec.Adding == nil && rec.Removing == nil
+	return sets && rec.Leader == metarecord.NoChange && rec.Recovery < 0 && rec.Durable == metarecord.Unchanged && rec.Directories == nil
 }
 
 // difference returns the record that makes one state of a partition of another.
@@ -129,7 +146,8 @@ func (m *Image) settled(p *Partition) bool {
 		}
 	}
 	if p.Leader < 0 {
-		return p.rare == nil && len(p.Replicas) == 1 && !slices.ContainsFunc(p.ISR, m.acceptable)
+		nobody := len(p.ISR) == 0 || !m.EligibleReplicas()
+		return len(p.Replicas) == 1 && nobody && !slices.ContainsFunc(p.Replicas, m.acceptable)
 	}
 	return p.rare == nil && m.acceptable(p.Leader) && (len(p.Replicas) == 1 || !slices.ContainsFunc(p.ISR, m.refuses))
 }
@@ -137,21 +155,21 @@ func (m *Image) settled(p *Partition) bool {
 func (m *Image) refuses(id int32) bool { return !m.acceptable(id) }
 
 // Relead returns the records that bring partitions in line with which brokers serve: those that do
-// not are no longer in sync, and a leader is elected where there is none, or it does not serve. They
-// also say which directories the replicas are in, where the metadata does not, or names one that
-// was replaced. There are at most limit of them; the last call returns none.
+// not are no longer in sync, and a leader is elected where there is none, or it does not serve.
+// They also say which directories the replicas are in, where the metadata does not, or names one
+// that was replaced. There are at most limit of them; the last call returns none.
 func (m *Image) Relead(limit int, policy Policy) []metarecord.Record {
-	return m.elect(limit, policy, func(p *Partition) (election.Change, bool) { return election.Change{}, !m.settled(p) })
+	return m.elect(limit, policy, func(_ Place, p *Partition) (election.Change, bool) { return election.Change{}, !m.settled(p) })
 }
 
 // elect decides on the partitions for which due returns a change and true, and stops when there are
 // limit records.
-func (m *Image) elect(limit int, policy Policy, due func(*Partition) (election.Change, bool)) (recs []metarecord.Record) {
+func (m *Image) elect(limit int, policy Policy, due func(Place, *Partition) (election.Change, bool)) (recs []metarecord.Record) {
 	e := elections{m: m, policy: policy}
 	for _, name := range slices.Sorted(maps.Keys(m.Topics)) {
 		t := m.Topics[name]
 		for i := range t.Partitions {
-			c, look := due(&t.Partitions[i])
+			c, look := due(Place{t.ID, int32(i)}, &t.Partitions[i])
 			if !look {
 				continue
 			}
@@ -169,26 +187,38 @@ func (m *Image) elect(limit int, policy Policy, due func(*Partition) (election.C
 // started again, and have registered. Leaders begin another epoch, since followers may hold what
 // they have lost, and settings that were changed meanwhile take effect before anybody leads.
 func (m *Image) restart(up []Arrival, policy Policy) []metarecord.Record {
-	var c election.Change
+	var ids []int32
 	for _, a := range up {
-		c.Restarted = append(c.Restarted, a.ID)
+		ids = append(ids, a.ID)
+	}
+	return m.elect(math.MaxInt, policy, func(at Place, p *Partition) (election.Change, bool) {
+		c := costs(at, up...)
+		c.Restarted = ids
+		return c, len(p.Replicas) > 1
+	})
+}
+
+// costs returns whose replicas of a partition may have lost something, or have lost all, by what
+// brokers that start say of themselves.
+func costs(at Place, up ...Arrival) (c election.Change) {
+	for _, a := range up {
 		if !a.Clean {
 			c.Unclean = append(c.Unclean, a.ID)
 		}
+		if slices.Contains(a.Missing, at) {
+			c.Lost = append(c.Lost, a.ID)
+		}
 	}
-	return m.elect(math.MaxInt, policy, func(p *Partition) (election.Change, bool) { return c, len(p.Replicas) > 1 })
+	return c
 }
 
 // Return returns the records that are to be committed before a broker that is fenced registers
 // again: partitions where it may have lost what was acknowledged do not count on it any more. There
 // are at most limit of them; the last call returns none.
 func (m *Image) Return(a Arrival, limit int, policy Policy) []metarecord.Record {
-	if a.Clean {
-		return nil
-	}
-	c := election.Change{Unclean: []int32{a.ID}}
-	return m.elect(limit, policy, func(p *Partition) (election.Change, bool) {
-		return c, len(p.Replicas) > 1 && slices.Contains(p.Replicas, a.ID)
+	return m.elect(limit, policy, func(at Place, p *Partition) (election.Change, bool) {
+		c := costs(at, a)
+		return c, len(c.Unclean)+len(c.Lost) > 0 && len(p.Replicas) > 1 && slices.Contains(p.Replicas, a.ID)
 	})
 }
 
@@ -219,22 +249,21 @@ func (m *Image) reconsider(recs []metarecord.Record, t *Topic, policy Policy, la
 	return recs
 }
 
-// moved returns the directories of a partition's replicas, nil if they are those that it has. Of a
-// broker that is no member any more, the directory that it had stays.
-func (m *Image) moved(p Partition) []metarecord.ID {
-	ids := m.directoriesOf(p.Replicas)
-	for i := range ids {
-		if ids[i] == (metarecord.ID{}) && p.Directories != nil {
-			ids[i] = p.Directories[i]
-		}
-	}
-	if slices.Equal(ids, p.Directories) {
-		return nil
-	}
-	return ids
-}
-
 // BeginEpoch returns the record with which a partition's leader begins another epoch.
 func BeginEpoch(id topic.ID, partition, leader int32) metarecord.Record {
 	return &metarecord.PartitionChange{Partition: partition, TopicID: id, Leader: leader, Recovery: -1}
+}
+
+// Unbalanced reports whether another replica than the preferred one leads the partition.
+func (p *Partition) Unbalanced() bool {
+	return len(p.Replicas) > 1 && p.Leader >= 0 && p.Leader != p.Replicas[0]
+}
+
+// Balance returns the records that make preferred replicas leaders where others lead, as far as
+// they are in sync. There are at most limit of them; the last call returns none. Kafka:
+// ReplicationControlManager.maybeBalancePartitionLeaders, which knows no percentage of imbalance.
+func (m *Image) Balance(limit int, policy Policy) []metarecord.Record {
+	return m.elect(limit, policy, func(_ Place, p *Partition) (election.Change, bool) {
+		return election.Change{Prefer: p.Replicas[0]}, p.Unbalanced() && slices.Contains(p.ISR, p.Replicas[0])
+	})
 }

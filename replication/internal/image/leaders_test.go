@@ -374,3 +374,34 @@ func TestSomebodyAsksForElections(t *testing.T) {
 	require.Empty(t, recs)
 	require.NoError(t, errs[1], "it is asked for once")
 }
+
+func TestPreferredReplicasLeadAgainWhereTheyAreInSync(t *testing.T) {
+	m := brokers(t, "", "", "")
+	for i, replicas := range [][]int32{{2, 1}, {2, 3}, {1, 2}, {2}} {
+		cr := Creation{Name: string(rune('a' + i)), Drawn: topic.ID{9, byte(i)}, Partitions: 1, Factor: len(replicas), Assignment: [][]int32{replicas}}
+		recs, err := m.CreateTopic(cr, Limits{Partitions: 10, Policy: configured})
+		require.NoError(t, err)
+		commit(t, m, recs...)
+	}
+	leave(t, m, 2)
+	come(t, m, arrival(2))
+	require.True(t, m.Topics["a"].Partitions[0].Unbalanced())
+	require.Empty(t, m.Balance(10, configured), "it is not in sync")
+	for _, name := range []string{"a", "b"} {
+		tp := m.Topics[name]
+		s := tp.Partitions[0].State()
+		recs, errs := m.AlterPartitions([]Proposal{{Topic: tp.ID, Request: election.Request{
+			Leader: s.Leader, Incarnation: m.Members[s.Leader].Epoch, LeaderEpoch: s.LeaderEpoch, Epoch: s.Epoch, InSync: []int32{s.Leader, 2}, Incarnations: []int64{-1, -1},
+		}}}, configured)
+		require.NoError(t, errs[0])
+		commit(t, m, recs...)
+	}
+	recs := m.Balance(1, configured)
+	require.Len(t, recs, 1)
+	commit(t, m, recs...)
+	commit(t, m, m.Balance(10, configured)...)
+	require.Empty(t, m.Balance(10, configured))
+	require.Equal(t, int32(2), m.Topics["a"].Partitions[0].Leader)
+	require.Equal(t, int32(2), m.Topics["b"].Partitions[0].Leader)
+	require.Equal(t, int32(2), m.Topics["b"].Partitions[0].LeaderEpoch)
+}

@@ -68,6 +68,9 @@ var (
 	ErrEligibleLeadersNotAvailable = errors.New("replication: no replica can lead")
 )
 
+// ErrNotInSync refuses a leader that is not in sync, or does not serve.
+var ErrNotInSync = errors.New("replication: replica is not in sync")
+
 // An ElectionType says which leader is asked for. The values are Kafka's.
 type ElectionType int8
 
@@ -93,8 +96,11 @@ func (m *Image) ElectLeaders(kind ElectionType, tps []record.TopicPartition, pol
 			errs[i] = fmt.Errorf("%w: %s-%d", ErrUnknownTopic, tp.Topic, tp.Partition)
 			continue
 		}
-		p, r, none := &t.Partitions[tp.Partition], e.rulesOf(t), ErrPreferredLeaderNotAvailable
+		p, r, none, c := &t.Partitions[tp.Partition], e.rulesOf(t), ErrPreferredLeaderNotAvailable, election.Change{}
 		needed := len(p.Replicas) > 0 && p.Leader != p.Replicas[0]
+		if kind == PreferredElection && needed {
+			c.Prefer = p.Replicas[0]
+		}
 		if kind == UncleanElection {
 			needed, none, r.Unclean = p.Leader < 0, ErrEligibleLeadersNotAvailable, true
 		}
@@ -102,11 +108,29 @@ func (m *Image) ElectLeaders(kind ElectionType, tps []record.TopicPartition, pol
 			errs[i] = fmt.Errorf("%w: %s-%d is led by broker %d", ErrElectionNotNeeded, tp.Topic, tp.Partition, p.Leader)
 			continue
 		}
-		if rec := m.decide(t, int(tp.Partition), election.Change{Prefer: kind == PreferredElection}, r); rec != nil {
+		if rec := m.decide(t, int(tp.Partition), c, r); rec != nil {
 			recs = append(recs, rec)
 		} else {
 			errs[i] = fmt.Errorf("%w: %s-%d", none, tp.Topic, tp.Partition)
 		}
 	}
 	return recs, errs
+}
+
+// TransferLeader returns the records that make a replica in sync the leader of its partition, none
+// if it leads already. Errors: ErrUnknownTopic, ErrNotInSync.
+func (m *Image) TransferLeader(tp record.TopicPartition, to int32, policy Policy) ([]metarecord.Record, error) {
+	t := m.Topics[tp.Topic]
+	if t == nil || tp.Partition < 0 || int(tp.Partition) >= len(t.Partitions) {
+		return nil, fmt.Errorf("%w: %s-%d", ErrUnknownTopic, tp.Topic, tp.Partition)
+	}
+	p := &t.Partitions[tp.Partition]
+	if p.Leader == to && to > 0 {
+		return nil, nil
+	}
+	if !slices.Contains(p.ISR, to) || !m.acceptable(to) {
+		return nil, fmt.Errorf("%w: broker %d for %s-%d, but %v are", ErrNotInSync, to, tp.Topic, tp.Partition, p.ISR)
+	}
+	e := elections{m: m, policy: policy}
+	return []metarecord.Record{m.decide(t, int(tp.Partition), election.Change{Prefer: to}, e.rulesOf(t))}, nil
 }

@@ -20,8 +20,8 @@ import (
 )
 
 // A replicaSim is a cluster of five brokers whose topics have one to five replicas. Brokers leave
-// and return, with and without what they had not synced; leaders propose sets, and what they ask for
-// comes late; settings change. It keeps book of who has what was acknowledged.
+// and return, with and without what they had not synced; leaders propose sets, and what they ask
+// for comes late; settings change. It keeps book of who has what was acknowledged.
 type replicaSim struct {
 	t      *testing.T
 	rnd    *rand.Rand
@@ -134,6 +134,7 @@ func (s *replicaSim) change(rec *metarecord.PartitionChange, again metarecord.Re
 	is := s.m.ByID[rec.TopicID].Partitions[rec.Partition].State()
 	require.Equal(s.t, was.Epoch+1, is.Epoch, s.said)
 	require.True(s.t, is.Leader == was.Leader || is.LeaderEpoch == was.LeaderEpoch+1, "one leader an epoch: %s", s.said)
+	s.moved(h, was, is, rec)
 	if len(is.Replicas) == 1 {
 		return
 	}
@@ -159,6 +160,60 @@ func (s *replicaSim) change(rec *metarecord.PartitionChange, again metarecord.Re
 	}
 }
 
+// moved keeps book of replicas that come and go. What is dropped is deleted.
+func (s *replicaSim) moved(h *holding, was, is election.Partition, rec *metarecord.PartitionChange) {
+	if len(was.Replicas) == 1 { // it leads with whatever it has
+		h.complete, h.unsynced = map[int32]bool{was.Replicas[0]: true}, map[int32]bool{was.Replicas[0]: true}
+	}
+	for _, id := range less(was.Replicas, is.Replicas) {
+		delete(h.complete, id)
+		delete(h.unsynced, id)
+		h.joining = nil
+		s.seen["replica dropped"]++
+		require.True(s.t, is.LeaderEpoch == was.LeaderEpoch+1 || was.Leader < 0 && is.Leader < 0, "another epoch: %s", s.said)
+		if id == was.Leader {
+			s.seen["leader dropped"]++
+		}
+	}
+	if len(is.Replicas) == 1 && is.Leader >= 0 && rec.Leader >= 0 && rec.Recovery != 1 {
+		require.True(s.t, h.complete[is.Leader], "the only replica left lacks what was acknowledged: %s", s.said)
+	}
+	switch {
+	case len(rec.Adding)+len(rec.Removing) > 0:
+		s.seen["reassignment begun"]++
+	case rec.Replicas != nil && s.said == "proposals":
+		s.seen["reassignment completed by those in sync"]++
+	case rec.Replicas != nil:
+		s.seen["reassignment completed, or cancelled, at once"]++
+	}
+}
+
+// reassign asks for other replicas of a random partition, or cancels what is under way.
+func (s *replicaSim) reassign() {
+	all := s.partitions()
+	if len(all) == 0 {
+		return
+	}
+	at := all[s.rnd.IntN(len(all))]
+	want := Reassignment{Partition: record.TopicPartition{Topic: s.m.ByID[at.id].Name, Partition: at.number}}
+	if s.rnd.IntN(4) > 0 {
+		for _, id := range s.rnd.Perm(5)[:1+s.rnd.IntN(4)] {
+			want.Replicas = append(want.Replicas, int32(id)+1)
+		}
+	}
+	under := len(s.m.Reassignments())
+	recs, errs := s.m.Reassign([]Reassignment{want}, s.rules)
+	if errs[0] != nil {
+		s.seen["reassignment refused"]++
+	} else if want.Replicas == nil {
+		s.seen["reassignment cancelled"]++
+	}
+	s.commit(fmt.Sprintf("reassign %+v", want), recs)
+	if errs[0] == nil && want.Replicas == nil {
+		require.Len(s.t, s.m.Reassignments(), under-1)
+	}
+}
+
 // check looks at one partition.
 func (s *replicaSim) check(t *Topic, p *Partition, h *holding) {
 	st, rules := p.State(), s.rules(s.m, t.Config)
@@ -171,6 +226,10 @@ func (s *replicaSim) check(t *Topic, p *Partition, h *holding) {
 	for _, id := range st.Eligible {
 		require.Contains(s.t, st.Replicas, id, say())
 	}
+	to := p.layout()
+	require.True(s.t, containsAll(st.Replicas, to.adding) && containsAll(st.Replicas, to.removing), say())
+	require.NotEmpty(s.t, less(st.Replicas, to.removing), say())
+	require.Len(s.t, p.Directories, len(st.Replicas), say())
 	if st.Leader >= 0 {
 		require.Contains(s.t, st.InSync, st.Leader, say())
 		require.Empty(s.t, st.LastKnown, say())
@@ -261,7 +320,11 @@ func (s *replicaSim) settle() {
 			require.True(s.t, s.m.acceptable(st.Leader))
 		}
 		if len(st.Replicas) == 1 {
-			require.Equal(s.t, st.Replicas, st.InSync, "the one replica keeps its place")
+			// It leads whenever it is there.
+			require.Equal(s.t, s.m.acceptable(st.Replicas[0]), st.Leader >= 0, "%+v", st)
+			require.Equal(s.t, st.Leader >= 0 || !s.m.EligibleReplicas(), len(st.InSync) == 1, "%+v", st)
+			require.False(s.t, st.Recovering, "%+v", st)
+			s.seen[fmt.Sprint("one replica, and who is eligible: ", s.m.EligibleReplicas())]++
 			continue
 		}
 		for _, id := range st.InSync {
@@ -379,6 +442,8 @@ func (s *replicaSim) step() {
 		s.commit("alter brokers "+key+"="+value, recs)
 	case kind < 40:
 		s.proposal()
+	case kind < 44:
+		s.reassign()
 	case kind < 60:
 		s.deliver()
 	case kind < 64:
@@ -444,6 +509,9 @@ func TestReplicasThatMayLeadHaveWhatWasAcknowledged(t *testing.T) {
 				up = append(up, s.arrival(id+1))
 			}
 			s.commit("begin", s.m.TakeOver(up, s.rules))
+			if seed%4 == 0 { // a cluster of an earlier version
+				s.commit("before KIP-966", []metarecord.Record{&metarecord.FeatureLevel{Name: eligibleReplicas}})
+			}
 			for range 120 {
 				s.step()
 			}
@@ -454,7 +522,9 @@ func TestReplicasThatMayLeadHaveWhatWasAcknowledged(t *testing.T) {
 	}
 	for _, must := range []string{
 		"acknowledged", "too few in sync", "joined", "accepted", "synced", "clean election", "unclean election", "eligible replica elected", "leader started again",
-		"records lost", "disk replaced", "without a leader", "topic refused", "asked election 0", "asked election 1",
+		"reassignment begun", "reassignment completed by those in sync", "reassignment completed, or cancelled, at once", "reassignment cancelled", "reassignment refused",
+		"replica dropped", "leader dropped",
+		"records lost", "disk replaced", "without a leader", "topic refused", "asked election 0", "asked election 1", "one replica, and who is eligible: true", "one replica, and who is eligible: false",
 		fmt.Sprint("refused: ", election.ErrFencedLeaderEpoch), fmt.Sprint("refused: ", election.ErrUpdateVersion),
 		fmt.Sprint("refused: ", election.ErrIneligibleReplica), fmt.Sprint("refused: ", election.ErrLeaderStartedAgain), fmt.Sprint("refused: ", ErrUnknownTopic),
 	} {

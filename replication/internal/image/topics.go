@@ -192,7 +192,9 @@ func (m *Image) AddPartitions(g Growth, limits Limits) ([]metarecord.Record, err
 	}
 	factor, turn := limits.Factor, m.Partitions
 	if have > 0 {
-		factor, turn = len(t.Partitions[0].Replicas), m.turnAfter(t.Partitions[have-1])
+		// One that is on its way to other replicas has more of them meanwhile: Kafka counts these
+		// too.
+		factor, turn = len(t.Partitions[0].layout().done().replicas), m.turnAfter(t.Partitions[have-1])
 	}
 	replicas, err := m.assign(placing{turn: turn, partitions: g.Total - have, factor: factor, assignment: g.Assignment})
 	if err != nil {

@@ -1,0 +1,73 @@
+package replication
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/stratalog/strata/replication/internal/image"
+	"github.com/stratalog/strata/topic"
+)
+
+// identify finds out which disk the locked directory of a node
+// is, and makes a new one the cluster's.
+func (c *Cluster) identify(n *node, cl claim) error {
+	meta, err := checkDirectory(cl.fs, cl.root, cl.id) // again: only now nobody else can change it
+	switch {
+	case err != nil:
+		return err
+	case meta == nil:
+		if meta, err = createMeta(cl.fs, cl.root, cl.id, c.clusterID); err != nil {
+			return err
+		}
+	}
+	n.directory, err = c.identity(n.location, meta)
+	return err
+}
+
+// identity returns the directory.id of a broker's directory. It is an error if it is another
+// cluster's, or not the one that the metadata knows of the broker.
+func (c *Cluster) identity(l location, meta *metaProperties) (id topic.ID, err error) {
+	if meta.clusterID != c.clusterID {
+		return id, directoryError(l.root, ErrMixed, fmt.Errorf("it is of cluster %s, not %s", meta.clusterID, c.clusterID))
+	}
+	if id, err = topic.ParseID(meta.directoryID); err != nil {
+		return id, directoryError(l.root, ErrDamaged, fmt.Errorf("%s: %w", metaPropertiesFile, err))
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.image == nil { // the cluster opens, and has read no metadata yet
+		return id, nil
+	}
+	if m, known := c.image.Members[l.id]; known && m.Directory != id {
+		return id, otherDirectory(l, id, m)
+	}
+	return id, nil
+}
+
+// meet compares the directories with what the metadata says of their brokers, and makes those of
+// brokers that are new.
+func (c *Cluster) meet(claims []claim) error {
+	for _, n := range inOrder(c.nodes) {
+		if m, known := c.image.Members[n.id]; known && m.Directory != n.directory {
+			return otherDirectory(n.location, n.directory, m)
+		}
+	}
+	for _, cl := range claims {
+		_, known := c.image.Members[cl.id]
+		switch {
+		case c.nodes[cl.id] != nil, c.failures[cl.id] != nil:
+		case known:
+			c.logger.Error("directory of a broker is missing, its partitions have no leader", slog.Int("broker", int(cl.id)), slog.String("directory", cl.root))
+		default:
+			if err := c.begin(cl); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// otherDirectory is the error of a directory that is another one than the member had.
+func otherDirectory(l location, id topic.ID, m image.Member) error {
+	return directoryError(l.root, ErrForeign, fmt.Errorf("broker %d had directory.id %v, this is %v", l.id, topic.ID(m.Directory), id))
+}

@@ -1,0 +1,112 @@
+package follow
+
+import (
+	"errors"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+)
+
+// answer is what a leader said.
+type answer struct {
+	p   *Place
+	ask partition.ReplicaFetch
+	buf *buffer
+	got partition.ReplicaRead
+	err error
+}
+
+func (p *Place) read(ask partition.ReplicaFetch) answer {
+	a := answer{p: p, ask: ask, buf: getBuffer()}
+	ask.Buf = a.buf.data[:0]
+	p.told = told(ask)
+	a.got, a.err = p.Source.Read(ask)
+	return a
+}
+
+// apply does what the leader's answer asks for.
+func (f *Fetcher) apply(a *answer) {
+	p := a.p
+	if a.err != nil {
+		a.buf.put()
+		f.refused(a)
+		return
+	}
+	if a.got.Diverging != nil {
+		a.buf.put()
+		f.done(p, outcome{err: p.Target.Converge(a.ask, *a.got.Diverging), again: true})
+		return
+	}
+	if err := p.align(a); err != nil {
+		a.buf.put()
+		f.done(p, outcome{err: err})
+		return
+	}
+	size := len(a.got.Bytes)
+	moved := p.leaderStart > a.ask.LogStart // which the leader waits to hear
+	if size == 0 && a.got.HighWatermark <= p.hw {
+		a.buf.put()
+		f.done(p, outcome{again: moved})
+		return
+	}
+	if size > 0 {
+		a.buf.data = a.got.Bytes
+	}
+	f.mu.Lock()
+	f.inFlight += size
+	f.mu.Unlock()
+	hw, buf := a.got.HighWatermark, a.buf
+	p.Target.CopyFrom(&partition.Copy{
+		Epoch: p.Epoch, Offset: a.ask.Offset, Batches: a.got.Bytes, HighWatermark: hw, LogStart: a.got.LogStart,
+		Done: func(err error) {
+			buf.put()
+			if err == nil {
+				p.hw = hw
+			}
+			f.done(p, outcome{err: err, again: size > 0 || moved, bytes: size})
+		},
+	})
+}
+
+// align brings the log start in line with the leader's. The leader's may be in the middle of a
+// batch: a log that is empty begins with that one.
+func (p *Place) align(a *answer) error {
+	if a.got.LogStart > p.leaderStart {
+		if err := p.Target.AdvanceStart(p.Epoch, a.got.LogStart); err != nil {
+			return err
+		}
+		p.leaderStart = a.got.LogStart
+	}
+	if len(a.got.Bytes) == 0 {
+		return nil
+	}
+	first, err := record.ParseUnverified(a.got.Bytes)
+	if err != nil || first.BaseOffset >= a.ask.Offset {
+		return err
+	}
+	if err := p.Target.StartAt(a.ask, first.BaseOffset); err != nil {
+		return err
+	}
+	a.ask.Offset, p.leaderStart, p.startDue = first.BaseOffset, 0, a.got.LogStart
+	return nil
+}
+
+// refused sees to a question that the leader has not answered.
+func (f *Fetcher) refused(a *answer) {
+	p := a.p
+	if errors.Is(a.err, partition.ErrOffsetOutOfRange) && a.ask.Offset < a.got.LogStart {
+		f.done(p, outcome{err: p.Target.StartAt(a.ask, a.got.LogStart), again: true})
+		return
+	}
+	f.done(p, outcome{err: a.err, awaits: awaitsLeader(a.err)})
+}
+
+// awaitsLeader reports whether an error is over when the leader wakes the follower.
+func awaitsLeader(err error) bool {
+	for _, e := range []error{ErrNotReady, partition.ErrNotLeader, partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch, partition.ErrClosed} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}

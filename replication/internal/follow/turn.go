@@ -1,0 +1,96 @@
+package follow
+
+import (
+	"log/slog"
+	"slices"
+	"time"
+)
+
+// outcome is what became of a turn of a partition.
+type outcome struct {
+	err    error
+	awaits bool // the leader wakes the place when err is over
+	again  bool // without an error: ask at once
+	bytes  int  // that are in flight no longer
+}
+
+// done ends a partition's turn.
+func (f *Fetcher) done(p *Place, o outcome) {
+	f.mu.Lock()
+	if f.inFlight -= o.bytes; o.bytes > 0 {
+		f.wakeUp()
+	}
+	failures := 0
+	if p.phase != gone {
+		failures = f.endTurnLocked(p, o)
+	}
+	f.mu.Unlock()
+	if failures == toldAt && f.cfg.Logger != nil && !o.awaits {
+		f.cfg.Logger.Warn("partition cannot be copied from its leader", slog.String("topic", p.Partition.Topic), slog.Int("partition", int(p.Partition.Partition)),
+			slog.Int("broker", int(f.cfg.Broker)), slog.Int("leader", int(f.cfg.Leader)), slog.Any("err", o.err))
+	}
+}
+
+// toldAt is how many failures in a row are worth a line in the log.
+const toldAt = 5
+
+// endTurnLocked returns how often the partition has failed in a row.
+func (f *Fetcher) endTurnLocked(p *Place, o outcome) (failures int) {
+	switch {
+	case o.err == nil:
+		p.failures = 0
+		if p.phase = idle; o.again || p.woken.Load() {
+			f.pushLocked(p)
+		}
+		return 0
+	case o.awaits && p.woken.Load():
+		f.pushLocked(p)
+		return 0
+	}
+	wait := min(firstRetry<<min(p.failures, 10), maxRetry)
+	p.failures++
+	p.told = untold
+	p.phase, p.awaits, p.retryAt = late, o.awaits, time.Now().Add(wait)
+	f.late = append(f.late, p)
+	f.retry.By(p.retryAt)
+	return p.failures
+}
+
+func (f *Fetcher) notLateLocked(p *Place) {
+	f.late = slices.DeleteFunc(f.late, func(q *Place) bool { return q == p })
+}
+
+// lateAgain has those asked for again whose time has come.
+func (f *Fetcher) lateAgain() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	var next time.Time
+	f.late = slices.DeleteFunc(f.late, func(p *Place) bool {
+		if due := !now.Before(p.retryAt); due {
+			f.pushLocked(p)
+			return true
+		}
+		if next.IsZero() || p.retryAt.Before(next) {
+			next = p.retryAt
+		}
+		return false
+	})
+	if !next.IsZero() {
+		f.retry.By(next)
+	}
+}
+
+func (f *Fetcher) pushLocked(p *Place) {
+	p.phase = ready
+	p.woken.Store(true)
+	f.ready = append(f.ready, p)
+	f.wakeUp()
+}
+
+func (f *Fetcher) wakeUp() {
+	select {
+	case f.signal <- struct{}{}:
+	default:
+	}
+}

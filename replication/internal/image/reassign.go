@@ -1,0 +1,213 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/election"
+)
+
+// ErrNoReassignment refuses to cancel a reassignment that is not under way. Kafka:
+// NO_REASSIGNMENT_IN_PROGRESS.
+var ErrNoReassignment = errors.New("replication: no reassignment is under way")
+
+// A Reassignment asks for other replicas of a partition, the preferred leader first. No Replicas:
+// the one that is under way is cancelled.
+type Reassignment struct {
+	Partition record.TopicPartition
+	Replicas  []int32
+	// SameFactor refuses another number of replicas (KIP-860).
+	SameFactor bool
+}
+
+// A layout is which replicas a partition has, and which of these come and go. While some do it has
+// all of them: those that are wanted, first, and those that go.
+type layout struct{ replicas, adding, removing []int32 }
+
+func (p *Partition) layout() layout {
+	e := p.extra()
+	return layout{p.Replicas, e.adding, e.removing}
+}
+
+// moves reports whether a reassignment is under way.
+func (l layout) moves() bool { return len(l.adding)+len(l.removing) > 0 }
+
+func (l layout) equal(o layout) bool {
+	return slices.Equal(l.replicas, o.replicas) && slices.Equal(l.adding, o.adding) && slices.Equal(l.removing, o.removing)
+}
+
+// Moves reports whether a reassignment of the partition is under way.
+func (p *Partition) Moves() bool { return p.layout().moves() }
+
+// Moving returns the replicas that come and go while a reassignment is under way.
+func (p *Partition) Moving() (adding, removing []int32) { l := p.layout(); return l.adding, l.removing }
+
+// to returns the layout on the way to other replicas. What an earlier reassignment has added, and
+// is wanted again, is still to be added.
+func (l layout) to(target []int32) layout {
+	next := layout{replicas: slices.Clone(target)}
+	for _, id := range l.replicas {
+		if !slices.Contains(target, id) {
+			next.replicas, next.removing = append(next.replicas, id), append(next.removing, id)
+		}
+	}
+	for _, id := range target {
+		if !slices.Contains(l.replicas, id) || slices.Contains(l.adding, id) {
+			next.adding = append(next.adding, id)
+		}
+	}
+	return next
+}
+
+// cancelled returns the layout without what was to be added. The order is the merged one, as in
+// Kafka, so another replica may be the preferred leader.
+func (l layout) cancelled() layout { return layout{replicas: less(l.replicas, l.adding)} }
+
+// done returns the layout when all is moved.
+func (l layout) done() layout { return layout{replicas: less(l.replicas, l.removing)} }
+
+// mayEnd reports whether a reassignment can be completed: who comes is in sync, somebody who stays
+// is, and all who stay if there are fewer replicas than before. Kafka:
+// PartitionReassignmentReplicas.maybeCompleteReassignment.
+func (l layout) mayEnd(inSync []int32, acceptable func(int32) bool) bool {
+	in := func(id int32) bool { return slices.Contains(inSync, id) }
+	stay := less(l.replicas, l.removing)
+	if !l.moves() || !containsAll(inSync, l.adding) || !slices.ContainsFunc(stay, func(id int32) bool { return in(id) && acceptable(id) }) {
+		return false
+	}
+	return len(l.removing) <= len(l.adding) || containsAll(inSync, stay)
+}
+
+// less returns the members of a list that another one lacks.
+func less(list, other []int32) []int32 {
+	return slices.DeleteFunc(slices.Clone(list), func(id int32) bool { return slices.Contains(other, id) })
+}
+
+func containsAll(list, members []int32) bool { return len(less(members, list)) == 0 }
+
+// step returns what a change makes of a partition on its way to another layout, or in the one that
+// it has; in the end it may be complete, which is part of the same change.
+func (m *Image) step(p *Partition, to layout, c election.Change, r election.Rules) (election.Partition, layout, bool) {
+	next, out := replace(p.State(), to, c, r)
+	if !out.Unclean && to.mayEnd(next.InSync, r.Acceptable) {
+		to = to.done()
+		next, _ = replace(next, to, election.Change{}, r) // clean: somebody who stays is in sync
+	}
+	return next, to, out.Unclean
+}
+
+// replace returns a partition after a change, with other replicas. Those that are dropped are in
+// none of its sets. The leader begins another epoch then, so that nobody who is dropped is listened
+// to any more; and if it has been the only replica, which knows of no followers.
+func replace(p election.Partition, to layout, c election.Change, r election.Rules) (election.Partition, election.Outcome) {
+	dropped := less(p.Replicas, to.replicas)
+	if len(dropped) > 0 || len(p.Replicas) == 1 && len(to.replicas) > 1 {
+		c.Restarted = slices.Concat(c.Restarted, []int32{p.Leader})
+	}
+	c.Lost = slices.Concat(c.Lost, dropped)
+	p.Replicas = to.replicas
+	next, out := election.Apply(p, c, r)
+	if len(to.replicas) == 1 { // nobody else has it, or will confirm it
+		next.Durable, next.Recovering = false, out.Unclean
+	}
+	return next, out
+}
+
+// directoriesIn returns the directories of a layout's replicas: those that they have, if any.
+func (m *Image) directoriesIn(p *Partition, to layout) []metarecord.ID {
+	ids := m.directoriesOf(to.replicas)
+	for i, id := range to.replicas {
+		if had := slices.Index(p.Replicas, id); ids[i] == (metarecord.ID{}) && had >= 0 && p.Directories != nil {
+			ids[i] = p.Directories[had]
+		}
+	}
+	return ids
+}
+
+// Reassign returns the records with which partitions get other replicas, each by itself: errs[i] is
+// why all[i] is refused: ErrUnknownTopic, ErrInvalidAssignment, ErrNoReassignment. Those that are
+// to be added begin to follow; the change of the in-sync set that has all of them completes it.
+// What needs no copying is complete at once. Kafka:
+// ReplicationControlManager.alterPartitionReassignment.
+func (m *Image) Reassign(all []Reassignment, policy Policy) (recs []metarecord.Record, errs []error) {
+	errs = make([]error, len(all))
+	e := elections{m: m, policy: policy}
+	decided := map[record.TopicPartition]bool{}
+	for i, a := range all {
+		t := m.Topics[a.Partition.Topic]
+		if t == nil || a.Partition.Partition < 0 || int(a.Partition.Partition) >= len(t.Partitions) {
+			errs[i] = fmt.Errorf("%w: %s-%d", ErrUnknownTopic, a.Partition.Topic, a.Partition.Partition)
+			continue
+		}
+		if decided[a.Partition] {
+			errs[i] = fmt.Errorf("%w: %s-%d is named twice", ErrInvalidAssignment, a.Partition.Topic, a.Partition.Partition)
+			continue
+		}
+		rules := e.rulesOf(t)
+		to, err := m.target(&t.Partitions[a.Partition.Partition], a, rules)
+		if errs[i] = err; err != nil {
+			continue
+		}
+		decided[a.Partition] = true
+		if rec := m.decideIn(t, int(a.Partition.Partition), to, election.Change{}, rules); rec != nil {
+			recs = append(recs, rec)
+		}
+	}
+	return recs, errs
+}
+
+// target returns the layout that somebody asks for.
+func (m *Image) target(p *Partition, a Reassignment, r Rules) (layout, error) {
+	has, replicas := p.layout(), a.Replicas
+	if replicas == nil {
+		if !has.moves() {
+			return layout{}, ErrNoReassignment
+		}
+		to := has.cancelled()
+		mayLead := func(id int32) bool { return (r.Unclean || slices.Contains(p.ISR, id)) && m.acceptable(id) }
+		if !slices.ContainsFunc(to.replicas, mayLead) { // also of an unclean one: later nobody may be left to lead
+			return layout{}, fmt.Errorf("%w: nobody of %v, who had the partition before, can lead", ErrInvalidAssignment, to.replicas)
+		}
+		return to, nil
+	}
+	for i, id := range replicas {
+		_, known := m.Members[id]
+		switch {
+		case !known:
+			return layout{}, fmt.Errorf("%w: %w: %d", ErrInvalidAssignment, ErrUnknownBroker, id)
+		case slices.Contains(replicas[:i], id):
+			return layout{}, fmt.Errorf("%w: broker %d is named twice in %v", ErrInvalidAssignment, id, replicas)
+		}
+	}
+	if len(replicas) == 0 {
+		return layout{}, fmt.Errorf("%w: no replicas", ErrInvalidAssignment)
+	}
+	if factor := len(has.cancelled().replicas); a.SameFactor && len(replicas) != factor {
+		return layout{}, fmt.Errorf("%w: %d, there are %d replicas, and their number is not to change", ErrInvalidReplicationFactor, len(replicas), factor)
+	}
+	return has.to(replicas), nil
+}
+
+// An Ongoing is a reassignment that is under way.
+type Ongoing struct {
+	Partition                  record.TopicPartition
+	Replicas, Adding, Removing []int32 // Replicas: all of them, those that are wanted first
+}
+
+// Reassignments returns those that are under way, by topic and number.
+func (m *Image) Reassignments() (all []Ongoing) {
+	for _, name := range slices.Sorted(maps.Keys(m.Topics)) {
+		t := m.Topics[name]
+		for i := range t.Partitions {
+			if l := t.Partitions[i].layout(); l.moves() {
+				at := record.TopicPartition{Topic: name, Partition: int32(i)}
+				all = append(all, Ongoing{at, slices.Clone(l.replicas), slices.Clone(l.adding), slices.Clone(l.removing)})
+			}
+		}
+	}
+	return all
+}

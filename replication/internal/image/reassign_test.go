@@ -1,0 +1,100 @@
+package image
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/election"
+)
+
+// ask has the one partition of a topic moved, and commits that.
+func ask(t *testing.T, m *Image, name string, replicas ...int32) error {
+	t.Helper()
+	recs, errs := m.Reassign([]Reassignment{{Partition: record.TopicPartition{Topic: name}, Replicas: replicas}}, configured)
+	commit(t, m, recs...)
+	return errs[0]
+}
+
+// propose has the leader of topic t ask for an in-sync set.
+func propose(t *testing.T, m *Image, inSync ...int32) {
+	t.Helper()
+	p := state(m)
+	r := election.Request{Leader: p.Leader, Incarnation: m.Members[p.Leader].Epoch, LeaderEpoch: p.LeaderEpoch, Epoch: p.Epoch, InSync: inSync}
+	for _, id := range inSync {
+		r.Incarnations = append(r.Incarnations, m.Members[id].Epoch)
+	}
+	recs, errs := m.AlterPartitions([]Proposal{{Topic: m.Topics["t"].ID, Request: r}}, configured)
+	require.NoError(t, errs[0])
+	commit(t, m, recs...)
+}
+
+// six is three with brokers 4 to 6, which have nothing.
+func six(t *testing.T, config map[string]string) *Image {
+	t.Helper()
+	m := three(t, config)
+	for id := range int32(3) {
+		come(t, m, arrival(id+4))
+	}
+	return m
+}
+
+// A reassignment goes step by step as Kafka's does: the lists are merged, those that are added join
+// the set, and the change that has all of them ends it.
+func TestReassignmentsGoStepByStep(t *testing.T) {
+	m := six(t, nil)
+	require.NoError(t, ask(t, m, "t", 4, 5, 1))
+	p := &m.Topics["t"].Partitions[0]
+	require.Equal(t, layout{ids(4, 5, 1, 2, 3), ids(4, 5), ids(2, 3)}, p.layout())
+	require.Equal(t, election.Partition{Replicas: ids(4, 5, 1, 2, 3), InSync: ids(1, 2, 3), Leader: 1, Epoch: 1}, state(m), "no epoch is spent on it")
+	propose(t, m, 1, 2, 4)
+	require.True(t, m.Topics["t"].Partitions[0].Moves(), "one is missing")
+	require.NoError(t, ask(t, m, "t", 4, 6, 1))
+	require.Equal(t, layout{ids(4, 6, 1, 5, 2, 3), ids(4, 6), ids(5, 2, 3)}, m.Topics["t"].Partitions[0].layout(), "another one in its place")
+	propose(t, m, 1, 2, 4, 6)
+	after := state(m)
+	require.Equal(t, election.Partition{Replicas: ids(4, 6, 1), InSync: ids(1, 4, 6), Leader: 1, LeaderEpoch: 1, Epoch: 4}, after)
+	require.Len(t, m.Topics["t"].Partitions[0].Directories, 3)
+	require.Empty(t, m.Reassignments())
+
+	require.NoError(t, ask(t, m, "t", 1, 6, 4), "another order is another preferred leader")
+	require.Equal(t, election.Partition{Replicas: ids(1, 6, 4), InSync: ids(1, 4, 6), Leader: 1, LeaderEpoch: 1, Epoch: 5}, state(m))
+	require.NoError(t, ask(t, m, "t", 6, 4), "the leader goes, and nobody has to copy")
+	require.Equal(t, election.Partition{Replicas: ids(6, 4), InSync: ids(4, 6), Leader: 6, LeaderEpoch: 2, Epoch: 6}, state(m))
+	version := m.Version
+	require.NoError(t, ask(t, m, "t", 6, 4), "as it is")
+	require.Equal(t, version, m.Version)
+}
+
+// With fewer replicas than before all that stay have to be in sync.
+func TestShrinkingWaitsForAllThatStay(t *testing.T) {
+	m := six(t, nil)
+	leave(t, m, 2)
+	relead(t, m)
+	require.Equal(t, ids(1, 3), state(m).InSync)
+	require.NoError(t, ask(t, m, "t", 1, 2))
+	require.True(t, m.Topics["t"].Partitions[0].Moves())
+	come(t, m, arrival(2))
+	propose(t, m, 1, 2)
+	require.Equal(t, ids(1, 2), state(m).Replicas)
+	require.False(t, m.Topics["t"].Partitions[0].Moves())
+}
+
+// What is cancelled leaves somebody who can lead: also of an unclean partition one that is there.
+func TestCancelledReassignmentLeavesSomebodyWhoCanLead(t *testing.T) {
+	for _, unclean := range []string{"false", "true"} {
+		m := six(t, map[string]string{"unclean": unclean})
+		require.NoError(t, ask(t, m, "t", 4))
+		propose(t, m, 1, 2, 3, 4)
+		require.Equal(t, ids(4), state(m).Replicas)
+		leave(t, m, 5)
+		require.NoError(t, ask(t, m, "t", 5), "it may come later")
+		leave(t, m, 4)
+		require.ErrorIs(t, ask(t, m, "t"), ErrInvalidAssignment)
+		require.True(t, m.Topics["t"].Partitions[0].Moves())
+		come(t, m, arrival(4))
+		require.NoError(t, ask(t, m, "t"))
+		require.EqualValues(t, 4, state(m).Leader)
+	}
+}

@@ -1,0 +1,72 @@
+package replication
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/controller"
+)
+
+// heard is what a copy answers to a batch.
+type heard struct {
+	broker int32
+	a      *log.Append
+}
+
+// writeTo writes a batch to copies at the same time. It returns the version after it, 0 if none has
+// it, and why copies failed. A copy that the others can do without, and that is silent, has failed.
+func (m *metaLog) writeTo(copies map[int32]*metaCopy, batch []byte, end int64) (version int64, failed map[int32]error) {
+	answers := make(chan heard, len(copies))
+	for id, l := range copies {
+		l.Submit(&log.Append{Batch: batch, LeaderEpoch: -1, Done: func(a *log.Append) { answers <- heard{id, a} }})
+	}
+	failed = map[int32]error{}
+	waiting := maps.Clone(copies)
+	quiet := newSilence(m.patience)
+	defer quiet.timer.Stop()
+	if m.canSpare(waiting, failed) {
+		quiet.begin()
+	}
+	for len(waiting) > 0 {
+		select {
+		case h := <-answers:
+			delete(waiting, h.broker)
+			if err := misplaced(h.a, end); err != nil {
+				failed[h.broker] = fmt.Errorf("write metadata on broker %d: %w", h.broker, err)
+			} else {
+				version = h.a.LastOffset + 1
+			}
+			if m.canSpare(waiting, failed) {
+				quiet.begin()
+			}
+		case <-quiet.timer.C:
+			if !quiet.over() {
+				continue
+			}
+			for id := range waiting {
+				failed[id] = fmt.Errorf("write metadata on broker %d: %w", id, errSilent)
+			}
+			clear(waiting)
+			m.builder = record.Builder{} // they may still read the batch
+		}
+	}
+	return version, failed
+}
+
+// misplaced returns why a batch is not where it has to be.
+func misplaced(a *log.Append, end int64) error {
+	if a.Err == nil && a.BaseOffset != end {
+		return fmt.Errorf("it has offset %d instead of %d", a.BaseOffset, end)
+	}
+	return a.Err
+}
+
+// canSpare reports whether those that have written a batch may go on without those that are waited
+// for.
+func (m *metaLog) canSpare(waiting map[int32]*metaCopy, failed map[int32]error) bool {
+	written := slices.DeleteFunc(m.without(failed), func(id int32) bool { return waiting[id] != nil })
+	return controller.MayBecome(written, m.sets...)
+}

@@ -1,0 +1,155 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/image"
+)
+
+// A Reassignment asks for other replicas of a partition: the brokers that are to have it, the
+// preferred leader first. nil Replicas cancel the one that is under way.
+type Reassignment = image.Reassignment
+
+// An OngoingReassignment is a partition that is on its way to other replicas. It has all of
+// Replicas meanwhile, those that are wanted first; Adding have to catch up, and Removing go then.
+type OngoingReassignment = image.Ongoing
+
+// ErrNoReassignment refuses to cancel a reassignment that is not under way.
+var ErrNoReassignment = image.ErrNoReassignment
+
+// AlterPartitionReassignments moves partitions to other brokers, changes how many replicas they
+// have, or cancels that, each partition by itself: errs[i] is why all[i] is refused. When it
+// returns the reassignments have begun: brokers that are added make their replicas and copy from
+// the leader. The change of the in-sync set that has all of them ends it: the replicas are those
+// that were asked for, another leader is elected if the one before is not among them, and the
+// brokers that are not any more delete what they had. WaitReassigned waits for that. What needs no
+// copying is done at once. Asking again replaces what is under way; the brokers that are to have a
+// partition need not serve at the time. How fast brokers copy is not limited.
+//
+// A cancelled partition has its old replicas again, in the order of the merged list, as in Kafka.
+//
+// Errors: ErrInvalidAssignment (no replicas, a broker twice or, with ErrUnknownBroker, that is no
+// member; a cancellation when nobody who can lead had the partition before), ErrNoReassignment,
+// ErrInvalidReplicationFactor with SameFactor, ErrUnknownTopic. An error of the change of the
+// metadata, ErrClosed and that of ctx are told for each; with ctx's it may still happen. Kafka:
+// AlterPartitionReassignments (KIP-455).
+func (c *Cluster) AlterPartitionReassignments(ctx context.Context, all ...Reassignment) (errs []error) {
+	var refused []error // read only when the change has been made
+	err := c.change(ctx, func(img *image.Image) (recs []metarecord.Record, _ error) {
+		recs, refused = img.Reassign(all, c.rules)
+		return recs, nil
+	})
+	if err == nil {
+		return refused
+	}
+	errs = make([]error, len(all))
+	for i, a := range all {
+		errs[i] = fmt.Errorf("reassign %s-%d: %w", a.Partition.Topic, a.Partition.Partition, err)
+	}
+	return errs
+}
+
+// PartitionReassignments returns the reassignments that are under way, by topic and number. It does
+// not block. Kafka: ListPartitionReassignments.
+func (c *Cluster) PartitionReassignments() ([]OngoingReassignment, error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
+	return c.image.Reassignments(), nil
+}
+
+// WaitReassigned waits until no reassignment is under way in any of the partitions, of all if none
+// is given: the brokers have done all of it when it returns. It does not poll. Partitions that are
+// not there are not waited for. Errors: ErrClosed, ctx's.
+func (c *Cluster) WaitReassigned(ctx context.Context, tps ...record.TopicPartition) error {
+	for {
+		version := c.MetadataVersion()
+		under, err := c.PartitionReassignments()
+		if err != nil {
+			return fmt.Errorf("wait for reassignments: %w", err)
+		}
+		under = slices.DeleteFunc(under, func(o OngoingReassignment) bool { return len(tps) > 0 && !slices.Contains(tps, o.Partition) })
+		if len(under) == 0 {
+			return c.inEffect(ctx)
+		}
+		if _, err := c.WaitMetadata(ctx, version); err != nil {
+			return fmt.Errorf("wait for %d reassignments, %s-%d for one: %w", len(under), under[0].Partition.Topic, under[0].Partition.Partition, err)
+		}
+	}
+}
+
+// A departure is a replica that its broker has no longer.
+type departure struct {
+	place  placeOf
+	broker int32
+}
+
+// departuresLocked returns the replicas that recs take from brokers. The image is still as it was
+// before recs. Callers hold mu.
+func (c *Cluster) departuresLocked(recs []metarecord.Record) (gone []departure) {
+	for _, rec := range recs {
+		ch, ok := rec.(*metarecord.PartitionChange)
+		if !ok || ch.Replicas == nil {
+			continue
+		}
+		t := c.image.ByID[ch.TopicID]
+		if t == nil {
+			continue
+		}
+		for _, id := range missing(t.Partitions[ch.Partition].Replicas, ch.Replicas) {
+			gone = append(gone, departure{placeOf{t, ch.Partition}, id})
+		}
+	}
+	return gone
+}
+
+// depart has brokers give up replicas. It comes before the others settle: a leader that goes leads
+// no longer when the next one begins.
+func (c *Cluster) depart(gone []departure) {
+	nodes := c.serving()
+	_ = forEach(gone, func(_ int, d departure) error {
+		if n := nodes[d.broker]; n != nil { // else its directory is put aside when it is back
+			if err := n.giveUp(d.place); err != nil {
+				c.logger.Warn("replica that was moved away leaves files behind until the next start of its broker", slog.Int("broker", int(d.broker)),
+					slog.String("topic", d.place.topic.Name), slog.Int("partition", int(d.place.partition)), slog.Any("err", err))
+			}
+		}
+		return nil
+	})
+}
+
+// giveUp ends a replica that the metadata has taken from the broker, and deletes its directory.
+func (n *node) giveUp(p placeOf) error {
+	if n.ended() != nil {
+		return nil
+	}
+	tp := p.tp()
+	n.mu.Lock()
+	r := n.replicas[tp]
+	if r == nil || r.id != p.topic.ID {
+		n.mu.Unlock()
+		return nil
+	}
+	delete(n.replicas, tp)
+	n.mu.Unlock()
+	reason := notLedBy(tp, n.id)
+	if part := r.dismiss(reason); part != nil { // before it is closed: callers look for the next leader
+		part.Resign()
+		part.BecomeFollower()
+	}
+	n.forget(r)
+	var err error
+	if part := r.retire(reason); part != nil {
+		part.Resign()
+		err = part.Close()
+	}
+	return errors.Join(err, n.putOut(r))
+}

@@ -1,0 +1,205 @@
+package replication
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+	"github.com/stretchr/testify/require"
+)
+
+const worldTopic = "orders"
+
+// A sent record is what a client knows of a record that it has handed in, once.
+type sent struct {
+	value      string
+	partition  int32
+	begin, end time.Duration // end 0: no answer
+	offset     int64
+	acks       record.Acks
+	err        error
+}
+
+// A world is a cluster of three brokers with what happens to it in one run.
+type world struct {
+	t      *testing.T
+	r      *rand.Rand // of the driver alone
+	tr     *trace
+	delays *delays
+	c      *Cluster
+	disks  disks
+	loose  bool           // nobody syncs
+	failed map[int32]bool // brokers whose disk has failed a sync
+
+	partitions int32
+
+	tasks  sync.WaitGroup
+	events func() []Event
+	stops  []func()
+	mends  []func() // of faults
+
+	mu      sync.Mutex
+	records []*sent
+	first   int            // of this life
+	seen    [2][]string    // by readers: what they have seen at each offset
+	acting  map[int32]bool // brokers that are being ended or started
+	down    map[int32]bool
+	dead    bool // nobody hears anything any more
+	cover   coverage
+}
+
+// coverage counts what must happen in some runs.
+type coverage struct {
+	elections, duringSync, divergences, lost, controllers, shrunk, acknowledged, faults int
+}
+
+func (c *coverage) add(o coverage) {
+	c.elections += o.elections
+	c.duringSync += o.duringSync
+	c.divergences += o.divergences
+	c.lost += o.lost
+	c.controllers += o.controllers
+	c.shrunk += o.shrunk
+	c.acknowledged += o.acknowledged
+	c.faults += o.faults
+}
+
+// play runs one seed, and returns its trace.
+func play(t *testing.T, seed uint64) (lines []traceLine, cover coverage) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, r: rand.New(rand.NewPCG(seed, 77)), tr: newTrace(), disks: newDisks(3), acting: map[int32]bool{}, down: map[int32]bool{}, failed: map[int32]bool{}}
+		w.delays, w.partitions, w.loose = newDelays(seed, w.tr), int32(1+seed%2), seed%5 == 4
+		if os.Getenv("STRATA_REPLAY_SEED") != "" {
+			t.Cleanup(func() { t.Log(w.tr) })
+		}
+		for life := range 2 {
+			w.live(life)
+		}
+		w.close()
+		w.check()
+		lines, cover = w.tr.sorted(), w.cover
+	})
+	return lines, cover
+}
+
+// live opens the cluster, has things happen, and ends with the end of all brokers at once.
+func (w *world) live(life int) {
+	w.open()
+	w.first = len(w.records)
+	if life == 0 {
+		props := properties("min.insync.replicas", "2")
+		if w.loose {
+			props["flush.messages"] = neverSynced["flush.messages"]
+		}
+		require.NoError(w.t, w.c.CreateTopic(w.t.Context(), worldTopic, topic.Config{
+			ID: topic.ID{1}, Assignment: [][]int32{{1, 2, 3}, {2, 3, 1}}[:w.partitions], Properties: props,
+		}))
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	w.t.Cleanup(func() {
+		cancel()
+		_ = w.c.Close()
+		w.tasks.Wait()
+	})
+	for p := range w.partitions {
+		w.tasks.Go(func() { w.read(ctx, p) })
+	}
+	for range 80 {
+		time.Sleep(w.pause())
+		w.act()
+	}
+	w.heal()
+	for n := 0; w.loose && !w.idle(); n++ { // of who is killed just now the others say that it is still in sync
+		require.Less(w.t, n, 600, "a broker does not start")
+		time.Sleep(time.Second)
+		w.start()
+	}
+	if life == 0 && w.r.IntN(2) == 0 {
+		after := w.die()
+		w.end(cancel)
+		w.disks = after
+		return
+	}
+	w.settle()
+	w.end(cancel)
+}
+
+// die returns what the disks have when the process dies here, or all lose power. What clients hear
+// after that they have not heard.
+func (w *world) die() (after disks) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dead = true
+	for _, d := range w.disks {
+		if w.loose {
+			after = append(after, d.Kill())
+		} else {
+			after = append(after, d.Crash(w.r.Uint64()))
+		}
+	}
+	return after
+}
+
+func (w *world) open() {
+	for i, d := range w.disks {
+		w.stops = append(w.stops, w.delays.watch(int32(i+1), d))
+	}
+	c, err := Open(w.disks.config())
+	require.NoError(w.t, err)
+	w.c = c
+	w.events = collect(w.t, c, worldTopic)
+	for from := range int32(3) {
+		for to := range int32(3) {
+			if from != to {
+				w.slow(from+1, to+1)
+			}
+		}
+	}
+}
+
+// end closes the cluster.
+func (w *world) end(cancel func()) {
+	cancel()
+	for _, e := range w.events() {
+		w.tr.mu.Lock()
+		w.tr.lines = append(w.tr.lines, traceLine{e.Time.Sub(w.tr.begin), e.String()})
+		w.tr.mu.Unlock()
+		w.count(e)
+	}
+	if err := w.c.Close(); len(w.failed) == 0 {
+		require.NoError(w.t, err)
+	}
+	w.tasks.Wait()
+	w.dead = false
+	for _, stop := range w.stops {
+		stop()
+	}
+	w.stops = nil
+	clear(w.down)
+	clear(w.failed)
+}
+
+// heal undoes what was done to networks and disks.
+func (w *world) heal() {
+	w.delays.mu.Lock()
+	clear(w.delays.factor)
+	w.delays.mu.Unlock()
+	for _, mend := range w.mends {
+		mend()
+	}
+	w.mends = nil
+	for from := range int32(3) {
+		for to := range int32(3) {
+			if from != to {
+				w.c.Network().Mend(NetworkPath{From: from + 1, To: to + 1})
+				w.slow(from+1, to+1)
+			}
+		}
+	}
+}

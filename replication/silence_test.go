@@ -1,0 +1,291 @@
+package replication
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+// hang has the calls of a broker's disk take an hour, until the returned function is called: longer
+// than anybody waits.
+func (ds disks) hang(broker int32, ops vfs.Op, pattern string) (mend func()) {
+	return ds[broker-1].Inject(vfs.Fault{Ops: ops, Pattern: pattern, Times: vfs.Always, Delay: time.Hour})
+}
+
+// hangs are the ways in which a disk hangs.
+var hangs = map[string]vfs.Op{"all": 0, "sync": vfs.OpSync, "write": vfs.OpWrite}
+
+// A follower whose disk hangs leaves the in-sync set like one that is gone, though the controller
+// cannot write that on its disk; and its broker is fenced, and may be started when the disk works.
+func TestFollowerWhoseDiskHangsHoldsUpNobody(t *testing.T) {
+	for how, ops := range hangs {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, ds := openThree(t)
+				replicated(t, c, "orders", 1)
+				require.NoError(t, all(c, at("orders", 0), "a").Err)
+				hung := c.Leader("orders", 0)%3 + 1
+				mend := ds.hang(hung, ops, "")
+				begin := time.Now()
+				require.NoError(t, all(c, at("orders", 0), "b").Err)
+				require.LessOrEqual(t, time.Since(begin), 55*time.Second, "half as much again as the lag, and the silence")
+				require.NotContains(t, c.Status("orders", 0).ISR, hung)
+				begin = time.Now()
+				require.NoError(t, all(c, at("orders", 0), "c").Err)
+				require.Equal(t, begin, time.Now(), "nobody waits for it any more")
+				require.NoError(t, c.CreateTopic(t.Context(), "more", topic.Config{}))
+				require.Equal(t, begin, time.Now())
+				mend()
+				downThen(t, c, hung)
+				inSync(t, c, at("orders", 0), 3)
+				require.Equal(t, []string{"a", "b", "c"}, values(t, c, at("orders", 0)))
+			})
+		})
+	}
+}
+
+// downThen waits until nothing is left of a broker's incarnation, and starts it.
+func downThen(t *testing.T, c *Cluster, id int32) {
+	t.Helper()
+	synctest.Wait()
+	require.NotContains(t, c.serving(), id)
+	require.NoError(t, c.StartBroker(t.Context(), id))
+}
+
+// The disk of the broker hangs that leads, and that is controller.
+func TestControllerWhoseDiskHangsIsReplaced(t *testing.T) {
+	for how, ops := range hangs {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, ds := openThree(t)
+				replicated(t, c, "orders", 3)
+				for p := range int32(3) {
+					require.NoError(t, all(c, at("orders", p), "a").Err)
+				}
+				hung := c.Controller()
+				mend := ds.hang(hung, ops, "")
+				begin := time.Now()
+				require.NoError(t, c.CreateTopic(t.Context(), "more", topic.Config{}))
+				require.Equal(t, 9*time.Second, time.Since(begin))
+				require.NotEqual(t, hung, c.Controller())
+				for p := range int32(3) {
+					require.NotEqual(t, hung, c.Leader("orders", p))
+					require.NoError(t, all(c, at("orders", p), "b").Err)
+					require.Equal(t, []string{"a", "b"}, values(t, c, at("orders", p)))
+				}
+				mend()
+				downThen(t, c, hung)
+			})
+		})
+	}
+}
+
+// A disk that all brokers are on stalls for all of them: it is waited for.
+func TestStallOfAllDisksCostsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, ds := openThree(t)
+		for id := range int32(3) {
+			defer ds[id].Inject(vfs.Fault{Ops: vfs.OpSync, Delay: time.Minute + time.Duration(id)*time.Second})()
+		}
+		begin := time.Now()
+		require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{}))
+		require.Equal(t, time.Minute+2*time.Second, time.Since(begin))
+		require.Len(t, c.serving(), 3)
+	})
+}
+
+// The only other copy has half of the set, which may go on.
+func TestOneOfTwoDisksHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ds := newDisks(2)
+		c := openWith(t, ds.config())
+		defer ds.hang(2, 0, "")()
+		begin := time.Now()
+		require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{}))
+		require.Equal(t, 9*time.Second, time.Since(begin))
+		require.Len(t, c.serving(), 1)
+	})
+}
+
+// A broker that does not get on with what the metadata says holds up no other change.
+func TestBrokerThatDoesNotFollowIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, ds := openThree(t)
+		replicated(t, c, "orders", 1)
+		require.NoError(t, all(c, at("orders", 0), "a").Err)
+		hung := c.Leader("orders", 0)%3 + 1
+		defer ds.hang(hung, vfs.OpRename, "orders-0*")()
+		begin := time.Now()
+		require.NoError(t, c.DeleteTopic(t.Context(), "orders"))
+		require.Equal(t, 9*time.Second, time.Since(begin))
+		synctest.Wait()
+		require.NotContains(t, c.serving(), hung)
+		require.True(t, c.isFenced(hung))
+	})
+}
+
+// Who is stopped as a process for longer than the session finds one beat over, and listens again.
+func TestSilenceIsCountedInBeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSilence(9 * time.Second)
+		begin := time.Now()
+		s.begin()
+		time.Sleep(time.Minute)
+		<-s.timer.C
+		require.False(t, s.over())
+		<-s.timer.C
+		require.False(t, s.over())
+		<-s.timer.C
+		require.True(t, s.over())
+		require.Equal(t, 66*time.Second, time.Since(begin))
+	})
+}
+
+// Nothing is written but what the broker leads whose disk hangs: its followers have nothing to lag
+// behind, and the metadata does not change. It is found out all the same, and what waits there is
+// given to the next leader.
+func TestLeaderWhoseDiskHangsIsReplaced(t *testing.T) {
+	for how, ops := range hangs {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, ds := openThree(t)
+				replicated(t, c, "orders", 3)
+				for p := range int32(3) {
+					require.NoError(t, all(c, at("orders", p), "a").Err)
+				}
+				p := int32(0)
+				for c.Leader("orders", p) == c.Controller() {
+					p++
+				}
+				hung := c.Leader("orders", p)
+				defer ds.hang(hung, ops, "")()
+				begin := time.Now()
+				err := all(c, at("orders", p), "b").Err
+				require.True(t, errors.Is(err, ErrNotLeader) || errors.Is(err, partition.ErrNotLeaderAfterAppend), "%v", err)
+				require.LessOrEqual(t, time.Since(begin), 40*time.Second, "two looks, and the silence")
+				synctest.Wait()
+				require.NotEqual(t, hung, c.Leader("orders", p))
+				require.NoError(t, all(c, at("orders", p), "c").Err)
+				require.Equal(t, "a", values(t, c, at("orders", p))[0])
+			})
+		})
+	}
+}
+
+// leaderThatTakesNothing makes orders-0, with one record that was acknowledged, whose leader's log
+// is read-only since a sync of it failed.
+func leaderThatTakesNothing(t *testing.T) (c *Cluster, ds disks, leader int32) {
+	t.Helper()
+	c, ds = openThree(t)
+	replicated(t, c, "orders", 1)
+	tp := at("orders", 0)
+	require.NoError(t, all(c, tp, "a").Err)
+	leader = c.Leader("orders", 0)
+	ds[leader-1].Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Err: syscall.EIO})
+	require.Error(t, all(c, tp, "b").Err)
+	return c, ds, leader
+}
+
+// brokersAreLookedAt returns when every leader has looked at its followers and its own disk once
+// more: a little over half of replica.lag.time.max.ms, in virtual time.
+func brokersAreLookedAt() {
+	time.Sleep(16 * time.Second)
+	synctest.Wait()
+}
+
+// A log that takes nothing since a sync of it failed leads no longer than until that is seen, if
+// there are others in sync.
+func TestLeaderWhoseLogIsReadOnlyGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, failed := leaderThatTakesNothing(t)
+		tp := at("orders", 0)
+		brokersAreLookedAt()
+		require.NotEqual(t, failed, c.Leader("orders", 0))
+		require.NoError(t, all(c, tp, "c").Err)
+		downThen(t, c, failed)
+		inSync(t, c, tp, 3)
+		require.NoError(t, all(c, tp, "d").Err)
+	})
+}
+
+// The only one in sync leads on if nobody is eligible, since the minimum was never missed: what it
+// has can be read.
+func TestOnlyReplicaInSyncWhoseLogIsReadOnlyLeadsOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ds := newDisks(3)
+		c, err := Open(ds.config())
+		require.NoError(t, err)
+		defer func() { require.ErrorIs(t, c.Close(), syscall.EIO) }()
+		replicated(t, c, "orders", 1, "min.insync.replicas", "1")
+		tp := at("orders", 0)
+		require.NoError(t, all(c, tp, "a").Err)
+		failed := c.Leader("orders", 0)
+		for id := range int32(3) {
+			if id+1 != failed {
+				c.Network().Cut(NetworkPath{From: failed, To: id + 1})
+			}
+		}
+		require.NoError(t, all(c, tp, "b").Err, "when the others have left the set")
+		inSync(t, c, tp, 1)
+		ds[failed-1].Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Err: syscall.EIO})
+		require.Error(t, tryAcks(c, tp, record.AcksLeader, "c").Err)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, failed, c.Leader("orders", 0))
+		require.Equal(t, []string{"a", "b"}, values(t, c, tp))
+	})
+}
+
+// Who cannot be fenced, because the disks of the others fail just then, is looked at again.
+func TestLeaderWhoseLogIsReadOnlyGivesWayLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, ds, failed := leaderThatTakesNothing(t)
+		tp := at("orders", 0)
+		var mend []func()
+		for id := range int32(3) {
+			if id+1 != failed {
+				mend = append(mend, ds.fail(int(id)+1))
+			}
+		}
+		brokersAreLookedAt()
+		require.Equal(t, failed, c.Leader("orders", 0), "nobody else could")
+		for _, m := range mend {
+			m()
+		}
+		brokersAreLookedAt()
+		require.NotEqual(t, failed, c.Leader("orders", 0))
+		require.NoError(t, all(c, tp, "c").Err)
+	})
+}
+
+// Nobody else is in sync, but one who is eligible has what was acknowledged: it leads in the place
+// of a leader that can take nothing any more.
+func TestLeaderAloneWhoseLogIsReadOnlyGivesWayToTheEligible(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, ds := openThree(t)
+		replicated(t, c, "orders", 1)
+		tp := at("orders", 0)
+		require.NoError(t, all(c, tp, "a").Err)
+		failed := c.Leader("orders", 0)
+		mend := isolate(c, failed)
+		require.Error(t, all(c, tp, "b").Err, "the others do not get it, and leave the set")
+		require.NoError(t, c.WaitISR(t.Context(), tp, failed))
+		require.NotEmpty(t, c.Status("orders", 0).Eligible)
+		ds[failed-1].Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Err: syscall.EIO})
+		require.Error(t, tryAcks(c, tp, record.AcksLeader, "c").Err)
+		brokersAreLookedAt()
+		require.NotEqual(t, failed, c.Leader("orders", 0))
+		mend()
+		require.NoError(t, all(c, tp, "d").Err)
+		require.Equal(t, []string{"a", "d"}, values(t, c, tp))
+	})
+}
