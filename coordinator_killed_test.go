@@ -18,12 +18,24 @@ import (
 )
 
 // The broker that coordinates a group dies while its members work, again and again. They commit
-// what they have done when it is back, nobody joins again, and no record is handed out twice.
+// what they have done at the next coordinator, or when it is back; nobody joins again, and no
+// record is handed out twice.
 func TestMembersWorkThroughTheDeathOfTheirCoordinator(t *testing.T) {
+	t.Run("another takes over", func(t *testing.T) { workThroughDeaths(t, nil) })
+	t.Run("nobody does until it is back", func(t *testing.T) { workThroughDeaths(t, []int32{2}) })
+}
+
+// workThroughDeaths kills the coordinator of a group that works. offsets are the replicas of the
+// offsets topic; nil: as many as it has by itself.
+func workThroughDeaths(t *testing.T, offsets []int32) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		c, err := strata.Open(strata.Config{FS: vfs.Mem(), Dir: "data", Brokers: 3})
 		require.NoError(t, err)
+		if offsets != nil {
+			compacted := map[string]string{"cleanup.policy": "compact"}
+			require.NoError(t, c.Backend().EnsureTopic(ctx, "__consumer_offsets", topic.Config{Assignment: [][]int32{offsets}, Properties: compacted}))
+		}
 		coordinator, err := c.Backend().FindCoordinator(ctx, "billing")
 		require.NoError(t, err)
 		var elsewhere [][]int32

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata"
-	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
@@ -32,7 +31,8 @@ func lossy() (strata.Config, []*vfs.MemFS) {
 
 var threeReplicas = topic.Config{Partitions: 1, ReplicationFactor: 3, MinInSyncReplicas: 2}
 
-// settled waits until all replicas of a partition are in sync and equally long, and returns how long.
+// settled waits until all replicas of a partition are in sync and equally long, and returns how
+// long.
 func settled(t *testing.T, c *strata.Cluster, name string, replicas int) int64 {
 	t.Helper()
 	for {
@@ -54,8 +54,10 @@ func settled(t *testing.T, c *strata.Cluster, name string, replicas int) int64 {
 	}
 }
 
-// A producer that waits for all replicas in sync, two at least, while the leader loses power a
-// hundred times: what it was told is there, once and in order.
+// Producers wait for all replicas in sync, two at least, and a group reads, while the leader, or
+// the group's coordinator, loses power a hundred times: what they were told is there, once and in
+// order, and is read once and in order; no commit goes back, and at the end all replicas have the
+// same batches.
 func TestAcknowledgedRecordsSurviveAHundredLeaders(t *testing.T) {
 	kills := 100
 	if testing.Short() {
@@ -70,91 +72,68 @@ func TestAcknowledgedRecordsSurviveAHundredLeaders(t *testing.T) {
 
 func surviveLeaders(t *testing.T, seed uint64, kills int) {
 	r := rand.New(rand.NewPCG(seed, 7))
-	cfg, _ := lossy()
+	cfg, disks := lossy()
+	cfg.Group.OffsetsPartitions = 2
 	c, err := strata.Open(cfg)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	require.NoError(t, c.CreateTopic(t.Context(), "orders", threeReplicas))
-	p, err := producer.New(c, producer.Config{Linger: time.Millisecond})
-	require.NoError(t, err)
-	var mu sync.Mutex
-	acked := map[string]int64{}
-	var failed []string
-	stop := make(chan struct{})
-	sent := make(chan int)
-	go func() {
-		n := 0
-		for {
-			select {
-			case <-stop:
-				sent <- n
-				return
-			default:
-			}
-			value := fmt.Sprint(n)
-			n++
-			p.SendAsync(t.Context(), record.String("orders", "k", value), func(r record.Record, err error) {
-				mu.Lock()
-				defer mu.Unlock()
-				if err != nil {
-					failed = append(failed, fmt.Sprint(value, ": ", err))
-					return
-				}
-				acked[value] = r.Offset
-			})
-			time.Sleep(time.Duration(n%5) * time.Millisecond)
-		}
-	}()
+	unequal(r, c, disks)
+	var w witness
+	w.run(t, c, 3)
+	var g reading
+	g.run(t, c)
+	coordinators := 0
 	for range kills {
 		time.Sleep(time.Duration(r.IntN(40)) * time.Millisecond)
-		leader := c.Backend().Leader("orders", 0)
-		require.Positive(t, leader)
-		require.NoError(t, c.Backend().KillBroker(leader))
-		time.Sleep(time.Duration(r.IntN(40)) * time.Millisecond)
-		require.NoError(t, c.Backend().StartBroker(t.Context(), leader))
-		for len(c.Backend().Status("orders", 0).ISR) < 2 {
-			time.Sleep(time.Millisecond)
+		victim := c.Backend().Leader("orders", 0)
+		require.Positive(t, victim)
+		coordinator, err := c.Backend().FindCoordinator(t.Context(), "g")
+		require.NoError(t, err)
+		if r.IntN(3) == 0 {
+			victim = coordinator
 		}
+		if victim == coordinator {
+			coordinators++
+		}
+		require.NoError(t, c.KillBroker(victim))
+		time.Sleep(time.Duration(r.IntN(40)) * time.Millisecond)
+		require.NoError(t, c.StartBroker(t.Context(), victim))
+		await(t, "another broker is in sync", func() bool { return len(c.Backend().Status("orders", 0).ISR) >= 2 })
 	}
-	close(stop)
-	total := <-sent
-	require.NoError(t, p.Close())
-	require.Empty(t, failed)
-	require.Len(t, acked, total)
+	require.Positive(t, coordinators)
+	values := w.end(t)
+	requireSame(t, values, g.end(t, c, len(values)), "what the group has read")
 	end := settled(t, c, "orders", 3)
-	require.EqualValues(t, total, end, "nothing twice")
-	checkOrder(t, c, acked)
+	require.EqualValues(t, len(values), end, "nothing twice")
+	requireSame(t, values, readValues(t, c, len(values)), "what is read")
 	require.Equal(t, map[int32]int64{1: end + 1, 2: end + 1, 3: end + 1}, c.Backend().Status("orders", 0).Ends)
+	require.NoError(t, c.Close())
+	requireEqualFiles(t, disks, "orders")
 }
 
-// checkOrder reads a partition from the start: every value is where its producer was told, and they
-// are in the order in which they were sent.
-func checkOrder(t *testing.T, c *strata.Cluster, acked map[string]int64) {
-	t.Helper()
-	next, last := int64(0), -1
-	for next < int64(len(acked)) {
-		resp, err := c.Backend().Fetch(t.Context(), &partition.FetchRequest{Partitions: []partition.FetchPartition{
-			{TopicPartition: record.TopicPartition{Topic: "orders"}, Offset: next, CurrentLeaderEpoch: -1},
-		}})
-		require.NoError(t, err)
-		require.NoError(t, resp.Partitions[0].Err)
-		require.NotEmpty(t, resp.Partitions[0].Bytes)
-		for rest := resp.Partitions[0].Bytes; len(rest) > 0; {
-			b, n, err := record.Parse(rest)
-			require.NoError(t, err)
-			for r, err := range b.All() {
-				require.NoError(t, err)
-				if string(r.Value) == "settled" {
-					continue
-				}
-				require.Equal(t, r.Offset, acked[string(r.Value)])
-				var i int
-				_, err := fmt.Sscan(string(r.Value), &i)
-				require.NoError(t, err)
-				require.Greater(t, i, last)
-				last = i
+// unequal makes disks and paths slower than others, so that a record is at one broker for a while
+// and not at the next one.
+func unequal(r *rand.Rand, c *strata.Cluster, disks []*vfs.MemFS) {
+	some := func() time.Duration { return time.Duration(1+r.IntN(8)) * time.Millisecond }
+	for i, d := range disks {
+		d.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Times: vfs.Always, Delay: some()})
+		for to := range disks {
+			if to != i {
+				c.Backend().Network().Slow(replication.NetworkPath{From: int32(i + 1), To: int32(to + 1)}, some())
 			}
-			next, rest = b.NextOffset(), rest[n:]
 		}
 	}
+}
+
+// readValues reads n records of a partition from the start.
+func readValues(t *testing.T, c *strata.Cluster, n int) (values []string) {
+	t.Helper()
+	for r, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: "orders"}) {
+		require.NoError(t, err)
+		if values = append(values, string(r.Value)); len(values) == n {
+			break
+		}
+	}
+	return values
 }

@@ -19,6 +19,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,12 +46,17 @@ type Config struct {
 	Defaults topic.Config // for topics that say nothing else
 	Group    group.Config
 
+	// ReplicaSelector: RackAwareSelector has followers serve readers in their rack
+	// (consumer.Config.Rack); see replication.Config. Kafka: replica.selector.class
+	ReplicaSelector replication.ReplicaSelector
+
 	MaxPartitions int // of all topics together; 0: 200,000. See replication.Config
 
 	// Housekeeping, see replication.Config. Properties takes all of it, and defaults of topics,
 	// under Kafka's names for brokers.
 	RetentionCheckInterval time.Duration // 0: 5 minutes. Kafka: log.retention.check.interval.ms
 	CompactionInterval     time.Duration // 0: 15 s; log.Unlimited: only Clean compacts. Kafka: log.cleaner.backoff.ms
+	LeaderBalanceInterval  time.Duration // 0: 5 minutes; log.Unlimited: never. Kafka: leader.imbalance.check.interval.seconds
 	CompactionMemory       int64         // 0: 128 MiB. Kafka: log.cleaner.dedupe.buffer.size
 	ProducerIDExpiration   time.Duration // 0: 24 hours. Kafka: producer.id.expiration.ms
 	MaxOpenFiles           int           // 0: 512
@@ -114,8 +121,9 @@ func Open(cfg Config) (*Cluster, error) {
 	brokers, err := replication.Open(replication.Config{
 		Brokers: cfg.Brokers, BrokerSpecs: cfg.BrokerSpecs, AcceptMetadataLoss: cfg.AcceptMetadataLoss,
 		Dir: cfg.Dir, FS: cfg.FS, Defaults: cfg.Defaults, MaxPartitions: cfg.MaxPartitions, Logger: cfg.Logger,
-		RetentionCheckInterval: cfg.RetentionCheckInterval, CompactionInterval: cfg.CompactionInterval, CompactionMemory: cfg.CompactionMemory,
+		RetentionCheckInterval: cfg.RetentionCheckInterval, CompactionInterval: cfg.CompactionInterval, LeaderBalanceInterval: cfg.LeaderBalanceInterval, CompactionMemory: cfg.CompactionMemory,
 		ProducerIDExpiration: cfg.ProducerIDExpiration, MaxOpenFiles: cfg.MaxOpenFiles, Properties: cfg.Properties,
+		ReplicaSelector: cfg.ReplicaSelector,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("strata: open: %w", err)
@@ -140,16 +148,41 @@ func (c *Cluster) Close() error {
 
 // Shutdown ends every call under way with the ErrClosed of its package, makes what is written
 // durable and closes all files. It returns when the last goroutine has ended. It is idempotent;
-// later callers wait for the first and get its result.
+// later callers wait for the first and get its result. When ctx ends it returns at once with its
+// error; the closing goes on then, and ends when the disks answer.
 func (c *Cluster) Shutdown(ctx context.Context) error {
 	c.close.Do(func() {
-		c.closeErr = errors.Join(c.coordinator.Close(), c.brokers.Shutdown(ctx))
+		done := make(chan error, 1)
+		go func() { done <- errors.Join(c.coordinator.Close(), c.brokers.Close()) }()
+		select {
+		case c.closeErr = <-done:
+		case <-ctx.Done():
+			c.closeErr = ctx.Err()
+		}
 	})
 	return c.closeErr
 }
 
+// knownOffsets is ListOffsets that asks again while an offset is not available.
+func (c *Cluster) knownOffsets(ctx context.Context, ask map[record.TopicPartition]partition.OffsetSpec) (got map[record.TopicPartition]partition.OffsetResult, err error) {
+	const longest = 100 * time.Millisecond
+	for wait := time.Millisecond; ; wait = min(2*wait, longest) {
+		got, err = c.ListOffsets(ctx, ask, partition.ReadUncommitted)
+		notAvailable := func(r partition.OffsetResult) bool { return errors.Is(r.Err, partition.ErrOffsetNotAvailable) }
+		if err != nil || !slices.ContainsFunc(slices.Collect(maps.Values(got)), notAvailable) {
+			return got, err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
 // Offsets returns an offset of every partition of a topic: at is Earliest, Latest, MaxTimestamp or
-// At(time). Partitions that have no such record are left out. It returns ErrUnknownTopic.
+// At(time). Partitions that have no such record are left out. It returns ErrUnknownTopic. It waits
+// as long as a new leader does not know how far its predecessor has acknowledged records.
 func (c *Cluster) Offsets(ctx context.Context, name string, at partition.OffsetSpec) (record.Offsets, error) {
 	md, err := c.Metadata(ctx, name)
 	if err != nil {
@@ -162,7 +195,7 @@ func (c *Cluster) Offsets(ctx context.Context, name string, at partition.OffsetS
 	for p := range md.Topics[name].Partitions {
 		ask[record.TopicPartition{Topic: name, Partition: int32(p)}] = at
 	}
-	got, err := c.ListOffsets(ctx, ask, partition.ReadUncommitted)
+	got, err := c.knownOffsets(ctx, ask)
 	if err != nil {
 		return nil, fmt.Errorf("strata: offsets of %s: %w", name, err)
 	}

@@ -69,10 +69,13 @@ func (c *Cluster) Topic(ctx context.Context, name string) (topic.Info, error) {
 }
 
 // DeleteRecords moves the start of partitions forward to the given offsets, -1 meaning the high
-// watermark, and returns the new starts; a start that is beyond the offset already stays. It is on
-// stable storage when the call returns. The error joins those of the partitions that failed
-// (partition.ErrOffsetOutOfRange, replication.ErrPolicyViolation, ErrUnknownTopic,
-// replication.ErrNotLeader); the result holds the others.
+// watermark, and returns the new starts; a start that is beyond the offset already stays. When it
+// returns, they are on stable storage at the leader and all followers whose brokers serve, so the
+// next leader among them does not show the records either; it waits for that until ctx ends. See
+// replication.Cluster.DeleteRecords for who is away meanwhile. The error joins
+// those of the partitions that failed (partition.ErrOffsetOutOfRange,
+// replication.ErrPolicyViolation, ErrUnknownTopic, replication.ErrNotLeader); the result holds the
+// others.
 func (c *Cluster) DeleteRecords(ctx context.Context, before map[record.TopicPartition]int64) (map[record.TopicPartition]int64, error) {
 	return c.brokers.DeleteRecords(ctx, before)
 }

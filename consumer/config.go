@@ -151,7 +151,10 @@ type Config struct {
 	PartitionBytes int
 	MaxPollRecords int           // of one Poll. 0: 500. Kafka: max.poll.records
 	MaxWait        time.Duration // 0: 500 ms. Kafka: fetch.max.wait.ms
-	Rack           string        // Kafka: client.rack
+	// Rack is where the consumer is. If the cluster selects replicas by racks
+	// (strata.Config.ReplicaSelector) it reads from in-sync followers there, and from the leaders
+	// what these cannot serve; records come a little later from a follower. Kafka: client.rack
+	Rack string
 
 	// StartAt is an offset store of the application's own: asked before the first fetch of newly
 	// assigned partitions; what it returns wins over committed offsets, for partitions that it

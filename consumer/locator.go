@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stratalog/strata/partition"
@@ -213,11 +214,7 @@ func (c *Consumer) troubled(p *part, d *delivery, err error) error {
 		p.failed = told
 		return told
 	}
-	passing := false
-	for _, often := range passingErrors {
-		passing = passing || errors.Is(err, often)
-	}
-	if p.trouble.add(time.Now(), passing) {
+	if p.trouble.add(time.Now(), passes(err)) {
 		return told
 	}
 	c.cfg.Logger.Debug("partition cannot be read, trying again", "topic", p.tp.Topic, "partition", p.tp.Partition, "err", err)
@@ -227,5 +224,10 @@ func (c *Consumer) troubled(p *part, d *delivery, err error) error {
 // passingErrors are those that elections, deletions and restarts bring: told only when they last.
 var passingErrors = []error{
 	partition.ErrNotLeader, replication.ErrUnknownTopic, partition.ErrInconsistentTopicID, partition.ErrClosed,
-	partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch, partition.ErrTimeout,
+	partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch, partition.ErrOffsetNotAvailable, partition.ErrTimeout,
+}
+
+// passes reports whether an error often passes by itself.
+func passes(err error) bool {
+	return slices.ContainsFunc(passingErrors, func(often error) bool { return errors.Is(err, often) })
 }

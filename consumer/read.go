@@ -33,6 +33,9 @@ type ReadConfig struct {
 
 	Isolation Isolation // the zero value is ReadCommitted
 
+	// Rack is where the reader is, as in Config. Where Read ends is what the leader says.
+	Rack string
+
 	// ByTime makes Read merge the partitions by timestamp. Within a partition the order of offsets
 	// stays, so the whole is sorted if each partition is. Follow cannot: a later record may be
 	// older.
@@ -52,7 +55,8 @@ type ReadConfig struct {
 // records that compaction, DeleteRecords or retention removes before the reader gets there.
 //
 // An error ends the sequence: *ConfigError, replication.ErrUnknownTopic, ErrTopicReplaced,
-// *PartitionError, and ctx's error, so that a sequence without an error is a complete one.
+// *PartitionError, and ctx's error, so that a sequence without an error is a complete one. What
+// elections bring, such as a partition without a leader, is one only after ten seconds.
 // The caller owns the records. Keeping one keeps the buffer of its fetch alive: Clone it instead.
 // The sequence can be ranged over repeatedly and concurrently; each time it reads anew.
 func Read(ctx context.Context, b LogBackend, cfg ReadConfig) iter.Seq2[record.Record, error] {
@@ -62,7 +66,8 @@ func Read(ctx context.Context, b LogBackend, cfg ReadConfig) iter.Seq2[record.Re
 			err = r.locate(ctx)
 		}
 		for err == nil && len(r.parts) > 0 {
-			if err = r.fetch(ctx, 0); err == nil && !r.hand(ctx, yield, &err) {
+			// What a new leader does not show yet is awaited.
+			if err = r.fetch(ctx, r.missing); err == nil && !r.hand(ctx, yield, &err) {
 				return
 			}
 		}
@@ -103,6 +108,7 @@ type reader struct {
 	known   int      // partitions that the topic had then
 	parts   []*readPart
 	request partition.FetchRequest
+	missing int // bytes that the next fetch waits for: 1 if the last one found nothing, else 0
 }
 
 // A readPart is one partition that is not read to its end.
@@ -112,6 +118,8 @@ type readPart struct {
 	end   int64 // exclusive; unused by Follow
 	chunk chunk
 	asked bool // it is part of the fetch under way
+
+	trouble trouble // why it cannot be read just now
 
 	head     record.Record // with ByTime: the next record to yield
 	haveHead bool

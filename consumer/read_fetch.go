@@ -1,18 +1,23 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/stratalog/strata/partition"
 )
 
 // fetch gets records for the partitions that have none, and takes those away that are at their end.
 func (r *reader) fetch(ctx context.Context, minBytes int) error {
-	r.ask(minBytes)
+	again := r.ask(minBytes)
 	if len(r.request.Partitions) == 0 {
+		if again > 0 {
+			pause(ctx, again)
+		}
 		return ctx.Err()
 	}
 	resp, err := r.b.Fetch(ctx, &r.request)
@@ -41,18 +46,27 @@ func (r *reader) fetch(ctx context.Context, minBytes int) error {
 		r.giveUpGaps(resp)
 	}
 	r.parts = slices.DeleteFunc(r.parts, r.finished)
+	if r.missing = 0; empty {
+		r.missing = 1
+	}
 	return ctx.Err()
 }
 
-// ask makes the request for the partitions that have nothing to hand out.
-func (r *reader) ask(minBytes int) {
+// ask makes the request for the partitions that have nothing to hand out. One in trouble is left
+// out until its next attempt is due, and the fetch waits no longer than that; again is how long
+// that is, 0 if there is none.
+func (r *reader) ask(minBytes int) (again time.Duration) {
 	each := r.cfg.MaxBytes
 	if r.cfg.ByTime {
 		each = max(each/len(r.parts), 1) // all of them are held at the same time
 	}
-	r.request = partition.FetchRequest{Partitions: r.request.Partitions[:0], Isolation: r.cfg.Isolation, MinBytes: minBytes}
+	r.request = partition.FetchRequest{Partitions: r.request.Partitions[:0], Isolation: r.cfg.Isolation, MinBytes: minBytes, Rack: r.cfg.Rack}
 	for _, p := range r.parts {
-		if p.asked = !p.haveHead && !p.chunk.left(); p.asked {
+		p.asked = !p.haveHead && !p.chunk.left()
+		if rest := time.Until(p.trouble.until); p.asked && p.trouble.backoff > 0 && rest > 0 {
+			p.asked, again = false, min(cmp.Or(again, rest), rest)
+		}
+		if p.asked {
 			r.request.Partitions = append(r.request.Partitions, partition.FetchPartition{
 				TopicPartition: p.tp, Offset: p.next, MaxBytes: min(each, DefaultPartitionBytes), CurrentLeaderEpoch: -1,
 			})
@@ -60,14 +74,16 @@ func (r *reader) ask(minBytes int) {
 		}
 	}
 	if minBytes > 0 {
-		r.request.MaxWait = followWait
+		r.request.MaxWait = cmp.Or(again, followWait)
 	}
+	return again
 }
 
 // keep takes what a fetch brought of a partition.
 func (r *reader) keep(ctx context.Context, p *readPart, fp *partition.FetchedPartition) error {
 	switch {
 	case fp.Err == nil:
+		p.trouble = trouble{}
 		if len(fp.Bytes) > 0 {
 			p.chunk = newChunk(nil, p.next, fp)
 		}
@@ -83,17 +99,25 @@ func (r *reader) keep(ctx context.Context, p *readPart, fp *partition.FetchedPar
 		p.next = starts[p.tp]
 		return nil
 	}
-	return r.failed(ctx, p, fp.Err)
+	err := r.failed(ctx, p, fp.Err)
+	if isFinal(err) && passes(fp.Err) && !p.trouble.add(time.Now(), true) {
+		return nil // tried again
+	}
+	return err
 }
 
 // giveUpGaps ends the partitions of a fetch that found nothing in any of them: the first one that
-// has a batch gets it whatever the limits are, so there is none below the ends. Compaction leaves
-// such gaps.
+// has a batch gets it whatever the limits are, so there is none below the ends, unless who was read
+// from shows less than the leader did. Compaction leaves such gaps.
 func (r *reader) giveUpGaps(resp *partition.FetchResponse) {
 	i := 0
 	for _, p := range r.parts {
 		if p.asked {
-			if p.end <= resp.Partitions[i].HighWatermark {
+			shown := resp.Partitions[i].HighWatermark
+			if r.cfg.Isolation == ReadCommitted {
+				shown = resp.Partitions[i].LastStableOffset
+			}
+			if p.end <= shown {
 				p.next = p.end
 			}
 			i++

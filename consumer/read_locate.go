@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
@@ -96,13 +97,21 @@ func (r *reader) place(ctx context.Context, parts []*readPart, from partition.Of
 	return nil
 }
 
-// offsets asks for one offset of each partition.
+// offsets asks for one offset of each partition. It waits as long as a new leader does not know how
+// far its predecessor has acknowledged records, and up to tellAfter for what else passes by itself.
 func (r *reader) offsets(ctx context.Context, parts []*readPart, spec func(*readPart) partition.OffsetSpec) (record.Offsets, error) {
 	ask := make(map[record.TopicPartition]partition.OffsetSpec, len(parts))
 	for _, p := range parts {
 		ask[p.tp] = spec(p)
 	}
 	got, err := r.b.ListOffsets(ctx, ask, r.cfg.Isolation)
+	start := time.Now()
+	for wait := minBackoff; err == nil && unsettled(got, start); wait = min(2*wait, maxOffsetWait) {
+		pause(ctx, wait)
+		if err = ctx.Err(); err == nil {
+			got, err = r.b.ListOffsets(ctx, ask, r.cfg.Isolation)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("consumer: read %s: %w", r.cfg.Topic, err)
 	}
@@ -118,6 +127,20 @@ func (r *reader) offsets(ctx context.Context, parts []*readPart, spec func(*read
 		offsets[p.tp] = res.Offset
 	}
 	return offsets, nil
+}
+
+// maxOffsetWait is the longest pause between two questions for an offset that is not available.
+const maxOffsetWait = 100 * time.Millisecond
+
+// unsettled reports whether a leader could not tell an offset yet, or there was none to be asked
+// since start, which may pass as well. A topic that is not there is told at once.
+func unsettled(got map[record.TopicPartition]partition.OffsetResult, start time.Time) bool {
+	for _, res := range got {
+		if errors.Is(res.Err, partition.ErrOffsetNotAvailable) || errors.Is(res.Err, partition.ErrNotLeader) && time.Since(start) < tellAfter {
+			return true
+		}
+	}
+	return false
 }
 
 // failed is the error of a partition, or that of its topic if this was deleted.

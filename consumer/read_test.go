@@ -66,6 +66,29 @@ func TestReadLeavesOutWhatCameAfterItAskedForTheEnds(t *testing.T) {
 	})
 }
 
+// lagging is a backend whose leader changes behind the question for the ends: the new one does not
+// show the records of the first fetch yet.
+type lagging struct {
+	*strata.Cluster
+	minBytes []int // of the fetches
+}
+
+func (l *lagging) Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error) {
+	if l.minBytes = append(l.minBytes, req.MinBytes); len(l.minBytes) == 1 {
+		return &partition.FetchResponse{Partitions: make([]partition.FetchedPartition, len(req.Partitions))}, nil
+	}
+	return l.Cluster.Fetch(ctx, req)
+}
+
+func TestReadAwaitsWhatANewLeaderDoesNotShowYet(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, c *strata.Cluster) {
+		fill(t, c, 0, 2)
+		b := &lagging{Cluster: c}
+		require.Equal(t, []string{"0:0", "0:1"}, places(t, b, consumer.ReadConfig{Topic: "t"}))
+		require.Equal(t, []int{0, 1}, b.minBytes, "it does not ask again and again")
+	})
+}
+
 func TestReadBeginsAndStaysWhereItIsTold(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, c *strata.Cluster) {
 		begun := time.Now()

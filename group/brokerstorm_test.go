@@ -28,7 +28,7 @@ func TestGroupsSurviveTheDeathOfTheirBroker(t *testing.T) {
 		require.NoError(t, brokers.StartBroker(ctx, coordinator))
 	}
 	m.end = func(*storm) {}
-	for seed := range seeds(30) {
+	m.run(t, seeds(30), func(seed int) {
 		disk := vfs.Mem()
 		wrong := runStormOn(t, stormAssignors[seed%3], uint64(seed), 60, m, func(t *testing.T) (Store, func()) {
 			var err error
@@ -47,6 +47,5 @@ func TestGroupsSurviveTheDeathOfTheirBroker(t *testing.T) {
 			}
 		})
 		require.Empty(t, wrong, "seed %d", seed)
-	}
-	m.requireAll(t)
+	})
 }

@@ -44,7 +44,7 @@ type groups struct {
 	topics atomic.Pointer[Topics] // as the watcher last saw them; nil: not yet
 
 	mu      sync.Mutex            // guards the fields below
-	seen    map[string]sighting   // topics that exist as far as is known
+	seen    map[string]seenTopic  // topics that exist as far as is known
 	samples map[string]lagSamples // by group: what Lags saw before
 
 	rebalances, commits atomic.Int64
@@ -66,7 +66,7 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, seen: make(map[string]sighting), samples: make(map[string]lagSamples)}}
+	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, seen: make(map[string]seenTopic), samples: make(map[string]lagSamples)}}
 	c.core = classic.Config{InitialRebalanceDelay: cfg.InitialRebalanceDelay, MaxSize: cfg.MaxSize, OffsetsRetention: cfg.OffsetsRetention,
 		OffsetMetadataMax: cfg.OffsetMetadataMax, Process: newProcess()}
 	c.runtime = coordinator.New(c.kind(), topicStore{store, OffsetsShape{cfg.OffsetsPartitions, cfg.OffsetsReplicas}}, coordinator.Config{Topic: offsets.Topic,

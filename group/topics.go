@@ -10,15 +10,15 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// watchRest is how many times as long as it took to read all topics the watcher waits before it does
-// so again. Topics that are created one by one cost a tenth of a processor then; without it, the
-// square of their number.
+// watchRest is how many times as long as it took to read all topics the watcher waits before it
+// does so again. Topics that are created one by one cost a tenth of a processor then; without it,
+// the square of their number.
 const watchRest = 9
 
 // watch follows the metadata: who leads the partitions of the offsets topic, which are loaded and
 // unloaded accordingly, and which topics there are: the offsets of deleted ones are deleted. It
 // waits for no partition. Topics that it has not read yet are looked up by name (lookup), which
-// sights them, so their removal is noticed also if both come between two reads.
+// notes them, so their removal is noticed also if both come between two reads.
 func (c *Coordinator) watch() {
 	if _, err := c.runtime.Partitions(c.ctx, false); err != nil {
 		// a request looks again, and tells
@@ -58,19 +58,19 @@ func (c *Coordinator) rest(d time.Duration) {
 	}
 }
 
-// A sighting says that a topic existed at some version of the topics.
-type sighting struct {
+// A seenTopic says that a topic existed at some version of the topics.
+type seenTopic struct {
 	id      [16]byte
 	version int64
 }
 
-// sight notes the topics in t.
-func (c *Coordinator) sight(t Topics) {
+// noteSeen remembers the topics in t.
+func (c *Coordinator) noteSeen(t Topics) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, info := range t.Topics {
 		if c.seen[name].version <= t.Version {
-			c.seen[name] = sighting{info.ID, t.Version}
+			c.seen[name] = seenTopic{info.ID, t.Version}
 		}
 	}
 }
@@ -86,7 +86,7 @@ func (c *Coordinator) deleted(now Topics) (events []classic.Event) {
 		}
 	}
 	c.mu.Unlock()
-	c.sight(now)
+	c.noteSeen(now)
 	return events
 }
 
@@ -120,7 +120,7 @@ func (c *Coordinator) lookup(ctx context.Context, partitions func(yield func(rec
 	if err != nil {
 		return nil, err
 	}
-	c.sight(t)
+	c.noteSeen(t)
 	seen = maps.Clone(seen)
 	if seen == nil {
 		return t.Topics, nil
@@ -145,7 +145,7 @@ func (c *Coordinator) lookupNow(ctx context.Context, partitions func(yield func(
 	if err != nil {
 		return nil, err
 	}
-	c.sight(t)
+	c.noteSeen(t)
 	return t.Topics, nil
 }
 

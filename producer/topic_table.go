@@ -15,8 +15,9 @@ type topicTable struct {
 	now atomic.Pointer[topicMaps] // nil: none. Replaced under Producer.mu
 }
 
-// topicMaps are the topics of one moment. They are immutable: who adds a topic copies the small map,
-// and both once the small one is full, so that many topics do not cost the square of their number.
+// topicMaps are the topics of one moment. They are immutable: who adds a topic copies the small
+// map, and both once the small one is full, so that many topics do not cost the square of their
+// number.
 type topicMaps struct {
 	most, latest map[string]*topicParts // no topic is in both
 }
