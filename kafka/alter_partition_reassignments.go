@@ -1,24 +1,44 @@
 package kafka
 
 import (
-	"slices"
+	"errors"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 )
 
-// alterPartitionReassignments moves partitions to other replicas. They cannot be moved yet: the
-// replicas that a partition has are accepted, others refused, and there is never a reassignment to
-// cancel.
+// alterPartitionReassignments moves partitions to other replicas, or cancels that where no replicas
+// are named. Key 45, versions 0 and 1; version 1 can forbid a change of the replication factor
+// (KIP-860). The answer says that a reassignment has begun.
 func (c *call) alterPartitionReassignments(req *kmsg.AlterPartitionAssignmentsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AlterPartitionAssignmentsResponse)
 	resp.AllowReplicationFactorChange = req.AllowReplicationFactorChange
+	ctx, cancel := c.timeout(req.TimeoutMillis)
+	defer cancel()
+	var wanted []replication.Reassignment
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			wanted = append(wanted, replication.Reassignment{
+				Partition: record.TopicPartition{Topic: t.Topic, Partition: p.Partition}, Replicas: p.Replicas,
+				SameFactor: c.version >= 1 && !req.AllowReplicationFactorChange,
+			})
+		}
+	}
+	errs := c.s.cluster.AlterPartitionReassignments(ctx, wanted...)
 	for _, t := range req.Topics {
 		answer := kmsg.NewAlterPartitionAssignmentsResponseTopic()
 		answer.Topic = t.Topic
 		for _, p := range t.Partitions {
-			err := c.reassign(t.Topic, p)
+			err := errs[0]
+			errs = errs[1:]
+			switch {
+			case errors.Is(err, replication.ErrNoReassignment):
+				err = refuse(NoReassignmentInProgress, "No partition reassignment is in progress.")
+			case errors.Is(err, replication.ErrUnknownTopic):
+				err = refuse(UnknownTopicOrPartition, "There is no such partition.")
+			}
 			ap := kmsg.NewAlterPartitionAssignmentsResponseTopicPartition()
 			ap.Partition, ap.ErrorCode, ap.ErrorMessage = p.Partition, c.errorCode(err), errorMessage(err)
 			answer.Partitions = append(answer.Partitions, ap)
@@ -26,34 +46,4 @@ func (c *call) alterPartitionReassignments(req *kmsg.AlterPartitionAssignmentsRe
 		resp.Topics = append(resp.Topics, answer)
 	}
 	return resp
-}
-
-func (c *call) reassign(name string, p kmsg.AlterPartitionAssignmentsRequestTopicPartition) error {
-	has, err := c.partitionOf(name, p.Partition)
-	switch {
-	case err != nil:
-		return err
-	case p.Replicas == nil:
-		return refuse(NoReassignmentInProgress, "No partition reassignment is in progress.")
-	}
-	if err := c.assignable(p.Replicas); err != nil {
-		return err
-	}
-	if !slices.Equal(p.Replicas, has.Replicas) {
-		return refuse(InvalidReplicaAssignment, "Replicas cannot be moved.")
-	}
-	return nil
-}
-
-// partitionOf returns the metadata of a partition, or replication.ErrUnknownTopic.
-func (c *call) partitionOf(name string, p int32) (replication.PartitionMetadata, error) {
-	md, err := c.s.cluster.Metadata(c.ctx, name)
-	if err != nil {
-		return replication.PartitionMetadata{}, err
-	}
-	t := md.Topics[name]
-	if t.Err != nil || p < 0 || int(p) >= len(t.Partitions) {
-		return replication.PartitionMetadata{}, refuse(UnknownTopicOrPartition, "There is no such partition.")
-	}
-	return t.Partitions[p], nil
 }

@@ -24,9 +24,8 @@ type api struct {
 	// try, if set, answers what can be answered without waiting; false: call serve.
 	try func(c *call, req kmsg.Request) (kmsg.Response, bool)
 	// start is in serve's place for requests that are pipelined: it does not block, and
-	// calls done exactly once. here says that this is on the goroutine that called start,
-	// which may write the answer itself.
-	start func(c *call, req kmsg.Request, done func(resp kmsg.Response, here bool))
+	// calls done exactly once. Only on the goroutine that called start may the caller write.
+	start func(c *call, req kmsg.Request, done func(resp kmsg.Response, by writes))
 }
 
 // call is one request being served.

@@ -51,6 +51,6 @@ func (c *conn) futureApiVersions(f *frame, a *api) error {
 	resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{{ApiKey: int16(a.key), MinVersion: a.min, MaxVersion: a.max}}
 	r := &reply{frame: f, out: framed(f.correlation(), resp)}
 	c.enqueue(r)
-	c.complete(r, true)
+	c.complete(r, callerWrites)
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -73,11 +74,24 @@ func (c *call) clusterSettings() []setting {
 	if expiration == 0 {
 		expiration = 24 * time.Hour
 	}
+	balance, seconds := "true", "300"
+	if cfg.LeaderBalanceInterval < 0 {
+		balance = "false"
+	} else if cfg.LeaderBalanceInterval > 0 {
+		seconds = strconv.FormatInt(int64(cfg.LeaderBalanceInterval/time.Second), 10)
+	}
+	selector := "" // Kafka's default is none, which is LeaderSelector
+	if cfg.ReplicaSelector != replication.LeaderSelector {
+		selector = cfg.ReplicaSelector.Class()
+	}
 	return []setting{
+		{"auto.leader.rebalance.enable", topic.TypeBoolean, balance, "true", "Whether partitions go back to their preferred leaders."},
 		{"default.replication.factor", topic.TypeInt, strconv.Itoa(cfg.Defaults.ReplicationFactor), "1", "Replicas of topics that are created without a number."},
+		{"leader.imbalance.check.interval.seconds", topic.TypeLong, seconds, "300", "After what time partitions go back to their preferred leaders."},
 		{"log.cleaner.backoff.ms", topic.TypeLong, millis(cfg.CompactionInterval), "15000", "How often compacted topics are looked at."},
 		{"log.retention.check.interval.ms", topic.TypeLong, millis(cfg.RetentionCheckInterval), "300000", "How often segments that have outlived their retention are looked for."},
 		{"num.partitions", topic.TypeInt, strconv.Itoa(cfg.Defaults.Partitions), "1", "Partitions of topics that are created without a number."},
+		{"replica.selector.class", topic.TypeString, selector, "", "Which replicas serve clients that tell their rack."},
 		{"producer.id.expiration.ms", topic.TypeInt, millis(expiration), "86400000", "How long the state of an idempotent producer is kept after its last batch."},
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// maxHeld bounds the bytes of a connection's unanswered requests: above it the next request stays in
-// the socket.
+// maxHeld bounds the bytes of a connection's unanswered requests: above it the next request stays
+// in the socket.
 const maxHeld = 1 << 20
 
 // conn is one client's connection. Its goroutine, run, reads requests and starts them in order;

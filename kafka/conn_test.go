@@ -14,21 +14,21 @@ func TestRepliesOfAClosedConnectionGiveBackWhatTheyHoldOnce(t *testing.T) {
 	for name, end := range map[string]func(c *conn, undone, done *reply){
 		"completed, then closed": func(c *conn, undone, done *reply) {
 			c.closed = true // as by a write that failed
-			c.complete(done, true)
+			c.complete(done, callerWrites)
 			c.close()
-			c.complete(undone, true)
+			c.complete(undone, callerWrites)
 		},
 		"closed while somebody writes": func(c *conn, undone, done *reply) {
-			c.complete(done, true)
+			c.complete(done, callerWrites)
 			c.writing = true
 			c.close()
 			c.write()
-			c.complete(undone, true)
+			c.complete(undone, callerWrites)
 		},
 		"closed by the answer": func(c *conn, undone, done *reply) {
-			c.complete(done, true)
+			c.complete(done, callerWrites)
 			undone.close = true
-			c.complete(undone, true)
+			c.complete(undone, callerWrites)
 			c.close()
 		},
 	} {

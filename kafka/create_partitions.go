@@ -55,9 +55,6 @@ func (c *call) growTopic(ctx context.Context, t kmsg.CreatePartitionsRequestTopi
 			if err := c.assignable(a.Replicas); err != nil {
 				return err
 			}
-			if len(have.Partitions) > 0 && len(a.Replicas) != len(have.Partitions[0].Replicas) {
-				return refuse(InvalidReplicaAssignment, "The assignment has another number of replicas than the topic.")
-			}
 			assignment = append(assignment, a.Replicas)
 		}
 	}

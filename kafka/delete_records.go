@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// deleteRecords moves the start of partitions forward. The new start is on stable storage when it
-// is answered, so it survives a kill (Kafka forgets it for up to a minute).
+// deleteRecords moves the start of partitions forward. When it is answered the new start is on
+// stable storage at all live replicas, so it survives a kill (Kafka forgets it for up to a minute).
 func (c *call) deleteRecords(req *kmsg.DeleteRecordsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteRecordsResponse)
 	ctx, cancel := c.timeout(req.TimeoutMillis)

@@ -7,9 +7,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// describeLogDirs tells how large partitions are, and from version 4 on how much room there is. A
-// broker has one directory. Partitions that were never written have size 0; those that are offline,
-// because they are damaged, are left out, and so are those of other brokers.
+// describeLogDirs tells how large the replicas of the broker are, and from version 4 on how much
+// room there is. A broker has one directory. Replicas that were never written have size 0; those
+// that are offline, because they are damaged, are left out.
 func (c *call) describeLogDirs(req *kmsg.DescribeLogDirsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeLogDirsResponse)
 	dir := kmsg.NewDescribeLogDirsResponseDir()
@@ -29,11 +29,15 @@ func (c *call) describeLogDirs(req *kmsg.DescribeLogDirsRequest) kmsg.Response {
 		answer := kmsg.NewDescribeLogDirsResponseDirTopic()
 		answer.Topic = info.Name
 		for _, p := range info.Partitions {
-			if p.Err != nil || p.Leader != c.broker || req.Topics != nil && !wanted[record.TopicPartition{Topic: info.Name, Partition: p.Partition}] {
+			if req.Topics != nil && !wanted[record.TopicPartition{Topic: info.Name, Partition: p.Partition}] {
+				continue
+			}
+			size, here := c.replicaSize(info.Name, p.Partition)
+			if !here {
 				continue
 			}
 			ap := kmsg.NewDescribeLogDirsResponseDirTopicPartition()
-			ap.Partition, ap.Size = p.Partition, p.SizeBytes
+			ap.Partition, ap.Size = p.Partition, size
 			answer.Partitions = append(answer.Partitions, ap)
 		}
 		if len(answer.Partitions) > 0 {
@@ -42,6 +46,17 @@ func (c *call) describeLogDirs(req *kmsg.DescribeLogDirsRequest) kmsg.Response {
 	}
 	resp.Dirs = append(resp.Dirs, dir)
 	return resp
+}
+
+// replicaSize returns the size of the broker's replica of a partition; false: it has none that can
+// be read.
+func (c *call) replicaSize(name string, partition int32) (size int64, here bool) {
+	for _, r := range c.s.cluster.Status(name, partition).Copies {
+		if r.Broker == c.broker && r.Err == nil {
+			return r.SizeBytes, true
+		}
+	}
+	return 0, false
 }
 
 // wantedTopics describes the topics of the request that there are.

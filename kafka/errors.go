@@ -42,6 +42,7 @@ var errorCodes = []struct {
 	{partition.ErrNotLeaderAfterAppend, NotLeaderOrFollower},
 	{partition.ErrFencedLeaderEpoch, FencedLeaderEpoch},
 	{partition.ErrUnknownLeaderEpoch, UnknownLeaderEpoch},
+	{partition.ErrOffsetNotAvailable, OffsetNotAvailable},
 	{partition.ErrNotEnoughReplicas, NotEnoughReplicas},
 	{partition.ErrNotEnoughReplicasAfterAppend, NotEnoughReplicasAfterAppend},
 	{partition.ErrTimeout, RequestTimedOut},
@@ -59,7 +60,8 @@ var errorCodes = []struct {
 	{replication.ErrInvalidReplicationFactor, InvalidReplicationFactor},
 	{replication.ErrInvalidAssignment, InvalidReplicaAssignment},
 	{replication.ErrUnknownBroker, InvalidRequest},
-	// What Kafka says when the quorum of controllers has no majority: it may have happened, ask again.
+	// What Kafka says when the quorum of controllers has no majority: it may have happened, ask
+	// again.
 	{replication.ErrMetadataReadOnly, RequestTimedOut},
 	{topic.ErrInvalidName, InvalidTopicException},
 	{group.ErrInvalidGroupID, InvalidGroupID},

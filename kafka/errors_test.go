@@ -31,3 +31,11 @@ func TestMetadataThatCannotBeChangedIsATimeout(t *testing.T) {
 	require.Equal(t, RequestTimedOut, codeOf(fmt.Errorf("create topic: %w: %w", replication.ErrMetadataReadOnly, disk)))
 	require.Equal(t, KafkaStorageError, codeOf(fmt.Errorf("create topic: %w", disk)))
 }
+
+// An offset that a new leader does not know yet is asked for again.
+func TestOffsetThatIsNotAvailableIsRetriedByEveryClient(t *testing.T) {
+	code := int16(codeOf(fmt.Errorf("list offsets: %w", partition.ErrOffsetNotAvailable)))
+	require.Equal(t, OffsetNotAvailable, Code(offsetCode(code, 5)))
+	require.Equal(t, LeaderNotAvailable, Code(offsetCode(code, 4)))
+	require.Equal(t, NotLeaderOrFollower, Code(offsetCode(int16(NotLeaderOrFollower), 4)))
+}

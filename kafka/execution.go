@@ -37,10 +37,10 @@ func (e *execution) begin() error {
 			e.fail()
 			return nil
 		case a.DropRequest:
-			e.finish(nil, true)
+			e.finish(nil, callerWrites)
 			return nil
 		case a.Respond != nil:
-			e.finish(a.Respond(e.req), true)
+			e.finish(a.Respond(e.req), callerWrites)
 			return nil
 		case a.Serve != nil:
 			e.req = a.Serve
@@ -88,7 +88,7 @@ func (e *execution) serve() {
 				resp, answered = a.try(&e.call, e.req)
 			}
 			if answered {
-				e.finish(resp, true)
+				e.finish(resp, callerWrites)
 			}
 		})
 		if answered || !served {
@@ -98,7 +98,7 @@ func (e *execution) serve() {
 	default:
 		e.ctx = c.waiting
 		c.handlers.Go(func() {
-			e.guard(func() { e.finish(a.serve(&e.call, e.req), true) })
+			e.guard(func() { e.finish(a.serve(&e.call, e.req), callerWrites) })
 		})
 	}
 }
@@ -119,11 +119,11 @@ func (e *execution) guard(fn func()) (ok bool) {
 // fail closes the connection instead of an answer.
 func (e *execution) fail() {
 	e.closing = true
-	e.finish(nil, true)
+	e.finish(nil, callerWrites)
 }
 
-// finish answers the request. wait says whether the caller may block.
-func (e *execution) finish(resp kmsg.Response, wait bool) {
+// finish answers the request.
+func (e *execution) finish(resp kmsg.Response, by writes) {
 	if !e.ended.CompareAndSwap(false, true) {
 		return // it panicked after its answer
 	}
@@ -153,5 +153,5 @@ func (e *execution) finish(resp kmsg.Response, wait bool) {
 		e.s.cfg.Intercept.After(e.exchange)
 	}
 	e.reply.recycle = e.reply.recycle && !e.retained
-	e.conn.complete(e.reply, wait)
+	e.conn.complete(e.reply, by)
 }

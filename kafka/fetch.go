@@ -15,6 +15,7 @@ const (
 	leastFetch     = 64 << 10 // is read for a fetch however little memory is free
 	waitedFetch    = 1 << 20  // is read at most by a fetch that has waited, unless it asks for more as its minimum
 	readCommitted  = 1
+	followerReads  = 11 // from this version on a follower serves clients, and a leader may name one (KIP-392)
 	noFetchSession = 0
 )
 
@@ -122,7 +123,7 @@ func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 	if req.IsolationLevel == readCommitted {
 		f.request.Isolation = partition.ReadCommitted
 	}
-	f.request.Rack = req.Rack
+	f.request.Rack, f.request.LeaderOnly = req.Rack, c.version < followerReads
 	f.request.InOrder = true // sessions turn the order, and clients without one do it themselves
 	f.answers = make([]kmsg.FetchResponseTopicPartition, len(f.parts))
 	for i, p := range f.parts {
@@ -172,22 +173,23 @@ func (c *call) goneTopic(p *fetchPart) Code {
 	return UnknownTopicOrPartition
 }
 
-// diverges looks whether what the client read last is still in the log:
-// after an unclean election it may not be.
+// diverges looks whether what the client read last is still in the log: after an unclean election
+// it may not be. A follower that has not got as far as the client says so: Kafka's says that the
+// client's log diverges.
 func (c *call) diverges(tp record.TopicPartition, p *fetchPart, a *kmsg.FetchResponseTopicPartition) Code {
-	if written, err := c.view.Written(tp); err != nil {
-		return codeOf(err)
-	} else if !written {
-		return 0
-	}
-	part, err := c.view.Partition(tp)
+	part, err := c.view.Replica(tp)
 	if err != nil {
 		return codeOf(err)
 	}
-	if p.lastFetchedEpoch > part.LeaderEpoch() {
-		return OffsetOutOfRange
+	if part == nil {
+		return 0
 	}
-	if epoch, end := part.EpochEnd(p.lastFetchedEpoch); epoch < p.lastFetchedEpoch || end < p.offset {
+	leads := part.LeaderEpoch()
+	epoch, end := part.EpochEnd(p.lastFetchedEpoch)
+	switch {
+	case leads >= 0 && p.lastFetchedEpoch > leads, leads < 0 && (epoch < 0 || p.offset > part.LogEndOffset()):
+		return OffsetOutOfRange
+	case epoch < p.lastFetchedEpoch || end < p.offset:
 		a.DivergingEpoch.Epoch, a.DivergingEpoch.EndOffset = epoch, end
 		a.HighWatermark, a.LastStableOffset, a.LogStartOffset = part.HighWatermark(), part.LastStableOffset(), part.LogStartOffset()
 	}
@@ -220,6 +222,9 @@ func (f *fetching) read(c *call) (int, bool) {
 			a.Partition, a.ErrorCode, a.RecordBatches = p.tp.Partition, int16(c.goneTopic(p)), []byte{}
 			a.HighWatermark, a.LastStableOffset, a.LogStartOffset, f.ready = -1, -1, -1, true
 			continue
+		}
+		if g.PreferredReplica != 0 {
+			a.PreferredReadReplica, f.ready = g.PreferredReplica, true
 		}
 		n += len(g.Bytes)
 		if g.Bytes != nil {

@@ -241,7 +241,7 @@ func (s *fetchSession) news(f *fetching) ([]*fetchPart, []kmsg.FetchResponseTopi
 	served := map[*fetchPart]bool{}
 	for i, p := range f.parts {
 		a := &f.answers[i]
-		if f.full || !p.told || a.ErrorCode != 0 || len(a.RecordBatches) > 0 || a.DivergingEpoch.Epoch >= 0 ||
+		if f.full || !p.told || a.ErrorCode != 0 || len(a.RecordBatches) > 0 || a.DivergingEpoch.Epoch >= 0 || a.PreferredReadReplica >= 0 ||
 			p.highWatermark != a.HighWatermark || p.logStart != a.LogStartOffset {
 			parts, answers = append(parts, p), append(answers, *a)
 		}

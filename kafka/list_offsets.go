@@ -50,7 +50,8 @@ func (c *call) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
 				ap.ErrorCode = int16(InvalidRequest)
 			default:
 				res, err := c.listOffset(tp, p.CurrentLeaderEpoch, p.Timestamp, isolation)
-				if ap.ErrorCode = c.errorCode(err); err == nil {
+				ap.ErrorCode = offsetCode(c.errorCode(err), c.version)
+				if err == nil {
 					ap.Offset, ap.Timestamp, ap.LeaderEpoch = res.Offset, res.TimestampMs, res.LeaderEpoch
 				}
 			}
@@ -60,6 +61,15 @@ func (c *call) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
 		resp.Topics = append(resp.Topics, answer)
 	}
 	return resp
+}
+
+// offsetCode returns what a version of ListOffsets says for a code: OFFSET_NOT_AVAILABLE came with
+// version 5, before that clients are told to look for the leader again.
+func offsetCode(code int16, version int16) int16 {
+	if Code(code) == OffsetNotAvailable && version < 5 {
+		return int16(LeaderNotAvailable)
+	}
+	return code
 }
 
 func (c *call) listOffset(tp record.TopicPartition, epoch int32, at int64, isolation partition.Isolation) (res partition.OffsetResult, err error) {

@@ -25,7 +25,7 @@ type producing struct {
 	c        *call
 	req      *kmsg.ProduceRequest
 	resp     *kmsg.ProduceResponse
-	done     func(resp kmsg.Response, here bool)
+	done     func(resp kmsg.Response, by writes)
 	left     atomic.Int32 // partitions that are not done, and one for the loop that starts them
 	failed   atomic.Bool  // some partition has an error
 	retained atomic.Bool  // some partition still uses the request's bytes
@@ -33,7 +33,7 @@ type producing struct {
 
 // produce appends each batch as it is, without copying or encoding it again:
 // the log writes the bytes of the request.
-func produce(c *call, r kmsg.Request, done func(resp kmsg.Response, here bool)) {
+func produce(c *call, r kmsg.Request, done func(resp kmsg.Response, by writes)) {
 	req := r.(*kmsg.ProduceRequest)
 	p := &producing{c: c, req: req, resp: req.ResponseKind().(*kmsg.ProduceResponse), done: done}
 	p.resp.Topics = make([]kmsg.ProduceResponseTopic, len(req.Topics))
@@ -45,7 +45,7 @@ func produce(c *call, r kmsg.Request, done func(resp kmsg.Response, here bool)) 
 		}
 		p.topic(t, &p.resp.Topics[i])
 	}
-	p.finishOne(true)
+	p.finishOne(callerWrites)
 }
 
 func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponseTopic) {
@@ -135,11 +135,11 @@ func (p *producing) partition(to *kmsg.ProduceResponseTopicPartition, r partitio
 			to.ErrorRecords = append(to.ErrorRecords, kmsg.ProduceResponseTopicPartitionErrorRecord{RelativeOffset: e.Index, ErrorMessage: &e.Reason})
 		}
 	}
-	p.finishOne(false)
+	p.finishOne(anotherWrites)
 }
 
-// finishOne ends one of the parts that are left. here is true for the loop that started the others.
-func (p *producing) finishOne(here bool) {
+// finishOne ends one of the parts that are left.
+func (p *producing) finishOne(by writes) {
 	if p.left.Add(-1) > 0 {
 		return
 	}
@@ -148,11 +148,11 @@ func (p *producing) finishOne(here bool) {
 		p.c.hintProduce(p.resp, p.name)
 	}
 	if p.req.Acks != 0 {
-		p.done(p.resp, here)
+		p.done(p.resp, by)
 		return
 	}
 	// Nobody waits for an answer. The only way to tell the client of an
 	// error is to close the connection.
 	p.c.closing = p.failed.Load()
-	p.done(nil, here)
+	p.done(nil, by)
 }

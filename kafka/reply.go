@@ -32,16 +32,23 @@ func (c *conn) enqueue(r *reply) {
 	c.pending++
 }
 
-// complete marks a reply done and writes what is ready. wait says that the caller may block; if
-// not, another goroutine writes.
-func (c *conn) complete(r *reply, wait bool) {
+// writes says which goroutine writes the answers that are ready, which can block.
+type writes uint8
+
+const (
+	callerWrites writes = iota
+	anotherWrites
+)
+
+// complete marks a reply done and has what is ready written.
+func (c *conn) complete(r *reply, by writes) {
 	c.mu.Lock()
 	r.done = true
 	c.pending--
 	lead := !c.writing && !c.closed && c.queue[0] == r
 	if lead {
 		c.writing = true
-		if !wait {
+		if by == anotherWrites {
 			c.handlers.Add(1)
 		}
 	}
@@ -58,7 +65,7 @@ func (c *conn) complete(r *reply, wait bool) {
 		c.free(r)
 	}
 	switch {
-	case lead && wait:
+	case lead && by == callerWrites:
 		c.write()
 	case lead:
 		go func() {

@@ -10,10 +10,10 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// StopBroker ends a broker in order, as Kafka's controlled shutdown does: what it led has no leader
-// until StartBroker, what it acknowledged is kept, and clients see their connections to it cut. It
-// returns when the broker is down. It fails the test if the
-// broker does not run, or is the last one.
+// StopBroker ends a broker in order, as Kafka's controlled shutdown does: what it led another
+// replica in sync leads, or nobody until StartBroker; what it acknowledged is kept, and clients see
+// their connections to it cut. It returns when the broker is down. It fails the test if the broker
+// does not run, or is the last one.
 func (s *Server) StopBroker(id int32) {
 	s.t.Helper()
 	s.change(fmt.Sprintf("stop broker %d", id), func(ctx context.Context, r *running) error {
@@ -28,8 +28,8 @@ func (s *Server) StopBroker(id int32) {
 // KillBroker ends a broker as a loss of power does: first its connections are gone, with requests
 // that it has begun to serve and nobody hears of, then the broker, with all that it had not
 // synced. In a Dir of the operating system's it is like a killed process, which leaves what
-// it has written. What it led has no leader until StartBroker. It fails the test if the
-// broker does not run, or is the last one.
+// it has written. What it led another replica in sync leads, or nobody until StartBroker. It fails
+// the test if the broker does not run, or is the last one.
 func (s *Server) KillBroker(id int32) {
 	s.t.Helper()
 	s.change(fmt.Sprintf("kill broker %d", id), func(_ context.Context, r *running) error {

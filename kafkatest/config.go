@@ -9,6 +9,7 @@ import (
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/kafka"
+	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -25,10 +26,16 @@ type T interface {
 type Config struct {
 	// Brokers is the number of brokers, which have the ids 1 to that. 0 means those that Dir or FS
 	// already has, and 1 if there are none; more than 100 are refused. Each leads its share of the
-	// partitions, which have one replica.
+	// partitions.
 	Brokers int
+	// Replicas is the replication factor of topics that say nothing else; 0 means that of Defaults,
+	// which is 1 unless set. Kafka: default.replication.factor.
+	Replicas int
 	// Racks are the racks of the brokers, in the order of their ids; one for each, or none.
 	Racks []string
+	// ReplicaSelector: replication.RackAwareSelector has clients that tell their rack read from an
+	// in-sync follower there (KIP-392). Kafka: replica.selector.class.
+	ReplicaSelector replication.ReplicaSelector
 
 	// Topics are created before New returns: name and number of partitions.
 	Topics map[string]int
@@ -79,6 +86,12 @@ func (c *Config) check() error {
 	}
 	if c.Brokers < 0 {
 		return errors.New("a negative number of brokers")
+	}
+	if c.Replicas < 0 {
+		return errors.New("a negative number of replicas")
+	}
+	if c.Brokers > 0 && c.Replicas > c.Brokers || c.Brokers == 0 && c.Dir == "" && c.FS == nil && c.Replicas > 1 {
+		return fmt.Errorf("%d replicas of a partition with %d brokers", c.Replicas, max(c.Brokers, 1))
 	}
 	if n := len(c.Racks); n > 0 && n != max(c.Brokers, 1) {
 		return fmt.Errorf("%d racks for %d brokers", n, max(c.Brokers, 1))

@@ -18,6 +18,8 @@
 //     directory, and with Kafka's answers.
 //   - Brokers stop, are killed, start, are added and removed while clients are connected; a killed
 //     one answers nothing and loses what it had not synced.
+//   - Partitions have replicas if Config.Replicas says so: leaders are moved, shuffled and killed,
+//     links between brokers cut one way or both, slowed, paused and mended.
 //   - Several brokers are one cluster, each at its address: what another one leads or coordinates
 //     is NOT_LEADER_OR_FOLLOWER and NOT_COORDINATOR.
 //   - Any number of servers run side by side; they share nothing.
@@ -48,6 +50,7 @@
 //
 // # Limits
 //
-// Replicas of a partition cannot be moved to other brokers. What package kafka does not serve is not there: transactions, the groups of
-// KIP-848, share groups, security, quotas.
+// Replicas of a partition cannot be moved to other brokers: a leader moves among those it has.
+// What package kafka does not serve is not there: transactions, the groups of KIP-848, share
+// groups, security, quotas.
 package kafkatest

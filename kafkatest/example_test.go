@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -56,4 +57,53 @@ func Example() {
 	// Output:
 	// 0 en hello
 	// 1 fr salut
+}
+
+func ExampleServer_MoveLeader() {
+	var p program // in a test: its *testing.T
+	defer p.end()
+	s := kafkatest.New(&p, kafkatest.Config{Brokers: 3, Replicas: 3, Topics: map[string]int{"orders": 1}})
+	s.Fill("orders", record.String("orders", "", "paid"))
+	s.MoveLeader("orders", 0, 3) // a client that asks another broker is told NOT_LEADER_OR_FOLLOWER
+	fmt.Println(s.Leader("orders", 0), len(s.Topic("orders")))
+	// Output: 3 1
+}
+
+func ExampleServer_ShuffleLeaders() {
+	var p program
+	defer p.end()
+	s := kafkatest.New(&p, kafkatest.Config{Brokers: 3, Replicas: 2, Topics: map[string]int{"orders": 6}})
+	before := s.Leader("orders", 0)
+	fmt.Println(s.ShuffleLeaders("orders"), s.Leader("orders", 0) != before)
+	// Output: 6 true
+}
+
+// What the leader does not hear from a follower keeps acks=all waiting until the follower is out of
+// the in-sync set; mended, it is back.
+func ExampleServer_Between() {
+	var p program
+	defer p.end()
+	s := kafkatest.New(&p, kafkatest.Config{Brokers: 2, Replicas: 2, Topics: map[string]int{"orders": 1}, Pipe: true})
+	link := s.Between(1, 2)
+	link.Cut()
+	link.Mend()
+	link.Slow(time.Millisecond)
+	s.Fill("orders", record.String("orders", "", "paid"))
+	s.WaitISR("orders", 0, 1, 2)
+	fmt.Println(len(s.Topic("orders")))
+	// Output: 1
+}
+
+// A leader loses power, and with it what it had not synced. What was acknowledged is at the others.
+func ExampleServer_KillBroker() {
+	var p program
+	defer p.end()
+	s := kafkatest.New(&p, kafkatest.Config{Brokers: 3, Replicas: 3, Topics: map[string]int{"orders": 1}})
+	s.Fill("orders", record.String("orders", "", "paid"))
+	gone := s.Leader("orders", 0)
+	s.KillBroker(gone)
+	fmt.Println(s.Leader("orders", 0) != gone, len(s.Topic("orders")))
+	s.StartBroker(gone)
+	s.WaitISR("orders", 0, 1, 2, 3)
+	// Output: true 1
 }

@@ -28,7 +28,11 @@ type running struct {
 // start opens the cluster and serves it.
 func (s *Server) start() error {
 	brokers, specs := s.brokers()
-	cluster, err := strata.Open(strata.Config{Brokers: brokers, BrokerSpecs: specs, Dir: s.cfg.Dir, FS: s.fs, Defaults: s.cfg.Defaults, Group: s.cfg.Group, Logger: s.cfg.Logger})
+	defaults := s.cfg.Defaults
+	if s.cfg.Replicas > 0 {
+		defaults.ReplicationFactor = s.cfg.Replicas
+	}
+	cluster, err := strata.Open(strata.Config{Brokers: brokers, BrokerSpecs: specs, Dir: s.cfg.Dir, FS: s.fs, Defaults: defaults, Group: s.cfg.Group, Logger: s.cfg.Logger, ReplicaSelector: s.cfg.ReplicaSelector})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,114 @@
+package kafkatest
+
+import (
+	"context"
+	"slices"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+)
+
+// MoveLeader makes a broker that has a replica of a partition its leader: clients of the one before
+// are told NOT_LEADER_OR_FOLLOWER, and nothing is lost. It waits until the replica is in sync, and
+// fails the test if it does not come to be, or if the broker has none.
+func (s *Server) MoveLeader(topic string, partition, to int32) {
+	s.t.Helper()
+	ctx, cancel := s.waitContext()
+	defer cancel()
+	tp, cluster := record.TopicPartition{Topic: topic, Partition: partition}, s.Cluster().Backend().Cluster
+	if err := moveLeader(ctx, cluster, tp, to); err != nil {
+		s.t.Fatalf("kafkatest: move leader of %s-%d to broker %d: %v", topic, partition, to, err)
+	}
+}
+
+func moveLeader(ctx context.Context, c *replication.Cluster, tp record.TopicPartition, to int32) error {
+	err := awaitPartition(ctx, c, tp, func(p replication.PartitionMetadata) bool {
+		return slices.Contains(p.ISR, to) || !slices.Contains(p.Replicas, to)
+	})
+	if err != nil {
+		return err
+	}
+	return c.TransferLeader(ctx, tp, to)
+}
+
+// WaitISR waits until exactly these brokers, in any order, are in sync for a partition.
+func (s *Server) WaitISR(topic string, partition int32, brokers ...int32) {
+	s.t.Helper()
+	ctx, cancel := s.waitContext()
+	defer cancel()
+	want := slices.Sorted(slices.Values(brokers))
+	var last []int32
+	tp := record.TopicPartition{Topic: topic, Partition: partition}
+	err := awaitPartition(ctx, s.Cluster().Backend().Cluster, tp, func(p replication.PartitionMetadata) bool {
+		last = slices.Sorted(slices.Values(p.ISR))
+		return slices.Equal(last, want)
+	})
+	if err != nil {
+		s.t.Fatalf("kafkatest: waiting for %v to be in sync for %s-%d: %v; %v are", want, topic, partition, err, last)
+	}
+}
+
+// awaitPartition waits until cond holds for what the metadata says of a partition.
+func awaitPartition(ctx context.Context, c *replication.Cluster, tp record.TopicPartition, cond func(replication.PartitionMetadata) bool) error {
+	for version := int64(-1); ; {
+		md, err := c.Metadata(ctx, tp.Topic)
+		if err != nil {
+			return err
+		}
+		t := md.Topics[tp.Topic]
+		if t.Err != nil {
+			return t.Err
+		}
+		if tp.Partition < 0 || int(tp.Partition) >= len(t.Partitions) {
+			return replication.ErrUnknownTopic
+		}
+		if cond(t.Partitions[tp.Partition]) {
+			return nil
+		}
+		version = md.Version
+		if _, err = c.WaitMetadata(ctx, version); err != nil {
+			return err
+		}
+	}
+}
+
+// ShuffleLeaders gives every partition of the topics, of all but internal ones if none is given,
+// another leader: the next of its replicas that is in sync, in the order that they are assigned in.
+// So it does the same each time, and as many calls as there are replicas come back to the first
+// leaders. It returns how many moved: partitions with one replica, or with one in sync, do not. It
+// fails the test if the metadata cannot be changed.
+func (s *Server) ShuffleLeaders(topics ...string) (moved int) {
+	s.t.Helper()
+	ctx, cancel := s.waitContext()
+	defer cancel()
+	c := s.Cluster().Backend().Cluster
+	md, err := c.Metadata(ctx, topics...)
+	for _, t := range md.Topics {
+		if err == nil {
+			err = t.Err
+		}
+		for i, p := range t.Partitions {
+			to := nextLeader(p)
+			if err != nil || to == p.Leader || len(topics) == 0 && t.Internal {
+				continue
+			}
+			err = c.TransferLeader(ctx, record.TopicPartition{Topic: t.Name, Partition: int32(i)}, to)
+			moved++
+		}
+	}
+	if err != nil {
+		s.t.Fatalf("kafkatest: shuffle leaders: %v", err)
+	}
+	return moved
+}
+
+// nextLeader returns the replica in sync that comes after the leader, the leader if there is none.
+func nextLeader(p replication.PartitionMetadata) int32 {
+	at := slices.Index(p.Replicas, p.Leader)
+	for i := range p.Replicas {
+		if id := p.Replicas[(at+1+i)%len(p.Replicas)]; slices.Contains(p.ISR, id) {
+			return id
+		}
+	}
+	return p.Leader
+}
