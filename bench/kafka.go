@@ -16,6 +16,8 @@ import (
 func init() {
 	register(entry{name: "apache-kafka", broker: func() Broker { return &kafka{} }, pubsub: func() PubSub { return &brokerPS{b: &kafka{}} }, onDemand: true,
 		note: "4.x in its own JVM, warmed up, no fsync; needs $KAFKA_REFEREE"})
+	register(entry{name: "apache-kafka-rf3", broker: func() Broker { return &kafka{brokers: 3} }, pubsub: func() PubSub { return &brokerPS{b: &kafka{brokers: 3}} }, onDemand: true,
+		note: "4.x, three brokers in a JVM each, one partition of three replicas, two of which have to be in sync, no fsync"})
 	register(entry{name: "apache-kafka-fsync", broker: func() Broker { return &kafka{set: []string{"-s", "log.flush.interval.messages=1"}} }, onDemand: true,
 		note: "as above, each append flushed before it is acknowledged"})
 }
@@ -25,8 +27,9 @@ var warmUp bool
 // kafka is a real Apache Kafka, started as a process of its own by the script that $KAFKA_REFEREE
 // names: SCRIPT start DIR -p PORT prints "ready HOST:PORT", SCRIPT stop DIR ends it.
 type kafka struct {
-	dir string
-	set []string
+	dir     string
+	set     []string
+	brokers int // 0: one; else each has a replica of the topics
 }
 
 func (k *kafka) script() string { return os.Getenv("KAFKA_REFEREE") }
@@ -42,16 +45,18 @@ func (k *kafka) Start(dir string) ([]string, error) {
 	}
 	port := ln.Addr().(*net.TCPAddr).Port
 	ln.Close()
-	cmd := exec.Command(k.script(), append([]string{"start", dir, "-p", strconv.Itoa(port)}, k.set...)...)
-	cmd.Env = append(os.Environ(), "HEAP=1g")
+	cmd := exec.Command(k.script(), append([]string{"start", dir, "-p", strconv.Itoa(port), "-n", strconv.Itoa(max(1, k.brokers))}, k.set...)...)
+	if cmd.Env = os.Environ(); k.brokers <= 1 {
+		cmd.Env = append(cmd.Env, "HEAP=1g")
+	}
 	cmd.Stderr = os.Stderr
 	cleanup = append(cleanup, k.Stop)
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", k.script(), err)
 	}
-	addr := strings.TrimPrefix(strings.TrimSpace(string(out)), "ready ")
-	return []string{addr}, k.prepare(addr)
+	addrs := strings.FieldsFunc(strings.TrimPrefix(strings.TrimSpace(string(out)), "ready "), func(r rune) bool { return r == ' ' || r == ',' })
+	return addrs, k.prepare(addrs[0])
 }
 
 // prepare creates topic "bench" and lets the JVM compile its hot paths on another topic.
@@ -65,7 +70,11 @@ func (k *kafka) prepare(addr string) error {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	for _, name := range []string{"bench", "warm"} {
 		t := kmsg.NewCreateTopicsRequestTopic()
-		t.Topic, t.NumPartitions, t.ReplicationFactor = name, 1, 1
+		t.Topic, t.NumPartitions, t.ReplicationFactor = name, 1, int16(max(1, k.brokers))
+		if k.brokers > 1 {
+			two := "2"
+			t.Configs = []kmsg.CreateTopicsRequestTopicConfig{{Name: "min.insync.replicas", Value: &two}}
+		}
 		req.Topics = append(req.Topics, t)
 	}
 	if _, err := req.RequestWith(bg, cl); err != nil {

@@ -66,6 +66,7 @@ type entry struct {
 	group      func(Job) (Result, error) // produce to a group
 	tail       func(Job) (Result, error) // produce to readers at the end
 	many       bool                      // opens many partitions
+	replicas   *shape                    // loses leaders, and idles
 	skip       string                    // workloads to leave out, e.g. "W2 W5"
 	onDemand   bool                      // only when -peers names it
 }

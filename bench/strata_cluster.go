@@ -15,21 +15,48 @@ import (
 func init() {
 	register(entry{name: "strata-producer", log: func() Subject { return &strataProducer{} }, skip: "W3 W5",
 		note: "SendAsync through a cluster of one broker, one topic partition, window of 4096 records; W2's latencies are those of SendAsync"})
-	register(entry{name: "strata-producer-3brokers", log: func() Subject { return &strataProducer{brokers: 3} }, skip: "W3 W5",
+	register(entry{name: "strata-producer-3brokers", log: func() Subject { return &strataProducer{shape: shape{brokers: 3}} }, skip: "W3 W5",
 		note: "the same over three partitions, each on a broker of its own"})
+	register(entry{name: "strata-producer-memory", log: func() Subject { return &strataProducer{shape: shape{memory: true}} }, skip: "W3 W5",
+		note: "strata-producer in memory"})
+	register(entry{name: "strata-producer-rf3", log: func() Subject { return &strataProducer{shape: replicated} }, skip: "W3 W5",
+		note: "strata-producer with one partition of three replicas, acks=all, on one disk"})
+	register(entry{name: "strata-producer-rf3-memory", log: func() Subject { return &strataProducer{shape: shape{brokers: 3, replicas: 3, memory: true}} }, skip: "W3 W5",
+		note: "strata-producer-rf3 in memory"})
 	register(entry{name: "strata-cluster", pubsub: func() PubSub { return &strataPS{} }, note: "producer.Send to consumer.Records, SyncNever"})
-	register(entry{name: "strata-cluster-3brokers", pubsub: func() PubSub { return &strataPS{brokers: 3} }, note: "the same over three partitions, each on a broker of its own"})
+	register(entry{name: "strata-cluster-3brokers", pubsub: func() PubSub { return &strataPS{shape: shape{brokers: 3}} }, note: "the same over three partitions, each on a broker of its own"})
+	register(entry{name: "strata-cluster-rf3", pubsub: func() PubSub { return &strataPS{shape: replicated} }, note: "strata-cluster with one partition of three replicas, acks=all"})
 }
 
 const benchTopic = "bench"
 
-// openCluster opens a cluster of that many brokers, 0 for one, with a topic of as many partitions.
-func openCluster(dir string, sync bool, brokers int) (*strata.Cluster, error) {
-	c, err := strata.Open(strata.Config{Dir: dir, Brokers: brokers})
+// A shape is what a cluster looks like; the zero one is a broker with one partition, on files.
+type shape struct {
+	brokers  int
+	replicas int // of the one partition that there is then; 0: a partition on each broker
+	memory   bool
+}
+
+// replicated is one partition with three replicas, of which two have to be in sync.
+var replicated = shape{brokers: 3, replicas: 3}
+
+func (s shape) partitions() int {
+	if s.replicas > 0 {
+		return 1
+	}
+	return max(1, s.brokers)
+}
+
+// openCluster opens a cluster with a topic.
+func openCluster(dir string, sync bool, s shape) (*strata.Cluster, error) {
+	if s.memory {
+		dir = ""
+	}
+	c, err := strata.Open(strata.Config{Dir: dir, Brokers: s.brokers})
 	if err != nil {
 		return nil, err
 	}
-	cfg := topic.Config{Partitions: max(1, brokers)}
+	cfg := topic.Config{Partitions: s.partitions(), ReplicationFactor: s.replicas, MinInSyncReplicas: min(2, s.replicas)}
 	if !sync {
 		// Kafka's default: never by count
 		cfg.Properties = map[string]string{"flush.messages": "9223372036854775807"}
@@ -39,16 +66,16 @@ func openCluster(dir string, sync bool, brokers int) (*strata.Cluster, error) {
 
 // strataProducer accumulates: appending is accepting, Flush ends the timed region.
 type strataProducer struct {
-	brokers int
-	c       *strata.Cluster
-	p       *producer.Producer
-	window  chan struct{}
-	done    func(record.Record, error)
-	failed  atomic.Pointer[error]
+	shape  shape
+	c      *strata.Cluster
+	p      *producer.Producer
+	window chan struct{}
+	done   func(record.Record, error)
+	failed atomic.Pointer[error]
 }
 
 func (s *strataProducer) Open(dir string, o Options) (err error) {
-	if s.c, err = openCluster(dir, o.Sync, s.brokers); err != nil {
+	if s.c, err = openCluster(dir, o.Sync, s.shape); err != nil {
 		return err
 	}
 	s.window = make(chan struct{}, 4096)
@@ -88,22 +115,22 @@ func (s *strataProducer) Close() error {
 }
 
 type strataPS struct {
-	brokers int
-	c       *strata.Cluster
-	p       *producer.Producer
-	r       *consumer.Consumer
-	done    chan struct{}
+	shape shape
+	c     *strata.Cluster
+	p     *producer.Producer
+	r     *consumer.Consumer
+	done  chan struct{}
 }
 
 func (s *strataPS) Open(dir string) (err error) {
-	if s.c, err = openCluster(dir, false, s.brokers); err != nil {
+	if s.c, err = openCluster(dir, false, s.shape); err != nil {
 		return err
 	}
 	if s.p, err = producer.New(s.c, producer.Config{}); err != nil {
 		return err
 	}
 	from := record.Offsets{}
-	for i := range int32(max(1, s.brokers)) {
+	for i := range int32(s.shape.partitions()) {
 		from[record.TopicPartition{Topic: benchTopic, Partition: i}] = 0
 	}
 	s.r, err = consumer.New(s.c, consumer.Config{Assign: from})

@@ -14,7 +14,7 @@ import (
 // strataTail produces at a fixed pace and measures, at the readers, from SendAsync to the loop
 // body: all readers' latencies together. The rate reported is the writer's.
 func strataTail(j Job) (Result, error) {
-	c, err := openCluster(j.Dir, false, 1)
+	c, err := openCluster(j.Dir, false, shape{})
 	if err != nil {
 		return Result{}, err
 	}

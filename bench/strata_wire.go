@@ -18,6 +18,9 @@ func init() {
 		note: "package kafka, files, no fsync"})
 	register(entry{name: "strata-wire-3brokers", broker: func() Broker { return three() }, pubsub: func() PubSub { return &brokerPS{b: three()} },
 		note: "package kafka, files, no fsync, three brokers with one partition each"})
+	register(entry{name: "strata-wire-rf3", broker: func() Broker { return &strataWire{flush: never, brokers: 3, replicas: 3} },
+		pubsub: func() PubSub { return &brokerPS{b: &strataWire{flush: never, brokers: 3, replicas: 3}} },
+		note:   "package kafka, files, no fsync, three brokers with one partition of three replicas, two of which have to be in sync"})
 	register(entry{name: "strata-wire-fsync", broker: func() Broker { return &strataWire{flush: "1"} },
 		note: "package kafka, files, fsync before every acknowledgement"})
 }
@@ -29,6 +32,8 @@ type strataWire struct {
 	memory  bool
 	flush   string // flush.messages
 	brokers int    // 0: one
+	// replicas of the one partition that there is then; 0: one partition on each broker
+	replicas int
 
 	cluster *strata.Cluster
 	server  *wire.Server
@@ -46,7 +51,7 @@ func (w *strataWire) Start(dir string) ([]string, error) {
 	if w.cluster, err = strata.Open(cfg); err != nil {
 		return nil, err
 	}
-	if err := w.cluster.EnsureTopic(bg, "bench", topic.Config{Partitions: max(1, w.brokers)}); err != nil {
+	if err := w.cluster.EnsureTopic(bg, "bench", topic.Config{Partitions: shape{brokers: w.brokers, replicas: w.replicas}.partitions(), ReplicationFactor: w.replicas, MinInSyncReplicas: min(2, w.replicas)}); err != nil {
 		return nil, err
 	}
 	lns, addrs := map[int32]net.Listener{}, []string(nil)

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/stratalog/strata/interop/apache"
 )
 
 // Our files under Kafka's reader, and under a Kafka broker.
@@ -91,14 +93,20 @@ func readTopic(t *testing.T, k target, topic string) map[int64]string {
 // partitionDir finds the directory of a partition in a cluster's.
 func partitionDir(t *testing.T, dir, name string) string {
 	t.Helper()
-	found := ""
+	found := findPartition(t, dir, name)
+	require.NotEmpty(t, found, "no directory %s", name)
+	return found
+}
+
+// findPartition is partitionDir of a partition that may never have been written; "": it was not.
+func findPartition(t *testing.T, dir, name string) (found string) {
+	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.IsDir() && d.Name() == name {
 			found = path
 		}
 		return err
 	}))
-	require.NotEmpty(t, found, "no directory %s", name)
 	return found
 }
 
@@ -159,56 +167,11 @@ func TestKafkaTakesOverOurDirectory(t *testing.T) {
 	require.NoError(t, err)
 	stop()
 
-	// A new broker gets topics of the same names, and while it is down our files in the place of
-	// its own. It recovers all of them: its marker of a clean stop and its checkpoints are taken
-	// away, but those of where logs start.
-	home := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	b, err := kit.Start(ctx, home)
-	require.NoError(t, err)
-	adopted := target{kind: "kafka", addr: b.Addr}
+	topics := map[string]int32{"__consumer_offsets": int32(len(internal["__consumer_offsets"].Partitions))}
 	for topic := range all {
-		createNamed(t, adopted, topic, 1)
+		topics[topic] = 1
 	}
-	createNamed(t, adopted, "__consumer_offsets", int32(len(internal["__consumer_offsets"].Partitions)), "cleanup.policy=compact")
-	b.Stop()
-	swap := func(name string) {
-		from, to := partitionDir(t, k.dir, name), filepath.Join(b.Dir, name)
-		old, err := filepath.Glob(filepath.Join(to, "*"))
-		require.NoError(t, err)
-		for _, f := range old {
-			if filepath.Base(f) != "partition.metadata" {
-				require.NoError(t, os.Remove(f))
-			}
-		}
-		ours, err := filepath.Glob(filepath.Join(from, "*"))
-		require.NoError(t, err)
-		for _, f := range ours {
-			if base := filepath.Base(f); base != "partition.metadata" && !strings.HasSuffix(base, "index") {
-				content, err := os.ReadFile(f)
-				require.NoError(t, err)
-				require.NoError(t, os.WriteFile(filepath.Join(to, base), content, 0o644))
-			}
-		}
-	}
-	for topic := range all {
-		swap(topic + "-0")
-	}
-	for _, d := range offsetsDirs(t, k.dir) {
-		swap(filepath.Base(d))
-	}
-	for _, name := range []string{".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"} {
-		os.Remove(filepath.Join(b.Dir, name))
-	}
-	starts := checkpoints(t, k.dir, "log-start-offset-checkpoint")
-	if starts != "" {
-		writeFile(t, filepath.Join(b.Dir, "log-start-offset-checkpoint"), starts)
-	}
-	b, err = kit.Start(ctx, home)
-	require.NoError(t, err)
-	defer b.Stop()
-	adopted.addr = b.Addr
+	adopted := handOver(t, kit, k.dir, topics)
 	for topic, want := range all {
 		got := readTopic(t, adopted, topic)
 		require.Equal(t, len(want), len(got), topic)
@@ -230,15 +193,68 @@ func TestKafkaTakesOverOurDirectory(t *testing.T) {
 	}
 }
 
-func offsetsDirs(t *testing.T, dir string) (dirs []string) {
+// handOver has a new Kafka take over topics, of as many partitions, from below a directory of ours.
+// It gets topics of the same names, and while it is down our files in the place of its own. It
+// recovers all of them: its marker of a clean stop and its checkpoints are taken away, but those of
+// where logs start.
+func handOver(t *testing.T, kit *apache.Kit, dir string, topics map[string]int32) target {
 	t.Helper()
-	require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), "__consumer_offsets-") {
-			dirs = append(dirs, path)
+	home := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	b, err := kit.Start(ctx, home)
+	require.NoError(t, err)
+	adopted := target{kind: "kafka", addr: b.Addr}
+	for topic, partitions := range topics {
+		if topic == "__consumer_offsets" {
+			createNamed(t, adopted, topic, partitions, "cleanup.policy=compact")
+		} else {
+			createNamed(t, adopted, topic, partitions)
 		}
-		return err
-	}))
-	return dirs
+	}
+	b.Stop()
+	for topic, partitions := range topics {
+		for p := range partitions {
+			swapPartition(t, dir, b.Dir, fmt.Sprintf("%s-%d", topic, p))
+		}
+	}
+	for _, name := range []string{".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"} {
+		os.Remove(filepath.Join(b.Dir, name))
+	}
+	if starts := checkpoints(t, dir, "log-start-offset-checkpoint"); starts != "" {
+		writeFile(t, filepath.Join(b.Dir, "log-start-offset-checkpoint"), starts)
+	}
+	b, err = kit.Start(ctx, home)
+	require.NoError(t, err)
+	t.Cleanup(b.Stop)
+	adopted.addr = b.Addr
+	return adopted
+}
+
+// swapPartition puts our files of a partition, if there are any, in the place of Kafka's, but for
+// the indexes, which it makes anew.
+func swapPartition(t *testing.T, ours, theirs, name string) {
+	t.Helper()
+	from, to := findPartition(t, ours, name), filepath.Join(theirs, name)
+	if from == "" {
+		return
+	}
+	old, err := filepath.Glob(filepath.Join(to, "*"))
+	require.NoError(t, err)
+	for _, f := range old {
+		if filepath.Base(f) != "partition.metadata" {
+			require.NoError(t, os.Remove(f))
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(from, "*"))
+	require.NoError(t, err)
+	for _, f := range files {
+		if base := filepath.Base(f); base != "partition.metadata" && !strings.HasSuffix(base, "index") {
+			content, err := os.ReadFile(f)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(to, base), content, 0o644))
+		}
+	}
 }
 
 // checkpoints returns the content of a checkpoint file, wherever it is.

@@ -24,7 +24,7 @@ import (
 // A target is a broker that checks run against.
 type target struct {
 	kind string // strata, kafka, broker
-	addr string // HOST:PORT
+	addr string // HOST:PORT, or several of them with commas
 	dir  string // where it keeps its partitions; "": not known
 }
 
@@ -210,11 +210,14 @@ func newTopic(t *testing.T, k target, partitions int32, configs ...string) strin
 // franz returns a franz-go client that is closed at the end of the test.
 func franz(t *testing.T, k target, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(k.addr), kgo.MetadataMinAge(10 * time.Millisecond)}, opts...)...)
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(seeds(k)...), kgo.MetadataMinAge(10 * time.Millisecond)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(cl.Close)
 	return cl
 }
+
+// seeds are the addresses of a target.
+func seeds(k target) []string { return strings.Split(k.addr, ",") }
 
 func admin(t *testing.T, k target) *kadm.Client { return kadm.NewClient(franz(t, k)) }
 

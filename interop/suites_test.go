@@ -20,18 +20,19 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// The test suites of client libraries themselves, run from their modules' sources.
+// franzSkips matches the names of franz-go's tests that need transactions, share groups or KIP-848.
+const franzSkips = "Txn|Share|848"
 
 // TestFranzGosOwnSuite runs franz-go's own tests, consumer groups of every assignor under load
-// among them, against our server. Its tests of transactions, share groups and the KIP-848 protocol
-// are left out. STRATA_SUITES=1 gives it its own number of records, 500,000 and not 50,000.
+// among them, against our server. The tests that franzSkips matches are left out. STRATA_SUITES=1
+// gives it its own number of records, 500,000 and not 50,000.
 func TestFranzGosOwnSuite(t *testing.T) {
 	k, _ := startStrata(t)
 	env := []string{"KGO_TEST_RF=1", "KGO_SEEDS=" + k.addr}
 	if os.Getenv("STRATA_SUITES") == "" {
 		env = append(env, "KGO_TEST_RECORDS=50000")
 	}
-	passed, failed := runSuite(t, "github.com/twmb/franz-go", "pkg/kgo", "Txn|Share|848", env)
+	passed, failed := runSuite(t, suite{module: "github.com/twmb/franz-go", pkg: "pkg/kgo", run: ".", skip: franzSkips, env: env})
 	require.Empty(t, failed)
 	require.Contains(t, passed, "TestGroupETL", "the test that needs a broker most")
 }
@@ -68,7 +69,10 @@ func TestKafkaGosOwnSuite(t *testing.T) {
 	go s.Serve(cluster.Controller(), ln)
 	defer s.Close()
 	// The subtests that are left out call a function of the suite that is nil: no broker is asked.
-	passed, failed := runSuite(t, "github.com/segmentio/kafka-go", ".", "TestReaderConsumerGroup/(consumer_group_commits_on_close|verify_offset)", []string{"KAFKA_VERSION=4.0.0"})
+	passed, failed := runSuite(t, suite{
+		module: "github.com/segmentio/kafka-go", pkg: ".", run: ".", skip: "TestReaderConsumerGroup/(consumer_group_commits_on_close|verify_offset)",
+		env: []string{"KAFKA_VERSION=4.0.0"},
+	})
 	for _, name := range failed {
 		known := slices.ContainsFunc(slices.Collect(maps.Keys(kafkaGoFails)), func(k string) bool { return k == name || strings.HasPrefix(k, name+"/") })
 		require.True(t, known, "%s fails", name)
@@ -76,9 +80,16 @@ func TestKafkaGosOwnSuite(t *testing.T) {
 	t.Logf("%d pass, %d fail with a known reason", len(passed), len(failed))
 }
 
-// runSuite runs the tests of a package of a module that this one requires, in a copy of its own.
-func runSuite(t *testing.T, module, pkg, skip string, env []string) (passed, failed []string) {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+// A suite is the tests of a package of a module that this one requires.
+type suite struct {
+	module, pkg string
+	run, skip   string // as go test has them
+	env         []string
+}
+
+// runSuite runs a suite in a copy of its own.
+func runSuite(t *testing.T, s suite) (passed, failed []string) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", s.module).Output()
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "suite")
 	require.NoError(t, os.CopyFS(dir, os.DirFS(strings.TrimSpace(string(out)))))
@@ -90,8 +101,8 @@ func runSuite(t *testing.T, module, pkg, skip string, env []string) (passed, fai
 	}))
 	goCommand := func(args ...string) ([]byte, error) {
 		cmd := exec.CommandContext(t.Context(), "go", args...)
-		cmd.Dir = filepath.Join(dir, pkg)
-		cmd.Env = append(os.Environ(), append(env, "GOWORK=off", "GOFLAGS=-mod=mod")...)
+		cmd.Dir = filepath.Join(dir, s.pkg)
+		cmd.Env = append(os.Environ(), append(s.env, "GOWORK=off", "GOFLAGS=-mod=mod")...)
 		cmd.WaitDelay = time.Second
 		return cmd.CombinedOutput()
 	}
@@ -99,7 +110,7 @@ func runSuite(t *testing.T, module, pkg, skip string, env []string) (passed, fai
 		t.Fatalf("go mod tidy: %v\n%s", err, out)
 	}
 	// It fails if one of its tests does; what failed is in its output.
-	out, runErr := goCommand("test", "-json", "-count=1", "-timeout=8m", "-skip", skip, ".")
+	out, runErr := goCommand("test", "-json", "-count=1", "-timeout=8m", "-run", s.run, "-skip", s.skip, ".")
 	said := map[string]string{}
 	for line := range bytes.Lines(out) {
 		var e struct{ Action, Test, Output string }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/kafka"
+	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -44,6 +45,10 @@ var brokerKeys = []brokerKey{
 	}},
 	{"offsets.retention.minutes", func(c *strata.Config, _ *kafka.Config, v string) error {
 		return span(&c.Group.OffsetsRetention, v, time.Minute)
+	}},
+	{"replica.selector.class", func(c *strata.Config, _ *kafka.Config, v string) (err error) {
+		c.ReplicaSelector, err = replication.ParseReplicaSelector(v)
+		return err
 	}},
 	{"socket.request.max.bytes", func(_ *strata.Config, k *kafka.Config, v string) error { return number(&k.Limits.RequestBytes, v, 1) }},
 	{"max.connections", func(_ *strata.Config, k *kafka.Config, v string) error { return number(&k.Limits.Connections, v, 1) }},

@@ -226,8 +226,8 @@ func (g *members) wait(ctx context.Context, n int) (group.Info, error) {
 	return info, g.taken(ctx, info)
 }
 
-// taken waits until the members have what the group has assigned to them: who has not heard of it
-// when the next rebalance begins does not say that it had it.
+// taken waits until each member has the partitions that the group has assigned to it. A member that
+// has not got them yet would join the next rebalance without naming them as its own.
 func (g *members) taken(ctx context.Context, info group.Info) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

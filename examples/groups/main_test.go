@@ -24,7 +24,8 @@ func TestProgramShowsWhoOwnsWhat(t *testing.T) {
 			`joins anew: .*\n    ann   clicks-\d clicks-\d\n    bob   clicks-\d clicks-\d\n`,
 			`billing: its two members together saw 1000 different`,
 			`shipping: its two members together saw 1000 different`,
-			// a static member restarts without a rebalance, others do not; eager members stop for it
+			// a static member restarts without a rebalance, others do not; eager members stop for
+			// it
 			`(?m)^  eager +\d{3} ms +\d{3} ms +[1-9][0-9]*$`,
 			`(?m)^  cooperative +\d ms +\d ms +[1-9]\d*$`,
 			`(?m)^  static +\d ms +\d ms +0$`,

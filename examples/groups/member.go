@@ -109,8 +109,8 @@ func (s *stage) show(ctx context.Context, id, event string, n int) (group.Info, 
 	return g, nil
 }
 
-// taken waits until the members have what the group has assigned to them: who has not heard of it
-// when the next rebalance begins does not say that it had it.
+// taken waits until each member has the partitions that the group has assigned to it. A member that
+// has not got them yet would join the next rebalance without naming them as its own.
 func (s *stage) taken(ctx context.Context, g group.Info) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 func TestKindsOfFiles(t *testing.T) {
 	for name, want := range map[string]Kind{
 		"a/00000000000000000042.log": Log, "00000000000000000042.timeindex.deleted": TimeIndex, "leader-epoch-checkpoint": EpochCheckpoint,
-		"recovery-point-offset-checkpoint": OffsetCheckpoint, "bootstrap.checkpoint": MetadataSnapshot, "strata.suspect": State,
+		"recovery-point-offset-checkpoint": OffsetCheckpoint, "bootstrap.checkpoint": MetadataSnapshot, "strata.suspect": State, "strata.provisional": State,
 		"meta.properties.tmp": MetaProperties, "README.md": Unknown, ".lock": Unknown,
 	} {
 		kind, _ := KindOf(name)

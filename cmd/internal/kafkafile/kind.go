@@ -43,7 +43,7 @@ func KindOf(path string) (k Kind, set string) {
 		return OffsetCheckpoint, set
 	case "partition.metadata", "meta.properties", ".kafka_cleanshutdown", "strata.state":
 		return Kind(name), set
-	case "strata.suspect":
+	case "strata.suspect", "strata.provisional":
 		return State, set
 	}
 	switch ext := filepath.Ext(name); ext {

@@ -6,7 +6,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A LogState is a strata.state (or strata.suspect) file: how Strata
+// A LogState is a strata.state (strata.suspect, strata.provisional) file: how Strata
 // left a log. See docs/format/directory.md.
 type LogState struct {
 	Version       int

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/leaktest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// In real time: a producer that is never idle leaves a virtual clock no moment to move on.
+func TestProgramLosesNothingHoweverThingsBreak(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+			require.NoError(t, run(t.Context(), &out, seed))
+			require.Regexp(t, `^[1-9]\d* brokers lost power, [1-9]\d* paths between brokers were cut`, out.String())
+			require.Regexp(t, `\n[1-9]\d* times a leader was elected, [1-9]\d* times somebody left`, out.String())
+			require.Regexp(t, `A consumer reads all [1-9]\d*, once and in order\.\n(The files of broker \d hold the same [1-9]\d*\.\n){3}$`, out.String())
+		})
+	}
+}
+
+func TestProofFindsWhatIsLostDoubledOrOutOfOrder(t *testing.T) {
+	require.NoError(t, same("", []string{"0", "1"}, []string{"0", "1"}))
+	for _, bad := range [][]string{{"0"}, {"0", "0", "1"}, {"1", "0"}, {"0", "1", "2"}} {
+		require.Error(t, same("", []string{"0", "1"}, bad))
+	}
+}

@@ -1,0 +1,142 @@
+// Command placement puts topics A, B and C on brokers 101, 102 and 103, and shows who leads and who
+// follows each partition: at first, when a broker is lost, when it is back, and when the leaders
+// are where they belong again.
+//
+//	go run ./examples/placement
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/topic"
+)
+
+func main() {
+	if err := run(context.Background(), os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "placement:", err)
+		os.Exit(1)
+	}
+}
+
+var brokers = []int32{101, 102, 103}
+
+// topics are A, B and C: how many partitions and replicas each has.
+var topics = []struct {
+	name                 string
+	partitions, replicas int
+}{{"A", 3, 3}, {"B", 3, 2}, {"C", 3, 1}}
+
+func run(ctx context.Context, out io.Writer) error {
+	cluster, err := strata.Open(strata.Config{})
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	if err := replaceBrokers(ctx, cluster); err != nil {
+		return err
+	}
+	for _, t := range topics {
+		cfg := topic.Config{Partitions: t.partitions, ReplicationFactor: t.replicas}
+		if err := cluster.CreateTopic(ctx, t.name, cfg); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(out, "A has three replicas of each partition, B two, C one. (L leads, f follows, . is not in sync)")
+	show(cluster, out)
+	if err := cluster.KillBroker(102); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "Broker 102 is lost. A and B go on at the others; what only 102 had, of C, has no leader.")
+	show(cluster, out)
+	if err := cluster.StartBroker(ctx, 102); err != nil {
+		return err
+	}
+	for _, tp := range partitions() {
+		if err := cluster.WaitISR(ctx, tp); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(out, "Broker 102 is back and in sync, but where it had followers it leads nothing: the others have all the work.")
+	show(cluster, out)
+	if err := preferred(ctx, cluster); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "The first replica of each partition is asked to lead again (kafka-leader-election --election-type preferred).")
+	show(cluster, out)
+	return nil
+}
+
+// replaceBrokers makes a cluster of brokers 101 to 103 of a new one, which begins with broker 1.
+func replaceBrokers(ctx context.Context, cluster *strata.Cluster) error {
+	for _, id := range brokers {
+		if _, err := cluster.AddBroker(ctx, id, replication.BrokerSpec{}); err != nil {
+			return err
+		}
+	}
+	return cluster.RemoveBroker(ctx, 1)
+}
+
+// preferred has the preferred leaders elected; partitions that they lead need no election.
+func preferred(ctx context.Context, cluster *strata.Cluster) error {
+	for _, err := range cluster.Backend().ElectLeaders(ctx, replication.PreferredElection, partitions()...) {
+		if err != nil && !errors.Is(err, replication.ErrElectionNotNeeded) {
+			return err
+		}
+	}
+	return nil
+}
+
+func partitions() (tps []record.TopicPartition) {
+	for _, t := range topics {
+		for p := range t.partitions {
+			tps = append(tps, record.TopicPartition{Topic: t.name, Partition: int32(p)})
+		}
+	}
+	return tps
+}
+
+// show prints who has and who leads what.
+func show(cluster *strata.Cluster, out io.Writer) {
+	fmt.Fprintf(out, "\n       %s\n", strings.Trim(fmt.Sprint(brokers), "[]"))
+	leads := map[int32]int{}
+	for _, tp := range partitions() {
+		s := cluster.Status(tp)
+		fmt.Fprintf(out, "  %s-%d ", tp.Topic, tp.Partition)
+		for _, id := range brokers {
+			fmt.Fprintf(out, "   %s", mark(s, id))
+		}
+		if s.Leader < 0 {
+			fmt.Fprint(out, "   no leader")
+		}
+		leads[s.Leader]++
+		fmt.Fprintln(out)
+	}
+	fmt.Fprint(out, "  leads")
+	for _, id := range brokers {
+		fmt.Fprintf(out, " %2d ", leads[id])
+	}
+	fmt.Fprint(out, "\n\n")
+}
+
+// mark returns what a broker is to a partition.
+func mark(s replication.Status, id int32) string {
+	i := slices.Index(s.Replicas, id)
+	switch {
+	case i < 0:
+		return " "
+	case s.Leader == id:
+		return "L"
+	case s.Copies[i].InSync && s.Copies[i].Err == nil:
+		return "f"
+	}
+	return "."
+}

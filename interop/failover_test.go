@@ -1,0 +1,285 @@
+package interop
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/stratalog/strata/kafkatest"
+	"github.com/stratalog/strata/topic"
+)
+
+// Clients of three brokers with replicas on each, whose leaders are killed one after the other:
+// what was acknowledged is there once, and in order.
+
+// partitionsRidden are the partitions of the topics that are produced to while leaders die.
+const partitionsRidden = 6
+
+// startReplicated serves three brokers, with three replicas of each partition, of which two have to
+// be in sync for acks=all.
+func startReplicated(t *testing.T, dir string) (*kafkatest.Server, target) {
+	t.Helper()
+	s := kafkatest.New(t, kafkatest.Config{
+		Brokers: 3, Racks: []string{"rack1", "rack2", "rack3"}, Replicas: 3, Dir: dir, AutoCreate: true, Defaults: topic.Config{MinInSyncReplicas: 2},
+	})
+	return s, target{kind: "strata", addr: s.Addrs()[0] + "," + s.Addrs()[1] + "," + s.Addrs()[2], dir: dir}
+}
+
+// killLeaders kills the brokers in turn, each of which leads a third of the partitions, and starts
+// each again a little later, until done is closed. It returns how many it killed. It belongs on the
+// test's goroutine.
+func killLeaders(s *kafkatest.Server, every time.Duration, done <-chan struct{}) (kills int) {
+	for {
+		select {
+		case <-done:
+			return kills
+		case <-time.After(every):
+		}
+		gone := int32(kills%3 + 1)
+		s.KillBroker(gone)
+		kills++
+		select { // it is started also if the clients are through
+		case <-done:
+		case <-time.After(every / 4):
+		}
+		s.StartBroker(gone)
+	}
+}
+
+// A ride is what a client does while leaders are killed.
+type ride struct {
+	records int           // in each partition
+	pace    time.Duration // between two records of a partition
+}
+
+// newRide is long enough for a few leaders to die, and for many in the long form.
+func newRide() ride {
+	if os.Getenv("STRATA_LONG") != "" {
+		return ride{60_000, time.Millisecond}
+	}
+	return ride{8_000, time.Millisecond}
+}
+
+const killEvery = 2 * time.Second
+
+// requireRead checks that every partition of a topic has 0 to n-1, each once and in order.
+func requireRead(t *testing.T, k target, name string, n int) {
+	t.Helper()
+	at := map[int32]kgo.Offset{}
+	for p := range int32(partitionsRidden) {
+		at[p] = kgo.NewOffset().AtStart()
+	}
+	cl := franz(t, k, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{name: at}))
+	next := map[int32]int{}
+	ends, err := kadm.NewClient(cl).ListEndOffsets(within(t), name)
+	require.NoError(t, err)
+	through := func() bool {
+		for p := range int32(partitionsRidden) {
+			if end, _ := ends.Lookup(name, p); int64(next[p]) < end.Offset {
+				return false
+			}
+		}
+		return true
+	}
+	for ctx := within(t); !through(); {
+		f := cl.PollFetches(ctx)
+		require.NoError(t, f.Err0())
+		f.EachRecord(func(r *kgo.Record) {
+			require.Equal(t, strconv.Itoa(next[r.Partition]), string(r.Value), "partition %d, offset %d", r.Partition, r.Offset)
+			next[r.Partition]++
+		})
+	}
+	for p := range int32(partitionsRidden) {
+		require.Equal(t, n, next[p], "partition %d", p)
+	}
+}
+
+// newRidden makes the topic of a ride.
+func newRidden(t *testing.T, k target) string {
+	t.Helper()
+	name := fresh("ridden")
+	_, err := admin(t, k).CreateTopic(within(t), partitionsRidden, -1, nil, name)
+	require.NoError(t, err)
+	return name
+}
+
+// writeFranz writes a ride's records with franz-go's producer, which is idempotent and waits for
+// all in sync.
+func writeFranz(t *testing.T, k target, name string, r ride) error {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(seeds(k)...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(50*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	var mu sync.Mutex
+	var first error
+	for n := range r.records {
+		for p := range int32(partitionsRidden) {
+			cl.Produce(t.Context(), &kgo.Record{Topic: name, Partition: p, Value: strconv.AppendInt(nil, int64(n), 10)}, func(_ *kgo.Record, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if first == nil {
+					first = err
+				}
+			})
+		}
+		time.Sleep(r.pace) // the load, not a wait
+	}
+	if err := cl.Flush(t.Context()); err != nil {
+		return err
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return first
+}
+
+// rideOut has write write a ride's records while leaders are killed, and checks that they can be
+// read from brokers that are all in sync again. dir "" is memory, which a kill takes what was not
+// synced from.
+func rideOut(t *testing.T, dir string, write func(t *testing.T, k target, name string, r ride) error) (topic string) {
+	s, k := startReplicated(t, dir)
+	name, r := newRidden(t, k), newRide()
+	done, failed := make(chan struct{}), error(nil)
+	go func() {
+		defer close(done)
+		failed = write(t, k, name, r)
+	}()
+	kills := killLeaders(s, killEvery, done)
+	require.NoError(t, failed)
+	require.Greater(t, kills, 2, "the ride was too short")
+	for p := range int32(partitionsRidden) {
+		s.WaitISR(name, p, 1, 2, 3)
+	}
+	requireRead(t, k, name, r.records)
+	t.Logf("%d brokers killed", kills)
+	return name
+}
+
+func TestFranzGoRidesThroughKilledLeaders(t *testing.T) {
+	t.Parallel()
+	rideOut(t, "", writeFranz)
+}
+
+// TestKafkaReadsReplicasAndTakesOneOver has Kafka's dump tool read what all three brokers have
+// after leaders were killed, and a real Kafka take over one of them.
+func TestKafkaReadsReplicasAndTakesOneOver(t *testing.T) {
+	t.Parallel()
+	kit := kafkaKit(t)
+	dir, name := filepath.Join(t.TempDir(), "data"), ""
+	t.Run("ride", func(t *testing.T) { // which closes the brokers
+		name = rideOut(t, dir, writeFranz)
+	})
+	var logs []string
+	for p := range partitionsRidden {
+		contents := map[int]string{}
+		for broker := 1; broker <= 3; broker++ {
+			files, err := filepath.Glob(filepath.Join(dir, fmt.Sprint("broker-", broker), fmt.Sprintf("%s-%d", name, p), "*.log"))
+			require.NoError(t, err)
+			require.NotEmpty(t, files)
+			for _, f := range files { // by base offset
+				content, err := os.ReadFile(f)
+				require.NoError(t, err)
+				contents[broker] += string(content)
+			}
+			logs = append(logs, files...)
+		}
+		require.True(t, contents[1] == contents[2] && contents[2] == contents[3], "partition %d: the replicas differ", p)
+	}
+	out := run(t, kit.Tool(within(t), "dump-log", "--deep-iteration", "--files", strings.Join(logs, ",")))
+	records := newRide().records
+	require.Equal(t, 3*partitionsRidden*records, strings.Count(out, "\n| offset: "))
+	require.NotRegexp(t, `(?i)isvalid: false|corrupt|exception|not valid|could not`, out)
+
+	adopted := handOver(t, kit, filepath.Join(dir, "broker-2"), map[string]int32{name: partitionsRidden})
+	requireRead(t, adopted, name, records)
+	require.NoError(t, franz(t, adopted, kgo.DefaultProduceTopic(name)).ProduceSync(within(t), kgo.StringRecord("next")).FirstErr())
+}
+
+func TestLibrdkafkaRidesThroughKilledLeaders(t *testing.T) {
+	t.Parallel()
+	rideOut(t, "", func(t *testing.T, k target, name string, r ride) error {
+		p, err := kafka.NewProducer(&kafka.ConfigMap{"bootstrap.servers": k.addr, "linger.ms": 5, "enable.idempotence": true, "acks": "all"})
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		acks := make(chan kafka.Event, 10_000)
+		first := make(chan error, 1)
+		go func() {
+			var err error
+			for range r.records * partitionsRidden {
+				if m := (<-acks).(*kafka.Message); err == nil {
+					err = m.TopicPartition.Error
+				}
+			}
+			first <- err
+		}()
+		for n := range r.records {
+			for part := range int32(partitionsRidden) {
+				m := &kafka.Message{TopicPartition: kafka.TopicPartition{Topic: &name, Partition: part}, Value: strconv.AppendInt(nil, int64(n), 10)}
+				for {
+					err := p.Produce(m, acks)
+					if e, ok := err.(kafka.Error); ok && e.Code() == kafka.ErrQueueFull {
+						time.Sleep(r.pace)
+						continue
+					}
+					if err != nil {
+						return err
+					}
+					break
+				}
+			}
+			time.Sleep(r.pace) // the load, not a wait
+		}
+		return <-first
+	})
+}
+
+func TestJavaClientRidesThroughKilledLeaders(t *testing.T) {
+	t.Parallel()
+	kit := kafkaKit(t)
+	source, err := filepath.Abs("java/Ride.java")
+	require.NoError(t, err)
+	rideOut(t, "", func(t *testing.T, k target, name string, r ride) error {
+		cmd := kit.Java(t.Context(), source, k.addr, name, strconv.Itoa(partitionsRidden), strconv.Itoa(r.records), strconv.FormatInt(r.pace.Milliseconds(), 10))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}
+
+// TestFranzGosOwnSuiteRidesThroughKilledLeaders is TestFranzGosOwnSuite with replicas, while
+// brokers are killed. Its group tests take every error that a poll returns for a failure, also that
+// the coordinator's connection is gone, which the client gets over: whether they pass is a matter
+// of who is killed when. So it is for STRATA_LONG, and somebody who reads what failed.
+func TestFranzGosOwnSuiteRidesThroughKilledLeaders(t *testing.T) {
+	if os.Getenv("STRATA_LONG") == "" {
+		t.Skip("its group tests pass by chance; set STRATA_LONG")
+	}
+	t.Parallel()
+	s, k := startReplicated(t, "")
+	own := suite{module: "github.com/twmb/franz-go", pkg: "pkg/kgo", run: ".", skip: franzSkips, env: []string{"KGO_TEST_RF=3", "KGO_SEEDS=" + k.addr, "KGO_TEST_RECORDS=50000"}}
+	var passed, failed []string
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		passed, failed = runSuite(t, own)
+	}()
+	kills := killLeaders(s, 7*time.Second, done)
+	require.Empty(t, failed)
+	require.Contains(t, passed, "TestGroupETL")
+	require.Positive(t, kills)
+	t.Logf("%d brokers killed", kills)
+}
