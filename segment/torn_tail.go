@@ -191,7 +191,9 @@ func (w *walk) lastBatchIsTorn(zerosBehind bool) (bool, error) {
 	return true, nil
 }
 
-// dropLastBatch walks again, over a file that ends before the last batch.
+// dropLastBatch walks again, over a file that ends before the last batch. The one before was whole
+// when that one was written: if it is not, the disk has damaged it, and the next recovery would
+// take it for torn.
 func (w *walk) dropLastBatch(rep *Report) error {
 	size, cut := w.size, w.pos-w.last
 	if err := w.start(w.last); err != nil {
@@ -205,6 +207,15 @@ func (w *walk) dropLastBatch(rep *Report) error {
 		return w.s.corrupt(w.pos, w.next, bad.Error())
 	}
 	w.size = size
+	if w.last >= 0 {
+		n := int(w.pos - w.last)
+		if err := w.fill(w.last, n); err != nil {
+			return err
+		}
+		if _, _, bad := record.Parse(w.at(w.last)[:n]); bad != nil {
+			return w.s.corrupt(w.last, w.next, fmt.Sprintf("%v, and the batch behind it is incomplete", bad))
+		}
+	}
 	if w.next < w.o.RecoveryPoint {
 		return w.s.corrupt(w.pos, w.next, fmt.Sprintf("an incomplete batch, although everything below offset %d was on stable storage", w.o.RecoveryPoint))
 	}

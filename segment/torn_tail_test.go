@@ -95,3 +95,25 @@ func TestFlippedLengthOfTheLastBatchIsNoTornWrite(t *testing.T) {
 		}
 	}
 }
+
+// TestDamagedBatchBeforeATornOneIsNotCut: a kill tears one batch. If the one before is no good
+// either, recovery must not cut them one after the other, an open each.
+func TestDamagedBatchBeforeATornOneIsNotCut(t *testing.T) {
+	t.Parallel()
+	before, ends := batches(20, 2, 150)
+	zeros := make([]byte, 10_000)
+	for name, last := range lastBatches(t) {
+		for n := record.HeaderSize; n < len(last); n += 1 + n/40 {
+			if lastNonZero(last) < n {
+				break // it is whole
+			}
+			damaged := flipped(flipped(before, ends[18]+90, 4), ends[18]+100, 4)
+			fsys := memFS(t)
+			raw := join(damaged, last[:n], zeros)
+			s, _, err := recovered(t, fsys, raw, RecoverOptions{SameBoot: true})
+			require.ErrorIs(t, err, ErrCorrupt, "%s, %d of %d bytes", name, n, len(last))
+			require.Equal(t, raw, readFile(t, fsys, LogSuffix), "nothing is changed")
+			require.NoError(t, s.Close())
+		}
+	}
+}
