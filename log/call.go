@@ -3,7 +3,6 @@ package log
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/stratalog/strata/record"
@@ -82,20 +81,12 @@ func (l *Log) Append(ctx context.Context, rs ...record.Record) (first int64, err
 	}
 	c := l.dir.call()
 	c.builder.Reset(0)
-	ms, newest := l.dir.clock.now(), int64(math.MinInt64)
-	for i := range rs {
-		r, at := &rs[i], ms
-		if !r.Timestamp.IsZero() {
-			at = r.Timestamp.UnixMilli()
-		}
-		newest = max(newest, at)
-		if !c.builder.AppendKV(at, r.Key, r.Value, r.Headers) {
-			l.dir.putCall(c)
-			return 0, fmt.Errorf("%w: %d records in one batch", ErrRecordTooLarge, len(rs))
-		}
+	if n := c.builder.AppendAll(l.dir.clock.now(), rs); n < len(rs) {
+		l.dir.putCall(c)
+		return 0, fmt.Errorf("%w: %d records in one batch", ErrRecordTooLarge, len(rs))
 	}
 	p := c.builder.Bytes()
-	first, done, err := l.appendUncontended(p, int64(len(rs)), segment.BatchInfo{Size: len(p), MaxTimestamp: newest})
+	first, done, err := l.appendUncontended(p, int64(len(rs)), segment.BatchInfo{Size: len(p), MaxTimestamp: c.builder.MaxTimestamp()})
 	if done {
 		l.dir.putCall(c)
 		return first, err

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 // Batches as Apache Kafka 4.3 writes them.
@@ -134,6 +135,55 @@ func TestBatchIsFullAtItsLimitButTakesOneRecord(t *testing.T) {
 	require.True(t, b.AppendKV(1, nil, []byte("x"), nil))
 	require.False(t, b.AppendKV(1, nil, []byte("x"), nil))
 	require.Len(t, b.Bytes(), HeaderSize+2*8, "exactly the limit")
+}
+
+func TestAppendAllWritesTheBytesOfAppendKV(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		const now = 5000
+		value := rapid.OneOf(rapid.Just([]byte(nil)), rapid.SliceOfN(rapid.Byte(), 0, 3), rapid.SliceOfN(rapid.Byte(), 50, 200))
+		rs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) (r Record) {
+			r.Value = value.Draw(t, "value")
+			switch rapid.IntRange(0, 9).Draw(t, "kind") {
+			case 0:
+				r.Key = value.Draw(t, "key")
+			case 1:
+				r.Headers = []Header{{"h", value.Draw(t, "header")}}
+			case 2:
+				r.Timestamp = time.UnixMilli(now + rapid.Int64Range(-2, 2).Draw(t, "timestamp"))
+			}
+			return r
+		}), 0, 200).Draw(t, "records")
+		limit := rapid.SampledFrom([]int{0, 80, 1000, 5000}).Draw(t, "limit")
+
+		var each, all Builder
+		each.Reset(limit)
+		n, newest := 0, int64(math.MinInt64)
+		for ; n < len(rs); n++ {
+			r, ms := &rs[n], int64(now)
+			if !r.Timestamp.IsZero() {
+				ms = r.Timestamp.UnixMilli()
+			}
+			if !each.AppendKV(ms, r.Key, r.Value, r.Headers) {
+				break
+			}
+			newest = max(newest, ms)
+		}
+		for _, sumsEarly := range []bool{false, true} {
+			all = Builder{sumsEarly: sumsEarly}
+			all.Reset(limit)
+			first := rapid.IntRange(0, len(rs)).Draw(t, "first")
+			added := all.AppendAll(now, rs[:first])
+			if added == first {
+				added += all.AppendAll(now, rs[first:])
+			}
+			require.Equal(t, n, added)
+			require.Equal(t, each.Bytes(), all.Bytes())
+			if n > 0 {
+				require.Equal(t, newest, all.MaxTimestamp())
+			}
+		}
+	})
 }
 
 func TestBuilderForgetsEverythingOnReset(t *testing.T) {
