@@ -44,8 +44,9 @@ type node struct {
 
 	mu       sync.RWMutex // guards the fields below
 	replicas map[record.TopicPartition]*replica
-	fetchers map[int32]*follow.Fetcher // by the leader that they copy from
-	closed   error                     // what calls get since the node ends; nil: it does not
+	fetchers map[int32]*follow.Fetcher                 // by the leader that they copy from
+	endings  map[record.TopicPartition]<-chan struct{} // see endingLocked
+	closed   error                                     // what calls get since the node ends; nil: it does not
 	wg       sync.WaitGroup
 	cleaning bool // the cleaner runs
 }
@@ -69,13 +70,14 @@ func (n *node) replica(tp record.TopicPartition) *replica {
 }
 
 // place returns the place of a partition, making it. The caller makes sure that the topic is not
-// deleted meanwhile.
+// deleted meanwhile, with Cluster.mu, changing, or because the broker does not serve yet: who comes
+// late with the id of a deleted topic would put its place where that of the next topic is.
 func (n *node) place(tp record.TopicPartition, id topic.ID) *replica {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	r := n.replicas[tp]
 	if r == nil || r.id != id {
-		r = &replica{node: n, tp: tp, id: id}
+		r = &replica{node: n, tp: tp, id: id, after: n.endings[tp]}
 		r.err = n.closed
 		n.replicas[tp] = r
 	}
@@ -214,17 +216,18 @@ func (n *node) remove(t *image.Topic, step func()) error {
 	if n.ended() != nil { // its directories go when it is back
 		return nil
 	}
-	var mine []*replica
+	var mine []ending
 	n.mu.Lock()
 	for i := range t.Partitions {
 		tp := record.TopicPartition{Topic: t.Name, Partition: int32(i)}
-		if r := n.replicas[tp]; r != nil && r.id == t.ID {
-			mine = append(mine, r)
-			delete(n.replicas, tp)
+		if r := n.replicas[tp]; r != nil && r.id == t.ID && n.closed == nil {
+			mine = append(mine, n.endingLocked(r))
 		}
 	}
 	n.mu.Unlock()
-	return forEach(mine, func(_ int, r *replica) error {
+	return forEach(mine, func(_ int, e ending) error {
+		defer e.done()
+		r := e.r
 		n.forget(r)
 		if p := r.retire(unknownPartition(t.Name, r.tp.Partition)); p != nil {
 			// Not p.Remove: the directory must be gone at once, not file by file, or what a crash
@@ -232,10 +235,38 @@ func (n *node) remove(t *image.Topic, step func()) error {
 			// be deleted anyway.
 			_ = p.Close()
 		}
+		r.awaitDirectory()
 		err := n.putOut(r)
 		step()
 		return err
 	})
+}
+
+// An ending is that of a replica which the broker has no longer. The disk may take its time over
+// it, and nobody may wait: see heed. Until done, the directory and its name are the replica's
+// still: the next replica of that name waits, and so does who closes the node, whose directory
+// cannot be given back while a log in it is open.
+type ending struct {
+	r    *replica
+	done func()
+}
+
+// endingLocked takes a replica out of the broker's. Callers hold mu, and have seen that the node is
+// not closed.
+func (n *node) endingLocked(r *replica) ending {
+	over := make(chan struct{})
+	delete(n.replicas, r.tp)
+	n.endings[r.tp] = over
+	n.wg.Add(1)
+	return ending{r, func() {
+		n.mu.Lock()
+		if n.endings[r.tp] == over {
+			delete(n.endings, r.tp)
+		}
+		n.mu.Unlock()
+		close(over)
+		n.wg.Done()
+	}}
 }
 
 // putOut puts the directory of a deleted topic's replica aside,

@@ -140,7 +140,7 @@ func (c *Cluster) newNode(l location, dir *log.Directory) *node {
 		schedule: schedule{retention: c.cfg.RetentionCheckInterval, compaction: c.cfg.CompactionInterval},
 		opens:    make(chan struct{}, maxOpens), closing: make(chan struct{}), metadata: nodeMetadata{c, l.id},
 		replicas: map[record.TopicPartition]*replica{}, deletions: deletions{fs: l.fs, logger: c.logger},
-		fetchers: map[int32]*follow.Fetcher{},
+		fetchers: map[int32]*follow.Fetcher{}, endings: map[record.TopicPartition]<-chan struct{}{},
 	}
 	n.lag.Do, n.asks.again.Do, n.marks.alarm.Do = n.checkLag, n.askAgain, n.saveHighWatermarksOften
 	n.deletions.alarm.Do = n.deletions.run

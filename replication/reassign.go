@@ -1,10 +1,12 @@
 package replication
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 
 	"github.com/stratalog/strata/internal/metarecord"
@@ -112,44 +114,58 @@ func (c *Cluster) departuresLocked(recs []metarecord.Record) (gone []departure) 
 }
 
 // depart has brokers give up replicas. It comes before the others settle: a leader that goes leads
-// no longer when the next one begins.
+// no longer when the next one begins. A broker whose disk does not get on with the closing is
+// waited for as in any other change.
 func (c *Cluster) depart(gone []departure) {
-	nodes := c.serving()
-	_ = forEach(gone, func(_ int, d departure) error {
-		if n := nodes[d.broker]; n != nil { // else its directory is put aside when it is back
-			if err := n.giveUp(d.place); err != nil {
-				c.logger.Warn("replica that was moved away leaves files behind until the next start of its broker", slog.Int("broker", int(d.broker)),
-					slog.String("topic", d.place.topic.Name), slog.Int("partition", int(d.place.partition)), slog.Any("err", err))
+	serving := c.serving()
+	of := map[*node][]ending{}
+	for _, d := range gone {
+		if n := serving[d.broker]; n != nil { // else its directory is put aside when it is back
+			if e, ok := n.giveUp(d.place); ok {
+				of[n] = append(of[n], e)
 			}
 		}
-		return nil
+	}
+	nodes := slices.SortedFunc(maps.Keys(of), func(a, b *node) int { return cmp.Compare(a.id, b.id) })
+	_ = c.heed(nodes, func(n *node, step func()) error {
+		return forEach(of[n], func(_ int, e ending) error {
+			if err := n.putAway(e); err != nil {
+				c.logger.Warn("replica that was moved away leaves files behind until the next start of its broker", slog.Int("broker", int(n.id)),
+					slog.String("topic", e.r.tp.Topic), slog.Int("partition", int(e.r.tp.Partition)), slog.Any("err", err))
+			}
+			step()
+			return nil
+		})
 	})
 }
 
-// giveUp ends a replica that the metadata has taken from the broker, and deletes its directory.
-func (n *node) giveUp(p placeOf) error {
-	if n.ended() != nil {
-		return nil
-	}
+// giveUp ends a replica that the metadata has taken from the broker: it serves nobody any more. Its
+// files are left for putAway. ok is false if the broker has none. It does not block.
+func (n *node) giveUp(p placeOf) (e ending, ok bool) {
 	tp := p.tp()
 	n.mu.Lock()
 	r := n.replicas[tp]
-	if r == nil || r.id != p.topic.ID {
+	if r == nil || r.id != p.topic.ID || n.closed != nil {
 		n.mu.Unlock()
-		return nil
+		return e, false
 	}
-	delete(n.replicas, tp)
+	e = n.endingLocked(r)
 	n.mu.Unlock()
-	reason := notLedBy(tp, n.id)
-	if part := r.dismiss(reason); part != nil { // before it is closed: callers look for the next leader
+	if part := r.dismiss(notLedBy(tp, n.id)); part != nil { // before it is closed: callers look for the next leader
 		part.Resign()
 		part.BecomeFollower()
 	}
-	n.forget(r)
-	var err error
-	if part := r.retire(reason); part != nil {
+	return e, true
+}
+
+// putAway closes a replica that the broker has given up, and deletes its directory.
+func (n *node) putAway(e ending) (err error) {
+	defer e.done()
+	n.forget(e.r)
+	if part := e.r.retire(notLedBy(e.r.tp, n.id)); part != nil {
 		part.Resign()
 		err = part.Close()
 	}
-	return errors.Join(err, n.putOut(r))
+	e.r.awaitDirectory()
+	return errors.Join(err, n.putOut(e.r))
 }

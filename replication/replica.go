@@ -27,6 +27,10 @@ type replica struct {
 
 	compacted atomic.Bool // cleanup.policy contains compact
 
+	// after is closed when the replica that had the directory's name before has given it up; nil:
+	// there was none that had not. Set when the replica is made.
+	after <-chan struct{}
+
 	mu sync.Mutex // guards the fields below; never held while waiting
 	// opening is closed when the opening under way has ended; nil: none is.
 	opening chan struct{}
@@ -73,6 +77,7 @@ func (r *replica) with(fn func(*partition.Partition, error)) {
 // open opens the partition and lets those go who wait for it.
 func (r *replica) open() {
 	n := r.node
+	r.awaitDirectory()
 	for again := true; again; {
 		n.opens <- struct{}{}
 		p, err := n.openPartition(r)
@@ -85,6 +90,14 @@ func (r *replica) open() {
 			err = fmt.Errorf("%w: %w", ended, err)
 		}
 		again = r.refuse(err)
+	}
+}
+
+// awaitDirectory waits until the replica that had the directory's name before has closed its files
+// and put the directory aside. It waits for the disk, as long as the broker is not cut off.
+func (r *replica) awaitDirectory() {
+	if r.after != nil {
+		<-r.after
 	}
 }
 

@@ -14,10 +14,10 @@ import (
 
 // A role is what the metadata says of a partition with several replicas to one of its brokers.
 type role struct {
-	state      image.Partition
-	followers  []partition.Follower // but for the leader
-	unsynced   bool                 // Durable is to be told when it holds
-	leaderNode *node                // nil: nobody leads, or its broker does not serve yet
+	state     image.Partition
+	followers []partition.Follower // but for the leader
+	unsynced  bool                 // Durable is to be told when it holds
+	leader    *replica             // to copy from; nil: there is none, or its broker does not serve yet
 }
 
 // role returns what the metadata says of a partition; ok is false if it is not there, or no longer,
@@ -36,7 +36,9 @@ func (m nodeMetadata) role(tp record.TopicPartition, id topic.ID) (r role, ok bo
 	if s := r.state.State(); s.Leader == m.broker && !s.Durable && len(s.Eligible) == 0 {
 		r.unsynced = len(s.Replicas) > 1 && m.c.rules(m.c.image, t.Config).SyncOnAck
 	}
-	r.leaderNode = m.c.nodes[r.state.Leader]
+	if n := m.c.nodes[r.state.Leader]; n != nil && n.id != m.broker {
+		r.leader = n.place(tp, id) // under the lock: a deletion that comes after finds it
+	}
 	for _, id := range r.state.Replicas {
 		if b, known := m.c.image.Members[id]; id != r.state.Leader && known {
 			r.followers = append(r.followers, partition.Follower{Broker: id, Incarnation: b.Epoch, Alive: !b.Fenced && !b.Leaving})

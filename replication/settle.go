@@ -117,7 +117,7 @@ func (n *node) followAs(r *replica, s *several, role *role) {
 	if s.source != st.Leader {
 		n.unfollow(r, s)
 	}
-	if role.leaderNode == nil {
+	if role.leader == nil {
 		n.unfollow(r, s)
 		return
 	}
@@ -126,8 +126,8 @@ func (n *node) followAs(r *replica, s *several, role *role) {
 		return
 	}
 	s.source = st.Leader
-	leader := role.leaderNode.place(r.tp, r.id)
-	f.Follow(follow.Following{Partition: r.tp, Epoch: st.LeaderEpoch, Source: leaderSide{leader, leader.several()}, Target: followerSide{r}})
+	source := leaderSide{role.leader, role.leader.several()}
+	f.Follow(follow.Following{Partition: r.tp, Epoch: st.LeaderEpoch, Source: source, Target: followerSide{r}})
 	if s.held != nil {
 		n.startCleaner()
 		n.watchHighWatermarks()

@@ -1,0 +1,226 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+// hangInClose has a broker's disk hang when a partition is closed, and nowhere else.
+func (ds disks) hangInClose(broker int32) (mend func()) {
+	return ds.hang(broker, vfs.OpCreate, "*.snapshot.tmp")
+}
+
+// A topic is deleted and created again while a broker is still closing the files of the former: its
+// records wait until that is done, and are not taken away with the former's.
+func TestTopicCreatedAgainWaitsForTheDirectoryOfTheFormer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, ds := openThree(t)
+		placed(t, c, "orders", 2)
+		produce(t, c, at("orders", 0), "former")
+		ds.hangInClose(2)
+		deleted, created, entered := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+		go func() { deleted <- c.DeleteTopic(t.Context(), "orders") }()
+		synctest.Wait()
+		go func() { created <- c.CreateTopic(t.Context(), "orders", topic.Config{Assignment: [][]int32{{2}}}) }()
+		synctest.Wait()
+		go func() { entered <- c.enter(c.changing) }() // the broker cannot be fenced yet
+		require.NoError(t, <-deleted)
+		require.NoError(t, <-created)
+		require.NoError(t, <-entered)
+		first, second := begin(c, at("orders", 0), "a"), begin(c, at("orders", 0), "b")
+		synctest.Wait()
+		require.Empty(t, first, "the former's log is open")
+		require.NoError(t, (<-first).Err)
+		require.NoError(t, (<-second).Err)
+		require.Equal(t, []string{"a", "b"}, values(t, c, at("orders", 0)))
+		<-c.changing
+		downThen(t, c, 2)
+		require.Equal(t, []string{"a", "b"}, values(t, c, at("orders", 0)))
+	})
+}
+
+// Whoever does not get on with the closing of a replica, because its topic is deleted or it is
+// moved away, holds up nobody, and can be started when it is down: nothing of it is left open.
+func TestBrokerThatHangsInTheEndOfAReplicaCanBeStartedAgain(t *testing.T) {
+	for what, end := range map[string]func(c *Cluster) error{
+		"deletion": func(c *Cluster) error { return c.DeleteTopic(context.Background(), "orders") },
+		"move":     func(c *Cluster) error { return reassign(c, at("orders", 0), 1, 3) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, ds := openThree(t)
+				replicated(t, c, "orders", 1)
+				require.NoError(t, all(c, at("orders", 0), "a").Err)
+				mend := ds.hangInClose(2)
+				start := time.Now()
+				require.NoError(t, end(c))
+				require.LessOrEqual(t, time.Since(start), 9*time.Second)
+				synctest.Wait()
+				require.True(t, c.isFenced(2))
+				mend()
+				downThen(t, c, 2)
+				require.NoError(t, c.CreateTopic(t.Context(), "more", topic.Config{Assignment: [][]int32{{2}}}))
+				produce(t, c, at("more", 0), "b")
+				if what == "move" {
+					require.NoError(t, all(c, at("orders", 0), "b").Err)
+					require.Equal(t, []string{"a", "b"}, values(t, c, at("orders", 0)))
+				}
+				require.False(t, hasReplica(t, ds, 2, at("orders", 0)))
+			})
+		})
+	}
+}
+
+// Topics are deleted and created again under load while disks fail and hang, and brokers are
+// killed, stopped and started: nobody is ever told that a directory of the process is in use, and
+// none is when the cluster is closed.
+func TestNoDirectoryIsLeftInUseOnFailingDisks(t *testing.T) {
+	seeds := uint64(100)
+	if testing.Short() {
+		seeds = 25
+	}
+	for seed := range seeds {
+		synctest.Test(t, func(t *testing.T) { (&recreation{seed: seed}).run(t) })
+	}
+}
+
+// recreation is one seeded run.
+type recreation struct {
+	seed   uint64
+	drawn  uint64 // sequences of random numbers
+	ds     disks
+	c      *Cluster
+	ctx    context.Context
+	ending sync.WaitGroup
+}
+
+func (s *recreation) run(t *testing.T) {
+	r := s.random()
+	s.ds = newDisks(1 + 2*r.IntN(2))
+	c, err := Open(s.ds.config())
+	require.NoError(t, err)
+	s.c = c
+	ctx, cancel := context.WithCancel(t.Context())
+	s.ctx = ctx
+	for i := range 2 {
+		name := fmt.Sprint("topic-", i)
+		s.forever(func(r *rand.Rand) { s.recreate(t, r, name) })
+		for range 2 {
+			s.forever(func(r *rand.Rand) { s.append(t, r, name) })
+		}
+	}
+	s.forever(func(r *rand.Rand) { s.restart(t, r) })
+	mend := s.disturb(r)
+	cancel()
+	mend()
+	s.ending.Wait()
+	_ = c.Close() // perhaps with the error of a disk
+	for i, d := range s.ds {
+		lock, err := d.Lock(filepath.Join("data", fmt.Sprint("broker-", i+1), ".lock"))
+		require.NoError(t, err, "seed %d: broker %d", s.seed, i+1)
+		require.NoError(t, lock.Close())
+	}
+}
+
+func (s *recreation) random() *rand.Rand {
+	s.drawn++
+	return rand.New(rand.NewPCG(s.seed, s.drawn))
+}
+
+func (s *recreation) forever(do func(r *rand.Rand)) {
+	r := s.random()
+	s.ending.Go(func() {
+		for s.ctx.Err() == nil {
+			do(r)
+		}
+	})
+}
+
+// pass lets some milliseconds pass.
+func pass(r *rand.Rand, upTo int) { time.Sleep(time.Duration(1+r.IntN(upTo)) * time.Millisecond) }
+
+// check looks at an error: disks fail, but nothing that is open was forgotten.
+func (s *recreation) check(t *testing.T, what string, err error) {
+	if errors.Is(err, log.ErrLocked) || errors.Is(err, ErrLocked) {
+		t.Errorf("seed %d: %s: %v", s.seed, what, err)
+	}
+}
+
+func (s *recreation) recreate(t *testing.T, r *rand.Rand, name string) {
+	cfg := topic.Config{Partitions: 1 + r.IntN(2), ReplicationFactor: 1 + r.IntN(len(s.ds))}
+	if r.IntN(2) == 0 {
+		cfg.Properties = neverSynced
+	}
+	s.check(t, "create", s.c.CreateTopic(context.Background(), name, cfg))
+	pass(r, 3000)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	if r.IntN(2) == 0 { // who does not wait for the deletion creates the topic while it is under way
+		cancel()
+		ctx, cancel = context.WithTimeout(context.Background(), time.Second)
+	}
+	defer cancel()
+	s.check(t, "delete", s.c.DeleteTopic(ctx, name))
+	if r.IntN(2) == 0 {
+		pass(r, 300)
+	}
+}
+
+func (s *recreation) append(t *testing.T, r *rand.Rand, name string) {
+	done := make(chan error, 1)
+	s.c.Produce(&partition.ProduceRequest{
+		TopicPartition: at(name, int32(r.IntN(2))), Batch: batch("x"), Acks: record.AcksAll, Timeout: time.Minute,
+		Done: func(r partition.ProduceResult) { done <- r.Err },
+	})
+	s.check(t, "append", <-done)
+	pass(r, 300)
+}
+
+func (s *recreation) restart(t *testing.T, r *rand.Rand) {
+	id := int32(1 + r.IntN(len(s.ds)))
+	switch r.IntN(5) {
+	case 0:
+		s.check(t, "stop", s.c.StopBroker(s.ctx, id))
+	case 1:
+		s.check(t, "kill", s.c.KillBroker(id))
+	default:
+		s.check(t, "start", s.c.StartBroker(s.ctx, id))
+	}
+	pass(r, 5000)
+}
+
+// disturb has disks fail and hang for some minutes.
+func (s *recreation) disturb(r *rand.Rand) (mend func()) {
+	ops := []vfs.Op{0, vfs.OpSync, vfs.OpWrite, vfs.OpRename, vfs.OpSyncDir, vfs.OpOpen, vfs.OpRemove, vfs.OpMkdir}
+	var all []func()
+	for range 30 {
+		f := vfs.Fault{Ops: ops[r.IntN(len(ops))], After: r.IntN(30), Times: 1 + r.IntN(5), Err: errDisk}
+		if r.IntN(2) == 0 {
+			f.Err, f.Delay = nil, time.Duration(r.IntN(30000))*time.Millisecond
+		}
+		mend := s.ds[r.IntN(len(s.ds))].Inject(f)
+		pass(r, 8000)
+		if all = append(all, mend); r.IntN(2) == 0 {
+			mend()
+		}
+	}
+	return func() {
+		for _, mend := range all {
+			mend()
+		}
+	}
+}
