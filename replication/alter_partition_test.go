@@ -43,10 +43,10 @@ func TestLeadersProposeSetsInOneChange(t *testing.T) {
 	stale := proposalOf(c, "a", 1)
 	gone := proposalOf(c, "gone", 1, 2)
 	require.NoError(t, c.DeleteTopic(t.Context(), "gone"))
-	end := c.meta.own().EndOffset()
+	end := c.meta.Own().EndOffset()
 	answers, err := c.alterPartitions(t.Context(), []image.Proposal{proposalOf(c, "a", 1, 2), proposalOf(c, "b", 1, 3), gone})
 	require.NoError(t, err)
-	require.Equal(t, end+2, c.meta.own().EndOffset(), "a record for each that is accepted")
+	require.Equal(t, end+2, c.meta.Own().EndOffset(), "a record for each that is accepted")
 	want := election.Partition{Replicas: []int32{1, 2, 3}, InSync: []int32{1, 2}, Leader: 1, Epoch: 1, Durable: true}
 	require.Equal(t, alterAnswer{State: want}, answers[0])
 	want.InSync = []int32{1, 3}
@@ -59,7 +59,7 @@ func TestLeadersProposeSetsInOneChange(t *testing.T) {
 	require.ErrorIs(t, answers[0].Err, election.ErrUpdateVersion)
 	require.Equal(t, []int32{1, 2}, answers[0].State.InSync, "what is in force is told with the refusal")
 	require.Equal(t, alterAnswer{State: want}, answers[1])
-	require.Equal(t, end+2, c.meta.own().EndOffset(), "nothing has changed")
+	require.Equal(t, end+2, c.meta.Own().EndOffset(), "nothing has changed")
 
 	require.NoError(t, c.KillBroker(2))
 	answers, err = c.alterPartitions(t.Context(), []image.Proposal{proposalOf(c, "a", 1, 2)})

@@ -260,10 +260,10 @@ func (b *backup) metadata(ctx context.Context) error {
 			return fmt.Errorf("%w: broker %d came or went meanwhile", ErrMissing, id)
 		}
 	}
-	if len(b.c.meta.copies) < len(b.nodes) {
+	if len(b.c.meta.Set()) < len(b.nodes) {
 		return fmt.Errorf("%w: not all brokers serve any more", ErrMissing)
 	}
-	for id, l := range b.c.meta.copies {
+	for id, l := range b.c.meta.Copies() {
 		if err := l.Backup(ctx, b.fsys, filepath.Join(b.targets[id].root, topic.MetadataTopic+"-0")); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/stratalog/strata/replication/internal/metalog"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -68,7 +69,7 @@ func (c *Cluster) unserve(id int32) *broker {
 
 // bury closes what is left of an incarnation that does not serve: its partitions, its copy of the
 // metadata, which may be nil, and its directory. Afterwards the broker may be started again.
-func (c *Cluster) bury(b *broker, l *metaCopy) error {
+func (c *Cluster) bury(b *broker, l *metalog.Copy) error {
 	n := b.node // nobody changes it before markDown
 	err := n.close()
 	if l != nil {

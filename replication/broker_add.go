@@ -7,6 +7,7 @@ import (
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/replication/internal/image"
+	"github.com/stratalog/strata/replication/internal/metalog"
 )
 
 // AddBroker adds a broker to the cluster and starts it, and returns its id; 0 asks for the next
@@ -138,7 +139,7 @@ func (c *Cluster) removeBroker(id int32, lost bool) error {
 }
 
 // withdraw makes the metadata forget a broker. One that it returns is to be buried.
-func (c *Cluster) withdraw(id int32, lost bool) (ending *broker, l *metaCopy, err error) {
+func (c *Cluster) withdraw(id int32, lost bool) (ending *broker, l *metalog.Copy, err error) {
 	if err := c.enter(c.changing); err != nil {
 		return nil, nil, err
 	}

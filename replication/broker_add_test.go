@@ -1,13 +1,11 @@
 package replication
 
 import (
-	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/partition"
-	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -155,14 +153,13 @@ func TestMembersThatCameAndWentSurviveSnapshots(t *testing.T) {
 	require.NoError(t, c.StopBroker(t.Context(), 2))
 	create(t, c, "b", 1)
 	c.changing <- struct{}{} // the snapshot after the change is through
-	require.Positive(t, c.meta.own().StartOffset())
+	require.Positive(t, c.meta.Own().StartOffset())
 	members := c.image.Members
 	<-c.changing
 	require.NoError(t, c.Close())
-	img := image.New()
 	c, err = Open(Config{FS: fsys, Dir: "data", Brokers: 1})
 	require.NoError(t, err)
-	_, err = (&metaLog{}).replay(c.meta.own(), "data", img, math.MaxInt64)
+	img, err := c.meta.Own().Image()
 	require.NoError(t, err)
 	require.Len(t, img.Members, 2)
 	require.Equal(t, members[2], img.Members[2])

@@ -150,13 +150,13 @@ func (c *Cluster) rejoin(b *broker, opened []*loaded, seen int64) error {
 // admit makes a broker one of those that serve, for the metadata.
 func (c *Cluster) admit(n *node) error {
 	m := c.meta
-	if m.copies[n.id] == nil {
-		if m.apart[n.id] == nil {
-			l, err := n.openWholeCopy(m.own())
+	if !m.Has(n.id) {
+		if m.Apart(n.id) == nil {
+			l, err := n.openWholeCopy(m.Own())
 			if err != nil {
 				return err
 			}
-			m.apart[n.id] = l
+			m.Bring(n.id, l)
 		}
 		if err := c.join(n); err != nil {
 			return err
@@ -165,16 +165,16 @@ func (c *Cluster) admit(n *node) error {
 	if err := c.relead(); err != nil { // it serves, and some of its partitions have no leader
 		c.logger.Error("partitions of a broker that started have no leader", slog.Int("broker", int(n.id)), slog.Any("err", err))
 	}
-	return m.keeps(n.id) // it may have been fenced by that change
+	return m.Keeps(n.id) // it may have been fenced by that change
 }
 
 // turnAway takes a broker that could not start out of the set, if it is in it, and closes its copy.
 func (c *Cluster) turnAway(id int32) error {
 	var err error
-	if c.meta.failure == nil {
+	if c.meta.Failure() == nil {
 		err = c.expelNow(id)
 	}
-	if l := c.meta.surrender(id); l != nil {
+	if l := c.meta.Surrender(id); l != nil {
 		err = errors.Join(err, l.Close())
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/replication/internal/image"
+	"github.com/stratalog/strata/replication/internal/metalog"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -47,7 +48,7 @@ func (c *Cluster) stopBroker(id int32) error {
 
 // leave takes a broker out of those that serve, in order. What it returns is to be buried, with its
 // copy of the metadata, also if there is an error: then the metadata could not say so.
-func (c *Cluster) leave(id int32) (*broker, *metaCopy, error) {
+func (c *Cluster) leave(id int32) (*broker, *metalog.Copy, error) {
 	if err := c.enter(c.changing); err != nil {
 		return nil, nil, err
 	}
@@ -56,7 +57,7 @@ func (c *Cluster) leave(id int32) (*broker, *metaCopy, error) {
 }
 
 // leaveNow is leave for who has changing.
-func (c *Cluster) leaveNow(id int32) (*broker, *metaCopy, error) {
+func (c *Cluster) leaveNow(id int32) (*broker, *metalog.Copy, error) {
 	err := c.mayLeave(id)
 	if err == nil {
 		if err = c.writable(nil); err == nil {
@@ -67,7 +68,7 @@ func (c *Cluster) leaveNow(id int32) (*broker, *metaCopy, error) {
 		return nil, nil, err
 	}
 	err = c.perform(func(img *image.Image) ([]metarecord.Record, error) { return []metarecord.Record{img.Leave(id)}, nil }, nil)
-	if err != nil && c.meta.failure == nil && !c.isLeaving(id) {
+	if err != nil && c.meta.Failure() == nil && !c.isLeaving(id) {
 		return nil, nil, err
 	}
 	if err == nil {
@@ -76,7 +77,7 @@ func (c *Cluster) leaveNow(id int32) (*broker, *metaCopy, error) {
 	if err == nil {
 		err = c.handOver(id)
 	}
-	if err == nil && c.meta.copies[id] == nil { // its copy failed in that: it is fenced, and ends
+	if err == nil && !c.meta.Has(id) { // its copy failed in that: it is fenced, and ends
 		return nil, nil, fmt.Errorf("%w: %d", ErrBrokerDown, id)
 	}
 	if err == nil {
@@ -90,7 +91,7 @@ func (c *Cluster) leaveNow(id int32) (*broker, *metaCopy, error) {
 		return nil, nil, fmt.Errorf("%w: %d", ErrBrokerDown, id)
 	}
 	b.node.resign()
-	return b, c.meta.surrender(id), err
+	return b, c.meta.Surrender(id), err
 }
 
 // mayLeave returns why a broker cannot be stopped, nil if it can.
@@ -125,10 +126,10 @@ func (c *Cluster) isFenced(id int32) bool {
 // registration ends a controlled shutdown, and leads what it led, in another leader epoch.
 func (c *Cluster) stay(id int32) error {
 	n := c.serving()[id]
-	if n != nil && c.meta.failure != nil {
+	if n != nil && c.meta.Failure() != nil {
 		return c.writable(nil) // every broker registers again in that
 	}
-	if n == nil || c.meta.copies[id] == nil {
+	if n == nil || !c.meta.Has(id) {
 		return nil
 	}
 	err := c.perform(func(img *image.Image) ([]metarecord.Record, error) { return img.Register(n.arrival()), nil }, nil)
@@ -229,7 +230,7 @@ type powerCutter interface {
 func (c *Cluster) fenceKilled(b *broker) error {
 	c.changing <- struct{}{} // also while the cluster closes, which waits for us
 	err := c.expel(b.id)
-	l := c.meta.surrender(b.id)
+	l := c.meta.Surrender(b.id)
 	<-c.changing
 	_ = c.bury(b, l) // every call on its disk fails
 	return err

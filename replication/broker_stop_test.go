@@ -17,7 +17,7 @@ import (
 // written returns the records of the metadata from a version on.
 func written(t *testing.T, c *Cluster, from int64) (recs []metarecord.Record) {
 	t.Helper()
-	for b, err := range c.meta.own().Batches(from) {
+	for b, err := range c.meta.Own().Batches(from) {
 		require.NoError(t, err)
 		for r, err := range b.All() {
 			require.NoError(t, err)

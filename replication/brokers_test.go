@@ -257,7 +257,7 @@ func TestDeletionWaitsForTheBrokerThatIsAway(t *testing.T) {
 	for i := range 5 {
 		create(t, c, fmt.Sprint("t", i), 1) // each writes a snapshot
 	}
-	require.Positive(t, c.meta.own().StartOffset())
+	require.Positive(t, c.meta.Own().StartOffset())
 	require.NoError(t, c.Close())
 	c = openBrokers(t, fsys, 3)
 	require.Equal(t, []int32{1, 2, 3}, c.Brokers(), "a snapshot knows who is away")

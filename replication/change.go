@@ -81,7 +81,7 @@ func (c *Cluster) perform(decide decision, then func([]metarecord.Record)) error
 	if err != nil || len(recs) == 0 {
 		return err
 	}
-	version, fenced, err := c.commit(c.image, recs)
+	version, fenced, err := c.meta.Commit(c.image, recs)
 	if err != nil {
 		return err
 	}
@@ -90,8 +90,8 @@ func (c *Cluster) perform(decide decision, then func([]metarecord.Record)) error
 		then(recs)
 	}
 	if fenced != nil {
-		c.apply(fenced.recs, fenced.version)
-		if err := c.retireFenced(fenced.brokers); err != nil { // the change is made all the same
+		c.apply(fenced.Records, fenced.Version)
+		if err := c.retireFenced(fenced.Brokers); err != nil { // the change is made all the same
 			c.logger.Warn("partitions of a fenced broker keep their leader until the next change", slog.Any("err", err))
 		}
 	}

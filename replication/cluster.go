@@ -11,8 +11,10 @@ import (
 	"github.com/stratalog/strata/internal/alarm"
 	"github.com/stratalog/strata/internal/feed"
 	"github.com/stratalog/strata/internal/watermark"
+	"github.com/stratalog/strata/replication/internal/byid"
 	"github.com/stratalog/strata/replication/internal/follow"
 	"github.com/stratalog/strata/replication/internal/image"
+	"github.com/stratalog/strata/replication/internal/metalog"
 )
 
 // A Cluster is a cluster of brokers in one process. All methods are safe for concurrent use.
@@ -25,12 +27,16 @@ type Cluster struct {
 	defaults  map[string]string // the keys of cfg.Defaults
 	logger    *slog.Logger
 	clusterID string
-	meta      *metaLog
+	meta      *metalog.Log
 	stats     counters
 	rotation  fetchRotation
 	ids       producerIDs
 	network   follow.Network
 	events    *feed.Feed[Event]
+
+	// releadDue says that partitions may have a leader that does not serve, because that could not
+	// be written. Of who has changing.
+	releadDue bool
 
 	removals atomic.Int64 // topics that were deleted; counted with changing held, read by backups
 
@@ -136,7 +142,7 @@ func (c *Cluster) shut() error {
 	var errs []error
 	errs = append(errs, c.onNodes((*node).close))
 	if c.meta != nil {
-		errs = append(errs, c.meta.close())
+		errs = append(errs, c.meta.Close())
 	}
 	errs = append(errs, c.onNodes((*node).leave))
 	return errors.Join(errs...)
@@ -147,7 +153,7 @@ func (c *Cluster) onNodes(fn func(*node) error) error {
 	return forEach(c.servingNodes(), func(_ int, n *node) error { return fn(n) })
 }
 
-func (c *Cluster) servingNodes() []*node { return listed(c.serving()) }
+func (c *Cluster) servingNodes() []*node { return byid.Values(c.serving()) }
 
 // serving returns the nodes of the brokers that serve. They must not be written to.
 func (c *Cluster) serving() map[int32]*node {

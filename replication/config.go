@@ -8,6 +8,7 @@ import (
 
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/replication/internal/image"
+	"github.com/stratalog/strata/replication/internal/metalog"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -101,7 +102,7 @@ type Config struct {
 	Logger *slog.Logger
 
 	inMemory  bool  // neither Dir nor FS was set
-	metaPart  int64 // 0: maxPartBytes
+	metaPart  int64 // 0: metalog.MaxPartBytes
 	metaSlack int64 // 0: that constant; negative: a snapshot of the metadata after every change
 }
 
@@ -142,8 +143,8 @@ func (c Config) withDefaults() (Config, error) {
 	c.ReplicaMaxLag = orDefault(c.ReplicaMaxLag, defaultReplicaMaxLag)
 	c.LeaderBalanceInterval = orDefault(c.LeaderBalanceInterval, defaultLeaderBalanceInterval)
 	c.SessionTimeout = orDefault(c.SessionTimeout, defaultSessionTimeout)
-	c.metaSlack = orDefault(c.metaSlack, metaSlack)
-	c.metaPart = orDefault(c.metaPart, maxPartBytes)
+	c.metaSlack = orDefault(c.metaSlack, metalog.DefaultSlack)
+	c.metaPart = orDefault(c.metaPart, metalog.MaxPartBytes)
 	return c, errors.Join(err, c.checkBrokers(), c.check())
 }
 

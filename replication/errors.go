@@ -7,6 +7,7 @@ import (
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication/internal/image"
+	"github.com/stratalog/strata/replication/internal/metalog"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -55,7 +56,7 @@ var (
 	// can tell what became of it: it may have happened. Later changes open the copies again. They
 	// have not happened if they get it too, as long as no majority of the copies works; the error
 	// says whose disk fails, and with what. Kafka: the quorum of controllers has no majority.
-	ErrMetadataReadOnly = errors.New("replication: metadata cannot be changed, too few of its copies work")
+	ErrMetadataReadOnly = metalog.ErrReadOnly
 
 	// ErrInvalidTopic is topic.ErrInvalidName: no such topic can exist.
 	ErrInvalidTopic = topic.ErrInvalidName
@@ -70,11 +71,11 @@ var (
 // Reasons of a DirectoryError.
 var (
 	// ErrLocked: this process or another has it open.
-	ErrLocked = errors.New("replication: directory is in use")
+	ErrLocked = metalog.ErrLocked
 	// ErrNewerFormat: newer than this version writes.
-	ErrNewerFormat = errors.New("replication: directory has a newer format")
+	ErrNewerFormat = metalog.ErrNewerFormat
 	// ErrDamaged: what every broker needs is not what was written. A disk that fails is not damage.
-	ErrDamaged = errors.New("replication: directory is damaged")
+	ErrDamaged = metalog.ErrDamaged
 	// ErrForeign: it holds files, but not ours.
 	ErrForeign = errors.New("replication: directory belongs to another program")
 )

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 
 	"github.com/stratalog/strata/internal/metarecord"
-	"github.com/stratalog/strata/replication/internal/controller"
 	"github.com/stratalog/strata/replication/internal/image"
+	"github.com/stratalog/strata/replication/internal/metalog"
 )
 
 // A disk that hangs costs its broker, as one that fails does. Only the others can tell that it
@@ -16,22 +16,21 @@ import (
 // it, it is waited for, and goes on when its disk does. A disk that all of them are on stalls for
 // all, and costs nobody.
 
-// errSilent is why a broker is cut off whose disk does not answer.
-var errSilent = errors.New("its disk does not answer while those of others do")
-
 // errReadOnly is why a broker is fenced that leads a partition which takes no more records.
 var errReadOnly = errors.New("a partition that it leads takes nothing since its disk failed, and others could lead")
 
 // isUseless reports whether a broker that was fenced for this cause is cut off rather than closed
 // in order: its disk does not take what is left to be done.
-func isUseless(cause error) bool { return errors.Is(cause, errSilent) || errors.Is(cause, errReadOnly) }
+func isUseless(cause error) bool {
+	return errors.Is(cause, metalog.ErrSilent) || errors.Is(cause, errReadOnly)
+}
 
 // fence fences a broker whose disk is of no use, as soon as the change under way is through, and
 // cuts it off. If the others cannot go on without it nothing happens.
 func (c *Cluster) fence(id int32, cause error) {
 	c.afterChange(func() error {
 		m, out := c.meta, map[int32]error{id: fmt.Errorf("broker %d: %w", id, cause)}
-		if m.copies[id] == nil || !controller.MayBecome(m.without(out), m.named()...) {
+		if !m.Has(id) || !m.CanSpare(out) {
 			return nil
 		}
 		gone, err := c.takeOutNow(out)

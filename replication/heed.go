@@ -3,6 +3,9 @@ package replication
 import (
 	"errors"
 	"fmt"
+
+	"github.com/stratalog/strata/replication/internal/metalog"
+	"github.com/stratalog/strata/replication/internal/silence"
 )
 
 // heed has brokers follow a change of the metadata, at the same time, and waits for them. do calls
@@ -34,9 +37,9 @@ func (c *Cluster) heed(nodes []*node, do func(n *node, step func()) error) error
 			tell(progress{n, true, err})
 		})
 	}
-	quiet := newSilence(c.cfg.SessionTimeout)
-	defer quiet.timer.Stop()
-	quiet.begin()
+	quiet := silence.New(c.cfg.SessionTimeout)
+	defer quiet.Stop()
+	quiet.Begin()
 	var errs []error
 	for len(waiting) > 0 {
 		select {
@@ -45,14 +48,14 @@ func (c *Cluster) heed(nodes []*node, do func(n *node, step func()) error) error
 				delete(waiting, p.n)
 				errs = append(errs, p.err)
 			}
-			quiet.begin()
-		case <-quiet.timer.C:
-			if !quiet.over() {
+			quiet.Begin()
+		case <-quiet.C:
+			if !quiet.Over() {
 				continue
 			}
 			for n := range waiting {
-				c.fence(n.id, errSilent)
-				errs = append(errs, fmt.Errorf("broker %d: %w", n.id, errSilent))
+				c.fence(n.id, metalog.ErrSilent)
+				errs = append(errs, fmt.Errorf("broker %d: %w", n.id, metalog.ErrSilent))
 			}
 			clear(waiting)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/stratalog/strata/replication/internal/byid"
 	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 )
@@ -47,7 +48,7 @@ func (c *Cluster) identity(l location, meta *metaProperties) (id topic.ID, err e
 // meet compares the directories with what the metadata says of their brokers, and makes those of
 // brokers that are new.
 func (c *Cluster) meet(claims []claim) error {
-	for _, n := range inOrder(c.nodes) {
+	for _, n := range byid.Range(c.nodes) {
 		if m, known := c.image.Members[n.id]; known && m.Directory != n.directory {
 			return otherDirectory(n.location, n.directory, m)
 		}

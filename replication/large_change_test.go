@@ -11,6 +11,7 @@ import (
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/replication/internal/image"
+	"github.com/stratalog/strata/replication/internal/metalog"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -38,7 +39,8 @@ func TestChangeOfAnySizeIsMade(t *testing.T) {
 	for _, err := range c.CreateTopics(t.Context(), specs) {
 		require.NoError(t, err)
 	}
-	require.Greater(t, c.meta.size, int64(maxMetaBatchBytes))
+	size, _ := c.meta.Sizes()
+	require.Greater(t, size, int64(metalog.MaxBatchBytes))
 	require.NoError(t, c.Close())
 	kinds := ""
 	for _, rec := range metaRecords(t, fsys, 2) {
@@ -58,13 +60,13 @@ func TestChangeOfAnySizeIsMade(t *testing.T) {
 
 func TestRecordThatNoBatchCanHoldIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	c := open(t, vfs.Mem())
-	end := c.meta.own().EndOffset()
-	huge := strings.Repeat("x", maxMetaRecordBytes)
+	end := c.meta.Own().EndOffset()
+	huge := strings.Repeat("x", metalog.MaxRecordBytes)
 	err := c.change(t.Context(), func(*image.Image) ([]metarecord.Record, error) {
 		return []metarecord.Record{&metarecord.NoOp{}, &metarecord.Config{ResourceType: metarecord.ResourceBroker, Name: "log.retention.ms", Value: &huge}}, nil
 	})
 	require.ErrorIs(t, err, log.ErrRecordTooLarge)
-	require.Equal(t, end, c.meta.own().EndOffset())
+	require.Equal(t, end, c.meta.Own().EndOffset())
 	create(t, c, "orders", 1)
 }
 
@@ -79,12 +81,12 @@ func TestLargeChangeGoesOnWithoutACopyThatFails(t *testing.T) {
 			c, err := Open(cfg)
 			require.NoError(t, err)
 			create(t, c, "first", 3)
-			end := c.meta.own().EndOffset()
+			end := c.meta.Own().EndOffset()
 			mend := ds[broken-1].Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*.log", After: after, Times: vfs.Always, Err: errDisk})
 			require.NoError(t, c.CreateTopic(t.Context(), "second", topic.Config{Partitions: 9, Properties: properties("retention.ms", "1000")}))
 			left := c.Brokers()
 			create(t, c, "third", 3)
-			if len(left) == 2 && after > 0 && c.meta.own().EndOffset() > end {
+			if len(left) == 2 && after > 0 && c.meta.Own().EndOffset() > end {
 				inTheMiddle = true
 			}
 			_ = c.Close() // the broken disk may say so
@@ -114,12 +116,13 @@ func TestLargeChangeIsTakenBackAsAWhole(t *testing.T) {
 		c, err := Open(cfg)
 		require.NoError(t, err)
 		create(t, c, "first", 3)
-		size := c.meta.size
+		size, _ := c.meta.Sizes()
 		mend := fsys.Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*.log", After: after, Err: errDisk})
 		require.ErrorIs(t, c.CreateTopic(t.Context(), "second", topic.Config{Partitions: 9}), errDisk)
 		mend()
 		require.Equal(t, []string{"first"}, names(t, c))
-		require.Equal(t, size, c.meta.size)
+		now, _ := c.meta.Sizes()
+		require.Equal(t, size, now)
 		create(t, c, "third", 1)
 		require.NoError(t, c.Close())
 		again := open(t, fsys.Kill())
@@ -132,7 +135,7 @@ func TestMetadataLogThatBeginsWithALargeChangeIsDamaged(t *testing.T) {
 	fsys := vfs.Mem()
 	c := openWith(t, Config{FS: fsys, Dir: "data", metaPart: 100})
 	require.NoError(t, c.AlterBrokerConfig(t.Context(), AllBrokers, ConfigChange{Key: "log.retention.ms", Value: "2000"}))
-	begin := c.meta.own().EndOffset()
+	begin := c.meta.Own().EndOffset()
 	create(t, c, "orders", 9)
 	require.NoError(t, c.Close())
 	l, err := log.Open(metaDir, log.Config{FS: fsys, Cleanup: log.CleanupNone})

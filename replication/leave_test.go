@@ -66,7 +66,7 @@ func stopBesideFailure(t *testing.T, stopped int32, fault vfs.Fault) error {
 	if err == nil {
 		return nil
 	}
-	if c.meta.failure != nil { // in the very change that fences it
+	if c.meta.Failure() != nil { // in the very change that fences it
 		require.ErrorIs(t, err, ErrMetadataReadOnly, where)
 		require.ErrorIs(t, c.EnsureTopic(t.Context(), "new", topic.Config{}), ErrMetadataReadOnly, where)
 		return err

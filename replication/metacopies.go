@@ -2,33 +2,30 @@ package replication
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/replication/internal/image"
+	"github.com/stratalog/strata/replication/internal/metalog"
 )
 
 // openMetadata opens the copies that there are, applies the newest to the image, and has the
 // controller take over. asked are the brokers that the configuration asks for.
 func (c *Cluster) openMetadata(claims []claim, asked []int32) error {
-	c.meta = &metaLog{
-		copies: map[int32]*metaCopy{}, apart: map[int32]*metaCopy{}, causes: map[int32]error{},
-		slack: c.cfg.metaSlack, part: c.cfg.metaPart, patience: c.cfg.SessionTimeout,
-	}
-	t := &takeOver{
-		m: c.meta, nodes: c.nodes, leaveOut: c.leaveOut, failures: c.failures, asked: asked,
-		since: math.MaxInt64, acceptLoss: c.cfg.AcceptMetadataLoss,
-	}
-	if err := t.openCopies(); err != nil {
-		return err
-	}
-	err := t.run(func() error {
-		c.image = t.img
-		return c.meet(claims)
+	c.meta = metalog.New(metalog.Config{
+		Slack: c.cfg.metaSlack, Part: c.cfg.metaPart, Patience: c.cfg.SessionTimeout, Elected: c.noteController, Fenced: c.fenced,
 	})
-	if !errors.As(err, new(*tooFewError)) {
+	t := &metalog.TakeOver{
+		Places: func() map[int32]metalog.Place { return places(c.nodes) }, LeaveOut: c.leaveOut, Failures: c.failures, Asked: asked,
+		Since: math.MaxInt64, AcceptLoss: c.cfg.AcceptMetadataLoss,
+	}
+	t.Examine = func() error {
+		c.image = t.Image
+		return c.meet(claims)
+	}
+	err := c.meta.Open(t)
+	if !errors.As(err, new(*metalog.TooFewError)) {
 		return err
 	}
 	var damaged *DirectoryError
@@ -51,11 +48,11 @@ func (c *Cluster) join(n *node) error {
 	}
 	again := err
 	switch {
-	case c.meta.failure != nil:
+	case c.meta.Failure() != nil:
 		var gone []int32
 		gone, again = c.reopen(n)
 		c.bringDown(gone)
-	case errors.Is(err, errOthersFailed):
+	case errors.Is(err, metalog.ErrOthersFailed):
 		again = c.perform(noOp, nil)
 	default:
 		return err
@@ -64,7 +61,7 @@ func (c *Cluster) join(n *node) error {
 		return errors.Join(err, again)
 	}
 	c.logger.Warn("broker joins once more", slog.Int("broker", int(n.id)), slog.Any("err", err))
-	if c.meta.copies[n.id] != nil { // it was one of the sets that may have been in force
+	if c.meta.Has(n.id) { // it was one of the sets that may have been in force
 		return nil
 	}
 	return c.joinNow(n)
@@ -72,42 +69,31 @@ func (c *Cluster) join(n *node) error {
 
 // joinWhole is join of a broker that was away, when the cluster opens.
 func (c *Cluster) joinWhole(n *node) error {
-	if l := c.meta.apart[n.id]; l != nil {
-		if err := l.verify(n.metaDir()); err != nil {
+	if l := c.meta.Apart(n.id); l != nil {
+		if _, err := l.Image(); err != nil {
 			return err
 		}
 	}
 	return c.join(n)
 }
 
-// joinNow is one attempt to make a broker's copy one of the set. The change that says so is written
-// to the copies of the set first: a new copy that names a larger set could be more than half of it
-// together with others like it, and none of those that know what is committed.
+// joinNow is one attempt to make a broker's copy one of the set.
 func (c *Cluster) joinNow(n *node) error {
-	m := c.meta
-	l := m.apart[n.id]
-	if l == nil { // it failed when it was opened again
-		return m.keeps(n.id)
-	}
-	if err := l.follow(m.own()); err != nil {
-		return fmt.Errorf("copy metadata to broker %d: %w", n.id, err)
-	}
-	if err := l.SetLeaderEpoch(m.epoch()); err != nil {
-		return fmt.Errorf("copy metadata to broker %d: %w", n.id, err)
-	}
-	m.joining = n.id
-	err := c.perform(func(img *image.Image) ([]metarecord.Record, error) { return img.Register(n.arrival()), nil }, nil)
-	m.joining = 0
-	if err == nil {
-		err = m.keeps(n.id)
-	}
-	return err
+	return c.meta.Join(n.id, func() error {
+		return c.perform(func(img *image.Image) ([]metarecord.Record, error) { return img.Register(n.arrival()), nil }, nil)
+	})
 }
 
-// keeps returns nil if a broker's copy is one of the set, else why it is not any more.
-func (m *metaLog) keeps(id int32) error {
-	if m.copies[id] == nil {
-		return fmt.Errorf("broker %d cannot keep the metadata: %w", id, m.causes[id])
+// copyPlace is where the broker's copy of the metadata is.
+func (n *node) copyPlace() metalog.Place {
+	return metalog.Place{Broker: n.id, FS: n.fs, Root: n.root, Log: n.base.Log, Blame: directoryError}
+}
+
+// places returns where the copies of brokers are.
+func places(nodes map[int32]*node) map[int32]metalog.Place {
+	all := make(map[int32]metalog.Place, len(nodes))
+	for id, n := range nodes {
+		all[id] = n.copyPlace()
 	}
-	return nil
+	return all
 }

@@ -323,11 +323,7 @@ func TestTailThatWasNotCommittedIsCut(t *testing.T) {
 	require.NoError(t, c.Close())
 	l, err := log.Open("data/broker-1/__cluster_metadata-0", log.Config{FS: fsys})
 	require.NoError(t, err)
-	m := &metaLog{}
-	tail, err := m.encode([]metarecord.Record{&metarecord.Topic{Name: "lost", ID: topic.NewID()}})
-	require.NoError(t, err)
-	_, err = l.AppendBatch(t.Context(), tail)
-	require.NoError(t, err)
+	appendRecords(t, l, &metarecord.Topic{Name: "lost", ID: topic.NewID()})
 	require.NoError(t, l.Close())
 	require.NoError(t, fsys.Rename("data/broker-1", "away"))
 	c = openBrokers(t, fsys, 3)

@@ -3,10 +3,9 @@ package replication
 import (
 	"errors"
 	"log/slog"
-	"math"
 	"path/filepath"
 
-	"github.com/stratalog/strata/replication/internal/image"
+	"github.com/stratalog/strata/replication/internal/metalog"
 )
 
 // openWholeCopy opens the copy of a broker that starts. One that is damaged is put aside, and made
@@ -18,10 +17,11 @@ import (
 // Of epochs that began on the old one only, nothing was written in one: a controller writes when
 // its epoch has begun on a majority, and the controller of today, which had a majority without this
 // copy, has seen one of those.
-func (n *node) openWholeCopy(leader *metaCopy) (*metaCopy, error) {
-	l, err := n.openCopy()
+func (n *node) openWholeCopy(leader *metalog.Copy) (*metalog.Copy, error) {
+	place := n.copyPlace()
+	l, err := place.Open()
 	if err == nil {
-		if err = l.verify(n.metaDir()); err == nil {
+		if _, err = l.Image(); err == nil {
 			return l, nil
 		}
 		err = errors.Join(err, l.Close())
@@ -34,27 +34,21 @@ func (n *node) openWholeCopy(leader *metaCopy) (*metaCopy, error) {
 		return nil, errors.Join(err, failed)
 	}
 	n.logger.Error("damaged copy of the metadata was put aside, and made anew", slog.Int("broker", int(n.id)), slog.String("directory", aside), slog.Any("err", err))
-	return n.openCopy()
-}
-
-// verify reads the whole copy. What it has against it is a *DirectoryError. A copy that joins is
-// taken for what the others have, as far as its epochs say so.
-func (m *metaCopy) verify(dir string) error {
-	_, err := (&metaLog{}).replay(m, dir, image.New(), math.MaxInt64)
-	return err
+	return place.Open()
 }
 
 // renewCopy puts the broker's copy aside, and one that is equal to the leader's in its place. This
 // gets its name only when it is complete and durable: an empty copy, or one that knows less than
 // the old one did of which sets are in force, would count for a majority at the next open.
-func (n *node) renewCopy(leader *metaCopy) (aside string, err error) {
-	name := filepath.Base(n.metaDir())
+func (n *node) renewCopy(leader *metalog.Copy) (aside string, err error) {
+	place := n.copyPlace()
+	name := filepath.Base(place.Dir())
 	staging := filepath.Join(n.root, asideName(name, deleteSuffix)) // deleted by the next start, if this one dies
-	l, err := n.openCopyIn(staging)
+	l, err := place.OpenIn(staging)
 	if err != nil {
 		return "", errors.Join(err, n.fs.RemoveAll(staging))
 	}
-	err = l.follow(leader)
+	err = l.Follow(leader)
 	if err == nil {
 		epoch, _ := leader.Epochs().Latest()
 		err = l.SetLeaderEpoch(epoch)
@@ -63,7 +57,7 @@ func (n *node) renewCopy(leader *metaCopy) (aside string, err error) {
 		aside, err = putAside(n.fs, n.root, name, straySuffix)
 	}
 	if err == nil {
-		err = n.fs.Rename(staging, n.metaDir())
+		err = n.fs.Rename(staging, place.Dir())
 	}
 	if err == nil {
 		return aside, n.fs.SyncDir(n.root)

@@ -6,7 +6,9 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/stratalog/strata/replication/internal/byid"
 	"github.com/stratalog/strata/replication/internal/image"
+	"github.com/stratalog/strata/replication/internal/metalog"
 )
 
 // writable makes sure that the metadata can be changed. If so many copies have failed that nobody
@@ -15,13 +17,13 @@ import (
 // has changing, before it begins. For own see reopen.
 func (c *Cluster) writable(own *node) error {
 	m := c.meta
-	if m.failure != nil {
+	if m.Failure() != nil {
 		gone, err := c.reopen(own)
 		if err != nil {
 			return err
 		}
 		c.bringDown(gone)
-		m.releadDue = true
+		c.releadDue = true
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.serving())) {
 		if !c.isLeaving(id) {
@@ -31,7 +33,7 @@ func (c *Cluster) writable(own *node) error {
 			return err
 		}
 	}
-	if m.releadDue {
+	if c.releadDue {
 		return c.relead()
 	}
 	return nil
@@ -53,29 +55,14 @@ func (c *Cluster) writable(own *node) error {
 // change tries again.
 func (c *Cluster) reopen(own *node) (gone []int32, err error) {
 	m := c.meta
-	before := m.origin
-	c.logger.Warn("copies of the metadata are opened again", slog.Any("err", m.failure))
-	t := c.surveyAgain(own)
-	m.closeAll()
-	if err = t.openCopies(); err == nil {
-		err = t.run(func() error {
-			if m.end < c.image.Version {
-				return fmt.Errorf("the copies of the metadata end at offset %d, and what is below %d was committed", m.end, c.image.Version)
-			}
-			return nil
-		})
+	c.logger.Warn("copies of the metadata are opened again", slog.Any("err", m.Failure()))
+	t, nodes := c.surveyAgain(own)
+	if err := m.Reopen(t, c.image.Version, func() error { return c.beginAgain(t, nodes, own) }); err != nil {
+		return nil, err
 	}
-	if err == nil {
-		m.failure = nil
-		err = c.beginAgain(t, own)
-	}
-	if err != nil {
-		m.failAgain(err, before)
-		return nil, m.failure
-	}
-	c.logger.Warn("metadata can be changed again", slog.Int("controller", int(m.leader)), slog.Int("changes", len(t.news)))
-	for id, n := range inOrder(c.serving()) {
-		if m.copies[id] == nil {
+	c.logger.Warn("metadata can be changed again", slog.Int("controller", int(m.Controller())), slog.Int("changes", len(t.News)))
+	for id, n := range byid.Range(c.serving()) {
+		if !m.Has(id) {
 			gone = append(gone, id)
 		} else {
 			n.beginNextEpoch() // of what has lost its leader by one of these changes
@@ -84,70 +71,53 @@ func (c *Cluster) reopen(own *node) (gone []int32, err error) {
 	return gone, nil
 }
 
-// surveyAgain returns the take-over of the brokers that run.
-func (c *Cluster) surveyAgain(own *node) *takeOver {
+// surveyAgain returns the take-over of the brokers that run, and those that are left.
+func (c *Cluster) surveyAgain(own *node) (*metalog.TakeOver, map[int32]*node) {
 	m := c.meta
-	t := &takeOver{m: m, nodes: maps.Clone(c.serving()), failures: map[int32]error{}, since: c.image.Version}
+	nodes := maps.Clone(c.serving())
 	if own != nil {
-		t.nodes[own.id] = own
+		nodes[own.id] = own
 	}
-	t.leaveOut = func(id int32, cause error) {
+	t := &metalog.TakeOver{
+		Places: func() map[int32]metalog.Place { return places(nodes) }, Failures: map[int32]error{}, Since: c.image.Version,
+	}
+	t.LeaveOut = func(id int32, cause error) {
 		c.logger.Error("copy of the metadata fails", slog.Int("broker", int(id)), slog.Any("err", cause))
-		t.failures[id] = fmt.Errorf("broker %d: %w", id, cause)
-		m.causes[id] = cause
-		if l := m.apart[id]; l != nil {
-			_ = l.Close() // its disk fails
-		}
-		delete(m.apart, id)
-		delete(t.nodes, id)
+		t.Failures[id] = fmt.Errorf("broker %d: %w", id, cause)
+		m.GiveUp(id, cause)
+		delete(nodes, id)
 	}
-	return t
+	return t, nodes
 }
 
 // beginAgain makes the first change of a controller that has taken over in place, and brings
 // everything up to it.
-func (c *Cluster) beginAgain(t *takeOver, own *node) error {
+func (c *Cluster) beginAgain(t *metalog.TakeOver, nodes map[int32]*node, own *node) error {
 	m := c.meta
 	var up, started []image.Arrival
-	for _, id := range slices.Sorted(maps.Keys(m.copies)) {
-		if n := t.nodes[id]; n == own {
+	for id := range m.Copies() {
+		if n := nodes[id]; n == own {
 			started = append(started, n.arrival())
 		} else {
 			up = append(up, n.arrival())
 		}
 	}
-	recs := t.img.Resume(up, started, c.rules)
-	version, fenced, err := c.commit(t.img, recs)
+	recs := t.Image.Resume(up, started, c.rules)
+	version, fenced, err := m.Commit(t.Image, recs)
 	if err != nil {
 		return err
 	}
 	c.noteController()
-	for _, ch := range t.news {
-		if image.IsSnapshot(ch.recs[0]) {
-			c.restate(ch.recs, ch.version)
+	for _, ch := range t.News {
+		if image.IsSnapshot(ch.Records[0]) {
+			c.restate(ch.Records, ch.Version)
 		} else {
-			c.apply(ch.recs, ch.version)
+			c.apply(ch.Records, ch.Version)
 		}
 	}
 	c.apply(recs, version)
 	if fenced != nil {
-		c.apply(fenced.recs, fenced.version)
+		c.apply(fenced.Records, fenced.Version)
 	}
 	return nil
-}
-
-// failAgain is fail when the copies were opened again in vain. What they had failed with is told,
-// too: it says why they had to be.
-func (m *metaLog) failAgain(cause, before error) {
-	m.failure = fmt.Errorf("%w: %w, after %w", ErrMetadataReadOnly, cause, before)
-	m.origin = before
-}
-
-// closeAll closes all copies, which are to be opened again: what they fail with is on the disks, or
-// noted.
-func (m *metaLog) closeAll() {
-	_ = m.close()
-	clear(m.copies)
-	clear(m.apart)
-	m.found, m.joining = nil, 0
 }

@@ -291,7 +291,7 @@ func faultsAtRandom(t *testing.T, seed uint64) (finals int) {
 		id := int32(1 + r.IntN(len(ds)))
 		switch r.IntN(6) {
 		case 0, 1: // who is killed while nothing can be changed is missing for the next majority
-			if f.meta.failure == nil {
+			if f.meta.Failure() == nil {
 				f.note(f.end(t, id, r.IntN(2) == 0))
 			}
 		case 2, 3:
@@ -363,7 +363,7 @@ func TestBrokerWhoseStopCouldNotBeTakenBackServesOn(t *testing.T) {
 			require.Error(t, f.StopBroker(t.Context(), 1), where)
 			synctest.Wait()
 			mendOwn()
-			if f.meta.failure != nil { // a majority needs both
+			if f.meta.Failure() != nil { // a majority needs both
 				mend()
 				f.requireWhole()
 				return
@@ -419,10 +419,13 @@ func TestUncertainChangeThatTurnsOutMadeIsInForce(t *testing.T) {
 
 // What was committed is never taken back, whatever the copies say.
 func TestCopiesThatLackWhatWasCommittedAreNotTaken(t *testing.T) {
-	c := open(t, vfs.Mem())
+	fsys := vfs.Mem()
+	c := open(t, fsys)
 	create(t, c, "orders", 1)
+	mend := fsys.Inject(vfs.Fault{Ops: vfs.OpChange, Pattern: "*.log", Times: vfs.Always, Err: errDisk})
+	require.ErrorIs(t, c.CreateTopic(t.Context(), "lost", topic.Config{}), errDisk)
+	mend()
 	c.changing <- struct{}{}
-	_ = c.meta.fail(errDisk)
 	c.image.Version += 10 // as if the copies had lost so much since
 	<-c.changing
 	for range 2 {

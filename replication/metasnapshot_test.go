@@ -14,6 +14,7 @@ import (
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/replication/internal/image"
+	"github.com/stratalog/strata/replication/internal/metalog"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -60,7 +61,7 @@ func TestMetadataLogStaysShortWhateverIsDone(t *testing.T) {
 
 	c = openWith(t, cfg)
 	require.Equal(t, want, state(t, c))
-	require.Positive(t, c.meta.own().StartOffset())
+	require.Positive(t, c.meta.Own().StartOffset())
 	require.Less(t, len(c.image.Removed), 100, "only those of after the last snapshot")
 	require.Equal(t, "2000", c.BrokerConfig(AllBrokers)["log.retention.ms"])
 	require.Equal(t, []string{"x"}, values(t, c, at("stays", 0)))
@@ -147,7 +148,7 @@ func TestSnapshotRemembersTopicsWhoseDirectoriesAreStillThere(t *testing.T) {
 	require.Contains(t, out.String(), "leaves files behind")
 	require.Equal(t, []string{"orders-0"}, partitionDirs(t, fsys))
 	again := open(t, fsys)
-	require.Positive(t, again.meta.own().StartOffset())
+	require.Positive(t, again.meta.Own().StartOffset())
 	require.Len(t, again.image.Removed, 1)
 	require.Empty(t, partitionDirs(t, fsys))
 }
@@ -163,11 +164,12 @@ func TestSnapshotOfAnySizeCountsAsAWhole(t *testing.T) {
 		create(t, c, fmt.Sprint("t", i), 10_000)
 	}
 	require.NoError(t, c.DeleteTopic(t.Context(), "t0"))
-	require.Positive(t, c.meta.own().StartOffset())
-	require.Greater(t, c.meta.snapshot, int64(2*maxPartBytes))
-	for b, err := range c.meta.own().Batches(c.meta.own().StartOffset()) {
+	require.Positive(t, c.meta.Own().StartOffset())
+	_, snapshot := c.meta.Sizes()
+	require.Greater(t, snapshot, int64(2*metalog.MaxPartBytes))
+	for b, err := range c.meta.Own().Batches(c.meta.Own().StartOffset()) {
 		require.NoError(t, err)
-		require.Less(t, b.Size(), 2*maxPartBytes, "no batch grows with the cluster")
+		require.Less(t, b.Size(), 2*metalog.MaxPartBytes, "no batch grows with the cluster")
 	}
 	want := names(t, c)
 	require.NoError(t, c.Close())
@@ -191,11 +193,9 @@ func TestSnapshotThatFailsHalfWayIsTakenBack(t *testing.T) {
 		require.NoError(t, err)
 		create(t, c, "orders", 20)
 		c.changing <- struct{}{}
-		c.meta.slack = -1
 		mend := ds[1].Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*.log", After: after, Err: errDisk})
-		c.compactMetadata()
+		c.snapshotMetadata()
 		mend()
-		c.meta.slack = metaSlack
 		<-c.changing
 		require.NoError(t, c.AlterTopic(t.Context(), "orders", properties("retention.ms", "2000")))
 		require.Equal(t, []int32{1, 2, 3}, c.Brokers(), "its disk has room again, and no change was lost: after %d", after)

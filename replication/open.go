@@ -11,8 +11,10 @@ import (
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/byid"
 	"github.com/stratalog/strata/replication/internal/follow"
 	"github.com/stratalog/strata/replication/internal/image"
+	"github.com/stratalog/strata/replication/internal/metalog"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -85,7 +87,7 @@ func (c *Cluster) begin(cl claim) error {
 	if n != nil {
 		c.nodes[n.id], b.node = n, n
 	}
-	created := c.meta == nil || c.meta.end > 0 // else all of its brokers are needed
+	created := c.meta == nil || !c.meta.IsNew() // else all of its brokers are needed
 	if err == nil || !created || errors.As(err, new(*DirectoryError)) {
 		return err
 	}
@@ -111,9 +113,9 @@ func (c *Cluster) leaveOut(id int32, cause error) {
 		c.markDown(b)
 		return
 	}
-	var l *metaCopy
+	var l *metalog.Copy
 	if c.meta != nil {
-		l = c.meta.surrender(id)
+		l = c.meta.Surrender(id)
 	}
 	_ = c.bury(b, l) // its disk fails
 }
@@ -125,7 +127,10 @@ func (c *Cluster) take(cl claim, session *vfs.Session) (*node, error) {
 	cl.fs = session
 	dir, err := log.OpenDirectory(cl.root, log.DirectoryConfig{FS: cl.fs, MaxOpenFiles: c.cfg.MaxOpenFiles, Logger: c.logger})
 	if err != nil {
-		return nil, openError(cl.root, err)
+		if reason := metalog.ReasonOf(err); reason != nil {
+			return nil, directoryError(cl.root, reason, err)
+		}
+		return nil, fmt.Errorf("open %s: %w", cl.root, err)
 	}
 	n := c.newNode(cl.location, dir)
 	n.session, n.disk = session, disk
@@ -156,7 +161,7 @@ func (c *Cluster) takeOver() error {
 	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
 		n := c.nodes[id]
 		n.recall()
-		if c.meta.copies[id] != nil {
+		if c.meta.Has(id) {
 			up, arrived = append(up, n.arrival()), append(arrived, n)
 		} else {
 			others = append(others, n)
@@ -171,7 +176,7 @@ func (c *Cluster) takeOver() error {
 		if err != nil {
 			break
 		}
-		if failed := c.joinWhole(n); failed != nil && c.meta.failure == nil {
+		if failed := c.joinWhole(n); failed != nil && c.meta.Failure() == nil {
 			c.leaveOut(n.id, failed)
 		} else {
 			err = failed
@@ -184,8 +189,8 @@ func (c *Cluster) takeOver() error {
 		return fmt.Errorf("open cluster: %w", err)
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
-		if c.meta.copies[id] == nil { // fenced by one of these changes
-			c.leaveOut(id, c.meta.keeps(id))
+		if !c.meta.Has(id) { // fenced by one of these changes
+			c.leaveOut(id, c.meta.Keeps(id))
 		}
 	}
 	return nil
@@ -199,7 +204,7 @@ func (n *node) arrival() image.Arrival {
 // load opens the partitions of all brokers, and lets them lead. Those that may have lost records
 // get a new leader epoch between the two.
 func (c *Cluster) load() error {
-	nodes := listed(c.nodes)
+	nodes := byid.Values(c.nodes)
 	opened, failed := make([][]*loaded, len(nodes)), make([]error, len(nodes))
 	_ = forEach(nodes, func(i int, n *node) error {
 		opened[i], failed[i] = n.load()

@@ -3,7 +3,6 @@ package replication
 import (
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"slices"
 	"strings"
@@ -15,8 +14,7 @@ import (
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/replication/internal/controller"
-	"github.com/stratalog/strata/replication/internal/image"
+	"github.com/stratalog/strata/replication/internal/metalog"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -47,7 +45,7 @@ func (ds disks) dieWhile(fn func(), n int, cut bool) (dead disks) {
 		d.Observe(vfs.Observer{Before: func(e vfs.Event) {
 			mu.Lock()
 			defer mu.Unlock()
-			ours := strings.Contains(e.Name, topic.MetadataTopic) || strings.Contains(e.Name, promiseFile)
+			ours := strings.Contains(e.Name, topic.MetadataTopic) || strings.Contains(e.Name, metalog.PromiseFile)
 			if e.Op&vfs.OpChange == 0 || !ours {
 				return
 			}
@@ -123,98 +121,6 @@ func TestDeathsInsideOfOpensWithOtherDisksMissingLoseNothing(t *testing.T) {
 	require.Greater(t, looked, 30)
 }
 
-// copyWithUnusedEpoch returns broker 1's copy with a batch of epoch 3, and epoch 7 behind it, that
-// nothing was written in.
-func copyWithUnusedEpoch(t *testing.T, fsys vfs.FS) *metaCopy {
-	t.Helper()
-	l := openCopyOn(t, fsys)
-	require.NoError(t, l.SetLeaderEpoch(3))
-	batch, err := (&metaLog{}).encode([]metarecord.Record{&metarecord.NoOp{}})
-	require.NoError(t, err)
-	_, err = l.AppendBatch(t.Context(), batch)
-	require.NoError(t, err)
-	require.NoError(t, l.SetLeaderEpoch(7))
-	return l
-}
-
-func openCopyOn(t *testing.T, fsys vfs.FS) *metaCopy {
-	t.Helper()
-	require.NoError(t, vfs.MakeDir(fsys, "data/broker-1", 0o777))
-	n := &node{location: location{id: 1, fs: fsys, root: "data/broker-1"}}
-	n.base.Log.FS = fsys
-	l, err := n.openCopy()
-	require.NoError(t, err)
-	return l
-}
-
-// cuts are what takes an epoch off a copy that nothing was written in.
-var cutsOfCopies = map[string]func(*metaCopy) error{
-	"cut at the end": func(l *metaCopy) error { return l.cut(1) },
-	"cut of all":     func(l *metaCopy) error { return l.cut(0) },
-	"begun anew":     func(l *metaCopy) error { return l.restart(40) },
-}
-
-// Whenever the process dies or the machine does, the copy knows the newest epoch that ever began on
-// it.
-func TestPromiseOfAnEpochOutlivesEveryCrash(t *testing.T) {
-	for name, cut := range cutsOfCopies {
-		for n := 1; ; n++ {
-			ds := disks{vfs.Mem()}
-			l := copyWithUnusedEpoch(t, ds[0])
-			dead := ds.dieWhile(func() { require.NoError(t, cut(l)) }, n, n%2 == 0)
-			require.EqualValues(t, 7, l.promised())
-			require.NoError(t, l.Close())
-			again := openCopyOn(t, ds[0])
-			require.EqualValues(t, 7, again.promised())
-			require.NoError(t, again.Close())
-			if dead == nil {
-				require.Greater(t, n, 4, name)
-				break
-			}
-			for _, after := range []*vfs.MemFS{dead[0], dead[0].Crash(uint64(n))} {
-				l := openCopyOn(t, after)
-				require.EqualValues(t, 7, l.promised(), "%s, before change %d", name, n)
-				require.NoError(t, l.Close())
-			}
-		}
-	}
-}
-
-// Whichever call fails, once or for good, the copy knows the newest epoch, and is as it was, if it
-// was the promise that failed.
-func TestPromiseOfAnEpochOutlivesEveryFault(t *testing.T) {
-	for name, cut := range cutsOfCopies {
-		for _, fault := range []vfs.Fault{{Times: 1}, {Times: vfs.Always}, {Pattern: promiseFile + "*", Times: 1}} {
-			for fault.After = 0; ; fault.After++ {
-				fsys := vfs.Mem()
-				l := copyWithUnusedEpoch(t, fsys)
-				hit := false
-				fault.Err = errDisk
-				mend := fsys.Inject(fault)
-				err := cut(l)
-				mend()
-				if hit = err != nil; hit {
-					require.ErrorIs(t, err, errDisk)
-				}
-				if hit && fault.Pattern != "" {
-					require.EqualValues(t, 1, l.EndOffset())
-					epoch, _ := l.Epochs().Latest()
-					require.EqualValues(t, 7, epoch)
-				}
-				for _, after := range []*vfs.MemFS{fsys.Kill(), fsys.Crash(uint64(fault.After))} {
-					l := openCopyOn(t, after)
-					require.EqualValues(t, 7, l.promised(), "%s, %v after %d", name, fault.Pattern, fault.After)
-					require.NoError(t, l.Close())
-				}
-				_ = l.Close()
-				if !hit && fault.After > 20 {
-					break
-				}
-			}
-		}
-	}
-}
-
 // A promise that cannot be read, or is damaged, costs its broker, and nothing else.
 func TestPromiseThatCannotBeReadCostsItsBroker(t *testing.T) {
 	for _, content := range []string{"", "epoch=", "epoch=-2\n", "7\n", "epoch=99999999999\n"} {
@@ -222,11 +128,11 @@ func TestPromiseThatCannotBeReadCostsItsBroker(t *testing.T) {
 		c := openWith(t, ds.config())
 		create(t, c, "first", 1)
 		require.NoError(t, c.Close())
-		require.NoError(t, vfs.WriteFile(ds[1], "data/broker-2/"+promiseFile, []byte(content)))
+		require.NoError(t, vfs.WriteFile(ds[1], "data/broker-2/"+metalog.PromiseFile, []byte(content)))
 		mend := func() {}
 		if content == "" {
-			require.NoError(t, vfs.WriteFile(ds[1], "data/broker-2/"+promiseFile, []byte("epoch=1\n")))
-			mend = ds[1].Inject(vfs.Fault{Ops: vfs.OpOpen | vfs.OpRead, Pattern: promiseFile, Times: vfs.Always, Err: errDisk})
+			require.NoError(t, vfs.WriteFile(ds[1], "data/broker-2/"+metalog.PromiseFile, []byte("epoch=1\n")))
+			mend = ds[1].Inject(vfs.Fault{Ops: vfs.OpOpen | vfs.OpRead, Pattern: metalog.PromiseFile, Times: vfs.Always, Err: errDisk})
 		}
 		c, err := Open(ds.config())
 		require.NoError(t, err)
@@ -236,10 +142,10 @@ func TestPromiseThatCannotBeReadCostsItsBroker(t *testing.T) {
 			require.ErrorIs(t, err, errDisk)
 		} else {
 			require.ErrorIs(t, err, ErrDamaged)
-			require.ErrorContains(t, err, promiseFile)
+			require.ErrorContains(t, err, metalog.PromiseFile)
 		}
 		mend()
-		require.NoError(t, vfs.WriteFile(ds[1], "data/broker-2/"+promiseFile, []byte("epoch=40\n")))
+		require.NoError(t, vfs.WriteFile(ds[1], "data/broker-2/"+metalog.PromiseFile, []byte("epoch=40\n")))
 		require.NoError(t, c.StartBroker(t.Context(), 2))
 		require.NoError(t, c.Close())
 		c, err = Open(ds.config())
@@ -264,7 +170,7 @@ func TestOpensThatCompleteLeaveNoPromiseFile(t *testing.T) {
 	}
 	require.NoError(t, c.Close())
 	for i, d := range ds {
-		_, err := d.Stat(fmt.Sprintf("data/broker-%d/%s", i+1, promiseFile))
+		_, err := d.Stat(fmt.Sprintf("data/broker-%d/%s", i+1, metalog.PromiseFile))
 		require.ErrorIs(t, err, fs.ErrNotExist)
 	}
 }
@@ -292,10 +198,7 @@ func (ds disks) fenceAndDie(t *testing.T, fenced, on []int32) {
 		epoch, _ := l.Epochs().Latest()
 		require.NoError(t, l.SetLeaderEpoch(epoch+1))
 		if slices.Contains(on, id) {
-			batch, err := (&metaLog{}).encode(recs)
-			require.NoError(t, err)
-			_, err = l.AppendBatch(t.Context(), batch)
-			require.NoError(t, err)
+			appendRecords(t, l, recs...)
 		}
 		require.NoError(t, l.Close())
 	}
@@ -365,59 +268,6 @@ func TestFirstSetOfAControllerHasHalfOfAnyThatMayBeInForce(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// A copy tells which sets may be in force: the last one that an ordinary change is behind, and
-// those that it names behind that.
-func TestReplayFindsTheSetsThatMayBeInForce(t *testing.T) {
-	l := openCopyOn(t, vfs.Mem())
-	m := &metaLog{}
-	epochs := map[int32]int64{}
-	register := func(ids ...int32) (recs []metarecord.Record) {
-		for _, id := range ids {
-			epochs[id] = l.EndOffset() + 1
-			recs = append(recs, &metarecord.RegisterBroker{BrokerID: id, BrokerEpoch: epochs[id]})
-		}
-		return recs
-	}
-	change := func(id int32, fenced, leaves int8) []metarecord.Record {
-		return []metarecord.Record{&metarecord.BrokerChange{BrokerID: id, BrokerEpoch: epochs[id], Fenced: fenced, InControlledShutdown: leaves}}
-	}
-	ordinary := func() []metarecord.Record { return []metarecord.Record{&metarecord.NoOp{}} }
-	for i, step := range []struct {
-		recs func() []metarecord.Record
-		want controller.Sets
-	}{
-		{ordinary, nil},
-		{func() []metarecord.Record { return register(1, 2, 3) }, controller.Sets{{1, 2, 3}}},
-		{func() []metarecord.Record { return register(3, 1, 2) }, controller.Sets{{1, 2, 3}}},
-		{func() []metarecord.Record { return change(3, metarecord.Set, metarecord.Unchanged) }, controller.Sets{{1, 2, 3}, {1, 2}}},
-		{func() []metarecord.Record { return register(3) }, controller.Sets{{1, 2, 3}, {1, 2}, {1, 2, 3}}},
-		{func() []metarecord.Record { return change(2, metarecord.Unchanged, metarecord.Set) }, controller.Sets{{1, 2, 3}}},
-		{func() []metarecord.Record { return change(2, metarecord.Set, metarecord.Unchanged) }, controller.Sets{{1, 2, 3}, {1, 3}}},
-		{func() []metarecord.Record {
-			snapshot := []metarecord.Record{&metarecord.BeginTransaction{Name: "snapshot"}, &metarecord.NoOp{Snapshot: true}}
-			for id := range int32(3) {
-				snapshot = append(snapshot, &metarecord.RegisterBroker{BrokerID: id + 1, BrokerEpoch: epochs[id+1], Fenced: id+1 == 2})
-			}
-			return snapshot
-		}, controller.Sets{{1, 2, 3}, {1, 3}}},
-		{func() []metarecord.Record { return []metarecord.Record{&metarecord.EndTransaction{}} }, controller.Sets{{1, 3}}},
-		{func() []metarecord.Record { return register(2) }, controller.Sets{{1, 3}, {1, 2, 3}}},
-		{func() []metarecord.Record {
-			return append(ordinary(), change(1, metarecord.Set, metarecord.Unchanged)...)
-		}, controller.Sets{{1, 3}, {1, 2, 3}, {2, 3}}},
-		{ordinary, controller.Sets{{2, 3}}},
-	} {
-		batch, err := m.encode(step.recs())
-		require.NoError(t, err)
-		_, err = l.AppendBatch(t.Context(), batch)
-		require.NoError(t, err)
-		_, err = m.replay(l, "data", image.New(), math.MaxInt64)
-		require.NoError(t, err)
-		require.Equal(t, step.want, m.sets, "step %d", i)
-	}
-	require.NoError(t, l.Close())
-}
-
 // An epoch whose first change too many copies refuse is not forgotten with it.
 func TestEpochWhoseFirstChangeIsTakenBackIsNotUsedAgain(t *testing.T) {
 	ds := newDisks(3)
@@ -431,8 +281,9 @@ func TestEpochWhoseFirstChangeIsTakenBackIsNotUsedAgain(t *testing.T) {
 	}
 	_, err := Open(ds.config())
 	require.ErrorIs(t, err, errDisk)
-	l := openCopyOn(t, ds[0])
-	require.Equal(t, epoch+1, l.promised())
+	l, err := (&node{location: location{id: 1, fs: ds[0], root: "data/broker-1"}}).copyPlace().Open()
+	require.NoError(t, err)
+	require.Equal(t, epoch+1, l.Promised())
 	require.NoError(t, l.Close())
 	for _, m := range mend {
 		m()
@@ -497,4 +348,18 @@ func TestCopyOfABrokerThatDidNotJoinIsTakenIfAskedFor(t *testing.T) {
 	require.Equal(t, []int32{2}, c.Brokers())
 	require.NoError(t, c.EnsureTopic(t.Context(), "next", topic.Config{}))
 	require.NoError(t, c.Close())
+}
+
+// appendRecords appends a batch of records to a copy of the metadata.
+func appendRecords(t *testing.T, l *log.Log, recs ...metarecord.Record) {
+	t.Helper()
+	var b record.Builder
+	b.Reset(0)
+	for _, rec := range recs {
+		b.AppendKV(0, nil, metarecord.Append(nil, rec), nil)
+	}
+	batch, err := b.Build(record.None)
+	require.NoError(t, err)
+	_, err = l.AppendBatch(t.Context(), batch)
+	require.NoError(t, err)
 }

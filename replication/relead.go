@@ -11,12 +11,12 @@ import (
 // set there is an ordinary one afterwards in any case: by it a copy knows that the set was
 // committed. What fails is done before the next change.
 func (c *Cluster) relead() (err error) {
-	defer func() { c.meta.releadDue = err != nil }()
+	defer func() { c.releadDue = err != nil }()
 	for {
 		done := false
 		err := c.perform(func(img *image.Image) ([]metarecord.Record, error) {
 			recs := img.Relead(image.MaxNewPartitions, c.rules)
-			if done = len(recs) == 0; done && !c.meta.sealed {
+			if done = len(recs) == 0; done && !c.meta.IsSealed() {
 				recs = append(recs, &metarecord.NoOp{})
 			}
 			return recs, nil

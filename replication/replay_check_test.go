@@ -7,9 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
-	"github.com/stretchr/testify/require"
 )
 
 func (w *world) count(e Event) {

@@ -9,9 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
-	"github.com/stretchr/testify/require"
 )
 
 const worldTopic = "orders"

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/replication/internal/byid"
 	"github.com/stratalog/strata/replication/internal/follow"
 )
 
@@ -154,7 +155,7 @@ func (n *node) unfollow(r *replica, s *several) {
 // report has a replica tell its leader how far it is, if it follows one.
 func (n *node) report(r *replica) {
 	n.mu.RLock()
-	fetchers := listed(n.fetchers)
+	fetchers := byid.Values(n.fetchers)
 	n.mu.RUnlock()
 	for _, f := range fetchers {
 		f.Wake(r.tp)

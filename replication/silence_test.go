@@ -133,23 +133,6 @@ func TestBrokerThatDoesNotFollowIsCutOff(t *testing.T) {
 	})
 }
 
-// Who is stopped as a process for longer than the session finds one beat over, and listens again.
-func TestSilenceIsCountedInBeats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSilence(9 * time.Second)
-		begin := time.Now()
-		s.begin()
-		time.Sleep(time.Minute)
-		<-s.timer.C
-		require.False(t, s.over())
-		<-s.timer.C
-		require.False(t, s.over())
-		<-s.timer.C
-		require.True(t, s.over())
-		require.Equal(t, 66*time.Second, time.Since(begin))
-	})
-}
-
 // Nothing is written but what the broker leads whose disk hangs: its followers have nothing to lag
 // behind, and the metadata does not change. It is found out all the same, and what waits there is
 // given to the next leader.

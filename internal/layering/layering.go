@@ -17,8 +17,9 @@ var Rows = [][]string{
 	{"log"},
 	{"log/internal/explore"}, // of log's tests
 	{"partition"},
-	{"topic", "replication/internal/controller", "replication/internal/election", "replication/internal/follow"},
+	{"topic", "replication/internal/controller", "replication/internal/election", "replication/internal/follow", "replication/internal/byid", "replication/internal/silence"},
 	{"replication/internal/image"},
+	{"replication/internal/metalog"},
 	{"replication"},
 	{"internal/coordinator"},
 	{"group/internal/wire", "group/internal/kafkatopic"}, // the latter of tests

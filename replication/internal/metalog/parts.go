@@ -1,4 +1,4 @@
-package replication
+package metalog
 
 import (
 	"errors"
@@ -6,22 +6,23 @@ import (
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/replication/internal/byid"
 )
 
-// maxPartBytes is about how much of a change is one batch.
-const maxPartBytes = 1 << 20
+// MaxPartBytes is about how much of a change is one batch.
+const MaxPartBytes = 1 << 20
 
 // split cuts a change into what goes into batches of about part bytes: several are a transaction,
 // named for who reads the log. It refuses a record that no batch can hold.
-func (m *metaLog) split(state []metarecord.Record, name string) (parts [][]metarecord.Record, err error) {
+func (m *Log) split(state []metarecord.Record, name string) (parts [][]metarecord.Record, err error) {
 	var value []byte
 	size, from := int64(0), 0
 	for i, rec := range state {
 		value = metarecord.Append(value[:0], rec)
-		if len(value) > maxMetaRecordBytes {
+		if len(value) > MaxRecordBytes {
 			return nil, fmt.Errorf("%w: %d bytes of metadata in one record", log.ErrRecordTooLarge, len(value))
 		}
-		if size += int64(len(value)); size > m.part {
+		if size += int64(len(value)); size > m.cfg.Part {
 			parts, from, size = append(parts, state[from:i+1:i+1]), i+1, 0
 		}
 	}
@@ -38,7 +39,7 @@ func (m *metaLog) split(state []metarecord.Record, name string) (parts [][]metar
 
 // appendNext writes the parts of a change in order, and takes those off that it has written. It
 // stops behind the first one that a copy refuses.
-func (m *metaLog) appendNext(parts *[][]metarecord.Record) (version int64, failed map[int32]error, err error) {
+func (m *Log) appendNext(parts *[][]metarecord.Record) (version int64, failed map[int32]error, err error) {
 	for len(*parts) > 0 && len(failed) == 0 && err == nil {
 		version, failed, err = m.append((*parts)[0])
 		*parts = (*parts)[1:]
@@ -48,12 +49,12 @@ func (m *metaLog) appendNext(parts *[][]metarecord.Record) (version int64, faile
 
 // appendParts writes a snapshot of several batches. If a copy refuses one of them all are taken
 // back: the next change finds out what becomes of the copy. stuck are those that could not be.
-func (m *metaLog) appendParts(parts [][]metarecord.Record) (version int64, stuck map[int32]error, err error) {
-	end, size := m.own().EndOffset(), m.size
+func (m *Log) appendParts(parts [][]metarecord.Record) (version int64, stuck map[int32]error, err error) {
+	end, size := m.Own().EndOffset(), m.size
 	for _, part := range parts {
 		var failed map[int32]error
 		version, failed, err = m.append(part)
-		for _, cause := range inOrder(failed) {
+		for _, cause := range byid.Range(failed) {
 			err = errors.Join(err, cause)
 		}
 		if err != nil {

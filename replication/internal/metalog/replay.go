@@ -1,8 +1,9 @@
-package replication
+package metalog
 
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/stratalog/strata/internal/metarecord"
@@ -20,13 +21,13 @@ type replaying struct {
 	img   *image.Image
 	start int64 // of the log
 
-	sets controller.Sets     // see metaLog
+	sets controller.Sets     // see Log
 	recs []metarecord.Record // that the batch under way has applied
 
 	size, snapshot int64 // bytes of batches, and of the last snapshot
 
 	since int64 // changes behind this version are kept in news
-	news  []change
+	news  []Change
 
 	open    bool // a transaction has begun and not ended
 	began   int64
@@ -35,27 +36,28 @@ type replaying struct {
 }
 
 // replay applies the whole log to img, and returns the changes behind the version since. A log that
-// does not begin at offset 0 begins with a snapshot. What replay has against the log is a
-// *DirectoryError; every other error is the disk's.
-func (m *metaLog) replay(l *metaCopy, dir string, img *image.Image, since int64) ([]change, error) {
+// does not begin at offset 0 begins with a snapshot. What replay has against the log is of
+// Place.Blame's making; every other error is the disk's.
+func (m *Log) replay(l *Copy, img *image.Image, since int64) ([]Change, error) {
+	dir := l.place.Dir()
 	r := &replaying{img: img, start: l.StartOffset(), since: since}
 	for b, err := range l.Batches(r.start) {
 		if err != nil {
-			return nil, openError(dir, err)
+			return nil, l.place.explain(dir, err)
 		}
 		if err := r.batch(b); err != nil {
 			reason := ErrDamaged
 			if errors.As(err, new(*metarecord.UnknownError)) || errors.Is(err, image.ErrLaterRecord) {
 				reason = ErrNewerFormat
 			}
-			return nil, directoryError(dir, reason, err)
+			return nil, l.place.Blame(dir, reason, err)
 		}
 	}
 	if r.start > 0 && l.EndOffset() == r.start {
-		return nil, directoryError(dir, ErrDamaged, fmt.Errorf("metadata log is empty, and starts at offset %d", r.start))
+		return nil, l.place.Blame(dir, ErrDamaged, fmt.Errorf("metadata log is empty, and starts at offset %d", r.start))
 	}
 	if r.open && r.start > 0 && r.began == r.start {
-		return nil, directoryError(dir, ErrDamaged, errors.New("metadata log begins with a snapshot that does not end"))
+		return nil, l.place.Blame(dir, ErrDamaged, errors.New("metadata log begins with a snapshot that does not end"))
 	}
 	m.sets = r.sets
 	m.size, m.snapshot, m.end = r.size, r.snapshot, l.EndOffset()
@@ -127,10 +129,10 @@ func (r *replaying) apply(rec metarecord.Record) error {
 	return r.img.Apply(rec)
 }
 
-// A change is one that is in the log: its records, and the version of the metadata behind it.
-type change struct {
-	recs    []metarecord.Record
-	version int64
+// A Change is one that is in the log: its records, and the version of the metadata behind it.
+type Change struct {
+	Records []metarecord.Record
+	Version int64
 }
 
 // noteChange takes in that a change is complete with a batch, if it is, and what it says of the
@@ -140,7 +142,7 @@ func (r *replaying) noteChange(b *record.Batch) {
 		return
 	}
 	if b.BaseOffset >= r.since {
-		r.news = append(r.news, change{slices.Clone(r.recs), b.LastOffset() + 1})
+		r.news = append(r.news, Change{slices.Clone(r.recs), b.LastOffset() + 1})
 	}
 	if !changesSet(r.recs) {
 		r.sets = r.sets.Committed()
@@ -171,4 +173,12 @@ func (r *replaying) end(rec metarecord.Record) error {
 		}
 	}
 	return nil
+}
+
+// Image reads the whole copy and returns what it says. What it has against it is of Place.Blame's
+// making. A copy that joins is taken for what the others have, as far as its epochs say so.
+func (m *Copy) Image() (*image.Image, error) {
+	img := image.New()
+	_, err := (&Log{}).replay(m, img, math.MaxInt64)
+	return img, err
 }

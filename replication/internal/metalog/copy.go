@@ -1,4 +1,4 @@
-package replication
+package metalog
 
 import (
 	"errors"
@@ -15,70 +15,90 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A metaCopy is a broker's copy of the metadata log.
-type metaCopy struct {
-	*log.Log
-	fs   vfs.FS
-	root string // the broker's directory
-	kept int32  // what is in promiseFile, -1 if there is none
+// A Place is where a broker's copy is.
+type Place struct {
+	Broker int32
+	FS     vfs.FS
+	Root   string     // the broker's directory
+	Log    log.Config // but for what is the same for all copies
+	// Blame makes the error of a directory that cannot be used: reason is ErrLocked,
+	// ErrNewerFormat or ErrDamaged.
+	Blame func(dir string, reason, cause error) error
 }
 
-// promiseFile in a broker's directory holds a controller's epoch that began on the broker's copy
+// A Copy is a broker's copy of the metadata log. Its leader epochs are the controllers'.
+type Copy struct {
+	*log.Log
+	place Place
+	kept  int32 // what is in PromiseFile, -1 if there is none
+}
+
+// PromiseFile in a broker's directory holds a controller's epoch that began on the broker's copy
 // and that the copy may not show any more. It is written before a cut takes such an epoch off the
 // copy, and nothing was written in it: the epoch must not begin a second time, since another
 // controller may have written in it on other copies.
 //
 //	epoch=7
-const promiseFile = "strata.epoch"
+const PromiseFile = "strata.epoch"
 
-// metaDir is the directory of a broker's copy of the metadata log.
-func (n *node) metaDir() string { return filepath.Join(n.root, topic.MetadataTopic+"-0") }
+// Dir is the directory of the copy.
+func (p *Place) Dir() string { return filepath.Join(p.Root, topic.MetadataTopic+"-0") }
 
-// openCopy opens the broker's copy of the metadata log, creating it.
-func (n *node) openCopy() (*metaCopy, error) { return n.openCopyIn(n.metaDir()) }
+// Open opens the copy, creating it. What it has against the directory is of Blame's making.
+func (p Place) Open() (*Copy, error) { return p.OpenIn(p.Dir()) }
 
-func (n *node) openCopyIn(dir string) (*metaCopy, error) {
-	cfg := n.base.Log
+// OpenIn is Open of a copy in another directory.
+func (p Place) OpenIn(dir string) (*Copy, error) {
+	cfg := p.Log
+	cfg.FS = p.FS
 	cfg.Sync = log.SyncOnAck
 	cfg.Cleanup = log.CleanupNone
 	cfg.RetentionAge = log.Unlimited
-	cfg.MaxBatchBytes = maxMetaBatchBytes
-	m := &metaCopy{fs: n.fs, root: n.root}
+	cfg.MaxBatchBytes = MaxBatchBytes
+	m := &Copy{place: p}
 	var err error
-	if m.kept, err = readPromise(n.fs, n.root); err != nil {
+	if m.kept, err = p.readPromise(); err != nil {
 		return nil, err
 	}
 	if m.Log, err = log.Open(dir, cfg); err != nil {
-		return nil, openError(dir, err)
+		return nil, p.explain(dir, err)
 	}
 	return m, nil
 }
 
-// readPromise returns the epoch in promiseFile, -1 if there is none.
-func readPromise(fsys vfs.FS, root string) (int32, error) {
-	p, err := vfs.ReadFile(fsys, filepath.Join(root, promiseFile))
+// explain turns what package log has against a directory into an error of Blame's making.
+func (p *Place) explain(dir string, err error) error {
+	if reason := ReasonOf(err); reason != nil {
+		return p.Blame(dir, reason, err)
+	}
+	return fmt.Errorf("open %s: %w", dir, err)
+}
+
+// readPromise returns the epoch in PromiseFile, -1 if there is none.
+func (p *Place) readPromise() (int32, error) {
+	content, err := vfs.ReadFile(p.FS, filepath.Join(p.Root, PromiseFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return -1, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read %s: %w", promiseFile, err)
+		return 0, fmt.Errorf("read %s: %w", PromiseFile, err)
 	}
-	text, ok := strings.CutPrefix(strings.TrimSpace(string(p)), "epoch=")
+	text, ok := strings.CutPrefix(strings.TrimSpace(string(content)), "epoch=")
 	epoch, err := strconv.ParseInt(text, 10, 32)
 	if !ok || err != nil || epoch < 0 {
-		return 0, directoryError(root, ErrDamaged, fmt.Errorf("%s: %q", promiseFile, p))
+		return 0, p.Blame(p.Root, ErrDamaged, fmt.Errorf("%s: %q", PromiseFile, content))
 	}
 	return int32(epoch), nil
 }
 
-// promised returns the newest controller's epoch that ever began on the copy, -1 if none did.
-func (m *metaCopy) promised() int32 {
+// Promised returns the newest controller's epoch that ever began on the copy, -1 if none did.
+func (m *Copy) Promised() int32 {
 	latest, _ := m.Epochs().Latest()
 	return max(latest, m.kept)
 }
 
 // state returns how far the copy goes.
-func (m *metaCopy) state(broker int32) controller.Copy {
+func (m *Copy) state(broker int32) controller.Copy {
 	c := controller.Copy{Broker: broker, Epoch: -1, End: m.EndOffset()}
 	if c.End > m.StartOffset() {
 		c.Epoch = m.Epochs().At(c.End - 1)
@@ -88,8 +108,8 @@ func (m *metaCopy) state(broker int32) controller.Copy {
 
 // cut truncates the copy to an offset. If that takes its newest epoch off it, the promise that this
 // one does not begin again is durable before.
-func (m *metaCopy) cut(to int64) error {
-	if m.Epochs().At(to-1) != m.promised() {
+func (m *Copy) cut(to int64) error {
+	if m.Epochs().At(to-1) != m.Promised() {
 		if err := m.keepPromise(); err != nil {
 			return err
 		}
@@ -99,21 +119,21 @@ func (m *metaCopy) cut(to int64) error {
 
 // restart is cut of a copy that ends before the others begin: it goes on at start, with nothing in
 // it.
-func (m *metaCopy) restart(start int64) error {
+func (m *Copy) restart(start int64) error {
 	if err := m.keepPromise(); err != nil {
 		return err
 	}
 	return m.TruncateFully(start)
 }
 
-// keepPromise makes the newest epoch that began on the copy durable in promiseFile.
-func (m *metaCopy) keepPromise() error {
-	epoch := m.promised()
+// keepPromise makes the newest epoch that began on the copy durable in PromiseFile.
+func (m *Copy) keepPromise() error {
+	epoch := m.Promised()
 	if epoch == m.kept {
 		return nil
 	}
-	if err := vfs.WriteFile(m.fs, filepath.Join(m.root, promiseFile), fmt.Appendf(nil, "epoch=%d\n", epoch)); err != nil {
-		return fmt.Errorf("write %s: %w", promiseFile, err)
+	if err := vfs.WriteFile(m.place.FS, filepath.Join(m.place.Root, PromiseFile), fmt.Appendf(nil, "epoch=%d\n", epoch)); err != nil {
+		return fmt.Errorf("write %s: %w", PromiseFile, err)
 	}
 	m.kept = epoch
 	return nil
@@ -124,9 +144,9 @@ type sourceError struct{ error }
 
 func (e *sourceError) Unwrap() error { return e.error }
 
-// follow makes the copy equal to the leader's: what they do not have in common is cut, what is
+// Follow makes the copy equal to the leader's: what they do not have in common is cut, what is
 // missing is appended as it is.
-func (m *metaCopy) follow(leader *metaCopy) error {
+func (m *Copy) Follow(leader *Copy) error {
 	// Also at the end: an epoch that began there, and that nothing was written in, is not the
 	// leader's.
 	if err := m.cut(controller.Part(leader.Epochs(), m.Epochs(), m.state(0))); err != nil {

@@ -1,4 +1,4 @@
-package replication
+package metalog
 
 import (
 	"slices"
@@ -6,11 +6,6 @@ import (
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/replication/internal/image"
 )
-
-// without returns the brokers but one.
-func without(brokers []int32, one int32) []int32 {
-	return slices.DeleteFunc(brokers, func(id int32) bool { return id == one })
-}
 
 // changesSet reports whether a change says which copies are in sync, be they the same as before. A
 // snapshot says it of what was committed before.

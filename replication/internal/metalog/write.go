@@ -1,4 +1,4 @@
-package replication
+package metalog
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication/internal/controller"
+	"github.com/stratalog/strata/replication/internal/silence"
 )
 
 // heard is what a copy answers to a batch.
@@ -18,17 +19,17 @@ type heard struct {
 
 // writeTo writes a batch to copies at the same time. It returns the version after it, 0 if none has
 // it, and why copies failed. A copy that the others can do without, and that is silent, has failed.
-func (m *metaLog) writeTo(copies map[int32]*metaCopy, batch []byte, end int64) (version int64, failed map[int32]error) {
+func (m *Log) writeTo(copies map[int32]*Copy, batch []byte, end int64) (version int64, failed map[int32]error) {
 	answers := make(chan heard, len(copies))
 	for id, l := range copies {
 		l.Submit(&log.Append{Batch: batch, LeaderEpoch: -1, Done: func(a *log.Append) { answers <- heard{id, a} }})
 	}
 	failed = map[int32]error{}
 	waiting := maps.Clone(copies)
-	quiet := newSilence(m.patience)
-	defer quiet.timer.Stop()
-	if m.canSpare(waiting, failed) {
-		quiet.begin()
+	quiet := silence.New(m.cfg.Patience)
+	defer quiet.Stop()
+	if m.needNot(waiting, failed) {
+		quiet.Begin()
 	}
 	for len(waiting) > 0 {
 		select {
@@ -39,15 +40,15 @@ func (m *metaLog) writeTo(copies map[int32]*metaCopy, batch []byte, end int64) (
 			} else {
 				version = h.a.LastOffset + 1
 			}
-			if m.canSpare(waiting, failed) {
-				quiet.begin()
+			if m.needNot(waiting, failed) {
+				quiet.Begin()
 			}
-		case <-quiet.timer.C:
-			if !quiet.over() {
+		case <-quiet.C:
+			if !quiet.Over() {
 				continue
 			}
 			for id := range waiting {
-				failed[id] = fmt.Errorf("write metadata on broker %d: %w", id, errSilent)
+				failed[id] = fmt.Errorf("write metadata on broker %d: %w", id, ErrSilent)
 			}
 			clear(waiting)
 			m.builder = record.Builder{} // they may still read the batch
@@ -64,9 +65,9 @@ func misplaced(a *log.Append, end int64) error {
 	return a.Err
 }
 
-// canSpare reports whether those that have written a batch may go on without those that are waited
+// needNot reports whether those that have written a batch may go on without those that are waited
 // for.
-func (m *metaLog) canSpare(waiting map[int32]*metaCopy, failed map[int32]error) bool {
+func (m *Log) needNot(waiting map[int32]*Copy, failed map[int32]error) bool {
 	written := slices.DeleteFunc(m.without(failed), func(id int32) bool { return waiting[id] != nil })
 	return controller.MayBecome(written, m.sets...)
 }

@@ -1,0 +1,149 @@
+package metalog
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/replication/internal/byid"
+	"github.com/stratalog/strata/replication/internal/controller"
+	"github.com/stratalog/strata/replication/internal/image"
+)
+
+// A Fencing is the committed change that takes brokers out whose copy of the metadata failed.
+type Fencing struct {
+	Brokers []int32
+	Change
+	causes map[int32]error // why, by broker
+}
+
+// Commit makes a change, decided on img, durable on all copies of the metadata and returns its
+// version. Copies that fail are taken out of the set, with a change that is committed on the
+// others: with it the first one is committed too. If too many fail the change is taken back, and
+// nothing has happened; if that fails as well nothing is changed before Reopen.
+//
+// A change that is larger than a batch is a transaction of several. If copies fail in its middle
+// the others go on with the rest of it, and the set shrinks by the change behind its end.
+func (m *Log) Commit(img *image.Image, recs []metarecord.Record) (version int64, out *Fencing, err error) {
+	if m.failure != nil {
+		return 0, nil, m.failure
+	}
+	rest, err := m.split(recs, "change")
+	if err != nil {
+		return 0, nil, err
+	}
+	end, size := m.Own().EndOffset(), m.size
+	named := m.named(setAfter(m.sets.Last(), recs))
+	version, failed, err := m.appendNext(&rest)
+	switch {
+	case err == nil && len(failed) == 0:
+		m.committed(!changesSet(recs) || m.sealed && controller.Same(m.sets.Last(), m.without(nil)))
+		return version, nil, nil
+	case err == nil && controller.MayBecome(m.without(failed), named...):
+		last, out, err := m.takeOut(img, failed, named, unapplied{recs, rest})
+		if err != nil {
+			return 0, nil, err
+		}
+		return max(version, last), out, nil
+	}
+	cause := errors.Join(append(byid.Values(failed), err)...)
+	m.size = size
+	if stuck := m.takeBack(end); len(stuck) > 0 {
+		return 0, nil, errors.Join(cause, m.fail(errors.Join(byid.Values(stuck)...)))
+	}
+	if broken := m.broken(); !controller.MayBecome(m.without(broken), m.sets...) {
+		_ = m.fail(cause) // no change is made with these copies as they are
+	}
+	return 0, nil, cause
+}
+
+// An unapplied change is one that copies failed in, and that the image does not contain yet.
+type unapplied struct {
+	recs []metarecord.Record
+	rest [][]metarecord.Record // what is still to be written of it
+}
+
+// takeOut takes brokers out of the set, with a change that is committed on the copies of the
+// others; those of them that fail meanwhile go, too, and are put into failed. named are the sets
+// that a copy may name. version is that behind the rest of the change under way, 0 if there was no
+// rest.
+func (m *Log) takeOut(img *image.Image, failed map[int32]error, named [][]int32, under unapplied) (version int64, out *Fencing, err error) {
+	out = &Fencing{causes: map[int32]error{}}
+	for len(failed) > 0 {
+		if !controller.MayBecome(m.without(failed), named...) {
+			maps.Copy(out.causes, failed)
+			return 0, nil, m.fail(out.cause())
+		}
+		err := m.drop(failed, named)
+		maps.Copy(out.causes, failed)
+		if err != nil {
+			return 0, nil, m.fail(errors.Join(out.cause(), err))
+		}
+		named = append(named, m.without(nil))
+		out.Brokers = append(out.Brokers, slices.Sorted(maps.Keys(failed))...)
+		m.cfg.Elected()
+		m.joining = 0
+		if len(under.rest) > 0 {
+			if version, failed, err = m.appendNext(&under.rest); err != nil {
+				return 0, nil, m.fail(err) // half a change, which the next controller undoes
+			}
+			if len(failed) > 0 {
+				continue
+			}
+		}
+		out.Records = img.Fence(out.Brokers, under.recs)
+		if out.Version, failed, err = m.append(out.Records); err != nil {
+			return 0, nil, err
+		}
+	}
+	m.committed(false)
+	maps.Copy(m.causes, out.causes)
+	for id, cause := range byid.Range(out.causes) {
+		m.cfg.Fenced(id, cause)
+	}
+	return version, out, nil
+}
+
+// cause returns why the brokers were taken out.
+func (f *Fencing) cause() error { return errors.Join(byid.Values(f.causes)...) }
+
+// takeOutStuck takes brokers out of the set whose copies have batches that the
+// others have taken back. What the others write from now on must be in another
+// epoch, or nothing tells the copies apart.
+func (m *Log) takeOutStuck(img *image.Image, stuck map[int32]error) (out *Fencing, err error) {
+	cause := errors.Join(byid.Values(stuck)...)
+	named := m.named()
+	if !controller.MayBecome(m.without(stuck), named...) {
+		return nil, m.fail(cause)
+	}
+	m.detach(stuck)
+	if err := m.elect(stuck, named); err != nil {
+		return nil, m.fail(errors.Join(cause, err))
+	}
+	_, out, err = m.takeOut(img, stuck, named, unapplied{})
+	return out, err
+}
+
+// TakeOut takes brokers out of the set when no change is under way. img is the state.
+func (m *Log) TakeOut(img *image.Image, failed map[int32]error) (*Fencing, error) {
+	_, out, err := m.takeOut(img, failed, m.named(), unapplied{})
+	return out, err
+}
+
+// HandOver makes another broker controller if it is this one, which is about to leave and whose
+// copy is still one of those that count. So a copy of the others that cannot begin an epoch is
+// found while there is this one to go on with. It returns those, which are to be taken out.
+func (m *Log) HandOver(broker int32) (failed map[int32]error, err error) {
+	others := slices.DeleteFunc(m.Set(), func(id int32) bool { return id == broker })
+	if m.leader != broker || len(others) == 0 || m.failure != nil {
+		return nil, m.failure
+	}
+	m.leader = slices.Min(others)
+	failed = map[int32]error{}
+	if err := m.elect(failed, m.named()); err != nil {
+		return nil, m.fail(err)
+	}
+	m.cfg.Elected()
+	return failed, nil
+}

@@ -1,0 +1,315 @@
+package metalog
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/byid"
+	"github.com/stratalog/strata/replication/internal/controller"
+)
+
+// Config of a log of metadata.
+type Config struct {
+	// Slack is by how many bytes the log may outgrow its last snapshot, at least; else it is three
+	// times the snapshot. Negative: a snapshot is due after every change.
+	Slack    int64
+	Part     int64         // bytes, about, of a change that are one batch; MaxPartBytes if it is not a test
+	Patience time.Duration // for how long a copy is waited for that the others can do without
+
+	// Elected is called when another broker has become controller, or the same in another epoch.
+	Elected func()
+	// Fenced is called when a change is committed that takes a broker out of the set.
+	Fenced func(broker int32, cause error)
+}
+
+// A Log is the controller's log on all its copies. It is used by one goroutine at a time.
+type Log struct {
+	cfg     Config
+	copies  map[int32]*Copy // those in sync, by broker: all end at the same offset
+	apart   map[int32]*Copy // those that are not, not yet, or failed
+	found   []int32         // those that were there when they were opened
+	sets    controller.Sets // that may be in force. After the first change: the brokers of copies
+	sealed  bool            // a copy can tell that the last set which it names was committed
+	joining int32           // the broker whose copy the change under way adds; 0: none
+	causes  map[int32]error // why copies were taken out, or not added, the last time
+	leader  int32           // the broker that is controller
+	failure error           // set: nobody can tell what copies have, and nothing is written before Reopen
+	origin  error           // of failure: what had failed before the copies were opened again in vain
+	builder record.Builder
+
+	end      int64 // of what open found; behind it a transaction that did not end
+	size     int64 // bytes of the log's batches
+	snapshot int64 // bytes of the last snapshot
+}
+
+// MaxBatchBytes bounds a batch, which holds a record of MaxRecordBytes behind a part.
+const (
+	MaxBatchBytes  = 16 << 20
+	MaxRecordBytes = MaxBatchBytes - 2*MaxPartBytes
+)
+
+// New returns a log without copies: see Open.
+func New(cfg Config) *Log {
+	return &Log{cfg: cfg, copies: map[int32]*Copy{}, apart: map[int32]*Copy{}, causes: map[int32]error{}}
+}
+
+// Own returns the controller's own copy.
+func (m *Log) Own() *Copy { return m.copies[m.leader] }
+
+// Controller returns the broker that is controller.
+func (m *Log) Controller() int32 { return m.leader }
+
+// Epoch returns the controller's epoch.
+func (m *Log) Epoch() int32 {
+	epoch, _ := m.Own().Epochs().Latest()
+	return epoch
+}
+
+// Failure returns why nothing can be written before Reopen, nil if something can. It matches
+// ErrReadOnly.
+func (m *Log) Failure() error { return m.failure }
+
+// IsSealed reports whether a copy can tell that the last set which it names was committed.
+func (m *Log) IsSealed() bool { return m.sealed }
+
+// IsNew reports whether Open found nothing that had been committed.
+func (m *Log) IsNew() bool { return m.end == 0 }
+
+// Has reports whether a broker's copy is one of the set.
+func (m *Log) Has(broker int32) bool { return m.copies[broker] != nil }
+
+// Copies ranges over the copies of the set, by their brokers.
+func (m *Log) Copies() iter.Seq2[int32, *Copy] { return byid.Range(m.copies) }
+
+// Set returns the brokers whose copies are in sync, ascending.
+func (m *Log) Set() []int32 { return m.without(nil) }
+
+// Apart returns the copy of a broker that is not in the set, nil if there is none.
+func (m *Log) Apart(broker int32) *Copy { return m.apart[broker] }
+
+// Bring hands over the copy of a broker that is to join.
+func (m *Log) Bring(broker int32, l *Copy) { m.apart[broker] = l }
+
+// CanSpare reports whether the others may go on without some copies.
+func (m *Log) CanSpare(out map[int32]error) bool {
+	return controller.MayBecome(m.without(out), m.named()...)
+}
+
+// beginEpoch makes a new epoch durable on all copies, so many higher than any that began on a copy
+// at hand. broken is the broker whose copy failed.
+func (m *Log) beginEpoch(step int32) (broken int32, err error) {
+	epoch := int32(-1)
+	for _, copies := range []map[int32]*Copy{m.copies, m.apart} {
+		for _, l := range copies {
+			epoch = max(epoch, l.Promised())
+		}
+	}
+	for id, l := range byid.Range(m.copies) {
+		if err := l.SetLeaderEpoch(epoch + step); err != nil {
+			return id, fmt.Errorf("begin controller epoch %d on broker %d: %w", epoch+step, id, err)
+		}
+	}
+	return 0, nil
+}
+
+// fail says that nothing is written before the copies were opened again, and returns why.
+func (m *Log) fail(cause error) error {
+	m.origin = cause
+	m.failure = fmt.Errorf("%w: %w", ErrReadOnly, cause)
+	return m.failure
+}
+
+// named returns the sets that a copy may name, with those that a change leads to.
+func (m *Log) named(next ...[]int32) [][]int32 { return slices.Concat([][]int32(m.sets), next) }
+
+// committed says that the copies are the set in force.
+func (m *Log) committed(sealed bool) {
+	m.sets, m.sealed = controller.Sets{slices.Sorted(maps.Keys(m.copies))}, sealed
+}
+
+// encode returns the batch of a change.
+func (m *Log) encode(recs []metarecord.Record) ([]byte, error) {
+	now := time.Now().UnixMilli()
+	m.builder.Reset(0)
+	var value []byte
+	for _, rec := range recs {
+		value = metarecord.Append(value[:0], rec)
+		m.builder.AppendKV(now, nil, value, nil)
+	}
+	batch, err := m.builder.Build(record.None)
+	if err != nil {
+		return nil, fmt.Errorf("write metadata: %w", err)
+	}
+	return batch, nil
+}
+
+// append writes one change to all copies at the same time, and waits until each has it on stable
+// storage or has failed. It returns the metadata version after the change, and why copies failed.
+// If none did the change is committed; see Commit for what becomes of it otherwise.
+func (m *Log) append(recs []metarecord.Record) (version int64, failed map[int32]error, err error) {
+	if m.failure != nil {
+		return 0, nil, m.failure
+	}
+	batch, err := m.encode(recs)
+	if err != nil {
+		return 0, nil, err
+	}
+	end := m.Own().EndOffset()
+	version, failed = m.writeTo(m.copies, batch, end)
+	if joining := m.apart[m.joining]; joining != nil {
+		if len(failed) == 0 {
+			_, failed = m.writeTo(map[int32]*Copy{m.joining: joining}, batch, end)
+		} else { // the change registers it, so that it has to be fenced as well
+			others := errors.Join(byid.Values(failed)...)
+			failed[m.joining] = fmt.Errorf("write metadata on broker %d: %w: %w", m.joining, ErrOthersFailed, others)
+		}
+		if failed[m.joining] == nil {
+			m.copies[m.joining] = joining
+			delete(m.apart, m.joining)
+		}
+	}
+	if version > 0 {
+		m.size += int64(len(batch))
+	}
+	return version, failed, nil
+}
+
+// without returns the brokers whose copies did not fail.
+func (m *Log) without(failed map[int32]error) (ids []int32) {
+	for id := range byid.Range(m.copies) {
+		if failed[id] == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// drop takes copies that failed out of those that are written to. If the controller's own is among
+// them another broker is controller from now on, in a new epoch. See elect for named and errors.
+func (m *Log) drop(failed map[int32]error, named [][]int32) error {
+	if !m.detach(failed) {
+		return nil
+	}
+	return m.elect(failed, named)
+}
+
+// elect begins a new epoch on the copies that are left. Those that fail in it are taken
+// out, too, and put into failed, as long as the others have half of each of the sets
+// named. Each attempt has an epoch of its own, because the copy that failed may have begun the one
+// before.
+func (m *Log) elect(failed map[int32]error, named [][]int32) error {
+	for step := int32(1); ; step++ {
+		broken, err := m.beginEpoch(step)
+		if err == nil {
+			return nil
+		}
+		gone := map[int32]error{broken: err}
+		if !controller.MayBecome(m.without(gone), named...) {
+			return err
+		}
+		failed[broken] = err
+		m.detach(gone)
+	}
+}
+
+// detach takes copies that failed out of those that are written to. If the controller's own is
+// among them another broker is controller, which needs an epoch.
+func (m *Log) detach(failed map[int32]error) (another bool) {
+	for id := range failed {
+		if l := m.copies[id]; l != nil {
+			m.apart[id] = l
+			delete(m.copies, id)
+		}
+	}
+	if m.copies[m.leader] != nil {
+		return false
+	}
+	m.leader = slices.Min(slices.Collect(maps.Keys(m.copies)))
+	return true
+}
+
+// Surrender returns the copy of a broker that ends, for its closing; nil if there is none. It is in
+// nobody's set any more, but when nothing can be changed anyway.
+func (m *Log) Surrender(id int32) *Copy {
+	l := m.apart[id]
+	if delete(m.apart, id); l == nil && m.failure != nil {
+		l = m.copies[id]
+	}
+	return l
+}
+
+// takeBack truncates every copy to end: the batches behind it were not committed. It returns why
+// copies still have them. The controller's epoch is forgotten with its first batch: then the
+// cluster has not opened, and does not.
+func (m *Log) takeBack(end int64) (stuck map[int32]error) {
+	for id, l := range byid.Range(m.copies) {
+		if l.EndOffset() <= end {
+			continue
+		}
+		if err := l.cut(end); err != nil {
+			if stuck == nil {
+				stuck = map[int32]error{}
+			}
+			stuck[id] = fmt.Errorf("take metadata back on broker %d: %w", id, err)
+		}
+	}
+	return stuck
+}
+
+// broken returns why copies take nothing before they are opened again.
+func (m *Log) broken() map[int32]error {
+	broken := map[int32]error{}
+	for id, l := range m.copies {
+		if err := l.Err(); err != nil {
+			broken[id] = fmt.Errorf("metadata on broker %d: %w", id, err)
+		}
+	}
+	return broken
+}
+
+// Close closes all copies.
+func (m *Log) Close() error {
+	var errs []error
+	for _, l := range append(byid.Values(m.apart), byid.Values(m.copies)...) {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Join makes a broker's copy one of the set: that of one that was handed over with Bring. register
+// makes the change that says so. It is written to the copies of the set first: a new copy that
+// names a larger set could be more than half of it together with others like it, and none of those
+// that know what is committed.
+func (m *Log) Join(broker int32, register func() error) error {
+	l := m.apart[broker]
+	if l == nil { // it failed when it was opened again
+		return m.Keeps(broker)
+	}
+	if err := l.Follow(m.Own()); err != nil {
+		return fmt.Errorf("copy metadata to broker %d: %w", broker, err)
+	}
+	if err := l.SetLeaderEpoch(m.Epoch()); err != nil {
+		return fmt.Errorf("copy metadata to broker %d: %w", broker, err)
+	}
+	m.joining = broker
+	err := register()
+	m.joining = 0
+	if err == nil {
+		err = m.Keeps(broker)
+	}
+	return err
+}
+
+// Keeps returns nil if a broker's copy is one of the set, else why it is not any more.
+func (m *Log) Keeps(broker int32) error {
+	if m.copies[broker] == nil {
+		return fmt.Errorf("broker %d cannot keep the metadata: %w", broker, m.causes[broker])
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package metalog
+
+import (
+	"context"
+	"errors"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/replication/internal/byid"
+	"github.com/stratalog/strata/replication/internal/image"
+)
+
+// The controller's log is kept short by snapshots in the log itself: when it has grown to several
+// times what the present state takes, that state is written as one batch, or as a transaction of
+// several if it is large, which begins with a record that voids all before it, and then what is
+// before it is deleted. A crash in between leaves the history and the snapshot, which say the same.
+// (Kafka writes snapshots to files beside the log.)
+
+// DefaultSlack is by how much the log may outgrow its last snapshot: see Config.Slack.
+const DefaultSlack = 1 << 20
+
+// IsDue reports whether the log has grown enough for a snapshot.
+func (m *Log) IsDue() bool {
+	if m.cfg.Slack < 0 {
+		return m.size > m.snapshot
+	}
+	return m.size-m.snapshot > max(m.cfg.Slack, 3*m.snapshot)
+}
+
+// Sizes returns how many bytes of batches the log has, and how many of them its last snapshot
+// takes.
+func (m *Log) Sizes() (all, snapshot int64) { return m.size, m.snapshot }
+
+// Postpone makes the next snapshot due when the log has grown a lot again.
+func (m *Log) Postpone() { m.snapshot = m.size }
+
+// Snapshot writes a snapshot of the state and deletes what came before it, on all copies. img is
+// the state without it. It returns the metadata version, 0 if nothing was written.
+func (m *Log) Snapshot(img *image.Image, state []metarecord.Record) (version int64, out *Fencing, err error) {
+	for _, l := range byid.Range(m.copies) {
+		if err := l.Roll(); err != nil { // so that all before it goes, segment by segment
+			return 0, nil, err
+		}
+	}
+	first, before := m.Own().EndOffset(), m.size
+	parts, err := m.split(state, "snapshot")
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(parts) > 1 {
+		var stuck map[int32]error
+		if version, stuck, err = m.appendParts(parts); len(stuck) > 0 {
+			var failed error
+			out, failed = m.takeOutStuck(img, stuck)
+			err = errors.Join(err, failed)
+		}
+	} else {
+		version, out, err = m.Commit(img, state)
+	}
+	if err != nil {
+		return 0, out, err
+	}
+	m.size -= before
+	m.snapshot = m.size
+	for _, l := range byid.Range(m.copies) {
+		err = errors.Join(err, l.DeleteRecords(first))
+		_, cleaned := l.Clean(context.Background())
+		err = errors.Join(err, cleaned)
+	}
+	return version, out, err
+}

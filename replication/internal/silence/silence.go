@@ -1,0 +1,43 @@
+// Package silence counts for how long nobody has answered.
+package silence
+
+import "time"
+
+// A Silence is how long those are waited for that have not answered yet. It belongs to one
+// goroutine, which receives from C.
+type Silence struct {
+	C     <-chan time.Time // a beat is over: see Over
+	timer *time.Timer
+	beat  time.Duration
+	left  int // beats
+}
+
+// beats are the parts of a silence. A process that was stopped for a while finds one of them over
+// when it goes on, before it hears of what was done meanwhile.
+const beats = 3
+
+// New returns a silence that is over after patience, and has not begun.
+func New(patience time.Duration) *Silence {
+	s := &Silence{beat: patience / beats}
+	s.timer = time.NewTimer(s.beat)
+	s.timer.Stop()
+	s.C = s.timer.C
+	return s
+}
+
+// Begin has the silence count from now on.
+func (s *Silence) Begin() {
+	s.left = beats
+	s.timer.Reset(s.beat)
+}
+
+// Over is called at each beat; true: it was the last one.
+func (s *Silence) Over() bool {
+	if s.left--; s.left > 0 {
+		s.timer.Reset(s.beat)
+	}
+	return s.left == 0
+}
+
+// Stop ends the silence.
+func (s *Silence) Stop() { s.timer.Stop() }

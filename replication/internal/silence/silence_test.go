@@ -1,0 +1,26 @@
+package silence
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Who is stopped as a process for longer than the session finds one beat over, and listens again.
+func TestSilenceIsCountedInBeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(9 * time.Second)
+		begin := time.Now()
+		s.Begin()
+		time.Sleep(time.Minute)
+		<-s.C
+		require.False(t, s.Over())
+		<-s.C
+		require.False(t, s.Over())
+		<-s.C
+		require.True(t, s.Over())
+		require.Equal(t, 66*time.Second, time.Since(begin))
+	})
+}
