@@ -205,6 +205,14 @@ func (d *Directory) wasClosed(l *Log, err error) {
 		d.kafka.forget(name)
 		return
 	}
+	if l.token.writer.stateless { // shut has the token
+		// It is empty, and perhaps not on the disk: its file may be of a process that was killed
+		// before it had synced the cut. So nothing is said of it, and its bytes, if there are some
+		// the next time, are judged as what a power cut leaves.
+		delete(d.kafka.recoveries, name)
+		delete(d.kafka.starts, name)
+		return
+	}
 	d.kafka.recoveries[name] = l.durability.offset.Load()
 	if delete(d.kafka.starts, name); start > l.list()[0].Base() {
 		d.kafka.starts[name] = start

@@ -99,8 +99,10 @@ func (l *Log) load(cfg *Config, found listing) error {
 		return err
 	}
 	l.segments.start.Store(plan.Start)
+	w := &l.token.writer
+	w.stateless = o.facts.State.Version == 0 && !plan.Restart
 	if len(plan.Segments) == 0 {
-		l.token.writer.stateless = o.facts.State.Version == 0 && plan.Start == 0 && !plan.Restart && suspect == nil
+		w.made = plan.Start == 0 && suspect == nil
 		if !plan.Restart {
 			if err := l.outliveNamesake(cfg, plan.Start); err != nil {
 				return err
@@ -130,7 +132,7 @@ func (l *Log) load(cfg *Config, found listing) error {
 		return err
 	}
 	if plan.Adopted || o.provisional {
-		return l.token.writer.writeState(list, plan.Clean) // nobody else knows the log yet
+		return w.writeState(list, plan.Clean) // nobody else knows the log yet
 	}
 	return nil
 }
@@ -143,7 +145,7 @@ func (o *opening) takeOver(plan *recovery.Plan, list []*segment.Segment) {
 	l.segments.end.Store(plan.End)
 	l.segments.start.Store(min(max(plan.Start, list[0].Base()), plan.End))
 	l.durability.set(min(max(plan.RecoveryPoint, l.segments.start.Load()), plan.End))
-	if o.synced && len(l.durability.dirty) == 0 {
+	if o.synced && len(l.durability.dirty) == 0 || plan.Clean && o.facts.State.Version > 0 {
 		l.durability.set(plan.End)
 	}
 	w := &l.token.writer

@@ -40,7 +40,7 @@ const (
 // mayBeProvisional reports whether a state need not be durable to append under cfg. Where the
 // machine's runs cannot be told apart it would never count.
 func (w *writer) mayBeProvisional(cfg *Config) bool {
-	return w.stateless && w.gapless && !w.cutPending && cfg.Sync != SyncOnAck && w.log.dir.bootID != ""
+	return w.stateless && w.made && w.gapless && !w.cutPending && cfg.Sync != SyncOnAck && w.log.dir.bootID != ""
 }
 
 // mark makes a state say that the log is being written to. One that is there is replaced if

@@ -128,6 +128,9 @@ func (l *Log) suspicion(cfg *Config, dir string, there bool) (*manifest.State, e
 	all := marks[0]
 	for _, m := range marks[1:] {
 		all.RecoveryPoint = min(all.RecoveryPoint, m.RecoveryPoint)
+		if m.BootID != all.BootID {
+			all.BootID = ""
+		}
 		if len(all.Segments) == 0 {
 			all.Segments, all.End = m.Segments, m.End
 			all.Incarnation, all.JournalTag = m.Incarnation, m.JournalTag
@@ -212,11 +215,13 @@ func (l *Log) cutTornWrite(fsys vfs.FS, mark *manifest.State) (err error) {
 }
 
 // resolveSuspect writes what a failed sync may have lost once more, so that it reaches the disk
-// with the next sync, which it does too. After a restart of the machine there is nothing to do:
-// what can be read is on the disk. The segments are open.
+// with the next sync, which it does too. If the machine was restarted since the sync failed there is
+// nothing to do: what can be read is on the disk. It is the mark that knows: the state may be of an
+// earlier run of the machine, if it was an open after a restart whose sync failed. The segments are
+// open.
 func (l *Log) resolveSuspect(cfg *Config, mark *manifest.State) error {
 	from := mark.RecoveryPoint
-	if l.recovery.SameBoot || l.recovery.Clean {
+	if mark.BootID == "" || mark.BootID == l.dir.bootID {
 		for _, s := range l.list() {
 			if s.NextOffset() > from {
 				if err := rewriteFrom(cfg.FS, s, from); err != nil {

@@ -10,6 +10,11 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
+// unknownBoot is a file system that cannot tell one run of the machine from another.
+type unknownBoot struct{ vfs.FS }
+
+func (unknownBoot) BootID() string { return "" }
+
 func TestReopeningAfterAFailedSyncMakesTheDataDurableForReal(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{true, false} {
@@ -42,4 +47,30 @@ func TestReopeningAfterAFailedSyncMakesTheDataDurableForReal(t *testing.T) {
 		}
 		require.NoError(t, again.Close())
 	}
+}
+
+// Where the runs of the machine cannot be told apart, a failed sync may always be of this one.
+func TestFailedSyncIsMadeUpForWhereRunsOfTheMachineAreNotTold(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	cfg := Config{FS: unknownBoot{disk}, Sync: SyncNever}
+	l, err := Open("log", cfg)
+	require.NoError(t, err)
+	fill(t, l, 1)
+	require.NoError(t, l.Sync())
+	fill(t, l, 1)
+	disk.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Err: errors.New("input/output error")})
+	require.Error(t, l.Sync())
+	_ = l.Close()
+	l, err = Open("log", cfg)
+	require.NoError(t, err)
+	require.NoError(t, l.Sync())
+	require.EqualValues(t, 2, l.DurableOffset())
+	after := disk.CrashWith(lostAll())
+	require.NoError(t, l.Close())
+	cfg.FS = unknownBoot{after}
+	l, err = Open("log", cfg)
+	require.NoError(t, err)
+	require.Len(t, values(t, l), 2)
+	require.NoError(t, l.Close())
 }

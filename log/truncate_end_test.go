@@ -1,6 +1,7 @@
 package log
 
 import (
+	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -109,5 +110,46 @@ func TestCrashInACutInsideAGapGivesNoOffsetAgain(t *testing.T) {
 		require.NoError(t, m.Close())
 	}
 	require.Greater(t, len(ends), 3)
+	require.NoError(t, l.Close())
+}
+
+// A log ends in a gap: the power fails before the segment is begun whose name would tell so. The
+// next process is killed when it has reserved space for a batch, and the one after it closes the
+// log in order. It opens again where it ended, also after a power cut that brings that space back.
+func TestLogThatWasClosedBehindAGapOpensAfterAPowerCut(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	l, err := Open("log", Config{FS: disk})
+	require.NoError(t, err)
+	for _, offset := range []int64{0, 1, 3} {
+		require.NoError(t, replicate(l, offset))
+	}
+	heal := disk.Inject(vfs.Fault{Ops: vfs.OpCreate, Pattern: "*.log", Err: syscall.ENOSPC, Times: vfs.Always})
+	require.ErrorIs(t, l.TruncateTo(3), syscall.ENOSPC)
+	heal()
+	cut := disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashKept, Sizes: vfs.CrashKept, Entries: vfs.CrashKept})
+	require.NoError(t, l.Close())
+	l, err = Open("log", Config{FS: cut})
+	require.NoError(t, err)
+	var killed *vfs.MemFS
+	stop := cut.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		if e.Op == vfs.OpWrite && filepath.Ext(e.Name) == ".log" && killed == nil {
+			killed = cut.Kill()
+		}
+	}})
+	require.NoError(t, replicate(l, 3))
+	stop()
+	require.NoError(t, l.Close())
+
+	l, err = Open("log", Config{FS: killed})
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	l, err = Open("log", Config{FS: killed.CrashWith(lostAll())})
+	require.NoError(t, err)
+	require.EqualValues(t, 3, l.EndOffset())
+	require.EqualValues(t, 3, l.DurableOffset())
+	require.Equal(t, []int64{0, 1}, offsetsOf(t, l))
+	require.NoError(t, replicate(l, 3))
+	require.Equal(t, []int64{0, 1, 3}, offsetsOf(t, l))
 	require.NoError(t, l.Close())
 }

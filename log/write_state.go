@@ -48,7 +48,8 @@ func (w *writer) stateOf(cfg *Config, list []*segment.Segment, clean bool) manif
 		s.End = end // no batch and no name says that offsets below were given
 	}
 	if clean {
-		s.End, s.Size, s.RecoveryPoint = l.segments.end.Load(), active.Size(), l.segments.end.Load()
+		s.End, s.Size = l.segments.end.Load(), active.Size()
+		s.RecoveryPoint = min(s.End, active.NextOffset()) // as above
 	}
 	for i, seg := range list {
 		size := seg.Size()

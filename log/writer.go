@@ -18,6 +18,7 @@ type writer struct {
 	// other then.
 	provisional bool
 	stateless   bool // no state was there when the log was opened, nor was one written since, but the provisional one
+	made        bool // there was no segment either, nor a mark of a failed sync
 	leftover    bool // the provisional state may be there
 
 	incarnation uint64 // of strata.state: drawn when the log is created, and anew by TruncateFully

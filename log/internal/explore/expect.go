@@ -25,6 +25,7 @@ type expectation struct {
 	high     int64            // math.MaxInt64: the end
 	end      int64            // smallest end offset, if nothing is being cut
 	cut      int64            // a truncation under way may take what is at or above, math.MaxInt64: none
+	cutWas   int64            // cut before the last truncation began: one that failed may be done by the next open
 	cleaning bool
 	removing bool  // the log may be gone
 	removed  bool  // it is
@@ -48,7 +49,7 @@ func (e *expectation) reset() {
 	if gone == nil {
 		gone = make(map[int64]string)
 	}
-	*e = expectation{killed: e.killed, floor: e.floor, slots: make(map[int64]*slot), pending: make(map[int64]rec), gone: gone, cut: none, epoch: -1, epochAt: -1}
+	*e = expectation{killed: e.killed, floor: e.floor, slots: make(map[int64]*slot), pending: make(map[int64]rec), gone: gone, cut: none, cutWas: none, epoch: -1, epochAt: -1}
 }
 
 // expect derives what log has to look like after a crash from what was known: of facts, the first
@@ -147,9 +148,9 @@ func (e *expectation) note(f *fact) {
 	case cleanFailed:
 		e.cleaning = false
 	case truncating:
-		e.cut = min(e.cut, e.baseOf(f.offset))
+		e.cut, e.cutWas = min(e.cut, e.baseOf(f.offset)), e.cut
 	case unchanged:
-		e.cut = none
+		e.cut = e.cutWas
 	case restarting:
 		e.cut = 0
 		e.high, e.doubt = max(e.high, f.offset), max(e.doubt, f.offset)

@@ -36,3 +36,25 @@ func TestWhatFollowsACutThatFailedIsNotSyncedBecauseTheOldEndWas(t *testing.T) {
 		require.True(t, s.must, "offset %d", o)
 	}
 }
+
+// TestTruncationThatChangedNothingLeavesOpenWhatAnEarlierOneDid: one to 6 failed halfway, which the
+// next open finishes or not, and one to 2 failed before it had begun.
+func TestTruncationThatChangedNothingLeavesOpenWhatAnEarlierOneDid(t *testing.T) {
+	h := &history{}
+	recs := h.take(0, 10, 0)
+	for i, r := range recs {
+		h.add(fact{kind: written, id: r.id, n: 1, offset: int64(i)})
+	}
+	h.add(fact{kind: synced, offset: 10})
+	h.add(fact{kind: truncating, offset: 6})
+	h.add(fact{kind: truncating, offset: 2})
+	h.add(fact{kind: unchanged})
+	facts := h.known()
+	for _, killed := range []bool{true, false} {
+		e := expect(facts, len(facts), 0, 0, killed)
+		require.LessOrEqual(t, e.end, int64(6))
+		for o, s := range e.slots {
+			require.Equal(t, o < 6, s.must, "offset %d", o)
+		}
+	}
+}
