@@ -115,9 +115,14 @@ type Backend struct {
 func (c *Cluster) Backend() Backend { return Backend{c.brokers, c.coordinator} }
 
 // Open returns a serving cluster, recovered from its directory. A directory that is locked,
-// damaged, from a newer version or not ours is a typed error of the layer that noticed. The cluster
-// must be closed, after its producers and consumers.
+// damaged, from a newer version or not ours is a typed error of the layer that noticed, and so is a
+// field of cfg that makes no sense (*topic.ConfigError, as a rule). Nothing was changed then, but
+// for a Group.OffsetsReplicas above the number of brokers: that is known when these are there. The
+// cluster must be closed, after its producers and consumers.
 func Open(cfg Config) (*Cluster, error) {
+	if err := cfg.Group.Validate(); err != nil {
+		return nil, fmt.Errorf("strata: open: %w", err)
+	}
 	brokers, err := replication.Open(replication.Config{
 		Brokers: cfg.Brokers, BrokerSpecs: cfg.BrokerSpecs, AcceptMetadataLoss: cfg.AcceptMetadataLoss,
 		Dir: cfg.Dir, FS: cfg.FS, Defaults: cfg.Defaults, MaxPartitions: cfg.MaxPartitions, Logger: cfg.Logger,

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/stratalog/strata/topic"
 )
 
 // Unlimited switches a limit off where 0 means a default.
@@ -62,6 +64,18 @@ type Hooks struct {
 	OnRebalanced func(Rebalanced)
 }
 
+// refused says why a field is.
+func refused(field string, v any, reason string) error {
+	return &topic.ConfigError{Key: field, Value: fmt.Sprint(v), Reason: reason}
+}
+
+// Validate returns nil if NewCoordinator takes c, as far as the brokers do not matter, else a
+// *topic.ConfigError for each field that makes no sense, joined.
+func (c Config) Validate() error {
+	_, err := c.withDefaults()
+	return err
+}
+
 // withDefaults returns c with every 0 replaced, or what is wrong with it.
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
@@ -70,7 +84,7 @@ func (c Config) withDefaults() (Config, error) {
 			*d = def
 		}
 		if *d < 0 {
-			errs = append(errs, fmt.Errorf("group: %s %v is negative", name, *d))
+			errs = append(errs, refused(name, *d, "is negative"))
 		}
 	}
 	positive("InitialRebalanceDelay", &c.InitialRebalanceDelay, 0)
@@ -82,16 +96,21 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	positive("OffsetsRetention", &c.OffsetsRetention, 0)
 	if c.MinSessionTimeout > c.MaxSessionTimeout {
-		errs = append(errs, fmt.Errorf("group: MinSessionTimeout %v above MaxSessionTimeout %v", c.MinSessionTimeout, c.MaxSessionTimeout))
+		errs = append(errs, refused("MinSessionTimeout", c.MinSessionTimeout, fmt.Sprintf("is above MaxSessionTimeout, %v", c.MaxSessionTimeout)))
 	}
-	if c.MaxSize < 0 || c.OffsetMetadataMax < 0 || c.OffsetsPartitions < 0 || c.OffsetsReplicas < 0 || c.MaxBatchBytes < 0 {
-		errs = append(errs, errors.New("group: MaxSize, OffsetMetadataMax, OffsetsPartitions, OffsetsReplicas and MaxBatchBytes cannot be negative"))
+	for name, n := range map[string]int{
+		"MaxSize": c.MaxSize, "OffsetMetadataMax": c.OffsetMetadataMax, "OffsetsPartitions": int(c.OffsetsPartitions),
+		"OffsetsReplicas": c.OffsetsReplicas, "MaxBatchBytes": c.MaxBatchBytes,
+	} {
+		if n < 0 {
+			errs = append(errs, refused(name, n, "is negative"))
+		}
 	}
 	if c.OffsetMetadataMax == 0 {
 		c.OffsetMetadataMax = 4096
 	}
 	if c.OffsetMetadataMax > 10_000 {
-		errs = append(errs, fmt.Errorf("group: OffsetMetadataMax %d above 10000, which is what the record's format holds in any script", c.OffsetMetadataMax))
+		errs = append(errs, refused("OffsetMetadataMax", c.OffsetMetadataMax, "is above 10000, which is what the record's format holds in any script"))
 	}
 	if c.OffsetsPartitions == 0 {
 		c.OffsetsPartitions = 50

@@ -60,11 +60,17 @@ type (
 // topic holds is loaded in the background; requests wait for the part they need. Members that lived
 // in an earlier process, or with an earlier Coordinator, are gone; those that came over the wire
 // have a full session to show that they are there. It returns an error only for a cfg that makes no
-// sense.
+// sense: *topic.ConfigError, or replication.ErrInvalidReplicationFactor if there are fewer brokers
+// than OffsetsReplicas and no offsets topic yet.
 func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
+	}
+	if s, ok := store.(*clusterStore); ok {
+		if err := s.mayCreate(cfg.OffsetsReplicas); err != nil {
+			return nil, err
+		}
 	}
 	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, seen: make(map[string]seenTopic), samples: make(map[string]lagSamples)}}
 	c.core = classic.Config{InitialRebalanceDelay: cfg.InitialRebalanceDelay, MaxSize: cfg.MaxSize, OffsetsRetention: cfg.OffsetsRetention,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 
 	"github.com/stratalog/strata/group/offsets"
@@ -31,6 +32,17 @@ var offsetsTopicProperties = map[string]string{
 // maxOffsetsReplicas is the number of replicas by default, if there are as many brokers. Kafka:
 // offsets.topic.replication.factor.
 const maxOffsetsReplicas = 3
+
+// mayCreate returns why the offsets topic cannot be created with so many replicas, 0 being the
+// default, because there are not as many brokers. Kafka's broker finds out when the first group
+// looks for its coordinator, and again and again.
+func (s *clusterStore) mayCreate(replicas int) error {
+	_, _, err := s.DryRun().CreateTopic(context.Background(), offsets.Topic, topic.Config{Partitions: 1, ReplicationFactor: max(replicas, 1)})
+	if errors.Is(err, replication.ErrInvalidReplicationFactor) {
+		return fmt.Errorf("OffsetsReplicas: %w", err)
+	}
+	return nil
+}
 
 // OffsetsTopic implements Store.
 func (s *clusterStore) OffsetsTopic(ctx context.Context, create OffsetsShape) (int32, error) {

@@ -3,6 +3,9 @@ package replication
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -148,4 +151,92 @@ func TestRunningClusterRefusesABrokerOfAnotherCluster(t *testing.T) {
 	require.Equal(t, version, c.MetadataVersion())
 	require.Equal(t, []int32{1, 2}, c.Members())
 	require.NoError(t, openWith(t, other.config()).Close(), "it is as it was")
+}
+
+// Every number of a configuration that is below 0 is refused by its name, and nothing is written;
+// the same goes for brokers that would disturb each other.
+func TestConfigurationsThatMakeNoSenseAreRefused(t *testing.T) {
+	refused := func(t *testing.T, cfg Config) (err error) {
+		disk := vfs.Mem()
+		cfg.FS, cfg.Dir = disk, "data"
+		for id, spec := range cfg.BrokerSpecs {
+			spec.FS = disk
+			cfg.BrokerSpecs[id] = spec
+		}
+		_, err = Open(cfg)
+		require.Error(t, err)
+		require.Zero(t, disk.Count(vfs.OpChange))
+		return err
+	}
+	numbers := 0
+	for i := range reflect.TypeFor[Config]().NumField() {
+		var cfg Config
+		field, name := reflect.ValueOf(&cfg).Elem().Field(i), reflect.TypeFor[Config]().Field(i).Name
+		if !field.CanInt() || !field.CanSet() {
+			continue
+		}
+		numbers++
+		field.SetInt(-5) // -1 is log.Unlimited, which means something in some of them
+		t.Run(name, func(t *testing.T) {
+			var because *topic.ConfigError
+			require.ErrorAs(t, refused(t, cfg), &because)
+			require.Equal(t, name, because.Key)
+			require.Contains(t, because.Value, "-5")
+		})
+	}
+	require.Greater(t, numbers, 9)
+	in := func(dirs ...string) Config {
+		cfg := Config{Brokers: 3, BrokerSpecs: map[int32]BrokerSpec{}}
+		for i, dir := range dirs {
+			cfg.BrokerSpecs[int32(i+1)] = BrokerSpec{Dir: dir}
+		}
+		return cfg
+	}
+	for name, tc := range map[string]struct {
+		cfg  Config
+		want error
+	}{
+		"an unknown selector":               {Config{ReplicaSelector: 77}, nil},
+		"no partitions":                     {Config{Defaults: topic.Config{Partitions: -1}}, ErrInvalidPartitions},
+		"no replicas":                       {Config{Defaults: topic.Config{ReplicationFactor: -1}}, ErrInvalidReplicationFactor},
+		"a thousand and one brokers":        {Config{Brokers: 1001}, ErrTooManyBrokers},
+		"a spec of nobody":                  {Config{BrokerSpecs: map[int32]BrokerSpec{0: {}}}, ErrUnknownBroker},
+		"a broker in the other's":           {in("x", "x/y"), ErrSharedDirectory},
+		"the other in the broker's":         {in("x/y", "x"), ErrSharedDirectory},
+		"deep inside":                       {in("x", "./z/../x/a/b/c"), ErrSharedDirectory},
+		"the same by another name":          {in("x/y", "x/z/../y"), ErrSharedDirectory},
+		"what the others are in by default": {in("data"), ErrSharedDirectory},
+		"inside of one by default":          {in("data/broker-2/x"), ErrSharedDirectory},
+		"everything":                        {in("/"), ErrSharedDirectory},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := refused(t, tc.cfg)
+			if tc.want == nil {
+				require.ErrorAs(t, err, new(*topic.ConfigError))
+			} else {
+				require.ErrorIs(t, err, tc.want)
+			}
+		})
+	}
+	c, err := Open(Config{FS: vfs.Mem(), Dir: "data", Brokers: 2, BrokerSpecs: map[int32]BrokerSpec{1: {Dir: "x"}, 2: {Dir: "xy"}}})
+	require.NoError(t, err, "names that only begin alike")
+	_, err = c.AddBroker(t.Context(), 0, BrokerSpec{Dir: "xy/z"})
+	require.ErrorIs(t, err, ErrSharedDirectory)
+	id, err := c.AddBroker(t.Context(), 0, BrokerSpec{Dir: "z"})
+	require.NoError(t, err)
+	require.Equal(t, int32(3), id)
+	require.NoError(t, c.Close())
+}
+
+// A link leads one broker into the directory of another.
+func TestBrokerInAnothersDirectoryByALinkIsRefused(t *testing.T) {
+	root := t.TempDir()
+	at := func(name string) string { return filepath.Join(root, name) }
+	require.NoError(t, os.Mkdir(at("one"), 0o755))
+	require.NoError(t, os.Symlink(at("one"), at("link")))
+	_, err := Open(Config{Dir: at("data"), BrokerSpecs: map[int32]BrokerSpec{1: {Dir: at("one")}, 2: {Dir: at("link/two")}}})
+	require.ErrorIs(t, err, ErrSharedDirectory)
+	entries, err := os.ReadDir(at("one"))
+	require.NoError(t, err)
+	require.Empty(t, entries)
 }

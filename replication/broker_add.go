@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -42,26 +43,39 @@ func (c *Cluster) AddBroker(ctx context.Context, id int32, spec BrokerSpec) (int
 
 // addPlace notes where a new broker is, and that it is starting.
 func (c *Cluster) addPlace(id int32, spec BrokerSpec) (*broker, error) {
-	c.mu.Lock()
-	if id == 0 {
-		for known := range c.brokers {
-			id = max(id, known)
+	next := id == 0
+	for {
+		if next {
+			id = c.nextID()
 		}
-		for known := range c.image.Members { // those too that Config did not ask for
-			id = max(id, known)
+		l := c.cfg.location(id, spec) // without the lock: it asks the disk
+		c.mu.Lock()
+		err := c.mayAddLocked(l)
+		if err == nil {
+			c.brokers[id] = &broker{location: l}
 		}
-		id++
+		c.mu.Unlock()
+		switch {
+		case next && errors.Is(err, ErrBrokerExists): // it was added meanwhile
+			continue
+		case err != nil:
+			return nil, err
+		}
+		return c.beginStart(id)
 	}
-	l := c.cfg.location(id, spec)
-	err := c.mayAddLocked(l)
-	if err == nil {
-		c.brokers[id] = &broker{location: l}
+}
+
+// nextID returns the id behind those of all brokers.
+func (c *Cluster) nextID() (id int32) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for known := range c.brokers {
+		id = max(id, known)
 	}
-	c.mu.Unlock()
-	if err != nil {
-		return nil, err
+	for known := range c.image.Members { // those too that Config did not ask for
+		id = max(id, known)
 	}
-	return c.beginStart(id)
+	return id + 1
 }
 
 func (c *Cluster) mayAddLocked(l location) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/stratalog/strata/log"
@@ -13,7 +14,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Config describes a cluster. The zero Config is a cluster of one broker in memory.
+// Config describes a cluster. The zero Config is a cluster of one broker in memory. A field that
+// makes no sense is a *topic.ConfigError that names it, unless it says otherwise.
 type Config struct {
 	// Brokers is the number of brokers, which have the ids 1 to Brokers; at most 1,000, else
 	// ErrTooManyBrokers. More than there were are added, empty. Those that there were and that are
@@ -151,7 +153,7 @@ func (c Config) withDefaults() (Config, error) {
 func (c *Config) checkBrokers() error {
 	switch n := c.Brokers; {
 	case n < 0:
-		return fmt.Errorf("replication: %d brokers", n)
+		return notNegative("Brokers", n)
 	case n > maxBrokers:
 		return fmt.Errorf("%w: %d, at most %d", ErrTooManyBrokers, n, maxBrokers)
 	}
@@ -178,33 +180,31 @@ func (c *Config) check() error {
 	if c.Defaults.ID != (topic.ID{}) {
 		errs = append(errs, fmt.Errorf("%w: Defaults have one", ErrTopicIDInUse))
 	}
-	if c.MaxPartitions < 0 {
-		errs = append(errs, fmt.Errorf("replication: at most %d partitions", c.MaxPartitions))
+	if c.ReplicaSelector.Class() == "" {
+		errs = append(errs, &topic.ConfigError{Key: "ReplicaSelector", Value: strconv.Itoa(int(c.ReplicaSelector)), Reason: fmt.Sprintf("unknown replica selector %d", c.ReplicaSelector)})
 	}
-	for _, d := range []time.Duration{c.RetentionCheckInterval, c.CompactionInterval, c.LeaderBalanceInterval} {
-		if d < 0 && d != log.Unlimited {
-			errs = append(errs, fmt.Errorf("replication: interval %v", d))
+	for name, d := range map[string]time.Duration{
+		"RetentionCheckInterval": c.RetentionCheckInterval, "CompactionInterval": c.CompactionInterval, "LeaderBalanceInterval": c.LeaderBalanceInterval,
+	} {
+		if d != log.Unlimited {
+			errs = append(errs, notNegative(name, d))
 		}
 	}
-	if c.ReplicaSelector.Class() == "" {
-		errs = append(errs, fmt.Errorf("replication: unknown replica selector %d", c.ReplicaSelector))
-	}
-	if c.HighWatermarkInterval < 0 {
-		errs = append(errs, fmt.Errorf("replication: interval %v of high watermarks", c.HighWatermarkInterval))
-	}
-	if c.ReplicaMaxLag < 0 {
-		errs = append(errs, fmt.Errorf("replication: maximal lag %v of a replica", c.ReplicaMaxLag))
-	}
-	if c.SessionTimeout < 0 {
-		errs = append(errs, fmt.Errorf("replication: session timeout %v", c.SessionTimeout))
-	}
-	if c.ProducerIDExpiration < 0 {
-		errs = append(errs, fmt.Errorf("replication: producer id expiration %v", c.ProducerIDExpiration))
-	}
-	if c.CompactionMemory < 0 || c.MaxOpenFiles < 0 {
-		errs = append(errs, fmt.Errorf("replication: compaction memory of %d bytes, %d open files", c.CompactionMemory, c.MaxOpenFiles))
-	}
+	errs = append(errs,
+		notNegative("MaxPartitions", c.MaxPartitions), notNegative("HighWatermarkInterval", c.HighWatermarkInterval),
+		notNegative("ReplicaMaxLag", c.ReplicaMaxLag), notNegative("SessionTimeout", c.SessionTimeout),
+		notNegative("ProducerIDExpiration", c.ProducerIDExpiration), notNegative("CompactionMemory", c.CompactionMemory),
+		notNegative("MaxOpenFiles", c.MaxOpenFiles),
+	)
 	return errors.Join(errs...)
+}
+
+// notNegative refuses a field that is below 0.
+func notNegative[T int | int64 | time.Duration](field string, v T) error {
+	if v < 0 {
+		return &topic.ConfigError{Key: field, Value: fmt.Sprint(v), Reason: "is negative"}
+	}
+	return nil
 }
 
 func orDefault[T comparable](v, def T) T {

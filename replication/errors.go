@@ -38,7 +38,7 @@ var (
 	// ErrNotInSync: TransferLeader is asked for a leader that is not in sync, or does not serve.
 	ErrNotInSync = image.ErrNotInSync
 
-	// ErrSharedDirectory refuses two brokers in one directory.
+	// ErrSharedDirectory refuses two brokers in one directory, and one inside of another's.
 	ErrSharedDirectory = errors.New("replication: two brokers in one directory")
 	// ErrBrokerExists refuses to add a broker that the cluster has.
 	ErrBrokerExists = errors.New("replication: broker exists already")

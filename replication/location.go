@@ -31,6 +31,7 @@ type BrokerSpec struct {
 type location struct {
 	id   int32
 	root string // the broker's directory
+	real string // the same by its real path, as far as it exists
 	fs   vfs.FS
 	rack string
 }
@@ -60,7 +61,7 @@ func (c *Config) locations() ([]location, error) {
 	return all, nil
 }
 
-// location is where a broker is that the spec says this of.
+// location is where a broker is that the spec says this of. It asks the disk.
 func (c *Config) location(id int32, spec BrokerSpec) location {
 	l := location{id: id, root: spec.Dir, fs: spec.FS, rack: spec.Rack}
 	if l.root == "" {
@@ -69,15 +70,41 @@ func (c *Config) location(id int32, spec BrokerSpec) location {
 	if l.fs == nil {
 		l.fs = c.FS
 	}
+	l.real = realPath(l.fs, l.root)
 	return l
 }
 
-// apartFrom refuses two brokers in one directory.
+// apartFrom refuses two brokers in one directory, or one inside of the other: what a broker does
+// not know in its directory it puts aside.
 func (l location) apartFrom(other location) error {
-	if other.fs == l.fs && filepath.Clean(other.root) == filepath.Clean(l.root) {
-		return fmt.Errorf("%w: %d and %d in %s", ErrSharedDirectory, other.id, l.id, l.root)
+	if other.fs == l.fs && (l.isWithin(other) || other.isWithin(l)) {
+		return fmt.Errorf("%w: %d in %s and %d in %s", ErrSharedDirectory, other.id, other.root, l.id, l.root)
 	}
 	return nil
+}
+
+// isWithin reports whether l is the directory of other, or below it.
+func (l location) isWithin(other location) bool {
+	way, err := filepath.Rel(other.real, l.real)
+	return err == nil && filepath.IsLocal(way)
+}
+
+// realPath returns the real path of a directory that may not be there yet: that of what is there,
+// and the rest. If the disk cannot tell it is the path itself.
+func realPath(fsys vfs.FS, path string) string {
+	path = filepath.Clean(path)
+	rest := ""
+	for at := path; ; {
+		real, err := fsys.RealPath(at)
+		if err == nil {
+			return filepath.Join(real, rest)
+		}
+		up := filepath.Dir(at)
+		if !errors.Is(err, fs.ErrNotExist) || up == at {
+			return path
+		}
+		at, rest = up, filepath.Join(filepath.Base(at), rest)
+	}
 }
 
 // brokerIDs are 1 to Brokers, or without a number those that there is something of.

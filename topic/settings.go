@@ -9,7 +9,8 @@ import (
 )
 
 // A ConfigError reports a configuration that is not accepted. Config.Properties and the fields of
-// Config alike are reported by Kafka's key.
+// Config alike are reported by Kafka's key; fields of the configurations of brokers and groups by
+// their names.
 type ConfigError struct {
 	Key    string
 	Value  string
