@@ -65,8 +65,8 @@ func dieWhile(fsys *vfs.MemFS, fn func(), n int, cut bool) (dead *vfs.MemFS) {
 			dead = fsys.Kill()
 		}
 	}})
-	defer fsys.Observe(vfs.Observer{})
 	fn()
+	fsys.Observe(vfs.Observer{})
 	return dead
 }
 
