@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -38,6 +39,7 @@ func (c *call) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 	}
 	var wanted []replication.TopicSpec
 	var places []int // of those in the answer
+	var alike configured
 	for _, t := range req.Topics {
 		switch n := times[t.Topic]; {
 		case n > 1:
@@ -49,7 +51,7 @@ func (c *call) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 		case partitions > maxCreatedPartitions:
 			resp.Topics = append(resp.Topics, c.notCreated(t.Topic, refuse(PolicyViolation, "Excessively large number of partitions per request.")))
 		default:
-			rt, spec, err := c.creatable(ctx, t)
+			rt, spec, err := c.creatable(ctx, t, &alike)
 			if err == nil {
 				wanted, places = append(wanted, spec), append(places, len(resp.Topics))
 			}
@@ -77,9 +79,17 @@ func (c *call) notCreated(name string, err error) kmsg.CreateTopicsResponseTopic
 	return rt
 }
 
+// configured is the configuration that was answered for a topic with the given properties. Most
+// requests create topics that are alike; describing each anew was a third of the time.
+type configured struct {
+	properties map[string]string
+	configs    []kmsg.CreateTopicsResponseTopicConfig // nil: none was answered yet
+}
+
 // creatable returns the answer for a topic that would be created, and what is to be created; on
-// error the answer says why not.
-func (c *call) creatable(ctx context.Context, t kmsg.CreateTopicsRequestTopic) (rt kmsg.CreateTopicsResponseTopic, spec replication.TopicSpec, err error) {
+// error the answer says why not. alike is of an earlier topic of the request, whose answer shares
+// its configuration if that is the same; this one takes its place.
+func (c *call) creatable(ctx context.Context, t kmsg.CreateTopicsRequestTopic, alike *configured) (rt kmsg.CreateTopicsResponseTopic, spec replication.TopicSpec, err error) {
 	spec.Name = t.Topic
 	if spec.Config, err = c.requestedTopic(t); err != nil {
 		return c.notCreated(t.Topic, err), spec, err
@@ -90,13 +100,22 @@ func (c *call) creatable(ctx context.Context, t kmsg.CreateTopicsRequestTopic) (
 	}
 	rt = kmsg.NewCreateTopicsResponseTopic()
 	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = t.Topic, int32(shape.Partitions), int16(shape.ReplicationFactor)
+	if alike.configs == nil || !maps.Equal(alike.properties, spec.Config.Properties) {
+		*alike = configured{spec.Config.Properties, c.configsOf(settings)}
+	}
+	rt.Configs = alike.configs
+	return rt, spec, nil
+}
+
+// configsOf returns the settings of a topic as CreateTopics answers them.
+func (c *call) configsOf(settings topic.Settings) []kmsg.CreateTopicsResponseTopicConfig {
 	entries := c.topicEntries(settings, c.s.cluster.Controller())
-	rt.Configs = make([]kmsg.CreateTopicsResponseTopicConfig, 0, len(entries))
+	configs := make([]kmsg.CreateTopicsResponseTopicConfig, 0, len(entries))
 	for i := range entries {
 		e := &entries[i]
-		rt.Configs = append(rt.Configs, kmsg.CreateTopicsResponseTopicConfig{Name: e.name, Value: &e.value, Source: int8(e.source), ReadOnly: e.readOnly})
+		configs = append(configs, kmsg.CreateTopicsResponseTopicConfig{Name: e.name, Value: &e.value, Source: int8(e.source), ReadOnly: e.readOnly})
 	}
-	return rt, spec, nil
+	return configs
 }
 
 // requestedTopic is what a client wants of a topic. -1 partitions or replicas mean the cluster's

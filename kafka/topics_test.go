@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -135,6 +136,28 @@ func TestCreatedTopicIsAnsweredWithItsShapeAndConfiguration(t *testing.T) {
 		if c.Name == "retention.ms" {
 			require.Equal(t, "5", *c.Value)
 			require.EqualValues(t, sourceTopic, c.Source)
+		}
+	}
+}
+
+func TestTopicsOfOneRequestAreAnsweredWithTheirOwnConfiguration(t *testing.T) {
+	_, addr := serve(t, Config{})
+	wants := []string{"", "", "5", "5", "6", "", "6"}
+	var topics []kmsg.CreateTopicsRequestTopic
+	for i, retention := range wants {
+		nt := newTopic(fmt.Sprint("t", i), 1, 1)
+		if retention != "" {
+			nt = newTopic(nt.Topic, 1, 1, "retention.ms", retention)
+		}
+		topics = append(topics, nt)
+	}
+	for i, got := range askCreate(t, addr, false, topics...) {
+		require.Zero(t, got.ErrorCode)
+		require.Len(t, got.Configs, 33)
+		for _, c := range got.Configs {
+			if c.Name == "retention.ms" {
+				require.Equal(t, cmp.Or(wants[i], "604800000"), *c.Value, i)
+			}
 		}
 	}
 }
