@@ -96,8 +96,8 @@ func TestChangeOfPolicyIsOnTheDiskWhenItReturns(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestReconfigurationsAreTakenOneAfterTheOther lets two goroutines switch the policy to and fro:
-// whatever is appended is as durable as the policy says that holds then.
+// TestReconfigurationsAreTakenOneAfterTheOther lets two goroutines append, and switch the policy to
+// and fro: whatever is appended is as durable as the policy says that holds then.
 func TestReconfigurationsAreTakenOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	l, err := Open("log", Config{FS: vfs.Mem(), Sync: SyncNever})
@@ -107,7 +107,11 @@ func TestReconfigurationsAreTakenOneAfterTheOther(t *testing.T) {
 		wg.Go(func() {
 			for i := range 200 {
 				policy := []SyncPolicy{SyncNever, SyncOnAck}[i%2]
-				err := l.ReconfigureWith(Config{Sync: policy}, func() {
+				_, err := l.Append(t.Context(), record.String("", "", "v"))
+				if err != nil {
+					t.Error(err)
+				}
+				err = l.ReconfigureWith(Config{Sync: policy}, func() {
 					if l.cfg.Load().Sync != policy || policy == SyncOnAck && l.DurableOffset() != l.EndOffset() {
 						t.Errorf("%v: durable %d, end %d", policy, l.DurableOffset(), l.EndOffset())
 					}
