@@ -24,8 +24,9 @@ func (c *Cluster) WaitGroup(ctx context.Context, id string, pred func(group.Info
 }
 
 // ResetOffsets stores offsets for a group that has no members, which it creates if there is none;
-// it returns when they are durable. It returns group.ErrNonEmptyGroup if it has members, and
-// group.ErrUnknownTopicOrPartition, with nothing stored, if one of the partitions does not exist.
+// it returns when they are durable. It returns group.ErrNonEmptyGroup if it has members, and, with
+// nothing stored, group.ErrUnknownTopicOrPartition if one of the partitions does not exist and
+// replication.ErrNotLeader if nobody leads one of them.
 func (c *Cluster) ResetOffsets(ctx context.Context, id string, to record.Offsets) error {
 	return c.coordinator.ResetOffsets(ctx, id, to)
 }
@@ -55,8 +56,9 @@ func (c *Cluster) Lags(ctx context.Context) ([]group.GroupLag, error) { return c
 // refused with group.ErrUnknownMember.
 //
 // It returns group.ErrGroupNotFound if there is no such group and none of the partitions is named,
-// group.ErrUnknownTopicOrPartition for one that does not exist, group.ErrInvalidOffset for a
-// negative offset or the zero ResetTarget, always with nothing moved.
+// group.ErrUnknownTopicOrPartition for one that does not exist, replication.ErrNotLeader for one
+// that nobody leads, group.ErrInvalidOffset for a negative offset or the zero ResetTarget, always
+// with nothing moved.
 func (c *Cluster) RewindGroup(ctx context.Context, id string, to group.ResetTarget, tps ...record.TopicPartition) (record.Offsets, error) {
 	return c.coordinator.RewindGroup(ctx, id, to, tps...)
 }

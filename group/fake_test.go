@@ -120,7 +120,7 @@ func (f *fakeStore) WaitTopics(ctx context.Context, after int64) (int64, error) 
 	}
 }
 
-func (f *fakeStore) ListOffsets(_ context.Context, tps []record.TopicPartition, at partition.OffsetSpec) (record.Offsets, error) {
+func (f *fakeStore) ListOffsets(_ context.Context, tps []record.TopicPartition, at partition.OffsetSpec) (record.Offsets, map[record.TopicPartition]error, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := record.Offsets{}
@@ -136,7 +136,7 @@ func (f *fakeStore) ListOffsets(_ context.Context, tps []record.TopicPartition, 
 			}
 		}
 	}
-	return out, nil
+	return out, nil, nil
 }
 
 // set changes a topic; 0 partitions delete it.

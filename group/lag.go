@@ -18,9 +18,14 @@ import (
 // OffsetInfo is where a group stands in a partition.
 type OffsetInfo struct {
 	record.Committed       // Offset is -1 if the group has committed none
-	Start            int64 // first offset of the partition; -1: the partition does not exist
-	End              int64 // next offset to be written; -1: likewise
-	Lag              int64 // records from the committed offset, or from Start if there is none or it is lower, to End; -1: unknown
+	Start            int64 // first offset of the partition; -1: see Err
+	End              int64 // next offset to be written; -1: see Err
+	Lag              int64 // records from the committed offset, or from Start if there is none or it is lower, to End; -1: see Err
+
+	// Err is why Start, End and Lag are not known: ErrUnknownTopicOrPartition if there is no such
+	// partition any more, replication.ErrNotLeader if nobody leads it now, or the error of its
+	// leader. nil: they are. Kafka's tools show a "-" for all of these.
+	Err error
 }
 
 // Lag returns the sum of the known lags.
@@ -36,12 +41,16 @@ type GroupLag struct {
 	Group   string
 	State   State
 	Members int
-	Lag     int64 // records that it has not committed, in all partitions; see OffsetInfo
+	Lag     int64 // records that it has not committed, in all partitions where that is known; see OffsetInfo
 
 	// Drain is how long the group takes to catch up at the rate since an earlier call of Lags (the
 	// last one that is at least a second ago): 0 if there is no lag, DrainNever if the lag does not
-	// shrink, and DrainUnknown if there was no such call.
+	// shrink, and DrainUnknown if there was no such call, or the lag of a partition is unknown.
 	Drain time.Duration
+
+	// Unknown is in how many partitions the lag is not known, because nobody leads them for one.
+	// Those that do not exist any more do not count. LagLimit.Check does not look at it.
+	Unknown int
 }
 
 // What GroupLag.Drain is when it is no duration.
@@ -141,11 +150,7 @@ func (c *Coordinator) measure(ctx context.Context, groups []standing) error {
 		}
 	}
 	tps := slices.Collect(maps.Keys(asked))
-	starts, err := c.store.ListOffsets(ctx, tps, partition.Earliest)
-	if err != nil {
-		return err
-	}
-	ends, err := c.store.ListOffsets(ctx, tps, partition.Latest)
+	b, err := c.bounds(ctx, tps)
 	if err != nil {
 		return err
 	}
@@ -153,20 +158,50 @@ func (c *Coordinator) measure(ctx context.Context, groups []standing) error {
 		s := &groups[i]
 		s.Offsets = make(map[record.TopicPartition]OffsetInfo)
 		for _, tp := range s.partitions(topics) {
-			s.Offsets[tp] = s.offset(tp, topics[tp.Topic].ID, starts, ends)
+			s.Offsets[tp] = s.offset(tp, topics[tp.Topic].ID, b)
 		}
 	}
 	return nil
 }
 
-func (s standing) offset(tp record.TopicPartition, id [16]byte, starts, ends record.Offsets) OffsetInfo {
+// bounds are where partitions begin and end, as far as that is known.
+type bounds struct {
+	starts, ends record.Offsets
+	unknown      map[record.TopicPartition]error
+}
+
+func (c *Coordinator) bounds(ctx context.Context, tps []record.TopicPartition) (b bounds, err error) {
+	var startless, endless map[record.TopicPartition]error
+	if b.starts, startless, err = c.store.ListOffsets(ctx, tps, partition.Earliest); err != nil {
+		return b, err
+	}
+	b.ends, endless, err = c.store.ListOffsets(ctx, tps, partition.Latest)
+	b.unknown = make(map[record.TopicPartition]error)
+	maps.Copy(b.unknown, startless)
+	maps.Copy(b.unknown, endless)
+	return b, err
+}
+
+// why returns why the bounds of a partition are not known, nil if they are.
+func (b *bounds) why(tp record.TopicPartition) error {
+	if err := b.unknown[tp]; err != nil {
+		return err
+	}
+	_, begins := b.starts[tp]
+	_, ends := b.ends[tp]
+	if !begins || !ends {
+		return fmt.Errorf("%w: %s-%d", ErrUnknownTopicOrPartition, tp.Topic, tp.Partition)
+	}
+	return nil
+}
+
+func (s standing) offset(tp record.TopicPartition, id [16]byte, b bounds) OffsetInfo {
 	i := OffsetInfo{Committed: record.Committed{Offset: -1, LeaderEpoch: -1}, Start: -1, End: -1, Lag: -1}
 	if o, ok := s.offsets[tp]; ok && !otherTopic(o.TopicID, id) {
 		i.Committed = record.Committed{Offset: o.Offset, LeaderEpoch: o.LeaderEpoch, Metadata: o.Metadata}
 	}
-	start, ok := starts[tp]
-	end, ok2 := ends[tp]
-	if ok && ok2 {
+	if i.Err = b.why(tp); i.Err == nil {
+		start, end := b.starts[tp], b.ends[tp]
 		i.Start, i.End, i.Lag = start, end, max(end-max(i.Offset, start), 0)
 	}
 	return i
@@ -224,7 +259,16 @@ func (c *Coordinator) sample(groups []standing, all bool) []GroupLag {
 	out := make([]GroupLag, 0, len(groups))
 	for _, s := range groups {
 		l := GroupLag{Group: s.ID, State: s.State, Members: len(s.Members), Lag: s.Lag()}
-		samples[s.ID], l.Drain = c.samples[s.ID].next(lagSample{now, l.Lag})
+		for _, o := range s.Offsets {
+			if o.Err != nil && !errors.Is(o.Err, ErrUnknownTopicOrPartition) {
+				l.Unknown++
+			}
+		}
+		if l.Unknown > 0 { // what is known has not shrunk by that
+			samples[s.ID], l.Drain = c.samples[s.ID], DrainUnknown
+		} else {
+			samples[s.ID], l.Drain = c.samples[s.ID].next(lagSample{now, l.Lag})
+		}
 		out = append(out, l)
 	}
 	c.samples = samples

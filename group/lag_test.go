@@ -86,11 +86,11 @@ func TestLagAndDrainTimeOfAllGroupsAreOneCallAway(t *testing.T) {
 			require.NoError(t, err)
 			return l
 		}
-		require.Equal(t, []GroupLag{{"a", Empty, 0, 80, DrainUnknown}, {"b", Empty, 0, 80, DrainUnknown}, {"c", Empty, 0, 0, 0}, {"d", Stable, 1, 90, DrainUnknown}}, lags())
+		require.Equal(t, []GroupLag{{"a", Empty, 0, 80, DrainUnknown, 0}, {"b", Empty, 0, 80, DrainUnknown, 0}, {"c", Empty, 0, 0, 0, 0}, {"d", Stable, 1, 90, DrainUnknown, 0}}, lags())
 		time.Sleep(10 * time.Second)
 		commit(t, c, commitOf("a", record.Offsets{tp: 60})) // 40 in 10 s, 40 to go
 		store.with(func(f *fakeStore) { f.ends[tp] = 120 }) // 20 more for everybody
-		require.Equal(t, []GroupLag{{"a", Empty, 0, 60, 30 * time.Second}, {"b", Empty, 0, 100, DrainNever}, {"c", Empty, 0, 20, DrainNever}, {"d", Stable, 1, 110, DrainNever}}, lags())
+		require.Equal(t, []GroupLag{{"a", Empty, 0, 60, 30 * time.Second, 0}, {"b", Empty, 0, 100, DrainNever, 0}, {"c", Empty, 0, 20, DrainNever, 0}, {"d", Stable, 1, 110, DrainNever, 0}}, lags())
 		time.Sleep(100 * time.Millisecond)
 		require.Equal(t, 30*time.Second+300*time.Millisecond, lags()[0].Drain.Round(time.Millisecond), "too soon for another sample: still since the first")
 		time.Sleep(10 * time.Second)

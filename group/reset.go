@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -54,8 +55,8 @@ func ToOffsets(to record.Offsets) ResetTarget {
 // ResetOffsets stores offsets for a group that has no members, which it creates if there is none;
 // it returns when they are durable. Offsets beyond either end of a log are moved to that end, as
 // Kafka's tool does. It returns ErrNonEmptyGroup if the group has members, and, with nothing
-// stored, ErrUnknownTopicOrPartition if one of the partitions does not exist and ErrInvalidOffset
-// for a negative offset.
+// stored, ErrUnknownTopicOrPartition if one of the partitions does not exist,
+// replication.ErrNotLeader if nobody leads one of them, and ErrInvalidOffset for a negative offset.
 func (c *Coordinator) ResetOffsets(ctx context.Context, id string, to record.Offsets) error {
 	_, err := c.reset(ctx, id, ToOffsets(to), slices.Collect(maps.Keys(to)), classic.EventReset{})
 	return err
@@ -72,8 +73,9 @@ func (c *Coordinator) ResetOffsets(ctx context.Context, id string, to record.Off
 // commit under way. Records that it was working on are not committed.
 //
 // It returns ErrGroupNotFound if there is no such group and none of the partitions is named,
-// ErrUnknownTopicOrPartition for one that does not exist, ErrInvalidOffset for a negative offset or
-// the zero ResetTarget, always with nothing moved.
+// ErrUnknownTopicOrPartition for one that does not exist, replication.ErrNotLeader for one that
+// nobody leads, ErrInvalidOffset for a negative offset or the zero ResetTarget, always with nothing
+// moved.
 func (c *Coordinator) RewindGroup(ctx context.Context, id string, to ResetTarget, tps ...record.TopicPartition) (record.Offsets, error) {
 	if to.kind == resetOffsets && len(tps) == 0 {
 		tps = slices.Collect(maps.Keys(to.offsets))
@@ -84,7 +86,7 @@ func (c *Coordinator) RewindGroup(ctx context.Context, id string, to ResetTarget
 			return nil, fmt.Errorf("rewind group %s: %w", id, err)
 		}
 		for tp, o := range info.Offsets {
-			if o.End >= 0 {
+			if !errors.Is(o.Err, ErrUnknownTopicOrPartition) {
 				tps = append(tps, tp)
 			}
 		}
@@ -125,21 +127,23 @@ func (c *Coordinator) resolve(ctx context.Context, to ResetTarget, tps []record.
 		return fmt.Errorf("%w: no target", ErrInvalidOffset)
 	}
 	if to.kind == resetAt {
-		at, err := c.store.ListOffsets(ctx, tps, to.at)
+		at, unknown, err := c.store.ListOffsets(ctx, tps, to.at)
+		if err != nil {
+			return err
+		}
 		ev.Offsets = at
-		return errOr(err, tps, at)
+		return errOf(tps, bounds{starts: at, ends: at, unknown: unknown})
 	}
-	starts, err := c.store.ListOffsets(ctx, tps, partition.Earliest)
-	if err := errOr(err, tps, starts); err != nil {
+	b, err := c.bounds(ctx, tps)
+	if err != nil {
 		return err
 	}
-	ends, err := c.store.ListOffsets(ctx, tps, partition.Latest)
-	if err := errOr(err, tps, ends); err != nil {
+	if err := errOf(tps, b); err != nil {
 		return err
 	}
 	bounds := make(map[record.TopicPartition]protocol.Bounds, len(tps))
 	for _, tp := range tps {
-		bounds[tp] = protocol.Bounds{Start: starts[tp], End: ends[tp]}
+		bounds[tp] = protocol.Bounds{Start: b.starts[tp], End: b.ends[tp]}
 	}
 	if to.kind == resetShift {
 		ev.Shift, ev.Bounds = to.shift, bounds
@@ -156,12 +160,12 @@ func (c *Coordinator) resolve(ctx context.Context, to ResetTarget, tps []record.
 	return nil
 }
 
-// errOr returns err, or an error if the answer lacks one of the partitions.
-func errOr(err error, tps []record.TopicPartition, got record.Offsets) error {
+// errOf returns why one of the partitions is not known.
+func errOf(tps []record.TopicPartition, b bounds) error {
 	for _, tp := range tps {
-		if _, ok := got[tp]; !ok && err == nil {
-			err = fmt.Errorf("%w: %s-%d", ErrUnknownTopicOrPartition, tp.Topic, tp.Partition)
+		if err := b.why(tp); err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }

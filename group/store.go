@@ -32,8 +32,9 @@ type Store interface {
 
 	// ListOffsets returns an offset of each partition: its first (partition.Earliest), the one its
 	// next record will get (partition.Latest), or that of the first record from a time (ms) on, and
-	// the end if there is none. Partitions that do not exist or have no leader are left out.
-	ListOffsets(ctx context.Context, tps []record.TopicPartition, at partition.OffsetSpec) (record.Offsets, error)
+	// the end if there is none. Those that cannot be told now, of a partition that nobody leads for
+	// one, are in unknown with the reason. Partitions that do not exist are in neither.
+	ListOffsets(ctx context.Context, tps []record.TopicPartition, at partition.OffsetSpec) (got record.Offsets, unknown map[record.TopicPartition]error, err error)
 }
 
 // An OffsetsShape says how the offsets topic is created.

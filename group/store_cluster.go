@@ -113,20 +113,22 @@ func (s *clusterStore) WaitTopics(ctx context.Context, after int64) (int64, erro
 }
 
 // ListOffsets implements Store.
-func (s *clusterStore) ListOffsets(ctx context.Context, tps []record.TopicPartition, at partition.OffsetSpec) (record.Offsets, error) {
+func (s *clusterStore) ListOffsets(ctx context.Context, tps []record.TopicPartition, at partition.OffsetSpec) (out record.Offsets, unknown map[record.TopicPartition]error, err error) {
 	ask := make(map[record.TopicPartition]partition.OffsetSpec, len(tps))
 	for _, tp := range tps {
 		ask[tp] = at
 	}
 	got, err := s.Cluster.ListOffsets(ctx, ask, partition.ReadUncommitted)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	out := make(record.Offsets, len(got))
+	out, unknown = make(record.Offsets, len(got)), make(map[record.TopicPartition]error)
 	var later []record.TopicPartition // than all records
 	for tp, r := range got {
 		switch {
+		case errors.Is(r.Err, replication.ErrUnknownTopic):
 		case r.Err != nil:
+			unknown[tp] = r.Err
 		case r.Offset < 0:
 			later = append(later, tp)
 		default:
@@ -134,11 +136,12 @@ func (s *clusterStore) ListOffsets(ctx context.Context, tps []record.TopicPartit
 		}
 	}
 	if len(later) > 0 && at != partition.Latest {
-		ends, err := s.ListOffsets(ctx, later, partition.Latest)
+		ends, offline, err := s.ListOffsets(ctx, later, partition.Latest)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		maps.Copy(out, ends)
+		maps.Copy(unknown, offline)
 	}
-	return out, nil
+	return out, unknown, nil
 }
