@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -283,6 +284,45 @@ func TestRemovedSegmentStaysReadableUntilItsLastReaderLeaves(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.NoError(t, replacement.Close())
 	require.Zero(t, cache.Len())
+}
+
+// A slow disk under the rename of a removed segment holds up nobody but who has to open its file:
+// they wait so that virtual time goes on, and find it under the name that it has then.
+func TestNobodyWaitsForTheDiskUnderTheRenameOfARemovedSegment(t *testing.T) {
+	for _, fails := range []error{nil, syscall.EIO} {
+		synctest.Test(t, func(t *testing.T) {
+			fsys, _, size := sealedSegment(t, 20)
+			all := readFile(t, fsys, LogSuffix)
+			s := openSealed(t, fsys, size, 40, false)
+			require.True(t, s.Acquire())
+			fsys.Inject(vfs.Fault{Ops: vfs.OpRename, Delay: time.Hour, Err: fails})
+			start, removed, read := time.Now(), make(chan error, 1), make(chan []byte, 1)
+			go func() { removed <- s.Remove() }()
+			synctest.Wait()
+			require.Empty(t, removed, "the disk is slow")
+			s.MarkSynced()
+			require.NoError(t, s.SyncSealed())
+			require.Zero(t, time.Since(start), "others go on")
+			require.NoError(t, s.cfg.Files.forget(s))
+			go func() {
+				p, err := readAll(s, 0, 1<<20)
+				if err != nil {
+					t.Error(err)
+				}
+				read <- p
+			}()
+			synctest.Wait()
+			require.Empty(t, read, "the file has no name that is known")
+			require.Equal(t, all, <-read)
+			require.Equal(t, time.Hour, time.Since(start))
+			require.ErrorIs(t, <-removed, fails)
+			require.NoError(t, s.Remove())
+			require.NoError(t, s.Release())
+			left, err := fsys.ReadDir(testDir)
+			require.NoError(t, err)
+			require.Empty(t, left)
+		})
+	}
 }
 
 func TestFileOfARemovedSegmentStaysUntilItExpiresAndHasNoReaders(t *testing.T) {

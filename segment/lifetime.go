@@ -46,13 +46,22 @@ func (s *Segment) openLog() (vfs.File, error) {
 	}
 }
 
+// currentPath returns the name of the .log file. It waits for a Remove that is giving it another
+// one.
 func (s *Segment) currentPath() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.deleted != "" {
-		return s.deleted
+	for {
+		s.mu.Lock()
+		deleted, renaming := s.deleted, s.renaming
+		s.mu.Unlock()
+		switch {
+		case renaming != nil:
+			<-renaming
+		case deleted != "":
+			return deleted
+		default:
+			return s.name(LogSuffix)
+		}
 	}
-	return s.name(LogSuffix)
 }
 
 // Acquire keeps the segment readable until Release, also when it is removed meanwhile. It returns
@@ -121,10 +130,17 @@ func (s *Segment) remove(keep bool) error {
 		s.mu.Unlock()
 		return nil
 	}
+	renamed := make(chan struct{})
+	s.renaming = renamed
+	s.mu.Unlock()
 	// Numbered: the one that was removed from this place before may still have readers.
 	path := s.name(LogSuffix)
 	deleted := fmt.Sprintf("%s.%d%s", path, removals.Add(1), DeletedSuffix)
-	if err := s.cfg.FS.Rename(path, deleted); err != nil {
+	err := s.cfg.FS.Rename(path, deleted)
+	s.mu.Lock()
+	s.renaming = nil
+	close(renamed) // who waits for it looks for the name again, after mu
+	if err != nil {
 		s.mu.Unlock()
 		return fmt.Errorf("remove segment: %w", err)
 	}
@@ -133,7 +149,6 @@ func (s *Segment) remove(keep bool) error {
 	s.removed.Store(true)
 	active := s.dropActiveLocked()
 	s.mu.Unlock()
-	var err error
 	if active != nil {
 		err = s.cfg.Files.release(active)
 	}

@@ -49,10 +49,11 @@ type Segment struct {
 	// value in, before mu. Whoever waits for it is durably blocked, unlike one that waits for mu.
 	indexing chan struct{}
 
-	// mu guards the fields below, which the writer changes. Not held during I/O, but for the rename
-	// of a removal and the cut of a truncation.
+	// mu guards the fields below, which the writer changes. Not held during I/O, but for the cut of
+	// a truncation.
 	mu          sync.Mutex
-	deleted     string // name of the .log file since Remove
+	deleted     string        // name of the .log file since Remove
+	renaming    chan struct{} // closed when Remove has given the file that name, or failed to; nil: it is not at it
 	index       index
 	newest      timestampAt
 	newestKnown bool
