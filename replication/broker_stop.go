@@ -75,7 +75,7 @@ func (c *Cluster) leaveNow(id int32) (*broker, *metalog.Copy, error) {
 		err = c.relead()
 	}
 	if err == nil {
-		err = c.handOver(id)
+		err = c.handOver(id, 0) // it is about to leave
 	}
 	if err == nil && !c.meta.Has(id) { // its copy failed in that: it is fenced, and ends
 		return nil, nil, fmt.Errorf("%w: %d", ErrBrokerDown, id)

@@ -72,9 +72,9 @@ func (c *Cluster) takeOutNow(failed map[int32]error) ([]int32, error) {
 	return out.Brokers, nil
 }
 
-// handOver makes another broker controller if it is this one, which is about to leave.
-func (c *Cluster) handOver(id int32) error {
-	failed, err := c.meta.HandOver(id)
+// handOver makes another broker controller if it is this one: to, or whoever can, if that is 0.
+func (c *Cluster) handOver(id, to int32) error {
+	failed, err := c.meta.HandOver(id, to)
 	if err != nil || len(failed) == 0 {
 		return err
 	}

@@ -173,7 +173,7 @@ func (f *Fetcher) round(batch []*Place, stop <-chan struct{}) bool {
 			asks[i] = f.question(p)
 			news = news || p.told != told(asks[i])
 		}
-		if !news && !f.cfg.Network.isCut(there) { // the leader has the question already
+		if !news && !f.cfg.Network.IsCut(there) { // the leader has the question already
 			break
 		}
 		switch f.cfg.Network.Send(there, stop) {

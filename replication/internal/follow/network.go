@@ -131,8 +131,8 @@ func (n *Network) Reach(p Path, stop <-chan struct{}) bool {
 	}
 }
 
-// isCut reports whether a path is.
-func (n *Network) isCut(p Path) bool {
+// IsCut reports whether a path is cut.
+func (n *Network) IsCut(p Path) bool {
 	if !n.Impaired() {
 		return false
 	}

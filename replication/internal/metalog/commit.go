@@ -131,15 +131,18 @@ func (m *Log) TakeOut(img *image.Image, failed map[int32]error) (*Fencing, error
 	return out, err
 }
 
-// HandOver makes another broker controller if it is this one, which is about to leave and whose
-// copy is still one of those that count. So a copy of the others that cannot begin an epoch is
-// found while there is this one to go on with. It returns those, which are to be taken out.
-func (m *Log) HandOver(broker int32) (failed map[int32]error, err error) {
+// HandOver makes another broker controller if it is this one, whose copy is still one of those that
+// count: the broker to, if its copy is one of them, else the lowest of the others. Before the
+// controller leaves, a copy of the others that cannot begin an epoch is found while there is this
+// one to go on with. It returns those, which are to be taken out.
+func (m *Log) HandOver(broker, to int32) (failed map[int32]error, err error) {
 	others := slices.DeleteFunc(m.Set(), func(id int32) bool { return id == broker })
 	if m.leader != broker || len(others) == 0 || m.failure != nil {
 		return nil, m.failure
 	}
-	m.leader = slices.Min(others)
+	if m.leader = slices.Min(others); slices.Contains(others, to) {
+		m.leader = to
+	}
 	failed = map[int32]error{}
 	if err := m.elect(failed, m.named()); err != nil {
 		return nil, m.fail(err)

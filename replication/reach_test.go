@@ -1,0 +1,113 @@
+package replication
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/topic"
+)
+
+// cutBetween cuts paths both ways; a broker is 1 to 3.
+func cutBetween(c *Cluster, pairs ...[2]int32) (mend func()) {
+	each := func(do func(NetworkPath)) {
+		for _, p := range pairs {
+			do(NetworkPath{From: p[0], To: p[1]})
+			do(NetworkPath{From: p[1], To: p[0]})
+		}
+	}
+	each(c.Network().Cut)
+	return func() { each(c.Network().Mend) }
+}
+
+// The broker that is controller is cut off from the others, in whatever direction: another one is
+// controller, so leaders can ask for smaller in-sync sets, and acks=all goes on. Nobody is fenced,
+// and when the paths are mended everybody is in sync again.
+func TestControllerThatOthersCannotReachIsReplaced(t *testing.T) {
+	for name, cut := range map[string]func(c *Cluster, id int32) (mend func()){
+		"both ways": func(c *Cluster, id int32) func() {
+			return cutBetween(c, [2]int32{id, id%3 + 1}, [2]int32{id, (id+1)%3 + 1})
+		},
+		"towards it": isolate,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, _ := openThree(t)
+				replicated(t, c, "orders", 3)
+				former, epoch := c.Controller(), c.Stats().ControllerEpoch
+				for p := range int32(3) {
+					require.NoError(t, all(c, at("orders", p), "a").Err)
+				}
+				mend := cut(c, former)
+				begin := time.Now()
+				for p := range int32(3) {
+					if c.Leader("orders", p) != former {
+						require.NoError(t, all(c, at("orders", p), "b").Err)
+						require.NotContains(t, c.Status("orders", p).ISR, former)
+					}
+				}
+				require.LessOrEqual(t, time.Since(begin), time.Minute, "two looks at the lag, the session, and a pause")
+				require.NotEqual(t, former, c.Controller())
+				require.Equal(t, epoch+1, c.Stats().ControllerEpoch, "it has moved once")
+				require.Len(t, c.Brokers(), 3)
+				time.Sleep(5 * time.Minute)
+				require.Equal(t, epoch+1, c.Stats().ControllerEpoch)
+				mend()
+				for p := range int32(3) {
+					inSync(t, c, at("orders", p), 3)
+					require.NoError(t, all(c, at("orders", p), "c").Err)
+				}
+			})
+		})
+	}
+}
+
+// A leader that is cut off alone does not take the role from the majority, and neither do two
+// brokers take it from each other.
+func TestControllerThatReachesAMajorityStays(t *testing.T) {
+	for name, brokers := range map[string]int{"one of two": 2, "one of three": 3} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ds := newDisks(brokers)
+				c := openWith(t, ds.config())
+				require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{ReplicationFactor: brokers}))
+				controller, epoch := c.Controller(), c.Stats().ControllerEpoch
+				alone := controller%int32(brokers) + 1
+				require.NoError(t, c.TransferLeader(t.Context(), at("orders", 0), alone))
+				require.NoError(t, all(c, at("orders", 0), "a").Err)
+				var pairs [][2]int32
+				for id := range int32(brokers) {
+					if id+1 != alone {
+						pairs = append(pairs, [2]int32{alone, id + 1})
+					}
+				}
+				mend := cutBetween(c, pairs...)
+				under := begin(c, at("orders", 0), "b")
+				time.Sleep(2 * time.Minute)
+				require.Equal(t, controller, c.Controller())
+				require.Equal(t, epoch, c.Stats().ControllerEpoch)
+				mend()
+				require.NoError(t, (<-under).Err)
+				inSync(t, c, at("orders", 0), brokers)
+			})
+		})
+	}
+}
+
+// The leader reaches everybody but the controller: who reaches both is controller next.
+func TestControllerThatALeaderCannotReachGivesWayToWhoReachesBoth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := openThree(t)
+		replicated(t, c, "orders", 1)
+		controller := c.Controller()
+		leader, third := controller%3+1, (controller+1)%3+1
+		require.NoError(t, c.TransferLeader(t.Context(), at("orders", 0), leader))
+		require.NoError(t, all(c, at("orders", 0), "a").Err)
+		defer cutBetween(c, [2]int32{controller, leader})()
+		require.NoError(t, all(c, at("orders", 0), "b").Err)
+		require.Equal(t, third, c.Controller())
+		require.NotContains(t, c.Status("orders", 0).ISR, controller)
+	})
+}
