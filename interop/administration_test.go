@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -234,8 +235,12 @@ func followerFetches(t *testing.T, k target) string {
 }
 
 // TestKafkasToolsShowWhatTheyShowOfKafka administers replicas with Kafka's own tools, here and in a
-// real Kafka: what they print is the same.
+// real Kafka: what they print is the same. Every call starts a Java of its own, which takes minutes
+// in all, so it is for STRATA_LONG.
 func TestKafkasToolsShowWhatTheyShowOfKafka(t *testing.T) {
+	if os.Getenv("STRATA_LONG") == "" {
+		t.Skip("it takes minutes; set STRATA_LONG")
+	}
 	mine := administer(t, administeredStrata(t))
 	theirs := administer(t, administeredKafka(t))
 	require.Equal(t, theirs.names, mine.names)

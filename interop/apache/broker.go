@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -127,13 +128,25 @@ share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 `
 
+// portsGiven are the ports that freePort has returned: a broker binds its own only seconds later,
+// and the system gives a port again that was just closed.
+var portsGiven sync.Map
+
+// freePort returns a port that nobody listens on, another one each time.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return 0, err
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		if err := l.Close(); err != nil {
+			return 0, err
+		}
+		if _, again := portsGiven.LoadOrStore(port, true); !again {
+			return port, nil
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 func (b *Broker) run(ctx context.Context, config string) error {
