@@ -2,6 +2,7 @@ package explore
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -107,8 +108,24 @@ func (c *cuts) take(w *world, e vfs.Event) {
 	c.mu.Unlock()
 }
 
-// now is a cut at this moment.
+// now is a cut at this moment. A goroutine in the background takes its time for it on a busy
+// machine, and the script goes on: a cut during which a log was removed is taken anew, before the
+// call all the same. It might hold the log that was made in its place, which what was sure before
+// does not know.
 func (w *world) now(e vfs.Event) cut {
+	for {
+		if one := w.taken(e); !one.spansRemoval() {
+			return one
+		}
+	}
+}
+
+// spansRemoval reports whether a log was removed after what was sure had been counted.
+func (c *cut) spansRemoval() bool {
+	return slices.ContainsFunc(c.facts[min(c.sure, len(c.facts)):], func(f fact) bool { return f.kind == removed })
+}
+
+func (w *world) taken(e vfs.Event) cut {
 	one := cut{sure: len(w.known()), event: e, op: int(w.op.Load())}
 	if at := int(w.overlap.Load()); at > 0 {
 		one.sure = min(one.sure, at-1)

@@ -58,3 +58,12 @@ func TestTruncationThatChangedNothingLeavesOpenWhatAnEarlierOneDid(t *testing.T)
 		}
 	}
 }
+
+// TestCutDuringARemovalIsTakenAnew: the file system may hold the log that came next.
+func TestCutDuringARemovalIsTakenAnew(t *testing.T) {
+	facts := []fact{{kind: written, n: 6}, {kind: removing}, {kind: removed}, {kind: submitted}, {kind: acked, n: 1}}
+	for sure := range len(facts) + 1 {
+		c := cut{facts: facts, sure: sure}
+		require.Equal(t, sure < 3, c.spansRemoval(), "%d facts were sure", sure)
+	}
+}
