@@ -72,7 +72,14 @@ func TestReadOnlyLogShowsNothingOfATornWrite(t *testing.T) {
 // A mark that comes while the log is being opened is heeded, too.
 func TestReadOnlyOpenMeetsTheMarkOfATornWriteAtAnyCall(t *testing.T) {
 	t.Parallel()
-	disk, l := tornLog(t, SyncNever, -1)
+	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} { // the latter has a provisional state
+		meetTheMark(t, policy)
+	}
+}
+
+// meetTheMark puts the mark of a log under the given policy there before each call of an open.
+func meetTheMark(t *testing.T, policy SyncPolicy) {
+	disk, l := tornLog(t, policy, -1)
 	require.Error(t, l.Close())
 	const mark = "log/" + suspectFile
 	text, err := vfs.ReadFile(disk, mark)
@@ -89,7 +96,7 @@ func TestReadOnlyOpenMeetsTheMarkOfATornWriteAtAnyCall(t *testing.T) {
 		stop()
 		require.NoError(t, err)
 		if more = calls > n; more {
-			require.EqualValues(t, 3, shown.EndOffset(), "the mark came before call %d", n+1)
+			require.EqualValues(t, 3, shown.EndOffset(), "%v, the mark came before call %d", policy, n+1)
 		}
 		require.NoError(t, shown.Close())
 	}
