@@ -98,14 +98,16 @@ func (c Config) withDefaults() (Config, error) {
 	if c.MinSessionTimeout > c.MaxSessionTimeout {
 		errs = append(errs, refused("MinSessionTimeout", c.MinSessionTimeout, fmt.Sprintf("is above MaxSessionTimeout, %v", c.MaxSessionTimeout)))
 	}
-	for name, n := range map[string]int{
-		"MaxSize": c.MaxSize, "OffsetMetadataMax": c.OffsetMetadataMax, "OffsetsPartitions": int(c.OffsetsPartitions),
-		"OffsetsReplicas": c.OffsetsReplicas, "MaxBatchBytes": c.MaxBatchBytes,
-	} {
+	notNegative := func(name string, n int) {
 		if n < 0 {
 			errs = append(errs, refused(name, n, "is negative"))
 		}
 	}
+	notNegative("MaxSize", c.MaxSize)
+	notNegative("OffsetMetadataMax", c.OffsetMetadataMax)
+	notNegative("OffsetsPartitions", int(c.OffsetsPartitions))
+	notNegative("OffsetsReplicas", c.OffsetsReplicas)
+	notNegative("MaxBatchBytes", c.MaxBatchBytes)
 	if c.OffsetMetadataMax == 0 {
 		c.OffsetMetadataMax = 4096
 	}

@@ -131,7 +131,7 @@ func (l *Log) await(ctx context.Context, c *call, batch []byte) (int64, error) {
 		select {
 		case <-c.done:
 		case <-ctx.Done():
-			// The append goes on with c, which is not pooled again.
+			// The append goes on and uses c, which is not put back into the pool.
 			return 0, fmt.Errorf("append to %s: the wait ended, the append goes on: %w", l.path, ctx.Err())
 		}
 	}

@@ -183,14 +183,15 @@ func (c *Config) check() error {
 	if c.ReplicaSelector.Class() == "" {
 		errs = append(errs, &topic.ConfigError{Key: "ReplicaSelector", Value: strconv.Itoa(int(c.ReplicaSelector)), Reason: fmt.Sprintf("unknown replica selector %d", c.ReplicaSelector)})
 	}
-	for name, d := range map[string]time.Duration{
-		"RetentionCheckInterval": c.RetentionCheckInterval, "CompactionInterval": c.CompactionInterval, "LeaderBalanceInterval": c.LeaderBalanceInterval,
-	} {
-		if d != log.Unlimited {
-			errs = append(errs, notNegative(name, d))
+	interval := func(field string, d time.Duration) error {
+		if d == log.Unlimited {
+			return nil
 		}
+		return notNegative(field, d)
 	}
 	errs = append(errs,
+		interval("RetentionCheckInterval", c.RetentionCheckInterval), interval("CompactionInterval", c.CompactionInterval),
+		interval("LeaderBalanceInterval", c.LeaderBalanceInterval),
 		notNegative("MaxPartitions", c.MaxPartitions), notNegative("HighWatermarkInterval", c.HighWatermarkInterval),
 		notNegative("ReplicaMaxLag", c.ReplicaMaxLag), notNegative("SessionTimeout", c.SessionTimeout),
 		notNegative("ProducerIDExpiration", c.ProducerIDExpiration), notNegative("CompactionMemory", c.CompactionMemory),

@@ -86,7 +86,7 @@ func (c *Cluster) joinNow(n *node) error {
 
 // copyPlace is where the broker's copy of the metadata is.
 func (n *node) copyPlace() metalog.Place {
-	return metalog.Place{Broker: n.id, FS: n.fs, Root: n.root, Log: n.base.Log, Blame: directoryError}
+	return metalog.Place{FS: n.fs, Root: n.root, Log: n.base.Log, Blame: directoryError}
 }
 
 // places returns where the copies of brokers are.

@@ -11,10 +11,10 @@ import (
 // Leaders ask the controller over the network between brokers, and where that is cut they ask in
 // vain: their in-sync sets cannot shrink, and nothing with acks=all is acknowledged. In Kafka the
 // other controllers would miss this one, and elect another. Here a leader misses it that has asked
-// in vain during Config.SessionTimeout. The role goes to the broker that reaches the most others, if
-// these are a majority of those that serve and more than the controller reaches. So two halves do not
-// take it from each other, a majority on the controller's side keeps it, and without another cut it
-// moves once.
+// in vain during Config.SessionTimeout. The role goes to the broker that reaches the most others,
+// if these are a majority of those that serve and more than the controller reaches. So two halves
+// do not take it from each other, a majority on the controller's side keeps it, and without another
+// cut it moves once.
 //
 // The role is all that moves. Metadata itself does not go over this network: the broker that was
 // controller is neither fenced nor missed by the copies, hears of every change, and may be

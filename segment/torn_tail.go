@@ -49,8 +49,8 @@ func (w *walk) checkTail(bad error, rep *Report) error {
 }
 
 // checkLeftByKill returns nil if a process that was killed during its last write can have left what
-// is at w.pos: a batch that the file, or what is not zero of it, ends before. A length that only
-// seems to reach so far, with batches behind it, is damage.
+// is at w.pos: a batch that is cut off by the end of the file, or by the zeros which the file ends
+// with. A length that only seems to reach so far, with batches behind it, is damage.
 func (w *walk) checkLeftByKill(bad error) error {
 	if w.reachesBeyondFile(bad) {
 		return w.checkLength(bad)

@@ -17,10 +17,9 @@ import (
 
 // A Place is where a broker's copy is.
 type Place struct {
-	Broker int32
-	FS     vfs.FS
-	Root   string     // the broker's directory
-	Log    log.Config // but for what is the same for all copies
+	FS   vfs.FS
+	Root string     // the broker's directory
+	Log  log.Config // but for what is the same for all copies
 	// Blame makes the error of a directory that cannot be used: reason is ErrLocked,
 	// ErrNewerFormat or ErrDamaged.
 	Blame func(dir string, reason, cause error) error

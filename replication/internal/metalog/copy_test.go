@@ -33,7 +33,7 @@ func copyWithUnusedEpoch(t *testing.T, fsys vfs.FS) *Copy {
 func openCopyOn(t *testing.T, fsys vfs.FS) *Copy {
 	t.Helper()
 	require.NoError(t, vfs.MakeDir(fsys, "data/broker-1", 0o777))
-	l, err := Place{Broker: 1, FS: fsys, Root: "data/broker-1", Blame: blame}.Open()
+	l, err := Place{FS: fsys, Root: "data/broker-1", Blame: blame}.Open()
 	require.NoError(t, err)
 	return l
 }
