@@ -33,7 +33,8 @@ type conn struct {
 
 	progress chan struct{} // has an element if a reply was completed since the reader looked
 	handlers sync.WaitGroup
-	held     atomic.Int64 // bytes of the requests in queue, or being written
+	waits    chan *execution // to the goroutine of serveWaiting, nil before the first; for run
+	held     atomic.Int64    // bytes of the requests in queue, or being written
 
 	// The connection is muted (KIP-219) until this time, in ns since the Unix epoch: the client was
 	// told to wait.
@@ -88,6 +89,9 @@ func (c *conn) run() {
 		c.s.log.Info("connection closed", "remote", c.host, "conn", c.id, "error", err)
 	}
 	c.close()
+	if c.waits != nil {
+		close(c.waits)
+	}
 	c.handlers.Wait()
 }
 

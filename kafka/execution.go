@@ -97,10 +97,24 @@ func (e *execution) serve() {
 		fallthrough
 	default:
 		e.ctx = c.waiting
+		c.serveWaiting(e)
+	}
+}
+
+// serveWaiting serves a request that may wait, on a goroutine of its own, so that requests behind
+// it are read meanwhile. The connection keeps that goroutine: a new one for each fetch of a reader
+// at the end of a log would grow its stack each time. There is one such request at a time (see
+// dispatch): it is taken as soon as the one before has been answered.
+func (c *conn) serveWaiting(e *execution) {
+	if c.waits == nil {
+		c.waits = make(chan *execution, 1)
 		c.handlers.Go(func() {
-			e.guard(func() { e.finish(a.serve(&e.call, e.req), callerWrites) })
+			for e := range c.waits {
+				e.guard(func() { e.finish(e.api.serve(&e.call, e.req), callerWrites) })
+			}
 		})
 	}
+	c.waits <- e
 }
 
 // guard calls fn. If it panics the request fails, and guard returns false.
