@@ -62,8 +62,8 @@ func TestFollowingASlowBackendRestsShortly(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		s.grow("a", 2)
-		time.Sleep(s.takes)
-		s.grow("a", 3) // at the end of a read: the next one begins when it has rested
+		time.Sleep(s.takes + time.Millisecond)
+		s.grow("a", 3) // after the end of a read: the next one begins when it has rested
 		time.Sleep(s.takes + maxFollowRest)
 		synctest.Wait()
 		require.Len(t, p.topics.get("a").view.Load().parts, 3)
