@@ -33,14 +33,19 @@ func (s *Server) StopBroker(id int32) {
 func (s *Server) KillBroker(id int32) {
 	s.t.Helper()
 	s.change(fmt.Sprintf("kill broker %d", id), func(_ context.Context, r *running) error {
-		switch up := r.cluster.Backend().Brokers(); {
-		case !slices.Contains(up, id):
-			return replication.ErrBrokerDown
-		case len(up) == 1:
+		up := r.cluster.Backend().Brokers()
+		switch serves := slices.Contains(up, id); {
+		case serves && len(up) == 1:
 			return replication.ErrLastBroker
+		case serves:
+			s.disconnect(r, id) // a dead broker answers nothing
+			return r.cluster.Backend().KillBroker(id)
 		}
-		s.disconnect(r, id) // a dead broker answers nothing
-		return r.cluster.Backend().KillBroker(id)
+		if err := r.cluster.Backend().KillBroker(id); err != nil { // it is down, or fenced and runs
+			return err
+		}
+		s.disconnect(r, id)
+		return nil
 	})
 }
 

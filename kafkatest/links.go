@@ -7,7 +7,9 @@ import (
 )
 
 // A Link is the network between two brokers, one way or both. What followers copy goes over it, and
-// what leaders ask the controller for; clients and the metadata do not, for them there is Fault.
+// what leaders ask the controller for; clients and the metadata do not, for them there is Fault. A
+// broker that is cut off from the controller is fenced after 9 s, see replication.Network: others
+// lead then, until the link is mended.
 // Its state is that of the paths: any other Link of the same brokers changes it as well. A Restart
 // leaves all links whole. Safe for concurrent use.
 type Link struct {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -71,7 +72,7 @@ func TestBackupBesideAFollowerThatJoinsHasWhatWasAcknowledged(t *testing.T) {
 	for others := range int32(3) {
 		synctest.Test(t, func(t *testing.T) {
 			fs := vfs.Mem()
-			c := openWith(t, Config{Brokers: 3, FS: fs, Dir: "data"})
+			c := openWith(t, Config{Brokers: 3, FS: fs, Dir: "data", SessionTimeout: 1000 * time.Hour})
 			out := c.Controller()%3 + 1
 			one, two := out%3+1, (out+1)%3+1
 			tp := at("orders", 0)

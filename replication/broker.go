@@ -45,10 +45,15 @@ func (c *Cluster) mayEndLocked(b *broker) error {
 	if b.phase == down {
 		return fmt.Errorf("%w: %d", ErrBrokerDown, b.id)
 	}
-	if b.phase == serving && len(c.nodes) == 1 {
-		return fmt.Errorf("%w: %d", ErrLastBroker, b.id)
+	if b.phase != serving || c.image.Members[b.id].Fenced {
+		return nil
 	}
-	return nil
+	for id := range c.nodes {
+		if id != b.id && !c.image.Members[id].Fenced {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %d", ErrLastBroker, b.id)
 }
 
 // unserve takes a broker out of those that calls are handed to, and returns it; nil if it does not

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"time"
 
 	"github.com/stratalog/strata/vfs"
 )
@@ -21,6 +22,9 @@ import (
 // of the disk, ErrClosed; ErrMetadataReadOnly if the disks of so many others fail that nobody can
 // register it. The broker is down then. If nothing could be changed before, for want of a majority,
 // the broker that starts may make one. If ctx ends first it may still start.
+//
+// A broker that runs, and is fenced because the controller does not reach it, is ErrBrokerRunning.
+// One that is started while it is cut off serves, until its session is over: see Network.
 func (c *Cluster) StartBroker(ctx context.Context, id int32) error {
 	if err := c.await(ctx, func() error { return c.startBroker(id) }); err != nil {
 		return fmt.Errorf("start broker %d: %w", id, err)
@@ -141,8 +145,9 @@ func (c *Cluster) rejoin(b *broker, opened []*loaded, seen int64) error {
 	c.mu.Lock()
 	nodes := maps.Clone(c.nodes)
 	nodes[n.id] = n
-	c.nodes, b.phase = nodes, serving
+	c.nodes, b.phase, n.joined = nodes, serving, time.Now()
 	c.mu.Unlock()
+	c.watchSessions()
 	c.settleHosted(n.id)
 	return nil
 }
@@ -161,6 +166,7 @@ func (c *Cluster) admit(n *node) error {
 		if err := c.join(n); err != nil {
 			return err
 		}
+		n.standUp()
 	}
 	if err := c.relead(); err != nil { // it serves, and some of its partitions have no leader
 		c.logger.Error("partitions of a broker that started have no leader", slog.Int("broker", int(n.id)), slog.Any("err", err))

@@ -21,7 +21,8 @@ import (
 // Errors: ErrUnknownBroker, ErrBrokerDown, ErrLastBroker, also if it is the last one because the
 // disks of the others fail meanwhile: then it serves on, in another leader epoch. Those of the
 // disks; ErrMetadataReadOnly if too few copies work to fence it: then it runs on, and leads nothing
-// before the metadata can be changed again; ErrClosed. If ctx ends first it may still happen.
+// before the metadata can be changed again; ErrClosed. If ctx ends first it may still happen. A
+// broker that is fenced because the controller does not reach it can be stopped like any other.
 func (c *Cluster) StopBroker(ctx context.Context, id int32) error {
 	if err := c.await(ctx, func() error { return c.stopBroker(id) }); err != nil {
 		return fmt.Errorf("stop broker %d: %w", id, err)
@@ -67,6 +68,9 @@ func (c *Cluster) leaveNow(id int32) (*broker, *metalog.Copy, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if c.isFenced(id) { // it runs, and the controller does not reach it: it leads nothing
+		return c.surrender(id)
+	}
 	err = c.perform(func(img *image.Image) ([]metarecord.Record, error) { return []metarecord.Record{img.Leave(id)}, nil }, nil)
 	if err != nil && c.meta.Failure() == nil && !c.isLeaving(id) {
 		return nil, nil, err
@@ -86,12 +90,19 @@ func (c *Cluster) leaveNow(id int32) (*broker, *metalog.Copy, error) {
 	if err != nil && !c.isFenced(id) {
 		return nil, nil, errors.Join(err, c.stay(id))
 	}
+	b, l, gone := c.surrender(id)
+	return b, l, errors.Join(err, gone)
+}
+
+// surrender has calls no longer handed to a broker that is fenced, and returns it, with its copy of
+// the metadata, to be buried.
+func (c *Cluster) surrender(id int32) (*broker, *metalog.Copy, error) {
 	b := c.unserve(id)
 	if b == nil { // it was killed
 		return nil, nil, fmt.Errorf("%w: %d", ErrBrokerDown, id)
 	}
 	b.node.resign()
-	return b, c.meta.Surrender(id), err
+	return b, c.meta.Surrender(id), nil
 }
 
 // mayLeave returns why a broker cannot be stopped, nil if it can.

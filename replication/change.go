@@ -129,6 +129,7 @@ func (c *Cluster) apply(recs []metarecord.Record, version int64) {
 	c.settle(c.concerned(recs)) // before anybody looks for the new leaders
 	c.noteElections(recs)
 	c.noteBalance(recs)
+	c.noteBrokers(recs)
 	for _, ch := range due {
 		close(ch)
 	}

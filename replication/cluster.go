@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/stratalog/strata/internal/alarm"
 	"github.com/stratalog/strata/internal/feed"
@@ -51,6 +52,9 @@ type Cluster struct {
 	done     chan struct{}  // closed when it is through
 	wg       sync.WaitGroup // changes under way
 	balance  alarm.Alarm    // balanceLeaders; armed while other replicas than the preferred ones lead
+	sessions alarm.Alarm    // reviewSessions; armed while a session is about to be over, or something fails
+	// unsettled: something failed that was due about sessions. Of reviewSessions.
+	unsettled bool
 
 	mu       sync.RWMutex // guards the fields below; never held while waiting
 	image    *image.Image
@@ -89,7 +93,8 @@ func Open(cfg Config) (*Cluster, error) {
 		changing: make(chan struct{}, 1), turnover: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
 		events: feed.New[Event](maxEvents),
 	}
-	c.balance.Do = c.balanceLeaders
+	c.balance.Do, c.sessions.Do = c.balanceLeaders, c.reviewSessions
+	follow.Watch(&c.network, func() { c.sessions.By(time.Now()) })
 	c.changing <- struct{}{} // leaders that serve already ask the controller for things
 	err = c.open()
 	<-c.changing
@@ -137,8 +142,10 @@ func (c *Cluster) Shutdown(ctx context.Context) error {
 
 // shut closes what open has opened, in reverse.
 func (c *Cluster) shut() error {
-	c.balance.Stop()
-	c.balance.Wait()
+	for _, a := range []*alarm.Alarm{&c.balance, &c.sessions} {
+		a.Stop()
+		a.Wait()
+	}
 	var errs []error
 	errs = append(errs, c.onNodes((*node).close))
 	if c.meta != nil {

@@ -94,10 +94,11 @@ type Config struct {
 	// they have changed; 0 means 5 seconds. Kafka: replica.high.watermark.checkpoint.interval.ms.
 	HighWatermarkInterval time.Duration
 
-	// SessionTimeout is how long a broker whose disk does not answer is waited for when a change of
-	// the metadata is on the disks of others; then it is cut off and fenced, as by KillBroker, if
-	// they may go on without it. 0 means 9 s. Kafka: broker.session.timeout.ms, which is about
-	// brokers that are not heard of.
+	// SessionTimeout is how long a broker is waited for that the controller does not reach, because
+	// a path of Network is cut: then it is fenced, and serves again when the path is mended. It is
+	// also how long one is waited for whose disk does not answer when a change of the metadata is
+	// on the disks of others: then it is cut off and fenced, as by KillBroker. Both if the others
+	// may go on without it. 0 means 9 s. Kafka: broker.session.timeout.ms.
 	SessionTimeout time.Duration
 
 	// Logger: nil discards.

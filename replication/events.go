@@ -35,8 +35,8 @@ const (
 	BrokerStarted
 	// BrokerStopping: Broker leaves in order; its partitions lose their leader. Of the metadata.
 	BrokerStopping
-	// BrokerFenced: Broker serves no longer: it was stopped or killed, or its disk has failed. Of
-	// the metadata.
+	// BrokerFenced: Broker serves no longer: it was stopped or killed, its disk has failed, or the
+	// controller does not reach it. Of the metadata.
 	BrokerFenced
 	// BrokerRemoved: Broker is no member of the cluster any more. Of the metadata.
 	BrokerRemoved

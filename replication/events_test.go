@@ -109,7 +109,7 @@ func isolate(c *Cluster, leader int32) (mend func()) {
 // election without anybody in sync is told as what it is.
 func TestEventsTellWhatIsCutAndWhatIsUnclean(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := openThree(t)
+		c, _ := openThreePatient(t)
 		tp := one(t, c)
 		require.NoError(t, c.AlterTopic(t.Context(), "orders", properties("unclean.leader.election.enable", "true", "min.insync.replicas", "1")))
 		require.NoError(t, all(c, tp, "a", "b").Err)

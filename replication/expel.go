@@ -15,7 +15,9 @@ func (c *Cluster) fenced(id int32, cause error) {
 	if n := c.serving()[id]; n != nil && isUseless(cause) {
 		n.cut() // it is fenced: from now on it need not be waited for
 	}
-	if !errors.Is(cause, errLeaves) {
+	if errors.Is(cause, errUnreachable) {
+		c.logger.Warn("broker is fenced until the controller reaches it", slog.Int("broker", int(id)), slog.Any("err", cause))
+	} else if !errors.Is(cause, errLeaves) {
 		c.logger.Error("broker is fenced", slog.Int("broker", int(id)), slog.Any("err", cause))
 	}
 }

@@ -26,10 +26,15 @@ func isUseless(cause error) bool {
 }
 
 // fence fences a broker whose disk is of no use, as soon as the change under way is through, and
-// cuts it off. If the others cannot go on without it nothing happens.
+// cuts it off. If the others cannot go on without it nothing happens. One that is fenced already
+// and runs on ends.
 func (c *Cluster) fence(id int32, cause error) {
 	c.afterChange(func() error {
 		m, out := c.meta, map[int32]error{id: fmt.Errorf("broker %d: %w", id, cause)}
+		if n := c.serving()[id]; n != nil && c.isFenced(id) {
+			n.cut()
+			c.bringDown([]int32{id})
+		}
 		if !m.Has(id) || !m.CanSpare(out) {
 			return nil
 		}
@@ -56,16 +61,21 @@ func noOp(*image.Image) ([]metarecord.Record, error) {
 // wait for that; what fails is logged.
 func (c *Cluster) afterChange(do func() error, failed string, of ...any) {
 	c.run(func() {
-		if c.enter(c.changing) != nil {
-			return
-		}
-		defer func() { <-c.changing }()
-		err := c.writable(nil)
-		if err == nil {
-			err = do()
-		}
-		if err != nil {
+		if err := c.makeChanges(do); err != nil {
 			c.logger.Warn(failed, append(of, slog.Any("err", err))...)
 		}
 	})
+}
+
+// makeChanges runs do, which makes changes, when the one under way is through. It does nothing if
+// the cluster closes.
+func (c *Cluster) makeChanges(do func() error) error {
+	if c.enter(c.changing) != nil {
+		return nil
+	}
+	defer func() { <-c.changing }()
+	if err := c.writable(nil); err != nil {
+		return err
+	}
+	return do()
 }

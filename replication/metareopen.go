@@ -56,16 +56,20 @@ func (c *Cluster) writable(own *node) error {
 func (c *Cluster) reopen(own *node) (gone []int32, err error) {
 	m := c.meta
 	c.logger.Warn("copies of the metadata are opened again", slog.Any("err", m.Failure()))
+	apart := map[int32]bool{} // fenced, and they run
+	for id := range c.serving() {
+		apart[id] = c.isFenced(id)
+	}
 	t, nodes := c.surveyAgain(own)
 	if err := m.Reopen(t, c.image.Version, func() error { return c.beginAgain(t, nodes, own) }); err != nil {
 		return nil, err
 	}
 	c.logger.Warn("metadata can be changed again", slog.Int("controller", int(m.Controller())), slog.Int("changes", len(t.News)))
 	for id, n := range byid.Range(c.serving()) {
-		if !m.Has(id) {
+		if m.Has(id) {
+			n.standUp() // what has lost its leader by one of these changes is led in another epoch
+		} else if !apart[id] {
 			gone = append(gone, id)
-		} else {
-			n.beginNextEpoch() // of what has lost its leader by one of these changes
 		}
 	}
 	return gone, nil

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/stratalog/strata/internal/alarm"
 	"github.com/stratalog/strata/log"
@@ -38,6 +40,8 @@ type node struct {
 	asks        asks
 	marks       highWatermarks
 	lag         alarm.Alarm // checkLag, while it leads one of several
+	isolated    atomic.Bool // it is fenced and runs: see standDown; written by who has changing
+	joined      time.Time   // when it began to serve; zero: when the cluster was opened. Guarded by Cluster.mu
 
 	schedule schedule
 	closing  chan struct{} // closed when closed is set

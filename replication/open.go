@@ -196,8 +196,12 @@ func (c *Cluster) takeOver() error {
 	return nil
 }
 
-// arrival is what the controller is told of a broker that starts.
+// arrival is what the controller is told of a broker that starts, or that joins again: then nothing
+// is lost but what it was said to have lost when it started.
 func (n *node) arrival() image.Arrival {
+	if n.isolated.Load() {
+		return image.Arrival{ID: n.id, Incarnation: n.incarnation, Directory: n.directory, Rack: n.rack, Clean: true}
+	}
 	return image.Arrival{ID: n.id, Incarnation: n.incarnation, Directory: n.directory, Rack: n.rack, Clean: n.orderly, Missing: n.missing}
 }
 

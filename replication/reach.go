@@ -1,87 +1,278 @@
 package replication
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
+	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/replication/internal/follow"
 )
 
-// Leaders ask the controller over the network between brokers, and where that is cut they ask in
-// vain: their in-sync sets cannot shrink, and nothing with acks=all is acknowledged. In Kafka the
-// other controllers would miss this one, and elect another. Here a leader misses it that has asked
-// in vain during Config.SessionTimeout. The role goes to the broker that reaches the most others,
-// if these are a majority of those that serve and more than the controller reaches. So two halves
-// do not take it from each other, a majority on the controller's side keeps it, and without another
-// cut it moves once.
+// Sessions of brokers with the controller. Two brokers have a link while neither path between them
+// is cut. A broker whose link to the controller is down for Config.SessionTimeout is fenced, as in
+// Kafka one whose heartbeats are missed: heartbeats have answers, so either direction counts. It is
+// fenced in the metadata and leads nothing, but runs on, and joins again when the link is back.
 //
-// The role is all that moves. Metadata itself does not go over this network: the broker that was
-// controller is neither fenced nor missed by the copies, hears of every change, and may be
-// controller again. Handing the role over is what a controlled stop does first.
+// The role of the controller goes first. A broker that has links to a majority of those that serve,
+// and to more brokers than the controller has, is controller in its place once somebody's session
+// with it is over. So one cut between two of three brokers costs nobody. A controller without such
+// a majority fences nobody: two halves that do not reach each other stay as they are.
+//
+// Nothing is sent for this. The network says when a path is cut or mended, the metadata when a
+// broker comes or goes, and Cluster.sessions is armed for the end of the next session: while no
+// path is cut there is no timer.
 
-// missedLocked notes that a question to the controller was lost on its way. Callers hold asks.mu.
-func (a *asks) missedLocked(controller int32, patience time.Duration) (tooLong bool) {
-	now := time.Now()
-	if a.missing != controller {
-		a.missing, a.missedSince = controller, now
-	}
-	return now.Sub(a.missedSince) >= patience
+// errUnreachable is why a broker is fenced that runs on.
+var errUnreachable = errors.New("the controller has not reached it for its session timeout")
+
+// A reachability is what sessions are judged by.
+type reachability struct {
+	controller int32
+	serving    []int32             // ascending, the controller among them
+	apart      []int32             // those that are fenced and run, ascending
+	joined     map[int32]time.Time // when a broker began to serve; zero: when the cluster was opened
+	parted     func(a, b int32) (since time.Time, parted bool)
+	now        time.Time
+	patience   time.Duration // of a session
 }
 
-// send sends a question to the controller; false: it did not arrive.
-func (n *node) send(controller int32) bool {
-	if n.id == controller {
-		return true
-	}
-	c := n.metadata.c
-	how := c.network.Send(follow.Path{From: n.id, To: controller}, n.closing)
-	n.asks.mu.Lock()
-	tooLong := false
-	if how == follow.Lost {
-		tooLong = n.asks.missedLocked(controller, c.cfg.SessionTimeout)
-	}
-	if how == follow.Delivered || tooLong {
-		n.asks.missing = 0
-	}
-	n.asks.mu.Unlock()
-	if tooLong {
-		c.replaceController(controller)
-	}
-	return how == follow.Delivered
+// A verdict is what is to be done about sessions, in this order.
+type verdict struct {
+	controller int32     // who is to be controller
+	over       []int32   // brokers that serve and are to be fenced
+	back       []int32   // brokers that run fenced and are to join again
+	next       time.Time // when to judge again; zero: when something changes
 }
 
-// replaceController makes a broker controller that reaches more others than this one does, if there
-// is one that reaches a majority. It does not wait for that.
-func (c *Cluster) replaceController(id int32) {
-	c.afterChange(func() error {
-		to := c.bestConnected(id)
-		if to == id || c.meta.Controller() != id {
-			return nil
+// due reports whether anything is to be done.
+func (v *verdict) due(controller int32) bool {
+	return v.controller != controller || len(v.over) > 0 || len(v.back) > 0
+}
+
+// judge decides. For given links and brokers it comes to rest: the controller changes only to who
+// has more links, and the links do not depend on who serves.
+func (r *reachability) judge() (v verdict) {
+	v.controller = r.controller
+	running := slices.Concat(r.serving, r.apart)
+	if slices.ContainsFunc(running, func(id int32) bool { return r.isOver(r.controller, id) }) {
+		v.controller = r.bestConnected()
+	}
+	for _, id := range running {
+		if end, ends := r.sessionEnd(v.controller, id); ends && end.After(r.now) && (v.next.IsZero() || end.Before(v.next)) {
+			v.next = end
 		}
-		c.logger.Warn("controller cannot be reached by enough brokers", slog.Int("broker", int(id)), slog.Int("next", int(to)))
-		return c.handOver(id, to)
-	}, "controller that cannot be reached is not replaced yet", slog.Int("broker", int(id)))
-}
-
-// bestConnected returns the broker that reaches the most of those that serve, and is reached by
-// them: the lowest of these, but controller itself if nobody reaches more than that, or nobody
-// reaches a majority.
-func (c *Cluster) bestConnected(controller int32) int32 {
-	all := c.Brokers()
-	reach := func(id int32) (others int) {
-		for _, other := range all {
-			if other != id && !c.network.IsCut(follow.Path{From: id, To: other}) && !c.network.IsCut(follow.Path{From: other, To: id}) {
-				others++
+	}
+	if r.hasMajority(v.controller) {
+		for _, id := range r.serving {
+			if r.isOver(v.controller, id) {
+				v.over = append(v.over, id)
 			}
 		}
-		return others
 	}
-	best, most := controller, reach(controller)
-	for _, id := range slices.Sorted(slices.Values(all)) {
-		if r := reach(id); r > most && 2*(r+1) > len(all) {
-			best, most = id, r
+	for _, id := range r.apart {
+		if r.linked(v.controller, id) {
+			v.back = append(v.back, id)
+		}
+	}
+	return v
+}
+
+// sessionEnd returns when a broker's session with a controller is over, if they have no link.
+func (r *reachability) sessionEnd(controller, id int32) (end time.Time, ends bool) {
+	if id == controller {
+		return end, false
+	}
+	since, parted := r.parted(controller, id)
+	for _, broker := range []int32{controller, id} {
+		if joined := r.joined[broker]; joined.After(since) {
+			since = joined
+		}
+	}
+	return since.Add(r.patience), parted
+}
+
+func (r *reachability) isOver(controller, id int32) bool {
+	end, ends := r.sessionEnd(controller, id)
+	return ends && !end.After(r.now)
+}
+
+func (r *reachability) linked(a, b int32) bool {
+	_, parted := r.parted(a, b)
+	return !parted
+}
+
+// links returns to how many of brokers one has links, itself included if it is one of them.
+func (r *reachability) links(id int32, brokers []int32) (n int) {
+	for _, other := range brokers {
+		if other == id || r.linked(id, other) {
+			n++
+		}
+	}
+	return n
+}
+
+// hasMajority reports whether a broker has links to a majority of those that serve.
+func (r *reachability) hasMajority(id int32) bool {
+	return 2*r.links(id, r.serving) > len(r.serving)
+}
+
+// bestConnected returns the broker that is to be controller: the one with most links that has a
+// majority, the lowest of these, but the present one if none has more links.
+func (r *reachability) bestConnected() int32 {
+	running := slices.Concat(r.serving, r.apart)
+	best, most := r.controller, r.links(r.controller, running)
+	for _, id := range r.serving {
+		if n := r.links(id, running); n > most && r.hasMajority(id) {
+			best, most = id, n
 		}
 	}
 	return best
+}
+
+// judgeSessions judges by the metadata and the network as they are.
+func (c *Cluster) judgeSessions() (v verdict, controller int32) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	r := reachability{controller: c.Controller(), joined: map[int32]time.Time{}, now: time.Now(), patience: c.cfg.SessionTimeout}
+	r.parted = func(a, b int32) (time.Time, bool) { return follow.Parted(&c.network, a, b) }
+	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
+		if r.joined[id] = c.nodes[id].joined; c.image.Members[id].Fenced {
+			r.apart = append(r.apart, id)
+		} else {
+			r.serving = append(r.serving, id)
+		}
+	}
+	return r.judge(), r.controller
+}
+
+// noteBrokers has sessions judged anew when a change says that a broker has come or gone.
+func (c *Cluster) noteBrokers(recs []metarecord.Record) {
+	if slices.ContainsFunc(recs, isOfBroker) {
+		c.watchSessions()
+	}
+}
+
+// watchSessions has sessions judged anew, if anything is wrong with a path.
+func (c *Cluster) watchSessions() {
+	if c.network.Impaired() {
+		c.sessions.By(time.Now())
+	}
+}
+
+// isOfBroker reports whether a record says that a broker serves, or does not.
+func isOfBroker(rec metarecord.Record) bool {
+	switch rec.(type) {
+	case *metarecord.RegisterBroker, *metarecord.BrokerChange:
+		return true
+	}
+	return false
+}
+
+// reviewSessions does what is due about sessions, and has itself called when the next one is over.
+// It waits for the change under way. What fails is tried again after another session.
+func (c *Cluster) reviewSessions() {
+	v, controller := c.judgeSessions()
+	if v.due(controller) || c.unsettled {
+		done := make(chan error, 1)
+		if !c.run(func() { done <- c.makeChanges(c.settleSessions) }) {
+			return
+		}
+		err := <-done
+		if c.unsettled = err != nil; err != nil {
+			c.logger.Warn("sessions of brokers are looked at again later", slog.Any("err", err))
+			c.sessions.By(time.Now().Add(c.cfg.SessionTimeout))
+		}
+		v, _ = c.judgeSessions()
+	}
+	if !v.next.IsZero() {
+		c.sessions.By(v.next)
+	}
+}
+
+// settleSessions takes one step after the other, until nothing is due.
+func (c *Cluster) settleSessions() error {
+	for range 3 * len(c.Members()) { // one change of the controller, and of each broker, is enough
+		v, controller := c.judgeSessions()
+		var err error
+		switch {
+		case v.controller != controller:
+			c.logger.Warn("controller is not reached by enough brokers", slog.Int("broker", int(controller)), slog.Int("next", int(v.controller)))
+			err = c.handOver(controller, v.controller)
+		case len(v.over) > 0:
+			err = c.isolate(v.over)
+		case len(v.back) > 0:
+			err = c.readmit(v.back[0])
+		default:
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errors.New("brokers come and go all the time")
+}
+
+// isolate fences brokers whose sessions are over, if the others may go on without them. They lead
+// nothing from the change on that says so, and run on.
+func (c *Cluster) isolate(ids []int32) error {
+	out := map[int32]error{}
+	for _, id := range ids {
+		out[id] = fmt.Errorf("broker %d: %w", id, errUnreachable)
+	}
+	if !c.meta.CanSpare(out) {
+		return fmt.Errorf("brokers %v cannot be fenced: the others are too few", ids)
+	}
+	fenced, err := c.takeOutNow(out)
+	if err != nil {
+		return err
+	}
+	var failed []int32 // meanwhile: these end
+	for _, id := range fenced {
+		if n := c.serving()[id]; n != nil && errors.Is(out[id], errUnreachable) {
+			n.standDown()
+		} else {
+			failed = append(failed, id)
+		}
+	}
+	return c.retireFenced(failed)
+}
+
+// readmit has a broker serve again that was fenced and runs. Its copy of the metadata, which was
+// not written to meanwhile, is brought up to date before that.
+func (c *Cluster) readmit(id int32) error {
+	n := c.serving()[id]
+	if n == nil {
+		return nil
+	}
+	err := c.admit(n)
+	if err != nil && !c.meta.Has(id) {
+		if l := c.meta.Surrender(id); l != nil { // it is opened again the next time
+			err = errors.Join(err, l.Close())
+		}
+	}
+	return err
+}
+
+// standDown has a broker lead nothing that is fenced and runs on: appends that are not acknowledged
+// yet never are, and readers look for another leader. Partitions with several replicas do so by
+// what the metadata says of the broker; those with one have to be told.
+func (n *node) standDown() {
+	n.isolated.Store(true) // before the look at what is open: see replica.opened
+	for _, r := range n.all() {
+		if p := r.readable.Load(); p != nil && p.LeaderEpoch() >= 0 {
+			p.BecomeFollower()
+		}
+		r.wakeWatches()
+	}
+}
+
+// standUp ends standDown: the broker serves again. Partitions with one replica, which nobody has
+// led meanwhile, are led in another epoch from the change on that says so.
+func (n *node) standUp() {
+	n.isolated.Store(false)
+	n.beginNextEpoch()
 }

@@ -43,7 +43,8 @@ func (w *world) act() {
 	}
 	from := int32(1 + w.r.IntN(3))
 	to := 1 + (from+int32(w.r.IntN(2)))%3
-	switch n := w.r.IntN(40); {
+	w.lookForFenced()
+	switch n := w.r.IntN(44); {
 	case n < 24:
 		w.produce(partition)
 	case n < 28:
@@ -70,7 +71,57 @@ func (w *world) act() {
 		w.failed[broker] = true
 		w.tr.add("disk %d fails", broker)
 		w.mends = append(w.mends, w.disks[broker-1].Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Err: errDisk}))
+	case n >= 40 && n < 42:
+		w.around(broker, w.r.IntN(4), false)
+	case n >= 42:
+		w.around(w.cutOff, 0, true)
 	}
+}
+
+// around cuts a broker off from both others, for good: mostly both ways, else it is not heard, or
+// hears nobody. Or it mends that.
+func (w *world) around(broker int32, direction int, mend bool) {
+	if broker == 0 {
+		return
+	}
+	w.cutOff = broker
+	w.tr.add("around %d, direction %d, mend %v", broker, direction, mend)
+	for _, other := range []int32{broker%3 + 1, (broker+1)%3 + 1} {
+		for i, p := range []NetworkPath{{From: broker, To: other}, {From: other, To: broker}} {
+			switch {
+			case mend:
+				w.c.Network().Mend(p)
+				w.slow(p.From, p.To)
+			case direction != 2-i:
+				w.c.Network().Cut(p)
+			}
+		}
+	}
+}
+
+// lookForFenced counts brokers that are fenced while they run.
+func (w *world) lookForFenced() {
+	for id := range int32(3) {
+		fenced := w.runsFenced(id + 1)
+		if fenced && !w.fenced[id] {
+			w.cover.fenced++
+		}
+		w.fenced[id] = fenced
+	}
+}
+
+func (w *world) runsFenced(broker int32) bool {
+	return w.c.serving()[broker] != nil && w.c.isFenced(broker)
+}
+
+// mayEndFenced reports whether a broker may be ended that is fenced and runs: both others serve,
+// and have what was acknowledged.
+func (w *world) mayEndFenced(broker int32) bool {
+	w.mu.Lock()
+	idle := len(w.acting) == 0 && len(w.down) == 0 && len(w.c.Brokers()) == 2
+	w.mu.Unlock()
+	out := slices.DeleteFunc(w.outOfSync(), func(id int32) bool { return id == broker })
+	return idle && w.runsFenced(broker) && (!w.loose || len(out) == 0)
 }
 
 // background has something done that takes its time.
@@ -96,7 +147,10 @@ func (w *world) idle() bool {
 func (w *world) mayEnd() bool { return w.idle() && (!w.loose || len(w.outOfSync()) == 0) }
 
 func (w *world) kill(broker int32) {
-	if !w.mayEnd() {
+	if w.mayEndFenced(w.cutOff) {
+		broker = w.cutOff
+		w.cover.fencedEnded++
+	} else if !w.mayEnd() {
 		return
 	}
 	w.delays.mu.Lock()

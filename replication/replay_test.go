@@ -17,7 +17,7 @@ import (
 func TestReplicasOnSeededDisks(t *testing.T) {
 	seeds, first := uint64(200), uint64(0)
 	if testing.Short() || raceEnabled {
-		seeds = 24
+		seeds = 32
 	}
 	if os.Getenv("STRATA_LONG") != "" {
 		seeds = 2000
@@ -48,6 +48,8 @@ func TestReplicasOnSeededDisks(t *testing.T) {
 		require.NotZero(t, all.lost, "appended, not acknowledged, gone")
 		require.NotZero(t, all.shrunk)
 		require.NotZero(t, all.faults)
+		require.NotZero(t, all.fenced, "brokers fenced for being cut off")
+		require.NotZero(t, all.fencedEnded, "killed while they were")
 	}
 }
 

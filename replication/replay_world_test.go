@@ -39,6 +39,8 @@ type world struct {
 	failed map[int32]bool // brokers whose disk has failed a sync
 
 	partitions int32
+	cutOff     int32   // the last broker that was cut off from both others; 0: none
+	fenced     [3]bool // brokers that were fenced while they run, at the last look
 
 	tasks  sync.WaitGroup
 	events func() []Event
@@ -58,6 +60,7 @@ type world struct {
 // coverage counts what must happen in some runs.
 type coverage struct {
 	elections, duringSync, divergences, lost, controllers, shrunk, acknowledged, faults int
+	fenced, fencedEnded                                                                 int // for being cut off
 }
 
 func (c *coverage) add(o coverage) {
@@ -69,6 +72,8 @@ func (c *coverage) add(o coverage) {
 	c.shrunk += o.shrunk
 	c.acknowledged += o.acknowledged
 	c.faults += o.faults
+	c.fenced += o.fenced
+	c.fencedEnded += o.fencedEnded
 }
 
 // play runs one seed, and returns its trace.
@@ -184,6 +189,7 @@ func (w *world) end(cancel func()) {
 	w.stops = nil
 	clear(w.down)
 	clear(w.failed)
+	w.cutOff, w.fenced = 0, [3]bool{}
 }
 
 // heal undoes what was done to networks and disks.

@@ -137,9 +137,12 @@ func (r *replica) opened(p *partition.Partition) {
 	r.readable.Store(p)
 	watches, shared := r.takeWatchesLocked(), r.shared
 	r.mu.Unlock()
-	// After readable is set: the node resigns, or is cut, before it looks for open partitions.
+	// After readable is set: the node resigns, is cut or stands down before it looks for open
+	// partitions.
 	if errors.Is(r.node.ended(), ErrNotLeader) {
 		p.Resign()
+		p.BecomeFollower()
+	} else if r.node.isolated.Load() {
 		p.BecomeFollower()
 	}
 	wake(watches) // they watch the partition itself from now on

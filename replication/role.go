@@ -17,6 +17,7 @@ type role struct {
 	state     image.Partition
 	followers []partition.Follower // but for the leader
 	unsynced  bool                 // Durable is to be told when it holds
+	fenced    bool                 // the broker is, and leads nothing, whatever the state says still
 	leader    *replica             // to copy from; nil: there is none, or its broker does not serve yet
 }
 
@@ -33,6 +34,7 @@ func (m nodeMetadata) role(tp record.TopicPartition, id topic.ID) (r role, ok bo
 	if !slices.Contains(r.state.Replicas, m.broker) {
 		return r, false
 	}
+	r.fenced = m.c.image.Members[m.broker].Fenced
 	if s := r.state.State(); s.Leader == m.broker && !s.Durable && len(s.Eligible) == 0 {
 		r.unsynced = len(s.Replicas) > 1 && m.c.rules(m.c.image, t.Config).SyncOnAck
 	}

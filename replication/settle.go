@@ -43,11 +43,11 @@ func (n *node) settleOnce(r *replica, s *several) (err error) {
 	switch leader := role.state.Leader; {
 	case !ok || n.ended() != nil:
 		n.unfollow(r, s)
-	case leader == n.id:
+	case leader == n.id && !role.fenced:
 		n.unfollow(r, s)
 		err = n.leadAs(r, s, &role)
 		s.wake()
-	case leader < 0:
+	case leader < 0 || leader == n.id:
 		n.unfollow(r, s)
 		s.epoch = -1
 		if p != nil {

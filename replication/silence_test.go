@@ -205,7 +205,9 @@ func TestLeaderWhoseLogIsReadOnlyGivesWay(t *testing.T) {
 func TestOnlyReplicaInSyncWhoseLogIsReadOnlyLeadsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ds := newDisks(3)
-		c, err := Open(ds.config())
+		cfg := ds.config()
+		cfg.SessionTimeout = 1000 * time.Hour // nobody is fenced for being cut off
+		c, err := Open(cfg)
 		require.NoError(t, err)
 		defer func() { require.ErrorIs(t, c.Close(), syscall.EIO) }()
 		replicated(t, c, "orders", 1, "min.insync.replicas", "1")
@@ -254,7 +256,7 @@ func TestLeaderWhoseLogIsReadOnlyGivesWayLater(t *testing.T) {
 // of a leader that can take nothing any more.
 func TestLeaderAloneWhoseLogIsReadOnlyGivesWayToTheEligible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, ds := openThree(t)
+		c, ds := openThreePatient(t)
 		replicated(t, c, "orders", 1)
 		tp := at("orders", 0)
 		require.NoError(t, all(c, tp, "a").Err)

@@ -10,6 +10,7 @@ import (
 	"github.com/stratalog/strata/internal/alarm"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/replication/internal/election"
+	"github.com/stratalog/strata/replication/internal/follow"
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
@@ -30,9 +31,6 @@ type asks struct {
 	// the outcome of. They are in waiting, and asked again at retryAt.
 	unheard int
 	retryAt time.Time
-	// missing is the controller that questions do not reach, 0 if they do, since missedSince.
-	missing     int32
-	missedSince time.Time
 	// declined are the partitions that look again what to ask for, and when.
 	declined map[*replica]time.Time
 
@@ -139,7 +137,8 @@ func (n *node) decline(a wish) {
 // became of it.
 func (n *node) askFor(all []wish) bool {
 	c := n.metadata.c
-	if !n.send(c.Controller()) {
+	controller := c.Controller()
+	if controller != n.id && c.network.Send(follow.Path{From: n.id, To: controller}, n.closing) != follow.Delivered {
 		return false // another broker may be controller the next time
 	}
 	self := n.metadata.incarnationEpoch()

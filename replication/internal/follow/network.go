@@ -13,6 +13,7 @@ type Path struct{ From, To int32 }
 // zero Network is whole. Safe for concurrent use; a nil Network is whole, too.
 type Network struct {
 	impaired atomic.Bool // whether paths has anything; read without mu
+	watch    func()      // called without mu when a path was cut or mended; set before first use
 
 	mu      sync.Mutex // guards the fields below; never held while waiting
 	paths   map[Path]condition
@@ -22,11 +23,22 @@ type Network struct {
 // condition is what is wrong with a path.
 type condition struct {
 	cut, paused bool
+	cutSince    time.Time // while cut
 	delay       time.Duration
 }
 
+// Watch has fn called whenever a path was cut or mended. It must be called before n is used; fn
+// must not block.
+func Watch(n *Network, fn func()) { n.watch = fn }
+
 // Cut loses all that is sent on a path from now on.
-func (n *Network) Cut(p Path) { n.alter(p, func(c *condition) { c.cut = true }) }
+func (n *Network) Cut(p Path) {
+	n.alter(p, func(c *condition) {
+		if !c.cut {
+			c.cut, c.cutSince = true, time.Now()
+		}
+	})
+}
 
 // Mend undoes Cut, Pause and Slow.
 func (n *Network) Mend(p Path) { n.alter(p, func(c *condition) { *c = condition{} }) }
@@ -38,9 +50,17 @@ func (n *Network) Pause(p Path) { n.alter(p, func(c *condition) { c.paused = tru
 func (n *Network) Slow(p Path, d time.Duration) { n.alter(p, func(c *condition) { c.delay = d }) }
 
 func (n *Network) alter(p Path, change func(*condition)) {
+	if n.apply(p, change) && n.watch != nil {
+		n.watch()
+	}
+}
+
+// apply reports whether the path was cut or mended by that.
+func (n *Network) apply(p Path, change func(*condition)) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.paths[p]
+	was := c.cut
 	change(&c)
 	if n.paths == nil {
 		n.paths = map[Path]condition{}
@@ -53,6 +73,7 @@ func (n *Network) alter(p Path, change func(*condition)) {
 		close(n.changed)
 		n.changed = nil
 	}
+	return c.cut != was
 }
 
 // Impaired reports whether anything is wrong with any path.
@@ -138,6 +159,20 @@ func (n *Network) IsCut(p Path) bool {
 	}
 	c, _ := n.look(p)
 	return c.cut
+}
+
+// Parted reports whether two brokers cannot talk, because the path there or the path back is cut,
+// and since when.
+func Parted(n *Network, a, b int32) (since time.Time, parted bool) {
+	if !n.Impaired() {
+		return since, false
+	}
+	for _, p := range []Path{{a, b}, {b, a}} {
+		if c, _ := n.look(p); c.cut && (!parted || c.cutSince.Before(since)) {
+			since, parted = c.cutSince, true
+		}
+	}
+	return since, parted
 }
 
 func (n *Network) look(p Path) (condition, <-chan struct{}) {
