@@ -17,7 +17,7 @@ var Rows = [][]string{
 	{"log"},
 	{"log/internal/explore"}, // of log's tests
 	{"partition"},
-	{"topic", "replication/internal/controller", "replication/internal/election", "replication/internal/follow", "replication/internal/byid", "replication/internal/silence"},
+	{"topic", "replication/internal/controller", "replication/internal/election", "replication/internal/follow", "replication/internal/quota", "replication/internal/byid", "replication/internal/silence"},
 	{"replication/internal/image"},
 	{"replication/internal/metalog"},
 	{"replication"},
@@ -36,4 +36,4 @@ var Rows = [][]string{
 
 // Pure lists the packages that only compute: they have no clock, lock, goroutine, channel, context
 // or I/O, and neither has what they import of ours.
-var Pure = []string{"internal/machine", "log/internal/manifest", "log/internal/recovery", "group/internal/wire", "group/assignor", "group/offsets", "group/protocol", "group/internal/classic", "replication/internal/controller", "replication/internal/image", "replication/internal/election", "internal/metarecord", "internal/progress"}
+var Pure = []string{"internal/machine", "log/internal/manifest", "log/internal/recovery", "group/internal/wire", "group/assignor", "group/offsets", "group/protocol", "group/internal/classic", "replication/internal/controller", "replication/internal/image", "replication/internal/election", "replication/internal/quota", "internal/metarecord", "internal/progress"}

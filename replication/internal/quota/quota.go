@@ -1,0 +1,112 @@
+// Package quota measures how fast something goes, and says when it may go on. It only computes: the
+// time is given.
+package quota
+
+import (
+	"math"
+	"time"
+)
+
+// What is measured. Kafka: replication.quota.window.num and replication.quota.window.size.seconds.
+const (
+	Windows = 11
+	Window  = time.Second
+)
+
+// step is the part of a second's bytes that is gone on with at least, so that a quota which is
+// reached is looked at some ten times a second and not once for each batch.
+const step = 10
+
+// A Quota is the bytes of the last eleven seconds, to be compared with a rate. It is kept on the
+// average since the oldest of them, or over a second if that is longer: so after a rest there is a
+// second's worth at once, and what was too much is made up for. What is eleven seconds old is
+// forgotten, also if it was too much. The zero Quota has measured nothing. It is not safe for
+// concurrent use. Kafka: SimpleRate over SampledStat.
+type Quota struct {
+	samples [Windows]sample // the first n, oldest first; at least a Window apart
+	n       int
+}
+
+// sample is the bytes of a Window.
+type sample struct {
+	start time.Time
+	bytes int64
+}
+
+// Record counts bytes. A time before that of an earlier call, by less than a Window, is taken for it.
+func (q *Quota) Record(now time.Time, bytes int) {
+	q.forget(now)
+	if q.n == 0 || now.Sub(q.samples[q.n-1].start) >= Window {
+		q.samples[q.n] = sample{start: now}
+		q.n++
+	}
+	q.samples[q.n-1].bytes += int64(bytes)
+}
+
+// Room returns how many bytes may go at a rate, in bytes a second, which is not negative. It is at
+// least one: whoever cannot divide what he has may go beyond it. 0 means that the rate is exceeded,
+// and is not any more at until if nothing is recorded by then.
+func (q *Quota) Room(now time.Time, rate int64) (bytes int64, until time.Time) {
+	q.forget(now)
+	if until = q.due(rate); now.Before(until) {
+		return 0, until
+	}
+	var sum int64
+	age := Window
+	for i, s := range q.samples[:q.n] {
+		sum += s.bytes
+		if i == 0 {
+			age = max(age, now.Sub(s.start))
+		}
+	}
+	left := float64(rate)*age.Seconds() - float64(sum)
+	left = max(left, float64(rate)/step, 1)
+	if left >= math.MaxInt64 {
+		return math.MaxInt64, time.Time{}
+	}
+	return int64(left), time.Time{}
+}
+
+// due returns when the rate is not exceeded; in the past or zero: it is not.
+func (q *Quota) due(rate int64) (at time.Time) {
+	var sum int64
+	for _, s := range q.samples[:q.n] {
+		sum += s.bytes
+	}
+	for _, s := range q.samples[:q.n] {
+		made := s.start // when the samples from this one on come to no more than the rate
+		if sum > rate {
+			made = made.Add(lasts(sum, rate))
+		}
+		if at.Before(made) {
+			at = made
+		}
+		end := s.start.Add(Windows * Window)
+		if at.Before(end) {
+			return at
+		}
+		at, sum = end, sum-s.bytes
+	}
+	return at
+}
+
+// lasts returns how long so many bytes take at a rate, rounded up, or longer than anything is
+// remembered.
+func lasts(bytes, rate int64) time.Duration {
+	seconds := float64(bytes) / float64(rate)
+	if !(seconds <= (Windows * Window).Seconds()) { // also without a rate
+		return (Windows + 1) * Window
+	}
+	return time.Duration(math.Ceil(seconds * float64(time.Second)))
+}
+
+// forget drops what is too old to count.
+func (q *Quota) forget(now time.Time) {
+	gone := 0
+	for gone < q.n && now.Sub(q.samples[gone].start) >= Windows*Window {
+		gone++
+	}
+	if gone > 0 {
+		q.n = copy(q.samples[:], q.samples[gone:q.n])
+	}
+}
