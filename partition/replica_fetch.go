@@ -17,7 +17,7 @@ type ReplicaFetch struct {
 	// leader epoch of its last record (-1: none), LogStart its first readable offset.
 	Offset, Durable, LogStart int64
 	LastEpoch                 int32
-	MaxBytes                  int    // the first batch may exceed it; 0: 1 MiB
+	MaxBytes                  int    // the first batch may exceed it; 0: 1 MiB; negative: no batches
 	Buf                       []byte // appended to; nil: a fresh buffer
 }
 
@@ -29,6 +29,7 @@ type ReplicaRead struct {
 	// (see Converge), and there are no bytes.
 	Diverging *Divergence
 	Bytes     []byte // Buf with whole, verified batches behind it, which belong to the caller
+	Withheld  bool   // there would be batches, but MaxBytes is negative
 }
 
 // A Divergence says where a follower's log differs from its leader's. Kafka: the diverging epoch of
@@ -62,7 +63,10 @@ func (p *Partition) ReadReplica(r ReplicaFetch) (ReplicaRead, error) {
 		return ReplicaRead{}, p.wrap("read of a follower", err)
 	}
 	res.HighWatermark = p.hw.Load()
-	if r.Offset < end {
+	switch {
+	case r.Offset < end && r.MaxBytes < 0:
+		res.Withheld = true
+	case r.Offset < end:
 		if res.Bytes, err = p.log.ReadUpTo(r.Buf, r.Offset, defaultMaxBytes(r.MaxBytes), end); err != nil {
 			return ReplicaRead{}, p.wrap("read of a follower", err)
 		}

@@ -512,3 +512,25 @@ func TestReadOfAFollowerThatIsNoneIsRefused(t *testing.T) {
 	_, err := c.nodes[1].p.ReadReplica(good)
 	require.ErrorIs(t, err, ErrNotLeader)
 }
+
+// A follower that asks for no batches is counted like any other, and told whether there are some.
+func TestFollowerMayAskForEverythingButBatches(t *testing.T) {
+	c := newReplicas(t, 2, Config{Topic: "t", Log: log.Config{Sync: log.SyncNever}}, 1)
+	c.produce(batchSpec{value: "a"}, record.AcksLeader)
+	leader := c.nodes[0].p
+	ask := ReplicaFetch{Broker: 1, Incarnation: 1, LeaderEpoch: c.epoch, LastEpoch: -1, MaxBytes: -1}
+	got, err := leader.ReadReplica(ask)
+	require.NoError(t, err)
+	require.Empty(t, got.Bytes)
+	require.True(t, got.Withheld)
+	ask.Offset, ask.Durable, ask.LastEpoch = 1, 1, c.epoch
+	got, err = leader.ReadReplica(ask)
+	require.NoError(t, err)
+	require.False(t, got.Withheld, "there are none")
+	require.EqualValues(t, 1, got.HighWatermark)
+	ask.Offset, ask.LastEpoch, ask.MaxBytes = 0, -1, 0
+	got, err = leader.ReadReplica(ask)
+	require.NoError(t, err)
+	require.NotEmpty(t, got.Bytes)
+	require.False(t, got.Withheld)
+}

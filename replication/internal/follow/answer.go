@@ -2,6 +2,7 @@ package follow
 
 import (
 	"errors"
+	"time"
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
@@ -14,6 +15,8 @@ type answer struct {
 	buf *buffer
 	got partition.ReplicaRead
 	err error
+
+	heldUntil time.Time // zero: nothing was left out
 }
 
 func (p *Place) read(ask partition.ReplicaFetch) answer {
@@ -21,6 +24,9 @@ func (p *Place) read(ask partition.ReplicaFetch) answer {
 	ask.Buf = a.buf.data[:0]
 	p.told = told(ask)
 	a.got, a.err = p.Source.Read(ask)
+	if held, ok := errors.AsType[*HeldBack](a.err); ok {
+		a.err, a.heldUntil = nil, held.Until
+	}
 	return a
 }
 
@@ -46,7 +52,7 @@ func (f *Fetcher) apply(a *answer) {
 	moved := p.leaderStart > a.ask.LogStart // which the leader waits to hear
 	if size == 0 && a.got.HighWatermark <= p.hw {
 		a.buf.put()
-		f.done(p, outcome{again: moved})
+		f.done(p, outcome{again: moved, heldUntil: a.heldUntil})
 		return
 	}
 	if size > 0 {
@@ -55,7 +61,7 @@ func (f *Fetcher) apply(a *answer) {
 	f.mu.Lock()
 	f.inFlight += size
 	f.mu.Unlock()
-	hw, buf := a.got.HighWatermark, a.buf
+	hw, buf, held := a.got.HighWatermark, a.buf, a.heldUntil
 	p.Target.CopyFrom(&partition.Copy{
 		Epoch: p.Epoch, Offset: a.ask.Offset, Batches: a.got.Bytes, HighWatermark: hw, LogStart: a.got.LogStart,
 		Done: func(err error) {
@@ -63,7 +69,7 @@ func (f *Fetcher) apply(a *answer) {
 			if err == nil {
 				p.hw = hw
 			}
-			f.done(p, outcome{err: err, again: size > 0 || moved, bytes: size})
+			f.done(p, outcome{err: err, again: size > 0 || moved, heldUntil: held, bytes: size})
 		},
 	})
 }

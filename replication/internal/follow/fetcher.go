@@ -55,6 +55,7 @@ func (f *Fetcher) Follow(what Following) {
 	f.mu.Lock()
 	old := f.places[what.Partition]
 	if old != nil && old.Epoch == what.Epoch && old.Source == what.Source && old.Target == what.Target {
+		f.letGoLocked(old) // it may be in sync now
 		f.mu.Unlock()
 		old.Wake() // what was asked for in vain may be there now
 		return
@@ -89,6 +90,32 @@ func (f *Fetcher) Wake(tp record.TopicPartition) {
 	f.mu.Unlock()
 	if p != nil {
 		p.Wake()
+	}
+}
+
+// LetGo has partitions that are held back asked for again: quotas have changed.
+func (f *Fetcher) LetGo() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	held := slices.DeleteFunc(slices.Clone(f.late), func(p *Place) bool { return !p.held }) // the first come first
+	for _, p := range held {
+		f.letGoLocked(p)
+	}
+	for _, p := range f.places {
+		if p.phase == busy {
+			f.letGoLocked(p)
+		}
+	}
+}
+
+// letGoLocked is LetGo of one partition.
+func (f *Fetcher) letGoLocked(p *Place) {
+	switch {
+	case p.phase == busy:
+		p.letGo = true
+	case p.phase == late && p.held:
+		f.notLateLocked(p)
+		f.pushLocked(p)
 	}
 }
 
@@ -157,7 +184,7 @@ func (f *Fetcher) take() []*Place {
 		f.ready = nil
 	}
 	for _, p := range batch {
-		p.phase = busy
+		p.phase, p.letGo = busy, false
 		p.woken.Store(false)
 	}
 	return batch

@@ -35,6 +35,9 @@ type fake struct {
 	reads  int
 	err    error                 // of the leader's answers
 	copied int64                 // end of the follower
+	until  time.Time             // batches are held back until then
+	read   func()                // nil, or called when an answer was found
+	took   func(*partition.Copy) // nil, or called with each copy
 	held   func(*partition.Copy) // nil: copies are done at once
 }
 
@@ -112,6 +115,12 @@ func (x *fake) Read(r partition.ReplicaFetch) (partition.ReplicaRead, error) {
 		}
 	}
 	read := partition.ReplicaRead{HighWatermark: x.hw}
+	if x.read != nil {
+		defer x.read()
+	}
+	if x.end > r.Offset && time.Now().Before(x.until) {
+		return read, &HeldBack{x.until}
+	}
 	if x.end > r.Offset {
 		var b record.Builder
 		b.Reset(0)
@@ -133,6 +142,9 @@ func (x *fake) Position() partition.ReplicaFetch {
 func (x *fake) CopyFrom(c *partition.Copy) {
 	x.mu.Lock()
 	held := x.held
+	if x.took != nil {
+		x.took(c)
+	}
 	if held == nil && len(c.Batches) > 0 {
 		b, _ := record.ParseUnverified(c.Batches)
 		x.copied = b.NextOffset()
@@ -221,6 +233,115 @@ func TestFollowerThatAsksTooEarlyIsWokenByTheLeader(t *testing.T) {
 		heard, _ := x.state()
 		require.EqualValues(t, 1, heard)
 	})
+}
+
+// asked returns how often a partition was asked for since hold.
+func (x *fake) asked() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.reads
+}
+
+// hold has a partition's batches held back for d.
+func (x *fake) hold(d time.Duration) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.until, x.reads = time.Now().Add(d), 0
+}
+
+func TestPartitionThatIsHeldBackIsAskedForWhenItsTimeHasComeWhateverIsAppended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, 2)
+		defer p.close()
+		x := p.all[0]
+		x.append(1)
+		synctest.Wait()
+		begin := time.Now()
+		x.hold(10 * time.Second)
+		for i := range 999 {
+			x.append(1)
+			p.all[1].append(1)
+			time.Sleep(10 * time.Millisecond)
+			heard, _ := p.all[1].state()
+			require.EqualValues(t, i+1, heard, "it holds up no other")
+		}
+		heard, _ := x.state()
+		require.EqualValues(t, 1, heard)
+		require.Equal(t, 1, x.asked(), "nobody polls")
+		time.Sleep(time.Until(begin.Add(10 * time.Second)))
+		synctest.Wait()
+		heard, _ = x.state()
+		require.EqualValues(t, 1000, heard)
+	})
+}
+
+// What the leader tells beside batches is taken in.
+func TestWhoIsHeldBackHearsTheHighWatermark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, 1)
+		defer p.close()
+		x := p.all[0]
+		var told []int64
+		x.hold(time.Minute)
+		x.mu.Lock()
+		x.hw, x.took = 5, func(c *partition.Copy) { told = append(told, c.HighWatermark) }
+		x.mu.Unlock()
+		x.append(1)
+		synctest.Wait()
+		require.Equal(t, []int64{5}, told)
+		require.Equal(t, 1, x.asked())
+	})
+}
+
+func TestPartitionsThatAreHeldBackAreLetGoAtOnce(t *testing.T) {
+	for name, letGo := range map[string]func(p *pair, x *fake){
+		"the quotas have changed": func(p *pair, _ *fake) { p.f.LetGo() },
+		"it is in sync": func(p *pair, x *fake) {
+			p.f.Follow(Following{Partition: record.TopicPartition{Topic: "t"}, Epoch: 3, Source: x, Target: x})
+		},
+	} {
+		for _, during := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, while it is asked for: %t", name, during), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := newPair(t, 2)
+					defer p.close()
+					x, failed := p.all[0], p.all[1]
+					failed.mu.Lock()
+					failed.err = errors.New("its disk is broken")
+					failed.mu.Unlock()
+					failed.append(1)
+					time.Sleep(time.Minute) // its pauses have become long
+					lift := func() {        // with x.mu
+						x.until = time.Time{}
+						letGo(p, x)
+					}
+					x.hold(time.Hour)
+					if during {
+						x.read = func() {
+							x.read = nil
+							lift()
+						}
+					}
+					x.append(1)
+					synctest.Wait()
+					failed.mu.Lock()
+					failed.reads = 0
+					failed.mu.Unlock()
+					begin := time.Now()
+					if !during {
+						x.mu.Lock()
+						lift()
+						x.mu.Unlock()
+					}
+					synctest.Wait()
+					heard, _ := x.state()
+					require.EqualValues(t, 1, heard)
+					require.Equal(t, begin, time.Now())
+					require.Zero(t, failed.asked(), "who has failed waits on")
+				})
+			})
+		}
+	}
 }
 
 func TestCutOneWayAndBothWays(t *testing.T) {

@@ -11,7 +11,8 @@ import (
 
 // A Source is a leader's replica, as a follower reaches it.
 type Source interface {
-	// Read answers at once. ErrNotReady says that the leader wakes the place when it can answer.
+	// Read answers at once. ErrNotReady says that the leader wakes the place when it can answer, a
+	// *HeldBack that what is told is right, but batches are left out.
 	Read(partition.ReplicaFetch) (partition.ReplicaRead, error)
 	// Watch has p woken, from now on until Unwatch, whenever there may be something new.
 	Watch(p *Place)
@@ -36,6 +37,14 @@ type Target interface {
 // ErrNotReady is returned by a Source that wakes the place when it can answer.
 var ErrNotReady = errors.New("follow: the leader is not ready")
 
+// HeldBack is returned by a Source that leaves out batches for the sake of a quota, with the rest of
+// the answer.
+type HeldBack struct{ Until time.Time }
+
+func (h *HeldBack) Error() string {
+	return "follow: held back until " + h.Until.Format(time.RFC3339Nano)
+}
+
 // A Following is one partition to be copied.
 type Following struct {
 	Partition record.TopicPartition
@@ -53,6 +62,8 @@ type Place struct {
 	// Guarded by f.mu:
 	phase    phase
 	awaits   bool // while late: a wake ends the waiting
+	held     bool // while late: by a quota, which LetGo ends; it has not failed
+	letGo    bool // while busy: LetGo came meanwhile, and the answer may be older
 	retryAt  time.Time
 	failures int
 
@@ -78,7 +89,7 @@ const (
 	idle  phase = iota // until it is woken
 	ready              // in Fetcher.ready
 	busy               // asked for, or what came is being appended
-	late               // in Fetcher.late: it failed, and waits for retryAt
+	late               // in Fetcher.late: it failed or is held back, and waits for retryAt
 	gone               // it is copied no longer
 )
 

@@ -12,6 +12,8 @@ type outcome struct {
 	awaits bool // the leader wakes the place when err is over
 	again  bool // without an error: ask at once
 	bytes  int  // that are in flight no longer
+
+	heldUntil time.Time // without an error, unless again: do not ask before
 }
 
 // done ends a partition's turn.
@@ -37,9 +39,13 @@ const toldAt = 5
 // endTurnLocked returns how often the partition has failed in a row.
 func (f *Fetcher) endTurnLocked(p *Place, o outcome) (failures int) {
 	switch {
+	case o.err == nil && !o.again && !p.letGo && !o.heldUntil.IsZero():
+		p.failures = 0
+		f.holdLocked(p, o.heldUntil)
+		return 0
 	case o.err == nil:
 		p.failures = 0
-		if p.phase = idle; o.again || p.woken.Load() {
+		if p.phase = idle; o.again || p.letGo || p.woken.Load() {
 			f.pushLocked(p)
 		}
 		return 0
@@ -49,11 +55,22 @@ func (f *Fetcher) endTurnLocked(p *Place, o outcome) (failures int) {
 	}
 	wait := min(firstRetry<<min(p.failures, 10), maxRetry)
 	p.failures++
-	p.told = untold
-	p.phase, p.awaits, p.retryAt = late, o.awaits, time.Now().Add(wait)
-	f.late = append(f.late, p)
-	f.retry.By(p.retryAt)
+	f.lateLocked(p, time.Now().Add(wait))
+	p.awaits = o.awaits
 	return p.failures
+}
+
+// holdLocked has a partition wait for a quota: nothing that its leader gets meanwhile wakes it.
+func (f *Fetcher) holdLocked(p *Place, until time.Time) {
+	f.lateLocked(p, until)
+	p.held = true
+}
+
+func (f *Fetcher) lateLocked(p *Place, until time.Time) {
+	p.told = untold
+	p.phase, p.awaits, p.held, p.retryAt = late, false, false, until
+	f.late = append(f.late, p)
+	f.retry.By(until)
 }
 
 func (f *Fetcher) notLateLocked(p *Place) {
