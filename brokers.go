@@ -9,6 +9,16 @@ import (
 // Brokers returns the ids of the brokers that serve, in order.
 func (c *Cluster) Brokers() []int32 { return c.brokers.Brokers() }
 
+// AlterBrokerConfig changes settings of a broker, or of all (replication.AllBrokers), while it runs,
+// all of them or none: the defaults of topics, and how fast replicas are copied. See
+// replication.Cluster.AlterBrokerConfig.
+func (c *Cluster) AlterBrokerConfig(ctx context.Context, broker int32, changes ...replication.ConfigChange) error {
+	return c.brokers.AlterBrokerConfig(ctx, broker, changes...)
+}
+
+// BrokerConfig returns what AlterBrokerConfig has set on a broker, or on all. The caller owns it.
+func (c *Cluster) BrokerConfig(broker int32) map[string]string { return c.brokers.BrokerConfig(broker) }
+
 // StopBroker ends a broker in order, as Kafka's controlled shutdown does: what it has taken is
 // acknowledged, then its partitions have no leader until StartBroker. It blocks until all of it is
 // closed. See replication.Cluster.StopBroker, also for the errors of this and the following.

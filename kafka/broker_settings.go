@@ -91,6 +91,8 @@ func (c *call) clusterSettings() []setting {
 		{"log.cleaner.backoff.ms", topic.TypeLong, millis(cfg.CompactionInterval), "15000", "How often compacted topics are looked at."},
 		{"log.retention.check.interval.ms", topic.TypeLong, millis(cfg.RetentionCheckInterval), "300000", "How often segments that have outlived their retention are looked for."},
 		{"num.partitions", topic.TypeInt, strconv.Itoa(cfg.Defaults.Partitions), "1", "Partitions of topics that are created without a number."},
+		{"replication.quota.window.num", topic.TypeInt, "11", "11", "Over how many windows of time the rates of throttled replicas are kept."},
+		{"replication.quota.window.size.seconds", topic.TypeInt, "1", "1", "How long each of them is."},
 		{"replica.selector.class", topic.TypeString, selector, "", "Which replicas serve clients that tell their rack."},
 		{"producer.id.expiration.ms", topic.TypeInt, millis(expiration), "86400000", "How long the state of an idempotent producer is kept after its last batch."},
 	}

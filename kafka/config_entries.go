@@ -87,7 +87,8 @@ func (c *call) topicEntries(s topic.Settings, broker int32) []configEntry {
 }
 
 // brokerEntries are the settings of the broker that serves the call, by name: the defaults of
-// topics, which can be changed live, and what the broker itself goes by, which cannot.
+// topics and, where they are set, the rates of throttles, which can be changed live, and what the
+// broker itself goes by, which cannot.
 func (c *call) brokerEntries() []configEntry {
 	entries := c.staticEntries()
 	layers := c.brokerLayers(c.broker)
@@ -100,6 +101,7 @@ func (c *call) brokerEntries() []configEntry {
 		e.configLayer = e.layers[0]
 		entries = append(entries, e)
 	}
+	entries = append(entries, rateEntries(layers)...)
 	slices.SortFunc(entries, func(a, b configEntry) int {
 		if a.name < b.name {
 			return -1
@@ -109,12 +111,32 @@ func (c *call) brokerEntries() []configEntry {
 	return entries
 }
 
+// rateEntries are what was set on the broker, or on all, that is no default of a topic.
+func rateEntries(layers brokerLayers) []configEntry {
+	set := map[string]bool{}
+	for _, layer := range []map[string]string{layers.broker, layers.all} {
+		for name := range layer {
+			if _, ofTopics := topic.LookupBrokerKey(name); !ofTopics {
+				set[name] = true
+			}
+		}
+	}
+	var entries []configEntry
+	for name := range set {
+		k, _ := replication.LookupBrokerKey(name)
+		e := configEntry{layers: layers.appendTo(nil, &k, ""), kind: k.Type, doc: k.Doc}
+		e.configLayer = e.layers[0]
+		entries = append(entries, e)
+	}
+	return entries
+}
+
 // allBrokersEntries are the settings that were changed on all brokers.
 func (c *call) allBrokersEntries() []configEntry {
 	set := c.s.cluster.BrokerConfig(replication.AllBrokers)
 	var entries []configEntry
 	for _, name := range slices.Sorted(maps.Keys(set)) {
-		k, _ := topic.LookupBrokerKey(name)
+		k, _ := replication.LookupBrokerKey(name)
 		l := configLayer{name, set[name], sourceBrokerDefault}
 		entries = append(entries, configEntry{configLayer: l, layers: []configLayer{l}, kind: k.Type, doc: k.Doc})
 	}

@@ -95,7 +95,8 @@ func (c *call) alterConfig(kind int8, name string, changes []replication.ConfigC
 	}
 	err = c.changer(validateOnly).AlterBrokerConfig(c.ctx, broker, changes...)
 	if bad := (*topic.ConfigError)(nil); errors.As(err, &bad) {
-		if _, ok := topic.LookupKey(bad.Key); ok { // a bad value; an unknown key is INVALID_CONFIG
+		_, ofTopics := topic.LookupKey(bad.Key)
+		if _, ok := replication.LookupBrokerKey(bad.Key); ok || ofTopics { // a bad value; an unknown key is INVALID_CONFIG
 			return refuse(InvalidRequest, err.Error())
 		}
 	}

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,12 +58,83 @@ func TestPartitionsAreReassignedOnTheWire(t *testing.T) {
 	require.Contains(t, got.Replicas, got.Leader)
 }
 
-// kafka-reassign-partitions --verify unsets throttles that nobody has set.
-func TestThrottlesThatWereNeverSetCanBeUnset(t *testing.T) {
+// What kafka-reassign-partitions asks for with --throttle, when the rate is changed by --additional,
+// and with --verify, which unsets throttles whether anybody has set them or not.
+func TestThrottlesAreSetAndUnsetOnTheWire(t *testing.T) {
+	b := serveBrokers(t, 3, Config{})
+	leader := b.cluster.Leader("orders", 0)
+	other := leader%3 + 1
+	rates := []string{"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
+	of := []string{"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
+	noRates := func(broker int32) {
+		for _, key := range append(rates, "replica.alter.log.dirs.io.max.bytes.per.second") {
+			require.Zero(t, askAlter(t, b.addrs[broker], resourceBroker, fmt.Sprint(broker), change(key, 1, "")), key)
+		}
+	}
+	noRates(other)
+	require.NotZero(t, askAlter(t, b.addrs[other], resourceBroker, fmt.Sprint(other), change("replica.alter.log.dirs.io.max.bytes.per.second", 0, "1000")), "nothing is moved between directories: it is not to look so")
+
+	for _, rate := range []string{"1", "2"} {
+		for id, addr := range b.addrs {
+			require.Zero(t, askAlter(t, addr, resourceBroker, fmt.Sprint(id), change(rates[0], 0, rate), change(rates[1], 0, rate)))
+		}
+		require.Zero(t, askAlter(t, b.addrs[other], resourceTopic, "orders", change(of[0], 0, fmt.Sprintf("0:%d", leader)), change(of[1], 0, fmt.Sprintf("0:%d", other))))
+	}
+	for range 3 {
+		ask[*kmsg.ProduceResponse](t, b.addrs[leader], 13, b.produceTo(13, 0))
+	}
+	require.Zero(t, askReassign(t, b.addrs[other], 1, 0, false, leader, other))
+
+	require.Zero(t, askAlter(t, b.addrs[leader], resourceBroker, "", change(rates[0], 0, "7")))
+	got := askConfigs(t, b.addrs[leader], resourceBroker, fmt.Sprint(leader), rates...)
+	require.Len(t, got.Configs, 2)
+	r := got.Configs[1]
+	require.Equal(t, rates[0], r.Name)
+	require.Equal(t, "2", *r.Value)
+	require.EqualValues(t, sourceBroker, r.Source)
+	require.EqualValues(t, 5, r.ConfigType)
+	require.False(t, r.ReadOnly)
+	require.NotEmpty(t, *r.Documentation)
+	require.Len(t, r.ConfigSynonyms, 2, "no default: it is listed where it is set")
+	require.EqualValues(t, sourceBrokerDefault, r.ConfigSynonyms[1].Source)
+	all := askConfigs(t, b.addrs[leader], resourceBroker, "").Configs
+	require.Len(t, all, 1)
+	require.Equal(t, "7", *all[0].Value)
+	require.EqualValues(t, 5, all[0].ConfigType)
+	got = askConfigs(t, b.addrs[leader], resourceTopic, "orders", of...)
+	require.Equal(t, fmt.Sprintf("0:%d", other), *got.Configs[0].Value)
+	require.EqualValues(t, sourceTopic, got.Configs[1].Source)
+	require.EqualValues(t, 7, got.Configs[1].ConfigType)
+
+	require.Zero(t, askAlter(t, b.addrs[other], resourceTopic, "orders", change(of[0], 1, ""), change(of[1], 1, "")))
+	for id := range b.addrs {
+		noRates(id)
+	}
+	require.Zero(t, askAlter(t, b.addrs[leader], resourceBroker, "", change(rates[0], 1, "")))
+	require.NoError(t, b.cluster.WaitReassigned(t.Context()))
+	require.Empty(t, askConfigs(t, b.addrs[leader], resourceBroker, fmt.Sprint(leader), rates...).Configs)
+	require.Empty(t, *askConfigs(t, b.addrs[leader], resourceTopic, "orders", of...).Configs[0].Value)
+}
+
+// Seen in Kafka 4.3.
+func TestThrottlesThatMakeNoSenseAreRefusedAsInKafka(t *testing.T) {
 	b := serveBrokers(t, 2, Config{})
-	for _, key := range []string{"leader.replication.throttled.rate", "follower.replication.throttled.rate", "replica.alter.log.dirs.io.max.bytes.per.second"} {
-		require.Zero(t, askAlter(t, b.addrs[2], resourceBroker, "2", change(key, 1, "")), key)
-		require.NotZero(t, askAlter(t, b.addrs[2], resourceBroker, "2", change(key, 0, "1000")), "copying is not throttled: it is not to look so")
+	for _, key := range []string{"leader.replication.throttled.rate", "follower.replication.throttled.rate"} {
+		for _, bad := range []string{"-1", "x", "", "1.5", "99999999999999999999"} {
+			require.Equal(t, InvalidRequest, askAlter(t, b.addrs[1], resourceBroker, "1", change(key, 0, bad)), bad)
+			require.Equal(t, InvalidRequest, askAlter(t, b.addrs[1], resourceBroker, "", change(key, 0, bad)), bad)
+		}
+		require.Zero(t, askAlter(t, b.addrs[1], resourceBroker, "1", change(key, 0, "0")))
+	}
+	for _, key := range []string{"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"} {
+		for _, bad := range []string{"x", "0:1,*", "-1:2", "none", "*,0:1"} {
+			require.Equal(t, InvalidConfig, askAlter(t, b.addrs[1], resourceTopic, "orders", change(key, 0, bad)), bad)
+		}
+		for _, good := range []string{"*", "0:1", "0:1,0:1", " 0:1", "0:1 , 1:2", "0:1,", "0:99"} {
+			require.Zero(t, askAlter(t, b.addrs[1], resourceTopic, "orders", change(key, 0, good)), good)
+		}
+		require.Zero(t, askAlter(t, b.addrs[1], resourceTopic, "orders", change(key, 2, "1:1")), "appended")
+		require.Equal(t, "0:99,1:1", *askConfigs(t, b.addrs[1], resourceTopic, "orders", key).Configs[0].Value)
 	}
 }
 

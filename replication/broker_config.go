@@ -26,12 +26,20 @@ func (c *Cluster) BrokerConfig(broker int32) map[string]string {
 // keys. The caller owns it.
 func (c *Cluster) StaticDefaults() map[string]string { return maps.Clone(c.defaults) }
 
-// AlterBrokerConfig changes the defaults of all topics, all of it or nothing, on one broker or on
-// AllBrokers: a setting of one broker counts before that of all, and both before what the cluster
-// was opened with. Keys are the broker's (log.retention.ms for retention.ms); those that are not
-// the default of a topic cannot be changed while the cluster runs. When it returns nil the change
-// is on stable storage, and open partitions go by it. Errors: *topic.ConfigError, ErrUnknownBroker,
-// ErrClosed, ctx's. Kafka: dynamic broker configuration.
+// AlterBrokerConfig changes the defaults of all topics, and how fast replicas are copied, all of it
+// or nothing, on one broker or on AllBrokers: a setting of one broker counts before that of all,
+// and both before what the cluster was opened with. Keys are the broker's (log.retention.ms for
+// retention.ms) that LookupBrokerKey knows; others cannot be changed while the cluster runs. When
+// it returns nil the change is on stable storage, and open partitions and copies under way go by
+// it. Errors: *topic.ConfigError, ErrUnknownBroker, ErrClosed, ctx's. Kafka: dynamic broker
+// configuration.
+//
+// leader.replication.throttled.rate and follower.replication.throttled.rate are the most bytes a
+// second, 0 or more, that are copied from a broker and by it, of the replicas that topics list in
+// leader.replication.throttled.replicas and follower.replication.throttled.replicas. Both ends are
+// kept to. Replicas in sync are never held back, but what they copy counts, so a rate must be above
+// that of writing, or the others do not catch up. A rate is kept over 11 seconds, and a batch is
+// copied whole.
 func (c *Cluster) AlterBrokerConfig(ctx context.Context, broker int32, changes ...ConfigChange) error {
 	return c.alterBroker(broker, changes, func(d decision) error { return c.change(ctx, d) })
 }
@@ -56,10 +64,16 @@ func (c *Cluster) alterBroker(broker int32, changes []ConfigChange, change func(
 // changedBroker returns what is set on a broker after changes, if every broker has valid defaults
 // then.
 func (c *Cluster) changedBroker(img *image.Image, broker int32, before map[string]string, changes []ConfigChange) (map[string]string, error) {
-	config := topicKeys(before)
+	config, set := topicKeys(before), onlyRates(before)
 	for _, ch := range changes {
+		if isRate(ch.Key) {
+			if err := ch.applyRate(set); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		k, ok := topic.LookupBrokerKey(ch.Key)
-		if !ok && ch.Op == UnsetConfig && slices.Contains(throttles, ch.Key) {
+		if !ok && ch.Op == UnsetConfig && ch.Key == logDirsRate {
 			continue
 		}
 		if !ok {
@@ -75,6 +89,7 @@ func (c *Cluster) changedBroker(img *image.Image, broker int32, before map[strin
 		}
 	}
 	after := brokerKeys(config)
+	maps.Copy(after, set)
 	all := maps.Clone(img.BrokerConfigs)
 	all[image.BrokerResource(broker)] = after
 	for _, id := range append(slices.Collect(maps.Keys(img.Members)), AllBrokers) {
@@ -85,9 +100,9 @@ func (c *Cluster) changedBroker(img *image.Image, broker int32, before map[strin
 	return after, nil
 }
 
-// throttles are keys that cannot be set here, and that kafka-reassign-partitions --verify unsets
-// whether they were set or not. That is no error.
-var throttles = []string{"leader.replication.throttled.rate", "follower.replication.throttled.rate", "replica.alter.log.dirs.io.max.bytes.per.second"}
+// logDirsRate is the rate of moves between directories of a broker, which has one here. It cannot
+// be set; kafka-reassign-partitions --verify unsets it whether it was set or not, which is no error.
+const logDirsRate = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 // minInSyncOfBrokers returns why the brokers' default of min.insync.replicas cannot be altered, ""
 // if it can. By KIP-966 it must be the same on all brokers, and stay once it is set. Kafka:

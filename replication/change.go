@@ -127,6 +127,7 @@ func (c *Cluster) apply(recs []metarecord.Record, version int64) {
 	c.mu.Unlock()
 	c.depart(gone)
 	c.settle(c.concerned(recs)) // before anybody looks for the new leaders
+	c.letGo(recs)
 	c.noteElections(recs)
 	c.noteBalance(recs)
 	c.noteBrokers(recs)
@@ -147,6 +148,7 @@ func (c *Cluster) apply(recs []metarecord.Record, version int64) {
 func (c *Cluster) publishLocked(version int64) (due []chan struct{}) {
 	c.image.Publish(version)
 	c.version.Store(version)
+	c.rates.Store(ratesOf(c.image.BrokerConfigs))
 	for e := c.waiters.Pop(version); e != nil; e = c.waiters.Pop(version) {
 		due = append(due, e.Value)
 	}
@@ -161,6 +163,9 @@ func (c *Cluster) affected(recs []metarecord.Record) (removed []*image.Topic, ch
 		case *metarecord.RemoveTopic:
 			removed = append(removed, c.image.ByID[rec.ID])
 		case *metarecord.Config:
+			if rec.ResourceType == metarecord.ResourceBroker && isRate(rec.Name) {
+				continue // no partition goes by it
+			}
 			if rec.ResourceType == metarecord.ResourceBroker {
 				// A change of brokers changes nothing else.
 				return removed, slices.Collect(maps.Keys(c.image.ByID))

@@ -70,6 +70,9 @@ type Cluster struct {
 	controllerEpoch atomic.Int32    // likewise
 	failures        map[int32]error // why open goes on without brokers
 
+	// rates are those of the image, for those who do not want the lock; nil: no broker has one.
+	// Written under mu.
+	rates   atomic.Pointer[rates]
 	version atomic.Int64 // image.version, for those who do not want the lock; written under mu
 }
 

@@ -40,6 +40,7 @@ type node struct {
 	asks        asks
 	marks       highWatermarks
 	lag         alarm.Alarm // checkLag, while it leads one of several
+	meters      [ends]meter
 	isolated    atomic.Bool // it is fenced and runs: see standDown; written by who has changing
 	joined      time.Time   // when it began to serve; zero: when the cluster was opened. Guarded by Cluster.mu
 

@@ -32,7 +32,16 @@ var ErrNoReassignment = image.ErrNoReassignment
 // that were asked for, another leader is elected if the one before is not among them, and the
 // brokers that are not any more delete what they had. WaitReassigned waits for that. What needs no
 // copying is done at once. Asking again replaces what is under way; the brokers that are to have a
-// partition need not serve at the time. How fast brokers copy is not limited.
+// partition need not serve at the time.
+//
+// Copies are made as fast as they can. To spare the brokers, limit them first, by a rate with
+// AlterBrokerConfig and the replicas that it is about with AlterTopicConfig (* for all), and unset
+// both afterwards:
+//
+//	leader.replication.throttled.rate=10000000      follower.replication.throttled.rate=10000000
+//	leader.replication.throttled.replicas=*         follower.replication.throttled.replicas=*
+//
+// The rates may be changed on the way.
 //
 // A cancelled partition has its old replicas again, in the order of the merged list, as in Kafka.
 //

@@ -127,7 +127,7 @@ func (n *node) followAs(r *replica, s *several, role *role) {
 		return
 	}
 	s.source = st.Leader
-	source := leaderSide{role.leader, role.leader.several()}
+	source := leaderSide{role.leader, role.leader.several(), n}
 	f.Follow(follow.Following{Partition: r.tp, Epoch: st.LeaderEpoch, Source: source, Target: followerSide{r}})
 	if s.held != nil {
 		n.startCleaner()

@@ -10,17 +10,25 @@ import (
 
 // leaderSide is a leader's replica, as its followers reach it.
 type leaderSide struct {
-	r *replica
-	s *several
+	r        *replica
+	s        *several
+	follower *node // who reaches it
 }
 
 func (l leaderSide) Watch(p *follow.Place) { l.s.watch(p) }
 
 func (l leaderSide) Unwatch(p *follow.Place) { l.s.unwatch(p) }
 
-// Read answers a follower. A leader that was never written has nothing to say, unless the follower
-// has something that it has not, or is to join those in sync: only an open partition knows who may.
 func (l leaderSide) Read(ask partition.ReplicaFetch) (partition.ReplicaRead, error) {
+	if rates := l.r.node.metadata.c.rates.Load(); rates != nil {
+		return l.readThrottled(ask, rates)
+	}
+	return l.read(ask)
+}
+
+// read answers a follower. A leader that was never written has nothing to say, unless the follower
+// has something that it has not, or is to join those in sync: only an open partition knows who may.
+func (l leaderSide) read(ask partition.ReplicaFetch) (partition.ReplicaRead, error) {
 	p, err := l.r.state()
 	switch {
 	case p != nil:

@@ -11,8 +11,8 @@
 // effective values and their sources.
 //
 // Unknown keys, values of the wrong type or out of bounds, and values that cannot be honoured here
-// (tiered storage, replication throttles) are refused with a *ConfigError that names key, value and
-// reason. Nothing is accepted and then ignored.
+// (tiered storage) are refused with a *ConfigError that names key, value and reason. Nothing is
+// accepted and then ignored.
 //
 // One default is not Kafka's: as long as neither flush.messages nor flush.ms is set, every
 // acknowledged record is on stable storage (log.SyncOnAck), as if flush.messages were 1. Kafka

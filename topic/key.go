@@ -130,6 +130,49 @@ func only(t ValueType, text, why string) (string, func(value) string) {
 	}
 }
 
+// replicas accepts what ListsReplica reads. Kafka: ThrottledReplicaListValidator.
+func replicas() (string, func(value) string) {
+	const form = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+	return form, func(v value) string {
+		if strings.Join(v.l, "") == "*" {
+			return ""
+		}
+		for _, item := range v.l {
+			partition, broker, ok := strings.Cut(item, ":")
+			if item != "" && (!ok || !isNumber(partition) || !isNumber(broker)) {
+				return "must be * or a list of partition:broker"
+			}
+		}
+		return ""
+	}
+}
+
+func isNumber(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789") == ""
+}
+
+// ListsReplica reports whether the value of leader.replication.throttled.replicas or of
+// follower.replication.throttled.replicas names a replica of its topic: as partition:broker, or
+// because it is * and names all.
+func ListsReplica(list string, partition, broker int32) bool {
+	for item := range strings.SplitSeq(list, ",") {
+		item = strings.TrimSpace(item)
+		if item == "*" {
+			return true
+		}
+		p, b, ok := strings.Cut(item, ":")
+		if ok && isID(p, partition) && isID(b, broker) {
+			return true
+		}
+	}
+	return false
+}
+
+func isID(text string, id int32) bool {
+	n, err := strconv.ParseInt(text, 10, 32)
+	return err == nil && n == int64(id)
+}
+
 func key(name string, t ValueType, def string, synonyms string, bounds func() (string, func(value) string), doc string) Key {
 	k := Key{Name: name, Type: t, Default: def, Doc: doc}
 	if synonyms != "" {
@@ -147,9 +190,8 @@ func unbounded() (string, func(value) string) { return "any", nil }
 func boolean() (string, func(value) string)   { return "[true, false]", nil }
 
 const (
-	noTiering  = "there is no tiered storage"
-	noThrottle = "replication is not throttled by replica"
-	noLevels   = "the level of compression cannot be chosen"
+	noTiering = "there is no tiered storage"
+	noLevels  = "the level of compression cannot be chosen"
 
 	maxLong = "9223372036854775807"
 )

@@ -102,14 +102,19 @@ func TestBadValuesAreRefusedByKeyValueAndReason(t *testing.T) {
 		{"message.timestamp.type", "createtime", "one of"},
 		{"unclean.leader.election.enable", "yes", "true or false"},
 		{"max.compaction.lag.ms", "0", "at least 1"},
+		{"leader.replication.throttled.replicas", "x", "partition:broker"},
+		{"follower.replication.throttled.replicas", "0:1,*", "partition:broker"},
+		{"follower.replication.throttled.replicas", "*,*", "partition:broker"},
+		{"follower.replication.throttled.replicas", "-1:2", "partition:broker"},
+		{"follower.replication.throttled.replicas", "0:", "partition:broker"},
+		{"follower.replication.throttled.replicas", "0:1:2", "partition:broker"},
+		{"follower.replication.throttled.replicas", "none", "partition:broker"},
 		// What cannot be honoured.
 		{"remote.storage.enable", "true", "tiered"},
 		{"remote.log.copy.disable", "true", "tiered"},
 		{"remote.log.delete.on.disable", "true", "tiered"},
 		{"local.retention.ms", "1000", "tiered"},
 		{"local.retention.bytes", "-1", "tiered"},
-		{"leader.replication.throttled.replicas", "*", "throttled"},
-		{"follower.replication.throttled.replicas", "0:1", "throttled"},
 		{"compression.zstd.level", "9", "level"},
 		{"preallocate", "true", "preallocated"},
 	} {
@@ -128,6 +133,30 @@ func TestBadValuesAreRefusedByKeyValueAndReason(t *testing.T) {
 			require.Contains(t, bad.Reason, c.reason)
 			require.Contains(t, err.Error(), c.key)
 		}
+	}
+}
+
+// Seen in Kafka 4.3.
+func TestThrottledReplicasAreAListOrAll(t *testing.T) {
+	for list, want := range map[string][]bool{ // of 0:1, 0:2, 12:1
+		"":                             {false, false, false},
+		",":                            {false, false, false},
+		"*":                            {true, true, true},
+		" *, ":                         {true, true, true},
+		"0:1":                          {true, false, false},
+		" 0:1 , 12:1,":                 {true, false, true},
+		"0:2,0:2,1:2,2:1":              {false, true, false},
+		"00:01":                        {true, false, false},
+		"0:99999999999,99999999999:1":  {false, false, false},
+		"4294967296:1,0:4294967298,0:": nil,
+	} {
+		_, err := Parse(map[string]string{"leader.replication.throttled.replicas": list, "follower.replication.throttled.replicas": list}, nil)
+		if want == nil {
+			require.Error(t, err, list)
+			continue
+		}
+		require.NoError(t, err, list)
+		require.Equal(t, want, []bool{ListsReplica(list, 0, 1), ListsReplica(list, 0, 2), ListsReplica(list, 12, 1)}, "%q", list)
 	}
 }
 
