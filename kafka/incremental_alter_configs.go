@@ -84,12 +84,19 @@ func (c *call) alterConfig(kind int8, name string, changes []replication.ConfigC
 	if err != nil {
 		return err
 	}
-	fixed := map[string]bool{}
+	fixed := map[string]topic.ValueType{}
 	for _, e := range c.staticEntries() {
-		fixed[e.name] = true
+		fixed[e.name] = e.kind
 	}
 	for _, ch := range changes {
-		if fixed[ch.Key] {
+		kind, isFixed := fixed[ch.Key]
+		if k, ok := replication.LookupBrokerKey(ch.Key); ok {
+			kind = k.Type
+		}
+		if (ch.Op == replication.AppendConfig || ch.Op == replication.SubtractConfig) && kind != topic.TypeList {
+			return refuse(InvalidConfig, ch.Key+" is no list.")
+		}
+		if isFixed {
 			return refuse(InvalidRequest, "Cannot update these configs dynamically: "+ch.Key)
 		}
 	}
