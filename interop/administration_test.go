@@ -109,6 +109,8 @@ func administer(t *testing.T, k administered) *transcribed {
 	x.tool("reassigned", "topics", "--describe", "--topic", "moved")
 	x.tool("nothing is reassigned", "reassign-partitions", "--list")
 
+	x.throttle()
+
 	k.kill(3)
 	x.awaitLine("Isr: 2,1\t", "a broker is gone", "topics", "--describe", "--topic", "led")
 	x.tool("under-replicated", "topics", "--describe", "--under-replicated-partitions")
@@ -134,6 +136,19 @@ func administer(t *testing.T, k administered) *transcribed {
 	x.note("endpoints", regexp.MustCompile(`\b\d{4,5}\b`).ReplaceAllString(endpoints, "PORT"))
 	x.quorum()
 	return x
+}
+
+// throttle moves a partition at a limited rate.
+func (x *transcribed) throttle() {
+	tool(x.t, x.k.target, "topics", "--create", "--topic", "spared", "--replica-assignment", "1:2")
+	plan := filepath.Join(x.t.TempDir(), "plan.json")
+	writeFile(x.t, plan, `{"version":1,"partitions":[{"topic":"spared","partition":0,"replicas":[2,3]}]}`)
+	x.tool("throttled reassignment begins", "reassign-partitions", "--execute", "--throttle", "1000000", "--reassignment-json-file", plan)
+	x.tool("throttled replicas", "configs", "--describe", "--entity-type", "topics", "--entity-name", "spared")
+	x.tool("throttled rates", "configs", "--describe", "--entity-type", "brokers", "--entity-name", "3")
+	x.awaitLine("is completed", "throttle is lifted", "reassign-partitions", "--verify", "--reassignment-json-file", plan)
+	x.tool("no throttled replicas", "configs", "--describe", "--entity-type", "topics", "--entity-name", "spared")
+	x.tool("no throttled rates", "configs", "--describe", "--entity-type", "brokers", "--entity-name", "3")
 }
 
 // reassign asks for other replicas, also for brokers that Kafka's tool refuses since they are away.
