@@ -86,3 +86,41 @@ func TestDelayOfDeletionsFollowsTheBrokersConfiguration(t *testing.T) {
 		require.Empty(t, partitionDirs(t, fsys), "what could not be deleted goes at the next open")
 	})
 }
+
+// The directory of a deleted partition has another name, which is not durable, when the process is
+// killed. The open that deletes its files makes the name durable first: no power cut brings the old
+// one back over a part of them.
+func TestDeletedPartitionNeverComesBackInPart(t *testing.T) {
+	fsys := vfs.Mem()
+	c := open(t, fsys)
+	create(t, c, "orders", 1, "file.delete.delay.ms", "0")
+	produce(t, c, at("orders", 0), "a")
+	var killed *vfs.MemFS
+	stop := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		if e.Op == vfs.OpSyncDir && e.Name == root && len(servedDirs(t, fsys)) == 0 && killed == nil {
+			killed = fsys.Kill()
+		}
+	}})
+	require.NoError(t, c.DeleteTopic(t.Context(), "orders"))
+	stop()
+	require.NoError(t, c.Close())
+	require.NotNil(t, killed)
+
+	var cuts []*vfs.MemFS
+	stop = killed.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		if e.Op&vfs.OpChange == 0 {
+			return
+		}
+		for seed := range uint64(8) {
+			cuts = append(cuts, killed.CrashWith(vfs.CrashOptions{Data: vfs.CrashTorn, Sizes: vfs.CrashRandom, Entries: vfs.CrashRandom, Seed: seed + uint64(e.N)<<8}))
+		}
+	}})
+	c = open(t, killed)
+	stop()
+	require.Empty(t, partitionDirs(t, killed))
+	for i, disk := range cuts {
+		again := openWith(t, Config{FS: disk, Dir: "data"})
+		require.Empty(t, partitionDirs(t, disk), i)
+		require.NoError(t, again.Close())
+	}
+}

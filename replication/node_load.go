@@ -99,19 +99,38 @@ func (n *node) takeStock() (found []record.TopicPartition, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", n.root, err)
 	}
+	var deleted []string
 	for _, e := range entries {
 		name := e.Name()
 		if strings.HasSuffix(name, deleteSuffix) && e.IsDir() {
-			if err := n.fs.RemoveAll(filepath.Join(n.root, name)); err != nil {
-				n.logger.Warn("directory of a deleted partition stays", slog.String("directory", name), slog.Any("err", err))
-			}
+			deleted = append(deleted, name)
 			continue
 		}
 		if tp, ok := parsePartitionDir(name); ok && e.IsDir() && tp.Topic != topic.MetadataTopic {
 			found = append(found, tp)
 		}
 	}
+	n.clear(deleted)
 	return found, nil
+}
+
+// clear deletes directories of deleted partitions. Who renamed them may have been killed before
+// that was durable: without the sync a power cut could bring an old name back, over what is left of
+// the files.
+func (n *node) clear(deleted []string) {
+	if len(deleted) == 0 {
+		return
+	}
+	renamed := n.fs.SyncDir(n.root)
+	for _, name := range deleted {
+		err := renamed
+		if err == nil {
+			err = n.fs.RemoveAll(filepath.Join(n.root, name))
+		}
+		if err != nil {
+			n.logger.Warn("directory of a deleted partition stays", slog.String("directory", name), slog.Any("err", err))
+		}
+	}
 }
 
 // recognize returns the replica whose directory was found, nil if the directory is nobody's and was
