@@ -21,6 +21,9 @@ type DirectoryConfig struct {
 	TailBytes    int64        // memory for what was written last, for all logs together. 0: 8 MiB; negative: none
 	JournalBytes int64        // of the file with which several busy logs share a sync, while it is needed. 0: 16 MiB; negative: none
 	Logger       *slog.Logger // nil discards everything
+	// Unentered leaves it to the caller to sync the entry of the directory, and of those above that
+	// were made for it, before anything in it is relied on. false: OpenDirectory does.
+	Unentered bool
 }
 
 // A Directory is what the logs below one directory share: the lock, the syncer, the descriptors.
@@ -67,7 +70,7 @@ func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 	if cfg.MaxSyncs <= 0 {
 		cfg.MaxSyncs = 16
 	}
-	if err := makeDir(cfg.FS, dir, lockFile); err != nil {
+	if err := enterDirectory(dir, &cfg); err != nil {
 		return nil, fmt.Errorf("log: open directory: %w", err)
 	}
 	real, err := cfg.FS.RealPath(dir)
@@ -94,6 +97,14 @@ func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 	d.syncer.journal.init(d, max(cfg.JournalBytes/2, 0))
 	d.syncer.limit, d.syncer.idle.L = cfg.MaxSyncs, &d.syncer.mu
 	return d, nil
+}
+
+// enterDirectory makes dir, durably unless that is the caller's affair.
+func enterDirectory(dir string, cfg *DirectoryConfig) error {
+	if cfg.Unentered {
+		return cfg.FS.MkdirAll(dir, 0o755)
+	}
+	return makeDir(cfg.FS, dir, lockFile)
 }
 
 // Close gives up the lock. All logs of the directory must be closed before; if not, it returns an

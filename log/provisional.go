@@ -70,6 +70,32 @@ func (w *writer) storeProvisional(cfg *Config) error {
 	return nil
 }
 
+// settleProvisional puts everything on stable storage that a log with a provisional state has, and
+// gives it its first state, under the settings of cfg. All of it waits for the disk together, in
+// two turns: first what the state speaks of, records and names and what the state itself says; then
+// the state's name. The state may say that the records are on stable storage: where it is found,
+// they are.
+func (w *writer) settleProvisional(cfg *Config) error {
+	l := w.log
+	d := &l.durability
+	d.syncing.lock()
+	defer d.syncing.unlock()
+	if err := d.failed(); err != nil {
+		return err
+	}
+	// There is one segment, and nothing is written meanwhile: a roll and a cut write a state first,
+	// and only the holder of the token does either.
+	cuts, end, active := d.cuts.Load(), l.segments.end.Load(), l.active()
+	s := w.stateOf(cfg, l.list(), false)
+	s.RecoveryPoint = active.NextOffset()
+	d.syncs.Add(1)
+	if err := w.storeStateBeside(s, active.Sync); err != nil {
+		return err
+	}
+	l.durableTo(end, cuts)
+	return nil
+}
+
 // dropProvisional removes the provisional state, now that there is one that counts in its place.
 func (w *writer) dropProvisional(cfg *Config) {
 	if err := cfg.FS.Remove(filepath.Join(w.log.path, provisionalFile)); err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -86,7 +112,7 @@ func (l *Log) syncNames() error {
 		return nil
 	}
 	cfg := l.cfg.Load()
-	if err := l.syncAround(cfg, func() error { return cfg.FS.SyncDir(l.path) }); err != nil {
+	if err := l.syncAround(cfg, func() error { return cfg.FS.SyncDir(l.path) }, nil); err != nil {
 		return err
 	}
 	l.durability.unnamed.Store(false)
@@ -94,19 +120,22 @@ func (l *Log) syncNames() error {
 }
 
 // syncAround waits at the same time for listed, which syncs the log's directory or nothing, for the
-// entry of that directory, and for what the owner keeps in it.
-func (l *Log) syncAround(cfg *Config, listed func() error) error {
+// entry of that directory, for what the owner keeps in it, and for beside if that is not nil.
+func (l *Log) syncAround(cfg *Config, listed, beside func() error) error {
 	var wg sync.WaitGroup
-	var entered, owned error
+	var entered, owned, other error
 	if l.unentered.Load() {
 		wg.Go(func() { entered = l.dir.syncEntries(cfg.FS) })
 	}
 	if cfg.Beside != nil {
 		wg.Go(func() { owned = cfg.Beside(l.path) })
 	}
+	if beside != nil {
+		wg.Go(func() { other = beside() })
+	}
 	err := listed()
 	wg.Wait()
-	return errors.Join(err, entered, owned)
+	return errors.Join(err, entered, owned, other)
 }
 
 // stateBytes returns the state of the log in dir, the provisional one if there is no other and it

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -259,4 +260,87 @@ func TestProvisionalStateIsVoidAfterABroker(t *testing.T) {
 	require.Equal(t, []string{"0", "1"}, values(t, again.log))
 	again.close(t)
 	o.close(t)
+}
+
+// syncOnAck makes a log sync what it acknowledges from now on.
+func syncOnAck(l *Log) error {
+	cfg := *l.cfg.Load()
+	cfg.Sync = SyncOnAck
+	return l.Reconfigure(cfg)
+}
+
+// A new log whose policy becomes SyncOnAck gets all that it has onto stable storage in two waits
+// for the disk, and no moment finds a state there without the records that it calls durable.
+func TestNewLogThatIsToBeSyncedIsSettledInTwoTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.Mem()
+		o := openWeak(t, disk, SyncNever)
+		require.NoError(t, o.log.LeadInEpoch(3))
+		fill(t, o.log, 2)
+		remove := disk.Inject(vfs.Fault{Ops: vfs.OpSync | vfs.OpSyncDir, Times: vfs.Always, Delay: time.Second})
+		begin := time.Now()
+		require.NoError(t, syncOnAck(o.log))
+		require.Equal(t, 2*time.Second, time.Since(begin))
+		require.EqualValues(t, 2, o.log.DurableOffset())
+		remove()
+		o.close(t)
+	})
+
+	for _, solo := range []bool{false, true} {
+		disk := vfs.Mem()
+		var o weak
+		if solo {
+			l, err := Open("data/t-0", Config{FS: disk, Sync: SyncNever})
+			require.NoError(t, err)
+			o.log = l
+		} else {
+			o = openWeak(t, disk, SyncNever)
+		}
+		fill(t, o.log, 2)
+		if solo { // writes a file for the epoch, and with that syncs the directory
+			require.NoError(t, o.log.LeadInEpoch(3))
+		}
+		for _, m := range moments(disk, modelledCrashes(disk, 8), func() { require.NoError(t, syncOnAck(o.log)) }) {
+			settled := isThere(t, m.disk, "data/t-0/"+stateFile)
+			again, err := Open("data/t-0", Config{FS: m.disk})
+			require.NoError(t, err, "crash before %v", m.before)
+			if got := values(t, again); settled {
+				require.Equal(t, []string{"0", "1"}, got, "crash before %v", m.before)
+			} else {
+				require.Subset(t, []string{"0", "1"}, got, "crash before %v", m.before)
+			}
+			require.NoError(t, again.Close())
+		}
+		// The recovery point is behind the records: damage to them is no write that was torn.
+		left := disk.CrashWith(lostAll())
+		require.True(t, isThere(t, left, "data/t-0/"+stateFile))
+		f, err := left.OpenFile("data/t-0/00000000000000000000.log", os.O_RDWR, 0)
+		require.NoError(t, err)
+		_, err = f.WriteAt([]byte{0xff}, 90)
+		require.NoError(t, errors.Join(err, f.Close()))
+		_, err = Open("data/t-0", Config{FS: left})
+		require.ErrorIs(t, err, ErrCorrupt)
+		require.NoError(t, o.log.Close())
+	}
+}
+
+// Records whose sync fails while a new log is settled are not called durable: it has no state that
+// says so, and is broken.
+func TestNewLogThatCannotBeSettledIsBroken(t *testing.T) {
+	t.Parallel()
+	for _, pattern := range []string{"*.log", "t-0", "data", "owner"} {
+		disk := vfs.Mem()
+		o := openWeak(t, disk, SyncNever)
+		fill(t, o.log, 1)
+		failure := errors.New("input/output error")
+		disk.Inject(vfs.Fault{Ops: vfs.OpSync | vfs.OpSyncDir, Pattern: pattern, Err: failure})
+		require.ErrorIs(t, syncOnAck(o.log), failure, pattern)
+		require.EqualValues(t, 0, o.log.DurableOffset(), pattern)
+		require.False(t, isThere(t, disk, "data/t-0/"+stateFile), pattern)
+		_, err := o.log.Append(t.Context(), record.String("", "", "no"))
+		require.ErrorIs(t, err, failure, pattern)
+		require.Error(t, o.log.Close())
+		_ = o.dir.Close()
+	}
 }

@@ -47,6 +47,10 @@ func (l *Log) ReconfigureWith(cfg Config, applied func()) error {
 // meanwhile, so that what is durable at the end is all there is.
 func (w *writer) changePolicy(cfg *Config) error {
 	l := w.log
+	if w.provisional && cfg.Sync != SyncNever {
+		l.intervalAlarm.Disarm()
+		return w.settleProvisional(cfg)
+	}
 	leaves := l.cfg.Load().Sync == SyncOnAck
 	// What was appended under the weaker policy. Under SyncNever the old promise still stands for
 	// that: its timer stays. What is durable in the journal goes into the files: it is not replayed

@@ -74,8 +74,9 @@ func storeState(fsys vfs.FS, dir string, s manifest.State) error {
 
 // storeFirstState is storeState for a log that was just made. What must be on stable storage before
 // the state gets its name waits for the disk at the same time: the state's content, the entry of
-// the segment that it names, that of the log's directory, and what the owner keeps there.
-func (w *writer) storeFirstState(cfg *Config, s manifest.State) error {
+// the segment that it names, that of the log's directory, what the owner keeps there, and what
+// beside syncs, if it is not nil.
+func (w *writer) storeFirstState(cfg *Config, s manifest.State, beside func() error) error {
 	l := w.log
 	var around error
 	err := vfs.WriteFileBeside(cfg.FS, stateName(l.path), s.AppendTo(nil), func() error {
@@ -84,7 +85,7 @@ func (w *writer) storeFirstState(cfg *Config, s manifest.State) error {
 				return nil
 			}
 			return cfg.FS.SyncDir(l.path)
-		})
+		}, beside)
 		return around
 	})
 	switch {

@@ -93,7 +93,11 @@ func obsolete(gone []*segment.Segment) []manifest.Segment {
 }
 
 // storeState replaces the state.
-func (w *writer) storeState(s manifest.State) error {
+func (w *writer) storeState(s manifest.State) error { return w.storeStateBeside(s, nil) }
+
+// storeStateBeside is storeState of the state that a provisional log gets: it has its name when
+// beside, which syncs what else it speaks of, has returned. beside is nil for any other.
+func (w *writer) storeStateBeside(s manifest.State, beside func() error) error {
 	l := w.log
 	cfg := l.cfg.Load()
 	if l.durability.settled() { // the journal is not needed for what is in it of this log: it is void when this state is on the disk
@@ -102,8 +106,8 @@ func (w *writer) storeState(s manifest.State) error {
 	s.JournalTag = w.journalTag
 	w.stateless, w.provisional = false, false // also after an error: one may be there
 	var err error
-	if w.unlisted || l.unentered.Load() {
-		err = w.storeFirstState(cfg, s)
+	if w.unlisted || l.unentered.Load() || beside != nil {
+		err = w.storeFirstState(cfg, s, beside)
 	} else {
 		err = storeState(cfg.FS, l.path, s)
 	}

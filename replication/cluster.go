@@ -35,6 +35,8 @@ type Cluster struct {
 	network   follow.Network
 	events    *feed.Feed[Event]
 
+	founds bool // open makes a new cluster of one broker; see founding
+
 	// releadDue says that partitions may have a leader that does not serve, because that could not
 	// be written. Of who has changing.
 	releadDue bool
@@ -150,6 +152,9 @@ func (c *Cluster) shut() error {
 		a.Wait()
 	}
 	var errs []error
+	for _, n := range c.servingNodes() {
+		_ = n.founding.wait("") // open has failed, and said so
+	}
 	errs = append(errs, c.onNodes((*node).close))
 	if c.meta != nil {
 		errs = append(errs, c.meta.Close())

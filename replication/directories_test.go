@@ -137,7 +137,8 @@ func TestDirectoryOfAnotherKindIsRefusedAndLeftAlone(t *testing.T) {
 		"damaged":             {root + "/meta.properties", "#strata 1 xxhash64 0000000000000000\nversion=1\ncluster.id=x\nnode.id=1\n", ErrDamaged, "backup", "checksum"},
 		"damaged first line":  {root + "/meta.properties", "#strata x\n", ErrDamaged, "backup", "first line"},
 		"empty":               {root + "/meta.properties", "", ErrForeign, "empty directory", "not written"},
-		"without identity":    {root + "/__cluster_metadata-0/00000000000000000000.log", "", ErrDamaged, "backup", "missing"},
+		"without identity":    {root + "/__cluster_metadata-0/strata.state", "", ErrDamaged, "backup", "missing"},
+		"Kafka's without it":  {root + "/__cluster_metadata-0/quorum-state", "{}", ErrDamaged, "backup", "missing"},
 		"of another broker":   {root + "/meta.properties", string(metaProperties{clusterID: "c", nodeID: 3}.encode()), ErrForeign, "belong", "broker 3"},
 	} {
 		t.Run(name, func(t *testing.T) {

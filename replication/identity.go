@@ -17,9 +17,16 @@ func (c *Cluster) identify(n *node, cl claim) error {
 	case err != nil:
 		return err
 	case meta == nil:
-		if meta, err = createMeta(cl.fs, cl.root, cl.id, c.clusterID); err != nil {
+		if err := removeUnfinished(cl.fs, cl.root); err != nil {
 			return err
 		}
+		made := newMeta(cl.id, c.clusterID)
+		if c.founds {
+			n.founding = foundLater(cl, made)
+		} else if err := made.store(cl.fs, cl.root, nil); err != nil {
+			return err
+		}
+		meta = &made
 	}
 	n.directory, err = c.identity(n.location, meta)
 	return err

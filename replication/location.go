@@ -155,6 +155,8 @@ type claim struct {
 	location
 	meta   *metaProperties // nil: the directory is new
 	failed error           // set: its disk fails, and nothing is known of the directory
+
+	aboveSynced bool // the entry of the directory around it is on stable storage; see prepareRoot
 }
 
 // checkLocations looks at all directories before anything is written to one of them: each can be
@@ -172,7 +174,7 @@ func (c *Config) checkLocations(all []location) (claims []claim, clusterID strin
 		if errors.As(err, new(*DirectoryError)) {
 			return nil, "", err
 		}
-		claims = append(claims, claim{l, meta, err})
+		claims = append(claims, claim{location: l, meta: meta, failed: err})
 		failed = append(failed, err)
 		switch {
 		case meta == nil:

@@ -113,7 +113,13 @@ func checkNew(fsys vfs.FS, dir string) error {
 	}
 	for _, e := range entries {
 		if e.Name() == topic.MetadataTopic+"-0" {
-			return directoryError(dir, ErrDamaged, errors.New(metaPropertiesFile+" is missing"))
+			switch unfinished, err := isUnfinished(fsys, filepath.Join(dir, e.Name())); {
+			case err != nil:
+				return fmt.Errorf("open cluster in %s: %w", dir, err)
+			case !unfinished:
+				return directoryError(dir, ErrDamaged, errors.New(metaPropertiesFile+" is missing"))
+			}
+			continue
 		}
 		if name := e.Name(); name != ".lock" && !strings.HasSuffix(name, ".tmp") && !isCheckpoint(name) {
 			return directoryError(dir, ErrForeign, fmt.Errorf("there is %s, and no %s", name, metaPropertiesFile))
@@ -140,11 +146,16 @@ func directoryError(dir string, reason, err error) error {
 	return &DirectoryError{Dir: dir, Reason: reason, Advice: advice[reason], Err: err}
 }
 
-// createMeta gives a new directory an identity, durably.
-func createMeta(fsys vfs.FS, dir string, node int32, clusterID string) (*metaProperties, error) {
-	m := metaProperties{clusterID: clusterID, directoryID: topic.NewID().String(), nodeID: node}
-	if err := vfs.WriteFile(fsys, filepath.Join(dir, metaPropertiesFile), m.encode()); err != nil {
-		return nil, fmt.Errorf("create %s: %w", metaPropertiesFile, err)
+// newMeta returns the identity of a new directory.
+func newMeta(node int32, clusterID string) metaProperties {
+	return metaProperties{clusterID: clusterID, directoryID: topic.NewID().String(), nodeID: node}
+}
+
+// store gives a new directory its identity, durably. What beside syncs, if it is not nil, is on
+// stable storage before.
+func (m *metaProperties) store(fsys vfs.FS, dir string, beside func() error) error {
+	if err := vfs.WriteFileBeside(fsys, filepath.Join(dir, metaPropertiesFile), m.encode(), beside); err != nil {
+		return fmt.Errorf("create %s: %w", metaPropertiesFile, err)
 	}
-	return &m, nil
+	return nil
 }

@@ -86,7 +86,11 @@ func (c *Cluster) joinNow(n *node) error {
 
 // copyPlace is where the broker's copy of the metadata is.
 func (n *node) copyPlace() metalog.Place {
-	return metalog.Place{FS: n.fs, Root: n.root, Log: n.base.Log, Blame: directoryError}
+	p := metalog.Place{FS: n.fs, Root: n.root, Log: n.base.Log, Blame: directoryError}
+	if n.founding != nil {
+		p.Late, p.Log.Beside = true, n.founding.wait
+	}
+	return p
 }
 
 // places returns where the copies of brokers are.

@@ -27,7 +27,8 @@ type node struct {
 	session     *vfs.Session
 	disk        vfs.FS // that the session is on
 	dir         *log.Directory
-	directory   topic.ID // directory.id of meta.properties
+	directory   topic.ID  // directory.id of meta.properties
+	founding    *founding // nil: the identity is on stable storage. Of open, and who has changing
 	incarnation topic.ID
 	missing     []place // replicas that are gone; see recallHighWatermarks
 	orderly     bool    // the last incarnation ended in order; see recall

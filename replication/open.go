@@ -47,6 +47,7 @@ func (c *Cluster) open() error {
 	if c.clusterID = clusterID; clusterID == "" {
 		c.clusterID = topic.NewID().String()
 	}
+	c.founds = clusterID == "" && len(claims) == 1
 	for i, cl := range claims {
 		switch {
 		case cl.failed != nil:
@@ -125,7 +126,15 @@ func (c *Cluster) leaveOut(id int32, cause error) {
 func (c *Cluster) take(cl claim, session *vfs.Session) (*node, error) {
 	disk := cl.fs
 	cl.fs = session
-	dir, err := log.OpenDirectory(cl.root, log.DirectoryConfig{FS: cl.fs, MaxOpenFiles: c.cfg.MaxOpenFiles, Logger: c.logger})
+	cfg := log.DirectoryConfig{FS: cl.fs, MaxOpenFiles: c.cfg.MaxOpenFiles, Logger: c.logger, Unentered: c.founds}
+	var dir *log.Directory
+	var err error
+	if cl.meta == nil {
+		err = cl.prepareRoot(c.founds)
+	}
+	if err == nil {
+		dir, err = log.OpenDirectory(cl.root, cfg)
+	}
 	if err != nil {
 		if reason := metalog.ReasonOf(err); reason != nil {
 			return nil, directoryError(cl.root, reason, err)
@@ -184,6 +193,9 @@ func (c *Cluster) takeOver() error {
 	}
 	if err == nil {
 		err = c.relead()
+	}
+	if err == nil {
+		err = c.found()
 	}
 	if err != nil {
 		return fmt.Errorf("open cluster: %w", err)

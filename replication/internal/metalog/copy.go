@@ -20,6 +20,9 @@ type Place struct {
 	FS   vfs.FS
 	Root string     // the broker's directory
 	Log  log.Config // but for what is the same for all copies
+	// Late says that the cluster is new: nothing of the copy is synced before Settle. Log.Beside
+	// is to return when the identity of the broker is on stable storage.
+	Late bool
 	// Blame makes the error of a directory that cannot be used: reason is ErrLocked,
 	// ErrNewerFormat or ErrDamaged.
 	Blame func(dir string, reason, cause error) error
@@ -48,21 +51,48 @@ func (p Place) Open() (*Copy, error) { return p.OpenIn(p.Dir()) }
 
 // OpenIn is Open of a copy in another directory.
 func (p Place) OpenIn(dir string) (*Copy, error) {
+	m := &Copy{place: p}
+	var err error
+	if m.kept, err = p.readPromise(); err != nil {
+		return nil, err
+	}
+	cfg := p.config()
+	if p.Late {
+		cfg.Sync = log.SyncNever
+	}
+	if m.Log, err = log.Open(dir, cfg); err != nil {
+		return nil, p.explain(dir, err)
+	}
+	return m, nil
+}
+
+// config returns how the log of a copy is opened.
+func (p *Place) config() log.Config {
 	cfg := p.Log
 	cfg.FS = p.FS
 	cfg.Sync = log.SyncOnAck
 	cfg.Cleanup = log.CleanupNone
 	cfg.RetentionAge = log.Unlimited
 	cfg.MaxBatchBytes = MaxBatchBytes
-	m := &Copy{place: p}
-	var err error
-	if m.kept, err = p.readPromise(); err != nil {
-		return nil, err
+	return cfg
+}
+
+// beginEpoch records that a controller's epoch begins at the copy's end, durably if anything of the
+// copy has to be.
+func (m *Copy) beginEpoch(epoch int32) error {
+	if m.place.Late {
+		return m.LeadInEpoch(epoch)
 	}
-	if m.Log, err = log.Open(dir, cfg); err != nil {
-		return nil, p.explain(dir, err)
+	return m.SetLeaderEpoch(epoch)
+}
+
+// settle puts what a late copy has on stable storage; from then on it is a copy like any other.
+func (m *Copy) settle() error {
+	if !m.place.Late {
+		return nil
 	}
-	return m, nil
+	m.place.Late = false
+	return m.Reconfigure(m.place.config())
 }
 
 // explain turns what package log has against a directory into an error of Blame's making.

@@ -111,11 +111,22 @@ func (m *Log) beginEpoch(step int32) (broken int32, err error) {
 		}
 	}
 	for id, l := range byid.Range(m.copies) {
-		if err := l.SetLeaderEpoch(epoch + step); err != nil {
+		if err := l.beginEpoch(epoch + step); err != nil {
 			return id, fmt.Errorf("begin controller epoch %d on broker %d: %w", epoch+step, id, err)
 		}
 	}
 	return 0, nil
+}
+
+// Settle puts the first change of a new cluster on stable storage, with all that makes it found.
+// Until it returns nil nothing has happened.
+func (m *Log) Settle() error {
+	for id, l := range byid.Range(m.copies) {
+		if err := l.settle(); err != nil {
+			return fmt.Errorf("write metadata on broker %d: %w", id, err)
+		}
+	}
+	return nil
 }
 
 // fail says that nothing is written before the copies were opened again, and returns why.

@@ -1,0 +1,175 @@
+package replication
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+// A founding is how a new cluster of one broker gets onto stable storage. Open returns when it is
+// there, and until then nothing has been promised to anybody. So what a crash leaves before that
+// may be anything, as long as the next open can tell it from a cluster. What waits for the disk,
+// in two chains that go on side by side:
+//
+//	identity  the entries of the broker's directory and of the one around it,
+//	          the bytes of meta.properties                                          together
+//	          the name of meta.properties
+//	metadata  the identity, the entry of the metadata log's directory and that of its segment,
+//	          the first change, the bytes of the log's first strata.state           together
+//	          the name of strata.state
+//
+// Two rules hold after a crash at any point:
+//
+//   - Where there is meta.properties, all directories above it are durable. One that is without has
+//     them synced again, whatever is in it (prepareRoot).
+//   - Where there is the strata.state of the metadata, so is meta.properties, durably. A metadata
+//     log without a state, beside no meta.properties, has never been part of a cluster: it is
+//     removed, and the founding begins anew (removeUnfinished). With meta.properties it is opened
+//     as any log: it has the first change or nothing, and the cluster goes on from there under the
+//     identity that it has.
+//
+// A cluster of several brokers makes all identities durable before the first copy of its metadata:
+// one directory must not be known to the metadata of another before it is there.
+type founding struct {
+	wg  sync.WaitGroup
+	err error // set when wg is done
+}
+
+// foundLater puts the identity of a new directory on stable storage; see wait.
+func foundLater(cl claim, m metaProperties) *founding {
+	f := &founding{}
+	f.wg.Go(func() {
+		f.err = m.store(cl.fs, cl.root, func() error {
+			if cl.aboveSynced {
+				return cl.fs.SyncDir(filepath.Dir(cl.root))
+			}
+			return syncAbove(cl.fs, cl.root)
+		})
+	})
+	return f
+}
+
+// wait returns when the identity is on stable storage, or why it is not. It is log.Config.Beside of
+// the metadata. A nil founding is over.
+func (f *founding) wait(string) error {
+	if f == nil {
+		return nil
+	}
+	f.wg.Wait()
+	return f.err
+}
+
+// found puts a new cluster of one broker on stable storage; any other is there already.
+func (c *Cluster) found() error {
+	if !c.founds {
+		return nil
+	}
+	if err := c.meta.Settle(); err != nil {
+		return err
+	}
+	for _, n := range c.nodes {
+		if err := n.founding.wait(""); err != nil { // also where the log had its state from the beginning
+			return err
+		}
+		n.founding = nil
+	}
+	c.founds = false
+	return nil
+}
+
+// prepareRoot sees to the directory of a broker that has no identity. One that is there was perhaps
+// made by a founding that was killed, one that is not is made by log.OpenDirectory, durably. later
+// leaves all that to a founding, but for directories around it that are not there.
+func (cl *claim) prepareRoot(later bool) error {
+	_, err := cl.fs.Stat(cl.root)
+	missing := errors.Is(err, fs.ErrNotExist)
+	switch {
+	case err != nil && !missing:
+		return err
+	case !later && missing:
+		return nil
+	case !later:
+		return syncAbove(cl.fs, cl.root)
+	case !missing:
+		return nil
+	}
+	parent := filepath.Dir(cl.root)
+	if _, err = cl.fs.Stat(parent); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	cl.aboveSynced = true
+	return vfs.MakeDir(cl.fs, parent, 0o755)
+}
+
+// syncAbove makes the entries of a broker's directory and of the one around it durable. Those
+// further up are: the one around it was there before, or was made with them (vfs.MakeDir).
+func syncAbove(fsys vfs.FS, root string) error {
+	root = filepath.Clean(root)
+	parent := filepath.Dir(root)
+	var wg sync.WaitGroup
+	var above error
+	if up := filepath.Dir(parent); up != parent {
+		wg.Go(func() { above = fsys.SyncDir(up) })
+	}
+	var err error
+	if parent != root {
+		err = fsys.SyncDir(parent)
+	}
+	wg.Wait()
+	for _, err := range []error{err, above} {
+		if err != nil && !errors.Is(err, fs.ErrPermission) { // as vfs.MakeDir: an ancestor that is not ours
+			return err
+		}
+	}
+	return nil
+}
+
+// maxFirstChange is more than the bytes of a new cluster's first change.
+const maxFirstChange = 4 << 10
+
+// isUnfinished reports whether the directory of a metadata log, beside which there is no
+// meta.properties, was left by a founding that was cut short: it has no state, and nothing behind
+// the first change.
+func isUnfinished(fsys vfs.FS, dir string) (bool, error) {
+	entries, err := fsys.ReadDir(dir)
+	if err != nil {
+		return false, err
+	}
+	data := segment.FileName(0, segment.LogSuffix)
+	known := map[string]bool{
+		data: true, segment.FileName(0, segment.IndexSuffix): true, segment.FileName(0, segment.TimeIndexSuffix): true,
+		"strata.provisional": true, "strata.suspect": true,
+	}
+	has := false
+	for _, e := range entries {
+		if name := e.Name(); !known[name] && !strings.HasSuffix(name, ".tmp") {
+			return false, nil
+		}
+		has = has || e.Name() == data
+	}
+	if !has {
+		return true, nil
+	}
+	p, err := vfs.ReadFile(fsys, filepath.Join(dir, data))
+	if err != nil {
+		return false, err
+	}
+	if _, n, err := record.Parse(p); err == nil {
+		return len(bytes.TrimRight(p[n:], "\x00")) == 0, nil
+	}
+	return len(bytes.TrimRight(p, "\x00")) <= maxFirstChange, nil // a power cut took some of it
+}
+
+// removeUnfinished removes what a founding that was cut short has left of the metadata. That it is
+// gone is durable before the next one relies on it: both sync the directory that it was in.
+func removeUnfinished(fsys vfs.FS, root string) error {
+	return fsys.RemoveAll(filepath.Join(root, topic.MetadataTopic+"-0"))
+}
