@@ -116,7 +116,7 @@ func (rt *RetryTopics) send(ctx context.Context, s *RetryStage, j *job, cause er
 	headers := append(without(j.rec.Headers, retryHeaders),
 		record.Header{Key: HeaderRetryDue, Value: number(time.Now().Add(s.Delay).UnixMilli())},
 		record.Header{Key: HeaderRetryStage, Value: number(int64(j.stage + 1))},
-		record.Header{Key: HeaderRetryAttempts, Value: number(int64(j.before + j.tries))},
+		record.Header{Key: HeaderRetryAttempts, Value: number(int64(j.calls()))},
 		record.Header{Key: HeaderRetryTopic, Value: []byte(from.Topic)},
 		record.Header{Key: HeaderRetryPartition, Value: number(int64(from.Partition))},
 		record.Header{Key: HeaderRetryOffset, Value: number(offset)},

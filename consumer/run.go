@@ -25,8 +25,10 @@ type Handler func(ctx context.Context, r record.Record) error
 
 // A BatchHandler processes records of one partition (ByKey: of one key), in offset order: at least
 // one, at most RunConfig.BatchSize. A nil error means that all of them are processed, a *BatchError
-// that a prefix is. After any other error none of them is; since nobody knows then which record is
-// to blame, they are tried again one by one. rs belongs to the handler. Context as for Handler.
+// that a prefix is. After any other error, Permanent ones and panics too, none of them is; since
+// nobody knows then which record is to blame, each is handed out alone, at once. That is no retry:
+// RunConfig.Retries, RetryTopics and DeadLetter are for what has failed alone, or was named by a
+// *BatchError. rs belongs to the handler. Context as for Handler.
 type BatchHandler func(ctx context.Context, rs []record.Record) error
 
 // RunOrder says which records are processed one after the other.

@@ -16,7 +16,7 @@ import (
 // the one behind.
 func (r *runner) call(w *worker) (done int, err error) {
 	first := &w.jobs[0]
-	ctx, cancel := withAttemptTimeout(attemptContext{first.t.ctx, first.attempt()}, r.cfg.AttemptTimeout)
+	ctx, cancel := withAttemptTimeout(attemptContext{first.t.ctx, first.calls() + 1}, r.cfg.AttemptTimeout)
 	defer cancel()
 	defer recoverTo(&err)
 	if r.handle != nil {
@@ -47,8 +47,14 @@ func recordsOf(jobs []job) []record.Record {
 	return rs
 }
 
-// attempt numbers the next call for the job.
-func (j *job) attempt() int { return j.before + j.tries + 1 }
+// calls counts the calls that failed with the job.
+func (j *job) calls() int {
+	n := j.before + j.tries
+	if j.alone {
+		n++ // the one with others
+	}
+	return n
+}
 
 // recoverTo makes a panic an error.
 func recoverTo(err *error) {
@@ -57,36 +63,27 @@ func recoverTo(err *error) {
 	}
 }
 
-// conclude decides what a call means for its jobs, of which the first ones are done.
+// conclude decides what a call means for its jobs, of which the first ones are done. An error that
+// names none of several is a verdict on none: each is called for alone, at once.
 func (r *runner) conclude(w *worker, done int, err error) {
 	if err == nil {
 		r.finish(w, w.jobs, nil, nil)
 		return
 	}
-	t := w.jobs[0].t
-	blamed := w.jobs[done:]
-	var partial *BatchError
-	if whole := len(w.jobs) > 1 && !errors.As(err, &partial); !whole {
-		blamed = blamed[:1]
-	} else {
-		for i := range blamed {
-			blamed[i].alone = true
-		}
-	}
-	for i := range blamed {
-		blamed[i].tries++
-	}
 	var fatal error
-	for i := 0; i < len(blamed) && fatal == nil; i++ {
-		if r.leaves(t) { // not done: for whoever reads it next
-			break
+	var partial *BatchError
+	j := &w.jobs[done]
+	switch {
+	case r.leaves(j.t): // not done: for whoever reads it next
+	case len(w.jobs) > 1 && !errors.As(err, &partial):
+		for i := range w.jobs {
+			w.jobs[i].alone = true
 		}
-		j := &blamed[i]
+	default:
+		j.tries++
 		if !isPermanent(err) && j.tries <= r.cfg.Retries {
 			j.due = time.Now().Add(r.backoff(j.tries))
-			break
-		}
-		if fatal = r.giveUp(w, j, err); fatal == nil {
+		} else if fatal = r.giveUp(w, j, err); fatal == nil {
 			done++
 		}
 	}
@@ -121,7 +118,7 @@ func (r *runner) giveUp(w *worker, j *job, cause error) error {
 	r.mu.Lock()
 	w.began = time.Now() // MaxPollInterval is per call
 	r.mu.Unlock()
-	ctx := attemptContext{j.t.ctx, j.before + j.tries}
+	ctx := attemptContext{j.t.ctx, j.calls()}
 	failed := func(errs ...error) error {
 		return &PartitionError{j.t.p.tp, j.rec.Offset, fmt.Errorf("handler: %w", errors.Join(errs...))}
 	}

@@ -16,8 +16,8 @@ type job struct {
 	due    time.Time // no call before; zero: at once
 	before int       // calls made before the record came through a retry topic
 	stage  int       // retry topics it has come through
-	tries  int       // calls that failed since
-	alone  bool      // a batch with it failed as a whole
+	tries  int       // calls since that failed because of it
+	alone  bool      // a batch with it failed as a whole, once: no call is for others too any more
 	free   bool      // of a retry topic: in no order with others
 }
 
