@@ -156,6 +156,9 @@ func (l listing) has(name string) bool {
 	return ok
 }
 
+// hasNone reports whether the directory holds none of these.
+func (l listing) hasNone(names ...string) bool { return !slices.ContainsFunc(names, l.has) }
+
 // claim makes the log in path, whose real path is name, one of d's open logs. That nobody has a log
 // right below d open alone is left to the caller.
 func (d *Directory) claim(fsys vfs.FS, path, name string) (c claim, err error) {

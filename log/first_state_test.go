@@ -158,3 +158,55 @@ func writeUnlisted(t *testing.T, disk *vfs.MemFS, name string, p []byte) {
 	require.NoError(t, err)
 	require.NoError(t, errors.Join(f.Sync(), f.Close()))
 }
+
+// Checklist row L4: a new log knows from one look at its directory that nothing lies there: it
+// neither looks again nor tries to remove what is not there.
+func TestNewLogListsItsDirectoryOnce(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	require.NoError(t, disk.MkdirAll("data/t-0", 0o755))
+	require.NoError(t, vfs.WriteFile(disk, "data/t-0/owner", []byte("mine")))
+	d, err := OpenDirectory("data", DirectoryConfig{FS: disk})
+	require.NoError(t, err)
+	listed, removed, read := disk.Count(vfs.OpReadDir), disk.Count(vfs.OpRemove), disk.Count(vfs.OpRead)
+	l, err := Open("data/t-0", Config{Dir: d, Sync: SyncNever})
+	require.NoError(t, err)
+	snapshots, err := l.SnapshotFiles()
+	require.NoError(t, err)
+	require.Empty(t, snapshots)
+	require.NoError(t, l.LeadInEpoch(3))
+	fill(t, l, 2)
+	require.EqualValues(t, 1, disk.Count(vfs.OpReadDir)-listed)
+	require.EqualValues(t, 0, disk.Count(vfs.OpRemove)-removed)
+	require.EqualValues(t, 0, disk.Count(vfs.OpRead)-read)
+	require.NoError(t, errors.Join(l.Close(), d.Close()))
+}
+
+// What lies in the directory of a new log, of one that was there before, is no part of it.
+func TestNewLogGoesOnWithNothingThatItFinds(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string]string{
+		"00000000000000000000.index": "12345678", "00000000000000000000.timeindex": "123456789012", "00000000000000000000.txnindex": "x",
+		"00000000000000000007.snapshot": "state", epochFile: "0\n1\n9 0\n",
+	} {
+		disk := vfs.Mem()
+		require.NoError(t, disk.MkdirAll("data/t-0", 0o755))
+		require.NoError(t, vfs.WriteFile(disk, "data/t-0/"+name, []byte(content)))
+		d, err := OpenDirectory("data", DirectoryConfig{FS: disk})
+		require.NoError(t, err)
+		l, err := Open("data/t-0", Config{Dir: d, Sync: SyncNever})
+		require.NoError(t, err, name)
+		snapshots, err := l.SnapshotFiles()
+		require.NoError(t, err, name)
+		require.Empty(t, snapshots, name)
+		if name == epochFile { // of a log that lost its records, which is no reason to begin an epoch again
+			require.ErrorIs(t, l.LeadInEpoch(3), ErrStaleEpoch)
+		} else {
+			require.False(t, isThere(t, disk, "data/t-0/"+name), name)
+			require.NoError(t, l.LeadInEpoch(3), name)
+		}
+		fill(t, l, 2)
+		require.Equal(t, []string{"0", "1"}, values(t, l), name)
+		require.NoError(t, errors.Join(l.Close(), d.Close()), name)
+	}
+}

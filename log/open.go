@@ -108,7 +108,7 @@ func (l *Log) load(cfg *Config, found listing) error {
 				return err
 			}
 		}
-		return l.create(cfg, plan.Start, suspect)
+		return l.create(cfg, plan.Start, suspect, o.unchanged(&plan))
 	}
 	list, err := o.segments(plan)
 	if err != nil {
@@ -219,10 +219,24 @@ func (l *Log) loadRest(cfg *Config, suspect *manifest.State) error {
 	return nil
 }
 
-// create makes the first segment of a new log, or of one that was emptied.
-func (l *Log) create(cfg *Config, base int64, suspect *manifest.State) error {
+// unchanged returns what the directory holds if that is what was listed: nothing has been done to
+// the files since. nil: it is not known.
+func (o *opening) unchanged(plan *recovery.Plan) listing {
+	if len(plan.Steps) > 0 || plan.Restart {
+		return nil
+	}
+	return o.entries
+}
+
+// create makes the first segment of a new log, or of one that was emptied. What the directory
+// holds, if found says so, is not looked for: thousands of new logs have nothing.
+func (l *Log) create(cfg *Config, base int64, suspect *manifest.State, found listing) error {
 	w := &l.token.writer // nobody else knows the log yet
-	s, err := segment.Create(l.path, base, l.segmentConfig(cfg))
+	makeSegment := segment.Create
+	if found != nil && found.hasNone(segment.FileName(base, segment.IndexSuffix), segment.FileName(base, segment.TimeIndexSuffix), segment.FileName(base, segment.TxnIndexSuffix)) {
+		makeSegment = segment.CreateAlone
+	}
+	s, err := makeSegment(l.path, base, l.segmentConfig(cfg))
 	if err != nil {
 		return err
 	}
@@ -236,10 +250,17 @@ func (l *Log) create(cfg *Config, base int64, suspect *manifest.State) error {
 	w.created = now()
 	w.drawJitter()
 	l.recovery.Clean = true
-	if err := l.loadEpochs(cfg, &manifest.State{}, false); err != nil {
+	if found != nil && found.hasNone(epochFile) {
+		l.epochs, _, err = epochsInState(cfg.FS, l.path, &manifest.State{}, l.EndOffset)
+	} else {
+		err = l.loadEpochs(cfg, &manifest.State{}, false)
+	}
+	if err != nil {
 		return err
 	}
-	if err := l.dropSnapshots(func(offset int64) bool { return offset > base }); err != nil {
+	if found != nil && len(snapshotsIn(found)) == 0 {
+		l.snapshots.Store(new([]int64))
+	} else if err := l.dropSnapshots(func(offset int64) bool { return offset > base }); err != nil {
 		return err
 	}
 	return l.loadRest(cfg, suspect)

@@ -73,11 +73,16 @@ func TestFoundedClusterSurvivesAPowerCut(t *testing.T) {
 		}
 		c, err := Open(Config{Dir: "data", FS: fsys})
 		require.NoError(t, err)
+		given, _, err := c.InitProducerID(t.Context())
+		require.NoError(t, err)
 		for _, o := range crashModes {
 			disk := fsys.CrashWith(o)
 			again, err := Open(Config{Dir: "data", FS: disk})
 			require.NoError(t, err)
 			require.Equal(t, c.clusterID, again.clusterID)
+			id, _, err := again.InitProducerID(t.Context())
+			require.NoError(t, err)
+			require.Greater(t, id, given, "no id is given twice")
 			require.NoError(t, again.Close())
 		}
 		require.NoError(t, c.Close())

@@ -96,6 +96,16 @@ func newSegment(dir string, base int64, cfg Config) *Segment {
 // Create makes a new, empty segment; existing files of that base are an error matching fs.ErrExist.
 // It does not sync the directory.
 func Create(dir string, base int64, cfg Config) (*Segment, error) {
+	return create(dir, base, cfg, false)
+}
+
+// CreateAlone is Create in a directory that was seen to have no index file of that base: none is
+// looked for.
+func CreateAlone(dir string, base int64, cfg Config) (*Segment, error) {
+	return create(dir, base, cfg, true)
+}
+
+func create(dir string, base int64, cfg Config, alone bool) (*Segment, error) {
 	s := newSegment(dir, base, cfg)
 	f, err := s.cfg.FS.OpenFile(s.name(LogSuffix), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -104,8 +114,10 @@ func Create(dir string, base int64, cfg Config) (*Segment, error) {
 	if err := f.Close(); err != nil {
 		return nil, fmt.Errorf("create segment: %w", err)
 	}
-	if err := s.removeIndexes(); err != nil { // left behind by a crash
-		return nil, fmt.Errorf("create segment: %w", err)
+	if !alone {
+		if err := s.removeIndexes(); err != nil { // left behind by a crash
+			return nil, fmt.Errorf("create segment: %w", err)
+		}
 	}
 	s.index.loaded, s.newestKnown = true, true
 	s.noAborted.Store(true)
