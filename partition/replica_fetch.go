@@ -17,8 +17,10 @@ type ReplicaFetch struct {
 	// leader epoch of its last record (-1: none), LogStart its first readable offset.
 	Offset, Durable, LogStart int64
 	LastEpoch                 int32
-	MaxBytes                  int    // the first batch may exceed it; 0: 1 MiB; negative: no batches
-	Buf                       []byte // appended to; nil: a fresh buffer
+	// MaxBytes may be exceeded by the first batch; 0: 1 MiB. Negative: no batches, unless the high
+	// watermark waits for this follower, which is 0 then.
+	MaxBytes int
+	Buf      []byte // appended to; nil: a fresh buffer
 }
 
 // A ReplicaRead is the leader's answer.
@@ -29,7 +31,7 @@ type ReplicaRead struct {
 	// (see Converge), and there are no bytes.
 	Diverging *Divergence
 	Bytes     []byte // Buf with whole, verified batches behind it, which belong to the caller
-	Withheld  bool   // there would be batches, but MaxBytes is negative
+	Withheld  bool   // there would be batches, but MaxBytes is negative and nobody waits
 }
 
 // A Divergence says where a follower's log differs from its leader's. Kafka: the diverging epoch of
@@ -59,12 +61,13 @@ func (p *Partition) ReadReplica(r ReplicaFetch) (ReplicaRead, error) {
 	case !known || r.Offset < start || r.Offset > end:
 		return ReplicaRead{LogStart: start}, p.wrap("read of a follower", fmt.Errorf("%w: at %d in epoch %d, the leader has [%d, %d)", ErrOffsetOutOfRange, r.Offset, r.LastEpoch, start, end))
 	}
-	if err := p.reported(&r, epoch); err != nil {
+	awaited, err := p.reported(&r, epoch)
+	if err != nil {
 		return ReplicaRead{}, p.wrap("read of a follower", err)
 	}
 	res.HighWatermark = p.hw.Load()
 	switch {
-	case r.Offset < end && r.MaxBytes < 0:
+	case r.Offset < end && r.MaxBytes < 0 && !awaited:
 		res.Withheld = true
 	case r.Offset < end:
 		if res.Bytes, err = p.log.ReadUpTo(r.Buf, r.Offset, defaultMaxBytes(r.MaxBytes), end); err != nil {
@@ -77,16 +80,17 @@ func (p *Partition) ReadReplica(r ReplicaFetch) (ReplicaRead, error) {
 	return res, nil
 }
 
-// reported takes in what a follower, whose log is a prefix of this one, says of itself.
-func (p *Partition) reported(r *ReplicaFetch, epoch int32) error {
+// reported takes in what a follower, whose log is a prefix of this one, says of itself. It tells
+// whether the high watermark waits for it then.
+func (p *Partition) reported(r *ReplicaFetch, epoch int32) (awaited bool, err error) {
 	now := time.Since(p.opened)
 	p.mu.Lock()
 	if p.progress == nil || p.leaderEpoch.Load() != epoch {
 		p.mu.Unlock()
-		return p.notLeading()
+		return false, p.notLeading()
 	}
 	was := p.hw.Load()
-	err := p.progress.Reported(progress.Report{
+	err = p.progress.Reported(progress.Report{
 		Broker: r.Broker, Incarnation: r.Incarnation, Position: progress.Position{End: r.Offset, Durable: r.Durable}, LogStart: r.LogStart,
 	}, now)
 	var d due
@@ -94,6 +98,7 @@ func (p *Partition) reported(r *ReplicaFetch, epoch int32) error {
 	if err == nil {
 		d = p.progressedLocked()
 		w = p.wantLocked(p.progress.Expand())
+		awaited = p.progress.AwaitsFollower(r.Broker, now)
 	}
 	wake := p.wake
 	moved := p.hw.Load() > was
@@ -104,7 +109,7 @@ func (p *Partition) reported(r *ReplicaFetch, epoch int32) error {
 	if moved && wake != nil {
 		wake() // followers show what they have up to the high watermark that they know
 	}
-	return err
+	return awaited, err
 }
 
 // lineage is the leader epochs of the log.

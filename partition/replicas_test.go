@@ -513,7 +513,8 @@ func TestReadOfAFollowerThatIsNoneIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotLeader)
 }
 
-// A follower that asks for no batches is counted like any other, and told whether there are some.
+// A follower that asks for no batches is heard like any other, and told whether there are some. If
+// the high watermark waits for it, it gets them all the same.
 func TestFollowerMayAskForEverythingButBatches(t *testing.T) {
 	c := newReplicas(t, 2, Config{Topic: "t", Log: log.Config{Sync: log.SyncNever}}, 1)
 	c.produce(batchSpec{value: "a"}, record.AcksLeader)
@@ -521,16 +522,28 @@ func TestFollowerMayAskForEverythingButBatches(t *testing.T) {
 	ask := ReplicaFetch{Broker: 1, Incarnation: 1, LeaderEpoch: c.epoch, LastEpoch: -1, MaxBytes: -1}
 	got, err := leader.ReadReplica(ask)
 	require.NoError(t, err)
+	require.NotEmpty(t, got.Bytes, "it is in sync")
+	require.False(t, got.Withheld)
+
+	c.inSync, c.nodes[1].dead = []int32{0}, true
+	c.change++
+	leader.Reassure(c.leadership())
+	got, err = leader.ReadReplica(ask)
+	require.NoError(t, err)
 	require.Empty(t, got.Bytes)
 	require.True(t, got.Withheld)
+	require.EqualValues(t, 1, got.HighWatermark)
 	ask.Offset, ask.Durable, ask.LastEpoch = 1, 1, c.epoch
 	got, err = leader.ReadReplica(ask)
 	require.NoError(t, err)
 	require.False(t, got.Withheld, "there are none")
-	require.EqualValues(t, 1, got.HighWatermark)
-	ask.Offset, ask.LastEpoch, ask.MaxBytes = 0, -1, 0
+	require.EqualValues(t, 1, leader.Followers()[0].End)
+
+	c.nodes[1].dead = false
+	c.produce(batchSpec{value: "b"}, record.AcksLeader)
+	c.change++
+	leader.Reassure(c.leadership())
 	got, err = leader.ReadReplica(ask)
 	require.NoError(t, err)
-	require.NotEmpty(t, got.Bytes)
-	require.False(t, got.Withheld)
+	require.NotEmpty(t, got.Bytes, "it was caught up and is about to join")
 }

@@ -37,9 +37,9 @@ func (c *Cluster) StaticDefaults() map[string]string { return maps.Clone(c.defau
 // leader.replication.throttled.rate and follower.replication.throttled.rate are the most bytes a
 // second, 0 or more, that are copied from a broker and by it, of the replicas that topics list in
 // leader.replication.throttled.replicas and follower.replication.throttled.replicas. Both ends are
-// kept to. Replicas in sync are never held back, but what they copy counts, so a rate must be above
-// that of writing, or the others do not catch up. A rate is kept over 11 seconds, and a batch is
-// copied whole.
+// kept to. Replicas in sync, and those that are about to be and that acknowledgements wait for, are
+// never held back, but what they copy counts: a rate must be above that of writing, or the others
+// do not catch up. A rate is kept over 11 seconds, and a batch is copied whole.
 func (c *Cluster) AlterBrokerConfig(ctx context.Context, broker int32, changes ...ConfigChange) error {
 	return c.alterBroker(broker, changes, func(d decision) error { return c.change(ctx, d) })
 }
@@ -101,7 +101,7 @@ func (c *Cluster) changedBroker(img *image.Image, broker int32, before map[strin
 }
 
 // logDirsRate is the rate of moves between directories of a broker, which has one here. It cannot
-// be set; kafka-reassign-partitions --verify unsets it whether it was set or not, which is no error.
+// be set; kafka-reassign-partitions --verify unsets it whether it was set or not: that is no error.
 const logDirsRate = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 // minInSyncOfBrokers returns why the brokers' default of min.insync.replicas cannot be altered, ""

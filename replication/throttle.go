@@ -34,10 +34,10 @@ func (m *meter) record(now time.Time, bytes int) {
 // maxRead bounds the batches of one answer to a follower.
 const maxRead = 1 << 20
 
-// readThrottled is read within the quotas of both brokers. What replicas that are in sync copy
-// counts, and is never held back. Who is held back tells the leader how far it is all the same, and
-// hears everything but batches. Kafka: ReplicationQuotaManager, shouldLeaderThrottle,
-// shouldFollowerThrottle.
+// readThrottled is read within the quotas of both brokers. What replicas copy that are in sync, or
+// that the high watermark waits for, counts, and is never held back. Who is held back tells the
+// leader how far it is all the same, and hears everything but batches. Kafka:
+// ReplicationQuotaManager, shouldLeaderThrottle, shouldFollowerThrottle.
 func (l leaderSide) readThrottled(ask partition.ReplicaFetch, rates *rates) (partition.ReplicaRead, error) {
 	now := time.Now()
 	meters, inSync := l.r.node.metadata.throttles(l.r, ask.Broker, rates)

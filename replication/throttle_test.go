@@ -270,6 +270,7 @@ func TestThrottleOutlivesRestarts(t *testing.T) {
 		require.NoError(t, c.WaitISR(t.Context(), tp))
 		require.Less(t, time.Since(begin), time.Second, "a batch is not divided")
 		require.NoError(t, c.KillBroker(4))
+		time.Sleep(time.Minute) // the high watermark does not wait for it when it is back
 		for range 50 {
 			require.NoError(t, all(c, tp, strings.Repeat("v", 9_900)).Err)
 		}

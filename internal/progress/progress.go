@@ -216,6 +216,13 @@ func (l *Leader) counts(f *follower, now time.Duration) bool {
 		f.alive && l.isCaughtUp(f, now)
 }
 
+// AwaitsFollower reports whether the high watermark waits for a follower: it is in sync, or about
+// to be.
+func (l *Leader) AwaitsFollower(broker int32, now time.Duration) bool {
+	f := l.follower(broker)
+	return f != nil && l.counts(f, now)
+}
+
 func (l *Leader) isCaughtUp(f *follower, now time.Duration) bool {
 	return l.safe(f.position) >= l.own.End || now-f.caughtUp <= l.rules.MaxLag
 }
