@@ -65,12 +65,59 @@ func TestAcknowledgedRecordsSurviveAHundredLeaders(t *testing.T) {
 	}
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { surviveLeaders(t, seed, kills) })
+			synctest.Test(t, func(t *testing.T) { surviveLeaders(t, seed, kills, losePower) })
 		})
 	}
 }
 
-func surviveLeaders(t *testing.T, seed uint64, kills int) {
+// The same while the leader, or the coordinator, is cut off from the others, mostly for longer than
+// its session lasts: then it is fenced, and killed at times.
+func TestAcknowledgedRecordsSurviveLeadersThatAreCutOff(t *testing.T) {
+	cuts := 60
+	if testing.Short() {
+		cuts = 15
+	}
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { surviveLeaders(t, seed, cuts, cutOff) })
+		})
+	}
+}
+
+// losePower has a broker lose power, and starts it soon.
+func losePower(t *testing.T, r *rand.Rand, c *strata.Cluster, victim int32) {
+	require.NoError(t, c.KillBroker(victim))
+	time.Sleep(time.Duration(r.IntN(40)) * time.Millisecond)
+	require.NoError(t, c.StartBroker(t.Context(), victim))
+}
+
+// cutOff cuts a broker off, both ways, or so that it is not heard, or hears nobody; kills it, or
+// not; and brings it back.
+func cutOff(t *testing.T, r *rand.Rand, c *strata.Cluster, victim int32) {
+	net, direction, length := c.Backend().Network(), r.IntN(4), time.Duration(r.Int64N(int64(20*time.Second)))
+	each := func(do func(replication.NetworkPath)) {
+		for _, other := range []int32{victim%3 + 1, (victim+1)%3 + 1} {
+			if direction != 1 {
+				do(replication.NetworkPath{From: victim, To: other})
+			}
+			if direction != 2 {
+				do(replication.NetworkPath{From: other, To: victim})
+			}
+		}
+	}
+	each(net.Cut)
+	time.Sleep(length)
+	killed := r.IntN(4) == 0
+	if killed {
+		require.NoError(t, c.KillBroker(victim))
+	}
+	each(net.Mend)
+	if killed {
+		require.NoError(t, c.StartBroker(t.Context(), victim))
+	}
+}
+
+func surviveLeaders(t *testing.T, seed uint64, kills int, strike func(t *testing.T, r *rand.Rand, c *strata.Cluster, victim int32)) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	cfg, disks := lossy()
 	cfg.Group.OffsetsPartitions = 2
@@ -96,9 +143,7 @@ func surviveLeaders(t *testing.T, seed uint64, kills int) {
 		if victim == coordinator {
 			coordinators++
 		}
-		require.NoError(t, c.KillBroker(victim))
-		time.Sleep(time.Duration(r.IntN(40)) * time.Millisecond)
-		require.NoError(t, c.StartBroker(t.Context(), victim))
+		strike(t, r, c, victim)
 		await(t, "another broker is in sync", func() bool { return len(c.Backend().Status("orders", 0).ISR) >= 2 })
 	}
 	require.Positive(t, coordinators)
