@@ -27,6 +27,8 @@ type GroupBackend interface {
 	Leave(ctx context.Context, req group.LeaveRequest) ([]error, error)
 	CommitOffsets(ctx context.Context, req group.CommitRequest) (map[record.TopicPartition]error, error)
 	FetchOffsets(ctx context.Context, group string, tps []record.TopicPartition) (map[record.TopicPartition]record.Committed, error)
+	// Group describes the group: a static member that came back looks what its members have.
+	Group(ctx context.Context, id string) (group.Info, error)
 }
 
 // Backend is both halves. strata.Cluster is one.

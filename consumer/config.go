@@ -94,7 +94,10 @@ type Config struct {
 	// group.id.
 	Group string
 	// InstanceID makes the member static: it comes back under that name without a rebalance, and
-	// Close does not leave the group. Kafka: group.instance.id (KIP-345).
+	// Close does not leave the group. Only if what the group has assigned does not fit any more,
+	// since topics, partitions or this member's Topics have changed, it asks for a rebalance then,
+	// within a HeartbeatInterval; Kafka's clients do not. So it does for partitions that an assignor
+	// leaves to nobody. Kafka: group.instance.id (KIP-345).
 	InstanceID string
 	// ClientID names the consumer in descriptions of the group. Empty: "strata". Kafka: client.id.
 	ClientID string

@@ -45,6 +45,9 @@ func (m *membership) heartbeats(ctx context.Context, done <-chan struct{}) error
 		if done != nil && errors.Is(err, errRejoin) {
 			continue
 		}
+		if err == nil && done == nil {
+			err = m.inspect(ctx)
+		}
 		if err != nil {
 			return err
 		}
@@ -73,7 +76,7 @@ func (m *membership) review(ctx context.Context) error {
 			return errRejoin
 		}
 	}
-	return nil
+	return m.reviewReturn(ctx)
 }
 
 func (c *Consumer) takeEnforce() bool {

@@ -24,8 +24,13 @@ type membership struct {
 	lastBeat   time.Time               // of the last answer from the coordinator
 	progress   int64                   // of the application, when last looked at
 	lastSeen   time.Time               // when it last made progress
-	// partitions per topic that this member, as the leader, assigned; nil: not the leader
+	// partitions per topic as they were when this member began to lead; nil: not the leader
 	leading map[string]int32
+	// unsure: the group took this static member back with the assignment that it had, which may not
+	// fit what there is now
+	unsure   bool
+	reason   string           // of the next join, for the coordinator; "": none
+	reviewed map[string]int32 // partitions per topic when it was found to fit; nil: it was not unsure
 }
 
 // lastAssignment is what a member had before it gave everything up to join again: eager assignors
@@ -101,6 +106,9 @@ func (m *membership) generation(ctx context.Context) error {
 	m.c.mu.Unlock()
 	m.c.setMember(join.MemberID, join.Generation)
 	m.last = lastAssignment{parts, join.Generation}
+	if m.unsure && slices.ContainsFunc(parts, func(tp record.TopicPartition) bool { return !slices.Contains(m.subscribed, tp.Topic) }) {
+		return errRejoin // without having read anything of it
+	}
 	again, err := m.handOver(ctx, parts)
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ func (m *membership) join(ctx context.Context) (group.JoinResponse, error) {
 	c := m.c
 	known := c.state()
 	req := c.joinRequest(known, m.subscribed, m)
+	req.Reason = m.reason
 	c.noteJoin(req)
 	resp, err := c.groups.Join(ctx, req)
 	var required *group.MemberIDRequiredError
@@ -40,6 +41,8 @@ func (m *membership) join(ctx context.Context) (group.JoinResponse, error) {
 	// generation.
 	c.setMember(resp.MemberID, resp.Generation)
 	m.lastBeat = time.Now()
+	m.noteReturn(known, resp)
+	m.reason = ""
 	return resp, nil
 }
 
@@ -61,13 +64,17 @@ func (s memberState) missed(generation int32) bool {
 func (m *membership) sync(ctx context.Context, join group.JoinResponse) ([]record.TopicPartition, error) {
 	c := m.c
 	req := c.syncRequest(join)
-	m.leading = nil
-	if join.Leader == join.MemberID && !join.SkipAssignment {
-		assignments, err := m.assign(ctx, join)
+	m.leading, m.reviewed = nil, nil
+	if join.Leader == join.MemberID {
+		counts, err := m.lead(ctx, join)
 		if err != nil {
 			return nil, err
 		}
-		req.Assignments = assignments
+		if !join.SkipAssignment { // else the group has one, and keeps it for now: see inspect
+			if req.Assignments, err = m.assign(join, counts); err != nil {
+				return nil, err
+			}
+		}
 	}
 	resp, err := c.groups.Sync(ctx, req)
 	switch {
@@ -90,13 +97,9 @@ func (m *membership) sync(ctx context.Context, join group.JoinResponse) ([]recor
 	return a.Partitions, nil
 }
 
-// assign is the group leader's work.
-func (m *membership) assign(ctx context.Context, join group.JoinResponse) (map[string][]byte, error) {
-	c := m.c
-	i := slices.IndexFunc(c.cfg.Assignors, func(a assignor.Assignor) bool { return a.Name() == join.ProtocolName })
-	if i < 0 {
-		return nil, fmt.Errorf("assign: group chose %q, which this member does not have: %w", join.ProtocolName, group.ErrInconsistentProtocol)
-	}
+// lead begins the group leader's watch over the topics that any member subscribes to, and returns
+// their partitions.
+func (m *membership) lead(ctx context.Context, join group.JoinResponse) (map[string]int32, error) {
 	topics := map[string]bool{}
 	for _, member := range join.Members {
 		s, err := assignor.ParseSubscription(member.Metadata)
@@ -107,11 +110,21 @@ func (m *membership) assign(ctx context.Context, join group.JoinResponse) (map[s
 			topics[t] = true
 		}
 	}
-	counts, err := c.partitionCounts(ctx, slices.Sorted(maps.Keys(topics)))
+	counts, err := m.c.partitionCounts(ctx, slices.Sorted(maps.Keys(topics)))
 	if err != nil {
 		return nil, fmt.Errorf("assign: %w", err)
 	}
 	m.leading = counts
+	return counts, nil
+}
+
+// assign is the group leader's work.
+func (m *membership) assign(join group.JoinResponse, counts map[string]int32) (map[string][]byte, error) {
+	c := m.c
+	i := slices.IndexFunc(c.cfg.Assignors, func(a assignor.Assignor) bool { return a.Name() == join.ProtocolName })
+	if i < 0 {
+		return nil, fmt.Errorf("assign: group chose %q, which this member does not have: %w", join.ProtocolName, group.ErrInconsistentProtocol)
+	}
 	assignments, err := assignor.AssignAll(c.cfg.Assignors[i], join.Members, counts)
 	if err != nil {
 		return nil, fmt.Errorf("assign: %w", err)
@@ -140,6 +153,7 @@ func (c *Consumer) joinRequest(s memberState, topics []string, m *membership) gr
 	req := group.JoinRequest{
 		Group: c.cfg.Group, MemberID: s.id, InstanceID: c.cfg.InstanceID, ClientID: c.cfg.ClientID,
 		ProtocolType: group.ProtocolTypeConsumer, SessionTimeout: c.cfg.SessionTimeout, RebalanceTimeout: c.cfg.RebalanceTimeout,
+		SkipAssignment: true,
 	}
 	for _, a := range c.cfg.Assignors {
 		var owned []record.TopicPartition

@@ -374,6 +374,7 @@ func TestStaticMembersComeBackWithoutARebalance(t *testing.T) {
 
 		again := c.join(joinAs(9, "g", "", instance))
 		require.Equal(t, []any{int16(0), int32(1), true, again.MemberID}, []any{again.ErrorCode, again.Generation, again.SkipAssignment, again.LeaderID})
+		require.Len(t, again.Members, 1, "it watches their topics")
 		require.NotEqual(t, first.MemberID, again.MemberID)
 		require.Equal(t, "share", string(c.sync(5, "g", again.MemberID, 1, nil).MemberAssignment))
 		require.Equal(t, "one", *c.describe(4, "g")[0].Members[0].InstanceID)

@@ -1,0 +1,104 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/record"
+)
+
+// A static member that comes back is taken back without a rebalance: its group goes on with the
+// assignment that it has. That was made for the topics, and for the subscription of this member, as
+// they were then. Kafka's client does not notice what changed meanwhile; this one does, whether it
+// leads the group or not: a partition that nobody has stays unread until somebody asks for a
+// rebalance.
+
+// noteReturn notes whether the group took a static member back in the generation that it was in. A
+// member that was in no generation may also have come to a rebalance; inspect does no harm then.
+func (m *membership) noteReturn(before memberState, join group.JoinResponse) {
+	switch {
+	case join.SkipAssignment, m.c.cfg.InstanceID != "" && before.generation < 0:
+		m.unsure = true
+	case before.generation >= 0 && join.Generation > before.generation:
+		m.unsure = false // this generation's leader knows of this member's subscription
+	}
+}
+
+// reviewReturn has the assignment inspected again if the topics have changed since it was found to
+// fit: the group's leader may not watch what this member subscribes to since it came back.
+func (m *membership) reviewReturn(ctx context.Context) error {
+	if m.reviewed == nil || m.unsure {
+		return nil
+	}
+	counts, err := m.c.partitionCounts(ctx, slices.Collect(maps.Keys(m.reviewed)))
+	if err != nil {
+		return fmt.Errorf("partitions: %w", err)
+	}
+	m.unsure = !maps.Equal(counts, m.reviewed)
+	return nil
+}
+
+// inspect asks for a rebalance if this member is unsure of its group's assignment, and it does not
+// fit. It is called after a heartbeat: where a rebalance is under way already, that has told.
+func (m *membership) inspect(ctx context.Context) error {
+	if !m.unsure {
+		return nil
+	}
+	c := m.c
+	call, cancel := context.WithTimeout(ctx, c.cfg.HeartbeatInterval)
+	defer cancel()
+	info, err := c.groups.Group(call, c.cfg.Group)
+	if err != nil {
+		c.cfg.Logger.Debug("looking at the group's assignment failed, trying again", "group", c.cfg.Group, "err", err)
+		return nil
+	}
+	if info.State != group.Stable || info.Generation != c.state().generation {
+		return nil // the next heartbeat tells
+	}
+	topics := map[string]bool{}
+	for _, member := range info.Members {
+		for _, t := range member.Topics {
+			topics[t] = true
+		}
+	}
+	counts, err := c.partitionCounts(call, slices.Collect(maps.Keys(topics)))
+	if err != nil {
+		c.cfg.Logger.Debug("looking at the group's topics failed, trying again", "group", c.cfg.Group, "err", err)
+		return nil
+	}
+	if why := misfit(info.Members, counts); why != "" {
+		c.cfg.Logger.Info("static member came back to an assignment that does not fit, asking for a rebalance", "group", c.cfg.Group, "why", why)
+		m.reason = why
+		return errRejoin
+	}
+	m.unsure, m.reviewed = false, counts
+	return nil
+}
+
+// misfit says why an assignment does not fit topics with so many partitions: each partition has an
+// owner that subscribes to it, and nobody has one that does not exist. "": it fits.
+func misfit(members []group.MemberInfo, counts map[string]int32) string {
+	owned := map[record.TopicPartition]bool{}
+	for _, member := range members {
+		for _, tp := range member.Assignment {
+			switch {
+			case !slices.Contains(member.Topics, tp.Topic):
+				return fmt.Sprintf("%s-%d is assigned to a member that does not subscribe to it", tp.Topic, tp.Partition)
+			case tp.Partition >= counts[tp.Topic]:
+				return fmt.Sprintf("%s-%d is assigned and does not exist", tp.Topic, tp.Partition)
+			}
+			owned[tp] = true
+		}
+	}
+	for name, n := range counts {
+		for p := range n {
+			if !owned[record.TopicPartition{Topic: name, Partition: p}] {
+				return fmt.Sprintf("%s-%d is assigned to nobody", name, p)
+			}
+		}
+	}
+	return ""
+}
