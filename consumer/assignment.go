@@ -145,6 +145,11 @@ func (c *Consumer) adoptStep(ctx context.Context) (more bool, err error) {
 // giveUp hands partitions over that are ours until then. If ctx ends before the commit is made, or
 // r's time is over, they stay for the next poll.
 func (c *Consumer) giveUp(ctx context.Context, r *runner, tps []record.TopicPartition) error {
+	defer func() { // also if OnRevoked does not return: it is called again then
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.revoking = nil
+	}()
 	commit := ctx
 	if r != nil {
 		var stop context.CancelFunc
@@ -155,7 +160,6 @@ func (c *Consumer) giveUp(ctx context.Context, r *runner, tps []record.TopicPart
 		if commit.Err() != nil {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.revoking = nil
 			c.dirty.Store(true)
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -171,7 +175,6 @@ func (c *Consumer) giveUp(ctx context.Context, r *runner, tps []record.TopicPart
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.dropLocked(tps)
-	c.revoking = nil
 	return nil
 }
 

@@ -119,6 +119,15 @@ func (c *Consumer) shutdown(ctx context.Context, inLoop bool) {
 	if !idle {
 		errs = append(errs, fmt.Errorf("consumer: close: the loop body is still at work: %w", ctx.Err()))
 	}
+	defer func() { // also if OnRevoked panics or calls runtime.Goexit: others wait for it
+		c.refuseCommits()
+		c.closeErr = errors.Join(errs...)
+		c.mu.Lock()
+		c.target, c.held, c.order = target{}, assignment{}, nil
+		clear(c.parts)
+		close(c.closed)
+		c.mu.Unlock()
+	}()
 	if ctx.Err() != nil { // what is left is short, and must not be lost
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.HeartbeatInterval)
 		defer cancel()
@@ -138,13 +147,6 @@ func (c *Consumer) shutdown(ctx context.Context, inLoop bool) {
 		c.stopCommits()
 		errs = append(errs, c.leave(ctx, idle))
 	}
-	c.failCommits(ErrClosed)
-	c.closeErr = errors.Join(errs...)
-	c.mu.Lock()
-	c.target, c.held, c.order = target{}, assignment{}, nil
-	clear(c.parts)
-	close(c.closed)
-	c.mu.Unlock()
 }
 
 // awaitPoller waits until nobody polls. It returns false if ctx is done first.
@@ -179,25 +181,30 @@ func (c *Consumer) awaitPoller(ctx context.Context) bool {
 
 // leave gives the partitions up and takes leave of the group. idle says that no loop body is at
 // work, so that callbacks may run.
-func (c *Consumer) leave(ctx context.Context, idle bool) error {
-	var errs []error
+func (c *Consumer) leave(ctx context.Context, idle bool) (err error) {
 	owned := c.Assignment()
-	errs = append(errs, c.commitBeforeHandover(ctx, owned))
+	err = c.commitBeforeHandover(ctx, owned)
+	defer func() { err = errors.Join(err, c.takeLeave(ctx)) }() // whatever OnRevoked does
 	if c.cfg.OnRevoked != nil && idle {
 		if tps := c.notBeingRevoked(owned); len(tps) > 0 {
 			c.callback(ctx, c.cfg.OnRevoked, tps)
 		}
 	}
+	return err
+}
+
+// takeLeave tells the group that a dynamic member is gone.
+func (c *Consumer) takeLeave(ctx context.Context) error {
 	id := c.state().id
 	if id == "" || c.cfg.InstanceID != "" {
-		return errors.Join(errs...)
+		return nil
 	}
 	per, err := c.groups.Leave(ctx, group.LeaveRequest{Group: c.cfg.Group, Members: []group.LeaveMember{{MemberID: id}}})
 	err = errors.Join(append(per, err)...)
-	if !errors.Is(err, group.ErrUnknownMember) { // somebody removed us before: gone is gone
-		errs = append(errs, err)
+	if errors.Is(err, group.ErrUnknownMember) { // somebody removed us before: gone is gone
+		return nil
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // notBeingRevoked leaves out the partitions whose OnRevoked is running: Close was called from it.

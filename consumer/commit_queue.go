@@ -12,13 +12,15 @@ const maxQueuedCommits = 10_000
 
 // commitQueue holds the commits of CommitAsync that were not sent yet, in order.
 type commitQueue struct {
-	waiting   []queuedCommit // guarded by Consumer.mu, as the next four
+	waiting   []queuedCommit // guarded by Consumer.mu, as the next five
+	closed    bool           // nobody looks at waiting any more
 	goroutine int64          // the committer's
 	queued    int64          // commits that ever waited
 	answered  int64          // of them, in their order
 	moved     chan struct{}  // closed with the next answer; nil: nobody waits for one
-	// commits that were sent together with the one whose callback runs, and come after it. The
-	// committer's
+	// commits that have their outcome, and whose callbacks are to run; in behind the outcomes, in
+	// the same order. While a callback runs its own is not among them any more. The committer's
+	sent     []queuedCommit
 	behind   []*commitment
 	ready    chan struct{} // tells the committer; capacity 1
 	turn     chan struct{} // held while processed offsets are committed; capacity 1
@@ -29,6 +31,7 @@ type commitQueue struct {
 type queuedCommit struct {
 	offsets record.Offsets
 	done    func(record.Offsets, error)
+	refused error // not to be sent: its outcome when its turn comes
 }
 
 func newCommitQueue() commitQueue {
@@ -41,9 +44,10 @@ func newCommitQueue() commitQueue {
 // an outcome of its own: one that is refused leaves the others alone.
 //
 // done, if not nil, runs exactly once, in the order of the calls, on a goroutine of the consumer,
-// and must not block. If 10,000 wait already it gets ErrCommitQueueFull; after Close, ErrClosed.
-// What was queued before Close, or before a partition is given up, is sent first. o is borrowed
-// until then.
+// and must not block. After Close it gets ErrClosed, in its turn as long as others wait. If 10,000
+// wait already it gets ErrCommitQueueFull, and for a free consumer ErrNoGroup: these run at once,
+// on the caller's goroutine. What was queued before Close, or before a partition is given up, is
+// sent first. o is borrowed until then.
 //
 // Commit and the like, called from done, do not wait for the calls behind it: these win, also those
 // that were sent together with it.
@@ -56,12 +60,16 @@ func (c *Consumer) CommitAsync(o record.Offsets, done func(record.Offsets, error
 	switch {
 	case c.groups == nil:
 		refused = ErrNoGroup
-	case c.closing:
+	case c.commits.closed:
 		refused = ErrClosed
 	case c.commits.queued-c.commits.answered > maxQueuedCommits: // and one under way
 		refused = ErrCommitQueueFull
 	default:
-		c.commits.waiting = append(c.commits.waiting, queuedCommit{o, done})
+		q := queuedCommit{offsets: o, done: done}
+		if c.closing {
+			q.refused = ErrClosed // behind those that are sent still
+		}
+		c.commits.waiting = append(c.commits.waiting, q)
 		c.commits.queued++
 	}
 	c.mu.Unlock()
@@ -78,11 +86,32 @@ func (c *Consumer) CommitAsync(o record.Offsets, done func(record.Offsets, error
 // runCommitter sends what CommitAsync queued, and with CommitProcessed what is processed, every
 // CommitInterval.
 func (c *Consumer) runCommitter(ctx context.Context) {
-	defer close(c.commits.finished)
+	c.runCallbacks(c.commits.finished, func() { c.commitUntilFinish(ctx) })
+}
+
+// runCallbacks runs fn, which runs callbacks of CommitAsync, and closes ended when it has returned.
+// If a callback calls runtime.Goexit the goroutine is lost, what is left to do is not: fn begins
+// again on another.
+func (c *Consumer) runCallbacks(ended chan struct{}, fn func()) {
+	returned := false
+	defer func() {
+		if returned {
+			close(ended)
+			return
+		}
+		c.wg.Go(func() { c.runCallbacks(ended, fn) })
+	}()
 	defer c.beHelper()()
 	c.mu.Lock()
 	c.commits.goroutine = goroutineID()
 	c.mu.Unlock()
+	c.answer()
+	fn()
+	returned = true
+}
+
+func (c *Consumer) commitUntilFinish(ctx context.Context) {
+	c.sendQueued(ctx) // what is left of an earlier goroutine
 	var tick <-chan time.Time
 	if c.cfg.Commit == CommitProcessed {
 		t := time.NewTicker(c.cfg.CommitInterval)
@@ -115,7 +144,8 @@ func (c *Consumer) sendQueued(ctx context.Context) {
 		}
 		c.commits.waiting = nil
 		c.mu.Unlock()
-		c.answer(qs, c.commitQueued(ctx, qs))
+		c.commits.sent, c.commits.behind = qs, c.commitQueued(ctx, qs)
+		c.answer()
 	}
 }
 
@@ -123,7 +153,10 @@ func (c *Consumer) sendQueued(ctx context.Context) {
 func (c *Consumer) commitQueued(ctx context.Context, qs []queuedCommit) []*commitment {
 	cms := make([]*commitment, len(qs))
 	for i, q := range qs {
-		cm, err := c.commitmentOf(withEpochs(q.offsets), true)
+		cm, err := (*commitment)(nil), q.refused
+		if err == nil {
+			cm, err = c.commitmentOf(withEpochs(q.offsets), true)
+		}
 		if err != nil {
 			cm = &commitment{}
 			cm.settle(err)
@@ -134,15 +167,20 @@ func (c *Consumer) commitQueued(ctx context.Context, qs []queuedCommit) []*commi
 	return cms
 }
 
-// answer tells the callers, in order. Who waits for the queue goes on when the callbacks of those
-// before have returned: what these commit must not come last.
-func (c *Consumer) answer(qs []queuedCommit, cms []*commitment) {
-	for i, q := range qs {
-		c.commits.behind = cms[i+1:]
-		q.done(q.offsets, cms[i].err)
-		c.noteAnswered()
+// answer tells the callers of what was sent, in order. Who waits for the queue goes on when the
+// callbacks of those before have returned: what these commit must not come last.
+func (c *Consumer) answer() {
+	for len(c.commits.sent) > 0 {
+		q, cm := c.commits.sent[0], c.commits.behind[0]
+		c.commits.sent, c.commits.behind = c.commits.sent[1:], c.commits.behind[1:]
+		c.answerOne(q, cm.err)
 	}
-	c.commits.behind = nil
+	c.commits.sent, c.commits.behind = nil, nil
+}
+
+func (c *Consumer) answerOne(q queuedCommit, err error) {
+	defer c.noteAnswered()
+	q.done(q.offsets, err)
 }
 
 func (c *Consumer) noteAnswered() {
@@ -184,13 +222,33 @@ func (c *Consumer) awaitQueued(ctx context.Context) (behind []*commitment, err e
 	return nil, nil
 }
 
-// failCommits answers what still waits with err.
-func (c *Consumer) failCommits(err error) {
-	c.mu.Lock()
-	waiting := c.commits.waiting
-	c.commits.waiting = nil
-	c.mu.Unlock()
-	for _, q := range waiting {
-		q.done(q.offsets, err)
+// refuseCommits answers what still waits, and what comes until nothing does, with ErrClosed. The
+// committer has ended.
+func (c *Consumer) refuseCommits() {
+	if c.groups == nil {
+		return
 	}
+	ended := make(chan struct{})
+	c.wg.Go(func() {
+		c.runCallbacks(ended, func() {
+			for c.takeRefused() {
+				c.answer()
+			}
+		})
+	})
+	<-ended
+}
+
+// takeRefused gives what waits its outcome. False: nothing does, and nothing will.
+func (c *Consumer) takeRefused() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	left := c.commits.waiting
+	c.commits.waiting, c.commits.closed = nil, len(left) == 0
+	cms := make([]*commitment, len(left))
+	for i := range cms {
+		cms[i] = &commitment{settled: true, err: ErrClosed}
+	}
+	c.commits.sent, c.commits.behind = left, cms
+	return len(left) > 0
 }

@@ -119,7 +119,7 @@ func New(b LogBackend, cfg Config) (*Consumer, error) {
 		c.joined.Go(func() { c.runWatch(ctx, c.reviewFree) })
 		return c, nil
 	}
-	c.joined.Go(func() { c.runMember(ctx) })
+	c.joined.Go(func() { c.failUnlessReturns(func() { c.runMember(ctx) }) })
 	c.joined.Go(func() {
 		c.runWatch(ctx, func(ctx context.Context) error { c.kickMember(); return c.followTopics(ctx) })
 	})
@@ -192,6 +192,19 @@ func (c *Consumer) running() *runner {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.runner
+}
+
+// failUnlessReturns calls fn, and ends polling if it calls runtime.Goexit: a consumer whose
+// membership has ended silently would wait for partitions for ever.
+func (c *Consumer) failUnlessReturns(fn func()) {
+	returned := false
+	defer func() {
+		if !returned {
+			c.fail(fmt.Errorf("consumer: group %s: an assignor, or the backend, called runtime.Goexit", c.cfg.Group))
+		}
+	}()
+	fn()
+	returned = true
 }
 
 // fail ends polling with err, for good.

@@ -71,8 +71,9 @@ type RunConfig struct {
 	// nil: it has failed for good.
 	RetryTopics *RetryTopics
 	// DeadLetter gets a record that failed for good; nil from it counts as processed. An error, or
-	// no DeadLetter, ends Run with the handler's error. DeadLetterTopic makes one. Its context is
-	// that of the handler without AttemptTimeout.
+	// no DeadLetter, ends Run with the handler's error. A panic in it is an error, as in a handler,
+	// and so is runtime.Goexit. It runs on a goroutine of its own. DeadLetterTopic makes one. Its
+	// context is that of the handler without AttemptTimeout.
 	DeadLetter func(ctx context.Context, r record.Record, err error) error
 
 	// DrainTimeout bounds the wait for handlers at work when a partition is revoked, and when Run
@@ -145,16 +146,18 @@ func (c *Consumer) run(ctx context.Context, r *runner) (err error) {
 	defer context.AfterFunc(ctx, r.end)()
 	defer context.AfterFunc(ctx, c.lookUp)()
 	c.setRunner(r)
+	defer func() { // also if a callback panics or calls runtime.Goexit: no worker stays behind
+		if stuck := r.stop(); stuck != nil {
+			err = errors.Join(err, stuck)
+		}
+		c.setRunner(nil)
+	}()
 	err = r.dispatch(ctx)
 	if failed := r.err(); failed != nil {
 		err = failed
 	} else if c.quiet(ctx, err) {
 		err = nil
 	}
-	if stuck := r.stop(); stuck != nil {
-		err = errors.Join(err, stuck)
-	}
-	c.setRunner(nil)
 	return err
 }
 

@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -124,7 +123,7 @@ func (r *runner) giveUp(w *worker, j *job, cause error) error {
 	}
 	err := failed(cause)
 	if stage := r.cfg.RetryTopics.stage(j); stage != nil && !isPermanent(cause) {
-		sent := r.cfg.RetryTopics.send(ctx, stage, j, cause)
+		sent := r.apart(func() error { return r.cfg.RetryTopics.send(ctx, stage, j, cause) })
 		if !errors.Is(sent, producer.ErrMessageTooLarge) {
 			if sent != nil {
 				return failed(cause, fmt.Errorf("retry topic: %w", sent))
@@ -136,13 +135,24 @@ func (r *runner) giveUp(w *worker, j *job, cause error) error {
 	if r.cfg.DeadLetter == nil {
 		return err
 	}
-	if dead := r.deadLetter(ctx, j.rec, err); dead != nil {
+	if dead := r.apart(func() error { return r.cfg.DeadLetter(ctx, j.rec, err) }); dead != nil {
 		return errors.Join(err, fmt.Errorf("consumer: dead letter: %w", dead))
 	}
 	return nil
 }
 
-func (r *runner) deadLetter(ctx context.Context, rec record.Record, cause error) (err error) {
-	defer recoverTo(&err)
-	return r.cfg.DeadLetter(ctx, rec, cause)
+// apart calls what is the application's beside its handler: DeadLetter, and with a retry topic the
+// producer's partitioner. It does so on a goroutine of its own, so that runtime.Goexit is an error
+// like a panic, and the worker goes on with what the outcome means.
+func (r *runner) apart(fn func() error) error {
+	err := ErrHandlerExit // what stays if fn does not return
+	done := make(chan struct{})
+	go func() { // ends before the worker, which waits here
+		defer close(done)
+		defer r.c.beHelper()() // Close in fn does not wait for it
+		defer recoverTo(&err)
+		err = fn()
+	}()
+	<-done
+	return err
 }

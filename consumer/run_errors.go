@@ -14,8 +14,8 @@ var (
 	// ErrDrainTimeout is the cause of a handler's context that ended because Run did, and the error
 	// of a Run that returned while handlers ignored that.
 	ErrDrainTimeout = errors.New("consumer: drain timeout is over, handlers still run")
-	// ErrHandlerExit is the error of a record whose handler ended its goroutine with
-	// runtime.Goexit.
+	// ErrHandlerExit is the error of a record whose handler, or DeadLetter, ended its goroutine
+	// with runtime.Goexit.
 	ErrHandlerExit = errors.New("consumer: handler called runtime.Goexit")
 )
 
