@@ -26,6 +26,10 @@ func (r *runner) dispatch(ctx context.Context) error {
 // feed hands out what is fetched of p, up to MaxInFlight.
 func (r *runner) feed(p *part) error {
 	t, room := r.trackOf(p)
+	if t == nil {
+		p.chunk = chunk{}
+		return nil
+	}
 	p.chunk.keepBytes()
 	rs := r.buf[:0]
 	var failed error
@@ -52,20 +56,24 @@ func (r *runner) feed(p *part) error {
 }
 
 // trackOf returns the track of p and how many records it may take. After a seek that is a new one:
-// what was in flight before says nothing about the position after it.
+// what was in flight before says nothing about the position after it. nil: what is fetched is to be
+// dropped, since p was sought or lost after it was found to have something. Both locks are held, so
+// that what comes later, a seek, loss or pause, finds the track.
 func (r *runner) trackOf(p *part) (*track, int) {
 	r.c.mu.Lock()
-	paused := p.paused
-	r.c.mu.Unlock()
+	defer r.c.mu.Unlock()
+	if p.chunk.d != p.d || !r.c.ownsLocked(p) {
+		return nil, 0
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.tracks[p]
-	if t == nil || t.d != p.chunk.d {
+	if t == nil || t.d != p.d {
 		if t != nil {
 			r.forgetLocked(t)
 		}
 		ctx, cancel := context.WithCancelCause(r.values)
-		t = &track{p: p, d: p.chunk.d, ctx: ctx, cancel: cancel, idle: make(chan struct{}), paused: paused}
+		t = &track{p: p, d: p.d, ctx: ctx, cancel: cancel, idle: make(chan struct{}), paused: p.paused}
 		r.tracks[p], r.live[t] = t, true
 	}
 	room := max(0, r.cfg.MaxInFlight-t.inFlight())
