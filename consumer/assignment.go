@@ -100,6 +100,51 @@ type assigned struct {
 	revoking []record.TopicPartition         // held, being given up
 	parts    map[record.TopicPartition]*part // of what is held
 	order    []*part                         // the values of parts, in the order of fetching
+	// seeks of partitions that were given up in a rebalance, until it is known who gets them
+	sought map[record.TopicPartition]openSeek
+}
+
+// An openSeek is a seek that no record has answered yet.
+type openSeek struct {
+	id         topic.ID
+	membership int64
+	offset     int64 // or a Start constant
+}
+
+// keepSeeksLocked remembers open seeks of partitions that are being given up.
+func (c *Consumer) keepSeeksLocked(tps []record.TopicPartition) {
+	if c.groups == nil {
+		return
+	}
+	for _, p := range c.partsLocked(tps) {
+		offset, ok := p.d.open()
+		if c.runner != nil && p.d.sought && c.runner.nothingDone(p) {
+			offset, ok = p.d.begin.Load(), true
+		}
+		if ok {
+			c.sought[p.tp] = openSeek{p.id, p.membership, offset}
+		}
+	}
+}
+
+// dropSeeks forgets open seeks, but for partitions that this member was assigned in both of two
+// generations, one right after the other: nobody else had them in between.
+func (c *Consumer) dropSeeks(before, now lastAssignment) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kept := map[record.TopicPartition]openSeek{}
+	if now.generation == before.generation+1 && len(c.sought) > 0 {
+		had := make(map[record.TopicPartition]bool, len(before.parts))
+		for _, tp := range before.parts {
+			had[tp] = true
+		}
+		for _, tp := range now.parts {
+			if s, ok := c.sought[tp]; ok && had[tp] {
+				kept[tp] = s
+			}
+		}
+	}
+	c.sought = kept
 }
 
 // adoptStep does the next thing that leads from what is held to the target, and reports whether
@@ -174,6 +219,7 @@ func (c *Consumer) giveUp(ctx context.Context, r *runner, tps []record.TopicPart
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.keepSeeksLocked(tps)
 	c.dropLocked(tps)
 	return nil
 }
@@ -221,6 +267,10 @@ func (c *Consumer) takeLocked(tps []record.TopicPartition) {
 		}
 		p := newPart(tp, id, c.target.membership, start)
 		p.newborn = !known || recreated || tp.Partition >= first.partitions
+		if s, ok := c.sought[tp]; ok && s.id == id && s.membership == p.membership {
+			p.seek(s.offset)
+		}
+		delete(c.sought, tp)
 		held[tp] = id
 		c.parts[tp] = p
 		c.order = append(c.order, p)

@@ -97,7 +97,7 @@ func New(b LogBackend, cfg Config) (*Consumer, error) {
 	c := &Consumer{
 		logs: b, cfg: cfg, commits: newCommitQueue(),
 		lifecycle: lifecycle{closed: make(chan struct{}), memberEnded: make(chan struct{})},
-		assigned:  assigned{parts: map[record.TopicPartition]*part{}},
+		assigned:  assigned{parts: map[record.TopicPartition]*part{}, sought: map[record.TopicPartition]openSeek{}},
 		activity:  activity{helpers: map[int64]bool{}},
 	}
 	c.member.changed, c.member.kick = make(chan struct{}), make(chan struct{}, 1)

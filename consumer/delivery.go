@@ -18,7 +18,11 @@ import (
 // cannot undo a seek or touch the next owner's offset.
 type delivery struct {
 	start int64 // where to begin: an offset or a Start constant. Immutable
+	// the application sought start. Set before anybody else sees the delivery
+	sought bool
 
+	// position while no record was handed out; -1: not located yet. Written by the polling goroutine
+	begin atomic.Int64
 	// next offset to hand out; -1: not located yet. Written by the polling goroutine
 	position atomic.Int64
 	// next offset to commit; -1: none yet. Written by the polling goroutine, or by Run's workers
@@ -31,6 +35,7 @@ type delivery struct {
 
 func newDelivery(start int64) *delivery {
 	d := &delivery{start: start}
+	d.begin.Store(max(start, -1))
 	d.position.Store(max(start, -1))
 	d.processed.Store(-1)
 	d.reached.Store(-1)
@@ -40,6 +45,24 @@ func newDelivery(start int64) *delivery {
 
 // done says that everything before next is processed.
 func (d *delivery) done(next int64) { d.processed.Store(next) }
+
+// pass moves the position behind what no reader sees, to the next record or behind all that was
+// fetched. It is called by the polling goroutine.
+func (d *delivery) pass(next int64) {
+	if d.position.Swap(next) == d.begin.Load() {
+		d.begin.Store(next)
+	}
+}
+
+// open returns where a seek goes on that no record has answered yet, but for records that were given
+// back.
+func (d *delivery) open() (offset int64, ok bool) {
+	begin := d.begin.Load()
+	if begin < 0 {
+		return d.start, d.sought
+	}
+	return begin, d.sought && d.position.Load() == begin
+}
 
 // undo says that what was handed out from offset from on is not processed: it is handed out again.
 // It is called by the polling goroutine, which drops what it fetched of this delivery.
@@ -102,6 +125,17 @@ func (p *part) restart(start int64) {
 	p.highest = max(p.highest, p.d.highest())
 	p.d = newDelivery(start)
 	p.noteStart(start)
+}
+
+// seek begins a new delivery at an offset or a Start constant that the application wants to go on
+// at.
+func (p *part) seek(offset int64) {
+	p.restart(offset)
+	p.d.sought = true
+	if offset >= 0 {
+		p.d.done(offset) // committed like something processed
+	}
+	p.located, p.failed, p.trouble = true, nil, trouble{}
 }
 
 // noteStart notes where handing out begins, if that is known.

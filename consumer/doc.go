@@ -13,7 +13,8 @@
 //   - CommitProcessed, the default, commits a record only after the loop has come back:
 //     at-least-once as long as the work is done in the loop.
 //   - A seek is never lost, wherever it is called from: the next record handed out that was not in
-//     hand already is the one sought to.
+//     hand already is the one sought to, also after a rebalance that leaves the partition with this
+//     member (see Seek).
 //   - A topic is its id, not its name: one that is deleted and created again is read from its first
 //     record, and offsets of the old one reach neither its position nor its commit.
 //   - A partition that cannot be read is its own business: its error is told once, and the others

@@ -34,7 +34,7 @@ type membership struct {
 }
 
 // lastAssignment is what a member had before it gave everything up to join again: eager assignors
-// that are sticky want to know it.
+// that are sticky want to know it, and seeks go by it.
 type lastAssignment struct {
 	parts      []record.TopicPartition
 	generation int32
@@ -105,6 +105,7 @@ func (m *membership) generation(ctx context.Context) error {
 	m.c.member.pollExceeded = false
 	m.c.mu.Unlock()
 	m.c.setMember(join.MemberID, join.Generation)
+	m.c.dropSeeks(m.last, lastAssignment{parts, join.Generation})
 	m.last = lastAssignment{parts, join.Generation}
 	if m.unsure && slices.ContainsFunc(parts, func(tp record.TopicPartition) bool { return !slices.Contains(m.subscribed, tp.Topic) }) {
 		return errRejoin // without having read anything of it

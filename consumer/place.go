@@ -35,15 +35,16 @@ func (c *Consumer) startSpec(at place) (spec *partition.OffsetSpec, needed bool)
 
 // place gives a delivery its position, unless it was replaced meanwhile. An end is committed like
 // something processed, so that a member that comes back goes on there rather than at the end as it
-// is then.
+// is then; what was sought is, since the group goes on there.
 func (c *Consumer) place(at place, offset int64, commit bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if at.p.d != at.d || at.d.position.Load() >= 0 {
 		return
 	}
+	at.d.begin.Store(offset)
 	at.d.position.Store(offset)
-	if commit {
+	if commit || at.d.sought {
 		at.d.processed.Store(offset)
 	}
 	at.p.located = true

@@ -40,6 +40,11 @@ func (c *Consumer) Lag() map[record.TopicPartition]int64 {
 // StartLatest. What was fetched is dropped, what is in hand counts as not processed. It returns
 // ErrNotAssigned and ErrClosed. An offset that the log does not hold is noticed by the next fetch
 // and answered by Config.Reset.
+//
+// A seek that no record has answered yet outlasts a rebalance if the group assigned the partition
+// to this member in the generations before and after it, so that nobody else had it in between. Who
+// gets it otherwise goes on at the committed offset. With CommitProcessed that is the one sought to
+// once it is known: an offset at once, a start, an end or a time when they are looked up.
 func (c *Consumer) Seek(tp record.TopicPartition, offset int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,15 +69,10 @@ func (c *Consumer) notAssigned(tp record.TopicPartition) error {
 
 // seekLocked begins a new delivery. What the polling goroutine has in hand belongs to the old one.
 func (c *Consumer) seekLocked(p *part, offset int64) {
-	p.restart(offset)
+	p.seek(offset)
 	if c.runner != nil {
 		c.runner.forget(p)
 	}
-	if offset >= 0 {
-		// where the application wants to go on is committed like something processed
-		p.d.done(offset)
-	}
-	p.located, p.failed, p.trouble = true, nil, trouble{}
 	c.wakeLocked()
 }
 

@@ -55,7 +55,7 @@ func (c *Consumer) recordsOnce(ctx context.Context, yield func(record.Record, er
 // yieldChunk hands out what is fetched of p, until that ends or
 // something happened. False: the loop was left.
 func (c *Consumer) yieldChunk(p *part, yield func(record.Record, error) bool) (more bool) {
-	d, inHand := p.chunk.d, false
+	d, inHand, first := p.chunk.d, false, true
 	p.chunk.keepBytes()
 	var r record.Record
 	defer func() {
@@ -71,6 +71,10 @@ func (c *Consumer) yieldChunk(p *part, yield func(record.Record, error) bool) (m
 		if !ok {
 			p.chunkDone()
 			return true
+		}
+		if first {
+			d.pass(r.Offset)
+			first = false
 		}
 		d.position.Store(r.Offset + 1)
 		inHand = true
@@ -126,7 +130,7 @@ func (c *Consumer) yieldCommitted(b *Batch, yield func(record.Record, error) boo
 func (p *part) chunkDone() {
 	d, pos := p.chunk.d, p.chunk.d.position.Load()
 	if next := p.chunk.next; next > pos {
-		d.position.Store(next)
+		d.pass(next)
 		if d.processed.Load() == pos {
 			d.done(next)
 		}

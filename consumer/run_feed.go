@@ -40,6 +40,7 @@ func (r *runner) feed(p *part) error {
 		}
 	}
 	if len(rs) > 0 {
+		t.d.pass(rs[0].Offset)
 		t.d.position.Store(rs[len(rs)-1].Offset + 1)
 		r.c.records.Add(int64(len(rs)))
 		r.push(t, rs)
@@ -100,7 +101,7 @@ func (r *runner) chunkDone(t *track) {
 	if next <= pos {
 		return
 	}
-	t.d.position.Store(next)
+	t.d.pass(next)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t.inFlight() > 0 {

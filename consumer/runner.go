@@ -59,6 +59,15 @@ func (r *runner) doneLocked(t *track, seq int64) {
 	}
 }
 
+// nothingDone reports whether records of p's present delivery are with workers, and none behind its
+// beginning is done. Called under Consumer.mu.
+func (r *runner) nothingDone(p *part) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tracks[p]
+	return t != nil && t.d == p.d && t.first == 0 && t.inFlight() > 0
+}
+
 // forget makes outcomes of p count for nothing: it was sought, or is gone. Called under
 // Consumer.mu.
 func (r *runner) forget(p *part) {
