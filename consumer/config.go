@@ -65,7 +65,11 @@ const (
 // Earliest starts at the first record held.
 func Earliest() Reset { return Reset{} }
 
-// Latest starts at the end: only what comes later is read.
+// Latest starts at the end: only what comes later is read. Partitions that come while the consumer
+// is at work, added to a topic or of one created (again), are read from their first record; a group
+// goes on there. What came while the whole group was away, or before this consumer and nobody in
+// the group has had yet, begins at its end, as in Kafka: a group that must miss nothing takes
+// Earliest.
 func Latest() Reset { return Reset{kind: resetLatest} }
 
 // At starts at the first record with timestamp t or later, at the end if there is none.

@@ -15,8 +15,10 @@
 //   - A seek is never lost, wherever it is called from: the next record handed out that was not in
 //     hand already is the one sought to, also after a rebalance that leaves the partition with this
 //     member (see Seek).
-//   - A topic is its id, not its name: one that is deleted and created again is read from its first
-//     record, and offsets of the old one reach neither its position nor its commit.
+//   - A topic is its id, not its name: one that is deleted and created again under a consumer is
+//     read from its first record, whatever Reset says, and offsets of the old one reach neither its
+//     position nor its commit. One that was created again while the whole group was away is a topic
+//     without offsets: Reset says where it is read from.
 //   - A partition that cannot be read is its own business: its error is told once, and the others
 //     go on without delay.
 //   - Cancelling a context ends a wait at once; an iterator then ends without an error pair. Close

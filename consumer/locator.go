@@ -152,7 +152,9 @@ func (l *locator) askLogs(ctx context.Context) error {
 		case r.Err != nil:
 			failed = errors.Join(failed, l.c.troubled(at.p, at.d, r.Err))
 		default:
-			l.c.place(*at, r.Offset, ask[at.p.tp] != partition.Earliest)
+			// Reset would not find the first record of a newborn partition again
+			latest := at.p.newborn && l.c.cfg.Reset.kind == resetLatest
+			l.c.place(*at, r.Offset, latest || ask[at.p.tp] != partition.Earliest)
 		}
 	}
 	return failed

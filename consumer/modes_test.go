@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -74,6 +75,78 @@ func TestFirstSubscriptionStartsAtTheEndThatResetNames(t *testing.T) {
 
 // A group that began at the end has a place, although nothing came: what is written while it is
 // away is read.
+// A partition that came while the group was at work is read from its first record, also by a member
+// that has it later and whose Reset says otherwise.
+func TestGroupThatHadAPartitionFromItsFirstRecordOnGoesOnThere(t *testing.T) {
+	for _, how := range []string{"added", "created again"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
+				send(t, b, 0, "before", 2)
+				cfg := config(consumer.CommitProcessed)
+				cfg.Reset = consumer.Latest()
+				m := poll(t, open(t, b, cfg), nil)
+				time.Sleep(20 * time.Second)
+				last := int32(0)
+				if how == "added" {
+					require.NoError(t, b.AddPartitions(t.Context(), "t", 2))
+					last = 1
+				} else {
+					recreate(t, b, 1, 0)
+				}
+				time.Sleep(20 * time.Second)
+				m.leave(t)
+				send(t, b, last, "meanwhile", 1)
+				c := open(t, b, cfg)
+				require.Equal(t, fmt.Sprintf("meanwhile-%d-0", last), string(read(t, c, 1)[0].Value))
+				require.NoError(t, c.Close())
+			})
+		})
+	}
+}
+
+// What came while the whole group was away begins where Reset says, as in Kafka: nobody can tell it
+// from what was there before the group.
+func TestPartitionsThatCameWhileTheGroupWasAwayBeginWhereResetSays(t *testing.T) {
+	for name, reset := range map[string]consumer.Reset{"earliest": consumer.Earliest(), "latest": consumer.Latest()} {
+		for _, how := range []string{"added", "created again"} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
+					cfg := config(consumer.CommitProcessed)
+					cfg.Reset = reset
+					m := poll(t, open(t, b, cfg), nil)
+					send(t, b, 0, "before", 2)
+					time.Sleep(20 * time.Second)
+					m.leave(t)
+					last := int32(0)
+					if how == "added" {
+						require.NoError(t, b.AddPartitions(t.Context(), "t", 2))
+						last = 1
+					} else {
+						recreate(t, b, 1, 0)
+					}
+					send(t, b, last, "meanwhile", 1)
+					var mu sync.Mutex
+					var seen []string
+					m = poll(t, open(t, b, cfg), func(r record.Record) {
+						mu.Lock()
+						defer mu.Unlock()
+						seen = append(seen, string(r.Value))
+					})
+					time.Sleep(20 * time.Second)
+					send(t, b, last, "after", 1)
+					time.Sleep(20 * time.Second)
+					m.leave(t)
+					want := []string{fmt.Sprintf("meanwhile-%d-0", last), fmt.Sprintf("after-%d-0", last)}
+					if name == "latest" {
+						want = want[1:]
+					}
+					require.Equal(t, want, seen)
+				})
+			})
+		}
+	}
+}
+
 func TestGroupThatBeganAtTheEndMissesNothingWhileItIsAway(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		send(t, b, 0, "before", 2)
