@@ -10,6 +10,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -49,5 +50,31 @@ func TestCloseIsBoundedWhileDisksHang(t *testing.T) {
 		}
 		t.Log(time.Since(begin), err)
 		time.Sleep(24 * time.Hour) // what hangs has ended
+	})
+}
+
+// Who shuts down what somebody else is closing waits as long as its own context allows.
+func TestEveryCallerOfShutdownWaitsByItsOwnContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := vfs.Mem()
+		c, err := strata.Open(strata.Config{FS: fsys, Dir: "data"})
+		require.NoError(t, err)
+		require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{}))
+		fsys.Inject(vfs.Fault{Ops: vfs.OpAny, Times: vfs.Always, Delay: 100 * time.Millisecond})
+		begin := time.Now()
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close() }()
+		synctest.Wait()
+		for _, wait := range []time.Duration{0, 50 * time.Millisecond} {
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			asked := time.Now()
+			require.ErrorIs(t, c.Shutdown(ctx), context.DeadlineExceeded)
+			require.Equal(t, wait, time.Since(asked))
+			cancel()
+		}
+		require.NoError(t, c.Shutdown(t.Context()), "the same closing")
+		require.NoError(t, <-closed)
+		require.Greater(t, time.Since(begin), 100*time.Millisecond)
+		require.NoError(t, c.Close())
 	})
 }

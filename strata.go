@@ -94,7 +94,8 @@ type Cluster struct {
 	brokers     *replication.Cluster
 	coordinator *group.Coordinator
 	close       sync.Once
-	closeErr    error
+	closed      chan struct{} // made by close; closed when all is
+	closeErr    error         // set before closed is
 }
 
 // clients is promoted to Cluster without a place in its documentation: nobody but the packages
@@ -152,20 +153,23 @@ func (c *Cluster) Close() error {
 }
 
 // Shutdown ends every call under way with the ErrClosed of its package, makes what is written
-// durable and closes all files. It returns when the last goroutine has ended. It is idempotent;
-// later callers wait for the first and get its result. When ctx ends it returns at once with its
+// durable and closes all files. It returns when the last goroutine has ended. It is idempotent: all
+// callers wait for the same closing and get its result. When ctx ends it returns at once with its
 // error; the closing goes on then, and ends when the disks answer.
 func (c *Cluster) Shutdown(ctx context.Context) error {
 	c.close.Do(func() {
-		done := make(chan error, 1)
-		go func() { done <- errors.Join(c.coordinator.Close(), c.brokers.Close()) }()
-		select {
-		case c.closeErr = <-done:
-		case <-ctx.Done():
-			c.closeErr = ctx.Err()
-		}
+		c.closed = make(chan struct{})
+		go func() {
+			c.closeErr = errors.Join(c.coordinator.Close(), c.brokers.Close())
+			close(c.closed)
+		}()
 	})
-	return c.closeErr
+	select {
+	case <-c.closed:
+		return c.closeErr
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // knownOffsets is ListOffsets that asks again while an offset is not available.

@@ -38,19 +38,22 @@ const (
 // crash left under a partial name is never taken for a log and can be removed. The copy opens as a
 // log that was closed in order; what is durable of the original does not matter to it.
 //
-// Errors: one matching fs.ErrExist if dir is not empty, *CorruptError for damage, ErrChanged if the
-// log was truncated in the middle of each of three attempts, ErrClosed, ErrReadOnly, the sticky
-// error of a broken log, ctx's, and those of the file systems.
+// Errors: one matching fs.ErrExist if dir is not empty, fs.ErrInvalid if it is "", *CorruptError
+// for damage, ErrChanged if the log was truncated in the middle of each of three attempts,
+// ErrClosed, ErrReadOnly, the sticky error of a broken log, ctx's, and those of the file systems.
 func (l *Log) Backup(ctx context.Context, fsys vfs.FS, dir string) error {
 	if fsys == nil {
 		fsys = l.cfg.Load().FS
 	}
-	if err := checkVacant(fsys, dir); err != nil {
+	err := l.refusal()
+	if err == nil {
+		err = checkVacant(fsys, dir)
+	}
+	if err != nil {
 		return fmt.Errorf("backup %s: %w", l.path, err)
 	}
 	l.cleaning.lock() // no segment is compacted or removed by retention until the copy is complete
 	defer l.cleaning.unlock()
-	var err error
 	for range backupAttempts {
 		watched := compactContext{ctx, l, l.durability.cuts.Load()}
 		if err = l.backup(watched, fsys, dir); err == nil || watched.Err() != errChanged {
@@ -66,6 +69,9 @@ func (l *Log) Backup(ctx context.Context, fsys vfs.FS, dir string) error {
 
 // checkVacant accepts a directory that does not exist or is empty.
 func checkVacant(fsys vfs.FS, dir string) error {
+	if dir == "" {
+		return fmt.Errorf("%w: no directory is named", fs.ErrInvalid)
+	}
 	entries, err := fsys.ReadDir(dir)
 	if err == nil && len(entries) > 0 {
 		err = fmt.Errorf("%s is not empty: %w", dir, fs.ErrExist)

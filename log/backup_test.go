@@ -221,6 +221,7 @@ func TestBackupRefusesWhatIsNotEmptyAndWhatIsDamaged(t *testing.T) {
 	require.NoError(t, vfs.MakeDir(disk, "used", 0o755))
 	require.NoError(t, vfs.WriteFile(disk, "used/file", []byte("x")))
 	require.ErrorIs(t, l.Backup(t.Context(), nil, "used"), fs.ErrExist)
+	require.ErrorIs(t, l.Backup(t.Context(), nil, ""), fs.ErrInvalid)
 	require.NoError(t, vfs.MakeDir(disk, "backup", 0o755))
 	require.NoError(t, l.Backup(t.Context(), nil, "backup"), "an empty one is fine")
 	require.NoError(t, l.Backup(t.Context(), elsewhere, "backup"), "another file system too")

@@ -45,6 +45,23 @@ func TestSendReturnsOneAckPerRecordInOrder(t *testing.T) {
 	require.Zero(t, p.Stats().BufferedBytes)
 }
 
+func TestErrorOfSendIsThatOfTheFirstRecordThatFailed(t *testing.T) {
+	f := newFake(map[string]int{"a": 1, "b": 1})
+	f.script = func(_ int, req *partition.ProduceRequest, _ *record.Batch) fate {
+		if req.TopicPartition.Topic == "a" {
+			return fate{err: partition.ErrInvalidTimestamp}
+		}
+		return fate{}
+	}
+	p := newProducer(t, f, Config{MaxRequestBytes: 1000})
+	large := record.Record{Topic: "b", Value: make([]byte, 2000)} // refused before anything is sent
+	acks, err := p.Send(t.Context(), value("b", 0), value("a", 0), large)
+	require.NoError(t, acks[0].Err)
+	require.ErrorIs(t, acks[1].Err, partition.ErrInvalidTimestamp)
+	require.ErrorIs(t, acks[2].Err, ErrMessageTooLarge)
+	require.Equal(t, acks[1].Err, err)
+}
+
 func TestRecordsOfOneSendShareABatch(t *testing.T) {
 	f := newFake(map[string]int{"a": 1})
 	p := newProducer(t, f, Config{})

@@ -17,7 +17,7 @@ type Ack struct {
 }
 
 // Send sends rs and returns when all are settled: one Ack per record, in the order of rs. The error
-// is the first of theirs.
+// is the first of theirs in that order.
 //
 // Records of one partition keep the order of rs and share batches. A record that finds its
 // partition idle is written by the calling goroutine itself. If ctx ends first, the records that
@@ -57,7 +57,8 @@ type sendCall struct {
 
 	mu      sync.Mutex // guards the fields below
 	acks    []Ack
-	err     error // the first
+	err     error // of the first record, in their order, that failed
+	failed  int   // which one that is
 	left    int   // records not settled
 	waiting bool
 	gone    bool // nobody waits any more: acks belong to the caller of Send
@@ -83,8 +84,8 @@ func (c *sendCall) setAck(i int, a Ack) {
 		return
 	}
 	c.acks[i] = a
-	if a.Err != nil && c.err == nil {
-		c.err = a.Err
+	if a.Err != nil && (c.err == nil || i < c.failed) {
+		c.err, c.failed = a.Err, i
 	}
 	c.left--
 	if c.left == 0 && c.waiting {

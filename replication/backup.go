@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/stratalog/strata/topic"
@@ -53,9 +52,9 @@ var errMeanwhile = errors.New("replication: topics were deleted, or replicas hav
 //
 // Each broker has its directory in dir, wherever it has it here. All brokers must serve.
 //
-// Errors: one matching fs.ErrExist if dir is not empty; ErrMissing if a broker does not serve; why
-// a partition is offline, since a copy without it would not be whole; those of log.Log.Backup;
-// ErrClosed, ctx's.
+// Errors: one matching fs.ErrExist if dir is not empty, fs.ErrInvalid if it is "" or inside of the
+// cluster; ErrMissing if a broker does not serve; why a partition is offline, since a copy without
+// it would not be whole; those of log.Log.Backup; ErrClosed, ctx's.
 func (c *Cluster) Backup(ctx context.Context, dir string) error {
 	b := &backup{c: c, fsys: c.cfg.FS, targets: copyTargets{}}
 	if c.cfg.inMemory {
@@ -110,11 +109,11 @@ func (b *backup) run(ctx context.Context, dir string) (err error) {
 	if b.c.away() {
 		return fmt.Errorf("%w: not all brokers serve", ErrMissing)
 	}
-	if within(dir, b.c.cfg.Dir) && b.fsys == b.c.cfg.FS {
+	if b.fsys == b.c.cfg.FS && within(b.fsys, dir, b.c.cfg.Dir) {
 		return fmt.Errorf("%w: it is inside of the cluster's own directory %s", fs.ErrInvalid, b.c.cfg.Dir)
 	}
 	for _, n := range b.nodes {
-		if within(dir, n.root) && b.fsys == n.disk {
+		if b.fsys == n.disk && within(b.fsys, dir, n.root) {
 			return fmt.Errorf("%w: it is inside of the directory %s of broker %d", fs.ErrInvalid, n.root, n.id)
 		}
 	}
@@ -140,10 +139,10 @@ func (b *backup) run(ctx context.Context, dir string) (err error) {
 	return b.targets.finish(func(broker int32) (vfs.FS, string) { return b.nodes[broker].fs, b.nodes[broker].root })
 }
 
-// within reports whether name is dir or below it.
-func within(name, dir string) bool {
-	rel, err := filepath.Rel(dir, name)
-	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+// within reports whether name is dir or below it, by whatever links.
+func within(fsys vfs.FS, name, dir string) bool {
+	rel, err := filepath.Rel(realPath(fsys, dir), realPath(fsys, name))
+	return err == nil && filepath.IsLocal(rel)
 }
 
 // round copies everything but meta.properties. With alone no metadata change until it is through.

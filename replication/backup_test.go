@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -92,6 +93,7 @@ func TestBackupRefusesWhatItCannotWriteToAndWhatIsNotWhole(t *testing.T) {
 	require.ErrorIs(t, c.Backup(t.Context(), "used"), fs.ErrExist)
 	require.ErrorIs(t, c.Backup(t.Context(), "data"), fs.ErrInvalid, "its own directory")
 	require.ErrorIs(t, c.Backup(t.Context(), "data/broker-1/copy"), fs.ErrInvalid, "inside of it")
+	require.ErrorIs(t, c.Backup(t.Context(), ""), fs.ErrInvalid, "a name that was not set")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, c.Backup(ctx, "copy"), context.Canceled)
@@ -114,6 +116,18 @@ func TestBackupRefusesWhatItCannotWriteToAndWhatIsNotWhole(t *testing.T) {
 	require.NoError(t, vfs.WriteFile(fsys, name, p))
 	c = open(t, fsys)
 	require.ErrorIs(t, c.Backup(t.Context(), "of-damaged"), errCorrupt)
+}
+
+func TestCopyIntoAClusterIsRefusedByWhateverName(t *testing.T) {
+	dir := t.TempDir()
+	own, link := filepath.Join(dir, "own"), filepath.Join(dir, "link")
+	require.NoError(t, os.Symlink(own, link))
+	c := openWith(t, Config{Dir: own})
+	require.ErrorIs(t, c.Backup(t.Context(), filepath.Join(link, "copy")), fs.ErrInvalid)
+	saved := filepath.Join(dir, "saved")
+	require.NoError(t, c.Backup(t.Context(), saved))
+	require.NoError(t, os.Symlink(saved, filepath.Join(dir, "also")))
+	require.ErrorIs(t, Restore(t.Context(), nil, saved, filepath.Join(dir, "also", "copy")), fs.ErrInvalid)
 }
 
 func TestCloseEndsABackup(t *testing.T) {

@@ -18,6 +18,9 @@ type copyTargets map[int32]copyTarget
 
 // begin makes the directories in dir, which must be vacant, with their marks.
 func (ts copyTargets) begin(fsys vfs.FS, dir string) error {
+	if dir == "" { // which some would take for the working directory
+		return fmt.Errorf("%w: no directory is named", fs.ErrInvalid)
+	}
 	entries, err := fsys.ReadDir(dir)
 	if err == nil && len(entries) > 0 {
 		return fmt.Errorf("it is not empty: %w", fs.ErrExist)

@@ -38,7 +38,7 @@ func Restore(ctx context.Context, fsys vfs.FS, from, to string) (err error) {
 	if clusterID == "" {
 		return directoryError(from, ErrForeign, errors.New("there is no cluster in it"))
 	}
-	if within(to, from) {
+	if within(fsys, to, from) {
 		return fmt.Errorf("restore to %s: %w: it is inside of %s", to, fs.ErrInvalid, from)
 	}
 	targets := copyTargets{}

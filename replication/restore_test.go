@@ -64,6 +64,7 @@ func TestRestoreRefusesWhatIsNoClusterOrInUse(t *testing.T) {
 	require.ErrorIs(t, Restore(t.Context(), fsys, "nothing", "copy"), ErrForeign)
 	require.ErrorIs(t, Restore(t.Context(), fsys, "saved", "data"), fs.ErrExist)
 	require.ErrorIs(t, Restore(t.Context(), fsys, "saved", "saved/copy"), fs.ErrInvalid)
+	require.ErrorIs(t, Restore(t.Context(), fsys, "saved", ""), fs.ErrInvalid)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, Restore(ctx, fsys, "saved", "copy"), context.Canceled)
