@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -232,11 +233,7 @@ func TestBackupRefusesWhatIsNotEmptyAndWhatIsDamaged(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, l.Backup(ctx, nil, "cancelled"), context.Canceled)
 	name := "log/" + segmentsOf(t, disk, "log")[1]
-	f, err := disk.OpenFile(name, 2, 0)
-	require.NoError(t, err)
-	_, err = f.WriteAt([]byte{0xff}, 200)
-	require.NoError(t, err)
-	require.NoError(t, f.Close())
+	damage(t, disk, name, 200)
 	var damaged *CorruptError
 	require.ErrorAs(t, l.Backup(t.Context(), nil, "of-damaged"), &damaged)
 	entries, err := disk.ReadDir(".")
@@ -246,4 +243,17 @@ func TestBackupRefusesWhatIsNotEmptyAndWhatIsDamaged(t *testing.T) {
 	}
 	_ = l.Close()
 	require.ErrorIs(t, l.Backup(t.Context(), nil, "late"), ErrClosed)
+}
+
+// damage changes one byte of a file, whatever it was.
+func damage(t *testing.T, fsys vfs.FS, name string, at int64) {
+	t.Helper()
+	f, err := fsys.OpenFile(name, os.O_RDWR, 0)
+	require.NoError(t, err)
+	var b [1]byte
+	_, err = f.ReadAt(b[:], at)
+	require.NoError(t, err)
+	b[0] = ^b[0]
+	_, err = f.WriteAt(b[:], at)
+	require.NoError(t, errors.Join(err, f.Close()))
 }

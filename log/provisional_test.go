@@ -84,10 +84,7 @@ func TestFirstRecordThatIsNotSyncedWaitsForNoDisk(t *testing.T) {
 		again.close(t)
 
 		// No kill leaves a damaged batch before a whole one.
-		f, err := killed.OpenFile("data/t-0/00000000000000000000.log", os.O_RDWR, 0)
-		require.NoError(t, err)
-		_, err = f.WriteAt([]byte{0xff}, 16) // magic
-		require.NoError(t, errors.Join(err, f.Close()))
+		damage(t, killed, "data/t-0/00000000000000000000.log", 16) // magic
 		requireNoOpen(t, killed, policy, ErrCorrupt)
 		o.close(t)
 	}
@@ -315,11 +312,8 @@ func TestNewLogThatIsToBeSyncedIsSettledInTwoTurns(t *testing.T) {
 		// The recovery point is behind the records: damage to them is no write that was torn.
 		left := disk.CrashWith(lostAll())
 		require.True(t, isThere(t, left, "data/t-0/"+stateFile))
-		f, err := left.OpenFile("data/t-0/00000000000000000000.log", os.O_RDWR, 0)
-		require.NoError(t, err)
-		_, err = f.WriteAt([]byte{0xff}, 90)
-		require.NoError(t, errors.Join(err, f.Close()))
-		_, err = Open("data/t-0", Config{FS: left})
+		damage(t, left, "data/t-0/00000000000000000000.log", 90)
+		_, err := Open("data/t-0", Config{FS: left})
 		require.ErrorIs(t, err, ErrCorrupt)
 		require.NoError(t, o.log.Close())
 	}
