@@ -115,7 +115,7 @@ func TestDeletedPartitionNeverComesBackInPart(t *testing.T) {
 			cuts = append(cuts, killed.CrashWith(vfs.CrashOptions{Data: vfs.CrashTorn, Sizes: vfs.CrashRandom, Entries: vfs.CrashRandom, Seed: seed + uint64(e.N)<<8}))
 		}
 	}})
-	c = open(t, killed)
+	open(t, killed)
 	stop()
 	require.Empty(t, partitionDirs(t, killed))
 	for i, disk := range cuts {
