@@ -65,7 +65,10 @@ func (c *Consumer) fetch(ctx context.Context) error {
 
 // pause waits for d, or without end if d is negative, and ends early with ctx.
 func pause(ctx context.Context, d time.Duration) {
-	if d < 0 {
+	switch {
+	case d == 0:
+		return
+	case d < 0:
 		<-ctx.Done()
 		return
 	}
