@@ -118,11 +118,13 @@ func (w *writer) truncate(offset int64) error {
 	if start := l.segments.start.Load(); end < start && start <= offset { // of the batch that goes, records below the start were deleted: they stay so
 		return w.restartAt(start)
 	}
-	oldStart, oldEnd, oldDurable := l.segments.start.Load(), l.segments.end.Load(), l.durability.offset.Load()
+	oldStart, oldEnd, oldDurable, oldGap := l.segments.start.Load(), l.segments.end.Load(), l.durability.offset.Load(), w.unfilled
 	w.moveEnd(min(oldStart, end), end, min(oldDurable, end))
+	w.unfilled = gap{last.Base(), end} // no batch may be left that ends where the cut is: compaction may have taken those before it
 	w.countCut()
-	if err := w.writeStateOfCut(kept, gone); err != nil {
+	if err := w.writeState(kept, false, gone...); err != nil {
 		w.moveEnd(oldStart, oldEnd, oldDurable) // nothing has been cut; if that state is on the disk all the same, it asks for less than there is
+		w.unfilled = oldGap
 		return err
 	}
 	l.segments.current.Store(&kept)
@@ -141,24 +143,12 @@ func (w *writer) truncate(offset int64) error {
 		l.dropSnapshots(func(o int64) bool { return o > end }), lowerCleanerOffset(l.cfg.Load().FS, l.path, end)); err != nil {
 		return l.breakWith(err)
 	}
-	if end > last.NextOffset() && end > last.Base() {
-		return w.roll(end) // compaction has taken the records before end: the name of a segment keeps their offsets from being given again
+	w.unfilled.from = last.NextOffset()
+	if w.unfilled.from == end {
+		w.unfilled = gap{}
+		return nil
 	}
-	return nil
-}
-
-// writeStateOfCut is writeState before a cut in the last segment of kept. No batch may be left that
-// ends where the cut is, because of a gap before it: the recovery point is not above what is
-// certain to be there.
-func (w *writer) writeStateOfCut(kept, gone []*segment.Segment) error {
-	s := w.stateOf(w.log.cfg.Load(), kept, false)
-	s.RecoveryPoint = min(s.RecoveryPoint, kept[len(kept)-1].Base())
-	s.End = w.log.segments.end.Load()
-	if err := w.storeState(s.With(s.Segments, obsolete(gone))); err != nil {
-		return err
-	}
-	w.removeStrays(kept)
-	return nil
+	return w.roll(end) // the name of a segment keeps the offsets of the gap from being given again
 }
 
 // moveEnd sets the offsets of a log that is cut.
@@ -220,6 +210,7 @@ func (w *writer) restartAt(start int64) error {
 	}
 	w.marked, w.provisional, w.stateless = false, false, false // before anything is appended the state has to say otherwise again
 	w.moveEnd(start, start, start)
+	w.unfilled = gap{}
 	l.durability.forgetAll()
 	for _, s := range old {
 		err = errors.Join(err, l.discard(s))

@@ -150,7 +150,15 @@ func (o *opening) takeOver(plan *recovery.Plan, list []*segment.Segment) {
 	}
 	w := &l.token.writer
 	w.installing = o.facts.State.Installs() || slices.ContainsFunc(plan.Steps, func(s recovery.Step) bool { return s.State.Installs() })
-	w.gapless = plan.Segments[len(plan.Segments)-1].Gapless
+	last := plan.Segments[len(plan.Segments)-1]
+	batches := last.NextOffset
+	if plan.Clean && o.facts.State.Version > 0 { // closed in a gap, its recovery point is where the batches end
+		batches = min(batches, o.facts.State.RecoveryPoint)
+	}
+	if batches < plan.End && last.Base < plan.End {
+		w.unfilled = gap{batches, plan.End}
+	}
+	w.gapless = last.Gapless
 	w.unlisted = o.facts.State.Version == 0 || o.provisional // nobody says that the names of the segments are durable
 	w.created = now()
 	w.drawJitter()

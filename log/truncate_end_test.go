@@ -153,3 +153,56 @@ func TestLogThatWasClosedBehindAGapOpensAfterAPowerCut(t *testing.T) {
 	require.Equal(t, []int64{0, 1, 3}, offsetsOf(t, l))
 	require.NoError(t, l.Close())
 }
+
+// A log ends in a gap that no segment's name tells of, because a file could not be closed in order
+// to begin one. The end is durable, and stays so when what is appended behind it is not: the states
+// that are written meanwhile tell of it, in this process and the next ones.
+func TestDurableEndInAGapIsNotLostWithTheAppendsBehindIt(t *testing.T) {
+	t.Parallel()
+	states := map[string]func(l *Log) error{
+		"delete records": func(l *Log) error { return l.DeleteRecords(1) },
+		"roll":           (*Log).Roll,
+		"truncate":       func(l *Log) error { return l.TruncateTo(4) },
+	}
+	for how, write := range states {
+		for _, next := range []string{"goes on", "closed and opened", "closed and opened twice", "killed and opened"} {
+			disk := vfs.Mem()
+			cfg := Config{FS: disk, Sync: SyncNever}
+			l, err := Open("log", cfg)
+			require.NoError(t, err)
+			for _, offset := range []int64{0, 1, 3} {
+				require.NoError(t, replicate(l, offset))
+			}
+			disk.Inject(vfs.Fault{Ops: vfs.OpClose, Pattern: "*index", After: 2, Err: syscall.EIO}) // behind two of the cut itself
+			require.ErrorIs(t, l.TruncateTo(3), syscall.EIO)
+			if next != "goes on" {
+				left := disk.Kill()
+				require.NoError(t, l.Close())
+				if next == "killed and opened" {
+					disk = left
+				}
+				cfg.FS = disk
+				l, err = Open("log", cfg)
+				require.NoError(t, err)
+			}
+			if next == "closed and opened twice" {
+				require.NoError(t, l.Close())
+				l, err = Open("log", cfg)
+				require.NoError(t, err)
+			}
+			require.NoError(t, l.Sync())
+			require.EqualValues(t, 3, l.DurableOffset(), "%s, %s", how, next)
+			require.Len(t, l.Segments(), 1, "%s, %s: a name would tell", how, next)
+			require.NoError(t, replicate(l, 3))
+			require.NoError(t, replicate(l, 4))
+			require.NoError(t, write(l), "%s, %s", how, next)
+			cfg.FS = disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
+			require.NoError(t, l.Close())
+
+			l, err = Open("log", cfg)
+			require.NoError(t, err, "%s, %s", how, next)
+			require.GreaterOrEqual(t, l.EndOffset(), int64(3), "%s, %s", how, next)
+			require.NoError(t, l.Close())
+		}
+	}
+}

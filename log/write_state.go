@@ -41,15 +41,19 @@ func (w *writer) stateOf(cfg *Config, list []*segment.Segment, clean bool) manif
 	}
 	// A Kafka broker that goes on here as a follower leaves gaps where its leader has compacted.
 	s.Gapless = w.gapless && !cfg.Cleanup.Compacts()
-	active := list[len(list)-1]
-	// At most what recovery will find: no batch tells of a gap at the end.
-	s.RecoveryPoint = min(s.RecoveryPoint, w.firstUnsynced(cfg, list), active.NextOffset())
-	if end := l.segments.end.Load(); end > max(l.active().NextOffset(), list[len(list)-1].Base()) {
-		s.End = end // no batch and no name says that offsets below were given
+	active, unsynced := list[len(list)-1], w.firstUnsynced(cfg, list)
+	s.RecoveryPoint = min(s.RecoveryPoint, unsynced)
+	named := active.Base() >= w.unfilled.to && unsynced == math.MaxInt64
+	if s.RecoveryPoint <= w.unfilled.to && s.Start < w.unfilled.to && !named {
+		s.End = w.unfilled.to                                   // no batch that will be there says that offsets below were given
+		s.RecoveryPoint = min(s.RecoveryPoint, w.unfilled.from) // at most what recovery will find
 	}
 	if clean {
 		s.End, s.Size = l.segments.end.Load(), active.Size()
-		s.RecoveryPoint = min(s.End, active.NextOffset()) // as above
+		s.RecoveryPoint = s.End
+		if s.End == w.unfilled.to && !named {
+			s.RecoveryPoint = w.unfilled.from
+		}
 	}
 	for i, seg := range list {
 		size := seg.Size()

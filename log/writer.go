@@ -36,6 +36,10 @@ type writer struct {
 	// back before the first gap is written.
 	gapless bool
 
+	// unfilled is the gap that the log ended in when it was cut or opened. Until a batch behind it
+	// is on stable storage, the states tell of it.
+	unfilled gap
+
 	created    int64 // when the active segment was made, ms
 	epoch      int32 // stamped on appends that bring none
 	epochKnown bool  // epoch is the newest in epochs
@@ -43,6 +47,10 @@ type writer struct {
 
 	strays []int64 // bases of files that failed rolls may have left, and that no state of ours names
 }
+
+// A gap is the offsets from that of the last batch's end to the log's: they were given, and no
+// batch has them. The zero gap is none.
+type gap struct{ from, to int64 }
 
 // exclusively runs fn as the only writer.
 func (l *Log) exclusively(fn func(w *writer) error) error {
