@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -22,18 +20,7 @@ import (
 // leaders and in-sync sets stay as they are. When all is mended all serve, all are in sync, and what
 // was acknowledged is there, once and in order.
 func TestAnythingIsCutWhileEverythingChanges(t *testing.T) {
-	seeds, first := uint64(60), uint64(0)
-	if testing.Short() || raceEnabled {
-		seeds = 12
-	}
-	if os.Getenv("STRATA_LONG") != "" {
-		seeds = 1000
-	}
-	if s := os.Getenv("STRATA_REPLAY_SEED"); s != "" {
-		n, err := strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err)
-		first, seeds = n, 1
-	}
+	first, seeds := seedsOf(t, 12, 60, 1000)
 	fenced := 0
 	for seed := first; seed < first+seeds; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

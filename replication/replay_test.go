@@ -15,18 +15,7 @@ import (
 // in order, replicas are equal, readers see nothing that goes again. One run in four is made
 // twice, and has to be the same to the nanosecond, so a seed that fails fails again.
 func TestReplicasOnSeededDisks(t *testing.T) {
-	seeds, first := uint64(200), uint64(0)
-	if testing.Short() || raceEnabled {
-		seeds = 32
-	}
-	if os.Getenv("STRATA_LONG") != "" {
-		seeds = 2000
-	}
-	if s := os.Getenv("STRATA_REPLAY_SEED"); s != "" {
-		n, err := strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err)
-		first, seeds = n, 1
-	}
+	first, seeds := seedsOf(t, 32, 200, 2000)
 	// What wakes at one instant runs in one order.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var all coverage
@@ -67,4 +56,21 @@ func requireSame(t *testing.T, seed uint64, lines []traceLine) {
 		runs = append(runs, again)
 	}
 	require.Empty(t, firstDifference(runs[0], runs[1]), "the seed does not replay")
+}
+
+// seedsOf returns the seeds of a run, in its short, usual and long form; STRATA_REPLAY_SEED asks for
+// one.
+func seedsOf(t *testing.T, short, usual, long uint64) (first, n uint64) {
+	if s := os.Getenv("STRATA_REPLAY_SEED"); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+		return seed, 1
+	}
+	switch {
+	case os.Getenv("STRATA_LONG") != "":
+		return 0, long
+	case testing.Short() || raceEnabled:
+		return 0, short
+	}
+	return 0, usual
 }

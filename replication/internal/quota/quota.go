@@ -33,7 +33,8 @@ type sample struct {
 	bytes int64
 }
 
-// Record counts bytes. A time before that of an earlier call, by less than a Window, is taken for it.
+// Record counts bytes. A time before that of an earlier call, by less than a Window, is taken for
+// it.
 func (q *Quota) Record(now time.Time, bytes int) {
 	q.forget(now)
 	if q.n == 0 || now.Sub(q.samples[q.n-1].start) >= Window {
@@ -43,9 +44,9 @@ func (q *Quota) Record(now time.Time, bytes int) {
 	q.samples[q.n-1].bytes += int64(bytes)
 }
 
-// Room returns how many bytes may go at a rate, in bytes a second, which is not negative. It is at
-// least one: whoever cannot divide what he has may go beyond it. 0 means that the rate is exceeded,
-// and is not any more at until if nothing is recorded by then.
+// Room returns how many bytes may go at a rate, in bytes a second, which is not negative: at least
+// one, unless the rate is exceeded; whoever cannot divide what he has may go beyond it. 0 means
+// that it is exceeded, and is not any more at until if nothing is recorded by then.
 func (q *Quota) Room(now time.Time, rate int64) (bytes int64, until time.Time) {
 	q.forget(now)
 	if until = q.due(rate); now.Before(until) {
