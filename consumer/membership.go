@@ -134,31 +134,32 @@ func (m *membership) prepare(ctx context.Context) error {
 	if len(keep) == len(m.parts) {
 		return nil
 	}
-	m.parts = keep
-	return m.adopt(ctx)
+	return m.adopt(ctx, keep)
 }
 
 // handOver makes the new assignment the target. again: others wait for what was given up.
 func (m *membership) handOver(ctx context.Context, parts []record.TopicPartition) (again bool, err error) {
 	slices.SortFunc(parts, compareTP)
 	again = !m.eager && slices.ContainsFunc(m.parts, func(tp record.TopicPartition) bool { return !slices.Contains(parts, tp) })
-	m.parts = parts
 	if again {
-		return true, m.adopt(ctx)
+		return true, m.adopt(ctx, parts)
 	}
-	_, err = m.retarget(ctx)
+	_, err = m.retarget(ctx, parts)
 	return false, err
 }
 
-// retarget makes what the group assigned the target.
-func (m *membership) retarget(ctx context.Context) (adopted <-chan struct{}, err error) {
-	return m.c.retarget(ctx, m.number, m.parts)
+// retarget makes parts the target, or changes nothing: what is not the target yet is not given up
+// either, and the next join says so.
+func (m *membership) retarget(ctx context.Context, parts []record.TopicPartition) (adopted <-chan struct{}, err error) {
+	if adopted, err = m.c.retarget(ctx, m.number, parts); err == nil {
+		m.parts = parts
+	}
+	return adopted, err
 }
 
-// adopt makes what the group assigned the target and heartbeats until the polling goroutine has
-// adopted it.
-func (m *membership) adopt(ctx context.Context) error {
-	adopted, err := m.retarget(ctx)
+// adopt makes parts the target and heartbeats until the polling goroutine has adopted it.
+func (m *membership) adopt(ctx context.Context, parts []record.TopicPartition) error {
+	adopted, err := m.retarget(ctx, parts)
 	if err == nil {
 		err = m.heartbeats(ctx, adopted)
 	}

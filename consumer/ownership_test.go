@@ -2,7 +2,10 @@ package consumer_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -240,5 +244,56 @@ func TestOnlyTheNewcomersShareMoves(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A forgetful backend does not know the metadata at one call, the failAt-th after it was armed.
+type forgetful struct {
+	consumer.Backend
+	calls  atomic.Int64 // since it was armed; negative before
+	failAt int64
+}
+
+func (b *forgetful) Metadata(ctx context.Context, topics ...string) (replication.Metadata, error) {
+	if b.calls.Load() >= 0 && b.calls.Add(1) == b.failAt {
+		return replication.Metadata{}, errors.New("no broker answers")
+	}
+	return b.Backend.Metadata(ctx, topics...)
+}
+
+// A member is at work on a record while another joins, and does not get at the metadata, whichever
+// call that hits: nobody else is handed what it is at work on.
+func TestPartitionsStayWithTheirOwnerWhenTheMetadataIsOutOfReachInARebalance(t *testing.T) {
+	for name, assignors := range map[string][]assignor.Assignor{"eager": {assignor.Range()}, "cooperative": {assignor.CooperativeSticky()}} {
+		for i := range int64(8 * 4) {
+			failAt, busy := i/4, int32(i%4)
+			t.Run(fmt.Sprintf("%s/call %d/partition %d", name, failAt, busy), func(t *testing.T) {
+				bubble(t, 4, func(t *testing.T, b *strata.Cluster) {
+					fill(t, b, busy, 1)
+					back := &forgetful{Backend: b, failAt: failAt}
+					back.calls.Store(-1)
+					cfg := config(consumer.CommitProcessed)
+					cfg.Assignors = assignors
+					var working atomic.Bool
+					owner := poll(t, open(t, back, cfg), func(record.Record) {
+						working.Store(true)
+						time.Sleep(10 * time.Second)
+						working.Store(false)
+					})
+					time.Sleep(time.Second)
+					require.True(t, working.Load())
+					back.calls.Store(0)
+					next := poll(t, open(t, b, cfg), func(record.Record) {
+						if working.Load() {
+							t.Error("a record is handed to two members")
+						}
+					})
+					time.Sleep(2 * time.Minute)
+					requireOneOwnerEach(t, 4, owner.Consumer, next.Consumer)
+					owner.leave(t)
+					next.leave(t)
+				})
+			})
+		}
 	}
 }
