@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stratalog/strata/group/internal/wire"
+	"github.com/stratalog/strata/internal/wire"
 	"github.com/stratalog/strata/record"
 )
 

@@ -3,7 +3,7 @@ package assignor
 import (
 	"slices"
 
-	"github.com/stratalog/strata/group/internal/wire"
+	"github.com/stratalog/strata/internal/wire"
 	"github.com/stratalog/strata/record"
 )
 

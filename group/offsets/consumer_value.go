@@ -3,7 +3,7 @@ package offsets
 import (
 	"fmt"
 
-	"github.com/stratalog/strata/group/internal/wire"
+	"github.com/stratalog/strata/internal/wire"
 )
 
 // The values of the KIP-848 protocol's records. They are read, so that a directory of

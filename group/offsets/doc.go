@@ -5,7 +5,7 @@
 // The formats are described in docs/format/consumer-offsets.md.
 package offsets
 
-import "github.com/stratalog/strata/group/internal/wire"
+import "github.com/stratalog/strata/internal/wire"
 
 // ErrMalformed is matched by the errors of bytes that are no key or value of the topic.
 var ErrMalformed = wire.ErrMalformed

@@ -3,7 +3,7 @@ package offsets
 import (
 	"fmt"
 
-	"github.com/stratalog/strata/group/internal/wire"
+	"github.com/stratalog/strata/internal/wire"
 )
 
 // A GroupValue is the value of a KeyGroup record: a classic group as

@@ -3,7 +3,7 @@ package offsets
 import (
 	"fmt"
 
-	"github.com/stratalog/strata/group/internal/wire"
+	"github.com/stratalog/strata/internal/wire"
 )
 
 // KeyType is the first field of a key in the offsets topic.

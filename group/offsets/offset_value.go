@@ -3,7 +3,7 @@ package offsets
 import (
 	"fmt"
 
-	"github.com/stratalog/strata/group/internal/wire"
+	"github.com/stratalog/strata/internal/wire"
 )
 
 // An OffsetValue is the value of a KeyOffset record: one committed offset.

@@ -1,6 +1,6 @@
 // Package wire reads and writes Kafka's primitive types as the embedded formats and the records of
-// the offsets topic use them: big endian; "compact" ones carry an unsigned varint of length+1,
-// where 0 is null.
+// the coordinators' topics use them: big endian; "compact" ones carry an unsigned varint of
+// length+1, where 0 is null.
 package wire
 
 import (
@@ -13,7 +13,7 @@ import (
 var be = binary.BigEndian
 
 // ErrMalformed is matched by the errors of bytes that are not what they should be.
-var ErrMalformed = errors.New("group: malformed bytes")
+var ErrMalformed = errors.New("wire: malformed bytes")
 
 // AppendString appends a STRING; s is at most 32767 bytes long.
 func AppendString(dst []byte, s string) []byte {
