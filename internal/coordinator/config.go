@@ -35,7 +35,7 @@ type Config struct {
 	MaxBatchBytes  int
 	Logger         *slog.Logger
 
-	// Notify is given the Notices of accepted steps, without locks. It must not block. nil: nobody
-	// is.
+	// Notify is given the Notices of accepted steps, and what they had to tell when they are
+	// committed, without locks. It must not block. nil: nobody is.
 	Notify func(notice any)
 }

@@ -163,10 +163,17 @@ func (s *Shard[M, E, R]) stepLocked(e *entry[M], now time.Time, ev E, by machine
 	}
 	s.dropForgottenLocked(e)
 	s.notifyLocked(e.id)
-	if eff.Notice == nil {
-		return nil
+	if eff.Notice != nil {
+		notices = append(notices, eff.Notice)
 	}
-	return []any{eff.Notice}
+	switch {
+	case eff.Committed == nil:
+	case e.last == nil || e.last.committed:
+		notices = append(notices, eff.Committed)
+	default:
+		e.last.told = append(e.last.told, eff.Committed)
+	}
+	return notices
 }
 
 func (s *Shard[M, E, R]) dropForgottenLocked(e *entry[M]) {

@@ -13,6 +13,7 @@ type write struct {
 	records  []encoded
 	size     int
 	replies  []parked // to be sent when it is committed
+	told     []any    // likewise: what the runtime's owner is to be told
 	answered bool     // by the log
 
 	committed bool // the log has it, and all before it
@@ -120,8 +121,11 @@ func (s *Shard[M, E, R]) encode(w *write) ([]byte, error) {
 	return s.builder.Build(record.None)
 }
 
-// logAnswered takes note of the log's answer to w and sends the replies that waited for it.
-func (s *Shard[M, E, R]) logAnswered(w *write, err error) {
+// logAnswered takes note of the log's answer to w, sends the replies that waited for it, and tells
+// the runtime's owner what did.
+func (s *Shard[M, E, R]) logAnswered(w *write, err error) { s.r.notify(s.answered(w, err)) }
+
+func (s *Shard[M, E, R]) answered(w *write, err error) (told []any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.answered = true
@@ -131,14 +135,14 @@ func (s *Shard[M, E, R]) logAnswered(w *write, err error) {
 	}
 	switch {
 	case s.state == ended:
-		return
+		return nil
 	case s.state != active:
 		s.reloadWhenAnsweredLocked()
-		return
+		return nil
 	case err != nil:
 		s.logger.Error("append failed, loading the partition again", "err", err)
 		s.unloadLocked(retriable(err))
-		return
+		return nil
 	}
 	for len(s.writes) > 0 && s.writes[0].answered {
 		done := s.writes[0]
@@ -148,9 +152,11 @@ func (s *Shard[M, E, R]) logAnswered(w *write, err error) {
 		for _, p := range done.replies {
 			p.call.result <- p.result
 		}
+		told = append(told, done.told...)
 	}
 	if len(s.writes) == 0 {
 		s.writes = nil
 	}
 	s.notifyLocked("")
+	return told
 }

@@ -40,6 +40,11 @@ type Effects[R any] struct {
 	Replies   []Reply   // to be sent when the records, and all earlier ones of this machine, are committed
 	WakeAt    time.Time // feed a tick no later than this; zero: no deadline
 	Notice    any       // to be told to the runtime's owner if the draft is accepted; nil: nothing
+
+	// Committed is to be told to the runtime's owner when the records, and all earlier ones of this
+	// machine, are committed; nil: nothing. If they never are, or the machine is loaded again first,
+	// it is not told.
+	Committed any
 }
 
 // A Ticket names a request until its Reply. 0 is no request.

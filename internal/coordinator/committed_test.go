@@ -1,0 +1,163 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/record"
+)
+
+// A noter is a machine that writes down what it is given, and wants to tell it once it is
+// committed. An empty event is not written.
+type noter struct {
+	notes []string
+	step  string
+}
+
+type noted struct {
+	text string
+	to   machine.Ticket
+}
+
+func (n *noter) Step(_ time.Time, ev noted) (eff machine.Effects[string]) {
+	n.step = ev.text
+	if ev.text != "" {
+		eff.Records = []string{ev.text}
+	}
+	eff.Notice, eff.Committed = "accepted "+ev.text, "committed "+ev.text
+	if ev.to != 0 {
+		eff.Replies = []machine.Reply{{To: ev.to, Value: ev.text}}
+	}
+	return eff
+}
+
+func (n *noter) Accept() {
+	if n.step != "" {
+		n.Apply(n.step)
+	}
+}
+func (n *noter) Discard()        {}
+func (n *noter) Apply(r string)  { n.notes = append(n.notes, r) }
+func (n *noter) Forgotten() bool { return false }
+
+// heldLog is a topic of one partition whose appends are answered when the test says so.
+type heldLog struct {
+	mu      sync.Mutex
+	batches []byte
+	end     int64
+	held    []func(error)
+}
+
+func (l *heldLog) Partitions(context.Context, bool) (int32, error) { return 1, nil }
+func (l *heldLog) Leader(int32) (Leadership, error)                { return Leadership{Broker: 1}, nil }
+func (l *heldLog) Log(int32, Leadership) (Log, error)              { return l, nil }
+
+func (l *heldLog) Append(batch []byte, done func(error)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = append(l.held, func(err error) {
+		if err == nil {
+			l.mu.Lock()
+			at := len(l.batches)
+			l.batches = append(l.batches, batch...)
+			record.SetBaseOffset(l.batches[at:], l.end)
+			l.end++
+			l.mu.Unlock()
+		}
+		done(err)
+	})
+}
+
+func (l *heldLog) Read(dst []byte, from int64, _ int) ([]byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if from > 0 {
+		return dst, nil
+	}
+	return append(dst, l.batches...), nil
+}
+
+func (l *heldLog) Bounds() (start, end int64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return 0, l.end, nil
+}
+
+// answer lets the oldest append that waits have its outcome.
+func (l *heldLog) answer(err error) {
+	l.mu.Lock()
+	done := l.held[0]
+	l.held = l.held[1:]
+	l.mu.Unlock()
+	done(err)
+	synctest.Wait()
+}
+
+func noters(l *heldLog, notify func(any)) *Runtime[*noter, noted, string] {
+	kind := Kind[*noter, noted, string]{
+		New: func(string) *noter { return &noter{} }, ID: func(string) string { return "x" },
+		Encode:     func(r string) (key, value []byte) { return []byte("x"), []byte(r) },
+		Decode:     func(_, value []byte) (string, bool, error) { return string(value), true, nil },
+		Overwrites: func(string) (any, bool) { return nil, false },
+		Cancel:     func(machine.Ticket) noted { return noted{} },
+	}
+	return New(kind, l, Config{Topic: "t", ExpiryInterval: 1000 * time.Hour, MaxBatchBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler), Notify: notify})
+}
+
+func TestWhatFollowsARecordIsToldWhenItIsCommitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l heldLog
+		var told []string
+		r := noters(&l, func(notice any) { told = append(told, notice.(string)) })
+		defer r.Close()
+		_, err := r.Partitions(t.Context(), false)
+		require.NoError(t, err)
+		s, err := r.Shard(0)
+		require.NoError(t, err)
+		ask := func(text string) {
+			go func() {
+				_, _ = s.Do(t.Context(), "x", func(q *Request[*noter, noted, string]) { q.Step("x", noted{text, q.Ticket}) })
+			}()
+			synctest.Wait()
+		}
+		expect := func(want ...string) {
+			t.Helper()
+			require.Equal(t, want, told)
+			told = nil
+		}
+
+		ask("a")
+		expect("accepted a")
+		ask("b")
+		ask("") // has no record, but follows what the machine has written
+		expect("accepted b", "accepted ")
+		l.answer(nil)
+		expect("committed a")
+		l.answer(nil)
+		expect("committed b", "committed ")
+		ask("")
+		expect("accepted ", "committed ")
+
+		// what the log did not take is not followed by anything, and what came after it neither, if
+		// the log has it or not: the machine is loaded again
+		ask("c")
+		ask("d")
+		expect("accepted c", "accepted d")
+		l.answer(errors.New("disk"))
+		require.Empty(t, told)
+		l.answer(nil)
+		expect("accepted ", "committed ")
+		require.NoError(t, s.Each(t.Context(), func(_ string, n *noter) { require.Equal(t, []string{"a", "b", "d"}, n.notes) }))
+		ask("e")
+		l.answer(nil)
+		expect("accepted e", "committed e")
+	})
+}
