@@ -50,8 +50,8 @@ func AppendKey(dst []byte, id string) []byte {
 }
 
 // AppendTo appends v as it is written while the feature transaction.version has that level: in
-// version 0 at level 0, else in version 1. What a client of version 2 has brought about has no place
-// in version 0. Partitions of one topic must follow each other.
+// version 0 at level 0, else in version 1. What a client of version 2 has brought about has no
+// place in version 0. Partitions of one topic must follow each other.
 func (v *Value) AppendTo(dst []byte, level int16) []byte {
 	version := min(max(level, v.ClientVersion), 1)
 	dst = wire.AppendInt64(wire.AppendInt16(dst, version), v.ProducerID)
