@@ -124,7 +124,8 @@ func TestOffsetsTopicIsKafkasAndHasFilesOnlyWhereItIsWritten(t *testing.T) {
 		policy, _ := info.Settings.Value("cleanup.policy")
 		require.Equal(t, "compact", policy, "the last offset of each partition is kept for ever")
 
-		l := &clusterLog{brokers, record.TopicPartition{Topic: offsets.Topic, Partition: 12}, 0}
+		l, err := ClusterStore(brokers).OffsetsLog(12, 0)
+		require.NoError(t, err)
 		p, err := l.Read(nil, 0, 1<<20)
 		require.NoError(t, err)
 		b, _, err := record.Parse(p)

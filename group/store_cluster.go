@@ -1,24 +1,28 @@
 package group
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 
 	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/shardtopic"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
-	"github.com/stratalog/strata/topic"
 )
 
 // ClusterStore returns the Store of a cluster in this process. The cluster must outlive its
 // coordinator.
-func ClusterStore(c *replication.Cluster) Store { return &clusterStore{c} }
+func ClusterStore(c *replication.Cluster) Store {
+	return &clusterStore{c, shardtopic.Topic{Cluster: c, Name: offsets.Topic, Properties: offsetsTopicProperties}}
+}
 
-type clusterStore struct{ *replication.Cluster }
+type clusterStore struct {
+	*replication.Cluster
+	topic shardtopic.Topic
+}
 
 // offsetsTopicProperties are Kafka's for this topic; and a commit is durable when it returns,
 // whatever the cluster's defaults say.
@@ -29,16 +33,11 @@ var offsetsTopicProperties = map[string]string{
 	"flush.messages":   "1",
 }
 
-// maxOffsetsReplicas is the number of replicas by default, if there are as many brokers. Kafka:
-// offsets.topic.replication.factor.
-const maxOffsetsReplicas = 3
-
 // mayCreate returns why the offsets topic cannot be created with so many replicas, 0 being the
 // default, because there are not as many brokers. Kafka's broker finds out when the first group
 // looks for its coordinator, and again and again.
 func (s *clusterStore) mayCreate(replicas int) error {
-	_, _, err := s.DryRun().CreateTopic(context.Background(), offsets.Topic, topic.Config{Partitions: 1, ReplicationFactor: max(replicas, 1)})
-	if errors.Is(err, replication.ErrInvalidReplicationFactor) {
+	if err := s.topic.MayCreate(replicas); err != nil {
 		return fmt.Errorf("OffsetsReplicas: %w", err)
 	}
 	return nil
@@ -47,30 +46,19 @@ func (s *clusterStore) mayCreate(replicas int) error {
 // OffsetsTopic implements Store.
 func (s *clusterStore) OffsetsTopic(ctx context.Context, create OffsetsShape) (int32, error) {
 	if create.Partitions > 0 {
-		replicas := cmp.Or(create.Replicas, min(maxOffsetsReplicas, len(s.Brokers())))
-		if err := s.EnsureTopic(ctx, offsets.Topic, topic.Config{Partitions: int(create.Partitions), ReplicationFactor: replicas, Properties: offsetsTopicProperties}); err != nil {
-			return 0, err
-		}
+		return s.topic.Create(ctx, create.Partitions, create.Replicas)
 	}
-	md, err := s.Metadata(ctx, offsets.Topic)
-	if err != nil {
-		return 0, err
-	}
-	t := md.Topics[offsets.Topic]
-	if create.Partitions == 0 && errors.Is(t.Err, replication.ErrUnknownTopic) {
-		return 0, nil
-	}
-	return int32(len(t.Partitions)), t.Err
+	return s.topic.Partitions(ctx)
 }
 
 // OffsetsLeader implements Store.
 func (s *clusterStore) OffsetsLeader(p int32) (broker, epoch int32, err error) {
-	return s.LeaderOf(record.TopicPartition{Topic: offsets.Topic, Partition: p})
+	return s.topic.Leader(p)
 }
 
 // OffsetsLog implements Store.
 func (s *clusterStore) OffsetsLog(p, epoch int32) (OffsetsLog, error) {
-	return &clusterLog{s.Cluster, record.TopicPartition{Topic: offsets.Topic, Partition: p}, epoch}, nil
+	return s.topic.Log(p, epoch), nil
 }
 
 // Topics implements Store.

@@ -1,25 +1,27 @@
-package group
+package shardtopic
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
+	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 )
 
-// clusterLog is one partition of the offsets topic, wherever it is led, in one leader epoch.
-type clusterLog struct {
+// A Log is one partition of a Topic, wherever it is led, in one leader epoch. It implements
+// coordinator.Log.
+type Log struct {
 	c     *replication.Cluster
 	tp    record.TopicPartition
 	epoch int32
 }
 
-// Append implements OffsetsLog. There is no timeout: an append that was given up and then succeeds
-// would be in the log unknown to its coordinator.
-func (l *clusterLog) Append(batch []byte, done func(error)) {
+// Append implements coordinator.Log. There is no timeout: an append that was given up and then
+// succeeds would be in the log unknown to its coordinator.
+func (l *Log) Append(batch []byte, done func(error)) {
 	l.c.Produce(&partition.ProduceRequest{
 		TopicPartition: l.tp, Batch: batch, Acks: record.AcksAll, LeaderEpoch: &l.epoch,
 		Done: func(r partition.ProduceResult) { done(appendError(r)) },
@@ -27,7 +29,7 @@ func (l *clusterLog) Append(batch []byte, done func(error)) {
 }
 
 // appendError maps the outcome of an append as Kafka does: what is missing may come back here, a
-// broker in trouble hands the group on.
+// broker in trouble hands the shard on.
 func appendError(r partition.ProduceResult) error {
 	err := r.Err
 	switch {
@@ -35,14 +37,14 @@ func appendError(r partition.ProduceResult) error {
 		return nil
 	case errors.Is(err, partition.ErrNotEnoughReplicas), errors.Is(err, partition.ErrNotEnoughReplicasAfterAppend), errors.Is(err, partition.ErrTimeout),
 		errors.Is(err, replication.ErrUnknownTopic):
-		err = fmt.Errorf("%w: %w", ErrCoordinatorNotAvailable, err)
+		err = fmt.Errorf("%w: %w", machine.ErrNotAvailable, err)
 	case errors.Is(err, partition.ErrRecordTooLarge), errors.Is(err, partition.ErrBatchTooLarge):
-		err = fmt.Errorf("%w: %w", ErrTooLarge, err)
+		err = fmt.Errorf("%w: %w", machine.ErrTooLarge, err)
 	default:
-		err = fmt.Errorf("%w: %w", ErrNotCoordinator, moving(err))
+		err = fmt.Errorf("%w: %w", machine.ErrNotLeader, moving(err))
 	}
 	if r.BaseOffset >= 0 || errors.Is(err, partition.ErrNotLeaderAfterAppend) {
-		err = fmt.Errorf("%w: %w", err, ErrUncertain)
+		err = fmt.Errorf("%w: %w", err, machine.ErrUncertain)
 	}
 	return err
 }
@@ -54,14 +56,14 @@ func moving(err error) error {
 		partition.ErrClosed, replication.ErrClosed,
 	} {
 		if errors.Is(err, cause) {
-			return fmt.Errorf("%w: %w", ErrMoving, err)
+			return fmt.Errorf("%w: %w", machine.ErrMoving, err)
 		}
 	}
 	return err
 }
 
-// Read implements OffsetsLog.
-func (l *clusterLog) Read(dst []byte, from int64, max int) ([]byte, error) {
+// Read implements coordinator.Log.
+func (l *Log) Read(dst []byte, from int64, max int) ([]byte, error) {
 	resp, err := l.c.Fetch(context.Background(), &partition.FetchRequest{
 		Partitions: []partition.FetchPartition{{TopicPartition: l.tp, Offset: from, MaxBytes: max, CurrentLeaderEpoch: l.epoch}},
 		Isolation:  partition.ReadUncommitted,
@@ -75,9 +77,9 @@ func (l *clusterLog) Read(dst []byte, from int64, max int) ([]byte, error) {
 	return append(dst, resp.Partitions[0].Bytes...), nil
 }
 
-// Bounds implements OffsetsLog. The high watermark of a replica that begins to lead lags behind
+// Bounds implements coordinator.Log. The high watermark of a replica that begins to lead lags behind
 // what earlier leaders have confirmed, all of which is below the start of its epoch.
-func (l *clusterLog) Bounds() (start, end int64, err error) {
+func (l *Log) Bounds() (start, end int64, err error) {
 	s := l.c.Status(l.tp.Topic, l.tp.Partition)
 	if s.Err != nil {
 		return 0, 0, moving(s.Err)
@@ -87,7 +89,7 @@ func (l *clusterLog) Bounds() (start, end int64, err error) {
 		return 0, 0, moving(err)
 	}
 	if s.HighWatermark < begin {
-		return 0, 0, fmt.Errorf("%w: committed up to %d, the epoch began at %d", ErrMoving, s.HighWatermark, begin)
+		return 0, 0, fmt.Errorf("%w: committed up to %d, the epoch began at %d", machine.ErrMoving, s.HighWatermark, begin)
 	}
 	return s.LogStartOffset, s.HighWatermark, nil
 }
