@@ -4,7 +4,17 @@
 // The formats are described in docs/format/transaction-state.md.
 package txnlog
 
-import "github.com/stratalog/strata/internal/wire"
+import (
+	"github.com/stratalog/strata/internal/javahash"
+	"github.com/stratalog/strata/internal/wire"
+)
+
+// Topic is the internal topic that holds the states of transactional ids.
+const Topic = "__transaction_state"
+
+// PartitionFor returns the partition of the topic that owns a transactional id: its Java string
+// hash, absolute, modulo partitions (at least 1).
+func PartitionFor(id string, partitions int32) int32 { return javahash.Partition(id, partitions) }
 
 // ErrMalformed is matched by the errors of bytes that are no key or value of the topic.
 var ErrMalformed = wire.ErrMalformed

@@ -4,6 +4,8 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,7 +16,7 @@ import (
 
 // eachGolden calls f with every record of partitions of __transaction_state that a real Kafka
 // wrote.
-func eachGolden(t testing.TB, f func(r record.Record)) {
+func eachGolden(t testing.TB, f func(partition int32, r record.Record)) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.log")
 	require.NoError(t, err)
@@ -22,12 +24,14 @@ func eachGolden(t testing.TB, f func(r record.Record)) {
 	for _, file := range files {
 		p, err := os.ReadFile(file)
 		require.NoError(t, err)
+		partition, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), Topic+"-"), ".log"))
+		require.NoError(t, err)
 		for len(p) > 0 {
 			b, n, err := record.Parse(p)
 			require.NoError(t, err, file)
 			for r, err := range b.All() {
 				require.NoError(t, err, file)
-				f(r)
+				f(int32(partition), r)
 			}
 			p = p[n:]
 		}
@@ -36,7 +40,7 @@ func eachGolden(t testing.TB, f func(r record.Record)) {
 
 func TestEveryRecordThatKafkaWroteIsUnderstoodAndWrittenAlike(t *testing.T) {
 	states, clients := map[State]int{}, map[int16]int{}
-	eachGolden(t, func(kafkas record.Record) {
+	eachGolden(t, func(_ int32, kafkas record.Record) {
 		r, known, err := ParseRecord(kafkas.Key, kafkas.Value)
 		require.NoError(t, err)
 		require.True(t, known)
@@ -51,6 +55,19 @@ func TestEveryRecordThatKafkaWroteIsUnderstoodAndWrittenAlike(t *testing.T) {
 	})
 	require.Equal(t, map[State]int{Empty: 9, Ongoing: 10, PrepareCommit: 5, PrepareAbort: 4, CompleteCommit: 5, CompleteAbort: 4}, states)
 	require.Len(t, clients, 2)
+}
+
+func TestIdIsOwnedByThePartitionKafkaChooses(t *testing.T) {
+	ids := map[string]int32{}
+	eachGolden(t, func(partition int32, r record.Record) {
+		rec, _, err := ParseRecord(r.Key, r.Value)
+		require.NoError(t, err)
+		require.Equal(t, partition, PartitionFor(rec.ID, 4), rec.ID)
+		ids[rec.ID] = partition
+	})
+	require.EqualValues(t, 1, ids["tx-behind"], "a masked hash would say 3")
+	require.Greater(t, len(ids), 3)
+	require.EqualValues(t, 0, PartitionFor("polygenelubricants", 50), "the smallest int32 has no absolute value")
 }
 
 func unhex(t testing.TB, s string) []byte {
@@ -158,7 +175,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 }
 
 func FuzzParseRecord(f *testing.F) {
-	eachGolden(f, func(r record.Record) { f.Add(r.Key, r.Value) })
+	eachGolden(f, func(_ int32, r record.Record) { f.Add(r.Key, r.Value) })
 	v := Value{State: Ongoing, Partitions: []record.TopicPartition{{Topic: "t"}, {Topic: "u", Partition: 2}}, NextID: 5, LastEpoch: 3}
 	f.Add(AppendKey(nil, "x"), v.AppendTo(nil, 0))
 	f.Add(AppendKey(nil, "x"), v.AppendTo(nil, 1))
