@@ -16,6 +16,12 @@ type TxnMarker struct {
 	CoordinatorEpoch int32
 	Commit           bool          // false: abort
 	Timeout          time.Duration // as in ProduceRequest
+
+	// Version is the transaction.version by which the transaction ends. From 2 on its markers have
+	// the epoch above that of its records, which is the one of the producer's next transaction:
+	// while something is open in that epoch, the marker is a late one of the transaction before,
+	// and is refused with ErrInvalidProducerEpoch.
+	Version int16
 }
 
 // EndTransaction appends a transaction marker, as the transaction coordinator asks for it. It does
@@ -37,7 +43,7 @@ func (p *Partition) EndTransaction(m TxnMarker, done func(ProduceResult)) {
 	if m.Commit {
 		kind = record.ControlCommit
 	}
-	req.marker = &marker{producerID: m.ProducerID, epoch: m.ProducerEpoch, coordinatorEpoch: m.CoordinatorEpoch, timestamp: now, aborted: !m.Commit}
+	req.marker = &marker{producerID: m.ProducerID, epoch: m.ProducerEpoch, coordinatorEpoch: m.CoordinatorEpoch, timestamp: now, aborted: !m.Commit, version: m.Version}
 	batch := record.ControlBatch(nil, kind, m.CoordinatorEpoch, record.ControlInfo{
 		LeaderEpoch: -1, TimestampMs: now, ProducerID: m.ProducerID, ProducerEpoch: m.ProducerEpoch,
 	})

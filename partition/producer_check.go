@@ -141,6 +141,10 @@ func (s *producers) check(r *round, b *record.Batch) (seqBatch, error) {
 	return seqBatch{}, nil
 }
 
+// markersBumpEpoch is the transaction.version from which on markers have the epoch above that of the
+// records that they end.
+const markersBumpEpoch = 2
+
 // checkMarker decides about a transaction marker, whose offset does not matter yet: nil admits it
 // into the round. An unknown producer is fine: its marker is written even where the transaction has
 // no data.
@@ -149,6 +153,8 @@ func (s *producers) checkMarker(r *round, m marker) error {
 	switch {
 	case m.epoch < at.epoch:
 		return fmt.Errorf("%w: marker of producer %d has epoch %d, newest is %d", ErrInvalidProducerEpoch, m.producerID, m.epoch, at.epoch)
+	case m.version >= markersBumpEpoch && m.epoch == at.epoch && at.txnOpen:
+		return fmt.Errorf("%w: marker of producer %d is of the transaction before that of epoch %d", ErrInvalidProducerEpoch, m.producerID, at.epoch)
 	case m.coordinatorEpoch < at.coordinatorEpoch:
 		return fmt.Errorf("%w: producer %d: epoch %d, newest is %d", ErrCoordinatorFenced, m.producerID, m.coordinatorEpoch, at.coordinatorEpoch)
 	case m.epoch != at.epoch:

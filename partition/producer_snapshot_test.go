@@ -115,7 +115,7 @@ func TestSnapshotRoundTripOfAnyState(t *testing.T) {
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
 			pid, epoch := rapid.Int64Range(0, 9).Draw(t, "pid"), rapid.Int16Range(0, 3).Draw(t, "epoch")
 			if rapid.IntRange(0, 3).Draw(t, "kind") == 0 {
-				s.mark(marker{pid, epoch, rapid.Int32Range(0, 5).Draw(t, "coordinator"), end, end, rapid.Bool().Draw(t, "abort")}, 0)
+				s.mark(marker{pid, epoch, rapid.Int32Range(0, 5).Draw(t, "coordinator"), end, end, rapid.Bool().Draw(t, "abort"), 0}, 0)
 				end++
 				continue
 			}

@@ -120,6 +120,7 @@ type marker struct {
 	offset           int64
 	timestamp        int64
 	aborted          bool
+	version          int16 // transaction.version, while it is decided about
 }
 
 // mark takes in a written marker. ok is false if the producer had no open transaction here, else

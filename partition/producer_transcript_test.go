@@ -78,7 +78,7 @@ func (c *stateScript) run(line string) string {
 		c.queued = c.queued[:last]
 		return "taken back"
 	case "marker":
-		m := marker{v["pid"], int16(v["epoch"]), int32(v["coordinator"]), c.end, c.now, flags["abort"]}
+		m := marker{v["pid"], int16(v["epoch"]), int32(v["coordinator"]), c.end, c.now, flags["abort"], int16(v["version"])}
 		if err := c.s.checkMarker(&c.r, m); err != nil {
 			return short(err)
 		}

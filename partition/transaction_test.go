@@ -59,6 +59,28 @@ func TestMarkerFencesOlderEpochsAndCoordinators(t *testing.T) {
 		CoordinatorEpoch: 7, TxnFirstOffset: 2}}, p.Producers())
 }
 
+// A coordinator that did not hear that its marker was written writes it again, when the producer
+// may have begun its next transaction, in the epoch that the marker has.
+func TestRepeatedMarkerOfVersion2LeavesTheNextTransactionAlone(t *testing.T) {
+	p := openLeader(t, testConfig(vfs.Mem()))
+	commit := TxnMarker{ProducerID: 1, ProducerEpoch: 4, Commit: true, Version: 2}
+	require.NoError(t, send(p, batchSpec{pid: 1, epoch: 3, txn: true, value: "a"}).Err)
+	require.NoError(t, end(p, commit).Err)
+	require.NoError(t, end(p, commit).Err, "nothing is open: it ends nothing")
+	require.NoError(t, send(p, batchSpec{pid: 1, epoch: 4, txn: true, value: "b"}).Err)
+	require.ErrorIs(t, end(p, commit).Err, ErrInvalidProducerEpoch)
+	require.Equal(t, []seen{{0, "a0"}}, readAll(t, p, ReadCommitted))
+	require.EqualValues(t, 3, p.LastStableOffset())
+	require.NoError(t, end(p, TxnMarker{ProducerID: 1, ProducerEpoch: 5, Version: 2}).Err)
+	require.Equal(t, []seen{{0, "a0"}}, readAll(t, p, ReadCommitted), "it was aborted")
+	require.EqualValues(t, 5, p.LastStableOffset())
+
+	// before version 2 the marker has the transaction's own epoch
+	require.NoError(t, send(p, batchSpec{pid: 1, epoch: 5, txn: true, value: "c"}).Err)
+	require.NoError(t, end(p, TxnMarker{ProducerID: 1, ProducerEpoch: 5, Commit: true}).Err)
+	require.Equal(t, []seen{{0, "a0"}, {5, "c0"}}, readAll(t, p, ReadCommitted))
+}
+
 func TestMarkerBytesAreKafkas(t *testing.T) {
 	p := openLeader(t, testConfig(vfs.Mem()))
 	require.NoError(t, end(p, TxnMarker{ProducerID: 4000, ProducerEpoch: 2, CoordinatorEpoch: 5, Commit: true}).Err)
