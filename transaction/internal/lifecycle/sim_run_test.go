@@ -12,14 +12,15 @@ import (
 	"github.com/stratalog/strata/transaction/txnlog"
 )
 
-// run is one history: 600 things that happen, and then what is left comes to rest. lateEnd lets an
-// EndTxn come late, as any other request does.
-func run(seed uint64, level int16, lateEnd bool) (c counts, err error) {
-	s := newSim(seed, level, lateEnd)
+// run is one history: 600 things that happen, and then what is left comes to rest. The coordinator
+// has the level of transaction.version, its clients are of version 0 or 2; lateEnd lets an EndTxn
+// come late, as any other request does.
+func run(seed uint64, level, version int16, lateEnd bool) (c counts, err error) {
+	s := newSim(seed, level, version, lateEnd)
 	defer func() {
 		c = s.counts
 		if v, ok := recover().(violation); ok {
-			err = fmt.Errorf("seed %d, version %d: %s", seed, level, string(v))
+			err = fmt.Errorf("seed %d, version %d, clients of %d: %s", seed, level, version, string(v))
 		}
 	}()
 	if s.r.IntN(3) == 0 { // an id whose epochs are nearly used up
@@ -136,11 +137,11 @@ func TestTransactionsHaveOneOutcomeWhateverIsLostRepeatedOrLate(t *testing.T) {
 		require.NoError(t, err)
 		first, seeds = n, 1
 	}
-	for level := range int16(3) {
-		t.Run(fmt.Sprintf("version %d", level), func(t *testing.T) {
+	for _, v := range []struct{ level, client int16 }{{0, 0}, {1, 0}, {2, 0}, {2, 2}} {
+		t.Run(fmt.Sprintf("version %d, clients of %d", v.level, v.client), func(t *testing.T) {
 			var all counts
 			for seed := first; seed < first+seeds; seed++ {
-				c, err := run(seed, level, level >= epochBump)
+				c, err := run(seed, v.level, v.client, v.client >= epochBump)
 				require.NoError(t, err)
 				all.add(c)
 			}
@@ -160,7 +161,7 @@ func TestTransactionsHaveOneOutcomeWhateverIsLostRepeatedOrLate(t *testing.T) {
 func TestLateEndTearsTransactionsBeforeVersion2(t *testing.T) {
 	for seed := uint64(0); ; seed++ {
 		require.Less(t, seed, uint64(5000), "no late request did any harm")
-		if _, err := run(seed, 1, true); err != nil {
+		if _, err := run(seed, 1, 0, true); err != nil {
 			require.Regexp(t, "never asked|two outcomes|torn|confirmed", err.Error())
 			return
 		}

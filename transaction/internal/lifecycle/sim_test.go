@@ -86,12 +86,9 @@ type simState struct {
 	markers     int // written so far: a write that was verified before one of them is refused
 }
 
-func newSim(seed uint64, level int16, lateEnd bool) *sim {
-	s := &sim{r: rand.New(rand.NewPCG(seed, 11)), lateEnd: lateEnd, now: time.Unix(1000, 0), ids: 100, owners: map[Producer]int{},
+func newSim(seed uint64, level, version int16, lateEnd bool) *sim {
+	s := &sim{r: rand.New(rand.NewPCG(seed, 11)), version: version, lateEnd: lateEnd, now: time.Unix(1000, 0), ids: 100, owners: map[Producer]int{},
 		cfg: Config{Version: level, MaxTimeout: time.Hour, Expiration: 10 * time.Hour}}
-	if level >= epochBump {
-		s.version = 2
-	}
 	s.refusals = s.r.IntN(2) * s.r.IntN(10)
 	for p := range 3 {
 		s.parts = append(s.parts, &simPartition{number: p, producers: map[int64]*simState{}})
