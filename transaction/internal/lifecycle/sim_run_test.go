@@ -26,7 +26,7 @@ func run(seed uint64, level, version int16, lateEnd bool) (c counts, err error) 
 	if s.r.IntN(3) == 0 { // an id whose epochs are nearly used up
 		s.log = append(s.log, txnlog.Record{ID: "x", Value: &txnlog.Value{ProducerID: 50, Epoch: int16(lastEpoch - s.r.IntN(5)), TimeoutMs: 60000,
 			State: txnlog.Empty, UpdateMs: s.now.UnixMilli(), StartMs: -1, PreviousID: 50, NextID: -1, LastEpoch: -1}})
-		s.committed, s.m = 1, s.replayed()
+		s.committed, s.m, s.shadow = 1, s.replayed(), s.replayed()
 	}
 	s.newProducer()
 	for range 600 {
@@ -60,7 +60,7 @@ func (s *sim) happen() {
 	case n < 985:
 		s.newProducer()
 	case n < 999:
-		s.pass(time.Duration(s.r.IntN(20)) * time.Second)
+		s.pass(time.Duration(s.r.IntN(20)-1) * time.Second) // clocks are set back at times
 	case s.r.IntN(3) == 0:
 		s.pass(11 * time.Hour)
 		s.step(EventExpire{}, nil)
