@@ -12,9 +12,8 @@
 //     on what the one before it has led to, and is answered when that is committed.
 //   - InitProducerId with an epoch that is not the producer's any more does not abort the
 //     transaction under way: PRODUCER_FENCED. In Kafka a request that comes late does.
-//   - A producer that has its next epoch, or its next id, from EndTxn is told
-//     CONCURRENT_TRANSACTIONS while markers are written, whatever it asks for. Kafka says
-//     PRODUCER_FENCED to EndTxn and INVALID_PRODUCER_ID_MAPPING to the next id, which are fatal.
 //   - Epoch 32767 is nobody's: who shows it is fenced.
 //   - A transaction without partitions is complete at once, in one record.
+//   - What a retry of InitProducerId may show is in the record: the next coordinator answers it,
+//     too. Kafka's fences the producer.
 package lifecycle
