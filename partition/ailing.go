@@ -1,6 +1,9 @@
 package partition
 
-import "github.com/stratalog/strata/internal/progress"
+import (
+	"github.com/stratalog/strata/internal/progress"
+	"github.com/stratalog/strata/internal/struggle"
+)
 
 // looked is what Ailing saw.
 type looked struct {
@@ -23,4 +26,19 @@ func (p *Partition) Ailing() (stalled bool, err error) {
 	stalled = now.busy && now == p.looked
 	p.looked = now
 	return stalled, p.log.Err()
+}
+
+// diskWatch is how the disk does what is asked of it.
+type diskWatch struct{ writes, reads struggle.Watch }
+
+// Struggles returns why the disk does not do what is asked of it: the last error, if since the call
+// before the last one all appends have failed in writing, or all followers' reads have, and some
+// in each of the two intervals. Unlike the err of Ailing it may be over any time: a full disk gets
+// room. It does not block; one caller at a time.
+func (p *Partition) Struggles() error {
+	err := p.disk.writes.Look()
+	if reads := p.disk.reads.Look(); err == nil {
+		err = reads
+	}
+	return err
 }

@@ -59,6 +59,7 @@ func (p *Partition) admit(req *ProduceRequest, a *log.Append) error {
 // Written takes in what is in the file now.
 func (o *owner) Written(as []*log.Append) {
 	p := (*Partition)(o)
+	p.disk.writes.Worked()
 	now, start := time.Now().UnixMilli(), p.log.StartOffset()
 	p.mu.Lock()
 	for _, a := range as {
@@ -112,8 +113,9 @@ func (p *Partition) takeLocked(req *ProduceRequest, a *log.Append, now int64) {
 
 // Refused takes back appends that were admitted and not written after all, or are to be admitted
 // anew.
-func (o *owner) Refused(as []*log.Append, _ error) {
+func (o *owner) Refused(as []*log.Append, err error) {
 	p := (*Partition)(o)
+	p.disk.writes.Failed(err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, a := range slices.Backward(as) { // the newest first: a batch stands on those before it

@@ -22,6 +22,7 @@ type Partition struct {
 	dir      string
 	tp       record.TopicPartition
 	log      *log.Log
+	disk     diskWatch
 	appended func(*log.Append) // done; a field, since a method value allocates
 	copied   func(*log.Append) // done, of a follower
 	opened   time.Time         // origin of the deadlines

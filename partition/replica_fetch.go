@@ -71,8 +71,10 @@ func (p *Partition) ReadReplica(r ReplicaFetch) (ReplicaRead, error) {
 		res.Withheld = true
 	case r.Offset < end:
 		if res.Bytes, err = p.log.ReadUpTo(r.Buf, r.Offset, defaultMaxBytes(r.MaxBytes), end); err != nil {
+			p.disk.reads.Failed(err)
 			return ReplicaRead{}, p.wrap("read of a follower", err)
 		}
+		p.disk.reads.Worked()
 	}
 	if p.leaderEpoch.Load() != epoch { // what was read may have been cut off meanwhile
 		return ReplicaRead{}, p.wrap("read of a follower", p.notLeading())

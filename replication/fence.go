@@ -19,10 +19,14 @@ import (
 // errReadOnly is why a broker is fenced that leads a partition which takes no more records.
 var errReadOnly = errors.New("a partition that it leads takes nothing since its disk failed, and others could lead")
 
+// errStruggles is why a broker is fenced whose disk fails whatever is asked of it for a partition
+// that it leads, while the disk of another one does not.
+var errStruggles = errors.New("its disk fails, for a partition that it leads, and others could lead")
+
 // isUseless reports whether a broker that was fenced for this cause is cut off rather than closed
 // in order: its disk does not take what is left to be done.
 func isUseless(cause error) bool {
-	return errors.Is(cause, metalog.ErrSilent) || errors.Is(cause, errReadOnly)
+	return errors.Is(cause, metalog.ErrSilent) || errors.Is(cause, errReadOnly) || errors.Is(cause, errStruggles)
 }
 
 // fence fences a broker whose disk is of no use, as soon as the change under way is through, and

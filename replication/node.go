@@ -42,6 +42,7 @@ type node struct {
 	marks       highWatermarks
 	lag         alarm.Alarm // checkLag, while it leads one of several
 	meters      [ends]meter
+	comparing   atomic.Bool // compareDisks is at work
 	isolated    atomic.Bool // it is fenced and runs: see standDown; written by who has changing
 	joined      time.Time   // when it began to serve; zero: when the cluster was opened. Guarded by Cluster.mu
 

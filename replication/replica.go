@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/stratalog/strata/internal/struggle"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -26,6 +27,8 @@ type replica struct {
 	readable atomic.Pointer[partition.Partition]
 
 	compacted atomic.Bool // cleanup.policy contains compact
+
+	openings struggle.Watch // how the disk does that is to have the partition's files
 
 	// after is closed when the replica that had the directory's name before has given it up; nil:
 	// there was none that had not. Set when the replica is made.
@@ -88,6 +91,9 @@ func (r *replica) open() {
 		}
 		if ended := n.ended(); errors.Is(ended, ErrNotLeader) { // the disk was cut off; nothing was appended
 			err = fmt.Errorf("%w: %w", ended, err)
+		} else {
+			r.openings.Failed(err)
+			n.watchLag()
 		}
 		again = r.refuse(err)
 	}
@@ -133,6 +139,7 @@ func (r *replica) refuse(err error) (again bool) {
 
 // opened ends a successful opening.
 func (r *replica) opened(p *partition.Partition) {
+	r.openings.Worked()
 	r.mu.Lock()
 	r.readable.Store(p)
 	watches, shared := r.takeWatchesLocked(), r.shared
