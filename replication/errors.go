@@ -93,7 +93,8 @@ var (
 )
 
 // A DirectoryError says why a cluster's directory cannot be opened and what can be done. Nothing in
-// the directory was changed.
+// the directory was changed; but where the metadata had to be read to find out, as for ErrMissing,
+// its copies were recovered and closed in order, as by any open after a kill.
 type DirectoryError struct {
 	Dir string
 	// Reason is ErrLocked, ErrNewerFormat, ErrDamaged, ErrForeign or
