@@ -36,7 +36,8 @@ func (p *Partition) newState() *producers { return newProducers(time.Duration(p.
 
 // loadSnapshot returns the state in the newest valid snapshot at or below the log end, and its
 // offset; an empty state and 0 if there is none. Snapshots that are damaged, or from beyond the
-// end, which the log has lost, are removed.
+// end, which the log has lost, are removed; one that cannot be read is not: the batches that it
+// stands for may be gone.
 func (p *Partition) loadSnapshot(now int64) (*producers, int64, error) {
 	end := p.log.EndOffset()
 	offsets, err := p.log.SnapshotFiles()
@@ -44,12 +45,12 @@ func (p *Partition) loadSnapshot(now int64) (*producers, int64, error) {
 		return nil, 0, err
 	}
 	for _, offset := range slices.Backward(offsets) {
-		var data []byte
 		err := errors.New("beyond the log end")
 		if offset <= end {
-			data, err = p.log.ReadSnapshot(offset)
-		}
-		if err == nil {
+			data, readErr := p.log.ReadSnapshot(offset)
+			if readErr != nil {
+				return nil, 0, readErr
+			}
 			s := p.newState()
 			if err = s.load(data, now); err == nil {
 				return s, offset, nil

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"fmt"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -145,6 +146,31 @@ func TestDamagedSnapshotIsReplacedByAnOlderOneAndTheLog(t *testing.T) {
 		require.True(t, send(p, batchSpec{pid: 1, seq: seq}).Duplicate)
 	}
 	require.NoError(t, send(p, batchSpec{pid: 1, seq: 20}).Err)
+}
+
+// What the snapshot stands for is gone from the log: an older state would write the batch again.
+func TestSnapshotThatCannotBeReadIsNotTakenForDamaged(t *testing.T) {
+	for _, op := range []vfs.Op{vfs.OpOpen, vfs.OpStat, vfs.OpRead, vfs.OpClose} {
+		t.Run(op.String(), func(t *testing.T) {
+			fs := vfs.Mem()
+			p := openLeader(t, testConfig(fs))
+			require.NoError(t, send(p, batchSpec{pid: 1}).Err)
+			require.NoError(t, p.Roll())
+			require.NoError(t, send(p, batchSpec{}).Err)
+			_, err := p.DeleteRecords(2)
+			require.NoError(t, err)
+			_, err = p.Clean(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, p.Close())
+
+			fs.Inject(vfs.Fault{Ops: op, Pattern: "*.snapshot", Err: syscall.EMFILE})
+			_, err = Open("p", testConfig(fs))
+			require.ErrorIs(t, err, syscall.EMFILE)
+			p = reopen(t, testConfig(fs), 1)
+			require.True(t, send(p, batchSpec{pid: 1}).Duplicate)
+			require.NoError(t, p.Close())
+		})
+	}
 }
 
 func TestWithoutSnapshotsTheWholeLogIsReplayed(t *testing.T) {
