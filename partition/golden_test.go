@@ -57,7 +57,9 @@ func TestRetryOfABatchWrittenIntoKafkaIsADuplicateHere(t *testing.T) {
 	known := reopen(t, golden(t, "rolled-0"), 1)
 	states := known.Producers()
 	require.NotEmpty(t, states)
-	require.True(t, known.readHistory())
+	found, err := known.readHistory()
+	require.NoError(t, err)
+	require.True(t, found)
 	e := known.state.m[states[0].ProducerID]
 	require.Equal(t, uint8(windowSize), e.n, "the whole window, of which Kafka's snapshot has one batch")
 	require.NoError(t, known.Close())

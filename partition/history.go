@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -18,27 +20,31 @@ const historyBytes = 8 << 20
 // once after each open: an open of many partitions would otherwise read the end of every log for
 // producers that may never come back. It runs on the goroutine that leads the round and that alone
 // changes p.state, so that the state is the same before and after it. It reports false if there is
-// nothing to be read.
-func (p *Partition) readHistory() bool {
+// nothing to be read, or it is damaged, which stays. After any other error the next call reads
+// again.
+func (p *Partition) readHistory() (bool, error) {
 	p.mu.Lock()
 	s := p.state
 	upTo := s.unread
 	p.mu.Unlock()
 	if upTo == 0 {
-		return false
+		return false, nil
 	}
 	older := p.newState()
 	err := p.replay(older, p.historyStart(upTo), upTo, time.Now().UnixMilli(), nil)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err != nil { // the batch is refused as out of order; the next one asks again
+	if err != nil {
 		p.logger.Warn("older batches of producers could not be read", slog.String("topic", p.tp.Topic),
 			slog.Int("partition", int(p.tp.Partition)), slog.Int64("offset", upTo), slog.Any("err", err))
-		return false
+		if errors.Is(err, ErrCorrupt) {
+			return false, nil
+		}
+		return false, fmt.Errorf("read older batches of producers: %w", err)
 	}
 	s.unread = 0
 	s.adopt(older)
-	return true
+	return true, nil
 }
 
 // historyStart returns an offset about historyBytes before the given one.

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,4 +53,22 @@ func TestRetriesOfBatchesOnBothSidesOfARestartAreRecognised(t *testing.T) {
 		require.NoError(t, send(p, batchSpec{pid: 1, seq: 8}).Err)
 		require.Equal(t, int64(15), p.LogEndOffset())
 	})
+}
+
+// Out of order is final for a client, the error of a disk is not.
+func TestRepeatedBatchWhoseOriginalCannotBeReadIsNotOutOfOrder(t *testing.T) {
+	fs := vfs.Mem()
+	p := openLeader(t, testConfig(fs))
+	for seq := range int32(4) {
+		require.NoError(t, send(p, batchSpec{pid: 1, seq: seq}).Err)
+	}
+	require.NoError(t, p.Close())
+	p = reopen(t, testConfig(fs), 1)
+	heal := fs.Inject(vfs.Fault{Ops: vfs.OpRead, Pattern: "*.log", Times: vfs.Always, Err: syscall.EIO})
+	res := send(p, batchSpec{pid: 1, seq: 1})
+	require.ErrorIs(t, res.Err, syscall.EIO)
+	require.NotErrorIs(t, res.Err, ErrOutOfOrderSequence)
+	heal()
+	require.True(t, send(p, batchSpec{pid: 1, seq: 1}).Duplicate)
+	require.NoError(t, p.Close())
 }

@@ -24,8 +24,13 @@ func (o *owner) Admit(a *log.Append) error {
 		err = p.notLeading()
 	} else if a.Info.HasProducerID() {
 		err = p.admit(req, a)
-		if errors.Is(err, ErrOutOfOrderSequence) && p.readHistory() {
-			err = p.admit(req, a)
+		if errors.Is(err, ErrOutOfOrderSequence) {
+			switch found, failed := p.readHistory(); {
+			case failed != nil: // nobody knows whether it is a repeated one
+				err = failed
+			case found:
+				err = p.admit(req, a)
+			}
 		}
 	}
 	req.refused = err != nil
