@@ -11,10 +11,10 @@ import (
 // unlocked.
 type chanLock struct {
 	held atomic.Bool // set by who has it
+	some atomic.Bool // waiting is not empty; written under mu
 
 	mu      sync.Mutex      // guards waiting
 	waiting []chan struct{} // first come, first woken; who is woken tries again
-	some    atomic.Bool     // waiting is not empty; written under mu
 }
 
 func (c *chanLock) tryLock() bool { return c.held.CompareAndSwap(false, true) }
