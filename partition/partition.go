@@ -95,8 +95,8 @@ type waiting struct {
 
 // Open opens the replica in dir, creating it, and recovers its producer state: the newest valid
 // snapshot and what the log holds after it. It leads nothing until BecomeLeader. It blocks for the
-// recovery of the log, and fails with what log.Open fails with, or reading a snapshot: a damaged one
-// is replaced by an older one and more of the log, one that the disk does not give is not.
+// recovery of the log, and fails with what log.Open fails with, or reading a snapshot: a damaged
+// one is replaced by an older one and more of the log, one that the disk does not give is not.
 func Open(dir string, cfg Config) (*Partition, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

@@ -141,8 +141,8 @@ func (s *producers) check(r *round, b *record.Batch) (seqBatch, error) {
 	return seqBatch{}, nil
 }
 
-// markersBumpEpoch is the transaction.version from which on markers have the epoch above that of the
-// records that they end.
+// markersBumpEpoch is the transaction.version from which on markers have the epoch above that of
+// the records that they end.
 const markersBumpEpoch = 2
 
 // checkMarker decides about a transaction marker, whose offset does not matter yet: nil admits it

@@ -15,10 +15,10 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Paths are cut in every which way, for longer than sessions last, while brokers are killed, stopped
-// and started, topics come and go and partitions move. Whatever is cut comes to rest: brokers,
-// leaders and in-sync sets stay as they are. When all is mended all serve, all are in sync, and what
-// was acknowledged is there, once and in order.
+// Paths are cut in every which way, for longer than sessions last, while brokers are killed,
+// stopped and started, topics come and go and partitions move. Whatever is cut comes to rest:
+// brokers, leaders and in-sync sets stay as they are. When all is mended all serve, all are in
+// sync, and what was acknowledged is there, once and in order.
 func TestAnythingIsCutWhileEverythingChanges(t *testing.T) {
 	first, seeds := seedsOf(t, 12, 60, 1000)
 	fenced := 0

@@ -37,8 +37,8 @@ func sends(t *testing.T, c *Cluster, tp record.TopicPartition, value string, pat
 	return false
 }
 
-// A leader whose disk fails whatever is asked of it, and goes on being asked, gives way to others in
-// sync, whether the partition has files yet or not.
+// A leader whose disk fails whatever is asked of it, and goes on being asked, gives way to others
+// in sync, whether the partition has files yet or not.
 func TestLeaderWhoseDiskFailsGivesWay(t *testing.T) {
 	for how, failure := range failures {
 		for _, written := range []bool{false, true} {

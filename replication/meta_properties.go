@@ -18,7 +18,7 @@ import (
 // Kafka's file, with a first line that Kafka takes for a comment: it says that the directory is
 // ours, in which format, and seals what follows.
 //
-//	#strata 1 xxhash64 8b2c...            magic, version of the format, hash of the bytes after this line
+//	#strata 1 xxhash64 8b2c...            magic, format, hash of all bytes after this line
 //	version=1
 //	cluster.id=...                        22 characters of base64url
 //	node.id=1

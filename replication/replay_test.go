@@ -58,8 +58,8 @@ func requireSame(t *testing.T, seed uint64, lines []traceLine) {
 	require.Empty(t, firstDifference(runs[0], runs[1]), "the seed does not replay")
 }
 
-// seedsOf returns the seeds of a run, in its short, usual and long form; STRATA_REPLAY_SEED asks for
-// one.
+// seedsOf returns the seeds of a run, in its short, usual and long form; STRATA_REPLAY_SEED asks
+// for one.
 func seedsOf(t *testing.T, short, usual, long uint64) (first, n uint64) {
 	if s := os.Getenv("STRATA_REPLAY_SEED"); s != "" {
 		seed, err := strconv.ParseUint(s, 10, 64)

@@ -77,8 +77,8 @@ func (l *Log) Read(dst []byte, from int64, max int) ([]byte, error) {
 	return append(dst, resp.Partitions[0].Bytes...), nil
 }
 
-// Bounds implements coordinator.Log. The high watermark of a replica that begins to lead lags behind
-// what earlier leaders have confirmed, all of which is below the start of its epoch.
+// Bounds implements coordinator.Log. The high watermark of a replica that begins to lead lags
+// behind what earlier leaders have confirmed, all of which is below the start of its epoch.
 func (l *Log) Bounds() (start, end int64, err error) {
 	s := l.c.Status(l.tp.Topic, l.tp.Partition)
 	if s.Err != nil {
