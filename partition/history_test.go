@@ -62,9 +62,11 @@ func TestRepeatedBatchWhoseOriginalCannotBeReadIsNotOutOfOrder(t *testing.T) {
 	for seq := range int32(4) {
 		require.NoError(t, send(p, batchSpec{pid: 1, seq: seq}).Err)
 	}
+	require.NoError(t, p.Roll())
+	require.NoError(t, send(p, batchSpec{}).Err)
 	require.NoError(t, p.Close())
 	p = reopen(t, testConfig(fs), 1)
-	heal := fs.Inject(vfs.Fault{Ops: vfs.OpRead, Pattern: "*.log", Times: vfs.Always, Err: syscall.EIO})
+	heal := fs.Inject(vfs.Fault{Ops: vfs.OpRead, Pattern: "00000000000000000000.log", Times: vfs.Always, Err: syscall.EIO})
 	res := send(p, batchSpec{pid: 1, seq: 1})
 	require.ErrorIs(t, res.Err, syscall.EIO)
 	require.NotErrorIs(t, res.Err, ErrOutOfOrderSequence)
