@@ -135,6 +135,7 @@ func (l *Log) replaceCompacted(watched compactContext, r *compact.Result) error 
 			s.Segments = slices.Replace(s.Segments, i, i+len(r.Sources), result)
 			return w.storeState(s.With(s.Segments, obsolete(r.Sources)))
 		})
+		defer l.keepReadable(r.Sources)()
 		var fresh *segment.Segment
 		if err == nil {
 			fresh, err = r.Install(l.removeFile)

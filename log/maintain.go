@@ -212,6 +212,7 @@ func (w *writer) restartAt(start int64) error {
 	w.moveEnd(start, start, start)
 	w.unfilled = gap{}
 	l.durability.forgetAll()
+	release := l.keepReadable(old)
 	for _, s := range old {
 		err = errors.Join(err, l.discard(s))
 	}
@@ -224,11 +225,14 @@ func (w *writer) restartAt(start int64) error {
 		fresh, err = w.createNext(cfg, start)
 	}
 	if err != nil {
-		return l.breakWith(fmt.Errorf("restart %s at %d: %w", l.path, start, err))
+		err = l.breakWith(fmt.Errorf("restart %s at %d: %w", l.path, start, err))
+		release()
+		return err
 	}
 	list := []*segment.Segment{fresh}
 	w.gapless = true
 	l.segments.current.Store(&list)
+	release()
 	l.durability.cutTo(start) // again, as in truncate
 	w.created = now()
 	w.latestEpoch()

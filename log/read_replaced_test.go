@@ -1,8 +1,11 @@
 package log
 
 import (
+	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,4 +54,66 @@ func TestReadGoesOnInWhatHasReplacedTheNextSegment(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1<<32+1, b.BaseOffset, "a has a later value")
 	require.NoError(t, l.Close())
+}
+
+// logFilesOf counts the .log files of the log in bedDir, and those that are removed but not deleted.
+func logFilesOf(t *testing.T, disk *vfs.MemFS) (live, deleted int) {
+	entries, err := disk.ReadDir(bedDir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		switch {
+		case strings.HasSuffix(e.Name(), ".log"):
+			live++
+		case strings.HasSuffix(e.Name(), ".deleted"):
+			deleted++
+		}
+	}
+	return live, deleted
+}
+
+// A directory sync takes an hour while segments are replaced. Readers that meet those, first of all
+// the ones that nobody has read before, take no time, and none on the processor either, or time
+// would stand still.
+func TestReadersWaitForNoDiskWhileSegmentsAreReplaced(t *testing.T) {
+	for name, replace := range map[string]func(l *Log) error{
+		"compaction": func(l *Log) error { _, err := l.Clean(t.Context()); return err },
+		"restart":    func(l *Log) error { return l.exclusively(func(w *writer) error { return w.restartAt(0) }) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			disk := vfs.Mem()
+			require.NoError(t, compactedLog(t, disk).Close())
+			l := openClean(t, disk, compacting)
+			stop := disk.Inject(vfs.Fault{Ops: vfs.OpSyncDir, Delay: time.Hour, Times: vfs.Always})
+			replaced := make(chan error, 1)
+			go func() { replaced <- replace(l) }()
+			time.Sleep(5 * time.Minute) // never at the moment at which the disk is done
+			for met := 0; ; time.Sleep(10 * time.Minute) {
+				if len(replaced) > 0 {
+					require.NoError(t, <-replaced)
+					require.Greater(t, met, 3, name)
+					break
+				}
+				if _, deleted := logFilesOf(t, disk); deleted == 0 {
+					continue
+				}
+				met++
+				start := time.Now()
+				for from := range int64(7) {
+					p, err := l.readSegments(nil, from, 1)
+					require.NoError(t, err)
+					require.NotEmpty(t, p)
+				}
+				aborted, err := l.AbortedTxns(0, 100)
+				require.NoError(t, err)
+				require.Len(t, aborted, 1)
+				_, _, err = l.OffsetForTimestamp(time.UnixMilli(math.MaxInt32))
+				require.NoError(t, err)
+				require.Zero(t, time.Since(start), name)
+			}
+			_, deleted := logFilesOf(t, disk)
+			require.Zero(t, deleted, name)
+			stop()
+			require.NoError(t, l.Close())
+		})
+	}
 }

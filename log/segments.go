@@ -42,6 +42,20 @@ func (w *writer) replaceSegments(old []*segment.Segment, now ...*segment.Segment
 	l.segments.current.Store(&list)
 }
 
+// keepReadable is for segments that are taken away before there is a list without them: until
+// release, which comes after the new list or after the log is broken, readers find them as they
+// were, and wait for no disk.
+func (l *Log) keepReadable(going []*segment.Segment) (release func()) {
+	going = slices.DeleteFunc(slices.Clone(going), func(s *segment.Segment) bool { return !s.Acquire() })
+	return func() {
+		for _, s := range going {
+			if err := s.Release(); err != nil {
+				l.cfg.Load().Logger.Warn("file of a removed segment stays until the next open", "path", s.Path(), "err", err)
+			}
+		}
+	}
+}
+
 // Size returns the bytes of all batches held. Unlike Segments it looks at no file.
 func (l *Log) Size() (bytes int64) {
 	for _, s := range l.list() {

@@ -66,11 +66,6 @@ func (l *Log) MaxTimestampOffset() (offset, ts int64, err error) {
 	}
 }
 
-// swapPause is how long a reader waits that has met a segment which is being replaced, until it
-// looks at the list again. The writer takes a few calls of the file system between taking the old
-// files away and publishing the new list.
-const swapPause = 100 * time.Microsecond
-
 // eachSegment calls fn for the segments that hold readable records, in order, until it returns
 // false. fn looks at records from offset from on. A segment that is taken away while it is asked
 // for is looked up in the new list: what is in its place has the same offsets.
@@ -105,6 +100,5 @@ func (l *Log) eachSegment(fn func(s *segment.Segment, from int64) (more bool, er
 		if err := l.durability.failed(); err != nil { // a swap failed half-way: there is no new list
 			return err
 		}
-		time.Sleep(swapPause)
 	}
 }

@@ -17,6 +17,10 @@ type lifetime struct {
 	kept     atomic.Bool  // of a removed one: the file stays until Expire
 	unlinked atomic.Bool  // the file is deleted, or was to be: set by the one who does it
 	closed   atomic.Bool  // set once, by Discard
+
+	// abortedLeft is the transaction index of one that was removed while it was acquired, else nil:
+	// stored once, before removed.
+	abortedLeft atomic.Pointer[[]byte]
 }
 
 // gone reports whether the .log file may not be opened any more.
@@ -65,9 +69,9 @@ func (s *Segment) currentPath() string {
 }
 
 // Acquire keeps the segment readable until Release, also when it is removed meanwhile. It returns
-// false if it is removed or closed already.
+// false if it is closed already, or removed and nobody has it acquired any more.
 func (s *Segment) Acquire() bool {
-	for !s.closed.Load() && !s.removed.Load() {
+	for !s.closed.Load() {
 		n := s.refs.Load()
 		if n <= 0 {
 			return false
@@ -120,8 +124,12 @@ func (s *Segment) Expire() error {
 }
 
 func (s *Segment) remove(keep bool) error {
-	if s.refs.Load() > 1 {
-		_ = s.loadIndex() // readers go on with what is in memory; without it they scan
+	var aborted *[]byte
+	if s.refs.Load() > 1 { // readers go on with what is in memory
+		_ = s.loadIndex() // without it they scan
+		if p, err := s.readAborted(); err == nil {
+			aborted = &p
+		}
 	}
 	s.indexing <- struct{}{} // the names of the index files are another segment's afterwards
 	defer func() { <-s.indexing }()
@@ -146,6 +154,7 @@ func (s *Segment) remove(keep bool) error {
 	}
 	s.deleted, s.index.removed = deleted, true
 	s.kept.Store(keep)
+	s.abortedLeft.Store(aborted)
 	s.removed.Store(true)
 	active := s.dropActiveLocked()
 	s.mu.Unlock()

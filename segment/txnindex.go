@@ -85,7 +85,7 @@ func (s *Segment) ResetAborted(ts []AbortedTxn) error {
 
 // Aborted returns the entries that matter for records of [from, upper). done says that later
 // segments have none. It returns a *CorruptError if the index holds something that is no entry,
-// ErrClosed once the segment is removed.
+// ErrClosed once the segment is removed, unless it was acquired at that moment.
 func (s *Segment) Aborted(from, upper int64) (ts []AbortedTxn, done bool, err error) {
 	p, err := s.readAborted()
 	if err != nil {
@@ -111,6 +111,9 @@ func (s *Segment) readAborted() (p []byte, err error) {
 	if s.cfg.ReadOnly {
 		return s.aborted, nil
 	}
+	if left := s.abortedLeft.Load(); left != nil {
+		return *left, nil
+	}
 	if s.noAborted.Load() && !s.removed.Load() {
 		return nil, nil
 	}
@@ -120,11 +123,13 @@ func (s *Segment) readAborted() (p []byte, err error) {
 func (s *Segment) readAbortedFile() (p []byte, err error) {
 	f, size, err := s.openIndex(TxnIndexSuffix)
 	if s.removed.Load() { // what is there, or not there, may be another segment's
-		err = errors.Join(err, ErrClosed)
 		if f != nil {
 			err = errors.Join(err, f.Close())
 		}
-		return nil, err
+		if left := s.abortedLeft.Load(); left != nil && err == nil {
+			return *left, nil
+		}
+		return nil, errors.Join(err, ErrClosed)
 	}
 	if f == nil || err != nil {
 		return nil, err
