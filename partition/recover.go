@@ -130,9 +130,5 @@ func (p *Partition) restoreAborted(txn endedTxn) error {
 			return nil
 		}
 	}
-	p.recordAborted(txn)
-	if err := p.abortedErr.Load(); err != nil {
-		return *err
-	}
-	return nil
+	return p.writeAborted(txn)
 }

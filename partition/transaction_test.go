@@ -1,10 +1,13 @@
 package partition
 
 import (
+	"fmt"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/vfs"
 )
@@ -106,4 +109,46 @@ func TestDeletedBeginningOfATransactionHoldsNothingBack(t *testing.T) {
 	require.Equal(t, int64(2), p.LastStableOffset())
 	st := p.Stats()
 	require.LessOrEqual(t, st.LogStartOffset, st.LastStableOffset)
+}
+
+// Nobody takes the aborted records for committed, and compaction not for the newest of their key.
+func TestAbortWhoseIndexEntryFailedStaysOne(t *testing.T) {
+	for _, op := range []vfs.Op{vfs.OpCreate, vfs.OpWrite, vfs.OpSync} {
+		for i, how := range []string{"closed", "cut", "closed", "cut"} {
+			aborts := int32(1 + i/2)
+			t.Run(fmt.Sprint(op, " ", how, " ", aborts), func(t *testing.T) {
+				fs := vfs.Mem()
+				cfg := testConfig(fs)
+				cfg.Log.Cleanup = log.CleanupCompact
+				p := openLeader(t, cfg)
+				require.NoError(t, send(p, batchSpec{pid: 2, key: "k", value: "a"}).Err)
+				fs.Inject(vfs.Fault{Ops: op, Pattern: "*.txnindex", Err: syscall.EIO})
+				for seq := range aborts {
+					require.NoError(t, send(p, batchSpec{pid: 1, seq: seq, txn: true, key: "k", value: "aborted"}).Err)
+					require.NoError(t, end(p, TxnMarker{ProducerID: 1}).Err)
+				}
+				_, err := readFrom(p, 0, ReadCommitted, 1<<20)
+				require.ErrorIs(t, err, syscall.EIO)
+				require.NoError(t, p.Roll())
+				require.NoError(t, send(p, batchSpec{key: "other", value: "b"}).Err)
+				_, err = p.Clean(t.Context())
+				require.NoError(t, err)
+				if how == "cut" {
+					p.BecomeFollower()
+					require.NoError(t, p.TruncateTo(p.LogEndOffset()))
+					require.NoError(t, p.BecomeLeader(1))
+				} else {
+					require.NoError(t, p.Close())
+					p = reopen(t, cfg, 1)
+				}
+				want := []seen{{0, "a0"}, {int64(2*aborts) + 1, "b0"}}
+				require.Equal(t, want, readAll(t, p, ReadCommitted))
+				require.NoError(t, p.Close())
+				cfg.Log.FS = fs.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
+				p = reopen(t, cfg, 2)
+				require.Equal(t, want, readAll(t, p, ReadCommitted))
+				require.NoError(t, p.Close())
+			})
+		}
+	}
 }

@@ -45,6 +45,7 @@ func (p *Partition) cut(offset int64, truncate func() error) error {
 	start, end := p.log.StartOffset(), p.log.EndOffset()
 	p.mu.Lock()
 	p.state, p.stale = state, false
+	p.owed.Store(nil) // no snapshot was written since: rebuild has seen the marker, unless it is gone
 	p.growth.cut(end)
 	p.hw.Store(min(max(p.hw.Load(), start), end))
 	p.lso.Store(min(max(p.lso.Load(), start), end))

@@ -23,7 +23,8 @@ const abortedTxnSize = 34
 
 // AppendAborted adds an entry to the transaction index, which is made with its first one. Entries
 // come in the order of their markers. It is on stable storage on return: nothing else tells, after
-// a power cut, that a marker below a producer snapshot was an abort.
+// a power cut, that a marker below a producer snapshot was an abort. After an error it is taken back
+// if the disk does that: it would be found, and not be durable.
 func (s *Segment) AppendAborted(t AbortedTxn) (err error) {
 	p := binary.BigEndian.AppendUint16(make([]byte, 0, abortedTxnSize), 0)
 	for _, v := range []int64{t.ProducerID, t.FirstOffset, t.LastOffset, t.LastStableOffset} {
@@ -46,7 +47,7 @@ func (s *Segment) AppendAborted(t AbortedTxn) (err error) {
 		err = s.cfg.FS.SyncDir(s.dir)
 	}
 	if err != nil {
-		return fmt.Errorf("write transaction index: %w", err)
+		return fmt.Errorf("write transaction index: %w", errors.Join(err, f.Truncate(size)))
 	}
 	return nil
 }
