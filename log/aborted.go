@@ -38,8 +38,11 @@ func (l *Log) AbortedTxns(from, upTo int64) ([]segment.AbortedTxn, error) {
 			runtime.Gosched()
 			continue
 		}
+		if err == nil && l.closing.Load() { // no index may mean that it was removed
+			return nil, ErrClosed
+		}
 		if err != nil {
-			return nil, fmt.Errorf("aborted transactions of %s: %w", l.path, err)
+			return nil, fmt.Errorf("aborted transactions of %s: %w", l.path, l.orClosed(err))
 		}
 		return ts, nil
 	}

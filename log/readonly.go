@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
+	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -91,6 +93,15 @@ func openView(dir string, cfg *Config) (l *Log, err error) {
 	return l, err
 }
 
+// orClosed adds ErrClosed to the error of a read that was under way when the log was closed, or
+// removed: it came upon a closed segment, or a file that was gone.
+func (l *Log) orClosed(err error) error {
+	if l.closing.Load() && (errors.Is(err, segment.ErrClosed) || errors.Is(err, fs.ErrNotExist)) {
+		return fmt.Errorf("%w: %w", ErrClosed, err)
+	}
+	return err
+}
+
 // vouch is called after each read of a segment's file, with what it failed with. What a read-only
 // log has read counts only if the mark of the state is still that of when it was opened: the writer
 // replaces the state before it writes a byte in the place of another, so the bytes were read before
@@ -100,7 +111,7 @@ func openView(dir string, cfg *Config) (l *Log, err error) {
 // A Kafka broker keeps no such mark. What it truncates and writes again with batches of the same
 // sizes is not told from what was there.
 func (l *Log) vouch(offset int64, err error) error {
-	if !l.readOnly {
+	if err = l.orClosed(err); !l.readOnly || errors.Is(err, ErrClosed) {
 		return err
 	}
 	cfg := l.cfg.Load()

@@ -220,6 +220,57 @@ func TestReadsOfAClosedLogAreRefused(t *testing.T) {
 	}
 }
 
+// A disk takes a while to open and read files. Whatever reads meanwhile when the log is closed, or
+// removed, has either read all that was there or is told that.
+func TestReadsUnderWayWhenTheLogIsClosedAreRefused(t *testing.T) {
+	for name, call := range map[string]func(l *Log) error{
+		"Read":               func(l *Log) error { _, err := l.Read(nil, 0, 100); return err },
+		"ReadUpTo":           func(l *Log) error { _, err := l.ReadUpTo(nil, 3, 100, 4); return err },
+		"OffsetForTimestamp": func(l *Log) error { _, _, err := l.OffsetForTimestamp(time.UnixMilli(1004)); return err },
+		"MaxTimestampOffset": func(l *Log) error { _, _, err := l.MaxTimestampOffset(); return err },
+		"Records":            func(l *Log) error { return firstError(l.Records(0)) },
+		"Batches":            func(l *Log) error { return firstError(l.Batches(0)) },
+		"Held":               func(l *Log) error { return firstError(l.Held(0)) },
+		"AbortedTxns": func(l *Log) error {
+			ts, err := l.AbortedTxns(0, 100)
+			if err == nil && len(ts) != 5 {
+				return fmt.Errorf("%d aborted transactions", len(ts))
+			}
+			return err
+		},
+	} {
+		told := 0
+		for _, end := range []func(*Log) error{(*Log).Close, (*Log).Remove} {
+			for at := range 24 {
+				synctest.Test(t, func(t *testing.T) {
+					disk := vfs.Mem()
+					l := openMem(t, disk)
+					for i := range int64(5) {
+						appendAt(t, l, 1000+i, 1000+i)
+						aborted := segment.AbortedTxn{FirstOffset: 2 * i, LastOffset: 2*i + 1, LastStableOffset: 2*i + 2}
+						require.NoError(t, l.AppendAborted(aborted))
+						require.NoError(t, l.Roll())
+					}
+					require.NoError(t, l.Close())
+					l = openMem(t, disk)
+					disk.Inject(vfs.Fault{Ops: vfs.OpOpen | vfs.OpRead, Delay: 10 * time.Millisecond, Times: vfs.Always})
+					ended := make(chan error, 1)
+					go func() {
+						time.Sleep(time.Duration(at)*5*time.Millisecond + time.Millisecond)
+						ended <- end(l)
+					}()
+					if err := call(l); err != nil {
+						require.ErrorIs(t, err, ErrClosed, name)
+						told++
+					}
+					require.NoError(t, <-ended)
+				})
+			}
+		}
+		require.NotZero(t, told, name)
+	}
+}
+
 // firstError walks to the first error, which must be the last thing that is yielded.
 func firstError[T any](seq func(func(T, error) bool)) (err error) {
 	seq(func(_ T, e error) bool {
