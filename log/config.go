@@ -195,6 +195,9 @@ func (c Config) withDefaults() (Config, error) {
 	check(c.CompactionMemory >= 0, "CompactionMemory", c.CompactionMemory)
 	check(c.MaxBatchBytes >= 0, "MaxBatchBytes", c.MaxBatchBytes)
 	check(c.Sync >= SyncNever, "Sync", c.Sync)
+	check(c.Cleanup <= CleanupDelete|CleanupCompact|CleanupNone, "Cleanup", c.Cleanup)
+	check(c.Segment.IndexIntervalBytes >= 0, "Segment.IndexIntervalBytes", c.Segment.IndexIntervalBytes)
+	check(c.Segment.IndexBytes >= 0, "Segment.IndexBytes", c.Segment.IndexBytes)
 	if len(errs) > 0 {
 		return c, errors.Join(errs...)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -60,7 +61,11 @@ const lockFile = ".lock"
 
 // OpenDirectory locks dir, which is created if needed. It returns an error matching ErrLocked if
 // another process, or this one, has it open. Without the lock, whatever the reason, it is refused.
+// A dir of "" is fs.ErrInvalid.
 func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
+	if dir == "" { // it would be the working directory
+		return nil, fmt.Errorf("log: open directory: no name: %w", fs.ErrInvalid)
+	}
 	if cfg.FS == nil {
 		cfg.FS = vfs.OS()
 	}

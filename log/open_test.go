@@ -2,6 +2,7 @@ package log
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -228,4 +230,23 @@ func TestReturnedAndGivenBytesAreNotShared(t *testing.T) {
 	}
 	require.Equal(t, []string{"value", "value", "value"}, values(t, l))
 	require.NoError(t, l.Close())
+}
+
+// What cannot be meant is refused before anything is made.
+func TestOpenRefusesWhatCannotBeMeant(t *testing.T) {
+	t.Parallel()
+	for _, cfg := range []Config{
+		{Cleanup: 8}, {Cleanup: 255}, {Segment: segment.Config{IndexIntervalBytes: -1}}, {Segment: segment.Config{IndexBytes: -1}},
+	} {
+		disk := vfs.Mem()
+		cfg.FS = disk
+		_, err := Open("log", cfg)
+		require.ErrorContains(t, err, "is out of range")
+		_, err = disk.Stat("log")
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	}
+	_, err := OpenDirectory("", DirectoryConfig{FS: vfs.Mem()})
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	_, err = Open("", Config{FS: vfs.Mem()})
+	require.ErrorIs(t, err, fs.ErrInvalid)
 }
