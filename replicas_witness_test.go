@@ -57,7 +57,7 @@ func (w *witness) run(t *testing.T, c *strata.Cluster, producers int) {
 						t.Errorf("close: %v", err)
 					}
 					return
-				case <-time.After(time.Duration((n+i)%12) * time.Millisecond):
+				case <-time.After(time.Duration(1+(n+i)%12) * time.Millisecond):
 					w.send(t.Context(), p, fmt.Sprintf("%d-%d", i, n))
 				}
 			}
