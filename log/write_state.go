@@ -44,7 +44,7 @@ func (w *writer) stateOf(cfg *Config, list []*segment.Segment, clean bool) manif
 	active, unsynced := list[len(list)-1], w.firstUnsynced(cfg, list)
 	s.RecoveryPoint = min(s.RecoveryPoint, unsynced)
 	named := active.Base() >= w.unfilled.to && unsynced == math.MaxInt64
-	if s.RecoveryPoint <= w.unfilled.to && s.Start < w.unfilled.to && !named {
+	if s.RecoveryPoint <= w.unfilled.to && s.Start <= w.unfilled.to && !named {
 		s.End = w.unfilled.to                                   // no batch that will be there says that offsets below were given
 		s.RecoveryPoint = min(s.RecoveryPoint, w.unfilled.from) // at most what recovery will find
 	}
