@@ -177,7 +177,7 @@ func TestSlowReadersDoNotDelayTheirPeersOrTheLog(t *testing.T) {
 						return
 					}
 					select {
-					case <-time.After(time.Duration(i) * time.Hour):
+					case <-time.After(time.Duration(i+1) * time.Hour):
 					case <-ctx.Done():
 					}
 				}

@@ -148,8 +148,9 @@ func (m *membership) handOver(ctx context.Context, parts []record.TopicPartition
 	return false, err
 }
 
-// retarget makes parts the target, or changes nothing: what is not the target yet is not given up
-// either, and the next join says so.
+// retarget hands parts to the polling goroutine as its target, and notes them once that has worked.
+// If it fails nothing has changed: the partitions held before are still read, so the next join has
+// to name them, or the group would give them to somebody else as well.
 func (m *membership) retarget(ctx context.Context, parts []record.TopicPartition) (adopted <-chan struct{}, err error) {
 	if adopted, err = m.c.retarget(ctx, m.number, parts); err == nil {
 		m.parts = parts

@@ -7,7 +7,9 @@ import (
 	"github.com/stratalog/strata/internal/machine"
 )
 
-// A Kind says how machines are made, stored and told about the runtime's own events.
+// A Kind says how machines are made, stored and told about the runtime's own events. Its functions
+// are called for several shards at once, each under its shard's mutex: they share no state, and do
+// not block.
 type Kind[M machine.Machine[E, R], E, R any] struct {
 	New func(id string) M
 	ID  func(R) string // of the machine that a record belongs to

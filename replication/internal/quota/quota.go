@@ -44,9 +44,9 @@ func (q *Quota) Record(now time.Time, bytes int) {
 	q.samples[q.n-1].bytes += int64(bytes)
 }
 
-// Room returns how many bytes may go at a rate, in bytes a second, which is not negative: at least
-// one, unless the rate is exceeded; whoever cannot divide what he has may go beyond it. 0 means
-// that it is exceeded, and is not any more at until if nothing is recorded by then.
+// Room returns how many bytes may go now at a rate (bytes a second, not negative). While the rate is
+// exceeded that is 0, and until is when it no longer will be, if nothing is recorded before then.
+// Otherwise it is at least 1, and a caller whose next piece is larger may send it whole.
 func (q *Quota) Room(now time.Time, rate int64) (bytes int64, until time.Time) {
 	q.forget(now)
 	if until = q.due(rate); now.Before(until) {

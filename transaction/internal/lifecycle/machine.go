@@ -27,7 +27,8 @@ const epochBump = 2
 // end its last transaction, and for fencing it.
 const lastEpoch = math.MaxInt16 - 1
 
-// A Machine is one transactional id as a machine.Machine.
+// A Machine is one transactional id as a machine.Machine. It has no lock of its own: it is
+// called under the mutex of the shard that has it.
 type Machine struct {
 	id  string
 	cfg *Config
