@@ -29,7 +29,7 @@ type Coordinator struct {
 }
 
 // anyBroker is the broker of a Coordinator that answers for all.
-const anyBroker = -1
+const anyBroker = coordinator.AnyBroker
 
 // groups is what the Coordinators of a process share.
 type groups struct {
@@ -93,8 +93,9 @@ func newProcess() string {
 // kind tells the runtime of groups.
 func (c *Coordinator) kind() coordinator.Kind[*classic.Group, classic.Event, offsets.Record] {
 	return coordinator.Kind[*classic.Group, classic.Event, offsets.Record]{
-		New: func(id string) *classic.Group { return classic.New(id, &c.core) },
-		ID:  func(r offsets.Record) string { return r.Key.Group },
+		New:       func(id string) *classic.Group { return classic.New(id, &c.core) },
+		ID:        func(r offsets.Record) string { return r.Key.Group },
+		Partition: offsets.PartitionFor,
 		Encode: func(r offsets.Record) (key, value []byte) {
 			switch {
 			case r.Offset != nil:
@@ -125,7 +126,7 @@ func (c *Coordinator) Close() error {
 }
 
 // rebalanced is told of each new generation.
-func (c *Coordinator) rebalanced(notice any) {
+func (c *Coordinator) rebalanced(_ coordinator.ShardID, notice any) {
 	r := notice.(Rebalanced)
 	c.rebalances.Add(1)
 	c.cfg.Logger.Info("rebalanced", "group", r.Group, "generation", r.Generation, "members", r.Members, "protocol", r.Protocol)

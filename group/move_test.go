@@ -13,6 +13,7 @@ import (
 
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/coordinator"
 	"github.com/stratalog/strata/record"
 )
 
@@ -228,8 +229,8 @@ func TestPartitionInTroubleDoesNotConcernTheOthers(t *testing.T) {
 		defer cancel()
 		_, err = c.CommitOffsets(long, commitOf("my-group", record.Offsets{tp: 6}))
 		require.ErrorIs(t, err, ErrCoordinatorNotAvailable)
-		require.LessOrEqual(t, time.Since(begin), time.Second+moveTimeout+longestPause)
-		time.AfterFunc(moveTimeout/2, func() { store.lead(leaderless, 3, 0) })
+		require.LessOrEqual(t, time.Since(begin), time.Second+coordinator.MoveTimeout+coordinator.LongestPause)
+		time.AfterFunc(coordinator.MoveTimeout/2, func() { store.lead(leaderless, 3, 0) })
 		commit(t, c, commitOf("my-group", record.Offsets{tp: 6}))
 		require.EqualValues(t, 6, committed(t, c.On(3), "my-group", tp))
 		store.with(func(f *fakeStore) { f.logs[broken].readErr = nil })

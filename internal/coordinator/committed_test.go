@@ -101,13 +101,14 @@ func (l *heldLog) answer(err error) {
 	synctest.Wait()
 }
 
-func noters(l *heldLog, notify func(any)) *Runtime[*noter, noted, string] {
+func noters(l *heldLog, notify func(ShardID, any)) *Runtime[*noter, noted, string] {
 	kind := Kind[*noter, noted, string]{
 		New: func(string) *noter { return &noter{} }, ID: func(string) string { return "x" },
 		Encode:     func(r string) (key, value []byte) { return []byte("x"), []byte(r) },
 		Decode:     func(_, value []byte) (string, bool, error) { return string(value), true, nil },
 		Overwrites: func(string) (any, bool) { return nil, false },
 		Cancel:     func(machine.Ticket) noted { return noted{} },
+		Partition:  func(string, int32) int32 { return 0 },
 	}
 	return New(kind, l, Config{Topic: "t", ExpiryInterval: 1000 * time.Hour, MaxBatchBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler), Notify: notify})
 }
@@ -116,7 +117,7 @@ func TestWhatFollowsARecordIsToldWhenItIsCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l heldLog
 		var told []string
-		r := noters(&l, func(notice any) { told = append(told, notice.(string)) })
+		r := noters(&l, func(_ ShardID, notice any) { told = append(told, notice.(string)) })
 		defer r.Close()
 		_, err := r.Partitions(t.Context(), false)
 		require.NoError(t, err)
@@ -159,5 +160,41 @@ func TestWhatFollowsARecordIsToldWhenItIsCommitted(t *testing.T) {
 		ask("e")
 		l.answer(nil)
 		expect("accepted e", "committed e")
+	})
+}
+
+// Who is told on behalf of a machine can step it, and tell the shard that it was in from the next
+// one.
+func TestTellStepsAMachineThatIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l heldLog
+		var from []ShardID
+		r := noters(&l, func(s ShardID, _ any) { from = append(from, s) })
+		defer r.Close()
+		_, err := r.Partitions(t.Context(), false)
+		require.NoError(t, err)
+		s, err := r.Shard(0)
+		require.NoError(t, err)
+		texts := func() (texts []string) {
+			require.NoError(t, s.Each(t.Context(), func(_ string, n *noter) { texts = append(texts, n.notes...) }))
+			return texts
+		}
+		s.Tell("x", noted{text: "too early"})
+		require.Empty(t, texts(), "there is none")
+		go func() {
+			_, _ = s.Do(t.Context(), "x", func(q *Request[*noter, noted, string]) { q.Step("x", noted{"a", q.Ticket}) })
+		}()
+		synctest.Wait()
+		l.answer(nil)
+		s.Tell("x", noted{text: "b"})
+		synctest.Wait()
+		require.Equal(t, []string{"a", "b"}, texts())
+		l.answer(errors.New("disk"))
+		require.Equal(t, []string{"a"}, texts(), "it was loaded again")
+		require.Equal(t, ShardID{0, Leadership{Broker: 1}}, s.ID())
+		require.NotEmpty(t, from)
+		for _, id := range from {
+			require.Equal(t, s.ID(), id)
+		}
 	})
 }

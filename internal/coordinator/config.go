@@ -14,6 +14,9 @@ type Kind[M machine.Machine[E, R], E, R any] struct {
 	New func(id string) M
 	ID  func(R) string // of the machine that a record belongs to
 
+	// Partition returns which of the topic's partitions a machine is in, of at least one.
+	Partition func(id string, partitions int32) int32
+
 	// Encode returns a record's key and value; a nil value is a tombstone. They are the runtime's.
 	Encode func(R) (key, value []byte)
 
@@ -38,6 +41,13 @@ type Config struct {
 	Logger         *slog.Logger
 
 	// Notify is given the Notices of accepted steps, and what they had to tell when they are
-	// committed, without locks. It must not block. nil: nobody is.
-	Notify func(notice any)
+	// committed, and which Shard the machine is in, without locks. It must not block. nil: nobody
+	// is.
+	Notify func(from ShardID, notice any)
+}
+
+// A ShardID tells a Shard from all others of its Runtime.
+type ShardID struct {
+	Partition int32
+	Leadership
 }

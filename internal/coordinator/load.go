@@ -110,7 +110,7 @@ func (s *Shard[M, E, R]) reloadWhenAnsweredLocked() {
 // load replays the partition. The state is loading meanwhile.
 func (s *Shard[M, E, R]) load() {
 	entries, err := s.replay()
-	s.r.notify(s.loaded(entries, err))
+	s.notify(s.loaded(entries, err))
 }
 
 func (s *Shard[M, E, R]) loaded(entries map[string]*entry[M], err error) (notices []any) {

@@ -64,7 +64,7 @@ func (s *Shard[M, E, R]) Do(ctx context.Context, id string, begin func(q *Reques
 	s.calls[q.Ticket] = c
 	begin(&q)
 	s.mu.Unlock()
-	s.r.notify(q.notices)
+	s.notify(q.notices)
 
 	select {
 	case r := <-c.result:
@@ -84,7 +84,7 @@ func (s *Shard[M, E, R]) Do(ctx context.Context, id string, begin func(q *Reques
 		notices = s.stepLocked(e, time.Now(), s.r.kind.Cancel(q.Ticket), 0)
 	}
 	s.mu.Unlock()
-	s.r.notify(notices)
+	s.notify(notices)
 	return nil, ctx.Err()
 }
 

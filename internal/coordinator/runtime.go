@@ -126,10 +126,10 @@ func (r *Runtime[M, E, R]) joined(ctx context.Context) (context.Context, func())
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-func (r *Runtime[M, E, R]) notify(notices []any) {
-	if r.cfg.Notify != nil {
+func (s *Shard[M, E, R]) notify(notices []any) {
+	if s.r.cfg.Notify != nil {
 		for _, n := range notices {
-			r.cfg.Notify(n)
+			s.r.cfg.Notify(s.ID(), n)
 		}
 	}
 }

@@ -75,6 +75,9 @@ func (s *Shard[M, E, R]) Partition() int32 { return s.partition }
 // Leadership returns who leads the partition, in the epoch of the Shard.
 func (s *Shard[M, E, R]) Leadership() Leadership { return s.led }
 
+// ID tells the Shard from all others of its Runtime.
+func (s *Shard[M, E, R]) ID() ShardID { return ShardID{s.partition, s.led} }
+
 // end ends the Shard for good: all who wait get err, and so does who comes. It does not wait.
 func (s *Shard[M, E, R]) end(err error) {
 	s.mu.Lock()
@@ -125,7 +128,19 @@ func (s *Shard[M, E, R]) StepAll(ev E) {
 		s.whenLoaded = append(s.whenLoaded, ev)
 	}
 	s.mu.Unlock()
-	s.r.notify(notices)
+	s.notify(notices)
+}
+
+// Tell feeds ev to the machine of that id, unless the shard is not loaded or has none. It does not
+// wait.
+func (s *Shard[M, E, R]) Tell(id string, ev E) {
+	s.mu.Lock()
+	var notices []any
+	if e := s.entries[id]; e != nil && s.state == active {
+		notices = s.stepLocked(e, time.Now(), ev, 0)
+	}
+	s.mu.Unlock()
+	s.notify(notices)
 }
 
 func (s *Shard[M, E, R]) stepAllLocked(now time.Time, ev E) (notices []any) {
@@ -144,7 +159,7 @@ func (s *Shard[M, E, R]) stepLocked(e *entry[M], now time.Time, ev E, by machine
 	eff := e.m.Step(now, ev)
 	if err := s.enqueueLocked(e, eff); err != nil {
 		e.m.Discard()
-		s.logger.Warn("refused", "group", e.id, "err", err)
+		s.logger.Warn("refused", "id", e.id, "err", err)
 		if by != 0 {
 			s.answerLocked(e, machine.Reply{To: by, Err: err})
 		} else if !e.wakeAt.IsZero() && !e.wakeAt.After(now) { // a tick must not come again at once

@@ -27,7 +27,7 @@ func (s *Shard[M, E, R]) tick() {
 	}
 	s.rearmLocked(now)
 	s.mu.Unlock()
-	s.r.notify(notices)
+	s.notify(notices)
 }
 
 // rearmLocked arms the alarm for what comes next; a shard without machines is not woken.

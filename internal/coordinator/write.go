@@ -123,7 +123,7 @@ func (s *Shard[M, E, R]) encode(w *write) ([]byte, error) {
 
 // logAnswered takes note of the log's answer to w, sends the replies that waited for it, and tells
 // the runtime's owner what did.
-func (s *Shard[M, E, R]) logAnswered(w *write, err error) { s.r.notify(s.answered(w, err)) }
+func (s *Shard[M, E, R]) logAnswered(w *write, err error) { s.notify(s.answered(w, err)) }
 
 func (s *Shard[M, E, R]) answered(w *write, err error) (told []any) {
 	s.mu.Lock()

@@ -1,0 +1,137 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stratalog/strata/internal/machine"
+)
+
+// AnyBroker is the Broker of a Route that leads to wherever a machine is.
+const AnyBroker = -1
+
+// A Route leads requests to the Shards of a Runtime: to the present leader of a machine's
+// partition, or, with a Broker, to that one only, which answers machine.ErrNotLeader for what it
+// does not lead. It is a value, and safe for concurrent use.
+type Route[M machine.Machine[E, R], E, R any] struct {
+	Runtime *Runtime[M, E, R]
+	Broker  int32
+}
+
+// A Question is a request for one machine.
+type Question struct {
+	ID     string
+	Create bool  // makes the topic if there is none
+	Absent error // the answer if there is none and it is not made
+
+	// Once says that the same request twice is not the same as once: it is not repeated if what it
+	// wrote may be stored.
+	Once bool
+}
+
+// While the leader of a partition changes, requests look for the coordinator again after a pause
+// that grows from the first to the longest, for as long as MoveTimeout.
+const (
+	firstPause   = time.Millisecond
+	LongestPause = 100 * time.Millisecond
+	MoveTimeout  = 10 * time.Second
+)
+
+// Ask runs begin at the shard that the machine is in, and returns its answer. If the machine moves
+// to another one meanwhile, it is run again there, as a client would send its request again; the
+// Route to one broker leaves that to its clients.
+func (r Route[M, E, R]) Ask(ctx context.Context, q Question, begin func(*Request[M, E, R])) (any, error) {
+	var giveUp, began time.Time // of repeated attempts; the first one needs no clock
+	for pause := firstPause; ; pause = min(2*pause, LongestPause) {
+		s, err := r.Shard(ctx, q.ID, q.Create)
+		if err == nil && s == nil {
+			return nil, q.Absent
+		}
+		var answer any
+		if err == nil {
+			answer, err = s.Do(ctx, q.ID, begin)
+		}
+		if !r.AsksAgain(q, err) {
+			return answer, err
+		}
+		switch now := time.Now(); {
+		case giveUp.IsZero(), now.Sub(began) >= MoveTimeout:
+			// it has waited at a coordinator meanwhile
+			giveUp, pause = now.Add(MoveTimeout), firstPause
+		case !now.Before(giveUp):
+			return nil, err
+		}
+		select {
+		case <-time.After(pause):
+			began = time.Now()
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
+		case <-r.Runtime.ctx.Done():
+			return nil, machine.ErrClosed
+		}
+	}
+}
+
+// AsksAgain reports whether the request that ended with err is for the machine's next shard.
+func (r Route[M, E, R]) AsksAgain(q Question, err error) bool {
+	return r.Broker == AnyBroker && errors.Is(err, machine.ErrMoving) && !(q.Once && errors.Is(err, machine.ErrUncertain))
+}
+
+// Partition returns the partition that a machine is in. If there is no topic it is made if create
+// is set; otherwise the answer is -1, or machine.ErrNotLeader on the Route to one broker: nobody
+// coordinates anything yet.
+func (r Route[M, E, R]) Partition(ctx context.Context, id string, create bool) (int32, error) {
+	n, err := r.Runtime.Partitions(ctx, create && r.Broker == AnyBroker)
+	switch {
+	case err != nil:
+		return -1, err
+	case n == 0 && r.Broker != AnyBroker:
+		return -1, machine.ErrNotLeader
+	case n == 0:
+		return -1, nil
+	}
+	return r.Runtime.kind.Partition(id, n), nil
+}
+
+// Shard returns the shard that a machine is in; nil if there is no topic and create is not set.
+func (r Route[M, E, R]) Shard(ctx context.Context, id string, create bool) (*Shard[M, E, R], error) {
+	p, err := r.Partition(ctx, id, create)
+	if err != nil || p < 0 {
+		return nil, err
+	}
+	s, err := r.Runtime.Shard(p)
+	if r.Broker != AnyBroker && (s == nil && errors.Is(err, machine.ErrMoving) || s != nil && s.led.Broker != r.Broker) {
+		return nil, machine.ErrNotLeader
+	}
+	return s, err
+}
+
+// Each calls f with the shards that the Route leads to, and joins the errors: a partition that has
+// no leader, or cannot be loaded, does not keep the others from being asked.
+func (r Route[M, E, R]) Each(ctx context.Context, f func(*Shard[M, E, R]) error) error {
+	n, err := r.Runtime.Partitions(ctx, false)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for p := range n {
+		s, err := r.Runtime.Shard(p)
+		switch {
+		case r.Broker == AnyBroker:
+		case s == nil && errors.Is(err, machine.ErrMoving), s != nil && s.led.Broker != r.Broker:
+			continue // another broker's, or nobody's
+		}
+		if err == nil {
+			err = f(s)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("partition %d of %s: %w", p, r.Runtime.cfg.Topic, err))
+		}
+	}
+	return errors.Join(errs...)
+}
