@@ -12,7 +12,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-func (s *transcript) event(name string, pos []string, opts map[string]string) Event {
+func (s *player) event(name string, pos []string, opts map[string]string) Event {
 	switch name {
 	case "join":
 		return s.join(pos[0], opts, slices.Contains(pos, "require-id"), slices.Contains(pos, "skip"))
@@ -72,7 +72,7 @@ func (s *transcript) event(name string, pos []string, opts map[string]string) Ev
 	return nil
 }
 
-func (s *transcript) join(clientID string, opts map[string]string, requireID, skip bool) Event {
+func (s *player) join(clientID string, opts map[string]string, requireID, skip bool) Event {
 	r := &protocol.JoinRequest{Group: "g", MemberID: opts["id"], InstanceID: opts["instance"], ClientID: clientID, ClientHost: "/h", ProtocolType: "consumer",
 		SessionTimeout: 10 * time.Second, RebalanceTimeout: 30 * time.Second, RequireMemberID: requireID, SkipAssignment: skip}
 	if v, ok := opts["type"]; ok {
@@ -109,7 +109,7 @@ func (s *transcript) join(clientID string, opts map[string]string, requireID, sk
 	return ev
 }
 
-func (s *transcript) commit(pos []string, opts map[string]string) Event {
+func (s *player) commit(pos []string, opts map[string]string) Event {
 	r := &protocol.CommitRequest{Group: "g", Generation: -1, InstanceID: opts["instance"], Offsets: map[record.TopicPartition]record.Committed{}}
 	if len(pos) > 0 {
 		r.MemberID = pos[0]

@@ -1,12 +1,8 @@
 package classic
 
 import (
-	"bytes"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,10 +14,9 @@ import (
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/transcript"
 	"github.com/stratalog/strata/record"
 )
-
-var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
 // TestTranscripts runs the scripts in testdata/*.txt: lines that begin with "> " are events, what
 // follows each is what the group did.
@@ -38,27 +33,16 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 //	  reset [expel] topic-partition=offset..., shift N topic-partition=START..END, topic-deleted TOPIC, restart
 //	  refuse COMMAND...                          as COMMAND, but the log does not take its records
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			script, err := os.ReadFile(file)
-			require.NoError(t, err)
-			got := runTranscript(t, string(script))
-			if *update {
-				require.NoError(t, os.WriteFile(file, got, 0o644))
-				return
-			}
-			require.Equal(t, string(script), string(got))
-		})
-	}
+	transcript.Run(t, func(t testing.TB, out *transcript.Output) func([]string) {
+		s := &player{t: t, out: out, now: time.Unix(0, 0).UTC()}
+		return s.command
+	})
 }
 
-// A transcript plays the runtime of one group.
-type transcript struct {
+// A player plays the runtime of one group.
+type player struct {
 	t       testing.TB
-	out     bytes.Buffer
+	out     *transcript.Output
 	cfg     Config
 	g       *Group
 	now     time.Time
@@ -69,34 +53,9 @@ type transcript struct {
 	refused bool             // the log takes nothing
 }
 
-func runTranscript(t testing.TB, script string) []byte {
-	s := &transcript{t: t, now: time.Unix(0, 0).UTC()}
-	for line := range strings.Lines(script) {
-		line = strings.TrimRight(line, "\n")
-		switch {
-		case strings.HasPrefix(line, "#"), line == "":
-			s.out.WriteString(line + "\n")
-		case strings.HasPrefix(line, "> "):
-			s.out.WriteString(line + "\n")
-			s.command(strings.Fields(line[2:]))
-		}
-	}
-	return s.out.Bytes()
-}
-
-func (s *transcript) printf(format string, args ...any) {
-	fmt.Fprintf(&s.out, "  "+format+"\n", args...)
-}
-
-func (s *transcript) command(words []string) {
-	name, pos, opts := words[0], []string{}, map[string]string{}
-	for _, w := range words[1:] {
-		if k, v, ok := strings.Cut(w, "="); ok {
-			opts[k] = v
-		} else {
-			pos = append(pos, w)
-		}
-	}
+func (s *player) command(words []string) {
+	name := words[0]
+	pos, opts := transcript.Words(words[1:])
 	if name == "config" {
 		s.config(opts)
 		return
@@ -130,7 +89,7 @@ func (s *transcript) command(words []string) {
 	}
 }
 
-func (s *transcript) config(opts map[string]string) {
+func (s *player) config(opts map[string]string) {
 	for k, v := range opts {
 		switch k {
 		case "delay":
@@ -145,7 +104,7 @@ func (s *transcript) config(opts map[string]string) {
 	}
 }
 
-func (s *transcript) pass(d time.Duration) {
+func (s *player) pass(d time.Duration) {
 	end := s.now.Add(d)
 	for n := 0; !s.wakeAt.IsZero() && !s.wakeAt.After(end); n++ {
 		require.Less(s.t, n, 1000, "ticks without end")
@@ -157,12 +116,12 @@ func (s *transcript) pass(d time.Duration) {
 	s.now = end
 }
 
-func (s *transcript) step(ev Event) {
+func (s *player) step(ev Event) {
 	before := s.describe()
 	eff := s.g.Step(s.now, ev)
 	if s.refused && len(eff.Records) > 0 {
 		s.g.Discard()
-		s.printf("refused")
+		s.out.Printf("refused")
 		require.Equal(s.t, before, s.describe())
 		return
 	}
@@ -171,20 +130,20 @@ func (s *transcript) step(ev Event) {
 		at = fmt.Sprintf("at %v: ", s.now.Sub(time.Unix(0, 0)))
 	}
 	for _, r := range eff.Records {
-		s.printf("%swrite %s", at, formatRecord(r))
+		s.out.Printf("%swrite %s", at, formatRecord(r))
 		s.records = append(s.records, r)
 	}
 	s.g.Accept()
 	for _, r := range eff.Replies {
-		s.printf("%sreply %d: %s", at, r.To, formatReply(r))
+		s.out.Printf("%sreply %d: %s", at, r.To, formatReply(r))
 	}
 	if after := s.describe(); after != before {
-		s.printf("%s%s", at, after)
+		s.out.Printf("%s%s", at, after)
 	}
 	s.wakeAt = eff.WakeAt
 }
 
-func (s *transcript) describe() string {
+func (s *player) describe() string {
 	var members []string
 	for _, m := range s.g.inOrder() {
 		d := m.id
@@ -254,19 +213,19 @@ func formatReply(r machine.Reply) string {
 	panic(errors.New("unknown reply"))
 }
 
-func (s *transcript) duration(v string) time.Duration {
+func (s *player) duration(v string) time.Duration {
 	d, err := time.ParseDuration(v)
 	require.NoError(s.t, err)
 	return d
 }
 
-func (s *transcript) int(v string) int {
+func (s *player) int(v string) int {
 	n, err := strconv.Atoi(v)
 	require.NoError(s.t, err)
 	return n
 }
 
-func (s *transcript) tp(v string) record.TopicPartition {
+func (s *player) tp(v string) record.TopicPartition {
 	topic, p, ok := strings.Cut(v, "-")
 	require.True(s.t, ok, v)
 	return record.TopicPartition{Topic: topic, Partition: int32(s.int(p))}

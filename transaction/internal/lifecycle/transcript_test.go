@@ -1,11 +1,7 @@
 package lifecycle
 
 import (
-	"bytes"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,11 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/transcript"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/transaction/txnlog"
 )
-
-var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
 // TestTranscripts runs the scripts in testdata/*.txt: lines that begin with "> " are events, what
 // follows each is what the machine did. P/E is a producer id and epoch. Ids that nobody ever had
@@ -36,27 +31,17 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 //	> epoch N                              the log says that the producer is in that epoch
 //	> refuse COMMAND...                    as COMMAND, but the log does not take its record
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			script, err := os.ReadFile(file)
-			require.NoError(t, err)
-			got := runTranscript(t, string(script))
-			if *update {
-				require.NoError(t, os.WriteFile(file, got, 0o644))
-				return
-			}
-			require.Equal(t, string(script), string(got))
-		})
-	}
+	transcript.Run(t, func(t testing.TB, out *transcript.Output) func([]string) {
+		s := &player{t: t, out: out, now: time.Unix(0, 0).UTC(), ids: 100, cfg: Config{Version: 2, MaxTimeout: 15 * time.Minute, Expiration: 7 * 24 * time.Hour}}
+		s.m = New("x", &s.cfg)
+		return s.command
+	})
 }
 
-// A transcript plays the runtime of one transactional id, and its owner.
-type transcript struct {
+// A player plays the runtime of one transactional id, and its owner.
+type player struct {
 	t       testing.TB
-	out     bytes.Buffer
+	out     *transcript.Output
 	cfg     Config
 	m       *Machine
 	now     time.Time
@@ -69,35 +54,9 @@ type transcript struct {
 	noID    bool // none is to be had
 }
 
-func runTranscript(t testing.TB, script string) []byte {
-	s := &transcript{t: t, now: time.Unix(0, 0).UTC(), ids: 100, cfg: Config{Version: 2, MaxTimeout: 15 * time.Minute, Expiration: 7 * 24 * time.Hour}}
-	s.m = New("x", &s.cfg)
-	for line := range strings.Lines(script) {
-		line = strings.TrimRight(line, "\n")
-		switch {
-		case strings.HasPrefix(line, "#"), line == "":
-			s.out.WriteString(line + "\n")
-		case strings.HasPrefix(line, "> "):
-			s.out.WriteString(line + "\n")
-			s.command(strings.Fields(line[2:]))
-		}
-	}
-	return s.out.Bytes()
-}
-
-func (s *transcript) printf(format string, args ...any) {
-	fmt.Fprintf(&s.out, "  "+format+"\n", args...)
-}
-
-func (s *transcript) command(words []string) {
-	name, pos, opts := words[0], []string{}, map[string]string{}
-	for _, w := range words[1:] {
-		if k, v, ok := strings.Cut(w, "="); ok {
-			opts[k] = v
-		} else {
-			pos = append(pos, w)
-		}
-	}
+func (s *player) command(words []string) {
+	name := words[0]
+	pos, opts := transcript.Words(words[1:])
 	if i := slices.Index(pos, "no-id"); i >= 0 {
 		pos, s.noID = slices.Delete(pos, i, i+1), true
 		defer func() { s.noID = false }()
@@ -134,7 +93,7 @@ func (s *transcript) command(words []string) {
 	}
 }
 
-func (s *transcript) event(name string, pos []string, opts map[string]string) {
+func (s *player) event(name string, pos []string, opts map[string]string) {
 	version := int16(2)
 	if i := slices.Index(pos, "v1"); i >= 0 {
 		pos, version = slices.Delete(pos, i, i+1), 0
@@ -173,7 +132,7 @@ func (s *transcript) event(name string, pos []string, opts map[string]string) {
 }
 
 // stepWithID steps as an owner does: with a new producer id when the machine asks for one.
-func (s *transcript) stepWithID(event func(id *int64) Event) {
+func (s *player) stepWithID(event func(id *int64) Event) {
 	if s.step(event(nil)) || s.noID {
 		return
 	}
@@ -182,7 +141,7 @@ func (s *transcript) stepWithID(event func(id *int64) Event) {
 	s.step(event(&id))
 }
 
-func (s *transcript) marked(pos []string) {
+func (s *player) marked(pos []string) {
 	require.NotEmpty(s.t, s.markers)
 	k := s.markers[len(s.markers)-1]
 	if len(pos) > 0 && pos[0] == "old" {
@@ -195,7 +154,7 @@ func (s *transcript) marked(pos []string) {
 	s.step(ev)
 }
 
-func (s *transcript) config(opts map[string]string) {
+func (s *player) config(opts map[string]string) {
 	for k, v := range opts {
 		switch k {
 		case "version":
@@ -210,7 +169,7 @@ func (s *transcript) config(opts map[string]string) {
 	}
 }
 
-func (s *transcript) pass(d time.Duration) {
+func (s *player) pass(d time.Duration) {
 	end := s.now.Add(d)
 	for n := 0; !s.wakeAt.IsZero() && !s.wakeAt.After(end); n++ {
 		require.Less(s.t, n, 1000, "ticks without end")
@@ -224,12 +183,12 @@ func (s *transcript) pass(d time.Duration) {
 
 // step steps the machine and prints what that leads to. It returns false if a producer id is
 // needed.
-func (s *transcript) step(ev Event) bool {
+func (s *player) step(ev Event) bool {
 	before := s.m.Value()
 	eff := s.m.Step(s.now, ev)
 	if s.refused && len(eff.Records) > 0 {
 		s.m.Discard()
-		s.printf("refused")
+		s.out.Printf("refused")
 		require.Equal(s.t, before, s.m.Value())
 		return true
 	}
@@ -238,7 +197,7 @@ func (s *transcript) step(ev Event) bool {
 		at = fmt.Sprintf("at %v: ", s.now.Sub(time.Unix(0, 0)))
 	}
 	for _, r := range eff.Records {
-		s.printf("%swrite %s", at, formatRecord(r))
+		s.out.Printf("%swrite %s", at, formatRecord(r))
 		s.log = append(s.log, r)
 	}
 	s.m.Accept()
@@ -249,14 +208,14 @@ func (s *transcript) step(ev Event) bool {
 			enough = false
 			continue
 		}
-		s.printf("%sreply %d: %s", at, r.To, formatReply(r))
+		s.out.Printf("%sreply %d: %s", at, r.To, formatReply(r))
 	}
 	if k, ok := eff.Committed.(*Markers); ok {
 		s.markers = append(s.markers, k)
-		s.printf("%smark %s", at, formatMarkers(k))
+		s.out.Printf("%smark %s", at, formatMarkers(k))
 	}
 	if _, ok := eff.Notice.(NeedsProducerID); ok {
-		s.printf("%sneeds a producer id", at)
+		s.out.Printf("%sneeds a producer id", at)
 		if !s.noID {
 			id := s.ids
 			s.ids++
@@ -319,13 +278,13 @@ func formatReply(r machine.Reply) string {
 	return "ok"
 }
 
-func (s *transcript) producer(v string) (int64, int16) {
+func (s *player) producer(v string) (int64, int16) {
 	id, epoch, ok := strings.Cut(v, "/")
 	require.True(s.t, ok, v)
 	return int64(s.int(id)), int16(s.int(epoch))
 }
 
-func (s *transcript) partitions(words []string) (tps []record.TopicPartition) {
+func (s *player) partitions(words []string) (tps []record.TopicPartition) {
 	for _, w := range words {
 		topic, p, ok := strings.Cut(w, "-")
 		require.True(s.t, ok, w)
@@ -334,13 +293,13 @@ func (s *transcript) partitions(words []string) (tps []record.TopicPartition) {
 	return tps
 }
 
-func (s *transcript) duration(v string) time.Duration {
+func (s *player) duration(v string) time.Duration {
 	d, err := time.ParseDuration(v)
 	require.NoError(s.t, err)
 	return d
 }
 
-func (s *transcript) int(v string) int {
+func (s *player) int(v string) int {
 	n, err := strconv.Atoi(v)
 	require.NoError(s.t, err)
 	return n
