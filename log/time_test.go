@@ -78,6 +78,38 @@ func TestTimeLookupsAreExactWhileSegmentsAreReplaced(t *testing.T) {
 	})
 }
 
+// A time lookup waits for the disk at the first segment, whose largest timestamp is that of a record
+// that was deleted. When it goes on, all the other segments that it knows have been replaced, and
+// nobody has them any more.
+func TestTimeLookupGoesOnInWhatReplacedItsSegments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.Mem()
+		l := openClean(t, disk, compacting)
+		appendAt(t, l, 9000)
+		for i := range int64(12) {
+			appendAt(t, l, 1000+10*i, 1005+10*i)
+			require.NoError(t, l.Roll())
+		}
+		require.NoError(t, l.DeleteRecords(1))
+		defer disk.Inject(vfs.Fault{Ops: vfs.OpRead, Pattern: "00000000000000000000.log", Delay: time.Minute})()
+		began, done := time.Now(), make(chan error, 1)
+		go func() {
+			offset, ts, err := l.OffsetForTimestamp(time.UnixMilli(1076))
+			if err == nil && (offset != 17 || ts != 1080) {
+				err = fmt.Errorf("found %d of %d ms, it is 17 of 1080 ms", offset, ts)
+			}
+			done <- err
+		}()
+		synctest.Wait()
+		rep := clean(t, l)
+		require.Less(t, rep.Compaction.SegmentsAfter, rep.Compaction.SegmentsBefore)
+		require.Less(t, time.Since(began), time.Minute, "the lookup has not gone on yet")
+		require.NoError(t, <-done)
+		require.Equal(t, time.Minute, time.Since(began))
+		require.NoError(t, l.Close())
+	})
+}
+
 // DeleteRecords takes the record with the largest timestamp: the largest of what is left counts.
 func TestLargestTimestampIsThatOfWhatCanBeRead(t *testing.T) {
 	t.Parallel()
