@@ -314,3 +314,46 @@ func firstError[T any](seq func(func(T, error) bool)) (err error) {
 	})
 	return err
 }
+
+// A power cut has taken all batches of the last segment, and left the index entries of some.
+func TestEntriesOfBatchesThatWereLostDoNotComeBackInAnEmptySegment(t *testing.T) {
+	t.Parallel()
+	lost := vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost}
+	disk := vfs.Mem()
+	cfg := Config{Sync: SyncNever, Segment: segment.Config{IndexIntervalBytes: 1}}
+	l := openClean(t, disk, cfg)
+	appendAt(t, l, 5)
+	require.NoError(t, l.Roll())
+	require.NoError(t, l.Sync())
+	for _, ms := range []int64{10, 20, 30, 40} {
+		appendAt(t, l, ms)
+	}
+	after := disk.CrashWith(lost)
+	last := l.Segments()[1].BaseOffset
+	require.NoError(t, l.Close())
+	for _, suffix := range []string{segment.IndexSuffix, segment.TimeIndexSuffix} {
+		p, err := vfs.ReadFile(disk, filePath(bedDir, last, suffix))
+		require.NoError(t, err)
+		require.NotEmpty(t, p)
+		require.NoError(t, vfs.WriteFile(after, filePath(bedDir, last, suffix), p))
+	}
+
+	l = openClean(t, after, cfg)
+	require.EqualValues(t, 1, l.EndOffset())
+	for _, ms := range []int64{10, 90, 20, 40} {
+		appendAt(t, l, ms)
+	}
+	for range 2 {
+		offset, ts, err := l.MaxTimestampOffset()
+		require.NoError(t, err)
+		require.Equal(t, []int64{2, 90}, []int64{offset, ts})
+		offset, _, err = l.OffsetForTimestamp(time.UnixMilli(41))
+		require.NoError(t, err)
+		require.EqualValues(t, 2, offset)
+		require.NoError(t, l.Close())
+		after = after.CrashWith(lost)
+		l = openClean(t, after, cfg)
+		require.True(t, l.Recovery().Clean)
+	}
+	require.NoError(t, l.Close())
+}

@@ -20,7 +20,9 @@ type timeEntry struct {
 // the few entries that it needs.
 //
 // Entries are hints: whoever uses one looks at the batch first. Wrong ones make the index be built
-// anew from the batches.
+// anew from the batches. But a time entry says something of all batches before its own, and one of
+// a batch that is gone is believed if the batch that came in its place has the same time. So no
+// such entry may be left in the files, also after a power cut: see settleIndexes.
 type index struct {
 	loaded  bool // the entries are here; otherwise they are in the files
 	removed bool // there are no files any more
@@ -56,13 +58,19 @@ func (x *index) addTime(n timestampAt, base int64) {
 
 // cut takes back the entries of batches at or behind pos, or with offsets from next on.
 func (x *index) cut(pos, next, base int64) {
-	n := sort.Search(len(x.offsets), func(i int) bool {
-		return int64(x.offsets[i].pos) >= pos || base+int64(x.offsets[i].rel) >= next
-	})
-	m := sort.Search(len(x.times), func(i int) bool { return base+int64(x.times[i].rel) >= next })
+	n, m := x.upTo(pos, next, base)
 	x.rewritten = x.rewritten || n < x.flushedOffsets || m < x.flushedTimes
 	x.gen++
 	x.offsets, x.times = x.offsets[:n], x.times[:m]
+}
+
+// upTo returns how many entries there are of batches before pos with offsets below next.
+func (x *index) upTo(pos, next, base int64) (offsets, times int) {
+	offsets = sort.Search(len(x.offsets), func(i int) bool {
+		return int64(x.offsets[i].pos) >= pos || base+int64(x.offsets[i].rel) >= next
+	})
+	times = sort.Search(len(x.times), func(i int) bool { return base+int64(x.times[i].rel) >= next })
+	return offsets, times
 }
 
 // before returns the last entry at or below rel.

@@ -44,10 +44,12 @@ func (s *Segment) loadIndex() error {
 	if loaded {
 		return nil
 	}
-	x, err := s.readIndexes(s.Size())
+	at := s.published()
+	x, err := s.readIndexes(at.size)
 	if err != nil {
 		return err
 	}
+	x.cut(at.size, at.next, s.base)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.index.loaded && !s.index.removed {

@@ -85,6 +85,7 @@ func (s *Segment) recover(f *openFile, o RecoverOptions) (rep Report, err error)
 		return rep, err
 	}
 	s.indexStays = o.Active && w.keepsIndex()
+	s.indexInDoubt = o.checksCRC() && !s.noIndexes
 	switch {
 	case s.cfg.ReadOnly:
 		s.reloadAborted()
@@ -153,6 +154,11 @@ func (s *Segment) KeepTail() error {
 func (s *Segment) finishRecovery() error {
 	if err := s.cutAborted(s.NextOffset()); err != nil {
 		return err
+	}
+	if s.indexInDoubt {
+		if err := s.settleIndexes(s.published()); err != nil {
+			return err
+		}
 	}
 	if s.indexStays {
 		return nil

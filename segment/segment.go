@@ -41,9 +41,10 @@ type Segment struct {
 
 	// indexStays is the writer's: what Recover found of the index stays in memory until it is
 	// flushed by the usual rules.
-	indexStays bool
-	noIndexes  bool        // likewise: there were no indexes when the segment was opened
-	noAborted  atomic.Bool // there is no transaction index: cleared before one is made
+	indexStays   bool
+	indexInDoubt bool        // likewise: the files may have entries of batches that Recover did not find
+	noIndexes    bool        // likewise: there were no indexes when the segment was opened
+	noAborted    atomic.Bool // there is no transaction index: cleared before one is made
 
 	// indexing is a channel of one: who writes the index files, or gives their names away, puts a
 	// value in, before mu. Whoever waits for it is durably blocked, unlike one that waits for mu.

@@ -6,8 +6,8 @@ import (
 )
 
 // Truncate removes the batch that holds offset and everything behind it, so that NextOffset is
-// offset or less. A sealed segment can be written to again. It does not sync. If it fails the
-// segment is as it was, except for entries of the transaction index. For the writer.
+// offset or less. A sealed segment can be written to again. It syncs the indexes, and not the log.
+// If it fails the segment is as it was, except for entries of the indexes. For the writer.
 func (s *Segment) Truncate(offset int64) error {
 	pos, err := s.Locate(offset)
 	if err != nil {
@@ -30,7 +30,9 @@ func (s *Segment) Truncate(offset int64) error {
 	s.mu.Unlock()
 	f, err := s.writable()
 	if err == nil {
-		err = s.cut(f, to, newest)
+		if err = s.settleIndexes(to); err == nil {
+			err = s.cut(f, to, newest)
+		}
 		s.wrote(f)
 	}
 	if err != nil {
@@ -39,7 +41,7 @@ func (s *Segment) Truncate(offset int64) error {
 		s.mu.Unlock()
 		return fmt.Errorf("truncate %s: %w", s.Path(), err)
 	}
-	return s.flushIndex(flushAll)
+	return nil
 }
 
 // cut takes away what is behind to. cuts is odd until all that belongs together is changed, so that

@@ -76,13 +76,16 @@ func (h *history) known() []fact {
 	return slices.Clip(h.facts)
 }
 
+// timeGrain is what times are multiples of, in ms: coarse, so that different records have the same.
+const timeGrain = 100
+
 // take notes the submission of n new records to a log, with times around the given one.
 func (h *history) take(log, n int, at int64) []rec {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var recs []rec
 	for range n {
-		recs = append(recs, rec{h.next, at + int64(mix(h.next)>>8%1000) - 500})
+		recs = append(recs, rec{h.next, (at + int64(mix(h.next)>>8%1000) - 500) / timeGrain * timeGrain})
 		h.next++
 	}
 	h.facts = append(h.facts, fact{kind: submitted, log: log, recs: recs})
