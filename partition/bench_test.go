@@ -127,7 +127,7 @@ func BenchmarkCheckOfAnIdempotentProducer(b *testing.B) {
 	batch := record.Batch{ProducerID: 7, LastOffsetDelta: 0}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := s.check(&r, &batch); err != nil {
+		if _, err := s.check(&r, &batch, nil); err != nil {
 			b.Fatal(err)
 		}
 		s.apply(&batch, 0, 0)

@@ -31,8 +31,10 @@ func (p *Partition) shut(end func() error) error {
 	p.mu.Lock()
 	p.closed = true
 	d := due{watches: p.allWatchesLocked()}
+	waiting := p.state.takeWaiting()
 	p.mu.Unlock()
 	d.run()
+	releaseGuards(waiting, p.notLeading())
 
 	p.closeErr = end() // completes all appends: the high watermark still moves
 

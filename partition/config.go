@@ -58,6 +58,12 @@ type Config struct {
 	// lower bound. Open takes it as far as the log goes. 0: unknown.
 	HighWatermark int64
 
+	// Verify asks the coordinator of a transaction whether the partition is in it, before the first
+	// write of the transaction is appended: else that could come behind the transaction's marker,
+	// and stay open for ever. It is called without locks held and must not block. nil: who produces
+	// is trusted. Kafka: transaction.partition.verification.enable.
+	Verify func(TxnQuestion)
+
 	// Logger: nil discards.
 	Logger *slog.Logger
 }

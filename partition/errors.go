@@ -10,7 +10,7 @@ import (
 // Errors of a partition. All are matched with errors.Is; the returned errors add which partition
 // and which numbers. Retriable by the same request: ErrNotEnoughReplicas,
 // ErrNotEnoughReplicasAfterAppend, ErrNotLeader, ErrNotLeaderAfterAppend, ErrTimeout,
-// ErrUnknownLeaderEpoch.
+// ErrUnknownLeaderEpoch, ErrConcurrentTransactions.
 var (
 	ErrClosed = errors.New("partition: closed")
 
@@ -19,9 +19,18 @@ var (
 	ErrOutOfOrderSequence = errors.New("partition: out of order sequence number")
 	// ErrInvalidProducerEpoch: the batch has an older epoch of its producer id.
 	ErrInvalidProducerEpoch = errors.New("partition: producer epoch is fenced")
-	ErrInvalidTxnState      = errors.New("partition: not allowed in this transaction state")
-	ErrCoordinatorFenced    = errors.New("partition: transaction coordinator epoch is fenced")
-	ErrTransactionalID      = errors.New("partition: transactional batch without a transactional id")
+	// ErrInvalidTxnState: a write of a transaction that is not open any more, or outside of the one
+	// that is.
+	ErrInvalidTxnState = errors.New("partition: not allowed in this transaction state")
+	// ErrConcurrentTransactions: the producer's transaction before is still being ended. Nothing
+	// was appended. Retriable.
+	ErrConcurrentTransactions = errors.New("partition: the transaction before is still being ended")
+	// ErrTxnAbortable: the partition is not in the transaction, which can only be aborted.
+	ErrTxnAbortable = errors.New("partition: not in the transaction, which is to be aborted")
+	// ErrProducerIDMapping: the transactional id is not known, or has another producer id.
+	ErrProducerIDMapping = errors.New("partition: not the producer id of the transactional id")
+	ErrCoordinatorFenced = errors.New("partition: transaction coordinator epoch is fenced")
+	ErrTransactionalID   = errors.New("partition: transactional batch without a transactional id")
 
 	// Leadership and replication.
 	ErrLeader = errors.New("partition: not allowed on a leader")

@@ -92,10 +92,12 @@ func (p *Partition) Lead(l Leadership) error {
 	p.epoch = l.Epoch
 	p.leaderEpoch.Store(l.Epoch)
 	d := p.progressedLocked()
+	waiting := p.state.takeWaiting() // guards do not outlive a leadership: others may have led since
 	p.mu.Unlock()
 	readers.run()
 	d.run()
 	p.publish()
+	releaseGuards(waiting, ErrNotLeader)
 	return nil
 }
 

@@ -9,8 +9,10 @@ func (p *Partition) BecomeFollower() {
 	p.lowMovedLocked()
 	p.leading = leading{}
 	d := p.releaseLocked(ErrNotLeaderAfterAppend)
+	waiting := p.state.takeWaiting()
 	p.mu.Unlock()
 	d.run()
+	releaseGuards(waiting, ErrNotLeader)
 }
 
 // Resign makes this replica refuse new appends and reads with ErrNotLeader, for good, also when it
@@ -20,8 +22,10 @@ func (p *Partition) Resign() {
 	p.mu.Lock()
 	p.resigned.Store(true)
 	d := due{watches: p.allWatchesLocked()}
+	waiting := p.state.takeWaiting()
 	p.mu.Unlock()
 	d.run()
+	releaseGuards(waiting, ErrNotLeader)
 }
 
 // LeaderEpoch returns the epoch in which this replica leads, -1 if it does not.

@@ -48,7 +48,7 @@ func (p *Partition) admit(req *ProduceRequest, a *log.Append) error {
 		p.inRound++
 		return nil
 	}
-	dup, err := p.state.check(&p.round, &a.Info)
+	dup, err := p.state.check(&p.round, &a.Info, req.guard)
 	switch err {
 	case nil:
 		p.inRound++

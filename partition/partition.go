@@ -26,6 +26,7 @@ type Partition struct {
 	appended func(*log.Append) // done; a field, since a method value allocates
 	copied   func(*log.Append) // done, of a follower
 	opened   time.Time         // origin of the deadlines
+	verify   func(TxnQuestion) // nil: nobody is asked
 	logger   *slog.Logger
 	settings
 	watermarks
@@ -104,7 +105,7 @@ func Open(dir string, cfg Config) (*Partition, error) {
 	}
 	p := &Partition{
 		dir: dir, tp: record.TopicPartition{Topic: cfg.Topic, Partition: cfg.Partition},
-		opened: time.Now(), logger: cfg.Logger, done: make(chan struct{}), epoch: -1, role: make(chan struct{}, 1),
+		opened: time.Now(), verify: cfg.Verify, logger: cfg.Logger, done: make(chan struct{}), epoch: -1, role: make(chan struct{}, 1),
 	}
 	p.appended, p.copied, p.timeouts.Do = p.onAppended, p.onCopied, p.expire
 	p.expiry.Store(int64(cfg.ProducerIDExpiration))

@@ -16,9 +16,11 @@ import (
 // log.SyncOnAck the directory's syncer writes and syncs, otherwise the caller's goroutine does the
 // write if no append is under way on this partition (see log.Log.Submit).
 //
-// Checks, in Kafka's order: leadership, base offset, size, CRC, records; then, when its turn comes,
-// the producer's epoch and sequence. A batch that is in the log already is a success with the
-// original offset.
+// Checks, in Kafka's order: leadership, base offset, size, CRC, records; for the first batch of a
+// transaction, whether its coordinator has the partition in it; then, when its turn comes, the
+// producer's epoch and sequence. A batch that is in the log already is a success with the original
+// offset. Requests of one producer go on in the order of the calls, also those that wait for the
+// coordinator.
 func (p *Partition) Produce(req *ProduceRequest) {
 	req.p = p
 	req.result = ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1}
@@ -27,6 +29,9 @@ func (p *Partition) Produce(req *ProduceRequest) {
 		p.stats.refused.Add(1)
 		req.result.Err = p.wrap("produce", err)
 		req.Done(req.result)
+		return
+	}
+	if p.verify != nil && req.append.Info.IsTransactional() && !p.guarded(req) {
 		return
 	}
 	p.submit(req)

@@ -52,6 +52,15 @@ type ProduceRequest struct {
 	// TransactionalID must be set for a transactional batch.
 	TransactionalID string
 
+	// TxnVersion is the transaction.version of a client that writes in a transaction, 0 to 2. From
+	// 2 on its first write in a transaction adds the partition to it, from sequence 0 on; before
+	// that the client has added it. Kafka: 2 from version 12 of the request on.
+	TxnVersion int16
+
+	// Guard, of a transactional batch, is what GuardTransaction gave; nil: the partition asks the
+	// coordinator, if the transaction is not open here.
+	Guard *TxnGuard
+
 	// Done is called exactly once, without locks held, by whichever goroutine learns the outcome
 	// (also by the one inside Produce). It must not block.
 	Done func(ProduceResult)
@@ -62,6 +71,7 @@ type ProduceRequest struct {
 	lastOffset int64 // once written
 	refused    bool  // by Admit: nothing was appended
 	marker     *marker
+	guard      *TxnGuard
 	copy       *Copy                            // a batch from the leader: nobody waits for an answer
 	ack        watermark.Entry[*ProduceRequest] // under p.mu, like the rest
 	deadline   watermark.Entry[*ProduceRequest]

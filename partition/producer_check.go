@@ -16,7 +16,8 @@ var errDuplicate = errors.New("partition: duplicate of a written batch")
 // or has failed.
 var errRetryInRound = errors.New("partition: duplicate of a batch being written")
 
-// A position is where a producer stands: what check compares a batch with.
+// A position is where a producer stands: what check compares a batch with. Four fields are kept in
+// registers.
 type position struct {
 	epoch            int16 // -1: unknown producer, or one without an epoch
 	lastSeq          int32 // -1: the epoch's first batch is still to come
@@ -31,6 +32,7 @@ type admitted struct {
 	firstSeq  int32 // -1: a marker
 	before    int32 // index of the same producer's batch before it; -1: none
 	producer  int64
+	ends      int16 // a marker: see marker.ends
 	withdrawn bool
 }
 
@@ -120,9 +122,9 @@ func (s *producers) position(r *round, pid int64) (position, int32) {
 
 // check decides about one client batch, which must carry a producer id: nil admits it into the
 // round, errDuplicate comes with the batch it repeats, errRetryInRound asks to try again, anything
-// else refuses it. Kafka: ProducerStateManager and ProducerAppendInfo, in this order: duplicate,
-// epoch, sequence, transaction.
-func (s *producers) check(r *round, b *record.Batch) (seqBatch, error) {
+// else refuses it. g is the guard that it comes with, if any. Kafka: ProducerStateManager and
+// ProducerAppendInfo, in this order: duplicate, guard, epoch, sequence, transaction.
+func (s *producers) check(r *round, b *record.Batch, g *TxnGuard) (seqBatch, error) {
 	at, before := s.position(r, b.ProducerID)
 	if r.repeats(before, b) {
 		return seqBatch{}, errRetryInRound
@@ -131,6 +133,11 @@ func (s *producers) check(r *round, b *record.Batch) (seqBatch, error) {
 	if e := s.m[b.ProducerID]; e != nil && at.epoch == e.epoch {
 		if d, ok := e.find(b); ok {
 			return d, errDuplicate
+		}
+	}
+	if s.verifies && b.IsTransactional() {
+		if err := s.verified(r, b, g); err != nil {
+			return seqBatch{}, err
 		}
 	}
 	if err := at.admits(b); err != nil {
@@ -161,7 +168,7 @@ func (s *producers) checkMarker(r *round, m marker) error {
 		at.lastSeq = -1
 	}
 	at.epoch, at.coordinatorEpoch, at.txnOpen = m.epoch, m.coordinatorEpoch, false
-	r.add(admitted{position: at, firstSeq: -1, before: before, producer: m.producerID})
+	r.add(admitted{position: at, firstSeq: -1, before: before, producer: m.producerID, ends: m.ends()})
 	return nil
 }
 
@@ -194,7 +201,7 @@ func (e *producerEntry) find(b *record.Batch) (seqBatch, bool) {
 func (p position) admits(b *record.Batch) error {
 	switch {
 	case b.ProducerEpoch < p.epoch:
-		return fmt.Errorf("%w: producer %d has epoch %d, newest is %d", ErrInvalidProducerEpoch, b.ProducerID, b.ProducerEpoch, p.epoch)
+		return fencedEpoch(b, p.epoch)
 	case p.epoch == -1: // nothing known, or no epochs at all: any sequence is a beginning
 	case b.ProducerEpoch != p.epoch && b.BaseSequence != 0:
 		return fmt.Errorf("%w: producer %d begins epoch %d with sequence %d instead of 0", ErrOutOfOrderSequence, b.ProducerID, b.ProducerEpoch, b.BaseSequence)
@@ -205,6 +212,10 @@ func (p position) admits(b *record.Batch) error {
 		return fmt.Errorf("%w: producer %d writes outside of its open transaction", ErrInvalidTxnState, b.ProducerID)
 	}
 	return nil
+}
+
+func fencedEpoch(b *record.Batch, newest int16) error {
+	return fmt.Errorf("%w: producer %d has epoch %d, newest is %d", ErrInvalidProducerEpoch, b.ProducerID, b.ProducerEpoch, newest)
 }
 
 func follows(last, next int32) bool {

@@ -76,6 +76,9 @@ type producers struct {
 	// unread is the offset of the snapshot whose producers' older batches were not looked for in
 	// the log yet; 0: none are missing.
 	unread int64
+
+	guards   map[int64][]*TxnGuard // of each producer id
+	verifies bool                  // the first write of a transaction needs a guard
 }
 
 func newProducers(expiry time.Duration) *producers {
@@ -109,6 +112,7 @@ func (s *producers) apply(b *record.Batch, base, now int64) {
 	if b.IsTransactional() && e.txnFirstOffset < 0 {
 		e.txnFirstOffset = base
 		s.txns.begin(b.ProducerID, base)
+		s.spend(b.ProducerID, b.ProducerEpoch)
 	}
 }
 
@@ -129,6 +133,9 @@ func (s *producers) mark(m marker, now int64) (txn endedTxn, ok bool) {
 	e := s.entry(m.producerID, now)
 	e.raise(m.epoch)
 	e.coordinatorEpoch, e.timestamp = m.coordinatorEpoch, m.timestamp
+	if len(s.guards) > 0 {
+		s.dropGuards(m.producerID, func(g *TxnGuard) bool { return g.ProducerEpoch <= m.ends() })
+	}
 	if e.txnFirstOffset < 0 {
 		return endedTxn{}, false
 	}
@@ -149,6 +156,7 @@ func (s *producers) sweep(now int64) {
 			delete(s.m, pid)
 		}
 	}
+	s.sweepGuards(now - s.expiry)
 }
 
 // adopt completes the windows of s, whose oldest batch is that of a snapshot, from an older state

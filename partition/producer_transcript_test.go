@@ -119,7 +119,7 @@ func (c *stateScript) run(line string) string {
 }
 
 func (c *stateScript) produce(b record.Batch) string {
-	dup, err := c.s.check(&c.r, &b)
+	dup, err := c.s.check(&c.r, &b, nil)
 	switch {
 	case errors.Is(err, errDuplicate):
 		return fmt.Sprintf("duplicate of offset %d time %d", dup.baseOffset(), dup.timestamp)

@@ -32,7 +32,11 @@ func (p *Partition) rebuild() (*producers, error) {
 	return s, nil
 }
 
-func (p *Partition) newState() *producers { return newProducers(time.Duration(p.expiry.Load())) }
+func (p *Partition) newState() *producers {
+	s := newProducers(time.Duration(p.expiry.Load()))
+	s.verifies = p.verify != nil
+	return s
+}
 
 // loadSnapshot returns the state in the newest valid snapshot at or below the log end, and its
 // offset; an empty state and 0 if there is none. Snapshots that are damaged, or from beyond the

@@ -15,14 +15,16 @@ type Stats struct {
 	LeaderEpoch      int32 // -1: not the leader
 	Producers        int   // producer ids with state
 	OpenTransactions int
-	AwaitingAcks     int   // requests written and not yet acknowledged by the high watermark
-	Watchers         int   // waits for new records
-	SizeBytes        int64 // of all batches held
-	BytesWritten     int64 // of batches, since open
-	BytesRead        int64
-	Reads            int64
-	Duplicates       int64 // batches that were in the log already
-	Refused          int64 // produce requests that failed
+	AwaitingAcks     int // requests written and not yet acknowledged by the high watermark
+	Watchers         int // waits for new records
+
+	AwaitingCoordinator int   // writes that wait for a word of their transaction's coordinator
+	SizeBytes           int64 // of all batches held
+	BytesWritten        int64 // of batches, since open
+	BytesRead           int64
+	Reads               int64
+	Duplicates          int64 // batches that were in the log already
+	Refused             int64 // produce requests that failed
 }
 
 // Stats returns the present figures.
@@ -38,6 +40,7 @@ func (p *Partition) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.Producers, s.OpenTransactions, s.BytesWritten = len(p.state.m), len(p.state.txns.open), p.growth.written
+	s.AwaitingCoordinator = p.state.awaiting()
 	s.AwaitingAcks, s.Watchers = p.acks.Len(), p.hwWatches.Len()+p.lsoWatches.Len()
 	return s
 }

@@ -16,7 +16,11 @@ import (
 // has the level of transaction.version, its clients are of version 0 or 2; lateEnd lets an EndTxn
 // come late, as any other request does.
 func run(seed uint64, level, version int16, lateEnd bool) (c counts, err error) {
-	s := newSim(seed, level, version, lateEnd)
+	return runWith(seed, level, version, lateEnd, modelLeader)
+}
+
+func runWith(seed uint64, level, version int16, lateEnd bool, leader func(s *sim, number int) simLeader) (c counts, err error) {
+	s := newSim(seed, level, version, lateEnd, leader)
 	defer func() {
 		c = s.counts
 		if v, ok := recover().(violation); ok {
@@ -59,6 +63,8 @@ func (s *sim) happen() {
 		s.crash()
 	case n < 985:
 		s.newProducer()
+	case n < 988:
+		s.parts[s.r.IntN(len(s.parts))].shake(s)
 	case n < 999:
 		s.pass(time.Duration(s.r.IntN(20)-1) * time.Second) // clocks are set back at times
 	case s.r.IntN(3) == 0:
@@ -106,9 +112,7 @@ func (s *sim) rest() {
 		s.require(v.State == txnlog.Empty || v.State.Complete(), "prepared and never completed: %+v", v)
 	}
 	for _, p := range s.parts {
-		for id, st := range p.producers {
-			s.require(st.open == nil, "producer %d is left open for ever in partition %d", id, p.number)
-		}
+		p.rest(s)
 	}
 	for _, txn := range s.txns {
 		for p := range txn.wrote {

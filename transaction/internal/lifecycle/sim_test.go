@@ -36,7 +36,7 @@ type sim struct {
 
 	net       []func()
 	slow      []func() // what takes longer
-	parts     []*simPartition
+	parts     []simLeader
 	producers []*simProducer
 	txns      []*simTxn
 	owners    map[Producer]int // who was told that identity
@@ -74,7 +74,19 @@ type simTxn struct {
 	outcome     map[int]string // by partition
 }
 
-// A simPartition is what KIP-890 makes of a partition's leader.
+// A simLeader is the leader of a partition that transactions write to.
+type simLeader interface {
+	// produce writes once if the coordinator has the partition in the transaction.
+	produce(s *sim, by Producer, txn *simTxn, seq int, done func(error))
+	// mark writes a marker, or refuses it.
+	mark(s *sim, k *Markers, coordinator int32)
+	// shake lets something happen to the leader.
+	shake(s *sim)
+	// rest is called when nothing is left to happen.
+	rest(s *sim)
+}
+
+// A simPartition is what KIP-890 makes of a partition's leader, as a model.
 type simPartition struct {
 	number    int
 	producers map[int64]*simState
@@ -88,12 +100,12 @@ type simState struct {
 	markers     int // written so far: a write that was verified before one of them is refused
 }
 
-func newSim(seed uint64, level, version int16, lateEnd bool) *sim {
+func newSim(seed uint64, level, version int16, lateEnd bool, leader func(s *sim, number int) simLeader) *sim {
 	s := &sim{r: rand.New(rand.NewPCG(seed, 11)), version: version, lateEnd: lateEnd, now: time.Unix(1000, 0), ids: 100, owners: map[Producer]int{},
 		cfg: Config{Version: level, MaxTimeout: time.Hour, Expiration: 10 * time.Hour}}
 	s.refusals = s.r.IntN(2) * s.r.IntN(10)
 	for p := range 3 {
-		s.parts = append(s.parts, &simPartition{number: p, producers: map[int64]*simState{}})
+		s.parts = append(s.parts, leader(s, p))
 	}
 	s.m, s.shadow = New("x", &s.cfg), New("x", &s.cfg)
 	return s
@@ -319,7 +331,18 @@ func (s *sim) write(k *Markers) {
 	}
 }
 
-// mark writes a marker, or refuses it.
+func modelLeader(_ *sim, number int) simLeader {
+	return &simPartition{number: number, producers: map[int64]*simState{}}
+}
+
+func (p *simPartition) shake(*sim) {}
+
+func (p *simPartition) rest(s *sim) {
+	for id, st := range p.producers {
+		s.require(st.open == nil, "producer %d is left open for ever in partition %d", id, p.number)
+	}
+}
+
 func (p *simPartition) mark(s *sim, k *Markers, coordinator int32) {
 	st := p.state(k.ProducerID)
 	if coordinator < st.coordinator || k.Epoch < st.epoch || k.Version >= epochBump && k.Epoch == st.epoch && st.open != nil {
@@ -332,12 +355,12 @@ func (p *simPartition) mark(s *sim, k *Markers, coordinator int32) {
 	st.markers++
 	if txn := st.open; txn != nil {
 		st.open = nil
-		s.ends(p, txn, k.Commit)
+		s.ends(p.number, txn, k.Commit)
 	}
 }
 
 // ends notes that what is open of a transaction in a partition has an outcome.
-func (s *sim) ends(p *simPartition, txn *simTxn, commit bool) {
+func (s *sim) ends(p int, txn *simTxn, commit bool) {
 	outcome := "abort"
 	if commit {
 		outcome = "commit"
@@ -345,9 +368,9 @@ func (s *sim) ends(p *simPartition, txn *simTxn, commit bool) {
 	}
 	// Before version 2 an AddPartitionsToTxn and a write that both come late begin another
 	// transaction, which takes too long: what was aborted is aborted once more.
-	before := txn.outcome[p.number]
+	before := txn.outcome[p]
 	s.require(before == "" || s.version < epochBump && before == "abort" && !commit, "two outcomes in one partition")
-	txn.outcome[p.number] = outcome
+	txn.outcome[p] = outcome
 	for _, other := range txn.outcome {
 		s.require(other == outcome, "torn: committed and aborted")
 	}
@@ -360,8 +383,6 @@ func (p *simPartition) state(id int64) *simState {
 	return p.producers[id]
 }
 
-// produce writes once if the coordinator has the partition in the transaction, and if the epoch is
-// not an earlier one then.
 func (p *simPartition) produce(s *sim, by Producer, txn *simTxn, seq int, done func(error)) {
 	st := p.state(by.ID)
 	markers := st.markers

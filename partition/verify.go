@@ -1,0 +1,134 @@
+package partition
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"github.com/stratalog/strata/record"
+)
+
+// A TxnQuestion asks the coordinator of a transactional id whether a partition is in the
+// transaction under way; for a client of transaction.version 2 it is to put it there.
+type TxnQuestion struct {
+	TxnWrite
+	Partition record.TopicPartition
+	// Answer is to be called once, from any goroutine, without locks: nil if the partition is in
+	// the transaction, and that is committed. It may append what waits for it.
+	Answer func(error)
+}
+
+// GuardTransaction asks for the guard of a write in a transaction. It is for who must know that the
+// transaction is open before it decides what to append, as a coordinator does; Produce asks by
+// itself for a request without a Guard. It does not block. done is called once, without locks
+// held, with the guard or with why there is none: the errors of Produce.
+func (p *Partition) GuardTransaction(w TxnWrite, done func(*TxnGuard, error)) {
+	epoch, err := p.checkEpoch(-1)
+	switch {
+	case err != nil:
+		done(nil, p.wrap("write in transaction", err))
+		return
+	case p.verify == nil:
+		done(ongoing, nil)
+		return
+	}
+	var g *TxnGuard
+	proceed := p.awaitGuard(w, math.MaxInt32, epoch, &g, func(err error) {
+		if err != nil {
+			done(nil, p.wrap("write in transaction", err))
+			return
+		}
+		done(g, nil)
+	})
+	if proceed {
+		done(g, nil)
+	}
+}
+
+// guarded reports whether req, a write in a transaction, may go on to the log, which decides
+// whether the transaction is still open. If not, it waits for the transaction's coordinator.
+func (p *Partition) guarded(req *ProduceRequest) bool {
+	if req.guard = req.Guard; req.guard != nil {
+		return true
+	}
+	b := &req.append.Info
+	w := TxnWrite{TransactionalID: req.TransactionalID, ProducerID: b.ProducerID, ProducerEpoch: b.ProducerEpoch, Version: req.TxnVersion}
+	return p.awaitGuard(w, b.BaseSequence, req.result.LeaderEpoch, &req.guard, func(err error) {
+		if err != nil {
+			p.refuse(req, err)
+			return
+		}
+		p.submit(req)
+	})
+}
+
+// awaitGuard sets guard, and reports whether there is nothing to be waited for. Else go on is called
+// with the coordinator's answer, or when this replica does not lead any more.
+func (p *Partition) awaitGuard(w TxnWrite, sequence int32, leaderEpoch int32, guard **TxnGuard, goOn func(error)) (proceed bool) {
+	p.mu.Lock()
+	if p.leaderEpoch.Load() != leaderEpoch || p.closed || p.resigned.Load() {
+		p.mu.Unlock()
+		goOn(p.notLeading())
+		return false
+	}
+	g := p.state.guard(&p.round, w, sequence, time.Now().UnixMilli())
+	*guard = g
+	if g == ongoing || g.verified && !g.asking {
+		p.mu.Unlock()
+		return true
+	}
+	g.waiting = append(g.waiting, goOn)
+	ask := !g.asking
+	g.asking = true
+	p.mu.Unlock()
+	if ask {
+		p.verify(TxnQuestion{TxnWrite: w, Partition: p.tp, Answer: func(err error) { p.answered(g, err) }})
+	}
+	return false
+}
+
+// answered lets those go on that wait for a guard, in the order in which they came.
+func (p *Partition) answered(g *TxnGuard, err error) {
+	for {
+		p.mu.Lock()
+		waiting := g.waiting
+		g.waiting = nil
+		done := err != nil || len(waiting) == 0
+		if done {
+			p.settleLocked(g, err)
+		}
+		p.mu.Unlock()
+		for _, goOn := range waiting {
+			goOn(err)
+		}
+		if done {
+			return
+		}
+	}
+}
+
+// settleLocked ends the question about a guard. One that may be asked about again stays: it knows
+// the lowest sequence number that is still to come.
+func (p *Partition) settleLocked(g *TxnGuard, err error) {
+	g.asking, g.verified = false, err == nil
+	at, _ := p.state.position(&p.round, g.ProducerID)
+	again := errors.Is(err, ErrConcurrentTransactions) || errors.Is(err, ErrNotEnoughReplicas)
+	if at.inTransaction(g.ProducerEpoch) || err != nil && !again {
+		p.state.dropGuards(g.ProducerID, func(o *TxnGuard) bool { return o == g })
+	}
+}
+
+// refuse answers a request that the log has not seen.
+func (p *Partition) refuse(req *ProduceRequest, err error) {
+	p.stats.refused.Add(1)
+	req.result.LogStartOffset = p.log.StartOffset()
+	req.result.Err = p.wrap("produce", err)
+	req.Done(req.result)
+}
+
+// releaseGuards has all who wait for a guard fail with err.
+func releaseGuards(waiting []func(error), err error) {
+	for _, goOn := range waiting {
+		goOn(err)
+	}
+}
