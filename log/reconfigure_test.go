@@ -47,24 +47,38 @@ func TestIndexSizesChangeWithTheNextSegment(t *testing.T) {
 }
 
 func TestShorterSyncIntervalCountsFromTheNextAppend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, err := Open("log", Config{FS: vfs.Mem(), Sync: SyncInterval(time.Hour)})
-		require.NoError(t, err)
-		fill(t, l, 1)
-		require.NoError(t, l.Reconfigure(Config{Sync: SyncInterval(time.Second)}))
-		require.EqualValues(t, 1, l.DurableOffset(), "what was there is durable at once")
-		fill(t, l, 1)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		require.EqualValues(t, 2, l.DurableOffset())
+	for _, c := range []struct {
+		name   string
+		opened int // how often the log was opened before
+	}{{"new log, whose files nothing has synced yet", 0}, {"log of before", 1}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk, before := vfs.Mem(), int64(c.opened)
+				for range c.opened {
+					l, err := Open("log", Config{FS: disk})
+					require.NoError(t, err)
+					fill(t, l, 1)
+					require.NoError(t, l.Close())
+				}
+				l, err := Open("log", Config{FS: disk, Sync: SyncInterval(time.Hour)})
+				require.NoError(t, err)
+				fill(t, l, 1)
+				require.NoError(t, l.Reconfigure(Config{Sync: SyncInterval(time.Second)}))
+				require.Equal(t, before+1, l.DurableOffset(), "what was there is durable at once")
+				fill(t, l, 1)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				require.Equal(t, before+2, l.DurableOffset())
 
-		require.NoError(t, l.Reconfigure(Config{Sync: SyncNever}))
-		fill(t, l, 1)
-		time.Sleep(2 * time.Hour)
-		synctest.Wait()
-		require.EqualValues(t, 2, l.DurableOffset())
-		require.NoError(t, l.Close())
-	})
+				require.NoError(t, l.Reconfigure(Config{Sync: SyncNever}))
+				fill(t, l, 1)
+				time.Sleep(2 * time.Hour)
+				synctest.Wait()
+				require.Equal(t, before+2, l.DurableOffset())
+				require.NoError(t, l.Close())
+			})
+		})
+	}
 }
 
 func TestChangeOfPolicyIsOnTheDiskWhenItReturns(t *testing.T) {
