@@ -10,8 +10,10 @@ import (
 //
 // A File's bytes and size become stable with its Sync, directory entries with SyncDir of their
 // directory; a new file needs both. Memory follows what has been written: holes and preallocated
-// space cost none. Modes are kept but not enforced. The root directory exists; names are cleaned,
-// and relative ones start at the root.
+// space cost none. On Linux files of more than 4 MiB have theirs outside of the collector's heap,
+// where no statistic or limit of package runtime counts it; it is given back when the collector has
+// found that no file system or copy has it any more. Modes are kept but not enforced. The root
+// directory exists; names are cleaned, and relative ones start at the root.
 type MemFS struct {
 	*FaultFS
 

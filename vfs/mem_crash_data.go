@@ -26,17 +26,17 @@ func (x *crasher) data(d *memData) *memData {
 		out.size = d.pending[resizes-1].endSize
 	}
 	for key, e := range d.extents {
-		copied := new(extent)
-		for i := range e {
-			if !e[i].dirty {
-				copied[i].live, copied[i].liveN = e[i].live, e[i].liveN
+		copied := new([extentPages]memPage)
+		for i := range copied {
+			if p := e.page(int64(i)); !p.dirty {
+				copied[i].live, copied[i].liveIn, copied[i].liveN = p.live, p.liveIn, p.liveN
 			}
 		}
-		out.extents[key] = copied
+		out.extents[key] = &extent{pages: copied}
 	}
 	for _, no := range slices.Sorted(slices.Values(d.dirty)) {
-		p := &out.extents[no/extentPages][no%extentPages]
-		p.live, p.liveN = x.page(d, no, resizes), pageSize
+		p := out.extents[no/extentPages].at(no % extentPages)
+		p.live, p.liveIn, p.liveN = x.page(d, no, resizes), nil, pageSize
 	}
 	out.trim()
 	out.stableSize = out.size
@@ -186,15 +186,16 @@ func (x *crasher) write(d *memData, p *page, no int64, c *change, cutAt int64, t
 // trim restores the invariant that there is nothing beyond the size.
 func (d *memData) trim() {
 	for key, x := range d.extents {
-		if key*extentPages*pageSize >= d.size {
+		if key*extentBytes >= d.size {
 			delete(d.extents, key)
 			continue
 		}
-		for i := range x {
-			if left := d.size - (key*extentPages+int64(i))*pageSize; left <= 0 {
-				x[i] = memPage{}
+		for i := range int64(extentPages) {
+			p := x.at(i)
+			if left := d.size - (key*extentPages+i)*pageSize; left <= 0 {
+				*p = memPage{}
 			} else {
-				x[i].liveN = min(x[i].liveN, uint16(min(left, pageSize)))
+				p.liveN = min(p.liveN, uint16(min(left, pageSize)))
 			}
 		}
 	}

@@ -24,7 +24,8 @@ type memData struct {
 	extents map[int64]*extent
 	mtime   time.Time
 
-	slabs slabs // where memory for pages comes from
+	slabs slabs                 // where memory for pages comes from
+	spare *[extentPages]memPage // of an extent that became a run, for the next extent
 
 	stableSize  int64
 	stableMtime time.Time
@@ -52,7 +53,7 @@ func newMemData(now time.Time) *memData {
 // pageLocked returns a page; the zero memPage if there is none.
 func (d *memData) pageLocked(no int64) (p memPage) {
 	if x := d.extents[no/extentPages]; x != nil {
-		p = x[no%extentPages]
+		p = x.page(no % extentPages)
 	}
 	return p
 }
@@ -61,12 +62,15 @@ func (d *memData) pageLocked(no int64) (p memPage) {
 func (d *memData) changedLocked(no int64) *memPage {
 	x := d.extents[no/extentPages]
 	if x == nil {
-		x = new(extent)
+		x = &extent{pages: d.spare}
+		if d.spare = nil; x.pages == nil {
+			x.pages = new([extentPages]memPage)
+		}
 		d.extents[no/extentPages] = x
 	}
-	p := &x[no%extentPages]
+	p := x.at(no % extentPages)
 	if !p.dirty {
-		p.stable, p.stableN, p.dirty, p.shared = p.live, p.liveN, true, true
+		p.stable, p.stableIn, p.stableN, p.dirty, p.shared = p.live, p.liveIn, p.liveN, true, true
 		d.dirty = append(d.dirty, no)
 	}
 	return p
@@ -77,18 +81,17 @@ func (d *memData) changedLocked(no int64) *memPage {
 func (d *memData) readLocked(p []byte, off int64) int {
 	p = p[:min(int64(len(p)), d.size-off)]
 	for rest := p; len(rest) > 0; {
-		no, in := off/pageSize, off%pageSize
-		x := d.extents[no/extentPages]
-		for i := no % extentPages; i < extentPages && len(rest) > 0; i++ {
-			part := rest[:min(int64(len(rest)), pageSize-in)]
-			n := 0
-			if x != nil {
-				live := x[i].liveBytes()
-				n = copy(part, live[min(in, int64(len(live))):])
-			}
-			clear(part[n:])
-			rest, off, in = rest[len(part):], off+int64(len(part)), 0
+		x, in := d.extents[off/extentBytes], off%extentBytes
+		part := rest[:min(int64(len(rest)), extentBytes-in)]
+		switch {
+		case x == nil:
+			clear(part)
+		case x.pages == nil:
+			copy(part, x.run.mem[in:])
+		default:
+			x.read(part, in)
 		}
+		rest, off = rest[len(part):], off+int64(len(part))
 	}
 	return len(p)
 }
@@ -105,6 +108,16 @@ func (d *memData) writeLocked(p []byte, off int64, gen uint64) {
 			d.changedLocked(no).write(p[:n], int(in), gen, &d.slabs)
 		}
 		p, off = p[n:], off+n
+		if off%extentBytes == 0 {
+			d.settleLocked(d.extents[off/extentBytes-1])
+		}
+	}
+}
+
+// settleLocked makes an extent a run if it can.
+func (d *memData) settleLocked(x *extent) {
+	if pages := x.settle(); pages != nil {
+		d.spare = pages
 	}
 }
 
@@ -123,7 +136,7 @@ func (d *memData) replaceLocked(no int64, p []byte, gen uint64) int64 {
 	copy(run, p)
 	for i := range pages {
 		p := d.changedLocked(no + i)
-		p.live, p.liveN, p.gen, p.shared = (*page)(run[i*pageSize:]), pageSize, gen, false
+		p.live, p.liveIn, p.liveN, p.gen, p.shared = (*page)(run[i*pageSize:]), d.slabs.in, pageSize, gen, false
 	}
 	return pages * pageSize
 }
@@ -176,9 +189,9 @@ func (d *memData) dropLocked(size int64) {
 	first := (size + pageSize - 1) / pageSize
 	for key, x := range d.extents {
 		for i := max(0, first-key*extentPages); i < extentPages; i++ {
-			if p := &x[i]; p.exists() {
-				d.changedLocked(key*extentPages + i)
-				p.live, p.liveN, p.gen, p.shared = nil, 0, 0, false
+			if p := x.page(i); p.exists() {
+				p := d.changedLocked(key*extentPages + i)
+				p.live, p.liveIn, p.liveN, p.gen, p.shared = nil, nil, 0, 0, false
 			}
 		}
 	}
@@ -214,13 +227,16 @@ func (d *memData) syncLocked() {
 // cleanLocked makes the live page the disk's. The caller removes it from dirty.
 func (d *memData) cleanLocked(no int64) {
 	x := d.extents[no/extentPages]
-	p := &x[no%extentPages]
-	p.stable, p.stableN, p.dirty, p.shared = nil, 0, false, false
+	p := x.at(no % extentPages)
+	p.stable, p.stableIn, p.stableN, p.dirty, p.shared = nil, nil, 0, false, false
 	if p.exists() {
+		if no%extentPages == extentPages-1 {
+			d.settleLocked(x)
+		}
 		return
 	}
-	for i := range x {
-		if x[i].exists() || x[i].dirty {
+	for i := range x.pages {
+		if x.pages[i].exists() || x.pages[i].dirty {
 			return
 		}
 	}
@@ -259,8 +275,7 @@ func (d *memData) clone() *memData {
 		pending: append([]change(nil), d.pending...),
 	}
 	for key, x := range d.extents {
-		copied := *x
-		c.extents[key] = &copied
+		c.extents[key] = x.clone()
 	}
 	return c
 }

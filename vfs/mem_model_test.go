@@ -20,25 +20,29 @@ func TestCrashLeavesOnlyWhatWasThere(t *testing.T) {
 		f, err := m.OpenFile(in("f"), readWriteCreate, 0o644)
 		require.NoError(t, err)
 		require.NoError(t, m.SyncDir(dir))
+		scale := rapid.SampledFrom([]int{1, 1, 1, 12}).Draw(t, "scale")
+		if scale > 1 {
+			vfs.ActLarge(f)
+		}
 		var live []byte
 		history := [][]byte{nil} // contents since the last sync, that one first
 		for step := range rapid.IntRange(1, 25).Draw(t, "steps") {
 			switch rapid.IntRange(0, 5).Draw(t, "op") {
 			case 0, 1:
-				off, n := rapid.IntRange(0, 20_000).Draw(t, "off"), rapid.IntRange(1, 9000).Draw(t, "n")
+				off, n := scale*rapid.IntRange(0, 20_000).Draw(t, "off"), scale*rapid.IntRange(1, 9000).Draw(t, "n")
 				live = put(live, bytes.Repeat([]byte{byte(step + 1)}, n), off)
 				_, err = f.WriteAt(live[off:off+n], int64(off))
 			case 2:
-				n := rapid.IntRange(1, 5000).Draw(t, "append")
+				n := scale * rapid.IntRange(1, 5000).Draw(t, "append")
 				off := len(live)
 				live = put(live, bytes.Repeat([]byte{byte(step + 1)}, n), off)
 				_, err = f.WritevAt([][]byte{live[off : off+n/2], live[off+n/2:]}, int64(off))
 			case 3:
-				size := rapid.IntRange(0, 25_000).Draw(t, "size")
+				size := scale * rapid.IntRange(0, 25_000).Draw(t, "size")
 				live = resize(live, size)
 				err = f.Truncate(int64(size))
 			case 4:
-				size := rapid.IntRange(1, 25_000).Draw(t, "allocated")
+				size := scale * rapid.IntRange(1, 25_000).Draw(t, "allocated")
 				live = resize(live, max(size, len(live)))
 				err = f.Allocate(0, int64(size))
 			case 5:
@@ -51,6 +55,9 @@ func TestCrashLeavesOnlyWhatWasThere(t *testing.T) {
 				m = m.Kill()
 				f, err = m.OpenFile(in("f"), readWriteCreate, 0o644)
 				require.NoError(t, err)
+				if scale > 1 {
+					vfs.ActLarge(f)
+				}
 			}
 		}
 		mode := vfs.CrashMode(rapid.IntRange(0, 4).Draw(t, "mode"))

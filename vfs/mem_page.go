@@ -1,10 +1,14 @@
 package vfs
 
-import "bytes"
+import (
+	"bytes"
+	"unsafe"
+)
 
 const (
 	pageSize    = 4096 // what a disk is assumed to write at once, and the unit of memory
 	extentPages = 16   // pages that are looked up together
+	extentBytes = extentPages * pageSize
 )
 
 type page [pageSize]byte
@@ -14,15 +18,18 @@ type page [pageSize]byte
 var zeroPage page
 
 // A memPage is a page of a file, and what the disk has of it: of each the first bytes of a page of
-// memory, and zeros behind them, whatever the memory holds there. nil: only zeros.
+// memory, and zeros behind them, whatever the memory holds there. nil: only zeros. A page outside of
+// the heap is valid as long as its chunk is referred to, so both are stored and copied together.
 type memPage struct {
-	live    *page  // nil: never written to
-	stable  *page  // what the disk has, if dirty
-	gen     uint64 // of the tree that may write to live, also behind liveN. Others copy
-	liveN   uint16 // bytes of live
-	stableN uint16
-	dirty   bool // stable is set; live may differ from it
-	shared  bool // stable is live, and what it has of it must stay
+	live     *page  // nil: never written to
+	liveIn   *chunk // that live is in; nil: it is in the heap
+	stable   *page  // what the disk has, if dirty
+	stableIn *chunk
+	gen      uint64 // of the tree that may write to live, also behind liveN. Others copy
+	liveN    uint16 // bytes of live
+	stableN  uint16
+	dirty    bool // stable is set; live may differ from it
+	shared   bool // stable is live, and what it has of it must stay
 }
 
 func (p *memPage) exists() bool { return p.live != nil }
@@ -44,7 +51,7 @@ func (p *memPage) write(b []byte, in int, gen uint64, slabs *slabs) {
 	switch {
 	case in >= int(p.liveN) && bytes.Equal(b, zeroPage[:len(b)]):
 		if !p.exists() {
-			p.live, p.liveN, p.gen = &zeroPage, 0, 0
+			p.live, p.liveIn, p.liveN, p.gen = &zeroPage, nil, 0, 0
 		}
 		return
 	case !p.exists() || p.gen != gen || p.shared && in < int(p.stableN):
@@ -55,7 +62,7 @@ func (p *memPage) write(b []byte, in int, gen uint64, slabs *slabs) {
 		if len(old) > in+len(b) {
 			copy(fresh[in+len(b):], old[in+len(b):])
 		}
-		p.live, p.gen, p.shared = (*page)(fresh), gen, false
+		p.live, p.liveIn, p.gen, p.shared = (*page)(fresh), slabs.in, gen, false
 	default:
 		if in > int(p.liveN) {
 			clear(p.live[p.liveN:in])
@@ -73,4 +80,90 @@ func (p *memPage) cut(in int) {
 }
 
 // An extent is pages that are looked up together.
-type extent [extentPages]memPage
+//
+// Large files mostly grow, and then the pages of an extent end up alike: then the extent is a run,
+// which is a tenth of the pages' memory, and of what the collector has to look at.
+type extent struct {
+	pages *[extentPages]memPage // nil: a run
+	run   run
+}
+
+// A run is whole pages that follow each other in a chunk, of the same generation. Either they are
+// clean, or the disk has nothing of them.
+type run struct {
+	mem   *[extentBytes]byte
+	in    *chunk // that mem is in
+	gen   uint64
+	dirty bool
+}
+
+// page returns a copy of a page.
+func (x *extent) page(i int64) memPage {
+	if x.pages != nil {
+		return x.pages[i]
+	}
+	return x.run.page(i)
+}
+
+func (r *run) page(i int64) memPage {
+	return memPage{live: (*page)(r.mem[i*pageSize:]), liveIn: r.in, gen: r.gen, liveN: pageSize, dirty: r.dirty}
+}
+
+// read fills p with the bytes from in, which has to be in the extent with all of p.
+func (x *extent) read(p []byte, in int64) {
+	for i, in := in/pageSize, in%pageSize; len(p) > 0; i, in = i+1, 0 {
+		part := p[:min(int64(len(p)), pageSize-in)]
+		live := x.pages[i].liveBytes()
+		n := copy(part, live[min(in, int64(len(live))):])
+		clear(part[n:])
+		p = p[len(part):]
+	}
+}
+
+// at returns a page that may be changed.
+func (x *extent) at(i int64) *memPage {
+	if x.pages == nil {
+		x.pages = new([extentPages]memPage)
+		for i := range int64(extentPages) {
+			x.pages[i] = x.run.page(i)
+		}
+		x.run = run{}
+	}
+	return &x.pages[i]
+}
+
+// settle makes the extent a run if its pages are one, and returns the memory of its pages then.
+func (x *extent) settle() *[extentPages]memPage {
+	pages := x.pages
+	if pages == nil {
+		return nil
+	}
+	first := &pages[0]
+	if first.liveIn == nil { // what follows in the heap may be somebody else's
+		return nil
+	}
+	for i := range pages {
+		p := &pages[i]
+		if p.liveN != pageSize || p.stable != nil || p.gen != first.gen || p.dirty != first.dirty || p.liveIn != first.liveIn ||
+			uintptr(unsafe.Pointer(p.live)) != uintptr(unsafe.Pointer(first.live))+uintptr(i)*pageSize {
+			return nil
+		}
+	}
+	x.run = run{
+		mem: (*[extentBytes]byte)(unsafe.Slice(&first.live[0], extentBytes)),
+		in:  first.liveIn, gen: first.gen, dirty: first.dirty,
+	}
+	x.pages = nil
+	*pages = [extentPages]memPage{}
+	return pages
+}
+
+// clone returns a copy that shares the memory.
+func (x *extent) clone() *extent {
+	c := *x
+	if x.pages != nil {
+		pages := *x.pages
+		c.pages = &pages
+	}
+	return &c
+}

@@ -13,15 +13,24 @@ const (
 // The zero slabs are ready for use.
 type slabs struct {
 	rest      []byte // of the last slab, given to nobody yet. It holds anything
+	in        *chunk // that rest is in, and what was taken last; nil: they are in the heap
 	allocated int    // bytes of all slabs
 }
 
-// take returns memory for n bytes, whole pages, that holds anything.
+// take returns memory for n bytes, whole pages, that holds anything. It is in the chunk in.
 func (s *slabs) take(n int) []byte {
 	if len(s.rest) < n {
 		size := max(n, min(s.allocated/slabShare/pageSize*pageSize, maxSlab))
-		s.rest = uncleared.Bytes(size)[:size:size]
-		s.allocated += size
+		s.rest, s.in = nil, nil
+		if s.allocated >= chunksFrom {
+			s.in = chunks.take()
+		}
+		if s.in != nil {
+			s.rest = s.in.mem
+		} else {
+			s.rest = uncleared.Bytes(size)[:size:size]
+		}
+		s.allocated += len(s.rest)
 	}
 	m := s.rest[:n:n]
 	s.rest = s.rest[n:]

@@ -1,0 +1,162 @@
+package vfs
+
+import (
+	"bytes"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+)
+
+func (p *chunkPool) used() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.inUse
+}
+
+// awaitChunks runs the collector until n chunks or fewer are in use. Memory is given back some time
+// after a collection has found it.
+func awaitChunks(t *testing.T, n int) {
+	for tries := 0; chunks.used() > n; tries++ {
+		require.Less(t, tries, 2000)
+		runtime.GC()
+	}
+}
+
+// fill writes n pages to the file name of m, each of which holds its number and seed.
+func fillPages(t *testing.T, m *MemFS, name string, n int, seed byte) File {
+	file, err := m.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o666)
+	require.NoError(t, err)
+	p := make([]byte, 64*pageSize)
+	for no := 0; no < n; no += 64 {
+		for i := range 64 {
+			copy(p[i*pageSize:], bytes.Repeat([]byte{byte(no + i), byte((no + i) >> 8), seed, 1}, pageSize/4))
+		}
+		_, err := file.WriteAt(p, int64(no)*pageSize)
+		require.NoError(t, err)
+	}
+	return file
+}
+
+func requirePages(t *testing.T, m *MemFS, name string, n int, seed byte) {
+	file, err := m.OpenFile(name, os.O_RDONLY, 0)
+	require.NoError(t, err)
+	p := make([]byte, pageSize)
+	for no := range n {
+		_, err := file.ReadAt(p, int64(no)*pageSize)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(bytes.Repeat([]byte{byte(no), byte(no >> 8), seed, 1}, pageSize/4), p), "page %d of %s", no, name)
+	}
+	require.NoError(t, file.Close())
+}
+
+const manyPages = 32 << 20 / pageSize
+
+// What large files have outside of the heap is free again when nobody can read it any more, however
+// that came about, and not before.
+func TestMemoryOutsideOfTheHeapIsGivenBack(t *testing.T) {
+	least := (32<<20 - chunksFrom) / chunkBytes
+	awaitChunks(t, 0) // what tests before had
+	for name, end := range map[string]func(*MemFS, File) *MemFS{
+		"file system": func(*MemFS, File) *MemFS { return nil },
+		"removed": func(m *MemFS, f File) *MemFS {
+			require.NoError(t, f.Close())
+			require.NoError(t, m.Remove("a"))
+			require.NoError(t, m.SyncDir("."))
+			return m
+		},
+		"cut": func(m *MemFS, f File) *MemFS {
+			require.NoError(t, f.Truncate(1))
+			require.NoError(t, f.Sync())
+			return m
+		},
+	} {
+		m := Mem()
+		f := fillPages(t, m, "a", manyPages, 1)
+		runtime.GC()
+		require.GreaterOrEqual(t, chunks.used(), least, name)
+		requirePages(t, m, "a", manyPages, 1)
+		m, f = end(m, f), nil
+		awaitChunks(t, 1) // the file's own, of which it has not used all
+		runtime.KeepAlive(m)
+		_ = f
+	}
+	awaitChunks(t, 0)
+	chunks.mu.Lock()
+	defer chunks.mu.Unlock()
+	require.LessOrEqual(t, len(chunks.free), keptChunks, "the rest is the system's")
+}
+
+// Pages are shared by copies, which go on when the original is gone and its memory somebody else's.
+func TestCopiesKeepTheMemoryTheyShare(t *testing.T) {
+	for name, copied := range map[string]func(*MemFS) *MemFS{
+		"killed": (*MemFS).Kill,
+		"power cut": func(m *MemFS) *MemFS {
+			return m.CrashWith(CrashOptions{Data: CrashLost, Sizes: CrashLost, Entries: CrashLost})
+		},
+	} {
+		m := Mem()
+		f := fillPages(t, m, "a", manyPages, 1)
+		require.NoError(t, f.Sync())
+		require.NoError(t, m.SyncDir("."))
+		_, err := f.WriteAt([]byte("x"), manyPages*pageSize) // lost in the power cut
+		require.NoError(t, err)
+		c := copied(m)
+		require.NoError(t, f.Truncate(0))
+		require.NoError(t, f.Sync())
+		for seed := range byte(3) {
+			runtime.GC()
+			fillPages(t, Mem(), "b", manyPages, 10+seed)
+		}
+		requirePages(t, c, "a", manyPages, 1)
+		require.NoError(t, f.Close(), name)
+	}
+}
+
+// Pages of a large file that are written again lie elsewhere than those around them.
+func TestPagesWrittenAgainAreReadBack(t *testing.T) {
+	const pages = 128
+	m := Mem()
+	f, err := m.OpenFile("a", os.O_CREATE|os.O_RDWR, 0o666)
+	require.NoError(t, err)
+	ActLarge(f)
+	require.NoError(t, f.Close())
+	f = fillPages(t, m, "a", pages, 1)
+	require.NoError(t, f.Sync())
+	again := bytes.Repeat([]byte("again"), pageSize/5+1)[:pageSize]
+	for no := 1; no < pages; no += 2 {
+		_, err := f.WriteAt(again, int64(no)*pageSize)
+		require.NoError(t, err)
+	}
+	for range 2 {
+		for no := range pages {
+			p := make([]byte, pageSize)
+			_, err = f.ReadAt(p, int64(no)*pageSize)
+			require.NoError(t, err)
+			require.Equal(t, no%2 == 1, bytes.Equal(again, p), "page %d", no)
+		}
+		require.NoError(t, f.Sync())
+	}
+}
+
+// Nobody but the pool knows how much there is outside of the heap: without it the collector would
+// not run, and a file that is written again and again would have memory for all that was ever
+// written to it.
+func TestCollectorRunsForMemoryOutsideOfTheHeap(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	awaitChunks(t, 0)
+	synctest.Test(t, func(t *testing.T) { // where goroutines that stay behind are a failure, too
+		m, most := Mem(), 0
+		for seed := range byte(32) {
+			f := fillPages(t, m, "a", manyPages, seed)
+			require.NoError(t, f.Sync())
+			require.NoError(t, f.Close())
+			most = max(most, chunks.used())
+		}
+		requirePages(t, m, "a", manyPages, 31)
+		require.Less(t, most, 4*fewChunks, "of 480 that were taken")
+	})
+}
