@@ -1,0 +1,96 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/follow"
+	"github.com/stratalog/strata/topic"
+)
+
+// ErrUnreachable says that a request to another broker, or its answer, was lost on the Network: it
+// may have been carried out.
+var ErrUnreachable = errors.New("replication: broker cannot be reached")
+
+// A TxnMarker is to be written into one partition.
+type TxnMarker struct {
+	Partition record.TopicPartition
+	TopicID   topic.ID // the topic of that name that is meant
+	partition.TxnMarker
+}
+
+// WriteTxnMarkers has the broker path.To write markers into partitions that it leads, as the
+// transaction coordinator on path.From asks it to. It waits as long as the path takes, and no
+// longer than until stop is closed, but not until they are written: done is called exactly once
+// for each of markers, with its index, when all replicas in sync have it, or with why that is not
+// known. done may be called by WriteTxnMarkers itself, must not block, and is called without
+// locks. Kafka: WriteTxnMarkers.
+//
+// Errors: those of partition.EndTransaction, ErrUnknownTopic (also if the topic has another id),
+// ErrNotLeader, ErrUnreachable, ErrClosed.
+func (c *Cluster) WriteTxnMarkers(path NetworkPath, markers []TxnMarker, stop <-chan struct{}, done func(i int, err error)) {
+	if path.From != path.To && c.network.Send(path, stop) != follow.Delivered {
+		for i := range markers {
+			done(i, unreachable(path))
+		}
+		return
+	}
+	for i, m := range markers {
+		c.writeTxnMarker(path.To, m, func(err error) { c.answerTxnMarker(path, stop, err, func(err error) { done(i, err) }) })
+	}
+}
+
+func unreachable(path NetworkPath) error {
+	return fmt.Errorf("%w: from %d to %d", ErrUnreachable, path.From, path.To)
+}
+
+// answerTxnMarker sends an answer back on path. done is called by whoever has made it, unless the
+// network needs time for it.
+func (c *Cluster) answerTxnMarker(path NetworkPath, stop <-chan struct{}, err error, done func(error)) {
+	back := NetworkPath{From: path.To, To: path.From}
+	if path.From == path.To || !c.network.Impaired() {
+		done(err)
+		return
+	}
+	sent := c.run(func() {
+		if c.network.Send(back, stop) != follow.Delivered {
+			err = unreachable(back)
+		}
+		done(err)
+	})
+	if !sent {
+		done(ErrClosed)
+	}
+}
+
+func (c *Cluster) writeTxnMarker(broker int32, m TxnMarker, done func(error)) {
+	r, err := c.leaderReplica(m.Partition, broker)
+	if err == nil && r.id != m.TopicID {
+		err = fmt.Errorf("%w: %q was deleted and created again", ErrUnknownTopic, m.Partition.Topic)
+	}
+	if err != nil {
+		done(err)
+		return
+	}
+	r.with(func(p *partition.Partition, err error) {
+		if err != nil {
+			done(err)
+			return
+		}
+		p.EndTransaction(m.TxnMarker, func(res partition.ProduceResult) { done(res.Err) })
+	})
+}
+
+// LeaderOfTopic is LeaderOf for the topic of that name that has an id: without it, ErrUnknownTopic.
+func (c *Cluster) LeaderOfTopic(tp record.TopicPartition, id topic.ID) (broker, epoch int32, err error) {
+	t, p, err := c.find(tp)
+	switch {
+	case err != nil:
+		return -1, -1, err
+	case t.ID != id:
+		return -1, -1, fmt.Errorf("%w: %q was deleted and created again", ErrUnknownTopic, tp.Topic)
+	}
+	return p.Leader, p.LeaderEpoch, nil
+}
