@@ -26,7 +26,7 @@ var Rows = [][]string{
 	{"group/assignor", "group/offsets", "transaction/txnlog"},
 	{"group/protocol"},
 	{"group/internal/classic", "transaction/internal/lifecycle"},
-	{"group"},
+	{"group", "transaction"},
 	{"producer"},
 	{"consumer"},
 	{""},

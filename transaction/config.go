@@ -1,0 +1,122 @@
+package transaction
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+// Unlimited switches a limit off where 0 means a default.
+const Unlimited = -1
+
+// LevelZero is level 0 of the feature transaction.version, since 0 means a default.
+const LevelZero = -1
+
+// Config describes a Coordinator. The zero Config is valid.
+type Config struct {
+	// Version is the level of the feature transaction.version: LevelZero, 1, or 2, which is what 0
+	// means. It says how records are written, and from 2 on the coordinator gives a producer
+	// another epoch when it ends a transaction by itself.
+	Version int16
+
+	// MaxTimeout is the longest timeout that a producer may ask for. 0: 15 min. Kafka:
+	// transaction.max.timeout.ms.
+	MaxTimeout time.Duration
+
+	// Expiration is how long an id is remembered that has no transaction. 0: 7 days; Unlimited: for
+	// ever. Kafka: transactional.id.expiration.ms.
+	Expiration time.Duration
+
+	// ExpiryInterval is how often expired ids are looked for. 0: 1 h. Kafka:
+	// transaction.remove.expired.transaction.cleanup.interval.ms.
+	ExpiryInterval time.Duration
+
+	Topic TopicConfig
+
+	// OffsetsPartition returns the partition that the offsets of a group are kept in; nil:
+	// AddOffsets is not possible.
+	OffsetsPartition func(ctx context.Context, group string) (record.TopicPartition, error)
+
+	Logger *slog.Logger // nil discards everything
+}
+
+// TopicConfig says how the topic of the states is created.
+type TopicConfig struct {
+	// Partitions is their number. 0: 50. Kafka: transaction.state.log.num.partitions.
+	Partitions int32
+
+	// Replicas is how many replicas each has. 0: 3, or as many as there are brokers. Kafka:
+	// transaction.state.log.replication.factor.
+	Replicas int
+
+	// MinInSync is how many of them must be in sync for a change. 0: 2, or as many as there are
+	// replicas. Kafka: transaction.state.log.min.isr.
+	MinInSync int
+
+	// MaxBatchBytes bounds one batch, and so one id's state: ErrTooLarge beyond it. 0: 1 MiB.
+	MaxBatchBytes int
+}
+
+// Validate returns nil if NewCoordinator takes c, as far as the brokers do not matter, else a
+// *topic.ConfigError for each field that makes no sense, joined.
+func (c Config) Validate() error {
+	_, err := c.withDefaults()
+	return err
+}
+
+// refused says why a field is.
+func refused(field string, v any, reason string) error {
+	return &topic.ConfigError{Key: field, Value: fmt.Sprint(v), Reason: reason}
+}
+
+// withDefaults returns c with every 0 replaced, or what is wrong with it.
+func (c Config) withDefaults() (Config, error) {
+	var errs []error
+	notNegative := func(name string, v int64) {
+		if v < 0 {
+			errs = append(errs, refused(name, v, "is negative"))
+		}
+	}
+	switch c.Version {
+	case 0:
+		c.Version = 2
+	case LevelZero:
+		c.Version = 0
+	case 1, 2:
+	default:
+		errs = append(errs, refused("Version", c.Version, "is not LevelZero, 1 or 2"))
+	}
+	if c.Expiration == Unlimited {
+		c.Expiration = 0
+	} else {
+		c.Expiration = cmp.Or(c.Expiration, 7*24*time.Hour)
+	}
+	c.MaxTimeout = cmp.Or(c.MaxTimeout, 15*time.Minute)
+	c.ExpiryInterval = cmp.Or(c.ExpiryInterval, time.Hour)
+	c.Topic.Partitions = cmp.Or(c.Topic.Partitions, 50)
+	c.Topic.MaxBatchBytes = cmp.Or(c.Topic.MaxBatchBytes, 1<<20)
+	notNegative("MaxTimeout", int64(c.MaxTimeout))
+	if c.MaxTimeout > math.MaxInt32*time.Millisecond {
+		errs = append(errs, refused("MaxTimeout", c.MaxTimeout, "is more than 2^31-1 ms"))
+	}
+	notNegative("Expiration", int64(c.Expiration))
+	notNegative("ExpiryInterval", int64(c.ExpiryInterval))
+	notNegative("Topic.Partitions", int64(c.Topic.Partitions))
+	notNegative("Topic.Replicas", int64(c.Topic.Replicas))
+	notNegative("Topic.MinInSync", int64(c.Topic.MinInSync))
+	notNegative("Topic.MaxBatchBytes", int64(c.Topic.MaxBatchBytes))
+	if c.Topic.Replicas > 0 && c.Topic.MinInSync > c.Topic.Replicas {
+		errs = append(errs, refused("Topic.MinInSync", c.Topic.MinInSync, fmt.Sprintf("is above Topic.Replicas, %d", c.Topic.Replicas)))
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, errors.Join(errs...)
+}

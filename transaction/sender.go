@@ -1,0 +1,266 @@
+package transaction
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stratalog/strata/internal/alarm"
+	"github.com/stratalog/strata/internal/coordinator"
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/transaction/internal/lifecycle"
+)
+
+// A debtor is who owes markers: the machines of transactional ids.
+type debtor interface {
+	// isOver reports whether the leadership that a shard belongs to has ended.
+	isOver(coordinator.ShardID) bool
+	// tell feeds an event to a machine, if its shard is still the one that is named.
+	tell(to coordinator.ShardID, id string, ev lifecycle.Event)
+}
+
+// A sender has markers written until their partitions have them. One goroutine for each path from
+// a coordinator's broker to another, as long as there is something to send, sends all that are due
+// in one call. What fails is due again after a pause, or when the metadata changes.
+//
+// A partition is never sent two markers of one transactional id at a time, by one coordinator: a
+// second one, of a machine that was loaded again, takes the place of the first, and waits until
+// that is answered. Before version 2 a late marker would otherwise end the next transaction.
+type sender struct {
+	brokers brokers
+	owner   debtor
+	stop    <-chan struct{} // closed when closing
+	retry   alarm.Alarm     // sends what is late and due
+	wg      sync.WaitGroup  // goroutines of paths
+	counts  markerCounts
+
+	mu    sync.Mutex // guards the fields below, and every owed; never held while waiting
+	owed  map[owedKey]*owed
+	due   map[replication.NetworkPath][]*owed // a path that is here has a goroutine
+	late  []*owed
+	ended bool
+}
+
+// An owedKey names a marker that is owed.
+type owedKey struct {
+	shard coordinator.ShardID // who owes it
+	id    string
+	tp    record.TopicPartition
+}
+
+// An owed marker is to be written to one partition. It is in one place at a time: in sender.late,
+// in sender.due, or with who sends it.
+type owed struct {
+	owedKey
+	topicID  topic.ID
+	markers  *lifecycle.Markers // the newest
+	retryAt  time.Time          // while late
+	failures int
+}
+
+// How long it takes until what has failed is sent again: from the first pause to the longest.
+const (
+	firstMarkerPause   = 5 * time.Millisecond
+	longestMarkerPause = time.Second
+)
+
+func newSender(ctx context.Context, b brokers, owner debtor) *sender {
+	s := &sender{brokers: b, owner: owner, stop: ctx.Done(), owed: make(map[owedKey]*owed), due: make(map[replication.NetworkPath][]*owed)}
+	s.retry.Do = s.dueAgain
+	return s
+}
+
+// close ends all sending. The context that the sender was made with must be done.
+func (s *sender) close() {
+	s.mu.Lock()
+	s.ended = true
+	clear(s.owed)
+	s.late = nil
+	s.mu.Unlock()
+	s.retry.Stop()
+	s.retry.Wait()
+	s.wg.Wait()
+}
+
+// owe has markers written, and each that is, or whose partition does not exist any more, reported
+// to the machine.
+func (s *sender) owe(by coordinator.ShardID, m *lifecycle.Markers) {
+	for _, tp := range m.Partitions {
+		o := &owed{owedKey: owedKey{by, m.ID, tp}, markers: m}
+		id, exists := s.brokers.TopicID(tp.Topic)
+		o.topicID = id
+		s.mu.Lock()
+		if s.ended {
+			s.mu.Unlock()
+			return
+		}
+		if before := s.owed[o.owedKey]; before != nil {
+			before.markers = m
+			s.mu.Unlock()
+			continue
+		}
+		s.owed[o.owedKey] = o
+		s.mu.Unlock()
+		if !exists {
+			s.giveUp(o, m)
+			continue
+		}
+		s.direct(o)
+	}
+}
+
+// direct puts a marker where it is to go: to the path to its partition's leader, if there is one.
+// Only who has taken o out of its place calls it.
+func (s *sender) direct(o *owed) {
+	if s.owner.isOver(o.shard) { // the next coordinator owes it
+		s.forget(o)
+		return
+	}
+	leader, _, err := s.brokers.LeaderOfTopic(o.tp, o.topicID)
+	switch {
+	case errors.Is(err, replication.ErrUnknownTopic):
+		s.mu.Lock()
+		m := o.markers
+		s.mu.Unlock()
+		s.giveUp(o, m)
+		return
+	case err != nil: // closing
+		s.forget(o)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.owed[o.owedKey] != o:
+	case leader < 0:
+		s.lateLocked(o)
+	default:
+		s.dueLocked(replication.NetworkPath{From: o.shard.Broker, To: leader}, o)
+	}
+}
+
+func (s *sender) dueLocked(path replication.NetworkPath, o *owed) {
+	due, running := s.due[path]
+	s.due[path] = append(due, o)
+	if !running {
+		s.wg.Go(func() { s.run(path) })
+	}
+}
+
+// run sends what is due on a path until nothing is.
+func (s *sender) run(path replication.NetworkPath) {
+	for {
+		s.mu.Lock()
+		due := s.due[path]
+		if len(due) == 0 || s.ended {
+			delete(s.due, path)
+			s.mu.Unlock()
+			return
+		}
+		s.due[path] = nil
+		markers, requests := make([]*lifecycle.Markers, len(due)), make([]replication.TxnMarker, len(due))
+		for i, o := range due {
+			markers[i], requests[i] = o.markers, o.request()
+		}
+		s.mu.Unlock()
+		s.counts.sent.Add(int64(len(due)))
+		s.brokers.WriteTxnMarkers(path, requests, s.stop, func(i int, err error) { s.answered(due[i], markers[i], err) })
+	}
+}
+
+// request is what the marker's partition is asked for. It waits there for as long as it takes.
+func (o *owed) request() replication.TxnMarker {
+	m := o.markers
+	return replication.TxnMarker{Partition: o.tp, TopicID: o.topicID, TxnMarker: partition.TxnMarker{
+		ProducerID: m.ProducerID, ProducerEpoch: m.Epoch, CoordinatorEpoch: o.shard.Epoch, Commit: m.Commit, Version: m.Version,
+	}}
+}
+
+// answered takes note of what became of a marker that was sent for m.
+func (s *sender) answered(o *owed, m *lifecycle.Markers, err error) {
+	switch {
+	case err == nil:
+		s.settle(o, m)
+	case errors.Is(err, partition.ErrInvalidProducerEpoch), errors.Is(err, partition.ErrCoordinatorFenced), errors.Is(err, replication.ErrUnknownTopic):
+		// A later epoch or coordinator was there, so the outcome is known there; or nobody can know
+		// it any more.
+		s.giveUp(o, m)
+	default:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.owed[o.owedKey] == o {
+			s.lateLocked(o)
+		}
+	}
+}
+
+// giveUp is settle of a marker that is not written.
+func (s *sender) giveUp(o *owed, m *lifecycle.Markers) {
+	s.counts.givenUp.Add(1)
+	s.settle(o, m)
+}
+
+// settle reports a marker of m. If the machine was loaded again meanwhile, and so waits for another
+// one, that is sent.
+func (s *sender) settle(o *owed, m *lifecycle.Markers) {
+	s.mu.Lock()
+	owed, newest := s.owed[o.owedKey] == o, o.markers == m
+	if owed && newest {
+		delete(s.owed, o.owedKey)
+	}
+	s.mu.Unlock()
+	switch {
+	case !owed:
+	case newest:
+		s.owner.tell(o.shard, o.id, lifecycle.EventMarked{Markers: m, Partitions: []record.TopicPartition{o.tp}})
+	default:
+		s.direct(o)
+	}
+}
+
+func (s *sender) forget(o *owed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owed[o.owedKey] == o {
+		delete(s.owed, o.owedKey)
+	}
+}
+
+func (s *sender) lateLocked(o *owed) {
+	pause := min(firstMarkerPause<<min(o.failures, 10), longestMarkerPause)
+	o.failures++
+	o.retryAt = time.Now().Add(pause)
+	s.late = append(s.late, o)
+	s.retry.By(o.retryAt)
+}
+
+// again sends all that is late: who leads may have changed.
+func (s *sender) again() { s.takeLate(func(*owed) bool { return true }) }
+
+// dueAgain sends what is late and due.
+func (s *sender) dueAgain() {
+	now := time.Now()
+	s.takeLate(func(o *owed) bool { return !now.Before(o.retryAt) })
+}
+
+func (s *sender) takeLate(wanted func(*owed) bool) {
+	var taken []*owed
+	s.mu.Lock()
+	s.late = slices.DeleteFunc(s.late, func(o *owed) bool {
+		if wanted(o) {
+			taken = append(taken, o)
+			return true
+		}
+		s.retry.By(o.retryAt)
+		return false
+	})
+	s.mu.Unlock()
+	for _, o := range taken {
+		s.direct(o)
+	}
+}

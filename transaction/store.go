@@ -1,0 +1,85 @@
+package transaction
+
+import (
+	"context"
+	"maps"
+	"strconv"
+
+	"github.com/stratalog/strata/internal/coordinator"
+	"github.com/stratalog/strata/internal/shardtopic"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/transaction/txnlog"
+)
+
+// brokers is what a Coordinator needs of the brokers, besides the topic of its own: a
+// *replication.Cluster.
+type brokers interface {
+	InitProducerID(ctx context.Context) (id int64, epoch int16, err error)
+	WaitMetadata(ctx context.Context, after int64) (int64, error)
+	TopicID(name string) (topic.ID, bool)
+	LeaderOfTopic(tp record.TopicPartition, id topic.ID) (broker, epoch int32, err error)
+	WriteTxnMarkers(path replication.NetworkPath, markers []replication.TxnMarker, stop <-chan struct{}, done func(i int, err error))
+}
+
+// states is the topic __transaction_state, as the runtime needs it.
+type states struct {
+	topic shardtopic.Topic
+	shape TopicConfig
+}
+
+// defaultMinInSync is the Topic.MinInSync that 0 means, if there are as many replicas.
+const defaultMinInSync = 2
+
+// newStates returns the topic, or why it cannot be created with so many replicas.
+func newStates(c *replication.Cluster, shape TopicConfig) (*states, error) {
+	s := &states{shardtopic.Topic{Cluster: c, Name: txnlog.Topic}, shape}
+	if err := s.topic.MayCreate(shape.Replicas); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// stateTopicProperties are Kafka's for this topic; and a change is durable when it is confirmed,
+// whatever the cluster's defaults say.
+var stateTopicProperties = map[string]string{
+	"cleanup.policy":                 "compact",
+	"compression.type":               "uncompressed",
+	"segment.bytes":                  "104857600",
+	"unclean.leader.election.enable": "false",
+	"flush.messages":                 "1",
+}
+
+// Partitions implements coordinator.Store.
+func (s *states) Partitions(ctx context.Context, create bool) (int32, error) {
+	if !create {
+		return s.topic.Partitions(ctx)
+	}
+	t := s.topic
+	t.Properties = maps.Clone(stateTopicProperties)
+	t.Properties["min.insync.replicas"] = strconv.Itoa(s.minInSync())
+	return t.Create(ctx, s.shape.Partitions, s.shape.Replicas)
+}
+
+func (s *states) minInSync() int {
+	if s.shape.MinInSync > 0 {
+		return s.shape.MinInSync
+	}
+	replicas := s.shape.Replicas
+	if replicas == 0 {
+		replicas = len(s.topic.Cluster.Brokers())
+	}
+	return max(1, min(defaultMinInSync, replicas))
+}
+
+// Leader implements coordinator.Store.
+func (s *states) Leader(p int32) (led coordinator.Leadership, err error) {
+	led.Broker, led.Epoch, err = s.topic.Leader(p)
+	return led, err
+}
+
+// Log implements coordinator.Store.
+func (s *states) Log(p int32, led coordinator.Leadership) (coordinator.Log, error) {
+	return s.topic.Log(p, led.Epoch), nil
+}
