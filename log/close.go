@@ -86,7 +86,9 @@ func (l *Log) shut(end func(w *writer) error) (first bool, err error) {
 	}
 	l.wg.Wait() // syncs in the background
 	if !l.readOnly {
-		l.err = l.syncNow()
+		if l.err = l.syncNow(); l.err != nil {
+			l.err = l.breakWith(l.err) // nobody tries again: the next open recovers the log
+		}
 		if l.err == nil && w.marked { // also what a failed write left and was cut off: the state is going to say where the log ends
 			if err := l.active().Sync(); err != nil {
 				l.err = l.breakWith(fmt.Errorf("sync %s: %w", l.path, err))

@@ -94,8 +94,13 @@ type holder struct{ l *Log }
 
 // Settle implements journal.Holder. It covers all that is written, not only what is durable: a
 // frame that is in the journal may not have been completed yet. A truncation meanwhile has synced
-// the files before it cut them.
-func (h holder) Settle() error { return h.l.syncNow() }
+// the files before it cut them. If it fails the journal is out of use, and with it the log.
+func (h holder) Settle() error {
+	if err := h.l.syncNow(); err != nil {
+		return h.l.breakWith(err)
+	}
+	return nil
+}
 
 // shares reports whether rounds of the log may become durable in the directory's journal.
 func (l *Log) shares() bool { return l.journaled && l.cfg.Load().Sync == SyncOnAck }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/stratalog/strata/segment"
@@ -36,7 +37,9 @@ const (
 )
 
 // Sync returns when everything appended before the call is on stable storage. Appends go on
-// meanwhile. A failure is sticky: every later Sync and append returns it.
+// meanwhile. A failure is sticky: every later Sync and append returns it. But for a want of
+// descriptors (EMFILE, ENFILE): nothing was asked of the disk then, and the next Sync tries again,
+// under SyncInterval within a second without being called.
 //
 // The first Sync in a second, and one that covers 64 MiB, also puts the recovery point on stable
 // storage: what lies before it is not looked at by the next Open, and damage to it is never taken
@@ -88,7 +91,7 @@ func (l *Log) persist(every time.Duration) {
 }
 
 // syncNow has everything on stable storage in the log's own files, also of a log that is being
-// closed.
+// closed. Its error is sticky unless it is unasked.
 func (l *Log) syncNow() error {
 	d := &l.durability
 	d.syncing.lock()
@@ -112,7 +115,7 @@ func (l *Log) syncNow() error {
 		}
 	}
 	if err := errors.Join(l.syncNames(), active.Sync()); err != nil {
-		return l.breakWith(fmt.Errorf("sync %s: %w", l.path, err))
+		return l.syncFailed(err)
 	}
 	l.durableTo(end, cuts)
 	return nil
@@ -135,7 +138,7 @@ func (l *Log) syncDirty() {
 		// Before the sync: a truncation can have made the segment active again.
 		end := s.NextOffset()
 		if l.syncClosed(s) != nil {
-			return // every append says so
+			return // every append says so, or the next sync does it
 		}
 		l.durableTo(end, cuts)
 	}
@@ -149,10 +152,34 @@ func (l *Log) syncClosed(s *segment.Segment) error {
 	asked := slices.Contains(l.durability.dirty, s) && slices.Contains(l.list(), s)
 	l.durability.mu.Unlock()
 	if err != nil && asked {
-		return l.breakWith(fmt.Errorf("sync %s: %w", l.path, err))
+		return l.syncFailed(err)
 	}
 	l.durability.forget(s)
 	return nil
+}
+
+// syncFailed returns the error of a sync that failed with err, and makes it sticky unless it can be
+// tried again.
+func (l *Log) syncFailed(err error) error {
+	err = fmt.Errorf("sync %s: %w", l.path, err)
+	if unasked(err) {
+		return err
+	}
+	return l.breakWith(err)
+}
+
+// unasked reports whether err is all about a want of descriptors: what could not be opened was not
+// synced, and the system has dropped nothing.
+func unasked(err error) bool {
+	switch e := err.(type) {
+	case syscall.Errno:
+		return e == syscall.EMFILE || e == syscall.ENFILE
+	case interface{ Unwrap() []error }:
+		return len(e.Unwrap()) > 0 && !slices.ContainsFunc(e.Unwrap(), func(err error) bool { return !unasked(err) })
+	case interface{ Unwrap() error }:
+		return unasked(e.Unwrap())
+	}
+	return false
 }
 
 // breakWith makes the log read-only with a sticky error and returns it, or an earlier one.
@@ -174,12 +201,18 @@ func (w *writer) armSync(cfg *Config) {
 
 func (l *Log) syncDue() {
 	if err := l.syncNow(); err != nil {
-		// Sticky: every append says so too.
+		// Every append says so too, or it is tried again.
 		l.cfg.Load().Logger.Warn("periodic sync failed", "path", l.path, "err", err)
+		if unasked(err) {
+			l.intervalAlarm.By(time.Now().Add(unaskedAgain))
+		}
 		return
 	}
 	l.persist(math.MaxInt64)
 }
+
+// unaskedAgain is when a periodic sync is tried again that had no descriptor.
+const unaskedAgain = time.Second
 
 // idleAfter is how long a log is not written to before its preallocated space is given back and its
 // file closed.
