@@ -328,3 +328,52 @@ func TestWritesStayInOrderWhileTheirGuardIsSettled(t *testing.T) {
 	}
 	require.Empty(t, p.state.guards)
 }
+
+// A coordinator that keeps its state here has asked before it has decided what to write.
+func TestCoordinatorsWriteNeedsAGuardThatIsVerified(t *testing.T) {
+	v := &verifier{}
+	p := openLeader(t, v.config())
+	write := func(batch []byte) error {
+		done := make(chan ProduceResult, 1)
+		p.Produce(&ProduceRequest{Batch: batch, Acks: record.AcksAll, Coordinator: true, Done: func(r ProduceResult) { done <- r }})
+		return (<-done).Err
+	}
+	data := func(epoch int16) []byte { return batchSpec{pid: 7, epoch: epoch, txn: true}.build() }
+	commit := record.ControlBatch(nil, record.ControlCommit, 0, record.ControlInfo{LeaderEpoch: -1, ProducerID: 7, ProducerEpoch: 3})
+	guard := func(epoch int16) {
+		p.GuardTransaction(TxnWrite{TransactionalID: "tx", ProducerID: 7, ProducerEpoch: epoch}, func(*TxnGuard, error) {})
+	}
+	require.ErrorIs(t, write(data(3)), ErrInvalidTxnState, "nobody was asked")
+	require.Empty(t, v.asked)
+	guard(3)
+	require.ErrorIs(t, write(data(3)), ErrInvalidTxnState, "the coordinator has not said yes")
+	v.answer(nil)
+	require.ErrorIs(t, write(data(4)), ErrInvalidTxnState, "to another epoch")
+	require.NoError(t, write(data(3)))
+	require.NoError(t, write(data(3)))
+	require.NoError(t, write(commit), "markers need none")
+	require.ErrorIs(t, write(data(3)), ErrInvalidTxnState, "behind the marker")
+	guard(3)
+	v.answer(nil)
+	require.NoError(t, write(commit))
+	require.ErrorIs(t, write(data(3)), ErrInvalidTxnState, "behind the next marker")
+	require.Equal(t, p.HighWatermark(), p.LastStableOffset(), "nothing is open")
+	guard(3)
+	v.answer(nil)
+	require.NoError(t, write(data(3)))
+
+	// in one round
+	s := newProducers(day)
+	s.verifies = true
+	var r round
+	b := &record.Batch{ProducerID: 7, Attributes: 0x10, RecordCount: 1}
+	s.guard(&r, TxnWrite{TransactionalID: "tx", ProducerID: 7}, 0, 0).verified = true
+	require.NoError(t, s.checkCoordinated(&r, b))
+	require.NoError(t, s.checkCoordinated(&r, b))
+	require.NoError(t, s.checkMarker(&r, marker{producerID: 7}))
+	require.ErrorIs(t, s.checkCoordinated(&r, b), ErrInvalidTxnState)
+	r.reset()
+	require.NoError(t, s.checkCoordinated(&r, b), "a coordinator's batch is no marker")
+	_, err := s.check(&r, b, s.guard(&r, TxnWrite{TransactionalID: "tx", ProducerID: 7}, 0, 0))
+	require.ErrorIs(t, err, ErrOutOfOrderSequence, "nor a client's")
+}

@@ -48,6 +48,13 @@ func (p *Partition) admit(req *ProduceRequest, a *log.Append) error {
 		p.inRound++
 		return nil
 	}
+	if req.Coordinator {
+		if err := p.state.checkCoordinated(&p.round, &a.Info); err != nil {
+			return err
+		}
+		p.inRound++
+		return nil
+	}
 	dup, err := p.state.check(&p.round, &a.Info, req.guard)
 	switch err {
 	case nil:

@@ -31,7 +31,7 @@ func (p *Partition) Produce(req *ProduceRequest) {
 		req.Done(req.result)
 		return
 	}
-	if p.verify != nil && req.append.Info.IsTransactional() && !p.guarded(req) {
+	if p.verify != nil && !req.Coordinator && req.append.Info.IsTransactional() && !p.guarded(req) {
 		return
 	}
 	p.submit(req)
@@ -57,14 +57,37 @@ func (p *Partition) prepare(req *ProduceRequest) error {
 			return err
 		}
 	}
-	req.append = log.Append{}
+	req.append, req.marker = log.Append{}, nil
+	if req.Coordinator {
+		if is, err := req.prepareMarker(); is || err != nil {
+			return err
+		}
+	}
 	if err := p.rules.Load().check(req); err != nil {
 		return err
 	}
-	if req.append.Info.IsTransactional() && req.TransactionalID == "" {
+	if req.append.Info.IsTransactional() && req.TransactionalID == "" && !req.Coordinator {
 		return ErrTransactionalID
 	}
 	return nil
+}
+
+// prepareMarker makes a transaction marker ready for the log, and reports whether the batch is one.
+func (req *ProduceRequest) prepareMarker() (is bool, err error) {
+	if b, err := record.ParseUnverified(req.Batch); err != nil || !b.IsControl() {
+		return false, nil // what is wrong with it is found in a moment
+	}
+	b, size, err := record.Parse(req.Batch)
+	if err != nil {
+		return false, err
+	}
+	m, ok, err := readMarker(b)
+	if err != nil || !ok || size != len(req.Batch) {
+		return false, err
+	}
+	req.marker = &m
+	req.append.Batch, req.append.Info = req.Batch, *b
+	return true, nil
 }
 
 // submit hands the prepared request to the log.

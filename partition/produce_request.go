@@ -49,7 +49,7 @@ type ProduceRequest struct {
 	// produce request.
 	Timeout time.Duration
 
-	// TransactionalID must be set for a transactional batch.
+	// TransactionalID must be set for a transactional batch, but for a coordinator's.
 	TransactionalID string
 
 	// TxnVersion is the transaction.version of a client that writes in a transaction, 0 to 2. From
@@ -60,6 +60,13 @@ type ProduceRequest struct {
 	// Guard, of a transactional batch, is what GuardTransaction gave; nil: the partition asks the
 	// coordinator, if the transaction is not open here.
 	Guard *TxnGuard
+
+	// Coordinator says that Batch is from the coordinator that keeps its state in the partition:
+	// the order in which it writes in transactions is its affair. The sequence of a batch with a
+	// producer id is not compared with any other, its epoch is. Nobody is asked about a first write:
+	// what GuardTransaction has given for the transaction lets it in, and Guard is not looked at.
+	// Batch may be a transaction marker. Kafka: AppendOrigin.COORDINATOR.
+	Coordinator bool
 
 	// Done is called exactly once, without locks held, by whichever goroutine learns the outcome
 	// (also by the one inside Produce). It must not block.

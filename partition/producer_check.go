@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/stratalog/strata/record"
 )
@@ -29,7 +30,7 @@ type position struct {
 // with it is only in force once it is written.
 type admitted struct {
 	position        // after the batch
-	firstSeq  int32 // -1: a marker
+	firstSeq  int32 // -1: a marker; incomparable: a coordinator's
 	before    int32 // index of the same producer's batch before it; -1: none
 	producer  int64
 	ends      int16 // a marker: see marker.ends
@@ -147,6 +148,27 @@ func (s *producers) check(r *round, b *record.Batch, g *TxnGuard) (seqBatch, err
 	r.add(admitted{position: at, firstSeq: b.BaseSequence, before: before, producer: b.ProducerID})
 	return seqBatch{}, nil
 }
+
+// checkCoordinated decides about a batch of the coordinator whose state the partition is: nil admits
+// it into the round. It shows no guard; the first one in a transaction needs one that is verified.
+func (s *producers) checkCoordinated(r *round, b *record.Batch) error {
+	at, before := s.position(r, b.ProducerID)
+	switch {
+	case b.ProducerEpoch < at.epoch:
+		return fencedEpoch(b, at.epoch)
+	case s.verifies && b.IsTransactional() && !at.inTransaction(b.ProducerEpoch):
+		i := slices.IndexFunc(s.guards[b.ProducerID], func(g *TxnGuard) bool { return g.verified && g.ProducerEpoch == b.ProducerEpoch })
+		if i < 0 || r.ended(before, b.ProducerEpoch) {
+			return fmt.Errorf("%w: the transaction of producer %d epoch %d is not known to be open", ErrInvalidTxnState, b.ProducerID, b.ProducerEpoch)
+		}
+	}
+	at.epoch, at.lastSeq, at.txnOpen = b.ProducerEpoch, b.LastSequence(), at.txnOpen || b.IsTransactional()
+	r.add(admitted{position: at, firstSeq: incomparable, before: before, producer: b.ProducerID})
+	return nil
+}
+
+// incomparable stands for the sequence of a batch that none repeats.
+const incomparable = -2
 
 // markersBumpEpoch is the transaction.version from which on markers have the epoch above that of
 // the records that they end.

@@ -152,3 +152,48 @@ func TestAbortWhoseIndexEntryFailedStaysOne(t *testing.T) {
 		}
 	}
 }
+
+// What the coordinator of the partition's own state writes in transactions needs no sequence and no
+// transactional id, and it brings the markers; nobody else may.
+func TestCoordinatorWritesInTransactionsInItsOwnOrder(t *testing.T) {
+	cfg := testConfig(vfs.Mem())
+	p := openLeader(t, cfg)
+	write := func(batch []byte) error {
+		done := make(chan ProduceResult, 1)
+		p.Produce(&ProduceRequest{Batch: batch, Acks: record.AcksAll, Coordinator: true, Done: func(r ProduceResult) { done <- r }})
+		return (<-done).Err
+	}
+	data := func(epoch int16, value string) []byte {
+		return batchSpec{pid: 1, epoch: epoch, txn: true, n: 2, value: value}.build()
+	}
+	marker := func(epoch int16, coordinatorEpoch int32) []byte {
+		return record.ControlBatch(nil, record.ControlCommit, coordinatorEpoch, record.ControlInfo{LeaderEpoch: -1, ProducerID: 1, ProducerEpoch: epoch})
+	}
+	require.NoError(t, write(data(3, "a")))
+	require.NoError(t, write(data(3, "b")), "the same sequence is no repetition")
+	require.Equal(t, int64(0), p.LastStableOffset())
+	require.NoError(t, write(marker(3, 7)))
+	require.Equal(t, []seen{{0, "a0"}, {1, "a1"}, {2, "b0"}, {3, "b1"}}, readAll(t, p, ReadCommitted))
+
+	require.NoError(t, write(data(5, "c")))
+	require.ErrorIs(t, write(data(4, "late")), ErrInvalidProducerEpoch)
+	require.ErrorIs(t, write(marker(4, 7)), ErrInvalidProducerEpoch)
+	require.ErrorIs(t, write(marker(5, 6)), ErrCoordinatorFenced)
+	torn := marker(5, 7)
+	torn[len(torn)-1]++
+	require.ErrorIs(t, write(torn), ErrCorrupt)
+	require.Equal(t, int64(5), p.LastStableOffset())
+	require.Equal(t, int64(7), p.LogEndOffset())
+
+	done := make(chan ProduceResult, 1)
+	p.Produce(&ProduceRequest{Batch: marker(5, 7), Acks: record.AcksAll, TransactionalID: "x", Done: func(r ProduceResult) { done <- r }})
+	require.ErrorIs(t, (<-done).Err, ErrInvalidRecord, "a client's marker")
+	require.NoError(t, p.Close())
+
+	p = reopen(t, cfg, 1)
+	defer p.Close()
+	require.Equal(t, int64(5), p.LastStableOffset())
+	require.NoError(t, write(data(5, "d")))
+	require.NoError(t, write(marker(6, 8)))
+	require.Equal(t, p.LogEndOffset(), p.LastStableOffset())
+}
