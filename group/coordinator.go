@@ -109,8 +109,7 @@ func (c *Coordinator) kind() coordinator.Kind[*classic.Group, classic.Event, off
 			r, known, err := offsets.ParseRecord(key, value)
 			return r.Clone(), known, err
 		},
-		Overwrites: func(r offsets.Record) (any, bool) { return r.Key, r.Key.Type == offsets.KeyOffset },
-		Tick:       classic.EventTick{}, Expire: classic.EventExpire{}, Loaded: classic.EventLoaded{},
+		Tick: classic.EventTick{}, Expire: classic.EventExpire{}, Loaded: classic.EventLoaded{},
 		Cancel: func(t machine.Ticket) classic.Event { return classic.EventCancel{Ticket: t} },
 	}
 }

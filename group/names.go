@@ -15,6 +15,7 @@ type (
 	LeaveRequest     = protocol.LeaveRequest
 	LeaveMember      = protocol.LeaveMember
 	CommitRequest    = protocol.CommitRequest
+	TxnCommitRequest = protocol.TxnCommitRequest
 	Metadata         = protocol.Metadata
 	Rebalanced       = protocol.Rebalanced
 
@@ -60,5 +61,6 @@ var (
 	ErrOffsetMetadataTooLarge  = protocol.ErrOffsetMetadataTooLarge  // OFFSET_METADATA_TOO_LARGE
 	ErrUnknownTopicOrPartition = protocol.ErrUnknownTopicOrPartition // UNKNOWN_TOPIC_OR_PARTITION
 	ErrTooLarge                = machine.ErrTooLarge                 // UNKNOWN_SERVER_ERROR: does not fit in one batch of the offsets topic
+	ErrUnstableOffsetCommit    = protocol.ErrUnstableOffsetCommit    // UNSTABLE_OFFSET_COMMIT: retry
 	ErrInvalidOffset           = protocol.ErrInvalidOffset           // of a reset; commits are not checked, as in Kafka
 )

@@ -160,15 +160,28 @@ func (c *Coordinator) CommitOffsets(ctx context.Context, r CommitRequest) (map[r
 	if err := checkID(r.Group, false); err != nil {
 		return nil, err
 	}
-	topics, err := c.lookup(ctx, maps.Keys(r.Offsets))
+	topics, unknown, err := c.committable(ctx, &r)
+	if err != nil || len(r.Offsets) == 0 && len(unknown) > 0 {
+		return unknown, err
+	}
+	v, err := c.creating(ctx, question{group: r.Group}, func(t machine.Ticket) classic.Event {
+		return classic.EventCommit{CommitRequest: &r, TopicIDs: topicIDs(topics, maps.Keys(r.Offsets)), To: t}
+	})
+	return c.committed(v, unknown, err)
+}
+
+// committable leaves in r the offsets of partitions that exist, and returns their topics; unknown
+// has the others.
+func (c *Coordinator) committable(ctx context.Context, r *CommitRequest) (topics map[string]TopicInfo, unknown map[record.TopicPartition]error, err error) {
+	topics, err = c.lookup(ctx, maps.Keys(r.Offsets))
 	if err == nil && otherTopics(r.TopicIDs, topics) {
 		topics, err = c.lookupNow(ctx, maps.Keys(r.Offsets)) // perhaps what the watcher saw is old
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	all, unknown := r.Offsets, make(map[record.TopicPartition]error)
-	r.Offsets = make(map[record.TopicPartition]record.Committed, len(all))
+	all := r.Offsets
+	unknown, r.Offsets = make(map[record.TopicPartition]error), make(map[record.TopicPartition]record.Committed, len(all))
 	for tp, o := range all {
 		id, checked := r.TopicIDs[tp.Topic]
 		if known(topics, tp) && (!checked || id == topics[tp.Topic].ID) {
@@ -177,12 +190,11 @@ func (c *Coordinator) CommitOffsets(ctx context.Context, r CommitRequest) (map[r
 			unknown[tp] = ErrUnknownTopicOrPartition
 		}
 	}
-	if len(r.Offsets) == 0 && len(all) > 0 {
-		return unknown, nil
-	}
-	v, err := c.creating(ctx, question{group: r.Group}, func(t machine.Ticket) classic.Event {
-		return classic.EventCommit{CommitRequest: &r, TopicIDs: topicIDs(topics, maps.Keys(r.Offsets)), To: t}
-	})
+	return topics, unknown, nil
+}
+
+// committed counts the offsets that v, the reply to a commit, says are stored, and adds unknown.
+func (c *Coordinator) committed(v any, unknown map[record.TopicPartition]error, err error) (map[record.TopicPartition]error, error) {
 	if err != nil {
 		return unknown, err
 	}
@@ -214,15 +226,21 @@ func (c *Coordinator) creating(ctx context.Context, q question, event func(machi
 
 // FetchOffsets returns the committed offsets of tps, nil: of all partitions that have one. Offset
 // is -1 where there is none, whether or not group and partition exist. Only what is committed in
-// the offsets topic is returned.
+// the offsets topic is returned, and of offsets in a transaction what was before it as long as it
+// is open: FetchStableOffsets tells of those.
 func (c *Coordinator) FetchOffsets(ctx context.Context, group string, tps []record.TopicPartition) (map[record.TopicPartition]record.Committed, error) {
-	out := make(map[record.TopicPartition]record.Committed, len(tps))
-	for _, tp := range tps {
-		out[tp] = record.Committed{Offset: -1, LeaderEpoch: -1}
-	}
 	stored, err := c.offsets(ctx, group)
 	if err != nil {
 		return nil, err
+	}
+	return c.present(ctx, tps, stored)
+}
+
+// present returns what is stored for tps, nil: for all, as FetchOffsets does.
+func (c *Coordinator) present(ctx context.Context, tps []record.TopicPartition, stored map[record.TopicPartition]offsets.OffsetValue) (map[record.TopicPartition]record.Committed, error) {
+	out := make(map[record.TopicPartition]record.Committed, len(tps))
+	for _, tp := range tps {
+		out[tp] = record.Committed{Offset: -1, LeaderEpoch: -1}
 	}
 	if tps != nil {
 		maps.DeleteFunc(stored, func(tp record.TopicPartition, _ offsets.OffsetValue) bool { _, asked := out[tp]; return !asked })

@@ -47,6 +47,8 @@ type OffsetsShape struct {
 // epoch. A Coordinator is its only writer.
 type OffsetsLog interface {
 	// Append writes one batch in that epoch, or not at all. The batch may be kept but not changed.
+	// It may be one of a producer's transaction, or a transaction marker: that the partition has
+	// its producer in a newer epoch is the only reason to refuse it for.
 	// done is called exactly once, without locks: with nil when the batch is committed, otherwise
 	// with ErrNotCoordinator, ErrCoordinatorNotAvailable, ErrTooLarge or any other error (which
 	// counts as ErrNotCoordinator) when that is not known to be so; ErrUncertain with it says

@@ -89,9 +89,8 @@ func (s *service) kind() coordinator.Kind[*lifecycle.Machine, lifecycle.Event, t
 			}
 			return txnlog.AppendKey(nil, r.ID), value
 		},
-		Decode:     txnlog.ParseRecord,
-		Overwrites: func(txnlog.Record) (any, bool) { return nil, false },
-		Tick:       lifecycle.EventTick{}, Expire: lifecycle.EventExpire{}, Loaded: lifecycle.EventLoaded{},
+		Decode: txnlog.ParseRecord,
+		Tick:   lifecycle.EventTick{}, Expire: lifecycle.EventExpire{}, Loaded: lifecycle.EventLoaded{},
 		Cancel: func(t machine.Ticket) lifecycle.Event { return lifecycle.EventCancel{Ticket: t} },
 	}
 }

@@ -22,6 +22,7 @@ var (
 	ErrGroupSubscribedToTopic  = errors.New("group: group is subscribed to the topic")             // GROUP_SUBSCRIBED_TO_TOPIC
 	ErrOffsetMetadataTooLarge  = errors.New("group: offset metadata too large")                    // OFFSET_METADATA_TOO_LARGE
 	ErrUnknownTopicOrPartition = errors.New("group: unknown topic or partition")                   // UNKNOWN_TOPIC_OR_PARTITION
+	ErrUnstableOffsetCommit    = errors.New("group: the offset's transaction has not ended")       // UNSTABLE_OFFSET_COMMIT: retry
 	ErrInvalidOffset           = errors.New("group: offset below 0")                               // of a reset; commits are not checked, as in Kafka
 )
 

@@ -100,6 +100,19 @@ type CommitRequest struct {
 	Retention time.Duration
 }
 
+// A TxnCommitRequest stores offsets in a transaction: they count when it is committed. Kafka:
+// TxnOffsetCommit.
+type TxnCommitRequest struct {
+	// CommitRequest says who commits what, but for Retention, which is 0. A Generation of -1 with
+	// an empty MemberID and InstanceID is a commit that no member is named in: any group accepts it.
+	CommitRequest
+
+	// ProducerID and ProducerEpoch are the transaction's producer. A request in an older epoch than
+	// one before is refused.
+	ProducerID    int64
+	ProducerEpoch int16
+}
+
 // Metadata names a member of a group in a generation, for commits on its behalf.
 type Metadata struct {
 	Group, MemberID, InstanceID string

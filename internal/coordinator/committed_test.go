@@ -104,11 +104,10 @@ func (l *heldLog) answer(err error) {
 func noters(l *heldLog, notify func(ShardID, any)) *Runtime[*noter, noted, string] {
 	kind := Kind[*noter, noted, string]{
 		New: func(string) *noter { return &noter{} }, ID: func(string) string { return "x" },
-		Encode:     func(r string) (key, value []byte) { return []byte("x"), []byte(r) },
-		Decode:     func(_, value []byte) (string, bool, error) { return string(value), true, nil },
-		Overwrites: func(string) (any, bool) { return nil, false },
-		Cancel:     func(machine.Ticket) noted { return noted{} },
-		Partition:  func(string, int32) int32 { return 0 },
+		Encode:    func(r string) (key, value []byte) { return []byte("x"), []byte(r) },
+		Decode:    func(_, value []byte) (string, bool, error) { return string(value), true, nil },
+		Cancel:    func(machine.Ticket) noted { return noted{} },
+		Partition: func(string, int32) int32 { return 0 },
 	}
 	return New(kind, l, Config{Topic: "t", ExpiryInterval: 1000 * time.Hour, MaxBatchBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler), Notify: notify})
 }

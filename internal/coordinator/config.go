@@ -24,11 +24,6 @@ type Kind[M machine.Machine[E, R], E, R any] struct {
 	// error. The result does not alias key or value.
 	Decode func(key, value []byte) (r R, known bool, err error)
 
-	// Overwrites returns what r sets, as a comparable key; ok is false if no record overwrites
-	// another one of its sort. A record of a transaction is dropped at the commit if a record of
-	// the same key that belongs to no transaction has come after it, as in Kafka.
-	Overwrites func(r R) (key any, ok bool)
-
 	Tick, Expire, Loaded E // time has passed; look for what is too old; recovery is through
 	Cancel               func(machine.Ticket) E
 }

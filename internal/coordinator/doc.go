@@ -13,6 +13,8 @@
 //   - A step whose records the log does not take has changed nothing.
 //   - A failed append makes the partition be loaded again; who waits is told to retry.
 //   - A Shard appends in the leader epoch that it was loaded in, or not at all.
+//   - Records in the transaction of a producer wait in their machines for its marker
+//     (EndTransaction), over loads and leaders; it is a record of the Shard in its order.
 //   - A partition without a leader, or one that cannot be loaded, does not hold up the others.
 //   - No lock is held while a disk, a channel or a callback is waited for.
 //   - Close returns when the last goroutine and timer have ended.

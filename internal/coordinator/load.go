@@ -72,6 +72,7 @@ func (s *Shard[M, E, R]) unloadLocked(err error) {
 	s.failCallsLocked(err)
 	s.writes = s.writes[:s.sent]
 	clear(s.entries)
+	s.producers = producers{}
 	s.alarm.Disarm()
 	s.nextExpiry = time.Time{}
 	s.notifyLocked("")
@@ -109,11 +110,11 @@ func (s *Shard[M, E, R]) reloadWhenAnsweredLocked() {
 
 // load replays the partition. The state is loading meanwhile.
 func (s *Shard[M, E, R]) load() {
-	entries, err := s.replay()
-	s.notify(s.loaded(entries, err))
+	p, err := s.replay()
+	s.notify(s.loaded(p, err))
 }
 
-func (s *Shard[M, E, R]) loaded(entries map[string]*entry[M], err error) (notices []any) {
+func (s *Shard[M, E, R]) loaded(p *replayer[M, E, R], err error) (notices []any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state == ended {
@@ -128,7 +129,7 @@ func (s *Shard[M, E, R]) loaded(entries map[string]*entry[M], err error) (notice
 		return nil
 	}
 	s.r.counters.loads.Add(1)
-	s.state, s.loadErr, s.failures, s.entries = active, nil, 0, entries
+	s.state, s.loadErr, s.failures, s.entries, s.producers = active, nil, 0, p.entries, p.producers
 	notices = s.stepAllLocked(now, s.r.kind.Loaded)
 	for _, ev := range s.whenLoaded {
 		notices = append(notices, s.stepAllLocked(now, ev)...)
@@ -140,8 +141,8 @@ func (s *Shard[M, E, R]) loaded(entries map[string]*entry[M], err error) (notice
 }
 
 // replay reads the partition from its start to its end.
-func (s *Shard[M, E, R]) replay() (map[string]*entry[M], error) {
-	p := replayer[M, E, R]{s: s, entries: make(map[string]*entry[M]), written: make(map[any]int64), open: make(map[int64][]logged[R])}
+func (s *Shard[M, E, R]) replay() (*replayer[M, E, R], error) {
+	p := &replayer[M, E, R]{s: s, now: time.Now(), entries: make(map[string]*entry[M])}
 	l, err := s.r.store.Log(s.partition, s.led)
 	if err != nil {
 		return nil, err
@@ -172,20 +173,15 @@ func (s *Shard[M, E, R]) replay() (map[string]*entry[M], error) {
 			delete(p.entries, id)
 		}
 	}
-	return p.entries, nil
+	return p, nil
 }
 
 // A replayer builds machines from the records of a partition.
 type replayer[M machine.Machine[E, R], E, R any] struct {
-	s       *Shard[M, E, R]
-	entries map[string]*entry[M]
-	written map[any]int64         // by what Overwrites returned: where the newest plain record is
-	open    map[int64][]logged[R] // by producer id: records in a transaction that has not ended
-}
-
-type logged[R any] struct {
-	record R
-	offset int64
+	s         *Shard[M, E, R]
+	now       time.Time
+	entries   map[string]*entry[M]
+	producers producers
 }
 
 func (p *replayer[M, E, R]) batches(b []byte) (next int64, err error) {
@@ -207,15 +203,7 @@ func (p *replayer[M, E, R]) batches(b []byte) (next int64, err error) {
 
 func (p *replayer[M, E, R]) batch(b *record.Batch) error {
 	if b.IsControl() {
-		kind, _, err := b.Control()
-		if err != nil {
-			return err
-		}
-		if kind == record.ControlCommit {
-			p.committed(b.ProducerID)
-		}
-		delete(p.open, b.ProducerID)
-		return nil
+		return p.control(b)
 	}
 	for rec, err := range b.All() {
 		if err != nil {
@@ -227,35 +215,50 @@ func (p *replayer[M, E, R]) batch(b *record.Batch) error {
 			p.s.logger.Warn("skipped a record that cannot be read", "offset", rec.Offset, "err", err)
 		case !known: // of a protocol that is not ours
 		case b.IsTransactional() && b.HasProducerID():
-			p.open[b.ProducerID] = append(p.open[b.ProducerID], logged[R]{x, rec.Offset})
+			p.pending(machine.Producer{ID: b.ProducerID, Epoch: b.ProducerEpoch}, x)
 		default:
-			p.apply(x, rec.Offset)
+			p.entry(x).m.Apply(x)
 		}
 	}
 	return nil
 }
 
-// committed applies a transaction's records but those that a plain record behind them overwrites.
-func (p *replayer[M, E, R]) committed(producerID int64) {
-	for _, l := range p.open[producerID] {
-		key, ok := p.s.r.kind.Overwrites(l.record)
-		if !ok || l.offset >= p.written[key] {
-			p.apply(l.record, l.offset)
-		}
+// control applies the outcome of a transaction.
+func (p *replayer[M, E, R]) control(b *record.Batch) error {
+	kind, coordinatorEpoch, err := b.Control()
+	switch {
+	case errors.Is(err, record.ErrEmpty): // compaction has left its header: what it ended is gone
+		return nil
+	case err != nil:
+		return err
+	case kind != record.ControlCommit && kind != record.ControlAbort:
+		return nil
+	}
+	m := Marker{ProducerID: b.ProducerID, ProducerEpoch: b.ProducerEpoch, CoordinatorEpoch: coordinatorEpoch, Commit: kind == record.ControlCommit}
+	for id := range p.producers.end(m, p.now) {
+		any(p.entries[id].m).(machine.Transactional[R]).ApplyEnd(m.ProducerID, m.Commit)
+	}
+	return nil
+}
+
+// pending applies a record in a transaction.
+func (p *replayer[M, E, R]) pending(in machine.Producer, x R) {
+	e := p.entry(x)
+	if m, ok := any(e.m).(machine.Transactional[R]); ok {
+		m.ApplyPending(in.ID, x)
+		p.producers.wrote(in, e.id, p.now)
 	}
 }
 
-func (p *replayer[M, E, R]) apply(x R, offset int64) {
+// entry returns the machine that a record belongs to, which it makes if there is none.
+func (p *replayer[M, E, R]) entry(x R) *entry[M] {
 	id := p.s.r.kind.ID(x)
 	e := p.entries[id]
 	if e == nil {
 		e = &entry[M]{id: id, m: p.s.r.kind.New(id)}
 		p.entries[id] = e
 	}
-	e.m.Apply(x)
-	if key, ok := p.s.r.kind.Overwrites(x); ok {
-		p.written[key] = offset
-	}
+	return e
 }
 
 // retriable maps the error of an append to what clients are told; they retry.

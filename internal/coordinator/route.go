@@ -101,6 +101,11 @@ func (r Route[M, E, R]) Shard(ctx context.Context, id string, create bool) (*Sha
 	if err != nil || p < 0 {
 		return nil, err
 	}
+	return r.ShardOf(p)
+}
+
+// ShardOf returns the shard of a partition, one of Runtime.Partitions.
+func (r Route[M, E, R]) ShardOf(p int32) (*Shard[M, E, R], error) {
 	s, err := r.Runtime.Shard(p)
 	if r.Broker != AnyBroker && (s == nil && errors.Is(err, machine.ErrMoving) || s != nil && s.led.Broker != r.Broker) {
 		return nil, machine.ErrNotLeader

@@ -41,6 +41,7 @@ type Shard[M machine.Machine[E, R], E, R any] struct {
 	sent       int      // writes at the front of writes that the log has
 	writing    bool     // the writer goroutine is there
 	builder    record.Builder
+	producers  producers // of transactions, with all that was accepted
 	watchers   map[string]map[chan struct{}]struct{}
 	nextExpiry time.Time
 }
@@ -157,7 +158,7 @@ const retryRefused = time.Second
 // what to notify of once mu is released.
 func (s *Shard[M, E, R]) stepLocked(e *entry[M], now time.Time, ev E, by machine.Ticket) (notices []any) {
 	eff := e.m.Step(now, ev)
-	if err := s.enqueueLocked(e, eff); err != nil {
+	if err := s.enqueueLocked(e, now, eff); err != nil {
 		e.m.Discard()
 		s.logger.Warn("refused", "id", e.id, "err", err)
 		if by != 0 {

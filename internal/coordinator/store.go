@@ -23,7 +23,8 @@ type Leadership struct {
 
 // A Log is one partition of the topic in one epoch. The Shard of that epoch is its only writer.
 type Log interface {
-	// Append writes one batch in the Log's epoch, which it may keep but not change. done is called
+	// Append writes one batch in the Log's epoch, which it may keep but not change: of records, of
+	// records in the transaction of a producer, or a transaction marker. done is called
 	// exactly once, without locks: with nil when the batch is committed, otherwise with an error
 	// when that is not known to be so: with ErrUncertain if the batch may be in the log, with
 	// ErrMoving if the epoch is over. Batches are written in the order of the calls. Append may

@@ -14,6 +14,7 @@ type write struct {
 	size     int
 	replies  []parked // to be sent when it is committed
 	told     []any    // likewise: what the runtime's owner is to be told
+	txn      *inTxn   // nil: the records are in no transaction
 	answered bool     // by the log
 
 	committed bool // the log has it, and all before it
@@ -34,9 +35,14 @@ type parked struct {
 
 // enqueueLocked puts a step's records into the write that goes next. They share a batch, unless
 // they are Separable: these fill as many as it takes.
-func (s *Shard[M, E, R]) enqueueLocked(e *entry[M], eff machine.Effects[R]) error {
+func (s *Shard[M, E, R]) enqueueLocked(e *entry[M], now time.Time, eff machine.Effects[R]) error {
 	if len(eff.Records) == 0 {
 		return nil
+	}
+	if eff.Producer != nil {
+		if err := s.producers.mayWrite(*eff.Producer); err != nil {
+			return err
+		}
 	}
 	records, size := make([]encoded, 0, len(eff.Records)), 0
 	for _, r := range eff.Records {
@@ -55,31 +61,43 @@ func (s *Shard[M, E, R]) enqueueLocked(e *entry[M], eff machine.Effects[R]) erro
 				size += records[n].size()
 			}
 		}
-		e.last = s.joinWriteLocked(records[:n:n], size)
+		e.last = s.joinWriteLocked(records[:n:n], size, eff.Producer)
 		records, size = records[n:], 0
 		for _, r := range records {
 			size += r.size()
 		}
 	}
+	if eff.Producer != nil {
+		s.producers.wrote(*eff.Producer, e.id, now)
+	}
+	s.startWriterLocked()
+	return nil
+}
+
+// startWriterLocked has the writer goroutine there.
+func (s *Shard[M, E, R]) startWriterLocked() {
 	if !s.writing {
 		s.writing = true
 		s.r.wg.Go(s.write)
 	}
-	return nil
 }
 
 // room is how many bytes of records fit in a batch.
 func (s *Shard[M, E, R]) room() int { return s.r.cfg.MaxBatchBytes - record.HeaderSize }
 
-// joinWriteLocked adds records to the open write if they fit, or else to a new one.
-func (s *Shard[M, E, R]) joinWriteLocked(records []encoded, size int) *write {
-	if n := len(s.writes); n > s.sent && s.writes[n-1].size+size <= s.room() {
+// joinWriteLocked adds records to the open write if they fit and belong to the same transaction, or
+// else to a new one.
+func (s *Shard[M, E, R]) joinWriteLocked(records []encoded, size int, p *machine.Producer) *write {
+	if n := len(s.writes); n > s.sent && s.writes[n-1].size+size <= s.room() && s.writes[n-1].txn.joins(p) {
 		open := s.writes[n-1]
 		open.records = append(open.records, records...)
 		open.size += size
 		return open
 	}
 	w := &write{records: records, size: size}
+	if p != nil {
+		w.txn = &inTxn{Producer: *p}
+	}
 	s.writes = append(s.writes, w)
 	return w
 }
@@ -110,10 +128,18 @@ func (s *Shard[M, E, R]) write() {
 	}
 }
 
-// encode is called by the writer goroutine only.
+// encode is called by the writer goroutine only. Batches of a transaction begin with sequence 0
+// each, as those of Kafka's coordinators: the Shard's order is all there is.
 func (s *Shard[M, E, R]) encode(w *write) ([]byte, error) {
 	now := time.Now().UnixMilli()
 	s.builder.Reset(0)
+	if w.txn != nil {
+		if w.txn.end != nil {
+			return w.txn.marker(), nil
+		}
+		s.builder.SetProducer(w.txn.ID, w.txn.Epoch, 0)
+		s.builder.SetTransactional(true)
+	}
 	for _, r := range w.records {
 		s.builder.AppendKV(now, r.key, r.value, nil)
 	}

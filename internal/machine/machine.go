@@ -33,9 +33,29 @@ type Machine[E, R any] interface {
 	Forgotten() bool
 }
 
+// A Transactional machine has records that belong to transactions of producers. Its Step names the
+// producer in Effects.Producer, and Accept applies such records with ApplyPending.
+type Transactional[R any] interface {
+	// ApplyPending is Apply for a record in a transaction of a producer whose outcome is not known:
+	// the record counts when ApplyEnd says so. r is kept.
+	ApplyPending(producerID int64, r R)
+
+	// ApplyEnd applies the outcome of a producer's transaction: all its records since the last
+	// ApplyEnd count, or none. What overwrites one of them stands behind it in the log, and has been
+	// applied before: it prevails. The machine may know nothing of the producer.
+	ApplyEnd(producerID int64, commit bool)
+}
+
+// A Producer is under what name and in which epoch records of a transaction are written.
+type Producer struct {
+	ID    int64
+	Epoch int16
+}
+
 // Effects are what a Step wants done.
 type Effects[R any] struct {
 	Records   []R       // to be written; all in one batch, so all or none, unless Separable
+	Producer  *Producer // in whose transaction; nil: in none. Only of a Transactional machine
 	Separable bool      // Records may be spread over several batches: a crash may keep the first ones only
 	Replies   []Reply   // to be sent when the records, and all earlier ones of this machine, are committed
 	WakeAt    time.Time // feed a tick no later than this; zero: no deadline
@@ -72,4 +92,9 @@ var (
 	// ErrUncertain comes with ErrNotLeader: records of the request may be in the log or not. It is
 	// known once the partition is loaded again.
 	ErrUncertain = errors.New("coordinator: the change may be stored or not")
+
+	// ErrInvalidProducerEpoch refuses records and markers of a producer of which the partition has
+	// seen a newer epoch, ErrCoordinatorFenced markers of an earlier transaction coordinator.
+	ErrInvalidProducerEpoch = errors.New("coordinator: producer epoch is over")
+	ErrCoordinatorFenced    = errors.New("coordinator: transaction coordinator was replaced")
 )

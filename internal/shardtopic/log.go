@@ -23,7 +23,7 @@ type Log struct {
 // succeeds would be in the log unknown to its coordinator.
 func (l *Log) Append(batch []byte, done func(error)) {
 	l.c.Produce(&partition.ProduceRequest{
-		TopicPartition: l.tp, Batch: batch, Acks: record.AcksAll, LeaderEpoch: &l.epoch,
+		TopicPartition: l.tp, Batch: batch, Acks: record.AcksAll, LeaderEpoch: &l.epoch, Coordinator: true,
 		Done: func(r partition.ProduceResult) { done(appendError(r)) },
 	})
 }

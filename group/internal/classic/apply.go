@@ -34,11 +34,13 @@ func (g *Group) Apply(r offsets.Record) {
 	}
 	switch r.Key.Type {
 	case offsets.KeyOffset:
-		tp := record.TopicPartition{Topic: r.Key.Topic, Partition: r.Key.Partition}
+		tp := topicPartition(r.Key)
 		if r.Offset != nil {
 			g.offsets[tp] = *r.Offset
+			g.overwrite(tp, g.ordered)
 		} else {
 			delete(g.offsets, tp)
+			g.dropPending(tp)
 		}
 	case offsets.KeyGroup:
 		if r.Group != nil {
@@ -49,9 +51,18 @@ func (g *Group) Apply(r offsets.Record) {
 	default:
 		return
 	}
+	g.existence()
+}
+
+func topicPartition(k offsets.Key) record.TopicPartition {
+	return record.TopicPartition{Topic: k.Topic, Partition: k.Partition}
+}
+
+// existence makes a group without members Empty if it has anything, else Dead.
+func (g *Group) existence() {
 	if len(g.members) == 0 && (g.state == protocol.Dead || g.state == protocol.Empty) {
 		g.state = protocol.Empty
-		if !g.persisted && len(g.offsets) == 0 {
+		if !g.persisted && len(g.offsets) == 0 && len(g.txns) == 0 {
 			g.state = protocol.Dead
 		}
 	}

@@ -5,8 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/record"
 )
 
 func BenchmarkHeartbeat(b *testing.B) {
@@ -31,4 +34,30 @@ func BenchmarkHeartbeat(b *testing.B) {
 			}
 		})
 	}
+}
+
+// committer returns what commits an offset of a group of offsets.
+func committer(tb testing.TB) func() {
+	g, now := New("g", &Config{OffsetMetadataMax: 4096}), time.Now()
+	r := &protocol.CommitRequest{Group: "g", Generation: -1, Offsets: map[record.TopicPartition]record.Committed{{Topic: "t"}: {Offset: 1}}}
+	ids := map[string][16]byte{"t": {1}}
+	return func() {
+		eff := g.Step(now, EventCommit{CommitRequest: r, TopicIDs: ids, To: 1})
+		g.Accept()
+		if len(eff.Records) != 1 || eff.Replies[0].Err != nil {
+			tb.Fatal(eff)
+		}
+	}
+}
+
+func BenchmarkCommit(b *testing.B) {
+	commit := committer(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		commit()
+	}
+}
+
+func TestCommitAllocatesWhatItStoresAndAnswers(t *testing.T) {
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, committer(t)), 7.0)
 }

@@ -27,20 +27,25 @@ func (e EventCommit) step(g *Group, now time.Time) {
 	if m != nil && g.state != protocol.CompletingRebalance {
 		g.alive(m, now)
 	}
-	errs := make(map[record.TopicPartition]error, len(e.Offsets))
-	for _, tp := range sorted(e.Offsets) {
-		c := e.Offsets[tp]
+	g.reply(e.To, g.commitAll(e.CommitRequest, e.TopicIDs, now), nil)
+}
+
+// commitAll emits the offsets that can be stored, and returns which can.
+func (g *Group) commitAll(r *protocol.CommitRequest, topicIDs map[string][16]byte, now time.Time) map[record.TopicPartition]error {
+	errs := make(map[record.TopicPartition]error, len(r.Offsets))
+	for _, tp := range sorted(r.Offsets) {
+		c := r.Offsets[tp]
 		errs[tp] = checkMetadata(c.Metadata, g.cfg.OffsetMetadataMax)
 		if errs[tp] != nil {
 			continue
 		}
-		v := &offsets.OffsetValue{Offset: c.Offset, LeaderEpoch: c.LeaderEpoch, Metadata: c.Metadata, CommitMs: now.UnixMilli(), ExpireMs: -1, TopicID: e.TopicIDs[tp.Topic]}
-		if e.Retention > 0 {
-			v.ExpireMs = now.Add(e.Retention).UnixMilli()
+		v := &offsets.OffsetValue{Offset: c.Offset, LeaderEpoch: c.LeaderEpoch, Metadata: c.Metadata, CommitMs: now.UnixMilli(), ExpireMs: -1, TopicID: topicIDs[tp.Topic]}
+		if r.Retention > 0 {
+			v.ExpireMs = now.Add(r.Retention).UnixMilli()
 		}
 		g.emit(offsets.Record{Key: offsets.Key{Type: offsets.KeyOffset, Group: g.id, Topic: tp.Topic, Partition: tp.Partition}, Offset: v})
 	}
-	g.reply(e.To, errs, nil)
+	return errs
 }
 
 // checkCommit decides whether a commit is accepted, and from which member; nil: from outside

@@ -70,10 +70,14 @@ func (g *Group) Accept() {
 		g.eff = Effects{}
 		return
 	}
-	records := g.eff.Records
+	records, producer := g.eff.Records, g.eff.Producer
 	g.close()
 	for _, r := range records {
-		g.Apply(r)
+		if producer != nil {
+			g.ApplyPending(producer.ID, r)
+		} else {
+			g.Apply(r)
+		}
 	}
 }
 

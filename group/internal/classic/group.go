@@ -31,7 +31,7 @@ const InProcess = "in-process-"
 // A Group is one group of the classic protocol as a machine.Machine.
 //
 // What Apply does is all that survives a restart: generation, group leader, members with their
-// assignments, committed offsets. Parked requests, votes and deadlines live and die with the
+// assignments, committed offsets, those in open transactions. Parked requests, votes and deadlines live and die with the
 // process; an EventLoaded after recovery starts the members' sessions anew.
 type Group struct {
 	id  string
@@ -42,6 +42,11 @@ type Group struct {
 	members map[string]*member
 	static  map[string]string    // instance id -> member id
 	pending map[string]time.Time // ids given out by MEMBER_ID_REQUIRED and when they expire
+
+	// Durable, like offsets: by producer id, what is committed in open transactions. An entry is not
+	// empty. ordered counts up with each of them.
+	txns    map[int64]map[record.TopicPartition]pendingOffset
+	ordered uint64
 
 	eff   Effects // of the Step under way, or whose draft is open
 	draft draft
@@ -72,7 +77,10 @@ type scalars struct {
 // Effects are what a Step of a Group wants done.
 type Effects = machine.Effects[offsets.Record]
 
-var _ machine.Machine[Event, offsets.Record] = (*Group)(nil)
+var (
+	_ machine.Machine[Event, offsets.Record] = (*Group)(nil)
+	_ machine.Transactional[offsets.Record]  = (*Group)(nil)
+)
 
 // New returns a group that does not exist yet (Dead): Apply what the log holds of it, or Step an
 // EventCreate. cfg is kept.
@@ -127,7 +135,7 @@ func (g *Group) wake(t time.Time) {
 
 // Forgotten implements machine.Machine.
 func (g *Group) Forgotten() bool {
-	return !g.persisted && len(g.offsets) == 0 && len(g.members) == 0 && len(g.pending) == 0
+	return !g.persisted && len(g.offsets) == 0 && len(g.txns) == 0 && len(g.members) == 0 && len(g.pending) == 0
 }
 
 // A member is one member of a group. Its fields are written only after Group.edit, but for

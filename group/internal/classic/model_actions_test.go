@@ -95,7 +95,32 @@ func (m *model) actions() map[string]func(*rapid.T) {
 				require.Equal(t, before, m.g.offsets, "somebody who is no member of this generation moved an offset")
 			}
 		},
-		"time passes": func(t *rapid.T) { m.pass(t, time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms"))*time.Millisecond) },
+		"commit in a transaction": func(t *rapid.T) {
+			id, generation := "", int32(-1)
+			if len(m.g.members) > 0 && rapid.Bool().Draw(t, "member") {
+				id, generation = m.anyID(t), m.g.generation-int32(rapid.IntRange(0, 1).Draw(t, "old"))
+			}
+			r := &protocol.TxnCommitRequest{ProducerID: rapid.Int64Range(1, 3).Draw(t, "producer"),
+				CommitRequest: protocol.CommitRequest{MemberID: id, Generation: generation, Offsets: map[record.TopicPartition]record.Committed{}}}
+			for range rapid.IntRange(1, 2).Draw(t, "partitions") {
+				tp := record.TopicPartition{Topic: "t", Partition: int32(rapid.IntRange(0, 2).Draw(t, "partition"))}
+				r.Offsets[tp] = record.Committed{Offset: rapid.Int64Range(0, 100).Draw(t, "offset")}
+			}
+			before := len(m.log)
+			m.step(t, EventTxnCommit{TxnCommitRequest: r, To: m.request()})
+			if m.g.members[id] == nil && id != "" || id != "" && generation != m.g.generation {
+				require.Len(t, m.log, before, "somebody who is no member of this generation moved an offset")
+			}
+		},
+		"end a transaction": func(t *rapid.T) {
+			m.end(t, rapid.Int64Range(1, 3).Draw(t, "producer"), rapid.Bool().Draw(t, "commit"))
+		},
+		"delete offsets": func(t *rapid.T) {
+			tp := record.TopicPartition{Topic: "t", Partition: int32(rapid.IntRange(0, 2).Draw(t, "partition"))}
+			m.step(t, EventDeleteOffsets{Partitions: []record.TopicPartition{tp}, To: m.request()})
+		},
+		"delete the topic": func(t *rapid.T) { m.step(t, EventTopicDeleted{Topic: "t"}) },
+		"time passes":      func(t *rapid.T) { m.pass(t, time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms"))*time.Millisecond) },
 		"rewind": func(t *rapid.T) {
 			to := record.Offsets{{Topic: "t"}: rapid.Int64Range(0, 100).Draw(t, "offset")}
 			m.step(t, EventReset{Offsets: to, Expel: rapid.Bool().Draw(t, "expel"), To: m.request()})
@@ -104,8 +129,8 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		"delete": func(t *rapid.T) { m.step(t, EventDelete{m.request()}) },
 		"restart": func(t *rapid.T) {
 			m.g = New("g", m.g.cfg)
-			for _, r := range m.records {
-				m.g.Apply(r)
+			for _, l := range m.log {
+				l.apply(m.g)
 			}
 			// a generation that nobody was assigned anything in may come again
 			m.open, m.generation = map[machine.Ticket]bool{}, m.g.generation

@@ -18,14 +18,14 @@ import (
 
 // A model drives a Group with random events and checks after each one what must always hold.
 type model struct {
-	g       *Group
-	now     time.Time
-	wakeAt  time.Time
-	ticket  machine.Ticket
-	ids     int
-	open    map[machine.Ticket]bool // requests without a reply
-	records []offsets.Record
-	known   []string // every member id there ever was
+	g      *Group
+	now    time.Time
+	wakeAt time.Time
+	ticket machine.Ticket
+	ids    int
+	open   map[machine.Ticket]bool // requests without a reply
+	log    []logged
+	known  []string // every member id there ever was
 
 	generation int32
 	shares     map[string]string // "generation/member" -> assignment, as handed out
@@ -40,7 +40,13 @@ func (m *model) step(t *rapid.T, ev Event) {
 	before := m.g.State()
 	eff := m.twice(t, ev)
 	m.g.Accept()
-	m.records = append(m.records, eff.Records...)
+	for _, r := range eff.Records {
+		l := logged{record: r}
+		if eff.Producer != nil {
+			l.producer = eff.Producer.ID
+		}
+		m.log = append(m.log, l)
+	}
 	for _, r := range eff.Replies {
 		require.True(t, m.open[r.To], "request %d has two replies, or is none", r.To)
 		delete(m.open, r.To)
@@ -78,10 +84,16 @@ type snapshot struct {
 	static  map[string]string
 	pending map[string]time.Time
 	offsets map[record.TopicPartition]offsets.OffsetValue
+	txns    map[int64]map[record.TopicPartition]pendingOffset
+	ordered uint64
 }
 
 func snapshotOf(g *Group) snapshot {
-	s := snapshot{g.scalars, map[string]member{}, maps.Clone(g.static), maps.Clone(g.pending), maps.Clone(g.offsets)}
+	s := snapshot{g.scalars, map[string]member{}, maps.Clone(g.static), maps.Clone(g.pending), maps.Clone(g.offsets),
+		map[int64]map[record.TopicPartition]pendingOffset{}, g.ordered}
+	for id, txn := range g.txns {
+		s.txns[id] = maps.Clone(txn)
+	}
 	s.wakeAt = time.Time{} // of the sessions
 	for id, m := range g.members {
 		c := *m
@@ -155,15 +167,57 @@ func (m *model) check(t *rapid.T, ev Event, before protocol.State) {
 		require.False(t, m.wakeAt.After(next), "nobody is going to wake the group in time")
 	}
 	m.checkReplay(t)
+	m.checkOffsets(t)
+}
+
+// checkOffsets compares the offsets with what the log says by itself: of a partition's offsets and
+// tombstones the last one counts, but for those of transactions that were not committed. An offset
+// is pending if its transaction goes on and no tombstone is behind it.
+func (m *model) checkOffsets(t *rapid.T) {
+	counts, pending := map[record.TopicPartition]offsets.OffsetValue{}, map[record.TopicPartition]struct{}{}
+	decided := map[int64]logged{} // from the end of the log on
+	settled := map[record.TopicPartition]bool{}
+	deleted := map[record.TopicPartition]bool{}
+	for _, l := range slices.Backward(m.log) {
+		tp := topicPartition(l.record.Key)
+		end, over := decided[l.producer]
+		switch {
+		case l.end:
+			decided[l.producer] = l
+		case l.record.Key.Type != offsets.KeyOffset:
+		case l.producer != 0 && !over:
+			if !deleted[tp] {
+				pending[tp] = struct{}{}
+			}
+		case l.producer != 0 && !end.commit, settled[tp]:
+			deleted[tp] = deleted[tp] || l.record.Offset == nil
+		default:
+			settled[tp] = true
+			if l.record.Offset != nil {
+				counts[tp] = *l.record.Offset
+			} else {
+				deleted[tp] = true
+			}
+		}
+	}
+	require.Equal(t, counts, m.g.offsets)
+	if len(pending) == 0 {
+		pending = nil
+	}
+	require.Equal(t, pending, m.g.UnstableOffsets())
 }
 
 // checkReplay compares the group with one that knows only the log.
 func (m *model) checkReplay(t *rapid.T) {
 	re := New("g", m.g.cfg)
-	for _, r := range m.records {
-		re.Apply(r)
+	for _, l := range m.log {
+		l.apply(re)
 	}
 	require.Equal(t, m.g.offsets, re.offsets)
+	require.Equal(t, len(m.g.txns), len(re.txns))
+	for id, txn := range m.g.txns {
+		require.Equal(t, txn, re.txns[id], "pending offsets of producer %d", id)
+	}
 	if m.g.state == protocol.Stable || m.g.state == protocol.Empty || m.g.state == protocol.Dead {
 		require.Equal(t, m.g.state, re.state)
 		require.Equal(t, m.g.generation, re.generation)
@@ -175,6 +229,14 @@ func (m *model) checkReplay(t *rapid.T) {
 		}
 	}
 	require.LessOrEqual(t, re.generation, m.g.generation)
+}
+
+// end ends a transaction.
+func (m *model) end(t *rapid.T, producerID int64, commit bool) {
+	l := logged{producer: producerID, end: true, commit: commit}
+	m.log = append(m.log, l)
+	l.apply(m.g)
+	m.check(t, nil, m.g.state)
 }
 
 func (m *model) request() machine.Ticket {
@@ -220,6 +282,9 @@ func TestGroupKeepsItsInvariants(t *testing.T) {
 					m := newModel(cfg)
 					t.Repeat(m.actions())
 					m.pass(t, time.Hour) // nobody says anything any more
+					for id := range m.g.txns {
+						m.end(t, id, true)
+					}
 					require.Contains(t, []protocol.State{protocol.Empty, protocol.Dead}, m.g.State())
 					require.Empty(t, m.open)
 				})

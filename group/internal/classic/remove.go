@@ -12,7 +12,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// EventDelete removes a group without members and all its offsets. The reply carries only an error.
+// EventDelete removes a group without members and all its offsets, pending ones too, as in Kafka: if
+// their transaction commits, they do not come back. The reply carries only an error.
 type EventDelete struct{ To machine.Ticket }
 
 func (e EventDelete) step(g *Group, _ time.Time) {
@@ -30,7 +31,7 @@ func (e EventDelete) step(g *Group, _ time.Time) {
 // removeAll emits the tombstones of everything, that of the group last.
 func (g *Group) removeAll() {
 	g.eff.Separable = true
-	for _, tp := range sorted(g.offsets) {
+	for _, tp := range g.named() {
 		g.removeOffset(tp)
 	}
 	if g.persisted {
@@ -57,8 +58,8 @@ func (g *Group) removeOffset(tp record.TopicPartition) {
 	g.emit(offsets.Record{Key: offsets.Key{Type: offsets.KeyOffset, Group: g.id, Topic: tp.Topic, Partition: tp.Partition}})
 }
 
-// EventDeleteOffsets removes offsets of topics that the group is not subscribed to. The reply is a
-// map[record.TopicPartition]error.
+// EventDeleteOffsets removes offsets of topics that the group is not subscribed to, pending ones
+// too. The reply is a map[record.TopicPartition]error.
 type EventDeleteOffsets struct {
 	Partitions []record.TopicPartition
 	To         machine.Ticket
@@ -82,7 +83,7 @@ func (e EventDeleteOffsets) step(g *Group, _ time.Time) {
 		}
 		if _, done := errs[tp]; !done {
 			errs[tp] = nil
-			if _, ok := g.offsets[tp]; ok {
+			if _, ok := g.offsets[tp]; ok || g.Unstable(tp) {
 				g.removeOffset(tp)
 			}
 		}
@@ -91,7 +92,8 @@ func (e EventDeleteOffsets) step(g *Group, _ time.Time) {
 }
 
 // EventTopicDeleted removes the offsets of a topic that is no more. ID is the deleted topic's:
-// offsets of a later topic of that name stay.
+// offsets of a later topic of that name stay, and while there is one, pending or not, all of that
+// partition.
 type EventTopicDeleted struct {
 	Topic string
 	ID    [16]byte
@@ -99,15 +101,16 @@ type EventTopicDeleted struct {
 
 func (e EventTopicDeleted) step(g *Group, _ time.Time) {
 	g.eff.Separable = true
-	for _, tp := range sorted(g.offsets) {
-		if v := g.offsets[tp]; tp.Topic == e.Topic && (v.TopicID == e.ID || v.TopicID == [16]byte{}) {
+	for _, tp := range g.named() {
+		if tp.Topic == e.Topic && g.ofTopic(tp, e.ID) {
 			g.removeOffset(tp)
 		}
 	}
 }
 
 // EventExpire removes offsets that nobody will ask for any more, and the group itself if it has no
-// members and no offsets.
+// members and no offsets. What has a transaction open stays: a partition with a pending offset, and
+// the group.
 type EventExpire struct{}
 
 func (EventExpire) step(g *Group, now time.Time) {
@@ -117,12 +120,12 @@ func (EventExpire) step(g *Group, now time.Time) {
 	left, subscribed := len(g.offsets), g.subscription()
 	g.eff.Separable = true
 	for _, tp := range sorted(g.offsets) {
-		if g.expired(tp, g.offsets[tp], subscribed, now) {
+		if g.expired(tp, g.offsets[tp], subscribed, now) && !g.Unstable(tp) {
 			g.removeOffset(tp)
 			left--
 		}
 	}
-	if g.state == protocol.Empty && left == 0 && g.persisted && len(g.pending) == 0 {
+	if g.state == protocol.Empty && left == 0 && g.persisted && len(g.pending)+len(g.txns) == 0 {
 		g.emit(offsets.Record{Key: offsets.Key{Type: offsets.KeyGroup, Group: g.id}})
 	}
 }

@@ -39,7 +39,11 @@ func (s *player) event(name string, pos []string, opts map[string]string) Event 
 		}
 		return ev
 	case "commit":
-		return s.commit(pos, opts)
+		return EventCommit{CommitRequest: s.commit(pos, opts), TopicIDs: s.topicIDs(), To: s.ticket}
+	case "txn":
+		id, epoch, _ := strings.Cut(pos[0], "/")
+		r := &protocol.TxnCommitRequest{CommitRequest: *s.commit(pos[1:], opts), ProducerID: int64(s.int(id)), ProducerEpoch: int16(s.int(epoch))}
+		return EventTxnCommit{TxnCommitRequest: r, TopicIDs: s.topicIDs(), To: s.ticket}
 	case "cancel":
 		return EventCancel{machine.Ticket(s.int(pos[0]))}
 	case "expire":
@@ -66,7 +70,11 @@ func (s *player) event(name string, pos []string, opts map[string]string) Event 
 		}
 		return ev
 	case "topic-deleted":
-		return EventTopicDeleted{Topic: pos[0]}
+		ev := EventTopicDeleted{Topic: pos[0]}
+		if id, ok := opts["id"]; ok {
+			ev.ID[0] = byte(s.int(id))
+		}
+		return ev
 	}
 	s.t.Fatalf("unknown event %q", name)
 	return nil
@@ -109,7 +117,12 @@ func (s *player) join(clientID string, opts map[string]string, requireID, skip b
 	return ev
 }
 
-func (s *player) commit(pos []string, opts map[string]string) Event {
+// topicIDs are those of all topics: they were all created at once.
+func (s *player) topicIDs() map[string][16]byte {
+	return map[string][16]byte{"t": s.topicID, "u": s.topicID, "v": s.topicID}
+}
+
+func (s *player) commit(pos []string, opts map[string]string) *protocol.CommitRequest {
 	r := &protocol.CommitRequest{Group: "g", Generation: -1, InstanceID: opts["instance"], Offsets: map[record.TopicPartition]record.Committed{}}
 	if len(pos) > 0 {
 		r.MemberID = pos[0]
@@ -129,7 +142,7 @@ func (s *player) commit(pos []string, opts map[string]string) Event {
 			r.Offsets[s.tp(k)] = c
 		}
 	}
-	return EventCommit{CommitRequest: r, To: s.ticket}
+	return r
 }
 
 // pass lets time pass; ticks come exactly when they are asked for.

@@ -28,9 +28,13 @@ import (
 //	> heartbeat ID gen=N [instance=I]
 //	> leave ID... | leave instance=I
 //	> commit [ID] [gen=N] topic-partition=offset... [retention=1h] [metadata=N]
+//	> txn P/E [ID] [gen=N] topic-partition=offset...   a commit in the transaction of a producer id
+//	  [instance=I]                                 and epoch
+//	> end P commit|abort                           the marker of a producer's transaction
 //	> +5s                                          time passes, ticks come when asked for
 //	> cancel TICKET, expire, delete, delete-offsets topic-partition...,
-//	  reset [expel] topic-partition=offset..., shift N topic-partition=START..END, topic-deleted TOPIC, restart
+//	  reset [expel] topic-partition=offset..., shift N topic-partition=START..END, restart,
+//	  topic-deleted TOPIC [id=N], topic-id N       of the topics that offsets are committed for
 //	  refuse COMMAND...                          as COMMAND, but the log does not take its records
 func TestTranscripts(t *testing.T) {
 	transcript.Run(t, func(t testing.TB, out *transcript.Output) func([]string) {
@@ -49,8 +53,9 @@ type player struct {
 	wakeAt  time.Time
 	ticket  machine.Ticket
 	ids     int
-	records []offsets.Record // the log
-	refused bool             // the log takes nothing
+	log     []logged
+	topicID [16]byte
+	refused bool // the log takes nothing
 }
 
 func (s *player) command(words []string) {
@@ -77,10 +82,25 @@ func (s *player) command(words []string) {
 	if name == "restart" {
 		s.cfg.Process = InProcess + opts["process"]
 		s.g = New("g", &s.cfg)
-		for _, r := range s.records {
-			s.g.Apply(r)
+		for _, l := range s.log {
+			l.apply(s.g)
 		}
 		s.step(EventLoaded{})
+		s.out.Printf("%s", s.offsets())
+		return
+	}
+	if name == "end" {
+		l, before := logged{producer: int64(s.int(pos[0])), end: true, commit: pos[1] == "commit"}, s.describe()
+		s.log = append(s.log, l)
+		l.apply(s.g)
+		s.out.Printf("%s", s.offsets())
+		if after := s.describe(); after != before {
+			s.out.Printf("%s", after)
+		}
+		return
+	}
+	if name == "topic-id" {
+		s.topicID[0] = byte(s.int(pos[0]))
 		return
 	}
 	s.ticket++
@@ -130,8 +150,12 @@ func (s *player) step(ev Event) {
 		at = fmt.Sprintf("at %v: ", s.now.Sub(time.Unix(0, 0)))
 	}
 	for _, r := range eff.Records {
-		s.out.Printf("%swrite %s", at, formatRecord(r))
-		s.records = append(s.records, r)
+		l, in := logged{record: r}, ""
+		if eff.Producer != nil {
+			l.producer, in = eff.Producer.ID, fmt.Sprintf("in %d/%d: ", eff.Producer.ID, eff.Producer.Epoch)
+		}
+		s.out.Printf("%swrite %s%s", at, in, formatRecord(r))
+		s.log = append(s.log, l)
 	}
 	s.g.Accept()
 	for _, r := range eff.Replies {
@@ -160,6 +184,42 @@ func (s *player) describe() string {
 		d += " of " + strings.Join(members, ", ") + "; leader " + s.g.leader
 	}
 	return d
+}
+
+// offsets shows what the group has committed, and what is pending.
+func (s *player) offsets() string {
+	var all []string
+	for _, tp := range s.g.named() {
+		d := fmt.Sprintf("%s-%d", tp.Topic, tp.Partition)
+		if v, ok := s.g.offsets[tp]; ok {
+			d += fmt.Sprintf("=%d", v.Offset)
+		}
+		if s.g.Unstable(tp) {
+			d += "?"
+		}
+		all = append(all, d)
+	}
+	return fmt.Sprintf("offsets: %s", strings.Join(all, " "))
+}
+
+// logged is a record in the log, or a marker.
+type logged struct {
+	record   offsets.Record
+	producer int64 // in whose transaction; 0: in none
+	end      bool  // it is a marker
+	commit   bool
+}
+
+// apply is what the runtime does at recovery.
+func (l logged) apply(g *Group) {
+	switch {
+	case l.end:
+		g.ApplyEnd(l.producer, l.commit)
+	case l.producer != 0:
+		g.ApplyPending(l.producer, l.record)
+	default:
+		g.Apply(l.record)
+	}
 }
 
 func formatRecord(r offsets.Record) string {

@@ -1,0 +1,103 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/coordinator"
+	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+)
+
+// CommitTxnOffsets stores offsets durably in the transaction of a producer: they become the group's
+// when the transaction is committed, see EndTransaction. Until then a later call replaces what an
+// earlier one of the same producer stored. That the partition of the offsets topic is in the
+// transaction is the caller's affair.
+//
+// The result is that of CommitOffsets. Errors for the whole request: ErrIllegalGeneration, also for
+// a member of a group that does not exist, ErrUnknownMember, ErrFencedInstance,
+// partition.ErrInvalidProducerEpoch, ErrTooLarge, or one to retry; with ErrUncertain it may be
+// stored. Kafka: TxnOffsetCommit.
+func (c *Coordinator) CommitTxnOffsets(ctx context.Context, r TxnCommitRequest) (map[record.TopicPartition]error, error) {
+	if err := checkID(r.Group, false); err != nil {
+		return nil, err
+	}
+	topics, unknown, err := c.committable(ctx, &r.CommitRequest)
+	if err != nil || len(r.Offsets) == 0 && len(unknown) > 0 {
+		return unknown, err
+	}
+	// Once: the transaction may end before it is sent again.
+	v, err := c.creating(ctx, question{group: r.Group, once: true}, func(t machine.Ticket) classic.Event {
+		return classic.EventTxnCommit{TxnCommitRequest: &r, TopicIDs: topicIDs(topics, maps.Keys(r.Offsets)), To: t}
+	})
+	return c.committed(v, unknown, fenced(err))
+}
+
+// EndTransaction writes the marker of a transaction to a partition of the offsets topic, and
+// returns when it is committed: what the transaction has stored for the partition's groups is
+// theirs then, or is dropped. What was stored otherwise behind it in the log prevails. A producer
+// that has nothing open there gets its marker too. m.Timeout is not looked at.
+//
+// It asks the present leader once: ErrNotCoordinator and ErrCoordinatorNotAvailable are to be
+// retried, in any order with other markers. Further errors: ErrUnknownTopicOrPartition,
+// partition.ErrInvalidProducerEpoch and partition.ErrCoordinatorFenced, with nothing written. If ctx
+// ends first, the marker may be written. Kafka: WriteTxnMarkers.
+func (c *Coordinator) EndTransaction(ctx context.Context, p int32, m partition.TxnMarker) error {
+	n, err := c.runtime.Partitions(ctx, false)
+	if err != nil {
+		return err
+	}
+	if p < 0 || p >= n {
+		return fmt.Errorf("%w: %s-%d", ErrUnknownTopicOrPartition, offsets.Topic, p)
+	}
+	s, err := c.route().ShardOf(p)
+	if err != nil {
+		return err
+	}
+	return fenced(s.EndTransaction(ctx, coordinator.Marker{
+		ProducerID: m.ProducerID, ProducerEpoch: m.ProducerEpoch, CoordinatorEpoch: m.CoordinatorEpoch, Commit: m.Commit, Version: m.Version,
+	}))
+}
+
+// fenced makes an error that tells of an epoch the one that other partitions answer.
+func fenced(err error) error {
+	switch {
+	case errors.Is(err, machine.ErrInvalidProducerEpoch):
+		return fmt.Errorf("%w: %w", partition.ErrInvalidProducerEpoch, err)
+	case errors.Is(err, machine.ErrCoordinatorFenced):
+		return fmt.Errorf("%w: %w", partition.ErrCoordinatorFenced, err)
+	}
+	return err
+}
+
+// FetchStableOffsets is FetchOffsets for those who must not take up what an open transaction may
+// have done already. unstable has ErrUnstableOffsetCommit for each partition that has an offset in a
+// transaction which has not ended; it is not among the committed. If tps is nil, partitions that
+// have nothing but such an offset are in neither. Kafka: require_stable of OffsetFetch.
+func (c *Coordinator) FetchStableOffsets(ctx context.Context, group string, tps []record.TopicPartition) (committed map[record.TopicPartition]record.Committed, unstable map[record.TopicPartition]error, err error) {
+	type view struct {
+		stored   map[record.TopicPartition]offsets.OffsetValue
+		unstable map[record.TopicPartition]struct{}
+	}
+	v, err := c.read(ctx, group, func(g *classic.Group) any { return view{maps.Clone(g.Offsets()), g.UnstableOffsets()} })
+	if err != nil {
+		return nil, nil, err
+	}
+	seen, _ := v.(view)
+	if committed, err = c.present(ctx, tps, seen.stored); err != nil {
+		return nil, nil, err
+	}
+	unstable = make(map[record.TopicPartition]error)
+	for tp := range seen.unstable {
+		if _, asked := committed[tp]; asked {
+			unstable[tp] = ErrUnstableOffsetCommit
+			delete(committed, tp)
+		}
+	}
+	return committed, unstable, nil
+}

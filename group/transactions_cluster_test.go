@@ -1,0 +1,90 @@
+package group
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+// Three brokers with all replicas: a pending offset survives the kill of the coordinator, and so
+// does the outcome; the next coordinator, and its partition, know the producers. Then all of them
+// lose power.
+func TestPendingOffsetsMoveWithTheCoordinatorAndSurvivePowerLoss(t *testing.T) {
+	t0, t1 := record.TopicPartition{Topic: "t"}, record.TopicPartition{Topic: "t", Partition: 1}
+	fs := vfs.Mem()
+	var p int32
+	synctest.Test(t, func(t *testing.T) {
+		brokers, err := replication.Open(replication.Config{FS: fs, Dir: "data", Brokers: 3})
+		require.NoError(t, err)
+		defer func() { _ = brokers.Close() }()
+		require.NoError(t, brokers.CreateTopic(ctx, "t", topic.Config{Partitions: 2}))
+		c, err := NewCoordinator(ClusterStore(brokers), Config{})
+		require.NoError(t, err)
+		defer c.Close()
+		commit(t, c, commitOf("g", record.Offsets{t0: 1, t1: 1}))
+		p, err = c.OffsetsPartition(ctx, "g", false)
+		require.NoError(t, err)
+		stable := func() (stable, end int64) {
+			r, err := brokers.Partition(record.TopicPartition{Topic: offsets.Topic, Partition: p})
+			require.NoError(t, err)
+			return r.LastStableOffset(), r.LogEndOffset()
+		}
+		kill := func() {
+			broker, err := c.FindCoordinator(ctx, "g")
+			require.NoError(t, err)
+			require.NoError(t, brokers.KillBroker(broker))
+			require.NoError(t, brokers.StartBroker(ctx, broker))
+		}
+		for range 2 { // batches of one transaction
+			_, err = c.CommitTxnOffsets(ctx, inTxn(7, 3, "g", map[record.TopicPartition]int64{t0: 2, t1: 2}))
+			require.NoError(t, err)
+		}
+		commit(t, c, commitOf("g", record.Offsets{t1: 3}))
+		at, end := stable()
+		require.Equal(t, []int64{2, 7}, []int64{at, end})
+		kill()
+		_, unstable, err := c.FetchStableOffsets(ctx, "g", nil)
+		require.NoError(t, err)
+		require.Len(t, unstable, 2)
+		_, err = c.CommitTxnOffsets(ctx, inTxn(7, 2, "g", map[record.TopicPartition]int64{t0: 4}))
+		require.ErrorIs(t, err, partition.ErrInvalidProducerEpoch)
+		require.NoError(t, c.EndTransaction(ctx, p, partition.TxnMarker{ProducerID: 7, ProducerEpoch: 4, CoordinatorEpoch: 1, Commit: true, Version: 2}))
+		at, end = stable()
+		require.Equal(t, end, at, "nothing is open")
+		kill()
+		require.EqualValues(t, 2, committed(t, c, "g", t0))
+		require.EqualValues(t, 3, committed(t, c, "g", t1), "it stood behind the pending one")
+		_, err = c.CommitTxnOffsets(ctx, inTxn(7, 4, "g", map[record.TopicPartition]int64{t0: 5}))
+		require.NoError(t, err)
+		require.ErrorIs(t, c.EndTransaction(ctx, p, partition.TxnMarker{ProducerID: 7, ProducerEpoch: 4, CoordinatorEpoch: 1, Version: 2}), partition.ErrInvalidProducerEpoch,
+			"the marker of the transaction before")
+		fs = fs.Crash(1)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		brokers, err := replication.Open(replication.Config{FS: fs, Dir: "data", Brokers: 3})
+		require.NoError(t, err)
+		defer func() { _ = brokers.Close() }()
+		c, err := NewCoordinator(ClusterStore(brokers), Config{})
+		require.NoError(t, err)
+		defer c.Close()
+		got, unstable, err := c.FetchStableOffsets(ctx, "g", []record.TopicPartition{t0, t1})
+		require.NoError(t, err)
+		require.EqualValues(t, 3, got[t1].Offset)
+		require.ErrorIs(t, unstable[t0], ErrUnstableOffsetCommit)
+		require.EqualValues(t, 2, committed(t, c, "g", t0))
+		require.NoError(t, c.EndTransaction(ctx, p, partition.TxnMarker{ProducerID: 7, ProducerEpoch: 5, CoordinatorEpoch: 1, Version: 2}))
+		require.EqualValues(t, 2, committed(t, c, "g", t0), "aborted")
+		got, unstable, err = c.FetchStableOffsets(ctx, "g", nil)
+		require.NoError(t, err)
+		require.Len(t, got, 2)
+		require.Empty(t, unstable)
+	})
+}
