@@ -24,8 +24,9 @@ type Owner interface {
 
 // A Snapshotter is an Owner with state to be kept beside the segments.
 type Snapshotter interface {
-	// Snapshot returns the owner's state as of offset, which is where the next append goes. It is
-	// called when a segment is closed, and by Close.
+	// Snapshot returns the owner's state as of offset, which is where the next append goes; nil if
+	// there is nothing to be stored. It is called when a segment is closed, and by Close, when all
+	// aborted transactions below are on stable storage in the transaction index.
 	Snapshot(offset int64) []byte
 }
 

@@ -142,6 +142,9 @@ func (l *Log) planBackup() (*backupPlan, error) {
 			p.state.Segments = append(p.state.Segments, manifest.Segment{Base: s.Base(), Size: s.Size()})
 		}
 		p.state.Segments[len(p.segments)-1].Size = -1 // state.Size has it
+		if err := w.storeAborted(); err != nil {
+			return err
+		}
 		offsets, err := l.snapshotOffsets()
 		if err != nil {
 			return err

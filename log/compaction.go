@@ -113,6 +113,8 @@ func (l *Log) newPass(cfg *Config, watched compactContext, firstDirty int64) *co
 		p.Stable = min(p.Stable, o.LastStableOffset())
 		p.LastOf = o.ProducerLast
 	}
+	// After the owner was asked: what was undecided then, and is not any more, is here.
+	p.Stable = min(p.Stable, l.aborts.stable())
 	return p
 }
 

@@ -38,6 +38,8 @@ type Log struct {
 	// SnapshotFiles. nil: it was made, or a snapshot was written or removed since.
 	snapshots atomic.Pointer[[]int64]
 
+	aborts aborts
+
 	tail      tail      // recently written bytes in memory; changed by the writer
 	followers followers // who wait for the readable end to grow
 	cleaning  chanLock  // one Clean, Retain or Backup at a time; taken before the token

@@ -59,8 +59,7 @@ func (w *writer) removeFront(n int) error {
 		l.durability.forget(s)
 		errs = append(errs, l.discard(s))
 	}
-	base := kept[0].Base()
-	errs = append(errs, l.dropSnapshots(func(offset int64) bool { return offset < base }))
+	errs = append(errs, l.dropSnapshotsBefore(kept[0].Base()))
 	err := l.cfg.Load().FS.SyncDir(l.path)
 	w.unlisted = err != nil // the next state does not name what is gone any more: until then it must be durable that it is
 	return errors.Join(append(errs, err)...)
@@ -127,6 +126,7 @@ func (w *writer) truncate(offset int64) error {
 		w.unfilled = oldGap
 		return err
 	}
+	l.aborts.cut(end)
 	l.segments.current.Store(&kept)
 	l.durability.forget(last) // it takes appends again
 	var errs []error
@@ -139,8 +139,14 @@ func (w *writer) truncate(offset int64) error {
 	if err := errors.Join(errs...); err != nil {
 		return l.breakWith(err)
 	}
-	if err := errors.Join(w.cutEpochs(end),
-		l.dropSnapshots(func(o int64) bool { return o > end }), lowerCleanerOffset(l.cfg.Load().FS, l.path, end)); err != nil {
+	err = errors.Join(w.cutEpochs(end),
+		l.dropSnapshots(func(o int64) bool { return o > end }), lowerCleanerOffset(l.cfg.Load().FS, l.path, end))
+	if err == nil {
+		// Not before: while a power cut may bring back the markers that were cut off, and a
+		// snapshot above them, their entries have to be there.
+		err = w.resetAborted(end, nil, false)
+	}
+	if err != nil {
 		return l.breakWith(err)
 	}
 	w.unfilled.from = last.NextOffset()
@@ -210,6 +216,7 @@ func (w *writer) restartAt(start int64) error {
 	}
 	w.marked, w.provisional, w.stateless = false, false, false // before anything is appended the state has to say otherwise again
 	w.moveEnd(start, start, start)
+	l.aborts.begin()
 	w.unfilled = gap{}
 	l.durability.forgetAll()
 	release := l.keepReadable(old)

@@ -131,6 +131,11 @@ func (l *Log) load(cfg *Config, found listing) error {
 	if err := l.loadRest(cfg, suspect); err != nil {
 		return err
 	}
+	if !plan.Clean { // the cut is on stable storage
+		if err := w.resetAborted(plan.End, nil, false); err != nil {
+			return err
+		}
+	}
 	if plan.Adopted || o.provisional {
 		return w.writeState(list, plan.Clean) // nobody else knows the log yet
 	}

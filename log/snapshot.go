@@ -22,9 +22,13 @@ func filePath(dir string, base int64, suffix string) string {
 	return filepath.Join(dir, segment.FileName(base, suffix))
 }
 
-// snapshot writes the owner's state as of offset.
+// snapshot writes the owner's state as of offset, and before it the transaction index: what is
+// below the newest snapshot is not looked at again.
 func (w *writer) snapshot(offset int64) error {
 	l := w.log
+	if err := w.storeAborted(); err != nil {
+		return err
+	}
 	cfg := l.cfg.Load()
 	o, ok := cfg.Owner.(Snapshotter)
 	if !ok {
@@ -48,6 +52,11 @@ func (l *Log) WriteSnapshot(offset int64, data []byte) error {
 		return ErrClosed
 	case offset < 0:
 		return fmt.Errorf("%w: snapshot at %d", ErrOffsetOutOfRange, offset)
+	}
+	if l.aborts.pending.Load() {
+		if err := l.exclusively((*writer).storeAborted); err != nil {
+			return fmt.Errorf("write snapshot: %w", err)
+		}
 	}
 	l.snapshots.Store(nil)
 	fsys := l.cfg.Load().FS
@@ -151,6 +160,11 @@ func (l *Log) dropSnapshots(which func(offset int64) bool) error {
 	if err != nil {
 		return err
 	}
+	return l.dropOf(offsets, which)
+}
+
+// dropOf is dropSnapshots for those at offsets.
+func (l *Log) dropOf(offsets []int64, which func(offset int64) bool) error {
 	dropped := false
 	for _, o := range offsets {
 		if which(o) {
@@ -164,6 +178,24 @@ func (l *Log) dropSnapshots(which func(offset int64) bool) error {
 		return nil
 	}
 	return l.cfg.Load().FS.SyncDir(l.path)
+}
+
+// dropSnapshotsBefore removes those that nobody needs in a log which begins at base. The newest one
+// at or below base stays: there is none at base if it could not be written, and what the older one
+// knows may stand nowhere else any more.
+func (l *Log) dropSnapshotsBefore(base int64) error {
+	l.snapshots.Store(nil)
+	offsets, err := l.snapshotOffsets()
+	if err != nil {
+		return err
+	}
+	newest := int64(-1)
+	for _, o := range offsets {
+		if o <= base {
+			newest = o
+		}
+	}
+	return l.dropOf(offsets, func(offset int64) bool { return offset < newest })
 }
 
 // removeSnapshot removes the snapshot at offset, if there is one.

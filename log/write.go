@@ -122,6 +122,9 @@ func (w *writer) writeAdmitted(r *round) {
 	w.count(r)
 	if cfg.Owner != nil {
 		cfg.Owner.Written(r.in)
+		if l.aborts.news.Load() > 0 {
+			w.indexAborted()
+		}
 	}
 	r.written = append(r.written, r.in...)
 	r.in = r.in[:0]

@@ -40,6 +40,8 @@ type writer struct {
 	// is on stable storage, the states tell of it.
 	unfilled gap
 
+	manyAborts int // length of aborts.recent from which on storeAborted, which has failed, is tried again
+
 	created    int64 // when the active segment was made, ms
 	epoch      int32 // stamped on appends that bring none
 	epochKnown bool  // epoch is the newest in epochs

@@ -1,46 +1,29 @@
 package partition
 
 import (
-	"fmt"
+	"log/slog"
 
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/segment"
 )
 
-// An owed entry of the transaction index could not be written. Read-committed readers could take
-// the transaction's records for committed: they get err until the index is made whole from the
-// markers, when the partition is opened again, or cut.
-type owed struct {
-	err    error
-	stable int64 // where transactions began whose entries may be missing
-}
-
-// recordAborted puts an aborted transaction into the transaction index of its marker's segment,
-// before anyone can read the marker. Behind an entry that is owed it writes none: they come in the
-// order of their markers.
+// recordAborted has the log know an aborted transaction, before anyone can read its marker. It
+// waits for no disk: p.mu may be held.
 func (p *Partition) recordAborted(t endedTxn) {
 	p.anyAborted.Store(true)
-	if p.owed.Load() != nil {
-		return
-	}
-	if err := p.writeAborted(t); err != nil {
-		p.owed.Store(&owed{err, min(t.first, t.lastStable)})
+	if err := p.log.AppendAborted(t.entry()); err != nil { // only of a log that cannot be written to
+		p.logger.Error("aborted transaction was not recorded", slog.String("topic", p.tp.Topic), slog.Int("partition", int(p.tp.Partition)),
+			slog.Int64("producer", t.producerID), slog.Int64("offset", t.last), slog.Any("err", err))
 	}
 }
 
-func (p *Partition) writeAborted(t endedTxn) error {
-	err := p.log.AppendAborted(segment.AbortedTxn{ProducerID: t.producerID, FirstOffset: t.first, LastOffset: t.last, LastStableOffset: t.lastStable})
-	if err != nil {
-		return fmt.Errorf("record aborted transaction of producer %d at [%d,%d]: %w", t.producerID, t.first, t.last, err)
-	}
-	return nil
+// entry returns what the transaction index says of an aborted transaction.
+func (t *endedTxn) entry() segment.AbortedTxn {
+	return segment.AbortedTxn{ProducerID: t.producerID, FirstOffset: t.first, LastOffset: t.last, LastStableOffset: t.lastStable}
 }
 
 // aborted returns the aborted transactions that overlap the batches in p, from offset on.
 func (p *Partition) aborted(offset int64, batches []byte) ([]AbortedTxn, error) {
-	if o := p.owed.Load(); o != nil {
-		return nil, o.err
-	}
 	upTo := offset
 	for len(batches) > 0 {
 		b, err := record.ParseHeader(batches)

@@ -170,7 +170,7 @@ func (o *owner) Durable(int64) {
 }
 
 // Snapshot returns the producer state as of offset, which is where the next append goes; nil if it
-// is not known, or the transaction index is to be made whole from markers below.
+// is not known. The log has put all of the transaction index below on stable storage before.
 func (o *owner) Snapshot(int64) []byte {
 	p := (*Partition)(o)
 	p.mu.Lock()
@@ -178,21 +178,11 @@ func (o *owner) Snapshot(int64) []byte {
 	if p.state == nil || p.stale { // it could not be rebuilt, or not yet: what is on disk is better
 		return nil
 	}
-	if p.owed.Load() != nil {
-		return nil
-	}
 	return p.state.appendSnapshot(nil)
 }
 
 // LastStableOffset and ProducerLast tell compaction what it must leave alone.
-func (o *owner) LastStableOffset() int64 {
-	p := (*Partition)(o)
-	stable := p.LastStableOffset() // first: an entry is owed before this is above its marker
-	if owed := p.owed.Load(); owed != nil {
-		return min(stable, owed.stable)
-	}
-	return stable
-}
+func (o *owner) LastStableOffset() int64 { return (*Partition)(o).LastStableOffset() }
 
 // ProducerLast returns the last trace of a known producer.
 func (o *owner) ProducerLast(pid int64) (log.ProducerLast, bool) {

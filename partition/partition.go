@@ -71,7 +71,6 @@ type watermarks struct {
 	// cuts is odd while the log is cut, or could not be, and the watermarks belong to what was
 	// there before; it grows with each cut.
 	cuts atomic.Int64
-	owed atomic.Pointer[owed] // the first aborted transaction that could not be recorded, if any
 }
 
 // admission decides about appends. Guarded by mu.

@@ -7,10 +7,13 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/segment"
 )
 
 // rebuild makes the producer state from the newest valid snapshot and every batch behind it,
-// through the same apply as live.
+// through the same apply as live; and the transaction index from the same snapshot on. Below it the
+// index is on stable storage, since that came before the snapshot. What it says above may be of
+// markers that the log has lost, or lack some: that is made anew from the markers.
 func (p *Partition) rebuild() (*producers, error) {
 	now := time.Now().UnixMilli()
 	s, from, err := p.loadSnapshot(now)
@@ -21,15 +24,36 @@ func (p *Partition) rebuild() (*producers, error) {
 		s.unread = from
 	}
 	start, end := p.log.StartOffset(), p.log.EndOffset()
-	if err := p.replay(s, from, end, now, p.restoreAborted); err != nil {
-		return nil, err
-	}
-	aborted, err := p.log.AbortedTxns(start, end)
+	aborted, err := p.replayAborted(s, from, end, now)
 	if err != nil {
 		return nil, err
 	}
-	p.anyAborted.Store(len(aborted) > 0)
+	if err := p.log.ResetAborted(from, aborted); err != nil {
+		return nil, err
+	}
+	known, err := p.log.AbortedTxns(start, end)
+	if errors.Is(err, ErrCorrupt) {
+		p.logger.Warn("transaction index is damaged, and made anew from the log", slog.String("topic", p.tp.Topic),
+			slog.Int("partition", int(p.tp.Partition)), slog.Any("err", err))
+		if known, err = p.replayAborted(p.newState(), 0, end, now); err == nil {
+			err = p.log.ResetAborted(0, known)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.anyAborted.Store(len(known) > 0)
 	return s, nil
+}
+
+// replayAborted is replay that returns the aborted transactions, in order of their markers.
+func (p *Partition) replayAborted(s *producers, from, to, now int64) (aborted []segment.AbortedTxn, err error) {
+	err = p.replay(s, from, to, now, func(t endedTxn) {
+		if t.aborted {
+			aborted = append(aborted, t.entry())
+		}
+	})
+	return aborted, err
 }
 
 func (p *Partition) newState() *producers {
@@ -71,7 +95,7 @@ func (p *Partition) loadSnapshot(now int64) (*producers, int64, error) {
 
 // replay takes the batches from offset from to offset to into s, also those below the log start
 // that are still held. ended, unless nil, is told the transactions that ended in between.
-func (p *Partition) replay(s *producers, from, to, now int64, ended func(endedTxn) error) error {
+func (p *Partition) replay(s *producers, from, to, now int64, ended func(endedTxn)) error {
 	if from >= to {
 		return nil
 	}
@@ -95,9 +119,7 @@ func (p *Partition) replay(s *producers, from, to, now int64, ended func(endedTx
 			continue
 		}
 		if txn, ok := s.mark(m, now); ok && ended != nil {
-			if err := ended(txn); err != nil {
-				return err
-			}
+			ended(txn)
 		}
 	}
 	return nil
@@ -118,21 +140,4 @@ func readMarker(b *record.Batch) (m marker, ok bool, err error) {
 		producerID: b.ProducerID, epoch: b.ProducerEpoch, coordinatorEpoch: coordinatorEpoch,
 		offset: b.BaseOffset, timestamp: b.MaxTimestamp, aborted: kind == record.ControlAbort,
 	}, true, nil
-}
-
-// restoreAborted puts a replayed transaction into the transaction index if it got lost there.
-func (p *Partition) restoreAborted(txn endedTxn) error {
-	if !txn.aborted {
-		return nil
-	}
-	known, err := p.log.AbortedTxns(txn.last, txn.last+1)
-	if err != nil {
-		return err
-	}
-	for _, k := range known {
-		if k.LastOffset == txn.last {
-			return nil
-		}
-	}
-	return p.writeAborted(txn)
 }

@@ -42,13 +42,10 @@ func (p *Partition) cut(offset int64, truncate func() error) error {
 	if err != nil {
 		return p.wrap("truncate", err)
 	}
-	start, end := p.log.StartOffset(), p.log.EndOffset()
 	p.mu.Lock()
 	p.state, p.stale = state, false
-	p.owed.Store(nil) // no snapshot was written since: rebuild has seen the marker, unless it is gone
-	p.growth.cut(end)
-	p.hw.Store(min(max(p.hw.Load(), start), end))
-	p.lso.Store(min(max(p.lso.Load(), start), end))
+	p.growth.cut(p.log.EndOffset())
+	p.resume(p.hw.Load()) // what was decided by a marker that is gone is open again
 	p.cuts.Add(1)
 	d := due{watches: p.allWatchesLocked()} // an offset that they wait at may be gone
 	p.mu.Unlock()

@@ -75,8 +75,8 @@ func (p *Partition) advanceLocked(to int64) (d due) {
 	return d
 }
 
-// resume begins with a high watermark that was known before the replica was opened, as far as the
-// log goes now. By Open, before anybody knows the partition.
+// resume begins with a high watermark that was known before the replica was opened, or cut, as far
+// as the log goes now. By Open, before anybody knows the partition, or under mu.
 func (p *Partition) resume(known int64) {
 	start, end := p.log.StartOffset(), p.log.EndOffset()
 	hw := min(max(known, start), end)

@@ -261,7 +261,7 @@ func TestTransactionIndexOfKafkaIsRead(t *testing.T) {
 			require.Equal(t, a.LastOffset, b.BaseOffset)
 			require.LessOrEqual(t, a.FirstOffset, a.LastOffset)
 		}
-		require.NoError(t, s.ResetAborted(aborted))
+		require.NoError(t, s.ResetAborted(0, aborted, true))
 		p, _ := vfs.ReadFile(s.cfg.FS, filepath.Join(testDir, FileName(g.base, TxnIndexSuffix)))
 		require.Equal(t, g.files[TxnIndexSuffix], p, g.name())
 		require.NoError(t, s.Close())

@@ -161,6 +161,11 @@ func (s *Segment) remove(keep bool) error {
 	if active != nil {
 		err = s.cfg.Files.release(active)
 	}
+	if !s.noAborted.Load() { // a kill may have left it
+		if rmErr := s.cfg.FS.Remove(s.name(TxnIndexSuffix) + ".tmp"); rmErr != nil && !errors.Is(rmErr, fs.ErrNotExist) {
+			err = errors.Join(err, rmErr)
+		}
+	}
 	return errors.Join(err, s.removeIndexes(), s.Release())
 }
 

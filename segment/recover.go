@@ -150,11 +150,9 @@ func (s *Segment) KeepTail() error {
 	return nil
 }
 
-// finishRecovery brings the indexes in line with the end.
+// finishRecovery brings the indexes in line with the end. Not the transaction index: what that says
+// of markers behind the end is for the log to cut, once the end is on stable storage.
 func (s *Segment) finishRecovery() error {
-	if err := s.cutAborted(s.NextOffset()); err != nil {
-		return err
-	}
 	if s.indexInDoubt {
 		if err := s.settleIndexes(s.published()); err != nil {
 			return err

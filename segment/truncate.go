@@ -7,7 +7,9 @@ import (
 
 // Truncate removes the batch that holds offset and everything behind it, so that NextOffset is
 // offset or less. A sealed segment can be written to again. It syncs the indexes, and not the log.
-// If it fails the segment is as it was, except for entries of the indexes. For the writer.
+// The transaction index stays as it is: until the cut is on stable storage, the markers that it
+// speaks of may come back. If it fails the segment is as it was, except for entries of the other
+// indexes. For the writer.
 func (s *Segment) Truncate(offset int64) error {
 	pos, err := s.Locate(offset)
 	if err != nil {
@@ -18,9 +20,6 @@ func (s *Segment) Truncate(offset int64) error {
 		to.next = b.LastOffset + 1
 		newest.raise(b.MaxTimestamp, b.LastOffset)
 	})
-	if err == nil {
-		err = s.cutAborted(to.next)
-	}
 	if err != nil {
 		return fmt.Errorf("truncate: %w", err)
 	}

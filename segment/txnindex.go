@@ -1,12 +1,14 @@
 package segment
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
+
+	"github.com/stratalog/strata/vfs"
 )
 
 // An AbortedTxn is one entry of the transaction index (Kafka: AbortedTxn).
@@ -21,15 +23,19 @@ type AbortedTxn struct {
 
 const abortedTxnSize = 34
 
-// AppendAborted adds an entry to the transaction index, which is made with its first one. Entries
-// come in the order of their markers. It is on stable storage on return: nothing else tells, after
-// a power cut, that a marker below a producer snapshot was an abort. After an error it is taken back
-// if the disk does that: it would be found, and not be durable.
-func (s *Segment) AppendAborted(t AbortedTxn) (err error) {
-	p := binary.BigEndian.AppendUint16(make([]byte, 0, abortedTxnSize), 0)
+// appendTo appends the entry to p.
+func (t AbortedTxn) appendTo(p []byte) []byte {
+	p = binary.BigEndian.AppendUint16(p, 0)
 	for _, v := range []int64{t.ProducerID, t.FirstOffset, t.LastOffset, t.LastStableOffset} {
 		p = binary.BigEndian.AppendUint64(p, uint64(v))
 	}
+	return p
+}
+
+// AppendAborted adds an entry to the transaction index, which is made with its first one. Entries
+// come in the order of their markers. It does not sync. After an error the entry is taken back, if
+// the disk does that. For the writer.
+func (s *Segment) AppendAborted(t AbortedTxn) (err error) {
 	s.noAborted.Store(false)
 	f, err := s.cfg.FS.OpenFile(s.name(TxnIndexSuffix), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -40,46 +46,46 @@ func (s *Segment) AppendAborted(t AbortedTxn) (err error) {
 	if err != nil {
 		return fmt.Errorf("write transaction index: %w", err)
 	}
-	if _, err = f.WriteAt(p, size/abortedTxnSize*abortedTxnSize); err == nil {
-		err = f.Sync()
-	}
-	if err == nil && size == 0 {
-		err = s.cfg.FS.SyncDir(s.dir)
-	}
-	if err != nil {
+	if _, err = f.WriteAt(t.appendTo(make([]byte, 0, abortedTxnSize)), size/abortedTxnSize*abortedTxnSize); err != nil {
 		return fmt.Errorf("write transaction index: %w", errors.Join(err, f.Truncate(size)))
 	}
 	return nil
 }
 
-// cutAborted removes the entries whose marker is not below end: the log has lost it, and other
-// records may come to stand in its place. It also removes what a power cut left of an entry that
-// was being written, and all behind it.
-func (s *Segment) cutAborted(end int64) error {
-	p, err := s.readAborted()
-	if err != nil || len(p) == 0 {
-		return err
+// ResetAborted makes the transaction index what it says of markers below an offset, followed by ts:
+// its entries from there on, and what a power cut left of one that was being written, go. The file
+// is replaced as a whole, durably: there is never less of the first part on the disk. It is never
+// removed, so that one which is there tells of it. A file that is so already is left alone, unless
+// sync is set: who wrote it may have been killed before its sync, or have seen that fail. For the
+// writer.
+func (s *Segment) ResetAborted(below int64, ts []AbortedTxn, sync bool) error {
+	var old []byte
+	var err error
+	if !s.noAborted.Load() {
+		old, err = s.readAbortedBytes()
 	}
-	ts, bad := s.parseAborted(p)
-	n := len(ts)
-	for n > 0 && ts[n-1].LastOffset >= end {
-		n--
-	}
-	if n == len(ts) && bad < 0 {
-		return nil
-	}
-	return s.ResetAborted(ts[:n])
-}
-
-// ResetAborted replaces the transaction index, as recovery and compaction do.
-func (s *Segment) ResetAborted(ts []AbortedTxn) error {
-	if err := s.cfg.FS.Remove(s.name(TxnIndexSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return fmt.Errorf("reset transaction index: %w", err)
 	}
-	for _, t := range ts {
-		if err := s.AppendAborted(t); err != nil {
-			return err
+	known, _ := s.parseAborted(old)
+	p := make([]byte, 0, (len(known)+len(ts))*abortedTxnSize)
+	for _, t := range known {
+		if t.LastOffset < below {
+			p = t.appendTo(p)
 		}
+	}
+	for _, t := range ts {
+		p = t.appendTo(p)
+	}
+	switch {
+	case !bytes.Equal(p, old) || len(ts) > 0 && sync:
+		s.noAborted.Store(false)
+		err = vfs.WriteFile(s.cfg.FS, s.name(TxnIndexSuffix), p)
+	case old != nil && sync:
+		err = s.cfg.FS.SyncDir(s.dir) // or a power cut may bring back the file that had this one's name
+	}
+	if err != nil {
+		return fmt.Errorf("reset transaction index: %w", err)
 	}
 	return nil
 }
@@ -121,7 +127,14 @@ func (s *Segment) readAborted() (p []byte, err error) {
 	return s.readAbortedFile()
 }
 
+// readAbortedFile is readAborted from the file.
 func (s *Segment) readAbortedFile() (p []byte, err error) {
+	p, err = s.readAbortedBytes()
+	return p[:len(p)/abortedTxnSize*abortedTxnSize], err
+}
+
+// readAbortedBytes returns all bytes of the transaction index.
+func (s *Segment) readAbortedBytes() (p []byte, err error) {
 	f, size, err := s.openIndex(TxnIndexSuffix)
 	if s.removed.Load() { // what is there, or not there, may be another segment's
 		if f != nil {
@@ -136,7 +149,7 @@ func (s *Segment) readAbortedFile() (p []byte, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	p = make([]byte, size/abortedTxnSize*abortedTxnSize)
+	p = make([]byte, size)
 	if n, err := f.ReadAt(p, 0); err != nil && !(errors.Is(err, io.EOF) && n == len(p)) {
 		return nil, fmt.Errorf("read transaction index: %w", err)
 	}
@@ -147,7 +160,7 @@ func (s *Segment) readAbortedFile() (p []byte, err error) {
 // of those, -1 if there are none.
 func (s *Segment) parseAborted(p []byte) (ts []AbortedTxn, bad int) {
 	last := s.base - 1
-	for pos := 0; pos < len(p); pos += abortedTxnSize {
+	for pos := 0; pos+abortedTxnSize <= len(p); pos += abortedTxnSize {
 		e := p[pos : pos+abortedTxnSize]
 		at := func(i int) int64 { return int64(binary.BigEndian.Uint64(e[2+8*i:])) }
 		t := AbortedTxn{at(0), at(1), at(2), at(3)}

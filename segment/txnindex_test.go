@@ -45,11 +45,14 @@ func TestAbortedTransactionsAreFoundByRange(t *testing.T) {
 		require.Equal(t, tc.want, ts, "[%d, %d)", tc.from, tc.upper)
 		require.Equal(t, tc.done, done, "[%d, %d)", tc.from, tc.upper)
 	}
+	require.NoError(t, s.ResetAborted(21, []AbortedTxn{b, c}, true))
 	lost := fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
 	require.Equal(t, readFile(t, fsys, TxnIndexSuffix), readFile(t, lost, TxnIndexSuffix), "on stable storage")
 
 	// the batch that holds 45 goes, and with it everything from 40 on
 	require.NoError(t, s.Truncate(45))
+	require.Equal(t, readFile(t, lost, TxnIndexSuffix), readFile(t, fsys, TxnIndexSuffix), "the cut is not synced yet")
+	require.NoError(t, s.ResetAborted(s.NextOffset(), nil, false))
 	ts, _, err = s.Aborted(0, math.MaxInt64)
 	require.NoError(t, err)
 	require.Equal(t, []AbortedTxn{a, b}, ts)
@@ -83,6 +86,7 @@ func TestDamagedTransactionIndexIsAnErrorAndItsTornEndIsCut(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.Recover(RecoverOptions{})
 		require.NoError(t, err)
+		require.NoError(t, s.ResetAborted(s.NextOffset(), nil, false))
 		ts, _, err = s.Aborted(0, 100)
 		require.NoError(t, err)
 		require.Equal(t, []AbortedTxn{a}, ts)
@@ -91,5 +95,27 @@ func TestDamagedTransactionIndexIsAnErrorAndItsTornEndIsCut(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, ts, 2)
 		require.NoError(t, s.Close())
+	}
+}
+
+// A process was killed when it had given the index a new file, before the directory was synced.
+func TestTransactionIndexThatIsFoundIsSynced(t *testing.T) {
+	t.Parallel()
+	for _, left := range []int{0, 1} {
+		fsys := memFS(t)
+		s, err := Create(testDir, 0, Config{FS: fsys})
+		require.NoError(t, err)
+		closed(t, s)
+		fill(t, s, 10, 10, 10)
+		a := AbortedTxn{ProducerID: 1, FirstOffset: 5, LastOffset: 20, LastStableOffset: 21}
+		b := AbortedTxn{ProducerID: 1, FirstOffset: 25, LastOffset: 30, LastStableOffset: 31}
+		require.NoError(t, s.ResetAborted(0, []AbortedTxn{a, b}, true))
+		fsys.Inject(vfs.Fault{Ops: vfs.OpSyncDir, Lie: true})
+		below := []AbortedTxn{a, b}[left].LastOffset
+		require.NoError(t, s.ResetAborted(below, nil, false))
+		require.Len(t, readFile(t, fsys, TxnIndexSuffix), left*abortedTxnSize)
+		require.NoError(t, s.ResetAborted(below, nil, true))
+		lost := fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
+		require.Len(t, readFile(t, lost, TxnIndexSuffix), left*abortedTxnSize)
 	}
 }

@@ -1,0 +1,212 @@
+package partition
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/vfs"
+)
+
+// abort writes a transaction of one record and aborts it.
+func abort(t testing.TB, p *Partition, pid int64, epoch int16, key string) {
+	t.Helper()
+	require.NoError(t, send(p, batchSpec{pid: pid, epoch: epoch, txn: true, key: key, value: "aborted"}).Err)
+	require.NoError(t, end(p, TxnMarker{ProducerID: pid, ProducerEpoch: epoch}).Err)
+}
+
+// While a disk takes a minute for anything that it does with the transaction index, the partition
+// answers whoever does not wait for that minute, and the log who produces.
+func TestNobodyWaitsForTheDiskWithTheTransactionIndex(t *testing.T) {
+	for name, call := range map[string]func(p *Partition){
+		"abort": func(p *Partition) { end(p, TxnMarker{ProducerID: 1}) },
+		"roll":  func(p *Partition) { _ = p.Roll() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			fs := vfs.Mem()
+			p := openLeader(t, testConfig(fs))
+			abort(t, p, 2, 0, "")
+			require.NoError(t, send(p, batchSpec{pid: 1, txn: true}).Err)
+			stop := fs.Inject(vfs.Fault{Pattern: "*.txnindex*", Delay: time.Minute, Times: vfs.Always})
+			began, done := time.Now(), make(chan time.Duration, 1)
+			go func() {
+				call(p)
+				done <- time.Since(began)
+			}()
+			time.Sleep(time.Second) // the disk is at work
+			require.True(t, p.log.Busy(), name)
+			if !p.mu.TryLock() { // who waits for a mutex stops the time of a bubble
+				<-done
+				stop()
+				t.Fatal(name)
+			}
+			p.mu.Unlock()
+			sent := make(chan ProduceResult, 1)
+			p.Produce(&ProduceRequest{Batch: batchSpec{}.build(), Done: func(r ProduceResult) { sent <- r }})
+			require.Equal(t, []seen{}, append([]seen{}, readAll(t, p, ReadCommitted)...), name)
+			require.Equal(t, time.Second, time.Since(began), name)
+			require.GreaterOrEqual(t, <-done, time.Minute, name)
+			require.NoError(t, (<-sent).Err)
+			stop()
+		})
+	}
+}
+
+// Entries of the transaction index cannot be written for a while, in which segments are closed and
+// old ones removed, with the last records of a producer. When the disk works again everybody is
+// known, and what was aborted stays so, whichever way the partition comes there.
+func TestOwedAbortsCostNeitherProducersNorRecords(t *testing.T) {
+	for _, how := range []string{"closed", "killed", "cut", "power cut", "works again"} {
+		t.Run(how, func(t *testing.T) {
+			fs := vfs.Mem()
+			cfg := testConfig(fs)
+			cfg.Log.RetentionBytes = 300
+			p := openLeader(t, cfg)
+			idle := batchSpec{pid: 9, value: "idle"}
+			require.NoError(t, send(p, idle).Err)
+			require.NoError(t, p.Roll())
+			stop := fs.Inject(vfs.Fault{Ops: vfs.OpCreate | vfs.OpWrite, Pattern: "*.txnindex*", Err: syscall.ENOSPC, Times: vfs.Always})
+			for i := range int16(4) {
+				abort(t, p, 1, i, "")
+				require.NoError(t, send(p, batchSpec{value: "v"}).Err)
+				require.NoError(t, p.Roll())
+				_, err := p.Clean(t.Context())
+				require.NoError(t, err)
+			}
+			start := p.LogStartOffset()
+			require.Greater(t, start, int64(1))
+			want := readAll(t, p, ReadCommitted)
+			require.NotEmpty(t, want)
+			for _, s := range want {
+				require.Equal(t, "v0", s.Value)
+			}
+			switch how {
+			case "closed":
+				require.ErrorIs(t, p.Close(), syscall.ENOSPC, "Kafka would believe the index")
+				stop()
+			case "killed":
+				stop()
+				cfg.Log.FS = fs.Kill()
+			case "power cut":
+				stop()
+				cfg.Log.FS = fs.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
+			case "cut":
+				stop()
+				p.BecomeFollower()
+				require.NoError(t, p.TruncateTo(p.LogEndOffset()))
+				require.NoError(t, p.BecomeLeader(1))
+			case "works again":
+				stop()
+				require.NoError(t, p.Close())
+			}
+			if how != "cut" {
+				p = reopen(t, cfg, 2)
+			}
+			require.Equal(t, want, readAll(t, p, ReadCommitted))
+			r := send(p, idle)
+			require.NoError(t, r.Err)
+			require.True(t, r.Duplicate, "a producer whose records are gone is known")
+			require.NoError(t, p.Close())
+			cfg.Log.FS = cfg.Log.FS.(*vfs.MemFS).CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
+			p = reopen(t, cfg, 3)
+			require.Equal(t, want, readAll(t, p, ReadCommitted))
+			require.NoError(t, p.Close())
+		})
+	}
+}
+
+// The segment with an abort is closed while the disk has no room for its index entry: compaction
+// leaves it alone.
+func TestCompactionWaitsForOwedAborts(t *testing.T) {
+	fs := vfs.Mem()
+	cfg := testConfig(fs)
+	cfg.Log.Cleanup, cfg.Log.MinDirtyRatio = log.CleanupCompact, 0.01
+	p := openLeader(t, cfg)
+	require.NoError(t, send(p, batchSpec{key: "k", value: "a"}).Err)
+	stop := fs.Inject(vfs.Fault{Ops: vfs.OpCreate, Pattern: "*.txnindex*", Err: syscall.ENOSPC, Times: vfs.Always})
+	abort(t, p, 1, 0, "k")
+	require.NoError(t, p.Roll())
+	require.NoError(t, send(p, batchSpec{key: "other", value: "b"}).Err)
+	_, err := p.Clean(t.Context())
+	require.NoError(t, err)
+	want := []seen{{0, "a0"}, {3, "b0"}}
+	require.Equal(t, want, readAll(t, p, ReadCommitted))
+	stop()
+	require.NoError(t, p.Roll())
+	r, err := p.Clean(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, r.Compaction.Skipped)
+	require.Equal(t, want, readAll(t, p, ReadCommitted))
+	require.Equal(t, want, readAll(t, p, ReadUncommitted), "the aborted record is gone")
+	require.NoError(t, p.Close())
+}
+
+// What nobody has left of a transaction index is found in the log.
+func TestDamagedTransactionIndexIsMadeAnew(t *testing.T) {
+	fs := vfs.Mem()
+	p := openLeader(t, testConfig(fs))
+	for i := range int16(3) {
+		abort(t, p, 1, i, "")
+		require.NoError(t, send(p, batchSpec{value: "v"}).Err)
+		require.NoError(t, p.Roll())
+	}
+	want := readAll(t, p, ReadCommitted)
+	require.Len(t, want, 3)
+	require.NoError(t, p.Close())
+	name := "p/" + segment.FileName(3, segment.TxnIndexSuffix)
+	good, err := vfs.ReadFile(fs, name)
+	require.NoError(t, err)
+	require.NoError(t, vfs.WriteFile(fs, name, []byte(strings.Repeat("?", len(good)))))
+	p = reopen(t, testConfig(fs), 1)
+	require.Equal(t, want, readAll(t, p, ReadCommitted))
+	require.NoError(t, p.Close())
+	again, err := vfs.ReadFile(fs, name)
+	require.NoError(t, err)
+	require.Equal(t, good, again)
+}
+
+// A copy of a log, and a log closed in order, have the index that Kafka reads, with what was
+// aborted last.
+func TestTransactionIndexIsWholeWhereOthersReadIt(t *testing.T) {
+	fs := vfs.Mem()
+	p := openLeader(t, testConfig(fs))
+	fs.Inject(vfs.Fault{Ops: vfs.OpCreate, Pattern: "*.txnindex", Err: syscall.ENOSPC})
+	abort(t, p, 1, 0, "")
+	abort(t, p, 1, 1, "")
+	require.NoError(t, p.Backup(t.Context(), fs, "copy"))
+	abort(t, p, 1, 2, "")
+	require.NoError(t, p.Close())
+	for dir, n := range map[string]int{"copy": 2, "p": 3} {
+		l, err := log.OpenReadOnly(dir, log.Config{FS: fs})
+		require.NoError(t, err)
+		aborted, err := l.AbortedTxns(0, l.EndOffset())
+		require.NoError(t, err)
+		require.Len(t, aborted, n, dir)
+		require.NoError(t, l.Close())
+	}
+}
+
+// A cut that takes a marker, as one below the high watermark does after an unclean election, leaves
+// the transaction open.
+func TestCutBehindAMarkerOpensItsTransactionAgain(t *testing.T) {
+	p := openLeader(t, testConfig(vfs.Mem()))
+	require.NoError(t, send(p, batchSpec{value: "plain"}).Err)
+	require.NoError(t, send(p, batchSpec{pid: 1, txn: true, value: "a"}).Err)
+	require.NoError(t, send(p, batchSpec{value: "behind"}).Err)
+	require.NoError(t, end(p, TxnMarker{ProducerID: 1, Commit: true}).Err)
+	require.Len(t, readAll(t, p, ReadCommitted), 3)
+	p.BecomeFollower()
+	require.NoError(t, p.TruncateTo(3))
+	require.EqualValues(t, 1, p.LastStableOffset())
+	require.NoError(t, p.BecomeLeader(1))
+	require.EqualValues(t, 3, p.HighWatermark())
+	require.Equal(t, []seen{{0, "plain0"}}, readAll(t, p, ReadCommitted))
+	require.NoError(t, end(p, TxnMarker{ProducerID: 1}).Err)
+	require.Equal(t, []seen{{0, "plain0"}, {2, "behind0"}}, readAll(t, p, ReadCommitted))
+}
