@@ -39,7 +39,9 @@ type groups struct {
 	runtime *groupRuntime
 	ctx     context.Context // done when closing
 	cancel  context.CancelFunc
-	wg      sync.WaitGroup // the watcher
+	wg      sync.WaitGroup // the watcher; writers of markers, which begin with mu held
+
+	stopMarkers func() // ends writeMarker's calls
 
 	topics atomic.Pointer[Topics] // as the watcher last saw them; nil: not yet
 
@@ -67,8 +69,9 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s, ok := store.(*clusterStore); ok {
-		if err := s.mayCreate(cfg.OffsetsReplicas); err != nil {
+	brokers, ofCluster := store.(*clusterStore)
+	if ofCluster {
+		if err := brokers.mayCreate(cfg.OffsetsReplicas); err != nil {
 			return nil, err
 		}
 	}
@@ -79,6 +82,10 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 		ExpiryInterval: cfg.ExpiryInterval, MaxBatchBytes: cfg.MaxBatchBytes, Logger: cfg.Logger, Notify: c.rebalanced})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.wg.Go(c.watch)
+	c.stopMarkers = func() {}
+	if ofCluster {
+		c.stopMarkers = brokers.WriteMarkersWith(offsets.Topic, c.writeMarker)
+	}
 	return c, nil
 }
 
@@ -118,7 +125,10 @@ func (c *Coordinator) kind() coordinator.Kind[*classic.Group, classic.Event, off
 // Commits that were under way may or may not be stored. It is idempotent and safe to call
 // concurrently; the Store is not closed.
 func (c *Coordinator) Close() error {
-	c.cancel()
+	c.stopMarkers()
+	c.mu.Lock()
+	c.cancel() // no marker begins to be written after this
+	c.mu.Unlock()
 	c.runtime.Close()
 	c.wg.Wait()
 	return nil

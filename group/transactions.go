@@ -12,6 +12,7 @@ import (
 	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
 )
 
 // CommitTxnOffsets stores offsets durably in the transaction of a producer: they become the group's
@@ -62,6 +63,19 @@ func (c *Coordinator) EndTransaction(ctx context.Context, p int32, m partition.T
 	return fenced(s.EndTransaction(ctx, coordinator.Marker{
 		ProducerID: m.ProducerID, ProducerEpoch: m.ProducerEpoch, CoordinatorEpoch: m.CoordinatorEpoch, Commit: m.Commit, Version: m.Version,
 	}))
+}
+
+// writeMarker has broker write a marker that the transaction coordinator asks it for.
+func (c *Coordinator) writeMarker(broker int32, m replication.TxnMarker, done func(error)) {
+	c.mu.Lock()
+	closed := c.ctx.Err() != nil
+	if !closed {
+		c.wg.Go(func() { done(c.On(broker).EndTransaction(c.ctx, m.Partition.Partition, m.TxnMarker)) })
+	}
+	c.mu.Unlock()
+	if closed {
+		done(ErrClosed)
+	}
 }
 
 // fenced makes an error that tells of an epoch the one that other partitions answer.

@@ -88,3 +88,31 @@ func TestPendingOffsetsMoveWithTheCoordinatorAndSurvivePowerLoss(t *testing.T) {
 		require.Empty(t, unstable)
 	})
 }
+
+// The transaction coordinator has brokers write its markers; those for the offsets topic go to the
+// groups, which know at once what has become of their offsets.
+func TestMarkersForTheOffsetsTopicAreWrittenByItsCoordinator(t *testing.T) {
+	withCluster(t, vfs.Mem(), func(t *testing.T, brokers *replication.Cluster, c *Coordinator) {
+		t0 := record.TopicPartition{Topic: "t"}
+		_, err := c.CommitTxnOffsets(ctx, inTxn(7, 3, "g", map[record.TopicPartition]int64{t0: 2}))
+		require.NoError(t, err)
+		p, err := c.OffsetsPartition(ctx, "g", false)
+		require.NoError(t, err)
+		info, err := brokers.Topic(ctx, offsets.Topic)
+		require.NoError(t, err)
+		broker, err := c.FindCoordinator(ctx, "g")
+		require.NoError(t, err)
+		mark := func(epoch int16) error {
+			m := replication.TxnMarker{Partition: record.TopicPartition{Topic: offsets.Topic, Partition: p}, TopicID: info.ID,
+				TxnMarker: partition.TxnMarker{ProducerID: 7, ProducerEpoch: epoch, Commit: true}}
+			done := make(chan error, 1)
+			brokers.WriteTxnMarkers(replication.NetworkPath{From: broker, To: broker}, []replication.TxnMarker{m}, nil, func(_ int, err error) { done <- err })
+			return <-done
+		}
+		require.ErrorIs(t, mark(2), partition.ErrInvalidProducerEpoch)
+		require.NoError(t, mark(3))
+		require.EqualValues(t, 2, committed(t, c, "g", t0))
+		require.NoError(t, c.Close())
+		require.NoError(t, mark(3), "there are no groups that would have to know")
+	})
+}

@@ -68,6 +68,8 @@ type Cluster struct {
 	closed   bool
 	closeErr error
 
+	markerWriters sync.Map // topic name -> MarkerWriter; see WriteMarkersWith
+
 	controller      atomic.Int32    // the broker that is controller; written by who has changing
 	controllerEpoch atomic.Int32    // likewise
 	failures        map[int32]error // why open goes on without brokers

@@ -21,6 +21,18 @@ type TxnMarker struct {
 	partition.TxnMarker
 }
 
+// A MarkerWriter writes a marker into a partition that broker leads, as WriteTxnMarkers does: it must
+// not block, and calls done once.
+type MarkerWriter func(broker int32, m TxnMarker, done func(error))
+
+// WriteMarkersWith has the markers for partitions of an internal topic written by w, who keeps the
+// state that is in them and must know its order, until stop is called. The last call for a topic
+// counts. It is safe for concurrent use.
+func (c *Cluster) WriteMarkersWith(topic string, w MarkerWriter) (stop func()) {
+	c.markerWriters.Store(topic, &w)
+	return func() { c.markerWriters.CompareAndDelete(topic, &w) }
+}
+
 // WriteTxnMarkers has the broker path.To write markers into partitions that it leads, as the
 // transaction coordinator on path.From asks it to. It waits as long as the path takes, and no
 // longer than until stop is closed, but not until they are written: done is called exactly once
@@ -72,6 +84,10 @@ func (c *Cluster) writeTxnMarker(broker int32, m TxnMarker, done func(error)) {
 	}
 	if err != nil {
 		done(err)
+		return
+	}
+	if w, ok := c.markerWriters.Load(m.Partition.Topic); ok {
+		(*w.(*MarkerWriter))(broker, m, done)
 		return
 	}
 	r.with(func(p *partition.Partition, err error) {
