@@ -3,6 +3,8 @@ package verify
 import (
 	"errors"
 	"io"
+	"strconv"
+	"strings"
 
 	"github.com/stratalog/strata/cmd/internal/kafkafile"
 	"github.com/stratalog/strata/record"
@@ -59,10 +61,10 @@ func (s *seg) txn(pos int64, b *record.Batch) {
 	switch {
 	case err != nil: // compaction has taken the marker
 	case kind != record.ControlAbort && indexed:
-		s.damage(s.aborts.path, e.pos, "an aborted transaction that ends at %d, where it was committed", b.BaseOffset)
+		s.wrongAbort(b.BaseOffset, s.aborts.path, e.pos, "an aborted transaction that ends at %d, where it was committed", b.BaseOffset)
 	case kind != record.ControlAbort:
 	case open && !indexed:
-		s.damage(s.path(s.segmentFile(s.base, ".txnindex")), -1, "no entry for the transaction of producer %d that was aborted at %d", b.ProducerID, b.BaseOffset)
+		s.wrongAbort(b.BaseOffset, s.path(s.segmentFile(s.base, ".txnindex")), -1, "no entry for the transaction of producer %d that was aborted at %d", b.ProducerID, b.BaseOffset)
 	case indexed:
 		s.abort(e, b, txnSpan{first, open})
 	}
@@ -102,7 +104,24 @@ func (s *seg) abortsDone() {
 		case offset >= s.next:
 			s.ahead(s.aborts.path, "a transaction that was aborted at %d, behind the last batch", offset)
 		default:
-			s.damage(s.aborts.path, e.pos, "a transaction that was aborted at %d, where there is no marker", offset)
+			s.wrongAbort(offset, s.aborts.path, e.pos, "a transaction that was aborted at %d, where there is no marker", offset)
 		}
 	}
+}
+
+// wrongAbort reports what the index says, or does not say, of the marker at an offset: damage if
+// the next open does not look at the marker, since the log was closed in order or a snapshot of
+// producers hides it.
+func (s *seg) wrongAbort(offset int64, path string, pos int64, format string, args ...any) {
+	hidden := s.facts.clean
+	for name := range s.files {
+		digits, ok := strings.CutSuffix(name, ".snapshot")
+		at, err := strconv.ParseInt(digits, 10, 64)
+		hidden = hidden || ok && err == nil && at > offset
+	}
+	if hidden {
+		s.damage(path, pos, format, args...)
+		return
+	}
+	s.note(path, format+"; the log was not closed in order, and the next open makes it anew", args...)
 }
