@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bytes"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -13,10 +14,11 @@ import (
 )
 
 var (
-	errNoRecords     = refuse(InvalidRecord, "kafka: produce request without records")
-	errInternalTopic = refuse(InvalidTopicException, "kafka: internal topics are not written to by clients")
-	errUnknownID     = refuse(UnknownTopicID, "kafka: no topic has this id")
-	errZstdVersion   = refuse(UnsupportedCompressionType, "kafka: zstd needs version 7 of produce")
+	errNoRecords        = refuse(InvalidRecord, "kafka: produce request without records")
+	errInternalTopic    = refuse(InvalidTopicException, "kafka: internal topics are not written to by clients")
+	errUnknownID        = refuse(UnknownTopicID, "kafka: no topic has this id")
+	errSeveralProducers = refuse(InvalidProducerIDMapping, "kafka: batches of a transaction by several producers")
+	errZstdVersion      = refuse(UnsupportedCompressionType, "kafka: zstd needs version 7 of produce")
 )
 
 // producing is a produce request under way: its batches go to their partitions all at
@@ -38,19 +40,24 @@ func produce(c *call, r kmsg.Request, done func(resp kmsg.Response, by writes)) 
 	p := &producing{c: c, req: req, resp: req.ResponseKind().(*kmsg.ProduceResponse), done: done}
 	p.resp.Topics = make([]kmsg.ProduceResponseTopic, len(req.Topics))
 	p.left.Store(1)
+	if req.TransactionID != nil {
+		defer c.view.GatherWrites(*req.TransactionID)()
+	}
+	refused := checkTransaction(req)
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		p.resp.Topics[i] = kmsg.ProduceResponseTopic{
 			Topic: t.Topic, TopicID: t.TopicID, Partitions: make([]kmsg.ProduceResponseTopicPartition, len(t.Partitions)),
 		}
-		p.topic(t, &p.resp.Topics[i])
+		p.topic(t, &p.resp.Topics[i], refused)
 	}
 	p.finishOne(callerWrites)
 }
 
-func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponseTopic) {
-	name, err := t.Topic, error(nil)
-	if p.c.version >= 13 {
+// topic appends the batches of a topic; err refuses them.
+func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponseTopic, err error) {
+	name := t.Topic
+	if err == nil && p.c.version >= 13 {
 		var known bool
 		if name, known = p.c.s.cluster.TopicName(t.TopicID); !known {
 			err = errUnknownID
@@ -75,6 +82,7 @@ func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponse
 		q.Done = func(result partition.ProduceResult) { p.partition(to, result) }
 		if p.req.TransactionID != nil {
 			q.TransactionalID = *p.req.TransactionID
+			q.TxnVersion = txnVersion(p.c.version)
 		}
 		failure := err
 		if failure == nil {
@@ -86,6 +94,48 @@ func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponse
 		}
 		p.c.view.Produce(q)
 	}
+}
+
+// checkTransaction refuses a request, as a whole, that has batches of transactions and no
+// transactional id, or those of several producers. Kafka: KafkaApis.handleProduceRequest,
+// ReplicaManager.handleProduceAppend.
+func checkTransaction(req *kmsg.ProduceRequest) error {
+	const magic, attributes, producer, sequence = 16, 22, 43, 53 // positions in a batch
+	var first []byte                                             // producer id and epoch
+	for i := range req.Topics {
+		for j := range req.Topics[i].Partitions {
+			b := req.Topics[i].Partitions[j].Records
+			if len(b) < sequence || b[magic] != 2 || b[attributes]&0x10 == 0 {
+				continue
+			}
+			who := b[producer:sequence]
+			switch {
+			case req.TransactionID == nil:
+				return partition.ErrTransactionalID
+			case first != nil && !bytes.Equal(first, who):
+				return errSeveralProducers
+			}
+			first = who
+		}
+	}
+	return nil
+}
+
+// txnVersion returns the transaction.version that a client shows by the version of its request: a
+// batch adds its partition to the transaction, or the client has added it before.
+func txnVersion(version int16) int16 {
+	if version >= 12 {
+		return 2
+	}
+	return 0
+}
+
+// produceCode returns the code of an error for a version whose clients may not know it.
+func produceCode(code int16, version int16) int16 {
+	if Code(code) == TransactionAbortable && version < 11 {
+		return int16(InvalidTxnState)
+	}
+	return code
 }
 
 // name returns the name of a topic of the answer, which from version 13 on has its id only.
@@ -129,7 +179,7 @@ func (p *producing) partition(to *kmsg.ProduceResponseTopicPartition, r partitio
 			p.retained.Store(true)
 		}
 		to.BaseOffset = -1
-		to.ErrorCode = p.c.errorCode(r.Err)
+		to.ErrorCode = produceCode(p.c.errorCode(r.Err), p.c.version)
 		to.ErrorMessage = errorMessage(r.Err)
 		for _, e := range r.Records {
 			to.ErrorRecords = append(to.ErrorRecords, kmsg.ProduceResponseTopicPartitionErrorRecord{RelativeOffset: e.Index, ErrorMessage: &e.Reason})

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
 )
@@ -199,4 +200,61 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	c.nc.SetReadDeadline(time.Now())
 	_, err := c.nc.Read(make([]byte, 1))
 	require.NotErrorIs(t, err, io.EOF)
+}
+
+// A request is refused as a whole, also what is no part of a transaction in it.
+func TestTransactionalRequestIsRefusedAsAWhole(t *testing.T) {
+	s, c := produceServer(t)
+	require.NoError(t, s.cluster.CreateTopic(t.Context(), "four", topic.Config{Partitions: 4}))
+	inTxn := func(pid byte) []byte {
+		return changed(func(p []byte) []byte {
+			p[22] |= 0x10
+			copy(p[43:], make([]byte, 14))
+			p[50] = pid
+			return p
+		})
+	}
+	id := "tx"
+	for _, tc := range []struct {
+		name    string
+		id      *string
+		batches [][]byte
+		want    Code
+	}{
+		{"no transactional id", nil, [][]byte{batch("k", "v"), inTxn(1)}, TransactionalIDAuthorizationFailed},
+		{"two producers", &id, [][]byte{inTxn(1), batch("k", "v"), inTxn(2)}, InvalidProducerIDMapping},
+		{"plain batches only", nil, [][]byte{batch("k", "v"), batch("k", "v")}, 0},
+		{"one producer", &id, [][]byte{inTxn(1), batch("k", "v"), inTxn(1), {}}, 0},
+	} {
+		req := produceOne(9, "four", tc.batches[0])
+		req.TransactionID = tc.id
+		for i, b := range tc.batches[1:] {
+			part := kmsg.NewProduceRequestTopicPartition()
+			part.Partition, part.Records = int32(i+1), b
+			req.Topics[0].Partitions = append(req.Topics[0].Partitions, part)
+		}
+		for i, p := range c.ask(req).(*kmsg.ProduceResponse).Topics[0].Partitions {
+			want := tc.want
+			if len(tc.batches[i]) == 0 {
+				want = InvalidRecord
+			}
+			require.Equal(t, want, Code(p.ErrorCode), "%s, partition %d", tc.name, i)
+		}
+	}
+}
+
+func TestVersionOfProduceSaysWhatItsClientKnowsOfTransactions(t *testing.T) {
+	for version, want := range map[int16]struct {
+		txn  int16
+		code Code
+	}{3: {0, InvalidTxnState}, 10: {0, InvalidTxnState}, 11: {0, TransactionAbortable}, 12: {2, TransactionAbortable}, 13: {2, TransactionAbortable}} {
+		require.Equal(t, want.txn, txnVersion(version), "version %d", version)
+		require.Equal(t, want.code, Code(produceCode(int16(codeOf(partition.ErrTxnAbortable)), version)), "version %d", version)
+	}
+	for err, want := range map[error]Code{
+		partition.ErrConcurrentTransactions: ConcurrentTransactions, partition.ErrProducerIDMapping: InvalidProducerIDMapping,
+		partition.ErrInvalidTxnState: InvalidTxnState, partition.ErrInvalidProducerEpoch: InvalidProducerEpoch,
+	} {
+		require.Equal(t, want, Code(produceCode(int16(codeOf(err)), 13)))
+	}
 }

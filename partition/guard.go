@@ -39,10 +39,11 @@ var ongoing = &TxnGuard{}
 
 // same reports whether the coordinator is asked the same for both.
 func (w *TxnWrite) same(o *TxnWrite) bool {
-	return w.ProducerEpoch == o.ProducerEpoch && w.adds() == o.adds() && w.TransactionalID == o.TransactionalID
+	return w.ProducerEpoch == o.ProducerEpoch && w.Adds() == o.Adds() && w.TransactionalID == o.TransactionalID
 }
 
-func (w *TxnWrite) adds() bool { return w.Version >= markersBumpEpoch }
+// Adds reports whether the write adds its partition to the transaction, as those of version 2 do.
+func (w *TxnWrite) Adds() bool { return w.Version >= markersBumpEpoch }
 
 // guard returns the guard of a write that begins with a sequence number (MaxInt32: unknown):
 // ongoing if the transaction is open here, else one that may have been made for others before.
@@ -86,7 +87,7 @@ func (s *producers) verified(r *round, b *record.Batch, g *TxnGuard) error {
 	case g == nil || g.ProducerEpoch != epoch || r.ended(last, epoch) || !slices.Contains(s.guards[pid], g):
 		return fmt.Errorf("%w: the transaction of producer %d epoch %d is not known to be open", ErrInvalidTxnState, pid, epoch)
 	case at.epoch >= 0: // the sequence tells
-	case g.adds() && sequence > 0:
+	case g.Adds() && sequence > 0:
 		return fmt.Errorf("%w: producer %d begins with sequence %d instead of 0", ErrOutOfOrderSequence, pid, sequence)
 	case sequence > g.lowest: // else that one could never be appended
 		return fmt.Errorf("%w: producer %d begins with sequence %d, and has shown %d", ErrOutOfOrderSequence, pid, sequence, g.lowest)

@@ -34,6 +34,7 @@ type Cluster struct {
 	ids       producerIDs
 	network   follow.Network
 	events    *feed.Feed[Event]
+	txns      txnQuestions
 
 	founds bool // open makes a new cluster of one broker; see founding
 
@@ -100,6 +101,8 @@ func Open(cfg Config) (*Cluster, error) {
 		changing: make(chan struct{}, 1), turnover: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
 		events: feed.New[Event](maxEvents),
 	}
+	c.txns = txnQuestions{c: c, ids: map[string]*txnQueue{}}
+	c.txns.ctx, c.txns.cancel = context.WithCancel(context.Background())
 	c.balance.Do, c.sessions.Do = c.balanceLeaders, c.reviewSessions
 	follow.Watch(&c.network, func() { c.sessions.By(time.Now()) })
 	c.changing <- struct{}{} // leaders that serve already ask the controller for things
@@ -107,6 +110,7 @@ func Open(cfg Config) (*Cluster, error) {
 	<-c.changing
 	if err != nil {
 		close(c.closing)
+		c.txns.cancel()
 		return nil, errors.Join(err, c.shut())
 	}
 	return c, nil
@@ -125,6 +129,7 @@ func (c *Cluster) Close() error {
 	c.closed = true
 	c.mu.Unlock()
 	close(c.closing)
+	c.txns.cancel()
 	c.wg.Wait()
 	err := c.shut()
 	c.events.Close()

@@ -101,6 +101,10 @@ type Config struct {
 	// may go on without it. 0 means 9 s. Kafka: broker.session.timeout.ms.
 	SessionTimeout time.Duration
 
+	// Transactions is asked before leaders take the first write of a transaction. nil: they take
+	// what comes, and who writes in transactions must know what he does.
+	Transactions TxnVerifier
+
 	// Logger: nil discards.
 	Logger *slog.Logger
 

@@ -159,6 +159,9 @@ func (c *Cluster) newNode(l location, dir *log.Directory) *node {
 	n.lag.Do, n.asks.again.Do, n.marks.alarm.Do = n.checkLag, n.askAgain, n.saveHighWatermarksOften
 	n.deletions.alarm.Do = n.deletions.run
 	n.base.Log.Beside = n.syncTopicID
+	if c.cfg.Transactions != nil {
+		n.base.Verify = c.txns.ask
+	}
 	return n
 }
 
