@@ -189,11 +189,106 @@ func TestTellStepsAMachineThatIsThere(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []string{"a", "b"}, texts())
 		l.answer(errors.New("disk"))
+		time.Sleep(RetryLoadAfter)
 		require.Equal(t, []string{"a"}, texts(), "it was loaded again")
+		synctest.Wait()
 		require.Equal(t, ShardID{0, Leadership{Broker: 1}}, s.ID())
 		require.NotEmpty(t, from)
 		for _, id := range from {
 			require.Equal(t, s.ID(), id)
 		}
+	})
+}
+
+// A refusingLog takes nothing, or cannot be read, as long as the test says so.
+type refusingLog struct {
+	heldLog
+	refuses, unreadable bool
+	tried               int
+}
+
+func (l *refusingLog) Log(int32, Leadership) (Log, error) { return l, nil }
+
+func (l *refusingLog) Append(batch []byte, done func(error)) {
+	l.mu.Lock()
+	l.tried++
+	refuses := l.refuses
+	l.mu.Unlock()
+	if refuses {
+		done(machine.ErrNotAvailable)
+		return
+	}
+	l.heldLog.Append(batch, done)
+	l.answer(nil)
+}
+
+func (l *refusingLog) answer(err error) {
+	l.mu.Lock()
+	done := l.held[0]
+	l.held = l.held[1:]
+	l.mu.Unlock()
+	done(err)
+}
+
+func (l *refusingLog) Read(dst []byte, from int64, max int) ([]byte, error) {
+	l.mu.Lock()
+	unreadable := l.unreadable
+	l.mu.Unlock()
+	if unreadable {
+		return nil, errors.New("disk")
+	}
+	return l.heldLog.Read(dst, from, max)
+}
+
+// set changes what the log does from now on, and returns how often it was appended to before.
+func (l *refusingLog) set(refuses, unreadable bool) (tried int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refuses, l.unreadable = refuses, unreadable
+	tried, l.tried = l.tried, 0
+	return tried
+}
+
+// What a machine wants when it is loaded, a transaction that has taken too long for one, comes
+// again with each load. A log that refuses it, as one with too few replicas in sync does, is not
+// asked again at once; nor does anybody have to ask for it when the log takes it.
+func TestWhatNobodyAsksForIsTriedAgainAfterAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l refusingLog
+		kind := Kind[*noter, noted, string]{
+			New: func(string) *noter { return &noter{} }, ID: func(string) string { return "x" },
+			Encode:    func(r string) (key, value []byte) { return []byte("x"), []byte(r) },
+			Decode:    func(_, value []byte) (string, bool, error) { return string(value), true, nil },
+			Cancel:    func(machine.Ticket) noted { return noted{} },
+			Partition: func(string, int32) int32 { return 0 },
+			Loaded:    noted{text: "loaded"},
+		}
+		start := func() *Runtime[*noter, noted, string] {
+			r := New(kind, &l, Config{Topic: "t", ExpiryInterval: 1000 * time.Hour, MaxBatchBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+			_, err := r.Partitions(t.Context(), false)
+			require.NoError(t, err)
+			return r
+		}
+		r := start()
+		s, err := r.Shard(0)
+		require.NoError(t, err)
+		_, err = s.Do(t.Context(), "x", func(q *Request[*noter, noted, string]) { q.Step("x", noted{"a", q.Ticket}) })
+		require.NoError(t, err)
+		r.Close()
+
+		l.set(true, false)
+		r = start()
+		defer r.Close()
+		r.Follow()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.InDelta(t, 66, l.set(false, true), 3)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Zero(t, l.set(false, false), "it cannot be loaded")
+		time.Sleep(RetryLoadAfter)
+		synctest.Wait()
+		require.Equal(t, 1, l.set(false, false))
+		require.Equal(t, int64(1), r.Stats().Appends-r.Stats().AppendFailures)
 	})
 }

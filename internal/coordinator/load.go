@@ -11,10 +11,16 @@ import (
 )
 
 // RetryLoadAfter is how long a shard that could not be loaded answers machine.ErrNotAvailable at
-// most before it tries again. The first times it is less: a leader may not be ready yet.
+// most before it tries again. The first times it is less: a leader may not be ready yet. It does so
+// by itself: machines may have something to do that nobody asks for.
 const RetryLoadAfter = time.Second
 
 const firstRetryLoadAfter = 5 * time.Millisecond
+
+// retryLoadAfter returns the pause after so many failures.
+func retryLoadAfter(failures int) time.Duration {
+	return min(firstRetryLoadAfter<<min(failures, 10), RetryLoadAfter)
+}
 
 // lockLoaded returns with mu held and the machines loaded, or with an error and without mu.
 func (s *Shard[M, E, R]) lockLoaded(ctx context.Context) error {
@@ -66,9 +72,14 @@ func (s *Shard[M, E, R]) startLoadLocked() {
 
 // unloadLocked forgets everything after a failed append: what was applied may not be in the log.
 // All who wait get err. The shard is loaded again as soon as the log has answered all that it was
-// given.
-func (s *Shard[M, E, R]) unloadLocked(err error) {
-	s.state, s.changed = loading, make(chan struct{})
+// given; if nobody has asked for what has failed, after a pause: machines that are loaded may want
+// the same at once.
+func (s *Shard[M, E, R]) unloadLocked(err error, asked bool) {
+	s.state, s.changed, s.loadErr = loading, make(chan struct{}), nil
+	if !asked {
+		s.loadErr, s.retryAt = err, time.Now().Add(retryLoadAfter(s.refusals))
+		s.refusals++
+	}
 	s.failCallsLocked(err)
 	s.writes = s.writes[:s.sent]
 	clear(s.entries)
@@ -105,7 +116,13 @@ func (s *Shard[M, E, R]) reloadWhenAnsweredLocked() {
 		}
 	}
 	s.writes, s.sent = nil, 0
-	s.r.wg.Go(s.load)
+	if s.mayLoadLocked() {
+		s.r.wg.Go(s.load)
+		return
+	}
+	s.state = unloaded
+	close(s.changed)
+	s.alarm.By(s.retryAt)
 }
 
 // load replays the partition. The state is loading meanwhile.
@@ -123,8 +140,9 @@ func (s *Shard[M, E, R]) loaded(p *replayer[M, E, R], err error) (notices []any)
 	defer close(s.changed)
 	now := time.Now()
 	if err != nil {
-		s.state, s.loadErr, s.retryAt = unloaded, err, now.Add(min(firstRetryLoadAfter<<min(s.failures, 10), RetryLoadAfter))
+		s.state, s.loadErr, s.retryAt = unloaded, err, now.Add(retryLoadAfter(s.failures))
 		s.failures++
+		s.alarm.By(s.retryAt)
 		s.logger.Error("loading failed", "err", err)
 		return nil
 	}

@@ -30,8 +30,9 @@ type Shard[M machine.Machine[E, R], E, R any] struct {
 	state      shardState
 	changed    chan struct{} // closed when state next leaves loading; nil otherwise
 	over       error         // why, if state is ended
-	loadErr    error         // of the last load, if state is unloaded
+	loadErr    error         // of the last load, or of the append that led to unloaded
 	failures   int           // of loads, since the last that did not fail
+	refusals   int           // appends that failed and that nobody had asked for, since the last that did not
 	retryAt    time.Time     // no load before this
 	whenLoaded []E           // events that all machines get once they are loaded
 	entries    map[string]*entry[M]

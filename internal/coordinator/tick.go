@@ -4,10 +4,13 @@ import (
 	"time"
 )
 
-// tick lets time pass for the machines whose time has come.
+// tick lets time pass for the machines whose time has come, or loads the shard again.
 func (s *Shard[M, E, R]) tick() {
 	s.mu.Lock()
 	now := time.Now()
+	if s.state == unloaded && s.mayLoadLocked() {
+		s.startLoadLocked()
+	}
 	if s.state != active {
 		s.mu.Unlock()
 		return

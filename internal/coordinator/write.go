@@ -167,9 +167,10 @@ func (s *Shard[M, E, R]) answered(w *write, err error) (told []any) {
 		return nil
 	case err != nil:
 		s.logger.Error("append failed, loading the partition again", "err", err)
-		s.unloadLocked(retriable(err))
+		s.unloadLocked(retriable(err), len(w.replies) > 0)
 		return nil
 	}
+	s.refusals = 0
 	for len(s.writes) > 0 && s.writes[0].answered {
 		done := s.writes[0]
 		s.writes = s.writes[1:]
