@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -388,17 +387,22 @@ func TestCrashAtEveryCallChangesNoOutcomeOfATransaction(t *testing.T) {
 
 // txnSeeds is how many workloads there are of each kind.
 func txnSeeds() uint64 {
-	if n, err := strconv.ParseUint(os.Getenv("STRATA_EXPLORE_SEEDS"), 10, 64); err == nil {
+	if os.Getenv("STRATA_LONG") != "" {
+		return 20
+	}
+	return 1
+}
+
+// txnSampled is 1, or n where tests have little time: they look at each n-th case only.
+func txnSampled(n int) int {
+	if testing.Short() || raceEnabled {
 		return n
 	}
-	if testing.Short() || raceEnabled {
-		return 1
-	}
-	return 2
+	return 1
 }
 
 func crashAtEveryCall(t *testing.T, w *txnWork, steps int) {
-	crashIn(t, w, func(n int) []string { return []string{"kill", txnCrashes[1+n%4]} }, 7, func() {
+	crashIn(t, w, func(n int) []string { return []string{"kill", txnCrashes[1+n%4]} }, 7*txnSampled(4), func() {
 		for range steps {
 			require.NoError(t, w.step(t))
 			if w.p != nil {
@@ -489,7 +493,7 @@ func TestFaultAtEveryCallChangesNoOutcomeOfATransaction(t *testing.T) {
 			for seed := range txnSeeds() {
 				t.Run(fmt.Sprint("sync ", policy, " compact ", cleanup.Compacts(), " seed ", seed), func(t *testing.T) {
 					t.Parallel()
-					for after := 0; ; after++ {
+					for after := 0; ; after += txnSampled(5) {
 						times := []int{1, 3, 12}[after%3]
 						if !faultAtCall(t, seed, policy, cleanup, after, times) {
 							require.Greater(t, after, 100)
