@@ -52,8 +52,8 @@ func (l *Log) Backup(ctx context.Context, fsys vfs.FS, dir string) error {
 	if err != nil {
 		return fmt.Errorf("backup %s: %w", l.path, err)
 	}
-	l.cleaning.lock() // no segment is compacted or removed by retention until the copy is complete
-	defer l.cleaning.unlock()
+	l.cleaning.Lock() // no segment is compacted or removed by retention until the copy is complete
+	defer l.cleaning.Unlock()
 	for range backupAttempts {
 		watched := compactContext{ctx, l, l.durability.cuts.Load()}
 		if err = l.backup(watched, fsys, dir); err == nil || watched.Err() != errChanged {

@@ -33,8 +33,8 @@ func (l *Log) Clean(ctx context.Context) (rep CleanReport, err error) {
 	if l.readOnly {
 		return rep, ErrReadOnly
 	}
-	l.cleaning.lock()
-	defer l.cleaning.unlock()
+	l.cleaning.Lock()
+	defer l.cleaning.Unlock()
 	if rep, err = l.applyRetention(ctx); err != nil {
 		return rep, err
 	}
@@ -51,8 +51,8 @@ func (l *Log) Retain(ctx context.Context) (CleanReport, error) {
 	if l.readOnly {
 		return CleanReport{}, ErrReadOnly
 	}
-	l.cleaning.lock()
-	defer l.cleaning.unlock()
+	l.cleaning.Lock()
+	defer l.cleaning.Unlock()
 	return l.applyRetention(ctx)
 }
 

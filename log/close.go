@@ -14,8 +14,8 @@ import (
 // Close refuses new calls with ErrClosed, lets the appends under way end, wakes who waits, syncs
 // and closes the files. It is idempotent; later callers wait for the first and get its result.
 func (l *Log) Close() error {
-	_, err := l.shut((*writer).closeFiles)
-	return err
+	_, e := l.shut((*writer).closeFiles)
+	return e.err
 }
 
 // removedSuffix ends the name that the directory of a removed log has until it is deleted:
@@ -32,17 +32,17 @@ func (l *Log) Remove() error {
 	if l.readOnly {
 		return ErrReadOnly
 	}
-	first, err := l.shut(func(w *writer) error {
-		l.removed = true
+	first, e := l.shut(func(w *writer) error {
+		l.ending.Load().removed = true
 		for _, s := range l.list() {
 			_ = s.Close() // whatever state it is in: it goes
 		}
 		return w.removeDir()
 	})
-	if !first && !l.removed {
+	if !first && !e.removed {
 		return fmt.Errorf("remove %s: %w", l.path, ErrClosed)
 	}
-	return err
+	return e.err
 }
 
 // removeDir deletes the log's directory, and the symbolic link that it was opened by, if any.
@@ -65,18 +65,21 @@ func (w *writer) removeDir() error {
 }
 
 // shut ends the log, with end in the place where its files are closed. first says that this call
-// did so; else it has waited for the one that does, and err is the result of that.
-func (l *Log) shut(end func(w *writer) error) (first bool, err error) {
-	if !l.closing.CompareAndSwap(false, true) {
-		<-l.closed
-		return false, l.err
+// did so; else it has waited for the one that does. e is the result of that one.
+func (l *Log) shut(end func(w *writer) error) (first bool, e *ending) {
+	e = &ending{done: make(chan struct{})}
+	if !l.ending.CompareAndSwap(nil, e) {
+		e = l.ending.Load()
+		<-e.done
+		return false, e
 	}
+	l.closing.Store(true)
 	alarms := []*alarm.Alarm{&l.intervalAlarm, &l.idleAlarm, &l.expiryAlarm}
 	for _, a := range alarms {
 		a.Stop()
 	}
-	l.cleaning.lock() // a compaction under way ends at its next batch
-	defer l.cleaning.unlock()
+	l.cleaning.Lock() // a compaction under way ends at its next batch
+	defer l.cleaning.Unlock()
 	w, _ := l.token.acquire() // no error: only we retire it
 	l.token.retire()          // appends accepted before have been written, or wait in the queue
 	l.tail.reset()
@@ -86,25 +89,25 @@ func (l *Log) shut(end func(w *writer) error) (first bool, err error) {
 	}
 	l.wg.Wait() // syncs in the background
 	if !l.readOnly {
-		if l.err = l.syncNow(); l.err != nil {
-			l.err = l.breakWith(l.err) // nobody tries again: the next open recovers the log
+		if e.err = l.syncNow(); e.err != nil {
+			e.err = l.breakWith(e.err) // nobody tries again: the next open recovers the log
 		}
-		if l.err == nil && w.marked { // also what a failed write left and was cut off: the state is going to say where the log ends
+		if e.err == nil && w.marked { // also what a failed write left and was cut off: the state is going to say where the log ends
 			if err := l.active().Sync(); err != nil {
-				l.err = l.breakWith(fmt.Errorf("sync %s: %w", l.path, err))
+				e.err = l.breakWith(fmt.Errorf("sync %s: %w", l.path, err))
 			}
 		}
 	}
-	l.err = errors.Join(l.err, end(w))
+	e.err = errors.Join(e.err, end(w))
 	if !l.readOnly {
-		l.dir.wasClosed(l, l.err)
-		l.err = errors.Join(l.err, l.dir.release(l.claim)) // after the last write to its files
+		l.dir.wasClosed(l, e.err)
+		e.err = errors.Join(e.err, l.dir.release(l.claim)) // after the last write to its files
 	}
 	if l.ownsDir {
-		l.err = errors.Join(l.err, l.dir.Close())
+		e.err = errors.Join(e.err, l.dir.Close())
 	}
-	close(l.closed)
-	return true, l.err
+	close(e.done)
+	return true, e
 }
 
 func (w *writer) closeFiles() error {

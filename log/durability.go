@@ -6,13 +6,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stratalog/strata/internal/chanlock"
 	"github.com/stratalog/strata/segment"
 )
 
 // durability is what is known to be on stable storage, and whether that can still be relied on. It
 // belongs to nobody: writers, workers of the syncer and callers of Sync move it.
 type durability struct {
-	syncing chanLock // one pass over dirty and the active segment at a time. Taken by a writer too, never the other way round
+	syncing chanlock.Lock // one pass over dirty and the active segment at a time. Taken by a writer too, never the other way round
 
 	offset  atomic.Int64                // everything below is on stable storage; stored under mu
 	inFiles atomic.Int64                // everything below is so in the log's own files, the rest in the directory's journal; <= offset; stored under mu
@@ -20,7 +21,7 @@ type durability struct {
 	cuts    atomic.Int64                // counts truncations, under mu or by a writer: what began before one and ends behind it is void
 	syncs   atomic.Int64                // counts
 
-	noting    chanLock                  // one at a time leaves the mark of a failure; taken last
+	noting    chanlock.Lock             // one at a time leaves the mark of a failure; taken last
 	torn      atomic.Pointer[tornWrite] // set once, by the writer
 	persisted persisted                 // what the state on the disk says
 	// unnamed: the names that lead to the log's records may not be on stable storage, see

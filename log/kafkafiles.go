@@ -201,7 +201,7 @@ func (d *Directory) wasClosed(l *Log, err error) {
 	if !d.holds(l) {
 		return
 	}
-	if l.removed {
+	if l.ending.Load().removed {
 		d.kafka.forget(name)
 		return
 	}

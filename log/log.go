@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stratalog/strata/internal/alarm"
+	"github.com/stratalog/strata/internal/chanlock"
 	"github.com/stratalog/strata/internal/watermark"
 	"github.com/stratalog/strata/log/internal/manifest"
 )
@@ -17,18 +18,20 @@ type Log struct {
 	path      string
 	name      string // of the directory, the last element of path
 	dir       *Directory
-	ownsDir   bool
-	claim     claim // of a log that may write
-	readOnly  bool
+	claim     claim         // of a log that may write
 	moment    manifest.Mark // of the state that a read-only log shows, see vouch
-	journaled bool          // the directory's journal may be used for it
-	recovery  RecoveryReport
+	ownsDir   bool
+	readOnly  bool
+	journaled bool // the directory's journal may be used for it
+	recovery  *RecoveryReport
 	epochs    *EpochCache
 	cfg       atomic.Pointer[Config] // replaced by a writer, see Reconfigure
 
 	// unentered says that the Directory was not synced since the log's own was made in it. Set by
 	// open; cleared by the writer with the first state.
 	unentered atomic.Bool
+	closing   atomic.Bool            // set once, by the first Close; nothing new begins from then on
+	ending    atomic.Pointer[ending] // of the first Close or Remove; nil until then
 
 	token      writeToken
 	durability durability
@@ -40,19 +43,22 @@ type Log struct {
 
 	aborts aborts
 
-	tail      tail      // recently written bytes in memory; changed by the writer
-	followers followers // who wait for the readable end to grow
-	cleaning  chanLock  // one Clean, Retain or Backup at a time; taken before the token
+	tail      tail          // recently written bytes in memory; changed by the writer
+	followers followers     // who wait for the readable end to grow
+	cleaning  chanlock.Lock // one Clean, Retain or Backup at a time; taken before the token
 
 	intervalAlarm alarm.Alarm // syncDue, of SyncInterval
 	idleAlarm     alarm.Alarm // trimIdle
 	expiryAlarm   alarm.Alarm // expire
 
-	wg      sync.WaitGroup // syncs of closed segments in the background
-	closing atomic.Bool    // set once, by the first Close; nothing new begins from then on
-	closed  chan struct{}  // closed when Close is through
-	err     error          // of Close or Remove; read after closed
-	removed bool           // it was Remove; read after closed
+	wg sync.WaitGroup // syncs of closed segments in the background
+}
+
+// ending is how a log ends: by the first Close or Remove, for which all others wait.
+type ending struct {
+	done    chan struct{} // closed when that is through; the other fields are read after it
+	err     error
+	removed bool // it was Remove
 }
 
 // followers are readers that wait for the readable end to pass an offset.
@@ -92,7 +98,7 @@ func (l *Log) DurableOffset() int64 { return l.durability.offset.Load() }
 func (l *Log) Epochs() *EpochCache { return l.epochs }
 
 // Recovery tells what Open had to repair.
-func (l *Log) Recovery() RecoveryReport { return l.recovery }
+func (l *Log) Recovery() RecoveryReport { return *l.recovery }
 
 // SetHighWatermark bounds retention: Clean removes nothing at or above it. Without a call there is
 // no bound.

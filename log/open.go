@@ -27,7 +27,7 @@ func Open(dir string, cfg Config) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{path: dir, name: filepath.Base(dir), dir: cfg.Dir, closed: make(chan struct{})}
+	l := &Log{path: dir, name: filepath.Base(dir), dir: cfg.Dir}
 	l.token.writer.log = l
 	l.intervalAlarm.Do, l.idleAlarm.Do, l.expiryAlarm.Do = l.syncDue, l.trimIdle, l.expire
 	if l.dir == nil {
@@ -47,10 +47,11 @@ func Open(dir string, cfg Config) (*Log, error) {
 	l.journaled = l.dir.canJournal(&cfg, dir)
 	l.cfg.Store(&cfg)
 	l.segments.highWatermark.Store(-1)
-	l.recovery.CutOffset = -1
+	l.recovery = &RecoveryReport{CutOffset: -1}
 	if err := l.load(&cfg, found); err != nil {
 		return nil, errors.Join(fmt.Errorf("open log %s: %w", dir, err), l.abandon())
 	}
+	l.recovery = l.recovery.shared()
 	return l, nil
 }
 

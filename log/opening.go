@@ -255,7 +255,7 @@ func (o *opening) scan(seg recovery.Segment) error {
 
 // report makes the plan the log's report.
 func (o *opening) report(plan *recovery.Plan) {
-	r := &o.log.recovery
+	r := o.log.recovery
 	if plan.CutOffset >= 0 { // a write that failed may have been cut before
 		r.CutOffset = plan.CutOffset
 	}

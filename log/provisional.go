@@ -78,8 +78,8 @@ func (w *writer) storeProvisional(cfg *Config) error {
 func (w *writer) settleProvisional(cfg *Config) error {
 	l := w.log
 	d := &l.durability
-	d.syncing.lock()
-	defer d.syncing.unlock()
+	d.syncing.Lock()
+	defer d.syncing.Unlock()
 	if err := d.failed(); err != nil {
 		return err
 	}

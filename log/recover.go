@@ -33,6 +33,21 @@ type RecoveryReport struct {
 	Steps []RecoveryStep
 }
 
+// uneventful are the reports of logs that were closed in order: before a restart of the machine, and
+// since. Never changed.
+var uneventful = [...]RecoveryReport{{Clean: true, CutOffset: -1}, {Clean: true, SameBoot: true, CutOffset: -1}}
+
+// shared returns r, or one that says the same and takes no memory.
+func (r *RecoveryReport) shared() *RecoveryReport {
+	switch {
+	case !r.Clean || r.CutOffset != -1 || r.ScannedBytes+r.CutBytes+r.JournalBytes+int64(r.RebuiltIndexes+len(r.SetAside)+len(r.Steps)) > 0:
+		return r
+	case r.SameBoot:
+		return &uneventful[1]
+	}
+	return &uneventful[0]
+}
+
 // A RecoveryStep is one change that recovery makes to a log's directory.
 type RecoveryStep struct {
 	Action string // what is done to what, in one line
@@ -74,7 +89,7 @@ func PlanRecovery(dir string, cfg Config) (RecoveryReport, error) {
 	if err != nil {
 		return RecoveryReport{}, fmt.Errorf("plan recovery of %s: %w", dir, err)
 	}
-	return l.recovery, nil
+	return *l.recovery, nil
 }
 
 // planError makes an error of package recovery one of ours.

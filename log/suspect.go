@@ -40,8 +40,8 @@ type tornWrite struct {
 // last one to come has all of it.
 func (l *Log) noteSuspect() {
 	d := &l.durability
-	d.noting.lock()
-	defer d.noting.unlock()
+	d.noting.Lock()
+	defer d.noting.Unlock()
 	s := manifest.State{Start: l.segments.start.Load(), RecoveryPoint: d.inFiles.Load(), BootID: l.dir.bootID}
 	if torn := d.torn.Load(); torn != nil {
 		s.End = l.segments.end.Load()

@@ -94,8 +94,8 @@ func (l *Log) persist(every time.Duration) {
 // closed. Its error is sticky unless it is unasked.
 func (l *Log) syncNow() error {
 	d := &l.durability
-	d.syncing.lock()
-	defer d.syncing.unlock()
+	d.syncing.Lock()
+	defer d.syncing.Unlock()
 	d.mu.Lock()
 	cuts := d.cuts.Load()
 	// After cuts, or it could be that of before a truncation; before the segments, or a roll could
@@ -126,8 +126,8 @@ func (l *Log) syncNow() error {
 func (l *Log) syncDirty() {
 	defer l.wg.Done()
 	d := &l.durability
-	d.syncing.lock()
-	defer d.syncing.unlock()
+	d.syncing.Lock()
+	defer d.syncing.Unlock()
 	d.mu.Lock()
 	cuts, dirty := d.cuts.Load(), d.dirty
 	d.mu.Unlock()

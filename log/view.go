@@ -51,12 +51,12 @@ func stateName(dir string) string { return filepath.Join(dir, stateFile) }
 
 // newReadOnly returns a log of which nothing has been looked at.
 func newReadOnly(dir string, cfg *Config) *Log {
-	l := &Log{path: dir, readOnly: true, closed: make(chan struct{})}
+	l := &Log{path: dir, readOnly: true}
 	l.dir = &Directory{path: dir, fs: cfg.FS, files: segment.NewFileCache(0), bootID: cfg.FS.BootID()}
 	l.token.writer.log = l
 	l.cfg.Store(cfg)
 	l.segments.highWatermark.Store(-1)
-	l.recovery.CutOffset = -1
+	l.recovery = &RecoveryReport{CutOffset: -1}
 	return l
 }
 

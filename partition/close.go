@@ -24,10 +24,13 @@ func (p *Partition) Remove() error {
 }
 
 func (p *Partition) shut(end func() error) error {
-	if !p.closing.CompareAndSwap(false, true) {
-		<-p.done
-		return p.closeErr
+	e := &ending{done: make(chan struct{})}
+	if !p.ending.CompareAndSwap(nil, e) {
+		e = p.ending.Load()
+		<-e.done
+		return e.err
 	}
+	p.closing.Store(true)
 	p.mu.Lock()
 	p.closed = true
 	d := due{watches: p.allWatchesLocked()}
@@ -36,7 +39,7 @@ func (p *Partition) shut(end func() error) error {
 	d.run()
 	releaseGuards(waiting, p.notLeading())
 
-	p.closeErr = end() // completes all appends: the high watermark still moves
+	e.err = end() // completes all appends: the high watermark still moves
 
 	p.mu.Lock()
 	p.leaderEpoch.Store(-1)
@@ -51,6 +54,6 @@ func (p *Partition) shut(end func() error) error {
 	p.mu.Unlock()
 	d.run()
 	p.timeouts.Wait()
-	close(p.done)
-	return p.closeErr
+	close(e.done)
+	return e.err
 }

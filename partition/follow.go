@@ -100,8 +100,8 @@ func (p *Partition) answers(ask ReplicaFetch) error {
 // to the leader epoch that it was asked for in: between the look at the epoch and the cut the role
 // must not change. It is held while the disk is waited for, with no lock held.
 func (p *Partition) takeRole() (release func()) {
-	p.role <- struct{}{}
-	return func() { <-p.role }
+	p.role.Lock()
+	return p.role.Unlock
 }
 
 // AdvanceStart moves a follower's log start with that of the leader of an epoch, as far as its log

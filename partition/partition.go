@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/internal/alarm"
+	"github.com/stratalog/strata/internal/chanlock"
 	"github.com/stratalog/strata/internal/watermark"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
@@ -45,13 +46,18 @@ type Partition struct {
 	closed bool
 	epoch  int32 // leader epoch that it leads or follows in, or did last; -1: none
 
-	role chan struct{} // see takeRole
+	role chanlock.Lock // see takeRole
 
-	timeouts alarm.Alarm   // expire, at the earliest of deadlines or before
-	closing  atomic.Bool   // set by the first who closes, and stays
-	resigned atomic.Bool   // set by Resign, and stays
-	done     chan struct{} // closed when Close is through
-	closeErr error         // written before done is closed, read after
+	timeouts alarm.Alarm            // expire, at the earliest of deadlines or before
+	closing  atomic.Bool            // set by the first who closes, and stays
+	resigned atomic.Bool            // set by Resign, and stays
+	ending   atomic.Pointer[ending] // of the first who closes; nil until then
+}
+
+// ending is what those wait for who close a partition that somebody else closes.
+type ending struct {
+	done chan struct{} // closed when Close is through
+	err  error         // read after done
 }
 
 // settings are what Reconfigure changes, read by anyone.
@@ -104,7 +110,7 @@ func Open(dir string, cfg Config) (*Partition, error) {
 	}
 	p := &Partition{
 		dir: dir, tp: record.TopicPartition{Topic: cfg.Topic, Partition: cfg.Partition},
-		opened: time.Now(), verify: cfg.Verify, logger: cfg.Logger, done: make(chan struct{}), epoch: -1, role: make(chan struct{}, 1),
+		opened: time.Now(), verify: cfg.Verify, logger: cfg.Logger, epoch: -1,
 	}
 	p.appended, p.copied, p.timeouts.Do = p.onAppended, p.onCopied, p.expire
 	p.expiry.Store(int64(cfg.ProducerIDExpiration))

@@ -44,7 +44,7 @@ func TestIdlePartitionsCostLittle(t *testing.T) {
 	if n == 10000 { // fewer calls than that take the time that other processes leave: see TestOpenMakesFewCallsForEachPartition
 		require.Less(t, took, 5*time.Second)
 	}
-	require.Less(t, each, 8<<10)
+	require.Less(t, each, 4<<10)
 	require.Less(t, runtime.NumGoroutine()-goroutines, 20)
 	require.Less(t, descriptors(), 700)
 

@@ -22,8 +22,8 @@ const (
 
 // flushIndex writes entries that are not in the files yet. For the writer.
 func (s *Segment) flushIndex(how flush) error {
-	s.indexing <- struct{}{}
-	defer func() { <-s.indexing }()
+	s.indexing.Lock()
+	defer s.indexing.Unlock()
 	s.mu.Lock()
 	x := &s.index
 	if !x.loaded || x.removed {

@@ -14,8 +14,8 @@ import (
 // before that was durable. What the files lack afterwards may come unsynced: whatever a power cut
 // leaves of it is of batches that are there. For the writer.
 func (s *Segment) settleIndexes(to end) error {
-	s.indexing <- struct{}{}
-	defer func() { <-s.indexing }()
+	s.indexing.Lock()
+	defer s.indexing.Unlock()
 	s.mu.Lock()
 	x := &s.index
 	if !x.loaded || x.removed {

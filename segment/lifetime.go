@@ -131,8 +131,8 @@ func (s *Segment) remove(keep bool) error {
 			aborted = &p
 		}
 	}
-	s.indexing <- struct{}{} // the names of the index files are another segment's afterwards
-	defer func() { <-s.indexing }()
+	s.indexing.Lock() // the names of the index files are another segment's afterwards
+	defer s.indexing.Unlock()
 	s.mu.Lock()
 	if s.removed.Load() || s.closed.Load() {
 		s.mu.Unlock()

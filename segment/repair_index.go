@@ -13,8 +13,8 @@ func (s *Segment) repairIndex(f *openFile, at end) {
 	if err != nil {
 		return
 	}
-	s.indexing <- struct{}{} // Remove does not give the names to another segment meanwhile
-	defer func() { <-s.indexing }()
+	s.indexing.Lock() // Remove does not give the names to another segment meanwhile
+	defer s.indexing.Unlock()
 	w, ok := s.installIndex(now, newest, at)
 	if !ok {
 		return

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/stratalog/strata/internal/chanlock"
 	"github.com/stratalog/strata/record"
 )
 
@@ -46,9 +47,9 @@ type Segment struct {
 	noIndexes    bool        // likewise: there were no indexes when the segment was opened
 	noAborted    atomic.Bool // there is no transaction index: cleared before one is made
 
-	// indexing is a channel of one: who writes the index files, or gives their names away, puts a
-	// value in, before mu. Whoever waits for it is durably blocked, unlike one that waits for mu.
-	indexing chan struct{}
+	// indexing is for who writes the index files, or gives their names away; taken before mu.
+	// Whoever waits for it is durably blocked, unlike one that waits for mu.
+	indexing chanlock.Lock
 
 	// mu guards the fields below, which the writer changes. Not held during I/O, but for the cut of
 	// a truncation.
@@ -86,7 +87,7 @@ const (
 )
 
 func newSegment(dir string, base int64, cfg Config) *Segment {
-	s := &Segment{dir: dir, base: base, cfg: cfg.withDefaults(), newest: timestampAt{-1, base}, indexing: make(chan struct{}, 1)}
+	s := &Segment{dir: dir, base: base, cfg: cfg.withDefaults(), newest: timestampAt{-1, base}}
 	s.firstTs.Store(math.MinInt64)
 	s.indexRoomBelow = uint64(max(s.cfg.IndexBytes/16-1, 0)) * uint64(s.cfg.IndexIntervalBytes)
 	s.refs.Store(1)

@@ -21,12 +21,17 @@ import (
 type Alarm struct {
 	Do func() // set before first use, and not changed afterwards
 
-	mu      sync.Mutex  // guards the fields below; never held while Do runs
-	timer   *time.Timer // nil until first armed
+	mu        sync.Mutex // guards the fields below; never held while Do runs
+	stopped   bool       // for good
+	*schedule            // nil until first armed: most Alarms never are
+}
+
+// schedule is the state of an Alarm that was armed.
+type schedule struct {
+	timer   *time.Timer // nil until woken for the first time
 	at      time.Time   // when Do is due, if armed
 	armed   bool
 	calling bool           // a goroutine is in Do, or about to look again when Do returns
-	stopped bool           // for good
 	firings sync.WaitGroup // firings to come or under way: raised under mu unless stopped
 }
 
@@ -38,7 +43,7 @@ func (a *Alarm) By(t time.Time) bool {
 	if a.stopped {
 		return false
 	}
-	if !a.armed || t.Before(a.at) {
+	if a.schedule == nil || !a.armed || t.Before(a.at) {
 		a.setLocked(t)
 	}
 	return true
@@ -52,13 +57,16 @@ func (a *Alarm) After(d time.Duration) bool {
 	if a.stopped {
 		return false
 	}
-	if !a.armed {
+	if a.schedule == nil || !a.armed {
 		a.setLocked(time.Now().Add(d))
 	}
 	return true
 }
 
 func (a *Alarm) setLocked(t time.Time) {
+	if a.schedule == nil {
+		a.schedule = new(schedule)
+	}
 	a.at, a.armed = t, true
 	if !a.calling { // otherwise the call under way looks again when it is done
 		a.wakeLocked()
@@ -104,6 +112,9 @@ func (a *Alarm) Disarm() {
 }
 
 func (a *Alarm) disarmLocked() {
+	if a.schedule == nil {
+		return
+	}
 	a.armed = false
 	if a.timer != nil && a.timer.Stop() {
 		a.firings.Done()
@@ -121,11 +132,18 @@ func (a *Alarm) Stop() {
 
 // Wait returns when no call of Do is under way or will ever come. Call it after Stop, without locks
 // that Do takes, and not from Do.
-func (a *Alarm) Wait() { a.firings.Wait() }
+func (a *Alarm) Wait() {
+	a.mu.Lock()
+	s := a.schedule
+	a.mu.Unlock()
+	if s != nil {
+		s.firings.Wait()
+	}
+}
 
 // Armed reports whether a call of Do is to come.
 func (a *Alarm) Armed() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.armed
+	return a.schedule != nil && a.armed
 }
