@@ -18,7 +18,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-var storms = flag.Int("storms", 20, "number of storms for each version")
+var storms = flag.Int("storms", 0, "number of storms for each version; 0: 20, or 3 where time is short")
 
 var firstStorm = flag.Int("first-storm", 0, "seed of the first storm")
 
@@ -293,8 +293,12 @@ func runStorm(t *testing.T, version int16, seed uint64, events int) (wrong []str
 
 func TestTransactionsSurviveWhoeverDies(t *testing.T) {
 	seeds := *storms
-	if testing.Short() {
+	switch {
+	case seeds > 0:
+	case testing.Short() || raceEnabled:
 		seeds = 3
+	default:
+		seeds = 20
 	}
 	for _, version := range []int16{0, 2} {
 		total := map[string]int{}

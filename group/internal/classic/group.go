@@ -31,8 +31,8 @@ const InProcess = "in-process-"
 // A Group is one group of the classic protocol as a machine.Machine.
 //
 // What Apply does is all that survives a restart: generation, group leader, members with their
-// assignments, committed offsets, those in open transactions. Parked requests, votes and deadlines live and die with the
-// process; an EventLoaded after recovery starts the members' sessions anew.
+// assignments, committed offsets, those in open transactions. Parked requests, votes and deadlines
+// live and die with the process; an EventLoaded after recovery starts the members' sessions anew.
 type Group struct {
 	id  string
 	cfg *Config

@@ -1,0 +1,6 @@
+//go:build race
+
+package segment
+
+// raceEnabled: tests of one goroutine, and storms, look at fewer cases, which take ten times as long.
+const raceEnabled = true
