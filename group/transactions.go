@@ -89,10 +89,12 @@ func fenced(err error) error {
 	return err
 }
 
-// FetchStableOffsets is FetchOffsets for those who must not take up what an open transaction may
-// have done already. unstable has ErrUnstableOffsetCommit for each partition that has an offset in a
-// transaction which has not ended; it is not among the committed. If tps is nil, partitions that
-// have nothing but such an offset are in neither. Kafka: require_stable of OffsetFetch.
+// FetchStableOffsets is FetchOffsets for a consumer that writes in transactions: it must not begin
+// at a committed offset while a transaction that moves it on is still open, or it would do the same
+// work twice. Each such partition has ErrUnstableOffsetCommit in unstable, and is not in committed:
+// ask again. If tps is nil all partitions with a committed offset are asked for, so one whose only
+// offset is in an open transaction is in neither map. Both maps are the caller's. Kafka:
+// require_stable of OffsetFetch.
 func (c *Coordinator) FetchStableOffsets(ctx context.Context, group string, tps []record.TopicPartition) (committed map[record.TopicPartition]record.Committed, unstable map[record.TopicPartition]error, err error) {
 	type view struct {
 		stored   map[record.TopicPartition]offsets.OffsetValue

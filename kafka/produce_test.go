@@ -202,7 +202,8 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	require.NotErrorIs(t, err, io.EOF)
 }
 
-// A request is refused as a whole, also what is no part of a transaction in it.
+// If one batch of a request may not be written in the request's transaction, none of its batches is
+// written, also those that are in no transaction.
 func TestTransactionalRequestIsRefusedAsAWhole(t *testing.T) {
 	s, c := produceServer(t)
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "four", topic.Config{Partitions: 4}))

@@ -4,8 +4,8 @@ import "time"
 
 // HangingTransactions lists the producers whose transaction is open here though nothing was written
 // in it for longer than that, by producer id: with the largest timeout that a transaction may have
-// (transaction.max.timeout.ms), what no coordinator is going to end. Who asks makes sure of that with
-// the coordinator, and ends it by EndTransaction in the producer's epoch. It does not block.
+// (transaction.max.timeout.ms), what no coordinator is going to end. Who asks makes sure of that
+// with the coordinator, and ends it by EndTransaction in the producer's epoch. It does not block.
 //
 // The time is this replica's own, not that of the records, and counts from the opening at the
 // earliest. Kafka's tool goes by the records' time: records that are copied with their old

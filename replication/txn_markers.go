@@ -21,8 +21,8 @@ type TxnMarker struct {
 	partition.TxnMarker
 }
 
-// A MarkerWriter writes a marker into a partition that broker leads, as WriteTxnMarkers does: it must
-// not block, and calls done once.
+// A MarkerWriter writes a marker into a partition that broker leads, as WriteTxnMarkers does: it
+// must not block, and calls done once.
 type MarkerWriter func(broker int32, m TxnMarker, done func(error))
 
 // WriteMarkersWith has the markers for partitions of an internal topic written by w, who keeps the

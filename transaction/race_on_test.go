@@ -2,5 +2,5 @@
 
 package transaction
 
-// raceEnabled: tests of one goroutine, and storms, look at fewer cases, which take ten times as long.
+// raceEnabled: the slowest tests look at fewer cases, since each takes ten times as long.
 const raceEnabled = true

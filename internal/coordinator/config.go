@@ -20,8 +20,9 @@ type Kind[M machine.Machine[E, R], E, R any] struct {
 	// Encode returns a record's key and value; a nil value is a tombstone. They are the runtime's.
 	Encode func(R) (key, value []byte)
 
-	// Decode is its reverse. known is false for a record of another kind, which is not an
-	// error. The result does not alias key or value.
+	// Decode is the reverse of Encode. A record of another kind, as later versions may write, is
+	// no error: known is false then, and the record is passed over. key and value are the
+	// runtime's, which may use their bytes again after the call: r must not refer to them.
 	Decode func(key, value []byte) (r R, known bool, err error)
 
 	Tick, Expire, Loaded E // time has passed; look for what is too old; recovery is through

@@ -39,7 +39,9 @@ type Machine struct {
 	eff   Effects // of the Step under way
 }
 
-// live is what is not in the log. It is lost with the coordinator, and EventLoaded begins it anew.
+// live is what a machine knows beyond its record: which markers of a decided transaction are not
+// known to be written. When the shard is loaded, here again or at another broker, EventLoaded makes
+// it from the record, and has all markers written once more.
 type live struct {
 	markers *Markers                           // that are being written; nil: none
 	left    map[record.TopicPartition]struct{} // those of markers that are not known to be written
