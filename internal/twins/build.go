@@ -30,6 +30,10 @@ type builder struct {
 	modules map[string]*goModule // by directory, from the root
 }
 
+// errModule says that the go command cannot build a module as it is. It would say so of every twin
+// again, each time after it has compiled what it can.
+var errModule = errors.New("the tree does not build without a twin")
+
 // goModule is what the go command says of a module.
 type goModule struct {
 	packages map[string]*listed // by directory, from the tree's root
@@ -139,7 +143,7 @@ func (b *builder) list(ctx context.Context, dir string) (*goModule, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("go list in %s: %w: %s", cmd.Dir, err, stderr.String())
+		return nil, fmt.Errorf("%w: go list in %s: %w: %s", errModule, cmd.Dir, err, stderr.String())
 	}
 	m := &goModule{packages: map[string]*listed{}, exports: map[string]string{}}
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {

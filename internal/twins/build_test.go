@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,6 +36,16 @@ func less(a, b int) int { n, _ := strconv.Atoi(strconv.Itoa(a - b)); return n }
 			require.ErrorContains(t, err, c.want)
 		})
 	}
+}
+
+// The go command compiles what it can before it refuses: once for the tree, not for every twin.
+func TestCheckOfATreeThatDoesNotBuildAsksOnce(t *testing.T) {
+	root := copyModule(t, goodTwin+"\n"+strings.ReplaceAll(goodTwin, "sums", "sums again"))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "broken.go"), []byte("package calc\n\nvar Total int = \"none\"\n"), 0o644))
+	_, err := twins(t, root, "-check", "-strict")
+	require.ErrorIs(t, err, errModule)
+	require.ErrorContains(t, err, "broken.go:3:")
+	require.Equal(t, 1, strings.Count(err.Error(), "go list"), err)
 }
 
 // One of two packages may need what the edit adds to the other.

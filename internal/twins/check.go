@@ -10,7 +10,8 @@ import (
 )
 
 // check looks at every twin without running a test: does each edit fit and build, do the tests
-// exist, does a checklist row that a twin claims to break name one of its tests.
+// exist, does a checklist row that a twin claims to break name one of its tests. It ends at once
+// where a module does not build as it is.
 func (tr *tree) check(ctx context.Context, twins []*twin) error {
 	var errs []error
 	b := newBuilder(tr)
@@ -18,7 +19,9 @@ func (tr *tree) check(ctx context.Context, twins []*twin) error {
 		edited, err := tr.edited(t)
 		if err != nil {
 			errs = append(errs, err)
-		} else if err := b.check(ctx, edited); err != nil {
+		} else if err := b.check(ctx, edited); errors.Is(err, errModule) {
+			return err
+		} else if err != nil {
 			errs = append(errs, fmt.Errorf("%v: does not build: %w", t, err))
 		}
 		errs = append(errs, tr.checkTests(t), tr.checkRows(t))
