@@ -10,11 +10,12 @@ import (
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/transaction"
 	"github.com/stratalog/strata/vfs"
 )
 
-// Every number of the configuration, and of that of groups, is refused below 0 by its name, before
-// anything is written.
+// Every number of the configuration, and of those of groups and transactions, is refused below 0 by
+// its name, before anything is written.
 func TestConfigurationsThatMakeNoSenseAreRefused(t *testing.T) {
 	numbers := 0
 	negative := func(of reflect.Type, number func(cfg *strata.Config, i int) reflect.Value) {
@@ -38,7 +39,10 @@ func TestConfigurationsThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 	negative(reflect.TypeFor[strata.Config](), func(cfg *strata.Config, i int) reflect.Value { return reflect.ValueOf(cfg).Elem().Field(i) })
 	negative(reflect.TypeFor[group.Config](), func(cfg *strata.Config, i int) reflect.Value { return reflect.ValueOf(&cfg.Group).Elem().Field(i) })
-	require.Greater(t, numbers, 16)
+	negative(reflect.TypeFor[transaction.Config](), func(cfg *strata.Config, i int) reflect.Value {
+		return reflect.ValueOf(&cfg.Transactions).Elem().Field(i)
+	})
+	require.Greater(t, numbers, 20)
 }
 
 // Groups would have no coordinator, and nobody would say why. With the topic there it is as large
@@ -63,4 +67,10 @@ func TestMoreReplicasOfOffsetsThanBrokersAreRefused(t *testing.T) {
 	require.NoError(t, c.Close())
 	c = open(2)
 	require.NoError(t, c.Close())
+}
+
+func TestMoreReplicasOfTransactionalIDsThanBrokersAreRefused(t *testing.T) {
+	_, err := strata.Open(strata.Config{Brokers: 2, Transactions: transaction.Config{Topic: transaction.TopicConfig{Replicas: 3}}})
+	require.ErrorIs(t, err, replication.ErrInvalidReplicationFactor)
+	require.ErrorContains(t, err, "Topic.Replicas")
 }

@@ -2,8 +2,8 @@
 // consumer groups in one process.
 //
 // Open wires the usual pieces together: a cluster of brokers (package replication) and the
-// coordinator of consumer groups (package group). A Cluster is what producers and consumers are
-// made from:
+// coordinators of consumer groups and of transactions (packages group and transaction). A Cluster
+// is what producers and consumers are made from:
 //
 //	c, err := strata.Open(strata.Config{Dir: "data"})
 //	err = c.CreateTopic(ctx, "orders", topic.Config{Partitions: 6})
@@ -26,11 +26,13 @@ import (
 
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/transaction"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -45,6 +47,9 @@ type Config struct {
 	FS       vfs.FS       // nil: the operating system's if there is a Dir, else memory
 	Defaults topic.Config // for topics that say nothing else
 	Group    group.Config
+
+	// Transactions say how the coordinator of transactions works. OffsetsPartition is set by Open.
+	Transactions transaction.Config
 
 	// ReplicaSelector: RackAwareSelector has followers serve readers in their rack
 	// (consumer.Config.Rack); see replication.Config. Kafka: replica.selector.class
@@ -91,11 +96,12 @@ const closeTimeout = 30 * time.Second
 type Cluster struct {
 	clients // what producers and consumers call
 
-	brokers     *replication.Cluster
-	coordinator *group.Coordinator
-	close       sync.Once
-	closed      chan struct{} // made by close; closed when all is
-	closeErr    error         // set before closed is
+	brokers      *replication.Cluster
+	coordinator  *group.Coordinator
+	transactions *transaction.Coordinator
+	close        sync.Once
+	closed       chan struct{} // made by close; closed when all is
+	closeErr     error         // set before closed is
 }
 
 // clients is promoted to Cluster without a place in its documentation: nobody but the packages
@@ -110,39 +116,77 @@ type clients interface {
 type Backend struct {
 	*replication.Cluster // topics, produce, fetch
 	*group.Coordinator   // groups and their offsets
+	transactions         *transaction.Coordinator
 }
 
 // Backend returns the parts of the cluster. They must not be closed.
-func (c *Cluster) Backend() Backend { return Backend{c.brokers, c.coordinator} }
+func (c *Cluster) Backend() Backend { return Backend{c.brokers, c.coordinator, c.transactions} }
 
 // Open returns a serving cluster, recovered from its directory. A directory that is locked,
 // damaged, from a newer version or not ours is a typed error of the layer that noticed, and so is a
 // field of cfg that makes no sense (*topic.ConfigError, as a rule). Nothing was changed then, but
-// for a Group.OffsetsReplicas above the number of brokers: that is known when these are there. The
-// cluster must be closed, after its producers and consumers.
+// for a Group.OffsetsReplicas or Transactions.Topic.Replicas above the number of brokers: that is
+// known when these are there. The cluster must be closed, after its producers and consumers.
 func Open(cfg Config) (*Cluster, error) {
-	if err := cfg.Group.Validate(); err != nil {
+	if err := errors.Join(cfg.Group.Validate(), cfg.Transactions.Validate()); err != nil {
 		return nil, fmt.Errorf("strata: open: %w", err)
 	}
+	var verifier transaction.Verifier
 	brokers, err := replication.Open(replication.Config{
 		Brokers: cfg.Brokers, BrokerSpecs: cfg.BrokerSpecs, AcceptMetadataLoss: cfg.AcceptMetadataLoss,
 		Dir: cfg.Dir, FS: cfg.FS, Defaults: cfg.Defaults, MaxPartitions: cfg.MaxPartitions, Logger: cfg.Logger,
 		RetentionCheckInterval: cfg.RetentionCheckInterval, CompactionInterval: cfg.CompactionInterval, LeaderBalanceInterval: cfg.LeaderBalanceInterval, CompactionMemory: cfg.CompactionMemory,
 		ProducerIDExpiration: cfg.ProducerIDExpiration, MaxOpenFiles: cfg.MaxOpenFiles, Properties: cfg.Properties,
-		ReplicaSelector: cfg.ReplicaSelector,
+		ReplicaSelector: cfg.ReplicaSelector, Transactions: &verifier,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("strata: open: %w", err)
 	}
-	groups := cfg.Group
+	c := &Cluster{brokers: brokers}
+	if err := c.coordinate(cfg, &verifier); err != nil {
+		return nil, errors.Join(fmt.Errorf("strata: open: %w", err), c.closeParts())
+	}
+	c.clients = c.Backend()
+	return c, nil
+}
+
+// coordinate makes the coordinators. Groups come first: the other one goes on at once with the
+// transactions whose outcome was decided, and their offsets are written by the groups.
+func (c *Cluster) coordinate(cfg Config, leaders *transaction.Verifier) (err error) {
+	groups, transactions := cfg.Group, cfg.Transactions
 	if groups.Logger == nil {
 		groups.Logger = cfg.Logger
 	}
-	coordinator, err := group.NewCoordinator(group.ClusterStore(brokers), groups)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("strata: open: %w", err), brokers.Close())
+	if transactions.Logger == nil {
+		transactions.Logger = cfg.Logger
 	}
-	return &Cluster{clients: Backend{brokers, coordinator}, brokers: brokers, coordinator: coordinator}, nil
+	if c.coordinator, err = group.NewCoordinator(group.ClusterStore(c.brokers), groups); err != nil {
+		return err
+	}
+	transactions.OffsetsPartition = func(ctx context.Context, group string) (record.TopicPartition, error) {
+		p, err := c.coordinator.OffsetsPartition(ctx, group, true)
+		return record.TopicPartition{Topic: offsets.Topic, Partition: p}, err
+	}
+	if c.transactions, err = transaction.NewCoordinator(c.brokers, transactions); err != nil {
+		return err
+	}
+	leaders.Use(c.transactions)
+	return nil
+}
+
+// closeParts closes what there is, in the order opposite to that in which it was made. The
+// coordinator of transactions goes first, so that no marker comes to a partition of the offsets
+// topic whose groups are gone: it would overtake what these have accepted. Until the brokers close,
+// leaders and groups that ask it are told at once that it is closed. What it owes is in its log.
+func (c *Cluster) closeParts() error {
+	var errs []error
+	if c.transactions != nil {
+		errs = append(errs, c.transactions.Close())
+	}
+	if c.coordinator != nil {
+		errs = append(errs, c.coordinator.Close())
+	}
+	return errors.Join(append(errs, c.brokers.Close())...)
 }
 
 // Close is Shutdown with a bound of 30 s.
@@ -160,7 +204,7 @@ func (c *Cluster) Shutdown(ctx context.Context) error {
 	c.close.Do(func() {
 		c.closed = make(chan struct{})
 		go func() {
-			c.closeErr = errors.Join(c.coordinator.Close(), c.brokers.Close())
+			c.closeErr = c.closeParts()
 			close(c.closed)
 		}()
 	})
@@ -222,11 +266,12 @@ func (c *Cluster) Offsets(ctx context.Context, name string, at partition.OffsetS
 
 // Stats are the counters of a cluster.
 type Stats struct {
-	Brokers replication.Stats
-	Groups  group.Stats
+	Brokers      replication.Stats
+	Groups       group.Stats
+	Transactions transaction.Stats
 }
 
 // Stats returns the counters of all parts.
 func (c *Cluster) Stats() Stats {
-	return Stats{Brokers: c.brokers.Stats(), Groups: c.coordinator.Stats()}
+	return Stats{Brokers: c.brokers.Stats(), Groups: c.coordinator.Stats(), Transactions: c.transactions.Stats()}
 }

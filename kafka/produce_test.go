@@ -14,6 +14,7 @@ import (
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/transaction"
 )
 
 // changed is a batch of one record after fn, with a CRC that fits again.
@@ -207,6 +208,12 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 func TestTransactionalRequestIsRefusedAsAWhole(t *testing.T) {
 	s, c := produceServer(t)
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "four", topic.Config{Partitions: 4}))
+	transactions := s.cluster.TransactionCoordinator()
+	p, err := transactions.InitProducerID(t.Context(), "tx", time.Minute, transaction.NoProducer)
+	require.NoError(t, err)
+	require.NoError(t, transactions.AddPartitions(t.Context(), transaction.AddRequest{ID: "tx", Producer: p,
+		Partitions: []record.TopicPartition{{Topic: "four"}, {Topic: "four", Partition: 2}}}))
+	one, other := byte(p.ID), byte(p.ID+1)
 	inTxn := func(pid byte) []byte {
 		return changed(func(p []byte) []byte {
 			p[22] |= 0x10
@@ -222,10 +229,10 @@ func TestTransactionalRequestIsRefusedAsAWhole(t *testing.T) {
 		batches [][]byte
 		want    Code
 	}{
-		{"no transactional id", nil, [][]byte{batch("k", "v"), inTxn(1)}, TransactionalIDAuthorizationFailed},
-		{"two producers", &id, [][]byte{inTxn(1), batch("k", "v"), inTxn(2)}, InvalidProducerIDMapping},
+		{"no transactional id", nil, [][]byte{batch("k", "v"), inTxn(one)}, TransactionalIDAuthorizationFailed},
+		{"two producers", &id, [][]byte{inTxn(one), batch("k", "v"), inTxn(other)}, InvalidProducerIDMapping},
 		{"plain batches only", nil, [][]byte{batch("k", "v"), batch("k", "v")}, 0},
-		{"one producer", &id, [][]byte{inTxn(1), batch("k", "v"), inTxn(1), {}}, 0},
+		{"one producer", &id, [][]byte{inTxn(one), batch("k", "v"), inTxn(one), {}}, 0},
 	} {
 		req := produceOne(9, "four", tc.batches[0])
 		req.TransactionID = tc.id

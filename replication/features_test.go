@@ -70,7 +70,7 @@ func TestMetadataSaysAtWhichLevelItIs(t *testing.T) {
 
 func TestMetadataOfALaterLevelIsRefused(t *testing.T) {
 	for _, later := range []*metarecord.FeatureLevel{
-		{Name: "metadata.version", Level: 30}, {Name: "eligible.leader.replicas.version", Level: 2}, {Name: "transaction.version", Level: 1},
+		{Name: "metadata.version", Level: 30}, {Name: "eligible.leader.replicas.version", Level: 2}, {Name: "transaction.version", Level: 3}, {Name: "group.version", Level: 1},
 	} {
 		fsys := vfs.Mem()
 		c := open(t, fsys)

@@ -21,9 +21,10 @@ const LevelZero = -1
 
 // Config describes a Coordinator. The zero Config is valid.
 type Config struct {
-	// Version is the level of the feature transaction.version: LevelZero, 1, or 2, which is what 0
-	// means. It says how records are written, and from 2 on the coordinator gives a producer
-	// another epoch when it ends a transaction by itself.
+	// Version is the level of the feature transaction.version: LevelZero, 1 or 2. It says how
+	// records are written, and from 2 on the coordinator gives a producer another epoch when it
+	// ends a transaction by itself. The cluster keeps it from the first transactional id on; 0 is
+	// what it has, 2 if there is none yet. Kafka: transaction.version of kafka-features.
 	Version int16
 
 	// MaxTimeout is the longest timeout that a producer may ask for. 0: 15 min. Kafka:

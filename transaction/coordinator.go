@@ -47,8 +47,10 @@ type (
 // the topic holds is loaded in the background, and transactions whose outcome was decided are
 // finished; requests wait for the part they need. It returns an error only for a cfg that makes no
 // sense: *topic.ConfigError, or replication.ErrInvalidReplicationFactor if there are fewer brokers
-// than Topic.Replicas and no topic yet.
+// than Topic.Replicas and no topic yet; or if a Version that the cluster does not have cannot be
+// stored, for which it waits.
 func NewCoordinator(c *replication.Cluster, cfg Config) (*Coordinator, error) {
+	wanted := cfg.Version
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
@@ -56,6 +58,9 @@ func NewCoordinator(c *replication.Cluster, cfg Config) (*Coordinator, error) {
 	states, err := newStates(c, cfg.Topic)
 	if err != nil {
 		return nil, fmt.Errorf("Topic.Replicas: %w", err)
+	}
+	if cfg.Version, err = states.agree(wanted, cfg.Version); err != nil {
+		return nil, err
 	}
 	return newCoordinator(states, c, cfg), nil
 }

@@ -21,6 +21,9 @@ import (
 // It is a view of c, made at no cost: it lives as long as c does and need not be closed.
 func (c *Coordinator) On(broker int32) *Coordinator { return c.at(max(broker, 0)) }
 
+// Version returns the level of the feature transaction.version that c works at.
+func (c *Coordinator) Version() int16 { return c.cfg.Version }
+
 // FindCoordinator returns the broker that coordinates a transactional id, whether or not there is
 // such an id. The topic is made if there is none. It returns ErrInvalidID, or
 // ErrCoordinatorNotAvailable while the partition that the id's state is kept in has no leader.

@@ -27,6 +27,7 @@ type brokers interface {
 type states struct {
 	topic shardtopic.Topic
 	shape TopicConfig
+	level int16 // of transaction.version
 }
 
 // defaultMinInSync is the Topic.MinInSync that 0 means, if there are as many replicas.
@@ -34,11 +35,31 @@ const defaultMinInSync = 2
 
 // newStates returns the topic, or why it cannot be created with so many replicas.
 func newStates(c *replication.Cluster, shape TopicConfig) (*states, error) {
-	s := &states{shardtopic.Topic{Cluster: c, Name: txnlog.Topic}, shape}
+	s := &states{topic: shardtopic.Topic{Cluster: c, Name: txnlog.Topic}, shape: shape}
 	if err := s.topic.MayCreate(shape.Replicas); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// agree returns the level of transaction.version that the cluster is to work at: what is wanted, as
+// Config.Version has it, else what it has. A topic without a level is of a cluster at level 0. A
+// cluster without the topic gets its level with it, so that one that never sees a transaction stays
+// as it was.
+func (s *states) agree(wanted, level int16) (int16, error) {
+	ctx := context.Background()
+	_, exists := s.topic.Cluster.TopicID(txnlog.Topic)
+	has := s.topic.Cluster.TransactionVersion()
+	switch {
+	case wanted == 0 && (exists || has > 0):
+		level = has
+	case exists || has > 0:
+		if err := s.topic.Cluster.SetTransactionVersion(ctx, level); err != nil {
+			return 0, err
+		}
+	}
+	s.level = level
+	return level, nil
 }
 
 // stateTopicProperties are Kafka's for this topic; and a change is durable when it is confirmed,
@@ -55,6 +76,9 @@ var stateTopicProperties = map[string]string{
 func (s *states) Partitions(ctx context.Context, create bool) (int32, error) {
 	if !create {
 		return s.topic.Partitions(ctx)
+	}
+	if err := s.topic.Cluster.SetTransactionVersion(ctx, s.level); err != nil {
+		return 0, err
 	}
 	t := s.topic
 	t.Properties = maps.Clone(stateTopicProperties)

@@ -97,6 +97,8 @@ func (w *world) start() {
 	require.NoError(w, err)
 	states, err := newStates(w.brokers.Cluster, cfg.Topic)
 	require.NoError(w, err)
+	cfg.Version, err = states.agree(w.cfg.Version, cfg.Version)
+	require.NoError(w, err)
 	w.c = newCoordinator(states, w.brokers, cfg)
 }
 

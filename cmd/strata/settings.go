@@ -46,6 +46,21 @@ var brokerKeys = []brokerKey{
 	{"offsets.retention.minutes", func(c *strata.Config, _ *kafka.Config, v string) error {
 		return span(&c.Group.OffsetsRetention, v, time.Minute)
 	}},
+	{"transaction.max.timeout.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Transactions.MaxTimeout, v, time.Millisecond)
+	}},
+	{"transactional.id.expiration.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Transactions.Expiration, v, time.Millisecond)
+	}},
+	{"transaction.state.log.num.partitions", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return number(&c.Transactions.Topic.Partitions, v, 1)
+	}},
+	{"transaction.state.log.replication.factor", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return number(&c.Transactions.Topic.Replicas, v, 1)
+	}},
+	{"transaction.state.log.min.isr", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return number(&c.Transactions.Topic.MinInSync, v, 1)
+	}},
 	{"replica.selector.class", func(c *strata.Config, _ *kafka.Config, v string) (err error) {
 		c.ReplicaSelector, err = replication.ParseReplicaSelector(v)
 		return err

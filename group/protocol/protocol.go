@@ -107,6 +107,14 @@ type TxnCommitRequest struct {
 	// an empty MemberID and InstanceID is a commit that no member is named in: any group accepts it.
 	CommitRequest
 
+	// TransactionalID is that of the producer: its coordinator is asked about the transaction.
+	TransactionalID string
+
+	// TxnVersion is the transaction.version of the client, 0 to 2: from 2 on the commit adds the
+	// group's partition to the transaction; before, the client has (AddOffsets). Kafka: 2 from
+	// version 5 of the request on.
+	TxnVersion int16
+
 	// ProducerID and ProducerEpoch are the transaction's producer. A request in an older epoch than
 	// one before is refused.
 	ProducerID    int64

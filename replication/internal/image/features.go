@@ -22,8 +22,27 @@ const metadataLevel int16 = 29
 // replicas go by it in any case, since no cluster had them before.
 const eligibleReplicas = "eligible.leader.replicas.version"
 
+// TransactionVersion is the feature by which the coordinator of transactions keeps its records and
+// ends transactions (KIP-890). A cluster has it from its first transactional id on.
+const TransactionVersion = "transaction.version"
+
 // newest are the levels of features that this version knows.
-var newest = map[string]int16{metadataVersion: metadataLevel, eligibleReplicas: 1}
+var newest = map[string]int16{metadataVersion: metadataLevel, eligibleReplicas: 1, TransactionVersion: 2}
+
+// FeatureLevel returns the level of a feature, 0 if the log says nothing of it.
+func (m *Image) FeatureLevel(name string) int16 { return m.features[name] }
+
+// SetFeatureLevel returns the records that bring a feature to a level, 0 to the newest that is
+// known.
+func (m *Image) SetFeatureLevel(name string, level int16) ([]metarecord.Record, error) {
+	switch {
+	case level < 0 || level > newest[name]:
+		return nil, fmt.Errorf("feature %q has no level %d here, but 0 to %d", name, level, newest[name])
+	case m.features[name] == level:
+		return nil, nil
+	}
+	return []metarecord.Record{&metarecord.FeatureLevel{Name: name, Level: level}}, nil
+}
 
 // EligibleReplicas reports whether the cluster has Kafka's eligible.leader.replicas.version.
 func (m *Image) EligibleReplicas() bool { return m.features[eligibleReplicas] > 0 }
