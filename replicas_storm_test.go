@@ -12,6 +12,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
@@ -60,7 +61,7 @@ func settled(t *testing.T, c *strata.Cluster, name string, replicas int) int64 {
 // same batches.
 func TestAcknowledgedRecordsSurviveAHundredLeaders(t *testing.T) {
 	kills := 100
-	if testing.Short() {
+	if sample.Hurried() {
 		kills = 20
 	}
 	for seed := range uint64(3) {
@@ -73,9 +74,12 @@ func TestAcknowledgedRecordsSurviveAHundredLeaders(t *testing.T) {
 // The same while the leader, or the coordinator, is cut off from the others, mostly for longer than
 // its session lasts: then it is fenced, and killed at times.
 func TestAcknowledgedRecordsSurviveLeadersThatAreCutOff(t *testing.T) {
-	cuts := 60
-	if testing.Short() {
-		cuts = 15
+	cuts := 25
+	switch {
+	case sample.Hurried():
+		cuts = 10
+	case sample.Whole():
+		cuts = 300
 	}
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/log/internal/explore"
 )
@@ -17,6 +18,9 @@ const (
 	exploreEnv = "STRATA_EXPLORE"      // set: everything
 	seedEnv    = "STRATA_EXPLORE_SEED" // first seed; default 1
 )
+
+// thorough reports whether tests look at all cases that they know.
+func thorough() bool { return os.Getenv(exploreEnv) != "" || sample.Whole() }
 
 func envInt(t *testing.T, name string, otherwise int) int {
 	s := os.Getenv(name)

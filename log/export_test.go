@@ -13,5 +13,8 @@ func sampled(all, race int) int {
 // Sampled is sampled for tests outside of the package.
 func Sampled(all, race int) int { return sampled(all, race) }
 
+// RaceEnabled is raceEnabled for tests outside of the package.
+const RaceEnabled = raceEnabled
+
 // AlwaysShare is alwaysShare for tests outside of the package.
 func AlwaysShare(d *Directory) error { return d.alwaysShare() }

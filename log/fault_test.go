@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/vfs"
@@ -168,17 +168,25 @@ var faults = []vfs.Fault{
 // TestFaultAtEveryCall lets one call after the other fail, once or from then on, in a workload that
 // goes on.
 func TestFaultAtEveryCall(t *testing.T) {
-	stride := log.Sampled(4, 20) // all of them with STRATA_EXPLORE
-	if os.Getenv(exploreEnv) != "" {
+	stride := log.Sampled(4, 20)
+	if thorough() {
 		stride = 1
 	}
 	total := 0
-	for i, fault := range faults {
+	for _, fault := range faults {
 		for _, times := range []int{1, vfs.Always} {
 			fault.Times = times
 			name := fmt.Sprintf("%s keep %d times %d", fault.Ops, fault.Keep, times)
 			t.Run(name, func(t *testing.T) {
-				for n := i % stride; ; n += stride {
+				stride := stride
+				if fault.Ops == vfs.OpWrite { // what is cut off then, and must be durably
+					stride = (stride + 1) / 2
+				}
+				look := sample.OneIn(t, stride)
+				for n := 0; ; n++ {
+					if !look(n) {
+						continue
+					}
 					fault.After = n
 					hits := 0
 					synctest.Test(t, func(t *testing.T) { hits = faultAt(t, fault) })

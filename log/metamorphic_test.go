@@ -185,7 +185,7 @@ func (k *keptLog) read(from int64, n int) string {
 // results. STRATA_EXPLORE: 1,000 sequences.
 func TestWhatIsReadDoesNotDependOnHowItIsKept(t *testing.T) {
 	t.Parallel()
-	sequences := 50
+	sequences := sampled(50, 10)
 	if os.Getenv("STRATA_EXPLORE") != "" {
 		sequences = 1000
 	}

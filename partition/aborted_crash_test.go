@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
@@ -395,16 +396,17 @@ func txnSeeds() uint64 {
 	return 1
 }
 
-// txnSampled is 1, or n where tests have little time: they look at each n-th case only.
-func txnSampled(n int) int {
+// txnSampled returns one in how many cases is looked at, where each takes its time: usual, or
+// little where tests have little time.
+func txnSampled(usual, little int) int {
 	if testing.Short() || raceEnabled {
-		return n
+		return little
 	}
-	return 1
+	return usual
 }
 
 func crashAtEveryCall(t *testing.T, w *txnWork, steps int) {
-	crashIn(t, w, func(n int) []string { return []string{"kill", txnCrashes[1+n%4]} }, 7*txnSampled(4), func() {
+	crashIn(t, w, func(n int) []string { return []string{"kill", txnCrashes[1+n%4]} }, txnSampled(2, 4), txnSampled(21, 56), func() {
 		for range steps {
 			require.NoError(t, w.step(t))
 			if w.p != nil {
@@ -414,11 +416,12 @@ func crashAtEveryCall(t *testing.T, w *txnWork, steps int) {
 	})
 }
 
-// crashIn does work on a disk, with crashes before each call, and in each every-th of the
-// recoveries from them before each call again.
-func crashIn(t *testing.T, w *txnWork, how func(n int) []string, every int, work func()) {
+// crashIn does work on a disk, with crashes before each call, of which it looks at one in first, and
+// in one in second of the recoveries from them before each call again.
+func crashIn(t *testing.T, w *txnWork, how func(n int) []string, first, second int, work func()) {
 	disk := vfs.Mem()
 	w.cfg.Log.FS = disk
+	look, lookInside := sample.OneIn(t, first), sample.OneIn(t, second)
 	moments := crashesIn(disk, w, how, func() {
 		work()
 		if w.p != nil {
@@ -427,8 +430,10 @@ func crashIn(t *testing.T, w *txnWork, how func(n int) []string, every int, work
 	})
 	require.Greater(t, len(moments), 100)
 	for i, m := range moments {
-		require.NoError(t, checkAfter(w, txnMoment{m.disk.Kill(), m.known, m.before, m.how}))
-		if i%every != 0 {
+		if look(i) {
+			require.NoError(t, checkAfter(w, txnMoment{m.disk.Kill(), m.known, m.before, m.how}))
+		}
+		if !lookInside(i) {
 			continue
 		}
 		on := w.on(m.disk, m.known)
@@ -471,7 +476,7 @@ func TestCrashInAnAbortChangesNoOutcome(t *testing.T) {
 			t.Run(fmt.Sprint(name, " sync ", policy), func(t *testing.T) {
 				t.Parallel()
 				w := newTxnWork(nil, 1, policy, log.CleanupDelete)
-				crashIn(t, w, func(int) []string { return txnCrashes }, 6, func() { work(w) })
+				crashIn(t, w, func(int) []string { return txnCrashes }, 1, 6, func() { work(w) })
 			})
 		}
 	}
@@ -495,7 +500,11 @@ func TestFaultAtEveryCallChangesNoOutcomeOfATransaction(t *testing.T) {
 			for seed := range txnSeeds() {
 				t.Run(fmt.Sprint("sync ", policy, " compact ", cleanup.Compacts(), " seed ", seed), func(t *testing.T) {
 					t.Parallel()
-					for after := 0; ; after += txnSampled(5) {
+					look := sample.OneIn(t, txnSampled(4, 10))
+					for after := 0; ; after++ {
+						if !look(after) {
+							continue
+						}
 						times := []int{1, 3, 12}[after%3]
 						if !faultAtCall(t, seed, policy, cleanup, after, times) {
 							require.Greater(t, after, 100)

@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -99,7 +98,7 @@ func (c *Cluster) markDown(b *broker) {
 
 // takeTurn waits until no other broker is coming or going.
 func (c *Cluster) takeTurn(id int32) error {
-	if err := c.enter(context.Background(), c.turnover); err != nil {
+	if err := c.enter(c.turnover); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -138,17 +137,11 @@ func (c *Cluster) inherit(id int32) <-chan struct{} {
 	return b.heir
 }
 
-// enter waits for a channel with room for one, until ctx ends or the cluster closes. If that was
-// before, it counts, though there is room: it must not be the scheduler that decides.
-func (c *Cluster) enter(ctx context.Context, room chan struct{}) error {
-	if err := c.live(ctx); err != nil {
-		return err
-	}
+// enter waits for a channel with room for one, until the cluster closes.
+func (c *Cluster) enter(room chan struct{}) error {
 	select {
 	case room <- struct{}{}:
 		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	case <-c.closing:
 		return ErrClosed
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/topic"
 )
@@ -52,7 +53,7 @@ func TestClusterIsClosedWhileBrokersComeAndGo(t *testing.T) {
 // order, and topics are what was decided.
 func TestBrokersComeAndGoUnderLoad(t *testing.T) {
 	rounds := 300
-	if testing.Short() {
+	if sample.Hurried() {
 		rounds = 40
 	}
 	rnd := rand.New(rand.NewPCG(7, 8))

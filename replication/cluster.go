@@ -144,7 +144,12 @@ func (c *Cluster) Close() error {
 func (c *Cluster) Shutdown(ctx context.Context) error {
 	result := make(chan error, 1)
 	go func() { result <- c.Close() }()
-	return outcome(ctx, result)
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // shut closes what open has opened, in reverse.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -75,18 +75,21 @@ var crashModes = []vfs.CrashOptions{
 	{Data: vfs.CrashTorn, Sizes: vfs.CrashRandom, Entries: vfs.CrashRandom},
 }
 
-// cuts collects disks before every change of a file system.
+// cuts collects disks before every change of a file system, in all ways it can fail, of which look
+// chooses: a copy of each takes longer than what changes it.
 type cuts struct {
 	fsys    *vfs.MemFS
 	brokers int
-	mu      sync.Mutex
+	look    func(i int) bool
+	mu      sync.Mutex // guards the fields below
+	n       int        // chosen or not
 	all     []cut
 	now     []string // allowed states
 	step    string
 }
 
-func observe(fsys *vfs.MemFS) *cuts {
-	x := &cuts{fsys: fsys, now: []string{""}}
+func observe(fsys *vfs.MemFS, look func(i int) bool) *cuts {
+	x := &cuts{fsys: fsys, look: look, now: []string{""}}
 	fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		if e.Op&vfs.OpChange != 0 {
 			x.take(e.String(), uint64(e.N))
@@ -98,15 +101,21 @@ func observe(fsys *vfs.MemFS) *cuts {
 func (x *cuts) take(where string, seed uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	add := func(kind string, disk *vfs.MemFS) {
-		x.all = append(x.all, cut{where: x.step + ", " + kind + " before " + where, disk: disk, brokers: x.brokers, allowed: x.now})
+	add := func(kind string, disk func() *vfs.MemFS) {
+		if x.look(x.n) {
+			x.all = append(x.all, cut{where: x.step + ", " + kind + " before " + where, disk: disk(), brokers: x.brokers, allowed: x.now})
+		}
+		x.n++
 	}
 	for i, o := range crashModes {
 		o.Seed = seed
-		add(fmt.Sprintf("power cut %d", i), x.fsys.CrashWith(o))
+		add(fmt.Sprintf("power cut %d", i), func() *vfs.MemFS { return x.fsys.CrashWith(o) })
 	}
-	add("kill", x.fsys.Kill())
+	add("kill", x.fsys.Kill)
 }
+
+// everyCut looks at all of them.
+func everyCut(int) bool { return true }
 
 // taken returns the disks so far. Deleted partitions are removed in the background, which adds
 // to them while a step ends.
@@ -123,30 +132,26 @@ func (x *cuts) begin(step string, allowed ...string) {
 }
 
 func TestCrashAtEveryOperation(t *testing.T) {
-	all := runWorkload(t, Config{}, "0")
-	all = append(all, runWorkload(t, Config{}, "60000")...)
-	all = append(all, runWorkload(t, Config{metaSlack: -1}, "60000")...)
-	all = append(all, runWorkload(t, Config{Brokers: 3, metaSlack: -1, metaPart: 100}, "0")...)
-	every := 9 // of about four thousand
-	if testing.Short() {
+	every := 9 // of about eleven thousand
+	if sample.Hurried() {
 		every = 60
 	}
-	if os.Getenv("STRATA_LONG") != "" {
-		every = 1
-	}
-	t.Logf("%d disks, one in %d is looked at", len(all), every)
-	for i, x := range all {
-		if i%every == 0 {
-			checkCut(t, x)
-		}
+	look := sample.OneIn(t, every)
+	all := runWorkload(t, Config{}, "0", look)
+	all = append(all, runWorkload(t, Config{}, "60000", look)...)
+	all = append(all, runWorkload(t, Config{metaSlack: -1}, "60000", look)...)
+	all = append(all, runWorkload(t, Config{Brokers: 3, metaSlack: -1, metaPart: 100}, "0", look)...)
+	t.Logf("%d disks, one in %d", len(all), every)
+	for _, x := range all {
+		checkCut(t, x)
 	}
 }
 
-// runWorkload runs the steps and returns a disk for every moment. What is deleted stays for delay
-// milliseconds.
-func runWorkload(t *testing.T, cfg Config, delay string) []cut {
+// runWorkload runs the steps and returns a disk for every moment that look chooses. What is deleted
+// stays for delay milliseconds.
+func runWorkload(t *testing.T, cfg Config, delay string, look func(i int) bool) []cut {
 	fsys := vfs.Mem()
-	x := observe(fsys)
+	x := observe(fsys, look)
 	x.brokers = cfg.Brokers
 	x.begin("open", "")
 	cfg.FS, cfg.Dir, cfg.Defaults.Properties = fsys, "data", properties("file.delete.delay.ms", delay)
@@ -188,20 +193,20 @@ func checkCut(t *testing.T, x cut) {
 }
 
 func TestCrashDuringRecovery(t *testing.T) {
-	for i, x := range slices.Concat(runWorkload(t, Config{}, "0"), runWorkload(t, Config{metaSlack: -1}, "0"), runWorkload(t, Config{Brokers: 3}, "0")) {
-		if i%97 != 0 {
-			continue
-		}
-		y := observe(x.disk)
+	first, second := 97, 11
+	if sample.Hurried() {
+		first = 300
+	}
+	look, lookInside := sample.OneIn(t, first), sample.OneIn(t, second)
+	for _, x := range slices.Concat(runWorkload(t, Config{}, "0", look), runWorkload(t, Config{metaSlack: -1}, "0", look), runWorkload(t, Config{Brokers: 3}, "0", look)) {
+		y := observe(x.disk, lookInside)
 		y.brokers = x.brokers
 		y.begin(x.where+", then open", x.allowed...)
 		c, err := Open(Config{FS: x.disk, Dir: "data", Brokers: x.brokers})
 		require.NoError(t, err, x.where)
 		require.NoError(t, c.Close(), x.where)
-		for j, again := range y.taken() {
-			if j%11 == 0 {
-				checkCut(t, again)
-			}
+		for _, again := range y.taken() {
+			checkCut(t, again)
 		}
 	}
 }

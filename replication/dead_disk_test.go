@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -32,7 +33,7 @@ func TestClusterOpensWhicheverCallOfOneDiskFails(t *testing.T) {
 					if wasDown {
 						down++
 					}
-					if testing.Short() && after >= 50 { // what tells whose it is, and how far it goes, is read by then
+					if sample.Hurried() && after >= 50 { // what tells whose it is, and how far it goes, is read by then
 						after += 4
 					}
 				}

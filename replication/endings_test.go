@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
@@ -38,7 +39,7 @@ func TestTopicCreatedAgainWaitsForTheDirectoryOfTheFormer(t *testing.T) {
 		synctest.Wait()
 		go func() { created <- c.CreateTopic(t.Context(), "orders", topic.Config{Assignment: [][]int32{{2}}}) }()
 		synctest.Wait()
-		go func() { entered <- c.enter(context.Background(), c.changing) }() // the broker cannot be fenced yet
+		go func() { entered <- c.enter(c.changing) }() // the broker cannot be fenced yet
 		require.NoError(t, <-deleted)
 		require.NoError(t, <-created)
 		require.NoError(t, <-entered)
@@ -91,7 +92,7 @@ func TestBrokerThatHangsInTheEndOfAReplicaCanBeStartedAgain(t *testing.T) {
 // none is when the cluster is closed.
 func TestNoDirectoryIsLeftInUseOnFailingDisks(t *testing.T) {
 	seeds := uint64(100)
-	if testing.Short() {
+	if sample.Hurried() {
 		seeds = 25
 	}
 	for seed := range seeds {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
@@ -33,15 +34,16 @@ func cutFoundingShort(t *testing.T, slow string) {
 	require.NoError(t, vfs.MakeDir(fsys, "deep", 0o755))
 	require.NoError(t, fsys.MkdirAll("deep/data", 0o755)) // not durably
 	fsys.Inject(vfs.Fault{Ops: vfs.OpSync | vfs.OpSyncDir, Times: vfs.Always, Pattern: slow, Delay: time.Second})
-	x := observe(fsys)
+	every := 2
+	if sample.Hurried() {
+		every = 6
+	}
+	x := observe(fsys, sample.OneIn(t, every))
 	c, err := Open(one(fsys))
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
-	require.Greater(t, len(x.taken()), 100)
+	require.Greater(t, len(x.taken()), 100/every)
 	for i, cut := range x.taken() {
-		if testing.Short() && i%3 != 0 {
-			continue
-		}
 		cfg := one(cut.disk)
 		if _, err := cut.disk.Stat("deep/data/broker-1/" + metaPropertiesFile); err != nil && i%2 == 0 {
 			cfg.Brokers = 2 // makes its directories as ever

@@ -16,6 +16,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 )
@@ -171,7 +172,7 @@ func (l *linearClients) trouble(ctx context.Context, t *testing.T, seed uint64) 
 func TestAppendsAreLinearizableWhileLeadersChange(t *testing.T) {
 	rounds := 40
 	switch {
-	case testing.Short():
+	case sample.Hurried():
 		rounds = 5
 	case os.Getenv("STRATA_LONG") != "":
 		rounds = 4000

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
@@ -62,11 +63,11 @@ func TestEveryBrokerKeepsACopyOfTheMetadata(t *testing.T) {
 // Whatever the moment of a power cut or a kill, and whichever disk is lost with it: what the others
 // know is all that was ever acknowledged.
 func TestLossOfAnyDiskAtAnyMomentLosesNoMetadata(t *testing.T) {
-	all := runWorkload(t, Config{Brokers: 3}, "60000")
 	every := 13
-	if testing.Short() {
+	if sample.Hurried() {
 		every = 90
 	}
+	all := runWorkload(t, Config{Brokers: 3}, "60000", sample.OneIn(t, every))
 	metadata := func(c *Cluster) string {
 		var s strings.Builder
 		infos, err := c.Topics(t.Context())
@@ -82,12 +83,7 @@ func TestLossOfAnyDiskAtAnyMomentLosesNoMetadata(t *testing.T) {
 		s.run(t, c)
 		known[s.after] = metadata(c)
 	}
-	looked := 0
 	for i, x := range all {
-		if i%every != 0 {
-			continue
-		}
-		looked++
 		lost := i%3 + 1
 		require.NoError(t, x.disk.RemoveAll(fmt.Sprint("data/broker-", lost)), x.where)
 		c, err := Open(Config{FS: x.disk, Dir: "data", Brokers: 3})
@@ -103,7 +99,7 @@ func TestLossOfAnyDiskAtAnyMomentLosesNoMetadata(t *testing.T) {
 		require.NoError(t, c.EnsureTopic(t.Context(), "next", topic.Config{}), x.where)
 		require.NoError(t, c.Close(), x.where)
 	}
-	t.Logf("%d disks, %d looked at", len(all), looked)
+	t.Logf("%d disks, one in %d", len(all), every)
 }
 
 // disks are the file systems of brokers 1, 2, ...

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -177,7 +178,7 @@ func TestMetadataCanBeChangedAfterTheControllerWentBesideAFailingDisk(t *testing
 // A broker that is not controller goes while the metadata changes and one disk fails once.
 func TestMetadataCanBeChangedAfterABrokerWentBesideAChangeAndAFailingDisk(t *testing.T) {
 	seeds := 300
-	if testing.Short() {
+	if sample.Hurried() {
 		seeds = 60
 	}
 	for seed := range uint64(seeds) {
@@ -247,7 +248,7 @@ func TestMetadataCanBeChangedAfterAStartBesideAFailingDisk(t *testing.T) {
 // Brokers come and go at random, metadata changes, disks fail once or for a while.
 func TestMetadataCanBeChangedAfterAnyFaults(t *testing.T) {
 	seeds := 300
-	if testing.Short() {
+	if sample.Hurried() {
 		seeds = 60
 	}
 	if os.Getenv("STRATA_LONG") != "" {

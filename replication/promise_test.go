@@ -3,7 +3,6 @@ package replication
 import (
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication/internal/metalog"
@@ -84,20 +84,24 @@ func TestDeathsInsideOfOpensWithOtherDisksMissingLoseNothing(t *testing.T) {
 		}
 		return dead
 	}
-	every := 2
-	if testing.Short() {
+	every := 3
+	if sample.Hurried() {
 		every = 7
 	}
-	if os.Getenv("STRATA_LONG") != "" {
-		every = 1
-	}
+	look := sample.OneIn(t, every)
 	looked := 0
-	for n := 1; ; n += every {
+	for n := 1; ; n++ {
+		if !look(n) {
+			continue
+		}
 		one := open(origin.kill().without(3), n)
 		if one == nil {
 			break
 		}
-		for m := 1 + n%every; ; m += every {
+		for m := 1; ; m++ {
+			if !look(n + m) {
+				continue
+			}
 			two := open(one.kill(), m)
 			if two == nil {
 				break

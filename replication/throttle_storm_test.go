@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -29,7 +30,11 @@ func randomThrottle(rnd *rand.Rand) string {
 // While throttles change at random, replicas move and brokers die, what is written is acknowledged
 // as if there were none; and once they are lifted all replicas are in sync, and equal.
 func TestThrottlesChangeUnderLoadWhileReplicasMoveAndBrokersDie(t *testing.T) {
-	for seed := range uint64(20) {
+	seeds := uint64(20)
+	if sample.Hurried() {
+		seeds = 4
+	}
+	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 41))
 			c, _ := openMany(t, 4)

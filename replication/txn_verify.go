@@ -31,9 +31,7 @@ const (
 	// txnAnswerTimeout bounds a question: then the client is to send its batch again.
 	txnAnswerTimeout = 30 * time.Second
 	// A client of version 2 may send the first batch of a transaction when the one before is decided,
-	// and is marked a moment later: in one process mostly less than a millisecond. The pause doubles
-	// up to Kafka's. Kafka: add.partitions.to.txn.retry.backoff.ms and .max.ms.
-	txnRetryFirst   = 100 * time.Microsecond
+	// and is marked a moment later. Kafka: add.partitions.to.txn.retry.backoff.ms and .max.ms.
 	txnRetryBackoff = 20 * time.Millisecond
 	txnRetryTime    = 100 * time.Millisecond
 )
@@ -159,13 +157,12 @@ func (t *txnQuestions) put(group []partition.TxnQuestion) {
 
 // add waits a little for the transaction before to be ended.
 func (t *txnQuestions) add(ctx context.Context, w partition.TxnWrite, partitions []record.TopicPartition) error {
-	pause := txnRetryFirst
-	for began := time.Now(); ; pause = min(2*pause, txnRetryBackoff) {
+	for began := time.Now(); ; {
 		err := t.c.cfg.Transactions.Add(ctx, w, partitions)
 		if !errors.Is(err, partition.ErrConcurrentTransactions) || time.Since(began) >= txnRetryTime {
 			return err
 		}
-		again := time.NewTimer(min(pause, txnRetryTime-time.Since(began)))
+		again := time.NewTimer(txnRetryBackoff)
 		select {
 		case <-again.C:
 		case <-ctx.Done():

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/log"
 )
 
@@ -18,6 +19,8 @@ type Options struct {
 	Fail  int    // in one of so many states, have calls of the recovery fail; 0: never
 	Step  int    // each so manieth of these calls; 0: all
 	Seed  uint64 // of the crashes
+	Most  int    // about so many states after one crash at most, of calls that Pick chooses; 0: all
+	Pick  uint64 // see Most
 	Last  bool   // crash in the last operation only, and at the end
 
 	// Share has the logs of a directory share syncs from now on, through its journal, which they
@@ -89,7 +92,14 @@ func Run(s *Script, o Options) (Report, *Violation) {
 	if err != nil {
 		return rep, &Violation{Err: err, Op: int(w.op.Load())}
 	}
+	stride := 1
+	if o.Most > 0 {
+		stride = (len(w.cuts.list)*len(kinds(0, o)) + o.Most - 1) / o.Most
+	}
 	for i := range w.cuts.list {
+		if !sample.Chosen(o.Pick, i, stride) {
+			continue
+		}
 		c := &w.cuts.list[i]
 		for _, kind := range kinds(i, o) {
 			for try := range max(o.Tries, 1) {
