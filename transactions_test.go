@@ -1,6 +1,8 @@
 package strata_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
@@ -212,4 +215,89 @@ func TestClusterKeepsItsTransactionVersion(t *testing.T) {
 	in(transaction.LevelZero, level(0, 0))
 	in(0, level(0, 0)) // as of a cluster of Kafka's before there were levels
 	in(2, level(2, 2))
+}
+
+func (c *txnClient) commitOffsets(t *testing.T, g string, offsets map[record.TopicPartition]int64) error {
+	t.Helper()
+	r := group.TxnCommitRequest{TransactionalID: c.id, TxnVersion: c.version, ProducerID: c.p.ID, ProducerEpoch: c.p.Epoch}
+	r.Group, r.Generation, r.Offsets = g, -1, map[record.TopicPartition]record.Committed{}
+	for tp, o := range offsets {
+		r.Offsets[tp] = record.Committed{Offset: o, LeaderEpoch: -1}
+	}
+	errs, err := c.c.Backend().CommitTxnOffsets(t.Context(), r)
+	for _, e := range errs {
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+// A group's partition is part of the transaction that commits its offsets: by the commit itself, or
+// as the client says before. What comes too late is refused, and costs the groups nothing.
+func TestOffsetsAreCommittedInTheirTransactionOnly(t *testing.T) {
+	for _, version := range []int16{0, 2} {
+		t.Run(fmt.Sprint("version ", version), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, err := strata.Open(strata.Config{})
+				require.NoError(t, err)
+				defer func() { require.NoError(t, c.Close()) }()
+				require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{}))
+				orders := at("orders", 0)
+				committed := func() int64 {
+					got, unstable, err := c.Backend().FetchStableOffsets(t.Context(), "readers", []record.TopicPartition{orders})
+					require.NoError(t, err)
+					require.Empty(t, unstable)
+					return got[orders].Offset
+				}
+				begin := func(p *txnClient) {
+					if version == 0 {
+						require.NoError(t, c.TransactionCoordinator().AddOffsets(t.Context(), transaction.AddRequest{ID: p.id, Producer: p.p}, "readers"))
+					}
+				}
+				p := newTxnClient(t, c, "billing", version)
+				if version == 0 {
+					require.ErrorIs(t, p.commitOffsets(t, "readers", map[record.TopicPartition]int64{orders: 3}), partition.ErrTxnAbortable)
+				}
+				for i := range int64(5) {
+					before, late := committed(), *p
+					begin(p)
+					require.NoError(t, p.commitOffsets(t, "readers", map[record.TopicPartition]int64{orders: 10 + i}))
+					require.NoError(t, p.commitOffsets(t, "readers", map[record.TopicPartition]int64{orders: 20 + i}))
+					commit := i%2 == 0
+					require.NoError(t, p.end(t, commit))
+					time.Sleep(time.Second)
+					require.Equal(t, map[bool]int64{true: 20 + i, false: before}[commit], committed())
+					err := late.commitOffsets(t, "readers", map[record.TopicPartition]int64{orders: 99})
+					require.ErrorIs(t, err, map[int16]error{0: partition.ErrTxnAbortable, 2: partition.ErrInvalidProducerEpoch}[version])
+				}
+				require.ErrorIs(t, (&txnClient{c, "stray", version, transaction.Producer{ID: 99}, nil}).commitOffsets(t, "readers", map[record.TopicPartition]int64{orders: 3}),
+					partition.ErrProducerIDMapping)
+				require.Zero(t, c.Stats().Groups.AppendFailures)
+			})
+		})
+	}
+}
+
+// The next transaction may begin before the marker of the last one is written everywhere: its first
+// commit waits for it.
+func TestOffsetsOfTheNextTransactionWaitForTheLastMarker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.Mem()
+		c, err := strata.Open(strata.Config{FS: disk, Dir: "data"})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{}))
+		p := newTxnClient(t, c, "billing", 2)
+		for i := range int64(20) {
+			require.NoError(t, p.commitOffsets(t, "readers", map[record.TopicPartition]int64{at("orders", 0): i}))
+			if i == 0 {
+				disk.Inject(vfs.Fault{Ops: vfs.OpSync, Times: vfs.Always, Delay: 7 * time.Millisecond})
+			}
+			require.NoError(t, p.end(t, true))
+		}
+		time.Sleep(time.Second)
+		got, err := c.Backend().FetchOffsets(t.Context(), "readers", nil)
+		require.NoError(t, err)
+		require.EqualValues(t, 19, got[at("orders", 0)].Offset)
+		require.Zero(t, c.Stats().Groups.AppendFailures)
+	})
 }

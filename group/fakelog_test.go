@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 )
 
@@ -67,6 +68,10 @@ func (l *epochLog) Append(batch []byte, done func(error)) {
 	}
 	confirm()
 }
+
+func (l *epochLog) AppendMarker(marker []byte, _ int16, done func(error)) { l.Append(marker, done) }
+
+func (l *epochLog) GuardTransaction(_ partition.TxnWrite, done func(error)) { done(nil) }
 
 func (l *fakeLog) appendLocked(batch []byte) (through int) {
 	at := len(l.data)

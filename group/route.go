@@ -6,6 +6,7 @@ import (
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/internal/coordinator"
+	"github.com/stratalog/strata/partition"
 )
 
 // A question is a request for the coordinator of a group.
@@ -14,10 +15,11 @@ type question struct {
 	create bool  // makes the offsets topic if there is none
 	absent error // the answer if there is none and it is not made
 	once   bool  // see coordinator.Question
+	txn    *partition.TxnWrite
 }
 
 func (q question) runtimes() coordinator.Question {
-	return coordinator.Question{ID: q.group, Create: q.create, Absent: q.absent, Once: q.once}
+	return coordinator.Question{ID: q.group, Create: q.create, Absent: q.absent, Once: q.once, Txn: q.txn}
 }
 
 // route leads to the groups that c answers for.

@@ -47,8 +47,8 @@ type OffsetsShape struct {
 // epoch. A Coordinator is its only writer.
 type OffsetsLog interface {
 	// Append writes one batch in that epoch, or not at all. The batch may be kept but not changed.
-	// It may be one of a producer's transaction, or a transaction marker: that the partition has
-	// its producer in a newer epoch is the only reason to refuse it for.
+	// It may be one of a producer's transaction that GuardTransaction has let in: that the partition
+	// has its producer in a newer epoch is the only reason to refuse it for.
 	// done is called exactly once, without locks: with nil when the batch is committed, otherwise
 	// with ErrNotCoordinator, ErrCoordinatorNotAvailable, ErrTooLarge or any other error (which
 	// counts as ErrNotCoordinator) when that is not known to be so; ErrUncertain with it says
@@ -56,6 +56,14 @@ type OffsetsLog interface {
 	// in the order of the calls. Append may block for as long as a write to the disk does, but
 	// not until the batch is committed.
 	Append(batch []byte, done func(error))
+
+	// AppendMarker is Append of a transaction marker of that transaction.version.
+	AppendMarker(marker []byte, version int16, done func(error))
+
+	// GuardTransaction has the partition let in what is written in a transaction, until its next
+	// marker, see partition.Partition.GuardTransaction. done is called once, without locks: with
+	// nil, with why the producer must not write, or with the errors of Append. It does not block.
+	GuardTransaction(w partition.TxnWrite, done func(error))
 
 	// Read appends whole batches to dst, from the one that holds offset from, about max bytes but
 	// at least one batch. Without one below the end it returns dst.

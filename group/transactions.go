@@ -17,13 +17,15 @@ import (
 
 // CommitTxnOffsets stores offsets durably in the transaction of a producer: they become the group's
 // when the transaction is committed, see EndTransaction. Until then a later call replaces what an
-// earlier one of the same producer stored. That the partition of the offsets topic is in the
-// transaction is the caller's affair.
+// earlier one of the same producer stored. The coordinator of transactions is asked first, unless the
+// group's partition has something of the transaction: it adds the partition for a client of version
+// 2, of an older one (r.TxnVersion) it must be there.
 //
 // The result is that of CommitOffsets. Errors for the whole request: ErrIllegalGeneration, also for
 // a member of a group that does not exist, ErrUnknownMember, ErrFencedInstance,
-// partition.ErrInvalidProducerEpoch, ErrTooLarge, or one to retry; with ErrUncertain it may be
-// stored. Kafka: TxnOffsetCommit.
+// partition.ErrInvalidProducerEpoch, ErrProducerIDMapping, ErrTxnAbortable or ErrInvalidTxnState of
+// that package, ErrTooLarge, or one to retry, among them partition.ErrConcurrentTransactions; with
+// ErrUncertain it may be stored. Kafka: TxnOffsetCommit.
 func (c *Coordinator) CommitTxnOffsets(ctx context.Context, r TxnCommitRequest) (map[record.TopicPartition]error, error) {
 	if err := checkID(r.Group, false); err != nil {
 		return nil, err
@@ -33,7 +35,9 @@ func (c *Coordinator) CommitTxnOffsets(ctx context.Context, r TxnCommitRequest) 
 		return unknown, err
 	}
 	// Once: the transaction may end before it is sent again.
-	v, err := c.creating(ctx, question{group: r.Group, once: true}, func(t machine.Ticket) classic.Event {
+	v, err := c.creating(ctx, question{group: r.Group, once: true, txn: &partition.TxnWrite{
+		TransactionalID: r.TransactionalID, ProducerID: r.ProducerID, ProducerEpoch: r.ProducerEpoch, Version: r.TxnVersion,
+	}}, func(t machine.Ticket) classic.Event {
 		return classic.EventTxnCommit{TxnCommitRequest: &r, TopicIDs: topicIDs(topics, maps.Keys(r.Offsets)), To: t}
 	})
 	return c.committed(v, unknown, fenced(err))

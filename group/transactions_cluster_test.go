@@ -1,6 +1,8 @@
 package group
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 
@@ -64,8 +66,10 @@ func TestPendingOffsetsMoveWithTheCoordinatorAndSurvivePowerLoss(t *testing.T) {
 		require.EqualValues(t, 3, committed(t, c, "g", t1), "it stood behind the pending one")
 		_, err = c.CommitTxnOffsets(ctx, inTxn(7, 4, "g", map[record.TopicPartition]int64{t0: 5}))
 		require.NoError(t, err)
+		failures := c.Stats().AppendFailures
 		require.ErrorIs(t, c.EndTransaction(ctx, p, partition.TxnMarker{ProducerID: 7, ProducerEpoch: 4, CoordinatorEpoch: 1, Version: 2}), partition.ErrInvalidProducerEpoch,
 			"the marker of the transaction before")
+		require.Equal(t, failures, c.Stats().AppendFailures, "the partition has not seen it")
 		fs = fs.Crash(1)
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -114,5 +118,58 @@ func TestMarkersForTheOffsetsTopicAreWrittenByItsCoordinator(t *testing.T) {
 		require.EqualValues(t, 2, committed(t, c, "g", t0))
 		require.NoError(t, c.Close())
 		require.NoError(t, mark(3), "there are no groups that would have to know")
+	})
+}
+
+// asker is a transaction coordinator whose answers are the test's.
+type asker struct{ asked chan chan error }
+
+func (a asker) Add(context.Context, partition.TxnWrite, []record.TopicPartition) error {
+	answer := make(chan error)
+	a.asked <- answer
+	return <-answer
+}
+
+func (a asker) Verify(context.Context, partition.TxnWrite, []record.TopicPartition) ([]error, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// The first commit of a transaction of version 2 may ask before a late marker of the one before is
+// written, which is another's affair.
+func TestLateMarkerOfVersion2LeavesTheNextTransactionsOffsets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := asker{make(chan chan error, 1)}
+		brokers, err := replication.Open(replication.Config{Transactions: a})
+		require.NoError(t, err)
+		defer brokers.Close()
+		require.NoError(t, brokers.CreateTopic(ctx, "t", topic.Config{}))
+		c, err := NewCoordinator(ClusterStore(brokers), Config{})
+		require.NoError(t, err)
+		defer c.Close()
+		commit := func(epoch int16) chan error {
+			r := inTxn(7, epoch, "g", map[record.TopicPartition]int64{{Topic: "t"}: int64(epoch)})
+			r.TransactionalID, r.TxnVersion = "tx", 2
+			done := make(chan error, 1)
+			go func() {
+				_, err := c.CommitTxnOffsets(ctx, r)
+				done <- err
+			}()
+			return done
+		}
+		first := commit(3)
+		(<-a.asked) <- nil
+		require.NoError(t, <-first)
+		p, err := c.OffsetsPartition(ctx, "g", false)
+		require.NoError(t, err)
+		end := func() error {
+			return c.EndTransaction(ctx, p, partition.TxnMarker{ProducerID: 7, ProducerEpoch: 4, CoordinatorEpoch: 1, Commit: true, Version: 2})
+		}
+		require.NoError(t, end())
+		next := commit(4)
+		answer := <-a.asked
+		require.NoError(t, end(), "again")
+		answer <- nil
+		require.NoError(t, <-next)
+		require.Zero(t, c.Stats().AppendFailures)
 	})
 }

@@ -377,3 +377,25 @@ func TestCoordinatorsWriteNeedsAGuardThatIsVerified(t *testing.T) {
 	_, err := s.check(&r, b, s.guard(&r, TxnWrite{TransactionalID: "tx", ProducerID: 7}, 0, 0))
 	require.ErrorIs(t, err, ErrOutOfOrderSequence, "nor a client's")
 }
+
+// A marker that a coordinator writes as its own is of a version like any other.
+func TestCoordinatorsMarkerOfVersion2LeavesTheNextTransactionsGuard(t *testing.T) {
+	for _, version := range []int16{0, 2} {
+		v := &verifier{}
+		p := openLeader(t, v.config())
+		write := func(batch []byte, version int16) error {
+			done := make(chan ProduceResult, 1)
+			p.Produce(&ProduceRequest{Batch: batch, Acks: record.AcksAll, Coordinator: true, TxnVersion: version, Done: func(r ProduceResult) { done <- r }})
+			return (<-done).Err
+		}
+		p.GuardTransaction(TxnWrite{TransactionalID: "tx", ProducerID: 7, ProducerEpoch: 4, Version: 2}, func(*TxnGuard, error) {})
+		require.NoError(t, write(record.ControlBatch(nil, record.ControlCommit, 0, record.ControlInfo{LeaderEpoch: -1, ProducerID: 7, ProducerEpoch: 4}), version))
+		v.answer(nil)
+		err := write(batchSpec{pid: 7, epoch: 4, txn: true}.build(), 2)
+		if version == 2 {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, ErrInvalidTxnState)
+		}
+	}
+}

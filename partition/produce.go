@@ -85,6 +85,7 @@ func (req *ProduceRequest) prepareMarker() (is bool, err error) {
 	if err != nil || !ok || size != len(req.Batch) {
 		return false, err
 	}
+	m.version = req.TxnVersion
 	req.marker = &m
 	req.append.Batch, req.append.Info = req.Batch, *b
 	return true, nil

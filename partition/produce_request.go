@@ -54,7 +54,8 @@ type ProduceRequest struct {
 
 	// TxnVersion is the transaction.version of a client that writes in a transaction, 0 to 2. From
 	// 2 on its first write in a transaction adds the partition to it, from sequence 0 on; before
-	// that the client has added it. Kafka: 2 from version 12 of the request on.
+	// that the client has added it. Kafka: 2 from version 12 of the request on. Of a coordinator's
+	// marker it is TxnMarker.Version.
 	TxnVersion int16
 
 	// Guard, of a transactional batch, is what GuardTransaction gave; nil: the partition asks the

@@ -72,6 +72,25 @@ func (v View) GatherWrites(transactionalID string) (ask func()) {
 	return v.c.GatherWrites(transactionalID)
 }
 
+// GuardTransaction has the leader of tp find out whether a transaction that is to be written in is
+// open, see partition.Partition.GuardTransaction: it is for a coordinator that keeps its state
+// there. It does not block. done is called once, without locks, also by GuardTransaction itself.
+// Errors are those of Produce.
+func (c *Cluster) GuardTransaction(tp record.TopicPartition, w partition.TxnWrite, done func(error)) {
+	r, err := c.leaderReplica(tp, anyBroker)
+	if err != nil {
+		done(err)
+		return
+	}
+	r.with(func(p *partition.Partition, err error) {
+		if err != nil {
+			done(err)
+			return
+		}
+		p.GuardTransaction(w, func(_ *partition.TxnGuard, err error) { done(err) })
+	})
+}
+
 // ask takes a question of a partition.
 func (t *txnQuestions) ask(question partition.TxnQuestion) {
 	t.change(question.TransactionalID, func(q *txnQueue) { q.waiting = append(q.waiting, question) })

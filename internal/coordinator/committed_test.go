@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 )
 
@@ -76,6 +77,10 @@ func (l *heldLog) Append(batch []byte, done func(error)) {
 	})
 }
 
+func (l *heldLog) AppendMarker(marker []byte, _ int16, done func(error)) { l.Append(marker, done) }
+
+func (l *heldLog) GuardTransaction(w partition.TxnWrite, done func(error)) { done(nil) }
+
 func (l *heldLog) Read(dst []byte, from int64, _ int) ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +106,7 @@ func (l *heldLog) answer(err error) {
 	synctest.Wait()
 }
 
-func noters(l *heldLog, notify func(ShardID, any)) *Runtime[*noter, noted, string] {
+func noters(l Store, notify func(ShardID, any)) *Runtime[*noter, noted, string] {
 	kind := Kind[*noter, noted, string]{
 		New: func(string) *noter { return &noter{} }, ID: func(string) string { return "x" },
 		Encode:    func(r string) (key, value []byte) { return []byte("x"), []byte(r) },

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/partition"
 )
 
 // AnyBroker is the Broker of a Route that leads to wherever a machine is.
@@ -29,6 +30,9 @@ type Question struct {
 	// Once says that the same request twice is not the same as once: it is not repeated if what it
 	// wrote may be stored.
 	Once bool
+
+	// Txn is the transaction that what it writes belongs to, which is asked about first; nil: none.
+	Txn *partition.TxnWrite
 }
 
 // While the leader of a partition changes, requests look for the coordinator again after a pause
@@ -50,7 +54,11 @@ func (r Route[M, E, R]) Ask(ctx context.Context, q Question, begin func(*Request
 			return nil, q.Absent
 		}
 		var answer any
-		if err == nil {
+		switch {
+		case err != nil:
+		case q.Txn != nil:
+			answer, err = s.doInTxn(ctx, q.ID, *q.Txn, begin)
+		default:
 			answer, err = s.Do(ctx, q.ID, begin)
 		}
 		if !r.AsksAgain(q, err) {

@@ -1,6 +1,10 @@
 package coordinator
 
-import "context"
+import (
+	"context"
+
+	"github.com/stratalog/strata/partition"
+)
 
 // A Store is the internal topic. Its methods are called concurrently.
 type Store interface {
@@ -23,13 +27,22 @@ type Leadership struct {
 
 // A Log is one partition of the topic in one epoch. The Shard of that epoch is its only writer.
 type Log interface {
-	// Append writes one batch in the Log's epoch, which it may keep but not change: of records, of
-	// records in the transaction of a producer, or a transaction marker. done is called
+	// Append writes one batch in the Log's epoch, which it may keep but not change: of records, or
+	// of records in the transaction of a producer. done is called
 	// exactly once, without locks: with nil when the batch is committed, otherwise with an error
 	// when that is not known to be so: with ErrUncertain if the batch may be in the log, with
 	// ErrMoving if the epoch is over. Batches are written in the order of the calls. Append may
 	// block for as long as a write to the disk does, but not until the batch is committed.
 	Append(batch []byte, done func(error))
+
+	// AppendMarker is Append of a transaction marker of that transaction.version.
+	AppendMarker(marker []byte, version int16, done func(error))
+
+	// GuardTransaction asks the transaction's coordinator whether the partition is in it, unless the
+	// transaction is open there. done is called once, without locks: with nil if records of the
+	// producer may be appended now, until its next marker; else with why not, as the producer is
+	// told, or with the errors of Append. It does not block.
+	GuardTransaction(w partition.TxnWrite, done func(error))
 
 	// Read appends whole batches to dst, from the one that holds offset from, about max bytes but
 	// at least one batch. Without one below the end it returns dst.

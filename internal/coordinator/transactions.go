@@ -49,6 +49,7 @@ func (s *Shard[M, E, R]) EndTransaction(ctx context.Context, m Marker) error {
 			s.notifyLocked(id)
 		}
 	}
+	s.producers.m[m.ProducerID].marker = w
 	s.startWriterLocked()
 	s.mu.Unlock()
 	select {
@@ -97,6 +98,15 @@ type producer struct {
 	coordinatorEpoch int32               // of its newest marker; -1: none
 	open             map[string]struct{} // machines with records in its open transaction
 	seen             time.Time
+
+	marker *write // the newest that was written since the Shard was loaded; nil: none
+	ends   int    // markers there were
+	ended  int16  // the last epoch whose guards the newest of them ended
+}
+
+// inTransaction reports whether a transaction of that epoch is open. p may be nil.
+func (p *producer) inTransaction(epoch int16) bool {
+	return p != nil && p.epoch == epoch && len(p.open) > 0
 }
 
 // producerExpiry is how long a producer without an open transaction is remembered. Kafka:
@@ -139,6 +149,10 @@ func (s *producers) mayEnd(m Marker) error {
 func (s *producers) end(m Marker, now time.Time) (had map[string]struct{}) {
 	e := s.get(m.ProducerID, now)
 	e.epoch, e.coordinatorEpoch, had, e.open = m.ProducerEpoch, m.CoordinatorEpoch, e.open, nil
+	if e.ended = m.ProducerEpoch; m.Version >= markersBumpEpoch {
+		e.ended--
+	}
+	e.ends++
 	return had
 }
 

@@ -124,6 +124,10 @@ func (s *Shard[M, E, R]) write() {
 			s.logAnswered(w, err)
 			continue
 		}
+		if w.txn != nil && w.txn.end != nil {
+			l.AppendMarker(batch, w.txn.end.Version, func(err error) { s.logAnswered(w, err) })
+			continue
+		}
 		l.Append(batch, func(err error) { s.logAnswered(w, err) })
 	}
 }

@@ -21,11 +21,35 @@ type Log struct {
 
 // Append implements coordinator.Log. There is no timeout: an append that was given up and then
 // succeeds would be in the log unknown to its coordinator.
-func (l *Log) Append(batch []byte, done func(error)) {
+func (l *Log) Append(batch []byte, done func(error)) { l.AppendMarker(batch, 0, done) }
+
+// AppendMarker implements coordinator.Log.
+func (l *Log) AppendMarker(marker []byte, version int16, done func(error)) {
 	l.c.Produce(&partition.ProduceRequest{
-		TopicPartition: l.tp, Batch: batch, Acks: record.AcksAll, LeaderEpoch: &l.epoch, Coordinator: true,
+		TopicPartition: l.tp, Batch: marker, Acks: record.AcksAll, LeaderEpoch: &l.epoch, Coordinator: true, TxnVersion: version,
 		Done: func(r partition.ProduceResult) { done(appendError(r)) },
 	})
+}
+
+// GuardTransaction implements coordinator.Log. If the partition has another leader when it is asked,
+// the append will be refused as one of an epoch that is over.
+func (l *Log) GuardTransaction(w partition.TxnWrite, done func(error)) {
+	if _, epoch, err := l.c.LeaderOf(l.tp); err == nil && epoch != l.epoch {
+		done(appendError(partition.ProduceResult{BaseOffset: -1, Err: fmt.Errorf("%w: %d, now it is %d", partition.ErrFencedLeaderEpoch, l.epoch, epoch)}))
+		return
+	}
+	l.c.GuardTransaction(l.tp, w, func(err error) { done(guardError(err)) })
+}
+
+// guardError is appendError, but for what the producer is told of its transaction.
+func guardError(err error) error {
+	for _, its := range []error{partition.ErrInvalidProducerEpoch, partition.ErrProducerIDMapping, partition.ErrTxnAbortable,
+		partition.ErrInvalidTxnState, partition.ErrConcurrentTransactions} {
+		if errors.Is(err, its) {
+			return err
+		}
+	}
+	return appendError(partition.ProduceResult{BaseOffset: -1, Err: err})
 }
 
 // appendError maps the outcome of an append as Kafka does: what is missing may come back here, a
