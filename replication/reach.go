@@ -13,7 +13,7 @@ import (
 )
 
 // Sessions of brokers with the controller. Two brokers have a link while neither path between them
-// is cut. A broker whose link to the controller is down for Config.SessionTimeout is fenced, as in
+// is cut or paused. A broker whose link to the controller is down for Config.SessionTimeout is fenced, as in
 // Kafka one whose heartbeats are missed: heartbeats have answers, so either direction counts. It is
 // fenced in the metadata and leads nothing, but runs on, and joins again when the link is back.
 //
@@ -22,9 +22,9 @@ import (
 // with it is over. So one cut between two of three brokers costs nobody. A controller without such
 // a majority fences nobody: two halves that do not reach each other stay as they are.
 //
-// Nothing is sent for this. The network says when a path is cut or mended, the metadata when a
+// Nothing is sent for this. The network says when a path is closed or opened, the metadata when a
 // broker comes or goes, and Cluster.sessions is armed for the end of the next session: while no
-// path is cut there is no timer.
+// path is closed there is no timer.
 
 // errUnreachable is why a broker is fenced that runs on.
 var errUnreachable = errors.New("the controller has not reached it for its session timeout")

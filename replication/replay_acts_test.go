@@ -72,14 +72,14 @@ func (w *world) act() {
 		w.tr.add("disk %d fails", broker)
 		w.mends = append(w.mends, w.disks[broker-1].Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Err: errDisk}))
 	case n >= 40 && n < 42:
-		w.around(broker, w.r.IntN(4), false)
+		w.around(broker, w.r.IntN(6), false)
 	case n >= 42:
 		w.around(w.cutOff, 0, true)
 	}
 }
 
-// around cuts a broker off from both others, for good: mostly both ways, else it is not heard, or
-// hears nobody. Or it mends that.
+// around cuts a broker off from both others, for good: both ways, or it is not heard, or hears
+// nobody, or one of these is held up. Or it mends that.
 func (w *world) around(broker int32, direction int, mend bool) {
 	if broker == 0 {
 		return
@@ -92,6 +92,10 @@ func (w *world) around(broker int32, direction int, mend bool) {
 			case mend:
 				w.c.Network().Mend(p)
 				w.slow(p.From, p.To)
+			case direction >= 4:
+				if direction == 4+i {
+					w.c.Network().Pause(p)
+				}
 			case direction != 2-i:
 				w.c.Network().Cut(p)
 			}

@@ -13,7 +13,7 @@ type Path struct{ From, To int32 }
 // zero Network is whole. Safe for concurrent use; a nil Network is whole, too.
 type Network struct {
 	impaired atomic.Bool // whether paths has anything; read without mu
-	watch    func()      // called without mu when a path was cut or mended; set before first use
+	watch    func()      // called without mu when a path was closed or opened; set before first use
 
 	mu      sync.Mutex // guards the fields below; never held while waiting
 	paths   map[Path]condition
@@ -23,22 +23,19 @@ type Network struct {
 // condition is what is wrong with a path.
 type condition struct {
 	cut, paused bool
-	cutSince    time.Time // while cut
+	closed      time.Time // since when it has been one of both
 	delay       time.Duration
 }
 
-// Watch has fn called whenever a path was cut or mended. It must be called before n is used; fn
+// isClosed reports whether nothing gets through.
+func (c *condition) isClosed() bool { return c.cut || c.paused }
+
+// Watch has fn called whenever a path that was open is cut or paused, or the other way round. It must be called before n is used; fn
 // must not block.
 func Watch(n *Network, fn func()) { n.watch = fn }
 
 // Cut loses all that is sent on a path from now on.
-func (n *Network) Cut(p Path) {
-	n.alter(p, func(c *condition) {
-		if !c.cut {
-			c.cut, c.cutSince = true, time.Now()
-		}
-	})
-}
+func (n *Network) Cut(p Path) { n.alter(p, func(c *condition) { c.cut = true }) }
 
 // Mend undoes Cut, Pause and Slow.
 func (n *Network) Mend(p Path) { n.alter(p, func(c *condition) { *c = condition{} }) }
@@ -55,13 +52,15 @@ func (n *Network) alter(p Path, change func(*condition)) {
 	}
 }
 
-// apply reports whether the path was cut or mended by that.
+// apply reports whether the path was closed or opened by that.
 func (n *Network) apply(p Path, change func(*condition)) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.paths[p]
-	was := c.cut
-	change(&c)
+	was := c.isClosed()
+	if change(&c); !was && c.isClosed() {
+		c.closed = time.Now()
+	}
 	if n.paths == nil {
 		n.paths = map[Path]condition{}
 	}
@@ -73,7 +72,7 @@ func (n *Network) apply(p Path, change func(*condition)) bool {
 		close(n.changed)
 		n.changed = nil
 	}
-	return c.cut != was
+	return c.isClosed() != was
 }
 
 // Impaired reports whether anything is wrong with any path.
@@ -161,15 +160,15 @@ func (n *Network) IsCut(p Path) bool {
 	return c.cut
 }
 
-// Parted reports whether two brokers cannot talk, because the path there or the path back is cut,
-// and since when.
+// Parted reports whether two brokers cannot talk, because the path there or the path back is cut or
+// paused, and since when.
 func Parted(n *Network, a, b int32) (since time.Time, parted bool) {
 	if !n.Impaired() {
 		return since, false
 	}
 	for _, p := range []Path{{a, b}, {b, a}} {
-		if c, _ := n.look(p); c.cut && (!parted || c.cutSince.Before(since)) {
-			since, parted = c.cutSince, true
+		if c, _ := n.look(p); c.isClosed() && (!parted || c.closed.Before(since)) {
+			since, parted = c.closed, true
 		}
 	}
 	return since, parted
