@@ -107,7 +107,7 @@ type Cluster struct {
 // clients is promoted to Cluster without a place in its documentation: nobody but the packages
 // producer and consumer calls these methods.
 type clients interface {
-	producer.Backend
+	producer.TxnBackend
 	consumer.Backend
 	MetadataVersion() int64 // asked by producers before each send
 }

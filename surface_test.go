@@ -49,7 +49,7 @@ func TestClusterOffersWhatItsDocumentationLists(t *testing.T) {
 	listed := documentedMethods(t)
 	listed["MetadataVersion"] = true // a producer asks for it if its backend has it
 	require.True(t, listed["CreateTopic"] && listed["Group"] && listed["Backup"])
-	for _, i := range []reflect.Type{reflect.TypeFor[producer.Backend](), reflect.TypeFor[consumer.Backend]()} {
+	for _, i := range []reflect.Type{reflect.TypeFor[producer.TxnBackend](), reflect.TypeFor[consumer.Backend]()} {
 		for m := range i.NumMethod() {
 			listed[i.Method(m).Name] = true
 		}

@@ -152,7 +152,7 @@ const (
 // encode makes bytes what they have to be: the first time from the builder, later only if id or
 // epoch have changed. Only the drainer calls it, without the lock: a batch that is not open changes
 // by nobody else.
-func (b *batch) encode(codec record.Codec) error {
+func (b *batch) encode(codec record.Codec, transactional bool) error {
 	if b.tainted {
 		b.bytes, b.req, b.tainted = slices.Clone(b.bytes), &partition.ProduceRequest{}, false
 		b.builder, b.buf = record.Builder{}, nil // left to whoever still reads them
@@ -165,6 +165,7 @@ func (b *batch) encode(codec record.Codec) error {
 	}
 	if b.sequenced {
 		b.builder.SetProducer(b.producerID, b.producerEpoch, b.sequence)
+		b.builder.SetTransactional(transactional)
 		b.encodedID, b.encodedEpoch = b.producerID, b.producerEpoch
 	}
 	if codec == record.None {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/stratalog/strata/record"
@@ -26,6 +27,7 @@ const (
 	defaultMaxBuffered     = 32 << 20
 	defaultMaxRequest      = 1 << 20
 	defaultMaxInFlight     = 5
+	defaultTxnTimeout      = time.Minute
 )
 
 // Config describes a producer. The zero Config is the safest: acknowledged by all in-sync replicas,
@@ -39,6 +41,18 @@ type Config struct {
 	// NoIdempotence leaves out producer id and sequence numbers: a batch whose acknowledgement was
 	// lost and that is sent again is in the log twice. Kafka: enable.idempotence=false.
 	NoIdempotence bool
+
+	// TransactionalID makes the producer transactional: it sends in transactions only, see Transact
+	// and Begin. Of all producers with this id one works, the last to begin: the others are fenced.
+	// It must name a place in the application that outlives the process, 1 to 32767 bytes long.
+	// Weaker Acks, NoIdempotence and NoRetries are errors then. Kafka: transactional.id.
+	TransactionalID string
+
+	// TransactionTimeout is how long a transaction may take from its first write on; then the
+	// coordinator aborts it. Readers of committed records wait as long for a producer that has
+	// died. 0 means 1 minute; at least 1 ms, at most what the cluster allows (15 minutes unless it
+	// is configured otherwise). Kafka: transaction.timeout.ms.
+	TransactionTimeout time.Duration
 
 	// Compression of batches, on the goroutine that sends them. Kafka: compression.type.
 	Compression record.Codec
@@ -141,6 +155,18 @@ func (c Config) resolve() (settings, error) {
 			bad(n.name, n.value, "must not be negative")
 		}
 	}
+	if c.TransactionalID != "" && !s.idempotent {
+		bad("TransactionalID", c.TransactionalID, "needs AcksAll, idempotence and retries")
+	}
+	if len(c.TransactionalID) > math.MaxInt16 {
+		bad("TransactionalID", c.TransactionalID[:20]+"...", "is longer than 32767 bytes")
+	}
+	switch {
+	case c.TransactionTimeout != 0 && c.TransactionalID == "":
+		bad("TransactionTimeout", c.TransactionTimeout, "needs a TransactionalID")
+	case c.TransactionTimeout != 0 && c.TransactionTimeout < time.Millisecond, c.TransactionTimeout > math.MaxInt32*time.Millisecond:
+		bad("TransactionTimeout", c.TransactionTimeout, "must be from 1 ms to 2147483647 ms")
+	}
 	if s.idempotent && c.MaxInFlight > defaultMaxInFlight {
 		bad("MaxInFlight", c.MaxInFlight, "must be at most 5 with idempotence")
 	}
@@ -167,6 +193,7 @@ func (c Config) resolve() (settings, error) {
 func (c *Config) fillIn(idempotent bool) {
 	orDefault(&c.BatchBytes, defaultBatchBytes)
 	orDefault(&c.MaxBlock, defaultMaxBlock)
+	orDefault(&c.TransactionTimeout, defaultTxnTimeout)
 	orDefault(&c.RetryBackoff, defaultRetryBackoff)
 	orDefault(&c.RetryBackoffMax, max(defaultRetryBackoffMax, c.RetryBackoff))
 	orDefault(&c.MaxRequestBytes, defaultMaxRequest)

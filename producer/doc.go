@@ -34,6 +34,7 @@
 //	{NoIdempotence: true, Retries: NoRetries}      at most once, failures reported   kept
 //	{Acks: record.AcksLeader}                      at least once; may go with its leader
 //	{Acks: record.AcksNone}                        at most once, nothing reported
+//	{TransactionalID: "x"}                         with all of its transaction, or not seen at all
 //
 // "Order" is that of the calls of one goroutine, per partition. Exactly once is meant for a record
 // that was acknowledged, by this producer: one that failed with ErrTimeout, ErrClosed or an error
@@ -44,6 +45,33 @@
 // Weaker Acks and NoRetries switch idempotence off. Without idempotence a batch that is tried again
 // overtakes nothing only as long as there is one in flight, which is the default then;
 // Config.MaxInFlight raises it.
+//
+// # Transactions
+//
+// A producer with a Config.TransactionalID sends in transactions: what it writes in one, to any
+// partitions and to the offsets of groups, is seen by readers of committed records as a whole, or
+// never.
+//
+//	p, err := producer.New(c, producer.Config{TransactionalID: "transfers"})
+//	err = p.Transact(ctx, func(tx *producer.Txn) error {
+//		return tx.Send(ctx, debit, credit)
+//	})
+//
+// Begin, Txn.Commit and Txn.Abort are the long form. One transaction is open at a time; its methods
+// may be called from several goroutines. It ends in one of four ways:
+//
+//	Commit returned nil        it is committed, durably; readers see it a moment later
+//	an error is ErrAbortable   it is not, and will not be: Abort, then begin anew with the same work
+//	an error is ErrFatal       likewise, and another producer has the id (ErrFenced): Close
+//	it is ErrOutcomeUnknown    ctx has ended while it was asked for: call Commit (or Abort) again
+//
+// Transact aborts by itself. Whatever a producer leaves open when its process dies is aborted when
+// its successor begins (InitTransactions), or when Config.TransactionTimeout is over.
+//
+// With transaction.version 2, the default of a cluster, each transaction has an epoch of its own,
+// so that nothing late gets into the next one (KIP-890). In a cluster that was set to an older
+// version the producer adds each partition to the transaction before it writes there, and one that
+// takes longer than its timeout is fenced.
 //
 // # Topics that change
 //
@@ -63,6 +91,7 @@
 // # Goroutines
 //
 // A Producer runs one goroutine that sends, lingers and retries, one that follows the metadata from
-// the first topic on, and rarely one that gets a new producer id: none per partition. No lock is
-// held while anything waits, so a Producer runs in a testing/synctest bubble.
+// the first topic on, and rarely one that gets a new producer id: none per partition. Ending a
+// transaction takes one until the outcome is known. No lock is held while anything waits, so a
+// Producer runs in a testing/synctest bubble.
 package producer

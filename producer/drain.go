@@ -37,6 +37,9 @@ func (pt *partitionQueue) drainSome() {
 func (pt *partitionQueue) sendOne() bool {
 	p := pt.p
 	pt.mu.Lock()
+	if p.txn != nil {
+		pt.inTransactionLocked()
+	}
 	if pt.restartableLocked() {
 		pt.restartLocked()
 	}
@@ -49,6 +52,10 @@ func (pt *partitionQueue) sendOne() bool {
 	pt.assignLocked(b)
 	b.state, b.leaderEpoch, b.topicID = sent, pt.leaderEpoch, pt.topicID
 	pt.held = false
+	var version int16
+	if pt.txn != nil {
+		version = pt.txn.version
+	}
 	pt.outstanding++
 	pt.mu.Unlock()
 
@@ -57,13 +64,16 @@ func (pt *partitionQueue) sendOne() bool {
 	} else {
 		p.stats.retries.Add(1)
 	}
-	if err := b.encode(p.cfg.Compression); err != nil {
+	if err := b.encode(p.cfg.Compression, p.txn != nil); err != nil {
 		b.attemptEnded(partition.ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1, Err: err})
 		return true
 	}
 	req := b.req
 	req.TopicPartition, req.TopicID = record.TopicPartition{Topic: pt.topic, Partition: pt.index}, b.topicID
 	req.Built = true // what the builder has not written itself, rename has, with a new CRC
+	if p.txn != nil {
+		req.TransactionalID, req.TxnVersion = p.cfg.TransactionalID, version
+	}
 	req.Batch, req.Acks, req.Timeout, req.Done = b.bytes, p.cfg.Acks, p.cfg.RequestTimeout, b.doneFn
 	b.handedAt = p.now()
 	p.backend.Produce(req)
@@ -73,7 +83,7 @@ func (pt *partitionQueue) sendOne() bool {
 // pickLocked returns the batch to be sent next, nil if none can be now. See the package comment for
 // the rules.
 func (pt *partitionQueue) pickLocked() *batch {
-	if pt.head == nil || pt.leader < 0 || pt.unnamed {
+	if pt.head == nil || pt.leader < 0 || pt.unnamed || pt.stopped {
 		return nil
 	}
 	if pt.held && (pt.outstanding > 0 || pt.retryAt > 0 && pt.p.now() < pt.retryAt) {

@@ -36,7 +36,7 @@ func (i *identity) set(id int64, epoch int16) (waiting []*partitionQueue) {
 
 // ensureID gets the first producer id, if the producer is idempotent.
 func (p *Producer) ensureID(ctx context.Context, c *sendCall) error {
-	if _, _, known := p.ids.current(); known || !p.cfg.idempotent {
+	if _, _, known := p.ids.current(); known || !p.cfg.idempotent || p.txn != nil {
 		return nil
 	}
 	return p.await(ctx, "producer id", c, func(ctx context.Context) (int64, error) {

@@ -68,7 +68,7 @@ func (pt *partitionQueue) decideLocked(b *batch, res partition.ProduceResult) {
 		pt.failLocked(b, res, b.lost)
 	case b.sequenced && errors.Is(res.Err, partition.ErrOutOfOrderSequence):
 		pt.outOfOrderLocked(b, res)
-	case b.sequenced && errors.Is(res.Err, partition.ErrInvalidProducerEpoch):
+	case b.sequenced && errors.Is(res.Err, partition.ErrInvalidProducerEpoch) && p.txn == nil:
 		if b.possiblyWritten {
 			pt.failLocked(b, res, fmt.Errorf("%w: %w", ErrFenced, res.Err))
 			return
@@ -98,6 +98,10 @@ func (pt *partitionQueue) outOfOrderLocked(b *batch, res partition.ProduceResult
 			b.state, pt.held = queued, true
 			return
 		}
+	}
+	if pt.p.txn != nil {
+		pt.failLocked(b, res, res.Err)
+		return
 	}
 	pt.restart = max(pt.restart, newEpoch)
 	pt.retryLocked(b, res)
@@ -133,6 +137,13 @@ func (p *Producer) backoff(failures int) time.Duration {
 func (pt *partitionQueue) failLocked(b *batch, res partition.ProduceResult, err error) {
 	b.state, b.result = done, res
 	b.err = fmt.Errorf("produce to %v: %w", pt, err)
+	if pt.p.txn != nil { // the transaction has to be aborted, and the next one begins with sequence 0
+		pt.stopped = true
+		if x := pt.p.txn.open.Load(); x != nil {
+			x.fail(b.err)
+		}
+		return
+	}
 	if !b.sequenced {
 		return
 	}

@@ -55,7 +55,9 @@ type partitionQueue struct {
 	// ahead
 	confirmed bool
 	restart   restart
-	unnamed   bool // waits for another producer id
+	unnamed   bool // waits for another producer id, or to be in the transaction
+	txn       *Txn // of the last batch that was sent, if the producer is transactional
+	stopped   bool // a batch of the transaction has failed: nothing behind it is sent
 }
 
 func newPart(p *Producer, name string, index int32, id topic.ID, md replication.PartitionMetadata) *partitionQueue {

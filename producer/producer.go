@@ -23,6 +23,7 @@ type Producer struct {
 	memory    memory
 	sender    sender
 	ids       identity
+	txn       *transactions // nil: not transactional
 	stats     counters
 	batches   freeBatches
 	calls     sync.Pool // of *sendCall
@@ -61,6 +62,13 @@ func New(b Backend, cfg Config) (*Producer, error) {
 	p := &Producer{cfg: s, backend: b, versioned: v, start: time.Now(), closed: make(chan struct{})}
 	p.clock.Store(&clock{at: p.start, wall: p.start.UnixNano()})
 	p.coarse.alarm.Do = p.coarse.tick
+	if s.TransactionalID != "" {
+		t, ok := b.(TxnBackend)
+		if !ok {
+			return nil, &ConfigError{Key: "TransactionalID", Value: s.TransactionalID, Reason: "the backend has no transactions"}
+		}
+		p.txn = newTransactions(p, t.TxnCoordinator())
+	}
 	p.memory.limit = int64(s.MaxBufferedBytes)
 	p.accepting, p.refuse = context.WithCancel(context.Background())
 	p.living, p.stop = context.WithCancel(context.Background())
@@ -72,13 +80,15 @@ func New(b Backend, cfg Config) (*Producer, error) {
 // now is the time on the producer's monotonic clock, in nanoseconds.
 func (p *Producer) now() int64 { return int64(time.Since(p.start)) }
 
-// spawn starts a goroutine that Shutdown waits for; fn must end with p.living.
-func (p *Producer) spawn(fn func()) {
+// spawn starts a goroutine that Shutdown waits for; fn must end with p.living. It returns false if
+// it is too late for that.
+func (p *Producer) spawn(fn func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.ended {
 		p.wg.Go(fn)
 	}
+	return !p.ended
 }
 
 // sealTopics lets no topic be added any more.
@@ -108,8 +118,12 @@ func (p *Producer) endSpawning() {
 // unknown, until ctx ends or MaxBlock has passed. A record that is not accepted
 // (ErrMessageTooLarge, ErrRefused, ErrTimeout, ErrClosed, ctx's error, ...) has its done called
 // before SendAsync returns. Once r is accepted ctx has no influence. The bytes of r are borrowed
-// until SendAsync returns.
+// until SendAsync returns. With a TransactionalID every record fails with ErrNoTransaction.
 func (p *Producer) SendAsync(ctx context.Context, r record.Record, done func(record.Record, error)) {
+	if p.txn != nil {
+		p.refused(r, done, ErrNoTransaction)
+		return
+	}
 	pt, err := p.accept(ctx, &r, recipient{done: done})
 	if err != nil {
 		p.refused(r, done, err)
@@ -178,7 +192,10 @@ func (p *Producer) prepare(ctx context.Context, r *record.Record, c *sendCall, a
 func (p *Producer) put(ctx context.Context, r *record.Record, to recipient, at *placement) (drain *partitionQueue, err error) {
 	if !p.memory.tryAcquire(at.size) {
 		p.makeRoom(to.call)
-		if err := p.memory.acquire(ctx, at.size, p.cfg.MaxBlock); err != nil {
+		ctx, release := p.bounded(ctx)
+		err := p.memory.acquire(ctx, at.size, p.cfg.MaxBlock)
+		release()
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -35,6 +35,13 @@ var properties = map[string]property{
 		c.NoIdempotence = !on
 		return ""
 	},
+	"transactional.id": func(c *Config, v string) string {
+		if v == "" {
+			return "must not be empty"
+		}
+		return assign(&c.TransactionalID, v)
+	},
+	"transaction.timeout.ms": duration(func(c *Config) *time.Duration { return &c.TransactionTimeout }, 1),
 	"compression.type": func(c *Config, v string) string {
 		codec, err := record.ParseCodec(v)
 		if err != nil {

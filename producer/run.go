@@ -16,6 +16,12 @@ const maxRunRecords = 64
 //
 // It may wait in the middle, as SendAsync does; what comes before that record is on its way then.
 func (p *Producer) SendAllAsync(ctx context.Context, rs []record.Record, done func(record.Record, error)) {
+	if p.txn != nil {
+		for _, r := range rs {
+			p.refused(r, done, ErrNoTransaction)
+		}
+		return
+	}
 	s := runSender{p: p, to: recipient{done: done}}
 	for len(rs) > 0 {
 		rs = rs[s.send(ctx, rs):]
@@ -34,6 +40,16 @@ type runSender struct {
 	next   placement
 	err    error
 	placed bool
+
+	refusal error // of the first record that was not accepted
+}
+
+// refused tells that a record was not accepted.
+func (s *runSender) refused(r *record.Record, err error) {
+	if s.refusal == nil {
+		s.refusal = err
+	}
+	s.p.refused(*r, s.to.done, err)
 }
 
 // send sends the first run of rs and returns how many records it has, at least one.
@@ -43,7 +59,7 @@ func (s *runSender) send(ctx context.Context, rs []record.Record) int {
 	}
 	s.placed, s.now = false, s.p.stamp()
 	if s.err != nil {
-		s.p.refused(rs[0], s.to.done, s.err)
+		s.refused(&rs[0], s.err)
 		return 1
 	}
 	first := s.next
@@ -100,7 +116,7 @@ func (s *runSender) put(ctx context.Context, r *record.Record, at placement) {
 	at.size, at.tsMs = recordSize(r), stampOf(r, s.now)
 	pt, err := s.p.put(ctx, r, s.to, &at)
 	if err != nil {
-		s.p.refused(*r, s.to.done, err)
+		s.refused(r, err)
 		return
 	}
 	if pt != nil {

@@ -23,8 +23,11 @@ type Ack struct {
 // partition idle is written by the calling goroutine itself. If ctx ends first, the records that
 // are not settled have its error in their Ack, and so does the call; those that were accepted are
 // still sent. The bytes of rs are borrowed until they are accepted, at the latest until Send
-// returns.
+// returns. With a TransactionalID every record fails with ErrNoTransaction.
 func (p *Producer) Send(ctx context.Context, rs ...record.Record) ([]Ack, error) {
+	if p.txn != nil {
+		return p.sendRefused(len(rs), ErrNoTransaction)
+	}
 	c, _ := p.calls.Get().(*sendCall)
 	if c == nil {
 		c = &sendCall{ready: make(chan struct{}, 1)}
@@ -47,6 +50,19 @@ func (p *Producer) Send(ctx context.Context, rs ...record.Record) ([]Ack, error)
 	acks, err := c.acks, c.err
 	c.acks, c.err = nil, nil
 	p.calls.Put(c)
+	return acks, err
+}
+
+// sendRefused returns the same error for n records.
+func (p *Producer) sendRefused(n int, err error) ([]Ack, error) {
+	p.stats.refused.Add(int64(n))
+	acks := make([]Ack, n)
+	for i := range acks {
+		acks[i] = Ack{Partition: -1, Offset: -1, Err: err}
+	}
+	if n == 0 {
+		return acks, nil
+	}
 	return acks, err
 }
 

@@ -17,6 +17,8 @@ type Stats struct {
 	Splits        int64 // batches that were too large for the topic and went as smaller ones
 	Expired       int64 // batches that DeliveryTimeout ended
 	EpochBumps    int64 // new starts of a partition's sequence numbers
+	Commits       int64 // transactions that were committed; those in which nothing was sent do not count
+	Aborts        int64 // transactions that were aborted, likewise
 	Answered      int64 // batches that the backend has answered, each attempt for itself
 	BufferedBytes int64 // now
 	Blocked       int64 // callers that wait for memory now
@@ -36,7 +38,7 @@ func (s Stats) RequestLatency() time.Duration {
 }
 
 type counters struct {
-	acknowledged, failed, refused, batches, retries, duplicates, splits, expired, bumps atomic.Int64
+	acknowledged, failed, refused, batches, retries, duplicates, splits, expired, bumps, commits, aborts atomic.Int64
 	// requestTime in nanoseconds
 	answered, requestTime atomic.Int64
 }
@@ -47,6 +49,7 @@ func (p *Producer) Stats() Stats {
 	return Stats{
 		Acknowledged: c.acknowledged.Load(), Failed: c.failed.Load(), Refused: c.refused.Load(), Batches: c.batches.Load(),
 		Retries: c.retries.Load(), Duplicates: c.duplicates.Load(), Splits: c.splits.Load(), Expired: c.expired.Load(), EpochBumps: c.bumps.Load(),
+		Commits: c.commits.Load(), Aborts: c.aborts.Load(),
 		Answered: c.answered.Load(), RequestTime: time.Duration(c.requestTime.Load()),
 		BufferedBytes: p.memory.used.Load(), Blocked: int64(p.memory.waiting.Load()),
 	}

@@ -82,6 +82,7 @@ func (p *Producer) place(ctx context.Context, t *topicParts, parts []*partitionQ
 // patience returns a context that ends with ctx, with the closing of the producer, or after
 // MaxBlock. With NoWait the clock does not end it: await tries once.
 func (p *Producer) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, release := p.bounded(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	unhook := context.AfterFunc(p.accepting, func() { cancel(ErrClosed) })
 	limit := p.cfg.MaxBlock
@@ -93,6 +94,7 @@ func (p *Producer) patience(ctx context.Context) (context.Context, context.Cance
 		unhook()
 		timeout.Stop()
 		cancel(nil)
+		release()
 	}
 }
 

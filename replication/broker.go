@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -98,7 +99,7 @@ func (c *Cluster) markDown(b *broker) {
 
 // takeTurn waits until no other broker is coming or going.
 func (c *Cluster) takeTurn(id int32) error {
-	if err := c.enter(c.turnover); err != nil {
+	if err := c.enter(context.Background(), c.turnover); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -137,11 +138,17 @@ func (c *Cluster) inherit(id int32) <-chan struct{} {
 	return b.heir
 }
 
-// enter waits for a channel with room for one, until the cluster closes.
-func (c *Cluster) enter(room chan struct{}) error {
+// enter waits for a channel with room for one, until ctx ends or the cluster closes. If that was
+// before, it counts, though there is room: it must not be the scheduler that decides.
+func (c *Cluster) enter(ctx context.Context, room chan struct{}) error {
+	if err := c.live(ctx); err != nil {
+		return err
+	}
 	select {
 	case room <- struct{}{}:
 		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	case <-c.closing:
 		return ErrClosed
 	}

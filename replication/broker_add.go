@@ -154,7 +154,7 @@ func (c *Cluster) removeBroker(id int32, lost bool) error {
 
 // withdraw makes the metadata forget a broker. One that it returns is to be buried.
 func (c *Cluster) withdraw(id int32, lost bool) (ending *broker, l *metalog.Copy, err error) {
-	if err := c.enter(c.changing); err != nil {
+	if err := c.enter(context.Background(), c.changing); err != nil {
 		return nil, nil, err
 	}
 	defer func() { <-c.changing }()

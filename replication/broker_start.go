@@ -123,7 +123,7 @@ func (c *Cluster) rejoin(b *broker, opened []*loaded, seen int64) error {
 		return err
 	}
 	defer c.endTurn()
-	if err := c.enter(c.changing); err != nil {
+	if err := c.enter(context.Background(), c.changing); err != nil {
 		return err
 	}
 	defer func() { <-c.changing }()

@@ -50,7 +50,7 @@ func (c *Cluster) stopBroker(id int32) error {
 // leave takes a broker out of those that serve, in order. What it returns is to be buried, with its
 // copy of the metadata, also if there is an error: then the metadata could not say so.
 func (c *Cluster) leave(id int32) (*broker, *metalog.Copy, error) {
-	if err := c.enter(c.changing); err != nil {
+	if err := c.enter(context.Background(), c.changing); err != nil {
 		return nil, nil, err
 	}
 	defer func() { <-c.changing }()
@@ -181,7 +181,7 @@ func (c *Cluster) killBroker(id int32) error {
 	// It may be hanging in its own start or stop: then it is cut off first.
 	turn := c.inherit(id)
 	if turn == nil {
-		if err := c.enter(c.turnover); err != nil {
+		if err := c.enter(context.Background(), c.turnover); err != nil {
 			return err
 		}
 	}

@@ -25,15 +25,8 @@ func (c *Cluster) change(ctx context.Context, decide decision) error {
 // changeThen is change with something to do when the change is in effect, before the next one
 // begins.
 func (c *Cluster) changeThen(ctx context.Context, decide decision, then func([]metarecord.Record)) error {
-	if err := ctx.Err(); err != nil {
+	if err := c.enter(ctx, c.changing); err != nil {
 		return err
-	}
-	select {
-	case c.changing <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.closing:
-		return ErrClosed
 	}
 	result := make(chan error, 1)
 	started := c.run(func() {
@@ -51,12 +44,7 @@ func (c *Cluster) changeThen(ctx context.Context, decide decision, then func([]m
 		<-c.changing
 		return ErrClosed
 	}
-	select {
-	case err := <-result:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return outcome(ctx, result)
 }
 
 // run runs fn on a goroutine that Close waits for; false: the cluster is closed.

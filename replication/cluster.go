@@ -144,12 +144,7 @@ func (c *Cluster) Close() error {
 func (c *Cluster) Shutdown(ctx context.Context) error {
 	result := make(chan error, 1)
 	go func() { result <- c.Close() }()
-	select {
-	case err := <-result:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return outcome(ctx, result)
 }
 
 // shut closes what open has opened, in reverse.

@@ -49,3 +49,23 @@ func TestContextEndsTheWaitForTheDisk(t *testing.T) {
 		}
 	})
 }
+
+// Of two things that are so already when a call looks, it is not chance which one counts: who comes
+// to a closed cluster, or with a context that has ended, gets nothing, and what has come of
+// something is told though the context has ended.
+func TestChanceDecidesNothing(t *testing.T) {
+	c := open(t, vfs.Mem())
+	ended, end := context.WithCancel(t.Context())
+	end()
+	result := make(chan error, 1)
+	for range 100 {
+		require.ErrorIs(t, c.enter(ended, c.changing), context.Canceled)
+		result <- nil
+		require.NoError(t, outcome(ended, result))
+	}
+	require.ErrorIs(t, outcome(ended, result), context.Canceled)
+	require.NoError(t, c.Close())
+	for range 100 {
+		require.ErrorIs(t, c.enter(t.Context(), c.changing), ErrClosed)
+	}
+}

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -74,7 +75,7 @@ func (c *Cluster) afterChange(do func() error, failed string, of ...any) {
 // makeChanges runs do, which makes changes, when the one under way is through. It does nothing if
 // the cluster closes.
 func (c *Cluster) makeChanges(do func() error) error {
-	if c.enter(c.changing) != nil {
+	if c.enter(context.Background(), c.changing) != nil {
 		return nil
 	}
 	defer func() { <-c.changing }()

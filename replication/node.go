@@ -1,11 +1,15 @@
 package replication
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -91,14 +95,15 @@ func (n *node) place(tp record.TopicPartition, id topic.ID) *replica {
 	return r
 }
 
-// all returns the replicas there are.
+// all returns the replicas there are, by topic and partition: what is done to all of them is done in
+// the same order each time.
 func (n *node) all() []*replica {
 	n.mu.RLock()
-	defer n.mu.RUnlock()
-	rs := make([]*replica, 0, len(n.replicas))
-	for _, r := range n.replicas {
-		rs = append(rs, r)
-	}
+	rs := slices.Collect(maps.Values(n.replicas))
+	n.mu.RUnlock()
+	slices.SortFunc(rs, func(a, b *replica) int {
+		return cmp.Or(strings.Compare(a.tp.Topic, b.tp.Topic), cmp.Compare(a.tp.Partition, b.tp.Partition))
+	})
 	return rs
 }
 

@@ -92,10 +92,21 @@ func (c *Cluster) await(ctx context.Context, fn func() error) error {
 	if !c.run(func() { result <- fn() }) {
 		return ErrClosed
 	}
+	return outcome(ctx, result)
+}
+
+// outcome returns what comes of something, or ctx's error if that ends first. If both are there,
+// what came of it counts.
+func outcome(ctx context.Context, result <-chan error) error {
 	select {
 	case err := <-result:
 		return err
 	case <-ctx.Done():
+	}
+	select {
+	case err := <-result:
+		return err
+	default:
 		return ctx.Err()
 	}
 }

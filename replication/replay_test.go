@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"testing"
 
@@ -18,17 +19,20 @@ func TestReplicasOnSeededDisks(t *testing.T) {
 	first, seeds := seedsOf(t, 32, 200, 2000)
 	// What wakes at one instant runs in one order.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	var all coverage
+	var again replayed
 	for seed := first; seed < first+seeds; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			lines, cover := play(t, seed)
-			all.add(cover)
+			first := play(t, seed)
+			all.add(first.cover)
 			if seed%8 < 2 || seeds == 1 {
-				requireSame(t, seed, lines)
+				again.add(requireSame(t, seed, first))
 			}
 		})
 	}
 	t.Logf("%d seeds: %+v", seeds, all)
+	t.Logf("made again: %+v", again)
 	if seeds > 20 {
 		require.NotZero(t, all.elections)
 		require.NotZero(t, all.duringSync, "brokers killed while they sync")
@@ -42,20 +46,37 @@ func TestReplicasOnSeededDisks(t *testing.T) {
 	}
 }
 
-// requireSame plays a seed again. The scheduler interrupts what runs for ten milliseconds, on a
-// busy machine also what was not running: so three runs may differ before one has to be the same.
-func requireSame(t *testing.T, seed uint64, lines []traceLine) {
-	runs := [][]traceLine{lines}
+// replayed counts seeds that were made again, those of which two runs could be compared to their
+// end, and the lines of them all that were.
+type replayed struct{ seeds, whole, lines, compared int }
+
+func (r *replayed) add(o replayed) {
+	r.seeds += o.seeds
+	r.whole += o.whole
+	r.lines += o.lines
+	r.compared += o.compared
+}
+
+// requireSame plays a seed again. What was not disturbed has to be the same in all runs, and they
+// are repeated until two were not disturbed at all, or there are five.
+func requireSame(t *testing.T, seed uint64, first played) (r replayed) {
+	r = replayed{seeds: 1, lines: len(first.lines)}
+	runs := []played{first}
 	for range 4 {
-		again, _ := play(t, seed)
+		again := play(t, seed)
 		for _, run := range runs {
-			if firstDifference(run, again) == "" {
-				return
+			until := min(run.until, again.until)
+			a, b := run.before(until), again.before(until)
+			require.Empty(t, firstDifference(a, b), "the seed does not replay")
+			r.compared = max(r.compared, len(a))
+			if until == wholeTrace {
+				r.whole = 1
+				return r
 			}
 		}
 		runs = append(runs, again)
 	}
-	require.Empty(t, firstDifference(runs[0], runs[1]), "the seed does not replay")
+	return r
 }
 
 // seedsOf returns the seeds of a run, in its short, usual and long form; STRATA_REPLAY_SEED asks

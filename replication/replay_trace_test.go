@@ -18,6 +18,7 @@ import (
 // A trace is what happened in a run, by virtual time. Runs of one seed have the same.
 type trace struct {
 	begin time.Time
+	turns turns // of the operations that it tells of
 
 	mu    sync.Mutex
 	lines []traceLine
@@ -124,6 +125,7 @@ func (d *delays) pass(broker int32, e vfs.Event, after string) {
 	h := fnv.New64a()
 	fmt.Fprint(h, key, " ", n)
 	time.Sleep(factor * someTime(rand.New(rand.NewPCG(d.seed, h.Sum64())), e.Op))
+	d.tr.turns.next(time.Since(d.tr.begin))
 	d.tr.add("%s", key)
 	d.mu.Lock()
 	defer d.mu.Unlock()

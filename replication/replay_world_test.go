@@ -1,9 +1,13 @@
 package replication
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"math/rand/v2"
 	"os"
+	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -76,8 +80,24 @@ func (c *coverage) add(o coverage) {
 	c.fencedEnded += o.fencedEnded
 }
 
-// play runs one seed, and returns its trace.
-func play(t *testing.T, seed uint64) (lines []traceLine, cover coverage) {
+// played is a run of a seed.
+type played struct {
+	lines []traceLine
+	until time.Duration // before that, by the trace, nothing was disturbed
+	cover coverage
+}
+
+const wholeTrace = time.Duration(math.MaxInt64)
+
+// before returns the lines before a virtual time.
+func (p *played) before(until time.Duration) []traceLine {
+	n, _ := slices.BinarySearchFunc(p.lines, until, func(l traceLine, until time.Duration) int { return cmp.Compare(l.at, until) })
+	return p.lines[:n]
+}
+
+// play runs one seed.
+func play(t *testing.T, seed uint64) (run played) {
+	runtime.GC()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, r: rand.New(rand.NewPCG(seed, 77)), tr: newTrace(), disks: newDisks(3), acting: map[int32]bool{}, down: map[int32]bool{}, failed: map[int32]bool{}}
 		w.delays, w.partitions, w.loose = newDelays(seed, w.tr), int32(1+seed%2), seed%5 == 4
@@ -89,9 +109,12 @@ func play(t *testing.T, seed uint64) (lines []traceLine, cover coverage) {
 		}
 		w.close()
 		w.check()
-		lines, cover = w.tr.sorted(), w.cover
+		run = played{lines: w.tr.sorted(), until: wholeTrace, cover: w.cover}
+		if until, all := w.tr.turns.undisturbed(); !all {
+			run.until = until
+		}
 	})
-	return lines, cover
+	return run
 }
 
 // live opens the cluster, has things happen, and ends with the end of all brokers at once.
@@ -118,6 +141,7 @@ func (w *world) live(life int) {
 	}
 	for range 80 {
 		time.Sleep(w.pause())
+		w.tr.turns.next(time.Since(w.tr.begin))
 		w.act()
 	}
 	w.heal()

@@ -31,7 +31,9 @@ const (
 	// txnAnswerTimeout bounds a question: then the client is to send its batch again.
 	txnAnswerTimeout = 30 * time.Second
 	// A client of version 2 may send the first batch of a transaction when the one before is decided,
-	// and is marked a moment later. Kafka: add.partitions.to.txn.retry.backoff.ms and .max.ms.
+	// and is marked a moment later: in one process mostly less than a millisecond. The pause doubles
+	// up to Kafka's. Kafka: add.partitions.to.txn.retry.backoff.ms and .max.ms.
+	txnRetryFirst   = 100 * time.Microsecond
 	txnRetryBackoff = 20 * time.Millisecond
 	txnRetryTime    = 100 * time.Millisecond
 )
@@ -176,12 +178,13 @@ func (t *txnQuestions) put(group []partition.TxnQuestion) {
 
 // add waits a little for the transaction before to be ended.
 func (t *txnQuestions) add(ctx context.Context, w partition.TxnWrite, partitions []record.TopicPartition) error {
-	for began := time.Now(); ; {
+	pause := txnRetryFirst
+	for began := time.Now(); ; pause = min(2*pause, txnRetryBackoff) {
 		err := t.c.cfg.Transactions.Add(ctx, w, partitions)
 		if !errors.Is(err, partition.ErrConcurrentTransactions) || time.Since(began) >= txnRetryTime {
 			return err
 		}
-		again := time.NewTimer(txnRetryBackoff)
+		again := time.NewTimer(min(pause, txnRetryTime-time.Since(began)))
 		select {
 		case <-again.C:
 		case <-ctx.Done():

@@ -35,15 +35,11 @@ func (c *Cluster) WaitISR(ctx context.Context, tp record.TopicPartition, brokers
 
 // inEffect waits until the brokers have done what the metadata says that can be seen now.
 func (c *Cluster) inEffect(ctx context.Context) error {
-	select {
-	case c.changing <- struct{}{}: // whoever had it is through
-		<-c.changing
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.closing:
-		return ErrClosed
+	if err := c.enter(ctx, c.changing); err != nil {
+		return err
 	}
+	<-c.changing // whoever had it is through
+	return nil
 }
 
 // isInSyncSet reports whether these brokers, all replicas if there are none, are in sync, and no

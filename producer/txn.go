@@ -1,0 +1,379 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync/atomic"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/transaction"
+)
+
+// A Txn is a transaction of a producer: Begin makes one, Commit or Abort ends it. Its methods are
+// safe for concurrent use: a Commit covers the calls of Send and CommitOffsets that have begun
+// before, those that come later are refused with ErrTxnDone.
+type Txn struct {
+	t        *transactions
+	producer transaction.Producer
+	version  int16
+	ctx      context.Context // ends when it has failed or is being aborted: nobody waits to get a record in any more
+	cancel   context.CancelFunc
+	failure  atomic.Pointer[error] // the first
+
+	// guarded by t.mu
+	committing bool          // Commit waits for what was sent
+	ending     *ending       // nil: open
+	done       bool          // ending has succeeded, or was fatal
+	wrote      bool          // the coordinator may know of it
+	active     int           // calls under way that use it
+	idle       chan struct{} // closed when active is 0; nil: nobody waits
+	toAdd      []*partitionQueue
+	adding     bool
+}
+
+// ending is an attempt to end a transaction.
+type ending struct {
+	commit bool
+	done   chan struct{} // closed when it is through
+	err    error         // valid then
+	unsure bool          // guarded by t.mu: somebody was told that the outcome is unknown
+}
+
+// enter lets a call use the transaction; write says that the coordinator may get to know of it. It
+// must be followed by leave.
+func (x *Txn) enter(op string, write bool) error {
+	t := x.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case x.ending != nil || x.committing:
+		return fmt.Errorf("%s: %w", op, ErrTxnDone)
+	case t.p.closing.Load():
+		return ErrClosed
+	case x.failure.Load() != nil:
+		return x.failed(op)
+	}
+	x.active++
+	x.wrote = x.wrote || write
+	return nil
+}
+
+func (x *Txn) leave() {
+	x.t.mu.Lock()
+	defer x.t.mu.Unlock()
+	x.leaveLocked()
+}
+
+func (x *Txn) leaveLocked() {
+	x.active--
+	if x.active == 0 && x.idle != nil {
+		close(x.idle)
+		x.idle = nil
+	}
+}
+
+// fail notes why the transaction cannot be committed; the first reason counts. Nobody waits any
+// more to get something into it.
+func (x *Txn) fail(err error) {
+	if x.failure.CompareAndSwap(nil, &err) {
+		x.cancel()
+	}
+}
+
+// failed returns why the transaction cannot be committed.
+func (x *Txn) failed(op string) error {
+	return x.t.errorOf(ErrAbortable, op, *x.failure.Load())
+}
+
+// failWith is fail for a call that returns the error.
+func (x *Txn) failWith(op string, err error) error {
+	x.fail(err)
+	return x.failed(op)
+}
+
+// Send has rs sent in the transaction, in the order of rs for each partition. It returns when they
+// are accepted, as SendAsync does, and may wait as long: Commit waits until they are written. Key,
+// value and headers are borrowed until it returns.
+//
+// An error says that the transaction has to be aborted (ErrAbortable), for a record that was not
+// accepted as for one that could not be written: it comes from this call, a later one, or Commit.
+// Other errors have changed nothing: ErrTxnDone, ErrClosed.
+func (x *Txn) Send(ctx context.Context, rs ...record.Record) error {
+	if err := x.enter("send", len(rs) > 0); err != nil {
+		return err
+	}
+	defer x.leave()
+	s := runSender{p: x.t.p}
+	for len(rs) > 0 && s.refusal == nil {
+		rs = rs[s.send(ctx, rs):]
+	}
+	if s.refusal != nil {
+		return x.failWith("send", s.refusal)
+	}
+	return nil
+}
+
+// CommitOffsets adds offsets of a group to the transaction: the group has them when it is
+// committed, for each partition the offset of the next record to be read. g names the member that
+// has the partitions (consumer.Consumer.Metadata); the group refuses it if the member is not in
+// that generation any more, so that nobody commits what somebody else has taken over (KIP-447).
+// Offsets of a later call replace those of an earlier one. It returns when they are stored; o is
+// borrowed until then.
+//
+// An error says that the transaction has to be aborted (ErrAbortable), and wraps the group's:
+// group.ErrIllegalGeneration, ErrUnknownMember, ErrFencedInstance if the member does not have the
+// partitions any more, ErrTimeout after MaxBlock. If ctx ends first, the transaction has to be
+// aborted, too. Other errors have changed nothing: ErrTxnDone, ErrClosed.
+func (x *Txn) CommitOffsets(ctx context.Context, g group.Metadata, o record.Offsets) error {
+	if len(o) == 0 {
+		return nil
+	}
+	if err := x.enter("commit offsets", true); err != nil {
+		return err
+	}
+	defer x.leave()
+	ctx, cancel := x.t.p.patience(ctx)
+	defer cancel()
+	offsets := make(map[record.TopicPartition]record.Committed, len(o))
+	for tp, offset := range o {
+		offsets[tp] = record.Committed{Offset: offset, LeaderEpoch: -1}
+	}
+	req := group.TxnCommitRequest{ProducerID: x.producer.ID, ProducerEpoch: x.producer.Epoch, CommitRequest: group.CommitRequest{
+		Group: g.Group, MemberID: g.MemberID, InstanceID: g.InstanceID, Generation: g.Generation, Offsets: offsets}}
+	err := x.t.repeat(ctx, "add offsets", func() error {
+		return x.t.coordinator.AddOffsets(ctx, x.addRequest(nil), g.Group)
+	})
+	if err == nil {
+		err = x.t.repeat(ctx, "commit offsets", func() error { return x.storeOffsets(ctx, req) })
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = withCause(context.Cause(ctx), err)
+		}
+		return x.failWith("commit offsets", err)
+	}
+	return nil
+}
+
+// storeOffsets makes one attempt. The request is the group's when it is called.
+func (x *Txn) storeOffsets(ctx context.Context, req group.TxnCommitRequest) error {
+	req.Offsets = maps.Clone(req.Offsets)
+	per, err := x.t.coordinator.CommitTxnOffsets(ctx, req)
+	if err != nil {
+		return err
+	}
+	for tp, err := range per {
+		if err != nil {
+			return fmt.Errorf("%s-%d: %w", tp.Topic, tp.Partition, err)
+		}
+	}
+	return nil
+}
+
+func (x *Txn) addRequest(tps []record.TopicPartition) transaction.AddRequest {
+	return transaction.AddRequest{ID: x.t.p.cfg.TransactionalID, Producer: x.producer, Partitions: tps, Version: x.version}
+}
+
+// bound returns a context that also ends when the transaction has failed or is being aborted.
+func (x *Txn) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	unhook := context.AfterFunc(x.ctx, cancel)
+	return ctx, func() {
+		unhook()
+		cancel()
+	}
+}
+
+// join takes up pt, which has its first batch in the transaction. It reports whether the batch may
+// be sent; if not, pt.named is called when it may. Called with the lock of pt.
+func (x *Txn) join(pt *partitionQueue) bool {
+	if x.version >= backendVersion2 {
+		return true // the write adds the partition
+	}
+	t := x.t
+	t.mu.Lock()
+	x.toAdd = append(x.toAdd, pt)
+	start := !x.adding && x.ctx.Err() == nil
+	if start {
+		x.adding = true
+		x.active++
+	}
+	t.mu.Unlock()
+	if start && !t.p.spawn(x.addPartitions) {
+		x.leave() // it is closing: the batch fails
+	}
+	return false
+}
+
+// addPartitions adds partitions to a transaction before version 2, all that there are at a time.
+func (x *Txn) addPartitions() {
+	for {
+		x.t.mu.Lock()
+		parts := x.toAdd
+		x.toAdd = nil
+		if len(parts) == 0 {
+			x.adding = false
+			x.leaveLocked()
+			x.t.mu.Unlock()
+			return
+		}
+		x.t.mu.Unlock()
+		tps := make([]record.TopicPartition, len(parts))
+		for i, pt := range parts {
+			tps[i] = record.TopicPartition{Topic: pt.topic, Partition: pt.index}
+		}
+		err := x.t.repeat(x.ctx, "add partitions", func() error { return x.t.coordinator.AddPartitions(x.ctx, x.addRequest(tps)) })
+		if err != nil {
+			x.fail(fmt.Errorf("add %v to the transaction: %w", tps, err))
+			continue
+		}
+		for _, pt := range parts {
+			pt.named()
+		}
+	}
+}
+
+// Commit ends the transaction so that all of it counts. It sends what is buffered, waits until that
+// is written, and returns nil when the outcome is decided and durable; readers see it partition by
+// partition, a moment later. A transaction in which nothing was sent asks nobody.
+//
+// What is known after an error:
+//
+//   - ErrAbortable: the transaction is not committed, and will not be. Abort it.
+//   - ctx's error alone: the transaction is as it was. Commit or Abort it.
+//   - ErrOutcomeUnknown: ctx has ended when the coordinator had been asked. The transaction is being
+//     committed in the background. Commit, called again, waits for the outcome, and so does Begin.
+//     After Close it also says that the coordinator did not answer until then.
+//   - ErrFatal: the transaction is aborted, unless the error matches ErrOutcomeUnknown too: then
+//     the producer was replaced and cannot know.
+//   - ErrTxnDone: it was ended before by another call.
+func (x *Txn) Commit(ctx context.Context) error {
+	t := x.t
+	t.mu.Lock()
+	switch {
+	case x.ending != nil && (!x.ending.commit || x.done && !x.ending.unsure):
+		t.mu.Unlock()
+		return fmt.Errorf("commit: %w", ErrTxnDone)
+	case x.ending != nil:
+		e := x.ending
+		t.mu.Unlock()
+		return x.await(ctx, e)
+	case x.committing:
+		t.mu.Unlock()
+		return fmt.Errorf("commit: %w", ErrTxnDone)
+	case x.failure.Load() != nil:
+		t.mu.Unlock()
+		return x.failed("commit")
+	case t.p.closing.Load():
+		t.mu.Unlock()
+		return ErrClosed
+	}
+	x.committing = true
+	t.mu.Unlock()
+	err := x.flush(ctx)
+	t.mu.Lock()
+	x.committing = false
+	switch {
+	case x.ending != nil:
+		err = fmt.Errorf("commit: %w", ErrTxnDone) // aborted meanwhile
+	case x.failure.Load() != nil:
+		err = x.failed("commit")
+	case err == nil:
+		x.startEndLocked(true)
+	}
+	e := x.ending
+	t.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return x.await(ctx, e)
+}
+
+// flush returns when all that was sent in the transaction is settled, the transaction cannot be
+// committed any more, or ctx ends.
+func (x *Txn) flush(ctx context.Context) error {
+	ctx, cancel := x.bound(ctx)
+	defer cancel()
+	if err := x.awaitIdle(ctx); err != nil {
+		return err
+	}
+	return x.t.p.Flush(ctx)
+}
+
+// awaitIdle returns when no call uses the transaction any more.
+func (x *Txn) awaitIdle(ctx context.Context) error {
+	x.t.mu.Lock()
+	if x.active == 0 {
+		x.t.mu.Unlock()
+		return ctx.Err()
+	}
+	if x.idle == nil {
+		x.idle = make(chan struct{})
+	}
+	idle := x.idle
+	x.t.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Abort ends the transaction so that nothing of it counts. What is buffered is dropped, calls of
+// Send that wait return, and nil is returned when the outcome is decided and durable. It may be
+// called after any error.
+//
+// Errors: ErrTxnDone if it was ended before; ErrOutcomeUnknown if ctx has ended, while it is being
+// aborted in the background (Abort, called again, waits, and so does Begin), or if it is being
+// committed; ErrFatal: it is aborted or will be, but not by this producer, which can do no more.
+func (x *Txn) Abort(ctx context.Context) error {
+	t := x.t
+	t.mu.Lock()
+	switch e := x.ending; {
+	case e == nil:
+		x.startEndLocked(false)
+	case x.done && (e.commit || !e.unsure):
+		t.mu.Unlock()
+		return fmt.Errorf("abort: %w", ErrTxnDone)
+	case e.commit:
+		t.mu.Unlock()
+		return t.errorOf(ErrOutcomeUnknown, "abort", errors.New("it is being committed"))
+	}
+	e := x.ending
+	t.mu.Unlock()
+	return x.await(ctx, e)
+}
+
+// await returns what became of an attempt to end the transaction.
+func (x *Txn) await(ctx context.Context, e *ending) error {
+	select {
+	case <-e.done:
+		return e.err
+	default:
+	}
+	select {
+	case <-e.done:
+		return e.err
+	case <-ctx.Done():
+	}
+	x.t.mu.Lock()
+	defer x.t.mu.Unlock()
+	select {
+	case <-e.done:
+		return e.err
+	default:
+		e.unsure = true
+		return x.t.errorOf(ErrOutcomeUnknown, e.op(), ctx.Err())
+	}
+}
+
+func (e *ending) op() string {
+	if e.commit {
+		return "commit"
+	}
+	return "abort"
+}

@@ -1,0 +1,190 @@
+package producer_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/transaction"
+)
+
+// txnWorld is a cluster with its coordinators, the requests to which a test can have fail, before
+// or after they are carried out.
+type txnWorld struct {
+	*replication.Cluster
+	groups  *group.Coordinator
+	txns    *transaction.Coordinator
+	version int16
+
+	mu     sync.Mutex // guards the fields below
+	before func(op string) error
+	after  func(op string) error
+	ops    []string // in the order in which they came
+}
+
+// inTxnWorld runs a test in virtual time, at each version, with topics "a" of three partitions and
+// "b" of one.
+func inTxnWorld(t *testing.T, test func(t *testing.T, w *txnWorld)) {
+	for name, version := range map[string]int16{"version=2": 2, "version=0": transaction.LevelZero} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, openTxnWorld(t, version)) })
+		})
+	}
+}
+
+func openTxnWorld(t testing.TB, level int16) *txnWorld {
+	var v transaction.Verifier
+	c, err := replication.Open(replication.Config{Transactions: &v})
+	require.NoError(t, err)
+	w := &txnWorld{Cluster: c, version: max(level, 0)}
+	w.groups, err = group.NewCoordinator(group.ClusterStore(c), group.Config{})
+	require.NoError(t, err)
+	w.txns, err = transaction.NewCoordinator(c, transaction.Config{Version: level, OffsetsPartition: func(ctx context.Context, id string) (record.TopicPartition, error) {
+		p, err := w.groups.OffsetsPartition(ctx, id, true)
+		return record.TopicPartition{Topic: offsets.Topic, Partition: p}, err
+	}})
+	require.NoError(t, err)
+	v.Use(w.txns)
+	t.Cleanup(func() {
+		require.NoError(t, w.txns.Close())
+		require.NoError(t, w.groups.Close())
+		require.NoError(t, c.Close())
+	})
+	require.NoError(t, c.CreateTopic(t.Context(), "a", topic.Config{Partitions: 3}))
+	require.NoError(t, c.CreateTopic(t.Context(), "b", topic.Config{Partitions: 1}))
+	return w
+}
+
+func (w *txnWorld) TxnCoordinator() producer.TxnCoordinator { return watchedCoordinator{w} }
+
+// fail has requests fail: before and after return an error instead of the request, or of its
+// answer; nil: they do not.
+func (w *txnWorld) fail(before, after func(op string) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.before, w.after = before, after
+}
+
+// asked returns the requests so far, and forgets them.
+func (w *txnWorld) asked() (ops []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ops, w.ops = w.ops, nil
+	return ops
+}
+
+// through carries a request out, unless the test has it fail.
+func (w *txnWorld) through(op string, carryOut func() error) error {
+	w.mu.Lock()
+	w.ops = append(w.ops, op)
+	before, after := w.before, w.after
+	w.mu.Unlock()
+	if before != nil {
+		if err := before(op); err != nil {
+			return err
+		}
+	}
+	err := carryOut()
+	if after != nil {
+		if err := after(op); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+type watchedCoordinator struct{ w *txnWorld }
+
+func (c watchedCoordinator) Version() int16 { return c.w.version }
+
+func (c watchedCoordinator) InitProducerID(ctx context.Context, id string, timeout time.Duration, before transaction.Producer) (p transaction.Producer, err error) {
+	err = c.w.through("init", func() (err error) {
+		p, err = c.w.txns.InitProducerID(ctx, id, timeout, before)
+		return err
+	})
+	return p, err
+}
+
+func (c watchedCoordinator) AddPartitions(ctx context.Context, r transaction.AddRequest) error {
+	return c.w.through("add", func() error { return c.w.txns.AddPartitions(ctx, r) })
+}
+
+func (c watchedCoordinator) AddOffsets(ctx context.Context, r transaction.AddRequest, id string) error {
+	return c.w.through("add offsets", func() error { return c.w.txns.AddOffsets(ctx, r, id) })
+}
+
+func (c watchedCoordinator) End(ctx context.Context, r transaction.EndRequest) (p transaction.Producer, err error) {
+	op := "abort"
+	if r.Commit {
+		op = "commit"
+	}
+	err = c.w.through(op, func() (err error) {
+		p, err = c.w.txns.End(ctx, r)
+		return err
+	})
+	return p, err
+}
+
+func (c watchedCoordinator) CommitTxnOffsets(ctx context.Context, r group.TxnCommitRequest) (per map[record.TopicPartition]error, err error) {
+	err = c.w.through("offsets", func() (err error) {
+		per, err = c.w.groups.CommitTxnOffsets(ctx, r)
+		return err
+	})
+	return per, err
+}
+
+// newTxnProducer returns a producer of an id.
+func newTxnProducer(t testing.TB, w *txnWorld, id string, change ...func(*producer.Config)) *producer.Producer {
+	t.Helper()
+	cfg := producer.Config{TransactionalID: id}
+	for _, c := range change {
+		c(&cfg)
+	}
+	p, err := producer.New(w, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// committed returns the values that readers of committed records see of a topic, sorted, once
+// nothing is open in it.
+func (w *txnWorld) committed(t testing.TB, name string) []string {
+	t.Helper()
+	synctest.Wait()
+	values := []string{}
+	for r, err := range consumer.Read(t.Context(), w, consumer.ReadConfig{Topic: name}) {
+		require.NoError(t, err)
+		values = append(values, string(r.Value))
+	}
+	slices.Sort(values)
+	return values
+}
+
+// written returns the values that were written to a topic, whatever became of them.
+func (w *txnWorld) written(t testing.TB, name string) []string {
+	t.Helper()
+	values := []string{}
+	for r, err := range consumer.Read(t.Context(), w, consumer.ReadConfig{Topic: name, Isolation: consumer.ReadUncommitted}) {
+		require.NoError(t, err)
+		values = append(values, string(r.Value))
+	}
+	slices.Sort(values)
+	return values
+}
+
+// to returns a record for a partition of topic "a".
+func to(partition int32, value string) record.Record {
+	return record.String("a", "", value).To(partition)
+}
