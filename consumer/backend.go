@@ -27,6 +27,9 @@ type GroupBackend interface {
 	Leave(ctx context.Context, req group.LeaveRequest) ([]error, error)
 	CommitOffsets(ctx context.Context, req group.CommitRequest) (map[record.TopicPartition]error, error)
 	FetchOffsets(ctx context.Context, group string, tps []record.TopicPartition) (map[record.TopicPartition]record.Committed, error)
+	// FetchStableOffsets is FetchOffsets, but tells in unstable of partitions whose offset is being
+	// moved by a transaction that is still open.
+	FetchStableOffsets(ctx context.Context, group string, tps []record.TopicPartition) (committed map[record.TopicPartition]record.Committed, unstable map[record.TopicPartition]error, err error)
 	// Group describes the group: a static member that came back looks what its members have.
 	Group(ctx context.Context, id string) (group.Info, error)
 }

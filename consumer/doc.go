@@ -1,6 +1,13 @@
 // Package consumer is what applications hold to read: members of consumer groups, and free
 // consumers that go their own way.
 //
+// # Exactly once
+//
+// Transform reads records, writes others and commits what it has read in one transaction of a
+// producer: each record counts once in what readers of committed records see. Where the output is
+// a store of the application's own, keep the offsets there, in the same transaction, and give them
+// back by Config.StartAt.
+//
 // # Promises
 //
 //   - Records of a partition come in offset order; nothing of open or aborted transactions is seen

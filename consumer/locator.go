@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
@@ -99,13 +100,15 @@ func (l *locator) askGroup(ctx context.Context) error {
 	if len(ask) == 0 {
 		return nil
 	}
-	committed, err := l.c.groups.FetchOffsets(ctx, l.c.cfg.Group, ask)
+	committed, unstable, err := l.c.startOffsets(ctx, ask)
 	if ctx.Err() != nil {
 		l.places = nil
 		return nil
 	}
 	if err != nil {
 		err = l.fail(err, func(at *place) bool { return at.fresh && at.start == StartReset })
+	} else if len(unstable) > 0 {
+		err = l.fail(group.ErrUnstableOffsetCommit, func(at *place) bool { return unstable[at.p.tp] != nil && at.fresh && at.start == StartReset })
 	}
 	for i := range l.places {
 		if at := &l.places[i]; at.fresh && at.start == StartReset {
@@ -115,6 +118,17 @@ func (l *locator) askGroup(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// startOffsets returns the committed offsets of partitions. Who reads what is committed must not
+// begin where a transaction that is still open moves the offset on, since it would see the records
+// a second time: such partitions are unstable (KIP-447).
+func (c *Consumer) startOffsets(ctx context.Context, tps []record.TopicPartition) (committed map[record.TopicPartition]record.Committed, unstable map[record.TopicPartition]error, err error) {
+	if c.cfg.Isolation == ReadCommitted {
+		return c.groups.FetchStableOffsets(ctx, c.cfg.Group, tps)
+	}
+	committed, err = c.groups.FetchOffsets(ctx, c.cfg.Group, tps)
+	return committed, nil, err
 }
 
 // askLogs resolves start constants (earliest, latest, reset) to offsets.
@@ -227,6 +241,7 @@ func (c *Consumer) troubled(p *part, d *delivery, err error) error {
 var passingErrors = []error{
 	partition.ErrNotLeader, replication.ErrUnknownTopic, partition.ErrInconsistentTopicID, partition.ErrClosed,
 	partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch, partition.ErrOffsetNotAvailable, partition.ErrTimeout,
+	group.ErrUnstableOffsetCommit,
 }
 
 // passes reports whether an error often passes by itself.

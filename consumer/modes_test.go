@@ -257,6 +257,11 @@ func (l loner) CommitOffsets(context.Context, group.CommitRequest) (map[record.T
 	return nil, nil
 }
 
+func (l loner) FetchStableOffsets(context.Context, string, []record.TopicPartition) (map[record.TopicPartition]record.Committed, map[record.TopicPartition]error, error) {
+	l.t.Error("a free consumer asked for committed offsets")
+	return nil, nil, nil
+}
+
 func (l loner) FetchOffsets(context.Context, string, []record.TopicPartition) (map[record.TopicPartition]record.Committed, error) {
 	l.t.Error("a free consumer asked for committed offsets")
 	return nil, nil

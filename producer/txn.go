@@ -141,11 +141,14 @@ func (x *Txn) CommitOffsets(ctx context.Context, g group.Metadata, o record.Offs
 	for tp, offset := range o {
 		offsets[tp] = record.Committed{Offset: offset, LeaderEpoch: -1}
 	}
-	req := group.TxnCommitRequest{ProducerID: x.producer.ID, ProducerEpoch: x.producer.Epoch, CommitRequest: group.CommitRequest{
-		Group: g.Group, MemberID: g.MemberID, InstanceID: g.InstanceID, Generation: g.Generation, Offsets: offsets}}
-	err := x.t.repeat(ctx, "add offsets", func() error {
-		return x.t.coordinator.AddOffsets(ctx, x.addRequest(nil), g.Group)
-	})
+	req := group.TxnCommitRequest{TransactionalID: x.t.p.cfg.TransactionalID, TxnVersion: x.version, ProducerID: x.producer.ID, ProducerEpoch: x.producer.Epoch, CommitRequest: group.CommitRequest{
+		Group: g.Group, MemberID: g.MemberID, InstanceID: g.InstanceID, Generation: g.Generation, Offsets: offsets, TopicIDs: g.TopicIDs}}
+	var err error
+	if x.version < backendVersion2 { // else the group's partition is added by what is stored there
+		err = x.t.repeat(ctx, "add offsets", func() error {
+			return x.t.coordinator.AddOffsets(ctx, x.addRequest(nil), g.Group)
+		})
+	}
 	if err == nil {
 		err = x.t.repeat(ctx, "commit offsets", func() error { return x.storeOffsets(ctx, req) })
 	}

@@ -566,6 +566,45 @@ func TestOneOfManyCallsEndsTheTransaction(t *testing.T) {
 	})
 }
 
+func TestOffsetsOfATransactionAreTheGroupsWhenItIsCommitted(t *testing.T) {
+	inTxnWorld(t, func(t *testing.T, w *txnWorld) {
+		ctx := t.Context()
+		p := newTxnProducer(t, w, "x")
+		tp := record.TopicPartition{Topic: "a", Partition: 1}
+		require.NoError(t, p.Transact(ctx, func(tx *producer.Txn) error { return tx.Send(ctx, to(1, "v"), to(1, "v"), to(1, "v")) }))
+		outside := group.Metadata{Group: "g", Generation: -1}
+		has := func(want int64) {
+			t.Helper()
+			synctest.Wait()
+			got, unstable, err := w.groups.FetchStableOffsets(ctx, "g", []record.TopicPartition{tp})
+			require.NoError(t, err)
+			require.Empty(t, unstable)
+			require.Equal(t, want, got[tp].Offset)
+		}
+		require.NoError(t, p.Transact(ctx, func(tx *producer.Txn) error {
+			if err := tx.CommitOffsets(ctx, outside, record.Offsets{tp: 1}); err != nil {
+				return err
+			}
+			return tx.CommitOffsets(ctx, outside, record.Offsets{tp: 2})
+		}))
+		has(2)
+		require.Error(t, p.Transact(ctx, func(tx *producer.Txn) error {
+			require.NoError(t, tx.CommitOffsets(ctx, outside, record.Offsets{tp: 3}))
+			return errors.New("no")
+		}))
+		has(2)
+		w.fail(nil, once("offsets", group.ErrNotCoordinator))
+		require.NoError(t, p.Transact(ctx, func(tx *producer.Txn) error { return tx.CommitOffsets(ctx, outside, record.Offsets{tp: 3}) }))
+		has(3)
+		err := p.Transact(ctx, func(tx *producer.Txn) error {
+			return tx.CommitOffsets(ctx, group.Metadata{Group: "g", MemberID: "gone", Generation: 7}, record.Offsets{tp: 1})
+		})
+		require.ErrorIs(t, err, producer.ErrAbortable)
+		require.ErrorIs(t, err, group.ErrUnknownMember)
+		has(3)
+	})
+}
+
 func TestTransactionalIDNeedsWhatItIsMadeOf(t *testing.T) {
 	w := openTxnWorld(t, 2)
 	for name, cfg := range map[string]producer.Config{

@@ -125,4 +125,6 @@ type TxnCommitRequest struct {
 type Metadata struct {
 	Group, MemberID, InstanceID string
 	Generation                  int32 // -1: no member
+	// TopicIDs are those of CommitRequest.
+	TopicIDs map[string][16]byte
 }
