@@ -16,6 +16,7 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -68,7 +69,7 @@ type stormMember struct {
 
 func TestRunHoldsItsPromisesWhateverHandlersAndCallersDo(t *testing.T) {
 	seeds := uint64(30)
-	if testing.Short() {
+	if sample.Hurried() {
 		seeds = 6
 	}
 	for seed := range seeds {

@@ -16,6 +16,7 @@ import (
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -274,7 +275,11 @@ func (s *moveStorm) end() {
 }
 
 func TestStormOfRewindsSubscriptionsAndBrokersLosesNoRecord(t *testing.T) {
-	for seed := range uint64(12) {
+	seeds := uint64(12)
+	if sample.Hurried() {
+		seeds = 4
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, err := strata.Open(strata.Config{FS: vfs.Mem(), Dir: "data", Brokers: 3})

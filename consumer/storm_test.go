@@ -18,6 +18,7 @@ import (
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -214,7 +215,11 @@ func (s *groupStorm) act(m *stormy) {
 }
 
 func TestStormOfRebalancesSeeksPausesClosesAndRecreations(t *testing.T) {
-	for seed := range uint64(18) {
+	seeds := uint64(18)
+	if sample.Hurried() {
+		seeds = 6
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, 4, func(t *testing.T, b *strata.Cluster) {
 				s := &groupStorm{

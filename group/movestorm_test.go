@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/internal/sample"
 )
 
 // moves of the coordinator of a storm's group.
@@ -52,12 +53,12 @@ func (m *moves) missing() string {
 	return ""
 }
 
-// seeds returns how many seeds to run: so many, a tenth of them with -short, or STRATA_SEEDS.
+// seeds returns how many seeds to run: so many, a tenth of them in a hurry, or STRATA_SEEDS.
 func seeds(n int) int {
 	if set, err := strconv.Atoi(os.Getenv("STRATA_SEEDS")); err == nil {
 		return set
 	}
-	if testing.Short() {
+	if sample.Hurried() {
 		return n / 10
 	}
 	return n

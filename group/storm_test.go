@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
@@ -177,7 +178,7 @@ func runStormOn(t *testing.T, a assignor.Assignor, seed uint64, events int, move
 
 func TestNoPartitionHasTwoOwnersInARebalanceStorm(t *testing.T) {
 	seeds := *storms
-	if testing.Short() {
+	if sample.Hurried() {
 		seeds = 5
 	}
 	for _, a := range []assignor.Assignor{assignor.Range(), assignor.Sticky(), assignor.CooperativeSticky()} {

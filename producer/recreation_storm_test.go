@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
@@ -46,7 +47,7 @@ type stormAck struct {
 
 func TestProducersGoOnWhileTheirTopicIsDeletedCreatedAgainGrownAndShrunk(t *testing.T) {
 	seeds := uint64(12)
-	if testing.Short() {
+	if sample.Hurried() {
 		seeds = 5
 	}
 	for seed := range seeds {

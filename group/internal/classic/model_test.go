@@ -13,6 +13,7 @@ import (
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/record"
 )
 
@@ -274,7 +275,7 @@ func TestGroupKeepsItsInvariants(t *testing.T) {
 	for _, cfg := range []Config{{}, {InitialRebalanceDelay: 3 * time.Second}, {MaxSize: 3}, {OffsetsRetention: 30 * time.Second}} {
 		t.Run(fmt.Sprintf("%+v", cfg.InitialRebalanceDelay)+fmt.Sprint(cfg.MaxSize, cfg.OffsetsRetention), func(t *testing.T) {
 			rounds := 10 // of 100 sequences
-			if testing.Short() {
+			if sample.Hurried() {
 				rounds = 3
 			}
 			for range rounds {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication/internal/election"
 	"github.com/stratalog/strata/topic"
@@ -497,6 +498,9 @@ func (s *replicaSim) members(id int32, b Member, known bool) {
 
 func TestReplicasThatMayLeadHaveWhatWasAcknowledged(t *testing.T) {
 	seeds := uint64(300)
+	if sample.Hurried() {
+		seeds = 100
+	}
 	if os.Getenv("STRATA_LONG") != "" {
 		seeds = 10_000
 	}

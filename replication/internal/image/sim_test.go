@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -238,6 +239,9 @@ func (s *simulation) settle() {
 
 func TestWhateverIsDecidedKeepsTheInvariants(t *testing.T) {
 	seeds := uint64(150)
+	if sample.Hurried() {
+		seeds = 50
+	}
 	if os.Getenv("STRATA_LONG") != "" {
 		seeds = 10_000
 	}

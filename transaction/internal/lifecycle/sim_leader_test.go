@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
@@ -183,7 +184,7 @@ func runReal(t *testing.T, seed uint64, level, version int16, unguarded bool) (c
 // written in a transaction is ended by the marker behind it.
 func TestNothingIsOpenBehindItsMarker(t *testing.T) {
 	seeds := uint64(500)
-	if testing.Short() {
+	if sample.Hurried() {
 		seeds = 150
 	}
 	for _, v := range []struct{ level, client int16 }{{0, 0}, {1, 0}, {2, 0}, {2, 2}} {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/transaction/txnlog"
 )
 
@@ -130,7 +131,7 @@ func (s *sim) rest() {
 // STRATA_LONG 10,000 at each level.
 func TestTransactionsHaveOneOutcomeWhateverIsLostRepeatedOrLate(t *testing.T) {
 	first, seeds := uint64(0), uint64(300)
-	if testing.Short() {
+	if sample.Hurried() {
 		seeds = 100
 	}
 	if os.Getenv("STRATA_LONG") != "" {
