@@ -66,7 +66,8 @@ func (w *writer) removeFront(n int) error {
 }
 
 // TruncateTo removes the batches that reach to offset or beyond it; appends go on at offset, or at
-// the base of the batch that offset is inside of (Kafka's UnifiedLog.truncateTo leaves a gap then).
+// the base of the batch that offset is inside of (Kafka's UnifiedLog.truncateTo leaves a gap then),
+// but not below the start, if that is at offset or below.
 // It is on stable storage when it returns. Appends under way end first. At or above the end no
 // batch goes, but leader epochs are forgotten that began at offset or later, as everywhere: appends
 // without an epoch go on in the newest that is left. Below the first segment it empties the log. It
@@ -114,8 +115,8 @@ func (w *writer) truncate(offset int64) error {
 	if err != nil {
 		return err
 	}
-	if start := l.segments.start.Load(); end < start && start <= offset { // of the batch that goes, records below the start were deleted: they stay so
-		return w.restartAt(start)
+	if start := l.segments.start.Load(); start <= offset { // of the batch that goes, records below the start were deleted: they stay so
+		end = max(end, start)
 	}
 	oldStart, oldEnd, oldDurable, oldGap := l.segments.start.Load(), l.segments.end.Load(), l.durability.offset.Load(), w.unfilled
 	w.moveEnd(min(oldStart, end), end, min(oldDurable, end))
