@@ -67,6 +67,7 @@ type entry struct {
 	tail       func(Job) (Result, error) // produce to readers at the end
 	many       bool                      // opens many partitions
 	replicas   *shape                    // loses leaders, and idles
+	txn        *txnKind                  // sends in transactions
 	skip       string                    // workloads to leave out, e.g. "W2 W5"
 	onDemand   bool                      // only when -peers names it
 }
