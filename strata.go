@@ -126,7 +126,8 @@ func (c *Cluster) Backend() Backend { return Backend{c.brokers, c.coordinator, c
 // damaged, from a newer version or not ours is a typed error of the layer that noticed, and so is a
 // field of cfg that makes no sense (*topic.ConfigError, as a rule). Nothing was changed then, but
 // for a Group.OffsetsReplicas or Transactions.Topic.Replicas above the number of brokers: that is
-// known when these are there. The cluster must be closed, after its producers and consumers.
+// known when these are there. A new cluster may be on stable storage only when its first topic is
+// created; see replication.Open. The cluster must be closed, after its producers and consumers.
 func Open(cfg Config) (*Cluster, error) {
 	if err := errors.Join(cfg.Group.Validate(), cfg.Transactions.Validate()); err != nil {
 		return nil, fmt.Errorf("strata: open: %w", err)

@@ -25,7 +25,7 @@ type durability struct {
 	torn      atomic.Pointer[tornWrite] // set once, by the writer
 	persisted persisted                 // what the state on the disk says
 	// unnamed: the names that lead to the log's records may not be on stable storage, see
-	// syncNames. Set by the writer, before the first append; cleared by who has synced them.
+	// syncNamesBeside. Set by the writer, before the first append; cleared by who has synced them.
 	unnamed atomic.Bool
 
 	mu sync.Mutex // guards dirty, and that offset moves only forward, but for a cut

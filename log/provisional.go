@@ -24,7 +24,7 @@ import (
 // After a power cut nobody knows which part of all that is on the disk. The log is read as one
 // without a state, by Kafka's rules: its batches are checked one by one, and it ends at the first
 // that is not whole; its leader epochs are in them. That is right as long as what was called
-// durable is: a sync makes the names durable, too (syncNames), and nothing before that was.
+// durable is: a sync makes the names durable, too (syncNamesBeside), and nothing before that was.
 
 // provisionalFile is only ours; Kafka ignores it. Its format is that of stateFile.
 const provisionalFile = "strata.provisional"
@@ -88,6 +88,7 @@ func (w *writer) settleProvisional(cfg *Config) error {
 	cuts, end, active := d.cuts.Load(), l.segments.end.Load(), l.active()
 	s := w.stateOf(cfg, l.list(), false)
 	s.RecoveryPoint = active.NextOffset()
+	w.unlisted = w.unlisted && d.unnamed.Load()
 	d.syncs.Add(1)
 	if err := w.storeStateBeside(s, active.Sync); err != nil {
 		return err
@@ -103,18 +104,19 @@ func (w *writer) dropProvisional(cfg *Config) {
 	}
 }
 
-// syncNames makes durable what a log needs besides its records to be found with them: the names of
-// its segment and its directory, and what its owner keeps there. Nothing to do if a state is on
-// stable storage, which came after them. Safe for concurrent use: who has read an end calls it, and
-// unnamed was set before there was any.
-func (l *Log) syncNames() error {
+// syncNamesBeside syncs records and, at the same time, makes durable what a log needs besides these
+// to be found with them: the names of its segment and its directory, and what its owner keeps
+// there. That is there already if a state is on stable storage, which came after them. Safe for
+// concurrent use: who has read an end calls it, and unnamed was set before there was any.
+func (l *Log) syncNamesBeside(records func() error) error {
 	if !l.durability.unnamed.Load() {
-		return nil
+		return records()
 	}
 	cfg := l.cfg.Load()
-	if err := l.syncAround(cfg, func() error { return cfg.FS.SyncDir(l.path) }, nil); err != nil {
+	if err := l.syncAround(cfg, func() error { return cfg.FS.SyncDir(l.path) }, records); err != nil {
 		return err
 	}
+	l.unentered.Store(false)
 	l.durability.unnamed.Store(false)
 	return nil
 }

@@ -117,6 +117,38 @@ func TestSyncOfANewLogMakesItsNamesDurable(t *testing.T) {
 	o.close(t)
 }
 
+// Checklist row L4: SyncRecords of a new log waits for the disk once: for its records, all names that
+// lead there and what its owner keeps there. Sync waits for its state besides.
+func TestRecordsOfANewLogAreSyncedInOneTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.Mem()
+		disk := vfs.Faulty(mem)
+		d, err := OpenDirectory("data", DirectoryConfig{FS: disk})
+		require.NoError(t, err)
+		l, err := Open("data/t-0", Config{FS: disk, Dir: d, Sync: SyncNever, Beside: func(string) error { return disk.SyncDir("data") }})
+		require.NoError(t, err)
+		fill(t, l, 2)
+		slow := disk.Inject(vfs.Fault{Ops: vfs.OpSync | vfs.OpSyncDir, Times: vfs.Always, Delay: time.Second})
+		began := time.Now()
+		require.NoError(t, l.SyncRecords())
+		require.Equal(t, time.Second, time.Since(began))
+		require.EqualValues(t, 2, l.DurableOffset())
+		after, err := Open("data/t-0", Config{FS: mem.CrashWith(lostAll())})
+		require.NoError(t, err)
+		require.Equal(t, []string{"0", "1"}, values(t, after))
+		require.NoError(t, after.Close())
+		fill(t, l, 1)
+		began = time.Now()
+		require.NoError(t, l.Sync())
+		require.Greater(t, time.Since(began), time.Second)
+		require.True(t, isThere(t, mem, "data/t-0/"+stateFile))
+		slow()
+		require.NoError(t, l.Close())
+		require.ErrorIs(t, l.SyncRecords(), ErrClosed)
+		require.NoError(t, d.Close())
+	})
+}
+
 // A power cut can leave the provisional state without what it speaks of. It says nothing then.
 func TestProvisionalStateOfAnotherRunOfTheMachineDoesNotCount(t *testing.T) {
 	t.Parallel()

@@ -45,6 +45,18 @@ const (
 // storage: what lies before it is not looked at by the next Open, and damage to it is never taken
 // for the end of what was written. Under SyncOnAck the recovery point moves with every new segment.
 func (l *Log) Sync() error {
+	if err := l.SyncRecords(); err != nil {
+		return err
+	}
+	if l.cfg.Load().Sync != SyncOnAck {
+		l.persist(persistEvery)
+	}
+	return nil
+}
+
+// SyncRecords is Sync without the recovery point: it waits for the disk once, also in a log that
+// nobody has synced yet, where the first Sync waits three times.
+func (l *Log) SyncRecords() error {
 	if l.readOnly {
 		return ErrReadOnly
 	}
@@ -57,13 +69,7 @@ func (l *Log) Sync() error {
 			return err
 		}
 	}
-	if err := d.failed(); err != nil {
-		return err
-	}
-	if l.cfg.Load().Sync != SyncOnAck {
-		l.persist(persistEvery)
-	}
-	return nil
+	return d.failed()
 }
 
 // persist writes a state with the present recovery point, if so much was synced since the last one,
@@ -114,7 +120,7 @@ func (l *Log) syncNow() error {
 			return err
 		}
 	}
-	if err := errors.Join(l.syncNames(), active.Sync()); err != nil {
+	if err := l.syncNamesBeside(active.Sync); err != nil {
 		return l.syncFailed(err)
 	}
 	l.durableTo(end, cuts)

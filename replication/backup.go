@@ -204,7 +204,11 @@ func (b *backup) hasChanged(layout map[place]int32) bool {
 func (b *backup) lockMetadata(ctx context.Context) error {
 	select {
 	case b.c.changing <- struct{}{}:
-		return nil
+		err := b.c.found()
+		if err != nil {
+			b.unlockMetadata()
+		}
+		return err
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -23,6 +23,9 @@ import (
 func (c *Cluster) AddBroker(ctx context.Context, id int32, spec BrokerSpec) (int32, error) {
 	added := make(chan int32, 1)
 	err := c.await(ctx, func() error {
+		if err := c.foundNow(); err != nil {
+			return err
+		}
 		b, err := c.addPlace(id, spec)
 		if err != nil {
 			return err

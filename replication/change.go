@@ -30,13 +30,18 @@ func (c *Cluster) changeThen(ctx context.Context, decide decision, then func([]m
 	}
 	result := make(chan error, 1)
 	started := c.run(func() {
-		err := c.writable(nil)
+		var err error
+		if c.unsecured.Load() {
+			err = c.meta.Failure() // a founding waits for the disk with its first change
+		} else {
+			err = c.writable(nil)
+		}
 		if err == nil {
 			err = c.perform(decide, then)
 		}
 		result <- err
 		if err == nil {
-			c.compactMetadata()
+			c.settleMetadata()
 		}
 		<-c.changing
 	})
@@ -66,10 +71,21 @@ func (c *Cluster) perform(decide decision, then func([]metarecord.Record)) error
 		err = refusal(c.image, err)
 	}
 	c.mu.RUnlock()
-	if err != nil || len(recs) == 0 {
+	if err != nil {
 		return err
 	}
+	if len(recs) == 0 {
+		return c.secure() // who asked is told that it is so
+	}
+	if c.unsecured.Load() && !isSmall(recs) {
+		if err := c.found(); err != nil {
+			return err
+		}
+	}
 	version, fenced, err := c.meta.Commit(c.image, recs)
+	if err == nil {
+		err = c.secure()
+	}
 	if err != nil {
 		return err
 	}

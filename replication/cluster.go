@@ -37,6 +37,11 @@ type Cluster struct {
 	txns      txnQuestions
 
 	founds bool // open makes a new cluster of one broker; see founding
+	// fresh is the broker of a new cluster whose founding is not over, nil in any other. Of who has
+	// changing. unsecured says that nothing of it is on stable storage; who has changing clears it.
+	fresh     *node
+	unsecured atomic.Bool
+	foundDue  alarm.Alarm // foundIdle; armed when open has made a new cluster
 
 	// releadDue says that partitions may have a leader that does not serve, because that could not
 	// be written. Of who has changing.
@@ -85,6 +90,11 @@ type Cluster struct {
 // every partition that has files is open, or offline because it is damaged (its calls say why, and
 // so does Status). What a crash left half done, the creation or deletion of a topic, is finished.
 //
+// For a new cluster of one broker Open does not wait for the disk. Who first is told something of
+// it does: the first change of the metadata, the first producer id, a backup. An error of the disk
+// in that comes from that call and from all that follow, Close among them, and Open founds the
+// cluster again.
+//
 // A directory that is in use, damaged, of a newer format or not ours is a *DirectoryError. A broker
 // whose disk fails is down, if the others can do without it; if not, the disk's error is returned.
 func Open(cfg Config) (*Cluster, error) {
@@ -103,7 +113,7 @@ func Open(cfg Config) (*Cluster, error) {
 	}
 	c.txns = txnQuestions{c: c, ids: map[string]*txnQueue{}}
 	c.txns.ctx, c.txns.cancel = context.WithCancel(context.Background())
-	c.balance.Do, c.sessions.Do = c.balanceLeaders, c.reviewSessions
+	c.balance.Do, c.sessions.Do, c.foundDue.Do = c.balanceLeaders, c.reviewSessions, c.foundIdle
 	follow.Watch(&c.network, func() { c.sessions.By(time.Now()) })
 	c.changing <- struct{}{} // leaders that serve already ask the controller for things
 	err = c.open()
@@ -149,19 +159,21 @@ func (c *Cluster) Shutdown(ctx context.Context) error {
 
 // shut closes what open has opened, in reverse.
 func (c *Cluster) shut() error {
-	for _, a := range []*alarm.Alarm{&c.balance, &c.sessions} {
+	for _, a := range []*alarm.Alarm{&c.balance, &c.sessions, &c.foundDue} {
 		a.Stop()
 		a.Wait()
 	}
-	var errs []error
+	var failed error
 	for _, n := range c.servingNodes() {
-		_ = n.founding.wait("") // open has failed, and said so
+		failed = n.founding.wait("")
 	}
-	errs = append(errs, c.onNodes((*node).close))
+	errs := []error{c.onNodes((*node).close)}
 	if c.meta != nil {
-		errs = append(errs, c.meta.Close())
+		if err := c.meta.Close(); err != nil { // with what the founding failed for
+			failed = err
+		}
 	}
-	errs = append(errs, c.onNodes((*node).leave))
+	errs = append(errs, failed, c.onNodes((*node).leave))
 	return errors.Join(errs...)
 }
 

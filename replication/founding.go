@@ -2,29 +2,44 @@ package replication
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
 
-// A founding is how a new cluster of one broker gets onto stable storage. Open returns when it is
-// there, and until then nothing has been promised to anybody. So what a crash leaves before that
-// may be anything, as long as the next open can tell it from a cluster. What waits for the disk,
-// in two chains that go on side by side:
+// A founding is how a new cluster of one broker gets onto stable storage. Open does not wait for
+// it: until somebody is told of a change of the metadata, or given a producer id, nothing has been
+// promised to anybody. So what a crash leaves before that may be anything, as long as the next open
+// can tell it from a cluster. What waits for the disk, in two chains that go on side by side:
 //
 //	identity  the entries of the broker's directory and of the one around it,
 //	          the bytes of meta.properties                                          together
 //	          the name of meta.properties
-//	metadata  the identity, the entry of the metadata log's directory and that of its segment,
-//	          the first change, the bytes of the log's first strata.state           together
+//	metadata  the entry of the metadata log's directory and that of its segment,
+//	          all changes up to the first that somebody is told of                  together
+//
+// The identity begins with Open, the metadata with the first change after it, or a moment later if
+// there is none (foundAfter). When both are there the change is acknowledged (secure). From then on
+// the metadata are a log without a strata.state, as a log under SyncNever that was synced: the next
+// open takes all its batches that are whole, and those that were synced are. Behind the
+// acknowledgement, before any other change, the log gets its state and becomes one whose every
+// change is durable (found):
+//
+//	state     the identity, what the metadata log has, the bytes of its strata.state  together
 //	          the name of strata.state
+//
+// A disk that fails before the first acknowledgement fails that call, and every later change, and
+// Close: the cluster has to be opened again, which founds it again.
 //
 // Two rules hold after a crash at any point:
 //
@@ -67,22 +82,48 @@ func (f *founding) wait(string) error {
 	return f.err
 }
 
-// found puts a new cluster of one broker on stable storage; any other is there already.
-func (c *Cluster) found() error {
-	if !c.founds {
+// foundAfter is for how long a new cluster that nobody changes may be lost.
+const foundAfter = 20 * time.Millisecond
+
+// secure puts all changes of a new cluster of one broker on stable storage; those of any other are.
+// By who has changing, before anybody is told of a change.
+func (c *Cluster) secure() error {
+	if !c.unsecured.Load() {
 		return nil
 	}
-	if err := c.meta.Settle(); err != nil {
+	if err := c.meta.Secure(); err != nil { // with the identity: it is beside the log
 		return err
 	}
-	for _, n := range c.nodes {
-		if err := n.founding.wait(""); err != nil { // also where the log had its state from the beginning
-			return err
-		}
-		n.founding = nil
-	}
-	c.founds = false
+	c.unsecured.Store(false)
 	return nil
+}
+
+// found ends the founding of a new cluster of one broker; any other's has ended. By who has
+// changing.
+func (c *Cluster) found() error {
+	if err := c.secure(); err != nil || c.fresh == nil {
+		return err
+	}
+	c.fresh.founding, c.fresh = nil, nil // if this fails the copy is opened again, as that of any cluster
+	return c.meta.Settle()
+}
+
+// foundNow ends the founding before anything is done that outlives it, such as the directory of
+// another broker.
+func (c *Cluster) foundNow() error {
+	if !c.unsecured.Load() {
+		return nil
+	}
+	if err := c.enter(context.Background(), c.changing); err != nil {
+		return err
+	}
+	defer func() { <-c.changing }()
+	return c.found()
+}
+
+// foundIdle ends the founding of a cluster that nobody changes.
+func (c *Cluster) foundIdle() {
+	c.afterChange(func() error { return nil }, "new cluster is not on stable storage")
 }
 
 // prepareRoot sees to the directory of a broker that has no identity. One that is there was perhaps
@@ -132,12 +173,25 @@ func syncAbove(fsys vfs.FS, root string) error {
 	return nil
 }
 
-// maxFirstChange is more than the bytes of a new cluster's first change.
+// maxFirstChange is more than the bytes of a new cluster's first change. The first change that
+// somebody asks for may be written before the founding is over if it is not larger.
 const maxFirstChange = 4 << 10
 
+// isSmall reports whether a change may be written before the founding is over.
+func isSmall(recs []metarecord.Record) bool {
+	size := 0
+	var value []byte
+	for _, rec := range recs {
+		value = metarecord.Append(value[:0], rec)
+		size += len(value) + 16 // what a batch adds to a record
+	}
+	return size < maxFirstChange-record.HeaderSize
+}
+
 // isUnfinished reports whether the directory of a metadata log, beside which there is no
-// meta.properties, was left by a founding that was cut short: it has no state, and nothing behind
-// the first change.
+// meta.properties, was left by a founding that was cut short: it has no state, and no more than the
+// first change and a small one. There is no partition beside it (checkNew): they are made when the
+// change is acknowledged.
 func isUnfinished(fsys vfs.FS, dir string) (bool, error) {
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
@@ -162,10 +216,17 @@ func isUnfinished(fsys vfs.FS, dir string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if _, n, err := record.Parse(p); err == nil {
-		return len(bytes.TrimRight(p[n:], "\x00")) == 0, nil
+	if len(bytes.TrimRight(p, "\x00")) > 2*maxFirstChange {
+		return false, nil
 	}
-	return len(bytes.TrimRight(p, "\x00")) <= maxFirstChange, nil // a power cut took some of it
+	for range 2 {
+		_, n, err := record.Parse(p)
+		if err != nil {
+			return true, nil // there is none, or a power cut took some of it
+		}
+		p = p[n:]
+	}
+	return len(bytes.TrimRight(p, "\x00")) == 0, nil
 }
 
 // removeUnfinished removes what a founding that was cut short has left of the metadata. That it is

@@ -8,8 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -41,6 +43,13 @@ func cutFoundingShort(t *testing.T, slow string) {
 	x := observe(fsys, sample.OneIn(t, every))
 	c, err := Open(one(fsys))
 	require.NoError(t, err)
+	partitions := 1
+	if slow == "data" {
+		partitions = 500 // more than is written before the founding is over
+	}
+	require.NoError(t, c.CreateTopic(t.Context(), "first", topic.Config{Partitions: partitions}))
+	x.begin("acknowledged", c.clusterID)
+	require.NoError(t, c.CreateTopic(t.Context(), "second", topic.Config{}))
 	require.NoError(t, c.Close())
 	require.Greater(t, len(x.taken()), 100/every)
 	for i, cut := range x.taken() {
@@ -50,6 +59,12 @@ func cutFoundingShort(t *testing.T, slow string) {
 		}
 		c, err := Open(cfg)
 		require.NoError(t, err, cut.where)
+		acknowledged := cut.allowed[0] != ""
+		if acknowledged {
+			_, err := c.Topic(t.Context(), "first")
+			require.NoError(t, err, cut.where)
+			require.Equal(t, cut.allowed[0], c.clusterID, cut.where)
+		}
 		require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{}), cut.where)
 		id := c.clusterID
 		for _, o := range crashModes {
@@ -59,6 +74,10 @@ func cutFoundingShort(t *testing.T, slow string) {
 			require.NoError(t, err, cut.where)
 			_, err = again.Topic(t.Context(), "orders")
 			require.NoError(t, err, cut.where)
+			if acknowledged {
+				_, err = again.Topic(t.Context(), "first")
+				require.NoError(t, err, cut.where)
+			}
 			require.Equal(t, id, again.clusterID, cut.where)
 			require.NoError(t, again.Close(), cut.where)
 		}
@@ -66,7 +85,14 @@ func cutFoundingShort(t *testing.T, slow string) {
 	}
 }
 
-// What Open has founded is durable when it returns.
+// awaitFounding returns when the founding is over that a change has begun to end, or when nobody
+// changes the metadata.
+func awaitFounding(c *Cluster) {
+	c.changing <- struct{}{}
+	<-c.changing
+}
+
+// What somebody was told of a new cluster is durable.
 func TestFoundedClusterSurvivesAPowerCut(t *testing.T) {
 	for _, around := range []string{"", "data", root} { // what was there before, not durably
 		fsys := vfs.Mem()
@@ -91,8 +117,8 @@ func TestFoundedClusterSurvivesAPowerCut(t *testing.T) {
 	}
 }
 
-// Checklist row L4: a new cluster waits for the disk three times, and once more for a topic,
-// however many syncs that takes.
+// Checklist row L4: a new cluster waits for the disk twice before its first topic is acknowledged,
+// however many syncs that takes, and Open for nothing.
 func TestFoundingWaitsForTheDiskInFewTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.Faulty(vfs.Mem())
@@ -105,8 +131,15 @@ func TestFoundingWaitsForTheDiskInFewTurns(t *testing.T) {
 		require.NoError(t, fsys.MkdirAll("data", 0o755))
 		c, err := Open(Config{Dir: "data", FS: fsys, SessionTimeout: time.Hour})
 		require.NoError(t, err)
-		require.Equal(t, 3*time.Second, took(), "what meta.properties says; its name and the metadata; the name of their state")
+		require.Zero(t, took())
 		require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{}))
+		require.Equal(t, 2*time.Second, took(), "what meta.properties says; its name, beside the metadata")
+		_, _, err = c.InitProducerID(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, took(), "the ids came with the first change")
+		awaitFounding(c)
+		require.Equal(t, 2*time.Second, took(), "what the state of the metadata says; its name")
+		require.NoError(t, c.CreateTopic(t.Context(), "payments", topic.Config{}))
 		require.Equal(t, time.Second, took(), "the change")
 		require.NoError(t, c.Close())
 	})
@@ -119,6 +152,7 @@ func TestMetadataWithoutIdentityAreNotTakenForAFoundingThatWasCutShort(t *testin
 	for what, spoil := range map[string]func(t *testing.T, fsys *vfs.MemFS){
 		"state":         func(*testing.T, *vfs.MemFS) {},
 		"second change": func(t *testing.T, fsys *vfs.MemFS) { require.NoError(t, fsys.Remove(meta+"strata.state")) },
+		"third change":  func(t *testing.T, fsys *vfs.MemFS) { require.NoError(t, fsys.Remove(meta+"strata.state")) },
 		"much behind a damaged one": func(t *testing.T, fsys *vfs.MemFS) {
 			require.NoError(t, fsys.Remove(meta+"strata.state"))
 			p, err := vfs.ReadFile(fsys, meta+"00000000000000000000.log")
@@ -130,7 +164,10 @@ func TestMetadataWithoutIdentityAreNotTakenForAFoundingThatWasCutShort(t *testin
 		t.Run(what, func(t *testing.T) {
 			fsys := vfs.Mem()
 			c := open(t, fsys)
-			if what != "state" {
+			if what == "third change" {
+				create(t, c, "orders", 1)
+				create(t, c, "payments", 1)
+			} else {
 				create(t, c, "orders", 500)
 			}
 			disk := fsys.Kill()
@@ -153,17 +190,26 @@ func TestFoundingWhoseDiskFailsIsTriedAgain(t *testing.T) {
 		errDisk := errors.New("the disk fails")
 		fault := fsys.Inject(vfs.Fault{Ops: vfs.OpChange | vfs.OpSync | vfs.OpSyncDir, After: n, Err: errDisk})
 		c, err := Open(Config{Dir: "data", FS: fsys})
+		acknowledged := false
 		if err == nil {
-			require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{}))
-			require.NoError(t, c.Close())
-			fault()
+			err = c.CreateTopic(t.Context(), "orders", topic.Config{})
+			acknowledged = err == nil
+			err = errors.Join(err, c.Close())
+		}
+		fault()
+		if err == nil {
 			require.Greater(t, n, 15)
 			return
 		}
-		fault()
+		require.ErrorIs(t, err, errDisk, n)
 		c, err = Open(Config{Dir: "data", FS: fsys})
 		require.NoError(t, err, n)
-		require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{}), n)
+		if acknowledged {
+			_, err = c.Topic(t.Context(), "orders")
+		} else if err = c.CreateTopic(t.Context(), "orders", topic.Config{}); errors.Is(err, ErrTopicExists) {
+			err = nil // it failed, and may have happened
+		}
+		require.NoError(t, err, n)
 		disk := mem.Crash(uint64(n))
 		require.NoError(t, c.Close(), n)
 		again, err := Open(Config{Dir: "data", FS: disk})
@@ -172,4 +218,79 @@ func TestFoundingWhoseDiskFailsIsTriedAgain(t *testing.T) {
 		require.NoError(t, err, n)
 		require.NoError(t, again.Close(), n)
 	}
+}
+
+// Open does not wait for the founding. If that fails so does all that would be told of it.
+func TestFoundingThatFailsFailsWhoeverWaitsForIt(t *testing.T) {
+	for _, pattern := range []string{"meta.properties.tmp", "one", "*.log", "__cluster_metadata-0"} {
+		for what, call := range map[string]func(c *Cluster) error{
+			"create":      func(c *Cluster) error { return c.CreateTopic(t.Context(), "orders", topic.Config{}) },
+			"producer id": func(c *Cluster) error { _, _, err := c.InitProducerID(t.Context()); return err },
+			"backup":      func(c *Cluster) error { return c.Backup(t.Context(), "copy") },
+			"nothing": func(c *Cluster) error {
+				return c.change(t.Context(), func(*image.Image) ([]metarecord.Record, error) { return nil, nil })
+			},
+			"large": func(c *Cluster) error { return c.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 500}) },
+			"add":   func(c *Cluster) error { _, err := c.AddBroker(t.Context(), 2, BrokerSpec{}); return err },
+		} {
+			t.Run(pattern+"/"+what, func(t *testing.T) {
+				fsys := vfs.Faulty(vfs.Mem())
+				errDisk := errors.New("the disk fails")
+				mend := fsys.Inject(vfs.Fault{Ops: vfs.OpSync | vfs.OpSyncDir, Pattern: pattern, Times: vfs.Always, Err: errDisk})
+				cfg := Config{Dir: "data", FS: fsys, BrokerSpecs: map[int32]BrokerSpec{1: {Dir: "data/one"}}}
+				c, err := Open(cfg)
+				require.NoError(t, err)
+				require.ErrorIs(t, call(c), errDisk)
+				mend()
+				require.ErrorIs(t, c.CreateTopic(t.Context(), "payments", topic.Config{}), errDisk)
+				require.ErrorIs(t, c.Close(), errDisk)
+				c, err = Open(cfg)
+				require.NoError(t, err)
+				require.NoError(t, c.CreateTopic(t.Context(), "payments", topic.Config{}))
+				require.NoError(t, c.Close())
+			})
+		}
+	}
+}
+
+// A new cluster that nobody changes is on stable storage a moment later.
+func TestFoundingEndsWithoutAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := vfs.Mem()
+		c, err := Open(Config{Dir: "data", FS: fsys})
+		require.NoError(t, err)
+		time.Sleep(foundAfter)
+		synctest.Wait()
+		left := fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
+		_, err = left.Stat(root + "/__cluster_metadata-0/strata.state")
+		require.NoError(t, err)
+		again, err := Open(Config{Dir: "data", FS: left})
+		require.NoError(t, err)
+		require.Equal(t, c.clusterID, again.clusterID)
+		require.NoError(t, again.Close())
+		require.NoError(t, c.Close())
+	})
+}
+
+// A cluster that was closed without a change is on stable storage.
+func TestNewClusterThatIsClosedAtOnceIsFounded(t *testing.T) {
+	fsys := vfs.Mem()
+	c, err := Open(Config{Dir: "data", FS: fsys})
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	again := open(t, fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost}))
+	require.Equal(t, c.clusterID, again.clusterID)
+}
+
+// A first topic is acknowledged before the metadata have their state. If that cannot be written they
+// are opened again with the next change.
+func TestStateThatANewClusterCannotWriteIsWrittenLater(t *testing.T) {
+	fsys := vfs.Mem()
+	errDisk := errors.New("the disk fails")
+	fsys.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "strata.state.tmp", Times: 1, Err: errDisk})
+	c := open(t, fsys)
+	create(t, c, "orders", 1)
+	create(t, c, "payments", 1)
+	again := open(t, fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost}))
+	require.Equal(t, []string{"orders", "payments"}, names(t, again))
 }

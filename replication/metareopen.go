@@ -16,6 +16,9 @@ import (
 // made up for: brokers whose stop was taken back stay, partitions get or lose their leaders. By who
 // has changing, before it begins. For own see reopen.
 func (c *Cluster) writable(own *node) error {
+	if err := c.found(); err != nil {
+		return err
+	}
 	m := c.meta
 	if m.Failure() != nil {
 		gone, err := c.reopen(own)

@@ -423,6 +423,7 @@ func TestCopiesThatLackWhatWasCommittedAreNotTaken(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)
 	create(t, c, "orders", 1)
+	create(t, c, "payments", 1) // with the founding over
 	mend := fsys.Inject(vfs.Fault{Ops: vfs.OpChange, Pattern: "*.log", Times: vfs.Always, Err: errDisk})
 	require.ErrorIs(t, c.CreateTopic(t.Context(), "lost", topic.Config{}), errDisk)
 	mend()
@@ -435,7 +436,7 @@ func TestCopiesThatLackWhatWasCommittedAreNotTaken(t *testing.T) {
 		require.ErrorContains(t, err, "was committed")
 		require.ErrorIs(t, err, errDisk)
 	}
-	require.Equal(t, []string{"orders"}, names(t, c))
+	require.Equal(t, []string{"orders", "payments"}, names(t, c))
 }
 
 // comeBack starts brokers until a majority runs: without one nothing can be changed.

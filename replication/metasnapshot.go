@@ -56,8 +56,13 @@ func (n *node) remains(removed, kept map[topic.ID]string) error {
 	return nil
 }
 
-// compactMetadata writes a snapshot of the metadata if it is time.
-func (c *Cluster) compactMetadata() {
+// settleMetadata does what is left to do behind a change whose caller was told of it: it ends the
+// founding of a new cluster, and writes a snapshot of the metadata if it is time.
+func (c *Cluster) settleMetadata() {
+	if err := c.found(); err != nil {
+		c.logger.Error("metadata log is opened again with the next change", slog.Any("err", err))
+		return
+	}
 	if c.meta.IsDue() {
 		c.snapshotMetadata()
 	}

@@ -39,6 +39,7 @@ func TestTopicsCreatedTogetherAreWrittenTogether(t *testing.T) {
 	c, err := Open(Config{Dir: "data", FS: fsys, MaxPartitions: 150})
 	require.NoError(t, err)
 	require.NoError(t, c.CreateTopic(t.Context(), "old", topic.Config{Partitions: 10}))
+	awaitFounding(c)
 	var specs []TopicSpec
 	for i := range 100 {
 		specs = append(specs, TopicSpec{Name: fmt.Sprintf("new-%d", i), Config: topic.Config{Partitions: 1}})

@@ -75,7 +75,13 @@ func (c *Cluster) open() error {
 	}
 	for _, n := range c.nodes {
 		c.brokers[n.id].phase = serving
+		if n.founding != nil {
+			c.fresh = n
+			c.unsecured.Store(true)
+			c.foundDue.After(foundAfter)
+		}
 	}
+	c.founds = false
 	c.settleLoaded()
 	return nil
 }
@@ -196,9 +202,6 @@ func (c *Cluster) takeOver() error {
 	}
 	if err == nil {
 		err = c.relead()
-	}
-	if err == nil {
-		err = c.found()
 	}
 	if err != nil {
 		return fmt.Errorf("open cluster: %w", err)

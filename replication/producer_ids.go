@@ -40,15 +40,17 @@ func (p *producerIDs) add(first int64) {
 
 // InitProducerID returns a producer id that nobody ever had, over restarts too, with epoch 0. It
 // rarely waits: a thousand ids are reserved in the metadata log at once, the first of them by Open
-// in the change that it makes anyway. Errors: ErrClosed, ctx's,
-// those of the disk.
+// in the change that it makes anyway; in a new cluster this may have to be waited for. Errors:
+// ErrClosed, ctx's, those of the disk.
 func (c *Cluster) InitProducerID(ctx context.Context) (id int64, epoch int16, err error) {
 	for {
 		if err := c.live(ctx); err != nil {
 			return -1, -1, err
 		}
-		if id, ok := c.ids.take(); ok {
-			return id, 0, nil
+		if !c.unsecured.Load() { // else the block is not on stable storage, as nothing is
+			if id, ok := c.ids.take(); ok {
+				return id, 0, nil
+			}
 		}
 		if err := c.reserveProducerIDs(ctx); err != nil {
 			return -1, -1, fmt.Errorf("reserve producer ids: %w", err)

@@ -20,8 +20,9 @@ type Place struct {
 	FS   vfs.FS
 	Root string     // the broker's directory
 	Log  log.Config // but for what is the same for all copies
-	// Late says that the cluster is new: nothing of the copy is synced before Settle. Log.Beside
-	// is to return when the identity of the broker is on stable storage.
+	// Late says that the cluster is new: nothing of the copy is synced before Secure, and it has no
+	// state on stable storage before Settle. Log.Beside is to return when the identity of the broker
+	// is on stable storage.
 	Late bool
 	// Blame makes the error of a directory that cannot be used: reason is ErrLocked,
 	// ErrNewerFormat or ErrDamaged.

@@ -118,12 +118,26 @@ func (m *Log) beginEpoch(step int32) (broken int32, err error) {
 	return 0, nil
 }
 
-// Settle puts the first change of a new cluster on stable storage, with all that makes it found.
-// Until it returns nil nothing has happened.
+// Secure puts the changes of a new cluster on stable storage, with all that makes them be found.
+// Until it returns nil nothing has happened; after an error nobody can tell what has.
+func (m *Log) Secure() error {
+	if m.failure != nil {
+		return m.failure
+	}
+	for id, l := range byid.Range(m.copies) {
+		if err := l.SyncRecords(); err != nil {
+			return m.fail(fmt.Errorf("write metadata on broker %d: %w", id, err))
+		}
+	}
+	return nil
+}
+
+// Settle makes the copies of a new cluster, which is secured, what any copy is: each change that
+// follows is on stable storage when it is committed. On error the copies have to be opened again.
 func (m *Log) Settle() error {
 	for id, l := range byid.Range(m.copies) {
 		if err := l.settle(); err != nil {
-			return fmt.Errorf("write metadata on broker %d: %w", id, err)
+			return m.fail(fmt.Errorf("write metadata on broker %d: %w", id, err))
 		}
 	}
 	return nil
