@@ -275,7 +275,11 @@ func TestSuccessorOfATransformerNeedNotWaitForItsTransaction(t *testing.T) {
 		tx, err := dead.Begin(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, tx.Send(t.Context(), record.String("out", "", "dead")))
-		require.NoError(t, tx.CommitOffsets(t.Context(), group.Metadata{Group: "g", Generation: -1}, record.Offsets{{Topic: "in"}: 1}))
+		all := record.Offsets{}
+		for part := range int32(3) {
+			all[record.TopicPartition{Topic: "in", Partition: part}] = 1
+		}
+		require.NoError(t, tx.CommitOffsets(t.Context(), group.Metadata{Group: "g", Generation: -1}, all))
 		require.NoError(t, dead.Flush(t.Context()))
 		began := time.Now()
 		in, out := member(t, c, "t")
