@@ -1,6 +1,7 @@
 package consumer_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -82,4 +83,55 @@ func ExampleRead() {
 	// ann a shirt
 	// bob a shirt
 	// cid a shirt
+}
+
+func ExampleTransform() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	cluster, err := strata.Open(strata.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer cluster.Close()
+	for _, name := range []string{"in", "out"} {
+		if err := cluster.CreateTopic(ctx, name, topic.Config{Partitions: 1}); err != nil {
+			panic(err)
+		}
+	}
+	out, err := producer.New(cluster, producer.Config{TransactionalID: "upper-0"})
+	if err != nil {
+		panic(err)
+	}
+	defer out.Close()
+	err = out.Transact(ctx, func(tx *producer.Txn) error {
+		return tx.Send(ctx, record.String("in", "", "one"), record.String("in", "", "two"))
+	})
+	if err != nil {
+		panic(err)
+	}
+	in, err := consumer.New(cluster, consumer.Config{Group: "upper", Topics: []string{"in"}})
+	if err != nil {
+		panic(err)
+	}
+	defer in.Close()
+	err = consumer.Transform(ctx, in, out, func(r record.Record, emit func(record.Record)) error {
+		emit(record.Record{Topic: "out", Value: bytes.ToUpper(r.Value)})
+		if string(r.Value) == "two" {
+			cancel() // the batch is finished first
+		}
+		return nil
+	})
+	if err != nil {
+		panic(err)
+	}
+	what := consumer.ReadConfig{Topic: "out"} // followed: the end of a transaction is seen a moment after Commit
+	for r, err := range consumer.Follow(context.Background(), cluster, what) {
+		fmt.Println(string(r.Value), err)
+		if string(r.Value) == "TWO" {
+			break
+		}
+	}
+	// Output:
+	// ONE <nil>
+	// TWO <nil>
 }

@@ -194,9 +194,10 @@ func (b *batch) rename() {
 // report tells everyone the outcome. It runs without locks, once, after the batches before it.
 func (b *batch) report() {
 	res := &b.result
+	index := b.part.index // read once: what is beside it changes with every record that is sent
 	for i := range b.calls {
 		e := &b.calls[i]
-		a := Ack{Partition: b.part.index, Offset: -1, Err: b.errorOf(e.position)}
+		a := Ack{Partition: index, Offset: -1, Err: b.errorOf(e.position)}
 		if a.Err == nil {
 			a.Timestamp = time.UnixMilli(e.tsMs)
 			if res.LogAppendTimeMs >= 0 {
@@ -208,7 +209,7 @@ func (b *batch) report() {
 	}
 	for i := range b.asyncs {
 		a := &b.asyncs[i]
-		a.r.Partition, a.r.Offset, a.r.LeaderEpoch = b.part.index, -1, res.LeaderEpoch
+		a.r.Partition, a.r.Offset, a.r.LeaderEpoch = index, -1, res.LeaderEpoch
 		err := b.errorOf(a.position)
 		if err == nil {
 			a.r.Offset = offsetOf(res, a.position)
