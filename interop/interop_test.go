@@ -95,13 +95,14 @@ func readAllowed(t *testing.T) map[string]string {
 	return excused
 }
 
-// startKafka starts a real broker, until the end of the test.
-func startKafka(t *testing.T) target {
+// startKafka starts a real broker, until the end of the test. features are levels other than Kafka's
+// defaults, as transaction.version=1.
+func startKafka(t *testing.T, features ...string) target {
 	t.Helper()
 	kit := kafkaKit(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	b, err := kit.Start(ctx, t.TempDir())
+	b, err := kit.StartAt(ctx, t.TempDir(), features)
 	require.NoError(t, err)
 	t.Cleanup(b.Stop)
 	return target{kind: "kafka", addr: b.Addr, dir: b.Dir}

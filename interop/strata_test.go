@@ -14,6 +14,7 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/transaction"
 )
 
 // TestStrata runs the checks against our server, on files.
@@ -37,15 +38,32 @@ func startStrata(t *testing.T) (k target, stop func()) {
 	return ks[0], stop
 }
 
+// startStrataAt is startStrata at a level of transaction.version.
+func startStrataAt(t *testing.T, level int16) target {
+	t.Helper()
+	if level == 0 {
+		level = transaction.LevelZero
+	}
+	ks, _ := startStrataWith(t, 1, func(cfg *strata.Config) { cfg.Transactions.Version = level })
+	return ks[0]
+}
+
 // startStrataBrokers is startStrata for a cluster of n brokers, each in a rack of its own.
 func startStrataBrokers(t *testing.T, n int) (ks []target, stop func()) {
+	t.Helper()
+	return startStrataWith(t, n, func(*strata.Config) {})
+}
+
+func startStrataWith(t *testing.T, n int, edit func(*strata.Config)) (ks []target, stop func()) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	specs := map[int32]replication.BrokerSpec{}
 	for id := int32(1); n > 1 && id <= int32(n); id++ {
 		specs[id] = replication.BrokerSpec{Rack: fmt.Sprint("rack", id)}
 	}
-	cluster, err := strata.Open(strata.Config{Dir: dir, Brokers: n, BrokerSpecs: specs})
+	cfg := strata.Config{Dir: dir, Brokers: n, BrokerSpecs: specs}
+	edit(&cfg)
+	cluster, err := strata.Open(cfg)
 	require.NoError(t, err)
 	var errs syncBuffer
 	s := kafka.NewServer(cluster, kafka.Config{Logger: slog.New(slog.NewTextHandler(&errs, &slog.HandlerOptions{Level: slog.LevelInfo}))})

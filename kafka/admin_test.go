@@ -106,7 +106,7 @@ func TestProducerIDsAreGivenToIdempotentProducersOnly(t *testing.T) {
 		id    int64
 		epoch int16
 		want  Code
-	}{{nil, 7, -1, InvalidRequest}, {nil, -1, 7, InvalidRequest}, {text(""), -1, -1, InvalidRequest}, {text("../x\x00"), -1, -1, UnsupportedVersion}} {
+	}{{nil, 7, -1, InvalidRequest}, {nil, -1, 7, InvalidRequest}, {text(""), -1, -1, InvalidRequest}, {text("x"), -1, -1, NotCoordinator}} {
 		got := init(5, c.txn, c.id, c.epoch)
 		require.Equal(t, c.want, Code(got.ErrorCode))
 		require.EqualValues(t, -1, got.ProducerID)

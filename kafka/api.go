@@ -7,6 +7,7 @@ import (
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/transaction"
 )
 
 // api is one Kafka API as this server serves it; the table in apis.go has a row for each.
@@ -30,20 +31,21 @@ type api struct {
 
 // call is one request being served.
 type call struct {
-	ctx        context.Context // ends with the connection or the server
-	s          *Server
-	conn       *conn
-	broker     int32              // whose listener it came in by
-	view       replication.View   // of that broker
-	groups     *group.Coordinator // likewise
-	version    int16
-	clientID   string
-	clientHost string    // as Kafka shows it: "/127.0.0.1"
-	closing    bool      // set by the handler: the connection is closed instead of an answer
-	charged    int       // set by the handler: bytes of the server's budget that the answer holds
-	fetching   *fetching // what tryFetch leaves to fetch
-	fetched    []byte    // set by tryFetch: of the server's buffers, holds records of the answer
-	retained   bool      // set by the handler: the request's bytes are still in use after the answer
+	ctx          context.Context // ends with the connection or the server
+	s            *Server
+	conn         *conn
+	broker       int32                    // whose listener it came in by
+	view         replication.View         // of that broker
+	groups       *group.Coordinator       // likewise
+	transactions *transaction.Coordinator // likewise
+	version      int16
+	clientID     string
+	clientHost   string    // as Kafka shows it: "/127.0.0.1"
+	closing      bool      // set by the handler: the connection is closed instead of an answer
+	charged      int       // set by the handler: bytes of the server's budget that the answer holds
+	fetching     *fetching // what tryFetch leaves to fetch
+	fetched      []byte    // set by tryFetch: of the server's buffers, holds records of the answer
+	retained     bool      // set by the handler: the request's bytes are still in use after the answer
 }
 
 // handle makes a handler of a typed request one of any request.

@@ -32,7 +32,36 @@ func (c *call) apiVersions(req *kmsg.ApiVersionsRequest) kmsg.Response {
 		return resp
 	}
 	resp.ApiKeys = c.s.advertised
+	c.tellFeatures(resp)
 	return resp
+}
+
+// tellFeatures adds transaction.version (KIP-584): its level if it is above 0, and the levels that
+// there are from version 4 on, since older clients cannot read a lowest level of 0. A level has the
+// epoch of the metadata that it was read with.
+func (c *call) tellFeatures(resp *kmsg.ApiVersionsResponse) {
+	if c.version < 3 {
+		return
+	}
+	most := c.s.featureLevel(transactionVersionMost)
+	if c.version >= 4 {
+		resp.SupportedFeatures = []kmsg.ApiVersionsResponseSupportedFeature{{Name: transactionVersion, MinVersion: 0, MaxVersion: most}}
+	}
+	resp.FinalizedFeaturesEpoch = c.s.cluster.MetadataVersion()
+	if level := c.s.featureLevel(c.s.cluster.TransactionCoordinator().Version()); level > 0 {
+		resp.FinalizedFeatures = []kmsg.ApiVersionsResponseFinalizedFeature{{Name: transactionVersion, MaxVersionLevel: level, MinVersionLevel: level}}
+	}
+}
+
+// featureLevel returns a level of transaction.version as a broker of the versions served has it:
+// level 2 is that of brokers with the requests of its clients.
+func (s *Server) featureLevel(level int16) int16 {
+	for key, version := range map[Key]int16{Produce: 12, EndTxn: 5, TxnOffsetCommit: 5} {
+		if a := s.apis[int16(key)]; a == nil || a.max < version {
+			return min(level, 1)
+		}
+	}
+	return level
 }
 
 // futureApiVersions answers a client whose ApiVersions is newer than ours: in version 0, with

@@ -8,15 +8,17 @@ import (
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/transaction"
 )
 
 // broker is one broker of the cluster as clients see it: where they find it, which partitions and
 // groups it serves, and the fetch sessions that they have with it.
 type broker struct {
-	id      int32
-	view    replication.View
-	groups  *group.Coordinator // of the groups that it coordinates
-	fetches *sessionCache
+	id           int32
+	view         replication.View
+	groups       *group.Coordinator       // of the groups that it coordinates
+	transactions *transaction.Coordinator // of the transactional ids that it coordinates
+	fetches      *sessionCache
 
 	// Guarded by Server.mu. A broker that was closed has another one in its place there.
 	listeners []*listener // that are accepting, in the order in which they came
@@ -104,7 +106,7 @@ func (s *Server) CloseBroker(id int32) {
 }
 
 func (s *Server) newBroker(id int32) *broker {
-	return &broker{id: id, view: s.cluster.View(id), groups: s.cluster.On(id), fetches: newSessionCache(maxFetchSessions)}
+	return &broker{id: id, view: s.cluster.View(id), groups: s.cluster.On(id), transactions: s.cluster.TransactionCoordinator().On(id), fetches: newSessionCache(maxFetchSessions)}
 }
 
 // isServed reports whether b was not closed.

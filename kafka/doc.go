@@ -13,7 +13,7 @@
 // # Brokers
 //
 // A cluster of several brokers is served by ServeAll, with a listener for each. A client that asks
-// the wrong broker for a partition or a group is told so, and in newer versions which one is right.
+// the wrong broker for a partition, a group or a transactional id is told so, and in newer versions which one is right.
 // Requests that read or change metadata go to any broker.
 //
 // # Connections

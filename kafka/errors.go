@@ -12,6 +12,7 @@ import (
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/transaction"
 )
 
 // A protocolError is an error that arises from the request itself, before any layer below sees it.
@@ -83,6 +84,15 @@ var errorCodes = []struct {
 	{group.ErrOffsetMetadataTooLarge, OffsetMetadataTooLarge},
 	{group.ErrUnknownTopicOrPartition, UnknownTopicOrPartition},
 	{group.ErrClosed, CoordinatorNotAvailable},
+	{group.ErrUnstableOffsetCommit, UnstableOffsetCommit},
+	{transaction.ErrInvalidID, InvalidRequest},
+	{transaction.ErrNotFound, TransactionalIDNotFound},
+	{transaction.ErrInvalidTimeout, InvalidTransactionTimeout},
+	{transaction.ErrInvalidProducerMapping, InvalidProducerIDMapping},
+	{transaction.ErrProducerFenced, ProducerFenced},
+	{transaction.ErrConcurrent, ConcurrentTransactions},
+	{transaction.ErrInvalidState, InvalidTxnState},
+	{transaction.ErrAbortable, TransactionAbortable},
 	{record.ErrUnsupportedCodec, UnsupportedCompressionType},
 	{record.ErrTooLarge, MessageTooLarge},
 	{record.ErrInvalidRecord, InvalidRecord},

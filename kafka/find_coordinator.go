@@ -35,8 +35,8 @@ func (c *call) findCoordinator(req *kmsg.FindCoordinatorRequest) kmsg.Response {
 	return resp
 }
 
-// coordinator finds one coordinator. Asking for that of a group makes the offsets topic, and waits
-// for it, where Kafka sends the client round.
+// coordinator finds one coordinator. Asking for it makes the topic that it keeps its state in, and
+// waits for that, where Kafka sends the client round.
 func (c *call) coordinator(kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
 	r := kmsg.NewFindCoordinatorResponseCoordinator()
 	r.Key, r.NodeID, r.Port = key, -1, -1
@@ -44,17 +44,17 @@ func (c *call) coordinator(kind int8, key string) kmsg.FindCoordinatorResponseCo
 		r.ErrorCode, r.ErrorMessage = int16(code), &message
 		return r
 	}
+	find := c.groups.FindCoordinator
 	switch kind {
 	case coordinatorGroup:
 	case coordinatorTransaction:
-		// An error that clients do not repeat the request for.
-		return refused(InvalidRequest, "There is no transaction coordinator: this server does not serve transactions.")
+		find = c.transactions.FindCoordinator
 	case coordinatorShare:
 		return refused(InvalidRequest, "There is no share coordinator: this server does not serve share groups.")
 	default:
 		return refused(InvalidRequest, "Unknown coordinator type.")
 	}
-	broker, err := c.groups.FindCoordinator(c.ctx, key)
+	broker, err := find(c.ctx, key)
 	if err != nil {
 		return refused(Code(c.errorCode(err)), err.Error())
 	}

@@ -153,7 +153,7 @@ func TestCoordinatorsAreFoundInEveryVersion(t *testing.T) {
 func TestCoordinatorsOfOtherKindsAreAnErrorThatClientsDoNotRetry(t *testing.T) {
 	withGroups(t, func(t *testing.T, s *groupServer) {
 		c := newGroupClient(t, s)
-		for _, kind := range []int8{1, 2, 7, -1} {
+		for _, kind := range []int8{2, 7, -1} {
 			for _, v := range []int16{1, 3} {
 				r := c.findCoordinator(v, kind, "g")
 				require.Equal(t, []any{int16(InvalidRequest), int32(-1), "", int32(-1)}, []any{r.ErrorCode, r.NodeID, r.Host, r.Port})

@@ -1,28 +1,54 @@
 package kafka
 
-import "github.com/twmb/franz-go/pkg/kmsg"
+import (
+	"time"
 
-// initProducerID gives an idempotent producer its id. Each call gives a new one with epoch 0, also
-// to a producer that names the id it had, as in Kafka. Transactions are not served: a transactional
-// id is UNSUPPORTED_VERSION, which no client retries.
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/transaction"
+)
+
+// tryInitProducerID serves InitProducerId without a transactional id, which need not wait: each call
+// gives a new producer id with epoch 0, also to a producer that names the id it had, as in Kafka.
+func tryInitProducerID(c *call, r kmsg.Request) (kmsg.Response, bool) {
+	req := r.(*kmsg.InitProducerIDRequest)
+	if req.TransactionalID != nil {
+		return nil, false
+	}
+	return c.initProducerID(req), true
+}
+
+// initProducerID serves InitProducerId, versions 0 to 5. From version 3 on a producer that goes on
+// after an error names what it had (KIP-360), from 4 on it knows PRODUCER_FENCED.
 func (c *call) initProducerID(req *kmsg.InitProducerIDRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
-	id, epoch, err := c.newProducerID(req)
+	got, err := c.newProducer(req)
 	if err != nil {
-		id, epoch = -1, -1
+		got = transaction.NoProducer
 	}
-	resp.ErrorCode, resp.ProducerID, resp.ProducerEpoch = c.errorCode(err), id, epoch
+	resp.ErrorCode, resp.ProducerID, resp.ProducerEpoch = c.fencedCode(err, 4), got.ID, got.Epoch
 	return resp
 }
 
-func (c *call) newProducerID(req *kmsg.InitProducerIDRequest) (id int64, epoch int16, err error) {
+func (c *call) newProducer(req *kmsg.InitProducerIDRequest) (got transaction.Producer, err error) {
 	switch {
 	case c.version >= 3 && (req.ProducerID == -1) != (req.ProducerEpoch == -1):
-		return -1, -1, refuse(InvalidRequest, "a producer id without an epoch, or the reverse")
-	case req.TransactionalID != nil && *req.TransactionalID == "":
-		return -1, -1, refuse(InvalidRequest, "the transactional id is empty")
+		return got, refuse(InvalidRequest, "a producer id without an epoch, or the reverse")
 	case req.TransactionalID != nil:
-		return -1, -1, refuse(UnsupportedVersion, "transactions are not served")
+		timeout := time.Duration(req.TransactionTimeoutMillis) * time.Millisecond
+		before := transaction.Producer{ID: req.ProducerID, Epoch: req.ProducerEpoch}
+		return c.transactions.InitProducerID(c.ctx, *req.TransactionalID, timeout, before)
 	}
-	return c.s.cluster.InitProducerID(c.ctx)
+	got.ID, got.Epoch, err = c.s.cluster.InitProducerID(c.ctx)
+	return got, err
+}
+
+// fencedCode is errorCode for a request whose clients know PRODUCER_FENCED from version known on.
+// Before, INVALID_PRODUCER_EPOCH has its place (KIP-588).
+func (c *call) fencedCode(err error, known int16) int16 {
+	code := c.errorCode(err)
+	if Code(code) == ProducerFenced && c.version < known {
+		return int16(InvalidProducerEpoch)
+	}
+	return code
 }

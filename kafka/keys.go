@@ -26,6 +26,11 @@ const (
 	DeleteRecords               Key = 21
 	InitProducerID              Key = 22
 	OffsetForLeaderEpoch        Key = 23
+	AddPartitionsToTxn          Key = 24
+	AddOffsetsToTxn             Key = 25
+	EndTxn                      Key = 26
+	WriteTxnMarkers             Key = 27
+	TxnOffsetCommit             Key = 28
 	DescribeConfigs             Key = 32
 	AlterConfigs                Key = 33
 	DescribeLogDirs             Key = 35
@@ -40,6 +45,8 @@ const (
 	UpdateFeatures              Key = 57
 	DescribeCluster             Key = 60
 	DescribeProducers           Key = 61
+	DescribeTransactions        Key = 65
+	ListTransactions            Key = 66
 	GetTelemetrySubscriptions   Key = 71
 	PushTelemetry               Key = 72
 	ListConfigResources         Key = 74

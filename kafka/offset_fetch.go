@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -12,8 +13,8 @@ import (
 // offsetFetch serves OffsetFetch: of one group up to version 7, of many from 8 on
 // (KIP-709), with topic ids from 10 on.
 //
-// There are no pending offsets of transactions, so RequireStable asks for nothing more.
-// Member ids and epochs (version 9) are for groups of the newer protocol; those of the
+// RequireStable (version 7) has UNSTABLE_OFFSET_COMMIT for partitions whose offset is being committed
+// in a transaction (KIP-447). Member ids and epochs (version 9) are for groups of the newer protocol; those of the
 // classic one ignore them, as in Kafka.
 func (c *call) offsetFetch(req *kmsg.OffsetFetchRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
@@ -24,7 +25,7 @@ func (c *call) offsetFetch(req *kmsg.OffsetFetchRequest) kmsg.Response {
 	for _, g := range req.Groups {
 		rg := kmsg.NewOffsetFetchResponseGroup()
 		rg.Group = g.Group
-		if err := c.fetchGroup(&g, &rg); err != nil {
+		if err := c.fetchGroup(&g, &rg, req.RequireStable); err != nil {
 			rg.Topics, rg.ErrorCode = nil, c.errorCode(err)
 		}
 		resp.Groups = append(resp.Groups, rg)
@@ -44,7 +45,7 @@ func (c *call) fetchOneGroup(req *kmsg.OffsetFetchRequest, resp *kmsg.OffsetFetc
 		gt.Topic, gt.Partitions = t.Topic, t.Partitions
 		g.Topics = append(g.Topics, gt)
 	}
-	err := c.fetchGroup(&g, &rg)
+	err := c.fetchGroup(&g, &rg, req.RequireStable)
 	switch {
 	case err != nil && req.Version >= 2:
 		resp.ErrorCode = c.errorCode(err)
@@ -68,9 +69,9 @@ func (c *call) fetchOneGroup(req *kmsg.OffsetFetchRequest, resp *kmsg.OffsetFetc
 }
 
 // fetchGroup answers for one group. Topics nil asks for all partitions that have an offset.
-func (c *call) fetchGroup(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchResponseGroup) error {
+func (c *call) fetchGroup(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchResponseGroup, stable bool) error {
 	if g.Topics == nil {
-		return c.fetchAll(g, rg)
+		return c.fetchAll(g, rg, stable)
 	}
 	var tps []record.TopicPartition
 	for i := range g.Topics {
@@ -85,7 +86,7 @@ func (c *call) fetchGroup(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchR
 	if tps == nil {
 		tps = []record.TopicPartition{} // none, not all
 	}
-	offsets, err := c.groups.FetchOffsets(c.ctx, g.Group, tps)
+	offsets, unstable, err := c.committedOffsets(g.Group, tps, stable)
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,12 @@ func (c *call) fetchGroup(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchR
 		rt := kmsg.NewOffsetFetchResponseGroupTopic()
 		rt.Topic, rt.TopicID = t.Topic, t.TopicID
 		for _, p := range t.Partitions {
-			rt.Partitions = append(rt.Partitions, fetchedOffset(p, offsets[record.TopicPartition{Topic: t.Topic, Partition: p}]))
+			tp := record.TopicPartition{Topic: t.Topic, Partition: p}
+			rp := fetchedOffset(p, offsets[tp])
+			if err := unstable[tp]; err != nil {
+				rp = noOffset(p, c.errorCode(err))
+			}
+			rt.Partitions = append(rt.Partitions, rp)
 		}
 		rg.Topics = append(rg.Topics, rt)
 	}
@@ -106,15 +112,13 @@ func (c *call) fetchGroup(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchR
 
 // fetchAll answers with everything that has an offset. With topic ids, topics that are
 // gone cannot be named and are left out.
-func (c *call) fetchAll(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchResponseGroup) error {
-	offsets, err := c.groups.FetchOffsets(c.ctx, g.Group, nil)
+func (c *call) fetchAll(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchResponseGroup, stable bool) error {
+	offsets, unstable, err := c.committedOffsets(g.Group, nil, stable)
 	if err != nil {
 		return err
 	}
-	tps := make([]record.TopicPartition, 0, len(offsets))
-	for tp := range offsets {
-		tps = append(tps, tp)
-	}
+	tps := slices.AppendSeq(make([]record.TopicPartition, 0, len(offsets)), maps.Keys(offsets))
+	tps = slices.AppendSeq(tps, maps.Keys(unstable))
 	slices.SortFunc(tps, func(a, b record.TopicPartition) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
@@ -125,7 +129,11 @@ func (c *call) fetchAll(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchRes
 			rg.Topics = append(rg.Topics, rt)
 		}
 		last := &rg.Topics[len(rg.Topics)-1]
-		last.Partitions = append(last.Partitions, fetchedOffset(tp.Partition, offsets[tp]))
+		rp := fetchedOffset(tp.Partition, offsets[tp])
+		if err := unstable[tp]; err != nil {
+			rp = noOffset(tp.Partition, c.errorCode(err))
+		}
+		last.Partitions = append(last.Partitions, rp)
 	}
 	if c.version < 10 {
 		return nil
@@ -140,6 +148,22 @@ func (c *call) fetchAll(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchRes
 	return nil
 }
 
+// committedOffsets returns the offsets of a group; if they are to be stable, why some are not.
+func (c *call) committedOffsets(group string, tps []record.TopicPartition, stable bool) (map[record.TopicPartition]record.Committed, map[record.TopicPartition]error, error) {
+	if stable && c.version >= 7 {
+		return c.groups.FetchStableOffsets(c.ctx, group, tps)
+	}
+	offsets, err := c.groups.FetchOffsets(c.ctx, group, tps)
+	return offsets, nil, err
+}
+
+// noOffset answers for a partition whose offset cannot be told.
+func noOffset(partition int32, code int16) kmsg.OffsetFetchResponseGroupTopicPartition {
+	rp := fetchedOffset(partition, record.Committed{Offset: -1, LeaderEpoch: -1})
+	rp.ErrorCode = code
+	return rp
+}
+
 func fetchedOffset(partition int32, o record.Committed) kmsg.OffsetFetchResponseGroupTopicPartition {
 	rp := kmsg.NewOffsetFetchResponseGroupTopicPartition()
 	rp.Partition, rp.Offset, rp.LeaderEpoch, rp.Metadata = partition, o.Offset, o.LeaderEpoch, &o.Metadata
@@ -151,9 +175,7 @@ func noOffsets(t kmsg.OffsetFetchRequestGroupTopic, code int16) kmsg.OffsetFetch
 	rt := kmsg.NewOffsetFetchResponseGroupTopic()
 	rt.Topic, rt.TopicID = t.Topic, t.TopicID
 	for _, p := range t.Partitions {
-		rp := fetchedOffset(p, record.Committed{Offset: -1, LeaderEpoch: -1})
-		rp.ErrorCode = code
-		rt.Partitions = append(rt.Partitions, rp)
+		rt.Partitions = append(rt.Partitions, noOffset(p, code))
 	}
 	return rt
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/transaction"
 )
 
 var (
@@ -178,7 +179,9 @@ func (p *producing) partition(to *kmsg.ProduceResponseTopicPartition, r partitio
 		if errors.Is(r.Err, partition.ErrTimeout) {
 			p.retained.Store(true)
 		}
-		to.BaseOffset = -1
+		if to.BaseOffset = -1; refusedByCoordinator(r.Err) {
+			to.LogStartOffset = -1 // as in Kafka, which has not looked at the log
+		}
 		to.ErrorCode = produceCode(p.c.errorCode(r.Err), p.c.version)
 		to.ErrorMessage = errorMessage(r.Err)
 		for _, e := range r.Records {
@@ -186,6 +189,12 @@ func (p *producing) partition(to *kmsg.ProduceResponseTopicPartition, r partitio
 		}
 	}
 	p.finishOne(anotherWrites)
+}
+
+// refusedByCoordinator reports whether the coordinator of the transaction has refused a write.
+func refusedByCoordinator(err error) bool {
+	return errors.Is(err, transaction.ErrProducerFenced) || errors.Is(err, partition.ErrProducerIDMapping) ||
+		errors.Is(err, partition.ErrTxnAbortable) || errors.Is(err, partition.ErrConcurrentTransactions)
 }
 
 // finishOne ends one of the parts that are left.

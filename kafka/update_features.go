@@ -1,14 +1,69 @@
 package kafka
 
-import "github.com/twmb/franz-go/pkg/kmsg"
+import (
+	"fmt"
 
-// updateFeatures refuses to change feature levels: there are none to change. What a server does is
-// fixed by its version; a directory is upgraded when a newer one opens it.
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// transactionVersion is the one feature that clients are told of (KIP-584), with its highest level.
+const (
+	transactionVersion     = "transaction.version"
+	transactionVersionMost = 2
+)
+
+// Kinds of updates. Kafka: FeatureUpdate.UpgradeType.
+const (
+	featureUpgrade         = 1
+	featureSafeDowngrade   = 2
+	featureUnsafeDowngrade = 3
+)
+
+// updateFeatures serves UpdateFeatures. A request is checked as Kafka checks it, but the level of
+// transaction.version is set when a cluster is opened, and does not change while it is served:
+// what would change it is refused. From version 1 on an update has its kind, and may be validated
+// only; from 2 on the answer tells of no feature by itself.
 func (c *call) updateFeatures(req *kmsg.UpdateFeaturesRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.UpdateFeaturesResponse)
-	err := refuse(InvalidUpdateVersion, "Feature levels cannot be changed: this server has no finalized features.")
-	if len(req.FeatureUpdates) > 0 {
-		resp.ErrorCode, resp.ErrorMessage = c.errorCode(err), errorMessage(err)
+	for _, u := range req.FeatureUpdates {
+		kind := u.UpgradeType
+		if c.version == 0 {
+			if kind = featureUpgrade; u.AllowDowngrade {
+				kind = featureSafeDowngrade
+			}
+		}
+		if text := checkUpdate(u.Feature, u.MaxVersionLevel, kind, c.s.cluster.TransactionCoordinator().Version()); text != "" {
+			resp.ErrorCode, resp.ErrorMessage = int16(InvalidUpdateVersion), kmsg.StringPtr("The update failed for all features since the following feature had an error: "+text)
+			return resp
+		}
+	}
+	for _, u := range req.FeatureUpdates {
+		if c.version < 2 {
+			r := kmsg.NewUpdateFeaturesResponseResult()
+			r.Feature = u.Feature
+			resp.Results = append(resp.Results, r)
+		}
 	}
 	return resp
+}
+
+// checkUpdate returns why a feature cannot be set to a level, "" if it has that level.
+func checkUpdate(feature string, level int16, kind int8, now int16) string {
+	switch {
+	case kind < featureUpgrade || kind > featureUnsafeDowngrade:
+		return fmt.Sprintf("Invalid update type %d for feature %s.", kind, feature)
+	case level < 0:
+		return fmt.Sprintf("Invalid update version %d for feature %s. A feature version cannot be less than 0.", level, feature)
+	case feature != transactionVersion:
+		return fmt.Sprintf("Invalid update version %d for feature %s. Brokers do not support this feature.", level, feature)
+	case level > transactionVersionMost:
+		return fmt.Sprintf("Invalid update version %d for feature %s. Brokers only support versions 0-%d.", level, feature, transactionVersionMost)
+	case level < now && kind == featureUpgrade:
+		return fmt.Sprintf("Invalid update version %d for feature %s. Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade.", level, feature)
+	case level > now && kind != featureUpgrade:
+		return fmt.Sprintf("Invalid update version %d for feature %s. Can't downgrade to a newer version.", level, feature)
+	case level != now:
+		return fmt.Sprintf("Invalid update version %d for feature %s. Its level is set when the cluster is opened.", level, feature)
+	}
+	return ""
 }

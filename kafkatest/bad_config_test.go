@@ -8,6 +8,7 @@ import (
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/transaction"
 )
 
 // Whatever a test says that makes no sense ends it before there is a broker.
@@ -31,6 +32,9 @@ func TestConfigurationsThatMakeNoSenseEndTheTest(t *testing.T) {
 	}
 	negative(reflect.TypeFor[Config](), func(cfg *Config, i int) reflect.Value { return reflect.ValueOf(cfg).Elem().Field(i) })
 	negative(reflect.TypeFor[group.Config](), func(cfg *Config, i int) reflect.Value { return reflect.ValueOf(&cfg.Group).Elem().Field(i) })
+	negative(reflect.TypeFor[transaction.TopicConfig](), func(cfg *Config, i int) reflect.Value {
+		return reflect.ValueOf(&cfg.Transactions.Topic).Elem().Field(i)
+	})
 	require.Greater(t, numbers, 10)
 	for name, tc := range map[string]struct {
 		cfg  Config
@@ -42,6 +46,7 @@ func TestConfigurationsThatMakeNoSenseEndTheTest(t *testing.T) {
 		"a topic of no partitions":       {Config{Topics: map[string]int{"orders": -1}}, "orders"},
 		"a topic of too many replicas":   {Config{TopicConfigs: map[string]topic.Config{"orders": {ReplicationFactor: 2}}}, "orders"},
 		"a topic that is called orders!": {Config{Topics: map[string]int{"orders!": 1}}, "orders!"},
+		"an unknown level":               {Config{Transactions: transaction.Config{Version: 3}}, "Version"},
 		"an unknown selector":            {Config{ReplicaSelector: 77}, "ReplicaSelector"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/transaction"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -70,6 +71,11 @@ type Config struct {
 	// Group are the settings of the group coordinator. Unlike Kafka's a new group does not wait for
 	// more members before its first rebalance (Kafka: 3 s): set InitialRebalanceDelay to have that.
 	Group group.Config
+
+	// Transactions are the settings of the transaction coordinator. Version is the level of
+	// transaction.version that clients are told of: transaction.LevelZero, 1 or 2, which is the
+	// default. A Release before 4.0 has 1 at most.
+	Transactions transaction.Config
 
 	// WaitTimeout bounds each of the waiting methods. 0: 30 s, or 10 min of virtual time. A
 	// test's own deadline bounds them too.

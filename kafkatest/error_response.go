@@ -14,7 +14,7 @@ const faultMessage = "injected by kafkatest"
 
 // identity are the fields of a response by which clients know what an answer is
 // for: they are copied from the request.
-var identity = []string{"Topic", "TopicID", "Partition", "Group", "Key", "CoordinatorKey", "ResourceType", "ResourceName",
+var identity = []string{"TransactionalID", "ProducerID", "Topic", "TopicID", "Partition", "Group", "Key", "CoordinatorKey", "ResourceType", "ResourceName",
 	"MemberID", "ClientInstanceID", "EndpointType"}
 
 // level says where in a response an error code goes.
@@ -72,6 +72,11 @@ func levelOf(req kmsg.Request, code kafka.Code, part bool) level {
 		}
 		return outermost
 	case kafka.ListPartitionReassignments, kafka.DescribeLogDirs:
+		return outermost
+	case kafka.AddPartitionsToTxn:
+		if ofPartition || req.GetVersion() < 4 {
+			return innermost
+		}
 		return outermost
 	}
 	return everywhere
@@ -144,7 +149,7 @@ func copyIdentity(to, from reflect.Value) {
 // setBare names what elem is the answer for, given an element of a list of the
 // request that is a bare name or number.
 func setBare(elem reflect.Value, list string, v reflect.Value) {
-	field := map[string]string{"Partitions": "Partition", "TopicNames": "Topic", "Groups": "Group", "CoordinatorKeys": "Key"}[list]
+	field := map[string]string{"Partitions": "Partition", "TopicNames": "Topic", "Groups": "Group", "CoordinatorKeys": "Key", "TransactionalIDs": "TransactionalID"}[list]
 	f := elem.FieldByName(field)
 	if f.Kind() == reflect.Pointer {
 		f.Set(reflect.New(f.Type().Elem()))
@@ -200,6 +205,8 @@ func finish(req kmsg.Request, resp kmsg.Response, code kafka.Code) {
 			a.Protocol = kmsg.StringPtr("")
 		}
 	case *kmsg.InitProducerIDResponse:
+		a.ProducerID, a.ProducerEpoch = -1, -1
+	case *kmsg.EndTxnResponse:
 		a.ProducerID, a.ProducerEpoch = -1, -1
 	case *kmsg.DescribeLogDirsResponse:
 		if a.Version < 3 { // no error at the top: one directory that has it

@@ -18,7 +18,8 @@ var served = []kafka.Key{kafka.Produce, kafka.Fetch, kafka.ListOffsets, kafka.Me
 	kafka.DescribeConfigs, kafka.AlterConfigs, kafka.DescribeLogDirs, kafka.CreatePartitions, kafka.DeleteGroups, kafka.ElectLeaders,
 	kafka.IncrementalAlterConfigs, kafka.AlterPartitionReassignments, kafka.ListPartitionReassignments, kafka.OffsetDelete, kafka.DescribeQuorum, kafka.UpdateFeatures,
 	kafka.DescribeCluster, kafka.DescribeProducers, kafka.GetTelemetrySubscriptions, kafka.PushTelemetry, kafka.ListConfigResources,
-	kafka.DescribeTopicPartitions}
+	kafka.DescribeTopicPartitions, kafka.AddPartitionsToTxn, kafka.AddOffsetsToTxn, kafka.EndTxn, kafka.WriteTxnMarkers, kafka.TxnOffsetCommit,
+	kafka.DescribeTransactions, kafka.ListTransactions}
 
 // eachVersion runs f for every served API and version, with a request about two of everything.
 func eachVersion(t *testing.T, f func(t *testing.T, req kmsg.Request)) {
@@ -122,11 +123,25 @@ func TestErrorResponseAnswersForEveryTarget(t *testing.T) {
 			} else if req.GetVersion() < 8 {
 				q.group = ""
 			}
-			q.all = false
+			q.all, q.kind = false, 0
+			if !namesTransaction(resp) {
+				q.txn = ""
+			}
 			asked = append(asked, q)
 		}
 		require.ElementsMatch(t, asked, answered)
 	})
+}
+
+// namesTransaction reports whether responses like resp name transactional ids.
+func namesTransaction(resp kmsg.Response) bool {
+	switch a := resp.(type) {
+	case *kmsg.DescribeTransactionsResponse:
+		return true
+	case *kmsg.AddPartitionsToTxnResponse:
+		return a.Version >= 4
+	}
+	return false
 }
 
 // groupOf returns group if responses like resp name groups.

@@ -26,6 +26,10 @@ type Fault struct {
 	Partitions []int32 // of Topic, or of any topic
 	Group      string
 
+	// TransactionalID fits requests of the producer that has it, or about it: all that it produces
+	// in transactions, the search for its coordinator, and the descriptions of its transactions.
+	TransactionalID string
+
 	// Topic fits requests that name the topic, or its id, or ask for all topics, and fetches of a
 	// session that has a partition of it.
 	Topic string
@@ -47,7 +51,7 @@ type Fault struct {
 	Hold bool
 
 	// Code is the error that is answered, in the places where Kafka would put it: for what Topic,
-	// Partitions or Group select, while the rest of the request is served, or for everything in
+	// Partitions, Group or TransactionalID select, while the rest of the request is served, or for everything in
 	// the request if none of them is set. What gets the error is not served. A produce request
 	// with acks=0 has no answer: its connection is closed, as Kafka does.
 	Code kafka.Code
@@ -116,7 +120,7 @@ func (f *Fault) times() (n int, limited bool) {
 
 // byTarget reports whether the fault is about some targets of a request only.
 func (f *Fault) byTarget() bool {
-	return f.Topic != "" || f.Group != "" || len(f.Partitions) > 0
+	return f.Topic != "" || f.Group != "" || f.TransactionalID != "" || len(f.Partitions) > 0
 }
 
 // selects reports whether the fault is about the request x, which asks about
@@ -142,6 +146,7 @@ func (f *Fault) picker(nameOf func([16]byte) string) func(target) bool {
 		}
 		switch {
 		case f.Group != "" && f.Group != t.group,
+			f.TransactionalID != "" && f.TransactionalID != t.txn,
 			f.Topic != "" && f.Topic != name && !t.all,
 			len(f.Partitions) > 0 && !slices.Contains(f.Partitions, t.partition) && !t.all:
 			return false

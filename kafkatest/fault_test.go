@@ -59,14 +59,21 @@ func TestFaultSelectsByEverythingItNames(t *testing.T) {
 	everything := kmsg.NewPtrMetadataRequest()
 	some := kmsg.NewPtrMetadataRequest()
 	some.Topics = []kmsg.MetadataRequestTopic{{Topic: kmsg.StringPtr("b")}}
-	reqs := map[string]kmsg.Request{"heartbeat": heartbeat, "commit": commit, "produce": produce, "by id": byID, "all": everything, "some": some}
+	init, end, find, inTxn := kmsg.NewPtrInitProducerIDRequest(), kmsg.NewPtrEndTxnRequest(), kmsg.NewPtrFindCoordinatorRequest(), produceRequest(-1, target{topic: "b"})
+	find.Version, find.CoordinatorType, find.CoordinatorKeys = 4, 1, []string{"x", "t"}
+	init.TransactionalID, inTxn.TransactionID, end.TransactionalID = kmsg.StringPtr("t"), kmsg.StringPtr("t"), "u"
+	reqs := map[string]kmsg.Request{"init": init, "end": end, "find": find, "in a transaction": inTxn, "heartbeat": heartbeat, "commit": commit, "produce": produce, "by id": byID, "all": everything, "some": some}
 	for _, c := range []struct {
 		name  string
 		fault Fault
 		hits  []string
 	}{
-		{"nothing", Fault{}, []string{"heartbeat", "commit", "produce", "by id", "all", "some"}},
-		{"APIs", Fault{APIs: []kafka.Key{kafka.Produce, kafka.Heartbeat}}, []string{"heartbeat", "produce", "by id"}},
+		{"nothing", Fault{}, []string{"heartbeat", "commit", "produce", "by id", "all", "some", "init", "end", "find", "in a transaction"}},
+		{"APIs", Fault{APIs: []kafka.Key{kafka.Produce, kafka.Heartbeat}}, []string{"heartbeat", "produce", "by id", "in a transaction"}},
+		{"transaction", Fault{TransactionalID: "t"}, []string{"init", "find", "in a transaction"}},
+		{"another transaction", Fault{TransactionalID: "u"}, []string{"end"}},
+		{"transaction and topic", Fault{TransactionalID: "t", Topic: "b"}, []string{"in a transaction"}},
+		{"no group of that name", Fault{Group: "t"}, nil},
 		{"group", Fault{Group: "g"}, []string{"heartbeat", "commit"}},
 		{"another group", Fault{Group: "h"}, nil},
 		{"topic", Fault{Topic: "a"}, []string{"commit", "produce", "by id", "all"}},
@@ -76,7 +83,7 @@ func TestFaultSelectsByEverythingItNames(t *testing.T) {
 		{"broker", Fault{Broker: 2}, nil},
 		{"this broker", Fault{Broker: 1, ClientID: "c", Group: "g"}, []string{"heartbeat", "commit"}},
 		{"client", Fault{ClientID: "d"}, nil},
-		{"predicate", Fault{Match: func(x *kafka.Exchange) bool { return x.Version == 9 }}, []string{"produce", "by id"}},
+		{"predicate", Fault{Match: func(x *kafka.Exchange) bool { return x.Version == 9 }}, []string{"produce", "by id", "in a transaction"}},
 	} {
 		var hits []string
 		for name, req := range reqs {

@@ -138,6 +138,9 @@ func targetNames(req kmsg.Request) string {
 		if t.group != "" {
 			fmt.Fprintf(&b, " group %q", t.group)
 		}
+		if t.txn != "" {
+			fmt.Fprintf(&b, " transaction %q", t.txn)
+		}
 		switch {
 		case t.topic == "" && t.id != [16]byte{}:
 			fmt.Fprintf(&b, " topic %x", t.id)

@@ -40,7 +40,7 @@ func mergeStruct(dst, src reflect.Value) {
 }
 
 // responseLists are the fields of responses that hold answers for one target each.
-var responseLists = []string{"Topics", "Partitions", "Groups", "Coordinators", "Resources"}
+var responseLists = []string{"Topics", "Partitions", "Groups", "Coordinators", "Resources", "Transactions", "Markers", "TransactionStates"}
 
 // hasAnswers reports whether an answer consists of answers.
 func hasAnswers(v reflect.Value) bool {

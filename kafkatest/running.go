@@ -32,7 +32,7 @@ func (s *Server) start() error {
 	if s.cfg.Replicas > 0 {
 		defaults.ReplicationFactor = s.cfg.Replicas
 	}
-	cluster, err := strata.Open(strata.Config{Brokers: brokers, BrokerSpecs: specs, Dir: s.cfg.Dir, FS: s.fs, Defaults: defaults, Group: s.cfg.Group, Logger: s.cfg.Logger, ReplicaSelector: s.cfg.ReplicaSelector})
+	cluster, err := strata.Open(strata.Config{Brokers: brokers, BrokerSpecs: specs, Dir: s.cfg.Dir, FS: s.fs, Defaults: defaults, Group: s.cfg.Group, Transactions: s.cfg.Transactions, Logger: s.cfg.Logger, ReplicaSelector: s.cfg.ReplicaSelector})
 	if err != nil {
 		return err
 	}

@@ -7,9 +7,11 @@ import (
 )
 
 // A target is one thing that a request asks about, as deep as it goes: a partition of a topic,
-// a topic, a group, or nothing by name.
+// a topic, a group, a transactional id, or nothing by name.
 type target struct {
 	group     string
+	txn       string // the transactional id of who asks, or that is asked about
+	kind      int8   // of the keys of a FindCoordinator
 	topic     string
 	id        [16]byte // of the topic; newer versions of some APIs name topics by id
 	partition int32    // -1: none named
@@ -27,6 +29,9 @@ var requestLists = []struct{ request, response string }{
 	{"Groups", "Groups"},
 	{"CoordinatorKeys", "Coordinators"},
 	{"Resources", "Resources"},
+	{"Transactions", "Transactions"}, // AddPartitionsToTxn from version 4 on
+	{"Markers", "Markers"},
+	{"TransactionalIDs", "TransactionStates"},
 }
 
 // Kinds of resources in requests about configurations. Kafka: ConfigResource.Type.
@@ -133,8 +138,25 @@ func (t target) element(list string, v reflect.Value) target {
 		t.partition = int32(v.Int())
 	case "TopicNames":
 		t.topic = v.String()
-	case "Groups", "CoordinatorKeys":
+	case "Groups":
 		t.group = v.String()
+	case "CoordinatorKeys":
+		t = t.coordinated(v.String())
+	case "TransactionalIDs":
+		t.txn = v.String()
+	}
+	return t
+}
+
+// coordinatorOfTransactions is the kind of coordinator whose keys are transactional ids.
+const coordinatorOfTransactions = 1
+
+// coordinated returns t narrowed by the key of a coordinator.
+func (t target) coordinated(key string) target {
+	if t.kind == coordinatorOfTransactions {
+		t.txn = key
+	} else {
+		t.group = key
 	}
 	return t
 }
@@ -153,9 +175,15 @@ func (t target) within(v reflect.Value) target {
 	if s, ok := stringField(v, "Group"); ok {
 		t.group = s
 	}
+	for _, name := range []string{"TransactionalID", "TransactionID"} {
+		if s, ok := stringField(v, name); ok {
+			t.txn = s
+		}
+	}
 	switch m := v.Addr().Interface().(type) {
 	case *kmsg.FindCoordinatorRequest:
-		t.group = m.CoordinatorKey
+		t.kind = m.CoordinatorType
+		t = t.coordinated(m.CoordinatorKey)
 	case *kmsg.DescribeConfigsRequestResource:
 		t = t.resource(m.ResourceType, m.ResourceName)
 	case *kmsg.AlterConfigsRequestResource:

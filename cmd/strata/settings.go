@@ -12,6 +12,7 @@ import (
 	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/transaction"
 )
 
 // A brokerKey is a setting that is not one of topics, by Kafka's name.
@@ -45,6 +46,15 @@ var brokerKeys = []brokerKey{
 	}},
 	{"offsets.retention.minutes", func(c *strata.Config, _ *kafka.Config, v string) error {
 		return span(&c.Group.OffsetsRetention, v, time.Minute)
+	}},
+	{"transaction.version", func(c *strata.Config, _ *kafka.Config, v string) error {
+		level, err := strconv.ParseInt(v, 10, 8)
+		if c.Transactions.Version = int16(level); level == 0 {
+			c.Transactions.Version = transaction.LevelZero
+		} else if level < 0 {
+			err = errors.New("is negative")
+		}
+		return err
 	}},
 	{"transaction.max.timeout.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
 		return span(&c.Transactions.MaxTimeout, v, time.Millisecond)

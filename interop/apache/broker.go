@@ -29,11 +29,17 @@ type Broker struct {
 // Start starts a broker that keeps everything below home, which it formats if it is new, and
 // returns when it accepts connections. settings are lines for its server.properties.
 func (k *Kit) Start(ctx context.Context, home string, settings ...string) (*Broker, error) {
+	return k.StartAt(ctx, home, nil, settings...)
+}
+
+// StartAt is Start for a broker that, if it is new, has features at other levels than Kafka's
+// defaults, as "transaction.version=1".
+func (k *Kit) StartAt(ctx context.Context, home string, features []string, settings ...string) (*Broker, error) {
 	controller, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	return k.start(ctx, node{id: 1, home: home, cluster: newClusterID(), controller: controller}, settings)
+	return k.start(ctx, node{id: 1, home: home, cluster: newClusterID(), controller: controller, features: features}, settings)
 }
 
 // StartCluster starts n brokers with the ids 1 to n, the first of which is
@@ -66,6 +72,7 @@ type node struct {
 	home       string
 	cluster    string // the id of the cluster
 	controller int    // the port of the controller, which broker 1 is
+	features   []string
 }
 
 func newClusterID() string {
@@ -97,7 +104,11 @@ func (k *Kit) start(ctx context.Context, n node, settings []string) (*Broker, er
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(b.Dir, "meta.properties")); err != nil {
-		format := k.Java(ctx, "kafka.tools.StorageTool", "format", "-t", n.cluster, "-c", config)
+		args := []string{"kafka.tools.StorageTool", "format", "-t", n.cluster, "-c", config}
+		for _, f := range n.features {
+			args = append(args, "--feature", f)
+		}
+		format := k.Java(ctx, args...)
 		if out, err := format.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("apache: format: %w: %s", err, bytes.TrimSpace(out))
 		}

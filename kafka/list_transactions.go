@@ -1,0 +1,60 @@
+package kafka
+
+import (
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/transaction"
+)
+
+// transactionStates are the states that a filter of ListTransactions may name. Kafka's
+// PrepareEpochFence is never seen, and Dead is an id that is not listed.
+var transactionStates = []string{"Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence"}
+
+// listTransactions serves ListTransactions (KIP-664): the ids that this broker coordinates, filtered
+// by state and producer id, from version 1 on by how long their transaction has been open (KIP-994),
+// from 2 on by a pattern that all of the id fits (KIP-1152, RE2 as in Kafka). An id without a
+// transaction counts as open for ever, as in Kafka.
+func (c *call) listTransactions(req *kmsg.ListTransactionsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.ListTransactionsResponse)
+	fits := func(string) bool { return true }
+	if p := orEmpty(req.TransactionalIDPattern); p != "" {
+		// Compiled alone first: "a)(b" fits between parentheses only.
+		if _, err := regexp.Compile(p); err != nil {
+			resp.ErrorCode = int16(InvalidRegularExpression)
+			return resp
+		}
+		whole := regexp.MustCompile(`^(?:` + p + `)$`)
+		fits = whole.MatchString
+	}
+	for _, name := range req.StateFilters {
+		if !slices.Contains(transactionStates, name) {
+			resp.UnknownStateFilters = append(resp.UnknownStateFilters, name)
+		}
+	}
+	all, err := c.transactions.List(c.ctx)
+	if err != nil {
+		resp.ErrorCode = c.errorCode(err)
+		return resp
+	}
+	now := time.Now()
+	for _, d := range all {
+		if !hasState(req.StateFilters, d) || !fits(d.ID) ||
+			len(req.ProducerIDFilters) > 0 && !slices.Contains(req.ProducerIDFilters, d.Producer.ID) ||
+			c.version >= 1 && req.DurationFilterMillis >= 0 && !d.Started.IsZero() && now.Sub(d.Started).Milliseconds() <= req.DurationFilterMillis {
+			continue
+		}
+		s := kmsg.NewListTransactionsResponseTransactionState()
+		s.TransactionalID, s.ProducerID, s.TransactionState = d.ID, d.Producer.ID, d.State.String()
+		resp.TransactionStates = append(resp.TransactionStates, s)
+	}
+	return resp
+}
+
+// hasState reports whether a filter by state lets d through; an empty one lets everything through.
+func hasState(filter []string, d transaction.Description) bool {
+	return len(filter) == 0 || slices.Contains(filter, d.State.String())
+}

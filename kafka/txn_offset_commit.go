@@ -1,0 +1,70 @@
+package kafka
+
+import (
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+)
+
+// txnOffsetCommit serves TxnOffsetCommit: offsets of a group in a transaction. From version 3 on the
+// client names the member that has read (KIP-447), from 4 on it knows TRANSACTION_ABORTABLE, and
+// from 5 on the commit adds the group's partition to the transaction (KIP-890). What is wrong with
+// the request as a whole is said of each partition.
+func (c *call) txnOffsetCommit(req *kmsg.TxnOffsetCommitRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
+	r := group.TxnCommitRequest{
+		CommitRequest: group.CommitRequest{Group: req.Group, MemberID: req.MemberID, InstanceID: orEmpty(req.InstanceID), Generation: req.Generation,
+			Offsets: map[record.TopicPartition]record.Committed{}},
+		TransactionalID: req.TransactionalID, ProducerID: req.ProducerID, ProducerEpoch: req.ProducerEpoch,
+	}
+	if c.version >= 5 {
+		r.TxnVersion = 2
+	}
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			r.Offsets[record.TopicPartition{Topic: t.Topic, Partition: p.Partition}] =
+				record.Committed{Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Metadata: orEmpty(p.Metadata)}
+		}
+	}
+	var errs map[record.TopicPartition]error
+	var failed error
+	if len(r.Offsets) > 0 {
+		errs, failed = c.groups.CommitTxnOffsets(c.ctx, r)
+	}
+	for _, t := range req.Topics {
+		rt := kmsg.NewTxnOffsetCommitResponseTopic()
+		rt.Topic = t.Topic
+		for _, p := range t.Partitions {
+			rp := kmsg.NewTxnOffsetCommitResponseTopicPartition()
+			rp.Partition = p.Partition
+			if err, told := errs[record.TopicPartition{Topic: t.Topic, Partition: p.Partition}]; told {
+				rp.ErrorCode = c.txnOffsetCode(err)
+			} else {
+				rp.ErrorCode = c.txnOffsetCode(failed)
+			}
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}
+
+// txnOffsetCode returns the code of an error in the terms of TxnOffsetCommit.
+func (c *call) txnOffsetCode(err error) int16 {
+	switch code := Code(c.errorCode(err)); {
+	case errors.Is(err, group.ErrIllegalGeneration): // also of a group that does not exist
+		return int16(IllegalGeneration)
+	case code == TransactionAbortable && c.version < 4:
+		return int16(InvalidTxnState)
+	case code == ProducerFenced:
+		return int16(InvalidProducerEpoch)
+	case errors.Is(err, partition.ErrNotEnoughReplicas), errors.Is(err, partition.ErrNotEnoughReplicasAfterAppend):
+		return int16(CoordinatorNotAvailable) // clients of every version send it again
+	default:
+		return int16(code)
+	}
+}

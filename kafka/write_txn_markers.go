@@ -1,0 +1,65 @@
+package kafka
+
+import (
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+)
+
+// markerTimeout bounds how long a marker waits for the replicas in sync. Kafka: request.timeout.ms
+// of the broker.
+const markerTimeout = 30 * time.Second
+
+// writeTxnMarkers serves WriteTxnMarkers, by which a coordinator elsewhere, or an operator who ends a
+// hanging transaction, writes markers into partitions that this broker leads. Version 2 has the
+// transaction.version by which the transaction ends.
+func (c *call) writeTxnMarkers(req *kmsg.WriteTxnMarkersRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.WriteTxnMarkersResponse)
+	var markers []replication.TxnMarker
+	var errs []error // of each partition, in the order of the request
+	var places []int // of markers, in errs
+	for _, m := range req.Markers {
+		for _, t := range m.Topics {
+			id, known := c.s.cluster.TopicID(t.Topic)
+			for _, p := range t.Partitions {
+				if !known {
+					errs = append(errs, replication.ErrUnknownTopic)
+					continue
+				}
+				places, errs = append(places, len(errs)), append(errs, nil)
+				markers = append(markers, replication.TxnMarker{
+					Partition: record.TopicPartition{Topic: t.Topic, Partition: p}, TopicID: id,
+					TxnMarker: partition.TxnMarker{ProducerID: m.ProducerID, ProducerEpoch: m.ProducerEpoch, CoordinatorEpoch: m.CoordinatorEpoch,
+						Commit: m.Committed, Timeout: markerTimeout, Version: int16(m.TransactionVersion)},
+				})
+			}
+		}
+	}
+	var written sync.WaitGroup
+	written.Add(len(markers))
+	c.s.cluster.WriteTxnMarkers(replication.NetworkPath{From: c.broker, To: c.broker}, markers, c.ctx.Done(), func(i int, err error) {
+		errs[places[i]] = err
+		written.Done()
+	})
+	written.Wait()
+	for _, m := range req.Markers {
+		rm := kmsg.NewWriteTxnMarkersResponseMarker()
+		rm.ProducerID = m.ProducerID
+		for _, t := range m.Topics {
+			rt := kmsg.NewWriteTxnMarkersResponseMarkerTopic()
+			rt.Topic = t.Topic
+			for i, p := range t.Partitions {
+				rt.Partitions = append(rt.Partitions, kmsg.WriteTxnMarkersResponseMarkerTopicPartition{Partition: p, ErrorCode: c.errorCode(errs[i])})
+			}
+			errs = errs[len(t.Partitions):]
+			rm.Topics = append(rm.Topics, rt)
+		}
+		resp.Markers = append(resp.Markers, rm)
+	}
+	return resp
+}
