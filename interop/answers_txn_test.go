@@ -188,7 +188,7 @@ func askTransactions(x *transcript, level int16) {
 	s.askBatched(topic)
 	s.askWrites(topic)
 	s.askEnds(topic)
-	//s.askOffsets(topic)
+	s.askOffsets(topic)
 	s.askReaders(topic)
 	s.askMarkers(topic)
 	s.askAbout(topic)
@@ -358,6 +358,7 @@ func (s *txnScript) askEnds(topic string) {
 	})
 	for _, v := range []int16{1, 4} {
 		s.step("fence: the epoch before", v, initTxn(p.withEpoch(p.epoch-1), 1000))
+		s.settled(p)
 	}
 	s.settled(p)
 	s.step("fence: described", 0, describeTxn(p.id))

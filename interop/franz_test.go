@@ -153,19 +153,3 @@ var _ = add("franz-go/consume-many-partitions-in-small-fetches", func(t *testing
 		}
 	}
 })
-
-var _ = add("franz-go/transactions-are-possible-or-an-error", func(t *testing.T, k target) {
-	topic := newTopic(t, k, 1)
-	cl := franz(t, k, kgo.DefaultProduceTopic(topic), kgo.TransactionalID(fresh("txn")))
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
-	defer cancel()
-	if err := cl.BeginTransaction(); err != nil {
-		return
-	}
-	err := cl.ProduceSync(ctx, &kgo.Record{Value: []byte("v")}).FirstErr()
-	require.NoError(t, ctx.Err(), "the client must not hang")
-	if k.kind == "kafka" {
-		require.NoError(t, err)
-		require.NoError(t, cl.EndTransaction(ctx, kgo.TryCommit))
-	}
-})

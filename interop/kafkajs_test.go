@@ -47,7 +47,7 @@ var jsProgram = program{command: func(t *testing.T, ctx context.Context, addr st
 }}
 
 var _ = func() bool {
-	for _, name := range []string{"produce-and-consume", "produce-gzip", "produce-idempotent", "produce-acks-0", "group", "admin"} {
+	for _, name := range []string{"produce-and-consume", "produce-gzip", "produce-idempotent", "produce-acks-0", "group", "admin", "transactions"} {
 		add("kafkajs/"+name, func(t *testing.T, k target) { jsProgram.result(t, k, name) })
 	}
 	return true

@@ -44,7 +44,10 @@ func startStrataAt(t *testing.T, level int16) target {
 	if level == 0 {
 		level = transaction.LevelZero
 	}
-	ks, _ := startStrataWith(t, 1, func(cfg *strata.Config) { cfg.Transactions.Version = level })
+	ks, _ := startStrataWith(t, 1, func(cfg *strata.Config) {
+		cfg.Transactions.Version = level
+		cfg.Group.OffsetsPartitions = 4 // as in the broker of Kafka that is compared
+	})
 	return ks[0]
 }
 

@@ -20,8 +20,8 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// franzSkips matches the names of franz-go's tests that need transactions, share groups or KIP-848.
-const franzSkips = "Txn|Share|848"
+// franzSkips matches the names of franz-go's tests that need share groups or KIP-848.
+const franzSkips = "Share|848"
 
 // TestFranzGosOwnSuite runs franz-go's own tests, consumer groups of every assignor under load
 // among them, against our server. The tests that franzSkips matches are left out. STRATA_SUITES=1
@@ -35,6 +35,7 @@ func TestFranzGosOwnSuite(t *testing.T) {
 	passed, failed := runSuite(t, suite{module: "github.com/twmb/franz-go", pkg: "pkg/kgo", run: ".", skip: franzSkips, env: env})
 	require.Empty(t, failed)
 	require.Contains(t, passed, "TestGroupETL", "the test that needs a broker most")
+	require.Contains(t, passed, "TestTxnEtl", "and the one that does it in transactions")
 }
 
 // kafkaGoFails names the tests of kafka-go that cannot pass, with the reason.
@@ -47,7 +48,6 @@ var kafkaGoFails = map[string]string{
 	"TestClientDeleteACLs":                                        "no security",
 	"TestClientDescribeACLs":                                      "no security",
 	"TestWriter/writing_a_message_with_SASL_Plain_authentication": "no security",
-	"TestClientFindCoordinator":                                   "no transactions",
 	"TestReaderReadCompactedMessage":                              "fails with Apache Kafka 4.3 too: segment.bytes=200 is below the least",
 	"TestReaderConsumerGroup/consumer_group_rebalance":            "fails with Apache Kafka 4.3 too: it expects halves of three partitions",
 	"TestConn/test_delete_topics":                                 "fails with Apache Kafka 4.3 too: asking for the deleted topics creates them",

@@ -485,3 +485,76 @@ func TestFranzGoWritesInTransactionsOfEveryDialect(t *testing.T) {
 		})
 	}
 }
+
+// commitOffset commits the offset 5 of partition 0 in the transaction.
+func (p *txnClient) commitOffset(version int16, group string) Code {
+	p.t.Helper()
+	req, rt, rp := kmsg.NewPtrTxnOffsetCommitRequest(), kmsg.NewTxnOffsetCommitRequestTopic(), kmsg.NewTxnOffsetCommitRequestTopicPartition()
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Group, rt.Topic, rp.Offset = p.id, p.pid, p.epoch, group, "orders", 5
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	return Code(ask[*kmsg.TxnOffsetCommitResponse](p.t, p.addr, version, req).Topics[0].Partitions[0].ErrorCode)
+}
+
+// committedOffset returns the offset of partition 0, and its code.
+func committedOffset(t *testing.T, addr string, version int16, group string, stable bool) (int64, Code) {
+	t.Helper()
+	req, g := kmsg.NewPtrOffsetFetchRequest(), kmsg.NewOffsetFetchRequestGroup()
+	req.Group, g.Group, req.RequireStable = group, group, stable
+	req.Topics = []kmsg.OffsetFetchRequestTopic{{Topic: "orders", Partitions: []int32{0}}}
+	g.Topics = []kmsg.OffsetFetchRequestGroupTopic{{Topic: "orders", Partitions: []int32{0}}}
+	req.Groups = append(req.Groups, g)
+	got := ask[*kmsg.OffsetFetchResponse](t, addr, version, req)
+	if version >= 8 {
+		p := got.Groups[0].Topics[0].Partitions[0]
+		return p.Offset, Code(p.ErrorCode)
+	}
+	p := got.Topics[0].Partitions[0]
+	return p.Offset, Code(p.ErrorCode)
+}
+
+func TestOffsetsOfATransactionCountWhenItIsCommitted(t *testing.T) {
+	_, addr := serve(t, Config{})
+	createTopic(t, addr, "orders", 1)
+	find := func(group string) {
+		require.Zero(t, ask[*kmsg.FindCoordinatorResponse](t, addr, 3, &kmsg.FindCoordinatorRequest{CoordinatorKey: group}).ErrorCode)
+	}
+	for v := range int16(6) {
+		p, group := beginTxn(t, addr, fmt.Sprint("id", v)), fmt.Sprint("group", v)
+		find(group)
+		require.Equal(t, InvalidGroupID, p.commitOffset(v, ""))
+		if v < 5 { // whose clients say so before
+			want := InvalidTxnState
+			if v == 4 {
+				want = TransactionAbortable
+			}
+			require.Equal(t, want, p.commitOffset(v, group))
+			require.Zero(t, ask[*kmsg.AddOffsetsToTxnResponse](t, addr, min(v, 4), &kmsg.AddOffsetsToTxnRequest{TransactionalID: p.id, ProducerID: p.pid, ProducerEpoch: p.epoch, Group: group}).ErrorCode)
+		}
+		require.Zero(t, p.commitOffset(v, group), "version %d", v)
+		require.Equal(t, "__consumer_offsets", p.describe().Topics[0].Topic)
+		for fv := int16(1); fv <= 9; fv++ {
+			want := UnstableOffsetCommit
+			if fv < 7 {
+				want = 0
+			}
+			offset, code := committedOffset(t, addr, fv, group, true)
+			require.Equal(t, []any{int64(-1), want}, []any{offset, code}, "fetched in version %d", fv)
+			offset, code = committedOffset(t, addr, fv, group, false)
+			require.Equal(t, []any{int64(-1), Code(0)}, []any{offset, code})
+		}
+		if v == 5 {
+			require.Zero(t, p.end(5, true).ErrorCode)
+		} else {
+			require.Zero(t, p.end(4, true).ErrorCode)
+		}
+		p.awaitState("CompleteCommit")
+		offset, code := committedOffset(t, addr, 8, group, true)
+		require.Equal(t, []any{int64(5), Code(0)}, []any{offset, code})
+	}
+	fenced := beginTxn(t, addr, "fenced")
+	beginTxn(t, addr, "fenced")
+	for v := range int16(6) {
+		require.Equal(t, InvalidProducerEpoch, fenced.commitOffset(v, "group0"), "version %d", v)
+	}
+}

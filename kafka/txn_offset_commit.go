@@ -8,6 +8,7 @@ import (
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/transaction"
 )
 
 // txnOffsetCommit serves TxnOffsetCommit: offsets of a group in a transaction. From version 3 on the
@@ -32,10 +33,16 @@ func (c *call) txnOffsetCommit(req *kmsg.TxnOffsetCommitRequest) kmsg.Response {
 	}
 	var errs map[record.TopicPartition]error
 	var failed error
-	if len(r.Offsets) > 0 {
+	switch {
+	case req.Group == "":
+		failed = group.ErrInvalidGroupID
+	case len(r.Offsets) > 0:
 		errs, failed = c.groups.CommitTxnOffsets(c.ctx, r)
 	}
 	for _, t := range req.Topics {
+		if len(t.Partitions) == 0 {
+			continue // as in Kafka
+		}
 		rt := kmsg.NewTxnOffsetCommitResponseTopic()
 		rt.Topic = t.Topic
 		for _, p := range t.Partitions {
@@ -58,6 +65,8 @@ func (c *call) txnOffsetCode(err error) int16 {
 	switch code := Code(c.errorCode(err)); {
 	case errors.Is(err, group.ErrIllegalGeneration): // also of a group that does not exist
 		return int16(IllegalGeneration)
+	case errors.Is(err, transaction.ErrInvalidID):
+		return int16(InvalidRequest)
 	case code == TransactionAbortable && c.version < 4:
 		return int16(InvalidTxnState)
 	case code == ProducerFenced:

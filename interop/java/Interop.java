@@ -33,6 +33,8 @@ public class Interop {
         checks.put("admin-records", Interop::adminRecords);
         checks.put("admin-groups", Interop::adminGroups);
         checks.put("admin-cluster", Interop::adminCluster);
+        checks.put("transactions", Interop::transactions);
+        checks.put("transform-exactly-once", Interop::transform);
         if (args.length > 1) checks.keySet().retainAll(Arrays.asList(args).subList(1, args.length));
         ExecutorService pool = Executors.newFixedThreadPool(4);
         List<Future<?>> all = new ArrayList<>();
@@ -295,6 +297,108 @@ public class Interop {
             expect(bc.get("log.retention.ms") != null || bc.get("log.retention.hours") != null, "broker configs");
             get(a.listConfigResources().all());
         }
+    }
+
+    /** Every third transaction is aborted; another producer with the same id fences the first. */
+    static void transactions() throws Exception {
+        String topic = topic(1), id = fresh("txn");
+        List<String> want = new ArrayList<>();
+        KafkaProducer<byte[], byte[]> p = producer(Map.of("transactional.id", id));
+        p.initTransactions();
+        for (int i = 0; i < 10; i++) {
+            p.beginTransaction();
+            for (int j = 0; j < 10; j++) {
+                p.send(new ProducerRecord<>(topic, 0, null, (i + "-" + j).getBytes()));
+                if (i % 3 != 2) want.add(i + "-" + j);
+            }
+            if (i % 3 == 2) { p.flush(); p.abortTransaction(); } else p.commitTransaction();
+        }
+        p.beginTransaction();
+        p.send(new ProducerRecord<>(topic, 0, null, "late".getBytes())).get();
+        try (KafkaProducer<byte[], byte[]> next = producer(Map.of("transactional.id", id))) {
+            next.initTransactions();
+            try {
+                p.commitTransaction();
+                throw new AssertionError("a fenced producer commits");
+            } catch (ProducerFencedException | InvalidProducerEpochException e) {
+            }
+            p.close(Duration.ZERO);
+            next.beginTransaction();
+            next.send(new ProducerRecord<>(topic, 0, null, "next".getBytes()));
+            next.commitTransaction();
+            want.add("next");
+        }
+        try (KafkaConsumer<String, String> c = consumer(Map.of("isolation.level", "read_committed"))) {
+            TopicPartition tp = new TopicPartition(topic, 0);
+            c.assign(List.of(tp));
+            List<String> seen = new ArrayList<>();
+            eventually("everything committed is read", () -> {
+                c.poll(Duration.ofMillis(100)).forEach(r -> seen.add(r.value()));
+                return seen.size() >= want.size();
+            });
+            same(want, seen);
+        }
+        try (Admin a = admin()) {
+            TransactionDescription d = get(a.describeTransactions(List.of(id)).description(id));
+            same(TransactionState.COMPLETE_COMMIT, d.state());
+            expect(get(a.listTransactions(new ListTransactionsOptions().filterOnTransactionalIdPattern(id)).all()).size() == 1, "it is listed by its pattern");
+        }
+    }
+
+    /** Two members copy a topic in transactions with the offsets of what they read; one leaves in the middle. */
+    static void transform() throws Exception {
+        String from = topic(2), to = topic(1), group = fresh("group");
+        try (KafkaProducer<byte[], byte[]> p = producer(Map.of())) {
+            for (int i = 0; i < 1000; i++) p.send(new ProducerRecord<>(from, i % 2, null, ("v" + i).getBytes()));
+        }
+        ExecutorService pool = Executors.newFixedThreadPool(2);
+        List<Future<?>> members = new ArrayList<>();
+        java.util.concurrent.atomic.AtomicBoolean done = new java.util.concurrent.atomic.AtomicBoolean();
+        for (int n = 0; n < 2; n++) {
+            boolean leaves = n == 1;
+            members.add(pool.submit(() -> {
+                try (KafkaConsumer<String, String> c = consumer(Map.of("group.id", group, "isolation.level", "read_committed", "enable.auto.commit", "false", "max.poll.records", "50"));
+                     KafkaProducer<byte[], byte[]> p = producer(Map.of("transactional.id", fresh("txn")))) {
+                    p.initTransactions();
+                    c.subscribe(List.of(from));
+                    for (int round = 0; !done.get() && !(leaves && round == 8); round++) {
+                        ConsumerRecords<String, String> got = c.poll(Duration.ofMillis(200));
+                        if (got.isEmpty()) continue;
+                        p.beginTransaction();
+                        Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+                        for (ConsumerRecord<String, String> r : got) {
+                            p.send(new ProducerRecord<>(to, 0, null, r.value().getBytes()));
+                            offsets.put(new TopicPartition(r.topic(), r.partition()), new OffsetAndMetadata(r.offset() + 1));
+                        }
+                        try {
+                            p.sendOffsetsToTransaction(offsets, c.groupMetadata());
+                            p.commitTransaction();
+                        } catch (CommitFailedException | RebalanceInProgressException | TransactionAbortableException e) {
+                            p.abortTransaction();
+                            c.enforceRebalance();
+                            for (TopicPartition tp : c.assignment()) {
+                                OffsetAndMetadata at = c.committed(Set.of(tp)).get(tp);
+                                c.seek(tp, at == null ? 0 : at.offset());
+                            }
+                        }
+                    }
+                }
+                return null;
+            }));
+        }
+        Map<String, Integer> seen = new HashMap<>();
+        try (KafkaConsumer<String, String> c = consumer(Map.of("isolation.level", "read_committed"))) {
+            c.assign(List.of(new TopicPartition(to, 0)));
+            eventually("everything is copied", () -> {
+                c.poll(Duration.ofMillis(100)).forEach(r -> seen.merge(r.value(), 1, Integer::sum));
+                return seen.size() == 1000;
+            });
+        } finally {
+            done.set(true);
+        }
+        for (Future<?> m : members) m.get(30, TimeUnit.SECONDS);
+        pool.shutdown();
+        expect(seen.values().stream().allMatch(n -> n == 1), "something was copied twice");
     }
 
     static void adminRecords() throws Exception {

@@ -84,6 +84,31 @@ const checks = {
       await one.c.disconnect()
     }
   },
+  'transactions': async () => {
+    const topic = await newTopic(1)
+    const groupId = fresh('group')
+    const p = kafka.producer({ transactionalId: fresh('txn'), maxInFlightRequests: 1, idempotent: true })
+    await p.connect()
+    const want = []
+    for (let i = 0; i < 9; i++) {
+      const txn = await p.transaction()
+      const messages = Array.from({ length: 10 }, (_, j) => ({ value: `v${i}-${j}`, partition: 0 }))
+      await txn.send({ topic, messages })
+      await txn.sendOffsets({ consumerGroupId: groupId, topics: [{ topic, partitions: [{ partition: 0, offset: `${i}` }] }] })
+      if (i % 3 === 2) await txn.abort()
+      else {
+        await txn.commit()
+        want.push(...messages.map((m) => m.value))
+      }
+    }
+    await p.disconnect()
+    const m = await member(topic, fresh('group'), { readUncommitted: false })
+    try {
+      await eventually('everything committed is read', () => m.seen.length >= want.length)
+      assert.deepStrictEqual(m.seen.map((x) => x[3]), want)
+    } finally { await m.c.disconnect() }
+    await withAdmin((a) => eventually('the offset is committed', async () => (await a.fetchOffsets({ groupId, topics: [topic] }))[0].partitions[0].offset === '7'))
+  },
   'admin': () => withAdmin(async (a) => {
     const topic = fresh('topic')
     const groupId = fresh('group')
