@@ -224,8 +224,10 @@ func (s *txnStorm) work(id string, run int) {
 			if err == nil && len(unstable) > 0 {
 				err = unstable[in]
 			}
-			if err == nil {
+			if err == nil { // of two questions at once the last answer counts
+				s.mu.Lock()
 				piece = max(got[in].Offset, 0)
+				s.mu.Unlock()
 			}
 			return err
 		}) != nil {
