@@ -164,10 +164,14 @@ func TestMetadataWithoutIdentityAreNotTakenForAFoundingThatWasCutShort(t *testin
 		t.Run(what, func(t *testing.T) {
 			fsys := vfs.Mem()
 			c := open(t, fsys)
-			if what == "third change" {
+			switch what {
+			case "state":
+				create(t, c, "orders", 1)
+				awaitFounding(c)
+			case "third change":
 				create(t, c, "orders", 1)
 				create(t, c, "payments", 1)
-			} else {
+			default:
 				create(t, c, "orders", 500)
 			}
 			disk := fsys.Kill()
