@@ -20,6 +20,7 @@ func TestFirstRecordOfAPartitionThatIsNotSyncedWaitsForNoDisk(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)
 	create(t, c, "weak", 20, "flush.messages", flushNever)
+	awaitFounding(c)
 	before := fsys.Count(vfs.OpSync | vfs.OpSyncDir)
 	for i := range int32(20) {
 		produce(t, c, at("weak", i), "first")
