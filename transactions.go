@@ -1,6 +1,8 @@
 package strata
 
 import (
+	"context"
+
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/transaction"
@@ -24,4 +26,27 @@ type groups struct{ *group.Coordinator }
 // TxnCoordinator implements producer.TxnBackend.
 func (b Backend) TxnCoordinator() producer.TxnCoordinator {
 	return txnCoordinator{b.transactions, groups{b.Coordinator}}
+}
+
+// Transactions describes all transactional ids, by id. Those that can be reached are told of also
+// with an error.
+func (c *Cluster) Transactions(ctx context.Context) ([]transaction.Description, error) {
+	return c.transactions.List(ctx)
+}
+
+// Transaction describes a transactional id. It returns transaction.ErrNotFound if there is none.
+func (c *Cluster) Transaction(ctx context.Context, id string) (transaction.Description, error) {
+	return c.transactions.Describe(ctx, id)
+}
+
+// HangingTransactions finds transactions that nobody is going to end: what is open in a partition,
+// was not written in for longer than Config.Transactions.MaxTimeout, and no coordinator knows.
+func (c *Cluster) HangingTransactions(ctx context.Context) ([]transaction.HangingTransaction, error) {
+	return c.transactions.Hanging(ctx)
+}
+
+// AbortHangingTransaction ends one of HangingTransactions, so that readers of its partition go on.
+// It returns transaction.ErrNotHanging, with nothing changed, for any other.
+func (c *Cluster) AbortHangingTransaction(ctx context.Context, h transaction.HangingTransaction) error {
+	return c.transactions.AbortHanging(ctx, h)
 }

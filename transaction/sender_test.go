@@ -42,6 +42,9 @@ type sentCall struct {
 func (s *sending) InitProducerID(context.Context) (int64, int16, error) { panic("not asked for") }
 func (s *sending) WaitMetadata(context.Context, int64) (int64, error)   { panic("not asked for") }
 func (s *sending) TopicID(name string) (topic.ID, bool)                 { return topic.ID{1}, name != "gone" }
+func (s *sending) OpenTransactions(time.Duration) []replication.OpenTransaction {
+	panic("not asked for")
+}
 func (s *sending) isOver(id coordinator.ShardID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"strconv"
+	"time"
 
 	"github.com/stratalog/strata/internal/coordinator"
 	"github.com/stratalog/strata/internal/shardtopic"
@@ -20,6 +21,7 @@ type brokers interface {
 	WaitMetadata(ctx context.Context, after int64) (int64, error)
 	TopicID(name string) (topic.ID, bool)
 	LeaderOfTopic(tp record.TopicPartition, id topic.ID) (broker, epoch int32, err error)
+	OpenTransactions(longer time.Duration) []replication.OpenTransaction
 	WriteTxnMarkers(path replication.NetworkPath, markers []replication.TxnMarker, stop <-chan struct{}, done func(i int, err error))
 }
 
