@@ -80,7 +80,7 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.err)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	a.parent(root)
-	root.AddCommand(a.dumpCmd(), a.verifyCmd(), a.backupCmd(), a.restoreCmd(), a.serveCmd(), a.topicsCmd(), a.groupsCmd(), a.produceCmd(), a.consumeCmd())
+	root.AddCommand(a.dumpCmd(), a.verifyCmd(), a.backupCmd(), a.restoreCmd(), a.serveCmd(), a.topicsCmd(), a.groupsCmd(), a.transactionsCmd(), a.produceCmd(), a.consumeCmd())
 	return root
 }
 
