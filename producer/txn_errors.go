@@ -1,7 +1,6 @@
 package producer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -86,9 +85,4 @@ func askAgain(err error) bool {
 		}
 	}
 	return classify(err).retriable
-}
-
-// byContext reports whether err only says that a context has ended.
-func byContext(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

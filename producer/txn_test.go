@@ -17,6 +17,7 @@ import (
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/transaction"
 )
 
@@ -481,6 +482,30 @@ func TestAbortReleasesSendsThatWait(t *testing.T) {
 		require.ErrorIs(t, <-sent, producer.ErrAbortable)
 		require.Less(t, time.Since(began), time.Second)
 		require.NoError(t, p.Transact(ctx, func(tx *producer.Txn) error { return tx.Send(ctx, to(0, "v")) }))
+	})
+}
+
+// A Send that has begun, and has not handed its record over yet, is waited for.
+func TestCommitCoversASendThatHasBegun(t *testing.T) {
+	inTxnWorld(t, func(t *testing.T, w *txnWorld) {
+		ctx := t.Context()
+		goOn := make(chan struct{})
+		p := newTxnProducer(t, w, "x", func(c *producer.Config) {
+			c.Partitioner = topic.PartitionerFunc(func(record.Record, int) int { <-goOn; return 0 })
+		})
+		tx, err := p.Begin(ctx)
+		require.NoError(t, err)
+		require.NoError(t, tx.Send(ctx, to(1, "first")))
+		sent, committed := make(chan error, 1), make(chan error, 1)
+		go func() { sent <- tx.Send(ctx, record.String("a", "", "held up")) }()
+		synctest.Wait()
+		go func() { committed <- tx.Commit(ctx) }()
+		synctest.Wait()
+		require.Empty(t, committed)
+		close(goOn)
+		require.NoError(t, <-sent)
+		require.NoError(t, <-committed)
+		require.Equal(t, []string{"first", "held up"}, w.committed(t, "a"))
 	})
 }
 

@@ -114,9 +114,6 @@ func (x *cuts) take(where string, seed uint64) {
 	add("kill", x.fsys.Kill)
 }
 
-// everyCut looks at all of them.
-func everyCut(int) bool { return true }
-
 // taken returns the disks so far. Deleted partitions are removed in the background, which adds
 // to them while a step ends.
 func (x *cuts) taken() []cut {
