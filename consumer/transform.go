@@ -49,8 +49,8 @@ func Transform(ctx context.Context, c *Consumer, p *producer.Producer, fn func(r
 // so need not wait for the end of what that has left open. Neither is closed.
 //
 // It returns nil when ctx is done, after Wakeup and when c is being closed: the batch in hand is
-// finished first, for which there are 30 seconds (DefaultDrainTimeout), after which the context of fn ends,
-// too. Else it returns
+// finished first, for which there are 30 seconds (DefaultDrainTimeout), after which the context of
+// fn ends, too. Else it returns
 //
 //   - the error of fn;
 //   - an error of the transaction that cannot be expected to pass: see producer.ErrFatal,

@@ -13,8 +13,8 @@
 // # Brokers
 //
 // A cluster of several brokers is served by ServeAll, with a listener for each. A client that asks
-// the wrong broker for a partition, a group or a transactional id is told so, and in newer versions which one is right.
-// Requests that read or change metadata go to any broker.
+// the wrong broker for a partition, a group or a transactional id is told so, and in newer versions
+// which one is right. Requests that read or change metadata go to any broker.
 //
 // # Connections
 //

@@ -26,7 +26,7 @@ func TestReplicasOnSeededDisks(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			first := play(t, seed)
 			all.add(first.cover)
-			if seed%8 < 2 || seeds == 1 {
+			if (seed%8 < 2 || seeds == 1) && !raceEnabled { // the detector's scheduler draws lots
 				again.add(requireSame(t, seed, first))
 			}
 		})

@@ -30,8 +30,8 @@ type condition struct {
 // isClosed reports whether nothing gets through.
 func (c *condition) isClosed() bool { return c.cut || c.paused }
 
-// Watch has fn called whenever a path that was open is cut or paused, or the other way round. It must be called before n is used; fn
-// must not block.
+// Watch has fn called whenever a path that was open is cut or paused, or the other way round. It
+// must be called before n is used; fn must not block.
 func Watch(n *Network, fn func()) { n.watch = fn }
 
 // Cut loses all that is sent on a path from now on.
