@@ -79,8 +79,9 @@ func TestCrashAtEveryCall(t *testing.T) {
 // disk that lies, the same has to fail.
 func TestExplorerFindsLoss(t *testing.T) {
 	for name, lie := range map[string]string{
-		"Sync does nothing":     "ops=sync file=*.log times=-1",
-		"one Sync does nothing": "ops=sync file=*.log after=5 times=1",
+		"Sync does nothing": "ops=sync file=*.log times=-1",
+		// The first: how many there are in a burst is the scheduler's choice.
+		"one Sync does nothing": "ops=sync file=*.log times=1",
 		"SyncDir does nothing":  "ops=syncdir times=-1",
 		// Zeros ahead and a batch, or two batches.
 		"writes are swallowed": "ops=write file=*.log after=7 times=2",

@@ -2,6 +2,8 @@ package replication
 
 import (
 	"errors"
+	"io/fs"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -297,4 +299,36 @@ func TestStateThatANewClusterCannotWriteIsWrittenLater(t *testing.T) {
 	create(t, c, "payments", 1)
 	again := open(t, fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost}))
 	require.Equal(t, []string{"orders", "payments"}, names(t, again))
+}
+
+// A cluster is founded where another one is just being opened, between two looks at the directory:
+// it is in use, and nobody else's.
+func TestOpenBesideAFoundingSaysThatTheDirectoryIsInUse(t *testing.T) {
+	for look := 1; ; look++ {
+		disk := vfs.Mem()
+		var first *Cluster
+		looks := 0
+		stop := disk.Observe(vfs.Observer{After: func(e vfs.Event, err error) {
+			if first != nil || filepath.Base(e.Name) != metaPropertiesFile || !errors.Is(err, fs.ErrNotExist) {
+				return
+			}
+			if looks++; looks == look {
+				var err error
+				if first, err = Open(Config{FS: disk, Dir: "data"}); err == nil {
+					require.NoError(t, first.CreateTopic(t.Context(), "orders", topic.Config{}))
+				}
+				require.True(t, err == nil || errors.Is(err, ErrLocked), err)
+			}
+		}})
+		second, err := Open(Config{FS: disk, Dir: "data"})
+		stop()
+		if first == nil { // the second was there before
+			require.NoError(t, err)
+			require.NoError(t, second.Close())
+			require.Greater(t, look, 1)
+			return
+		}
+		require.ErrorIs(t, err, ErrLocked, "at look %d", look)
+		require.NoError(t, first.Close())
+	}
 }

@@ -83,7 +83,14 @@ func checkDirectory(fsys vfs.FS, dir string, node int32) (*metaProperties, error
 	}
 	p, err := vfs.ReadFile(fsys, filepath.Join(dir, metaPropertiesFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, checkNew(fsys, dir)
+		notNew := checkNew(fsys, dir)
+		if notNew == nil {
+			return nil, nil
+		}
+		p, err = vfs.ReadFile(fsys, filepath.Join(dir, metaPropertiesFile))
+		if errors.Is(err, fs.ErrNotExist) { // else a cluster is being founded there: its lock will tell
+			return nil, notNew
+		}
 	}
 	if err != nil { // the disk's: what is in the file nobody knows
 		return nil, fmt.Errorf("open cluster in %s: %w", dir, err)
