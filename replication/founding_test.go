@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -304,28 +305,26 @@ func TestStateThatANewClusterCannotWriteIsWrittenLater(t *testing.T) {
 // A cluster is founded where another one is just being opened, between two looks at the directory:
 // it is in use, and nobody else's.
 func TestOpenBesideAFoundingSaysThatTheDirectoryIsInUse(t *testing.T) {
-	for look := 1; ; look++ {
+	for look := int64(1); ; look++ {
 		disk := vfs.Mem()
-		var first *Cluster
-		looks := 0
+		var first *Cluster // of this goroutine, which makes it at a look of its own
+		var looks atomic.Int64
 		stop := disk.Observe(vfs.Observer{After: func(e vfs.Event, err error) {
-			if first != nil || filepath.Base(e.Name) != metaPropertiesFile || !errors.Is(err, fs.ErrNotExist) {
+			missing := filepath.Base(e.Name) == metaPropertiesFile && errors.Is(err, fs.ErrNotExist)
+			if !missing || looks.Add(1) != look {
 				return
 			}
-			if looks++; looks == look {
-				var err error
-				if first, err = Open(Config{FS: disk, Dir: "data"}); err == nil {
-					require.NoError(t, first.CreateTopic(t.Context(), "orders", topic.Config{}))
-				}
-				require.True(t, err == nil || errors.Is(err, ErrLocked), err)
+			if first, err = Open(Config{FS: disk, Dir: "data"}); err == nil {
+				require.NoError(t, first.CreateTopic(t.Context(), "orders", topic.Config{}))
 			}
+			require.True(t, err == nil || errors.Is(err, ErrLocked), err)
 		}})
 		second, err := Open(Config{FS: disk, Dir: "data"})
 		stop()
 		if first == nil { // the second was there before
 			require.NoError(t, err)
 			require.NoError(t, second.Close())
-			require.Greater(t, look, 1)
+			require.Greater(t, look, int64(1))
 			return
 		}
 		require.ErrorIs(t, err, ErrLocked, "at look %d", look)
