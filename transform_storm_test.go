@@ -326,7 +326,8 @@ func (s *transformStorm) transform(ctx context.Context, p *process, slot int) {
 	}
 }
 
-// batch emits for each record of "in" one to each partition of "out", with the number of the attempt.
+// batch emits for each record of "in" one to each partition of "out", with the number of the
+// attempt.
 func (s *transformStorm) batch(ctx context.Context, b *consumer.Batch, tx *producer.Txn) error {
 	s.mu.Lock()
 	s.attempt++

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -34,32 +35,6 @@ func opTransactions(j Job) (Result, error) {
 		return Result{}, err
 	}
 	value := payloads(j.Size, 1)()[0]
-	once := func(cl *kgo.Client) error {
-		if err := cl.BeginTransaction(); err != nil {
-			return err
-		}
-		for range j.Batch {
-			cl.Produce(bg, &kgo.Record{Value: value}, nil)
-		}
-		if err := cl.Flush(bg); err != nil {
-			return err
-		}
-		return cl.EndTransaction(bg, kgo.TryCommit)
-	}
-	each := func(clients []*kgo.Client, do func(i int, cl *kgo.Client) error) error {
-		errs := make([]error, len(clients))
-		var wg sync.WaitGroup
-		for i, cl := range clients {
-			wg.Go(func() { errs[i] = do(i, cl) })
-		}
-		wg.Wait()
-		for _, err := range errs {
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 	clients := make([]*kgo.Client, j.Writers)
 	for i := range clients {
 		if clients[i], err = kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.DefaultProduceTopic("bench"), kgo.TransactionalID(fmt.Sprint("bench-", i)),
@@ -68,9 +43,9 @@ func opTransactions(j Job) (Result, error) {
 		}
 		defer clients[i].Close()
 	}
-	err = each(clients, func(_ int, cl *kgo.Client) (err error) {
+	err = eachClient(clients, func(_ int, cl *kgo.Client) (err error) {
 		for n := 0; n < warmTransactions && err == nil; n++ {
-			err = once(cl)
+			err = transact(cl, value, j.Batch)
 		}
 		return err
 	})
@@ -81,10 +56,10 @@ func opTransactions(j Job) (Result, error) {
 	lat := make([][]time.Duration, len(clients))
 	m := startMeter()
 	stop := time.Now().Add(j.MaxTime)
-	err = each(clients, func(i int, cl *kgo.Client) error {
+	err = eachClient(clients, func(i int, cl *kgo.Client) error {
 		for time.Now().Before(stop) {
 			t := time.Now()
-			if err := once(cl); err != nil {
+			if err := transact(cl, value, j.Batch); err != nil {
 				return err
 			}
 			lat[i] = append(lat[i], time.Since(t))
@@ -92,10 +67,38 @@ func opTransactions(j Job) (Result, error) {
 		}
 		return nil
 	})
+	if err != nil {
+		return Result{}, err
+	}
 	r := m.stop(n.Load(), n.Load()*int64(j.Size))
 	all := slices.Concat(lat...)
 	slices.Sort(all)
 	us := func(q float64) float64 { return float64(all[int(q*float64(len(all)-1))].Nanoseconds()) / 1e3 }
 	r.P50, r.P99, r.P999 = us(.5), us(.99), us(.999)
-	return r, err
+	return r, nil
+}
+
+// transact writes and commits one transaction.
+func transact(cl *kgo.Client, value []byte, records int) error {
+	if err := cl.BeginTransaction(); err != nil {
+		return err
+	}
+	for range records {
+		cl.Produce(bg, &kgo.Record{Value: value}, nil)
+	}
+	if err := cl.Flush(bg); err != nil {
+		return err
+	}
+	return cl.EndTransaction(bg, kgo.TryCommit)
+}
+
+// eachClient runs do for all clients at once, and returns the first error by their order.
+func eachClient(clients []*kgo.Client, do func(i int, cl *kgo.Client) error) error {
+	errs := make([]error, len(clients))
+	var wg sync.WaitGroup
+	for i, cl := range clients {
+		wg.Go(func() { errs[i] = do(i, cl) })
+	}
+	wg.Wait()
+	return cmp.Or(errs...)
 }

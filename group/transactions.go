@@ -17,9 +17,9 @@ import (
 
 // CommitTxnOffsets stores offsets durably in the transaction of a producer: they become the group's
 // when the transaction is committed, see EndTransaction. Until then a later call replaces what an
-// earlier one of the same producer stored. The coordinator of transactions is asked first, unless the
-// group's partition has something of the transaction: it adds the partition for a client of version
-// 2, of an older one (r.TxnVersion) it must be there.
+// earlier one of the same producer stored. The coordinator of transactions is asked first, unless
+// the group's partition has something of the transaction: it adds the partition for a client of
+// version 2, of an older one (r.TxnVersion) it must be there.
 //
 // The result is that of CommitOffsets. Errors for the whole request: ErrIllegalGeneration, also for
 // a member of a group that does not exist, ErrUnknownMember, ErrFencedInstance,
@@ -50,8 +50,8 @@ func (c *Coordinator) CommitTxnOffsets(ctx context.Context, r TxnCommitRequest) 
 //
 // It asks the present leader once: ErrNotCoordinator and ErrCoordinatorNotAvailable are to be
 // retried, in any order with other markers. Further errors: ErrUnknownTopicOrPartition,
-// partition.ErrInvalidProducerEpoch and partition.ErrCoordinatorFenced, with nothing written. If ctx
-// ends first, the marker may be written. Kafka: WriteTxnMarkers.
+// partition.ErrInvalidProducerEpoch and partition.ErrCoordinatorFenced, with nothing written. If
+// ctx ends first, the marker may be written. Kafka: WriteTxnMarkers.
 func (c *Coordinator) EndTransaction(ctx context.Context, p int32, m partition.TxnMarker) error {
 	n, err := c.runtime.Partitions(ctx, false)
 	if err != nil {

@@ -283,7 +283,7 @@ var _ = add("librdkafka/transactions", func(t *testing.T, k target) {
 		require.NoError(t, err)
 		require.NoError(t, p.SendOffsetsToTransaction(within(t), []kafka.TopicPartition{{Topic: &topic, Partition: 0, Offset: 5}}, meta))
 		if aborts(i) {
-			require.Zero(t, p.Flush(30_000)) // else what is not sent yet would not be
+			require.Zero(t, p.Flush(30_000)) // an abort drops records that were not sent yet
 			require.NoError(t, p.AbortTransaction(within(t)))
 		} else {
 			require.NoError(t, p.CommitTransaction(within(t)))

@@ -14,8 +14,8 @@ import (
 // (KIP-709), with topic ids from 10 on.
 //
 // RequireStable (version 7) has UNSTABLE_OFFSET_COMMIT for partitions whose offset is being
-// committed in a transaction (KIP-447). Member ids and epochs (version 9) are for groups of the newer
-// protocol; those of the classic one ignore them, as in Kafka.
+// committed in a transaction (KIP-447). Member ids and epochs (version 9) are for groups of the
+// newer protocol; those of the classic one ignore them, as in Kafka.
 func (c *call) offsetFetch(req *kmsg.OffsetFetchRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
 	if req.Version < 8 {

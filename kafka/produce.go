@@ -180,7 +180,7 @@ func (p *producing) partition(to *kmsg.ProduceResponseTopicPartition, r partitio
 			p.retained.Store(true)
 		}
 		if to.BaseOffset = -1; refusedByCoordinator(r.Err) {
-			to.LogStartOffset = -1 // as in Kafka, which has not looked at the log
+			to.LogStartOffset = -1 // as in Kafka, where the refusal comes before the log is looked at
 		}
 		to.ErrorCode = produceCode(p.c.errorCode(r.Err), p.c.version)
 		to.ErrorMessage = errorMessage(r.Err)

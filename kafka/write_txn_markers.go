@@ -15,8 +15,8 @@ import (
 // of the broker.
 const markerTimeout = 30 * time.Second
 
-// writeTxnMarkers serves WriteTxnMarkers, by which a coordinator elsewhere, or an operator who ends a
-// hanging transaction, writes markers into partitions that this broker leads. Version 2 has the
+// writeTxnMarkers serves WriteTxnMarkers, by which a coordinator elsewhere, or an operator who ends
+// a hanging transaction, writes markers into partitions that this broker leads. Version 2 has the
 // transaction.version by which the transaction ends.
 func (c *call) writeTxnMarkers(req *kmsg.WriteTxnMarkersRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.WriteTxnMarkersResponse)

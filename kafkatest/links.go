@@ -64,8 +64,8 @@ func (s *Server) link(paths ...replication.NetworkPath) *Link {
 // leaves the in-sync set after replica.lag.time.max.ms.
 func (l *Link) Cut() { l.each((*replication.Network).Cut) }
 
-// Pause holds up what is sent until Mend, and loses nothing. A broker all of whose links are paused is
-// fenced when its session is over, as one that is cut off.
+// Pause holds up what is sent until Mend, and loses nothing. A broker all of whose links are paused
+// is fenced when its session is over, as one that is cut off.
 func (l *Link) Pause() { l.each((*replication.Network).Pause) }
 
 // Slow makes what is sent take d longer on each way, until Mend or another Slow.

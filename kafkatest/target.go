@@ -51,7 +51,7 @@ func targets(req kmsg.Request) []target {
 }
 
 // split returns two requests like req: one with the targets that pick wants, one with the others;
-// nil where there are none. They share everything else with req, which is not changed.
+// nil where there are none. req is not changed; the two point to what else it holds.
 func split(req kmsg.Request, pick func(target) bool) (picked, rest kmsg.Request) {
 	p, r := splitStruct(reflect.ValueOf(req).Elem(), target{partition: -1}, pick)
 	return request(p), request(r)

@@ -117,8 +117,8 @@ func TestSyncOfANewLogMakesItsNamesDurable(t *testing.T) {
 	o.close(t)
 }
 
-// Checklist row L4: SyncRecords of a new log waits for the disk once: for its records, all names that
-// lead there and what its owner keeps there. Sync waits for its state besides.
+// Checklist row L4: SyncRecords of a new log waits for the disk once: for its records, all names
+// that lead there and what its owner keeps there. Sync waits for its state besides.
 func TestRecordsOfANewLogAreSyncedInOneTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := vfs.Mem()
