@@ -52,7 +52,9 @@ import (
 //     identity that it has.
 //
 // A cluster of several brokers makes all identities durable before the first copy of its metadata:
-// one directory must not be known to the metadata of another before it is there.
+// one directory must not be known to the metadata of another before it is there. One that is found
+// where the metadata have no state was perhaps left by a process that was killed before its name
+// was durable, and is made so first (secureIdentity).
 type founding struct {
 	wg  sync.WaitGroup
 	err error // set when wg is done

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"sync/atomic"
@@ -86,6 +87,62 @@ func cutFoundingShort(t *testing.T, slow string) {
 		}
 		require.NoError(t, c.Close(), cut.where)
 	}
+}
+
+// A process that is killed leaves identities that no power cut may take any more once something was
+// written under them: every broker serves afterwards, also after a power cut while they are opened.
+func TestIdentitiesOutliveAKillAndThenAPowerCut(t *testing.T) {
+	for brokers, every := range map[int]int{1: 8, 3: 40} {
+		if sample.Hurried() {
+			every *= 6
+		}
+		t.Run(fmt.Sprint(brokers), func(t *testing.T) {
+			t.Parallel()
+			killed, look := killedFoundings(t, brokers), sample.OneIn(t, every)
+			require.NotEmpty(t, killed)
+			for _, cut := range killed {
+				x := observe(cut.disk, look)
+				x.brokers = brokers
+				x.begin(cut.where + ", then open")
+				openedWhole(t, cut.disk, brokers, cut.where)
+				x.begin(x.step+", at its end", "orders")
+				x.take("the end", 1)
+				for _, again := range x.taken() {
+					openedWhole(t, again.disk, brokers, again.where, again.allowed...)
+				}
+			}
+		})
+	}
+}
+
+// killedFoundings returns a disk for every change of the file system in the founding of a cluster,
+// each killed just before.
+func killedFoundings(t *testing.T, brokers int) (killed []cut) {
+	fsys := vfs.Mem()
+	x := observe(fsys, func(i int) bool { return i%5 == 4 }) // kills
+	c, err := Open(Config{Dir: "data", FS: fsys, Brokers: brokers})
+	require.NoError(t, err)
+	awaitFounding(c)
+	killed = x.taken()
+	require.NoError(t, c.Close())
+	return killed
+}
+
+// openedWhole opens the cluster, of which all brokers must serve and the topics be there, and makes
+// the topic "orders".
+func openedWhole(t *testing.T, fsys vfs.FS, brokers int, where string, topics ...string) {
+	t.Helper()
+	c, err := Open(Config{Dir: "data", FS: fsys, Brokers: brokers})
+	require.NoError(t, err, where)
+	for id := range int32(brokers) {
+		require.NotNil(t, c.nodes[id+1], "%s: broker %d", where, id+1)
+	}
+	for _, name := range topics {
+		_, err := c.Topic(t.Context(), name)
+		require.NoError(t, err, where)
+	}
+	require.NoError(t, c.EnsureTopic(t.Context(), "orders", topic.Config{}), where)
+	require.NoError(t, c.Close(), where)
 }
 
 // awaitFounding returns when the founding is over that a change has begun to end, or when nobody

@@ -1,12 +1,16 @@
 package replication
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"path/filepath"
 
 	"github.com/stratalog/strata/replication/internal/byid"
 	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
 )
 
 // identify finds out which disk the locked directory of a node
@@ -27,9 +31,27 @@ func (c *Cluster) identify(n *node, cl claim) error {
 			return err
 		}
 		meta = &made
+	default:
+		if err := secureIdentity(cl.fs, cl.root); err != nil {
+			return err
+		}
 	}
 	n.directory, err = c.identity(n.location, meta)
 	return err
+}
+
+// secureIdentity makes the name of meta.properties durable where a process that was killed may not
+// have come to that: what is written from now on relies on it. Where the metadata have a state it is
+// (founding).
+func secureIdentity(fsys vfs.FS, root string) error {
+	_, err := fsys.Stat(filepath.Join(root, topic.MetadataTopic+"-0", "strata.state"))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fsys.SyncDir(root)
+	}
+	if err != nil {
+		return fmt.Errorf("open %s: %w", root, err)
+	}
+	return nil
 }
 
 // identity returns the directory.id of a broker's directory. It is an error if it is another
