@@ -200,7 +200,7 @@ func TestKafkaReadsReplicasAndTakesOneOver(t *testing.T) {
 	require.Equal(t, 3*partitionsRidden*records, strings.Count(out, "\n| offset: "))
 	require.NotRegexp(t, `(?i)isvalid: false|corrupt|exception|not valid|could not`, out)
 
-	adopted := handOver(t, kit, filepath.Join(dir, "broker-2"), map[string]int32{name: partitionsRidden})
+	adopted := handOver(t, kit, filepath.Join(dir, "broker-2"), map[string]int32{name: partitionsRidden}, takeover{})
 	requireRead(t, adopted, name, records)
 	require.NoError(t, franz(t, adopted, kgo.DefaultProduceTopic(name)).ProduceSync(within(t), kgo.StringRecord("next")).FirstErr())
 }

@@ -171,7 +171,7 @@ func TestKafkaTakesOverOurDirectory(t *testing.T) {
 	for topic := range all {
 		topics[topic] = 1
 	}
-	adopted := handOver(t, kit, k.dir, topics)
+	adopted := handOver(t, kit, k.dir, topics, takeover{})
 	for topic, want := range all {
 		got := readTopic(t, adopted, topic)
 		require.Equal(t, len(want), len(got), topic)
@@ -193,11 +193,17 @@ func TestKafkaTakesOverOurDirectory(t *testing.T) {
 	}
 }
 
+// A takeover is how Kafka finds what it takes over.
+type takeover struct {
+	clean    bool     // as a broker that was stopped left it: nothing is recovered, our indexes count
+	settings []string // of the Kafka that takes over
+}
+
 // handOver has a new Kafka take over topics, of as many partitions, from below a directory of ours.
 // It gets topics of the same names, and while it is down our files in the place of its own. It
-// recovers all of them: its marker of a clean stop and its checkpoints are taken away, but those of
-// where logs start.
-func handOver(t *testing.T, kit *apache.Kit, dir string, topics map[string]int32) target {
+// recovers all of them, unless how says that they are clean: its marker of a clean stop and its
+// checkpoints are taken away, but those of where logs start.
+func handOver(t *testing.T, kit *apache.Kit, dir string, topics map[string]int32, how takeover) target {
 	t.Helper()
 	home := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -206,7 +212,7 @@ func handOver(t *testing.T, kit *apache.Kit, dir string, topics map[string]int32
 	require.NoError(t, err)
 	adopted := target{kind: "kafka", addr: b.Addr}
 	for topic, partitions := range topics {
-		if topic == "__consumer_offsets" {
+		if strings.HasPrefix(topic, "__") {
 			createNamed(t, adopted, topic, partitions, "cleanup.policy=compact")
 		} else {
 			createNamed(t, adopted, topic, partitions)
@@ -215,27 +221,31 @@ func handOver(t *testing.T, kit *apache.Kit, dir string, topics map[string]int32
 	b.Stop()
 	for topic, partitions := range topics {
 		for p := range partitions {
-			swapPartition(t, dir, b.Dir, fmt.Sprintf("%s-%d", topic, p))
+			swapPartition(t, dir, b.Dir, fmt.Sprintf("%s-%d", topic, p), how.clean)
 		}
 	}
-	for _, name := range []string{".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"} {
+	stale := []string{"recovery-point-offset-checkpoint", "replication-offset-checkpoint"}
+	if !how.clean {
+		stale = append(stale, ".kafka_cleanshutdown")
+	}
+	for _, name := range stale {
 		os.Remove(filepath.Join(b.Dir, name))
 	}
 	if starts := checkpoints(t, dir, "log-start-offset-checkpoint"); starts != "" {
 		writeFile(t, filepath.Join(b.Dir, "log-start-offset-checkpoint"), starts)
 	}
-	b, err = kit.Start(ctx, home)
+	b, err = kit.Start(ctx, home, how.settings...)
 	require.NoError(t, err)
 	t.Cleanup(b.Stop)
 	adopted.addr = b.Addr
 	return adopted
 }
 
-// swapPartition puts our files of a partition, if there are any, in the place of Kafka's, but for
-// the indexes, which it makes anew.
-func swapPartition(t *testing.T, ours, theirs, name string) {
+// swapPartition puts the files of a partition below from, if there are any, in the place of those
+// that dir has; without the indexes, unless it is told, so that they are made anew.
+func swapPartition(t *testing.T, from, dir, name string, indexes bool) {
 	t.Helper()
-	from, to := findPartition(t, ours, name), filepath.Join(theirs, name)
+	from, to := findPartition(t, from, name), filepath.Join(dir, name)
 	if from == "" {
 		return
 	}
@@ -249,7 +259,7 @@ func swapPartition(t *testing.T, ours, theirs, name string) {
 	files, err := filepath.Glob(filepath.Join(from, "*"))
 	require.NoError(t, err)
 	for _, f := range files {
-		if base := filepath.Base(f); base != "partition.metadata" && !strings.HasSuffix(base, "index") {
+		if base := filepath.Base(f); base != "partition.metadata" && (indexes || !strings.HasSuffix(base, "index")) {
 			content, err := os.ReadFile(f)
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(filepath.Join(to, base), content, 0o644))

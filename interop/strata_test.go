@@ -74,7 +74,7 @@ func startStrataWith(t *testing.T, n int, edit func(*strata.Config)) (ks []targe
 	for id := int32(1); id <= int32(n); id++ {
 		lns[id], err = net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		ks = append(ks, target{kind: "strata", addr: lns[id].Addr().String(), dir: dir})
+		ks = append(ks, target{kind: "strata", addr: lns[id].Addr().String(), dir: cfg.Dir})
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.ServeAll(lns) }()

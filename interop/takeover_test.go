@@ -1,0 +1,371 @@
+package interop
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/record"
+)
+
+// Directories change hands in the middle of transactions: a real Kafka takes over ours, and we its.
+
+// The topic and the group of what changes hands, and the partitions that the topics behind both
+// coordinators have on both sides.
+const (
+	movedTopic, movedGroup = "moved", "moved-group"
+	movedLate, lateGroup   = "moved-late", "moved-late-group" // of the transaction that nobody ends
+	movedTimeout           = 5 * time.Second                  // which it has
+	movedOffsets           = 4
+)
+
+// A mover writes transactions by hand, so that a producer that was half through before its
+// directory changed hands goes on behind that.
+type mover struct {
+	*txnScript
+	sequences map[movedTo]int32
+}
+
+// movedTo is what sequences are counted for.
+type movedTo struct {
+	producer  txnIdentity
+	topic     string
+	partition int32
+}
+
+func newMover(t *testing.T, k target) *mover {
+	return &mover{&txnScript{transcript: newTranscript(t, k)}, map[movedTo]int32{}}
+}
+
+// movers are the producers of what changes hands, as they are when it does.
+type movers struct{ committed, aborted, open, late, decided txnIdentity }
+
+// init gives an id a producer, with a timeout.
+func (m *mover) init(id string, timeout time.Duration) txnIdentity {
+	m.t.Helper()
+	req := initTxn(txnIdentity{id, -1, -1}, int32(timeout.Milliseconds()))
+	got := m.until(4, req, func(r kmsg.Response) bool { return r.(*kmsg.InitProducerIDResponse).ErrorCode == 0 }).(*kmsg.InitProducerIDResponse)
+	return txnIdentity{id, got.ProducerID, got.ProducerEpoch}
+}
+
+// coordinators returns when there are coordinators of groups and of transactions, and so their topics.
+func (m *mover) coordinators() {
+	m.t.Helper()
+	for kind, key := range []string{movedGroup, "first"} {
+		find := &kmsg.FindCoordinatorRequest{CoordinatorKey: key, CoordinatorType: int8(kind)}
+		m.until(3, find, func(r kmsg.Response) bool { return r.(*kmsg.FindCoordinatorResponse).ErrorCode == 0 })
+	}
+	m.begin("first")
+}
+
+// write writes values as one batch: of a transaction, unless p is the zero identity.
+func (m *mover) write(p txnIdentity, topic string, partition int32, values ...string) {
+	m.t.Helper()
+	var b record.Builder
+	if p.id != "" {
+		to := movedTo{p, topic, partition}
+		b.SetProducer(p.pid, p.epoch, m.sequences[to])
+		b.SetTransactional(true)
+		m.sequences[to] += int32(len(values))
+	}
+	for _, v := range values {
+		b.AppendKV(time.Now().UnixMilli(), []byte(p.id), []byte(v), nil)
+	}
+	batch, err := b.Build(record.None)
+	require.NoError(m.t, err)
+	req := produceTxn(m.t, p, topic, partition, 0)
+	if req.Topics[0].Partitions[0].Records = batch; p.id == "" {
+		req.TransactionID = nil
+	}
+	m.until(12, req, func(r kmsg.Response) bool { return r.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode == 0 })
+}
+
+// offset commits an offset of a group in a transaction.
+func (m *mover) offset(p txnIdentity, group string, partition int32, offset int64) {
+	m.t.Helper()
+	m.until(5, commitTxn(p, group, movedTopic, offset, partition), func(r kmsg.Response) bool {
+		return r.(*kmsg.TxnOffsetCommitResponse).Topics[0].Partitions[0].ErrorCode == 0
+	})
+}
+
+// end ends a transaction, and returns the identity that the next one has.
+func (m *mover) end(p txnIdentity, commit bool) txnIdentity {
+	m.t.Helper()
+	got := m.until(5, endTxn(p, commit), func(r kmsg.Response) bool { return r.(*kmsg.EndTxnResponse).ErrorCode == 0 }).(*kmsg.EndTxnResponse)
+	m.settled(p)
+	return txnIdentity{p.id, got.ProducerID, got.ProducerEpoch}
+}
+
+// fill writes a transaction of every kind: a committed one inside of an aborted one, one that stays
+// open with committed and plain records behind it, one that is open for movedTimeout only, and a
+// committed one that is the last thing in its partition, and in the coordinator's.
+func (m *mover) fill() (ps movers) {
+	m.coordinators()
+	m.ready(movedTopic)
+	createNamed(m.t, m.k, movedLate, 2)
+	minute := 10 * time.Minute
+	ps.committed, ps.aborted, ps.open = m.init("committed", minute), m.init("aborted", minute), m.init("open", minute)
+	ps.decided = m.init("decided", minute)
+	m.write(ps.aborted, movedTopic, 0, "aborted 1", "aborted 2")
+	m.write(ps.committed, movedTopic, 0, "committed 1", "committed 2")
+	m.write(ps.committed, movedTopic, 1, "committed 3")
+	m.write(txnIdentity{}, movedTopic, 0, "plain 1")
+	m.offset(ps.committed, movedGroup, 0, 11)
+	m.offset(ps.committed, movedGroup, 1, 12)
+	ps.committed = m.end(ps.committed, true)
+	m.write(ps.aborted, movedTopic, 0, "aborted 3")
+	m.offset(ps.aborted, movedGroup, 0, 99)
+	ps.aborted = m.end(ps.aborted, false)
+
+	m.write(ps.open, movedTopic, 1, "open 1")
+	m.write(ps.open, movedTopic, 0, "open 2", "open 3")
+	m.offset(ps.open, movedGroup, 1, 13)
+	m.write(ps.committed, movedTopic, 0, "committed 4")
+	ps.committed = m.end(ps.committed, true)
+	m.write(txnIdentity{}, movedTopic, 1, "plain 2")
+	ps.late = m.init("late", movedTimeout)
+	m.write(ps.late, movedLate, 0, "late 1")
+	m.offset(ps.late, lateGroup, 0, 98)
+	m.write(ps.decided, movedLate, 1, "decided 1")
+	ps.decided = m.end(ps.decided, true)
+	m.until(0, describeTxn("late"), func(r kmsg.Response) bool {
+		return r.(*kmsg.DescribeTransactionsResponse).TransactionStates[0].State == "Ongoing"
+	})
+	return ps
+}
+
+// shows is all that a broker tells about what fill wrote.
+func (m *mover) shows() map[string]string {
+	m.t.Helper()
+	out := map[string]string{}
+	note := func(what string, version int16, req kmsg.Request, ready func(kmsg.Response) bool) {
+		out[what] = m.plain(m.until(version, req, ready))
+	}
+	for _, id := range []string{"committed", "aborted", "open", "decided"} {
+		note("describe "+id, 0, describeTxn(id), func(r kmsg.Response) bool {
+			s := r.(*kmsg.DescribeTransactionsResponse).TransactionStates[0]
+			return s.ErrorCode == 0 && !strings.HasPrefix(s.State, "Prepare")
+		})
+	}
+	for isolation := range int8(2) {
+		note(fmt.Sprint("ends ", isolation), 2, listEnd(movedTopic, isolation), func(r kmsg.Response) bool {
+			ps := r.(*kmsg.ListOffsetsResponse).Topics[0].Partitions
+			return ps[0].ErrorCode == 0 && ps[1].ErrorCode == 0
+		})
+		for partition := range int32(2) {
+			req := fetchTxn(movedTopic, isolation, 0)
+			req.Topics[0].Partitions[0].Partition = partition
+			note(fmt.Sprint("records ", isolation, " of ", partition), 11, req, func(r kmsg.Response) bool {
+				p := r.(*kmsg.FetchResponse).Topics[0].Partitions[0]
+				return p.ErrorCode == 0 && len(p.RecordBatches) > 0
+			})
+		}
+	}
+	producers := kmsg.NewPtrDescribeProducersRequest()
+	producers.Topics = []kmsg.DescribeProducersRequestTopic{{Topic: movedTopic, Partitions: []int32{0, 1}}}
+	note("producers", 0, producers, func(kmsg.Response) bool { return true })
+	for _, stable := range []bool{false, true} {
+		note(fmt.Sprint("offsets, stable ", stable), 8, fetchOf(movedGroup, movedTopic, stable), func(r kmsg.Response) bool {
+			return r.(*kmsg.OffsetFetchResponse).Groups[0].ErrorCode == 0
+		})
+	}
+	return out
+}
+
+// fetchOf asks for the offsets of a group.
+func fetchOf(group, topic string, stable bool) *kmsg.OffsetFetchRequest {
+	r, g := kmsg.NewPtrOffsetFetchRequest(), kmsg.NewOffsetFetchRequestGroup()
+	r.RequireStable, g.Group = stable, group
+	g.Topics = []kmsg.OffsetFetchRequestGroupTopic{{Topic: topic, Partitions: []int32{0, 1}}}
+	r.Groups = append(r.Groups, g)
+	return r
+}
+
+// goOn has what was open before the directory changed hands end behind it: one by its producer,
+// one by its timeout. Then every producer goes on.
+func (m *mover) goOn(ps movers) {
+	ps.open = m.end(ps.open, true)
+	m.until(0, describeTxn("late"), func(r kmsg.Response) bool {
+		return r.(*kmsg.DescribeTransactionsResponse).TransactionStates[0].State == "CompleteAbort"
+	})
+	late := endTxn(ps.late, true)
+	late.SetVersion(5)
+	resp, err := m.exchange(late)
+	require.NoError(m.t, err)
+	require.NotZero(m.t, resp.(*kmsg.EndTxnResponse).ErrorCode, "the producer that took too long commits nothing")
+
+	committed := []string{"committed 1", "committed 2", "plain 1", "open 2", "open 3", "committed 4"}
+	require.Equal(m.t, committed, readAllCommitted(m.t, m.k, movedTopic))
+	m.requireOffsets(movedGroup, movedTopic, 11, 13)
+	m.requireOffsets(lateGroup, movedLate, -1, -1)
+	require.Empty(m.t, readAllCommitted(m.t, m.k, movedLate), "late")
+	m.until(2, listEnd(movedLate, 1), func(r kmsg.Response) bool { // one record and its marker
+		return r.(*kmsg.ListOffsetsResponse).Topics[0].Partitions[1].Offset == 2
+	})
+
+	m.write(ps.committed, movedTopic, 0, "next 1") // who has not heard of it
+	m.end(ps.committed, true)
+	for _, id := range []string{"aborted", "open", "late"} { // who begins anew
+		p := m.init(id, time.Minute)
+		m.write(p, movedTopic, 0, "next "+id)
+		m.end(p, id != "aborted")
+	}
+	require.Equal(m.t, append(committed, "next 1", "next open", "next late"), readAllCommitted(m.t, m.k, movedTopic))
+}
+
+// requireOffsets waits until no offset of a group is pending, and checks them.
+func (m *mover) requireOffsets(group, topic string, want ...int64) {
+	m.t.Helper()
+	stable := m.until(8, fetchOf(group, topic, true), func(r kmsg.Response) bool {
+		ps := r.(*kmsg.OffsetFetchResponse).Groups[0].Topics[0].Partitions
+		return ps[0].ErrorCode == 0 && ps[1].ErrorCode == 0
+	}).(*kmsg.OffsetFetchResponse).Groups[0].Topics[0].Partitions
+	require.Equal(m.t, want, []int64{stable[0].Offset, stable[1].Offset}, group)
+}
+
+// movedTopics are all that changes hands.
+var movedTopics = map[string]int32{movedTopic: 2, movedLate: 2, "__consumer_offsets": movedOffsets, "__transaction_state": 1}
+
+// newMoved configures a cluster of ours as Kafka's is.
+func newMoved(cfg *strata.Config) {
+	cfg.Group.OffsetsPartitions, cfg.Transactions.Topic.Partitions = movedOffsets, 1
+}
+
+// forms are the subtests of ends, of which the first one always runs, and the others with
+// STRATA_LONG: each starts Kafka once or twice.
+func forms(t *testing.T, ends []string, run func(t *testing.T, end string)) {
+	for i, end := range ends {
+		t.Run(end, func(t *testing.T) {
+			if t.Parallel(); i > 0 && os.Getenv("STRATA_LONG") == "" {
+				t.Skip("STRATA_LONG is not set")
+			}
+			run(t, end)
+		})
+	}
+}
+
+// TestKafkaTakesOverOurTransactions has a directory of ours under a broker of Kafka's: of a cluster
+// that was stopped, with our indexes and snapshots of producers as they are, and of one that was
+// killed, the last time between the decision of a transaction and its marker.
+func TestKafkaTakesOverOurTransactions(t *testing.T) {
+	forms(t, []string{"stopped", "killed", "killed with a decision"}, func(t *testing.T, end string) {
+		kit := kafkaKit(t)
+		ks, stop := startStrataWith(t, 1, newMoved)
+		m := newMover(t, ks[0])
+		ps := m.fill()
+		want, dir := m.shows(), ks[0].dir
+		if end != "stopped" {
+			dir = filepath.Join(t.TempDir(), "killed") // what a process leaves that is killed now
+			require.NoError(t, os.CopyFS(dir, os.DirFS(ks[0].dir)))
+		}
+		stop()
+		if end == "killed with a decision" {
+			cutDecided(t, dir)
+		}
+		adopted := handOver(t, kit, dir, movedTopics, takeover{clean: end == "stopped", settings: []string{
+			"transaction.abort.timed.out.transaction.cleanup.interval.ms=200",
+		}})
+		m = newMoverOf(m, t, adopted)
+		require.Equal(t, want, m.shows())
+		m.goOn(ps)
+	})
+}
+
+// newMoverOf goes on where another one was, on the side that has taken over.
+func newMoverOf(m *mover, t *testing.T, k target) *mover {
+	next := newMover(t, k)
+	next.sequences = m.sequences
+	return next
+}
+
+// TestWeTakeOverKafkasTransactions has a directory of Kafka's open here.
+func TestWeTakeOverKafkasTransactions(t *testing.T) {
+	forms(t, []string{"killed", "stopped", "killed with a decision"}, func(t *testing.T, end string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		// Its coordinator does not look for the transaction that takes too long.
+		b, err := kafkaKit(t).Start(ctx, t.TempDir(), "transaction.abort.timed.out.transaction.cleanup.interval.ms=3600000")
+		require.NoError(t, err)
+		defer b.Stop()
+		m := newMover(t, target{kind: "kafka", addr: b.Addr, dir: b.Dir})
+		ps := m.fill()
+		want := m.shows()
+		if end == "stopped" {
+			b.Stop()
+		} else {
+			b.Kill()
+		}
+		if end == "killed with a decision" {
+			cutDecided(t, b.Dir)
+		}
+		m = newMoverOf(m, t, takeOver(t, b.Dir, movedTopics))
+		require.Equal(t, want, m.shows())
+		m.goOn(ps)
+	})
+}
+
+// cutDecided takes the marker of the transaction "decided" away, and that it is complete: as if the
+// coordinator had died when it had decided.
+func cutDecided(t *testing.T, dir string) {
+	t.Helper()
+	for _, name := range []string{movedLate + "-1", "__transaction_state-0"} {
+		files, err := filepath.Glob(filepath.Join(partitionDir(t, dir, name), "*.log"))
+		require.NoError(t, err)
+		require.Len(t, files, 1)
+		content, err := os.ReadFile(files[0])
+		require.NoError(t, err)
+		last, end := 0, 0
+		for end < len(content) && content[end+16] != 0 { // space that is reserved has no magic
+			_, n, err := record.Parse(content[end:])
+			require.NoError(t, err)
+			last, end = end, end+n
+		}
+		require.NoError(t, os.Truncate(files[0], int64(last)))
+	}
+}
+
+// takeOver has a new cluster of ours take over topics, of as many partitions, from a directory of
+// Kafka's, as handOver does the other way round: files come in the place of those that we made for
+// topics of the same names. If Kafka stopped in order, so does its marker.
+func takeOver(t *testing.T, theirs string, topics map[string]int32) target {
+	t.Helper()
+	ks, stop := startStrataWith(t, 1, newMoved)
+	for topic, partitions := range topics {
+		if !strings.HasPrefix(topic, "__") {
+			createNamed(t, ks[0], topic, partitions)
+		}
+	}
+	newMover(t, ks[0]).coordinators()
+	known, err := admin(t, ks[0]).ListTopicsWithInternal(within(t))
+	require.NoError(t, err)
+	stop()
+	broker := filepath.Join(ks[0].dir, "broker-1")
+	_, err = os.Stat(filepath.Join(theirs, ".kafka_cleanshutdown"))
+	clean := err == nil
+	for topic, partitions := range topics {
+		for p := range partitions { // there is no directory yet where nothing was written
+			name, id := fmt.Sprintf("%s-%d", topic, p), known[topic].ID
+			require.NoError(t, os.MkdirAll(filepath.Join(broker, name), 0o755))
+			writeFile(t, filepath.Join(broker, name, "partition.metadata"), fmt.Sprintf("version: 0\ntopic_id: %s", base64.RawURLEncoding.EncodeToString(id[:])))
+			swapPartition(t, theirs, broker, name, clean)
+		}
+	}
+	require.NoError(t, os.Remove(filepath.Join(broker, ".kafka_cleanshutdown")))
+	for _, name := range []string{".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"} {
+		content, err := os.ReadFile(filepath.Join(theirs, name))
+		if err == nil {
+			writeFile(t, filepath.Join(broker, name), string(content))
+		}
+	}
+	ks, _ = startStrataWith(t, 1, func(cfg *strata.Config) { newMoved(cfg); cfg.Dir = ks[0].dir })
+	return ks[0]
+}
