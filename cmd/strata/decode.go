@@ -131,6 +131,8 @@ func decodeMetadata(r *record.Record) any {
 			{"replicas", m.Replicas}, {"isr", m.ISR}}
 	case *metarecord.Config:
 		return fields{{"kind", "ConfigRecord"}, {"resourceType", m.ResourceType}, {"resource", m.ResourceName}, {"name", m.Name}, {"value", m.Value}}
+	case *metarecord.FeatureLevel:
+		return fields{{"kind", "FeatureLevelRecord"}, {"name", m.Name}, {"level", m.Level}}
 	case *metarecord.ProducerIDs:
 		return fields{{"kind", "ProducerIdsRecord"}, {"broker", m.BrokerID}, {"brokerEpoch", m.BrokerEpoch}, {"next", m.Next}}
 	case *metarecord.NoOp:

@@ -20,16 +20,17 @@ func (a *app) dumpCmd() *cobra.Command {
 		Short: "Print what files of a log directory hold",
 		Long: "dump prints segments, indexes, snapshots, checkpoints and the other files of a log directory, Strata's or Apache Kafka's.\n" +
 			"What a file holds is told by its name. Files are only read. Damage is printed where it is, and the exit code is 1 then.\n\n" +
-			"Records of __consumer_offsets and __cluster_metadata are decoded, if the directory has that name or --decode says so.",
+			"Records of __consumer_offsets, __transaction_state and __cluster_metadata are decoded, if the directory has that name or --decode says so.",
 		Example: "  strata dump data/broker-1/orders-0/00000000000000000000.log\n" +
 			"  strata dump -v data/broker-1/__consumer_offsets-7/*.log     # records too, decoded\n" +
+			"  strata dump -v data/broker-1/__transaction_state-*/*.log   # what became of each transactional id\n" +
 			"  strata dump --json data/broker-1/orders-0/* | jq 'select(.type == \"batch\") | .size'\n" +
 			"  strata dump data/broker-1/*-checkpoint data/broker-1/meta.properties",
 		Args: cobra.MinimumNArgs(1),
 	}
 	c.RunE = a.do(func(_ context.Context, args []string) error { return a.dump(args, o) })
 	c.Flags().BoolVarP(&o.records, "records", "v", false, "print records, not only batches")
-	c.Flags().StringVar(&o.decode, "decode", "auto", "decode records as auto (by the directory's name), offsets, metadata or none")
+	c.Flags().StringVar(&o.decode, "decode", "auto", "decode records as auto (by the directory's name), offsets, transactions, metadata or none")
 	c.Flags().Int64Var(&o.from, "from", 0, "leave out batches that end below this offset")
 	c.Flags().Int64Var(&o.limit, "max-batches", 0, "stop after this many batches of each file; 0: none")
 	return c
@@ -44,9 +45,9 @@ type dumpOptions struct {
 
 func (a *app) dump(files []string, o dumpOptions) error {
 	switch o.decode {
-	case "auto", "offsets", "metadata", "none":
+	case "auto", "offsets", "transactions", "metadata", "none":
 	default:
-		return misuse("--decode %s: it is auto, offsets, metadata or none", o.decode)
+		return misuse("--decode %s: it is auto, offsets, transactions, metadata or none", o.decode)
 	}
 	failed := false
 	for _, name := range files {

@@ -10,6 +10,7 @@ import (
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/transaction/txnlog"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -54,6 +55,8 @@ func (d *dumper) decoder() func(*record.Record) any {
 		switch name {
 		case offsets.Topic:
 			decode = "offsets"
+		case txnlog.Topic:
+			decode = "transactions"
 		case topic.MetadataTopic:
 			decode = "metadata"
 		}
@@ -61,6 +64,8 @@ func (d *dumper) decoder() func(*record.Record) any {
 	switch decode {
 	case "offsets":
 		return decodeOffsets
+	case "transactions":
+		return decodeTransactions
 	case "metadata":
 		return decodeMetadata
 	}

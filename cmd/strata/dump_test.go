@@ -1,16 +1,22 @@
 package main
 
 import (
+	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/transaction/txnlog"
 )
 
 func glob(t testing.TB, pattern string) []string {
@@ -47,6 +53,102 @@ func TestDumpDecodesRecordsByTheNameOfTheirDirectory(t *testing.T) {
 	golden(t, "dump-records.text", r.out+metadata.out)
 	r = strataRun(t, append(args, "--json")...)
 	golden(t, "dump-records.json", r.out)
+}
+
+// What kafka-dump-log --transaction-log-decoder of Kafka 4.3 says of the same files.
+func TestDumpShowsOfTransactionsWhatKafkasToolShows(t *testing.T) {
+	text, err := os.ReadFile("testdata/kafka-dump-log-transactions.text")
+	require.NoError(t, err)
+	line := regexp.MustCompile(`^\| offset: (\d+) .* key: (\{.*\}) payload: (\{.*\})$`)
+	inKafkaDirectory(t)
+	states := []string{"Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"}
+	var want, got []string
+	var file string
+	for l := range strings.Lines(string(text)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(l), "Dumping "); ok {
+			file = name
+			continue
+		}
+		m := line.FindStringSubmatch(strings.TrimSpace(l))
+		require.NotNil(t, m, l)
+		var k struct {
+			Data struct{ TransactionalID string }
+		}
+		require.NoError(t, json.Unmarshal([]byte(m[2]), &k))
+		var p struct {
+			Version string
+			Data    map[string]any
+		}
+		require.NoError(t, json.Unmarshal([]byte(m[3]), &p))
+		version, err := strconv.ParseFloat(p.Version, 64)
+		require.NoError(t, err)
+		partitions := []any{}
+		topics, _ := p.Data["transactionPartitions"].([]any)
+		for _, x := range topics {
+			for _, n := range x.(map[string]any)["partitionIds"].([]any) {
+				partitions = append(partitions, fmt.Sprintf("%s-%v", x.(map[string]any)["topic"], n))
+			}
+		}
+		decoded := map[string]any{
+			"kind": "transaction", "transactionalId": k.Data.TransactionalID, "version": version, "partitions": partitions,
+			"state": states[int(p.Data["transactionStatus"].(float64))], "timeoutMs": p.Data["transactionTimeoutMs"],
+			"startMs": p.Data["transactionStartTimestampMs"], "updateMs": p.Data["transactionLastUpdateTimestampMs"],
+		}
+		for name, v := range p.Data {
+			if !strings.HasPrefix(name, "transaction") {
+				decoded[name] = v
+			}
+		}
+		want = append(want, fmt.Sprintf("%s %s %v", file, m[1], decoded))
+	}
+	r := strataRun(t, append([]string{"dump", "-v", "--json"}, glob(t, "log/__transaction_state-*/*.log")...)...)
+	require.Equal(t, exitOK, r.code, r.err)
+	for l := range strings.Lines(r.out) {
+		var v struct {
+			Type, File string
+			Offset     int64
+			Decoded    map[string]any
+		}
+		require.NoError(t, json.Unmarshal([]byte(l), &v))
+		if v.Type == "record" {
+			got = append(got, fmt.Sprintf("%s %d %v", v.File, v.Offset, v.Decoded))
+		}
+	}
+	require.Len(t, want, 37)
+	require.Equal(t, want, got)
+}
+
+func TestDumpDecodesEveryFormOfATransactionsState(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write := func(level int16, id string, v *txnlog.Value) []byte {
+		var b record.Builder
+		var value []byte
+		if v != nil {
+			value = v.AppendTo(nil, level)
+		}
+		b.AppendKV(1000, txnlog.AppendKey(nil, id), value, nil)
+		batch, err := b.Build(record.None)
+		require.NoError(t, err)
+		return batch
+	}
+	v := txnlog.Value{ProducerID: 7, Epoch: 3, TimeoutMs: 60_000, State: txnlog.PrepareCommit, UpdateMs: 12, StartMs: 11, PreviousID: -1, NextID: -1, LastEpoch: -1,
+		Partitions: []record.TopicPartition{{Topic: "orders", Partition: 2}, {Topic: "__consumer_offsets", Partition: 9}}}
+	old := v
+	v.PreviousID, v.NextID, v.ClientVersion, v.LastEpoch = 6, 8, 2, 2
+	var file []byte
+	for i, batch := range [][]byte{write(0, "old", &old), write(2, "new", &v), write(2, "gone", nil)} {
+		binary.BigEndian.PutUint64(batch, uint64(i)) // its base offset, which the checksum does not cover
+		file = append(file, batch...)
+	}
+	require.NoError(t, os.WriteFile("00000000000000000000.log", file, 0o644))
+	require.NotContains(t, strataRun(t, "dump", "-v", "00000000000000000000.log").out, "PrepareCommit", "the directory has another name")
+	r := strataRun(t, "dump", "-v", "--decode", "transactions", "00000000000000000000.log")
+	require.Equal(t, exitOK, r.code, r.err)
+	const both = `"state":"PrepareCommit","producerId":7,"producerEpoch":3,"timeoutMs":60000,"partitions":["orders-2","__consumer_offsets-9"],"startMs":11,"updateMs":12,`
+	require.Contains(t, r.out, `{"kind":"transaction","transactionalId":"old",`+both+`"version":0}`)
+	require.Contains(t, r.out, `{"kind":"transaction","transactionalId":"new",`+both+
+		`"version":1,"previousProducerId":6,"nextProducerId":8,"clientTransactionVersion":2,"lastProducerEpoch":2}`)
+	require.Contains(t, r.out, `{"kind":"transaction","transactionalId":"gone","tombstone":true}`)
 }
 
 func TestDumpOfEveryFileIsJSONByTheLine(t *testing.T) {
@@ -94,6 +196,8 @@ func TestDumpOfStratasOwnFiles(t *testing.T) {
 	require.Equal(t, exitOK, r.code, r.out)
 	require.Contains(t, r.out, "writtenBy strata, version 1, clusterId ")
 	require.Contains(t, r.out, "clean true, emptied false, syncOnAck true, startOffset 0")
+	r = strataRun(t, append([]string{"dump", "-v"}, glob(t, "data/broker-1/__cluster_metadata-0/*.log")...)...)
+	require.Contains(t, r.out, `{"kind":"FeatureLevelRecord","name":"metadata.version","level":29}`)
 	flip(t, "data/broker-1/meta.properties", 60)
 	r = strataRun(t, "dump", "data/broker-1/meta.properties")
 	require.Equal(t, exitFailed, r.code)
