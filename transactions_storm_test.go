@@ -2,13 +2,11 @@ package strata_test
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -45,24 +43,18 @@ type txnStorm struct {
 	out     []record.TopicPartition
 	began   time.Time
 
+	history *txnHistory
+	pieces  int64 // a worker ends when it has done so many; 0: when the storm is over
+	calm    bool  // no request is lost, repeated or late
+
 	mu       sync.Mutex // guards rnd and the fields below
 	rnd      *rand.Rand
 	c        *strata.Cluster
 	done     bool
-	attempts []*attempt
 	outcomes map[string]int
 	wrong    []string
 	late     sync.WaitGroup
 	restarts int
-}
-
-// An attempt is a transaction as its worker knows it.
-type attempt struct {
-	name    string // worker/piece/run
-	worker  string
-	piece   int64
-	written []string // acknowledged, with the partition
-	outcome string   // "commit", "abort"; "": not told
 }
 
 func (s *txnStorm) n(n int) int {
@@ -83,6 +75,12 @@ func (s *txnStorm) fail(format string, args ...any) {
 	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
 }
 
+func (s *txnStorm) failed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.wrong) > 0
+}
+
 func (s *txnStorm) cluster() (c *strata.Cluster, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +89,7 @@ func (s *txnStorm) cluster() (c *strata.Cluster, over bool) {
 
 func (s *txnStorm) open() {
 	cfg := strata.Config{FS: s.disks[0], Dir: "data", Brokers: s.brokers, BrokerSpecs: map[int32]replication.BrokerSpec{},
-		Group: group.Config{OffsetsPartitions: 3},
+		Group: group.Config{OffsetsPartitions: 3}, Properties: map[string]string{"broker.session.timeout.ms": "1500"},
 		Transactions: transaction.Config{Version: map[int16]int16{0: transaction.LevelZero, 1: 1, 2: 2}[s.version],
 			Topic: transaction.TopicConfig{Partitions: 3}}}
 	for i, d := range s.disks {
@@ -102,6 +100,16 @@ func (s *txnStorm) open() {
 	s.mu.Lock()
 	s.c = c
 	s.mu.Unlock()
+}
+
+// create makes the topics of input and output.
+func (s *txnStorm) create() {
+	for _, name := range []string{"in", "a", "b"} {
+		require.NoError(s, s.c.CreateTopic(s.Context(), name, topic.Config{Partitions: 3, ReplicationFactor: s.brokers, MinInSyncReplicas: min(2, s.brokers)}))
+	}
+	for p := range int32(3) {
+		s.out = append(s.out, at("a", p), at("b", p))
+	}
 }
 
 // clientVersion is the version that clients show where the feature is at a level.
@@ -138,7 +146,11 @@ var errLost = errors.New("lost")
 
 // retried reports whether a request is to be sent again, after a pause.
 func (s *txnStorm) retried(err error) bool {
-	if time.Since(s.began) > 2*time.Hour { // of virtual time, and a storm takes minutes
+	patience := 2 * time.Hour // of virtual time, and a storm takes minutes
+	if s.calm {
+		patience /= 10
+	}
+	if time.Since(s.began) > patience {
 		s.fail("stuck: %v", err)
 		return false
 	}
@@ -163,6 +175,8 @@ func (s *txnStorm) ask(mayBeLate bool, request func() error) error {
 	for {
 		var err error
 		switch what := s.n(30); {
+		case s.calm:
+			err = request()
 		case what == 0:
 			err = errLost
 		case what == 1: // the answer is
@@ -196,8 +210,9 @@ func (s *txnStorm) ask(mayBeLate bool, request func() error) error {
 
 const txnStormTimeout = 10 * time.Second
 
-// work runs one producer of a worker, until it is fenced, or dies.
-func (s *txnStorm) work(id string, run int) {
+// work runs one producer of a worker, until it is fenced, or dies. It reports whether all pieces are
+// done.
+func (s *txnStorm) work(id string, run int) bool {
 	coordinator := s.transactions
 	p := &txnClient{id: id, version: s.clientVersion(), seqs: map[record.TopicPartition]int32{}}
 	if s.ask(false, func() error { // repeated, one fences the other
@@ -211,12 +226,12 @@ func (s *txnStorm) work(id string, run int) {
 		}
 		return err
 	}) != nil {
-		return
+		return false
 	}
 	in := at("in", 0)
 	for i := 0; ; i++ {
 		if _, over := s.cluster(); over {
-			return
+			return false
 		}
 		var piece int64
 		if s.ask(false, func() error {
@@ -231,21 +246,23 @@ func (s *txnStorm) work(id string, run int) {
 			}
 			return err
 		}) != nil {
-			return
+			return false
 		}
-		a := &attempt{name: fmt.Sprintf("%s/%d/%d.%d", id, piece, run, i), worker: id, piece: piece}
-		s.mu.Lock()
-		s.attempts = append(s.attempts, a)
-		s.mu.Unlock()
+		s.history.add(txnEvent{offset: &txnOffset{id, in, piece}})
+		if s.pieces > 0 && piece >= s.pieces {
+			return true
+		}
+		a := &attempt{name: fmt.Sprintf("%s/%d/%d.%d", id, piece, run, i), group: id, moves: map[record.TopicPartition][2]int64{in: {piece, piece + 1}}}
 		if !s.transact(p, a) || s.n(12) == 0 {
-			return
+			return false
 		}
 	}
 }
 
 // transact runs one transaction. It reports whether the producer can go on.
 func (s *txnStorm) transact(p *txnClient, a *attempt) bool {
-	commit, parts, committed := s.n(4) > 0, 1+s.n(4), false
+	parts, committed := 1+s.n(4), false
+	a.commit = s.n(4) > 0
 	for k := range parts + 1 {
 		if !committed && (k == parts || s.n(parts+1) == 0) {
 			committed = true
@@ -263,7 +280,8 @@ func (s *txnStorm) transact(p *txnClient, a *attempt) bool {
 			return false
 		}
 	}
-	r := transaction.EndRequest{ID: p.id, Producer: p.p, Commit: commit, Version: p.version}
+	s.history.add(txnEvent{asked: a})
+	r := transaction.EndRequest{ID: p.id, Producer: p.p, Commit: a.commit, Version: p.version}
 	err := s.ask(p.version == 2, func() error {
 		next, err := s.transactions(r.ID).End(s.Context(), r)
 		if err == nil && r.Version == 2 && !s.isLate(r.Producer, p) {
@@ -280,8 +298,8 @@ func (s *txnStorm) transact(p *txnClient, a *attempt) bool {
 	if p.version == 2 {
 		clear(p.seqs)
 	}
-	a.outcome = map[bool]string{true: "commit", false: "abort"}[commit]
-	s.count(a.outcome)
+	s.history.add(txnEvent{told: a})
+	s.count(map[bool]string{true: "commit", false: "abort"}[a.commit])
 	return true
 }
 
@@ -301,7 +319,7 @@ func (s *txnStorm) commitOffset(p *txnClient, a *attempt) bool {
 	r.Group, r.Generation = p.id, -1
 	return s.ask(p.version == 2, func() error {
 		r := r // the coordinator changes it
-		r.Offsets = map[record.TopicPartition]record.Committed{at("in", 0): {Offset: a.piece + 1, LeaderEpoch: -1}}
+		r.Offsets = map[record.TopicPartition]record.Committed{at("in", 0): {Offset: a.moves[at("in", 0)][1], LeaderEpoch: -1}}
 		errs, err := s.groups(p.id).CommitTxnOffsets(s.Context(), r)
 		return cmp.Or(err, errs[at("in", 0)])
 	}) == nil
@@ -324,7 +342,7 @@ func (s *txnStorm) write(p *txnClient, a *attempt, to record.TopicPartition, k i
 	})
 	if err == nil {
 		p.seqs[to]++
-		a.written = append(a.written, fmt.Sprint(value, " in ", to))
+		a.values = append(a.values, valueIn(value, to))
 	}
 	return err == nil
 }
@@ -347,7 +365,18 @@ func (s *txnStorm) event() {
 		require.NoError(s, c.StopBroker(ctx, broker))
 		pause()
 		require.NoError(s, c.StartBroker(ctx, broker))
-	case 4, 5:
+	case 4: // it is cut off, and fenced if that lasts
+		for other := range int32(s.brokers) {
+			for _, path := range []replication.NetworkPath{{From: broker, To: other + 1}, {From: other + 1, To: broker}} {
+				if path.From != path.To {
+					c.Backend().Network().Cut(path)
+					defer c.Backend().Network().Mend(path)
+				}
+			}
+		}
+		pause()
+		time.Sleep(time.Duration(s.n(2)*s.n(3000)) * time.Millisecond)
+	case 5:
 		path := replication.NetworkPath{From: broker, To: 1 + (broker+int32(s.n(2)))%3}
 		c.Backend().Network().Cut(path)
 		pause()
@@ -372,176 +401,37 @@ func (s *txnStorm) event() {
 	time.Sleep(time.Duration(s.n(1000)) * time.Millisecond)
 }
 
-// A committedReader reads a partition as far as it is decided.
-type committedReader struct {
-	of     record.TopicPartition
-	next   int64
-	values []string
-}
-
-func (r *committedReader) read(ctx context.Context, c *strata.Cluster) error {
-	for {
-		resp, err := c.Fetch(ctx, &partition.FetchRequest{Isolation: partition.ReadCommitted,
-			Partitions: []partition.FetchPartition{{TopicPartition: r.of, Offset: r.next, MaxBytes: 1 << 20, CurrentLeaderEpoch: -1}}})
-		if err != nil {
-			return err
-		}
-		got := resp.Partitions[0]
-		if got.Err != nil || len(got.Bytes) == 0 {
-			return got.Err
-		}
-		slices.SortFunc(got.Aborted, func(a, b partition.AbortedTxn) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
-		aborted := map[int64]bool{} // by producer
-		for p := got.Bytes; len(p) > 0; {
-			b, n, err := record.Parse(p)
-			if err != nil {
-				return err
-			}
-			for len(got.Aborted) > 0 && got.Aborted[0].FirstOffset <= b.LastOffset() {
-				aborted[got.Aborted[0].ProducerID], got.Aborted = true, got.Aborted[1:]
-			}
-			switch {
-			case b.IsControl():
-				if kind, _, err := b.Control(); err != nil || kind == record.ControlAbort {
-					delete(aborted, b.ProducerID)
-				}
-			case !aborted[b.ProducerID]:
-				for rec, err := range b.All() {
-					if err != nil {
-						return err
-					}
-					if rec.Offset >= r.next {
-						r.values = append(r.values, string(rec.Value))
-					}
-				}
-			}
-			r.next, p = max(r.next, b.NextOffset()), p[n:]
-		}
-	}
-}
-
-// watch reads a partition while the storm goes on: the last stable offset does not go back, and
-// what was read is what is there at the end.
-func (s *txnStorm) watch(r *committedReader) {
-	stable := int64(0)
+// watch reads a partition while the storm goes on.
+func (s *txnStorm) watch(of record.TopicPartition) {
+	r := &committedReader{of: of}
 	for {
 		c, over := s.cluster()
 		if over {
 			return
 		}
-		_ = r.read(s.Context(), c)
-		got, err := c.ListOffsets(s.Context(), map[record.TopicPartition]partition.OffsetSpec{r.of: partition.Latest}, partition.ReadCommitted)
-		if now := got[r.of]; err == nil && now.Err == nil {
-			if now.Offset < stable {
-				s.fail("%v: the last stable offset goes back from %d to %d", r.of, stable, now.Offset)
-			}
-			stable = now.Offset
-		}
+		r.look(s.Context(), c, s.history)
 		time.Sleep(time.Duration(20+s.n(200)) * time.Millisecond)
 	}
 }
 
-// check compares what readers see with what workers were told.
-func (s *txnStorm) check(watched []*committedReader) {
-	seen := map[string]int{} // value in partition
-	for _, w := range watched {
-		r := &committedReader{of: w.of}
-		require.NoError(s, r.read(s.Context(), s.c))
-		require.NoError(s, w.read(s.Context(), s.c))
-		if !slices.Equal(r.values, w.values) {
-			s.fail("%v: %d values were read meanwhile, %d are there", w.of, len(w.values), len(r.values))
-		}
-		for _, v := range r.values {
-			seen[fmt.Sprint(v, " in ", w.of)]++
-		}
-	}
-	for of := range int32(3) {
-		for _, name := range []string{"a", "b", "__consumer_offsets"} {
-			if stable, end := stableEnd(s.T, s.c, at(name, of)); stable != end {
-				s.fail("%s-%d: something is open from %d on", name, of, stable)
-			}
-		}
-	}
-	total := 0
-	for _, n := range seen {
-		total += n
-	}
-	known := 0
-	pieces := map[string]int{} // committed attempts, by worker and piece
-	for _, a := range s.attempts {
-		there, lost := 0, 0
-		for _, v := range a.written {
-			switch seen[v] {
-			case 0:
-				lost++
-			case 1:
-				there++
-			default:
-				s.fail("%s: %d times", v, seen[v])
-			}
-		}
-		known += there
-		switch {
-		case a.outcome == "commit" && lost > 0, a.outcome == "abort" && there > 0, lost > 0 && there > 0:
-			s.fail("%s, told %q: %d records are there, %d are not", a.name, a.outcome, there, lost)
-		}
-		if there > 0 {
-			pieces[fmt.Sprint(a.worker, "/", a.piece)]++
-		}
-	}
-	// What was written and not acknowledged is of transactions that could not be committed.
-	if known != total {
-		s.fail("%d records are there, of which %d were acknowledged", total, known)
-	}
-	for of := range 3 {
-		worker := fmt.Sprint("w", of)
-		got, unstable, err := s.c.Backend().FetchStableOffsets(s.Context(), worker, []record.TopicPartition{at("in", 0)})
-		require.NoError(s, err)
-		if len(unstable) > 0 {
-			s.fail("%s: offsets are in an open transaction", worker)
-		}
-		for piece := range got[at("in", 0)].Offset {
-			key := fmt.Sprint(worker, "/", piece)
-			if pieces[key] != 1 {
-				s.fail("%s: committed, with the output of %d attempts", key, pieces[key])
-			}
-			delete(pieces, key)
-		}
-	}
-	for key, n := range pieces {
-		s.fail("%s: output of %d attempts, and no offset", key, n)
-	}
-	ids, err := s.c.TransactionCoordinator().List(s.Context())
-	require.NoError(s, err)
-	for _, d := range ids {
-		if d.State.Prepared() || d.State.String() == "Ongoing" {
-			s.fail("%s is %v", d.ID, d.State)
-		}
-	}
-	if owed := s.c.Stats().Transactions.MarkersOwed; owed > 0 {
-		s.fail("%d markers are owed", owed)
+// check compares what readers see with what workers and they were told.
+func (s *txnStorm) check() {
+	for _, wrong := range s.history.check(outcome(s.T, s.c, s.out, "w0", "w1", "w2")) {
+		s.fail("%s", wrong)
 	}
 }
 
 func runTxnStorm(t *testing.T, brokers int, version int16, seed uint64, events int) (s *txnStorm) {
 	synctest.Test(t, func(t *testing.T) {
-		s = &txnStorm{T: t, brokers: brokers, version: version, rnd: rand.New(rand.NewPCG(seed, uint64(version))), began: time.Now(), outcomes: map[string]int{}}
+		s = &txnStorm{T: t, brokers: brokers, version: version, history: &txnHistory{}, rnd: rand.New(rand.NewPCG(seed, uint64(version))), began: time.Now(), outcomes: map[string]int{}}
 		for range brokers {
 			s.disks = append(s.disks, vfs.Mem())
 		}
 		s.open()
-		for _, name := range []string{"in", "a", "b"} {
-			require.NoError(t, s.c.CreateTopic(t.Context(), name, topic.Config{Partitions: 3, ReplicationFactor: brokers, MinInSyncReplicas: min(2, brokers)}))
-		}
-		var watched []*committedReader
+		s.create()
 		var wg, watchers sync.WaitGroup
-		for p := range int32(3) {
-			for _, name := range []string{"a", "b"} {
-				s.out = append(s.out, at(name, p))
-				r := &committedReader{of: at(name, p)}
-				watched = append(watched, r)
-				watchers.Go(func() { s.watch(r) })
-			}
+		for _, of := range s.out {
+			watchers.Go(func() { s.watch(of) })
 		}
 		for id := range 3 {
 			for twice := range 1 + id%2 { // who fence each other
@@ -567,7 +457,7 @@ func runTxnStorm(t *testing.T, brokers int, version int16, seed uint64, events i
 		s.late.Wait()
 		time.Sleep(txnStormTimeout + time.Minute) // what its producer has left open is aborted
 		synctest.Wait()
-		s.check(watched)
+		s.check()
 		require.NoError(t, s.c.Close())
 	})
 	return s
