@@ -395,7 +395,7 @@ func (w *world) proveDurable(n *node) {
 	}
 	m := w.history[n.told]
 	w.send(func() {
-		if m.part.Epoch == w.part.Epoch && m.topic == w.topic && !w.part.Durable {
+		if m.part.Epoch == w.part.Epoch && !w.part.Durable {
 			w.commit(Change{Synced: true})
 			w.seen.switched++
 		}
@@ -452,6 +452,7 @@ func (w *world) configure() {
 	if w.r.IntN(3) == 0 {
 		w.topic.SyncOnAck = !w.topic.SyncOnAck
 		w.rules.SyncOnAck = w.topic.SyncOnAck
+		w.part.Epoch++ // what its leader says it has synced is of before: image.reconsider
 	} else {
 		w.topic.MinInSync = 1 + w.r.IntN(3)
 		w.rules.MinInSync = w.topic.MinInSync
