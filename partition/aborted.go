@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"encoding/binary"
 	"log/slog"
 
 	"github.com/stratalog/strata/record"
@@ -25,13 +26,12 @@ func (t *endedTxn) entry() segment.AbortedTxn {
 // aborted returns the aborted transactions that overlap the batches in p, from offset on.
 func (p *Partition) aborted(offset int64, batches []byte) ([]AbortedTxn, error) {
 	upTo := offset
-	for len(batches) > 0 {
-		b, err := record.ParseHeader(batches)
+	if len(batches) > 0 {
+		last, err := record.ParseHeader(lastBatch(batches))
 		if err != nil {
 			return nil, err
 		}
-		upTo = b.NextOffset()
-		batches = batches[b.Size():]
+		upTo = last.NextOffset()
 	}
 	txns, err := p.log.AbortedTxns(offset, upTo)
 	if err != nil || len(txns) == 0 {
@@ -42,4 +42,16 @@ func (p *Partition) aborted(offset int64, batches []byte) ([]AbortedTxn, error) 
 		out[i] = AbortedTxn{ProducerID: t.ProducerID, FirstOffset: t.FirstOffset}
 	}
 	return out, nil
+}
+
+// lastBatch returns the last of whole batches. Of the others it looks at nothing but the length:
+// there may be thousands.
+func lastBatch(batches []byte) []byte {
+	for {
+		n := int(binary.BigEndian.Uint32(batches[8:])) + record.LogOverhead
+		if n >= len(batches) {
+			return batches
+		}
+		batches = batches[n:]
+	}
 }

@@ -152,6 +152,59 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
+// BenchmarkReadCommitted reads 1 MiB of plain records that lie between 10,000 transactions and 10,000
+// more, in one segment: what it costs to find out that none of them matters.
+func BenchmarkReadCommitted(b *testing.B) {
+	const ids = 10_000
+	each := func(p *Partition, do func(p *Partition, pid int64)) {
+		for pid := range int64(ids) {
+			do(p, pid+1)
+		}
+	}
+	write := func(p *Partition, pid int64) { send(p, batchSpec{pid: pid, txn: true}) }
+	abort := func(p *Partition, pid int64) { end(p, TxnMarker{ProducerID: pid}) }
+	nobody := func(*Partition) {}
+	aborted := func(p *Partition) { each(p, write); each(p, abort) }
+	for _, c := range []struct {
+		name          string
+		before, after func(p *Partition)
+		batch         int  // records of one
+		stored        bool // closed and opened again
+	}{
+		{"none", nobody, nobody, 100, false},
+		{"aborted", aborted, aborted, 100, false},
+		{"aborted, stored", aborted, aborted, 100, true},
+		{"aborted, batches of one", aborted, aborted, 1, false},
+		{"open", nobody, func(p *Partition) { each(p, write) }, 100, false},
+	} {
+		cfg := testConfig(vfs.Mem())
+		p := openLeader(b, cfg)
+		c.before(p)
+		first := p.HighWatermark()
+		plain := newProducing(p, 0, c.batch, 100)
+		for range 10_000 / c.batch {
+			plain.send()
+		}
+		c.after(p)
+		if c.stored {
+			require.NoError(b, p.Close())
+			p = reopen(b, cfg, 1)
+		}
+		for name, isolation := range map[string]Isolation{"uncommitted": ReadUncommitted, "committed": ReadCommitted} {
+			b.Run(c.name+"/"+name, func(b *testing.B) {
+				buf := make([]byte, 0, 2<<20)
+				b.ReportAllocs()
+				for b.Loop() {
+					res, err := p.Read(ReadRequest{Offset: first, MaxBytes: 1 << 20, CurrentLeaderEpoch: -1, Isolation: isolation, Buf: buf})
+					if err != nil || len(res.Bytes) < 1<<19 || len(res.Aborted) > 0 {
+						b.Fatal(err, len(res.Bytes), len(res.Aborted))
+					}
+				}
+			})
+		}
+	}
+}
+
 // BenchmarkProduceToWake measures from Produce of one record to the end of the read of a reader who
 // waited for it.
 func BenchmarkProduceToWake(b *testing.B) {

@@ -36,5 +36,6 @@ func (s *Segment) unpin() error {
 func (s *Segment) reloadAborted() {
 	if now, err := s.readAbortedFile(); err == nil && len(now) > len(s.aborted) {
 		s.aborted = now
+		s.txns.edition.Add(1)
 	}
 }

@@ -36,7 +36,8 @@ type Segment struct {
 	sealed    atomic.Bool              // stored by the writer, under mu
 	checked   verified                 // what was seen to match its CRC
 	positions positionCache            // where the last reads ended
-	repairing atomic.Bool              // set by the one who rebuilds the index, until it is done
+	txns      txnIndexCache
+	repairing atomic.Bool // set by the one who rebuilds the index, until it is done
 	lifetime
 	pinned // of a ReadOnly segment
 

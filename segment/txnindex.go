@@ -2,11 +2,15 @@ package segment
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"sync/atomic"
+	"weak"
 
 	"github.com/stratalog/strata/vfs"
 )
@@ -37,6 +41,7 @@ func (t AbortedTxn) appendTo(p []byte) []byte {
 // the disk does that. For the writer.
 func (s *Segment) AppendAborted(t AbortedTxn) (err error) {
 	s.noAborted.Store(false)
+	defer s.txns.edition.Add(1)
 	f, err := s.cfg.FS.OpenFile(s.name(TxnIndexSuffix), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return fmt.Errorf("write transaction index: %w", err)
@@ -80,6 +85,7 @@ func (s *Segment) ResetAborted(below int64, ts []AbortedTxn, sync bool) error {
 	switch {
 	case !bytes.Equal(p, old) || len(ts) > 0 && sync:
 		s.noAborted.Store(false)
+		defer s.txns.edition.Add(1)
 		err = vfs.WriteFile(s.cfg.FS, s.name(TxnIndexSuffix), p)
 	case old != nil && sync:
 		err = s.cfg.FS.SyncDir(s.dir) // or a power cut may bring back the file that had this one's name
@@ -94,23 +100,60 @@ func (s *Segment) ResetAborted(below int64, ts []AbortedTxn, sync bool) error {
 // segments have none. It returns a *CorruptError if the index holds something that is no entry,
 // ErrClosed once the segment is removed, unless it was acquired at that moment.
 func (s *Segment) Aborted(from, upper int64) (ts []AbortedTxn, done bool, err error) {
-	p, err := s.readAborted()
+	x, err := s.txnIndex()
 	if err != nil {
 		return nil, false, err
 	}
-	all, bad := s.parseAborted(p)
-	for _, t := range all {
-		if t.LastOffset >= from && t.FirstOffset < upper {
+	first, _ := slices.BinarySearchFunc(x.entries, from, func(t AbortedTxn, from int64) int { return cmp.Compare(t.LastOffset, from) })
+	for _, t := range x.entries[first:] {
+		if t.FirstOffset < upper {
 			ts = append(ts, t)
 		}
 		if t.LastStableOffset >= upper {
 			return ts, true, nil
 		}
 	}
-	if bad >= 0 {
-		return nil, false, &CorruptError{s.name(TxnIndexSuffix), int64(bad), from, "no entry of an aborted transaction"}
+	if x.bad >= 0 {
+		return nil, false, &CorruptError{s.name(TxnIndexSuffix), int64(x.bad), from, "no entry of an aborted transaction"}
 	}
 	return ts, false, nil
+}
+
+// A txnIndex is what a transaction index says.
+type txnIndex struct {
+	edition uint64       // of what it was read from
+	entries []AbortedTxn // in the order of their markers, LastOffset
+	bad     int          // position of the first bytes behind them that cannot be an entry; -1: none
+}
+
+// txnIndexCache has each fetch of what lies between many aborted transactions find its own without
+// reading of them all. The collector may take what it holds: it is read again.
+type txnIndexCache struct {
+	edition atomic.Uint64 // counts what has changed the index. Added to by the writer, behind a change
+	last    atomic.Pointer[weak.Pointer[txnIndex]]
+}
+
+// noTxnIndex is that of a segment without aborted transactions.
+var noTxnIndex = txnIndex{bad: -1}
+
+// txnIndex returns what the transaction index says. What is appended while it is read may be in it.
+func (s *Segment) txnIndex() (*txnIndex, error) {
+	c := &s.txns
+	edition := c.edition.Load() // first: a change behind it is another edition
+	if last := c.last.Load(); last != nil && !s.removed.Load() {
+		if x := last.Value(); x != nil && x.edition == edition {
+			return x, nil
+		}
+	}
+	p, err := s.readAborted()
+	if err != nil || len(p) == 0 {
+		return &noTxnIndex, err
+	}
+	x := &txnIndex{edition: edition}
+	x.entries, x.bad = s.parseAborted(p)
+	held := weak.Make(x)
+	c.last.Store(&held)
+	return x, nil
 }
 
 // readAborted returns the whole entries of the transaction index.
@@ -159,7 +202,7 @@ func (s *Segment) readAbortedBytes() (p []byte, err error) {
 // parseAborted returns the entries of p up to the first bytes that cannot be one, and the position
 // of those, -1 if there are none.
 func (s *Segment) parseAborted(p []byte) (ts []AbortedTxn, bad int) {
-	last := s.base - 1
+	ts, last := make([]AbortedTxn, 0, len(p)/abortedTxnSize), s.base-1
 	for pos := 0; pos+abortedTxnSize <= len(p); pos += abortedTxnSize {
 		e := p[pos : pos+abortedTxnSize]
 		at := func(i int) int64 { return int64(binary.BigEndian.Uint64(e[2+8*i:])) }

@@ -2,6 +2,9 @@ package segment
 
 import (
 	"math"
+	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -56,6 +59,46 @@ func TestAbortedTransactionsAreFoundByRange(t *testing.T) {
 	ts, _, err = s.Aborted(0, math.MaxInt64)
 	require.NoError(t, err)
 	require.Equal(t, []AbortedTxn{a, b}, ts)
+}
+
+// What has been read of the index serves later lookups, until the index changes.
+func TestTransactionIndexIsReadOnceForEachEdition(t *testing.T) {
+	t.Parallel()
+	fsys := memFS(t)
+	reads := 0
+	fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
+		if e.Op == vfs.OpRead && strings.HasSuffix(e.Name, TxnIndexSuffix) {
+			reads++
+		}
+	}})
+	s, err := Create(testDir, 0, Config{FS: fsys})
+	require.NoError(t, err)
+	closed(t, s)
+	fill(t, s, 10, 10, 10)
+	var all []AbortedTxn
+	found := func() {
+		t.Helper()
+		held, err := s.txnIndex() // or the collector may take it
+		require.NoError(t, err)
+		before := reads
+		for from := range int64(100) {
+			ts, _, err := s.Aborted(from, math.MaxInt64)
+			require.NoError(t, err)
+			require.ElementsMatch(t, slices.DeleteFunc(slices.Clone(all), func(t AbortedTxn) bool { return t.LastOffset < from }), ts)
+		}
+		require.Equal(t, before, reads)
+		runtime.KeepAlive(held)
+	}
+	for i := range int64(8) {
+		e := AbortedTxn{ProducerID: 1, FirstOffset: 10*i + 5, LastOffset: 10*i + 9, LastStableOffset: 10*i + 10}
+		require.NoError(t, s.AppendAborted(e))
+		all = append(all, e)
+		found()
+	}
+	all = append(all[:3], all[7])
+	require.NoError(t, s.ResetAborted(30, all[3:], true))
+	found()
+	require.Positive(t, reads)
 }
 
 func TestDamagedTransactionIndexIsAnErrorAndItsTornEndIsCut(t *testing.T) {
