@@ -13,10 +13,10 @@ import (
 
 func init() {
 	ops["transactions"] = opTransactions
-	workloads["W14"] = func(c *config, sel []entry) { // transactions of a hundred records over the wire
+	workloads["W15"] = func(c *config, sel []entry) { // transactions of a hundred records over the wire
 		sel = slices.DeleteFunc(slices.Clone(sel), func(e entry) bool { return e.broker == nil || e.name == "limit-wire" })
 		for _, producers := range []int{1, 16} {
-			c.measure("W14", fmt.Sprintf("transactions 100 x 100B, %d producers", producers), sel, func(e entry, dir string) Result {
+			c.measure("W15", fmt.Sprintf("transactions 100 x 100B, %d producers", producers), sel, func(e entry, dir string) Result {
 				return spawn(Job{Op: "transactions", Subject: e.name, Dir: dir, Size: 100, Batch: 100, Writers: producers, MaxTime: c.maxTime})
 			})
 		}
