@@ -284,6 +284,36 @@ func TestFoundingWhoseDiskFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
+// Whatever a disk refuses once while a cluster is founded, Open says so or does without it, and the
+// next one has the cluster with all of its brokers.
+func TestFoundingOutlivesAnyCallThatFailsOnce(t *testing.T) {
+	for brokers := 1; brokers <= 3; brokers++ {
+		for n, tried := 0, true; tried; n++ {
+			fsys := vfs.Mem()
+			var hit atomic.Pointer[vfs.Event]
+			forget := fsys.Observe(vfs.Observer{After: func(e vfs.Event, err error) {
+				if errors.Is(err, errDisk) {
+					hit.CompareAndSwap(nil, &e)
+				}
+			}})
+			cfg := Config{Dir: "data", FS: fsys, Brokers: brokers}
+			mend := fsys.Inject(vfs.Fault{Ops: vfs.OpAny, After: n, Err: errDisk})
+			c, err := Open(cfg)
+			if err == nil {
+				err = c.Close()
+			}
+			mend()
+			forget()
+			where := fmt.Sprintf("%d brokers, call %d: %v", brokers, n, hit.Load())
+			if tried = hit.Load() != nil; err != nil {
+				require.ErrorIs(t, err, errDisk, where)
+			}
+			require.True(t, tried || n > 50, where)
+			openedWhole(t, fsys, brokers, where)
+		}
+	}
+}
+
 // Open does not wait for the founding. If that fails so does all that would be told of it.
 func TestFoundingThatFailsFailsWhoeverWaitsForIt(t *testing.T) {
 	for _, pattern := range []string{"meta.properties.tmp", "one", "*.log", "__cluster_metadata-0"} {

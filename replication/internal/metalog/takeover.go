@@ -117,10 +117,14 @@ func (t *TakeOver) run() error {
 func (t *TakeOver) openCopies() error {
 	m := t.m
 	for id, p := range byid.Range(t.Places()) {
-		if _, err := p.FS.Stat(p.Dir()); errors.Is(err, fs.ErrNotExist) {
+		_, err := p.FS.Stat(p.Dir())
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		l, err := p.Open()
+		var l *Copy
+		if err == nil { // else there may be none, and none is made now
+			l, err = p.Open()
+		}
 		switch {
 		case errors.Is(err, ErrNewerFormat), errors.Is(err, ErrLocked):
 			return err
