@@ -2,8 +2,11 @@ package interop
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -260,6 +263,39 @@ func TestJavaClientRidesThroughKilledLeaders(t *testing.T) {
 	})
 }
 
+// TestJavaTransactionsRideThroughKilledLeaders has the Java client commit and abort transactions over
+// all partitions while the leaders of these, and the coordinator, are killed: each committed one is
+// there once, in order and in every partition, and nothing of the others.
+func TestJavaTransactionsRideThroughKilledLeaders(t *testing.T) {
+	if os.Getenv("STRATA_LONG") == "" {
+		t.Skip("set STRATA_LONG")
+	}
+	t.Parallel()
+	kit := kafkaKit(t)
+	source, err := filepath.Abs("java/RideTransactions.java")
+	require.NoError(t, err)
+	s, k := startReplicated(t, t.TempDir())
+	name, n := newRidden(t, k), newRide().records/3
+	var out []byte
+	done, failed := make(chan struct{}), error(nil)
+	go func() {
+		defer close(done)
+		out, failed = kit.Java(t.Context(), source, k.addr, name, strconv.Itoa(partitionsRidden), strconv.Itoa(n), fresh("txn")).CombinedOutput()
+	}()
+	kills := killLeaders(s, killEvery, done)
+	require.NoError(t, failed, "%s", out)
+	require.Greater(t, kills, 5, "the ride was too short")
+	t.Logf("%d brokers killed; %s", kills, out)
+	var want []string
+	for i := range n {
+		want = append(want, strconv.Itoa(i))
+	}
+	for p := range int32(partitionsRidden) {
+		s.WaitISR(name, p, 1, 2, 3)
+		require.Equal(t, want, readCommitted(t, k, name, p), "partition %d", p)
+	}
+}
+
 // TestFranzGosOwnSuiteRidesThroughKilledLeaders is TestFranzGosOwnSuite with replicas, while
 // brokers are killed. Its group tests take every error that a poll returns for a failure, also that
 // the coordinator's connection is gone, which the client gets over: whether they pass is a matter
@@ -280,6 +316,61 @@ func TestFranzGosOwnSuiteRidesThroughKilledLeaders(t *testing.T) {
 	kills := killLeaders(s, 7*time.Second, done)
 	require.Empty(t, failed)
 	require.Contains(t, passed, "TestGroupETL")
+	require.Contains(t, passed, "TestTxnEtl")
 	require.Positive(t, kills)
 	t.Logf("%d brokers killed", kills)
+}
+
+// franzDisturbed is what franz-go's tests say when a poll tells them of a coordinator that died, from
+// which the client recovers: the generation of a join that the dead one had not written is gone with
+// it, as in Kafka. What they say of records that are missing, or there twice, it does not match.
+var franzDisturbed = regexp.MustCompile(`poll got unexpected errs: \[\{ 0 unable to join group session: [^{}]*\}\]|completed in |NOT DELETING`)
+
+// TestFranzGosTransactionsRideThroughKilledLeaders runs franz-go's chain of groups that copy topics in
+// transactions, of every assignor, with three replicas while brokers are killed, until it has gone
+// through undisturbed twice.
+func TestFranzGosTransactionsRideThroughKilledLeaders(t *testing.T) {
+	if os.Getenv("STRATA_LONG") == "" {
+		t.Skip("set STRATA_LONG")
+	}
+	t.Parallel()
+	s, k := startReplicated(t, "")
+	own := suite{
+		module: "github.com/twmb/franz-go", pkg: "pkg/kgo", run: "^TestTxnEtl$", skip: franzSkips, disturbed: franzDisturbed,
+		env: []string{"KGO_TEST_RF=3", "KGO_SEEDS=" + k.addr, "KGO_TEST_RECORDS=50000"},
+	}
+	rounds, through := 0, map[string]int{"TestTxnEtl/range": 0, "TestTxnEtl/cooperative-sticky": 0, "TestTxnEtl/cooperative-sticky/static": 0}
+	undisturbed := func() int { return slices.Min(slices.Collect(maps.Values(through))) }
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ; rounds < 8 && undisturbed() < 2; rounds++ {
+			passed, failed := runSuite(t, own)
+			if len(failed) > 0 {
+				t.Errorf("%v failed", failed)
+				return
+			}
+			for _, name := range passed {
+				if _, ok := through[name]; ok {
+					through[name]++
+				}
+			}
+		}
+	}()
+	kills := killLeaders(s, 3*time.Second, done)
+	require.GreaterOrEqual(t, undisturbed(), 2, "%v", through)
+	t.Logf("%d rounds, %d brokers killed", rounds, kills)
+}
+
+// What is excused above is a poll's error, and nothing that is said of records.
+func TestOnlyPollsOfAGroupWhoseCoordinatorDiedAreExcused(t *testing.T) {
+	own := suite{disturbed: franzDisturbed}
+	poll := "    helpers_test.go:978: poll got unexpected errs: [{ 0 unable to join group session: ILLEGAL_GENERATION: Specified group generation id is not valid.}]\n"
+	rest := "    helpers_test.go:855: TestTxnEtl/range completed in 5s\n    helpers_test.go:921: FAILED TESTING -- NOT DELETING GROUP 9c\n--- FAIL: TestTxnEtl/range (5.07s)\n"
+	require.True(t, own.excuses(poll+rest))
+	require.True(t, own.excuses("[INFO] joining group\n--- FAIL: TestTxnEtl (5.07s)\n"), "the parent of one that is excused")
+	require.False(t, own.excuses(poll+"    helpers_test.go:900: saw duplicate record\n"+rest))
+	require.False(t, own.excuses("    helpers_test.go:978: poll got unexpected errs: [{t 0 CORRUPT_MESSAGE}]\n"))
+	require.False(t, own.excuses(poll+"panic: test timed out\n"))
+	require.False(t, suite{}.excuses(poll))
 }

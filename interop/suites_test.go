@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -85,6 +86,26 @@ type suite struct {
 	module, pkg string
 	run, skip   string // as go test has them
 	env         []string
+
+	// disturbed matches what a test of the suite may say when it fails because a broker died, and
+	// not because of what it read. A test that fails and says nothing else is not failed.
+	disturbed *regexp.Regexp
+}
+
+// said matches what a test says, in its file and line.
+var said = regexp.MustCompile(`(?m)^\s*\w+_test\.go:\d+: .*$`)
+
+// excuses reports whether a test that failed was only disturbed.
+func (s suite) excuses(output string) bool {
+	if s.disturbed == nil {
+		return false
+	}
+	for _, line := range said.FindAllString(output, -1) {
+		if !s.disturbed.MatchString(line) {
+			return false
+		}
+	}
+	return !strings.Contains(output, "panic:")
 }
 
 // runSuite runs a suite in a copy of its own.
@@ -111,24 +132,29 @@ func runSuite(t *testing.T, s suite) (passed, failed []string) {
 	}
 	// It fails if one of its tests does; what failed is in its output.
 	out, runErr := goCommand("test", "-json", "-count=1", "-timeout=8m", "-run", s.run, "-skip", s.skip, ".")
-	said := map[string]string{}
+	output, disturbed := map[string]string{}, 0
 	for line := range bytes.Lines(out) {
 		var e struct{ Action, Test, Output string }
 		if json.Unmarshal(line, &e) != nil {
-			said[""] += string(line)
+			output[""] += string(line)
 			continue
 		}
-		said[e.Test] += e.Output
+		output[e.Test] += e.Output
 		switch {
 		case e.Test == "":
 		case e.Action == "pass":
 			passed = append(passed, e.Test)
 		case e.Action == "fail":
+			if s.excuses(output[e.Test]) {
+				t.Logf("%s was disturbed", e.Test)
+				disturbed++
+				continue
+			}
 			failed = append(failed, e.Test)
-			t.Logf("%s:\n%s", e.Test, said[e.Test])
+			t.Logf("%s:\n%s", e.Test, output[e.Test])
 		}
 	}
-	require.False(t, runErr != nil && len(failed) == 0, "%v\n%s", runErr, said[""])
-	require.NotEmpty(t, passed)
+	require.False(t, runErr != nil && len(failed)+disturbed == 0, "%v\n%s", runErr, output[""])
+	require.NotZero(t, len(passed)+disturbed)
 	return passed, failed
 }

@@ -45,21 +45,27 @@ func requireCommitted(t *testing.T, k target, topic string) {
 	require.Len(t, readValues(t, k, topic, txnRounds*txnSize), txnRounds*txnSize)
 }
 
-// readAllCommitted reads partition 0 to its last stable offset, when nothing is open any more.
+// readAllCommitted is readCommitted of partition 0.
 func readAllCommitted(t *testing.T, k target, topic string) (seen []string) {
 	t.Helper()
+	return readCommitted(t, k, topic, 0)
+}
+
+// readCommitted reads a partition to its last stable offset, when nothing is open any more.
+func readCommitted(t *testing.T, k target, topic string, partition int32) (seen []string) {
+	t.Helper()
 	cl := franz(t, k, kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}}))
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().AtStart()}}))
 	eventually(t, "no transaction is open", func() bool {
 		ends, err := admin(t, k).ListEndOffsets(within(t), topic)
 		require.NoError(t, err)
 		stable, err := admin(t, k).ListCommittedOffsets(within(t), topic)
 		require.NoError(t, err)
-		return ends[topic][0].Offset == stable[topic][0].Offset
+		return ends[topic][partition].Offset == stable[topic][partition].Offset
 	})
 	ends, err := admin(t, k).ListEndOffsets(within(t), topic)
 	require.NoError(t, err)
-	for at := int64(0); at < ends[topic][0].Offset; {
+	for at := int64(0); at < ends[topic][partition].Offset; {
 		f := cl.PollFetches(within(t))
 		require.NoError(t, f.Err())
 		f.EachRecord(func(r *kgo.Record) {
