@@ -36,7 +36,8 @@ type Cluster struct {
 	events    *feed.Feed[Event]
 	txns      txnQuestions
 
-	founds bool // open makes a new cluster of one broker; see founding
+	founds   bool // open makes a new cluster of one broker; see founding
+	founders bool // open makes a new cluster: directories that it makes are of its first brokers
 	// fresh is the broker of a new cluster whose founding is not over, nil in any other. Of who has
 	// changing. unsecured says that nothing of it is on stable storage; who has changing clears it.
 	fresh     *node

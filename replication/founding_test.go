@@ -284,6 +284,80 @@ func TestFoundingWhoseDiskFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
+// A founding that was cut short is begun anew with as many brokers as the next open asks for, and
+// that one may be cut short too.
+func TestFoundingThatIsCutShortIsBegunAnewWithMoreBrokers(t *testing.T) {
+	for _, steps := range [][]int{{2, 3}, {2, 5}, {3, 5}, {3, 0, 3}, {3, 2, 4}, {2, 3, 5}} {
+		t.Run(fmt.Sprint(steps), func(t *testing.T) {
+			t.Parallel()
+			left := []cut{{disk: vfs.Mem(), where: "new"}}
+			last := len(steps) - 1
+			for i, brokers := range steps[:last] {
+				before := left
+				every, look := 3, 60
+				if sample.Hurried() {
+					every, look = 12, 300
+				}
+				if i > 0 {
+					every = look
+				}
+				left = nil
+				for _, l := range before {
+					x := observe(l.disk, sample.OneIn(t, every))
+					x.begin(fmt.Sprintf("%s; %d brokers", l.where, brokers))
+					c, err := Open(Config{Dir: "data", FS: l.disk, Brokers: brokers})
+					require.NoError(t, err, l.where)
+					taken := x.taken() // nobody was told of anything so far
+					require.NoError(t, c.Close())
+					left = append(left, taken...)
+				}
+				require.NotEmpty(t, left)
+			}
+			for _, l := range left {
+				openedWhole(t, l.disk, steps[last], l.where)
+			}
+		})
+	}
+}
+
+// A broker that was being added has an empty copy of the metadata, or none, and an identity: if
+// those that have the metadata are missing this is no new cluster.
+func TestBrokerThatWasBeingAddedIsNotTakenForANewCluster(t *testing.T) {
+	for _, id := range []int32{1, 4} {
+		fsys := vfs.Mem()
+		c := openBrokers(t, fsys, 3)
+		create(t, c, "orders", 1)
+		if id == 1 { // its disk is lost
+			require.NoError(t, c.KillBroker(1))
+			require.NoError(t, c.RemoveLostBroker(t.Context(), 1))
+			require.NoError(t, fsys.RemoveAll(root))
+		}
+		own := fmt.Sprintf("data/broker-%d", id)
+		x := observe(fsys, func(i int) bool { return true })
+		_, err := c.AddBroker(t.Context(), id, BrokerSpec{})
+		require.NoError(t, err)
+		taken := x.taken()
+		require.NoError(t, c.Close())
+		known := 0
+		for _, cut := range taken {
+			if _, err := cut.disk.Stat(own + "/" + metaPropertiesFile); err != nil {
+				continue
+			}
+			known++
+			for other := range int32(4) {
+				if other+1 != id {
+					require.NoError(t, cut.disk.RemoveAll(fmt.Sprintf("data/broker-%d", other+1)))
+				}
+			}
+			for _, brokers := range []int{0, int(id), 4} {
+				_, err := Open(Config{Dir: "data", FS: cut.disk.Kill(), Brokers: brokers})
+				require.ErrorIs(t, err, ErrMissing, "broker %d, %s", id, cut.where)
+			}
+		}
+		require.Greater(t, known, 10)
+	}
+}
+
 // Whatever a disk refuses once while a cluster is founded, Open says so or does without it, and the
 // next one has the cluster with all of its brokers.
 func TestFoundingOutlivesAnyCallThatFailsOnce(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stratalog/strata/replication/internal/byid"
 	"github.com/stratalog/strata/replication/internal/image"
+	"github.com/stratalog/strata/replication/internal/metalog"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -24,7 +25,11 @@ func (c *Cluster) identify(n *node, cl claim) error {
 		if err := removeUnfinished(cl.fs, cl.root); err != nil {
 			return err
 		}
-		made := newMeta(cl.id, c.clusterID)
+		origin := metalog.Added
+		if c.founders {
+			origin = metalog.Founder
+		}
+		made := newMeta(cl.id, c.clusterID, origin)
 		if c.founds {
 			n.founding = foundLater(cl, made)
 		} else if err := made.store(cl.fs, cl.root, nil); err != nil {
@@ -36,6 +41,7 @@ func (c *Cluster) identify(n *node, cl claim) error {
 			return err
 		}
 	}
+	n.origin = meta.origin
 	n.directory, err = c.identity(n.location, meta)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/stratalog/strata/replication/internal/metalog"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -23,9 +24,11 @@ import (
 //	cluster.id=...                        22 characters of base64url
 //	node.id=1
 //	directory.id=...
+//	strata.origin=founder                 or added: a metalog.Origin; not there: earlier versions'
 type metaProperties struct {
 	clusterID, directoryID string
 	nodeID                 int32
+	origin                 metalog.Origin
 }
 
 const (
@@ -36,6 +39,9 @@ const (
 
 func (m metaProperties) encode() []byte {
 	body := fmt.Sprintf("version=1\ncluster.id=%s\nnode.id=%d\ndirectory.id=%s\n", m.clusterID, m.nodeID, m.directoryID)
+	if m.origin != "" {
+		body += fmt.Sprintf("strata.origin=%s\n", m.origin)
+	}
 	return []byte(fmt.Sprintf("%s%d xxhash64 %016x\n%s", metaMagic, directoryFormat, xxhash.Sum64String(body), body))
 }
 
@@ -69,7 +75,7 @@ func decodeMeta(p []byte) (m metaProperties, err error) {
 	if err != nil || props["cluster.id"] == "" {
 		return m, fmt.Errorf("%w: %s", ErrDamaged, metaPropertiesFile)
 	}
-	return metaProperties{clusterID: props["cluster.id"], directoryID: props["directory.id"], nodeID: int32(id)}, nil
+	return metaProperties{props["cluster.id"], props["directory.id"], int32(id), metalog.Origin(props["strata.origin"])}, nil
 }
 
 // checkDirectory tells before anything is written whether dir can be a broker's directory. It
@@ -154,8 +160,8 @@ func directoryError(dir string, reason, err error) error {
 }
 
 // newMeta returns the identity of a new directory.
-func newMeta(node int32, clusterID string) metaProperties {
-	return metaProperties{clusterID: clusterID, directoryID: topic.NewID().String(), nodeID: node}
+func newMeta(node int32, clusterID string, origin metalog.Origin) metaProperties {
+	return metaProperties{clusterID, topic.NewID().String(), node, origin}
 }
 
 // store gives a new directory its identity, durably. What beside syncs, if it is not nil, is on

@@ -21,7 +21,7 @@ func (c *Cluster) openMetadata(claims []claim, asked []int32) error {
 		Since: math.MaxInt64, AcceptLoss: c.cfg.AcceptMetadataLoss,
 	}
 	t.Examine = func() error {
-		c.image = t.Image
+		c.image, c.founders = t.Image, t.Founds
 		return c.meet(claims)
 	}
 	err := c.meta.Open(t)
@@ -86,7 +86,7 @@ func (c *Cluster) joinNow(n *node) error {
 
 // copyPlace is where the broker's copy of the metadata is.
 func (n *node) copyPlace() metalog.Place {
-	p := metalog.Place{FS: n.fs, Root: n.root, Log: n.base.Log, Blame: directoryError}
+	p := metalog.Place{FS: n.fs, Root: n.root, Log: n.base.Log, Origin: n.origin, Blame: directoryError}
 	if n.founding != nil {
 		p.Late, p.Log.Beside = true, n.founding.wait
 	}

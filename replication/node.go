@@ -20,6 +20,7 @@ import (
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication/internal/follow"
 	"github.com/stratalog/strata/replication/internal/image"
+	"github.com/stratalog/strata/replication/internal/metalog"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -31,7 +32,8 @@ type node struct {
 	session     *vfs.Session
 	disk        vfs.FS // that the session is on
 	dir         *log.Directory
-	directory   topic.ID  // directory.id of meta.properties
+	directory   topic.ID // directory.id of meta.properties
+	origin      metalog.Origin
 	founding    *founding // nil: the identity is on stable storage. Of open, and who has changing
 	incarnation topic.ID
 	missing     []place // replicas that are gone; see recallHighWatermarks

@@ -48,6 +48,7 @@ func (c *Cluster) open() error {
 		c.clusterID = topic.NewID().String()
 	}
 	c.founds = clusterID == "" && len(claims) == 1
+	c.founders = clusterID == ""
 	for i, cl := range claims {
 		switch {
 		case cl.failed != nil:
@@ -81,7 +82,7 @@ func (c *Cluster) open() error {
 			c.foundDue.After(foundAfter)
 		}
 	}
-	c.founds = false
+	c.founds, c.founders = false, false
 	c.settleLoaded()
 	return nil
 }

@@ -17,9 +17,10 @@ import (
 
 // A Place is where a broker's copy is.
 type Place struct {
-	FS   vfs.FS
-	Root string     // the broker's directory
-	Log  log.Config // but for what is the same for all copies
+	FS     vfs.FS
+	Root   string     // the broker's directory
+	Log    log.Config // but for what is the same for all copies
+	Origin Origin
 	// Late says that the cluster is new: nothing of the copy is synced before Secure, and it has no
 	// state on stable storage before Settle. Log.Beside is to return when the identity of the broker
 	// is on stable storage.
@@ -28,6 +29,15 @@ type Place struct {
 	// ErrNewerFormat or ErrDamaged.
 	Blame func(dir string, reason, cause error) error
 }
+
+// An Origin says how a broker's directory came into its cluster.
+type Origin string
+
+// Origins of directories; "" is that of one which an earlier version has made.
+const (
+	Founder Origin = "founder" // when the cluster was founded, with nothing in the metadata
+	Added   Origin = "added"   // later
+)
 
 // A Copy is a broker's copy of the metadata log. Its leader epochs are the controllers'.
 type Copy struct {

@@ -27,8 +27,9 @@ type TakeOver struct {
 	// Examine is called when the newest copy is known, and none has been changed yet.
 	Examine func() error
 
-	Image *image.Image // what the newest copy says
-	News  []Change
+	Image  *image.Image // what the newest copy says
+	News   []Change
+	Founds bool // the cluster is new: brokers without a directory are its first, as the others are
 
 	m    *Log
 	step int32 // by which the controller's epoch grows
@@ -182,11 +183,13 @@ func (t *TakeOver) choose() error {
 // judge reports whether the copies that can be reached are enough.
 func (t *TakeOver) judge(newest controller.Copy, reachable []int32) error {
 	m := t.m
+	t.Founds = false
 	switch {
 	case newest.End == 0 && len(t.Failures) > 0:
 		return fmt.Errorf("the cluster is new: all of its brokers %v are needed", t.Asked)
-	case newest.End == 0 && (len(reachable) == 0 || len(t.Places()) == len(t.Asked)):
-		return nil // all directories of a new cluster are made before the first copy
+	case newest.End == 0 && t.isUnfounded(reachable):
+		t.Founds = true
+		return nil
 	case newest.End > 0 && controller.Enough(reachable, m.sets...):
 		return nil
 	case !t.AcceptLoss:
@@ -199,6 +202,24 @@ func (t *TakeOver) judge(newest controller.Copy, reachable []int32) error {
 	}
 	m.sets = controller.Sets{there}
 	return nil
+}
+
+// isUnfounded reports whether copies that are empty, or none, are what is left of a founding that
+// was cut short. The first of the brokers asked for is one of every founding, whose first change is
+// on its copy before anybody is told of it. It must not be one that was added later: then there are
+// others, which have everything.
+func (t *TakeOver) isUnfounded(reachable []int32) bool {
+	if len(t.Asked) == 0 {
+		return false
+	}
+	first, there := t.Places()[t.Asked[0]]
+	switch {
+	case !there || first.Origin == Added:
+		return false
+	case first.Origin == Founder:
+		return true
+	}
+	return len(reachable) == 0 || len(t.Places()) == len(t.Asked) // all directories were made before the first copy
 }
 
 // A TooFewError says which copies of the metadata are needed.
