@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -318,4 +319,91 @@ func TestTransformNeedsAGroupThatReadsWhatIsCommitted(t *testing.T) {
 	require.ErrorIs(t, consumer.Transform(t.Context(), in, plain, never), producer.ErrNotTransactional)
 	require.NoError(t, in.Close())
 	require.ErrorIs(t, consumer.Transform(t.Context(), in, out, never), consumer.ErrClosed)
+}
+
+// lateCommits is a backend to which commits outside of transactions take their time.
+type lateCommits struct {
+	strata.Backend
+	late time.Duration
+	sent atomic.Int32
+}
+
+func (b *lateCommits) CommitOffsets(ctx context.Context, req group.CommitRequest) (map[record.TopicPartition]error, error) {
+	b.sent.Add(1)
+	time.Sleep(b.late)
+	return b.Backend.CommitOffsets(ctx, req)
+}
+
+// A commit outside of the transactions could come to the group after one that covers more, and undo
+// it: also one of what no reader sees, in place of which nothing is transformed.
+func TestTransformCommitsNothingOutsideOfItsTransactions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := transforming(t)
+		w, err := producer.New(c, producer.Config{TransactionalID: "w"})
+		require.NoError(t, err)
+		defer w.Close()
+		write := func(outcome error) {
+			err := w.Transact(t.Context(), func(tx *producer.Txn) error {
+				require.NoError(t, tx.Send(t.Context(), record.String("in", "", "1").To(0)))
+				require.NoError(t, w.Flush(t.Context()))
+				return outcome
+			})
+			require.ErrorIs(t, err, outcome)
+		}
+		write(nil)
+		out, err := producer.New(c, producer.Config{TransactionalID: "t"})
+		require.NoError(t, err)
+		defer out.Close()
+		b := &lateCommits{Backend: c.Backend(), late: time.Second}
+		in, err := consumer.New(b, consumer.Config{Group: "g", Topics: []string{"in"}})
+		require.NoError(t, err)
+		defer in.Close()
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		go func() {
+			time.Sleep(10 * time.Second)
+			write(errors.ErrUnsupported)
+		}()
+		require.NoError(t, consumer.Transform(ctx, in, out, double))
+		require.Zero(t, b.sent.Load())
+		require.EqualValues(t, 2, committedOf(t, c), "behind the marker of what was transformed")
+		require.NoError(t, in.Close())
+		require.EqualValues(t, 4, committedOf(t, c), "behind what was aborted, too")
+		require.Equal(t, doubled(1, 1), outputs(t, c))
+	})
+}
+
+// Of a member that polled before: what it has begun to commit does not come after what Transform
+// commits.
+func TestTransformWaitsForTheCommitThatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := transforming(t)
+		fill(t, c, 3, 3) // partition 0
+		b := &lateCommits{Backend: c.Backend(), late: 3 * time.Second}
+		out, err := producer.New(c, producer.Config{TransactionalID: "t"})
+		require.NoError(t, err)
+		defer out.Close()
+		in, err := consumer.New(b, consumer.Config{Group: "g", Topics: []string{"in"}, CommitInterval: 10 * time.Second})
+		require.NoError(t, err)
+		defer in.Close()
+		for range in.Records(t.Context()) {
+			break
+		}
+		for r, err := range in.Records(t.Context()) { // the first one is processed when the next is asked for
+			require.NoError(t, err)
+			if r.Offset == 0 {
+				fill(t, c, 6, 6)
+				continue
+			}
+			for b.sent.Load() == 0 {
+				time.Sleep(time.Second)
+			}
+			break // the second one comes again
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 2*b.late)
+		defer stop()
+		require.NoError(t, consumer.Transform(ctx, in, out, double))
+		require.EqualValues(t, 2, committedOf(t, c))
+		require.Equal(t, map[string]int{"6": 2}, outputs(t, c))
+	})
 }

@@ -114,7 +114,8 @@ func (c *Consumer) commitBeforeHandover(ctx context.Context, tps []record.TopicP
 }
 
 // commitProcessed commits what is processed and not committed yet of the given partitions. One such
-// commit is made at a time: an older one that was slow must not overtake.
+// commit is made at a time: an older one that was slow must not overtake. Transform commits for
+// itself.
 func (c *Consumer) commitProcessed(ctx context.Context, tps []record.TopicPartition) error {
 	select {
 	case c.commits.turn <- struct{}{}:
@@ -122,6 +123,9 @@ func (c *Consumer) commitProcessed(ctx context.Context, tps []record.TopicPartit
 		return ctx.Err()
 	}
 	defer func() { <-c.commits.turn }()
+	if c.commits.transforming.Load() {
+		return nil
+	}
 	offsets := map[record.TopicPartition]record.Committed{}
 	c.mu.Lock()
 	for _, tp := range tps {

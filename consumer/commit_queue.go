@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/stratalog/strata/record"
@@ -20,12 +21,15 @@ type commitQueue struct {
 	moved     chan struct{}  // closed with the next answer; nil: nobody waits for one
 	// commits that have their outcome, and whose callbacks are to run; in behind the outcomes, in
 	// the same order. While a callback runs its own is not among them any more. The committer's
-	sent     []queuedCommit
-	behind   []*commitment
-	ready    chan struct{} // tells the committer; capacity 1
-	turn     chan struct{} // held while processed offsets are committed; capacity 1
-	finish   chan struct{} // closed by Shutdown: send what waits, then end
-	finished chan struct{} // closed by the committer
+	sent   []queuedCommit
+	behind []*commitment
+	ready  chan struct{} // tells the committer; capacity 1
+	turn   chan struct{} // held while processed offsets are committed; capacity 1
+	// Transform is under way, and processed offsets are committed by nobody else. Written by the
+	// polling goroutine, looked at with the turn
+	transforming atomic.Bool
+	finish       chan struct{} // closed by Shutdown: send what waits, then end
+	finished     chan struct{} // closed by the committer
 }
 
 type queuedCommit struct {

@@ -44,7 +44,9 @@ func Transform(ctx context.Context, c *Consumer, p *producer.Producer, fn func(r
 // itself; it must not end it, and not poll c. Offsets of other groups may be committed in it, too.
 //
 // c is a member of a group with ReadCommitted, and with any Commit but CommitBeforeDelivery:
-// nothing of what Transform reads is committed otherwise. p has a TransactionalID of its own, which
+// nothing of what Transform reads is committed otherwise, and what no reader sees behind the last
+// batch, markers and aborted transactions, only when Transform has returned. The application does
+// not commit offsets of c meanwhile: they could come behind those of the transaction. p has a TransactionalID of its own, which
 // nobody else uses at the same time; a process that begins again uses that of its predecessor, and
 // so need not wait for the end of what that has left open. Neither is closed.
 //
@@ -81,6 +83,10 @@ func TransformBatches(ctx context.Context, c *Consumer, p *producer.Producer, fn
 		return err
 	}
 	defer c.stopPolling()
+	if !c.commitOnlyInTransactions(ctx) {
+		return nil
+	}
+	defer c.commits.transforming.Store(false)
 	defer c.batchUndone() // left by a panic: the transaction is aborted
 	t := transformer{c: c, p: p, fn: fn}
 	for {
@@ -98,6 +104,21 @@ func TransformBatches(ctx context.Context, c *Consumer, p *producer.Producer, fn
 		default:
 			return err
 		}
+	}
+}
+
+// commitOnlyInTransactions ends the commits of what is processed, until transforming is false again,
+// and waits for the one that is under way: it would undo what a transaction commits if it came
+// later. False: ctx has ended before, and nothing has changed.
+func (c *Consumer) commitOnlyInTransactions(ctx context.Context) bool {
+	c.commits.transforming.Store(true)
+	select {
+	case c.commits.turn <- struct{}{}:
+		<-c.commits.turn
+		return true
+	case <-ctx.Done():
+		c.commits.transforming.Store(false)
+		return false
 	}
 }
 
