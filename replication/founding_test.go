@@ -361,6 +361,7 @@ func TestBrokerThatWasBeingAddedIsNotTakenForANewCluster(t *testing.T) {
 // Whatever a disk refuses once while a cluster is founded, Open says so or does without it, and the
 // next one has the cluster with all of its brokers.
 func TestFoundingOutlivesAnyCallThatFailsOnce(t *testing.T) {
+	const metalogDir = root + "/" + topic.MetadataTopic + "-0"
 	for brokers := 1; brokers <= 3; brokers++ {
 		for n, tried := 0, true; tried; n++ {
 			fsys := vfs.Mem()
@@ -373,6 +374,9 @@ func TestFoundingOutlivesAnyCallThatFailsOnce(t *testing.T) {
 			cfg := Config{Dir: "data", FS: fsys, Brokers: brokers}
 			mend := fsys.Inject(vfs.Fault{Ops: vfs.OpAny, After: n, Err: errDisk})
 			c, err := Open(cfg)
+			if e := hit.Load(); e != nil && e.Op == vfs.OpStat && e.Name == metalogDir {
+				require.ErrorIs(t, err, errDisk, "nobody knows whether there is a copy of the metadata")
+			}
 			if err == nil {
 				err = c.Close()
 			}
