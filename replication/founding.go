@@ -205,13 +205,9 @@ func isUnfinished(fsys vfs.FS, dir string) (bool, error) {
 		return false, err
 	}
 	data := segment.FileName(0, segment.LogSuffix)
-	known := map[string]bool{
-		data: true, segment.FileName(0, segment.IndexSuffix): true, segment.FileName(0, segment.TimeIndexSuffix): true,
-		"strata.provisional": true, "strata.suspect": true,
-	}
 	has := false
 	for _, e := range entries {
-		if name := e.Name(); !known[name] && !strings.HasSuffix(name, ".tmp") {
+		if e.IsDir() || !mayBeUnfinished(e.Name()) {
 			return false, nil
 		}
 		has = has || e.Name() == data
@@ -234,6 +230,23 @@ func isUnfinished(fsys vfs.FS, dir string) (bool, error) {
 		p = p[n:]
 	}
 	return len(bytes.TrimRight(p, "\x00")) == 0, nil
+}
+
+// mayBeUnfinished reports whether a file can be what a founding has left of a metadata log, which
+// closes also where the disk fails: whatever a log writes, but its state and records behind the
+// first segment.
+func mayBeUnfinished(name string) bool {
+	first := segment.FileName(0, "")
+	switch rest, ofFirst := strings.CutPrefix(name, first); {
+	case strings.HasSuffix(name, ".tmp"):
+		return true
+	case ofFirst:
+		return rest == segment.LogSuffix || !strings.HasPrefix(rest, segment.LogSuffix)
+	case strings.HasPrefix(name, "strata."):
+		return !strings.HasPrefix(name, "strata.state")
+	default:
+		return isCheckpoint(name) // leader-epoch-checkpoint
+	}
 }
 
 // removeUnfinished removes what a founding that was cut short has left of the metadata. That it is

@@ -392,6 +392,30 @@ func TestFoundingOutlivesAnyCallThatFailsOnce(t *testing.T) {
 	}
 }
 
+// Whatever two operations fail while a cluster is founded and closed, it is founded when the disk is
+// well again, with all of its brokers.
+func TestFoundingThatFailsAtTwoPlacesIsBegunAnew(t *testing.T) {
+	for brokers := 1; brokers <= 3; brokers++ {
+		for first := range 20 + 20*brokers {
+			for between := 0; between < 20; between += brokers {
+				fsys := vfs.Mem()
+				cfg := Config{Dir: "data", FS: fsys, Brokers: brokers}
+				failing := vfs.Fault{Ops: vfs.OpChange | vfs.OpSync | vfs.OpSyncDir, Err: errDisk, After: first}
+				mendFirst := fsys.Inject(failing)
+				failing.After += between
+				mendSecond := fsys.Inject(failing)
+				c, err := Open(cfg)
+				if err == nil {
+					_ = c.Close() // the disk fails
+				}
+				mendFirst()
+				mendSecond()
+				openedWhole(t, fsys, brokers, fmt.Sprintf("%d brokers, operation %d and %d behind it", brokers, first, between))
+			}
+		}
+	}
+}
+
 // Open does not wait for the founding. If that fails so does all that would be told of it.
 func TestFoundingThatFailsFailsWhoeverWaitsForIt(t *testing.T) {
 	for _, pattern := range []string{"meta.properties.tmp", "one", "*.log", "__cluster_metadata-0"} {
