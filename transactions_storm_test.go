@@ -471,7 +471,7 @@ func TestInputOutputAndOffsetsAgreeWhateverHappens(t *testing.T) {
 	case *txnStorms > 0:
 		storms = *txnStorms
 	case sample.Hurried():
-		storms, events = 1, 25
+		storms = 1
 	}
 	for _, brokers := range []int{1, 3} {
 		for version := range int16(3) {
