@@ -347,6 +347,13 @@ func (s *txnStorm) write(p *txnClient, a *attempt, to record.TopicPartition, k i
 	return err == nil
 }
 
+// awaitBrokers waits until no broker is fenced any more: with one that is, and one that dies, the
+// metadata could not be changed.
+func (s *txnStorm) awaitBrokers() {
+	c, _ := s.cluster()
+	await(s.T, "all brokers serve", func() bool { return len(c.Backend().Brokers()) == s.brokers })
+}
+
 // event is something that goes wrong.
 func (s *txnStorm) event() {
 	c, _ := s.cluster()
@@ -366,21 +373,23 @@ func (s *txnStorm) event() {
 		pause()
 		require.NoError(s, c.StartBroker(ctx, broker))
 	case 4: // it is cut off, and fenced if that lasts
-		for other := range int32(s.brokers) {
-			for _, path := range []replication.NetworkPath{{From: broker, To: other + 1}, {From: other + 1, To: broker}} {
-				if path.From != path.To {
-					c.Backend().Network().Cut(path)
-					defer c.Backend().Network().Mend(path)
-				}
+		each := func(do func(replication.NetworkPath)) {
+			for _, other := range []int32{broker%3 + 1, (broker+1)%3 + 1} {
+				do(replication.NetworkPath{From: broker, To: other})
+				do(replication.NetworkPath{From: other, To: broker})
 			}
 		}
+		each(c.Backend().Network().Cut)
 		pause()
 		time.Sleep(time.Duration(s.n(2)*s.n(3000)) * time.Millisecond)
+		each(c.Backend().Network().Mend)
+		s.awaitBrokers()
 	case 5:
 		path := replication.NetworkPath{From: broker, To: 1 + (broker+int32(s.n(2)))%3}
 		c.Backend().Network().Cut(path)
 		pause()
 		c.Backend().Network().Mend(path)
+		s.awaitBrokers()
 	case 6: // power
 		for _, d := range s.disks {
 			d.Inject(vfs.Fault{Ops: vfs.OpAny, Times: vfs.Always, Err: io.ErrUnexpectedEOF})
