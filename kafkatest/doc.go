@@ -51,6 +51,6 @@
 // # Limits
 //
 // Replicas of a partition cannot be moved to other brokers: a leader moves among those it has.
-// What package kafka does not serve is not there: transactions, the groups of KIP-848, share
-// groups, security, quotas.
+// What package kafka does not serve is not there: the groups of KIP-848, share groups, security,
+// quotas.
 package kafkatest
