@@ -72,6 +72,10 @@ func (w *writer) removeFront(n int) error {
 // batch goes, but leader epochs are forgotten that began at offset or later, as everywhere: appends
 // without an epoch go on in the newest that is left. Below the first segment it empties the log. It
 // returns ErrOffsetOutOfRange if offset is negative.
+//
+// After any other error Err and EndOffset tell what became of it: the next Open of a log that is
+// broken finds it whole, or cut there or anywhere above. From one that is not, and ends where it did,
+// no batch went, and none will.
 func (l *Log) TruncateTo(offset int64) error {
 	return l.exclusively(func(w *writer) error {
 		if err := l.durability.failed(); err != nil { // the end may not be what the files say
@@ -123,9 +127,9 @@ func (w *writer) truncate(offset int64) error {
 	w.unfilled = gap{last.Base(), end} // no batch may be left that ends where the cut is: compaction may have taken those before it
 	w.countCut()
 	if err := w.writeState(kept, false, gone...); err != nil {
-		w.moveEnd(oldStart, oldEnd, oldDurable) // nothing has been cut; if that state is on the disk all the same, it asks for less than there is
+		w.moveEnd(oldStart, oldEnd, oldDurable) // nothing has been cut
 		w.unfilled = oldGap
-		return err
+		return w.takeBackCut(err)
 	}
 	l.aborts.cut(end)
 	l.segments.current.Store(&kept)
@@ -156,6 +160,21 @@ func (w *writer) truncate(offset int64) error {
 		return nil
 	}
 	return w.roll(end) // the name of a segment keeps the offsets of the gap from being given again
+}
+
+// takeBackCut makes the state say again that the log is whole, after the one that was to announce a
+// cut failed with cause: it can have its name all the same, and the next open would remove the
+// segments that it calls obsolete, with what the log says is durable. If that fails too it is not
+// known which of them is on the disk.
+func (w *writer) takeBackCut(cause error) error {
+	l := w.log
+	if mark, err := readMark(l.cfg.Load().FS, l.path); err == nil && mark.Cuts != w.cuts {
+		return cause // it has not: no other state counts this cut
+	}
+	if err := w.writeState(l.list(), false); err != nil {
+		return l.breakWith(errors.Join(cause, err))
+	}
+	return cause
 }
 
 // moveEnd sets the offsets of a log that is cut.

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -50,6 +51,77 @@ func TestTruncationOfABrokenLogIsNotConfirmed(t *testing.T) {
 	require.ErrorIs(t, l.TruncateTo(2), syscall.EIO)
 	require.ErrorIs(t, l.TruncateTo(2), syscall.EIO)
 	_ = l.Close()
+}
+
+// A truncation fails while its state is written, which may be on the disk all the same. A log that
+// goes on with all its records keeps them, whatever comes next: closed, killed, or without power.
+// One that could not take that state back is broken, and may be cut when it is opened again.
+func TestTruncationThatFailedCutsNothingOfALogThatGoesOn(t *testing.T) {
+	t.Parallel()
+	goOn := map[vfs.Op]int{}
+	broke := map[vfs.Op]int{}
+	for _, policy := range []SyncPolicy{SyncNever, SyncOnAck, SyncInterval(time.Hour)} {
+		for _, ops := range []vfs.Op{vfs.OpSyncDir, vfs.OpSyncDir | vfs.OpCreate, vfs.OpRename, vfs.OpCreate, vfs.OpWrite, vfs.OpSync} {
+			for _, times := range []int{1, 2, vfs.Always} {
+				for after, hit := 0, true; hit; after++ {
+					var whole bool
+					if whole, hit = failTruncation(t, policy, vfs.Fault{Ops: ops, After: after, Times: times, Err: syscall.EIO}); whole {
+						goOn[ops]++
+					} else if hit {
+						broke[ops]++
+					}
+					require.True(t, whole || after > 0 || ops&vfs.OpSyncDir > 0, "the old state is there: no reason to break the log, %v", ops)
+				}
+			}
+		}
+	}
+	require.Positive(t, goOn[vfs.OpSyncDir], "the state was taken back")
+	require.Positive(t, broke[vfs.OpSyncDir])
+}
+
+// failTruncation truncates a log of three segments in the first of them, with a fault, and opens
+// what is left. whole says that the log went on with all its records.
+func failTruncation(t *testing.T, policy SyncPolicy, fault vfs.Fault) (whole, hit bool) {
+	disk := vfs.Mem()
+	cfg := Config{FS: disk, Sync: policy}
+	l, err := Open("log", cfg)
+	require.NoError(t, err)
+	for i := range 3 {
+		for range 2 {
+			_, err = l.Append(t.Context(), record.String("", "", "v"))
+			require.NoError(t, err)
+		}
+		if i < 2 {
+			require.NoError(t, l.Roll())
+		}
+	}
+	require.NoError(t, l.Sync())
+	heal := disk.Inject(fault)
+	err = l.TruncateTo(1)
+	heal()
+	if err == nil { // the fault came too late, or hit what does not matter
+		require.EqualValues(t, 1, l.EndOffset())
+		require.NoError(t, l.Close())
+		return false, false
+	}
+	whole = l.Err() == nil && l.EndOffset() == 6
+	least := int64(1)
+	if whole {
+		require.EqualValues(t, 6, l.DurableOffset())
+		least = 6
+	}
+	states := []*vfs.MemFS{disk.Kill(), disk.CrashWith(lostAll()), disk.Crash(1), disk}
+	if closed := l.Close(); whole {
+		require.NoError(t, closed)
+	}
+	for i, at := range states {
+		cfg.FS = at
+		again, err := Open("log", cfg)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, again.EndOffset(), least, "%v, state %d", fault, i)
+		require.NoError(t, again.Close())
+	}
+	return whole, true
 }
 
 // Compaction has taken the records before the place of a cut. Their offsets were given, and are not
