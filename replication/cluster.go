@@ -87,6 +87,9 @@ type Cluster struct {
 	version atomic.Int64 // image.version, for those who do not want the lock; written under mu
 }
 
+// maxOvertaken is how often Open begins again because of other opens beside it.
+const maxOvertaken = 10
+
 // Open opens the cluster in cfg.Dir, creating it, and recovers what is there: when it returns,
 // every partition that has files is open, or offline because it is damaged (its calls say why, and
 // so does Status). What a crash left half done, the creation or deletion of a topic, is finished.
@@ -95,6 +98,8 @@ type Cluster struct {
 // it does: the first change of the metadata, the first producer id, a backup. An error of the disk
 // in that comes from that call and from all that follow, Close among them, and Open founds the
 // cluster again.
+//
+// Of opens beside each other one gets the cluster, new or not, and for the others it is in use.
 //
 // A directory that is in use, damaged, of a newer format or not ours is a *DirectoryError. A broker
 // whose disk fails is down, if the others can do without it; if not, the disk's error is returned.
@@ -107,6 +112,17 @@ func Open(cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replication: Defaults: %w", err)
 	}
+	for range maxOvertaken {
+		c, err := openOnce(cfg, defaults)
+		if !errors.Is(err, errOvertaken) {
+			return c, err
+		}
+	}
+	return nil, directoryError(cfg.Dir, ErrLocked, errOvertaken)
+}
+
+// openOnce is one attempt to open the cluster. On error nothing of it is left.
+func openOnce(cfg Config, defaults map[string]string) (*Cluster, error) {
 	c := &Cluster{
 		cfg: cfg, defaults: defaults, logger: cfg.Logger, image: image.New(), nodes: map[int32]*node{}, brokers: map[int32]*broker{}, failures: map[int32]error{},
 		changing: make(chan struct{}, 1), turnover: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
@@ -117,7 +133,7 @@ func Open(cfg Config) (*Cluster, error) {
 	c.balance.Do, c.sessions.Do, c.foundDue.Do = c.balanceLeaders, c.reviewSessions, c.foundIdle
 	follow.Watch(&c.network, func() { c.sessions.By(time.Now()) })
 	c.changing <- struct{}{} // leaders that serve already ask the controller for things
-	err = c.open()
+	err := c.open()
 	<-c.changing
 	if err != nil {
 		close(c.closing)

@@ -198,9 +198,12 @@ func isSmall(recs []metarecord.Record) bool {
 // isUnfinished reports whether the directory of a metadata log, beside which there is no
 // meta.properties, was left by a founding that was cut short: it has no state, and no more than the
 // first change and a small one. There is no partition beside it (checkNew): they are made when the
-// change is acknowledged.
+// change is acknowledged. What is gone when it is looked at was removed by the next founding.
 func isUnfinished(fsys vfs.FS, dir string) (bool, error) {
 	entries, err := fsys.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
 	if err != nil {
 		return false, err
 	}
@@ -216,6 +219,9 @@ func isUnfinished(fsys vfs.FS, dir string) (bool, error) {
 		return true, nil
 	}
 	p, err := vfs.ReadFile(fsys, filepath.Join(dir, data))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
 	if err != nil {
 		return false, err
 	}

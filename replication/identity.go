@@ -21,6 +21,8 @@ func (c *Cluster) identify(n *node, cl claim) error {
 	switch {
 	case err != nil:
 		return err
+	case c.meta == nil && !cl.stillHas(meta):
+		return errOvertaken
 	case meta == nil:
 		if err := removeUnfinished(cl.fs, cl.root); err != nil {
 			return err

@@ -163,30 +163,69 @@ type claim struct {
 // its broker's, and all are of one cluster, whose id it returns, "" for a new one. A disk that
 // fails is noted in its claim. It is an error if no other disk says which cluster it is: then this
 // one may.
+//
+// The first broker's is looked at last. A founding makes its identity first, so who finds that of
+// another broker finds this too, and locks it first: of opens beside each other the first to do so
+// has the cluster.
 func (c *Config) checkLocations(all []location) (claims []claim, clusterID string, err error) {
 	if _, err := c.FS.Stat(filepath.Join(c.Dir, metaPropertiesFile)); err == nil {
 		return nil, "", directoryError(c.Dir, ErrForeign, errors.New("it is a broker's own directory, not a cluster's"))
 	}
 	first := "" // directory that has an identity
 	var failed []error
-	for _, l := range all {
+	claims = make([]claim, len(all))
+	for i, l := range slices.Backward(all) {
 		meta, err := checkDirectory(l.fs, l.root, l.id)
-		if errors.As(err, new(*DirectoryError)) {
-			return nil, "", err
+		claims[i] = claim{location: l, meta: meta, failed: err}
+	}
+	for _, cl := range claims {
+		if errors.As(cl.failed, new(*DirectoryError)) {
+			return nil, "", cl.failed
 		}
-		claims = append(claims, claim{location: l, meta: meta, failed: err})
-		failed = append(failed, err)
+		failed = append(failed, cl.failed)
 		switch {
-		case meta == nil:
+		case cl.meta == nil:
 		case first == "":
-			first, clusterID = l.root, meta.clusterID
-		case meta.clusterID != clusterID:
-			return nil, "", directoryError(l.root, ErrMixed,
-				fmt.Errorf("it is of cluster %s, and %s of %s", meta.clusterID, first, clusterID))
+			first, clusterID = cl.root, cl.meta.clusterID
+		case cl.meta.clusterID != clusterID:
+			return nil, "", directoryError(cl.root, ErrMixed,
+				fmt.Errorf("it is of cluster %s, and %s of %s", cl.meta.clusterID, first, clusterID))
 		}
 	}
 	if clusterID == "" {
 		return claims, "", errors.Join(failed...)
 	}
 	return claims, clusterID, nil
+}
+
+// errOvertaken says that others have changed whose the directories are since this open has looked
+// at them. It has written nothing that counts, lets its locks go, and begins with another look.
+var errOvertaken = errors.New("replication: others open the cluster, too, and have made directories of it")
+
+// stillHas reports whether the identity of the directory is the one that was found.
+func (cl claim) stillHas(meta *metaProperties) bool {
+	if cl.meta == nil || meta == nil {
+		return cl.meta == meta
+	}
+	return *cl.meta == *meta
+}
+
+// wasOvertaken looks again, now that all directories with an identity are locked, and reports
+// whether there are others than before. From here on there will be none that others make: who makes
+// a directory one of the cluster has locked those that are it already.
+//
+// What a disk fails with is no difference. For a new cluster no second look is due: under the lock
+// of its first broker that has no identity, and each founding makes this one first (identify).
+func (c *Config) wasOvertaken(claims []claim) bool {
+	all, err := c.locations()
+	if err != nil {
+		return false
+	}
+	now, _, err := c.checkLocations(all)
+	if err != nil {
+		return errors.As(err, new(*DirectoryError)) // the first look tells it
+	}
+	return !slices.EqualFunc(claims, now, func(was, is claim) bool {
+		return was.id == is.id && (was.failed != nil || is.failed != nil || was.stillHas(is.meta))
+	})
 }

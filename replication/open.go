@@ -23,7 +23,8 @@ import (
 //
 //  1. All directories are checked. Nothing is written if one of them cannot be what it should be.
 //     A broker whose disk fails, in this or later, is down, if the others can do without it.
-//  2. Those that have an identity are locked.
+//  2. Those that have an identity are locked, or for a new cluster the first. If it turns out that
+//     others have made identities meanwhile, all is given up and begun anew (errOvertaken).
 //  3. The newest copy of the metadata is read, if there are enough of them. It says which brokers
 //     there were: a new directory is made for one that was not, while one that has lost its
 //     directory stays down.
@@ -32,11 +33,12 @@ import (
 //     or lose their leaders accordingly.
 //  5. The brokers load what is in their directories, and lead.
 func (c *Cluster) open() error {
-	all, err := c.cfg.locations()
+	cfg := c.cfg // as it was asked for, without the number of brokers
+	all, err := cfg.locations()
 	if err != nil {
 		return err
 	}
-	claims, clusterID, err := c.cfg.checkLocations(all)
+	claims, clusterID, err := cfg.checkLocations(all)
 	if err != nil {
 		return err
 	}
@@ -58,6 +60,9 @@ func (c *Cluster) open() error {
 				return err
 			}
 		}
+	}
+	if clusterID != "" && cfg.wasOvertaken(claims) {
+		return errOvertaken
 	}
 	ids := make([]int32, len(claims))
 	for i, cl := range claims {
