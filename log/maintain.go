@@ -126,7 +126,7 @@ func (w *writer) truncate(offset int64) error {
 	w.moveEnd(min(oldStart, end), end, min(oldDurable, end))
 	w.unfilled = gap{last.Base(), end} // no batch may be left that ends where the cut is: compaction may have taken those before it
 	w.countCut()
-	if err := w.writeState(kept, false, gone...); err != nil {
+	if err := w.announceCut(kept, gone, oldStart); err != nil {
 		w.moveEnd(oldStart, oldEnd, oldDurable) // nothing has been cut
 		w.unfilled = oldGap
 		return w.takeBackCut(err)
@@ -151,6 +151,9 @@ func (w *writer) truncate(offset int64) error {
 		// snapshot above them, their entries have to be there.
 		err = w.resetAborted(end, nil, false)
 	}
+	if err == nil && end < oldStart {
+		err = w.writeState(kept, false)
+	}
 	if err != nil {
 		return l.breakWith(err)
 	}
@@ -160,6 +163,19 @@ func (w *writer) truncate(offset int64) error {
 		return nil
 	}
 	return w.roll(end) // the name of a segment keeps the offsets of the gap from being given again
+}
+
+// announceCut writes the state of a log that is about to be cut. It begins where it did, also if
+// that is above the cut: until the batches are gone, a start at the cut would show records again that
+// were deleted. With them gone, the next open begins the log anew at that start.
+func (w *writer) announceCut(kept, gone []*segment.Segment, start int64) error {
+	s := w.stateOf(w.log.cfg.Load(), kept, false)
+	s.Start = max(s.Start, start)
+	if err := w.storeState(s.With(s.Segments, obsolete(gone))); err != nil {
+		return err
+	}
+	w.removeStrays(kept)
+	return nil
 }
 
 // takeBackCut makes the state say again that the log is whole, after the one that was to announce a

@@ -82,3 +82,47 @@ func TestLowerLeaderEpochIsRefused(t *testing.T) {
 	require.EqualValues(t, 5, l.Epochs().At(1))
 	require.NoError(t, l.Close())
 }
+
+// A cut below the start, inside of the first segment, shows at no call of it what DeleteRecords has
+// taken: a crash leaves the log beginning where it did, or cut.
+func TestCrashInACutBelowTheStartShowsNoDeletedRecords(t *testing.T) {
+	for _, policy := range []log.SyncPolicy{log.SyncNever, log.SyncOnAck} {
+		l, fsys := openMem(t, log.Config{Sync: policy})
+		for id := range int64(10) {
+			_, err := appendID(l, id)
+			require.NoError(t, err)
+			if id == 7 {
+				require.NoError(t, l.Roll())
+			}
+		}
+		require.NoError(t, l.DeleteRecords(6))
+		var states []*vfs.MemFS
+		stop := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
+			if e.Op&vfs.OpChange != 0 {
+				states = append(states, fsys.Kill(), fsys.CrashWith(variants[1].CrashOptions), fsys.Crash(uint64(e.N)))
+			}
+		}})
+		require.NoError(t, l.TruncateTo(3))
+		stop()
+		require.EqualValues(t, 3, l.StartOffset())
+		require.EqualValues(t, 3, l.EndOffset())
+		require.NoError(t, l.Close())
+		require.NotEmpty(t, states)
+		for i, at := range states {
+			_, err := log.PlanRecovery(exploreDir, log.Config{FS: at})
+			require.NoError(t, err, "state %d", i)
+			again, err := log.Open(exploreDir, log.Config{FS: at, Sync: policy})
+			require.NoError(t, err, "state %d", i)
+			f, err := readLog(again)
+			require.NoError(t, err)
+			for _, id := range f.ids {
+				require.GreaterOrEqual(t, id, int64(6), "state %d: it was deleted", i)
+			}
+			require.NoError(t, again.Close())
+		}
+		again, err := log.Open(exploreDir, log.Config{FS: fsys.CrashWith(variants[1].CrashOptions)})
+		require.NoError(t, err)
+		require.EqualValues(t, 3, again.EndOffset(), "it had returned")
+		require.NoError(t, again.Close())
+	}
+}
