@@ -378,6 +378,24 @@ func TestCoordinatorsWriteNeedsAGuardThatIsVerified(t *testing.T) {
 	require.ErrorIs(t, err, ErrOutOfOrderSequence, "nor a client's")
 }
 
+// Who is told that its transaction is open may write before that call returns.
+func TestCoordinatorMayWriteOnceItIsTold(t *testing.T) {
+	v := &verifier{}
+	p := openLeader(t, v.config())
+	done := make(chan ProduceResult, 2)
+	for range 2 {
+		p.GuardTransaction(TxnWrite{TransactionalID: "tx", ProducerID: 7, ProducerEpoch: 3}, func(_ *TxnGuard, err error) {
+			require.NoError(t, err)
+			batch := batchSpec{pid: 7, epoch: 3, txn: true}.build()
+			p.Produce(&ProduceRequest{Batch: batch, Acks: record.AcksAll, Coordinator: true, Done: func(r ProduceResult) { done <- r }})
+		})
+	}
+	v.answer(nil)
+	require.NoError(t, (<-done).Err)
+	require.NoError(t, (<-done).Err)
+	require.Empty(t, p.state.guards)
+}
+
 // A marker that a coordinator writes as its own is of a version like any other.
 func TestCoordinatorsMarkerOfVersion2LeavesTheNextTransactionsGuard(t *testing.T) {
 	for _, version := range []int16{0, 2} {

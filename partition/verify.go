@@ -92,7 +92,7 @@ func (p *Partition) answered(g *TxnGuard, err error) {
 	for {
 		p.mu.Lock()
 		waiting := g.waiting
-		g.waiting = nil
+		g.waiting, g.verified = nil, err == nil // they may write before they return
 		done := err != nil || len(waiting) == 0
 		if done {
 			p.settleLocked(g, err)
@@ -110,7 +110,7 @@ func (p *Partition) answered(g *TxnGuard, err error) {
 // settleLocked ends the question about a guard. One that may be asked about again stays: it knows
 // the lowest sequence number that is still to come.
 func (p *Partition) settleLocked(g *TxnGuard, err error) {
-	g.asking, g.verified = false, err == nil
+	g.asking = false
 	at, _ := p.state.position(&p.round, g.ProducerID)
 	again := errors.Is(err, ErrConcurrentTransactions) || errors.Is(err, ErrNotEnoughReplicas)
 	if at.inTransaction(g.ProducerEpoch) || err != nil && !again {
