@@ -8,17 +8,21 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/transaction"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -106,4 +110,45 @@ func TestClientsRideThroughBrokersThatComeAndGo(t *testing.T) {
 	require.NoError(t, reader.Close())
 	require.NoError(t, p.Close())
 	require.NoError(t, c.Close())
+}
+
+// The topics of groups and transactions are made when somebody needs them. A broker that is away at
+// that moment is one of their replicas all the same, so that any other may die when it is back.
+func TestInternalTopicsMadeWhileABrokerIsAwayHaveReplicasOnIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := strata.Open(strata.Config{
+			Brokers: 3, LeaderBalanceInterval: log.Unlimited, Group: group.Config{OffsetsPartitions: 1},
+			Transactions: transaction.Config{Topic: transaction.TopicConfig{Partitions: 1}},
+		})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{Assignment: [][]int32{{1, 2, 3}}, MinInSyncReplicas: 2}))
+		require.NoError(t, c.StopBroker(t.Context(), 1))
+		p, err := producer.New(c, producer.Config{TransactionalID: "billing"})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, p.Close()) }()
+		orders := record.TopicPartition{Topic: "orders"}
+		transact := func() {
+			t.Helper()
+			require.NoError(t, p.Transact(t.Context(), func(tx *producer.Txn) error { return tx.Send(t.Context(), record.String("orders", "", "paid")) }))
+			require.NoError(t, c.ResetOffsets(t.Context(), "g", record.Offsets{orders: 0}))
+		}
+		transact()
+		require.NoError(t, c.StartBroker(t.Context(), 1))
+		allInSync := func() {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			for _, name := range []string{"orders", "__transaction_state", "__consumer_offsets"} {
+				require.NoError(t, c.WaitISR(ctx, record.TopicPartition{Topic: name}, 1, 2, 3), name)
+			}
+		}
+		allInSync()
+		for _, id := range []int32{2, 3} {
+			require.NoError(t, c.KillBroker(id))
+			transact()
+			require.NoError(t, c.StartBroker(t.Context(), id))
+			allInSync()
+		}
+	})
 }

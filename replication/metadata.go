@@ -282,6 +282,20 @@ func (c *Cluster) Brokers() []int32 {
 	return c.image.Serving()
 }
 
+// Registered returns the ids of the brokers that there are, in order: those too that are stopped,
+// killed or cut off, but for those that Config does not ask for.
+func (c *Cluster) Registered() (ids []int32) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for id := range c.image.Members {
+		if c.brokers[id] != nil {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
 // away reports whether there is a broker that does not serve.
 func (c *Cluster) away() bool {
 	c.mu.RLock()

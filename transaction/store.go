@@ -94,7 +94,7 @@ func (s *states) minInSync() int {
 	}
 	replicas := s.shape.Replicas
 	if replicas == 0 {
-		replicas = len(s.topic.Cluster.Brokers())
+		replicas = s.topic.DefaultReplicas()
 	}
 	return max(1, min(defaultMinInSync, replicas))
 }

@@ -33,10 +33,14 @@ func (t *Topic) MayCreate(replicas int) error {
 	return nil
 }
 
+// DefaultReplicas is how many replicas the topic is created with by default. Brokers that do not
+// serve count: with fewer replicas it would be left when they are back.
+func (t *Topic) DefaultReplicas() int { return min(maxReplicas, len(t.Cluster.Registered())) }
+
 // Create makes the topic if there is none, and returns how many partitions it has. replicas 0 is
 // the default.
 func (t *Topic) Create(ctx context.Context, partitions int32, replicas int) (int32, error) {
-	replicas = cmp.Or(replicas, min(maxReplicas, len(t.Cluster.Brokers())))
+	replicas = cmp.Or(replicas, t.DefaultReplicas())
 	if err := t.Cluster.EnsureTopic(ctx, t.Name, topic.Config{Partitions: int(partitions), ReplicationFactor: replicas, Properties: t.Properties}); err != nil {
 		return 0, err
 	}
