@@ -145,16 +145,21 @@ func refuseEachOther(t *testing.T, at, then int64) {
 	on := func(fsys vfs.FS) Config { return Config{Dir: "data", FS: fsys, Brokers: 3} }
 	first, second := vfs.Faulty(disk), vfs.Faulty(disk)
 	refused, through := make(chan struct{}), make(chan struct{})
-	var refusals atomic.Int64 // a lock is tried a few times
+	var refusals atomic.Int64 // in a row: a lock is tried a few times
+	var once sync.Once
 	second.Observe(vfs.Observer{
 		Before: func(e vfs.Event) {
 			if e.Op != vfs.OpLock && refusals.Swap(0) > 0 {
-				close(refused)
+				once.Do(func() { close(refused) })
 				<-through
 			}
 		},
 		After: func(e vfs.Event, err error) {
-			if e.Op == vfs.OpLock && err != nil {
+			switch {
+			case e.Op != vfs.OpLock:
+			case err == nil:
+				refusals.Store(0)
+			default:
 				refusals.Add(1)
 			}
 		},
