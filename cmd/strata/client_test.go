@@ -89,7 +89,7 @@ func TestTopicsGroupsAndRecordsOfADirectory(t *testing.T) {
 	require.Equal(t, exitMisuse, strataRun(t, "topics", "list", "--dir", dir).code)
 	p := start(t, "--dir", dir)
 	r := strataRun(t, "topics", "list", "--dir", dir)
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, exitFailed, r.code, r.err)
 	require.Contains(t, r.err, "directory is in use")
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, exitOK, p.wait(t))

@@ -72,7 +72,8 @@ func (a *app) connect(ctx context.Context, tg *target) (c *conn, err error) {
 
 // open serves dir in memory.
 func (a *app) open(c *conn, dir string) error {
-	if _, err := a.fs.Stat(filepath.Join(dir, "broker-1", "meta.properties")); errors.Is(err, fs.ErrNotExist) {
+	// The files of a new cluster come later than its lock: whether it is in use Open finds out.
+	if _, err := a.fs.Stat(filepath.Join(dir, "broker-1")); errors.Is(err, fs.ErrNotExist) {
 		return misuse("--dir %s: no cluster is there; `strata serve --dir` makes one", dir)
 	}
 	cluster, err := strata.Open(strata.Config{Dir: dir, FS: a.fs})
