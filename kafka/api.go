@@ -40,12 +40,13 @@ type call struct {
 	transactions *transaction.Coordinator // likewise
 	version      int16
 	clientID     string
-	clientHost   string    // as Kafka shows it: "/127.0.0.1"
-	closing      bool      // set by the handler: the connection is closed instead of an answer
-	charged      int       // set by the handler: bytes of the server's budget that the answer holds
-	fetching     *fetching // what tryFetch leaves to fetch
-	fetched      []byte    // set by tryFetch: of the server's buffers, holds records of the answer
-	retained     bool      // set by the handler: the request's bytes are still in use after the answer
+	principal    *Principal // who asks; immutable, never nil
+	clientHost   string     // as Kafka shows it: "/127.0.0.1"
+	closing      bool       // set by the handler: the connection is closed instead of an answer
+	charged      int        // set by the handler: bytes of the server's budget that the answer holds
+	fetching     *fetching  // what tryFetch leaves to fetch
+	fetched      []byte     // set by tryFetch: of the server's buffers, holds records of the answer
+	retained     bool       // set by the handler: the request's bytes are still in use after the answer
 }
 
 // handle makes a handler of a typed request one of any request.

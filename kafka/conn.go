@@ -40,6 +40,8 @@ type conn struct {
 	// told to wait.
 	muted atomic.Int64
 
+	authenticated atomic.Pointer[Principal] // see principal; nil: nobody, as there was no authentication
+
 	mu       sync.Mutex
 	queue    []*reply  // in the order of the requests; the done ones at the front wait to be written
 	pending  int       // replies that are not done

@@ -33,7 +33,7 @@ func (c *conn) dispatch(f *frame) error {
 		return errors.Join(errMalformed, err)
 	}
 	e := &execution{
-		call: call{ctx: c.ctx, s: c.s, conn: c, broker: c.broker.id, view: c.broker.view, groups: c.broker.groups, transactions: c.broker.transactions, version: version, clientID: clientID, clientHost: c.host},
+		call: call{ctx: c.ctx, s: c.s, conn: c, broker: c.broker.id, view: c.broker.view, groups: c.broker.groups, transactions: c.broker.transactions, version: version, clientID: clientID, principal: c.principal(), clientHost: c.host},
 		api:  a, req: req, reply: &reply{frame: f, recycle: a.key == Produce && c.s.cfg.Intercept == nil}, correlation: f.correlation(),
 	}
 	if a.start == nil {
