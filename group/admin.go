@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/internal/kinds"
 	"github.com/stratalog/strata/internal/coordinator"
 	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/record"
@@ -37,6 +38,7 @@ var _ Admin = (*Coordinator)(nil)
 // Info describes a group.
 type Info struct {
 	ID           string
+	Type         Type
 	State        State
 	ProtocolType string // "": a group of offsets only
 	Protocol     string // the assignor chosen; "": none
@@ -68,20 +70,20 @@ func StableWith(n int) func(Info) bool {
 // with an error that says so (ErrCoordinatorNotAvailable).
 func (c *Coordinator) Groups(ctx context.Context) ([]Info, error) {
 	var out []Info
-	err := c.each(ctx, func(_ string, g *classic.Group) { out = append(out, newInfo(g.View())) })
+	err := c.each(ctx, func(_ string, g *kinds.Group) { out = append(out, newInfo(g.View())) })
 	slices.SortFunc(out, func(a, b Info) int { return cmp.Compare(a.ID, b.ID) })
 	return out, err
 }
 
 // each calls f, which must only look, with every group that can be asked for.
-func (c *Coordinator) each(ctx context.Context, f func(id string, g *classic.Group)) error {
+func (c *Coordinator) each(ctx context.Context, f func(id string, g *kinds.Group)) error {
 	return c.eachShard(ctx, func(s *shard) error { return s.Each(ctx, f) })
 }
 
 // Describe describes a group as Group does, but without its offsets. It returns ErrGroupNotFound if
 // there is none of that id.
 func (c *Coordinator) Describe(ctx context.Context, id string) (Info, error) {
-	v, err := c.read(ctx, id, func(g *classic.Group) any { return newInfo(g.View()) })
+	v, err := c.read(ctx, id, func(g *kinds.Group) any { return newInfo(g.View()) })
 	if err != nil {
 		return Info{}, err
 	}
@@ -104,7 +106,7 @@ func (c *Coordinator) OffsetsPartition(ctx context.Context, group string, create
 }
 
 func newInfo(v classic.View) Info {
-	i := Info{ID: v.ID, State: v.State, ProtocolType: v.ProtocolType, Protocol: v.Protocol, Generation: v.Generation, Leader: v.Leader}
+	i := Info{ID: v.ID, Type: v.Type, State: v.State, ProtocolType: v.ProtocolType, Protocol: v.Protocol, Generation: v.Generation, Leader: v.Leader}
 	for _, m := range v.Members {
 		i.Members = append(i.Members, MemberInfo(m))
 	}
@@ -159,7 +161,7 @@ func (c *Coordinator) awaitGroup(ctx context.Context, id string, pred func(Info)
 // DeleteGroup removes a group and its offsets, durably. It returns ErrNonEmptyGroup if it has
 // members, ErrGroupNotFound if there is none.
 func (c *Coordinator) DeleteGroup(ctx context.Context, id string) error {
-	_, err := c.existing(ctx, question{group: id, absent: ErrGroupNotFound, once: true}, func(t machine.Ticket) classic.Event { return classic.EventDelete{To: t} })
+	_, err := c.existing(ctx, question{group: id, absent: ErrGroupNotFound, once: true}, func(t machine.Ticket) kinds.Event { return classic.EventDelete{To: t} })
 	return err
 }
 
@@ -180,7 +182,7 @@ func (c *Coordinator) DeleteOffsets(ctx context.Context, id string, tps ...recor
 			errs[tp] = ErrUnknownTopicOrPartition
 		}
 	}
-	v, err := c.existing(ctx, question{group: id, absent: ErrGroupNotFound, once: true}, func(t machine.Ticket) classic.Event { return classic.EventDeleteOffsets{Partitions: exist, To: t} })
+	v, err := c.existing(ctx, question{group: id, absent: ErrGroupNotFound, once: true}, func(t machine.Ticket) kinds.Event { return classic.EventDeleteOffsets{Partitions: exist, To: t} })
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func TestCommittedOffsetsAreThereAfterARestart(t *testing.T) {
 		groups, err := c.Groups(ctx)
 		require.NoError(t, err)
 		require.Len(t, groups, 2)
-		require.Equal(t, Info{ID: "g", State: Empty}, groups[0])
+		require.Equal(t, Info{ID: "g", Type: Classic, State: Empty}, groups[0])
 	})
 }
 

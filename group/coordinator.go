@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/internal/kinds"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/internal/coordinator"
 	"github.com/stratalog/strata/internal/machine"
@@ -34,7 +35,7 @@ const anyBroker = coordinator.AnyBroker
 // groups is what the Coordinators of a process share.
 type groups struct {
 	cfg     Config
-	core    classic.Config
+	core    kinds.Config
 	store   Store
 	runtime *groupRuntime
 	ctx     context.Context // done when closing
@@ -53,9 +54,9 @@ type groups struct {
 }
 
 type (
-	groupRuntime = coordinator.Runtime[*classic.Group, classic.Event, offsets.Record]
-	shard        = coordinator.Shard[*classic.Group, classic.Event, offsets.Record]
-	request      = coordinator.Request[*classic.Group, classic.Event, offsets.Record]
+	groupRuntime = coordinator.Runtime[*kinds.Group, kinds.Event, offsets.Record]
+	shard        = coordinator.Shard[*kinds.Group, kinds.Event, offsets.Record]
+	request      = coordinator.Request[*kinds.Group, kinds.Event, offsets.Record]
 )
 
 // NewCoordinator returns a running Coordinator over store, which must outlive it. What the offsets
@@ -76,7 +77,7 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 		}
 	}
 	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, seen: make(map[string]seenTopic), samples: make(map[string]lagSamples)}}
-	c.core = classic.Config{InitialRebalanceDelay: cfg.InitialRebalanceDelay, MaxSize: cfg.MaxSize, OffsetsRetention: cfg.OffsetsRetention,
+	c.core.Classic = classic.Config{InitialRebalanceDelay: cfg.InitialRebalanceDelay, MaxSize: cfg.MaxSize, OffsetsRetention: cfg.OffsetsRetention,
 		OffsetMetadataMax: cfg.OffsetMetadataMax, Process: newProcess()}
 	c.runtime = coordinator.New(c.kind(), topicStore{store, OffsetsShape{cfg.OffsetsPartitions, cfg.OffsetsReplicas}}, coordinator.Config{Topic: offsets.Topic,
 		ExpiryInterval: cfg.ExpiryInterval, MaxBatchBytes: cfg.MaxBatchBytes, Logger: cfg.Logger, Notify: c.rebalanced})
@@ -98,17 +99,14 @@ func newProcess() string {
 }
 
 // kind tells the runtime of groups.
-func (c *Coordinator) kind() coordinator.Kind[*classic.Group, classic.Event, offsets.Record] {
-	return coordinator.Kind[*classic.Group, classic.Event, offsets.Record]{
-		New:       func(id string) *classic.Group { return classic.New(id, &c.core) },
+func (c *Coordinator) kind() coordinator.Kind[*kinds.Group, kinds.Event, offsets.Record] {
+	return coordinator.Kind[*kinds.Group, kinds.Event, offsets.Record]{
+		New:       func(id string) *kinds.Group { return kinds.New(id, &c.core) },
 		ID:        func(r offsets.Record) string { return r.Key.Group },
 		Partition: offsets.PartitionFor,
 		Encode: func(r offsets.Record) (key, value []byte) {
-			switch {
-			case r.Offset != nil:
-				value = r.Offset.AppendTo(nil)
-			case r.Group != nil:
-				value = r.Group.AppendTo(nil)
+			if !r.Tombstone() {
+				value = r.AppendValue(nil)
 			}
 			return r.Key.AppendTo(nil), value
 		},
@@ -117,7 +115,7 @@ func (c *Coordinator) kind() coordinator.Kind[*classic.Group, classic.Event, off
 			return r.Clone(), known, err
 		},
 		Tick: classic.EventTick{}, Expire: classic.EventExpire{}, Loaded: classic.EventLoaded{},
-		Cancel: func(t machine.Ticket) classic.Event { return classic.EventCancel{Ticket: t} },
+		Cancel: func(t machine.Ticket) kinds.Event { return classic.EventCancel{Ticket: t} },
 	}
 }
 

@@ -190,6 +190,6 @@ func TestOffsetsPartitionIsKnownOnceThereIsAnOffsetsTopic(t *testing.T) {
 		commit(t, c, commitOf("g", record.Offsets{tps("t", 0)[0]: 1}))
 		info, err := c.Describe(ctx, "g")
 		require.NoError(t, err)
-		require.Equal(t, Info{ID: "g", State: Empty}, info)
+		require.Equal(t, Info{ID: "g", Type: Classic, State: Empty}, info)
 	})
 }

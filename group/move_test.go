@@ -208,7 +208,7 @@ func TestPartitionInTroubleDoesNotConcernTheOthers(t *testing.T) {
 		infos, err := c.Groups(ctx)
 		require.ErrorIs(t, err, ErrCoordinatorNotAvailable)
 		require.ErrorContains(t, err, "damaged")
-		require.Equal(t, []Info{{ID: "g", State: Empty}}, infos)
+		require.Equal(t, []Info{{ID: "g", Type: Classic, State: Empty}}, infos)
 		lags, err := c.Lags(ctx)
 		require.ErrorIs(t, err, ErrCoordinatorNotAvailable)
 		require.Len(t, lags, 1)

@@ -23,6 +23,15 @@ type (
 	MetadataTooLargeError = protocol.MetadataTooLargeError
 )
 
+// Type is the kind of a group, as Kafka's tools name it.
+type Type = protocol.GroupType
+
+// The kinds of groups, see package protocol.
+const (
+	Classic  = protocol.Classic
+	Consumer = protocol.Consumer
+)
+
 // State is the state of a group.
 type State = protocol.State
 
@@ -33,6 +42,8 @@ const (
 	PreparingRebalance  = protocol.PreparingRebalance
 	CompletingRebalance = protocol.CompletingRebalance
 	Stable              = protocol.Stable
+	Assigning           = protocol.Assigning
+	Reconciling         = protocol.Reconciling
 )
 
 // ProtocolTypeConsumer is the protocol type of consumer groups.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/internal/kinds"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/record"
@@ -31,7 +32,7 @@ func (c *Coordinator) Join(ctx context.Context, r JoinRequest) (JoinResponse, er
 			q.Answer(nil, ErrUnknownMember) // joining under an old id makes no group
 			return
 		}
-		if !ok || g.State() == Dead {
+		if !ok || g.State() == Dead || g.Type() != Classic && g.Vacant() {
 			q.Step(r.Group, classic.EventCreate{})
 		}
 		ev := classic.EventJoin{JoinRequest: &r, To: q.Ticket}
@@ -64,7 +65,7 @@ func (c *Coordinator) checkJoin(r *JoinRequest) error {
 		return errFieldTooLong
 	}
 	if r.ClientHost == "" {
-		r.ClientHost = c.core.Process
+		r.ClientHost = c.core.Classic.Process
 	}
 	r.RebalanceTimeout = min(r.RebalanceTimeout, maxRebalanceTimeout)
 	return nil
@@ -79,7 +80,7 @@ const (
 // share once it is stored. Errors: ErrUnknownMember, ErrFencedInstance, ErrIllegalGeneration,
 // ErrInconsistentProtocol; ErrRebalanceInProgress: join again; or one to retry.
 func (c *Coordinator) Sync(ctx context.Context, r SyncRequest) (SyncResponse, error) {
-	v, err := c.member(ctx, r.Group, func(t machine.Ticket) classic.Event { return classic.EventSync{SyncRequest: &r, To: t} })
+	v, err := c.member(ctx, r.Group, func(t machine.Ticket) kinds.Event { return classic.EventSync{SyncRequest: &r, To: t} })
 	resp, _ := v.(SyncResponse)
 	return resp, err
 }
@@ -117,7 +118,7 @@ func (c *Coordinator) Heartbeat(ctx context.Context, r HeartbeatRequest) error {
 // Leave takes members out of a group, which rebalances. The result has an error or nil for each
 // member named, in order.
 func (c *Coordinator) Leave(ctx context.Context, r LeaveRequest) ([]error, error) {
-	v, err := c.member(ctx, r.Group, func(t machine.Ticket) classic.Event { return classic.EventLeave{Members: r.Members, To: t} })
+	v, err := c.member(ctx, r.Group, func(t machine.Ticket) kinds.Event { return classic.EventLeave{Members: r.Members, To: t} })
 	if errors.Is(err, ErrUnknownMember) { // no such group
 		errs := make([]error, len(r.Members))
 		for i := range errs {
@@ -130,7 +131,7 @@ func (c *Coordinator) Leave(ctx context.Context, r LeaveRequest) ([]error, error
 }
 
 // member steps a group that must exist.
-func (c *Coordinator) member(ctx context.Context, group string, event func(machine.Ticket) classic.Event) (any, error) {
+func (c *Coordinator) member(ctx context.Context, group string, event func(machine.Ticket) kinds.Event) (any, error) {
 	if err := checkID(group, true); err != nil {
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func (c *Coordinator) member(ctx context.Context, group string, event func(machi
 }
 
 // existing steps a group; q.absent is the answer if there is none.
-func (c *Coordinator) existing(ctx context.Context, q question, event func(machine.Ticket) classic.Event) (any, error) {
+func (c *Coordinator) existing(ctx context.Context, q question, event func(machine.Ticket) kinds.Event) (any, error) {
 	return c.ask(ctx, q, func(r *request) {
 		if _, ok := r.Get(q.group); ok {
 			r.Step(q.group, event(r.Ticket))
@@ -164,7 +165,7 @@ func (c *Coordinator) CommitOffsets(ctx context.Context, r CommitRequest) (map[r
 	if err != nil || len(r.Offsets) == 0 && len(unknown) > 0 {
 		return unknown, err
 	}
-	v, err := c.creating(ctx, question{group: r.Group}, func(t machine.Ticket) classic.Event {
+	v, err := c.creating(ctx, question{group: r.Group}, func(t machine.Ticket) kinds.Event {
 		return classic.EventCommit{CommitRequest: &r, TopicIDs: topicIDs(topics, maps.Keys(r.Offsets)), To: t}
 	})
 	return c.committed(v, unknown, err)
@@ -219,7 +220,7 @@ func otherTopics(ids map[string][16]byte, topics map[string]TopicInfo) bool {
 }
 
 // creating steps a group, which is made if there is none.
-func (c *Coordinator) creating(ctx context.Context, q question, event func(machine.Ticket) classic.Event) (any, error) {
+func (c *Coordinator) creating(ctx context.Context, q question, event func(machine.Ticket) kinds.Event) (any, error) {
 	q.create = true
 	return c.ask(ctx, q, func(r *request) { r.Step(q.group, event(r.Ticket)) })
 }
@@ -260,14 +261,14 @@ func (c *Coordinator) present(ctx context.Context, tps []record.TopicPartition, 
 
 // offsets returns a copy of a group's offsets once they are committed.
 func (c *Coordinator) offsets(ctx context.Context, group string) (map[record.TopicPartition]offsets.OffsetValue, error) {
-	v, err := c.read(ctx, group, func(g *classic.Group) any { return maps.Clone(g.Offsets()) })
+	v, err := c.read(ctx, group, func(g *kinds.Group) any { return maps.Clone(g.Offsets()) })
 	stored, _ := v.(map[record.TopicPartition]offsets.OffsetValue)
 	return stored, err
 }
 
 // read returns what view sees of a group once all that it may see is committed; nil if there is no
 // such group.
-func (c *Coordinator) read(ctx context.Context, group string, view func(*classic.Group) any) (any, error) {
+func (c *Coordinator) read(ctx context.Context, group string, view func(*kinds.Group) any) (any, error) {
 	return c.ask(ctx, question{group: group}, func(q *request) {
 		if g, ok := q.Get(group); ok {
 			q.AnswerCommitted(group, view(g))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/internal/kinds"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/partition"
@@ -112,7 +113,7 @@ func (c *Coordinator) reset(ctx context.Context, id string, to ResetTarget, tps 
 		return nil, fmt.Errorf("reset offsets of group %s: %w", id, err)
 	}
 	ev.TopicIDs = topicIDs(topics, slices.Values(tps))
-	v, err := c.creating(ctx, question{group: id, once: true}, func(t machine.Ticket) classic.Event {
+	v, err := c.creating(ctx, question{group: id, once: true}, func(t machine.Ticket) kinds.Event {
 		ev.To = t
 		return ev
 	})

@@ -3,7 +3,7 @@ package group
 import (
 	"context"
 
-	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/internal/kinds"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/internal/coordinator"
 	"github.com/stratalog/strata/partition"
@@ -23,8 +23,8 @@ func (q question) runtimes() coordinator.Question {
 }
 
 // route leads to the groups that c answers for.
-func (c *Coordinator) route() coordinator.Route[*classic.Group, classic.Event, offsets.Record] {
-	return coordinator.Route[*classic.Group, classic.Event, offsets.Record]{Runtime: c.runtime, Broker: c.broker}
+func (c *Coordinator) route() coordinator.Route[*kinds.Group, kinds.Event, offsets.Record] {
+	return coordinator.Route[*kinds.Group, kinds.Event, offsets.Record]{Runtime: c.runtime, Broker: c.broker}
 }
 
 // ask runs begin at the shard that coordinates the group, and returns its answer. If the group

@@ -1,6 +1,6 @@
 package group
 
-import "github.com/stratalog/strata/group/internal/classic"
+import "github.com/stratalog/strata/group/internal/kinds"
 
 // Stats are the counters of a Coordinator.
 type Stats struct {
@@ -17,7 +17,7 @@ func (c *Coordinator) Stats() Stats {
 	r := c.runtime.Stats()
 	s := Stats{Rebalances: c.rebalances.Load(), Commits: c.commits.Load(), Appends: r.Appends, AppendFailures: r.AppendFailures, Loads: r.Loads}
 	for _, sh := range c.runtime.Known() {
-		sh.EachLoaded(func(_ string, g *classic.Group) {
+		sh.EachLoaded(func(_ string, g *kinds.Group) {
 			s.Groups++
 			s.Members += g.Size()
 		})

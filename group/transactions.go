@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/internal/kinds"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/internal/coordinator"
 	"github.com/stratalog/strata/internal/machine"
@@ -37,7 +38,7 @@ func (c *Coordinator) CommitTxnOffsets(ctx context.Context, r TxnCommitRequest) 
 	// Once: the transaction may end before it is sent again.
 	v, err := c.creating(ctx, question{group: r.Group, once: true, txn: &partition.TxnWrite{
 		TransactionalID: r.TransactionalID, ProducerID: r.ProducerID, ProducerEpoch: r.ProducerEpoch, Version: r.TxnVersion,
-	}}, func(t machine.Ticket) classic.Event {
+	}}, func(t machine.Ticket) kinds.Event {
 		return classic.EventTxnCommit{TxnCommitRequest: &r, TopicIDs: topicIDs(topics, maps.Keys(r.Offsets)), To: t}
 	})
 	return c.committed(v, unknown, fenced(err))
@@ -104,7 +105,7 @@ func (c *Coordinator) FetchStableOffsets(ctx context.Context, group string, tps 
 		stored   map[record.TopicPartition]offsets.OffsetValue
 		unstable map[record.TopicPartition]struct{}
 	}
-	v, err := c.read(ctx, group, func(g *classic.Group) any { return view{maps.Clone(g.Offsets()), g.UnstableOffsets()} })
+	v, err := c.read(ctx, group, func(g *kinds.Group) any { return view{maps.Clone(g.Offsets()), g.UnstableOffsets()} })
 	if err != nil {
 		return nil, nil, err
 	}

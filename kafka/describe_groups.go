@@ -21,10 +21,10 @@ func (c *call) describeGroups(req *kmsg.DescribeGroupsRequest) kmsg.Response {
 		rg.Group = id
 		info, err := c.groups.Describe(c.ctx, id)
 		switch {
-		case errors.Is(err, group.ErrGroupNotFound):
+		case errors.Is(err, group.ErrGroupNotFound), err == nil && info.Type != group.Classic:
 			rg.State = group.Dead.String()
 			if req.Version >= 6 {
-				rg.ErrorCode, rg.ErrorMessage = c.errorCode(err), kmsg.StringPtr("Group "+id+" not found.")
+				rg.ErrorCode, rg.ErrorMessage = int16(GroupIDNotFound), kmsg.StringPtr("Group "+id+" not found.")
 			}
 		case err != nil:
 			rg.ErrorCode = c.errorCode(err)

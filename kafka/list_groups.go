@@ -7,9 +7,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// classicType is the type of all groups here. Kafka: Group.GroupType.
-const classicType = "classic"
-
 // listGroups serves ListGroups: the groups that this broker coordinates, filtered
 // by state (KIP-518) and type (KIP-848) if asked to. Names are compared without
 // regard to case; unknown ones match nothing.
@@ -21,11 +18,11 @@ func (c *call) listGroups(req *kmsg.ListGroupsRequest) kmsg.Response {
 		return resp
 	}
 	for _, info := range infos {
-		if !named(req.StatesFilter, info.State.String()) || !named(req.TypesFilter, classicType) {
+		if !named(req.StatesFilter, info.State.String()) || !named(req.TypesFilter, string(info.Type)) {
 			continue
 		}
 		rg := kmsg.NewListGroupsResponseGroup()
-		rg.Group, rg.ProtocolType, rg.GroupState, rg.GroupType = info.ID, info.ProtocolType, info.State.String(), classicType
+		rg.Group, rg.ProtocolType, rg.GroupState, rg.GroupType = info.ID, info.ProtocolType, info.State.String(), string(info.Type)
 		resp.Groups = append(resp.Groups, rg)
 	}
 	return resp

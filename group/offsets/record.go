@@ -3,15 +3,37 @@ package offsets
 import "bytes"
 
 // A Record is one record of the offsets topic. A KeyOffset record has an Offset, a KeyGroup record
-// a Group; without one it is a tombstone.
+// a Group, all others a Value; without one it is a tombstone.
 type Record struct {
 	Key    Key
 	Offset *OffsetValue
 	Group  *GroupValue
+	Value  Value
 }
 
-// ParseRecord decodes a record of the offsets topic. known is false for records that a
-// classic group does not have, which are not an error. A nil value is a tombstone. The result
+// A Value is the value of a record of another type than KeyOffset and KeyGroup, which has no bytes
+// that are not its own. It is not changed once it is in a Record.
+type Value interface {
+	// AppendTo appends the value as Kafka writes it.
+	AppendTo(dst []byte) []byte
+}
+
+// AppendValue appends the value of r, which is no tombstone.
+func (r Record) AppendValue(dst []byte) []byte {
+	switch {
+	case r.Offset != nil:
+		return r.Offset.AppendTo(dst)
+	case r.Group != nil:
+		return r.Group.AppendTo(dst)
+	}
+	return r.Value.AppendTo(dst)
+}
+
+// Tombstone reports whether r removes what has its key.
+func (r Record) Tombstone() bool { return r.Offset == nil && r.Group == nil && r.Value == nil }
+
+// ParseRecord decodes a record of the offsets topic. known is false for records of groups of
+// kinds that are only read here, which are not an error. A nil value is a tombstone. The result
 // aliases value. Errors match ErrMalformed.
 func ParseRecord(key, value []byte) (r Record, known bool, err error) {
 	k, ok, err := ParseKey(key)
@@ -22,11 +44,10 @@ func ParseRecord(key, value []byte) (r Record, known bool, err error) {
 		return Record{}, false, err
 	}
 	r.Key = k
-	if k.Type != KeyOffset && k.Type != KeyGroup {
-		return r, false, nil
-	}
 	switch {
 	case value == nil:
+	case k.Type != KeyOffset && k.Type != KeyGroup:
+		return r, false, nil
 	case k.Type == KeyOffset:
 		v, err := ParseOffsetValue(value)
 		if err != nil {

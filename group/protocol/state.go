@@ -1,6 +1,15 @@
 package protocol
 
-// State is the state of a group. Kafka: ClassicGroupState.
+// GroupType is the kind of a group. Kafka: Group.GroupType.
+type GroupType string
+
+// The kinds of groups, by the names that Kafka's tools show.
+const (
+	Classic  GroupType = "classic"  // members share the work out by themselves
+	Consumer GroupType = "consumer" // the coordinator does it (KIP-848)
+)
+
+// State is the state of a group. Kafka: ClassicGroupState, ConsumerGroupState.
 type State uint8
 
 const (
@@ -9,11 +18,13 @@ const (
 	PreparingRebalance               // members are joining
 	CompletingRebalance              // members have joined and wait for the group leader's assignments
 	Stable                           // members have their assignments
+	Assigning                        // consumer groups: a new target assignment is to be computed
+	Reconciling                      // consumer groups: members give up and take partitions one by one
 )
 
 // String returns Kafka's name of the state.
 func (s State) String() string {
-	names := [...]string{"Dead", "Empty", "PreparingRebalance", "CompletingRebalance", "Stable"}
+	names := [...]string{"Dead", "Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling"}
 	if int(s) < len(names) {
 		return names[s]
 	}

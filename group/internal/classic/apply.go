@@ -7,7 +7,6 @@ import (
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
-	"github.com/stratalog/strata/record"
 )
 
 // persist emits the record that describes the group with the given assignments.
@@ -34,14 +33,7 @@ func (g *Group) Apply(r offsets.Record) {
 	}
 	switch r.Key.Type {
 	case offsets.KeyOffset:
-		tp := topicPartition(r.Key)
-		if r.Offset != nil {
-			g.offsets[tp] = *r.Offset
-			g.overwrite(tp, g.ordered)
-		} else {
-			delete(g.offsets, tp)
-			g.dropPending(tp)
-		}
+		g.Committed.Apply(r)
 	case offsets.KeyGroup:
 		if r.Group != nil {
 			g.adopt(r.Group)
@@ -52,10 +44,6 @@ func (g *Group) Apply(r offsets.Record) {
 		return
 	}
 	g.existence()
-}
-
-func topicPartition(k offsets.Key) record.TopicPartition {
-	return record.TopicPartition{Topic: k.Topic, Partition: k.Partition}
 }
 
 // existence makes a group without members Empty if it has anything, else Dead.

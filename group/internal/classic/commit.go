@@ -2,9 +2,7 @@ package classic
 
 import (
 	"time"
-	"unicode/utf8"
 
-	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/record"
@@ -32,19 +30,8 @@ func (e EventCommit) step(g *Group, now time.Time) {
 
 // commitAll emits the offsets that can be stored, and returns which can.
 func (g *Group) commitAll(r *protocol.CommitRequest, topicIDs map[string][16]byte, now time.Time) map[record.TopicPartition]error {
-	errs := make(map[record.TopicPartition]error, len(r.Offsets))
-	for _, tp := range sorted(r.Offsets) {
-		c := r.Offsets[tp]
-		errs[tp] = checkMetadata(c.Metadata, g.cfg.OffsetMetadataMax)
-		if errs[tp] != nil {
-			continue
-		}
-		v := &offsets.OffsetValue{Offset: c.Offset, LeaderEpoch: c.LeaderEpoch, Metadata: c.Metadata, CommitMs: now.UnixMilli(), ExpireMs: -1, TopicID: topicIDs[tp.Topic]}
-		if r.Retention > 0 {
-			v.ExpireMs = now.Add(r.Retention).UnixMilli()
-		}
-		g.emit(offsets.Record{Key: offsets.Key{Type: offsets.KeyOffset, Group: g.id, Topic: tp.Topic, Partition: tp.Partition}, Offset: v})
-	}
+	records, errs := g.Commit(g.eff.Records, r, topicIDs, g.cfg.OffsetMetadataMax, now)
+	g.eff.Records = records
 	return errs
 }
 
@@ -80,23 +67,4 @@ func (*noGroupError) Error() string {
 }
 func (*noGroupError) Is(target error) bool {
 	return target == protocol.ErrIllegalGeneration || target == protocol.ErrGroupNotFound
-}
-
-// checkMetadata bounds the metadata of a committed offset, which must be valid in UTF-16 units as
-// Java counts them.
-func checkMetadata(s string, limit int) error {
-	if len(s) <= limit {
-		return nil
-	}
-	n := 0
-	for _, r := range s {
-		n++
-		if utf8.RuneLen(r) == 4 {
-			n++ // a surrogate pair
-		}
-	}
-	if n > limit {
-		return &protocol.MetadataTooLargeError{Length: n, Max: limit}
-	}
-	return nil
 }

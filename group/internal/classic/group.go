@@ -9,7 +9,6 @@ import (
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
-	"github.com/stratalog/strata/record"
 )
 
 // Config is what a Group needs to know of its coordinator's configuration.
@@ -34,19 +33,13 @@ const InProcess = "in-process-"
 // assignments, committed offsets, those in open transactions. Parked requests, votes and deadlines
 // live and die with the process; an EventLoaded after recovery starts the members' sessions anew.
 type Group struct {
-	id  string
-	cfg *Config
+	*Committed // durable: changed by Apply only
+	cfg        *Config
 	scalars
 
-	offsets map[record.TopicPartition]offsets.OffsetValue // durable: changed by Apply only
 	members map[string]*member
 	static  map[string]string    // instance id -> member id
 	pending map[string]time.Time // ids given out by MEMBER_ID_REQUIRED and when they expire
-
-	// Durable, like offsets: by producer id, what is committed in open transactions. An entry is not
-	// empty. ordered counts up with each of them.
-	txns    map[int64]map[record.TopicPartition]pendingOffset
-	ordered uint64
 
 	eff   Effects // of the Step under way, or whose draft is open
 	draft draft
@@ -84,25 +77,40 @@ var (
 
 // New returns a group that does not exist yet (Dead): Apply what the log holds of it, or Step an
 // EventCreate. cfg is kept.
-func New(id string, cfg *Config) *Group {
-	return &Group{id: id, cfg: cfg, scalars: scalars{stateMs: -1}, offsets: make(map[record.TopicPartition]offsets.OffsetValue),
-		members: make(map[string]*member), static: make(map[string]string), pending: make(map[string]time.Time)}
-}
+func New(id string, cfg *Config) *Group { return NewOn(NewCommitted(id), cfg) }
 
-// ID returns the group's id.
-func (g *Group) ID() string { return g.id }
+// NewOn is New for a group whose offsets are there already. It is the only one that changes them
+// from then on.
+func NewOn(c *Committed, cfg *Config) *Group {
+	g := &Group{Committed: c, cfg: cfg, scalars: scalars{stateMs: -1},
+		members: make(map[string]*member), static: make(map[string]string), pending: make(map[string]time.Time)}
+	g.existence()
+	return g
+}
 
 // State returns the group's state.
 func (g *Group) State() protocol.State { return g.state }
+
+// Type returns what kind of a group it is.
+func (g *Group) Type() protocol.GroupType { return protocol.Classic }
+
+// Vacant reports whether the group has no members, so that it may become one of another kind. Ids
+// that were given out and not used yet are lost then.
+func (g *Group) Vacant() bool { return g.state == protocol.Dead || g.state == protocol.Empty }
+
+// Tombstones returns the records that remove the group but not its offsets.
+func (g *Group) Tombstones() []offsets.Record {
+	if !g.persisted {
+		return nil
+	}
+	return []offsets.Record{{Key: offsets.Key{Type: offsets.KeyGroup, Group: g.id}}}
+}
 
 // Generation returns the number of the last join phase; 0: none yet.
 func (g *Group) Generation() int32 { return g.generation }
 
 // Size returns the number of members.
 func (g *Group) Size() int { return len(g.members) }
-
-// Offsets returns the committed offsets, which must not be written to.
-func (g *Group) Offsets() map[record.TopicPartition]offsets.OffsetValue { return g.offsets }
 
 // An Event is something that happens to a group: EventJoin, EventTick and so on.
 type Event interface {
@@ -125,6 +133,9 @@ func (g *Group) reply(to machine.Ticket, value any, err error) {
 		g.eff.Replies = append(g.eff.Replies, machine.Reply{To: to, Value: value, Err: err})
 	}
 }
+
+// WakeAt returns when the next tick must come; zero: there is no deadline.
+func (g *Group) WakeAt() time.Time { return g.wakeAt }
 
 // wake makes sure a tick comes at or before t.
 func (g *Group) wake(t time.Time) {

@@ -6,18 +6,7 @@ import (
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
-	"github.com/stratalog/strata/record"
 )
-
-// A pendingOffset is committed in a transaction whose outcome is not known.
-type pendingOffset struct {
-	value offsets.OffsetValue
-	order uint64 // of the group's pending offsets, as they are in the log
-
-	// overwritten says that a commit stands behind it in the log which counts. It does not count any
-	// more, but the partition stays unstable until the transaction ends, as in Kafka.
-	overwritten bool
-}
 
 // EventTxnCommit is a TxnCommitRequest for topics that exist. The reply is that of an EventCommit:
 // nil for offsets that wait for the transaction's outcome.
@@ -58,102 +47,12 @@ func (g *Group) ApplyPending(producerID int64, r offsets.Record) {
 		g.Apply(r)
 		return
 	}
-	txn := g.txns[producerID]
-	if txn == nil {
-		if g.txns == nil {
-			g.txns = make(map[int64]map[record.TopicPartition]pendingOffset)
-		}
-		txn = make(map[record.TopicPartition]pendingOffset)
-		g.txns[producerID] = txn
-	}
-	g.ordered++
-	txn[topicPartition(r.Key)] = pendingOffset{value: *r.Offset, order: g.ordered}
+	g.Committed.ApplyPending(producerID, r)
 	g.existence()
 }
 
 // ApplyEnd implements machine.Transactional.
 func (g *Group) ApplyEnd(producerID int64, commit bool) {
-	txn := g.txns[producerID]
-	delete(g.txns, producerID)
-	for tp, p := range txn {
-		if commit && !p.overwritten {
-			g.offsets[tp] = p.value
-			g.overwrite(tp, p.order)
-		}
-	}
+	g.Committed.ApplyEnd(producerID, commit)
 	g.existence()
-}
-
-// overwrite notes that a commit of tp counts which stands behind the first pending ones in the log.
-func (g *Group) overwrite(tp record.TopicPartition, before uint64) {
-	for _, txn := range g.txns {
-		if p, ok := txn[tp]; ok && p.order <= before {
-			p.overwritten = true
-			txn[tp] = p
-		}
-	}
-}
-
-// dropPending forgets the pending offsets of tp: its tombstone stands behind them.
-func (g *Group) dropPending(tp record.TopicPartition) {
-	for id, txn := range g.txns {
-		if delete(txn, tp); len(txn) == 0 {
-			delete(g.txns, id)
-		}
-	}
-}
-
-// Unstable reports whether tp has an offset whose transaction has not ended.
-func (g *Group) Unstable(tp record.TopicPartition) bool {
-	for _, txn := range g.txns {
-		if _, ok := txn[tp]; ok {
-			return true
-		}
-	}
-	return false
-}
-
-// UnstableOffsets returns all partitions that are Unstable. The result is the caller's.
-func (g *Group) UnstableOffsets() map[record.TopicPartition]struct{} {
-	var all map[record.TopicPartition]struct{}
-	for _, txn := range g.txns {
-		for tp := range txn {
-			if all == nil {
-				all = make(map[record.TopicPartition]struct{})
-			}
-			all[tp] = struct{}{}
-		}
-	}
-	return all
-}
-
-// named returns the partitions that have an offset, pending ones included, in order.
-func (g *Group) named() []record.TopicPartition {
-	if len(g.txns) == 0 {
-		return sorted(g.offsets)
-	}
-	all := g.UnstableOffsets()
-	for tp := range g.offsets {
-		all[tp] = struct{}{}
-	}
-	return sorted(all)
-}
-
-// ofTopic reports whether tp has an offset that belongs to the topic of that id, and none, pending
-// ones included, that belongs to another: a tombstone takes them all.
-func (g *Group) ofTopic(tp record.TopicPartition, id [16]byte) bool {
-	found := false
-	other := func(v offsets.OffsetValue) bool {
-		found = true
-		return v.TopicID != id && v.TopicID != [16]byte{}
-	}
-	if v, ok := g.offsets[tp]; ok && other(v) {
-		return false
-	}
-	for _, txn := range g.txns {
-		if p, ok := txn[tp]; ok && other(p.value) {
-			return false
-		}
-	}
-	return found
 }

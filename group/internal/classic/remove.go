@@ -55,7 +55,7 @@ func sorted[V any](m map[record.TopicPartition]V) []record.TopicPartition {
 }
 
 func (g *Group) removeOffset(tp record.TopicPartition) {
-	g.emit(offsets.Record{Key: offsets.Key{Type: offsets.KeyOffset, Group: g.id, Topic: tp.Topic, Partition: tp.Partition}})
+	g.emit(offsets.Record{Key: g.key(tp)})
 }
 
 // EventDeleteOffsets removes offsets of topics that the group is not subscribed to, pending ones

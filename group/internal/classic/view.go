@@ -9,6 +9,7 @@ import (
 // A View is a group as descriptions show it, without its offsets.
 type View struct {
 	ID           string
+	Type         protocol.GroupType
 	State        protocol.State
 	ProtocolType string
 	Protocol     string
@@ -29,7 +30,7 @@ type MemberView struct {
 
 // View describes the group.
 func (g *Group) View() View {
-	v := View{ID: g.id, State: g.state, ProtocolType: g.protocolType, Protocol: g.protocol, Generation: g.generation, Leader: g.leader}
+	v := View{ID: g.id, Type: protocol.Classic, State: g.state, ProtocolType: g.protocolType, Protocol: g.protocol, Generation: g.generation, Leader: g.leader}
 	for _, m := range g.inOrder() {
 		v.Members = append(v.Members, g.viewMember(m))
 	}

@@ -1,0 +1,95 @@
+package classic
+
+import (
+	"time"
+	"unicode/utf8"
+
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/record"
+)
+
+// Committed are the offsets of a group, of whatever kind it is: those that count, and those that
+// wait for the outcome of a transaction. They stay when a group becomes one of another kind.
+type Committed struct {
+	id      string
+	offsets map[record.TopicPartition]offsets.OffsetValue
+
+	// By producer id, what is committed in open transactions. An entry is not empty. ordered counts
+	// up with each of them.
+	txns    map[int64]map[record.TopicPartition]pendingOffset
+	ordered uint64
+}
+
+// NewCommitted returns the offsets of a group that has none.
+func NewCommitted(id string) *Committed {
+	return &Committed{id: id, offsets: make(map[record.TopicPartition]offsets.OffsetValue)}
+}
+
+// ID returns the group's id.
+func (g *Committed) ID() string { return g.id }
+
+// Offsets returns the committed offsets, which must not be written to.
+func (g *Committed) Offsets() map[record.TopicPartition]offsets.OffsetValue { return g.offsets }
+
+// None reports whether there is no offset, a pending one neither.
+func (g *Committed) None() bool { return len(g.offsets) == 0 && len(g.txns) == 0 }
+
+// Apply applies the record of an offset.
+func (g *Committed) Apply(r offsets.Record) {
+	tp := topicPartition(r.Key)
+	if r.Offset != nil {
+		g.offsets[tp] = *r.Offset
+		g.overwrite(tp, g.ordered)
+		return
+	}
+	delete(g.offsets, tp)
+	g.dropPending(tp)
+}
+
+func topicPartition(k offsets.Key) record.TopicPartition {
+	return record.TopicPartition{Topic: k.Topic, Partition: k.Partition}
+}
+
+// key returns the key of an offset's record.
+func (g *Committed) key(tp record.TopicPartition) offsets.Key {
+	return offsets.Key{Type: offsets.KeyOffset, Group: g.id, Topic: tp.Topic, Partition: tp.Partition}
+}
+
+// Commit appends the records of the offsets that can be stored to dst, and returns for each offset
+// whether it can.
+func (g *Committed) Commit(dst []offsets.Record, r *protocol.CommitRequest, topicIDs map[string][16]byte, metadataMax int, now time.Time) (records []offsets.Record, errs map[record.TopicPartition]error) {
+	errs = make(map[record.TopicPartition]error, len(r.Offsets))
+	for _, tp := range sorted(r.Offsets) {
+		c := r.Offsets[tp]
+		errs[tp] = checkMetadata(c.Metadata, metadataMax)
+		if errs[tp] != nil {
+			continue
+		}
+		v := &offsets.OffsetValue{Offset: c.Offset, LeaderEpoch: c.LeaderEpoch, Metadata: c.Metadata, CommitMs: now.UnixMilli(), ExpireMs: -1, TopicID: topicIDs[tp.Topic]}
+		if r.Retention > 0 {
+			v.ExpireMs = now.Add(r.Retention).UnixMilli()
+		}
+		dst = append(dst, offsets.Record{Key: g.key(tp), Offset: v})
+	}
+	return dst, errs
+}
+
+// checkMetadata bounds the metadata of a committed offset, which must be valid in UTF-16 units as
+// Java counts them.
+func checkMetadata(s string, limit int) error {
+	if len(s) <= limit {
+		return nil
+	}
+	n := 0
+	for _, r := range s {
+		n++
+		if utf8.RuneLen(r) == 4 {
+			n++ // a surrogate pair
+		}
+	}
+	if n > limit {
+		return &protocol.MetadataTooLargeError{Length: n, Max: limit}
+	}
+	return nil
+}

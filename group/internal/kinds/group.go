@@ -1,0 +1,119 @@
+package kinds
+
+import (
+	"time"
+
+	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/internal/machine"
+)
+
+// A Group is a group of any kind as a machine.Machine. One without members becomes what the first
+// member wants it to be.
+type Group struct {
+	*classic.Committed
+	cfg  *Config
+	kind Kind
+	next Kind // what kind becomes if the open draft is accepted; nil: it stays
+}
+
+var (
+	_ machine.Machine[Event, offsets.Record] = (*Group)(nil)
+	_ machine.Transactional[offsets.Record]  = (*Group)(nil)
+	_ Kind                                   = classicKind{}
+)
+
+// New returns a group that does not exist yet. cfg is kept.
+func New(id string, cfg *Config) *Group {
+	c := classic.NewCommitted(id)
+	return &Group{Committed: c, cfg: cfg, kind: cfg.make(protocol.Classic, c)}
+}
+
+// Type returns the group's kind. One that does not exist, or has offsets only, is a classic one.
+func (g *Group) Type() protocol.GroupType { return g.kind.Type() }
+
+// State returns the group's state.
+func (g *Group) State() protocol.State { return g.kind.State() }
+
+// Size returns the number of members.
+func (g *Group) Size() int { return g.kind.Size() }
+
+// View describes the group.
+func (g *Group) View() classic.View { return g.kind.View() }
+
+// Vacant reports whether the group has no members.
+func (g *Group) Vacant() bool { return g.kind.Vacant() }
+
+// Kind returns what the group is at present. It may be looked at.
+func (g *Group) Kind() Kind { return g.kind }
+
+// Step implements machine.Machine.
+func (g *Group) Step(now time.Time, ev Event) classic.Effects {
+	if t := wants(ev); t != "" && t != g.kind.Type() && g.kind.Vacant() {
+		return g.become(now, g.cfg.make(t, g.Committed), g.kind.Tombstones(), ev)
+	}
+	return g.kind.Step(now, ev)
+}
+
+// become is a Step that makes the group what next is, with the records that it takes. What is left
+// of the present one is lost if the step is accepted.
+func (g *Group) become(now time.Time, next Kind, records []offsets.Record, ev Event) classic.Effects {
+	eff := next.Step(now, ev)
+	eff.Records = append(records, eff.Records...)
+	g.next = next
+	return eff
+}
+
+// Accept implements machine.Machine.
+func (g *Group) Accept() {
+	if g.next != nil {
+		g.kind, g.next = g.next, nil
+	}
+	g.kind.Accept()
+}
+
+// Discard implements machine.Machine.
+func (g *Group) Discard() {
+	if g.next != nil {
+		g.next = nil
+		return
+	}
+	g.kind.Discard()
+}
+
+// Apply implements machine.Machine. A record of another kind makes the group one of it; that there
+// is none of another kind is no news.
+func (g *Group) Apply(r offsets.Record) {
+	if !g.turn(r) {
+		return
+	}
+	g.kind.Apply(r)
+}
+
+// turn makes the group one of the kind that has records like r. It returns false if r is of another
+// kind and removes something.
+func (g *Group) turn(r offsets.Record) bool {
+	t := typeOf(r.Key.Type)
+	if t == "" || t == g.kind.Type() {
+		return true
+	}
+	if r.Tombstone() {
+		return false
+	}
+	g.kind = g.cfg.make(t, g.Committed)
+	return true
+}
+
+// ApplyPending implements machine.Transactional.
+func (g *Group) ApplyPending(producerID int64, r offsets.Record) {
+	if g.turn(r) {
+		g.kind.ApplyPending(producerID, r)
+	}
+}
+
+// ApplyEnd implements machine.Transactional.
+func (g *Group) ApplyEnd(producerID int64, commit bool) { g.kind.ApplyEnd(producerID, commit) }
+
+// Forgotten implements machine.Machine.
+func (g *Group) Forgotten() bool { return g.kind.Forgotten() }

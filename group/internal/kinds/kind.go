@@ -1,0 +1,85 @@
+package kinds
+
+import (
+	"time"
+
+	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/internal/machine"
+)
+
+// An Event is something that happens to a group: a classic.Event, which of these every kind knows
+// those that are no business of members, or one of another kind.
+type Event = any
+
+// A Kind is a group of one kind, as a machine.Machine. Its offsets are in the classic.Committed that
+// it was made on.
+type Kind interface {
+	machine.Machine[Event, offsets.Record]
+	machine.Transactional[offsets.Record]
+
+	Type() protocol.GroupType
+	State() protocol.State
+	Size() int // members
+	View() classic.View
+
+	// Vacant reports whether there are no members: the group may become one of another kind.
+	Vacant() bool
+
+	// Tombstones returns the records that remove the group but not its offsets.
+	Tombstones() []offsets.Record
+}
+
+// Config is what groups need to know of their coordinator's configuration, by kind.
+type Config struct {
+	Classic classic.Config
+}
+
+// make returns a group of a kind that does not exist yet; nil: there is no such kind.
+func (c *Config) make(t protocol.GroupType, on *classic.Committed) Kind {
+	switch t {
+	case protocol.Classic:
+		return classicKind{classic.NewOn(on, &c.Classic)}
+	}
+	return nil
+}
+
+// typeOf returns which kind of groups has records of a type; "": all.
+func typeOf(k offsets.KeyType) protocol.GroupType {
+	switch k {
+	case offsets.KeyGroup:
+		return protocol.Classic
+	}
+	return ""
+}
+
+// wants returns which kind of a group an event is for, and makes one that has no members; "": it is
+// for any.
+func wants(ev Event) protocol.GroupType {
+	switch ev.(type) {
+	case classic.EventCreate, classic.EventJoin:
+		return protocol.Classic
+	}
+	return ""
+}
+
+// A Request is an event that a group of another kind refuses.
+type Request interface {
+	// Refuse returns the answer.
+	Refuse() machine.Reply
+}
+
+// classicKind is a classic.Group that knows of other kinds.
+type classicKind struct{ *classic.Group }
+
+// Step implements machine.Machine.
+func (k classicKind) Step(now time.Time, ev Event) classic.Effects {
+	switch ev := ev.(type) {
+	case classic.Event:
+		return k.Group.Step(now, ev)
+	case Request:
+		return classic.Effects{Replies: []machine.Reply{ev.Refuse()}, WakeAt: k.WakeAt()}
+	}
+	return classic.Effects{WakeAt: k.WakeAt()}
+}
