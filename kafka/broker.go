@@ -2,9 +2,11 @@ package kafka
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/replication"
@@ -21,15 +23,17 @@ type broker struct {
 	fetches      *sessionCache
 
 	// Guarded by Server.mu. A broker that was closed has another one in its place there.
-	listeners []*listener // that are accepting, in the order in which they came
-	address   address     // of the first of them, or of the last there was
+	listeners []*listener        // that are accepting, in the order in which they came
+	addresses map[string]address // by listener's name: of the first of them, or of the last there was
 }
 
 // listener is where a broker is served, from listen to forget.
 type listener struct {
 	net.Listener
-	broker  *broker
-	address address // that clients are told
+	broker   *broker
+	name     string // see Listener.Name, never empty
+	security Security
+	address  address // that clients are told
 }
 
 // address is where clients find a broker.
@@ -42,19 +46,22 @@ type address struct {
 // the others, too. They are refused if one of them must not be served.
 func (s *Server) listen(lns map[int32]net.Listener) ([]*listener, error) {
 	brokers := s.cluster.Brokers()
-	addresses := map[int32]address{}
+	described := map[int32]*listener{}
 	for id, ln := range lns {
-		if !s.cfg.AllowPublic && isPublic(ln.Addr()) {
+		l := s.describe(ln)
+		if err := l.security.check(); err != nil {
+			return nil, err
+		}
+		if !s.cfg.AllowPublic && !l.security.authenticates() && isPublic(ln.Addr()) {
 			return nil, fmt.Errorf("%w: %s", ErrPublicAddress, ln.Addr())
 		}
 		if !slices.Contains(brokers, id) {
 			return nil, fmt.Errorf("%w: %d", ErrUnknownBroker, id)
 		}
-		var at address
-		if at.host, at.port = listenAddress(ln.Addr()); s.cfg.Advertise != nil {
-			at.host, at.port = s.cfg.Advertise(id, ln)
+		if l.address.host, l.address.port = listenAddress(ln.Addr()); s.cfg.Advertise != nil {
+			l.address.host, l.address.port = s.cfg.Advertise(id, ln)
 		}
-		addresses[id] = at
+		described[id] = l
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,19 +69,44 @@ func (s *Server) listen(lns map[int32]net.Listener) ([]*listener, error) {
 		return nil, ErrServerClosed
 	}
 	var listening []*listener
-	for id, ln := range lns {
+	for id, l := range described {
 		b := s.brokers[id]
 		if b == nil {
 			b = s.newBroker(id)
 			s.brokers[id] = b
 		}
-		l := &listener{Listener: ln, broker: b, address: addresses[id]}
+		l.broker = b
 		b.listeners = append(b.listeners, l)
-		b.address = b.listeners[0].address
+		b.findAddress(l.name)
 		listening = append(listening, l)
 		s.done.Add(1)
 	}
 	return listening, nil
+}
+
+// describe returns what is known of a listener before it is that of a broker.
+func (s *Server) describe(ln net.Listener) *listener {
+	l := &listener{Listener: ln, security: s.cfg.Security}
+	if own, ok := ln.(*Listener); ok {
+		l.name, l.security = own.Name, own.Security
+	}
+	if l.name == "" {
+		l.name = string(l.security.Protocol())
+	}
+	return l
+}
+
+// findAddress notes where clients of listeners of a name find the broker. Server.mu is held.
+func (b *broker) findAddress(name string) {
+	for _, l := range b.listeners {
+		if l.name == name {
+			if b.addresses == nil {
+				b.addresses = map[string]address{}
+			}
+			b.addresses[name] = l.address
+			return
+		}
+	}
 }
 
 // CloseBroker ends the service of one broker, as if its machine was gone: its listeners and
@@ -89,7 +121,7 @@ func (s *Server) CloseBroker(id int32) {
 		return
 	}
 	s.brokers[id] = s.newBroker(id)
-	s.brokers[id].address = b.address // brokers that are down are described, too
+	s.brokers[id].addresses = maps.Clone(b.addresses) // brokers that are down are described, too
 	for _, ln := range b.listeners {
 		ln.Close()
 	}
@@ -122,20 +154,40 @@ func (s *Server) forget(ln *listener) {
 	defer s.mu.Unlock()
 	b := ln.broker
 	b.listeners = slices.DeleteFunc(b.listeners, func(l *listener) bool { return l == ln })
-	if len(b.listeners) > 0 {
-		b.address = b.listeners[0].address
-	}
+	b.findAddress(ln.name)
 }
 
-// address returns where clients find a broker. False: it was never served.
-func (s *Server) address(id int32) (host string, port int32, ok bool) {
+// address returns where clients that came in by a listener of a name find a broker. False: it was
+// never served by such a one.
+func (s *Server) address(id int32, listener string) (host string, port int32, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b, ok := s.brokers[id]
 	if !ok {
 		return "", 0, false
 	}
-	return b.address.host, b.address.port, true
+	at, ok := b.addresses[listener]
+	return at.host, at.port, ok
+}
+
+// address is Server.address for the listener that the call came in by.
+func (c *call) address(id int32) (host string, port int32, ok bool) {
+	return c.s.address(id, c.conn.listener)
+}
+
+// endpoints lists where a broker is found, with the names of its listeners before the addresses.
+// Kafka: advertised.listeners.
+func (s *Server) endpoints(id int32) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	if b := s.brokers[id]; b != nil {
+		for _, name := range slices.Sorted(maps.Keys(b.addresses)) {
+			at := b.addresses[name]
+			all = append(all, name+"://"+net.JoinHostPort(at.host, strconv.Itoa(int(at.port))))
+		}
+	}
+	return strings.Join(all, ",")
 }
 
 // isPublic reports whether others than this machine can reach the address.

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"net"
 	"slices"
 	"strconv"
 	"time"
@@ -25,8 +24,7 @@ type setting struct {
 // Kafka's names. What has no meaning here is not listed.
 func (c *call) staticEntries() []configEntry {
 	id := strconv.Itoa(int(c.broker))
-	host, port, _ := c.s.address(c.broker)
-	listener := "PLAINTEXT://" + net.JoinHostPort(host, strconv.Itoa(int(port)))
+	listener := c.s.endpoints(c.broker)
 	settings := []setting{
 		{"advertised.listeners", topic.TypeList, listener, "", "Where clients find this broker."},
 		{"auto.create.topics.enable", topic.TypeBoolean, strconv.FormatBool(!c.s.cfg.NoAutoCreate), "true", "Whether a topic is created when a client first asks for it."},

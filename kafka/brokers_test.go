@@ -207,7 +207,7 @@ func TestServeAllServesAllOrNone(t *testing.T) {
 		_, err := ln.Accept()
 		require.ErrorIs(t, err, net.ErrClosed)
 	}
-	_, _, known := s.address(1)
+	_, _, known := s.address(1, "PLAINTEXT")
 	require.False(t, known)
 	one, other = listen(), listen()
 	ended := make(chan error, 1)
@@ -220,7 +220,7 @@ func TestServeAllServesAllOrNone(t *testing.T) {
 	at := listen()
 	go func() { ended <- s.Serve(2, at) }()
 	require.Len(t, askMetadata(t, at.Addr().String(), 13, false).Brokers, 2, "served again")
-	host, port, _ := s.address(2)
+	host, port, _ := s.address(2, "PLAINTEXT")
 	require.Equal(t, at.Addr().String(), hostPort(host, port), "at another address")
 	require.NoError(t, s.Close())
 	require.ErrorIs(t, <-ended, ErrServerClosed)
@@ -255,7 +255,7 @@ func TestClientsAreToldWhereABrokerIsServedNext(t *testing.T) {
 	for range 4 {
 		asking.Go(func() {
 			for ctx.Err() == nil {
-				s.address(1)
+				s.address(1, "PLAINTEXT")
 			}
 		})
 	}
@@ -264,7 +264,7 @@ func TestClientsAreToldWhereABrokerIsServedNext(t *testing.T) {
 			for port := 1; port <= times; port++ {
 				told := int32(0)
 				err := s.Serve(id, failing{port: port, accept: func() error {
-					_, told, _ = s.address(id)
+					_, told, _ = s.address(id, "PLAINTEXT")
 					return io.ErrUnexpectedEOF
 				}})
 				if err == nil || told != int32(port) {
@@ -290,12 +290,12 @@ func TestClientsAreToldOfTheListenerThatIsLeft(t *testing.T) {
 	require.NoError(t, err)
 	told := make(chan int32, 1)
 	second, err := s.Announce(map[int32]net.Listener{1: failing{port: 2, accept: func() error {
-		_, port, _ := s.address(1)
+		_, port, _ := s.address(1, "PLAINTEXT")
 		told <- port
 		return io.ErrUnexpectedEOF
 	}}})
 	require.NoError(t, err)
-	_, port, _ := s.address(1)
+	_, port, _ := s.address(1, "PLAINTEXT")
 	require.EqualValues(t, 1, port)
 	require.ErrorIs(t, first(), io.ErrUnexpectedEOF)
 	require.ErrorIs(t, second(), io.ErrUnexpectedEOF)

@@ -19,9 +19,13 @@ const maxHeld = 1 << 20
 type conn struct {
 	s      *Server
 	id     uint64
-	broker *broker // whose listener it came in by
-	nc     net.Conn
+	broker *broker  // whose listener it came in by
+	nc     net.Conn // a *secureConn if there is TLS
 	host   string
+
+	// Of the listener, and immutable once the connection runs.
+	listener string // its name
+	security Security
 
 	ctx      context.Context // ends with the connection
 	cancel   context.CancelFunc
@@ -69,10 +73,24 @@ func remoteHost(a net.Addr) string {
 	return a.String()
 }
 
+// authenticate finds out who the client is, as far as it says so before its first request.
+func (c *conn) authenticate(deadline time.Time) error {
+	sc, ok := c.nc.(*secureConn)
+	if !ok {
+		return nil
+	}
+	if err := c.handshake(sc, deadline); err != nil {
+		c.s.log.Info("authentication failed", "remote", c.host, "conn", c.id, "listener", c.listener, "error", err)
+		return err
+	}
+	c.s.log.Debug("connection authenticated", "remote", c.host, "conn", c.id, "listener", c.listener, "principal", c.principal())
+	return nil
+}
+
 // run serves the connection until it ends.
 func (c *conn) run() {
 	r := &reader{s: c.s, conn: c, in: input{conn: c}, first: time.Now().Add(c.s.limits.FirstRequest)}
-	var err error
+	err := c.authenticate(r.first)
 	for err == nil {
 		var f *frame
 		if f, err = r.next(); err == nil {
@@ -87,6 +105,7 @@ func (c *conn) run() {
 	if c.isDraining() {
 		c.awaitPending(0)
 	}
+	c.farewell()
 	if errors.Is(err, errMalformed) {
 		c.s.log.Info("connection closed", "remote", c.host, "conn", c.id, "error", err)
 	}

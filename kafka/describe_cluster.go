@@ -56,7 +56,7 @@ func (c *call) describeCluster(req *kmsg.DescribeClusterRequest) kmsg.Response {
 // describedBrokers describes those of the brokers that are, or were, served.
 func (c *call) describedBrokers(brokers []replication.Broker) (described []kmsg.DescribeClusterResponseBroker) {
 	for _, b := range brokers {
-		if host, port, ok := c.s.address(b.ID); ok {
+		if host, port, ok := c.address(b.ID); ok {
 			rb := kmsg.NewDescribeClusterResponseBroker()
 			rb.NodeID, rb.Host, rb.Port, rb.Rack = b.ID, host, port, rack(b.Rack)
 			described = append(described, rb)

@@ -37,7 +37,7 @@ func (c *call) describeQuorum(req *kmsg.DescribeQuorumRequest) kmsg.Response {
 		}
 		resp.Topics = append(resp.Topics, answer)
 	}
-	if host, port, ok := c.s.address(controller); ok && found {
+	if host, port, ok := c.address(controller); ok && found {
 		node := kmsg.NewDescribeQuorumResponseNode()
 		node.NodeID = controller
 		node.Listeners = []kmsg.DescribeQuorumResponseNodeListener{{Name: "CONTROLLER", Host: host, Port: uint16(port)}}

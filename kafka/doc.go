@@ -25,6 +25,11 @@
 // # Limits
 //
 // Memory follows the bytes received, never the bytes announced; see Limits for what is bounded and
-// by how much. A fault on one connection harms no other. There is no authentication yet: Serve
-// refuses addresses that are not loopback unless Config.AllowPublic is set.
+// by how much. A fault on one connection harms no other.
+//
+// # Security
+//
+// A listener is secured as its Security says, that of the Config or of a Listener: with TLS, whose
+// client certificates say who a connection acts for. Serve refuses addresses that are not loopback
+// on listeners that let in anybody, unless Config.AllowPublic is set.
 package kafka

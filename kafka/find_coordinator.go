@@ -58,7 +58,7 @@ func (c *call) coordinator(kind int8, key string) kmsg.FindCoordinatorResponseCo
 	if err != nil {
 		return refused(Code(c.errorCode(err)), err.Error())
 	}
-	host, port, ok := c.s.address(broker)
+	host, port, ok := c.address(broker)
 	if !ok {
 		return refused(CoordinatorNotAvailable, "The coordinator is not available.")
 	}

@@ -70,7 +70,7 @@ func FuzzRequest(f *testing.F) {
 		seen.t = t
 		before := seen.n.Load()
 		ours, theirs := net.Pipe()
-		s.start(b, theirs)
+		s.start(&listener{broker: b, name: "PLAINTEXT"}, theirs)
 		go func() {
 			ours.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...))
 			// a join that waits is not a fault

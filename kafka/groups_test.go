@@ -129,7 +129,7 @@ func (c *groupClient) alone(group string) (memberID string) {
 func TestCoordinatorsAreFoundInEveryVersion(t *testing.T) {
 	withGroups(t, func(t *testing.T, s *groupServer) {
 		c := dialGroups(t, s)
-		host, port, _ := s.address(s.cluster.Controller())
+		host, port, _ := s.address(s.cluster.Controller(), "PLAINTEXT")
 		for v := range int16(4) {
 			r := c.findCoordinator(v, 0, "g")
 			require.Zero(t, r.ErrorCode)

@@ -34,7 +34,7 @@ func (c *call) endpoint(id int32) (at endpoint, ok bool) {
 		return at, false
 	}
 	at.rack = rack(known.Brokers[i].Rack)
-	at.host, at.port, ok = c.s.address(id)
+	at.host, at.port, ok = c.address(id)
 	return at, ok
 }
 

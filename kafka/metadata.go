@@ -58,7 +58,7 @@ func (c *call) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 	resp.ClusterID, resp.ControllerID = &known.ClusterID, known.Controller
 	who := c.brokersSeen(known)
 	for _, b := range known.Brokers {
-		if host, port, ok := c.s.address(b.ID); ok {
+		if host, port, ok := c.address(b.ID); ok {
 			resp.Brokers = append(resp.Brokers, kmsg.MetadataResponseBroker{NodeID: b.ID, Host: host, Port: port, Rack: rack(b.Rack)})
 		}
 	}
@@ -175,7 +175,7 @@ type brokersSeen struct {
 func (c *call) brokersSeen(known replication.Metadata) brokersSeen {
 	who := brokersSeen{version: c.version, reachable: make(map[int32]bool, len(known.Brokers))}
 	for _, b := range known.Brokers {
-		_, _, who.reachable[b.ID] = c.s.address(b.ID)
+		_, _, who.reachable[b.ID] = c.address(b.ID)
 	}
 	return who
 }

@@ -123,7 +123,7 @@ func (c *conn) send(replies []*reply) error {
 	size := 0
 	flush := func() error {
 		c.nc.SetWriteDeadline(time.Now().Add(c.s.limits.SlowReader))
-		_, err := pieces.WriteTo(c.nc)
+		err := c.writePieces(pieces)
 		pieces, size = pieces[:0], 0
 		return err
 	}

@@ -20,8 +20,8 @@ var (
 	ErrServerClosed = errors.New("kafka: server closed")
 	// ErrUnknownBroker refuses to serve for a broker that the cluster does not have.
 	ErrUnknownBroker = errors.New("kafka: no such broker")
-	// ErrPublicAddress refuses to serve everybody: there is no authentication.
-	ErrPublicAddress = errors.New("kafka: address is reachable from other machines and there is no authentication (Config.AllowPublic serves it anyway)")
+	// ErrPublicAddress refuses to serve everybody: the listener lets in who has not proved who it is.
+	ErrPublicAddress = errors.New("kafka: address is reachable from other machines and the listener does not authenticate them (Config.AllowPublic serves it anyway)")
 )
 
 // Config is how a Server serves. The zero value is ready to use.
@@ -42,7 +42,11 @@ type Config struct {
 	// Kafka: auto.create.topics.enable=false.
 	NoAutoCreate bool
 
-	// AllowPublic serves addresses that are reachable from other machines.
+	// Security is that of listeners which are not a *Listener.
+	Security Security
+
+	// AllowPublic serves addresses that are reachable from other machines on listeners that
+	// authenticate nobody.
 	AllowPublic bool
 
 	Limits    Limits
@@ -100,7 +104,8 @@ func NewServer(cluster *strata.Cluster, cfg Config) *Server {
 
 // Serve accepts connections for a broker until ln fails or the server is closed; it owns ln and
 // closes it. It always returns an error: ErrServerClosed after Close and Shutdown,
-// ErrPublicAddress, ErrUnknownBroker, or what ln failed with.
+// ErrPublicAddress, ErrInvalidSecurity, ErrUnknownBroker, or what ln failed with. An ln that is a
+// *Listener is secured as that says, any other one by Config.Security.
 //
 // Clients are told of the brokers that are served. Of a cluster of several all should be, each by a
 // listener of its own: a partition whose leader is not served cannot be reached. ServeAll announces
@@ -110,7 +115,7 @@ func (s *Server) Serve(broker int32, ln net.Listener) error {
 }
 
 // ServeAll is Serve for several brokers, which are announced to clients before the first connection
-// is accepted. If one listener fails all of lns are closed, and its error is returned; connections
+// is accepted. A broker that is served by several listeners is so by several calls. If one listener fails all of lns are closed, and its error is returned; connections
 // go on. Nothing is served if one of them is refused.
 // CloseBroker ends one of them, the others go on.
 func (s *Server) ServeAll(lns map[int32]net.Listener) error {
@@ -143,7 +148,7 @@ func (s *Server) serveAll(listening []*listener, lns map[int32]net.Listener) err
 	for _, l := range listening {
 		go func() {
 			defer s.done.Done()
-			err := s.accept(l.broker, l)
+			err := s.accept(l)
 			s.forget(l) // before anybody knows of the end, and serves the broker at another address
 			ended <- err
 		}()
@@ -158,10 +163,11 @@ func (s *Server) serveAll(listening []*listener, lns map[int32]net.Listener) err
 	return err
 }
 
-// accept accepts connections until ln fails, or the server or the broker is closed.
-func (s *Server) accept(b *broker, ln net.Listener) error {
+// accept accepts connections until l fails, or the server or the broker is closed.
+func (s *Server) accept(l *listener) error {
+	b := l.broker
 	for backoff := time.Duration(0); ; {
-		nc, err := ln.Accept()
+		nc, err := l.Accept()
 		switch {
 		case s.ctx.Err() != nil || s.isDraining() || !s.isServed(b):
 			if err == nil {
@@ -170,7 +176,7 @@ func (s *Server) accept(b *broker, ln net.Listener) error {
 			return ErrServerClosed
 		case err == nil:
 			backoff = 0
-			s.start(b, nc)
+			s.start(l, nc)
 			continue
 		case !isTemporary(err):
 			return fmt.Errorf("kafka: accept: %w", err)
@@ -193,9 +199,15 @@ func (s *Server) isDraining() bool {
 	return s.draining
 }
 
-// start serves a connection in a goroutine of its own, unless there are too many.
-func (s *Server) start(b *broker, nc net.Conn) {
+// start serves a connection in a goroutine of its own, unless there are too many. Nothing is sent or
+// received before that goroutine does: accepting waits for no client.
+func (s *Server) start(l *listener, nc net.Conn) {
+	b := l.broker
 	c := newConn(s, b, nc)
+	c.listener, c.security = l.name, l.security
+	if l.security.TLS != nil {
+		c.nc = newSecureConn(c, nc, l.security.TLS)
+	}
 	s.mu.Lock()
 	full := len(s.conns) >= s.limits.Connections
 	refuse := s.closed || s.draining || full || s.brokers[b.id] != b

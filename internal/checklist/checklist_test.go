@@ -14,10 +14,10 @@ import (
 
 // lastRow is the number of rows of each kind: behaviours have a bare number, faults a letter before
 // it. docs/checklist.md lists them all.
-var lastRow = map[string]int{"": 155, "D": 24, "R": 11, "G": 9, "W": 15, "L": 8}
+var lastRow = map[string]int{"": 155, "D": 24, "R": 11, "G": 9, "W": 15, "L": 8, "A": 3}
 
 var (
-	rowPattern  = regexp.MustCompile(`^\| ([DRGWL]?)(\d+) \| (.+) \| (.+) \|$`)
+	rowPattern  = regexp.MustCompile(`^\| ([DRGWLA]?)(\d+) \| (.+) \| (.+) \|$`)
 	testPattern = regexp.MustCompile("`([a-z0-9_/]+)\\.((?:Test|Example|Fuzz)\\w+)`")
 )
 

@@ -30,7 +30,7 @@ type row struct {
 
 var (
 	funcLine = regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz)\w*)\(`)
-	rowLine  = regexp.MustCompile(`^\| ([DRGWL]?\d+) \| .+ \| (.+) \|$`)
+	rowLine  = regexp.MustCompile(`^\| ([DRGWLA]?\d+) \| .+ \| (.+) \|$`)
 	rowTest  = regexp.MustCompile("`([a-z0-9_/]+\\.(?:Test|Example|Fuzz)\\w*)`")
 )
 

@@ -1,0 +1,9 @@
+// Package x500 turns the subject of a certificate into the name of a user, as Apache Kafka does.
+//
+// Name writes a distinguished name in the form of RFC 2253, "CN=alice,OU=dev,O=Example", with the
+// escapes of Java's X500Principal.getName, since access control entries compare names byte by byte.
+// Rules are Kafka's ssl.principal.mapping.rules, which shorten such names.
+//
+// Both only compute. Names come from whoever has a certificate: a subject that cannot be read is an
+// error, never a name.
+package x500

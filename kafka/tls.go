@@ -1,0 +1,158 @@
+package kafka
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/stratalog/strata/internal/x500"
+)
+
+// maxHandshake bounds the bytes that a client sends until TLS is agreed on: a chain of certificates
+// is some kilobytes.
+const maxHandshake = 128 << 10
+
+var (
+	errHandshakeSize = errors.New("kafka: TLS handshake is too large")
+	errNoRule        = errors.New("kafka: no rule makes a principal of the certificate's name")
+)
+
+// secureConn is a connection with TLS over raw.
+type secureConn struct {
+	*tls.Conn
+	raw *countedConn
+}
+
+// newSecureConn returns the server's side of a connection. It sends and receives nothing: that is
+// for handshake.
+func newSecureConn(c *conn, nc net.Conn, cfg *tls.Config) *secureConn {
+	raw := &countedConn{Conn: nc, conn: c}
+	raw.counts.Store(true)
+	return &secureConn{tls.Server(raw, cfg), raw}
+}
+
+// Close cuts the connection at once. It does not say goodbye as tls.Conn.Close does, which waits for
+// a client that does not read: see conn.farewell.
+func (c *secureConn) Close() error { return c.raw.Close() }
+
+// countedConn is the connection below TLS. What comes during the handshake is bounded, and counts
+// as bytes of requests: crypto/tls keeps it until a message is whole.
+type countedConn struct {
+	net.Conn
+	conn    *conn
+	counts  atomic.Bool // the handshake is under way
+	charged int         // of the server's budget; for the goroutine of run
+}
+
+func (c *countedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && c.counts.Load() {
+		s := c.conn.s
+		if c.charged+n > maxHandshake {
+			return 0, errHandshakeSize
+		}
+		if err := s.budget.takeWithin(c.conn.ctx, n, s.limits.WholeRequest); err != nil {
+			return 0, err
+		}
+		c.charged += n
+	}
+	return n, err
+}
+
+// handshake agrees on TLS until the deadline, and says who the client is if its certificate does.
+func (c *conn) handshake(sc *secureConn, deadline time.Time) error {
+	c.readBy(deadline)
+	c.nc.SetWriteDeadline(deadline)
+	err := sc.Handshake()
+	sc.raw.counts.Store(false)
+	c.s.budget.give(sc.raw.charged)
+	sc.raw.charged = 0
+	if err != nil {
+		return fmt.Errorf("TLS handshake: %w", err)
+	}
+	state := sc.ConnectionState()
+	if len(state.VerifiedChains) == 0 { // a certificate that nobody has verified proves nothing
+		return nil
+	}
+	name, err := x500.Name(state.PeerCertificates[0].RawSubject)
+	if err != nil {
+		return err
+	}
+	user, ok := c.security.PrincipalRules.rules.Apply(name)
+	if !ok {
+		return fmt.Errorf("%w: %q", errNoRule, name)
+	}
+	c.setPrincipal(Principal{Type: PrincipalTypeUser, Name: user})
+	return nil
+}
+
+// farewell tells the client of a connection with TLS that nothing was cut off. It does not where an
+// answer is being written: the client may not be reading.
+func (c *conn) farewell() {
+	sc, ok := c.nc.(*secureConn)
+	if !ok || c.ctx.Err() != nil {
+		return
+	}
+	c.mu.Lock()
+	writing := c.writing
+	c.mu.Unlock()
+	if !writing {
+		sc.CloseWrite() // waits for at most 5 s, or until somebody closes the connection
+	}
+}
+
+// writePieces writes an answer, or several: in one vectored write, with TLS in as few records as
+// their bytes take.
+func (c *conn) writePieces(pieces net.Buffers) error {
+	sc, ok := c.nc.(*secureConn)
+	if !ok {
+		_, err := pieces.WriteTo(c.nc)
+		return err
+	}
+	return sc.writePieces(pieces)
+}
+
+// maxRecord is the payload of one record of TLS.
+const maxRecord = 16 << 10
+
+// writePieces writes pieces one after the other, small ones together.
+func (c *secureConn) writePieces(pieces net.Buffers) error {
+	if len(pieces) == 1 {
+		_, err := c.Write(pieces[0])
+		return err
+	}
+	gathered := takeBuffer(maxRecord)
+	if gathered == nil {
+		gathered = newBuffer(maxRecord)
+	}
+	defer func() { keepBuffer(gathered) }()
+	for _, p := range pieces {
+		for len(p) > 0 {
+			if len(gathered) == 0 && len(p) >= maxRecord {
+				whole := len(p) - len(p)%maxRecord
+				if _, err := c.Write(p[:whole]); err != nil {
+					return err
+				}
+				p = p[whole:]
+				continue
+			}
+			n := min(len(p), maxRecord-len(gathered))
+			gathered, p = append(gathered, p[:n]...), p[n:]
+			if len(gathered) < maxRecord {
+				continue
+			}
+			if _, err := c.Write(gathered); err != nil {
+				return err
+			}
+			gathered = gathered[:0]
+		}
+	}
+	if len(gathered) == 0 {
+		return nil
+	}
+	_, err := c.Write(gathered)
+	return err
+}

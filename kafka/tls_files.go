@@ -1,0 +1,156 @@
+package kafka
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// TLSFiles is the TLS of a listener from files in PEM. They may be replaced while it is served, as
+// certificates are renewed: the files are looked at once a second while clients connect, and if they
+// have changed the next handshakes use what is in them. Until they can be read, and key and
+// certificate belong together, the former ones are used. Connections that are there stay.
+type TLSFiles struct {
+	Cert, Key string // the server's certificate, with those that lead to its authority behind it
+	// ClientCA has the authorities that sign clients' certificates; empty: clients need none.
+	ClientCA string
+	// ClientCertOptional lets in clients that show no certificate, as User:ANONYMOUS. Kafka:
+	// ssl.client.auth=requested; with a ClientCA and without this it is required.
+	ClientCertOptional bool
+	// Logger is told of files that were read again, and that cannot be; nil: nobody is.
+	Logger *slog.Logger
+}
+
+// lookEvery is how often files are looked at.
+const lookEvery = time.Second
+
+// Config reads the files. The result is for Security.TLS.
+func (f TLSFiles) Config() (*tls.Config, error) {
+	if f.Logger == nil {
+		f.Logger = slog.New(slog.DiscardHandler)
+	}
+	if f.ClientCertOptional && f.ClientCA == "" {
+		return nil, fmt.Errorf("%w: ClientCertOptional without a ClientCA", ErrInvalidSecurity)
+	}
+	w := &tlsFiles{TLSFiles: f}
+	read, err := f.read()
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := read.config(f)
+	if err != nil {
+		return nil, err
+	}
+	w.read, w.looked = read, time.Now()
+	w.current.Store(cfg)
+	outer := cfg.Clone() // tells ClientAuth, also to Security.check
+	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return w.latest(), nil }
+	return outer, nil
+}
+
+// tlsFiles keeps what was last read of TLSFiles.
+type tlsFiles struct {
+	TLSFiles
+	current atomic.Pointer[tls.Config] // immutable
+
+	mu     sync.Mutex // held by who looks at the files; nobody waits for it
+	looked time.Time
+	read   pemFiles // what current is made of
+	failed string   // why the files cannot be used, so that it is logged once
+}
+
+// latest returns the configuration for the next handshake.
+func (w *tlsFiles) latest() *tls.Config {
+	if w.mu.TryLock() {
+		defer w.mu.Unlock()
+		if now := time.Now(); now.Sub(w.looked) >= lookEvery {
+			w.looked = now
+			w.look()
+		}
+	}
+	return w.current.Load()
+}
+
+// look reads the files again.
+func (w *tlsFiles) look() {
+	read, err := w.TLSFiles.read()
+	if err == nil && read.equal(w.read) {
+		w.failed = ""
+		return
+	}
+	var cfg *tls.Config
+	if err == nil {
+		cfg, err = read.config(w.TLSFiles)
+	}
+	if err != nil {
+		if why := err.Error(); why != w.failed {
+			w.failed = why
+			w.Logger.Warn("new certificates cannot be used: the former ones are", "cert", w.Cert, "err", err)
+		}
+		return
+	}
+	w.read, w.failed = read, ""
+	w.current.Store(cfg)
+	w.Logger.Info("certificates were read again", "cert", w.Cert, "not_after", cfg.Certificates[0].Leaf.NotAfter)
+}
+
+// pemFiles is what the files hold. They are compared, not their times: a file may change twice
+// within the resolution of these.
+type pemFiles struct{ cert, key, clientCA []byte }
+
+func (f TLSFiles) read() (p pemFiles, err error) {
+	var errs [3]error
+	p.cert, errs[0] = readPEM(f.Cert)
+	p.key, errs[1] = readPEM(f.Key)
+	if f.ClientCA != "" {
+		p.clientCA, errs[2] = readPEM(f.ClientCA)
+	}
+	return p, errors.Join(errs[:]...)
+}
+
+// maxPEM bounds a file that is named as one of certificates and may be anything.
+const maxPEM = 4 << 20
+
+func readPEM(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxPEM {
+		return nil, fmt.Errorf("%s has %d bytes, more than certificates have", name, info.Size())
+	}
+	return os.ReadFile(name)
+}
+
+func (p pemFiles) equal(q pemFiles) bool {
+	return bytes.Equal(p.cert, q.cert) && bytes.Equal(p.key, q.key) && bytes.Equal(p.clientCA, q.clientCA)
+}
+
+// config makes a configuration. A new one has new keys of session tickets: a client that the former
+// authorities let in has to show its certificate again.
+func (p pemFiles) config(f TLSFiles) (*tls.Config, error) {
+	pair, err := tls.X509KeyPair(p.cert, p.key)
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", f.Cert, f.Key, err)
+	}
+	cfg := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	if f.ClientCA == "" {
+		return cfg, nil
+	}
+	cfg.ClientCAs = x509.NewCertPool()
+	if !cfg.ClientCAs.AppendCertsFromPEM(p.clientCA) {
+		return nil, fmt.Errorf("%s: no certificate is in it", f.ClientCA)
+	}
+	cfg.ClientAuth = tls.RequireAndVerifyClientCert
+	if f.ClientCertOptional {
+		cfg.ClientAuth = tls.VerifyClientCertIfGiven
+	}
+	return cfg, nil
+}
