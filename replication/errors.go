@@ -3,6 +3,7 @@ package replication
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
@@ -106,10 +107,19 @@ type DirectoryError struct {
 
 func (e *DirectoryError) Error() string {
 	s := fmt.Sprintf("%v: %s", e.Reason, e.Dir)
-	if e.Err != nil {
-		s += fmt.Sprintf(": %v", e.Err)
+	if cause := e.cause(); cause != "" {
+		s += ": " + cause
 	}
 	return s + " (" + e.Advice + ")"
+}
+
+// cause returns what Err says and Reason does not. That the lock is held is all that is known of who
+// has a directory open.
+func (e *DirectoryError) cause() string {
+	if e.Err == nil || e.Reason == ErrLocked {
+		return ""
+	}
+	return strings.TrimPrefix(e.Err.Error(), e.Reason.Error()+": ")
 }
 
 // Unwrap returns the reason and the cause.

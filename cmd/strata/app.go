@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -57,12 +59,22 @@ func run(ctx context.Context, args []string, s streams) int {
 		return exitOK
 	case errors.Is(err, errSilent):
 		return exitFailed
-	case errors.Is(err, errMisuse), !a.running:
-		fmt.Fprintf(s.err, "strata: %v\n", err)
+	}
+	// errors of package strata begin with the program's name already
+	fmt.Fprintf(s.err, "strata: %s\n", strings.TrimPrefix(err.Error(), "strata: "))
+	if errors.Is(err, errMisuse) || !a.running {
 		return exitMisuse
 	}
-	fmt.Fprintf(s.err, "strata: %v\n", err)
 	return exitFailed
+}
+
+// version is that of the module the program was built of.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
 }
 
 func (a *app) root() *cobra.Command {
@@ -71,6 +83,7 @@ func (a *app) root() *cobra.Command {
 		Short: "Look into, check, serve and drive logs of Strata and Apache Kafka",
 		Long: "strata works on the files of Strata and of Apache Kafka, and with running brokers of either.\n\n" +
 			"Exit codes: 0 all went well, 1 something failed or is damaged, 2 misuse.",
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -78,9 +91,9 @@ func (a *app) root() *cobra.Command {
 	root.SetIn(a.in)
 	root.SetOut(a.w)
 	root.SetErr(a.err)
-	root.CompletionOptions.HiddenDefaultCmd = true
 	a.parent(root)
-	root.AddCommand(a.dumpCmd(), a.verifyCmd(), a.backupCmd(), a.restoreCmd(), a.serveCmd(), a.topicsCmd(), a.groupsCmd(), a.transactionsCmd(), a.produceCmd(), a.consumeCmd())
+	root.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	root.AddCommand(a.dumpCmd(), a.verifyCmd(), a.backupCmd(), a.restoreCmd(), a.serveCmd(), a.clusterCmd(), a.topicsCmd(), a.groupsCmd(), a.transactionsCmd(), a.produceCmd(), a.consumeCmd())
 	return root
 }
 
@@ -88,7 +101,11 @@ func (a *app) root() *cobra.Command {
 func (a *app) parent(c *cobra.Command) *cobra.Command {
 	c.Args = cobra.NoArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return misuse("name a command; `%s --help` lists them", c.CommandPath())
+		var names []string
+		for _, sub := range c.Commands() {
+			names = append(names, sub.Name())
+		}
+		return misuse("%s what? %s", c.CommandPath(), strings.Join(names, ", "))
 	}
 	return c
 }

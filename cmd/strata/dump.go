@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,12 +20,13 @@ import (
 func (a *app) dumpCmd() *cobra.Command {
 	var o dumpOptions
 	c := &cobra.Command{
-		Use:   "dump FILE...",
+		Use:   "dump FILE|DIR...",
 		Short: "Print what files of a log directory hold",
-		Long: "dump prints segments, indexes, snapshots, checkpoints and the other files of a log directory, Strata's or Apache Kafka's.\n" +
-			"What a file holds is told by its name. Files are only read. Damage is printed where it is, and the exit code is 1 then.\n\n" +
+		Long: "dump prints segments, indexes, snapshots, checkpoints and the other files of a log directory, Strata's or Apache Kafka's; of a\n" +
+			"directory all such files that are in it, and in directories below it. What a file holds is told by its name. Files are only read. Damage is printed where it is, and the exit code is 1 then.\n\n" +
 			"Records of __consumer_offsets, __transaction_state and __cluster_metadata are decoded, if the directory has that name or --decode says so.",
 		Example: "  strata dump data/broker-1/orders-0/00000000000000000000.log\n" +
+			"  strata dump data                                            # all that is there\n" +
 			"  strata dump -v data/broker-1/__consumer_offsets-7/*.log     # records too, decoded\n" +
 			"  strata dump -v data/broker-1/__transaction_state-*/*.log   # what became of each transactional id\n" +
 			"  strata dump --json data/broker-1/orders-0/* | jq 'select(.type == \"batch\") | .size'\n" +
@@ -49,6 +54,10 @@ func (a *app) dump(files []string, o dumpOptions) error {
 	default:
 		return misuse("--decode %s: it is auto, offsets, transactions, metadata or none", o.decode)
 	}
+	files, err := a.filesOf(files)
+	if err != nil {
+		return err
+	}
 	failed := false
 	for _, name := range files {
 		if err := a.dumpFile(name, o); err != nil {
@@ -72,6 +81,48 @@ func (a *app) dump(files []string, o dumpOptions) error {
 		return errSilent
 	}
 	return nil
+}
+
+// filesOf returns files, with those that can be dumped in the place of directories.
+func (a *app) filesOf(files []string) ([]string, error) {
+	var out []string
+	for _, name := range files {
+		info, err := a.fs.Stat(name)
+		if err != nil || !info.IsDir() { // dumpFile says what is wrong
+			out = append(out, name)
+			continue
+		}
+		before := len(out)
+		if out, err = a.appendFiles(out, name); err != nil {
+			return nil, err
+		}
+		if len(out) == before {
+			return nil, misuse("%s: no file of a log directory is there", name)
+		}
+	}
+	return out, nil
+}
+
+// appendFiles appends the files in dir and below it that can be dumped, in the order of their names.
+func (a *app) appendFiles(files []string, dir string) ([]string, error) {
+	entries, err := a.fs.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		if e.IsDir() {
+			if files, err = a.appendFiles(files, name); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if kind, _ := kafkafile.KindOf(name); kind != kafkafile.Unknown {
+			files = append(files, name)
+		}
+	}
+	return files, nil
 }
 
 func (a *app) dumpFile(name string, o dumpOptions) (err error) {

@@ -222,7 +222,7 @@ func TestDumpPrintsDamageAndGoesOn(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, args := range [][]string{
-		{}, {"dump"}, {"nothing"}, {"dump", "--nothing", "x.log"}, {"dump", "README.md"}, {"dump", "--decode", "x", "x.log"},
+		{"dump"}, {"nothing"}, {"dump", "--nothing", "x.log"}, {"dump", "README.md"}, {"dump", "--decode", "x", "x.log"},
 		{"verify"}, {"verify", "a", "b"}, {"verify", "missing"}, {"verify", "."}, {"dump", "x.index"},
 	} {
 		r := strataRun(t, args...)

@@ -30,7 +30,7 @@ func (a *app) groupsList() *cobra.Command {
 			return err
 		}
 		for _, g := range groups.Sorted() {
-			if err := a.emit(groupLine{Type: "group", Group: g.Group, State: g.State, ProtocolType: g.ProtocolType}); err != nil {
+			if err := a.emit(listedLine{"group", g.Group, g.State, g.ProtocolType}); err != nil {
 				return err
 			}
 		}
@@ -39,6 +39,16 @@ func (a *app) groupsList() *cobra.Command {
 	tg.flags(c)
 	return c
 }
+
+// listedLine is a group as the coordinators list it. Members and lag are told by describe and lag.
+type listedLine struct {
+	Type         string `json:"type"`
+	Group        string `json:"group"`
+	State        string `json:"state"`
+	ProtocolType string `json:"protocolType"`
+}
+
+func (l listedLine) writeText(w io.Writer) { fmt.Fprintf(w, "%s: %s\n", l.Group, l.State) }
 
 type groupLine struct {
 	Type         string `json:"type"`
@@ -51,15 +61,11 @@ type groupLine struct {
 }
 
 func (l groupLine) writeText(w io.Writer) {
-	fmt.Fprintf(w, "%s: %s", l.Group, l.State)
-	if l.Type == "described" {
-		fmt.Fprintf(w, ", %d members", l.Members)
-		if l.Protocol != "" {
-			fmt.Fprintf(w, " (%s)", l.Protocol)
-		}
-		fmt.Fprintf(w, ", lag %d", l.Lag)
+	fmt.Fprintf(w, "%s: %s, %d members", l.Group, l.State, l.Members)
+	if l.Protocol != "" {
+		fmt.Fprintf(w, " (%s)", l.Protocol)
 	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, ", lag %d\n", l.Lag)
 }
 
 type memberLine struct {
@@ -191,7 +197,7 @@ func (a *app) groupsReset() *cobra.Command {
 		}
 		for _, r := range rs.Sorted() {
 			if r.Err != nil {
-				return fmt.Errorf("%s, %s-%d: %w", args[0], r.Topic, r.Partition, r.Err)
+				return fmt.Errorf("%s, %s-%d: %w", args[0], r.Topic, r.Partition, whyNotReset(ctx, c.admin, args[0], r.Err))
 			}
 			if err := a.emit(resetLine{"reset", args[0], r.Topic, r.Partition, r.At}); err != nil {
 				return err
@@ -205,6 +211,16 @@ func (a *app) groupsReset() *cobra.Command {
 	_ = c.MarkFlagRequired("topic")
 	_ = c.MarkFlagRequired("to")
 	return c
+}
+
+// whyNotReset is err, or that the group has members, which take commits of nobody else: their
+// coordinator says that it does not know the member.
+func whyNotReset(ctx context.Context, admin *kadm.Client, group string, err error) error {
+	described, derr := admin.DescribeGroups(ctx, group)
+	if derr != nil || len(described[group].Members) == 0 {
+		return err
+	}
+	return fmt.Errorf("the group has %d members: it can be reset when they are stopped (%w)", len(described[group].Members), err)
 }
 
 type resetLine struct {

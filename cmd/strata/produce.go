@@ -21,7 +21,7 @@ type produceOptions struct {
 	key, separator, input, compression string
 	headers                            []string
 	partition                          int32
-	hasKey                             bool
+	hasKey, ignorePartitions           bool
 }
 
 func (a *app) produceCmd() *cobra.Command {
@@ -32,10 +32,10 @@ func (a *app) produceCmd() *cobra.Command {
 		Long: "produce writes each VALUE as a record, or each line of standard input if there is none. Records are acknowledged by all replicas and\n" +
 			"written exactly once (idempotent producer). It prints where each went.\n\n" +
 			"With --input json a line is an object with key, value (strings, null, or {\"base64\": ...}), headers, partition and timestamp (ms),\n" +
-			"as `strata consume --json` prints them.",
+			"as `strata consume --json` prints them. A line without a value, or with another field, is refused; null is a tombstone.",
 		Example: "  strata produce orders hello world -b localhost:9092\n" +
 			"  printf 'k1:v1\\nk2:v2\\n' | strata produce orders --key-separator : --dir data\n" +
-			"  strata consume orders -b a:9092 --json | strata produce copy -b b:9092 --input json",
+			"  strata consume orders -b a:9092 --json | strata produce copy -b b:9092 --input json --ignore-partitions",
 	}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, args []string) error { return a.produce(ctx, c, o, args) })
 	c.PreRun = func(c *cobra.Command, _ []string) { o.hasKey = c.Flags().Changed("key") }
@@ -47,6 +47,7 @@ func (a *app) produceCmd() *cobra.Command {
 	f.StringVar(&o.compression, "compression", "none", "none, gzip, snappy, lz4 or zstd")
 	f.StringArrayVar(&o.headers, "header", nil, "a header of every record, name=value; may be repeated")
 	f.Int32Var(&o.partition, "partition", -1, "partition to write to; -1: by key, or any")
+	f.BoolVar(&o.ignorePartitions, "ignore-partitions", false, "with --input json: by key, or any, whatever partition a line names")
 	return c
 }
 
@@ -116,8 +117,9 @@ type producing struct {
 	topic   string
 	headers []kgo.RecordHeader
 
-	mu  sync.Mutex // guards the output and the field below: promises are kept by another goroutine
-	err error      // the first
+	mu      sync.Mutex // guards the output and the fields below: promises are kept by another goroutine
+	pending int        // records that are not acknowledged
+	err     error      // the first
 }
 
 // maxLine bounds a line of input.
@@ -131,7 +133,10 @@ func (p *producing) all(ctx context.Context, in io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
 		}
-		p.client.Produce(ctx, r, p.done)
+		p.mu.Lock()
+		p.pending++
+		p.mu.Unlock()
+		p.client.Produce(ctx, r, func(r *kgo.Record, err error) { p.done(n, r, err) })
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -139,11 +144,19 @@ func (p *producing) all(ctx context.Context, in io.Reader) error {
 	return lines.Err()
 }
 
-func (p *producing) done(r *kgo.Record, err error) {
+// done is told what became of line n. What was written is shown once nothing is under way, so that
+// whoever feeds a pipe sees it before the next line.
+func (p *producing) done(n int, r *kgo.Record, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.pending--
 	if err == nil {
 		err = p.emit(wroteLine{"produced", r.Topic, r.Partition, r.Offset})
+	} else {
+		err = fmt.Errorf("%s, line %d: %w", r.Topic, n, err)
+	}
+	if err == nil && p.pending == 0 {
+		err = p.w.Flush()
 	}
 	if p.err == nil {
 		p.err = err
@@ -165,7 +178,7 @@ func (l wroteLine) writeText(w io.Writer) {
 func (p *producing) record(line []byte) (*kgo.Record, error) {
 	r := &kgo.Record{Topic: p.topic, Partition: p.o.partition, Value: line, Headers: p.headers}
 	if p.o.input == "json" {
-		return r, fromJSON(r, line)
+		return r, fromJSON(r, line, p.o.ignorePartitions)
 	}
 	if p.o.hasKey {
 		r.Key = []byte(p.o.key)
@@ -179,18 +192,29 @@ func (p *producing) record(line []byte) (*kgo.Record, error) {
 }
 
 // fromJSON fills in r from a JSON object.
-func fromJSON(r *kgo.Record, line []byte) error {
+func fromJSON(r *kgo.Record, line []byte, ignorePartition bool) error {
 	var v struct {
-		Key, Value data
-		Headers    []header
-		Partition  *int32
-		Timestamp  *int64
+		Type, Topic json.RawMessage // as they are printed; they do not count, nor does the offset
+		Offset      json.RawMessage
+		Key         data
+		Value       given
+		Headers     []header
+		Partition   *int32
+		Timestamp   *int64
 	}
-	if err := json.Unmarshal(line, &v); err != nil {
+	in := json.NewDecoder(bytes.NewReader(line))
+	in.DisallowUnknownFields()
+	if err := in.Decode(&v); err != nil {
 		return err
 	}
-	r.Key, r.Value = v.Key, v.Value
-	if v.Partition != nil && r.Partition < 0 {
+	if _, err := in.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is something behind the object")
+	}
+	if !v.Value.set {
+		return errors.New(`there is no value: "value": null is a tombstone`)
+	}
+	r.Key, r.Value = v.Key, v.Value.data
+	if v.Partition != nil && r.Partition < 0 && !ignorePartition {
 		r.Partition = *v.Partition
 	}
 	if v.Timestamp != nil && *v.Timestamp >= 0 {
@@ -200,6 +224,18 @@ func fromJSON(r *kgo.Record, line []byte) error {
 		r.Headers = append(r.Headers[:len(r.Headers):len(r.Headers)], kgo.RecordHeader{Key: h.Key, Value: h.Value})
 	}
 	return nil
+}
+
+// given is data that says whether it was there.
+type given struct {
+	data
+	set bool
+}
+
+// UnmarshalJSON is that of data; it is called for null, too.
+func (g *given) UnmarshalJSON(p []byte) error {
+	g.set = true
+	return g.data.UnmarshalJSON(p)
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.

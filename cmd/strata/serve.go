@@ -136,14 +136,16 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	ended := make(chan error, 1)
 	go func() { ended <- server.ServeAll(lns) }()
 	if err := a.ready(lns, told); err != nil {
-		return errors.Join(err, stop(signals, parts...))
+		return errors.Join(err, stop(signals, time.Time{}, parts...))
 	}
+	var signalled time.Time
 	select {
 	case err = <-ended: // before anybody asked for it
 	case <-signals:
+		signalled = time.Now()
 	case <-ctx.Done():
 	}
-	return errors.Join(err, stop(signals, parts...))
+	return errors.Join(err, stop(signals, signalled, parts...))
 }
 
 // ready says that the brokers are served: told has what clients
@@ -182,6 +184,10 @@ func (l readyLine) writeText(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
+// sameSignal is how long signals count as one: who ends a process group signals it twice, as GNU
+// timeout does.
+const sameSignal = time.Second
+
 // errForced says that a second signal came.
 var errForced = errors.New("stopped at once by a second signal; the next start recovers what was not closed")
 
@@ -192,8 +198,9 @@ type closer interface {
 	Shutdown(ctx context.Context) error
 }
 
-// stop shuts parts down one after the other, unless another signal comes.
-func stop(signals <-chan os.Signal, parts ...closer) error {
+// stop shuts parts down one after the other, unless another signal comes than that of a time, zero:
+// none has come yet.
+func stop(signals <-chan os.Signal, signalled time.Time, parts ...closer) error {
 	done := make(chan error, 1)
 	go func() {
 		var errs []error
@@ -207,11 +214,15 @@ func stop(signals <-chan os.Signal, parts ...closer) error {
 		}
 		done <- errors.Join(errs...)
 	}()
-	select {
-	case err := <-done:
-		return err
-	case <-signals:
-		return errForced
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-signals:
+			if time.Since(signalled) >= sameSignal {
+				return errForced
+			}
+		}
 	}
 }
 

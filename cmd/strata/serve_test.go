@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -151,7 +153,7 @@ type quick struct{}
 func (quick) Shutdown(context.Context) error { return net.ErrClosed }
 
 func TestASecondSignalStopsAtOnce(t *testing.T) {
-	require.ErrorIs(t, stop(nil, quick{}, quick{}), net.ErrClosed)
+	require.ErrorIs(t, stop(nil, time.Time{}, quick{}, quick{}), net.ErrClosed)
 	if os.Getenv("STRATA_STUCK") == "" { // what is stuck stays: in a process of its own
 		c := exec.Command(os.Args[0], "-test.run", "^TestASecondSignalStopsAtOnce$")
 		c.Env = append(os.Environ(), "STRATA_STUCK=1")
@@ -162,5 +164,39 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 	}
 	signals, s := make(chan os.Signal, 1), stuck{make(chan struct{})}
 	go func() { <-s.asked; signals <- syscall.SIGTERM }()
-	os.Stdout.WriteString(stop(signals, s).Error() + "\n")
+	os.Stdout.WriteString(stop(signals, time.Time{}, s).Error() + "\n")
+}
+
+// until is a part that shuts down when it is closed.
+type until chan struct{}
+
+func (u until) Shutdown(context.Context) error { <-u; return nil }
+
+func TestSignalsOfOneMomentAreOneSignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals, part, ended := make(chan os.Signal, 2), make(until), make(chan error, 1)
+		go func() { ended <- stop(signals, time.Now(), part) }()
+		signals <- syscall.SIGTERM // the second one of GNU timeout
+		time.Sleep(sameSignal - time.Millisecond)
+		signals <- syscall.SIGINT
+		synctest.Wait()
+		require.Empty(t, ended)
+		time.Sleep(time.Millisecond)
+		signals <- syscall.SIGTERM // somebody is impatient
+		require.ErrorIs(t, <-ended, errForced)
+		close(part)
+	})
+}
+
+func TestServeEndsInOrderWhenItsProcessGroupIsSignalledTwice(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	p := start(t, "--dir", dir)
+	c := client(t, p.addr)
+	require.NoError(t, c.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("one")}).FirstErr())
+	c.Close()
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	require.Equal(t, exitOK, p.wait(t))
+	require.Empty(t, p.errs.String())
+	require.FileExists(t, filepath.Join(dir, "broker-1", ".kafka_cleanshutdown"))
 }

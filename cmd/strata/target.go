@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -31,11 +32,26 @@ type target struct {
 // flags adds the flags that name a target.
 func (tg *target) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringSliceVarP(&tg.bootstrap, "bootstrap", "b", nil, "address of a broker, HOST:PORT; several with commas")
+	f.StringSliceVarP(&tg.bootstrap, "bootstrap", "b", nil, "address of a broker, HOST:PORT; several with commas; without it and --dir: $"+bootstrapEnv)
 	f.StringVar(&tg.dir, "dir", "", "directory of a cluster that nobody serves")
 	f.DurationVar(&tg.timeout, "timeout", 10*time.Second, "how long the target may take to answer")
-	c.MarkFlagsOneRequired("bootstrap", "dir")
 	c.MarkFlagsMutuallyExclusive("bootstrap", "dir")
+}
+
+// bootstrapEnv has the address of brokers that is used where no flag names a target.
+const bootstrapEnv = "STRATA_BOOTSTRAP"
+
+// orEnvironment takes the target from the environment if no flag names one.
+func (tg *target) orEnvironment() error {
+	if tg.dir != "" || len(tg.bootstrap) > 0 {
+		return nil
+	}
+	addrs := os.Getenv(bootstrapEnv)
+	if addrs == "" {
+		return misuse("which cluster? --bootstrap HOST:PORT, --dir DIR, or the environment's %s", bootstrapEnv)
+	}
+	tg.bootstrap = strings.Split(addrs, ",")
+	return nil
 }
 
 // A conn is a connection to a target.
@@ -126,6 +142,9 @@ func (c *conn) close() (err error) {
 // with is RunE of a command that talks to a target.
 func (a *app) with(tg *target, fn func(ctx context.Context, c *conn, args []string) error) func(*cobra.Command, []string) error {
 	return a.do(func(ctx context.Context, args []string) (err error) {
+		if err := tg.orEnvironment(); err != nil {
+			return err
+		}
 		c, err := a.connect(ctx, tg)
 		if err != nil {
 			return err

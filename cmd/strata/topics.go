@@ -15,7 +15,7 @@ import (
 
 func (a *app) topicsCmd() *cobra.Command {
 	c := a.parent(&cobra.Command{Use: "topics", Short: "List, describe, create, change and delete topics, advise on their segments"})
-	c.AddCommand(a.topicsList(), a.topicsDescribe(), a.topicsCreate(), a.topicsAlter(), a.topicsGrow(), a.topicsDelete(), a.topicsAdvise())
+	c.AddCommand(a.topicsList(), a.topicsDescribe(), a.topicsCreate(), a.topicsAlter(), a.topicsGrow(), a.topicsDelete(), a.topicsOffsets(), a.topicsDeleteRecords(), a.topicsAdvise())
 	return c
 }
 
@@ -86,12 +86,20 @@ func (l partitionLine) writeText(w io.Writer) {
 
 func (a *app) topicsDescribe() *cobra.Command {
 	var tg target
-	c := &cobra.Command{Use: "describe TOPIC...", Short: "Show partitions, offsets and settings of topics", Args: cobra.MinimumNArgs(1),
-		Long:    "describe prints each topic with the settings that are not defaults, and each of its partitions: first and next offset, leader, replicas.",
+	c := &cobra.Command{Use: "describe [TOPIC...]", Short: "Show partitions, offsets and settings of topics",
+		Long: "describe prints each topic with the settings that are not defaults, and each of its partitions: first and next offset, leader, replicas.\n" +
+			"Without a name it is all topics but the internal ones.",
 		Example: "  strata topics describe orders -b localhost:9092\n  strata topics describe orders payments --dir data --json"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
 		ctx, cancel := tg.bounded(ctx)
 		defer cancel()
+		if len(names) == 0 {
+			topics, err := c.admin.ListTopics(ctx)
+			if err != nil || len(topics) == 0 {
+				return err
+			}
+			names = topics.Names()
+		}
 		return a.describeTopics(ctx, c.admin, names)
 	})
 	tg.flags(c)

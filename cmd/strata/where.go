@@ -1,15 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// resolve returns the offset that a place in topics means, for every partition:
+// resolve returns the offset that a place in topics means, for every partition, in order:
 // "earliest", "latest", a number, or a time.
 func resolve(ctx context.Context, admin *kadm.Client, where string, topics []string) ([]kadm.ListedOffset, error) {
 	var list func() (kadm.ListedOffsets, error)
@@ -41,6 +43,9 @@ func resolve(ctx context.Context, admin *kadm.Client, where string, topics []str
 			o.Offset = fixed
 		}
 		out = append(out, o)
+	})
+	slices.SortFunc(out, func(a, b kadm.ListedOffset) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 	if len(out) == 0 {
 		return nil, fmt.Errorf("topics %q: no such topics", topics)

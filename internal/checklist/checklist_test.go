@@ -2,6 +2,7 @@ package checklist
 
 import (
 	"bufio"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,12 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lastRow is the number of rows of each kind: behaviours have a bare number, faults a letter before
-// it. docs/checklist.md lists them all.
-var lastRow = map[string]int{"": 155, "D": 24, "R": 11, "G": 9, "W": 15, "L": 8, "A": 3}
+// lastRow is the least number of rows of each kind: behaviours have a bare number, others letters
+// before it. docs/checklist.md lists them all.
+var lastRow = map[string]int{"": 155, "D": 24, "R": 11, "G": 9, "W": 15, "L": 8}
 
 var (
-	rowPattern  = regexp.MustCompile(`^\| ([DRGWLA]?)(\d+) \| (.+) \| (.+) \|$`)
+	rowPattern  = regexp.MustCompile(`^\| ([A-Z]*)(\d+) \| (.+) \| (.+) \|$`)
 	testPattern = regexp.MustCompile("`([a-z0-9_/]+)\\.((?:Test|Example|Fuzz)\\w+)`")
 )
 
@@ -47,14 +48,19 @@ func TestEveryRowNamesATestThatExistsOrIsOpen(t *testing.T) {
 		}
 	}
 	require.NoError(t, lines.Err())
-	for kind, last := range lastRow {
+	last := maps.Clone(lastRow)
+	for row := range seen {
+		kind := strings.TrimRight(row, "0123456789")
+		n, err := strconv.Atoi(row[len(kind):])
+		require.NoError(t, err)
+		last[kind] = max(last[kind], n)
+	}
+	for kind, last := range last {
 		for n := 1; n <= last; n++ {
 			row := kind + strconv.Itoa(n)
 			require.True(t, seen[row], "row %s is missing", row)
-			delete(seen, row)
 		}
 	}
-	require.Empty(t, seen, "rows that are not there")
 }
 
 var funcPattern = regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz)\w+)\(`)

@@ -74,7 +74,7 @@ func readRows(dir string) ([]*twin, error) {
 }
 
 var (
-	rowName     = regexp.MustCompile(`^(?:[DRGWLA]?[1-9][0-9]*|promise: .+)$`)
+	rowName     = regexp.MustCompile(`^(?:[A-Z]*[1-9][0-9]*|promise: .+)$`)
 	testPattern = regexp.MustCompile(`^([a-z0-9_/]+)\.((?:Test|Example|Fuzz)\w*(?:/\S+)?)$`)
 )
 

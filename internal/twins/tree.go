@@ -30,7 +30,7 @@ type row struct {
 
 var (
 	funcLine = regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz)\w*)\(`)
-	rowLine  = regexp.MustCompile(`^\| ([DRGWLA]?\d+) \| .+ \| (.+) \|$`)
+	rowLine  = regexp.MustCompile(`^\| ([A-Z]*\d+) \| .+ \| (.+) \|$`)
 	rowTest  = regexp.MustCompile("`([a-z0-9_/]+\\.(?:Test|Example|Fuzz)\\w*)`")
 )
 
