@@ -1,0 +1,33 @@
+// Package inflight is a share-partition as a pure state machine: which records of one partition of
+// one topic are with which member of a share group, which are done with, and which are to be
+// handed out next (KIP-932; Kafka: SharePartition).
+//
+// Records between the start offset and the end offset are in flight: below the start all is done
+// with, from the end on nothing was handed out. A record in flight is in one of four states:
+//
+//	Available     to be handed out
+//	Acquired      with a member, until its lock's deadline
+//	Acknowledged  accepted: never handed out again
+//	Archived      given up: rejected, delivered too often, or not a record at all
+//
+// # Invariants
+//
+//   - A record is with one member at most, and goes to another only when it was released, its
+//     lock has passed, or its member has left.
+//   - A record that was accepted or archived is never handed out again.
+//   - What is Available, or was never acquired, is handed out to who asks next: nothing is stuck,
+//     and nothing is left out but what is no record.
+//   - Nothing from Config.MaxInFlight above the start on is handed out, which bounds what is kept
+//     in memory: neighbours in the same state are one run.
+//
+// # Durability
+//
+// A step changes the state at once; Delta returns what of it is to be stored, since the last Delta.
+// The owner answers an acknowledgement when the Delta that has it is stored. If storing fails it
+// forgets the Partition and makes another one from what is stored, as a coordinator's shard is
+// loaded again. Acquired is not stored: after that all locks are gone, and the records are
+// available with the number of deliveries that was stored last. Kafka instead takes back what
+// could not be stored.
+//
+// The package has no clock, lock, goroutine or I/O; a test in internal/layering keeps it so.
+package inflight
