@@ -40,6 +40,7 @@ type txnStorm struct {
 	brokers int
 	version int16
 	disks   []*vfs.MemFS
+	dir     string // of the cluster; "": data
 	out     []record.TopicPartition
 	began   time.Time
 
@@ -88,7 +89,7 @@ func (s *txnStorm) cluster() (c *strata.Cluster, over bool) {
 }
 
 func (s *txnStorm) open() {
-	cfg := strata.Config{FS: s.disks[0], Dir: "data", Brokers: s.brokers, BrokerSpecs: map[int32]replication.BrokerSpec{},
+	cfg := strata.Config{FS: s.disks[0], Dir: cmp.Or(s.dir, "data"), Brokers: s.brokers, BrokerSpecs: map[int32]replication.BrokerSpec{},
 		Group: group.Config{OffsetsPartitions: 3}, Properties: map[string]string{"broker.session.timeout.ms": "1500"},
 		Transactions: transaction.Config{Version: map[int16]int16{0: transaction.LevelZero, 1: 1, 2: 2}[s.version],
 			Topic: transaction.TopicConfig{Partitions: 3}}}

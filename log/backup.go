@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -52,11 +53,10 @@ func (l *Log) Backup(ctx context.Context, fsys vfs.FS, dir string) error {
 	if err != nil {
 		return fmt.Errorf("backup %s: %w", l.path, err)
 	}
-	l.cleaning.Lock() // no segment is compacted or removed by retention until the copy is complete
+	l.cleaning.Lock() // what is replaced or removed meanwhile would stay on the disk until the copy is made
 	defer l.cleaning.Unlock()
 	for range backupAttempts {
-		watched := compactContext{ctx, l, l.durability.cuts.Load()}
-		if err = l.backup(watched, fsys, dir); err == nil || watched.Err() != errChanged {
+		if err = l.backup(ctx, fsys, dir); !errors.Is(err, errChanged) {
 			break
 		}
 		err = fmt.Errorf("%w: in the middle of each of %d attempts to copy it", ErrChanged, backupAttempts)
@@ -65,6 +65,16 @@ func (l *Log) Backup(ctx context.Context, fsys vfs.FS, dir string) error {
 		return fmt.Errorf("backup %s to %s: %w", l.path, dir, err)
 	}
 	return nil
+}
+
+// backup makes one attempt.
+func (l *Log) backup(ctx context.Context, fsys vfs.FS, dir string) error {
+	c, err := l.Cut()
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	return c.copyTo(ctx, fsys, dir)
 }
 
 // checkVacant accepts a directory that does not exist or is empty.
@@ -81,8 +91,9 @@ func checkVacant(fsys vfs.FS, dir string) error {
 	return err
 }
 
-// backup makes one attempt. It ends with ctx, which knows when the log is cut or closed.
-func (l *Log) backup(ctx compactContext, fsys vfs.FS, dir string) (err error) {
+// copyTo makes one attempt to copy the cut. It ends when the log is cut off at its end or closed.
+func (c *Cut) copyTo(ctx context.Context, fsys vfs.FS, dir string) (err error) {
+	watched := compactContext{ctx, c.l, c.cuts}
 	var id [8]byte
 	for i := range id {
 		id[i] = byte(rand.Uint32())
@@ -92,18 +103,21 @@ func (l *Log) backup(ctx compactContext, fsys vfs.FS, dir string) (err error) {
 		if err != nil {
 			err = errors.Join(err, fsys.RemoveAll(partial))
 		}
+		if cause := watched.Err(); err != nil && cause != nil {
+			err = errors.Join(cause, err) // what it met may follow from that
+		}
 	}()
-	plan, err := l.planBackup()
+	plan, err := c.plan()
 	if err != nil {
 		return err
 	}
 	if err := vfs.MakeDir(fsys, partial, 0o755); err != nil {
 		return err
 	}
-	if err := plan.write(ctx, fsys, partial); err != nil {
+	if err := plan.write(watched, fsys, partial); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil { // cut or closed: what was copied last may be half of it
+	if err := watched.Err(); err != nil { // cut or closed: what was copied last may be half of it
 		return err
 	}
 	// Everything in partial is on stable storage. From the rename on the copy is there.
@@ -116,63 +130,91 @@ func (l *Log) backup(ctx compactContext, fsys vfs.FS, dir string) (err error) {
 	return fsys.SyncDir(filepath.Dir(dir))
 }
 
-// A backupPlan is what a log consisted of at one moment. Segments only grow until they are cut,
-// which the context of the copying notices; small files are here as they were.
+// A backupPlan is what the copy of a cut consists of.
 type backupPlan struct {
 	l        *Log
 	segments []*segment.Segment
 	state    manifest.State    // of the copy
-	small    map[string][]byte // files that change without a trace: leader epochs, aborted transactions
-	large    []string          // those that do not change; what is gone meanwhile is built anew
+	small    map[string][]byte // files made for the copy: leader epochs, aborted transactions
+	large    []largeFile       // those that do not change; what is gone meanwhile is built anew
 }
 
-// planBackup takes stock. Appends wait for it, so it reads little.
-func (l *Log) planBackup() (*backupPlan, error) {
-	p := &backupPlan{l: l, small: map[string][]byte{}}
-	return p, l.exclusively(func(w *writer) error {
+// A largeFile is copied as it is, unless the segment that it belongs to has left the log: another
+// one may have the file's name then.
+type largeFile struct {
+	name string
+	of   *segment.Segment // nil: of none
+}
+
+// plan takes stock. Appends wait for it, so it reads little.
+func (c *Cut) plan() (*backupPlan, error) {
+	l := c.l
+	p := &backupPlan{l: l, segments: c.segments, small: map[string][]byte{}}
+	p.state = manifest.State{Clean: true, Start: c.start, RecoveryPoint: c.end, End: c.end, Epochs: len(c.epochs) > 0}
+	for _, s := range p.segments {
+		p.state.Segments = append(p.state.Segments, manifest.Segment{Base: s.Base(), Size: s.Size()})
+	}
+	last := p.segments[len(p.segments)-1]
+	size, err := last.Locate(c.end)
+	if err != nil {
+		return nil, err
+	}
+	p.state.Size = size
+	p.state.Segments[len(p.segments)-1].Size = -1 // state.Size has it
+	// With the token, so that the owner was told of all that lies below the cut, and with the files
+	// of the transaction index complete.
+	err = l.exclusively(func(w *writer) error {
 		if err := l.refusal(); err != nil {
 			return err
 		}
-		p.segments = l.list()
-		active := l.active()
-		end := l.segments.end.Load()
-		p.state = manifest.State{Clean: true, Start: l.segments.start.Load(), RecoveryPoint: end, End: end, Size: active.Size()}
-		_, p.state.Epochs = l.epochs.Latest()
-		for _, s := range p.segments {
-			p.state.Segments = append(p.state.Segments, manifest.Segment{Base: s.Base(), Size: s.Size()})
+		return w.storeAborted()
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.planIndexes(p); err != nil {
+		return nil, err
+	}
+	offsets, err := l.snapshotOffsets()
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range offsets {
+		if o <= c.end {
+			p.large = append(p.large, largeFile{name: segment.FileName(o, snapshotSuffix)})
 		}
-		p.state.Segments[len(p.segments)-1].Size = -1 // state.Size has it
-		if err := w.storeAborted(); err != nil {
-			return err
-		}
-		offsets, err := l.snapshotOffsets()
+	}
+	if len(c.epochs) > 0 {
+		p.small[epochFile] = epochText(c.epochs)
+	}
+	return p, nil
+}
+
+// planIndexes has the indexes of closed segments copied, and makes transaction indexes of what has
+// its marker below the cut.
+func (c *Cut) planIndexes(p *backupPlan) error {
+	for i, s := range p.segments {
+		aborted, _, err := s.Aborted(0, math.MaxInt64)
 		if err != nil {
 			return err
 		}
-		for _, o := range offsets {
-			if o <= end {
-				p.large = append(p.large, segment.FileName(o, snapshotSuffix))
+		var entries []byte
+		for _, t := range aborted {
+			if t.LastOffset < c.end {
+				entries = t.AppendTo(entries)
 			}
 		}
-		for _, s := range p.segments[:len(p.segments)-1] {
-			for _, suffix := range []string{segment.IndexSuffix, segment.TimeIndexSuffix, segment.TxnIndexSuffix} {
-				p.large = append(p.large, segment.FileName(s.Base(), suffix))
-			}
+		if len(entries) > 0 {
+			p.small[segment.FileName(s.Base(), segment.TxnIndexSuffix)] = entries
 		}
-		for _, name := range []string{epochFile, segment.FileName(active.Base(), segment.TxnIndexSuffix)} {
-			data, err := vfs.ReadFile(l.cfg.Load().FS, filepath.Join(l.path, name))
-			switch {
-			case err == nil:
-				p.small[name] = data
-			case !errors.Is(err, fs.ErrNotExist):
-				return err
-			}
+		if i == len(p.segments)-1 {
+			break // its indexes may tell of more than the copy has
 		}
-		if entries := l.epochs.list(); len(entries) > 0 && p.small[epochFile] == nil { // the state holds them
-			p.small[epochFile] = epochText(entries)
+		for _, suffix := range []string{segment.IndexSuffix, segment.TimeIndexSuffix} {
+			p.large = append(p.large, largeFile{segment.FileName(s.Base(), suffix), s})
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // write makes the copy, durable but for its directory's own name; the state comes last.
@@ -191,16 +233,16 @@ func (p *backupPlan) write(ctx context.Context, fsys vfs.FS, dir string) error {
 			return err
 		}
 	}
-	for _, name := range p.large {
-		data, err := vfs.ReadFile(p.l.cfg.Load().FS, filepath.Join(p.l.path, name))
-		if errors.Is(err, fs.ErrNotExist) {
+	for _, f := range p.large {
+		data, err := vfs.ReadFile(p.l.cfg.Load().FS, filepath.Join(p.l.path, f.name))
+		if errors.Is(err, fs.ErrNotExist) || err == nil && f.of != nil && f.of.Removed() {
 			continue
 		}
 		if err == nil {
 			err = ctx.Err()
 		}
 		if err == nil {
-			err = writeSynced(fsys, filepath.Join(dir, name), data)
+			err = writeSynced(fsys, filepath.Join(dir, f.name), data)
 		}
 		if err != nil {
 			return err

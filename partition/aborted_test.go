@@ -192,6 +192,43 @@ func TestTransactionIndexIsWholeWhereOthersReadIt(t *testing.T) {
 	}
 }
 
+// The copy of a cut knows the aborts and the producers of below it, whatever was aborted, compacted or
+// deleted since.
+func TestCutKnowsItsAbortsAndNoLaterOnes(t *testing.T) {
+	fs := vfs.Mem()
+	cfg := testConfig(fs)
+	p := openLeader(t, cfg)
+	abort(t, p, 1, 0, "a")
+	abort(t, p, 2, 0, "b")
+	require.NoError(t, p.Roll())
+	abort(t, p, 1, 1, "c")
+	require.NoError(t, send(p, batchSpec{pid: 3, txn: true, value: "open"}).Err)
+	want, wantProducers, end0 := readAll(t, p, ReadUncommitted), p.Producers(), p.LogEndOffset()
+	c, err := p.Cut()
+	require.NoError(t, err)
+	require.NoError(t, end(p, TxnMarker{ProducerID: 3}).Err)
+	abort(t, p, 1, 2, "d")
+	require.NoError(t, p.Roll())
+	_, err = p.DeleteRecords(p.HighWatermark())
+	require.NoError(t, err)
+	_, err = p.Clean(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, p.BackupOf(t.Context(), c, fs, "copy"))
+	c.Release()
+	require.NoError(t, p.Close())
+
+	b, err := Open("copy", cfg)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	require.NoError(t, b.BecomeLeader(9))
+	require.Equal(t, end0, b.LogEndOffset())
+	require.Equal(t, want, readAll(t, b, ReadUncommitted))
+	require.Equal(t, wantProducers, b.Producers())
+	require.Empty(t, readAll(t, b, ReadCommitted), "all are aborted, or open")
+	require.NoError(t, end(b, TxnMarker{ProducerID: 3, Commit: true}).Err)
+	require.Equal(t, []seen{{6, "open0"}}, readAll(t, b, ReadCommitted))
+}
+
 // A cut that takes a marker, as one below the high watermark does after an unclean election, leaves
 // the transaction open.
 func TestCutBehindAMarkerOpensItsTransactionAgain(t *testing.T) {

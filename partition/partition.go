@@ -174,3 +174,21 @@ func (p *Partition) Backup(ctx context.Context, fsys vfs.FS, dir string) error {
 	}
 	return nil
 }
+
+// Cut returns what the partition's log holds at this moment, as log.Log.Cut does, for BackupOf.
+func (p *Partition) Cut() (*log.Cut, error) {
+	c, err := p.log.Cut()
+	if err != nil {
+		return nil, p.wrap("cut", err)
+	}
+	return c, nil
+}
+
+// BackupOf is Backup of a cut of the partition. It returns log.ErrChanged if the log was truncated
+// since.
+func (p *Partition) BackupOf(ctx context.Context, c *log.Cut, fsys vfs.FS, dir string) error {
+	if err := c.Backup(ctx, fsys, dir); err != nil {
+		return p.wrap("backup", err)
+	}
+	return nil
+}

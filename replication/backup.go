@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -28,20 +30,26 @@ var errMeanwhile = errors.New("replication: topics were deleted, or replicas hav
 // The copy is the same cluster, with its id, its producers, groups and topics: Open opens it, here
 // or elsewhere.
 //
-// The copy of each partition is that of one moment (log.Log.Backup), and later for some than for
-// others. The order makes the whole consistent:
+// What is copied is a cut: how far each replica goes is noted for all at once, before anything is
+// copied, and what comes after that is not in the copy. That takes no longer than looking at each,
+// and no I/O; meanwhile no transaction is decided and none is completed (HoldTransactionsWith), so
+// that each is in the copy as a whole, is aborted there, or is open in a way that the copy's
+// coordinator knows, which ends it. The rest goes on, so the order counts in which they are looked
+// at:
 //
 //  1. the partitions of internal topics, which hold the groups' committed offsets,
-//  2. then the others. A committed offset was copied in step 1, so its record had been written
-//     before the copy of its partition began, and is in it: no committed offset points past the
-//     records;
-//  3. then the metadata. A topic whose partitions were copied is in it, and so are all producer ids
-//     that occur in records, so that none is given twice. A topic created after step 2 is empty in
-//     the copy.
+//  2. then the others. A committed offset is in the cut of step 1, so its record had been written
+//     before that of its partition: no committed offset points past the records;
+//  3. then the transactions. What is written in one, and its marker, is in step 1 or 2, so the
+//     coordinator had stored before that it would be;
+//  4. the metadata, when all of these are copied. A topic whose partitions were copied is in it, and
+//     so are all producer ids that occur in records, so that none is given twice. A topic created
+//     after the cut is empty in the copy.
 //
 // If topics are deleted meanwhile all steps are done again, since offsets committed for one must
-// not be taken for offsets of a later topic of its name; and so they are if the replicas or the
-// in-sync set of a partition change: one that was copied before it was in sync must not be trusted.
+// not be taken for offsets of a later topic of its name; so they are if the replicas or the in-sync
+// set of a partition change: one that was copied before it was in sync must not be trusted; and if a
+// replica is truncated.
 // The third time the metadata stays as it is until the copy is made: topics are neither created nor
 // deleted nor altered, no replica leaves or joins an in-sync set, nobody is elected.
 //
@@ -101,8 +109,16 @@ type backup struct {
 	nodes   map[int32]*node // those that are copied
 	targets copyTargets
 
-	mu     sync.Mutex // guards copied
-	copied []string   // directories of partitions in the copy
+	cuts   []replicaCut
+	copied []string // directories of partitions in the copy
+}
+
+// A replicaCut is what is copied of a replica.
+type replicaCut struct {
+	r   *replica
+	p   *partition.Partition
+	cut *log.Cut
+	dir string // of the copy
 }
 
 func (b *backup) run(ctx context.Context, dir string) (err error) {
@@ -156,13 +172,14 @@ func (b *backup) round(ctx context.Context, alone bool) error {
 	b.copied = nil
 	begun, layout := b.c.removals.Load(), b.layout()
 	err := b.partitions(ctx)
+	cut := errors.Is(err, log.ErrChanged) && !alone
 	if err == nil && !alone {
 		if err = b.lockMetadata(ctx); err != nil {
 			return err
 		}
 		defer b.unlockMetadata()
 	}
-	if b.c.removals.Load() != begun || b.hasChanged(layout) {
+	if b.c.removals.Load() != begun || b.hasChanged(layout) || cut {
 		for _, dir := range b.copied {
 			if err := discard(b.fsys, filepath.Dir(dir), filepath.Base(dir)); err != nil {
 				return err
@@ -216,44 +233,71 @@ func (b *backup) lockMetadata(ctx context.Context) error {
 
 func (b *backup) unlockMetadata() { <-b.c.changing }
 
-// partitions copies those of internal topics and then the others.
-func (b *backup) partitions(ctx context.Context) error {
-	for _, internal := range []bool{true, false} {
-		// Only now are they listed: partitions with a record that a copied offset points past are
-		// there.
-		var mine []*replica
-		for _, r := range replicasOn(b.nodes) {
-			if topic.IsInternal(r.tp.Topic) == internal {
-				mine = append(mine, r)
-			}
+// partitions notes how far all partitions go, and copies them.
+func (b *backup) partitions(ctx context.Context) (err error) {
+	for _, r := range replicasOn(b.nodes) {
+		r.awaitOpening()
+	}
+	if err := b.c.live(ctx); err != nil {
+		return err
+	}
+	b.cuts = nil
+	defer func() {
+		for _, c := range b.cuts {
+			c.cut.Release()
 		}
-		if err := forEach(mine, func(_ int, r *replica) error { return b.partition(ctx, r) }); err != nil {
+	}()
+	b.c.HoldTransactions(func() { err = b.cutAll() })
+	if err != nil {
+		return err
+	}
+	return forEach(b.cuts, func(_ int, c replicaCut) error {
+		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if err := c.p.BackupOf(ctx, c.cut, b.fsys, c.dir); err != nil {
+			return err
+		}
+		return writeTopicID(b.fsys, c.dir, c.r.id)
+	})
+}
+
+// cutAll notes how far each partition goes, in the order of Backup. It does not wait.
+func (b *backup) cutAll() error {
+	for _, replicas := range inCutOrder(replicasOn(b.nodes)) {
+		for _, r := range replicas {
+			p, err := r.state()
+			if p == nil && err != nil {
+				return fmt.Errorf("partition %s is offline: %w", partitionDir(r.tp), err)
+			}
+			if p == nil {
+				continue // never written
+			}
+			cut, err := p.Cut()
+			if err != nil {
+				return err
+			}
+			dir := filepath.Join(b.targets[r.node.id].root, partitionDir(r.tp))
+			b.cuts, b.copied = append(b.cuts, replicaCut{r, p, cut, dir}), append(b.copied, dir)
 		}
 	}
 	return nil
 }
 
-// partition copies one partition, and the file that says whose it is.
-func (b *backup) partition(ctx context.Context, r *replica) error {
-	p := r.awaitOpening()
-	if err := b.c.live(ctx); err != nil {
-		return err
-	}
-	if p == nil {
-		if _, err := r.state(); err != nil {
-			return fmt.Errorf("partition %s is offline: %w", partitionDir(r.tp), err)
+// inCutOrder returns replicas in the order in which Backup looks at them: what points at others, or
+// is pointed at by the coordinator of transactions, comes before these.
+func inCutOrder(replicas []*replica) (steps [3][]*replica) {
+	for _, r := range replicas {
+		step := 1
+		switch {
+		case r.tp.Topic == topic.TransactionTopic:
+			step = 2
+		case topic.IsInternal(r.tp.Topic):
+			step = 0
 		}
-		return nil // never written
+		steps[step] = append(steps[step], r)
 	}
-	dir := filepath.Join(b.targets[r.node.id].root, partitionDir(r.tp))
-	b.mu.Lock()
-	b.copied = append(b.copied, dir)
-	b.mu.Unlock()
-	if err := p.Backup(ctx, b.fsys, dir); err != nil {
-		return err
-	}
-	return writeTopicID(b.fsys, dir, r.id)
+	return steps
 }
 
 // metadata copies each broker's copy of the metadata. Nothing changes meanwhile, so they are equal.

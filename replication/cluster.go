@@ -77,6 +77,8 @@ type Cluster struct {
 
 	markerWriters sync.Map // topic name -> MarkerWriter; see WriteMarkersWith
 
+	holdTransactions atomic.Pointer[func(f func())] // nil: nobody decides transactions
+
 	controller      atomic.Int32    // the broker that is controller; written by who has changing
 	controllerEpoch atomic.Int32    // likewise
 	failures        map[int32]error // why open goes on without brokers

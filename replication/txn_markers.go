@@ -33,6 +33,24 @@ func (c *Cluster) WriteMarkersWith(topic string, w MarkerWriter) (stop func()) {
 	return func() { c.markerWriters.CompareAndDelete(topic, &w) }
 }
 
+// HoldTransactionsWith has hold called by HoldTransactions, until stop is called: it calls its
+// argument, which does not wait, while no transaction is decided and none is completed. The
+// coordinator of transactions does so. The last call counts. It is safe for concurrent use.
+func (c *Cluster) HoldTransactionsWith(hold func(f func())) (stop func()) {
+	c.holdTransactions.Store(&hold)
+	return func() { c.holdTransactions.CompareAndSwap(&hold, nil) }
+}
+
+// HoldTransactions calls f while no transaction is decided, aborted for its timeout, or completed.
+// f must not wait, nor ask the coordinator of transactions for anything: its requests wait for f.
+func (c *Cluster) HoldTransactions(f func()) {
+	if hold := c.holdTransactions.Load(); hold != nil {
+		(*hold)(f)
+	} else {
+		f()
+	}
+}
+
 // WriteTxnMarkers has the broker path.To write markers into partitions that it leads, as the
 // transaction coordinator on path.From asks it to. It waits as long as the path takes, and no
 // longer than until stop is closed, but not until they are written: done is called exactly once

@@ -103,6 +103,10 @@ func (s *Segment) unlink() error {
 	return s.cfg.FS.Remove(s.currentPath())
 }
 
+// Removed reports whether the segment was taken out of its directory: the names of its files are
+// free, or another segment's.
+func (s *Segment) Removed() bool { return s.removed.Load() }
+
 var removals atomic.Int64
 
 // Remove takes the segment out of its directory: the .log file is renamed at once (suffix .deleted)

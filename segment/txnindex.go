@@ -27,8 +27,8 @@ type AbortedTxn struct {
 
 const abortedTxnSize = 34
 
-// appendTo appends the entry to p.
-func (t AbortedTxn) appendTo(p []byte) []byte {
+// AppendTo appends the entry, as the file of a transaction index has it, to p.
+func (t AbortedTxn) AppendTo(p []byte) []byte {
 	p = binary.BigEndian.AppendUint16(p, 0)
 	for _, v := range []int64{t.ProducerID, t.FirstOffset, t.LastOffset, t.LastStableOffset} {
 		p = binary.BigEndian.AppendUint64(p, uint64(v))
@@ -51,7 +51,7 @@ func (s *Segment) AppendAborted(t AbortedTxn) (err error) {
 	if err != nil {
 		return fmt.Errorf("write transaction index: %w", err)
 	}
-	if _, err = f.WriteAt(t.appendTo(make([]byte, 0, abortedTxnSize)), size/abortedTxnSize*abortedTxnSize); err != nil {
+	if _, err = f.WriteAt(t.AppendTo(make([]byte, 0, abortedTxnSize)), size/abortedTxnSize*abortedTxnSize); err != nil {
 		return fmt.Errorf("write transaction index: %w", errors.Join(err, f.Truncate(size)))
 	}
 	return nil
@@ -76,11 +76,11 @@ func (s *Segment) ResetAborted(below int64, ts []AbortedTxn, sync bool) error {
 	p := make([]byte, 0, (len(known)+len(ts))*abortedTxnSize)
 	for _, t := range known {
 		if t.LastOffset < below {
-			p = t.appendTo(p)
+			p = t.AppendTo(p)
 		}
 	}
 	for _, t := range ts {
-		p = t.appendTo(p)
+		p = t.AppendTo(p)
 	}
 	switch {
 	case !bytes.Equal(p, old) || len(ts) > 0 && sync:

@@ -13,6 +13,10 @@ const MaxNameLength = 249
 // or read through the topic API.
 const MetadataTopic = "__cluster_metadata"
 
+// TransactionTopic is the name of the internal topic in which the coordinator of transactions keeps
+// what became of them.
+const TransactionTopic = "__transaction_state"
+
 // ErrInvalidName is matched by every error of ValidateName.
 var ErrInvalidName = errors.New("topic: invalid name")
 
@@ -47,5 +51,5 @@ func CollisionKey(name string) string { return strings.ReplaceAll(name, ".", "_"
 // IsInternal reports whether name is one of the topics the coordinators keep their state in.
 // Clients may read but not write them.
 func IsInternal(name string) bool {
-	return name == "__consumer_offsets" || name == "__transaction_state" || name == "__share_group_state"
+	return name == "__consumer_offsets" || name == TransactionTopic || name == "__share_group_state"
 }

@@ -34,6 +34,7 @@ type service struct {
 	sender  *sender
 	ctx     context.Context // done when closing
 	cancel  context.CancelFunc
+	unhold  func()         // ends HoldTransactionsWith; nil: there is none
 	wg      sync.WaitGroup // the watcher, and who fetches producer ids
 }
 
@@ -62,7 +63,9 @@ func NewCoordinator(c *replication.Cluster, cfg Config) (*Coordinator, error) {
 	if cfg.Version, err = states.agree(wanted, cfg.Version); err != nil {
 		return nil, err
 	}
-	return newCoordinator(states, c, cfg), nil
+	made := newCoordinator(states, c, cfg)
+	made.unhold = c.HoldTransactionsWith(made.runtime.Hold)
+	return made, nil
 }
 
 // newCoordinator takes a cfg with its defaults.
@@ -108,6 +111,9 @@ func (s *service) Close() error {
 	s.runtime.Close()
 	s.sender.close()
 	s.wg.Wait()
+	if s.unhold != nil { // last: what was accepted may be written until then
+		s.unhold()
+	}
 	return nil
 }
 

@@ -1,0 +1,99 @@
+package log
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/vfs"
+)
+
+// A Cut is what a log held at one moment: its records from the start that it had to EndOffset. Taking
+// one reads no file and waits for nobody, so that those of many logs can be of the same moment;
+// copying them may take its time. What is appended, compacted, deleted or removed by retention after
+// the moment changes nothing of the cut: segments that leave the log stay on the disk until Release.
+//
+// A truncation takes from the cut as well: Backup returns ErrChanged then. A Cut is for one goroutine.
+type Cut struct {
+	l          *Log
+	segments   []*segment.Segment // acquired; at least one
+	start, end int64
+	epochs     []epochEntry
+	cuts       int64 // durability.cuts before
+}
+
+// Cut returns what the log holds at this moment. It must be released. It takes no lock, does no I/O
+// and does not wait. It returns ErrClosed, ErrReadOnly, or the sticky error of a broken log.
+func (l *Log) Cut() (*Cut, error) {
+	for {
+		if err := l.refusal(); err != nil {
+			return nil, fmt.Errorf("cut %s: %w", l.path, err)
+		}
+		c := &Cut{l: l, cuts: l.durability.cuts.Load()}
+		epochs := l.epochs.list()
+		// The list is stored before an end in it, and start moves before a list that is shorter in
+		// front. So in this order all from start to end is in the list; what was truncated meanwhile
+		// is in cuts.
+		c.end = l.segments.end.Load()
+		c.segments = l.list()
+		c.start = min(max(l.segments.start.Load(), c.segments[0].Base()), c.end)
+		// Epochs begin before their batches, and go behind them. They have not changed meanwhile, so
+		// they are those of start to end.
+		if slices.Equal(epochs, l.epochs.list()) && c.acquire() {
+			c.epochs = epochsUntil(epochs, c.end)
+			return c, nil
+		}
+	}
+}
+
+// acquire keeps the segments of the cut readable, and leaves those out that begin behind its end. It
+// reports false, with nothing acquired, if one was removed meanwhile.
+func (c *Cut) acquire() bool {
+	n := len(c.segments)
+	for n > 1 && c.segments[n-1].Base() > c.end {
+		n--
+	}
+	c.segments = slices.Clone(c.segments[:n])
+	for i, s := range c.segments {
+		if !s.Acquire() {
+			c.segments = c.segments[:i]
+			c.Release()
+			return false
+		}
+	}
+	return true
+}
+
+// EndOffset returns the offset behind the last record of the cut.
+func (c *Cut) EndOffset() int64 { return c.end }
+
+// Backup copies the cut as Log.Backup copies a log, once: it returns ErrChanged if the log was
+// truncated since the cut was taken.
+func (c *Cut) Backup(ctx context.Context, fsys vfs.FS, dir string) error {
+	if fsys == nil {
+		fsys = c.l.cfg.Load().FS
+	}
+	err := checkVacant(fsys, dir)
+	if err == nil {
+		err = c.copyTo(ctx, fsys, dir)
+	}
+	if errors.Is(err, errChanged) {
+		err = ErrChanged
+	}
+	if err != nil {
+		return fmt.Errorf("backup %s to %s: %w", c.l.path, dir, err)
+	}
+	return nil
+}
+
+// Release gives up what the cut keeps on the disk. It is idempotent.
+func (c *Cut) Release() {
+	for _, s := range c.segments {
+		if err := s.Release(); err != nil {
+			c.l.cfg.Load().Logger.Warn("file of a removed segment stays until the next open", "path", s.Path(), "err", err)
+		}
+	}
+	c.segments = nil
+}
