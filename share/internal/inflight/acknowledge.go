@@ -22,8 +22,8 @@ func (a *Ack) typeOf(offset int64) AckType {
 // Acknowledge takes what a member says, all of it or, with an error, nothing. Acks are by offset
 // and do not overlap. What is below the start is over, and no error.
 //
-// It returns ErrInvalidRequest if acks make no sense, or name what was not handed out yet, and
-// ErrInvalidState for records that the member does not have, or not any more.
+// It returns ErrInvalidRequest if acks make no sense, and ErrInvalidState for records that the member
+// does not have, not any more, or not yet. (Kafka: INVALID_REQUEST for what is past the end.)
 func (p *Partition) Acknowledge(now time.Time, member string, acks []Ack) error {
 	p.Tick(now)
 	for i, a := range acks {
@@ -66,10 +66,8 @@ func (p *Partition) mayAcknowledge(member string, a Ack) error {
 	switch {
 	case a.Last < p.start:
 		return nil
-	case len(p.runs) == 0:
-		return fmt.Errorf("%w: nothing is in flight from offset %d on", ErrInvalidState, p.start)
-	case a.Last >= p.end:
-		return fmt.Errorf("%w: offset %d is past acquired records, which end at %d", ErrInvalidRequest, a.Last, p.end)
+	case a.Last >= p.end: // perhaps handed out by who led the partition before
+		return fmt.Errorf("%w: offset %d is past acquired records, which end at %d", ErrInvalidState, a.Last, p.end)
 	}
 	for i := p.find(first); i < len(p.runs) && p.runs[i].first <= a.Last; i++ {
 		if r := &p.runs[i]; r.state != Acquired || r.member != member {

@@ -263,11 +263,8 @@ func (w *world) verdict(member string, acks []Ack) error {
 			}
 		}
 		next = a.Last + 1
-		if a.Last >= w.start && w.start == w.end {
-			return ErrInvalidState
-		}
 		if a.Last >= w.start && a.Last >= w.end {
-			return ErrInvalidRequest
+			return ErrInvalidState
 		}
 		for o := max(a.First, w.start); o <= a.Last; o++ {
 			if k := w.offsets[o]; k.state != Acquired || k.member != member {
