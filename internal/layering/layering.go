@@ -27,7 +27,9 @@ var Rows = [][]string{
 	{"group/protocol"},
 	{"group/internal/classic", "transaction/internal/lifecycle"},
 	{"group/internal/kinds"},
-	{"share/internal/inflight"},
+	{"share/internal/inflight", "share/sharelog"},
+	{"share/internal/groupstate"},
+	{"share"},
 	{"group", "transaction"},
 	{"producer"},
 	{"consumer"},
@@ -40,4 +42,4 @@ var Rows = [][]string{
 // or I/O, and neither has what they import of ours.
 var Pure = []string{"internal/machine", "internal/javahash", "log/internal/manifest", "log/internal/recovery", "internal/wire", "group/assignor", "group/offsets", "group/protocol", "group/internal/classic", "group/internal/kinds", "transaction/txnlog", "transaction/internal/lifecycle", "replication/internal/controller", "replication/internal/image", "replication/internal/election", "replication/internal/quota", "internal/metarecord", "internal/progress",
 	"internal/x500",
-	"share/internal/inflight"}
+	"share/internal/inflight", "share/sharelog", "share/internal/groupstate"}

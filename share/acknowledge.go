@@ -1,0 +1,66 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/share/internal/inflight"
+)
+
+// What a member is told. The names in brackets are Kafka's error codes.
+var (
+	ErrInvalidRequest     = inflight.ErrInvalidRequest // INVALID_REQUEST
+	ErrInvalidRecordState = inflight.ErrInvalidState   // INVALID_RECORD_STATE
+)
+
+// An Ack is what a member says of a range of records.
+type Ack = inflight.Ack
+
+// AckType is what can be said.
+type AckType = inflight.AckType
+
+// The types of acknowledgement.
+const (
+	Gap     = inflight.Gap     // there is no record with this offset
+	Accept  = inflight.Accept  // it is done
+	Release = inflight.Release // hand it out again, to anybody, unless that was its last delivery
+	Reject  = inflight.Reject  // do not hand it out again
+	Renew   = inflight.Renew   // the member goes on with it: another lock from now
+)
+
+// Acknowledge takes what a member says of records of a partition, all of it or nothing; it is
+// durable when Acknowledge returns. acks are by offset and do not overlap.
+//
+// It returns ErrInvalidRecordState for records that the member does not have, or not any more: its
+// lock has passed, or the partition has another leader. With other errors, or when ctx ends, what
+// was said may count or not.
+func (c *Coordinator) Acknowledge(ctx context.Context, group, member string, tp TopicPartition, acks []Ack) error {
+	l, err := c.leader(ctx, group, tp, partition.Earliest)
+	if err != nil {
+		return err
+	}
+	return l.change(ctx, func(now time.Time) error { return l.p.Acknowledge(now, member, acks) })
+}
+
+// Leave gives back what a member of a group has, so that others get it at once; these deliveries do
+// not count. It returns when that is durable.
+func (c *Coordinator) Leave(ctx context.Context, group, member string) error {
+	c.mu.Lock()
+	var its []*leader
+	for key, l := range c.leaders {
+		if key.Group == group {
+			its = append(its, l)
+		}
+	}
+	c.mu.Unlock()
+	var errs []error
+	for _, l := range its {
+		errs = append(errs, l.change(ctx, func(now time.Time) error {
+			l.p.Leave(now, member)
+			return nil
+		}))
+	}
+	return errors.Join(errs...)
+}

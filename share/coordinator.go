@@ -1,0 +1,140 @@
+package share
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stratalog/strata/internal/coordinator"
+	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/share/internal/groupstate"
+	"github.com/stratalog/strata/share/internal/inflight"
+	"github.com/stratalog/strata/share/sharelog"
+)
+
+// A Coordinator keeps the states of share-partitions: a request goes to the broker that leads the
+// partition of the topic that a state is in, wherever that is.
+//
+// Every blocking method ends when its ctx does; what was accepted before stays accepted. A
+// Coordinator has two goroutines, and one more for each partition of the topic that is just being
+// written or loaded. It is safe for concurrent use.
+type Coordinator struct {
+	cfg     Config
+	core    groupstate.Config
+	cluster *replication.Cluster
+	states  *states
+	route   route
+	ctx     context.Context // done when closing
+	cancel  context.CancelFunc
+	locks   inflight.Config
+	wg      sync.WaitGroup // who watches, who prunes, who stores
+
+	mu      sync.Mutex // guards the fields below
+	leaders map[Key]*leader
+	loading map[Key]chan struct{} // closed when a leader is loaded, or is not
+}
+
+type (
+	route   = coordinator.Route[*groupstate.Machine, groupstate.Event, sharelog.Record]
+	shard   = coordinator.Shard[*groupstate.Machine, groupstate.Event, sharelog.Record]
+	request = coordinator.Request[*groupstate.Machine, groupstate.Event, sharelog.Record]
+)
+
+// NewCoordinator returns a running Coordinator over the brokers of c, which must outlive it. What
+// the topic holds is loaded in the background; requests wait for the part they need. It returns an
+// error only for a cfg that makes no sense: *topic.ConfigError, or
+// replication.ErrInvalidReplicationFactor if there are fewer brokers than Topic.Replicas and no
+// topic yet.
+func NewCoordinator(c *replication.Cluster, cfg Config) (*Coordinator, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	states, err := newStates(c, cfg.Topic)
+	if err != nil {
+		return nil, fmt.Errorf("Topic.Replicas: %w", err)
+	}
+	s := &Coordinator{cfg: cfg, core: groupstate.Config{UpdatesPerSnapshot: cfg.UpdatesPerSnapshot}, cluster: c, states: states,
+		locks:   inflight.Config{LockDuration: cfg.LockDuration, MaxDeliveryCount: cfg.MaxDeliveryCount, MaxInFlight: int64(cfg.MaxInFlight)},
+		leaders: map[Key]*leader{}, loading: map[Key]chan struct{}{}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.route = route{Broker: coordinator.AnyBroker, Runtime: coordinator.New(s.kind(), states, coordinator.Config{Topic: sharelog.Topic,
+		ExpiryInterval: time.Hour, MaxBatchBytes: cfg.Topic.MaxBatchBytes, Logger: cfg.Logger})}
+	s.wg.Go(s.watch)
+	s.wg.Go(s.pruneAgain)
+	return s, nil
+}
+
+// kind tells the runtime of share-partitions.
+func (c *Coordinator) kind() coordinator.Kind[*groupstate.Machine, groupstate.Event, sharelog.Record] {
+	return coordinator.Kind[*groupstate.Machine, groupstate.Event, sharelog.Record]{
+		New:       func(id string) *groupstate.Machine { return groupstate.New(id, &c.core) },
+		ID:        func(r sharelog.Record) string { return r.Key.ID() },
+		Partition: sharelog.PartitionFor,
+		Encode: func(r sharelog.Record) (key, value []byte) {
+			if r.Value != nil {
+				value = r.Value.AppendTo(nil, r.Update)
+			}
+			return sharelog.AppendKey(nil, r.Key, r.Update), value
+		},
+		Decode: sharelog.ParseRecord,
+		Tick:   groupstate.EventNothing{}, Expire: groupstate.EventNothing{}, Loaded: groupstate.EventNothing{},
+		Cancel: func(machine.Ticket) groupstate.Event { return groupstate.EventNothing{} },
+	}
+}
+
+// Close ends every waiting call with ErrClosed and returns when the last goroutine has ended. What
+// was under way may or may not be stored. It is idempotent and safe to call concurrently; the
+// cluster is not closed.
+func (c *Coordinator) Close() error {
+	c.cancel()
+	c.endLeaders(func(*leader) error { return ErrClosed })
+	c.route.Runtime.Close()
+	c.wg.Wait()
+	return nil
+}
+
+// watch follows who leads the partitions of the topic, which are loaded and unloaded accordingly.
+func (c *Coordinator) watch() {
+	for version := int64(-1); c.ctx.Err() == nil; {
+		if _, err := c.route.Runtime.Partitions(c.ctx, false); err != nil {
+			c.cfg.Logger.Debug("topic was not found", "topic", sharelog.Topic, "err", err) // a request looks again, and tells
+		}
+		c.route.Runtime.Follow()
+		c.endLeaders(c.isOver)
+		next, err := c.cluster.WaitMetadata(c.ctx, version)
+		if err != nil {
+			return // it is closing
+		}
+		version = next
+	}
+}
+
+// endLeaders ends those for which f has a reason, and waits until their alarms have.
+func (c *Coordinator) endLeaders(f func(*leader) error) {
+	c.mu.Lock()
+	all := slices.Collect(maps.Values(c.leaders))
+	c.mu.Unlock()
+	for _, l := range all {
+		if err := f(l); err != nil {
+			l.end(err)
+			l.alarm.Wait()
+		}
+	}
+}
+
+// isOver says why a leader's epoch is.
+func (c *Coordinator) isOver(l *leader) error {
+	_, epoch, err := c.cluster.LeaderOfTopic(l.tp, l.key.TopicID)
+	switch {
+	case err != nil:
+		return err
+	case epoch > l.epoch:
+		return fmt.Errorf("%w: %d, now it is %d", ErrFencedLeaderEpoch, l.epoch, epoch)
+	}
+	return nil
+}

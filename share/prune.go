@@ -1,0 +1,75 @@
+package share
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/share/internal/groupstate"
+	"github.com/stratalog/strata/share/sharelog"
+)
+
+// A partition of the topic is pruned when it has more than pruneFrom records, and more than
+// prunePer for each share-partition: writing these once more is then a small part of what was
+// written.
+const (
+	pruneFrom = 1000
+	prunePer  = 4
+)
+
+// snapshotsAtOnce is how many share-partitions are written once more at the same time.
+const snapshotsAtOnce = 64
+
+// pruneAgain prunes the partitions of the topic every Config.PruneInterval.
+func (c *Coordinator) pruneAgain() {
+	every := time.NewTicker(c.cfg.PruneInterval)
+	defer every.Stop()
+	for {
+		select {
+		case <-every.C:
+			if err := c.prune(c.ctx, pruneFrom); err != nil && c.ctx.Err() == nil {
+				c.cfg.Logger.Warn("pruning failed", "topic", sharelog.Topic, "err", err)
+			}
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// prune deletes what snapshots have made superfluous of partitions with more than from records.
+func (c *Coordinator) prune(ctx context.Context, from int64) error {
+	return c.route.Each(ctx, func(s *shard) error { return c.pruneShard(ctx, s, from) })
+}
+
+// pruneShard has every share-partition written once more behind the present end, and deletes what is
+// before that: whoever is loaded then begins with a snapshot, or with updates that a snapshot
+// follows, which are passed over.
+func (c *Coordinator) pruneShard(ctx context.Context, s *shard, from int64) error {
+	start, end, err := c.states.topic.Log(s.Partition(), s.Leadership().Epoch).Bounds()
+	if err != nil {
+		return err
+	}
+	var ids []string
+	if err := s.Each(ctx, func(id string, _ *groupstate.Machine) { ids = append(ids, id) }); err != nil {
+		return err
+	}
+	if end-start <= max(from, prunePer*int64(len(ids))) {
+		return nil
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(snapshotsAtOnce)
+	for _, id := range ids {
+		g.Go(func() error {
+			_, err := s.Do(ctx, id, func(r *request) { r.Step(id, groupstate.EventSnapshot{To: r.Ticket}) })
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	tp := record.TopicPartition{Topic: sharelog.Topic, Partition: s.Partition()}
+	_, err = c.cluster.DeleteRecords(c.ctx, map[record.TopicPartition]int64{tp: end})
+	return err
+}
