@@ -71,7 +71,9 @@ func TestCloseAfterALostJoinAnswerKeepsItsCommit(t *testing.T) {
 				<-l.lost
 				begun := time.Now()
 				require.NoError(t, m.Close())
-				require.LessOrEqual(t, time.Since(begun), consumer.DefaultHeartbeatInterval)
+				// Nor does it wait for others to hear of a rebalance: their heartbeats are due at the very
+				// moment at which it would give up, and which of the two comes first is chance.
+				require.Less(t, time.Since(begun), time.Second)
 				got := committed(t, b, "g")
 				for tp, offset := range want {
 					require.Equal(t, offset, got[tp], "%v", tp)
