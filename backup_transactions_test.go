@@ -128,11 +128,11 @@ func TestNoTransactionIsDecidedWhileAllAreHeld(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// slowExcept has all partitions but one wait a minute before they are copied.
-func slowExcept(dir string) func(vfs.Event) {
+// slowExcept has all partitions but one wait a minute before anything is done about their copies.
+func slowExcept(first string) func(vfs.Event) {
 	return func(e vfs.Event) {
-		in := strings.HasPrefix(e.Name, filepath.Join("copy", "broker-1")+string(filepath.Separator))
-		if e.Op == vfs.OpRename && in && !strings.HasPrefix(filepath.Base(e.NewName), dir) {
+		dir, name := filepath.Split(e.Name)
+		if dir == filepath.Join("copy", "broker-1")+string(filepath.Separator) && name != first && name == strings.TrimSuffix(name, ".partial") {
 			time.Sleep(time.Minute)
 		}
 	}

@@ -31,18 +31,16 @@ func (l *Log) Cut() (*Cut, error) {
 		if err := l.refusal(); err != nil {
 			return nil, fmt.Errorf("cut %s: %w", l.path, err)
 		}
-		c := &Cut{l: l, cuts: l.durability.cuts.Load()}
-		epochs := l.epochs.list()
+		c := &Cut{l: l, cuts: l.durability.cuts.Load(), epochs: l.epochs.list()}
 		// The list is stored before an end in it, and start moves before a list that is shorter in
 		// front. So in this order all from start to end is in the list; what was truncated meanwhile
 		// is in cuts.
 		c.end = l.segments.end.Load()
 		c.segments = l.list()
 		c.start = min(max(l.segments.start.Load(), c.segments[0].Base()), c.end)
-		// Epochs begin before their batches, and go behind them. They have not changed meanwhile, so
-		// they are those of start to end.
-		if slices.Equal(epochs, l.epochs.list()) && c.acquire() {
-			c.epochs = epochsUntil(epochs, c.end)
+		// Epochs begin at the end, before their batches, and go behind them. They have not changed
+		// meanwhile, so they are those of start to end.
+		if slices.Equal(c.epochs, l.epochs.list()) && c.acquire() {
 			return c, nil
 		}
 	}

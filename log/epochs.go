@@ -137,15 +137,6 @@ func (c *EpochCache) list() []epochEntry {
 	return nil
 }
 
-// epochsUntil returns those of entries that have begun at end or before.
-func epochsUntil(entries []epochEntry, end int64) []epochEntry {
-	n := len(entries)
-	for n > 0 && entries[n-1].start > end {
-		n--
-	}
-	return entries[:n:n]
-}
-
 // begin makes epoch the only one, from offset 0 on, once write has made it part of the state.
 func (c *EpochCache) begin(epoch int32, write func() error) error {
 	c.first, c.inState = epoch, true

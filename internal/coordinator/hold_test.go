@@ -15,17 +15,23 @@ func TestNothingTakesAStepDuringAHold(t *testing.T) {
 	s, err := r.Shard(0)
 	require.NoError(t, err)
 	answered := make(chan struct{})
-	ran := false
-	r.Hold(func() {
+	ran, replaced, stepped := false, false, false
+	r.Hold(func() { // it must return, or Close would wait for it
 		ran = true
-		require.False(t, r.mu.TryLock(), "a shard could be put in place of another")
-		require.False(t, s.mu.TryLock(), "a machine could take a step")
+		if replaced = r.mu.TryLock(); replaced {
+			r.mu.Unlock()
+		}
+		if stepped = s.mu.TryLock(); stepped {
+			s.mu.Unlock()
+		}
 		go func() {
 			defer close(answered)
 			s.StepAll(noted{text: "late"})
 		}()
 	})
 	require.True(t, ran)
+	require.False(t, replaced, "a shard could be put in place of another")
+	require.False(t, stepped, "a machine could take a step")
 	<-answered
 	require.True(t, s.mu.TryLock(), "it goes on afterwards")
 	s.mu.Unlock()
