@@ -46,6 +46,7 @@ type call struct {
 	charged      int        // set by the handler: bytes of the server's budget that the answer holds
 	fetching     *fetching  // what tryFetch leaves to fetch
 	fetched      []byte     // set by tryFetch: of the server's buffers, holds records of the answer
+	last         bool       // set by the handler: the connection is closed after the answer
 	retained     bool       // set by the handler: the request's bytes are still in use after the answer
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/internal/sasl"
 )
 
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
@@ -27,11 +29,19 @@ func advertise(apis map[int16]*api) []kmsg.ApiVersionsResponseApiKey {
 // apiVersions tells the client what is served.
 func (c *call) apiVersions(req *kmsg.ApiVersionsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ApiVersionsResponse)
+	if a := c.conn.sasl; a != nil && a.verdict == sasl.Refuse {
+		resp.ErrorCode = int16(IllegalSASLState)
+		c.refusedOutOfTurn(ApiVersions)
+		return resp
+	}
 	if c.version >= 3 && (!softwareName.MatchString(req.ClientSoftwareName) || !softwareName.MatchString(req.ClientSoftwareVersion)) {
 		resp.ErrorCode = int16(InvalidRequest)
 		return resp
 	}
 	resp.ApiKeys = c.s.advertised
+	if a := c.conn.sasl; a != nil {
+		a.session.Versions()
+	}
 	c.tellFeatures(resp)
 	return resp
 }

@@ -90,6 +90,10 @@ func (s *Server) describe(ln net.Listener) *listener {
 	if own, ok := ln.(*Listener); ok {
 		l.name, l.security = own.Name, own.Security
 	}
+	if l.security.SASL != nil {
+		filled := l.security.SASL.withDefaults()
+		l.security.SASL = &filled
+	}
 	if l.name == "" {
 		l.name = string(l.security.Protocol())
 	}

@@ -26,6 +26,7 @@ type conn struct {
 	// Of the listener, and immutable once the connection runs.
 	listener string // its name
 	security Security
+	sasl     *authentication // nil: there is no SASL
 
 	ctx      context.Context // ends with the connection
 	cancel   context.CancelFunc
@@ -83,7 +84,9 @@ func (c *conn) authenticate(deadline time.Time) error {
 		c.s.log.Info("authentication failed", "remote", c.host, "conn", c.id, "listener", c.listener, "error", err)
 		return err
 	}
-	c.s.log.Debug("connection authenticated", "remote", c.host, "conn", c.id, "listener", c.listener, "principal", c.principal())
+	if c.sasl == nil {
+		c.s.log.Info("connection authenticated", "remote", c.host, "conn", c.id, "listener", c.listener, "principal", c.principal())
+	}
 	return nil
 }
 
@@ -93,6 +96,11 @@ func (c *conn) run() {
 	err := c.authenticate(r.first)
 	for err == nil {
 		var f *frame
+		if c.sasl != nil {
+			if err = c.serveTokens(r); err != nil {
+				break
+			}
+		}
 		if f, err = r.next(); err == nil {
 			c.awaitThrottle()
 			err = c.dispatch(f)

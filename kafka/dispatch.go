@@ -13,6 +13,12 @@ const maxPipelined = 1024
 
 // dispatch starts a request. An error ends the connection.
 func (c *conn) dispatch(f *frame) error {
+	if c.sasl != nil {
+		if err := c.admit(f); err != nil {
+			c.s.budget.give(f.charged)
+			return err
+		}
+	}
 	a := c.s.apis[f.key()]
 	version := f.version()
 	if a == nil || version < a.min || version > a.max {

@@ -30,6 +30,7 @@
 // # Security
 //
 // A listener is secured as its Security says, that of the Config or of a Listener: with TLS, whose
-// client certificates say who a connection acts for. Serve refuses addresses that are not loopback
+// client certificates say who a connection acts for, and with SASL, by which it proves who it is.
+// Users and their passwords are the cluster's (strata.Cluster.SetPassword). Serve refuses addresses that are not loopback
 // on listeners that let in anybody, unless Config.AllowPublic is set.
 package kafka

@@ -142,6 +142,7 @@ func (e *execution) finish(resp kmsg.Response, by writes) {
 		return // it panicked after its answer
 	}
 	e.reply.close = e.closing || e.action.CloseAfter
+	e.reply.last = e.last
 	if resp != nil && e.exchange != nil {
 		if e.action.Edit != nil {
 			e.action.Edit(e.req, resp)

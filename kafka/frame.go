@@ -88,11 +88,14 @@ type reader struct {
 	s     *Server
 	conn  *conn
 	in    input
-	first time.Time // when the first request must be there; zero: it is
+	first time.Time // when the first request must be there, and the client authenticated; zero: it is
 }
 
 // next reads the next frame. It waits until nothing has come, nor been answered, for Limits.Idle.
 func (r *reader) next() (*frame, error) {
+	if a := r.conn.sasl; a != nil && a.once.Load() {
+		r.first = time.Time{}
+	}
 	for quiet := time.Now(); ; {
 		deadline := r.first
 		if deadline.IsZero() {
@@ -124,6 +127,9 @@ func (r *reader) next() (*frame, error) {
 	if a := r.s.apis[int16(key)]; key != Produce && a != nil {
 		limit = min(limit, r.s.budget.size/a.inflation)
 	}
+	if a := r.conn.sasl; a != nil && !a.once.Load() {
+		limit = min(limit, a.cfg.MaxReceiveBytes)
+	}
 	if size < minFrame || size > limit {
 		return nil, fmt.Errorf("%w: size %d, at most %d are allowed for %v", errMalformed, size, limit, key)
 	}
@@ -135,7 +141,9 @@ func (r *reader) next() (*frame, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.first = time.Time{}
+	if r.conn.sasl == nil {
+		r.first = time.Time{}
+	}
 	return f, nil
 }
 

@@ -16,7 +16,7 @@ type Limits struct {
 	Connections   int // at a time; default 10,000. Kafka: max.connections
 	InFlightBytes int // of requests and responses over all connections; default 256 MiB, and as much again for
 	// what is being decoded. Kafka: queued.max.request.bytes
-	FirstRequest time.Duration // until a new connection has sent a request; default 10 s
+	FirstRequest time.Duration // until a new connection has sent a request, and has authenticated; default 10 s
 	WholeRequest time.Duration // from a request's first byte to its last; default 30 s
 	Idle         time.Duration // between requests; default 10 min. Kafka: connections.max.idle.ms
 	SlowReader   time.Duration // a client takes nothing of a response that waits for it; default 30 s

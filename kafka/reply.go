@@ -18,6 +18,7 @@ type reply struct {
 	fetched []byte   // where its records were read to, goes back to the server's buffers
 	recycle bool     // the request's bytes may be used again afterwards
 	close   bool     // the connection is closed instead of an answer
+	last    bool     // the connection is closed after the answer
 	done    bool
 }
 
@@ -144,6 +145,10 @@ func (c *conn) send(replies []*reply) error {
 					return err
 				}
 			}
+		}
+		if r.last {
+			flush()
+			return io.EOF
 		}
 	}
 	if size == 0 {

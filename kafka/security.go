@@ -36,6 +36,10 @@ type Security struct {
 	// leaves it as it is, "CN=alice,OU=dev". They count where there is no SASL. A client to which no
 	// rule applies is not served. Kafka: ssl.principal.mapping.rules.
 	PrincipalRules PrincipalRules
+
+	// SASL is how clients authenticate; nil: by their certificates, or not at all. Until a client
+	// has, it is served nothing but what belongs to it.
+	SASL *SASL
 }
 
 // PrincipalRules turn the distinguished names of certificates into names of users.
@@ -64,7 +68,12 @@ type Listener struct {
 
 // Protocol returns the protocol that the clients of such a listener have to speak.
 func (s Security) Protocol() Protocol {
-	if s.TLS != nil {
+	switch {
+	case s.TLS != nil && s.SASL != nil:
+		return SASLSSL
+	case s.SASL != nil:
+		return SASLPlaintext
+	case s.TLS != nil:
 		return SSL
 	}
 	return Plaintext
@@ -72,11 +81,16 @@ func (s Security) Protocol() Protocol {
 
 // authenticates reports whether nobody is served without having proved who they are.
 func (s Security) authenticates() bool {
-	return s.TLS != nil && s.TLS.ClientAuth == tls.RequireAndVerifyClientCert
+	return s.SASL != nil || s.TLS != nil && s.TLS.ClientAuth == tls.RequireAndVerifyClientCert
 }
 
 // check returns why no listener can be secured like this; it matches ErrInvalidSecurity.
 func (s Security) check() error {
+	if s.SASL != nil {
+		if err := s.SASL.check(); err != nil {
+			return err
+		}
+	}
 	if s.TLS == nil {
 		return nil
 	}

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/internal/sasl"
 )
 
 var (
@@ -73,6 +75,11 @@ type Server struct {
 	connID atomic.Uint64
 	done   sync.WaitGroup // one for each Serve and connection
 
+	decoys []byte // a secret: what users that do not exist seem to have follows from it
+
+	paceMu sync.Mutex // guards the field below; a leaf
+	pace   sasl.Pace  // of those who fail to authenticate
+
 	mu       sync.Mutex // guards the fields below
 	closed   bool
 	brokers  map[int32]*broker // those that are or were served, by id
@@ -98,6 +105,8 @@ func NewServer(cluster *strata.Cluster, cfg Config) *Server {
 	s.advertised = advertise(s.apis)
 	s.budget = newBudget(s.limits.InFlightBytes)
 	s.decoding = newBudget(s.limits.InFlightBytes)
+	s.decoys = make([]byte, 32)
+	rand.Read(s.decoys) // never fails
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -205,6 +214,9 @@ func (s *Server) start(l *listener, nc net.Conn) {
 	b := l.broker
 	c := newConn(s, b, nc)
 	c.listener, c.security = l.name, l.security
+	if l.security.SASL != nil {
+		c.sasl = &authentication{cfg: l.security.SASL}
+	}
 	if l.security.TLS != nil {
 		c.nc = newSecureConn(c, nc, l.security.TLS)
 	}

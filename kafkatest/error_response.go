@@ -216,5 +216,19 @@ func finish(req kmsg.Request, resp kmsg.Response, code kafka.Code) {
 		}
 	case *kmsg.DescribeClusterResponse:
 		a.ControllerID = -1
+	case *kmsg.AlterUserSCRAMCredentialsResponse:
+		q := req.(*kmsg.AlterUserSCRAMCredentialsRequest)
+		for _, d := range q.Deletions {
+			a.Results = append(a.Results, refusedUser(d.Name, code))
+		}
+		for _, u := range q.Upsertions {
+			a.Results = append(a.Results, refusedUser(u.Name, code))
+		}
 	}
+}
+
+func refusedUser(name string, code kafka.Code) kmsg.AlterUserSCRAMCredentialsResponseResult {
+	r := kmsg.NewAlterUserSCRAMCredentialsResponseResult()
+	r.User, r.ErrorCode, r.ErrorMessage = name, int16(code), kmsg.StringPtr(faultMessage)
+	return r
 }

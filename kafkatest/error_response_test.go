@@ -19,7 +19,7 @@ var served = []kafka.Key{kafka.Produce, kafka.Fetch, kafka.ListOffsets, kafka.Me
 	kafka.IncrementalAlterConfigs, kafka.AlterPartitionReassignments, kafka.ListPartitionReassignments, kafka.OffsetDelete, kafka.DescribeQuorum, kafka.UpdateFeatures,
 	kafka.DescribeCluster, kafka.DescribeProducers, kafka.GetTelemetrySubscriptions, kafka.PushTelemetry, kafka.ListConfigResources,
 	kafka.DescribeTopicPartitions, kafka.AddPartitionsToTxn, kafka.AddOffsetsToTxn, kafka.EndTxn, kafka.WriteTxnMarkers, kafka.TxnOffsetCommit,
-	kafka.DescribeTransactions, kafka.ListTransactions}
+	kafka.DescribeTransactions, kafka.ListTransactions, kafka.SaslHandshake, kafka.SaslAuthenticate, kafka.DescribeUserScramCredentials, kafka.AlterUserScramCredentials}
 
 // eachVersion runs f for every served API and version, with a request about two of everything.
 func eachVersion(t *testing.T, f func(t *testing.T, req kmsg.Request)) {

@@ -31,22 +31,23 @@ var releaseKeys = []kafka.Key{kafka.Produce, kafka.Fetch, kafka.ListOffsets, kaf
 	kafka.IncrementalAlterConfigs, kafka.AlterPartitionReassignments, kafka.ListPartitionReassignments, kafka.OffsetDelete, kafka.DescribeQuorum, kafka.UpdateFeatures,
 	kafka.DescribeCluster, kafka.DescribeProducers, kafka.GetTelemetrySubscriptions, kafka.PushTelemetry, kafka.ListConfigResources,
 	kafka.DescribeTopicPartitions, kafka.AddPartitionsToTxn, kafka.AddOffsetsToTxn, kafka.EndTxn, kafka.WriteTxnMarkers, kafka.TxnOffsetCommit,
-	kafka.DescribeTransactions, kafka.ListTransactions}
+	kafka.DescribeTransactions, kafka.ListTransactions,
+	kafka.SaslHandshake, kafka.SaslAuthenticate, kafka.DescribeUserScramCredentials, kafka.AlterUserScramCredentials}
 
 // releaseVersions holds the highest version of each API by release; -1: the
 // release does not have it. Kafka: the schemas of each release. Redpanda: the
 // ranges its handlers of 24.x are declared with.
 var releaseVersions = map[Release][]int16{
-	Kafka0_11:  {3, 5, 2, 4, 3, 3, 1, 2, 1, 1, 1, 1, 1, 1, 2, 1, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, -1, -1},
-	Kafka1_1:   {5, 7, 2, 5, 3, 3, 1, 2, 1, 1, 1, 1, 1, 1, 2, 1, 0, 0, 0, 1, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, -1, -1},
-	Kafka2_0:   {6, 8, 3, 6, 4, 4, 2, 3, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 2, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 1, 1, 1, 0, 1, -1, -1},
-	Kafka2_4:   {8, 11, 5, 9, 8, 6, 3, 6, 4, 4, 4, 5, 3, 3, 5, 4, 1, 2, 3, 2, 1, 1, 1, 2, 2, 1, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, 1, 1, 1, 0, 2, -1, -1},
-	Kafka2_8:   {9, 12, 6, 11, 8, 7, 3, 7, 4, 4, 5, 5, 4, 3, 7, 6, 2, 4, 4, 4, 2, 2, 3, 2, 2, 1, 0, 0, 0, -1, 0, 0, 0, -1, -1, -1, -1, 3, 3, 3, 1, 3, -1, -1},
-	Kafka3_0:   {9, 12, 7, 11, 8, 8, 4, 7, 4, 4, 5, 5, 4, 3, 7, 6, 2, 4, 4, 4, 2, 2, 3, 2, 2, 1, 0, 0, 0, -1, 0, 0, 0, -1, -1, -1, -1, 3, 3, 3, 1, 3, 0, 0},
-	Kafka3_6:   {9, 15, 8, 12, 8, 8, 4, 9, 4, 5, 5, 5, 4, 3, 7, 6, 2, 4, 4, 4, 2, 4, 3, 2, 2, 1, 0, 0, 0, -1, 1, 0, 0, -1, -1, -1, -1, 4, 3, 3, 1, 3, 0, 0},
-	Kafka3_9:   {11, 17, 9, 12, 9, 9, 6, 9, 4, 5, 5, 5, 5, 4, 7, 6, 2, 5, 4, 4, 2, 4, 3, 2, 2, 1, 0, 0, 0, -1, 1, 1, 0, -1, -1, -1, -1, 5, 4, 4, 1, 4, 0, 1},
-	Kafka4_0:   {12, 17, 10, 13, 9, 9, 6, 9, 4, 5, 5, 6, 5, 4, 7, 6, 2, 5, 4, 4, 2, 4, 3, 2, 2, 1, 0, 0, 0, 2, 2, 2, 0, 0, 0, 0, 0, 5, 4, 5, 1, 5, 0, 1},
-	Redpanda24: {7, 11, 4, 7, 8, 7, 3, 6, 4, 4, 4, 5, 3, 3, 6, 5, 2, 3, 4, 4, 2, 2, 3, 2, -1, 1, 0, 0, 0, -1, -1, -1, 0, -1, -1, -1, -1, 3, 3, 3, -1, 3, 0, 0},
+	Kafka0_11:  {3, 5, 2, 4, 3, 3, 1, 2, 1, 1, 1, 1, 1, 1, 2, 1, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, -1, -1, 0, -1, -1, -1},
+	Kafka1_1:   {5, 7, 2, 5, 3, 3, 1, 2, 1, 1, 1, 1, 1, 1, 2, 1, 0, 0, 0, 1, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, -1, -1, 1, 0, -1, -1},
+	Kafka2_0:   {6, 8, 3, 6, 4, 4, 2, 3, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 2, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 1, 1, 1, 0, 1, -1, -1, 1, 0, -1, -1},
+	Kafka2_4:   {8, 11, 5, 9, 8, 6, 3, 6, 4, 4, 4, 5, 3, 3, 5, 4, 1, 2, 3, 2, 1, 1, 1, 2, 2, 1, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, 1, 1, 1, 0, 2, -1, -1, 1, 1, -1, -1},
+	Kafka2_8:   {9, 12, 6, 11, 8, 7, 3, 7, 4, 4, 5, 5, 4, 3, 7, 6, 2, 4, 4, 4, 2, 2, 3, 2, 2, 1, 0, 0, 0, -1, 0, 0, 0, -1, -1, -1, -1, 3, 3, 3, 1, 3, -1, -1, 1, 2, 0, 0},
+	Kafka3_0:   {9, 12, 7, 11, 8, 8, 4, 7, 4, 4, 5, 5, 4, 3, 7, 6, 2, 4, 4, 4, 2, 2, 3, 2, 2, 1, 0, 0, 0, -1, 0, 0, 0, -1, -1, -1, -1, 3, 3, 3, 1, 3, 0, 0, 1, 2, 0, 0},
+	Kafka3_6:   {9, 15, 8, 12, 8, 8, 4, 9, 4, 5, 5, 5, 4, 3, 7, 6, 2, 4, 4, 4, 2, 4, 3, 2, 2, 1, 0, 0, 0, -1, 1, 0, 0, -1, -1, -1, -1, 4, 3, 3, 1, 3, 0, 0, 1, 2, 0, 0},
+	Kafka3_9:   {11, 17, 9, 12, 9, 9, 6, 9, 4, 5, 5, 5, 5, 4, 7, 6, 2, 5, 4, 4, 2, 4, 3, 2, 2, 1, 0, 0, 0, -1, 1, 1, 0, -1, -1, -1, -1, 5, 4, 4, 1, 4, 0, 1, 1, 2, 0, 0},
+	Kafka4_0:   {12, 17, 10, 13, 9, 9, 6, 9, 4, 5, 5, 6, 5, 4, 7, 6, 2, 5, 4, 4, 2, 4, 3, 2, 2, 1, 0, 0, 0, 2, 2, 2, 0, 0, 0, 0, 0, 5, 4, 5, 1, 5, 0, 1, 1, 2, 0, 0},
+	Redpanda24: {7, 11, 4, 7, 8, 7, 3, 6, 4, 4, 4, 5, 3, 3, 6, 5, 2, 3, 4, 4, 2, 2, 3, 2, -1, 1, 0, 0, 0, -1, -1, -1, 0, -1, -1, -1, -1, 3, 3, 3, -1, 3, 0, 0, 1, 1, -1, -1},
 }
 
 // versionCaps returns the highest versions to offer, with own caps over those of

@@ -133,6 +133,10 @@ func decodeMetadata(r *record.Record) any {
 		return fields{{"kind", "ConfigRecord"}, {"resourceType", m.ResourceType}, {"resource", m.ResourceName}, {"name", m.Name}, {"value", m.Value}}
 	case *metarecord.FeatureLevel:
 		return fields{{"kind", "FeatureLevelRecord"}, {"name", m.Name}, {"level", m.Level}}
+	case *metarecord.UserScramCredential: // its keys are secrets
+		return fields{{"kind", "UserScramCredentialRecord"}, {"name", m.Name}, {"mechanism", m.Mechanism}, {"iterations", m.Iterations}}
+	case *metarecord.RemoveUserScramCredential:
+		return fields{{"kind", "RemoveUserScramCredentialRecord"}, {"name", m.Name}, {"mechanism", m.Mechanism}}
 	case *metarecord.ProducerIDs:
 		return fields{{"kind", "ProducerIdsRecord"}, {"broker", m.BrokerID}, {"brokerEpoch", m.BrokerEpoch}, {"next", m.Next}}
 	case *metarecord.NoOp:

@@ -16,14 +16,21 @@
 //	4     ConfigRecord            0               0
 //	5     PartitionChangeRecord   0-2             likewise
 //	9     RemoveTopicRecord       0               0
+//	10    DelegationTokenRecord   0               0
+//	11    UserScramCredential
+//	      Record                  0               0
 //	12    FeatureLevelRecord      0               0
 //	15    ProducerIdsRecord       0               0
 //	17    BrokerRegistrationChange
 //	      Record                  0-2             likewise
 //	20    NoOpRecord              0               0
+//	22    RemoveUserScramCredential
+//	      Record                  0               0
 //	23    BeginTransactionRecord  0               0
 //	24    EndTransactionRecord    0               0
 //	25    AbortTransactionRecord  0               0
+//	26    RemoveDelegationToken
+//	      Record                  0               0
 //
 // Any other type or version is an *UnknownError: skipping it would mean to go on with half of the
 // metadata.
@@ -53,6 +60,11 @@ const (
 	typeBeginTransaction = 23
 	typeEndTransaction   = 24
 	typeAbortTransaction = 25
+
+	typeDelegationToken           = 10
+	typeUserScramCredential       = 11
+	typeRemoveUserScramCredential = 22
+	typeRemoveDelegationToken     = 26
 
 	frameVersion = 1
 )
@@ -143,6 +155,14 @@ func blank(kind uint32) (rec Record, newest uint32) {
 		return &EndTransaction{}, 0
 	case typeAbortTransaction:
 		return &AbortTransaction{}, 0
+	case typeUserScramCredential:
+		return &UserScramCredential{}, 0
+	case typeRemoveUserScramCredential:
+		return &RemoveUserScramCredential{}, 0
+	case typeDelegationToken:
+		return &DelegationToken{}, 0
+	case typeRemoveDelegationToken:
+		return &RemoveDelegationToken{}, 0
 	}
 	return nil, 0
 }

@@ -47,11 +47,17 @@ var golden = map[string]struct {
 	"broker shutting down":    {"01110100000003000000000000004d020001ff010101", &BrokerChange{BrokerID: 3, BrokerEpoch: 77, Fenced: Unset, InControlledShutdown: Set}},
 	"broker with a directory": {"01110200000003000000000000004d010211021112131415161718191a1b1c1d1e1f20", &BrokerChange{BrokerID: 3, BrokerEpoch: 77, Directories: []ID{dir}}},
 	"broker without a change": {"01110000000003000000000000004d00", &BrokerChange{BrokerID: 3, BrokerEpoch: 77}},
-	"feature":                 {"010c00116d657461646174612e76657273696f6e001d00", &FeatureLevel{"metadata.version", 29}},
-	"begin":                   {"01170001000909736e617073686f74", &BeginTransaction{"snapshot"}},
-	"begin without a name":    {"01170000", &BeginTransaction{}},
-	"end":                     {"01180000", &EndTransaction{}},
-	"abort":                   {"01190001000505676f6e65", &AbortTransaction{"gone"}},
+	"user": {"010b0006616c696365010301020203010000100000",
+		&UserScramCredential{Name: "alice", Mechanism: 1, Salt: []byte{1, 2}, StoredKey: []byte{3}, ServerKey: []byte{}, Iterations: 4096}},
+	"user removed": {"01160006616c6963650200", &RemoveUserScramCredential{Name: "alice", Mechanism: 2}},
+	"token": {"010a000b557365723a616c69636509557365723a626f62030b557365723a6361726f6c0a557365723a6461766500000000000000010000000000000002000000000000000303696400",
+		&DelegationToken{Owner: "User:alice", Requester: "User:bob", Renewers: []string{"User:carol", "User:dave"}, IssueTimestamp: 1, MaxTimestamp: 2, ExpirationTimestamp: 3, TokenID: "id"}},
+	"token removed":        {"011a0003696400", &RemoveDelegationToken{"id"}},
+	"feature":              {"010c00116d657461646174612e76657273696f6e001d00", &FeatureLevel{"metadata.version", 29}},
+	"begin":                {"01170001000909736e617073686f74", &BeginTransaction{"snapshot"}},
+	"begin without a name": {"01170000", &BeginTransaction{}},
+	"end":                  {"01180000", &EndTransaction{}},
+	"abort":                {"01190001000505676f6e65", &AbortTransaction{"gone"}},
 }
 
 func TestRecordsAreByteForByteKafkas(t *testing.T) {

@@ -29,6 +29,7 @@ type Image struct {
 
 	Members  map[int32]Member // the brokers, by id. Replaced, never written to
 	features map[string]int16 // levels, by name. Replaced, never written to
+	users    *Users           // nil: none. Replaced, never written to
 
 	owned map[topic.ID]bool // topics copied since the last publish, which nobody else sees yet
 }
@@ -77,6 +78,10 @@ func (m *Image) Apply(rec metarecord.Record) error {
 		return m.applyBrokerChange(rec)
 	case *metarecord.FeatureLevel:
 		return m.applyFeatureLevel(rec)
+	case *metarecord.UserScramCredential:
+		return m.applyUser(rec)
+	case *metarecord.RemoveUserScramCredential:
+		return m.applyRemoveUser(rec)
 	case *metarecord.ProducerIDs:
 		if rec.Next < m.NextProducerID {
 			return fmt.Errorf("producer ids go back from %d to %d", m.NextProducerID, rec.Next)

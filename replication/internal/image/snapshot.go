@@ -21,6 +21,7 @@ func (m *Image) Snapshot(kept map[topic.ID]string) []metarecord.Record {
 	if m.NextProducerID > 0 {
 		recs = append(recs, &metarecord.ProducerIDs{BrokerID: m.producerIDBroker, BrokerEpoch: -1, Next: m.NextProducerID})
 	}
+	recs = append(recs, m.userRecords()...)
 	for _, name := range slices.Sorted(maps.Keys(m.BrokerConfigs)) {
 		recs = append(recs, ConfigRecords(metarecord.ResourceBroker, name, nil, m.BrokerConfigs[name])...)
 	}

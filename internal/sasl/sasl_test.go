@@ -1,0 +1,179 @@
+package sasl
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var at = time.Unix(1_000_000, 0)
+
+const fetch = 1
+
+// run feeds a session with what clients do, and returns what became of it.
+func run(steps ...string) (verdicts string) {
+	s, now := &Session{}, at
+	var out []string
+	for _, step := range steps {
+		word, arg, _ := strings.Cut(step, " ")
+		admit := func(key int16) {
+			out = append(out, map[Verdict]string{Serve: "serve", Refuse: "refuse", HangUp: "hangup", Close: "close", Illegal: "illegal"}[s.Admit(key, now)])
+		}
+		switch word {
+		case "wait":
+			d, _ := time.ParseDuration(arg)
+			now = now.Add(d)
+		case "versions":
+			admit(keyApiVersions)
+		case "told":
+			s.Versions()
+		case "shake":
+			admit(keySaslHandshake)
+		case "begin":
+			s.Handshake(arg, 1)
+		case "token":
+			admit(keySaslAuthenticate)
+		case "fetch":
+			admit(fetch)
+		case "fail":
+			s.Fail()
+		case "ok", "ok10s":
+			most := time.Duration(0)
+			if word == "ok10s" {
+				most = 10 * time.Second
+			}
+			d, err := s.Succeed("User:"+arg, now, time.Time{}, most)
+			out = append(out, fmt.Sprintf("%v %v", d, err))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// Each is what Kafka's SaslServerAuthenticator and KafkaChannel do.
+func TestSessionsAdmitWhatKafkaDoes(t *testing.T) {
+	for name, tc := range map[string]struct{ steps, want string }{
+		"as clients do":                      {"versions;told;shake;begin PLAIN;token;ok alice;fetch;fetch", "serve, serve, serve, 0s <nil>, serve, serve"},
+		"without versions":                   {"shake;begin PLAIN;token;ok alice;fetch", "serve, serve, 0s <nil>, serve"},
+		"nothing else before":                {"fetch", "hangup"},
+		"a token before a handshake":         {"token", "hangup"},
+		"nothing else after versions":        {"versions;told;fetch", "serve, hangup"},
+		"versions twice":                     {"versions;told;versions", "serve, close"},
+		"versions that were refused":         {"versions;versions;told;shake", "serve, serve, serve"},
+		"nothing else during the exchange":   {"shake;begin PLAIN;fetch", "serve, refuse"},
+		"a handshake during the exchange":    {"shake;begin PLAIN;token;shake", "serve, serve, refuse"},
+		"nothing after a failure":            {"shake;fail;versions;shake;token;fetch", "serve, close, close, close, close"},
+		"no second time without an end":      {"shake;begin PLAIN;token;ok alice;shake;token;fetch", "serve, serve, 0s <nil>, illegal, illegal, serve"},
+		"again":                              {"shake;begin PLAIN;token;ok10s alice;wait 5s;shake;begin PLAIN;token;ok10s alice;wait 9s;fetch", "serve, serve, 10s <nil>, serve, serve, 10s <nil>, serve"},
+		"again, when it has expired":         {"shake;begin PLAIN;token;ok10s alice;wait 11s;shake;begin PLAIN;token;ok10s alice;fetch", "serve, serve, 10s <nil>, serve, serve, 10s <nil>, serve"},
+		"expired":                            {"shake;begin PLAIN;token;ok10s alice;wait 10s;fetch;wait 1ms;fetch", "serve, serve, 10s <nil>, serve, close"},
+		"expired, even for versions":         {"shake;begin PLAIN;token;ok10s alice;wait 11s;versions", "serve, serve, 10s <nil>, close"},
+		"again too soon":                     {"shake;begin PLAIN;token;ok10s alice;shake;begin PLAIN;token;ok10s alice;shake;wait 1s;shake", "serve, serve, 10s <nil>, serve, serve, 10s <nil>, illegal, serve"},
+		"again as somebody else":             {"shake;begin PLAIN;token;ok10s alice;shake;begin PLAIN;token;ok10s bob", "serve, serve, 10s <nil>, serve, serve, 0s Cannot change principals during re-authentication from User.alice: User.bob"},
+		"again by another mechanism":         {"shake;begin PLAIN;token;ok10s alice;shake;begin OTHER;token", "serve, serve, 10s <nil>, serve, hangup"},
+		"other requests between":             {"shake;begin PLAIN;token;ok10s alice;shake;begin PLAIN;fetch", "serve, serve, 10s <nil>, serve, refuse"},
+		"other requests before its exchange": {"shake;begin PLAIN;token;ok10s alice;shake;fetch", "serve, serve, 10s <nil>, serve, hangup"},
+	} {
+		require.Equal(t, tc.want, run(strings.Split(tc.steps, ";")...), name)
+	}
+}
+
+func TestSessionsLastAsLongAsWhatEndsFirst(t *testing.T) {
+	for _, tc := range []struct {
+		expires    time.Time
+		most, want time.Duration
+	}{
+		{time.Time{}, 0, 0}, {time.Time{}, time.Hour, time.Hour}, {at.Add(time.Minute), 0, time.Minute}, {at.Add(time.Minute), time.Hour, time.Minute},
+		{at.Add(time.Minute), time.Second, time.Second}, {at.Add(-time.Minute), 0, 0},
+	} {
+		s := &Session{}
+		got, err := s.Succeed("User:a", at, tc.expires, tc.most)
+		require.NoError(t, err)
+		require.Equal(t, tc.want, got)
+		if !tc.expires.IsZero() || tc.most > 0 {
+			require.Equal(t, Serve, s.Admit(fetch, at.Add(tc.want)))
+			require.Equal(t, Close, s.Admit(fetch, at.Add(tc.want+1)))
+		}
+	}
+}
+
+func TestPlainMessages(t *testing.T) {
+	p, err := ParsePlain([]byte("a\x00b\x00c"))
+	require.NoError(t, err)
+	require.Equal(t, Plain{"a", "b", "c"}, p)
+	p, err = ParsePlain([]byte("\x00b\x00c"))
+	require.NoError(t, err)
+	require.Equal(t, Plain{"", "b", "c"}, p)
+	for bad, want := range map[string]string{
+		"": "Invalid SASL/PLAIN response: expected 3 tokens, got 1", "a\x00b": "Invalid SASL/PLAIN response: expected 3 tokens, got 2",
+		"a\x00b\x00c\x00d": "Invalid SASL/PLAIN response: expected 3 tokens, got 4", "a\x00b\x00c\x00d\x00e\x00f": "Invalid SASL/PLAIN response: expected 3 tokens, got 4",
+		"a\x00\x00c": "Authentication failed: username not specified", "a\x00b\x00": "Authentication failed: password not specified",
+	} {
+		_, err := ParsePlain([]byte(bad))
+		require.Equal(t, Told(want), err, "%q", bad)
+	}
+}
+
+func TestBearerMessages(t *testing.T) {
+	b, err := ParseBearer([]byte("n,,\x01auth=Bearer a.b-_~+/c==\x01\x01"))
+	require.NoError(t, err)
+	require.Equal(t, Bearer{Token: "a.b-_~+/c=="}, b)
+	b, err = ParseBearer([]byte("n,a=us=2Cer,\x01auth=bEARER   t\x01key=some value\x01\x01"))
+	require.NoError(t, err)
+	require.Equal(t, Bearer{AuthzID: "us,er", Token: "t", Extensions: map[string]string{"key": "some value"}}, b)
+	for _, bad := range []string{
+		"", "\x01", "n,,", "n,,\x01\x01", "n,,\x01auth=Bearer t\x01", "n,,\x01auth=Bearer \x01\x01", "n,,\x01auth=Basic t\x01\x01", "n,,\x01auth=Bearer t!\x01\x01", "n,,\x01auth=Bearer =\x01\x01",
+		"y,,\x01auth=Bearer t\x01\x01", "n,a=,\x01auth=Bearer t\x01\x01", "n,x,\x01auth=Bearer t\x01\x01", "n,,\x01k3y=v\x01auth=Bearer t\x01\x01", "n,,\x01key=\x01auth=Bearer t\x01\x01", "n,,\x01auth=Bearer a=b\x01\x01",
+		"n,\x01auth=Bearer t\x01\x01", "n,,\x01auth=Bearer \xff\x01\x01",
+	} {
+		_, err := ParseBearer([]byte(bad))
+		require.ErrorIs(t, err, ErrInvalid, "%q", bad)
+	}
+}
+
+func TestWhoFailsOftenIsSlowedDown(t *testing.T) {
+	var p Pace
+	now := at
+	for range paceBurst {
+		require.Zero(t, p.Begin("h/alice", now, time.Second))
+		p.End("h/alice", now, true)
+	}
+	for i := range 5 {
+		require.Equal(t, time.Duration(i)*time.Second, p.Begin("h/alice", now, time.Second))
+	}
+	require.Zero(t, p.Begin("h/bob", now, time.Second), "others")
+	require.Zero(t, p.Begin("g/alice", now, time.Second), "from elsewhere")
+	p.End("h/alice", now, false)
+	require.Equal(t, 5*time.Second, p.Begin("h/alice", now, time.Second), "who knows the password of a user does not free its place for others")
+	now = now.Add(paceRemains + time.Second)
+	require.Zero(t, p.Begin("h/alice", now, time.Second), "long ago")
+	require.Zero(t, p.Begin("h/alice", now, time.Second), "long ago")
+}
+
+func TestPaceRemembersABoundedNumberOfNames(t *testing.T) {
+	var p Pace
+	for i := range 3*paceNames + 5 {
+		p.End(fmt.Sprint(i), at, true)
+	}
+	require.Len(t, p.names, paceNames)
+	require.Len(t, p.order, paceNames)
+	require.NotNil(t, p.names[fmt.Sprint(3*paceNames+4)], "the newest")
+	require.Nil(t, p.names["0"])
+}
+
+func FuzzMessages(f *testing.F) {
+	f.Add([]byte("n,,\x01auth=Bearer a.b-_~+/c==\x01\x01"))
+	f.Add([]byte("a\x00b\x00c"))
+	f.Fuzz(func(t *testing.T, msg []byte) {
+		if p, err := ParsePlain(msg); err == nil {
+			require.Equal(t, string(msg), p.AuthzID+"\x00"+p.User+"\x00"+p.Password)
+		}
+		if b, err := ParseBearer(msg); err == nil {
+			require.Contains(t, string(msg), b.Token)
+		} else {
+			require.ErrorIs(t, err, ErrInvalid)
+		}
+	})
+}

@@ -1,0 +1,169 @@
+package kafka
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/stratalog/strata/internal/sasl"
+)
+
+// authentication is SASL on one connection. The goroutine of run looks at session before each
+// request; the handlers of SASL change it, and while one of them may be running nobody else looks:
+// see settle.
+type authentication struct {
+	cfg      *SASL
+	session  sasl.Session
+	exchange exchange     // of the mechanism under way; nil: none
+	verdict  sasl.Verdict // on the request that was admitted last
+
+	busy bool        // a request of SASL was started, and perhaps not answered; for run
+	once atomic.Bool // the client has authenticated once: larger requests are read
+}
+
+// errRefused ends a connection whose client did what it must not before it is authenticated.
+var errRefused = errors.New("kafka: unexpected request during SASL authentication")
+
+// settle waits until no handler uses the session.
+func (c *conn) settle() error {
+	a := c.sasl
+	if !a.busy {
+		return nil
+	}
+	if err := c.awaitPending(0); err != nil {
+		return err
+	}
+	a.busy = false
+	return nil
+}
+
+// admit decides what becomes of a request on a connection with SASL; nil: it is served.
+func (c *conn) admit(f *frame) error {
+	if err := c.settle(); err != nil {
+		return err
+	}
+	a := c.sasl
+	a.verdict = a.session.Admit(f.key(), time.Now())
+	switch key := Key(f.key()); a.verdict {
+	case sasl.Serve:
+		a.busy = !a.session.Authenticated()
+		return nil
+	case sasl.Illegal:
+		return nil
+	case sasl.Refuse:
+		served := c.s.apis[f.key()]
+		if (key == SaslHandshake || key == SaslAuthenticate || key == ApiVersions) && served != nil && f.version() <= served.max {
+			a.busy = true
+			return nil // the handler says so
+		}
+		fallthrough
+	case sasl.HangUp:
+		c.failed(fmt.Errorf("%w: %v", errRefused, key))
+		c.holdBack()
+		return errRefused
+	}
+	c.failed(fmt.Errorf("%w: %v: the session has expired, or it is one too many", errRefused, Key(f.key())))
+	return errRefused
+}
+
+// holdBack waits before a client is told that it has failed.
+func (c *conn) holdBack() {
+	t := time.NewTimer(c.sasl.cfg.FailureDelay)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.waiting.Done():
+	}
+}
+
+// failed notes in the log, and in the session, that the client is not who it says.
+func (c *conn) failed(err error) {
+	c.sasl.session.Fail()
+	c.s.log.Info("authentication failed", "remote", c.host, "conn", c.id, "listener", c.listener, "mechanism", c.sasl.session.Mechanism(), "error", err)
+}
+
+// advance takes in what the client says by its mechanism. lifetime is how long the client is
+// authenticated, 0 for ever or if it is not yet. After an error the text of told is for the client.
+func (c *conn) advance(ctx context.Context, token []byte) (answer []byte, lifetime time.Duration, told string, err error) {
+	a := c.sasl
+	answer, who, err := a.exchange.step(ctx, token)
+	if err == nil && who != nil {
+		p := Principal{Type: PrincipalTypeUser, Name: who.user, TokenAuthenticated: who.token}
+		if lifetime, err = a.session.Succeed(p.String(), time.Now(), who.expires, a.cfg.MaxReauth); err == nil {
+			a.exchange = nil
+			c.setPrincipal(p)
+			a.once.Store(true)
+			c.s.log.Info("connection authenticated", "remote", c.host, "conn", c.id, "listener", c.listener, "mechanism", a.session.Mechanism(), "principal", p, "lifetime", lifetime)
+			return answer, lifetime, "", nil
+		}
+		err = sasl.Told(err.Error())
+	}
+	if err == nil {
+		return answer, 0, "", nil
+	}
+	during := "authentication"
+	if a.session.Again() {
+		during = "re-authentication"
+	}
+	var say sasl.Told
+	if told = "Authentication failed during " + during + " due to invalid credentials with SASL mechanism " + a.session.Mechanism(); errors.As(err, &say) {
+		told = string(say)
+	}
+	c.failed(err)
+	return nil, 0, told, err
+}
+
+// serveTokens serves what comes without SaslAuthenticate around it: a size, and that many bytes
+// (SaslHandshake 0). It returns when the mechanism has come to its end.
+func (c *conn) serveTokens(r *reader) error {
+	a := c.sasl
+	for {
+		if err := c.settle(); err != nil || !a.session.Raw() {
+			return err
+		}
+		f, err := r.token(a.cfg.MaxReceiveBytes)
+		if err != nil {
+			return err
+		}
+		if a.session.Spoiled() != "" {
+			c.failed(errors.New(a.session.Spoiled()))
+			c.holdBack()
+			r.drop(f)
+			return errRefused
+		}
+		answer, _, _, err := c.advance(c.waiting, f.buf)
+		if err != nil {
+			c.holdBack() // and nothing is said: there is no place for it
+			r.drop(f)
+			return err
+		}
+		reply := &reply{frame: f, out: [][]byte{append(binary.BigEndian.AppendUint32(nil, uint32(len(answer))), answer...)}}
+		c.enqueue(reply)
+		c.complete(reply, callerWrites)
+	}
+}
+
+// token reads a size, and that many bytes, until the deadline of the first request or, if that is
+// there, for as long as a request may take.
+func (r *reader) token(limit int) (*frame, error) {
+	deadline := r.first
+	if deadline.IsZero() {
+		deadline = time.Now().Add(r.s.limits.WholeRequest)
+	}
+	if err := r.in.wait(deadline); err != nil {
+		return nil, err
+	}
+	head, err := r.in.peek(4)
+	if err != nil {
+		return nil, err
+	}
+	size := int(int32(binary.BigEndian.Uint32(head)))
+	if size < 0 || size > limit {
+		return nil, fmt.Errorf("%w: a token of %d bytes, at most %d are allowed", errMalformed, size, limit)
+	}
+	r.in.skip(4)
+	return r.body(size)
+}

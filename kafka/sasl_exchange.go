@@ -1,0 +1,208 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stratalog/strata/internal/sasl"
+	"github.com/stratalog/strata/internal/scram"
+)
+
+// An exchange is what a client and the server say to each other by one mechanism, to prove once who
+// the client is.
+type exchange interface {
+	// step takes in what the client says and returns the answer, and who it is once that is proved.
+	// The client is told of an error only what is sasl.Told.
+	step(ctx context.Context, token []byte) (answer []byte, who *identity, err error)
+}
+
+// identity is who a client has proved to be.
+type identity struct {
+	user    string
+	token   bool      // by a delegation token
+	expires time.Time // zero: never
+}
+
+// newExchange begins an exchange by a mechanism; nil: it is not offered.
+func (c *conn) newExchange(mechanism string) exchange {
+	cfg := c.sasl.cfg
+	switch mechanism {
+	case mechanismPlain:
+		if cfg.Plain != nil {
+			return &plainExchange{c}
+		}
+	case mechanismBearer:
+		if cfg.OAuthBearer != nil {
+			return &bearerExchange{c: c}
+		}
+	}
+	for _, m := range cfg.Scram {
+		if m.String() == mechanism {
+			return &scramExchange{c: c, mechanism: m}
+		}
+	}
+	return nil
+}
+
+// tooManyAttempts bounds how long an attempt waits for those before it.
+const tooManyAttempts = 10 * time.Second
+
+var errTooManyAttempts = errors.New("kafka: too many attempts to authenticate as this user")
+
+// attempt runs check, which says whether the client is the user, when it is its turn.
+func (c *conn) attempt(ctx context.Context, user string, check func() error) error {
+	s, name := c.s, c.host+"\x00"+user
+	s.paceMu.Lock()
+	wait := s.pace.Begin(name, time.Now(), c.sasl.cfg.FailureDelay)
+	s.paceMu.Unlock()
+	if wait > tooManyAttempts {
+		return errTooManyAttempts
+	}
+	if wait > 0 {
+		t := time.NewTimer(wait)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	err := check()
+	s.paceMu.Lock()
+	s.pace.End(name, time.Now(), err != nil)
+	s.paceMu.Unlock()
+	return err
+}
+
+// plainExchange is PLAIN. Kafka: PlainSaslServer.
+type plainExchange struct{ c *conn }
+
+func (e *plainExchange) step(ctx context.Context, token []byte) ([]byte, *identity, error) {
+	p, err := sasl.ParsePlain(token)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = e.c.attempt(ctx, p.User, func() error {
+		ok, err := e.c.sasl.cfg.Plain(ctx, p.User, p.Password)
+		switch {
+		case err != nil:
+			return errors.Join(sasl.Told("Authentication failed: credentials for user could not be verified"), err)
+		case !ok:
+			return sasl.Told("Authentication failed: Invalid username or password")
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if p.AuthzID != "" && p.AuthzID != p.User {
+		return nil, nil, sasl.Told("Authentication failed: Client requested an authorization id that is different from username")
+	}
+	return nil, &identity{user: p.User}, nil
+}
+
+// scramExchange is SCRAM. Kafka: ScramSaslServer.
+type scramExchange struct {
+	c         *conn
+	mechanism scram.Mechanism
+	pending   *scram.Exchange // the challenge was sent
+	user      string          // or token
+	who       *identity       // if the proof is right; nil: there is no such user
+}
+
+func (e *scramExchange) step(ctx context.Context, token []byte) ([]byte, *identity, error) {
+	if e.pending == nil {
+		answer, err := e.challenge(token)
+		return answer, nil, err
+	}
+	pending := *e.pending
+	e.pending = nil
+	var answer []byte
+	err := e.c.attempt(ctx, e.user, func() (err error) {
+		if answer, err = pending.Verify(token); err == nil && e.who == nil {
+			err = scram.ErrProof
+		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return answer, e.who, nil
+}
+
+func (e *scramExchange) challenge(token []byte) ([]byte, error) {
+	first, err := scram.ParseFirst(token)
+	if err != nil {
+		return nil, err
+	}
+	if first.AuthzID != "" && first.AuthzID != first.User {
+		return nil, sasl.Told("Authentication failed: Client requested an authorization id that is different from username")
+	}
+	s := e.c.s
+	e.user = first.User
+	cred, who := e.find(first)
+	if who == nil {
+		chance := binary.BigEndian.Uint64(scram.SHA256.Decoy(s.decoys, "shape of "+first.User, scram.DefaultShape).Salt)
+		cred = e.mechanism.Decoy(s.decoys, first.User, s.cluster.ScramShape(chance))
+	}
+	e.who = who
+	pending, answer := first.Challenge(cred, rand.Text())
+	e.pending = &pending
+	return answer, nil
+}
+
+// find returns what the cluster keeps of a user; nil: there is none of that name.
+func (e *scramExchange) find(first scram.First) (scram.Credential, *identity) {
+	if first.Token {
+		return scram.Credential{}, nil
+	}
+	cred, ok := e.c.s.cluster.ScramCredential(e.mechanism, first.User)
+	if !ok {
+		return cred, nil
+	}
+	return cred, &identity{user: first.User}
+}
+
+// bearerExchange is OAUTHBEARER. Kafka: OAuthBearerSaslServer.
+type bearerExchange struct {
+	c       *conn
+	refused string // what the client was told of its token
+}
+
+func (e *bearerExchange) step(ctx context.Context, msg []byte) ([]byte, *identity, error) {
+	if e.refused != "" && bytes.Equal(msg, sasl.AfterError) {
+		return nil, nil, sasl.Told(e.refused)
+	}
+	e.refused = ""
+	b, err := sasl.ParseBearer(msg)
+	if err != nil {
+		return nil, nil, err
+	}
+	token, err := e.c.sasl.cfg.OAuthBearer.ValidateToken(ctx, b.Token)
+	var why *TokenError
+	switch {
+	case errors.As(err, &why):
+		told, _ := json.Marshal(struct {
+			Status string `json:"status"`
+			Scope  string `json:"scope,omitempty"`
+			OpenID string `json:"openid-configuration,omitempty"`
+		}{why.Status, why.Scope, why.OpenIDConfiguration})
+		e.refused = string(told)
+		return told, nil, nil
+	case err != nil:
+		return nil, nil, err
+	case token.User == "":
+		return nil, nil, errors.New("kafka: the validator names no user")
+	case !token.Expires.IsZero() && !token.Expires.After(time.Now()):
+		return nil, nil, errors.New("kafka: the token has expired")
+	case b.AuthzID != "" && b.AuthzID != token.User:
+		return nil, nil, sasl.Told(fmt.Sprintf("Authentication failed: Client requested an authorization id (%s) that is different from the token's principal name (%s)", b.AuthzID, token.User))
+	}
+	return nil, &identity{user: token.User, expires: token.Expires}, nil
+}

@@ -1,0 +1,70 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/internal/sasl"
+)
+
+// saslHandshake names the mechanism by which the client is about to authenticate, or to authenticate
+// again (KIP-368). After version 0 the mechanism's own messages follow as they are, after version 1
+// in SaslAuthenticate. A mechanism that is not offered ends the connection; the answer lists those
+// that are. Where there is no SASL, or out of turn, it is ILLEGAL_SASL_STATE.
+func (c *call) saslHandshake(req *kmsg.SASLHandshakeRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.SASLHandshakeResponse)
+	a := c.conn.sasl
+	if a == nil || a.verdict != sasl.Serve {
+		resp.ErrorCode = int16(IllegalSASLState)
+		c.refusedOutOfTurn(SaslHandshake)
+		return resp
+	}
+	resp.SupportedMechanisms = a.cfg.mechanisms()
+	ex := c.conn.newExchange(req.Mechanism)
+	if ex == nil {
+		resp.ErrorCode = int16(UnsupportedSASLMechanism)
+		c.conn.failed(fmt.Errorf("kafka: SASL mechanism %q is not offered", req.Mechanism))
+		c.conn.holdBack()
+		c.last = true
+		return resp
+	}
+	if a.session.Handshake(req.Mechanism, c.version) {
+		a.exchange = ex
+	}
+	return resp
+}
+
+// saslAuthenticate takes in one message of the mechanism. Version 1 tells how long the client is
+// authenticated. A failure is told, after a while, and ends the connection.
+func (c *call) saslAuthenticate(req *kmsg.SASLAuthenticateRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+	refused := func(code Code, text string) kmsg.Response {
+		resp.ErrorCode, resp.ErrorMessage = int16(code), &text
+		return resp
+	}
+	a := c.conn.sasl
+	if a == nil || a.verdict != sasl.Serve || a.exchange == nil {
+		c.refusedOutOfTurn(SaslAuthenticate)
+		return refused(IllegalSASLState, "SaslAuthenticate request received after successful authentication")
+	}
+	answer, lifetime, told, err := c.conn.advance(c.ctx, req.SASLAuthBytes)
+	if err != nil {
+		c.conn.holdBack()
+		c.last = true
+		return refused(SASLAuthenticationFailed, told)
+	}
+	resp.SASLAuthBytes, resp.SessionLifetimeMillis = answer, lifetime.Milliseconds()
+	return resp
+}
+
+// refusedOutOfTurn ends the connection of a client that asks for something else while a mechanism
+// waits for its word. Kafka: SaslServerAuthenticator.
+func (c *call) refusedOutOfTurn(key Key) {
+	if a := c.conn.sasl; a != nil && a.verdict == sasl.Refuse {
+		c.conn.failed(errors.Join(errRefused, fmt.Errorf("%v", key)))
+		c.conn.holdBack()
+		c.last = true
+	}
+}

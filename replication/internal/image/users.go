@@ -1,0 +1,202 @@
+package image
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/internal/scram"
+)
+
+// Reasons why a change of users is refused, for errors.Is.
+var (
+	ErrUnacceptableCredential = errors.New("unacceptable credential")
+	ErrUnsupportedMechanism   = errors.New("unsupported SASL mechanism")
+	ErrDuplicateResource      = errors.New("duplicate resource")
+	ErrResourceNotFound       = errors.New("resource not found")
+)
+
+// A UserError refuses a change of one user, with Kafka's words. errors.Is finds the reason.
+type UserError struct {
+	Reason error
+	Text   string
+}
+
+func (e *UserError) Error() string { return e.Text }
+
+// Unwrap returns the reason.
+func (e *UserError) Unwrap() error { return e.Reason }
+
+// A ScramKey says whose credential something is.
+type ScramKey struct {
+	User      string
+	Mechanism scram.Mechanism
+}
+
+// Users are the SCRAM credentials of an image. They are immutable: a change makes others, which costs
+// a copy of the map.
+type Users struct {
+	credentials map[ScramKey]scram.Credential
+	shapes      map[scram.Shape]int // how many credentials have each
+}
+
+// Credential returns a user's credential; false: there is none.
+func (u *Users) Credential(k ScramKey) (scram.Credential, bool) {
+	if u == nil {
+		return scram.Credential{}, false
+	}
+	c, ok := u.credentials[k]
+	return c, ok
+}
+
+// All returns the keys of all credentials, in the order of users and mechanisms.
+func (u *Users) All() []ScramKey {
+	if u == nil {
+		return nil
+	}
+	return slices.SortedFunc(maps.Keys(u.credentials), func(a, b ScramKey) int {
+		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Mechanism, b.Mechanism))
+	})
+}
+
+// Shape returns the shape of one of the credentials, each as often as another, by a number that
+// stands for chance: what a user that does not exist seems to have.
+func (u *Users) Shape(chance uint64) scram.Shape {
+	if u == nil || len(u.credentials) == 0 {
+		return scram.DefaultShape
+	}
+	at := int(chance % uint64(len(u.credentials)))
+	shapes := slices.SortedFunc(maps.Keys(u.shapes), func(a, b scram.Shape) int {
+		return cmp.Or(cmp.Compare(a.Iterations, b.Iterations), cmp.Compare(a.SaltBytes, b.SaltBytes), cmp.Compare(fmt.Sprint(a.Base36), fmt.Sprint(b.Base36)))
+	})
+	for _, s := range shapes {
+		if at -= u.shapes[s]; at < 0 {
+			return s
+		}
+	}
+	return scram.DefaultShape
+}
+
+// with returns the users with another credential of k; nil: without it.
+func (u *Users) with(k ScramKey, c *scram.Credential) *Users {
+	v := &Users{credentials: map[ScramKey]scram.Credential{}, shapes: map[scram.Shape]int{}}
+	if u != nil {
+		v.credentials, v.shapes = maps.Clone(u.credentials), maps.Clone(u.shapes)
+	}
+	if had, ok := v.credentials[k]; ok {
+		s := had.Shape()
+		if v.shapes[s]--; v.shapes[s] == 0 {
+			delete(v.shapes, s)
+		}
+		delete(v.credentials, k)
+	}
+	if c != nil {
+		v.credentials[k] = *c
+		v.shapes[c.Shape()]++
+	}
+	return v
+}
+
+// Users returns the SCRAM credentials. They do not change when the image does.
+func (m *Image) Users() *Users { return m.users }
+
+func (m *Image) applyUser(rec *metarecord.UserScramCredential) error {
+	mechanism := scram.Mechanism(rec.Mechanism)
+	switch {
+	case !mechanism.Valid():
+		return fmt.Errorf("%w: SCRAM mechanism %d", ErrLaterRecord, rec.Mechanism)
+	case rec.Name == "" || len(rec.Salt) == 0 || rec.Iterations <= 0 || len(rec.StoredKey) != mechanism.Size() || len(rec.ServerKey) != mechanism.Size():
+		return fmt.Errorf("credential of user %q is not one of %v", rec.Name, mechanism)
+	}
+	m.users = m.users.with(ScramKey{rec.Name, mechanism}, &scram.Credential{
+		Mechanism: mechanism, Salt: rec.Salt, StoredKey: rec.StoredKey, ServerKey: rec.ServerKey, Iterations: int(rec.Iterations),
+	})
+	return nil
+}
+
+func (m *Image) applyRemoveUser(rec *metarecord.RemoveUserScramCredential) error {
+	k := ScramKey{rec.Name, scram.Mechanism(rec.Mechanism)}
+	if _, ok := m.users.Credential(k); !ok {
+		return fmt.Errorf("removal of the unknown credential of user %q for %v", k.User, k.Mechanism)
+	}
+	m.users = m.users.with(k, nil)
+	return nil
+}
+
+// userRecords returns the records that make the users out of nothing.
+func (m *Image) userRecords() (recs []metarecord.Record) {
+	for _, k := range m.users.All() {
+		recs = append(recs, userRecord(k.User, m.users.credentials[k]))
+	}
+	return recs
+}
+
+func userRecord(user string, c scram.Credential) metarecord.Record {
+	return &metarecord.UserScramCredential{
+		Name: user, Mechanism: int8(c.Mechanism), Salt: c.Salt, StoredKey: c.StoredKey, ServerKey: c.ServerKey, Iterations: int32(c.Iterations),
+	}
+}
+
+// A ScramChange sets a user's credential for one mechanism, or takes it away.
+type ScramChange struct {
+	User       string
+	Delete     *scram.Mechanism // nil: Credential is set
+	Credential scram.Credential
+}
+
+// AlterScram returns the records of changes, and why others are not made, by user. A user that comes
+// twice is changed by neither. Deletions come first. Kafka: ScramControlManager.alterCredentials.
+func (m *Image) AlterScram(changes []ScramChange) (recs []metarecord.Record, refused map[string]error) {
+	refused = map[string]error{}
+	times := map[string]int{}
+	for _, c := range changes {
+		if times[c.User]++; times[c.User] == 2 {
+			refused[c.User] = &UserError{ErrDuplicateResource, "A user credential cannot be altered twice in the same request"}
+		}
+	}
+	for _, deletions := range []bool{true, false} {
+		for _, c := range changes {
+			if refused[c.User] != nil || deletions != (c.Delete != nil) {
+				continue
+			}
+			if err := m.checkScram(c); err != nil {
+				refused[c.User] = err
+				continue
+			}
+			if c.Delete != nil {
+				recs = append(recs, &metarecord.RemoveUserScramCredential{Name: c.User, Mechanism: int8(*c.Delete)})
+			} else {
+				recs = append(recs, userRecord(c.User, c.Credential))
+			}
+		}
+	}
+	return recs, refused
+}
+
+// checkScram returns why a change is refused.
+func (m *Image) checkScram(c ScramChange) error {
+	mechanism := c.Credential.Mechanism
+	if c.Delete != nil {
+		mechanism = *c.Delete
+	}
+	switch {
+	case c.User == "":
+		return &UserError{ErrUnacceptableCredential, "Username must not be empty"}
+	case !mechanism.Valid():
+		return &UserError{ErrUnsupportedMechanism, "Unknown SCRAM mechanism"}
+	case c.Delete != nil:
+		if _, ok := m.users.Credential(ScramKey{c.User, mechanism}); !ok {
+			return &UserError{ErrResourceNotFound, "Attempt to delete a user credential that does not exist"}
+		}
+	case c.Credential.Iterations < scram.MinIterations:
+		return &UserError{ErrUnacceptableCredential, "Too few iterations"}
+	case c.Credential.Iterations > scram.MaxIterations:
+		return &UserError{ErrUnacceptableCredential, "Too many iterations"}
+	case len(c.Credential.Salt) == 0:
+		return &UserError{ErrUnacceptableCredential, "The salt must not be empty"}
+	}
+	return nil
+}
