@@ -70,7 +70,7 @@ func StableWith(n int) func(Info) bool {
 // with an error that says so (ErrCoordinatorNotAvailable).
 func (c *Coordinator) Groups(ctx context.Context) ([]Info, error) {
 	var out []Info
-	err := c.each(ctx, func(_ string, g *kinds.Group) { out = append(out, newInfo(g.View())) })
+	err := c.each(ctx, func(_ string, g *kinds.Group) { out = append(out, c.newInfo(g.View())) })
 	slices.SortFunc(out, func(a, b Info) int { return cmp.Compare(a.ID, b.ID) })
 	return out, err
 }
@@ -83,7 +83,7 @@ func (c *Coordinator) each(ctx context.Context, f func(id string, g *kinds.Group
 // Describe describes a group as Group does, but without its offsets. It returns ErrGroupNotFound if
 // there is none of that id.
 func (c *Coordinator) Describe(ctx context.Context, id string) (Info, error) {
-	v, err := c.read(ctx, id, func(g *kinds.Group) any { return newInfo(g.View()) })
+	v, err := c.read(ctx, id, func(g *kinds.Group) any { return c.newInfo(g.View()) })
 	if err != nil {
 		return Info{}, err
 	}
@@ -105,10 +105,20 @@ func (c *Coordinator) OffsetsPartition(ctx context.Context, group string, create
 	return p, err
 }
 
-func newInfo(v classic.View) Info {
+func (c *Coordinator) newInfo(v classic.View) Info {
 	i := Info{ID: v.ID, Type: v.Type, State: v.State, ProtocolType: v.ProtocolType, Protocol: v.Protocol, Generation: v.Generation, Leader: v.Leader}
 	for _, m := range v.Members {
-		i.Members = append(i.Members, MemberInfo(m))
+		mi := MemberInfo{ID: m.ID, InstanceID: m.InstanceID, ClientID: m.ClientID, ClientHost: m.ClientHost, Topics: m.Topics, Assignment: m.Assignment,
+			SubscriptionData: m.SubscriptionData, AssignmentData: m.AssignmentData}
+		for _, t := range m.Assigned {
+			name, ok := c.snapshot.Load().Name(t.TopicID)
+			for _, p := range t.Partitions {
+				if ok {
+					mi.Assignment = append(mi.Assignment, record.TopicPartition{Topic: name, Partition: p})
+				}
+			}
+		}
+		i.Members = append(i.Members, mi)
 	}
 	return i
 }

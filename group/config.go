@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -48,13 +49,33 @@ type Config struct {
 	// 3, or as many as there are brokers. Kafka: offsets.topic.replication.factor.
 	OffsetsReplicas int
 
+	// ConsumerSessionTimeout is how long a member of the newer protocol lives without a heartbeat,
+	// ConsumerHeartbeatInterval how often it is told to send one. 0: 45 s and 5 s. Kafka:
+	// group.consumer.session.timeout.ms, group.consumer.heartbeat.interval.ms.
+	ConsumerSessionTimeout, ConsumerHeartbeatInterval time.Duration
+
+	// ConsumerMaxSize is the most members a group of the newer protocol can have. 0: no limit.
+	// Kafka: group.consumer.max.size.
+	ConsumerMaxSize int
+
+	// ConsumerAssignmentInterval is how long after a target assignment the next one of a group is
+	// computed at the earliest: who joins sooner gets its share then. 0: 1 s; Unlimited: at once.
+	// Kafka: group.consumer.assignment.interval.ms.
+	ConsumerAssignmentInterval time.Duration
+
 	// MaxBatchBytes bounds one batch in the offsets topic, and so one request: ErrTooLarge beyond
 	// it. 0: 1 MiB. Kafka: max.message.bytes.
 	MaxBatchBytes int
 
 	// Components. nil means the default.
 	Logger *slog.Logger // discards everything
-	Hooks  Hooks
+
+	// ConsumerAssignors share out the partitions of groups of the newer protocol; members choose one
+	// by name, the first is the default. They must not be cooperative. Members' Owned is what they
+	// were meant to have so far. nil: assignor.Uniform and assignor.Range. Kafka:
+	// group.consumer.assignors.
+	ConsumerAssignors []assignor.Assignor
+	Hooks             Hooks
 }
 
 // Hooks tell about events. They are called without locks and must not block.
@@ -91,6 +112,19 @@ func (c Config) withDefaults() (Config, error) {
 	positive("MinSessionTimeout", &c.MinSessionTimeout, 6*time.Second)
 	positive("MaxSessionTimeout", &c.MaxSessionTimeout, 30*time.Minute)
 	positive("ExpiryInterval", &c.ExpiryInterval, 10*time.Minute)
+	positive("ConsumerSessionTimeout", &c.ConsumerSessionTimeout, 45*time.Second)
+	positive("ConsumerHeartbeatInterval", &c.ConsumerHeartbeatInterval, 5*time.Second)
+	if c.ConsumerHeartbeatInterval >= c.ConsumerSessionTimeout {
+		errs = append(errs, refused("ConsumerHeartbeatInterval", c.ConsumerHeartbeatInterval, fmt.Sprintf("is not below ConsumerSessionTimeout, %v", c.ConsumerSessionTimeout)))
+	}
+	if c.ConsumerAssignmentInterval == Unlimited {
+		c.ConsumerAssignmentInterval = 1 // shorter than what the log can tell
+	}
+	positive("ConsumerAssignmentInterval", &c.ConsumerAssignmentInterval, time.Second)
+	if c.ConsumerAssignors == nil {
+		c.ConsumerAssignors = []assignor.Assignor{assignor.Uniform(), assignor.Range()}
+	}
+	errs = append(errs, checkAssignors(c.ConsumerAssignors)...)
 	if c.OffsetsRetention == Unlimited {
 		c.OffsetsRetention = 0
 	}
@@ -104,6 +138,7 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	notNegative("MaxSize", c.MaxSize)
+	notNegative("ConsumerMaxSize", c.ConsumerMaxSize)
 	notNegative("OffsetMetadataMax", c.OffsetMetadataMax)
 	notNegative("OffsetsPartitions", int(c.OffsetsPartitions))
 	notNegative("OffsetsReplicas", c.OffsetsReplicas)
@@ -124,4 +159,25 @@ func (c Config) withDefaults() (Config, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c, errors.Join(errs...)
+}
+
+// checkAssignors returns what is wrong with server-side assignors.
+func checkAssignors(as []assignor.Assignor) (errs []error) {
+	if len(as) == 0 {
+		errs = append(errs, refused("ConsumerAssignors", "", "is empty"))
+	}
+	names := map[string]bool{}
+	for _, a := range as {
+		switch {
+		case a == nil:
+			errs = append(errs, refused("ConsumerAssignors", nil, "has an assignor that is nil"))
+			continue
+		case a.Name() == "" || names[a.Name()]:
+			errs = append(errs, refused("ConsumerAssignors", a.Name(), "is no name, or that of two"))
+		case assignor.AllCooperative([]assignor.Assignor{a}):
+			errs = append(errs, refused("ConsumerAssignors", a.Name(), "is cooperative: it would hold back what the coordinator moves"))
+		}
+		names[a.Name()] = true
+	}
+	return errs
 }

@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/kinds"
+	"github.com/stratalog/strata/group/internal/modern"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/internal/coordinator"
 	"github.com/stratalog/strata/internal/machine"
@@ -44,7 +46,8 @@ type groups struct {
 
 	stopMarkers func() // ends writeMarker's calls
 
-	topics atomic.Pointer[Topics] // as the watcher last saw them; nil: not yet
+	topics   atomic.Pointer[Topics]        // as the watcher last saw them; nil: not yet
+	snapshot atomic.Pointer[modern.Topics] // the same, or newer ones, as groups see them; nil: not yet
 
 	mu      sync.Mutex            // guards the fields below
 	seen    map[string]seenTopic  // topics that exist as far as is known
@@ -79,6 +82,9 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, seen: make(map[string]seenTopic), samples: make(map[string]lagSamples)}}
 	c.core.Classic = classic.Config{InitialRebalanceDelay: cfg.InitialRebalanceDelay, MaxSize: cfg.MaxSize, OffsetsRetention: cfg.OffsetsRetention,
 		OffsetMetadataMax: cfg.OffsetMetadataMax, Process: newProcess()}
+	c.core.Modern = modern.Config{MaxSize: cfg.ConsumerMaxSize, SessionTimeout: cfg.ConsumerSessionTimeout, HeartbeatInterval: cfg.ConsumerHeartbeatInterval,
+		AssignmentInterval: cfg.ConsumerAssignmentInterval, Assignors: cfg.ConsumerAssignors, OffsetsRetention: cfg.OffsetsRetention,
+		OffsetMetadataMax: cfg.OffsetMetadataMax, Process: c.core.Classic.Process}
 	c.runtime = coordinator.New(c.kind(), topicStore{store, OffsetsShape{cfg.OffsetsPartitions, cfg.OffsetsReplicas}}, coordinator.Config{Topic: offsets.Topic,
 		ExpiryInterval: cfg.ExpiryInterval, MaxBatchBytes: cfg.MaxBatchBytes, Logger: cfg.Logger, Notify: c.rebalanced})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -144,10 +150,21 @@ func (c *Coordinator) rebalanced(_ coordinator.ShardID, notice any) {
 
 // newMemberID returns prefix and a random UUID (version 4), as Kafka makes member ids.
 func newMemberID(prefix string) string {
-	var u [16]byte
+	u := randomUUID()
+	return fmt.Sprintf("%s-%x-%x-%x-%x-%x", prefix, u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+}
+
+// newUUID returns a random UUID (version 4) as members of the newer protocol make their ids: in
+// base64, 22 characters.
+func newUUID() string {
+	u := randomUUID()
+	return base64.RawURLEncoding.EncodeToString(u[:])
+}
+
+func randomUUID() (u [16]byte) {
 	rand.Read(u[:]) // never fails
 	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
-	return fmt.Sprintf("%s-%x-%x-%x-%x-%x", prefix, u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+	return u
 }
 
 // checkID refuses group ids that cannot be stored. Members need a group with a name; offsets may be

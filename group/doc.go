@@ -3,7 +3,9 @@
 //
 // A Coordinator keeps groups and committed offsets in the internal topic __consumer_offsets, in
 // Kafka's formats, and speaks the classic group protocol: members join, one of them, the group
-// leader, shares the partitions out with an assignor.Assignor, all fetch their part.
+// leader, shares the partitions out with an assignor.Assignor, all fetch their part. In the newer
+// protocol (KIP-848) the coordinator shares them out, and members say and hear all by heartbeats
+// (ConsumerHeartbeat).
 //
 // # Promises
 //
@@ -34,7 +36,8 @@
 //
 // Package protocol has the requests and responses, assignor the assignors and what members and the
 // group leader tell each other, offsets the record formats. internal/classic is the protocol as a
-// pure state machine, which an internal/coordinator runs over the partitions of the offsets topic:
+// pure state machine, internal/modern the newer one, and internal/kinds a group that is of one of
+// them; an internal/coordinator runs it over the partitions of the offsets topic:
 // it writes the records and holds replies back until these are committed.
 //
 // # Deviations from Kafka
@@ -49,5 +52,10 @@
 //   - An equal number of votes for two protocols is decided by the group
 //     leader's order; in Kafka by chance.
 //   - Kafka's tools refuse to reset a group with members; RewindGroup puts them out.
+//   - A group with members of one protocol is closed to those of the other; Kafka migrates it
+//     (group.consumer.migration.policy). One without members becomes what the next one wants.
+//   - In the newer protocol a regular expression is resolved at once, where Kafka does it in the
+//     background, and the hash of a group's topics is not Kafka's: a group that comes from there
+//     begins one more epoch.
 //   - The client host of members in this process is not an address: it begins with "in-process-".
 package group

@@ -91,8 +91,8 @@ type standing struct {
 	offsets map[record.TopicPartition]offsets.OffsetValue
 }
 
-func standingOf(g *kinds.Group) standing {
-	return standing{newInfo(g.View()), maps.Clone(g.Offsets())}
+func (c *Coordinator) standingOf(g *kinds.Group) standing {
+	return standing{c.newInfo(g.View()), maps.Clone(g.Offsets())}
 }
 
 // partitions returns those that the group has committed and all others of its topics: those it has
@@ -217,7 +217,7 @@ func otherTopic(committed, now [16]byte) bool {
 // members that has never committed would read is not known: it has no lag. It returns
 // ErrGroupNotFound if there is none of that id.
 func (c *Coordinator) Group(ctx context.Context, id string) (Info, error) {
-	v, err := c.read(ctx, id, func(g *kinds.Group) any { return standingOf(g) })
+	v, err := c.read(ctx, id, func(g *kinds.Group) any { return c.standingOf(g) })
 	if err != nil {
 		return Info{}, err
 	}
@@ -238,7 +238,7 @@ func (c *Coordinator) Group(ctx context.Context, id string) (Info, error) {
 // others come with an error, as in Groups.
 func (c *Coordinator) Lags(ctx context.Context) ([]GroupLag, error) {
 	var groups []standing
-	missing := c.each(ctx, func(_ string, g *kinds.Group) { groups = append(groups, standingOf(g)) })
+	missing := c.each(ctx, func(_ string, g *kinds.Group) { groups = append(groups, c.standingOf(g)) })
 	if err := c.measure(ctx, groups); err != nil {
 		return nil, errors.Join(missing, err)
 	}

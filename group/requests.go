@@ -32,8 +32,9 @@ func (c *Coordinator) Join(ctx context.Context, r JoinRequest) (JoinResponse, er
 			q.Answer(nil, ErrUnknownMember) // joining under an old id makes no group
 			return
 		}
-		if !ok || g.State() == Dead || g.Type() != Classic && g.Vacant() {
-			q.Step(r.Group, classic.EventCreate{})
+		anew := ok && g.Type() != Classic && g.Vacant()
+		if !ok || g.State() == Dead || anew {
+			q.Step(r.Group, classic.EventCreate{Anew: anew})
 		}
 		ev := classic.EventJoin{JoinRequest: &r, To: q.Ticket}
 		if r.MemberID == "" {

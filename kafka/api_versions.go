@@ -46,8 +46,9 @@ func (c *call) apiVersions(req *kmsg.ApiVersionsRequest) kmsg.Response {
 	return resp
 }
 
-// tellFeatures adds transaction.version (KIP-584): its level if it is above 0, and the levels that
-// there are from version 4 on, since older clients cannot read a lowest level of 0. A level has the
+// tellFeatures adds group.version and transaction.version (KIP-584): the level of each if it is above
+// 0, and the levels that there are from version 4 on, since older clients cannot read a lowest level
+// of 0. A level has the
 // epoch of the metadata that it was read with.
 func (c *call) tellFeatures(resp *kmsg.ApiVersionsResponse) {
 	if c.version < 3 {
@@ -55,12 +56,27 @@ func (c *call) tellFeatures(resp *kmsg.ApiVersionsResponse) {
 	}
 	most := c.s.featureLevel(transactionVersionMost)
 	if c.version >= 4 {
-		resp.SupportedFeatures = []kmsg.ApiVersionsResponseSupportedFeature{{Name: transactionVersion, MinVersion: 0, MaxVersion: most}}
+		resp.SupportedFeatures = []kmsg.ApiVersionsResponseSupportedFeature{
+			{Name: groupVersion, MinVersion: 0, MaxVersion: c.s.groupLevel()}, {Name: transactionVersion, MinVersion: 0, MaxVersion: most},
+		}
 	}
 	resp.FinalizedFeaturesEpoch = c.s.cluster.MetadataVersion()
-	if level := c.s.featureLevel(c.s.cluster.TransactionCoordinator().Version()); level > 0 {
-		resp.FinalizedFeatures = []kmsg.ApiVersionsResponseFinalizedFeature{{Name: transactionVersion, MaxVersionLevel: level, MinVersionLevel: level}}
+	finalized := func(name string, level int16) {
+		if level > 0 {
+			resp.FinalizedFeatures = append(resp.FinalizedFeatures, kmsg.ApiVersionsResponseFinalizedFeature{Name: name, MaxVersionLevel: level, MinVersionLevel: level})
+		}
 	}
+	finalized(groupVersion, c.s.groupLevel())
+	finalized(transactionVersion, c.s.featureLevel(c.s.cluster.TransactionCoordinator().Version()))
+}
+
+// groupLevel returns the level of group.version: 1 if the requests of the newer protocol of groups
+// are among the versions served.
+func (s *Server) groupLevel() int16 {
+	if s.apis[int16(ConsumerGroupHeartbeat)] == nil {
+		return 0
+	}
+	return groupVersionMost
 }
 
 // featureLevel returns a level of transaction.version as a broker of the versions served has it:

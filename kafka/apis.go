@@ -46,6 +46,8 @@ var apis = []api{
 	{key: DescribeProducers, min: 0, max: 0, serve: handle((*call).describeProducers)},
 	{key: DescribeTransactions, min: 0, max: 0, serve: handle((*call).describeTransactions), waits: true},
 	{key: ListTransactions, min: 0, max: 2, serve: handle((*call).listTransactions), waits: true},
+	{key: ConsumerGroupHeartbeat, min: 0, max: 1, serve: handle((*call).consumerGroupHeartbeat), waits: true},
+	{key: ConsumerGroupDescribe, min: 0, max: 1, serve: handle((*call).consumerGroupDescribe), waits: true},
 	{key: GetTelemetrySubscriptions, min: 0, max: 0, serve: handle((*call).getTelemetrySubscriptions)},
 	{key: PushTelemetry, min: 0, max: 0, serve: handle((*call).pushTelemetry)},
 	{key: ListConfigResources, min: 0, max: 1, serve: handle((*call).listConfigResources)},

@@ -51,6 +51,8 @@ const (
 	DescribeProducers            Key = 61
 	DescribeTransactions         Key = 65
 	ListTransactions             Key = 66
+	ConsumerGroupHeartbeat       Key = 68
+	ConsumerGroupDescribe        Key = 69
 	GetTelemetrySubscriptions    Key = 71
 	PushTelemetry                Key = 72
 	ListConfigResources          Key = 74

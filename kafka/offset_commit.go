@@ -54,7 +54,7 @@ func (c *call) offsetCommit(req *kmsg.OffsetCommitRequest) kmsg.Response {
 // commitRequest translates req, and names the topics of req that come by id;
 // those that do not exist keep the name "".
 func (c *call) commitRequest(req *kmsg.OffsetCommitRequest) group.CommitRequest {
-	r := group.CommitRequest{Group: req.Group, MemberID: req.MemberID, InstanceID: orEmpty(req.InstanceID), Generation: req.Generation,
+	r := group.CommitRequest{Group: req.Group, MemberID: req.MemberID, InstanceID: orEmpty(req.InstanceID), Generation: req.Generation, NoEpochs: req.Version < 9,
 		Offsets: make(map[record.TopicPartition]record.Committed)}
 	if req.Version <= 4 && req.RetentionTimeMillis != -1 {
 		ms := min(max(req.RetentionTimeMillis, 0), math.MaxInt64/int64(time.Millisecond))

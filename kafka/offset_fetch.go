@@ -15,7 +15,8 @@ import (
 //
 // RequireStable (version 7) has UNSTABLE_OFFSET_COMMIT for partitions whose offset is being
 // committed in a transaction (KIP-447). Member ids and epochs (version 9) are for groups of the
-// newer protocol; those of the classic one ignore them, as in Kafka.
+// newer protocol, which refuse a member that is none, or in another epoch; those of the classic one
+// ignore them, as in Kafka.
 func (c *call) offsetFetch(req *kmsg.OffsetFetchRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
 	if req.Version < 8 {
@@ -70,6 +71,11 @@ func (c *call) fetchOneGroup(req *kmsg.OffsetFetchRequest, resp *kmsg.OffsetFetc
 
 // fetchGroup answers for one group. Topics nil asks for all partitions that have an offset.
 func (c *call) fetchGroup(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchResponseGroup, stable bool) error {
+	if member := orEmpty(g.MemberID); c.version >= 9 && (member != "" || g.MemberEpoch >= 0) {
+		if err := c.groups.CheckConsumerMember(c.ctx, g.Group, member, g.MemberEpoch); err != nil {
+			return err
+		}
+	}
 	if g.Topics == nil {
 		return c.fetchAll(g, rg, stable)
 	}

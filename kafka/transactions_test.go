@@ -402,19 +402,25 @@ func TestLevelOfTransactionsIsAdvertised(t *testing.T) {
 		_, addr := serveCluster(t, cluster, Config{VersionCaps: c.caps})
 		for v := range int16(5) {
 			got := ask[*kmsg.ApiVersionsResponse](t, addr, v, &kmsg.ApiVersionsRequest{ClientSoftwareName: "test", ClientSoftwareVersion: "1"})
-			if v < 3 || c.want == 0 {
-				require.Empty(t, got.FinalizedFeatures)
-			} else {
-				require.Len(t, got.FinalizedFeatures, 1)
-				f := got.FinalizedFeatures[0]
-				require.Equal(t, []any{"transaction.version", c.want, c.want}, []any{f.Name, f.MinVersionLevel, f.MaxVersionLevel})
+			var finalized []any
+			for _, f := range got.FinalizedFeatures {
+				finalized = append(finalized, f.Name, f.MinVersionLevel, f.MaxVersionLevel)
 			}
+			want := []any{"group.version", int16(1), int16(1)}
+			if c.want > 0 {
+				want = append(want, "transaction.version", c.want, c.want)
+			}
+			if v < 3 {
+				want = nil
+			}
+			require.Equal(t, want, finalized)
 			require.Equal(t, v >= 3, got.FinalizedFeaturesEpoch >= 0)
 			if v < 4 {
 				require.Empty(t, got.SupportedFeatures, "older clients cannot read a lowest level of 0")
 			} else {
-				require.Zero(t, got.SupportedFeatures[0].MinVersion)
-				require.Equal(t, max(c.want, got.SupportedFeatures[0].MaxVersion), got.SupportedFeatures[0].MaxVersion)
+				require.Equal(t, []any{"group.version", "transaction.version"}, []any{got.SupportedFeatures[0].Name, got.SupportedFeatures[1].Name})
+				require.Zero(t, got.SupportedFeatures[0].MinVersion+got.SupportedFeatures[1].MinVersion)
+				require.Equal(t, max(c.want, got.SupportedFeatures[1].MaxVersion), got.SupportedFeatures[1].MaxVersion)
 			}
 		}
 	}
@@ -435,7 +441,8 @@ func TestLevelOfTransactionsIsNotUpdated(t *testing.T) {
 			kind    int8
 			want    Code
 		}{{"transaction.version", 2, 1, 0}, {"transaction.version", 1, 1, InvalidUpdateVersion}, {"transaction.version", 1, 2, InvalidUpdateVersion},
-			{"transaction.version", 3, 1, InvalidUpdateVersion}, {"transaction.version", -1, 1, InvalidUpdateVersion}, {"nonsense", 1, 1, InvalidUpdateVersion}} {
+			{"transaction.version", 3, 1, InvalidUpdateVersion}, {"transaction.version", -1, 1, InvalidUpdateVersion}, {"nonsense", 1, 1, InvalidUpdateVersion},
+			{"group.version", 1, 1, 0}, {"group.version", 0, 2, InvalidUpdateVersion}, {"group.version", 2, 1, InvalidUpdateVersion}} {
 			got := update(v, c.feature, c.level, c.kind)
 			require.Equal(t, c.want, Code(got.ErrorCode), "%v in version %d", c, v)
 			require.Equal(t, c.want == 0 && v < 2, len(got.Results) == 1)

@@ -6,8 +6,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// transactionVersion is the one feature that clients are told of (KIP-584), with its highest level.
+// The features that clients are told of (KIP-584), with their highest levels.
 const (
+	groupVersion           = "group.version"
+	groupVersionMost       = 1
 	transactionVersion     = "transaction.version"
 	transactionVersionMost = 2
 )
@@ -20,8 +22,8 @@ const (
 )
 
 // updateFeatures serves UpdateFeatures. A request is checked as Kafka checks it, but the level of
-// transaction.version is set when a cluster is opened, and does not change while it is served:
-// what would change it is refused. From version 1 on an update has its kind, and may be validated
+// transaction.version is set when a cluster is opened, that of group.version is the highest, and
+// neither changes while it is served: what would change it is refused. From version 1 on an update has its kind, and may be validated
 // only; from 2 on the answer tells of no feature by itself.
 func (c *call) updateFeatures(req *kmsg.UpdateFeaturesRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.UpdateFeaturesResponse)
@@ -32,7 +34,14 @@ func (c *call) updateFeatures(req *kmsg.UpdateFeaturesRequest) kmsg.Response {
 				kind = featureSafeDowngrade
 			}
 		}
-		if text := checkUpdate(u.Feature, u.MaxVersionLevel, kind, c.s.cluster.TransactionCoordinator().Version()); text != "" {
+		now, most := int16(-1), int16(-1)
+		switch u.Feature {
+		case transactionVersion:
+			now, most = c.s.cluster.TransactionCoordinator().Version(), transactionVersionMost
+		case groupVersion:
+			now, most = c.s.groupLevel(), c.s.groupLevel()
+		}
+		if text := checkUpdate(u.Feature, u.MaxVersionLevel, kind, levels{now, most}); text != "" {
 			resp.ErrorCode, resp.ErrorMessage = int16(InvalidUpdateVersion), kmsg.StringPtr("The update failed for all features since the following feature had an error: "+text)
 			return resp
 		}
@@ -47,22 +56,25 @@ func (c *call) updateFeatures(req *kmsg.UpdateFeaturesRequest) kmsg.Response {
 	return resp
 }
 
+// levels are those of a feature; below 0: there is no such feature.
+type levels struct{ now, most int16 }
+
 // checkUpdate returns why a feature cannot be set to a level, "" if it has that level.
-func checkUpdate(feature string, level int16, kind int8, now int16) string {
+func checkUpdate(feature string, level int16, kind int8, of levels) string {
 	switch {
 	case kind < featureUpgrade || kind > featureUnsafeDowngrade:
 		return fmt.Sprintf("Invalid update type %d for feature %s.", kind, feature)
 	case level < 0:
 		return fmt.Sprintf("Invalid update version %d for feature %s. A feature version cannot be less than 0.", level, feature)
-	case feature != transactionVersion:
+	case of.most < 0:
 		return fmt.Sprintf("Invalid update version %d for feature %s. Brokers do not support this feature.", level, feature)
-	case level > transactionVersionMost:
-		return fmt.Sprintf("Invalid update version %d for feature %s. Brokers only support versions 0-%d.", level, feature, transactionVersionMost)
-	case level < now && kind == featureUpgrade:
+	case level > of.most:
+		return fmt.Sprintf("Invalid update version %d for feature %s. Brokers only support versions 0-%d.", level, feature, of.most)
+	case level < of.now && kind == featureUpgrade:
 		return fmt.Sprintf("Invalid update version %d for feature %s. Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade.", level, feature)
-	case level > now && kind != featureUpgrade:
+	case level > of.now && kind != featureUpgrade:
 		return fmt.Sprintf("Invalid update version %d for feature %s. Can't downgrade to a newer version.", level, feature)
-	case level != now:
+	case level != of.now:
 		return fmt.Sprintf("Invalid update version %d for feature %s. Its level is set when the cluster is opened.", level, feature)
 	}
 	return ""

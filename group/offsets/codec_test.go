@@ -131,6 +131,9 @@ func TestEveryRecordThatKafkaWroteIsUnderstood(t *testing.T) {
 			}
 		case *ConsumerMemberValue:
 			require.Equal(t, []string{"grouped"}, v.Topics)
+			require.Equal(t, r.Value, v.AppendTo(nil))
+		case Value:
+			require.Equal(t, r.Value, v.AppendTo(nil), "key type %d", k.Type)
 		}
 	})
 	for _, typ := range []KeyType{KeyOffset, KeyGroup, KeyConsumerGroup, KeyConsumerMember, KeyTargetAssignment, KeyTargetAssignmentMember, KeyCurrentAssignmentOfMember} {
@@ -192,6 +195,11 @@ func FuzzParseRecord(f *testing.F) {
 		if err != nil {
 			require.ErrorIs(t, err, ErrMalformed)
 			return
+		}
+		if v, ok := v.(Value); ok && k.Type != KeyOffset && k.Type != KeyGroup {
+			back, err := ParseValue(k.Type, v.AppendTo(nil))
+			require.NoError(t, err)
+			require.Equal(t, v, back)
 		}
 		if v, ok := v.(*OffsetValue); ok && v.ExpireMs < 0 {
 			back, err := ParseOffsetValue(v.AppendTo(nil))

@@ -1,14 +1,14 @@
 package offsets
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/stratalog/strata/internal/wire"
 )
 
-// The values of the KIP-848 protocol's records. They are read, so that a directory of
-// a Kafka with such groups can be inspected; their groups' offsets are plain
-// KeyOffset records. Nothing here writes them.
+// The values of the KIP-848 protocol's records. The offsets of its groups are plain KeyOffset
+// records.
 
 // ConsumerGroupValue is the value of KeyConsumerGroup.
 type ConsumerGroupValue struct {
@@ -24,7 +24,19 @@ type ConsumerMemberValue struct {
 	Regex                string
 	RebalanceTimeoutMs   int32
 	Assignor             string
-	Classic              bool // joined with the classic protocol
+	Classic              *ClassicMember // nil: it does not speak the classic protocol
+}
+
+// A ClassicMember is what a member that joined with the classic protocol said of itself.
+type ClassicMember struct {
+	SessionTimeoutMs int32
+	Protocols        []ClassicProtocol
+}
+
+// A ClassicProtocol is one of a ClassicMember's.
+type ClassicProtocol struct {
+	Name     string
+	Metadata []byte
 }
 
 // TargetAssignmentValue is the value of KeyTargetAssignment.
@@ -61,7 +73,7 @@ type RegexValue struct {
 
 // ParseValue reads the value of a record with a key of the given type: a pointer to OffsetValue,
 // GroupValue or one of the types above, or nil for KeyPartitionMetadata, which is obsolete. Byte
-// slices in it alias p. It returns an error matching ErrMalformed.
+// slices of a GroupValue alias p. It returns an error matching ErrMalformed.
 func ParseValue(t KeyType, p []byte) (any, error) {
 	switch t {
 	case KeyOffset:
@@ -128,10 +140,24 @@ func consumerMember(r *wire.Reader) *ConsumerMemberValue {
 	v.RebalanceTimeoutMs, v.Assignor = r.Int32(), r.CompactString()
 	r.Tags(func(tag uint64, f *wire.Reader) {
 		if tag == 0 {
-			v.Classic = f.Int8() == 1
+			v.Classic = classicMember(f)
 		}
 	})
 	return v
+}
+
+// classicMember reads a nullable structure: a byte that says whether it is there, and its fields.
+func classicMember(r *wire.Reader) *ClassicMember {
+	if r.Int8() < 1 { // Kafka writes 0 for null here, and 1 otherwise
+		return nil
+	}
+	m := &ClassicMember{SessionTimeoutMs: r.Int32()}
+	for n := r.CompactCount(3); n > 0 && r.Err == nil; n-- {
+		m.Protocols = append(m.Protocols, ClassicProtocol{Name: r.CompactString(), Metadata: bytes.Clone(r.CompactBytes())})
+		r.Tags(nil)
+	}
+	r.Tags(nil)
+	return m
 }
 
 func compactStrings(r *wire.Reader) []string {

@@ -1,6 +1,5 @@
 // Package offsets has the record formats of the internal topic __consumer_offsets, which are
-// Kafka's: committed offsets and groups of the classic protocol, which are written, and what the
-// KIP-848 protocol keeps there, which is only read.
+// Kafka's: committed offsets, and groups of the classic protocol and of the newer one (KIP-848).
 //
 // The formats are described in docs/format/consumer-offsets.md.
 package offsets

@@ -10,7 +10,7 @@ import (
 type KeyType int16
 
 // The kinds of records in __consumer_offsets. Those from KeyConsumerGroup on belong to the KIP-848
-// protocol, which this package can read but does not write.
+// protocol.
 const (
 	KeyOffset                    KeyType = 1 // 0 is an older spelling of it
 	KeyGroup                     KeyType = 2 // classic group: generation, members, assignments

@@ -46,8 +46,14 @@ func ParseRecord(key, value []byte) (r Record, known bool, err error) {
 	r.Key = k
 	switch {
 	case value == nil:
-	case k.Type != KeyOffset && k.Type != KeyGroup:
+	case k.Type == KeyPartitionMetadata:
 		return r, false, nil
+	case k.Type != KeyOffset && k.Type != KeyGroup:
+		v, err := ParseValue(k.Type, value)
+		if err != nil {
+			return Record{}, false, err
+		}
+		r.Value = v.(Value)
 	case k.Type == KeyOffset:
 		v, err := ParseOffsetValue(value)
 		if err != nil {

@@ -7,23 +7,30 @@ import (
 
 // What the coordinator answers. The names in brackets are Kafka's error codes.
 var (
-	ErrInvalidGroupID          = errors.New("group: invalid group id")                             // INVALID_GROUP_ID
-	ErrInvalidSessionTimeout   = errors.New("group: session timeout out of range")                 // INVALID_SESSION_TIMEOUT
-	ErrUnknownMember           = errors.New("group: unknown member id")                            // UNKNOWN_MEMBER_ID: forget the id, join again
-	ErrMemberIDRequired        = errors.New("group: join again with the member id given")          // MEMBER_ID_REQUIRED, see MemberIDRequiredError
-	ErrFencedInstance          = errors.New("group: instance id is in use by a newer member")      // FENCED_INSTANCE_ID: fatal
-	ErrIllegalGeneration       = errors.New("group: illegal generation")                           // ILLEGAL_GENERATION: join again
-	ErrRebalanceInProgress     = errors.New("group: rebalance in progress")                        // REBALANCE_IN_PROGRESS: join again
-	ErrInconsistentProtocol    = errors.New("group: no assignor in common with the other members") // INCONSISTENT_GROUP_PROTOCOL
-	ErrGroupMaxSize            = errors.New("group: group is full")                                // GROUP_MAX_SIZE_REACHED
-	ErrLoading                 = errors.New("group: coordinator is loading")                       // COORDINATOR_LOAD_IN_PROGRESS: retry; only over a network
-	ErrNonEmptyGroup           = errors.New("group: group has members")                            // NON_EMPTY_GROUP
-	ErrGroupNotFound           = errors.New("group: no such group")                                // GROUP_ID_NOT_FOUND
-	ErrGroupSubscribedToTopic  = errors.New("group: group is subscribed to the topic")             // GROUP_SUBSCRIBED_TO_TOPIC
-	ErrOffsetMetadataTooLarge  = errors.New("group: offset metadata too large")                    // OFFSET_METADATA_TOO_LARGE
-	ErrUnknownTopicOrPartition = errors.New("group: unknown topic or partition")                   // UNKNOWN_TOPIC_OR_PARTITION
-	ErrUnstableOffsetCommit    = errors.New("group: the offset's transaction has not ended")       // UNSTABLE_OFFSET_COMMIT: retry
-	ErrInvalidOffset           = errors.New("group: offset below 0")                               // of a reset; commits are not checked, as in Kafka
+	ErrInvalidGroupID           = errors.New("group: invalid group id")                                                                               // INVALID_GROUP_ID
+	ErrInvalidSessionTimeout    = errors.New("group: session timeout out of range")                                                                   // INVALID_SESSION_TIMEOUT
+	ErrUnknownMember            = errors.New("group: unknown member id")                                                                              // UNKNOWN_MEMBER_ID: forget the id, join again
+	ErrMemberIDRequired         = errors.New("group: join again with the member id given")                                                            // MEMBER_ID_REQUIRED, see MemberIDRequiredError
+	ErrFencedInstance           = errors.New("group: instance id is in use by a newer member")                                                        // FENCED_INSTANCE_ID: fatal
+	ErrIllegalGeneration        = errors.New("group: illegal generation")                                                                             // ILLEGAL_GENERATION: join again
+	ErrRebalanceInProgress      = errors.New("group: rebalance in progress")                                                                          // REBALANCE_IN_PROGRESS: join again
+	ErrInconsistentProtocol     = errors.New("group: no assignor in common with the other members")                                                   // INCONSISTENT_GROUP_PROTOCOL
+	ErrGroupMaxSize             = errors.New("group: group is full")                                                                                  // GROUP_MAX_SIZE_REACHED
+	ErrLoading                  = errors.New("group: coordinator is loading")                                                                         // COORDINATOR_LOAD_IN_PROGRESS: retry; only over a network
+	ErrNonEmptyGroup            = errors.New("group: group has members")                                                                              // NON_EMPTY_GROUP
+	ErrGroupNotFound            = errors.New("group: no such group")                                                                                  // GROUP_ID_NOT_FOUND
+	ErrGroupSubscribedToTopic   = errors.New("group: group is subscribed to the topic")                                                               // GROUP_SUBSCRIBED_TO_TOPIC
+	ErrOffsetMetadataTooLarge   = errors.New("group: offset metadata too large")                                                                      // OFFSET_METADATA_TOO_LARGE
+	ErrUnknownTopicOrPartition  = errors.New("group: unknown topic or partition")                                                                     // UNKNOWN_TOPIC_OR_PARTITION
+	ErrUnstableOffsetCommit     = errors.New("group: the offset's transaction has not ended")                                                         // UNSTABLE_OFFSET_COMMIT: retry
+	ErrInvalidRequest           = errors.New("group: invalid request")                                                                                // INVALID_REQUEST
+	ErrFencedMemberEpoch        = errors.New("group: the member's epoch is not the coordinator's: it must abandon all its partitions and join again") // FENCED_MEMBER_EPOCH
+	ErrStaleMemberEpoch         = errors.New("group: the member's epoch is over: it is to send a heartbeat and retry")                                // STALE_MEMBER_EPOCH
+	ErrUnreleasedInstance       = errors.New("group: instance id is in use by another member")                                                        // UNRELEASED_INSTANCE_ID
+	ErrUnsupportedAssignor      = errors.New("group: no such server-side assignor")                                                                   // UNSUPPORTED_ASSIGNOR
+	ErrInvalidRegularExpression = errors.New("group: invalid regular expression")                                                                     // INVALID_REGULAR_EXPRESSION
+	ErrUnsupportedVersion       = errors.New("group: members of the newer protocol need a newer version of the request")                              // UNSUPPORTED_VERSION
+	ErrInvalidOffset            = errors.New("group: offset below 0")                                                                                 // of a reset; commits are not checked, as in Kafka
 )
 
 // A MemberIDRequiredError carries the member id that the next join must name (KIP-394).

@@ -89,12 +89,15 @@ type CommitRequest struct {
 	Group, MemberID, InstanceID string
 	// Generation is the member's; -1 with an empty MemberID and InstanceID is a commit from
 	// outside, which only a group without members accepts.
-	Generation int32
+	Generation int32 // of a member of the newer protocol its epoch
 	Offsets    map[record.TopicPartition]record.Committed
 	// TopicIDs, by name, are the ids of the topics that the offsets belong to. Offsets of a topic
 	// that has another id now, because it was deleted and created again, are refused with
 	// ErrUnknownTopicOrPartition. Topics that are missing are not checked.
 	TopicIDs map[string][16]byte
+	// NoEpochs says that the client cannot know of member epochs: members of the newer protocol do
+	// not send such requests. OffsetCommit before version 9.
+	NoEpochs bool
 	// Retention is an explicit lifetime for these offsets, as OffsetCommit versions 2 to
 	// 4 have it; 0: the configured one.
 	Retention time.Duration

@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func TestOurAssignorsConform(t *testing.T) {
-	for _, a := range []assignor.Assignor{assignor.Range(), assignor.RoundRobin(), assignor.Sticky(), assignor.CooperativeSticky()} {
+	for _, a := range []assignor.Assignor{assignor.Uniform(), assignor.Range(), assignor.RoundRobin(), assignor.Sticky(), assignor.CooperativeSticky()} {
 		t.Run(a.Name(), func(t *testing.T) { assignortest.Run(t, a, 0) })
 	}
 }

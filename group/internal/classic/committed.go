@@ -93,3 +93,33 @@ func checkMetadata(s string, limit int) error {
 	}
 	return nil
 }
+
+// Remove appends the tombstones of the offsets that which says, pending ones too, in order.
+func (g *Committed) Remove(dst []offsets.Record, which func(record.TopicPartition) bool) []offsets.Record {
+	for _, tp := range g.named() {
+		if which(tp) {
+			dst = append(dst, offsets.Record{Key: g.key(tp)})
+		}
+	}
+	return dst
+}
+
+// RemoveThese is Remove of some offsets, unless the group is subscribed to their topic. It returns
+// what an EventDeleteOffsets answers.
+func (g *Committed) RemoveThese(dst []offsets.Record, tps []record.TopicPartition, subscribed func(topic string) bool) ([]offsets.Record, map[record.TopicPartition]error) {
+	errs := make(map[record.TopicPartition]error, len(tps))
+	for _, tp := range tps {
+		errs[tp] = nil
+		if subscribed(tp.Topic) {
+			errs[tp] = protocol.ErrGroupSubscribedToTopic
+		}
+	}
+	return g.Remove(dst, func(tp record.TopicPartition) bool {
+		err, asked := errs[tp]
+		return asked && err == nil
+	}), errs
+}
+
+// OfTopic reports whether tp has an offset that belongs to the topic of that id, and none, pending
+// ones included, that belongs to another.
+func (g *Committed) OfTopic(tp record.TopicPartition, id [16]byte) bool { return g.ofTopic(tp, id) }

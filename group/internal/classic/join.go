@@ -10,10 +10,13 @@ import (
 
 // EventCreate brings a group into being. The record makes it survive even if its first join is
 // refused, as in Kafka.
-type EventCreate struct{}
+type EventCreate struct {
+	// Anew says that the group was of another kind: it may have offsets already.
+	Anew bool
+}
 
-func (EventCreate) step(g *Group, now time.Time) {
-	if g.state == protocol.Dead {
+func (e EventCreate) step(g *Group, now time.Time) {
+	if g.state == protocol.Dead || e.Anew && !g.persisted {
 		g.persist(now, nil)
 	}
 }

@@ -41,19 +41,26 @@ func (e EventReset) step(g *Group, now time.Time) {
 		}
 		g.expelAll(now)
 	}
+	records, to := e.Moves(g.eff.Records, g.Committed, now)
+	g.eff.Records = records
+	g.reply(e.To, to, nil)
+}
+
+// Moves appends the records that store the offsets, and returns what they store.
+func (e EventReset) Moves(dst []offsets.Record, g *Committed, now time.Time) ([]offsets.Record, record.Offsets) {
 	to := e.Offsets
 	if to == nil {
 		to = e.shifted(g)
 	}
 	for _, tp := range sorted(to) {
-		g.emit(offsets.Record{Key: offsets.Key{Type: offsets.KeyOffset, Group: g.id, Topic: tp.Topic, Partition: tp.Partition},
+		dst = append(dst, offsets.Record{Key: g.key(tp),
 			Offset: &offsets.OffsetValue{Offset: to[tp], LeaderEpoch: -1, CommitMs: now.UnixMilli(), ExpireMs: -1, TopicID: e.TopicIDs[tp.Topic]}})
 	}
-	g.reply(e.To, to, nil)
+	return dst, to
 }
 
 // shifted returns the committed offsets plus Shift, within Bounds.
-func (e EventReset) shifted(g *Group) record.Offsets {
+func (e EventReset) shifted(g *Committed) record.Offsets {
 	to := make(record.Offsets, len(e.Bounds))
 	for tp, b := range e.Bounds {
 		v, ok := g.offsets[tp]

@@ -2,6 +2,7 @@ package classic
 
 import (
 	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/record"
 )
@@ -24,6 +25,9 @@ type MemberView struct {
 	ClientID, ClientHost string
 	Topics               []string                // consumer groups only
 	Assignment           []record.TopicPartition // consumer groups that are Stable only
+
+	// Assigned is Assignment where that is kept by topic id.
+	Assigned []offsets.TopicIDPartitions
 
 	SubscriptionData, AssignmentData []byte // nil unless the group is Stable
 }

@@ -60,9 +60,20 @@ func (g *Group) Step(now time.Time, ev Event) classic.Effects {
 // of the present one is lost if the step is accepted.
 func (g *Group) become(now time.Time, next Kind, records []offsets.Record, ev Event) classic.Effects {
 	eff := next.Step(now, ev)
+	if len(eff.Records) == 0 { // refused
+		return classic.Effects{Replies: eff.Replies, WakeAt: g.wakeAt()}
+	}
 	eff.Records = append(records, eff.Records...)
 	g.next = next
 	return eff
+}
+
+// wakeAt returns when the present kind has something to do, if it ever has while it is vacant.
+func (g *Group) wakeAt() time.Time {
+	if k, ok := g.kind.(interface{ WakeAt() time.Time }); ok {
+		return k.WakeAt()
+	}
+	return time.Time{}
 }
 
 // Accept implements machine.Machine.

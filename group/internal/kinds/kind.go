@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/internal/modern"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
@@ -34,6 +35,7 @@ type Kind interface {
 // Config is what groups need to know of their coordinator's configuration, by kind.
 type Config struct {
 	Classic classic.Config
+	Modern  modern.Config
 }
 
 // make returns a group of a kind that does not exist yet; nil: there is no such kind.
@@ -41,6 +43,8 @@ func (c *Config) make(t protocol.GroupType, on *classic.Committed) Kind {
 	switch t {
 	case protocol.Classic:
 		return classicKind{classic.NewOn(on, &c.Classic)}
+	case protocol.Consumer:
+		return modern.New(on, &c.Modern)
 	}
 	return nil
 }
@@ -50,6 +54,9 @@ func typeOf(k offsets.KeyType) protocol.GroupType {
 	switch k {
 	case offsets.KeyGroup:
 		return protocol.Classic
+	case offsets.KeyConsumerGroup, offsets.KeyPartitionMetadata, offsets.KeyConsumerMember, offsets.KeyTargetAssignment,
+		offsets.KeyTargetAssignmentMember, offsets.KeyCurrentAssignmentOfMember, offsets.KeyRegularExpression:
+		return protocol.Consumer
 	}
 	return ""
 }
@@ -57,9 +64,13 @@ func typeOf(k offsets.KeyType) protocol.GroupType {
 // wants returns which kind of a group an event is for, and makes one that has no members; "": it is
 // for any.
 func wants(ev Event) protocol.GroupType {
-	switch ev.(type) {
+	switch ev := ev.(type) {
 	case classic.EventCreate, classic.EventJoin:
 		return protocol.Classic
+	case modern.EventHeartbeat:
+		if ev.MemberEpoch == 0 {
+			return protocol.Consumer
+		}
 	}
 	return ""
 }

@@ -1,0 +1,290 @@
+package modern
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/record"
+)
+
+// A change is what a Step has decided on so far: records that are not applied yet.
+type change struct {
+	g     *Group
+	now   time.Time
+	epoch int32 // of the group
+
+	assigned bool    // a target was computed, for epoch
+	replaced *member // the static member whose place is taken; nil: none
+
+	patterns map[string]*pattern // resolved by this step
+	dropped  map[string]bool     // regular expressions that nobody has any more
+}
+
+// replace lets a new member take the place of a static one that is away. It gets what that has.
+func (c *change) replace(old *member, id string) (*member, error) {
+	if old.epoch != leaveStaticEpoch {
+		return nil, protocol.ErrUnreleasedInstance
+	}
+	g := c.g
+	c.replaced = old
+	g.removeMember(old.id)
+	m := *old
+	m.id, m.epoch, m.previous, m.state, m.revoking = id, 0, 0, stable, []held{}
+	v := offsets.ConsumerMemberValue(m.subscription)
+	g.put(offsets.KeyConsumerMember, id, &v)
+	g.put(offsets.KeyTargetAssignmentMember, id, &offsets.TargetAssignmentMemberValue{Partitions: byTopic(g.target[old.id])})
+	return &m, nil
+}
+
+// fresh reports whether the log has no current assignment of a member.
+func (c *change) fresh(id string) bool { return c.g.members[id] == nil }
+
+// owner returns who has a partition; "": it is free. Who is replaced has nothing any more.
+func (c *change) owner(p partition) string {
+	id := c.g.owner[p]
+	if c.replaced != nil && id == c.replaced.id {
+		return ""
+	}
+	return id
+}
+
+func (c *change) assignmentEpoch() int32 {
+	if c.assigned {
+		return c.epoch
+	}
+	return c.g.assignmentEpoch
+}
+
+// removeMember emits the tombstones of a member. Kafka: the order matters.
+func (g *Group) removeMember(id string) {
+	for _, t := range []offsets.KeyType{offsets.KeyCurrentAssignmentOfMember, offsets.KeyTargetAssignmentMember, offsets.KeyConsumerMember} {
+		g.emit(offsets.Record{Key: g.key(t, id)})
+	}
+}
+
+// subscribe stores what m says of itself, and begins a new epoch of the group if its subscription,
+// or a topic of the group, has changed.
+func (c *change) subscribe(before, m *member) error {
+	g := c.g
+	isNew := g.members[m.id] == nil && c.replaced == nil
+	if isNew || !m.subscription.equal(&before.subscription) {
+		v := offsets.ConsumerMemberValue(m.subscription)
+		g.put(offsets.KeyConsumerMember, m.id, &v)
+	}
+	bump := !m.sameTopics(&before.subscription)
+	if g.epoch == 0 {
+		c.epoch = 1
+	}
+	if err := c.resolve(&before.subscription, &m.subscription); err != nil {
+		return err
+	}
+	hash := g.hash
+	if bump || len(c.patterns) > 0 || g.topics != nil && g.checked != g.topics.Version {
+		hash = g.topics.hash(c.topics(&before.subscription, &m.subscription))
+		g.after = append(g.after, g.noteChecked())
+	}
+	if bump || hash != g.hash {
+		c.epoch++
+	}
+	if c.epoch != g.epoch {
+		g.put(offsets.KeyConsumerGroup, "", &offsets.ConsumerGroupValue{Epoch: c.epoch, MetadataHash: hash})
+	}
+	return nil
+}
+
+// noteChecked returns what notes that the hash is that of the present topics.
+func (g *Group) noteChecked() func() {
+	version := int64(-1)
+	if g.topics != nil {
+		version = g.topics.Version
+	}
+	return func() { g.checked = version }
+}
+
+// topics returns the topics that the group subscribes to once a subscription takes another one's
+// place, sorted. Both may be nil.
+func (c *change) topics(before, after *subscription) []string {
+	g := c.g
+	all := make(map[string]bool, len(g.names))
+	less := make(map[string]int)
+	if before != nil {
+		for _, t := range before.Topics {
+			less[t]++
+		}
+	}
+	for t, n := range g.names {
+		if n > less[t] {
+			all[t] = true
+		}
+	}
+	if after != nil {
+		for _, t := range after.Topics {
+			all[t] = true
+		}
+	}
+	for expr, p := range g.patterns {
+		if c.patterns[expr] == nil && !c.dropped[expr] {
+			p.addTo(all)
+		}
+	}
+	for _, p := range c.patterns {
+		p.addTo(all)
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// hash returns a number that changes with the topics of these names. 0: there is none of them. It
+// is not Kafka's: a group that moves there, or here, begins one more epoch.
+func (t *Topics) hash(names []string) int64 {
+	if t == nil {
+		return 0
+	}
+	h, some := xxhash.New(), false
+	for _, name := range names {
+		topic, ok := t.ByName[name]
+		if !ok {
+			continue
+		}
+		some = true
+		h.WriteString(name)
+		h.Write(topic.ID[:])
+		var n [4]byte
+		binary.BigEndian.PutUint32(n[:], uint32(topic.Partitions))
+		h.Write(n[:])
+	}
+	if !some {
+		return 0
+	}
+	return int64(h.Sum64())
+}
+
+// assign returns the target of m. It computes that of all members if the group's epoch is newer,
+// but not too often.
+func (c *change) assign(m *member) ([]partition, error) {
+	g := c.g
+	due := g.assignmentEpoch == 0 || c.now.UnixMilli() >= g.assignedMs+g.cfg.AssignmentInterval.Milliseconds() || c.now.UnixMilli() < g.assignedMs
+	if c.epoch <= g.assignmentEpoch || !due {
+		if c.replaced != nil {
+			return g.target[c.replaced.id], nil
+		}
+		return g.target[m.id], nil
+	}
+	members := slices.DeleteFunc(g.inOrder(), func(o *member) bool { return o.id == m.id || o == c.replaced })
+	members = append(members, m)
+	slices.SortFunc(members, func(a, b *member) int { return cmp.Compare(a.id, b.id) })
+	targets, err := c.compute(members)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range members {
+		old, had := c.target(o)
+		if !had || !slices.Equal(old, targets[o.id]) {
+			g.put(offsets.KeyTargetAssignmentMember, o.id, &offsets.TargetAssignmentMemberValue{Partitions: byTopic(targets[o.id])})
+		}
+	}
+	g.put(offsets.KeyTargetAssignment, "", &offsets.TargetAssignmentValue{AssignmentEpoch: c.epoch, TimestampMs: c.now.UnixMilli()})
+	c.assigned = true
+	return targets[m.id], nil
+}
+
+// target returns what a member was meant to have so far.
+func (c *change) target(m *member) ([]partition, bool) {
+	if c.replaced != nil && m.InstanceID == c.replaced.InstanceID {
+		t, had := c.g.target[c.replaced.id]
+		return t, had
+	}
+	t, had := c.g.target[m.id]
+	return t, had
+}
+
+// compute runs the assignor that most members ask for.
+func (c *change) compute(members []*member) (map[string][]partition, error) {
+	g := c.g
+	in := make([]assignor.Member, 0, len(members))
+	partitions := make(map[string]int32)
+	for _, m := range members {
+		am := assignor.Member{ID: m.id, InstanceID: m.InstanceID}
+		am.Rack, am.Generation = m.RackID, c.epoch
+		for _, name := range c.topicsOf(m) {
+			if t, ok := g.topics.byName(name); ok {
+				am.Topics = append(am.Topics, name)
+				partitions[name] = t.Partitions
+			}
+		}
+		target, _ := c.target(m)
+		for _, p := range target {
+			if name, ok := g.topics.Name(p.topic); ok {
+				am.Owned = append(am.Owned, record.TopicPartition{Topic: name, Partition: p.number})
+			}
+		}
+		in = append(in, am)
+	}
+	a := c.assignor(members)
+	shares, err := a.Assign(in, partitions)
+	if err != nil {
+		return nil, fmt.Errorf("group: assignor %s: %w", a.Name(), err)
+	}
+	return g.targets(a, in, shares)
+}
+
+func (t *Topics) byName(name string) (Topic, bool) {
+	if t == nil {
+		return Topic{}, false
+	}
+	topic, ok := t.ByName[name]
+	return topic, ok
+}
+
+// targets translates what an assignor gives to whom, which must be what it may.
+func (g *Group) targets(a assignor.Assignor, members []assignor.Member, shares map[string][]record.TopicPartition) (map[string][]partition, error) {
+	out := make(map[string][]partition, len(members))
+	taken := make(map[record.TopicPartition]bool)
+	for _, m := range members {
+		subscribed := make(map[string]bool, len(m.Topics))
+		for _, t := range m.Topics {
+			subscribed[t] = true
+		}
+		share := make([]partition, 0, len(shares[m.ID]))
+		for _, tp := range shares[m.ID] {
+			topic, ok := g.topics.byName(tp.Topic)
+			if !ok || tp.Partition < 0 || tp.Partition >= topic.Partitions || taken[tp] || !subscribed[tp.Topic] {
+				return nil, fmt.Errorf("group: assignor %s: %w: %s-%d for %s", a.Name(), assignor.ErrNoAssignment, tp.Topic, tp.Partition, m.ID)
+			}
+			taken[tp] = true
+			share = append(share, partition{topic.ID, tp.Partition})
+		}
+		slices.SortFunc(share, comparePartitions)
+		out[m.ID] = share
+	}
+	return out, nil
+}
+
+// assignor returns the one that most members ask for, the first configured one if nobody does. Of
+// several it is that which comes first by name; in Kafka it is left to chance.
+func (c *change) assignor(members []*member) assignor.Assignor {
+	votes := make(map[string]int)
+	for _, m := range members {
+		if m.Assignor != "" {
+			votes[m.Assignor]++
+		}
+	}
+	best := c.g.cfg.Assignors[0]
+	most := 0
+	for _, name := range slices.Sorted(maps.Keys(votes)) {
+		for _, a := range c.g.cfg.Assignors {
+			if a.Name() == name && votes[name] > most {
+				best, most = a, votes[name]
+			}
+		}
+	}
+	return best
+}

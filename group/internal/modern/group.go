@@ -1,0 +1,238 @@
+package modern
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/record"
+)
+
+// Config is what a Group needs to know of its coordinator's configuration.
+type Config struct {
+	MaxSize            int                 // members; 0: no limit
+	SessionTimeout     time.Duration       // of members
+	HeartbeatInterval  time.Duration       // that members are told
+	AssignmentInterval time.Duration       // between target assignments, at least
+	Assignors          []assignor.Assignor // that members can ask for; the first is the default
+	OffsetsRetention   time.Duration       // 0: for ever
+	OffsetMetadataMax  int                 // UTF-16 units
+	Process            string              // see classic.Config
+}
+
+// Topics are the topics there are. It is not changed once it is made.
+type Topics struct {
+	Version int64
+	ByName  map[string]Topic
+	names   map[[16]byte]string
+}
+
+// A Topic is one of Topics.
+type Topic struct {
+	ID         [16]byte
+	Partitions int32
+}
+
+// NewTopics keeps byName.
+func NewTopics(version int64, byName map[string]Topic) *Topics {
+	t := &Topics{Version: version, ByName: byName, names: make(map[[16]byte]string, len(byName))}
+	for name, topic := range byName {
+		t.names[topic.ID] = name
+	}
+	return t
+}
+
+// Name returns the name of the topic of that id. t may be nil.
+func (t *Topics) Name(id [16]byte) (string, bool) {
+	if t == nil {
+		return "", false
+	}
+	name, ok := t.names[id]
+	return name, ok
+}
+
+// Effects are what a Step of a Group wants done.
+type Effects = classic.Effects
+
+// A Group is one consumer group of the newer protocol as a machine.Machine. See the package.
+type Group struct {
+	*classic.Committed
+	cfg *Config
+
+	// Durable: changed by Apply only.
+	epoch           int32 // of the group; 0: there is none
+	hash            int64 // of the topics that members subscribe to
+	assignmentEpoch int32 // of target; 0: none was computed yet
+	assignedMs      int64 // when
+	members         map[string]*member
+	target          map[string][]partition // by member
+	patterns        map[string]*pattern    // by regular expression
+
+	// Derived from them.
+	static map[string]string    // instance id -> member id
+	owner  map[partition]string // who has it, or has to give it up
+	names  map[string]int       // topics by name, and how many members subscribe to them so
+	users  map[string]int       // regular expressions, and how many members have them
+
+	// Live.
+	sessions map[string]time.Time // by member: when it is put out unless it is heard of
+	revokes  map[string]time.Time // by member: when it is put out unless it has given up what it must
+	topics   *Topics              // as last seen; nil: not yet
+	checked  int64                // version of the topics that hash was last compared with; -1: none
+	wakeAt   time.Time            // no deadline is before it; zero: none
+
+	eff   Effects // of the Step under way, or whose draft is open
+	after []func()
+}
+
+var (
+	_ machine.Machine[any, offsets.Record]  = (*Group)(nil)
+	_ machine.Transactional[offsets.Record] = (*Group)(nil)
+)
+
+// New returns a group that does not exist yet, with offsets that may be there already. It is the
+// only one that changes them from then on. cfg is kept.
+func New(on *classic.Committed, cfg *Config) *Group {
+	return &Group{Committed: on, cfg: cfg, members: make(map[string]*member), target: make(map[string][]partition), patterns: make(map[string]*pattern),
+		static: make(map[string]string), owner: make(map[partition]string), names: make(map[string]int), users: make(map[string]int),
+		sessions: make(map[string]time.Time), revokes: make(map[string]time.Time), checked: -1}
+}
+
+// Type returns what kind of a group it is.
+func (g *Group) Type() protocol.GroupType { return protocol.Consumer }
+
+// Size returns the number of members.
+func (g *Group) Size() int { return len(g.members) }
+
+// Vacant reports whether the group has no members, so that it may become one of another kind.
+func (g *Group) Vacant() bool { return len(g.members) == 0 }
+
+// State returns the group's state.
+func (g *Group) State() protocol.State {
+	switch {
+	case len(g.members) == 0 && g.epoch == 0 && g.None():
+		return protocol.Dead
+	case len(g.members) == 0:
+		return protocol.Empty
+	case g.epoch > g.assignmentEpoch:
+		return protocol.Assigning
+	}
+	for _, m := range g.members {
+		if !m.reconciledTo(g.assignmentEpoch) {
+			return protocol.Reconciling
+		}
+	}
+	return protocol.Stable
+}
+
+// Step implements machine.Machine.
+func (g *Group) Step(now time.Time, ev any) Effects {
+	switch e := ev.(type) {
+	case EventHeartbeat:
+		e.step(g, now)
+	case EventCheckMember:
+		e.step(g)
+	case classic.EventTick:
+		g.tick(now)
+	case classic.EventLoaded:
+		g.loaded(now)
+	case classic.Event:
+		g.shared(now, e)
+	}
+	g.eff.WakeAt = g.wakeAt
+	return g.eff
+}
+
+// Accept implements machine.Machine.
+func (g *Group) Accept() {
+	records, producer, after := g.eff.Records, g.eff.Producer, g.after
+	g.eff, g.after = Effects{}, nil
+	for _, r := range records {
+		if producer != nil {
+			g.ApplyPending(producer.ID, r)
+		} else {
+			g.Apply(r)
+		}
+	}
+	for _, f := range after {
+		f()
+	}
+}
+
+// Discard implements machine.Machine. Only sessions that the step prolonged stay prolonged.
+func (g *Group) Discard() { g.eff, g.after = Effects{}, nil }
+
+// Forgotten implements machine.Machine.
+func (g *Group) Forgotten() bool { return g.epoch == 0 && len(g.members) == 0 && g.None() }
+
+func (g *Group) emit(r offsets.Record) { g.eff.Records = append(g.eff.Records, r) }
+
+func (g *Group) key(t offsets.KeyType, member string) offsets.Key {
+	return offsets.Key{Type: t, Group: g.ID(), Member: member}
+}
+
+// put emits a record.
+func (g *Group) put(t offsets.KeyType, member string, v offsets.Value) {
+	g.emit(offsets.Record{Key: g.key(t, member), Value: v})
+}
+
+func (g *Group) reply(to machine.Ticket, value any, err error) {
+	if to != 0 {
+		g.eff.Replies = append(g.eff.Replies, machine.Reply{To: to, Value: value, Err: err})
+	}
+}
+
+// WakeAt returns when the next tick must come; zero: there is no deadline.
+func (g *Group) WakeAt() time.Time { return g.wakeAt }
+
+// wake makes sure a tick comes at or before t.
+func (g *Group) wake(t time.Time) {
+	if !t.IsZero() && (g.wakeAt.IsZero() || t.Before(g.wakeAt)) {
+		g.wakeAt = t
+	}
+}
+
+// alive restarts a member's session.
+func (g *Group) alive(id string, now time.Time, session time.Duration) {
+	g.sessions[id] = now.Add(session)
+	g.wake(g.sessions[id])
+}
+
+// inOrder returns the members by id.
+func (g *Group) inOrder() []*member {
+	out := make([]*member, 0, len(g.members))
+	for _, m := range g.members {
+		out = append(out, m)
+	}
+	slices.SortFunc(out, func(a, b *member) int { return cmp.Compare(a.id, b.id) })
+	return out
+}
+
+// ApplyPending implements machine.Transactional.
+func (g *Group) ApplyPending(producerID int64, r offsets.Record) {
+	if r.Key.Group == g.ID() && r.Key.Type == offsets.KeyOffset && r.Offset != nil {
+		g.Committed.ApplyPending(producerID, r)
+		return
+	}
+	g.Apply(r)
+}
+
+// subscribed reports whether a member subscribes to a topic.
+func (g *Group) subscribed(topic string) bool {
+	if g.names[topic] > 0 {
+		return true
+	}
+	for _, p := range g.patterns {
+		if _, ok := slices.BinarySearch(p.topics, topic); ok {
+			return true
+		}
+	}
+	return false
+}
+
+func anyOffset(record.TopicPartition) bool { return true }

@@ -1,0 +1,175 @@
+package modern
+
+import (
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/internal/machine"
+)
+
+// EventHeartbeat is a ConsumerHeartbeatRequest that passed the checks that need no group. The reply
+// is a protocol.ConsumerHeartbeatResponse.
+type EventHeartbeat struct {
+	*protocol.ConsumerHeartbeatRequest
+	Topics            *Topics
+	Session, Interval time.Duration // the group's configuration; 0: the coordinator's
+	To                machine.Ticket
+}
+
+// Refuse returns the answer of a group of another kind.
+func (e EventHeartbeat) Refuse() machine.Reply {
+	return machine.Reply{To: e.To, Err: protocol.ErrGroupNotFound}
+}
+
+// A full request says all of a member: it wants to know all, too.
+func (e EventHeartbeat) full() bool {
+	return e.MemberEpoch == joinEpoch || e.RebalanceTimeout >= 0 && e.SubscribedTopics != nil && e.Owned != nil
+}
+
+func (e EventHeartbeat) step(g *Group, now time.Time) {
+	if e.Topics != nil && (g.topics == nil || g.topics.Version <= e.Topics.Version) {
+		g.topics = e.Topics
+	}
+	resp, err := e.answer(g, now)
+	if err != nil {
+		g.eff, g.after = Effects{}, nil
+		g.reply(e.To, nil, err)
+		return
+	}
+	g.reply(e.To, *resp, nil)
+}
+
+func (e EventHeartbeat) answer(g *Group, now time.Time) (*protocol.ConsumerHeartbeatResponse, error) {
+	if e.MemberEpoch < 0 {
+		return e.leave(g)
+	}
+	if e.MemberEpoch > 0 && g.epoch == 0 {
+		return nil, protocol.ErrGroupNotFound
+	}
+	before := g.members[e.MemberID]
+	if g.cfg.MaxSize > 0 && len(g.members) >= g.cfg.MaxSize && before == nil && g.static[e.InstanceID] == "" {
+		return nil, protocol.ErrGroupMaxSize
+	}
+	c := &change{g: g, now: now, epoch: g.epoch}
+	m, err := e.find(c)
+	if err != nil {
+		return nil, err
+	}
+	return e.update(c, m, now)
+}
+
+// find returns the member that sends e, which may be new.
+func (e EventHeartbeat) find(c *change) (*member, error) {
+	g := c.g
+	m := g.members[e.MemberID]
+	if e.InstanceID != "" {
+		switch id, known := g.static[e.InstanceID]; {
+		case !known && e.MemberEpoch > 0:
+			return nil, protocol.ErrUnknownMember
+		case known && id != e.MemberID && e.MemberEpoch > 0:
+			return nil, protocol.ErrFencedInstance
+		case known && id != e.MemberID:
+			return c.replace(g.members[id], e.MemberID)
+		}
+	}
+	switch {
+	case m == nil && e.MemberEpoch > 0:
+		return nil, protocol.ErrUnknownMember
+	case m == nil:
+		return &member{id: e.MemberID, assigned: []held{}, revoking: []held{}}, nil
+	case e.MemberEpoch == joinEpoch:
+		return m, nil // it has not heard of its first answer, or wants it again
+	}
+	return m, e.checkEpoch(m)
+}
+
+// checkEpoch refuses epochs that are not the member's. The one before it is that of a member that
+// has not heard of the new one, if it has nothing that it was not given.
+func (e EventHeartbeat) checkEpoch(m *member) error {
+	switch {
+	case e.MemberEpoch == m.epoch:
+		return nil
+	case e.MemberEpoch > m.epoch, e.MemberEpoch != m.previous, e.Owned == nil:
+		return protocol.ErrFencedMemberEpoch
+	}
+	for _, p := range partitionsOf(e.Owned) {
+		if _, ok := has(m.assigned, p); !ok {
+			return protocol.ErrFencedMemberEpoch
+		}
+	}
+	return nil
+}
+
+// subscription returns what the member says of itself now.
+func (e EventHeartbeat) subscription(s subscription) subscription {
+	if e.InstanceID != "" {
+		s.InstanceID = e.InstanceID
+	}
+	if e.RackID != "" {
+		s.RackID = e.RackID
+	}
+	if e.RebalanceTimeout >= 0 {
+		s.RebalanceTimeoutMs = int32(e.RebalanceTimeout.Milliseconds())
+	}
+	if e.Assignor != "" {
+		s.Assignor = e.Assignor
+	}
+	if e.SubscribedTopics != nil {
+		s.Topics = slices.Compact(slices.Sorted(slices.Values(e.SubscribedTopics)))
+	}
+	if e.SubscribedRegex != nil {
+		s.Regex = *e.SubscribedRegex
+	}
+	s.ClientID, s.ClientHost, s.Classic = e.ClientID, e.ClientHost, nil
+	return s
+}
+
+// update takes the request in, and brings the member nearer to its target.
+func (e EventHeartbeat) update(c *change, before *member, now time.Time) (*protocol.ConsumerHeartbeatResponse, error) {
+	g, m := c.g, *before
+	m.subscription = e.subscription(before.subscription)
+	if err := c.subscribe(before, &m); err != nil {
+		return nil, err
+	}
+	target, err := c.assign(&m)
+	if err != nil {
+		return nil, err
+	}
+	r := reconciliation{target: target, targetEpoch: c.assignmentEpoch(), owned: partitionsOf(e.Owned), told: e.Owned != nil,
+		owner: func(p partition) string { return c.owner(p) }}
+	next := r.next(&m)
+	if next != &m || c.fresh(m.id) {
+		g.put(offsets.KeyCurrentAssignmentOfMember, m.id, next.record())
+	}
+	e.timers(g, before, next, now)
+	resp := &protocol.ConsumerHeartbeatResponse{MemberID: m.id, MemberEpoch: next.epoch, HeartbeatInterval: e.Interval}
+	if resp.HeartbeatInterval == 0 {
+		resp.HeartbeatInterval = g.cfg.HeartbeatInterval
+	}
+	if e.full() || !samePartitions(before.assigned, next.assigned) {
+		resp.Assignment = byTopic(plain(next.assigned))
+	}
+	return resp, nil
+}
+
+// timers restarts the member's session, and that of what it has to give up.
+func (e EventHeartbeat) timers(g *Group, before, next *member, now time.Time) {
+	session := e.Session
+	if session == 0 {
+		session = g.cfg.SessionTimeout
+	}
+	id := next.id
+	if g.members[id] != nil { // stays true if the log takes nothing
+		g.alive(id, now, session)
+	} else {
+		g.after = append(g.after, func() { g.alive(id, now, session) })
+		g.wake(now.Add(session))
+	}
+	if next.state == unrevoked && (before.state != unrevoked || before.epoch != next.epoch) {
+		deadline := now.Add(time.Duration(next.RebalanceTimeoutMs) * time.Millisecond)
+		g.after = append(g.after, func() { g.revokes[id] = deadline })
+		g.wake(deadline)
+	}
+}

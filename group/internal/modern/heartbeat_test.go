@@ -1,0 +1,83 @@
+package modern
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+)
+
+// ask is a heartbeat and its answer.
+func (m *model) ask(t *testing.T, r protocol.ConsumerHeartbeatRequest) (protocol.ConsumerHeartbeatResponse, error) {
+	r.Group, r.ClientHost = "g", "/h"
+	ans := m.step(t, EventHeartbeat{ConsumerHeartbeatRequest: &r, Topics: NewTopics(m.version, m.topics), To: 1})
+	resp, _ := ans.Value.(protocol.ConsumerHeartbeatResponse)
+	return resp, ans.Err
+}
+
+func (m *model) join(t *testing.T, id string, topics ...string) protocol.ConsumerHeartbeatResponse {
+	resp, err := m.ask(t, protocol.ConsumerHeartbeatRequest{MemberID: id, RebalanceTimeout: time.Minute, SubscribedTopics: topics, Owned: []offsets.TopicIDPartitions{}})
+	require.NoError(t, err)
+	return resp
+}
+
+func TestMemberWhoseAnswerWasLostGoesOn(t *testing.T) {
+	m := newModel(0)
+	first := m.join(t, "m1", "a")
+	require.Len(t, first.Assignment[0].Partitions, 4)
+	m.setTopic("a", 5)
+	m.now = m.now.Add(time.Second)
+	lost, err := m.ask(t, protocol.ConsumerHeartbeatRequest{MemberID: "m1", MemberEpoch: first.MemberEpoch, RebalanceTimeout: -1, Owned: first.Assignment})
+	require.NoError(t, err)
+	require.Greater(t, lost.MemberEpoch, first.MemberEpoch)
+	require.Len(t, lost.Assignment[0].Partitions, 5)
+
+	again, err := m.ask(t, protocol.ConsumerHeartbeatRequest{MemberID: "m1", MemberEpoch: first.MemberEpoch, RebalanceTimeout: time.Minute, SubscribedTopics: []string{"a"}, Owned: first.Assignment})
+	require.NoError(t, err)
+	require.Equal(t, lost.MemberEpoch, again.MemberEpoch)
+	require.Equal(t, lost.Assignment, again.Assignment, "a full request is told all")
+
+	more := []offsets.TopicIDPartitions{{TopicID: m.topics["b"].ID, Partitions: []int32{0}}}
+	_, err = m.ask(t, protocol.ConsumerHeartbeatRequest{MemberID: "m1", MemberEpoch: first.MemberEpoch, RebalanceTimeout: -1, Owned: more})
+	require.ErrorIs(t, err, protocol.ErrFencedMemberEpoch, "it has what it was not given")
+	_, err = m.ask(t, protocol.ConsumerHeartbeatRequest{MemberID: "m1", MemberEpoch: first.MemberEpoch, RebalanceTimeout: -1})
+	require.ErrorIs(t, err, protocol.ErrFencedMemberEpoch, "it does not say what it has")
+}
+
+func TestMemberThatSaysNothingHasGivenUpNothing(t *testing.T) {
+	m := newModel(0)
+	one := m.join(t, "m1", "a")
+	m.now = m.now.Add(time.Second)
+	two := m.join(t, "m2", "a")
+	require.Empty(t, two.Assignment, "all are m1's")
+	for range 3 {
+		_, err := m.ask(t, protocol.ConsumerHeartbeatRequest{MemberID: "m1", MemberEpoch: one.MemberEpoch, RebalanceTimeout: -1})
+		require.NoError(t, err)
+		two, err = m.ask(t, protocol.ConsumerHeartbeatRequest{MemberID: "m2", MemberEpoch: two.MemberEpoch, RebalanceTimeout: -1})
+		require.NoError(t, err)
+		require.Nil(t, two.Assignment)
+	}
+	require.Equal(t, protocol.Reconciling, m.g.State())
+}
+
+func TestRegularExpressionsMatchWholeNames(t *testing.T) {
+	m := newModel(0)
+	m.setTopic("ab", 1)
+	expr := "a|c"
+	resp, err := m.ask(t, protocol.ConsumerHeartbeatRequest{MemberID: "m1", RebalanceTimeout: time.Minute, SubscribedRegex: &expr, Owned: []offsets.TopicIDPartitions{}})
+	require.NoError(t, err)
+	require.Equal(t, []offsets.TopicIDPartitions{{TopicID: m.topics["a"].ID, Partitions: []int32{0, 1, 2, 3}}}, resp.Assignment)
+	_, err = CompileRegex("a)(b")
+	require.ErrorIs(t, err, protocol.ErrInvalidRegularExpression)
+	require.Contains(t, m.g.patterns, expr)
+	m.step(t, classic.EventLeave{Members: []protocol.LeaveMember{{MemberID: "m1"}}, To: 2})
+	require.Empty(t, m.g.patterns)
+	m.step(t, classic.EventDelete{To: 3})
+	require.True(t, m.g.Forgotten())
+	m.reload(t)
+	require.True(t, m.g.Forgotten(), "nothing of it is left in the log")
+}

@@ -1,0 +1,149 @@
+package modern
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+)
+
+// leave takes the member out, or only notes that a static one will be back.
+func (e EventHeartbeat) leave(g *Group) (*protocol.ConsumerHeartbeatResponse, error) {
+	if g.epoch == 0 {
+		return nil, protocol.ErrGroupNotFound
+	}
+	m := g.members[e.MemberID]
+	if e.InstanceID != "" {
+		id, known := g.static[e.InstanceID]
+		switch {
+		case !known:
+			return nil, protocol.ErrUnknownMember
+		case id != e.MemberID:
+			return nil, protocol.ErrFencedInstance
+		}
+	}
+	if m == nil {
+		return nil, protocol.ErrUnknownMember
+	}
+	resp := &protocol.ConsumerHeartbeatResponse{MemberID: m.id, MemberEpoch: e.MemberEpoch}
+	if e.MemberEpoch == leaveStaticEpoch {
+		away := *m
+		away.epoch, away.state, away.revoking = leaveStaticEpoch, stable, []held{}
+		v := away.record()
+		for i := range v.Assigned {
+			clear(v.Assigned[i].Epochs) // no commit is accepted from it
+		}
+		g.put(offsets.KeyCurrentAssignmentOfMember, m.id, v)
+		return resp, nil
+	}
+	g.remove(m)
+	return resp, nil
+}
+
+// remove takes members out of the group, which gets a new epoch. Their partitions are free.
+func (g *Group) remove(gone ...*member) {
+	if len(gone) == 0 {
+		return
+	}
+	c := &change{g: g}
+	left := make(map[string]int)
+	names := subscription{}
+	for _, m := range gone {
+		g.removeMember(m.id)
+		names.Topics = append(names.Topics, m.Topics...)
+		if m.Regex != "" {
+			left[m.Regex]++
+		}
+	}
+	exprs := make([]string, 0, len(left))
+	for expr, n := range left {
+		if n >= g.users[expr] && g.patterns[expr] != nil {
+			exprs = append(exprs, expr)
+		}
+	}
+	slices.Sort(exprs)
+	for _, expr := range exprs {
+		c.drop(expr)
+	}
+	hash := g.hash
+	if g.topics != nil {
+		hash = g.topics.hash(c.topics(&names, nil))
+	}
+	g.put(offsets.KeyConsumerGroup, "", &offsets.ConsumerGroupValue{Epoch: g.epoch + 1, MetadataHash: hash})
+}
+
+// leaveAll is LeaveGroup, by which administrators remove members: by id, by instance id or both.
+func (g *Group) leaveAll(members []protocol.LeaveMember) []error {
+	errs := make([]error, len(members))
+	var gone []*member
+	for i, lm := range members {
+		id := lm.MemberID
+		if lm.InstanceID != "" {
+			of, known := g.static[lm.InstanceID]
+			switch {
+			case !known:
+				errs[i] = protocol.ErrUnknownMember
+				continue
+			case id == "":
+				id = of
+			case id != of:
+				errs[i] = protocol.ErrFencedInstance
+				continue
+			}
+		}
+		switch m := g.members[id]; {
+		case m == nil:
+			errs[i] = protocol.ErrUnknownMember
+		case !slices.Contains(gone, m):
+			gone = append(gone, m)
+		}
+	}
+	g.remove(gone...)
+	return errs
+}
+
+// tick puts out members that were not heard of, or did not give up in time what they had to.
+func (g *Group) tick(now time.Time) {
+	due := func(t time.Time, set bool) bool { return set && !now.Before(t) }
+	var gone []*member
+	for _, m := range g.inOrder() {
+		session, heard := g.sessions[m.id]
+		revoke, must := g.revokes[m.id]
+		if due(session, heard) || due(revoke, must) {
+			gone = append(gone, m)
+		}
+	}
+	g.remove(gone...)
+	g.wakeAt = time.Time{}
+	for id, t := range g.sessions {
+		if !slices.ContainsFunc(gone, func(m *member) bool { return m.id == id }) {
+			g.wake(t)
+		}
+	}
+	for id, t := range g.revokes {
+		if !slices.ContainsFunc(gone, func(m *member) bool { return m.id == id }) {
+			g.wake(t)
+		}
+	}
+}
+
+// loaded ends a recovery: members get a full session, and time to give up what they must. Those that
+// lived in a process that is no more are gone.
+func (g *Group) loaded(now time.Time) {
+	var gone []*member
+	for _, m := range g.inOrder() {
+		if strings.HasPrefix(m.ClientHost, classic.InProcess) && m.ClientHost != g.cfg.Process {
+			gone = append(gone, m)
+			continue
+		}
+		g.alive(m.id, now, g.cfg.SessionTimeout)
+		if m.state == unrevoked {
+			g.revokes[m.id] = now.Add(time.Duration(m.RebalanceTimeoutMs) * time.Millisecond)
+			g.wake(g.revokes[m.id])
+		}
+	}
+	g.remove(gone...)
+}

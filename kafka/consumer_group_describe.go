@@ -1,0 +1,73 @@
+package kafka
+
+import (
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/offsets"
+)
+
+// Types of members. Kafka: ConsumerGroupMember.useClassicProtocol.
+const (
+	classicMember  = 0
+	consumerMember = 1
+)
+
+// consumerGroupDescribe serves ConsumerGroupDescribe (key 69, KIP-848), versions 0 and 1, which adds
+// the type of each member. A group of another kind is not found. Partitions of a topic that does not
+// exist any more are left out, as they have no name.
+func (c *call) consumerGroupDescribe(req *kmsg.ConsumerGroupDescribeRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.ConsumerGroupDescribeResponse)
+	for _, id := range req.Groups {
+		rg := kmsg.NewConsumerGroupDescribeResponseGroup()
+		rg.Group = id
+		var d group.ConsumerDescription
+		var err error
+		if id == "" {
+			err = group.ErrInvalidGroupID
+		} else {
+			d, err = c.groups.DescribeConsumerGroup(c.ctx, id)
+		}
+		switch {
+		case errors.Is(err, group.ErrGroupNotFound):
+			rg.ErrorCode, rg.ErrorMessage = c.errorCode(err), kmsg.StringPtr("Group "+id+" not found.")
+		case err != nil:
+			rg.ErrorCode = c.errorCode(err)
+		default:
+			c.describeConsumerGroup(&rg, d)
+			if req.IncludeAuthorizedOperations {
+				rg.AuthorizedOperations = groupOperations
+			}
+		}
+		resp.Groups = append(resp.Groups, rg)
+	}
+	return resp
+}
+
+func (c *call) describeConsumerGroup(rg *kmsg.ConsumerGroupDescribeResponseGroup, d group.ConsumerDescription) {
+	rg.State, rg.Epoch, rg.AssignmentEpoch, rg.AssignorName = d.State.String(), d.GroupEpoch, d.AssignmentEpoch, d.Assignor
+	for _, m := range d.Members {
+		rm := kmsg.NewConsumerGroupDescribeResponseGroupMember()
+		rm.MemberID, rm.InstanceID, rm.RackID, rm.MemberEpoch = m.ID, nonEmpty(m.InstanceID), nonEmpty(m.RackID), m.Epoch
+		rm.ClientID, rm.ClientHost = m.ClientID, m.ClientHost
+		rm.SubscribedTopics, rm.SubscribedTopicRegex = m.Topics, nonEmpty(m.Regex)
+		rm.Assignment, rm.TargetAssignment = c.named(m.Assigned), c.named(m.Target)
+		rm.MemberType = consumerMember
+		if m.Classic {
+			rm.MemberType = classicMember
+		}
+		rg.Members = append(rg.Members, rm)
+	}
+}
+
+// named gives partitions the names of their topics.
+func (c *call) named(ts []offsets.TopicIDPartitions) (a kmsg.Assignment) {
+	for _, t := range ts {
+		if name, ok := c.s.cluster.TopicName(t.TopicID); ok {
+			a.TopicPartitions = append(a.TopicPartitions, kmsg.AssignmentTopicPartition{TopicID: t.TopicID, Topic: name, Partitions: t.Partitions})
+		}
+	}
+	return a
+}

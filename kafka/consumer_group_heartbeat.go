@@ -1,0 +1,73 @@
+package kafka
+
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/offsets"
+)
+
+// consumerGroupHeartbeat serves ConsumerGroupHeartbeat (key 68, KIP-848), versions 0 and 1: all that
+// a member of the newer protocol says. Version 1 adds the regular expression that it subscribes by,
+// and has members make up their ids themselves; before, a member that joins without one is given
+// it.
+//
+// It differs from Kafka in two things. A regular expression is resolved at once, so a member that
+// joins by one has its share in the first answer, where Kafka's resolves it in the background. And
+// a group that has members of one protocol is closed to those of the other
+// (group.consumer.migration.policy=disabled).
+func (c *call) consumerGroupHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.ConsumerGroupHeartbeatResponse)
+	r, err := c.consumerHeartbeatRequest(req)
+	var answer group.ConsumerHeartbeatResponse
+	if err == nil {
+		answer, err = c.groups.ConsumerHeartbeat(c.ctx, r)
+	}
+	if err != nil {
+		resp.ErrorCode, resp.ErrorMessage = c.errorCode(err), errorMessage(err)
+		return resp
+	}
+	resp.MemberID, resp.MemberEpoch = &answer.MemberID, answer.MemberEpoch
+	resp.HeartbeatIntervalMillis = int32(answer.HeartbeatInterval.Milliseconds())
+	if answer.Assignment != nil {
+		resp.Assignment = &kmsg.ConsumerGroupHeartbeatResponseAssignment{}
+		for _, t := range answer.Assignment {
+			resp.Assignment.Topics = append(resp.Assignment.Topics, kmsg.ConsumerGroupHeartbeatResponseAssignmentTopic{TopicID: t.TopicID, Partitions: t.Partitions})
+		}
+	}
+	return resp
+}
+
+// consumerHeartbeatRequest translates req. It refuses what a request that has no null for it cannot
+// say. Nothing in the result refers to the request's bytes but strings, which are copies.
+func (c *call) consumerHeartbeatRequest(req *kmsg.ConsumerGroupHeartbeatRequest) (group.ConsumerHeartbeatRequest, error) {
+	r := group.ConsumerHeartbeatRequest{
+		Group: req.Group, MemberID: req.MemberID, MemberEpoch: req.MemberEpoch, InstanceID: orEmpty(req.InstanceID), RackID: orEmpty(req.RackID),
+		ClientID: c.clientID, ClientHost: c.clientHost, SubscribedTopics: req.SubscribedTopicNames, SubscribedRegex: req.SubscribedTopicRegex, Assignor: orEmpty(req.ServerAssignor),
+		RebalanceTimeout: -1,
+	}
+	if req.RebalanceTimeoutMillis >= 0 {
+		r.RebalanceTimeout = time.Duration(req.RebalanceTimeoutMillis) * time.Millisecond
+	}
+	if req.Topics != nil {
+		r.Owned = make([]offsets.TopicIDPartitions, 0, len(req.Topics))
+	}
+	for _, t := range req.Topics {
+		r.Owned = append(r.Owned, offsets.TopicIDPartitions{TopicID: t.TopicID, Partitions: t.Partitions})
+	}
+	switch {
+	case req.Group == "":
+		return r, refuse(InvalidRequest, "GroupId can't be empty.")
+	case c.version >= 1 && req.MemberID == "":
+		return r, refuse(InvalidRequest, "MemberId can't be empty.")
+	case req.InstanceID != nil && *req.InstanceID == "":
+		return r, refuse(InvalidRequest, "InstanceId can't be empty.")
+	case req.RackID != nil && *req.RackID == "":
+		return r, refuse(InvalidRequest, "RackId can't be empty.")
+	case req.ServerAssignor != nil && *req.ServerAssignor == "":
+		return r, refuse(UnsupportedAssignor, "ServerAssignor  is not supported.")
+	}
+	return r, nil
+}
