@@ -17,7 +17,8 @@ const (
 
 // consumerGroupDescribe serves ConsumerGroupDescribe (key 69, KIP-848), versions 0 and 1, which adds
 // the type of each member. A group of another kind is not found. Partitions of a topic that does not
-// exist any more are left out, as they have no name.
+// exist any more are left out, as they have no name. A member without a regular expression has an
+// empty one, as in Kafka.
 func (c *call) consumerGroupDescribe(req *kmsg.ConsumerGroupDescribeRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ConsumerGroupDescribeResponse)
 	for _, id := range req.Groups {
@@ -52,7 +53,7 @@ func (c *call) describeConsumerGroup(rg *kmsg.ConsumerGroupDescribeResponseGroup
 		rm := kmsg.NewConsumerGroupDescribeResponseGroupMember()
 		rm.MemberID, rm.InstanceID, rm.RackID, rm.MemberEpoch = m.ID, nonEmpty(m.InstanceID), nonEmpty(m.RackID), m.Epoch
 		rm.ClientID, rm.ClientHost = m.ClientID, m.ClientHost
-		rm.SubscribedTopics, rm.SubscribedTopicRegex = m.Topics, nonEmpty(m.Regex)
+		rm.SubscribedTopics, rm.SubscribedTopicRegex = m.Topics, &m.Regex
 		rm.Assignment, rm.TargetAssignment = c.named(m.Assigned), c.named(m.Target)
 		rm.MemberType = consumerMember
 		if m.Classic {

@@ -1,0 +1,223 @@
+package interop
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// TestAnswersToTheNewerProtocolAreKafkas lets members of KIP-848 join, pass partitions on, go away
+// and do it wrong.
+func TestAnswersToTheNewerProtocolAreKafkas(t *testing.T) {
+	kafkas := startKafka(t)
+	ours, _ := startStrata(t)
+	run := func(k target) *transcript {
+		s := &consumerScript{transcript: newTranscript(t, k), ids: map[string][16]byte{}}
+		s.prepare()
+		s.refused()
+		s.passOn()
+		s.static()
+		s.fetched()
+		s.becomes()
+		return s.transcript
+	}
+	sameAnswers(t, run(kafkas), run(ours))
+}
+
+type consumerScript struct {
+	*transcript
+	ids map[string][16]byte
+}
+
+// prepare creates the topics and waits for the coordinator of all groups.
+func (s *consumerScript) prepare() {
+	for name, n := range map[string]int32{"two": 2, "four": 4} {
+		_, err := admin(s.t, s.k).CreateTopic(within(s.t), n, 1, nil, name)
+		require.NoError(s.t, err)
+		md := kmsg.NewPtrMetadataRequest()
+		md.Version, md.Topics = 12, []kmsg.MetadataRequestTopic{{Topic: &name}}
+		resp, err := s.exchange(md)
+		require.NoError(s.t, err)
+		s.ids[name] = resp.(*kmsg.MetadataResponse).Topics[0].TopicID
+	}
+	awaitCoordinators(s.t, s.k)
+}
+
+// A beat is a heartbeat; owned names partitions of topic.
+type beat struct {
+	member   string
+	epoch    int32
+	instance string
+	topic    string
+	owned    []int32
+	edit     func(r *kmsg.ConsumerGroupHeartbeatRequest)
+}
+
+func (s *consumerScript) beat(name, group string, b beat) *kmsg.ConsumerGroupHeartbeatResponse {
+	r := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	r.Group, r.MemberID, r.MemberEpoch, r.RebalanceTimeoutMillis = group, b.member, b.epoch, -1
+	r.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{}
+	if b.instance != "" {
+		r.InstanceID = &b.instance
+	}
+	if b.epoch == 0 {
+		r.RebalanceTimeoutMillis, r.SubscribedTopicNames = 60_000, []string{b.topic}
+	}
+	if len(b.owned) > 0 {
+		r.Topics = append(r.Topics, kmsg.ConsumerGroupHeartbeatRequestTopic{TopicID: s.ids[b.topic], Partitions: b.owned})
+	}
+	if b.edit != nil {
+		b.edit(r)
+	}
+	resp, _ := s.ask("beat: "+name, 1, r).(*kmsg.ConsumerGroupHeartbeatResponse)
+	return resp
+}
+
+func (s *consumerScript) describe(name string, groups ...string) {
+	r := kmsg.NewPtrConsumerGroupDescribeRequest()
+	r.Groups = groups
+	s.ask("describe: "+name, 1, r)
+	list := kmsg.NewPtrListGroupsRequest()
+	list.TypesFilter = []string{"consumer"}
+	s.ask("list: "+name, 5, list)
+	old := kmsg.NewPtrDescribeGroupsRequest()
+	old.Groups = groups
+	s.ask("old describe: "+name, 6, old)
+}
+
+func (s *consumerScript) refused() {
+	empty, bad, nobody := "", "a(", "nobody"
+	edits := map[string]func(r *kmsg.ConsumerGroupHeartbeatRequest){
+		"no group":             func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.Group = "" },
+		"no member":            func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberID = "" },
+		"no instance":          func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.InstanceID = &empty },
+		"no rack":              func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.RackID = &empty },
+		"epoch -3":             func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberEpoch = -3 },
+		"epoch -2, not static": func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberEpoch = -2 },
+		"no rebalance timeout": func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.RebalanceTimeoutMillis = -1 },
+		"no subscription":      func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicNames = nil },
+		"says nothing":         func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.Topics = nil },
+		"unknown assignor":     func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.ServerAssignor = &nobody },
+		"empty assignor":       func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.ServerAssignor = &empty },
+		"bad expression":       func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicRegex = &bad },
+		"group is unknown":     func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberEpoch = 1 },
+		"leaves no group":      func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberEpoch = -1 },
+	}
+	for _, name := range slices.Sorted(maps.Keys(edits)) {
+		s.beat(name, "refused", beat{member: "m1", topic: "two", edit: edits[name]})
+	}
+	s.describe("nothing", "refused", "")
+	s.beat("empty subscription", "empty", beat{member: "m1", edit: func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicNames = []string{} }})
+	s.beat("unknown topic", "unknown", beat{member: "m1", topic: "nope"})
+	s.describe("nothing to read", "empty", "unknown")
+}
+
+func (s *consumerScript) passOn() {
+	s.beat("first", "g", beat{member: "m1", topic: "two"})
+	s.describe("one", "g")
+	s.beat("first again", "g", beat{member: "m1", topic: "two"})
+	s.beat("second, too soon", "g", beat{member: "m2", topic: "two"})
+	s.describe("assigning", "g")
+	time.Sleep(1500 * time.Millisecond)
+	s.beat("second, in time", "g", beat{member: "m2", epoch: 2, topic: "two"})
+	s.describe("reconciling", "g")
+	resp := s.beat("first gives up", "g", beat{member: "m1", epoch: 2, topic: "two", owned: []int32{0, 1}})
+	kept := []int32{0}
+	if resp != nil && resp.Assignment != nil && len(resp.Assignment.Topics) == 1 {
+		kept = resp.Assignment.Topics[0].Partitions
+	}
+	s.commits("unrevoked", "g", "m1", 2)
+	s.beat("first has not yet", "g", beat{member: "m1", epoch: 2, topic: "two", owned: []int32{0, 1}})
+	s.beat("first has", "g", beat{member: "m1", epoch: 2, topic: "two", owned: kept})
+	s.beat("second gets", "g", beat{member: "m2", epoch: 3, topic: "two"})
+	s.describe("stable", "g")
+	s.beat("first, answer lost", "g", beat{member: "m1", epoch: 2, topic: "two", owned: kept})
+	s.beat("first, epoch to come", "g", beat{member: "m1", epoch: 4, topic: "two", owned: kept})
+	s.beat("first, epoch over", "g", beat{member: "m1", epoch: 1, topic: "two", owned: kept})
+	s.beat("stranger", "g", beat{member: "m3", epoch: 3, topic: "two"})
+	for epoch := int32(-1); epoch < 5; epoch++ {
+		s.commits(fmt.Sprint("epoch ", epoch), "g", "m1", epoch)
+	}
+	s.commits("of a stranger", "g", "m3", 3)
+	s.commits("of nobody", "g", "", -1)
+	del := kmsg.NewPtrDeleteGroupsRequest()
+	del.Groups = []string{"g"}
+	s.ask("delete: with members", 2, del)
+	s.beat("first leaves", "g", beat{member: "m1", epoch: -1})
+	s.beat("first leaves again", "g", beat{member: "m1", epoch: -1})
+	s.describe("one left", "g")
+	leave := kmsg.NewPtrLeaveGroupRequest()
+	leave.Group, leave.Members = "g", []kmsg.LeaveGroupRequestMember{{MemberID: "m2"}, {MemberID: "m4"}}
+	s.ask("old leave", 5, leave)
+	s.describe("nobody left", "g")
+}
+
+// commits asks in two versions of OffsetCommit.
+func (s *consumerScript) commits(name, group, member string, epoch int32) {
+	for _, v := range []int16{8, 9} {
+		r, rt := kmsg.NewPtrOffsetCommitRequest(), kmsg.NewOffsetCommitRequestTopic()
+		r.Group, r.MemberID, r.Generation, rt.Topic = group, member, epoch, "two"
+		rt.Partitions = []kmsg.OffsetCommitRequestTopicPartition{{Partition: 0, Offset: 5, LeaderEpoch: -1}}
+		r.Topics = append(r.Topics, rt)
+		s.ask("commit: "+name, v, r)
+	}
+}
+
+func (s *consumerScript) static() {
+	s.beat("static", "s", beat{member: "m1", instance: "i", topic: "two"})
+	s.beat("static, taken", "s", beat{member: "m2", instance: "i", topic: "two"})
+	s.beat("static, unknown instance", "s", beat{member: "m1", epoch: 2, instance: "j", topic: "two"})
+	s.beat("static, not its own", "s", beat{member: "m2", epoch: 2, instance: "i", topic: "two"})
+	s.beat("static goes away", "s", beat{member: "m1", epoch: -2, instance: "i"})
+	s.describe("away", "s")
+	s.beat("static, away", "s", beat{member: "m1", epoch: 2, instance: "i", topic: "two", owned: []int32{0, 1}})
+	s.beat("static comes back", "s", beat{member: "m2", instance: "i", topic: "two"})
+	s.beat("static, replaced", "s", beat{member: "m1", epoch: 2, instance: "i", topic: "two"})
+	s.describe("back", "s")
+	s.beat("static leaves", "s", beat{member: "m2", epoch: -1, instance: "i"})
+	s.describe("left", "s")
+}
+
+func (s *consumerScript) fetched() {
+	s.beat("reader", "f", beat{member: "m1", topic: "two"})
+	s.commits("reader", "f", "m1", 2)
+	for _, c := range []struct {
+		member string
+		epoch  int32
+	}{{"m1", 2}, {"m1", 1}, {"m1", 3}, {"m2", 2}, {"", -1}} {
+		r, g := kmsg.NewPtrOffsetFetchRequest(), kmsg.NewOffsetFetchRequestGroup()
+		g.Group, g.MemberEpoch, g.Topics = "f", c.epoch, []kmsg.OffsetFetchRequestGroupTopic{{Topic: "two", Partitions: []int32{0, 1}}}
+		if c.member != "" {
+			g.MemberID = &c.member
+		}
+		r.Groups = append(r.Groups, g)
+		s.ask(fmt.Sprintf("fetch: %q %d", c.member, c.epoch), 9, r)
+	}
+	del, t := kmsg.NewPtrOffsetDeleteRequest(), kmsg.NewOffsetDeleteRequestTopic()
+	t.Topic, t.Partitions = "two", []kmsg.OffsetDeleteRequestTopicPartition{{Partition: 0}}
+	del.Group, del.Topics = "f", append(del.Topics, t)
+	s.ask("delete: subscribed", 0, del)
+}
+
+// becomes has groups without members become those of the other protocol.
+func (s *consumerScript) becomes() {
+	s.beat("reader leaves", "f", beat{member: "m1", epoch: -1})
+	s.commits("nobody, in an empty group", "f", "", -1)
+	join := kmsg.NewPtrJoinGroupRequest()
+	join.Group, join.ProtocolType, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = "f", "consumer", 10_000, 10_000
+	join.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0}}}
+	s.ask("becomes classic", 9, join)
+	s.describe("classic", "f")
+	s.beat("becomes modern again", "f", beat{member: "m3", topic: "two"})
+	s.describe("modern", "f")
+	s.beat("leaves again", "f", beat{member: "m3", epoch: -1})
+	del := kmsg.NewPtrDeleteGroupsRequest()
+	del.Groups = []string{"f"}
+	s.ask("delete: without members", 2, del)
+	s.describe("deleted", "f")
+}
