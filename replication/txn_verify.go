@@ -21,22 +21,16 @@ import (
 // transaction before is being ended. After any other the coordinator cannot be asked just now: the
 // write is refused with ErrNotEnoughReplicas, which clients of every version send again.
 type TxnVerifier interface {
-	// Add puts partitions into the transaction under way, or begins it with them.
+	// Add puts partitions into the transaction under way, or begins it with them. A client of version
+	// 2 may send the first batch of a transaction when the one before is decided: while that is being
+	// ended Add waits a little, as a Kafka broker asks again.
 	Add(ctx context.Context, w partition.TxnWrite, partitions []record.TopicPartition) error
 	// Verify tells of each partition whether it is in the transaction: nil or an error as above.
 	Verify(ctx context.Context, w partition.TxnWrite, partitions []record.TopicPartition) ([]error, error)
 }
 
-const (
-	// txnAnswerTimeout bounds a question: then the client is to send its batch again.
-	txnAnswerTimeout = 30 * time.Second
-	// A client of version 2 may send the first batch of a transaction when the one before is decided,
-	// and is marked a moment later: in one process mostly less than a millisecond. The pause doubles
-	// up to Kafka's. Kafka: add.partitions.to.txn.retry.backoff.ms and .max.ms.
-	txnRetryFirst   = 100 * time.Microsecond
-	txnRetryBackoff = 20 * time.Millisecond
-	txnRetryTime    = 100 * time.Millisecond
-)
+// txnAnswerTimeout bounds a question: then the client is to send its batch again.
+const txnAnswerTimeout = 30 * time.Second
 
 // txnQuestions are what leaders want to know of coordinators. Of each transactional id one question
 // is under way; what comes meanwhile is asked together, for all partitions at once.
@@ -163,7 +157,7 @@ func (t *txnQuestions) put(group []partition.TxnQuestion) {
 	var errs []error
 	var err error
 	if w.Adds() {
-		err = t.add(ctx, w, partitions)
+		err = t.c.cfg.Transactions.Add(ctx, w, partitions)
 	} else if errs, err = t.c.cfg.Transactions.Verify(ctx, w, partitions); err == nil && len(errs) != len(group) {
 		err = fmt.Errorf("%d answers for %d partitions", len(errs), len(group))
 	}
@@ -172,24 +166,6 @@ func (t *txnQuestions) put(group []partition.TxnQuestion) {
 			q.Answer(t.translate(w, errs[i]))
 		} else {
 			q.Answer(t.translate(w, err))
-		}
-	}
-}
-
-// add waits a little for the transaction before to be ended.
-func (t *txnQuestions) add(ctx context.Context, w partition.TxnWrite, partitions []record.TopicPartition) error {
-	pause := txnRetryFirst
-	for began := time.Now(); ; pause = min(2*pause, txnRetryBackoff) {
-		err := t.c.cfg.Transactions.Add(ctx, w, partitions)
-		if !errors.Is(err, partition.ErrConcurrentTransactions) || time.Since(began) >= txnRetryTime {
-			return err
-		}
-		again := time.NewTimer(min(pause, txnRetryTime-time.Since(began)))
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			again.Stop()
-			return err
 		}
 	}
 }

@@ -77,8 +77,14 @@ type AddRequest struct {
 // Errors: ErrInvalidID, ErrInvalidProducerMapping, ErrProducerFenced, ErrConcurrent, ErrTooLarge,
 // ErrNotCoordinator, ErrCoordinatorNotAvailable. Kafka: AddPartitionsToTxn.
 func (c *Coordinator) AddPartitions(ctx context.Context, r AddRequest) error {
+	return c.addBy(ctx, r, time.Time{})
+}
+
+// addBy is AddPartitions that waits until a time, if that is to come, while the transaction before
+// is being ended: ErrConcurrent is its answer only then.
+func (c *Coordinator) addBy(ctx context.Context, r AddRequest, until time.Time) error {
 	_, err := c.existing(ctx, r.ID, func(to machine.Ticket) lifecycle.Event {
-		return lifecycle.EventAdd{ProducerID: r.Producer.ID, Epoch: r.Producer.Epoch, Partitions: r.Partitions, Version: r.Version, To: to}
+		return lifecycle.EventAdd{ProducerID: r.Producer.ID, Epoch: r.Producer.Epoch, Partitions: r.Partitions, Version: r.Version, Until: until, To: to}
 	})
 	return err
 }

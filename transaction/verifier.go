@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
@@ -19,6 +20,11 @@ type Verifier struct {
 	c atomic.Pointer[Coordinator] // nil: none yet
 }
 
+// endWait bounds how long a write waits for the transaction before to be ended: a client of version
+// 2 may send its first batch when that is decided, and is marked a moment later. Kafka:
+// add.partitions.to.txn.retry.backoff.max.ms.
+const endWait = 100 * time.Millisecond
+
 var _ replication.TxnVerifier = (*Verifier)(nil)
 
 // Use has v ask c from now on.
@@ -30,7 +36,7 @@ func (v *Verifier) Add(ctx context.Context, w partition.TxnWrite, partitions []r
 	if c == nil {
 		return ErrCoordinatorNotAvailable
 	}
-	return toLeader(c.AddPartitions(ctx, addRequest(w, partitions)))
+	return toLeader(c.addBy(ctx, addRequest(w, partitions), time.Now().Add(endWait)))
 }
 
 // Verify implements replication.TxnVerifier.

@@ -13,6 +13,7 @@ import (
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
 )
 
 // The first write of a client of version 2 adds its partition; that of an older one is taken where
@@ -38,14 +39,8 @@ func firstWrites(t *testing.T, version int16) {
 		require.NoError(t, cluster.Close())
 	}()
 	write := func(id string, p Producer, to tp, seq int32) error {
-		var b record.Builder
-		b.SetProducer(p.ID, p.Epoch, seq)
-		b.SetTransactional(true)
-		b.AppendKV(time.Now().UnixMilli(), nil, []byte("v"), nil)
-		batch, err := b.Build(record.None)
-		require.NoError(t, err)
 		done := make(chan partition.ProduceResult, 1)
-		cluster.Produce(&partition.ProduceRequest{TopicPartition: to, Batch: batch, TransactionalID: id, TxnVersion: version,
+		cluster.Produce(&partition.ProduceRequest{TopicPartition: to, Batch: txnBatch(t, p, seq), TransactionalID: id, TxnVersion: version,
 			Acks: record.AcksAll, Done: func(r partition.ProduceResult) { done <- r }})
 		return (<-done).Err
 	}
@@ -99,4 +94,68 @@ func firstWrites(t *testing.T, version int16) {
 	stable()
 	require.ErrorIs(t, write("x", again, a0, 1), partition.ErrInvalidProducerEpoch)
 	stable()
+}
+
+// The first write of the next transaction comes right behind the end of the one before, whose
+// markers are still being written: it waits for them, and is let in by the record that they lead
+// to. If they take too long it is told so.
+func TestWriteWaitsALittleForTheTransactionBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var v Verifier
+		cluster, err := replication.Open(replication.Config{Transactions: &v})
+		require.NoError(t, err)
+		w := &world{T: t, brokers: &tappedBrokers{Cluster: cluster}, disks: make([]*vfs.MemFS, 1)}
+		w.create("a")
+		w.start()
+		v.Use(w.c)
+		defer func() {
+			require.NoError(t, w.c.Close())
+			require.NoError(t, cluster.Close())
+		}()
+		p := w.init("x")
+		write := func() error {
+			done := make(chan partition.ProduceResult, 1)
+			cluster.Produce(&partition.ProduceRequest{TopicPartition: a0, Batch: txnBatch(t, p, 0), TransactionalID: "x", TxnVersion: 2,
+				Acks: record.AcksAll, Done: func(r partition.ProduceResult) { done <- r }})
+			return (<-done).Err
+		}
+		require.NoError(t, write())
+		began := time.Now()
+		var held time.Duration
+		w.brokers.onMarkers(func(replication.NetworkPath, replication.TxnMarker) error {
+			if time.Since(began) < held {
+				return replication.ErrClosed
+			}
+			return nil
+		})
+
+		held = 50 * time.Millisecond
+		p, err = w.c.End(t.Context(), EndRequest{ID: "x", Producer: p, Commit: true, Version: 2})
+		require.NoError(t, err)
+		appends := w.c.runtime.Stats().Appends
+		require.NoError(t, write())
+		require.GreaterOrEqual(t, time.Since(began), held)
+		require.Less(t, time.Since(began), endWait)
+		require.Equal(t, appends+1, w.c.runtime.Stats().Appends, "the end of one and the beginning of the next")
+
+		began, held = time.Now(), time.Second
+		p, err = w.c.End(t.Context(), EndRequest{ID: "x", Producer: p, Commit: true, Version: 2})
+		require.NoError(t, err)
+		require.ErrorIs(t, write(), partition.ErrConcurrentTransactions)
+		require.Equal(t, endWait, time.Since(began))
+		time.Sleep(2 * time.Second)
+		require.NoError(t, write())
+	})
+}
+
+// txnBatch is a batch of one record of a transaction.
+func txnBatch(t *testing.T, p Producer, seq int32) []byte {
+	t.Helper()
+	var b record.Builder
+	b.SetProducer(p.ID, p.Epoch, seq)
+	b.SetTransactional(true)
+	b.AppendKV(time.Now().UnixMilli(), nil, []byte("v"), nil)
+	batch, err := b.Build(record.None)
+	require.NoError(t, err)
+	return batch
 }

@@ -17,19 +17,31 @@ import (
 )
 
 // A noter is a machine that writes down what it is given, and wants to tell it once it is
-// committed. An empty event is not written.
+// committed. An empty event is not written. One that has an until is answered, and written, behind
+// the note "open" only, or told "too late".
 type noter struct {
 	notes []string
 	step  string
 }
 
 type noted struct {
-	text string
-	to   machine.Ticket
+	text    string
+	to      machine.Ticket
+	until   time.Time
+	lingers bool
 }
 
-func (n *noter) Step(_ time.Time, ev noted) (eff machine.Effects[string]) {
-	n.step = ev.text
+func (n *noter) Step(now time.Time, ev noted) (eff machine.Effects[string]) {
+	n.step = ""
+	if open := len(n.notes) > 0 && n.notes[len(n.notes)-1] == "open"; !ev.until.IsZero() && !open {
+		if now.Before(ev.until) {
+			eff.Replies = []machine.Reply{{To: ev.to, Later: ev.until}}
+		} else {
+			eff.Replies = []machine.Reply{{To: ev.to, Value: "too late"}}
+		}
+		return eff
+	}
+	n.step, eff.Lingers = ev.text, ev.lingers
 	if ev.text != "" {
 		eff.Records = []string{ev.text}
 	}
@@ -70,7 +82,8 @@ func (l *heldLog) Append(batch []byte, done func(error)) {
 			at := len(l.batches)
 			l.batches = append(l.batches, batch...)
 			record.SetBaseOffset(l.batches[at:], l.end)
-			l.end++
+			b, _ := record.ParseUnverified(batch)
+			l.end += int64(b.LastOffsetDelta) + 1
 			l.mu.Unlock()
 		}
 		done(err)
@@ -129,7 +142,7 @@ func TestWhatFollowsARecordIsToldWhenItIsCommitted(t *testing.T) {
 		require.NoError(t, err)
 		ask := func(text string) {
 			go func() {
-				_, _ = s.Do(t.Context(), "x", func(q *Request[*noter, noted, string]) { q.Step("x", noted{text, q.Ticket}) })
+				_, _ = s.Do(t.Context(), "x", func(q *Request[*noter, noted, string]) { q.Step("x", noted{text: text, to: q.Ticket}) })
 			}()
 			synctest.Wait()
 		}
@@ -186,7 +199,7 @@ func TestTellStepsAMachineThatIsThere(t *testing.T) {
 		s.Tell("x", noted{text: "too early"})
 		require.Empty(t, texts(), "there is none")
 		go func() {
-			_, _ = s.Do(t.Context(), "x", func(q *Request[*noter, noted, string]) { q.Step("x", noted{"a", q.Ticket}) })
+			_, _ = s.Do(t.Context(), "x", func(q *Request[*noter, noted, string]) { q.Step("x", noted{text: "a", to: q.Ticket}) })
 		}()
 		synctest.Wait()
 		l.answer(nil)
@@ -277,7 +290,7 @@ func TestWhatNobodyAsksForIsTriedAgainAfterAPause(t *testing.T) {
 		r := start()
 		s, err := r.Shard(0)
 		require.NoError(t, err)
-		_, err = s.Do(t.Context(), "x", func(q *Request[*noter, noted, string]) { q.Step("x", noted{"a", q.Ticket}) })
+		_, err = s.Do(t.Context(), "x", func(q *Request[*noter, noted, string]) { q.Step("x", noted{text: "a", to: q.Ticket}) })
 		require.NoError(t, err)
 		r.Close()
 

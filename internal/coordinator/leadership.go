@@ -46,7 +46,7 @@ func (r *Runtime[M, E, R]) replace(partition int32) (*Shard[M, E, R], error) {
 	if s != nil {
 		s.logger.Info("coordinator unloaded", "broker", s.led.Broker, "leader_epoch", s.led.Epoch)
 		s.end(errOver)
-		r.wg.Go(s.alarm.Wait)
+		r.wg.Go(s.awaitAlarms)
 	}
 	if led.Broker < 0 {
 		place.Store(nil)

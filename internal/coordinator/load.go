@@ -81,10 +81,11 @@ func (s *Shard[M, E, R]) unloadLocked(err error, asked bool) {
 		s.refusals++
 	}
 	s.failCallsLocked(err)
-	s.writes = s.writes[:s.sent]
+	s.writes, s.lingering = s.writes[:s.sent], false
 	clear(s.entries)
 	s.producers = producers{}
 	s.alarm.Disarm()
+	s.linger.Disarm()
 	s.nextExpiry = time.Time{}
 	s.notifyLocked("")
 	s.reloadWhenAnsweredLocked()
@@ -160,7 +161,7 @@ func (s *Shard[M, E, R]) loaded(p *replayer[M, E, R], err error) (notices []any)
 
 // replay reads the partition from its start to its end.
 func (s *Shard[M, E, R]) replay() (*replayer[M, E, R], error) {
-	p := &replayer[M, E, R]{s: s, now: time.Now(), entries: make(map[string]*entry[M])}
+	p := &replayer[M, E, R]{s: s, now: time.Now(), entries: make(map[string]*entry[M, E])}
 	l, err := s.r.store.Log(s.partition, s.led)
 	if err != nil {
 		return nil, err
@@ -198,7 +199,7 @@ func (s *Shard[M, E, R]) replay() (*replayer[M, E, R], error) {
 type replayer[M machine.Machine[E, R], E, R any] struct {
 	s         *Shard[M, E, R]
 	now       time.Time
-	entries   map[string]*entry[M]
+	entries   map[string]*entry[M, E]
 	producers producers
 }
 
@@ -269,11 +270,11 @@ func (p *replayer[M, E, R]) pending(in machine.Producer, x R) {
 }
 
 // entry returns the machine that a record belongs to, which it makes if there is none.
-func (p *replayer[M, E, R]) entry(x R) *entry[M] {
+func (p *replayer[M, E, R]) entry(x R) *entry[M, E] {
 	id := p.s.r.kind.ID(x)
 	e := p.entries[id]
 	if e == nil {
-		e = &entry[M]{id: id, m: p.s.r.kind.New(id)}
+		e = &entry[M, E]{id: id, m: p.s.r.kind.New(id)}
 		p.entries[id] = e
 	}
 	return e

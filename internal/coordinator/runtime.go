@@ -57,7 +57,7 @@ func (r *Runtime[M, E, R]) Close() {
 		}
 	})
 	for _, s := range r.Known() {
-		s.alarm.Wait() // before the others: a tick may start a writer
+		s.awaitAlarms() // before the others: a tick may start a writer
 	}
 	r.wg.Wait()
 }

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ type Shard[M machine.Machine[E, R], E, R any] struct {
 	led       Leadership
 	logger    *slog.Logger
 	alarm     alarm.Alarm // tick; armed while there are machines. Stopped by end
+	linger    alarm.Alarm // stopLingering; armed while lingering is set. Stopped by end
 
 	mu         sync.Mutex // guards the fields below; see also the comment above
 	state      shardState
@@ -35,12 +37,13 @@ type Shard[M machine.Machine[E, R], E, R any] struct {
 	refusals   int           // appends that failed and that nobody had asked for, since the last that did not
 	retryAt    time.Time     // no load before this
 	whenLoaded []E           // events that all machines get once they are loaded
-	entries    map[string]*entry[M]
+	entries    map[string]*entry[M, E]
 	calls      map[machine.Ticket]*call
 	lastTicket machine.Ticket
 	writes     []*write // in order; the first is the oldest without an answer
 	sent       int      // writes at the front of writes that the log has
 	writing    bool     // the writer goroutine is there
+	lingering  bool     // what is in writes behind sent goes when linger fires, or with the next that cannot wait
 	builder    record.Builder
 	producers  producers // of transactions, with all that was accepted
 	watchers   map[string]map[chan struct{}]struct{}
@@ -57,18 +60,25 @@ const (
 )
 
 // An entry is a machine with what the runtime knows of it.
-type entry[M any] struct {
-	id     string
-	m      M
-	wakeAt time.Time
-	last   *write // its newest records; nil or committed: there is nothing to wait for
+type entry[M, E any] struct {
+	id       string
+	m        M
+	wakeAt   time.Time
+	last     *write        // its newest records; nil or committed: there is nothing to wait for
+	deferred []deferred[E] // in the order in which they came
 }
 
 func newShard[M machine.Machine[E, R], E, R any](r *Runtime[M, E, R], partition int32, led Leadership) *Shard[M, E, R] {
 	s := &Shard[M, E, R]{r: r, partition: partition, led: led, logger: r.cfg.Logger.With("topic", r.cfg.Topic, "partition", partition),
-		entries: make(map[string]*entry[M]), calls: make(map[machine.Ticket]*call), watchers: make(map[string]map[chan struct{}]struct{})}
-	s.alarm.Do = s.tick
+		entries: make(map[string]*entry[M, E]), calls: make(map[machine.Ticket]*call), watchers: make(map[string]map[chan struct{}]struct{})}
+	s.alarm.Do, s.linger.Do = s.tick, s.stopLingering
 	return s
+}
+
+// awaitAlarms returns when neither alarm of a Shard that has ended will call anything any more.
+func (s *Shard[M, E, R]) awaitAlarms() {
+	s.alarm.Wait()
+	s.linger.Wait()
 }
 
 // Partition returns the number of the shard's partition.
@@ -92,9 +102,10 @@ func (s *Shard[M, E, R]) end(err error) {
 	}
 	s.state, s.over = ended, err
 	s.failCallsLocked(err)
-	s.writes, s.sent = nil, 0
+	s.writes, s.sent, s.lingering = nil, 0, false
 	clear(s.entries)
 	s.alarm.Stop()
+	s.linger.Stop()
 	s.notifyLocked("")
 }
 
@@ -157,7 +168,7 @@ const retryRefused = time.Second
 
 // stepLocked feeds ev, on behalf of the request by, to e and carries out its effects. It returns
 // what to notify of once mu is released.
-func (s *Shard[M, E, R]) stepLocked(e *entry[M], now time.Time, ev E, by machine.Ticket) (notices []any) {
+func (s *Shard[M, E, R]) stepLocked(e *entry[M, E], now time.Time, ev E, by machine.Ticket) (notices []any) {
 	eff := e.m.Step(now, ev)
 	if err := s.enqueueLocked(e, now, eff); err != nil {
 		e.m.Discard()
@@ -173,7 +184,12 @@ func (s *Shard[M, E, R]) stepLocked(e *entry[M], now time.Time, ev E, by machine
 	}
 	e.m.Accept()
 	for _, r := range eff.Replies {
-		s.answerLocked(e, r)
+		if r.Later.IsZero() {
+			s.answerLocked(e, r)
+		} else {
+			e.deferred = append(e.deferred, deferred[E]{ev, r.To, r.Later})
+			s.alarm.By(r.Later)
+		}
 	}
 	if e.wakeAt = eff.WakeAt; !e.wakeAt.IsZero() {
 		s.alarm.By(e.wakeAt)
@@ -190,17 +206,20 @@ func (s *Shard[M, E, R]) stepLocked(e *entry[M], now time.Time, ev E, by machine
 	default:
 		e.last.told = append(e.last.told, eff.Committed)
 	}
+	if len(eff.Records) > 0 {
+		notices = append(notices, s.feedDeferredLocked(e, now)...)
+	}
 	return notices
 }
 
-func (s *Shard[M, E, R]) dropForgottenLocked(e *entry[M]) {
+func (s *Shard[M, E, R]) dropForgottenLocked(e *entry[M, E]) {
 	if e.m.Forgotten() {
 		delete(s.entries, e.id)
 	}
 }
 
 // answerLocked sends a reply, or parks it on the machine's last write.
-func (s *Shard[M, E, R]) answerLocked(e *entry[M], r machine.Reply) {
+func (s *Shard[M, E, R]) answerLocked(e *entry[M, E], r machine.Reply) {
 	c := s.calls[r.To]
 	if c == nil {
 		return // its caller has gone
@@ -211,6 +230,9 @@ func (s *Shard[M, E, R]) answerLocked(e *entry[M], r machine.Reply) {
 	}
 	if e.last != nil && !r.Now {
 		e.last.replies = append(e.last.replies, parked{c, result{r.Value, r.Err}})
+		if s.lingering && slices.Contains(s.writes[s.sent:], e.last) {
+			s.startWriterLocked()
+		}
 		return
 	}
 	c.result <- result{r.Value, r.Err}
@@ -218,10 +240,10 @@ func (s *Shard[M, E, R]) answerLocked(e *entry[M], r machine.Reply) {
 
 // entryLocked returns a machine, which it makes if there is none; the caller steps it at once, and
 // that drops it again if it came to nothing.
-func (s *Shard[M, E, R]) entryLocked(id string, now time.Time) *entry[M] {
+func (s *Shard[M, E, R]) entryLocked(id string, now time.Time) *entry[M, E] {
 	e := s.entries[id]
 	if e == nil {
-		e = &entry[M]{id: id, m: s.r.kind.New(id)}
+		e = &entry[M, E]{id: id, m: s.r.kind.New(id)}
 		s.entries[id] = e
 		if len(s.entries) == 1 {
 			s.rearmLocked(now)

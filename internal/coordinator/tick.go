@@ -21,6 +21,9 @@ func (s *Shard[M, E, R]) tick() {
 		if !e.wakeAt.IsZero() && !now.Before(e.wakeAt) {
 			notices = append(notices, s.stepLocked(e, now, s.r.kind.Tick, 0)...)
 		}
+		if at := e.deferredUntil(); !at.IsZero() && !now.Before(at) {
+			notices = append(notices, s.feedDeferredLocked(e, now)...)
+		}
 		if expire {
 			notices = append(notices, s.stepLocked(e, now, s.r.kind.Expire, 0)...)
 		}
@@ -46,6 +49,9 @@ func (s *Shard[M, E, R]) rearmLocked(now time.Time) {
 	for _, e := range s.entries {
 		if !e.wakeAt.IsZero() && e.wakeAt.Before(next) {
 			next = e.wakeAt
+		}
+		if at := e.deferredUntil(); !at.IsZero() && at.Before(next) {
+			next = at
 		}
 	}
 	s.alarm.By(next)

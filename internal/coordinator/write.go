@@ -35,7 +35,7 @@ type parked struct {
 
 // enqueueLocked puts a step's records into the write that goes next. They share a batch, unless
 // they are Separable: these fill as many as it takes.
-func (s *Shard[M, E, R]) enqueueLocked(e *entry[M], now time.Time, eff machine.Effects[R]) error {
+func (s *Shard[M, E, R]) enqueueLocked(e *entry[M, E], now time.Time, eff machine.Effects[R]) error {
 	if len(eff.Records) == 0 {
 		return nil
 	}
@@ -70,12 +70,34 @@ func (s *Shard[M, E, R]) enqueueLocked(e *entry[M], now time.Time, eff machine.E
 	if eff.Producer != nil {
 		s.producers.wrote(*eff.Producer, e.id, now)
 	}
-	s.startWriterLocked()
+	if !eff.Lingers {
+		s.startWriterLocked()
+	} else if !s.writing && !s.lingering {
+		s.lingering = true
+		s.linger.By(now.Add(lingerTime))
+	}
 	return nil
 }
 
-// startWriterLocked has the writer goroutine there.
+// lingerTime is how long records that nobody waits for wait for others. Kafka:
+// group.coordinator.append.linger.ms.
+const lingerTime = 5 * time.Millisecond
+
+// stopLingering has what lingers written.
+func (s *Shard[M, E, R]) stopLingering() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lingering {
+		s.startWriterLocked()
+	}
+}
+
+// startWriterLocked has the writer goroutine there, for all that is in writes.
 func (s *Shard[M, E, R]) startWriterLocked() {
+	if s.lingering {
+		s.lingering = false
+		s.linger.Disarm()
+	}
 	if !s.writing {
 		s.writing = true
 		s.r.wg.Go(s.write)

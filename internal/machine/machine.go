@@ -58,6 +58,7 @@ type Effects[R any] struct {
 	Producer  *Producer // in whose transaction; nil: in none. Only of a Transactional machine
 	Separable bool      // Records may be spread over several batches: a crash may keep the first ones only
 	Replies   []Reply   // to be sent when the records, and all earlier ones of this machine, are committed
+	Lingers   bool      // nobody waits for Records: they may wait a moment for others to share their batch
 	WakeAt    time.Time // feed a tick no later than this; zero: no deadline
 	Notice    any       // to be told to the runtime's owner if the draft is accepted; nil: nothing
 
@@ -76,6 +77,11 @@ type Reply struct {
 	Value any
 	Err   error
 	Now   bool // need not wait for any record
+
+	// Later says that there is no answer yet, and that the event has changed nothing: it is fed again
+	// behind the machine's next records, in the same batch if there is room, and no later than this.
+	// The zero Time: this is the answer.
+	Later time.Time
 }
 
 // What a runtime answers for itself, or a machine in its place.

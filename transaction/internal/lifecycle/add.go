@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -17,11 +18,21 @@ type EventAdd struct {
 	Epoch      int16
 	Partitions []record.TopicPartition
 	Version    int16 // transaction.version of the client: 0 or 2
-	To         machine.Ticket
+
+	// Until is how long it may wait for the markers of the transaction before. The record that begins
+	// this one follows the one that completes that one then, in the same batch. Zero: the answer is
+	// ErrConcurrent at once, as it is afterwards.
+	Until time.Time
+	To    machine.Ticket
 }
 
 func (e EventAdd) step(m *Machine, now time.Time) {
-	if err := m.check(e.ProducerID, e.Epoch); err != nil {
+	err := m.check(e.ProducerID, e.Epoch)
+	switch {
+	case errors.Is(err, ErrConcurrent) && now.Before(e.Until):
+		m.later(e.To, e.Until)
+		return
+	case err != nil:
 		m.reply(e.To, nil, err)
 		return
 	}

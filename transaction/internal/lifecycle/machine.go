@@ -140,6 +140,13 @@ func (m *Machine) reply(to machine.Ticket, value any, err error) {
 	}
 }
 
+// later defers the event of a request: see machine.Reply.
+func (m *Machine) later(to machine.Ticket, at time.Time) {
+	if to != 0 {
+		m.eff.Replies = append(m.eff.Replies, machine.Reply{To: to, Later: at})
+	}
+}
+
 // next returns what the id is now, to be changed and handed to become.
 func (m *Machine) next(now time.Time) *txnlog.Value {
 	v := *m.value

@@ -47,7 +47,7 @@ func (l *realLeader) ask(w partition.TxnWrite, answer func(error)) {
 	back := func(err error) { s.send(func() { answer(toPartition(err)) }) }
 	s.send(func() {
 		if w.Version >= epochBump {
-			s.step(EventAdd{ProducerID: w.ProducerID, Epoch: w.ProducerEpoch, Partitions: tps, Version: w.Version, To: 1}, func(_ any, err error) { back(err) })
+			s.step(EventAdd{ProducerID: w.ProducerID, Epoch: w.ProducerEpoch, Partitions: tps, Version: w.Version, Until: s.until(), To: 1}, func(_ any, err error) { back(err) })
 			return
 		}
 		s.step(EventVerify{ProducerID: w.ProducerID, Epoch: w.ProducerEpoch, Partitions: tps, To: 1}, func(v any, err error) {

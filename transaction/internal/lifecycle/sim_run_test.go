@@ -86,6 +86,7 @@ func (s *sim) deliver() {
 // pass lets time pass. Ticks come a little late.
 func (s *sim) pass(d time.Duration) {
 	s.now = s.now.Add(d)
+	s.feedDeferred(func(d simDeferred) bool { return !d.until.After(s.now) })
 	if !s.wakeAt.IsZero() && !s.now.Before(s.wakeAt) {
 		s.step(EventTick{}, nil)
 	}
@@ -98,13 +99,15 @@ func (s *sim) rest() {
 	for _, p := range s.producers {
 		p.dead = true
 	}
-	for n := 0; len(s.net) > 0 || s.committed < len(s.log) || !s.wakeAt.IsZero(); n++ {
+	for n := 0; len(s.net) > 0 || s.committed < len(s.log) || !s.wakeAt.IsZero() || len(s.deferred) > 0; n++ {
 		s.require(n < 10_000, "it does not come to rest: %+v", s.m.Value())
 		switch {
 		case len(s.net) > 0:
 			s.deliver()
 		case s.committed < len(s.log):
 			s.commit()
+		case len(s.deferred) > 0:
+			s.pass(100 * time.Millisecond)
 		default:
 			s.pass(max(s.wakeAt.Sub(s.now), 0))
 		}

@@ -31,6 +31,7 @@ type sim struct {
 	shadow    *Machine        // knows only the bytes in the log
 	committed int             // so many of them
 	parked    []parkedUntil   // what waits for a commit
+	deferred  []simDeferred   // what waits for the machine's next records, or for its time
 	ids       int64
 	refusals  int // in percent: the log does not take a record
 
@@ -46,7 +47,7 @@ type sim struct {
 
 // counts tell whether the runs have met what they are about.
 type counts struct {
-	steps, crashes, commits, aborts, fences, timeouts, lateRequests, rotations, expired int
+	steps, crashes, commits, aborts, fences, timeouts, lateRequests, rotations, expired, waited int
 }
 
 func (c *counts) add(d counts) {
@@ -59,11 +60,19 @@ func (c *counts) add(d counts) {
 	c.lateRequests += d.lateRequests
 	c.rotations += d.rotations
 	c.expired += d.expired
+	c.waited += d.waited
 }
 
 type parkedUntil struct {
 	end int // of the log
 	do  func(died bool)
+}
+
+// A simDeferred is a request that the machine could not answer yet.
+type simDeferred struct {
+	ev     Event
+	until  time.Time
+	answer func(value any, err error)
 }
 
 // A simTxn is a transaction as its producer sees it.
@@ -152,6 +161,11 @@ func (s *sim) step(ev Event, answer func(value any, err error)) {
 	}
 	s.wakeAt = eff.WakeAt
 	for _, r := range eff.Replies {
+		if !r.Later.IsZero() {
+			s.require(len(eff.Records) == 0 && eff.Committed == nil, "%T is deferred and has done something", ev)
+			s.deferred = append(s.deferred, simDeferred{ev, r.Later, answer})
+			continue
+		}
 		s.park(func(died bool) {
 			if died {
 				answer(nil, machine.ErrNotLeader)
@@ -171,6 +185,28 @@ func (s *sim) step(ev Event, answer func(value any, err error)) {
 		s.step(EventTick{NewID: s.newID()}, nil)
 	}
 	s.checkReplay()
+	if len(eff.Records) > 0 {
+		s.feedDeferred(func(simDeferred) bool { return true })
+	}
+}
+
+// feedDeferred feeds again what was deferred and is chosen.
+func (s *sim) feedDeferred(chosen func(simDeferred) bool) {
+	waiting := s.deferred
+	s.deferred = nil
+	for _, d := range waiting {
+		if chosen(d) {
+			s.waited++
+			s.step(d.ev, d.answer)
+		} else {
+			s.deferred = append(s.deferred, d)
+		}
+	}
+}
+
+// until is how long a request waits for the transaction before to be ended.
+func (s *sim) until() time.Time {
+	return s.now.Add(time.Duration(s.r.IntN(2)) * 100 * time.Millisecond)
 }
 
 // twice steps the machine, takes it back, and steps it again: a draft leaves no trace.
@@ -214,12 +250,15 @@ func (s *sim) crash() {
 	s.crashes++
 	s.log = s.log[:s.committed+s.r.IntN(len(s.log)-s.committed+1)]
 	s.committed = len(s.log)
-	parked := s.parked
-	s.parked = nil
+	parked, deferred := s.parked, s.deferred
+	s.parked, s.deferred = nil, nil
 	s.m, s.shadow, s.epoch = s.replayed(), s.replayed(), s.epoch+1
 	s.step(EventLoaded{}, nil)
 	for _, p := range parked {
 		p.do(true)
+	}
+	for _, d := range deferred {
+		d.answer(nil, machine.ErrNotLeader)
 	}
 }
 
@@ -391,7 +430,7 @@ func (p *simPartition) produce(s *sim, by Producer, txn *simTxn, seq int, done f
 	}
 	tps := []record.TopicPartition{{Topic: "t", Partition: int32(p.number)}}
 	if s.version >= epochBump {
-		s.step(EventAdd{ProducerID: by.ID, Epoch: by.Epoch, Partitions: tps, Version: s.version, To: 1}, answer)
+		s.step(EventAdd{ProducerID: by.ID, Epoch: by.Epoch, Partitions: tps, Version: s.version, Until: s.until(), To: 1}, answer)
 		return
 	}
 	s.step(EventVerify{ProducerID: by.ID, Epoch: by.Epoch, Partitions: tps, To: 1}, func(v any, err error) {

@@ -22,7 +22,7 @@ import (
 //
 //	> config [version=2] [max=15m] [expiration=168h]   may come again
 //	> init [P/E] [timeout=60s] [no-id]
-//	> add P/E [PARTITION...] [v1]          by a client before version 2 with v1
+//	> add P/E [PARTITION...] [v1] [wait=100ms]   by a client before version 2 with v1
 //	> verify P/E PARTITION...
 //	> commit P/E [v1] [no-id]; abort P/E [v1] [no-id]
 //	> marked [old] [PARTITION...]          by default all of them; old: of the markers before
@@ -51,7 +51,10 @@ type player struct {
 	markers []*Markers
 	log     []txnlog.Record
 	refused bool // the log takes nothing
-	noID    bool // none is to be had
+
+	deferred []deferredEvent
+
+	noID bool // none is to be had
 }
 
 func (s *player) command(words []string) {
@@ -111,6 +114,9 @@ func (s *player) event(name string, pos []string, opts map[string]string) {
 	case "add":
 		ev := EventAdd{Version: version, To: s.ticket, Partitions: s.partitions(pos[1:])}
 		ev.ProducerID, ev.Epoch = s.producer(pos[0])
+		if v, ok := opts["wait"]; ok {
+			ev.Until = s.now.Add(s.duration(v))
+		}
 		s.step(ev)
 	case "verify":
 		ev := EventVerify{To: s.ticket, Partitions: s.partitions(pos[1:])}
@@ -173,12 +179,36 @@ func (s *player) pass(d time.Duration) {
 	end := s.now.Add(d)
 	for n := 0; !s.wakeAt.IsZero() && !s.wakeAt.After(end); n++ {
 		require.Less(s.t, n, 1000, "ticks without end")
+		s.feedDeferred(s.wakeAt)
 		if s.wakeAt.After(s.now) {
 			s.now = s.wakeAt
 		}
 		s.step(EventTick{})
 	}
+	s.feedDeferred(end)
 	s.now = end
+}
+
+// A deferredEvent is one that the machine has not answered yet.
+type deferredEvent struct {
+	Event
+	until time.Time
+}
+
+// feedDeferred feeds again what was deferred until then at the latest.
+func (s *player) feedDeferred(then time.Time) {
+	waiting := s.deferred
+	s.deferred = nil
+	for _, d := range waiting {
+		if d.until.After(then) {
+			s.deferred = append(s.deferred, d)
+			continue
+		}
+		if d.until.After(s.now) {
+			s.now = d.until
+		}
+		s.step(d.Event)
+	}
 }
 
 // step steps the machine and prints what that leads to. It returns false if a producer id is
@@ -204,6 +234,11 @@ func (s *player) step(ev Event) bool {
 	s.wakeAt = eff.WakeAt
 	enough := true
 	for _, r := range eff.Replies {
+		if !r.Later.IsZero() {
+			s.deferred = append(s.deferred, deferredEvent{ev, r.Later})
+			s.out.Printf("%sdefer %d", at, r.To)
+			continue
+		}
 		if r.Err == ErrNoProducerID && !s.noID {
 			enough = false
 			continue
@@ -220,6 +255,16 @@ func (s *player) step(ev Event) bool {
 			id := s.ids
 			s.ids++
 			s.step(EventTick{NewID: &id})
+		}
+	}
+	if eff.Lingers {
+		s.out.Printf("%slinger", at)
+	}
+	if len(eff.Records) > 0 { // as a runtime does, at once
+		waiting := s.deferred
+		s.deferred = nil
+		for _, d := range waiting {
+			s.step(d.Event)
 		}
 	}
 	return enough
