@@ -151,6 +151,7 @@ func (c *Cut) plan() (*backupPlan, error) {
 	l := c.l
 	p := &backupPlan{l: l, segments: c.segments, small: map[string][]byte{}}
 	p.state = manifest.State{Clean: true, Start: c.start, RecoveryPoint: c.end, End: c.end, Epochs: len(c.epochs) > 0}
+	p.state.Purged, p.state.PurgeID = c.purged.Below, c.purged.ID
 	for _, s := range p.segments {
 		p.state.Segments = append(p.state.Segments, manifest.Segment{Base: s.Base(), Size: s.Size()})
 	}

@@ -106,8 +106,9 @@ func (l *Log) newPass(cfg *Config, watched compactContext, firstDirty int64) *co
 			MapBytes:        cfg.CompactionMemory,
 		},
 		Start: l.segments.start.Load(), FirstDirty: firstDirty, Stable: min(l.highWatermark(), l.durability.offset.Load()),
-		Newest:  func(s *segment.Segment) (int64, error) { return largestTimestamp(cfg.FS, s) },
-		Replace: func(r *compact.Result) error { return l.replaceCompacted(watched, r) },
+		PurgeBelow: cfg.purgeBelow(),
+		Newest:     func(s *segment.Segment) (int64, error) { return largestTimestamp(cfg.FS, s) },
+		Replace:    func(r *compact.Result) error { return l.replaceCompacted(watched, r) },
 	}
 	if o, ok := cfg.Owner.(Producers); ok {
 		p.Stable = min(p.Stable, o.LastStableOffset())
@@ -131,8 +132,10 @@ func (l *Log) replaceCompacted(watched compactContext, r *compact.Result) error 
 		if i < 0 || i+len(r.Sources) >= len(list) || !slices.Equal(list[i:i+len(r.Sources)], r.Sources) {
 			return errChanged
 		}
+		purged := l.Purged().and(r.Purged)
 		err := r.Commit(func() error {
 			s := w.stateOf(l.cfg.Load(), list, false)
+			s.Purged, s.PurgeID = purged.Below, purged.ID
 			result := manifest.Segment{Base: r.Base, Size: r.Size, Role: manifest.Installing}
 			s.Segments = slices.Replace(s.Segments, i, i+len(r.Sources), result)
 			return w.storeState(s.With(s.Segments, obsolete(r.Sources)))
@@ -145,6 +148,7 @@ func (l *Log) replaceCompacted(watched compactContext, r *compact.Result) error 
 		if err != nil { // the state asks for the result, and only the next open can do that
 			return l.breakWith(fmt.Errorf("replace segments from %d on of %s by a compacted one: %w", r.Base, l.path, err))
 		}
+		l.purged.Store(&purged) // first: who has read from the result, and looks then, finds it
 		w.replaceSegments(r.Sources, fresh)
 		// Nobody is to find there what compaction has taken.
 		l.tail.leave(list[i+len(r.Sources)].Base())

@@ -21,6 +21,7 @@ type Cut struct {
 	segments   []*segment.Segment // acquired; at least one
 	start, end int64
 	epochs     []epochEntry
+	purged     Purged
 	cuts       int64 // durability.cuts before
 }
 
@@ -38,6 +39,7 @@ func (l *Log) Cut() (*Cut, error) {
 		c.end = l.segments.end.Load()
 		c.segments = l.list()
 		c.start = min(max(l.segments.start.Load(), c.segments[0].Base()), c.end)
+		c.purged = l.Purged() // behind the list: what is missing there is in it
 		// Epochs begin at the end, before their batches, and go behind them. They have not changed
 		// meanwhile, so they are those of start to end.
 		if slices.Equal(c.epochs, l.epochs.list()) && c.acquire() {

@@ -42,6 +42,7 @@ type Log struct {
 	snapshots atomic.Pointer[[]int64]
 
 	aborts aborts
+	purged atomic.Pointer[Purged] // by who opens the log, then by the writer; nil: nothing
 
 	tail      tail          // recently written bytes in memory; changed by the writer
 	followers followers     // who wait for the readable end to grow

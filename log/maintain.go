@@ -226,12 +226,21 @@ const maxEnd = math.MaxInt64 - 1
 // before its leader's begins. It returns ErrOffsetOutOfRange if start is negative or above 2^63 -
 // 2.
 func (l *Log) TruncateFully(start int64) error {
+	return l.TruncateFullyFrom(start, Purged{})
+}
+
+// TruncateFullyFrom is TruncateFully of a log that is going to be a copy of another one, from which
+// purged has been purged: it counts as purged from this one, and a crash that leaves the log empty
+// leaves that, too.
+func (l *Log) TruncateFullyFrom(start int64, purged Purged) error {
 	return l.exclusively(func(w *writer) error {
-		return w.restartAt(start)
+		return w.restartFrom(start, purged)
 	})
 }
 
-func (w *writer) restartAt(start int64) error {
+func (w *writer) restartAt(start int64) error { return w.restartFrom(start, Purged{}) }
+
+func (w *writer) restartFrom(start int64, purged Purged) error {
 	l := w.log
 	if start < 0 || start > maxEnd {
 		return fmt.Errorf("%w: restart %s at %d", ErrOffsetOutOfRange, l.path, start)
@@ -246,11 +255,13 @@ func (w *writer) restartAt(start int64) error {
 	w.incarnation, w.journalTag = newIncarnation(), newIncarnation()
 	st := w.blankState()
 	st.Emptied, st.Start, st.RecoveryPoint = true, start, start
+	st.Purged, st.PurgeID = purged.Below, purged.ID
 	err := storeState(cfg.FS, l.path, st.With(nil, obsolete(old))) // no segment must be there: a crash from here on ends with an empty log
 	if err != nil {                                                // which of the two states is on the disk is not known
 		return l.breakWith(fmt.Errorf("restart %s at %d: %w", l.path, start, err))
 	}
 	w.marked, w.provisional, w.stateless = false, false, false // before anything is appended the state has to say otherwise again
+	l.purged.Store(&purged)
 	w.moveEnd(start, start, start)
 	l.aborts.begin()
 	w.unfilled = gap{}

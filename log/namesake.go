@@ -32,7 +32,7 @@ func (l *Log) outliveNamesake(cfg *Config, start int64) error {
 	w := &l.token.writer // nobody else knows the log yet
 	st := manifest.State{
 		Clean: true, Start: start, RecoveryPoint: start, End: start,
-		Incarnation: w.incarnation, Cuts: w.cuts, BootID: l.dir.bootID,
+		Incarnation: w.incarnation, Cuts: w.cuts, BootID: l.dir.bootID, // nothing was ever purged
 	}
 	err := vfs.WriteFileBeside(cfg.FS, stateName(l.path), st.AppendTo(nil), func() error {
 		if !l.unentered.Load() {

@@ -138,6 +138,7 @@ func (o *opening) gather() (err error) {
 		w.countCut()
 	}
 	o.facts.State, o.facts.Known = st, known
+	l.purged.Store(&Purged{st.Purged, st.PurgeID})
 	if l.readOnly && !old {
 		return o.heedTornWrite()
 	}

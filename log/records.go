@@ -15,6 +15,10 @@ func (l *Log) Batches(from int64) iter.Seq2[*record.Batch, error] {
 	return l.batches(from, l.read)
 }
 
+// HeldFrom returns the offset from which on Held finds batches, if there are any: at most
+// StartOffset.
+func (l *Log) HeldFrom() int64 { return l.list()[0].Base() }
+
 // Held is Batches also for what DeleteRecords has taken away from readers and no Clean has removed
 // yet: an Owner rebuilds its state from that, since a producer's last batch may lie there. It
 // begins with the first batch held if from is below that.

@@ -11,7 +11,11 @@ import (
 // blankState returns a state with what is the same in every state of this log until it is begun
 // anew.
 func (w *writer) blankState() manifest.State {
-	return manifest.State{Incarnation: w.incarnation, JournalTag: w.journalTag, Cuts: w.cuts, BootID: w.log.dir.bootID}
+	purged := w.log.Purged()
+	return manifest.State{
+		Incarnation: w.incarnation, JournalTag: w.journalTag, Cuts: w.cuts,
+		Purged: purged.Below, PurgeID: purged.ID, BootID: w.log.dir.bootID,
+	}
 }
 
 // writeState makes the state say that the log consists of the given segments; of those in gone, if

@@ -134,7 +134,8 @@ func (d *dumper) state(p []byte) error {
 	}
 	err = d.entry("state", field{"clean", s.Clean}, field{"emptied", s.Emptied}, field{"syncOnAck", s.SyncOnAck}, field{"startOffset", s.StartOffset},
 		field{"recoveryPoint", s.RecoveryPoint}, field{"endOffset", s.EndOffset}, field{"lastSegmentSize", s.LastSize}, field{"incarnation", fmt.Sprintf("%016x", s.Incarnation)},
-		field{"journalTag", s.JournalTag}, field{"cuts", s.Cuts}, field{"bootId", s.BootID})
+		field{"journalTag", s.JournalTag}, field{"cuts", s.Cuts}, field{"purged", s.Purged},
+		field{"purgeId", fmt.Sprintf("%016x", s.PurgeID)}, field{"bootId", s.BootID})
 	if err == nil && s.FirstEpoch != nil {
 		err = d.entry("firstLeaderEpoch", field{"epoch", *s.FirstEpoch}, field{"startOffset", 0})
 	}

@@ -20,6 +20,8 @@ type LogState struct {
 	Incarnation   uint64 // drawn when the log was created or begun anew; 0 in version 1
 	JournalTag    uint64 // carried by those entries of the directory's journal that count; 0 in version 1
 	Cuts          uint64 // how often the end was taken off a file that is written to; 0 before version 3
+	Purged        int64  // below it compaction has taken tombstones or markers of which no later record tells; 0 before version 4
+	PurgeID       uint64 // drawn each time, or of the log that this is a copy of; 0: nothing was taken, or before version 4
 	BootID        string
 	FirstEpoch    *int32         // the only leader epoch, from offset 0 on, while there is no leader-epoch-checkpoint
 	Segments      []SegmentState // by base offset
@@ -58,7 +60,7 @@ func ParseState(p []byte) (s LogState, err error) {
 	if have := xxhash.Sum64(body); have != sum {
 		return s, damaged("checksum %016x, computed %016x", sum, have)
 	}
-	if s.Version = int(be.Uint32(p[8:])); s.Version < 1 || s.Version > 3 {
+	if s.Version = int(be.Uint32(p[8:])); s.Version < 1 || s.Version > 4 {
 		return s, damaged("format %d, of which this program knows nothing", s.Version)
 	}
 	flags := be.Uint32(p[12:])
@@ -79,6 +81,12 @@ func ParseState(p []byte) (s LogState, err error) {
 			return s, damaged("too short")
 		}
 		s.Cuts, rest = be.Uint64(rest), rest[8:]
+	}
+	if s.Version >= 4 {
+		if len(rest) < 2*8+2+4 {
+			return s, damaged("too short")
+		}
+		s.Purged, s.PurgeID, rest = int64(be.Uint64(rest)), be.Uint64(rest[8:]), rest[2*8:]
 	}
 	n := int(be.Uint16(rest))
 	if len(rest) < 2+n+4 {

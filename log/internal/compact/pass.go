@@ -32,6 +32,10 @@ type Pass struct {
 	FirstDirty int64 // what Report.End of the pass before said; -1: none is known
 	Stable     int64 // records from here on may still change: last stable offset or high watermark
 
+	// PurgeBelow bounds what is taken of which no later record tells: tombstones and the markers of
+	// transactions at or above it stay.
+	PurgeBelow int64
+
 	// LastOf returns what a live producer wrote last, which must stay as an empty batch at least,
 	// so that its sequence is known. nil: no producers.
 	LastOf func(producerID int64) (ProducerLast, bool)

@@ -32,7 +32,7 @@ func newCompactBed(t testing.TB) *compactBed {
 	require.NoError(t, b.fs.MkdirAll(bedDir, 0o755))
 	require.NoError(t, b.fs.SyncDir("/"))
 	b.c = Pass{
-		FS: b.fs, Dir: bedDir, Segment: segment.Config{FS: b.fs, IndexIntervalBytes: 200}, FirstDirty: -1, Stable: math.MaxInt64, Now: 1_000_000,
+		FS: b.fs, Dir: bedDir, Segment: segment.Config{FS: b.fs, IndexIntervalBytes: 200}, FirstDirty: -1, Stable: math.MaxInt64, PurgeBelow: math.MaxInt64, Now: 1_000_000,
 		Limits: Limits{SegmentBytes: 1 << 20, MinDirtyRatio: 0.01, DeleteRetention: 1000, MapBytes: 128 << 20},
 	}
 	b.c.Newest = func(s *segment.Segment) (int64, error) { ts, _, err := s.MaxTimestamp(); return ts, err }

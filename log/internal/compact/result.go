@@ -42,6 +42,11 @@ type Result struct {
 	Size       int64 // bytes
 	Sources    []*segment.Segment
 
+	// Purged is the offset behind the last tombstone or marker of its sources that it lacks without
+	// having what tells of it; 0: there is none. Who has a copy of the log that ends before them
+	// never hears of what they have ended.
+	Purged int64
+
 	pass *Pass
 	kept bool // the manifest may name it
 }

@@ -27,9 +27,10 @@ type compactWriter struct {
 	upper int64
 	rep   *Report
 
-	out   *segment.Segment // of the present group
-	buf   []byte
-	infos []segment.BatchInfo
+	out    *segment.Segment // of the present group
+	purged int64            // of the present group, see Result.Purged
+	buf    []byte
+	infos  []segment.BatchInfo
 }
 
 func filePath(dir string, base int64, suffix string) string {
@@ -70,8 +71,9 @@ func (w *compactWriter) clean(ctx context.Context, group []*segment.Segment) (*R
 	if w.out, err = segment.Create(w.Dir, base, cfg); err != nil {
 		return nil, err
 	}
+	w.purged = 0
 	err = w.fill(ctx, group)
-	r := &Result{Base: base, NextOffset: w.out.NextOffset(), Size: w.out.Size(), Sources: group, pass: w.Pass}
+	r := &Result{Base: base, NextOffset: w.out.NextOffset(), Size: w.out.Size(), Sources: group, Purged: w.purged, pass: w.Pass}
 	err = errors.Join(err, w.out.Close())
 	if err == nil {
 		err = w.FS.Chtimes(filePath(w.Dir, base, segment.LogSuffix+cleanedSuffix), info.ModTime())
@@ -122,7 +124,7 @@ func (w *compactWriter) batch(b *record.Batch) error {
 	if err != nil {
 		return err
 	}
-	expired := b.HasDeleteHorizon() && b.BaseTimestamp <= w.Now
+	expired := b.HasDeleteHorizon() && b.BaseTimestamp <= w.Now && b.NextOffset() <= w.PurgeBelow
 	o := record.FilterOptions{
 		DeleteHorizonMs: w.Now + w.Limits.DeleteRetention,
 		FinishedMarker:  discard && b.IsControl(),
@@ -133,6 +135,9 @@ func (w *compactWriter) batch(b *record.Batch) error {
 	switch {
 	case discard && (!b.IsControl() || expired):
 		keep = func(*record.Record) bool { return false }
+		if b.IsControl() && b.RecordCount > 0 {
+			w.purged = max(w.purged, b.NextOffset())
+		}
 	case b.IsControl():
 		keep = func(*record.Record) bool { return true }
 	}
@@ -166,7 +171,12 @@ func (w *compactWriter) keepRecord(r *record.Record, expired bool) bool {
 	case r.Key == nil: // cannot be compacted, and should not be here
 		return false
 	}
-	return r.Offset >= w.keys.get(r.Key) && (r.Value != nil || !expired)
+	newest := r.Offset >= w.keys.get(r.Key)
+	if newest && expired && r.Value == nil {
+		w.purged = max(w.purged, r.Offset+1)
+		return false
+	}
+	return newest
 }
 
 // isLastOfProducer reports whether b is the last trace of a live producer.

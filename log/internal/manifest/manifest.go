@@ -6,12 +6,12 @@
 //
 // # Format
 //
-// Version 3; integers are big endian. Version 2 has no cuts, version 1 neither incarnation, journal
-// tag nor roles.
+// Version 4; integers are big endian. Version 3 does not know what compaction has purged, version 2
+// has no cuts either, version 1 neither incarnation, journal tag nor roles.
 //
 //	magic "STRATALG" (8 B) | version (4 B) | flags (4 B) | start offset (8 B) | recovery point (8 B) |
 //	end offset (8 B) | size of the last segment (8 B) | incarnation (8 B) | journal tag (8 B) |
-//	cuts (8 B) |
+//	cuts (8 B) | purged (8 B) | purge id (8 B) |
 //	boot id (length 2 B, bytes) | segments (count 4 B; base offset 8 B, bytes 8 B, role 1 B each) |
 //	first leader epoch (4 B, if the flag says so) | xxhash64 of all before (8 B)
 package manifest
@@ -26,7 +26,7 @@ import (
 )
 
 // Version is the format that is written. Older ones are read.
-const Version = 3
+const Version = 4
 
 const magic = "STRATALG"
 
@@ -65,6 +65,13 @@ type State struct {
 	// as before has read what was there before: the state is replaced before a byte
 	// is written in the place of another.
 	Cuts uint64
+
+	// Purged: below this offset compaction has taken tombstones or markers of transactions of which
+	// no later record tells. What they ended is gone from this log, and not from a copy of it that
+	// ends before them. PurgeID is drawn anew each time; 0: nothing was ever taken. A copy that was
+	// begun later has both from its original. Not in versions before 4.
+	Purged  int64
+	PurgeID uint64
 
 	// FirstEpoch is the only leader epoch so far, which began at offset 0, if FirstOnly is set. A
 	// file of leader epochs that is there knows better; there is none before the second epoch, or
@@ -115,7 +122,7 @@ func (s *State) AppendTo(dst []byte) []byte {
 		}
 	}
 	p = be.AppendUint32(p, flags)
-	for _, v := range []uint64{uint64(s.Start), uint64(s.RecoveryPoint), uint64(s.End), uint64(s.Size), s.Incarnation, s.JournalTag, s.Cuts} {
+	for _, v := range []uint64{uint64(s.Start), uint64(s.RecoveryPoint), uint64(s.End), uint64(s.Size), s.Incarnation, s.JournalTag, s.Cuts, uint64(s.Purged), s.PurgeID} {
 		p = be.AppendUint64(p, v)
 	}
 	p = be.AppendUint16(p, uint16(len(s.BootID)))
@@ -137,6 +144,7 @@ const (
 	head      = len(magic) + 4 + 4 + 4*8
 	head2     = head + 2*8 // version 2
 	head3     = head2 + 8  // version 3
+	head4     = head3 + 16 // version 4
 	entry     = 16
 	entry2    = entry + 1 // version 2
 	checksum  = 8
@@ -178,6 +186,15 @@ func Parse(p []byte) (s State, err error) {
 			return s, errors.New("too short")
 		}
 		s.Cuts, rest = be.Uint64(rest), rest[head3-head2:]
+	}
+	if s.Version >= 4 {
+		if len(rest) < head4-head3+2+4 {
+			return s, errors.New("too short")
+		}
+		if s.Purged, s.PurgeID = int64(be.Uint64(rest)), be.Uint64(rest[8:]); s.Purged < 0 {
+			return s, errors.New("negative offset")
+		}
+		rest = rest[head4-head3:]
 	}
 	n := int(be.Uint16(rest))
 	if len(rest) < 2+n+4 {

@@ -11,7 +11,7 @@ import (
 func example() State {
 	return State{
 		Version: Version, Clean: true, Strict: true, Epochs: true, Start: 7, RecoveryPoint: 900, End: 1000, Size: 55,
-		Incarnation: 1 << 63, JournalTag: 1<<64 - 1, Cuts: 1 << 40, BootID: "boot",
+		Incarnation: 1 << 63, JournalTag: 1<<64 - 1, Cuts: 1 << 40, Purged: 1 << 33, PurgeID: 1<<64 - 2, BootID: "boot",
 		Segments: []Segment{{Base: 0, Size: 10, Role: Obsolete}, {Base: 5, Size: 20}, {Base: 300, Size: 7, Role: Installing}, {Base: 400, Size: 9, Role: Aside}, {Base: 900, Size: -1}},
 	}
 }
@@ -55,27 +55,39 @@ func TestVersionOneIsRead(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// version2 is the content of a file of version 2: that of version 3 without the cuts.
-func version2(s State) []byte {
+// earlier is the content of a file of version 2 or 3, whose head ends earlier.
+func earlier(s State, version uint32) []byte {
+	end := map[uint32]int{2: head2, 3: head3}[version]
 	p := s.AppendTo(nil)
-	p = append(p[:head2:head2], p[head3:len(p)-checksum]...)
-	binary.BigEndian.PutUint32(p[len(magic):], 2)
+	p = append(p[:end:end], p[head4:len(p)-checksum]...)
+	binary.BigEndian.PutUint32(p[len(magic):], version)
 	return binary.BigEndian.AppendUint64(p, xxhash.Sum64(p))
 }
+
+func version2(s State) []byte { return earlier(s, 2) }
 
 func TestVersionTwoIsRead(t *testing.T) {
 	t.Parallel()
 	want := example()
 	got, err := Parse(version2(want))
 	require.NoError(t, err)
-	want.Version, want.Cuts = 2, 0
+	want.Version, want.Cuts, want.Purged, want.PurgeID = 2, 0, 0, 0
+	require.Equal(t, want, got)
+}
+
+func TestVersionThreeIsRead(t *testing.T) {
+	t.Parallel()
+	want := example()
+	got, err := Parse(earlier(want, 3))
+	require.NoError(t, err)
+	want.Version, want.Purged, want.PurgeID = 3, 0, 0
 	require.Equal(t, want, got)
 }
 
 func TestMarkIsTheSameWhereverItIsReadFrom(t *testing.T) {
 	t.Parallel()
 	s := example()
-	files := map[string][]byte{"3": s.AppendTo(nil), "2": version2(s), "1": version1(s)}
+	files := map[string][]byte{"4": s.AppendTo(nil), "3": earlier(s, 3), "2": version2(s), "1": version1(s)}
 	for name, p := range files {
 		whole, err := Parse(p)
 		require.NoError(t, err, name)
