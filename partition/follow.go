@@ -55,7 +55,9 @@ func (p *Partition) Follow(epoch int32) error {
 // epoch.
 func (p *Partition) Position() ReplicaFetch {
 	at := p.position()
-	return ReplicaFetch{Offset: at.End, Durable: at.Durable, LogStart: p.log.StartOffset(), LastEpoch: p.log.Epochs().At(at.End - 1)}
+	ask := ReplicaFetch{Offset: at.End, Durable: at.Durable, LogStart: p.log.StartOffset(), LastEpoch: p.log.Epochs().At(at.End - 1), Purged: p.log.Purged()}
+	ask.Unseeded = p.unseeded.Load() && p.isUnseeded(0)
+	return ask
 }
 
 // Converge cuts a follower's log so that it agrees with its leader's, or comes closer: it asks
@@ -75,14 +77,15 @@ func (p *Partition) Converge(ask ReplicaFetch, d Divergence) (lost int64, err er
 }
 
 // StartAt empties a follower's log, which goes on at offset: where its leader's begins that has
-// nothing of it any more. ask is what the leader has answered, and errors are as those of Converge.
-// It blocks for the disk.
-func (p *Partition) StartAt(ask ReplicaFetch, offset int64) error {
+// nothing of it any more (ErrOffsetOutOfRange), or has purged what it lacks (ErrPurged). purged is
+// what the leader has said of that, and counts for this log from now on. ask is what the leader has
+// answered, and errors are as those of Converge. It blocks for the disk.
+func (p *Partition) StartAt(ask ReplicaFetch, offset int64, purged log.Purged) error {
 	defer p.takeRole()()
 	if err := p.answers(ask); err != nil {
 		return p.wrap("follow", err)
 	}
-	return p.cut(offset, func() error { return p.log.TruncateFully(offset) })
+	return p.cut(offset, func() error { return p.log.TruncateFullyFrom(offset, purged) })
 }
 
 // answers returns why what a leader has answered to ask is not about this replica's log any more.

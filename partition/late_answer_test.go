@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -27,7 +28,7 @@ func TestLateAnswerOfAnEarlierLeaderCutsNothing(t *testing.T) {
 		end := p.LogEndOffset()
 		_, err := p.Converge(early, Divergence{Epoch: 0, End: 0})
 		require.ErrorIs(t, err, ErrFencedLeaderEpoch, name)
-		require.ErrorIs(t, p.StartAt(early, 100), ErrFencedLeaderEpoch, name)
+		require.ErrorIs(t, p.StartAt(early, 100, log.Purged{}), ErrFencedLeaderEpoch, name)
 		require.ErrorIs(t, p.AdvanceStart(1, 1), ErrFencedLeaderEpoch, name)
 		require.Equal(t, end, p.LogEndOffset(), name)
 		require.Zero(t, p.LogStartOffset(), name)
@@ -48,7 +49,7 @@ func TestAnswerForALogThatEndsElsewhereCutsNothing(t *testing.T) {
 	copyTo(t, p, 2, 0, "c")
 	_, err := p.Converge(early, Divergence{Epoch: 0, End: 0})
 	require.ErrorIs(t, err, ErrOffsetOutOfRange)
-	require.ErrorIs(t, p.StartAt(early, 100), ErrOffsetOutOfRange)
+	require.ErrorIs(t, p.StartAt(early, 100, log.Purged{}), ErrOffsetOutOfRange)
 	require.Equal(t, int64(3), p.LogEndOffset())
 }
 

@@ -112,7 +112,11 @@ func (o *owner) Written(as []*log.Append) {
 
 // takeLocked brings the producer state up to a written append.
 func (p *Partition) takeLocked(req *ProduceRequest, a *log.Append, now int64) {
-	if req.marker == nil {
+	switch {
+	case req.marker == nil && a.Info.IsControl():
+		p.state.fence(&a.Info, now)
+		return
+	case req.marker == nil:
 		p.state.apply(&a.Info, a.BaseOffset, now)
 		return
 	}

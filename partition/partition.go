@@ -74,6 +74,7 @@ type watermarks struct {
 	leaderEpoch atomic.Int32 // -1: not the leader
 	enough      atomic.Bool  // of the leader: as many are in sync as there must be
 	anyAborted  atomic.Bool  // there may be aborted transactions: reads look for them
+	unseeded    atomic.Bool  // see isUnseeded; as of the last open or cut
 	// cuts is odd while the log is cut, or could not be, and the watermarks belong to what was
 	// there before; it grows with each cut.
 	cuts atomic.Int64

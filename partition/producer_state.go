@@ -116,6 +116,15 @@ func (s *producers) apply(b *record.Batch, base, now int64) {
 	}
 }
 
+// fence takes in a control batch that ends nothing: compaction leaves one without its marker, as the
+// last trace of a producer that was fenced or has ended all. A transaction is not begun by it, nor
+// is one ended: its records are gone.
+func (s *producers) fence(b *record.Batch, now int64) {
+	if e := s.entry(b.ProducerID, now); b.ProducerEpoch > e.epoch {
+		e.raise(b.ProducerEpoch)
+	}
+}
+
 // A marker is a transaction marker (COMMIT or ABORT control batch) in the log.
 type marker struct {
 	producerID       int64

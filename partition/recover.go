@@ -43,6 +43,7 @@ func (p *Partition) rebuild() (*producers, error) {
 		return nil, err
 	}
 	p.anyAborted.Store(len(known) > 0)
+	p.unseeded.Store(p.isUnseeded(from))
 	return s, nil
 }
 
@@ -116,6 +117,7 @@ func (p *Partition) replay(s *producers, from, to, now int64, ended func(endedTx
 			return err
 		}
 		if !ok {
+			s.fence(b, now)
 			continue
 		}
 		if txn, ok := s.mark(m, now); ok && ended != nil {

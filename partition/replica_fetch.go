@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/internal/progress"
+	"github.com/stratalog/strata/log"
 )
 
 // A ReplicaFetch is a follower's question to its leader: what comes behind what I have?
@@ -17,6 +18,11 @@ type ReplicaFetch struct {
 	// leader epoch of its last record (-1: none), LogStart its first readable offset.
 	Offset, Durable, LogStart int64
 	LastEpoch                 int32
+	// Purged is what compaction has taken from the follower's log, or had taken from its leader's
+	// when the copy was begun. Unseeded: the log is empty, begins above 0, and nothing is known of
+	// the producers that have written below.
+	Purged   log.Purged
+	Unseeded bool
 	// MaxBytes may be exceeded by the first batch; 0: 1 MiB. Negative: no batches, unless the high
 	// watermark waits for this follower, which is 0 then.
 	MaxBytes int
@@ -27,6 +33,10 @@ type ReplicaFetch struct {
 type ReplicaRead struct {
 	HighWatermark int64
 	LogStart      int64
+	Purged        log.Purged // of the leader's log
+	// Producers, of an answer to an unseeded follower, is the producer state where Bytes begin, or
+	// at the follower's offset if there are none, as a snapshot.
+	Producers []byte
 	// Diverging, unless it is nil: the follower's log is no prefix of the leader's. It must be cut
 	// (see Converge), and there are no bytes.
 	Diverging *Divergence
@@ -45,7 +55,8 @@ type Divergence = progress.Divergence
 //
 // Errors: ErrNotLeader, ErrFencedLeaderEpoch, ErrUnknownLeaderEpoch, ErrNotReplica,
 // ErrStaleIncarnation, ErrOffsetOutOfRange if the follower's end is below the log start, which is
-// told, or, with an epoch that the leader does not know, anywhere; ErrCorrupt, ErrClosed.
+// told, or, with an epoch that the leader does not know, anywhere; ErrPurged if it is below what
+// compaction has purged, see StartAt; ErrCorrupt, ErrClosed.
 func (p *Partition) ReadReplica(r ReplicaFetch) (ReplicaRead, error) {
 	epoch, err := p.checkEpoch(r.LeaderEpoch)
 	if err != nil {
@@ -59,7 +70,10 @@ func (p *Partition) ReadReplica(r ReplicaFetch) (ReplicaRead, error) {
 		res.Diverging = &d
 		return res, nil
 	case !known || r.Offset < start || r.Offset > end:
-		return ReplicaRead{LogStart: start}, p.wrap("read of a follower", fmt.Errorf("%w: at %d in epoch %d, the leader has [%d, %d)", ErrOffsetOutOfRange, r.Offset, r.LastEpoch, start, end))
+		return ReplicaRead{LogStart: start, Purged: p.log.Purged()}, p.wrap("read of a follower", fmt.Errorf("%w: at %d in epoch %d, the leader has [%d, %d)", ErrOffsetOutOfRange, r.Offset, r.LastEpoch, start, end))
+	}
+	if res, err := p.purgedFrom(&r, start); err != nil {
+		return res, err
 	}
 	awaited, err := p.reported(&r, epoch)
 	if err != nil {
@@ -76,8 +90,16 @@ func (p *Partition) ReadReplica(r ReplicaFetch) (ReplicaRead, error) {
 		}
 		p.disk.reads.Worked()
 	}
+	if r.Unseeded {
+		if res.Producers, err = p.producersFor(r.Offset, res.Bytes[len(r.Buf):]); err != nil {
+			return ReplicaRead{}, p.wrap("read of a follower", err)
+		}
+	}
 	if p.leaderEpoch.Load() != epoch { // what was read may have been cut off meanwhile
 		return ReplicaRead{}, p.wrap("read of a follower", p.notLeading())
+	}
+	if purged, err := p.purgedFrom(&r, start); err != nil { // meanwhile, and from what was read
+		return purged, err
 	}
 	return res, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/replication/internal/follow"
 )
@@ -87,13 +88,26 @@ func (f followerSide) Converge(ask partition.ReplicaFetch, d partition.Divergenc
 	return err
 }
 
-func (f followerSide) StartAt(ask partition.ReplicaFetch, offset int64) error {
+func (f followerSide) StartAt(ask partition.ReplicaFetch, offset int64, purged log.Purged) error {
 	done := make(chan error, 1)
 	f.r.with(func(p *partition.Partition, err error) { done <- err })
 	if err := <-done; err != nil {
 		return err
 	}
-	return f.r.partition().StartAt(ask, offset)
+	p := f.r.partition()
+	if from := p.LogEndOffset(); from > offset {
+		f.r.node.logger.Info("replica begins anew: compaction has taken from the leader's log what it lacks",
+			slog.String("topic", f.r.tp.Topic), slog.Int("partition", int(f.r.tp.Partition)), slog.Int("broker", int(f.r.node.id)), slog.Int64("from", from), slog.Int64("to", offset))
+	}
+	return p.StartAt(ask, offset, purged)
+}
+
+func (f followerSide) Seed(ask partition.ReplicaFetch, offset int64, producers []byte) error {
+	p := f.r.partition()
+	if p == nil {
+		return errNotOpen
+	}
+	return p.Seed(ask, offset, producers)
 }
 
 func (f followerSide) AdvanceStart(epoch int32, offset int64) error {

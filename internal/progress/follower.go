@@ -32,7 +32,11 @@ func (l *Leader) Reported(r Report, now time.Duration) error {
 		// The metadata will tell whether it is alive; till then it is not.
 		f.begin(r.Incarnation, false)
 	}
-	// Reports may come in any order; only in an incarnation of its own does a log get shorter.
+	if r.Position.End > f.position.End {
+		f.grewAt = now
+	}
+	// Reports may come in any order; but for Restarts, only in an incarnation of its own does a log
+	// get shorter.
 	f.position = Position{End: max(f.position.End, r.Position.End), Durable: max(f.position.Durable, r.Position.Durable)}
 	f.logStart = max(f.logStart, r.LogStart)
 	l.track(f, now)
@@ -64,6 +68,16 @@ func (l *Leader) follower(broker int32) *follower {
 func (f *follower) begin(incarnation int64, alive bool) {
 	f.incarnation, f.alive = incarnation, alive
 	f.position, f.logStart = unknown, -1
+	f.grewAt = never
+}
+
+// Restarts says that a follower has to begin its log anew: what it has told of it is void. It is not
+// in sync: its end is below the high watermark.
+func (l *Leader) Restarts(broker int32, incarnation int64) {
+	if f := l.follower(broker); f != nil && f.incarnation == incarnation {
+		f.begin(incarnation, f.alive)
+		f.caughtUp = never
+	}
 }
 
 // Broker takes in what the metadata says of a follower's broker: its incarnation, and whether it is

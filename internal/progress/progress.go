@@ -37,6 +37,7 @@
 package progress
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -108,6 +109,8 @@ type follower struct {
 	// The mark is the leader's end at an instant, which the follower has not been seen to reach.
 	mark   int64
 	markAt time.Duration
+
+	grewAt time.Duration // when its end was last seen to move; never: it was not
 }
 
 const never = time.Duration(-1 << 62)
@@ -130,7 +133,7 @@ func (l *Leader) adopt(set Set, now time.Duration) {
 		if broker == l.self {
 			continue
 		}
-		f := follower{broker: broker, incarnation: -1, position: unknown, logStart: -1, caughtUp: never, mark: l.own.End, markAt: now}
+		f := follower{broker: broker, incarnation: -1, position: unknown, logStart: -1, caughtUp: never, mark: l.own.End, markAt: now, grewAt: never}
 		if i := slices.IndexFunc(known, func(f follower) bool { return f.broker == broker }); i >= 0 {
 			f = known[i]
 		} else if slices.Contains(set.InSync, broker) {
@@ -208,6 +211,18 @@ func (l *Leader) advance(now time.Duration) {
 		}
 	}
 	l.hw = max(l.hw, to)
+}
+
+// CopiedBelow returns the smallest end of those followers that live and have got on within the last
+// MaxLag; MaxInt64 if there are none. What they need of the log they are about to copy.
+func (l *Leader) CopiedBelow(now time.Duration) int64 {
+	below := int64(math.MaxInt64)
+	for i := range l.followers {
+		if f := &l.followers[i]; f.alive && f.position != unknown && f.grewAt != never && now-f.grewAt <= l.rules.MaxLag {
+			below = min(below, f.position.End)
+		}
+	}
+	return below
 }
 
 // counts reports whether the high watermark waits for f.

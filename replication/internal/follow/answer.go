@@ -75,7 +75,7 @@ func (f *Fetcher) apply(a *answer) {
 }
 
 // align brings the log start in line with the leader's. The leader's may be in the middle of a
-// batch: a log that is empty begins with that one.
+// batch: a log that is empty begins with that one, and with what the leader knows of producers then.
 func (p *Place) align(a *answer) error {
 	if a.got.LogStart > p.leaderStart {
 		if err := p.Target.AdvanceStart(p.Epoch, a.got.LogStart); err != nil {
@@ -83,25 +83,35 @@ func (p *Place) align(a *answer) error {
 		}
 		p.leaderStart = a.got.LogStart
 	}
-	if len(a.got.Bytes) == 0 {
-		return nil
+	offset := a.ask.Offset
+	if len(a.got.Bytes) > 0 {
+		first, err := record.ParseUnverified(a.got.Bytes)
+		if err != nil {
+			return err
+		}
+		offset = min(offset, first.BaseOffset)
 	}
-	first, err := record.ParseUnverified(a.got.Bytes)
-	if err != nil || first.BaseOffset >= a.ask.Offset {
-		return err
+	switch {
+	case a.got.Producers != nil:
+		if err := p.Target.Seed(a.ask, offset, a.got.Producers); err != nil {
+			return err
+		}
+	case offset < a.ask.Offset: // it was seeded elsewhere: once more
+		return errors.Join(errBegunElsewhere, p.Target.StartAt(a.ask, a.ask.Offset, a.ask.Purged))
 	}
-	if err := p.Target.StartAt(a.ask, first.BaseOffset); err != nil {
-		return err
+	if offset < a.ask.Offset {
+		a.ask.Offset, p.leaderStart, p.startDue = offset, 0, a.got.LogStart
 	}
-	a.ask.Offset, p.leaderStart, p.startDue = first.BaseOffset, 0, a.got.LogStart
 	return nil
 }
+
+var errBegunElsewhere = errors.New("follow: the log does not begin where a batch of the leader's does")
 
 // refused sees to a question that the leader has not answered.
 func (f *Fetcher) refused(a *answer) {
 	p := a.p
-	if errors.Is(a.err, partition.ErrOffsetOutOfRange) && a.ask.Offset < a.got.LogStart {
-		f.done(p, outcome{err: p.Target.StartAt(a.ask, a.got.LogStart), again: true})
+	if errors.Is(a.err, partition.ErrPurged) || errors.Is(a.err, partition.ErrOffsetOutOfRange) && a.ask.Offset < a.got.LogStart {
+		f.done(p, outcome{err: p.Target.StartAt(a.ask, a.got.LogStart, a.got.Purged), again: true})
 		return
 	}
 	f.done(p, outcome{err: a.err, awaits: awaitsLeader(a.err)})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 )
@@ -158,7 +159,8 @@ func (x *fake) CopyFrom(c *partition.Copy) {
 }
 
 func (x *fake) Converge(partition.ReplicaFetch, partition.Divergence) error { return nil }
-func (x *fake) StartAt(partition.ReplicaFetch, int64) error                 { return nil }
+func (x *fake) StartAt(partition.ReplicaFetch, int64, log.Purged) error     { return nil }
+func (x *fake) Seed(partition.ReplicaFetch, int64, []byte) error            { return nil }
 func (x *fake) AdvanceStart(int32, int64) error                             { return nil }
 
 func (x *fake) state() (heard, copied int64) {

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 )
@@ -28,8 +29,11 @@ type Target interface {
 	// Converge cuts the log where it differs from the leader's, which has answered ask.
 	Converge(ask partition.ReplicaFetch, d partition.Divergence) error
 	// StartAt empties the log, which goes on at offset, where that of the leader begins, which has
-	// answered ask.
-	StartAt(ask partition.ReplicaFetch, offset int64) error
+	// answered ask, and from which purged has been purged.
+	StartAt(ask partition.ReplicaFetch, offset int64, purged log.Purged) error
+	// Seed makes an unseeded log begin at offset with producers, which the leader has answered ask
+	// with.
+	Seed(ask partition.ReplicaFetch, offset int64, producers []byte) error
 	// AdvanceStart moves the log start with that of the leader of an epoch.
 	AdvanceStart(epoch int32, offset int64) error
 }

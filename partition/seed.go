@@ -1,0 +1,112 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/record"
+)
+
+// producersFor returns the producer state for a follower that begins with batches, which were read
+// at offset; if there are none, there.
+func (p *Partition) producersFor(offset int64, batches []byte) ([]byte, error) {
+	if len(batches) > 0 { // the first may have begun before
+		first, err := record.ParseHeader(batches)
+		if err != nil {
+			return nil, err
+		}
+		offset = min(offset, first.BaseOffset)
+	}
+	s, err := p.stateAt(offset)
+	if err != nil {
+		return nil, fmt.Errorf("producers at %d: %w", offset, err)
+	}
+	return s.appendSnapshot(nil), nil
+}
+
+// stateAt returns the producer state as of an offset of the log: the newest snapshot that is not
+// above it, and the batches up to there. Of the transactions that began below it and are over, it
+// has those whose marker another leader may take away again. The others are of no use to a follower:
+// it has no records of them, but those that it is going to read, with their marker; and compaction
+// may have taken that.
+func (p *Partition) stateAt(offset int64) (*producers, error) {
+	now := time.Now().UnixMilli()
+	s, from, err := p.snapshotAt(offset, now)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.replay(s, from, offset, now, nil); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for pid, e := range s.m {
+		if e.txnFirstOffset >= 0 && !p.state.undecided(pid, e.txnFirstOffset) {
+			e.txnFirstOffset = -1
+		}
+	}
+	return s, nil
+}
+
+// snapshotAt is loadSnapshot for an offset of a log in use: nothing is removed.
+func (p *Partition) snapshotAt(offset, now int64) (*producers, int64, error) {
+	offsets, err := p.log.SnapshotFiles()
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, o := range slices.Backward(offsets) {
+		if o > offset {
+			continue
+		}
+		data, err := p.log.ReadSnapshot(o)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // or it was removed meanwhile
+			return nil, 0, err
+		}
+		s := p.newState()
+		if err == nil && s.load(data, now) == nil {
+			return s, o, nil
+		}
+	}
+	return p.newState(), 0, nil
+}
+
+// undecided reports whether the transaction that began at first is open, or its marker is not below
+// the high watermark yet.
+func (s *producers) undecided(pid, first int64) bool {
+	if e := s.m[pid]; e != nil && e.txnFirstOffset == first {
+		return true
+	}
+	return slices.ContainsFunc(s.txns.ended, func(t endedTxn) bool { return t.producerID == pid && t.first == first })
+}
+
+// Seed makes a follower's log, which is unseeded, begin at offset, with the state of its leader's
+// producers there: whose batches below would be doubled if they came again, and which transactions
+// are open although their records are gone. ask is what the leader has answered, and errors are as
+// those of Converge, or ErrCorrupt. It blocks for the disk. A crash leaves the log seeded or empty.
+func (p *Partition) Seed(ask ReplicaFetch, offset int64, producers []byte) error {
+	defer p.takeRole()()
+	if err := p.answers(ask); err != nil {
+		return p.wrap("follow", err)
+	}
+	if err := p.newState().load(producers, 0); err != nil {
+		return p.wrap("follow", fmt.Errorf("%w: %w", ErrCorrupt, err))
+	}
+	return p.cut(offset, func() error {
+		if offset != p.log.EndOffset() {
+			if err := p.log.TruncateFullyFrom(offset, p.log.Purged()); err != nil {
+				return err
+			}
+		}
+		return p.log.WriteSnapshot(offset, producers)
+	})
+}
+
+// isUnseeded reports whether nothing is known of what producers have written below the log, which is
+// empty; from is the offset of the snapshot that was found, 0: none.
+func (p *Partition) isUnseeded(from int64) bool {
+	end := p.log.EndOffset()
+	return from == 0 && end > 0 && p.log.HeldFrom() == end
+}
