@@ -47,6 +47,7 @@ type txnStorm struct {
 	history *txnHistory
 	pieces  int64 // a worker ends when it has done so many; 0: when the storm is over
 	calm    bool  // no request is lost, repeated or late
+	cared   bool  // logs are compacted, lose records and move
 
 	mu       sync.Mutex // guards rnd and the fields below
 	rnd      *rand.Rand
@@ -105,8 +106,12 @@ func (s *txnStorm) open() {
 
 // create makes the topics of input and output.
 func (s *txnStorm) create() {
-	for _, name := range []string{"in", "a", "b"} {
-		require.NoError(s, s.c.CreateTopic(s.Context(), name, topic.Config{Partitions: 3, ReplicationFactor: s.brokers, MinInSyncReplicas: min(2, s.brokers)}))
+	if s.cared {
+		s.createCared()
+	} else {
+		for _, name := range []string{"in", "a", "b"} {
+			require.NoError(s, s.c.CreateTopic(s.Context(), name, topic.Config{Partitions: 3, ReplicationFactor: s.brokers, MinInSyncReplicas: min(2, s.brokers)}))
+		}
 	}
 	for p := range int32(3) {
 		s.out = append(s.out, at("a", p), at("b", p))
@@ -274,6 +279,13 @@ func (s *txnStorm) transact(p *txnClient, a *attempt) bool {
 		if k < parts && !s.write(p, a, s.out[s.n(len(s.out))], k) {
 			return false
 		}
+		if s.cared && s.n(3) == 0 {
+			read := a.values
+			if !s.write(p, a, at(deletable, int32(s.n(3))), 100+k) {
+				return false
+			}
+			a.values = read // nobody looks whether it is there
+		}
 		switch s.n(60) {
 		case 0:
 			time.Sleep(txnStormTimeout + time.Duration(s.n(2000)-1000)*time.Millisecond)
@@ -433,7 +445,7 @@ func (s *txnStorm) check() {
 
 func runTxnStorm(t *testing.T, brokers int, version int16, seed uint64, events int) (s *txnStorm) {
 	synctest.Test(t, func(t *testing.T) {
-		s = &txnStorm{T: t, brokers: brokers, version: version, history: &txnHistory{}, rnd: rand.New(rand.NewPCG(seed, uint64(version))), began: time.Now(), outcomes: map[string]int{}}
+		s = &txnStorm{T: t, brokers: brokers, cared: seed%2 == 1, version: version, history: &txnHistory{}, rnd: rand.New(rand.NewPCG(seed, uint64(version))), began: time.Now(), outcomes: map[string]int{}}
 		for range brokers {
 			s.disks = append(s.disks, vfs.Mem())
 		}
@@ -442,6 +454,13 @@ func runTxnStorm(t *testing.T, brokers int, version int16, seed uint64, events i
 		var wg, watchers sync.WaitGroup
 		for _, of := range s.out {
 			watchers.Go(func() { s.watch(of) })
+		}
+		if s.cared {
+			watchers.Go(s.cares)
+			watchers.Go(s.keeps)
+			for p := range int32(3) {
+				watchers.Go(func() { s.watchStable(at(deletable, p)) })
+			}
 		}
 		for id := range 3 {
 			for twice := range 1 + id%2 { // who fence each other

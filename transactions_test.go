@@ -45,7 +45,7 @@ func txnBatch(p transaction.Producer, seq int32, value string) []byte {
 	b.Reset(0)
 	b.SetProducer(p.ID, p.Epoch, seq)
 	b.SetTransactional(true)
-	b.AppendKV(time.Now().UnixMilli(), nil, []byte(value), nil)
+	b.AppendKV(time.Now().UnixMilli(), []byte(value), []byte(value), nil)
 	batch, err := b.Build(record.None)
 	if err != nil {
 		panic(err)
