@@ -44,6 +44,8 @@ type Log struct {
 	aborts aborts
 	purged atomic.Pointer[Purged] // by who opens the log, then by the writer; nil: nothing
 
+	purgeGuessed bool // purged was not known to Open
+
 	tail      tail          // recently written bytes in memory; changed by the writer
 	followers followers     // who wait for the readable end to grow
 	cleaning  chanlock.Lock // one Clean, Retain or Backup at a time; taken before the token

@@ -154,7 +154,8 @@ func (o *opening) takeOver(plan *recovery.Plan, list []*segment.Segment) {
 	if o.synced && len(l.durability.dirty) == 0 || plan.Clean && o.facts.State.Version > 0 {
 		l.durability.set(plan.End)
 	}
-	purged := purgedBefore(o.cfg, &o.facts.State, list)
+	purged, guessed := purgedBefore(o.cfg, &o.facts.State, list)
+	l.purgeGuessed = guessed
 	l.purged.Store(&purged)
 	w := &l.token.writer
 	w.installing = o.facts.State.Installs() || slices.ContainsFunc(plan.Steps, func(s recovery.Step) bool { return s.State.Installs() })

@@ -49,11 +49,19 @@ func (p Purged) and(below int64) Purged {
 // purgedBefore returns what the state of a log says was purged. Of one that an earlier version has
 // written, or a Kafka broker, nobody knows: perhaps all but the last segment, in which compaction
 // never is.
-func purgedBefore(cfg *Config, st *manifest.State, list []*segment.Segment) Purged {
+func purgedBefore(cfg *Config, st *manifest.State, list []*segment.Segment) (p Purged, guessed bool) {
 	if st.Version >= 4 || len(list) < 2 || !cfg.Cleanup.Compacts() {
-		return Purged{st.Purged, st.PurgeID}
+		return Purged{st.Purged, st.PurgeID}, false
 	}
-	return Purged{list[len(list)-1].Base(), newIncarnation()}
+	return Purged{list[len(list)-1].Base(), newIncarnation()}, true
+}
+
+// BoundPurged is called by the owner of a log that was just opened, who knows that nothing was purged
+// at or above offset. It counts if only that is known: see purgedBefore.
+func (l *Log) BoundPurged(offset int64) {
+	if p := l.Purged(); l.purgeGuessed && p.Below > offset {
+		l.purged.Store(&Purged{offset, p.ID})
+	}
 }
 
 // purgeBelow returns the bound that the owner sets.

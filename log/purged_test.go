@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/log/internal/manifest"
+	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -136,13 +137,33 @@ func TestWhatAnEarlierVersionHasPurgedIsTakenForAll(t *testing.T) {
 	defer func() { require.NoError(t, l.Close()) }()
 	list := l.list()
 	deleting := Config{Cleanup: CleanupDelete}
-	unknown := purgedBefore(&purging, &manifest.State{Version: 3}, list)
+	unknown, guessed := purgedBefore(&purging, &manifest.State{Version: 3}, list)
+	require.True(t, guessed)
 	require.Equal(t, list[len(list)-1].Base(), unknown.Below)
 	require.NotZero(t, unknown.ID)
-	require.NotEqual(t, unknown, purgedBefore(&purging, &manifest.State{}, list), "each is another log")
-	require.Equal(t, Purged{}, purgedBefore(&deleting, &manifest.State{Version: 3}, list))
-	require.Equal(t, Purged{}, purgedBefore(&purging, &manifest.State{Version: 3}, list[:1]))
-	require.Equal(t, Purged{7, 8}, purgedBefore(&purging, &manifest.State{Version: 4, Purged: 7, PurgeID: 8}, list))
+	other, _ := purgedBefore(&purging, &manifest.State{}, list)
+	require.NotEqual(t, unknown, other, "each is another log")
+	for _, known := range []struct {
+		cfg  *Config
+		st   manifest.State
+		list []*segment.Segment
+		want Purged
+	}{
+		{&deleting, manifest.State{Version: 3}, list, Purged{}}, {&purging, manifest.State{Version: 3}, list[:1], Purged{}},
+		{&purging, manifest.State{Version: 4, Purged: 7, PurgeID: 8}, list, Purged{7, 8}},
+	} {
+		got, guessed := purgedBefore(known.cfg, &known.st, known.list)
+		require.False(t, guessed)
+		require.Equal(t, known.want, got)
+	}
+	l.purged.Store(&unknown)
+	l.BoundPurged(1)
+	require.Equal(t, unknown, l.Purged(), "it is known")
+	l.purgeGuessed = true
+	l.BoundPurged(unknown.Below + 1)
+	require.Equal(t, unknown, l.Purged())
+	l.BoundPurged(1)
+	require.Equal(t, Purged{1, unknown.ID}, l.Purged())
 }
 
 // bounded is an owner whose log is copied.

@@ -54,7 +54,7 @@ func TestReadOnlyLogTakesNothingBackFromItsWriter(t *testing.T) {
 
 // readingMethods are those methods of a Log that are allowed on a read-only one; all others must
 // refuse.
-var readingMethods = strings.Fields(`AbortedTxns Batches Busy Close DurableOffset EndOffset Epochs Err Follow Held HeldFrom MaxTimestampOffset
+var readingMethods = strings.Fields(`AbortedTxns Batches BoundPurged Busy Close DurableOffset EndOffset Epochs Err Follow Held HeldFrom MaxTimestampOffset
 	OffsetAt OffsetForTimestamp Path Purged Read ReadSnapshot ReadUpTo Records Recovery Segments SetHighWatermark Size SnapshotFiles StartOffset Stats`)
 
 func TestReadOnlyLogRefusesEveryChangeAndMakesNone(t *testing.T) {

@@ -126,6 +126,7 @@ func Open(dir string, cfg Config) (*Partition, error) {
 	p.log = l
 	if p.state, err = p.rebuild(); err == nil {
 		p.resume(cfg.HighWatermark)
+		l.BoundPurged(p.hw.Load()) // compaction stays below it: who is in sync has all that it took
 	}
 	if err == nil && cfg.TopicID != ([16]byte{}) {
 		err = writeMetadata(cfg.Log.FS, dir, cfg.TopicID)

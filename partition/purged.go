@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/stratalog/strata/log"
@@ -22,10 +23,14 @@ func (p *Partition) purgedFrom(r *ReplicaFetch, start int64) (ReplicaRead, error
 		return ReplicaRead{}, nil
 	}
 	p.mu.Lock()
-	if p.progress != nil {
-		p.progress.Restarts(r.Broker, r.Incarnation)
-		p.lowMovedLocked()
+	if p.progress == nil || slices.Contains(p.progress.InSync(), r.Broker) {
+		// Compaction stays below the high watermark, and who is in sync has all that is. It may
+		// have to lead: whatever else is wrong, its log is not to be emptied.
+		p.mu.Unlock()
+		return ReplicaRead{}, nil
 	}
+	p.progress.Restarts(r.Broker, r.Incarnation)
+	p.lowMovedLocked()
 	p.mu.Unlock()
 	return ReplicaRead{LogStart: start, Purged: purged}, p.wrap("read of a follower",
 		fmt.Errorf("%w: below %d, it ends at %d", ErrPurged, purged.Below, r.Offset))

@@ -199,6 +199,27 @@ func TestFollowerBehindAPurgedMarkerBeginsAnew(t *testing.T) {
 	})
 }
 
+// Who is in sync may have to lead: whatever else is wrong, it is not told to empty its log.
+func TestNobodyInSyncIsToldToBeginAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leader := openCompacted(t, vfs.Mem())
+		leader.alone(t, 3)
+		leader.Reassure(leader.leadership(3, 1, false))
+		require.NoError(t, leader.put(t, 0, 0, 0, "k", "deleted").Err)
+		require.NoError(t, leader.put(t, 0, 0, 0, "k", "").Err)
+		require.True(t, leader.purge(t))
+		ask := partition.ReplicaFetch{Broker: 2, Incarnation: 7, LeaderEpoch: 3, LastEpoch: 3, Offset: 1}
+		_, err := leader.ReadReplica(ask)
+		require.ErrorIs(t, err, partition.ErrPurged)
+		both := leader.leadership(3, 2, true)
+		both.InSync = []int32{1, 2}
+		leader.Reassure(both)
+		_, err = leader.ReadReplica(ask)
+		require.NoError(t, err)
+		require.NoError(t, leader.Close())
+	})
+}
+
 // A copy that was begun from a log goes on from it, as long as nothing else is purged there, and
 // from another one that was begun so; it begins anew if anybody else leads, or more was purged.
 func TestUnfinishedCopyGoesOnFromAnEqualLogOnly(t *testing.T) {
