@@ -63,6 +63,19 @@ type Config struct {
 	// the one that works in a testing/synctest bubble, and needs no ports.
 	Pipe bool
 
+	// TLS has clients connect with TLS, to certificates that are made for the test: see Server.TLS and
+	// DialTLS. A client that shows a certificate of the test's is who it names, and any other one
+	// User:ANONYMOUS.
+	TLS bool
+	// ClientCerts is TLS where every client has to show such a certificate. Kafka:
+	// ssl.client.auth=required.
+	ClientCerts bool
+	// Users are passwords by user: clients have to authenticate with one of them, by PLAIN,
+	// SCRAM-SHA-256 or SCRAM-SHA-512, or by OAUTHBEARER with a token of
+	// kafka.NewUnsecuredJWTForTests. nil: nobody has to; empty: nobody but with a token can, until
+	// there are users (Cluster().SetPassword).
+	Users map[string]string
+
 	// Release is the broker to pass for; VersionCaps are the highest versions of single APIs to
 	// offer, over those of the release, with kafka.NotServed for none.
 	Release     Release

@@ -48,9 +48,17 @@
 // (Transport.Dial). sarama v1.61 does not work in bubbles: it shares channels among all of a
 // process. The code is in interop/testkit.
 //
+// # Security
+//
+//	s := kafkatest.New(t, kafkatest.Config{TLS: true, Users: map[string]string{"alice": "secret"}})
+//	cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.DialTLSConfig(s.TLS()),
+//		kgo.SASL(scram.Auth{User: "alice", Pass: "secret"}.AsSha512Mechanism()))
+//
+// Certificates are made for the test. DialTLS is for clients that are given a dialer, as with Pipe.
+//
 // # Limits
 //
 // Replicas of a partition cannot be moved to other brokers: a leader moves among those it has.
-// What package kafka does not serve is not there: the groups of KIP-848, share groups, security,
-// quotas.
+// What package kafka does not serve is not there: the groups of KIP-848, share groups, delegation
+// tokens, quotas.
 package kafkatest

@@ -39,8 +39,11 @@ func (s *Server) start() error {
 	if err := s.stayRemoved(cluster.Backend().Cluster); err != nil {
 		return errors.Join(err, cluster.Close())
 	}
+	if err := s.createUsers(context.Background(), cluster); err != nil {
+		return errors.Join(err, cluster.Close())
+	}
 	r := &running{cluster: cluster}
-	r.kafka = kafka.NewServer(cluster, kafka.Config{Logger: s.cfg.Logger, Intercept: s.in, NoAutoCreate: !s.cfg.AutoCreate,
+	r.kafka = kafka.NewServer(cluster, kafka.Config{Logger: s.cfg.Logger, Intercept: s.in, Security: s.security(cluster), NoAutoCreate: !s.cfg.AutoCreate,
 		VersionCaps: versionCaps(s.cfg.Release, s.cfg.VersionCaps)})
 	lns, addrs := map[int32]net.Listener{}, map[int32]string{}
 	for _, broker := range cluster.Backend().Brokers() {

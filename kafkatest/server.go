@@ -2,6 +2,7 @@ package kafkatest
 
 import (
 	"context"
+	"crypto/tls"
 	"maps"
 	"net"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/internal/memnet"
+	"github.com/stratalog/strata/internal/throwaway"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -24,8 +26,12 @@ type Server struct {
 	wait     time.Duration
 	testEnds time.Time // when waits give up at the latest; zero: no limit
 	label    string    // of its goroutines
-	network  memnet.Network
-	in       *interceptor
+
+	authority *throwaway.Authority // of certificates; nil: there is no TLS
+	cert      tls.Certificate      // of the brokers
+
+	network memnet.Network
+	in      *interceptor
 
 	// guards the fields below; not held while starting and stopping, which turn is for
 	mu      sync.Mutex
@@ -64,7 +70,10 @@ func New(t T, cfg Config) *Server {
 		s.wait = defaultWait
 	}
 	s.in = newInterceptor(s.topicName)
-	var err error
+	err := s.secure()
+	if err != nil {
+		t.Fatalf("kafkatest: certificates: %v", err)
+	}
 	s.label = labelled(func() {
 		if err = s.start(); err == nil {
 			err = s.createTopics()

@@ -26,6 +26,7 @@ type serveOptions struct {
 	dir, logLevel                   string
 	memory, allowPublic, autoCreate bool
 	brokers                         brokerOptions
+	security                        securityOptions
 	set                             []string
 }
 
@@ -41,7 +42,8 @@ func (a *app) serveCmd() *cobra.Command {
 			"that of --listen and those that follow. A partition is on one of them, and not there while that one is not. Without --brokers those\n" +
 			"are served that have a directory. One whose directory cannot be used is left out, with a warning.\n\n" +
 			"An acknowledged record is on stable storage, unless --set flush.messages says otherwise. Topics are created when clients first ask for\n" +
-			"them. There is no authentication: addresses that other machines reach are refused without --allow-public.\n\n" +
+			"them. Addresses that other machines reach are refused without --allow-public, unless clients authenticate: with --users by SASL\n" +
+			"PLAIN or SCRAM, with --tls-client-ca by certificates.\n\n" +
 			"--set takes topic settings, as defaults for all topics, by Kafka's name for topics or brokers (retention.ms, log.retention.hours), and\n" +
 			"the broker settings " + brokerKeyNames() + ".",
 		Example: "  strata serve --listen 127.0.0.1:9092 --dir data\n" +
@@ -67,7 +69,8 @@ func (a *app) serveCmd() *cobra.Command {
 	f.StringSliceVar(&o.brokers.racks, "rack", nil, "the rack of each broker, in the order of their ids")
 	f.StringArrayVar(&o.brokers.dirs, "broker-dir", nil, "a broker's own directory, ID=DIR, instead of one in --dir; may be repeated")
 	f.BoolVar(&o.autoCreate, "auto-create", true, "create topics when clients first ask for them")
-	f.BoolVar(&o.allowPublic, "allow-public", false, "serve addresses that other machines reach, without authentication")
+	o.security.flags(f)
+	f.BoolVar(&o.allowPublic, "allow-public", false, "serve addresses that other machines reach to whoever comes")
 	f.StringArrayVar(&o.set, "set", nil, "a setting, key=value; may be repeated")
 	f.StringVar(&o.logLevel, "log-level", "warn", "what is logged to standard error: debug, info, warn, error")
 	c.MarkFlagsOneRequired("dir", "memory")
@@ -90,6 +93,9 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	if err := applySettings(&ccfg, &kcfg, o.set); err != nil {
 		return err
 	}
+	if kcfg.Security, err = o.security.security(logger); err != nil {
+		return err
+	}
 	if ccfg.BrokerSpecs, err = o.brokers.specs(o.memory); err != nil {
 		return err
 	}
@@ -107,7 +113,7 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 		return err
 	}
 	for _, ln := range lns {
-		if t, ok := ln.Addr().(*net.TCPAddr); ok && !o.allowPublic && !t.IP.IsLoopback() {
+		if t, ok := ln.Addr().(*net.TCPAddr); ok && !o.allowPublic && !o.security.authenticates() && !t.IP.IsLoopback() {
 			return errors.Join(misuse("--listen %s: other machines reach that address, and there is no authentication; --allow-public serves it all the same", ln.Addr()), closeListeners(lns))
 		}
 	}
@@ -115,6 +121,11 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	if err != nil {
 		return errors.Join(err, closeListeners(lns))
 	}
+	users, err := o.security.applyUsers(ctx, cluster, nil)
+	if err != nil {
+		return errors.Join(err, closeListeners(lns), cluster.Close())
+	}
+	kcfg.Security.SASL = o.security.sasl(cluster)
 	serving := cluster.Backend().Brokers()
 	for _, id := range ids {
 		if !slices.Contains(serving, id) { // its directory is not there, or has come back empty
@@ -139,11 +150,25 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 		return errors.Join(err, stop(signals, time.Time{}, parts...))
 	}
 	var signalled time.Time
-	select {
-	case err = <-ended: // before anybody asked for it
-	case <-signals:
-		signalled = time.Now()
-	case <-ctx.Done():
+	reread := make(chan os.Signal, 1)
+	if o.security.users != "" {
+		signal.Notify(reread, syscall.SIGHUP)
+	}
+	defer signal.Stop(reread)
+	for done := false; !done; {
+		done = true
+		select {
+		case err = <-ended: // before anybody asked for it
+		case <-signals:
+			signalled = time.Now()
+		case <-ctx.Done():
+		case <-reread:
+			var failed error
+			if users, failed = o.security.applyUsers(ctx, cluster, users); failed != nil {
+				logger.Warn("the users of the file cannot all be used", "err", failed)
+			}
+			done = false
+		}
 	}
 	return errors.Join(err, stop(signals, signalled, parts...))
 }

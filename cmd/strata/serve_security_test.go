@@ -1,0 +1,75 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	saslplain "github.com/twmb/franz-go/pkg/sasl/plain"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/internal/throwaway"
+)
+
+func TestServeAuthenticatesTheUsersOfAFile(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name string, data []byte) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, data, 0o600))
+		return path
+	}
+	a, err := throwaway.New()
+	require.NoError(t, err)
+	cert, err := a.Certificate(throwaway.Request{Subject: pkix.Name{CommonName: "broker"}, Hosts: []string{"127.0.0.1"}})
+	require.NoError(t, err)
+	certPEM, keyPEM, err := throwaway.PEM(cert)
+	require.NoError(t, err)
+	s := start(t, "--memory", "--tls-cert", put("cert", certPEM), "--tls-key", put("key", keyPEM), "--users", put("users", []byte("# users\nalice = se=cret\n")))
+	pool := x509.NewCertPool()
+	require.True(t, pool.AppendCertsFromPEM(a.PEM()))
+	try := func(password string) error {
+		cl, err := kgo.NewClient(kgo.SeedBrokers(s.addr), kgo.DialTLSConfig(&tls.Config{RootCAs: pool}), kgo.SASL(saslplain.Auth{User: "alice", Pass: password}.AsMechanism()))
+		require.NoError(t, err)
+		defer cl.Close()
+		return cl.Ping(t.Context())
+	}
+	require.NoError(t, try("se=cret"))
+	require.Error(t, try("wrong"))
+}
+
+func TestUsersOfAFileAreThoseOfTheCluster(t *testing.T) {
+	cluster, err := strata.Open(strata.Config{})
+	require.NoError(t, err)
+	defer cluster.Close()
+	o := securityOptions{users: filepath.Join(t.TempDir(), "users")}
+	var before map[string]string
+	apply := func(text string) error {
+		require.NoError(t, os.WriteFile(o.users, []byte(text), 0o600))
+		var err error
+		before, err = o.applyUsers(t.Context(), cluster, before)
+		return err
+	}
+	require.NoError(t, cluster.SetPassword(t.Context(), "other", "x"))
+	require.NoError(t, apply("alice=a\nbob=b\n"))
+	users := cluster.ScramUsers()
+	require.Len(t, users, 3)
+	require.NoError(t, apply("bob=b\nalice=a\n"))
+	require.Equal(t, users, cluster.ScramUsers(), "what has not changed is left alone")
+	for _, bad := range []string{"alice", "=x", "alice=", "a=b\na=c"} {
+		require.Error(t, apply(bad))
+		require.Equal(t, users, cluster.ScramUsers())
+	}
+	require.NoError(t, apply("bob=c\n"))
+	users = cluster.ScramUsers()
+	require.Len(t, users, 2, "alice is gone, and who is of no file stays")
+	require.True(t, users["bob"][0].Matches("c"))
+	for _, o := range []securityOptions{{cert: "x"}, {key: "x"}, {clientCA: "x"}, {cert: "/nowhere", key: "/nowhere"}} {
+		_, err := o.security(nil)
+		require.Error(t, err)
+	}
+}
