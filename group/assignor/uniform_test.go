@@ -34,6 +34,10 @@ func TestUniformGivesRunsOfPartitionsAndMovesWhatItMust(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string][]record.TopicPartition{"m0": numbered("t1", 0, 1), "m1": numbered("t2", 0, 1), "m2": numbered("t1", 2)}, third, "one moves, though m1 is not among the first two by name")
 
+	late, err := Uniform().Assign(uniformMembers(nil, first["m0"], first["m1"]), partitions)
+	require.NoError(t, err)
+	require.Equal(t, map[string][]record.TopicPartition{"m0": numbered("t1", 2), "m1": numbered("t1", 0, 1), "m2": numbered("t2", 0, 1)}, late, "whoever is first by name")
+
 	gone, err := Uniform().Assign([]Member{uniformMembers(nil, third["m1"])[1], uniformMembers(nil, nil, third["m2"])[2]}, partitions)
 	require.NoError(t, err)
 	require.Subset(t, gone["m1"], third["m1"])
