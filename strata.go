@@ -31,6 +31,7 @@ import (
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/share"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/transaction"
 	"github.com/stratalog/strata/vfs"
@@ -50,6 +51,9 @@ type Config struct {
 
 	// Transactions say how the coordinator of transactions works. OffsetsPartition is set by Open.
 	Transactions transaction.Config
+
+	// Shares say how records are handed out to share groups.
+	Shares share.Config
 
 	// ReplicaSelector: RackAwareSelector has followers serve readers in their rack
 	// (consumer.Config.Rack); see replication.Config. Kafka: replica.selector.class
@@ -99,6 +103,7 @@ type Cluster struct {
 	brokers      *replication.Cluster
 	coordinator  *group.Coordinator
 	transactions *transaction.Coordinator
+	shares       shares
 	close        sync.Once
 	closed       chan struct{} // made by close; closed when all is
 	closeErr     error         // set before closed is
@@ -129,7 +134,7 @@ func (c *Cluster) Backend() Backend { return Backend{c.brokers, c.coordinator, c
 // known when these are there. A new cluster may be on stable storage only when its first topic is
 // created; see replication.Open. The cluster must be closed, after its producers and consumers.
 func Open(cfg Config) (*Cluster, error) {
-	if err := errors.Join(cfg.Group.Validate(), cfg.Transactions.Validate()); err != nil {
+	if err := errors.Join(cfg.Group.Validate(), cfg.Transactions.Validate(), cfg.Shares.Validate()); err != nil {
 		return nil, fmt.Errorf("strata: open: %w", err)
 	}
 	var verifier transaction.Verifier
@@ -144,6 +149,9 @@ func Open(cfg Config) (*Cluster, error) {
 		return nil, fmt.Errorf("strata: open: %w", err)
 	}
 	c := &Cluster{brokers: brokers}
+	if c.shares.cfg = cfg.Shares; c.shares.cfg.Logger == nil {
+		c.shares.cfg.Logger = cfg.Logger
+	}
 	if err := c.coordinate(cfg, &verifier); err != nil {
 		return nil, errors.Join(fmt.Errorf("strata: open: %w", err), c.closeParts())
 	}
@@ -180,7 +188,7 @@ func (c *Cluster) coordinate(cfg Config, leaders *transaction.Verifier) (err err
 // as they write there. Until the brokers close, leaders and groups that ask it are told at once that
 // it is closed. What it owes is in its log.
 func (c *Cluster) closeParts() error {
-	var errs []error
+	errs := []error{c.shares.close()}
 	if c.transactions != nil {
 		errs = append(errs, c.transactions.Close())
 	}

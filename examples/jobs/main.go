@@ -1,0 +1,162 @@
+// Command jobs runs a queue of jobs over a topic with one partition: a share group has as many
+// workers as there is work for, not as many as there are partitions. Each job is with one worker at
+// a time. One worker fails with jobs in hand, and others get them; one job is the end of whoever
+// begins it, and is given up after five deliveries without the others suffering from it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/share"
+	"github.com/stratalog/strata/topic"
+)
+
+const (
+	jobs    = 200
+	workers = 6
+	poison  = "job 77"
+)
+
+func main() {
+	if err := run(context.Background(), os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "jobs:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, w io.Writer) error {
+	cluster, err := strata.Open(strata.Config{Shares: share.Config{LockDuration: 200 * time.Millisecond}})
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	if err := cluster.CreateTopic(ctx, "jobs", topic.Config{Partitions: 1}); err != nil {
+		return err
+	}
+	p, err := producer.New(cluster, producer.Config{})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	for i := range jobs {
+		if _, err := p.Send(ctx, record.String("jobs", "", fmt.Sprint("job ", i))); err != nil {
+			return err
+		}
+	}
+	b := &board{done: map[string]int{}, by: make([]int, workers), left: jobs - 1}
+	ctx, b.stop = context.WithCancel(ctx)
+	defer b.stop()
+	var pool sync.WaitGroup
+	errs := make(chan error, workers)
+	for id := range workers {
+		pool.Go(func() { errs <- work(ctx, cluster, b, id) })
+	}
+	pool.Wait()
+	for range workers {
+		if err := <-errs; err != nil {
+			return err
+		}
+	}
+	b.tell(w)
+	return nil
+}
+
+// work is a worker, and after it has failed another one in its place.
+func work(ctx context.Context, cluster *strata.Cluster, b *board, id int) error {
+	for life := 0; ctx.Err() == nil; life++ {
+		s, err := consumer.NewShare(cluster, consumer.ShareConfig{Group: "workers", Topics: []string{"jobs"}, MaxRecords: 8})
+		if err != nil {
+			return err
+		}
+		died := false
+		for r, err := range s.Records(ctx) {
+			switch {
+			case err != nil:
+				return err
+			case string(r.Value) == poison, id == 0 && life == 0 && b.count(id) == 10:
+				died = true
+				b.died(r)
+			default:
+				time.Sleep(2 * time.Millisecond) // the job
+				b.finished(id, string(r.Value))
+			}
+			if died {
+				break
+			}
+		}
+		// The loop has given back what it did not get to. A process that is killed cannot: its
+		// jobs come back when their locks have passed.
+		if err := s.Close(); err != nil || !died {
+			return err
+		}
+	}
+	return nil
+}
+
+// A board is what the workers write on.
+type board struct {
+	mu     sync.Mutex
+	done   map[string]int // how often each job was done
+	by     []int          // jobs done, by worker
+	deaths int
+	most   int // deliveries of the job that kills
+	left   int
+	stop   func()
+}
+
+func (b *board) count(id int) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.by[id]
+}
+
+func (b *board) died(r consumer.ShareRecord) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.deaths++
+	if string(r.Value) == poison {
+		b.most = max(b.most, r.Deliveries)
+	}
+	b.endLocked()
+}
+
+func (b *board) finished(id int, job string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.by[id]++
+	if b.done[job]++; b.done[job] == 1 {
+		b.left--
+	}
+	b.endLocked()
+}
+
+// endLocked ends the workers when all is done, and what kills was given up.
+func (b *board) endLocked() {
+	if b.left == 0 && b.most == 5 {
+		b.stop()
+	}
+}
+
+func (b *board) tell(w io.Writer) {
+	busy, again := 0, 0
+	for _, n := range b.by {
+		if n > 0 {
+			busy++
+		}
+	}
+	for _, n := range b.done {
+		again += n - 1
+	}
+	fmt.Fprintf(w, "%d jobs in one partition, %d workers: %d of them had work\n", jobs, workers, busy)
+	fmt.Fprintf(w, "%d jobs done, %d of them more than once\n", len(b.done), again)
+	fmt.Fprintf(w, "%q was delivered %d times, and given up; workers failed %d times\n", poison, b.most, b.deaths)
+}

@@ -1,0 +1,200 @@
+package strata_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/share"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+// queue opens a cluster with a topic of so many jobs in so many partitions.
+func queue(t *testing.T, cfg strata.Config, partitions, jobs int) *strata.Cluster {
+	t.Helper()
+	c, err := strata.Open(cfg)
+	require.NoError(t, err)
+	require.NoError(t, c.CreateTopic(t.Context(), "jobs", topic.Config{Partitions: partitions}))
+	p, err := producer.New(c, producer.Config{})
+	require.NoError(t, err)
+	for i := range jobs {
+		_, err := p.Send(t.Context(), record.String("jobs", "", fmt.Sprint(i)))
+		require.NoError(t, err)
+	}
+	require.NoError(t, p.Close())
+	return c
+}
+
+func worker(t *testing.T, c *strata.Cluster, cfg consumer.ShareConfig) *consumer.Share {
+	t.Helper()
+	cfg.Group, cfg.Topics = "workers", []string{"jobs"}
+	s, err := consumer.NewShare(c, cfg)
+	require.NoError(t, err)
+	return s
+}
+
+func valuesOf(recs []consumer.ShareRecord) (all []string) {
+	for _, r := range recs {
+		all = append(all, string(r.Value))
+	}
+	return all
+}
+
+// Checklist row S11.
+func TestMoreWorkersThanPartitionsShareAQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := queue(t, strata.Config{}, 1, 400)
+		defer func() { require.NoError(t, c.Close()) }()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var mu sync.Mutex
+		done, by := map[string]int{}, map[int]int{}
+		var workers sync.WaitGroup
+		for w := range 8 {
+			workers.Go(func() {
+				s := worker(t, c, consumer.ShareConfig{MaxRecords: 5})
+				defer s.Close()
+				for r, err := range s.Records(ctx) {
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(10 * time.Millisecond)
+					mu.Lock()
+					done[string(r.Value)]++
+					by[w]++
+					if len(done) == 400 {
+						time.AfterFunc(time.Second, cancel)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		workers.Wait()
+		require.Len(t, done, 400)
+		for v, n := range done {
+			require.Equal(t, 1, n, v)
+		}
+		require.Len(t, by, 8, "every worker has something to do")
+		s := worker(t, c, consumer.ShareConfig{})
+		defer s.Close()
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		_, err := s.Poll(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "all is done")
+	})
+}
+
+// Checklist row S11: what the loop is through with is accepted, what it ends at is not.
+func TestALoopThatEndsGivesBackWhatItHasNotDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.Mem()
+		c := queue(t, strata.Config{Dir: "data", FS: disk}, 1, 6)
+		a := worker(t, c, consumer.ShareConfig{})
+		for r, err := range a.Records(t.Context()) {
+			require.NoError(t, err)
+			if string(r.Value) == "2" {
+				break
+			}
+		}
+		b := worker(t, c, consumer.ShareConfig{})
+		recs, err := b.Poll(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{"2", "3", "4", "5"}, valuesOf(recs))
+		require.Equal(t, 2, recs[0].Deliveries)
+		require.NoError(t, b.Accept(t.Context(), recs[1]))
+		require.NoError(t, b.Close()) // what is left is a's at once
+		recs, err = a.Poll(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{"2", "4", "5"}, valuesOf(recs))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err = a.Poll(ctx) // accepts them
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NoError(t, a.Close())
+		_, err = a.Poll(t.Context())
+		require.ErrorIs(t, err, consumer.ErrClosed)
+		require.NoError(t, c.Close())
+
+		c, err = strata.Open(strata.Config{Dir: "data", FS: disk})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		d := worker(t, c, consumer.ShareConfig{})
+		defer d.Close()
+		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err = d.Poll(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "accepted over a restart")
+	})
+}
+
+// Checklist row S12.
+func TestAWorkerSaysOfEachRecordWhatCameOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := queue(t, strata.Config{Shares: share.Config{LockDuration: 10 * time.Second, MaxDeliveryCount: 3}}, 1, 6)
+		defer func() { require.NoError(t, c.Close()) }()
+		s := worker(t, c, consumer.ShareConfig{Explicit: true})
+		defer s.Close()
+		recs, err := s.Poll(t.Context())
+		require.NoError(t, err)
+		require.Len(t, recs, 6)
+		require.NoError(t, s.Accept(t.Context(), recs[4], recs[0]))
+		require.NoError(t, s.Reject(t.Context(), recs[1]))
+		require.NoError(t, s.Release(t.Context(), recs[2]))
+		time.Sleep(6 * time.Second)
+		require.NoError(t, s.Renew(t.Context(), recs[5]))
+		again, err := s.Poll(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{"2"}, valuesOf(again), "nothing else is available: nothing was accepted by polling")
+		began := time.Now()
+		again, err = s.Poll(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{"3"}, valuesOf(again), "its lock has passed")
+		require.Equal(t, 4*time.Second, time.Since(began))
+		require.ErrorIs(t, s.Accept(t.Context(), recs[4], recs[5]), consumer.ErrNotAcquired)
+		require.ErrorIs(t, s.Accept(t.Context(), recs[5]), consumer.ErrNotAcquired, "it was accepted beside one that could not be")
+		require.ErrorIs(t, s.Accept(t.Context(), consumer.ShareRecord{}), consumer.ErrNotAcquired)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		most := map[string]int{}
+		for err == nil {
+			again, err = s.Poll(ctx)
+			for _, r := range again {
+				most[string(r.Value)] = max(most[string(r.Value)], r.Deliveries)
+			}
+		}
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, map[string]int{"2": 3, "3": 3}, most, "delivered three times, and given up")
+	})
+}
+
+// Checklist row S12.
+func TestAShareThatMakesNoSenseIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := queue(t, strata.Config{}, 1, 0)
+		for _, cfg := range []consumer.ShareConfig{{Topics: []string{"jobs"}}, {Group: "g"}, {Group: "g", Topics: []string{"jobs"}, MaxRecords: -1},
+			{Group: "g", Topics: []string{"jobs"}, Reset: consumer.Fail()}} {
+			_, err := consumer.NewShare(c, cfg)
+			var refused *topic.ConfigError
+			require.ErrorAs(t, err, &refused, "%+v", cfg)
+		}
+		_, err := consumer.NewShare(c, consumer.ShareConfig{Group: "g", Topics: []string{"jbos"}})
+		require.ErrorIs(t, err, consumer.ErrUnknownTopic)
+		_, err = strata.Open(strata.Config{Shares: share.Config{MaxDeliveryCount: 40_000, LockDuration: -1}})
+		var refused *topic.ConfigError
+		require.ErrorAs(t, err, &refused)
+		require.NoError(t, c.Close())
+		_, err = consumer.NewShare(c, consumer.ShareConfig{Group: "g", Topics: []string{"jobs"}})
+		require.ErrorIs(t, err, share.ErrClosed)
+	})
+}
