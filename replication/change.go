@@ -153,6 +153,7 @@ func (c *Cluster) publishLocked(version int64) (due []chan struct{}) {
 	c.image.Publish(version)
 	c.version.Store(version)
 	c.rates.Store(ratesOf(c.image.BrokerConfigs))
+	c.indexAccessLocked()
 	for e := c.waiters.Pop(version); e != nil; e = c.waiters.Pop(version) {
 		due = append(due, e.Value)
 	}

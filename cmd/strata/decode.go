@@ -7,6 +7,7 @@ import (
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/record"
@@ -139,6 +140,12 @@ func decodeMetadata(r *record.Record) any {
 		return fields{{"kind", "RemoveUserScramCredentialRecord"}, {"name", m.Name}, {"mechanism", m.Mechanism}}
 	case *metarecord.ProducerIDs:
 		return fields{{"kind", "ProducerIdsRecord"}, {"broker", m.BrokerID}, {"brokerEpoch", m.BrokerEpoch}, {"next", m.Next}}
+	case *metarecord.AccessControlEntry:
+		return fields{{"kind", "AccessControlEntryRecord"}, {"id", uuid(m.ID)}, {"resourceType", acl.ResourceType(m.ResourceType).String()}, {"resource", m.ResourceName},
+			{"patternType", acl.PatternType(m.PatternType).String()}, {"principal", m.Principal}, {"host", m.Host},
+			{"operation", acl.Operation(m.Operation).String()}, {"permission", acl.Permission(m.Permission).String()}}
+	case *metarecord.RemoveAccessControlEntry:
+		return fields{{"kind", "RemoveAccessControlEntryRecord"}, {"id", uuid(m.ID)}}
 	case *metarecord.NoOp:
 		if m.Snapshot {
 			return fields{{"kind", "NoOpRecord"}, {"snapshot", true}}

@@ -10,7 +10,7 @@ package layering
 // stand below every row and import nothing of ours but each other. A package below
 // another one's path has a row of its own.
 var Rows = [][]string{
-	{"record", "schema", "vfs"},
+	{"acl", "record", "schema", "vfs"},
 	{"segment"},
 	{"log/internal/manifest", "log/internal/compact", "log/internal/journal"},
 	{"log/internal/recovery"},
@@ -42,5 +42,5 @@ var Rows = [][]string{
 // Pure lists the packages that only compute: they have no clock, lock, goroutine, channel, context
 // or I/O, and neither has what they import of ours.
 var Pure = []string{"internal/machine", "internal/javahash", "log/internal/manifest", "log/internal/recovery", "internal/wire", "group/assignor", "group/offsets", "group/protocol", "group/internal/classic", "group/internal/modern", "group/internal/kinds", "transaction/txnlog", "transaction/internal/lifecycle", "replication/internal/controller", "replication/internal/image", "replication/internal/election", "replication/internal/quota", "internal/metarecord", "internal/progress",
-	"internal/x500", "internal/scram", "internal/sasl",
+	"acl", "internal/x500", "internal/scram", "internal/sasl",
 	"share/internal/inflight", "share/sharelog", "share/internal/groupstate"}

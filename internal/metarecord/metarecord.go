@@ -23,6 +23,10 @@
 //	15    ProducerIdsRecord       0               0
 //	17    BrokerRegistrationChange
 //	      Record                  0-2             likewise
+//	18    AccessControlEntry
+//	      Record                  0               0
+//	19    RemoveAccessControl
+//	      EntryRecord             0               0
 //	20    NoOpRecord              0               0
 //	22    RemoveUserScramCredential
 //	      Record                  0               0
@@ -56,6 +60,10 @@ const (
 	typeFeatureLevel     = 12
 	typeProducerIDs      = 15
 	typeBrokerChange     = 17
+
+	typeAccessControlEntry       = 18
+	typeRemoveAccessControlEntry = 19
+
 	typeNoOp             = 20
 	typeBeginTransaction = 23
 	typeEndTransaction   = 24
@@ -149,6 +157,10 @@ func blank(kind uint32) (rec Record, newest uint32) {
 		return &BrokerChange{}, 2
 	case typeFeatureLevel:
 		return &FeatureLevel{}, 0
+	case typeAccessControlEntry:
+		return &AccessControlEntry{}, 0
+	case typeRemoveAccessControlEntry:
+		return &RemoveAccessControlEntry{}, 0
 	case typeBeginTransaction:
 		return &BeginTransaction{}, 0
 	case typeEndTransaction:

@@ -31,6 +31,9 @@ type Image struct {
 	features map[string]int16 // levels, by name. Replaced, never written to
 	users    *Users           // nil: none. Replaced, never written to
 
+	acls     *ACLs // nil: there are none. Replaced by the first change behind a publish
+	ownsACLs bool  // they were made since the last publish
+
 	owned map[topic.ID]bool // topics copied since the last publish, which nobody else sees yet
 }
 
@@ -82,6 +85,10 @@ func (m *Image) Apply(rec metarecord.Record) error {
 		return m.applyUser(rec)
 	case *metarecord.RemoveUserScramCredential:
 		return m.applyRemoveUser(rec)
+	case *metarecord.AccessControlEntry:
+		return m.applyAccess(rec)
+	case *metarecord.RemoveAccessControlEntry:
+		return m.applyRemoveAccess(rec)
 	case *metarecord.ProducerIDs:
 		if rec.Next < m.NextProducerID {
 			return fmt.Errorf("producer ids go back from %d to %d", m.NextProducerID, rec.Next)
@@ -180,6 +187,6 @@ func (m *Image) own(t *Topic) *Topic {
 
 // Publish makes everything applied so far immutable, as of the given version.
 func (m *Image) Publish(version int64) {
-	m.Version = version
+	m.Version, m.ownsACLs = version, false
 	clear(m.owned)
 }

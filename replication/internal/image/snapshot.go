@@ -22,6 +22,7 @@ func (m *Image) Snapshot(kept map[topic.ID]string) []metarecord.Record {
 		recs = append(recs, &metarecord.ProducerIDs{BrokerID: m.producerIDBroker, BrokerEpoch: -1, Next: m.NextProducerID})
 	}
 	recs = append(recs, m.userRecords()...)
+	recs = append(recs, m.accessRecords()...)
 	for _, name := range slices.Sorted(maps.Keys(m.BrokerConfigs)) {
 		recs = append(recs, ConfigRecords(metarecord.ResourceBroker, name, nil, m.BrokerConfigs[name])...)
 	}

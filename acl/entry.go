@@ -1,0 +1,113 @@
+package acl
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// An Entry is one access control entry with the resources that it is about. Kafka: AclBinding.
+// Entries are equal, for Kafka too, if all fields are.
+type Entry struct {
+	ResourceType ResourceType
+	ResourceName string // "*" with PatternType Literal: every resource of the type
+	PatternType  PatternType
+
+	Principal string // "User:alice"; "User:*" is everybody
+	Host      string // an address as Java writes it, "10.0.0.7"; "*" is any
+
+	Operation  Operation
+	Permission Permission
+}
+
+// Wildcard is the resource name of literal entries, and the host, that stand for all.
+const Wildcard = "*"
+
+// Everybody is the principal that stands for all.
+const Everybody = "User:*"
+
+// ClusterName is the only name that a resource of type Cluster has.
+const ClusterName = "kafka-cluster"
+
+// ErrInvalid is matched by what refuses an entry or a filter. Kafka: INVALID_REQUEST.
+var ErrInvalid = errors.New("acl: invalid")
+
+// An InvalidError says what is wrong with an entry or a filter, in Kafka's words where it has some.
+// errors.Is(err, ErrInvalid) is true for it.
+type InvalidError struct{ Reason string }
+
+func (e *InvalidError) Error() string { return e.Reason }
+
+// Unwrap returns ErrInvalid.
+func (e *InvalidError) Unwrap() error { return ErrInvalid }
+
+func invalid(format string, args ...any) error {
+	return &InvalidError{Reason: fmt.Sprintf(format, args...)}
+}
+
+// MaxText is the most bytes that a name, a principal or a host may have: Kafka's protocol carries
+// no more.
+const MaxText = 1<<15 - 1
+
+// Validate returns an *InvalidError for an entry that Kafka would not create. Kafka:
+// AclApis.handleCreateAcls, AclControlManager.validateNewAcl.
+func (e Entry) Validate() error {
+	switch {
+	case e.ResourceType == Cluster && e.ResourceName != ClusterName:
+		return invalid("The only valid name for the CLUSTER resource is %s", ClusterName)
+	case e.ResourceName == "":
+		return invalid("Invalid empty resource name")
+	case !e.ResourceType.known() || e.ResourceType == AnyResource:
+		return invalid("Invalid resourceType %v", e.ResourceType)
+	case e.PatternType != Literal && e.PatternType != Prefixed:
+		return invalid("Invalid patternType %v", e.PatternType)
+	case !e.Operation.known() || e.Operation == AnyOperation:
+		return invalid("Invalid operation %v", e.Operation)
+	case e.Permission != Deny && e.Permission != Allow:
+		return invalid("Invalid permissionType %v", e.Permission)
+	case len(e.ResourceName) > MaxText || len(e.Principal) > MaxText || len(e.Host) > MaxText:
+		return invalid("A name, principal or host has more than %d bytes", MaxText)
+	}
+	return validatePrincipal(e.Principal)
+}
+
+// validatePrincipal refuses what no principal could be. Kafka: SecurityUtils.parseKafkaPrincipal.
+func validatePrincipal(p string) error {
+	if p == "" {
+		return invalid("expected a string in format principalType:principalName but got %s", p)
+	}
+	if kind, name, ok := strings.Cut(p, ":"); !ok || kind == "" || name == "" {
+		return invalid("expected a string in format principalType:principalName but got %s", p)
+	}
+	return nil
+}
+
+// String writes an entry as a line for people.
+func (e Entry) String() string {
+	return fmt.Sprintf("%v %v %v from %v on %v %v:%v", e.Permission, e.Principal, e.Operation, e.Host, e.PatternType, e.ResourceType, e.ResourceName)
+}
+
+// Compare orders entries: by resource, then by principal, host, operation and permission.
+func (e Entry) Compare(o Entry) int {
+	return cmp.Or(
+		cmp.Compare(e.ResourceType, o.ResourceType), cmp.Compare(e.ResourceName, o.ResourceName), cmp.Compare(e.PatternType, o.PatternType),
+		cmp.Compare(e.Principal, o.Principal), cmp.Compare(e.Host, o.Host), cmp.Compare(e.Operation, o.Operation), cmp.Compare(e.Permission, o.Permission),
+	)
+}
+
+// isAbout reports whether the entry's pattern is one of a resource.
+func (e Entry) isAbout(name string) bool {
+	if e.PatternType == Prefixed {
+		return strings.HasPrefix(name, e.ResourceName)
+	}
+	return e.ResourceName == name || e.ResourceName == Wildcard
+}
+
+// Sorted returns the entries in the order of Compare, in a slice of its own.
+func Sorted(entries []Entry) []Entry {
+	sorted := slices.Clone(entries)
+	slices.SortFunc(sorted, Entry.Compare)
+	return sorted
+}

@@ -1,0 +1,206 @@
+package acl
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// listed decides as the definition says, by walking a list. Kafka: StandardAuthorizerData.
+func listed(p Policy, entries []Entry, who Who, o Operation, r Resource) bool {
+	for _, u := range p.SuperUsers {
+		if u == who.Principal {
+			return true
+		}
+	}
+	about, allow := false, false
+	for _, e := range entries {
+		named := e.ResourceName == r.Name || e.ResourceName == "*"
+		if e.PatternType == Prefixed {
+			named = strings.HasPrefix(r.Name, e.ResourceName)
+		}
+		if e.ResourceType != r.Type || !named {
+			continue
+		}
+		about = true
+		if e.Principal != who.Principal && e.Principal != "User:*" || e.Host != who.Host && e.Host != "*" {
+			continue
+		}
+		fits := e.Operation == o || e.Operation == All
+		if e.Permission == Deny && fits {
+			return false
+		}
+		implied := o == Describe && (e.Operation == Read || e.Operation == Write || e.Operation == Delete || e.Operation == Alter) ||
+			o == DescribeConfigs && e.Operation == AlterConfigs
+		allow = allow || e.Permission == Allow && (fits || implied)
+	}
+	return allow || !about && p.AllowEveryoneIfNoACL
+}
+
+// listedSome is Kafka's Authorizer.authorizeByResourceType, word by word.
+func listedSome(p Policy, entries []Entry, who Who, o Operation, t ResourceType) bool {
+	if listed(p, entries, who, o, Resource{t, "hardcode"}) {
+		return true
+	}
+	var mine []Entry
+	for _, e := range entries {
+		if e.ResourceType == t && (e.Host == who.Host || e.Host == "*") && (e.Principal == who.Principal || e.Principal == "User:*") && (e.Operation == o || e.Operation == All) {
+			mine = append(mine, e)
+		}
+	}
+	has := func(perm Permission, kind PatternType, name string) bool {
+		for _, e := range mine {
+			if e.Permission == perm && e.PatternType == kind && e.ResourceName == name {
+				return true
+			}
+		}
+		return false
+	}
+	if has(Deny, Literal, "*") {
+		return false
+	}
+	if has(Allow, Literal, "*") {
+		return true
+	}
+	for _, e := range mine {
+		if e.Permission != Allow || e.PatternType == Literal && has(Deny, Literal, e.ResourceName) {
+			continue
+		}
+		dominated := false
+		for i := range e.ResourceName {
+			dominated = dominated || has(Deny, Prefixed, e.ResourceName[:i+1])
+		}
+		if !dominated {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	someNames      = []string{"*", "a", "ab", "abc", "b", "bc", "*a", "hardcode", "h"}
+	somePrincipals = []string{"User:alice", "User:bob", "User:*", "Group:alice"}
+	someHosts      = []string{"*", "10.0.0.1", "10.0.0.2"}
+)
+
+func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+
+func randomEntry(r *rand.Rand) Entry {
+	return Entry{
+		ResourceType: pick(r, Topic, Topic, Group, TransactionalID), ResourceName: pick(r, someNames...), PatternType: pick(r, Literal, Prefixed),
+		Principal: pick(r, somePrincipals...), Host: pick(r, someHosts...),
+		Operation: pick(r, All, Read, Read, Read, Write, Create, Describe, AlterConfigs, DescribeConfigs, IdempotentWrite), Permission: pick(r, Deny, Allow),
+	}
+}
+
+func TestAuthorizerAgreesWithAListWalk(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	yes := 0
+	for round := range 400 {
+		var entries []Entry
+		for range r.IntN(12) {
+			entries = append(entries, randomEntry(r))
+		}
+		policy := Policy{AllowEveryoneIfNoACL: r.IntN(2) == 0}
+		if r.IntN(4) == 0 {
+			policy.SuperUsers = []string{"User:bob"}
+		}
+		a := policy.With(NewSet(entries...))
+		for range 200 {
+			who := Who{pick(r, somePrincipals...), pick(r, someHosts...)}
+			res := Resource{pick(r, Topic, Group, TransactionalID, Cluster), pick(r, someNames...)}
+			o := pick(r, Read, Read, Write, Create, Describe, DescribeConfigs, IdempotentWrite, Alter)
+			want := listed(policy, entries, who, o, res)
+			if want {
+				yes++
+			}
+			require.Equal(t, want, a.Allows(who, o, res), "seed %d, round %d: %v %v %v of %v", seed, round, who, o, res, entries)
+			require.Equal(t, want && Supported(res.Type).Has(o), a.Operations(who, res).Has(o))
+			some := listedSome(policy, entries, who, o, res.Type)
+			require.Equal(t, some, a.AllowsSome(who, o, res.Type), "seed %d, round %d: %v %v on some %v of %v", seed, round, who, o, res.Type, entries)
+		}
+	}
+	require.Greater(t, yes, 1000, "questions that are answered yes")
+}
+
+func TestRulesOfTheStandardAuthorizer(t *testing.T) {
+	entry := func(kind PatternType, name, principal, host string, o Operation, p Permission) Entry {
+		return Entry{Topic, name, kind, principal, host, o, p}
+	}
+	alice := Who{"User:alice", "10.0.0.1"}
+	a := Policy{SuperUsers: []string{"User:admin"}}.With(NewSet(
+		entry(Literal, "orders", "User:alice", "*", Read, Allow),
+		entry(Literal, "configured", "User:alice", "*", AlterConfigs, Allow),
+		entry(Prefixed, "app-", "User:*", "10.0.0.1", Write, Allow),
+		entry(Literal, "app-secret", "User:alice", "*", Write, Deny),
+		entry(Literal, "*", "User:bob", "*", All, Allow),
+		entry(Literal, "closed", "User:*", "*", Read, Deny),
+		entry(Literal, "closed", "User:alice", "*", Write, Allow),
+	))
+	for _, tc := range []struct {
+		who  Who
+		o    Operation
+		name string
+		want bool
+	}{
+		{alice, Read, "orders", true},
+		{alice, Describe, "orders", true}, // implied
+		{alice, Write, "orders", false},
+		{alice, Read, "orders-2", false}, // a literal name is no prefix
+		{alice, DescribeConfigs, "configured", true},
+		{alice, Describe, "configured", false},
+		{alice, Write, "app-1", true},
+		{Who{"User:carol", "10.0.0.1"}, Write, "app-1", true},
+		{Who{"User:carol", "10.0.0.2"}, Write, "app-1", false},
+		{alice, Write, "app-secret", false},   // denied beats allowed by a prefix
+		{alice, Describe, "app-secret", true}, // of which nothing is denied
+		{Who{"User:bob", "x"}, Delete, "anything", true},
+		{Who{"User:bob", "x"}, Read, "closed", false},
+		{alice, Write, "closed", true},
+		{alice, Describe, "closed", true}, // denied Read denies nothing else
+		{Who{"User:admin", "x"}, Read, "closed", true},
+		{Who{"Group:alice", "10.0.0.9"}, Read, "orders", false},
+	} {
+		require.Equal(t, tc.want, a.Allows(tc.who, tc.o, Resource{Topic, tc.name}), "%+v", tc)
+	}
+	require.Equal(t, Supported(Topic), a.Operations(Who{"User:admin", "x"}, Resource{Topic, "closed"}))
+	require.Zero(t, a.Operations(alice, Resource{Group, "orders"}), "an entry of a topic is about no group")
+	open := Policy{AllowEveryoneIfNoACL: true}.With(a.Set())
+	require.True(t, open.Allows(alice, Read, Resource{Group, "g"}))
+	require.False(t, open.Allows(Who{"User:carol", "x"}, Read, Resource{Topic, "orders"}), "entries are about it, for others")
+}
+
+func TestQuestionsDoNotAllocate(t *testing.T) {
+	a := manyEntries(1000)
+	who, r := Who{"User:u7", "10.0.0.1"}, Resource{Topic, "topic-7"}
+	require.True(t, a.Allows(who, Write, r))
+	require.Zero(t, testing.AllocsPerRun(100, func() { a.Allows(who, Write, r) }))
+	require.Zero(t, testing.AllocsPerRun(100, func() { a.Operations(who, Resource{Topic, "nobody's"}) }))
+}
+
+func manyEntries(n int) *Authorizer {
+	var entries []Entry
+	for i := range n {
+		entries = append(entries,
+			Entry{Topic, fmt.Sprint("topic-", i), Literal, fmt.Sprint("User:u", i), "*", Write, Allow},
+			Entry{Topic, fmt.Sprint("app", i, "-"), Prefixed, fmt.Sprint("User:u", i), "*", All, Allow})
+	}
+	return Policy{SuperUsers: []string{"User:admin"}}.With(NewSet(entries...))
+}
+
+func BenchmarkAllows(b *testing.B) {
+	for _, n := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprint("entries=", 2*n), func(b *testing.B) {
+			a := manyEntries(n)
+			who, r := Who{"User:u0", "10.0.0.1"}, Resource{Topic, "topic-0"}
+			b.ReportAllocs()
+			for b.Loop() {
+				a.Allows(who, Write, r)
+			}
+		})
+	}
+}
