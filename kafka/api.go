@@ -5,6 +5,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/transaction"
@@ -40,14 +41,18 @@ type call struct {
 	transactions *transaction.Coordinator // likewise
 	version      int16
 	clientID     string
-	principal    *Principal // who asks; immutable, never nil
-	clientHost   string     // as Kafka shows it: "/127.0.0.1"
-	closing      bool       // set by the handler: the connection is closed instead of an answer
-	charged      int        // set by the handler: bytes of the server's budget that the answer holds
-	fetching     *fetching  // what tryFetch leaves to fetch
-	fetched      []byte     // set by tryFetch: of the server's buffers, holds records of the answer
-	last         bool       // set by the handler: the connection is closed after the answer
-	retained     bool       // set by the handler: the request's bytes are still in use after the answer
+	principal    *Principal               // who asks; immutable, never nil
+	may          *acl.Authorizer          // nil: everybody may do everything
+	who          acl.Who                  // principal and host as may wants them, if there is one
+	after        func(resp kmsg.Response) // set by the guard: completes the answer by what was refused
+	closesAfter  bool                     // set by the guard: a part that has no answer was refused
+	clientHost   string                   // as Kafka shows it: "/127.0.0.1"
+	closing      bool                     // set by the handler: the connection is closed instead of an answer
+	charged      int                      // set by the handler: bytes of the server's budget that the answer holds
+	fetching     *fetching                // what tryFetch leaves to fetch
+	fetched      []byte                   // set by tryFetch: of the server's buffers, holds records of the answer
+	last         bool                     // set by the handler: the connection is closed after the answer
+	retained     bool                     // set by the handler: the request's bytes are still in use after the answer
 }
 
 // handle makes a handler of a typed request one of any request.

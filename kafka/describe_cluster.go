@@ -48,7 +48,7 @@ func (c *call) describeCluster(req *kmsg.DescribeClusterRequest) kmsg.Response {
 		slices.SortFunc(resp.Brokers, func(a, b kmsg.DescribeClusterResponseBroker) int { return cmp.Compare(a.NodeID, b.NodeID) })
 	}
 	if req.IncludeClusterAuthorizedOperations {
-		resp.ClusterAuthorizedOperations = clusterOperations
+		resp.ClusterAuthorizedOperations = c.onCluster()
 	}
 	return resp
 }

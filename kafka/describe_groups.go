@@ -5,12 +5,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/group"
 )
-
-// groupOperations are what may be done with a group where nobody is refused anything: read, delete,
-// describe, describe and alter its configuration. The bits are Kafka's AclOperation codes.
-const groupOperations = 1<<3 | 1<<6 | 1<<8 | 1<<10 | 1<<11
 
 // describeGroups serves DescribeGroups. A group that does not exist is Dead; version 6
 // adds that this is an error (KIP-1043).
@@ -32,7 +29,7 @@ func (c *call) describeGroups(req *kmsg.DescribeGroupsRequest) kmsg.Response {
 			describeGroup(&rg, info)
 		}
 		if req.IncludeAuthorizedOperations && rg.ErrorCode == 0 {
-			rg.AuthorizedOperations = groupOperations
+			rg.AuthorizedOperations = c.operations(acl.Group, id)
 		}
 		resp.Groups = append(resp.Groups, rg)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/replication"
 )
 
@@ -41,6 +42,14 @@ func (c *call) describeTopicPartitions(req *kmsg.DescribeTopicPartitionsRequest)
 			first = at.Partition
 		}
 	}
+	sorted, denied := split(sorted, func(name *string) bool { return c.allows(acl.Describe, acl.Topic, *name) })
+	if at := req.Cursor; at != nil && (len(sorted) == 0 || sorted[0] != at.Topic) {
+		first = 0
+	}
+	if everything {
+		denied = nil
+	}
+	defer func() { partitionsRefused(resp, denied, TopicAuthorizationFailed) }()
 	who := c.brokersSeen(all)
 	who.version = latestMetadata
 	left := max(min(int(req.ResponsePartitionLimit), maxDescribedPartitions), 1)
@@ -53,11 +62,12 @@ func (c *call) describeTopicPartitions(req *kmsg.DescribeTopicPartitionsRequest)
 		first = 0
 		if t.Err != nil {
 			failed := kmsg.NewDescribeTopicPartitionsResponseTopic()
-			failed.Topic, failed.ErrorCode, failed.AuthorizedOperations = &name, c.errorCode(t.Err), topicOperations
+			failed.Topic, failed.ErrorCode, failed.AuthorizedOperations = &name, c.errorCode(t.Err), c.operations(acl.Topic, name)
 			resp.Topics = append(resp.Topics, failed)
 			continue
 		}
 		page, next := describedTopic(t, who, pageOf{from, left})
+		page.AuthorizedOperations = c.operations(acl.Topic, name)
 		resp.Topics = append(resp.Topics, page)
 		left -= len(page.Partitions)
 		if next > 0 {
@@ -90,7 +100,7 @@ type pageOf struct {
 // describedTopic is one page of the partitions of t, and where to go on; 0: that was the last.
 func describedTopic(t replication.TopicMetadata, who brokersSeen, which pageOf) (page kmsg.DescribeTopicPartitionsResponseTopic, next int32) {
 	page = kmsg.NewDescribeTopicPartitionsResponseTopic()
-	page.Topic, page.TopicID, page.IsInternal, page.AuthorizedOperations = &t.Name, t.ID, t.Internal, topicOperations
+	page.Topic, page.TopicID, page.IsInternal = &t.Name, t.ID, t.Internal
 	for i := int(which.first); i < len(t.Partitions); i++ {
 		if len(page.Partitions) == which.limit {
 			return page, int32(i)

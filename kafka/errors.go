@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 
+	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
@@ -72,6 +73,7 @@ var errorCodes = []struct {
 	// again.
 	{replication.ErrMetadataReadOnly, RequestTimedOut},
 	{topic.ErrInvalidName, InvalidTopicException},
+	{acl.ErrInvalid, InvalidRequest},
 	{group.ErrInvalidGroupID, InvalidGroupID},
 	{group.ErrInvalidSessionTimeout, InvalidSessionTimeout},
 	{group.ErrUnknownMember, UnknownMemberID},

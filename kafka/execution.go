@@ -46,7 +46,9 @@ func (e *execution) begin() error {
 			e.req = a.Serve
 		}
 	}
-	e.serve()
+	if e.authorize() {
+		e.serve()
+	}
 	return nil
 }
 
@@ -141,6 +143,10 @@ func (e *execution) finish(resp kmsg.Response, by writes) {
 	if !e.ended.CompareAndSwap(false, true) {
 		return // it panicked after its answer
 	}
+	if resp != nil && e.after != nil {
+		e.after(resp)
+	}
+	e.closing = e.closing || e.closesAfter
 	e.reply.close = e.closing || e.action.CloseAfter
 	e.reply.last = e.last
 	if resp != nil && e.exchange != nil {

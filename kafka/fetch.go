@@ -105,6 +105,14 @@ func (c *call) fetch(req *kmsg.FetchRequest) kmsg.Response {
 	return f.respond(c, req)
 }
 
+// replicaOf returns the broker that a follower says to be, -1 for a client.
+func replicaOf(req *kmsg.FetchRequest) int32 {
+	if req.Version >= 15 {
+		return req.ReplicaState.ID
+	}
+	return req.ReplicaID
+}
+
 // planFetch finds out which partitions are to be read: those of the
 // request, or of the session that it changes.
 func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
@@ -139,6 +147,10 @@ func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 				continue
 			}
 			tp.Topic = name
+		}
+		if code := c.mayRead(tp.Topic, replicaOf(req)); code != 0 {
+			a.ErrorCode, f.ready = int16(code), true
+			continue
 		}
 		if p.lastFetchedEpoch >= 0 {
 			if code := c.diverges(tp, p, a); code != 0 || a.DivergingEpoch.Epoch >= 0 {

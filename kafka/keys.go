@@ -32,6 +32,9 @@ const (
 	EndTxn                       Key = 26
 	WriteTxnMarkers              Key = 27
 	TxnOffsetCommit              Key = 28
+	DescribeACLs                 Key = 29
+	CreateACLs                   Key = 30
+	DeleteACLs                   Key = 31
 	DescribeConfigs              Key = 32
 	AlterConfigs                 Key = 33
 	DescribeLogDirs              Key = 35
@@ -43,6 +46,8 @@ const (
 	AlterPartitionReassignments  Key = 45
 	ListPartitionReassignments   Key = 46
 	OffsetDelete                 Key = 47
+	DescribeClientQuotas         Key = 48
+	AlterClientQuotas            Key = 49
 	DescribeUserScramCredentials Key = 50
 	AlterUserScramCredentials    Key = 51
 	DescribeQuorum               Key = 55

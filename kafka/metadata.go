@@ -6,18 +6,14 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 )
 
-// Authorized operations as a set of bits, which everybody has as long as there is no authorization.
-// Kafka: AclEntry.supportedOperations.
-const (
-	noOperations      = -1 << 31 // not asked for
-	topicOperations   = 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<10 | 1<<11
-	clusterOperations = 1<<5 | 1<<7 | 1<<8 | 1<<9 | 1<<10 | 1<<11 | 1<<12
-)
+// noOperations says that authorized operations (KIP-430) were not asked for.
+const noOperations = -1 << 31
 
 // noTopic is asked for by those who want to know of the brokers
 // only: no name at all means all topics.
@@ -27,6 +23,10 @@ const noTopic = ""
 // null one; 10 answers with topic ids and 12 can ask by them. Topics that do not exist are created
 // if the client (from version 4 on it can refuse) and the server allow it: the answer has them at
 // once, where Kafka sends the client round once more.
+//
+// Of topics that the client may not describe (Describe) it is not told whether they are there, and
+// not at all if it asks for all of them; to have one created it needs Create, of the cluster or of
+// the topic.
 func (c *call) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.MetadataResponse)
 	resp.AuthorizedOperations = noOperations
@@ -63,11 +63,14 @@ func (c *call) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 		}
 	}
 	if req.IncludeClusterAuthorizedOperations {
-		resp.AuthorizedOperations = clusterOperations
+		resp.AuthorizedOperations = c.onCluster()
 	}
 	if everything {
 		resp.Topics = make([]kmsg.MetadataResponseTopic, 0, len(known.Topics))
 		for _, t := range known.Topics {
+			if !c.allows(acl.Describe, acl.Topic, t.Name) {
+				continue
+			}
 			resp.Topics = append(resp.Topics, who.topic(t))
 		}
 		slices.SortFunc(resp.Topics, func(a, b kmsg.MetadataResponseTopic) int { return cmp.Compare(*a.Topic, *b.Topic) })
@@ -75,8 +78,8 @@ func (c *call) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 		c.metadataTopics(req, resp, known, who)
 	}
 	for i := range resp.Topics {
-		if resp.Topics[i].AuthorizedOperations = noOperations; req.IncludeTopicAuthorizedOperations && resp.Topics[i].Topic != nil {
-			resp.Topics[i].AuthorizedOperations = topicOperations
+		if resp.Topics[i].AuthorizedOperations = noOperations; req.IncludeTopicAuthorizedOperations && resp.Topics[i].Topic != nil && Code(resp.Topics[i].ErrorCode) != TopicAuthorizationFailed {
+			resp.Topics[i].AuthorizedOperations = c.operations(acl.Topic, *resp.Topics[i].Topic)
 		}
 	}
 	return resp
@@ -126,6 +129,9 @@ func refusedMetadata(req *kmsg.MetadataRequest, resp *kmsg.MetadataResponse, cod
 
 func (c *call) metadataByID(known replication.Metadata, id topic.ID, who brokersSeen) kmsg.MetadataResponseTopic {
 	name, ok := c.s.cluster.TopicName(id)
+	if ok && !c.allows(acl.Describe, acl.Topic, name) {
+		return kmsg.MetadataResponseTopic{TopicID: id, ErrorCode: int16(TopicAuthorizationFailed)}
+	}
 	if t, found := known.Topics[name]; ok && found && t.ID == id {
 		return who.topic(t)
 	}
@@ -133,8 +139,14 @@ func (c *call) metadataByID(known replication.Metadata, id topic.ID, who brokers
 }
 
 func (c *call) metadataByName(known replication.Metadata, name string, create bool, who brokersSeen) kmsg.MetadataResponseTopic {
+	if !c.allows(acl.Describe, acl.Topic, name) {
+		return kmsg.MetadataResponseTopic{Topic: &name, ErrorCode: int16(TopicAuthorizationFailed)}
+	}
 	t := known.Topics[name]
 	err := t.Err
+	if err != nil && create && !c.mayCluster(acl.Create) && !c.allows(acl.Create, acl.Topic, name) {
+		return kmsg.MetadataResponseTopic{Topic: &name, ErrorCode: int16(TopicAuthorizationFailed), IsInternal: topic.IsInternal(name)}
+	}
 	if err != nil && create && topic.ValidateName(name) == nil {
 		t, err = c.autoCreate(name)
 	}

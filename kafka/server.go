@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/internal/sasl"
 )
 
@@ -51,9 +52,10 @@ type Config struct {
 	// authenticate nobody.
 	AllowPublic bool
 
-	Limits    Limits
-	Telemetry Telemetry   // what clients measure of themselves; zero: not asked for
-	Intercept Interceptor // sees and alters what goes on; nil: nothing does
+	Authorization Authorization // who may do what; zero: everybody everything
+	Limits        Limits
+	Telemetry     Telemetry   // what clients measure of themselves; zero: not asked for
+	Intercept     Interceptor // sees and alters what goes on; nil: nothing does
 }
 
 // A Server answers Kafka's protocol for the brokers of a cluster.
@@ -68,6 +70,7 @@ type Server struct {
 	budget     *budget // of requests and answers
 	decoding   *budget // of requests being decoded
 	fetched    fetchBuffers
+	authorized atomic.Pointer[acl.Authorizer] // for the newest entries seen; nil: nobody has asked yet
 	requests   requestBuffers
 
 	ctx    context.Context

@@ -1,0 +1,253 @@
+package kafka
+
+import (
+	"log/slog"
+	"reflect"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/acl"
+)
+
+// Authorization is who may do what over the wire; what the process does with the Cluster itself it
+// does not concern. The entries are the cluster's (strata.Cluster.CreateACLs), and count at once on
+// every broker.
+//
+// Whoever is denied everything by the entries that there are can be helped by a super user, and by
+// the process that has the Cluster.
+type Authorization struct {
+	// Enabled has every request authorized, by the rules of Kafka's StandardAuthorizer. Else
+	// everybody may do everything, and requests about entries are SECURITY_DISABLED. Kafka:
+	// authorizer.class.name.
+	Enabled bool
+
+	// SuperUsers may do anything, whatever the entries say: principals, as "User:admin". Serve
+	// returns an *acl.InvalidError for what is none. Kafka: super.users.
+	SuperUsers []string
+
+	// AllowEveryoneIfNoACL allows everybody what is done to resources that no entry is about.
+	// Kafka: allow.everyone.if.no.acl.found.
+	AllowEveryoneIfNoACL bool
+}
+
+func (a Authorization) policy() acl.Policy {
+	return acl.Policy{SuperUsers: a.SuperUsers, AllowEveryoneIfNoACL: a.AllowEveryoneIfNoACL}
+}
+
+// authorizer returns who decides now, nil if everybody may do everything. Requests that begin after
+// a change of the entries see it.
+func (s *Server) authorizer() *acl.Authorizer {
+	if !s.cfg.Authorization.Enabled {
+		return nil
+	}
+	a, set := s.authorized.Load(), s.cluster.ACLs()
+	if a == nil || a.Set() != set {
+		a = s.cfg.Authorization.policy().With(set)
+		s.authorized.Store(a)
+	}
+	return a
+}
+
+// A guard authorizes one request before it is served, as Kafka's KafkaApis and ControllerApis do. It
+// refuses the request as a whole by an answer; or takes out of it what the client may not ask for, and
+// has c.after put that into the answer, as refused. It leaves the request alone that may be served,
+// and does not block.
+type guard func(c *call, req kmsg.Request) kmsg.Response
+
+// guarded makes a guard of typed requests one of any request.
+func guarded[Q kmsg.Request](fn func(*call, Q) kmsg.Response) guard {
+	return func(c *call, r kmsg.Request) kmsg.Response { return fn(c, r.(Q)) }
+}
+
+// free is the guard of what everybody may ask for, or of what its handler authorizes by itself.
+func free(*call, kmsg.Request) kmsg.Response { return nil }
+
+// cluster is the guard of what needs one operation on the cluster.
+func cluster(o acl.Operation) guard {
+	return func(c *call, req kmsg.Request) kmsg.Response {
+		if c.mayCluster(o) {
+			return nil
+		}
+		return refusedWhole(req, ClusterAuthorizationFailed)
+	}
+}
+
+// guards has one for each API that is served; a test keeps it so.
+var guards = map[Key]guard{
+	Produce:                     guarded(guardProduce),
+	Fetch:                       free, // planFetch: a session knows of partitions that the request does not name
+	ListOffsets:                 guarded(guardListOffsets),
+	Metadata:                    free, // metadata: what is not there may be made
+	OffsetCommit:                guarded(guardOffsetCommit),
+	OffsetFetch:                 guarded(guardOffsetFetch),
+	FindCoordinator:             guarded(guardFindCoordinator),
+	JoinGroup:                   groupOf(func(r *kmsg.JoinGroupRequest) string { return r.Group }),
+	Heartbeat:                   groupOf(func(r *kmsg.HeartbeatRequest) string { return r.Group }),
+	LeaveGroup:                  groupOf(func(r *kmsg.LeaveGroupRequest) string { return r.Group }),
+	SyncGroup:                   groupOf(func(r *kmsg.SyncGroupRequest) string { return r.Group }),
+	DescribeGroups:              guarded(guardDescribeGroups),
+	ListGroups:                  guarded(guardListGroups),
+	17:                          free, // SaslHandshake
+	ApiVersions:                 free,
+	CreateTopics:                guarded(guardCreateTopics),
+	DeleteTopics:                guarded(guardDeleteTopics),
+	DeleteRecords:               guarded(guardDeleteRecords),
+	InitProducerID:              guarded(guardInitProducerID),
+	OffsetForLeaderEpoch:        guarded(guardOffsetForLeaderEpoch),
+	AddPartitionsToTxn:          guarded(guardAddPartitionsToTxn),
+	AddOffsetsToTxn:             guarded(guardAddOffsetsToTxn),
+	EndTxn:                      guarded(guardEndTxn),
+	WriteTxnMarkers:             guarded(guardWriteTxnMarkers),
+	TxnOffsetCommit:             guarded(guardTxnOffsetCommit),
+	DescribeACLs:                cluster(acl.Describe),
+	CreateACLs:                  cluster(acl.Alter),
+	DeleteACLs:                  cluster(acl.Alter),
+	DescribeConfigs:             guarded(guardDescribeConfigs),
+	AlterConfigs:                guarded(guardAlterConfigs),
+	DescribeLogDirs:             guarded(guardDescribeLogDirs),
+	36:                          free, // SaslAuthenticate
+	CreatePartitions:            guarded(guardCreatePartitions),
+	DeleteGroups:                guarded(guardDeleteGroups),
+	ElectLeaders:                cluster(acl.Alter),
+	IncrementalAlterConfigs:     guarded(guardIncrementalAlterConfigs),
+	AlterPartitionReassignments: cluster(acl.Alter),
+	ListPartitionReassignments:  cluster(acl.Describe),
+	OffsetDelete:                guarded(guardOffsetDelete),
+	DescribeClientQuotas:        cluster(acl.DescribeConfigs),
+	AlterClientQuotas:           cluster(acl.AlterConfigs),
+	50:                          cluster(acl.Describe), // DescribeUserScramCredentials
+	51:                          cluster(acl.Alter),    // AlterUserScramCredentials
+	DescribeQuorum:              cluster(acl.Describe),
+	UpdateFeatures:              cluster(acl.Alter),
+	DescribeCluster:             free, // it tells what the client may do
+	DescribeProducers:           guarded(guardDescribeProducers),
+	DescribeTransactions:        guarded(guardDescribeTransactions),
+	ListTransactions:            guarded(guardListTransactions),
+	GetTelemetrySubscriptions:   free,
+	PushTelemetry:               free,
+	ListConfigResources:         cluster(acl.DescribeConfigs),
+	DescribeTopicPartitions:     free, // describeTopicPartitions: it answers a page of what may be seen
+}
+
+// authorize reports whether the request is to be served; if not it was answered.
+func (e *execution) authorize() bool {
+	if e.may = e.s.authorizer(); e.may == nil {
+		return true
+	}
+	e.who = acl.Who{Principal: e.principal.String(), Host: strings.TrimPrefix(e.clientHost, "/")}
+	served := false
+	return e.guard(func() {
+		resp := guards[e.api.key](&e.call, e.req)
+		if served = resp == nil && !e.closing; !served {
+			e.finish(resp, callerWrites)
+		}
+	}) && served
+}
+
+// allows reports whether the client may do something to a resource.
+func (c *call) allows(o acl.Operation, t acl.ResourceType, name string) bool {
+	if c.may == nil || c.may.Allows(c.who, o, acl.Resource{Type: t, Name: name}) {
+		return true
+	}
+	c.s.log.Debug("denied", slog.String("principal", c.who.Principal), slog.String("host", c.who.Host), slog.Any("operation", o), slog.Any("type", t), slog.String("resource", name), slog.Any("request", c.conn.id))
+	return false
+}
+
+func (c *call) mayCluster(o acl.Operation) bool { return c.allows(o, acl.Cluster, acl.ClusterName) }
+
+// operations returns what the client may do to a resource (KIP-430), of an answer that tells.
+func (c *call) operations(t acl.ResourceType, name string) int32 {
+	if c.may == nil {
+		return int32(acl.Supported(t))
+	}
+	return int32(c.may.Operations(c.who, acl.Resource{Type: t, Name: name}))
+}
+
+// onCluster returns what the client may do to the cluster: nothing unless it may describe it.
+func (c *call) onCluster() int32 {
+	if !c.mayCluster(acl.Describe) {
+		return 0
+	}
+	return c.operations(acl.Cluster, acl.ClusterName)
+}
+
+// topicByID returns the name of a topic that a request names by id from some version on.
+func (c *call) topicByID(name string, id [16]byte, since int16) (string, bool) {
+	if c.version < since {
+		return name, true
+	}
+	return c.s.cluster.TopicName(id)
+}
+
+// split returns those elements of a list that keep wants, and the others. The list is not changed.
+func split[T any](list []T, keep func(*T) bool) (kept, others []T) {
+	for i := range list {
+		if !keep(&list[i]) {
+			if kept == nil {
+				kept = append(make([]T, 0, len(list)), list[:i]...)
+			}
+			others = append(others, list[i])
+		} else if kept != nil {
+			kept = append(kept, list[i])
+		}
+	}
+	if others == nil {
+		return list, nil
+	}
+	return kept, others
+}
+
+// then has something done with the answer of what is served.
+func then[R kmsg.Response](c *call, fn func(resp R)) kmsg.Response {
+	c.after = func(resp kmsg.Response) { fn(resp.(R)) }
+	return nil
+}
+
+// authorizationTexts are Kafka's words for what is refused.
+var authorizationTexts = map[Code]string{
+	TopicAuthorizationFailed:           "Topic authorization failed.",
+	GroupAuthorizationFailed:           "Group authorization failed.",
+	ClusterAuthorizationFailed:         "Cluster authorization failed.",
+	TransactionalIDAuthorizationFailed: "Transactional Id authorization failed.",
+}
+
+func authorizationText(code Code) *string {
+	text := authorizationTexts[code]
+	return &text
+}
+
+// refusedWhole answers a request with an error at the top, and in the places for one of Kafka's
+// getErrorResponse of that request.
+func refusedWhole(req kmsg.Request, code Code) kmsg.Response {
+	resp := req.ResponseKind()
+	if d, ok := resp.(interface{ Default() }); ok {
+		d.Default()
+	}
+	resp.SetVersion(req.GetVersion())
+	switch r := resp.(type) {
+	case *kmsg.CreateACLsResponse:
+		for range req.(*kmsg.CreateACLsRequest).Creations {
+			r.Results = append(r.Results, kmsg.CreateACLsResponseResult{ErrorCode: int16(code), ErrorMessage: authorizationText(code)})
+		}
+	case *kmsg.DeleteACLsResponse:
+		for range req.(*kmsg.DeleteACLsRequest).Filters {
+			r.Results = append(r.Results, kmsg.DeleteACLsResponseResult{ErrorCode: int16(code), ErrorMessage: authorizationText(code)})
+		}
+	case *kmsg.AlterClientQuotasResponse:
+		r.Entries = refusedQuotas(req.(*kmsg.AlterClientQuotasRequest), code, authorizationText(code))
+	case *kmsg.JoinGroupResponse:
+		r.Generation = -1
+		if r.Version < 7 {
+			r.Protocol = kmsg.StringPtr("")
+		}
+		r.ErrorCode = int16(code)
+	default:
+		v := reflect.ValueOf(resp).Elem()
+		v.FieldByName("ErrorCode").SetInt(int64(code))
+		if m := v.FieldByName("ErrorMessage"); m.IsValid() {
+			m.Set(reflect.ValueOf(authorizationText(code)))
+		}
+	}
+	return resp
+}

@@ -1,0 +1,95 @@
+package kafka
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/acl"
+)
+
+// mayConfigure is the code of an operation on the configuration of a resource. A kind of resource
+// that is not known is for the handler to refuse. Kafka: ControllerApis.authorizeAlterResource,
+// ConfigHelper.
+func (c *call) mayConfigure(o acl.Operation, kind kmsg.ConfigResourceType, name string) Code {
+	switch kind {
+	case resourceTopic:
+		if !c.allows(o, acl.Topic, name) {
+			return TopicAuthorizationFailed
+		}
+	case resourceGroup:
+		if !c.allows(o, acl.Group, name) {
+			return GroupAuthorizationFailed
+		}
+	case resourceBrokerLogger:
+		if o == acl.AlterConfigs {
+			o = acl.ClusterAction
+		}
+		fallthrough
+	case resourceBroker, resourceClientMetrics:
+		if !c.mayCluster(o) {
+			return ClusterAuthorizationFailed
+		}
+	}
+	return 0
+}
+
+func guardDescribeConfigs(c *call, req *kmsg.DescribeConfigsRequest) kmsg.Response {
+	var refused []kmsg.DescribeConfigsResponseResource
+	req.Resources, _ = split(req.Resources, func(r *kmsg.DescribeConfigsRequestResource) bool {
+		code := c.mayConfigure(acl.DescribeConfigs, r.ResourceType, r.ResourceName)
+		if code != 0 {
+			rr := kmsg.NewDescribeConfigsResponseResource()
+			rr.ResourceType, rr.ResourceName, rr.ErrorCode, rr.ErrorMessage = r.ResourceType, r.ResourceName, int16(code), authorizationText(code)
+			refused = append(refused, rr)
+		}
+		return code == 0
+	})
+	if len(refused) == 0 {
+		return nil
+	}
+	return then(c, func(resp *kmsg.DescribeConfigsResponse) { resp.Resources = append(resp.Resources, refused...) })
+}
+
+func guardAlterConfigs(c *call, req *kmsg.AlterConfigsRequest) kmsg.Response {
+	var refused []kmsg.AlterConfigsResponseResource
+	req.Resources, _ = split(req.Resources, func(r *kmsg.AlterConfigsRequestResource) bool {
+		code := c.mayConfigure(acl.AlterConfigs, r.ResourceType, r.ResourceName)
+		if code != 0 {
+			rr := kmsg.NewAlterConfigsResponseResource()
+			rr.ResourceType, rr.ResourceName, rr.ErrorCode, rr.ErrorMessage = r.ResourceType, r.ResourceName, int16(code), authorizationText(code)
+			refused = append(refused, rr)
+		}
+		return code == 0
+	})
+	if len(refused) == 0 {
+		return nil
+	}
+	return then(c, func(resp *kmsg.AlterConfigsResponse) { resp.Resources = append(resp.Resources, refused...) })
+}
+
+func guardIncrementalAlterConfigs(c *call, req *kmsg.IncrementalAlterConfigsRequest) kmsg.Response {
+	var refused []kmsg.IncrementalAlterConfigsResponseResource
+	req.Resources, _ = split(req.Resources, func(r *kmsg.IncrementalAlterConfigsRequestResource) bool {
+		code := c.mayConfigure(acl.AlterConfigs, r.ResourceType, r.ResourceName)
+		if code != 0 {
+			rr := kmsg.NewIncrementalAlterConfigsResponseResource()
+			rr.ResourceType, rr.ResourceName, rr.ErrorCode, rr.ErrorMessage = r.ResourceType, r.ResourceName, int16(code), authorizationText(code)
+			refused = append(refused, rr)
+		}
+		return code == 0
+	})
+	if len(refused) == 0 {
+		return nil
+	}
+	return then(c, func(resp *kmsg.IncrementalAlterConfigsResponse) { resp.Resources = append(resp.Resources, refused...) })
+}
+
+// guardDescribeLogDirs: Describe of the cluster. Before version 3 there is no place for the error:
+// nothing is told.
+func guardDescribeLogDirs(c *call, req *kmsg.DescribeLogDirsRequest) kmsg.Response {
+	if c.mayCluster(acl.Describe) {
+		return nil
+	}
+	resp := req.ResponseKind().(*kmsg.DescribeLogDirsResponse)
+	resp.ErrorCode = int16(ClusterAuthorizationFailed)
+	return resp
+}
