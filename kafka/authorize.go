@@ -31,6 +31,9 @@ type Authorization struct {
 	AllowEveryoneIfNoACL bool
 }
 
+// Validate returns an *acl.InvalidError for a super user that is no principal.
+func (a Authorization) Validate() error { return a.policy().Validate() }
+
 func (a Authorization) policy() acl.Policy {
 	return acl.Policy{SuperUsers: a.SuperUsers, AllowEveryoneIfNoACL: a.AllowEveryoneIfNoACL}
 }
@@ -236,6 +239,10 @@ func refusedWhole(req kmsg.Request, code Code) kmsg.Response {
 		}
 	case *kmsg.AlterClientQuotasResponse:
 		r.Entries = refusedQuotas(req.(*kmsg.AlterClientQuotasRequest), code, authorizationText(code))
+	case *kmsg.ElectLeadersResponse:
+		refusedElections(req.(*kmsg.ElectLeadersRequest), r, code)
+	case *kmsg.AlterPartitionAssignmentsResponse:
+		refusedAssignments(req.(*kmsg.AlterPartitionAssignmentsRequest), r, code)
 	case *kmsg.JoinGroupResponse:
 		r.Generation = -1
 		if r.Version < 7 {
@@ -250,4 +257,28 @@ func refusedWhole(req kmsg.Request, code Code) kmsg.Response {
 		}
 	}
 	return resp
+}
+
+func refusedElections(req *kmsg.ElectLeadersRequest, resp *kmsg.ElectLeadersResponse, code Code) {
+	resp.ErrorCode = int16(code)
+	for _, t := range req.Topics {
+		rt := kmsg.NewElectLeadersResponseTopic()
+		rt.Topic = t.Topic
+		for _, p := range t.Partitions {
+			rt.Partitions = append(rt.Partitions, kmsg.ElectLeadersResponseTopicPartition{Partition: p, ErrorCode: int16(code), ErrorMessage: authorizationText(code)})
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+}
+
+func refusedAssignments(req *kmsg.AlterPartitionAssignmentsRequest, resp *kmsg.AlterPartitionAssignmentsResponse, code Code) {
+	resp.ErrorCode, resp.ErrorMessage = int16(code), authorizationText(code)
+	for _, t := range req.Topics {
+		rt := kmsg.NewAlterPartitionAssignmentsResponseTopic()
+		rt.Topic = t.Topic
+		for _, p := range t.Partitions {
+			rt.Partitions = append(rt.Partitions, kmsg.AlterPartitionAssignmentsResponseTopicPartition{Partition: p.Partition, ErrorCode: int16(code), ErrorMessage: authorizationText(code)})
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
 }

@@ -45,7 +45,7 @@ type address struct {
 // listen registers listeners, all of them or none: once a client can reach one broker it learns of
 // the others, too. They are refused if one of them must not be served.
 func (s *Server) listen(lns map[int32]net.Listener) ([]*listener, error) {
-	if err := s.cfg.Authorization.policy().Validate(); err != nil {
+	if err := s.cfg.Authorization.Validate(); err != nil {
 		return nil, fmt.Errorf("kafka: super users: %w", err)
 	}
 	brokers := s.cluster.Brokers()

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/replication"
@@ -48,6 +49,13 @@ type Config struct {
 	// AutoCreate makes topics come into being when a client first asks for them, as Kafka does
 	// unless told otherwise (auto.create.topics.enable). Without it a misspelled topic is an error.
 	AutoCreate bool
+
+	// Authorization is who may do what; the zero value: everybody everything. Clients that are not
+	// authenticated are User:ANONYMOUS.
+	Authorization kafka.Authorization
+	// ACLs are access control entries that are made before New returns; if there are any, requests
+	// are authorized.
+	ACLs []acl.Entry
 
 	// Dir is where the data goes. Empty: memory.
 	Dir string
@@ -124,12 +132,22 @@ func (c *Config) check() error {
 	if c.WaitTimeout < 0 {
 		return errors.New("a negative WaitTimeout")
 	}
+	if err := c.authorization().Validate(); err != nil {
+		return err
+	}
 	for name, partitions := range c.Topics {
 		if p := c.TopicConfigs[name].Partitions; p != 0 && p != partitions {
 			return fmt.Errorf("topic %s has %d partitions in Topics and %d in TopicConfigs", name, partitions, p)
 		}
 	}
 	return nil
+}
+
+// authorization is what the servers go by.
+func (c *Config) authorization() kafka.Authorization {
+	a := c.Authorization
+	a.Enabled = a.Enabled || len(c.ACLs) > 0
+	return a
 }
 
 // maxBrokers is how many a test can have: a mistyped number shall not open thousands of listeners.

@@ -43,7 +43,7 @@ func (s *Server) start() error {
 		return errors.Join(err, cluster.Close())
 	}
 	r := &running{cluster: cluster}
-	r.kafka = kafka.NewServer(cluster, kafka.Config{Logger: s.cfg.Logger, Intercept: s.in, Security: s.security(cluster), NoAutoCreate: !s.cfg.AutoCreate,
+	r.kafka = kafka.NewServer(cluster, kafka.Config{Logger: s.cfg.Logger, Intercept: s.in, Security: s.security(cluster), NoAutoCreate: !s.cfg.AutoCreate, Authorization: s.cfg.authorization(),
 		VersionCaps: versionCaps(s.cfg.Release, s.cfg.VersionCaps)})
 	lns, addrs := map[int32]net.Listener{}, map[int32]string{}
 	for _, broker := range cluster.Backend().Brokers() {
@@ -140,5 +140,5 @@ func (s *Server) createTopics() error {
 			return err
 		}
 	}
-	return nil
+	return s.Cluster().CreateACLs(ctx, s.cfg.ACLs...)
 }

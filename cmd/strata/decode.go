@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/group/assignor"
-	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/record"

@@ -27,6 +27,7 @@ type serveOptions struct {
 	memory, allowPublic, autoCreate bool
 	brokers                         brokerOptions
 	security                        securityOptions
+	authorization                   kafka.Authorization
 	set                             []string
 }
 
@@ -71,6 +72,9 @@ func (a *app) serveCmd() *cobra.Command {
 	f.BoolVar(&o.autoCreate, "auto-create", true, "create topics when clients first ask for them")
 	o.security.flags(f)
 	f.BoolVar(&o.allowPublic, "allow-public", false, "serve addresses that other machines reach to whoever comes")
+	f.BoolVar(&o.authorization.Enabled, "authorize", false, "authorize every request by the cluster's access control entries (strata acls)")
+	f.StringSliceVar(&o.authorization.SuperUsers, "super-users", nil, "with --authorize: who may do anything, as User:admin; several with commas")
+	f.BoolVar(&o.authorization.AllowEveryoneIfNoACL, "allow-everyone-if-no-acl-found", false, "with --authorize: allow everybody what no entry is about")
 	f.StringArrayVar(&o.set, "set", nil, "a setting, key=value; may be repeated")
 	f.StringVar(&o.logLevel, "log-level", "warn", "what is logged to standard error: debug, info, warn, error")
 	c.MarkFlagsOneRequired("dir", "memory")
@@ -83,13 +87,19 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	if o.brokers.count < 0 {
 		return misuse("--brokers %d: it is at least 0", o.brokers.count)
 	}
+	if !o.authorization.Enabled && (len(o.authorization.SuperUsers) > 0 || o.authorization.AllowEveryoneIfNoACL) {
+		return misuse("--super-users and --allow-everyone-if-no-acl-found say nothing without --authorize")
+	}
+	if err := o.authorization.Validate(); err != nil {
+		return misuse("--super-users: %v", err)
+	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
 		return misuse("--log-level %s: it is debug, info, warn or error", o.logLevel)
 	}
 	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))
 	ccfg := strata.Config{Dir: o.dir, Logger: logger}
-	kcfg := kafka.Config{Logger: logger, NoAutoCreate: !o.autoCreate, AllowPublic: o.allowPublic}
+	kcfg := kafka.Config{Logger: logger, NoAutoCreate: !o.autoCreate, AllowPublic: o.allowPublic, Authorization: o.authorization}
 	if err := applySettings(&ccfg, &kcfg, o.set); err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func (a *app) open(c *conn, dir string) error {
 		}
 		addrs = append(addrs, addr)
 	}
-	server := kafka.NewServer(cluster, kafka.Config{Logger: slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	server := kafka.NewServer(cluster, kafka.Config{Authorization: everything, Logger: slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	ended := make(chan error, 1)
 	go func() { ended <- server.ServeAll(lns) }()
 	c.closes = append(c.closes, func() error {
@@ -121,6 +121,9 @@ func (a *app) open(c *conn, dir string) error {
 	}))
 	return nil
 }
+
+// everything lets the command do all there is, its entries too: who has the directory has it all.
+var everything = kafka.Authorization{Enabled: true, SuperUsers: []string{kafka.Anonymous().String()}}
 
 // client returns a client of the target, which close closes.
 func (c *conn) client(opts ...kgo.Opt) (*kgo.Client, error) {

@@ -1,0 +1,290 @@
+package kafka
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/acl"
+	"github.com/stratalog/strata/topic"
+)
+
+func TestMetadataHidesWhatMayNotBeDescribed(t *testing.T) {
+	s, addr := authorized(t, rights(acl.Topic, "mine", acl.Describe))
+	for _, name := range []string{"mine", "theirs"} {
+		require.NoError(t, s.cluster.CreateTopic(t.Context(), name, topic.Config{Partitions: 1}))
+	}
+	ask12 := func(topics ...kmsg.MetadataRequestTopic) []kmsg.MetadataResponseTopic {
+		req := kmsg.NewPtrMetadataRequest()
+		req.Topics, req.AllowAutoTopicCreation, req.IncludeTopicAuthorizedOperations = topics, true, true
+		return ask[*kmsg.MetadataResponse](t, addr, 12, req).Topics
+	}
+	named := func(name string) kmsg.MetadataRequestTopic { return kmsg.MetadataRequestTopic{Topic: &name} }
+	all := ask12()
+	require.Len(t, all, 1)
+	require.Equal(t, "mine", *all[0].Topic)
+	require.Equal(t, int32(1<<acl.Describe), all[0].AuthorizedOperations)
+
+	theirs := ask12(named("theirs"))[0]
+	nobodys := ask12(named("nobodys"))[0]
+	require.Equal(t, "theirs", *theirs.Topic)
+	require.Equal(t, TopicAuthorizationFailed, Code(theirs.ErrorCode))
+	require.Zero(t, theirs.TopicID)
+	require.Empty(t, theirs.Partitions)
+	theirs.Topic = nobodys.Topic
+	require.Equal(t, nobodys, theirs, "whether there is such a topic is told")
+
+	id, _ := s.cluster.TopicID("theirs")
+	byID := ask12(kmsg.MetadataRequestTopic{TopicID: id})[0]
+	require.Nil(t, byID.Topic)
+	require.Equal(t, TopicAuthorizationFailed, Code(byID.ErrorCode))
+
+	// who may describe a topic that is not there may not create it
+	require.NoError(t, s.cluster.CreateACLs(t.Context(), rights(acl.Topic, "new", acl.Describe)))
+	require.Equal(t, TopicAuthorizationFailed, Code(ask12(named("new"))[0].ErrorCode))
+	_, there := s.cluster.TopicID("new")
+	require.False(t, there)
+	require.NoError(t, s.cluster.CreateACLs(t.Context(), rights(acl.Topic, "new", acl.Create)))
+	require.Zero(t, ask12(named("new"))[0].ErrorCode)
+}
+
+func TestTopicsThatMayNotBeWrittenAreRefusedBesideOthers(t *testing.T) {
+	s, addr := authorized(t, rights(acl.Topic, "mine", acl.Write))
+	for _, name := range []string{"mine", "theirs"} {
+		require.NoError(t, s.cluster.CreateTopic(t.Context(), name, topic.Config{Partitions: 1}))
+	}
+	both := func(acks int16) *kmsg.ProduceRequest {
+		req := produceOne(9, "theirs", batch("k", "v"))
+		req.Topics = append(req.Topics, produceOne(9, "mine", batch("k", "v")).Topics...)
+		req.Acks = acks
+		return req
+	}
+	resp := ask[*kmsg.ProduceResponse](t, addr, 9, both(1))
+	codes := map[string]Code{}
+	for _, rt := range resp.Topics {
+		codes[rt.Topic] = Code(rt.Partitions[0].ErrorCode)
+	}
+	require.Equal(t, map[string]Code{"mine": 0, "theirs": TopicAuthorizationFailed}, codes)
+	ends := func(name string) int64 {
+		i, err := s.cluster.Topic(t.Context(), name)
+		require.NoError(t, err)
+		return i.Partitions[0].LogEndOffset
+	}
+	require.Equal(t, int64(1), ends("mine"))
+	require.Zero(t, ends("theirs"))
+	c := dial(t, addr)
+	c.send(both(0))
+	c.closed() // the only way to tell a client that wants no answer
+	require.Equal(t, int64(2), ends("mine"))
+	c = dial(t, addr)
+	alone := produceOne(9, "theirs", batch("k", "v"))
+	alone.Acks = 0
+	c.send(alone)
+	c.closed()
+	require.Zero(t, ends("theirs"))
+	id, _ := s.cluster.TopicID("theirs")
+	byID := produceOne(13, "", batch("k", "v"))
+	byID.Topics[0].TopicID = id
+	require.Equal(t, TopicAuthorizationFailed, Code(ask[*kmsg.ProduceResponse](t, addr, 13, byID).Topics[0].Partitions[0].ErrorCode))
+}
+
+// A session goes on without naming its partitions: what is taken away counts all the same.
+func TestRightsThatAreTakenAwayEndFetchSessions(t *testing.T) {
+	s, addr := authorized(t, rights(acl.Topic, "orders", acl.Read))
+	require.NoError(t, s.cluster.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 1}))
+	c := dial(t, addr)
+	first := want(12, "orders", 0)
+	first.SessionEpoch = 0
+	opened := c.ask(first).(*kmsg.FetchResponse)
+	require.NotZero(t, opened.SessionID)
+	require.Zero(t, opened.Topics[0].Partitions[0].ErrorCode)
+	_, err := s.cluster.DeleteACLs(t.Context(), acl.Everything())
+	require.NoError(t, err)
+	next := want(12, "")
+	next.SessionID, next.SessionEpoch, next.MinBytes, next.MaxWaitMillis = opened.SessionID, 1, 1, 10_000
+	require.NoError(t, c.nc.SetDeadline(time.Now().Add(20*time.Second)))
+	got := c.ask(next).(*kmsg.FetchResponse)
+	require.Equal(t, TopicAuthorizationFailed, Code(got.Topics[0].Partitions[0].ErrorCode))
+	require.Equal(t, int64(-1), got.Topics[0].Partitions[0].HighWatermark)
+}
+
+// A client that says to be a follower needs ClusterAction, and nothing else.
+func TestFollowersNeedClusterAction(t *testing.T) {
+	s, addr := authorized(t, rights(acl.Topic, "orders", acl.Read))
+	require.NoError(t, s.cluster.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 1}))
+	req := want(12, "orders", 0)
+	req.ReplicaID = 1
+	code := func() Code { return Code(ask[*kmsg.FetchResponse](t, addr, 12, req).Topics[0].Partitions[0].ErrorCode) }
+	require.Equal(t, TopicAuthorizationFailed, code())
+	require.NoError(t, s.cluster.CreateACLs(t.Context(), rights(acl.Cluster, acl.ClusterName, acl.ClusterAction)))
+	require.NotEqual(t, TopicAuthorizationFailed, code())
+}
+
+func TestProducerIDsAreForWhoMayWriteSomewhere(t *testing.T) {
+	s, addr := authorized(t)
+	code := func() Code {
+		req := kmsg.NewPtrInitProducerIDRequest()
+		req.ProducerID, req.ProducerEpoch = -1, -1
+		return Code(ask[*kmsg.InitProducerIDResponse](t, addr, 4, req).ErrorCode)
+	}
+	require.Equal(t, ClusterAuthorizationFailed, code())
+	require.NoError(t, s.cluster.CreateACLs(t.Context(), rights(acl.Topic, "anywhere", acl.Read)))
+	require.Equal(t, ClusterAuthorizationFailed, code())
+	require.NoError(t, s.cluster.CreateACLs(t.Context(), rights(acl.Topic, "anywhere", acl.Write)))
+	require.Zero(t, code())
+	_, err := s.cluster.DeleteACLs(t.Context(), acl.Everything())
+	require.NoError(t, err)
+	require.NoError(t, s.cluster.CreateACLs(t.Context(), rights(acl.Cluster, acl.ClusterName, acl.IdempotentWrite)))
+	require.Zero(t, code())
+}
+
+func TestOffsetsOfTopicsThatMayNotBeDescribedAreHidden(t *testing.T) {
+	s, addr := authorized(t, everything()...)
+	createTopic(t, addr, "theirs", 1)
+	withSecrets(t, addr)
+	commit := kmsg.NewPtrOffsetCommitRequest()
+	commit.Group, commit.Generation = "group", -1
+	ct, cp := kmsg.NewOffsetCommitRequestTopic(), kmsg.NewOffsetCommitRequestTopicPartition()
+	ct.Topic, ct.Partitions = "theirs", append(ct.Partitions, cp)
+	commit.Topics = append(commit.Topics, ct)
+	require.Zero(t, ask[*kmsg.OffsetCommitResponse](t, addr, 8, commit).Topics[0].Partitions[0].ErrorCode)
+	_, err := s.cluster.DeleteACLs(t.Context(), acl.Everything())
+	require.NoError(t, err)
+	require.NoError(t, s.cluster.CreateACLs(t.Context(), rights(acl.Group, "group", acl.Describe), rights(acl.Topic, "orders", acl.Describe)))
+	for _, version := range []int16{2, 5, 7, 8, 9} {
+		req := kmsg.NewPtrOffsetFetchRequest()
+		req.Group = "group"
+		g := kmsg.NewOffsetFetchRequestGroup()
+		g.Group = "group"
+		req.Groups = append(req.Groups, g)
+		all := ask[*kmsg.OffsetFetchResponse](t, addr, version, req)
+		names := []string{}
+		for _, rt := range all.Topics {
+			names = append(names, rt.Topic)
+		}
+		for _, rg := range all.Groups {
+			for _, rt := range rg.Topics {
+				names = append(names, rt.Topic)
+			}
+		}
+		require.Equal(t, []string{"orders"}, names, version)
+		req.Topics = []kmsg.OffsetFetchRequestTopic{{Topic: "theirs", Partitions: []int32{0}}, {Topic: "orders", Partitions: []int32{0}}}
+		req.Groups[0].Topics = []kmsg.OffsetFetchRequestGroupTopic{{Topic: "theirs", Partitions: []int32{0}}, {Topic: "orders", Partitions: []int32{0}}}
+		some := ask[*kmsg.OffsetFetchResponse](t, addr, version, req)
+		codes := map[string]Code{}
+		for _, rt := range some.Topics {
+			codes[rt.Topic] = Code(rt.Partitions[0].ErrorCode)
+		}
+		for _, rg := range some.Groups {
+			for _, rt := range rg.Topics {
+				codes[rt.Topic] = Code(rt.Partitions[0].ErrorCode)
+			}
+		}
+		require.Equal(t, map[string]Code{"orders": 0, "theirs": TopicAuthorizationFailed}, codes, version)
+	}
+}
+
+func TestDeletionTellsNoNamesToWhoMayNotDescribe(t *testing.T) {
+	s, addr := authorized(t, rights(acl.Topic, "seen", acl.Describe), rights(acl.Topic, "mine", acl.Delete), rights(acl.Topic, "gone", acl.Describe))
+	ids := map[string]topic.ID{}
+	for _, name := range []string{"seen", "theirs", "mine"} {
+		require.NoError(t, s.cluster.CreateTopic(t.Context(), name, topic.Config{Partitions: 1}))
+		ids[name], _ = s.cluster.TopicID(name)
+	}
+	answer := func(of kmsg.DeleteTopicsRequestTopic) kmsg.DeleteTopicsResponseTopic {
+		req := kmsg.NewPtrDeleteTopicsRequest()
+		req.Topics, req.TimeoutMillis = []kmsg.DeleteTopicsRequestTopic{of}, 10_000
+		return ask[*kmsg.DeleteTopicsResponse](t, addr, 6, req).Topics[0]
+	}
+	named := func(name string) kmsg.DeleteTopicsRequestTopic { return kmsg.DeleteTopicsRequestTopic{Topic: &name} }
+	theirs := answer(kmsg.DeleteTopicsRequestTopic{TopicID: ids["theirs"]})
+	require.Nil(t, theirs.Topic)
+	require.Equal(t, TopicAuthorizationFailed, Code(theirs.ErrorCode))
+	seen := answer(kmsg.DeleteTopicsRequestTopic{TopicID: ids["seen"]})
+	require.Equal(t, "seen", *seen.Topic)
+	require.Equal(t, TopicAuthorizationFailed, Code(seen.ErrorCode))
+	for name, code := range map[string]Code{"theirs": TopicAuthorizationFailed, "nobodys": TopicAuthorizationFailed, "seen": TopicAuthorizationFailed, "gone": UnknownTopicOrPartition} {
+		got := answer(named(name))
+		require.Equal(t, code, Code(got.ErrorCode), name)
+		require.Zero(t, got.TopicID, name)
+	}
+	require.Zero(t, answer(kmsg.DeleteTopicsRequestTopic{TopicID: ids["mine"]}).ErrorCode)
+	_, there := s.cluster.TopicID("mine")
+	require.False(t, there)
+}
+
+func TestPagesOfPartitionsHaveNoneThatMayNotBeDescribed(t *testing.T) {
+	s, addr := authorized(t, rights(acl.Topic, "a", acl.Describe), rights(acl.Topic, "c", acl.Read))
+	for _, name := range []string{"a", "b", "c"} {
+		require.NoError(t, s.cluster.CreateTopic(t.Context(), name, topic.Config{Partitions: 2}))
+	}
+	page := func(limit int32, cursor string, names ...string) (got map[string]Code, next string) {
+		req := kmsg.NewPtrDescribeTopicPartitionsRequest()
+		req.ResponsePartitionLimit = limit
+		if cursor != "" {
+			req.Cursor = &kmsg.DescribeTopicPartitionsRequestCursor{Topic: cursor, Partition: 1}
+		}
+		for _, name := range names {
+			req.Topics = append(req.Topics, kmsg.DescribeTopicPartitionsRequestTopic{Topic: name})
+		}
+		resp := ask[*kmsg.DescribeTopicPartitionsResponse](t, addr, 0, req)
+		got = map[string]Code{}
+		for _, rt := range resp.Topics {
+			got[*rt.Topic] = Code(rt.ErrorCode)
+		}
+		if resp.NextCursor != nil {
+			next = resp.NextCursor.Topic
+		}
+		return got, next
+	}
+	all, _ := page(10, "")
+	require.Equal(t, map[string]Code{"a": 0, "c": 0}, all)
+	first, next := page(2, "")
+	require.Equal(t, map[string]Code{"a": 0}, first)
+	require.Equal(t, "c", next)
+	some, _ := page(10, "b", "b", "c")
+	require.Equal(t, map[string]Code{"b": TopicAuthorizationFailed, "c": 0}, some)
+}
+
+func TestAuthorizedOperationsAreThoseThatAreAllowed(t *testing.T) {
+	s, addr := authorized(t)
+	describe := func() int32 {
+		req := kmsg.NewPtrDescribeClusterRequest()
+		req.IncludeClusterAuthorizedOperations = true
+		return ask[*kmsg.DescribeClusterResponse](t, addr, 0, req).ClusterAuthorizedOperations
+	}
+	require.Zero(t, describe())
+	require.NoError(t, s.cluster.CreateACLs(t.Context(), rights(acl.Cluster, acl.ClusterName, acl.AlterConfigs)))
+	require.Zero(t, describe(), "who may not describe is told nothing")
+	require.NoError(t, s.cluster.CreateACLs(t.Context(), rights(acl.Cluster, acl.ClusterName, acl.Alter)))
+	require.Equal(t, int32(1<<acl.Alter|1<<acl.Describe|1<<acl.AlterConfigs|1<<acl.DescribeConfigs), describe())
+}
+
+func TestWhatIsAddedToATransactionIsAllAllowedOrNothing(t *testing.T) {
+	s, addr := authorized(t, rights(acl.TransactionalID, "tx", acl.Write), rights(acl.Topic, "mine", acl.Write))
+	for _, name := range []string{"mine", "theirs"} {
+		require.NoError(t, s.cluster.CreateTopic(t.Context(), name, topic.Config{Partitions: 1}))
+	}
+	find := kmsg.NewPtrFindCoordinatorRequest()
+	find.CoordinatorKey, find.CoordinatorType = "tx", coordinatorTransaction
+	require.Zero(t, ask[*kmsg.FindCoordinatorResponse](t, addr, 3, find).ErrorCode)
+	init := kmsg.NewPtrInitProducerIDRequest()
+	init.TransactionalID, init.TransactionTimeoutMillis = kmsg.StringPtr("tx"), 60_000
+	producer := ask[*kmsg.InitProducerIDResponse](t, addr, 3, init)
+	require.Zero(t, producer.ErrorCode)
+	add := kmsg.NewPtrAddPartitionsToTxnRequest()
+	add.TransactionalID, add.ProducerID, add.ProducerEpoch = "tx", producer.ProducerID, producer.ProducerEpoch
+	for _, name := range []string{"mine", "theirs", "__consumer_offsets"} {
+		add.Topics = append(add.Topics, kmsg.AddPartitionsToTxnRequestTopic{Topic: name, Partitions: []int32{0}})
+	}
+	codes := map[string]Code{}
+	for _, rt := range ask[*kmsg.AddPartitionsToTxnResponse](t, addr, 3, add).Topics {
+		codes[rt.Topic] = Code(rt.Partitions[0].ErrorCode)
+	}
+	require.Equal(t, map[string]Code{"mine": OperationNotAttempted, "theirs": TopicAuthorizationFailed, "__consumer_offsets": TopicAuthorizationFailed}, codes)
+	d, err := s.cluster.TransactionCoordinator().Describe(t.Context(), "tx")
+	require.NoError(t, err)
+	require.Empty(t, d.Partitions)
+}
