@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/acl"
@@ -227,4 +229,57 @@ func guardOffsetDelete(c *call, req *kmsg.OffsetDeleteRequest) kmsg.Response {
 			resp.Topics = append(resp.Topics, rt)
 		}
 	})
+}
+
+// guardConsumerGroupHeartbeat: Read of the group, Describe of each topic that is subscribed to by
+// name.
+func guardConsumerGroupHeartbeat(c *call, req *kmsg.ConsumerGroupHeartbeatRequest) kmsg.Response {
+	if !c.allows(acl.Read, acl.Group, req.Group) {
+		return refusedWhole(req, GroupAuthorizationFailed)
+	}
+	for _, name := range req.SubscribedTopicNames {
+		if !c.allows(acl.Describe, acl.Topic, name) {
+			return refusedWhole(req, TopicAuthorizationFailed)
+		}
+	}
+	return nil
+}
+
+// hiddenTopics is said of a group whose members have topics that the client may not describe.
+const hiddenTopics = "The group has described topic(s) that the client is not authorized to describe."
+
+// guardConsumerGroupDescribe: Describe of each group, and of all topics that its members have.
+func guardConsumerGroupDescribe(c *call, req *kmsg.ConsumerGroupDescribeRequest) kmsg.Response {
+	var denied []string
+	req.Groups, denied = split(req.Groups, func(id *string) bool { return c.allows(acl.Describe, acl.Group, *id) })
+	return then(c, func(resp *kmsg.ConsumerGroupDescribeResponse) {
+		for i := range resp.Groups {
+			if g := &resp.Groups[i]; !c.mayDescribeMembers(g.Members) {
+				g.ErrorCode, g.ErrorMessage, g.Members = int16(TopicAuthorizationFailed), kmsg.StringPtr(hiddenTopics), nil
+			}
+		}
+		for _, id := range denied {
+			rg := kmsg.NewConsumerGroupDescribeResponseGroup()
+			rg.Group, rg.ErrorCode = id, int16(GroupAuthorizationFailed)
+			resp.Groups = append(resp.Groups, rg)
+		}
+	})
+}
+
+// mayDescribeMembers reports whether the client may describe every topic that members subscribe to
+// or are assigned.
+func (c *call) mayDescribeMembers(members []kmsg.ConsumerGroupDescribeResponseGroupMember) bool {
+	for _, m := range members {
+		for _, name := range m.SubscribedTopics {
+			if !c.allows(acl.Describe, acl.Topic, name) {
+				return false
+			}
+		}
+		for _, t := range append(slices.Clone(m.Assignment.TopicPartitions), m.TargetAssignment.TopicPartitions...) {
+			if !c.allows(acl.Describe, acl.Topic, t.Topic) {
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/group/offsets"
 )
@@ -39,7 +40,7 @@ func (c *call) consumerGroupDescribe(req *kmsg.ConsumerGroupDescribeRequest) kms
 		default:
 			c.describeConsumerGroup(&rg, d)
 			if req.IncludeAuthorizedOperations {
-				rg.AuthorizedOperations = groupOperations
+				rg.AuthorizedOperations = c.operations(acl.Group, id)
 			}
 		}
 		resp.Groups = append(resp.Groups, rg)
