@@ -52,7 +52,7 @@ var golden = map[string]struct {
 	"user removed": {"01160006616c6963650200", &RemoveUserScramCredential{Name: "alice", Mechanism: 2}},
 	"token": {"010a000b557365723a616c69636509557365723a626f62030b557365723a6361726f6c0a557365723a6461766500000000000000010000000000000002000000000000000303696400",
 		&DelegationToken{Owner: "User:alice", Requester: "User:bob", Renewers: []string{"User:carol", "User:dave"}, IssueTimestamp: 1, MaxTimestamp: 2, ExpirationTimestamp: 3, TokenID: "id"}},
-	"token removed":        {"011a0003696400", &RemoveDelegationToken{"id"}},
+	"token removed": {"011a0003696400", &RemoveDelegationToken{"id"}},
 	"access": {"0112000102030405060708090a0b0c0d0e0f1002076f7264657273030b557365723a616c696365022a030300",
 		&AccessControlEntry{ID: id, ResourceType: 2, ResourceName: "orders", PatternType: 3, Principal: "User:alice", Host: "*", Operation: 3, Permission: 3}},
 	"access removed":       {"0113000102030405060708090a0b0c0d0e0f1000", &RemoveAccessControlEntry{id}},
