@@ -183,12 +183,9 @@ func (s *backupStorm) backUp() {
 			time.Sleep(time.Duration(s.n(30)) * time.Millisecond)
 		}
 	}})
-	for {
-		time.Sleep(time.Duration(s.n(1500)) * time.Millisecond)
-		c, over := s.cluster()
-		if over {
-			return
-		}
+	for over := false; !over; time.Sleep(time.Duration(s.n(1500)) * time.Millisecond) { // at least one
+		var c *strata.Cluster
+		c, over = s.cluster()
 		x := backupCopy{dir: fmt.Sprint("copy", len(s.copies))}
 		told := s.history.until()
 		if err := c.Backup(s.Context(), x.dir); err != nil {
