@@ -241,6 +241,8 @@ func refusedWhole(req kmsg.Request, code Code) kmsg.Response {
 		}
 	case *kmsg.AlterClientQuotasResponse:
 		r.Entries = refusedQuotas(req.(*kmsg.AlterClientQuotasRequest), code, authorizationText(code))
+	case *kmsg.AlterUserSCRAMCredentialsResponse:
+		refusedUsers(req.(*kmsg.AlterUserSCRAMCredentialsRequest), r, code)
 	case *kmsg.ElectLeadersResponse:
 		refusedElections(req.(*kmsg.ElectLeadersRequest), r, code)
 	case *kmsg.AlterPartitionAssignmentsResponse:
@@ -282,5 +284,22 @@ func refusedAssignments(req *kmsg.AlterPartitionAssignmentsRequest, resp *kmsg.A
 			rt.Partitions = append(rt.Partitions, kmsg.AlterPartitionAssignmentsResponseTopicPartition{Partition: p.Partition, ErrorCode: int16(code), ErrorMessage: authorizationText(code)})
 		}
 		resp.Topics = append(resp.Topics, rt)
+	}
+}
+
+// refusedUsers answers each user of the request once.
+func refusedUsers(req *kmsg.AlterUserSCRAMCredentialsRequest, resp *kmsg.AlterUserSCRAMCredentialsResponse, code Code) {
+	answered := map[string]bool{}
+	add := func(name string) {
+		if !answered[name] {
+			answered[name] = true
+			resp.Results = append(resp.Results, kmsg.AlterUserSCRAMCredentialsResponseResult{User: name, ErrorCode: int16(code), ErrorMessage: authorizationText(code)})
+		}
+	}
+	for _, d := range req.Deletions {
+		add(d.Name)
+	}
+	for _, u := range req.Upsertions {
+		add(u.Name)
 	}
 }
