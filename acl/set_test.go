@@ -169,6 +169,13 @@ func TestRulesOfTheStandardAuthorizer(t *testing.T) {
 	}
 	require.Equal(t, Supported(Topic), a.Operations(Who{"User:admin", "x"}, Resource{Topic, "closed"}))
 	require.Zero(t, a.Operations(alice, Resource{Group, "orders"}), "an entry of a topic is about no group")
+	denied := entry(Prefixed, "a", "User:dave", "*", Write, Deny)
+	some := func(entries ...Entry) bool {
+		return Policy{}.With(NewSet(entries...)).AllowsSome(Who{"User:dave", "x"}, Write, Topic)
+	}
+	require.True(t, some(entry(Literal, "abc", "User:dave", "*", Write, Allow)))
+	require.False(t, some(denied, entry(Literal, "abc", "User:dave", "*", Write, Allow)), "a shorter prefix is denied")
+	require.True(t, some(denied, entry(Literal, "b", "User:dave", "*", Write, Allow)))
 	open := Policy{AllowEveryoneIfNoACL: true}.With(a.Set())
 	require.True(t, open.Allows(alice, Read, Resource{Group, "g"}))
 	require.False(t, open.Allows(Who{"User:carol", "x"}, Read, Resource{Topic, "orders"}), "entries are about it, for others")
