@@ -31,7 +31,7 @@ func (c *Cluster) ShareCoordinator() (*share.Coordinator, error) {
 	if s.c == nil {
 		made, err := share.NewCoordinator(c.brokers, s.cfg)
 		if err != nil {
-			return nil, fmt.Errorf("Shares: %w", err)
+			return nil, fmt.Errorf("shares: %w", err)
 		}
 		s.c = made
 	}

@@ -100,6 +100,7 @@ func (c *Coordinator) checkAssignor(name string) error {
 		}
 		names = append(names, a.Name())
 	}
+	//lint:ignore ST1005 Kafka's words, which clients print
 	return fmt.Errorf("%w: ServerAssignor %s is not supported. Supported assignors: %s.", ErrUnsupportedAssignor, name, strings.Join(names, ", "))
 }
 

@@ -31,6 +31,10 @@
 //
 // A listener is secured as its Security says, that of the Config or of a Listener: with TLS, whose
 // client certificates say who a connection acts for, and with SASL, by which it proves who it is.
-// Users and their passwords are the cluster's (strata.Cluster.SetPassword). Serve refuses addresses that are not loopback
-// on listeners that let in anybody, unless Config.AllowPublic is set.
+// Users and their passwords are the cluster's (strata.Cluster.SetPassword). Serve refuses addresses
+// that are not loopback on listeners that let in anybody, unless Config.AllowPublic is set.
+//
+// With Config.Authorization every request is held against the cluster's access control lists
+// (strata.Cluster.CreateACLs), by the rules of Kafka's StandardAuthorizer: what a client has no
+// right to is refused, and its answer names nothing that the client may not see.
 package kafka

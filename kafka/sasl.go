@@ -32,8 +32,8 @@ type SASL struct {
 	// way reads them. nil: PLAIN is not offered. See ClusterPasswords and StaticPasswords.
 	Plain PasswordCheck
 	// Scram are the mechanisms of SCRAM to offer, against the cluster's users
-	// (strata.Cluster.SetPassword, kafka-configs). They take delegation tokens too, if the cluster has
-	// any.
+	// (strata.Cluster.SetPassword, kafka-configs). There are no delegation tokens: a client that shows
+	// one is refused as one with a wrong password is.
 	Scram []replication.ScramMechanism
 	// OAuthBearer validates the tokens of OAUTHBEARER (KIP-255). nil: it is not offered.
 	OAuthBearer TokenValidator

@@ -216,6 +216,18 @@ func finish(req kmsg.Request, resp kmsg.Response, code kafka.Code) {
 		}
 	case *kmsg.DescribeClusterResponse:
 		a.ControllerID = -1
+	case *kmsg.CreateACLsResponse: // its results name nothing: there is one for each creation
+		for range req.(*kmsg.CreateACLsRequest).Creations {
+			r := kmsg.NewCreateACLsResponseResult()
+			r.ErrorCode, r.ErrorMessage = int16(code), kmsg.StringPtr(faultMessage)
+			a.Results = append(a.Results, r)
+		}
+	case *kmsg.DeleteACLsResponse:
+		for range req.(*kmsg.DeleteACLsRequest).Filters {
+			r := kmsg.NewDeleteACLsResponseResult()
+			r.ErrorCode, r.ErrorMessage = int16(code), kmsg.StringPtr(faultMessage)
+			a.Results = append(a.Results, r)
+		}
 	case *kmsg.AlterUserSCRAMCredentialsResponse:
 		q := req.(*kmsg.AlterUserSCRAMCredentialsRequest)
 		for _, d := range q.Deletions {

@@ -71,7 +71,7 @@ func splitStruct(v reflect.Value, ctx target, pick func(target) bool) (picked, r
 	lists, pickedAny, restAny := 0, false, false
 	for _, names := range requestLists {
 		list := v.FieldByName(names.request)
-		if !list.IsValid() {
+		if !list.IsValid() || isHeartbeat(v) {
 			continue
 		}
 		if list.Len() == 0 {
@@ -95,6 +95,13 @@ func splitStruct(v reflect.Value, ctx target, pick func(target) bool) (picked, r
 		r = reflect.Value{}
 	}
 	return p, r
+}
+
+// isHeartbeat reports whether v is a request whose topics are what a member says it owns. It asks
+// about its group alone, and must not be split: half of it would give up the other half.
+func isHeartbeat(v reflect.Value) bool {
+	_, ok := v.Addr().Interface().(*kmsg.ConsumerGroupHeartbeatRequest)
+	return ok
 }
 
 // meansAll reports whether a struct of a request asks about every topic if it names none.

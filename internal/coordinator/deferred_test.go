@@ -141,7 +141,7 @@ func TestRecordsThatNobodyWaitsForGoWithTheNext(t *testing.T) {
 		time.Sleep(lingerTime - 1)
 		synctest.Wait()
 		require.Zero(t, b.underWay())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		require.Equal(t, 1, b.underWay())
 		b.log.answer(nil)

@@ -141,6 +141,7 @@ func (s *Session) Spoiled() string { return s.spoiled }
 func (s *Session) Succeed(principal string, now, expires time.Time, most time.Duration) (lifetime time.Duration, err error) {
 	if s.again && principal != s.principal {
 		from, to := dotted(s.principal), dotted(principal)
+		//lint:ignore ST1005 Kafka's words, which clients print
 		return 0, fmt.Errorf("Cannot change principals during re-authentication from %s: %s", from, to)
 	}
 	s.principal, s.agreed, s.stage, s.expires = principal, s.mechanism, stageDone, time.Time{}
