@@ -204,6 +204,17 @@ func (s *consumerScript) fetched() {
 	s.ask("delete: subscribed", 0, del)
 }
 
+// awaitClassic waits until a group is no longer one of the newer protocol: Kafka answers a join
+// before the records by which the group changes are written, and describes what is written.
+func (s *consumerScript) awaitClassic(group string) {
+	require.Eventually(s.t, func() bool {
+		r := kmsg.NewPtrConsumerGroupDescribeRequest()
+		r.Version, r.Groups = 1, []string{group}
+		resp, err := s.exchange(r)
+		return err == nil && resp.(*kmsg.ConsumerGroupDescribeResponse).Groups[0].ErrorCode != 0
+	}, 10*time.Second, 10*time.Millisecond)
+}
+
 // becomes has groups without members become those of the other protocol.
 func (s *consumerScript) becomes() {
 	s.beat("reader leaves", "f", beat{member: "m1", epoch: -1})
@@ -212,6 +223,7 @@ func (s *consumerScript) becomes() {
 	join.Group, join.ProtocolType, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = "f", "consumer", 10_000, 10_000
 	join.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0}}}
 	s.ask("becomes classic", 9, join)
+	s.awaitClassic("f")
 	s.describe("classic", "f")
 	s.beat("becomes modern again", "f", beat{member: "m3", topic: "two"})
 	s.describe("modern", "f")
