@@ -345,11 +345,28 @@ func TestRecordsGoThroughTLSUnchanged(t *testing.T) {
 func TestShutdownSaysGoodbyeOverTLS(t *testing.T) {
 	a := authority(t)
 	s, addr := serve(t, Config{Security: Security{TLS: serverTLS(t, a, tls.NoClientCert)}})
-	c := dialTLS(t, addr, a)
+	c := dial(t, addr)
+	raw := &counting{Conn: c.nc}
+	c.nc = tls.Client(raw, &tls.Config{RootCAs: a.Pool(), ServerName: "127.0.0.1"})
+	t.Cleanup(func() { c.nc.Close() })
 	askVersions(c)
+	answered := raw.received
 	require.NoError(t, s.Shutdown(context.Background()))
 	_, err := c.nc.Read(make([]byte, 1))
 	require.Equal(t, io.EOF, err)
+	require.Greater(t, raw.received, answered, "crypto/tls takes an end without a goodbye for one, too")
+}
+
+// counting counts the bytes that a connection has received.
+type counting struct {
+	net.Conn
+	received int
+}
+
+func (c *counting) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.received += n
+	return n, err
 }
 
 func TestPiecesAreWrittenInOrderWhateverTheirSizes(t *testing.T) {
