@@ -267,11 +267,12 @@ func TestRequestsBeforeAuthenticationAreSmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newSASLNetwork(t, Config{}, func(s *SASL) { s.MaxReceiveBytes = 1000 })
 		for _, version := range []int16{0, 1} {
-			c := n.dial()
+			c, start := n.dial(), time.Now()
 			handshake(c, version, "PLAIN")
 			_, err := c.nc.Write([]byte{0, 0, 3, 233, 0, 36, 0, 1})
 			require.NoError(t, err)
 			c.closed()
+			require.Zero(t, time.Since(start), "not because the rest does not come")
 		}
 		c := n.dial()
 		asPlain(c, "alice", "alice-secret")
