@@ -72,7 +72,7 @@ func run(ctx context.Context, w io.Writer) error {
 
 // work is a worker, and after it has failed another one in its place.
 func work(ctx context.Context, cluster *strata.Cluster, b *board, id int) error {
-	for life := 0; ctx.Err() == nil; life++ {
+	for ctx.Err() == nil {
 		s, err := consumer.NewShare(cluster, consumer.ShareConfig{Group: "workers", Topics: []string{"jobs"}, MaxRecords: 8})
 		if err != nil {
 			return err
@@ -82,7 +82,7 @@ func work(ctx context.Context, cluster *strata.Cluster, b *board, id int) error 
 			switch {
 			case err != nil:
 				return err
-			case string(r.Value) == poison, id == 0 && life == 0 && b.count(id) == 10:
+			case string(r.Value) == poison, b.fails(id):
 				died = true
 				b.died(r)
 			default:
@@ -107,16 +107,23 @@ type board struct {
 	mu     sync.Mutex
 	done   map[string]int // how often each job was done
 	by     []int          // jobs done, by worker
+	failed bool           // whether a worker has failed for which no job was to blame
 	deaths int
 	most   int // deliveries of the job that kills
 	left   int
 	stop   func()
 }
 
-func (b *board) count(id int) int {
+// fails reports whether a worker is to fail: the first that has done 30 jobs does, once. Among 6 who
+// do 199 there is one.
+func (b *board) fails(id int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.by[id]
+	if b.failed || b.by[id] < 30 {
+		return false
+	}
+	b.failed = true
+	return true
 }
 
 func (b *board) died(r consumer.ShareRecord) {
