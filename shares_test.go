@@ -113,9 +113,11 @@ func TestALoopThatEndsGivesBackWhatItHasNotDone(t *testing.T) {
 		require.Equal(t, []string{"2", "3", "4", "5"}, valuesOf(recs))
 		require.Equal(t, 2, recs[0].Deliveries)
 		require.NoError(t, b.Accept(t.Context(), recs[1]))
-		require.NoError(t, b.Close()) // what is left is a's at once
+		require.NoError(t, b.Close())
+		closed := time.Now()
 		recs, err = a.Poll(t.Context())
 		require.NoError(t, err)
+		require.Less(t, time.Since(closed), time.Second, "what is left is a's at once")
 		require.Equal(t, []string{"2", "4", "5"}, valuesOf(recs))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		_, err = a.Poll(ctx) // accepts them

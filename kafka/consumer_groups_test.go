@@ -239,8 +239,10 @@ func TestStaticMemberOfTheNewerProtocolTakesOverFromItself(t *testing.T) {
 		require.Equal(t, "FENCED_INSTANCE_ID 0 -", beat("m1", 2, 0, 1))
 		require.Equal(t, beatOK+" 2 -", beat("m2", 2, 0, 1))
 		require.Equal(t, beatOK+" -2 -", beat("m2", -2))
+		require.Equal(t, beatOK+" 2 [0 1]", beat("m3", 0), "what it is meant to have came along the first time")
+		require.Equal(t, beatOK+" -2 -", beat("m3", -2))
 		time.Sleep(46 * time.Second)
-		require.Equal(t, "UNKNOWN_MEMBER_ID 0 -", beat("m2", 2), "it did not come back in time")
+		require.Equal(t, "UNKNOWN_MEMBER_ID 0 -", beat("m3", 2), "it did not come back in time")
 	})
 }
 

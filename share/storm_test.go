@@ -315,6 +315,20 @@ func TestAFetchThatWaitsIsToldAndDoesNotPoll(t *testing.T) {
 		second, at = fetch("d") // for locks to pass
 		require.Equal(t, 1200*time.Millisecond+30*time.Second, at)
 		require.Equal(t, []Delivery{{First: 1, Last: 1, Count: 2}, {First: 3, Last: 4, Count: 2}}, second.Deliveries)
+		for _, d := range []struct {
+			member string
+			offset int64
+		}{{"d", 1}, {"c", 2}, {"d", 3}, {"d", 4}, {"c", 5}} {
+			require.NoError(t, w.c.Acknowledge(t.Context(), "g", d.member, got.TopicPartition, []Ack{{First: d.offset, Last: d.offset, Types: []AckType{Accept}}}))
+		}
+		second, _ = fetch("e")
+		require.Equal(t, []Delivery{{First: 6, Last: 9, Count: 1}}, second.Deliveries)
+		do(32*time.Second, func() error {
+			return w.c.Acknowledge(t.Context(), "g", "e", got.TopicPartition, []Ack{{First: 7, Last: 7, Types: []AckType{Release}}})
+		})
+		second, at = fetch("f") // for a release, at the end of the log, with room for more
+		require.Equal(t, 32*time.Second, at)
+		require.Equal(t, []Delivery{{First: 7, Last: 7, Count: 2}}, second.Deliveries)
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

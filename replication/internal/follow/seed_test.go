@@ -2,6 +2,7 @@ package follow
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,20 +109,21 @@ func TestFollowerThatBeginsLaterKnowsTheProducersOfWhatWasDeleted(t *testing.T) 
 // it is over, and not open at a follower that begins there.
 func TestFollowerThatBeginsBehindAPurgedMarkerTakesNothingForOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, err := partition.Open("p", compactedConfig(vfs.Mem(), 100)) // so small that segments stay apart
+		p, err := partition.Open("p", compactedConfig(vfs.Mem(), 400)) // so small that the two segments stay apart
 		require.NoError(t, err)
 		leader, follower := &real{Partition: p}, openCompacted(t, vfs.Mem())
 		leader.alone(t, 3)
 		leader.Reassure(leader.leadership(3, 1, false))
 		require.NoError(t, follower.Follow(3))
-		require.NoError(t, leader.put(t, 5, 0, 0, "x", "aborted").Err) // 0
-		require.NoError(t, leader.Roll())
-		leader.mark(t, 5, 1, false)                                  // 1
-		require.NoError(t, leader.put(t, 0, 0, 0, "kept", "v").Err)  // 2
-		require.NoError(t, leader.put(t, 0, 0, 0, "kept2", "v").Err) // 3
+		require.NoError(t, leader.put(t, 0, 0, 0, "k", strings.Repeat("v", 250)).Err) // 0
+		require.NoError(t, leader.put(t, 5, 0, 0, "x", "aborted").Err)                // 1
+		require.NoError(t, leader.Roll())                                             // takes the snapshot that has it open
+		leader.mark(t, 5, 1, false)                                                   // 2
+		require.NoError(t, leader.put(t, 0, 0, 0, "kept", "v").Err)                   // 3
+		require.NoError(t, leader.put(t, 0, 0, 0, "kept2", "v").Err)                  // 4
 		require.NoError(t, leader.Roll())
 		require.True(t, leader.purge(t))
-		_, err = leader.DeleteRecords(3)
+		_, err = leader.DeleteRecords(4)
 		require.NoError(t, err)
 		leader.Reassure(leader.leadership(3, 2, true))
 		stop := copying(3, leader, follower)
