@@ -74,7 +74,9 @@ func (x *txnCuts) before(e vfs.Event) {
 // do has workers do all pieces, one producer after the other, from a run on.
 func (s *txnStorm) do(run int) {
 	var workers, watchers sync.WaitGroup
+	s.mu.Lock()
 	s.done = false
+	s.mu.Unlock()
 	for _, of := range s.out {
 		watchers.Go(func() { s.watch(of) })
 	}
