@@ -16,7 +16,8 @@ import (
 // controller, without which nothing opens, goes last.
 type copyTargets map[int32]copyTarget
 
-// begin makes the directories in dir, which must be vacant, with their marks.
+// begin makes the directories in dir, which must be vacant, with their marks. It changes nothing in
+// a directory that somebody else makes there meanwhile.
 func (ts copyTargets) begin(fsys vfs.FS, dir string) error {
 	if dir == "" { // which some would take for the working directory
 		return fmt.Errorf("%w: no directory is named", fs.ErrInvalid)
@@ -28,10 +29,12 @@ func (ts copyTargets) begin(fsys vfs.FS, dir string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, t := range ts {
-		if err := t.begin(); err != nil {
-			return errors.Join(err, ts.undo())
+	begun := copyTargets{}
+	for _, id := range slices.Sorted(maps.Keys(ts)) { // as a founding does: who has the first gets the rest
+		if err := ts[id].begin(); err != nil {
+			return errors.Join(err, begun.undo())
 		}
+		begun[id] = ts[id]
 	}
 	return nil
 }
@@ -67,12 +70,29 @@ type copyTarget struct {
 	root string
 }
 
-// begin makes the directory, with the mark of an unfinished copy.
+// begin makes the directory, with the mark of an unfinished copy. The directory gets its name
+// together with the mark, and replaces nothing but an empty one: it fails, and matches fs.ErrExist,
+// if a cluster is founded or another copy is made there meanwhile, and whoever founds one later
+// finds the mark.
 func (t copyTarget) begin() error {
-	if err := vfs.MakeDir(t.fsys, t.root, 0o755); err != nil {
-		return err
+	made := t.root + ".unfinished" // no broker's name
+	err := vfs.MakeDir(t.fsys, made, 0o755)
+	if err == nil {
+		err = vfs.WriteFile(t.fsys, filepath.Join(made, unfinishedFile), []byte("a copy that was interrupted; remove it\n"))
 	}
-	return vfs.WriteFile(t.fsys, filepath.Join(t.root, unfinishedFile), []byte("a copy that was interrupted; remove it\n"))
+	if err == nil {
+		err = t.fsys.Rename(made, t.root)
+		if _, there := t.fsys.Stat(t.root); err != nil && there == nil {
+			err = fmt.Errorf("somebody else has made it meanwhile: %w: %w", fs.ErrExist, err)
+		}
+	}
+	if err != nil {
+		return errors.Join(err, t.fsys.RemoveAll(made))
+	}
+	if err := t.fsys.SyncDir(filepath.Dir(t.root)); err != nil {
+		return errors.Join(err, t.undo())
+	}
+	return nil
 }
 
 // identify makes the copy that of the broker in from.
