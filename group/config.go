@@ -54,6 +54,14 @@ type Config struct {
 	// group.consumer.session.timeout.ms, group.consumer.heartbeat.interval.ms.
 	ConsumerSessionTimeout, ConsumerHeartbeatInterval time.Duration
 
+	// What a single group's consumer.session.timeout.ms and consumer.heartbeat.interval.ms may be, see
+	// Coordinator.AlterGroupConfig. 0: 45 s to 60 s, and 5 s to 15 s, or as far as what all groups go
+	// by, the fields above, if that lies outside. Kafka: group.consumer.min.session.timeout.ms,
+	// group.consumer.max.session.timeout.ms, group.consumer.min.heartbeat.interval.ms,
+	// group.consumer.max.heartbeat.interval.ms.
+	ConsumerMinSessionTimeout, ConsumerMaxSessionTimeout       time.Duration
+	ConsumerMinHeartbeatInterval, ConsumerMaxHeartbeatInterval time.Duration
+
 	// ConsumerMaxSize is the most members a group of the newer protocol can have. 0: no limit.
 	// Kafka: group.consumer.max.size.
 	ConsumerMaxSize int
@@ -62,6 +70,11 @@ type Config struct {
 	// computed at the earliest: who joins sooner gets its share then. 0: 1 s; Unlimited: at once.
 	// Kafka: group.consumer.assignment.interval.ms.
 	ConsumerAssignmentInterval time.Duration
+
+	// ConsumerMaxAssignmentInterval bounds a single group's consumer.assignment.interval.ms. 0: 15 s,
+	// or ConsumerAssignmentInterval if that is longer. Kafka:
+	// group.consumer.max.assignment.interval.ms.
+	ConsumerMaxAssignmentInterval time.Duration
 
 	// MaxBatchBytes bounds one batch in the offsets topic, and so one request: ErrTooLarge beyond
 	// it. 0: 1 MiB. Kafka: max.message.bytes.
@@ -121,6 +134,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.ConsumerAssignmentInterval = 1 // shorter than what the log can tell
 	}
 	positive("ConsumerAssignmentInterval", &c.ConsumerAssignmentInterval, time.Second)
+	errs = append(errs, c.boundConsumers()...)
 	if c.ConsumerAssignors == nil {
 		c.ConsumerAssignors = []assignor.Assignor{assignor.Uniform(), assignor.Range()}
 	}
@@ -159,6 +173,28 @@ func (c Config) withDefaults() (Config, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c, errors.Join(errs...)
+}
+
+// boundConsumers fills in the bounds of what single groups may be configured to.
+func (c *Config) boundConsumers() (errs []error) {
+	bound := func(name string, low, high *time.Duration, static, defLow, defHigh time.Duration) {
+		if *low == 0 {
+			*low = min(defLow, static)
+		}
+		if *high == 0 {
+			*high = max(defHigh, static)
+		}
+		if *low < 0 || *low > static || *high < static {
+			errs = append(errs, refused(name, fmt.Sprintf("%v to %v", *low, *high), fmt.Sprintf("does not contain what all groups go by, %v", static)))
+		}
+	}
+	bound("ConsumerMinSessionTimeout, ConsumerMaxSessionTimeout", &c.ConsumerMinSessionTimeout, &c.ConsumerMaxSessionTimeout,
+		c.ConsumerSessionTimeout, 45*time.Second, time.Minute)
+	bound("ConsumerMinHeartbeatInterval, ConsumerMaxHeartbeatInterval", &c.ConsumerMinHeartbeatInterval, &c.ConsumerMaxHeartbeatInterval,
+		c.ConsumerHeartbeatInterval, 5*time.Second, 15*time.Second)
+	var none time.Duration
+	bound("ConsumerMaxAssignmentInterval", &none, &c.ConsumerMaxAssignmentInterval, c.ConsumerAssignmentInterval, 0, 15*time.Second)
+	return errs
 }
 
 // checkAssignors returns what is wrong with server-side assignors.

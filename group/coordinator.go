@@ -39,6 +39,7 @@ type groups struct {
 	cfg     Config
 	core    kinds.Config
 	store   Store
+	configs configStore // the store, if it keeps configurations of groups; nil: it does not
 	runtime *groupRuntime
 	ctx     context.Context // done when closing
 	cancel  context.CancelFunc
@@ -80,10 +81,10 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 		}
 	}
 	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, seen: make(map[string]seenTopic), samples: make(map[string]lagSamples)}}
+	c.configs, _ = store.(configStore)
 	c.core.Classic = classic.Config{InitialRebalanceDelay: cfg.InitialRebalanceDelay, MaxSize: cfg.MaxSize, OffsetsRetention: cfg.OffsetsRetention,
 		OffsetMetadataMax: cfg.OffsetMetadataMax, Process: newProcess()}
-	c.core.Modern = modern.Config{MaxSize: cfg.ConsumerMaxSize, SessionTimeout: cfg.ConsumerSessionTimeout, HeartbeatInterval: cfg.ConsumerHeartbeatInterval,
-		AssignmentInterval: cfg.ConsumerAssignmentInterval, Assignors: cfg.ConsumerAssignors, OffsetsRetention: cfg.OffsetsRetention,
+	c.core.Modern = modern.Config{MaxSize: cfg.ConsumerMaxSize, Timeouts: c.timeouts, Assignors: cfg.ConsumerAssignors, OffsetsRetention: cfg.OffsetsRetention,
 		OffsetMetadataMax: cfg.OffsetMetadataMax, Process: c.core.Classic.Process}
 	c.runtime = coordinator.New(c.kind(), topicStore{store, OffsetsShape{cfg.OffsetsPartitions, cfg.OffsetsReplicas}}, coordinator.Config{Topic: offsets.Topic,
 		ExpiryInterval: cfg.ExpiryInterval, MaxBatchBytes: cfg.MaxBatchBytes, Logger: cfg.Logger, Notify: c.rebalanced})

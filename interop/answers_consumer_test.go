@@ -24,6 +24,7 @@ func TestAnswersToTheNewerProtocolAreKafkas(t *testing.T) {
 		s.static()
 		s.fetched()
 		s.becomes()
+		s.configured()
 		return s.transcript
 	}
 	sameAnswers(t, run(kafkas), run(ours))
@@ -232,4 +233,51 @@ func (s *consumerScript) becomes() {
 	del.Groups = []string{"f"}
 	s.ask("delete: without members", 2, del)
 	s.describe("deleted", "f")
+}
+
+// configured sets, shows and lists configurations of groups. Bounds are the target's own.
+func (s *consumerScript) configured() {
+	const heartbeat, session = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
+	alter := func(name, group string, kvs ...kmsg.IncrementalAlterConfigsRequestResourceConfig) {
+		r, rr := kmsg.NewPtrIncrementalAlterConfigsRequest(), kmsg.NewIncrementalAlterConfigsRequestResource()
+		rr.ResourceType, rr.ResourceName, rr.Configs = kmsg.ConfigResourceTypeGroupConfig, group, kvs
+		r.Resources = append(r.Resources, rr)
+		s.ask("alter: "+name, 1, r)
+	}
+	kv := func(key string, op kmsg.IncrementalAlterConfigOp, value string) kmsg.IncrementalAlterConfigsRequestResourceConfig {
+		return kmsg.IncrementalAlterConfigsRequestResourceConfig{Name: key, Op: op, Value: &value}
+	}
+	alter("set", "c", kv(heartbeat, 0, "6000"), kv(session, 0, "50000"))
+	changes := map[string]kmsg.IncrementalAlterConfigsRequestResourceConfig{
+		"empty": kv(heartbeat, 0, ""), "zero": kv(heartbeat, 0, "0"), "above": kv(heartbeat, 0, "15001"), "large": kv(session, 0, "99999999999"),
+		"append": kv(heartbeat, 2, "1"), "append unknown": kv("no.such", 2, "1"), "unknown": kv("no.such", 0, "1"), "delete unknown": kv("no.such", 1, ""),
+		"delete unset": kv("consumer.assignment.interval.ms", 1, ""), "operation": kv(heartbeat, 7, "1"), "session above": kv(session, 0, "60001"),
+		"session below heartbeat": kv(session, 0, "5999"), "assignment above": kv("consumer.assignment.interval.ms", 0, "15001"),
+	}
+	for _, name := range slices.Sorted(maps.Keys(changes)) {
+		alter(name, "c", changes[name])
+	}
+	alter("no name", "", kv(heartbeat, 0, "6000"))
+	for _, group := range []string{"c", "unset", ""} {
+		r, rr := kmsg.NewPtrDescribeConfigsRequest(), kmsg.NewDescribeConfigsRequestResource()
+		rr.ResourceType, rr.ResourceName, rr.ConfigNames = kmsg.ConfigResourceTypeGroupConfig, group, []string{heartbeat, session, "no.such"}
+		r.Resources, r.IncludeSynonyms = append(r.Resources, rr), true
+		s.ask("describe: configuration of "+group, 4, r)
+	}
+	list := kmsg.NewPtrListConfigResourcesRequest()
+	list.ResourceTypes = []int8{int8(kmsg.ConfigResourceTypeGroupConfig)}
+	await := func(groups int) { // Kafka's broker heeds what its controller has taken a moment later
+		require.Eventually(s.t, func() bool {
+			list.Version = 1
+			resp, err := s.exchange(list)
+			return err == nil && len(resp.(*kmsg.ListConfigResourcesResponse).ConfigResources) == groups
+		}, 10*time.Second, 10*time.Millisecond)
+	}
+	await(1)
+	s.ask("list: configured groups", 1, list)
+	s.beat("configured", "c", beat{member: "m1", topic: "two"})
+	alter("unset", "c", kv(heartbeat, 1, ""), kv(session, 1, ""))
+	await(0)
+	s.ask("list: no configured groups", 1, list)
+	s.beat("not configured any more", "c", beat{member: "m1", epoch: 2, topic: "two", owned: []int32{0, 1}})
 }

@@ -3,6 +3,7 @@ package kafka
 import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/replication"
 )
 
@@ -54,8 +55,15 @@ func (c *call) replaceResource(r kmsg.AlterConfigsRequestResource, validateOnly 
 		}
 		props[kv.Name] = *kv.Value
 	}
-	if int8(r.ResourceType) == resourceBroker {
+	switch int8(r.ResourceType) {
+	case resourceBroker:
 		return c.replaceBroker(r.ResourceName, props, validateOnly)
+	case resourceGroup:
+		a := group.ConfigAlteration{Replace: true, DryRun: validateOnly}
+		for _, kv := range r.Configs {
+			a.Changes = append(a.Changes, replication.ConfigChange{Key: kv.Name, Value: *kv.Value})
+		}
+		return c.alterGroup(r.ResourceName, a)
 	}
 	if err := c.alterable(int8(r.ResourceType), r.ResourceName, len(props)); err != nil || int8(r.ResourceType) != resourceTopic {
 		return err

@@ -117,7 +117,20 @@ func groupSettings(g group.Config) []setting {
 	if g.OffsetsRetention > 0 {
 		retention = strconv.FormatInt(int64(g.OffsetsRetention/time.Minute), 10)
 	}
+	consumers := "2147483647"
+	if g.ConsumerMaxSize > 0 {
+		consumers = strconv.Itoa(g.ConsumerMaxSize)
+	}
 	return []setting{
+		{"group.consumer.assignment.interval.ms", topic.TypeInt, millis(g.ConsumerAssignmentInterval), "1000", "How long after a target assignment the next one is computed at the earliest."},
+		{"group.consumer.heartbeat.interval.ms", topic.TypeInt, millis(g.ConsumerHeartbeatInterval), "5000", "How often members of consumer groups are told to send a heartbeat."},
+		{"group.consumer.max.assignment.interval.ms", topic.TypeInt, millis(g.ConsumerMaxAssignmentInterval), "15000", "The most that a group's consumer.assignment.interval.ms may be."},
+		{"group.consumer.max.heartbeat.interval.ms", topic.TypeInt, millis(g.ConsumerMaxHeartbeatInterval), "15000", "The most that a group's consumer.heartbeat.interval.ms may be."},
+		{"group.consumer.max.session.timeout.ms", topic.TypeInt, millis(g.ConsumerMaxSessionTimeout), "60000", "The most that a group's consumer.session.timeout.ms may be."},
+		{"group.consumer.max.size", topic.TypeInt, consumers, "2147483647", "The most members a consumer group can have."},
+		{"group.consumer.min.heartbeat.interval.ms", topic.TypeInt, millis(g.ConsumerMinHeartbeatInterval), "5000", "The least that a group's consumer.heartbeat.interval.ms may be."},
+		{"group.consumer.min.session.timeout.ms", topic.TypeInt, millis(g.ConsumerMinSessionTimeout), "45000", "The least that a group's consumer.session.timeout.ms may be."},
+		{"group.consumer.session.timeout.ms", topic.TypeInt, millis(g.ConsumerSessionTimeout), "45000", "How long members of consumer groups live without a heartbeat."},
 		{"group.initial.rebalance.delay.ms", topic.TypeInt, millis(g.InitialRebalanceDelay), "0", "How long a new group waits for more members."},
 		{"group.max.session.timeout.ms", topic.TypeInt, millis(g.MaxSessionTimeout), "1800000", "The longest session timeout that members may ask for."},
 		{"group.max.size", topic.TypeInt, size, "2147483647", "The most members a group can have."},

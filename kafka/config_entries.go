@@ -17,6 +17,7 @@ const (
 	sourceBrokerDefault configSource = 3 // set on all brokers while they run
 	sourceStatic        configSource = 4 // given when the cluster was opened
 	sourceDefault       configSource = 5 // built in
+	sourceGroup         configSource = 8 // set on the group
 )
 
 // configLayer is the value that one source gives, under the name it has there.
@@ -139,6 +140,26 @@ func (c *call) allBrokersEntries() []configEntry {
 		k, _ := replication.LookupBrokerKey(name)
 		l := configLayer{name, set[name], sourceBrokerDefault}
 		entries = append(entries, configEntry{configLayer: l, layers: []configLayer{l}, kind: k.Type, doc: k.Doc})
+	}
+	return entries
+}
+
+// groupEntries are the settings of a group, whether there is such a group or not: what is set on
+// it, and the broker's below that.
+func (c *call) groupEntries(id string) []configEntry {
+	described := c.s.cluster.ConfigEntries(id)
+	entries := make([]configEntry, len(described))
+	for i, d := range described {
+		e := configEntry{kind: d.Key.Type, doc: d.Key.Doc}
+		if d.IsSet {
+			e.layers = append(e.layers, configLayer{d.Key.Name, d.Set, sourceGroup})
+		}
+		if d.Static != d.Key.Default {
+			e.layers = append(e.layers, configLayer{d.Key.Synonyms[0], d.Static, sourceStatic})
+		}
+		e.layers = append(e.layers, configLayer{d.Key.Synonyms[0], d.Key.Default, sourceDefault})
+		e.configLayer = configLayer{d.Key.Name, e.layers[0].value, e.layers[0].source}
+		entries[i] = e
 	}
 	return entries
 }

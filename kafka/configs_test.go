@@ -120,7 +120,7 @@ func TestIncrementalAlterConfigsRefusesAsKafkaDoes(t *testing.T) {
 		"broker unknown key": {resourceBroker, "1", changes{change("no.such", 0, "1")}, InvalidConfig},
 		"another broker":     {resourceBroker, "2", changes{change("log.retention.ms", 0, "1")}, InvalidRequest},
 		"logger":             {resourceBrokerLogger, "1", changes{change("root", 0, "DEBUG")}, InvalidConfig},
-		"group":              {resourceGroup, "g", changes{change("consumer.session.timeout.ms", 0, "50000")}, InvalidConfig},
+		"group":              {resourceGroup, "g", changes{change("consumer.session.timeout.ms", 0, "50000")}, 0},
 		"group without name": {resourceGroup, "", changes{change("a", 0, "1")}, InvalidRequest},
 		"unknown type":       {7, "x", changes{change("a", 0, "1")}, InvalidRequest},
 	} {
@@ -164,4 +164,82 @@ func TestConfigResourcesAreListed(t *testing.T) {
 	require.Equal(t, "a", ask[*kmsg.ListConfigResourcesResponse](t, addr, 1, req).ConfigResources[0].Name)
 	req.ResourceTypes = []int8{7}
 	require.Equal(t, UnsupportedVersion, Code(ask[*kmsg.ListConfigResourcesResponse](t, addr, 1, req).ErrorCode))
+}
+
+// TestGroupsHaveConfigurations sets, shows, lists and refuses as Kafka 4.3 does: see
+// interop.TestAnswersToTheNewerProtocolAreKafkas.
+func TestGroupsHaveConfigurations(t *testing.T) {
+	const heartbeat, session = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
+	_, addr := serve(t, Config{})
+	listed := func() (names []string) {
+		req := kmsg.NewPtrListConfigResourcesRequest()
+		req.ResourceTypes = []int8{resourceGroup}
+		for _, r := range ask[*kmsg.ListConfigResourcesResponse](t, addr, 1, req).ConfigResources {
+			names = append(names, r.Name)
+		}
+		return names
+	}
+	require.Empty(t, listed())
+	require.Zero(t, askAlter(t, addr, resourceGroup, "g", change(heartbeat, 0, " 6000 ")))
+	require.Zero(t, askAlter(t, addr, resourceGroup, "a b!", change(session, 0, "50000")))
+	require.Equal(t, []string{"a b!", "g"}, listed())
+	got := askConfigs(t, addr, resourceGroup, "g").Configs
+	require.Len(t, got, 3, "those that are gone by")
+	require.Equal(t, heartbeat, got[1].Name)
+	require.Equal(t, "6000", *got[1].Value)
+	require.EqualValues(t, sourceGroup, got[1].Source)
+	require.EqualValues(t, 3, got[1].ConfigType)
+	require.False(t, got[1].ReadOnly)
+	require.NotEmpty(t, *got[1].Documentation)
+	require.Len(t, got[1].ConfigSynonyms, 2)
+	require.Equal(t, "group."+heartbeat, got[1].ConfigSynonyms[1].Name)
+	require.Equal(t, "5000", *got[1].ConfigSynonyms[1].Value)
+	require.Equal(t, session, got[2].Name)
+	require.Equal(t, "45000", *got[2].Value)
+	require.EqualValues(t, sourceDefault, got[2].Source)
+
+	type changes = []kmsg.IncrementalAlterConfigsRequestResourceConfig
+	for what, c := range map[string]struct {
+		changes changes
+		want    Code
+	}{
+		"empty value":    {changes{change(heartbeat, 0, "")}, InvalidConfig},
+		"no number":      {changes{change(heartbeat, 0, "x")}, InvalidConfig},
+		"zero":           {changes{change(heartbeat, 0, "0")}, InvalidConfig},
+		"below":          {changes{change(heartbeat, 0, "4999")}, InvalidConfig},
+		"above":          {changes{change(heartbeat, 0, "15001")}, InvalidConfig},
+		"session below":  {changes{change(session, 0, "44999")}, InvalidConfig},
+		"session above":  {changes{change(session, 0, "60001")}, InvalidConfig},
+		"session large":  {changes{change(session, 0, "99999999999")}, InvalidConfig},
+		"assignment":     {changes{change("consumer.assignment.interval.ms", 0, "15001")}, InvalidConfig},
+		"append":         {changes{change(heartbeat, 2, "1")}, InvalidConfig},
+		"unknown":        {changes{change("no.such", 0, "1")}, InvalidConfig},
+		"not gone by":    {changes{change("streams.session.timeout.ms", 0, "50000")}, InvalidConfig},
+		"good and bad":   {changes{change(session, 0, "50000"), change(heartbeat, 0, "x")}, InvalidConfig},
+		"twice":          {changes{change(heartbeat, 0, "6000"), change(heartbeat, 0, "6000")}, InvalidRequest},
+		"delete unknown": {changes{change("no.such", 1, "")}, 0},
+		"nothing":        {nil, 0},
+	} {
+		require.Equal(t, c.want, askAlter(t, addr, resourceGroup, "g", c.changes...), what)
+	}
+	require.EqualValues(t, sourceDefault, askConfigs(t, addr, resourceGroup, "g").Configs[2].Source, "nothing of what was refused")
+	require.Zero(t, askAlter(t, addr, resourceGroup, "a b!", change(session, 1, "")))
+	require.Equal(t, []string{"g"}, listed())
+
+	old := func(kv ...string) Code {
+		req := kmsg.NewPtrAlterConfigsRequest()
+		r := kmsg.AlterConfigsRequestResource{ResourceType: resourceGroup, ResourceName: "g"}
+		for i := 0; i < len(kv); i += 2 {
+			r.Configs = append(r.Configs, kmsg.AlterConfigsRequestResourceConfig{Name: kv[i], Value: &kv[i+1]})
+		}
+		req.Resources = append(req.Resources, r)
+		return Code(ask[*kmsg.AlterConfigsResponse](t, addr, 2, req).Resources[0].ErrorCode)
+	}
+	require.Zero(t, old(session, "50000"))
+	got = askConfigs(t, addr, resourceGroup, "g").Configs
+	require.Equal(t, "5000", *got[1].Value, "replaced as a whole")
+	require.Equal(t, "50000", *got[2].Value)
+	require.Equal(t, InvalidConfig, old(session, "x"))
+	require.Zero(t, old())
+	require.Empty(t, listed())
 }

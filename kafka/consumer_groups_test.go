@@ -301,3 +301,29 @@ func TestFranzGoConsumesByTheNewerProtocol(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "consumer", string(info.Type))
 }
+
+// TestMembersGoByTheConfigurationOfTheirGroup changes it while a member lives.
+func TestMembersGoByTheConfigurationOfTheirGroup(t *testing.T) {
+	withGroups(t, func(t *testing.T, s *groupServer) {
+		c := newGroupClient(t, s)
+		const key = "consumer.heartbeat.interval.ms"
+		alter := func(ch kmsg.IncrementalAlterConfigsRequestResourceConfig) {
+			req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+			req.Version = 1
+			req.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: resourceGroup, ResourceName: "g", Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{ch}}}
+			require.Zero(t, c.ask(req).(*kmsg.IncrementalAlterConfigsResponse).Resources[0].ErrorCode)
+		}
+		interval := func(group string, epoch int32) int32 {
+			resp := c.beat(c.beatRequest(s, group, "m", epoch, 0, 1))
+			require.Zero(t, resp.ErrorCode)
+			return resp.HeartbeatIntervalMillis
+		}
+		alter(change(key, 0, "6000"))
+		require.EqualValues(t, 6000, interval("g", 0))
+		require.EqualValues(t, 5000, interval("other", 0))
+		alter(change(key, 0, "7000"))
+		require.EqualValues(t, 7000, interval("g", 2))
+		alter(change(key, 1, ""))
+		require.EqualValues(t, 5000, interval("g", 2))
+	})
+}

@@ -28,8 +28,8 @@ var configTypes = map[topic.ValueType]kmsg.ConfigType{
 // describeConfigs shows configurations with where they come from; from version 1 on with synonyms,
 // from 3 on with types and documentation.
 //
-// Loggers, groups and client metrics have no configuration here:
-// groups get what their members ask for.
+// Loggers and client metrics have no configuration here. Groups have those keys of Kafka's that they
+// go by: those of share and streams groups are left out.
 func (c *call) describeConfigs(req *kmsg.DescribeConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
 	seen := map[configResource]bool{}
@@ -98,7 +98,12 @@ func (c *call) configEntries(kind int8, name string) ([]configEntry, error) {
 		return c.brokerEntries(), nil
 	case resourceBrokerLogger:
 		return nil, c.ownBroker(name)
-	case resourceClientMetrics, resourceGroup:
+	case resourceGroup:
+		if name == "" {
+			return nil, refuse(InvalidRequest, "Group name must not be empty")
+		}
+		return c.groupEntries(name), nil
+	case resourceClientMetrics:
 		if name == "" {
 			return nil, refuse(InvalidRequest, "The name of the resource must not be empty.")
 		}

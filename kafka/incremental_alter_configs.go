@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 )
@@ -69,6 +70,9 @@ func (c *call) changer(validateOnly bool) configChanger {
 }
 
 func (c *call) alterConfig(kind int8, name string, changes []replication.ConfigChange, validateOnly bool) error {
+	if kind == resourceGroup {
+		return c.alterGroup(name, group.ConfigAlteration{Changes: changes, DryRun: validateOnly})
+	}
 	if kind != resourceBroker {
 		if err := c.alterable(kind, name, len(changes)); err != nil || kind != resourceTopic {
 			return err
@@ -110,6 +114,15 @@ func (c *call) alterConfig(kind int8, name string, changes []replication.ConfigC
 	return err
 }
 
+// alterGroup changes the configuration of a group.
+func (c *call) alterGroup(name string, a group.ConfigAlteration) error {
+	if name == "" {
+		return refuse(InvalidRequest, "Default group resources are not allowed.")
+	}
+	a.Group = name
+	return c.s.cluster.AlterGroupConfig(c.ctx, a)
+}
+
 // alterableBroker returns the broker that a name stands for.
 func (c *call) alterableBroker(name string) (int32, error) {
 	if name == "" {
@@ -130,7 +143,7 @@ func (c *call) alterable(kind int8, name string, n int) error {
 		if err := c.ownBroker(name); err != nil {
 			return err
 		}
-	case resourceClientMetrics, resourceGroup:
+	case resourceClientMetrics:
 		if name == "" {
 			return refuse(InvalidRequest, "The name of the resource must not be empty.")
 		}

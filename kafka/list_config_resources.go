@@ -8,7 +8,8 @@ import (
 )
 
 // listConfigResources names the resources that can have a configuration. Version 0 asks for client
-// metrics only, of which there are none; 1 for the given types, or all.
+// metrics only, of which there are none; 1 for the given types, or all. Of groups only those have
+// one on which something is set, as in Kafka.
 func (c *call) listConfigResources(req *kmsg.ListConfigResourcesRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ListConfigResourcesResponse)
 	kinds := []int8{resourceTopic, resourceBroker, resourceBrokerLogger, resourceClientMetrics, resourceGroup}
@@ -35,6 +36,11 @@ func (c *call) listConfigResources(req *kmsg.ListConfigResourcesRequest) kmsg.Re
 		}
 		for name := range md.Topics {
 			add(resourceTopic, name)
+		}
+	}
+	if slices.Contains(wanted, resourceGroup) {
+		for _, id := range c.s.cluster.ConfiguredGroups() {
+			add(resourceGroup, id)
 		}
 	}
 	for _, kind := range []int8{resourceBroker, resourceBrokerLogger} {

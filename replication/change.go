@@ -153,6 +153,7 @@ func (c *Cluster) publishLocked(version int64) (due []chan struct{}) {
 	c.image.Publish(version)
 	c.version.Store(version)
 	c.rates.Store(ratesOf(c.image.BrokerConfigs))
+	c.groups.Store(c.image.Groups())
 	c.indexAccessLocked()
 	for e := c.waiters.Pop(version); e != nil; e = c.waiters.Pop(version) {
 		due = append(due, e.Value)
@@ -168,7 +169,7 @@ func (c *Cluster) affected(recs []metarecord.Record) (removed []*image.Topic, ch
 		case *metarecord.RemoveTopic:
 			removed = append(removed, c.image.ByID[rec.ID])
 		case *metarecord.Config:
-			if rec.ResourceType == metarecord.ResourceBroker && isRate(rec.Name) {
+			if rec.ResourceType == metarecord.ResourceGroup || rec.ResourceType == metarecord.ResourceBroker && isRate(rec.Name) {
 				continue // no partition goes by it
 			}
 			if rec.ResourceType == metarecord.ResourceBroker {

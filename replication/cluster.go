@@ -86,8 +86,9 @@ type Cluster struct {
 	// rates are those of the image, for those who do not want the lock; nil: no broker has one.
 	// Written under mu.
 	rates   atomic.Pointer[rates]
-	access  atomic.Pointer[access] // the image's access control; nil: it has none. Written as rates
-	version atomic.Int64           // image.version, for those who do not want the lock; written under mu
+	access  atomic.Pointer[access]             // the image's access control; nil: it has none. Written as rates
+	groups  atomic.Pointer[image.GroupConfigs] // the image's; nil: it has none. Written as rates
+	version atomic.Int64                       // image.version, for those who do not want the lock; written under mu
 }
 
 // maxOvertaken is how often Open begins again because of other opens beside it.

@@ -12,8 +12,8 @@ import (
 )
 
 func (a *app) groupsCmd() *cobra.Command {
-	c := a.parent(&cobra.Command{Use: "groups", Short: "List, describe, watch, reset and delete consumer groups"})
-	c.AddCommand(a.groupsList(), a.groupsDescribe(), a.groupsLag(), a.groupsReset(), a.groupsDelete())
+	c := a.parent(&cobra.Command{Use: "groups", Short: "List, describe, watch, change, reset and delete consumer groups"})
+	c.AddCommand(a.groupsList(), a.groupsDescribe(), a.groupsLag(), a.groupsAlter(), a.groupsReset(), a.groupsDelete())
 	return c
 }
 

@@ -44,6 +44,27 @@ var brokerKeys = []brokerKey{
 	{"group.max.session.timeout.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
 		return span(&c.Group.MaxSessionTimeout, v, time.Millisecond)
 	}},
+	{"group.consumer.session.timeout.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.ConsumerSessionTimeout, v, time.Millisecond)
+	}},
+	{"group.consumer.heartbeat.interval.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.ConsumerHeartbeatInterval, v, time.Millisecond)
+	}},
+	{"group.consumer.min.session.timeout.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.ConsumerMinSessionTimeout, v, time.Millisecond)
+	}},
+	{"group.consumer.max.session.timeout.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.ConsumerMaxSessionTimeout, v, time.Millisecond)
+	}},
+	{"group.consumer.min.heartbeat.interval.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.ConsumerMinHeartbeatInterval, v, time.Millisecond)
+	}},
+	{"group.consumer.max.heartbeat.interval.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.ConsumerMaxHeartbeatInterval, v, time.Millisecond)
+	}},
+	{"group.consumer.max.size", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return number(&c.Group.ConsumerMaxSize, v, 1)
+	}},
 	{"offsets.retention.minutes", func(c *strata.Config, _ *kafka.Config, v string) error {
 		return span(&c.Group.OffsetsRetention, v, time.Minute)
 	}},

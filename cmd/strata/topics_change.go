@@ -45,6 +45,25 @@ func (a *app) topicsCreate() *cobra.Command {
 	return c
 }
 
+// configChanges reads what --set and --unset say.
+func configChanges(set, unset []string) ([]kadm.AlterConfig, error) {
+	values, err := parseSet(set)
+	if err != nil {
+		return nil, err
+	}
+	var changes []kadm.AlterConfig
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		changes = append(changes, kadm.AlterConfig{Op: kadm.SetConfig, Name: k, Value: values[k]})
+	}
+	for _, k := range unset {
+		changes = append(changes, kadm.AlterConfig{Op: kadm.DeleteConfig, Name: k})
+	}
+	if len(changes) == 0 {
+		return nil, misuse("nothing to change: name --set or --unset")
+	}
+	return changes, nil
+}
+
 func (a *app) topicsAlter() *cobra.Command {
 	var tg target
 	var set, unset []string
@@ -52,19 +71,9 @@ func (a *app) topicsAlter() *cobra.Command {
 		Long:    "alter sets settings of topics, or returns them to their defaults. It takes effect at once.",
 		Example: "  strata topics alter orders --set retention.ms=3600000 --unset segment.ms -b localhost:9092"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
-		values, err := parseSet(set)
+		changes, err := configChanges(set, unset)
 		if err != nil {
 			return err
-		}
-		var changes []kadm.AlterConfig
-		for _, k := range slices.Sorted(maps.Keys(values)) {
-			changes = append(changes, kadm.AlterConfig{Op: kadm.SetConfig, Name: k, Value: values[k]})
-		}
-		for _, k := range unset {
-			changes = append(changes, kadm.AlterConfig{Op: kadm.DeleteConfig, Name: k})
-		}
-		if len(changes) == 0 {
-			return misuse("nothing to change: name --set or --unset")
 		}
 		ctx, cancel := tg.bounded(ctx)
 		defer cancel()

@@ -13,6 +13,7 @@ type RemoveTopic struct{ ID ID }
 const (
 	ResourceTopic  = 2
 	ResourceBroker = 4
+	ResourceGroup  = 32
 )
 
 // Config sets one configuration key of a resource; a nil Value removes it.

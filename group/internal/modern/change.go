@@ -171,7 +171,7 @@ func (t *Topics) hash(names []string) int64 {
 // but not too often.
 func (c *change) assign(m *member) ([]partition, error) {
 	g := c.g
-	due := g.assignmentEpoch == 0 || c.now.UnixMilli() >= g.assignedMs+g.cfg.AssignmentInterval.Milliseconds() || c.now.UnixMilli() < g.assignedMs
+	due := g.assignmentEpoch == 0 || c.now.UnixMilli() >= g.assignedMs+g.timeouts().Assignment.Milliseconds() || c.now.UnixMilli() < g.assignedMs
 	if c.epoch <= g.assignmentEpoch || !due {
 		if c.replaced != nil {
 			return g.target[c.replaced.id], nil

@@ -15,14 +15,19 @@ import (
 
 // Config is what a Group needs to know of its coordinator's configuration.
 type Config struct {
-	MaxSize            int                 // members; 0: no limit
-	SessionTimeout     time.Duration       // of members
-	HeartbeatInterval  time.Duration       // that members are told
-	AssignmentInterval time.Duration       // between target assignments, at least
-	Assignors          []assignor.Assignor // that members can ask for; the first is the default
-	OffsetsRetention   time.Duration       // 0: for ever
-	OffsetMetadataMax  int                 // UTF-16 units
-	Process            string              // see classic.Config
+	MaxSize           int                         // members; 0: no limit
+	Timeouts          func(group string) Timeouts // those of a group at present; it only computes
+	Assignors         []assignor.Assignor         // that members can ask for; the first is the default
+	OffsetsRetention  time.Duration               // 0: for ever
+	OffsetMetadataMax int                         // UTF-16 units
+	Process           string                      // see classic.Config
+}
+
+// Timeouts can be configured for each group.
+type Timeouts struct {
+	Session    time.Duration // of members
+	Heartbeat  time.Duration // the interval that members are told
+	Assignment time.Duration // between target assignments, at least
 }
 
 // Topics are the topics there are. It is not changed once it is made.
@@ -105,6 +110,8 @@ func New(on *classic.Committed, cfg *Config) *Group {
 
 // Type returns what kind of a group it is.
 func (g *Group) Type() protocol.GroupType { return protocol.Consumer }
+
+func (g *Group) timeouts() Timeouts { return g.cfg.Timeouts(g.ID()) }
 
 // Size returns the number of members.
 func (g *Group) Size() int { return len(g.members) }

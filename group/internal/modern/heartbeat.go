@@ -13,9 +13,8 @@ import (
 // is a protocol.ConsumerHeartbeatResponse.
 type EventHeartbeat struct {
 	*protocol.ConsumerHeartbeatRequest
-	Topics            *Topics
-	Session, Interval time.Duration // the group's configuration; 0: the coordinator's
-	To                machine.Ticket
+	Topics *Topics
+	To     machine.Ticket
 }
 
 // Refuse returns the answer of a group of another kind.
@@ -144,10 +143,7 @@ func (e EventHeartbeat) update(c *change, before *member, now time.Time) (*proto
 		g.put(offsets.KeyCurrentAssignmentOfMember, m.id, next.record())
 	}
 	e.timers(g, before, next, now)
-	resp := &protocol.ConsumerHeartbeatResponse{MemberID: m.id, MemberEpoch: next.epoch, HeartbeatInterval: e.Interval}
-	if resp.HeartbeatInterval == 0 {
-		resp.HeartbeatInterval = g.cfg.HeartbeatInterval
-	}
+	resp := &protocol.ConsumerHeartbeatResponse{MemberID: m.id, MemberEpoch: next.epoch, HeartbeatInterval: g.timeouts().Heartbeat}
 	if e.full() || !samePartitions(before.assigned, next.assigned) {
 		resp.Assignment = byTopic(plain(next.assigned))
 	}
@@ -156,11 +152,7 @@ func (e EventHeartbeat) update(c *change, before *member, now time.Time) (*proto
 
 // timers restarts the member's session, and that of what it has to give up.
 func (e EventHeartbeat) timers(g *Group, before, next *member, now time.Time) {
-	session := e.Session
-	if session == 0 {
-		session = g.cfg.SessionTimeout
-	}
-	id := next.id
+	session, id := g.timeouts().Session, next.id
 	if g.members[id] != nil { // stays true if the log takes nothing
 		g.alive(id, now, session)
 	} else {

@@ -139,7 +139,7 @@ func (g *Group) loaded(now time.Time) {
 			gone = append(gone, m)
 			continue
 		}
-		g.alive(m.id, now, g.cfg.SessionTimeout)
+		g.alive(m.id, now, g.timeouts().Session)
 		if m.state == unrevoked {
 			g.revokes[m.id] = now.Add(time.Duration(m.RebalanceTimeoutMs) * time.Millisecond)
 			g.wake(g.revokes[m.id])

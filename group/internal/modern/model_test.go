@@ -42,7 +42,9 @@ type model struct {
 
 func newModel(clients int) *model {
 	m := &model{now: time.UnixMilli(1_000_000), topics: map[string]Topic{}}
-	m.cfg = &Config{SessionTimeout: 45 * time.Second, HeartbeatInterval: 5 * time.Second, AssignmentInterval: time.Second,
+	m.cfg = &Config{Timeouts: func(string) Timeouts {
+		return Timeouts{Session: 45 * time.Second, Heartbeat: 5 * time.Second, Assignment: time.Second}
+	},
 		Assignors: []assignor.Assignor{assignor.Uniform(), assignor.Range()}, OffsetMetadataMax: 100}
 	m.g = New(classic.NewCommitted("g"), m.cfg)
 	m.setTopic("a", 4)

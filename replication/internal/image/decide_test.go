@@ -269,3 +269,50 @@ func TestSnapshotHasOneOrder(t *testing.T) {
 		require.Equal(t, want, m.Snapshot(m.Removed))
 	}
 }
+
+// Configurations of groups are altered, survive a snapshot and are bounded; what was published does
+// not change.
+func TestConfigurationsOfGroups(t *testing.T) {
+	m := New()
+	set := func(id, key, value string) ([]metarecord.Record, error) {
+		return m.AlterGroup(id, func(before map[string]string) (map[string]string, error) {
+			after := map[string]string{}
+			maps.Copy(after, before)
+			if after[key] = value; value == "" {
+				delete(after, key)
+			}
+			return after, nil
+		})
+	}
+	for _, c := range [][3]string{{"a", "x", "1"}, {"a", "y", "2"}, {"b", "x", "3"}, {"a", "x", "4"}} {
+		recs, err := set(c[0], c[1], c[2])
+		require.NoError(t, err)
+		require.Len(t, recs, 1)
+		commit(t, m, recs...)
+	}
+	m.Publish(1)
+	published := m.Groups()
+	require.Equal(t, []string{"a", "b"}, published.IDs())
+	require.Equal(t, map[string]string{"x": "4", "y": "2"}, published.Of("a"))
+	recs, err := set("b", "x", "")
+	require.NoError(t, err)
+	commit(t, m, recs...)
+	require.Equal(t, []string{"a"}, m.Groups().IDs())
+	require.Equal(t, map[string]string{"x": "3"}, published.Of("b"))
+
+	again := New()
+	commit(t, again, m.Snapshot(nil)...)
+	again.Publish(1)
+	m.Publish(1)
+	require.Equal(t, m.Groups(), again.Groups())
+
+	_, err = set("c", "x", strings.Repeat("v", maxGroupConfigBytes))
+	var refused *PolicyError
+	require.ErrorAs(t, err, &refused)
+	for _, key := range []string{"x", "y"} {
+		recs, err = set("a", key, "")
+		require.NoError(t, err)
+		commit(t, m, recs...)
+	}
+	require.Nil(t, m.Groups())
+}

@@ -31,6 +31,9 @@ type Image struct {
 	features map[string]int16 // levels, by name. Replaced, never written to
 	users    *Users           // nil: none. Replaced, never written to
 
+	groups     *GroupConfigs // nil: none. Replaced by the first change behind a publish
+	ownsGroups bool          // they were made since the last publish
+
 	acls     *ACLs // nil: there are none. Replaced by the first change behind a publish
 	ownsACLs bool  // they were made since the last publish
 
@@ -134,11 +137,15 @@ func (m *Image) applyRemoveTopic(rec *metarecord.RemoveTopic) error {
 }
 
 func (m *Image) applyConfig(rec *metarecord.Config) error {
-	if rec.ResourceType == metarecord.ResourceBroker {
+	switch rec.ResourceType {
+	case metarecord.ResourceBroker:
 		m.applyBrokerConfig(rec)
 		return nil
-	}
-	if rec.ResourceType != metarecord.ResourceTopic {
+	case metarecord.ResourceGroup:
+		m.applyGroupConfig(rec)
+		return nil
+	case metarecord.ResourceTopic:
+	default:
 		return fmt.Errorf("configuration of resource type %d", rec.ResourceType)
 	}
 	t := m.Topics[rec.ResourceName]
@@ -187,6 +194,6 @@ func (m *Image) own(t *Topic) *Topic {
 
 // Publish makes everything applied so far immutable, as of the given version.
 func (m *Image) Publish(version int64) {
-	m.Version, m.ownsACLs = version, false
+	m.Version, m.ownsACLs, m.ownsGroups = version, false, false
 	clear(m.owned)
 }

@@ -1,0 +1,102 @@
+package group
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
+)
+
+func set(key, value string) replication.ConfigChange {
+	return replication.ConfigChange{Key: key, Value: value}
+}
+
+// TestConfigurationOfAGroupCountsAtOnceAndAfterARestart sets a session timeout that a silent member
+// exceeds, while one of a group that says nothing lives on.
+func TestConfigurationOfAGroupCountsAtOnceAndAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := vfs.Mem()
+		for run := range 2 {
+			brokers, err := replication.Open(replication.Config{FS: fs, Dir: "d"})
+			require.NoError(t, err)
+			c, err := NewCoordinator(ClusterStore(brokers), Config{ConsumerMinSessionTimeout: 6 * time.Second})
+			require.NoError(t, err)
+			ctx := t.Context()
+			if run == 0 {
+				require.NoError(t, brokers.CreateTopic(ctx, "t", topic.Config{Partitions: 2}))
+				require.NoError(t, c.AlterGroupConfig(ctx, ConfigAlteration{Group: "g", Changes: []replication.ConfigChange{
+					set("consumer.session.timeout.ms", "10000"), set("consumer.heartbeat.interval.ms", "7000")}}))
+			}
+			beat := ConsumerHeartbeatRequest{MemberID: "m", RebalanceTimeout: time.Minute, SubscribedTopics: []string{"t"}, Owned: []offsets.TopicIDPartitions{}, ClientHost: "/1"}
+			for group, want := range map[string]time.Duration{"g": 7 * time.Second, "other": 5 * time.Second} {
+				beat.Group = group
+				resp, err := c.ConsumerHeartbeat(ctx, beat)
+				require.NoError(t, err)
+				require.Equal(t, want, resp.HeartbeatInterval)
+			}
+			time.Sleep(11 * time.Second)
+			synctest.Wait()
+			for group, members := range map[string]int{"g": 0, "other": 1} {
+				info, err := c.Group(ctx, group)
+				require.NoError(t, err)
+				require.Len(t, info.Members, members, "%s in run %d", group, run)
+			}
+			require.NoError(t, c.Close())
+			require.NoError(t, brokers.Close())
+		}
+	})
+}
+
+func TestConfigurationThatNoGroupCanGoByIsRefused(t *testing.T) {
+	brokers, err := replication.Open(replication.Config{})
+	require.NoError(t, err)
+	defer brokers.Close()
+	c, err := NewCoordinator(ClusterStore(brokers), Config{ConsumerHeartbeatInterval: 20 * time.Second})
+	require.NoError(t, err)
+	defer c.Close()
+	alter := func(dry bool, changes ...replication.ConfigChange) error {
+		return c.AlterGroupConfig(t.Context(), ConfigAlteration{Group: "g", Changes: changes, DryRun: dry})
+	}
+	for _, dry := range []bool{true, false} {
+		for _, ch := range []replication.ConfigChange{
+			set("consumer.session.timeout.ms", "x"), set("consumer.session.timeout.ms", "60001"), set("consumer.session.timeout.ms", "44999"),
+			set("consumer.heartbeat.interval.ms", "20001"), set("no.such", "1"), set("consumer.assignment.interval.ms", "-1"),
+			{Key: "consumer.session.timeout.ms", Op: replication.AppendConfig, Value: "1"},
+		} {
+			var bad *topic.ConfigError
+			require.ErrorAs(t, alter(dry, ch), &bad, "%+v", ch)
+			require.Equal(t, ch.Key, bad.Key)
+		}
+		require.NoError(t, alter(dry, set("consumer.heartbeat.interval.ms", "20000")), "the bounds reach as far as what all go by")
+		require.Equal(t, !dry, c.ConfigEntries("g")[1].IsSet)
+	}
+	require.ErrorIs(t, c.AlterGroupConfig(t.Context(), ConfigAlteration{}), ErrInvalidGroupID)
+	without, err := NewCoordinator(newFakeStore(nil), Config{})
+	require.NoError(t, err)
+	defer without.Close()
+	require.ErrorIs(t, without.AlterGroupConfig(t.Context(), ConfigAlteration{Group: "g"}), errors.ErrUnsupported)
+}
+
+// TestConfigurationSetUnderOtherBoundsIsKeptWithinThem is GroupConfig.evaluate.
+func TestConfigurationSetUnderOtherBoundsIsKeptWithinThem(t *testing.T) {
+	cfg, err := Config{}.withDefaults()
+	require.NoError(t, err)
+	for value, want := range map[string]time.Duration{"1": 45 * time.Second, "50000": 50 * time.Second, "99999999": time.Minute, "x": 45 * time.Second} {
+		require.Equal(t, want, configKeys[sessionTimeoutKey].effective(&cfg, map[string]string{"consumer.session.timeout.ms": value}), value)
+	}
+	for field, bad := range map[string]Config{
+		"low":  {ConsumerMinSessionTimeout: 50 * time.Second},
+		"high": {ConsumerMaxHeartbeatInterval: time.Second},
+		"none": {ConsumerMaxAssignmentInterval: time.Millisecond},
+	} {
+		var refused *topic.ConfigError
+		require.ErrorAs(t, bad.Validate(), &refused, field)
+	}
+}
