@@ -36,6 +36,7 @@ type Coordinator struct {
 	mu      sync.Mutex // guards the fields below
 	leaders map[Key]*leader
 	loading map[Key]chan struct{} // closed when a leader is loaded, or is not
+	resets  int64                 // how often a share-partition was deleted, or begun anew
 }
 
 type (

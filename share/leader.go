@@ -64,7 +64,7 @@ func (c *Coordinator) leader(ctx context.Context, group string, tp TopicPartitio
 		}
 		loading := c.loading[key]
 		if loading == nil {
-			done := make(chan struct{})
+			done, resets := make(chan struct{}), c.resets
 			c.loading[key] = done
 			c.mu.Unlock()
 			if l != nil {
@@ -72,7 +72,8 @@ func (c *Coordinator) leader(ctx context.Context, group string, tp TopicPartitio
 			}
 			l, err := c.load(ctx, key, tp.TopicPartition, epoch, reset)
 			c.mu.Lock()
-			if err == nil && c.ctx.Err() == nil {
+			stale := c.resets != resets && err == nil
+			if err == nil && !stale && c.ctx.Err() == nil {
 				c.leaders[key] = l
 			}
 			delete(c.loading, key)
@@ -80,6 +81,9 @@ func (c *Coordinator) leader(ctx context.Context, group string, tp TopicPartitio
 			close(done)
 			if c.ctx.Err() != nil {
 				return nil, ErrClosed
+			}
+			if stale {
+				continue // it may have read what was before
 			}
 			return l, err
 		}
@@ -100,7 +104,7 @@ func (c *Coordinator) load(ctx context.Context, key Key, tp record.TopicPartitio
 		if err != nil {
 			return nil, err
 		}
-		if err := c.InitializeState(ctx, key, 0, start); err != nil {
+		if err := c.begin(ctx, key, start); err != nil {
 			return nil, err
 		}
 		s, err = c.ReadState(ctx, key, epoch)

@@ -18,6 +18,31 @@ func (c *Coordinator) InitializeState(ctx context.Context, key Key, stateEpoch i
 	_, err := c.ask(ctx, key, true, func(to machine.Ticket) groupstate.Event {
 		return groupstate.EventInitialize{StateEpoch: stateEpoch, Start: start, To: to}
 	})
+	c.begunAnew(key)
+	return err
+}
+
+// BeginState begins a share-partition that there is none of, where who leads the partition finds that
+// it begins; one that there is stays as it is. The topic is made if there is none.
+func (c *Coordinator) BeginState(ctx context.Context, key Key) error {
+	return c.begin(ctx, key, -1)
+}
+
+func (c *Coordinator) begin(ctx context.Context, key Key, start int64) error {
+	_, err := c.ask(ctx, key, true, func(to machine.Ticket) groupstate.Event {
+		return groupstate.EventBegin{Start: start, To: to}
+	})
+	return err
+}
+
+// ResetState begins a share-partition anew at an offset, -1 meaning that who leads the partition is
+// to find it: what members have acquired of it they have lost, and whatever was done is forgotten. The
+// topic is made if there is none.
+func (c *Coordinator) ResetState(ctx context.Context, key Key, start int64) error {
+	_, err := c.ask(ctx, key, true, func(to machine.Ticket) groupstate.Event {
+		return groupstate.EventReset{Start: start, To: to}
+	})
+	c.begunAnew(key)
 	return err
 }
 
@@ -66,7 +91,19 @@ func (c *Coordinator) WriteState(ctx context.Context, key Key, w StateChange) er
 // DeleteShareGroupState.
 func (c *Coordinator) DeleteState(ctx context.Context, key Key) error {
 	_, err := c.ask(ctx, key, true, func(to machine.Ticket) groupstate.Event { return groupstate.EventDelete{To: to} })
+	c.begunAnew(key)
 	return err
+}
+
+// begunAnew ends who hands out the records of a share-partition: what it knows is over.
+func (c *Coordinator) begunAnew(key Key) {
+	c.mu.Lock()
+	c.resets++ // one that is being loaded may have read what was before
+	l := c.leaders[key]
+	c.mu.Unlock()
+	if l != nil {
+		l.end(fmt.Errorf("%w: the share-partition has begun anew", ErrFencedStateEpoch))
+	}
 }
 
 // ask steps a share-partition at its coordinator, and returns the answer.

@@ -28,6 +28,34 @@ func (e EventInitialize) step(m *Machine, now time.Time) {
 	m.reply(e.To, nil, nil)
 }
 
+// EventBegin begins a share-partition, unless there is one.
+type EventBegin struct {
+	Start int64 // -1: to be found by who leads the partition
+	To    machine.Ticket
+}
+
+func (e EventBegin) step(m *Machine, now time.Time) {
+	if m.value == nil {
+		m.snapshot(now, sharelog.Value{Start: e.Start, Complete: -1})
+	}
+	m.reply(e.To, nil, nil)
+}
+
+// EventReset begins a share-partition anew at another start offset, in the next state epoch.
+type EventReset struct {
+	Start int64
+	To    machine.Ticket
+}
+
+func (e EventReset) step(m *Machine, now time.Time) {
+	v := sharelog.Value{Start: e.Start, Complete: -1}
+	if m.value != nil {
+		v.StateEpoch, v.LeaderEpoch = m.value.StateEpoch+1, m.value.LeaderEpoch
+	}
+	m.snapshot(now, v)
+	m.reply(e.To, nil, nil)
+}
+
 // EventRead is answered with the *sharelog.Value. The reader leads the partition from now on: who
 // led it in an earlier epoch writes no more. Kafka: ReadShareGroupState.
 type EventRead struct {

@@ -39,6 +39,15 @@ func (s *stupid) step(ev Event) error {
 			return ErrFencedStateEpoch
 		}
 		s.there, s.stateEpoch, s.start, s.offsets = true, ev.StateEpoch, ev.Start, map[int64]sharelog.Batch{}
+	case EventBegin:
+		if !s.there {
+			s.there, s.start, s.offsets = true, ev.Start, map[int64]sharelog.Batch{}
+		}
+	case EventReset:
+		if s.there {
+			s.stateEpoch++
+		}
+		s.there, s.start, s.offsets = true, ev.Start, map[int64]sharelog.Batch{}
 	case EventRead:
 		if err := s.fenced(ev.LeaderEpoch, -1); err != nil {
 			return err
@@ -106,6 +115,10 @@ func event(rng *rand.Rand, s *stupid) Event {
 		return EventSnapshot{To: 1}
 	case n < 13:
 		return EventNothing{}
+	case n < 14:
+		return EventBegin{Start: int64(rng.IntN(20)) - 1, To: 1}
+	case n < 15:
+		return EventReset{Start: int64(rng.IntN(20)), To: 1}
 	}
 	w := EventWrite{LeaderEpoch: epoch(s.leaderEpoch), StateEpoch: epoch(s.stateEpoch), Start: -1, To: 1}
 	if rng.IntN(2) == 0 {
