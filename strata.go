@@ -169,6 +169,7 @@ func (c *Cluster) coordinate(cfg Config, leaders *transaction.Verifier) (err err
 	if transactions.Logger == nil {
 		transactions.Logger = cfg.Logger
 	}
+	groups.ShareStates = shareStates{c}
 	if c.coordinator, err = group.NewCoordinator(group.ClusterStore(c.brokers), groups); err != nil {
 		return err
 	}

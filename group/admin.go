@@ -168,9 +168,12 @@ func (c *Coordinator) awaitGroup(ctx context.Context, id string, pred func(Info)
 	}
 }
 
-// DeleteGroup removes a group and its offsets, durably. It returns ErrNonEmptyGroup if it has
-// members, ErrGroupNotFound if there is none.
+// DeleteGroup removes a group and its offsets, durably; of a share group also what is known of its
+// records. It returns ErrNonEmptyGroup if it has members, ErrGroupNotFound if there is none.
 func (c *Coordinator) DeleteGroup(ctx context.Context, id string) error {
+	if err := c.deleteStates(ctx, id); err != nil {
+		return err
+	}
 	_, err := c.existing(ctx, question{group: id, absent: ErrGroupNotFound, once: true}, func(t machine.Ticket) kinds.Event { return classic.EventDelete{To: t} })
 	return err
 }

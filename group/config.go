@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -76,6 +77,19 @@ type Config struct {
 	// group.consumer.max.assignment.interval.ms.
 	ConsumerMaxAssignmentInterval time.Duration
 
+	// ShareSessionTimeout is how long a member of a share group lives without a heartbeat,
+	// ShareHeartbeatInterval how often it is told to send one. 0: 45 s and 5 s. Kafka:
+	// group.share.session.timeout.ms, group.share.heartbeat.interval.ms.
+	ShareSessionTimeout, ShareHeartbeatInterval time.Duration
+
+	// ShareMaxSize is the most members a share group can have. 0: 200. Kafka:
+	// group.share.max.size.
+	ShareMaxSize int
+
+	// ShareAssignmentInterval is ConsumerAssignmentInterval for share groups. 0: 1 s; Unlimited: at
+	// once. Kafka: group.share.assignment.interval.ms.
+	ShareAssignmentInterval time.Duration
+
 	// MaxBatchBytes bounds one batch in the offsets topic, and so one request: ErrTooLarge beyond
 	// it. 0: 1 MiB. Kafka: max.message.bytes.
 	MaxBatchBytes int
@@ -89,6 +103,10 @@ type Config struct {
 	// group.consumer.assignors.
 	ConsumerAssignors []assignor.Assignor
 	Hooks             Hooks
+
+	// ShareStates keeps what is known of the records of share groups. nil: nothing is kept. That of
+	// a strata.Cluster is always its own.
+	ShareStates ShareStates
 }
 
 // Hooks tell about events. They are called without locks and must not block.
@@ -135,6 +153,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	positive("ConsumerAssignmentInterval", &c.ConsumerAssignmentInterval, time.Second)
 	errs = append(errs, c.boundConsumers()...)
+	errs = append(errs, c.withShareDefaults()...)
 	if c.ConsumerAssignors == nil {
 		c.ConsumerAssignors = []assignor.Assignor{assignor.Uniform(), assignor.Range()}
 	}
@@ -194,6 +213,31 @@ func (c *Config) boundConsumers() (errs []error) {
 		c.ConsumerHeartbeatInterval, 5*time.Second, 15*time.Second)
 	var none time.Duration
 	bound("ConsumerMaxAssignmentInterval", &none, &c.ConsumerMaxAssignmentInterval, c.ConsumerAssignmentInterval, 0, 15*time.Second)
+	return errs
+}
+
+// withShareDefaults replaces what is 0 of the fields about share groups, and returns what is wrong with
+// them.
+func (c *Config) withShareDefaults() (errs []error) {
+	if c.ShareAssignmentInterval == Unlimited {
+		c.ShareAssignmentInterval = 1 // shorter than what the log can tell
+	}
+	c.ShareSessionTimeout = cmp.Or(c.ShareSessionTimeout, 45*time.Second)
+	c.ShareHeartbeatInterval = cmp.Or(c.ShareHeartbeatInterval, 5*time.Second)
+	c.ShareAssignmentInterval = cmp.Or(c.ShareAssignmentInterval, time.Second)
+	c.ShareMaxSize = cmp.Or(c.ShareMaxSize, 200)
+	for name, v := range map[string]int64{"ShareSessionTimeout": int64(c.ShareSessionTimeout), "ShareHeartbeatInterval": int64(c.ShareHeartbeatInterval),
+		"ShareAssignmentInterval": int64(c.ShareAssignmentInterval), "ShareMaxSize": int64(c.ShareMaxSize)} {
+		if v < 0 {
+			errs = append(errs, refused(name, v, "is negative"))
+		}
+	}
+	if c.ShareHeartbeatInterval >= c.ShareSessionTimeout {
+		errs = append(errs, refused("ShareHeartbeatInterval", c.ShareHeartbeatInterval, fmt.Sprintf("is not below ShareSessionTimeout, %v", c.ShareSessionTimeout)))
+	}
+	if c.ShareStates == nil {
+		c.ShareStates = noShareStates{}
+	}
 	return errs
 }
 

@@ -24,7 +24,7 @@ func (c *Coordinator) ConsumerHeartbeat(ctx context.Context, r ConsumerHeartbeat
 	if err := c.checkHeartbeat(&r); err != nil {
 		return ConsumerHeartbeatResponse{}, err
 	}
-	topics, err := c.snapshotFor(ctx, &r)
+	topics, err := c.snapshotFor(ctx, r.SubscribedTopics != nil || r.SubscribedRegex != nil)
 	if err != nil {
 		return ConsumerHeartbeatResponse{}, err
 	}
@@ -106,11 +106,10 @@ func (c *Coordinator) checkAssignor(name string) error {
 
 // snapshotFor returns the topics for a heartbeat: as the watcher last saw them, or newer ones if
 // the member says what it subscribes to, which may have been created just before.
-func (c *Coordinator) snapshotFor(ctx context.Context, r *ConsumerHeartbeatRequest) (*modern.Topics, error) {
+func (c *Coordinator) snapshotFor(ctx context.Context, subscribes bool) (*modern.Topics, error) {
 	now, seen := c.topics.Load(), c.snapshot.Load()
-	subscribes := r.SubscribedTopics != nil || r.SubscribedRegex != nil
 	switch {
-	case seen != nil && c.current(seen.Version):
+	case seen != nil && c.current(seen.Version) && (now == nil || now.Version <= seen.Version):
 		return seen, nil
 	case now != nil && (!subscribes || c.current(now.Version)) && (seen == nil || seen.Version < now.Version):
 		return c.keepSnapshot(*now), nil

@@ -14,6 +14,7 @@ import (
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/kinds"
 	"github.com/stratalog/strata/group/internal/modern"
+	"github.com/stratalog/strata/group/internal/sharing"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/internal/coordinator"
 	"github.com/stratalog/strata/internal/machine"
@@ -86,6 +87,8 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 		OffsetMetadataMax: cfg.OffsetMetadataMax, Process: newProcess()}
 	c.core.Modern = modern.Config{MaxSize: cfg.ConsumerMaxSize, Timeouts: c.timeouts, Assignors: cfg.ConsumerAssignors, OffsetsRetention: cfg.OffsetsRetention,
 		OffsetMetadataMax: cfg.OffsetMetadataMax, Process: c.core.Classic.Process}
+	c.core.Sharing = sharing.Config{MaxSize: cfg.ShareMaxSize, SessionTimeout: cfg.ShareSessionTimeout, HeartbeatInterval: cfg.ShareHeartbeatInterval,
+		AssignmentInterval: cfg.ShareAssignmentInterval}
 	c.runtime = coordinator.New(c.kind(), topicStore{store, OffsetsShape{cfg.OffsetsPartitions, cfg.OffsetsReplicas}}, coordinator.Config{Topic: offsets.Topic,
 		ExpiryInterval: cfg.ExpiryInterval, MaxBatchBytes: cfg.MaxBatchBytes, Logger: cfg.Logger, Notify: c.rebalanced})
 	c.ctx, c.cancel = context.WithCancel(context.Background())

@@ -24,6 +24,11 @@ type (
 	ConsumerDescription       = protocol.ConsumerDescription
 	ConsumerMemberDescription = protocol.ConsumerMemberDescription
 
+	ShareHeartbeatRequest  = protocol.ShareHeartbeatRequest
+	ShareHeartbeatResponse = protocol.ShareHeartbeatResponse
+	ShareDescription       = protocol.ShareDescription
+	ShareMemberDescription = protocol.ShareMemberDescription
+
 	MemberIDRequiredError = protocol.MemberIDRequiredError
 	MetadataTooLargeError = protocol.MetadataTooLargeError
 )
@@ -35,6 +40,7 @@ type Type = protocol.GroupType
 const (
 	Classic  = protocol.Classic
 	Consumer = protocol.Consumer
+	Share    = protocol.Share
 )
 
 // State is the state of a group.

@@ -183,6 +183,7 @@ func FuzzParseRecord(f *testing.F) {
 			f.Add(r.Key, r.Value)
 		}
 	})
+	shareRecords(f, func(r record.Record) { f.Add(r.Key, r.Value) })
 	f.Fuzz(func(t *testing.T, key, value []byte) {
 		k, ok, err := ParseKey(key)
 		if !ok || err != nil {

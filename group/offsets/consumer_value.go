@@ -39,7 +39,7 @@ type ClassicProtocol struct {
 	Metadata []byte
 }
 
-// TargetAssignmentValue is the value of KeyTargetAssignment.
+// TargetAssignmentValue is the value of KeyTargetAssignment and KeyShareTarget.
 type TargetAssignmentValue struct {
 	AssignmentEpoch int32
 	TimestampMs     int64 // 0: unknown
@@ -54,7 +54,7 @@ type TopicIDPartitions struct {
 	Epochs []int32
 }
 
-// TargetAssignmentMemberValue is the value of KeyTargetAssignmentMember.
+// TargetAssignmentMemberValue is the value of KeyTargetAssignmentMember and KeyShareTargetMember.
 type TargetAssignmentMemberValue struct{ Partitions []TopicIDPartitions }
 
 // CurrentAssignmentValue is the value of KeyCurrentAssignmentOfMember.
@@ -108,7 +108,7 @@ func consumerValue(r *wire.Reader, t KeyType) any {
 		return v
 	case KeyConsumerMember:
 		return consumerMember(r)
-	case KeyTargetAssignment:
+	case KeyTargetAssignment, KeyShareTarget:
 		v := &TargetAssignmentValue{AssignmentEpoch: r.Int32()}
 		r.Tags(func(tag uint64, f *wire.Reader) {
 			if tag == 0 {
@@ -116,7 +116,7 @@ func consumerValue(r *wire.Reader, t KeyType) any {
 			}
 		})
 		return v
-	case KeyTargetAssignmentMember:
+	case KeyTargetAssignmentMember, KeyShareTargetMember:
 		v := &TargetAssignmentMemberValue{Partitions: topicIDPartitions(r)}
 		r.Tags(nil)
 		return v
@@ -129,6 +129,8 @@ func consumerValue(r *wire.Reader, t KeyType) any {
 		v := &RegexValue{Topics: compactStrings(r), Version: r.Int64(), TimestampMs: r.Int64()}
 		r.Tags(nil)
 		return v
+	case KeyShareMember, KeyShareGroup, KeyShareCurrentAssignment, KeyShareStates:
+		return shareValue(r, t)
 	}
 	r.Fail(fmt.Sprintf("key type %d", t))
 	return nil

@@ -10,7 +10,7 @@ import (
 type KeyType int16
 
 // The kinds of records in __consumer_offsets. Those from KeyConsumerGroup on belong to the KIP-848
-// protocol.
+// protocol, and those from KeyShareMember to KeyShareStates to share groups (KIP-932).
 const (
 	KeyOffset                    KeyType = 1 // 0 is an older spelling of it
 	KeyGroup                     KeyType = 2 // classic group: generation, members, assignments
@@ -20,6 +20,12 @@ const (
 	KeyTargetAssignment          KeyType = 6
 	KeyTargetAssignmentMember    KeyType = 7
 	KeyCurrentAssignmentOfMember KeyType = 8
+	KeyShareMember               KeyType = 10
+	KeyShareGroup                KeyType = 11
+	KeyShareTarget               KeyType = 12
+	KeyShareTargetMember         KeyType = 13
+	KeyShareCurrentAssignment    KeyType = 14
+	KeyShareStates               KeyType = 15
 	KeyRegularExpression         KeyType = 16
 )
 
@@ -29,7 +35,7 @@ type Key struct {
 	Group     string
 	Topic     string // KeyOffset
 	Partition int32  // KeyOffset
-	Member    string // KeyConsumerMember, KeyTargetAssignmentMember, KeyCurrentAssignmentOfMember; the expression of KeyRegularExpression
+	Member    string // of the types that are of a member; the expression of KeyRegularExpression
 }
 
 // AppendTo appends k as Kafka writes it. The fields are at most 32767 bytes long.
@@ -38,15 +44,14 @@ func (k Key) AppendTo(dst []byte) []byte {
 	switch k.Type {
 	case KeyOffset:
 		return wire.AppendInt32(wire.AppendString(dst, k.Topic), k.Partition)
-	case KeyConsumerMember, KeyTargetAssignmentMember, KeyCurrentAssignmentOfMember, KeyRegularExpression:
+	case KeyConsumerMember, KeyTargetAssignmentMember, KeyCurrentAssignmentOfMember, KeyRegularExpression, KeyShareMember, KeyShareTargetMember, KeyShareCurrentAssignment:
 		return wire.AppendString(dst, k.Member)
 	}
 	return dst
 }
 
 // ParseKey reads a key. Type 0 is returned as KeyOffset. It returns an error matching ErrMalformed
-// for broken keys and for the types it does not know (share and streams groups, and later ones),
-// which a reader of the topic must skip: ok tells the two apart and is false for an unknown type.
+// for broken keys and for the types it does not know (streams groups, and later ones), which a reader of the topic must skip: ok tells the two apart and is false for an unknown type.
 func ParseKey(p []byte) (k Key, ok bool, err error) {
 	r := wire.Reader{P: p}
 	k.Type = KeyType(r.Int16())
@@ -54,9 +59,9 @@ func ParseKey(p []byte) (k Key, ok bool, err error) {
 	case 0, KeyOffset:
 		k.Type = KeyOffset
 		k.Group, k.Topic, k.Partition = r.String(), r.String(), r.Int32()
-	case KeyGroup, KeyConsumerGroup, KeyPartitionMetadata, KeyTargetAssignment:
+	case KeyGroup, KeyConsumerGroup, KeyPartitionMetadata, KeyTargetAssignment, KeyShareGroup, KeyShareTarget, KeyShareStates:
 		k.Group = r.String()
-	case KeyConsumerMember, KeyTargetAssignmentMember, KeyCurrentAssignmentOfMember, KeyRegularExpression:
+	case KeyConsumerMember, KeyTargetAssignmentMember, KeyCurrentAssignmentOfMember, KeyRegularExpression, KeyShareMember, KeyShareTargetMember, KeyShareCurrentAssignment:
 		k.Group, k.Member = r.String(), r.String()
 	default:
 		if r.Err == nil {

@@ -7,6 +7,7 @@ type GroupType string
 const (
 	Classic  GroupType = "classic"  // members share the work out by themselves
 	Consumer GroupType = "consumer" // the coordinator does it (KIP-848)
+	Share    GroupType = "share"    // members take single records, several from the same partition (KIP-932)
 )
 
 // State is the state of a group. Kafka: ClassicGroupState, ConsumerGroupState.

@@ -10,7 +10,8 @@ import (
 )
 
 // A Group is a group of any kind as a machine.Machine. One without members becomes what the first
-// member wants it to be.
+// member wants it to be; but a share group stays one as long as there is one, and only a group that
+// does not exist becomes one.
 type Group struct {
 	*classic.Committed
 	cfg  *Config
@@ -50,8 +51,11 @@ func (g *Group) Kind() Kind { return g.kind }
 
 // Step implements machine.Machine.
 func (g *Group) Step(now time.Time, ev Event) classic.Effects {
-	if t := wants(ev); t != "" && t != g.kind.Type() && g.kind.Vacant() {
+	if t := wants(ev); t != "" && t != g.kind.Type() && g.kind.Vacant() && (t != protocol.Share || g.Forgotten()) {
 		return g.become(now, g.cfg.make(t, g.Committed), g.kind.Tombstones(), ev)
+	}
+	if r, ok := forShares(ev); ok && g.kind.Type() != protocol.Share {
+		return classic.Effects{Replies: []machine.Reply{r.Refuse()}, WakeAt: g.wakeAt()}
 	}
 	return g.kind.Step(now, ev)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/modern"
+	"github.com/stratalog/strata/group/internal/sharing"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
@@ -36,6 +37,7 @@ type Kind interface {
 type Config struct {
 	Classic classic.Config
 	Modern  modern.Config
+	Sharing sharing.Config
 }
 
 // make returns a group of a kind that does not exist yet; nil: there is no such kind.
@@ -45,6 +47,8 @@ func (c *Config) make(t protocol.GroupType, on *classic.Committed) Kind {
 		return classicKind{classic.NewOn(on, &c.Classic)}
 	case protocol.Consumer:
 		return modern.New(on, &c.Modern)
+	case protocol.Share:
+		return sharing.New(on, &c.Sharing)
 	}
 	return nil
 }
@@ -57,6 +61,8 @@ func typeOf(k offsets.KeyType) protocol.GroupType {
 	case offsets.KeyConsumerGroup, offsets.KeyPartitionMetadata, offsets.KeyConsumerMember, offsets.KeyTargetAssignment,
 		offsets.KeyTargetAssignmentMember, offsets.KeyCurrentAssignmentOfMember, offsets.KeyRegularExpression:
 		return protocol.Consumer
+	case offsets.KeyShareMember, offsets.KeyShareGroup, offsets.KeyShareTarget, offsets.KeyShareTargetMember, offsets.KeyShareCurrentAssignment, offsets.KeyShareStates:
+		return protocol.Share
 	}
 	return ""
 }
@@ -71,8 +77,29 @@ func wants(ev Event) protocol.GroupType {
 		if ev.MemberEpoch == 0 {
 			return protocol.Consumer
 		}
+	case sharing.EventHeartbeat:
+		if ev.MemberEpoch == 0 {
+			return protocol.Share
+		}
+	case sharing.EventInitialized:
+		if ev.Create {
+			return protocol.Share
+		}
 	}
 	return ""
+}
+
+// forShares reports whether an event is for share groups only: whatever else a group is it refuses.
+func forShares(ev Event) (Request, bool) {
+	switch ev := ev.(type) {
+	case sharing.EventHeartbeat:
+		return ev, true
+	case sharing.EventInitialized:
+		return ev, true
+	case sharing.EventForget:
+		return ev, true
+	}
+	return nil, false
 }
 
 // A Request is an event that a group of another kind refuses.

@@ -1,0 +1,84 @@
+package sharing
+
+import (
+	"slices"
+
+	"github.com/stratalog/strata/group/offsets"
+)
+
+// Apply is the only function that changes durable state. It runs live, for the records a Step
+// emitted, and at recovery alike. Records of other groups change nothing.
+func (g *Group) Apply(r offsets.Record) {
+	if r.Key.Group != g.ID() {
+		return
+	}
+	switch r.Key.Type {
+	case offsets.KeyOffset:
+		g.Committed.Apply(r)
+	case offsets.KeyShareGroup:
+		v, _ := r.Value.(*offsets.ShareGroupValue)
+		if v == nil {
+			v = &offsets.ShareGroupValue{}
+		}
+		g.epoch, g.hash = v.Epoch, v.MetadataHash
+	case offsets.KeyShareMember:
+		v, _ := r.Value.(*offsets.ShareMemberValue)
+		g.applyMember(r.Key.Member, v)
+	case offsets.KeyShareTarget:
+		v, _ := r.Value.(*offsets.TargetAssignmentValue)
+		if v == nil {
+			v = &offsets.TargetAssignmentValue{}
+		}
+		g.assignmentEpoch, g.assignedMs = v.AssignmentEpoch, v.TimestampMs
+	case offsets.KeyShareTargetMember:
+		if v, _ := r.Value.(*offsets.TargetAssignmentMemberValue); v != nil {
+			g.target[r.Key.Member] = partitionsOf(v.Partitions)
+		} else {
+			delete(g.target, r.Key.Member)
+		}
+	case offsets.KeyShareCurrentAssignment:
+		v, _ := r.Value.(*offsets.ShareCurrentAssignmentValue)
+		g.applyAssignment(r.Key.Member, v)
+	case offsets.KeyShareStates:
+		v, _ := r.Value.(*offsets.ShareStatesValue)
+		g.applyStates(v)
+	}
+}
+
+// applyMember takes over what a member says of itself; nil: it is gone.
+func (g *Group) applyMember(id string, v *offsets.ShareMemberValue) {
+	if v == nil {
+		delete(g.members, id)
+		delete(g.sessions, id)
+		return
+	}
+	m := &member{id: id}
+	if old := g.members[id]; old != nil {
+		*m = *old
+	}
+	m.ShareMemberValue = *v
+	m.Topics = slices.Compact(slices.Sorted(slices.Values(v.Topics)))
+	g.members[id] = m
+}
+
+// applyAssignment takes over what a member has; nil: nothing.
+func (g *Group) applyAssignment(id string, v *offsets.ShareCurrentAssignmentValue) {
+	old := g.members[id]
+	if old == nil {
+		return
+	}
+	if v == nil {
+		v = &offsets.ShareCurrentAssignmentValue{}
+	}
+	m := *old
+	m.epoch, m.previous, m.assigned = v.MemberEpoch, v.PreviousMemberEpoch, partitionsOf(v.Assigned)
+	g.members[id] = &m
+}
+
+// applyStates takes over which partitions have a state; nil: none.
+func (g *Group) applyStates(v *offsets.ShareStatesValue) {
+	g.states = states{}
+	if v != nil {
+		g.states, _ = g.states.with(v.Initialized)
+	}
+}

@@ -1,0 +1,206 @@
+package sharing
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/group/internal/modern"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/internal/machine"
+)
+
+// EventHeartbeat is a ShareHeartbeatRequest that passed the checks that need no group. The reply is
+// an Answer.
+type EventHeartbeat struct {
+	*protocol.ShareHeartbeatRequest
+	Topics      *modern.Topics
+	Initialized []offsets.ShareStatesTopic // partitions that have a state by now
+	To          machine.Ticket
+}
+
+// An Answer is that to an EventHeartbeat.
+type Answer struct {
+	protocol.ShareHeartbeatResponse
+	Missing []offsets.ShareStatesTopic // partitions of the group's topics without a state
+}
+
+// Refuse returns the answer of a group of another kind.
+func (e EventHeartbeat) Refuse() machine.Reply {
+	return machine.Reply{To: e.To, Err: protocol.ErrGroupNotFound}
+}
+
+// The member epochs that are none. Kafka: ShareGroupHeartbeatRequest.
+const (
+	joinEpoch  = 0
+	leaveEpoch = -1
+)
+
+func (e EventHeartbeat) step(g *Group, now time.Time) {
+	if e.Topics != nil && (g.topics == nil || g.topics.Version <= e.Topics.Version) {
+		g.topics = e.Topics
+	}
+	ans, err := e.answer(g, now)
+	if err != nil {
+		g.eff, g.after = Effects{}, nil
+		g.reply(e.To, nil, err)
+		return
+	}
+	g.reply(e.To, *ans, nil)
+}
+
+func (e EventHeartbeat) answer(g *Group, now time.Time) (*Answer, error) {
+	before := g.members[e.MemberID]
+	if e.MemberEpoch != joinEpoch {
+		switch {
+		case g.epoch == 0:
+			return nil, protocol.ErrGroupNotFound
+		case before == nil:
+			return nil, protocol.ErrUnknownMember
+		}
+	}
+	switch {
+	case e.MemberEpoch == leaveEpoch:
+		g.remove(before)
+		return &Answer{ShareHeartbeatResponse: protocol.ShareHeartbeatResponse{MemberID: e.MemberID, MemberEpoch: leaveEpoch}}, nil
+	case before == nil && len(g.members) >= g.cfg.MaxSize:
+		return nil, protocol.ErrGroupMaxSize
+	case before == nil:
+		before = &member{id: e.MemberID}
+	case e.MemberEpoch != joinEpoch && e.MemberEpoch != before.epoch && (e.MemberEpoch != before.previous || e.MemberEpoch > before.epoch):
+		return nil, protocol.ErrFencedMemberEpoch
+	}
+	return e.update(g, before, now), nil
+}
+
+// update takes the request in: a new member, another subscription, other topics or more partitions
+// that have a state begin a new epoch of the group, whose target is computed, but not too often.
+func (e EventHeartbeat) update(g *Group, before *member, now time.Time) *Answer {
+	m := *before
+	m.ShareMemberValue = e.subscription(m.ShareMemberValue)
+	members := maps.Clone(g.members)
+	members[m.id] = &m
+	states, _ := g.states.with(e.Initialized)
+	g.initialize(e.Initialized)
+
+	bump := !slices.Equal(m.Topics, before.Topics)
+	if g.members[m.id] == nil || bump || m.RackID != before.RackID || m.ClientID != before.ClientID || m.ClientHost != before.ClientHost {
+		v := m.ShareMemberValue
+		g.put(offsets.KeyShareMember, m.id, &v)
+	}
+	names := subscribed(members)
+	epoch, hash := max(g.epoch, 1), g.hash
+	if g.topics != nil && (bump || g.checked != g.topics.Version) {
+		hash = g.topics.Hash(names)
+		version := g.topics.Version
+		g.after = append(g.after, func() { g.checked = version })
+	}
+	ready := g.ready(states, names)
+	if bump || hash != g.hash || g.epoch == g.assignmentEpoch && g.unassigned(ready) {
+		epoch++
+	}
+	if epoch != g.epoch {
+		g.put(offsets.KeyShareGroup, "", &offsets.ShareGroupValue{Epoch: epoch, MetadataHash: hash})
+	}
+	target, targetEpoch := e.assign(g, members, ready, epoch, now)
+	next := reconcile(&m, target, targetEpoch)
+	if next != &m {
+		g.put(offsets.KeyShareCurrentAssignment, m.id, &offsets.ShareCurrentAssignmentValue{MemberEpoch: next.epoch, PreviousMemberEpoch: next.previous, Assigned: byTopic(next.assigned)})
+	}
+	g.heard(m.id, now)
+	ans := &Answer{ShareHeartbeatResponse: protocol.ShareHeartbeatResponse{MemberID: m.id, MemberEpoch: next.epoch, HeartbeatInterval: g.cfg.HeartbeatInterval}}
+	if e.MemberEpoch == joinEpoch || e.SubscribedTopics != nil || !slices.Equal(before.assigned, next.assigned) {
+		ans.Assignment = byTopic(next.assigned)
+	}
+	if g.topics != nil {
+		ans.Missing = states.missing(g.topics, names)
+	}
+	return ans
+}
+
+// heard restarts the session of a member, which may be new.
+func (g *Group) heard(id string, now time.Time) {
+	if g.members[id] != nil { // stays true if the log takes nothing
+		g.alive(id, now)
+		return
+	}
+	g.after = append(g.after, func() { g.alive(id, now) })
+	g.wake(now.Add(g.cfg.SessionTimeout))
+}
+
+// subscription returns what the member says of itself now.
+func (e EventHeartbeat) subscription(s offsets.ShareMemberValue) offsets.ShareMemberValue {
+	if e.RackID != "" {
+		s.RackID = e.RackID
+	}
+	if e.SubscribedTopics != nil {
+		s.Topics = slices.Compact(slices.Sorted(slices.Values(e.SubscribedTopics)))
+	}
+	s.ClientID, s.ClientHost = e.ClientID, e.ClientHost
+	return s
+}
+
+// ready returns the partitions that can be assigned, by topic's name: those of topics of the names,
+// that exist and have a state.
+func (g *Group) ready(states states, names []string) map[string][]partition {
+	out := make(map[string][]partition, len(names))
+	if g.topics == nil {
+		return out
+	}
+	for _, name := range names {
+		t := g.topics.ByName[name]
+		for _, p := range states[t.ID].partitions {
+			if p < t.Partitions {
+				out[name] = append(out[name], partition{t.ID, p})
+			}
+		}
+	}
+	return out
+}
+
+// unassigned reports whether some of ready is no member's.
+func (g *Group) unassigned(ready map[string][]partition) bool {
+	has := make(map[partition]bool)
+	for _, ps := range g.target {
+		for _, p := range ps {
+			has[p] = true
+		}
+	}
+	for _, ps := range ready {
+		for _, p := range ps {
+			if !has[p] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// assign returns the target of the member that sends e, and its epoch. It computes that of all
+// members if the group's epoch is newer, but not too often.
+func (e EventHeartbeat) assign(g *Group, members map[string]*member, ready map[string][]partition, epoch int32, now time.Time) ([]partition, int32) {
+	ms := now.UnixMilli()
+	due := g.assignmentEpoch == 0 || ms >= g.assignedMs+g.cfg.AssignmentInterval.Milliseconds() || ms < g.assignedMs
+	if epoch <= g.assignmentEpoch || !due {
+		return g.target[e.MemberID], g.assignmentEpoch
+	}
+	targets := assign(members, ready, g.target)
+	for _, id := range slices.Sorted(maps.Keys(members)) {
+		if old, had := g.target[id]; !had || !slices.Equal(old, targets[id]) {
+			g.put(offsets.KeyShareTargetMember, id, &offsets.TargetAssignmentMemberValue{Partitions: byTopic(targets[id])})
+		}
+	}
+	g.put(offsets.KeyShareTarget, "", &offsets.TargetAssignmentValue{AssignmentEpoch: epoch, TimestampMs: ms})
+	return targets[e.MemberID], epoch
+}
+
+// reconcile returns m as it is in the epoch of its target: m itself if it is in it.
+func reconcile(m *member, target []partition, epoch int32) *member {
+	if m.epoch == epoch {
+		return m
+	}
+	next := *m
+	next.previous, next.epoch, next.assigned = m.epoch, epoch, target
+	return &next
+}

@@ -1,0 +1,145 @@
+package sharing
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/stratalog/strata/group/internal/modern"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/internal/machine"
+)
+
+// states are the partitions whose state is initialised, by topic. They are never changed: with and
+// without return others.
+type states map[[16]byte]topicStates
+
+// topicStates are those of a topic, sorted.
+type topicStates struct {
+	name       string
+	partitions []int32
+}
+
+func (s states) has(p partition) bool {
+	_, ok := slices.BinarySearch(s[p.topic].partitions, p.number)
+	return ok
+}
+
+// with returns s with more partitions. more is false if s has them all.
+func (s states) with(add []offsets.ShareStatesTopic) (all states, more bool) {
+	all = maps.Clone(s)
+	for _, t := range add {
+		ps := slices.Sorted(slices.Values(slices.Concat(all[t.TopicID].partitions, t.Partitions)))
+		if ps = slices.Compact(ps); len(ps) > len(all[t.TopicID].partitions) {
+			all[t.TopicID], more = topicStates{t.Topic, ps}, true
+		}
+	}
+	return all, more
+}
+
+func (s states) without(topic [16]byte) states {
+	all := maps.Clone(s)
+	delete(all, topic)
+	return all
+}
+
+// list returns s by topic's name.
+func (s states) list() []offsets.ShareStatesTopic {
+	out := make([]offsets.ShareStatesTopic, 0, len(s))
+	for id, t := range s {
+		out = append(out, offsets.ShareStatesTopic{TopicID: id, Topic: t.name, Partitions: t.partitions})
+	}
+	slices.SortFunc(out, func(a, b offsets.ShareStatesTopic) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), slices.Compare(a.TopicID[:], b.TopicID[:]))
+	})
+	return out
+}
+
+// missing returns the partitions of topics that are not in s.
+func (s states) missing(topics *modern.Topics, names []string) (out []offsets.ShareStatesTopic) {
+	for _, name := range names {
+		t, ok := topics.ByName[name]
+		if !ok {
+			continue
+		}
+		add := offsets.ShareStatesTopic{TopicID: t.ID, Topic: name}
+		for p := range t.Partitions {
+			if !s.has(partition{t.ID, p}) {
+				add.Partitions = append(add.Partitions, p)
+			}
+		}
+		if len(add.Partitions) > 0 {
+			out = append(out, add)
+		}
+	}
+	return out
+}
+
+// Missing returns the partitions whose state is to be initialised before they are assigned: those of
+// topics, as they are in the snapshot, that the group does not remember as initialised. g may be
+// nil.
+func Missing(g *Group, topics *modern.Topics, names []string) []offsets.ShareStatesTopic {
+	if g == nil {
+		return states{}.missing(topics, names)
+	}
+	return g.states.missing(topics, names)
+}
+
+// States returns the partitions that have a state, by topic's name. They must not be written to.
+func (g *Group) States() []offsets.ShareStatesTopic { return g.states.list() }
+
+// EventInitialized says that partitions have a state now. A member that is to have them is told at
+// its next heartbeat. Create makes the group if there is none. The reply carries only an error.
+type EventInitialized struct {
+	States []offsets.ShareStatesTopic
+	Create bool
+	To     machine.Ticket
+}
+
+// Refuse returns the answer of a group of another kind.
+func (e EventInitialized) Refuse() machine.Reply {
+	return machine.Reply{To: e.To, Err: protocol.ErrGroupNotFound}
+}
+
+func (e EventInitialized) step(g *Group) {
+	if g.epoch == 0 {
+		if !e.Create {
+			g.reply(e.To, nil, protocol.ErrGroupNotFound)
+			return
+		}
+		g.put(offsets.KeyShareGroup, "", &offsets.ShareGroupValue{Epoch: 1})
+	}
+	g.initialize(e.States)
+	g.reply(e.To, nil, nil)
+}
+
+// EventForget says that all states of a topic are gone. The reply carries only an error.
+type EventForget struct {
+	TopicID [16]byte
+	To      machine.Ticket
+}
+
+// Refuse returns the answer of a group of another kind.
+func (e EventForget) Refuse() machine.Reply {
+	return machine.Reply{To: e.To, Err: protocol.ErrGroupNotFound}
+}
+
+func (e EventForget) step(g *Group) {
+	g.forget(e.TopicID)
+	g.reply(e.To, nil, nil)
+}
+
+// initialize emits what the group remembers with more partitions that have a state.
+func (g *Group) initialize(add []offsets.ShareStatesTopic) {
+	if next, more := g.states.with(add); more {
+		g.put(offsets.KeyShareStates, "", &offsets.ShareStatesValue{Initialized: next.list()})
+	}
+}
+
+// forget emits what the group remembers without a topic.
+func (g *Group) forget(topic [16]byte) {
+	if _, ok := g.states[topic]; ok {
+		g.put(offsets.KeyShareStates, "", &offsets.ShareStatesValue{Initialized: g.states.without(topic).list()})
+	}
+}
