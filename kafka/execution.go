@@ -63,9 +63,9 @@ func (e *execution) holdUp() error {
 			return e.ctx.Err()
 		}
 	}
-	if e.action.Hold != nil {
+	for _, hold := range e.action.Holds {
 		select {
-		case <-e.action.Hold:
+		case <-hold:
 		case <-e.ctx.Done():
 			return e.ctx.Err()
 		}

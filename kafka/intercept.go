@@ -40,8 +40,8 @@ type Interceptor interface {
 // An Action is what to do with a request instead of, or on top of,
 // serving it. The zero Action serves it.
 type Action struct {
-	Delay time.Duration   // before anything else; requests behind it on the connection wait too
-	Hold  <-chan struct{} // then wait for it to be closed
+	Delay time.Duration     // before anything else; requests behind it on the connection wait too
+	Holds []<-chan struct{} // then wait for each of them to be closed
 
 	Respond func(kmsg.Request) kmsg.Response  // answer with its result instead of serving; nil: no answer
 	Serve   kmsg.Request                      // serve this one instead, of the same API and version; nil: the request itself

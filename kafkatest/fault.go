@@ -14,8 +14,13 @@ import (
 const Always = -1
 
 // A Fault describes what goes wrong, and with which requests. Of the requests that it selects the
-// first Skip pass untouched, the next Times are hit. If several faults select one request, all of
-// them count it and the first one that is due decides.
+// first Skip pass untouched, the next Times are hit.
+//
+// If several faults select one request, all of them count it, and those that are due hit it
+// together, in the order in which they were added: delays add up, each hold is waited for, edits
+// follow each other, the longest Throttle counts. Of those with a Code, Respond, DropRequest,
+// DropReply or Close the first one decides; the others do not hit this request and stay due, as
+// does an Edit where there is no answer.
 type Fault struct {
 	// The fields up to Match select requests. A request is selected if it fits every field that is
 	// set; the zero value of a field fits all requests.
@@ -39,7 +44,15 @@ type Fault struct {
 	Match func(*kafka.Exchange) bool
 
 	Skip  int // how many selected requests pass untouched before the first one is hit
-	Times int // how many are hit. 0: one
+	Times int // how many are hit. 0: one, or with Decide all
+
+	// Decide chooses what happens to each request that fits, in place of the fields below; nil: the
+	// request is not selected. It is called without locks on a goroutine of the request's
+	// connection, before the request is served, also for requests that Skip and Times let pass. It
+	// may call methods of the Server, but for those that stop a broker; it must not wait, nor
+	// change the exchange or keep it. An Effect that makes no sense closes the connection and fails
+	// the test at its end.
+	Decide func(*kafka.Exchange) *Effect
 
 	// What happens to them. Delay and Hold come first; of the others one is chosen, except that
 	// Throttle goes with all that answer.
@@ -78,18 +91,56 @@ type Fault struct {
 	Throttle time.Duration
 }
 
+// An Effect is what happens to one request: see the fields of Fault with these names. A Code is
+// answered for what the Fault's own Topic, Partitions, Group and TransactionalID select.
+type Effect struct {
+	Delay       time.Duration
+	Hold        bool
+	Code        kafka.Code
+	Respond     func(kmsg.Request, kmsg.Response)
+	Edit        func(kmsg.Request, kmsg.Response)
+	DropRequest bool
+	DropReply   bool
+	Close       bool
+	AfterApply  bool
+	Throttle    time.Duration
+}
+
 // errors of a fault that cannot be meant.
 var (
-	errNoEffect   = errors.New("fault: it does nothing, set Code, Delay, Hold, DropRequest, DropReply, Close, Respond, Edit or Throttle")
+	errNoEffect   = errors.New("fault: it does nothing, set Code, Delay, Hold, DropRequest, DropReply, Close, Respond, Edit, Throttle or Decide")
 	errTwoEffects = errors.New("fault: of Code, Respond, Edit, DropRequest, DropReply and Close a fault can have one")
+	errDecides    = errors.New("fault: Decide says what happens, the fault itself has no effect then")
 	errAfterApply = errors.New("fault: AfterApply goes with Code and Close only (a DropReply is always after)")
 	errNegative   = errors.New("fault: Skip, Delay and Throttle cannot be negative, nor Times other than Always")
 )
 
 // check refuses faults that cannot be meant.
 func (f *Fault) check() error {
+	if f.Skip < 0 || f.Times < Always {
+		return errNegative
+	}
+	e := f.effect()
+	err := e.check()
+	switch {
+	case f.Decide == nil:
+		return err
+	case err != errNoEffect || e.AfterApply: // it has one
+		return errDecides
+	}
+	return nil
+}
+
+// effect is what the fault does to every request that it hits.
+func (f *Fault) effect() *Effect {
+	return &Effect{Delay: f.Delay, Hold: f.Hold, Code: f.Code, Respond: f.Respond, Edit: f.Edit, DropRequest: f.DropRequest, DropReply: f.DropReply,
+		Close: f.Close, AfterApply: f.AfterApply, Throttle: f.Throttle}
+}
+
+// check refuses effects that cannot be meant.
+func (e *Effect) check() error {
 	effects := 0
-	for _, set := range []bool{f.Code != 0, f.Respond != nil, f.Edit != nil, f.DropRequest, f.DropReply, f.Close} {
+	for _, set := range []bool{e.Code != 0, e.Respond != nil, e.Edit != nil, e.DropRequest, e.DropReply, e.Close} {
 		if set {
 			effects++
 		}
@@ -97,21 +148,30 @@ func (f *Fault) check() error {
 	switch {
 	case effects > 1:
 		return errTwoEffects
-	case effects == 0 && f.Delay == 0 && !f.Hold && f.Throttle == 0:
+	case effects == 0 && e.Delay == 0 && !e.Hold && e.Throttle == 0:
 		return errNoEffect
-	case f.AfterApply && f.Code == 0 && !f.Close && !f.DropReply:
+	case e.AfterApply && e.Code == 0 && !e.Close && !e.DropReply:
 		return errAfterApply
-	case f.Skip < 0 || f.Times < Always || f.Delay < 0 || f.Throttle < 0:
+	case e.Delay < 0 || e.Throttle < 0:
 		return errNegative
 	}
 	return nil
 }
 
+// decides reports whether the effect says what is answered, or that nothing is: of such effects a
+// request can have one.
+func (e *Effect) decides() bool {
+	return e.Code != 0 || e.Respond != nil || e.silences()
+}
+
+// silences reports whether the effect leaves the request without an answer.
+func (e *Effect) silences() bool { return e.DropRequest || e.DropReply || e.Close }
+
 // times returns how many requests are to be hit, and whether there is a limit.
 func (f *Fault) times() (n int, limited bool) {
 	switch f.Times {
 	case 0:
-		return 1, true
+		return 1, f.Decide == nil
 	case Always:
 		return 0, false
 	}

@@ -34,12 +34,14 @@ func produceRequest(acks int16, parts ...target) *kmsg.ProduceRequest {
 }
 
 func TestFaultsThatCannotBeMeantAreRefused(t *testing.T) {
+	pass := func(*kafka.Exchange) *Effect { return nil }
 	for want, fs := range map[error][]Fault{
 		errNoEffect:   {{}, {APIs: []kafka.Key{kafka.Fetch}, Times: 3}},
 		errTwoEffects: {{Code: 1, Close: true}, {DropReply: true, DropRequest: true}, {Edit: func(kmsg.Request, kmsg.Response) {}, Code: 1}},
 		errAfterApply: {{DropRequest: true, AfterApply: true}, {Delay: 1, AfterApply: true}},
+		errDecides:    {{Decide: pass, Close: true}, {Decide: pass, Delay: 1}, {Decide: pass, Code: 1, Close: true}, {Decide: pass, AfterApply: true}},
 		errNegative:   {{Code: 1, Skip: -1}, {Code: 1, Times: -2}, {Delay: -1}},
-		nil:           {{DropReply: true, AfterApply: true}, {Code: 1, Delay: 1, Hold: true, Throttle: 1, AfterApply: true, Times: Always}, {Hold: true}},
+		nil:           {{DropReply: true, AfterApply: true}, {Code: 1, Delay: 1, Hold: true, Throttle: 1, AfterApply: true, Times: Always}, {Hold: true}, {Decide: pass, Skip: 1, Times: 2}},
 	} {
 		for _, f := range fs {
 			require.Equal(t, want, f.check(), "%+v", f)
@@ -119,25 +121,81 @@ func TestFaultSkipsThenHitsSoManyTimes(t *testing.T) {
 	require.Equal(t, ".xxxx", count(Fault{Skip: 1, Times: Always}, 5))
 }
 
-func TestFirstFaultThatIsDueDecidesAndAllCount(t *testing.T) {
+func TestFaultsThatAreDueHitTogetherAndTheFirstDecides(t *testing.T) {
 	in := testInterceptor()
-	first := in.inject(Fault{Skip: 1, Delay: time.Second})
-	second := in.inject(Fault{Times: Always, Close: true})
-	require.True(t, ask(in, kmsg.NewPtrHeartbeatRequest()).CloseBefore)
-	require.Equal(t, time.Second, ask(in, kmsg.NewPtrHeartbeatRequest()).Delay)
-	require.True(t, ask(in, kmsg.NewPtrHeartbeatRequest()).CloseBefore)
-	require.Equal(t, 1, first.Hits())
-	require.Equal(t, 2, second.Hits())
-	second.Remove()
-	second.Remove()
+	late := in.inject(Fault{Skip: 1, Delay: time.Second})
+	closes := in.inject(Fault{Times: Always, Close: true})
+	held := in.inject(Fault{Hold: true, Delay: time.Minute, Throttle: time.Second})
+	fails := in.inject(Fault{Code: kafka.NotCoordinator})
+	edits := in.inject(Fault{Edit: func(kmsg.Request, kmsg.Response) {}})
+	hits := func() (n []int) {
+		for _, j := range []*Injected{late, closes, held, fails, edits} {
+			n = append(n, j.Hits())
+		}
+		return n
+	}
+	a := ask(in, kmsg.NewPtrHeartbeatRequest())
+	require.True(t, a.CloseBefore)
+	require.Equal(t, []any{time.Minute, 1, int32(1000)}, []any{a.Delay, len(a.Holds), a.ThrottleMs})
+	require.Equal(t, []int{0, 1, 1, 0, 0}, hits(), "what has no effect beside an earlier one stays due")
+	require.Equal(t, kafka.Action{CloseBefore: true, Delay: time.Second}, ask(in, kmsg.NewPtrHeartbeatRequest()))
+	closes.Remove()
+	closes.Remove()
+	a = ask(in, kmsg.NewPtrHeartbeatRequest())
+	require.NotNil(t, a.Respond)
+	require.NotNil(t, a.Edit)
+	require.Equal(t, []int{1, 2, 1, 1, 1}, hits())
 	require.Equal(t, kafka.Action{}, ask(in, kmsg.NewPtrHeartbeatRequest()))
+}
+
+func TestEditsFollowEachOther(t *testing.T) {
+	in := testInterceptor()
+	for _, code := range []int16{0, 27, 25} {
+		in.inject(Fault{Edit: func(_ kmsg.Request, resp kmsg.Response) {
+			beat := resp.(*kmsg.HeartbeatResponse)
+			beat.ErrorCode, beat.ThrottleMillis = code, 10*beat.ThrottleMillis+int32(code)
+		}})
+	}
+	req, resp := kmsg.NewPtrHeartbeatRequest(), kmsg.NewPtrHeartbeatResponse()
+	ask(in, req).Edit(req, resp)
+	require.Equal(t, []any{int16(25), int32(295)}, []any{resp.ErrorCode, resp.ThrottleMillis})
+}
+
+func TestDecideChoosesForEachRequest(t *testing.T) {
+	in := testInterceptor()
+	version := func(v int16) kmsg.Request {
+		req := kmsg.NewPtrHeartbeatRequest()
+		req.Version = v
+		return req
+	}
+	j := in.inject(Fault{APIs: []kafka.Key{kafka.Heartbeat}, Decide: func(x *kafka.Exchange) *Effect {
+		switch x.Version {
+		case 1:
+			return &Effect{Delay: time.Second, DropReply: true}
+		case 2:
+			return &Effect{Code: kafka.RebalanceInProgress}
+		case 3:
+			return &Effect{Hold: true}
+		case 4:
+			return &Effect{Code: 1, Close: true}
+		}
+		return nil
+	}})
+	require.Equal(t, kafka.Action{}, ask(in, version(0)))
+	require.Equal(t, int16(kafka.RebalanceInProgress), ask(in, version(2)).Respond(version(2)).(*kmsg.HeartbeatResponse).ErrorCode)
+	require.Len(t, ask(in, version(3)).Holds, 1)
+	require.Equal(t, kafka.Action{}, ask(in, kmsg.NewPtrMetadataRequest()))
+	require.Equal(t, kafka.Action{CloseBefore: true}, ask(in, version(4)))
+	require.Equal(t, errTwoEffects, in.misuse)
+	require.Equal(t, 3, j.Hits())
+	require.Equal(t, kafka.Action{Delay: time.Second, DropReply: true}, ask(in, version(1)))
 }
 
 func TestHoldEndsWithReleaseAndRemove(t *testing.T) {
 	for _, end := range []func(*Injected){(*Injected).Release, (*Injected).Remove} {
 		in := testInterceptor()
 		j := in.inject(Fault{Hold: true, Times: Always})
-		held := ask(in, kmsg.NewPtrHeartbeatRequest()).Hold
+		held := ask(in, kmsg.NewPtrHeartbeatRequest()).Holds[0]
 		select {
 		case <-held:
 			t.Fatal("not held")

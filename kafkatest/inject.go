@@ -15,7 +15,7 @@ type Injected struct {
 	server *Server
 	in     *interceptor
 	fault  Fault
-	hold   chan struct{} // closed by Release; nil if the fault does not hold
+	hold   chan struct{} // closed by Release
 
 	// guarded by in.mu
 	seen, hits int
@@ -39,7 +39,7 @@ func (j *Injected) Release() {
 }
 
 func (j *Injected) releaseLocked() {
-	if j.hold != nil && !j.released {
+	if !j.released {
 		j.released = true
 		close(j.hold)
 	}
@@ -55,8 +55,8 @@ func (j *Injected) Remove() {
 	j.releaseLocked()
 }
 
-// takeLocked counts a request that the fault selects, and reports whether it is to be hit.
-func (j *Injected) takeLocked() bool {
+// dueLocked counts a request that the fault selects, and reports whether it may be hit.
+func (j *Injected) dueLocked() bool {
 	j.seen++
 	n, limited := j.fault.times()
 	return !j.removed && j.seen > j.fault.Skip && (!limited || j.hits < n)
@@ -72,6 +72,8 @@ type interceptor struct {
 	faults  []*Injected // never changed in place
 	history history
 	cut     map[uint64]kafka.Action // connections that a fault has silenced, and what becomes of their requests since; few
+	misuse  error                   // the first Effect that made no sense
+	watch   []*observer             // never changed in place
 	changed chan struct{}           // closed and replaced at every change of the history and of hits
 }
 
@@ -81,10 +83,7 @@ func newInterceptor(nameOf func([16]byte) string) *interceptor {
 
 // inject arms a fault.
 func (in *interceptor) inject(f Fault) *Injected {
-	j := &Injected{in: in, fault: f}
-	if f.Hold {
-		j.hold = make(chan struct{})
-	}
+	j := &Injected{in: in, fault: f, hold: make(chan struct{})}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.faults = append(slices.Clip(in.faults), j)
@@ -116,15 +115,11 @@ func (in *interceptor) Before(x *kafka.Exchange) kafka.Action {
 	in.history.begin(x)
 	in.mu.Unlock()
 
-	var hit *Injected
 	in.sessions.request(x.Broker, x.Request)
+	action := silenced
 	if len(faults) > 0 && !cut {
 		ts := append(targets(x.Request), in.sessions.targets(x.Broker, x.Request)...)
-		hit = in.choose(slices.DeleteFunc(slices.Clone(faults), func(j *Injected) bool { return !j.fault.selects(x, ts, in.nameOf) }))
-	}
-	action := silenced
-	if hit != nil {
-		action = hit.action(x)
+		action = in.act(x, in.choose(in.selecting(faults, x, ts)))
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -145,27 +140,103 @@ func (in *interceptor) silenceLocked(conn uint64, a kafka.Action) {
 	in.cut[conn] = kafka.Action{DropRequest: a.DropRequest, DropReply: a.DropReply}
 }
 
-// choose counts the request for all faults that select it and returns the one that hits it, if any.
-func (in *interceptor) choose(selecting []*Injected) *Injected {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	var hit *Injected
-	for _, j := range selecting {
-		if j.takeLocked() && hit == nil {
-			hit = j
-			j.hits++
+// A hit is a fault that selects a request, and what it does to it.
+type hit struct {
+	*Injected
+	effect *Effect
+}
+
+// selecting returns the faults that select x, which asks about ts, in their order.
+func (in *interceptor) selecting(faults []*Injected, x *kafka.Exchange, ts []target) (all []hit) {
+	for _, j := range faults {
+		if !j.fault.selects(x, ts, in.nameOf) {
+			continue
+		}
+		effect := j.fault.effect()
+		if j.fault.Decide != nil {
+			effect = j.fault.Decide(x)
+		}
+		if effect != nil {
+			all = append(all, hit{j, effect})
 		}
 	}
-	return hit
+	return all
+}
+
+// choose counts the request for all faults that select it and returns those that hit it.
+func (in *interceptor) choose(selecting []hit) (hits []hit) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	var due []hit
+	var decides *Effect
+	for _, h := range selecting {
+		if !h.dueLocked() {
+			continue
+		}
+		due = append(due, h)
+		if decides == nil && h.effect.decides() {
+			decides = h.effect
+		}
+	}
+	for _, h := range due {
+		unseen := h.effect.Edit != nil && decides != nil && decides.silences()
+		if h.effect.decides() && h.effect != decides || unseen {
+			continue
+		}
+		h.hits++
+		hits = append(hits, h)
+	}
+	return hits
+}
+
+// act says what the server does with a request that is hit.
+func (in *interceptor) act(x *kafka.Exchange, hits []hit) (a kafka.Action) {
+	for _, h := range hits {
+		if err := h.effect.check(); err != nil {
+			in.misused(err)
+			return kafka.Action{CloseBefore: true}
+		}
+		h.addTo(&a, x)
+	}
+	return a
+}
+
+// misused notes that an Effect made no sense; the test fails at its end.
+func (in *interceptor) misused(err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.misuse == nil {
+		in.misuse = err
+	}
 }
 
 // After implements kafka.Interceptor.
 func (in *interceptor) After(x *kafka.Exchange) {
 	in.sessions.response(x.Broker, x.Request, x.Response)
 	in.mu.Lock()
-	defer in.mu.Unlock()
 	in.history.end(x)
 	in.notifyLocked()
+	watch := in.watch
+	in.mu.Unlock()
+	for _, o := range watch {
+		o.told(x)
+	}
+}
+
+// An observer is told of exchanges.
+type observer struct{ told func(*kafka.Exchange) }
+
+// observe has f told of every exchange until stop.
+func (in *interceptor) observe(f func(*kafka.Exchange)) (stop func()) {
+	o := &observer{f}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.watch = append(slices.Clip(in.watch), o)
+	return func() {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		in.watch = slices.DeleteFunc(slices.Clone(in.watch), func(other *observer) bool { return other == o })
+	}
 }
 
 func (in *interceptor) notifyLocked() {
@@ -173,24 +244,41 @@ func (in *interceptor) notifyLocked() {
 	in.changed = make(chan struct{})
 }
 
-// action says what the server does with a request that is hit.
-func (j *Injected) action(x *kafka.Exchange) kafka.Action {
-	f := &j.fault
-	a := kafka.Action{Delay: f.Delay, Hold: j.hold, ThrottleMs: int32(f.Throttle.Milliseconds()), Edit: f.Edit,
-		DropRequest: f.DropRequest, DropReply: f.DropReply, CloseBefore: f.Close && !f.AfterApply, CloseAfter: f.Close && f.AfterApply}
+// addTo adds to a what the fault does to x.
+func (h hit) addTo(a *kafka.Action, x *kafka.Exchange) {
+	e := h.effect
+	a.Delay += e.Delay
+	if e.Hold {
+		a.Holds = append(a.Holds, h.hold)
+	}
+	a.ThrottleMs = max(a.ThrottleMs, int32(e.Throttle.Milliseconds()))
 	switch {
-	case f.Respond != nil:
+	case e.Respond != nil:
 		a.Respond = func(req kmsg.Request) kmsg.Response {
 			resp := newResponse(req)
-			f.Respond(req, resp)
+			e.Respond(req, resp)
 			return resp
 		}
-	case f.Code != 0 && unanswered(x.Request):
-		a.CloseBefore, a.CloseAfter = !f.AfterApply, f.AfterApply
-	case f.Code != 0:
-		j.fail(x, &a)
+	case e.Edit != nil:
+		edit(a, e.Edit)
+	case e.Code != 0 && unanswered(x.Request):
+		a.CloseBefore, a.CloseAfter = !e.AfterApply, e.AfterApply
+	case e.Code != 0:
+		h.fail(x, a)
+	case e.silences():
+		a.DropRequest, a.DropReply, a.CloseBefore, a.CloseAfter = e.DropRequest, e.DropReply, e.Close && !e.AfterApply, e.Close && e.AfterApply
 	}
-	return a
+}
+
+// edit has f change the answer, after those that change it already.
+func edit(a *kafka.Action, f func(kmsg.Request, kmsg.Response)) {
+	before := a.Edit
+	a.Edit = func(req kmsg.Request, resp kmsg.Response) {
+		if before != nil {
+			before(req, resp)
+		}
+		f(req, resp)
+	}
 }
 
 // unanswered reports whether req is one that has no answer: a produce request with acks=0.
@@ -199,39 +287,39 @@ func unanswered(req kmsg.Request) bool {
 	return ok && produce.Acks == 0
 }
 
-// fail makes a the action that answers x with the fault's code.
-func (j *Injected) fail(x *kafka.Exchange, a *kafka.Action) {
-	f, pick, req := &j.fault, j.picker(), x.Request
+// fail has a answer x with the code of h.
+func (h hit) fail(x *kafka.Exchange, a *kafka.Action) {
+	e, pick, req := h.effect, h.picker(), x.Request
 	// the answer tells more than the request asked by name: serve it, then spoil it
-	if depth, ok := readDepth(req, f); ok {
-		a.Edit = func(_ kmsg.Request, resp kmsg.Response) { overwrite(resp, f.Code, depth, pick) }
+	if depth, ok := readDepth(req, &h.fault, e.Code); ok {
+		edit(a, func(_ kmsg.Request, resp kmsg.Response) { overwrite(resp, e.Code, depth, pick) })
 		return
 	}
 	picked, rest := split(req, pick)
-	if fetch, ok := req.(*kmsg.FetchRequest); ok && fetch.SessionEpoch > 0 && levelOf(req, f.Code, false) != outermost {
-		picked, rest = j.in.sessions.picked(x.Broker, fetch, pick), req
+	if fetch, ok := req.(*kmsg.FetchRequest); ok && fetch.SessionEpoch > 0 && levelOf(req, e.Code, false) != outermost {
+		picked, rest = h.in.sessions.picked(x.Broker, fetch, pick), req
 	}
 	if picked == nil { // only Match and the like select
 		picked, rest = req, nil
 	}
-	failed := errorResponse(picked, f.Code, rest != nil)
+	failed := errorResponse(picked, e.Code, rest != nil)
 	switch fetch, _ := req.(*kmsg.FetchRequest); {
-	case rest == nil && !f.AfterApply:
+	case rest == nil && !e.AfterApply:
 		a.Respond = func(kmsg.Request) kmsg.Response { return failed }
 		return
 	case rest == nil:
-		a.Edit = func(_ kmsg.Request, resp kmsg.Response) {
+		edit(a, func(_ kmsg.Request, resp kmsg.Response) {
 			reflect.ValueOf(resp).Elem().Set(reflect.ValueOf(failed).Elem())
-		}
+		})
 		return
 	case fetch != nil: // a fetch changes nothing, and one with an error in it does not wait
 		now := *fetch
 		now.MaxWaitMillis = 0
 		a.Serve = &now
-	case !f.AfterApply:
+	case !e.AfterApply:
 		a.Serve = rest
 	}
-	a.Edit = func(_ kmsg.Request, resp kmsg.Response) { merge(resp, failed) }
+	edit(a, func(_ kmsg.Request, resp kmsg.Response) { merge(resp, failed) })
 }
 
 // picker returns the test which targets of a request fail.
@@ -244,14 +332,14 @@ func (j *Injected) picker() func(target) bool {
 
 // readDepth reports whether req is answered about things that it does
 // not name, and which answers f is about.
-func readDepth(req kmsg.Request, f *Fault) (depth, bool) {
+func readDepth(req kmsg.Request, f *Fault, code kafka.Code) (depth, bool) {
 	switch q := req.(type) {
 	case *kmsg.MetadataRequest, *kmsg.DescribeTopicPartitionsRequest:
 		// clients need the brokers that are in the answer, too
 		if len(f.Partitions) > 0 {
 			return ofPartitions, true
 		}
-		return ofTopics, f.Code != kafka.RebootstrapRequired
+		return ofTopics, code != kafka.RebootstrapRequired
 	case *kmsg.OffsetFetchRequest:
 		all := len(q.Topics) == 0 && len(q.Groups) == 0
 		for _, g := range q.Groups {

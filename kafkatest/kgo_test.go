@@ -338,6 +338,16 @@ func TestHundredServersSideBySide(t *testing.T) {
 	wg.Wait()
 }
 
+// sleepOr sleeps, or returns true as soon as stop is closed.
+func sleepOr(stop <-chan struct{}, d time.Duration) bool {
+	select {
+	case <-stop:
+		return true
+	case <-time.After(d):
+		return false
+	}
+}
+
 func TestFaultsComeAndGoWhileClientsWork(t *testing.T) {
 	s := New(t, Config{Pipe: true, Topics: map[string]int{"a": 4}})
 	stop := make(chan struct{})
@@ -347,12 +357,10 @@ func TestFaultsComeAndGoWhileClientsWork(t *testing.T) {
 		chaos.Go(func() {
 			for {
 				j := s.Fault(f)
-				select {
-				case <-stop:
-					j.Remove()
+				ended := sleepOr(stop, 5*time.Millisecond)
+				j.Remove()
+				if ended || sleepOr(stop, 25*time.Millisecond) { // else every request would meet a fault
 					return
-				case <-time.After(5 * time.Millisecond):
-					j.Remove()
 				}
 			}
 		})

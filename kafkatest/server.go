@@ -13,6 +13,7 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/internal/memnet"
 	"github.com/stratalog/strata/internal/throwaway"
+	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -161,6 +162,15 @@ func (s *Server) Fault(f Fault) *Injected {
 	return j
 }
 
+// Observe has f called for every exchange from now on, when its answer is about to be written, or,
+// with a nil Response, when it is known that there will be none: it was lost, or the connection is
+// being cut. Requests gives the last exchanges without records; f sees all of them, whole.
+//
+// f is called without locks on a goroutine of the request's connection, for different connections at
+// the same time. It may call methods of the Server, but for those that stop a broker; it must not
+// wait, nor change the exchange or keep it. stop ends it; a call under way may still go on.
+func (s *Server) Observe(f func(*kafka.Exchange)) (stop func()) { return s.in.observe(f) }
+
 // Restart stops all brokers in good order and starts them again on the same addresses with the data
 // they had, those too that were stopped or killed: clients see their connections cut. Faults and
 // the history stay. It returns when the brokers serve, or fails the test.
@@ -192,6 +202,12 @@ func (s *Server) cleanup() {
 	s.in.releaseAll()
 	if err := s.stop(); err != nil {
 		s.t.Logf("kafkatest: stop: %v", err) // what the test did to the disk is its own affair
+	}
+	s.in.mu.Lock()
+	misuse := s.in.misuse
+	s.in.mu.Unlock()
+	if misuse != nil {
+		s.t.Fatalf("kafkatest: what Decide returned: %v", misuse)
 	}
 	if left := leaked(s.label); len(left) > 0 {
 		s.t.Fatalf("kafkatest: %d goroutines of the broker are left after it has stopped:\n\n%s", len(left), strings.Join(left, "\n\n"))
