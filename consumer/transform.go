@@ -46,8 +46,8 @@ func Transform(ctx context.Context, c *Consumer, p *producer.Producer, fn func(r
 // c is a member of a group with ReadCommitted, and with any Commit but CommitBeforeDelivery:
 // nothing of what Transform reads is committed otherwise, and what no reader sees behind the last
 // batch, markers and aborted transactions, only when Transform has returned. The application does
-// not commit offsets of c meanwhile: they could come behind those of the transaction. p has a TransactionalID of its own, which
-// nobody else uses at the same time; a process that begins again uses that of its predecessor, and
+// not commit offsets of c meanwhile: they could come behind those of the transaction. p has a
+// TransactionalID of its own, which nobody else uses at the same time; a process that begins again uses that of its predecessor, and
 // so need not wait for the end of what that has left open. Neither is closed.
 //
 // It returns nil when ctx is done, after Wakeup and when c is being closed: the batch in hand is

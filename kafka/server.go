@@ -127,8 +127,8 @@ func (s *Server) Serve(broker int32, ln net.Listener) error {
 }
 
 // ServeAll is Serve for several brokers, which are announced to clients before the first connection
-// is accepted. A broker that is served by several listeners is so by several calls. If one listener fails all of lns are closed, and its error is returned; connections
-// go on. Nothing is served if one of them is refused.
+// is accepted. A broker that is served by several listeners is so by several calls. If one listener
+// fails all of lns are closed, and its error is returned; connections go on. Nothing is served if one of them is refused.
 // CloseBroker ends one of them, the others go on.
 func (s *Server) ServeAll(lns map[int32]net.Listener) error {
 	serve, err := s.Announce(lns)

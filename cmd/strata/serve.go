@@ -82,8 +82,8 @@ func (a *app) serveCmd() *cobra.Command {
 	return c
 }
 
-// serve serves until a signal comes, ctx ends or the listener fails.
-func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signal) (err error) {
+// check refuses options that cannot be meant.
+func (o *serveOptions) check() error {
 	if o.brokers.count < 0 {
 		return misuse("--brokers %d: it is at least 0", o.brokers.count)
 	}
@@ -93,24 +93,53 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	if err := o.authorization.Validate(); err != nil {
 		return misuse("--super-users: %v", err)
 	}
+	return nil
+}
+
+// configs returns what the options say of the cluster and of its server.
+func (o *serveOptions) configs(logger *slog.Logger) (ccfg strata.Config, kcfg kafka.Config, err error) {
+	ccfg = strata.Config{Dir: o.dir, Brokers: o.brokers.count, Logger: logger}
+	kcfg = kafka.Config{Logger: logger, NoAutoCreate: !o.autoCreate, AllowPublic: o.allowPublic, Authorization: o.authorization}
+	if err = applySettings(&ccfg, &kcfg, o.set); err != nil {
+		return ccfg, kcfg, err
+	}
+	if kcfg.Security, err = o.security.security(logger); err != nil {
+		return ccfg, kcfg, err
+	}
+	ccfg.BrokerSpecs, err = o.brokers.specs(o.memory)
+	return ccfg, kcfg, err
+}
+
+// listeners opens the brokers' listeners, which other machines reach only where somebody asks who
+// comes, or nobody wants that.
+func (o *serveOptions) listeners(ids []int32) (map[int32]net.Listener, error) {
+	lns, err := o.brokers.openListeners(ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, ln := range lns {
+		if t, ok := ln.Addr().(*net.TCPAddr); ok && !o.allowPublic && !o.security.authenticates() && !t.IP.IsLoopback() {
+			return nil, errors.Join(misuse("--listen %s: other machines reach that address, and there is no authentication; --allow-public serves it all the same", ln.Addr()), closeListeners(lns))
+		}
+	}
+	return lns, nil
+}
+
+// serve serves until a signal comes, ctx ends or the listener fails.
+func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signal) error {
+	if err := o.check(); err != nil {
+		return err
+	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
 		return misuse("--log-level %s: it is debug, info, warn or error", o.logLevel)
 	}
 	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))
-	ccfg := strata.Config{Dir: o.dir, Logger: logger}
-	kcfg := kafka.Config{Logger: logger, NoAutoCreate: !o.autoCreate, AllowPublic: o.allowPublic, Authorization: o.authorization}
-	if err := applySettings(&ccfg, &kcfg, o.set); err != nil {
-		return err
-	}
-	if kcfg.Security, err = o.security.security(logger); err != nil {
-		return err
-	}
-	if ccfg.BrokerSpecs, err = o.brokers.specs(o.memory); err != nil {
+	ccfg, kcfg, err := o.configs(logger)
+	if err != nil {
 		return err
 	}
 	ids := o.brokers.ids(o.dir, ccfg.BrokerSpecs)
-	ccfg.Brokers = o.brokers.count
 	told, err := o.brokers.advertised(ids)
 	if err != nil {
 		return err
@@ -118,14 +147,9 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	if told != nil {
 		kcfg.Advertise = advertiser(told)
 	}
-	lns, err := o.brokers.openListeners(ids)
+	lns, err := o.listeners(ids)
 	if err != nil {
 		return err
-	}
-	for _, ln := range lns {
-		if t, ok := ln.Addr().(*net.TCPAddr); ok && !o.allowPublic && !o.security.authenticates() && !t.IP.IsLoopback() {
-			return errors.Join(misuse("--listen %s: other machines reach that address, and there is no authentication; --allow-public serves it all the same", ln.Addr()), closeListeners(lns))
-		}
 	}
 	cluster, err := strata.Open(ccfg)
 	if err != nil {
@@ -159,28 +183,35 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	if err := a.ready(lns, told); err != nil {
 		return errors.Join(err, stop(signals, time.Time{}, parts...))
 	}
-	var signalled time.Time
-	reread := make(chan os.Signal, 1)
+	signalled, err := o.attend(ctx, signals, ended, func() {
+		var failed error
+		if users, failed = o.security.applyUsers(ctx, cluster, users); failed != nil {
+			logger.Warn("the users of the file cannot all be used", "err", failed)
+		}
+	})
+	return errors.Join(err, stop(signals, signalled, parts...))
+}
+
+// attend waits until a signal comes, and returns when that was, ctx ends, or serving does, with its
+// error. Meanwhile it calls reread at each SIGHUP if there is a file of users.
+func (o *serveOptions) attend(ctx context.Context, signals <-chan os.Signal, ended <-chan error, reread func()) (signalled time.Time, err error) {
+	hangups := make(chan os.Signal, 1)
 	if o.security.users != "" {
-		signal.Notify(reread, syscall.SIGHUP)
+		signal.Notify(hangups, syscall.SIGHUP)
 	}
-	defer signal.Stop(reread)
-	for done := false; !done; {
-		done = true
+	defer signal.Stop(hangups)
+	for {
 		select {
-		case err = <-ended: // before anybody asked for it
+		case err := <-ended: // before anybody asked for it
+			return time.Time{}, err
 		case <-signals:
-			signalled = time.Now()
+			return time.Now(), nil
 		case <-ctx.Done():
-		case <-reread:
-			var failed error
-			if users, failed = o.security.applyUsers(ctx, cluster, users); failed != nil {
-				logger.Warn("the users of the file cannot all be used", "err", failed)
-			}
-			done = false
+			return time.Time{}, nil
+		case <-hangups:
+			reread()
 		}
 	}
-	return errors.Join(err, stop(signals, signalled, parts...))
 }
 
 // ready says that the brokers are served: told has what clients

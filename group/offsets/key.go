@@ -51,7 +51,8 @@ func (k Key) AppendTo(dst []byte) []byte {
 }
 
 // ParseKey reads a key. Type 0 is returned as KeyOffset. It returns an error matching ErrMalformed
-// for broken keys and for the types it does not know (streams groups, and later ones), which a reader of the topic must skip: ok tells the two apart and is false for an unknown type.
+// for broken keys and for the types it does not know (streams groups, and later ones), which a
+// reader of the topic must skip: ok tells the two apart and is false for an unknown type.
 func ParseKey(p []byte) (k Key, ok bool, err error) {
 	r := wire.Reader{P: p}
 	k.Type = KeyType(r.Int16())
