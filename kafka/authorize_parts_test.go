@@ -246,6 +246,10 @@ func TestPagesOfPartitionsHaveNoneThatMayNotBeDescribed(t *testing.T) {
 	require.Equal(t, "c", next)
 	some, _ := page(10, "b", "b", "c")
 	require.Equal(t, map[string]Code{"b": TopicAuthorizationFailed, "c": 0}, some)
+
+	refused := kmsg.NewPtrDescribeTopicPartitionsRequest() // of all topics
+	refused.ResponsePartitionLimit, refused.Cursor = 10, &kmsg.DescribeTopicPartitionsRequestCursor{Topic: "a", Partition: -1}
+	require.Empty(t, ask[*kmsg.DescribeTopicPartitionsResponse](t, addr, 0, refused).Topics)
 }
 
 func TestAuthorizedOperationsAreThoseThatAreAllowed(t *testing.T) {

@@ -34,8 +34,9 @@ func (c *call) describeTopicPartitions(req *kmsg.DescribeTopicPartitionsRequest)
 	if at := req.Cursor; at != nil {
 		from, found := slices.BinarySearch(sorted, at.Topic)
 		if at.Partition < 0 || !found && !everything {
-			// the answer has no place for an error of the whole request
-			return partitionsRefused(resp, sorted, InvalidRequest)
+			// The answer has no place for an error of the whole request, and names nothing that
+			// the request does not.
+			return partitionsRefused(resp, slices.Sorted(maps.Keys(names)), InvalidRequest)
 		}
 		sorted = sorted[from:]
 		if found {

@@ -95,7 +95,7 @@ func (c *Cluster) perform(decide decision, then func([]metarecord.Record)) error
 	}
 	if fenced != nil {
 		c.apply(fenced.Records, fenced.Version)
-		if err := c.retireFenced(fenced.Brokers); err != nil { // the change is made all the same
+		if err := c.retireFenced(c.failedThemselves(fenced.Brokers)); err != nil { // the change is made all the same
 			c.logger.Warn("partitions of a fenced broker keep their leader until the next change", slog.Any("err", err))
 		}
 	}

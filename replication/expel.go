@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+
+	"github.com/stratalog/strata/replication/internal/metalog"
 )
 
 // errLeaves is why a broker is taken out whose copy has not failed.
@@ -101,6 +103,13 @@ func (c *Cluster) retireFenced(brokers []int32) error {
 	err := c.relead()
 	c.bringDown(brokers)
 	return err
+}
+
+// failedThemselves leaves out of brokers that were fenced the one that was just joining: it was
+// fenced because others failed in the change that registers it. One that was cut off and comes back
+// serves meanwhile, with a copy that is whole; join registers it once more.
+func (c *Cluster) failedThemselves(brokers []int32) []int32 {
+	return slices.DeleteFunc(slices.Clone(brokers), func(id int32) bool { return errors.Is(c.meta.Keeps(id), metalog.ErrOthersFailed) })
 }
 
 // bringDown ends brokers that were fenced, unless somebody does already.

@@ -25,9 +25,11 @@ var errReadOnly = errors.New("a partition that it leads takes nothing since its 
 var errStruggles = errors.New("its disk fails, for a partition that it leads, and others could lead")
 
 // isUseless reports whether a broker that was fenced for this cause is cut off rather than closed
-// in order: its disk does not take what is left to be done.
+// in order: its disk does not take what is left to be done. What others have failed of says nothing
+// about it.
 func isUseless(cause error) bool {
-	return errors.Is(cause, metalog.ErrSilent) || errors.Is(cause, errReadOnly) || errors.Is(cause, errStruggles)
+	return !errors.Is(cause, metalog.ErrOthersFailed) &&
+		(errors.Is(cause, metalog.ErrSilent) || errors.Is(cause, errReadOnly) || errors.Is(cause, errStruggles))
 }
 
 // fence fences a broker whose disk is of no use, as soon as the change under way is through, and

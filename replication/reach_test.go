@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/vfs"
 )
 
 // cutBetween cuts paths both ways; a broker is 1 to 3.
@@ -121,4 +123,42 @@ func TestControllerThatALeaderCannotReachGivesWayToWhoReachesBoth(t *testing.T) 
 		require.Len(t, c.Brokers(), 3, "one cut costs nobody")
 		require.NotContains(t, c.Status("orders", 0).ISR, controller)
 	})
+}
+
+// A broker that was cut off comes back, and the copy of another one fails in the very change that
+// registers it: that costs the other one only.
+func TestBrokerThatComesBackServesAlthoughAnotherFailsMeanwhile(t *testing.T) {
+	slow := vfs.Fault{Ops: vfs.OpSync, Times: vfs.Always, Delay: 25 * time.Millisecond}
+	hung := vfs.Fault{Ops: vfs.OpSync, Times: vfs.Always, Delay: 5 * time.Minute}
+	for name, end := range map[string]func(c *Cluster, d *vfs.MemFS, id int32) error{
+		"killed": func(c *Cluster, _ *vfs.MemFS, id int32) error { return c.KillBroker(id) },
+		"its disk hangs": func(_ *Cluster, d *vfs.MemFS, id int32) error {
+			d.Inject(hung)
+			return nil
+		},
+	} {
+		for ms := 0; ms <= 80; ms += 10 {
+			t.Run(fmt.Sprintf("%s %d ms later", name, ms), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					ds := newDisks(4)
+					c := openWith(t, ds.config())
+					replicated(t, c, "orders", 4)
+					gone := c.Controller()
+					var fast []func()
+					for _, d := range ds {
+						fast = append(fast, d.Inject(slow))
+					}
+					mend := cutBetween(c, [2]int32{4, 1}, [2]int32{4, 2}, [2]int32{4, 3})
+					time.Sleep(c.cfg.SessionTimeout + time.Second)
+					require.Equal(t, []int32{1, 2, 3}, c.Brokers())
+					mend()
+					time.Sleep(time.Duration(ms) * time.Millisecond)
+					fast[gone-1]()
+					require.NoError(t, end(c, ds[gone-1], gone))
+					time.Sleep(time.Minute)
+					require.Equal(t, without([]int32{1, 2, 3, 4}, gone), c.Brokers())
+				})
+			})
+		}
+	}
 }
