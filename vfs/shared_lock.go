@@ -1,0 +1,56 @@
+package vfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// LockShared keeps others from taking the exclusive lock of a file until Close, and changes nothing:
+// the file must exist, and is opened for reading only. It is for who reads a directory that nobody
+// may open meanwhile, a broker of Apache Kafka included: the JVM takes another kind of lock (fcntl)
+// than FS.Lock does (flock), and this is both. It never waits.
+//
+// It fails with ErrLocked if somebody has the file locked, also within this process, where even two
+// shared locks of one file exclude each other; with an error that matches fs.ErrNotExist if there is
+// no such file; and with errors.ErrUnsupported if fsys, or the operating system, cannot tell.
+func LockShared(fsys FS, name string) (io.Closer, error) {
+	if l, ok := fsys.(sharedLocker); ok {
+		return l.lockShared(name)
+	}
+	return nil, &fs.PathError{Op: "lock", Path: name, Err: errors.ErrUnsupported}
+}
+
+// sharedLocker is implemented by file systems of this package that have shared locks.
+type sharedLocker interface {
+	lockShared(name string) (io.Closer, error)
+}
+
+// lockShared implements sharedLocker.
+func (osFS) lockShared(name string) (io.Closer, error) {
+	key, err := lockKey(name)
+	if err != nil {
+		return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
+	}
+	if !locks.take(key) {
+		return nil, &fs.PathError{Op: "lock", Path: name, Err: ErrLocked}
+	}
+	f, err := os.Open(name)
+	if err == nil {
+		if err = shareFile(f); err == nil {
+			return &osLock{f: f, key: key}, nil
+		}
+		err = &fs.PathError{Op: "lock", Path: name, Err: errors.Join(err, f.Close())}
+	}
+	locks.release(key)
+	return nil, err
+}
+
+// lockShared implements sharedLocker.
+func (m *MemFS) lockShared(name string) (io.Closer, error) {
+	if _, err := m.Stat(name); err != nil {
+		return nil, err
+	}
+	return m.tree.Lock(name) // nothing is made: it is there
+}
