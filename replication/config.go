@@ -40,6 +40,10 @@ type Config struct {
 	// FS is the file system that Dir is in. nil: the operating system's if Dir is set, else memory.
 	FS vfs.FS
 
+	// ClusterID is the id that a new cluster gets: 16 bytes in base64url, 22 characters. Empty: one
+	// is drawn. A cluster that is there keeps its own. Kafka: cluster.id.
+	ClusterID string
+
 	// Defaults are the settings of topics that do not say otherwise, and the number of partitions
 	// and replicas of topics created without one.
 	Defaults topic.Config
@@ -178,6 +182,9 @@ func (c *Config) check() error {
 	}
 	if n := c.Defaults.ReplicationFactor; n < 1 || n > maxFactor {
 		errs = append(errs, fmt.Errorf("%w: %d by default, a partition has at most %d replicas", ErrInvalidReplicationFactor, n, maxFactor))
+	}
+	if _, err := topic.ParseID(c.ClusterID); err != nil && c.ClusterID != "" {
+		errs = append(errs, &topic.ConfigError{Key: "ClusterID", Value: c.ClusterID, Reason: "must be 22 characters of base64url"})
 	}
 	if c.Defaults.Assignment != nil {
 		errs = append(errs, fmt.Errorf("%w: Defaults have one", ErrInvalidAssignment))

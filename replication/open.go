@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -46,7 +47,7 @@ func (c *Cluster) open() error {
 	for _, l := range all {
 		c.brokers[l.id] = &broker{location: l}
 	}
-	if c.clusterID = clusterID; clusterID == "" {
+	if c.clusterID = cmp.Or(clusterID, c.cfg.ClusterID); c.clusterID == "" {
 		c.clusterID = topic.NewID().String()
 	}
 	c.founds = clusterID == "" && len(claims) == 1
