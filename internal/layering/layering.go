@@ -24,6 +24,7 @@ var Rows = [][]string{
 	{"internal/coordinator", "internal/shardtopic"},
 	{"group/internal/kafkatopic"}, // of tests
 	{"group/assignor", "group/offsets", "transaction/txnlog"},
+	{"kafkadir"},
 	{"group/protocol"},
 	{"group/internal/classic", "transaction/internal/lifecycle"},
 	{"group/internal/modern"},

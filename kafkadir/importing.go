@@ -1,0 +1,316 @@
+package kafkadir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stratalog/strata/acl"
+	"github.com/stratalog/strata/internal/scram"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/transaction/txnlog"
+	"github.com/stratalog/strata/vfs"
+)
+
+// partitionsDir is where partitions are copied to in a staging directory, before there is a broker.
+const partitionsDir = "partitions"
+
+// whenever has OpenTransactions list those too that were written in at this very moment, which all of
+// them seem to be when a log was just opened.
+const whenever = -time.Hour
+
+// maxProducerID leaves room for the ids that the new cluster gives out.
+const maxProducerID = math.MaxInt64 - 1<<40
+
+// An importing is one call of Import, in these steps:
+//
+//  1. The partitions are copied and checked. That tells which producer ids and leader epochs there
+//     are.
+//  2. A new cluster is founded, with topics, users and the rest, and closed.
+//  3. The partitions become the broker's, beside Kafka's checkpoints, by which logs without a state
+//     of ours are read.
+//  4. The cluster is opened, as at any start: each partition is recovered and gets its state, and
+//     must end where step 1 saw the end.
+type importing struct {
+	cfg    ImportConfig
+	plan   *plan
+	to     *staging
+	copier copier
+	meter  meter
+}
+
+func (im *importing) run(ctx context.Context) (*Report, error) {
+	r := &Report{
+		ClusterID: im.plan.cluster, Broker: im.plan.node, Clean: im.plan.clean, Metadata: im.plan.meta != nil,
+		Missing: im.plan.missing, Skipped: map[string]int{},
+	}
+	if im.plan.meta != nil {
+		r.Skipped, r.NextProducerID = im.plan.meta.skipped, im.plan.meta.nextID
+	}
+	err := im.copyAll(ctx, r)
+	if err == nil && (r.NextProducerID < 0 || r.NextProducerID > maxProducerID) { // none that a broker gives out
+		err = fmt.Errorf("%w: there is a producer id of %d", ErrDamaged, r.NextProducerID-1)
+	}
+	if err == nil {
+		err = im.found(ctx, r)
+	}
+	if err == nil {
+		err = im.place()
+	}
+	if err == nil {
+		err = im.check(ctx, r)
+	}
+	r.LeftOut = im.plan.leftOut
+	return r, err
+}
+
+// copyAll copies the partitions that there are.
+func (im *importing) copyAll(ctx context.Context, r *Report) error {
+	fsys, dir := im.cfg.FS, filepath.Join(im.to.tmp, partitionsDir)
+	if err := fsys.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var all []*partPlan
+	for _, t := range im.plan.topics {
+		for i := range t.parts {
+			if t.parts[i].from != nil {
+				all = append(all, &t.parts[i])
+			}
+		}
+	}
+	err := each(len(all), im.cfg.workers, func(i int) error {
+		return im.copyPartition(ctx, all[i], filepath.Join(dir, partitionName(all[i].tp)))
+	})
+	if err != nil {
+		return err
+	}
+	for _, t := range im.plan.topics {
+		for i := range t.parts {
+			c := &t.parts[i].copied
+			r.Bytes, r.Cloned, t.bytes = r.Bytes+c.bytes, r.Cloned+c.cloned, t.bytes+c.records
+			r.NextProducerID = max(r.NextProducerID, c.maxID+1)
+			if c.cut > 0 {
+				r.Cut = append(r.Cut, CutEnd{t.parts[i].tp, c.next, c.cut})
+			}
+			if c.epoch > t.parts[i].epoch {
+				t.parts[i].epoch = c.epoch
+			}
+		}
+		r.Topics = append(r.Topics, TopicReport{t.name, t.id, len(t.parts), t.bytes, t.retentionOff})
+	}
+	return nil
+}
+
+// offline is the configuration of a cluster that only changes by what it is told.
+func (im *importing) offline() replication.Config {
+	return replication.Config{
+		Dir: im.to.tmp, FS: im.cfg.FS, ClusterID: im.plan.clusterID(),
+		RetentionCheckInterval: never, CompactionInterval: never, LeaderBalanceInterval: never,
+	}
+}
+
+// clusterID is Kafka's, unless it is none that Kafka itself would draw.
+func (p *plan) clusterID() string {
+	if _, err := topic.ParseID(p.cluster); err != nil {
+		return ""
+	}
+	return p.cluster
+}
+
+// found makes the cluster, with all its metadata.
+func (im *importing) found(ctx context.Context, r *Report) error {
+	c, err := replication.Open(im.offline())
+	if err != nil {
+		return err
+	}
+	r.ClusterID = c.ClusterID()
+	var topics []replication.AdoptedTopic
+	for _, t := range im.plan.topics {
+		epochs := make([]int32, len(t.parts))
+		for i := range t.parts {
+			epochs[i] = t.parts[i].epoch + 1 // readers notice that another log may have begun (KIP-320)
+		}
+		cfg := topic.Config{ID: t.id, Partitions: len(t.parts), ReplicationFactor: 1, Properties: t.config}
+		topics = append(topics, replication.AdoptedTopic{TopicSpec: replication.TopicSpec{Name: t.name, Config: cfg}, LeaderEpochs: epochs})
+	}
+	err = c.AdoptTopics(ctx, topics...)
+	if err == nil {
+		err = c.SkipProducerIDs(ctx, r.NextProducerID)
+	}
+	if err == nil {
+		err = im.restoreAccess(ctx, c, r)
+	}
+	if err == nil {
+		err = im.restoreSettings(ctx, c)
+	}
+	return errors.Join(err, c.Close())
+}
+
+// restoreSettings sets what is set for all topics, and how transactions are kept.
+func (im *importing) restoreSettings(ctx context.Context, c *replication.Cluster) error {
+	defaults := im.plan.defaults()
+	var changes []replication.ConfigChange
+	for _, k := range slices.Sorted(maps.Keys(defaults)) {
+		changes = append(changes, replication.ConfigChange{Key: k, Value: defaults[k]})
+	}
+	if len(changes) > 0 {
+		if err := c.AlterBrokerConfig(ctx, replication.AllBrokers, changes...); err != nil {
+			return err
+		}
+	}
+	const newest = 2
+	level := int16(newest)
+	if m := im.plan.meta; m != nil {
+		level = min(m.features["transaction.version"], newest)
+	} else if !slices.ContainsFunc(im.plan.topics, func(t *topicPlan) bool { return t.name == txnlog.Topic }) {
+		return nil
+	}
+	if level == 0 {
+		return nil
+	}
+	return c.SetTransactionVersion(ctx, level)
+}
+
+// restoreAccess makes the users and access control entries.
+func (im *importing) restoreAccess(ctx context.Context, c *replication.Cluster, r *Report) error {
+	if im.plan.meta == nil {
+		return nil
+	}
+	byMechanism := map[int8][]replication.ScramChange{} // a user may come once in one change
+	for k, u := range im.plan.meta.users {
+		cred := replication.ScramCredential{Mechanism: scram.Mechanism(k.mechanism), Salt: u.Salt, StoredKey: u.StoredKey, ServerKey: u.ServerKey, Iterations: int(u.Iterations)}
+		byMechanism[k.mechanism] = append(byMechanism[k.mechanism], replication.ScramChange{User: k.user, Credential: cred})
+	}
+	for _, m := range slices.Sorted(maps.Keys(byMechanism)) {
+		changes := byMechanism[m]
+		slices.SortFunc(changes, func(a, b replication.ScramChange) int { return strings.Compare(a.User, b.User) })
+		refused, err := c.AlterScramCredentials(ctx, changes...)
+		if err != nil {
+			return err
+		}
+		for _, user := range slices.Sorted(maps.Keys(refused)) {
+			im.plan.leaveOut("user "+user, refused[user])
+		}
+		r.Users += len(changes) - len(refused)
+	}
+	return im.restoreACLs(ctx, c, r)
+}
+
+func (im *importing) restoreACLs(ctx context.Context, c *replication.Cluster, r *Report) error {
+	var entries []acl.Entry
+	for _, e := range im.plan.meta.acls {
+		entry := acl.Entry{
+			ResourceType: acl.ResourceType(e.ResourceType), ResourceName: e.ResourceName, PatternType: acl.PatternType(e.PatternType),
+			Principal: e.Principal, Host: e.Host, Operation: acl.Operation(e.Operation), Permission: acl.Permission(e.Permission),
+		}
+		if err := entry.Validate(); err != nil {
+			im.plan.leaveOut("access control entry "+entry.String(), err)
+			continue
+		}
+		entries = append(entries, entry)
+	}
+	slices.SortFunc(entries, acl.Entry.Compare)
+	const atOnce = 5000
+	for chunk := range slices.Chunk(entries, atOnce) {
+		if err := c.CreateACLs(ctx, chunk...); err != nil {
+			return err
+		}
+	}
+	r.ACLs = len(entries)
+	return nil
+}
+
+// place gives the partitions to the broker.
+func (im *importing) place() error {
+	fsys, root := im.cfg.FS, filepath.Join(im.to.tmp, "broker-1")
+	from := filepath.Join(im.to.tmp, partitionsDir)
+	starts, points := map[record.TopicPartition]int64{}, map[record.TopicPartition]int64{}
+	for name, offsets := range map[string]map[record.TopicPartition]int64{logStartFile: starts, recoveryPointFile: points} {
+		path := filepath.Join(root, name)
+		text, _, err := readText(fsys, path)
+		if err != nil {
+			return err
+		}
+		had, err := parseCheckpoint(path, text)
+		if err != nil {
+			return err
+		}
+		maps.Copy(offsets, had)
+	}
+	for _, t := range im.plan.topics {
+		for _, part := range t.parts {
+			if part.from == nil {
+				continue
+			}
+			name := partitionName(part.tp)
+			if err := fsys.Rename(filepath.Join(from, name), filepath.Join(root, name)); err != nil {
+				return err
+			}
+			if part.found.start > 0 {
+				starts[part.tp] = part.found.start
+			}
+			if part.found.point >= 0 {
+				points[part.tp] = part.found.point
+			}
+		}
+	}
+	err := fsys.RemoveAll(from)
+	for name, offsets := range map[string]map[record.TopicPartition]int64{logStartFile: starts, recoveryPointFile: points} {
+		if err == nil {
+			err = vfs.WriteFile(fsys, filepath.Join(root, name), formatCheckpoint(offsets))
+		}
+	}
+	if !im.plan.clean { // without both marks the logs that have no state are those of a killed process
+		for _, name := range []string{"strata.closed", cleanShutdownFile} {
+			if err == nil {
+				err = fsys.Remove(filepath.Join(root, name))
+			}
+		}
+	}
+	if err == nil {
+		err = fsys.SyncDir(root)
+	}
+	return err
+}
+
+// check opens the cluster, as it will be from now on, and compares where partitions end.
+func (im *importing) check(ctx context.Context, r *Report) error {
+	c, err := replication.Open(im.offline())
+	if err != nil {
+		return err
+	}
+	for _, t := range im.plan.topics {
+		for _, part := range t.parts {
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err == nil && part.from != nil {
+				err = part.compare(c.Status(part.tp.Topic, part.tp.Partition))
+			}
+		}
+	}
+	r.OpenTransactions = len(c.OpenTransactions(whenever))
+	return errors.Join(err, c.Close())
+}
+
+// compare returns an error if a partition is not what was copied.
+func (part *partPlan) compare(s replication.Status) error {
+	end := max(part.copied.next, part.found.start)
+	switch {
+	case s.Err != nil:
+		return fmt.Errorf("%w: partition %s: %w", ErrDamaged, partitionName(part.tp), s.Err)
+	case part.copied.swaps: // the files of an unfinished compaction count in place of others
+		return nil
+	case s.LogEndOffset != end:
+		return damaged(part.found.dir, "the log ends at offset %d, its batches at %d", s.LogEndOffset, end)
+	}
+	return nil
+}
