@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stratalog/strata/kafkadir"
+)
+
+func (a *app) importCmd() *cobra.Command {
+	var cfg kafkadir.ImportConfig
+	c := &cobra.Command{
+		Use:   "import --from KAFKA_LOG_DIR --dir DIR",
+		Short: "Make a cluster of the log directory of a Kafka broker",
+		Long: "import copies the topics of a Kafka broker that does not run, stopped or killed, to DIR, which must not exist or be empty: records as they\n" +
+			"are, transactions, offsets of groups; ids, settings, users and access control entries of Kafka's metadata, if they are there. Every batch is checked\n" +
+			"on the way, and nothing in KAFKA_LOG_DIR is changed. An import that is interrupted leaves no DIR; the next one begins anew.\n\n" +
+			"Topics that do not say themselves how long they keep their records get retention.ms=-1: what a broker's server.properties says is not known.\n" +
+			"The broker of a larger cluster has only some partitions: import names the others, and goes on with --allow-missing.",
+		Example: "  strata import --from /var/lib/kafka/data --dir data\n" +
+			"  strata import --from /disk1/kafka --from /disk2/kafka --dir data --topics orders,payments\n" +
+			"  strata serve --dir data",
+		Args: cobra.NoArgs,
+	}
+	c.Flags().StringArrayVar(&cfg.From, "from", nil, "log directory of the broker; once for each of its log.dirs")
+	c.Flags().StringVar(&cfg.Dir, "dir", "", "directory to make")
+	c.Flags().StringSliceVar(&cfg.Topics, "topics", nil, "topics to import (default all)")
+	c.Flags().BoolVar(&cfg.AllowMissing, "allow-missing", false, "go on although partitions are not there")
+	c.RunE = a.do(func(ctx context.Context, _ []string) error {
+		if len(cfg.From) == 0 || cfg.Dir == "" {
+			return misuse("import needs --from and --dir")
+		}
+		cfg.FS = a.fs
+		var done func()
+		cfg.OnProgress, done = a.progress()
+		report, err := kafkadir.Import(ctx, cfg)
+		done()
+		var incomplete *kafkadir.IncompleteError
+		if errors.As(err, &incomplete) {
+			return fmt.Errorf("%w; --allow-missing goes on without them", err)
+		}
+		if err != nil {
+			return err
+		}
+		return a.emit(reportLine{"import", strings.Join(cfg.From, ", "), cfg.Dir, report})
+	})
+	return c
+}
+
+func (a *app) exportCmd() *cobra.Command {
+	var cfg kafkadir.ExportConfig
+	c := &cobra.Command{
+		Use:   "export --dir DIR --to KAFKA_LOG_DIR",
+		Short: "Make the log directory of a Kafka broker of a cluster",
+		Long: "export copies the cluster of one broker in DIR, which nobody has open, to KAFKA_LOG_DIR, which must not exist or be empty: a broker of Kafka 4\n" +
+			"starts on it. Every batch is checked on the way. An export that is interrupted leaves no KAFKA_LOG_DIR; the next one begins anew.\n\n" +
+			"The broker's server.properties needs process.roles=broker,controller, node.id=1, controller.quorum.voters=1@HOST:PORT and\n" +
+			"log.dirs=KAFKA_LOG_DIR beside its listeners. Do not format the directory.",
+		Example: "  strata export --dir data --to /var/lib/kafka/data",
+		Args:    cobra.NoArgs,
+	}
+	c.Flags().StringVar(&cfg.Dir, "dir", "", "directory of the cluster")
+	c.Flags().StringVar(&cfg.To, "to", "", "directory to make")
+	c.RunE = a.do(func(ctx context.Context, _ []string) error {
+		if cfg.Dir == "" || cfg.To == "" {
+			return misuse("export needs --dir and --to")
+		}
+		cfg.FS = a.fs
+		var done func()
+		cfg.OnProgress, done = a.progress()
+		report, err := kafkadir.Export(ctx, cfg)
+		done()
+		if err != nil {
+			return err
+		}
+		return a.emit(reportLine{"export", cfg.Dir, cfg.To, report})
+	})
+	return c
+}
+
+// progress returns what shows a terminal how far a long copy has come, and what takes that away
+// again. Where errors go to no terminal nothing is shown.
+func (a *app) progress() (tell func(kafkadir.Progress), done func()) {
+	f, ok := a.err.(*os.File)
+	if !ok {
+		return nil, func() {}
+	}
+	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return nil, func() {}
+	}
+	return showProgress(f, time.Now)
+}
+
+// showProgress is progress on w, a line that is written over, at most ten times a second. The first
+// tenth of a second shows nothing.
+func showProgress(w io.Writer, now func() time.Time) (tell func(kafkadir.Progress), done func()) {
+	const pause = 100 * time.Millisecond
+	last, shown := now(), false
+	tell = func(p kafkadir.Progress) {
+		if at := now(); at.Sub(last) >= pause {
+			last, shown = at, true
+			fmt.Fprintf(w, "\r\x1b[K%3d%% of %s  %s", 100*p.Done/max(p.Total, 1), sizeText(p.Total), p.Partition)
+		}
+	}
+	return tell, func() {
+		if shown {
+			fmt.Fprint(w, "\r\x1b[K")
+		}
+	}
+}
+
+func sizeText(n int64) string {
+	const unit = 1 << 10
+	switch {
+	case n < unit:
+		return fmt.Sprintf("%d B", n)
+	case n < unit*unit:
+		return fmt.Sprintf("%.1f KiB", float64(n)/unit)
+	case n < unit*unit*unit:
+		return fmt.Sprintf("%.1f MiB", float64(n)/unit/unit)
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/unit/unit/unit)
+}
+
+// reportLine is what an import or export has done.
+type reportLine struct {
+	kind, from, to string
+	report         *kafkadir.Report
+}
+
+// MarshalJSON writes the report as one flat object.
+func (l reportLine) MarshalJSON() ([]byte, error) {
+	r := l.report
+	topics := make([]any, 0, len(r.Topics))
+	for _, t := range r.Topics {
+		topics = append(topics, fields{{"name", t.Name}, {"topicId", t.ID.String()}, {"partitions", t.Partitions}, {"bytes", t.Bytes}, {"retentionOff", t.RetentionOff}})
+	}
+	missing := make([]any, 0, len(r.Missing))
+	for _, m := range r.Missing {
+		missing = append(missing, fields{{"topic", m.Topic}, {"partition", m.Partition}, {"reason", m.Reason}})
+	}
+	cut := make([]any, 0, len(r.Cut))
+	for _, c := range r.Cut {
+		cut = append(cut, fields{{"topic", c.Topic}, {"partition", c.Partition}, {"offset", c.Offset}, {"bytes", c.Bytes}})
+	}
+	return marshalFields([]field{
+		{"type", l.kind}, {"from", l.from}, {"to", l.to}, {"clusterId", r.ClusterID}, {"broker", r.Broker}, {"clean", r.Clean}, {"metadata", r.Metadata},
+		{"bytes", r.Bytes}, {"cloned", r.Cloned}, {"users", r.Users}, {"acls", r.ACLs}, {"openTransactions", r.OpenTransactions},
+		{"nextProducerId", r.NextProducerID}, {"topics", topics}, {"missing", missing}, {"cut", cut}, {"leftOut", r.LeftOut}, {"skippedRecords", r.Skipped},
+	})
+}
+
+func (l reportLine) writeText(w io.Writer) {
+	r := l.report
+	how := "was stopped in order"
+	if !r.Clean {
+		how = "was killed"
+	}
+	partitions := 0
+	var off []string
+	for _, t := range r.Topics {
+		if partitions += t.Partitions; t.RetentionOff {
+			off = append(off, t.Name)
+		}
+	}
+	fmt.Fprintf(w, "%s: %s to %s: %d topics, %d partitions, %s, %d users, %d access control entries\n", l.kind, l.from, l.to, len(r.Topics), partitions, sizeText(r.Bytes), r.Users, r.ACLs)
+	if l.kind == "import" {
+		fmt.Fprintf(w, "broker %d of cluster %s %s\n", r.Broker, r.ClusterID, how)
+	}
+	if !r.Metadata {
+		fmt.Fprintln(w, "there is no log of Kafka's metadata: settings of topics, users and access control entries are not known")
+	}
+	if len(off) > 0 {
+		fmt.Fprintf(w, "retention is off (retention.ms=-1) until you set it: %s\n", strings.Join(off, ", "))
+	}
+	if r.OpenTransactions > 0 {
+		fmt.Fprintf(w, "open transactions: %d\n", r.OpenTransactions)
+	}
+	for _, m := range r.Missing {
+		fmt.Fprintf(w, "missing: %s-%d: %s\n", m.Topic, m.Partition, m.Reason)
+	}
+	for _, c := range r.Cut {
+		fmt.Fprintf(w, "cut: %s-%d at offset %d: %d bytes of an unfinished batch\n", c.Topic, c.Partition, c.Offset, c.Bytes)
+	}
+	for _, s := range r.LeftOut {
+		fmt.Fprintf(w, "left out: %s\n", s)
+	}
+	var skipped []string
+	for _, kind := range slices.Sorted(maps.Keys(r.Skipped)) {
+		skipped = append(skipped, fmt.Sprintf("%s %d", kind, r.Skipped[kind]))
+	}
+	if len(skipped) > 0 {
+		fmt.Fprintf(w, "metadata records that Strata does not keep: %s\n", strings.Join(skipped, ", "))
+	}
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/kafkadir"
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+func TestExportAndImportBringAClusterToKafkaAndBack(t *testing.T) {
+	t.Chdir(t.TempDir())
+	c, err := strata.Open(strata.Config{Dir: "data"})
+	require.NoError(t, err)
+	require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 2}))
+	p, err := producer.New(c, producer.Config{})
+	require.NoError(t, err)
+	_, err = p.Send(t.Context(), record.String("orders", "k", "a").To(1), record.String("orders", "k", "b").To(1))
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
+	r := strataRun(t, "export", "--dir", "data", "--to", "kafka")
+	require.Equal(t, exitFailed, r.code, "it is open")
+	require.Contains(t, r.err, "in use")
+	require.NoError(t, c.Close())
+
+	r = strataRun(t, "export", "--dir", "data", "--to", "kafka")
+	require.Equal(t, exitOK, r.code, r.err)
+	require.Empty(t, r.err, "there is no terminal")
+	require.True(t, strings.HasPrefix(r.out, "export: data to kafka: 1 topics, 2 partitions, "), r.out)
+	require.Equal(t, exitMisuse, strataRun(t, "import", "--dir", "back").code)
+	require.Equal(t, exitFailed, strataRun(t, "import", "--from", "data", "--dir", "back").code)
+
+	r = strataRun(t, "import", "--from", "kafka", "--dir", "back", "--topics", "orders")
+	require.Equal(t, exitOK, r.code, r.err)
+	require.Contains(t, r.out, "was stopped in order\nretention is off (retention.ms=-1) until you set it: orders\n")
+	r = strataRun(t, "consume", "orders", "--dir", "back", "--values")
+	require.Equal(t, "a\nb\n", r.out, r.err)
+
+	require.NoError(t, os.RemoveAll("kafka/orders-0"))
+	r = strataRun(t, "import", "--from", "kafka", "--dir", "again")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "orders-0 (it has no directory); --allow-missing goes on without them")
+	r = strataRun(t, "import", "--from", "kafka", "--dir", "again", "--allow-missing", "--json")
+	require.Equal(t, exitOK, r.code, r.err)
+	require.Contains(t, r.out, `"missing":[{"topic":"orders","partition":0,"reason":"it has no directory"}]`)
+	require.Contains(t, r.out, `"retentionOff":true`)
+}
+
+func TestProgressOfACopyIsALineOnATerminal(t *testing.T) {
+	var out strings.Builder
+	now := time.Unix(0, 0)
+	tell, done := showProgress(&out, func() time.Time { return now })
+	tell(kafkadir.Progress{Partition: "a-0", Done: 1, Total: 4 << 20})
+	require.Empty(t, out.String(), "a quick one shows nothing")
+	now = now.Add(time.Second)
+	tell(kafkadir.Progress{Partition: "a-1", Done: 1 << 20, Total: 4 << 20})
+	tell(kafkadir.Progress{Partition: "a-2", Done: 2 << 20, Total: 4 << 20})
+	require.Equal(t, "\r\x1b[K 25% of 4.0 MiB  a-1", out.String())
+	done()
+	require.True(t, strings.HasSuffix(out.String(), "\r\x1b[K"))
+}
