@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/stratalog/strata/interop/apache"
 	"github.com/stratalog/strata/kafkatest"
 	"github.com/stratalog/strata/topic"
 )
@@ -203,7 +205,7 @@ func TestKafkaReadsReplicasAndTakesOneOver(t *testing.T) {
 	require.Equal(t, 3*partitionsRidden*records, strings.Count(out, "\n| offset: "))
 	require.NotRegexp(t, `(?i)isvalid: false|corrupt|exception|not valid|could not`, out)
 
-	adopted := handOver(t, kit, filepath.Join(dir, "broker-2"), map[string]int32{name: partitionsRidden}, takeover{})
+	adopted := handOverReplica(t, kit, filepath.Join(dir, "broker-2"), map[string]int32{name: partitionsRidden})
 	requireRead(t, adopted, name, records)
 	require.NoError(t, franz(t, adopted, kgo.DefaultProduceTopic(name)).ProduceSync(within(t), kgo.StringRecord("next")).FirstErr())
 }
@@ -388,4 +390,83 @@ func TestOnlyPollsOfAGroupWhoseCoordinatorDiedAreExcused(t *testing.T) {
 	require.False(t, own.excuses("    helpers_test.go:978: flush unexpected err: INVALID_PRODUCER_EPOCH\n"))
 	require.False(t, own.excuses(poll+"panic: test timed out\n"))
 	require.False(t, suite{}.excuses(poll))
+}
+
+// handOverReplica has a new Kafka take over topics, of as many partitions, from the directory of one
+// broker of several, which Export does not take.
+// It gets topics of the same names, and while it is down our files in the place of its own. It
+// recovers all of them: its marker of a clean stop and its checkpoints are taken away, but those of
+// where logs start.
+func handOverReplica(t *testing.T, kit *apache.Kit, dir string, topics map[string]int32) target {
+	t.Helper()
+	home := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	b, err := kit.Start(ctx, home)
+	require.NoError(t, err)
+	adopted := target{kind: "kafka", addr: b.Addr}
+	for topic, partitions := range topics {
+		if strings.HasPrefix(topic, "__") {
+			createNamed(t, adopted, topic, partitions, "cleanup.policy=compact")
+		} else {
+			createNamed(t, adopted, topic, partitions)
+		}
+	}
+	b.Stop()
+	for topic, partitions := range topics {
+		for p := range partitions {
+			swapPartition(t, dir, b.Dir, fmt.Sprintf("%s-%d", topic, p))
+		}
+	}
+	for _, name := range []string{"recovery-point-offset-checkpoint", "replication-offset-checkpoint", ".kafka_cleanshutdown"} {
+		os.Remove(filepath.Join(b.Dir, name))
+	}
+	if starts := checkpoints(t, dir, "log-start-offset-checkpoint"); starts != "" {
+		writeFile(t, filepath.Join(b.Dir, "log-start-offset-checkpoint"), starts)
+	}
+	b, err = kit.Start(ctx, home)
+	require.NoError(t, err)
+	t.Cleanup(b.Stop)
+	adopted.addr = b.Addr
+	return adopted
+}
+
+// swapPartition puts the files of a partition below from, if there are any, in the place of those
+// that dir has; without the indexes, so that they are made anew.
+func swapPartition(t *testing.T, from, dir, name string) {
+	t.Helper()
+	from, to := findPartition(t, from, name), filepath.Join(dir, name)
+	if from == "" {
+		return
+	}
+	old, err := filepath.Glob(filepath.Join(to, "*"))
+	require.NoError(t, err)
+	for _, f := range old {
+		if filepath.Base(f) != "partition.metadata" {
+			require.NoError(t, os.Remove(f))
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(from, "*"))
+	require.NoError(t, err)
+	for _, f := range files {
+		if base := filepath.Base(f); base != "partition.metadata" && !strings.HasSuffix(base, "index") {
+			content, err := os.ReadFile(f)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(to, base), content, 0o644))
+		}
+	}
+}
+
+// checkpoints returns the content of a checkpoint file, wherever it is.
+func checkpoints(t *testing.T, dir, name string) (content string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.Name() == name {
+			b, err := os.ReadFile(path)
+			content = string(b)
+			return err
+		}
+		return err
+	}))
+	return content
 }

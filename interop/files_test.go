@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/stratalog/strata/interop/apache"
+	"github.com/stratalog/strata/kafkadir"
 )
 
 // Our files under Kafka's reader, and under a Kafka broker.
@@ -163,23 +164,27 @@ func TestKafkaTakesOverOurDirectory(t *testing.T) {
 	all, group := writeOneOfEverything(t, k)
 	committed, err := admin(t, k).FetchOffsets(within(t), group)
 	require.NoError(t, err)
-	internal, err := admin(t, k).ListTopicsWithInternal(within(t), "__consumer_offsets")
-	require.NoError(t, err)
 	stop()
 
-	topics := map[string]int32{"__consumer_offsets": int32(len(internal["__consumer_offsets"].Partitions))}
-	for topic := range all {
-		topics[topic] = 1
-	}
-	adopted := handOver(t, kit, k.dir, topics, takeover{})
+	adopted := handOver(t, kit, k.dir)
 	for topic, want := range all {
 		got := readTopic(t, adopted, topic)
 		require.Equal(t, len(want), len(got), topic)
 		require.Equal(t, want, got, topic)
 	}
+	requireSameOffsets(t, adopted, group, committed)
+	for topic := range all { // and it goes on from there
+		require.NoError(t, franz(t, adopted, kgo.DefaultProduceTopic(topic)).ProduceSync(within(t), kgo.StringRecord("next")).FirstErr())
+	}
+}
+
+// requireSameOffsets waits until a group is loaded, and compares its offsets.
+func requireSameOffsets(t *testing.T, k target, group string, committed kadm.OffsetResponses) {
+	t.Helper()
 	var again kadm.OffsetResponses
-	eventually(t, "the group is loaded", func() bool {
-		again, err = admin(t, adopted).FetchOffsets(within(t), group)
+	eventually(t, "the group is loaded", func() (ok bool) {
+		var err error
+		again, err = admin(t, k).FetchOffsets(within(t), group)
 		return err == nil
 	})
 	require.NotEmpty(t, committed.Sorted())
@@ -188,97 +193,56 @@ func TestKafkaTakesOverOurDirectory(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, o.At, theirs.At)
 	})
-	for topic := range all { // and it goes on from there
-		require.NoError(t, franz(t, adopted, kgo.DefaultProduceTopic(topic)).ProduceSync(within(t), kgo.StringRecord("next")).FirstErr())
-	}
 }
 
-// A takeover is how Kafka finds what it takes over.
-type takeover struct {
-	clean    bool     // as a broker that was stopped left it: nothing is recovered, our indexes count
-	settings []string // of the Kafka that takes over
+// TestWeTakeOverKafkasDirectory has what a broker of Kafka wrote read here, record by record.
+func TestWeTakeOverKafkasDirectory(t *testing.T) {
+	forms(t, []string{"stopped", "killed"}, func(t *testing.T, end string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		b, err := kafkaKit(t).Start(ctx, t.TempDir())
+		require.NoError(t, err)
+		defer b.Stop()
+		k := target{kind: "kafka", addr: b.Addr, dir: b.Dir}
+		all, group := writeOneOfEverything(t, k)
+		committed, err := admin(t, k).FetchOffsets(within(t), group)
+		require.NoError(t, err)
+		_, err = kafkadir.Import(ctx, kafkadir.ImportConfig{From: []string{b.Dir}, Dir: filepath.Join(t.TempDir(), "early")})
+		require.ErrorIs(t, err, kafkadir.ErrInUse, "it runs")
+		if end == "stopped" {
+			b.Stop()
+		} else {
+			b.Kill()
+		}
+		ours := takeOver(t, b.Dir)
+		for topic, want := range all {
+			got := readTopic(t, ours, topic)
+			for offset := range got { // a broker that is killed may forget that records were deleted
+				if _, ok := want[offset]; !ok && end == "killed" && len(want) == 60 && offset < 40 {
+					delete(got, offset)
+				}
+			}
+			require.Equal(t, want, got, topic)
+		}
+		requireSameOffsets(t, ours, group, committed)
+		for topic := range all { // and it goes on from there
+			require.NoError(t, franz(t, ours, kgo.DefaultProduceTopic(topic)).ProduceSync(within(t), kgo.StringRecord("next")).FirstErr())
+		}
+	})
 }
 
-// handOver has a new Kafka take over topics, of as many partitions, from below a directory of ours.
-// It gets topics of the same names, and while it is down our files in the place of its own. It
-// recovers all of them, unless how says that they are clean: its marker of a clean stop and its
-// checkpoints are taken away, but those of where logs start.
-func handOver(t *testing.T, kit *apache.Kit, dir string, topics map[string]int32, how takeover) target {
+// handOver has a broker of Kafka take over a directory of ours, and returns it. Ours stays as it is.
+func handOver(t *testing.T, kit *apache.Kit, dir string, settings ...string) target {
 	t.Helper()
 	home := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	b, err := kit.Start(ctx, home)
+	_, err := kafkadir.Export(ctx, kafkadir.ExportConfig{Dir: dir, To: filepath.Join(home, "log")})
 	require.NoError(t, err)
-	adopted := target{kind: "kafka", addr: b.Addr}
-	for topic, partitions := range topics {
-		if strings.HasPrefix(topic, "__") {
-			createNamed(t, adopted, topic, partitions, "cleanup.policy=compact")
-		} else {
-			createNamed(t, adopted, topic, partitions)
-		}
-	}
-	b.Stop()
-	for topic, partitions := range topics {
-		for p := range partitions {
-			swapPartition(t, dir, b.Dir, fmt.Sprintf("%s-%d", topic, p), how.clean)
-		}
-	}
-	stale := []string{"recovery-point-offset-checkpoint", "replication-offset-checkpoint"}
-	if !how.clean {
-		stale = append(stale, ".kafka_cleanshutdown")
-	}
-	for _, name := range stale {
-		os.Remove(filepath.Join(b.Dir, name))
-	}
-	if starts := checkpoints(t, dir, "log-start-offset-checkpoint"); starts != "" {
-		writeFile(t, filepath.Join(b.Dir, "log-start-offset-checkpoint"), starts)
-	}
-	b, err = kit.Start(ctx, home, how.settings...)
+	b, err := kit.Start(ctx, home, settings...)
 	require.NoError(t, err)
 	t.Cleanup(b.Stop)
-	adopted.addr = b.Addr
-	return adopted
-}
-
-// swapPartition puts the files of a partition below from, if there are any, in the place of those
-// that dir has; without the indexes, unless it is told, so that they are made anew.
-func swapPartition(t *testing.T, from, dir, name string, indexes bool) {
-	t.Helper()
-	from, to := findPartition(t, from, name), filepath.Join(dir, name)
-	if from == "" {
-		return
-	}
-	old, err := filepath.Glob(filepath.Join(to, "*"))
-	require.NoError(t, err)
-	for _, f := range old {
-		if filepath.Base(f) != "partition.metadata" {
-			require.NoError(t, os.Remove(f))
-		}
-	}
-	files, err := filepath.Glob(filepath.Join(from, "*"))
-	require.NoError(t, err)
-	for _, f := range files {
-		if base := filepath.Base(f); base != "partition.metadata" && (indexes || !strings.HasSuffix(base, "index")) {
-			content, err := os.ReadFile(f)
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(filepath.Join(to, base), content, 0o644))
-		}
-	}
-}
-
-// checkpoints returns the content of a checkpoint file, wherever it is.
-func checkpoints(t *testing.T, dir, name string) (content string) {
-	t.Helper()
-	require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.Name() == name {
-			b, err := os.ReadFile(path)
-			content = string(b)
-			return err
-		}
-		return err
-	}))
-	return content
+	return target{kind: "kafka", addr: b.Addr}
 }
 
 func createNamed(t *testing.T, k target, name string, partitions int32, configs ...string) {

@@ -2,7 +2,6 @@ package interop
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/kafkadir"
 	"github.com/stratalog/strata/record"
 )
 
@@ -232,9 +232,6 @@ func (m *mover) requireOffsets(group, topic string, want ...int64) {
 	require.Equal(m.t, want, []int64{stable[0].Offset, stable[1].Offset}, group)
 }
 
-// movedTopics are all that changes hands.
-var movedTopics = map[string]int32{movedTopic: 2, movedLate: 2, "__consumer_offsets": movedOffsets, "__transaction_state": 1}
-
 // newMoved configures a cluster of ours as Kafka's is.
 func newMoved(cfg *strata.Config) {
 	cfg.Group.OffsetsPartitions, cfg.Transactions.Topic.Partitions = movedOffsets, 1
@@ -271,9 +268,7 @@ func TestKafkaTakesOverOurTransactions(t *testing.T) {
 		if end == "killed with a decision" {
 			cutDecided(t, dir)
 		}
-		adopted := handOver(t, kit, dir, movedTopics, takeover{clean: end == "stopped", settings: []string{
-			"transaction.abort.timed.out.transaction.cleanup.interval.ms=200",
-		}})
+		adopted := handOver(t, kit, dir, "transaction.abort.timed.out.transaction.cleanup.interval.ms=200")
 		m = newMoverOf(m, t, adopted)
 		require.Equal(t, want, m.shows())
 		m.goOn(ps)
@@ -307,7 +302,7 @@ func TestWeTakeOverKafkasTransactions(t *testing.T) {
 		if end == "killed with a decision" {
 			cutDecided(t, b.Dir)
 		}
-		m = newMoverOf(m, t, takeOver(t, b.Dir, movedTopics))
+		m = newMoverOf(m, t, takeOver(t, b.Dir))
 		require.Equal(t, want, m.shows())
 		m.goOn(ps)
 	})
@@ -333,39 +328,13 @@ func cutDecided(t *testing.T, dir string) {
 	}
 }
 
-// takeOver has a new cluster of ours take over topics, of as many partitions, from a directory of
-// Kafka's, as handOver does the other way round: files come in the place of those that we made for
-// topics of the same names. If Kafka stopped in order, so does its marker.
-func takeOver(t *testing.T, theirs string, topics map[string]int32) target {
+// takeOver has a cluster of ours take over what a broker of Kafka has left, and returns it. Kafka's
+// directory stays as it is.
+func takeOver(t *testing.T, theirs string) target {
 	t.Helper()
-	ks, stop := startStrataWith(t, 1, newMoved)
-	for topic, partitions := range topics {
-		if !strings.HasPrefix(topic, "__") {
-			createNamed(t, ks[0], topic, partitions)
-		}
-	}
-	newMover(t, ks[0]).coordinators()
-	known, err := admin(t, ks[0]).ListTopicsWithInternal(within(t))
+	dir := filepath.Join(t.TempDir(), "imported")
+	_, err := kafkadir.Import(within(t), kafkadir.ImportConfig{From: []string{theirs}, Dir: dir})
 	require.NoError(t, err)
-	stop()
-	broker := filepath.Join(ks[0].dir, "broker-1")
-	_, err = os.Stat(filepath.Join(theirs, ".kafka_cleanshutdown"))
-	clean := err == nil
-	for topic, partitions := range topics {
-		for p := range partitions { // there is no directory yet where nothing was written
-			name, id := fmt.Sprintf("%s-%d", topic, p), known[topic].ID
-			require.NoError(t, os.MkdirAll(filepath.Join(broker, name), 0o755))
-			writeFile(t, filepath.Join(broker, name, "partition.metadata"), fmt.Sprintf("version: 0\ntopic_id: %s", base64.RawURLEncoding.EncodeToString(id[:])))
-			swapPartition(t, theirs, broker, name, clean)
-		}
-	}
-	require.NoError(t, os.Remove(filepath.Join(broker, ".kafka_cleanshutdown")))
-	for _, name := range []string{".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"} {
-		content, err := os.ReadFile(filepath.Join(theirs, name))
-		if err == nil {
-			writeFile(t, filepath.Join(broker, name), string(content))
-		}
-	}
-	ks, _ = startStrataWith(t, 1, func(cfg *strata.Config) { newMoved(cfg); cfg.Dir = ks[0].dir })
+	ks, _ := startStrataWith(t, 1, func(cfg *strata.Config) { newMoved(cfg); cfg.Dir = dir })
 	return ks[0]
 }
