@@ -3,6 +3,7 @@ package share
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/stratalog/strata/partition"
@@ -37,7 +38,10 @@ const (
 // lock has passed, or the partition has another leader. With other errors, or when ctx ends, what
 // was said may count or not.
 func (c *Coordinator) Acknowledge(ctx context.Context, group, member string, tp TopicPartition, acks []Ack) error {
-	l, err := c.leader(ctx, group, tp, partition.Earliest)
+	l, err := c.leader(ctx, group, tp, beginning{partition.Earliest, true})
+	if errors.Is(err, ErrNotInitialized) {
+		return fmt.Errorf("%w: nothing is acquired: %w", ErrInvalidRecordState, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -55,6 +59,23 @@ func (c *Coordinator) Leave(ctx context.Context, group, member string) error {
 		}
 	}
 	c.mu.Unlock()
+	return leave(ctx, member, its)
+}
+
+// LeavePartitions is Leave for some partitions only: the member goes on with others.
+func (c *Coordinator) LeavePartitions(ctx context.Context, group, member string, tps []TopicPartition) error {
+	c.mu.Lock()
+	var its []*leader
+	for _, tp := range tps {
+		if l := c.leaders[Key{Group: group, TopicID: tp.TopicID, Partition: tp.Partition}]; l != nil {
+			its = append(its, l)
+		}
+	}
+	c.mu.Unlock()
+	return leave(ctx, member, its)
+}
+
+func leave(ctx context.Context, member string, its []*leader) error {
 	var errs []error
 	for _, l := range its {
 		errs = append(errs, l.change(ctx, func(now time.Time) error {

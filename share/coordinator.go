@@ -99,6 +99,24 @@ func (c *Coordinator) Close() error {
 	return nil
 }
 
+// LockDuration returns how long a record is a member's.
+func (c *Coordinator) LockDuration() time.Duration { return c.cfg.LockDuration }
+
+// FindCoordinator returns the broker that keeps the state of a share-partition, whether or not there
+// is one. The topic is made if there is none. It returns ErrCoordinatorNotAvailable while nobody does.
+// Kafka: FindCoordinator.
+func (c *Coordinator) FindCoordinator(ctx context.Context, key Key) (broker int32, err error) {
+	p, err := c.route.Partition(ctx, key.ID(), true)
+	if err != nil {
+		return -1, err
+	}
+	led, err := c.states.Leader(p)
+	if err == nil && led.Broker < 0 {
+		err = fmt.Errorf("%w: no broker leads partition %d of %s", ErrCoordinatorNotAvailable, p, sharelog.Topic)
+	}
+	return led.Broker, err
+}
+
 // watch follows who leads the partitions of the topic, which are loaded and unloaded accordingly.
 func (c *Coordinator) watch() {
 	for version := int64(-1); c.ctx.Err() == nil; {

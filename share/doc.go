@@ -8,7 +8,8 @@
 //
 // Who leads a partition hands out its records: what is with which member is a pure machine, too
 // (share/internal/inflight). Members name themselves; that of a process is package consumer's Share.
-// There is no membership yet, nor any of it on the wire: a member may fetch from all partitions.
+// Those over the wire are members of a group of package group, which assigns them partitions; package
+// kafka has their sessions. A member in process may fetch from all partitions.
 // Records of open and of aborted transactions are handed out, as with Kafka's default,
 // share.isolation.level=read_uncommitted.
 //

@@ -20,9 +20,24 @@ type FetchRequest struct {
 	MaxRecords int // at least 1: no more are acquired
 	MaxBytes   int // are read of the log; 0: 1 MiB. One batch is read in any case
 
+	// MaxWait is how long FetchEach waits for records; 0: not at all. Fetch waits until its ctx ends.
+	MaxWait time.Duration
+
+	// WholeBatches says that a batch of the log is acquired as a whole, though that may be more than
+	// MaxRecords. Kafka: share.acquire.mode batch_optimized.
+	WholeBatches bool
+
 	// Reset is where a share-partition begins that is new to the group. Kafka:
 	// share.auto.offset.reset.
 	Reset partition.OffsetSpec
+
+	// Existing says that a share-partition that has no state is not begun: ErrNotInitialized.
+	Existing bool
+
+	// Reserve returns how many bytes may be read, in the place of MaxBytes, before each attempt of
+	// FetchEach; Release is told how many of them were not. They may be nil. One batch may be more.
+	Reserve func(context.Context) (int, error)
+	Release func(int)
 }
 
 // A Delivery is a range of offsets that was acquired; Count is how often, this time included.
@@ -85,7 +100,7 @@ func (c *Coordinator) ended(ctx context.Context, err error) error {
 func (c *Coordinator) tryFetch(ctx context.Context, req FetchRequest, told chan struct{}) (got Fetched, leaders []*leader, err error) {
 	var errs []error
 	for _, tp := range req.Partitions {
-		l, err := c.leader(ctx, req.Group, tp, req.Reset)
+		l, err := c.leader(ctx, req.Group, tp, beginning{req.Reset, req.Existing})
 		if err == nil {
 			l.watch(told)
 			leaders = append(leaders, l)
@@ -131,8 +146,10 @@ func (l *leader) fetch(ctx context.Context, req FetchRequest) (got Fetched, err 
 	l.p.LogStart(read.LogStartOffset)
 	var batches []inflight.Offsets
 	if batches, err = offsetsOf(read.Bytes); err == nil && len(batches) > 0 {
+		got.Deliveries = l.p.Acquire(time.Now(), req.Member, inflight.Fetched{From: from, Batches: batches}, inflight.Limit{Records: req.MaxRecords, Exact: !req.WholeBatches})
+	}
+	if len(got.Deliveries) > 0 {
 		got.Bytes = read.Bytes
-		got.Deliveries = l.p.Acquire(time.Now(), req.Member, inflight.Fetched{From: from, Batches: batches}, inflight.Limit{Records: req.MaxRecords, Exact: true})
 	}
 	if err != nil || len(batches) > 0 || l.p.Start() > from {
 		l.changedLocked() // others may acquire what is left

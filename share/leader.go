@@ -46,7 +46,7 @@ type TopicPartition struct {
 }
 
 // leader returns the share-partition's leader in the present epoch, which it loads if need be.
-func (c *Coordinator) leader(ctx context.Context, group string, tp TopicPartition, reset partition.OffsetSpec) (*leader, error) {
+func (c *Coordinator) leader(ctx context.Context, group string, tp TopicPartition, begin beginning) (*leader, error) {
 	key := Key{Group: group, TopicID: tp.TopicID, Partition: tp.Partition}
 	for {
 		broker, epoch, err := c.cluster.LeaderOfTopic(tp.TopicPartition, tp.TopicID)
@@ -70,7 +70,7 @@ func (c *Coordinator) leader(ctx context.Context, group string, tp TopicPartitio
 			if l != nil {
 				l.end(fmt.Errorf("%w: leader epoch %d is over", ErrFencedLeaderEpoch, l.epoch))
 			}
-			l, err := c.load(ctx, key, tp.TopicPartition, epoch, reset)
+			l, err := c.load(ctx, key, tp.TopicPartition, epoch, begin)
 			c.mu.Lock()
 			stale := c.resets != resets && err == nil
 			if err == nil && !stale && c.ctx.Err() == nil {
@@ -96,11 +96,11 @@ func (c *Coordinator) leader(ctx context.Context, group string, tp TopicPartitio
 	}
 }
 
-// load reads what is stored. A share-partition that is new begins where reset says.
-func (c *Coordinator) load(ctx context.Context, key Key, tp record.TopicPartition, epoch int32, reset partition.OffsetSpec) (*leader, error) {
+// load reads what is stored. A share-partition that is new begins as begin says.
+func (c *Coordinator) load(ctx context.Context, key Key, tp record.TopicPartition, epoch int32, begin beginning) (*leader, error) {
 	s, err := c.ReadState(ctx, key, epoch)
-	if errors.Is(err, ErrNotInitialized) {
-		start, err := c.startOffset(ctx, tp, reset)
+	if errors.Is(err, ErrNotInitialized) && !begin.existing {
+		start, err := c.startOffset(ctx, tp, begin.reset)
 		if err != nil {
 			return nil, err
 		}
@@ -116,7 +116,7 @@ func (c *Coordinator) load(ctx context.Context, key Key, tp record.TopicPartitio
 	}
 	snapshot := inflight.Snapshot{Start: s.Start}
 	if s.Start < 0 { // initialised by who did not know
-		if snapshot.Start, err = c.startOffset(ctx, tp, reset); err != nil {
+		if snapshot.Start, err = c.startOffset(ctx, tp, begin.reset); err != nil {
 			return nil, err
 		}
 		if err := c.WriteState(ctx, key, StateChange{LeaderEpoch: epoch, StateEpoch: s.StateEpoch, Start: snapshot.Start}); err != nil {

@@ -16,7 +16,7 @@ type EventInitialize struct {
 }
 
 func (e EventInitialize) step(m *Machine, now time.Time) {
-	v := sharelog.Value{StateEpoch: e.StateEpoch, Start: e.Start, Complete: -1}
+	v := sharelog.Value{StateEpoch: e.StateEpoch, Start: e.Start, Complete: complete(e.Start)}
 	if m.value != nil {
 		if err := m.fenced(-1, e.StateEpoch); err != nil {
 			m.reply(e.To, nil, err)
@@ -28,6 +28,10 @@ func (e EventInitialize) step(m *Machine, now time.Time) {
 	m.reply(e.To, nil, nil)
 }
 
+// complete is on how many records from a start offset on the delivery is complete where a
+// share-partition begins: it is not known as long as that is not.
+func complete(start int64) int32 { return int32(max(-1, min(0, start))) }
+
 // EventBegin begins a share-partition, unless there is one.
 type EventBegin struct {
 	Start int64 // -1: to be found by who leads the partition
@@ -36,7 +40,7 @@ type EventBegin struct {
 
 func (e EventBegin) step(m *Machine, now time.Time) {
 	if m.value == nil {
-		m.snapshot(now, sharelog.Value{Start: e.Start, Complete: -1})
+		m.snapshot(now, sharelog.Value{Start: e.Start, Complete: complete(e.Start)})
 	}
 	m.reply(e.To, nil, nil)
 }
@@ -48,7 +52,7 @@ type EventReset struct {
 }
 
 func (e EventReset) step(m *Machine, now time.Time) {
-	v := sharelog.Value{Start: e.Start, Complete: -1}
+	v := sharelog.Value{Start: e.Start, Complete: complete(e.Start)}
 	if m.value != nil {
 		v.StateEpoch, v.LeaderEpoch = m.value.StateEpoch+1, m.value.LeaderEpoch
 	}
