@@ -15,12 +15,14 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A configKey is a key of the configuration of single groups: a number of milliseconds. Kafka:
-// GroupConfig.
+// A configKey is a key of the configuration of single groups: a number of milliseconds, or a text.
+// Kafka: GroupConfig.
 type configKey struct {
 	topic.Key
 	least            int64 // whatever the bounds are
 	static, min, max func(*Config) time.Duration
+
+	check func(value string) error // in the place of all that: it is a text
 }
 
 func groupKey(name, def, doc string) topic.Key {
@@ -49,6 +51,13 @@ var configKeys = []configKey{
 		min:    func(c *Config) time.Duration { return c.ConsumerMinSessionTimeout },
 		max:    func(c *Config) time.Duration { return c.ConsumerMaxSessionTimeout },
 	},
+	{
+		Key: topic.Key{Name: "share.auto.offset.reset", Type: topic.TypeString, Default: "latest", Synonyms: []string{"share.auto.offset.reset"}, Doc: "Where a share group begins in a partition that is new to it: latest, earliest or by_duration:PnDTnHnMn.nS."},
+		check: func(value string) error {
+			_, err := parseShareReset(value, time.Time{})
+			return err
+		},
+	},
 }
 
 const (
@@ -74,6 +83,12 @@ func (k *configKey) bound(which string) string {
 // read parses a value and holds it against the bounds of cfg.
 func (k *configKey) read(cfg *Config, value string) (time.Duration, error) {
 	bad := func(reason string) error { return &topic.ConfigError{Key: k.Name, Value: value, Reason: reason} }
+	if k.check != nil {
+		if err := k.check(value); err != nil {
+			return 0, bad(err.Error())
+		}
+		return 0, nil
+	}
 	n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 32)
 	d := time.Duration(n) * time.Millisecond
 	switch {
@@ -115,7 +130,10 @@ func (c *Coordinator) ConfigEntries(id string) []ConfigEntry {
 	entries := make([]ConfigEntry, len(configKeys))
 	for i := range configKeys {
 		k := &configKeys[i]
-		entries[i] = ConfigEntry{Key: k.Key, Static: strconv.FormatInt(k.static(&c.cfg).Milliseconds(), 10)}
+		entries[i] = ConfigEntry{Key: k.Key, Static: k.Default}
+		if k.check == nil {
+			entries[i].Static = strconv.FormatInt(k.static(&c.cfg).Milliseconds(), 10)
+		}
 		entries[i].Set, entries[i].IsSet = props[k.Name]
 	}
 	return entries
@@ -137,6 +155,8 @@ type ConfigAlteration struct {
 //   - consumer.session.timeout.ms, within ConsumerMinSessionTimeout and ConsumerMaxSessionTimeout and
 //     above the interval of heartbeats, counts for a member from its next heartbeat on.
 //   - consumer.assignment.interval.ms, from 0 to ConsumerMaxAssignmentInterval.
+//   - share.auto.offset.reset, where a share group begins in a partition that is new to it: latest,
+//     earliest, or by_duration: and an ISO 8601 duration before the moment at which it begins.
 //
 // When it returns nil the change is on stable storage. Errors: ErrInvalidGroupID for an empty id, or
 // one that no group can have, *topic.ConfigError, errors.ErrUnsupported if the Store keeps no

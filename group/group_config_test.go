@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
@@ -99,4 +100,32 @@ func TestConfigurationSetUnderOtherBoundsIsKeptWithinThem(t *testing.T) {
 		var refused *topic.ConfigError
 		require.ErrorAs(t, bad.Validate(), &refused, field)
 	}
+}
+
+// Checklist row S19.
+func TestShareGroupsBeginWhereTheyAreConfiguredTo(t *testing.T) {
+	now := time.UnixMilli(10_000_000_000)
+	at := func(d time.Duration) partition.OffsetSpec { return partition.At(now.Add(-d)) }
+	for value, want := range map[string]partition.OffsetSpec{"latest": partition.Latest, "earliest": partition.Earliest,
+		"by_duration:PT1H": at(time.Hour), "by_duration:P1DT2H3M4.5S": at(26*time.Hour + 3*time.Minute + 4500*time.Millisecond), "by_duration:pt0s": at(0)} {
+		got, err := parseShareReset(value, now)
+		require.NoError(t, err, value)
+		require.Equal(t, want, got, value)
+	}
+	for _, bad := range []string{"", "none", "LATEST", "by_duration:", "by_duration:1h", "by_duration:P", "by_duration:PT", "by_duration:P1DT", "by_duration:-PT1H", "by_duration:P999999DT99999999H"} {
+		_, err := parseShareReset(bad, now)
+		require.Error(t, err, bad)
+	}
+	brokers, err := replication.Open(replication.Config{})
+	require.NoError(t, err)
+	defer brokers.Close()
+	c, err := NewCoordinator(ClusterStore(brokers), Config{})
+	require.NoError(t, err)
+	defer c.Close()
+	require.Equal(t, partition.Latest, c.ShareReset("g"))
+	require.NoError(t, c.AlterGroupConfig(t.Context(), ConfigAlteration{Group: "g", Changes: []replication.ConfigChange{set("share.auto.offset.reset", "earliest")}}))
+	require.Equal(t, partition.Earliest, c.ShareReset("g"))
+	require.Equal(t, partition.Latest, c.ShareReset("other"))
+	var refused *topic.ConfigError
+	require.ErrorAs(t, c.AlterGroupConfig(t.Context(), ConfigAlteration{Group: "g", Changes: []replication.ConfigChange{set("share.auto.offset.reset", "none")}}), &refused)
 }

@@ -229,6 +229,9 @@ func (c *Coordinator) ResetShareOffsets(ctx context.Context, id string, to map[S
 // another kind, or none; ErrUnknownTopicOrPartition if it has no state of the topic. Kafka:
 // DeleteShareGroupOffsets.
 func (c *Coordinator) DeleteShareOffsets(ctx context.Context, id string, topic [16]byte) error {
+	if err := checkID(id, true); err != nil {
+		return err
+	}
 	v, err := c.emptyShareGroup(ctx, id)
 	if err != nil {
 		return err

@@ -1,0 +1,65 @@
+package group
+
+import (
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stratalog/strata/partition"
+)
+
+const shareResetKey = "share.auto.offset.reset"
+
+// ShareReset returns where a share group begins now in a partition that is new to it: Latest unless
+// something else is set on it. Kafka: share.auto.offset.reset.
+func (c *Coordinator) ShareReset(id string) partition.OffsetSpec {
+	spec, err := parseShareReset(c.properties(id)[shareResetKey], time.Now())
+	if err != nil {
+		return partition.Latest
+	}
+	return spec
+}
+
+// parseShareReset reads latest, earliest, or by_duration: and a duration before now.
+func parseShareReset(value string, now time.Time) (partition.OffsetSpec, error) {
+	before, byDuration := strings.CutPrefix(value, "by_duration:")
+	switch {
+	case value == "latest":
+		return partition.Latest, nil
+	case value == "earliest":
+		return partition.Earliest, nil
+	case !byDuration:
+		return 0, errors.New("is neither latest, earliest nor by_duration")
+	}
+	d, ok := parseISODuration(before)
+	if !ok {
+		return 0, errors.New("is not by_duration: and a duration, as PT1H")
+	}
+	return partition.At(now.Add(-d)), nil
+}
+
+var isoDuration = regexp.MustCompile(`^P(?:(\d{1,6})D)?(?:T(?:(\d{1,8})H)?(?:(\d{1,9})M)?(?:(\d{1,9})(?:\.(\d{1,9}))?S)?)?$`)
+
+// parseISODuration reads a duration of ISO 8601 that is not negative, in days and smaller parts, as
+// java.time.Duration prints it.
+func parseISODuration(text string) (d time.Duration, ok bool) {
+	m := isoDuration.FindStringSubmatch(strings.ToUpper(text))
+	if m == nil || strings.Join(m[1:], "") == "" || strings.HasSuffix(strings.ToUpper(text), "T") {
+		return 0, false
+	}
+	for i, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second} {
+		if n, err := strconv.ParseInt(m[i+1], 10, 64); err == nil {
+			if n > int64((1<<62)/unit) {
+				return 0, false
+			}
+			d += time.Duration(n) * unit
+		}
+	}
+	if fraction := m[5]; fraction != "" {
+		n, _ := strconv.ParseInt((fraction + "000000000")[:9], 10, 64)
+		d += time.Duration(n)
+	}
+	return d, d >= 0
+}
