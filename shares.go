@@ -47,3 +47,6 @@ func (s *shares) close() error {
 	}
 	return s.c.Close()
 }
+
+// Shares is Cluster.ShareCoordinator.
+func (b Backend) Shares() (*share.Coordinator, error) { return b.shares() }

@@ -122,10 +122,13 @@ type Backend struct {
 	*replication.Cluster // topics, produce, fetch
 	*group.Coordinator   // groups and their offsets
 	transactions         *transaction.Coordinator
+	shares               func() (*share.Coordinator, error)
 }
 
 // Backend returns the parts of the cluster. They must not be closed.
-func (c *Cluster) Backend() Backend { return Backend{c.brokers, c.coordinator, c.transactions} }
+func (c *Cluster) Backend() Backend {
+	return Backend{c.brokers, c.coordinator, c.transactions, c.ShareCoordinator}
+}
 
 // Open returns a serving cluster, recovered from its directory. A directory that is locked,
 // damaged, from a newer version or not ours is a typed error of the layer that noticed, and so is a

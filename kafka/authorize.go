@@ -133,6 +133,18 @@ var guards = map[Key]guard{
 	PushTelemetry:                free,
 	ListConfigResources:          cluster(acl.DescribeConfigs),
 	DescribeTopicPartitions:      free, // describeTopicPartitions: it answers a page of what may be seen
+	ShareGroupHeartbeat:          guarded(guardShareGroupHeartbeat),
+	ShareGroupDescribe:           guarded(guardShareGroupDescribe),
+	ShareFetch:                   free, // shareFetch: a session knows of partitions that the request does not name
+	ShareAcknowledge:             free, // shareAcknowledge: likewise
+	InitializeShareGroupState:    guardShareGroupState,
+	ReadShareGroupState:          guardShareGroupState,
+	WriteShareGroupState:         guardShareGroupState,
+	DeleteShareGroupState:        guardShareGroupState,
+	ReadShareGroupStateSummary:   guardShareGroupState,
+	DescribeShareGroupOffsets:    guarded(guardDescribeShareGroupOffsets),
+	AlterShareGroupOffsets:       guarded(guardAlterShareGroupOffsets),
+	DeleteShareGroupOffsets:      guarded(guardDeleteShareGroupOffsets),
 }
 
 // authorize reports whether the request is to be served; if not it was answered.

@@ -14,13 +14,14 @@ import (
 )
 
 // broker is one broker of the cluster as clients see it: where they find it, which partitions and
-// groups it serves, and the fetch sessions that they have with it.
+// groups it serves, and the fetch and share sessions that they have with it.
 type broker struct {
 	id           int32
 	view         replication.View
 	groups       *group.Coordinator       // of the groups that it coordinates
 	transactions *transaction.Coordinator // of the transactional ids that it coordinates
 	fetches      *sessionCache
+	shares       shareSessions
 
 	// Guarded by Server.mu. A broker that was closed has another one in its place there.
 	listeners []*listener        // that are accepting, in the order in which they came

@@ -122,6 +122,7 @@ func (c *conn) run() {
 		close(c.waits)
 	}
 	c.handlers.Wait()
+	c.endShareSessions()
 }
 
 func (c *conn) close() {

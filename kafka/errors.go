@@ -12,6 +12,8 @@ import (
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/share"
+	"github.com/stratalog/strata/share/sharelog"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/transaction"
 )
@@ -98,6 +100,12 @@ var errorCodes = []struct {
 	{group.ErrUnsupportedAssignor, UnsupportedAssignor},
 	{group.ErrInvalidRegularExpression, InvalidRegularExpression},
 	{group.ErrUnsupportedVersion, UnsupportedVersion},
+	{share.ErrInvalidRequest, InvalidRequest},
+	{share.ErrInvalidRecordState, InvalidRecordState},
+	{share.ErrFencedLeaderEpoch, FencedLeaderEpoch},
+	{share.ErrFencedStateEpoch, FencedStateEpoch},
+	{share.ErrNotInitialized, InvalidRequest},
+	{sharelog.ErrMalformed, InvalidRequest},
 	{transaction.ErrInvalidID, InvalidRequest},
 	{transaction.ErrNotFound, TransactionalIDNotFound},
 	{transaction.ErrInvalidTimeout, InvalidTransactionTimeout},

@@ -1,6 +1,12 @@
 package kafka
 
-import "github.com/twmb/franz-go/pkg/kmsg"
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/share/sharelog"
+)
 
 // Kinds of coordinators that clients ask for. Kafka: FindCoordinatorRequest.CoordinatorType.
 const (
@@ -35,6 +41,19 @@ func (c *call) findCoordinator(req *kmsg.FindCoordinatorRequest) kmsg.Response {
 	return resp
 }
 
+// findShareCoordinator finds that of a share-partition, whose key is group:topicId:partition.
+func (c *call) findShareCoordinator(ctx context.Context, key string) (int32, error) {
+	k, err := sharelog.ParseID(key)
+	if err != nil || k.ID() != key || k.Group == "" {
+		return -1, refuse(InvalidRequest, "The key is not group:topicId:partition.")
+	}
+	shares, err := c.s.cluster.Shares()
+	if err != nil {
+		return -1, err
+	}
+	return shares.FindCoordinator(ctx, k)
+}
+
 // coordinator finds one coordinator. Asking for it makes the topic that it keeps its state in, and
 // waits for that, where Kafka sends the client round.
 func (c *call) coordinator(kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
@@ -50,7 +69,10 @@ func (c *call) coordinator(kind int8, key string) kmsg.FindCoordinatorResponseCo
 	case coordinatorTransaction:
 		find = c.transactions.FindCoordinator
 	case coordinatorShare:
-		return refused(InvalidRequest, "There is no share coordinator: this server does not serve share groups.")
+		if c.s.apis[int16(ShareFetch)] == nil {
+			return refused(InvalidRequest, "There is no share coordinator: this server does not serve share groups.")
+		}
+		find = c.findShareCoordinator
 	default:
 		return refused(InvalidRequest, "Unknown coordinator type.")
 	}

@@ -62,6 +62,18 @@ const (
 	PushTelemetry                Key = 72
 	ListConfigResources          Key = 74
 	DescribeTopicPartitions      Key = 75
+	ShareGroupHeartbeat          Key = 76
+	ShareGroupDescribe           Key = 77
+	ShareFetch                   Key = 78
+	ShareAcknowledge             Key = 79
+	InitializeShareGroupState    Key = 83
+	ReadShareGroupState          Key = 84
+	WriteShareGroupState         Key = 85
+	DeleteShareGroupState        Key = 86
+	ReadShareGroupStateSummary   Key = 87
+	DescribeShareGroupOffsets    Key = 90
+	AlterShareGroupOffsets       Key = 91
+	DeleteShareGroupOffsets      Key = 92
 )
 
 // String returns Kafka's name of the API, as OffsetCommit.

@@ -406,7 +406,7 @@ func TestLevelOfTransactionsIsAdvertised(t *testing.T) {
 			for _, f := range got.FinalizedFeatures {
 				finalized = append(finalized, f.Name, f.MinVersionLevel, f.MaxVersionLevel)
 			}
-			want := []any{"group.version", int16(1), int16(1)}
+			want := []any{"group.version", int16(1), int16(1), "share.version", int16(1), int16(1)}
 			if c.want > 0 {
 				want = append(want, "transaction.version", c.want, c.want)
 			}
@@ -418,9 +418,9 @@ func TestLevelOfTransactionsIsAdvertised(t *testing.T) {
 			if v < 4 {
 				require.Empty(t, got.SupportedFeatures, "older clients cannot read a lowest level of 0")
 			} else {
-				require.Equal(t, []any{"group.version", "transaction.version"}, []any{got.SupportedFeatures[0].Name, got.SupportedFeatures[1].Name})
-				require.Zero(t, got.SupportedFeatures[0].MinVersion+got.SupportedFeatures[1].MinVersion)
-				require.Equal(t, max(c.want, got.SupportedFeatures[1].MaxVersion), got.SupportedFeatures[1].MaxVersion)
+				require.Equal(t, []any{"group.version", "share.version", "transaction.version"}, []any{got.SupportedFeatures[0].Name, got.SupportedFeatures[1].Name, got.SupportedFeatures[2].Name})
+				require.Zero(t, got.SupportedFeatures[0].MinVersion+got.SupportedFeatures[1].MinVersion+got.SupportedFeatures[2].MinVersion)
+				require.Equal(t, max(c.want, got.SupportedFeatures[2].MaxVersion), got.SupportedFeatures[2].MaxVersion)
 			}
 		}
 	}

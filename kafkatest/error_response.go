@@ -14,7 +14,7 @@ const faultMessage = "injected by kafkatest"
 
 // identity are the fields of a response by which clients know what an answer is
 // for: they are copied from the request.
-var identity = []string{"TransactionalID", "ProducerID", "Topic", "TopicID", "Partition", "Group", "Key", "CoordinatorKey", "ResourceType", "ResourceName",
+var identity = []string{"TransactionalID", "ProducerID", "Topic", "TopicID", "Partition", "Group", "GroupID", "Key", "CoordinatorKey", "ResourceType", "ResourceName",
 	"MemberID", "ClientInstanceID", "EndpointType"}
 
 // level says where in a response an error code goes.
@@ -58,6 +58,11 @@ func levelOf(req kmsg.Request, code kafka.Code, part bool) level {
 			return outermost
 		}
 		return innermost
+	case kafka.ShareFetch, kafka.ShareAcknowledge:
+		if ofPartition {
+			return innermost
+		}
+		return outermost
 	case kafka.OffsetFetch:
 		if ofPartition || req.GetVersion() < 2 {
 			return innermost
@@ -102,7 +107,7 @@ func (m mirror) answer(q, a reflect.Value) {
 	nested := false
 	for _, names := range requestLists {
 		from, to := q.FieldByName(names.request), a.FieldByName(names.response)
-		if !from.IsValid() || !to.IsValid() || m.level == outermost && names.request != "Groups" {
+		if !from.IsValid() || !to.IsValid() || m.level == outermost && names.request != "Groups" && names.request != "GroupIDs" {
 			continue
 		}
 		for i := range from.Len() {
@@ -149,7 +154,7 @@ func copyIdentity(to, from reflect.Value) {
 // setBare names what elem is the answer for, given an element of a list of the
 // request that is a bare name or number.
 func setBare(elem reflect.Value, list string, v reflect.Value) {
-	field := map[string]string{"Partitions": "Partition", "TopicNames": "Topic", "Groups": "Group", "CoordinatorKeys": "Key", "TransactionalIDs": "TransactionalID"}[list]
+	field := map[string]string{"Partitions": "Partition", "TopicNames": "Topic", "Groups": "Group", "GroupIDs": "GroupID", "CoordinatorKeys": "Key", "TransactionalIDs": "TransactionalID"}[list]
 	f := elem.FieldByName(field)
 	if f.Kind() == reflect.Pointer {
 		f.Set(reflect.New(f.Type().Elem()))

@@ -20,7 +20,9 @@ var served = []kafka.Key{kafka.Produce, kafka.Fetch, kafka.ListOffsets, kafka.Me
 	kafka.DescribeCluster, kafka.DescribeProducers, kafka.GetTelemetrySubscriptions, kafka.PushTelemetry, kafka.ListConfigResources,
 	kafka.DescribeTopicPartitions, kafka.AddPartitionsToTxn, kafka.AddOffsetsToTxn, kafka.EndTxn, kafka.WriteTxnMarkers, kafka.TxnOffsetCommit,
 	kafka.DescribeTransactions, kafka.ListTransactions, kafka.SaslHandshake, kafka.SaslAuthenticate, kafka.DescribeUserScramCredentials, kafka.AlterUserScramCredentials,
-	kafka.DescribeACLs, kafka.CreateACLs, kafka.DeleteACLs, kafka.DescribeClientQuotas, kafka.ConsumerGroupHeartbeat, kafka.ConsumerGroupDescribe}
+	kafka.DescribeACLs, kafka.CreateACLs, kafka.DeleteACLs, kafka.DescribeClientQuotas, kafka.ConsumerGroupHeartbeat, kafka.ConsumerGroupDescribe,
+	kafka.ShareGroupHeartbeat, kafka.ShareGroupDescribe, kafka.ShareFetch, kafka.ShareAcknowledge, kafka.InitializeShareGroupState, kafka.ReadShareGroupState,
+	kafka.WriteShareGroupState, kafka.DeleteShareGroupState, kafka.ReadShareGroupStateSummary, kafka.DescribeShareGroupOffsets, kafka.AlterShareGroupOffsets, kafka.DeleteShareGroupOffsets}
 
 // eachVersion runs f for every served API and version, with a request about two of everything.
 func eachVersion(t *testing.T, f func(t *testing.T, req kmsg.Request)) {
@@ -148,7 +150,7 @@ func namesTransaction(resp kmsg.Response) bool {
 // groupOf returns group if responses like resp name groups.
 func groupOf(resp kmsg.Response, group string) string {
 	switch a := resp.(type) {
-	case *kmsg.DescribeGroupsResponse, *kmsg.ConsumerGroupDescribeResponse, *kmsg.DeleteGroupsResponse:
+	case *kmsg.DescribeGroupsResponse, *kmsg.ConsumerGroupDescribeResponse, *kmsg.DeleteGroupsResponse, *kmsg.ShareGroupDescribeResponse, *kmsg.DescribeShareGroupOffsetsResponse:
 		return group
 	case *kmsg.FindCoordinatorResponse:
 		if a.Version >= 4 {

@@ -27,6 +27,7 @@ var requestLists = []struct{ request, response string }{
 	{"TopicNames", "Topics"}, // DeleteTopics below version 6
 	{"Partitions", "Partitions"},
 	{"Groups", "Groups"},
+	{"GroupIDs", "Groups"}, // ShareGroupDescribe
 	{"CoordinatorKeys", "Coordinators"},
 	{"Resources", "Resources"},
 	{"Transactions", "Transactions"}, // AddPartitionsToTxn from version 4 on
@@ -145,7 +146,7 @@ func (t target) element(list string, v reflect.Value) target {
 		t.partition = int32(v.Int())
 	case "TopicNames":
 		t.topic = v.String()
-	case "Groups":
+	case "Groups", "GroupIDs":
 		t.group = v.String()
 	case "CoordinatorKeys":
 		t = t.coordinated(v.String())
@@ -179,8 +180,10 @@ func (t target) within(v reflect.Value) target {
 	if f := v.FieldByName("Partition"); f.IsValid() {
 		t.partition = int32(f.Int())
 	}
-	if s, ok := stringField(v, "Group"); ok {
-		t.group = s
+	for _, name := range []string{"Group", "GroupID"} {
+		if s, ok := stringField(v, name); ok {
+			t.group = s
+		}
 	}
 	for _, name := range []string{"TransactionalID", "TransactionID"} {
 		if s, ok := stringField(v, name); ok {

@@ -1,0 +1,264 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/acl"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/share"
+)
+
+// shareFetch serves ShareFetch (key 78, KIP-932), versions 1 and 2: it acknowledges records that a
+// member of a share group has, and hands it others, in a share session. Version 2 adds the mode by
+// which records are acquired, and that locks are renewed.
+//
+// It differs from Kafka in that MinBytes counts as 1: whatever there is is handed out at once. What
+// is refused of an acknowledgement tells what is the matter in words of its own.
+func (c *call) shareFetch(req *kmsg.ShareFetchRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.ShareFetchResponse)
+	refused := func(code Code) kmsg.Response {
+		resp.ErrorCode = int16(code)
+		return resp
+	}
+	key, code := shareMember(req.GroupID, req.MemberID)
+	switch {
+	case code != 0:
+		return refused(code)
+	case !c.allows(acl.Read, acl.Group, key.group):
+		return refused(GroupAuthorizationFailed)
+	case req.IsRenewAck && (req.MaxWaitMillis != 0 || req.MinBytes != 0 || req.MaxBytes != 0 || req.MaxRecords != 0):
+		return refused(InvalidRequest) // who renews fetches nothing
+	case req.ShareAcquireMode < 0 || req.ShareAcquireMode > acquireByRecord:
+		return refused(InvalidRequest)
+	}
+	shares, err := c.s.cluster.Shares()
+	if err != nil {
+		return refused(Code(c.errorCode(err)))
+	}
+	plan, code := c.conn.broker.shares.fetch(c.conn, key, req)
+	if code != 0 {
+		return refused(code)
+	}
+	resp.AcquisitionLockTimeoutMillis = int32(shares.LockDuration().Milliseconds())
+	f := &shareAnswer{c: c, shares: shares, key: key, answers: map[sharePart]*kmsg.ShareFetchResponseTopicPartition{}}
+	f.acknowledge(req)
+	switch {
+	case plan.final:
+		if err := c.s.giveBack(c.ctx, key, plan.parts); err != nil {
+			return refused(Code(c.errorCode(err)))
+		}
+	case !req.IsRenewAck:
+		if plan.first {
+			for _, p := range plan.parts {
+				f.answer(p)
+			}
+		}
+		if err := f.fetch(req, plan.parts); err != nil {
+			return nil // the connection, or the server, is closing
+		}
+	}
+	f.put(resp)
+	return resp
+}
+
+// acquireByRecord is the highest mode by which records are acquired: no more than MaxRecords. 0 is by
+// whole batches.
+const acquireByRecord = 1
+
+// shareMember returns who asks; a group and a member must be named.
+func shareMember(group, member *string) (shareSessionKey, Code) {
+	if group == nil || *group == "" || member == nil || *member == "" {
+		return shareSessionKey{}, InvalidRequest
+	}
+	return shareSessionKey{*group, *member}, 0
+}
+
+// A shareAnswer is the answer to a ShareFetch while it is made.
+type shareAnswer struct {
+	c       *call
+	shares  *share.Coordinator
+	key     shareSessionKey
+	answers map[sharePart]*kmsg.ShareFetchResponseTopicPartition
+	order   []sharePart
+}
+
+// answer returns the place of a partition in the answer.
+func (f *shareAnswer) answer(p sharePart) *kmsg.ShareFetchResponseTopicPartition {
+	a := f.answers[p]
+	if a == nil {
+		v := kmsg.NewShareFetchResponseTopicPartition()
+		a = &v
+		a.Partition, a.Records = p.number, []byte{}
+		f.answers[p] = a
+		f.order = append(f.order, p)
+	}
+	return a
+}
+
+// acknowledge carries out what the request says of records.
+func (f *shareAnswer) acknowledge(req *kmsg.ShareFetchRequest) {
+	var todo []shareAcks
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			if len(p.AcknowledgementBatches) == 0 {
+				continue
+			}
+			of := shareAcks{part: sharePart{t.TopicID, p.Partition}}
+			for _, b := range p.AcknowledgementBatches {
+				of.add(b.FirstOffset, b.LastOffset, b.AcknowledgeTypes)
+			}
+			todo = append(todo, of)
+		}
+	}
+	for i, err := range f.c.acknowledgeShares(f.shares, f.key, todo, req.IsRenewAck) {
+		a := f.answer(todo[i].part)
+		if err != nil {
+			a.AcknowledgeErrorCode, a.AcknowledgeErrorMessage = f.c.shareCode(err), errorMessage(err)
+			a.CurrentLeader.LeaderID, a.CurrentLeader.LeaderEpoch = f.c.shareLeader(Code(a.AcknowledgeErrorCode), todo[i].part)
+		}
+	}
+}
+
+// fetch acquires records of partitions, which it waits for. An error says that the client has gone.
+func (f *shareAnswer) fetch(req *kmsg.ShareFetchRequest, parts []sharePart) error {
+	c := f.c
+	fetch := share.FetchRequest{Group: f.key.group, Member: f.key.member, MaxRecords: max(int(req.MaxRecords), 1),
+		MaxWait: time.Duration(max(req.MaxWaitMillis, 0)) * time.Millisecond, WholeBatches: req.ShareAcquireMode != acquireByRecord, Existing: true, Reset: c.groups.ShareReset(f.key.group)}
+	fetch.Reserve = func(ctx context.Context) (n int, err error) {
+		want := min(max(int(req.MaxBytes), 1), maxFetchBytes)
+		if n = c.s.budget.tryTake(want, min(want, leastFetch)); n == 0 {
+			n = min(want, leastFetch)
+			if err = c.s.budget.take(ctx, n); err != nil {
+				return 0, err
+			}
+		}
+		c.charged = n
+		return n, nil
+	}
+	fetch.Release = func(n int) {
+		c.s.budget.give(n)
+		c.charged -= n
+	}
+	for _, p := range parts {
+		tp, err := c.sharePartition(p)
+		if err != nil {
+			a := f.answer(p)
+			a.ErrorCode, a.ErrorMessage = c.shareCode(err), errorMessage(err)
+			a.CurrentLeader.LeaderID, a.CurrentLeader.LeaderEpoch = c.shareLeader(Code(a.ErrorCode), p)
+			continue
+		}
+		fetch.Partitions = append(fetch.Partitions, tp)
+	}
+	results, err := f.shares.FetchEach(c.ctx, fetch)
+	if err != nil {
+		return err
+	}
+	served := map[sharePart]bool{}
+	for _, r := range results {
+		p := sharePart{r.TopicID, r.Partition}
+		switch {
+		case r.Err != nil:
+			a := f.answer(p)
+			a.ErrorCode, a.ErrorMessage = c.shareCode(r.Err), errorMessage(r.Err)
+			a.CurrentLeader.LeaderID, a.CurrentLeader.LeaderEpoch = c.shareLeader(Code(a.ErrorCode), p)
+		case len(r.Deliveries) > 0:
+			served[p] = true
+			a := f.answer(p)
+			a.Records = r.Bytes
+			for _, d := range r.Deliveries {
+				a.AcquiredRecords = appendAcquired(a.AcquiredRecords, d, int64(req.BatchSize))
+			}
+		}
+	}
+	c.conn.broker.shares.turn(f.key, served)
+	return nil
+}
+
+// appendAcquired appends a range of acquired records, in parts of size offsets; below 1: as it is.
+func appendAcquired(to []kmsg.ShareFetchResponseTopicPartitionAcquiredRecord, d share.Delivery, size int64) []kmsg.ShareFetchResponseTopicPartitionAcquiredRecord {
+	for first := d.First; first <= d.Last; {
+		last := d.Last
+		if size > 0 {
+			last = min(last, first+size-1)
+		}
+		to = append(to, kmsg.ShareFetchResponseTopicPartitionAcquiredRecord{FirstOffset: first, LastOffset: last, DeliveryCount: d.Count})
+		first = last + 1
+	}
+	return to
+}
+
+// put fills in the response.
+func (f *shareAnswer) put(resp *kmsg.ShareFetchResponse) {
+	at := map[[16]byte]int{}
+	for _, p := range f.order {
+		i, ok := at[p.id]
+		if !ok {
+			i = len(resp.Topics)
+			at[p.id] = i
+			resp.Topics = append(resp.Topics, kmsg.ShareFetchResponseTopic{TopicID: p.id})
+		}
+		a := f.answers[p]
+		resp.Topics[i].Partitions = append(resp.Topics[i].Partitions, *a)
+		if id := a.CurrentLeader.LeaderID; id > 0 {
+			f.c.addShareEndpoint(id, func(at endpoint) {
+				for _, known := range resp.NodeEndpoints {
+					if known.NodeID == id {
+						return
+					}
+				}
+				resp.NodeEndpoints = append(resp.NodeEndpoints, kmsg.ShareFetchResponseNodeEndpoint{NodeID: id, Host: at.host, Port: at.port, Rack: at.rack})
+			})
+		}
+	}
+}
+
+func (c *call) addShareEndpoint(id int32, add func(endpoint)) {
+	if at, ok := c.endpoint(id); ok {
+		add(at)
+	}
+}
+
+// sharePartition returns a partition that this broker hands out the records of, if the client may
+// have them.
+func (c *call) sharePartition(p sharePart) (share.TopicPartition, error) {
+	name, ok := c.s.cluster.TopicName(p.id)
+	if !ok {
+		return share.TopicPartition{}, refuse(UnknownTopicID, "There is no topic of that id.")
+	}
+	if !c.allows(acl.Read, acl.Topic, name) {
+		return share.TopicPartition{}, refuse(TopicAuthorizationFailed, *authorizationText(TopicAuthorizationFailed))
+	}
+	tp := share.TopicPartition{TopicPartition: record.TopicPartition{Topic: name, Partition: p.number}, TopicID: p.id}
+	switch leader, _, err := c.s.cluster.LeaderOfTopic(tp.TopicPartition, p.id); {
+	case errors.Is(err, replication.ErrUnknownTopic):
+		return share.TopicPartition{}, refuse(UnknownTopicOrPartition, "There is no such partition.")
+	case err != nil:
+		return share.TopicPartition{}, err
+	case leader != c.broker:
+		return share.TopicPartition{}, refuse(NotLeaderOrFollower, "Another broker leads the partition.")
+	}
+	return tp, nil
+}
+
+// shareLeader says who leads a partition that was refused for not being led here; 0 and 0 otherwise.
+func (c *call) shareLeader(code Code, p sharePart) (id, epoch int32) {
+	name, ok := c.s.cluster.TopicName(p.id)
+	if code != NotLeaderOrFollower || !ok {
+		return 0, 0
+	}
+	return c.leaderOf(record.TopicPartition{Topic: name, Partition: p.number})
+}
+
+// shareCode is errorCode for what a member of a share group asks. A share-partition that was not
+// initialised is nothing that a member could know of.
+func (c *call) shareCode(err error) int16 {
+	if errors.Is(err, share.ErrNotInitialized) {
+		return int16(UnknownServerError)
+	}
+	return c.errorCode(err)
+}

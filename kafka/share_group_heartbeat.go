@@ -1,0 +1,43 @@
+package kafka
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/group"
+)
+
+// shareGroupHeartbeat serves ShareGroupHeartbeat (key 76, KIP-932), version 1: all that a member of
+// a share group says to its coordinator. Members make up their ids themselves.
+//
+// It differs from Kafka in that a member that joins has its partitions in the first answer: their
+// states are made before it, and not before the next heartbeat.
+func (c *call) shareGroupHeartbeat(req *kmsg.ShareGroupHeartbeatRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.ShareGroupHeartbeatResponse)
+	r := group.ShareHeartbeatRequest{Group: req.GroupID, MemberID: req.MemberID, MemberEpoch: req.MemberEpoch, ClientID: c.clientID, ClientHost: c.clientHost,
+		SubscribedTopics: req.SubscribedTopicNames}
+	var err error
+	switch {
+	case req.RackID == nil:
+	case *req.RackID == "":
+		err = refuse(InvalidRequest, "RackId can't be empty.")
+	default:
+		r.RackID = *req.RackID
+	}
+	var answer group.ShareHeartbeatResponse
+	if err == nil {
+		answer, err = c.groups.ShareHeartbeat(c.ctx, r)
+	}
+	if err != nil {
+		resp.ErrorCode, resp.ErrorMessage = c.errorCode(err), errorMessage(err)
+		return resp
+	}
+	resp.MemberID, resp.MemberEpoch = &answer.MemberID, answer.MemberEpoch
+	resp.HeartbeatIntervalMillis = int32(answer.HeartbeatInterval.Milliseconds())
+	if answer.Assignment != nil {
+		resp.Assignment = &kmsg.ShareGroupHeartbeatResponseAssignment{}
+		for _, t := range answer.Assignment {
+			resp.Assignment.TopicPartitions = append(resp.Assignment.TopicPartitions, kmsg.ShareGroupHeartbeatResponseAssignmentTopicPartition{TopicID: t.TopicID, Partitions: t.Partitions})
+		}
+	}
+	return resp
+}

@@ -1,0 +1,166 @@
+package kafka
+
+import (
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/share"
+)
+
+// describeShareGroupOffsets serves DescribeShareGroupOffsets (key 90, KIP-932), versions 0 and 1:
+// where a share group begins in partitions, all those that it has begun in if none are named, and
+// from version 1 on how many records from there on are not done.
+//
+// It differs from Kafka in that partitions and groups that there are none of are answered like those
+// that the group has not begun in, where Kafka's does not answer at all.
+func (c *call) describeShareGroupOffsets(req *kmsg.DescribeShareGroupOffsetsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DescribeShareGroupOffsetsResponse)
+	for _, g := range req.Groups {
+		rg := kmsg.NewDescribeShareGroupOffsetsResponseGroup()
+		rg.GroupID = g.GroupID
+		begun, err := c.begunShares(g.GroupID)
+		if err != nil {
+			rg.ErrorCode, rg.ErrorMessage = c.errorCode(err), errorMessage(err)
+			resp.Groups = append(resp.Groups, rg)
+			continue
+		}
+		topics := begun
+		if g.Topics != nil {
+			topics = nil
+			for _, t := range g.Topics {
+				id, _ := c.s.cluster.TopicID(t.Topic)
+				topics = append(topics, offsets.ShareStatesTopic{TopicID: id, Topic: t.Topic, Partitions: t.Partitions})
+			}
+		}
+		for _, t := range topics {
+			rt := kmsg.NewDescribeShareGroupOffsetsResponseGroupTopic()
+			rt.Topic, rt.TopicID = t.Topic, t.TopicID
+			for _, p := range t.Partitions {
+				rt.Partitions = append(rt.Partitions, c.shareOffset(g.GroupID, t, p))
+			}
+			rg.Topics = append(rg.Topics, rt)
+		}
+		resp.Groups = append(resp.Groups, rg)
+	}
+	return resp
+}
+
+// begunShares returns the partitions that a share group has begun in: none if there is no group.
+func (c *call) begunShares(id string) ([]offsets.ShareStatesTopic, error) {
+	if id == "" {
+		return nil, group.ErrInvalidGroupID
+	}
+	begun, err := c.groups.ShareStatesOf(c.ctx, id)
+	if errors.Is(err, group.ErrGroupNotFound) {
+		if _, other := c.groups.Describe(c.ctx, id); errors.Is(other, group.ErrGroupNotFound) {
+			return nil, nil
+		}
+	}
+	return begun, err
+}
+
+// shareOffset tells where a group begins in a partition.
+func (c *call) shareOffset(groupID string, t offsets.ShareStatesTopic, p int32) kmsg.DescribeShareGroupOffsetsResponseGroupTopicPartition {
+	rp := kmsg.NewDescribeShareGroupOffsetsResponseGroupTopicPartition()
+	rp.Partition, rp.StartOffset, rp.Lag = p, -1, -1
+	shares, err := c.s.cluster.Shares()
+	if err == nil && c.hasPartition(t.TopicID, p) {
+		tp := record.TopicPartition{Topic: t.Topic, Partition: p}
+		_, rp.LeaderEpoch = c.leaderOf(tp)
+		var state *share.State
+		if state, err = summaryOrNone(shares.StateSummary(c.ctx, share.Key{Group: groupID, TopicID: t.TopicID, Partition: p})); err == nil {
+			rp.StartOffset = state.Start
+			rp.Lag = c.shareLag(tp, state)
+		}
+	}
+	rp.ErrorCode, rp.ErrorMessage = c.errorCode(err), errorMessage(err)
+	return rp
+}
+
+// summaryOrNone takes a share-partition that there is none of for one without a beginning.
+func summaryOrNone(state *share.State, err error) (*share.State, error) {
+	if errors.Is(err, share.ErrNotInitialized) {
+		return &share.State{Start: -1, Complete: -1}, nil
+	}
+	return state, err
+}
+
+// shareLag returns how many records of a partition are not done, -1 if that is not known.
+func (c *call) shareLag(tp record.TopicPartition, state *share.State) int64 {
+	found, err := c.s.cluster.ListOffsets(c.ctx, map[record.TopicPartition]partition.OffsetSpec{tp: partition.Latest}, partition.ReadUncommitted)
+	if err != nil || found[tp].Err != nil || state.Start < 0 {
+		return -1
+	}
+	return max(-1, found[tp].Offset-state.Start-int64(max(state.Complete, 0)))
+}
+
+// alterShareGroupOffsets serves AlterShareGroupOffsets (key 91, KIP-932), version 0: a share group
+// without members begins anew where it is told. A group that there is none of is made.
+func (c *call) alterShareGroupOffsets(req *kmsg.AlterShareGroupOffsetsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.AlterShareGroupOffsetsResponse)
+	to := map[group.SharePartition]int64{}
+	errs := map[group.SharePartition]error{}
+	at := func(name string, p int32) group.SharePartition {
+		id, _ := c.s.cluster.TopicID(name)
+		return group.SharePartition{TopicID: id, Topic: name, Partition: p}
+	}
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			switch sp := at(t.Topic, p.Partition); {
+			case !c.hasPartition(sp.TopicID, p.Partition):
+				errs[sp] = refuse(UnknownTopicOrPartition, "There is no such partition.")
+			case p.StartOffset < 0:
+				errs[sp] = refuse(InvalidRequest, "The start offset is negative.")
+			default:
+				to[sp] = p.StartOffset
+			}
+		}
+	}
+	done, err := c.groups.ResetShareOffsets(c.ctx, req.GroupID, to)
+	if err != nil {
+		resp.ErrorCode, resp.ErrorMessage = c.errorCode(err), errorMessage(err)
+		return resp
+	}
+	for _, t := range req.Topics {
+		rt := kmsg.NewAlterShareGroupOffsetsResponseTopic()
+		rt.Topic = t.Topic
+		for _, p := range t.Partitions {
+			sp := at(t.Topic, p.Partition)
+			rt.TopicID = sp.TopicID
+			err := errors.Join(errs[sp], done[sp])
+			rt.Partitions = append(rt.Partitions, kmsg.AlterShareGroupOffsetsResponseTopicPartition{Partition: p.Partition, ErrorCode: c.errorCode(err), ErrorMessage: errorMessage(err)})
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}
+
+// deleteShareGroupOffsets serves DeleteShareGroupOffsets (key 92, KIP-932), version 0: a share group
+// without members forgets topics.
+func (c *call) deleteShareGroupOffsets(req *kmsg.DeleteShareGroupOffsetsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DeleteShareGroupOffsetsResponse)
+	for _, t := range req.Topics {
+		rt := kmsg.NewDeleteShareGroupOffsetsResponseTopic()
+		rt.Topic = t.Topic
+		id, known := c.s.cluster.TopicID(t.Topic)
+		err := c.groups.DeleteShareOffsets(c.ctx, req.GroupID, id)
+		if err == nil && !known {
+			err = group.ErrUnknownTopicOrPartition
+		}
+		if err != nil && !errors.Is(err, group.ErrUnknownTopicOrPartition) { // it is about the group
+			resp.Topics, resp.ErrorCode, resp.ErrorMessage = nil, c.errorCode(err), errorMessage(err)
+			return resp
+		}
+		if err == nil {
+			rt.TopicID = id
+		}
+		rt.ErrorCode, rt.ErrorMessage = c.errorCode(err), errorMessage(err)
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}

@@ -1,0 +1,187 @@
+package kafka
+
+import (
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/share"
+	"github.com/stratalog/strata/share/sharelog"
+)
+
+// InitializeShareGroupState, ReadShareGroupState, WriteShareGroupState, DeleteShareGroupState and
+// ReadShareGroupStateSummary (keys 83 to 87, KIP-932) are what brokers ask the one that keeps the
+// state of a share-partition; they need ClusterAction. The brokers of a cluster do not use them among
+// each other. Version 1 of WriteShareGroupState and of the summary adds on how many records from the
+// start on the delivery is complete (KIP-1226).
+//
+// They differ from Kafka in that batches that are written must be by offset and not overlap. Who
+// writes a state that a broker of the cluster hands records out by is not fenced from it: as in Kafka
+// that is up to the epochs.
+
+// shareState finds out about one share-partition of a request: its coordinator must be here.
+func (c *call) shareState(groupID string, id [16]byte, p int32) (*share.Coordinator, share.Key, error) {
+	key := share.Key{Group: groupID, TopicID: id, Partition: p}
+	shares, err := c.s.cluster.Shares()
+	if err != nil {
+		return nil, key, err
+	}
+	broker, err := shares.FindCoordinator(c.ctx, key)
+	if err == nil && broker != c.broker {
+		err = group.ErrNotCoordinator
+	}
+	return shares, key, err
+}
+
+// knownShareState is shareState of a partition that must exist.
+func (c *call) knownShareState(groupID string, id [16]byte, p int32) (*share.Coordinator, share.Key, error) {
+	if _, ok := c.s.cluster.TopicName(id); !ok || !c.hasPartition(id, p) {
+		return nil, share.Key{}, refuse(UnknownTopicOrPartition, "There is no such partition.")
+	}
+	return c.shareState(groupID, id, p)
+}
+
+func (c *call) hasPartition(id [16]byte, p int32) bool {
+	name, ok := c.s.cluster.TopicName(id)
+	if ok {
+		_, err := c.partitionOf(name, p)
+		ok = err == nil
+	}
+	return ok
+}
+
+// initializeShareGroupState begins share-partitions.
+func (c *call) initializeShareGroupState(req *kmsg.InitializeShareGroupStateRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.InitializeShareGroupStateResponse)
+	if req.GroupID == "" {
+		return resp
+	}
+	for _, t := range req.Topics {
+		rt := kmsg.InitializeShareGroupStateResponseTopic{TopicID: t.TopicID}
+		for _, p := range t.Partitions {
+			shares, key, err := c.knownShareState(req.GroupID, t.TopicID, p.Partition)
+			if err == nil {
+				err = shares.InitializeState(c.ctx, key, p.StateEpoch, p.StartOffset)
+			}
+			rt.Partitions = append(rt.Partitions, kmsg.InitializeShareGroupStateResponseTopicPartition{Partition: p.Partition, ErrorCode: c.errorCode(err), ErrorMessage: errorMessage(err)})
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}
+
+// readShareGroupState reads them for who leads the partitions.
+func (c *call) readShareGroupState(req *kmsg.ReadShareGroupStateRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.ReadShareGroupStateResponse)
+	if req.GroupID == "" {
+		return resp
+	}
+	for _, t := range req.Topics {
+		rt := kmsg.ReadShareGroupStateResponseTopic{TopicID: t.TopicID}
+		for _, p := range t.Partitions {
+			rp := kmsg.ReadShareGroupStateResponseTopicPartition{Partition: p.Partition}
+			shares, key, err := c.shareState(req.GroupID, t.TopicID, p.Partition)
+			var state *share.State
+			if err == nil {
+				state, err = shares.ReadState(c.ctx, key, p.LeaderEpoch)
+			}
+			if err == nil {
+				rp.StateEpoch, rp.StartOffset = state.StateEpoch, state.Start
+				for _, b := range state.Batches {
+					rp.StateBatches = append(rp.StateBatches, kmsg.ReadShareGroupStateResponseTopicPartitionStateBatch{FirstOffset: b.First, LastOffset: b.Last, DeliveryState: b.State, DeliveryCount: b.Count})
+				}
+			}
+			rp.ErrorCode, rp.ErrorMessage = c.errorCode(err), errorMessage(err)
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}
+
+// writeShareGroupState changes them.
+func (c *call) writeShareGroupState(req *kmsg.WriteShareGroupStateRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.WriteShareGroupStateResponse)
+	if req.GroupID == "" {
+		return resp
+	}
+	for _, t := range req.Topics {
+		rt := kmsg.WriteShareGroupStateResponseTopic{TopicID: t.TopicID}
+		for _, p := range t.Partitions {
+			w := share.StateChange{LeaderEpoch: p.LeaderEpoch, StateEpoch: p.StateEpoch, Start: p.StartOffset, Complete: p.DeliveryCompleteCount}
+			for _, b := range p.StateBatches {
+				w.Batches = append(w.Batches, sharelog.Batch{First: b.FirstOffset, Last: b.LastOffset, State: b.DeliveryState, Count: b.DeliveryCount})
+			}
+			shares, key, err := c.shareState(req.GroupID, t.TopicID, p.Partition)
+			switch {
+			case err != nil:
+			case !inOrder(w.Batches):
+				err = refuse(InvalidRequest, "The batches are not by offset, or of no known state.")
+			default:
+				err = shares.WriteState(c.ctx, key, w)
+			}
+			rt.Partitions = append(rt.Partitions, kmsg.WriteShareGroupStateResponseTopicPartition{Partition: p.Partition, ErrorCode: c.errorCode(err), ErrorMessage: errorMessage(err)})
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}
+
+// inOrder reports whether batches can be stored.
+func inOrder(batches []sharelog.Batch) bool {
+	last := int64(-1)
+	return !slices.ContainsFunc(batches, func(b sharelog.Batch) bool {
+		bad := b.First <= last || b.Last < b.First || b.Count < 0 || b.State != 0 && b.State != 2 && b.State != 4
+		last = b.Last
+		return bad
+	})
+}
+
+// deleteShareGroupState forgets them.
+func (c *call) deleteShareGroupState(req *kmsg.DeleteShareGroupStateRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DeleteShareGroupStateResponse)
+	if req.GroupID == "" {
+		return resp
+	}
+	for _, t := range req.Topics {
+		rt := kmsg.DeleteShareGroupStateResponseTopic{TopicID: t.TopicID}
+		for _, p := range t.Partitions {
+			shares, key, err := c.knownShareState(req.GroupID, t.TopicID, p.Partition)
+			if err == nil {
+				err = shares.DeleteState(c.ctx, key)
+			}
+			rt.Partitions = append(rt.Partitions, kmsg.DeleteShareGroupStateResponseTopicPartition{Partition: p.Partition, ErrorCode: c.errorCode(err), ErrorMessage: errorMessage(err)})
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}
+
+// readShareGroupStateSummary reads them for anybody. A share-partition that there is none of is no
+// error.
+func (c *call) readShareGroupStateSummary(req *kmsg.ReadShareGroupStateSummaryRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.ReadShareGroupStateSummaryResponse)
+	if req.GroupID == "" {
+		return resp
+	}
+	for _, t := range req.Topics {
+		rt := kmsg.ReadShareGroupStateSummaryResponseTopic{TopicID: t.TopicID}
+		for _, p := range t.Partitions {
+			rp := kmsg.NewReadShareGroupStateSummaryResponseTopicPartition()
+			rp.Partition = p.Partition
+			shares, key, err := c.shareState(req.GroupID, t.TopicID, p.Partition)
+			state := &share.State{Start: -1, Complete: -1}
+			if err == nil {
+				state, err = summaryOrNone(shares.StateSummary(c.ctx, key))
+			}
+			if err == nil {
+				rp.StateEpoch, rp.LeaderEpoch, rp.StartOffset, rp.DeliveryCompleteCount = state.StateEpoch, state.LeaderEpoch, state.Start, state.Complete
+			}
+			rp.ErrorCode, rp.ErrorMessage = c.errorCode(err), errorMessage(err)
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}

@@ -1,0 +1,198 @@
+package kafka
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/share"
+)
+
+// maxShareSessions bounds those of a broker. Kafka: group.share.max.share.sessions.
+const maxShareSessions = 2000
+
+// Epochs of requests in share sessions. Kafka: ShareRequestMetadata.
+const (
+	openShareSession  = 0
+	closeShareSession = -1
+)
+
+type shareSessionKey struct{ group, member string }
+
+// sharePart names a partition of a topic in a share session.
+type sharePart struct {
+	id     [16]byte
+	number int32
+}
+
+// shareSession is what a member of a share group takes records from, remembered between its requests:
+// they say what changes. It is bound to a connection, and what the member has acquired goes back
+// when that ends.
+type shareSession struct {
+	key   shareSessionKey
+	conn  *conn
+	epoch int32 // of the next request
+	parts []sharePart
+}
+
+// shareSessions are those of a broker. The zero shareSessions has none.
+type shareSessions struct {
+	mu       sync.Mutex // guards the fields below, and those of the sessions; a leaf
+	sessions map[shareSessionKey]*shareSession
+}
+
+// A sharePlan is what a request in a share session is about.
+type sharePlan struct {
+	first, final bool // the session begins, or ends
+	parts        []sharePart
+}
+
+// fetch finds the session of a ShareFetch, begins, changes or ends it. Kafka:
+// SharePartitionManager.newContext.
+func (s *shareSessions) fetch(c *conn, key shareSessionKey, req *kmsg.ShareFetchRequest) (plan sharePlan, code Code) {
+	var named []sharePart
+	acks := false
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			named = append(named, sharePart{t.TopicID, p.Partition})
+			acks = acks || len(p.AcknowledgementBatches) > 0
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	session := s.sessions[key]
+	switch {
+	case req.ShareSessionEpoch == openShareSession && acks:
+		return plan, InvalidRequest
+	case req.ShareSessionEpoch == openShareSession:
+		if session == nil && len(s.sessions) >= maxShareSessions {
+			return plan, ShareSessionLimitReached
+		}
+		session = &shareSession{key: key, conn: c, epoch: 1}
+		session.update(named, nil)
+		if s.sessions == nil {
+			s.sessions = map[shareSessionKey]*shareSession{}
+		}
+		s.sessions[key] = session
+		return sharePlan{first: true, parts: slices.Clone(session.parts)}, 0
+	case session == nil:
+		return plan, ShareSessionNotFound
+	case req.ShareSessionEpoch == closeShareSession:
+		delete(s.sessions, key)
+		return sharePlan{final: true, parts: session.parts}, 0
+	case session.epoch != req.ShareSessionEpoch:
+		return plan, InvalidShareSessionEpoch
+	}
+	session.conn, session.epoch = c, nextEpoch(session.epoch)
+	session.update(named, req.ForgottenTopicsData)
+	return sharePlan{parts: slices.Clone(session.parts)}, 0
+}
+
+// acknowledge finds the session of a ShareAcknowledge, and ends it if that is the last request.
+func (s *shareSessions) acknowledge(key shareSessionKey, epoch int32) (plan sharePlan, code Code) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	session := s.sessions[key]
+	switch {
+	case epoch == openShareSession:
+		return plan, InvalidShareSessionEpoch
+	case session == nil:
+		return plan, ShareSessionNotFound
+	case epoch == closeShareSession:
+		delete(s.sessions, key)
+		return sharePlan{final: true, parts: session.parts}, 0
+	case session.epoch != epoch:
+		return plan, InvalidShareSessionEpoch
+	}
+	session.epoch = nextEpoch(session.epoch)
+	return plan, 0
+}
+
+// update adds partitions, and takes out those that are forgotten.
+func (s *shareSession) update(named []sharePart, forgotten []kmsg.ShareFetchRequestForgottenTopicsData) {
+	have := make(map[sharePart]bool, len(s.parts)+len(named))
+	for _, p := range s.parts {
+		have[p] = true
+	}
+	for _, p := range named {
+		if !have[p] {
+			have[p] = true
+			s.parts = append(s.parts, p)
+		}
+	}
+	gone := map[sharePart]bool{}
+	for _, t := range forgotten {
+		for _, n := range t.Partitions {
+			gone[sharePart{t.TopicID, n}] = true
+		}
+	}
+	if len(gone) > 0 {
+		s.parts = slices.DeleteFunc(s.parts, func(p sharePart) bool { return gone[p] })
+	}
+}
+
+// turn has partitions that had records come last next time.
+func (s *shareSessions) turn(key shareSessionKey, served map[sharePart]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if session := s.sessions[key]; session != nil && len(served) < len(session.parts) {
+		slices.SortStableFunc(session.parts, func(a, b sharePart) int {
+			switch {
+			case served[a] == served[b]:
+				return 0
+			case served[b]:
+				return -1
+			}
+			return 1
+		})
+	}
+}
+
+// of takes the sessions of a connection out.
+func (s *shareSessions) of(c *conn) (all []*shareSession) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, session := range s.sessions {
+		if session.conn == c {
+			all = append(all, session)
+			delete(s.sessions, key)
+		}
+	}
+	return all
+}
+
+// giveBackTime bounds how long a connection that has ended waits until what its members had is given
+// back: after that their locks pass.
+const giveBackTime = 5 * time.Second
+
+// endShareSessions gives back what the members of a connection that has ended have acquired.
+func (c *conn) endShareSessions() {
+	sessions := c.broker.shares.of(c)
+	if len(sessions) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), giveBackTime)
+	defer cancel()
+	for _, session := range sessions {
+		if err := c.s.giveBack(ctx, session.key, session.parts); err != nil {
+			c.s.log.Info("acquired records are given back when their locks pass", "group", session.key.group, "member", session.key.member, "error", err)
+		}
+	}
+}
+
+// giveBack releases what a member has acquired of partitions.
+func (s *Server) giveBack(ctx context.Context, key shareSessionKey, parts []sharePart) error {
+	shares, err := s.cluster.Shares()
+	if err != nil {
+		return err
+	}
+	tps := make([]share.TopicPartition, 0, len(parts))
+	for _, p := range parts {
+		tps = append(tps, share.TopicPartition{TopicPartition: record.TopicPartition{Partition: p.number}, TopicID: p.id})
+	}
+	return shares.LeavePartitions(ctx, key.group, key.member, tps)
+}
