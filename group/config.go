@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/group/internal/modern"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -67,6 +70,10 @@ type Config struct {
 	// Kafka: group.consumer.max.size.
 	ConsumerMaxSize int
 
+	// ConsumerMigration says whether a group with members goes over to the other protocol. 0:
+	// MigrateBoth. Kafka: group.consumer.migration.policy.
+	ConsumerMigration MigrationPolicy
+
 	// ConsumerAssignmentInterval is how long after a target assignment the next one of a group is
 	// computed at the earliest: who joins sooner gets its share then. 0: 1 s; Unlimited: at once.
 	// Kafka: group.consumer.assignment.interval.ms.
@@ -107,6 +114,43 @@ type Config struct {
 	// ShareStates keeps what is known of the records of share groups. nil: nothing is kept. That of
 	// a strata.Cluster is always its own.
 	ShareStates ShareStates
+}
+
+// A MigrationPolicy says in which directions groups that have members change their protocol. Those
+// without members become what their next member speaks, whatever it is.
+type MigrationPolicy uint8
+
+// The policies. A classic group becomes one of the newer protocol when a member that speaks it
+// joins; it becomes a classic one again when the last such member goes, and some of the classic
+// protocol are left. Kafka: ConsumerGroupMigrationPolicy.
+const (
+	MigrateBoth      MigrationPolicy = iota // bidirectional
+	MigrateUpgrade                          // upgrade
+	MigrateDowngrade                        // downgrade
+	MigrateNever                            // disabled
+)
+
+var migrationNames = [...]string{"bidirectional", "upgrade", "downgrade", "disabled"}
+
+// String returns Kafka's name of the policy.
+func (p MigrationPolicy) String() string {
+	if int(p) >= len(migrationNames) {
+		return fmt.Sprintf("MigrationPolicy(%d)", uint8(p))
+	}
+	return migrationNames[p]
+}
+
+// ParseMigrationPolicy reads Kafka's name of a policy, in any case.
+func ParseMigrationPolicy(name string) (MigrationPolicy, error) {
+	i := slices.Index(migrationNames[:], strings.ToLower(strings.TrimSpace(name)))
+	if i < 0 {
+		return 0, refused("ConsumerMigration", name, "is none of "+strings.Join(migrationNames[:], ", "))
+	}
+	return MigrationPolicy(i), nil
+}
+
+func (p MigrationPolicy) directions() modern.Migration {
+	return modern.Migration{Upgrade: p == MigrateBoth || p == MigrateUpgrade, Downgrade: p == MigrateBoth || p == MigrateDowngrade}
 }
 
 // Hooks tell about events. They are called without locks and must not block.
@@ -154,6 +198,9 @@ func (c Config) withDefaults() (Config, error) {
 	positive("ConsumerAssignmentInterval", &c.ConsumerAssignmentInterval, time.Second)
 	errs = append(errs, c.boundConsumers()...)
 	errs = append(errs, c.withShareDefaults()...)
+	if int(c.ConsumerMigration) >= len(migrationNames) {
+		errs = append(errs, refused("ConsumerMigration", c.ConsumerMigration, "is no policy"))
+	}
 	if c.ConsumerAssignors == nil {
 		c.ConsumerAssignors = []assignor.Assignor{assignor.Uniform(), assignor.Range()}
 	}

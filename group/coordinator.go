@@ -86,7 +86,8 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 	c.core.Classic = classic.Config{InitialRebalanceDelay: cfg.InitialRebalanceDelay, MaxSize: cfg.MaxSize, OffsetsRetention: cfg.OffsetsRetention,
 		OffsetMetadataMax: cfg.OffsetMetadataMax, Process: newProcess()}
 	c.core.Modern = modern.Config{MaxSize: cfg.ConsumerMaxSize, Timeouts: c.timeouts, Assignors: cfg.ConsumerAssignors, OffsetsRetention: cfg.OffsetsRetention,
-		OffsetMetadataMax: cfg.OffsetMetadataMax, Process: c.core.Classic.Process}
+		OffsetMetadataMax: cfg.OffsetMetadataMax, Process: c.core.Classic.Process,
+		Migration: cfg.ConsumerMigration.directions(), ClassicMaxSize: cfg.MaxSize}
 	c.core.Sharing = sharing.Config{MaxSize: cfg.ShareMaxSize, SessionTimeout: cfg.ShareSessionTimeout, HeartbeatInterval: cfg.ShareHeartbeatInterval,
 		AssignmentInterval: cfg.ShareAssignmentInterval}
 	c.runtime = coordinator.New(c.kind(), topicStore{store, OffsetsShape{cfg.OffsetsPartitions, cfg.OffsetsReplicas}}, coordinator.Config{Topic: offsets.Topic,

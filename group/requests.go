@@ -8,6 +8,7 @@ import (
 
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/kinds"
+	"github.com/stratalog/strata/group/internal/modern"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/record"
@@ -26,10 +27,18 @@ func (c *Coordinator) Join(ctx context.Context, r JoinRequest) (JoinResponse, er
 		return JoinResponse{}, err
 	}
 	known := question{group: r.Group, create: r.MemberID == "", absent: ErrUnknownMember}
-	v, err := c.ask(ctx, known, func(q *request) {
+	v, err := c.withTopics(ctx, known, func(q *request, topics *modern.Topics) {
 		g, ok := q.Get(r.Group)
 		if !ok && r.MemberID != "" {
 			q.Answer(nil, ErrUnknownMember) // joining under an old id makes no group
+			return
+		}
+		if ok && g.Type() == Consumer && !g.Vacant() {
+			if topics == nil {
+				q.Answer(nil, errTopicsNeeded)
+				return
+			}
+			q.Step(r.Group, modern.EventJoin{JoinRequest: &r, NewID: newUUID(), Topics: topics, To: q.Ticket})
 			return
 		}
 		anew := ok && g.Type() != Classic && g.Vacant()
@@ -81,7 +90,22 @@ const (
 // share once it is stored. Errors: ErrUnknownMember, ErrFencedInstance, ErrIllegalGeneration,
 // ErrInconsistentProtocol; ErrRebalanceInProgress: join again; or one to retry.
 func (c *Coordinator) Sync(ctx context.Context, r SyncRequest) (SyncResponse, error) {
-	v, err := c.member(ctx, r.Group, func(t machine.Ticket) kinds.Event { return classic.EventSync{SyncRequest: &r, To: t} })
+	if err := checkID(r.Group, true); err != nil {
+		return SyncResponse{}, err
+	}
+	v, err := c.withTopics(ctx, question{group: r.Group, absent: ErrUnknownMember}, func(q *request, topics *modern.Topics) {
+		g, ok := q.Get(r.Group)
+		switch {
+		case !ok:
+			q.Answer(nil, ErrUnknownMember)
+		case g.Type() == Consumer && topics == nil:
+			q.Answer(nil, errTopicsNeeded)
+		case g.Type() == Consumer:
+			q.Step(r.Group, modern.EventSync{SyncRequest: &r, Topics: topics, To: q.Ticket})
+		default:
+			q.Step(r.Group, classic.EventSync{SyncRequest: &r, To: q.Ticket})
+		}
+	})
 	resp, _ := v.(SyncResponse)
 	return resp, err
 }
@@ -137,6 +161,29 @@ func (c *Coordinator) member(ctx context.Context, group string, event func(machi
 		return nil, err
 	}
 	return c.existing(ctx, question{group: group, absent: ErrUnknownMember}, event)
+}
+
+// errTopicsNeeded answers a request of the classic protocol to a group of the newer one: the
+// coordinator must know the topics there are, which groups of the classic protocol do without.
+var errTopicsNeeded = errors.New("group: topics are needed")
+
+// withTopics is ask for begin, which is given the topics if they are at hand, nil if not. If it
+// answers errTopicsNeeded then, they are read, and it is asked again.
+func (c *Coordinator) withTopics(ctx context.Context, q question, begin func(*request, *modern.Topics)) (any, error) {
+	topics := c.snapshot.Load()
+	if topics != nil && !c.current(topics.Version) {
+		topics = nil
+	}
+	v, err := c.ask(ctx, q, func(r *request) { begin(r, topics) })
+	if !errors.Is(err, errTopicsNeeded) {
+		return v, err
+	}
+	all, err := c.store.Topics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	topics = c.keepSnapshot(all)
+	return c.ask(ctx, q, func(r *request) { begin(r, topics) })
 }
 
 // existing steps a group; q.absent is the answer if there is none.

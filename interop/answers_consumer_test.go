@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,6 +26,7 @@ func TestAnswersToTheNewerProtocolAreKafkas(t *testing.T) {
 		s.fetched()
 		s.becomes()
 		s.configured()
+		s.migrates()
 		return s.transcript
 	}
 	sameAnswers(t, run(kafkas), run(ours))
@@ -83,12 +85,16 @@ func (s *consumerScript) describe(name string, groups ...string) {
 	r := kmsg.NewPtrConsumerGroupDescribeRequest()
 	r.Groups = groups
 	s.ask("describe: "+name, 1, r)
-	list := kmsg.NewPtrListGroupsRequest()
-	list.TypesFilter = []string{"consumer"}
-	s.ask("list: "+name, 5, list)
+	s.list(name)
 	old := kmsg.NewPtrDescribeGroupsRequest()
 	old.Groups = groups
 	s.ask("old describe: "+name, 6, old)
+}
+
+func (s *consumerScript) list(name string) {
+	r := kmsg.NewPtrListGroupsRequest()
+	r.TypesFilter = []string{"consumer"}
+	s.ask("list: "+name, 5, r)
 }
 
 func (s *consumerScript) refused() {
@@ -280,4 +286,122 @@ func (s *consumerScript) configured() {
 	await(0)
 	s.ask("list: no configured groups", 1, list)
 	s.beat("not configured any more", "c", beat{member: "m1", epoch: 2, topic: "two", owned: []int32{0, 1}})
+}
+
+// classicMember is a member of the classic protocol in the transcript. Its ids are the target's.
+type classicMember struct {
+	s          *consumerScript
+	group, id  string
+	instance   *string
+	generation int32
+}
+
+// subscription is that of version 1, of the topic two, with what is owned of it.
+func subscription(owned ...int32) []byte {
+	b := []byte{0, 1, 0, 0, 0, 1, 0, 3, 't', 'w', 'o', 255, 255, 255, 255}
+	if len(owned) == 0 {
+		return append(b, 0, 0, 0, 0)
+	}
+	return append(append(b, 0, 0, 0, 1), partitionsOfTwo(owned)...)
+}
+
+func partitionsOfTwo(partitions []int32) []byte {
+	b := binary.BigEndian.AppendUint32([]byte{0, 3, 't', 'w', 'o'}, uint32(len(partitions)))
+	for _, p := range partitions {
+		b = binary.BigEndian.AppendUint32(b, uint32(p))
+	}
+	return b
+}
+
+func (m *classicMember) join(name string, version int16, owned ...int32) {
+	r := kmsg.NewPtrJoinGroupRequest()
+	r.Group, r.MemberID, r.InstanceID, r.ProtocolType, r.SessionTimeoutMillis, r.RebalanceTimeoutMillis = m.group, m.id, m.instance, "consumer", 10_000, 10_000
+	r.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: subscription(owned...)}}
+	if resp, ok := m.s.ask("join: "+name, version, r).(*kmsg.JoinGroupResponse); ok {
+		m.generation = resp.Generation
+		if resp.MemberID != "" {
+			m.id = resp.MemberID
+		}
+	}
+}
+
+// sync assigns both partitions to the member if it leads.
+func (m *classicMember) sync(name string, edits ...func(r *kmsg.SyncGroupRequest)) {
+	r := kmsg.NewPtrSyncGroupRequest()
+	kind, chosen := "consumer", "range"
+	r.Group, r.MemberID, r.InstanceID, r.Generation, r.ProtocolType, r.Protocol = m.group, m.id, m.instance, m.generation, &kind, &chosen
+	share := append(append([]byte{0, 1, 0, 0, 0, 1}, partitionsOfTwo([]int32{0, 1})...), 255, 255, 255, 255)
+	r.GroupAssignment = []kmsg.SyncGroupRequestGroupAssignment{{MemberID: m.id, MemberAssignment: share}}
+	for _, edit := range edits {
+		edit(r)
+	}
+	m.s.ask("sync: "+name, 5, r)
+}
+
+func (m *classicMember) heartbeat(name string, generation int32) {
+	r := kmsg.NewPtrHeartbeatRequest()
+	r.Group, r.MemberID, r.InstanceID, r.Generation = m.group, m.id, m.instance, generation
+	m.s.ask("heartbeat: "+name, 4, r)
+}
+
+// migrates has groups change their protocol while they have members.
+func (s *consumerScript) migrates() {
+	old := &classicMember{s: s, group: "u"}
+	old.join("first, classic", 9)
+	old.join("first, classic, with its id", 9)
+	old.sync("first, classic")
+	s.beat("upgrades", "u", beat{member: "m1", topic: "two"})
+	s.describe("upgraded", "u")
+	old.heartbeat("upgraded", old.generation)
+	old.sync("upgraded, not joined again")
+	old.heartbeat("another generation", old.generation+7)
+	old.join("again", 9)
+	wrong := "roundrobin"
+	old.sync("another protocol", func(r *kmsg.SyncGroupRequest) { r.Protocol = &wrong })
+	old.sync("another kind", func(r *kmsg.SyncGroupRequest) { r.ProtocolType = &wrong })
+	old.sync("another generation", func(r *kmsg.SyncGroupRequest) { r.Generation += 7 })
+	old.sync("again")
+	old.heartbeat("again", old.generation)
+	s.beat("gets what is free", "u", beat{member: "m1", epoch: old.generation, topic: "two"})
+	s.describe("mixed", "u")
+	for epoch := int32(-1); epoch < 5; epoch++ {
+		s.commits(fmt.Sprint("classic, epoch ", epoch), "u", old.id, epoch)
+	}
+	(&classicMember{s: s, group: "u", id: "m1"}).heartbeat("of the newer protocol", old.generation)
+	(&classicMember{s: s, group: "u", id: "m1", generation: old.generation}).sync("of the newer protocol")
+	other := &classicMember{s: s, group: "u"}
+	other.join("second", 9)
+	edits := map[string]func(r *kmsg.JoinGroupRequest){
+		"no consumer":      func(r *kmsg.JoinGroupRequest) { r.ProtocolType = "connect" },
+		"another protocol": func(r *kmsg.JoinGroupRequest) { r.Protocols[0].Name = "roundrobin" },
+	}
+	for _, name := range slices.Sorted(maps.Keys(edits)) {
+		r := kmsg.NewPtrJoinGroupRequest()
+		r.Group, r.ProtocolType, r.SessionTimeoutMillis, r.RebalanceTimeoutMillis = "u", "consumer", 10_000, 10_000
+		r.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: subscription()}}
+		edits[name](r)
+		s.ask("join: "+name, 9, r)
+	}
+	s.beat("last leaves", "u", beat{member: "m1", epoch: -1})
+	s.awaitClassic("u")
+	s.list("downgraded") // Kafka's old description has the assignment of before, which we leave out
+	old.heartbeat("downgraded", old.generation)
+	old.join("downgraded", 9)
+	old.sync("downgraded")
+	s.describe("classic again", "u")
+	s.commits("classic again", "u", old.id, old.generation)
+
+	instance := "i"
+	static := &classicMember{s: s, group: "v", instance: &instance}
+	static.join("static", 9)
+	static.sync("static")
+	s.beat("static, upgrades", "v", beat{member: "m1", instance: instance, topic: "two"})
+	s.describe("static, upgraded", "v")
+	static.heartbeat("static, replaced", static.generation)
+	back := &classicMember{s: s, group: "v", instance: &instance}
+	back.join("static, back", 9)
+	s.awaitClassic("v")
+	s.describe("static, downgraded", "v")
+	back.sync("static, back")
+	back.heartbeat("static, back", back.generation)
 }

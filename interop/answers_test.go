@@ -112,6 +112,9 @@ func (x *transcript) exchange(req kmsg.Request) (kmsg.Response, error) {
 
 var uuidPattern = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
+// shortUUIDPattern is a value that may be a UUID in base64.
+var shortUUIDPattern = regexp.MustCompile(`(:\\*")[A-Za-z0-9_-]{22}(\\*")`)
+
 // plain writes an answer so that it can be compared: lists sorted, without texts, tags,
 // throttling and what only this broker can know.
 func (x *transcript) plain(resp kmsg.Response) string {
@@ -121,7 +124,8 @@ func (x *transcript) plain(resp kmsg.Response) string {
 	require.NoError(x.t, json.Unmarshal(b, &v))
 	b, err = json.Marshal(simplify(v))
 	require.NoError(x.t, err)
-	return uuidPattern.ReplaceAllString(x.hide.Replace(string(b)), "UUID")
+	plain := uuidPattern.ReplaceAllString(x.hide.Replace(string(b)), "UUID")
+	return shortUUIDPattern.ReplaceAllString(plain, `${1}UUID$2`)
 }
 
 func simplify(v any) any {

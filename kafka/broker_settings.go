@@ -128,6 +128,7 @@ func groupSettings(g group.Config) []setting {
 		{"group.consumer.max.heartbeat.interval.ms", topic.TypeInt, millis(g.ConsumerMaxHeartbeatInterval), "15000", "The most that a group's consumer.heartbeat.interval.ms may be."},
 		{"group.consumer.max.session.timeout.ms", topic.TypeInt, millis(g.ConsumerMaxSessionTimeout), "60000", "The most that a group's consumer.session.timeout.ms may be."},
 		{"group.consumer.max.size", topic.TypeInt, consumers, "2147483647", "The most members a consumer group can have."},
+		{"group.consumer.migration.policy", topic.TypeString, g.ConsumerMigration.String(), "bidirectional", "Whether groups with members go over to the other protocol."},
 		{"group.consumer.min.heartbeat.interval.ms", topic.TypeInt, millis(g.ConsumerMinHeartbeatInterval), "5000", "The least that a group's consumer.heartbeat.interval.ms may be."},
 		{"group.consumer.min.session.timeout.ms", topic.TypeInt, millis(g.ConsumerMinSessionTimeout), "45000", "The least that a group's consumer.session.timeout.ms may be."},
 		{"group.consumer.session.timeout.ms", topic.TypeInt, millis(g.ConsumerSessionTimeout), "45000", "How long members of consumer groups live without a heartbeat."},

@@ -156,12 +156,19 @@ func TestHeartbeatsOfTheNewerProtocolAreRefusedForTheReasonsKafkaHas(t *testing.
 func TestGroupsOfOneProtocolAreClosedToTheOther(t *testing.T) {
 	withGroups(t, func(t *testing.T, s *groupServer) {
 		c := newGroupClient(t, s)
-		c.alone("classic")
+		c.alone("classic") // with an assignment that is no consumer's
 		require.Equal(t, GroupIDNotFound, Code(c.beat(c.beatRequest(s, "classic", "m1", 0)).ErrorCode))
 		require.Equal(t, "Stable", c.state("classic"))
 
 		require.Zero(t, c.beat(c.beatRequest(s, "modern", "m1", 0)).ErrorCode)
-		require.Equal(t, InconsistentGroupProtocol, Code(c.join(joinAs(9, "modern", "", nil)).ErrorCode))
+		for _, edit := range []func(*kmsg.JoinGroupRequest){
+			func(r *kmsg.JoinGroupRequest) { r.ProtocolType = "connect" },
+			func(r *kmsg.JoinGroupRequest) { r.Protocols[0].Metadata = []byte{1} },
+		} {
+			r := joinAs(9, "modern", "", nil)
+			edit(r)
+			require.Equal(t, InconsistentGroupProtocol, Code(c.join(r).ErrorCode))
+		}
 		require.Equal(t, UnknownMemberID, c.heartbeat("modern", "m1", 2))
 
 		// who is last to leave leaves the group, and its offsets, to whoever comes

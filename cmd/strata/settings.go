@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
@@ -61,6 +62,10 @@ var brokerKeys = []brokerKey{
 	}},
 	{"group.consumer.max.heartbeat.interval.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
 		return span(&c.Group.ConsumerMaxHeartbeatInterval, v, time.Millisecond)
+	}},
+	{"group.consumer.migration.policy", func(c *strata.Config, _ *kafka.Config, v string) (err error) {
+		c.Group.ConsumerMigration, err = group.ParseMigrationPolicy(v)
+		return err
 	}},
 	{"group.consumer.max.size", func(c *strata.Config, _ *kafka.Config, v string) error {
 		return number(&c.Group.ConsumerMaxSize, v, 1)

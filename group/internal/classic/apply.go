@@ -110,4 +110,8 @@ func (EventLoaded) step(g *Group, now time.Time) {
 		g.alive(m, now)
 	}
 	g.departed(now, gone)
+	if g.state == protocol.Stable && g.leader == "" && len(g.members) > 0 { // see NewFrom
+		g.leader = g.inOrder()[0].id
+		g.prepareRebalance(now)
+	}
 }

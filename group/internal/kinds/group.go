@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/internal/modern"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
@@ -57,7 +58,37 @@ func (g *Group) Step(now time.Time, ev Event) classic.Effects {
 	if r, ok := forShares(ev); ok && g.kind.Type() != protocol.Share {
 		return classic.Effects{Replies: []machine.Reply{r.Refuse()}, WakeAt: g.wakeAt()}
 	}
-	return g.kind.Step(now, ev)
+	if e, ok := ev.(modern.EventHeartbeat); ok && e.MemberEpoch == 0 {
+		if from, ok := g.kind.(classicKind); ok && !from.Vacant() {
+			return g.upgrade(now, from.Group, e)
+		}
+	}
+	eff := g.kind.Step(now, ev)
+	if k, ok := g.kind.(*modern.Group); ok && k.Downgrade() != nil {
+		return g.downgrade(now, k.Downgrade(), eff)
+	}
+	return eff
+}
+
+// upgrade is a Step in which a member of the newer protocol joins a classic group that has members.
+func (g *Group) upgrade(now time.Time, from *classic.Group, e modern.EventHeartbeat) classic.Effects {
+	next, records, err := modern.Upgrade(g.Committed, &g.cfg.Modern, from, e.Topics, now)
+	if err != nil {
+		return classic.Effects{Replies: []machine.Reply{{To: e.To, Err: err}}, WakeAt: g.wakeAt()}
+	}
+	eff := g.become(now, next, records, e)
+	if g.next != nil { // who waits for a rebalance waits for another one now
+		eff.Replies = append(from.Parked(protocol.ErrRebalanceInProgress), eff.Replies...)
+	}
+	return eff
+}
+
+// downgrade makes a classic group of what a Step of one of the newer protocol has left.
+func (g *Group) downgrade(now time.Time, d *classic.Downgrade, eff classic.Effects) classic.Effects {
+	next, made := classic.NewFrom(g.Committed, &g.cfg.Classic, now, d)
+	g.next = classicKind{next}
+	eff.Records, eff.WakeAt = append(eff.Records, made), next.WakeAt()
+	return eff
 }
 
 // become is a Step that makes the group what next is, with the records that it takes. What is left
@@ -90,11 +121,8 @@ func (g *Group) Accept() {
 
 // Discard implements machine.Machine.
 func (g *Group) Discard() {
-	if g.next != nil {
-		g.next = nil
-		return
-	}
-	g.kind.Discard()
+	g.next = nil
+	g.kind.Discard() // of a step that was to end it
 }
 
 // Apply implements machine.Machine. A record of another kind makes the group one of it; that there

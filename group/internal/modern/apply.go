@@ -64,6 +64,8 @@ func (g *Group) subscribe(id string, v *offsets.ConsumerMemberValue) {
 		delete(g.members, id)
 		delete(g.sessions, id)
 		delete(g.revokes, id)
+		delete(g.joins, id)
+		delete(g.syncs, id)
 		return
 	}
 	m := &member{id: id, assigned: []held{}, revoking: []held{}}

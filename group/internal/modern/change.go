@@ -29,9 +29,18 @@ type change struct {
 	dropped  map[string]bool     // regular expressions that nobody has any more
 }
 
-// replace lets a new member take the place of a static one that is away. It gets what that has.
-func (c *change) replace(old *member, id string) (*member, error) {
-	if old.epoch != leaveStaticEpoch {
+// A memberKind is the protocol that a member speaks.
+type memberKind uint8
+
+const (
+	modernMember memberKind = iota
+	classicMember
+)
+
+// replace lets a new member, of the protocol by, take the place of a static one. It gets what that
+// has. If both speak the newer protocol the old one must be away.
+func (c *change) replace(old *member, id string, by memberKind) (*member, error) {
+	if by == modernMember && old.Classic == nil && old.epoch != leaveStaticEpoch {
 		return nil, protocol.ErrUnreleasedInstance
 	}
 	g := c.g

@@ -21,6 +21,8 @@ type Config struct {
 	OffsetsRetention  time.Duration               // 0: for ever
 	OffsetMetadataMax int                         // UTF-16 units
 	Process           string                      // see classic.Config
+	Migration         Migration
+	ClassicMaxSize    int // members of a classic group; 0: no limit
 }
 
 // Timeouts can be configured for each group.
@@ -87,12 +89,15 @@ type Group struct {
 	// Live.
 	sessions map[string]time.Time // by member: when it is put out unless it is heard of
 	revokes  map[string]time.Time // by member: when it is put out unless it has given up what it must
+	joins    map[string]time.Time // of the classic protocol: when they are put out unless they join again
+	syncs    map[string]time.Time // of the classic protocol: when they are put out unless they sync
 	topics   *Topics              // as last seen; nil: not yet
 	checked  int64                // version of the topics that hash was last compared with; -1: none
 	wakeAt   time.Time            // no deadline is before it; zero: none
 
 	eff   Effects // of the Step under way, or whose draft is open
 	after []func()
+	down  *classic.Downgrade // what the Step makes of the group; nil: it stays
 }
 
 var (
@@ -105,7 +110,8 @@ var (
 func New(on *classic.Committed, cfg *Config) *Group {
 	return &Group{Committed: on, cfg: cfg, members: make(map[string]*member), target: make(map[string][]partition), patterns: make(map[string]*pattern),
 		static: make(map[string]string), owner: make(map[partition]string), names: make(map[string]int), users: make(map[string]int),
-		sessions: make(map[string]time.Time), revokes: make(map[string]time.Time), checked: -1}
+		sessions: make(map[string]time.Time), revokes: make(map[string]time.Time),
+		joins: make(map[string]time.Time), syncs: make(map[string]time.Time), checked: -1}
 }
 
 // Type returns what kind of a group it is.
@@ -144,6 +150,10 @@ func (g *Group) Step(now time.Time, ev any) Effects {
 		e.step(g, now)
 	case EventCheckMember:
 		e.step(g)
+	case EventJoin:
+		e.step(g, now)
+	case EventSync:
+		e.step(g, now)
 	case classic.EventTick:
 		g.tick(now)
 	case classic.EventLoaded:
@@ -158,7 +168,7 @@ func (g *Group) Step(now time.Time, ev any) Effects {
 // Accept implements machine.Machine.
 func (g *Group) Accept() {
 	records, producer, after := g.eff.Records, g.eff.Producer, g.after
-	g.eff, g.after = Effects{}, nil
+	g.eff, g.after, g.down = Effects{}, nil, nil
 	for _, r := range records {
 		if producer != nil {
 			g.ApplyPending(producer.ID, r)
@@ -172,7 +182,7 @@ func (g *Group) Accept() {
 }
 
 // Discard implements machine.Machine. Only sessions that the step prolonged stay prolonged.
-func (g *Group) Discard() { g.eff, g.after = Effects{}, nil }
+func (g *Group) Discard() { g.eff, g.after, g.down = Effects{}, nil, nil }
 
 // Forgotten implements machine.Machine.
 func (g *Group) Forgotten() bool { return g.epoch == 0 && len(g.members) == 0 && g.None() }
@@ -192,6 +202,24 @@ func (g *Group) reply(to machine.Ticket, value any, err error) {
 	if to != 0 {
 		g.eff.Replies = append(g.eff.Replies, machine.Reply{To: to, Value: value, Err: err})
 	}
+}
+
+// refuse takes back what the step has decided on.
+func (g *Group) refuse(to machine.Ticket, err error) {
+	g.eff, g.after, g.down = Effects{}, nil, nil
+	g.reply(to, nil, err)
+}
+
+// see has the group go by topics, unless it goes by newer ones. They may be nil.
+func (g *Group) see(t *Topics) {
+	if t != nil && (g.topics == nil || g.topics.Version <= t.Version) {
+		g.topics = t
+	}
+}
+
+// full reports whether there is no room for a member.
+func (g *Group) full(id, instance string) bool {
+	return g.cfg.MaxSize > 0 && len(g.members) >= g.cfg.MaxSize && g.members[id] == nil && (instance == "" || g.static[instance] == "")
 }
 
 // WakeAt returns when the next tick must come; zero: there is no deadline.

@@ -28,13 +28,10 @@ func (e EventHeartbeat) full() bool {
 }
 
 func (e EventHeartbeat) step(g *Group, now time.Time) {
-	if e.Topics != nil && (g.topics == nil || g.topics.Version <= e.Topics.Version) {
-		g.topics = e.Topics
-	}
+	g.see(e.Topics)
 	resp, err := e.answer(g, now)
 	if err != nil {
-		g.eff, g.after = Effects{}, nil
-		g.reply(e.To, nil, err)
+		g.refuse(e.To, err)
 		return
 	}
 	g.reply(e.To, *resp, nil)
@@ -47,8 +44,7 @@ func (e EventHeartbeat) answer(g *Group, now time.Time) (*protocol.ConsumerHeart
 	if e.MemberEpoch > 0 && g.epoch == 0 {
 		return nil, protocol.ErrGroupNotFound
 	}
-	before := g.members[e.MemberID]
-	if g.cfg.MaxSize > 0 && len(g.members) >= g.cfg.MaxSize && before == nil && g.static[e.InstanceID] == "" {
+	if g.full(e.MemberID, e.InstanceID) {
 		return nil, protocol.ErrGroupMaxSize
 	}
 	c := &change{g: g, now: now, epoch: g.epoch}
@@ -70,7 +66,7 @@ func (e EventHeartbeat) find(c *change) (*member, error) {
 		case known && id != e.MemberID && e.MemberEpoch > 0:
 			return nil, protocol.ErrFencedInstance
 		case known && id != e.MemberID:
-			return c.replace(g.members[id], e.MemberID)
+			return c.replace(g.members[id], e.MemberID, modernMember)
 		}
 	}
 	switch {
@@ -153,6 +149,10 @@ func (e EventHeartbeat) update(c *change, before *member, now time.Time) (*proto
 // timers restarts the member's session, and that of what it has to give up.
 func (e EventHeartbeat) timers(g *Group, before, next *member, now time.Time) {
 	session, id := g.timeouts().Session, next.id
+	g.after = append(g.after, func() { // it may have spoken the classic protocol
+		delete(g.joins, id)
+		delete(g.syncs, id)
+	})
 	if g.members[id] != nil { // stays true if the log takes nothing
 		g.alive(id, now, session)
 	} else {

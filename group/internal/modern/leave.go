@@ -48,6 +48,9 @@ func (g *Group) remove(gone ...*member) {
 	if len(gone) == 0 {
 		return
 	}
+	if g.downgrade(g.epoch, slices.DeleteFunc(g.inOrder(), func(m *member) bool { return slices.Contains(gone, m) }), true) {
+		return
+	}
 	c := &change{g: g}
 	left := make(map[string]int)
 	names := subscription{}
@@ -105,27 +108,23 @@ func (g *Group) leaveAll(members []protocol.LeaveMember) []error {
 	return errs
 }
 
-// tick puts out members that were not heard of, or did not give up in time what they had to.
+// tick puts out members that were not heard of, or did not do in time what they had to: give up
+// partitions, join again, fetch what they are assigned.
 func (g *Group) tick(now time.Time) {
-	due := func(t time.Time, set bool) bool { return set && !now.Before(t) }
+	timers := []map[string]time.Time{g.sessions, g.revokes, g.joins, g.syncs}
 	var gone []*member
 	for _, m := range g.inOrder() {
-		session, heard := g.sessions[m.id]
-		revoke, must := g.revokes[m.id]
-		if due(session, heard) || due(revoke, must) {
+		if slices.ContainsFunc(timers, func(of map[string]time.Time) bool { t, set := of[m.id]; return set && !now.Before(t) }) {
 			gone = append(gone, m)
 		}
 	}
 	g.remove(gone...)
 	g.wakeAt = time.Time{}
-	for id, t := range g.sessions {
-		if !slices.ContainsFunc(gone, func(m *member) bool { return m.id == id }) {
-			g.wake(t)
-		}
-	}
-	for id, t := range g.revokes {
-		if !slices.ContainsFunc(gone, func(m *member) bool { return m.id == id }) {
-			g.wake(t)
+	for _, of := range timers {
+		for id, t := range of {
+			if !slices.ContainsFunc(gone, func(m *member) bool { return m.id == id }) {
+				g.wake(t)
+			}
 		}
 	}
 }
@@ -137,6 +136,10 @@ func (g *Group) loaded(now time.Time) {
 	for _, m := range g.inOrder() {
 		if strings.HasPrefix(m.ClientHost, classic.InProcess) && m.ClientHost != g.cfg.Process {
 			gone = append(gone, m)
+			continue
+		}
+		if m.Classic != nil {
+			g.alive(m.id, now, m.classicSession())
 			continue
 		}
 		g.alive(m.id, now, g.timeouts().Session)

@@ -1,7 +1,9 @@
 package modern
 
 import (
+	"bytes"
 	"slices"
+	"time"
 
 	"github.com/stratalog/strata/group/offsets"
 )
@@ -39,7 +41,7 @@ type subscription offsets.ConsumerMemberValue
 
 func (s *subscription) equal(o *subscription) bool {
 	return s.sameTopics(o) && s.InstanceID == o.InstanceID && s.RackID == o.RackID && s.ClientID == o.ClientID && s.ClientHost == o.ClientHost &&
-		s.RebalanceTimeoutMs == o.RebalanceTimeoutMs && s.Assignor == o.Assignor && (s.Classic == nil) == (o.Classic == nil)
+		s.RebalanceTimeoutMs == o.RebalanceTimeoutMs && s.Assignor == o.Assignor && sameClassic(s.Classic, o.Classic)
 }
 
 // sameTopics reports whether both subscribe to the same topics.
@@ -54,4 +56,18 @@ func (m *member) reconciledTo(epoch int32) bool { return m.state == stable && m.
 func (m *member) record() *offsets.CurrentAssignmentValue {
 	return &offsets.CurrentAssignmentValue{MemberEpoch: m.epoch, PreviousMemberEpoch: m.previous, State: int8(m.state),
 		Assigned: heldByTopic(m.assigned), PendingRevocation: heldByTopic(m.revoking)}
+}
+
+func sameClassic(a, b *offsets.ClassicMember) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.SessionTimeoutMs == b.SessionTimeoutMs && slices.EqualFunc(a.Protocols, b.Protocols, func(x, y offsets.ClassicProtocol) bool {
+		return x.Name == y.Name && bytes.Equal(x.Metadata, y.Metadata)
+	})
+}
+
+// classicSession is the session timeout that a member of the classic protocol has asked for.
+func (m *member) classicSession() time.Duration {
+	return time.Duration(m.Classic.SessionTimeoutMs) * time.Millisecond
 }

@@ -17,6 +17,8 @@ func (g *Group) shared(now time.Time, ev classic.Event) {
 		g.commit(now, e.CommitRequest, e.TopicIDs, e.To, nil)
 	case classic.EventTxnCommit:
 		g.commit(now, &e.CommitRequest, e.TopicIDs, e.To, &machine.Producer{ID: e.ProducerID, Epoch: e.ProducerEpoch})
+	case classic.EventHeartbeat:
+		g.eff.Replies = append(g.eff.Replies, machine.Reply{To: e.To, Err: g.classicHeartbeat(now, e), Now: true})
 	case classic.EventLeave:
 		g.reply(e.To, g.leaveAll(e.Members), nil)
 	case classic.EventDelete:
@@ -81,12 +83,17 @@ func (g *Group) checkCommit(r *protocol.CommitRequest, ids map[string][16]byte, 
 		return nil, protocol.ErrUnknownMember
 	case r.InstanceID != "" && m.InstanceID != "" && r.InstanceID != m.InstanceID:
 		return nil, protocol.ErrFencedInstance
-	case r.NoEpochs && !inTxn:
+	case r.NoEpochs && !inTxn && m.Classic == nil:
 		return nil, protocol.ErrUnsupportedVersion
 	case r.Generation == m.epoch:
 		return nil, nil
-	case r.Generation > m.epoch:
-		return nil, protocol.ErrStaleMemberEpoch
+	}
+	late := protocol.ErrStaleMemberEpoch
+	if m.Classic != nil {
+		late = protocol.ErrIllegalGeneration
+	}
+	if r.Generation > m.epoch {
+		return nil, late
 	}
 	stale = make(map[record.TopicPartition]error)
 	for tp := range r.Offsets {
@@ -96,7 +103,7 @@ func (g *Group) checkCommit(r *protocol.CommitRequest, ids map[string][16]byte, 
 			h, ok = has(m.revoking, p)
 		}
 		if !ok || r.Generation < h.epoch {
-			stale[tp] = protocol.ErrStaleMemberEpoch
+			stale[tp] = late
 		}
 	}
 	return stale, nil

@@ -1,0 +1,70 @@
+package modern
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/record"
+)
+
+// Downgrade returns the classic group that the step under way makes of this one, whose records remove
+// it: only members of the classic protocol are left. nil: it stays what it is.
+func (g *Group) Downgrade() *classic.Downgrade { return g.down }
+
+// downgrade has a group with the given members become a classic one in that generation, if they
+// all speak the classic protocol. Kafka: validateOnlineDowngradeWithFencedMember, convertToClassicGroup.
+func (g *Group) downgrade(generation int32, members []*member, rebalance bool) bool {
+	switch {
+	case g.topics == nil: // just loaded: what the members have cannot be written by name, and must not be lost
+		return false
+	case len(members) == 0, !g.cfg.Migration.Downgrade, g.cfg.ClassicMaxSize > 0 && len(members) > g.cfg.ClassicMaxSize,
+		slices.ContainsFunc(members, func(m *member) bool { return m.Classic == nil || len(m.Classic.Protocols) == 0 }):
+		return false
+	}
+	d := &classic.Downgrade{Generation: generation, Rebalance: rebalance}
+	for _, m := range members {
+		d.Members = append(d.Members, g.transfer(m))
+	}
+	g.eff.Records = nil
+	for _, m := range g.inOrder() {
+		g.removeMember(m.id)
+	}
+	for _, expr := range slices.Sorted(maps.Keys(g.patterns)) {
+		g.emit(offsets.Record{Key: g.key(offsets.KeyRegularExpression, expr)})
+	}
+	g.eff.Records = append(g.eff.Records, g.Tombstones()...)
+	g.down = d
+	return true
+}
+
+// transfer is a member of the classic protocol as a classic group has it.
+func (g *Group) transfer(m *member) classic.Transfer {
+	t := classic.Transfer{ID: m.id, InstanceID: m.InstanceID, ClientID: m.ClientID, ClientHost: m.ClientHost, Session: m.classicSession(),
+		Rebalance: time.Duration(m.RebalanceTimeoutMs) * time.Millisecond, Assignment: g.assignmentData(m)}
+	for _, p := range m.Classic.Protocols {
+		t.Protocols = append(t.Protocols, assignor.Protocol(p))
+	}
+	return t
+}
+
+// assignmentData is what a member of the classic protocol has, in the format and version in which
+// it speaks.
+func (g *Group) assignmentData(m *member) []byte {
+	var tps []record.TopicPartition
+	for _, h := range m.assigned {
+		if name, ok := g.topics.Name(h.topic); ok {
+			tps = append(tps, record.TopicPartition{Topic: name, Partition: h.number})
+		}
+	}
+	data := assignor.Assignment{Partitions: tps}.AppendTo(nil)
+	if said := m.Classic.Protocols[0].Metadata; len(said) >= 2 { // all versions have the same fields
+		version := binary.BigEndian.Uint16(said)
+		binary.BigEndian.PutUint16(data, min(version, binary.BigEndian.Uint16(data)))
+	}
+	return data
+}

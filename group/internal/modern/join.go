@@ -1,0 +1,232 @@
+package modern
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/internal/machine"
+)
+
+// EventJoin is a JoinRequest, of the classic protocol, to a group that has members of the newer one.
+// The reply is a protocol.JoinResponse, which waits for nobody: the coordinator assigns. Kafka:
+// classicGroupJoinToConsumerGroup.
+type EventJoin struct {
+	*protocol.JoinRequest
+	NewID  string // fresh, for a member without one
+	Topics *Topics
+	To     machine.Ticket
+}
+
+// Refuse returns the answer of a group of another kind: it must be asked as one of its own.
+func (e EventJoin) Refuse() machine.Reply {
+	return machine.Reply{To: e.To, Err: machine.ErrNotAvailable}
+}
+
+func (e EventJoin) step(g *Group, now time.Time) {
+	g.see(e.Topics)
+	resp, err := e.answer(g, now)
+	if err != nil {
+		g.refuse(e.To, err)
+		return
+	}
+	g.reply(e.To, *resp, nil)
+}
+
+func (e EventJoin) answer(g *Group, now time.Time) (*protocol.JoinResponse, error) {
+	id := e.MemberID
+	if id == "" {
+		id = e.NewID
+	}
+	if g.full(id, e.InstanceID) {
+		return nil, protocol.ErrGroupMaxSize
+	}
+	if !g.speaks(e.ProtocolType, e.Protocols) {
+		return nil, protocol.ErrInconsistentProtocol
+	}
+	sub, err := assignor.ParseSubscription(e.Protocols[0].Metadata)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", protocol.ErrInconsistentProtocol, err)
+	}
+	if e.MemberID == "" && e.InstanceID == "" && e.RequireMemberID {
+		return nil, &protocol.MemberIDRequiredError{MemberID: id}
+	}
+	c := &change{g: g, now: now, epoch: g.epoch}
+	m, err := e.find(c, id)
+	if err != nil {
+		return nil, err
+	}
+	if c.fresh(m.id) && c.replaced == nil && len(sub.Owned) > 0 {
+		// It was put out, and has not heard so. Kafka takes it in: what it still reads would be
+		// another member's by now.
+		return nil, protocol.ErrUnknownMember
+	}
+	return e.update(c, m, sub)
+}
+
+// speaks reports whether one of the protocols is spoken by all members of the classic protocol.
+func (g *Group) speaks(protocolType string, ps []assignor.Protocol) bool {
+	if protocolType != protocol.ProtocolTypeConsumer {
+		return false
+	}
+	return slices.ContainsFunc(ps, func(p assignor.Protocol) bool {
+		for _, m := range g.members {
+			if m.Classic != nil && !slices.ContainsFunc(m.Classic.Protocols, func(o offsets.ClassicProtocol) bool { return o.Name == p.Name }) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// find returns the member that sends e, which may be new.
+func (e EventJoin) find(c *change, id string) (*member, error) {
+	g := c.g
+	if e.InstanceID != "" {
+		switch of, known := g.static[e.InstanceID]; {
+		case e.MemberID == "" && known:
+			return c.replace(g.members[of], id, classicMember)
+		case e.MemberID != "" && !known:
+			return nil, protocol.ErrUnknownMember
+		case e.MemberID != "" && of != id:
+			return nil, protocol.ErrFencedInstance
+		}
+	}
+	if m := g.members[id]; m != nil {
+		return m, nil
+	}
+	return &member{id: id, assigned: []held{}, revoking: []held{}}, nil
+}
+
+func (e EventJoin) update(c *change, before *member, sub assignor.Subscription) (*protocol.JoinResponse, error) {
+	g, m := c.g, *before
+	rebalance := e.RebalanceTimeout
+	if rebalance <= 0 {
+		rebalance = e.SessionTimeout
+	}
+	m.subscription = classicSubscription(before.subscription, sub, classic.Transfer{InstanceID: e.InstanceID, ClientID: e.ClientID, ClientHost: e.ClientHost,
+		Session: e.SessionTimeout, Rebalance: rebalance, Protocols: e.Protocols})
+	if err := c.subscribe(before, &m); err != nil {
+		return nil, err
+	}
+	target, err := c.assign(&m)
+	if err != nil {
+		return nil, err
+	}
+	r := reconciliation{target: target, targetEpoch: c.assignmentEpoch(), owned: g.topics.byNames(sub.Owned), told: true, owner: c.owner}
+	next := r.next(&m)
+	if next != &m || c.fresh(m.id) {
+		g.put(offsets.KeyCurrentAssignmentOfMember, m.id, next.record())
+	}
+	e.timers(c, m.id, rebalance)
+	if c.replaced != nil && c.replaced.Classic == nil {
+		members := slices.DeleteFunc(g.inOrder(), func(o *member) bool { return o == c.replaced })
+		members = append(members, next)
+		// Kafka's classic group is stable in any case: what somebody waits for stays with nobody.
+		behind := slices.ContainsFunc(members, func(o *member) bool { return !o.reconciledTo(c.epoch) })
+		g.downgrade(c.epoch, members, behind)
+	}
+	return &protocol.JoinResponse{Generation: next.epoch, MemberID: m.id, ProtocolType: protocol.ProtocolTypeConsumer, ProtocolName: e.Protocols[0].Name}, nil
+}
+
+// timers restarts the member's session; it must fetch what it is assigned within its rebalance
+// timeout.
+func (e EventJoin) timers(c *change, id string, rebalance time.Duration) {
+	g, session, sync := c.g, c.now.Add(e.SessionTimeout), c.now.Add(rebalance)
+	g.after = append(g.after, func() {
+		g.sessions[id], g.syncs[id] = session, sync
+		delete(g.joins, id)
+		delete(g.revokes, id)
+	})
+	g.wake(session)
+	g.wake(sync)
+}
+
+// EventSync is a SyncRequest of a member of the classic protocol. The reply is a
+// protocol.SyncResponse. Kafka: classicGroupSyncToConsumerGroup.
+type EventSync struct {
+	*protocol.SyncRequest
+	Topics *Topics
+	To     machine.Ticket
+}
+
+// Refuse returns the answer of a group of another kind: it must be asked as one of its own.
+func (e EventSync) Refuse() machine.Reply {
+	return machine.Reply{To: e.To, Err: machine.ErrNotAvailable}
+}
+
+func (e EventSync) step(g *Group, now time.Time) {
+	g.see(e.Topics)
+	m, err := g.classicMember(e.MemberID, e.InstanceID, e.Generation)
+	switch {
+	case err != nil:
+	case e.ProtocolType != "" && e.ProtocolType != protocol.ProtocolTypeConsumer, e.ProtocolName != "" && e.ProtocolName != m.Classic.Protocols[0].Name:
+		err = protocol.ErrInconsistentProtocol
+	case m.epoch < g.epoch && m.state != unrevoked:
+		g.mustJoin(m, now)
+		err = protocol.ErrRebalanceInProgress
+	}
+	if err != nil {
+		g.reply(e.To, nil, err)
+		return
+	}
+	delete(g.syncs, m.id)
+	g.alive(m.id, now, m.classicSession())
+	g.reply(e.To, protocol.SyncResponse{ProtocolType: protocol.ProtocolTypeConsumer, ProtocolName: m.Classic.Protocols[0].Name, Assignment: g.assignmentData(m)}, nil)
+}
+
+// classicHeartbeat tells a member of the classic protocol to join again if there is anything that it
+// must give up or can get. Kafka: classicGroupHeartbeatToConsumerGroup.
+func (g *Group) classicHeartbeat(now time.Time, e classic.EventHeartbeat) error {
+	m, err := g.classicMember(e.MemberID, e.InstanceID, e.Generation)
+	if err != nil {
+		return err
+	}
+	g.alive(m.id, now, m.classicSession())
+	if m.epoch < g.epoch || m.state == unrevoked || m.state == unreleased && !g.awaitsOthers(m) {
+		g.mustJoin(m, now)
+		return protocol.ErrRebalanceInProgress
+	}
+	return nil
+}
+
+// classicMember finds a member of the classic protocol in a generation.
+func (g *Group) classicMember(id, instance string, generation int32) (*member, error) {
+	if instance != "" {
+		switch of, known := g.static[instance]; {
+		case !known:
+			return nil, protocol.ErrUnknownMember
+		case of != id:
+			return nil, protocol.ErrFencedInstance
+		}
+	}
+	m := g.members[id]
+	switch {
+	case m == nil || m.Classic == nil || len(m.Classic.Protocols) == 0:
+		return nil, protocol.ErrUnknownMember
+	case m.epoch != generation:
+		return nil, protocol.ErrIllegalGeneration
+	}
+	return m, nil
+}
+
+// mustJoin gives a member of the classic protocol its rebalance timeout to join again, from when it
+// was first told.
+func (g *Group) mustJoin(m *member, now time.Time) {
+	if _, told := g.joins[m.id]; !told {
+		g.joins[m.id] = now.Add(time.Duration(m.RebalanceTimeoutMs) * time.Millisecond)
+		g.wake(g.joins[m.id])
+	}
+}
+
+// awaitsOthers reports whether others have some of what a member is meant to have.
+func (g *Group) awaitsOthers(m *member) bool {
+	return slices.ContainsFunc(g.target[m.id], func(p partition) bool {
+		_, own := has(m.assigned, p)
+		return !own && g.owner[p] != ""
+	})
+}
