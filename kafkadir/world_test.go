@@ -19,6 +19,7 @@ import (
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -47,6 +48,10 @@ func open(t *testing.T, fsys vfs.FS, dir string) *strata.Cluster {
 func fill(t *testing.T) *vfs.MemFS {
 	t.Helper()
 	disk := vfs.Mem()
+	founded, err := replication.Open(replication.Config{FS: disk, Dir: "data"})
+	require.NoError(t, err)
+	require.NoError(t, founded.SkipProducerIDs(t.Context(), 100_000)) // more than a new cluster gives out
+	require.NoError(t, founded.Close())
 	c := open(t, disk, "data")
 	defer func() { require.NoError(t, c.Close()) }()
 	ctx := t.Context()
