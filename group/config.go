@@ -243,23 +243,26 @@ func (c Config) withDefaults() (Config, error) {
 
 // boundConsumers fills in the bounds of what single groups may be configured to.
 func (c *Config) boundConsumers() (errs []error) {
-	bound := func(name string, low, high *time.Duration, static, defLow, defHigh time.Duration) {
+	bound := func(lowest, highest string, low, high *time.Duration, static, defLow, defHigh time.Duration) {
 		if *low == 0 {
 			*low = min(defLow, static)
 		}
 		if *high == 0 {
 			*high = max(defHigh, static)
 		}
-		if *low < 0 || *low > static || *high < static {
-			errs = append(errs, refused(name, fmt.Sprintf("%v to %v", *low, *high), fmt.Sprintf("does not contain what all groups go by, %v", static)))
+		if *low < 0 || *low > static {
+			errs = append(errs, refused(lowest, *low, fmt.Sprintf("is not between 0 and what all groups go by, %v", static)))
+		}
+		if *high < static {
+			errs = append(errs, refused(highest, *high, fmt.Sprintf("is below what all groups go by, %v", static)))
 		}
 	}
-	bound("ConsumerMinSessionTimeout, ConsumerMaxSessionTimeout", &c.ConsumerMinSessionTimeout, &c.ConsumerMaxSessionTimeout,
+	bound("ConsumerMinSessionTimeout", "ConsumerMaxSessionTimeout", &c.ConsumerMinSessionTimeout, &c.ConsumerMaxSessionTimeout,
 		c.ConsumerSessionTimeout, 45*time.Second, time.Minute)
-	bound("ConsumerMinHeartbeatInterval, ConsumerMaxHeartbeatInterval", &c.ConsumerMinHeartbeatInterval, &c.ConsumerMaxHeartbeatInterval,
+	bound("ConsumerMinHeartbeatInterval", "ConsumerMaxHeartbeatInterval", &c.ConsumerMinHeartbeatInterval, &c.ConsumerMaxHeartbeatInterval,
 		c.ConsumerHeartbeatInterval, 5*time.Second, 15*time.Second)
 	var none time.Duration
-	bound("ConsumerMaxAssignmentInterval", &none, &c.ConsumerMaxAssignmentInterval, c.ConsumerAssignmentInterval, 0, 15*time.Second)
+	bound("", "ConsumerMaxAssignmentInterval", &none, &c.ConsumerMaxAssignmentInterval, c.ConsumerAssignmentInterval, 0, 15*time.Second)
 	return errs
 }
 

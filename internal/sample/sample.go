@@ -7,6 +7,7 @@
 package sample
 
 import (
+	"flag"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -40,6 +41,19 @@ func Seed(t testing.TB) uint64 {
 	}
 	t.Logf("the cases of %s=%d", Env, seed)
 	return seed
+}
+
+// Rapid has the properties that pgregory.net/rapid checks in this process go by the seed, unless
+// -rapid.seed says otherwise or all cases are asked for: a run of the same seed is the same.
+func Rapid(t testing.TB) {
+	t.Helper()
+	f := flag.Lookup("rapid.seed")
+	if f == nil || f.Value.String() != "0" || Whole() {
+		return
+	}
+	if err := f.Value.Set(strconv.FormatUint(Seed(t), 10)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Whole reports whether all cases are asked for.

@@ -17,6 +17,7 @@ import (
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/record"
 )
 
@@ -441,6 +442,7 @@ func (w *world) settle() {
 // TestMembersOfBothProtocolsNeverShareAPartition has members of both come, go, hang, restart with
 // the other protocol, with and without an instance id, while the coordinator moves.
 func TestMembersOfBothProtocolsNeverShareAPartition(t *testing.T) {
+	sample.Rapid(t)
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, rapid.IntRange(1, 5).Draw(t, "clients"), rapid.Bool().Draw(t, "cooperative"))
 		pick := func() *client { return rapid.SampledFrom(w.clients).Draw(t, "client") }

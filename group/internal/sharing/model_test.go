@@ -15,6 +15,7 @@ import (
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/sample"
 )
 
 // A client is a member as it knows itself.
@@ -226,6 +227,7 @@ func (m *model) settle(t require.TestingT) {
 }
 
 func TestPartitionsOfAShareGroupAreSharedWhateverHappens(t *testing.T) {
+	sample.Rapid(t)
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel(rapid.IntRange(1, 7).Draw(t, "clients"))
 		pick := func() *client { return rapid.SampledFrom(m.clients).Draw(t, "client") }
