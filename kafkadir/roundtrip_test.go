@@ -4,10 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
@@ -117,6 +119,12 @@ func TestOpenTransactionsAreEndedBehindAnImport(t *testing.T) {
 	require.NoError(t, p.Transact(t.Context(), func(txn *producer.Txn) error {
 		return txn.Send(t.Context(), record.String("orders", "open", "next").To(0))
 	}))
+	for r, err := range consumer.Follow(t.Context(), c, consumer.ReadConfig{Topic: "orders"}) { // Commit does not wait for markers
+		require.NoError(t, err)
+		if string(r.Value) == "next" {
+			break
+		}
+	}
 	var seen []string
 	for _, v := range readCommitted(t, c, "orders") {
 		if len(v) < 100 {
@@ -154,10 +162,13 @@ func TestCrashAtEveryCallOfAnImportAndAnExport(t *testing.T) {
 			disk := small.Kill()
 			var cuts []*vfs.MemFS
 			n := 0
+			var mu sync.Mutex // logs are closed beside each other
 			stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
 				if e.Op&vfs.OpChange == 0 {
 					return
 				}
+				mu.Lock()
+				defer mu.Unlock()
 				last := e.Op == vfs.OpRename && e.Name == what.made+unfinishedSuffix
 				if n++; chosen(n) || last {
 					cuts = append(cuts, disk.Kill(), disk.Crash(uint64(n)),
