@@ -122,8 +122,8 @@ func txnCutsOf(t *testing.T, brokers int, version int16, seed uint64, look func(
 	return x.all
 }
 
-// check opens what a crash has left, and has the workers do what is not done: some of them at once,
-// others when what they had left open is over by itself.
+// check opens the disk that a crash has left, and has the workers do the pieces that are not done:
+// of some cuts at once, of others after the transactions left open have timed out.
 func (x txnCut) check(t *testing.T, brokers int, version int16, seed uint64) {
 	s := newTxnCrash(t, x.disk, brokers, version, seed)
 	s.history = x.history

@@ -47,8 +47,9 @@ func Transform(ctx context.Context, c *Consumer, p *producer.Producer, fn func(r
 // nothing of what Transform reads is committed otherwise, and what no reader sees behind the last
 // batch, markers and aborted transactions, only when Transform has returned. The application does
 // not commit offsets of c meanwhile: they could come behind those of the transaction. p has a
-// TransactionalID of its own, which nobody else uses at the same time; a process that begins again uses that of its predecessor, and
-// so need not wait for the end of what that has left open. Neither is closed.
+// TransactionalID of its own, which nobody else uses at the same time; a process that begins again
+// uses that of its predecessor, and so need not wait for the end of what that has left open.
+// Neither is closed.
 //
 // It returns nil when ctx is done, after Wakeup and when c is being closed: the batch in hand is
 // finished first, for which there are 30 seconds (DefaultDrainTimeout), after which the context of
@@ -107,9 +108,9 @@ func TransformBatches(ctx context.Context, c *Consumer, p *producer.Producer, fn
 	}
 }
 
-// commitOnlyInTransactions ends the commits of what is processed, until transforming is false again,
-// and waits for the one that is under way: it would undo what a transaction commits if it came
-// later. False: ctx has ended before, and nothing has changed.
+// commitOnlyInTransactions ends the commits of what is processed, until transforming is false
+// again, and waits for the one that is under way: it would undo what a transaction commits if it
+// came later. False: ctx has ended before, and nothing has changed.
 func (c *Consumer) commitOnlyInTransactions(ctx context.Context) bool {
 	c.commits.transforming.Store(true)
 	select {

@@ -124,7 +124,8 @@ type ConfigEntry struct {
 	IsSet  bool
 }
 
-// ConfigEntries returns the configuration of one group, every key that there is, by name; whether there is such a group does not matter.
+// ConfigEntries returns the configuration of one group, every key that there is, by name; whether
+// there is such a group does not matter.
 func (c *Coordinator) ConfigEntries(id string) []ConfigEntry {
 	props := c.properties(id)
 	entries := make([]ConfigEntry, len(configKeys))
@@ -158,8 +159,8 @@ type ConfigAlteration struct {
 //   - share.auto.offset.reset, where a share group begins in a partition that is new to it: latest,
 //     earliest, or by_duration: and an ISO 8601 duration before the moment at which it begins.
 //
-// When it returns nil the change is on stable storage. Errors: ErrInvalidGroupID for an empty id, or
-// one that no group can have, *topic.ConfigError, errors.ErrUnsupported if the Store keeps no
+// When it returns nil the change is on stable storage. Errors: ErrInvalidGroupID for an empty id,
+// or one that no group can have, *topic.ConfigError, errors.ErrUnsupported if the Store keeps no
 // configurations, those of replication.Cluster.AlterGroupProperties. Kafka: IncrementalAlterConfigs
 // of a resource of type GROUP.
 func (c *Coordinator) AlterGroupConfig(ctx context.Context, a ConfigAlteration) error {

@@ -265,9 +265,9 @@ func TestJavaClientRidesThroughKilledLeaders(t *testing.T) {
 	})
 }
 
-// TestJavaTransactionsRideThroughKilledLeaders has the Java client commit and abort transactions over
-// all partitions while the leaders of these, and the coordinator, are killed: each committed one is
-// there once, in order and in every partition, and nothing of the others.
+// TestJavaTransactionsRideThroughKilledLeaders has the Java client commit and abort transactions
+// over all partitions while the leaders of these, and the coordinator, are killed: each committed
+// one is there once, in order and in every partition, and nothing of the others.
 func TestJavaTransactionsRideThroughKilledLeaders(t *testing.T) {
 	if os.Getenv("STRATA_LONG") == "" {
 		t.Skip("set STRATA_LONG")
@@ -300,8 +300,8 @@ func TestJavaTransactionsRideThroughKilledLeaders(t *testing.T) {
 
 // TestFranzGosOwnSuiteRidesThroughKilledLeaders is TestFranzGosOwnSuite with replicas, while
 // brokers are killed. Its group tests take every error that a poll returns for a failure, also that
-// the coordinator's connection is gone, which the client gets over: whether one is disturbed so is a
-// matter of who is killed when, and those that were are run again.
+// the coordinator's connection is gone, which the client gets over: whether one is disturbed so is
+// a matter of who is killed when, and those that were are run again.
 func TestFranzGosOwnSuiteRidesThroughKilledLeaders(t *testing.T) {
 	if os.Getenv("STRATA_LONG") == "" {
 		t.Skip("set STRATA_LONG")
@@ -329,16 +329,16 @@ func TestFranzGosOwnSuiteRidesThroughKilledLeaders(t *testing.T) {
 	t.Logf("%d tests went through, %d brokers killed", len(passed), kills)
 }
 
-// franzDisturbed is what franz-go's tests say of a coordinator that died. A poll tells of a join whose
-// generation the dead one had not written, as in Kafka, and the client goes on from there. The end of
-// a transaction may fail because the client does not ask again where a connection was refused. What
-// they say of records that are missing, or there twice, it does not match.
+// franzDisturbed is what franz-go's tests say of a coordinator that died. A poll tells of a join
+// whose generation the dead one had not written, as in Kafka, and the client goes on from there.
+// The end of a transaction may fail because the client does not ask again where a connection was
+// refused. What they say of records that are missing, or there twice, it does not match.
 var franzDisturbed = regexp.MustCompile(`poll got unexpected errs: \[\{ 0 unable to join group session: [^{}]*\}\]|` +
 	`flush unexpected err: unable to dial: dial tcp [0-9.:]+: connect: connection refused$|completed in |NOT DELETING`)
 
-// TestFranzGosTransactionsRideThroughKilledLeaders runs franz-go's chain of groups that copy topics in
-// transactions, of every assignor, with three replicas while brokers are killed, until it has gone
-// through undisturbed twice.
+// TestFranzGosTransactionsRideThroughKilledLeaders runs franz-go's chain of groups that copy topics
+// in transactions, of every assignor, with three replicas while brokers are killed, until it has
+// gone through undisturbed twice.
 func TestFranzGosTransactionsRideThroughKilledLeaders(t *testing.T) {
 	if os.Getenv("STRATA_LONG") == "" {
 		t.Skip("set STRATA_LONG")
@@ -392,11 +392,10 @@ func TestOnlyPollsOfAGroupWhoseCoordinatorDiedAreExcused(t *testing.T) {
 	require.False(t, suite{}.excuses(poll))
 }
 
-// handOverReplica has a new Kafka take over topics, of as many partitions, from the directory of one
-// broker of several, which Export does not take.
-// It gets topics of the same names, and while it is down our files in the place of its own. It
-// recovers all of them: its marker of a clean stop and its checkpoints are taken away, but those of
-// where logs start.
+// handOverReplica has a new Kafka take over topics, of as many partitions, from the directory of
+// one broker of several, which Export does not take. It gets topics of the same names, and while it
+// is down our files in the place of its own. It recovers all of them: its marker of a clean stop
+// and its checkpoints are taken away, but those of where logs start.
 func handOverReplica(t *testing.T, kit *apache.Kit, dir string, topics map[string]int32) target {
 	t.Helper()
 	home := t.TempDir()

@@ -212,9 +212,9 @@ func (m *mover) goOn(ps movers) {
 		return r.(*kmsg.ListOffsetsResponse).Topics[0].Partitions[1].Offset == 2
 	})
 
-	m.write(ps.committed, movedTopic, 0, "next 1") // who has not heard of it
+	m.write(ps.committed, movedTopic, 0, "next 1") // by a producer that was not told that its transaction is over
 	m.end(ps.committed, true)
-	for _, id := range []string{"aborted", "open", "late"} { // who begins anew
+	for _, id := range []string{"aborted", "open", "late"} { // their producers get a new epoch
 		p := m.init(id, time.Minute)
 		m.write(p, movedTopic, 0, "next "+id)
 		m.end(p, id != "aborted")

@@ -81,7 +81,7 @@ var guards = map[Key]guard{
 	Produce:                      guarded(guardProduce),
 	Fetch:                        free, // planFetch: a session knows of partitions that the request does not name
 	ListOffsets:                  guarded(guardListOffsets),
-	Metadata:                     free, // metadata: what is not there may be made
+	Metadata:                     free, // metadata asks itself: a topic that is missing is created only for who may Create it
 	OffsetCommit:                 guarded(guardOffsetCommit),
 	OffsetFetch:                  guarded(guardOffsetFetch),
 	FindCoordinator:              guarded(guardFindCoordinator),

@@ -23,7 +23,8 @@ var (
 	ErrServerClosed = errors.New("kafka: server closed")
 	// ErrUnknownBroker refuses to serve for a broker that the cluster does not have.
 	ErrUnknownBroker = errors.New("kafka: no such broker")
-	// ErrPublicAddress refuses to serve everybody: the listener lets in who has not proved who it is.
+	// ErrPublicAddress refuses a listener that authenticates nobody on an address that other
+	// machines reach.
 	ErrPublicAddress = errors.New("kafka: address is reachable from other machines and the listener does not authenticate them (Config.AllowPublic serves it anyway)")
 )
 
@@ -45,7 +46,8 @@ type Config struct {
 	// Kafka: auto.create.topics.enable=false.
 	NoAutoCreate bool
 
-	// Security is that of listeners which are not a *Listener.
+	// Security is the protocol and the mechanisms of listeners that Serve is given as a plain
+	// net.Listener; a *Listener has its own.
 	Security Security
 
 	// AllowPublic serves addresses that are reachable from other machines on listeners that
@@ -128,8 +130,8 @@ func (s *Server) Serve(broker int32, ln net.Listener) error {
 
 // ServeAll is Serve for several brokers, which are announced to clients before the first connection
 // is accepted. A broker that is served by several listeners is so by several calls. If one listener
-// fails all of lns are closed, and its error is returned; connections go on. Nothing is served if one of them is refused.
-// CloseBroker ends one of them, the others go on.
+// fails all of lns are closed, and its error is returned; connections go on. Nothing is served if
+// one of them is refused. CloseBroker ends one of them, the others go on.
 func (s *Server) ServeAll(lns map[int32]net.Listener) error {
 	serve, err := s.Announce(lns)
 	if err != nil {
@@ -211,8 +213,8 @@ func (s *Server) isDraining() bool {
 	return s.draining
 }
 
-// start serves a connection in a goroutine of its own, unless there are too many. Nothing is sent or
-// received before that goroutine does: accepting waits for no client.
+// start serves a connection in a goroutine of its own, unless there are too many. Nothing is sent
+// or received before that goroutine does: accepting waits for no client.
 func (s *Server) start(l *listener, nc net.Conn) {
 	b := l.broker
 	c := newConn(s, b, nc)

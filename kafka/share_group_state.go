@@ -12,13 +12,13 @@ import (
 
 // InitializeShareGroupState, ReadShareGroupState, WriteShareGroupState, DeleteShareGroupState and
 // ReadShareGroupStateSummary (keys 83 to 87, KIP-932) are what brokers ask the one that keeps the
-// state of a share-partition; they need ClusterAction. The brokers of a cluster do not use them among
-// each other. Version 1 of WriteShareGroupState and of the summary adds on how many records from the
-// start on the delivery is complete (KIP-1226).
+// state of a share-partition; they need ClusterAction. The brokers of a cluster do not use them
+// among each other. Version 1 of WriteShareGroupState and of the summary adds on how many records
+// from the start on the delivery is complete (KIP-1226).
 //
 // They differ from Kafka in that batches that are written must be by offset and not overlap. Who
-// writes a state that a broker of the cluster hands records out by is not fenced from it: as in Kafka
-// that is up to the epochs.
+// writes a state that a broker of the cluster hands records out by is not fenced from it: as in
+// Kafka that is up to the epochs.
 
 // shareState finds out about one share-partition of a request: its coordinator must be here.
 func (c *call) shareState(groupID string, id [16]byte, p int32) (*share.Coordinator, share.Key, error) {

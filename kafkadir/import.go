@@ -36,18 +36,18 @@ type ImportConfig struct {
 // promises. Kafka 2.8 and later write such directories; those of brokers with ZooKeeper have no
 // metadata. The cluster keeps Kafka's cluster.id and the ids of the topics.
 //
-// Transactions that are open stay open, and the new cluster's coordinator ends them as Kafka's would
-// have. Producers and members of groups that were at work may go on. Each partition begins a new
-// leader epoch.
+// Transactions that are open stay open, and the new cluster's coordinator ends them as Kafka's
+// would have. Producers and members of groups that were at work may go on. Each partition begins a
+// new leader epoch.
 //
 // It reads and checks everything once, writes it once unless the file system has reflinks, and
-// returns when all of it is on stable storage. It blocks for that long, and ends early, with nothing
-// made, when ctx does.
+// returns when all of it is on stable storage. It blocks for that long, and ends early, with
+// nothing made, when ctx does.
 //
 // Errors: ErrInUse, ErrForeign, *DamagedError, ErrUnsupported, ErrUnknownTopic, *IncompleteError
 // unless AllowMissing is set; one that matches fs.ErrExist if Dir is not empty, or fs.ErrInvalid if
-// From or Dir is missing or one lies in the other; ctx's, and those of the disk. If the last step fails, which makes the
-// name of Dir durable, Dir may be there, as a whole, all the same.
+// From or Dir is missing or one lies in the other; ctx's, and those of the disk. If the last step
+// fails, which makes the name of Dir durable, Dir may be there, as a whole, all the same.
 func Import(ctx context.Context, cfg ImportConfig) (*Report, error) {
 	report, err := runImport(ctx, cfg)
 	if err != nil {

@@ -50,8 +50,8 @@ func (c *Coordinator) FetchEach(ctx context.Context, req FetchRequest) ([]Result
 	}
 }
 
-// tryEach acquires what there is, and returns the leaders of the partitions that can be fetched from,
-// which tell told when there may be something.
+// tryEach acquires what there is, and returns the leaders of the partitions that can be fetched
+// from, which tell told when there may be something.
 func (c *Coordinator) tryEach(ctx context.Context, req FetchRequest, told chan struct{}) (results []Result, leaders []*leader, acquired bool, err error) {
 	left := req
 	if req.Reserve != nil {

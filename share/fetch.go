@@ -57,8 +57,8 @@ type Fetched struct {
 // Fetch acquires records of the first of the partitions that has some for the member, and waits for
 // them without polling. It begins with the partition that Partitions begin with.
 //
-// It returns the error of a partition only if none of them can be fetched from: partition.ErrNotLeader,
-// replication.ErrUnknownTopic, or those of the coordinator.
+// It returns the error of a partition only if none of them can be fetched from:
+// partition.ErrNotLeader, replication.ErrUnknownTopic, or those of the coordinator.
 func (c *Coordinator) Fetch(ctx context.Context, req FetchRequest) (Fetched, error) {
 	if req.MaxRecords < 1 || len(req.Partitions) == 0 {
 		return Fetched{}, fmt.Errorf("%w: %d records of %d partitions", ErrInvalidRequest, req.MaxRecords, len(req.Partitions))

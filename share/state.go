@@ -22,8 +22,8 @@ func (c *Coordinator) InitializeState(ctx context.Context, key Key, stateEpoch i
 	return err
 }
 
-// BeginState begins a share-partition that there is none of, where who leads the partition finds that
-// it begins; one that there is stays as it is. The topic is made if there is none.
+// BeginState begins a share-partition that there is none of, where who leads the partition finds
+// that it begins; one that there is stays as it is. The topic is made if there is none.
 func (c *Coordinator) BeginState(ctx context.Context, key Key) error {
 	return c.begin(ctx, key, -1)
 }
@@ -36,8 +36,8 @@ func (c *Coordinator) begin(ctx context.Context, key Key, start int64) error {
 }
 
 // ResetState begins a share-partition anew at an offset, -1 meaning that who leads the partition is
-// to find it: what members have acquired of it they have lost, and whatever was done is forgotten. The
-// topic is made if there is none.
+// to find it: what members have acquired of it they have lost, and whatever was done is forgotten.
+// The topic is made if there is none.
 func (c *Coordinator) ResetState(ctx context.Context, key Key, start int64) error {
 	_, err := c.ask(ctx, key, true, func(to machine.Ticket) groupstate.Event {
 		return groupstate.EventReset{Start: start, To: to}

@@ -52,8 +52,8 @@ type Session struct {
 	began     time.Time // when the last re-authentication was begun
 }
 
-// Authenticated reports whether requests of all kinds are served: after the first authentication, and
-// not during the next one.
+// Authenticated reports whether requests of all kinds are served: after the first authentication,
+// and not during the next one.
 func (s *Session) Authenticated() bool { return s.stage == stageDone }
 
 // Raw reports whether the next bytes are a size and that many bytes of the mechanism.
@@ -137,7 +137,8 @@ func (s *Session) Spoiled() string { return s.spoiled }
 
 // Succeed ends an exchange at the time now: the client is the principal, until the earlier of
 // expires, of its credentials, and most from now; zero means for ever. It returns how long that is,
-// zero for ever, and an error, to be told to the client, if the principal is another one than before.
+// zero for ever, and an error, to be told to the client, if the principal is another one than
+// before.
 func (s *Session) Succeed(principal string, now, expires time.Time, most time.Duration) (lifetime time.Duration, err error) {
 	if s.again && principal != s.principal {
 		from, to := dotted(s.principal), dotted(principal)

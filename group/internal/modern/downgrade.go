@@ -12,12 +12,13 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Downgrade returns the classic group that the step under way makes of this one, whose records remove
-// it: only members of the classic protocol are left. nil: it stays what it is.
+// Downgrade returns the classic group that the step under way makes of this one, whose records
+// remove it: only members of the classic protocol are left. nil: it stays what it is.
 func (g *Group) Downgrade() *classic.Downgrade { return g.down }
 
 // downgrade has a group with the given members become a classic one in that generation, if they
-// all speak the classic protocol. Kafka: validateOnlineDowngradeWithFencedMember, convertToClassicGroup.
+// all speak the classic protocol. Kafka: validateOnlineDowngradeWithFencedMember,
+// convertToClassicGroup.
 func (g *Group) downgrade(generation int32, members []*member, rebalance bool) bool {
 	switch {
 	case g.topics == nil: // just loaded: what the members have cannot be written by name, and must not be lost

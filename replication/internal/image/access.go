@@ -79,8 +79,8 @@ func (m *Image) applyRemoveAccess(rec *metarecord.RemoveAccessControlEntry) erro
 }
 
 // AccessControl tells which access control entries there are: a value that is the same for two
-// images if, and as a rule only if, the entries are, and nil if there are none. What was published does not
-// change.
+// images if, and as a rule only if, the entries are, and nil if there are none. What was published
+// does not change.
 func (m *Image) AccessControl() *ACLs { return m.acls }
 
 // All returns the entries, in any order; it may be called on nil.
