@@ -58,10 +58,12 @@ func newStorm(w *world, seed uint64, replicas int) *storm {
 	return s
 }
 
-// produce writes records first to first+n-1, by their numbers.
+// produce writes records first to first+n-1, by their numbers. They are written once, however often
+// it is repeated.
 func (w *world) produce(p int32, first, n int) error {
 	var b record.Builder
 	b.Reset(0)
+	b.SetProducer(int64(1_000_000+first), 0, 0)
 	for i := range n {
 		b.AppendKV(time.Now().UnixMilli(), nil, []byte(strconv.Itoa(first+i)), nil)
 	}

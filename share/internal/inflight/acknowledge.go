@@ -2,6 +2,7 @@ package inflight
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -20,7 +21,8 @@ func (a *Ack) typeOf(offset int64) AckType {
 }
 
 // Acknowledge takes what a member says, all of it or, with an error, nothing. Acks are by offset
-// and do not overlap. What is below the start is over, and no error.
+// and do not overlap. Nothing becomes of what is said of records that the log has lost meanwhile, and
+// it is no error as long as the member would have them.
 //
 // It returns ErrInvalidRequest if acks make no sense, and ErrInvalidState for records that the member
 // does not have, not any more, or not yet. (Kafka: INVALID_REQUEST for what is past the end.)
@@ -62,13 +64,17 @@ func (a *Ack) check() error {
 
 // mayAcknowledge says why a member may not.
 func (p *Partition) mayAcknowledge(member string, a Ack) error {
-	first := max(a.First, p.start)
-	switch {
-	case a.Last < p.start:
-		return nil
-	case a.Last >= p.end: // perhaps handed out by who led the partition before
+	for o := a.First; o < p.start && o <= a.Last; {
+		i := slices.IndexFunc(p.lost, func(r run) bool { return r.first <= o && o <= r.last && r.member == member })
+		if i < 0 {
+			return fmt.Errorf("%w: offset %d is done with", ErrInvalidState, o)
+		}
+		o = p.lost[i].last + 1
+	}
+	if a.Last >= p.end { // perhaps handed out by who led the partition before
 		return fmt.Errorf("%w: offset %d is past acquired records, which end at %d", ErrInvalidState, a.Last, p.end)
 	}
+	first := max(a.First, p.start)
 	for i := p.find(first); i < len(p.runs) && p.runs[i].first <= a.Last; i++ {
 		if r := &p.runs[i]; r.state != Acquired || r.member != member {
 			return fmt.Errorf("%w: offset %d", ErrInvalidState, max(first, r.first))

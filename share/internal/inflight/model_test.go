@@ -3,6 +3,7 @@ package inflight
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -38,14 +39,15 @@ type world struct {
 	offsets     map[int64]*known // in flight
 	stored      map[int64]known  // by offset, as it is durable
 	storedStart int64
-	highest     int            // limit of deliveries that there was; what is lowered counts from the next release on
-	accepted    map[int64]bool // and durably so
-	given       map[int64]int  // how often a record was handed out
+	lost        map[int64]known // what was acquired when the log lost it
+	highest     int             // limit of deliveries that there was; what is lowered counts from the next release on
+	accepted    map[int64]bool  // and durably so
+	given       map[int64]int   // how often a record was handed out
 }
 
 func newWorld(t testing.TB, seed uint64) *world {
 	w := &world{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), missing: map[int64]bool{}, offsets: map[int64]*known{},
-		stored: map[int64]known{}, accepted: map[int64]bool{}, given: map[int64]int{}}
+		stored: map[int64]known{}, lost: map[int64]known{}, accepted: map[int64]bool{}, given: map[int64]int{}}
 	w.cfg = Config{LockDuration: 10 * time.Second, MaxDeliveryCount: 1 + w.rng.IntN(6), MaxInFlight: int64(1 + w.rng.IntN(40))}
 	first := int64(w.rng.IntN(5))
 	w.start, w.end, w.storedStart, w.logEnd = first, first, first, first
@@ -263,8 +265,13 @@ func (w *world) verdict(member string, acks []Ack) error {
 			}
 		}
 		next = a.Last + 1
-		if a.Last >= w.start && a.Last >= w.end {
+		if a.Last >= w.end {
 			return ErrInvalidState
+		}
+		for o := a.First; o < w.start && o <= a.Last; o++ {
+			if k, ok := w.lost[o]; !ok || k.member != member || !k.deadline.After(w.now) {
+				return ErrInvalidState
+			}
 		}
 		for o := max(a.First, w.start); o <= a.Last; o++ {
 			if k := w.offsets[o]; k.state != Acquired || k.member != member {
@@ -284,6 +291,7 @@ func (w *world) leave(member string) {
 			*k = known{state: Available, count: k.count - 1}
 		}
 	}
+	maps.DeleteFunc(w.lost, func(_ int64, k known) bool { return k.member == member })
 }
 
 func (w *world) deleteRecords() {
@@ -292,6 +300,9 @@ func (w *world) deleteRecords() {
 	w.p.LogStart(w.logStart)
 	if w.logStart > w.start {
 		for ; w.start < w.logStart; w.start++ {
+			if k := w.offsets[w.start]; k != nil && k.state == Acquired {
+				w.lost[w.start] = *k
+			}
 			delete(w.offsets, w.start)
 		}
 		w.end = max(w.end, w.start)
@@ -354,6 +365,7 @@ func (w *world) crash() {
 	w.note("crash")
 	s := Snapshot{Start: w.storedStart}
 	w.offsets, w.start, w.end = map[int64]*known{}, s.Start, s.Start
+	clear(w.lost)
 	for o := range w.stored {
 		w.end = max(w.end, o+1)
 	}
@@ -404,6 +416,9 @@ func (w *world) compare() {
 
 func (w *world) randomAcks(member string) (acks []Ack) {
 	at := w.start - int64(w.rng.IntN(3))
+	if w.rng.IntN(4) == 0 {
+		at = w.start - int64(w.rng.IntN(12)) // what the log has lost
+	}
 	for range 1 + w.rng.IntN(3) {
 		a := Ack{First: at + int64(w.rng.IntN(6))}
 		if w.rng.IntN(12) > 0 { // what the member has

@@ -16,6 +16,7 @@ type Partition struct {
 	available  int64 // offsets in Available
 	earliest   int64 // no deadline is before it; 0: there is none
 	startDirty bool  // start differs from what was stored last
+	lost       []run // below start: what members have that is not in the log any more, by offset
 }
 
 // New returns the share-partition as it is stored. cfg is kept.
@@ -77,6 +78,9 @@ func (p *Partition) Deadline() time.Time {
 // their last delivery.
 func (p *Partition) Tick(now time.Time) {
 	at := now.UnixNano()
+	if len(p.lost) > 0 {
+		p.lost = slices.DeleteFunc(p.lost, func(r run) bool { return r.deadline <= at })
+	}
 	if p.earliest == 0 || p.earliest > at {
 		return
 	}
@@ -102,26 +106,29 @@ func (p *Partition) armed(at int64) {
 	}
 }
 
-// LogStart says that the partition's log begins at offset: what was in flight below it is over,
-// whoever has it.
+// LogStart says that the partition's log begins at offset: what was in flight below it is over. Who
+// has some of it may still say what has become of it.
 func (p *Partition) LogStart(offset int64) {
 	if offset <= p.start {
 		return
 	}
-	if offset >= p.end {
-		p.runs, p.available, p.end = nil, 0, offset
-	} else {
-		n := p.split(offset)
-		for i := range p.runs[:n] {
-			if r := &p.runs[i]; r.state == Available {
-				p.available -= r.last - r.first + 1
-			}
+	n := p.split(min(offset, p.end))
+	for _, r := range p.runs[:n] {
+		switch r.state {
+		case Available:
+			p.available -= r.last - r.first + 1
+		case Acquired:
+			p.lost = append(p.lost, r)
 		}
-		p.runs = slices.Delete(p.runs, 0, n)
 	}
-	p.start, p.startDirty = offset, true
+	p.lost = p.lost[max(0, len(p.lost)-maxLost):]
+	p.runs = slices.Delete(p.runs, 0, n)
+	p.start, p.end, p.startDirty = offset, max(p.end, offset), true
 	p.advance()
 }
+
+// maxLost is how many runs that are lost are kept: those of more are over for who has them, too.
+const maxLost = 1000
 
 // Leave gives back what a member has: it has gone. These deliveries do not count: the records that
 // it had worked on it would have acknowledged.
@@ -134,6 +141,7 @@ func (p *Partition) Leave(now time.Time, member string) {
 		}
 	}
 	p.join(0, len(p.runs))
+	p.lost = slices.DeleteFunc(p.lost, func(r run) bool { return r.member == member })
 }
 
 // Delta returns what is to be stored since the last Delta; ok is false if nothing is. A record that
