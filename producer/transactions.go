@@ -221,7 +221,8 @@ func (t *transactions) begin() (*Txn, *ending, error) {
 
 // Transact runs fn in a transaction: it is committed if fn returns nil, else aborted, also if fn
 // panics or ends its goroutine. What fn has sent is seen by readers of committed records together
-// with the offsets that it has committed (Txn.CommitOffsets), or not at all.
+// with the offsets that it has committed (Txn.CommitOffsets), or not at all: a moment after Transact
+// has returned, when each partition has its marker, and at the latest when the cluster was closed.
 //
 // The error is fn's, if the transaction is aborted since fn returned one; that of Begin; or that of
 // Txn.Commit. After any error that matches neither ErrFatal nor ErrOutcomeUnknown nothing has

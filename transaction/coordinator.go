@@ -34,6 +34,7 @@ type service struct {
 	sender  *sender
 	ctx     context.Context // done when closing
 	cancel  context.CancelFunc
+	closing sync.Once
 	unhold  func()         // ends HoldTransactionsWith; nil: there is none
 	wg      sync.WaitGroup // the watcher, and who fetches producer ids
 }
@@ -103,14 +104,16 @@ func (s *service) kind() coordinator.Kind[*lifecycle.Machine, lifecycle.Event, t
 	}
 }
 
-// Close ends every waiting call with ErrClosed and returns when the last goroutine has ended. What
-// was under way may or may not be stored; markers that are still owed are written by the next
-// Coordinator. It is idempotent and safe to call concurrently; the cluster is not closed.
+// Close has the markers written of transactions whose end was confirmed, then ends every waiting
+// call with ErrClosed and returns when the last goroutine has ended. What was under way may or may
+// not be stored. Markers of partitions that cannot be written to, or not within a second, are left
+// to the next Coordinator. It is idempotent and safe to call concurrently; the cluster is not closed.
 func (s *service) Close() error {
-	s.cancel()
-	s.runtime.Close()
-	s.sender.close()
-	s.wg.Wait()
+	s.closing.Do(func() {
+		s.sender.close(s.cancel)
+		s.runtime.Close()
+		s.wg.Wait()
+	})
 	if s.unhold != nil { // last: what was accepted may be written until then
 		s.unhold()
 	}

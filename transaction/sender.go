@@ -39,11 +39,12 @@ type sender struct {
 	wg      sync.WaitGroup  // goroutines of paths
 	counts  markerCounts
 
-	mu    sync.Mutex // guards the fields below, and every owed; never held while waiting
-	owed  map[owedKey]*owed
-	due   map[replication.NetworkPath][]*owed // a path that is here has a goroutine
-	late  []*owed
-	ended bool
+	mu     sync.Mutex // guards the fields below, and every owed; never held while waiting
+	owed   map[owedKey]*owed
+	due    map[replication.NetworkPath][]*owed // a path that is here has a goroutine
+	late   []*owed
+	rested chan struct{} // closing: nothing comes any more, and it is closed when all owed are late
+	ended  bool
 }
 
 // An owedKey names a marker that is owed.
@@ -75,8 +76,24 @@ func newSender(ctx context.Context, b brokers, owner debtor) *sender {
 	return s
 }
 
-// close ends all sending. The context that the sender was made with must be done.
-func (s *sender) close() {
+// lastMarkers is how long a sender that closes waits for what is due, at most.
+const lastMarkers = time.Second
+
+// close ends all sending. First it has what is due or sent answered, so that who reads after a
+// commit and an orderly end sees what was committed; what has failed is left to the next
+// coordinator. stop ends the context that the sender was made with.
+func (s *sender) close(stop func()) {
+	s.mu.Lock()
+	if s.rested == nil {
+		s.rested = make(chan struct{})
+	}
+	s.restedLocked()
+	s.mu.Unlock()
+	select {
+	case <-s.rested:
+	case <-time.After(lastMarkers):
+	}
+	stop()
 	s.mu.Lock()
 	s.ended = true
 	clear(s.owed)
@@ -87,6 +104,17 @@ func (s *sender) close() {
 	s.wg.Wait()
 }
 
+// restedLocked is called when a marker is not under way any more.
+func (s *sender) restedLocked() {
+	if s.rested != nil && len(s.owed) == len(s.late) && !s.ended {
+		select {
+		case <-s.rested:
+		default:
+			close(s.rested)
+		}
+	}
+}
+
 // owe has markers written, and each that is, or whose partition does not exist any more, reported
 // to the machine.
 func (s *sender) owe(by coordinator.ShardID, m *lifecycle.Markers) {
@@ -95,7 +123,7 @@ func (s *sender) owe(by coordinator.ShardID, m *lifecycle.Markers) {
 		id, exists := s.brokers.TopicID(tp.Topic)
 		o.topicID = id
 		s.mu.Lock()
-		if s.ended {
+		if s.rested != nil {
 			s.mu.Unlock()
 			return
 		}
@@ -146,6 +174,10 @@ func (s *sender) direct(o *owed) {
 
 func (s *sender) dueLocked(path replication.NetworkPath, o *owed) {
 	due, running := s.due[path]
+	if !running && s.rested != nil {
+		s.lateLocked(o)
+		return
+	}
 	s.due[path] = append(due, o)
 	if !running {
 		s.wg.Go(func() { s.run(path) })
@@ -212,6 +244,7 @@ func (s *sender) settle(o *owed, m *lifecycle.Markers) {
 	owed, newest := s.owed[o.owedKey] == o, o.markers == m
 	if owed && newest {
 		delete(s.owed, o.owedKey)
+		s.restedLocked()
 	}
 	s.mu.Unlock()
 	switch {
@@ -228,6 +261,7 @@ func (s *sender) forget(o *owed) {
 	defer s.mu.Unlock()
 	if s.owed[o.owedKey] == o {
 		delete(s.owed, o.owedKey)
+		s.restedLocked()
 	}
 }
 
@@ -237,9 +271,10 @@ func (s *sender) lateLocked(o *owed) {
 	o.retryAt = time.Now().Add(pause)
 	s.late = append(s.late, o)
 	s.retry.By(o.retryAt)
+	s.restedLocked()
 }
 
-// again sends all that is late: who leads may have changed.
+// again sends all that is late, since who leads may have changed, unless it closes.
 func (s *sender) again() { s.takeLate(func(*owed) bool { return true }) }
 
 // dueAgain sends what is late and due.
@@ -251,6 +286,10 @@ func (s *sender) dueAgain() {
 func (s *sender) takeLate(wanted func(*owed) bool) {
 	var taken []*owed
 	s.mu.Lock()
+	if s.rested != nil {
+		s.mu.Unlock()
+		return
+	}
 	s.late = slices.DeleteFunc(s.late, func(o *owed) bool {
 		if wanted(o) {
 			taken = append(taken, o)

@@ -131,8 +131,8 @@ func inSending(t *testing.T, test func(s *sending)) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s.sender = newSender(ctx, s, s)
 		test(s)
+		s.close(cancel)
 		cancel()
-		s.close()
 	})
 }
 
@@ -170,6 +170,41 @@ func TestMarkersThatAreDueToOneBrokerGoInOneCall(t *testing.T) {
 		s.expect("x of x in 7/5: [{a 0}]", "y of y in 7/5: [{a 0}]", "z of z in 7/5: [{a 0}]", "z2 of z2 in 7/5: [{a 0}]")
 		require.Empty(s, s.owed)
 		require.Empty(s, s.due)
+	})
+}
+
+// Checklist row 72: an orderly end waits for what can be written, and not for long.
+func TestSenderThatClosesWaitsForMarkersThatAreUnderWay(t *testing.T) {
+	closing := func(s *sending) (stop context.Context) {
+		stop, cancel := context.WithCancel(s.Context())
+		go s.close(cancel)
+		synctest.Wait()
+		return stop
+	}
+	inSending(t, func(s *sending) {
+		s.lead(b0, -1)
+		s.owe(shard7, markersOf("w", b0)) // late, and not waited for
+		s.owe(shard7, markersOf("x", a0))
+		first := s.take()
+		s.owe(shard7, markersOf("y", a1))
+		second := s.take()
+		stop := closing(s)
+		s.owe(shard7, markersOf("z", a0)) // of nobody who was told yet
+		s.lead(b0, 1)
+		first.done(0, nil)
+		synctest.Wait()
+		require.NoError(s, stop.Err())
+		second.done(0, errLost)
+		synctest.Wait()
+		require.Error(s, stop.Err())
+		s.expect("x of x in 7/5: [{a 0}]")
+	})
+	inSending(t, func(s *sending) {
+		s.owe(shard7, markersOf("x", a0))
+		s.take()
+		began := time.Now()
+		<-closing(s).Done()
+		require.Equal(s, lastMarkers, time.Since(began), "the disk hangs")
 	})
 }
 

@@ -180,6 +180,36 @@ func TestWhatFollowsARecordIsToldWhenItIsCommitted(t *testing.T) {
 	})
 }
 
+// Checklist row 72: who has the answer to a commit may rely on its markers being known of.
+func TestWhatFollowsARecordIsToldBeforeItsReplyIsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l heldLog
+		var mu sync.Mutex
+		var told []string
+		r := noters(&l, func(_ ShardID, notice any) {
+			time.Sleep(time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, notice.(string))
+		})
+		defer r.Close()
+		_, err := r.Partitions(t.Context(), false)
+		require.NoError(t, err)
+		s, err := r.Shard(0)
+		require.NoError(t, err)
+		go func() {
+			synctest.Wait()
+			time.Sleep(2 * time.Second)
+			l.answer(nil)
+		}()
+		_, err = s.Do(t.Context(), "x", func(q *Request[*noter, noted, string]) { q.Step("x", noted{text: "a", to: q.Ticket}) })
+		require.NoError(t, err)
+		mu.Lock()
+		defer mu.Unlock()
+		require.Equal(t, []string{"accepted a", "committed a"}, told)
+	})
+}
+
 // Who is told on behalf of a machine can step it, and tell the shard that it was in from the next
 // one.
 func TestTellStepsAMachineThatIsThere(t *testing.T) {

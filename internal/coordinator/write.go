@@ -173,11 +173,17 @@ func (s *Shard[M, E, R]) encode(w *write) ([]byte, error) {
 	return s.builder.Build(record.None)
 }
 
-// logAnswered takes note of the log's answer to w, sends the replies that waited for it, and tells
-// the runtime's owner what did.
-func (s *Shard[M, E, R]) logAnswered(w *write, err error) { s.notify(s.answered(w, err)) }
+// logAnswered takes note of the log's answer to w. The runtime's owner is told what waited for it,
+// and then the replies are sent: who has one finds that the owner knows.
+func (s *Shard[M, E, R]) logAnswered(w *write, err error) {
+	told, replies := s.answered(w, err)
+	s.notify(told)
+	for _, p := range replies {
+		p.call.result <- p.result
+	}
+}
 
-func (s *Shard[M, E, R]) answered(w *write, err error) (told []any) {
+func (s *Shard[M, E, R]) answered(w *write, err error) (told []any, replies []parked) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.answered = true
@@ -187,14 +193,14 @@ func (s *Shard[M, E, R]) answered(w *write, err error) (told []any) {
 	}
 	switch {
 	case s.state == ended:
-		return nil
+		return nil, nil
 	case s.state != active:
 		s.reloadWhenAnsweredLocked()
-		return nil
+		return nil, nil
 	case err != nil:
 		s.logger.Error("append failed, loading the partition again", "err", err)
 		s.unloadLocked(retriable(err), len(w.replies) > 0)
-		return nil
+		return nil, nil
 	}
 	s.refusals = 0
 	for len(s.writes) > 0 && s.writes[0].answered {
@@ -202,14 +208,16 @@ func (s *Shard[M, E, R]) answered(w *write, err error) (told []any) {
 		s.writes = s.writes[1:]
 		s.sent--
 		done.committed = true
-		for _, p := range done.replies {
-			p.call.result <- p.result
+		if replies == nil && told == nil { // almost always the only ones
+			replies, told = done.replies, done.told
+			continue
 		}
+		replies = append(replies, done.replies...)
 		told = append(told, done.told...)
 	}
 	if len(s.writes) == 0 {
 		s.writes = nil
 	}
 	s.notifyLocked("")
-	return told
+	return told, replies
 }
