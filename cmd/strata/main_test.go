@@ -26,6 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
+	os.Setenv(configEnv, "") // that of whoever runs the tests is none of theirs
 	leaktest.Main(m)
 }
 

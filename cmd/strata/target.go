@@ -7,12 +7,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -27,31 +27,22 @@ type target struct {
 	bootstrap []string
 	dir       string
 	timeout   time.Duration
+	login     login
+	config    string         // file with settings
+	set       *pflag.FlagSet // of the command
 }
 
 // flags adds the flags that name a target.
 func (tg *target) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringSliceVarP(&tg.bootstrap, "bootstrap", "b", nil, "address of a broker, HOST:PORT; several with commas; without it and --dir: $"+bootstrapEnv)
+	f.StringSliceVarP(&tg.bootstrap, "bootstrap", "b", nil, "address of a broker, HOST:PORT; several with commas; without it and --dir: $"+bootstrapEnv+", or that of the configuration file")
 	f.StringVar(&tg.dir, "dir", "", "directory of a cluster that nobody serves")
 	f.DurationVar(&tg.timeout, "timeout", 10*time.Second, "how long the target may take to answer")
-	c.MarkFlagsMutuallyExclusive("bootstrap", "dir")
-}
-
-// bootstrapEnv has the address of brokers that is used where no flag names a target.
-const bootstrapEnv = "STRATA_BOOTSTRAP"
-
-// orEnvironment takes the target from the environment if no flag names one.
-func (tg *target) orEnvironment() error {
-	if tg.dir != "" || len(tg.bootstrap) > 0 {
-		return nil
+	f.StringVar(&tg.config, "config", "", "`file` with lines name = value, for these flags and the password; without it: $"+configEnv+", or strata/config in the directory of the user's configurations. The environment goes before it: $"+envOf("tls-ca")+", for example")
+	tg.set = f
+	for _, name := range append(tg.login.flags(f), "bootstrap") {
+		c.MarkFlagsMutuallyExclusive(name, "dir")
 	}
-	addrs := os.Getenv(bootstrapEnv)
-	if addrs == "" {
-		return misuse("which cluster? --bootstrap HOST:PORT, --dir DIR, or the environment's %s", bootstrapEnv)
-	}
-	tg.bootstrap = strings.Split(addrs, ",")
-	return nil
 }
 
 // A conn is a connection to a target.
@@ -65,9 +56,14 @@ type conn struct {
 func (a *app) connect(ctx context.Context, tg *target) (c *conn, err error) {
 	c = &conn{opts: []kgo.Opt{kgo.SeedBrokers(tg.bootstrap...), kgo.ClientID("strata"), kgo.RetryTimeout(tg.timeout)}}
 	if tg.dir != "" {
-		if err := a.open(c, tg.dir); err != nil {
-			return nil, err
-		}
+		err = a.open(c, tg.dir)
+	} else {
+		var opts []kgo.Opt
+		opts, err = tg.login.opts()
+		c.opts = append(c.opts, opts...)
+	}
+	if err != nil {
+		return nil, err
 	}
 	client, err := c.client()
 	if err != nil {
@@ -79,7 +75,7 @@ func (a *app) connect(ctx context.Context, tg *target) (c *conn, err error) {
 	defer cancel()
 	if err := client.Ping(ctx); err != nil {
 		if tg.dir == "" {
-			err = fmt.Errorf("no broker answers at %s: %w", strings.Join(tg.bootstrap, ", "), err)
+			err = tg.login.explain(strings.Join(tg.bootstrap, ", "), err)
 		}
 		return nil, errors.Join(err, c.close())
 	}
@@ -145,7 +141,7 @@ func (c *conn) close() (err error) {
 // with is RunE of a command that talks to a target.
 func (a *app) with(tg *target, fn func(ctx context.Context, c *conn, args []string) error) func(*cobra.Command, []string) error {
 	return a.do(func(ctx context.Context, args []string) (err error) {
-		if err := tg.orEnvironment(); err != nil {
+		if err := tg.fill(); err != nil {
 			return err
 		}
 		c, err := a.connect(ctx, tg)
