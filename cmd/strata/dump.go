@@ -24,7 +24,7 @@ func (a *app) dumpCmd() *cobra.Command {
 		Short: "Print what files of a log directory hold",
 		Long: "dump prints segments, indexes, snapshots, checkpoints and the other files of a log directory, Strata's or Apache Kafka's; of a\n" +
 			"directory all such files that are in it, and in directories below it. What a file holds is told by its name. Files are only read. Damage is printed where it is, and the exit code is 1 then.\n\n" +
-			"Records of __consumer_offsets, __transaction_state and __cluster_metadata are decoded, if the directory has that name or --decode says so.",
+			"Records of __consumer_offsets, __transaction_state, __share_group_state and __cluster_metadata are decoded, if the directory has that name or --decode says so.",
 		Example: "  strata dump data/broker-1/orders-0/00000000000000000000.log\n" +
 			"  strata dump data                                            # all that is there\n" +
 			"  strata dump -v data/broker-1/__consumer_offsets-7/*.log     # records too, decoded\n" +
@@ -35,7 +35,7 @@ func (a *app) dumpCmd() *cobra.Command {
 	}
 	c.RunE = a.do(func(_ context.Context, args []string) error { return a.dump(args, o) })
 	c.Flags().BoolVarP(&o.records, "records", "v", false, "print records, not only batches")
-	c.Flags().StringVar(&o.decode, "decode", "auto", "decode records as auto (by the directory's name), offsets, transactions, metadata or none")
+	c.Flags().StringVar(&o.decode, "decode", "auto", "decode records as auto (by the directory's name), offsets, transactions, shares, metadata or none")
 	c.Flags().Int64Var(&o.from, "from", 0, "leave out batches that end below this offset")
 	c.Flags().Int64Var(&o.limit, "max-batches", 0, "stop after this many batches of each file; 0: none")
 	return c
@@ -50,9 +50,9 @@ type dumpOptions struct {
 
 func (a *app) dump(files []string, o dumpOptions) error {
 	switch o.decode {
-	case "auto", "offsets", "transactions", "metadata", "none":
+	case "auto", "offsets", "transactions", "shares", "metadata", "none":
 	default:
-		return misuse("--decode %s: it is auto, offsets, transactions, metadata or none", o.decode)
+		return misuse("--decode %s: it is auto, offsets, transactions, shares, metadata or none", o.decode)
 	}
 	files, err := a.filesOf(files)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/stratalog/strata/cmd/internal/kafkafile"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/share/sharelog"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/transaction/txnlog"
 	"github.com/stratalog/strata/vfs"
@@ -57,6 +58,8 @@ func (d *dumper) decoder() func(*record.Record) any {
 			decode = "offsets"
 		case txnlog.Topic:
 			decode = "transactions"
+		case sharelog.Topic:
+			decode = "shares"
 		case topic.MetadataTopic:
 			decode = "metadata"
 		}
@@ -66,6 +69,8 @@ func (d *dumper) decoder() func(*record.Record) any {
 		return decodeOffsets
 	case "transactions":
 		return decodeTransactions
+	case "shares":
+		return decodeShares
 	case "metadata":
 		return decodeMetadata
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/share/sharelog"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/transaction/txnlog"
 )
@@ -149,6 +150,35 @@ func TestDumpDecodesEveryFormOfATransactionsState(t *testing.T) {
 	require.Contains(t, r.out, `{"kind":"transaction","transactionalId":"new",`+both+
 		`"version":1,"previousProducerId":6,"nextProducerId":8,"clientTransactionVersion":2,"lastProducerEpoch":2}`)
 	require.Contains(t, r.out, `{"kind":"transaction","transactionalId":"gone","tombstone":true}`)
+}
+
+// Kafka's, and those that are not in it.
+func TestDumpDecodesWhatIsStoredOfShareGroups(t *testing.T) {
+	kafkas, err := os.ReadFile("../../share/sharelog/testdata/__share_group_state-2.log")
+	require.NoError(t, err)
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.Mkdir("__share_group_state-2", 0o755))
+	require.NoError(t, os.WriteFile("__share_group_state-2/00000000000000000000.log", kafkas, 0o644))
+	r := strataRun(t, "dump", "-v", "__share_group_state-2")
+	require.Equal(t, exitOK, r.code, r.err)
+	golden(t, "shares.txt", r.out)
+
+	var b record.Builder
+	key := sharelog.Key{Group: "g", TopicID: [16]byte{1}, Partition: 3}
+	b.AppendKV(1000, sharelog.AppendKey(nil, key, false), nil, nil)
+	odd := sharelog.Value{LeaderEpoch: -1, Start: -1, Complete: -1, Batches: []sharelog.Batch{{First: 1, Last: 2, State: 9, Count: 4}}}
+	b.AppendKV(1000, sharelog.AppendKey(nil, key, true), odd.AppendTo(nil, true), nil)
+	b.AppendKV(1000, sharelog.AppendKey(nil, key, true), []byte("x"), nil)
+	batch, err := b.Build(record.None)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile("00000000000000000000.log", batch, 0o644))
+	r = strataRun(t, "dump", "-v", "--decode", "shares", "00000000000000000000.log")
+	require.Equal(t, exitOK, r.code, r.err)
+	const what = `"group":"g","topicId":"AQAAAAAAAAAAAAAAAAAAAA","partition":3,`
+	require.Contains(t, r.out, `{"kind":"shareSnapshot",`+what+`"tombstone":true}`)
+	require.Contains(t, r.out, `{"kind":"shareUpdate",`+what+`"snapshotEpoch":0,"leaderEpoch":-1,"startOffset":-1,`+
+		`"batches":[{"firstOffset":1,"lastOffset":2,"deliveryState":"unknown","deliveryCount":4}]}`)
+	require.Contains(t, r.out, `{"kind":"share","error":`)
 }
 
 func TestDumpOfEveryFileIsJSONByTheLine(t *testing.T) {
