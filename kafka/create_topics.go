@@ -18,7 +18,7 @@ const maxCreatedPartitions = 10_000
 
 // createTopics creates topics, each by itself, or with validate_only tells what would become of it.
 // A topic is there, on stable storage and known to every broker, when it is answered. Version 5
-// answers with the configuration (KIP-525), 7 with the id.
+// answers with the configuration (KIP-525), 7 with the id. Config.LenientReplication is not Kafka's.
 //
 // Of several things that are wrong Kafka tells one: the metadata topic or a name given twice
 // (ControllerApis), the size of the request, and of a topic first its name, then its configuration,
@@ -148,6 +148,9 @@ func (c *call) requestedTopic(t kmsg.CreateTopicsRequestTopic) (cfg topic.Config
 	}
 	if t.ReplicationFactor > 0 {
 		cfg.ReplicationFactor = int(t.ReplicationFactor)
+	}
+	if c.s.cfg.LenientReplication {
+		cfg.ReplicationFactor = min(cfg.ReplicationFactor, len(c.s.cluster.Brokers()))
 	}
 	return cfg, nil
 }

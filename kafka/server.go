@@ -46,6 +46,11 @@ type Config struct {
 	// Kafka: auto.create.topics.enable=false.
 	NoAutoCreate bool
 
+	// LenientReplication has CreateTopics make a topic with as many replicas as there are brokers
+	// when more are asked for by number: what was made for a cluster starts on one broker. More
+	// than a topic's replicas need not be in sync, as in Kafka, which has no such option.
+	LenientReplication bool
+
 	// Security is the protocol and the mechanisms of listeners that Serve is given as a plain
 	// net.Listener; a *Listener has its own.
 	Security Security

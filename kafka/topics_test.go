@@ -87,6 +87,33 @@ func TestCreateTopicsRefusesAsKafkaDoes(t *testing.T) {
 	require.Len(t, all, 1, "nothing was created")
 }
 
+// Checklist row C8.
+func TestWhatWasMadeForAClusterStartsOnOneBroker(t *testing.T) {
+	wide := newTopic("wide", 2, 3, "min.insync.replicas", "2")
+	_, addr := serve(t, Config{})
+	require.Equal(t, InvalidReplicationFactor, Code(askCreate(t, addr, false, wide)[0].ErrorCode), "unless it is wanted")
+	s, addr := serve(t, Config{LenientReplication: true})
+	assigned := newTopic("assigned", -1, -1)
+	assigned.ReplicaAssignment = []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Replicas: []int32{1, 2}}}
+	for what, c := range map[string]struct {
+		topic kmsg.CreateTopicsRequestTopic
+		want  Code
+	}{
+		"more replicas":      {wide, 0},
+		"as many as brokers": {newTopic("one", 1, 1, "min.insync.replicas", "2"), 0},
+		"none":               {newTopic("none", 1, 0), InvalidReplicationFactor},
+		"others by name":     {assigned, InvalidReplicaAssignment},
+		"a bad value":        {newTopic("bad", 1, 3, "min.insync.replicas", "x"), InvalidConfig},
+	} {
+		require.Equal(t, c.want, Code(askCreate(t, addr, false, c.topic)[0].ErrorCode), what)
+	}
+	for _, name := range []string{"wide", "one"} {
+		info, err := s.cluster.Topic(t.Context(), name)
+		require.NoError(t, err)
+		require.Len(t, info.Partitions[0].Replicas, 1, name)
+	}
+}
+
 // Of several things that are wrong Kafka tells the first of: name,
 // configuration, partitions and replicas.
 func TestCreateTopicsLooksAtNamesThenConfigurationsThenCounts(t *testing.T) {

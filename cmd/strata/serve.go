@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/kafka"
@@ -25,6 +26,7 @@ import (
 type serveOptions struct {
 	dir, logLevel                   string
 	memory, allowPublic, autoCreate bool
+	lenient                         bool
 	brokers                         brokerOptions
 	security                        securityOptions
 	authorization                   kafka.Authorization
@@ -46,7 +48,9 @@ func (a *app) serveCmd() *cobra.Command {
 			"them. Addresses that other machines reach are refused without --allow-public, unless clients authenticate: with --users by SASL\n" +
 			"PLAIN or SCRAM, with --tls-client-ca by certificates.\n\n" +
 			"--set takes topic settings, as defaults for all topics, by Kafka's name for topics or brokers (retention.ms, log.retention.hours), and\n" +
-			"the broker settings " + brokerKeyNames() + ".",
+			"the broker settings " + brokerKeyNames() + ".\n\n" +
+			"Every flag can be in the environment instead: --listen as $STRATA_SERVE_LISTEN, --lenient-replication as $STRATA_SERVE_LENIENT_REPLICATION.\n" +
+			"Of those that may be repeated each line is one.",
 		Example: "  strata serve --listen 127.0.0.1:9092 --dir data\n" +
 			"  strata serve --listen 127.0.0.1:9092 --dir data --brokers 3 --rack a,b,c     # on ports 9092, 9093, 9094\n" +
 			"  strata serve --dir data --brokers 2 --broker-dir 2=/disk2/data\n" +
@@ -61,6 +65,7 @@ func (a *app) serveCmd() *cobra.Command {
 		defer signal.Stop(signals)
 		return a.serve(ctx, o, signals)
 	})
+	c.PreRunE = func(c *cobra.Command, _ []string) error { return serveEnvironment(c.Flags()) }
 	f := c.Flags()
 	f.StringSliceVar(&o.brokers.listen, "listen", []string{"127.0.0.1:0"}, "address to listen on; port 0: any free one. Of several brokers that of broker 1, or one for each")
 	f.StringVar(&o.dir, "dir", "", "directory to keep everything in; created if there is none")
@@ -71,6 +76,7 @@ func (a *app) serveCmd() *cobra.Command {
 	f.StringArrayVar(&o.brokers.dirs, "broker-dir", nil, "a broker's own directory, ID=DIR, instead of one in --dir; may be repeated")
 	f.BoolVar(&o.autoCreate, "auto-create", true, "create topics when clients first ask for them")
 	o.security.flags(f)
+	f.BoolVar(&o.lenient, "lenient-replication", false, "a topic that is to have more replicas than there are brokers gets as many as there are")
 	f.BoolVar(&o.allowPublic, "allow-public", false, "serve addresses that other machines reach to whoever comes")
 	f.BoolVar(&o.authorization.Enabled, "authorize", false, "authorize every request by the cluster's access control entries (strata acls)")
 	f.StringSliceVar(&o.authorization.SuperUsers, "super-users", nil, "with --authorize: who may do anything, as User:admin; several with commas")
@@ -80,6 +86,29 @@ func (a *app) serveCmd() *cobra.Command {
 	c.MarkFlagsOneRequired("dir", "memory")
 	c.MarkFlagsMutuallyExclusive("dir", "memory")
 	return c
+}
+
+// serveEnvironment sets flags that were not given as the environment says. Where everything is kept
+// is one thing: a flag that says so goes before both.
+func serveEnvironment(f *pflag.FlagSet) (err error) {
+	kept := f.Changed("dir") || f.Changed("memory")
+	f.VisitAll(func(flag *pflag.Flag) {
+		name := envOf("serve-" + flag.Name)
+		v := os.Getenv(name)
+		if v == "" || flag.Changed || err != nil || kept && (flag.Name == "dir" || flag.Name == "memory") {
+			return
+		}
+		values := []string{v}
+		if flag.Value.Type() == "stringArray" {
+			values = strings.Split(strings.TrimSpace(v), "\n")
+		}
+		for _, v := range values {
+			if serr := f.Set(flag.Name, strings.TrimSpace(v)); serr != nil {
+				err = misuse("$%s: %v", name, errors.Unwrap(serr))
+			}
+		}
+	})
+	return err
 }
 
 // check refuses options that cannot be meant.
@@ -99,7 +128,7 @@ func (o *serveOptions) check() error {
 // configs returns what the options say of the cluster and of its server.
 func (o *serveOptions) configs(logger *slog.Logger) (ccfg strata.Config, kcfg kafka.Config, err error) {
 	ccfg = strata.Config{Dir: o.dir, Brokers: o.brokers.count, Logger: logger}
-	kcfg = kafka.Config{Logger: logger, NoAutoCreate: !o.autoCreate, AllowPublic: o.allowPublic, Authorization: o.authorization}
+	kcfg = kafka.Config{Logger: logger, NoAutoCreate: !o.autoCreate, LenientReplication: o.lenient, AllowPublic: o.allowPublic, Authorization: o.authorization}
 	if err = applySettings(&ccfg, &kcfg, o.set); err != nil {
 		return ccfg, kcfg, err
 	}

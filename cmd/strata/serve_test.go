@@ -31,8 +31,19 @@ type process struct {
 
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
+	return startWith(t, append(os.Environ(), asProgram+"=1"), args...)
+}
+
+// startIn is start in an environment with nothing else in it.
+func startIn(t *testing.T, env map[string]string, args ...string) *process {
+	t.Helper()
+	return startWith(t, environ(env), args...)
+}
+
+func startWith(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
 	p := &process{cmd: exec.Command(os.Args[0], append([]string{"serve"}, args...)...), errs: &bytes.Buffer{}}
-	p.cmd.Env = append(os.Environ(), asProgram+"=1")
+	p.cmd.Env = env
 	p.cmd.Stderr = p.errs
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(t, err)
