@@ -21,8 +21,8 @@ func (a *Ack) typeOf(offset int64) AckType {
 }
 
 // Acknowledge takes what a member says, all of it or, with an error, nothing. Acks are by offset
-// and do not overlap. Nothing becomes of what is said of records that the log has lost meanwhile, and
-// it is no error as long as the member would have them.
+// and do not overlap. Nothing becomes of what is said of records that the log has lost meanwhile,
+// and it is no error as long as the member would have them.
 //
 // It returns ErrInvalidRequest if acks make no sense, and ErrInvalidState for records that the member
 // does not have, not any more, or not yet. (Kafka: INVALID_REQUEST for what is past the end.)

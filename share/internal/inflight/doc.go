@@ -17,6 +17,9 @@
 //   - A record that was accepted or archived is never handed out again.
 //   - What is Available, or was never acquired, is handed out to who asks next: nothing is stuck,
 //     and nothing is left out but what is no record.
+//   - What a member says of a record that it does not have is refused, also when that record is
+//     below the start. Who had it when the log lost it may say what has become of it, until its
+//     lock passes.
 //   - Nothing from Config.MaxInFlight above the start on is handed out, which bounds what is kept
 //     in memory: neighbours in the same state are one run.
 //
