@@ -13,12 +13,14 @@ import (
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/share/sharelog"
+	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
 
 // A world is a cluster with the coordinator of its share groups, in virtual time.
 type world struct {
 	*testing.T
+	topic   topic.ID // that states are about; of none unless makeTopic was called
 	cluster *replication.Cluster
 	c       *Coordinator
 }
@@ -37,7 +39,13 @@ func open(t *testing.T, brokers int, disk *vfs.MemFS, cfg Config) *world {
 	require.NoError(t, err)
 	c, err := NewCoordinator(cluster, cfg)
 	require.NoError(t, err)
-	return &world{t, cluster, c}
+	return &world{t, topic.ID{9}, cluster, c}
+}
+
+// makeTopic has the states be about a topic that is there.
+func (w *world) makeTopic() {
+	require.NoError(w, w.cluster.EnsureTopic(w.Context(), "jobs", topic.Config{Partitions: 2}))
+	w.topic, _ = w.cluster.TopicID("jobs")
 }
 
 func (w *world) close() {
@@ -46,10 +54,10 @@ func (w *world) close() {
 	require.NoError(w, w.cluster.Close())
 }
 
-func key(p int32) Key { return Key{Group: "jobs", TopicID: [16]byte{9}, Partition: p} }
+func (w *world) key(p int32) Key { return Key{Group: "jobs", TopicID: w.topic, Partition: p} }
 
 func (w *world) write(p int32, start int64) error {
-	return w.c.WriteState(w.Context(), key(p), StateChange{LeaderEpoch: 0, StateEpoch: -1, Start: start, Complete: 1,
+	return w.c.WriteState(w.Context(), w.key(p), StateChange{LeaderEpoch: 0, StateEpoch: -1, Start: start, Complete: 1,
 		Batches: []sharelog.Batch{{First: start + 1, Last: start + 1, State: 2, Count: 1}}})
 }
 
@@ -68,30 +76,30 @@ func TestStateIsReadByWhoeverLeadsNextAndFencesWhoLedBefore(t *testing.T) {
 		w := open(t, 3, vfs.Mem(), Config{Topic: testTopic})
 		defer w.close()
 		require.ErrorIs(t, w.write(0, 1), ErrNotInitialized)
-		_, err := w.c.ReadState(t.Context(), key(0), 0)
+		_, err := w.c.ReadState(t.Context(), w.key(0), 0)
 		require.ErrorIs(t, err, ErrNotInitialized)
-		require.NoError(t, w.c.InitializeState(t.Context(), key(0), 1, 5))
+		require.NoError(t, w.c.InitializeState(t.Context(), w.key(0), 1, 5))
 		require.NoError(t, w.write(0, 6))
 
 		leader, _, err := w.cluster.LeaderOf(record.TopicPartition{Topic: sharelog.Topic})
 		require.NoError(t, err)
 		require.NoError(t, w.cluster.KillBroker(leader))
-		s, err := w.c.ReadState(t.Context(), key(0), 4)
+		s, err := w.c.ReadState(t.Context(), w.key(0), 4)
 		require.NoError(t, err)
 		require.Equal(t, []any{int64(6), int32(1), []sharelog.Batch{{First: 7, Last: 7, State: 2, Count: 1}}}, []any{s.Start, s.StateEpoch, s.Batches})
 		require.ErrorIs(t, w.write(0, 7), ErrFencedLeaderEpoch)
-		_, err = w.c.ReadState(t.Context(), key(0), 3)
+		_, err = w.c.ReadState(t.Context(), w.key(0), 3)
 		require.ErrorIs(t, err, ErrFencedLeaderEpoch)
 
-		require.NoError(t, w.c.InitializeState(t.Context(), key(0), 2, 0))
-		require.ErrorIs(t, w.c.WriteState(t.Context(), key(0), StateChange{LeaderEpoch: 4, StateEpoch: 1, Start: 9}), ErrFencedStateEpoch)
-		require.ErrorIs(t, w.c.InitializeState(t.Context(), key(0), 1, 0), ErrFencedStateEpoch)
-		s, err = w.c.StateSummary(t.Context(), key(0))
+		require.NoError(t, w.c.InitializeState(t.Context(), w.key(0), 2, 0))
+		require.ErrorIs(t, w.c.WriteState(t.Context(), w.key(0), StateChange{LeaderEpoch: 4, StateEpoch: 1, Start: 9}), ErrFencedStateEpoch)
+		require.ErrorIs(t, w.c.InitializeState(t.Context(), w.key(0), 1, 0), ErrFencedStateEpoch)
+		s, err = w.c.StateSummary(t.Context(), w.key(0))
 		require.NoError(t, err)
 		require.Equal(t, []any{int64(0), int32(2), int32(4)}, []any{s.Start, s.StateEpoch, s.LeaderEpoch})
 
-		require.NoError(t, w.c.DeleteState(t.Context(), key(0)))
-		_, err = w.c.StateSummary(t.Context(), key(0))
+		require.NoError(t, w.c.DeleteState(t.Context(), w.key(0)))
+		_, err = w.c.StateSummary(t.Context(), w.key(0))
 		require.ErrorIs(t, err, ErrNotInitialized)
 		require.ErrorIs(t, w.c.DeleteState(t.Context(), Key{Group: "g", Partition: -1}), sharelog.ErrMalformed)
 	})
@@ -102,8 +110,9 @@ func TestTopicOfTheStatesDoesNotGrowWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()
 		w := open(t, 1, disk, Config{Topic: testTopic, PruneInterval: time.Minute})
-		require.NoError(t, w.c.InitializeState(t.Context(), key(0), 1, 0))
-		require.NoError(t, w.c.InitializeState(t.Context(), key(1), 1, 77))
+		w.makeTopic()
+		require.NoError(t, w.c.InitializeState(t.Context(), w.key(0), 1, 0))
+		require.NoError(t, w.c.InitializeState(t.Context(), w.key(1), 1, 77))
 		for i := range int64(5000) {
 			require.NoError(t, w.write(0, i))
 			if i%1000 == 999 {
@@ -117,11 +126,36 @@ func TestTopicOfTheStatesDoesNotGrowWithoutEnd(t *testing.T) {
 
 		w = open(t, 1, disk, Config{Topic: testTopic})
 		defer w.close()
+		w.makeTopic()
 		for p, start := range []int64{5000, 77} {
-			s, err := w.c.ReadState(t.Context(), key(int32(p)), 0)
+			s, err := w.c.ReadState(t.Context(), w.key(int32(p)), 0)
 			require.NoError(t, err)
 			require.Equal(t, start, s.Start)
 		}
+	})
+}
+
+// Checklist row S6.
+func TestStatesOfADeletedTopicAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := open(t, 3, vfs.Mem(), Config{Topic: testTopic, PruneInterval: time.Minute})
+		defer w.close()
+		w.makeTopic()
+		gone := w.key(0)
+		require.NoError(t, w.c.InitializeState(t.Context(), gone, 1, 0))
+		require.NoError(t, w.cluster.DeleteTopic(t.Context(), "jobs"))
+		w.makeTopic() // another one of the name
+		require.NotEqual(t, gone, w.key(0))
+		require.NoError(t, w.c.InitializeState(t.Context(), w.key(0), 1, 5))
+		leader, _, err := w.cluster.LeaderOf(record.TopicPartition{Topic: sharelog.Topic})
+		require.NoError(t, err)
+		require.NoError(t, w.cluster.KillBroker(leader))
+		time.Sleep(2 * time.Minute)
+		_, err = w.c.StateSummary(t.Context(), gone)
+		require.ErrorIs(t, err, ErrNotInitialized)
+		s, err := w.c.StateSummary(t.Context(), w.key(0))
+		require.NoError(t, err)
+		require.Equal(t, int64(5), s.Start)
 	})
 }
 
@@ -154,7 +188,7 @@ func cutsOf(t *testing.T) (cuts []cut) {
 			n++
 		}
 	}})
-	require.NoError(t, w.c.InitializeState(t.Context(), key(0), 1, 0))
+	require.NoError(t, w.c.InitializeState(t.Context(), w.key(0), 1, 0))
 	for i := range int64(14) {
 		require.NoError(t, w.write(0, i))
 		mu.Lock()
@@ -179,7 +213,7 @@ func TestStateThatWasWrittenSurvivesACrashAtEveryCall(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := open(t, 1, x.disk, Config{Topic: testTopic, UpdatesPerSnapshot: 3})
 			defer w.close()
-			s, err := w.c.ReadState(t.Context(), key(0), 0)
+			s, err := w.c.ReadState(t.Context(), w.key(0), 0)
 			if x.done < 0 && err != nil {
 				require.ErrorIs(t, err, ErrNotInitialized, x.where)
 				return

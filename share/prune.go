@@ -2,6 +2,7 @@ package share
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,20 +23,45 @@ const (
 // snapshotsAtOnce is how many share-partitions are written once more at the same time.
 const snapshotsAtOnce = 64
 
-// pruneAgain prunes the partitions of the topic every Config.PruneInterval.
+// pruneAgain forgets what is about deleted topics, and prunes the partitions of the topic, every
+// Config.PruneInterval.
 func (c *Coordinator) pruneAgain() {
 	every := time.NewTicker(c.cfg.PruneInterval)
 	defer every.Stop()
 	for {
 		select {
 		case <-every.C:
-			if err := c.prune(c.ctx, pruneFrom); err != nil && c.ctx.Err() == nil {
+			if err := errors.Join(c.forgetDeleted(c.ctx), c.prune(c.ctx, pruneFrom)); err != nil && c.ctx.Err() == nil {
 				c.cfg.Logger.Warn("pruning failed", "topic", sharelog.Topic, "err", err)
 			}
 		case <-c.ctx.Done():
 			return
 		}
 	}
+}
+
+// forgetDeleted forgets the share-partitions of topics that are not there any more: their ids do not
+// come back.
+func (c *Coordinator) forgetDeleted(ctx context.Context) error {
+	return c.route.Each(ctx, func(s *shard) error {
+		var ids []string
+		if err := s.Each(ctx, func(id string, _ *groupstate.Machine) { ids = append(ids, id) }); err != nil {
+			return err
+		}
+		for _, id := range ids {
+			key, err := sharelog.ParseID(id)
+			if err != nil {
+				return err
+			}
+			if _, ok := c.cluster.TopicName(key.TopicID); ok {
+				continue
+			}
+			if _, err := s.Do(ctx, id, func(r *request) { r.Step(id, groupstate.EventDelete{To: r.Ticket}) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // prune deletes what snapshots have made superfluous of partitions with more than from records.
