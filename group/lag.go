@@ -22,6 +22,8 @@ type OffsetInfo struct {
 	End              int64 // next offset to be written; -1: see Err
 	Lag              int64 // records from the committed offset, or from Start if there is none or it is lower, to End; -1: see Err
 
+	CommittedAt time.Time // when the group committed it, in ms; zero: it has committed none
+
 	// Err is why Start, End and Lag are not known: ErrUnknownTopicOrPartition if there is no such
 	// partition any more, replication.ErrNotLeader if nobody leads it now, or the error of its
 	// leader. nil: they are. Kafka's tools show a "-" for all of these.
@@ -199,6 +201,7 @@ func (s standing) offset(tp record.TopicPartition, id [16]byte, b bounds) Offset
 	i := OffsetInfo{Committed: record.Committed{Offset: -1, LeaderEpoch: -1}, Start: -1, End: -1, Lag: -1}
 	if o, ok := s.offsets[tp]; ok && !otherTopic(o.TopicID, id) {
 		i.Committed = record.Committed{Offset: o.Offset, LeaderEpoch: o.LeaderEpoch, Metadata: o.Metadata}
+		i.CommittedAt = time.UnixMilli(o.CommitMs)
 	}
 	if i.Err = b.why(tp); i.Err == nil {
 		start, end := b.starts[tp], b.ends[tp]

@@ -22,7 +22,7 @@ func TestLagCountsPartitionsWithoutACommitFromTheirStart(t *testing.T) {
 		info, err := c.Group(ctx, "g")
 		require.NoError(t, err)
 		require.Equal(t, int64(40+90+90), info.Lag())
-		require.Equal(t, OffsetInfo{Committed: record.Committed{Offset: 60, LeaderEpoch: 3, Metadata: "note"}, Start: 10, End: 100, Lag: 40}, info.Offsets[record.TopicPartition{Topic: "t"}])
+		require.Equal(t, OffsetInfo{Committed: record.Committed{Offset: 60, LeaderEpoch: 3, Metadata: "note"}, Start: 10, End: 100, Lag: 40, CommittedAt: time.UnixMilli(time.Now().UnixMilli())}, info.Offsets[record.TopicPartition{Topic: "t"}])
 		require.Equal(t, OffsetInfo{Committed: record.Committed{Offset: -1, LeaderEpoch: -1}, Start: 10, End: 100, Lag: 90}, info.Offsets[record.TopicPartition{Topic: "t", Partition: 2}])
 		m.kill()
 

@@ -65,8 +65,24 @@ func (s *Server) StartBroker(id int32) {
 // partitions that are added from then on are placed on it, too.
 func (s *Server) AddBroker(rack string) (id int32) {
 	s.t.Helper()
+	return s.addBroker(0, rack)
+}
+
+// AddBrokerID is AddBroker with an id of the caller's, from 1 on. It fails the test if there is such
+// a broker.
+func (s *Server) AddBrokerID(id int32, rack string) {
+	s.t.Helper()
+	if id < 1 {
+		s.t.Fatalf("kafkatest: add a broker: id %d: it must be 1 or higher", id)
+	}
+	s.addBroker(id, rack)
+}
+
+// addBroker adds a broker; id 0: the cluster chooses.
+func (s *Server) addBroker(wanted int32, rack string) (id int32) {
+	s.t.Helper()
 	s.change("add a broker", func(ctx context.Context, r *running) error {
-		added, err := r.cluster.Backend().AddBroker(ctx, 0, replication.BrokerSpec{Rack: rack})
+		added, err := r.cluster.Backend().AddBroker(ctx, wanted, replication.BrokerSpec{Rack: rack})
 		if err != nil {
 			return err
 		}

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"time"
 
 	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/share"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/transaction"
 	"github.com/stratalog/strata/vfs"
@@ -67,6 +69,12 @@ type Config struct {
 	// demand. nil: the operating system's if there is a Dir, else memory.
 	FS vfs.FS
 
+	// Listen returns the listener of a broker: a fixed port, a network of the test's own, TLS with the
+	// test's own certificates (tls.NewListener). It is called once for each broker when it starts, and
+	// again each time that it is started anew. Clients are told the address of the listener. nil: a
+	// free port on 127.0.0.1. It does not go with Pipe.
+	Listen func(broker int32) (net.Listener, error)
+
 	// Pipe replaces TCP by a network in memory, which clients reach with Server.Dial only. It is
 	// the one that works in a testing/synctest bubble, and needs no ports.
 	Pipe bool
@@ -98,6 +106,19 @@ type Config struct {
 	// default. A Release before 4.0 has 1 at most.
 	Transactions transaction.Config
 
+	// Shares say how records are handed out to share groups.
+	Shares share.Config
+
+	// Properties are settings of the brokers under Kafka's names, and defaults of topics under
+	// Kafka's names for brokers. See strata.Config.
+	Properties map[string]string
+
+	// Intercept sees each request before the faults do, and decides first: of a request that it
+	// answers, drops or cuts off the faults hear nothing, what it serves instead they see instead,
+	// and its Edit comes after theirs. Unlike elsewhere its Before may wait: the requests behind it
+	// on the same connection wait, too, and so does the end of the server.
+	Intercept kafka.Interceptor
+
 	// WaitTimeout bounds each of the waiting methods. 0: 30 s, or 10 min of virtual time. A
 	// test's own deadline bounds them too.
 	WaitTimeout time.Duration
@@ -128,6 +149,9 @@ func (c *Config) check() error {
 	}
 	if c.Sync && (c.Dir == "" || c.FS != nil) {
 		return errors.New("Sync without a Dir, or with an FS: it says what happens in a directory of the operating system")
+	}
+	if c.Listen != nil && c.Pipe {
+		return errors.New("both Listen and Pipe say where brokers listen")
 	}
 	if c.WaitTimeout < 0 {
 		return errors.New("a negative WaitTimeout")

@@ -66,6 +66,7 @@ func (j *Injected) dueLocked() bool {
 // injects faults and keeps the history.
 type interceptor struct {
 	nameOf   func([16]byte) string // the name of a topic id, "" for an unknown one
+	own      kafka.Interceptor     // Config.Intercept; nil: none
 	sessions sessions
 
 	mu      sync.Mutex  // guards the fields below; never held while waiting or calling out
@@ -77,8 +78,8 @@ type interceptor struct {
 	changed chan struct{}           // closed and replaced at every change of the history and of hits
 }
 
-func newInterceptor(nameOf func([16]byte) string) *interceptor {
-	return &interceptor{nameOf: nameOf, changed: make(chan struct{})}
+func newInterceptor(nameOf func([16]byte) string, own kafka.Interceptor) *interceptor {
+	return &interceptor{nameOf: nameOf, own: own, changed: make(chan struct{})}
 }
 
 // inject arms a fault.
@@ -110,16 +111,18 @@ func (in *interceptor) restart() {
 // Before implements kafka.Interceptor.
 func (in *interceptor) Before(x *kafka.Exchange) kafka.Action {
 	in.mu.Lock()
-	faults := in.faults
 	silenced, cut := in.cut[x.Conn]
 	in.history.begin(x)
+	if in.own != nil { // which may wait
+		in.notifyLocked()
+	}
 	in.mu.Unlock()
 
-	in.sessions.request(x.Broker, x.Request)
 	action := silenced
-	if len(faults) > 0 && !cut {
-		ts := append(targets(x.Request), in.sessions.targets(x.Broker, x.Request)...)
-		action = in.act(x, in.choose(in.selecting(faults, x, ts)))
+	if cut {
+		in.sessions.request(x.Broker, x.Request)
+	} else {
+		action = in.decide(x)
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -128,6 +131,41 @@ func (in *interceptor) Before(x *kafka.Exchange) kafka.Action {
 	}
 	in.notifyLocked()
 	return action
+}
+
+// decide asks Config.Intercept, and the faults if that leaves the request to be served.
+func (in *interceptor) decide(x *kafka.Exchange) kafka.Action {
+	var own kafka.Action
+	if in.own != nil {
+		own = in.own.Before(x)
+	}
+	if own.Respond != nil || own.DropRequest || own.DropReply || own.CloseBefore || own.CloseAfter {
+		return own
+	}
+	if own.Serve != nil {
+		served := *x
+		served.Request = own.Serve
+		x = &served
+	}
+	in.sessions.request(x.Broker, x.Request)
+	in.mu.Lock()
+	faults := in.faults
+	in.mu.Unlock()
+	if len(faults) == 0 {
+		return own
+	}
+	ts := append(targets(x.Request), in.sessions.targets(x.Broker, x.Request)...)
+	a := in.act(x, in.choose(in.selecting(faults, x, ts)))
+	a.Delay += own.Delay
+	a.Holds = append(own.Holds, a.Holds...)
+	a.ThrottleMs = max(a.ThrottleMs, own.ThrottleMs)
+	if a.Serve == nil {
+		a.Serve = own.Serve
+	}
+	if own.Edit != nil {
+		edit(&a, own.Edit)
+	}
+	return a
 }
 
 // silenceLocked makes the fate of one request that of all that follow it on its connection. Answers
@@ -218,6 +256,9 @@ func (in *interceptor) After(x *kafka.Exchange) {
 	in.notifyLocked()
 	watch := in.watch
 	in.mu.Unlock()
+	if in.own != nil {
+		in.own.After(x)
+	}
 	for _, o := range watch {
 		o.told(x)
 	}

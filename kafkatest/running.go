@@ -32,7 +32,8 @@ func (s *Server) start() error {
 	if s.cfg.Replicas > 0 {
 		defaults.ReplicationFactor = s.cfg.Replicas
 	}
-	cluster, err := strata.Open(strata.Config{Brokers: brokers, BrokerSpecs: specs, Dir: s.cfg.Dir, FS: s.fs, Defaults: defaults, Group: s.cfg.Group, Transactions: s.cfg.Transactions, Logger: s.cfg.Logger, ReplicaSelector: s.cfg.ReplicaSelector})
+	cluster, err := strata.Open(strata.Config{Brokers: brokers, BrokerSpecs: specs, Dir: s.cfg.Dir, FS: s.fs, Defaults: defaults, Group: s.cfg.Group, Transactions: s.cfg.Transactions, Shares: s.cfg.Shares,
+		Properties: s.cfg.Properties, Logger: s.cfg.Logger, ReplicaSelector: s.cfg.ReplicaSelector})
 	if err != nil {
 		return err
 	}
@@ -119,6 +120,9 @@ func (s *Server) listen(broker int32) (net.Listener, error) {
 	if s.cfg.Pipe {
 		// RFC 2606: never a real host
 		return s.network.Listen(fmt.Sprintf("broker-%d.kafkatest.invalid:9092", broker))
+	}
+	if s.cfg.Listen != nil {
+		return s.cfg.Listen(broker)
 	}
 	address := "127.0.0.1:0"
 	s.mu.Lock()

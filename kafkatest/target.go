@@ -107,8 +107,10 @@ func isHeartbeat(v reflect.Value) bool {
 
 // meansAll reports whether a struct of a request asks about every topic if it names none.
 func meansAll(v reflect.Value) bool {
-	switch v.Addr().Interface().(type) {
-	case *kmsg.MetadataRequest, *kmsg.DescribeTopicPartitionsRequest, *kmsg.OffsetFetchRequest, *kmsg.OffsetFetchRequestGroup,
+	switch q := v.Addr().Interface().(type) {
+	case *kmsg.MetadataRequest:
+		return q.Version == 0 || q.Topics == nil // no topics, as who looks for brokers asks, are none
+	case *kmsg.DescribeTopicPartitionsRequest, *kmsg.OffsetFetchRequest, *kmsg.OffsetFetchRequestGroup,
 		*kmsg.DescribeLogDirsRequest, *kmsg.ElectLeadersRequest, *kmsg.ListPartitionReassignmentsRequest:
 		return true
 	}

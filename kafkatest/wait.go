@@ -131,10 +131,18 @@ func (j *Injected) Wait(n int) {
 	}
 }
 
-// await waits until cond holds, looking whenever a request comes or is answered.
+// await is WaitUntil for as long as waits take.
 func (s *Server) await(cond func() bool) error {
 	ctx, cancel := s.waitContext()
 	defer cancel()
+	return s.WaitUntil(ctx, cond)
+}
+
+// WaitUntil waits until cond holds, and returns ctx's error if ctx ends before. cond is asked
+// on this goroutine: at once, whenever a request comes, and when it is hit by a fault or answered.
+// It is for what the other waits do not say, and it does not fail the test, so that any goroutine
+// may call it.
+func (s *Server) WaitUntil(ctx context.Context, cond func() bool) error {
 	for {
 		s.in.mu.Lock()
 		changed := s.in.changed
