@@ -13,12 +13,13 @@ import (
 )
 
 // mayPanic lists the files with a panic, each for a broken
-// invariant of our own code, with how many.
+// invariant of our own code or because its name says so, with how many.
 var mayPanic = map[string]int{
 	"record/zstd.go":              2, // options of our own out of range
 	"replication/change.go":       1, // decide and apply disagree
 	"replication/metasnapshot.go": 1, // likewise
 	"internal/watermark/queue.go": 1, // one entry in two places
+	"kafkatest/kfake/cluster.go":  3, // MustCluster; what attempt recovers, and what it does not
 }
 
 // endsProcess are calls that a library has no right to, or that

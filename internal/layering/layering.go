@@ -39,6 +39,7 @@ var Rows = [][]string{
 	{""},
 	{"kafka"},
 	{"kafkatest"},
+	{"kafkatest/kfake"},
 }
 
 // Pure lists the packages that only compute: they have no clock, lock, goroutine, channel, context

@@ -1,0 +1,243 @@
+package kfake
+
+import (
+	"context"
+	"runtime/pprof"
+	"slices"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// anyKey is the key of control functions of all requests.
+const anyKey = -1
+
+// A control is a control function at work.
+type control struct {
+	key int16
+	fn  func(kmsg.Request) (kmsg.Response, error, bool)
+
+	// guarded by controls.mu
+	keep, drop, removed bool
+}
+
+// A controlCall is one request under a control function.
+type controlCall struct {
+	*control
+	node int32
+}
+
+// A verdict is what a control function returned.
+type verdict struct {
+	resp    kmsg.Response
+	err     error
+	handled bool
+}
+
+// controls are the control functions of a cluster. One of them runs at a time: whoever has the turn.
+type controls struct {
+	closing <-chan struct{} // ends all waits
+	turn    chan struct{}   // a token: full while a control function runs
+
+	mu      sync.Mutex   // guards the fields below; never held while a function runs
+	all     []*control   // in the order in which they were added; never changed in place
+	current *controlCall // that has the turn; nil: none
+}
+
+func newControls(closing <-chan struct{}) *controls {
+	return &controls{closing: closing, turn: make(chan struct{}, 1)}
+}
+
+func (cs *controls) add(key int16, fn func(kmsg.Request) (kmsg.Response, error, bool)) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.all = append(slices.Clip(cs.all), &control{key: key, fn: fn})
+}
+
+// of returns the control functions that a request is shown to: those of its key, then those of all.
+func (cs *controls) of(key int16) (found []*control) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, k := range []int16{key, anyKey} {
+		for _, c := range cs.all {
+			if c.key == k {
+				found = append(found, c)
+			}
+		}
+	}
+	return found
+}
+
+// run shows a request to the control functions until one handles it. ok is false if the cluster, or
+// the node, is closed before.
+func (cs *controls) run(req kmsg.Request, node int32, gone <-chan struct{}) (v verdict, ok bool) {
+	for _, c := range cs.of(req.Key()) {
+		if v, ok = cs.call(c, req, node, gone); !ok || v.handled {
+			return v, ok
+		}
+	}
+	return verdict{}, true
+}
+
+// call shows a request to one control function, unless that is gone by now.
+func (cs *controls) call(c *control, req kmsg.Request, node int32, gone <-chan struct{}) (v verdict, ok bool) {
+	cc := &controlCall{control: c, node: node}
+	if !cs.take(cc, gone) {
+		return verdict{}, false
+	}
+	cs.mu.Lock()
+	removed := c.removed
+	cs.mu.Unlock()
+	if removed {
+		cs.give()
+		return verdict{}, true
+	}
+	// On a goroutine of its own, which outlives the cluster if it never returns: Close does not wait
+	// for functions of the test's. It is told apart from the broker's by having no label.
+	result := make(chan verdict, 1)
+	go func() {
+		pprof.SetGoroutineLabels(context.Background())
+		var v verdict
+		defer func() { // also if fn ends its goroutine, as T.Fatal does
+			if cs.end(cc, v) {
+				cs.give()
+			}
+			result <- v
+		}()
+		v.resp, v.err, v.handled = c.fn(req)
+	}()
+	select {
+	case v = <-result:
+		return v, true
+	case <-cs.closing:
+	case <-gone:
+	}
+	return verdict{}, false
+}
+
+// end notes that a control function has returned, and whether it is done with. It reports whether it
+// had the turn.
+func (cs *controls) end(cc *controlCall, v verdict) (turn bool) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if v.handled && !cc.keep || cc.drop {
+		cc.removed = true
+		cs.all = slices.DeleteFunc(slices.Clone(cs.all), func(c *control) bool { return c == cc.control })
+	}
+	return cs.current == cc
+}
+
+// take waits for the turn.
+func (cs *controls) take(cc *controlCall, gone <-chan struct{}) bool {
+	select {
+	case <-cs.closing:
+		return false
+	default:
+	}
+	select {
+	case cs.turn <- struct{}{}:
+	case <-cs.closing:
+		return false
+	case <-gone:
+		return false
+	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.current = cc
+	return true
+}
+
+// give ends the turn.
+func (cs *controls) give() {
+	cs.mu.Lock()
+	cs.current = nil
+	cs.mu.Unlock()
+	<-cs.turn
+}
+
+// running returns the call that has the turn, nil if none has.
+func (cs *controls) running() *controlCall {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.current
+}
+
+// sleep gives the turn to others until wakeup returns.
+func (cs *controls) sleep(wakeup func()) {
+	cc := cs.running()
+	if cc == nil {
+		return
+	}
+	cs.give()
+	awake := make(chan struct{})
+	go func() {
+		defer close(awake)
+		wakeup()
+	}()
+	select {
+	case <-awake:
+		cs.take(cc, nil)
+	case <-cs.closing:
+	}
+}
+
+// Control is ControlKey for requests of all keys.
+func (c *Cluster) Control(fn func(kmsg.Request) (kmsg.Response, error, bool)) {
+	c.ControlKey(anyKey, fn)
+}
+
+// ControlKey has fn see the next requests with a key (see kmsg.Key), of all requests if it is -1,
+// before anything else does.
+//
+// If fn returns true the request is answered by what it returns: by the response, or, with an error,
+// by cutting the connection; with neither nothing is answered, to this request and to later ones on
+// its connection. If fn returns false the next control function has its say, in the order in which
+// they were added, those of the key before those of all keys, and then the broker.
+//
+// A function that returned true is removed, unless it has called KeepControl; one that has called
+// DropControl is removed whatever it returned. So a function handles one request unless it says
+// otherwise, and one that only looks goes on looking.
+//
+// One control function runs at a time, except for those in SleepControl. While it runs its connection
+// waits, and so do other requests that there is a control function for. It may call all methods of
+// the Cluster, and add control functions. The request must not be changed. ControlKey is safe for
+// concurrent use.
+func (c *Cluster) ControlKey(key int16, fn func(kmsg.Request) (kmsg.Response, error, bool)) {
+	c.controls.add(key, fn)
+}
+
+// KeepControl, called by a control function, has it stay for later requests also when it handles
+// this one, from now on.
+func (c *Cluster) KeepControl() {
+	c.controls.mu.Lock()
+	defer c.controls.mu.Unlock()
+	if cc := c.controls.current; cc != nil {
+		cc.keep = true
+	}
+}
+
+// DropControl, called by a control function, removes it when it returns, whatever it returns and
+// whether or not KeepControl was called.
+func (c *Cluster) DropControl() {
+	c.controls.mu.Lock()
+	defer c.controls.mu.Unlock()
+	if cc := c.controls.current; cc != nil {
+		cc.drop = true
+	}
+}
+
+// SleepControl, called by a control function, lets others run until wakeup returns, or the cluster is
+// closed. wakeup is called on a goroutine of its own. Requests on the connection of the one that
+// sleeps wait behind it, as answers come in the order of requests; those of other connections do not.
+// The same function may be called for another request meanwhile. Outside of a control function it
+// returns at once, without calling wakeup.
+func (c *Cluster) SleepControl(wakeup func()) { c.controls.sleep(wakeup) }
+
+// CurrentNode, called by a control function, returns the node that received the request. Outside of
+// one it returns -1.
+func (c *Cluster) CurrentNode() int32 {
+	if cc := c.controls.running(); cc != nil {
+		return cc.node
+	}
+	return -1
+}

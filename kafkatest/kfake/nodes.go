@@ -1,0 +1,283 @@
+package kfake
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/kafka"
+)
+
+// Nodes count from 0, as kfake's do, brokers from 1. What clients read and write of them is
+// translated on its way: the brokers know nothing of nodes, and tests nothing of brokers.
+
+func brokerOf(node int32) int32 { return node + 1 }
+
+// nodeOf returns the node of a broker; numbers that are no broker's, such as -1 for none, stay.
+func nodeOf(broker int32) int32 {
+	if broker < 1 {
+		return broker
+	}
+	return broker - 1
+}
+
+// nodeFields are the fields of answers that hold brokers.
+var nodeFields = map[string]bool{
+	"NodeID": true, "ControllerID": true, "Leader": true, "LeaderID": true, "BrokerID": true, "PreferredReadReplica": true,
+	"Replicas": true, "ISR": true, "OfflineReplicas": true, "AddingReplicas": true, "RemovingReplicas": true,
+	"EligibleLeaderReplicas": true, "LastKnownELR": true,
+}
+
+// withNodes are the APIs whose answers have such fields.
+var withNodes = map[kafka.Key]bool{
+	kafka.Produce: true, kafka.Fetch: true, kafka.Metadata: true, kafka.FindCoordinator: true, kafka.DescribeCluster: true,
+	kafka.DescribeTopicPartitions: true, kafka.ListPartitionReassignments: true, kafka.ShareFetch: true, kafka.ShareAcknowledge: true,
+	kafka.DescribeQuorum: true, kafka.DescribeConfigs: true, kafka.AlterConfigs: true, kafka.IncrementalAlterConfigs: true,
+}
+
+// toNodes makes brokers in an answer nodes. It changes the answer, but no slices that it points to
+// with brokers in them: those may be shared.
+func toNodes(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			toNodes(v.Elem())
+		}
+	case reflect.Slice:
+		if k := v.Type().Elem().Kind(); k == reflect.Struct || k == reflect.Pointer {
+			for i := range v.Len() {
+				toNodes(v.Index(i))
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Field(i)
+			if !f.CanSet() {
+				continue
+			}
+			if !nodeFields[v.Type().Field(i).Name] {
+				toNodes(f)
+				continue
+			}
+			switch x := f.Interface().(type) {
+			case int32:
+				f.SetInt(int64(nodeOf(x)))
+			case []int32:
+				f.Set(reflect.ValueOf(nodesOf(x)))
+			default:
+				toNodes(f)
+			}
+		}
+	}
+}
+
+// nodesOf returns the nodes of brokers.
+func nodesOf(brokers []int32) []int32 {
+	if brokers == nil {
+		return nil
+	}
+	nodes := make([]int32, len(brokers))
+	for i, b := range brokers {
+		nodes[i] = nodeOf(b)
+	}
+	return nodes
+}
+
+func brokersOf(nodes []int32) []int32 {
+	if nodes == nil {
+		return nil
+	}
+	brokers := make([]int32, len(nodes))
+	for i, n := range nodes {
+		brokers[i] = brokerOf(n)
+	}
+	return brokers
+}
+
+// Kinds of resources that are brokers. Kafka: ConfigResource.Type.
+const (
+	resourceBroker       kmsg.ConfigResourceType = 4
+	resourceBrokerLogger kmsg.ConfigResourceType = 8
+)
+
+// shiftName returns the name of a resource with a number in it moved by n.
+func shiftName(kind kmsg.ConfigResourceType, name string, n int) string {
+	id, err := strconv.Atoi(name)
+	if err != nil || kind != resourceBroker && kind != resourceBrokerLogger {
+		return name
+	}
+	return strconv.Itoa(id + n)
+}
+
+// toBrokers returns a request like req that names brokers where that names nodes; nil if it names
+// none. req is not changed.
+func toBrokers(req kmsg.Request) kmsg.Request {
+	switch q := req.(type) {
+	case *kmsg.CreateTopicsRequest:
+		r := *q
+		r.Topics = slices.Clone(q.Topics)
+		for i := range r.Topics {
+			t := &r.Topics[i]
+			t.ReplicaAssignment = slices.Clone(t.ReplicaAssignment)
+			for j := range t.ReplicaAssignment {
+				t.ReplicaAssignment[j].Replicas = brokersOf(t.ReplicaAssignment[j].Replicas)
+			}
+		}
+		return &r
+	case *kmsg.CreatePartitionsRequest:
+		r := *q
+		r.Topics = slices.Clone(q.Topics)
+		for i := range r.Topics {
+			t := &r.Topics[i]
+			t.Assignment = slices.Clone(t.Assignment)
+			for j := range t.Assignment {
+				t.Assignment[j].Replicas = brokersOf(t.Assignment[j].Replicas)
+			}
+		}
+		return &r
+	case *kmsg.AlterPartitionAssignmentsRequest:
+		r := *q
+		r.Topics = slices.Clone(q.Topics)
+		for i := range r.Topics {
+			t := &r.Topics[i]
+			t.Partitions = slices.Clone(t.Partitions)
+			for j := range t.Partitions {
+				t.Partitions[j].Replicas = brokersOf(t.Partitions[j].Replicas)
+			}
+		}
+		return &r
+	case *kmsg.DescribeConfigsRequest:
+		r := *q
+		r.Resources = slices.Clone(q.Resources)
+		for i := range r.Resources {
+			r.Resources[i].ResourceName = shiftName(r.Resources[i].ResourceType, r.Resources[i].ResourceName, 1)
+		}
+		return &r
+	case *kmsg.AlterConfigsRequest:
+		r := *q
+		r.Resources = slices.Clone(q.Resources)
+		for i := range r.Resources {
+			r.Resources[i].ResourceName = shiftName(r.Resources[i].ResourceType, r.Resources[i].ResourceName, 1)
+		}
+		return &r
+	case *kmsg.IncrementalAlterConfigsRequest:
+		r := *q
+		r.Resources = slices.Clone(q.Resources)
+		for i := range r.Resources {
+			r.Resources[i].ResourceName = shiftName(r.Resources[i].ResourceType, r.Resources[i].ResourceName, 1)
+		}
+		return &r
+	}
+	return nil
+}
+
+// translate makes an answer of the brokers one of the cluster that tests see.
+func (c *Cluster) translate(_ kmsg.Request, resp kmsg.Response) {
+	switch r := resp.(type) {
+	case *kmsg.MetadataResponse:
+		r.ClusterID = &c.cfg.clusterID
+	case *kmsg.DescribeClusterResponse:
+		r.ClusterID = c.cfg.clusterID
+	case *kmsg.DescribeConfigsResponse:
+		for i := range r.Resources {
+			r.Resources[i].ResourceName = shiftName(r.Resources[i].ResourceType, r.Resources[i].ResourceName, -1)
+		}
+	case *kmsg.AlterConfigsResponse:
+		for i := range r.Resources {
+			r.Resources[i].ResourceName = shiftName(r.Resources[i].ResourceType, r.Resources[i].ResourceName, -1)
+		}
+	case *kmsg.IncrementalAlterConfigsResponse:
+		for i := range r.Resources {
+			r.Resources[i].ResourceName = shiftName(r.Resources[i].ResourceType, r.Resources[i].ResourceName, -1)
+		}
+	}
+	toNodes(reflect.ValueOf(resp))
+}
+
+// Before shows a request to the control functions. It implements kafka.Interceptor and is not meant
+// for tests.
+func (i intercept) Before(x *kafka.Exchange) kafka.Action {
+	c := i.c
+	v, ok := c.controls.run(x.Request, nodeOf(x.Broker), c.goneOf(x.Broker))
+	switch {
+	case !ok || v.handled && v.err != nil:
+		return kafka.Action{CloseBefore: true}
+	case v.handled && v.resp == nil:
+		return kafka.Action{DropRequest: true}
+	case v.handled:
+		return kafka.Action{Respond: func(kmsg.Request) kmsg.Response { return v.resp }}
+	}
+	if ofCoordinators[kafka.Key(x.Key)] {
+		c.coordinators.Do(c.coordinate)
+	}
+	if c.canned != nil {
+		if a, ok := c.canned.action(c, x); ok {
+			return a
+		}
+	}
+	a := kafka.Action{Serve: toBrokers(x.Request)}
+	if withNodes[kafka.Key(x.Key)] {
+		a.Edit = c.translate
+	}
+	return a
+}
+
+// ofCoordinators are the APIs that coordinators serve.
+var ofCoordinators = map[kafka.Key]bool{
+	kafka.OffsetCommit: true, kafka.OffsetFetch: true, kafka.JoinGroup: true, kafka.Heartbeat: true, kafka.LeaveGroup: true, kafka.SyncGroup: true,
+	kafka.DescribeGroups: true, kafka.DeleteGroups: true, kafka.OffsetDelete: true, kafka.InitProducerID: true, kafka.AddPartitionsToTxn: true,
+	kafka.AddOffsetsToTxn: true, kafka.EndTxn: true, kafka.TxnOffsetCommit: true, kafka.DescribeTransactions: true,
+	kafka.ConsumerGroupHeartbeat: true, kafka.ConsumerGroupDescribe: true, kafka.ShareGroupHeartbeat: true, kafka.ShareGroupDescribe: true,
+	kafka.ShareFetch: true, kafka.ShareAcknowledge: true, kafka.DescribeShareGroupOffsets: true, kafka.AlterShareGroupOffsets: true, kafka.DeleteShareGroupOffsets: true,
+}
+
+// coordinate creates the topics of the coordinators. A broker creates them when somebody looks for a
+// coordinator; a test may send what is for it without having looked.
+func (c *Cluster) coordinate() {
+	ctx, cancel := c.context()
+	defer cancel()
+	_, err := c.inside().Coordinator.FindCoordinator(ctx, "any")
+	if err == nil {
+		_, err = c.inside().Groups(ctx) // once they are loaded
+	}
+	if err == nil {
+		_, err = c.inside().TransactionCoordinator().FindCoordinator(ctx, "any")
+	}
+	if err == nil {
+		_, err = c.inside().TransactionCoordinator().List(ctx)
+	}
+	if err != nil {
+		c.logf(LogLevelError, "create the topics of coordinators: %v", err)
+	}
+}
+
+// After implements kafka.Interceptor.
+func (intercept) After(*kafka.Exchange) {}
+
+// intercept is the Cluster as what stands between clients and brokers.
+type intercept struct{ c *Cluster }
+
+// goneOf returns a channel that is closed when a broker is removed.
+func (c *Cluster) goneOf(broker int32) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.goneOfLocked(broker)
+}
+
+func (c *Cluster) goneOfLocked(broker int32) chan struct{} {
+	if c.gone[broker] == nil {
+		c.gone[broker] = make(chan struct{})
+	}
+	return c.gone[broker]
+}
+
+// checkNode returns an error if there is no such node.
+func (c *Cluster) checkNode(node int32) error {
+	if node < 0 || !slices.Contains(c.inside().Cluster.Brokers(), brokerOf(node)) {
+		return fmt.Errorf("kfake: there is no node %d", node)
+	}
+	return nil
+}
