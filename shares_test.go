@@ -3,6 +3,8 @@ package strata_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -48,6 +50,111 @@ func valuesOf(recs []consumer.ShareRecord) (all []string) {
 		all = append(all, string(r.Value))
 	}
 	return all
+}
+
+// Checklist row S20: in whatever parts it is read, a queue has what readers of committed records
+// see, each once, and nothing of a transaction before it has ended.
+func TestAQueueHasWhatWasCommitted(t *testing.T) {
+	for seed := range uint64(5) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 0))
+			c := queue(t, strata.Config{}, 1, 1)
+			defer func() { require.NoError(t, c.Close()) }()
+			producers := make([]*producer.Producer, 3)
+			open := make([]*producer.Txn, len(producers))
+			for i := range producers {
+				var err error
+				producers[i], err = producer.New(c, producer.Config{TransactionalID: fmt.Sprint("p", i)})
+				require.NoError(t, err)
+				defer producers[i].Close()
+			}
+			plain, err := producer.New(c, producer.Config{})
+			require.NoError(t, err)
+			defer plain.Close()
+			w := worker(t, c, consumer.ShareConfig{MaxRecords: 1 + int(seed), Explicit: true})
+			defer w.Close()
+			var got []string
+			poll := func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				recs, err := w.Poll(ctx)
+				for _, r := range recs {
+					if rng.IntN(5) == 0 && r.Deliveries < 3 {
+						require.NoError(t, w.Release(t.Context(), r))
+						continue
+					}
+					require.NoError(t, w.Accept(t.Context(), r))
+					got = append(got, string(r.Value))
+				}
+				return err == nil
+			}
+			end := func(i int, commit bool) {
+				if commit {
+					require.NoError(t, open[i].Commit(t.Context()))
+				} else {
+					require.NoError(t, open[i].Abort(t.Context()))
+				}
+				open[i] = nil
+			}
+			for n := range 120 {
+				i := rng.IntN(len(producers))
+				switch k := rng.IntN(8); {
+				case k < 2:
+					_, err := plain.Send(t.Context(), record.String("jobs", "", fmt.Sprint("plain ", n)))
+					require.NoError(t, err)
+				case k == 2:
+					poll()
+				case open[i] == nil:
+					open[i], err = producers[i].Begin(t.Context())
+					require.NoError(t, err)
+				case k < 5:
+					end(i, k == 3)
+				default:
+					require.NoError(t, open[i].Send(t.Context(), record.String("jobs", "", fmt.Sprint(i, " ", n))))
+					require.NoError(t, producers[i].Flush(t.Context()))
+				}
+			}
+			for i := range open {
+				if open[i] != nil {
+					end(i, i == 0)
+				}
+			}
+			for poll() {
+			}
+			var want []string
+			synctest.Wait()
+			for r, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: "jobs"}) {
+				require.NoError(t, err)
+				want = append(want, string(r.Value))
+			}
+			slices.Sort(want)
+			slices.Sort(got)
+			require.Equal(t, want, got)
+		})
+	}
+}
+
+// Checklist row S20.
+func TestAQueueMayHaveWhatWasNotCommitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := queue(t, strata.Config{}, 1, 1)
+		defer func() { require.NoError(t, c.Close()) }()
+		p, err := producer.New(c, producer.Config{TransactionalID: "p"})
+		require.NoError(t, err)
+		defer p.Close()
+		tx, err := p.Begin(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, tx.Send(t.Context(), record.String("jobs", "", "open")))
+		require.NoError(t, p.Flush(t.Context()))
+		w := worker(t, c, consumer.ShareConfig{Isolation: consumer.ReadUncommitted})
+		defer w.Close()
+		recs, err := w.Poll(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{"0", "open"}, valuesOf(recs))
+		_, err = consumer.NewShare(c, consumer.ShareConfig{Group: "g", Topics: []string{"jobs"}, Isolation: 7})
+		var bad *topic.ConfigError
+		require.ErrorAs(t, err, &bad)
+	})
 }
 
 // Checklist row S11.

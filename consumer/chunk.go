@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"cmp"
-	"container/heap"
 	"errors"
 	"strings"
 
@@ -19,22 +18,15 @@ type chunk struct {
 	from    int64 // offsets below are skipped
 	next    int64 // offset after the last batch looked at
 	epoch   int32
-	aborted abortedHeap
-	pids    map[int64]bool // producers whose batches are aborted, from here on
-	err     error          // what cannot be decoded: nothing behind it is handed out
+	aborted partition.AbortedFilter
+	err     error // what cannot be decoded: nothing behind it is handed out
 
 	mem      *fetchBuffer // that rest aliases, referenced; nil: nobody uses it again
 	inflated bool         // some records do not alias mem, but what they were decompressed to
 }
 
 func newChunk(d *delivery, from int64, fp *partition.FetchedPartition) chunk {
-	ch := chunk{d: d, rest: fp.Bytes, from: from, next: from}
-	if len(fp.Aborted) > 0 {
-		ch.aborted = append(ch.aborted, fp.Aborted...)
-		heap.Init(&ch.aborted)
-		ch.pids = map[int64]bool{}
-	}
-	return ch
+	return chunk{d: d, rest: fp.Bytes, from: from, next: from, aborted: partition.NewAbortedFilter(fp.Aborted)}
 }
 
 func (ch *chunk) left() bool { return ch.inBatch || len(ch.rest) > 0 || ch.err != nil }
@@ -106,7 +98,7 @@ func (ch *chunk) batch() (bool, error) {
 		}
 		ch.rest = ch.rest[b.Size():]
 		ch.next = max(ch.next, b.NextOffset())
-		if b.LastOffset() < ch.from || ch.hidden(&b) || b.RecordCount == 0 {
+		if b.LastOffset() < ch.from || ch.aborted.Hides(&b) || b.RecordCount == 0 {
 			continue
 		}
 		if ch.records, err = b.Records(0); err != nil {
@@ -117,35 +109,6 @@ func (ch *chunk) batch() (bool, error) {
 		return true, nil
 	}
 	return false, nil
-}
-
-// hidden applies the list of aborted transactions to a batch (Kafka: CompletedFetch).
-func (ch *chunk) hidden(b *record.Batch) bool {
-	if ch.pids != nil && b.HasProducerID() {
-		for len(ch.aborted) > 0 && ch.aborted[0].FirstOffset <= b.LastOffset() {
-			ch.pids[heap.Pop(&ch.aborted).(partition.AbortedTxn).ProducerID] = true
-		}
-	}
-	if b.IsControl() {
-		if kind, _, err := b.Control(); err == nil && kind == record.ControlAbort {
-			delete(ch.pids, b.ProducerID)
-		}
-		return true
-	}
-	return b.IsTransactional() && ch.pids[b.ProducerID]
-}
-
-// abortedHeap is a heap of transactions by first offset.
-type abortedHeap []partition.AbortedTxn
-
-func (h abortedHeap) Len() int           { return len(h) }
-func (h abortedHeap) Less(i, j int) bool { return h[i].FirstOffset < h[j].FirstOffset }
-func (h abortedHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *abortedHeap) Push(x any)        { *h = append(*h, x.(partition.AbortedTxn)) }
-func (h *abortedHeap) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
 }
 
 func compareTP(a, b record.TopicPartition) int {

@@ -44,6 +44,11 @@ type ShareConfig struct {
 	// Latest or At. Kafka: share.auto.offset.reset, whose default is latest.
 	Reset Reset
 
+	// Isolation says what of transactions is handed out: the zero value is ReadCommitted. All members
+	// of the group are to have the same. Kafka: share.isolation.level, whose default is
+	// read_uncommitted.
+	Isolation Isolation
+
 	// Explicit says that only Accept, Release and Reject say what came of a record. Otherwise Poll
 	// and Records accept what the application was given before and has said nothing of. Kafka:
 	// share.acknowledgement.mode.
@@ -97,6 +102,8 @@ func NewShare(b ShareBackend, cfg ShareConfig) (*Share, error) {
 		return nil, refuse("Topics", "", "is empty")
 	case cfg.MaxRecords < 0:
 		return nil, refuse("MaxRecords", fmt.Sprint(cfg.MaxRecords), "is negative")
+	case cfg.Isolation != ReadCommitted && cfg.Isolation != ReadUncommitted:
+		return nil, refuse("Isolation", fmt.Sprint(cfg.Isolation), "is neither ReadCommitted nor ReadUncommitted")
 	case cfg.Reset.kind == resetFail:
 		return nil, refuse("Reset", "Fail", "says nothing of where to begin")
 	}
@@ -163,7 +170,7 @@ func (s *Share) poll(ctx context.Context) ([]ShareRecord, error) {
 	ctx, cancel := context.WithTimeout(ctx, shareLooksAgain)
 	defer cancel()
 	f, err := s.c.Fetch(ctx, share.FetchRequest{Group: s.cfg.Group, Member: s.cfg.MemberID, Partitions: append(tps[k:len(tps):len(tps)], tps[:k]...),
-		MaxRecords: s.cfg.MaxRecords, Reset: s.cfg.Reset.offsetSpec()})
+		MaxRecords: s.cfg.MaxRecords, Reset: s.cfg.Reset.offsetSpec(), Isolation: s.cfg.Isolation})
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,10 @@ var configKeys = []configKey{
 			return err
 		},
 	},
+	{
+		Key:   topic.Key{Name: shareIsolationKey, Type: topic.TypeString, Default: readUncommitted, Synonyms: []string{shareIsolationKey}, Doc: "What of transactions a share group is handed: read_committed or read_uncommitted."},
+		check: checkIsolation,
+	},
 }
 
 const (
@@ -158,6 +162,8 @@ type ConfigAlteration struct {
 //   - consumer.assignment.interval.ms, from 0 to ConsumerMaxAssignmentInterval.
 //   - share.auto.offset.reset, where a share group begins in a partition that is new to it: latest,
 //     earliest, or by_duration: and an ISO 8601 duration before the moment at which it begins.
+//   - share.isolation.level, what of transactions a share group is handed: read_committed, or
+//     read_uncommitted.
 //
 // When it returns nil the change is on stable storage. Errors: ErrInvalidGroupID for an empty id,
 // or one that no group can have, *topic.ConfigError, errors.ErrUnsupported if the Store keeps no

@@ -125,6 +125,9 @@ func TestShareGroupsBeginWhereTheyAreConfiguredTo(t *testing.T) {
 	require.Equal(t, partition.Latest, c.ShareReset("g"))
 	require.NoError(t, c.AlterGroupConfig(t.Context(), ConfigAlteration{Group: "g", Changes: []replication.ConfigChange{set("share.auto.offset.reset", "earliest")}}))
 	require.Equal(t, partition.Earliest, c.ShareReset("g"))
+	require.Equal(t, partition.ReadUncommitted, c.ShareIsolation("g"))
+	require.NoError(t, c.AlterGroupConfig(t.Context(), ConfigAlteration{Group: "g", Changes: []replication.ConfigChange{set("share.isolation.level", "read_committed")}}))
+	require.Equal(t, partition.ReadCommitted, c.ShareIsolation("g"))
 	require.Equal(t, partition.Latest, c.ShareReset("other"))
 	var refused *topic.ConfigError
 	require.ErrorAs(t, c.AlterGroupConfig(t.Context(), ConfigAlteration{Group: "g", Changes: []replication.ConfigChange{set("share.auto.offset.reset", "none")}}), &refused)

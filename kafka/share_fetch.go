@@ -128,7 +128,8 @@ func (f *shareAnswer) acknowledge(req *kmsg.ShareFetchRequest) {
 func (f *shareAnswer) fetch(req *kmsg.ShareFetchRequest, parts []sharePart) error {
 	c := f.c
 	fetch := share.FetchRequest{Group: f.key.group, Member: f.key.member, MaxRecords: max(int(req.MaxRecords), 1),
-		MaxWait: time.Duration(max(req.MaxWaitMillis, 0)) * time.Millisecond, WholeBatches: req.ShareAcquireMode != acquireByRecord, Existing: true, Reset: c.groups.ShareReset(f.key.group)}
+		MaxWait: time.Duration(max(req.MaxWaitMillis, 0)) * time.Millisecond, WholeBatches: req.ShareAcquireMode != acquireByRecord, Existing: true,
+		Reset: c.groups.ShareReset(f.key.group), Isolation: c.groups.ShareIsolation(f.key.group)}
 	fetch.Reserve = func(ctx context.Context) (n int, err error) {
 		want := min(max(int(req.MaxBytes), 1), maxFetchBytes)
 		if n = c.s.budget.tryTake(want, min(want, leastFetch)); n == 0 {

@@ -180,6 +180,25 @@ func TestMembersOfAShareGroupHaveTheirOwnRecordsUntilTheySayWhatCameOfThem(t *te
 	require.Zero(t, one.beat(-1).ErrorCode)
 }
 
+// Checklist row S20.
+func TestAShareGroupIsHandedCommittedRecordsWhereThatIsWanted(t *testing.T) {
+	for level, want := range map[string][][3]int64{"": {{0, 1, 1}}, "read_uncommitted": {{0, 1, 1}}, "read_committed": {{0, 0, 1}}} {
+		_, addr, id := shareTopic(t, 1)
+		if level != "" {
+			require.Zero(t, askAlter(t, addr, resourceGroup, "g", kmsg.IncrementalAlterConfigsRequestResourceConfig{Name: "share.isolation.level", Value: &level}))
+		}
+		p, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.TransactionalID("p"), kgo.DefaultProduceTopic("jobs"))
+		require.NoError(t, err)
+		require.NoError(t, p.BeginTransaction())
+		require.NoError(t, p.ProduceSync(t.Context(), kgo.StringRecord("aborted")).FirstErr())
+		require.NoError(t, p.EndTransaction(t.Context(), kgo.TryAbort))
+		p.Close()
+		one := newSharer(t, addr, "one", id)
+		require.Zero(t, one.beat(0, "jobs").ErrorCode)
+		require.Equal(t, want, got(one.fetch(nil)), level)
+	}
+}
+
 // Checklist row S17.
 func TestShareSessionsBeginGoOnAndEndAsInKafka(t *testing.T) {
 	_, addr, id := shareTopic(t, 2)

@@ -67,11 +67,11 @@ func TestProduceAndReadHardlyAllocate(t *testing.T) {
 func TestFloodOfProducerIDsCostsLessThan200BytesEach(t *testing.T) {
 	const ids = 100_000
 	s := newProducers(day)
-	before := heap()
+	before := heapInUse()
 	for pid := range int64(ids) {
 		s.apply(&record.Batch{ProducerID: pid}, pid, 0)
 	}
-	used := heap() - before
+	used := heapInUse() - before
 	t.Logf("%d B", used/ids)
 	require.LessOrEqual(t, used/ids, uint64(200), "map included")
 	runtime.KeepAlive(s)
@@ -79,7 +79,7 @@ func TestFloodOfProducerIDsCostsLessThan200BytesEach(t *testing.T) {
 	require.Len(t, s.m, 1, "forgotten when a new one comes")
 }
 
-func heap() uint64 {
+func heapInUse() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -10,8 +10,8 @@
 // (share/internal/inflight). Members name themselves; that of a process is package consumer's Share.
 // Those over the wire are members of a group of package group, which assigns them partitions; package
 // kafka has their sessions. A member in process may fetch from all partitions.
-// Records of open and of aborted transactions are handed out, as with Kafka's default,
-// share.isolation.level=read_uncommitted.
+// Who fetches says whether records of open and of aborted transactions are handed out; for those
+// over the wire the group's configuration does (share.isolation.level).
 //
 // # Promises
 //

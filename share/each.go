@@ -30,7 +30,7 @@ func (c *Coordinator) FetchEach(ctx context.Context, req FetchRequest) ([]Result
 		results, leaders, acquired, err := c.tryEach(ctx, req, told)
 		over := acquired || err != nil || len(leaders) == 0 || waiting.Err() != nil
 		if !over {
-			_ = c.awaitRecords(waiting, leaders, told) // why it has ended is looked at below
+			_ = c.awaitRecords(waiting, leaders, req.Isolation, told) // why it has ended is looked at below
 		}
 		for _, l := range leaders {
 			l.unwatch(told)

@@ -31,6 +31,11 @@ type FetchRequest struct {
 	// share.auto.offset.reset.
 	Reset partition.OffsetSpec
 
+	// Isolation says whether records of open and of aborted transactions are handed out. The zero
+	// value is partition.ReadCommitted: they are not. The members of a group are to agree: what one
+	// passes over is done with. Kafka: share.isolation.level, whose default is read_uncommitted.
+	Isolation partition.Isolation
+
 	// Existing says that a share-partition that has no state is not begun: ErrNotInitialized.
 	Existing bool
 
@@ -77,7 +82,7 @@ func (c *Coordinator) Fetch(ctx context.Context, req FetchRequest) (Fetched, err
 			}
 			return got, err
 		}
-		err = c.awaitRecords(ctx, leaders, told)
+		err = c.awaitRecords(ctx, leaders, req.Isolation, told)
 		for _, l := range leaders {
 			l.unwatch(told)
 		}
@@ -130,7 +135,7 @@ func (l *leader) fetch(ctx context.Context, req FetchRequest) (got Fetched, err 
 	}
 	l.fetching = true
 	l.mu.Unlock()
-	read, err := l.read(ctx, from, req.MaxBytes)
+	read, err := l.read(ctx, from, req)
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +150,7 @@ func (l *leader) fetch(ctx context.Context, req FetchRequest) (got Fetched, err 
 	}
 	l.p.LogStart(read.LogStartOffset)
 	var batches []inflight.Offsets
-	if batches, err = offsetsOf(read.Bytes); err == nil && len(batches) > 0 {
+	if batches, err = offsetsOf(from, read); err == nil && len(batches) > 0 {
 		got.Deliveries = l.p.Acquire(time.Now(), req.Member, inflight.Fetched{From: from, Batches: batches}, inflight.Limit{Records: req.MaxRecords, Exact: !req.WholeBatches})
 	}
 	if len(got.Deliveries) > 0 {
@@ -159,13 +164,14 @@ func (l *leader) fetch(ctx context.Context, req FetchRequest) (got Fetched, err 
 
 // read reads the log from an offset on. An offset that is not in the log any more is read as its
 // start.
-func (l *leader) read(ctx context.Context, from int64, maxBytes int) (partition.FetchedPartition, error) {
+func (l *leader) read(ctx context.Context, from int64, req FetchRequest) (partition.FetchedPartition, error) {
+	maxBytes := req.MaxBytes
 	if maxBytes <= 0 {
 		maxBytes = 1 << 20
 	}
 	resp, err := l.c.cluster.Fetch(ctx, &partition.FetchRequest{
 		Partitions: []partition.FetchPartition{{TopicPartition: l.tp, Offset: from, CurrentLeaderEpoch: l.epoch, TopicID: l.key.TopicID}},
-		MaxBytes:   maxBytes, Isolation: partition.ReadUncommitted,
+		MaxBytes:   maxBytes, Isolation: req.Isolation,
 	})
 	if err != nil {
 		return partition.FetchedPartition{}, err
@@ -181,15 +187,18 @@ func (l *leader) read(ctx context.Context, from int64, maxBytes int) (partition.
 	return p, p.Err
 }
 
-// offsetsOf returns the batches in p.
-func offsetsOf(p []byte) (all []inflight.Offsets, err error) {
-	for len(p) > 0 {
+// offsetsOf returns the batches of what was read from an offset on.
+func offsetsOf(from int64, read partition.FetchedPartition) (all []inflight.Offsets, err error) {
+	hidden := partition.NewAbortedFilter(read.Aborted)
+	for p := read.Bytes; len(p) > 0; {
 		b, n, err := record.Parse(p)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, inflight.Offsets{First: b.BaseOffset, Last: b.LastOffset(), Skip: b.IsControl()})
 		p = p[n:]
+		if b.LastOffset() >= from {
+			all = append(all, inflight.Offsets{First: b.BaseOffset, Last: b.LastOffset(), Skip: hidden.Hides(b)})
+		}
 	}
 	return all, nil
 }
@@ -211,10 +220,10 @@ const longestWait = 5 * time.Second
 
 // awaitRecords returns when a leader has told, when the log of one has grown that may hand out what
 // is new, or after a while.
-func (c *Coordinator) awaitRecords(ctx context.Context, leaders []*leader, told chan struct{}) error {
+func (c *Coordinator) awaitRecords(ctx context.Context, leaders []*leader, isolation partition.Isolation, told chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, longestWait)
 	defer cancel()
-	req := partition.FetchRequest{MaxBytes: 1, MinBytes: 1, MaxWait: longestWait, Isolation: partition.ReadUncommitted}
+	req := partition.FetchRequest{MaxBytes: 1, MinBytes: 1, MaxWait: longestWait, Isolation: isolation}
 	for _, l := range leaders {
 		l.mu.Lock()
 		if from, ok := l.p.Next(); ok && from == l.p.End() {

@@ -22,6 +22,30 @@ func (c *Coordinator) ShareReset(id string) partition.OffsetSpec {
 	return spec
 }
 
+const shareIsolationKey = "share.isolation.level"
+
+// ShareIsolation returns what of transactions a share group is handed: ReadUncommitted unless
+// something else is set on it. Kafka: share.isolation.level.
+func (c *Coordinator) ShareIsolation(id string) partition.Isolation {
+	if c.properties(id)[shareIsolationKey] == readCommitted {
+		return partition.ReadCommitted
+	}
+	return partition.ReadUncommitted
+}
+
+// The values of shareIsolationKey.
+const (
+	readCommitted   = "read_committed"
+	readUncommitted = "read_uncommitted"
+)
+
+func checkIsolation(value string) error {
+	if value != readCommitted && value != readUncommitted {
+		return errors.New("is neither " + readCommitted + " nor " + readUncommitted)
+	}
+	return nil
+}
+
 // parseShareReset reads latest, earliest, or by_duration: and a duration before now.
 func parseShareReset(value string, now time.Time) (partition.OffsetSpec, error) {
 	before, byDuration := strings.CutPrefix(value, "by_duration:")
