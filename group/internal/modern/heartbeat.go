@@ -22,9 +22,11 @@ func (e EventHeartbeat) Refuse() machine.Reply {
 	return machine.Reply{To: e.To, Err: protocol.ErrGroupNotFound}
 }
 
-// A full request says all of a member: it wants to know all, too.
+// A full request says all of a member: it wants to know all, too. Kafka:
+// GroupMetadataManager.consumerGroupHeartbeat, isFullRequest.
 func (e EventHeartbeat) full() bool {
-	return e.MemberEpoch == joinEpoch || e.RebalanceTimeout >= 0 && e.SubscribedTopics != nil && e.Owned != nil
+	subscribes := e.SubscribedTopics != nil || e.SubscribedRegex != nil
+	return e.MemberEpoch == joinEpoch || e.RebalanceTimeout >= 0 && subscribes && e.Owned != nil
 }
 
 func (e EventHeartbeat) step(g *Group, now time.Time) {
