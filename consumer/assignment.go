@@ -62,11 +62,22 @@ func (a assignment) without(tps []record.TopicPartition) assignment {
 // A target is the assignment that the polling goroutine is to adopt.
 type target struct {
 	assignment
-	names   []record.TopicPartition // what was asked for, whether or not it exists
-	version int64                   // counts targets
+	wanted
+	version int64 // counts targets
 	// partitions of topics, by id, that do not exist any more
 	gone    map[record.TopicPartition]topic.ID
 	waiting []chan struct{} // closed when the target, or a later one, is adopted
+}
+
+// wanted is what a target was made of, whether or not it exists.
+type wanted struct {
+	names []record.TopicPartition // sorted
+	// ids has the topics that are meant; nil: whichever have the names, one after the other
+	ids map[string]topic.ID
+}
+
+func (w wanted) equal(o wanted) bool {
+	return slices.Equal(w.names, o.names) && maps.Equal(w.ids, o.ids)
 }
 
 func (t target) isGone(tp record.TopicPartition, id topic.ID) bool {

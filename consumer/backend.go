@@ -34,8 +34,14 @@ type GroupBackend interface {
 	Group(ctx context.Context, id string) (group.Info, error)
 }
 
-// Backend is both halves. strata.Cluster is one.
+// ConsumerGroupBackend is what members of ProtocolConsumer need. group.Coordinator is one.
+type ConsumerGroupBackend interface {
+	GroupBackend
+	ConsumerHeartbeat(ctx context.Context, req group.ConsumerHeartbeatRequest) (group.ConsumerHeartbeatResponse, error)
+}
+
+// Backend is all of it. strata.Cluster is one.
 type Backend interface {
 	LogBackend
-	GroupBackend
+	ConsumerGroupBackend
 }

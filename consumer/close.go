@@ -37,8 +37,9 @@ func (c *Consumer) closeTimeout() time.Duration {
 }
 
 // Shutdown ends polling, sends what CommitAsync has queued, commits what is processed (with
-// CommitProcessed), calls OnRevoked, leaves the group (not a static member) and returns when the
-// last goroutine has ended. It is idempotent; later callers wait for the first.
+// CommitProcessed), calls OnRevoked, leaves the group (a static member stays its member for the rest
+// of its session) and returns when the last goroutine has ended. It is idempotent; later callers wait
+// for the first.
 //
 // A loop body at work on another goroutine is waited for, and its record then counts as processed;
 // what the last Poll handed out does not, and is not waited for: OnRevoked may run beside it. ctx
@@ -193,18 +194,13 @@ func (c *Consumer) leave(ctx context.Context, idle bool) (err error) {
 	return err
 }
 
-// takeLeave tells the group that a dynamic member is gone.
+// takeLeave tells the group that the member is gone.
 func (c *Consumer) takeLeave(ctx context.Context) error {
 	id := c.state().id
-	if id == "" || c.cfg.InstanceID != "" {
+	if id == "" {
 		return nil
 	}
-	per, err := c.groups.Leave(ctx, group.LeaveRequest{Group: c.cfg.Group, Members: []group.LeaveMember{{MemberID: id}}})
-	err = errors.Join(append(per, err)...)
-	if errors.Is(err, group.ErrUnknownMember) { // somebody removed us before: gone is gone
-		return nil
-	}
-	return err
+	return c.membership.protocol.leave(ctx, id)
 }
 
 // notBeingRevoked leaves out the partitions whose OnRevoked is running: Close was called from it.
@@ -223,61 +219,6 @@ func (c *Consumer) notBeingRevoked(tps []record.TopicPartition) (left []record.T
 	return left
 }
 
-// reopenCommits makes the group accept commits of this member again. The membership goroutine has
-// ended where it does not:
-//
-//   - The answer to a Join was lost, and the group is a generation further. The same Join again is
-//     answered at once with that generation, since it changes nothing.
-//   - Between join and sync. The group's leader, perhaps this member, may be long in coming: a
-//     member that joins with another subscription makes the group rebalance, and until that is over
-//     commits are accepted again.
-//
-// It is tried until committing works, at most for a heartbeat interval.
-func (c *Consumer) reopenCommits(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if !c.learnGeneration(ctx) {
-			return
-		}
-		s := c.state()
-		join, err := c.groups.Join(ctx, c.joinRequest(s, nil, nil))
-		if err != nil {
-			return
-		}
-		c.setMember(join.MemberID, join.Generation)
-		sync := c.syncRequest(join)
-		if join.Leader == join.MemberID {
-			sync.Assignments = map[string][]byte{}
-		}
-		if _, err := c.groups.Sync(ctx, sync); err != nil {
-			c.cfg.Logger.Debug("sync while closing failed", "group", c.cfg.Group, "err", err)
-		}
-	}()
-	return func() {
-		cancel()
-		<-ended
-	}
-}
-
-// learnGeneration repeats a Join whose answer was lost. It returns false if what is held may have
-// another owner by now.
-func (c *Consumer) learnGeneration(ctx context.Context) bool {
-	c.mu.Lock()
-	lost, known := c.member.unanswered, c.member.memberState
-	c.mu.Unlock()
-	if lost == nil {
-		return true
-	}
-	join, err := c.groups.Join(ctx, *lost)
-	if err != nil || known.missed(join.Generation) {
-		return false
-	}
-	c.setMember(join.MemberID, join.Generation)
-	return true
-}
-
 // commitWhileClosing is how a commit waits for the end of a rebalance once the membership goroutine
 // has ended.
 func (c *Consumer) commitWhileClosing(ctx context.Context, try func() error) error {
@@ -286,7 +227,7 @@ func (c *Consumer) commitWhileClosing(ctx context.Context, try func() error) err
 	c.mu.Unlock()
 	ctx, cancel := context.WithDeadline(ctx, by)
 	defer cancel()
-	defer c.reopenCommits(ctx)()
+	defer c.membership.protocol.reopenCommits(ctx)()
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		err := try()
 		if !errors.Is(err, group.ErrRebalanceInProgress) && !errors.Is(err, group.ErrIllegalGeneration) || ctx.Err() != nil {

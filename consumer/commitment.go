@@ -81,11 +81,15 @@ func settleAll(cms []*commitment, err error) {
 // partitions by now, or the topic is gone, is ErrRebalanced.
 func commitError(err error) error {
 	switch {
-	case errors.Is(err, group.ErrUnknownMember), errors.Is(err, group.ErrIllegalGeneration), errors.Is(err, group.ErrFencedInstance),
-		errors.Is(err, group.ErrUnknownTopicOrPartition):
+	case errors.Is(err, group.ErrUnknownMember), isOldGeneration(err), errors.Is(err, group.ErrFencedInstance), errors.Is(err, group.ErrUnknownTopicOrPartition):
 		return fmt.Errorf("consumer: commit: %w: %w", ErrRebalanced, err)
 	}
 	return fmt.Errorf("consumer: commit: %w", err)
+}
+
+// isOldGeneration reports whether a commit was refused for its generation, or member epoch.
+func isOldGeneration(err error) bool {
+	return errors.Is(err, group.ErrIllegalGeneration) || errors.Is(err, group.ErrStaleMemberEpoch)
 }
 
 // committer is the membership that a commit is sent under.
@@ -141,7 +145,7 @@ func (c *Consumer) send(ctx context.Context, cms []*commitment, m committer) (wa
 		case err == nil:
 			c.noteCommittedLocked(cm)
 			cm.settle(nil)
-		case errors.Is(err, group.ErrRebalanceInProgress), errors.Is(err, group.ErrIllegalGeneration) && c.maybeBehindLocked(m):
+		case errors.Is(err, group.ErrRebalanceInProgress), isOldGeneration(err) && c.maybeBehindLocked(m):
 			wait = err
 		default:
 			cm.settle(commitError(err))

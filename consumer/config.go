@@ -98,10 +98,11 @@ type Config struct {
 	// group.id.
 	Group string
 	// InstanceID makes the member static: it comes back under that name without a rebalance, and
-	// Close does not leave the group. Only if what the group has assigned does not fit any more,
-	// since topics, partitions or this member's Topics have changed, it asks for a rebalance then,
-	// within a HeartbeatInterval; Kafka's clients do not. So it does for partitions that an assignor
-	// leaves to nobody. Kafka: group.instance.id (KIP-345).
+	// Close does not leave the group (with ProtocolConsumer it says that it will be back). Only if
+	// what the group has assigned does not fit any more, since topics, partitions or this member's
+	// Topics have changed, it asks for a rebalance then, within a HeartbeatInterval; Kafka's clients
+	// do not. So it does for partitions that an assignor leaves to nobody; the coordinator of
+	// ProtocolConsumer does both by itself. Kafka: group.instance.id (KIP-345).
 	InstanceID string
 	// ClientID names the consumer in descriptions of the group. Empty: "strata". Kafka: client.id.
 	ClientID string
@@ -117,6 +118,13 @@ type Config struct {
 	// StartEarliest, StartLatest, StartReset.
 	Assign record.Offsets
 	Reset  Reset
+
+	// Protocol is that of the group. Kafka: group.protocol.
+	Protocol Protocol
+	// RemoteAssignor names the assignor that the coordinator shares partitions out by, with
+	// ProtocolConsumer: "uniform", "range" or another one of group.Config.ConsumerAssignors, by which
+	// most members of the group count. Empty: the first one there. Kafka: group.remote.assignor.
+	RemoteAssignor string
 
 	Commit CommitMode
 	// CommitInterval is how often processed offsets are committed with CommitProcessed. 0: 1 s.
@@ -189,7 +197,7 @@ func (e *ConfigError) Error() string { return "consumer: config " + e.Name + ": 
 
 // withDefaults returns c with everything filled in, or all that is wrong with it.
 func (c Config) withDefaults() (Config, error) {
-	errs := slices.Concat(c.applyProperties(), c.outOfRange(), c.whatIsRead(), c.groupOnly())
+	errs := slices.Concat(c.applyProperties(), c.outOfRange(), c.whatIsRead(), c.groupOnly(), c.ofProtocol())
 	if len(errs) > 0 {
 		return Config{}, errors.Join(errs...)
 	}
@@ -249,6 +257,27 @@ func (c *Config) groupOnly() (errs []error) {
 	}
 	if c.Group == "" && c.Commit == CommitBeforeDelivery {
 		errs = append(errs, &ConfigError{"Commit", "CommitBeforeDelivery needs a Group"})
+	}
+	return errs
+}
+
+// ofProtocol checks that no setting is one of the other protocol.
+func (c *Config) ofProtocol() (errs []error) {
+	refuse := func(name string, set bool, reason string) {
+		if set {
+			errs = append(errs, &ConfigError{name, reason})
+		}
+	}
+	switch c.Protocol {
+	case ProtocolClassic:
+		refuse("RemoteAssignor", c.RemoteAssignor != "", "needs ProtocolConsumer: members of the classic protocol have Assignors")
+	case ProtocolConsumer:
+		refuse("Protocol", c.Group == "", "needs a Group")
+		refuse("Assignors", c.Assignors != nil, "the coordinator assigns with ProtocolConsumer: see RemoteAssignor")
+		refuse("SessionTimeout", c.SessionTimeout != 0, "is the group's with ProtocolConsumer: see group.Config.ConsumerSessionTimeout")
+		refuse("HeartbeatInterval", c.HeartbeatInterval != 0, "is the group's with ProtocolConsumer: see group.Config.ConsumerHeartbeatInterval")
+	default:
+		refuse("Protocol", true, fmt.Sprintf("unknown protocol %d", c.Protocol))
 	}
 	return errs
 }

@@ -52,6 +52,8 @@ type Consumer struct {
 	groups GroupBackend // nil: a free consumer
 	cfg    Config
 
+	membership *membership // nil: a free consumer
+
 	lifecycle
 
 	poller  poller
@@ -79,7 +81,7 @@ type Stats struct {
 	Records    int64 // handed out
 	Bytes      int64 // fetched
 	Fetches    int64
-	Rebalances int64 // generations joined
+	Rebalances int64 // generations joined, or new member epochs
 	Commits    int64 // that succeeded
 	Resets     int64 // of positions, by Config.Reset
 }
@@ -107,6 +109,10 @@ func New(b LogBackend, cfg Config) (*Consumer, error) {
 			return nil, &ConfigError{"Group", "this backend has no groups"}
 		}
 		c.groups = groups
+		c.membership = &membership{c: c}
+		if c.membership.protocol, err = newProtocol(c.membership, groups); err != nil {
+			return nil, err
+		}
 	}
 	start, cancel := context.WithTimeout(context.Background(), DefaultCloseTimeout)
 	defer cancel()
@@ -119,7 +125,7 @@ func New(b LogBackend, cfg Config) (*Consumer, error) {
 		c.joined.Go(func() { c.runWatch(ctx, c.reviewFree) })
 		return c, nil
 	}
-	c.joined.Go(func() { c.failUnlessReturns(func() { c.runMember(ctx) }) })
+	c.joined.Go(func() { c.failUnlessReturns(func() { c.membership.run(ctx) }) })
 	c.joined.Go(func() {
 		c.runWatch(ctx, func(ctx context.Context) error { c.kickMember(); return c.followTopics(ctx) })
 	})

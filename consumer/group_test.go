@@ -252,6 +252,13 @@ func (c *cutOff) Heartbeat(ctx context.Context, req group.HeartbeatRequest) erro
 	return c.Backend.Heartbeat(ctx, req)
 }
 
+func (c *cutOff) ConsumerHeartbeat(ctx context.Context, req group.ConsumerHeartbeatRequest) (group.ConsumerHeartbeatResponse, error) {
+	if c.off.Load() {
+		return group.ConsumerHeartbeatResponse{}, errCutOff
+	}
+	return c.Backend.ConsumerHeartbeat(ctx, req)
+}
+
 func (c *cutOff) Join(ctx context.Context, req group.JoinRequest) (group.JoinResponse, error) {
 	if c.off.Load() {
 		return group.JoinResponse{}, errCutOff

@@ -14,7 +14,7 @@ import (
 // heartbeats keeps the membership alive until something ends the generation, which is returned, or
 // until done (nil: never) is closed. While it waits for done, a rebalance does not end it: the
 // poller is being asked to make way for that already.
-func (m *membership) heartbeats(ctx context.Context, done <-chan struct{}) error {
+func (m *classicMember) heartbeats(ctx context.Context, done <-chan struct{}) error {
 	c := m.c
 	tick := time.NewTicker(c.cfg.HeartbeatInterval)
 	defer tick.Stop()
@@ -36,10 +36,7 @@ func (m *membership) heartbeats(ctx context.Context, done <-chan struct{}) error
 		case <-tick.C:
 		}
 		if m.applicationGone() {
-			id := c.state().id
-			m.forget(true) // before others get the partitions
-			m.leaveForNow(ctx, id)
-			return ErrPollTimeout
+			return m.stayedAway(ctx)
 		}
 		err := m.beat(ctx)
 		if done != nil && errors.Is(err, errRejoin) {
@@ -56,7 +53,7 @@ func (m *membership) heartbeats(ctx context.Context, done <-chan struct{}) error
 
 // review looks whether the group has to rebalance. Assignments follow topics that are created again
 // without that.
-func (m *membership) review(ctx context.Context) error {
+func (m *classicMember) review(ctx context.Context) error {
 	if m.c.takeEnforce() {
 		return errRejoin
 	}
@@ -88,7 +85,7 @@ func (c *Consumer) takeEnforce() bool {
 }
 
 // beat sends one heartbeat.
-func (m *membership) beat(ctx context.Context) error {
+func (m *classicMember) beat(ctx context.Context) error {
 	c := m.c
 	s := c.state()
 	if s.id == "" {
@@ -142,16 +139,17 @@ func (c *Consumer) waiting() bool {
 	return c.waiter.waiting
 }
 
-// leaveForNow leaves the group so that others get the partitions; the next poll joins again.
-func (m *membership) leaveForNow(ctx context.Context, id string) {
+// stayedAway ends the membership of an application that does not poll, so that others get the
+// partitions; the next poll joins again.
+func (m *membership) stayedAway(ctx context.Context) error {
 	c := m.c
+	id := c.state().id
+	m.forget(true) // before others get the partitions
 	c.cfg.Logger.Warn("application does not poll, leaving the group", "group", c.cfg.Group, "member_id", id, "max_poll_interval", c.cfg.MaxPollInterval)
-	if c.cfg.InstanceID != "" {
-		return // a static member goes by its session timeout
-	}
 	call, cancel := context.WithTimeout(ctx, c.cfg.HeartbeatInterval)
 	defer cancel()
-	if _, err := c.groups.Leave(call, group.LeaveRequest{Group: c.cfg.Group, Members: []group.LeaveMember{{MemberID: id}}}); err != nil {
+	if err := m.protocol.leave(call, id); err != nil {
 		c.cfg.Logger.Debug("leave failed", "group", c.cfg.Group, "err", err)
 	}
+	return ErrPollTimeout
 }

@@ -33,7 +33,7 @@ func (c *Consumer) setMember(id string, generation int32) {
 }
 
 // Metadata returns the membership as it is now, for commits made elsewhere (transactions).
-// Generation is -1 outside of a generation.
+// Generation is -1 outside of a generation; with ProtocolConsumer it is the member epoch.
 func (c *Consumer) Metadata() group.Metadata {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,7 +41,8 @@ func (c *Consumer) Metadata() group.Metadata {
 }
 
 // EnforceRebalance makes the group rebalance although nothing changed. It does not wait. For a free
-// consumer it does nothing.
+// consumer it does nothing, and with ProtocolConsumer no more than send a heartbeat: whether
+// partitions move is up to the coordinator.
 func (c *Consumer) EnforceRebalance() {
 	c.mu.Lock()
 	c.member.enforce = true

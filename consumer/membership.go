@@ -4,56 +4,54 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/stratalog/strata/group"
-	"github.com/stratalog/strata/group/assignor"
-	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 )
 
-// membership is the goroutine that joins, syncs and heartbeats; its fields are the goroutine's own.
+// membership is the goroutine that keeps a consumer a member of its group; its fields are the
+// goroutine's own.
 type membership struct {
-	c          *Consumer
-	number     int64                   // of the membership, see assignment
-	parts      []record.TopicPartition // assigned by the group and not given up
-	last       lastAssignment          // what an eager member gave up to join again
-	subscribed []string                // topics that the last join named
-	eager      bool                    // some assignor cannot hand over incrementally
-	lastBeat   time.Time               // of the last answer from the coordinator
-	progress   int64                   // of the application, when last looked at
-	lastSeen   time.Time               // when it last made progress
-	// partitions per topic as they were when this member began to lead; nil: not the leader
-	leading map[string]int32
-	// unsure: the group took this static member back with the assignment that it had, which may not
-	// fit what there is now
-	unsure   bool
-	reason   string           // of the next join, for the coordinator; "": none
-	reviewed map[string]int32 // partitions per topic when it was found to fit; nil: it was not unsure
+	c        *Consumer
+	protocol groupProtocol
+	number   int64     // of the membership, see assignment
+	lastBeat time.Time // of the last answer from the coordinator
+	progress int64     // of the application, when last looked at
+	lastSeen time.Time // when it last made progress
 }
 
-// lastAssignment is what a member had before it gave everything up to join again: eager assignors
-// that are sticky want to know it, and seeks go by it.
-type lastAssignment struct {
-	parts      []record.TopicPartition
-	generation int32
+// A groupProtocol is how a member speaks to its group: what the protocols do differently. It is the
+// membership goroutine's, and when that has ended of who closes the consumer.
+type groupProtocol interface {
+	// generation joins the group, or goes on in it, and keeps the membership alive until something
+	// ends it, or has to begin again, which is returned.
+	generation(ctx context.Context) error
+	// disowned forgets what the group has told: whatever the member had is lost.
+	disowned()
+	// leave tells the group that the member of that id is gone; one that the group does not know has
+	// left.
+	leave(ctx context.Context, id string) error
+	// reopenCommits makes the group accept commits of this member again where it does not, until
+	// stop. The membership goroutine has ended.
+	reopenCommits(ctx context.Context) (stop func())
 }
 
 // errRejoin says that the group rebalances; errGone that this member is out of it; errSilence that
-// it may be, since nobody has heard of it for a session.
+// it may be, since nobody has heard of it for a session; errRefused that the group will not have it.
 var (
 	errRejoin  = errors.New("consumer: rebalance")
 	errGone    = errors.New("consumer: member is out of the group")
 	errSilence = errors.New("consumer: member may be out of the group")
+	errRefused = errors.New("consumer: member is refused")
 )
 
-func (c *Consumer) runMember(ctx context.Context) {
-	m := &membership{c: c, eager: !assignor.AllCooperative(c.cfg.Assignors), last: lastAssignment{generation: -1}}
+func (m *membership) run(ctx context.Context) {
+	c := m.c
 	m.lastSeen, m.lastBeat = time.Now(), time.Now()
 	c.setMember("", -1)
 	for ctx.Err() == nil {
-		err := m.generation(ctx)
+		err := m.protocol.generation(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -77,94 +75,13 @@ func (c *Consumer) runMember(ctx context.Context) {
 
 func isFatalForMember(err error) bool {
 	for _, fatal := range []error{
-		group.ErrFencedInstance, group.ErrInconsistentProtocol, group.ErrInvalidSessionTimeout, group.ErrInvalidGroupID, group.ErrGroupMaxSize, group.ErrClosed, replication.ErrClosed,
+		errRefused, group.ErrFencedInstance, group.ErrInconsistentProtocol, group.ErrInvalidSessionTimeout, group.ErrInvalidGroupID, group.ErrGroupMaxSize, group.ErrClosed, replication.ErrClosed,
 	} {
 		if errors.Is(err, fatal) {
 			return true
 		}
 	}
 	return false
-}
-
-// generation goes through one generation: prepare, join, sync, hand over, heartbeat until something
-// ends it.
-func (m *membership) generation(ctx context.Context) error {
-	if err := m.prepare(ctx); err != nil {
-		return err
-	}
-	join, err := m.join(ctx)
-	if err != nil {
-		return err
-	}
-	parts, err := m.sync(ctx, join)
-	if err != nil {
-		return err
-	}
-	m.c.mu.Lock()
-	m.c.stats.Rebalances++
-	m.c.member.pollExceeded = false
-	m.c.mu.Unlock()
-	m.c.setMember(join.MemberID, join.Generation)
-	m.c.dropSeeks(m.last, lastAssignment{parts, join.Generation})
-	m.last = lastAssignment{parts, join.Generation}
-	if m.unsure && slices.ContainsFunc(parts, func(tp record.TopicPartition) bool { return !slices.Contains(m.subscribed, tp.Topic) }) {
-		return errRejoin // without having read anything of it
-	}
-	again, err := m.handOver(ctx, parts)
-	if err != nil {
-		return err
-	}
-	if again {
-		return errRejoin
-	}
-	return m.heartbeats(ctx, nil)
-}
-
-// prepare gives up what the member must not hold while it joins: all of it if it is eager, else
-// what it is not subscribed to any more.
-func (m *membership) prepare(ctx context.Context) error {
-	topics, err := m.c.subscribed(ctx)
-	if err != nil {
-		return fmt.Errorf("subscription: %w", err)
-	}
-	m.subscribed = topics
-	keep := slices.DeleteFunc(slices.Clone(m.parts), func(tp record.TopicPartition) bool {
-		return m.eager || !slices.Contains(topics, tp.Topic)
-	})
-	if len(keep) == len(m.parts) {
-		return nil
-	}
-	return m.adopt(ctx, keep)
-}
-
-// handOver makes the new assignment the target. again: others wait for what was given up.
-func (m *membership) handOver(ctx context.Context, parts []record.TopicPartition) (again bool, err error) {
-	slices.SortFunc(parts, compareTP)
-	again = !m.eager && slices.ContainsFunc(m.parts, func(tp record.TopicPartition) bool { return !slices.Contains(parts, tp) })
-	if again {
-		return true, m.adopt(ctx, parts)
-	}
-	_, err = m.retarget(ctx, parts)
-	return false, err
-}
-
-// retarget hands parts to the polling goroutine as its target, and notes them once that has worked.
-// If it fails nothing has changed: the partitions held before are still read, so the next join has
-// to name them, or the group would give them to somebody else as well.
-func (m *membership) retarget(ctx context.Context, parts []record.TopicPartition) (adopted <-chan struct{}, err error) {
-	if adopted, err = m.c.retarget(ctx, m.number, parts); err == nil {
-		m.parts = parts
-	}
-	return adopted, err
-}
-
-// adopt makes parts the target and heartbeats until the polling goroutine has adopted it.
-func (m *membership) adopt(ctx context.Context, parts []record.TopicPartition) error {
-	adopted, err := m.retarget(ctx, parts)
-	if err == nil {
-		err = m.heartbeats(ctx, adopted)
-	}
-	return err
 }
 
 // lose waits until the polling goroutine has noticed that everything is lost: a member that is not
@@ -198,8 +115,7 @@ func (m *membership) doubt() (adopted <-chan struct{}) {
 // is not ours from here on.
 func (m *membership) disown(pollExceeded bool) (adopted <-chan struct{}) {
 	m.number++
-	m.parts, m.leading = nil, nil
-	m.last = lastAssignment{generation: -1}
+	m.protocol.disowned()
 	m.c.mu.Lock()
 	m.c.member.pollExceeded = pollExceeded
 	adopted = m.c.assignLocked(target{assignment: assignment{membership: m.number}})

@@ -2,7 +2,9 @@ package consumer
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -24,6 +26,7 @@ func (c *Config) applyProperties() (errs []error) {
 var properties = map[string]func(c *Config, v string) (reason string){
 	"group.id":                  func(c *Config, v string) string { return setString(&c.Group, v) },
 	"group.instance.id":         func(c *Config, v string) string { return setString(&c.InstanceID, v) },
+	"group.remote.assignor":     func(c *Config, v string) string { return setString(&c.RemoteAssignor, v) },
 	"client.id":                 func(c *Config, v string) string { return setString(&c.ClientID, v) },
 	"client.rack":               func(c *Config, v string) string { return setString(&c.Rack, v) },
 	"auto.commit.interval.ms":   func(c *Config, v string) string { return setMillis(&c.CommitInterval, v) },
@@ -56,6 +59,17 @@ var properties = map[string]func(c *Config, v string) (reason string){
 			return "contradicts Reset"
 		}
 		c.Reset = want
+		return ""
+	},
+	"group.protocol": func(c *Config, v string) string {
+		i := slices.IndexFunc(protocolNames[:], func(name string) bool { return strings.EqualFold(name, v) })
+		switch {
+		case i < 0:
+			return fmt.Sprintf("%q is neither classic nor consumer", v)
+		case c.Protocol != ProtocolClassic && c.Protocol != Protocol(i):
+			return "contradicts Protocol"
+		}
+		c.Protocol = Protocol(i)
 		return ""
 	},
 	"isolation.level": func(c *Config, v string) string {

@@ -14,7 +14,7 @@ import (
 )
 
 // join enters the group, or its next generation, and returns when all members have.
-func (m *membership) join(ctx context.Context) (group.JoinResponse, error) {
+func (m *classicMember) join(ctx context.Context) (group.JoinResponse, error) {
 	c := m.c
 	known := c.state()
 	req := c.joinRequest(known, m.subscribed, m)
@@ -61,7 +61,7 @@ func (s memberState) missed(generation int32) bool {
 }
 
 // sync exchanges the leader's assignment for this member's part of it.
-func (m *membership) sync(ctx context.Context, join group.JoinResponse) ([]record.TopicPartition, error) {
+func (m *classicMember) sync(ctx context.Context, join group.JoinResponse) ([]record.TopicPartition, error) {
 	c := m.c
 	req := c.syncRequest(join)
 	m.leading, m.reviewed = nil, nil
@@ -79,7 +79,12 @@ func (m *membership) sync(ctx context.Context, join group.JoinResponse) ([]recor
 	resp, err := c.groups.Sync(ctx, req)
 	switch {
 	case err == nil:
+		m.outrun = false
 	case errors.Is(err, group.ErrRebalanceInProgress):
+		if m.outrun { // a group of the newer protocol, where joining waits for nobody, is behind itself
+			pause(ctx, minBackoff)
+		}
+		m.outrun = true
 		return nil, errRejoin
 	case errors.Is(err, group.ErrUnknownMember), errors.Is(err, group.ErrIllegalGeneration):
 		return nil, fmt.Errorf("%w: %w", errGone, err)
@@ -99,7 +104,7 @@ func (m *membership) sync(ctx context.Context, join group.JoinResponse) ([]recor
 
 // lead begins the group leader's watch over the topics that any member subscribes to, and returns
 // their partitions.
-func (m *membership) lead(ctx context.Context, join group.JoinResponse) (map[string]int32, error) {
+func (m *classicMember) lead(ctx context.Context, join group.JoinResponse) (map[string]int32, error) {
 	topics := map[string]bool{}
 	for _, member := range join.Members {
 		s, err := assignor.ParseSubscription(member.Metadata)
@@ -119,7 +124,7 @@ func (m *membership) lead(ctx context.Context, join group.JoinResponse) (map[str
 }
 
 // assign is the group leader's work.
-func (m *membership) assign(join group.JoinResponse, counts map[string]int32) (map[string][]byte, error) {
+func (m *classicMember) assign(join group.JoinResponse, counts map[string]int32) (map[string][]byte, error) {
 	c := m.c
 	i := slices.IndexFunc(c.cfg.Assignors, func(a assignor.Assignor) bool { return a.Name() == join.ProtocolName })
 	if i < 0 {
@@ -149,7 +154,7 @@ func (c *Consumer) partitionCounts(ctx context.Context, topics []string) (map[st
 }
 
 // joinRequest makes the request of a member; m is nil if it tells nothing of what it has.
-func (c *Consumer) joinRequest(s memberState, topics []string, m *membership) group.JoinRequest {
+func (c *Consumer) joinRequest(s memberState, topics []string, m *classicMember) group.JoinRequest {
 	req := group.JoinRequest{
 		Group: c.cfg.Group, MemberID: s.id, InstanceID: c.cfg.InstanceID, ClientID: c.cfg.ClientID,
 		ProtocolType: group.ProtocolTypeConsumer, SessionTimeout: c.cfg.SessionTimeout, RebalanceTimeout: c.cfg.RebalanceTimeout,

@@ -18,7 +18,7 @@ import (
 
 // noteReturn notes whether the group took a static member back in the generation that it was in. A
 // member that was in no generation may also have come to a rebalance; inspect does no harm then.
-func (m *membership) noteReturn(before memberState, join group.JoinResponse) {
+func (m *classicMember) noteReturn(before memberState, join group.JoinResponse) {
 	switch {
 	case join.SkipAssignment, m.c.cfg.InstanceID != "" && before.generation < 0:
 		m.unsure = true
@@ -29,7 +29,7 @@ func (m *membership) noteReturn(before memberState, join group.JoinResponse) {
 
 // reviewReturn has the assignment inspected again if the topics have changed since it was found to
 // fit: the group's leader may not watch what this member subscribes to since it came back.
-func (m *membership) reviewReturn(ctx context.Context) error {
+func (m *classicMember) reviewReturn(ctx context.Context) error {
 	if m.reviewed == nil || m.unsure {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (m *membership) reviewReturn(ctx context.Context) error {
 
 // inspect asks for a rebalance if this member is unsure of its group's assignment, and it does not
 // fit. It is called after a heartbeat: where a rebalance is under way already, that has told.
-func (m *membership) inspect(ctx context.Context) error {
+func (m *classicMember) inspect(ctx context.Context) error {
 	if !m.unsure {
 		return nil
 	}

@@ -193,12 +193,12 @@ func withGrace(ctx context.Context, grace time.Duration) (context.Context, conte
 // movedOn reports whether err only says that the group has gone on without this member, or with
 // other partitions for it: who reads on is told what is the member's now.
 func movedOn(err error) bool {
-	for _, e := range []error{ErrRebalanced, errOverturned, group.ErrUnknownMember, group.ErrIllegalGeneration, group.ErrRebalanceInProgress, group.ErrUnknownTopicOrPartition} {
+	for _, e := range []error{ErrRebalanced, errOverturned, group.ErrUnknownMember, group.ErrRebalanceInProgress, group.ErrUnknownTopicOrPartition} {
 		if errors.Is(err, e) {
 			return true
 		}
 	}
-	return false
+	return isOldGeneration(err)
 }
 
 // moveWait bounds awaitMove: a seek is no change of the membership.

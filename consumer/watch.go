@@ -96,7 +96,7 @@ func (c *Consumer) reviewFree(ctx context.Context) error {
 		c.mu.Lock()
 		same := c.topicsVersion == version // else Subscribe was called meanwhile
 		if same {
-			c.resolveLocked(0, assign, views)
+			c.resolveLocked(0, wanted{names: assign}, views)
 		}
 		c.mu.Unlock()
 		if same {
@@ -105,20 +105,19 @@ func (c *Consumer) reviewFree(ctx context.Context) error {
 	}
 }
 
-// retarget makes those of tps that exist the target, tied to the topics that have their names now.
-// The channel is closed when the target is adopted.
-func (c *Consumer) retarget(ctx context.Context, membership int64, tps []record.TopicPartition) (adopted <-chan struct{}, err error) {
-	views, err := c.viewToo(ctx, topicsOf(tps))
+// retarget makes what exists of want the target. The channel is closed when the target is adopted.
+func (c *Consumer) retarget(ctx context.Context, membership int64, want wanted) (adopted <-chan struct{}, err error) {
+	views, err := c.viewToo(ctx, topicsOf(want.names))
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.resolveLocked(membership, tps, views), nil
+	return c.resolveLocked(membership, want, views), nil
 }
 
-// followTopics ties the present target to the topics that have their names now: they may have been
-// deleted, or created again. The membership goroutine may be in the middle of a rebalance
+// followTopics ties the present target to the topics that there are now: they may have been deleted,
+// or created again. The membership goroutine may be in the middle of a rebalance
 // meanwhile.
 func (c *Consumer) followTopics(ctx context.Context) error {
 	for {
@@ -132,7 +131,7 @@ func (c *Consumer) followTopics(ctx context.Context) error {
 		c.mu.Lock()
 		same := c.target.version == now.version
 		if same {
-			c.resolveLocked(now.membership, now.names, views)
+			c.resolveLocked(now.membership, now.wanted, views)
 		}
 		c.mu.Unlock()
 		if same {
@@ -160,13 +159,14 @@ func (c *Consumer) viewToo(ctx context.Context, names []string) (map[string]topi
 	return views, nil
 }
 
-// resolveLocked makes those of tps that exist the target.
-func (c *Consumer) resolveLocked(membership int64, tps []record.TopicPartition, views map[string]topicView) (adopted <-chan struct{}) {
+// resolveLocked makes what exists of want the target.
+func (c *Consumer) resolveLocked(membership int64, want wanted, views map[string]topicView) (adopted <-chan struct{}) {
 	next := target{
-		assignment: assignment{membership, map[record.TopicPartition]topic.ID{}}, names: tps, gone: map[record.TopicPartition]topic.ID{},
+		assignment: assignment{membership, map[record.TopicPartition]topic.ID{}}, wanted: want, gone: map[record.TopicPartition]topic.ID{},
 	}
-	for _, tp := range tps {
-		if v := views[tp.Topic]; tp.Partition < v.partitions {
+	for _, tp := range want.names {
+		v := views[tp.Topic]
+		if id, given := want.ids[tp.Topic]; tp.Partition < v.partitions && (!given || id == v.id) {
 			next.partitions[tp] = v.id
 		}
 	}
@@ -177,7 +177,7 @@ func (c *Consumer) resolveLocked(membership int64, tps []record.TopicPartition, 
 			}
 		}
 	}
-	same := next.membership == c.target.membership && slices.Equal(next.names, c.target.names) &&
+	same := next.membership == c.target.membership && want.equal(c.target.wanted) &&
 		maps.Equal(next.partitions, c.target.partitions) && maps.Equal(next.gone, c.target.gone)
 	if same && len(c.target.waiting) == 0 { // it is adopted
 		ch := make(chan struct{})

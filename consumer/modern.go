@@ -1,0 +1,284 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+// The member epochs that are none. Kafka: ConsumerGroupHeartbeatRequest.
+const (
+	joinEpoch        = 0
+	leaveEpoch       = -1
+	leaveStaticEpoch = -2 // it will be back
+)
+
+// silence is after how long without an answer a member of the newer protocol gives everything up:
+// the least session timeout that Kafka lets a group have.
+const silence = DefaultSessionTimeout
+
+// A modernMember speaks the newer protocol (KIP-848): all it says are heartbeats, and the coordinator
+// tells it in the answers what it is to have. What it is to give up it has until it says that it
+// does not, so that it must never say so of what the polling goroutine may still take.
+type modernMember struct {
+	*membership
+	groups ConsumerGroupBackend
+
+	id       string
+	epoch    int32
+	interval time.Duration // between heartbeats, as the group wants it
+	all      bool          // the next heartbeat says all: something is new, or an answer did not come
+
+	assigned []offsets.TopicIDPartitions // as the group told last
+	owing    bool                        // the group waits to hear that it has come to that
+	asked    wanted                      // of it, what the polling goroutine was told to have
+	adopted  <-chan struct{}             // closed when it has; nil: the group knows
+	topics   map[string]topicView        // subscribed to, as last looked at
+}
+
+func newModernMember(m *membership, groups ConsumerGroupBackend) *modernMember {
+	return &modernMember{membership: m, groups: groups, id: topic.NewID().String(), interval: m.c.cfg.HeartbeatInterval}
+}
+
+// generation implements groupProtocol. It sends heartbeats: in the group's interval, and at once when
+// there is something to say.
+func (m *modernMember) generation(ctx context.Context) error {
+	m.all = true
+	beat := time.NewTimer(0)
+	defer beat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-m.adopted:
+			m.adopted, m.owing, m.all = nil, false, true
+		case <-m.c.member.kick:
+			news, err := m.look(ctx)
+			if err != nil {
+				return err
+			}
+			if !news {
+				continue
+			}
+			m.all = true
+		case <-beat.C:
+		}
+		if m.applicationGone() {
+			return m.stayedAway(ctx)
+		}
+		if err := m.beat(ctx); err != nil {
+			return err
+		}
+		if err := m.reconcile(ctx); err != nil {
+			return err
+		}
+		beat.Reset(m.interval)
+	}
+}
+
+// look reports whether the group should hear of something: another subscription, or other topics,
+// which the coordinator looks at when a member is heard of.
+func (m *modernMember) look(ctx context.Context) (news bool, err error) {
+	news = m.c.takeEnforce()
+	topics, err := m.subscribedTopics(ctx)
+	if err != nil {
+		return false, err
+	}
+	if !maps.Equal(topics, m.topics) {
+		m.topics, news = topics, true
+	}
+	return news, nil
+}
+
+// subscribedTopics returns the topics subscribed to that exist.
+func (m *modernMember) subscribedTopics(ctx context.Context) (map[string]topicView, error) {
+	names, err := m.c.subscribed(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("subscription: %w", err)
+	}
+	views, err := m.c.view(ctx, names)
+	if err != nil {
+		return nil, fmt.Errorf("subscription: %w", err)
+	}
+	return views, nil
+}
+
+// beat sends a heartbeat, and notes what the answer says.
+func (m *modernMember) beat(ctx context.Context) error {
+	c := m.c
+	call := ctx
+	if m.epoch != joinEpoch {
+		bounded, cancel := context.WithTimeout(ctx, m.interval)
+		defer cancel()
+		call = bounded
+	} else {
+		c.setMember(m.id, -1) // who closes the consumer takes leave under it, whether or not an answer comes
+	}
+	resp, err := m.groups.ConsumerHeartbeat(call, m.request())
+	if err != nil {
+		m.all = true // it may have got through
+		return m.unanswered(err)
+	}
+	m.all, m.lastBeat, m.interval = false, time.Now(), resp.HeartbeatInterval
+	if resp.MemberEpoch != m.epoch {
+		c.mu.Lock()
+		c.stats.Rebalances++
+		if m.epoch == joinEpoch {
+			c.member.pollExceeded = false
+		}
+		c.mu.Unlock()
+		m.epoch = resp.MemberEpoch
+		c.setMember(m.id, m.epoch)
+	}
+	if resp.Assignment != nil && !slices.EqualFunc(resp.Assignment, m.assigned, samePartitions) {
+		m.assigned, m.owing = resp.Assignment, true
+	}
+	return nil
+}
+
+func samePartitions(a, b offsets.TopicIDPartitions) bool {
+	return a.TopicID == b.TopicID && slices.Equal(a.Partitions, b.Partitions)
+}
+
+// unanswered returns what a heartbeat that failed means for the membership; nil: it goes on.
+func (m *modernMember) unanswered(err error) error {
+	c := m.c
+	switch joins := m.epoch == joinEpoch; {
+	case errors.Is(err, group.ErrFencedMemberEpoch), errors.Is(err, group.ErrUnknownMember), errors.Is(err, group.ErrGroupNotFound) && !joins:
+		return fmt.Errorf("%w: %w", errGone, err)
+	case errors.Is(err, group.ErrGroupNotFound), errors.Is(err, group.ErrInvalidRequest), errors.Is(err, group.ErrUnreleasedInstance),
+		errors.Is(err, group.ErrUnsupportedAssignor), errors.Is(err, group.ErrInvalidRegularExpression):
+		return fmt.Errorf("%w: %w", errRefused, err)
+	case isFatalForMember(err), joins:
+		return fmt.Errorf("heartbeat: %w", err)
+	case time.Since(m.lastBeat) >= silence:
+		return fmt.Errorf("%w: no heartbeat got through for %s: %w", errSilence, silence, err)
+	}
+	c.cfg.Logger.Debug("heartbeat failed", "group", c.cfg.Group, "err", err)
+	return nil
+}
+
+// request is the next heartbeat.
+func (m *modernMember) request() group.ConsumerHeartbeatRequest {
+	c := m.c
+	req := group.ConsumerHeartbeatRequest{
+		Group: c.cfg.Group, MemberID: m.id, MemberEpoch: m.epoch, InstanceID: c.cfg.InstanceID, RackID: c.cfg.Rack, ClientID: c.cfg.ClientID, RebalanceTimeout: -1,
+	}
+	if !m.all {
+		return req
+	}
+	req.RebalanceTimeout, req.Assignor = c.cfg.RebalanceTimeout, c.cfg.RemoteAssignor
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	regex := ""
+	req.SubscribedTopics, req.SubscribedRegex = []string{}, &regex
+	if c.pattern != nil {
+		regex = c.cfg.TopicPattern.String()
+	} else {
+		req.SubscribedTopics = slices.Concat(req.SubscribedTopics, c.topics)
+	}
+	req.Owned = c.claimLocked(m.number)
+	return req
+}
+
+// claimLocked returns what this member has, and what it has not but may yet take, since it was told
+// to. Everything else may be another member's as soon as the group hears so: seeks there are over.
+func (c *Consumer) claimLocked(membership int64) []offsets.TopicIDPartitions {
+	type claim struct {
+		record.TopicPartition
+		id topic.ID
+	}
+	claims, names := map[claim]bool{}, map[record.TopicPartition]bool{}
+	if c.held.membership == membership {
+		for tp, id := range c.held.partitions {
+			claims[claim{tp, id}], names[tp] = true, true
+		}
+	}
+	if c.target.membership == membership {
+		for _, tp := range c.target.names {
+			claims[claim{tp, c.target.ids[tp.Topic]}], names[tp] = true, true
+		}
+	}
+	maps.DeleteFunc(c.sought, func(tp record.TopicPartition, _ openSeek) bool { return !names[tp] })
+	numbers := map[topic.ID][]int32{}
+	for cl := range claims {
+		numbers[cl.id] = append(numbers[cl.id], cl.Partition)
+	}
+	out := make([]offsets.TopicIDPartitions, 0, len(numbers)) // not nil: it says that there is nothing
+	for id, ps := range numbers {
+		out = append(out, offsets.TopicIDPartitions{TopicID: id, Partitions: ps})
+	}
+	return out
+}
+
+// reconcile has the polling goroutine go over to what the group has assigned, less what is not
+// subscribed to any more, and the group hear of it when it has: also if there is nothing to do, as
+// for what was given up already. What has no name here yet is looked for again when topics come.
+func (m *modernMember) reconcile(ctx context.Context) error {
+	topics, err := m.subscribedTopics(ctx)
+	if err != nil {
+		return err
+	}
+	names := make(map[topic.ID]string, len(topics))
+	for name, v := range topics {
+		names[v.id] = name
+	}
+	want := wanted{ids: map[string]topic.ID{}}
+	for _, a := range m.assigned {
+		name, known := names[a.TopicID]
+		if !known {
+			continue
+		}
+		want.ids[name] = a.TopicID
+		for _, p := range a.Partitions {
+			want.names = append(want.names, record.TopicPartition{Topic: name, Partition: p})
+		}
+	}
+	slices.SortFunc(want.names, compareTP)
+	if want.equal(m.asked) && (!m.owing || m.adopted != nil) {
+		return nil
+	}
+	adopted, err := m.c.retarget(ctx, m.number, want)
+	if err != nil {
+		return fmt.Errorf("assignment: %w", err)
+	}
+	m.asked, m.adopted, m.owing = want, adopted, false
+	return nil
+}
+
+// disowned implements groupProtocol.
+func (m *modernMember) disowned() {
+	m.epoch, m.all = joinEpoch, true
+	m.assigned, m.owing, m.asked, m.adopted = nil, false, wanted{}, nil
+}
+
+// leave implements groupProtocol. A static member will be back: what it has stays its own for the
+// rest of its session.
+func (m *modernMember) leave(ctx context.Context, id string) error {
+	c := m.c
+	epoch := int32(leaveEpoch)
+	if c.cfg.InstanceID != "" {
+		epoch = leaveStaticEpoch
+	}
+	_, err := m.groups.ConsumerHeartbeat(ctx, group.ConsumerHeartbeatRequest{
+		Group: c.cfg.Group, MemberID: id, MemberEpoch: epoch, InstanceID: c.cfg.InstanceID, ClientID: c.cfg.ClientID, RebalanceTimeout: -1,
+	})
+	for _, gone := range []error{group.ErrUnknownMember, group.ErrGroupNotFound, group.ErrFencedInstance} {
+		if errors.Is(err, gone) {
+			return nil
+		}
+	}
+	return err
+}
+
+// reopenCommits implements groupProtocol. There is nothing to do: commits of what this member has are
+// accepted in any epoch since it got it (KIP-1251).
+func (m *modernMember) reopenCommits(context.Context) (stop func()) { return func() {} }

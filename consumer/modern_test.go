@@ -1,0 +1,399 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
+)
+
+// newer is config for a member of the newer protocol.
+func newer(commit consumer.CommitMode) consumer.Config {
+	cfg := config(commit)
+	cfg.Protocol = consumer.ProtocolConsumer
+	return cfg
+}
+
+// overheard is a backend whose heartbeats of the newer protocol go through a function.
+type overheard struct {
+	consumer.Backend
+	by func(req group.ConsumerHeartbeatRequest, send func() (group.ConsumerHeartbeatResponse, error)) (group.ConsumerHeartbeatResponse, error)
+}
+
+func (o *overheard) ConsumerHeartbeat(ctx context.Context, req group.ConsumerHeartbeatRequest) (group.ConsumerHeartbeatResponse, error) {
+	return o.by(req, func() (group.ConsumerHeartbeatResponse, error) { return o.Backend.ConsumerHeartbeat(ctx, req) })
+}
+
+func describe(t *testing.T, b *strata.Cluster, g string) group.ConsumerDescription {
+	t.Helper()
+	d, err := b.Backend().DescribeConsumerGroup(t.Context(), g)
+	require.NoError(t, err)
+	return d
+}
+
+func TestGroupOfTheNewerProtocolGoesByTheAssignorItsMembersName(t *testing.T) {
+	for name, cfg := range map[string]consumer.Config{
+		"uniform": {}, "range": {RemoteAssignor: "range"}, "range by a property": {Properties: map[string]string{"group.remote.assignor": "range"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 3, func(t *testing.T, b *strata.Cluster) {
+				cfg.Group, cfg.Topics, cfg.Rack, cfg.ClientID = "g", []string{"t"}, "rack", "me"
+				cfg.Properties = merged(cfg.Properties, map[string]string{"group.protocol": "CONSUMER", "max.poll.interval.ms": "60000"})
+				m := poll(t, open(t, b, cfg), nil)
+				waitStable(t, b, "g", 1)
+				synctest.Wait() // it has the answer
+				d := describe(t, b, "g")
+				require.Equal(t, name[:5], d.Assignor[:5])
+				require.Equal(t, "rack", d.Members[0].RackID)
+				require.Equal(t, "me", d.Members[0].ClientID)
+				require.Equal(t, []string{"t"}, d.Members[0].Topics)
+				require.Equal(t, d.Members[0].ID, m.Metadata().MemberID)
+				require.Equal(t, d.Members[0].Epoch, m.Metadata().Generation)
+				m.leave(t)
+				require.Empty(t, describe(t, b, "g").Members, "it has left")
+			})
+		})
+	}
+}
+
+func merged(a, b map[string]string) map[string]string {
+	all := map[string]string{}
+	for _, m := range []map[string]string{a, b} {
+		for k, v := range m {
+			all[k] = v
+		}
+	}
+	return all
+}
+
+func TestSettingsOfOneProtocolAreRefusedForTheOther(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
+		for name, edit := range map[string]func(*consumer.Config){
+			"Assignors":         func(c *consumer.Config) { c.Assignors = []assignor.Assignor{assignor.Range()} },
+			"SessionTimeout":    func(c *consumer.Config) { c.SessionTimeout = time.Second },
+			"HeartbeatInterval": func(c *consumer.Config) { c.HeartbeatInterval = time.Second },
+			"Protocol":          func(c *consumer.Config) { c.Protocol = 2 },
+			"RemoteAssignor":    func(c *consumer.Config) { c.Protocol, c.RemoteAssignor = consumer.ProtocolClassic, "range" },
+			"group.protocol":    func(c *consumer.Config) { c.Properties = map[string]string{"group.protocol": "classic"} },
+		} {
+			cfg := newer(consumer.CommitProcessed)
+			edit(&cfg)
+			_, err := consumer.New(b, cfg)
+			var bad *consumer.ConfigError
+			require.ErrorAs(t, err, &bad, name)
+			require.Equal(t, name, bad.Name)
+		}
+		_, err := consumer.New(b, consumer.Config{Topics: []string{"t"}, Protocol: consumer.ProtocolConsumer})
+		var bad *consumer.ConfigError
+		require.ErrorAs(t, err, &bad)
+	})
+}
+
+// What the coordinator will never take ends the consumer with the reason.
+func TestMemberThatTheCoordinatorRefusesIsTold(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
+		cfg := newer(consumer.CommitProcessed)
+		cfg.RemoteAssignor = "none"
+		c := open(t, b, cfg)
+		_, err := c.Poll(t.Context())
+		require.ErrorIs(t, err, group.ErrUnsupportedAssignor)
+		require.NoError(t, c.Close())
+
+		cfg = newer(consumer.CommitProcessed)
+		cfg.InstanceID = "one"
+		first := poll(t, open(t, b, cfg), nil)
+		waitStable(t, b, "g", 1)
+		c = open(t, b, cfg)
+		_, err = c.Poll(t.Context())
+		require.ErrorIs(t, err, group.ErrUnreleasedInstance)
+		require.NoError(t, c.Close())
+		require.Equal(t, []record.TopicPartition{tp(0)}, first.Assignment(), "who lives has its instance id")
+		first.leave(t)
+		require.Len(t, describe(t, b, "g").Members, 1, "it will be back")
+		time.Sleep(time.Minute)
+		require.Empty(t, describe(t, b, "g").Members, "its session is over")
+	})
+}
+
+// The coordinator matches the pattern; topics of Kafka's own are not read.
+func TestPatternIsMatchedByTheCoordinator(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
+		cfg := newer(consumer.CommitProcessed)
+		cfg.Topics, cfg.TopicPattern = nil, regexp.MustCompile("t.*|__.*")
+		m := poll(t, open(t, b, cfg), nil)
+		time.Sleep(time.Minute)
+		require.Equal(t, "t.*|__.*", describe(t, b, "g").Members[0].Regex)
+		require.Equal(t, all(1, "t"), m.Assignment())
+		require.NoError(t, b.CreateTopic(t.Context(), "t2", topic.Config{Partitions: 2}))
+		time.Sleep(time.Second)
+		require.Equal(t, append(all(1, "t"), all(2, "t2")...), m.Assignment(), "it is told at once")
+		require.NoError(t, m.Subscribe(t.Context(), "t2"))
+		time.Sleep(time.Minute)
+		require.Empty(t, describe(t, b, "g").Members[0].Regex)
+		require.Equal(t, all(2, "t2"), m.Assignment())
+		m.leave(t)
+	})
+}
+
+// A member that was put out learns it from its next heartbeat: what it had is lost, its commits are
+// refused, and it is back under its id.
+func TestMemberThatWasPutOutLosesEverythingAndJoinsAgain(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
+		fill(t, b, 0, 10)
+		var lost [][]record.TopicPartition
+		cfg := newer(consumer.CommitManual)
+		cfg.OnLost = func(_ context.Context, tps []record.TopicPartition) { lost = append(lost, tps) }
+		c := open(t, b, cfg)
+		r := read(t, c, 1)[0]
+		id := c.Metadata().MemberID
+		errs, err := b.Backend().Leave(t.Context(), group.LeaveRequest{Group: "g", Members: []group.LeaveMember{{MemberID: id}}})
+		require.NoError(t, errors.Join(append(errs, err)...))
+		require.ErrorIs(t, c.Commit(t.Context(), r), consumer.ErrRebalanced)
+		time.Sleep(10 * time.Second)
+		require.Equal(t, r.Offset, read(t, c, 1)[0].Offset, "it was not committed")
+		require.Equal(t, [][]record.TopicPartition{all(2, "t")}, lost)
+		require.Equal(t, id, c.Metadata().MemberID)
+		require.NoError(t, c.Close())
+	})
+}
+
+// The group asks a member to give a partition up that it was given before and has not taken yet,
+// since it was not polled. It takes it while the answer is on its way: until it has given it up it
+// has not said so, and nobody else gets it.
+func TestWhatAMemberMayStillTakeItDoesNotGiveUp(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
+		fill(t, b, 0, 5)
+		fill(t, b, 1, 5)
+		var slow atomic.Bool
+		held, answered := make(chan struct{}), make(chan struct{})
+		link := &overheard{Backend: b, by: func(req group.ConsumerHeartbeatRequest, send func() (group.ConsumerHeartbeatResponse, error)) (group.ConsumerHeartbeatResponse, error) {
+			resp, err := send()
+			if req.Owned != nil && slow.CompareAndSwap(true, false) {
+				close(held)
+				<-answered
+			}
+			return resp, err
+		}}
+		a := open(t, link, newer(consumer.CommitManual))
+		time.Sleep(time.Minute) // it has both, and is not polled
+		other := poll(t, open(t, b, newer(consumer.CommitManual)), nil)
+		synctest.Wait()
+		slow.Store(true)
+		a.EnforceRebalance() // it says all of itself
+		<-held
+		ctx, cancel := context.WithCancel(t.Context())
+		in, out := make(chan struct{}), make(chan struct{})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for range a.Records(ctx) {
+				select {
+				case <-in:
+				default:
+					close(in)
+					<-out
+				}
+			}
+		}()
+		<-in // a record is in hand, both partitions are held
+		require.Len(t, a.Assignment(), 2)
+		time.Sleep(4 * time.Second) // the answer is about to be given up waiting for
+		require.Empty(t, other.Assignment())
+		close(answered)
+		time.Sleep(time.Minute)
+		a.EnforceRebalance() // once more
+		time.Sleep(time.Minute)
+		require.Empty(t, other.Assignment(), "the body is still at work")
+		close(out)
+		time.Sleep(time.Minute)
+		require.Len(t, other.Assignment(), 1)
+		require.Len(t, a.Assignment(), 1)
+		cancel()
+		<-done
+		require.NoError(t, a.Close())
+		other.leave(t)
+	})
+}
+
+// A topic that is created again has new partitions, which the coordinator may give to anybody: a
+// member that does not hear it does not take them because of their name.
+func TestPartitionsOfATopicCreatedAgainWaitForTheCoordinator(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
+		var slow atomic.Bool
+		held, answered := make(chan struct{}), make(chan struct{})
+		link := &overheard{Backend: b, by: func(_ group.ConsumerHeartbeatRequest, send func() (group.ConsumerHeartbeatResponse, error)) (group.ConsumerHeartbeatResponse, error) {
+			resp, err := send()
+			if slow.CompareAndSwap(true, false) {
+				close(held)
+				<-answered
+			}
+			return resp, err
+		}}
+		m := poll(t, open(t, link, newer(consumer.CommitManual)), nil)
+		time.Sleep(time.Minute)
+		require.Len(t, m.Assignment(), 1)
+		slow.Store(true)
+		<-held
+		recreate(t, b, 1, 0)
+		time.Sleep(time.Minute)
+		require.Empty(t, m.Assignment())
+		close(answered)
+		time.Sleep(time.Minute)
+		require.Len(t, m.Assignment(), 1)
+		m.leave(t)
+	})
+}
+
+// The answer that a member was brought to another epoch gets lost: it goes on in the one before.
+func TestMemberOfTheNewerProtocolGoesOnThoughAnAnswerIsLost(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
+		var lost atomic.Int64
+		link := &overheard{Backend: b, by: func(req group.ConsumerHeartbeatRequest, send func() (group.ConsumerHeartbeatResponse, error)) (group.ConsumerHeartbeatResponse, error) {
+			resp, err := send()
+			if len(req.Owned) == 1 && len(req.Owned[0].Partitions) == 1 && lost.CompareAndSwap(0, int64(resp.MemberEpoch-req.MemberEpoch)) {
+				return group.ConsumerHeartbeatResponse{}, errCutOff
+			}
+			return resp, err
+		}}
+		cfg := newer(consumer.CommitProcessed)
+		cfg.OnLost = func(_ context.Context, tps []record.TopicPartition) { t.Errorf("%v are lost", tps) }
+		m := poll(t, open(t, link, cfg), nil)
+		time.Sleep(time.Minute)
+		other := poll(t, open(t, b, newer(consumer.CommitProcessed)), nil)
+		time.Sleep(time.Minute)
+		require.EqualValues(t, 1, lost.Load(), "of its step to the next epoch")
+		require.Len(t, m.Assignment(), 1)
+		require.Len(t, other.Assignment(), 1)
+		m.leave(t)
+		other.leave(t)
+	})
+}
+
+// A static member that stays away from polling is away: nobody has its partitions until its session
+// is over, and then others do.
+func TestStaticMemberThatDoesNotPollIsAwayForItsSession(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
+		fill(t, b, 0, 3)
+		cfg := newer(consumer.CommitManual)
+		cfg.InstanceID, cfg.MaxPollInterval = "one", time.Minute
+		c := open(t, b, cfg)
+		for r, err := range c.Records(t.Context()) {
+			require.NoError(t, err)
+			other := poll(t, open(t, b, newer(consumer.CommitManual)), nil)
+			time.Sleep(80 * time.Second)
+			require.Len(t, describe(t, b, "g").Members, 2)
+			require.Empty(t, other.Assignment())
+			require.ErrorIs(t, c.Commit(t.Context(), r), consumer.ErrPollTimeout)
+			time.Sleep(time.Minute)
+			require.Len(t, other.Assignment(), 1)
+			other.leave(t)
+			break
+		}
+		require.NoError(t, c.Close())
+	})
+}
+
+// A seek counts as long as the partition stays, and is over when it was given up: others may have
+// had it.
+func TestASeekStaysWithAPartitionThatStays(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
+		fill(t, b, 0, 100)
+		fill(t, b, 1, 100)
+		c := open(t, b, newer(consumer.CommitManual))
+		require.NoError(t, c.Commit(t.Context(), read(t, c, 20)...))
+		require.NoError(t, c.Seek(tp(0), 60))
+		require.NoError(t, c.Seek(tp(1), 60))
+		c.Pause()
+		var mu sync.Mutex
+		first := map[record.TopicPartition]int64{}
+		m := poll(t, c, func(r record.Record) {
+			mu.Lock()
+			defer mu.Unlock()
+			if p := tp(r.Partition); first[p] == 0 {
+				first[p] = r.Offset + 1
+			}
+		})
+		before := committed(t, b, "g")
+		other := poll(t, open(t, b, newer(consumer.CommitManual)), nil)
+		time.Sleep(time.Minute)
+		require.Len(t, m.Assignment(), 1)
+		stays, moved := m.Assignment()[0], other.Assignment()[0]
+		other.leave(t)
+		time.Sleep(time.Minute)
+		require.Len(t, m.Assignment(), 2)
+		m.Resume()
+		time.Sleep(time.Minute)
+		mu.Lock()
+		require.Equal(t, map[record.TopicPartition]int64{stays: 60 + 1, moved: before[moved] + 1}, first)
+		mu.Unlock()
+		m.leave(t)
+	})
+}
+
+// Heartbeats and their answers get lost: nothing is skipped, and no partition has two owners.
+func TestLostHeartbeatsAndAnswersCostNoRecord(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			bubble(t, 6, func(t *testing.T, b *strata.Cluster) {
+				var mu sync.Mutex
+				rnd := rand.New(rand.NewPCG(seed, 5))
+				var calm atomic.Bool
+				link := &overheard{Backend: b, by: func(_ group.ConsumerHeartbeatRequest, send func() (group.ConsumerHeartbeatResponse, error)) (group.ConsumerHeartbeatResponse, error) {
+					mu.Lock()
+					k := rnd.IntN(4)
+					mu.Unlock()
+					if calm.Load() || k > 1 {
+						return send()
+					}
+					if k == 1 {
+						send()
+					}
+					return group.ConsumerHeartbeatResponse{}, errCutOff
+				}}
+				l := &ledger{t: t, owner: map[record.TopicPartition]int{}, seen: map[string]int{}}
+				members, sent := map[int]*member{}, 0
+				for step := range 40 {
+					if len(members) < 4 {
+						cfg := newer(consumer.CommitProcessed)
+						cfg.OnAssigned, cfg.OnRevoked, cfg.OnLost = l.assigned(step), l.gone(step), l.gone(step)
+						members[step] = poll(t, open(t, link, cfg), func(r record.Record) { l.process(step, r) })
+					} else {
+						for id, m := range members {
+							m.stop()
+							<-m.done
+							_ = m.Close() // its leave may be lost
+							delete(members, id)
+							break
+						}
+					}
+					for range 5 {
+						sendTo(t, b, "t", fmt.Sprint(sent))
+						sent++
+					}
+					time.Sleep(time.Duration(step%7) * time.Second)
+				}
+				calm.Store(true)
+				time.Sleep(5 * time.Minute)
+				require.Equal(t, sent, l.count())
+				for _, m := range members {
+					m.leave(t)
+				}
+			})
+		})
+	}
+}

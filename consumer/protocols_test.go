@@ -1,0 +1,80 @@
+package consumer_test
+
+import (
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stratalog/strata/consumer"
+)
+
+// Tests of members that hold for either protocol. Each opens its members by open.
+var ofEitherProtocol = []func(*testing.T){
+	TestTwoMembersShareThePartitionsEvenlyAndEachRecordHasOneReader,
+	TestSurplusMemberIdlesAndTakesOverFromALeaver,
+	TestSlowApplicationLosesItsPartitionsAndItsCommitIsRefused,
+	TestMemberWhoseHeartbeatsDoNotGetThroughGivesUpItsPartitions,
+	TestCooperativeMembersKeepReadingWhatTheyKeep,
+	TestStaticMemberComesBackWithoutARebalance,
+	TestStaticMembersComeBackOneAfterTheOtherWithoutARebalance,
+	TestStaticMemberThatComesBackSeesThatTheAssignmentDoesNotFit,
+	TestStaticMemberThatComesBackIsNotHandedWhatItDoesNotSubscribeTo,
+	TestStaticMemberThatPollsAgainSeesPartitionsThatCameMeanwhile,
+	TestNewPartitionsAreAssignedWithoutHelp,
+	TestTwoGroupsEachGetEveryRecord,
+	TestMembersWithOtherTopicsGetOnlyTheirs,
+	TestSubscribeChangesTheTopicsOfALiveConsumer,
+	TestTopicThatMayComeLaterIsReadFromItsFirstRecord,
+	TestEveryRecordOfATopicThatWasCreatedAgainIsRead,
+	TestASeekOutlastsARebalanceThatGivesThePartitionBack,
+	TestASeekEndsWithItsTopic,
+	TestWhatASeekFindsIsCommittedLikeAnOffset,
+	TestQueuedCommitsAreSentBeforeTheConsumerCloses,
+	TestRecordInHandAtACrashComesAgain,
+	TestConsumerOfAClosedClusterIsTold,
+	TestMembersComeAndGoAndEveryRecordIsProcessedByAnOwner,
+	TestStormOfRebalancesSeeksPausesClosesAndRecreations,
+	TestStormOfRewindsSubscriptionsAndBrokersLosesNoRecord,
+	TestRunHoldsItsPromisesWhateverHandlersAndCallersDo,
+}
+
+// What members promise they promise with the newer protocol, too.
+func TestMembersOfTheNewerProtocolKeepThePromisesOfMembers(t *testing.T) {
+	for _, test := range ofEitherProtocol {
+		t.Run(nameOf(test), test)
+	}
+}
+
+// Groups that are on their way from one protocol to the other have members of both.
+func TestMembersOfBothProtocolsKeepThePromisesOfMembers(t *testing.T) {
+	for _, test := range []func(*testing.T){
+		TestTwoMembersShareThePartitionsEvenlyAndEachRecordHasOneReader,
+		TestSurplusMemberIdlesAndTakesOverFromALeaver,
+		TestStormOfRebalancesSeeksPausesClosesAndRecreations,
+	} {
+		t.Run(nameOf(test), test)
+	}
+}
+
+func nameOf(test func(*testing.T)) string {
+	_, name, _ := strings.Cut(runtime.FuncForPC(reflect.ValueOf(test).Pointer()).Name(), ".Test")
+	return name
+}
+
+// opened counts the members that a test has opened, by its name.
+var opened sync.Map
+
+// speak has a member speak the protocol that the test is about.
+func speak(t *testing.T, cfg *consumer.Config) {
+	newer := strings.HasPrefix(t.Name(), "TestMembersOfTheNewerProtocolKeepThePromisesOfMembers/")
+	if strings.HasPrefix(t.Name(), "TestMembersOfBothProtocolsKeepThePromisesOfMembers/") {
+		n, _ := opened.LoadOrStore(t.Name(), new(int))
+		*n.(*int)++ // a test opens one after the other
+		newer = *n.(*int)%2 == 0
+	}
+	if newer && cfg.Group != "" { // and the group says the rest
+		cfg.Protocol, cfg.Assignors, cfg.SessionTimeout, cfg.HeartbeatInterval = consumer.ProtocolConsumer, nil, 0, 0
+	}
+}
