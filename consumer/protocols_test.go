@@ -63,13 +63,18 @@ func nameOf(test func(*testing.T)) string {
 	return name
 }
 
+// ofBothProtocols reports whether a test has members of both.
+func ofBothProtocols(t *testing.T) bool {
+	return strings.HasPrefix(t.Name(), "TestMembersOfBothProtocolsKeepThePromisesOfMembers/")
+}
+
 // opened counts the members that a test has opened, by its name.
 var opened sync.Map
 
 // speak has a member speak the protocol that the test is about.
 func speak(t *testing.T, cfg *consumer.Config) {
 	newer := strings.HasPrefix(t.Name(), "TestMembersOfTheNewerProtocolKeepThePromisesOfMembers/")
-	if strings.HasPrefix(t.Name(), "TestMembersOfBothProtocolsKeepThePromisesOfMembers/") {
+	if ofBothProtocols(t) {
 		n, _ := opened.LoadOrStore(t.Name(), new(int))
 		*n.(*int)++ // a test opens one after the other
 		newer = *n.(*int)%2 == 0

@@ -115,7 +115,8 @@ func (m *stormy) take(r record.Record) {
 	s, tp := m.s, record.TopicPartition{Topic: r.Topic, Partition: r.Partition}
 	value := string(r.Value)
 	life, _, _ := strings.Cut(value, "-")
-	if g := m.Metadata().Generation; g >= 0 {
+	// a group that is empty when its protocol changes counts its generations from the start
+	if g := m.Metadata().Generation; g >= 0 && !ofBothProtocols(s.t) {
 		key := fmt.Sprintf("%d/%s/%d", r.Partition, life, g)
 		s.mu.Lock()
 		if other, ok := s.owner[key]; ok && other != m.name {
