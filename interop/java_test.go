@@ -77,6 +77,7 @@ var javaProgram = program{command: func(t *testing.T, ctx context.Context, addr 
 var _ = func() bool {
 	for _, name := range []string{"produce-none", "produce-gzip", "produce-snappy", "produce-lz4", "produce-zstd", "produce-acks-1", "produce-acks-0",
 		"group-RangeAssignor", "group-RoundRobinAssignor", "group-StickyAssignor", "group-CooperativeStickyAssignor", "group-default-assignors", "group-static",
+		"consumer-protocol-uniform", "consumer-protocol-range", "consumer-protocol-static",
 		"consumer-positions", "admin-topics", "admin-configs", "admin-records", "admin-groups", "admin-cluster",
 		"transactions", "transform-exactly-once"} {
 		add("java/"+name, func(t *testing.T, k target) { javaProgram.result(t, k, name) })

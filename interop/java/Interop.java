@@ -27,6 +27,8 @@ public class Interop {
             checks.put("group-" + assignor, () -> group("org.apache.kafka.clients.consumer." + assignor));
         checks.put("group-default-assignors", () -> group("org.apache.kafka.clients.consumer.RangeAssignor,org.apache.kafka.clients.consumer.CooperativeStickyAssignor"));
         checks.put("group-static", Interop::groupStatic);
+        for (String assignor : List.of("uniform", "range")) checks.put("consumer-protocol-" + assignor, () -> consumerProtocol(assignor));
+        checks.put("consumer-protocol-static", Interop::consumerProtocolStatic);
         checks.put("consumer-positions", Interop::positions);
         checks.put("admin-topics", Interop::adminTopics);
         checks.put("admin-configs", Interop::adminConfigs);
@@ -103,6 +105,7 @@ public class Interop {
     static KafkaConsumer<String, String> consumer(Map<String, String> more) {
         Map<String, Object> c = new HashMap<>(Map.of("bootstrap.servers", addr, "auto.offset.reset", "earliest", "heartbeat.interval.ms", "200", "session.timeout.ms", "10000"));
         c.putAll(more);
+        if ("consumer".equals(c.get("group.protocol"))) c.keySet().removeAll(List.of("heartbeat.interval.ms", "session.timeout.ms")); // the group's
         return new KafkaConsumer<>(c, new StringDeserializer(), new StringDeserializer());
     }
 
@@ -190,6 +193,65 @@ public class Interop {
                 same(4, d.members().stream().mapToInt(m -> m.assignment().topicPartitions().size()).sum());
             }
             eventually("the first has everything again", () -> one.owned.size() == 4);
+        }
+    }
+
+    static void consumerProtocol(String assignor) throws Exception {
+        String topic = topic(4), group = fresh("group");
+        fill(topic, 50);
+        Map<String, String> conf = Map.of("group.id", group, "group.protocol", "consumer", "group.remote.assignor", assignor);
+        try (Admin a = admin(); Member one = new Member(topic, conf)) {
+            eventually("one member has everything", () -> one.owned.size() == 4 && one.seen.size() == 50);
+            int before = one.metadata.generationId();
+            try (Member two = new Member(topic, conf)) {
+                eventually("two members share", () -> one.owned.size() == 2 && two.owned.size() == 2);
+                expect(Collections.disjoint(one.owned, two.owned), "nobody shares a partition");
+                expect(two.metadata.generationId() > before, "a later epoch");
+                ConsumerGroupDescription[] d = new ConsumerGroupDescription[1];
+                eventually("the group is stable", () -> (d[0] = get(a.describeConsumerGroups(List.of(group)).all()).get(group)).groupState() == GroupState.STABLE);
+                same(GroupType.CONSUMER, d[0].type());
+                same(assignor, d[0].partitionAssignor());
+                same(2, d[0].members().size());
+                same(4, d[0].members().stream().mapToInt(m -> m.assignment().topicPartitions().size()).sum());
+                fill(topic, 50);
+                eventually("all is read", () -> {
+                    Set<String> seen = new HashSet<>(one.seen);
+                    seen.addAll(two.seen);
+                    return seen.size() == 100;
+                });
+            }
+            eventually("the first has everything again", () -> one.owned.size() == 4);
+            fill(topic, 50);
+            eventually("it reads on", () -> one.seen.size() >= 100);
+        }
+        try (Admin a = admin()) {
+            same(GroupState.EMPTY, get(a.describeConsumerGroups(List.of(group)).all()).get(group).groupState());
+            same(150L, get(a.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()).values().stream().mapToLong(OffsetAndMetadata::offset).sum());
+        }
+    }
+
+    static void consumerProtocolStatic() throws Exception {
+        String topic = topic(2), group = fresh("group");
+        Map<String, String> conf = Map.of("group.id", group, "group.protocol", "consumer", "group.instance.id", "one");
+        try (Admin a = admin()) {
+            String id;
+            int epoch;
+            try (Member m = new Member(topic, conf)) {
+                eventually("it has everything", () -> m.owned.size() == 2);
+                id = m.metadata.memberId();
+                epoch = m.metadata.generationId();
+                Member second = new Member(topic, conf);
+                eventually("another one of its instance id is refused", () -> second.failed instanceof UnreleasedInstanceIdException);
+                same(2, m.owned.size());
+            }
+            same(1, get(a.describeConsumerGroups(List.of(group)).all()).get(group).members().size());
+            try (Member m = new Member(topic, conf)) {
+                eventually("it has everything again", () -> m.owned.size() == 2);
+                expect(!id.equals(m.metadata.memberId()), "a new member id");
+                same(epoch, m.metadata.generationId());
+            }
+            get(a.removeMembersFromConsumerGroup(group, new RemoveMembersFromConsumerGroupOptions(List.of(new MemberToRemove("one")))).all());
+            same(GroupState.EMPTY, get(a.describeConsumerGroups(List.of(group)).all()).get(group).groupState());
         }
     }
 
