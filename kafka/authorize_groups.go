@@ -245,6 +245,18 @@ func guardConsumerGroupHeartbeat(c *call, req *kmsg.ConsumerGroupHeartbeatReques
 	return nil
 }
 
+// describes returns what tells the topics that the client may describe, without the call; nil: all of
+// them. Regular expressions match no others, and nothing is said of these.
+func (c *call) describes() func(name string) bool {
+	may, who := c.may, c.who
+	if may == nil {
+		return nil
+	}
+	return func(name string) bool {
+		return may.Allows(who, acl.Describe, acl.Resource{Type: acl.Topic, Name: name})
+	}
+}
+
 // hiddenTopics is said of a group whose members have topics that the client may not describe.
 const hiddenTopics = "The group has described topic(s) that the client is not authorized to describe."
 

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -8,6 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/acl"
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -291,4 +294,46 @@ func TestWhatIsAddedToATransactionIsAllAllowedOrNothing(t *testing.T) {
 	d, err := s.cluster.TransactionCoordinator().Describe(t.Context(), "tx")
 	require.NoError(t, err)
 	require.Empty(t, d.Partitions)
+}
+
+// A member subscribes by an expression that matches topics it may not describe: it is assigned none of
+// them, and sees none until it may. A member of the classic protocol in the group shows it none either.
+func TestRegularExpressionMatchesOnlyWhatMayBeDescribed(t *testing.T) {
+	s, addr := authorized(t, rights(acl.Topic, "mine", acl.Describe), rights(acl.Group, "g", acl.Read))
+	for _, name := range []string{"mine", "theirs"} {
+		require.NoError(t, s.cluster.CreateTopic(t.Context(), name, topic.Config{Partitions: 1}))
+	}
+	expr, epoch := "(mi|the).*", int32(0)
+	c := dial(t, addr)
+	find := kmsg.NewPtrFindCoordinatorRequest()
+	find.Version, find.CoordinatorKey = 3, "g"
+	require.Zero(t, c.ask(find).(*kmsg.FindCoordinatorResponse).ErrorCode)
+	matched := func() []string {
+		req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+		req.Version, req.Group, req.MemberID, req.MemberEpoch, req.RebalanceTimeoutMillis = 1, "g", "m", epoch, 60_000
+		req.SubscribedTopicRegex, req.Topics = &expr, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
+		resp := c.ask(req).(*kmsg.ConsumerGroupHeartbeatResponse)
+		require.Zero(t, resp.ErrorCode, "%v", resp.ErrorMessage)
+		epoch = resp.MemberEpoch
+		info, err := s.cluster.Group(t.Context(), "g")
+		require.NoError(t, err)
+		i := slices.IndexFunc(info.Members, func(m group.MemberInfo) bool { return m.ID == "m" })
+		return info.Members[i].Topics
+	}
+	require.Equal(t, []string{"mine"}, matched())
+	require.NoError(t, s.cluster.CreateTopic(t.Context(), "them", topic.Config{Partitions: 1}))
+	join := kmsg.NewPtrJoinGroupRequest()
+	join.Version, join.Group, join.ProtocolType, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = 3, "g", "consumer", 10_000, 10_000
+	p := kmsg.NewJoinGroupRequestProtocol()
+	p.Name, p.Metadata = "range", assignor.Subscription{Topics: []string{"mine"}}.AppendTo(nil)
+	join.Protocols = append(join.Protocols, p)
+	require.Zero(t, c.ask(join).(*kmsg.JoinGroupResponse).ErrorCode)
+	require.Equal(t, []string{"mine"}, matched())
+
+	theirs := rights(acl.Topic, "theirs", acl.Describe)
+	require.NoError(t, s.cluster.CreateACLs(t.Context(), theirs))
+	require.Equal(t, []string{"mine", "theirs"}, matched())
+	_, err := s.cluster.DeleteACLs(t.Context(), acl.Exactly(theirs))
+	require.NoError(t, err)
+	require.Equal(t, []string{"mine"}, matched())
 }

@@ -46,7 +46,7 @@ func (c *call) consumerHeartbeatRequest(req *kmsg.ConsumerGroupHeartbeatRequest)
 	r := group.ConsumerHeartbeatRequest{
 		Group: req.Group, MemberID: req.MemberID, MemberEpoch: req.MemberEpoch, InstanceID: orEmpty(req.InstanceID), RackID: orEmpty(req.RackID),
 		ClientID: c.clientID, ClientHost: c.clientHost, SubscribedTopics: req.SubscribedTopicNames, SubscribedRegex: req.SubscribedTopicRegex, Assignor: orEmpty(req.ServerAssignor),
-		RebalanceTimeout: -1,
+		RebalanceTimeout: -1, Describes: c.describes(),
 	}
 	if req.RebalanceTimeoutMillis >= 0 {
 		r.RebalanceTimeout = time.Duration(req.RebalanceTimeoutMillis) * time.Millisecond

@@ -46,6 +46,7 @@ func (c *call) joinRequest(req *kmsg.JoinGroupRequest) group.JoinRequest {
 		SessionTimeout: time.Duration(req.SessionTimeoutMillis) * time.Millisecond,
 		// Version 0 had one timeout for both.
 		RequireMemberID: req.Version >= 4, SkipAssignment: req.Version >= 9, Reason: orEmpty(req.Reason),
+		Describes: c.describes(),
 	}
 	if req.Version >= 1 {
 		r.RebalanceTimeout = time.Duration(req.RebalanceTimeoutMillis) * time.Millisecond

@@ -30,6 +30,12 @@ type ConsumerHeartbeatRequest struct {
 	SubscribedTopics []string
 	SubscribedRegex  *string
 
+	// Describes reports whether the member may know of a topic; nil: of each. Regular expressions of
+	// the group that are resolved when this request comes, since they are new or the topics are
+	// others, match no topic that it refuses; as in Kafka they are the group's, not the member's. It
+	// only computes, and is safe for concurrent use.
+	Describes func(topic string) bool
+
 	Assignor string // by name, one of Config.ConsumerAssignors; "": the group's, or as before
 
 	// Owned are the partitions that the member has; nil: as before. Not nil and empty when it joins.

@@ -36,6 +36,9 @@ type JoinRequest struct {
 	// JoinResponse.SkipAssignment. JoinGroup version 9 and later.
 	SkipAssignment bool
 	Reason         string // for the log
+
+	// Describes is that of ConsumerHeartbeatRequest, where the group has members of that protocol.
+	Describes func(topic string) bool
 }
 
 // A JoinResponse ends the first half of a rebalance.

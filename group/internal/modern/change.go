@@ -25,6 +25,8 @@ type change struct {
 	assigned bool    // a target was computed, for epoch
 	replaced *member // the static member whose place is taken; nil: none
 
+	describes func(topic string) bool // what regular expressions may match; nil: all
+
 	patterns map[string]*pattern // resolved by this step
 	dropped  map[string]bool     // regular expressions that nobody has any more
 }

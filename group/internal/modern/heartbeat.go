@@ -49,7 +49,7 @@ func (e EventHeartbeat) answer(g *Group, now time.Time) (*protocol.ConsumerHeart
 	if g.full(e.MemberID, e.InstanceID) {
 		return nil, protocol.ErrGroupMaxSize
 	}
-	c := &change{g: g, now: now, epoch: g.epoch}
+	c := &change{g: g, now: now, epoch: g.epoch, describes: e.Describes}
 	m, err := e.find(c)
 	if err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ func (e EventJoin) answer(g *Group, now time.Time) (*protocol.JoinResponse, erro
 	if e.MemberID == "" && e.InstanceID == "" && e.RequireMemberID {
 		return nil, &protocol.MemberIDRequiredError{MemberID: id}
 	}
-	c := &change{g: g, now: now, epoch: g.epoch}
+	c := &change{g: g, now: now, epoch: g.epoch, describes: e.Describes}
 	m, err := e.find(c, id)
 	if err != nil {
 		return nil, err

@@ -75,7 +75,8 @@ func (c *change) drop(expr string) {
 	c.g.emit(offsets.Record{Key: c.g.key(offsets.KeyRegularExpression, expr)})
 }
 
-// match resolves an expression, and stores it if the answer is a new one.
+// match resolves an expression to topics that the one who asks may know of, and stores it if the
+// answer is a new one. Kafka: filterTopicDescribeAuthorizedTopics.
 func (c *change) match(expr string) error {
 	re, err := CompileRegex(expr)
 	if err != nil {
@@ -83,7 +84,7 @@ func (c *change) match(expr string) error {
 	}
 	p := &pattern{topics: []string{}, version: c.g.topics.Version, ms: c.now.UnixMilli()}
 	for name := range c.g.topics.ByName {
-		if re.MatchString(name) {
+		if re.MatchString(name) && (c.describes == nil || c.describes(name)) {
 			p.topics = append(p.topics, name)
 		}
 	}
