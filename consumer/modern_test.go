@@ -118,6 +118,7 @@ func TestMemberThatTheCoordinatorRefusesIsTold(t *testing.T) {
 		cfg.InstanceID = "one"
 		first := poll(t, open(t, b, cfg), nil)
 		waitStable(t, b, "g", 1)
+		synctest.Wait() // it has heard so
 		c = open(t, b, cfg)
 		_, err = c.Poll(t.Context())
 		require.ErrorIs(t, err, group.ErrUnreleasedInstance)
