@@ -42,6 +42,7 @@ var apis = []api{
 	{key: ListPartitionReassignments, min: 0, max: 0, serve: handle((*call).listPartitionReassignments)},
 	{key: OffsetDelete, min: 0, max: 0, serve: handle((*call).offsetDelete), waits: true},
 	{key: DescribeClientQuotas, min: 0, max: 1, serve: handle((*call).describeClientQuotas)},
+	{key: AlterClientQuotas, min: 0, max: 1, serve: handle((*call).alterClientQuotas), waits: true},
 	{key: DescribeUserScramCredentials, min: 0, max: 0, serve: handle((*call).describeUserScramCredentials)},
 	{key: AlterUserScramCredentials, min: 0, max: 0, serve: handle((*call).alterUserScramCredentials), waits: true},
 	{key: DescribeQuorum, min: 0, max: 2, serve: handle((*call).describeQuorum)},

@@ -49,6 +49,7 @@ var errorCodes = []struct {
 	{replication.ErrUnsupportedMechanism, UnsupportedSASLMechanism},
 	{replication.ErrDuplicateResource, DuplicateResource},
 	{replication.ErrResourceNotFound, ResourceNotFound},
+	{replication.ErrInvalidQuota, InvalidRequest},
 	{partition.ErrNotLeader, NotLeaderOrFollower},
 	{partition.ErrNotLeaderAfterAppend, NotLeaderOrFollower},
 	{partition.ErrFencedLeaderEpoch, FencedLeaderEpoch},

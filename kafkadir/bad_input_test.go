@@ -3,6 +3,7 @@ package kafkadir
 import (
 	"context"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -285,7 +286,10 @@ func TestMetadataOfALargerCluster(t *testing.T) {
 	}
 	add(&metarecord.Topic{Name: "in the snapshot", ID: other})
 	add(&metarecord.PartitionChange{TopicID: id, Partition: 0, Leader: 1, Recovery: -1})
-	b.AppendKV(1, nil, []byte{1, 14, 0, 0, 0}, nil) // a quota
+	b.AppendKV(1, nil, []byte{1, 27, 0, 0, 0}, nil) // a registration of a controller
+	nobody, never := "nobody", &metarecord.ClientQuota{Key: "producer_byte_rate", Value: math.NaN()}
+	never.Entity = []metarecord.QuotaPart{{Type: "user", Name: &nobody}}
+	add(never)
 	add(&metarecord.BeginTransaction{}, &metarecord.RemoveTopic{ID: gone}, &metarecord.EndTransaction{})
 	add(&metarecord.BeginTransaction{}, &metarecord.RemoveTopic{ID: id}, &metarecord.AbortTransaction{})
 	add(&metarecord.BeginTransaction{}, &metarecord.RemoveTopic{ID: id})
@@ -305,8 +309,8 @@ func TestMetadataOfALargerCluster(t *testing.T) {
 	r, err := importOf(t, disk, func(cfg *ImportConfig) { cfg.AllowMissing = true })
 	require.NoError(t, err)
 	require.Equal(t, incomplete.Missing, r.Missing)
-	require.Equal(t, map[string]int{"ClientQuotaRecord": 1}, r.Skipped)
-	require.Len(t, r.LeftOut, 3)
+	require.Equal(t, map[string]int{"RegisterControllerRecord": 1}, r.Skipped)
+	require.Len(t, r.LeftOut, 4)
 	require.Contains(t, r.LeftOut[0], "gone-0")
 	require.Contains(t, r.LeftOut[1], "consumer.session.timeout.ms=1")
 	require.Contains(t, r.LeftOut[2], "remote.storage.enable.nonsense")

@@ -23,7 +23,7 @@
 //
 // A broker of Kafka 3.3 or later without ZooKeeper keeps the metadata of its whole cluster in
 // __cluster_metadata-0. Import reads the newest snapshot and the log behind it: topics with their
-// ids, configurations, users, access control entries, transaction.version, producer ids. A record of
+// ids, configurations, users, access control entries, quotas, transaction.version, producer ids. A record of
 // another type is left out and counted in Report.Skipped. Where several controllers vote, the last
 // records of one broker's copy may not have been committed; they are taken for committed.
 //

@@ -60,7 +60,8 @@ func TestDirectoriesOfApacheKafkaAreImported(t *testing.T) {
 			require.Equal(t, end == "stopped", r.Clean)
 			require.True(t, r.Metadata)
 			require.Equal(t, []string{"plain"}, retentionOff(r))
-			require.Equal(t, 1, r.Skipped["ClientQuotaRecord"])
+			require.Zero(t, r.Skipped["ClientQuotaRecord"])
+			require.Equal(t, 1, r.Quotas)
 			require.Empty(t, r.LeftOut)
 			require.Empty(t, r.Missing)
 
@@ -74,6 +75,8 @@ func TestDirectoriesOfApacheKafkaAreImported(t *testing.T) {
 				sum += offset
 			}
 			require.Equal(t, int64(40), sum)
+			require.Len(t, w.quotas, 1)
+			require.Contains(t, w.quotas[0], "{client-id=app}")
 			require.Len(t, w.acls, 1)
 			require.True(t, slices.ContainsFunc(w.acls, func(e acl.Entry) bool {
 				return e.Principal == "User:alice" && e.ResourceName == "orders" && e.Operation == acl.Read && e.Permission == acl.Allow

@@ -1,6 +1,7 @@
 package kafkadir
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/acl"
+	"github.com/stratalog/strata/internal/clientquota"
 	"github.com/stratalog/strata/internal/scram"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
@@ -201,7 +203,47 @@ func (im *importing) restoreAccess(ctx context.Context, c *replication.Cluster, 
 		}
 		r.Users += len(changes) - len(refused)
 	}
+	if err := im.restoreQuotas(ctx, c, r); err != nil {
+		return err
+	}
 	return im.restoreACLs(ctx, c, r)
+}
+
+// restoreQuotas sets the quotas, as many as one change may have at a time.
+func (im *importing) restoreQuotas(ctx context.Context, c *replication.Cluster, r *Report) error {
+	const atOnce = 1000
+	for names := range slices.Chunk(slices.Sorted(maps.Keys(im.plan.meta.quotas)), atOnce) {
+		byEntity := map[replication.QuotaEntity]*replication.QuotaChange{}
+		for _, name := range names {
+			q := im.plan.meta.quotas[name]
+			e, err := clientquota.EntityOf(q)
+			if err == nil {
+				value := replication.QuotaValue{Key: replication.QuotaKey(q.Key), Value: q.Value}
+				var refused map[replication.QuotaEntity]error
+				refused, err = c.CheckClientQuotas(replication.QuotaChange{Entity: e, Changes: []replication.QuotaValue{value}})
+				if err = cmp.Or(err, refused[e]); err == nil {
+					if byEntity[e] == nil {
+						byEntity[e] = &replication.QuotaChange{Entity: e}
+					}
+					byEntity[e].Changes = append(byEntity[e].Changes, value)
+					r.Quotas++
+					continue
+				}
+			}
+			im.plan.leaveOut("quota "+name, err)
+		}
+		var changes []replication.QuotaChange
+		for _, e := range slices.SortedFunc(maps.Keys(byEntity), replication.QuotaEntity.Compare) {
+			changes = append(changes, *byEntity[e])
+		}
+		if len(changes) == 0 {
+			continue
+		}
+		if _, err := c.AlterClientQuotas(ctx, changes...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (im *importing) restoreACLs(ctx context.Context, c *replication.Cluster, r *Report) error {

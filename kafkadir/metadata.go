@@ -24,6 +24,7 @@ type metadata struct {
 	configs     map[int8]map[string]map[string]string // by type and name of the resource
 	users       map[scramKey]*metarecord.UserScramCredential
 	acls        map[metarecord.ID]*metarecord.AccessControlEntry
+	quotas      map[string]*metarecord.ClientQuota // by entity and key
 	features    map[string]int16
 	directories map[int32][]topic.ID // of brokers
 	nextID      int64                // producer id
@@ -54,6 +55,7 @@ func newMetadata() *metadata {
 	return &metadata{
 		topics: map[topic.ID]*kafkaTopic{}, names: map[string]topic.ID{}, configs: map[int8]map[string]map[string]string{},
 		users: map[scramKey]*metarecord.UserScramCredential{}, acls: map[metarecord.ID]*metarecord.AccessControlEntry{},
+		quotas:   map[string]*metarecord.ClientQuota{},
 		features: map[string]int16{}, directories: map[int32][]topic.ID{}, skipped: map[string]int{},
 	}
 }
@@ -254,7 +256,21 @@ func (m *metadata) apply(rec metarecord.Record) error {
 	return nil
 }
 
-// applyAccess takes in who may do what. Records that are none of these say nothing that is kept, but
+// quotaText names a quota: its entity, whose parts may come in any order, and its key.
+func quotaText(q *metarecord.ClientQuota) string {
+	var parts []string
+	for _, p := range q.Entity {
+		if p.Name == nil {
+			parts = append(parts, p.Type+" (default)")
+		} else {
+			parts = append(parts, fmt.Sprintf("%s %q", p.Type, *p.Name))
+		}
+	}
+	slices.Sort(parts)
+	return q.Key + " of " + strings.Join(parts, " ")
+}
+
+// applyAccess takes in who may do what, and how much. Records that are none of these say nothing that is kept, but
 // tokens, which are counted.
 func (m *metadata) applyAccess(rec metarecord.Record) {
 	switch rec := rec.(type) {
@@ -266,6 +282,12 @@ func (m *metadata) applyAccess(rec metarecord.Record) {
 		m.acls[rec.ID] = rec
 	case *metarecord.RemoveAccessControlEntry:
 		delete(m.acls, rec.ID)
+	case *metarecord.ClientQuota:
+		if id := quotaText(rec); rec.Remove {
+			delete(m.quotas, id)
+		} else {
+			m.quotas[id] = rec
+		}
 	case *metarecord.DelegationToken:
 		m.skipped[recordNames[10]]++
 	case *metarecord.RemoveDelegationToken:

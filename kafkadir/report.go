@@ -25,13 +25,14 @@ type Report struct {
 	Missing []MissingPartition
 	// Cut are last segments of a killed broker that ended in an unfinished batch.
 	Cut []CutEnd
-	// LeftOut are directories that belong to no topic, settings that Strata does not have, users and
-	// access control entries that it does not accept, each with the reason.
+	// LeftOut are directories that belong to no topic, settings that Strata does not have, users,
+	// access control entries and client quotas that it does not accept, each with the reason.
 	LeftOut []string
 	// Skipped counts metadata records of types that Strata does not keep, by Kafka's name.
 	Skipped map[string]int
 
 	Users, ACLs      int
+	Quotas           int   // of clients, one for each entity and key
 	OpenTransactions int   // without a marker yet, one for each partition
 	NextProducerID   int64 // all ids that producers had are below
 }

@@ -26,6 +26,7 @@ func TestWhatIsExportedIsImportedAsItWas(t *testing.T) {
 			want := look(t, disk, "data")
 			require.Len(t, want.users, 2)
 			require.Len(t, want.acls, 1)
+			require.Len(t, want.quotas, 3)
 			require.Len(t, want.states, 3)
 			require.NotEmpty(t, want.offsets)
 

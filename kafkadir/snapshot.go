@@ -50,6 +50,10 @@ func (ex *exporting) takeRecords(c *replication.Cluster) {
 		})
 		ex.report.ACLs++
 	}
+	for q := range c.ClientQuotas().All() {
+		ex.recs = append(ex.recs, q.Record())
+		ex.report.Quotas++
+	}
 	for broker, name := range map[int32]string{replication.AllBrokers: "", 1: "1"} {
 		ex.recs = append(ex.recs, configRecords(metarecord.ResourceBroker, name, c.BrokerConfig(broker))...)
 	}

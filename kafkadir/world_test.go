@@ -31,6 +31,7 @@ type world struct {
 	offsets map[string]int64  // committed
 	users   []string
 	acls    []acl.Entry
+	quotas  []string
 	states  []string // of transactional ids
 }
 
@@ -98,6 +99,14 @@ func fill(t *testing.T) *vfs.MemFS {
 	require.NoError(t, c.CreateACLs(ctx, acl.Entry{
 		ResourceType: acl.Topic, ResourceName: "orders", PatternType: acl.Literal, Principal: "User:alice", Host: "*", Operation: acl.Read, Permission: acl.Allow,
 	}))
+	refused, err := c.AlterClientQuotas(ctx,
+		replication.QuotaChange{Entity: replication.QuotaEntity{User: replication.QuotaName{Name: "alice"}, ClientID: replication.QuotaName{Default: true}}, Changes: []replication.QuotaValue{
+			{Key: replication.ProducerByteRate, Value: 1000}, {Key: replication.RequestPercentage, Value: 12.5},
+		}},
+		replication.QuotaChange{Entity: replication.QuotaEntity{IP: replication.QuotaName{Name: "::1"}}, Changes: []replication.QuotaValue{{Key: replication.ConnectionCreationRate, Value: 5}}},
+	)
+	require.NoError(t, err)
+	require.Empty(t, refused)
 	return disk.Kill()
 }
 
@@ -138,6 +147,9 @@ func look(t *testing.T, fsys vfs.FS, dir string) world {
 		}
 	}
 	slices.Sort(w.users)
+	for q := range c.ClientQuotas().All() {
+		w.quotas = append(w.quotas, fmt.Sprint(q.Entity, " ", q.Key, "=", q.Value))
+	}
 	all, err := c.Transactions(t.Context())
 	require.NoError(t, err)
 	for _, d := range all {

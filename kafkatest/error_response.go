@@ -233,6 +233,15 @@ func finish(req kmsg.Request, resp kmsg.Response, code kafka.Code) {
 			r.ErrorCode, r.ErrorMessage = int16(code), kmsg.StringPtr(faultMessage)
 			a.Results = append(a.Results, r)
 		}
+	case *kmsg.AlterClientQuotasResponse:
+		for _, e := range req.(*kmsg.AlterClientQuotasRequest).Entries {
+			r := kmsg.NewAlterClientQuotasResponseEntry()
+			for _, of := range e.Entity {
+				r.Entity = append(r.Entity, kmsg.AlterClientQuotasResponseEntryEntity{Type: of.Type, Name: of.Name})
+			}
+			r.ErrorCode, r.ErrorMessage = int16(code), kmsg.StringPtr(faultMessage)
+			a.Entries = append(a.Entries, r)
+		}
 	case *kmsg.AlterUserSCRAMCredentialsResponse:
 		q := req.(*kmsg.AlterUserSCRAMCredentialsRequest)
 		for _, d := range q.Deletions {

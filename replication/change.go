@@ -155,6 +155,7 @@ func (c *Cluster) publishLocked(version int64) (due []chan struct{}) {
 	c.rates.Store(ratesOf(c.image.BrokerConfigs))
 	c.groups.Store(c.image.Groups())
 	c.indexAccessLocked()
+	c.quotas.Store(c.image.Quotas())
 	for e := c.waiters.Pop(version); e != nil; e = c.waiters.Pop(version) {
 		due = append(due, e.Value)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/internal/alarm"
+	"github.com/stratalog/strata/internal/clientquota"
 	"github.com/stratalog/strata/internal/feed"
 	"github.com/stratalog/strata/internal/watermark"
 	"github.com/stratalog/strata/replication/internal/byid"
@@ -87,6 +88,7 @@ type Cluster struct {
 	// Written under mu.
 	rates   atomic.Pointer[rates]
 	access  atomic.Pointer[access]             // the image's access control; nil: it has none. Written as rates
+	quotas  atomic.Pointer[clientquota.Set]    // the image's client quotas; nil: it has none. Written as rates
 	groups  atomic.Pointer[image.GroupConfigs] // the image's; nil: it has none. Written as rates
 	version atomic.Int64                       // image.version, for those who do not want the lock; written under mu
 }

@@ -138,6 +138,15 @@ func decodeMetadata(r *record.Record) any {
 		return fields{{"kind", "UserScramCredentialRecord"}, {"name", m.Name}, {"mechanism", m.Mechanism}, {"iterations", m.Iterations}}
 	case *metarecord.RemoveUserScramCredential:
 		return fields{{"kind", "RemoveUserScramCredentialRecord"}, {"name", m.Name}, {"mechanism", m.Mechanism}}
+	case *metarecord.ClientQuota:
+		var entity fields
+		for _, p := range m.Entity {
+			entity = append(entity, field{p.Type, p.Name})
+		}
+		if m.Remove {
+			return fields{{"kind", "ClientQuotaRecord"}, {"entity", entity}, {"key", m.Key}, {"remove", true}}
+		}
+		return fields{{"kind", "ClientQuotaRecord"}, {"entity", entity}, {"key", m.Key}, {"value", m.Value}}
 	case *metarecord.ProducerIDs:
 		return fields{{"kind", "ProducerIdsRecord"}, {"broker", m.BrokerID}, {"brokerEpoch", m.BrokerEpoch}, {"next", m.Next}}
 	case *metarecord.AccessControlEntry:

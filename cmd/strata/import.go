@@ -22,7 +22,7 @@ func (a *app) importCmd() *cobra.Command {
 		Use:   "import --from KAFKA_LOG_DIR --dir DIR",
 		Short: "Make a cluster of the log directory of a Kafka broker",
 		Long: "import copies the topics of a Kafka broker that does not run, stopped or killed, to DIR, which must not exist or be empty: records as they\n" +
-			"are, transactions, offsets of groups; ids, settings, users and access control entries of Kafka's metadata, if they are there. Every batch is checked\n" +
+			"are, transactions, offsets of groups; ids, settings, users, access control entries and client quotas of Kafka's metadata, if they are there. Every batch is checked\n" +
 			"on the way, and nothing in KAFKA_LOG_DIR is changed. An import that is interrupted leaves no DIR; the next one begins anew.\n\n" +
 			"Topics that do not say themselves how long they keep their records get retention.ms=-1: what a broker's server.properties says is not known.\n" +
 			"The broker of a larger cluster has only some partitions: import names the others, and goes on with --allow-missing.",
@@ -154,7 +154,7 @@ func (l reportLine) MarshalJSON() ([]byte, error) {
 	}
 	return marshalFields([]field{
 		{"type", l.kind}, {"from", l.from}, {"to", l.to}, {"clusterId", r.ClusterID}, {"broker", r.Broker}, {"clean", r.Clean}, {"metadata", r.Metadata},
-		{"bytes", r.Bytes}, {"cloned", r.Cloned}, {"users", r.Users}, {"acls", r.ACLs}, {"openTransactions", r.OpenTransactions},
+		{"bytes", r.Bytes}, {"cloned", r.Cloned}, {"users", r.Users}, {"acls", r.ACLs}, {"quotas", r.Quotas}, {"openTransactions", r.OpenTransactions},
 		{"nextProducerId", r.NextProducerID}, {"topics", topics}, {"missing", missing}, {"cut", cut}, {"leftOut", r.LeftOut}, {"skippedRecords", r.Skipped},
 	})
 }
@@ -172,7 +172,7 @@ func (l reportLine) writeText(w io.Writer) {
 			off = append(off, t.Name)
 		}
 	}
-	fmt.Fprintf(w, "%s: %s to %s: %d topics, %d partitions, %s, %d users, %d access control entries\n", l.kind, l.from, l.to, len(r.Topics), partitions, sizeText(r.Bytes), r.Users, r.ACLs)
+	fmt.Fprintf(w, "%s: %s to %s: %d topics, %d partitions, %s, %d users, %d access control entries, %d client quotas\n", l.kind, l.from, l.to, len(r.Topics), partitions, sizeText(r.Bytes), r.Users, r.ACLs, r.Quotas)
 	if l.kind == "import" {
 		fmt.Fprintf(w, "broker %d of cluster %s %s\n", r.Broker, r.ClusterID, how)
 	}

@@ -20,6 +20,7 @@
 //	11    UserScramCredential
 //	      Record                  0               0
 //	12    FeatureLevelRecord      0               0
+//	14    ClientQuotaRecord       0               0
 //	15    ProducerIdsRecord       0               0
 //	17    BrokerRegistrationChange
 //	      Record                  0-2             likewise
@@ -58,6 +59,7 @@ const (
 	typePartitionChange  = 5
 	typeRemoveTopic      = 9
 	typeFeatureLevel     = 12
+	typeClientQuota      = 14
 	typeProducerIDs      = 15
 	typeBrokerChange     = 17
 
@@ -145,6 +147,8 @@ func blank(kind uint32) (rec Record, newest uint32) {
 		return &PartitionChange{}, 2
 	case typeRemoveTopic:
 		return &RemoveTopic{}, 0
+	case typeClientQuota:
+		return &ClientQuota{}, 0
 	case typeProducerIDs:
 		return &ProducerIDs{}, 0
 	case typeNoOp:

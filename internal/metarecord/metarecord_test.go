@@ -50,6 +50,12 @@ var golden = map[string]struct {
 	"user": {"010b0006616c696365010301020203010000100000",
 		&UserScramCredential{Name: "alice", Mechanism: 1, Salt: []byte{1, 2}, StoredKey: []byte{3}, ServerKey: []byte{}, Iterations: 4096}},
 	"user removed": {"01160006616c6963650200", &RemoveUserScramCredential{Name: "alice", Mechanism: 2}},
+	"quota": {"010e00030a636c69656e742d69640461707000057573657206616c6963650013726571756573745f70657263656e7461676540290000000000000000",
+		&ClientQuota{Entity: []QuotaPart{{"client-id", text("app")}, {"user", text("alice")}}, Key: "request_percentage", Value: 12.5}},
+	"quota of a default": {"010e0002036970000019636f6e6e656374696f6e5f6372656174696f6e5f7261746540240000000000000000",
+		&ClientQuota{Entity: []QuotaPart{{"ip", nil}}, Key: "connection_creation_rate", Value: 10}},
+	"quota removed": {"010e000205757365720261001370726f64756365725f627974655f7261746500000000000000000100",
+		&ClientQuota{Entity: []QuotaPart{{"user", text("a")}}, Key: "producer_byte_rate", Remove: true}},
 	"token": {"010a000b557365723a616c69636509557365723a626f62030b557365723a6361726f6c0a557365723a6461766500000000000000010000000000000002000000000000000303696400",
 		&DelegationToken{Owner: "User:alice", Requester: "User:bob", Renewers: []string{"User:carol", "User:dave"}, IssueTimestamp: 1, MaxTimestamp: 2, ExpirationTimestamp: 3, TokenID: "id"}},
 	"token removed": {"011a0003696400", &RemoveDelegationToken{"id"}},
@@ -85,7 +91,8 @@ func TestBeginOfASnapshotIsATagOfANoOp(t *testing.T) {
 
 func TestUnknownRecordsAreNamed(t *testing.T) {
 	for h, want := range map[string]UnknownError{
-		"010e00":     {14, 0}, // ClientQuotaRecord
+		"010d00":     {13, 0},
+		"010e01":     {14, 1},
 		"011b0400":   {27, 4},
 		"010201":     {2, 1},
 		"0103030000": {3, 3},

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/stratalog/strata/internal/clientquota"
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/topic"
 )
@@ -36,6 +37,9 @@ type Image struct {
 
 	acls     *ACLs // nil: there are none. Replaced by the first change behind a publish
 	ownsACLs bool  // they were made since the last publish
+
+	quotas     *clientquota.Set // nil: there are none. Replaced by the first change behind a publish
+	ownsQuotas bool             // they were made since the last publish
 
 	owned map[topic.ID]bool // topics copied since the last publish, which nobody else sees yet
 }
@@ -92,6 +96,8 @@ func (m *Image) Apply(rec metarecord.Record) error {
 		return m.applyAccess(rec)
 	case *metarecord.RemoveAccessControlEntry:
 		return m.applyRemoveAccess(rec)
+	case *metarecord.ClientQuota:
+		return m.applyQuota(rec)
 	case *metarecord.ProducerIDs:
 		if rec.Next < m.NextProducerID {
 			return fmt.Errorf("producer ids go back from %d to %d", m.NextProducerID, rec.Next)
@@ -195,5 +201,6 @@ func (m *Image) own(t *Topic) *Topic {
 // Publish makes everything applied so far immutable, as of the given version.
 func (m *Image) Publish(version int64) {
 	m.Version, m.ownsACLs, m.ownsGroups = version, false, false
+	m.ownsQuotas = false
 	clear(m.owned)
 }

@@ -1,0 +1,101 @@
+package kafka
+
+import (
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/internal/clientquota"
+	"github.com/stratalog/strata/replication"
+)
+
+// alterClientQuotas sets and removes quotas (KIP-546): of users, client ids and both, or of
+// addresses. Version 1 is flexible, and says the same as version 0. Entities are answered in the order
+// of the request, each once, where Kafka has no order. An entity that comes twice is refused, and its
+// first change is made, as in Kafka.
+//
+// Deviations: an address is not looked up, so a host's name is no entity; a value that is not a number
+// is refused, which Kafka stores.
+func (c *call) alterClientQuotas(req *kmsg.AlterClientQuotasRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.AlterClientQuotasResponse)
+	var changes []replication.QuotaChange
+	malformed := map[int]error{} // by the number of the entry
+	asked := make([]replication.QuotaEntity, len(req.Entries))
+	for i, e := range req.Entries {
+		if asked[i], malformed[i] = quotaEntity(e.Entity); malformed[i] != nil {
+			continue
+		}
+		ch := replication.QuotaChange{Entity: asked[i]}
+		for _, op := range e.Ops {
+			ch.Changes = append(ch.Changes, replication.QuotaValue{Key: replication.QuotaKey(op.Key), Value: op.Value, Remove: op.Remove})
+		}
+		changes = append(changes, ch)
+	}
+	var refused map[replication.QuotaEntity]error
+	var err error
+	switch {
+	case req.ValidateOnly:
+		refused, err = c.s.cluster.CheckClientQuotas(changes...)
+	case len(changes) > 0:
+		refused, err = c.s.cluster.AlterClientQuotas(c.ctx, changes...)
+	}
+	answered := map[replication.QuotaEntity]bool{}
+	for i, e := range req.Entries {
+		if malformed[i] == nil {
+			if answered[asked[i]] {
+				continue
+			}
+			answered[asked[i]] = true
+		}
+		re := answeredQuota(e)
+		if why := errors.Join(err, malformed[i], refused[asked[i]]); why != nil {
+			re.ErrorCode, re.ErrorMessage = c.errorCode(why), errorMessage(why)
+		}
+		resp.Entries = append(resp.Entries, re)
+	}
+	return resp
+}
+
+// quotaEntity returns the entity that a request means. Of a type that comes twice the last name counts.
+func quotaEntity(parts []kmsg.AlterClientQuotasRequestEntryEntity) (e replication.QuotaEntity, err error) {
+	for _, p := range parts {
+		n := e.Part(clientquota.Part(p.Type))
+		switch {
+		case n == nil:
+			return replication.QuotaEntity{}, refuse(InvalidRequest, "Unhandled client quota entity type: "+p.Type)
+		case p.Name == nil:
+			*n = clientquota.Default
+		case *p.Name == "":
+			return replication.QuotaEntity{}, refuse(InvalidRequest, "Empty "+p.Type+" not supported")
+		default:
+			*n = clientquota.Named(*p.Name)
+		}
+	}
+	return e, nil
+}
+
+// answeredQuota returns the answer's entry for one of the request, without an error: its entity, of a
+// type that comes twice by the last name.
+func answeredQuota(e kmsg.AlterClientQuotasRequestEntry) kmsg.AlterClientQuotasResponseEntry {
+	re := kmsg.NewAlterClientQuotasResponseEntry()
+	at := map[string]int{}
+	for _, of := range e.Entity {
+		i, ok := at[of.Type]
+		if !ok {
+			i, at[of.Type] = len(re.Entity), len(re.Entity)
+			re.Entity = append(re.Entity, kmsg.AlterClientQuotasResponseEntryEntity{Type: of.Type})
+		}
+		re.Entity[i].Name = of.Name
+	}
+	return re
+}
+
+// refusedQuotas answers each entry of an AlterClientQuotas with an error.
+func refusedQuotas(req *kmsg.AlterClientQuotasRequest, code Code, text *string) (entries []kmsg.AlterClientQuotasResponseEntry) {
+	for _, e := range req.Entries {
+		re := answeredQuota(e)
+		re.ErrorCode, re.ErrorMessage = int16(code), text
+		entries = append(entries, re)
+	}
+	return entries
+}
