@@ -53,6 +53,7 @@ type call struct {
 	fetched      []byte                   // set by tryFetch: of the server's buffers, holds records of the answer
 	last         bool                     // set by the handler: the connection is closed after the answer
 	retained     bool                     // set by the handler: the request's bytes are still in use after the answer
+	metered                               // by the client's quotas
 }
 
 // handle makes a handler of a typed request one of any request.

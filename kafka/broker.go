@@ -22,6 +22,7 @@ type broker struct {
 	transactions *transaction.Coordinator // of the transactional ids that it coordinates
 	fetches      *sessionCache
 	shares       shareSessions
+	throttles    throttles // of what clients use of their quotas
 
 	// Guarded by Server.mu. A broker that was closed has another one in its place there.
 	listeners []*listener        // that are accepting, in the order in which they came

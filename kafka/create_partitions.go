@@ -9,7 +9,8 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// createPartitions grows topics, or with validate_only tells whether it would.
+// createPartitions grows topics, or with validate_only tells whether it would. From version 3 on what is
+// beyond the client's quota of changes is refused (KIP-599).
 func (c *call) createPartitions(req *kmsg.CreatePartitionsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.CreatePartitionsResponse)
 	ctx, cancel := c.timeout(req.TimeoutMillis)
@@ -56,6 +57,14 @@ func (c *call) growTopic(ctx context.Context, t kmsg.CreatePartitionsRequestTopi
 				return err
 			}
 			assignment = append(assignment, a.Replicas)
+		}
+	}
+	if c.quotas != nil {
+		if err := c.s.cluster.DryRun().AddPartitions(ctx, t.Topic, total, assignment...); err != nil {
+			return err
+		}
+		if err := c.mutate(total-len(have.Partitions), 3); err != nil {
+			return err
 		}
 	}
 	if validateOnly {

@@ -20,6 +20,8 @@ const maxCreatedPartitions = 10_000
 // A topic is there, on stable storage and known to every broker, when it is answered. Version 5
 // answers with the configuration (KIP-525), 7 with the id. Config.LenientReplication is not Kafka's.
 //
+// From version 6 on what is beyond the client's quota of changes is refused (KIP-599).
+//
 // Of several things that are wrong Kafka tells one: the metadata topic or a name given twice
 // (ControllerApis), the size of the request, and of a topic first its name, then its configuration,
 // and then its partitions and replicas (ReplicationControlManager). The order here is the same.
@@ -95,6 +97,9 @@ func (c *call) creatable(ctx context.Context, t kmsg.CreateTopicsRequestTopic, a
 		return c.notCreated(t.Topic, err), spec, err
 	}
 	settings, shape, err := c.s.cluster.DryRun().CreateTopic(ctx, t.Topic, spec.Config)
+	if err == nil {
+		err = c.mutate(shape.Partitions, 6)
+	}
 	if err != nil {
 		return c.notCreated(t.Topic, err), spec, err
 	}

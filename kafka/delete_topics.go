@@ -10,7 +10,8 @@ import (
 
 // deleteTopics deletes topics by name, from version 6 on also by id. A topic is
 // gone for good when it is answered. Unlike Kafka it refuses to delete the topics
-// that coordinators keep their state in.
+// that coordinators keep their state in. From version 5 on what is beyond the client's quota of changes
+// is refused (KIP-599).
 func (c *call) deleteTopics(req *kmsg.DeleteTopicsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteTopicsResponse)
 	ctx, cancel := c.timeout(req.TimeoutMillis)
@@ -65,6 +66,9 @@ func (c *call) deleteTopic(ctx context.Context, name string, id topic.ID) (topic
 		return id, refuse(InvalidRequest, "You may not specify both topic name and topic id.")
 	}
 	id, _ = c.s.cluster.TopicID(name)
+	if err := c.mutateTopic(ctx, name); err != nil {
+		return id, err
+	}
 	return id, c.s.cluster.DeleteTopic(ctx, name)
 }
 
@@ -76,5 +80,20 @@ func (c *call) deleteTopicByID(ctx context.Context, id topic.ID) (*string, error
 	if !ok {
 		return nil, refuse(UnknownTopicID, "there is no topic with this id")
 	}
+	if err := c.mutateTopic(ctx, name); err != nil {
+		return &name, err
+	}
 	return &name, c.s.cluster.DeleteTopic(ctx, name)
+}
+
+// mutateTopic counts the partitions of a topic that is to be deleted, if it is there.
+func (c *call) mutateTopic(ctx context.Context, name string) error {
+	if c.quotas == nil || topic.IsInternal(name) {
+		return nil
+	}
+	md, err := c.s.cluster.Metadata(ctx, name)
+	if err != nil || md.Topics[name].Err != nil {
+		return err // the deletion says what is the matter
+	}
+	return c.mutate(len(md.Topics[name].Partitions), 5)
 }

@@ -85,8 +85,16 @@ func (c *conn) await() error {
 }
 
 // throttle has the requests that come after this one wait for d (Kafka: the channel is muted,
-// KIP-219).
-func (c *conn) throttle(d time.Duration) { c.muted.Store(time.Now().Add(d).UnixNano()) }
+// KIP-219), or longer if they do already.
+func (c *conn) throttle(d time.Duration) {
+	until := time.Now().Add(d).UnixNano()
+	for {
+		before := c.muted.Load()
+		if before >= until || c.muted.CompareAndSwap(before, until) {
+			return
+		}
+	}
+}
 
 // awaitThrottle waits until the client may be served again, or the connection drains or ends.
 func (c *conn) awaitThrottle() {

@@ -167,7 +167,7 @@ func codeOf(err error) Code {
 
 // errorMessage is what a client is told besides the code.
 func errorMessage(err error) *string {
-	if err == nil {
+	if err == nil || errors.Is(err, errMutationQuota) { // Kafka has nothing to say to that
 		return nil
 	}
 	text := err.Error()

@@ -22,6 +22,7 @@ type execution struct {
 
 // begin starts serving. An error ends the connection.
 func (e *execution) begin() error {
+	e.meter()
 	if i := e.s.cfg.Intercept; i != nil {
 		e.exchange = &Exchange{
 			Broker: e.broker, Conn: e.conn.id, ClientID: e.clientID, Key: int16(e.api.key), Version: e.version,
@@ -80,6 +81,7 @@ func (e *execution) serve() {
 		e.guard(func() {
 			a.start(&e.call, e.req, e.finish)
 		})
+		e.pause()
 	case a.try != nil || !a.waits:
 		answered := false
 		served := e.guard(func() {
@@ -98,6 +100,7 @@ func (e *execution) serve() {
 		}
 		fallthrough
 	default:
+		e.pause()
 		e.ctx = c.waiting
 		c.serveWaiting(e)
 	}
@@ -147,6 +150,9 @@ func (e *execution) finish(resp kmsg.Response, by writes) {
 		e.after(resp)
 	}
 	e.closing = e.closing || e.closesAfter
+	if e.quotas != nil && !e.closing {
+		e.throttle(resp, by)
+	}
 	e.reply.close = e.closing || e.action.CloseAfter
 	e.reply.last = e.last
 	if resp != nil && e.exchange != nil {

@@ -37,7 +37,8 @@ func tryFetch(c *call, r kmsg.Request) (kmsg.Response, bool) {
 	if code != 0 {
 		return refusedFetch(req, code), true
 	}
-	want := min(max(int(req.MaxBytes), 1), maxFetchBytes)
+	want := c.mostFetched(min(max(int(req.MaxBytes), 1), maxFetchBytes))
+	atLeast := min(int(req.MinBytes), want)
 	granted := c.s.budget.tryTake(want, min(want, leastFetch))
 	if granted == 0 {
 		granted = min(want, leastFetch)
@@ -57,15 +58,15 @@ func tryFetch(c *call, r kmsg.Request) (kmsg.Response, bool) {
 	if !ok {
 		return nil, true
 	}
-	if n >= int(req.MinBytes) || f.ready || req.MaxWaitMillis <= 0 || len(f.parts) == 0 {
+	if n >= atLeast || f.ready || req.MaxWaitMillis <= 0 || len(f.parts) == 0 {
 		return f.respond(c, req), true
 	}
 	c.s.fetched.keep(c.fetched)
 	c.s.budget.give(c.charged)
 	c.charged, c.fetched, f.request.Buf = 0, nil, nil
-	f.request.MinBytes = int(req.MinBytes)
+	f.request.MinBytes = atLeast
 	f.request.MaxWait = time.Duration(req.MaxWaitMillis) * time.Millisecond
-	f.request.MaxBytes = min(want, max(waitedFetch, int(req.MinBytes)))
+	f.request.MaxBytes = min(want, max(waitedFetch, atLeast))
 	c.fetching = f
 	return nil, false
 }
@@ -255,6 +256,10 @@ func (f *fetching) read(c *call) (int, bool) {
 // respond makes the answer: of a session only what the client does not know yet.
 func (f *fetching) respond(c *call, req *kmsg.FetchRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.FetchResponse)
+	if c.throttleFetch(f) {
+		f.leaveOut(c, req, resp)
+		return resp
+	}
 	send := f.answers
 	parts := f.parts
 	if f.session != nil {
@@ -276,4 +281,17 @@ func (f *fetching) respond(c *call, req *kmsg.FetchRequest) kmsg.Response {
 		c.addHinted(resp)
 	}
 	return resp
+}
+
+// leaveOut makes the answer of a client that has to wait: without any partition, and the session is as
+// if nothing had been read. One that the request would begin is not begun. Kafka:
+// FetchContext.getThrottledResponse.
+func (f *fetching) leaveOut(c *call, req *kmsg.FetchRequest, resp *kmsg.FetchResponse) {
+	switch {
+	case f.session == nil:
+	case req.SessionEpoch == 0:
+		c.conn.broker.fetches.remove(f.session.id)
+	default:
+		resp.SessionID = f.session.id
+	}
 }

@@ -87,6 +87,8 @@ type Server struct {
 
 	decoys []byte // a secret: what users that do not exist seem to have follows from it
 
+	mutations throttles // of changes of partitions, by all brokers
+
 	paceMu sync.Mutex // guards the field below; a leaf
 	pace   sasl.Pace  // of those who fail to authenticate
 

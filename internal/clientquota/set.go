@@ -10,6 +10,7 @@ import (
 // is changed.
 type Set struct {
 	quotas map[Entity]map[Key]float64
+	counts map[Key]int // of the quotas
 	size   Size
 }
 
@@ -24,9 +25,10 @@ func (s Size) Plus(values, bytes int) Size { return Size{s.Values + values, s.By
 
 // Clone returns a copy that may be changed.
 func (s *Set) Clone() *Set {
-	c := &Set{quotas: map[Entity]map[Key]float64{}}
+	c := &Set{quotas: map[Entity]map[Key]float64{}, counts: map[Key]int{}}
 	if s != nil {
 		c.size = s.size
+		maps.Copy(c.counts, s.counts)
 		for e, values := range s.quotas {
 			c.quotas[e] = maps.Clone(values)
 		}
@@ -58,6 +60,7 @@ func (s *Set) Put(e Entity, k Key, v float64) {
 	}
 	if _, ok := s.quotas[e][k]; !ok {
 		s.size = s.size.Plus(1, e.TextBytes())
+		s.counts[k]++
 	}
 	s.quotas[e][k] = v
 }
@@ -65,6 +68,9 @@ func (s *Set) Put(e Entity, k Key, v float64) {
 // Remove takes a quota away, which must be there.
 func (s *Set) Remove(e Entity, k Key) {
 	s.size = s.size.Plus(-1, -e.TextBytes())
+	if s.counts[k]--; s.counts[k] == 0 {
+		delete(s.counts, k)
+	}
 	if delete(s.quotas[e], k); len(s.quotas[e]) == 0 {
 		delete(s.quotas, e)
 	}
