@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func (a *app) quotasCmd() *cobra.Command {
+	c := a.parent(&cobra.Command{Use: "quotas", Short: "List, set and remove client quotas"})
+	c.AddCommand(a.quotasList(), a.quotasSet(), a.quotasRemove())
+	return c
+}
+
+// Types of the parts of entities that have quotas, in the order in which they are shown.
+var quotaParts = []string{"user", "client-id", "ip"}
+
+// quotaFlags say whose quotas are meant, by type.
+type quotaFlags struct {
+	names    map[string]*string
+	defaults map[string]*bool
+}
+
+func (q *quotaFlags) flags(c *cobra.Command) {
+	q.names, q.defaults = map[string]*string{}, map[string]*bool{}
+	of := map[string]string{"user": "user", "client-id": "client id", "ip": "address of clients"}
+	for _, part := range quotaParts {
+		q.names[part] = c.Flags().String("for-"+part, "", of[part]+" whose quotas are meant")
+		q.defaults[part] = c.Flags().Bool("default-"+part, false, "the quotas of each "+of[part]+" that has none of its own")
+	}
+}
+
+// given returns the types that the flags name, with their names; nil: the default.
+func (q *quotaFlags) given() (parts []string, names map[string]*string, err error) {
+	names = map[string]*string{}
+	for _, part := range quotaParts {
+		name, byDefault := *q.names[part], *q.defaults[part]
+		switch {
+		case name != "" && byDefault:
+			return nil, nil, misuse("--for-%s and --default-%s are two entities", part, part)
+		case byDefault:
+			parts, names[part] = append(parts, part), nil
+		case name != "":
+			parts, names[part] = append(parts, part), &name
+		}
+	}
+	return parts, names, nil
+}
+
+type quotaLine struct {
+	Type   string             `json:"type"`
+	Entity map[string]*string `json:"entity"` // null: the default
+	Quotas map[string]float64 `json:"quotas"`
+}
+
+func (l quotaLine) writeText(w io.Writer) {
+	var parts []string
+	for _, part := range quotaParts {
+		if name, ok := l.Entity[part]; ok && name == nil {
+			parts = append(parts, part+" (default)")
+		} else if ok {
+			parts = append(parts, part+" "+*name)
+		}
+	}
+	keys := make([]string, 0, len(l.Quotas))
+	for k, v := range l.Quotas {
+		keys = append(keys, k+"="+strconv.FormatFloat(v, 'f', -1, 64))
+	}
+	if slices.Sort(keys); len(keys) == 0 {
+		keys = []string{"none"}
+	}
+	fmt.Fprintf(w, "%s: %s\n", strings.Join(parts, ", "), strings.Join(keys, " "))
+}
+
+// listQuotas asks for the quotas of entities that have all of the parts; of just that one if there are
+// no others.
+func listQuotas(ctx context.Context, c *conn, tg *target, strict bool, parts []string, names map[string]*string) (lines []quotaLine, err error) {
+	const exact, byDefault = 0, 1
+	req := kmsg.NewPtrDescribeClientQuotasRequest()
+	req.Strict = strict
+	for _, part := range parts {
+		f := kmsg.DescribeClientQuotasRequestComponent{EntityType: part, MatchType: exact, Match: names[part]}
+		if names[part] == nil {
+			f.MatchType = byDefault
+		}
+		req.Components = append(req.Components, f)
+	}
+	got, err := c.request(ctx, tg, req)
+	if err != nil {
+		return nil, err
+	}
+	resp := got.(*kmsg.DescribeClientQuotasResponse)
+	if err := aclError(resp.ErrorCode, resp.ErrorMessage); err != nil {
+		return nil, err
+	}
+	for _, e := range resp.Entries {
+		l := quotaLine{Type: "quota", Entity: map[string]*string{}, Quotas: map[string]float64{}}
+		for _, p := range e.Entity {
+			l.Entity[p.Type] = p.Name
+		}
+		for _, v := range e.Values {
+			l.Quotas[v.Key] = v.Value
+		}
+		lines = append(lines, l)
+	}
+	return lines, nil
+}
+
+func (a *app) quotasList() *cobra.Command {
+	var tg target
+	var q quotaFlags
+	c := &cobra.Command{Use: "list", Short: "List client quotas", Args: cobra.NoArgs,
+		Long:    "list prints the quotas of all entities, or of those that have what the flags name.",
+		Example: "  strata quotas list -b localhost:9092\n  strata quotas list --dir data --for-user alice"}
+	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, _ []string) error {
+		parts, names, err := q.given()
+		if err != nil {
+			return err
+		}
+		lines, err := listQuotas(ctx, c, &tg, false, parts, names)
+		if err != nil {
+			return err
+		}
+		for _, l := range lines {
+			if err := a.emit(l); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	tg.flags(c)
+	q.flags(c)
+	return c
+}
+
+// change changes the quotas of the entity that the flags name, and prints those that it has then.
+func (a *app) changeQuotas(ctx context.Context, c *conn, tg *target, q *quotaFlags, changes func(had map[string]float64) ([]kmsg.AlterClientQuotasRequestEntryOp, error)) error {
+	parts, names, err := q.given()
+	if err != nil {
+		return err
+	}
+	if len(parts) == 0 {
+		return misuse("whose quotas? --for-user, --for-client-id and --for-ip say so, and --default-user and so on")
+	}
+	before, err := listQuotas(ctx, c, tg, true, parts, names)
+	if err != nil {
+		return err
+	}
+	had := map[string]float64{}
+	if len(before) > 0 {
+		had = before[0].Quotas
+	}
+	e := kmsg.NewAlterClientQuotasRequestEntry()
+	for _, part := range parts {
+		e.Entity = append(e.Entity, kmsg.AlterClientQuotasRequestEntryEntity{Type: part, Name: names[part]})
+	}
+	if e.Ops, err = changes(had); err != nil {
+		return err
+	}
+	req := kmsg.NewPtrAlterClientQuotasRequest()
+	req.Entries = append(req.Entries, e)
+	got, err := c.request(ctx, tg, req)
+	if err != nil {
+		return err
+	}
+	for _, r := range got.(*kmsg.AlterClientQuotasResponse).Entries {
+		if err := aclError(r.ErrorCode, r.ErrorMessage); err != nil {
+			return err
+		}
+	}
+	for _, op := range e.Ops {
+		if delete(had, op.Key); !op.Remove {
+			had[op.Key] = op.Value
+		}
+	}
+	return a.emit(quotaLine{Type: "quota", Entity: names, Quotas: had})
+}
+
+const quotaKeys = "producer_byte_rate and consumer_byte_rate (bytes a second), request_percentage (of one thread) and controller_mutation_rate (partitions a second) of users and\nclient ids, connection_creation_rate of addresses, which is kept only"
+
+func (a *app) quotasSet() *cobra.Command {
+	var tg target
+	var q quotaFlags
+	c := &cobra.Command{Use: "set KEY=VALUE...", Short: "Set client quotas", Args: cobra.MinimumNArgs(1),
+		Long: "set sets quotas of one entity and prints all that it has: " + quotaKeys + ". A quota of a user and a client id together counts before that of the\n" +
+			"user alone, and that before one of the client id.",
+		Example: "  strata quotas set -b localhost:9092 --for-user alice producer_byte_rate=1048576 consumer_byte_rate=2097152\n" +
+			"  strata quotas set --dir data --default-client-id request_percentage=50"}
+	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, args []string) error {
+		return a.changeQuotas(ctx, c, &tg, &q, func(map[string]float64) (ops []kmsg.AlterClientQuotasRequestEntryOp, err error) {
+			for _, arg := range args {
+				key, text, ok := strings.Cut(arg, "=")
+				v, err := strconv.ParseFloat(text, 64)
+				if !ok || err != nil {
+					return nil, misuse("%q is not a quota: KEY=NUMBER", arg)
+				}
+				ops = append(ops, kmsg.AlterClientQuotasRequestEntryOp{Key: key, Value: v})
+			}
+			return ops, nil
+		})
+	})
+	tg.flags(c)
+	q.flags(c)
+	return c
+}
+
+func (a *app) quotasRemove() *cobra.Command {
+	var tg target
+	var q quotaFlags
+	c := &cobra.Command{Use: "remove [KEY...]", Short: "Remove client quotas",
+		Long:    "remove takes quotas of one entity away, all of them if none is named, and prints those that are left.",
+		Example: "  strata quotas remove -b localhost:9092 --for-user alice producer_byte_rate\n  strata quotas remove --dir data --default-client-id"}
+	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, args []string) error {
+		return a.changeQuotas(ctx, c, &tg, &q, func(had map[string]float64) (ops []kmsg.AlterClientQuotasRequestEntryOp, err error) {
+			for k := range had {
+				if len(args) == 0 || slices.Contains(args, k) {
+					ops = append(ops, kmsg.AlterClientQuotasRequestEntryOp{Key: k, Remove: true})
+				}
+			}
+			for _, k := range args {
+				if _, ok := had[k]; !ok {
+					return nil, fmt.Errorf("there is no quota %s to be removed", k)
+				}
+			}
+			return ops, nil
+		})
+	})
+	tg.flags(c)
+	q.flags(c)
+	return c
+}
