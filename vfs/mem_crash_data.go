@@ -168,7 +168,8 @@ func (x *crasher) write(d *memData, p *page, no int64, c *change, cutAt int64, t
 		copy(dst, bytes)
 	case x.Data == CrashOrdered || x.rnd.IntN(2) == 0: // ends somewhere, perhaps inside a sector
 		n := x.rnd.IntN(len(bytes) + 1)
-		if x.Data == CrashTorn && x.rnd.IntN(4) == 0 { // or begins somewhere
+		if x.Data == CrashTorn && x.rnd.IntN(4) == 0 { // or begins with some sector
+			n = min(len(bytes), int((from+int64(n)+sectorSize-1)/sectorSize*sectorSize-from))
 			copy(dst[n:], bytes[n:])
 		} else {
 			copy(dst[:n], bytes)
