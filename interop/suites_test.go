@@ -44,7 +44,6 @@ func TestFranzGosOwnSuite(t *testing.T) {
 
 // kafkaGoFails names the tests of kafka-go that cannot pass, with the reason.
 var kafkaGoFails = map[string]string{
-	"TestClientAlterClientQuotas":                                 "no quotas",
 	"TestAlterUserScramCredentials":                               "no security",
 	"TestDescribeUserScramCredentials":                            "no security",
 	"TestUnsupportedSASLMechanism":                                "no security",
