@@ -76,6 +76,9 @@ func (w *world) sortOut() error {
 			return err
 		}
 		w.begin(m, l, f)
+		if e.doubt > f.start { // a deletion that failed may still be what the next open finds
+			w.add(fact{kind: deleting, log: m.index, offset: e.doubt})
+		}
 	}
 	return nil
 }
