@@ -445,7 +445,7 @@ func (w *world) settle() {
 func TestMembersOfBothProtocolsNeverShareAPartition(t *testing.T) {
 	sample.Rapid(t)
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue && !sample.Hurried() {
-		require.NoError(t, f.Value.Set("2000")) // what some twins break takes several hundred to show
+		require.NoError(t, f.Value.Set("6000")) // what some twins break takes more than two thousand to show
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, rapid.IntRange(1, 5).Draw(t, "clients"), rapid.Bool().Draw(t, "cooperative"))
