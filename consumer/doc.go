@@ -47,16 +47,17 @@
 //
 // # The newer protocol
 //
-// With Config.Protocol ProtocolConsumer (KIP-848) the coordinator shares the partitions out, and tells
-// each member in the answers to its heartbeats what to give up and what to take: all the promises
-// above hold. A partition that moves is read on after its owner's next heartbeat and its next owner's.
+// With Config.Protocol ProtocolConsumer (KIP-848) the coordinator shares the partitions out, and
+// tells each member in the answers to its heartbeats what to give up and what to take: all the
+// promises above hold. A partition that moves is read on after its owner's next heartbeat and its
+// next owner's.
 //
 // # Mixing members
 //
-// All members of a group that speak the classic protocol need an assignor in common. CooperativeSticky, the default, hands
-// partitions over incrementally: only what moves is stopped. To join a group whose members know
-// only eager assignors, such as Range, name that one too; the member is eager then. See
-// Config.Assignors for a rolling change.
+// All members of a group that speak the classic protocol need an assignor in common.
+// CooperativeSticky, the default, hands partitions over incrementally: only what moves is stopped.
+// To join a group whose members know only eager assignors, such as Range, name that one too; the
+// member is eager then. See Config.Assignors for a rolling change.
 //
 // # Three ways to read
 //

@@ -25,9 +25,9 @@ const (
 // the least session timeout that Kafka lets a group have.
 const silence = DefaultSessionTimeout
 
-// A modernMember speaks the newer protocol (KIP-848): all it says are heartbeats, and the coordinator
-// tells it in the answers what it is to have. What it is to give up it has until it says that it
-// does not, so that it must never say so of what the polling goroutine may still take.
+// A modernMember speaks the newer protocol (KIP-848): all it says are heartbeats, and the
+// coordinator tells it in the answers what it is to have. What it is to give up it has until it
+// says that it does not, so that it must never say so of what the polling goroutine may still take.
 type modernMember struct {
 	*membership
 	groups ConsumerGroupBackend
@@ -48,8 +48,8 @@ func newModernMember(m *membership, groups ConsumerGroupBackend) *modernMember {
 	return &modernMember{membership: m, groups: groups, id: topic.NewID().String(), interval: m.c.cfg.HeartbeatInterval}
 }
 
-// generation implements groupProtocol. It sends heartbeats: in the group's interval, and at once when
-// there is something to say.
+// generation implements groupProtocol. It sends heartbeats: in the group's interval, and at once
+// when there is something to say.
 func (m *modernMember) generation(ctx context.Context) error {
 	m.all = true
 	beat := time.NewTimer(0)
@@ -279,6 +279,6 @@ func (m *modernMember) leave(ctx context.Context, id string) error {
 	return err
 }
 
-// reopenCommits implements groupProtocol. There is nothing to do: commits of what this member has are
-// accepted in any epoch since it got it (KIP-1251).
+// reopenCommits implements groupProtocol. There is nothing to do: commits of what this member has
+// are accepted in any epoch since it got it (KIP-1251).
 func (m *modernMember) reopenCommits(context.Context) (stop func()) { return func() {} }

@@ -64,7 +64,7 @@ func TestKfakesOwnTests(t *testing.T) {
 	t.Logf("%d tests pass, %d are left out", passed, len(left.tests))
 }
 
-// leftOut is what is not run.
+// leftOut lists the tests and files of kfake's that are not run against ours.
 type leftOut struct {
 	files, decls map[string]bool // not copied: they are about what is inside kfake
 	tests        []string        // copied, and skipped, with the subtests below them

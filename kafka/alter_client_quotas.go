@@ -10,12 +10,12 @@ import (
 )
 
 // alterClientQuotas sets and removes quotas (KIP-546): of users, client ids and both, or of
-// addresses. Version 1 is flexible, and says the same as version 0. Entities are answered in the order
-// of the request, each once, where Kafka has no order. An entity that comes twice is refused, and its
-// first change is made, as in Kafka.
+// addresses. Version 1 is flexible, and says the same as version 0. Entities are answered in the
+// order of the request, each once, where Kafka has no order. An entity that comes twice is refused,
+// and its first change is made, as in Kafka.
 //
-// Deviations: an address is not looked up, so a host's name is no entity; a value that is not a number
-// is refused, which Kafka stores.
+// Deviations: an address is not looked up, so a host's name is no entity; a value that is not a
+// number is refused, which Kafka stores.
 func (c *call) alterClientQuotas(req *kmsg.AlterClientQuotasRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AlterClientQuotasResponse)
 	var changes []replication.QuotaChange
@@ -56,7 +56,8 @@ func (c *call) alterClientQuotas(req *kmsg.AlterClientQuotasRequest) kmsg.Respon
 	return resp
 }
 
-// quotaEntity returns the entity that a request means. Of a type that comes twice the last name counts.
+// quotaEntity returns the entity that a request means. Of a type that comes twice the last name
+// counts.
 func quotaEntity(parts []kmsg.AlterClientQuotasRequestEntryEntity) (e replication.QuotaEntity, err error) {
 	for _, p := range parts {
 		n := e.Part(clientquota.Part(p.Type))
@@ -74,8 +75,8 @@ func quotaEntity(parts []kmsg.AlterClientQuotasRequestEntryEntity) (e replicatio
 	return e, nil
 }
 
-// answeredQuota returns the answer's entry for one of the request, without an error: its entity, of a
-// type that comes twice by the last name.
+// answeredQuota returns the answer's entry for one of the request, without an error: its entity, of
+// a type that comes twice by the last name.
 func answeredQuota(e kmsg.AlterClientQuotasRequestEntry) kmsg.AlterClientQuotasResponseEntry {
 	re := kmsg.NewAlterClientQuotasResponseEntry()
 	at := map[string]int{}

@@ -47,8 +47,9 @@ type Config struct {
 	NoAutoCreate bool
 
 	// LenientReplication has CreateTopics make a topic with as many replicas as there are brokers
-	// when more are asked for by number: what was made for a cluster starts on one broker. More
-	// than a topic's replicas need not be in sync, as in Kafka, which has no such option.
+	// when more are asked for by number: a setup written for three brokers
+	// starts on one. min.insync.replicas may stay above that number: it binds no more replicas
+	// than a topic has, as in Kafka. The option itself is not Kafka's.
 	LenientReplication bool
 
 	// Security is the protocol and the mechanisms of listeners that Serve is given as a plain

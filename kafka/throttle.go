@@ -22,15 +22,15 @@ func (t *throttles) record(now time.Time, s *clientquota.Set, k clientquota.Key,
 	return t.meters.Record(now, s, k, c, used)
 }
 
-// Quotas are those of one broker, as in Kafka, but for ControllerMutationRate, which all brokers of the
-// server share. A client that has used too much is answered at once: the answer says how long it has to
-// wait, and what it asks meanwhile is read, but not served before that time (KIP-219). A fetch is
-// answered without records then, and counts as if nothing had been read.
+// Quotas are those of one broker, as in Kafka, but for ControllerMutationRate, which all brokers of
+// the server share. A client that has used too much is answered at once: the answer says how long
+// it has to wait, and what it asks meanwhile is read, but not served before that time (KIP-219). A
+// fetch is answered without records then, and counts as if nothing had been read.
 //
 // Deviations: a fetch uses the bytes of its records, where Kafka counts what is around them too. A
-// request uses the time that it is worked on by its connection's goroutine, and an answer is encoded on
-// that; what is done while it waits, and the writing of answers, is not counted. A share fetch uses no
-// bytes.
+// request uses the time that it is worked on by its connection's goroutine, and an answer is
+// encoded on that; what is done while it waits, and the writing of answers, is not counted. A share
+// fetch uses no bytes.
 type metered struct {
 	quotas    *clientquota.Set // when the request began; nil: there are none, and nothing is measured
 	began     time.Time        // since when its time is to be counted; zero: it is not. Of the goroutine of begin
@@ -38,8 +38,8 @@ type metered struct {
 	asked     bool             // by the handler: whether the client has to wait for its requests
 }
 
-// exempt reports whether a request is bounded by no quota: brokers send it, or it says who the client
-// is. Kafka: sendResponseExemptThrottle, SaslServerAuthenticator.
+// exempt reports whether a request is bounded by no quota: brokers send it, or it says who the
+// client is. Kafka: sendResponseExemptThrottle, SaslServerAuthenticator.
 func exempt(req kmsg.Request) bool {
 	switch r := req.(type) {
 	case *kmsg.FetchRequest:
@@ -63,8 +63,8 @@ func (c *call) quotaClient() clientquota.Client {
 	return clientquota.Client{User: c.principal.Name, ID: c.clientID}
 }
 
-// spent returns the time since it was last asked, in percents of a second. Only the goroutine of begin
-// calls it, or one that has the request from that.
+// spent returns the time since it was last asked, in percents of a second. Only the goroutine of
+// begin calls it, or one that has the request from that.
 func (c *call) spent(now time.Time) float64 {
 	if c.began.IsZero() {
 		return 0
@@ -108,8 +108,9 @@ func (e *execution) throttle(resp kmsg.Response, by writes) {
 	e.conn.throttle(wait)
 }
 
-// throttleFetch has a client use the bytes that a fetch has read, and reports whether it has to wait:
-// then the answer must be without them, and they are not used. Kafka: KafkaApis.handleFetchRequest.
+// throttleFetch has a client use the bytes that a fetch has read, and reports whether it has to
+// wait: then the answer must be without them, and they are not used. Kafka:
+// KafkaApis.handleFetchRequest.
 func (c *call) throttleFetch(f *fetching) bool {
 	if c.quotas == nil {
 		return false
@@ -138,8 +139,9 @@ func (c *call) mostFetched(n int) int {
 
 var errMutationQuota = refuse(ThrottlingQuotaExceeded, "kafka: more partitions are changed than the quota allows")
 
-// mutate has a client change partitions. From a version on a change beyond the quota is refused; clients
-// of versions before it only have to wait (KIP-599). What is validated only counts too, as in Kafka.
+// mutate has a client change partitions. From a version on a change beyond the quota is refused;
+// clients of versions before it only have to wait (KIP-599). What is validated only counts too, as
+// in Kafka.
 func (c *call) mutate(partitions int, strictFrom int16) error {
 	if c.quotas == nil {
 		return nil

@@ -40,17 +40,17 @@ type QuotaChange = image.QuotaChange
 // A QuotaValue sets one quota of a QuotaChange, or takes it away: one that is not there, too.
 type QuotaValue = image.QuotaValue
 
-// ErrInvalidQuota is matched by the errors of changes of quotas that are refused: an entity without a
-// part, with an address and another part, or with a host's name for an address; a key that the entity
-// cannot have; a value that is not above 0, or not whole where it has to be.
+// ErrInvalidQuota is matched by the errors of changes of quotas that are refused: an entity without
+// a part, with an address and another part, or with a host's name for an address; a key that the
+// entity cannot have; a value that is not above 0, or not whole where it has to be.
 var ErrInvalidQuota = image.ErrInvalidQuota
 
-// AlterClientQuotas makes changes of quotas, in one change of the metadata: refused has those that are
-// not made, by entity, each matching ErrInvalidQuota, in Kafka's words. An entity may come once; its
-// first change is made if it comes twice, and it is refused all the same. When err is nil the others
-// are on stable storage and count on every broker. Other errors: *PolicyError beyond 50,000 quotas of
-// a cluster, 16 MiB of names or 10,000 changes at once, when nothing is changed; ErrMetadataReadOnly,
-// ErrClosed, ctx's. Kafka: ClientQuotaControlManager.
+// AlterClientQuotas makes changes of quotas, in one change of the metadata: refused has those that
+// are not made, by entity, each matching ErrInvalidQuota, in Kafka's words. An entity may come
+// once; its first change is made if it comes twice, and it is refused all the same. When err is nil
+// the others are on stable storage and count on every broker. Other errors: *PolicyError beyond
+// 50,000 quotas of a cluster, 16 MiB of names or 10,000 changes at once, when nothing is changed;
+// ErrMetadataReadOnly, ErrClosed, ctx's. Kafka: ClientQuotaControlManager.
 //
 // Quotas bound what comes over the wire, not what the process does with the Cluster.
 func (c *Cluster) AlterClientQuotas(ctx context.Context, changes ...QuotaChange) (refused map[QuotaEntity]error, err error) {

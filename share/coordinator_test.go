@@ -166,8 +166,8 @@ type cut struct {
 	done  int64
 }
 
-// cutsOf writes states with a snapshot now and then, deletes what is not needed, and returns what
-// crashes leave.
+// cutsOf writes a share-partition's state fourteen times, with a snapshot after every third update
+// and pruning after every fifth write, and returns the disk as crashes at its calls leave it.
 func cutsOf(t *testing.T) (cuts []cut) {
 	disk := vfs.Mem()
 	w := open(t, 1, disk, Config{Topic: testTopic, UpdatesPerSnapshot: 3})

@@ -14,7 +14,7 @@ type Name struct {
 	Default bool   // of all that have none of their own
 }
 
-// Named returns the Name of one user, client id or address, which is not empty.
+// Named returns the Name of one user, client id or address. name must not be empty.
 func Named(name string) Name { return Name{Name: name} }
 
 // Default is the Name of all that have no quota of their own.
@@ -118,8 +118,8 @@ func (e Entity) Check() string {
 	return ""
 }
 
-// CheckValue returns why a quota of an entity cannot be set, in Kafka's words; "": it can. Where
-// Kafka takes what is not a number it is refused.
+// CheckValue returns why a quota of an entity cannot be set, in Kafka's words; "": it can. NaN is
+// refused; Kafka stores it.
 func (e Entity) CheckValue(k Key, v float64) string {
 	largest, kind := math.Inf(1), ""
 	switch {

@@ -34,7 +34,8 @@ type verdict struct {
 	handled bool
 }
 
-// controls are the control functions of a cluster. One of them runs at a time: whoever has the turn.
+// controls are the control functions of a cluster. One of them runs at a time: whoever has the
+// turn.
 type controls struct {
 	closing <-chan struct{} // ends all waits
 	turn    chan struct{}   // a token: full while a control function runs
@@ -92,8 +93,8 @@ func (cs *controls) call(c *control, req kmsg.Request, node int32, gone <-chan s
 		cs.give()
 		return verdict{}, true
 	}
-	// On a goroutine of its own, which outlives the cluster if it never returns: Close does not wait
-	// for functions of the test's. It is told apart from the broker's by having no label.
+	// On a goroutine of its own, which outlives the cluster if it never returns: Close does not
+	// wait for functions of the test's. It is told apart from the broker's by having no label.
 	result := make(chan verdict, 1)
 	go func() {
 		pprof.SetGoroutineLabels(context.Background())
@@ -115,8 +116,8 @@ func (cs *controls) call(c *control, req kmsg.Request, node int32, gone <-chan s
 	return verdict{}, false
 }
 
-// end notes that a control function has returned, and whether it is done with. It reports whether it
-// had the turn.
+// end notes that a control function has returned, and whether it is done with. It reports whether
+// it had the turn.
 func (cs *controls) end(cc *controlCall, v verdict) (turn bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -189,19 +190,19 @@ func (c *Cluster) Control(fn func(kmsg.Request) (kmsg.Response, error, bool)) {
 // ControlKey has fn see the next requests with a key (see kmsg.Key), of all requests if it is -1,
 // before anything else does.
 //
-// If fn returns true the request is answered by what it returns: by the response, or, with an error,
-// by cutting the connection; with neither nothing is answered, to this request and to later ones on
-// its connection. If fn returns false the next control function has its say, in the order in which
-// they were added, those of the key before those of all keys, and then the broker.
+// If fn returns true the request is answered by what it returns: by the response, or, with an
+// error, by cutting the connection; with neither nothing is answered, to this request and to later
+// ones on its connection. If fn returns false the next control function has its say, in the order
+// in which they were added, those of the key before those of all keys, and then the broker.
 //
 // A function that returned true is removed, unless it has called KeepControl; one that has called
 // DropControl is removed whatever it returned. So a function handles one request unless it says
 // otherwise, and one that only looks goes on looking.
 //
-// One control function runs at a time, except for those in SleepControl. While it runs its connection
-// waits, and so do other requests that there is a control function for. It may call all methods of
-// the Cluster, and add control functions. The request must not be changed. ControlKey is safe for
-// concurrent use.
+// One control function runs at a time, except for those in SleepControl. While it runs its
+// connection waits, and so do other requests that there is a control function for. It may call all
+// methods of the Cluster, and add control functions. The request must not be changed. ControlKey is
+// safe for concurrent use.
 func (c *Cluster) ControlKey(key int16, fn func(kmsg.Request) (kmsg.Response, error, bool)) {
 	c.controls.add(key, fn)
 }
@@ -226,11 +227,11 @@ func (c *Cluster) DropControl() {
 	}
 }
 
-// SleepControl, called by a control function, lets others run until wakeup returns, or the cluster is
-// closed. wakeup is called on a goroutine of its own. Requests on the connection of the one that
-// sleeps wait behind it, as answers come in the order of requests; those of other connections do not.
-// The same function may be called for another request meanwhile. Outside of a control function it
-// returns at once, without calling wakeup.
+// SleepControl, called by a control function, lets others run until wakeup returns, or the cluster
+// is closed. wakeup is called on a goroutine of its own. Requests on the connection of the one that
+// sleeps wait behind it, as answers come in the order of requests; those of other connections do
+// not. The same function may be called for another request meanwhile. Outside of a control function
+// it returns at once, without calling wakeup.
 func (c *Cluster) SleepControl(wakeup func()) { c.controls.sleep(wakeup) }
 
 // CurrentNode, called by a control function, returns the node that received the request. Outside of

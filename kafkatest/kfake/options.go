@@ -64,8 +64,8 @@ type entry struct {
 // than 100 are refused.
 func NumBrokers(n int) Opt { return option(func(cfg *config) { cfg.brokers = n }) }
 
-// Ports sets the ports on 127.0.0.1 to listen on, one for each broker; NumBrokers has no say then. A
-// port 0 is any free one.
+// Ports sets the ports on 127.0.0.1 to listen on, one for each broker; NumBrokers has no say then.
+// A port 0 is any free one.
 func Ports(ports ...int) Opt { return option(func(cfg *config) { cfg.ports = ports }) }
 
 // ListenFn sets what listens, instead of net.Listen. It is called with "tcp" and an address on
@@ -97,14 +97,15 @@ func GroupMinSessionTimeout(d time.Duration) Opt {
 	return option(func(cfg *config) { cfg.minSession = d })
 }
 
-// GroupMaxSessionTimeout sets the longest one: 5 min unless set. Kafka: group.max.session.timeout.ms.
+// GroupMaxSessionTimeout sets the longest one: 5 min unless set. Kafka:
+// group.max.session.timeout.ms.
 func GroupMaxSessionTimeout(d time.Duration) Opt {
 	return option(func(cfg *config) { cfg.maxSession = d })
 }
 
-// SeedTopics has topics created, each with so many partitions; below 1: DefaultNumPartitions. It adds
-// up, and of a topic that is named several times the last number counts. A DataDir that already
-// holds a cluster keeps the topics that it has, and gets no others.
+// SeedTopics has topics created, each with so many partitions; below 1: DefaultNumPartitions. It
+// adds up, and of a topic that is named several times the last number counts. A DataDir that
+// already holds a cluster keeps the topics that it has, and gets no others.
 func SeedTopics(partitions int32, ts ...string) Opt {
 	return option(func(cfg *config) { cfg.seeds = append(cfg.seeds, seed{partitions, ts}) })
 }
@@ -117,8 +118,8 @@ func EnableSASL() Opt { return option(func(cfg *config) { cfg.sasl = true }) }
 // SCRAM-SHA-256 or SCRAM-SHA-512; see the package's deviations.
 func Superuser(method, user, pass string) Opt { return addUser(method, user, pass, true) }
 
-// User adds a user that may do what its ACLs allow, if there is EnableACLs. The Principal of the ACLs
-// is the user, whatever they say. The method is as with Superuser.
+// User adds a user that may do what its ACLs allow, if there is EnableACLs. The Principal of the
+// ACLs is the user, whatever they say. The method is as with Superuser.
 func User(method, user, pass string, acls ...ACL) Opt {
 	add := addUser(method, user, pass, false)
 	return option(func(cfg *config) {
@@ -150,12 +151,12 @@ type ACL struct {
 }
 
 // SleepOutOfOrder is accepted for what it means with one request of a connection at a time: other
-// connections go on while a control function sleeps, and answers on one connection come in the order
-// of its requests. Both are so here with and without it.
+// connections go on while a control function sleeps, and answers on one connection come in the
+// order of its requests. Both are so here with and without it.
 func SleepOutOfOrder() Opt { return option(func(*config) {}) }
 
-// MaxVersions sets the highest version of each API that is offered, as far as the cluster has it. An
-// API that v does not have is not offered.
+// MaxVersions sets the highest version of each API that is offered, as far as the cluster has it.
+// An API that v does not have is not offered.
 func MaxVersions(v *kversion.Versions) Opt { return option(func(cfg *config) { cfg.versions = v }) }
 
 // BrokerConfigs sets settings of the brokers under Kafka's names; an empty value is the default. It
@@ -173,8 +174,8 @@ func BrokerConfigs(configs map[string]string) Opt {
 // format: a directory that was written by franz-go's kfake cannot be read.
 func DataDir(dir string) Opt { return option(func(cfg *config) { cfg.dir = dir }) }
 
-// SyncWrites has what is acknowledged survive a loss of power, not only of the process. It goes with
-// DataDir.
+// SyncWrites has what is acknowledged survive a loss of power, not only of the process. It goes
+// with DataDir.
 func SyncWrites() Opt { return option(func(cfg *config) { cfg.sync = true }) }
 
 // BlackholeProduce is not supported: NewCluster returns an error. A broker of this package stores
@@ -182,6 +183,6 @@ func SyncWrites() Opt { return option(func(cfg *config) { cfg.sync = true }) }
 func BlackholeProduce() Opt { return option(func(cfg *config) { cfg.blackhole = true }) }
 
 // SyntheticFetch has fetches of partitions that exist answered from one batch of records, copies of
-// it from the offset that is asked for on, whatever is in the log. The partitions seem to begin at 0
-// and to end at 1<<62. Producing and share groups are as without it.
+// it from the offset that is asked for on, whatever is in the log. The partitions seem to begin at
+// 0 and to end at 1<<62. Producing and share groups are as without it.
 func SyntheticFetch(b SyntheticBatch) Opt { return option(func(cfg *config) { cfg.synthetic = &b }) }

@@ -15,8 +15,8 @@
 //   - A record is with one member at most, and goes to another only when it was released, its
 //     lock has passed, or its member has left.
 //   - A record that was accepted or archived is never handed out again.
-//   - What is Available, or was never acquired, is handed out to who asks next: nothing is stuck,
-//     and nothing is left out but what is no record.
+//   - What is Available, or was never acquired, is handed to the next member that asks: no record
+//     is stuck, and only offsets without a record are passed over.
 //   - What a member says of a record that it does not have is refused, also when that record is
 //     below the start. Who had it when the log lost it may say what has become of it, until its
 //     lock passes.
