@@ -191,7 +191,7 @@ func TestWhatAMemberMayStillTakeItDoesNotGiveUp(t *testing.T) {
 			return resp, err
 		}}
 		a := open(t, link, newer(consumer.CommitManual))
-		time.Sleep(time.Minute) // it has both, and is not polled
+		time.Sleep(time.Minute + time.Second) // it has both, is not polled, and its next heartbeat is not due
 		other := poll(t, open(t, b, newer(consumer.CommitManual)), nil)
 		synctest.Wait()
 		slow.Store(true)
