@@ -37,13 +37,13 @@ func (c *Consumer) closeTimeout() time.Duration {
 }
 
 // Shutdown ends polling, sends what CommitAsync has queued, commits what is processed (with
-// CommitProcessed), calls OnRevoked, leaves the group (a static member stays its member for the rest
-// of its session) and returns when the last goroutine has ended. It is idempotent; later callers wait
-// for the first.
+// CommitProcessed), calls OnLost for what was lost since the last poll and OnRevoked for the rest,
+// leaves the group (a static member stays its member for the rest of its session) and returns when
+// the last goroutine has ended. It is idempotent; later callers wait for the first.
 //
 // A loop body at work on another goroutine is waited for, and its record then counts as processed;
-// what the last Poll handed out does not, and is not waited for: OnRevoked may run beside it. ctx
-// bounds that wait, then the consumer leaves without calling OnRevoked, and the error matches
+// what the last Poll handed out does not, and is not waited for: both may run beside it. ctx
+// bounds that wait, then the consumer leaves without calling either, and the error matches
 // ctx.Err(). Committing and leaving take at most HeartbeatInterval longer.
 //
 // A rebalance under way does not lose that commit, whichever of its answers has not come: the
@@ -185,13 +185,25 @@ func (c *Consumer) awaitPoller(ctx context.Context) bool {
 func (c *Consumer) leave(ctx context.Context, idle bool) (err error) {
 	owned := c.Assignment()
 	err = c.commitBeforeHandover(ctx, owned)
-	defer func() { err = errors.Join(err, c.takeLeave(ctx)) }() // whatever OnRevoked does
+	defer func() { err = errors.Join(err, c.takeLeave(ctx)) }() // whatever the callbacks do
+	c.loseUnnoticed(ctx, idle)
 	if c.cfg.OnRevoked != nil && idle {
 		if tps := c.notBeingRevoked(owned); len(tps) > 0 {
 			c.callback(ctx, c.cfg.OnRevoked, tps)
 		}
 	}
 	return err
+}
+
+// loseUnnoticed drops what was lost since the polling goroutine looked last.
+func (c *Consumer) loseUnnoticed(ctx context.Context, idle bool) {
+	c.mu.Lock()
+	lost := c.held.to(c.target).lost
+	c.dropLocked(lost)
+	c.mu.Unlock()
+	if len(lost) > 0 && idle {
+		c.callback(ctx, c.cfg.OnLost, lost)
+	}
 }
 
 // takeLeave tells the group that the member is gone.

@@ -2,6 +2,8 @@ package consumer_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -272,6 +274,57 @@ func TestCloseOfABodyThatNeverReturnsIsBoundedAndCallsNothingBesideIt(t *testing
 		require.LessOrEqual(t, time.Since(start), 10*time.Second+consumer.DefaultHeartbeatInterval)
 		_, err := b.WaitGroup(t.Context(), "g", func(i group.Info) bool { return len(i.Members) == 0 })
 		require.NoError(t, err, "it has left")
+		close(release)
+		<-ended
+	})
+}
+
+// putOut takes c out of its group, as an operator does, and waits until it has heard of it.
+func putOut(t *testing.T, b *strata.Cluster, c *consumer.Consumer) {
+	t.Helper()
+	errs, err := b.Backend().Leave(t.Context(), group.LeaveRequest{Group: "g", Members: []group.LeaveMember{{MemberID: c.Metadata().MemberID}}})
+	require.NoError(t, errors.Join(append(errs, err)...))
+	time.Sleep(consumer.DefaultSessionTimeout / 2)
+	require.Empty(t, c.Assignment())
+}
+
+// What was lost has another owner perhaps, and nobody polls any more to be told of it.
+func TestWhatWasLostSinceTheLastPollIsToldWhenAConsumerIsClosed(t *testing.T) {
+	for _, cfg := range []consumer.Config{config(consumer.CommitProcessed), newer(consumer.CommitProcessed)} {
+		bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
+			fill(t, b, 0, 1)
+			var told []string
+			tell := func(what string) func(context.Context, []record.TopicPartition) {
+				return func(_ context.Context, tps []record.TopicPartition) { told = append(told, fmt.Sprint(what, tps)) }
+			}
+			cfg.OnAssigned, cfg.OnRevoked, cfg.OnLost = tell("assigned "), tell("revoked "), tell("lost ")
+			c := open(t, b, cfg)
+			read(t, c, 1)
+			putOut(t, b, c)
+			require.NoError(t, c.Close())
+			require.Equal(t, []string{"assigned [{t 0} {t 1}]", "lost [{t 0} {t 1}]"}, told)
+		})
+	}
+}
+
+func TestWhatWasLostIsNotToldBesideALoopBody(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
+		fill(t, b, 0, 1)
+		cfg := config(consumer.CommitProcessed)
+		cfg.OnLost = func(context.Context, []record.TopicPartition) { t.Error("OnLost beside a loop body") }
+		c := open(t, b, cfg)
+		release, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			for range c.Records(context.Background()) {
+				<-release
+			}
+		}()
+		synctest.Wait()
+		putOut(t, b, c)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		require.ErrorIs(t, c.Shutdown(ctx), context.DeadlineExceeded)
 		close(release)
 		<-ended
 	})
