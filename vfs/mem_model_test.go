@@ -173,3 +173,28 @@ func entries(t *rapid.T, m *vfs.MemFS) map[string]string {
 	}
 	return found
 }
+
+// A whole extent of a large file is written anew after it was synced: its pages follow each other
+// then, and the disk still has the former ones.
+func TestPagesWrittenAnewInARowAreOnTheDiskAsTheyWere(t *testing.T) {
+	const extents = 4 * 64 << 10
+	m := vfs.Mem()
+	require.NoError(t, vfs.MakeDir(m, dir, 0o755))
+	f, err := m.OpenFile(in("f"), readWriteCreate, 0o644)
+	require.NoError(t, err)
+	require.NoError(t, m.SyncDir(dir))
+	vfs.ActLarge(f)
+	write := func(b byte) []byte {
+		p := bytes.Repeat([]byte{b}, extents)
+		_, err := f.WriteAt(p, 0)
+		require.NoError(t, err)
+		return p
+	}
+	synced := write(1)
+	require.NoError(t, f.Sync())
+	for b := byte(2); b < 5; b++ { // again and again, beside copies of what was there
+		written := write(b)
+		require.True(t, bytes.Equal(written, must(vfs.ReadFile(m.CrashWith(all(vfs.CrashKept)), in("f")))))
+		require.True(t, bytes.Equal(synced, must(vfs.ReadFile(m.CrashWith(all(vfs.CrashLost)), in("f")))))
+	}
+}
