@@ -53,6 +53,8 @@ func TestTransactionsTakeFewSyncs(t *testing.T) {
 			transact()
 		}
 		settle()
-		require.Equal(t, int64(50*4+1), syncs()-before)
+		took := syncs() - before
+		require.GreaterOrEqual(t, took, int64(50*4+1))
+		require.LessOrEqual(t, took, int64(50*4+10), "an end now and then is written before the next one begins")
 	})
 }
