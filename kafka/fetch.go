@@ -161,17 +161,15 @@ func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 			}
 		}
 		f.asked = append(f.asked, i)
-		f.request.Partitions = append(f.request.Partitions, partition.FetchPartition{
+		fp := partition.FetchPartition{
 			TopicPartition: tp, Offset: p.offset, MaxBytes: max(int(p.maxBytes), 1), CurrentLeaderEpoch: p.leaderEpoch,
-		})
+		}
+		if c.version >= 13 {
+			fp.TopicID = p.id // while the fetch waits another topic may take the name
+		}
+		f.request.Partitions = append(f.request.Partitions, fp)
 	}
 	return f, 0
-}
-
-// stillThere reports whether a topic that was read by its name is the one that was asked for by id.
-func (c *call) stillThere(p *fetchPart) bool {
-	_, ok := c.s.cluster.TopicName(p.id)
-	return ok
 }
 
 // goneTopic is the error for a topic whose id is not known. A session remembers the name: then the
@@ -227,13 +225,6 @@ func (f *fetching) read(c *call) (int, bool) {
 		if g.Err != nil {
 			f.ready = true
 			c.hintFetch(g.TopicPartition, a)
-			continue
-		}
-		// it was read by name
-		if p := f.parts[f.asked[i]]; c.version >= 13 && len(g.Bytes) > 0 && !c.stillThere(p) {
-			*a = kmsg.NewFetchResponseTopicPartition()
-			a.Partition, a.ErrorCode, a.RecordBatches = p.tp.Partition, int16(c.goneTopic(p)), []byte{}
-			a.HighWatermark, a.LastStableOffset, a.LogStartOffset, f.ready = -1, -1, -1, true
 			continue
 		}
 		if g.PreferredReplica != 0 {

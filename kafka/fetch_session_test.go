@@ -191,34 +191,45 @@ func TestFetchSessionTellsDeletedTopicsFromThoseMadeAgain(t *testing.T) {
 	require.Equal(t, UnknownTopicID, code(c.fetch(inSession(byID(old, 0), 0, -1))))
 }
 
-// A long poll that waits on a topic while another takes its name must
-// not hand out the records of that one.
+// A long poll that waits on a topic while another takes its name must neither hand out the records of
+// that one, nor say that it is too short.
 func TestFetchByIDNeverReadsAnotherTopicOfThatName(t *testing.T) {
-	inBubble(t, Config{NoAutoCreate: true}, func(t *testing.T, s *groupServer) {
-		c := dialGroups(t, s).client
-		require.NoError(t, s.cluster.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 3}))
-		old, _ := s.cluster.TopicID("orders")
-		req := want(13, "", 0)
-		req.Topics[0].TopicID, req.MaxWaitMillis, req.MinBytes = old, 60_000, 1
-		answered := make(chan *kmsg.FetchResponse, 1)
-		defer c.nc.Close()
-		go func() { answered <- c.fetch(inSession(req, 0, -1)) }()
-		synctest.Wait() // the name is looked up, and the poll waits
-		// Without memory to read into, the poll cannot look again until the other topic is there.
-		taken := 0
-		for n := 1; n > 0; taken += n { // all but what the request itself takes
-			n = s.budget.tryTake(s.limits.InFlightBytes, 1)
-		}
-		require.NoError(t, s.cluster.DeleteTopic(t.Context(), "orders"))
-		require.NoError(t, s.cluster.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 3}))
-		p, err := producer.New(s.cluster, producer.Config{})
-		require.NoError(t, err)
-		_, err = p.Send(t.Context(), record.String("orders", "", "another's").To(0))
-		require.NoError(t, err)
-		require.NoError(t, p.Close())
-		s.budget.give(taken)
-		got := (<-answered).Topics[0].Partitions[0]
-		require.Empty(t, got.RecordBatches)
-		require.Equal(t, InconsistentTopicID, Code(got.ErrorCode))
-	})
+	for name, records := range map[string]int{"empty": 0, "shorter": 1, "longer": 3} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{NoAutoCreate: true}, func(t *testing.T, s *groupServer) {
+				c := dialGroups(t, s).client
+				p, err := producer.New(s.cluster, producer.Config{})
+				require.NoError(t, err)
+				write := func(n int) {
+					t.Helper()
+					require.NoError(t, s.cluster.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 3}))
+					for range n {
+						_, err := p.Send(t.Context(), record.String("orders", "", "one").To(0))
+						require.NoError(t, err)
+					}
+				}
+				write(2)
+				old, _ := s.cluster.TopicID("orders")
+				req := want(13, "", 2)
+				req.Topics[0].TopicID, req.MaxWaitMillis, req.MinBytes = old, 60_000, 1
+				answered := make(chan *kmsg.FetchResponse, 1)
+				defer c.nc.Close()
+				go func() { answered <- c.fetch(inSession(req, 0, -1)) }()
+				synctest.Wait() // the name is looked up, and the poll waits
+				// Without memory to read into, the poll cannot look again until the other topic is there.
+				taken := 0
+				for n := 1; n > 0; taken += n { // all but what the request itself takes
+					n = s.budget.tryTake(s.limits.InFlightBytes, 1)
+				}
+				require.NoError(t, s.cluster.DeleteTopic(t.Context(), "orders"))
+				write(records)
+				require.NoError(t, p.Close())
+				s.budget.give(taken)
+				got := (<-answered).Topics[0].Partitions[0]
+				require.Empty(t, got.RecordBatches)
+				require.Equal(t, InconsistentTopicID, Code(got.ErrorCode))
+				require.EqualValues(t, -1, got.HighWatermark)
+			})
+		})
+	}
 }

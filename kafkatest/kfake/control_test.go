@@ -235,6 +235,15 @@ func TestNodesCountFromZero(t *testing.T) {
 		find := kmsg.NewPtrFindCoordinatorRequest()
 		find.CoordinatorKey, find.CoordinatorKeys = "g", []string{"g"}
 		require.Equal(t, c.CoordinatorFor("g"), ask(find).(*kmsg.FindCoordinatorResponse).Coordinators[0].NodeID)
+
+		fetch := kmsg.NewPtrShareFetchRequest()
+		fetch.GroupID, fetch.MemberID = kmsg.StringPtr("s"), kmsg.StringPtr("m")
+		gone := kmsg.NewShareFetchRequestTopic()
+		gone.TopicID, gone.Partitions = [16]byte{15: 1}, []kmsg.ShareFetchRequestTopicPartition{kmsg.NewShareFetchRequestTopicPartition()}
+		fetch.Topics = append(fetch.Topics, gone)
+		answered := ask(fetch).(*kmsg.ShareFetchResponse).Topics[0].Partitions[0]
+		require.Equal(t, kerr.UnknownTopicID.Code, answered.ErrorCode)
+		require.Equal(t, int32(-1), answered.CurrentLeader.LeaderID, "0, which stands for none, is a node")
 	}, NumBrokers(2), SeedTopics(1, "a"))
 }
 

@@ -16,9 +16,10 @@ import (
 
 func brokerOf(node int32) int32 { return node + 1 }
 
-// nodeOf returns the node of a broker; numbers that are no broker's, such as -1 for none, stay.
+// nodeOf returns the node of a broker. Numbers that are no broker's stay, such as -1 for none, but
+// for 0, which answers to members of share groups have for none and is a node's: it becomes -1.
 func nodeOf(broker int32) int32 {
-	if broker < 1 {
+	if broker < 0 {
 		return broker
 	}
 	return broker - 1
