@@ -171,9 +171,9 @@ var _ = add("sarama/admin", func(t *testing.T, k target) {
 	require.ErrorIs(t, a.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 2, ReplicationFactor: 1}, false), sarama.ErrTopicAlreadyExists)
 	eventually(t, "the topic is listed", func() bool { ts, err := a.ListTopics(); _, ok := ts[topic]; return err == nil && ok })
 	seed(t, k, topic, 10)
-	entries, err := a.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic, ConfigNames: []string{"retention.ms"}})
+	described, err := a.DescribeConfigs([]*sarama.ConfigResource{{Type: sarama.TopicResource, Name: topic, ConfigNames: []string{"retention.ms"}}}, sarama.DescribeConfigsOptions{})
 	require.NoError(t, err)
-	require.Equal(t, retention, entries[0].Value)
+	require.Equal(t, retention, described[0].Configs[0].Value)
 	longer := "7654321"
 	require.NoError(t, a.IncrementalAlterConfig(sarama.TopicResource, topic, map[string]sarama.IncrementalAlterConfigsEntry{"retention.ms": {Operation: sarama.IncrementalAlterConfigsOperationSet, Value: &longer}}, false))
 	require.NoError(t, a.CreatePartitions(topic, 3, nil, false))

@@ -153,7 +153,7 @@ func requireCopiedOnce(t *testing.T, k target, to string, n int) {
 // transformOnce is one life of a member, of some transactions.
 func transformOnce(ctx context.Context, k target, id, group, from, to string, rounds int) {
 	s, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(seeds(k)...), kgo.TransactionalID(id), kgo.ConsumerGroup(group), kgo.ConsumeTopics(from), kgo.DefaultProduceTopic(to),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RequireStableFetchOffsets(), kgo.HeartbeatInterval(200*time.Millisecond),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.HeartbeatInterval(200*time.Millisecond),
 		kgo.MetadataMinAge(10*time.Millisecond), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.SessionTimeout(10*time.Second), kgo.TransactionTimeout(10*time.Second))
 	if err != nil {
 		return
