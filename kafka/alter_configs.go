@@ -1,6 +1,9 @@
 package kafka
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/group"
@@ -25,8 +28,8 @@ func (c *call) alterConfigs(req *kmsg.AlterConfigsRequest) kmsg.Response {
 	return resp
 }
 
-// eachOnce calls alter for every resource of a request, once and in order, with an error
-// for one that is named more than once.
+// eachOnce calls alter for every resource of a request, in order, with an error for each that is
+// named more than once.
 func eachOnce[R any](resources []R, id func(*R) configResource, alter func(*R, error)) {
 	times := map[configResource]int{}
 	for i := range resources {
@@ -37,23 +40,28 @@ func eachOnce[R any](resources []R, id func(*R) configResource, alter func(*R, e
 		switch n := times[id(r)]; {
 		case n == 1:
 			alter(r, nil)
-		case n > 1:
+		default:
 			alter(r, refuse(InvalidRequest, "Each resource must appear at most once."))
-			times[id(r)] = 0 // it is answered
 		}
 	}
 }
 
 func (c *call) replaceResource(r kmsg.AlterConfigsRequestResource, validateOnly bool) error {
 	props := make(map[string]string, len(r.Configs))
+	var nulls []string
 	for _, kv := range r.Configs {
 		if _, twice := props[kv.Name]; twice {
 			return refuse(InvalidRequest, "Error due to duplicate config keys")
 		}
+		props[kv.Name] = ""
 		if kv.Value == nil {
-			return refuse(InvalidRequest, "Null value not supported for : "+kv.Name)
+			nulls = append(nulls, kv.Name)
+		} else {
+			props[kv.Name] = *kv.Value
 		}
-		props[kv.Name] = *kv.Value
+	}
+	if len(nulls) > 0 {
+		return refuse(InvalidRequest, "Null value not supported for : "+strings.Join(nulls, ", "))
 	}
 	switch int8(r.ResourceType) {
 	case resourceBroker:
@@ -65,10 +73,13 @@ func (c *call) replaceResource(r kmsg.AlterConfigsRequestResource, validateOnly 
 		}
 		return c.alterGroup(r.ResourceName, a)
 	}
+	if int8(r.ResourceType) == resourceBrokerLogger { // as in Kafka: only the newer request knows them
+		return refuse(InvalidRequest, fmt.Sprintf("Unknown resource type %d", r.ResourceType))
+	}
 	if err := c.alterable(int8(r.ResourceType), r.ResourceName, len(props)); err != nil || int8(r.ResourceType) != resourceTopic {
 		return err
 	}
-	return c.changer(validateOnly).ReplaceTopicConfig(c.ctx, r.ResourceName, props)
+	return c.topicConfigRefused(r.ResourceName, props, c.changer(validateOnly).ReplaceTopicConfig(c.ctx, r.ResourceName, props))
 }
 
 func (c *call) replaceBroker(name string, props map[string]string, validateOnly bool) error {

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -15,6 +16,10 @@ import (
 func (c *call) alterPartitionReassignments(req *kmsg.AlterPartitionAssignmentsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AlterPartitionAssignmentsResponse)
 	resp.AllowReplicationFactorChange = req.AllowReplicationFactorChange
+	if len(req.Topics) == 0 { // as in Kafka, whose answer to that is one that nobody has filled in
+		resp.AllowReplicationFactorChange, resp.ErrorMessage = true, kmsg.StringPtr("")
+		return resp
+	}
 	ctx, cancel := c.timeout(req.TimeoutMillis)
 	defer cancel()
 	var wanted []replication.Reassignment
@@ -35,9 +40,11 @@ func (c *call) alterPartitionReassignments(req *kmsg.AlterPartitionAssignmentsRe
 			errs = errs[1:]
 			switch {
 			case errors.Is(err, replication.ErrNoReassignment):
-				err = refuse(NoReassignmentInProgress, "No partition reassignment is in progress.")
+				err = noText(NoReassignmentInProgress)
+			case errors.Is(err, replication.ErrUnknownTopic) && !c.hasTopic(t.Topic):
+				err = refuse(UnknownTopicOrPartition, fmt.Sprintf("Unable to find a topic named %s.", t.Topic))
 			case errors.Is(err, replication.ErrUnknownTopic):
-				err = refuse(UnknownTopicOrPartition, "There is no such partition.")
+				err = refuse(UnknownTopicOrPartition, fmt.Sprintf("Unable to find partition %s:%d.", t.Topic, p.Partition))
 			}
 			ap := kmsg.NewAlterPartitionAssignmentsResponseTopicPartition()
 			ap.Partition, ap.ErrorCode, ap.ErrorMessage = p.Partition, c.errorCode(err), errorMessage(err)
@@ -46,4 +53,10 @@ func (c *call) alterPartitionReassignments(req *kmsg.AlterPartitionAssignmentsRe
 		resp.Topics = append(resp.Topics, answer)
 	}
 	return resp
+}
+
+// hasTopic reports whether there is a topic.
+func (c *call) hasTopic(name string) bool {
+	_, ok := c.s.cluster.TopicID(name)
+	return ok
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/stratalog/strata/replication"
 )
 
 // createPartitions grows topics, or with validate_only tells whether it would. From version 3 on what is
@@ -44,9 +42,15 @@ func (c *call) growTopic(ctx context.Context, t kmsg.CreatePartitionsRequestTopi
 	}
 	have := md.Topics[t.Topic]
 	if have.Err != nil { // an impossible name too is just unknown
-		return fmt.Errorf("%w: %q", replication.ErrUnknownTopic, t.Topic)
+		return noText(UnknownTopicOrPartition)
 	}
 	total := int(t.Count)
+	switch n := len(have.Partitions); {
+	case total == n:
+		return refuse(InvalidPartitions, fmt.Sprintf("Topic already has %d partition(s).", n))
+	case total < n:
+		return refuse(InvalidPartitions, fmt.Sprintf("The topic %s currently has %d partition(s); %d would not be an increase.", t.Topic, n, total))
+	}
 	var assignment [][]int32
 	if added := total - len(have.Partitions); added > 0 && t.Assignment != nil {
 		if len(t.Assignment) != added {

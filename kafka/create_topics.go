@@ -3,6 +3,7 @@ package kafka
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -76,9 +77,20 @@ func (c *call) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 
 func (c *call) notCreated(name string, err error) kmsg.CreateTopicsResponseTopic {
 	rt := kmsg.NewCreateTopicsResponseTopic()
+	err = topicRefused(name, err)
 	rt.Topic, rt.ErrorCode, rt.ErrorMessage = name, c.errorCode(err), errorMessage(err)
 	rt.NumPartitions, rt.ReplicationFactor, rt.Configs = -1, -1, []kmsg.CreateTopicsResponseTopicConfig{}
 	return rt
+}
+
+// topicRefused says in Kafka's words why a topic is not created.
+func topicRefused(name string, err error) error {
+	if bad := (*topic.ConfigError)(nil); errors.As(err, &bad) {
+		if _, known := topic.LookupKey(bad.Key); !known {
+			return refuse(InvalidConfig, "Unknown topic config name: "+bad.Key)
+		}
+	}
+	return says(err, replication.ErrTopicExists, fmt.Sprintf("Topic '%s' already exists.", name))
 }
 
 // configured is the configuration that was answered for a topic with the given properties. Most

@@ -5,6 +5,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -69,7 +70,7 @@ func (c *call) deleteTopic(ctx context.Context, name string, id topic.ID) (topic
 	if err := c.mutateTopic(ctx, name); err != nil {
 		return id, err
 	}
-	return id, c.s.cluster.DeleteTopic(ctx, name)
+	return id, says(c.s.cluster.DeleteTopic(ctx, name), replication.ErrUnknownTopic, textUnknownTopic)
 }
 
 func (c *call) deleteTopicByID(ctx context.Context, id topic.ID) (*string, error) {
@@ -78,7 +79,7 @@ func (c *call) deleteTopicByID(ctx context.Context, id topic.ID) (*string, error
 	}
 	name, ok := c.s.cluster.TopicName(id)
 	if !ok {
-		return nil, refuse(UnknownTopicID, "there is no topic with this id")
+		return nil, refuse(UnknownTopicID, "This server does not host this topic ID.")
 	}
 	if err := c.mutateTopic(ctx, name); err != nil {
 		return &name, err

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -27,7 +28,7 @@ func (c *call) describeCluster(req *kmsg.DescribeClusterRequest) kmsg.Response {
 	case c.version >= 1 && req.EndpointType == endpointControllers:
 		err = refuse(MismatchedEndpointType, "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER")
 	case c.version >= 1 && req.EndpointType != endpointBrokers:
-		err = refuse(UnsupportedEndpointType, "Unsupported endpoint type")
+		err = refuse(UnsupportedEndpointType, fmt.Sprintf("Unsupported endpoint type %d", req.EndpointType))
 	}
 	if err != nil {
 		resp.ErrorCode, resp.ErrorMessage = c.errorCode(err), errorMessage(err)

@@ -42,7 +42,9 @@ func (c *call) describeConfigs(req *kmsg.DescribeConfigsRequest) kmsg.Response {
 		entries, err := c.configEntries(int8(r.ResourceType), r.ResourceName)
 		rr := kmsg.NewDescribeConfigsResponseResource()
 		rr.ResourceType, rr.ResourceName = r.ResourceType, r.ResourceName
-		rr.ErrorCode, rr.ErrorMessage = c.errorCode(err), errorMessage(err)
+		if rr.ErrorCode, rr.ErrorMessage = c.errorCode(err), errorMessage(err); err == nil {
+			rr.ErrorMessage = kmsg.StringPtr("") // as in Kafka, where nobody sets it
+		}
 		for _, e := range entries {
 			if len(r.ConfigNames) == 0 || slices.Contains(r.ConfigNames, e.name) {
 				rr.Configs = append(rr.Configs, c.describedConfig(e, req))
@@ -109,15 +111,20 @@ func (c *call) configEntries(kind int8, name string) ([]configEntry, error) {
 		}
 		return nil, nil
 	}
-	return nil, refuse(InvalidRequest, fmt.Sprintf("Unsupported resource type %d.", kind))
+	return nil, refuse(InvalidRequest, textInvalidRequest)
 }
 
 // ownBroker refuses the name of another broker than the one that serves the call.
-func (c *call) ownBroker(name string) error {
+func (c *call) ownBroker(name string) error { return c.own("Broker", name) }
+
+// ownNode is ownBroker in the words that Kafka has where configurations are altered.
+func (c *call) ownNode(name string) error { return c.own("Node", name) }
+
+func (c *call) own(what, name string) error {
 	id, err := strconv.ParseInt(name, 10, 32)
 	switch {
 	case err != nil:
-		return refuse(InvalidRequest, fmt.Sprintf("Broker id must be an integer, but it is: %s", name))
+		return refuse(InvalidRequest, fmt.Sprintf("%s id must be an integer, but it is: %s", what, name))
 	case int32(id) != c.broker:
 		return refuse(InvalidRequest, fmt.Sprintf("Unexpected broker id, expected %d, but received %s", c.broker, name))
 	}

@@ -1,10 +1,13 @@
 package kafka
 
 import (
+	"errors"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -21,6 +24,12 @@ func (c *call) describeProducers(req *kmsg.DescribeProducersRequest) kmsg.Respon
 			var states []partition.ProducerState
 			if err == nil {
 				states, err = c.view.Producers(c.ctx, record.TopicPartition{Topic: t.Topic, Partition: p})
+				if text := textUnknownTopic; errors.Is(err, replication.ErrUnknownTopic) {
+					if c.hasTopic(t.Topic) {
+						text = "" // as in Kafka, whose broker looks for the topic first, and then for the partition
+					}
+					err = refuse(UnknownTopicOrPartition, text)
+				}
 			}
 			ap.Partition, ap.ErrorCode, ap.ErrorMessage = p, c.errorCode(err), errorMessage(err)
 			for _, s := range states {

@@ -13,6 +13,7 @@ import (
 // metadata's version. There are no observers: brokers read the same memory.
 func (c *call) describeQuorum(req *kmsg.DescribeQuorumRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeQuorumResponse)
+	resp.ErrorMessage = kmsg.StringPtr("") // as in Kafka, where nobody sets it
 	found := false
 	stats, controller := c.s.cluster.Cluster.Stats(), c.s.cluster.Controller()
 	for _, t := range req.Topics {

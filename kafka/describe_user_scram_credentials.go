@@ -12,6 +12,7 @@ import (
 // null list, means all. Answers are in the order of names, where Kafka has none.
 func (c *call) describeUserScramCredentials(req *kmsg.DescribeUserSCRAMCredentialsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeUserSCRAMCredentialsResponse)
+	resp.ErrorMessage = kmsg.StringPtr("") // as in Kafka, where nobody sets it
 	all := c.s.cluster.ScramUsers()
 	times := map[string]int{}
 	for _, u := range req.Users {

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -23,8 +24,7 @@ func (c *call) electLeaders(req *kmsg.ElectLeadersRequest) kmsg.Response {
 		kind = replication.PreferredElection
 	}
 	if kind != replication.PreferredElection && kind != replication.UncleanElection {
-		resp.ErrorCode = int16(InvalidRequest)
-		return resp
+		return notElectable(req, resp)
 	}
 	ctx, cancel := c.timeout(req.TimeoutMillis)
 	defer cancel()
@@ -50,7 +50,9 @@ func (c *call) electLeaders(req *kmsg.ElectLeadersRequest) kmsg.Response {
 			if req.Topics == nil && errors.Is(err, replication.ErrElectionNotNeeded) {
 				continue
 			}
-			err = notElected(err)
+			if err = notElected(err); errors.Is(err, replication.ErrUnknownTopic) {
+				err = c.noSuchPartition(name, p)
+			}
 			ap := kmsg.NewElectLeadersResponseTopicPartition()
 			ap.Partition, ap.ErrorCode, ap.ErrorMessage = p, c.errorCode(err), errorMessage(err)
 			answer.Partitions = append(answer.Partitions, ap)
@@ -58,6 +60,29 @@ func (c *call) electLeaders(req *kmsg.ElectLeadersRequest) kmsg.Response {
 		resp.Topics = append(resp.Topics, answer)
 	}
 	return resp
+}
+
+// notElectable is the answer to a type of election that there is not: every partition has the error.
+func notElectable(req *kmsg.ElectLeadersRequest, resp *kmsg.ElectLeadersResponse) kmsg.Response {
+	resp.ErrorCode = int16(InvalidRequest)
+	for _, t := range req.Topics {
+		answer := kmsg.NewElectLeadersResponseTopic()
+		answer.Topic = t.Topic
+		for _, p := range t.Partitions {
+			ap := kmsg.NewElectLeadersResponseTopicPartition()
+			ap.Partition, ap.ErrorCode, ap.ErrorMessage = p, int16(InvalidRequest), kmsg.StringPtr(fmt.Sprintf("Unknown election type %d", req.ElectionType))
+			answer.Partitions = append(answer.Partitions, ap)
+		}
+		resp.Topics = append(resp.Topics, answer)
+	}
+	return resp
+}
+
+func (c *call) noSuchPartition(name string, p int32) error {
+	if !c.hasTopic(name) {
+		return refuse(UnknownTopicOrPartition, "No such topic as "+name)
+	}
+	return refuse(UnknownTopicOrPartition, fmt.Sprintf("No such partition as %s-%d", name, p))
 }
 
 // electable returns the partitions that are asked for, by topic, each once; nil topics are all.
@@ -91,7 +116,6 @@ func notElected(err error) error {
 		{replication.ErrElectionNotNeeded, ElectionNotNeeded, "Leader election not needed for topic partition."},
 		{replication.ErrPreferredLeaderNotAvailable, PreferredLeaderNotAvailable, "The preferred leader was not available."},
 		{replication.ErrEligibleLeadersNotAvailable, EligibleLeadersNotAvailable, "Eligible topic partition leaders are not available."},
-		{replication.ErrUnknownTopic, UnknownTopicOrPartition, "There is no such partition."},
 	} {
 		if errors.Is(err, why.err) {
 			return refuse(why.code, why.text)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/group"
@@ -28,12 +30,14 @@ func (e *protocolError) Error() string { return e.text }
 
 func refuse(code Code, text string) error { return &protocolError{code, text} }
 
-// errorCodes is the one table from the errors of the layers below to those of the
-// protocol. The first that fits counts.
-var errorCodes = []struct {
+type errorRow struct {
 	err  error
 	code Code
-}{
+}
+
+// errorCodes is the one table from the errors of the layers below to those of the
+// protocol. The first that fits counts.
+var errorCodes = []errorRow{
 	// First: what a partition of the offsets topic refuses comes with the partition's own error.
 	{group.ErrCoordinatorNotAvailable, CoordinatorNotAvailable},
 	{group.ErrNotCoordinator, NotCoordinator},
@@ -165,11 +169,37 @@ func codeOf(err error) Code {
 	return UnknownServerError
 }
 
-// errorMessage is what a client is told besides the code.
+// errorMessage is what a client is told besides the code; nil where Kafka has nothing to say. An
+// error that adds to a sentinel of the table has Kafka's words behind that sentinel's own.
 func errorMessage(err error) *string {
-	if err == nil || errors.Is(err, errMutationQuota) { // Kafka has nothing to say to that
+	if err == nil || errors.Is(err, errMutationQuota) {
 		return nil
 	}
 	text := err.Error()
+	if p := (*protocolError)(nil); errors.As(err, &p) {
+		text = p.text
+	} else if i := slices.IndexFunc(errorCodes, func(row errorRow) bool { return errors.Is(err, row.err) }); i >= 0 {
+		text = strings.TrimPrefix(text, errorCodes[i].err.Error()+": ")
+	}
+	if text == "" {
+		return nil
+	}
 	return &text
+}
+
+// What Kafka says of a code where it has nothing to add (Errors).
+const (
+	textInvalidRequest = "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. See the broker logs for more details."
+	textUnknownTopic   = "This server does not host this topic-partition."
+)
+
+// noText is the error of a code that Kafka says nothing of.
+func noText(code Code) error { return refuse(code, "") }
+
+// says gives err the words that Kafka has for it, if it is target.
+func says(err, target error, text string) error {
+	if !errors.Is(err, target) {
+		return err
+	}
+	return refuse(codeOf(target), text)
 }

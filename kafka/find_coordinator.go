@@ -45,7 +45,7 @@ func (c *call) findCoordinator(req *kmsg.FindCoordinatorRequest) kmsg.Response {
 func (c *call) findShareCoordinator(ctx context.Context, key string) (int32, error) {
 	k, err := sharelog.ParseID(key)
 	if err != nil || k.ID() != key || k.Group == "" {
-		return -1, refuse(InvalidRequest, "The key is not group:topicId:partition.")
+		return -1, refuse(InvalidRequest, textInvalidRequest)
 	}
 	shares, err := c.s.cluster.Shares()
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *call) coordinator(kind int8, key string) kmsg.FindCoordinatorResponseCo
 		}
 		find = c.findShareCoordinator
 	default:
-		return refused(InvalidRequest, "Unknown coordinator type.")
+		return refused(InvalidRequest, textInvalidRequest)
 	}
 	broker, err := find(c.ctx, key)
 	if err != nil {

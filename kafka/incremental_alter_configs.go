@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -36,6 +37,7 @@ func (c *call) incrementalAlterConfigs(req *kmsg.IncrementalAlterConfigsRequest)
 
 func (c *call) alterResource(r kmsg.IncrementalAlterConfigsRequestResource, validateOnly bool) error {
 	seen := map[string]bool{}
+	var nulls []string
 	changes := make([]replication.ConfigChange, len(r.Configs))
 	for i, kv := range r.Configs {
 		if seen[kv.Name] {
@@ -44,12 +46,27 @@ func (c *call) alterResource(r kmsg.IncrementalAlterConfigsRequestResource, vali
 		seen[kv.Name] = true
 		changes[i] = replication.ConfigChange{Key: kv.Name, Op: replication.ConfigOp(kv.Op)}
 		switch {
-		case kv.Op < 0 || replication.ConfigOp(kv.Op) > replication.SubtractConfig:
-			return refuse(unknownOperation, fmt.Sprintf("Unknown operation %d.", kv.Op))
 		case kv.Value != nil:
 			changes[i].Value = *kv.Value
-		case replication.ConfigOp(kv.Op) != replication.UnsetConfig:
-			return refuse(InvalidRequest, "Null value not supported for : "+kv.Name)
+		case kv.Op != kmsg.IncrementalAlterConfigOpDelete:
+			nulls = append(nulls, kv.Name)
+		}
+	}
+	if len(nulls) > 0 {
+		return refuse(InvalidRequest, "Null value not supported for : "+strings.Join(nulls, ", "))
+	}
+	for _, kv := range r.Configs {
+		if kv.Op >= 0 && replication.ConfigOp(kv.Op) <= replication.SubtractConfig {
+			continue
+		}
+		switch int8(r.ResourceType) {
+		case resourceTopic, resourceGroup, resourceClientMetrics:
+			return noText(unknownOperation)
+		case resourceBroker:
+			if _, err := c.alterableBroker(r.ResourceName); err != nil {
+				return err
+			}
+			return refuse(InvalidRequest, fmt.Sprintf("Unknown operations type %d", kv.Op))
 		}
 	}
 	return c.alterConfig(int8(r.ResourceType), r.ResourceName, changes, validateOnly)
@@ -82,7 +99,16 @@ func (c *call) alterConfig(kind int8, name string, changes []replication.ConfigC
 			_, ok := topic.LookupKey(ch.Key)
 			return !ok && ch.Op == replication.UnsetConfig
 		})
-		return c.changer(validateOnly).AlterTopicConfig(c.ctx, name, known...)
+		props := map[string]string{}
+		for _, ch := range known {
+			k, ok := topic.LookupKey(ch.Key)
+			if list := ch.Op == replication.AppendConfig || ch.Op == replication.SubtractConfig; list && ok && k.Type != topic.TypeList {
+				return refuse(InvalidConfig, fmt.Sprintf("Can't %s to key %s because its type is not LIST.", listOperations[ch.Op], ch.Key))
+			} else if !list && ch.Op != replication.UnsetConfig {
+				props[ch.Key] = ch.Value
+			}
+		}
+		return c.topicConfigRefused(name, props, c.changer(validateOnly).AlterTopicConfig(c.ctx, name, known...))
 	}
 	broker, err := c.alterableBroker(name)
 	if err != nil {
@@ -98,7 +124,7 @@ func (c *call) alterConfig(kind int8, name string, changes []replication.ConfigC
 			kind = k.Type
 		}
 		if (ch.Op == replication.AppendConfig || ch.Op == replication.SubtractConfig) && kind != topic.TypeList {
-			return refuse(InvalidConfig, ch.Key+" is no list.")
+			return refuse(InvalidConfig, fmt.Sprintf("Can't %s to key %s because its type is not LIST.", listOperations[ch.Op], ch.Key))
 		}
 		if isFixed {
 			return refuse(InvalidRequest, "Cannot update these configs dynamically: "+ch.Key)
@@ -112,6 +138,22 @@ func (c *call) alterConfig(kind int8, name string, changes []replication.ConfigC
 		}
 	}
 	return err
+}
+
+// listOperations are Kafka's names of operations on lists.
+var listOperations = map[replication.ConfigOp]string{replication.AppendConfig: "APPEND", replication.SubtractConfig: "SUBTRACT"}
+
+// topicConfigRefused says in Kafka's words why a topic's configuration is not changed. Of a topic
+// that is not there Kafka looks at the values first (ControllerConfigurationValidator).
+func (c *call) topicConfigRefused(name string, props map[string]string, err error) error {
+	if !errors.Is(err, replication.ErrUnknownTopic) {
+		return topicRefused(name, err)
+	}
+	bad := (*topic.ConfigError)(nil)
+	if _, _, err := c.s.cluster.DryRun().CreateTopic(c.ctx, name, topic.Config{Properties: props}); errors.As(err, &bad) {
+		return topicRefused(name, err)
+	}
+	return refuse(UnknownTopicOrPartition, fmt.Sprintf("The topic '%s' does not exist.", name))
 }
 
 // alterGroup changes the configuration of a group.
@@ -128,7 +170,7 @@ func (c *call) alterableBroker(name string) (int32, error) {
 	if name == "" {
 		return replication.AllBrokers, nil
 	}
-	return c.broker, c.ownBroker(name)
+	return c.broker, c.ownNode(name)
 }
 
 // alterable refuses resources that have nothing to alter: n keys of them.
@@ -140,7 +182,7 @@ func (c *call) alterable(kind int8, name string, n int) error {
 		}
 		return topic.ValidateName(name)
 	case resourceBrokerLogger:
-		if err := c.ownBroker(name); err != nil {
+		if err := c.ownNode(name); err != nil {
 			return err
 		}
 	case resourceClientMetrics:
@@ -148,7 +190,7 @@ func (c *call) alterable(kind int8, name string, n int) error {
 			return refuse(InvalidRequest, "The name of the resource must not be empty.")
 		}
 	default:
-		return refuse(InvalidRequest, fmt.Sprintf("Unsupported resource type %d.", kind))
+		return refuse(InvalidRequest, fmt.Sprintf("Unknown resource type %d", kind))
 	}
 	if n > 0 {
 		return refuse(InvalidConfig, "This resource has no configuration here that could be changed.")

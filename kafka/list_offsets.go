@@ -58,7 +58,9 @@ func (c *call) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
 			times[tp] = -1
 			answer.Partitions = append(answer.Partitions, ap)
 		}
-		resp.Topics = append(resp.Topics, answer)
+		if len(answer.Partitions) > 0 {
+			resp.Topics = append(resp.Topics, answer)
+		}
 	}
 	return resp
 }

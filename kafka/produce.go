@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 )
 
 var (
+	errNoBatch          = refuse(CorruptMessage, "kafka: produce request with bytes that are no batch")
 	errNoRecords        = refuse(InvalidRecord, "kafka: produce request without records")
 	errInternalTopic    = refuse(InvalidTopicException, "kafka: internal topics are not written to by clients")
 	errUnknownID        = refuse(UnknownTopicID, "kafka: no topic has this id")
@@ -64,9 +66,6 @@ func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponse
 			err = errUnknownID
 		}
 	}
-	if err == nil && topic.IsInternal(name) {
-		err = errInternalTopic
-	}
 	requests := make([]partition.ProduceRequest, len(t.Partitions))
 	p.left.Add(int32(len(t.Partitions)))
 	for i := range t.Partitions {
@@ -87,7 +86,14 @@ func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponse
 		}
 		failure := err
 		if failure == nil {
-			failure = p.check(q)
+			if failure = p.check(q); failure == nil && topic.IsInternal(name) {
+				failure = errInternalTopic
+			}
+			if failure != nil { // Kafka looks first whether there is such a partition
+				if _, err := p.c.partitionOf(name, in.Partition); err != nil {
+					failure = err
+				}
+			}
 		}
 		if failure != nil {
 			q.Done(partition.ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1, Err: failure})
@@ -98,11 +104,21 @@ func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponse
 }
 
 // checkTransaction refuses a request, as a whole, that has batches of transactions and no
-// transactional id, or those of several producers. Kafka: KafkaApis.handleProduceRequest,
-// ReplicaManager.handleProduceAppend.
+// transactional id, or those of several producers, or a batch in which Kafka finds none when it
+// looks for the two. Kafka: KafkaApis.handleProduceRequest, ReplicaManager.handleProduceAppend,
+// ByteBufferLogInputStream.
 func checkTransaction(req *kmsg.ProduceRequest) error {
-	const magic, attributes, producer, sequence = 16, 22, 43, 53 // positions in a batch
-	var first []byte                                             // producer id and epoch
+	const length, magic, attributes, producer, sequence = 8, 16, 22, 43, 53 // positions in a batch
+	const shortest = 14                                                     // length of a batch of any format
+	for i := range req.Topics {
+		for j := range req.Topics[i].Partitions {
+			b := req.Topics[i].Partitions[j].Records
+			if len(b) >= length+4 && int32(binary.BigEndian.Uint32(b[length:])) < shortest || len(b) > magic && b[magic] > 2 {
+				return errNoBatch
+			}
+		}
+	}
+	var first []byte // producer id and epoch
 	for i := range req.Topics {
 		for j := range req.Topics[i].Partitions {
 			b := req.Topics[i].Partitions[j].Records
@@ -151,6 +167,13 @@ func (p *producing) name(t *kmsg.ProduceResponseTopic) string {
 // check is what the request itself is refused for; everything about
 // the batch is the partition's business.
 func (p *producing) check(q *partition.ProduceRequest) error {
+	if len(q.Batch) == 0 {
+		return errNoRecords
+	}
+	const attributes, zstd = 22, 4 // of a batch: the position of the low byte, the codec
+	if p.c.version < 7 && len(q.Batch) > attributes && q.Batch[attributes]&7 == zstd {
+		return errZstdVersion
+	}
 	switch p.req.Acks {
 	case -1:
 		q.Acks = record.AcksAll
@@ -160,13 +183,6 @@ func (p *producing) check(q *partition.ProduceRequest) error {
 		q.Acks = record.AcksLeader
 	default:
 		return partition.ErrInvalidAcks
-	}
-	if len(q.Batch) == 0 {
-		return errNoRecords
-	}
-	const attributes, zstd = 22, 4 // of a batch: the position of the low byte, the codec
-	if p.c.version < 7 && len(q.Batch) > attributes && q.Batch[attributes]&7 == zstd {
-		return errZstdVersion
 	}
 	return nil
 }

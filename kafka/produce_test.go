@@ -67,7 +67,7 @@ func TestProduceRefusesWhatKafkaRefusesWithItsCodes(t *testing.T) {
 		{"unknown topic", "none", 9, good, UnknownTopicOrPartition, 0},
 		{"invalid name", "no/such", 9, good, UnknownTopicOrPartition, 0},
 		{"unknown id", "", 13, good, UnknownTopicID, 0},
-		{"internal topic", "__consumer_offsets", 9, good, InvalidTopicException, 0},
+		{"internal topic that is not there", "__consumer_offsets", 9, good, UnknownTopicOrPartition, 0},
 		{"null", "t", 9, nil, InvalidRecord, 0},
 		{"empty", "t", 9, []byte{}, InvalidRecord, 0},
 		{"cut", "t", 9, good[:len(good)-1], InvalidRecord, 0},

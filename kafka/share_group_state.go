@@ -23,6 +23,9 @@ import (
 // shareState finds out about one share-partition of a request: its coordinator must be here.
 func (c *call) shareState(groupID string, id [16]byte, p int32) (*share.Coordinator, share.Key, error) {
 	key := share.Key{Group: groupID, TopicID: id, Partition: p}
+	if p < 0 {
+		return nil, key, refuse(InvalidRequest, "The partition id cannot be a negative number.")
+	}
 	shares, err := c.s.cluster.Shares()
 	if err != nil {
 		return nil, key, err
@@ -36,8 +39,8 @@ func (c *call) shareState(groupID string, id [16]byte, p int32) (*share.Coordina
 
 // knownShareState is shareState of a partition that must exist.
 func (c *call) knownShareState(groupID string, id [16]byte, p int32) (*share.Coordinator, share.Key, error) {
-	if _, ok := c.s.cluster.TopicName(id); !ok || !c.hasPartition(id, p) {
-		return nil, share.Key{}, refuse(UnknownTopicOrPartition, "There is no such partition.")
+	if p >= 0 && !c.hasPartition(id, p) {
+		return nil, share.Key{}, refuse(UnknownTopicOrPartition, textUnknownTopic)
 	}
 	return c.shareState(groupID, id, p)
 }
@@ -66,7 +69,9 @@ func (c *call) initializeShareGroupState(req *kmsg.InitializeShareGroupStateRequ
 			}
 			rt.Partitions = append(rt.Partitions, kmsg.InitializeShareGroupStateResponseTopicPartition{Partition: p.Partition, ErrorCode: c.errorCode(err), ErrorMessage: errorMessage(err)})
 		}
-		resp.Topics = append(resp.Topics, rt)
+		if len(rt.Partitions) > 0 {
+			resp.Topics = append(resp.Topics, rt)
+		}
 	}
 	return resp
 }
@@ -85,6 +90,7 @@ func (c *call) readShareGroupState(req *kmsg.ReadShareGroupStateRequest) kmsg.Re
 			var state *share.State
 			if err == nil {
 				state, err = shares.ReadState(c.ctx, key, p.LeaderEpoch)
+				err = says(err, share.ErrNotInitialized, "Read operation on uninitialized share partition not allowed.")
 			}
 			if err == nil {
 				rp.StateEpoch, rp.StartOffset = state.StateEpoch, state.Start
@@ -95,7 +101,9 @@ func (c *call) readShareGroupState(req *kmsg.ReadShareGroupStateRequest) kmsg.Re
 			rp.ErrorCode, rp.ErrorMessage = c.errorCode(err), errorMessage(err)
 			rt.Partitions = append(rt.Partitions, rp)
 		}
-		resp.Topics = append(resp.Topics, rt)
+		if len(rt.Partitions) > 0 {
+			resp.Topics = append(resp.Topics, rt)
+		}
 	}
 	return resp
 }
@@ -114,16 +122,19 @@ func (c *call) writeShareGroupState(req *kmsg.WriteShareGroupStateRequest) kmsg.
 				w.Batches = append(w.Batches, sharelog.Batch{First: b.FirstOffset, Last: b.LastOffset, State: b.DeliveryState, Count: b.DeliveryCount})
 			}
 			shares, key, err := c.shareState(req.GroupID, t.TopicID, p.Partition)
-			switch {
-			case err != nil:
-			case !inOrder(w.Batches):
-				err = refuse(InvalidRequest, "The batches are not by offset, or of no known state.")
-			default:
+			if err == nil && !inOrder(w.Batches) {
+				if _, err = shares.StateSummary(c.ctx, key); err == nil {
+					err = refuse(InvalidRequest, "The batches are not by offset, or of no known state.")
+				}
+			} else if err == nil {
 				err = shares.WriteState(c.ctx, key, w)
 			}
+			err = says(err, share.ErrNotInitialized, "Write operation on uninitialized share partition not allowed.")
 			rt.Partitions = append(rt.Partitions, kmsg.WriteShareGroupStateResponseTopicPartition{Partition: p.Partition, ErrorCode: c.errorCode(err), ErrorMessage: errorMessage(err)})
 		}
-		resp.Topics = append(resp.Topics, rt)
+		if len(rt.Partitions) > 0 {
+			resp.Topics = append(resp.Topics, rt)
+		}
 	}
 	return resp
 }
@@ -153,7 +164,9 @@ func (c *call) deleteShareGroupState(req *kmsg.DeleteShareGroupStateRequest) kms
 			}
 			rt.Partitions = append(rt.Partitions, kmsg.DeleteShareGroupStateResponseTopicPartition{Partition: p.Partition, ErrorCode: c.errorCode(err), ErrorMessage: errorMessage(err)})
 		}
-		resp.Topics = append(resp.Topics, rt)
+		if len(rt.Partitions) > 0 {
+			resp.Topics = append(resp.Topics, rt)
+		}
 	}
 	return resp
 }
@@ -170,7 +183,7 @@ func (c *call) readShareGroupStateSummary(req *kmsg.ReadShareGroupStateSummaryRe
 		for _, p := range t.Partitions {
 			rp := kmsg.NewReadShareGroupStateSummaryResponseTopicPartition()
 			rp.Partition = p.Partition
-			shares, key, err := c.shareState(req.GroupID, t.TopicID, p.Partition)
+			shares, key, err := c.knownShareState(req.GroupID, t.TopicID, p.Partition)
 			state := &share.State{Start: -1, Complete: -1}
 			if err == nil {
 				state, err = summaryOrNone(shares.StateSummary(c.ctx, key))
@@ -181,7 +194,9 @@ func (c *call) readShareGroupStateSummary(req *kmsg.ReadShareGroupStateSummaryRe
 			rp.ErrorCode, rp.ErrorMessage = c.errorCode(err), errorMessage(err)
 			rt.Partitions = append(rt.Partitions, rp)
 		}
-		resp.Topics = append(resp.Topics, rt)
+		if len(rt.Partitions) > 0 {
+			resp.Topics = append(resp.Topics, rt)
+		}
 	}
 	return resp
 }
