@@ -28,7 +28,6 @@ var deviations = map[string]string{
 	"deleting a group whose offsets are deleted": "as above",
 	"create: only validated":                     "flush.messages is 1: what is acknowledged is on the disk",
 	"grow: t, too many":                          "POLICY_VIOLATION, as for topics to be created; Kafka has UNKNOWN_SERVER_ERROR for the same",
-	"produce: zeroes":                            "CORRUPT_MESSAGE in Kafka, which looks at the length first; here INVALID_RECORD for the magic",
 	"produce: base offset":                       "the same error; Kafka adds where the log starts",
 	"produce: no key":                            "as above",
 	"txn1-a coordinator of no id":                "an empty id is refused at once, where Kafka refuses the next request",

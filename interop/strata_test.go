@@ -59,6 +59,11 @@ func startStrataBrokers(t *testing.T, n int) (ks []target, stop func()) {
 
 func startStrataWith(t *testing.T, n int, edit func(*strata.Config)) (ks []target, stop func()) {
 	t.Helper()
+	return startStrataServing(t, n, edit, func(*kafka.Config) {})
+}
+
+func startStrataServing(t *testing.T, n int, edit func(*strata.Config), serving func(*kafka.Config)) (ks []target, stop func()) {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	specs := map[int32]replication.BrokerSpec{}
 	for id := int32(1); n > 1 && id <= int32(n); id++ {
@@ -69,7 +74,9 @@ func startStrataWith(t *testing.T, n int, edit func(*strata.Config)) (ks []targe
 	cluster, err := strata.Open(cfg)
 	require.NoError(t, err)
 	var errs syncBuffer
-	s := kafka.NewServer(cluster, kafka.Config{Logger: slog.New(slog.NewTextHandler(&errs, &slog.HandlerOptions{Level: slog.LevelInfo}))})
+	served := kafka.Config{Logger: slog.New(slog.NewTextHandler(&errs, &slog.HandlerOptions{Level: slog.LevelInfo}))}
+	serving(&served)
+	s := kafka.NewServer(cluster, served)
 	lns := map[int32]net.Listener{}
 	for id := int32(1); id <= int32(n); id++ {
 		lns[id], err = net.Listen("tcp", "127.0.0.1:0")
