@@ -80,10 +80,17 @@ func (f *following) line() string {
 
 func (f *following) interrupt() {
 	f.t.Helper()
-	require.NoError(f.t, f.cmd.Process.Signal(os.Interrupt))
-	rest, err := io.ReadAll(f.out)
-	require.NoError(f.t, errors.Join(err, f.cmd.Wait()), f.stderr())
-	require.Empty(f.t, string(rest))
+	rest, err := f.signalled(os.Interrupt)
+	require.NoError(f.t, err, f.stderr())
+	require.Empty(f.t, rest)
+}
+
+// signalled sends a signal, and returns what was printed since, and how the command ended.
+func (f *following) signalled(s os.Signal) (rest string, err error) {
+	f.t.Helper()
+	require.NoError(f.t, f.cmd.Process.Signal(s))
+	p, err := io.ReadAll(f.out)
+	return string(p), errors.Join(err, f.cmd.Wait())
 }
 
 // serveOrders serves the topic orders with the given values, a partition for each list.

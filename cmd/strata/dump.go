@@ -58,8 +58,14 @@ func (a *app) dump(files []string, o dumpOptions) error {
 	if err != nil {
 		return err
 	}
+	tell, done := a.progress()
+	defer done()
+	if isTerminal(a.out) { // which shows the files themselves
+		tell = func(func() string) {}
+	}
 	failed := false
-	for _, name := range files {
+	for i, name := range files {
+		tell(func() string { return fmt.Sprintf("%d of %d files; %s", i, len(files), name) })
 		if err := a.dumpFile(name, o); err != nil {
 			if errors.Is(err, errMisuse) {
 				return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -114,18 +113,15 @@ func (a *app) groupsDescribe() *cobra.Command {
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
 		ctx, cancel := tg.bounded(ctx)
 		defer cancel()
-		lags, err := c.admin.Lag(ctx, names...)
+		groups, err := lookAtGroups(ctx, c.admin, names...)
 		if err != nil {
 			return err
 		}
-		for _, l := range lags.Sorted() {
-			if err := l.Error(); err != nil {
-				return fmt.Errorf("%s: %w", l.Group, err)
+		for _, g := range groups {
+			if g.err != nil {
+				return fmt.Errorf("%s: %w", g.Group, g.err)
 			}
-			if l.State == "Dead" {
-				return fmt.Errorf("%s: no such group", l.Group)
-			}
-			if err := a.describeGroup(l); err != nil {
+			if err := a.describeGroup(g); err != nil {
 				return err
 			}
 		}
@@ -135,36 +131,17 @@ func (a *app) groupsDescribe() *cobra.Command {
 	return c
 }
 
-func (a *app) describeGroup(g kadm.DescribedGroupLag) error {
-	if err := a.emit(groupLine{"described", g.Group, g.State, g.ProtocolType, g.Protocol, len(g.Members), g.Lag.Total()}); err != nil {
+func (a *app) describeGroup(g groupSeen) error {
+	if err := a.emit(g.groupLine); err != nil {
 		return err
 	}
-	for _, m := range g.Members {
-		l := memberLine{Type: "member", Group: g.Group, Member: m.MemberID, ClientID: m.ClientID, Host: m.ClientHost, Partitions: []string{}}
-		if m.InstanceID != nil {
-			l.Instance = *m.InstanceID
-		}
-		if assigned, ok := m.Assigned.AsConsumer(); ok {
-			for _, t := range assigned.Topics {
-				for _, p := range t.Partitions {
-					l.Partitions = append(l.Partitions, fmt.Sprintf("%s-%d", t.Topic, p))
-				}
-			}
-			slices.Sort(l.Partitions)
-		}
-		if err := a.emit(l); err != nil {
+	for _, m := range g.members {
+		if err := a.emit(m); err != nil {
 			return err
 		}
 	}
-	for _, p := range g.Lag.Sorted() {
-		l := lagLine{Type: "partition", Group: g.Group, Topic: p.Topic, Partition: p.Partition, Committed: p.Commit.At, End: p.End.Offset, Lag: p.Lag, Metadata: p.Commit.Metadata}
-		if p.Member != nil {
-			l.Member = p.Member.MemberID
-		}
-		if p.Err != nil {
-			l.Error = p.Err.Error()
-		}
-		if err := a.emit(l); err != nil {
+	for _, p := range g.parts {
+		if err := a.emit(p.lagLine); err != nil {
 			return err
 		}
 	}
@@ -216,11 +193,11 @@ func (a *app) groupsReset() *cobra.Command {
 // whyNotReset is err, or that the group has members, which take commits of nobody else: their
 // coordinator says that it does not know the member.
 func whyNotReset(ctx context.Context, admin *kadm.Client, group string, err error) error {
-	described, derr := admin.DescribeGroups(ctx, group)
-	if derr != nil || len(described[group].Members) == 0 {
+	seen, serr := lookAtGroups(ctx, admin, group)
+	if serr != nil || len(seen[0].members) == 0 {
 		return err
 	}
-	return fmt.Errorf("the group has %d members: it can be reset when they are stopped (%w)", len(described[group].Members), err)
+	return fmt.Errorf("the group has %d members: it can be reset when they are stopped (%w)", len(seen[0].members), err)
 }
 
 type resetLine struct {
@@ -243,20 +220,24 @@ func (a *app) groupsDelete() *cobra.Command {
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
 		ctx, cancel := tg.bounded(ctx)
 		defer cancel()
-		rs, err := c.admin.DeleteGroups(ctx, names...)
-		if err != nil {
-			return err
-		}
-		for _, r := range rs.Sorted() {
-			if r.Err != nil {
-				return fmt.Errorf("%s: %w", r.Group, r.Err)
-			}
-			if err := a.emit(doneLine{"deleted", r.Group}); err != nil {
-				return err
-			}
-		}
-		return nil
+		return a.deleteGroups(ctx, c, names)
 	})
 	tg.flags(c)
 	return c
+}
+
+func (a *app) deleteGroups(ctx context.Context, c *conn, names []string) error {
+	rs, err := c.admin.DeleteGroups(ctx, names...)
+	if err != nil {
+		return err
+	}
+	for _, r := range rs.Sorted() {
+		if r.Err != nil {
+			return fmt.Errorf("%s: %w", r.Group, whyHasMembers(r.Err))
+		}
+		if err := a.emit(doneLine{"deleted", r.Group}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

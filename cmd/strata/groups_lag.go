@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/stratalog/strata/group"
 )
@@ -58,37 +55,18 @@ func (a *app) groupsLag() *cobra.Command {
 func (tg *target) lags(ctx context.Context, c *conn, names []string) ([]group.GroupLag, error) {
 	ctx, cancel := tg.bounded(ctx)
 	defer cancel()
-	described, err := c.admin.Lag(ctx, names...)
+	seen, err := lookAtGroups(ctx, c.admin, names...)
 	if err != nil {
 		return nil, err
 	}
 	var lags []group.GroupLag
-	for _, l := range described.Sorted() {
-		if l.State == "Dead" && len(names) == 0 {
-			continue // it went after it was listed
+	for _, g := range seen {
+		if err := g.lagError(); err != nil {
+			return nil, fmt.Errorf("%s: %w", g.Group, err)
 		}
-		if err := lagError(l); err != nil {
-			return nil, fmt.Errorf("%s: %w", l.Group, err)
-		}
-		total := l.Lag.Total()
-		lags = append(lags, group.GroupLag{Group: l.Group, Members: len(l.Members), Lag: total, Drain: group.DrainTime(total, 0, 0)})
+		lags = append(lags, group.GroupLag{Group: g.Group, Members: g.Members, Lag: g.Lag, Drain: group.DrainTime(g.Lag, 0, 0)})
 	}
 	return lags, nil
-}
-
-func lagError(l kadm.DescribedGroupLag) error {
-	if err := l.Error(); err != nil {
-		return err
-	}
-	if l.State == "Dead" {
-		return errors.New("no such group")
-	}
-	for _, p := range l.Lag.Sorted() {
-		if p.Err != nil && !errors.Is(p.Err, kerr.UnknownTopicOrPartition) {
-			return fmt.Errorf("%s-%d: %w", p.Topic, p.Partition, p.Err)
-		}
-	}
-	return nil
 }
 
 // drains looks at the groups again after interval, and returns

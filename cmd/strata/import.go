@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -40,8 +38,8 @@ func (a *app) importCmd() *cobra.Command {
 			return misuse("import needs --from and --dir")
 		}
 		cfg.FS = a.fs
-		var done func()
-		cfg.OnProgress, done = a.progress()
+		tell, done := a.progress()
+		cfg.OnProgress = copying(tell)
 		report, err := kafkadir.Import(ctx, cfg)
 		done()
 		var incomplete *kafkadir.IncompleteError
@@ -75,8 +73,8 @@ func (a *app) exportCmd() *cobra.Command {
 			return misuse("export needs --dir and --to")
 		}
 		cfg.FS = a.fs
-		var done func()
-		cfg.OnProgress, done = a.progress()
+		tell, done := a.progress()
+		cfg.OnProgress = copying(tell)
 		report, err := kafkadir.Export(ctx, cfg)
 		done()
 		if err != nil {
@@ -87,48 +85,13 @@ func (a *app) exportCmd() *cobra.Command {
 	return c
 }
 
-// progress returns what shows a terminal how far a long copy has come, and what takes that away
-// again. Where errors go to no terminal nothing is shown.
-func (a *app) progress() (tell func(kafkadir.Progress), done func()) {
-	f, ok := a.err.(*os.File)
-	if !ok {
-		return nil, func() {}
+// copying is what shows how far a copy of a directory has come.
+func copying(tell func(func() string)) func(kafkadir.Progress) {
+	return func(p kafkadir.Progress) {
+		tell(func() string {
+			return fmt.Sprintf("%3d%% of %s  %s", 100*p.Done/max(p.Total, 1), size(p.Total), p.Partition)
+		})
 	}
-	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return nil, func() {}
-	}
-	return showProgress(f, time.Now)
-}
-
-// showProgress is progress on w, a line that is written over, at most ten times a second. The first
-// tenth of a second shows nothing.
-func showProgress(w io.Writer, now func() time.Time) (tell func(kafkadir.Progress), done func()) {
-	const pause = 100 * time.Millisecond
-	last, shown := now(), false
-	tell = func(p kafkadir.Progress) {
-		if at := now(); at.Sub(last) >= pause {
-			last, shown = at, true
-			fmt.Fprintf(w, "\r\x1b[K%3d%% of %s  %s", 100*p.Done/max(p.Total, 1), sizeText(p.Total), p.Partition)
-		}
-	}
-	return tell, func() {
-		if shown {
-			fmt.Fprint(w, "\r\x1b[K")
-		}
-	}
-}
-
-func sizeText(n int64) string {
-	const unit = 1 << 10
-	switch {
-	case n < unit:
-		return fmt.Sprintf("%d B", n)
-	case n < unit*unit:
-		return fmt.Sprintf("%.1f KiB", float64(n)/unit)
-	case n < unit*unit*unit:
-		return fmt.Sprintf("%.1f MiB", float64(n)/unit/unit)
-	}
-	return fmt.Sprintf("%.1f GiB", float64(n)/unit/unit/unit)
 }
 
 // reportLine is what an import or export has done.
@@ -172,7 +135,7 @@ func (l reportLine) writeText(w io.Writer) {
 			off = append(off, t.Name)
 		}
 	}
-	fmt.Fprintf(w, "%s: %s to %s: %d topics, %d partitions, %s, %d users, %d access control entries, %d client quotas\n", l.kind, l.from, l.to, len(r.Topics), partitions, sizeText(r.Bytes), r.Users, r.ACLs, r.Quotas)
+	fmt.Fprintf(w, "%s: %s to %s: %d topics, %d partitions, %s, %d users, %d access control entries, %d client quotas\n", l.kind, l.from, l.to, len(r.Topics), partitions, size(r.Bytes), r.Users, r.ACLs, r.Quotas)
 	if l.kind == "import" {
 		fmt.Fprintf(w, "broker %d of cluster %s %s\n", r.Broker, r.ClusterID, how)
 	}

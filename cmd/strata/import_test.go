@@ -4,12 +4,10 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata"
-	"github.com/stratalog/strata/kafkadir"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -51,18 +49,4 @@ func TestExportAndImportBringAClusterToKafkaAndBack(t *testing.T) {
 	require.Equal(t, exitOK, r.code, r.err)
 	require.Contains(t, r.out, `"missing":[{"topic":"orders","partition":0,"reason":"it has no directory"}]`)
 	require.Contains(t, r.out, `"retentionOff":true`)
-}
-
-func TestProgressOfACopyIsALineOnATerminal(t *testing.T) {
-	var out strings.Builder
-	now := time.Unix(0, 0)
-	tell, done := showProgress(&out, func() time.Time { return now })
-	tell(kafkadir.Progress{Partition: "a-0", Done: 1, Total: 4 << 20})
-	require.Empty(t, out.String(), "a quick one shows nothing")
-	now = now.Add(time.Second)
-	tell(kafkadir.Progress{Partition: "a-1", Done: 1 << 20, Total: 4 << 20})
-	tell(kafkadir.Progress{Partition: "a-2", Done: 2 << 20, Total: 4 << 20})
-	require.Equal(t, "\r\x1b[K 25% of 4.0 MiB  a-1", out.String())
-	done()
-	require.True(t, strings.HasSuffix(out.String(), "\r\x1b[K"))
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) verifyCmd() *cobra.Command {
-	o := verifyOptions{interval: time.Second}
+	var o verifyOptions
 	c := &cobra.Command{
 		Use:   "verify DIR",
 		Short: "Check every byte of a partition, a broker's directory, or all brokers of a directory",
@@ -24,7 +24,7 @@ func (a *app) verifyCmd() *cobra.Command {
 			"damage in a partition is believed when three checks in a row have found it.\n\n" +
 			"It prints what is damaged, with file and position, and notes about what is unusual but harmless (an incomplete last batch after a crash),\n" +
 			"among them what recovery would do to the files when the log is opened next.\n" +
-			"The exit code is 1 if anything is damaged. Progress goes to standard error.",
+			"The exit code is 1 if anything is damaged. A terminal is shown on standard error how far it is.",
 		Example: "  strata verify data                       # all brokers of a directory that strata serve was given\n" +
 			"  strata verify data/broker-1/orders-0     # one partition\n" +
 			"  strata verify /var/lib/kafka/data        # Apache Kafka's\n" +
@@ -37,14 +37,16 @@ func (a *app) verifyCmd() *cobra.Command {
 }
 
 type verifyOptions struct {
-	quiet    bool
-	interval time.Duration // between lines of progress
+	quiet bool
 }
 
 func (a *app) verify(ctx context.Context, dir string, o verifyOptions) error {
 	var printing error
-	told := time.Now()
-	began := told
+	began := time.Now()
+	tell, done := a.progress()
+	if o.quiet {
+		tell = func(func() string) {}
+	}
 	counts, err := verify.Dir(ctx, dir, verify.Options{
 		FS: a.fs,
 		Found: func(f verify.Finding) {
@@ -54,13 +56,13 @@ func (a *app) verify(ctx context.Context, dir string, o verifyOptions) error {
 		},
 		Plan: a.planRecovery,
 		Step: func(n verify.Counts, where string) {
-			if now := time.Now(); !o.quiet && now.Sub(told) >= o.interval {
-				told = now
-				fmt.Fprintf(a.err, "%s: %d partitions, %d segments, %s, %d damaged; at %s\n",
-					now.Sub(began).Round(time.Second), n.Partitions, n.Segments, size(n.Bytes), n.Damages, where)
-			}
+			tell(func() string {
+				return fmt.Sprintf("%s: %d partitions, %d segments, %s, %d damaged; at %s",
+					time.Since(began).Round(time.Second), n.Partitions, n.Segments, size(n.Bytes), n.Damages, where)
+			})
 		},
 	})
+	done()
 	switch {
 	case errors.Is(err, verify.ErrNoLogs), errors.Is(err, fs.ErrNotExist):
 		return misuse("%v", err)

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/log"
-	"github.com/stratalog/strata/vfs"
 )
 
 func TestVerifyOfGoodDirectories(t *testing.T) {
@@ -52,16 +50,6 @@ func TestVerifyOfATornTail(t *testing.T) {
 	r := strataRun(t, "verify", "killed/rolled-0")
 	require.Equal(t, exitOK, r.code)
 	golden(t, "verify-torn.text", r.out)
-}
-
-func TestVerifyTellsItsProgress(t *testing.T) {
-	inKafkaDirectory(t)
-	var out, errs bytes.Buffer
-	a := &app{streams: streams{nil, &out, &errs}, fs: vfs.OS()}
-	a.w = newWriter(&out)
-	require.NoError(t, a.verify(t.Context(), "log", verifyOptions{}))
-	require.Contains(t, errs.String(), "partitions, ")
-	require.Contains(t, errs.String(), "0 damaged; at log/")
 }
 
 // What recovery would do is printed, and not done.

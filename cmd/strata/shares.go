@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+func (a *app) sharesCmd() *cobra.Command {
+	c := a.parent(&cobra.Command{Use: "shares", Short: "List, describe, reset and delete share groups"})
+	c.AddCommand(a.sharesList(), a.sharesDescribe(), a.sharesReset(), a.sharesForget(), a.sharesDelete())
+	return c
+}
+
+func (a *app) sharesList() *cobra.Command {
+	var tg target
+	c := &cobra.Command{Use: "list", Short: "List share groups", Args: cobra.NoArgs,
+		Long:    "list prints every share group with its state.",
+		Example: "  strata shares list -b localhost:9092\n  strata shares list --dir data --json"}
+	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, _ []string) error {
+		ctx, cancel := tg.bounded(ctx)
+		defer cancel()
+		groups, err := c.admin.ListGroupsByType(ctx, []string{"share"})
+		if err != nil {
+			return err
+		}
+		for _, g := range groups.Sorted() {
+			if err := a.emit(listedLine{"group", g.Group, g.State, g.ProtocolType}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	tg.flags(c)
+	return c
+}
+
+// shareLine is a share group.
+type shareLine struct {
+	Type    string `json:"type"`
+	Group   string `json:"group"`
+	State   string `json:"state"`
+	Members int    `json:"members"`
+}
+
+func (l shareLine) writeText(w io.Writer) {
+	fmt.Fprintf(w, "%s: %s, %d members\n", l.Group, l.State, l.Members)
+}
+
+// shareStartLine is where a share group begins in a partition.
+type shareStartLine struct {
+	Type      string `json:"type"`
+	Group     string `json:"group"`
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Start     int64  `json:"startOffset"` // -1: it has not begun
+	Lag       int64  `json:"lag"`         // records from there on that are not done; -1: not known
+	Error     string `json:"error,omitempty"`
+}
+
+func (l shareStartLine) writeText(w io.Writer) {
+	fmt.Fprintf(w, "  %s-%d: begins at %d, lag %d", l.Topic, l.Partition, l.Start, l.Lag)
+	if l.Error != "" {
+		fmt.Fprintf(w, ", %s", l.Error)
+	}
+	fmt.Fprintln(w)
+}
+
+func (a *app) sharesDescribe() *cobra.Command {
+	var tg target
+	c := &cobra.Command{Use: "describe GROUP...", Short: "Show members and positions of share groups", Args: cobra.MinimumNArgs(1),
+		Long: "describe prints each share group with its members and what they read, and for each partition where the group begins: all records before that are\n" +
+			"done. The lag is how many from there on are not.",
+		Example: "  strata shares describe mailers -b localhost:9092\n  strata shares describe mailers --dir data --json"}
+	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
+		ctx, cancel := tg.bounded(ctx)
+		defer cancel()
+		described, err := c.admin.DescribeShareGroups(ctx, names...)
+		if err != nil {
+			return err
+		}
+		starts, err := c.admin.DescribeShareGroupOffsets(ctx, names...)
+		if err != nil {
+			return err
+		}
+		for _, g := range described.Sorted() {
+			if errors.Is(g.Err, kerr.GroupIDNotFound) {
+				return fmt.Errorf("%s: no such share group", g.GroupID)
+			}
+			if err := errors.Join(g.Err, starts[g.GroupID].Err); err != nil {
+				return fmt.Errorf("%s: %w", g.GroupID, err)
+			}
+			if err := a.describeShares(g, starts[g.GroupID].Offsets); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	tg.flags(c)
+	return c
+}
+
+func (a *app) describeShares(g kadm.DescribedShareGroup, starts kadm.ShareOffsets) error {
+	if err := a.emit(shareLine{"described", g.GroupID, g.GroupState, len(g.Members)}); err != nil {
+		return err
+	}
+	for _, m := range g.Members {
+		l := memberLine{Type: "member", Group: g.GroupID, Member: m.MemberID, ClientID: m.ClientID, Host: m.ClientHost, Partitions: []string{}}
+		m.Assignment.Each(func(topic string, p int32) { l.Partitions = append(l.Partitions, fmt.Sprintf("%s-%d", topic, p)) })
+		slices.Sort(l.Partitions)
+		if err := a.emit(l); err != nil {
+			return err
+		}
+	}
+	for _, o := range starts.Sorted() {
+		l := shareStartLine{"partition", g.GroupID, o.Topic, o.Partition, o.StartOffset, o.Lag, ""}
+		if o.Err != nil {
+			l.Error = o.Err.Error()
+		}
+		if err := a.emit(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) sharesReset() *cobra.Command {
+	var tg target
+	var topics []string
+	var to string
+	c := &cobra.Command{Use: "reset GROUP", Short: "Set where a share group without members begins", Args: cobra.ExactArgs(1),
+		Long: "reset lets the group begin anew in all partitions of the given topics: what it has done is forgotten. It must have no members; it is\n" +
+			"created if there is none. --to is earliest, latest, an offset, or a time (RFC 3339): the first record of that time or later.",
+		Example: "  strata shares reset mailers --topic mails --to earliest -b localhost:9092\n" +
+			"  strata shares reset mailers --topic mails --to 2026-01-31T12:00:00Z --dir data"}
+	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, args []string) error {
+		ctx, cancel := tg.bounded(ctx)
+		defer cancel()
+		offsets, err := resolve(ctx, c.admin, to, topics)
+		if err != nil {
+			return err
+		}
+		begin := kadm.Offsets{}
+		for _, o := range offsets {
+			begin.Add(kadm.Offset{Topic: o.Topic, Partition: o.Partition, At: o.Offset})
+		}
+		rs, err := c.admin.AlterShareGroupOffsets(ctx, args[0], begin)
+		if err != nil {
+			return fmt.Errorf("%s: %w", args[0], whyHasMembers(err))
+		}
+		for _, o := range offsets {
+			if err, _ := rs.Lookup(o.Topic, o.Partition); err != nil {
+				return fmt.Errorf("%s, %s-%d: %w", args[0], o.Topic, o.Partition, whyHasMembers(err))
+			}
+			if err := a.emit(resetLine{"reset", args[0], o.Topic, o.Partition, o.Offset}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	tg.flags(c)
+	c.Flags().StringSliceVar(&topics, "topic", nil, "topic; several with commas")
+	c.Flags().StringVar(&to, "to", "", "earliest, latest, an offset, or a time")
+	_ = c.MarkFlagRequired("topic")
+	_ = c.MarkFlagRequired("to")
+	return c
+}
+
+// whyHasMembers is err in words if it is that a group has members.
+func whyHasMembers(err error) error {
+	if errors.Is(err, kerr.NonEmptyGroup) {
+		return fmt.Errorf("the group has members: stop them first (%w)", err)
+	}
+	return err
+}
+
+func (a *app) sharesForget() *cobra.Command {
+	var tg target
+	var topics []string
+	c := &cobra.Command{Use: "forget GROUP", Short: "Let a share group without members forget topics", Args: cobra.ExactArgs(1),
+		Long:    "forget removes what a share group has done in topics. The group must have no members.",
+		Example: "  strata shares forget mailers --topic mails -b localhost:9092"}
+	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, args []string) error {
+		ctx, cancel := tg.bounded(ctx)
+		defer cancel()
+		rs, err := c.admin.DeleteShareGroupOffsets(ctx, args[0], topics...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", args[0], whyHasMembers(err))
+		}
+		for _, topic := range topics {
+			if err, _ := rs.Lookup(topic); err != nil {
+				return fmt.Errorf("%s, %s: %w", args[0], topic, whyHasMembers(err))
+			}
+			if err := a.emit(doneLine{"forgot", topic}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	tg.flags(c)
+	c.Flags().StringSliceVar(&topics, "topic", nil, "topic; several with commas")
+	_ = c.MarkFlagRequired("topic")
+	return c
+}
+
+func (a *app) sharesDelete() *cobra.Command {
+	var tg target
+	c := &cobra.Command{Use: "delete GROUP...", Short: "Delete share groups without members, with what they have done", Args: cobra.MinimumNArgs(1),
+		Long:    "delete removes share groups and what is kept of them. They must have no members; a group of consumers is none of them.",
+		Example: "  strata shares delete mailers -b localhost:9092"}
+	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
+		ctx, cancel := tg.bounded(ctx)
+		defer cancel()
+		listed, err := c.admin.ListGroupsByType(ctx, []string{"share"})
+		if err != nil {
+			return err
+		}
+		var missing []string
+		for _, name := range names {
+			if _, ok := listed[name]; !ok {
+				missing = append(missing, name)
+			}
+		}
+		if len(missing) > 0 {
+			return fmt.Errorf("%s: no such share group", strings.Join(missing, ", "))
+		}
+		return a.deleteGroups(ctx, c, names)
+	})
+	tg.flags(c)
+	return c
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// modernMember joins a group of KIP-848's protocol, and returns when it has all of a topic.
+func modernMember(t *testing.T, addr, group, topic string, partitions int) {
+	t.Helper()
+	c := client(t, addr)
+	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	req.Group, req.MemberID, req.SubscribedTopicNames, req.RebalanceTimeoutMillis = group, "member-1", []string{topic}, 60_000
+	req.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{}
+	require.Eventually(t, func() bool {
+		resp, err := req.RequestWith(t.Context(), c)
+		require.NoError(t, err)
+		require.Zero(t, resp.ErrorCode)
+		if resp.Assignment != nil && len(resp.Assignment.Topics) == 1 && len(resp.Assignment.Topics[0].Partitions) == partitions {
+			return true
+		}
+		req.MemberEpoch, req.SubscribedTopicNames, req.RebalanceTimeoutMillis, req.Topics = resp.MemberEpoch, nil, -1, nil
+		return false
+	}, time.Minute, 10*time.Millisecond)
+}
+
+func TestGroupsOfEitherProtocolAreSeen(t *testing.T) {
+	b := serveOrders(t, "a b c", "x y")
+	run := func(args ...string) result { return command(t, "", append(args, b...)...) }
+	require.Equal(t, exitOK, run("groups", "reset", "modern", "--topic", "orders", "--to", "1").code)
+	require.Equal(t, exitOK, run("groups", "reset", "classic", "--topic", "orders", "--to", "2").code)
+	require.Equal(t, exitOK, run("shares", "reset", "jobs", "--topic", "orders", "--to", "1").code)
+	modernMember(t, b[1], "modern", "orders", 2)
+
+	require.Equal(t, result{exitOK, "classic: lag 1, 0 members\nmodern: lag 3, 1 members\n", ""}, run("groups", "lag"))
+	require.Equal(t, result{exitOK, "modern: lag 3, 1 members\n", ""}, run("groups", "lag", "modern"))
+	r := run("groups", "lag", "--max-records", "2")
+	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, "group modern: lag 3 is more than 2, 1 members\n", r.out)
+	r = run("groups", "describe", "modern", "classic")
+	require.Equal(t, exitOK, r.code, r.err)
+	require.Regexp(t, `^classic: Empty, 0 members, lag 1\n  orders-0: committed 2 of 3, lag 1\n  orders-1: committed 2 of 2, lag 0\n`+
+		`modern: (Stable|Reconciling), 1 members \(uniform\), lag 3\n  member member-1 \(kgo at \S+\): orders-0 orders-1\n`+
+		`  orders-0: committed 1 of 3, lag 2, read by member-1\n  orders-1: committed 1 of 2, lag 1, read by member-1\n$`, r.out)
+	r = run("groups", "reset", "modern", "--topic", "orders", "--to", "earliest")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "modern, orders-0: the group has 1 members")
+	for _, name := range []string{"nobody", "jobs"} { // no group, no group of consumers
+		require.Equal(t, result{exitFailed, "", "strata: " + name + ": no such group of consumers\n"}, run("groups", "describe", name))
+	}
+}
+
+// shown are the lines of one page, by the kind and name of what they are about.
+func shown(t *testing.T, out string) map[string]map[string]any {
+	t.Helper()
+	lines := map[string]map[string]any{}
+	for text := range strings.Lines(out) {
+		var l map[string]any
+		require.NoError(t, json.Unmarshal([]byte(text), &l))
+		lines[l["type"].(string)+" "+l[l["type"].(string)].(string)] = l
+	}
+	return lines
+}
+
+func TestTopShowsTopicsAndGroupsOfAllKinds(t *testing.T) {
+	b := serveOrders(t, "a b c", "x y")
+	run := func(args ...string) result { return command(t, "", append(args, b...)...) }
+	require.Equal(t, exitOK, run("groups", "reset", "modern", "--topic", "orders", "--to", "0").code)
+	require.Equal(t, exitOK, run("groups", "reset", "classic", "--topic", "orders", "--to", "2").code)
+	require.Equal(t, exitOK, run("shares", "reset", "jobs", "--topic", "orders", "--to", "1").code)
+	modernMember(t, b[1], "modern", "orders", 2)
+	r := run("top", "--interval", "20ms", "--count", "1")
+	require.Equal(t, exitOK, r.code, r.err)
+	require.Regexp(t, `^\S+Z topic orders: 0.0 records/s, 5 records in 2 partitions\n`+
+		`\S+Z group modern: lag 5, 0.0 records/s, \w+, 1 members\n`+
+		`\S+Z share group jobs: lag 3, 0.0 records/s, Empty, 0 members\n`+
+		`\S+Z group classic: lag 1, 0.0 records/s, Empty, 0 members\n$`, r.out)
+	lines := shown(t, run("top", "--interval", "20ms", "--count", "1", "--json").out)
+	require.Len(t, lines, 4)
+	require.Equal(t, true, lines["group jobs"]["share"])
+	require.EqualValues(t, 5, lines["group modern"]["lag"])
+	require.EqualValues(t, 5, lines["topic orders"]["records"])
+	for _, args := range [][]string{{"--interval", "0s"}, {"--count", "-1"}, {"--rows", "-1"}, {"extra"}} {
+		require.Equal(t, exitMisuse, run(append([]string{"top"}, args...)...).code, args)
+	}
+}
+
+// refuse closes n connections to an address that nobody listens on. They are of several looks: one
+// tries again a few times in its 500 ms.
+func refuse(t *testing.T, addr string, n int) {
+	t.Helper()
+	ln, err := net.Listen("tcp", addr)
+	require.NoError(t, err)
+	defer ln.Close()
+	require.NoError(t, ln.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute))) // nobody comes
+	for range n {
+		c, err := ln.Accept()
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+	}
+}
+
+func TestTopGoesOnWhenABrokerGoesAndComes(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	p := start(t, "--dir", dir)
+	require.Equal(t, exitOK, strataRun(t, "produce", "orders", "one", "-b", p.addr).code)
+	f := follow(t, "top", "--interval", "20ms", "--timeout", "500ms", "-b", p.addr)
+	require.Contains(t, f.line(), "topic orders: 0.0 records/s, 1 records in 1 partitions")
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, exitOK, p.wait(t))
+	refuse(t, p.addr, 100)
+	again := start(t, "--dir", dir, "--listen", p.addr)
+	require.Equal(t, p.addr, again.addr)
+	require.Equal(t, exitOK, strataRun(t, "produce", "orders", "two", "-b", p.addr).code)
+	rated := false // by the page that is the first to have the second record
+	for line := ""; !strings.Contains(line, "2 records"); {
+		line = f.line()
+		rated = !strings.Contains(line, " 0.0 records/s")
+	}
+	require.True(t, rated)
+	_, err := f.signalled(syscall.SIGTERM)
+	require.NoError(t, err, f.stderr())
+	require.Contains(t, f.stderr(), "the broker at "+p.addr+" is back")
+	require.Equal(t, 2, strings.Count(f.stderr(), "trying again"), f.stderr()) // the broker, and the looks, each once
+}
+
+func TestRatesOfTopAreByTheTimeBetweenLooks(t *testing.T) {
+	at := time.Unix(0, 0)
+	p := func(topic string, n int32) partitionOf { return partitionOf{topic, n} }
+	before := &look{at: at, topics: map[string]map[int32][2]int64{"a": {0: {0, 10}, 1: {0, 10}}, "again": {0: {0, 100}}},
+		groups: []groupPart{{topGroupLine{Group: "g", Lag: 30}, map[partitionOf]int64{p("a", 0): 5}}, {topGroupLine{Group: "back"}, map[partitionOf]int64{p("a", 0): 9}}}}
+	now := &look{at: at.Add(4 * time.Second), errs: map[string]string{"a": "1: away"},
+		topics: map[string]map[int32][2]int64{"a": {0: {2, 12}, 2: {0, 1000}}, "again": {0: {0, 7}}, "new": {0: {0, 9}}},
+		groups: []groupPart{{topGroupLine{Group: "new", Lag: 50}, nil}, {topGroupLine{Group: "g", Lag: 20}, map[partitionOf]int64{p("a", 0): 10, p("a", 1): 900}},
+			{topGroupLine{Group: "back", Lag: 8}, map[partitionOf]int64{p("a", 0): 1}}}}
+	f := now.since(before)
+	text := func(l line) string {
+		var s strings.Builder
+		l.writeText(&s)
+		return strings.TrimPrefix(s.String(), "1970-01-01T00:00:04.000Z ")
+	}
+	var got []string
+	for _, l := range f.topics {
+		got = append(got, text(l))
+	}
+	for _, l := range f.groups {
+		got = append(got, text(l))
+	}
+	require.Equal(t, []string{
+		"topic a: 0.5 records/s, 1010 records in 2 partitions, 1: away\n", // two in four seconds; what came to be known has no rate
+		"topic again: 0.0 records/s, 7 records in 1 partitions\n",
+		"topic new: - records/s, 9 records in 1 partitions\n",
+		"group new: lag 50, - records/s, , 0 members\n",
+		"group g: lag 20, 1.3 records/s, , 0 members, caught up in 8s\n",
+		"group back: lag 8, -2.0 records/s, , 0 members\n",
+	}, got)
+}
