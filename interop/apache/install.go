@@ -107,8 +107,25 @@ var tools = map[string]string{
 	"verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
 	"reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
 	"transactions":        "org.apache.kafka.tools.TransactionsCommand",
+	"acls":                "org.apache.kafka.tools.AclCommand",
+	"share-groups":        "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
 	"dump-log":            "org.apache.kafka.tools.DumpLogSegments",
 	"metadata-shell":      "org.apache.kafka.shell.MetadataShell",
+}
+
+// Scripts makes in dir what Kafka has as bin/kafka-*.sh.
+func (k *Kit) Scripts(dir string) error {
+	for name := range tools {
+		args := k.Tool(context.Background(), name).Args
+		for i, a := range args {
+			args[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+		text := "#!/bin/sh\nexec " + strings.Join(args, " ") + ` "$@"` + "\n"
+		if err := os.WriteFile(filepath.Join(dir, "kafka-"+name+".sh"), []byte(text), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Tool returns a command that runs one of Kafka's scripts by its name without "kafka-" and ".sh".

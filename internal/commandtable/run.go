@@ -1,0 +1,91 @@
+package commandtable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+)
+
+// Address is where the page says that the broker is.
+const Address = "localhost:9092"
+
+// A Session runs the commands of a column, from top to bottom.
+type Session struct {
+	Column string
+	Addr   string   // where the broker is
+	Dir    string   // the working directory; data in it is the broker's
+	Path   string   // directories of programs that go before those of $PATH
+	Env    []string // beside that of this process
+}
+
+// Run runs all cells of the session's column. Where the tool has no command strata does what others
+// build on. It tells of each job of the tool whether it was done, and goes on after one that was not:
+// the error names all of them.
+func (s *Session) Run(ctx context.Context, rows []Row, tell func(job string, err error)) error {
+	var errs []error
+	known := map[string]bool{}
+	for _, r := range rows {
+		known[r.Job] = true
+		check, ok := checks[r.Job]
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s: nothing checks it", r.Job))
+			continue
+		}
+		command := r.Cells[s.Column]
+		var err error
+		switch {
+		case command != "":
+			err = s.job(ctx, command, check)
+			tell(r.Job, err)
+		case check.look != "":
+			_, err = s.shell(ctx, r.Cells["strata"])
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", r.Job, err))
+		}
+	}
+	for job := range checks {
+		if !known[job] {
+			errs = append(errs, fmt.Errorf("%s: the page does not have it", job))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// job runs a command, and looks at what it printed and did.
+func (s *Session) job(ctx context.Context, command string, c check) error {
+	out, err := s.shell(ctx, command)
+	if err != nil {
+		return err
+	}
+	if want := c.prints(s.Column); !regexp.MustCompile(want).MatchString(out) {
+		return fmt.Errorf("%s: printed %q, not %q", command, out, want)
+	}
+	if c.look == "" {
+		return nil
+	}
+	out, err = s.shell(ctx, c.look)
+	if err == nil && !regexp.MustCompile(c.shows).MatchString(out) {
+		err = fmt.Errorf("%s, and then %s shows %q, not %q", command, c.look, out, c.shows)
+	}
+	return err
+}
+
+// shell runs a command as it is on the page, but for the broker's address.
+func (s *Session) shell(ctx context.Context, command string) (string, error) {
+	cmd := exec.CommandContext(ctx, "bash", "-c", "set -o pipefail; "+strings.ReplaceAll(command, Address, s.Addr))
+	cmd.Dir = s.Dir
+	cmd.Env = append(os.Environ(), "PATH="+s.Path+string(os.PathListSeparator)+os.Getenv("PATH"), "STRATA_BOOTSTRAP="+s.Addr)
+	cmd.Env = append(cmd.Env, s.Env...)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s%s", command, err, out, errs.String())
+	}
+	return string(out), nil
+}

@@ -1,0 +1,70 @@
+package interop
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/commandtable"
+)
+
+// TestCommandsOfThePage runs the columns of docs/commands.md, each against a `strata serve` of its
+// own, and looks at what each command has done. rpk is not at hand: its column is not run.
+func TestCommandsOfThePage(t *testing.T) {
+	page, err := os.ReadFile("../docs/commands.md")
+	require.NoError(t, err)
+	rows, err := commandtable.Parse(string(page))
+	require.NoError(t, err)
+	programs := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", programs, "./strata")
+	build.Dir = "../cmd"
+	run(t, build)
+	for _, column := range []string{"kcat", "Kafka", "strata"} {
+		t.Run(column, func(t *testing.T) {
+			t.Parallel()
+			path := programs
+			switch column {
+			case "kcat":
+				need(t, "kcat")
+			case "Kafka":
+				scripts := t.TempDir()
+				require.NoError(t, kafkaKit(t).Scripts(scripts))
+				path += string(os.PathListSeparator) + scripts
+			}
+			dir := t.TempDir()
+			s := commandtable.Session{Column: column, Dir: dir, Path: path}
+			s.Addr = serveIn(t, dir, filepath.Join(programs, "strata"))
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			require.NoError(t, s.Run(ctx, rows, func(job string, err error) { t.Logf("%s: %v", job, err) }))
+		})
+	}
+}
+
+// serveIn starts the server that the page begins with, in dir, until the end of the test, and
+// returns its address.
+func serveIn(t *testing.T, dir, strata string) string {
+	t.Helper()
+	cmd := exec.Command(strata, "serve", "--dir", "data", "--authorize", "--super-users", "User:ANONYMOUS")
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		require.NoError(t, cmd.Wait())
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	_, addr, ok := strings.Cut(strings.TrimSpace(line), "ready ")
+	require.True(t, ok, line)
+	return addr
+}
