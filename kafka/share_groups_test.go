@@ -246,13 +246,29 @@ func TestRecordsOfAMemberThatHasGoneAreAnothersAtOnce(t *testing.T) {
 	require.Empty(t, got(two.fetch(nil)))
 	one.nc.Close()
 	wait := func(r *kmsg.ShareFetchRequest) { r.MaxWaitMillis = 20_000 }
-	require.Equal(t, [][3]int64{{0, 1, 1}}, got(two.fetch(wait)), "its lock would last 30 s, and the delivery does not count")
+	require.Equal(t, [][3]int64{{0, 1, 2}}, got(two.fetch(wait)), "its lock would last 30 s; the delivery counts")
 
 	three := newSharer(t, addr, "three", id)
 	require.Empty(t, got(three.fetch(nil)))
 	top, _ := two.acknowledge(-1, said{0, 0, 1})
 	require.Zero(t, top)
-	require.Equal(t, [][3]int64{{1, 1, 1}}, got(three.fetch(wait)), "a session that is closed gives back what it has")
+	require.Equal(t, [][3]int64{{1, 1, 3}}, got(three.fetch(wait)), "a session that is closed gives back what it has")
+}
+
+// Checklist row S17: a record that each of its members dies of is not handed out without end.
+func TestARecordThatEveryConnectionEndsWithIsGivenUp(t *testing.T) {
+	_, addr, id := shareTopic(t, 1)
+	last := newSharer(t, addr, "last", id)
+	require.Zero(t, last.beat(0, "jobs").ErrorCode)
+	wait := func(r *kmsg.ShareFetchRequest) { r.MaxWaitMillis = 20_000 }
+	for n := range int64(5) {
+		one := newSharer(t, addr, "member-"+string(rune('0'+n)), id)
+		require.Equal(t, [][3]int64{{0, 0, n + 1}}, got(one.fetch(wait)))
+		one.nc.Close()
+	}
+	require.Zero(t, ask[*kmsg.ProduceResponse](t, addr, 9, produceOne(9, "jobs", batch("k", "v"))).Topics[0].Partitions[0].ErrorCode)
+	require.Equal(t, [][3]int64{{1, 1, 1}}, got(last.fetch(wait)))
+	require.Empty(t, got(last.fetch(nil)))
 }
 
 // Checklist row S18.

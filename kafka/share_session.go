@@ -184,7 +184,7 @@ func (c *conn) endShareSessions() {
 	}
 }
 
-// giveBack releases what a member has acquired of partitions.
+// giveBack releases what a member has acquired of partitions. The deliveries count, as in Kafka.
 func (s *Server) giveBack(ctx context.Context, key shareSessionKey, parts []sharePart) error {
 	shares, err := s.cluster.Shares()
 	if err != nil {
@@ -194,5 +194,5 @@ func (s *Server) giveBack(ctx context.Context, key shareSessionKey, parts []shar
 	for _, p := range parts {
 		tps = append(tps, share.TopicPartition{TopicPartition: record.TopicPartition{Partition: p.number}, TopicID: p.id})
 	}
-	return shares.LeavePartitions(ctx, key.group, key.member, tps)
+	return shares.Expire(ctx, key.group, key.member, tps)
 }

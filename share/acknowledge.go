@@ -59,11 +59,13 @@ func (c *Coordinator) Leave(ctx context.Context, group, member string) error {
 		}
 	}
 	c.mu.Unlock()
-	return leave(ctx, member, its)
+	return each(ctx, its, func(l *leader, now time.Time) { l.p.Leave(now, member) })
 }
 
-// LeavePartitions is Leave for some partitions only: the member goes on with others.
-func (c *Coordinator) LeavePartitions(ctx context.Context, group, member string, tps []TopicPartition) error {
+// Expire gives back what a member of a group has of some partitions, so that others get it at once,
+// as if its locks had passed: the deliveries count, for one of the records may be what the member
+// died of. It returns when that is durable. Kafka: SharePartition.releaseAcquiredRecords.
+func (c *Coordinator) Expire(ctx context.Context, group, member string, tps []TopicPartition) error {
 	c.mu.Lock()
 	var its []*leader
 	for _, tp := range tps {
@@ -72,14 +74,15 @@ func (c *Coordinator) LeavePartitions(ctx context.Context, group, member string,
 		}
 	}
 	c.mu.Unlock()
-	return leave(ctx, member, its)
+	return each(ctx, its, func(l *leader, now time.Time) { l.p.Expire(now, member) })
 }
 
-func leave(ctx context.Context, member string, its []*leader) error {
+// each changes share-partitions.
+func each(ctx context.Context, its []*leader, f func(l *leader, now time.Time)) error {
 	var errs []error
 	for _, l := range its {
 		errs = append(errs, l.change(ctx, func(now time.Time) error {
-			l.p.Leave(now, member)
+			f(l, now)
 			return nil
 		}))
 	}

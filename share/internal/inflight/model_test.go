@@ -294,6 +294,19 @@ func (w *world) leave(member string) {
 	maps.DeleteFunc(w.lost, func(_ int64, k known) bool { return k.member == member })
 }
 
+func (w *world) expire(member string) {
+	w.note("expire %s", member)
+	w.tick()
+	w.p.Expire(w.now, member)
+	for _, k := range w.offsets {
+		if k.state == Acquired && k.member == member {
+			w.giveBack(k)
+		}
+	}
+	w.advance()
+	maps.DeleteFunc(w.lost, func(_ int64, k known) bool { return k.member == member })
+}
+
 func (w *world) deleteRecords() {
 	w.logStart = min(w.logStart+int64(w.rng.IntN(12)), w.logEnd)
 	w.note("log start %d", w.logStart)
@@ -470,8 +483,10 @@ func (w *world) step() {
 			w.note("tick %v", w.now)
 			w.tick()
 		}
-	case n < 94:
+	case n < 93:
 		w.leave(member)
+	case n < 94:
+		w.expire(member)
 	case n < 95:
 		w.deleteRecords()
 	case n < 96:

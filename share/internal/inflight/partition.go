@@ -130,17 +130,30 @@ func (p *Partition) LogStart(offset int64) {
 // maxLost is how many runs that are lost are kept: those of more are over for who has them, too.
 const maxLost = 1000
 
-// Leave gives back what a member has: it has gone. These deliveries do not count: the records that
-// it had worked on it would have acknowledged.
+// Leave gives back what a member has that goes in good order. These deliveries do not count: the
+// records that it had worked on it would have acknowledged.
 func (p *Partition) Leave(now time.Time, member string) {
+	p.leave(now, member, func(r *run) {
+		r.count--
+		p.become(r, Available)
+	})
+}
+
+// Expire gives back what a member has as if its locks had passed: the deliveries count, since one of
+// the records may be why it is gone.
+func (p *Partition) Expire(now time.Time, member string) {
+	p.leave(now, member, p.giveBack)
+}
+
+func (p *Partition) leave(now time.Time, member string, back func(r *run)) {
 	p.Tick(now)
 	for i := range p.runs {
 		if r := &p.runs[i]; r.state == Acquired && r.member == member {
-			r.count--
-			p.become(r, Available)
+			back(r)
 		}
 	}
 	p.join(0, len(p.runs))
+	p.advance()
 	p.lost = slices.DeleteFunc(p.lost, func(r run) bool { return r.member == member })
 }
 
