@@ -1,0 +1,50 @@
+package interop
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Share groups with the Java client: what it is handed and told is what it is handed and told by a
+// real Kafka.
+
+var javaShares = program{command: func(t *testing.T, ctx context.Context, addr string) *exec.Cmd {
+	source, err := filepath.Abs("java/Shares.java")
+	require.NoError(t, err)
+	return kafkaKit(t).Java(ctx, source, addr)
+}}
+
+var _ = func() bool {
+	for _, name := range []string{"implicit", "explicit", "delivery-limit", "lock-passes", "two-consumers", "partitions", "close-explicit", "close-implicit",
+		"callback", "acquire-batch_optimized", "acquire-record_limit", "reset", "isolation-read_committed", "isolation-read_uncommitted", "misuse", "admin", "wakeup"} {
+		add("java-share/"+strings.ReplaceAll(name, "_", "-"), func(t *testing.T, k target) { javaShares.result(t, k, name) })
+	}
+	return true
+}()
+
+// TestJavaShareConsumersSeeWhatTheySeeAtAKafka compares what the checks have seen, deliveries and
+// errors, of one broker and of three.
+func TestJavaShareConsumersSeeWhatTheySeeAtAKafka(t *testing.T) {
+	saw := func(k target) []string {
+		ctx, cancel := context.WithTimeout(t.Context(), programTimeout)
+		defer cancel()
+		out := run(t, javaShares.command(t, ctx, k.addr))
+		require.NotContains(t, out, "\nfailed ", k.kind)
+		lines := slices.Sorted(strings.Lines(out))
+		return slices.DeleteFunc(lines, func(line string) bool { return !strings.HasPrefix(line, "saw ") })
+	}
+	kafkas := startKafka(t)
+	awaitCoordinators(t, kafkas)
+	want := saw(kafkas)
+	require.Greater(t, len(want), 60)
+	one, _ := startStrata(t)
+	require.Equal(t, want, saw(one))
+	three, _ := startStrataBrokers(t, 3)
+	require.Equal(t, want, saw(three[2]))
+}
