@@ -206,7 +206,30 @@ func (im *importing) restoreAccess(ctx context.Context, c *replication.Cluster, 
 	if err := im.restoreQuotas(ctx, c, r); err != nil {
 		return err
 	}
+	if err := im.restoreTokens(ctx, c, r); err != nil {
+		return err
+	}
 	return im.restoreACLs(ctx, c, r)
+}
+
+// restoreTokens keeps the delegation tokens. Those that have expired are taken away as others come.
+func (im *importing) restoreTokens(ctx context.Context, c *replication.Cluster, r *Report) error {
+	for _, id := range slices.Sorted(maps.Keys(im.plan.meta.tokens)) {
+		t := im.plan.meta.tokens[id]
+		err := c.CreateDelegationToken(ctx, replication.DelegationToken{
+			ID: t.TokenID, Owner: t.Owner, Requester: t.Requester, Renewers: t.Renewers,
+			Issued: time.UnixMilli(t.IssueTimestamp), Max: time.UnixMilli(t.MaxTimestamp), Expires: time.UnixMilli(t.ExpirationTimestamp),
+		})
+		switch {
+		case errors.Is(err, replication.ErrPolicyViolation):
+			im.plan.leaveOut("delegation token "+id, err)
+		case err != nil:
+			return err
+		default:
+			r.Tokens++
+		}
+	}
+	return nil
 }
 
 // restoreQuotas sets the quotas, as many as one change may have at a time.

@@ -25,6 +25,7 @@ type metadata struct {
 	users       map[scramKey]*metarecord.UserScramCredential
 	acls        map[metarecord.ID]*metarecord.AccessControlEntry
 	quotas      map[string]*metarecord.ClientQuota // by entity and key
+	tokens      map[string]*metarecord.DelegationToken
 	features    map[string]int16
 	directories map[int32][]topic.ID // of brokers
 	nextID      int64                // producer id
@@ -55,7 +56,7 @@ func newMetadata() *metadata {
 	return &metadata{
 		topics: map[topic.ID]*kafkaTopic{}, names: map[string]topic.ID{}, configs: map[int8]map[string]map[string]string{},
 		users: map[scramKey]*metarecord.UserScramCredential{}, acls: map[metarecord.ID]*metarecord.AccessControlEntry{},
-		quotas:   map[string]*metarecord.ClientQuota{},
+		quotas: map[string]*metarecord.ClientQuota{}, tokens: map[string]*metarecord.DelegationToken{},
 		features: map[string]int16{}, directories: map[int32][]topic.ID{}, skipped: map[string]int{},
 	}
 }
@@ -289,9 +290,9 @@ func (m *metadata) applyAccess(rec metarecord.Record) {
 			m.quotas[id] = rec
 		}
 	case *metarecord.DelegationToken:
-		m.skipped[recordNames[10]]++
+		m.tokens[rec.TokenID] = rec
 	case *metarecord.RemoveDelegationToken:
-		m.skipped[recordNames[26]]++
+		delete(m.tokens, rec.TokenID)
 	}
 }
 

@@ -33,6 +33,7 @@ type Report struct {
 
 	Users, ACLs      int
 	Quotas           int   // of clients, one for each entity and key
+	Tokens           int   // of delegation; they count under the secret of the other side
 	OpenTransactions int   // without a marker yet, one for each partition
 	NextProducerID   int64 // all ids that producers had are below
 }

@@ -27,6 +27,7 @@ func TestWhatIsExportedIsImportedAsItWas(t *testing.T) {
 			require.Len(t, want.users, 2)
 			require.Len(t, want.acls, 1)
 			require.Len(t, want.quotas, 3)
+			require.Len(t, want.tokens, 1)
 			require.Len(t, want.states, 3)
 			require.NotEmpty(t, want.offsets)
 
@@ -60,6 +61,7 @@ func TestWhatIsExportedIsImportedAsItWas(t *testing.T) {
 			require.Equal(t, end == "stopped", in.Clean)
 			require.Equal(t, out.ClusterID, in.ClusterID)
 			require.Equal(t, 1, in.OpenTransactions)
+			require.Equal(t, []int{1, 1}, []int{in.Tokens, out.Tokens})
 			require.GreaterOrEqual(t, in.NextProducerID, out.NextProducerID)
 			require.Equal(t, []string{"never.written"}, retentionOff(in))
 		})

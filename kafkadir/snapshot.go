@@ -54,6 +54,10 @@ func (ex *exporting) takeRecords(c *replication.Cluster) {
 		ex.recs = append(ex.recs, q.Record())
 		ex.report.Quotas++
 	}
+	for t := range c.DelegationTokens().All() {
+		ex.recs = append(ex.recs, t.Record())
+		ex.report.Tokens++
+	}
 	for broker, name := range map[int32]string{replication.AllBrokers: "", 1: "1"} {
 		ex.recs = append(ex.recs, configRecords(metarecord.ResourceBroker, name, c.BrokerConfig(broker))...)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -32,6 +33,7 @@ type world struct {
 	users   []string
 	acls    []acl.Entry
 	quotas  []string
+	tokens  []replication.DelegationToken
 	states  []string // of transactional ids
 }
 
@@ -99,6 +101,10 @@ func fill(t *testing.T) *vfs.MemFS {
 	require.NoError(t, c.CreateACLs(ctx, acl.Entry{
 		ResourceType: acl.Topic, ResourceName: "orders", PatternType: acl.Literal, Principal: "User:alice", Host: "*", Operation: acl.Read, Permission: acl.Allow,
 	}))
+	now := time.Now()
+	require.NoError(t, c.Backend().CreateDelegationToken(ctx, replication.DelegationToken{
+		ID: "token", Owner: "User:alice", Requester: "User:bob", Renewers: []string{"User:carol"}, Issued: now, Max: now.Add(2 * time.Hour), Expires: now.Add(time.Hour),
+	}))
 	refused, err := c.AlterClientQuotas(ctx,
 		replication.QuotaChange{Entity: replication.QuotaEntity{User: replication.QuotaName{Name: "alice"}, ClientID: replication.QuotaName{Default: true}}, Changes: []replication.QuotaValue{
 			{Key: replication.ProducerByteRate, Value: 1000}, {Key: replication.RequestPercentage, Value: 12.5},
@@ -150,6 +156,7 @@ func look(t *testing.T, fsys vfs.FS, dir string) world {
 	for q := range c.ClientQuotas().All() {
 		w.quotas = append(w.quotas, fmt.Sprint(q.Entity, " ", q.Key, "=", q.Value))
 	}
+	w.tokens = slices.Collect(c.Backend().DelegationTokens().All())
 	all, err := c.Transactions(t.Context())
 	require.NoError(t, err)
 	for _, d := range all {

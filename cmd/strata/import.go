@@ -117,7 +117,7 @@ func (l reportLine) MarshalJSON() ([]byte, error) {
 	}
 	return marshalFields([]field{
 		{"type", l.kind}, {"from", l.from}, {"to", l.to}, {"clusterId", r.ClusterID}, {"broker", r.Broker}, {"clean", r.Clean}, {"metadata", r.Metadata},
-		{"bytes", r.Bytes}, {"cloned", r.Cloned}, {"users", r.Users}, {"acls", r.ACLs}, {"quotas", r.Quotas}, {"openTransactions", r.OpenTransactions},
+		{"bytes", r.Bytes}, {"cloned", r.Cloned}, {"users", r.Users}, {"acls", r.ACLs}, {"quotas", r.Quotas}, {"tokens", r.Tokens}, {"openTransactions", r.OpenTransactions},
 		{"nextProducerId", r.NextProducerID}, {"topics", topics}, {"missing", missing}, {"cut", cut}, {"leftOut", r.LeftOut}, {"skippedRecords", r.Skipped},
 	})
 }

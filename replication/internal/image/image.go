@@ -41,6 +41,9 @@ type Image struct {
 	quotas     *clientquota.Set // nil: there are none. Replaced by the first change behind a publish
 	ownsQuotas bool             // they were made since the last publish
 
+	tokens     *Tokens // nil: there are none. Replaced by the first change behind a publish
+	ownsTokens bool    // they were made since the last publish
+
 	owned map[topic.ID]bool // topics copied since the last publish, which nobody else sees yet
 }
 
@@ -98,6 +101,10 @@ func (m *Image) Apply(rec metarecord.Record) error {
 		return m.applyRemoveAccess(rec)
 	case *metarecord.ClientQuota:
 		return m.applyQuota(rec)
+	case *metarecord.DelegationToken:
+		return m.applyToken(rec)
+	case *metarecord.RemoveDelegationToken:
+		return m.applyRemoveToken(rec)
 	case *metarecord.ProducerIDs:
 		if rec.Next < m.NextProducerID {
 			return fmt.Errorf("producer ids go back from %d to %d", m.NextProducerID, rec.Next)
@@ -201,6 +208,6 @@ func (m *Image) own(t *Topic) *Topic {
 // Publish makes everything applied so far immutable, as of the given version.
 func (m *Image) Publish(version int64) {
 	m.Version, m.ownsACLs, m.ownsGroups = version, false, false
-	m.ownsQuotas = false
+	m.ownsQuotas, m.ownsTokens = false, false
 	clear(m.owned)
 }

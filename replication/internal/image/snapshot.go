@@ -24,6 +24,7 @@ func (m *Image) Snapshot(kept map[topic.ID]string) []metarecord.Record {
 	recs = append(recs, m.userRecords()...)
 	recs = append(recs, m.accessRecords()...)
 	recs = append(recs, m.quotaRecords()...)
+	recs = append(recs, m.tokenRecords()...)
 	for _, name := range slices.Sorted(maps.Keys(m.BrokerConfigs)) {
 		recs = append(recs, ConfigRecords(metarecord.ResourceBroker, name, nil, m.BrokerConfigs[name])...)
 	}

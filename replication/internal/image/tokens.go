@@ -1,0 +1,198 @@
+package image
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stratalog/strata/internal/metarecord"
+)
+
+// What tokens may come to: nobody fills the memory of all brokers with them.
+const (
+	maxTokens     = 50_000
+	maxTokenBytes = 16 << 20 // of ids and names
+	maxOneToken   = 64 << 10 // of the names of one
+
+	// maxForgotten is how many expired tokens one change takes away on the way.
+	maxForgotten = 1000
+)
+
+// ErrTokenNotFound refuses to change a delegation token that there is not.
+var ErrTokenNotFound = errors.New("replication: no such delegation token")
+
+// A Token is what the cluster keeps of a delegation token, which stands for its owner (KIP-48). What
+// proves that one has it is not in it. Times are in whole milliseconds.
+type Token struct {
+	ID               string
+	Owner, Requester string   // principals, User:alice
+	Renewers         []string // principals that may renew it, besides the owner; never changed
+	Issued, Max      time.Time
+	Expires          time.Time // not after Max; renewing puts it off
+}
+
+// Live reports whether the token counts at a time. Kafka lets it count in the millisecond in which it
+// expires.
+func (t Token) Live(now time.Time) bool { return !t.Expires.Before(now) && !t.Max.Before(now) }
+
+func (t Token) bytes() int {
+	n := len(t.ID) + len(t.Owner) + len(t.Requester)
+	for _, r := range t.Renewers {
+		n += len(r)
+	}
+	return n
+}
+
+// Tokens are the delegation tokens of an image. What was published does not change. Nil has none.
+type Tokens struct {
+	byID  map[string]Token
+	bytes int
+}
+
+// Get returns a token; false: there is none of that id. One that has expired may still be there.
+func (s *Tokens) Get(id string) (Token, bool) {
+	if s == nil {
+		return Token{}, false
+	}
+	t, ok := s.byID[id]
+	return t, ok
+}
+
+// Len is how many there are.
+func (s *Tokens) Len() int {
+	if s == nil {
+		return 0
+	}
+	return len(s.byID)
+}
+
+// All yields the tokens in the order of their ids.
+func (s *Tokens) All() iter.Seq[Token] {
+	return func(yield func(Token) bool) {
+		if s == nil {
+			return
+		}
+		for _, id := range slices.Sorted(maps.Keys(s.byID)) {
+			if !yield(s.byID[id]) {
+				return
+			}
+		}
+	}
+}
+
+// Tokens returns the delegation tokens, nil if there are none.
+func (m *Image) Tokens() *Tokens { return m.tokens }
+
+// setToken puts a token in the place of the one of its id, or takes that away.
+func (m *Image) setToken(id string, t *Token) {
+	if !m.ownsTokens {
+		own := &Tokens{byID: map[string]Token{}}
+		if m.tokens != nil {
+			own.byID, own.bytes = maps.Clone(m.tokens.byID), m.tokens.bytes
+		}
+		m.tokens, m.ownsTokens = own, true
+	}
+	m.tokens.bytes -= m.tokens.byID[id].bytes()
+	if delete(m.tokens.byID, id); t != nil {
+		m.tokens.byID[id] = *t
+		m.tokens.bytes += t.bytes()
+	}
+	if len(m.tokens.byID) == 0 {
+		m.tokens, m.ownsTokens = nil, false
+	}
+}
+
+func (m *Image) applyToken(rec *metarecord.DelegationToken) error {
+	if rec.TokenID == "" || rec.Owner == "" || rec.Requester == "" {
+		return fmt.Errorf("delegation token %q of owner %q, requested by %q", rec.TokenID, rec.Owner, rec.Requester)
+	}
+	m.setToken(rec.TokenID, &Token{
+		ID: rec.TokenID, Owner: rec.Owner, Requester: rec.Requester, Renewers: rec.Renewers,
+		Issued: time.UnixMilli(rec.IssueTimestamp), Max: time.UnixMilli(rec.MaxTimestamp), Expires: time.UnixMilli(rec.ExpirationTimestamp),
+	})
+	return nil
+}
+
+func (m *Image) applyRemoveToken(rec *metarecord.RemoveDelegationToken) error {
+	if _, ok := m.tokens.Get(rec.TokenID); !ok {
+		return fmt.Errorf("removal of the unknown delegation token %q", rec.TokenID)
+	}
+	m.setToken(rec.TokenID, nil)
+	return nil
+}
+
+// tokenRecords returns the records that make the tokens out of nothing.
+func (m *Image) tokenRecords() (recs []metarecord.Record) {
+	for t := range m.tokens.All() {
+		recs = append(recs, t.Record())
+	}
+	return recs
+}
+
+// Record returns the record that makes the token.
+func (t Token) Record() metarecord.Record {
+	return &metarecord.DelegationToken{
+		TokenID: t.ID, Owner: t.Owner, Requester: t.Requester, Renewers: t.Renewers,
+		IssueTimestamp: t.Issued.UnixMilli(), MaxTimestamp: t.Max.UnixMilli(), ExpirationTimestamp: t.Expires.UnixMilli(),
+	}
+}
+
+// CreateToken returns the records that make a token, which must be new, and that take away others
+// that have expired. A *PolicyError: there are too many, or its names are too long or missing.
+func (m *Image) CreateToken(t Token, now time.Time) ([]metarecord.Record, error) {
+	if _, ok := m.tokens.Get(t.ID); ok {
+		return nil, fmt.Errorf("%w: delegation token %q", ErrDuplicateResource, t.ID)
+	}
+	if t.ID == "" || t.Owner == "" || t.Requester == "" {
+		return nil, policy("a delegation token has an id, an owner and who asked for it")
+	}
+	recs, count, bytes := m.expiredTokens("", now), m.tokens.Len(), 0
+	if m.tokens != nil {
+		bytes = m.tokens.bytes
+	}
+	if t.bytes() > maxOneToken {
+		return nil, policy("the names of a delegation token have at most %d bytes", maxOneToken)
+	}
+	if count-len(recs) >= maxTokens || bytes+t.bytes() > maxTokenBytes {
+		return nil, policy("there are %d delegation tokens, with names of %d bytes; there may be %d, and %d bytes", count, bytes, maxTokens, maxTokenBytes)
+	}
+	return append(recs, t.Record()), nil
+}
+
+// AlterToken returns the records that have a token expire at another time, at its Max if that is
+// earlier; or that take it away, if until is zero.
+func (m *Image) AlterToken(id string, until, now time.Time) ([]metarecord.Record, error) {
+	t, ok := m.tokens.Get(id)
+	if !ok {
+		return nil, fmt.Errorf("%w: %q", ErrTokenNotFound, id)
+	}
+	recs := m.expiredTokens(id, now)
+	if until.IsZero() {
+		return append(recs, &metarecord.RemoveDelegationToken{TokenID: id}), nil
+	}
+	if t.Expires = until; until.After(t.Max) {
+		t.Expires = t.Max
+	}
+	return append(recs, t.Record()), nil
+}
+
+// expiredTokens returns the records that take away tokens that have expired, but for one: the first
+// to expire, if they are many. Kafka does it once an hour; here it is done when there is a change
+// anyway, so that nothing has to be woken for it.
+func (m *Image) expiredTokens(except string, now time.Time) (recs []metarecord.Record) {
+	var gone []Token
+	for t := range m.tokens.All() {
+		if t.ID != except && !t.Live(now) {
+			gone = append(gone, t)
+		}
+	}
+	slices.SortStableFunc(gone, func(a, b Token) int { return cmp.Or(a.Expires.Compare(b.Expires), cmp.Compare(a.ID, b.ID)) })
+	for _, t := range gone[:min(len(gone), maxForgotten)] {
+		recs = append(recs, &metarecord.RemoveDelegationToken{TokenID: t.ID})
+	}
+	return recs
+}
