@@ -111,6 +111,10 @@ var guards = map[Key]guard{
 	DescribeLogDirs:              guarded(guardDescribeLogDirs),
 	SaslAuthenticate:             free,
 	CreatePartitions:             guarded(guardCreatePartitions),
+	CreateDelegationToken:        free, // of who asks; createDelegationToken: on behalf of somebody else
+	RenewDelegationToken:         free, // changeToken: of whoever the token says
+	ExpireDelegationToken:        free, // changeToken: likewise
+	DescribeDelegationToken:      free, // describeDelegationToken: it answers those that may be seen
 	DeleteGroups:                 guarded(guardDeleteGroups),
 	ElectLeaders:                 cluster(acl.Alter),
 	IncrementalAlterConfigs:      guarded(guardIncrementalAlterConfigs),

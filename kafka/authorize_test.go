@@ -164,7 +164,7 @@ func authorizationCodes(resp kmsg.Response) (codes []Code) {
 	return codes
 }
 
-// tellsNothing are the APIs that answer clients without rights without an error, and why.
+// tellsNothing are the APIs that say nothing of rights to clients that have none, and why.
 var tellsNothing = map[Key]string{
 	ApiVersions:               "it is for everybody",
 	GetTelemetrySubscriptions: "likewise",
@@ -172,6 +172,10 @@ var tellsNothing = map[Key]string{
 	ListGroups:                "groups are left out",
 	ListTransactions:          "transactions are left out",
 	DescribeCluster:           "brokers are for everybody; no operation is allowed",
+	CreateDelegationToken:     "nobody is authenticated here, and gets none",
+	RenewDelegationToken:      "likewise",
+	ExpireDelegationToken:     "likewise",
+	DescribeDelegationToken:   "likewise",
 }
 
 // state is what requests could have changed.

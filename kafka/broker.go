@@ -50,6 +50,9 @@ func (s *Server) listen(lns map[int32]net.Listener) ([]*listener, error) {
 	if err := s.cfg.Authorization.Validate(); err != nil {
 		return nil, fmt.Errorf("kafka: super users: %w", err)
 	}
+	if err := s.cfg.DelegationTokens.check(); err != nil {
+		return nil, err
+	}
 	brokers := s.cluster.Brokers()
 	described := map[int32]*listener{}
 	for id, ln := range lns {

@@ -54,6 +54,7 @@ var errorCodes = []errorRow{
 	{replication.ErrDuplicateResource, DuplicateResource},
 	{replication.ErrResourceNotFound, ResourceNotFound},
 	{replication.ErrInvalidQuota, InvalidRequest},
+	{replication.ErrDelegationTokenNotFound, DelegationTokenNotFound},
 	{partition.ErrNotLeader, NotLeaderOrFollower},
 	{partition.ErrNotLeaderAfterAppend, NotLeaderOrFollower},
 	{partition.ErrFencedLeaderEpoch, FencedLeaderEpoch},

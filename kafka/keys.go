@@ -40,6 +40,10 @@ const (
 	DescribeLogDirs              Key = 35
 	SaslAuthenticate             Key = 36
 	CreatePartitions             Key = 37
+	CreateDelegationToken        Key = 38
+	RenewDelegationToken         Key = 39
+	ExpireDelegationToken        Key = 40
+	DescribeDelegationToken      Key = 41
 	DeleteGroups                 Key = 42
 	ElectLeaders                 Key = 43
 	IncrementalAlterConfigs      Key = 44

@@ -32,8 +32,7 @@ type SASL struct {
 	// way reads them. nil: PLAIN is not offered. See ClusterPasswords and StaticPasswords.
 	Plain PasswordCheck
 	// Scram are the mechanisms of SCRAM to offer, against the cluster's users
-	// (strata.Cluster.SetPassword, kafka-configs). There are no delegation tokens: a client that shows
-	// one is refused as one with a wrong password is.
+	// (strata.Cluster.SetPassword, kafka-configs), and its delegation tokens (Config.DelegationTokens).
 	Scram []replication.ScramMechanism
 	// OAuthBearer validates the tokens of OAUTHBEARER (KIP-255). nil: it is not offered.
 	OAuthBearer TokenValidator

@@ -146,7 +146,10 @@ func (e *scramExchange) challenge(token []byte) ([]byte, error) {
 	}
 	s := e.c.s
 	e.user = first.User
-	cred, who := e.find(first)
+	cred, who, err := e.find(first)
+	if err != nil {
+		return nil, err
+	}
 	if who == nil {
 		chance := binary.BigEndian.Uint64(scram.SHA256.Decoy(s.decoys, "shape of "+first.User, scram.DefaultShape).Salt)
 		cred = e.mechanism.Decoy(s.decoys, first.User, s.cluster.ScramShape(chance))
@@ -157,16 +160,25 @@ func (e *scramExchange) challenge(token []byte) ([]byte, error) {
 	return answer, nil
 }
 
-// find returns what the cluster keeps of a user; nil: there is none of that name.
-func (e *scramExchange) find(first scram.First) (scram.Credential, *identity) {
-	if first.Token {
-		return scram.Credential{}, nil
+// find returns what the cluster keeps of a user, or what there is of a token; a nil identity: there
+// is none of that name. A token that has expired is none. The ids of tokens are of chance: nobody
+// finds out which there are by how long an answer takes.
+func (e *scramExchange) find(first scram.First) (scram.Credential, *identity, error) {
+	s := e.c.s
+	if !first.Token {
+		cred, ok := s.cluster.ScramCredential(e.mechanism, first.User)
+		if !ok {
+			return cred, nil, nil
+		}
+		return cred, &identity{user: first.User}, nil
 	}
-	cred, ok := e.c.s.cluster.ScramCredential(e.mechanism, first.User)
-	if !ok {
-		return cred, nil
+	t, ok := s.cluster.DelegationTokens().Get(first.User)
+	if !ok || s.cfg.DelegationTokens.Secret == "" || !t.Live(time.Now()) {
+		return scram.Credential{}, nil, nil
 	}
-	return cred, &identity{user: first.User}
+	cred, err := s.cfg.DelegationTokens.credential(e.mechanism, t.ID)
+	_, owner := principalParts(t.Owner)
+	return cred, &identity{user: owner, token: true, expires: t.Expires}, err
 }
 
 // bearerExchange is OAUTHBEARER. Kafka: OAuthBearerSaslServer.

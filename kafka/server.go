@@ -60,10 +60,11 @@ type Config struct {
 	// authenticate nobody.
 	AllowPublic bool
 
-	Authorization Authorization // who may do what; zero: everybody everything
-	Limits        Limits
-	Telemetry     Telemetry   // what clients measure of themselves; zero: not asked for
-	Intercept     Interceptor // sees and alters what goes on; nil: nothing does
+	Authorization    Authorization    // who may do what; zero: everybody everything
+	DelegationTokens DelegationTokens // zero: there are none
+	Limits           Limits
+	Telemetry        Telemetry   // what clients measure of themselves; zero: not asked for
+	Intercept        Interceptor // sees and alters what goes on; nil: nothing does
 }
 
 // A Server answers Kafka's protocol for the brokers of a cluster.
@@ -80,6 +81,7 @@ type Server struct {
 	fetched    fetchBuffers
 	authorized atomic.Pointer[acl.Authorizer] // for the newest entries seen; nil: nobody has asked yet
 	requests   requestBuffers
+	tokens     atomic.Pointer[tokenIndex] // of the newest tokens seen; nil: nobody has asked yet
 
 	ctx    context.Context
 	cancel context.CancelFunc

@@ -91,6 +91,8 @@ type Config struct {
 	// kafka.NewUnsecuredJWTForTests. nil: nobody has to; empty: nobody but with a token can, until
 	// there are users (Cluster().SetPassword).
 	Users map[string]string
+	// DelegationTokens are for Users, unless Secret is empty.
+	DelegationTokens kafka.DelegationTokens
 
 	// Release is the broker to pass for; VersionCaps are the highest versions of single APIs to
 	// offer, over those of the release, with kafka.NotServed for none.

@@ -132,6 +132,9 @@ func (o *serveOptions) configs(logger *slog.Logger) (ccfg strata.Config, kcfg ka
 	if err = applySettings(&ccfg, &kcfg, o.set); err != nil {
 		return ccfg, kcfg, err
 	}
+	if kcfg.DelegationTokens, err = o.security.delegation(); err != nil {
+		return ccfg, kcfg, err
+	}
 	if kcfg.Security, err = o.security.security(logger); err != nil {
 		return ccfg, kcfg, err
 	}

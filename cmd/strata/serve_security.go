@@ -18,7 +18,7 @@ import (
 
 // securityOptions say how clients of `strata serve` prove who they are.
 type securityOptions struct {
-	cert, key, clientCA, users string
+	cert, key, clientCA, users, tokens string
 }
 
 func (o *securityOptions) flags(f *pflag.FlagSet) {
@@ -26,6 +26,26 @@ func (o *securityOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.key, "tls-key", "", "`file` of the certificate's key in PEM")
 	f.StringVar(&o.clientCA, "tls-client-ca", "", "`file` of the authorities whose certificates clients must show, in PEM; a client is then who its certificate names")
 	f.StringVar(&o.users, "users", "", "clients have to authenticate, by SASL PLAIN or SCRAM: `file` with a line name=password for each user, # for comments. They become users of the cluster, and the file is read again on SIGHUP")
+	f.StringVar(&o.tokens, "token-secret", "", "clients that have authenticated may have delegation tokens: `file` with the secret that the tokens' passwords follow from, the same at each start")
+}
+
+// delegation returns what the tokens of clients follow from. The file's content is the secret, but for
+// space around it.
+func (o *securityOptions) delegation() (t kafka.DelegationTokens, err error) {
+	if o.tokens == "" {
+		return t, nil
+	}
+	if o.users == "" {
+		return t, misuse("--token-secret says nothing without --users: tokens are used by SASL")
+	}
+	b, err := os.ReadFile(o.tokens)
+	if err != nil {
+		return t, err
+	}
+	if t.Secret = strings.TrimSpace(string(b)); t.Secret == "" {
+		return t, fmt.Errorf("%s: there is no secret in it", o.tokens)
+	}
+	return t, nil
 }
 
 // authenticates reports whether everybody has to say who it is.

@@ -4,13 +4,17 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl"
 	saslplain "github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/internal/throwaway"
@@ -70,6 +74,45 @@ func TestUsersOfAFileAreThoseOfTheCluster(t *testing.T) {
 	require.True(t, users["bob"][0].Matches("c"))
 	for _, o := range []securityOptions{{cert: "x"}, {key: "x"}, {clientCA: "x"}, {cert: "/nowhere", key: "/nowhere"}} {
 		_, err := o.security(nil)
+		require.Error(t, err)
+	}
+}
+
+func TestServeGivesTokensUnderTheSecretOfAFile(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	users, secret := put("users", "alice=secret\n"), put("tokens", "of the cluster\n")
+	var s *process
+	restart := func(secret string) {
+		if s != nil {
+			require.NoError(t, s.cmd.Process.Signal(os.Interrupt))
+			require.Equal(t, exitOK, s.wait(t))
+		}
+		s = start(t, "--dir", filepath.Join(dir, "data"), "--users", users, "--token-secret", secret)
+	}
+	restart(secret)
+	as := func(m sasl.Mechanism) *kgo.Client {
+		cl, err := kgo.NewClient(kgo.SeedBrokers(s.addr), kgo.SASL(m))
+		require.NoError(t, err)
+		t.Cleanup(cl.Close)
+		return cl
+	}
+	made, err := kmsg.NewPtrCreateDelegationTokenRequest().RequestWith(t.Context(), as(saslplain.Auth{User: "alice", Pass: "secret"}.AsMechanism()))
+	require.NoError(t, err)
+	require.Zero(t, made.ErrorCode)
+	token := scram.Auth{User: made.TokenID, Pass: base64.StdEncoding.EncodeToString(made.HMAC), IsToken: true}.AsSha256Mechanism()
+	require.NoError(t, as(token).Ping(t.Context()))
+	restart(secret)
+	require.NoError(t, as(token).Ping(t.Context()), "it is in the directory, and counts after a restart")
+	restart(put("other", "another"))
+	require.Error(t, as(token).Ping(t.Context()), "under another secret it is another one")
+
+	for _, o := range []securityOptions{{tokens: secret}, {users: users, tokens: filepath.Join(dir, "none")}, {users: users, tokens: put("empty", " \n")}} {
+		_, err := o.delegation()
 		require.Error(t, err)
 	}
 }

@@ -1,0 +1,67 @@
+package kafka
+
+import (
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/acl"
+	"github.com/stratalog/strata/replication"
+)
+
+// describeDelegationToken tells of the tokens that the client has to do with, or may Describe, or of
+// whose owners it may DescribeTokens: all, or those of some owners. Their passwords are in the answer.
+// Version 2 is flexible, 3 has who asked for a token (KIP-373). Tokens come in the order of their ids,
+// where Kafka has none. Those that have expired are gone, which Kafka tells of for up to an hour more.
+func (c *call) describeDelegationToken(req *kmsg.DescribeDelegationTokenRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DescribeDelegationTokenResponse)
+	settings := c.s.cfg.DelegationTokens
+	switch {
+	case !c.mayHaveTokens():
+		resp.ErrorCode = int16(DelegationTokenRequestNotAllowed)
+		return resp
+	case settings.Secret == "":
+		resp.ErrorCode = int16(DelegationTokenAuthDisabled)
+		return resp
+	}
+	now := time.Now()
+	for t := range c.s.cluster.DelegationTokens().All() {
+		if t.Live(now) && asksForToken(req, t) && c.maySeeToken(t) {
+			resp.TokenDetails = append(resp.TokenDetails, describedToken(t, settings))
+		}
+	}
+	return resp
+}
+
+// asksForToken reports whether the request is about the token: its owners have to do with it.
+func asksForToken(req *kmsg.DescribeDelegationTokenRequest, t replication.DelegationToken) bool {
+	return req.Owners == nil || slices.ContainsFunc(req.Owners, func(o kmsg.DescribeDelegationTokenRequestOwner) bool {
+		return concerns(t, Principal{Type: o.PrincipalType, Name: o.PrincipalName}.String())
+	})
+}
+
+// concerns reports whether a principal owns a token, asked for it or may renew it. Kafka:
+// TokenInformation.ownerOrRenewer.
+func concerns(t replication.DelegationToken, principal string) bool {
+	return t.Requester == principal || renews(t, principal)
+}
+
+// maySeeToken reports whether the client may see a token. Kafka: DelegationTokenManager.filterToken.
+func (c *call) maySeeToken(t replication.DelegationToken) bool {
+	return concerns(t, c.principal.String()) || c.allows(acl.Describe, acl.DelegationToken, t.ID) || c.allows(acl.DescribeTokens, acl.User, t.Owner)
+}
+
+func describedToken(t replication.DelegationToken, settings DelegationTokens) kmsg.DescribeDelegationTokenResponseTokenDetail {
+	d := kmsg.NewDescribeDelegationTokenResponseTokenDetail()
+	d.PrincipalType, d.PrincipalName = principalParts(t.Owner)
+	d.TokenRequesterPrincipalType, d.TokenRequesterPrincipalName = principalParts(t.Requester)
+	d.IssueTimestamp, d.ExpiryTimestamp, d.MaxTimestamp = t.Issued.UnixMilli(), t.Expires.UnixMilli(), t.Max.UnixMilli()
+	d.TokenID, d.HMAC = t.ID, settings.hmac(t.ID)
+	for _, r := range t.Renewers {
+		dr := kmsg.NewDescribeDelegationTokenResponseTokenDetailRenewer()
+		dr.PrincipalType, dr.PrincipalName = principalParts(r)
+		d.Renewers = append(d.Renewers, dr)
+	}
+	return d
+}

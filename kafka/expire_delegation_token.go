@@ -1,0 +1,35 @@
+package kafka
+
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/replication"
+)
+
+// expireDelegationToken has a token expire after a time from now on, or takes it away at once if the
+// time is negative: its owner and its renewers may. Connections that have come with it end when they
+// would have. Version 2 is flexible.
+func (c *call) expireDelegationToken(req *kmsg.ExpireDelegationTokenRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.ExpireDelegationTokenResponse)
+	if !c.mayHaveTokens() {
+		resp.ErrorCode, resp.ExpiryTimestamp = int16(DelegationTokenRequestNotAllowed), errorTimestamp
+		return resp
+	}
+	expires, err := c.changeToken(req.HMAC, func(t replication.DelegationToken, now time.Time) time.Time {
+		if req.ExpiryPeriodMillis < 0 {
+			return time.Time{}
+		}
+		return now.Add(milliseconds(req.ExpiryPeriodMillis, t.Max.Sub(now)))
+	})
+	switch {
+	case err != nil:
+		resp.ErrorCode = c.errorCode(err)
+	case expires.IsZero():
+		resp.ExpiryTimestamp = req.ExpiryPeriodMillis // as in Kafka
+	default:
+		resp.ExpiryTimestamp = expires.UnixMilli()
+	}
+	return resp
+}
