@@ -8,7 +8,7 @@
 FROM golang:1.26 AS build
 WORKDIR /src
 COPY . .
-RUN cd cmd && CGO_ENABLED=0 go build -trimpath -ldflags=-s -o /strata ./strata && mkdir /data
+RUN CGO_ENABLED=0 go build -trimpath -ldflags=-s -o /strata ./cmd/strata && mkdir /data
 
 FROM scratch
 COPY --from=build /strata /strata

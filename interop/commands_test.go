@@ -24,8 +24,8 @@ func TestCommandsOfThePage(t *testing.T) {
 	rows, err := commandtable.Parse(string(page))
 	require.NoError(t, err)
 	programs := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", programs, "./strata")
-	build.Dir = "../cmd"
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", programs, "./cmd/strata")
+	build.Dir = ".."
 	run(t, build)
 	for _, column := range []string{"kcat", "Kafka", "strata"} {
 		t.Run(column, func(t *testing.T) {

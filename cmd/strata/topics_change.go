@@ -172,8 +172,9 @@ func parseSet(set []string) (map[string]*string, error) {
 	return m, nil
 }
 
+// withMessage is an error about name, with what the broker says of it, unless that is the same.
 func withMessage(name string, err error, message string) error {
-	if message != "" {
+	if message != "" && !strings.Contains(err.Error(), message) {
 		return fmt.Errorf("%s: %w (%s)", name, err, message)
 	}
 	return fmt.Errorf("%s: %w", name, err)

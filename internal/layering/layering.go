@@ -40,6 +40,9 @@ var Rows = [][]string{
 	{"kafka"},
 	{"kafkatest"},
 	{"kafkatest/kfake"},
+	{"cmd/internal/kafkafile"},
+	{"cmd/internal/killloop", "cmd/internal/verify"},
+	{"cmd/strata"},
 }
 
 // Pure lists the packages that only compute: they have no clock, lock, goroutine, channel, context
