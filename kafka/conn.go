@@ -125,6 +125,19 @@ func (c *conn) run() {
 	c.endShareSessions()
 }
 
+// leaveAlone closes the connection after a time in which it is not served: a client that connects
+// again at once, and at once again, would otherwise use more than one that is. Kafka:
+// Acceptor.DelayedCloseSocket.
+func (c *conn) leaveAlone(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.waiting.Done():
+	}
+	c.close()
+}
+
 func (c *conn) close() {
 	c.cancel()
 	c.nc.Close()

@@ -223,8 +223,9 @@ func (s *Server) isDraining() bool {
 	return s.draining
 }
 
-// start serves a connection in a goroutine of its own, unless there are too many. Nothing is sent
-// or received before that goroutine does: accepting waits for no client.
+// start serves a connection in a goroutine of its own, unless there are too many, or its address has
+// made too many of late. Nothing is sent or received before that goroutine does: accepting waits for
+// no client.
 func (s *Server) start(l *listener, nc net.Conn) {
 	b := l.broker
 	c := newConn(s, b, nc)
@@ -238,6 +239,7 @@ func (s *Server) start(l *listener, nc net.Conn) {
 	s.mu.Lock()
 	full := len(s.conns) >= s.limits.Connections
 	refuse := s.closed || s.draining || full || s.brokers[b.id] != b
+	crowded := len(s.conns) >= s.limits.Connections/2
 	if !refuse {
 		s.conns[c] = struct{}{}
 		s.done.Add(1)
@@ -250,9 +252,17 @@ func (s *Server) start(l *listener, nc net.Conn) {
 		nc.Close()
 		return
 	}
+	unserved := b.connect(s.cluster.ClientQuotas(), nc.RemoteAddr())
 	go func() {
 		defer s.done.Done()
-		c.run()
+		switch {
+		case unserved == 0:
+			c.run()
+		case crowded:
+			c.close()
+		default:
+			c.leaveAlone(unserved)
+		}
 		s.mu.Lock()
 		delete(s.conns, c)
 		s.mu.Unlock()

@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -20,6 +22,22 @@ func (t *throttles) record(now time.Time, s *clientquota.Set, k clientquota.Key,
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.meters.Record(now, s, k, c, used)
+}
+
+// connect has an address make a connection, and returns for how long that is not served. Connections
+// that come from no address, as those within a process, are not counted.
+func (b *broker) connect(s *clientquota.Set, from net.Addr) time.Duration {
+	if s == nil || from == nil {
+		return 0
+	}
+	at, err := netip.ParseAddrPort(from.String())
+	if err != nil {
+		return 0
+	}
+	t := &b.throttles
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.meters.Connect(time.Now(), s, at.Addr().WithZone(""))
 }
 
 // Quotas are those of one broker, as in Kafka, but for ControllerMutationRate, which all brokers of

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -174,4 +175,45 @@ func TestWithoutQuotasNothingIsMeasured(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, e.meter))
 	require.Nil(t, e.quotas)
 	require.True(t, e.began.IsZero())
+}
+
+// An address that makes too many connections has those closed a little later, and nothing is said on
+// them; the others go on.
+func TestConnectionsBeyondTheQuotaOfAnAddressAreClosedALittleLater(t *testing.T) {
+	withGroups(t, func(t *testing.T, s *groupServer) {
+		first := dialGroups(t, s)
+		require.True(t, serves(first.client)) // it was accepted before there are quotas
+		_, err := s.cluster.AlterClientQuotas(t.Context(), replication.QuotaChange{Entity: replication.QuotaEntity{IP: clientquota.Default}, Changes: []replication.QuotaValue{{Key: replication.ConnectionCreationRate, Value: 1}}})
+		require.NoError(t, err)
+		for range 10 {
+			require.True(t, serves(dialGroups(t, s).client))
+		}
+		start := time.Now()
+		late := dialGroups(t, s)
+		late.send(kmsg.NewPtrApiVersionsRequest())
+		late.closed()
+		require.Equal(t, time.Second, time.Since(start))
+		require.True(t, serves(first.client))
+		last := dialGroups(t, s)
+		synctest.Wait()
+		start = time.Now()
+		require.NoError(t, s.Shutdown(t.Context()))
+		last.closed()
+		require.Zero(t, time.Since(start), "shutting down waits for none of them")
+	})
+}
+
+// Where many connections are open nobody is kept for nothing.
+func TestConnectionsBeyondTheQuotaAreClosedAtOnceInACrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSASLNetwork(t, Config{Limits: Limits{Connections: 20}}, nil)
+		_, err := n.cluster.AlterClientQuotas(t.Context(), replication.QuotaChange{Entity: replication.QuotaEntity{IP: clientquota.Default}, Changes: []replication.QuotaValue{{Key: replication.ConnectionCreationRate, Value: 1}}})
+		require.NoError(t, err)
+		for range 10 {
+			require.True(t, serves(n.dial()))
+		}
+		start := time.Now()
+		n.dial().closed()
+		require.Zero(t, time.Since(start))
+	})
 }

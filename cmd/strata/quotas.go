@@ -182,7 +182,7 @@ func (a *app) changeQuotas(ctx context.Context, c *conn, tg *target, q *quotaFla
 	return a.emit(quotaLine{Type: "quota", Entity: names, Quotas: had})
 }
 
-const quotaKeys = "producer_byte_rate and consumer_byte_rate (bytes a second), request_percentage (of one thread) and controller_mutation_rate (partitions a second) of users and\nclient ids, connection_creation_rate of addresses, which is kept only"
+const quotaKeys = "producer_byte_rate and consumer_byte_rate (bytes a second), request_percentage (of one thread) and controller_mutation_rate (partitions a second) of users and\nclient ids, connection_creation_rate (connections a second) of addresses"
 
 func (a *app) quotasSet() *cobra.Command {
 	var tg target

@@ -3,6 +3,7 @@ package clientquota
 import (
 	"maps"
 	"math"
+	"net/netip"
 	"time"
 )
 
@@ -39,6 +40,22 @@ func (s *Set) Limit(k Key, c Client) (shared Entity, limit float64, ok bool) {
 		}
 	}
 	return Entity{}, 0, false
+}
+
+// LimitOf returns how many connections a second an address may make, and the entity that has it;
+// false: any number. Who has the default quota has it alone.
+func (s *Set) LimitOf(host netip.Addr) (shared Entity, limit float64, ok bool) {
+	if s == nil || s.counts[ConnectionCreationRate] == 0 {
+		return Entity{}, 0, false
+	}
+	host = host.Unmap()
+	if name, own := s.hosts[host]; own {
+		e := Entity{IP: name}
+		limit, ok = s.quotas[e][ConnectionCreationRate]
+		return e, limit, ok
+	}
+	limit, ok = s.quotas[Entity{IP: Default}][ConnectionCreationRate]
+	return Entity{IP: Named(host.String())}, limit, ok
 }
 
 // MostAtOnce returns how much a client may use at once: what a rate is measured over, and no bound
@@ -78,19 +95,42 @@ func (m *Meters) Record(now time.Time, s *Set, k Key, c Client, used float64) ti
 		return 0
 	}
 	at := now.UnixMilli()
-	of := m.room(at, meter{k, shared})
+	r := m.rate(at, meter{k, shared})
+	r.record(at, used)
+	wait := r.throttle(at, limit)
+	if k == RequestPercentage {
+		wait = min(wait, windowMs*time.Millisecond)
+	}
+	return wait
+}
+
+// Connect has an address make a connection, and returns for how long it is not served, and then
+// closed, if that is too many; it does not count then. 0: it is served. Kafka:
+// ConnectionQuotas.recordIpConnectionMaybeThrottle.
+func (m *Meters) Connect(now time.Time, s *Set, host netip.Addr) time.Duration {
+	shared, limit, ok := s.LimitOf(host)
+	if !ok {
+		return 0
+	}
+	at := now.UnixMilli()
+	r := m.rate(at, meter{ConnectionCreationRate, shared})
+	r.record(at, 1)
+	wait := r.throttle(at, limit)
+	if wait > 0 {
+		r.record(at, -1)
+	}
+	return min(wait, windowMs*time.Millisecond)
+}
+
+// rate returns what measures a rate.
+func (m *Meters) rate(now int64, of meter) *rate {
+	of = m.room(now, of)
 	r := m.rates[of]
 	if r == nil {
 		r = new(rate)
 		m.rates[of] = r
 	}
-	r.record(at, used)
-	perSecond, over := r.measure(at)
-	wait := throttle(perSecond, limit, over)
-	if k == RequestPercentage {
-		wait = min(wait, windowMs*time.Millisecond)
-	}
-	return wait
+	return r
 }
 
 // Mutations says what becomes of a change that is beyond ControllerMutationRate.

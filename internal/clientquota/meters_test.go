@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"math"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -121,4 +122,41 @@ func TestMetersAreBounded(t *testing.T) {
 	m.Record(later, s, ProducerByteRate, Client{ID: "later"}, 1)
 	require.Len(t, m.rates, 1)
 	require.LessOrEqual(t, len(m.buckets), 1, "who shares owes tokens")
+}
+
+// An address is the same however it is written, has its own quota or that of all others, and what is
+// too much does not count. Times are Kafka's.
+func TestConnectionsOfAnAddressAreCounted(t *testing.T) {
+	ip := func(name string) Entity { return Entity{IP: Named(name)} }
+	s := setOf(Quota{ip("0:0:0:0:0:0:0:1"), ConnectionCreationRate, 1}, Quota{ip("10.0.0.1"), ConnectionCreationRate, 3}, Quota{Entity{User: Default}, ProducerByteRate, 1})
+	now := time.UnixMilli(1_000_000)
+	var m Meters
+	most := func(address string) (n int, wait time.Duration) {
+		for ; n < 1000; n++ {
+			if wait = m.Connect(now, s, netip.MustParseAddr(address)); wait > 0 {
+				break
+			}
+		}
+		require.Equal(t, wait, m.Connect(now, s, netip.MustParseAddr(address)), "it does not count")
+		return n, wait
+	}
+	check := func(address string, want int, wait time.Duration) {
+		t.Helper()
+		n, got := most(address)
+		require.Equal(t, want, n)
+		require.Equal(t, wait, got)
+	}
+	check("::1", 10, time.Second) // a tenth too many is a second
+	check("::ffff:10.0.0.1", 30, 333*time.Millisecond)
+	check("10.0.0.1", 0, 333*time.Millisecond)
+	check("10.0.0.2", 1000, 0)
+	s.Put(Entity{IP: Default}, ConnectionCreationRate, 2)
+	check("10.0.0.2", 20, 500*time.Millisecond)
+	check("10.0.0.3", 20, 500*time.Millisecond)
+	s = s.Clone()
+	s.Remove(ip("10.0.0.1"), ConnectionCreationRate)
+	now = now.Add(20 * time.Second)
+	check("10.0.0.1", 20, 500*time.Millisecond)
+	check("::1", 10, time.Second)
+	require.Zero(t, m.Connect(now, nil, netip.MustParseAddr("::1")))
 }

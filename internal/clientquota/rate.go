@@ -67,9 +67,10 @@ func (r *rate) idle(now int64) bool {
 	return true
 }
 
-// throttle returns how long whoever goes at a rate has to wait until it is within the limit. Kafka:
-// QuotaUtils.throttleTime.
-func throttle(perSecond, limit float64, over int64) time.Duration {
+// throttle returns how long whoever goes at this rate has to wait until it is within the limit.
+// Kafka: QuotaUtils.throttleTime.
+func (r *rate) throttle(now int64, limit float64) time.Duration {
+	perSecond, over := r.measure(now)
 	if perSecond <= limit {
 		return 0
 	}

@@ -3,6 +3,7 @@ package clientquota
 import (
 	"iter"
 	"maps"
+	"net/netip"
 	"slices"
 )
 
@@ -10,7 +11,8 @@ import (
 // is changed.
 type Set struct {
 	quotas map[Entity]map[Key]float64
-	counts map[Key]int // of the quotas
+	counts map[Key]int         // of the quotas
+	hosts  map[netip.Addr]Name // of the entities that are addresses, however those are written
 	size   Size
 }
 
@@ -25,9 +27,10 @@ func (s Size) Plus(values, bytes int) Size { return Size{s.Values + values, s.By
 
 // Clone returns a copy that may be changed.
 func (s *Set) Clone() *Set {
-	c := &Set{quotas: map[Entity]map[Key]float64{}, counts: map[Key]int{}}
+	c := &Set{quotas: map[Entity]map[Key]float64{}, counts: map[Key]int{}, hosts: map[netip.Addr]Name{}}
 	if s != nil {
 		c.size = s.size
+		maps.Copy(c.hosts, s.hosts)
 		maps.Copy(c.counts, s.counts)
 		for e, values := range s.quotas {
 			c.quotas[e] = maps.Clone(values)
@@ -63,6 +66,15 @@ func (s *Set) Put(e Entity, k Key, v float64) {
 		s.counts[k]++
 	}
 	s.quotas[e][k] = v
+	if host, ok := e.host(); ok {
+		s.hosts[host] = e.IP // of two that are written otherwise the last, as in Kafka
+	}
+}
+
+// host returns the address that an entity is.
+func (e Entity) host() (netip.Addr, bool) {
+	host, err := netip.ParseAddr(e.IP.Name)
+	return host.Unmap(), err == nil
 }
 
 // Remove takes a quota away, which must be there.
@@ -73,6 +85,9 @@ func (s *Set) Remove(e Entity, k Key) {
 	}
 	if delete(s.quotas[e], k); len(s.quotas[e]) == 0 {
 		delete(s.quotas, e)
+		if host, ok := e.host(); ok && s.hosts[host] == e.IP {
+			delete(s.hosts, host)
+		}
 	}
 }
 
