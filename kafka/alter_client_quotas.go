@@ -12,7 +12,7 @@ import (
 // alterClientQuotas sets and removes quotas (KIP-546): of users, client ids and both, or of
 // addresses. Version 1 is flexible, and says the same as version 0. Entities are answered in the
 // order of the request, each once, where Kafka has no order. An entity that comes twice is refused,
-// and its first change is made, as in Kafka.
+// and its first change is made, as in Kafka. Key 49, versions 0 and 1.
 //
 // Deviations: an address is not looked up, so a host's name is no entity; a value that is not a
 // number is refused, which Kafka stores.

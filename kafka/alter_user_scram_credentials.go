@@ -9,8 +9,8 @@ import (
 )
 
 // alterUserScramCredentials sets and removes what the cluster keeps of passwords (KIP-554). Clients
-// send salted passwords, never passwords. Version 0 is the only one. A user may come once in a
-// request. Answers are in the order of the request, where Kafka has none.
+// send salted passwords, never passwords. A user may come once in a
+// request. Answers are in the order of the request, where Kafka has none. Key 51, version 0.
 func (c *call) alterUserScramCredentials(req *kmsg.AlterUserSCRAMCredentialsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AlterUserSCRAMCredentialsResponse)
 	var changes []replication.ScramChange

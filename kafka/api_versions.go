@@ -26,7 +26,7 @@ func advertise(apis map[int16]*api) []kmsg.ApiVersionsResponseApiKey {
 	return keys
 }
 
-// apiVersions tells the client what is served.
+// apiVersions tells the client what is served. Key 18, versions 0 to 4.
 func (c *call) apiVersions(req *kmsg.ApiVersionsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ApiVersionsResponse)
 	if a := c.conn.sasl; a != nil && a.verdict == sasl.Refuse {

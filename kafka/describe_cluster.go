@@ -19,7 +19,7 @@ const (
 // describeCluster names the brokers and the cluster; version 2 also brokers that do not serve, if
 // asked to (KIP-1073). The controller is the broker that decides; Kafka names any broker, since all
 // forward. Controllers have no endpoints of their own: a client
-// that means to talk to one is refused.
+// that means to talk to one is refused. Key 60, versions 0 to 2.
 func (c *call) describeCluster(req *kmsg.DescribeClusterRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeClusterResponse)
 	resp.ControllerID, resp.ClusterAuthorizedOperations = -1, noOperations

@@ -10,7 +10,7 @@ import (
 )
 
 // describeGroups serves DescribeGroups. A group that does not exist is Dead; version 6
-// adds that this is an error (KIP-1043).
+// adds that this is an error (KIP-1043). Key 15, versions 0 to 6.
 func (c *call) describeGroups(req *kmsg.DescribeGroupsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
 	for _, id := range req.Groups {

@@ -9,7 +9,7 @@ import (
 
 // describeLogDirs tells how large the replicas of the broker are, and from version 4 on how much
 // room there is. A broker has one directory. Replicas that were never written have size 0; those
-// that are offline, because they are damaged, are left out.
+// that are offline, because they are damaged, are left out. Key 35, versions 1 to 5.
 func (c *call) describeLogDirs(req *kmsg.DescribeLogDirsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeLogDirsResponse)
 	dir := kmsg.NewDescribeLogDirsResponseDir()

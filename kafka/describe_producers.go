@@ -12,7 +12,7 @@ import (
 )
 
 // describeProducers lists the producer ids that partitions know, for who looks for a hanging
-// transaction or wonders about a sequence (KIP-664).
+// transaction or wonders about a sequence (KIP-664). Key 61, version 0.
 func (c *call) describeProducers(req *kmsg.DescribeProducersRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeProducersResponse)
 	for _, t := range req.Topics {

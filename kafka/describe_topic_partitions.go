@@ -14,7 +14,7 @@ import (
 const maxDescribedPartitions = 2000
 
 // describeTopicPartitions describes topics in pages of partitions, in the order of their names
-// (KIP-966). The answer names where the next page begins.
+// (KIP-966). The answer names where the next page begins. Key 75, version 0.
 func (c *call) describeTopicPartitions(req *kmsg.DescribeTopicPartitionsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeTopicPartitionsResponse)
 	names := map[string]bool{}

@@ -8,8 +8,8 @@ import (
 )
 
 // describeUserScramCredentials tells which users have credentials, and with how many iterations
-// (KIP-554), and nothing that helps to guess a password. Version 0 is the only one. No users, or a
-// null list, means all. Answers are in the order of names, where Kafka has none.
+// (KIP-554), and nothing that helps to guess a password. No users, or a
+// null list, means all. Answers are in the order of names, where Kafka has none. Key 50, version 0.
 func (c *call) describeUserScramCredentials(req *kmsg.DescribeUserSCRAMCredentialsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeUserSCRAMCredentialsResponse)
 	resp.ErrorMessage = kmsg.StringPtr("") // as in Kafka, where nobody sets it

@@ -94,7 +94,7 @@ func refusedFetch(req *kmsg.FetchRequest, code Code) kmsg.Response {
 	return resp
 }
 
-// fetch waits for what tryFetch did not find.
+// fetch waits for what tryFetch did not find. Key 1, versions 4 to 18.
 func (c *call) fetch(req *kmsg.FetchRequest) kmsg.Response {
 	f := c.fetching
 	f.request.Reserve, f.request.Release = c.s.budget.take, c.s.budget.give

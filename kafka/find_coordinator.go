@@ -16,7 +16,7 @@ const (
 )
 
 // findCoordinator serves FindCoordinator: one key up to version 3,
-// any number of them from 4 on (KIP-699).
+// any number of them from 4 on (KIP-699). Key 10, versions 0 to 6.
 func (c *call) findCoordinator(req *kmsg.FindCoordinatorRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
 	kind := req.CoordinatorType

@@ -19,6 +19,7 @@ const unknownOperation = UnknownServerError
 
 // incrementalAlterConfigs changes single keys of resources: set, delete, append to and subtract
 // from a list. Each resource is changed wholly or not at all, and in effect when it is answered.
+// Key 44, versions 0 and 1.
 func (c *call) incrementalAlterConfigs(req *kmsg.IncrementalAlterConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.IncrementalAlterConfigsResponse)
 	eachOnce(req.Resources, func(r *kmsg.IncrementalAlterConfigsRequestResource) configResource {

@@ -20,6 +20,7 @@ func tryInitProducerID(c *call, r kmsg.Request) (kmsg.Response, bool) {
 
 // initProducerID serves InitProducerId, versions 0 to 5. From version 3 on a producer that goes on
 // after an error names what it had (KIP-360), from 4 on it knows PRODUCER_FENCED.
+// Key 22, versions 0 to 5.
 func (c *call) initProducerID(req *kmsg.InitProducerIDRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
 	got, err := c.newProducer(req)

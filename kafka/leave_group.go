@@ -7,7 +7,7 @@ import (
 )
 
 // leaveGroup serves LeaveGroup: one member and one error up to version
-// 2, a list of both from 3 on (KIP-345).
+// 2, a list of both from 3 on (KIP-345). Key 13, versions 0 to 5.
 func (c *call) leaveGroup(req *kmsg.LeaveGroupRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.LeaveGroupResponse)
 	members := req.Members

@@ -9,7 +9,7 @@ import (
 
 // listConfigResources names the resources that can have a configuration. Version 0 asks for client
 // metrics only, of which there are none; 1 for the given types, or all. Of groups only those have
-// one on which something is set, as in Kafka.
+// one on which something is set, as in Kafka. Key 74, versions 0 and 1.
 func (c *call) listConfigResources(req *kmsg.ListConfigResourcesRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ListConfigResourcesResponse)
 	kinds := []int8{resourceTopic, resourceBroker, resourceBrokerLogger, resourceClientMetrics, resourceGroup}

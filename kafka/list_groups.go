@@ -9,7 +9,7 @@ import (
 
 // listGroups serves ListGroups: the groups that this broker coordinates, filtered
 // by state (KIP-518) and type (KIP-848) if asked to. Names are compared without
-// regard to case; unknown ones match nothing.
+// regard to case; unknown ones match nothing. Key 16, versions 0 to 5.
 func (c *call) listGroups(req *kmsg.ListGroupsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ListGroupsResponse)
 	infos, err := c.groups.Groups(c.ctx)

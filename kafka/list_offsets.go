@@ -17,7 +17,7 @@ const (
 
 // listOffsets answers where a time, or the start or end of a partition, is. Partitions are
 // answered one by one; a version names the meanings it knows, others are
-// UNSUPPORTED_VERSION for the partition.
+// UNSUPPORTED_VERSION for the partition. Key 2, versions 1 to 11.
 func (c *call) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
 	refused := Code(0)

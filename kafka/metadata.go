@@ -22,7 +22,7 @@ const noTopic = ""
 // metadata answers who leads what. Version 0 asks for all topics by an empty list, later ones by a
 // null one; 10 answers with topic ids and 12 can ask by them. Topics that do not exist are created
 // if the client (from version 4 on it can refuse) and the server allow it: the answer has them at
-// once, where Kafka sends the client round once more.
+// once, where Kafka sends the client round once more. Key 3, versions 0 to 13.
 //
 // Of topics that the client may not describe (Describe) it is not told whether they are there, and
 // not at all if it asks for all of them; to have one created it needs Create, of the cluster or of

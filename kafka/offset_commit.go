@@ -13,7 +13,7 @@ import (
 
 // offsetCommit serves OffsetCommit, with topic ids from version 10 on. What is wrong with the
 // request as a whole is said of each of its partitions, as there is no other place for it; a
-// partition that does not exist is always called that.
+// partition that does not exist is always called that. Key 8, versions 2 to 10.
 func (c *call) offsetCommit(req *kmsg.OffsetCommitRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.OffsetCommitResponse)
 	r := c.commitRequest(req)

@@ -11,7 +11,7 @@ import (
 )
 
 // offsetFetch serves OffsetFetch: of one group up to version 7, of many from 8 on
-// (KIP-709), with topic ids from 10 on.
+// (KIP-709), with topic ids from 10 on. Key 9, versions 1 to 10.
 //
 // RequireStable (version 7) has UNSTABLE_OFFSET_COMMIT for partitions whose offset is being
 // committed in a transaction (KIP-447). Member ids and epochs (version 9) are for groups of the

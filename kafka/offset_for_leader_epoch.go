@@ -7,7 +7,7 @@ import (
 )
 
 // offsetForLeaderEpoch answers where a leader epoch ended, by which clients and followers notice
-// that the log was truncated under them (KIP-320).
+// that the log was truncated under them (KIP-320). Key 23, versions 2 to 4.
 func (c *call) offsetForLeaderEpoch(req *kmsg.OffsetForLeaderEpochRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
 	for _, t := range req.Topics {

@@ -37,7 +37,7 @@ type producing struct {
 }
 
 // produce appends each batch as it is, without copying or encoding it again:
-// the log writes the bytes of the request.
+// the log writes the bytes of the request. Key 0, versions 3 to 13.
 func produce(c *call, r kmsg.Request, done func(resp kmsg.Response, by writes)) {
 	req := r.(*kmsg.ProduceRequest)
 	p := &producing{c: c, req: req, resp: req.ResponseKind().(*kmsg.ProduceResponse), done: done}

@@ -13,6 +13,7 @@ import (
 // again (KIP-368). After version 0 the mechanism's own messages follow as they are, after version 1
 // in SaslAuthenticate. A mechanism that is not offered ends the connection; the answer lists those
 // that are. Where there is no SASL, or out of turn, it is ILLEGAL_SASL_STATE.
+// Key 17, versions 0 and 1.
 func (c *call) saslHandshake(req *kmsg.SASLHandshakeRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.SASLHandshakeResponse)
 	a := c.conn.sasl
@@ -38,6 +39,7 @@ func (c *call) saslHandshake(req *kmsg.SASLHandshakeRequest) kmsg.Response {
 
 // saslAuthenticate takes in one message of the mechanism. Version 1 tells how long the client is
 // authenticated. A failure is told, after a while, and ends the connection.
+// Key 36, versions 0 to 2.
 func (c *call) saslAuthenticate(req *kmsg.SASLAuthenticateRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.SASLAuthenticateResponse)
 	refused := func(code Code, text string) kmsg.Response {

@@ -54,7 +54,7 @@ func (c *call) hasPartition(id [16]byte, p int32) bool {
 	return ok
 }
 
-// initializeShareGroupState begins share-partitions.
+// initializeShareGroupState begins share-partitions. Key 83, version 0.
 func (c *call) initializeShareGroupState(req *kmsg.InitializeShareGroupStateRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.InitializeShareGroupStateResponse)
 	if req.GroupID == "" {
@@ -76,7 +76,7 @@ func (c *call) initializeShareGroupState(req *kmsg.InitializeShareGroupStateRequ
 	return resp
 }
 
-// readShareGroupState reads them for who leads the partitions.
+// readShareGroupState reads them for who leads the partitions. Key 84, version 0.
 func (c *call) readShareGroupState(req *kmsg.ReadShareGroupStateRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ReadShareGroupStateResponse)
 	if req.GroupID == "" {
@@ -108,7 +108,7 @@ func (c *call) readShareGroupState(req *kmsg.ReadShareGroupStateRequest) kmsg.Re
 	return resp
 }
 
-// writeShareGroupState changes them.
+// writeShareGroupState changes them. Key 85, versions 0 and 1.
 func (c *call) writeShareGroupState(req *kmsg.WriteShareGroupStateRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.WriteShareGroupStateResponse)
 	if req.GroupID == "" {
@@ -149,7 +149,7 @@ func inOrder(batches []sharelog.Batch) bool {
 	})
 }
 
-// deleteShareGroupState forgets them.
+// deleteShareGroupState forgets them. Key 86, version 0.
 func (c *call) deleteShareGroupState(req *kmsg.DeleteShareGroupStateRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteShareGroupStateResponse)
 	if req.GroupID == "" {
@@ -172,7 +172,7 @@ func (c *call) deleteShareGroupState(req *kmsg.DeleteShareGroupStateRequest) kms
 }
 
 // readShareGroupStateSummary reads them for anybody. A share-partition that there is none of is no
-// error.
+// error. Key 87, versions 0 and 1.
 func (c *call) readShareGroupStateSummary(req *kmsg.ReadShareGroupStateSummaryRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ReadShareGroupStateSummaryResponse)
 	if req.GroupID == "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/stratalog/strata/group"
 )
 
-// syncGroup serves SyncGroup. It waits for the group leader's assignments.
+// syncGroup serves SyncGroup. It waits for the group leader's assignments. Key 14, versions 0 to 5.
 func (c *call) syncGroup(req *kmsg.SyncGroupRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.SyncGroupResponse)
 	r := group.SyncRequest{Group: req.Group, MemberID: req.MemberID, InstanceID: orEmpty(req.InstanceID), Generation: req.Generation,

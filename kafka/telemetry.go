@@ -68,6 +68,7 @@ func (t Telemetry) interval() time.Duration {
 }
 
 // getTelemetrySubscriptions tells a client what to push; one without an instance id is given one.
+// Key 71, version 0.
 func (c *call) getTelemetrySubscriptions(req *kmsg.GetTelemetrySubscriptionsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.GetTelemetrySubscriptionsResponse)
 	t := c.s.cfg.Telemetry
@@ -81,7 +82,7 @@ func (c *call) getTelemetrySubscriptions(req *kmsg.GetTelemetrySubscriptionsRequ
 	return resp
 }
 
-// pushTelemetry hands a push on. Its bytes are not looked at.
+// pushTelemetry hands a push on. Its bytes are not looked at. Key 72, version 0.
 func (c *call) pushTelemetry(req *kmsg.PushTelemetryRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.PushTelemetryResponse)
 	t := c.s.cfg.Telemetry

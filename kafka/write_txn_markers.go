@@ -17,7 +17,7 @@ const markerTimeout = 30 * time.Second
 
 // writeTxnMarkers serves WriteTxnMarkers, by which a coordinator elsewhere, or an operator who ends
 // a hanging transaction, writes markers into partitions that this broker leads. Version 2 has the
-// transaction.version by which the transaction ends.
+// transaction.version by which the transaction ends. Key 27, versions 1 and 2.
 func (c *call) writeTxnMarkers(req *kmsg.WriteTxnMarkersRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.WriteTxnMarkersResponse)
 	var markers []replication.TxnMarker
