@@ -31,6 +31,7 @@ func (c *call) describeACLs(req *kmsg.DescribeACLsRequest) kmsg.Response {
 		resp.ErrorCode, resp.ErrorMessage = c.errorCode(err), errorMessage(err)
 		return resp
 	}
+	resp.ErrorMessage = kmsg.StringPtr("") // as in Kafka, where nobody sets it
 	for _, e := range c.may.Set().Matching(f) {
 		if n := len(resp.Resources); n == 0 || !sameResource(&resp.Resources[n-1], e) {
 			r := kmsg.NewDescribeACLsResponseResource()

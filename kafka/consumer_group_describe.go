@@ -34,7 +34,7 @@ func (c *call) consumerGroupDescribe(req *kmsg.ConsumerGroupDescribeRequest) kms
 		}
 		switch {
 		case errors.Is(err, group.ErrGroupNotFound):
-			rg.ErrorCode, rg.ErrorMessage = c.errorCode(err), kmsg.StringPtr("Group "+id+" not found.")
+			rg.ErrorCode, rg.ErrorMessage = c.errorCode(err), c.notFound(id, "consumer")
 		case err != nil:
 			rg.ErrorCode = c.errorCode(err)
 		default:

@@ -26,6 +26,7 @@ func (c *call) consumerGroupHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest) k
 		answer, err = c.groups.ConsumerHeartbeat(c.ctx, r)
 	}
 	if err != nil {
+		err = groupSays(err, req.Group)
 		resp.ErrorCode, resp.ErrorMessage = c.errorCode(err), errorMessage(err)
 		return resp
 	}

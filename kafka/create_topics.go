@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -84,12 +85,31 @@ func (c *call) notCreated(name string, err error) kmsg.CreateTopicsResponseTopic
 	return rt
 }
 
+// valueRefused says in Kafka's words why a value is not accepted. Kafka: ConfigDef.
+func valueRefused(bad *topic.ConfigError) string {
+	k, _ := topic.LookupKey(bad.Key)
+	reason, numbers := bad.Reason, map[topic.ValueType]string{topic.TypeInt: "INT", topic.TypeLong: "LONG", topic.TypeDouble: "DOUBLE"}
+	if least, ok := strings.CutPrefix(reason, "must be at least "); ok {
+		reason = "Value must be at least " + least
+	} else if names, ok := strings.CutPrefix(reason, "must be one of "); ok {
+		reason = "String must be one of: " + names
+	} else if names, ok := strings.CutPrefix(reason, "must be a list of "); ok && k.Type == topic.TypeList {
+		reason = "String must be one of: " + names
+	} else if reason == "must be true or false" {
+		reason = "Expected value to be either true or false"
+	} else if number := numbers[k.Type]; number != "" && strings.HasSuffix(reason, "number") {
+		reason = "Not a number of type " + number
+	}
+	return fmt.Sprintf("Invalid value %s for configuration %s: %s", bad.Value, bad.Key, reason)
+}
+
 // topicRefused says in Kafka's words why a topic is not created.
 func topicRefused(name string, err error) error {
 	if bad := (*topic.ConfigError)(nil); errors.As(err, &bad) {
 		if _, known := topic.LookupKey(bad.Key); !known {
 			return refuse(InvalidConfig, "Unknown topic config name: "+bad.Key)
 		}
+		return refuse(InvalidConfig, valueRefused(bad))
 	}
 	return says(err, replication.ErrTopicExists, fmt.Sprintf("Topic '%s' already exists.", name))
 }

@@ -26,7 +26,9 @@ func (c *call) deleteRecords(req *kmsg.DeleteRecordsRequest) kmsg.Response {
 			ap.Partition, ap.LowWatermark, ap.ErrorCode = p.Partition, start, c.errorCode(err)
 			answer.Partitions = append(answer.Partitions, ap)
 		}
-		resp.Topics = append(resp.Topics, answer)
+		if len(t.Partitions) > 0 {
+			resp.Topics = append(resp.Topics, answer)
+		}
 	}
 	return resp
 }

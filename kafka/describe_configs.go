@@ -1,12 +1,14 @@
 package kafka
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -32,6 +34,10 @@ var configTypes = map[topic.ValueType]kmsg.ConfigType{
 // go by: those of share and streams groups are left out.
 func (c *call) describeConfigs(req *kmsg.DescribeConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
+	// Kafka refuses the whole request for a type of resource that it does not know.
+	unknown := slices.ContainsFunc(req.Resources, func(r kmsg.DescribeConfigsRequestResource) bool {
+		return !slices.Contains(describable, int8(r.ResourceType))
+	})
 	seen := map[configResource]bool{}
 	for _, r := range req.Resources {
 		if id := (configResource{int8(r.ResourceType), r.ResourceName}); seen[id] {
@@ -39,10 +45,13 @@ func (c *call) describeConfigs(req *kmsg.DescribeConfigsRequest) kmsg.Response {
 		} else {
 			seen[id] = true
 		}
-		entries, err := c.configEntries(int8(r.ResourceType), r.ResourceName)
+		entries, err := []configEntry(nil), refuse(InvalidRequest, textInvalidRequest)
+		if !unknown {
+			entries, err = c.configEntries(int8(r.ResourceType), r.ResourceName)
+		}
 		rr := kmsg.NewDescribeConfigsResponseResource()
 		rr.ResourceType, rr.ResourceName = r.ResourceType, r.ResourceName
-		if rr.ErrorCode, rr.ErrorMessage = c.errorCode(err), errorMessage(err); err == nil {
+		if rr.ErrorCode, rr.ErrorMessage = c.errorCode(err), errorMessage(err); err == nil || errors.Is(err, replication.ErrUnknownTopic) {
 			rr.ErrorMessage = kmsg.StringPtr("") // as in Kafka, where nobody sets it
 		}
 		for _, e := range entries {
@@ -54,6 +63,9 @@ func (c *call) describeConfigs(req *kmsg.DescribeConfigsRequest) kmsg.Response {
 	}
 	return resp
 }
+
+// describable are the types of resources that have a configuration.
+var describable = []int8{resourceTopic, resourceBroker, resourceBrokerLogger, resourceGroup, resourceClientMetrics}
 
 // configResource names a resource.
 type configResource struct {
@@ -83,7 +95,7 @@ func (c *call) configEntries(kind int8, name string) ([]configEntry, error) {
 	switch kind {
 	case resourceTopic:
 		if err := topic.ValidateName(name); err != nil {
-			return nil, err
+			return nil, nameSays(err, name)
 		}
 		settings, err := c.view.TopicSettings(name)
 		if err != nil {
@@ -99,6 +111,9 @@ func (c *call) configEntries(kind int8, name string) ([]configEntry, error) {
 		}
 		return c.brokerEntries(), nil
 	case resourceBrokerLogger:
+		if name == "" {
+			return nil, refuse(InvalidRequest, "Broker id must not be empty")
+		}
 		return nil, c.ownBroker(name)
 	case resourceGroup:
 		if name == "" {
@@ -109,9 +124,8 @@ func (c *call) configEntries(kind int8, name string) ([]configEntry, error) {
 		if name == "" {
 			return nil, refuse(InvalidRequest, "The name of the resource must not be empty.")
 		}
-		return nil, nil
 	}
-	return nil, refuse(InvalidRequest, textInvalidRequest)
+	return nil, nil
 }
 
 // ownBroker refuses the name of another broker than the one that serves the call.
@@ -125,6 +139,8 @@ func (c *call) own(what, name string) error {
 	switch {
 	case err != nil:
 		return refuse(InvalidRequest, fmt.Sprintf("%s id must be an integer, but it is: %s", what, name))
+	case int32(id) != c.broker && what == "Broker":
+		return refuse(InvalidRequest, fmt.Sprintf("Unexpected broker id, expected %d but received %s", c.broker, name))
 	case int32(id) != c.broker:
 		return refuse(InvalidRequest, fmt.Sprintf("Unexpected broker id, expected %d, but received %s", c.broker, name))
 	}

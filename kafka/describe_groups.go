@@ -21,7 +21,7 @@ func (c *call) describeGroups(req *kmsg.DescribeGroupsRequest) kmsg.Response {
 		case errors.Is(err, group.ErrGroupNotFound), err == nil && info.Type != group.Classic:
 			rg.State = group.Dead.String()
 			if req.Version >= 6 {
-				rg.ErrorCode, rg.ErrorMessage = int16(GroupIDNotFound), kmsg.StringPtr("Group "+id+" not found.")
+				rg.ErrorCode, rg.ErrorMessage = int16(GroupIDNotFound), c.notFound(id, "classic")
 			}
 		case err != nil:
 			rg.ErrorCode = c.errorCode(err)

@@ -20,7 +20,7 @@ func (c *call) describeProducers(req *kmsg.DescribeProducersRequest) kmsg.Respon
 		answer.Topic = t.Topic
 		for _, p := range t.Partitions {
 			ap := kmsg.NewDescribeProducersResponseTopicPartition()
-			err := topic.ValidateName(t.Topic)
+			err := nameSays(topic.ValidateName(t.Topic), t.Topic)
 			var states []partition.ProducerState
 			if err == nil {
 				states, err = c.view.Producers(c.ctx, record.TopicPartition{Topic: t.Topic, Partition: p})

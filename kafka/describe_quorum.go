@@ -24,7 +24,7 @@ func (c *call) describeQuorum(req *kmsg.DescribeQuorumRequest) kmsg.Response {
 			ap := kmsg.NewDescribeQuorumResponseTopicPartition()
 			ap.Partition = p.Partition
 			if t.Topic != topic.MetadataTopic || p.Partition != 0 {
-				ap.ErrorCode = int16(UnknownTopicOrPartition)
+				ap.ErrorCode, ap.ErrorMessage = int16(UnknownTopicOrPartition), kmsg.StringPtr(textUnknownTopic)
 			} else {
 				found = true
 				now := time.Now().UnixMilli()

@@ -64,7 +64,9 @@ func (c *call) electLeaders(req *kmsg.ElectLeadersRequest) kmsg.Response {
 
 // notElectable is the answer to a type of election that there is not: every partition has the error.
 func notElectable(req *kmsg.ElectLeadersRequest, resp *kmsg.ElectLeadersResponse) kmsg.Response {
-	resp.ErrorCode = int16(InvalidRequest)
+	if req.Topics == nil || len(req.Topics) > 0 {
+		resp.ErrorCode = int16(InvalidRequest)
+	}
 	for _, t := range req.Topics {
 		answer := kmsg.NewElectLeadersResponseTopic()
 		answer.Topic = t.Topic

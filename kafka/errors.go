@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"slices"
@@ -179,6 +180,10 @@ func errorMessage(err error) *string {
 	text := err.Error()
 	if p := (*protocolError)(nil); errors.As(err, &p) {
 		text = p.text
+	} else if errors.Is(err, replication.ErrUnknownTopic) {
+		text = textUnknownTopic
+	} else if errors.Is(err, group.ErrNonEmptyGroup) {
+		text = "The group is not empty."
 	} else if i := slices.IndexFunc(errorCodes, func(row errorRow) bool { return errors.Is(err, row.err) }); i >= 0 {
 		text = strings.TrimPrefix(text, errorCodes[i].err.Error()+": ")
 	}
@@ -196,6 +201,39 @@ const (
 
 // noText is the error of a code that Kafka says nothing of.
 func noText(code Code) error { return refuse(code, "") }
+
+// nameSays says in Kafka's words what is wrong with a topic's name. Kafka: Topic.validate.
+func nameSays(err error, name string) error {
+	if !errors.Is(err, topic.ErrInvalidName) {
+		return err
+	}
+	text := "Topic name is invalid: "
+	switch {
+	case name == "":
+		text += "the empty string is not allowed"
+	case name == "." || name == "..":
+		text += fmt.Sprintf("'%s' is not allowed", name)
+	case len(name) > topic.MaxNameLength:
+		text += fmt.Sprintf("the length of '%s' is longer than the max allowed length %d", name, topic.MaxNameLength)
+	default:
+		text += fmt.Sprintf("'%s' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'", name)
+	}
+	return refuse(InvalidTopicException, text)
+}
+
+// notFound says in Kafka's words that there is no group of a type: none at all, or one of another.
+func (c *call) notFound(id, kind string) *string {
+	text := fmt.Sprintf("Group %s not found.", id)
+	if _, err := c.groups.Describe(c.ctx, id); err == nil {
+		text = fmt.Sprintf("Group %s is not a %s group.", id, kind)
+	}
+	return &text
+}
+
+// groupSays is says of a group that there is none of.
+func groupSays(err error, id string) error {
+	return says(err, group.ErrGroupNotFound, fmt.Sprintf("Group %s not found.", id))
+}
 
 // says gives err the words that Kafka has for it, if it is target.
 func says(err, target error, text string) error {

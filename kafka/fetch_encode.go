@@ -65,7 +65,7 @@ func (e *fetchEncoder) partition(p *kmsg.FetchResponseTopicPartition) {
 	if e.version >= 5 {
 		e.int64(p.LogStartOffset)
 	}
-	if p.AbortedTransactions == nil {
+	if p.AbortedTransactions == nil && !refusedUnread(p.ErrorCode) {
 		e.count(-1)
 	} else {
 		e.count(len(p.AbortedTransactions))
@@ -84,6 +84,17 @@ func (e *fetchEncoder) partition(p *kmsg.FetchResponseTopicPartition) {
 	if e.flexible {
 		e.partitionTags(p)
 	}
+}
+
+// refusedUnread reports whether a partition was refused before its log was looked at: then Kafka
+// answers with an empty list of aborted transactions, and else with none where nobody asked for it.
+// Kafka: FetchResponse.partitionResponse.
+func refusedUnread(code int16) bool {
+	switch Code(code) {
+	case UnknownServerError, UnknownTopicOrPartition, UnknownTopicID, InconsistentTopicID, TopicAuthorizationFailed:
+		return true
+	}
+	return false
 }
 
 func (e *fetchEncoder) records(p []byte) {

@@ -135,7 +135,7 @@ func (c *call) alterConfig(kind int8, name string, changes []replication.ConfigC
 	if bad := (*topic.ConfigError)(nil); errors.As(err, &bad) {
 		_, ofTopics := topic.LookupKey(bad.Key)
 		if _, ok := replication.LookupBrokerKey(bad.Key); ok || ofTopics { // a bad value; an unknown key is INVALID_CONFIG
-			return refuse(InvalidRequest, err.Error())
+			return refuse(InvalidRequest, valueRefused(bad))
 		}
 	}
 	return err
@@ -162,8 +162,17 @@ func (c *call) alterGroup(name string, a group.ConfigAlteration) error {
 	if name == "" {
 		return refuse(InvalidRequest, "Default group resources are not allowed.")
 	}
+	for _, ch := range a.Changes {
+		if ch.Op == replication.AppendConfig || ch.Op == replication.SubtractConfig { // no key of groups is a list
+			return refuse(InvalidConfig, fmt.Sprintf("Can't %s to key %s because its type is not LIST.", listOperations[ch.Op], ch.Key))
+		}
+	}
 	a.Group = name
-	return c.s.cluster.AlterGroupConfig(c.ctx, a)
+	err := c.s.cluster.AlterGroupConfig(c.ctx, a)
+	if bad := (*topic.ConfigError)(nil); errors.As(err, &bad) && !slices.ContainsFunc(c.groupEntries(name), func(e configEntry) bool { return e.name == bad.Key }) {
+		return refuse(InvalidConfig, "Unknown group config name: "+bad.Key)
+	}
+	return err
 }
 
 // alterableBroker returns the broker that a name stands for.
@@ -181,7 +190,7 @@ func (c *call) alterable(kind int8, name string, n int) error {
 		if name == "" {
 			return refuse(InvalidRequest, "Default topic resources are not allowed.")
 		}
-		return topic.ValidateName(name)
+		return nameSays(topic.ValidateName(name), name)
 	case resourceBrokerLogger:
 		if err := c.ownNode(name); err != nil {
 			return err

@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/group"
@@ -16,9 +18,17 @@ func (c *call) leaveGroup(req *kmsg.LeaveGroupRequest) kmsg.Response {
 	}
 	r := group.LeaveRequest{Group: req.Group}
 	for _, m := range members {
+		if nameless(m) {
+			continue
+		}
 		r.Members = append(r.Members, group.LeaveMember{MemberID: m.MemberID, InstanceID: orEmpty(m.InstanceID)})
 	}
 	errs, err := c.groups.Leave(c.ctx, r)
+	for i, m := range members {
+		if err == nil && nameless(m) {
+			errs = slices.Insert(errs, i, error(group.ErrUnknownMember))
+		}
+	}
 	switch {
 	case err != nil:
 		resp.ErrorCode = c.errorCode(err)
@@ -33,3 +43,6 @@ func (c *call) leaveGroup(req *kmsg.LeaveGroupRequest) kmsg.Response {
 	}
 	return resp
 }
+
+// nameless reports whether a member is named by an empty instance id, which is none of any member.
+func nameless(m kmsg.LeaveGroupRequestMember) bool { return m.InstanceID != nil && *m.InstanceID == "" }

@@ -58,7 +58,7 @@ func (c *call) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
 			times[tp] = -1
 			answer.Partitions = append(answer.Partitions, ap)
 		}
-		if len(answer.Partitions) > 0 {
+		if len(answer.Partitions) > 0 || refused != 0 {
 			resp.Topics = append(resp.Topics, answer)
 		}
 	}

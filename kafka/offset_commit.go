@@ -46,7 +46,9 @@ func (c *call) offsetCommit(req *kmsg.OffsetCommitRequest) kmsg.Response {
 			}
 			rt.Partitions = append(rt.Partitions, rp)
 		}
-		resp.Topics = append(resp.Topics, rt)
+		if len(t.Partitions) > 0 {
+			resp.Topics = append(resp.Topics, rt)
+		}
 	}
 	return resp
 }

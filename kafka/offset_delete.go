@@ -33,7 +33,9 @@ func (c *call) offsetDelete(req *kmsg.OffsetDeleteRequest) kmsg.Response {
 			rp.Partition, rp.ErrorCode = p.Partition, c.errorCode(errs[record.TopicPartition{Topic: t.Topic, Partition: p.Partition}])
 			rt.Partitions = append(rt.Partitions, rp)
 		}
-		resp.Topics = append(resp.Topics, rt)
+		if len(t.Partitions) > 0 {
+			resp.Topics = append(resp.Topics, rt)
+		}
 	}
 	return resp
 }

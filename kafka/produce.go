@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -219,6 +220,7 @@ func (p *producing) finishOne(by writes) {
 		return
 	}
 	p.c.retained = p.retained.Load()
+	p.resp.Topics = slices.DeleteFunc(p.resp.Topics, func(t kmsg.ProduceResponseTopic) bool { return len(t.Partitions) == 0 })
 	if p.failed.Load() {
 		p.c.hintProduce(p.resp, p.name)
 	}

@@ -229,7 +229,7 @@ func (c *call) addShareEndpoint(id int32, add func(endpoint)) {
 func (c *call) sharePartition(p sharePart) (share.TopicPartition, error) {
 	name, ok := c.s.cluster.TopicName(p.id)
 	if !ok {
-		return share.TopicPartition{}, refuse(UnknownTopicID, "There is no topic of that id.")
+		return share.TopicPartition{}, noText(UnknownTopicID)
 	}
 	if !c.allows(acl.Read, acl.Topic, name) {
 		return share.TopicPartition{}, refuse(TopicAuthorizationFailed, *authorizationText(TopicAuthorizationFailed))
@@ -237,7 +237,7 @@ func (c *call) sharePartition(p sharePart) (share.TopicPartition, error) {
 	tp := share.TopicPartition{TopicPartition: record.TopicPartition{Topic: name, Partition: p.number}, TopicID: p.id}
 	switch leader, _, err := c.s.cluster.LeaderOfTopic(tp.TopicPartition, p.id); {
 	case errors.Is(err, replication.ErrUnknownTopic):
-		return share.TopicPartition{}, refuse(UnknownTopicOrPartition, "There is no such partition.")
+		return share.TopicPartition{}, noText(UnknownTopicOrPartition)
 	case err != nil:
 		return share.TopicPartition{}, err
 	case leader != c.broker:

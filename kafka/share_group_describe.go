@@ -24,7 +24,7 @@ func (c *call) shareGroupDescribe(req *kmsg.ShareGroupDescribeRequest) kmsg.Resp
 		}
 		switch {
 		case errors.Is(err, group.ErrGroupNotFound):
-			rg.ErrorCode, rg.ErrorMessage = c.errorCode(err), kmsg.StringPtr("Group "+id+" not found.")
+			rg.ErrorCode, rg.ErrorMessage = c.errorCode(err), c.notFound(id, "share")
 		case err != nil:
 			rg.ErrorCode = c.errorCode(err)
 		default:

@@ -28,6 +28,7 @@ func (c *call) shareGroupHeartbeat(req *kmsg.ShareGroupHeartbeatRequest) kmsg.Re
 		answer, err = c.groups.ShareHeartbeat(c.ctx, r)
 	}
 	if err != nil {
+		err = groupSays(err, req.GroupID)
 		resp.ErrorCode, resp.ErrorMessage = c.errorCode(err), errorMessage(err)
 		return resp
 	}

@@ -113,7 +113,7 @@ func (c *call) alterShareGroupOffsets(req *kmsg.AlterShareGroupOffsetsRequest) k
 		for _, p := range t.Partitions {
 			switch sp := at(t.Topic, p.Partition); {
 			case !c.hasPartition(sp.TopicID, p.Partition):
-				errs[sp] = refuse(UnknownTopicOrPartition, "There is no such partition.")
+				errs[sp] = refuse(UnknownTopicOrPartition, textUnknownTopic)
 			case p.StartOffset < 0:
 				errs[sp] = refuse(InvalidRequest, "The start offset is negative.")
 			default:
@@ -129,13 +129,15 @@ func (c *call) alterShareGroupOffsets(req *kmsg.AlterShareGroupOffsetsRequest) k
 	for _, t := range req.Topics {
 		rt := kmsg.NewAlterShareGroupOffsetsResponseTopic()
 		rt.Topic = t.Topic
+		rt.TopicID, _ = c.s.cluster.TopicID(t.Topic)
 		for _, p := range t.Partitions {
 			sp := at(t.Topic, p.Partition)
-			rt.TopicID = sp.TopicID
 			err := errors.Join(errs[sp], done[sp])
 			rt.Partitions = append(rt.Partitions, kmsg.AlterShareGroupOffsetsResponseTopicPartition{Partition: p.Partition, ErrorCode: c.errorCode(err), ErrorMessage: errorMessage(err)})
 		}
-		resp.Topics = append(resp.Topics, rt)
+		if len(rt.Partitions) > 0 || rt.TopicID != [16]byte{} {
+			resp.Topics = append(resp.Topics, rt)
+		}
 	}
 	return resp
 }
@@ -144,6 +146,11 @@ func (c *call) alterShareGroupOffsets(req *kmsg.AlterShareGroupOffsetsRequest) k
 // without members forgets topics.
 func (c *call) deleteShareGroupOffsets(req *kmsg.DeleteShareGroupOffsetsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteShareGroupOffsetsResponse)
+	if len(req.Topics) == 0 {
+		_, err := c.groups.DescribeShareGroup(c.ctx, req.GroupID)
+		err = groupSays(err, req.GroupID)
+		resp.ErrorCode, resp.ErrorMessage = c.errorCode(err), errorMessage(err)
+	}
 	for _, t := range req.Topics {
 		rt := kmsg.NewDeleteShareGroupOffsetsResponseTopic()
 		rt.Topic = t.Topic
@@ -153,6 +160,7 @@ func (c *call) deleteShareGroupOffsets(req *kmsg.DeleteShareGroupOffsetsRequest)
 			err = group.ErrUnknownTopicOrPartition
 		}
 		if err != nil && !errors.Is(err, group.ErrUnknownTopicOrPartition) { // it is about the group
+			err = groupSays(err, req.GroupID)
 			resp.Topics, resp.ErrorCode, resp.ErrorMessage = nil, c.errorCode(err), errorMessage(err)
 			return resp
 		}

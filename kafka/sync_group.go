@@ -12,9 +12,9 @@ import (
 func (c *call) syncGroup(req *kmsg.SyncGroupRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.SyncGroupResponse)
 	r := group.SyncRequest{Group: req.Group, MemberID: req.MemberID, InstanceID: orEmpty(req.InstanceID), Generation: req.Generation,
-		ProtocolType: orEmpty(req.ProtocolType), ProtocolName: orEmpty(req.Protocol), Assignments: make(map[string][]byte, len(req.GroupAssignment))}
+		ProtocolType: orEmpty(req.ProtocolType), ProtocolName: orEmpty(req.Protocol), NamesProtocol: req.Version >= 5, Assignments: make(map[string][]byte, len(req.GroupAssignment))}
 	var err error
-	if req.Version >= 5 && (r.ProtocolType == "" || r.ProtocolName == "") {
+	if req.Version >= 5 && (req.ProtocolType == nil || req.Protocol == nil) {
 		// mandatory from here on (KIP-559), and before anything else
 		err = group.ErrInconsistentProtocol
 	}

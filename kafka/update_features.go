@@ -46,7 +46,7 @@ func (c *call) updateFeatures(req *kmsg.UpdateFeaturesRequest) kmsg.Response {
 		case shareVersion:
 			now, most = c.s.shareLevel(), c.s.shareLevel()
 		}
-		if text := checkUpdate(u.Feature, u.MaxVersionLevel, kind, levels{now, most}); text != "" {
+		if text := checkUpdate(u.Feature, u.MaxVersionLevel, kind, levels{now, most, c.s.cluster.Controller()}); text != "" {
 			resp.ErrorCode, resp.ErrorMessage = int16(InvalidUpdateVersion), kmsg.StringPtr("The update failed for all features since the following feature had an error: "+text)
 			return resp
 		}
@@ -61,20 +61,23 @@ func (c *call) updateFeatures(req *kmsg.UpdateFeaturesRequest) kmsg.Response {
 	return resp
 }
 
-// levels are those of a feature; below 0: there is no such feature.
-type levels struct{ now, most int16 }
+// levels are those of a feature, below 0 if there is no such feature, and who decides on them.
+type levels struct {
+	now, most  int16
+	controller int32
+}
 
 // checkUpdate returns why a feature cannot be set to a level, "" if it has that level.
 func checkUpdate(feature string, level int16, kind int8, of levels) string {
 	switch {
 	case kind < featureUpgrade || kind > featureUnsafeDowngrade:
-		return fmt.Sprintf("Invalid update type %d for feature %s.", kind, feature)
+		return fmt.Sprintf("Invalid update version %d for feature %s. The controller does not support the given upgrade type.", level, feature)
 	case level < 0:
 		return fmt.Sprintf("Invalid update version %d for feature %s. A feature version cannot be less than 0.", level, feature)
 	case of.most < 0:
-		return fmt.Sprintf("Invalid update version %d for feature %s. Brokers do not support this feature.", level, feature)
+		return fmt.Sprintf("Invalid update version %d for feature %s. Local controller %d does not support this feature.", level, feature, of.controller)
 	case level > of.most:
-		return fmt.Sprintf("Invalid update version %d for feature %s. Brokers only support versions 0-%d.", level, feature, of.most)
+		return fmt.Sprintf("Invalid update version %d for feature %s. Local controller %d only supports versions 0-%d", level, feature, of.controller, of.most)
 	case level < of.now && kind == featureUpgrade:
 		return fmt.Sprintf("Invalid update version %d for feature %s. Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade.", level, feature)
 	case level > of.now && kind != featureUpgrade:

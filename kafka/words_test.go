@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -73,6 +74,17 @@ func TestRefusalsAreInKafkasWords(t *testing.T) {
 	shareState := func(id [16]byte, p int32) *kmsg.ReadShareGroupStateSummaryRequest {
 		return &kmsg.ReadShareGroupStateSummaryRequest{GroupID: "g", Topics: []kmsg.ReadShareGroupStateSummaryRequestTopic{{TopicID: id, Partitions: []kmsg.ReadShareGroupStateSummaryRequestTopicPartition{{Partition: p}}}}}
 	}
+	require.Zero(t, ask[*kmsg.FindCoordinatorResponse](t, addr, 3, &kmsg.FindCoordinatorRequest{CoordinatorKey: "classic"}).ErrorCode)
+	beat := &kmsg.ShareGroupHeartbeatRequest{GroupID: "shares", MemberID: "AAAAAAAAAAAAAAAAAAAAAA", SubscribedTopicNames: []string{"t"}}
+	require.Zero(t, ask[*kmsg.ShareGroupHeartbeatResponse](t, addr, 1, beat).ErrorCode)
+	commit := kmsg.NewOffsetCommitRequestTopic()
+	commit.Topic, commit.Partitions = "t", []kmsg.OffsetCommitRequestTopicPartition{{}}
+	committed := ask[*kmsg.OffsetCommitResponse](t, addr, 8, &kmsg.OffsetCommitRequest{Group: "classic", Generation: -1, Topics: []kmsg.OffsetCommitRequestTopic{commit}})
+	require.Zero(t, committed.Topics[0].Partitions[0].ErrorCode)
+	features := func(name string, level int16, kind int8) *kmsg.UpdateFeaturesRequest {
+		return &kmsg.UpdateFeaturesRequest{ValidateOnly: true, FeatureUpdates: []kmsg.UpdateFeaturesRequestFeatureUpdate{{Feature: name, MaxVersionLevel: level, UpgradeType: kind}}}
+	}
+	const failed = `95 "The update failed for all features since the following feature had an error: `
 	const malformed = `"This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. See the broker logs for more details."`
 	const notHosted = `"This server does not host this topic-partition."`
 	for _, tc := range []struct {
@@ -112,6 +124,33 @@ func TestRefusalsAreInKafkasWords(t *testing.T) {
 		{"users", 0, &kmsg.DescribeUserSCRAMCredentialsRequest{}, []string{`0 ""`}},
 		{"an unknown coordinator", 3, &kmsg.FindCoordinatorRequest{CoordinatorKey: "g", CoordinatorType: 9}, []string{`42 ` + malformed}},
 		{"an unknown type of endpoint", 2, &kmsg.DescribeClusterRequest{EndpointType: 9}, []string{`115 "Unsupported endpoint type 9"`}},
+		{"an unknown type of election of nothing", 2, &kmsg.ElectLeadersRequest{ElectionType: 9, Topics: []kmsg.ElectLeadersRequestTopic{}}, nil},
+		{"a value that is no number", 7, create("new", kmsg.CreateTopicsRequestTopicConfig{Name: "retention.ms", Value: kmsg.StringPtr("x")}), []string{`40 "Invalid value x for configuration retention.ms: Not a number of type LONG"`}},
+		{"a value that is no truth", 1, alter(resourceTopic, "t", "preallocate", 0, value), []string{`40 "Invalid value 1 for configuration preallocate: Expected value to be either true or false"`}},
+		{"a value that is too small", 1, alter(resourceTopic, "t", "segment.bytes", 0, value), []string{`40 "Invalid value 1 for configuration segment.bytes: Value must be at least 1048576"`}},
+		{"a value that is none of some", 1, alter(resourceTopic, "none", "message.timestamp.type", 0, value), []string{`40 "Invalid value 1 for configuration message.timestamp.type: String must be one of: CreateTime, LogAppendTime"`}},
+		{"a value of a list", 1, alter(resourceTopic, "t", "cleanup.policy", 0, value), []string{`40 "Invalid value 1 for configuration cleanup.policy: String must be one of: compact, delete"`}},
+		{"an empty name", 4, &kmsg.DescribeConfigsRequest{Resources: []kmsg.DescribeConfigsRequestResource{{ResourceType: 2}}}, []string{`17 "Topic name is invalid: the empty string is not allowed"`}},
+		{"a name of dots", 0, producers("..", 0), []string{`17 "Topic name is invalid: '..' is not allowed"`}},
+		{"a name of other letters", 1, alter(resourceTopic, "a/b", "what", 1, nil), []string{`17 "Topic name is invalid: 'a/b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"`}},
+		{"a long name", 0, producers(strings.Repeat("x", 250), 0), []string{`17 "Topic name is invalid: the length of '` + strings.Repeat("x", 250) + `' is longer than the max allowed length 249"`}},
+		{"another broker's configuration", 4, &kmsg.DescribeConfigsRequest{Resources: []kmsg.DescribeConfigsRequestResource{{ResourceType: 4, ResourceName: "7"}}}, []string{`42 "Unexpected broker id, expected 1 but received 7"`}},
+		{"an unknown partition of a quorum", 2, &kmsg.DescribeQuorumRequest{Topics: []kmsg.DescribeQuorumRequestTopic{{Topic: "t", Partitions: []kmsg.DescribeQuorumRequestTopicPartition{{}}}}}, []string{`0 ""`, `3 ` + notHosted}},
+		{"a heartbeat to no group", 1, &kmsg.ConsumerGroupHeartbeatRequest{Group: "none", MemberID: "AAAAAAAAAAAAAAAAAAAAAA", MemberEpoch: 1, RebalanceTimeoutMillis: -1}, []string{`69 "Group none not found."`}},
+		{"a heartbeat to no share group", 1, &kmsg.ShareGroupHeartbeatRequest{GroupID: "none", MemberID: "AAAAAAAAAAAAAAAAAAAAAA", MemberEpoch: 1}, []string{`69 "Group none not found."`}},
+		{"forget no topic of no share group", 0, &kmsg.DeleteShareGroupOffsetsRequest{GroupID: "none"}, []string{`69 "Group none not found."`}},
+		{"forget a topic of no share group", 0, &kmsg.DeleteShareGroupOffsetsRequest{GroupID: "none", Topics: []kmsg.DeleteShareGroupOffsetsRequestTopic{{Topic: "t"}}}, []string{`69 "Group none not found."`}},
+		{"no classic group", 6, &kmsg.DescribeGroupsRequest{Groups: []string{"shares"}}, []string{`69 "Group shares is not a classic group."`}},
+		{"no consumer group", 1, &kmsg.ConsumerGroupDescribeRequest{Groups: []string{"shares", "none"}}, []string{`69 "Group shares is not a consumer group."`, `69 "Group none not found."`}},
+		{"no share group", 1, &kmsg.ShareGroupDescribeRequest{GroupIDs: []string{"classic"}}, []string{`69 "Group classic is not a share group."`}},
+		{"append to a group's number", 1, alter(resourceGroup, "g", "consumer.session.timeout.ms", 2, value), []string{`40 "Can't APPEND to key consumer.session.timeout.ms because its type is not LIST."`}},
+		{"an unknown key of a group", 1, alter(resourceGroup, "g", "retention.ms", 0, value), []string{`40 "Unknown group config name: retention.ms"`}},
+		{"an unknown feature", 2, features("what", 2, 1), []string{failed + `Invalid update version 2 for feature what. Local controller 1 does not support this feature."`}},
+		{"an unknown level of a feature", 2, features("transaction.version", 9, 1), []string{failed + `Invalid update version 9 for feature transaction.version. Local controller 1 only supports versions 0-2"`}},
+		{"an unknown update of a feature", 2, features("what", 2, 9), []string{failed + `Invalid update version 2 for feature what. The controller does not support the given upgrade type."`}},
+		{"a topic beside an unknown resource", 4, &kmsg.DescribeConfigsRequest{Resources: []kmsg.DescribeConfigsRequestResource{{ResourceType: 2, ResourceName: "t"}, {ResourceType: 99}}}, []string{`42 ` + malformed, `42 ` + malformed}},
+		{"a share group with members", 0, &kmsg.AlterShareGroupOffsetsRequest{GroupID: "shares", Topics: []kmsg.AlterShareGroupOffsetsRequestTopic{{Topic: "t", Partitions: []kmsg.AlterShareGroupOffsetsRequestTopicPartition{{}}}}}, []string{`68 "The group is not empty."`}},
+		{"a logger of no broker", 4, &kmsg.DescribeConfigsRequest{Resources: []kmsg.DescribeConfigsRequestResource{{ResourceType: 8}}}, []string{`42 "Broker id must not be empty"`}},
 		{"a member without a topic", 1, &kmsg.ShareGroupHeartbeatRequest{GroupID: "g", MemberID: "AAAAAAAAAAAAAAAAAAAAAA"}, []string{`42 "SubscribedTopicNames must be set in first request."`}},
 		{"share state of a negative partition", 1, shareState(id, -1), []string{`42 "The partition id cannot be a negative number."`}},
 		{"share state of an unknown partition", 1, shareState(id, 4), []string{`3 ` + notHosted}},
@@ -159,4 +198,77 @@ func TestProduceLooksAtThingsInKafkasOrder(t *testing.T) {
 			require.Equal(t, tc.want, Code(c.ask(r).(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode))
 		})
 	}
+}
+
+// TestTopicsWithoutPartitionsAreNotAnswered asks about no partition of a topic.
+func TestTopicsWithoutPartitionsAreNotAnswered(t *testing.T) {
+	s, addr := serve(t, Config{NoAutoCreate: true})
+	require.NoError(t, s.cluster.CreateTopic(t.Context(), "t", topic.Config{Partitions: 1}))
+	require.Empty(t, ask[*kmsg.ProduceResponse](t, addr, 9, &kmsg.ProduceRequest{Acks: -1, TimeoutMillis: 1000, Topics: []kmsg.ProduceRequestTopic{{Topic: "t"}}}).Topics)
+	require.Empty(t, ask[*kmsg.ListOffsetsResponse](t, addr, 8, &kmsg.ListOffsetsRequest{ReplicaID: -1, Topics: []kmsg.ListOffsetsRequestTopic{{Topic: "t"}}}).Topics)
+	require.Empty(t, ask[*kmsg.DeleteRecordsResponse](t, addr, 2, &kmsg.DeleteRecordsRequest{TimeoutMillis: 1000, Topics: []kmsg.DeleteRecordsRequestTopic{{Topic: "t"}}}).Topics)
+	require.Empty(t, ask[*kmsg.OffsetCommitResponse](t, addr, 8, &kmsg.OffsetCommitRequest{Group: "g", Generation: -1, Topics: []kmsg.OffsetCommitRequestTopic{{Topic: "t"}}}).Topics)
+	require.Empty(t, ask[*kmsg.WriteTxnMarkersResponse](t, addr, 1, &kmsg.WriteTxnMarkersRequest{Markers: []kmsg.WriteTxnMarkersRequestMarker{{}}}).Markers)
+}
+
+func TestMarkersOfImpossibleProducersAreRefused(t *testing.T) {
+	s, addr := serve(t, Config{NoAutoCreate: true})
+	require.NoError(t, s.cluster.CreateTopic(t.Context(), "t", topic.Config{Partitions: 1}))
+	for _, m := range []kmsg.WriteTxnMarkersRequestMarker{{ProducerID: -1}, {ProducerID: 5, ProducerEpoch: -1}} {
+		m.Topics = []kmsg.WriteTxnMarkersRequestMarkerTopic{{Topic: "t", Partitions: []int32{0}}}
+		r := ask[*kmsg.WriteTxnMarkersResponse](t, addr, 1, &kmsg.WriteTxnMarkersRequest{Markers: []kmsg.WriteTxnMarkersRequestMarker{m}})
+		require.Equal(t, UnknownServerError, Code(r.Markers[0].Topics[0].Partitions[0].ErrorCode))
+	}
+	end := kmsg.NewListOffsetsRequestTopicPartition()
+	end.Timestamp = -1
+	offsets := ask[*kmsg.ListOffsetsResponse](t, addr, 8, &kmsg.ListOffsetsRequest{ReplicaID: -1, Topics: []kmsg.ListOffsetsRequestTopic{{Topic: "t", Partitions: []kmsg.ListOffsetsRequestTopicPartition{end}}}})
+	require.Zero(t, offsets.Topics[0].Partitions[0].Offset, "nothing is written")
+}
+
+// TestAbortedTransactionsAreNullWhereNobodyAsks fetches from the partition 0, which has no records,
+// and from one that is not there.
+func TestAbortedTransactionsAreNullWhereNobodyAsks(t *testing.T) {
+	s, addr := serve(t, Config{NoAutoCreate: true})
+	require.NoError(t, s.cluster.CreateTopic(t.Context(), "t", topic.Config{Partitions: 1}))
+	for partition, want := range map[int32]bool{0: false, 9: true} {
+		p := kmsg.NewFetchRequestTopicPartition()
+		p.Partition, p.PartitionMaxBytes = partition, 1000
+		r := kmsg.NewPtrFetchRequest()
+		r.MaxBytes, r.SessionEpoch, r.Topics = 1000, -1, []kmsg.FetchRequestTopic{{Topic: "t", Partitions: []kmsg.FetchRequestTopicPartition{p}}}
+		got := ask[*kmsg.FetchResponse](t, addr, 11, r).Topics[0].Partitions[0]
+		require.Equal(t, want, got.AbortedTransactions != nil, "partition %d", partition)
+	}
+}
+
+// TestMembersAreKnownBeforeTheirProtocolIs has what Kafka 4.3 answers to SyncGroup and LeaveGroup.
+func TestMembersAreKnownBeforeTheirProtocolIs(t *testing.T) {
+	_, addr := serve(t, Config{})
+	c := dial(t, addr)
+	c.ask(&kmsg.FindCoordinatorRequest{Version: 3, CoordinatorKey: "g"})
+	join := kmsg.NewPtrJoinGroupRequest()
+	join.Version, join.Group, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis, join.ProtocolType = 9, "g", 10_000, 10_000, "consumer"
+	join.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range"}}
+	join.MemberID = c.ask(join).(*kmsg.JoinGroupResponse).MemberID
+	joined := c.ask(join).(*kmsg.JoinGroupResponse)
+	require.Zero(t, joined.ErrorCode)
+	sync := func(member string, kind, name *string) Code {
+		return Code(c.ask(&kmsg.SyncGroupRequest{Version: 5, Group: "g", MemberID: member, Generation: joined.Generation, ProtocolType: kind, Protocol: name}).(*kmsg.SyncGroupResponse).ErrorCode)
+	}
+	consumer, ranged, empty := kmsg.StringPtr("consumer"), kmsg.StringPtr("range"), kmsg.StringPtr("")
+	require.Equal(t, InconsistentGroupProtocol, sync("nobody", consumer, nil), "from version 5 on both are named")
+	require.Equal(t, InconsistentGroupProtocol, sync("nobody", nil, ranged))
+	require.Equal(t, UnknownMemberID, sync("nobody", empty, empty))
+	require.Equal(t, InconsistentGroupProtocol, sync(join.MemberID, empty, ranged))
+	require.Equal(t, InconsistentGroupProtocol, sync(join.MemberID, consumer, empty))
+	require.Zero(t, sync(join.MemberID, consumer, ranged))
+
+	leave := func(members ...kmsg.LeaveGroupRequestMember) (codes []Code) {
+		for _, m := range c.ask(&kmsg.LeaveGroupRequest{Version: 5, Group: "g", Members: members}).(*kmsg.LeaveGroupResponse).Members {
+			codes = append(codes, Code(m.ErrorCode))
+		}
+		return codes
+	}
+	one := kmsg.LeaveGroupRequestMember{MemberID: join.MemberID, InstanceID: empty}
+	require.Equal(t, []Code{UnknownMemberID}, leave(one), "no instance has an empty id")
+	require.Equal(t, []Code{0, UnknownMemberID}, leave(kmsg.LeaveGroupRequestMember{MemberID: join.MemberID}, one))
 }

@@ -27,8 +27,8 @@ func (c *call) writeTxnMarkers(req *kmsg.WriteTxnMarkersRequest) kmsg.Response {
 		for _, t := range m.Topics {
 			id, known := c.s.cluster.TopicID(t.Topic)
 			for _, p := range t.Partitions {
-				if !known {
-					errs = append(errs, replication.ErrUnknownTopic)
+				if err := c.markable(m, known); err != nil {
+					errs = append(errs, err)
 					continue
 				}
 				places, errs = append(places, len(errs)), append(errs, nil)
@@ -50,6 +50,9 @@ func (c *call) writeTxnMarkers(req *kmsg.WriteTxnMarkersRequest) kmsg.Response {
 	for _, m := range req.Markers {
 		rm := kmsg.NewWriteTxnMarkersResponseMarker()
 		rm.ProducerID = m.ProducerID
+		if len(m.Topics) == 0 {
+			continue
+		}
 		for _, t := range m.Topics {
 			rt := kmsg.NewWriteTxnMarkersResponseMarkerTopic()
 			rt.Topic = t.Topic
@@ -62,4 +65,16 @@ func (c *call) writeTxnMarkers(req *kmsg.WriteTxnMarkersRequest) kmsg.Response {
 		resp.Markers = append(resp.Markers, rm)
 	}
 	return resp
+}
+
+// markable refuses a marker for a topic that is not there, and one of a producer that there cannot
+// be. Kafka: MemoryRecordsBuilder, whose IllegalArgumentException is an UNKNOWN_SERVER_ERROR.
+func (c *call) markable(m kmsg.WriteTxnMarkersRequestMarker, known bool) error {
+	switch {
+	case !known:
+		return replication.ErrUnknownTopic
+	case m.ProducerID < 0 || m.ProducerEpoch < 0:
+		return noText(UnknownServerError)
+	}
+	return nil
 }

@@ -61,8 +61,15 @@ type JoinResponse struct {
 type SyncRequest struct {
 	Group, MemberID, InstanceID string
 	Generation                  int32
-	ProtocolType, ProtocolName  string            // "": not checked
+	ProtocolType, ProtocolName  string            // "": not checked, unless NamesProtocol
+	NamesProtocol               bool              // the member names its protocol, if by an empty name. Kafka: version 5 (KIP-559)
 	Assignments                 map[string][]byte // by member id; ignored unless it comes from the group leader. Kept, not copied
+}
+
+// Fits reports whether what the member names is the group's type and its protocol.
+func (r *SyncRequest) Fits(protocolType, name string) bool {
+	fits := func(named, is string) bool { return named == is || named == "" && !r.NamesProtocol }
+	return fits(r.ProtocolType, protocolType) && fits(r.ProtocolName, name)
 }
 
 // A SyncResponse carries the member's own assignment, which

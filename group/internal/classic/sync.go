@@ -18,7 +18,7 @@ func (e EventSync) step(g *Group, now time.Time) {
 	m, err := g.checkGeneration(e.MemberID, e.InstanceID, e.Generation)
 	switch {
 	case err != nil:
-	case e.ProtocolType != "" && e.ProtocolType != g.protocolType, e.ProtocolName != "" && e.ProtocolName != g.protocol:
+	case !e.Fits(g.protocolType, g.protocol):
 		err = protocol.ErrInconsistentProtocol
 	case g.state == protocol.PreparingRebalance:
 		err = protocol.ErrRebalanceInProgress

@@ -164,7 +164,7 @@ func (e EventSync) step(g *Group, now time.Time) {
 	m, err := g.classicMember(e.MemberID, e.InstanceID, e.Generation)
 	switch {
 	case err != nil:
-	case e.ProtocolType != "" && e.ProtocolType != protocol.ProtocolTypeConsumer, e.ProtocolName != "" && e.ProtocolName != m.Classic.Protocols[0].Name:
+	case !e.Fits(protocol.ProtocolTypeConsumer, m.Classic.Protocols[0].Name):
 		err = protocol.ErrInconsistentProtocol
 	case m.epoch < g.epoch && m.state != unrevoked:
 		g.mustJoin(m, now)
