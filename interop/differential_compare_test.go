@@ -136,6 +136,9 @@ func (w view) tree(field string, v reflect.Value) any {
 				list = append(list, w.tree(field, e))
 			}
 		}
+		if len(list) == 0 && v.Len() > 0 {
+			return nil // as a list of nothing is mostly read
+		}
 		if field != "RecordBatches" {
 			slices.SortStableFunc(list, func(a, b any) int { return strings.Compare(plainly(a), plainly(b)) })
 		}

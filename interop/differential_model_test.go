@@ -179,14 +179,14 @@ var themes = [][]int16{
 	{22, 22, 22, 24, 24, 25, 26, 26, 27, 28, 28, 0, 0, 65, 66, 61, 2, 1}, // transactions
 	{19, 19, 20, 37, 3, 75, 45, 46, 43, 35, 60},                          // topics
 	{32, 33, 44, 44, 74},                                                 // configurations
-	{29, 30, 31, 48, 49, 50, 51},                                         // entries, quotas, users
+	{29, 30, 31, 48, 49, 50, 51, 38, 39, 40, 41},                         // entries, quotas, users
 	{17, 36, 18, 55, 57, 60, 35, 74, 10},                                 // the broker itself
-	{0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 35, 36, 37, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 55, 57, 60, 61, 65, 66, 68, 69, 74, 75, 76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92},
+	{0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 55, 57, 60, 61, 65, 66, 68, 69, 74, 75, 76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92},
 }
 
 // notServed are APIs of Kafka's that Strata says it does not have (ApiVersions).
 var notServed = map[int16]string{
-	34: "there is one directory for a broker", 38: "no delegation tokens", 39: "no delegation tokens", 40: "no delegation tokens", 41: "no delegation tokens",
+	34: "there is one directory for a broker",
 	64: "brokers are those that the cluster was opened with", 80: "no voters of KRaft", 81: "no voters of KRaft", 88: "no streams groups", 89: "no streams groups",
 }
 

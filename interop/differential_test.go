@@ -510,7 +510,7 @@ func startKafkaWith(t *testing.T, settings ...string) target {
 func startStrataAuthorizing(t *testing.T) target {
 	t.Helper()
 	ks, _ := startStrataServing(t, 1, func(cfg *strata.Config) {
-		cfg.Group.OffsetsPartitions = 4
+		cfg.Group.OffsetsPartitions, cfg.Transactions.Topic.Partitions = 4, 1
 	}, func(cfg *kafka.Config) {
 		cfg.NoAutoCreate = true
 		cfg.Authorization = kafka.Authorization{Enabled: true, SuperUsers: []string{"User:ANONYMOUS"}}
