@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -59,16 +60,22 @@ func (c *call) consumerHeartbeatRequest(req *kmsg.ConsumerGroupHeartbeatRequest)
 		r.Owned = append(r.Owned, offsets.TopicIDPartitions{TopicID: t.TopicID, Partitions: t.Partitions})
 	}
 	switch {
-	case req.Group == "":
+	case blank(req.Group):
 		return r, refuse(InvalidRequest, "GroupId can't be empty.")
-	case c.version >= 1 && req.MemberID == "":
+	case c.version >= 1 && blank(req.MemberID):
 		return r, refuse(InvalidRequest, "MemberId can't be empty.")
-	case req.InstanceID != nil && *req.InstanceID == "":
+	case req.InstanceID != nil && blank(*req.InstanceID):
 		return r, refuse(InvalidRequest, "InstanceId can't be empty.")
-	case req.RackID != nil && *req.RackID == "":
+	case req.RackID != nil && blank(*req.RackID):
 		return r, refuse(InvalidRequest, "RackId can't be empty.")
 	case req.ServerAssignor != nil && *req.ServerAssignor == "":
 		return r, refuse(UnsupportedAssignor, "ServerAssignor  is not supported.")
 	}
 	return r, nil
+}
+
+// blank reports whether a name is none to Kafka, which trims it as Java does: of spaces and control
+// characters. Kafka: GroupCoordinatorService.throwIfEmptyString.
+func blank(name string) bool {
+	return strings.TrimFunc(name, func(c rune) bool { return c <= ' ' }) == ""
 }

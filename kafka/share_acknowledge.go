@@ -37,6 +37,9 @@ func (c *call) shareAcknowledge(req *kmsg.ShareAcknowledgeRequest) kmsg.Response
 	var todo []shareAcks
 	for _, t := range req.Topics {
 		for _, p := range t.Partitions {
+			if len(p.AcknowledgementBatches) == 0 {
+				continue
+			}
 			of := shareAcks{part: sharePart{t.TopicID, p.Partition}}
 			for _, b := range p.AcknowledgementBatches {
 				of.add(b.FirstOffset, b.LastOffset, b.AcknowledgeTypes)

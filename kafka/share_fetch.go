@@ -171,8 +171,12 @@ func (f *shareAnswer) fetch(req *kmsg.ShareFetchRequest, parts []sharePart) erro
 			served[p] = true
 			a := f.answer(p)
 			a.Records = r.Bytes
+			size := int64(req.BatchSize)
+			if !fetch.WholeBatches {
+				size = 0 // Kafka: SharePartition.acquire
+			}
 			for _, d := range r.Deliveries {
-				a.AcquiredRecords = appendAcquired(a.AcquiredRecords, d, int64(req.BatchSize))
+				a.AcquiredRecords = appendAcquired(a.AcquiredRecords, d, size)
 			}
 		}
 	}

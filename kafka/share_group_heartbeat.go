@@ -17,8 +17,14 @@ func (c *call) shareGroupHeartbeat(req *kmsg.ShareGroupHeartbeatRequest) kmsg.Re
 		SubscribedTopics: req.SubscribedTopicNames}
 	var err error
 	switch {
+	case blank(req.GroupID):
+		err = refuse(InvalidRequest, "GroupId can't be empty.")
+	case blank(req.MemberID):
+		err = refuse(InvalidRequest, "MemberId can't be empty.")
+	case len(req.MemberID) > maxShareMemberID:
+		err = refuse(InvalidRequest, "MemberId is too long.")
 	case req.RackID == nil:
-	case *req.RackID == "":
+	case blank(*req.RackID):
 		err = refuse(InvalidRequest, "RackId can't be empty.")
 	default:
 		r.RackID = *req.RackID
@@ -42,3 +48,7 @@ func (c *call) shareGroupHeartbeat(req *kmsg.ShareGroupHeartbeatRequest) kmsg.Re
 	}
 	return resp
 }
+
+// maxShareMemberID is how long the id of a member of a share group may be: that of a UUID, as it is
+// written with dashes. Kafka: KafkaApis.
+const maxShareMemberID = 36

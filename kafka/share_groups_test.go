@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/share"
 )
 
@@ -166,7 +168,7 @@ func TestMembersOfAShareGroupHaveTheirOwnRecordsUntilTheySayWhatCameOfThem(t *te
 	require.Equal(t, InvalidRequest, code, "they are not by offset")
 	_, code = two.acknowledge(two.epoch, said{1, 1, 1}, said{4, 5, 2})
 	require.Zero(t, code)
-	parts := one.fetch(func(r *kmsg.ShareFetchRequest) { r.BatchSize = 1 })
+	parts := one.fetch(func(r *kmsg.ShareFetchRequest) { r.BatchSize, r.ShareAcquireMode = 1, 0 })
 	require.Equal(t, [][3]int64{{4, 4, 2}, {5, 5, 2}}, got(parts), "in parts of BatchSize")
 
 	renew := one.fetch(nil, said{4, 4, 4})
@@ -178,6 +180,47 @@ func TestMembersOfAShareGroupHaveTheirOwnRecordsUntilTheySayWhatCameOfThem(t *te
 	}, said{4, 4, 4})
 	require.Zero(t, renew.Topics[0].Partitions[0].AcknowledgeErrorCode)
 	require.Zero(t, one.beat(-1).ErrorCode)
+}
+
+// Checklist row S16: what others will have is not sent, too.
+func TestAMemberIsSentTheBatchesOfWhatItHasAcquiredOnly(t *testing.T) {
+	_, addr, id := shareTopic(t, 6)
+	one := newSharer(t, addr, "one", id)
+	require.Zero(t, one.beat(0, "jobs").ErrorCode)
+	bases := func(resp *kmsg.ShareFetchResponse) (all []int64) {
+		for b := resp.Topics[0].Partitions[0].Records; len(b) > 0; {
+			parsed, n, err := record.Parse(b)
+			require.NoError(t, err)
+			all = append(all, parsed.BaseOffset)
+			b = b[n:]
+		}
+		return all
+	}
+	two := func(r *kmsg.ShareFetchRequest) { r.MaxRecords, r.BatchSize = 2, 1 }
+	first := one.fetch(two)
+	require.Equal(t, []int64{0, 1}, bases(first))
+	require.Equal(t, [][3]int64{{0, 1, 1}}, got(first), "BatchSize is about whole batches only")
+	require.Equal(t, []int64{2, 3}, bases(one.fetch(two)))
+	_, code := one.acknowledge(one.epoch, said{0, 1, 1}, said{2, 2, 2})
+	require.Zero(t, code)
+	all := one.fetch(nil)
+	require.Equal(t, [][3]int64{{2, 2, 2}, {4, 5, 1}}, got(all))
+	require.Equal(t, []int64{2, 3, 4, 5}, bases(all), "from the first to the last, also what is in between")
+}
+
+// Checklist row S13.
+func TestNamesOfShareGroupsAndMembersAreNotBlankNorTooLong(t *testing.T) {
+	_, addr, id := shareTopic(t, 1)
+	for _, blank := range []string{"", " ", "\t \n", "\x00"} {
+		s := newSharer(t, addr, blank, id)
+		require.EqualValues(t, InvalidRequest, s.beat(0, "jobs").ErrorCode, "%q", blank)
+		s = newSharer(t, addr, "one", id)
+		s.group = blank
+		require.EqualValues(t, InvalidRequest, s.beat(0, "jobs").ErrorCode, "%q", blank)
+	}
+	require.Zero(t, newSharer(t, addr, " a ", id).beat(0, "jobs").ErrorCode)
+	require.Zero(t, newSharer(t, addr, strings.Repeat("x", 36), id).beat(0, "jobs").ErrorCode)
+	require.EqualValues(t, InvalidRequest, newSharer(t, addr, strings.Repeat("x", 37), id).beat(0, "jobs").ErrorCode)
 }
 
 // Checklist row S20.

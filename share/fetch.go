@@ -154,7 +154,7 @@ func (l *leader) fetch(ctx context.Context, req FetchRequest) (got Fetched, err 
 		got.Deliveries = l.p.Acquire(time.Now(), req.Member, inflight.Fetched{From: from, Batches: batches}, inflight.Limit{Records: req.MaxRecords, Exact: !req.WholeBatches})
 	}
 	if len(got.Deliveries) > 0 {
-		got.Bytes = read.Bytes
+		got.Bytes = trimTo(read.Bytes, got.Deliveries[0].First, got.Deliveries[len(got.Deliveries)-1].Last)
 	}
 	if err != nil || len(batches) > 0 || l.p.Start() > from {
 		l.changedLocked() // others may acquire what is left
@@ -201,6 +201,23 @@ func offsetsOf(from int64, read partition.FetchedPartition) (all []inflight.Offs
 		}
 	}
 	return all, nil
+}
+
+// trimTo returns the batches that have offsets from first to last, of batches that are valid: a member
+// is not sent what others will acquire. Kafka: ShareFetchUtils.maybeSliceFetchRecords.
+func trimTo(batches []byte, first, last int64) []byte {
+	from, to := 0, 0
+	for to < len(batches) {
+		b, n, err := record.Parse(batches[to:])
+		if err != nil || b.BaseOffset > last {
+			break
+		}
+		to += n
+		if b.LastOffset() < first {
+			from = to
+		}
+	}
+	return batches[from:to:to]
 }
 
 func (l *leader) watch(told chan struct{}) {
