@@ -98,11 +98,15 @@ func (s *consumerScript) list(name string) {
 }
 
 func (s *consumerScript) refused() {
-	empty, bad, nobody := "", "a(", "nobody"
+	empty, blank, bad, nobody := "", " ", "a(", "nobody"
 	edits := map[string]func(r *kmsg.ConsumerGroupHeartbeatRequest){
 		"no group":             func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.Group = "" },
 		"no member":            func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberID = "" },
 		"no instance":          func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.InstanceID = &empty },
+		"blank group":          func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.Group = blank },
+		"blank member":         func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberID = blank },
+		"blank instance":       func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.InstanceID = &blank },
+		"blank rack":           func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.RackID = &blank },
 		"no rack":              func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.RackID = &empty },
 		"epoch -3":             func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberEpoch = -3 },
 		"epoch -2, not static": func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberEpoch = -2 },
