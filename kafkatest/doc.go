@@ -30,6 +30,13 @@
 //     Kafka words them, in every version. Faults of the disk are those of package vfs: Config.FS
 //     takes a vfs.MemFS or a vfs.FaultFS.
 //
+// # What does my code get wrong?
+//
+//	kafkatest.Check(t, kafkatest.Code{Produce: produce, Consume: consume})
+//
+// Check runs client code with one thing after the other going wrong, and says what it lost, doubled
+// and reordered in each case. See its example.
+//
 // # Virtual time
 //
 // With Config.Pipe a server and its network live in memory, and everything in them waits in ways

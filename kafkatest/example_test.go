@@ -1,6 +1,8 @@
 package kafkatest_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -92,6 +94,50 @@ func ExampleServer_Between() {
 	s.WaitISR("orders", 0, 1, 2)
 	fmt.Println(len(s.Topic("orders")))
 	// Output: 1
+}
+
+// A worker that commits what it has processed, and what writes its jobs, are run with all that
+// Check has go wrong. Had the worker committed before it processed, consume/ended would fail: "lost
+// 1 of 60: 4 of partition 0".
+func ExampleCheck() {
+	_ = func(t *testing.T) { // in a test file: func TestJobsAreDone(t *testing.T)
+		connect := func(s *kafkatest.Server, opts ...kgo.Opt) (*kgo.Client, error) {
+			return kgo.NewClient(append(opts, kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial))...)
+		}
+		kafkatest.Check(t, kafkatest.Code{
+			Topic: "jobs",
+			Produce: func(ctx context.Context, s *kafkatest.Server, rs []record.Record) error {
+				cl, err := connect(s)
+				if err != nil {
+					return err
+				}
+				defer cl.Close()
+				for _, r := range rs {
+					err = errors.Join(err, cl.ProduceSync(ctx, &kgo.Record{Topic: r.Topic, Key: r.Key, Value: r.Value}).FirstErr())
+				}
+				return err
+			},
+			Consume: func(ctx context.Context, s *kafkatest.Server, process func(int32, int64) error) error {
+				cl, err := connect(s, kgo.ConsumerGroup("workers"), kgo.ConsumeTopics("jobs"), kgo.AutoCommitMarks(),
+					kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.BlockRebalanceOnPoll())
+				if err != nil {
+					return err
+				}
+				defer cl.CloseAllowingRebalance()
+				for ctx.Err() == nil {
+					for _, r := range cl.PollRecords(ctx, 10).Records() {
+						if err := process(r.Partition, r.Offset); err != nil {
+							return err
+						}
+						cl.MarkCommitRecords(r)
+					}
+					cl.AllowRebalance()
+				}
+				return nil
+			},
+			MayRepeat: true, // at least once
+		})
+	}
 }
 
 // A leader loses power, and with it what it had not synced. What was acknowledged is at the others.

@@ -1,0 +1,87 @@
+package kafkatest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// findings compares the records that are there with those that ought to be.
+type findings struct {
+	ranks     map[string]int // of the records that are expected, by name: their order
+	times     map[string]int // how often each was found
+	highest   map[int32]string
+	doubled   []string
+	reordered []string
+	unknown   []string
+	mayRepeat bool   // a record that is there again is no finding
+	failed    string // what the code has done beside; empty: nothing
+}
+
+func newFindings() *findings {
+	return &findings{ranks: map[string]int{}, times: map[string]int{}, highest: map[int32]string{}}
+}
+
+// expect says that a record has to be there, after those of its partition that have a lower rank.
+func (f *findings) expect(name string, rank int) { f.ranks[name] = rank }
+
+// add takes in a record that is there.
+func (f *findings) add(partition int32, name string) {
+	rank, ok := f.ranks[name]
+	if !ok {
+		f.unknown = append(f.unknown, fmt.Sprintf("%q", name))
+		return
+	}
+	if f.times[name]++; f.times[name] > 1 {
+		f.doubled = append(f.doubled, name)
+		return
+	}
+	before, any := f.highest[partition]
+	if any && f.ranks[before] > rank {
+		f.reordered = append(f.reordered, fmt.Sprintf("%s after %s", name, before))
+		return
+	}
+	f.highest[partition] = name
+}
+
+// seen is how many of the records are there.
+func (f *findings) seen() int { return len(f.times) }
+
+// missing is how many are not.
+func (f *findings) missing() int { return len(f.ranks) - len(f.times) }
+
+// text says what is wrong, and what was requested last; empty if nothing is.
+func (f *findings) text(s *Server) string {
+	var parts []string
+	say := func(what string, names []string) {
+		const most = 5
+		n := len(names)
+		if n == 0 {
+			return
+		}
+		if n > most {
+			names = append(slices.Clone(names[:most]), "...")
+		}
+		parts = append(parts, fmt.Sprintf("%s %d of %d: %s", what, n, len(f.ranks), strings.Join(names, ", ")))
+	}
+	var lost []string
+	for name := range f.ranks {
+		if f.times[name] == 0 {
+			lost = append(lost, name)
+		}
+	}
+	slices.SortFunc(lost, func(a, b string) int { return f.ranks[a] - f.ranks[b] })
+	if f.failed != "" {
+		parts = append(parts, f.failed)
+	}
+	say("lost", lost)
+	if !f.mayRepeat {
+		say("doubled", f.doubled)
+	}
+	say("reordered", f.reordered)
+	say("not known", f.unknown)
+	if len(parts) == 0 {
+		return ""
+	}
+	return strings.Join(parts, "; ") + "\n" + s.dump()
+}
