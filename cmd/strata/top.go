@@ -55,7 +55,8 @@ func (a *app) topCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.top(ctx, &tg, kadm.NewClient(client), o)
+		admin := kadm.NewClient(client)
+		return a.top(ctx, o, func(ctx context.Context) (*look, error) { return tg.lookAtAll(ctx, admin) })
 	})
 	tg.flags(c)
 	f := c.Flags()
@@ -68,12 +69,12 @@ func (a *app) topCmd() *cobra.Command {
 // pageRows are as many topics, and as many groups, as a page on a terminal has.
 const pageRows = 15
 
-func (a *app) top(ctx context.Context, tg *target, admin *kadm.Client, o topOptions) error {
+func (a *app) top(ctx context.Context, o topOptions, lookAround func(context.Context) (*look, error)) error {
 	page := isTerminal(a.out) && !a.json
 	if !page && !o.rowsSet {
 		o.rows = 0
 	}
-	before, err := tg.lookAtAll(ctx, admin)
+	before, err := lookAround(ctx)
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func (a *app) top(ctx context.Context, tg *target, admin *kadm.Client, o topOpti
 		case <-ctx.Done():
 			return nil
 		}
-		now, err := tg.lookAtAll(ctx, admin)
+		now, err := lookAround(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
