@@ -85,3 +85,31 @@ func TestImportersLoadNothingOfTheCommand(t *testing.T) {
 		require.NotContains(t, []string{"spf13", "twmb"}, filepath.Base(owner))
 	}
 }
+
+// The code of the README is a test that passes, in a directory where nothing was before.
+func TestReadmeIsATestInAnotherModule(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds everything anew")
+	}
+	readme, err := os.ReadFile(filepath.Join(home, "..", "..", "README.md"))
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(readme), "## A fake broker for your tests\n")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	var file strings.Builder
+	for i, block := range strings.Split(section, "```") {
+		if code, ok := strings.CutPrefix(block, "go\n"); ok && i%2 == 1 {
+			file.WriteString(code + "\n")
+		}
+	}
+	cache, dir := t.TempDir(), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "orders_test.go"), []byte(file.String()), 0o644))
+	var out []byte
+	for _, args := range [][]string{{"mod", "init", "example.com/shop"}, {"mod", "tidy"}, {"test", "-v", "."}} {
+		out, err = goAway(t, dir, cache, args...).CombinedOutput()
+		require.NoError(t, err, "%v: %s", args, out)
+	}
+	require.Contains(t, string(out), "--- PASS: TestOrderIsWrittenOnceThoughTheAnswerIsLost")
+	_, err = os.Stat(filepath.Join(cache, "mod", "cache", "download", "github.com", "spf13"))
+	require.ErrorIs(t, err, os.ErrNotExist, "libraries of the command were fetched")
+}
