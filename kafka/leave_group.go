@@ -18,14 +18,14 @@ func (c *call) leaveGroup(req *kmsg.LeaveGroupRequest) kmsg.Response {
 	}
 	r := group.LeaveRequest{Group: req.Group}
 	for _, m := range members {
-		if nameless(m) {
+		if nameless(m.InstanceID) {
 			continue
 		}
 		r.Members = append(r.Members, group.LeaveMember{MemberID: m.MemberID, InstanceID: orEmpty(m.InstanceID)})
 	}
 	errs, err := c.groups.Leave(c.ctx, r)
 	for i, m := range members {
-		if err == nil && nameless(m) {
+		if err == nil && nameless(m.InstanceID) {
 			errs = slices.Insert(errs, i, error(group.ErrUnknownMember))
 		}
 	}
@@ -45,4 +45,4 @@ func (c *call) leaveGroup(req *kmsg.LeaveGroupRequest) kmsg.Response {
 }
 
 // nameless reports whether a member is named by an empty instance id, which is none of any member.
-func nameless(m kmsg.LeaveGroupRequestMember) bool { return m.InstanceID != nil && *m.InstanceID == "" }
+func nameless(instance *string) bool { return instance != nil && *instance == "" }

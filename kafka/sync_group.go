@@ -17,6 +17,8 @@ func (c *call) syncGroup(req *kmsg.SyncGroupRequest) kmsg.Response {
 	if req.Version >= 5 && (req.ProtocolType == nil || req.Protocol == nil) {
 		// mandatory from here on (KIP-559), and before anything else
 		err = group.ErrInconsistentProtocol
+	} else if nameless(req.InstanceID) {
+		err = group.ErrUnknownMember
 	}
 	if err != nil {
 		resp.ErrorCode = c.errorCode(err)

@@ -37,10 +37,12 @@ func TestUsersAreAlteredAndDescribedAsInKafka(t *testing.T) {
 	require.Equal(t, map[string]string{
 		"dave": "NONE", "few": "UNACCEPTABLE_CREDENTIAL: Too few iterations", "many": "UNACCEPTABLE_CREDENTIAL: Too many iterations", "": "UNACCEPTABLE_CREDENTIAL: Username must not be empty",
 		"odd": "UNSUPPORTED_SASL_MECHANISM: Unknown SCRAM mechanism", "twice": "DUPLICATE_RESOURCE: A user credential cannot be altered twice in the same request",
+		"first": "UNACCEPTABLE_CREDENTIAL: Too few iterations", "second": "DUPLICATE_RESOURCE: A user credential cannot be altered twice in the same request",
 		"bob": "DUPLICATE_RESOURCE: A user credential cannot be altered twice in the same request", "gone": "RESOURCE_NOT_FOUND: Attempt to delete a user credential that does not exist",
 	}, alter(func(r *kmsg.AlterUserSCRAMCredentialsRequest) {
 		r.Upsertions = append(r.Upsertions, upsertion("dave", 1, 4096), upsertion("few", 1, 4095), upsertion("many", 2, 16385), upsertion("", 1, 4096), upsertion("odd", 3, 4096),
-			upsertion("twice", 1, 4096), upsertion("twice", 2, 4096), upsertion("bob", 1, 4096))
+			upsertion("twice", 1, 4096), upsertion("twice", 2, 4096), upsertion("bob", 1, 4096),
+			upsertion("first", 1, 4095), upsertion("first", 1, 4096), upsertion("second", 1, 4096), upsertion("second", 1, 4095))
 		r.Deletions = append(r.Deletions, deletion("bob", 2), deletion("gone", 1))
 	}))
 	require.Equal(t, map[string]string{"bob": "NONE"}, alter(func(r *kmsg.AlterUserSCRAMCredentialsRequest) { r.Deletions = append(r.Deletions, deletion("bob", 2)) }))

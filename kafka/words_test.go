@@ -262,6 +262,13 @@ func TestMembersAreKnownBeforeTheirProtocolIs(t *testing.T) {
 	require.Equal(t, InconsistentGroupProtocol, sync(join.MemberID, consumer, empty))
 	require.Zero(t, sync(join.MemberID, consumer, ranged))
 
+	static := &kmsg.SyncGroupRequest{Version: 5, Group: "g", MemberID: join.MemberID, InstanceID: empty, Generation: joined.Generation, ProtocolType: consumer, Protocol: ranged}
+	require.Equal(t, UnknownMemberID, Code(c.ask(static).(*kmsg.SyncGroupResponse).ErrorCode), "no instance has an empty id")
+	beat := &kmsg.HeartbeatRequest{Version: 4, Group: "g", MemberID: join.MemberID, Generation: joined.Generation}
+	require.Zero(t, c.ask(beat).(*kmsg.HeartbeatResponse).ErrorCode)
+	beat.InstanceID = empty
+	require.Equal(t, UnknownMemberID, Code(c.ask(beat).(*kmsg.HeartbeatResponse).ErrorCode), "no instance has an empty id")
+
 	leave := func(members ...kmsg.LeaveGroupRequestMember) (codes []Code) {
 		for _, m := range c.ask(&kmsg.LeaveGroupRequest{Version: 5, Group: "g", Members: members}).(*kmsg.LeaveGroupResponse).Members {
 			codes = append(codes, Code(m.ErrorCode))

@@ -148,27 +148,32 @@ type ScramChange struct {
 }
 
 // AlterScram returns the records of changes, and why others are not made, by user. A user that comes
-// twice is changed by neither. Deletions come first. Kafka: ScramControlManager.alterCredentials.
+// twice is changed by neither; the first of its changes that is refused says why. Deletions come first. Kafka: ScramControlManager.alterCredentials.
 func (m *Image) AlterScram(changes []ScramChange) (recs []metarecord.Record, refused map[string]error) {
 	refused = map[string]error{}
-	times := map[string]int{}
-	for _, c := range changes {
-		if times[c.User]++; times[c.User] == 2 {
-			refused[c.User] = &UserError{ErrDuplicateResource, "A user credential cannot be altered twice in the same request"}
-		}
-	}
+	fine := map[string]bool{}
 	for _, deletions := range []bool{true, false} {
 		for _, c := range changes {
 			if refused[c.User] != nil || deletions != (c.Delete != nil) {
 				continue
 			}
-			if err := m.checkScram(c); err != nil {
+			switch err := m.checkScram(c); {
+			case fine[c.User]:
+				refused[c.User] = &UserError{ErrDuplicateResource, "A user credential cannot be altered twice in the same request"}
+			case err != nil:
 				refused[c.User] = err
-				continue
+			default:
+				fine[c.User] = true
 			}
-			if c.Delete != nil {
+		}
+	}
+	for _, deletions := range []bool{true, false} {
+		for _, c := range changes {
+			switch {
+			case refused[c.User] != nil || deletions != (c.Delete != nil):
+			case deletions:
 				recs = append(recs, &metarecord.RemoveUserScramCredential{Name: c.User, Mechanism: int8(*c.Delete)})
-			} else {
+			default:
 				recs = append(recs, userRecord(c.User, c.Credential))
 			}
 		}
