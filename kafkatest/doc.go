@@ -66,5 +66,4 @@
 // # Limits
 //
 // Replicas of a partition cannot be moved to other brokers: a leader moves among those it has.
-// What package kafka does not serve is not there: delegation tokens.
 package kafkatest

@@ -20,6 +20,7 @@ var served = []kafka.Key{kafka.Produce, kafka.Fetch, kafka.ListOffsets, kafka.Me
 	kafka.DescribeCluster, kafka.DescribeProducers, kafka.GetTelemetrySubscriptions, kafka.PushTelemetry, kafka.ListConfigResources,
 	kafka.DescribeTopicPartitions, kafka.AddPartitionsToTxn, kafka.AddOffsetsToTxn, kafka.EndTxn, kafka.WriteTxnMarkers, kafka.TxnOffsetCommit,
 	kafka.DescribeTransactions, kafka.ListTransactions, kafka.SaslHandshake, kafka.SaslAuthenticate, kafka.DescribeUserScramCredentials, kafka.AlterUserScramCredentials,
+	kafka.CreateDelegationToken, kafka.RenewDelegationToken, kafka.ExpireDelegationToken, kafka.DescribeDelegationToken,
 	kafka.DescribeACLs, kafka.CreateACLs, kafka.DeleteACLs, kafka.DescribeClientQuotas, kafka.AlterClientQuotas, kafka.ConsumerGroupHeartbeat, kafka.ConsumerGroupDescribe,
 	kafka.ShareGroupHeartbeat, kafka.ShareGroupDescribe, kafka.ShareFetch, kafka.ShareAcknowledge, kafka.InitializeShareGroupState, kafka.ReadShareGroupState,
 	kafka.WriteShareGroupState, kafka.DeleteShareGroupState, kafka.ReadShareGroupStateSummary, kafka.DescribeShareGroupOffsets, kafka.AlterShareGroupOffsets, kafka.DeleteShareGroupOffsets}
