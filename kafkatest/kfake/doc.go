@@ -37,7 +37,7 @@
 //     EnableACLs has SASL without EnableSASL, too: else nobody could say who they are.
 //   - Requests about ACLs are SECURITY_DISABLED without EnableACLs.
 //   - BrokerConfigs takes the settings that the brokers go by; others are an error.
-//   - Not served, as with Kafka's own tools: AlterReplicaLogDirs, delegation tokens, telemetry.
+//   - Not served, as with Kafka's own tools: AlterReplicaLogDirs, telemetry.
 //   - What a Fault's Resource names is served, and the error put in its place.
 //   - A DataDir holds Strata's format. One process at a time, and one cluster, has it open.
 //   - Control functions hold up their own connection, and requests that there are control functions
