@@ -148,7 +148,8 @@ type ScramChange struct {
 }
 
 // AlterScram returns the records of changes, and why others are not made, by user. A user that comes
-// twice is changed by neither; the first of its changes that is refused says why. Deletions come first. Kafka: ScramControlManager.alterCredentials.
+// twice is changed by neither; the first of its changes that is refused says why. Deletions come
+// first. Kafka: ScramControlManager.alterCredentials.
 func (m *Image) AlterScram(changes []ScramChange) (recs []metarecord.Record, refused map[string]error) {
 	refused = map[string]error{}
 	fine := map[string]bool{}
