@@ -26,6 +26,10 @@ const removedSuffix = ".removed"
 // a crash leaves the whole log or none, and what it left under that name is never taken for a log
 // and can be removed. A later Close or Remove waits and gets the same result.
 //
+// After an error the log is whole or gone. If it is gone since only its new name could not be made
+// durable, a power cut may bring it back, until something is on stable storage of a log that was
+// opened in its place; removing that one ends both.
+//
 // A log that Close has closed, or is closing, is not removed: its directory may be somebody else's
 // by now. Remove returns ErrClosed then. A read-only log stays open, and it returns ErrReadOnly.
 func (l *Log) Remove() error {

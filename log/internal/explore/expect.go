@@ -27,9 +27,10 @@ type expectation struct {
 	cut      int64            // a truncation under way may take what is at or above, math.MaxInt64: none
 	cutWas   int64            // cut before the last truncation began: one that failed may be done by the next open
 	cleaning bool
-	removing bool  // the log may be gone
-	removed  bool  // it is
-	epoch    int64 // newest leader epoch, and where it began; -1: none
+	removing bool         // the log may be gone
+	removed  bool         // it is
+	before   *expectation // of the log that a removal which failed may have left for a power cut to bring back; nil: none
+	epoch    int64        // newest leader epoch, and where it began; -1: none
 	epochAt  int64
 	doubt    int64 // DeleteRecords(doubt) has not returned, or failed
 	floor    int64 // ids below that are in no slot were lost in an earlier crash
@@ -73,7 +74,9 @@ func expect(facts []fact, sure, log int, durable int64, killed bool) *expectatio
 			stable, end = 0, f.end
 		case synced:
 			stable = max(stable, f.offset)
-			e.end = max(e.end, f.offset)
+			if e.end = max(e.end, f.offset); f.offset > 0 {
+				e.before = nil
+			}
 		case written, acked:
 			if e.cut <= f.offset { // what was synced behind the cut is gone: the appends begin there
 				stable = min(stable, f.offset)
@@ -81,7 +84,7 @@ func expect(facts []fact, sure, log int, durable int64, killed bool) *expectatio
 			e.append(f)
 			end = f.offset + f.n
 			if f.kind == acked {
-				e.end = max(e.end, f.offset+f.n)
+				e.end, e.before = max(e.end, f.offset+f.n), nil
 			}
 		case truncated:
 			e.truncate(f.offset)
@@ -93,6 +96,12 @@ func expect(facts []fact, sure, log int, durable int64, killed bool) *expectatio
 			e.forgetAll("removed")
 			e.reset()
 			e.removed = true
+			stable, end = 0, 0
+		case vanished:
+			e.settle(stable, end)
+			old := *e
+			e.reset()
+			e.before = &old
 			stable, end = 0, 0
 		default:
 			e.note(f)

@@ -67,3 +67,37 @@ func TestCutDuringARemovalIsTakenAnew(t *testing.T) {
 		require.Equal(t, sure < 3, c.spansRemoval(), "%d facts were sure", sure)
 	}
 }
+
+// TestRemovalThatFailedIsUndoneByAPowerCut, unless something is on stable storage of the log that
+// was opened in the place of the one that is gone.
+func TestRemovalThatFailedIsUndoneByAPowerCut(t *testing.T) {
+	h := &history{}
+	recs := h.take(0, 3, 0)
+	for i, r := range recs {
+		h.add(fact{kind: written, id: r.id, n: 1, offset: int64(i)})
+	}
+	h.add(fact{kind: synced, offset: 3})
+	h.add(fact{kind: removing})
+	h.add(fact{kind: vanished})
+	h.add(fact{kind: synced})
+	next := h.take(0, 1, 0)
+	whole := &found{end: 3, recs: recs, offsets: []int64{0, 1, 2}}
+	part := &found{end: 2, recs: recs[:2], offsets: []int64{0, 1}}
+	again := &found{end: 1, recs: next, offsets: []int64{0}}
+	fits := func(f *found, killed bool) bool {
+		facts := h.known()
+		return expect(facts, len(facts), 0, 0, killed).check(f) == nil
+	}
+	for _, killed := range []bool{true, false} {
+		require.True(t, fits(&found{}, killed))
+		require.Equal(t, !killed, fits(whole, killed))
+		require.False(t, fits(part, killed))
+		require.True(t, fits(again, killed), "it was handed over")
+	}
+	h.add(fact{kind: acked, id: next[0].id, n: 1})
+	for _, killed := range []bool{true, false} {
+		require.True(t, fits(again, killed))
+		require.False(t, fits(whole, killed))
+		require.False(t, fits(&found{}, killed))
+	}
+}

@@ -81,6 +81,9 @@ func (f *found) add(b *record.Batch, from int64) error {
 
 // check compares what was found with what has to be there.
 func (e *expectation) check(f *found) error {
+	if e.before != nil && !e.killed && e.before.check(f) == nil {
+		return nil
+	}
 	switch {
 	case e.removing && f.end == 0: // whole or gone, nothing in between
 		return nil
@@ -157,7 +160,7 @@ func (e *expectation) checkRecord(o int64, r rec) error {
 func (e *expectation) checkEpochs(l *log.Log) error {
 	latest, _ := l.Epochs().Latest()
 	anew := l.StartOffset() == l.EndOffset() && l.StartOffset() >= e.epochAt
-	if e.removing && l.EndOffset() == 0 {
+	if e.removing && l.EndOffset() == 0 || e.before != nil && !e.killed {
 		return nil
 	}
 	if e.epoch >= 0 && e.epochAt <= l.EndOffset() && !anew && int64(latest) < e.epoch {

@@ -25,6 +25,7 @@ const (
 	restarted                   // and returned
 	removing                    // Remove has begun
 	removed                     // and returned
+	vanished                    // or failed, and there is nothing where the log was
 	reopened                    // the log was opened after a crash, and holds [offset, end) with recs; at is the next record's id, id and n the newest epoch and where it begins
 	epoch                       // SetLeaderEpoch(id) has returned; it begins at offset
 	backing                     // Backup to name has begun

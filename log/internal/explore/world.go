@@ -140,8 +140,11 @@ func (w *world) open(m *member) error {
 			return fmt.Errorf("removal that failed: %w", err)
 		}
 		m.half = false
-		w.begin(m, l, f)
-		return nil
+		if f.end > 0 {
+			w.begin(m, l, f)
+			return nil
+		}
+		w.add(fact{kind: vanished, log: m.index})
 	}
 	m.owner.begin(f)
 	w.add(fact{kind: synced, log: m.index, offset: l.DurableOffset()})
