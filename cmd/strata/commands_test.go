@@ -97,6 +97,16 @@ func TestOffsetsAndDeletedRecordsOfATopic(t *testing.T) {
 	require.Equal(t, "orders-1@4\n", r.out) // what could be deleted is
 	require.Contains(t, r.err, "orders-0, before 4: OFFSET_OUT_OF_RANGE")
 	require.Equal(t, exitMisuse, run("topics", "delete-records", "orders").code)
+	for _, args := range [][]string{
+		{"topics", "delete-records", "orders", "--before"}, {"topics", "offsets", "orders", "--at"},
+		{"consume", "orders", "--from"}, {"consume", "orders", "--to"}, {"consume", "orders", "--group", "g", "--max", "1", "--from"},
+	} {
+		r := run(append(args, "1969-12-31T23:59:59.999Z")...) // -1 ms: on the wire that is the end
+		require.Equal(t, exitMisuse, r.code, args)
+		require.Contains(t, r.err, "before 1970")
+		require.Empty(t, r.out)
+	}
+	require.Equal(t, "orders-0@0\norders-1@4\n", run("topics", "offsets", "orders", "--at", "earliest").out)
 	require.Equal(t, exitFailed, run("topics", "delete-records", "orders", "--before", "1", "--partition", "7").code)
 }
 

@@ -212,11 +212,16 @@ func TestProduceShowsWhatWasWrittenBeforeTheNextLineComes(t *testing.T) {
 func TestProduceRefusesJSONThatMeansSomethingElse(t *testing.T) {
 	p := start(t, "--memory")
 	for in, want := range map[string]string{
-		`{"vaule":"x"}`:                          `unknown field "vaule"`,
-		`{}`:                                     "no value",
-		`{"key":"k"}`:                            "no value",
-		`{"value":"x"} {"value":"y"}`:            "behind the object",
-		`{"value":"x","headers":[{"Name":"x"}]}`: `unknown field "Name"`,
+		`{"vaule":"x"}`:                           `unknown field "vaule"`,
+		`{}`:                                      "no value",
+		`{"key":"k"}`:                             "no value",
+		`{"value":"x"} {"value":"y"}`:             "behind the object",
+		`{"value":"x","headers":[{"Name":"x"}]}`:  `unknown field "Name"`,
+		`{"value":{"base64":"AA==","x":1}}`:       "is no string, null or",
+		"{\"value\":\"\xff\"}":                    "UTF-8",
+		`{"value":"x","timestamp":-5}`:            "timestamp -5",
+		`{"value":"x","timestamp":9223372036855}`: "timestamp 9223372036855",
+		`{"value":"x","partition":-7}`:            "partition -7",
 	} {
 		r := command(t, `{"value":"good"}`+"\n"+in+"\n", "produce", "orders", "--input", "json", "-b", p.addr)
 		require.Equal(t, exitFailed, r.code)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -124,7 +123,7 @@ func groupStart(from string) kgo.Offset {
 	if from == "latest" {
 		return kgo.NewOffset().AtEnd()
 	}
-	if at, err := time.Parse(time.RFC3339, from); err == nil {
+	if at, ok, _ := timeOf(from); ok {
 		return kgo.NewOffset().AfterMilli(at.UnixMilli())
 	}
 	if n, err := strconv.ParseInt(from, 10, 64); err == nil {

@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -58,6 +60,9 @@ func (a *app) produce(ctx context.Context, c *conn, o produceOptions, args []str
 	}
 	if o.input != "lines" && o.input != "json" {
 		return misuse("--input %s: it is lines or json", o.input)
+	}
+	if o.partition < -1 {
+		return misuse("--partition %d: it is -1, for any, or more", o.partition)
 	}
 	var headers []kgo.RecordHeader
 	for _, h := range o.headers {
@@ -202,6 +207,9 @@ func fromJSON(r *kgo.Record, line []byte, ignorePartition bool) error {
 		Partition   *int32
 		Timestamp   *int64
 	}
+	if !utf8.Valid(line) {
+		return errors.New("it is not in UTF-8: bytes that are no text are {\"base64\": ...}")
+	}
 	in := json.NewDecoder(bytes.NewReader(line))
 	in.DisallowUnknownFields()
 	if err := in.Decode(&v); err != nil {
@@ -215,9 +223,14 @@ func fromJSON(r *kgo.Record, line []byte, ignorePartition bool) error {
 	}
 	r.Key, r.Value = v.Key, v.Value.data
 	if v.Partition != nil && r.Partition < 0 && !ignorePartition {
-		r.Partition = *v.Partition
+		if r.Partition = *v.Partition; r.Partition < -1 {
+			return fmt.Errorf("partition %d: it is -1, for any, or more", r.Partition)
+		}
 	}
-	if v.Timestamp != nil && *v.Timestamp >= 0 {
+	if v.Timestamp != nil && *v.Timestamp != -1 { // which is how a record without a time is printed
+		if *v.Timestamp < 0 || *v.Timestamp > mostTimestamp {
+			return fmt.Errorf("timestamp %d: it is from 0 to %d, in ms", *v.Timestamp, int64(mostTimestamp))
+		}
 		r.Timestamp = time.UnixMilli(*v.Timestamp)
 	}
 	for _, h := range v.Headers {
@@ -225,6 +238,10 @@ func fromJSON(r *kgo.Record, line []byte, ignorePartition bool) error {
 	}
 	return nil
 }
+
+// mostTimestamp is the largest time of a record that the client writes as it is: it counts in
+// nanoseconds.
+const mostTimestamp = math.MaxInt64 / int64(time.Millisecond)
 
 // given is data that says whether it was there.
 type given struct {
@@ -253,7 +270,9 @@ func (d *data) UnmarshalJSON(p []byte) error {
 	var v struct {
 		Base64 *string `json:"base64"`
 	}
-	if err := json.Unmarshal(p, &v); err != nil || v.Base64 == nil {
+	in := json.NewDecoder(bytes.NewReader(p))
+	in.DisallowUnknownFields()
+	if err := in.Decode(&v); err != nil || v.Base64 == nil {
 		return fmt.Errorf("%s is no string, null or {\"base64\": ...}", p)
 	}
 	b, err := base64.StdEncoding.DecodeString(*v.Base64)
