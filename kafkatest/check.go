@@ -1,15 +1,18 @@
 package kafkatest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/transaction"
 )
 
 // Code is client code for Check to try out: what produces, what consumes, or both. Its functions
@@ -57,7 +60,7 @@ type Code struct {
 //
 // Each run is a subtest, named by what is checked and the fault: produce/answer-lost. By that name
 // it runs alone (go test -run 'TestOrders/produce/answer-lost'). A failure says which records were
-// lost, doubled and reordered, and what was requested last. Unless Code.RealTime is set it runs in
+// lost, doubled, altered and reordered, and what was requested last. Unless Code.RealTime is set it runs in
 // a testing/synctest bubble, where timeouts cost no time.
 //
 // What counts is the log for Produce, and for Consume the calls of process. A consumer gets the
@@ -182,8 +185,30 @@ func (c *Code) checkProduce(t *testing.T, f checkFault) string {
 	if err := <-gaveUp; err != nil {
 		found.failed = fmt.Sprintf("Produce gave up: %v", err)
 	}
+	if err := r.decided(); err != nil {
+		found.failed = fmt.Sprintf("Produce has left a transaction whose outcome does not show: %v", err)
+	}
 	for _, w := range r.s.Topic(c.Topic) {
+		if rank, ok := found.ranks[string(w.Value)]; ok && !bytes.Equal(w.Key, rs[rank].Key) {
+			found.altered = append(found.altered, fmt.Sprintf("the key of %s is %q", w.Value, w.Key))
+		}
 		found.add(w.Partition, string(w.Value))
 	}
 	return found.text(r.s)
+}
+
+// decided waits until transactions that are committed or aborted are so in the log, too: their
+// markers are written after the answer.
+func (r *checkRun) decided() error {
+	for {
+		all, err := r.s.Cluster().Transactions(r.ends)
+		if err == nil && !slices.ContainsFunc(all, func(d transaction.Description) bool { return d.State.Prepared() }) {
+			return nil
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-r.ends.Done():
+			return r.ends.Err()
+		}
+	}
 }

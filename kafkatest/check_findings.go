@@ -13,6 +13,7 @@ type findings struct {
 	highest   map[int32]string
 	doubled   []string
 	reordered []string
+	altered   []string
 	unknown   []string
 	mayRepeat bool   // a record that is there again is no finding
 	failed    string // what the code has done beside; empty: nothing
@@ -79,6 +80,7 @@ func (f *findings) text(s *Server) string {
 		say("doubled", f.doubled)
 	}
 	say("reordered", f.reordered)
+	say("altered", f.altered)
 	say("not known", f.unknown)
 	if len(parts) == 0 {
 		return ""

@@ -39,6 +39,31 @@ func rightProducer(ctx context.Context, s *Server, rs []record.Record) error {
 	return produced(ctx, s, rs)
 }
 
+// transactional writes all records in one transaction.
+func transactional(ctx context.Context, s *Server, rs []record.Record) error {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial), kgo.TransactionalID("t"))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	if err := cl.BeginTransaction(); err != nil {
+		return err
+	}
+	if err := cl.ProduceSync(ctx, forKgo(rs)...).FirstErr(); err != nil {
+		return err
+	}
+	return cl.EndTransaction(ctx, kgo.TryCommit)
+}
+
+// keyless writes the values only.
+func keyless(ctx context.Context, s *Server, rs []record.Record) error {
+	rs = slices.Clone(rs)
+	for i := range rs {
+		rs[i].Key = nil
+	}
+	return rightProducer(ctx, s, rs)
+}
+
 // forgetful does not look at errors.
 func forgetful(ctx context.Context, s *Server, rs []record.Record) error {
 	_ = produced(ctx, s, rs, kgo.DisableIdempotentWrite(), kgo.RecordRetries(0))
@@ -196,6 +221,13 @@ func TestCheckPassesARightClient(t *testing.T) {
 	t.Run("marks", func(t *testing.T) { Check(t, Code{Consume: marking, MayRepeat: true}) })
 }
 
+// What is committed shows in the log a little later.
+func TestCheckPassesTransactions(t *testing.T) {
+	for range 40 {
+		require.Empty(t, found(t, Code{Produce: transactional}, "undisturbed"))
+	}
+}
+
 // found runs Check of one fault, and returns what it finds without the requests.
 func found(t *testing.T, c Code, fault string) (text string) {
 	t.Helper()
@@ -231,6 +263,7 @@ func TestCheckFindsWhatProducersGetWrong(t *testing.T) {
 		{"insistent", insistent, "cut-after", "doubled"},
 		{"insistent", insistent, "answer-lost", "doubled"},
 		{"insistent", insistent, "few-replicas-after", "doubled"},
+		{"keyless", keyless, "undisturbed", "altered"},
 		{"postponing", postponing, "undisturbed", ""},
 		{"postponing", postponing, "not-leader", "reordered"},
 	} {
@@ -243,7 +276,7 @@ func TestCheckFindsWhatProducersGetWrong(t *testing.T) {
 // requireFinding requires that text says one thing, or nothing.
 func requireFinding(t *testing.T, want, text string) {
 	t.Helper()
-	for _, what := range []string{"lost", "doubled", "reordered", "not known", "gave up", "returned before"} {
+	for _, what := range []string{"lost", "doubled", "reordered", "altered", "not known", "gave up", "returned before"} {
 		require.Equal(t, what == want, strings.Contains(text, what), text)
 	}
 }

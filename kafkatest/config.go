@@ -155,6 +155,9 @@ func (c *Config) check() error {
 	if c.Listen != nil && c.Pipe {
 		return errors.New("both Listen and Pipe say where brokers listen")
 	}
+	if c.DelegationTokens.Secret != "" && c.Users == nil {
+		return errors.New("DelegationTokens without Users: who has not authenticated gets none")
+	}
 	if c.WaitTimeout < 0 {
 		return errors.New("a negative WaitTimeout")
 	}
