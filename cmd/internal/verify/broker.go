@@ -174,6 +174,8 @@ func (v *verifier) checkpoints(dir string, root rootFiles, have map[string]found
 			path := filepath.Join(dir, file)
 			p, ok := have[name]
 			switch {
+			case !ok && file == recoveryFile && root.clean && offset > 0: // closing writes those that there are
+				v.damage(path, -1, "%s was closed at %d, and has no directory", name, offset)
 			case !ok:
 				v.note(path, "%s has offset %d, and no directory", name, offset)
 			case offset > p.end:

@@ -171,6 +171,23 @@ func TestMissingSegmentIsDamage(t *testing.T) {
 	}
 }
 
+// A broker that was closed in order says which logs it had.
+func TestMissingPartitionIsDamageIfTheBrokerWasClosedInOrder(t *testing.T) {
+	for dir, m := range map[string]*vfs.MemFS{"/log": golden(t), "/data/broker-1": strataDirectory(t)} {
+		gone := filepath.Join(dir, "rolled-0")
+		if dir != "/log" {
+			gone = filepath.Join(dir, "orders-0")
+		}
+		require.NoError(t, m.RemoveAll(gone))
+		_, fs := check(t, m, dir)
+		require.Len(t, damages(fs), 1, dir)
+		require.Regexp(t, filepath.Base(gone)+` was closed at \d+, and has no directory`, damages(fs)[0].Text)
+		require.NoError(t, m.Remove(filepath.Join(dir, ".kafka_cleanshutdown")))
+		_, fs = check(t, m, dir)
+		require.Empty(t, damages(fs), "it may have been deleted since the file was written")
+	}
+}
+
 func TestStrataDirectoriesAreGoodAfterCloseAndAfterAKill(t *testing.T) {
 	m := strataDirectory(t)
 	n, fs := check(t, m, "/data")
