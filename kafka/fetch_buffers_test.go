@@ -56,7 +56,7 @@ func TestBulkReadersGetTheirRecordsFromBuffersUsedAgain(t *testing.T) {
 	s.fetched.mu.Lock()
 	held := s.fetched.held
 	s.fetched.mu.Unlock()
-	require.Equal(t, 1<<20, held)
+	require.Contains(t, []int{1 << 20, 2 << 20}, held, "two, if a request came before the buffer of the one before was back")
 }
 
 func TestBudgetIsWholeAfterBulkFetches(t *testing.T) {
