@@ -469,10 +469,10 @@ func (g *gen) records() []byte {
 		return make([]byte, 80)
 	case 5:
 		batch[len(batch)-2] ^= 1
-		return batch // the sum is wrong
+		return batch // the checksum is wrong
 	case 6:
 		batch[7] = byte(g.rng.IntN(9))
-		return batch // the base offset, which is not summed
+		return batch // the base offset, which the checksum does not cover
 	case 7:
 		batch[16] = pick[byte](g, 0, 1, 3, 255)
 		return batch

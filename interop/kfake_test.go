@@ -24,9 +24,9 @@ const (
 	oursPath     = "github.com/stratalog/strata/kafkatest/kfake"
 )
 
-// TestKfakesOwnTests runs the tests that franz-go's kfake has of itself against kafkatest/kfake: they
-// are copied from the module, with our package in place of the one they are in. kfake.txt lists what
-// is left out, with the reason.
+// TestKfakesOwnTests runs the tests that franz-go's kfake has of itself against kafkatest/kfake:
+// they are copied from the module, with our package in place of the one they are in. kfake.txt
+// lists what is left out, with the reason.
 func TestKfakesOwnTests(t *testing.T) {
 	if os.Getenv("STRATA_LONG") == "" {
 		t.Skip("STRATA_LONG is not set: it takes a minute and a half")
@@ -209,8 +209,8 @@ func importOurs(file *ast.File) {
 	file.Decls = decls
 }
 
-// writeModule makes dir a module that requires what this one does, with what kfake's tests use of its
-// inside and is not about that.
+// writeModule makes dir a module that requires what this one does, with what kfake's tests use of
+// its inside and is not about that.
 func writeModule(t *testing.T, dir string) {
 	t.Helper()
 	root, err := filepath.Abs("..")

@@ -296,8 +296,9 @@ func TestWhatIsAddedToATransactionIsAllAllowedOrNothing(t *testing.T) {
 	require.Empty(t, d.Partitions)
 }
 
-// A member subscribes by an expression that matches topics it may not describe: it is assigned none of
-// them, and sees none until it may. A member of the classic protocol in the group shows it none either.
+// A member subscribes by an expression that matches topics it may not describe: it is assigned none
+// of them, and sees none until it may. A member of the classic protocol in the group shows it none
+// either.
 func TestRegularExpressionMatchesOnlyWhatMayBeDescribed(t *testing.T) {
 	s, addr := authorized(t, rights(acl.Topic, "mine", acl.Describe), rights(acl.Group, "g", acl.Read))
 	for _, name := range []string{"mine", "theirs"} {

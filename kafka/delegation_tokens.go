@@ -12,10 +12,10 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// DelegationTokens is how clients get tokens that stand for them (KIP-48): who has authenticated, but
-// not by a token, creates one, renews it, and hands its id and password on, to be used as a user by
-// SCRAM (tokenauth=true) until it expires. Whoever comes with a token is its owner, but for tokens
-// themselves. The tokens are the cluster's, and count on every broker.
+// DelegationTokens is how clients get tokens that stand for them (KIP-48): who has authenticated,
+// but not by a token, creates one, renews it, and hands its id and password on, to be used as a
+// user by SCRAM (tokenauth=true) until it expires. Whoever comes with a token is its owner, but for
+// tokens themselves. The tokens are the cluster's, and count on every broker.
 type DelegationTokens struct {
 	// Secret is what the passwords of tokens follow from: who knows it has every token. It is the
 	// same for all servers of a cluster, and after a restart. Empty: there are no tokens. Kafka:
@@ -56,7 +56,8 @@ func (d DelegationTokens) check() error {
 	return nil
 }
 
-// hmac is what proves that somebody has the token of an id. Kafka: DelegationTokenManager.createHmac.
+// hmac is what proves that somebody has the token of an id. Kafka:
+// DelegationTokenManager.createHmac.
 func (d DelegationTokens) hmac(id string) []byte {
 	h := hmac.New(sha512.New, []byte(d.Secret))
 	h.Write([]byte(id))
@@ -95,8 +96,8 @@ func (s *Server) tokenOf(hmac []byte) (id string, ok bool) {
 	return id, ok
 }
 
-// mayHaveTokens reports whether the client may ask for tokens at all: not if nobody knows who it is,
-// nor with nothing but a token. Kafka: KafkaApis.allowTokenRequests.
+// mayHaveTokens reports whether the client may ask for tokens at all: not if nobody knows who it
+// is, nor with nothing but a token. Kafka: KafkaApis.allowTokenRequests.
 func (c *call) mayHaveTokens() bool {
 	switch c.conn.security.Protocol() {
 	case Plaintext:

@@ -10,11 +10,11 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// describeDelegationToken tells of the tokens that the client has to do with, or may Describe, or of
-// whose owners it may DescribeTokens: all, or those of some owners. Their passwords are in the answer.
-// Version 2 is flexible, 3 has who asked for a token (KIP-373). Tokens come in the order of their ids,
-// where Kafka has none. Those that have expired are gone, which Kafka tells of for up to an hour more.
-// Key 41, versions 1 to 3.
+// describeDelegationToken tells of the tokens that the client has to do with, or may Describe, or
+// of whose owners it may DescribeTokens: all, or those of some owners. Their passwords are in the
+// answer. Version 2 is flexible, 3 has who asked for a token (KIP-373). Tokens come in the order of
+// their ids, where Kafka has none. Those that have expired are gone, which Kafka tells of for up to
+// an hour more. Key 41, versions 1 to 3.
 func (c *call) describeDelegationToken(req *kmsg.DescribeDelegationTokenRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeDelegationTokenResponse)
 	settings := c.s.cfg.DelegationTokens
@@ -48,7 +48,8 @@ func concerns(t replication.DelegationToken, principal string) bool {
 	return t.Requester == principal || renews(t, principal)
 }
 
-// maySeeToken reports whether the client may see a token. Kafka: DelegationTokenManager.filterToken.
+// maySeeToken reports whether the client may see a token. Kafka:
+// DelegationTokenManager.filterToken.
 func (c *call) maySeeToken(t replication.DelegationToken) bool {
 	return concerns(t, c.principal.String()) || c.allows(acl.Describe, acl.DelegationToken, t.ID) || c.allows(acl.DescribeTokens, acl.User, t.Owner)
 }

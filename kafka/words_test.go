@@ -225,7 +225,7 @@ func TestMarkersOfImpossibleProducersAreRefused(t *testing.T) {
 	require.Zero(t, offsets.Topics[0].Partitions[0].Offset, "nothing is written")
 }
 
-// TestAbortedTransactionsAreNullWhereNobodyAsks fetches from the partition 0, which has no records,
+// TestAbortedTransactionsAreNullWhereNobodyAsks fetches from partition 0, which is empty,
 // and from one that is not there.
 func TestAbortedTransactionsAreNullWhereNobodyAsks(t *testing.T) {
 	s, addr := serve(t, Config{NoAutoCreate: true})

@@ -20,11 +20,12 @@ type FetchRequest struct {
 	MaxRecords int // at least 1: no more are acquired
 	MaxBytes   int // are read of the log; 0: 1 MiB. One batch is read in any case
 
-	// MaxWait is how long FetchEach waits for records; 0: not at all. Fetch waits until its ctx ends.
+	// MaxWait is how long FetchEach waits for records; 0: not at all. Fetch waits until its ctx
+	// ends.
 	MaxWait time.Duration
 
-	// WholeBatches says that a batch of the log is acquired as a whole, though that may be more than
-	// MaxRecords. Kafka: share.acquire.mode batch_optimized.
+	// WholeBatches says that a batch of the log is acquired as a whole, though that may be more
+	// than MaxRecords. Kafka: share.acquire.mode batch_optimized.
 	WholeBatches bool
 
 	// Reset is where a share-partition begins that is new to the group. Kafka:
@@ -203,8 +204,8 @@ func offsetsOf(from int64, read partition.FetchedPartition) (all []inflight.Offs
 	return all, nil
 }
 
-// trimTo returns the batches that have offsets from first to last, of batches that are valid: a member
-// is not sent what others will acquire. Kafka: ShareFetchUtils.maybeSliceFetchRecords.
+// trimTo returns the batches that have offsets from first to last, of batches that are valid: a
+// member is not sent what others will acquire. Kafka: ShareFetchUtils.maybeSliceFetchRecords.
 func trimTo(batches []byte, first, last int64) []byte {
 	from, to := 0, 0
 	for to < len(batches) {

@@ -21,8 +21,9 @@ func setOf(quotas ...Quota) *Set {
 	return s
 }
 
-// testdata/rates.txt is what Kafka 4.3's Sensor, Rate, TokenBucket and their managers say to the same
-// amounts at the same times: "rate LIMIT" and "tokens LIMIT" begin a new meter, then "MS AMOUNT WAIT".
+// testdata/rates.txt is what Kafka 4.3's Sensor, Rate, TokenBucket and their managers say to the
+// same amounts at the same times: "rate LIMIT" and "tokens LIMIT" begin a new meter, then "MS
+// AMOUNT WAIT".
 func TestThrottleTimesAreKafkas(t *testing.T) {
 	f, err := os.Open("testdata/rates.txt")
 	require.NoError(t, err)
@@ -124,8 +125,8 @@ func TestMetersAreBounded(t *testing.T) {
 	require.LessOrEqual(t, len(m.buckets), 1, "who shares owes tokens")
 }
 
-// An address is the same however it is written, has its own quota or that of all others, and what is
-// too much does not count. Times are Kafka's.
+// An address is the same however it is written, has its own quota or that of all others, and what
+// is too much does not count. Times are Kafka's.
 func TestConnectionsOfAnAddressAreCounted(t *testing.T) {
 	ip := func(name string) Entity { return Entity{IP: Named(name)} }
 	s := setOf(Quota{ip("0:0:0:0:0:0:0:1"), ConnectionCreationRate, 1}, Quota{ip("10.0.0.1"), ConnectionCreationRate, 3}, Quota{Entity{User: Default}, ProducerByteRate, 1})

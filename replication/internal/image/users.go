@@ -36,8 +36,8 @@ type ScramKey struct {
 	Mechanism scram.Mechanism
 }
 
-// Users are the SCRAM credentials of an image. They are immutable: a change makes others, which costs
-// a copy of the map.
+// Users are the SCRAM credentials of an image. They are immutable: a change makes others, which
+// costs a copy of the map.
 type Users struct {
 	credentials map[ScramKey]scram.Credential
 	shapes      map[scram.Shape]int // how many credentials have each
@@ -147,9 +147,9 @@ type ScramChange struct {
 	Credential scram.Credential
 }
 
-// AlterScram returns the records of changes, and why others are not made, by user. A user that comes
-// twice is changed by neither; the first of its changes that is refused says why. Deletions come
-// first. Kafka: ScramControlManager.alterCredentials.
+// AlterScram returns the records of changes, and why others are not made, by user. A user that
+// comes twice is changed by neither; the first of its changes that is refused says why. Deletions
+// come first. Kafka: ScramControlManager.alterCredentials.
 func (m *Image) AlterScram(changes []ScramChange) (recs []metarecord.Record, refused map[string]error) {
 	refused = map[string]error{}
 	fine := map[string]bool{}
