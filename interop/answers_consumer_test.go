@@ -40,13 +40,14 @@ type consumerScript struct {
 // prepare creates the topics and waits for the coordinator of all groups.
 func (s *consumerScript) prepare() {
 	for name, n := range map[string]int32{"two": 2, "four": 4} {
-		_, err := admin(s.t, s.k).CreateTopic(within(s.t), n, 1, nil, name)
-		require.NoError(s.t, err)
+		createNamed(s.t, s.k, name, n)
 		md := kmsg.NewPtrMetadataRequest()
-		md.Version, md.Topics = 12, []kmsg.MetadataRequestTopic{{Topic: &name}}
-		resp, err := s.exchange(md)
-		require.NoError(s.t, err)
-		s.ids[name] = resp.(*kmsg.MetadataResponse).Topics[0].TopicID
+		md.Topics = []kmsg.MetadataRequestTopic{{Topic: &name}}
+		s.until(12, md, func(r kmsg.Response) bool {
+			got := r.(*kmsg.MetadataResponse).Topics[0]
+			s.ids[name] = got.TopicID
+			return got.ErrorCode == 0
+		})
 	}
 	awaitCoordinators(s.t, s.k)
 }

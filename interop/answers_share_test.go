@@ -58,21 +58,6 @@ func (s *shareScript) prepare() {
 	awaitCoordinators(s.t, s.k)
 }
 
-// until asks until an answer is as it should be, and notes nothing.
-func (s *shareScript) until(version int16, req kmsg.Request, ok func(kmsg.Response) bool) kmsg.Response {
-	s.t.Helper()
-	req.SetVersion(version)
-	var resp kmsg.Response
-	eventually(s.t, fmt.Sprintf("an answer to %T", req), func() bool {
-		s.next++
-		var err error
-		resp, err = s.exchange(req)
-		require.NoError(s.t, err)
-		return ok(resp)
-	})
-	return resp
-}
-
 // shareConfigs are the keys of share groups, and what they are set to.
 var shareConfigs = map[string][]string{
 	"share.auto.offset.reset":          {"nonsense", "", "by_duration:", "by_duration:P1D", "by_duration:-PT1H", "by_duration:PT1H30M", "by_duration:PT0.5S", "by_duration:1h", "LATEST", "latest", "none"},

@@ -182,6 +182,25 @@ func simplify(v any) any {
 	return v
 }
 
+// until sends a request without noting the answer, until it is what is waited for: topics are made,
+// markers are written in the background, and coordinators move in.
+func (x *transcript) until(version int16, req kmsg.Request, good func(kmsg.Response) bool) kmsg.Response {
+	x.t.Helper()
+	req.SetVersion(version)
+	var resp kmsg.Response
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		x.next++
+		var err error
+		resp, err = x.exchange(req)
+		require.NoError(x.t, err)
+		if good(resp) {
+			return resp
+		}
+	}
+	x.t.Fatalf("%s: %T is still answered %s", x.k.kind, req, x.plain(resp))
+	return nil
+}
+
 func TestAnswersAreKafkas(t *testing.T) {
 	kafkas := startKafka(t)
 	ours, _ := startStrata(t)
@@ -242,10 +261,6 @@ func sameAnswers(t *testing.T, theirs, mine *transcript) {
 func seedAnswers(t *testing.T, k target) {
 	createNamed(t, k, "t", 2)
 	createNamed(t, k, "compacted", 1, "cleanup.policy=compact")
-	eventually(t, "the topics are known", func() bool {
-		got, err := admin(t, k).ListTopics(within(t))
-		return err == nil && got.Has("t") && got.Has("compacted")
-	})
 	p := franz(t, k, kgo.DisableIdempotentWrite(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DefaultProduceTopic("t"), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	for i := range 10 {
 		require.NoError(t, p.ProduceSync(within(t), &kgo.Record{Value: value(i), Timestamp: time.UnixMilli(1_700_000_000_000 + int64(i))}).FirstErr())

@@ -3,7 +3,6 @@ package interop
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -35,25 +34,6 @@ func (x *txnScript) step(what string, version int16, req kmsg.Request) kmsg.Resp
 		name = fmt.Sprintf("%s%s #%d", x.name, what, n)
 	}
 	return x.ask(name, version, req)
-}
-
-// until sends a request without noting the answer, until it is what is waited for: markers are
-// written in the background, and coordinators move in.
-func (x *txnScript) until(version int16, req kmsg.Request, good func(kmsg.Response) bool) kmsg.Response {
-	x.t.Helper()
-	req.SetVersion(version)
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		x.next++
-		resp, err := x.exchange(req)
-		require.NoError(x.t, err)
-		if good(resp) {
-			return resp
-		}
-		if time.Until(deadline) < 100*time.Millisecond {
-			x.t.Fatalf("%s: %s%T is still answered %s", x.k.kind, x.name, req, x.plain(resp))
-		}
-	}
-	return nil
 }
 
 func initTxn(p txnIdentity, timeout int32) *kmsg.InitProducerIDRequest {

@@ -244,14 +244,3 @@ func handOver(t *testing.T, kit *apache.Kit, dir string, settings ...string) tar
 	t.Cleanup(b.Stop)
 	return target{kind: "kafka", addr: b.Addr}
 }
-
-func createNamed(t *testing.T, k target, name string, partitions int32, configs ...string) {
-	t.Helper()
-	set := map[string]*string{}
-	for _, c := range configs {
-		key, value, _ := strings.Cut(c, "=")
-		set[key] = &value
-	}
-	_, err := admin(t, k).CreateTopic(within(t), partitions, 1, set, name)
-	require.NoError(t, err)
-}

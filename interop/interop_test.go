@@ -193,6 +193,13 @@ func within(t *testing.T) context.Context {
 func newTopic(t *testing.T, k target, partitions int32, configs ...string) string {
 	t.Helper()
 	name := fresh("topic")
+	createNamed(t, k, name, partitions, configs...)
+	return name
+}
+
+// createNamed makes a topic and waits until the brokers know it: Kafka's learn of it a little later.
+func createNamed(t *testing.T, k target, name string, partitions int32, configs ...string) {
+	t.Helper()
 	set := map[string]*string{}
 	for _, c := range configs {
 		key, value, _ := strings.Cut(c, "=")
@@ -201,11 +208,10 @@ func newTopic(t *testing.T, k target, partitions int32, configs ...string) strin
 	adm := admin(t, k)
 	_, err := adm.CreateTopic(within(t), partitions, 1, set, name)
 	require.NoError(t, err)
-	eventually(t, "the topic is known", func() bool { // Kafka's brokers learn of it a little later
-		got, err := adm.ListTopics(within(t), name)
+	eventually(t, "the topic is known", func() bool {
+		got, err := adm.ListTopicsWithInternal(within(t), name)
 		return err == nil && len(got[name].Partitions) == int(partitions) && got[name].Partitions[0].Leader >= 0
 	})
-	return name
 }
 
 // franz returns a franz-go client that is closed at the end of the test.

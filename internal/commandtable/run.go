@@ -20,6 +20,9 @@ type Session struct {
 	Dir    string   // the working directory; data in it is the broker's
 	Path   string   // directories of programs that go before those of $PATH
 	Env    []string // beside that of this process
+
+	// Before, unless it is nil, is called before a job of the tool, to wait for what it needs.
+	Before func(job string)
 }
 
 // Run runs all cells of the session's column. Where the tool has no command strata does what others
@@ -39,6 +42,9 @@ func (s *Session) Run(ctx context.Context, rows []Row, tell func(job string, err
 		var err error
 		switch {
 		case command != "":
+			if s.Before != nil {
+				s.Before(r.Job)
+			}
 			err = s.job(ctx, command, check)
 			tell(r.Job, err)
 		case check.look != "":
