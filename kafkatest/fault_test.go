@@ -14,7 +14,7 @@ import (
 var ids = map[[16]byte]string{{1}: "a", {2}: "b"}
 
 func testInterceptor() *interceptor {
-	return newInterceptor(func(id [16]byte) string { return ids[id] }, nil)
+	return newInterceptor(func(id [16]byte) string { return ids[id] }, func(string) {}, nil)
 }
 
 func ask(in *interceptor, req kmsg.Request) kafka.Action {

@@ -67,19 +67,21 @@ func (j *Injected) dueLocked() bool {
 type interceptor struct {
 	nameOf   func([16]byte) string // the name of a topic id, "" for an unknown one
 	own      kafka.Interceptor     // Config.Intercept; nil: none
+	log      func(string)          // a line for the test's log
 	sessions sessions
 
 	mu      sync.Mutex  // guards the fields below; never held while waiting or calling out
 	faults  []*Injected // never changed in place
 	history history
+	pace    pace
 	cut     map[uint64]kafka.Action // connections that a fault has silenced, and what becomes of their requests since; few
 	misuse  error                   // the first Effect that made no sense
 	watch   []*observer             // never changed in place
 	changed chan struct{}           // closed and replaced at every change of the history and of hits
 }
 
-func newInterceptor(nameOf func([16]byte) string, own kafka.Interceptor) *interceptor {
-	return &interceptor{nameOf: nameOf, own: own, changed: make(chan struct{})}
+func newInterceptor(nameOf func([16]byte) string, log func(string), own kafka.Interceptor) *interceptor {
+	return &interceptor{nameOf: nameOf, log: log, own: own, changed: make(chan struct{})}
 }
 
 // inject arms a fault.
@@ -105,7 +107,7 @@ func (in *interceptor) restart() {
 	in.sessions.clear()
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.cut = nil
+	in.cut, in.pace = nil, pace{}
 }
 
 // Before implements kafka.Interceptor.
@@ -129,6 +131,7 @@ func (in *interceptor) Before(x *kafka.Exchange) kafka.Action {
 	if action.DropRequest || action.DropReply {
 		in.silenceLocked(x.Conn, action)
 	}
+	action.Delay += in.pace.request(x)
 	in.notifyLocked()
 	return action
 }
@@ -253,9 +256,13 @@ func (in *interceptor) After(x *kafka.Exchange) {
 	in.sessions.response(x.Broker, x.Request, x.Response)
 	in.mu.Lock()
 	in.history.end(x)
+	say := in.pace.response(x)
 	in.notifyLocked()
 	watch := in.watch
 	in.mu.Unlock()
+	if say != "" {
+		in.log("kafkatest: " + say)
+	}
 	if in.own != nil {
 		in.own.After(x)
 	}

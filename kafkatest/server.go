@@ -70,7 +70,7 @@ func New(t T, cfg Config) *Server {
 	default:
 		s.wait = defaultWait
 	}
-	s.in = newInterceptor(s.topicName, cfg.Intercept)
+	s.in = newInterceptor(s.topicName, func(line string) { t.Logf("%s", line) }, cfg.Intercept)
 	err := s.secure()
 	if err != nil {
 		t.Fatalf("kafkatest: certificates: %v", err)

@@ -162,7 +162,7 @@ func (s *Server) WaitUntil(ctx context.Context, cond func() bool) error {
 func (s *Server) dump() string {
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
-	return s.in.history.dump(dumped, time.Now())
+	return s.in.pace.loops() + s.in.history.dump(dumped, time.Now())
 }
 
 // describeGroup is a group in a few lines.

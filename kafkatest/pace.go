@@ -1,0 +1,135 @@
+package kafkatest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/kafka"
+)
+
+const (
+	barrenAtOnce = 10                     // answers without use that a client gets at one instant
+	barrenPause  = 100 * time.Microsecond // each further one takes this much longer than the one before
+	barrenTold   = 1000                   // then the test's log says so; some 50 s have passed
+	mostAtOnce   = 1000                   // answers of any kind that a client gets at one instant
+	usualPause   = time.Millisecond       // that each further one takes
+	mostPaced    = 100_000                // connections that are followed; then all are forgotten
+)
+
+// A pace follows clients that ask again at the very instant at which they were answered. A network
+// takes time, so for a client that asks in a loop, until its metadata is fresh or a condition of
+// its user's holds, time passes with each round. In a testing/synctest bubble it does not as long
+// as anybody has something to do: one such client would stop the clock for good, and with it the
+// timers that would end its loop. So its answers take time once there were too many of them.
+//
+// By a clock that runs nobody asks at the instant of an answer. Guarded by interceptor.mu; the zero
+// value is ready.
+type pace struct {
+	conns map[uint64]*paced
+}
+
+// paced counts what a connection was answered since its client, or the server, last took time.
+type paced struct {
+	answered time.Time // the last one
+	due      time.Time // when the last request is answered if only its pause holds it up
+	all      int
+	barren   int // of all: errors, and fetches that brought nothing
+
+	last kafka.Exchange // barren, without request and response
+	text string         // of its codes
+}
+
+// request returns how long the answer of a request has to be held up.
+func (p *pace) request(x *kafka.Exchange) (pause time.Duration) {
+	c := p.conns[x.Conn]
+	if c == nil {
+		return 0
+	}
+	switch {
+	case x.Received.After(c.answered):
+		c.all, c.barren = 0, 0
+	case c.barren > barrenAtOnce:
+		pause = time.Duration(c.barren-barrenAtOnce) * barrenPause
+	case c.all > mostAtOnce:
+		pause = usualPause
+	}
+	c.due = x.Received.Add(pause)
+	return pause
+}
+
+// response counts an answer. It returns what the test's log is to say, mostly nothing.
+func (p *pace) response(x *kafka.Exchange) (say string) {
+	c := p.conns[x.Conn]
+	if c == nil {
+		if p.conns == nil || len(p.conns) >= mostPaced {
+			p.conns = map[uint64]*paced{}
+		}
+		c = &paced{due: x.Received}
+		p.conns[x.Conn] = c
+	}
+	c.answered = x.Answered
+	if x.Answered.After(c.due) { // it has waited, so the clock goes
+		c.all, c.barren = 0, 0
+		return ""
+	}
+	c.all++
+	if !barren(x.Response) {
+		return ""
+	}
+	c.barren++
+	c.last, c.text = *x, codesOf(x.Response)
+	c.last.Request, c.last.Response = nil, nil
+	if c.barren == barrenTold {
+		return c.String()
+	}
+	return ""
+}
+
+// String describes a client that asks without a pause.
+func (c *paced) String() string {
+	text := c.text
+	if text == "" {
+		text = " nothing"
+	}
+	return fmt.Sprintf("client %q on connection %d asks in a loop without a pause: %d answers that were of no use to it, the last to %s v%d,%s",
+		c.last.ClientID, c.last.Conn, c.barren, kafka.Key(c.last.Key), c.last.Version, text)
+}
+
+// loops describes the clients that ask without a pause.
+func (p *pace) loops() (text string) {
+	for _, c := range p.conns {
+		if c.barren > barrenAtOnce {
+			text += c.String() + "\n"
+		}
+	}
+	return text
+}
+
+// barren reports whether an answer is of no use to a client that asks again at once.
+func barren(resp kmsg.Response) bool {
+	switch resp := resp.(type) {
+	case nil:
+		return false
+	case *kmsg.FetchResponse:
+		for i := range resp.Topics {
+			for j := range resp.Topics[i].Partitions {
+				if len(resp.Topics[i].Partitions[j].RecordBatches) > 0 {
+					return false
+				}
+			}
+		}
+		return true
+	case *kmsg.ShareFetchResponse:
+		for i := range resp.Topics {
+			for j := range resp.Topics[i].Partitions {
+				if len(resp.Topics[i].Partitions[j].Records) > 0 {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	return len(Codes(resp)) > 0
+}
