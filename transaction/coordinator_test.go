@@ -310,3 +310,33 @@ func TestMarkersOfDeletedTopicsAreGivenUp(t *testing.T) {
 		})
 	}
 }
+
+// A transaction whose end was confirmed is waited for until its markers are everywhere.
+func TestWhoWaitsForTheEndIsToldWhenAllMarkersAreWritten(t *testing.T) {
+	in(t, 1, Config{}, func(w *world) {
+		require.ErrorIs(w, w.c.WaitEnded(w.Context(), "nobody"), ErrNotFound)
+		require.ErrorIs(w, w.c.WaitEnded(w.Context(), ""), ErrInvalidID)
+		p := w.writer("x", 2)
+		require.NoError(w, w.c.WaitEnded(w.Context(), "x"), "there is none")
+		require.NoError(w, p.write(a0, "1"))
+		require.NoError(w, p.write(b0, "2"))
+		require.NoError(w, w.c.WaitEnded(w.Context(), "x"), "nothing is decided")
+
+		began, held := time.Now(), 150*time.Second
+		w.brokers.onMarkers(func(_ replication.NetworkPath, m replication.TxnMarker) error {
+			if m.Partition == b0 && time.Since(began) < held {
+				return replication.ErrClosed
+			}
+			return nil
+		})
+		require.NoError(w, p.end(true))
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(w, w.c.WaitEnded(ctx, "x"), context.DeadlineExceeded)
+		require.Equal(w, time.Second, time.Since(began))
+		require.NoError(w, w.c.WaitEnded(w.Context(), "x"))
+		require.GreaterOrEqual(w, time.Since(began), held)
+		require.Less(w, time.Since(began), held+2*time.Second, "as soon as it is so")
+		require.Equal(w, "CompleteCommit", w.state("x").String())
+	})
+}

@@ -135,6 +135,34 @@ func (c *Coordinator) End(ctx context.Context, r EndRequest) (Producer, error) {
 	return producerOr(v, err)
 }
 
+// WaitEnded returns when no transaction of an id is being ended: at once, if the outcome of the last
+// one is not decided, or once its markers are written in all of its partitions. Readers see all of it
+// then. It waits as long as ctx, for partitions without a leader, too.
+//
+// Errors: ErrInvalidID, ErrNotFound if there is no such id, those of a coordinator that moves, and
+// ctx's.
+func (c *Coordinator) WaitEnded(ctx context.Context, id string) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	for {
+		_, err := c.route.Ask(ctx, coordinator.Question{ID: id, Absent: ErrNotFound}, func(r *request) {
+			if _, ok := r.Get(id); ok {
+				r.Step(id, lifecycle.EventAwaitEnd{Until: r.Now.Add(endWatch), To: r.Ticket})
+			} else {
+				r.Answer(nil, ErrNotFound)
+			}
+		})
+		if !errors.Is(err, ErrConcurrent) {
+			return err
+		}
+	}
+}
+
+// endWatch is how long the question of a WaitEnded is kept before it is asked again: that of a caller
+// who has gone is forgotten then at the latest.
+const endWatch = time.Minute
+
 func producerOr(v any, err error) (Producer, error) {
 	if p, ok := v.(Producer); ok && err == nil {
 		return p, nil

@@ -111,11 +111,16 @@ func (c *Cluster) inside() strata.Backend { return c.server.Cluster().Backend() 
 const adminTimeout = 30 * time.Second
 
 // context returns one for a method that has none; it ends with the cluster.
-func (c *Cluster) context() (context.Context, context.CancelFunc) {
+func (c *Cluster) context() (context.Context, context.CancelFunc) { return c.contextUntil(nil) }
+
+// contextUntil is context that ends, too, when a broker is gone.
+func (c *Cluster) contextUntil(gone <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
 	go func() {
 		select {
 		case <-c.closing:
+			cancel()
+		case <-gone:
 			cancel()
 		case <-ctx.Done():
 		}

@@ -17,6 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/stratalog/strata/internal/leaktest"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -288,3 +290,47 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 type logged struct{ atomic.Int32 }
 
 func (l *logged) Logf(LogLevel, string, ...any) { l.Add(1) }
+
+// Who is told that a transaction is ended finds its markers written, however far away its partitions
+// are. Closing the cluster waits for no markers.
+func TestTransactionIsOverWhenItsEndIsConfirmed(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Cluster, network *VirtualNetwork) {
+		cl := client(t, c, network, kgo.TransactionalID("x"), kgo.DefaultProduceTopic("a"))
+		write := func() {
+			require.NoError(t, cl.BeginTransaction())
+			require.NoError(t, cl.ProduceSync(t.Context(), kgo.StringRecord("1")).FirstErr())
+		}
+		write()
+		require.NoError(t, c.MoveTopicPartition("a", 0, 1-c.CoordinatorFor("x")))
+		var alone []replication.Reassignment // so that only markers go from one broker to the other
+		require.NoError(t, c.eachPartition(t.Context(), true, func(tp record.TopicPartition, p replication.PartitionMetadata) error {
+			alone = append(alone, replication.Reassignment{Partition: tp, Replicas: []int32{p.Leader}})
+			return nil
+		}))
+		require.NoError(t, c.reassign(t.Context(), alone))
+		markers := c.server.OneWay(brokerOf(c.CoordinatorFor("x")), brokerOf(c.LeaderFor("a", 0)))
+
+		markers.Slow(time.Second)
+		begin := time.Now()
+		require.NoError(t, cl.EndTransaction(t.Context(), kgo.TryCommit))
+		require.GreaterOrEqual(t, time.Since(begin), time.Second)
+		p := c.PartitionInfo("a", 0)
+		require.Equal(t, []int64{2, 2}, []int64{p.HighWatermark, p.LastStableOffset}, "the record and the marker")
+
+		markers.Mend()
+		write()
+		markers.Pause()
+		ended := make(chan error)
+		go func() { ended <- cl.EndTransaction(context.Background(), kgo.TryCommit) }()
+		time.Sleep(3*time.Second + time.Millisecond)
+		synctest.Wait()
+		d, err := c.inside().TransactionCoordinator().Describe(t.Context(), "x")
+		require.NoError(t, err)
+		require.Equal(t, "PrepareCommit", d.State.String())
+		begin = time.Now()
+		c.Close()
+		require.Less(t, time.Since(begin), 5*time.Second)
+		cl.Close()
+		<-ended // its outcome was decided, whether or not the answer comes through
+	}, NumBrokers(2), SeedTopics(1, "a"))
+}

@@ -1,6 +1,8 @@
 package kfake
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -220,10 +222,29 @@ func (i intercept) Before(x *kafka.Exchange) kafka.Action {
 		}
 	}
 	a := kafka.Action{Serve: toBrokers(x.Request)}
-	if withNodes[kafka.Key(x.Key)] {
+	switch key := kafka.Key(x.Key); {
+	case withNodes[key]:
 		a.Edit = c.translate
+	case key == kafka.EndTxn:
+		gone := c.goneOf(x.Broker)
+		a.Edit = func(req kmsg.Request, resp kmsg.Response) {
+			if resp.(*kmsg.EndTxnResponse).ErrorCode == 0 {
+				c.awaitMarkers(req.(*kmsg.EndTxnRequest).TransactionalID, gone)
+			}
+		}
 	}
 	return a
+}
+
+// awaitMarkers returns when the markers are written of a transaction whose end is confirmed: with
+// kfake nothing of it is left to be done when a client hears of it. It is called on the goroutine of
+// the request, whose connection waits for it, as it does for the request.
+func (c *Cluster) awaitMarkers(id string, gone <-chan struct{}) {
+	ctx, cancel := c.contextUntil(gone)
+	defer cancel()
+	if err := c.inside().TransactionCoordinator().WaitEnded(ctx, id); err != nil && !errors.Is(err, context.Canceled) {
+		c.logf(LogLevelWarn, "markers of transaction %s: %v", id, err)
+	}
 }
 
 // ofCoordinators are the APIs that coordinators serve.

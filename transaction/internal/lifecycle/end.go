@@ -181,6 +181,25 @@ func (m *Machine) mark(v *txnlog.Value) *Markers {
 	return k
 }
 
+// EventAwaitEnd asks when no transaction is being ended any more: the reply, which carries no error,
+// comes once the record is committed that completes the one whose outcome is decided, if there is
+// one. Markers are written everywhere then.
+type EventAwaitEnd struct {
+	Until time.Time // from then on the answer is ErrConcurrent, if it has to wait
+	To    machine.Ticket
+}
+
+func (e EventAwaitEnd) step(m *Machine, now time.Time) {
+	switch {
+	case !m.State().Prepared():
+		m.reply(e.To, nil, nil)
+	case now.Before(e.Until):
+		m.later(e.To, e.Until)
+	default:
+		m.reply(e.To, nil, ErrConcurrent)
+	}
+}
+
 // EventMarked says that markers are written, and replicated, in some of their partitions, or that
 // these do not exist any more. With the last one the transaction is complete. Markers that the
 // machine does not wait for, since it was loaded again or has gone on, change nothing: they are

@@ -25,6 +25,7 @@ import (
 //	> add P/E [PARTITION...] [v1] [wait=100ms]   by a client before version 2 with v1
 //	> verify P/E PARTITION...
 //	> commit P/E [v1] [no-id]; abort P/E [v1] [no-id]
+//	> ended [wait=100ms]                   asks whether it is, and waits
 //	> marked [old] [PARTITION...]          by default all of them; old: of the markers before
 //	> +5s [no-id]                          time passes, ticks come when asked for
 //	> expire, restart
@@ -126,6 +127,12 @@ func (s *player) event(name string, pos []string, opts map[string]string) {
 		ev := EventEnd{Commit: name == "commit", Version: version, To: s.ticket}
 		ev.ProducerID, ev.Epoch = s.producer(pos[0])
 		s.stepWithID(func(id *int64) Event { ev.NewID = id; return ev })
+	case "ended":
+		ev := EventAwaitEnd{To: s.ticket}
+		if v, ok := opts["wait"]; ok {
+			ev.Until = s.now.Add(s.duration(v))
+		}
+		s.step(ev)
 	case "marked":
 		s.marked(pos)
 	case "expire":
