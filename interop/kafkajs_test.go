@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// installJS puts kafkajs beside a copy of the program in the user's cache directory, once.
+// installJS puts kafkajs beside copies of the programs in the user's cache directory, once.
 var installJS = sync.OnceValues(func() (dir string, err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -21,7 +21,7 @@ var installJS = sync.OnceValues(func() (dir string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	for _, name := range []string{"package.json", "interop.js"} {
+	for _, name := range []string{"package.json", "interop.js", "logins.js"} {
 		b, err := os.ReadFile(filepath.Join("js", name))
 		if err != nil {
 			return "", err

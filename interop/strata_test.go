@@ -64,6 +64,19 @@ func startStrataWith(t *testing.T, n int, edit func(*strata.Config)) (ks []targe
 
 func startStrataServing(t *testing.T, n int, edit func(*strata.Config), serving func(*kafka.Config)) (ks []target, stop func()) {
 	t.Helper()
+	s := serveStrata(t, n, edit, serving)
+	return s.targets, s.stop
+}
+
+// A serving is a cluster of ours and the server of its brokers.
+type serving struct {
+	targets []target
+	stop    func()
+	listen  func(ln net.Listener) // serves the first broker at another listener, too
+}
+
+func serveStrata(t *testing.T, n int, edit func(*strata.Config), configure func(*kafka.Config)) (s serving) {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	specs := map[int32]replication.BrokerSpec{}
 	for id := int32(1); n > 1 && id <= int32(n); id++ {
@@ -74,25 +87,33 @@ func startStrataServing(t *testing.T, n int, edit func(*strata.Config), serving 
 	cluster, err := strata.Open(cfg)
 	require.NoError(t, err)
 	var errs syncBuffer
-	served := kafka.Config{Logger: slog.New(slog.NewTextHandler(&errs, &slog.HandlerOptions{Level: slog.LevelInfo}))}
-	serving(&served)
-	s := kafka.NewServer(cluster, served)
+	how := kafka.Config{Logger: slog.New(slog.NewTextHandler(&errs, &slog.HandlerOptions{Level: slog.LevelInfo}))}
+	configure(&how)
+	server := kafka.NewServer(cluster, how)
 	lns := map[int32]net.Listener{}
 	for id := int32(1); id <= int32(n); id++ {
 		lns[id], err = net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		ks = append(ks, target{kind: "strata", addr: lns[id].Addr().String(), dir: cfg.Dir})
+		s.targets = append(s.targets, target{kind: "strata", addr: lns[id].Addr().String(), dir: cfg.Dir})
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- s.ServeAll(lns) }()
+	var ends []<-chan error
+	serve := func(lns map[int32]net.Listener) {
+		ended := make(chan error, 1)
+		ends = append(ends, ended)
+		go func() { ended <- server.ServeAll(lns) }()
+	}
+	serve(lns)
+	s.listen = func(ln net.Listener) { serve(map[int32]net.Listener{1: ln}) }
 	closed := false
-	stop = func() {
+	s.stop = func() {
 		if closed {
 			return
 		}
 		closed = true
-		require.NoError(t, s.Close())
-		require.ErrorIs(t, <-ended, kafka.ErrServerClosed)
+		require.NoError(t, server.Close())
+		for _, ended := range ends {
+			require.ErrorIs(t, <-ended, kafka.ErrServerClosed)
+		}
 		require.NoError(t, cluster.Close())
 		for line := range bytes.Lines(errs.bytes()) {
 			if bytes.Contains(line, []byte("level=ERROR")) {
@@ -102,6 +123,6 @@ func startStrataServing(t *testing.T, n int, edit func(*strata.Config), serving 
 			}
 		}
 	}
-	t.Cleanup(stop)
-	return ks, stop
+	t.Cleanup(s.stop)
+	return s
 }

@@ -40,7 +40,9 @@ func (c *conn) settle() error {
 	return nil
 }
 
-// admit decides what becomes of a request on a connection with SASL; nil: it is served.
+// admit decides what becomes of a request on a connection with SASL; nil: it is served. While a
+// mechanism waits for the client's word only requests that are about it are told ILLEGAL_SASL_STATE
+// before the connection is closed; Kafka tells it all that it can parse.
 func (c *conn) admit(f *frame) error {
 	if err := c.settle(); err != nil {
 		return err

@@ -42,6 +42,30 @@ func (k *Kit) StartAt(ctx context.Context, home string, features []string, setti
 	return k.start(ctx, node{id: 1, home: home, cluster: newClusterID(), controller: controller, features: features}, settings)
 }
 
+// A Listener is what a broker listens on besides its plain one.
+type Listener struct {
+	Name     string
+	Protocol string // as in listener.security.protocol.map
+	Addr     string // HOST:PORT, of StartListening
+}
+
+// StartListening is Start for a broker with further listeners, whose addresses it fills in. How they
+// are secured is in settings, at listener.name.NAME.
+func (k *Kit) StartListening(ctx context.Context, home string, more []Listener, settings ...string) (*Broker, error) {
+	controller, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	for i := range more {
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		more[i].Addr = fmt.Sprintf("127.0.0.1:%d", port)
+	}
+	return k.start(ctx, node{id: 1, home: home, cluster: newClusterID(), controller: controller, more: more}, settings)
+}
+
 // StartCluster starts n brokers with the ids 1 to n, the first of which is
 // controller, each in a rack of its own, rack1 to rackN. They keep everything below
 // home, which is new. On error none runs.
@@ -73,6 +97,7 @@ type node struct {
 	cluster    string // the id of the cluster
 	controller int    // the port of the controller, which broker 1 is
 	features   []string
+	more       []Listener
 }
 
 func newClusterID() string {
@@ -98,8 +123,13 @@ func (k *Kit) start(ctx context.Context, n node, settings []string) (*Broker, er
 	if n.id == 1 {
 		roles, controls = "broker,controller", fmt.Sprintf(",CONTROLLER://127.0.0.1:%d", n.controller)
 	}
+	more, protocols := "", ""
+	for _, l := range n.more {
+		more += fmt.Sprintf(",%s://%s", l.Name, l.Addr)
+		protocols += fmt.Sprintf(",%s:%s", l.Name, l.Protocol)
+	}
 	config := filepath.Join(n.home, "server.properties")
-	text := fmt.Sprintf(properties, roles, n.id, n.controller, n.controller, port, controls, port, b.Dir) + strings.Join(settings, "\n")
+	text := fmt.Sprintf(properties, roles, n.id, n.controller, n.controller, port, controls+more, port, more, protocols, b.Dir) + strings.Join(settings, "\n")
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		return nil, err
 	}
@@ -124,8 +154,8 @@ controller.quorum.bootstrap.servers=127.0.0.1:%d
 controller.quorum.voters=1@127.0.0.1:%d
 controller.listener.names=CONTROLLER
 listeners=PLAINTEXT://127.0.0.1:%d%s
-advertised.listeners=PLAINTEXT://127.0.0.1:%d
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+advertised.listeners=PLAINTEXT://127.0.0.1:%d%s
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT%s
 log.dirs=%s
 num.partitions=1
 offsets.topic.num.partitions=4

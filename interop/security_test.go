@@ -1,0 +1,311 @@
+package interop
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/internal/throwaway"
+	"github.com/stratalog/strata/interop/apache"
+	"github.com/stratalog/strata/kafka"
+	"github.com/stratalog/strata/replication"
+)
+
+// A login is how a client of these tests connects, and as whom.
+type login struct {
+	addr           string
+	mechanism      string // of SASL; "": none
+	user, password string // by OAUTHBEARER the password is the token
+	ca             string // file of the authority that the broker's certificate is of; "": no TLS
+	certificate    string // file of the client's certificate and its key; "": none
+	topic, group   string
+	writes         int // how many records it writes, one after the other; more than 10 take 100 ms each
+}
+
+// What becomes of a client, in words that do not depend on it.
+const (
+	served           = "served"
+	notAuthenticated = "not authenticated"
+	notAuthorized    = "not authorized"
+	notConnected     = "not connected" // the handshake of TLS has failed
+)
+
+// secureClients has of each client a function that writes to the topic of a login, reads what was
+// written as a member of its group and commits, and returns what became of it.
+var secureClients = map[string]func(t *testing.T, l login) string{}
+
+// A secured is a broker with a listener for each way to be known to it. At the plain one everybody
+// is User:ANONYMOUS, who may do anything.
+type secured struct {
+	target
+	sasl   string // SASL_SSL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER
+	short  string // the same, where clients authenticate again every three seconds
+	mutual string // SSL, where clients show a certificate
+	pki    pki
+}
+
+// A pki is the certificates of a test, in PEM files.
+type pki struct {
+	authority, other string // certificates of the broker's authority, and of one nobody trusts
+	broker           string
+	alice, mallory   string // clients of the authority
+	foreign          string // alice by the other one
+}
+
+const shortly = 3 * time.Second
+
+func newPKI(t *testing.T) pki {
+	t.Helper()
+	dir := t.TempDir()
+	file := func(name string, parts ...[]byte) string {
+		path := filepath.Join(dir, name+".pem")
+		require.NoError(t, os.WriteFile(path, slices.Concat(parts...), 0o600))
+		return path
+	}
+	issue := func(name string, a *throwaway.Authority, r throwaway.Request) string {
+		c, err := a.Certificate(r)
+		require.NoError(t, err)
+		cert, key, err := throwaway.PEM(c)
+		require.NoError(t, err)
+		return file(name, key, cert)
+	}
+	ours, err := throwaway.New()
+	require.NoError(t, err)
+	other, err := throwaway.New()
+	require.NoError(t, err)
+	named := func(name string) throwaway.Request { return throwaway.Request{Subject: pkix.Name{CommonName: name}} }
+	return pki{
+		authority: file("authority", ours.PEM()),
+		other:     file("other", other.PEM()),
+		broker:    issue("broker", ours, throwaway.Request{Subject: pkix.Name{CommonName: "broker"}, Hosts: []string{"127.0.0.1", "localhost"}}),
+		alice:     issue("alice", ours, named("alice")),
+		mallory:   issue("mallory", ours, named("mallory")),
+		foreign:   issue("foreign", other, named("alice")),
+	}
+}
+
+// tlsOf returns what a Go client needs for a login.
+func tlsOf(t *testing.T, l login) *tls.Config {
+	t.Helper()
+	pool := x509.NewCertPool()
+	b, err := os.ReadFile(l.ca)
+	require.NoError(t, err)
+	require.True(t, pool.AppendCertsFromPEM(b))
+	cfg := &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"}
+	if l.certificate != "" {
+		c, err := tls.LoadX509KeyPair(l.certificate, l.certificate)
+		require.NoError(t, err)
+		// without asking whether the broker wants one of this authority
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c, nil }
+	}
+	return cfg
+}
+
+// startSecuredKafka starts Apache Kafka with StandardAuthorizer.
+func startSecuredKafka(t *testing.T) secured {
+	t.Helper()
+	s := secured{pki: newPKI(t)}
+	settings := []string{
+		"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+		"super.users=User:ANONYMOUS",
+		"ssl.keystore.type=PEM", "ssl.keystore.location=" + s.pki.broker,
+		"ssl.truststore.type=PEM", "ssl.truststore.location=" + s.pki.authority,
+		"listener.name.mutual.ssl.client.auth=required",
+		fmt.Sprint("listener.name.short.connections.max.reauth.ms=", shortly.Milliseconds()),
+	}
+	const module = "org.apache.kafka.common.security."
+	for _, name := range []string{"sasl", "short"} {
+		at := "listener.name." + name + "."
+		settings = append(settings,
+			at+"sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+			at+"plain.sasl.jaas.config="+module+`plain.PlainLoginModule required user_alice="secret" user_mallory="secret";`,
+			at+"scram-sha-256.sasl.jaas.config="+module+"scram.ScramLoginModule required;",
+			at+"scram-sha-512.sasl.jaas.config="+module+"scram.ScramLoginModule required;",
+			at+"oauthbearer.sasl.jaas.config="+module+`oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";`)
+	}
+	more := []apache.Listener{{Name: "SASL", Protocol: "SASL_SSL"}, {Name: "SHORT", Protocol: "SASL_SSL"}, {Name: "MUTUAL", Protocol: "SSL"}}
+	b, err := kafkaKit(t).StartListening(within(t), t.TempDir(), more, settings...)
+	require.NoError(t, err)
+	t.Cleanup(b.Stop)
+	s.target = target{kind: "kafka", addr: b.Addr}
+	s.sasl, s.short, s.mutual = more[0].Addr, more[1].Addr, more[2].Addr
+	awaitCoordinators(t, s.target)
+	s.prepare(t)
+	return s
+}
+
+// startSecuredStrata serves a new directory in the same ways.
+func startSecuredStrata(t *testing.T) secured {
+	t.Helper()
+	s := secured{pki: newPKI(t)}
+	authorized := func(cfg *kafka.Config) {
+		cfg.Authorization = kafka.Authorization{Enabled: true, SuperUsers: []string{"User:ANONYMOUS"}}
+	}
+	served := serveStrata(t, 1, func(*strata.Config) {}, authorized)
+	s.target = served.targets[0]
+	certificate, err := tls.LoadX509KeyPair(s.pki.broker, s.pki.broker)
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	b, err := os.ReadFile(s.pki.authority)
+	require.NoError(t, err)
+	require.True(t, pool.AppendCertsFromPEM(b))
+	sasl := func(reauth time.Duration) kafka.Security {
+		return kafka.Security{TLS: &tls.Config{Certificates: []tls.Certificate{certificate}}, SASL: &kafka.SASL{
+			Plain:       kafka.StaticPasswords(map[string]string{"alice": "secret", "mallory": "secret"}),
+			Scram:       []replication.ScramMechanism{replication.ScramSHA256, replication.ScramSHA512},
+			OAuthBearer: kafka.UnsecuredJWTForTests{},
+			MaxReauth:   reauth,
+		}}
+	}
+	mutual := kafka.Security{TLS: &tls.Config{Certificates: []tls.Certificate{certificate}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}}
+	listen := func(name string, how kafka.Security) string {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		served.listen(&kafka.Listener{Listener: ln, Name: name, Security: how})
+		return ln.Addr().String()
+	}
+	s.sasl, s.short, s.mutual = listen("SASL", sasl(0)), listen("SHORT", sasl(shortly)), listen("MUTUAL", mutual)
+	s.prepare(t)
+	return s
+}
+
+// prepare makes the users of SCRAM and the topic, which alice may write and read in groups that
+// begin with "g", and mallory describe only.
+func (s secured) prepare(t *testing.T) {
+	t.Helper()
+	adm := admin(t, s.target)
+	var users []kadm.UpsertSCRAM
+	for _, user := range []string{"alice", "mallory"} {
+		for _, mechanism := range []kadm.ScramMechanism{kadm.ScramSha256, kadm.ScramSha512} {
+			users = append(users, kadm.UpsertSCRAM{User: user, Mechanism: mechanism, Iterations: 4096, Password: "secret"})
+		}
+	}
+	for _, one := range users { // a user once in a request
+		altered, err := adm.AlterUserSCRAMs(within(t), nil, []kadm.UpsertSCRAM{one})
+		require.NoError(t, err)
+		require.NoError(t, altered.Error())
+	}
+	createNamed(t, s.target, "t", 1)
+	for _, entries := range []*kadm.ACLBuilder{
+		kadm.NewACLs().Topics("t").Groups("g").ResourcePatternType(kadm.ACLPatternPrefixed).Allow("User:alice", "User:CN=alice").AllowHosts().Operations(kmsg.ACLOperationRead, kmsg.ACLOperationWrite),
+		kadm.NewACLs().Topics("t").ResourcePatternType(kadm.ACLPatternLiteral).Allow("User:mallory", "User:CN=mallory").AllowHosts().Operations(kmsg.ACLOperationDescribe),
+	} {
+		made, err := adm.CreateACLs(within(t), entries)
+		require.NoError(t, err)
+		for _, one := range made {
+			require.NoError(t, one.Err)
+		}
+	}
+	eventually(t, "the users and the entries are known", func() bool {
+		described, err := adm.DescribeUserSCRAMs(within(t))
+		if err != nil || len(described) != 2 {
+			return false
+		}
+		known, err := adm.DescribeACLs(within(t), kadm.NewACLs().AnyResource().Allow().AllowHosts().Deny().DenyHosts().Operations().ResourcePatternType(kadm.ACLPatternAny))
+		entries := 0
+		for _, one := range known {
+			entries += len(one.Described)
+		}
+		return err == nil && entries == 10
+	})
+}
+
+// logins are the ways to connect, and what must become of who does.
+func (s secured) logins() map[string]struct {
+	login
+	becomes string
+} {
+	type expected = struct {
+		login
+		becomes string
+	}
+	all := map[string]expected{}
+	token := func(user string) string { return kafka.NewUnsecuredJWTForTests(user, time.Now().Add(time.Hour)) }
+	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"} {
+		right := login{addr: s.sasl, mechanism: mechanism, user: "alice", password: "secret", ca: s.pki.authority}
+		wrong, unknown, mallory := right, right, right
+		wrong.password, unknown.user, mallory.user = "guessed", "nobody", "mallory"
+		if mechanism == "OAUTHBEARER" {
+			right.password, mallory.password = token("alice"), token("mallory")
+			wrong.password = kafka.NewUnsecuredJWTForTests("alice", time.Now().Add(-time.Hour))
+		} else {
+			all[mechanism+", unknown user"] = expected{unknown, notAuthenticated}
+		}
+		all[mechanism] = expected{right, served}
+		all[mechanism+", wrong password"] = expected{wrong, notAuthenticated}
+		all[mechanism+", few rights"] = expected{mallory, notAuthorized}
+	}
+	all["another authority"] = expected{login{addr: s.sasl, mechanism: "PLAIN", user: "alice", password: "secret", ca: s.pki.other}, notConnected}
+	all["no TLS"] = expected{login{addr: s.sasl, mechanism: "PLAIN", user: "alice", password: "secret"}, notConnected}
+	all["certificate"] = expected{login{addr: s.mutual, ca: s.pki.authority, certificate: s.pki.alice}, served}
+	all["certificate, few rights"] = expected{login{addr: s.mutual, ca: s.pki.authority, certificate: s.pki.mallory}, notAuthorized}
+	all["no certificate"] = expected{login{addr: s.mutual, ca: s.pki.authority}, notConnected}
+	all["a foreign certificate"] = expected{login{addr: s.mutual, ca: s.pki.authority, certificate: s.pki.foreign}, notConnected}
+	return all
+}
+
+// TestSecuredKafka lets every client connect to a real broker in each way, to see that the tests
+// say what Kafka does.
+func TestSecuredKafka(t *testing.T) { connectInEveryWay(t, startSecuredKafka(t)) }
+
+// TestSecuredStrata is the same for ours.
+func TestSecuredStrata(t *testing.T) { connectInEveryWay(t, startSecuredStrata(t)) }
+
+func connectInEveryWay(t *testing.T, s secured) {
+	ways := s.logins()
+	for _, client := range slices.Sorted(maps.Keys(secureClients)) {
+		for _, name := range slices.Sorted(maps.Keys(ways)) {
+			t.Run(client+"/"+strings.ReplaceAll(name, ", ", "-"), func(t *testing.T) {
+				t.Parallel()
+				way := ways[name]
+				way.topic, way.group, way.writes = fresh("t"), fresh("g"), 3
+				if way.becomes == notAuthorized {
+					way.topic = "t" // what it may not even describe is as if it were not there
+				} else {
+					createNamed(t, s.target, way.topic, 1)
+				}
+				became := secureClients[client](t, way.login)
+				if client == "kafkajs" && name == "OAUTHBEARER, wrong password" && s.kind == "strata" && became == notConnected {
+					// It goes on after its token was refused. Kafka tells it ILLEGAL_SASL_STATE and closes
+					// the connection; we only close it.
+					return
+				}
+				require.Equal(t, way.becomes, became)
+			})
+		}
+	}
+}
+
+// TestClientsAuthenticateAgainOnKafka has clients write for longer than they are authenticated:
+// each does it again, or connects again, and loses no record by it (KIP-368).
+func TestClientsAuthenticateAgainOnKafka(t *testing.T) { authenticateAgain(t, startSecuredKafka(t)) }
+
+// TestClientsAuthenticateAgainOnStrata is the same for ours.
+func TestClientsAuthenticateAgainOnStrata(t *testing.T) {
+	authenticateAgain(t, startSecuredStrata(t))
+}
+
+func authenticateAgain(t *testing.T, s secured) {
+	for _, client := range slices.Sorted(maps.Keys(secureClients)) {
+		t.Run(client, func(t *testing.T) {
+			t.Parallel()
+			l := login{addr: s.short, mechanism: "SCRAM-SHA-512", user: "alice", password: "secret", ca: s.pki.authority, topic: fresh("t"), group: fresh("g"), writes: 50}
+			createNamed(t, s.target, l.topic, 1)
+			require.Equal(t, served, secureClients[client](t, l))
+		})
+	}
+}
