@@ -49,6 +49,7 @@ type call struct {
 	clientHost   string                   // as Kafka shows it: "/127.0.0.1"
 	closing      bool                     // set by the handler: the connection is closed instead of an answer
 	charged      int                      // set by the handler: bytes of the server's budget that the answer holds
+	discards     bool                     // see Action.DiscardRecords
 	fetching     *fetching                // what tryFetch leaves to fetch
 	fetched      []byte                   // set by tryFetch: of the server's buffers, holds records of the answer
 	last         bool                     // set by the handler: the connection is closed after the answer

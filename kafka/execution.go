@@ -46,6 +46,7 @@ func (e *execution) begin() error {
 		case a.Serve != nil:
 			e.req = a.Serve
 		}
+		e.discards = e.action.DiscardRecords
 	}
 	if e.authorize() {
 		e.serve()

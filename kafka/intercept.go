@@ -52,6 +52,10 @@ type Action struct {
 	CloseBefore bool // cut the connection instead of serving
 	CloseAfter  bool // serve, and cut the connection instead of answering
 
+	// DiscardRecords has the records of a produce request thrown away once they are checked: see
+	// partition.ProduceRequest. It says nothing of other requests.
+	DiscardRecords bool
+
 	// ThrottleMs is set in the answer, where it has a place for it, and the next requests of the
 	// connection are left alone for that long. 0: as it is. Kafka: quotas, KIP-219.
 	ThrottleMs int32

@@ -78,7 +78,7 @@ func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponse
 		if p.c.version >= 13 {
 			q.TopicID = t.TopicID // its name may be another topic's before the batch is there
 		}
-		q.Batch = in.Records
+		q.Batch, q.DiscardRecords = in.Records, p.c.discards
 		q.Timeout = max(time.Duration(p.req.TimeoutMillis)*time.Millisecond, time.Millisecond)
 		q.Done = func(result partition.ProduceResult) { p.partition(to, result) }
 		if p.req.TransactionID != nil {

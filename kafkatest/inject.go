@@ -68,6 +68,7 @@ type interceptor struct {
 	nameOf   func([16]byte) string // the name of a topic id, "" for an unknown one
 	own      kafka.Interceptor     // Config.Intercept; nil: none
 	log      func(string)          // a line for the test's log
+	discards bool                  // Config.BlackholeProduce
 	sessions sessions
 
 	mu      sync.Mutex  // guards the fields below; never held while waiting or calling out
@@ -126,6 +127,7 @@ func (in *interceptor) Before(x *kafka.Exchange) kafka.Action {
 	} else {
 		action = in.decide(x)
 	}
+	action.DiscardRecords = action.DiscardRecords || in.discards
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if action.DropRequest || action.DropReply {
@@ -162,6 +164,7 @@ func (in *interceptor) decide(x *kafka.Exchange) kafka.Action {
 	a.Delay += own.Delay
 	a.Holds = append(own.Holds, a.Holds...)
 	a.ThrottleMs = max(a.ThrottleMs, own.ThrottleMs)
+	a.DiscardRecords = own.DiscardRecords
 	if a.Serve == nil {
 		a.Serve = own.Serve
 	}

@@ -130,6 +130,21 @@ func (o *ownInterceptor) Before(x *kafka.Exchange) kafka.Action {
 
 func (o *ownInterceptor) After(*kafka.Exchange) { o.after.Add(1) }
 
+// What Config.Intercept wants thrown away is, whatever faults add.
+func TestOwnInterceptorDiscardsBesideFaults(t *testing.T) {
+	in := testInterceptor()
+	in.own = discarding{}
+	in.inject(Fault{APIs: []kafka.Key{kafka.Produce}, Delay: time.Second})
+	action := ask(in, kmsg.NewPtrProduceRequest())
+	require.Equal(t, time.Second, action.Delay)
+	require.True(t, action.DiscardRecords)
+}
+
+type discarding struct{}
+
+func (discarding) Before(*kafka.Exchange) kafka.Action { return kafka.Action{DiscardRecords: true} }
+func (discarding) After(*kafka.Exchange)               {}
+
 // Settings under Kafka's names reach the brokers, and those of share groups theirs.
 func TestSettingsOfBrokersReachThem(t *testing.T) {
 	cfg := Config{Properties: map[string]string{"log.retention.ms": "60000"}, Topics: map[string]int{"a": 1}}
@@ -197,6 +212,51 @@ func TestCommitsTellTheirTime(t *testing.T) {
 			} else {
 				require.Equal(t, time.Now().UnixMilli(), o.CommittedAt.UnixMilli())
 			}
+		}
+	})
+}
+
+// What clients produce to a black hole is acknowledged, once however often it is sent, and nowhere: a
+// group reads on behind it. What the test itself writes is kept.
+func TestBlackholeAcknowledgesAndKeepsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(t, Config{Pipe: true, Brokers: 2, Replicas: 2, Topics: map[string]int{"a": 1}, BlackholeProduce: true})
+		opts := []kgo.Opt{kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial), kgo.DefaultProduceTopic("a")}
+		cl, err := kgo.NewClient(opts...)
+		require.NoError(t, err)
+		defer cl.Close()
+		lost := s.Fault(Fault{APIs: []kafka.Key{kafka.Produce}, DropReply: true})
+		for i := range 100 {
+			sent := cl.ProduceSync(t.Context(), kgo.SliceRecord(make([]byte, 10_000)))
+			require.NoError(t, sent.FirstErr())
+			require.EqualValues(t, i, sent[0].Record.Offset)
+		}
+		require.Equal(t, 1, lost.Hits())
+		txn, err := kgo.NewClient(append(opts, kgo.TransactionalID("x"))...)
+		require.NoError(t, err)
+		defer txn.Close()
+		for range 2 {
+			require.NoError(t, txn.BeginTransaction())
+			require.NoError(t, txn.ProduceSync(t.Context(), kgo.StringRecord("gone")).FirstErr())
+			require.NoError(t, txn.EndTransaction(t.Context(), kgo.TryCommit))
+		}
+		require.NoError(t, s.Cluster().TransactionCoordinator().WaitEnded(t.Context(), "x"))
+
+		s.Fill("a", record.String("a", "", "kept"))
+		group, err := kgo.NewClient(append(opts, kgo.ConsumeTopics("a"), kgo.ConsumerGroup("g"), kgo.FetchIsolationLevel(kgo.ReadCommitted()))...)
+		require.NoError(t, err)
+		defer group.Close()
+		got := group.PollFetches(t.Context()).Records()
+		require.Len(t, got, 1)
+		require.Equal(t, "kept", string(got[0].Value))
+		require.EqualValues(t, 104, got[0].Offset)
+		for range 2 {
+			info, err := s.Cluster().Topic(t.Context(), "a")
+			require.NoError(t, err)
+			require.EqualValues(t, 105, info.Partitions[0].HighWatermark)
+			require.Less(t, info.Partitions[0].SizeBytes, int64(10_000))
+			require.Len(t, s.Topic("a"), 1)
+			s.Restart()
 		}
 	})
 }

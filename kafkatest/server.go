@@ -71,6 +71,7 @@ func New(t T, cfg Config) *Server {
 		s.wait = defaultWait
 	}
 	s.in = newInterceptor(s.topicName, func(line string) { t.Logf("%s", line) }, cfg.Intercept)
+	s.in.discards = cfg.BlackholeProduce
 	err := s.secure()
 	if err != nil {
 		t.Fatalf("kafkatest: certificates: %v", err)

@@ -54,7 +54,10 @@ type Append struct {
 	// KeepOffsets takes offsets and epoch as they are, as a follower does; they must not be below
 	// the end of the log (ErrOffsetOutOfRange), nor may the last be above 2^63 - 3.
 	KeepOffsets bool
-	Wait        WaitFor
+	// Emptied says that Batch may be one whose records were taken out, record.Batch.AppendEmpty; else
+	// a batch has a record for each of its offsets.
+	Emptied bool
+	Wait    WaitFor
 	// Done is called exactly once, without locks, by any goroutine, maybe before Submit returns. It
 	// must not block.
 	Done func(*Append)
@@ -142,7 +145,7 @@ func (l *Log) prepare(a *Append) (err error) {
 	switch {
 	case b.Size() != len(a.Batch):
 		return fmt.Errorf("%w: %d bytes, the batch has %d", ErrInvalidBatch, len(a.Batch), b.Size())
-	case !a.KeepOffsets && (b.RecordCount <= 0 || b.LastOffsetDelta != b.RecordCount-1):
+	case !a.KeepOffsets && !(a.Emptied && b.RecordCount == 0) && (b.RecordCount <= 0 || b.LastOffsetDelta != b.RecordCount-1):
 		return fmt.Errorf("%w: %d records, last offset delta %d", ErrInvalidBatch, b.RecordCount, b.LastOffsetDelta)
 	}
 	if a.KeepOffsets && b.LeaderEpoch < 0 {

@@ -31,6 +31,11 @@ type ProduceRequest struct {
 	// record.CheckBuilt). Never for bytes that came from elsewhere.
 	Built bool
 
+	// DiscardRecords has the records of the batch thrown away once all is checked: an empty batch
+	// takes its place, with its offsets, sequences and timestamps. Everything else is as it would be.
+	// For tests and benchmarks that read nothing back.
+	DiscardRecords bool
+
 	// LeaderEpoch, unless it is nil, binds the append to one epoch of the leader: it is written in
 	// that epoch or refused, with ErrFencedLeaderEpoch or ErrUnknownLeaderEpoch, or with
 	// ErrNotLeader if the epoch ends while the append waits for its turn. For who decides by what

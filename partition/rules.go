@@ -69,7 +69,13 @@ func (r *rules) check(req *ProduceRequest) error {
 	if int64(len(batch)) > r.segmentBytes {
 		return fmt.Errorf("%w: %d bytes, a segment has %d", ErrBatchTooLarge, len(batch), r.segmentBytes)
 	}
-	req.append.Batch, req.append.Info = batch, b
+	if req.DiscardRecords {
+		batch = b.AppendEmpty(make([]byte, 0, record.HeaderSize))
+		if b, err = record.ParseUnverified(batch); err != nil {
+			return err
+		}
+	}
+	req.append.Batch, req.append.Info, req.append.Emptied = batch, b, req.DiscardRecords
 	return nil
 }
 

@@ -36,7 +36,7 @@ func (p *Partition) submitUnawaited(req *ProduceRequest) bool {
 			outcome.Store(&r)
 		},
 	}
-	c.append.Batch = slices.Clone(req.append.Batch)
+	c.append.Batch, c.append.Emptied = slices.Clone(req.append.Batch), req.append.Emptied
 	p.submitAppend(c, log.WaitWritten)
 	if r := outcome.Load(); r != nil {
 		req.result = *r

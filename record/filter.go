@@ -48,7 +48,7 @@ func Filter(dst []byte, b *Batch, o FilterOptions, keep func(*Record) bool) (out
 	needsHorizon := (f.tombstones || o.FinishedMarker) && !b.HasDeleteHorizon() && o.DeleteHorizonMs > 0
 	switch {
 	case f.kept == 0 && o.KeepEmpty:
-		return b.appendEmpty(dst), 0, nil
+		return b.AppendEmpty(dst), 0, nil
 	case f.kept == 0:
 		return dst, 0, nil
 	case f.kept == int(b.RecordCount) && !needsHorizon:
@@ -156,9 +156,10 @@ func (b *Batch) put(p []byte) {
 	sealBytes(p)
 }
 
-// appendEmpty appends the header of b without records: no codec, no horizon, everything else as it
-// was.
-func (b *Batch) appendEmpty(dst []byte) []byte {
+// AppendEmpty appends to dst the batch that is left of b without its records, a header: no codec, no
+// horizon, everything else as it was, so that its offsets and sequences are taken. It is what
+// compaction leaves of the last batch of a producer. b is only read.
+func (b *Batch) AppendEmpty(dst []byte) []byte {
 	h := *b
 	h.Attributes &= attrLogAppendTime | attrTransactional | attrControl
 	h.BaseTimestamp, h.RecordCount = -1, 0

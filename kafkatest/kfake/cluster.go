@@ -134,15 +134,13 @@ func (c *Cluster) settings() (kafkatest.Config, error) {
 	switch {
 	case cfg.brokers < 1:
 		return kafkatest.Config{}, fmt.Errorf("%d brokers: there must be one", cfg.brokers)
-	case cfg.blackhole:
-		return kafkatest.Config{}, errors.New("BlackholeProduce is not supported: what is acknowledged is stored")
 	case cfg.defaultPartitions < 1:
 		return kafkatest.Config{}, fmt.Errorf("DefaultNumPartitions(%d): a topic has at least one partition", cfg.defaultPartitions)
 	}
 	s := kafkatest.Config{
 		Brokers: cfg.brokers, Replicas: min(cfg.brokers, defaultReplicas), Defaults: topic.Config{Partitions: cfg.defaultPartitions},
 		AutoCreate: cfg.autoCreate, Dir: cfg.dir, Sync: cfg.sync && cfg.dir != "", Listen: c.listen, Intercept: intercept{c}, Logger: newLogger(cfg.logger),
-		VersionCaps: versionCaps(cfg.versions), Properties: map[string]string{},
+		BlackholeProduce: cfg.blackhole, VersionCaps: versionCaps(cfg.versions), Properties: map[string]string{},
 	}
 	s.Group.MinSessionTimeout, s.Group.MaxSessionTimeout = cfg.minSession, cfg.maxSession
 	s.Group.OffsetsPartitions, s.Transactions.Topic.Partitions, s.Shares.Topic.Partitions = statePartitions, statePartitions, statePartitions

@@ -304,3 +304,16 @@ func TestFollowersServeFetches(t *testing.T) {
 		require.Equal(t, 1, cl.PollFetches(t.Context()).NumRecords())
 	})
 }
+
+func TestWhatGoesIntoABlackHoleIsGone(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Cluster, network *VirtualNetwork) {
+		cl := client(t, c, network, kgo.ConsumeTopics("a"))
+		produce(t, cl, "a", "1", strings.Repeat("2", 1<<10), "3")
+		p := c.PartitionInfo("a", 0)
+		require.Equal(t, []int64{3, 3, 0}, []int64{p.HighWatermark, p.LastStableOffset, p.LogStartOffset})
+		require.Less(t, p.NumBytes, int64(1<<10))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Second)
+		defer cancel()
+		require.Empty(t, cl.PollFetches(ctx).Records())
+	}, NumBrokers(1), SeedTopics(1, "a"), BlackholeProduce())
+}

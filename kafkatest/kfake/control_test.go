@@ -271,15 +271,14 @@ func TestVersionsAndListenersAreThoseOfTheOptions(t *testing.T) {
 func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 	var log logged
 	for says, opts := range map[string][]Opt{
-		"BlackholeProduce is not supported": {BlackholeProduce()},
-		"there must be one":                 {NumBrokers(0)},
-		"there can be 100":                  {NumBrokers(101)},
-		"at least one partition":            {DefaultNumPartitions(0)},
-		"no.such.setting":                   {BrokerConfigs(map[string]string{"no.such.setting": "1"})},
-		"must be a number":                  {BrokerConfigs(map[string]string{"transaction.max.timeout.ms": "long"})},
-		"unknown SASL mechanism":            {EnableSASL(), Superuser("GUESS", "a", "b")},
-		"no luck":                           {ListenFn(func(string, string) (net.Listener, error) { return nil, errors.New("no luck") })},
-		"not from 0 to 1":                   {SyntheticFetch(SyntheticBatch{RandomFrac: 2})},
+		"there must be one":      {NumBrokers(0)},
+		"there can be 100":       {NumBrokers(101)},
+		"at least one partition": {DefaultNumPartitions(0)},
+		"no.such.setting":        {BrokerConfigs(map[string]string{"no.such.setting": "1"})},
+		"must be a number":       {BrokerConfigs(map[string]string{"transaction.max.timeout.ms": "long"})},
+		"unknown SASL mechanism": {EnableSASL(), Superuser("GUESS", "a", "b")},
+		"no luck":                {ListenFn(func(string, string) (net.Listener, error) { return nil, errors.New("no luck") })},
+		"not from 0 to 1":        {SyntheticFetch(SyntheticBatch{RandomFrac: 2})},
 	} {
 		_, err := NewCluster(append(opts, WithLogger(&log))...)
 		require.ErrorContains(t, err, says)

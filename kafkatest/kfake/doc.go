@@ -29,7 +29,6 @@
 // goes by whole segments. EndTxn is answered as by kfake, when the transaction's markers are written:
 // Kafka answers when the outcome is decided. Besides:
 //
-//   - BlackholeProduce is an error.
 //   - A leader has a replica: MoveTopicPartition to a node without one moves the last replica
 //     there. Moving to the node that leads changes nothing, not the epoch either.
 //   - Every replica in sync serves fetches, SetFollowers says where replicas are.

@@ -178,8 +178,9 @@ func DataDir(dir string) Opt { return option(func(cfg *config) { cfg.dir = dir }
 // with DataDir.
 func SyncWrites() Opt { return option(func(cfg *config) { cfg.sync = true }) }
 
-// BlackholeProduce is not supported: NewCluster returns an error. A broker of this package stores
-// what it acknowledges.
+// BlackholeProduce has what is produced checked, acknowledged and thrown away: offsets advance,
+// sequences are checked, transactions end, and there is nothing to consume. What stays of a batch is
+// a header of 61 bytes.
 func BlackholeProduce() Opt { return option(func(cfg *config) { cfg.blackhole = true }) }
 
 // SyntheticFetch has fetches of partitions that exist answered from one batch of records, copies of
