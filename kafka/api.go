@@ -2,6 +2,9 @@ package kafka
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -60,6 +63,19 @@ type call struct {
 // handle makes a handler of a typed request one of any request.
 func handle[Q kmsg.Request](fn func(*call, Q) kmsg.Response) func(*call, kmsg.Request) kmsg.Response {
 	return func(c *call, r kmsg.Request) kmsg.Response { return fn(c, r.(Q)) }
+}
+
+// checkVersionCaps returns why there cannot be such caps; it matches ErrInvalidVersionCaps.
+func checkVersionCaps(caps map[int16]int16) error {
+	for _, key := range slices.Sorted(maps.Keys(caps)) {
+		if _, _, served := ServedVersions(Key(key)); !served {
+			return fmt.Errorf("%w: API %d (%s) is not served", ErrInvalidVersionCaps, key, Key(key))
+		}
+		if caps[key] < NotServed {
+			return fmt.Errorf("%w: version %d of %s", ErrInvalidVersionCaps, caps[key], Key(key))
+		}
+	}
+	return nil
 }
 
 // served returns the table by key, with version caps applied.

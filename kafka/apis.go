@@ -74,3 +74,15 @@ var apis = []api{
 	{key: AlterShareGroupOffsets, min: 0, max: 0, serve: handle((*call).alterShareGroupOffsets), waits: true},
 	{key: DeleteShareGroupOffsets, min: 0, max: 0, serve: handle((*call).deleteShareGroupOffsets), waits: true},
 }
+
+// ServedVersions returns the versions of an API that a Server serves unless Config.VersionCaps
+// lowers them; false: it does not serve it. GetTelemetrySubscriptions and PushTelemetry are served
+// only with a Config.Telemetry.
+func ServedVersions(k Key) (lowest, highest int16, served bool) {
+	for i := range apis {
+		if apis[i].key == k {
+			return apis[i].min, apis[i].max, true
+		}
+	}
+	return 0, 0, false
+}

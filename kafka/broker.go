@@ -53,6 +53,9 @@ func (s *Server) listen(lns map[int32]net.Listener) ([]*listener, error) {
 	if err := s.cfg.DelegationTokens.check(); err != nil {
 		return nil, err
 	}
+	if err := checkVersionCaps(s.cfg.VersionCaps); err != nil {
+		return nil, err
+	}
 	brokers := s.cluster.Brokers()
 	described := map[int32]*listener{}
 	for id, ln := range lns {

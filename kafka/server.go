@@ -23,6 +23,8 @@ var (
 	ErrServerClosed = errors.New("kafka: server closed")
 	// ErrUnknownBroker refuses to serve for a broker that the cluster does not have.
 	ErrUnknownBroker = errors.New("kafka: no such broker")
+	// ErrInvalidVersionCaps refuses to serve with Config.VersionCaps that say nothing.
+	ErrInvalidVersionCaps = errors.New("kafka: invalid version caps")
 	// ErrPublicAddress refuses a listener that authenticates nobody on an address that other
 	// machines reach.
 	ErrPublicAddress = errors.New("kafka: address is reachable from other machines and the listener does not authenticate them (Config.AllowPublic serves it anyway)")
@@ -39,7 +41,8 @@ type Config struct {
 	Advertise func(broker int32, ln net.Listener) (host string, port int32)
 
 	// VersionCaps lowers the highest version served of an API, by key; NotServed takes the API
-	// away. It makes the server look like an older release.
+	// away, as does a version below those served. It makes the server look like an older release.
+	// See ServedVersions. Keys that are not served and versions below NotServed are refused.
 	VersionCaps map[int16]int16
 
 	// NoAutoCreate switches off that topics are created when clients first ask for them.
@@ -128,8 +131,8 @@ func NewServer(cluster *strata.Cluster, cfg Config) *Server {
 
 // Serve accepts connections for a broker until ln fails or the server is closed; it owns ln and
 // closes it. It always returns an error: ErrServerClosed after Close and Shutdown,
-// ErrPublicAddress, ErrInvalidSecurity, ErrUnknownBroker, or what ln failed with. An ln that is a
-// *Listener is secured as that says, any other one by Config.Security.
+// ErrPublicAddress, ErrInvalidSecurity, ErrInvalidVersionCaps, ErrUnknownBroker, or what ln failed
+// with. An ln that is a *Listener is secured as that says, any other one by Config.Security.
 //
 // Clients are told of the brokers that are served. Of a cluster of several all should be, each by a
 // listener of its own: a partition whose leader is not served cannot be reached. ServeAll announces

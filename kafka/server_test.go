@@ -26,6 +26,30 @@ func TestServeRefusesBrokersThatTheClusterDoesNotHave(t *testing.T) {
 	require.ErrorIs(t, s.Serve(99, ln), ErrUnknownBroker)
 }
 
+func TestServeRefusesVersionCapsThatSayNothing(t *testing.T) {
+	_, _, served := ServedVersions(1000)
+	require.False(t, served)
+	lowest, highest, served := ServedVersions(Fetch)
+	require.Equal(t, []any{int16(4), int16(18), true}, []any{lowest, highest, served})
+	cluster := withUsers(t)
+	for says, caps := range map[string]map[int16]int16{
+		"API 1000 (Unknown) is not served":     {1000: 1},
+		"API 4 (LeaderAndISR) is not served":   {4: NotServed},
+		"kafka: invalid version caps: version": {int16(Fetch): -5},
+		"version -2 of Produce":                {int16(Produce): NotServed - 1, int16(Metadata): 5},
+	} {
+		refused := NewServer(cluster, Config{VersionCaps: caps})
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		_, err = refused.Announce(map[int32]net.Listener{cluster.Controller(): ln})
+		require.ErrorIs(t, err, ErrInvalidVersionCaps)
+		require.ErrorContains(t, err, says)
+		_, err = ln.Accept()
+		require.ErrorIs(t, err, net.ErrClosed)
+		require.NoError(t, refused.Close())
+	}
+}
+
 // waitingFetch sends a fetch that waits for an hour, and waits until the server does.
 func waitingFetch(t *testing.T, s *Server, c *client) {
 	t.Helper()

@@ -101,7 +101,8 @@ type Config struct {
 	BlackholeProduce bool
 
 	// Release is the broker to pass for; VersionCaps are the highest versions of single APIs to
-	// offer, over those of the release, with kafka.NotServed for none.
+	// offer, over those of the release, with kafka.NotServed for none. Versions below those that
+	// are served (kafka.ServedVersions) are refused, as are APIs that are not.
 	Release     Release
 	VersionCaps map[kafka.Key]int16
 
@@ -154,6 +155,9 @@ func (c *Config) check() error {
 	}
 	if _, known := releaseVersions[c.Release]; !known && c.Release != Latest {
 		return fmt.Errorf("unknown release %d", c.Release)
+	}
+	if err := checkVersionCaps(c.VersionCaps); err != nil {
+		return err
 	}
 	if c.Sync && (c.Dir == "" || c.FS != nil) {
 		return errors.New("Sync without a Dir, or with an FS: it says what happens in a directory of the operating system")

@@ -2,6 +2,8 @@ package kafkatest
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -23,12 +25,13 @@ const Always = -1
 // does an Edit where there is no answer.
 type Fault struct {
 	// The fields up to Match select requests. A request is selected if it fits every field that is
-	// set; the zero value of a field fits all requests.
+	// set; the zero value of a field fits all requests. What no request of one of the APIs names, as
+	// Heartbeat no Topic, is refused.
 
 	APIs       []kafka.Key // kafka.Produce, kafka.OffsetCommit, ...
 	Broker     int32       // the broker that receives the request, whichever one leads the partition
 	ClientID   string
-	Partitions []int32 // of Topic, or of any topic
+	Partitions []int32 // of Topic, or of any topic; of Metadata by the names of topics if APIs has it
 	Group      string
 
 	// TransactionalID fits requests of the producer that has it, or about it: all that it produces
@@ -113,12 +116,16 @@ var (
 	errDecides    = errors.New("fault: Decide says what happens, the fault itself has no effect then")
 	errAfterApply = errors.New("fault: AfterApply goes with Code and Close only (a DropReply is always after)")
 	errNegative   = errors.New("fault: Skip, Delay and Throttle cannot be negative, nor Times other than Always")
+	errThrottle   = errors.New("fault: Throttle is more than 1<<31-1 milliseconds, which is all that an answer can say")
 )
 
 // check refuses faults that cannot be meant.
 func (f *Fault) check() error {
 	if f.Skip < 0 || f.Times < Always {
 		return errNegative
+	}
+	if err := f.reachable(); err != nil {
+		return err
 	}
 	e := f.effect()
 	err := e.check()
@@ -148,12 +155,16 @@ func (e *Effect) check() error {
 	switch {
 	case effects > 1:
 		return errTwoEffects
-	case effects == 0 && e.Delay == 0 && !e.Hold && e.Throttle == 0:
+	case effects == 0 && e.Delay == 0 && !e.Hold && e.Throttle >= 0 && e.Throttle < time.Millisecond:
 		return errNoEffect
 	case e.AfterApply && e.Code == 0 && !e.Close && !e.DropReply:
 		return errAfterApply
 	case e.Delay < 0 || e.Throttle < 0:
 		return errNegative
+	case e.Throttle.Milliseconds() > math.MaxInt32:
+		return errThrottle
+	case e.Code != 0 && !knownCode(e.Code):
+		return fmt.Errorf("fault: Code is %d: Kafka has no such error code (Respond and Edit can answer it)", e.Code)
 	}
 	return nil
 }
@@ -190,15 +201,17 @@ func (f *Fault) selects(x *kafka.Exchange, ts []target, nameOf func([16]byte) st
 	case len(f.APIs) > 0 && !slices.Contains(f.APIs, kafka.Key(x.Key)),
 		f.Broker != 0 && f.Broker != x.Broker,
 		f.ClientID != "" && f.ClientID != x.ClientID,
-		f.byTarget() && !slices.ContainsFunc(ts, f.picker(nameOf)):
+		f.byTarget() && !slices.ContainsFunc(ts, f.picker(nameOf, len(f.APIs) > 0 && answersPartitions(x.Request))):
 		return false
 	}
 	return f.Match == nil || f.Match(x)
 }
 
 // picker returns the test whether the fault is about a target. A fault of partitions is about
-// requests that name partitions, and about metadata, whose answers do.
-func (f *Fault) picker(nameOf func([16]byte) string) func(target) bool {
+// requests that name partitions, and about metadata of all topics, whose answers do. It is about
+// topics that are named without partitions only if whole says so: else what is done with a
+// partition is meant, and not the metadata that is asked for before.
+func (f *Fault) picker(nameOf func([16]byte) string, whole bool) func(target) bool {
 	return func(t target) bool {
 		name := t.topic
 		if name == "" && t.id != [16]byte{} {
@@ -208,7 +221,7 @@ func (f *Fault) picker(nameOf func([16]byte) string) func(target) bool {
 		case f.Group != "" && f.Group != t.group,
 			f.TransactionalID != "" && f.TransactionalID != t.txn,
 			f.Topic != "" && f.Topic != name && !t.all,
-			len(f.Partitions) > 0 && !slices.Contains(f.Partitions, t.partition) && !t.all:
+			len(f.Partitions) > 0 && !slices.Contains(f.Partitions, t.partition) && !t.all && !(whole && t.partition < 0 && t.namesTopic()):
 			return false
 		}
 		return true

@@ -378,7 +378,7 @@ func (j *Injected) picker() func(target) bool {
 	if !j.fault.byTarget() {
 		return func(target) bool { return true }
 	}
-	return j.fault.picker(j.in.nameOf)
+	return j.fault.picker(j.in.nameOf, false)
 }
 
 // readDepth reports whether req is answered about things that it does

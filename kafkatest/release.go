@@ -1,6 +1,12 @@
 package kafkatest
 
-import "github.com/stratalog/strata/kafka"
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/stratalog/strata/kafka"
+)
 
 // A Release is a broker to pass for: the APIs and versions that it offers, as far as a
 // Server has them. Clients choose what they say by that. Behaviour within a version is that
@@ -65,4 +71,18 @@ func versionCaps(r Release, own map[kafka.Key]int16) map[int16]int16 {
 		caps[int16(k)] = v
 	}
 	return caps
+}
+
+// checkVersionCaps returns why a test cannot mean such caps.
+func checkVersionCaps(caps map[kafka.Key]int16) error {
+	for _, key := range slices.Sorted(maps.Keys(caps)) {
+		lowest, highest, served := kafka.ServedVersions(key)
+		switch limit := caps[key]; {
+		case !served:
+			return fmt.Errorf("VersionCaps has %s: a Server has no such API", apiName(key))
+		case limit != kafka.NotServed && limit < lowest:
+			return fmt.Errorf("VersionCaps has version %d of %s: versions %d to %d are served, and kafka.NotServed is for none", limit, key, lowest, highest)
+		}
+	}
+	return nil
 }

@@ -122,7 +122,11 @@ func (s *Server) listen(broker int32) (net.Listener, error) {
 		return s.network.Listen(fmt.Sprintf("broker-%d.kafkatest.invalid:9092", broker))
 	}
 	if s.cfg.Listen != nil {
-		return s.cfg.Listen(broker)
+		ln, err := s.cfg.Listen(broker)
+		if err == nil && ln == nil {
+			err = fmt.Errorf("Config.Listen returned neither a listener of broker %d nor an error", broker)
+		}
+		return ln, err
 	}
 	address := "127.0.0.1:0"
 	s.mu.Lock()

@@ -81,8 +81,13 @@ func (s *Server) TLS(users ...string) *tls.Config {
 	return cfg
 }
 
-// DialTLS is Dial with TLS over it by cfg, which is one of TLS. The handshake is made when it returns.
+// DialTLS is Dial with TLS over it by cfg, which is one of TLS. The handshake is made when it
+// returns. It fails the test if cfg is nil, as that of a Server without TLS is.
 func (s *Server) DialTLS(cfg *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
+	s.t.Helper()
+	if cfg == nil {
+		s.t.Fatalf("kafkatest: DialTLS: cfg is nil, as what TLS returns is unless Config.TLS or ClientCerts is set")
+	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		nc, err := s.Dial(ctx, network, address)
 		if err != nil {

@@ -169,8 +169,15 @@ func (s *Server) Fault(f Fault) *Injected {
 //
 // f is called without locks on a goroutine of the request's connection, for different connections at
 // the same time. It may call methods of the Server, but for those that stop a broker; it must not
-// wait, nor change the exchange or keep it. stop ends it; a call under way may still go on.
-func (s *Server) Observe(f func(*kafka.Exchange)) (stop func()) { return s.in.observe(f) }
+// wait, nor change the exchange or keep it. stop ends it; a call under way may still go on. A nil f
+// fails the test.
+func (s *Server) Observe(f func(*kafka.Exchange)) (stop func()) {
+	s.t.Helper()
+	if f == nil {
+		s.t.Fatalf("kafkatest: Observe: f is nil")
+	}
+	return s.in.observe(f)
+}
 
 // Restart stops all brokers in good order and starts them again on the same addresses with the data
 // they had, those too that were stopped or killed: clients see their connections cut. Faults and

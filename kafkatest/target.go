@@ -18,6 +18,8 @@ type target struct {
 	all       bool     // the request names no topics and thereby means all there are
 }
 
+func (t target) namesTopic() bool { return t.topic != "" || t.id != [16]byte{} }
+
 // requestLists maps the fields of requests that hold targets to the fields of the response that
 // answer for them one by one. Requests are walked by the names of their fields: kmsg names the same
 // thing the same everywhere, and a table of every field of every API would say nothing more.
@@ -49,6 +51,15 @@ func targets(req kmsg.Request) []target {
 		return false
 	})
 	return found
+}
+
+// answersPartitions reports whether req is answered about partitions, and names topics only.
+func answersPartitions(req kmsg.Request) bool {
+	switch req.(type) {
+	case *kmsg.MetadataRequest, *kmsg.DescribeTopicPartitionsRequest:
+		return true
+	}
+	return false
 }
 
 // split returns two requests like req: one with the targets that pick wants, one with the others;

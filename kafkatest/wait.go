@@ -2,6 +2,7 @@ package kafkatest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -53,6 +54,9 @@ func testDeadline(t T) (ends time.Time, virtual bool) {
 // group.StableWith makes the most common one.
 func (s *Server) WaitGroup(id string, pred func(group.Info) bool) group.Info {
 	s.t.Helper()
+	if pred == nil {
+		s.t.Fatalf("kafkatest: WaitGroup: pred is nil")
+	}
 	ctx, cancel := s.waitContext()
 	defer cancel()
 	var last group.Info
@@ -98,6 +102,9 @@ func (s *Server) Requests() []kafka.Exchange {
 // those in progress included, and returns them. pred is asked on this goroutine.
 func (s *Server) WaitRequests(n int, pred func(kafka.Exchange) bool) []kafka.Exchange {
 	s.t.Helper()
+	if pred == nil {
+		s.t.Fatalf("kafkatest: WaitRequests: pred is nil")
+	}
 	var found []kafka.Exchange
 	err := s.await(func() bool {
 		found = found[:0]
@@ -138,11 +145,17 @@ func (s *Server) await(cond func() bool) error {
 	return s.WaitUntil(ctx, cond)
 }
 
+// errNilWait refuses to wait for nothing, or without an end.
+var errNilWait = errors.New("kafkatest: WaitUntil: ctx or cond is nil")
+
 // WaitUntil waits until cond holds, and returns ctx's error if ctx ends before. cond is asked
 // on this goroutine: at once, whenever a request comes, and when it is hit by a fault or answered.
 // It is for what the other waits do not say, and it does not fail the test, so that any goroutine
-// may call it.
+// may call it: it returns an error for a nil ctx or cond.
 func (s *Server) WaitUntil(ctx context.Context, cond func() bool) error {
+	if ctx == nil || cond == nil {
+		return errNilWait
+	}
 	for {
 		s.in.mu.Lock()
 		changed := s.in.changed

@@ -59,13 +59,16 @@ func MustCluster(opts ...Opt) *Cluster {
 // that make no sense together or are not supported, and if a port is taken.
 func NewCluster(opts ...Opt) (*Cluster, error) {
 	cfg := config{brokers: 3, clusterID: "kfake", defaultPartitions: 10, listen: net.Listen, minSession: 6 * time.Second, maxSession: 5 * time.Minute}
-	for _, o := range opts {
+	for i, o := range opts {
+		if o == nil {
+			return nil, fmt.Errorf("kfake: option %d is nil", i)
+		}
 		o.apply(&cfg)
 	}
 	if len(cfg.ports) > 0 {
 		cfg.brokers = len(cfg.ports)
 	}
-	c := &Cluster{cfg: cfg, life: &life{}, closing: make(chan struct{}), ports: map[int32]int{}, gone: map[int32]chan struct{}{}}
+	c := &Cluster{cfg: cfg, life: &life{logger: cfg.logger}, closing: make(chan struct{}), ports: map[int32]int{}, gone: map[int32]chan struct{}{}}
 	c.controls = newControls(c.closing)
 	for i, port := range cfg.ports {
 		c.ports[brokerOf(int32(i))] = port
@@ -134,6 +137,8 @@ func (c *Cluster) settings() (kafkatest.Config, error) {
 	switch {
 	case cfg.brokers < 1:
 		return kafkatest.Config{}, fmt.Errorf("%d brokers: there must be one", cfg.brokers)
+	case cfg.listen == nil:
+		return kafkatest.Config{}, errors.New("ListenFn(nil): nobody would listen")
 	case cfg.defaultPartitions < 1:
 		return kafkatest.Config{}, fmt.Errorf("DefaultNumPartitions(%d): a topic has at least one partition", cfg.defaultPartitions)
 	}
@@ -190,10 +195,14 @@ func versionCaps(v *kversion.Versions) map[kafka.Key]int16 {
 		return nil
 	}
 	caps := map[kafka.Key]int16{}
-	for key := range int16(maxKey) {
-		caps[kafka.Key(key)] = kafka.NotServed
-		if version, ok := v.LookupMaxKeyVersion(key); ok {
-			caps[kafka.Key(key)] = version
+	for key := range kafka.Key(maxKey) {
+		lowest, _, served := kafka.ServedVersions(key)
+		if !served {
+			continue
+		}
+		caps[key] = kafka.NotServed
+		if version, ok := v.LookupMaxKeyVersion(int16(key)); ok && version >= lowest {
+			caps[key] = version
 		}
 	}
 	return caps
@@ -274,7 +283,7 @@ func (c *Cluster) listen(broker int32) (net.Listener, error) {
 	port := c.ports[broker]
 	c.mu.Unlock()
 	ln, err := c.cfg.listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil || c.cfg.tls == nil {
+	if err != nil || ln == nil || c.cfg.tls == nil {
 		return ln, err
 	}
 	return tls.NewListener(ln, c.cfg.tls), nil
@@ -289,6 +298,8 @@ func isEmpty(dir string) bool {
 // life stands for the test of a kafkatest.Server: what fails panics with a failure, which attempt
 // turns into an error.
 type life struct {
+	logger Logger // nil: nothing is logged
+
 	mu       sync.Mutex
 	cleanups []func()
 }
@@ -298,8 +309,13 @@ type failure struct{ err error }
 // Helper implements kafkatest.T.
 func (*life) Helper() {}
 
-// Logf implements kafkatest.T. What it is told at the end of a server is about a disk that failed.
-func (*life) Logf(string, ...any) {}
+// Logf implements kafkatest.T. It is told of clients that ask in a loop, and at the end of a server
+// of a disk that failed.
+func (l *life) Logf(format string, args ...any) {
+	if l.logger != nil {
+		l.logger.Logf(LogLevelWarn, format, args...)
+	}
+}
 
 // Fatalf implements kafkatest.T.
 func (*life) Fatalf(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }

@@ -202,8 +202,12 @@ func (c *Cluster) Control(fn func(kmsg.Request) (kmsg.Response, error, bool)) {
 // One control function runs at a time, except for those in SleepControl. While it runs its
 // connection waits, and so do other requests that there is a control function for. It may call all
 // methods of the Cluster, and add control functions. The request must not be changed. ControlKey is
-// safe for concurrent use.
+// safe for concurrent use. A nil fn is logged and refused.
 func (c *Cluster) ControlKey(key int16, fn func(kmsg.Request) (kmsg.Response, error, bool)) {
+	if fn == nil {
+		c.logf(LogLevelError, "control functions: fn is nil")
+		return
+	}
 	c.controls.add(key, fn)
 }
 
@@ -231,8 +235,15 @@ func (c *Cluster) DropControl() {
 // is closed. wakeup is called on a goroutine of its own. Requests on the connection of the one that
 // sleeps wait behind it, as answers come in the order of requests; those of other connections do
 // not. The same function may be called for another request meanwhile. Outside of a control function
-// it returns at once, without calling wakeup.
-func (c *Cluster) SleepControl(wakeup func()) { c.controls.sleep(wakeup) }
+// it returns at once, without calling wakeup. A nil wakeup is logged,
+// and nothing is waited for.
+func (c *Cluster) SleepControl(wakeup func()) {
+	if wakeup == nil {
+		c.logf(LogLevelError, "SleepControl: wakeup is nil")
+		return
+	}
+	c.controls.sleep(wakeup)
+}
 
 // CurrentNode, called by a control function, returns the node that received the request. Outside of
 // one it returns -1.

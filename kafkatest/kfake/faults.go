@@ -96,15 +96,13 @@ func (c *Cluster) fault(f Fault) kafkatest.Fault {
 	if f.Count == 0 {
 		k.Times = 1
 	}
-	for _, key := range f.Keys {
-		k.APIs = append(k.APIs, kafka.Key(key))
-	}
 	if f.TopicID != [16]byte{} {
 		k.Topic, _ = c.inside().TopicName(f.TopicID)
 	}
 	k.Decide = func(x *kafka.Exchange) *kafkatest.Effect {
-		switch {
-		case len(f.Nodes) > 0 && !slices.Contains(f.Nodes, nodeOf(x.Broker)),
+		switch { // kafkatest refuses keys that cannot fit, which here fit nothing
+		case !f.hasKey(kmsg.Key(x.Key)),
+			len(f.Nodes) > 0 && !slices.Contains(f.Nodes, nodeOf(x.Broker)),
 			f.TopicID != [16]byte{} && (k.Topic == "" || !c.isNamed(f.TopicID, k.Topic)),
 			f.TopLevel && !topLevelCode(x.Request.ResponseKind()).IsValid(),
 			f.When != nil && !f.When(x.Request):
@@ -129,6 +127,9 @@ func (c *Cluster) fault(f Fault) kafkatest.Fault {
 	}
 	return k
 }
+
+// hasKey reports whether the fault is about an API.
+func (f *Fault) hasKey(key kmsg.Key) bool { return len(f.Keys) == 0 || slices.Contains(f.Keys, key) }
 
 func (c *Cluster) isNamed(id [16]byte, name string) bool {
 	now, ok := c.inside().TopicName(id)

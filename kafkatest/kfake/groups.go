@@ -3,6 +3,7 @@ package kfake
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -104,8 +105,11 @@ func groupMember(m group.MemberInfo) GroupMember {
 // WaitGroupInfo waits until fn returns true for a group, and returns it. fn is called on this
 // goroutine at every change of the group, with nil while there is none of that name, so that one can
 // wait for a group to come or to go. It returns ctx's error, and what fn was called with last, if ctx
-// ends before.
+// ends before, and an error if fn is nil.
 func (c *Cluster) WaitGroupInfo(ctx context.Context, groupName string, fn func(*GroupInfo) bool) (*GroupInfo, error) {
+	if fn == nil {
+		return nil, errors.New("kfake: WaitGroupInfo: fn is nil")
+	}
 	var last *GroupInfo
 	_, err := c.inside().WaitGroup(ctx, groupName, func(i group.Info) bool {
 		last = groupInfo(i)

@@ -43,8 +43,13 @@ type Logger interface {
 }
 
 // BasicLogger returns a Logger that writes a line for each message up to a level. It writes one line
-// at a time.
-func BasicLogger(dst io.Writer, level LogLevel) Logger { return &basicLogger{dst: dst, level: level} }
+// at a time; to a nil dst it writes none.
+func BasicLogger(dst io.Writer, level LogLevel) Logger {
+	if dst == nil {
+		dst = io.Discard
+	}
+	return &basicLogger{dst: dst, level: level}
+}
 
 type basicLogger struct {
 	level LogLevel
