@@ -37,6 +37,9 @@ type modernMember struct {
 	interval time.Duration // between heartbeats, as the group wants it
 	all      bool          // the next heartbeat says all: something is new, or an answer did not come
 
+	retryAfter time.Duration // when the group last wanted to hear of it again; 0: with interval
+	retry      time.Duration // how long it waits with that, at most interval
+
 	assigned []offsets.TopicIDPartitions // as the group told last
 	owing    bool                        // the group waits to hear that it has come to that
 	asked    wanted                      // of it, what the polling goroutine was told to have
@@ -49,9 +52,11 @@ func newModernMember(m *membership, groups ConsumerGroupBackend) *modernMember {
 }
 
 // generation implements groupProtocol. It sends heartbeats: in the group's interval, and at once
-// when there is something to say.
+// when there is something to say or to hear.
 func (m *modernMember) generation(ctx context.Context) error {
-	m.all = true
+	news := make(chan struct{}, 1)
+	defer m.groups.NotifyRebalanced(m.c.cfg.Group, news)()
+	m.all, m.retryAfter, m.retry = true, 0, 0
 	beat := time.NewTimer(0)
 	defer beat.Stop()
 	for {
@@ -69,7 +74,9 @@ func (m *modernMember) generation(ctx context.Context) error {
 				continue
 			}
 			m.all = true
+		case <-news:
 		case <-beat.C:
+			m.retry = min(2*m.retry, m.interval)
 		}
 		if m.applicationGone() {
 			return m.stayedAway(ctx)
@@ -80,8 +87,25 @@ func (m *modernMember) generation(ctx context.Context) error {
 		if err := m.reconcile(ctx); err != nil {
 			return err
 		}
-		beat.Reset(m.interval)
+		beat.Reset(m.pause())
 	}
+}
+
+// noteRetry takes in when the group wants to hear of the member again. The pauses become longer and
+// longer if it always wants the same: others may take long to give up what this member waits for.
+func (m *modernMember) noteRetry(resp group.ConsumerHeartbeatResponse) {
+	news := resp.MemberEpoch != m.epoch || resp.Assignment != nil
+	if after := resp.RetryAfter; news || after != m.retryAfter {
+		m.retryAfter, m.retry = after, after
+	}
+}
+
+// pause returns how long the member is silent if nothing happens.
+func (m *modernMember) pause() time.Duration {
+	if m.retry > 0 {
+		return min(m.retry, m.interval)
+	}
+	return m.interval // nothing is under way
 }
 
 // look reports whether the group should hear of something: another subscription, or other topics,
@@ -128,6 +152,7 @@ func (m *modernMember) beat(ctx context.Context) error {
 		return m.unanswered(err)
 	}
 	m.all, m.lastBeat, m.interval = false, time.Now(), resp.HeartbeatInterval
+	m.noteRetry(resp)
 	if resp.MemberEpoch != m.epoch {
 		c.mu.Lock()
 		c.stats.Rebalances++

@@ -32,7 +32,16 @@ func newer(commit consumer.CommitMode) consumer.Config {
 // overheard is a backend whose heartbeats of the newer protocol go through a function.
 type overheard struct {
 	consumer.Backend
-	by func(req group.ConsumerHeartbeatRequest, send func() (group.ConsumerHeartbeatResponse, error)) (group.ConsumerHeartbeatResponse, error)
+	deaf bool
+	by   func(req group.ConsumerHeartbeatRequest, send func() (group.ConsumerHeartbeatResponse, error)) (group.ConsumerHeartbeatResponse, error)
+}
+
+// NotifyRebalanced tells a deaf one nothing: it hears of news with its next heartbeat.
+func (o *overheard) NotifyRebalanced(id string, ch chan<- struct{}) (stop func()) {
+	if o.deaf {
+		return func() {}
+	}
+	return o.Backend.NotifyRebalanced(id, ch)
 }
 
 func (o *overheard) ConsumerHeartbeat(ctx context.Context, req group.ConsumerHeartbeatRequest) (group.ConsumerHeartbeatResponse, error) {
@@ -182,7 +191,7 @@ func TestWhatAMemberMayStillTakeItDoesNotGiveUp(t *testing.T) {
 		fill(t, b, 1, 5)
 		var slow atomic.Bool
 		held, answered := make(chan struct{}), make(chan struct{})
-		link := &overheard{Backend: b, by: func(req group.ConsumerHeartbeatRequest, send func() (group.ConsumerHeartbeatResponse, error)) (group.ConsumerHeartbeatResponse, error) {
+		link := &overheard{Backend: b, deaf: true, by: func(req group.ConsumerHeartbeatRequest, send func() (group.ConsumerHeartbeatResponse, error)) (group.ConsumerHeartbeatResponse, error) {
 			resp, err := send()
 			if req.Owned != nil && slow.CompareAndSwap(true, false) {
 				close(held)
@@ -406,4 +415,56 @@ func TestLostHeartbeatsAndAnswersCostNoRecord(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a group has to tell its members it tells them at once, and those who wait for others ask
+// again before their next heartbeat is due.
+func TestMembersInProcessHearOfNewsBeforeTheirNextHeartbeat(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, b *strata.Cluster) {
+		slow := newer(consumer.CommitManual)
+		slow.OnRevoked = func(context.Context, []record.TopicPartition) { time.Sleep(50 * time.Millisecond) }
+		a := poll(t, open(t, b, slow), nil)
+		time.Sleep(time.Minute + time.Millisecond)
+		require.Len(t, a.Assignment(), 4)
+		c := poll(t, open(t, b, newer(consumer.CommitManual)), nil)
+		time.Sleep(200 * time.Millisecond) // partitions are shared out anew once in a second, which has passed
+		require.Len(t, a.Assignment(), 2)
+		require.Len(t, c.Assignment(), 2)
+		d := poll(t, open(t, b, newer(consumer.CommitManual)), nil)
+		time.Sleep(1200 * time.Millisecond) // not before the second is over
+		require.Len(t, d.Assignment(), 1)
+		time.Sleep(time.Minute)
+		c.leave(t)
+		d.leave(t)
+		time.Sleep(1100 * time.Millisecond)
+		require.Len(t, a.Assignment(), 4)
+		a.leave(t)
+	})
+}
+
+// A member that waits for what another one does not give up asks less and less often.
+func TestWhoWaitsLongAsksSeldom(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
+		fill(t, b, 0, 1)
+		in, out := make(chan struct{}), make(chan struct{})
+		goOn := sync.OnceFunc(func() { close(out) })
+		busy := poll(t, open(t, b, newer(consumer.CommitManual)), func(record.Record) { close(in); <-out })
+		t.Cleanup(goOn)
+		<-in
+		time.Sleep(time.Minute + time.Millisecond)
+		var beats atomic.Int64
+		link := &overheard{Backend: b, by: func(_ group.ConsumerHeartbeatRequest, send func() (group.ConsumerHeartbeatResponse, error)) (group.ConsumerHeartbeatResponse, error) {
+			beats.Add(1)
+			return send()
+		}}
+		waits := poll(t, open(t, link, newer(consumer.CommitManual)), nil)
+		time.Sleep(30*time.Second + time.Millisecond)
+		require.Empty(t, waits.Assignment())
+		require.Less(t, beats.Load(), int64(20))
+		goOn()
+		time.Sleep(10 * time.Second)
+		require.Len(t, waits.Assignment(), 1)
+		waits.leave(t)
+		busy.leave(t)
+	})
 }

@@ -38,6 +38,9 @@ func (c *Coordinator) ConsumerHeartbeat(ctx context.Context, r ConsumerHeartbeat
 	} else {
 		v, err = c.existing(ctx, q, event)
 	}
+	if err == nil && r.MemberEpoch < 0 {
+		c.tellMembers(r.Group, 1)
+	}
 	resp, _ := v.(ConsumerHeartbeatResponse)
 	return resp, err
 }

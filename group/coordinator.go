@@ -51,9 +51,10 @@ type groups struct {
 	topics   atomic.Pointer[Topics]        // as the watcher last saw them; nil: not yet
 	snapshot atomic.Pointer[modern.Topics] // the same, or newer ones, as groups see them; nil: not yet
 
-	mu      sync.Mutex            // guards the fields below
-	seen    map[string]seenTopic  // topics that exist as far as is known
-	samples map[string]lagSamples // by group: what Lags saw before
+	mu      sync.Mutex                          // guards the fields below
+	seen    map[string]seenTopic                // topics that exist as far as is known
+	samples map[string]lagSamples               // by group: what Lags saw before
+	waiting map[string]map[chan<- struct{}]bool // by group: who is told of a new generation
 
 	rebalances, commits atomic.Int64
 }
@@ -81,7 +82,7 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 			return nil, err
 		}
 	}
-	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, seen: make(map[string]seenTopic), samples: make(map[string]lagSamples)}}
+	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, seen: make(map[string]seenTopic), samples: make(map[string]lagSamples), waiting: make(map[string]map[chan<- struct{}]bool)}}
 	c.configs, _ = store.(configStore)
 	c.core.Classic = classic.Config{InitialRebalanceDelay: cfg.InitialRebalanceDelay, MaxSize: cfg.MaxSize, OffsetsRetention: cfg.OffsetsRetention,
 		OffsetMetadataMax: cfg.OffsetMetadataMax, Process: newProcess()}
@@ -147,9 +148,46 @@ func (c *Coordinator) Close() error {
 func (c *Coordinator) rebalanced(_ coordinator.ShardID, notice any) {
 	r := notice.(Rebalanced)
 	c.rebalances.Add(1)
+	c.tellMembers(r.Group, math.MaxInt)
 	c.cfg.Logger.Info("rebalanced", "group", r.Group, "generation", r.Generation, "members", r.Members, "protocol", r.Protocol)
 	if c.cfg.Hooks.OnRebalanced != nil {
 		c.cfg.Hooks.OnRebalanced(r)
+	}
+}
+
+// NotifyRebalanced has ch sent to whenever the group has got a new generation, or shared its
+// partitions out anew, until stop is called: a member in this process need not wait for its next
+// heartbeat to hear so. When a member leaves one of those who wait is told: somebody has to ask
+// before the partitions are shared out. Nothing waits for ch; it should have room for one.
+func (c *Coordinator) NotifyRebalanced(group string, ch chan<- struct{}) (stop func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiting[group] == nil {
+		c.waiting[group] = map[chan<- struct{}]bool{}
+	}
+	c.waiting[group][ch] = true
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.waiting[group], ch)
+		if len(c.waiting[group]) == 0 {
+			delete(c.waiting, group)
+		}
+	}
+}
+
+// tellMembers tells at most n of those who wait for news of a group that there are.
+func (c *Coordinator) tellMembers(group string, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for ch := range c.waiting[group] {
+		if n--; n < 0 {
+			return
+		}
+		select {
+		case ch <- struct{}{}:
+		default: // it has not looked yet
+		}
 	}
 }
 

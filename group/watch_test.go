@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/record"
 )
 
@@ -68,5 +69,33 @@ func TestTopicThatComesAndGoesBetweenTwoReadsTakesItsOffsetsAlong(t *testing.T) 
 		got, err := c.FetchOffsets(ctx, "g", nil)
 		require.NoError(t, err)
 		require.Len(t, got, 1)
+	})
+}
+
+// Generations of groups of either protocol are told of, to hooks too, and to nobody who has stopped.
+func TestWhoIsNotifiedOfGenerationsIsUntilItStops(t *testing.T) {
+	var hooked []Rebalanced
+	cfg := Config{Hooks: Hooks{OnRebalanced: func(r Rebalanced) { hooked = append(hooked, r) }}}
+	inBubble(t, newFakeStore(map[string]int32{"t": 2}), cfg, func(t *testing.T, c *Coordinator) {
+		first, second := make(chan struct{}, 1), make(chan struct{}, 1)
+		stop := c.NotifyRebalanced("g", first)
+		defer c.NotifyRebalanced("g", second)()
+		join := func(id string) {
+			_, err := c.ConsumerHeartbeat(t.Context(), ConsumerHeartbeatRequest{Group: "g", MemberID: id, RebalanceTimeout: time.Minute, SubscribedTopics: []string{"t"}, Owned: []offsets.TopicIDPartitions{}})
+			require.NoError(t, err)
+			synctest.Wait()
+		}
+		join("m1")
+		require.Len(t, first, 1)
+		require.Len(t, second, 1)
+		require.Len(t, hooked, 1)
+		require.Equal(t, Rebalanced{Group: "g", Generation: 2, Members: 1, Protocol: "uniform"}, hooked[0])
+		<-first
+		stop()
+		time.Sleep(2 * time.Second)
+		join("m2") // second has room for no more, and holds nobody up
+		require.Len(t, hooked, 2)
+		require.Empty(t, first)
+		require.Len(t, c.waiting, 1)
 	})
 }

@@ -51,6 +51,11 @@ type ConsumerHeartbeatResponse struct {
 	// Assignment is nil if it is as before. What the member has and is not in it, it must give up,
 	// and then say so. It must not be written to.
 	Assignment []offsets.TopicIDPartitions
+
+	// RetryAfter is when the member had better be heard of again, if it need not wait for its next
+	// heartbeat: then the group may share its partitions out anew, or others may have given up what
+	// is to be this member's. 0: nothing is known. Kafka's answer does not have it.
+	RetryAfter time.Duration
 }
 
 // A ConsumerDescription describes a group of the newer protocol. Kafka: ConsumerGroupDescribe.

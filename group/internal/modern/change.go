@@ -204,7 +204,24 @@ func (c *change) assign(m *member) ([]partition, error) {
 	}
 	g.put(offsets.KeyTargetAssignment, "", &offsets.TargetAssignmentValue{AssignmentEpoch: c.epoch, TimestampMs: c.now.UnixMilli()})
 	c.assigned = true
+	g.eff.Notice = protocol.Rebalanced{Group: g.ID(), Generation: c.epoch, Members: len(members), Protocol: c.assignor(members).Name()}
 	return targets[m.id], nil
+}
+
+// unreleasedRetry is when a member that waits for others is to ask again.
+const unreleasedRetry = 20 * time.Millisecond
+
+// retryAfter returns when a member had better ask again; 0: with its next heartbeat.
+func (c *change) retryAfter(m *member) time.Duration {
+	g := c.g
+	switch {
+	case c.epoch > c.assignmentEpoch():
+		due := time.UnixMilli(g.assignedMs).Add(g.timeouts().Assignment)
+		return max(due.Sub(c.now), time.Millisecond)
+	case m.state == unreleased:
+		return unreleasedRetry
+	}
+	return 0
 }
 
 // target returns what a member was meant to have so far.

@@ -141,7 +141,7 @@ func (e EventHeartbeat) update(c *change, before *member, now time.Time) (*proto
 		g.put(offsets.KeyCurrentAssignmentOfMember, m.id, next.record())
 	}
 	e.timers(g, before, next, now)
-	resp := &protocol.ConsumerHeartbeatResponse{MemberID: m.id, MemberEpoch: next.epoch, HeartbeatInterval: g.timeouts().Heartbeat}
+	resp := &protocol.ConsumerHeartbeatResponse{MemberID: m.id, MemberEpoch: next.epoch, HeartbeatInterval: g.timeouts().Heartbeat, RetryAfter: c.retryAfter(next)}
 	if e.full() || !samePartitions(before.assigned, next.assigned) {
 		resp.Assignment = byTopic(plain(next.assigned))
 	}
