@@ -68,6 +68,7 @@ type entry struct {
 	many       bool                      // opens many partitions
 	replicas   *shape                    // loses leaders, and idles
 	txn        *txnKind                  // sends in transactions
+	crowd      func(Job) (Result, error) // of many members
 	skip       string                    // workloads to leave out, e.g. "W2 W5"
 	onDemand   bool                      // only when -peers names it
 }
@@ -135,7 +136,7 @@ func main() {
 	}
 	fs := flag.NewFlagSet("bench", flag.ExitOnError)
 	run := fs.String("run", "W1,W2,W3,W4,W5,W6", "workloads")
-	peers := fs.String("peers", "", "comma separated name substrings (empty: all)")
+	peers := fs.String("peers", "", "comma separated name substrings, or =NAME (empty: all)")
 	runs := fs.Int("runs", 3, "repetitions per figure; the median is reported")
 	dir := fs.String("dir", os.TempDir(), "scratch directory on the disk to be measured")
 	mb := fs.Int64("mb", 512, "MB written per append run, at most")
@@ -152,7 +153,7 @@ func main() {
 	for _, e := range registry {
 		keep := *peers == "" && !e.onDemand
 		for _, p := range strings.Split(*peers, ",") {
-			keep = keep || (p != "" && strings.Contains(e.name, p))
+			keep = keep || p != "" && (p == "="+e.name || strings.Contains(e.name, p))
 		}
 		if keep {
 			sel = append(sel, e)

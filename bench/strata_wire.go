@@ -1,10 +1,17 @@
 package main
 
 import (
+	"crypto/tls"
+	"fmt"
 	"net"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/acl"
+	"github.com/stratalog/strata/internal/throwaway"
 	wire "github.com/stratalog/strata/kafka"
+	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -21,6 +28,11 @@ func init() {
 	register(entry{name: "strata-wire-rf3", broker: func() Broker { return &strataWire{flush: never, brokers: 3, replicas: 3} },
 		pubsub: func() PubSub { return &brokerPS{b: &strataWire{flush: never, brokers: 3, replicas: 3}} },
 		note:   "package kafka, files, no fsync, three brokers with one partition of three replicas, two of which have to be in sync"})
+	register(entry{name: "strata-wire-tls", broker: func() Broker { return &strataWire{flush: never, tls: true} }, onDemand: true, note: "strata-wire with TLS 1.3"})
+	register(entry{name: "strata-wire-acl", broker: func() Broker { return &strataWire{flush: never, acls: 1000} }, onDemand: true,
+		note: "strata-wire with an authorizer that knows of 1,000 entries"})
+	register(entry{name: "strata-wire-quotas", broker: func() Broker { return &strataWire{flush: never, quotas: true} }, onDemand: true,
+		note: "strata-wire with quotas of bytes and of requests that are never reached"})
 	register(entry{name: "strata-wire-fsync", broker: func() Broker { return &strataWire{flush: "1"} },
 		note: "package kafka, files, fsync before every acknowledgement"})
 }
@@ -35,8 +47,13 @@ type strataWire struct {
 	// replicas of the one partition that there is then; 0: one partition on each broker
 	replicas int
 
-	cluster *strata.Cluster
-	server  *wire.Server
+	tls    bool
+	acls   int // entries; 0: no authorizer
+	quotas bool
+
+	authority *throwaway.Authority
+	cluster   *strata.Cluster
+	server    *wire.Server
 }
 
 func (w *strataWire) Start(dir string) ([]string, error) {
@@ -62,13 +79,60 @@ func (w *strataWire) Start(dir string) ([]string, error) {
 		}
 		lns[broker], addrs = ln, append(addrs, ln.Addr().String())
 	}
-	w.server = wire.NewServer(w.cluster, wire.Config{})
+	var served wire.Config
+	if w.tls {
+		if w.authority, err = throwaway.New(); err != nil {
+			return nil, err
+		}
+		certificate, err := w.authority.Certificate(throwaway.Request{Hosts: []string{"127.0.0.1"}})
+		if err != nil {
+			return nil, err
+		}
+		served.Security.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	}
+	if w.acls > 0 {
+		served.Authorization.Enabled = true
+		if err := w.cluster.CreateACLs(bg, entries(w.acls)...); err != nil {
+			return nil, err
+		}
+	}
+	if w.quotas {
+		everyClient := replication.QuotaEntity{ClientID: replication.QuotaName{Default: true}}
+		_, err := w.cluster.AlterClientQuotas(bg, replication.QuotaChange{Entity: everyClient, Changes: []replication.QuotaValue{
+			{Key: replication.ProducerByteRate, Value: 1e12}, {Key: replication.ConsumerByteRate, Value: 1e12}, {Key: replication.RequestPercentage, Value: 1e6},
+		}})
+		if err != nil {
+			return nil, err
+		}
+	}
+	w.server = wire.NewServer(w.cluster, served)
 	serve, err := w.server.Announce(lns)
 	if err != nil {
 		return nil, err
 	}
 	go serve()
 	return addrs, nil
+}
+
+// entries are n access control entries, two of which let everybody use the topic.
+func entries(n int) []acl.Entry {
+	var es []acl.Entry
+	allow := func(name, principal string, o acl.Operation) {
+		es = append(es, acl.Entry{ResourceType: acl.Topic, ResourceName: name, PatternType: acl.Literal, Principal: principal, Host: "*", Operation: o, Permission: acl.Allow})
+	}
+	allow("bench", "User:*", acl.Read)
+	allow("bench", "User:*", acl.Write)
+	for len(es) < n {
+		allow(fmt.Sprint("other-", len(es)), fmt.Sprint("User:", len(es)), acl.Read)
+	}
+	return es
+}
+
+func (w *strataWire) options() []kgo.Opt {
+	if !w.tls {
+		return nil
+	}
+	return []kgo.Opt{kgo.DialTLSConfig(&tls.Config{RootCAs: w.authority.Pool(), ServerName: "127.0.0.1"})}
 }
 
 func (w *strataWire) Stop() { w.server.Close(); w.cluster.Close() }
