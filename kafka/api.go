@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -76,6 +77,27 @@ func checkVersionCaps(caps map[int16]int16) error {
 		}
 	}
 	return nil
+}
+
+// offers returns the table of what a server of this Config serves and what clients are told of it.
+// Neither must be changed: those of a Config that says nothing of it are made once for all servers,
+// as a test starts many.
+func (c *Config) offers() (map[int16]*api, []kmsg.ApiVersionsResponseApiKey) {
+	if len(c.VersionCaps) == 0 && c.Telemetry.Receive == nil {
+		return usualOffers()
+	}
+	return c.newOffers()
+}
+
+var usualOffers = sync.OnceValues(new(Config).newOffers)
+
+func (c *Config) newOffers() (map[int16]*api, []kmsg.ApiVersionsResponseApiKey) {
+	apis := served(c.VersionCaps)
+	if c.Telemetry.Receive == nil {
+		delete(apis, int16(GetTelemetrySubscriptions))
+		delete(apis, int16(PushTelemetry))
+	}
+	return apis, advertise(apis)
 }
 
 // served returns the table by key, with version caps applied.

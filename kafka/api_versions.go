@@ -38,7 +38,7 @@ func (c *call) apiVersions(req *kmsg.ApiVersionsRequest) kmsg.Response {
 		resp.ErrorCode = int16(InvalidRequest)
 		return resp
 	}
-	resp.ApiKeys = c.s.advertised
+	resp.ApiKeys = slices.Clone(c.s.advertised) // an Interceptor may edit it
 	if a := c.conn.sasl; a != nil {
 		a.session.Versions()
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"reflect"
+	"sync"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -15,7 +16,18 @@ const maxProducePartitions = 100_000
 // inflation returns how many bytes of memory decoding may take for each byte of a request. kmsg
 // allocates an array when it has read its length, which it bounds by the bytes left, and an element
 // may take a single byte. Arrays inside elements come on top.
-func inflation(key int16) int { return 1 + elementSize(reflect.TypeOf(kmsg.RequestForKey(key)).Elem()) }
+//
+// It is the same for all servers, and computed once for each key: a test starts many.
+func inflation(key int16) int {
+	if n, ok := inflations.Load(key); ok {
+		return n.(int)
+	}
+	n := 1 + elementSize(reflect.TypeOf(kmsg.RequestForKey(key)).Elem())
+	inflations.Store(key, n)
+	return n
+}
+
+var inflations sync.Map // by key: what inflation returns
 
 // elementSize is the largest sum of the sizes of elements of arrays inside
 // each other, among the fields of a struct.

@@ -43,7 +43,7 @@ func withPrincipals(t *testing.T) (addr string, theConn func() *conn, seen func(
 		defer mu.Unlock()
 		principals = append(principals, c.principal.String())
 	}
-	s, addr := serve(t, Config{})
+	s, addr := serve(t, Config{VersionCaps: map[int16]int16{int16(Fetch): 18}}) // a table of its own
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 1}))
 	versions, fetch := s.apis[int16(ApiVersions)], s.apis[int16(Fetch)]
 	serveVersions, try, serveFetch := versions.serve, fetch.try, fetch.serve

@@ -115,12 +115,7 @@ func NewServer(cluster *strata.Cluster, cfg Config) *Server {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.apis = served(cfg.VersionCaps)
-	if cfg.Telemetry.Receive == nil {
-		delete(s.apis, int16(GetTelemetrySubscriptions))
-		delete(s.apis, int16(PushTelemetry))
-	}
-	s.advertised = advertise(s.apis)
+	s.apis, s.advertised = cfg.offers()
 	s.budget = newBudget(s.limits.InFlightBytes)
 	s.decoding = newBudget(s.limits.InFlightBytes)
 	s.decoys = make([]byte, 32)

@@ -1,6 +1,7 @@
 package kafkatest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,4 +53,45 @@ func first(b *testing.B, s *Server) {
 	producer.Close()
 	consumer.Close()
 	b.StartTimer()
+}
+
+// BenchmarkStartStop measures a server without topics from New to the end of its test, when its
+// goroutines are known to be gone.
+func BenchmarkStartStop(b *testing.B) { startStop(b, Config{}) }
+
+// BenchmarkStartStopPipe is BenchmarkStartStop without TCP.
+func BenchmarkStartStopPipe(b *testing.B) { startStop(b, Config{Pipe: true}) }
+
+// BenchmarkStartStopBeside is BenchmarkStartStop while the test has goroutines of its own, which it
+// has to tell from the server's.
+func BenchmarkStartStopBeside(b *testing.B) {
+	ended := make(chan struct{})
+	defer close(ended)
+	for range 10 {
+		go func() { <-ended }()
+	}
+	startStop(b, Config{})
+}
+
+func startStop(b *testing.B, cfg Config) {
+	b.ReportAllocs()
+	for b.Loop() {
+		t := &briefT{B: b}
+		New(t, cfg)
+		t.end()
+	}
+}
+
+// A briefT is a test that ends before the benchmark that it is in.
+type briefT struct {
+	*testing.B
+	cleanups []func()
+}
+
+func (t *briefT) Cleanup(f func()) { t.cleanups = append(t.cleanups, f) }
+
+func (t *briefT) end() {
+	for _, f := range slices.Backward(t.cleanups) {
+		f()
+	}
 }

@@ -3,6 +3,7 @@ package kafkatest
 import (
 	"bytes"
 	"context"
+	"runtime"
 	"runtime/pprof"
 	"strconv"
 	"strings"
@@ -43,13 +44,42 @@ func relabelled(label string, f func()) {
 // caller, after giving them some time to end.
 func leaked(label string) []string {
 	for range leakChecks {
-		if len(labelledStacks(label)) == 0 {
+		if alone() || len(labelledStacks(label)) == 0 {
 			return nil
 		}
 		// lets others run, also in a synctest bubble, whose time moves when they are all stuck
 		time.Sleep(leakGrace / leakChecks)
 	}
 	return labelledStacks(label)
+}
+
+// alone reports whether there are no goroutines but the main one, which no server has started, and
+// the caller: as at the end of a test that is no subtest, does not run beside others and has closed
+// its clients. To look at the labels the world is stopped, which takes half as long as all the rest.
+func alone() bool {
+	for range endingYields {
+		if n := runtime.NumGoroutine(); n == 1 || n == 2 && !isMain() {
+			return true
+		}
+		runtime.Gosched()
+	}
+	return false
+}
+
+// endingYields is how often others run before it counts that they are there: some are just ending.
+const endingYields = 20
+
+// isMain reports whether the caller runs on the goroutine that the program has begun with, as it may
+// where there is no test, or cannot be told not to.
+func isMain() bool {
+	var calls [100]uintptr
+	n := runtime.Callers(0, calls[:])
+	for _, c := range calls[max(n-2, 0):n] { // the first call, which the runtime makes, and its own return
+		if f := runtime.FuncForPC(c - 1); f == nil || f.Name() == "runtime.main" {
+			return true
+		}
+	}
+	return n == len(calls)
 }
 
 func labelledStacks(label string) []string {

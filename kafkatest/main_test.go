@@ -2,6 +2,7 @@ package kafkatest
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -9,7 +10,13 @@ import (
 	"github.com/stratalog/strata/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) {
+	if where := os.Getenv(leavesBehind); where != "" {
+		leaveBehind(where)
+		return
+	}
+	leaktest.Main(m)
+}
 
 // A fakeT is a T that is not a test: it remembers what it is told.
 type fakeT struct {

@@ -2,8 +2,11 @@ package kafkatest
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/stratalog/strata/kafka"
@@ -36,4 +39,39 @@ func TestOwnCapsWinOverTheReleases(t *testing.T) {
 	require.Equal(t, int16(6), caps[int16(kafka.Produce)])
 	require.Equal(t, int16(4), caps[int16(kafka.Fetch)])
 	require.Equal(t, int16(-1), caps[int16(kafka.InitProducerID)])
+}
+
+// What a test edits in an answer is in that answer alone: neither in the next one nor in another
+// server's.
+func TestEditedVersionsAreThoseOfOneAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fetch := func(s *Server) int16 {
+			cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial))
+			require.NoError(t, err)
+			defer cl.Close()
+			req := kmsg.NewPtrApiVersionsRequest()
+			req.ClientSoftwareName, req.ClientSoftwareVersion = "test", "1"
+			resp, err := cl.Broker(1).Request(t.Context(), req)
+			require.NoError(t, err)
+			for _, k := range resp.(*kmsg.ApiVersionsResponse).ApiKeys {
+				if kafka.Key(k.ApiKey) == kafka.Fetch {
+					return k.MaxVersion
+				}
+			}
+			return -1
+		}
+		s, other := New(t, Config{Pipe: true}), New(t, Config{Pipe: true})
+		edited := s.Fault(Fault{APIs: []kafka.Key{kafka.ApiVersions}, Times: Always, Edit: func(_ kmsg.Request, resp kmsg.Response) {
+			keys := resp.(*kmsg.ApiVersionsResponse).ApiKeys
+			for i := range keys {
+				if kafka.Key(keys[i].ApiKey) == kafka.Fetch {
+					keys[i].MaxVersion = 4
+				}
+			}
+		}})
+		require.Equal(t, int16(4), fetch(s))
+		edited.Remove()
+		require.Equal(t, int16(18), fetch(s))
+		require.Equal(t, int16(18), fetch(other))
+	})
 }
