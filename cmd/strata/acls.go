@@ -114,13 +114,16 @@ func (c *conn) request(ctx context.Context, tg *target, req kmsg.Request) (kmsg.
 	return client.Request(ctx, req)
 }
 
-// aclError is the error of an answer, with what the broker says.
-func aclError(code int16, text *string) error {
+// aclError is the error of an answer about something, in the broker's words if it has any.
+func aclError(what string, code int16, text *string) error {
 	err := kerr.ErrorForCode(code)
-	if err != nil && text != nil {
-		return fmt.Errorf("%w: %s", err, *text)
+	switch {
+	case err == nil:
+		return nil
+	case text == nil:
+		return withMessage(what, err, "")
 	}
-	return err
+	return withMessage(what, err, *text)
 }
 
 func (a *app) aclsList() *cobra.Command {
@@ -142,7 +145,7 @@ func (a *app) aclsList() *cobra.Command {
 			return err
 		}
 		resp := got.(*kmsg.DescribeACLsResponse)
-		if err := aclError(resp.ErrorCode, resp.ErrorMessage); err != nil {
+		if err := aclError("access control entries", resp.ErrorCode, resp.ErrorMessage); err != nil {
 			return err
 		}
 		for _, r := range resp.Resources {
@@ -184,7 +187,7 @@ func (a *app) aclsAdd() *cobra.Command {
 			return err
 		}
 		for _, made := range got.(*kmsg.CreateACLsResponse).Results {
-			if err := aclError(made.ErrorCode, made.ErrorMessage); err != nil {
+			if err := aclError("access control entry", made.ErrorCode, made.ErrorMessage); err != nil {
 				return err
 			}
 		}
@@ -220,7 +223,7 @@ func (a *app) aclsRemove() *cobra.Command {
 			return err
 		}
 		for _, result := range got.(*kmsg.DeleteACLsResponse).Results {
-			if err := aclError(result.ErrorCode, result.ErrorMessage); err != nil {
+			if err := aclError("access control entries", result.ErrorCode, result.ErrorMessage); err != nil {
 				return err
 			}
 			for _, e := range result.MatchingACLs {

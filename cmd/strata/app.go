@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/stratalog/strata/vfs"
 )
@@ -61,7 +63,7 @@ func run(ctx context.Context, args []string, s streams) int {
 		return exitFailed
 	}
 	// errors of package strata begin with the program's name already
-	fmt.Fprintf(s.err, "strata: %s\n", strings.TrimPrefix(err.Error(), "strata: "))
+	fmt.Fprintf(s.err, "strata: %s\n", onceOnly.Replace(strings.TrimPrefix(err.Error(), "strata: ")))
 	if errors.Is(err, errMisuse) || !a.running {
 		return exitMisuse
 	}
@@ -82,7 +84,9 @@ func (a *app) root() *cobra.Command {
 		Use:   "strata",
 		Short: "Look into, check, serve and drive logs of Strata and Apache Kafka",
 		Long: "strata works on the files of Strata and of Apache Kafka, and with running brokers of either.\n\n" +
-			"Exit codes: 0 all went well, 1 something failed or is damaged, 2 misuse.",
+			"Exit codes: 0 it is done; 1 it was understood and failed: brokers do not answer or refuse, what is named is not there, input is no record, files are\n" +
+			"damaged, or something was found that the command is asked to warn of; 2 it was used wrongly: arguments, flags and settings that nothing can meet, or\n" +
+			"no such directory or file to work on.",
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -113,9 +117,41 @@ func (a *app) parent(c *cobra.Command) *cobra.Command {
 // do is RunE of a command whose arguments were accepted.
 func (a *app) do(fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
+		if err := nothingEmpty(c, args); err != nil {
+			return err
+		}
 		a.running = true
 		return fn(c.Context(), args)
 	}
+}
+
+// mayBeEmpty are flags that mean something without a value.
+var mayBeEmpty = []string{"key", "key-separator"}
+
+// nothingEmpty refuses arguments and flags without a value, as a script gives them whose variable is
+// not set: without a name much more would be meant, such as all topics. Values of records may be
+// empty, and the settings of serve.
+func nothingEmpty(c *cobra.Command, args []string) (err error) {
+	if c.Name() == "produce" {
+		args = args[:1]
+	}
+	if i := slices.Index(args, ""); i >= 0 {
+		return misuse("argument %d is empty", i+1)
+	}
+	if c.Name() == "serve" {
+		return nil
+	}
+	c.Flags().Visit(func(f *pflag.Flag) {
+		empty := f.Value.Type() == "string" && f.Value.String() == ""
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			names := list.GetSlice()
+			empty = len(names) == 0 || slices.Contains(names, "")
+		}
+		if empty && err == nil && !slices.Contains(mayBeEmpty, f.Name) {
+			err = misuse("--%s is empty", f.Name)
+		}
+	})
+	return err
 }
 
 // A line is something to print: an object with --json, else text.

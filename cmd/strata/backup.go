@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -31,8 +33,11 @@ func (a *app) backupCmd() *cobra.Command {
 }
 
 func (a *app) backup(ctx context.Context, dir, to string) error {
-	if _, err := a.fs.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return misuse("%s does not exist", dir)
+	if err := a.there(dir); err != nil {
+		return err
+	}
+	if !a.hasCluster(dir) { // opened, it would be made
+		return misuse("%s: no cluster is there", dir)
 	}
 	cluster, err := strata.Open(strata.Config{Dir: dir, FS: a.fs})
 	switch {
@@ -49,6 +54,14 @@ func (a *app) backup(ctx context.Context, dir, to string) error {
 		return err
 	}
 	return a.emit(copyLine{"backup", dir, to})
+}
+
+// hasCluster reports whether something of a cluster is in dir, which may be served from elsewhere.
+func (a *app) hasCluster(dir string) bool {
+	entries, err := a.fs.ReadDir(dir)
+	return err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return strings.HasPrefix(e.Name(), "broker-") || e.Name() == ".control"
+	})
 }
 
 func (a *app) restoreCmd() *cobra.Command {

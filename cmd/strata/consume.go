@@ -78,6 +78,8 @@ func (o *consumeOptions) check(json bool) error {
 		return misuse("--values and --format print bytes, not JSON")
 	case o.values && o.format != "":
 		return misuse("--values and --format: it is one or the other")
+	case o.partition < -1:
+		return misuse("--partition %d: it is -1, for all, or more", o.partition)
 	case o.last < 0 || o.max < 0:
 		return misuse("--last and --max are at least 0")
 	case o.isolation != "committed" && o.isolation != "uncommitted":

@@ -154,13 +154,14 @@ func (a *app) groupsReset() *cobra.Command {
 	var to string
 	c := &cobra.Command{Use: "reset GROUP", Short: "Set the committed offsets of a group without members", Args: cobra.ExactArgs(1),
 		Long: "reset commits offsets for all partitions of the given topics. The group must have no members; it is created if there is none.\n" +
-			"--to is earliest, latest, an offset, or a time (RFC 3339): the first record of that time or later.",
+			"--to is earliest, latest, an offset, or a time (RFC 3339): the first record of that time or later. An offset beyond the end of a partition is\n" +
+			"refused, and nothing is changed; one before its first record is that record's.",
 		Example: "  strata groups reset billing --topic orders --to earliest -b localhost:9092\n" +
 			"  strata groups reset billing --topic orders --to 2026-01-31T12:00:00Z --dir data"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, args []string) error {
 		ctx, cancel := tg.bounded(ctx)
 		defer cancel()
-		offsets, err := resolve(ctx, c.admin, to, topics)
+		offsets, err := resolveWithin(ctx, c.admin, to, topics)
 		if err != nil {
 			return err
 		}

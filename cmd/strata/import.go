@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -36,6 +37,9 @@ func (a *app) importCmd() *cobra.Command {
 	c.RunE = a.do(func(ctx context.Context, _ []string) error {
 		if len(cfg.From) == 0 || cfg.Dir == "" {
 			return misuse("import needs --from and --dir")
+		}
+		if err := a.there(cfg.From...); err != nil {
+			return err
 		}
 		cfg.FS = a.fs
 		tell, done := a.progress()
@@ -72,6 +76,9 @@ func (a *app) exportCmd() *cobra.Command {
 		if cfg.Dir == "" || cfg.To == "" {
 			return misuse("export needs --dir and --to")
 		}
+		if err := a.there(cfg.Dir); err != nil {
+			return err
+		}
 		cfg.FS = a.fs
 		tell, done := a.progress()
 		cfg.OnProgress = copying(tell)
@@ -83,6 +90,16 @@ func (a *app) exportCmd() *cobra.Command {
 		return a.emit(reportLine{"export", cfg.Dir, cfg.To, report})
 	})
 	return c
+}
+
+// there refuses directories that do not exist.
+func (a *app) there(dirs ...string) error {
+	for _, dir := range dirs {
+		if _, err := a.fs.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			return misuse("%s does not exist", dir)
+		}
+	}
+	return nil
 }
 
 // copying is what shows how far a copy of a directory has come.

@@ -215,6 +215,9 @@ func fromJSON(r *kgo.Record, line []byte, ignorePartition bool) error {
 	if err := in.Decode(&v); err != nil {
 		return err
 	}
+	if err := exactJSON(line); err != nil {
+		return err
+	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("there is something behind the object")
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -36,6 +37,12 @@ func (q *quotaFlags) flags(c *cobra.Command) {
 	}
 }
 
+// String is whose quotas are meant.
+func (q *quotaFlags) String() string {
+	_, names, _ := q.given()
+	return entityText(names)
+}
+
 // given returns the types that the flags name, with their names; nil: the default.
 func (q *quotaFlags) given() (parts []string, names map[string]*string, err error) {
 	names = map[string]*string{}
@@ -59,15 +66,20 @@ type quotaLine struct {
 	Quotas map[string]float64 `json:"quotas"`
 }
 
-func (l quotaLine) writeText(w io.Writer) {
+// entityText is whose quotas they are.
+func entityText(names map[string]*string) string {
 	var parts []string
 	for _, part := range quotaParts {
-		if name, ok := l.Entity[part]; ok && name == nil {
+		if name, ok := names[part]; ok && name == nil {
 			parts = append(parts, part+" (default)")
 		} else if ok {
 			parts = append(parts, part+" "+*name)
 		}
 	}
+	return strings.Join(parts, ", ")
+}
+
+func (l quotaLine) writeText(w io.Writer) {
 	keys := make([]string, 0, len(l.Quotas))
 	for k, v := range l.Quotas {
 		keys = append(keys, k+"="+strconv.FormatFloat(v, 'f', -1, 64))
@@ -75,7 +87,7 @@ func (l quotaLine) writeText(w io.Writer) {
 	if slices.Sort(keys); len(keys) == 0 {
 		keys = []string{"none"}
 	}
-	fmt.Fprintf(w, "%s: %s\n", strings.Join(parts, ", "), strings.Join(keys, " "))
+	fmt.Fprintf(w, "%s: %s\n", entityText(l.Entity), strings.Join(keys, " "))
 }
 
 // listQuotas asks for the quotas of entities that have all of the parts; of just that one if there are
@@ -96,7 +108,7 @@ func listQuotas(ctx context.Context, c *conn, tg *target, strict bool, parts []s
 		return nil, err
 	}
 	resp := got.(*kmsg.DescribeClientQuotasResponse)
-	if err := aclError(resp.ErrorCode, resp.ErrorMessage); err != nil {
+	if err := aclError(cmp.Or(entityText(names), "quotas"), resp.ErrorCode, resp.ErrorMessage); err != nil {
 		return nil, err
 	}
 	for _, e := range resp.Entries {
@@ -170,7 +182,7 @@ func (a *app) changeQuotas(ctx context.Context, c *conn, tg *target, q *quotaFla
 		return err
 	}
 	for _, r := range got.(*kmsg.AlterClientQuotasResponse).Entries {
-		if err := aclError(r.ErrorCode, r.ErrorMessage); err != nil {
+		if err := aclError(entityText(names), r.ErrorCode, r.ErrorMessage); err != nil {
 			return err
 		}
 	}
@@ -225,7 +237,7 @@ func (a *app) quotasRemove() *cobra.Command {
 			}
 			for _, k := range args {
 				if _, ok := had[k]; !ok {
-					return nil, fmt.Errorf("there is no quota %s to be removed", k)
+					return nil, fmt.Errorf("%s: there is no quota %s to be removed", q.String(), k)
 				}
 			}
 			return ops, nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,7 +95,7 @@ func (a *app) sharesDescribe() *cobra.Command {
 			if errors.Is(g.Err, kerr.GroupIDNotFound) {
 				return fmt.Errorf("%s: no such share group", g.GroupID)
 			}
-			if err := errors.Join(g.Err, starts[g.GroupID].Err); err != nil {
+			if err := cmp.Or(g.Err, starts[g.GroupID].Err); err != nil {
 				return fmt.Errorf("%s: %w", g.GroupID, err)
 			}
 			if err := a.describeShares(g, starts[g.GroupID].Offsets); err != nil {
@@ -137,13 +138,14 @@ func (a *app) sharesReset() *cobra.Command {
 	var to string
 	c := &cobra.Command{Use: "reset GROUP", Short: "Set where a share group without members begins", Args: cobra.ExactArgs(1),
 		Long: "reset lets the group begin anew in all partitions of the given topics: what it has done is forgotten. It must have no members; it is\n" +
-			"created if there is none. --to is earliest, latest, an offset, or a time (RFC 3339): the first record of that time or later.",
+			"created if there is none. --to is earliest, latest, an offset, or a time (RFC 3339): the first record of that time or later.\n" +
+			"An offset beyond the end of a partition is refused, and nothing is changed; one before its first record is that record's.",
 		Example: "  strata shares reset mailers --topic mails --to earliest -b localhost:9092\n" +
 			"  strata shares reset mailers --topic mails --to 2026-01-31T12:00:00Z --dir data"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, args []string) error {
 		ctx, cancel := tg.bounded(ctx)
 		defer cancel()
-		offsets, err := resolve(ctx, c.admin, to, topics)
+		offsets, err := resolveWithin(ctx, c.admin, to, topics)
 		if err != nil {
 			return err
 		}

@@ -144,12 +144,15 @@ func (a *app) with(tg *target, fn func(ctx context.Context, c *conn, args []stri
 		if err := tg.fill(); err != nil {
 			return err
 		}
+		if tg.timeout <= 0 {
+			return misuse("--timeout %s: it must be above 0", tg.timeout)
+		}
 		c, err := a.connect(ctx, tg)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, c.close()) }()
-		return fn(ctx, c, args)
+		return named(fn(ctx, c, args), args)
 	})
 }
 

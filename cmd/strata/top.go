@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -91,7 +90,7 @@ func (a *app) top(ctx context.Context, o topOptions, lookAround func(context.Con
 			return nil
 		case err != nil:
 			if !failing {
-				a.say("%v; trying again", err)
+				a.say("%v; trying again", named(err, nil))
 			}
 			failing = true
 			continue
@@ -154,7 +153,7 @@ func (l *look) addTopics(topics kadm.TopicDetails, starts, ends kadm.ListedOffse
 		for _, p := range t.Partitions.Sorted() {
 			start, _ := starts.Lookup(t.Topic, p.Partition)
 			end, ok := ends.Lookup(t.Topic, p.Partition)
-			err := errors.Join(p.Err, start.Err, end.Err)
+			err := cmp.Or(p.Err, start.Err, end.Err)
 			if err == nil && ok {
 				parts[p.Partition] = [2]int64{start.Offset, end.Offset}
 			} else if err != nil && l.errs[t.Topic] == "" {
@@ -204,7 +203,7 @@ func (l *look) addShares(ctx context.Context, admin *kadm.Client) error {
 	}
 	for _, d := range described.Sorted() {
 		part := groupPart{topGroupLine{Type: "group", Group: d.GroupID, State: d.GroupState, Share: true, Members: len(d.Members)}, map[partitionOf]int64{}}
-		err := errors.Join(d.Err, starts[d.GroupID].Err)
+		err := cmp.Or(d.Err, starts[d.GroupID].Err)
 		for _, o := range starts[d.GroupID].Offsets.Sorted() {
 			if err == nil && o.Err != nil {
 				err = fmt.Errorf("%s-%d: %w", o.Topic, o.Partition, o.Err)

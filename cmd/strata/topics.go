@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -146,7 +146,7 @@ func (a *app) describeTopics(ctx context.Context, admin *kadm.Client, names []st
 			start, _ := starts.Lookup(t.Topic, p.Partition)
 			end, _ := ends.Lookup(t.Topic, p.Partition)
 			l := partitionLine{"partition", t.Topic, p.Partition, p.Leader, p.LeaderEpoch, p.Replicas, p.ISR, start.Offset, end.Offset, ""}
-			if err := errors.Join(p.Err, start.Err, end.Err); err != nil {
+			if err := cmp.Or(p.Err, start.Err, end.Err); err != nil {
 				l.Error = err.Error()
 			}
 			if err := a.emit(l); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 func (a *app) topicsCreate() *cobra.Command {
@@ -25,6 +27,9 @@ func (a *app) topicsCreate() *cobra.Command {
 		configs, err := parseSet(set)
 		if err != nil {
 			return err
+		}
+		if partitions < 1 && partitions != -1 || replication < 1 && replication != -1 {
+			return misuse("--partitions and --replication-factor are 1 or more, or -1 for the broker's default")
 		}
 		ctx, cancel := tg.bounded(ctx)
 		defer cancel()
@@ -56,6 +61,9 @@ func configChanges(set, unset []string) ([]kadm.AlterConfig, error) {
 		changes = append(changes, kadm.AlterConfig{Op: kadm.SetConfig, Name: k, Value: values[k]})
 	}
 	for _, k := range unset {
+		if values[k] != nil {
+			return nil, misuse("%s is to be set and unset", k)
+		}
 		changes = append(changes, kadm.AlterConfig{Op: kadm.DeleteConfig, Name: k})
 	}
 	if len(changes) == 0 {
@@ -104,6 +112,9 @@ func (a *app) topicsGrow() *cobra.Command {
 		Long:    "add-partitions grows topics to a number of partitions. Records stay where they are; where a key goes changes from now on.",
 		Example: "  strata topics add-partitions orders --total 12 -b localhost:9092"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
+		if total < 1 {
+			return misuse("--total %d: a topic has at least one partition", total)
+		}
 		ctx, cancel := tg.bounded(ctx)
 		defer cancel()
 		rs, err := c.admin.UpdatePartitions(ctx, total, names...)
@@ -167,15 +178,18 @@ func parseSet(set []string) (map[string]*string, error) {
 		if !ok || k == "" {
 			return nil, misuse("--set %s: it is key=value", s)
 		}
+		if m[k] != nil {
+			return nil, misuse("--set %s is there twice", k)
+		}
 		m[k] = &v
 	}
 	return m, nil
 }
 
-// withMessage is an error about name, with what the broker says of it, unless that is the same.
+// withMessage is an error about name, in the words of the broker if it says more than the code.
 func withMessage(name string, err error, message string) error {
-	if message != "" && !strings.Contains(err.Error(), message) {
-		return fmt.Errorf("%s: %w (%s)", name, err, message)
+	if refused, ok := errors.AsType[*kerr.Error](err); ok && message != "" {
+		err = &refusal{refused, message}
 	}
 	return fmt.Errorf("%s: %w", name, err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -20,6 +21,9 @@ func (a *app) topicsOffsets() *cobra.Command {
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
 		ctx, cancel := tg.bounded(ctx)
 		defer cancel()
+		if _, notOffset := strconv.ParseInt(at, 10, 64); notOffset == nil {
+			return misuse("--at %s: it is earliest, latest, or a time", at)
+		}
 		listed, err := resolve(ctx, c.admin, at, names)
 		if err != nil {
 			return err
@@ -57,6 +61,9 @@ func (a *app) topicsDeleteRecords() *cobra.Command {
 		Example: "  strata topics delete-records orders --before 2026-01-31T12:00:00Z -b localhost:9092\n" +
 			"  strata topics delete-records orders --before 4200 --partition 0 -b localhost:9092"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, args []string) error {
+		if partition < -1 {
+			return misuse("--partition %d: it is -1, for all, or more", partition)
+		}
 		ctx, cancel := tg.bounded(ctx)
 		defer cancel()
 		listed, err := resolve(ctx, c.admin, before, args)

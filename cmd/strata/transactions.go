@@ -137,6 +137,9 @@ func (a *app) transactionsFindHanging() *cobra.Command {
 			"and is known to no transaction coordinator. Consumers that read committed records get no further there.",
 		Example: "  strata transactions find-hanging -b localhost:9092\n  strata transactions find-hanging --topic orders --max-timeout 1h --dir data"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, _ []string) error {
+		if longer < 0 {
+			return misuse("--max-timeout %s: it is at least 0", longer)
+		}
 		ctx, cancel := tg.bounded(ctx)
 		defer cancel()
 		found, err := findHanging(ctx, c.admin, topics, longer)
@@ -238,6 +241,9 @@ func (a *app) transactionsAbort() *cobra.Command {
 			"its coordinator ends it.",
 		Example: "  strata transactions abort --topic orders --partition 0 --start-offset 4711 -b localhost:9092"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, _ []string) error {
+		if longer < 0 || partition < 0 || start < 0 {
+			return misuse("--max-timeout, --partition and --start-offset are at least 0")
+		}
 		ctx, cancel := tg.bounded(ctx)
 		defer cancel()
 		found, err := findHanging(ctx, c.admin, []string{topic}, longer)

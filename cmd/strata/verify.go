@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,7 +65,7 @@ func (a *app) verify(ctx context.Context, dir string, o verifyOptions) error {
 	})
 	done()
 	switch {
-	case errors.Is(err, verify.ErrNoLogs), errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, verify.ErrNoLogs), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return misuse("%v", err)
 	case err != nil:
 		return err

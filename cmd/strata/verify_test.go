@@ -2,6 +2,8 @@ package main
 
 import (
 	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -74,4 +76,27 @@ func TestVerifyTellsWhatRecoveryWouldDo(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist, "as it was told")
 	r = strataRun(t, "verify", "killed/rolled-0")
 	require.NotContains(t, r.out, "the next open would")
+}
+
+// A directory that its broker could not be started from is not all good.
+func TestVerifyMissesMetaProperties(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	p := start(t, "--dir", dir)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, exitOK, p.wait(t))
+	require.Equal(t, exitOK, strataRun(t, "verify", dir).code)
+	broker := filepath.Join(dir, "broker-1")
+	damage := "DAMAGE " + filepath.Join(broker, "meta.properties") + ": is missing"
+	missed := func(dir string) {
+		r := strataRun(t, "verify", dir)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.out, damage)
+	}
+	require.NoError(t, os.Remove(filepath.Join(broker, "meta.properties")))
+	missed(dir)
+	missed(broker)
+	for _, name := range []string{"log-start-offset-checkpoint", "recovery-point-offset-checkpoint", ".kafka_cleanshutdown", "strata.closed"} {
+		require.NoError(t, os.Remove(filepath.Join(broker, name)))
+	}
+	missed(dir) // nothing but its metadata is left
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/stratalog/strata/cmd/internal/kafkafile"
@@ -113,6 +114,9 @@ func (v *verifier) factsFromParent(dir string) facts {
 // broker checks a broker's directory with all its partitions.
 func (v *verifier) broker(dir string, names []string) error {
 	root := v.rootFiles(dir, names)
+	if name := string(kafkafile.MetaProperties); !slices.Contains(names, name) {
+		v.damage(filepath.Join(dir, name), -1, "is missing: it says whose directory this is, and without it no broker starts")
+	}
 	have := map[string]found{}
 	for _, name := range names {
 		path := filepath.Join(dir, name)

@@ -7,9 +7,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/stratalog/strata/cmd/internal/kafkafile"
+	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -78,7 +80,7 @@ func Dir(ctx context.Context, dir string, o Options) (Counts, error) {
 		brokers := 0
 		for _, name := range names {
 			sub := filepath.Join(dir, name)
-			if inner, err := v.list(sub); strings.HasPrefix(name, "broker-") && err == nil && isBroker(inner) {
+			if inner, err := v.list(sub); strings.HasPrefix(name, "broker-") && err == nil && (isBroker(inner) || hasMetadata(inner)) {
 				brokers++
 				if err := v.broker(sub, inner); err != nil {
 					return v.n, err
@@ -112,6 +114,9 @@ func isBroker(names []string) bool {
 	}
 	return false
 }
+
+// hasMetadata reports whether a broker's directory that has lost its files has its metadata.
+func hasMetadata(names []string) bool { return slices.Contains(names, topic.MetadataTopic+"-0") }
 
 type verifier struct {
 	ctx     context.Context // of the one call of Dir
