@@ -75,7 +75,7 @@ func TestExitCodesAreTheSameEverywhere(t *testing.T) {
 			{"topics", "offsets", "orders", "--at", "1"}, {"topics", "delete-records", "orders", "--before", "latest", "--partition", "-2"},
 			{"topics", "create", "a", "--partitions", "0"}, {"topics", "create", "a", "--replication-factor", "-2"}, {"topics", "add-partitions", "orders", "--total", "-1"},
 			{"topics", "alter", "orders", "--set", "retention.ms=1", "--unset", "retention.ms"}, {"topics", "alter", "orders", "--set", "a=1", "--set", "a=2"},
-			{"consume", "orders", "--partition", "-2"}, {"transactions", "find-hanging", "--max-timeout", "-1s"},
+			{"quotas", "set", "--for-user", "a", "producer_byte_rate=1", "producer_byte_rate=2"}, {"consume", "orders", "--partition", "-2"}, {"transactions", "find-hanging", "--max-timeout", "-1s"},
 			{"transactions", "abort", "--topic", "orders", "--partition", "-1", "--start-offset", "0"}, {"topics", "list", "--timeout", "0s"},
 		},
 	} {
@@ -112,6 +112,8 @@ func TestBackupMakesNoClusterOfAnotherDirectory(t *testing.T) {
 func TestJSONThatIsReadAsSomethingElseIsRefused(t *testing.T) {
 	b := serveOrders(t, "x", "y")
 	for says, line := range map[string]string{
+		`array: a line is an object`:                    `["a"]`,
+		`number 0.5: a line is an object`:               `{"value":"a","partition":0.5}`,
 		`field "value" is there twice`:                  `{"value":"a","value":"b"}`,
 		`field "key" is there twice`:                    `{"key":"a","k\u0065y":"b","value":"c"}`,
 		`field "base64" is there twice`:                 `{"value":{"base64":"AA==","base64":"AQ=="}}`,

@@ -213,6 +213,9 @@ func fromJSON(r *kgo.Record, line []byte, ignorePartition bool) error {
 	in := json.NewDecoder(bytes.NewReader(line))
 	in.DisallowUnknownFields()
 	if err := in.Decode(&v); err != nil {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // it says so in types of Go
+			return fmt.Errorf("%s: a line is an object, with numbers for partition and timestamp, and a list of headers", wrong.Value)
+		}
 		return err
 	}
 	if err := exactJSON(line); err != nil {

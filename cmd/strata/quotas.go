@@ -212,6 +212,9 @@ func (a *app) quotasSet() *cobra.Command {
 				if !ok || err != nil {
 					return nil, misuse("%q is not a quota: KEY=NUMBER", arg)
 				}
+				if slices.ContainsFunc(ops, func(op kmsg.AlterClientQuotasRequestEntryOp) bool { return op.Key == key }) {
+					return nil, misuse("%s is there twice", key)
+				}
 				ops = append(ops, kmsg.AlterClientQuotasRequestEntryOp{Key: key, Value: v})
 			}
 			return ops, nil
