@@ -57,27 +57,9 @@ func (m *modernMember) generation(ctx context.Context) error {
 	news := make(chan struct{}, 1)
 	defer m.groups.NotifyRebalanced(m.c.cfg.Group, news)()
 	m.all, m.retryAfter, m.retry = true, 0, 0
-	beat := time.NewTimer(0)
-	defer beat.Stop()
+	next := time.NewTimer(m.interval)
+	defer next.Stop()
 	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-m.adopted:
-			m.adopted, m.owing, m.all = nil, false, true
-		case <-m.c.member.kick:
-			news, err := m.look(ctx)
-			if err != nil {
-				return err
-			}
-			if !news {
-				continue
-			}
-			m.all = true
-		case <-news:
-		case <-beat.C:
-			m.retry = min(2*m.retry, m.interval)
-		}
 		if m.applicationGone() {
 			return m.stayedAway(ctx)
 		}
@@ -87,7 +69,36 @@ func (m *modernMember) generation(ctx context.Context) error {
 		if err := m.reconcile(ctx); err != nil {
 			return err
 		}
-		beat.Reset(m.pause())
+		next.Reset(m.pause())
+		if err := m.awaitReason(ctx, news, next.C); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitReason returns when there is a reason for a heartbeat.
+func (m *modernMember) awaitReason(ctx context.Context, news <-chan struct{}, next <-chan time.Time) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-m.adopted:
+			m.adopted, m.owing, m.all = nil, false, true
+			return nil
+		case <-m.c.member.kick:
+			news, err := m.look(ctx)
+			if news {
+				m.all = true
+			}
+			if err != nil || news {
+				return err
+			}
+		case <-news:
+			return nil
+		case <-next:
+			m.retry = min(2*m.retry, m.interval)
+			return nil
+		}
 	}
 }
 

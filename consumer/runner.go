@@ -99,7 +99,7 @@ func (r *runner) dropLocked(t *track) {
 
 // keepTime hands delayed lanes to workers when they are due.
 func (r *runner) keepTime() {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(time.Hour) // set below
 	defer timer.Stop()
 	for {
 		r.mu.Lock()
