@@ -18,7 +18,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/kafka"
+	"github.com/stratalog/strata/share"
 )
 
 // A process is `strata serve` running.
@@ -138,6 +140,27 @@ func TestServeSettings(t *testing.T) {
 	p = start(t, "--memory", "--auto-create=false")
 	c = client(t, p.addr, kgo.UnknownTopicRetries(0))
 	require.Error(t, c.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("one")}).FirstErr())
+}
+
+func TestServeSettingsOfGroupsOfAllKinds(t *testing.T) {
+	var cfg strata.Config
+	require.NoError(t, applySettings(&cfg, &kafka.Config{}, []string{
+		"offsets.topic.replication.factor=1", "group.consumer.assignment.interval.ms=7",
+		"group.share.session.timeout.ms=50001", "group.share.heartbeat.interval.ms=5001", "group.share.max.size=9",
+		"group.share.assignment.interval.ms=0", "group.share.record.lock.duration.ms=15000", "group.share.delivery.count.limit=2",
+		"group.share.partition.max.record.locks=300", "share.coordinator.state.topic.num.partitions=4",
+		"share.coordinator.state.topic.replication.factor=2", "share.coordinator.state.topic.min.isr=1",
+	}))
+	require.Equal(t, group.Config{
+		OffsetsReplicas: 1, ConsumerAssignmentInterval: 7 * time.Millisecond,
+		ShareSessionTimeout: 50001 * time.Millisecond, ShareHeartbeatInterval: 5001 * time.Millisecond, ShareMaxSize: 9,
+		ShareAssignmentInterval: group.Unlimited,
+	}, cfg.Group)
+	require.Equal(t, share.Config{
+		LockDuration: 15 * time.Second, MaxDeliveryCount: 2, MaxInFlight: 300,
+		Topic: share.TopicConfig{Partitions: 4, Replicas: 2, MinInSync: 1},
+	}, cfg.Shares)
+	require.Error(t, applySettings(&cfg, &kafka.Config{}, []string{"group.share.delivery.count.limit=1"}), "Kafka's least is 2")
 }
 
 func TestServeMisuse(t *testing.T) {

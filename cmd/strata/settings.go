@@ -70,6 +70,40 @@ var brokerKeys = []brokerKey{
 	{"group.consumer.max.size", func(c *strata.Config, _ *kafka.Config, v string) error {
 		return number(&c.Group.ConsumerMaxSize, v, 1)
 	}},
+	{"group.consumer.assignment.interval.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return interval(&c.Group.ConsumerAssignmentInterval, v)
+	}},
+	{"group.share.session.timeout.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.ShareSessionTimeout, v, time.Millisecond)
+	}},
+	{"group.share.heartbeat.interval.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.ShareHeartbeatInterval, v, time.Millisecond)
+	}},
+	{"group.share.max.size", func(c *strata.Config, _ *kafka.Config, v string) error { return number(&c.Group.ShareMaxSize, v, 1) }},
+	{"group.share.assignment.interval.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return interval(&c.Group.ShareAssignmentInterval, v)
+	}},
+	{"group.share.record.lock.duration.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Shares.LockDuration, v, time.Millisecond)
+	}},
+	{"group.share.delivery.count.limit", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return number(&c.Shares.MaxDeliveryCount, v, 2)
+	}},
+	{"group.share.partition.max.record.locks", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return number(&c.Shares.MaxInFlight, v, 1)
+	}},
+	{"share.coordinator.state.topic.num.partitions", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return number(&c.Shares.Topic.Partitions, v, 1)
+	}},
+	{"share.coordinator.state.topic.replication.factor", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return number(&c.Shares.Topic.Replicas, v, 1)
+	}},
+	{"share.coordinator.state.topic.min.isr", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return number(&c.Shares.Topic.MinInSync, v, 1)
+	}},
+	{"offsets.topic.replication.factor", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return number(&c.Group.OffsetsReplicas, v, 1)
+	}},
 	{"offsets.retention.minutes", func(c *strata.Config, _ *kafka.Config, v string) error {
 		return span(&c.Group.OffsetsRetention, v, time.Minute)
 	}},
@@ -133,6 +167,15 @@ func span(p *time.Duration, v string, unit time.Duration) error {
 		err = errors.New("it is at least 0")
 	}
 	*p = time.Duration(n) * unit
+	return err
+}
+
+// interval sets p to v milliseconds, of which 0 means none.
+func interval(p *time.Duration, v string) error {
+	err := span(p, v, time.Millisecond)
+	if *p == 0 {
+		*p = group.Unlimited
+	}
 	return err
 }
 
