@@ -66,3 +66,61 @@ func migrates(t *testing.T, policy MigrationPolicy, up, down bool) {
 	require.NoError(t, beat("down", -1))
 	is("down", map[bool]protocol.GroupType{true: Classic, false: Consumer}[down])
 }
+
+func TestClassicMemberIsToldToJoinAgainOnlyWhenThereIsSomethingForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		brokers, err := replication.Open(replication.Config{})
+		require.NoError(t, err)
+		defer brokers.Close()
+		c, err := NewCoordinator(ClusterStore(brokers), Config{ConsumerMigration: MigrateUpgrade})
+		require.NoError(t, err)
+		defer c.Close()
+		ctx := t.Context()
+		require.NoError(t, brokers.CreateTopic(ctx, "t", topic.Config{Partitions: 2}))
+		beat := func(epoch int32, owned []offsets.TopicIDPartitions) ConsumerHeartbeatResponse {
+			r, err := c.ConsumerHeartbeat(ctx, ConsumerHeartbeatRequest{Group: "g", MemberID: "modern", MemberEpoch: epoch, RebalanceTimeout: time.Minute,
+				SubscribedTopics: []string{"t"}, Owned: owned})
+			require.NoError(t, err)
+			return r
+		}
+		id := ""
+		join := func() int32 {
+			r, err := c.Join(ctx, JoinRequest{Group: "g", MemberID: id, ProtocolType: ProtocolTypeConsumer, SessionTimeout: 10 * time.Second,
+				Protocols: []assignor.Protocol{{Name: "range", Metadata: assignor.Subscription{Topics: []string{"t"}}.AppendTo(nil)}}})
+			require.NoError(t, err)
+			id = r.MemberID
+			return r.Generation
+		}
+		sync := func(generation int32) int {
+			r, err := c.Sync(ctx, SyncRequest{Group: "g", MemberID: id, Generation: generation, ProtocolType: ProtocolTypeConsumer, ProtocolName: "range"})
+			require.NoError(t, err)
+			share, err := assignor.ParseAssignment(r.Assignment)
+			require.NoError(t, err)
+			return len(share.Partitions)
+		}
+		heartbeat := func(generation int32) error {
+			return c.Heartbeat(ctx, HeartbeatRequest{Group: "g", MemberID: id, Generation: generation})
+		}
+
+		first := beat(0, []offsets.TopicIDPartitions{})
+		generation := join()
+		require.Equal(t, first.MemberEpoch, generation, "the last target is younger than its interval")
+		require.Zero(t, sync(generation))
+		require.NoError(t, heartbeat(generation))
+		time.Sleep(1001 * time.Millisecond)
+		require.NoError(t, heartbeat(generation), "the next target comes with a heartbeat of the other member")
+		less := beat(first.MemberEpoch, first.Assignment)
+		require.ErrorIs(t, heartbeat(generation), ErrRebalanceInProgress)
+
+		beat(less.MemberEpoch, less.Assignment)
+		generation = join()
+		require.Equal(t, 1, sync(generation))
+		require.NoError(t, heartbeat(generation))
+
+		beat(-1, nil) // nobody is left who could have a target computed but the classic member
+		time.Sleep(1001 * time.Millisecond)
+		require.ErrorIs(t, heartbeat(generation), ErrRebalanceInProgress)
+		generation = join()
+		require.Equal(t, 2, sync(generation))
+	})
+}

@@ -30,6 +30,7 @@ type (
 	ShareMemberDescription = protocol.ShareMemberDescription
 
 	MemberIDRequiredError = protocol.MemberIDRequiredError
+	UpgradeError          = protocol.UpgradeError
 	MetadataTooLargeError = protocol.MetadataTooLargeError
 )
 

@@ -18,13 +18,15 @@ import (
 // longest rebalance timeout. It returns ErrInvalidGroupID, ErrInvalidSessionTimeout,
 // ErrUnknownMember, ErrFencedInstance, ErrInconsistentProtocol, ErrGroupMaxSize, a
 // *MemberIDRequiredError, or an error to retry: ErrRebalanceInProgress,
-// ErrNotCoordinator, ErrCoordinatorNotAvailable.
+// ErrNotCoordinator, ErrCoordinatorNotAvailable. With an error the response has nothing but the id
+// that Kafka's would have: the request's, or none in a group of the newer protocol.
 //
 // If ctx ends first, a member that never had an answer is gone again, others stay members until
 // their session ends.
 func (c *Coordinator) Join(ctx context.Context, r JoinRequest) (JoinResponse, error) {
+	refused := JoinResponse{MemberID: r.MemberID}
 	if err := c.checkJoin(&r); err != nil {
-		return JoinResponse{}, err
+		return refused, err
 	}
 	known := question{group: r.Group, create: r.MemberID == "", absent: ErrUnknownMember}
 	v, err := c.withTopics(ctx, known, func(q *request, topics *modern.Topics) {
@@ -55,8 +57,10 @@ func (c *Coordinator) Join(ctx context.Context, r JoinRequest) (JoinResponse, er
 		}
 		q.Step(r.Group, ev)
 	})
-	resp, _ := v.(JoinResponse)
-	return resp, err
+	if resp, ok := v.(JoinResponse); ok {
+		return resp, err
+	}
+	return refused, err
 }
 
 func (c *Coordinator) checkJoin(r *JoinRequest) error {

@@ -15,10 +15,8 @@ import (
 // and has members make up their ids themselves; before, a member that joins without one is given
 // it.
 //
-// It differs from Kafka in two things. A regular expression is resolved at once, so a member that
-// joins by one has its share in the first answer, where Kafka's resolves it in the background. And
-// a group that has members of one protocol is closed to those of the other
-// (group.consumer.migration.policy=disabled).
+// It differs from Kafka in one thing. A regular expression is resolved at once, so a member that
+// joins by one has its share in the first answer, where Kafka's resolves it in the background.
 func (c *call) consumerGroupHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ConsumerGroupHeartbeatResponse)
 	r, err := c.consumerHeartbeatRequest(req)

@@ -163,7 +163,7 @@ func TestGroupsOfOneProtocolAreClosedToTheOther(t *testing.T) {
 		require.Zero(t, c.beat(c.beatRequest(s, "modern", "m1", 0)).ErrorCode)
 		for _, edit := range []func(*kmsg.JoinGroupRequest){
 			func(r *kmsg.JoinGroupRequest) { r.ProtocolType = "connect" },
-			func(r *kmsg.JoinGroupRequest) { r.Protocols[0].Metadata = []byte{1} },
+			func(r *kmsg.JoinGroupRequest) { r.Version, r.Protocols[0].Metadata = 3, []byte{1} }, // which needs no id
 		} {
 			r := joinAs(9, "modern", "", nil)
 			edit(r)

@@ -230,8 +230,11 @@ func (c *call) notFound(id, kind string) *string {
 	return &text
 }
 
-// groupSays is says of a group that there is none of.
+// groupSays is says of a group that there is none of. Why one is not upgraded is in Kafka's words.
 func groupSays(err error, id string) error {
+	if no := (*group.UpgradeError)(nil); errors.As(err, &no) {
+		return err
+	}
 	return says(err, group.ErrGroupNotFound, fmt.Sprintf("Group %s not found.", id))
 }
 

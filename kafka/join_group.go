@@ -16,11 +16,12 @@ import (
 // Key 11, versions 0 to 9.
 func (c *call) joinGroup(req *kmsg.JoinGroupRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.JoinGroupResponse)
-	resp.Generation, resp.MemberID = -1, req.MemberID
+	resp.Generation = -1
 	if req.Version < 7 { // not nullable before
 		resp.Protocol = kmsg.StringPtr("")
 	}
 	joined, err := c.groups.Join(c.ctx, c.joinRequest(req))
+	resp.MemberID = joined.MemberID
 	var again *group.MemberIDRequiredError
 	if errors.As(err, &again) {
 		resp.MemberID = again.MemberID
@@ -29,7 +30,7 @@ func (c *call) joinGroup(req *kmsg.JoinGroupRequest) kmsg.Response {
 		resp.ErrorCode = c.errorCode(err)
 		return resp
 	}
-	resp.Generation, resp.MemberID, resp.LeaderID = joined.Generation, joined.MemberID, joined.Leader
+	resp.Generation, resp.LeaderID = joined.Generation, joined.Leader
 	resp.ProtocolType, resp.Protocol = &joined.ProtocolType, &joined.ProtocolName
 	resp.SkipAssignment = joined.SkipAssignment
 	for _, m := range joined.Members {

@@ -96,9 +96,10 @@ func (c *call) fetchGroup(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchR
 	if err != nil {
 		return err
 	}
+	var unknown []kmsg.OffsetFetchResponseGroupTopic // Kafka tells of them last
 	for _, t := range g.Topics {
 		if c.version >= 10 && t.Topic == "" {
-			rg.Topics = append(rg.Topics, noOffsets(t, int16(UnknownTopicID)))
+			unknown = append(unknown, noOffsets(t, int16(UnknownTopicID)))
 			continue
 		}
 		rt := kmsg.NewOffsetFetchResponseGroupTopic()
@@ -113,6 +114,7 @@ func (c *call) fetchGroup(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchR
 		}
 		rg.Topics = append(rg.Topics, rt)
 	}
+	rg.Topics = append(rg.Topics, unknown...)
 	return nil
 }
 

@@ -63,7 +63,8 @@ func (c *call) txnOffsetCommit(req *kmsg.TxnOffsetCommitRequest) kmsg.Response {
 // txnOffsetCode returns the code of an error in the terms of TxnOffsetCommit.
 func (c *call) txnOffsetCode(err error) int16 {
 	switch code := Code(c.errorCode(err)); {
-	case errors.Is(err, group.ErrIllegalGeneration): // also of a group that does not exist
+	case errors.Is(err, group.ErrIllegalGeneration), // also of a group that does not exist
+		errors.Is(err, group.ErrStaleMemberEpoch): // clients of a transaction do not know STALE_MEMBER_EPOCH
 		return int16(IllegalGeneration)
 	case errors.Is(err, transaction.ErrInvalidID):
 		return int16(InvalidRequest)

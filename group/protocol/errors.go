@@ -44,6 +44,25 @@ func (e *MemberIDRequiredError) Error() string {
 // Is reports whether target is ErrMemberIDRequired.
 func (e *MemberIDRequiredError) Is(target error) bool { return target == ErrMemberIDRequired }
 
+// An UpgradeError says why a classic group does not take in a member of the newer protocol.
+// errors.Is(err, ErrGroupNotFound) is true for it, as Kafka's code is that of a group that is not
+// there.
+type UpgradeError struct {
+	Group  string
+	Reason string // in Kafka's words
+	Cause  error  // what was found wrong; nil: Reason says it
+}
+
+func (e *UpgradeError) Error() string {
+	return fmt.Sprintf("Cannot upgrade classic group %s to consumer group because %s", e.Group, e.Reason)
+}
+
+// Is reports whether target is ErrGroupNotFound.
+func (e *UpgradeError) Is(target error) bool { return target == ErrGroupNotFound }
+
+// Unwrap returns the cause.
+func (e *UpgradeError) Unwrap() error { return e.Cause }
+
 // A MetadataTooLargeError says how long the metadata of a commit was. errors.Is(err,
 // ErrOffsetMetadataTooLarge) is true for it.
 type MetadataTooLargeError struct{ Length, Max int } // in UTF-16 units, as Kafka counts

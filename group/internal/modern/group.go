@@ -205,9 +205,12 @@ func (g *Group) reply(to machine.Ticket, value any, err error) {
 }
 
 // refuse takes back what the step has decided on.
-func (g *Group) refuse(to machine.Ticket, err error) {
+func (g *Group) refuse(to machine.Ticket, err error) { g.refuseWith(to, nil, err) }
+
+// refuseWith is refuse with something to tell beside the error.
+func (g *Group) refuseWith(to machine.Ticket, value any, err error) {
 	g.eff, g.after, g.down = Effects{}, nil, nil
-	g.reply(to, nil, err)
+	g.reply(to, value, err)
 }
 
 // see has the group go by topics, unless it goes by newer ones. They may be nil.

@@ -31,7 +31,7 @@ func (e EventJoin) step(g *Group, now time.Time) {
 	g.see(e.Topics)
 	resp, err := e.answer(g, now)
 	if err != nil {
-		g.refuse(e.To, err)
+		g.refuseWith(e.To, protocol.JoinResponse{}, err) // without a member id, as in Kafka
 		return
 	}
 	g.reply(e.To, *resp, nil)
@@ -48,12 +48,12 @@ func (e EventJoin) answer(g *Group, now time.Time) (*protocol.JoinResponse, erro
 	if !g.speaks(e.ProtocolType, e.Protocols) {
 		return nil, protocol.ErrInconsistentProtocol
 	}
+	if e.MemberID == "" && e.InstanceID == "" && e.RequireMemberID {
+		return nil, &protocol.MemberIDRequiredError{MemberID: id} // whatever its subscription is
+	}
 	sub, err := assignor.ParseSubscription(e.Protocols[0].Metadata)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", protocol.ErrInconsistentProtocol, err)
-	}
-	if e.MemberID == "" && e.InstanceID == "" && e.RequireMemberID {
-		return nil, &protocol.MemberIDRequiredError{MemberID: id}
 	}
 	c := &change{g: g, now: now, epoch: g.epoch, describes: e.Describes}
 	m, err := e.find(c, id)
@@ -166,7 +166,7 @@ func (e EventSync) step(g *Group, now time.Time) {
 	case err != nil:
 	case !e.Fits(protocol.ProtocolTypeConsumer, m.Classic.Protocols[0].Name):
 		err = protocol.ErrInconsistentProtocol
-	case m.epoch < g.epoch && m.state != unrevoked:
+	case g.outdated(m) && m.state != unrevoked:
 		g.mustJoin(m, now)
 		err = protocol.ErrRebalanceInProgress
 	}
@@ -187,11 +187,31 @@ func (g *Group) classicHeartbeat(now time.Time, e classic.EventHeartbeat) error 
 		return err
 	}
 	g.alive(m.id, now, m.classicSession())
-	if m.epoch < g.epoch || m.state == unrevoked || m.state == unreleased && !g.awaitsOthers(m) {
+	if g.outdated(m) || m.state == unrevoked || m.state == unreleased && !g.awaitsOthers(m) {
 		g.mustJoin(m, now)
 		return protocol.ErrRebalanceInProgress
 	}
 	return nil
+}
+
+// outdated reports whether a member of the classic protocol gets more by joining again: it has not
+// reached the last target. That of a group that has changed within its assignment interval comes
+// later, when a member of the newer protocol sends a heartbeat; joining again until then would be in
+// vain. If there are none of these, members of the classic protocol have it computed by joining:
+// Kafka's are not told to, and go without.
+func (g *Group) outdated(m *member) bool {
+	if m.epoch < g.assignmentEpoch {
+		return true
+	}
+	if m.epoch == g.epoch {
+		return false
+	}
+	for _, o := range g.members {
+		if o.Classic == nil && o.epoch != leaveStaticEpoch {
+			return false
+		}
+	}
+	return true
 }
 
 // classicMember finds a member of the classic protocol in a generation.

@@ -1,6 +1,7 @@
 package modern
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -24,27 +25,31 @@ type Migration struct{ Upgrade, Downgrade bool }
 // What a cooperative member owned when it last joined counts as its own as well, unless it was given
 // to another since: it may not have heard yet that it lost it.
 //
-// The error is ErrGroupNotFound if the members are no consumers, what they say cannot be read, there
-// are too many of them, or the configuration forbids it. Kafka: validateOnlineUpgrade,
-// convertToConsumerGroup.
+// The error is a *protocol.UpgradeError if the members are no consumers, what they say cannot be
+// read or is more than a coordinator can say to them, there are too many of them, or the
+// configuration forbids it. Kafka: validateOnlineUpgrade, convertToConsumerGroup.
 func Upgrade(on *classic.Committed, cfg *Config, from *classic.Group, topics *Topics, now time.Time) (*Group, []offsets.Record, error) {
-	no := func(why string) error {
-		return fmt.Errorf("%w: the classic group cannot be upgraded: %s", protocol.ErrGroupNotFound, why)
+	no := func(why string, cause error) error {
+		return &protocol.UpgradeError{Group: on.ID(), Reason: why, Cause: cause}
 	}
 	switch {
 	case !cfg.Migration.Upgrade:
-		return nil, nil, no("it is disabled")
+		return nil, nil, no("online upgrade is disabled.", nil)
 	case from.ProtocolType() != protocol.ProtocolTypeConsumer:
-		return nil, nil, no("its members are no consumers")
+		return nil, nil, no("the group does not use the consumer embedded protocol.", nil)
 	case cfg.MaxSize > 0 && from.Size() > cfg.MaxSize:
-		return nil, nil, no("it has too many members")
+		return nil, nil, no("the group size exceeds the consumer group maximum size.", nil)
 	}
 	g := New(on, cfg)
 	g.topics = topics
 	u := upgrade{g: g, epoch: from.Generation(), given: map[partition]bool{}}
 	for _, t := range from.Transfers() {
-		if err := u.take(t); err != nil {
-			return nil, nil, no(err.Error())
+		switch err := u.take(t); {
+		case errors.Is(err, errUserData):
+			return nil, nil, no("an unsupported custom assignor is in use. Please refer to the documentation or "+
+				"switch to a default assignor before re-attempting the upgrade.", err)
+		case err != nil:
+			return nil, nil, no("the embedded consumer protocol is malformed.", err)
 		}
 	}
 	u.claims()
@@ -67,6 +72,10 @@ type upgrade struct {
 	given   map[partition]bool
 }
 
+// errUserData is of an assignor that tells members more than their partitions: the coordinator could
+// not.
+var errUserData = errors.New("it has bytes of its assignor's own")
+
 func (u *upgrade) take(t classic.Transfer) error {
 	sub, err := assignor.ParseSubscription(t.Protocols[0].Metadata)
 	if err != nil {
@@ -75,6 +84,9 @@ func (u *upgrade) take(t classic.Transfer) error {
 	assigned, err := assignor.ParseAssignment(t.Assignment)
 	if err != nil {
 		return fmt.Errorf("assignment of %s: %w", t.ID, err)
+	}
+	if len(assigned.UserData) > 0 {
+		return fmt.Errorf("assignment of %s: %w", t.ID, errUserData)
 	}
 	m := &member{id: t.ID, epoch: u.epoch, previous: u.epoch, revoking: []held{}}
 	m.subscription = classicSubscription(subscription{}, sub, t)
