@@ -16,6 +16,9 @@ import (
 //go:embed pom.xml
 var pom []byte
 
+//go:embed tests.xml
+var testsPom []byte
+
 // Version is the release of Apache Kafka that pom.xml names.
 const Version = "4.3.0"
 
@@ -27,7 +30,13 @@ type Kit struct{ classpath string }
 
 // Install resolves the jars, once per machine. It returns
 // ErrMissing if the tools for it are not there.
-func Install(ctx context.Context) (*Kit, error) {
+func Install(ctx context.Context) (*Kit, error) { return install(ctx, "classpath", pom) }
+
+// InstallTests is Install with Kafka's tests of its brokers, and what they are run by.
+func InstallTests(ctx context.Context) (*Kit, error) { return install(ctx, "tests", testsPom) }
+
+// install resolves what a pom.xml names. name distinguishes what is kept of it.
+func install(ctx context.Context, name string, pom []byte) (*Kit, error) {
 	for _, tool := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrMissing, err)
@@ -42,7 +51,7 @@ func Install(ctx context.Context) (*Kit, error) {
 		return nil, err
 	}
 	// Named for pom.xml too: what an older one asked for may lack a jar.
-	path := filepath.Join(dir, fmt.Sprintf("classpath-%s-%08x", Version, crc32.ChecksumIEEE(pom)))
+	path := filepath.Join(dir, fmt.Sprintf("%s-%s-%08x", name, Version, crc32.ChecksumIEEE(pom)))
 	if classpath, err := os.ReadFile(path); err == nil && present(string(classpath)) {
 		return &Kit{string(classpath)}, nil
 	}
@@ -82,6 +91,16 @@ func (k *Kit) Java(ctx context.Context, args ...string) *exec.Cmd {
 	// Short runs: the first compiler only, a small heap, the simplest collector.
 	return exec.CommandContext(ctx, "java", append([]string{"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", k.classpath}, args...)...)
+}
+
+// Before returns a Kit whose classes in dir, of the same names or other ones, come before Kafka's.
+func (k *Kit) Before(dir string) *Kit {
+	return &Kit{dir + string(os.PathListSeparator) + k.classpath}
+}
+
+// Compile returns a command that compiles source files to classes in dir.
+func (k *Kit) Compile(ctx context.Context, dir string, sources ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "javac", append([]string{"-d", dir, "-cp", k.classpath}, sources...)...)
 }
 
 // tools are the main classes behind Kafka's scripts.

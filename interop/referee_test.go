@@ -1,0 +1,152 @@
+package interop
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/interop/apache"
+)
+
+// TestKafkasOwnTests runs tests that Apache Kafka has of its brokers and tools against `strata serve`:
+// those of the published jars, with one class of Kafka's test framework replaced by that in referee/.
+// apache.txt lists what is run, and what cannot pass, with the reason. A few that are quick are run
+// always, all of them with STRATA_LONG=1.
+func TestKafkasOwnTests(t *testing.T) {
+	list := readReferee(t)
+	selected, least, long := list.quick, 90, os.Getenv("STRATA_LONG") != ""
+	if long {
+		selected, least = append(selected, list.others...), 380
+	}
+	verdicts := judged(t, selected, list.left)
+	passed, left := 0, 0
+	for _, v := range verdicts {
+		reason, listed := list.out[v.name]
+		switch {
+		case v.verdict == "passed" && listed:
+			t.Errorf("%s passes, and apache.txt has it: %s", v.name, reason)
+		case v.verdict == "passed":
+			passed++
+		case listed:
+			left++
+		default:
+			t.Errorf("%s: %s: %s", v.name, v.verdict, v.reason)
+		}
+	}
+	if long {
+		for name := range list.out {
+			ran := slices.ContainsFunc(verdicts, func(v verdict) bool { return v.name == name })
+			require.True(t, ran, "apache.txt: there is no test %s", name)
+		}
+	}
+	require.GreaterOrEqual(t, passed, least)
+	t.Logf("%d tests pass, %d do not and are listed", passed, left)
+}
+
+// refereeList is what apache.txt has: its head says how it reads.
+type refereeList struct {
+	quick, others []string          // classes that are run always, and those that are run beside them
+	left          []string          // tests of theirs that are not run
+	out           map[string]string // reasons of the tests that cannot pass
+}
+
+func readReferee(t *testing.T) refereeList {
+	t.Helper()
+	f, err := os.Open("apache.txt")
+	require.NoError(t, err)
+	defer f.Close()
+	l := refereeList{out: map[string]string{}}
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		line := lines.Text()
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		head, reason, _ := strings.Cut(line, ": ")
+		kind, name, _ := strings.Cut(head, " ")
+		switch kind {
+		case "class":
+			l.others = append(l.others, name)
+		case "quick":
+			l.quick = append(l.quick, name)
+		case "inside", "missing", "deviates":
+			require.NotEmpty(t, strings.TrimSpace(reason), "a reason: %s", line)
+			require.NotContains(t, l.out, name, "it is listed twice")
+			l.out[name] = reason
+		case "without", "leave":
+			require.NotEmpty(t, strings.TrimSpace(reason), "a reason: %s", line)
+			if kind == "leave" {
+				l.left = append(l.left, name)
+			}
+		default:
+			t.Fatalf("apache.txt: %s", line)
+		}
+	}
+	return l
+}
+
+// A verdict is what came of a test.
+type verdict struct {
+	verdict string // passed, failed, aborted, skipped
+	name    string // CLASS#METHOD, with [N] if it is not the first time that the method is run
+	reason  string
+}
+
+// judged runs classes of Kafka's tests, without some of their methods.
+func judged(t *testing.T, classes, without []string) (verdicts []verdict) {
+	t.Helper()
+	need(t, "java", "javac", "mvn")
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
+	defer cancel()
+	kit, err := apache.InstallTests(ctx)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	strata := filepath.Join(dir, "strata")
+	build := exec.CommandContext(ctx, "go", "build", "-o", strata, "./cmd/strata")
+	build.Dir = ".."
+	run(t, build)
+	var sources []string
+	for _, pattern := range []string{"referee/*.java", "referee/org/apache/kafka/common/test/junit/*.java"} {
+		found, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		sources = append(sources, found...)
+	}
+	compiled := filepath.Join(dir, "compiled")
+	run(t, kit.Compile(ctx, compiled, sources...))
+	results := filepath.Join(dir, "results")
+	left := make([]string, 0, len(without))
+	for _, name := range without {
+		left = append(left, "-"+name)
+	}
+	cmd := kit.Before(compiled).Java(ctx, append(append([]string{"-Xmx640m", "Referee", results}, classes...), left...)...)
+	cmd.Env = append(os.Environ(), "JAVA_TOOL_OPTIONS=-Dreferee.strata="+strata+" -Djava.io.tmpdir="+dir)
+	out, err := cmd.CombinedOutput()
+	said, readErr := os.ReadFile(results)
+	require.NoError(t, err, "%s", tail(out))
+	require.NoError(t, readErr)
+	for line := range strings.Lines(string(said)) {
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		require.Len(t, fields, 4, line)
+		verdicts = append(verdicts, verdict{fields[0], fields[1], fields[3]})
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s", tail(out))
+		}
+	})
+	last := len(verdicts) - 1
+	require.GreaterOrEqual(t, last, 0, "%s", tail(out))
+	require.Equal(t, "done", verdicts[last].verdict, "it ended after %s", verdicts[last].name)
+	return verdicts[:last]
+}
+
+// tail is the end of what a program has printed.
+func tail(out []byte) string { return fmt.Sprintf("...%s", out[max(0, len(out)-4000):]) }
