@@ -11,7 +11,7 @@ import (
 // named is err about names, if nobody has said yet what it is about: the client's errors for a whole
 // request do not.
 func named(err error, names []string) error {
-	switch e := err.(type) { //nolint:errorlint // who has wrapped it has named it
+	switch e := err.(type) { // not errors.As: who has wrapped it has named it
 	case *kadm.AuthError:
 		err = e.Err
 	case *kadm.ShardErrors:
