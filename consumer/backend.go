@@ -38,7 +38,8 @@ type GroupBackend interface {
 type ConsumerGroupBackend interface {
 	GroupBackend
 	ConsumerHeartbeat(ctx context.Context, req group.ConsumerHeartbeatRequest) (group.ConsumerHeartbeatResponse, error)
-	// NotifyRebalanced has ch sent to when a member may hear of something new, until stop is called.
+	// NotifyRebalanced has ch sent to when a member may hear of something new, until stop is
+	// called.
 	NotifyRebalanced(group string, ch chan<- struct{}) (stop func())
 }
 

@@ -12,8 +12,9 @@ const (
 	// ProtocolConsumer is the newer protocol (KIP-848): the coordinator shares the partitions out, by
 	// Config.RemoteAssignor, and brings each member to its share by itself: only what moves is
 	// stopped, and nobody waits for a member that has nothing of it. Session timeout and heartbeat
-	// interval are the group's; what is new a member in this process hears at once. A static member that is closed leaves for the rest of its session;
-	// while one lives, another one of its InstanceID is refused with group.ErrUnreleasedInstance.
+	// interval are the group's; what is new a member in this process hears at once. A static member
+	// that is closed leaves for the rest of its session; while one lives, another one of its
+	// InstanceID is refused with group.ErrUnreleasedInstance.
 	//
 	// Members of both protocols may be in one group, unless group.Config.ConsumerMigration says
 	// otherwise: to change a group's protocol, restart one member after the other.

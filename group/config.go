@@ -156,8 +156,8 @@ func (p MigrationPolicy) directions() modern.Migration {
 // Hooks tell about events. They are called without locks and must not block.
 type Hooks struct {
 	// OnRebalanced tells that a group got a new generation: its members have joined, or the last
-	// one has gone; or that the partitions of one of the newer protocol were shared out anew, by the
-	// assignor that Protocol names, in the epoch Generation.
+	// one has gone; or that the partitions of one of the newer protocol were shared out anew, by
+	// the assignor that Protocol names, in the epoch Generation.
 	OnRebalanced func(Rebalanced)
 }
 

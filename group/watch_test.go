@@ -72,7 +72,8 @@ func TestTopicThatComesAndGoesBetweenTwoReadsTakesItsOffsetsAlong(t *testing.T) 
 	})
 }
 
-// Generations of groups of either protocol are told of, to hooks too, and to nobody who has stopped.
+// Generations of groups of either protocol are told of, to hooks too, and to nobody who has
+// stopped.
 func TestWhoIsNotifiedOfGenerationsIsUntilItStops(t *testing.T) {
 	var hooked []Rebalanced
 	cfg := Config{Hooks: Hooks{OnRebalanced: func(r Rebalanced) { hooked = append(hooked, r) }}}

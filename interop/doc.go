@@ -8,8 +8,8 @@
 // allow.txt says which checks pass against Strata; that list only grows. A check that is not
 // expected to pass is in it with the reason.
 //
-// Apache Kafka's own tests run against `strata serve` (TestKafkasOwnTests, apache.txt, referee/), and
-// those of franz-go's kfake against kafkatest/kfake (TestKfakesOwnTests, kfake.txt).
+// Apache Kafka's own tests run against `strata serve` (TestKafkasOwnTests, apache.txt, referee/),
+// and those of franz-go's kfake against kafkatest/kfake (TestKfakesOwnTests, kfake.txt).
 //
 // Checks that need Java, Maven, Node, npm or kcat are skipped
 // where those are missing, unless CI is set.

@@ -197,7 +197,8 @@ func newTopic(t *testing.T, k target, partitions int32, configs ...string) strin
 	return name
 }
 
-// createNamed makes a topic and waits until the brokers know it: Kafka's learn of it a little later.
+// createNamed makes a topic and waits until the brokers know it: Kafka's learn of it a little
+// later.
 func createNamed(t *testing.T, k target, name string, partitions int32, configs ...string) {
 	t.Helper()
 	set := map[string]*string{}

@@ -95,9 +95,10 @@ type Config struct {
 	DelegationTokens kafka.DelegationTokens
 
 	// BlackholeProduce has what clients produce checked, acknowledged and thrown away, so that a
-	// benchmark of producers does not fill the memory, or the disk. Offsets, sequences and transactions
-	// go on as without it: a partition holds batches without records, 61 bytes each, and there is
-	// nothing to consume. What Server.Fill writes, and who uses Server.Cluster, is kept.
+	// benchmark of producers does not fill the memory, or the disk. Offsets, sequences and
+	// transactions go on as without it: a partition holds batches without records, 61 bytes each,
+	// and there is nothing to consume. What Server.Fill writes, and who uses Server.Cluster, is
+	// kept.
 	BlackholeProduce bool
 
 	// Release is the broker to pass for; VersionCaps are the highest versions of single APIs to

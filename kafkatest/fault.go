@@ -25,8 +25,8 @@ const Always = -1
 // does an Edit where there is no answer.
 type Fault struct {
 	// The fields up to Match select requests. A request is selected if it fits every field that is
-	// set; the zero value of a field fits all requests. What no request of one of the APIs names, as
-	// Heartbeat no Topic, is refused.
+	// set; the zero value of a field fits all requests. What no request of one of the APIs names,
+	// as Heartbeat no Topic, is refused.
 
 	APIs       []kafka.Key // kafka.Produce, kafka.OffsetCommit, ...
 	Broker     int32       // the broker that receives the request, whichever one leads the partition

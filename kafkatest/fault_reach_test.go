@@ -94,7 +94,8 @@ func TestVersionCapsThatSayNothingAreRefused(t *testing.T) {
 	}
 }
 
-// A client that names its topics gets the fault of a partition in its metadata, if that is asked for.
+// A client that names its topics gets the fault of a partition in its metadata, if that is asked
+// for.
 func TestFaultOfAPartitionIsInTheMetadataOfItsTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(t, Config{Pipe: true, Topics: map[string]int{"a": 3, "b": 2}})

@@ -55,7 +55,8 @@ func leaked(label string) []string {
 
 // alone reports whether there are no goroutines but the main one, which no server has started, and
 // the caller: as at the end of a test that is no subtest, does not run beside others and has closed
-// its clients. To look at the labels the world is stopped, which takes half as long as all the rest.
+// its clients. To look at the labels the world is stopped, which takes half as long as all the
+// rest.
 func alone() bool {
 	for range endingYields {
 		if n := runtime.NumGoroutine(); n == 1 || n == 2 && !isMain() {
@@ -69,8 +70,8 @@ func alone() bool {
 // endingYields is how often others run before it counts that they are there: some are just ending.
 const endingYields = 20
 
-// isMain reports whether the caller runs on the goroutine that the program has begun with, as it may
-// where there is no test, or cannot be told not to.
+// isMain reports whether the caller runs on the goroutine that the program has begun with, as it
+// may where there is no test, or cannot be told not to.
 func isMain() bool {
 	var calls [100]uintptr
 	n := runtime.Callers(0, calls[:])

@@ -24,8 +24,8 @@ func TestGoroutineLeftBehindIsFoundWhereThereIsNoOther(t *testing.T) {
 	}
 }
 
-// leavesBehind is set for a process that is not to run tests, but leaveBehind on its main goroutine or
-// on another one.
+// leavesBehind is set for a process that is not to run tests, but leaveBehind on its main goroutine
+// or on another one.
 const leavesBehind = "KAFKATEST_LEAVES_BEHIND"
 
 // leaveBehind starts and stops two servers, of which the second leaves a goroutine.

@@ -216,8 +216,8 @@ func TestCommitsTellTheirTime(t *testing.T) {
 	})
 }
 
-// What clients produce to a black hole is acknowledged, once however often it is sent, and nowhere: a
-// group reads on behind it. What the test itself writes is kept.
+// What clients produce to a black hole is acknowledged, once however often it is sent, and nowhere:
+// a group reads on behind it. What the test itself writes is kept.
 func TestBlackholeAcknowledgesAndKeepsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(t, Config{Pipe: true, Brokers: 2, Replicas: 2, Topics: map[string]int{"a": 1}, BlackholeProduce: true})

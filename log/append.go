@@ -54,8 +54,8 @@ type Append struct {
 	// KeepOffsets takes offsets and epoch as they are, as a follower does; they must not be below
 	// the end of the log (ErrOffsetOutOfRange), nor may the last be above 2^63 - 3.
 	KeepOffsets bool
-	// Emptied says that Batch may be one whose records were taken out, record.Batch.AppendEmpty; else
-	// a batch has a record for each of its offsets.
+	// Emptied says that Batch may be one whose records were taken out, record.Batch.AppendEmpty;
+	// else a batch has a record for each of its offsets.
 	Emptied bool
 	Wait    WaitFor
 	// Done is called exactly once, without locks, by any goroutine, maybe before Submit returns. It

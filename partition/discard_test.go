@@ -17,8 +17,8 @@ func discard(p *Partition, batch []byte, acks record.Acks) ProduceResult {
 	return <-done
 }
 
-// What is thrown away takes its offsets and sequences, is checked as anything else, and is not there:
-// after a restart neither.
+// What is thrown away takes its offsets and sequences, is checked as anything else, and is not
+// there: after a restart neither.
 func TestDiscardedRecordsTakeOffsetsAndSequencesOnly(t *testing.T) {
 	fs := vfs.Mem()
 	cfg := testConfig(fs)

@@ -32,8 +32,8 @@ type ProduceRequest struct {
 	Built bool
 
 	// DiscardRecords has the records of the batch thrown away once all is checked: an empty batch
-	// takes its place, with its offsets, sequences and timestamps. Everything else is as it would be.
-	// For tests and benchmarks that read nothing back.
+	// takes its place, with its offsets, sequences and timestamps. Everything else is as it would
+	// be. For tests and benchmarks that read nothing back.
 	DiscardRecords bool
 
 	// LeaderEpoch, unless it is nil, binds the append to one epoch of the leader: it is written in

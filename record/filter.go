@@ -156,8 +156,8 @@ func (b *Batch) put(p []byte) {
 	sealBytes(p)
 }
 
-// AppendEmpty appends to dst the batch that is left of b without its records, a header: no codec, no
-// horizon, everything else as it was, so that its offsets and sequences are taken. It is what
+// AppendEmpty appends to dst the batch that is left of b without its records, a header: no codec,
+// no horizon, everything else as it was, so that its offsets and sequences are taken. It is what
 // compaction leaves of the last batch of a producer. b is only read.
 func (b *Batch) AppendEmpty(dst []byte) []byte {
 	h := *b

@@ -135,9 +135,9 @@ func (c *Coordinator) End(ctx context.Context, r EndRequest) (Producer, error) {
 	return producerOr(v, err)
 }
 
-// WaitEnded returns when no transaction of an id is being ended: at once, if the outcome of the last
-// one is not decided, or once its markers are written in all of its partitions. Readers see all of it
-// then. It waits as long as ctx, for partitions without a leader, too.
+// WaitEnded returns when no transaction of an id is being ended: at once, if the outcome of the
+// last one is not decided, or once its markers are written in all of its partitions. Readers see
+// all of it then. It waits as long as ctx, for partitions without a leader, too.
 //
 // Errors: ErrInvalidID, ErrNotFound if there is no such id, those of a coordinator that moves, and
 // ctx's.
@@ -159,8 +159,8 @@ func (c *Coordinator) WaitEnded(ctx context.Context, id string) error {
 	}
 }
 
-// endWatch is how long the question of a WaitEnded is kept before it is asked again: that of a caller
-// who has gone is forgotten then at the latest.
+// endWatch is how long the question of a WaitEnded is kept before it is asked again: that of a
+// caller who has gone is forgotten then at the latest.
 const endWatch = time.Minute
 
 func producerOr(v any, err error) (Producer, error) {

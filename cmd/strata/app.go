@@ -128,8 +128,8 @@ func (a *app) do(fn func(ctx context.Context, args []string) error) func(*cobra.
 // mayBeEmpty are flags that mean something without a value.
 var mayBeEmpty = []string{"key", "key-separator"}
 
-// nothingEmpty refuses arguments and flags without a value, as a script gives them whose variable is
-// not set: without a name much more would be meant, such as all topics. Values of records may be
+// nothingEmpty refuses arguments and flags without a value, as a script gives them whose variable
+// is not set: without a name much more would be meant, such as all topics. Values of records may be
 // empty, and the settings of serve.
 func nothingEmpty(c *cobra.Command, args []string) (err error) {
 	if c.Name() == "produce" {

@@ -8,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// named is err about names, if nobody has said yet what it is about: the client's errors for a whole
-// request do not.
+// named is err about names, if nobody has said yet what it is about: the client's errors for a
+// whole request do not.
 func named(err error, names []string) error {
 	switch e := err.(type) { // not errors.As: who has wrapped it has named it
 	case *kadm.AuthError:
@@ -34,8 +34,8 @@ var onceOnly = strings.NewReplacer(
 	kerr.GroupAuthorizationFailed.Description, "Group authorization failed.",
 )
 
-// A refusal is an error of a broker with its own words for it, which are about what was asked, where
-// those of the code are for all that it can be.
+// A refusal is an error of a broker with its own words for it, which are about what was asked,
+// where those of the code are for all that it can be.
 type refusal struct {
 	code  *kerr.Error
 	words string

@@ -1,10 +1,10 @@
 // Command strata looks into, checks, serves and drives logs of Strata and of Apache Kafka. `strata
 // help` lists what it does; every command's help shows examples.
 //
-// Exit codes: 0 it is done; 1 it was understood and failed: brokers do not answer or refuse, what is
-// named is not there, input is no record, files are damaged, or something was found that the command
-// is asked to warn of; 2 it was used wrongly: arguments, flags and settings that nothing can meet, or
-// no such directory or file to work on.
+// Exit codes: 0 it is done; 1 it was understood and failed: brokers do not answer or refuse, what
+// is named is not there, input is no record, files are damaged, or something was found that the
+// command is asked to warn of; 2 it was used wrongly: arguments, flags and settings that nothing
+// can meet, or no such directory or file to work on.
 package main
 
 import (

@@ -23,8 +23,8 @@ func timeOf(where string) (at time.Time, ok bool, err error) {
 }
 
 // resolveWithin is resolve for an offset that somebody is to go on from. One beyond the end of a
-// partition is refused: a reader would find it out of range and begin somewhere else. One before the
-// first record is that record's, as Kafka's tool has it.
+// partition is refused: a reader would find it out of range and begin somewhere else. One before
+// the first record is that record's, as Kafka's tool has it.
 func resolveWithin(ctx context.Context, admin *kadm.Client, where string, topics []string) ([]kadm.ListedOffset, error) {
 	offsets, err := resolve(ctx, admin, where, topics)
 	if err != nil {

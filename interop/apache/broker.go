@@ -49,8 +49,8 @@ type Listener struct {
 	Addr     string // HOST:PORT, of StartListening
 }
 
-// StartListening is Start for a broker with further listeners, whose addresses it fills in. How they
-// are secured is in settings, at listener.name.NAME.
+// StartListening is Start for a broker with further listeners, whose addresses it fills in. How
+// they are secured is in settings, at listener.name.NAME.
 func (k *Kit) StartListening(ctx context.Context, home string, more []Listener, settings ...string) (*Broker, error) {
 	controller, err := freePort()
 	if err != nil {

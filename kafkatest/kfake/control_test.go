@@ -290,8 +290,8 @@ type logged struct{ atomic.Int32 }
 
 func (l *logged) Logf(LogLevel, string, ...any) { l.Add(1) }
 
-// Who is told that a transaction is ended finds its markers written, however far away its partitions
-// are. Closing the cluster waits for no markers.
+// Who is told that a transaction is ended finds its markers written, however far away its
+// partitions are. Closing the cluster waits for no markers.
 func TestTransactionIsOverWhenItsEndIsConfirmed(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *Cluster, network *VirtualNetwork) {
 		cl := client(t, c, network, kgo.TransactionalID("x"), kgo.DefaultProduceTopic("a"))

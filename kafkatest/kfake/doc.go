@@ -26,8 +26,8 @@
 //
 // Behind the API is a broker that does as Apache Kafka 4.3. Where kfake differs from that, so does
 // it from this package: compacted topics want keys, records' timestamps bounds, and what is deleted
-// goes by whole segments. EndTxn is answered as by kfake, when the transaction's markers are written:
-// Kafka answers when the outcome is decided. Besides:
+// goes by whole segments. EndTxn is answered as by kfake, when the transaction's markers are
+// written: Kafka answers when the outcome is decided. Besides:
 //
 //   - A leader has a replica: MoveTopicPartition to a node without one moves the last replica
 //     there. Moving to the node that leads changes nothing, not the epoch either.

@@ -237,8 +237,8 @@ func (i intercept) Before(x *kafka.Exchange) kafka.Action {
 }
 
 // awaitMarkers returns when the markers are written of a transaction whose end is confirmed: with
-// kfake nothing of it is left to be done when a client hears of it. It is called on the goroutine of
-// the request, whose connection waits for it, as it does for the request.
+// kfake nothing of it is left to be done when a client hears of it. It is called on the goroutine
+// of the request, whose connection waits for it, as it does for the request.
 func (c *Cluster) awaitMarkers(id string, gone <-chan struct{}) {
 	ctx, cancel := c.contextUntil(gone)
 	defer cancel()

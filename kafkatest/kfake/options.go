@@ -179,8 +179,8 @@ func DataDir(dir string) Opt { return option(func(cfg *config) { cfg.dir = dir }
 func SyncWrites() Opt { return option(func(cfg *config) { cfg.sync = true }) }
 
 // BlackholeProduce has what is produced checked, acknowledged and thrown away: offsets advance,
-// sequences are checked, transactions end, and there is nothing to consume. What stays of a batch is
-// a header of 61 bytes.
+// sequences are checked, transactions end, and there is nothing to consume. What stays of a batch
+// is a header of 61 bytes.
 func BlackholeProduce() Opt { return option(func(cfg *config) { cfg.blackhole = true }) }
 
 // SyntheticFetch has fetches of partitions that exist answered from one batch of records, copies of

@@ -196,8 +196,8 @@ func (g *Group) classicHeartbeat(now time.Time, e classic.EventHeartbeat) error 
 
 // outdated reports whether a member of the classic protocol gets more by joining again: it has not
 // reached the last target. That of a group that has changed within its assignment interval comes
-// later, when a member of the newer protocol sends a heartbeat; joining again until then would be in
-// vain. If there are none of these, members of the classic protocol have it computed by joining:
+// later, when a member of the newer protocol sends a heartbeat; joining again until then would be
+// in vain. If there are none of these, members of the classic protocol have it computed by joining:
 // Kafka's are not told to, and go without.
 func (g *Group) outdated(m *member) bool {
 	if m.epoch < g.assignmentEpoch {

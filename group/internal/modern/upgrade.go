@@ -72,8 +72,8 @@ type upgrade struct {
 	given   map[partition]bool
 }
 
-// errUserData is of an assignor that tells members more than their partitions: the coordinator could
-// not.
+// errUserData is of an assignor that tells members more than their partitions: the coordinator
+// could not.
 var errUserData = errors.New("it has bytes of its assignor's own")
 
 func (u *upgrade) take(t classic.Transfer) error {

@@ -181,9 +181,9 @@ func (m *Machine) mark(v *txnlog.Value) *Markers {
 	return k
 }
 
-// EventAwaitEnd asks when no transaction is being ended any more: the reply, which carries no error,
-// comes once the record is committed that completes the one whose outcome is decided, if there is
-// one. Markers are written everywhere then.
+// EventAwaitEnd asks when no transaction is being ended any more: the reply, which carries no
+// error, comes once the record is committed that completes the one whose outcome is decided, if
+// there is one. Markers are written everywhere then.
 type EventAwaitEnd struct {
 	Until time.Time // from then on the answer is ErrConcurrent, if it has to wait
 	To    machine.Ticket
