@@ -197,10 +197,11 @@ func requireSameOffsets(t *testing.T, k target, group string, committed kadm.Off
 
 // TestWeTakeOverKafkasDirectory has what a broker of Kafka wrote read here, record by record.
 func TestWeTakeOverKafkasDirectory(t *testing.T) {
-	forms(t, []string{"stopped", "killed"}, func(t *testing.T, end string) {
+	forms(t, []string{"stopped", "killed", "stopped 3.9.1", "killed 3.9.1"}, func(t *testing.T, form string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
-		b, err := kafkaKit(t).Start(ctx, t.TempDir())
+		end, release, _ := strings.Cut(form, " ")
+		b, err := kafkaRelease(t, release).Start(ctx, t.TempDir())
 		require.NoError(t, err)
 		defer b.Stop()
 		k := target{kind: "kafka", addr: b.Addr, dir: b.Dir}

@@ -175,6 +175,20 @@ func kafkaKit(t *testing.T) *apache.Kit {
 	return k
 }
 
+// kafkaRelease returns the installed Apache Kafka of a release; "" is kafkaKit's.
+func kafkaRelease(t *testing.T, release string) *apache.Kit {
+	t.Helper()
+	if release == "" {
+		return kafkaKit(t)
+	}
+	need(t, "java", "mvn")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	k, err := apache.InstallRelease(ctx, release)
+	require.NoError(t, err)
+	return k
+}
+
 // fresh returns a name that was not used before.
 func fresh(prefix string) string {
 	var b [6]byte

@@ -33,6 +33,7 @@ const (
 type mover struct {
 	*txnScript
 	sequences map[movedTo]int32
+	adds      bool // says what a transaction is about to write to, as before transaction.version 2
 }
 
 // movedTo is what sequences are counted for.
@@ -43,7 +44,7 @@ type movedTo struct {
 }
 
 func newMover(t *testing.T, k target) *mover {
-	return &mover{&txnScript{transcript: newTranscript(t, k)}, map[movedTo]int32{}}
+	return &mover{&txnScript{transcript: newTranscript(t, k)}, map[movedTo]int32{}, false}
 }
 
 // movers are the producers of what changes hands, as they are when it does.
@@ -83,16 +84,30 @@ func (m *mover) write(p txnIdentity, topic string, partition int32, values ...st
 	batch, err := b.Build(record.None)
 	require.NoError(m.t, err)
 	req := produceTxn(m.t, p, topic, partition, 0)
+	version := int16(12)
 	if req.Topics[0].Partitions[0].Records = batch; p.id == "" {
 		req.TransactionID = nil
 	}
-	m.until(12, req, func(r kmsg.Response) bool { return r.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode == 0 })
+	if m.adds {
+		version = 11
+	}
+	if m.adds && p.id != "" {
+		m.until(3, addTxn(p, topic, partition), func(r kmsg.Response) bool {
+			return r.(*kmsg.AddPartitionsToTxnResponse).Topics[0].Partitions[0].ErrorCode == 0
+		})
+	}
+	m.until(version, req, func(r kmsg.Response) bool { return r.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode == 0 })
 }
 
 // offset commits an offset of a group in a transaction.
 func (m *mover) offset(p txnIdentity, group string, partition int32, offset int64) {
 	m.t.Helper()
-	m.until(5, commitTxn(p, group, movedTopic, offset, partition), func(r kmsg.Response) bool {
+	version := int16(5)
+	if m.adds {
+		version = 3
+		m.until(3, addGroup(p, group), func(r kmsg.Response) bool { return r.(*kmsg.AddOffsetsToTxnResponse).ErrorCode == 0 })
+	}
+	m.until(version, commitTxn(p, group, movedTopic, offset, partition), func(r kmsg.Response) bool {
 		return r.(*kmsg.TxnOffsetCommitResponse).Topics[0].Partitions[0].ErrorCode == 0
 	})
 }
@@ -100,8 +115,15 @@ func (m *mover) offset(p txnIdentity, group string, partition int32, offset int6
 // end ends a transaction, and returns the identity that the next one has.
 func (m *mover) end(p txnIdentity, commit bool) txnIdentity {
 	m.t.Helper()
-	got := m.until(5, endTxn(p, commit), func(r kmsg.Response) bool { return r.(*kmsg.EndTxnResponse).ErrorCode == 0 }).(*kmsg.EndTxnResponse)
+	version := int16(5)
+	if m.adds {
+		version = 4
+	}
+	got := m.until(version, endTxn(p, commit), func(r kmsg.Response) bool { return r.(*kmsg.EndTxnResponse).ErrorCode == 0 }).(*kmsg.EndTxnResponse)
 	m.settled(p)
+	if m.adds {
+		return p
+	}
 	return txnIdentity{p.id, got.ProducerID, got.ProducerEpoch}
 }
 
@@ -198,7 +220,9 @@ func (m *mover) goOn(ps movers) {
 		return r.(*kmsg.DescribeTransactionsResponse).TransactionStates[0].State == "CompleteAbort"
 	})
 	late := endTxn(ps.late, true)
-	late.SetVersion(5)
+	if late.SetVersion(5); m.adds {
+		late.SetVersion(4)
+	}
 	resp, err := m.exchange(late)
 	require.NoError(m.t, err)
 	require.NotZero(m.t, resp.(*kmsg.EndTxnResponse).ErrorCode, "the producer that took too long commits nothing")
@@ -278,20 +302,25 @@ func TestKafkaTakesOverOurTransactions(t *testing.T) {
 // newMoverOf goes on where another one was, on the side that has taken over.
 func newMoverOf(m *mover, t *testing.T, k target) *mover {
 	next := newMover(t, k)
-	next.sequences = m.sequences
+	next.sequences, next.adds = m.sequences, m.adds
 	return next
 }
 
 // TestWeTakeOverKafkasTransactions has a directory of Kafka's open here.
 func TestWeTakeOverKafkasTransactions(t *testing.T) {
-	forms(t, []string{"killed", "stopped", "killed with a decision"}, func(t *testing.T, end string) {
+	forms(t, []string{"killed", "stopped", "killed with a decision", "stopped 3.9.1", "killed 3.9.1"}, func(t *testing.T, end string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
+		release := ""
+		if of, ok := strings.CutSuffix(end, " 3.9.1"); ok {
+			end, release = of, "3.9.1"
+		}
 		// Its coordinator does not look for the transaction that takes too long.
-		b, err := kafkaKit(t).Start(ctx, t.TempDir(), "transaction.abort.timed.out.transaction.cleanup.interval.ms=3600000")
+		b, err := kafkaRelease(t, release).Start(ctx, t.TempDir(), "transaction.abort.timed.out.transaction.cleanup.interval.ms=3600000")
 		require.NoError(t, err)
 		defer b.Stop()
 		m := newMover(t, target{kind: "kafka", addr: b.Addr, dir: b.Dir})
+		m.adds = release != ""
 		ps := m.fill()
 		want := m.shows()
 		if end == "stopped" {

@@ -30,13 +30,18 @@ type Kit struct{ classpath string }
 
 // Install resolves the jars, once per machine. It returns
 // ErrMissing if the tools for it are not there.
-func Install(ctx context.Context) (*Kit, error) { return install(ctx, "classpath", pom) }
+func Install(ctx context.Context) (*Kit, error) { return install(ctx, "classpath", Version, pom) }
+
+// InstallRelease is Install of another release of Kafka's.
+func InstallRelease(ctx context.Context, version string) (*Kit, error) {
+	return install(ctx, "classpath", version, pom)
+}
 
 // InstallTests is Install with Kafka's tests of its brokers, and what they are run by.
-func InstallTests(ctx context.Context) (*Kit, error) { return install(ctx, "tests", testsPom) }
+func InstallTests(ctx context.Context) (*Kit, error) { return install(ctx, "tests", Version, testsPom) }
 
-// install resolves what a pom.xml names. name distinguishes what is kept of it.
-func install(ctx context.Context, name string, pom []byte) (*Kit, error) {
+// install resolves what a pom.xml names of a release. name distinguishes what is kept of it.
+func install(ctx context.Context, name, version string, pom []byte) (*Kit, error) {
 	for _, tool := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrMissing, err)
@@ -51,7 +56,7 @@ func install(ctx context.Context, name string, pom []byte) (*Kit, error) {
 		return nil, err
 	}
 	// Named for pom.xml too: what an older one asked for may lack a jar.
-	path := filepath.Join(dir, fmt.Sprintf("%s-%s-%08x", name, Version, crc32.ChecksumIEEE(pom)))
+	path := filepath.Join(dir, fmt.Sprintf("%s-%s-%08x", name, version, crc32.ChecksumIEEE(pom)))
 	if classpath, err := os.ReadFile(path); err == nil && present(string(classpath)) {
 		return &Kit{string(classpath)}, nil
 	}
@@ -64,7 +69,8 @@ func install(ctx context.Context, name string, pom []byte) (*Kit, error) {
 		return nil, err
 	}
 	out := filepath.Join(tmp, "classpath")
-	cmd := exec.CommandContext(ctx, "mvn", "-q", "-B", "-f", filepath.Join(tmp, "pom.xml"), "dependency:build-classpath", "-Dmdep.outputFile="+out)
+	cmd := exec.CommandContext(ctx, "mvn", "-q", "-B", "-f", filepath.Join(tmp, "pom.xml"), "dependency:build-classpath",
+		"-Dkafka.version="+version, "-Dmdep.outputFile="+out)
 	if msg, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("apache: mvn: %w: %s", err, bytes.TrimSpace(msg))
 	}
