@@ -11,6 +11,7 @@ import (
 
 	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/kafka/internal/transport"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/transaction"
 )
@@ -31,7 +32,7 @@ type api struct {
 	try func(c *call, req kmsg.Request) (kmsg.Response, bool)
 	// start is in serve's place for requests that are pipelined: it does not block, and
 	// calls done exactly once. Only on the goroutine that called start may the caller write.
-	start func(c *call, req kmsg.Request, done func(resp kmsg.Response, by writes))
+	start func(c *call, req kmsg.Request, done func(resp kmsg.Response, by transport.Writer))
 }
 
 // call is one request being served.
@@ -49,16 +50,11 @@ type call struct {
 	may          *acl.Authorizer          // nil: everybody may do everything
 	who          acl.Who                  // principal and host as may wants them, if there is one
 	after        func(resp kmsg.Response) // set by the guard: completes the answer by what was refused
-	closesAfter  bool                     // set by the guard: a part that has no answer was refused
 	clientHost   string                   // as Kafka shows it: "/127.0.0.1"
-	closing      bool                     // set by the handler: the connection is closed instead of an answer
-	charged      int                      // set by the handler: bytes of the server's budget that the answer holds
 	discards     bool                     // see Action.DiscardRecords
 	fetching     *fetching                // what tryFetch leaves to fetch
-	fetched      []byte                   // set by tryFetch: of the server's buffers, holds records of the answer
-	last         bool                     // set by the handler: the connection is closed after the answer
-	retained     bool                     // set by the handler: the request's bytes are still in use after the answer
 	metered                               // by the client's quotas
+	outcome                               // besides the response
 }
 
 // handle makes a handler of a typed request one of any request.

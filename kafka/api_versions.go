@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/internal/sasl"
+	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
@@ -101,21 +102,11 @@ func (s *Server) featureLevel(level int16) int16 {
 }
 
 // futureApiVersions answers a client whose ApiVersions is newer than ours: in version 0, with
-// nothing but our range of it. The header must be whole, the body is not looked at.
-func (c *conn) futureApiVersions(f *frame, a *api) error {
-	if _, _, err := f.header(true); err != nil {
-		c.s.budget.give(f.charged)
-		return err
-	}
-	if err := c.awaitPending(0); err != nil {
-		c.s.budget.give(f.charged)
-		return err
-	}
+// nothing but our range of it.
+func (c *conn) futureApiVersions(r *transport.Request) {
+	a := c.s.apis[r.Key()]
 	resp := kmsg.NewPtrApiVersionsResponse()
 	resp.ErrorCode = int16(UnsupportedVersion)
 	resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{{ApiKey: int16(a.key), MinVersion: a.min, MaxVersion: a.max}}
-	r := &reply{frame: f, out: framed(f.correlation(), resp)}
-	c.enqueue(r)
-	c.complete(r, callerWrites)
-	return nil
+	r.Answer(transport.Answer{Pieces: framed(r.Correlation(), resp)}, transport.Caller)
 }

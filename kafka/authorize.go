@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/acl"
+	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
 // Authorization is who may do what over the wire; what the process does with the Cluster itself it
@@ -161,7 +162,7 @@ func (e *execution) authorize() bool {
 	return e.guard(func() {
 		resp := guards[e.api.key](&e.call, e.req)
 		if served = resp == nil && !e.closing; !served {
-			e.finish(resp, callerWrites)
+			e.finish(resp, transport.Caller)
 		}
 	}) && served
 }

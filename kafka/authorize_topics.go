@@ -37,7 +37,7 @@ func guardProduce(c *call, req *kmsg.ProduceRequest) kmsg.Response {
 	}
 	switch {
 	case len(req.Topics) > 0 && req.Acks == 0:
-		c.closesAfter = true
+		c.refused = true
 		return nil
 	case req.Acks == 0:
 		c.closing = true

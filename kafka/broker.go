@@ -148,7 +148,7 @@ func (s *Server) CloseBroker(id int32) {
 	}
 	s.mu.Unlock()
 	for _, c := range conns {
-		c.nc.Close()
+		c.transport.HangUp()
 	}
 }
 

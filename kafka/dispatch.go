@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
 // maxPipelined bounds the requests of a connection that are under way at a time: the others stay in
@@ -12,76 +14,70 @@ import (
 const maxPipelined = 1024
 
 // dispatch starts a request. An error ends the connection.
-func (c *conn) dispatch(f *frame) error {
-	if c.sasl != nil {
-		if err := c.admit(f); err != nil {
-			c.s.budget.give(f.charged)
-			return err
-		}
-	}
-	a := c.s.apis[f.key()]
-	version := f.version()
-	if a == nil || version < a.min || version > a.max {
-		if Key(f.key()) != ApiVersions || a == nil {
-			c.s.budget.give(f.charged)
-			return errMalformed
-		}
-		return c.futureApiVersions(f, a)
-	}
-	req := kmsg.RequestForKey(f.key())
-	req.SetVersion(version)
-	clientID, body, err := f.header(req.IsFlexible())
-	if err == nil {
-		err = f.decode(c, a, req, body)
-	}
+func (c *conn) dispatch(r *transport.Request) error {
+	e, err := c.prepare(r)
 	if err != nil {
-		c.s.budget.give(f.charged)
-		return errors.Join(errMalformed, err)
-	}
-	e := &execution{
-		call: call{ctx: c.ctx, s: c.s, conn: c, broker: c.broker.id, view: c.broker.view, groups: c.broker.groups, transactions: c.broker.transactions, version: version, clientID: clientID, principal: c.principal(), clientHost: c.host},
-		api:  a, req: req, reply: &reply{frame: f, recycle: a.key == Produce && c.s.cfg.Intercept == nil}, correlation: f.correlation(),
-	}
-	if a.start == nil {
-		err = c.awaitPending(0)
-	} else {
-		err = c.awaitPending(maxPipelined - 1)
-	}
-	if err != nil {
-		c.s.budget.give(f.charged)
+		r.Drop()
 		return err
 	}
-	c.enqueue(e.reply)
+	r.Enqueue()
+	if e == nil {
+		c.futureApiVersions(r)
+		return nil
+	}
 	return e.begin()
 }
 
-// awaitPending waits until at most n requests are under way; with 0, until their answers are
-// written too.
-func (c *conn) awaitPending(n int) error {
-	for {
-		c.mu.Lock()
-		under := c.pending
-		if n == 0 && c.draining {
-			under = len(c.queue)
-		}
-		c.mu.Unlock()
-		if under <= n {
-			return nil
-		}
-		if err := c.await(); err != nil {
-			return err
+// prepare decodes a request, and waits until it may be served. An error ends the connection. nil is
+// for an ApiVersions that is newer than ours.
+func (c *conn) prepare(r *transport.Request) (*execution, error) {
+	if c.sasl != nil {
+		if err := c.admit(r); err != nil {
+			return nil, err
 		}
 	}
+	a, version := c.s.apis[r.Key()], r.Version()
+	if a == nil || version < a.min || version > a.max {
+		if Key(r.Key()) != ApiVersions || a == nil {
+			return nil, errMalformed
+		}
+		if _, _, err := r.Header(true); err != nil { // it must be whole, the body is not looked at
+			return nil, err
+		}
+		return nil, c.transport.AwaitPending(0)
+	}
+	req := kmsg.RequestForKey(r.Key())
+	req.SetVersion(version)
+	clientID, body, err := r.Header(req.IsFlexible())
+	if err == nil {
+		err = c.decode(a, req, body)
+	}
+	if err != nil {
+		return nil, errors.Join(errMalformed, err)
+	}
+	e := newExecution(c, r, a, req, clientID)
+	most := 0 // under way: one that others answer does not wait for those before it
+	if a.start != nil {
+		most = maxPipelined - 1
+	}
+	return e, c.transport.AwaitPending(most)
 }
 
-// await waits until a reply was completed or written.
-func (c *conn) await() error {
-	select {
-	case <-c.progress:
-		return nil
-	case <-c.ctx.Done():
-		return c.ctx.Err()
+// decode parses a request's body. While it does, it holds as many bytes as the request can take
+// in memory; of a budget of its own, since those that wait here have their bytes already.
+func (c *conn) decode(a *api, req kmsg.Request, body []byte) error {
+	if a.key == Produce {
+		if err := checkProduce(body, req.GetVersion()); err != nil {
+			return err
+		}
+		return req.ReadFrom(body)
 	}
+	more := (a.inflation - 1) * len(body)
+	if err := c.s.decoding.Take(c.transport.Context(), more); err != nil {
+		return err
+	}
+	defer c.s.decoding.Give(more)
+	return req.ReadFrom(body)
 }
 
 // throttle has the requests that come after this one wait for d (Kafka: the channel is muted,
@@ -106,6 +102,6 @@ func (c *conn) awaitThrottle() {
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-c.waiting.Done():
+	case <-c.transport.Waiting().Done():
 	}
 }

@@ -1,23 +1,35 @@
 package kafka
 
 import (
+	"encoding/binary"
 	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
 // execution is one request on its way through the server: intercepted, served, answered.
 type execution struct {
 	call
-	api         *api
-	req         kmsg.Request
-	reply       *reply
-	correlation int32
+	api     *api
+	req     kmsg.Request
+	request *transport.Request // as it came
 
 	exchange *Exchange // nil: nobody intercepts
 	action   Action
 	ended    atomic.Bool // finish was called
+}
+
+func newExecution(c *conn, r *transport.Request, a *api, req kmsg.Request, clientID string) *execution {
+	return &execution{
+		call: call{
+			ctx: c.transport.Context(), s: c.s, conn: c, broker: c.broker.id, view: c.broker.view, groups: c.broker.groups,
+			transactions: c.broker.transactions, version: req.GetVersion(), clientID: clientID, principal: c.principal(), clientHost: c.host,
+		},
+		api: a, req: req, request: r,
+	}
 }
 
 // begin starts serving. An error ends the connection.
@@ -26,7 +38,7 @@ func (e *execution) begin() error {
 	if i := e.s.cfg.Intercept; i != nil {
 		e.exchange = &Exchange{
 			Broker: e.broker, Conn: e.conn.id, ClientID: e.clientID, Key: int16(e.api.key), Version: e.version,
-			Correlation: e.correlation, Request: e.req, Received: time.Now(),
+			Correlation: e.request.Correlation(), Request: e.req, Received: time.Now(),
 		}
 		e.action = i.Before(e.exchange)
 		if err := e.holdUp(); err != nil {
@@ -38,10 +50,10 @@ func (e *execution) begin() error {
 			e.fail()
 			return nil
 		case a.DropRequest:
-			e.finish(nil, callerWrites)
+			e.finish(nil, transport.Caller)
 			return nil
 		case a.Respond != nil:
-			e.finish(a.Respond(e.req), callerWrites)
+			e.finish(a.Respond(e.req), transport.Caller)
 			return nil
 		case a.Serve != nil:
 			e.req = a.Serve
@@ -93,7 +105,7 @@ func (e *execution) serve() {
 				resp, answered = a.try(&e.call, e.req)
 			}
 			if answered {
-				e.finish(resp, callerWrites)
+				e.finish(resp, transport.Caller)
 			}
 		})
 		if answered || !served {
@@ -102,7 +114,7 @@ func (e *execution) serve() {
 		fallthrough
 	default:
 		e.pause()
-		e.ctx = c.waiting
+		e.ctx = c.transport.Waiting()
 		c.serveWaiting(e)
 	}
 }
@@ -116,7 +128,7 @@ func (c *conn) serveWaiting(e *execution) {
 		c.waits = make(chan *execution, 1)
 		c.handlers.Go(func() {
 			for e := range c.waits {
-				e.guard(func() { e.finish(e.api.serve(&e.call, e.req), callerWrites) })
+				e.guard(func() { e.finish(e.api.serve(&e.call, e.req), transport.Caller) })
 			}
 		})
 	}
@@ -139,23 +151,24 @@ func (e *execution) guard(fn func()) (ok bool) {
 // fail closes the connection instead of an answer.
 func (e *execution) fail() {
 	e.closing = true
-	e.finish(nil, callerWrites)
+	e.finish(nil, transport.Caller)
 }
 
 // finish answers the request.
-func (e *execution) finish(resp kmsg.Response, by writes) {
+func (e *execution) finish(resp kmsg.Response, by transport.Writer) {
 	if !e.ended.CompareAndSwap(false, true) {
 		return // it panicked after its answer
 	}
 	if resp != nil && e.after != nil {
 		e.after(resp)
 	}
-	e.closing = e.closing || e.closesAfter
+	e.closing = e.closing || e.refused
 	if e.quotas != nil && !e.closing {
 		e.throttle(resp, by)
 	}
-	e.reply.close = e.closing || e.action.CloseAfter
-	e.reply.last = e.last
+	e.closing = e.closing || e.action.CloseAfter
+	answer := e.answer()
+	answer.Recycle = e.api.key == Produce && e.exchange == nil && !e.retained
 	if resp != nil && e.exchange != nil {
 		if e.action.Edit != nil {
 			e.action.Edit(e.req, resp)
@@ -166,20 +179,63 @@ func (e *execution) finish(resp kmsg.Response, by writes) {
 			}
 			e.conn.throttle(time.Duration(ms) * time.Millisecond)
 		}
-		if e.action.DropReply || e.reply.close {
+		if e.action.DropReply || answer.End == transport.EndBefore {
 			resp = nil
 		}
 	}
 	if resp != nil {
-		e.reply.out = framed(e.correlation, resp)
-		e.reply.charged, e.reply.fetched = e.charged, e.fetched
-	} else {
-		e.s.budget.give(e.charged)
+		answer.Pieces, answer.Fetched = framed(e.request.Correlation(), resp), e.fetched
 	}
 	if e.exchange != nil {
 		e.exchange.Response, e.exchange.Answered = resp, time.Now()
 		e.s.cfg.Intercept.After(e.exchange)
 	}
-	e.reply.recycle = e.reply.recycle && !e.retained
-	e.conn.complete(e.reply, by)
+	e.request.Answer(answer, by)
+}
+
+// outcome is what becomes of a request besides its response. Guards and handlers set it.
+type outcome struct {
+	charged  int    // bytes of the server's budget that the answer holds
+	fetched  []byte // of the server's buffers, holds records of the answer
+	retained bool   // the request's bytes are still in use after the answer
+	last     bool   // the connection is closed after the answer
+	closing  bool   // the connection is closed instead of an answer
+	refused  bool   // likewise when the rest is served: a part was refused that has no answer. By guards
+}
+
+// answer returns what the connection has to know of it.
+func (o *outcome) answer() transport.Answer {
+	a := transport.Answer{Charged: o.charged}
+	switch {
+	case o.closing:
+		a.End = transport.EndBefore
+	case o.last:
+		a.End = transport.EndAfter
+	}
+	return a
+}
+
+// framed encodes an answer, in pieces that are to be written one after the other.
+func framed(correlation int32, resp kmsg.Response) [][]byte {
+	out := transport.TakeBuffer(4 << 10)
+	if out == nil {
+		out = make([]byte, 0, 512)
+	}
+	out = append(out, 0, 0, 0, 0)
+	out = binary.BigEndian.AppendUint32(out, uint32(correlation))
+	if resp.IsFlexible() && Key(resp.Key()) != ApiVersions {
+		out = append(out, 0)
+	}
+	var pieces [][]byte
+	if fetch, ok := resp.(*kmsg.FetchResponse); ok {
+		pieces = appendFetch(out, fetch)
+	} else {
+		pieces = [][]byte{resp.AppendTo(out)}
+	}
+	size := 0
+	for _, p := range pieces {
+		size += len(p)
+	}
+	binary.BigEndian.PutUint32(pieces[0], uint32(size-4))
+	return pieces
 }

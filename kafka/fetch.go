@@ -39,30 +39,30 @@ func tryFetch(c *call, r kmsg.Request) (kmsg.Response, bool) {
 	}
 	want := c.mostFetched(min(max(int(req.MaxBytes), 1), maxFetchBytes))
 	atLeast := min(int(req.MinBytes), want)
-	granted := c.s.budget.tryTake(want, min(want, leastFetch))
+	granted := c.s.memory.Budget.TryTake(want, min(want, leastFetch))
 	if granted == 0 {
 		granted = min(want, leastFetch)
-		if err := c.s.budget.take(c.ctx, granted); err != nil {
+		if err := c.s.memory.Budget.Take(c.ctx, granted); err != nil {
 			return nil, true
 		}
 	}
 	f.request.MaxBytes = granted
 	if c.s.cfg.Intercept == nil { // an interceptor may keep what it sees
-		c.fetched = c.s.fetched.take(c.conn.lastFetch, granted)
+		c.fetched = c.s.memory.Fetched.Take(c.conn.lastFetch, granted)
 		f.request.Buf = c.fetched
 	}
 	n, ok := f.read(c)
 	c.conn.lastFetch = n
 	c.charged = min(max(n, cap(c.fetched)), granted)
-	c.s.budget.give(granted - c.charged)
+	c.s.memory.Budget.Give(granted - c.charged)
 	if !ok {
 		return nil, true
 	}
 	if n >= atLeast || f.ready || req.MaxWaitMillis <= 0 || len(f.parts) == 0 {
 		return f.respond(c, req), true
 	}
-	c.s.fetched.keep(c.fetched)
-	c.s.budget.give(c.charged)
+	c.s.memory.Fetched.Keep(c.fetched)
+	c.s.memory.Budget.Give(c.charged)
 	c.charged, c.fetched, f.request.Buf = 0, nil, nil
 	f.request.MinBytes = atLeast
 	f.request.MaxWait = time.Duration(req.MaxWaitMillis) * time.Millisecond
@@ -97,7 +97,7 @@ func refusedFetch(req *kmsg.FetchRequest, code Code) kmsg.Response {
 // fetch waits for what tryFetch did not find. Key 1, versions 4 to 18.
 func (c *call) fetch(req *kmsg.FetchRequest) kmsg.Response {
 	f := c.fetching
-	f.request.Reserve, f.request.Release = c.s.budget.take, c.s.budget.give
+	f.request.Reserve, f.request.Release = c.s.memory.Budget.Take, c.s.memory.Budget.Give
 	n, ok := f.read(c)
 	if !ok {
 		return nil

@@ -12,25 +12,6 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-func TestFetchBuffersAreUsedAgainAndBounded(t *testing.T) {
-	var f fetchBuffers
-	require.Nil(t, f.take(leastFetchBuffer-1, 1<<20), "small answers")
-	require.Nil(t, f.take(1<<20, 1<<19), "more than is granted")
-	b := f.take(1<<20-1, 1<<20)
-	require.Equal(t, 1<<20, cap(b))
-	f.keep(b)
-	again := f.take(1<<20, 1<<20)
-	require.Same(t, &b[:1][0], &again[:1][0])
-	require.Zero(t, f.held)
-	for range 5 {
-		f.keep(make([]byte, 0, mostFetchBuffer))
-	}
-	require.Len(t, f.free, keptFetchBytes/mostFetchBuffer)
-	require.Equal(t, keptFetchBytes, f.held)
-	f.keep(nil)
-	require.Equal(t, keptFetchBytes, f.held)
-}
-
 // bulk makes a topic with large records, and a request for all of them.
 func bulk(t *testing.T, cfg Config) (*Server, *client, *kmsg.FetchRequest) {
 	cfg.NoAutoCreate = true
@@ -50,9 +31,7 @@ func TestBulkReadersGetTheirRecordsFromBuffersUsedAgain(t *testing.T) {
 	require.Greater(t, len(first[0].RecordBatches)+len(first[1].RecordBatches), 800<<10)
 	back := func() { // the client has its answer before the answer's buffer is back
 		require.Eventually(t, func() bool {
-			s.fetched.mu.Lock()
-			defer s.fetched.mu.Unlock()
-			return s.fetched.held == 1<<20
+			return whole(s)
 		}, 20*time.Second, time.Millisecond)
 	}
 	for range 3 {
@@ -70,7 +49,7 @@ func TestBudgetIsWholeAfterBulkFetches(t *testing.T) {
 	}
 	c.nc.Close()
 	require.NoError(t, s.Close())
-	require.True(t, s.budget.sem.TryAcquire(int64(s.budget.size)), "all bytes were given back")
+	require.True(t, whole(s), "all bytes were given back")
 }
 
 // keeper keeps every answer it sees.

@@ -219,12 +219,12 @@ func TestFetchByIDNeverReadsAnotherTopicOfThatName(t *testing.T) {
 				// Without memory to read into, the poll cannot look again until the other topic is there.
 				taken := 0
 				for n := 1; n > 0; taken += n { // all but what the request itself takes
-					n = s.budget.tryTake(s.limits.InFlightBytes, 1)
+					n = s.memory.Budget.TryTake(s.limits.InFlightBytes, 1)
 				}
 				require.NoError(t, s.cluster.DeleteTopic(t.Context(), "orders"))
 				write(records)
 				require.NoError(t, p.Close())
-				s.budget.give(taken)
+				s.memory.Budget.Give(taken)
 				got := (<-answered).Topics[0].Partitions[0]
 				require.Empty(t, got.RecordBatches)
 				require.Equal(t, InconsistentTopicID, Code(got.ErrorCode))

@@ -1,10 +1,9 @@
 package kafka
 
 import (
-	"context"
 	"time"
 
-	"golang.org/x/sync/semaphore"
+	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
 // Limits bound what clients can take. A zero field means its default.
@@ -44,41 +43,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// budget is the bytes that all connections together may hold.
-type budget struct {
-	sem  *semaphore.Weighted
-	size int
-}
-
-func newBudget(size int) *budget { return &budget{semaphore.NewWeighted(int64(size)), size} }
-
-// take waits until n bytes are free.
-func (b *budget) take(ctx context.Context, n int) error { return b.sem.Acquire(ctx, int64(n)) }
-
-// takeWithin is take that gives up after d: for those who hold bytes
-// already, and must not wait for each other.
-func (b *budget) takeWithin(ctx context.Context, n int, d time.Duration) error {
-	if b.sem.TryAcquire(int64(n)) {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	return b.sem.Acquire(ctx, int64(n))
-}
-
-// tryTake takes want bytes, or half, a quarter, ... of it, at
-// least least; 0 if not even that is free.
-func (b *budget) tryTake(want, least int) int {
-	for n := want; n >= least; n /= 2 {
-		if b.sem.TryAcquire(int64(n)) {
-			return n
-		}
-	}
-	return 0
-}
-
-func (b *budget) give(n int) {
-	if n > 0 {
-		b.sem.Release(int64(n))
-	}
+// times are those that bound a connection.
+func (l Limits) times() transport.Limits {
+	return transport.Limits{FirstRequest: l.FirstRequest, WholeRequest: l.WholeRequest, Idle: l.Idle, SlowReader: l.SlowReader}
 }

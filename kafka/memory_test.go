@@ -129,7 +129,7 @@ func TestIdleConnectionsTakeLittleMemory(t *testing.T) {
 	require.Eventually(t, func() bool {
 		end = p.usage("")
 		return (end.heap-base.heap)/connections < 6
-	}, 10*napTime, napTime/4, "KiB of heap a connection, when it sleeps")
+	}, 10*time.Second, 250*time.Millisecond, "KiB of heap a connection, when it sleeps")
 	require.GreaterOrEqual(t, end.sockets, connections)
 	t.Logf("%d idle connections: resident %d MiB before, at most %d MiB (%d MiB at the end, heap %d MiB and %d MiB)",
 		connections, base.rss>>10, end.peak>>10, end.rss>>10, base.heap>>10, end.heap>>10)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/kafka/internal/transport"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -31,7 +32,7 @@ type producing struct {
 	c        *call
 	req      *kmsg.ProduceRequest
 	resp     *kmsg.ProduceResponse
-	done     func(resp kmsg.Response, by writes)
+	done     func(resp kmsg.Response, by transport.Writer)
 	left     atomic.Int32 // partitions that are not done, and one for the loop that starts them
 	failed   atomic.Bool  // some partition has an error
 	retained atomic.Bool  // some partition still uses the request's bytes
@@ -39,7 +40,7 @@ type producing struct {
 
 // produce appends each batch as it is, without copying or encoding it again:
 // the log writes the bytes of the request. Key 0, versions 3 to 13.
-func produce(c *call, r kmsg.Request, done func(resp kmsg.Response, by writes)) {
+func produce(c *call, r kmsg.Request, done func(resp kmsg.Response, by transport.Writer)) {
 	req := r.(*kmsg.ProduceRequest)
 	p := &producing{c: c, req: req, resp: req.ResponseKind().(*kmsg.ProduceResponse), done: done}
 	p.resp.Topics = make([]kmsg.ProduceResponseTopic, len(req.Topics))
@@ -55,7 +56,7 @@ func produce(c *call, r kmsg.Request, done func(resp kmsg.Response, by writes)) 
 		}
 		p.topic(t, &p.resp.Topics[i], refused)
 	}
-	p.finishOne(callerWrites)
+	p.finishOne(transport.Caller)
 }
 
 // topic appends the batches of a topic; err refuses them.
@@ -205,7 +206,7 @@ func (p *producing) partition(to *kmsg.ProduceResponseTopicPartition, r partitio
 			to.ErrorRecords = append(to.ErrorRecords, kmsg.ProduceResponseTopicPartitionErrorRecord{RelativeOffset: e.Index, ErrorMessage: &e.Reason})
 		}
 	}
-	p.finishOne(anotherWrites)
+	p.finishOne(transport.Another)
 }
 
 // refusedByCoordinator reports whether the coordinator of the transaction has refused a write.
@@ -215,7 +216,7 @@ func refusedByCoordinator(err error) bool {
 }
 
 // finishOne ends one of the parts that are left.
-func (p *producing) finishOne(by writes) {
+func (p *producing) finishOne(by transport.Writer) {
 	if p.left.Add(-1) > 0 {
 		return
 	}

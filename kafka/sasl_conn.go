@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/stratalog/strata/internal/sasl"
+	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
 // authentication is SASL on one connection. The goroutine of run looks at session before each
@@ -20,8 +20,7 @@ type authentication struct {
 	exchange exchange     // of the mechanism under way; nil: none
 	verdict  sasl.Verdict // on the request that was admitted last
 
-	busy bool        // a request of SASL was started, and perhaps not answered; for run
-	once atomic.Bool // the client has authenticated once: larger requests are read
+	busy bool // a request of SASL was started, and perhaps not answered; for run
 }
 
 // errRefused ends a connection whose client did what it must not before it is authenticated.
@@ -33,7 +32,7 @@ func (c *conn) settle() error {
 	if !a.busy {
 		return nil
 	}
-	if err := c.awaitPending(0); err != nil {
+	if err := c.transport.AwaitPending(0); err != nil {
 		return err
 	}
 	a.busy = false
@@ -43,21 +42,21 @@ func (c *conn) settle() error {
 // admit decides what becomes of a request on a connection with SASL; nil: it is served. While a
 // mechanism waits for the client's word only requests that are about it are told ILLEGAL_SASL_STATE
 // before the connection is closed; Kafka tells it all that it can parse.
-func (c *conn) admit(f *frame) error {
+func (c *conn) admit(r *transport.Request) error {
 	if err := c.settle(); err != nil {
 		return err
 	}
 	a := c.sasl
-	a.verdict = a.session.Admit(f.key(), time.Now())
-	switch key := Key(f.key()); a.verdict {
+	a.verdict = a.session.Admit(r.Key(), time.Now())
+	switch key := Key(r.Key()); a.verdict {
 	case sasl.Serve:
 		a.busy = !a.session.Authenticated()
 		return nil
 	case sasl.Illegal:
 		return nil
 	case sasl.Refuse:
-		served := c.s.apis[f.key()]
-		if (key == SaslHandshake || key == SaslAuthenticate || key == ApiVersions) && served != nil && f.version() <= served.max {
+		served := c.s.apis[r.Key()]
+		if (key == SaslHandshake || key == SaslAuthenticate || key == ApiVersions) && served != nil && r.Version() <= served.max {
 			a.busy = true
 			return nil // the handler says so
 		}
@@ -67,7 +66,7 @@ func (c *conn) admit(f *frame) error {
 		c.holdBack()
 		return errRefused
 	}
-	c.failed(fmt.Errorf("%w: %v: the session has expired, or it is one too many", errRefused, Key(f.key())))
+	c.failed(fmt.Errorf("%w: %v: the session has expired, or it is one too many", errRefused, Key(r.Key())))
 	return errRefused
 }
 
@@ -77,7 +76,7 @@ func (c *conn) holdBack() {
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-c.waiting.Done():
+	case <-c.transport.Waiting().Done():
 	}
 }
 
@@ -97,7 +96,7 @@ func (c *conn) advance(ctx context.Context, token []byte) (answer []byte, lifeti
 		if lifetime, err = a.session.Succeed(p.String(), time.Now(), who.expires, a.cfg.MaxReauth); err == nil {
 			a.exchange = nil
 			c.setPrincipal(p)
-			a.once.Store(true)
+			c.transport.Trust()
 			c.s.log.Info("connection authenticated", "remote", c.host, "conn", c.id, "listener", c.listener, "mechanism", a.session.Mechanism(), "principal", p, "lifetime", lifetime)
 			return answer, lifetime, "", nil
 		}
@@ -120,52 +119,29 @@ func (c *conn) advance(ctx context.Context, token []byte) (answer []byte, lifeti
 
 // serveTokens serves what comes without SaslAuthenticate around it: a size, and that many bytes
 // (SaslHandshake 0). It returns when the mechanism has come to its end.
-func (c *conn) serveTokens(r *reader) error {
+func (c *conn) serveTokens() error {
 	a := c.sasl
 	for {
 		if err := c.settle(); err != nil || !a.session.Raw() {
 			return err
 		}
-		f, err := r.token(a.cfg.MaxReceiveBytes)
+		r, err := c.transport.Token(a.cfg.MaxReceiveBytes)
 		if err != nil {
 			return err
 		}
 		if a.session.Spoiled() != "" {
 			c.failed(errors.New(a.session.Spoiled()))
 			c.holdBack()
-			r.drop(f)
+			r.Drop()
 			return errRefused
 		}
-		answer, _, _, err := c.advance(c.waiting, f.buf)
+		answer, _, _, err := c.advance(c.transport.Waiting(), r.Bytes)
 		if err != nil {
 			c.holdBack() // and nothing is said: there is no place for it
-			r.drop(f)
+			r.Drop()
 			return err
 		}
-		reply := &reply{frame: f, out: [][]byte{append(binary.BigEndian.AppendUint32(nil, uint32(len(answer))), answer...)}}
-		c.enqueue(reply)
-		c.complete(reply, callerWrites)
+		r.Enqueue()
+		r.Answer(transport.Answer{Pieces: [][]byte{append(binary.BigEndian.AppendUint32(nil, uint32(len(answer))), answer...)}}, transport.Caller)
 	}
-}
-
-// token reads a size, and that many bytes, until the deadline of the first request or, if that is
-// there, for as long as a request may take.
-func (r *reader) token(limit int) (*frame, error) {
-	deadline := r.first
-	if deadline.IsZero() {
-		deadline = time.Now().Add(r.s.limits.WholeRequest)
-	}
-	if err := r.in.wait(deadline); err != nil {
-		return nil, err
-	}
-	head, err := r.in.peek(4)
-	if err != nil {
-		return nil, err
-	}
-	size := int(int32(binary.BigEndian.Uint32(head)))
-	if size < 0 || size > limit {
-		return nil, fmt.Errorf("%w: a token of %d bytes, at most %d are allowed", errMalformed, size, limit)
-	}
-	r.in.skip(4)
-	return r.body(size)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/internal/sasl"
+	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
 var (
@@ -79,12 +80,10 @@ type Server struct {
 	log        *slog.Logger
 	apis       map[int16]*api // with the version caps applied
 	advertised []kmsg.ApiVersionsResponseApiKey
-	budget     *budget // of requests and answers
-	decoding   *budget // of requests being decoded
-	fetched    fetchBuffers
+	memory     *transport.Memory              // of requests and answers
+	decoding   *transport.Budget              // of requests being decoded
 	authorized atomic.Pointer[acl.Authorizer] // for the newest entries seen; nil: nobody has asked yet
-	requests   requestBuffers
-	tokens     atomic.Pointer[tokenIndex] // of the newest tokens seen; nil: nobody has asked yet
+	tokens     atomic.Pointer[tokenIndex]     // of the newest tokens seen; nil: nobody has asked yet
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -116,8 +115,8 @@ func NewServer(cluster *strata.Cluster, cfg Config) *Server {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.apis, s.advertised = cfg.offers()
-	s.budget = newBudget(s.limits.InFlightBytes)
-	s.decoding = newBudget(s.limits.InFlightBytes)
+	s.memory = transport.NewMemory(s.limits.InFlightBytes)
+	s.decoding = transport.NewBudget(s.limits.InFlightBytes)
 	s.decoys = make([]byte, 32)
 	rand.Read(s.decoys) // never fails
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -226,14 +225,7 @@ func (s *Server) isDraining() bool {
 // no client.
 func (s *Server) start(l *listener, nc net.Conn) {
 	b := l.broker
-	c := newConn(s, b, nc)
-	c.listener, c.security = l.name, l.security
-	if l.security.SASL != nil {
-		c.sasl = &authentication{cfg: l.security.SASL}
-	}
-	if l.security.TLS != nil {
-		c.nc = newSecureConn(c, nc, l.security.TLS)
-	}
+	c := newConn(s, l, nc)
 	s.mu.Lock()
 	full := len(s.conns) >= s.limits.Connections
 	refuse := s.closed || s.draining || full || s.brokers[b.id] != b
@@ -257,7 +249,7 @@ func (s *Server) start(l *listener, nc net.Conn) {
 		case unserved == 0:
 			c.run()
 		case crowded:
-			c.close()
+			c.transport.Close()
 		default:
 			c.leaveAlone(unserved)
 		}
@@ -280,7 +272,7 @@ func (s *Server) Close() error {
 	}
 	s.mu.Unlock()
 	for _, c := range conns {
-		c.nc.Close()
+		c.transport.HangUp()
 	}
 	s.done.Wait()
 	return nil
@@ -299,7 +291,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	for _, c := range conns {
-		c.drain()
+		c.transport.Drain()
 	}
 	ended := make(chan struct{})
 	go func() {

@@ -56,19 +56,7 @@ func waitingFetch(t *testing.T, s *Server, c *client) {
 	req := want(12, "orders", 0)
 	req.MinBytes, req.MaxWaitMillis = 1, 3_600_000
 	c.send(req)
-	require.Eventually(t, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for conn := range s.conns {
-			conn.mu.Lock()
-			busy := conn.busyLocked()
-			conn.mu.Unlock()
-			if busy {
-				return true
-			}
-		}
-		return false
-	}, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !whole(s) }, 10*time.Second, time.Millisecond)
 }
 
 func TestShutdownEndsLongPollsAndReturnsWhenNothingIsLeft(t *testing.T) {
@@ -76,7 +64,7 @@ func TestShutdownEndsLongPollsAndReturnsWhenNothingIsLeft(t *testing.T) {
 	waitingFetch(t, s, c)
 	require.NoError(t, s.Shutdown(context.Background()))
 	require.Empty(t, s.conns)
-	require.True(t, s.budget.sem.TryAcquire(int64(s.budget.size)), "all memory is given back")
+	require.True(t, whole(s), "all memory is given back")
 }
 
 func TestAClosedConnectionEndsItsLongPoll(t *testing.T) {

@@ -175,7 +175,7 @@ func (c *conn) endShareSessions() {
 	if len(sessions) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), giveBackTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.transport.Context()), giveBackTime)
 	defer cancel()
 	for _, session := range sessions {
 		if err := c.s.giveBack(ctx, session.key, session.parts); err != nil {

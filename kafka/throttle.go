@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/internal/clientquota"
+	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
 // throttles measure what clients use of their quotas.
@@ -103,15 +104,15 @@ func (e *execution) pause() {
 }
 
 // throttle has the client wait for what the request has used, and its answer say so.
-func (e *execution) throttle(resp kmsg.Response, by writes) {
+func (e *execution) throttle(resp kmsg.Response, by transport.Writer) {
 	now, client, spent := time.Now(), e.quotaClient(), 0.0
-	if by == callerWrites {
+	if by == transport.Caller {
 		spent = e.spent(now)
 	}
 	wait := e.throttled
 	t := &e.conn.broker.throttles
 	if e.api.key == Produce {
-		wait = max(wait, t.record(now, e.quotas, clientquota.ProducerByteRate, client, float64(len(e.reply.frame.buf))))
+		wait = max(wait, t.record(now, e.quotas, clientquota.ProducerByteRate, client, float64(len(e.request.Bytes))))
 	}
 	unanswered := e.api.key == Produce && resp == nil
 	if d := t.record(now, e.quotas, clientquota.RequestPercentage, client, spent); !e.asked && !unanswered {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/internal/x500"
+	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
 // maxHandshake bounds the bytes that a client sends until TLS is agreed on: a chain of certificates
@@ -54,7 +55,7 @@ func (c *countedConn) Read(p []byte) (int, error) {
 		if c.charged+n > maxHandshake {
 			return 0, errHandshakeSize
 		}
-		if err := s.budget.takeWithin(c.conn.ctx, n, s.limits.WholeRequest); err != nil {
+		if err := s.memory.Budget.TakeWithin(c.conn.transport.Context(), n, s.limits.WholeRequest); err != nil {
 			return 0, err
 		}
 		c.charged += n
@@ -63,12 +64,13 @@ func (c *countedConn) Read(p []byte) (int, error) {
 }
 
 // handshake agrees on TLS until the deadline, and says who the client is if its certificate does.
-func (c *conn) handshake(sc *secureConn, deadline time.Time) error {
-	c.readBy(deadline)
-	c.nc.SetWriteDeadline(deadline)
+func (c *conn) handshake(deadline time.Time) error {
+	sc := c.secure
+	c.transport.ReadBy(deadline)
+	sc.SetWriteDeadline(deadline)
 	err := sc.Handshake()
 	sc.raw.counts.Store(false)
-	c.s.budget.give(sc.raw.charged)
+	c.s.memory.Budget.Give(sc.raw.charged)
 	sc.raw.charged = 0
 	if err != nil {
 		return fmt.Errorf("TLS handshake: %w", err)
@@ -95,43 +97,26 @@ func (c *conn) handshake(sc *secureConn, deadline time.Time) error {
 // farewell tells the client of a connection with TLS that nothing was cut off. It does not where an
 // answer is being written: the client may not be reading.
 func (c *conn) farewell() {
-	sc, ok := c.nc.(*secureConn)
-	if !ok || c.ctx.Err() != nil {
+	if c.secure == nil || c.transport.Context().Err() != nil || c.transport.Writing() {
 		return
 	}
-	c.mu.Lock()
-	writing := c.writing
-	c.mu.Unlock()
-	if !writing {
-		sc.CloseWrite() // waits for at most 5 s, or until somebody closes the connection
-	}
-}
-
-// writePieces writes an answer, or several: in one vectored write, with TLS in as few records as
-// their bytes take.
-func (c *conn) writePieces(pieces net.Buffers) error {
-	sc, ok := c.nc.(*secureConn)
-	if !ok {
-		_, err := pieces.WriteTo(c.nc)
-		return err
-	}
-	return sc.writePieces(pieces)
+	c.secure.CloseWrite() // waits for at most 5 s, or until somebody closes the connection
 }
 
 // maxRecord is the payload of one record of TLS.
 const maxRecord = 16 << 10
 
-// writePieces writes pieces one after the other, small ones together.
-func (c *secureConn) writePieces(pieces net.Buffers) error {
+// WritePieces writes an answer, or several, in as few records of TLS as their bytes take.
+func (c *secureConn) WritePieces(pieces net.Buffers) error {
 	if len(pieces) == 1 {
 		_, err := c.Write(pieces[0])
 		return err
 	}
-	gathered := takeBuffer(maxRecord)
+	gathered := transport.TakeBuffer(maxRecord)
 	if gathered == nil {
-		gathered = newBuffer(maxRecord)
+		gathered = transport.NewBuffer(maxRecord)
 	}
-	defer func() { keepBuffer(gathered) }()
+	defer func() { transport.KeepBuffer(gathered) }()
 	for _, p := range pieces {
 		for len(p) > 0 {
 			if len(gathered) == 0 && len(p) >= maxRecord {

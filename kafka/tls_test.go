@@ -124,7 +124,7 @@ func TestClientsWithoutAValidCertificateAreRefused(t *testing.T) {
 			require.Error(t, err)
 			require.False(t, isTimeout(err))
 			require.NoError(t, s.Shutdown(t.Context()))
-			require.True(t, s.budget.sem.TryAcquire(int64(s.budget.size)), "all memory is given back")
+			require.True(t, whole(s), "all memory is given back")
 		})
 	}
 }
@@ -284,23 +284,21 @@ func TestHandshakesAreBoundedInMemory(t *testing.T) {
 			hello = hello[n:]
 		}
 		synctest.Wait()
-		free := s.budget.size - 62<<10
-		require.False(t, s.budget.sem.TryAcquire(int64(free)), "the handshake's bytes are not counted")
+		free := s.memory.Budget.Size() - 62<<10
+		require.Zero(t, s.memory.Budget.TryTake(free, free), "the handshake's bytes are not counted")
 		nc.Close()
 		synctest.Wait()
-		require.True(t, s.budget.sem.TryAcquire(int64(s.budget.size)), "all memory is given back")
-		s.budget.give(s.budget.size)
+		require.True(t, whole(s), "all memory is given back")
 
 		// Whatever has a client send more than that is no handshake.
 		far, near := memnet.Pipe(memnet.Addr("a:1"), memnet.Addr("b:1"))
-		c := newConn(s, &broker{id: 1}, near)
-		raw := newSecureConn(c, near, s.cfg.Security.TLS).raw
+		raw := newConn(s, &listener{broker: &broker{id: 1}, security: s.cfg.Security}, near).secure.raw
 		go far.Write(make([]byte, maxHandshake+1))
 		_, err = io.ReadFull(raw, make([]byte, maxHandshake+1))
 		require.ErrorIs(t, err, errHandshakeSize)
 		far.Close()
 		near.Close()
-		s.budget.give(raw.charged)
+		s.memory.Budget.Give(raw.charged)
 	})
 }
 
@@ -319,7 +317,7 @@ func TestOtherProtocolsOnAListenerWithTLSAreClosed(t *testing.T) {
 		require.False(t, isTimeout(err), "%q", hello)
 	}
 	require.NoError(t, s.Shutdown(t.Context()))
-	require.True(t, s.budget.sem.TryAcquire(int64(s.budget.size)), "all memory is given back")
+	require.True(t, whole(s), "all memory is given back")
 }
 
 // Large answers are of several pieces and records.
@@ -374,8 +372,7 @@ func TestPiecesAreWrittenInOrderWhateverTheirSizes(t *testing.T) {
 	near, far := net.Pipe()
 	s := NewServer(new(strata.Cluster), Config{})
 	defer s.Close()
-	c := newConn(s, &broker{id: 1}, near)
-	sc := newSecureConn(c, near, serverTLS(t, a, tls.NoClientCert))
+	sc := newConn(s, &listener{broker: &broker{id: 1}, security: Security{TLS: serverTLS(t, a, tls.NoClientCert)}}, near).secure
 	peer := tls.Client(far, &tls.Config{RootCAs: a.Pool(), ServerName: "127.0.0.1"})
 	var want []byte
 	var pieces net.Buffers
@@ -384,7 +381,7 @@ func TestPiecesAreWrittenInOrderWhateverTheirSizes(t *testing.T) {
 		pieces, want = append(pieces, p), append(want, p...)
 	}
 	errs := make(chan error, 1)
-	go func() { errs <- errors.Join(sc.Handshake(), sc.writePieces(pieces)) }()
+	go func() { errs <- errors.Join(sc.Handshake(), sc.WritePieces(pieces)) }()
 	got := make([]byte, len(want))
 	_, err := io.ReadFull(peer, got)
 	require.NoError(t, err)

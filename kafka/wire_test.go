@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -35,6 +36,14 @@ func serveCluster(t testing.TB, cluster *strata.Cluster, cfg Config) (*Server, s
 		require.ErrorIs(t, <-ended, ErrServerClosed)
 	})
 	return s, ln.Addr().String()
+}
+
+// whole reports whether nobody holds bytes of the server's.
+func whole(s *Server) bool {
+	all := s.memory.Budget.Size()
+	n := s.memory.Budget.TryTake(all, all)
+	s.memory.Budget.Give(n)
+	return n == all
 }
 
 // A client speaks the protocol by hand.
@@ -101,6 +110,11 @@ func (c *client) closed() {
 	require.Zero(c.t, n)
 	require.Error(c.t, err)
 	require.False(c.t, isTimeout(err), "the connection is still open")
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
 }
 
 // ask sends one request of the given version on a connection of its own.

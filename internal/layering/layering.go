@@ -37,6 +37,7 @@ var Rows = [][]string{
 	{"producer"},
 	{"consumer"},
 	{""},
+	{"kafka/internal/transport"},
 	{"kafka"},
 	{"kafkatest"},
 	{"kafkatest/kfake"},

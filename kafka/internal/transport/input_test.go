@@ -1,4 +1,4 @@
-package kafka
+package transport
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ func TestInputGivesItsBufferBackWhileNothingComes(t *testing.T) {
 		ours, theirs := net.Pipe()
 		defer theirs.Close()
 		defer ours.Close()
-		in := &input{conn: &conn{nc: ours}}
+		in := &input{conn: &Conn{nc: ours}}
 		sent := []byte("0123456789abcdef")
 		go theirs.Write(sent)
 		got, err := in.peek(6)
@@ -47,7 +47,7 @@ func TestInputGivesItsBufferBackWhileNothingComes(t *testing.T) {
 func TestInputReadsLargeBodiesBehindWhatWasReadAhead(t *testing.T) {
 	for _, size := range []int{1, 100, inputBytes - 1, inputBytes, 3*inputBytes + 1} {
 		ours, theirs := net.Pipe()
-		in := &input{conn: &conn{nc: ours}}
+		in := &input{conn: &Conn{nc: ours}}
 		sent := bytes.Repeat([]byte("abcdefg"), size)[:size]
 		go func() {
 			theirs.Write(append([]byte("head"), sent[:size/2]...))
@@ -71,16 +71,16 @@ func TestInputReadsLargeBodiesBehindWhatWasReadAhead(t *testing.T) {
 
 func TestBuffersHaveRoomForWhatTheyAreTakenFor(t *testing.T) {
 	for _, size := range []int{leastKept, leastKept + 1, 5000, 64 << 10, 100_000, mostKept - 1, mostKept} {
-		keepBuffer(make([]byte, 3, size))
+		KeepBuffer(make([]byte, 3, size))
 		for _, want := range []int{size / 4, size / 2, size, size + 1} {
-			if b := takeBuffer(want); cap(b) > 0 {
+			if b := TakeBuffer(want); cap(b) > 0 {
 				require.Empty(t, b)
 				require.GreaterOrEqual(t, cap(b), want)
 				require.Less(t, cap(b), 4*want)
-				keepBuffer(b)
+				KeepBuffer(b)
 			}
 		}
 	}
-	require.Zero(t, cap(takeBuffer(mostKept+1)))
-	require.Zero(t, cap(takeBuffer(leastKept-1)))
+	require.Zero(t, cap(TakeBuffer(mostKept+1)))
+	require.Zero(t, cap(TakeBuffer(leastKept-1)))
 }

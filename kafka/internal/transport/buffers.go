@@ -1,4 +1,4 @@
-package kafka
+package transport
 
 import (
 	"math/bits"
@@ -14,7 +14,7 @@ const (
 	// classBits is how finely buffers are sorted by size: into 1<<classBits classes between a power
 	// of two and the next one.
 	classBits = 2
-	// searched is how many classes takeBuffer looks into: what it returns is less than twice as
+	// searched is how many classes TakeBuffer looks into: what it returns is less than twice as
 	// large as what was asked for.
 	searched = 1 << classBits
 )
@@ -36,9 +36,9 @@ func classSize(class int) int {
 	return (class - shift<<classBits) << shift
 }
 
-// takeBuffer returns an empty buffer with room for size bytes and less than twice as much, of
+// TakeBuffer returns an empty buffer with room for size bytes and less than twice as much, of
 // capacity 0 if there is none at hand.
-func takeBuffer(size int) []byte {
+func TakeBuffer(size int) []byte {
 	if size < leastKept || size > mostKept {
 		return nil
 	}
@@ -50,18 +50,18 @@ func takeBuffer(size int) []byte {
 	return nil
 }
 
-// newBuffer returns an empty buffer with room for size bytes, which hold anything. Its capacity is
+// NewBuffer returns an empty buffer with room for size bytes, which hold anything. Its capacity is
 // that of a class: buffers of any capacity would be kept beside each other, each too small for the
 // next one's size, until they are a multiple of what is in use.
-func newBuffer(size int) []byte {
+func NewBuffer(size int) []byte {
 	if size < leastKept || size > mostKept {
 		return uncleared.Bytes(max(size, 1))
 	}
 	return uncleared.Bytes(classSize(classOf(size)))
 }
 
-// keepBuffer takes a buffer that nobody uses any more.
-func keepBuffer(b []byte) {
+// KeepBuffer takes a buffer that nobody uses any more.
+func KeepBuffer(b []byte) {
 	if cap(b) < leastKept || cap(b) > classSize(classOf(mostKept)) {
 		return
 	}
@@ -82,7 +82,7 @@ type requestBuffers struct{ stock }
 // capacity 0 if there is none at hand.
 func (r *requestBuffers) take(size int) []byte {
 	if size < leastStocked {
-		return takeBuffer(size)
+		return TakeBuffer(size)
 	}
 	return r.stock.take(size, 4*size-1)
 }
@@ -90,7 +90,7 @@ func (r *requestBuffers) take(size int) []byte {
 // make returns a new empty buffer with room for size bytes, which hold anything.
 func (r *requestBuffers) make(size int) []byte {
 	if size < leastStocked || size > mostKept {
-		return newBuffer(size)
+		return NewBuffer(size)
 	}
 	return r.replace(classSize(classOf(size)))
 }
@@ -99,7 +99,7 @@ func (r *requestBuffers) make(size int) []byte {
 func (r *requestBuffers) keep(b []byte) {
 	switch {
 	case cap(b) < leastStocked:
-		keepBuffer(b)
+		KeepBuffer(b)
 	case cap(b) <= classSize(classOf(mostKept)):
 		r.stock.keep(b, keptRequestBytes)
 	}

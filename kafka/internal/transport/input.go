@@ -1,4 +1,4 @@
-package kafka
+package transport
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ const (
 // input reads ahead of a connection, through a buffer that it gives back when
 // nothing comes: idle connections cost little.
 type input struct {
-	conn  *conn
+	conn  *Conn
 	buf   []byte // nil: given back
 	small [8]byte
 	ahead []byte // what was read and not yet used, in buf or in small
@@ -31,15 +31,15 @@ func (in *input) wait(deadline time.Time) error {
 		if nap.After(deadline) {
 			nap = deadline
 		}
-		in.conn.readBy(nap)
+		in.conn.ReadBy(nap)
 		err := in.fill(in.buf)
 		if !isTimeout(err) || nap.Equal(deadline) {
 			return err
 		}
-		keepBuffer(in.buf)
+		KeepBuffer(in.buf)
 		in.buf = nil
 	}
-	in.conn.readBy(deadline)
+	in.conn.ReadBy(deadline)
 	return in.fill(in.small[:])
 }
 
@@ -61,8 +61,8 @@ func (in *input) fill(b []byte) error {
 func (in *input) peek(n int) ([]byte, error) {
 	for len(in.ahead) < n {
 		if in.buf == nil {
-			if in.buf = takeBuffer(inputBytes); cap(in.buf) < inputBytes {
-				in.buf = newBuffer(inputBytes)
+			if in.buf = TakeBuffer(inputBytes); cap(in.buf) < inputBytes {
+				in.buf = NewBuffer(inputBytes)
 			}
 			in.buf = in.buf[:inputBytes]
 		}
@@ -97,7 +97,7 @@ func (in *input) readFull(b []byte) error {
 
 // close gives the buffer back.
 func (in *input) close() {
-	keepBuffer(in.buf)
+	KeepBuffer(in.buf)
 	in.buf, in.ahead = nil, nil
 }
 

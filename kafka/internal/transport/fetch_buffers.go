@@ -1,4 +1,4 @@
-package kafka
+package transport
 
 import "math/bits"
 
@@ -8,13 +8,13 @@ const (
 	keptFetchBytes   = 32 << 20 // of buffers that nobody uses
 )
 
-// fetchBuffers is memory for the answers to those who read much: megabytes at a time, which would
+// FetchBuffers is memory for the answers to those who read much: megabytes at a time, which would
 // be most of what the collector has to deal with.
-type fetchBuffers struct{ stock }
+type FetchBuffers struct{ stock }
 
-// take returns an empty buffer for somebody who got n bytes the last time, no larger than most; nil
+// Take returns an empty buffer for somebody who got n bytes the last time, no larger than most; nil
 // if that is not much.
-func (f *fetchBuffers) take(n, most int) []byte {
+func (f *FetchBuffers) Take(n, most int) []byte {
 	if n < leastFetchBuffer {
 		return nil
 	}
@@ -28,8 +28,8 @@ func (f *fetchBuffers) take(n, most int) []byte {
 	return f.replace(size)
 }
 
-// keep takes back what take returned.
-func (f *fetchBuffers) keep(b []byte) {
+// Keep takes back what Take returned.
+func (f *FetchBuffers) Keep(b []byte) {
 	if cap(b) > 0 {
 		f.stock.keep(b, keptFetchBytes)
 	}

@@ -1,4 +1,4 @@
-package kafka
+package transport
 
 import (
 	"math/rand/v2"
@@ -45,15 +45,34 @@ func TestRequestsOfManySizesTakeNoMoreMemoryThanTheLargest(t *testing.T) {
 	t.Logf("%d KiB allocated", (after.TotalAlloc-before.TotalAlloc)>>10)
 }
 
+func TestFetchBuffersAreUsedAgainAndBounded(t *testing.T) {
+	var f FetchBuffers
+	require.Nil(t, f.Take(leastFetchBuffer-1, 1<<20), "small answers")
+	require.Nil(t, f.Take(1<<20, 1<<19), "more than is granted")
+	b := f.Take(1<<20-1, 1<<20)
+	require.Equal(t, 1<<20, cap(b))
+	f.Keep(b)
+	again := f.Take(1<<20, 1<<20)
+	require.Same(t, &b[:1][0], &again[:1][0])
+	require.Zero(t, f.held)
+	for range 5 {
+		f.Keep(make([]byte, 0, mostFetchBuffer))
+	}
+	require.Len(t, f.free, keptFetchBytes/mostFetchBuffer)
+	require.Equal(t, keptFetchBytes, f.held)
+	f.Keep(nil)
+	require.Equal(t, keptFetchBytes, f.held)
+}
+
 // Two readers whose answers vary in size, as they do when the readers fall behind and catch up.
 func TestReadersOfAnswersThatVaryKeepABufferEach(t *testing.T) {
-	var f fetchBuffers
+	var f FetchBuffers
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 1000 {
-		a := f.take(leastFetchBuffer<<rng.IntN(7), maxFetchBytes)
-		b := f.take(leastFetchBuffer<<rng.IntN(7), maxFetchBytes)
-		f.keep(a)
-		f.keep(b)
+		a := f.Take(leastFetchBuffer<<rng.IntN(7), 55<<20)
+		b := f.Take(leastFetchBuffer<<rng.IntN(7), 55<<20)
+		f.Keep(a)
+		f.Keep(b)
 		require.LessOrEqual(t, f.held, 2*leastFetchBuffer<<6)
 	}
 	require.LessOrEqual(t, len(f.free), 4)

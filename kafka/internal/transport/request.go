@@ -1,0 +1,92 @@
+package transport
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+const (
+	minFrame  = 10       // key, version, correlation id, length of the client id
+	firstStep = 64 << 10 // of a request is read before more memory is taken for it
+)
+
+// A Request is what a client has sent: a request with its header, or a token without one.
+type Request struct {
+	Bytes []byte // without the size; they are used until the answer is written
+
+	conn    *Conn
+	charged int    // of the budget
+	answer  Answer // once it is done
+	done    bool   // guarded by Conn.mu
+}
+
+// Key returns the number of the API.
+func (r *Request) Key() int16 { return int16(binary.BigEndian.Uint16(r.Bytes)) }
+
+// Version returns the version of the API.
+func (r *Request) Version() int16 { return int16(binary.BigEndian.Uint16(r.Bytes[2:])) }
+
+// Correlation returns the number that the answer has, too.
+func (r *Request) Correlation() int32 { return int32(binary.BigEndian.Uint32(r.Bytes[4:])) }
+
+// Header returns the client id and the body. Flexible versions
+// have tags in between, which are skipped.
+func (r *Request) Header(flexible bool) (clientID string, body []byte, err error) {
+	n := int(int16(binary.BigEndian.Uint16(r.Bytes[8:])))
+	body = r.Bytes[minFrame:]
+	switch {
+	case n > len(body) || n < -1:
+		return "", nil, fmt.Errorf("%w: client id of %d bytes", ErrMalformed, n)
+	case n > 0:
+		clientID, body = string(body[:n]), body[n:]
+	}
+	if flexible {
+		if body, err = skipTags(body); err != nil {
+			return "", nil, err
+		}
+	}
+	return clientID, body, nil
+}
+
+func skipTags(b []byte) ([]byte, error) {
+	count, n := binary.Uvarint(b)
+	if n <= 0 || count > uint64(len(b)) {
+		return nil, fmt.Errorf("%w: tags in its header", ErrMalformed)
+	}
+	b = b[n:]
+	for range count {
+		_, n := binary.Uvarint(b)
+		if n <= 0 {
+			return nil, fmt.Errorf("%w: tags in its header", ErrMalformed)
+		}
+		size, m := binary.Uvarint(b[n:])
+		if m <= 0 || size > uint64(len(b)-n-m) {
+			return nil, fmt.Errorf("%w: tags in its header", ErrMalformed)
+		}
+		b = b[n+m+int(size):]
+	}
+	return b, nil
+}
+
+// Drop gives back what a request holds that gets no place among the answers.
+func (r *Request) Drop() {
+	r.conn.memory.Budget.Give(r.charged)
+	r.charged = 0
+}
+
+// Enqueue gives a request its place in the order of the answers. It must be answered then.
+func (r *Request) Enqueue() {
+	c := r.conn
+	c.held.Add(int64(r.charged))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue = append(c.queue, r)
+	c.pending++
+}
+
+// Answer says what becomes of a request that has its place, once, and has the answers that are ready
+// written by somebody. It is safe for concurrent use with those to other requests.
+func (r *Request) Answer(a Answer, by Writer) {
+	r.answer = a
+	r.conn.complete(r, by)
+}
