@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"math"
 	"math/rand/v2"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
 )
@@ -305,6 +307,29 @@ func TestTooManyConnectionsAreRefusedAndOthersGoOn(t *testing.T) {
 	}
 	dial(t, addr).closed()
 	first.ask(produceOne(9, "t", batch("k", "v")))
+}
+
+// W11
+func TestRefusedConnectionsLeaveNothingBehind(t *testing.T) {
+	s := NewServer(new(strata.Cluster), Config{Limits: Limits{Connections: 1}})
+	defer s.Close()
+	b := &broker{id: 1} // not served: all are refused
+	refuse := func(n int) (heap uint64) {
+		for range n {
+			near, far := net.Pipe()
+			s.start(&listener{broker: b, name: "PLAINTEXT"}, near)
+			_, err := far.Read(make([]byte, 1))
+			require.ErrorIs(t, err, io.EOF)
+		}
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := refuse(100)
+	const n = 5000
+	after := refuse(n)
+	require.Less(t, int64(after)-int64(before), int64(100*n), "bytes")
 }
 
 // W11

@@ -239,7 +239,7 @@ func (s *Server) start(l *listener, nc net.Conn) {
 		if full {
 			s.log.Warn("connection refused: too many", "limit", s.limits.Connections, "remote", nc.RemoteAddr())
 		}
-		nc.Close()
+		c.transport.Close()
 		return
 	}
 	unserved := b.connect(s.cluster.ClientQuotas(), nc.RemoteAddr())
