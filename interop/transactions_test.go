@@ -301,7 +301,7 @@ var _ = add("librdkafka/transactions", func(t *testing.T, k target) {
 
 var _ = add("tools/transactions", func(t *testing.T, k target) {
 	topic, id := newTopic(t, k, 1), fresh("txn")
-	cl := franz(t, k, kgo.DefaultProduceTopic(topic), kgo.TransactionalID(id))
+	cl := franz(t, k, kgo.DefaultProduceTopic(topic), kgo.TransactionalID(id), kgo.TransactionTimeout(10*time.Minute))
 	require.NoError(t, cl.BeginTransaction())
 	require.NoError(t, cl.ProduceSync(within(t), kgo.StringRecord("open")).FirstErr())
 	pid, epoch, err := cl.ProducerID(within(t))
