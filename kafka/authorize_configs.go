@@ -7,8 +7,8 @@ import (
 )
 
 // mayConfigure is the code of an operation on the configuration of a resource. A kind of resource
-// that is not known is for the handler to refuse. Kafka: ControllerApis.authorizeAlterResource,
-// ConfigHelper.
+// that is not known is for the handler to refuse. Kafka:
+// ControllerApis.authorizeAlterResource, ConfigHelper, ConfigAdminManager of loggers.
 func (c *call) mayConfigure(o acl.Operation, kind kmsg.ConfigResourceType, name string) Code {
 	switch kind {
 	case resourceTopic:
@@ -19,12 +19,7 @@ func (c *call) mayConfigure(o acl.Operation, kind kmsg.ConfigResourceType, name 
 		if !c.allows(o, acl.Group, name) {
 			return GroupAuthorizationFailed
 		}
-	case resourceBrokerLogger:
-		if o == acl.AlterConfigs {
-			o = acl.ClusterAction
-		}
-		fallthrough
-	case resourceBroker, resourceClientMetrics:
+	case resourceBroker, resourceBrokerLogger, resourceClientMetrics:
 		if !c.mayCluster(o) {
 			return ClusterAuthorizationFailed
 		}

@@ -125,6 +125,23 @@ func TestFollowersNeedClusterAction(t *testing.T) {
 	require.NotEqual(t, TopicAuthorizationFailed, code())
 }
 
+// Kafka's brokers ask AlterConfigs of the cluster, as for their other settings. Only its controllers,
+// whose loggers they are then, ask ClusterAction.
+func TestLoggersAreAlteredByWhoMayAlterTheConfigurationOfTheCluster(t *testing.T) {
+	s, addr := authorized(t, rights(acl.Cluster, acl.ClusterName, acl.ClusterAction))
+	code := func() Code {
+		return Code(ask[*kmsg.IncrementalAlterConfigsResponse](t, addr, 1, &kmsg.IncrementalAlterConfigsRequest{
+			Resources: []kmsg.IncrementalAlterConfigsRequestResource{{
+				ResourceType: resourceBrokerLogger, ResourceName: "1",
+				Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "root", Value: kmsg.StringPtr("DEBUG")}},
+			}},
+		}).Resources[0].ErrorCode)
+	}
+	require.Equal(t, ClusterAuthorizationFailed, code())
+	require.NoError(t, s.cluster.CreateACLs(t.Context(), rights(acl.Cluster, acl.ClusterName, acl.AlterConfigs)))
+	require.Equal(t, InvalidConfig, code(), "there are none")
+}
+
 func TestProducerIDsAreForWhoMayWriteSomewhere(t *testing.T) {
 	s, addr := authorized(t)
 	code := func() Code {
