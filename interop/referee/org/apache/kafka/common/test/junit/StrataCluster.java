@@ -3,7 +3,6 @@ package org.apache.kafka.common.test.junit;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
 
-import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.GroupProtocol;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.security.auth.SecurityProtocol;
@@ -12,22 +11,18 @@ import org.apache.kafka.common.test.JaasUtils;
 import org.apache.kafka.test.TestUtils;
 import org.apache.kafka.common.test.api.ClusterConfig;
 import org.apache.kafka.common.test.api.Type;
-import org.apache.kafka.server.common.Feature;
 import org.apache.kafka.server.fault.FaultHandlerException;
 
-import java.io.File;
-import java.io.IOException;
-import java.io.UncheckedIOException;
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.Collection;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
-import java.util.concurrent.TimeUnit;
+
+import strata.Inside;
+import strata.Served;
 
 /** A strata serve, with what Kafka's tests ask of a cluster. What it cannot be aborts the test. */
 final class StrataCluster implements ClusterInstance {
@@ -44,119 +39,60 @@ final class StrataCluster implements ClusterInstance {
             return super.get(id);
         }
     };
-    private final List<String> addresses = new ArrayList<>(); // of brokers 1, 2, ...
-    private Process process;
-    private Path home;
-    private Admin admin;
-    private boolean stopped;
+    private final Served served;
 
     StrataCluster(ClusterConfig config, Type type) {
         this.config = config;
         this.type = type;
+        served = new Served(config.numBrokers(), config.serverProperties(), config.brokerSecurityProtocol());
     }
 
     @Override
     public synchronized void start() {
-        if (process != null) {
+        if (served.started()) {
             return;
         }
-        try {
-            home = Files.createTempDirectory("referee");
-            File out = home.resolve("out").toFile();
-            process = new ProcessBuilder(command()).redirectError(out).start();
-            String ready = process.inputReader().readLine();
-            if (ready == null || !ready.startsWith("ready ")) {
-                process.waitFor();
-                throw Inside.needs("strata serve to start: " + Files.readString(out.toPath()).lines().findFirst().orElse(""));
-            }
-            for (String address : ready.substring("ready ".length()).split(",")) {
-                addresses.add(address);
-                int id = addresses.size();
-                brokers.put(id, Inside.broker(this, id, port(address)));
-            }
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
-        } catch (InterruptedException e) {
-            throw new IllegalStateException(e);
-        }
-    }
-
-    /** The strata serve that the test's annotations ask for. */
-    private List<String> command() throws IOException {
-        List<String> c = new ArrayList<>(List.of(System.getProperty("referee.strata"), "serve", "--memory"));
         if (config.numDisksPerBroker() != 1) {
             throw Inside.needs("several directories for each broker");
         }
-        c.addAll(List.of("--brokers", String.valueOf(config.numBrokers())));
-        Settings.add(c, config.serverProperties());
-        Settings.addOwn(c, config.perServerOverrideProperties());
-        for (Map.Entry<Feature, Short> f : config.features().entrySet()) {
-            Settings.feature(c, f.getKey().featureName(), f.getValue());
+        config.perServerOverrideProperties().forEach(served::own);
+        config.features().forEach((feature, level) -> served.feature(feature.featureName(), level));
+        if (config.brokerSecurityProtocol() == SecurityProtocol.SASL_PLAINTEXT) {
+            served.user(JaasUtils.KAFKA_PLAIN_ADMIN, JaasUtils.KAFKA_PLAIN_ADMIN_PASSWORD);
+            served.user(JaasUtils.KAFKA_PLAIN_USER1, JaasUtils.KAFKA_PLAIN_USER1_PASSWORD);
         }
-        switch (config.brokerSecurityProtocol()) {
-            case PLAINTEXT:
-                break;
-            case SASL_PLAINTEXT:
-                Path users = home.resolve("users");
-                Files.writeString(users, JaasUtils.KAFKA_PLAIN_ADMIN + "=" + JaasUtils.KAFKA_PLAIN_ADMIN_PASSWORD + "\n"
-                    + JaasUtils.KAFKA_PLAIN_USER1 + "=" + JaasUtils.KAFKA_PLAIN_USER1_PASSWORD + "\n");
-                c.addAll(List.of("--users", users.toString()));
-                break;
-            default:
-                throw Inside.needs(config.brokerSecurityProtocol().name);
+        served.start();
+        for (int id = 1; id <= config.numBrokers(); id++) {
+            brokers.put(id, Inside.broker(served, id, properties()));
         }
-        return c;
     }
 
-    private static int port(String address) {
-        return Integer.parseInt(address.substring(address.lastIndexOf(':') + 1));
-    }
-
-    /** An Admin for what the stand-ins of brokers are asked, until stop. */
-    synchronized Admin asking() {
-        if (admin == null) {
-            admin = admin(Map.of());
-        }
-        return admin;
+    /** What a broker's configuration has, but for its id. */
+    private Map<String, String> properties() {
+        Map<String, String> p = new HashMap<>(Map.of(
+            "process.roles", "broker",
+            "controller.quorum.voters", CONTROLLER + "@localhost:1",
+            "controller.listener.names", "CONTROLLER",
+            "listener.security.protocol.map", "CONTROLLER:PLAINTEXT,EXTERNAL:" + config.brokerSecurityProtocol(),
+            "listeners", "EXTERNAL://localhost:0",
+            "inter.broker.listener.name", "EXTERNAL"));
+        p.putAll(config.serverProperties());
+        return p;
     }
 
     @Override
-    public synchronized void stop() {
-        if (process == null || stopped) {
-            return;
-        }
-        stopped = true;
-        if (admin != null) {
-            admin.close();
-        }
-        process.destroy();
-        try {
-            if (!process.waitFor(20, TimeUnit.SECONDS)) {
-                process.destroyForcibly().waitFor();
-                throw new AssertionError("strata serve does not stop");
-            }
-            String said = Files.readString(home.resolve("out"));
-            Files.delete(home.resolve("out"));
-            Files.deleteIfExists(home.resolve("users"));
-            Files.delete(home);
-            if (process.exitValue() != 0 || said.contains("panic:")) {
-                throw new AssertionError("strata serve ended with " + process.exitValue() + ": " + said);
-            }
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
-        } catch (InterruptedException e) {
-            throw new IllegalStateException(e);
-        }
+    public void stop() {
+        served.stop();
     }
 
     @Override
-    public synchronized boolean started() {
-        return process != null;
+    public boolean started() {
+        return served.started();
     }
 
     @Override
-    public synchronized boolean stopped() {
-        return stopped;
+    public boolean stopped() {
+        return served.stopped();
     }
 
     @Override
@@ -181,7 +117,7 @@ final class StrataCluster implements ClusterInstance {
 
     @Override
     public String bootstrapServers() {
-        return String.join(",", addresses);
+        return served.bootstrapServers();
     }
 
     @Override
@@ -206,16 +142,12 @@ final class StrataCluster implements ClusterInstance {
 
     @Override
     public List<Integer> brokerBoundPorts() {
-        return addresses.stream().map(StrataCluster::port).toList();
+        return served.ports();
     }
 
     @Override
     public String clusterId() {
-        try {
-            return asking().describeCluster().clusterId().get();
-        } catch (Exception e) {
-            throw new IllegalStateException(e);
-        }
+        return served.clusterId();
     }
 
     @Override
@@ -225,7 +157,7 @@ final class StrataCluster implements ClusterInstance {
 
     @Override
     public Map<Integer, ControllerServer> controllers() {
-        return Map.of(CONTROLLER, Inside.controller(this));
+        return Map.of(CONTROLLER, Inside.controller(served));
     }
 
     @Override
@@ -261,13 +193,13 @@ final class StrataCluster implements ClusterInstance {
 
     @Override
     public void waitTopicCreation(String topic, int partitions) throws InterruptedException {
-        TestUtils.waitForCondition(() -> Inside.partitions(this, topic).filter(n -> n == partitions).isPresent(),
+        TestUtils.waitForCondition(() -> Inside.partitions(served, topic).filter(n -> n == partitions).isPresent(),
             60000L, topic + " is not there");
     }
 
     @Override
     public void waitTopicDeletion(String topic) throws InterruptedException {
-        TestUtils.waitForCondition(() -> Inside.partitions(this, topic).isEmpty(), 60000L, topic + " is still there");
+        TestUtils.waitForCondition(() -> Inside.partitions(served, topic).isEmpty(), 60000L, topic + " is still there");
     }
 
     @Override
