@@ -11,6 +11,7 @@ import (
 
 	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/internal/sasl"
 	"github.com/stratalog/strata/kafka/internal/transport"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/transaction"
@@ -52,6 +53,7 @@ type call struct {
 	after        func(resp kmsg.Response) // set by the guard: completes the answer by what was refused
 	clientHost   string                   // as Kafka shows it: "/127.0.0.1"
 	discards     bool                     // see Action.DiscardRecords
+	verdict      sasl.Verdict             // on this request, where there is SASL; those that it does not concern are served
 	fetching     *fetching                // what tryFetch leaves to fetch
 	metered                               // by the client's quotas
 	outcome                               // besides the response

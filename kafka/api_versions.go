@@ -30,7 +30,7 @@ func advertise(apis map[int16]*api) []kmsg.ApiVersionsResponseApiKey {
 // apiVersions tells the client what is served. Key 18, versions 0 to 4.
 func (c *call) apiVersions(req *kmsg.ApiVersionsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ApiVersionsResponse)
-	if a := c.conn.sasl; a != nil && a.verdict == sasl.Refuse {
+	if c.verdict == sasl.Refuse {
 		resp.ErrorCode = int16(IllegalSASLState)
 		c.refusedOutOfTurn(ApiVersions)
 		return resp

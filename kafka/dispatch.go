@@ -6,6 +6,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/internal/sasl"
 	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
@@ -31,8 +32,10 @@ func (c *conn) dispatch(r *transport.Request) error {
 // prepare decodes a request, and waits until it may be served. An error ends the connection. nil is
 // for an ApiVersions that is newer than ours.
 func (c *conn) prepare(r *transport.Request) (*execution, error) {
+	verdict := sasl.Serve
 	if c.sasl != nil {
-		if err := c.admit(r); err != nil {
+		var err error
+		if verdict, err = c.admit(r); err != nil {
 			return nil, err
 		}
 	}
@@ -56,6 +59,7 @@ func (c *conn) prepare(r *transport.Request) (*execution, error) {
 		return nil, errors.Join(errMalformed, err)
 	}
 	e := newExecution(c, r, a, req, clientID)
+	e.verdict = verdict
 	most := 0 // under way: one that others answer does not wait for those before it
 	if a.start != nil {
 		most = maxPipelined - 1

@@ -17,8 +17,7 @@ import (
 type authentication struct {
 	cfg      *SASL
 	session  sasl.Session
-	exchange exchange     // of the mechanism under way; nil: none
-	verdict  sasl.Verdict // on the request that was admitted last
+	exchange exchange // of the mechanism under way; nil: none
 
 	busy bool // a request of SASL was started, and perhaps not answered; for run
 }
@@ -39,35 +38,36 @@ func (c *conn) settle() error {
 	return nil
 }
 
-// admit decides what becomes of a request on a connection with SASL; nil: it is served. While a
+// admit decides what becomes of a request on a connection with SASL; nil: it is served, by a handler
+// that goes by the verdict: requests behind it may have another one before it is served. While a
 // mechanism waits for the client's word only requests that are about it are told ILLEGAL_SASL_STATE
 // before the connection is closed; Kafka tells it all that it can parse.
-func (c *conn) admit(r *transport.Request) error {
+func (c *conn) admit(r *transport.Request) (sasl.Verdict, error) {
 	if err := c.settle(); err != nil {
-		return err
+		return sasl.Close, err
 	}
 	a := c.sasl
-	a.verdict = a.session.Admit(r.Key(), time.Now())
-	switch key := Key(r.Key()); a.verdict {
+	verdict := a.session.Admit(r.Key(), time.Now())
+	switch key := Key(r.Key()); verdict {
 	case sasl.Serve:
 		a.busy = !a.session.Authenticated()
-		return nil
+		return verdict, nil
 	case sasl.Illegal:
-		return nil
+		return verdict, nil
 	case sasl.Refuse:
 		served := c.s.apis[r.Key()]
 		if (key == SaslHandshake || key == SaslAuthenticate || key == ApiVersions) && served != nil && r.Version() <= served.max {
 			a.busy = true
-			return nil // the handler says so
+			return verdict, nil // the handler says so
 		}
 		fallthrough
 	case sasl.HangUp:
 		c.failed(fmt.Errorf("%w: %v", errRefused, key))
 		c.holdBack()
-		return errRefused
+		return verdict, errRefused
 	}
 	c.failed(fmt.Errorf("%w: %v: the session has expired, or it is one too many", errRefused, Key(r.Key())))
-	return errRefused
+	return verdict, errRefused
 }
 
 // holdBack waits before a client is told that it has failed.

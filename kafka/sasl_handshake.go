@@ -17,7 +17,7 @@ import (
 func (c *call) saslHandshake(req *kmsg.SASLHandshakeRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.SASLHandshakeResponse)
 	a := c.conn.sasl
-	if a == nil || a.verdict != sasl.Serve {
+	if a == nil || c.verdict != sasl.Serve {
 		resp.ErrorCode = int16(IllegalSASLState)
 		c.refusedOutOfTurn(SaslHandshake)
 		return resp
@@ -47,7 +47,7 @@ func (c *call) saslAuthenticate(req *kmsg.SASLAuthenticateRequest) kmsg.Response
 		return resp
 	}
 	a := c.conn.sasl
-	if a == nil || a.verdict != sasl.Serve || a.exchange == nil {
+	if a == nil || c.verdict != sasl.Serve || a.exchange == nil {
 		c.refusedOutOfTurn(SaslAuthenticate)
 		return refused(IllegalSASLState, "SaslAuthenticate request received after successful authentication")
 	}
@@ -64,7 +64,7 @@ func (c *call) saslAuthenticate(req *kmsg.SASLAuthenticateRequest) kmsg.Response
 // refusedOutOfTurn ends the connection of a client that asks for something else while a mechanism
 // waits for its word. Kafka: SaslServerAuthenticator.
 func (c *call) refusedOutOfTurn(key Key) {
-	if a := c.conn.sasl; a != nil && a.verdict == sasl.Refuse {
+	if c.verdict == sasl.Refuse {
 		c.conn.failed(errors.Join(errRefused, fmt.Errorf("%v", key)))
 		c.conn.holdBack()
 		c.last = true

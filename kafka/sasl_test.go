@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -234,6 +235,80 @@ func TestHandshakesOutOfTurnAreIllegal(t *testing.T) {
 	handshake(c, 1, "PLAIN")
 	require.Equal(t, IllegalSASLState, Code(handshake(c, 1, "PLAIN").ErrorCode))
 	c.closed()
+}
+
+// Whether a client waits for answers or sends everything at once makes no difference to what becomes
+// of its requests, and to who it is.
+func TestRequestsSentAtOnceGetTheVerdictsOfThoseSentOneByOne(t *testing.T) {
+	const rounds, length = 60, 7
+	synctest.Test(t, func(t *testing.T) {
+		for _, reauth := range []time.Duration{0, time.Hour} {
+			n := newSASLNetwork(t, Config{}, func(s *SASL) { s.MaxReauth, s.FailureDelay = reauth, time.Millisecond })
+			rng := rand.New(rand.NewPCG(1, uint64(reauth)))
+			for range rounds {
+				known := rng.IntN(3) > 0
+				var all [][]byte
+				for i := range length {
+					all = append(all, kmsg.NewRequestFormatter().AppendRequest(nil, saslRequest(rng), int32(i)))
+				}
+				told := func(together bool) (answers [][]byte, who string) {
+					c := n.dial()
+					defer c.nc.Close()
+					if known {
+						require.Zero(t, asPlain(c, "alice", "alice-secret").ErrorCode)
+						time.Sleep(1100 * time.Millisecond) // the least time before another authentication
+					}
+					if together {
+						_, err := c.nc.Write(bytes.Join(all, nil))
+						require.NoError(t, err)
+					}
+					for _, one := range all {
+						if !together {
+							c.nc.Write(one) // it may be closed
+						}
+						var size [4]byte
+						if _, err := io.ReadFull(c.nc, size[:]); err != nil {
+							return append(answers, nil), ""
+						}
+						answer := make([]byte, binary.BigEndian.Uint32(size[:]))
+						_, err := io.ReadFull(c.nc, answer)
+						require.NoError(t, err)
+						answers = append(answers, answer)
+					}
+					synctest.Wait()
+					n.s.mu.Lock()
+					defer n.s.mu.Unlock()
+					for conn := range n.s.conns {
+						who += conn.principal().String()
+					}
+					return answers, who
+				}
+				want, who := told(false)
+				synctest.Wait()
+				got, pipelined := told(true)
+				require.Equal(t, want, got)
+				require.Equal(t, who, pipelined)
+				if known && who != "" {
+					require.Equal(t, "User:alice", who)
+				}
+				synctest.Wait()
+			}
+		}
+	})
+}
+
+// saslRequest is a request that a client might send beside authenticating.
+func saslRequest(rng *rand.Rand) kmsg.Request {
+	switch rng.IntN(6) {
+	case 0, 1:
+		return &kmsg.SASLHandshakeRequest{Version: 1, Mechanism: "PLAIN"}
+	case 2, 3:
+		user := []string{"alice", "bob"}[rng.IntN(2)]
+		return &kmsg.SASLAuthenticateRequest{Version: 2, SASLAuthBytes: []byte("\x00" + user + "\x00" + user + "-secret")}
+	case 4:
+		return &kmsg.ApiVersionsRequest{Version: 2}
+	}
+	return &kmsg.MetadataRequest{Version: 9, Topics: []kmsg.MetadataRequestTopic{}}
 }
 
 // After SaslHandshake 0 tokens come as they are.

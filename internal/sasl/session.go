@@ -140,7 +140,7 @@ func (s *Session) Spoiled() string { return s.spoiled }
 // zero for ever, and an error, to be told to the client, if the principal is another one than
 // before.
 func (s *Session) Succeed(principal string, now, expires time.Time, most time.Duration) (lifetime time.Duration, err error) {
-	if s.again && principal != s.principal {
+	if s.principal != "" && principal != s.principal {
 		from, to := dotted(s.principal), dotted(principal)
 		//lint:ignore ST1005 Kafka's words, which clients print
 		return 0, fmt.Errorf("Cannot change principals during re-authentication from %s: %s", from, to)
