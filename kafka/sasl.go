@@ -26,7 +26,8 @@ const (
 // neither by the answers nor by their time.
 //
 // Who has failed to authenticate as one user from one address ten times is let try one at a time
-// from then on, FailureDelay after the other, until ten minutes without a failure have passed.
+// from then on, FailureDelay after the other, until ten minutes without a failure have passed. An
+// attempt whose turn would come in more than ten seconds is refused, and takes none.
 type SASL struct {
 	// Plain checks the passwords of PLAIN, which sends them as they are: without TLS anybody on the
 	// way reads them. nil: PLAIN is not offered. See ClusterPasswords and StaticPasswords.

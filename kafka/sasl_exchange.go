@@ -50,18 +50,15 @@ func (c *conn) newExchange(mechanism string) exchange {
 	return nil
 }
 
-// tooManyAttempts bounds how long an attempt waits for those before it.
-const tooManyAttempts = 10 * time.Second
-
 var errTooManyAttempts = errors.New("kafka: too many attempts to authenticate as this user")
 
 // attempt runs check, which says whether the client is the user, when it is its turn.
 func (c *conn) attempt(ctx context.Context, user string, check func() error) error {
 	s, name := c.s, c.host+"\x00"+user
 	s.paceMu.Lock()
-	wait := s.pace.Begin(name, time.Now(), c.sasl.cfg.FailureDelay)
+	wait, ok := s.pace.Begin(name, time.Now(), c.sasl.cfg.FailureDelay)
 	s.paceMu.Unlock()
-	if wait > tooManyAttempts {
+	if !ok {
 		return errTooManyAttempts
 	}
 	if wait > 0 {

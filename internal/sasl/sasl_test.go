@@ -1,7 +1,9 @@
 package sasl
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -136,20 +138,44 @@ func TestBearerMessages(t *testing.T) {
 func TestWhoFailsOftenIsSlowedDown(t *testing.T) {
 	var p Pace
 	now := at
+	waits := func(want time.Duration, name, why string) {
+		t.Helper()
+		got, ok := p.Begin(name, now, time.Second)
+		require.True(t, ok)
+		require.Equal(t, want, got, why)
+	}
 	for range paceBurst {
-		require.Zero(t, p.Begin("h/alice", now, time.Second))
+		waits(0, "h/alice", "the first ones")
 		p.End("h/alice", now, true)
 	}
 	for i := range 5 {
-		require.Equal(t, time.Duration(i)*time.Second, p.Begin("h/alice", now, time.Second))
+		waits(time.Duration(i)*time.Second, "h/alice", "one after the other")
 	}
-	require.Zero(t, p.Begin("h/bob", now, time.Second), "others")
-	require.Zero(t, p.Begin("g/alice", now, time.Second), "from elsewhere")
+	waits(0, "h/bob", "others")
+	waits(0, "g/alice", "from elsewhere")
 	p.End("h/alice", now, false)
-	require.Equal(t, 5*time.Second, p.Begin("h/alice", now, time.Second), "who knows the password of a user does not free its place for others")
+	waits(5*time.Second, "h/alice", "who knows the password of a user does not free its place for others")
 	now = now.Add(paceRemains + time.Second)
-	require.Zero(t, p.Begin("h/alice", now, time.Second), "long ago")
-	require.Zero(t, p.Begin("h/alice", now, time.Second), "long ago")
+	waits(0, "h/alice", "long ago")
+	waits(0, "h/alice", "long ago")
+}
+
+// Guesses without number leave no longer queue behind than one attempt may wait.
+func TestRefusedAttemptsHoldUpNobody(t *testing.T) {
+	var p Pace
+	for range paceBurst {
+		p.End("h/alice", at, true)
+	}
+	let := 0
+	for range 100_000 {
+		if _, ok := p.Begin("h/alice", at, time.Second); ok {
+			let++
+		}
+	}
+	require.Equal(t, int(paceWait/time.Second)+1, let)
+	wait, ok := p.Begin("h/alice", at.Add(time.Second), time.Second)
+	require.True(t, ok)
+	require.Equal(t, paceWait, wait)
 }
 
 func TestPaceRemembersABoundedNumberOfNames(t *testing.T) {
@@ -159,8 +185,25 @@ func TestPaceRemembersABoundedNumberOfNames(t *testing.T) {
 	}
 	require.Len(t, p.names, paceNames)
 	require.Len(t, p.order, paceNames)
-	require.NotNil(t, p.names[fmt.Sprint(3*paceNames+4)], "the newest")
-	require.Nil(t, p.names["0"])
+	require.NotNil(t, p.names[sha256.Sum256(fmt.Append(nil, 3*paceNames+4))], "the newest")
+	require.Nil(t, p.names[sha256.Sum256([]byte("0"))])
+}
+
+func TestPaceKeepsNoNames(t *testing.T) {
+	var p Pace
+	long := make([]byte, 1<<20)
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	for i := range 100 {
+		p.End(fmt.Sprintf("%d%s", i, long), at, true)
+	}
+	require.Less(t, heap()-before, int64(4<<20))
+	runtime.KeepAlive(&p)
 }
 
 func FuzzMessages(f *testing.F) {
