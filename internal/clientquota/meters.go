@@ -72,11 +72,15 @@ func (s *Set) MostAtOnce(k Key, c Client) float64 {
 // rule. Clients may call themselves anything; beyond it the others share one meter of each key.
 const maxMeters = 16 << 10
 
+// maxNames bounds the bytes of their names, which are as long as clients make them.
+const maxNames = 4 << 20
+
 // Meters measure what entities use, by one broker. The zero value is ready. It is not safe for
 // concurrent use.
 type Meters struct {
 	rates   map[meter]*rate
 	buckets map[meter]*tokenBucket
+	names   int   // bytes of names of these
 	sweep   int   // from how many meters on those that say nothing are dropped
 	swept   int64 // when they were
 }
@@ -84,6 +88,11 @@ type Meters struct {
 type meter struct {
 	key    Key
 	shared Entity
+}
+
+// size is how many bytes of names a meter has.
+func (m meter) size() int {
+	return len(m.shared.User.Name) + len(m.shared.ClientID.Name) + len(m.shared.IP.Name)
 }
 
 // Record has a client use something of a quota, or give it back (a negative amount), and returns how
@@ -174,17 +183,26 @@ func (m *Meters) room(now int64, of meter) meter {
 	if m.rates[of] != nil || m.buckets[of] != nil {
 		return of
 	}
-	if len(m.rates)+len(m.buckets) >= m.sweep && now-m.swept >= windowMs {
+	if full := m.names+of.size() > maxNames; (full || len(m.rates)+len(m.buckets) >= m.sweep) && now-m.swept >= windowMs {
 		m.swept = now
-		maps.DeleteFunc(m.rates, func(_ meter, r *rate) bool { return r.idle(now) })
-		maps.DeleteFunc(m.buckets, func(_ meter, b *tokenBucket) bool {
+		maps.DeleteFunc(m.rates, func(of meter, r *rate) bool { return m.drops(of, r.idle(now)) })
+		maps.DeleteFunc(m.buckets, func(of meter, b *tokenBucket) bool {
 			const refilled = 11 * windowMs // from nothing owed
-			return b.tokens >= 0 && now-b.filled >= refilled
+			return m.drops(of, b.tokens >= 0 && now-b.filled >= refilled)
 		})
 		m.sweep = min(max(2*(len(m.rates)+len(m.buckets)), 64), maxMeters)
 	}
-	if len(m.rates)+len(m.buckets) >= maxMeters {
+	if len(m.rates)+len(m.buckets) >= maxMeters || m.names+of.size() > maxNames {
 		of.shared = Entity{}
 	}
+	m.names += of.size()
 	return of
+}
+
+// drops returns whether a meter goes, which it counts.
+func (m *Meters) drops(of meter, idle bool) bool {
+	if idle {
+		m.names -= of.size()
+	}
+	return idle
 }

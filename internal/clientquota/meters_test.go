@@ -109,6 +109,33 @@ func TestRequestsWaitASecondAtMost(t *testing.T) {
 	require.Equal(t, math.MaxInt32*time.Millisecond, m.Record(time.UnixMilli(1), s, ProducerByteRate, Client{User: "alice"}, 1e18), "what an answer can say")
 }
 
+// Clients make their names, and so the memory of their meters, as long as they like.
+func TestNamesOfMetersAreBounded(t *testing.T) {
+	m, s := &Meters{}, setOf(Quota{Entity{ClientID: Default}, ProducerByteRate, 10}, Quota{Entity{ClientID: Default}, ControllerMutationRate, 10})
+	now := time.UnixMilli(1)
+	long := strings.Repeat("n", 30_000)
+	names := func() (sum int) {
+		for of := range m.rates {
+			sum += len(of.shared.ClientID.Name)
+		}
+		for of := range m.buckets {
+			sum += len(of.shared.ClientID.Name)
+		}
+		return sum
+	}
+	for i := range 1000 {
+		m.Record(now, s, ProducerByteRate, Client{ID: fmt.Sprint(i, long)}, 1e6)
+		m.Mutate(now, s, Client{ID: fmt.Sprint(i, long)}, 1, Strict)
+		require.Equal(t, m.names, names())
+	}
+	require.LessOrEqual(t, m.names, maxNames)
+	require.Greater(t, m.names, maxNames-40_000)
+	later := now.Add(20 * windows * windowMs * time.Millisecond)
+	m.Record(later, s, ProducerByteRate, Client{ID: "later" + long}, 1)
+	require.Equal(t, m.names, names())
+	require.Less(t, m.names, 40_000, "idle ones make room, however few they are")
+}
+
 // Meters of entities that use nothing are dropped, which nobody notices; and there is a most.
 func TestMetersAreBounded(t *testing.T) {
 	m, s := &Meters{}, setOf(Quota{Entity{ClientID: Default}, ProducerByteRate, 10}, Quota{Entity{ClientID: Default}, ControllerMutationRate, 10})
