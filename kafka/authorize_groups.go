@@ -266,8 +266,10 @@ func guardConsumerGroupDescribe(c *call, req *kmsg.ConsumerGroupDescribeRequest)
 	req.Groups, denied = split(req.Groups, func(id *string) bool { return c.allows(acl.Describe, acl.Group, *id) })
 	return then(c, func(resp *kmsg.ConsumerGroupDescribeResponse) {
 		for i := range resp.Groups {
-			if g := &resp.Groups[i]; !c.mayDescribeMembers(g.Members) {
-				g.ErrorCode, g.ErrorMessage, g.Members = int16(TopicAuthorizationFailed), kmsg.StringPtr(hiddenTopics), nil
+			if g := &resp.Groups[i]; !c.mayDescribeMembers(g.Members) { // of the rest nothing is told, either
+				hidden := kmsg.NewConsumerGroupDescribeResponseGroup()
+				hidden.Group, hidden.ErrorCode, hidden.ErrorMessage = g.Group, int16(TopicAuthorizationFailed), kmsg.StringPtr(hiddenTopics)
+				*g = hidden
 			}
 		}
 		for _, id := range denied {

@@ -355,3 +355,43 @@ func TestRegularExpressionMatchesOnlyWhatMayBeDescribed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"mine"}, matched())
 }
+
+// Who may describe a group, but not all topics of its members, is told nothing of it.
+func TestGroupsOfTopicsThatMayNotBeDescribedAreHidden(t *testing.T) {
+	s, addr := authorized(t, everything()...)
+	require.NoError(t, s.cluster.CreateTopic(t.Context(), "theirs", topic.Config{Partitions: 1}))
+	for _, found := range ask[*kmsg.FindCoordinatorResponse](t, addr, 4, &kmsg.FindCoordinatorRequest{CoordinatorKeys: []string{"members", "sharers"}}).Coordinators {
+		require.Zero(t, found.ErrorCode)
+	}
+	beat := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	beat.Group, beat.MemberID, beat.RebalanceTimeoutMillis = "members", "m", 10_000
+	beat.SubscribedTopicNames, beat.Topics = []string{"theirs"}, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
+	require.Zero(t, ask[*kmsg.ConsumerGroupHeartbeatResponse](t, addr, 1, beat).ErrorCode)
+	share := kmsg.NewPtrShareGroupHeartbeatRequest()
+	share.GroupID, share.MemberID, share.SubscribedTopicNames = "sharers", "m", []string{"theirs"}
+	require.Zero(t, ask[*kmsg.ShareGroupHeartbeatResponse](t, addr, 1, share).ErrorCode)
+	members := func() kmsg.ConsumerGroupDescribeResponseGroup {
+		return ask[*kmsg.ConsumerGroupDescribeResponse](t, addr, 1, &kmsg.ConsumerGroupDescribeRequest{Groups: []string{"members"}, IncludeAuthorizedOperations: true}).Groups[0]
+	}
+	sharers := func() kmsg.ShareGroupDescribeResponseGroup {
+		return ask[*kmsg.ShareGroupDescribeResponse](t, addr, 1, &kmsg.ShareGroupDescribeRequest{GroupIDs: []string{"sharers"}, IncludeAuthorizedOperations: true}).Groups[0]
+	}
+	require.Len(t, members().Members, 1)
+	require.Len(t, sharers().Members, 1)
+	no := rights(acl.Topic, "theirs", acl.Describe)
+	no.Permission = acl.Deny
+	require.NoError(t, s.cluster.CreateACLs(t.Context(), no))
+
+	hidden := kmsg.NewConsumerGroupDescribeResponseGroup()
+	hidden.Group, hidden.ErrorCode, hidden.ErrorMessage = "members", int16(TopicAuthorizationFailed), kmsg.StringPtr(hiddenTopics)
+	got := members()
+	require.Empty(t, got.Members)
+	got.Members = nil
+	require.Equal(t, hidden, got)
+	shared := kmsg.NewShareGroupDescribeResponseGroup()
+	shared.GroupID, shared.ErrorCode, shared.ErrorMessage = "sharers", int16(TopicAuthorizationFailed), kmsg.StringPtr(hiddenTopics)
+	also := sharers()
+	require.Empty(t, also.Members)
+	also.Members = nil
+	require.Equal(t, shared, also)
+}

@@ -27,8 +27,10 @@ func guardShareGroupDescribe(c *call, req *kmsg.ShareGroupDescribeRequest) kmsg.
 	req.GroupIDs, denied = split(req.GroupIDs, func(id *string) bool { return c.allows(acl.Describe, acl.Group, *id) })
 	return then(c, func(resp *kmsg.ShareGroupDescribeResponse) {
 		for i := range resp.Groups {
-			if g := &resp.Groups[i]; !c.mayDescribeSharers(g.Members) {
-				g.ErrorCode, g.ErrorMessage, g.Members = int16(TopicAuthorizationFailed), kmsg.StringPtr(hiddenTopics), nil
+			if g := &resp.Groups[i]; !c.mayDescribeSharers(g.Members) { // of the rest nothing is told, either
+				hidden := kmsg.NewShareGroupDescribeResponseGroup()
+				hidden.GroupID, hidden.ErrorCode, hidden.ErrorMessage = g.GroupID, int16(TopicAuthorizationFailed), kmsg.StringPtr(hiddenTopics)
+				*g = hidden
 			}
 		}
 		for _, id := range denied {

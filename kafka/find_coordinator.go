@@ -64,11 +64,11 @@ func (c *call) coordinator(kind int8, key string) kmsg.FindCoordinatorResponseCo
 		return r
 	}
 	find := c.groups.FindCoordinator
-	switch kind {
-	case coordinatorGroup:
-	case coordinatorTransaction:
+	switch {
+	case kind == coordinatorGroup:
+	case kind == coordinatorTransaction:
 		find = c.transactions.FindCoordinator
-	case coordinatorShare:
+	case kind == coordinatorShare && c.version >= 6: // which only brokers are told, see mayFind
 		if c.s.apis[int16(ShareFetch)] == nil {
 			return refused(InvalidRequest, "There is no share coordinator: this server does not serve share groups.")
 		}

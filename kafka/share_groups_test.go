@@ -381,6 +381,16 @@ func TestStatesOfSharePartitionsAreServedAndFenced(t *testing.T) {
 	find.CoordinatorType, find.CoordinatorKeys = coordinatorShare, []string{"g", share.Key{Group: "g", TopicID: id}.ID()}
 	found := ask[*kmsg.FindCoordinatorResponse](t, addr, 6, find).Coordinators
 	require.Equal(t, []int16{int16(InvalidRequest), 0}, []int16{found[0].ErrorCode, found[1].ErrorCode})
+	for version := range int16(6) {
+		if find.CoordinatorKey = find.CoordinatorKeys[1]; version == 0 {
+			continue // it finds that of a group
+		}
+		old := ask[*kmsg.FindCoordinatorResponse](t, addr, version, find)
+		if version >= 4 {
+			old.ErrorCode = old.Coordinators[1].ErrorCode
+		}
+		require.Equal(t, InvalidRequest, Code(old.ErrorCode), "version %d", version)
+	}
 	begin := func(epoch int32) Code {
 		req := kmsg.NewPtrInitializeShareGroupStateRequest()
 		req.GroupID, req.Topics = "g", []kmsg.InitializeShareGroupStateRequestTopic{{TopicID: id, Partitions: []kmsg.InitializeShareGroupStateRequestTopicPartition{{StateEpoch: epoch, StartOffset: 5}}}}
