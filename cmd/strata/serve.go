@@ -187,7 +187,7 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	if err != nil {
 		return errors.Join(err, closeListeners(lns))
 	}
-	users, err := o.security.applyUsers(ctx, cluster, nil)
+	users, err := o.applyUsers(ctx, cluster)
 	if err != nil {
 		return errors.Join(err, closeListeners(lns), cluster.Close())
 	}
@@ -212,26 +212,41 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	parts = append(parts, cluster)
 	ended := make(chan error, 1)
 	go func() { ended <- server.ServeAll(lns) }()
+	hangups := make(chan os.Signal, 1)
+	if users != nil {
+		signal.Notify(hangups, syscall.SIGHUP) // before anybody can know that it would not end us
+		defer signal.Stop(hangups)
+	}
 	if err := a.ready(lns, told); err != nil {
 		return errors.Join(err, stop(signals, time.Time{}, parts...))
 	}
-	signalled, err := o.attend(ctx, signals, ended, func() {
-		var failed error
-		if users, failed = o.security.applyUsers(ctx, cluster, users); failed != nil {
-			logger.Warn("the users of the file cannot all be used", "err", failed)
+	signalled, err := attend(ctx, signals, hangups, ended, func(ctx context.Context) {
+		if err := users.apply(ctx, cluster); err != nil && ctx.Err() == nil {
+			logger.Warn("the users of the file cannot all be used", "err", err)
 		}
 	})
 	return errors.Join(err, stop(signals, signalled, parts...))
 }
 
-// attend waits until a signal comes, and returns when that was, ctx ends, or serving does, with its
-// error. Meanwhile it calls reread at each SIGHUP if there is a file of users.
-func (o *serveOptions) attend(ctx context.Context, signals <-chan os.Signal, ended <-chan error, reread func()) (signalled time.Time, err error) {
-	hangups := make(chan os.Signal, 1)
-	if o.security.users != "" {
-		signal.Notify(hangups, syscall.SIGHUP)
+// applyUsers gives the cluster the users of the file; nil: there is none.
+func (o *serveOptions) applyUsers(ctx context.Context, cluster *strata.Cluster) (*fileUsers, error) {
+	if o.security.users == "" {
+		return nil, nil
 	}
-	defer signal.Stop(hangups)
+	users, err := newFileUsers(o.security.users, o.dir)
+	if err != nil {
+		return nil, err
+	}
+	return users, users.apply(ctx, cluster)
+}
+
+// attend waits until a signal comes, and returns when that was, ctx ends, or serving does, with its
+// error. Meanwhile it has reread called at each hangup. Where that blocks, as on a disk that is gone,
+// it does not hold up the end.
+func attend(ctx context.Context, signals, hangups <-chan os.Signal, ended <-chan error, reread func(context.Context)) (signalled time.Time, err error) {
+	rereading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	next, through := hangups, make(chan struct{}, 1)
 	for {
 		select {
 		case err := <-ended: // before anybody asked for it
@@ -240,8 +255,14 @@ func (o *serveOptions) attend(ctx context.Context, signals <-chan os.Signal, end
 			return time.Now(), nil
 		case <-ctx.Done():
 			return time.Time{}, nil
-		case <-hangups:
-			reread()
+		case <-next:
+			next = nil // one after the other
+			go func() {
+				reread(rereading)
+				through <- struct{}{}
+			}()
+		case <-through:
+			next = hangups
 		}
 	}
 }

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -25,7 +22,7 @@ func (o *securityOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.cert, "tls-cert", "", "serve TLS: `file` of the certificate in PEM, with those behind it. Files are read again when they change")
 	f.StringVar(&o.key, "tls-key", "", "`file` of the certificate's key in PEM")
 	f.StringVar(&o.clientCA, "tls-client-ca", "", "`file` of the authorities whose certificates clients must show, in PEM; a client is then who its certificate names")
-	f.StringVar(&o.users, "users", "", "clients have to authenticate, by SASL PLAIN or SCRAM: `file` with a line name=password for each user, # for comments. They become users of the cluster, and the file is read again on SIGHUP")
+	f.StringVar(&o.users, "users", "", "clients have to authenticate, by SASL PLAIN or SCRAM: `file` with a line name=password for each user, # for comments. They become users of the cluster, and those that the file no longer has are taken away, when it serves again and on SIGHUP")
 	f.StringVar(&o.tokens, "token-secret", "", "clients that have authenticated may have delegation tokens: `file` with the secret that the tokens' passwords follow from, the same at each start")
 }
 
@@ -68,68 +65,4 @@ func (o *securityOptions) sasl(cluster *strata.Cluster) *kafka.SASL {
 		return nil
 	}
 	return &kafka.SASL{Plain: kafka.ClusterPasswords(cluster), Scram: []replication.ScramMechanism{replication.ScramSHA256, replication.ScramSHA512}}
-}
-
-// readUsers reads a file of users.
-func readUsers(name string) (map[string]string, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	users := map[string]string{}
-	lines := bufio.NewScanner(f)
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		user, password, ok := strings.Cut(line, "=")
-		user, password = strings.TrimSpace(user), strings.TrimSpace(password)
-		switch { // the line is not told: it may hold a password
-		case !ok || user == "" || password == "":
-			return nil, fmt.Errorf("%s, line %d: it is name=password", name, n)
-		case users[user] != "":
-			return nil, fmt.Errorf("%s, line %d: user %s is there twice", name, n, user)
-		}
-		users[user] = password
-	}
-	return users, lines.Err()
-}
-
-// applyUsers gives the cluster the users of the file; those that it had before, and has no more, are
-// taken away. before is what it had; the result is for the next time.
-func (o *securityOptions) applyUsers(ctx context.Context, cluster *strata.Cluster, before map[string]string) (map[string]string, error) {
-	if o.users == "" {
-		return nil, nil
-	}
-	users, err := readUsers(o.users)
-	if err != nil {
-		return before, err
-	}
-	there := cluster.ScramUsers()
-	for user, password := range users {
-		right := func(c replication.ScramCredential) bool { return c.Matches(password) }
-		if len(there[user]) == 2 && right(there[user][0]) && right(there[user][1]) {
-			continue
-		}
-		if err := cluster.SetPassword(ctx, user, password); err != nil {
-			return before, err
-		}
-	}
-	for user := range before {
-		if users[user] != "" {
-			continue
-		}
-		for _, cred := range slices.Clone(there[user]) {
-			refused, err := cluster.AlterScramCredentials(ctx, replication.ScramChange{User: user, Delete: &cred.Mechanism})
-			if err == nil {
-				err = refused[user]
-			}
-			if err != nil {
-				return before, err
-			}
-		}
-	}
-	return users, nil
 }

@@ -50,13 +50,17 @@ func TestUsersOfAFileAreThoseOfTheCluster(t *testing.T) {
 	cluster, err := strata.Open(strata.Config{})
 	require.NoError(t, err)
 	defer cluster.Close()
-	o := securityOptions{users: filepath.Join(t.TempDir(), "users")}
-	var before map[string]string
+	dir := t.TempDir()
+	file := filepath.Join(dir, "users")
+	var u *fileUsers
+	restart := func() {
+		u, err = newFileUsers(file, dir)
+		require.NoError(t, err)
+	}
+	restart()
 	apply := func(text string) error {
-		require.NoError(t, os.WriteFile(o.users, []byte(text), 0o600))
-		var err error
-		before, err = o.applyUsers(t.Context(), cluster, before)
-		return err
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		return u.apply(t.Context(), cluster)
 	}
 	require.NoError(t, cluster.SetPassword(t.Context(), "other", "x"))
 	require.NoError(t, apply("alice=a\nbob=b\n"))
@@ -72,6 +76,18 @@ func TestUsersOfAFileAreThoseOfTheCluster(t *testing.T) {
 	users = cluster.ScramUsers()
 	require.Len(t, users, 2, "alice is gone, and who is of no file stays")
 	require.True(t, users["bob"][0].Matches("c"))
+
+	require.NoError(t, apply("bob=c\ncarol \"c\"=d\n"))
+	restart()
+	require.NoError(t, apply("bob=c\n"))
+	require.Equal(t, users, cluster.ScramUsers(), "taken out while nobody served")
+	restart()
+	require.NoError(t, cluster.SetPassword(t.Context(), "made by hand", "x"))
+	require.NoError(t, apply("bob=c\n"))
+	require.Len(t, cluster.ScramUsers(), 3)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, usersOfFile), []byte("bob\n"), 0o600))
+	_, err = newFileUsers(file, dir)
+	require.ErrorContains(t, err, usersOfFile)
 	for _, o := range []securityOptions{{cert: "x"}, {key: "x"}, {clientCA: "x"}, {cert: "/nowhere", key: "/nowhere"}} {
 		_, err := o.security(nil)
 		require.Error(t, err)
