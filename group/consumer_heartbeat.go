@@ -56,7 +56,7 @@ func (c *Coordinator) checkHeartbeat(r *ConsumerHeartbeatRequest) error {
 	case r.MemberID == "" && r.MemberEpoch != 0:
 		return invalid("MemberId can't be empty.")
 	case r.MemberEpoch < -2:
-		return invalid(fmt.Sprintf("MemberEpoch is %d, but must be greater than or equal to -2.", r.MemberEpoch))
+		return invalid("MemberEpoch is invalid.")
 	case r.MemberEpoch == -2 && r.InstanceID == "":
 		return invalid("InstanceId can't be null.")
 	case r.MemberEpoch == 0 && r.RebalanceTimeout < 0:

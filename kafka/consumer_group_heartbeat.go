@@ -25,7 +25,7 @@ func (c *call) consumerGroupHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest) k
 		answer, err = c.groups.ConsumerHeartbeat(c.ctx, r)
 	}
 	if err != nil {
-		err = groupSays(err, req.Group)
+		err = c.heartbeatSays(err, "Consumer", req.Group, req.MemberID, req.InstanceID, req.MemberEpoch)
 		resp.ErrorCode, resp.ErrorMessage = c.errorCode(err), errorMessage(err)
 		return resp
 	}
@@ -48,8 +48,8 @@ func (c *call) consumerHeartbeatRequest(req *kmsg.ConsumerGroupHeartbeatRequest)
 		ClientID: c.clientID, ClientHost: c.clientHost, SubscribedTopics: req.SubscribedTopicNames, SubscribedRegex: req.SubscribedTopicRegex, Assignor: orEmpty(req.ServerAssignor),
 		RebalanceTimeout: -1, Describes: c.describes(),
 	}
-	if req.RebalanceTimeoutMillis >= 0 {
-		r.RebalanceTimeout = time.Duration(req.RebalanceTimeoutMillis) * time.Millisecond
+	if req.RebalanceTimeoutMillis != -1 { // other negative ones are over at once, as in Kafka
+		r.RebalanceTimeout = max(0, time.Duration(req.RebalanceTimeoutMillis)*time.Millisecond)
 	}
 	if req.Topics != nil {
 		r.Owned = make([]offsets.TopicIDPartitions, 0, len(req.Topics))
@@ -58,10 +58,10 @@ func (c *call) consumerHeartbeatRequest(req *kmsg.ConsumerGroupHeartbeatRequest)
 		r.Owned = append(r.Owned, offsets.TopicIDPartitions{TopicID: t.TopicID, Partitions: t.Partitions})
 	}
 	switch {
+	case blank(req.MemberID) && (c.version >= 1 || req.MemberEpoch > 0 || req.MemberEpoch == -1):
+		return r, refuse(InvalidRequest, "MemberId can't be empty.")
 	case blank(req.Group):
 		return r, refuse(InvalidRequest, "GroupId can't be empty.")
-	case c.version >= 1 && blank(req.MemberID):
-		return r, refuse(InvalidRequest, "MemberId can't be empty.")
 	case req.InstanceID != nil && blank(*req.InstanceID):
 		return r, refuse(InvalidRequest, "InstanceId can't be empty.")
 	case req.RackID != nil && blank(*req.RackID):

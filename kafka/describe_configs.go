@@ -106,7 +106,7 @@ func (c *call) configEntries(kind int8, name string) ([]configEntry, error) {
 		if name == "" {
 			return c.allBrokersEntries(), nil
 		}
-		if err := c.ownBroker(name); err != nil {
+		if err := c.own(name, "Broker", "Unexpected broker id, expected %d or empty string, but received %s"); err != nil {
 			return nil, err
 		}
 		return c.brokerEntries(), nil
@@ -114,7 +114,7 @@ func (c *call) configEntries(kind int8, name string) ([]configEntry, error) {
 		if name == "" {
 			return nil, refuse(InvalidRequest, "Broker id must not be empty")
 		}
-		return nil, c.ownBroker(name)
+		return nil, c.own(name, "Broker", "Unexpected broker id, expected %d but received %s")
 	case resourceGroup:
 		if name == "" {
 			return nil, refuse(InvalidRequest, "Group name must not be empty")
@@ -122,27 +122,21 @@ func (c *call) configEntries(kind int8, name string) ([]configEntry, error) {
 		return c.groupEntries(name), nil
 	case resourceClientMetrics:
 		if name == "" {
-			return nil, refuse(InvalidRequest, "The name of the resource must not be empty.")
+			return nil, refuse(InvalidRequest, "Client metrics subscription name must not be empty")
 		}
 	}
 	return nil, nil
 }
 
-// ownBroker refuses the name of another broker than the one that serves the call.
-func (c *call) ownBroker(name string) error { return c.own("Broker", name) }
-
-// ownNode is ownBroker in the words that Kafka has where configurations are altered.
-func (c *call) ownNode(name string) error { return c.own("Node", name) }
-
-func (c *call) own(what, name string) error {
+// own refuses the name of another broker than the one that serves the call. what is what Kafka calls
+// it, other its words for another one.
+func (c *call) own(name, what, other string) error {
 	id, err := strconv.ParseInt(name, 10, 32)
 	switch {
 	case err != nil:
 		return refuse(InvalidRequest, fmt.Sprintf("%s id must be an integer, but it is: %s", what, name))
-	case int32(id) != c.broker && what == "Broker":
-		return refuse(InvalidRequest, fmt.Sprintf("Unexpected broker id, expected %d but received %s", c.broker, name))
 	case int32(id) != c.broker:
-		return refuse(InvalidRequest, fmt.Sprintf("Unexpected broker id, expected %d, but received %s", c.broker, name))
+		return refuse(InvalidRequest, fmt.Sprintf(other, c.broker, name))
 	}
 	return nil
 }

@@ -230,6 +230,25 @@ func (c *call) notFound(id, kind string) *string {
 	return &text
 }
 
+// heartbeatSays says in Kafka's words why a member of a group of a kind, Consumer or Share, is
+// refused. Kafka: GroupMetadataManager.getOrMaybeCreateConsumerGroup, consumerGroup, and
+// throwIfStaticMemberIsUnknown.
+func (c *call) heartbeatSays(err error, kind, id, member string, instance *string, epoch int32) error {
+	switch {
+	case errors.Is(err, group.ErrGroupNotFound) && !errors.As(err, new(*group.UpgradeError)):
+		text := *c.notFound(id, strings.ToLower(kind))
+		if _, other := c.groups.Describe(c.ctx, id); other != nil && epoch > 0 {
+			text = fmt.Sprintf("%s group %s not found.", kind, id)
+		}
+		return refuse(GroupIDNotFound, text)
+	case errors.Is(err, group.ErrUnknownMember) && instance != nil:
+		return refuse(UnknownMemberID, fmt.Sprintf("Instance id %s is unknown.", *instance))
+	case errors.Is(err, group.ErrUnknownMember):
+		return refuse(UnknownMemberID, fmt.Sprintf("Member %s is not a member of group %s.", member, id))
+	}
+	return groupSays(err, id)
+}
+
 // groupSays is says of a group that there is none of. Why one is not upgraded is in Kafka's words.
 func groupSays(err error, id string) error {
 	if no := (*group.UpgradeError)(nil); errors.As(err, &no) {

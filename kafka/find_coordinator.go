@@ -44,7 +44,7 @@ func (c *call) findCoordinator(req *kmsg.FindCoordinatorRequest) kmsg.Response {
 // findShareCoordinator finds that of a share-partition, whose key is group:topicId:partition.
 func (c *call) findShareCoordinator(ctx context.Context, key string) (int32, error) {
 	k, err := sharelog.ParseID(key)
-	if err != nil || k.ID() != key || k.Group == "" {
+	if err != nil || k.ID() != key || k.Group == "" || k.TopicID == [16]byte{} {
 		return -1, refuse(InvalidRequest, textInvalidRequest)
 	}
 	shares, err := c.s.cluster.Shares()

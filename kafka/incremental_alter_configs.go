@@ -180,7 +180,7 @@ func (c *call) alterableBroker(name string) (int32, error) {
 	if name == "" {
 		return replication.AllBrokers, nil
 	}
-	return c.broker, c.ownNode(name)
+	return c.broker, c.own(name, "Node", "Unexpected broker id, expected %d, but received %s")
 }
 
 // alterable refuses resources that have nothing to alter: n keys of them.
@@ -192,7 +192,7 @@ func (c *call) alterable(kind int8, name string, n int) error {
 		}
 		return nameSays(topic.ValidateName(name), name)
 	case resourceBrokerLogger:
-		if err := c.ownNode(name); err != nil {
+		if err := c.own(name, "Node", "Unexpected node id. Expected %d, but received %s"); err != nil {
 			return err
 		}
 	case resourceClientMetrics:

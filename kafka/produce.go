@@ -107,14 +107,19 @@ func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponse
 
 // checkTransaction refuses a request, as a whole, that has batches of transactions and no
 // transactional id, or those of several producers, or a batch in which Kafka finds none when it
-// looks for the two. Kafka: KafkaApis.handleProduceRequest, ReplicaManager.handleProduceAppend,
-// ByteBufferLogInputStream.
+// looks for the two: it looks no further than the first batch of a transaction. Kafka:
+// KafkaApis.handleProduceRequest, RequestUtils.hasTransactionalRecords,
+// ReplicaManager.handleProduceAppend, ByteBufferLogInputStream.
 func checkTransaction(req *kmsg.ProduceRequest) error {
 	const length, magic, attributes, producer, sequence = 8, 16, 22, 43, 53 // positions in a batch
 	const shortest = 14                                                     // length of a batch of any format
+search:
 	for i := range req.Topics {
 		for j := range req.Topics[i].Partitions {
 			b := req.Topics[i].Partitions[j].Records
+			if len(b) >= sequence && b[magic] == 2 && b[attributes]&0x10 != 0 {
+				break search
+			}
 			if len(b) >= length+4 && int32(binary.BigEndian.Uint32(b[length:])) < shortest || len(b) > magic && b[magic] > 2 {
 				return errNoBatch
 			}

@@ -34,7 +34,7 @@ func (c *call) shareGroupHeartbeat(req *kmsg.ShareGroupHeartbeatRequest) kmsg.Re
 		answer, err = c.groups.ShareHeartbeat(c.ctx, r)
 	}
 	if err != nil {
-		err = groupSays(err, req.GroupID)
+		err = c.heartbeatSays(err, "Share", req.GroupID, req.MemberID, nil, req.MemberEpoch)
 		resp.ErrorCode, resp.ErrorMessage = c.errorCode(err), errorMessage(err)
 		return resp
 	}

@@ -134,10 +134,22 @@ func TestRefusalsAreInKafkasWords(t *testing.T) {
 		{"a name of dots", 0, producers("..", 0), []string{`17 "Topic name is invalid: '..' is not allowed"`}},
 		{"a name of other letters", 1, alter(resourceTopic, "a/b", "what", 1, nil), []string{`17 "Topic name is invalid: 'a/b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"`}},
 		{"a long name", 0, producers(strings.Repeat("x", 250), 0), []string{`17 "Topic name is invalid: the length of '` + strings.Repeat("x", 250) + `' is longer than the max allowed length 249"`}},
-		{"another broker's configuration", 4, &kmsg.DescribeConfigsRequest{Resources: []kmsg.DescribeConfigsRequestResource{{ResourceType: 4, ResourceName: "7"}}}, []string{`42 "Unexpected broker id, expected 1 but received 7"`}},
+		{"another broker's configuration", 4, &kmsg.DescribeConfigsRequest{Resources: []kmsg.DescribeConfigsRequestResource{{ResourceType: 4, ResourceName: "7"}}}, []string{`42 "Unexpected broker id, expected 1 or empty string, but received 7"`}},
 		{"an unknown partition of a quorum", 2, &kmsg.DescribeQuorumRequest{Topics: []kmsg.DescribeQuorumRequestTopic{{Topic: "t", Partitions: []kmsg.DescribeQuorumRequestTopicPartition{{}}}}}, []string{`0 ""`, `3 ` + notHosted}},
-		{"a heartbeat to no group", 1, &kmsg.ConsumerGroupHeartbeatRequest{Group: "none", MemberID: "AAAAAAAAAAAAAAAAAAAAAA", MemberEpoch: 1, RebalanceTimeoutMillis: -1}, []string{`69 "Group none not found."`}},
-		{"a heartbeat to no share group", 1, &kmsg.ShareGroupHeartbeatRequest{GroupID: "none", MemberID: "AAAAAAAAAAAAAAAAAAAAAA", MemberEpoch: 1}, []string{`69 "Group none not found."`}},
+		{"a heartbeat to no group", 1, &kmsg.ConsumerGroupHeartbeatRequest{Group: "none", MemberID: "AAAAAAAAAAAAAAAAAAAAAA", MemberEpoch: 1, RebalanceTimeoutMillis: -1}, []string{`69 "Consumer group none not found."`}},
+		{"a heartbeat to no share group", 1, &kmsg.ShareGroupHeartbeatRequest{GroupID: "none", MemberID: "AAAAAAAAAAAAAAAAAAAAAA", MemberEpoch: 1}, []string{`69 "Share group none not found."`}},
+		{"leaving no group", 1, &kmsg.ConsumerGroupHeartbeatRequest{Group: "none", MemberID: "AAAAAAAAAAAAAAAAAAAAAA", MemberEpoch: -1}, []string{`69 "Group none not found."`}},
+		{"a heartbeat to a group of another kind", 1, &kmsg.ConsumerGroupHeartbeatRequest{Group: "shares", MemberID: "AAAAAAAAAAAAAAAAAAAAAA", MemberEpoch: 1}, []string{`69 "Group shares is not a consumer group."`}},
+		{"a heartbeat of no member", 1, &kmsg.ShareGroupHeartbeatRequest{GroupID: "shares", MemberID: "nobody", MemberEpoch: 1}, []string{`25 "Member nobody is not a member of group shares."`}},
+		{"a heartbeat of no member of no group", 1, &kmsg.ConsumerGroupHeartbeatRequest{}, []string{`42 "MemberId can't be empty."`}},
+		{"an impossible epoch", 1, &kmsg.ConsumerGroupHeartbeatRequest{Group: "g", MemberID: "AAAAAAAAAAAAAAAAAAAAAA", MemberEpoch: -3}, []string{`42 "MemberEpoch is invalid."`}},
+		{"a rebalance timeout that is none", 1, &kmsg.ConsumerGroupHeartbeatRequest{Group: "g", MemberID: "AAAAAAAAAAAAAAAAAAAAAA", RebalanceTimeoutMillis: -1}, []string{`42 "RebalanceTimeoutMs must be provided in first request."`}},
+		{"a rebalance timeout that is over", 1, &kmsg.ConsumerGroupHeartbeatRequest{Group: "g", MemberID: "AAAAAAAAAAAAAAAAAAAAAA", RebalanceTimeoutMillis: -2}, []string{`42 "TopicPartitions must be empty when (re-)joining."`}},
+		{"a share-partition of no topic", 3, &kmsg.FindCoordinatorRequest{CoordinatorKey: "g:AAAAAAAAAAAAAAAAAAAAAA:0", CoordinatorType: 2}, []string{`42 ` + malformed}},
+		{"a logger of another broker", 4, &kmsg.DescribeConfigsRequest{Resources: []kmsg.DescribeConfigsRequestResource{{ResourceType: 8, ResourceName: "7"}}}, []string{`42 "Unexpected broker id, expected 1 but received 7"`}},
+		{"alter another broker", 1, alter(resourceBroker, "7", "what", 0, value), []string{`42 "Unexpected broker id, expected 1, but received 7"`}},
+		{"alter the logger of another broker", 1, alter(resourceBrokerLogger, "7", "what", 0, value), []string{`42 "Unexpected node id. Expected 1, but received 7"`}},
+		{"client metrics of no name", 4, &kmsg.DescribeConfigsRequest{Resources: []kmsg.DescribeConfigsRequestResource{{ResourceType: 16}}}, []string{`42 "Client metrics subscription name must not be empty"`}},
 		{"forget no topic of no share group", 0, &kmsg.DeleteShareGroupOffsetsRequest{GroupID: "none"}, []string{`69 "Group none not found."`}},
 		{"forget a topic of no share group", 0, &kmsg.DeleteShareGroupOffsetsRequest{GroupID: "none", Topics: []kmsg.DeleteShareGroupOffsetsRequestTopic{{Topic: "t"}}}, []string{`69 "Group none not found."`}},
 		{"no classic group", 6, &kmsg.DescribeGroupsRequest{Groups: []string{"shares"}}, []string{`69 "Group shares is not a classic group."`}},
@@ -197,6 +209,31 @@ func TestProduceLooksAtThingsInKafkasOrder(t *testing.T) {
 			r.Acks, r.Topics[0].Partitions[0].Partition = tc.acks, tc.partition
 			require.Equal(t, tc.want, Code(c.ask(r).(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode))
 		})
+	}
+}
+
+// TestProduceLooksForATransactionUpToItsFirstBatch sends bytes that are no batch before a batch of a
+// transaction, which fails all of the request, and behind it, where they are their partition's own
+// matter.
+func TestProduceLooksForATransactionUpToItsFirstBatch(t *testing.T) {
+	_, c := produceServer(t)
+	of := changed(func(p []byte) []byte { p[22] |= 0x10; return p })
+	for _, tc := range []struct {
+		records [][]byte
+		want    Code
+	}{
+		{[][]byte{of, make([]byte, 80)}, UnknownTopicOrPartition},
+		{[][]byte{make([]byte, 80), of}, CorruptMessage},
+	} {
+		r := produceOne(9, "t", tc.records[0])
+		r.TransactionID = kmsg.StringPtr("x")
+		r.Topics[0].Partitions = append(r.Topics[0].Partitions, r.Topics[0].Partitions[0])
+		for i := range tc.records {
+			r.Topics[0].Partitions[i].Partition, r.Topics[0].Partitions[i].Records = int32(7+i), tc.records[i]
+		}
+		for _, p := range c.ask(r).(*kmsg.ProduceResponse).Topics[0].Partitions {
+			require.Equal(t, tc.want, Code(p.ErrorCode))
+		}
 	}
 }
 
