@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/internal/errorreply"
 	"github.com/stratalog/strata/kafka"
 )
 
@@ -114,7 +115,7 @@ func TestErrorResponseIsWellFormedInEveryVersion(t *testing.T) {
 func TestErrorResponseAnswersForEveryTarget(t *testing.T) {
 	eachVersion(t, func(t *testing.T, req kmsg.Request) {
 		resp := errorResponse(req, kafka.UnknownTopicOrPartition, false)
-		if levelOf(req, kafka.UnknownTopicOrPartition, false) == outermost {
+		if levelOf(req, kafka.UnknownTopicOrPartition, false) == errorreply.Outermost {
 			return
 		}
 		var answered []target

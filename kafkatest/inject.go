@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/internal/errorreply"
 	"github.com/stratalog/strata/kafka"
 )
 
@@ -306,7 +307,7 @@ func (h hit) addTo(a *kafka.Action, x *kafka.Exchange) {
 	switch {
 	case e.Respond != nil:
 		a.Respond = func(req kmsg.Request) kmsg.Response {
-			resp := newResponse(req)
+			resp := errorreply.Empty(req)
 			e.Respond(req, resp)
 			return resp
 		}
@@ -347,7 +348,7 @@ func (h hit) fail(x *kafka.Exchange, a *kafka.Action) {
 		return
 	}
 	picked, rest := split(req, pick)
-	if fetch, ok := req.(*kmsg.FetchRequest); ok && fetch.SessionEpoch > 0 && levelOf(req, e.Code, false) != outermost {
+	if fetch, ok := req.(*kmsg.FetchRequest); ok && fetch.SessionEpoch > 0 && levelOf(req, e.Code, false) != errorreply.Outermost {
 		picked, rest = h.in.sessions.picked(x.Broker, fetch, pick), req
 	}
 	if picked == nil { // only Match and the like select

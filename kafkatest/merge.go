@@ -5,6 +5,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/internal/errorreply"
 	"github.com/stratalog/strata/kafka"
 )
 
@@ -63,7 +64,7 @@ func indexOf(list, elem reflect.Value) int {
 }
 
 func sameIdentity(a, b reflect.Value) bool {
-	for _, name := range identity {
+	for _, name := range errorreply.Identity {
 		x, y := a.FieldByName(name), b.FieldByName(name)
 		if x.IsValid() && !reflect.DeepEqual(x.Interface(), y.Interface()) {
 			return false
@@ -99,10 +100,7 @@ func overwriteStruct(v reflect.Value, ctx target, code kafka.Code, depth depth, 
 			if name != string(depth) {
 				overwriteStruct(elem, ctx, code, depth, pick)
 			} else if pick(ctx.within(elem)) {
-				failed := newElement(elem.Type())
-				copyIdentity(failed, elem)
-				setError(failed, code)
-				elem = failed
+				elem = errorreply.Instead(elem, errorreply.Error{Code: int16(code), Message: faultMessage})
 			}
 			changed.Index(i).Set(elem)
 		}

@@ -4,6 +4,8 @@ import (
 	"reflect"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/internal/errorreply"
 )
 
 // A target is one thing that a request asks about, as deep as it goes: a partition of a topic,
@@ -19,23 +21,6 @@ type target struct {
 }
 
 func (t target) namesTopic() bool { return t.topic != "" || t.id != [16]byte{} }
-
-// requestLists maps the fields of requests that hold targets to the fields of the response that
-// answer for them one by one. Requests are walked by the names of their fields: kmsg names the same
-// thing the same everywhere, and a table of every field of every API would say nothing more.
-// TestErrorResponseAnswersForEveryTarget holds it to the APIs that are served.
-var requestLists = []struct{ request, response string }{
-	{"Topics", "Topics"},
-	{"TopicNames", "Topics"}, // DeleteTopics below version 6
-	{"Partitions", "Partitions"},
-	{"Groups", "Groups"},
-	{"GroupIDs", "Groups"}, // ShareGroupDescribe
-	{"CoordinatorKeys", "Coordinators"},
-	{"Resources", "Resources"},
-	{"Transactions", "Transactions"}, // AddPartitionsToTxn from version 4 on
-	{"Markers", "Markers"},
-	{"TransactionalIDs", "TransactionStates"},
-}
 
 // Kinds of resources in requests about configurations. Kafka: ConfigResource.Type.
 const (
@@ -81,19 +66,19 @@ func splitStruct(v reflect.Value, ctx target, pick func(target) bool) (picked, r
 	ctx = ctx.within(v)
 	p, r := copyOf(v), copyOf(v)
 	lists, pickedAny, restAny := 0, false, false
-	for _, names := range requestLists {
-		list := v.FieldByName(names.request)
+	for _, names := range errorreply.Lists {
+		list := v.FieldByName(names.Request)
 		if !list.IsValid() || isHeartbeat(v) {
 			continue
 		}
 		if list.Len() == 0 {
-			ctx.all = ctx.all || names.request == "Topics" && meansAll(v)
+			ctx.all = ctx.all || names.Request == "Topics" && meansAll(v)
 			continue
 		}
 		lists++
-		pl, rl := splitList(list, names.request, ctx, pick)
-		p.FieldByName(names.request).Set(pl)
-		r.FieldByName(names.request).Set(rl)
+		pl, rl := splitList(list, names.Request, ctx, pick)
+		p.FieldByName(names.Request).Set(pl)
+		r.FieldByName(names.Request).Set(rl)
 		pickedAny, restAny = pickedAny || pl.Len() > 0, restAny || rl.Len() > 0
 	}
 	if lists == 0 {

@@ -1,0 +1,264 @@
+// Package errorreply makes the answer of a broker that fails the whole of a request, for any API: an
+// answer for everything that the request asks about, with the defaults that Kafka sends beside an
+// error. Kafka: the getErrorResponse methods of its requests.
+package errorreply
+
+import (
+	"reflect"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Lists maps the fields of requests that hold targets to the fields of the response that
+// answer for them one by one. Requests are walked by the names of their fields: kmsg names the same
+// thing the same everywhere, and a table of every field of every API would say nothing more.
+// A test of kafkatest holds it to the APIs that are served.
+var Lists = []struct{ Request, Response string }{
+	{"Topics", "Topics"},
+	{"TopicNames", "Topics"}, // DeleteTopics below version 6
+	{"Partitions", "Partitions"},
+	{"Groups", "Groups"},
+	{"GroupIDs", "Groups"}, // ShareGroupDescribe
+	{"CoordinatorKeys", "Coordinators"},
+	{"Resources", "Resources"},
+	{"Transactions", "Transactions"}, // AddPartitionsToTxn from version 4 on
+	{"Markers", "Markers"},
+	{"TransactionalIDs", "TransactionStates"},
+}
+
+// Identity are the fields of a response by which clients know what an answer is
+// for: they are copied from the request.
+var Identity = []string{"TransactionalID", "ProducerID", "Topic", "TopicID", "Partition", "Group", "GroupID", "Key", "CoordinatorKey", "ResourceType", "ResourceName",
+	"MemberID", "ClientInstanceID", "EndpointType"}
+
+// A Level says where in a response an error code goes.
+type Level int
+
+// Levels.
+const (
+	Everywhere Level = iota // at the top and in every answer below it
+	Innermost               // in the answers for single partitions, topics or groups only
+	Outermost               // at the top only, and no answers below
+)
+
+// An Error is what a request fails with.
+type Error struct {
+	Code    int16
+	Message string // for the APIs that have one
+	Level   Level
+}
+
+func (e Error) message() *string { return &e.Message }
+
+const unsupportedVersion = 35
+
+// New returns the answer to req that fails with e, well-formed in req's version.
+func New(req kmsg.Request, e Error) kmsg.Response {
+	resp := Empty(req)
+	mirror{e}.answer(reflect.ValueOf(req).Elem(), reflect.ValueOf(resp).Elem())
+	e.finish(req, resp)
+	return resp
+}
+
+// Empty returns an answer to req in its version that says nothing yet.
+func Empty(req kmsg.Request) kmsg.Response {
+	resp := req.ResponseKind()
+	if d, ok := resp.(interface{ Default() }); ok {
+		d.Default()
+	}
+	resp.SetVersion(req.GetVersion())
+	return resp
+}
+
+// LevelOf returns where Kafka puts what fails the whole of req.
+func LevelOf(req kmsg.Request) Level {
+	switch req.(type) {
+	case *kmsg.FetchRequest:
+		return Innermost
+	case *kmsg.OffsetFetchRequest:
+		if req.GetVersion() < 2 {
+			return Innermost
+		}
+		return Outermost // its groups are answered all the same
+	case *kmsg.AddPartitionsToTxnRequest:
+		if req.GetVersion() < 4 {
+			return Innermost
+		}
+		return Outermost
+	case *kmsg.ShareFetchRequest, *kmsg.ShareAcknowledgeRequest, *kmsg.OffsetDeleteRequest, *kmsg.DescribeQuorumRequest,
+		*kmsg.ListPartitionReassignmentsRequest, *kmsg.DescribeLogDirsRequest:
+		return Outermost
+	}
+	return Everywhere
+}
+
+// A mirror builds a response that has an answer with an error for everything in a request.
+type mirror struct {
+	Error
+}
+
+func (m mirror) answer(q, a reflect.Value) {
+	copyIdentity(a, q)
+	nested := false
+	for _, names := range Lists {
+		from, to := q.FieldByName(names.Request), a.FieldByName(names.Response)
+		if !from.IsValid() || !to.IsValid() || m.Level == Outermost && names.Request != "Groups" && names.Request != "GroupIDs" {
+			continue
+		}
+		for i := range from.Len() {
+			nested = true
+			elem := newElement(to.Type().Elem())
+			if from.Index(i).Kind() == reflect.Struct {
+				m.answer(from.Index(i), elem)
+			} else {
+				setBare(elem, names.Request, from.Index(i))
+				m.set(elem)
+			}
+			to.Set(reflect.Append(to, elem))
+		}
+	}
+	if !nested || m.Level != Innermost {
+		m.set(a)
+	}
+}
+
+// Instead returns an answer that fails with e in the place of answer, which is an element of a list
+// of a response: about the same thing.
+func Instead(answer reflect.Value, e Error) reflect.Value {
+	failed := newElement(answer.Type())
+	copyIdentity(failed, answer)
+	e.set(failed)
+	return failed
+}
+
+// newElement returns an element of a list with kmsg's defaults, which are Kafka's.
+func newElement(t reflect.Type) reflect.Value {
+	v := reflect.New(t)
+	if d, ok := v.Interface().(interface{ Default() }); ok {
+		d.Default()
+	}
+	return v.Elem()
+}
+
+func copyIdentity(to, from reflect.Value) {
+	for _, name := range Identity {
+		f, t := from.FieldByName(name), to.FieldByName(name)
+		switch {
+		case !f.IsValid() || !t.IsValid():
+		case f.Type() == t.Type():
+			t.Set(f)
+		case t.Kind() == reflect.Pointer && t.Type().Elem() == f.Type():
+			// a topic's name, which some responses can leave out
+			t.Set(reflect.New(f.Type()))
+			t.Elem().Set(f)
+		}
+	}
+}
+
+// setBare names what elem is the answer for, given an element of a list of the
+// request that is a bare name or number.
+func setBare(elem reflect.Value, list string, v reflect.Value) {
+	field := map[string]string{"Partitions": "Partition", "TopicNames": "Topic", "Groups": "Group", "GroupIDs": "GroupID", "CoordinatorKeys": "Key", "TransactionalIDs": "TransactionalID"}[list]
+	f := elem.FieldByName(field)
+	if f.Kind() == reflect.Pointer {
+		f.Set(reflect.New(f.Type().Elem()))
+		f = f.Elem()
+	}
+	f.Set(v)
+}
+
+// set sets the fields of one answer that say what went wrong.
+func (e Error) set(v reflect.Value) {
+	f := v.FieldByName("ErrorCode")
+	if !f.IsValid() {
+		return
+	}
+	f.SetInt(int64(e.Code))
+	if f := v.FieldByName("ErrorMessage"); f.IsValid() && f.Kind() == reflect.Pointer {
+		f.Set(reflect.ValueOf(e.message()))
+	}
+	// what Kafka sends beside an error and kmsg does not know as a default
+	switch a := v.Addr().Interface().(type) {
+	case *kmsg.ProduceResponseTopicPartition:
+		a.BaseOffset, a.LogAppendTime, a.LogStartOffset = -1, -1, -1
+	case *kmsg.FetchResponseTopicPartition:
+		a.HighWatermark, a.LastStableOffset, a.LogStartOffset, a.PreferredReadReplica, a.RecordBatches = -1, -1, -1, -1, []byte{}
+	case *kmsg.ListOffsetsResponseTopicPartition:
+		a.Timestamp, a.Offset, a.LeaderEpoch = -1, -1, -1
+	case *kmsg.DeleteRecordsResponseTopicPartition:
+		a.LowWatermark = -1
+	case *kmsg.OffsetForLeaderEpochResponseTopicPartition:
+		a.LeaderEpoch, a.EndOffset = -1, -1
+	case *kmsg.OffsetFetchResponseTopicPartition:
+		a.Offset, a.LeaderEpoch, a.Metadata = -1, -1, kmsg.StringPtr("")
+	case *kmsg.OffsetFetchResponseGroupTopicPartition:
+		a.Offset, a.LeaderEpoch, a.Metadata = -1, -1, kmsg.StringPtr("")
+	case *kmsg.FindCoordinatorResponse:
+		a.NodeID, a.Port = -1, -1
+	case *kmsg.FindCoordinatorResponseCoordinator:
+		a.NodeID, a.Port = -1, -1
+	}
+}
+
+// finish sets what depends on more than one answer.
+func (e Error) finish(req kmsg.Request, resp kmsg.Response) {
+	switch a := resp.(type) {
+	case *kmsg.ApiVersionsResponse:
+		// the one error that says what would have been right (KIP-511)
+		if e.Code == unsupportedVersion {
+			a.ApiKeys = []kmsg.ApiVersionsResponseApiKey{{ApiKey: req.Key(), MaxVersion: req.MaxVersion()}}
+		}
+	case *kmsg.JoinGroupResponse:
+		a.Generation = -1
+		if a.Version < 7 {
+			a.Protocol = kmsg.StringPtr("")
+		}
+	case *kmsg.InitProducerIDResponse:
+		a.ProducerID, a.ProducerEpoch = -1, -1
+	case *kmsg.EndTxnResponse:
+		a.ProducerID, a.ProducerEpoch = -1, -1
+	case *kmsg.DescribeLogDirsResponse:
+		if a.Version < 3 { // no error at the top: one directory that has it
+			dir := kmsg.NewDescribeLogDirsResponseDir()
+			dir.ErrorCode = e.Code
+			a.Dirs = append(a.Dirs, dir)
+		}
+	case *kmsg.DescribeClusterResponse:
+		a.ControllerID = -1
+	case *kmsg.CreateACLsResponse: // its results name nothing: there is one for each creation
+		for range req.(*kmsg.CreateACLsRequest).Creations {
+			r := kmsg.NewCreateACLsResponseResult()
+			r.ErrorCode, r.ErrorMessage = e.Code, e.message()
+			a.Results = append(a.Results, r)
+		}
+	case *kmsg.DeleteACLsResponse:
+		for range req.(*kmsg.DeleteACLsRequest).Filters {
+			r := kmsg.NewDeleteACLsResponseResult()
+			r.ErrorCode, r.ErrorMessage = e.Code, e.message()
+			a.Results = append(a.Results, r)
+		}
+	case *kmsg.AlterClientQuotasResponse:
+		for _, entry := range req.(*kmsg.AlterClientQuotasRequest).Entries {
+			r := kmsg.NewAlterClientQuotasResponseEntry()
+			for _, of := range entry.Entity {
+				r.Entity = append(r.Entity, kmsg.AlterClientQuotasResponseEntryEntity{Type: of.Type, Name: of.Name})
+			}
+			r.ErrorCode, r.ErrorMessage = e.Code, e.message()
+			a.Entries = append(a.Entries, r)
+		}
+	case *kmsg.AlterUserSCRAMCredentialsResponse:
+		q := req.(*kmsg.AlterUserSCRAMCredentialsRequest)
+		for _, d := range q.Deletions {
+			a.Results = append(a.Results, e.user(d.Name))
+		}
+		for _, u := range q.Upsertions {
+			a.Results = append(a.Results, e.user(u.Name))
+		}
+	}
+}
+
+func (e Error) user(name string) kmsg.AlterUserSCRAMCredentialsResponseResult {
+	r := kmsg.NewAlterUserSCRAMCredentialsResponseResult()
+	r.User, r.ErrorCode, r.ErrorMessage = name, e.Code, e.message()
+	return r
+}
