@@ -1,12 +1,14 @@
 package interop
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -92,10 +94,20 @@ type id struct {
 	v    any
 }
 
+// A scalar is a number or a flag, as it is printed.
+type scalar string
+
+func scalarOf(v any) scalar { return scalar(fmt.Sprint(v)) }
+
 // A view turns answers into trees that can be compared: maps, lists, values and ids.
 type view struct {
 	prefix string // names of other scripts are left out
 	asked  string // the request, as text
+	twice  bool   // the request names something twice
+}
+
+func viewOf(prefix string, req kmsg.Request) view {
+	return view{prefix, jsonOf(req), namesTwice(jsonTree(req))}
 }
 
 // left are the fields that no two brokers have in common, or that tell the time.
@@ -107,6 +119,8 @@ var times = map[string]bool{"StartTimestamp": true, "LastTimestamp": true, "LogA
 
 func (w view) tree(field string, v reflect.Value) any {
 	switch v.Kind() {
+	case reflect.Invalid:
+		return nil
 	case reflect.Pointer:
 		if v.IsNil() {
 			return nil
@@ -139,8 +153,8 @@ func (w view) tree(field string, v reflect.Value) any {
 		if len(list) == 0 && v.Len() > 0 {
 			return nil // as a list of nothing is mostly read
 		}
-		if field != "RecordBatches" {
-			slices.SortStableFunc(list, func(a, b any) int { return strings.Compare(plainly(a), plainly(b)) })
+		if strings.HasPrefix(field, "Subscribed") { // a set
+			slices.SortFunc(list, func(a, b any) int { return strings.Compare(plainly(a), plainly(b)) })
 		}
 		return list
 	case reflect.Array:
@@ -154,21 +168,21 @@ func (w view) tree(field string, v reflect.Value) any {
 		}
 		return v.String()
 	case reflect.Bool:
-		return fmt.Sprint(v.Bool())
+		return scalarOf(v.Bool())
 	case reflect.Float64:
-		return fmt.Sprint(v.Float())
+		return scalarOf(v.Float())
 	}
 	if v.CanUint() {
-		return fmt.Sprint(v.Uint())
+		return scalarOf(v.Uint())
 	}
 	n := v.Int()
 	if kind := kindOf(field); kind != "" && (n > 0 || n == 0 && kind == "producer") && v.Kind() != reflect.Int8 && v.Kind() != reflect.Int16 && (kind != "member") {
 		return id{kind, n}
 	}
 	if times[field] && n >= 0 {
-		return "some"
+		return scalar("some")
 	}
-	return fmt.Sprint(n)
+	return scalarOf(n)
 }
 
 // foreign reports whether an element is about what neither this script nor its request names.
@@ -199,106 +213,304 @@ func jsonText(v any) string {
 	return string(b)
 }
 
-// plainly is a tree as text in which all ids are alike, to sort by.
+// plainly is a tree as text, in which all ids of a kind are alike.
 func plainly(v any) string {
 	switch v := v.(type) {
 	case map[string]any:
-		keys := []string{}
-		for k := range v {
-			keys = append(keys, k)
-		}
-		slices.Sort(keys)
 		var b strings.Builder
-		for _, first := range []bool{true, false} { // names first
-			for _, k := range keys {
-				if (k == "Topic" || k == "Partition" || k == "Name") == first {
+		for _, first := range []bool{true, false} { // what it is about comes first
+			for _, k := range slices.Sorted(maps.Keys(v)) {
+				if about[k] == first {
 					b.WriteString(k + ":" + plainly(v[k]) + " ")
 				}
 			}
 		}
-		return "{" + b.String() + "}"
+		return "{" + strings.TrimSuffix(b.String(), " ") + "}"
 	case []any:
-		s := "["
-		for _, e := range v {
-			s += plainly(e) + " "
+		parts := make([]string, len(v))
+		for i, e := range v {
+			parts[i] = plainly(e)
 		}
-		return s + "]"
+		return "[" + strings.Join(parts, " ") + "]"
 	case id:
 		return "<" + v.kind + ">"
+	case scalar:
+		return string(v)
 	case nil:
 		return "null"
+	case absent:
+		return "none"
 	}
 	return fmt.Sprintf("%q", v)
 }
 
-// A difference is where two answers are not the same.
-type difference struct{ path, theirs, ours string }
+// about are the fields that say what an element of a list is about. Lists whose elements have some
+// are in no order; an answer in any other list belongs to what is asked at its place.
+var about = map[string]bool{"ApiKey": true, "Topic": true, "TopicID": true, "Partition": true, "Name": true, "ResourceType": true, "ResourceName": true, "User": true,
+	"Group": true, "GroupID": true, "TransactionalID": true, "ProducerID": true, "MemberID": true, "InstanceID": true, "Key": true, "Entity": true, "Type": true,
+	"Principal": true, "Operation": true, "PermissionType": true, "Mechanism": true, "NodeID": true}
+
+// An absent is the element that a list does not have.
+type absent struct{}
+
+// subject is what an element of a list is about, by our ids; "": it does not say so.
+func (c *correspondence) subject(v any, theirs bool) string {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return ""
+	}
+	var b strings.Builder
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		if about[k] {
+			b.WriteString(k + ":" + c.plainlyOurs(m[k], theirs) + " ")
+		}
+	}
+	return b.String()
+}
+
+// plainlyOurs is plainly with the ids that are known.
+func (c *correspondence) plainlyOurs(v any, theirs bool) string {
+	switch v := v.(type) {
+	case id:
+		known := any(nil)
+		if _, ok := c.toTheirs[idKey(v.kind, v.v)]; ok && !theirs {
+			known = v.v
+		} else if ours, ok := c.toOurs[idKey(v.kind, v.v)]; ok && theirs {
+			known = ours
+		}
+		return fmt.Sprintf("<%s %v>", v.kind, known)
+	case []any:
+		var parts []string
+		for _, e := range v {
+			parts = append(parts, c.plainlyOurs(e, theirs))
+		}
+		slices.Sort(parts)
+		return fmt.Sprint(parts)
+	case map[string]any:
+		return c.subject(v, theirs)
+	}
+	return plainly(v)
+}
+
+// A difference is where two answers are not the same: path is the place, at the place among its
+// list's others.
+type difference struct{ path, at, theirs, ours string }
 
 func (d difference) String() string {
 	return fmt.Sprintf("%s: Kafka %s, Strata %s", d.path, d.theirs, d.ours)
 }
 
+// element is the innermost element of a list that the difference is in.
+func (d difference) element() string { return d.at[:strings.LastIndexByte(d.at, ']')+1] }
+
+// A place is where a tree is in an answer.
+type place struct{ path, at string }
+
+func (p place) field(name string) place { return place{p.path + "." + name, p.at + "." + name} }
+
+func (p place) elem(label string, i int) place {
+	return place{p.path + "[" + label + "]", fmt.Sprintf("%s[%d]", p.at, i)}
+}
+
+func (p place) differs(theirs, ours any) []difference {
+	return []difference{{p.path, p.at, plainly(theirs), plainly(ours)}}
+}
+
 var anyID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
 // diff compares two trees, and binds ids that are new to both.
-func (c *correspondence) diff(path string, theirs, ours any) (out []difference) {
+func (c *correspondence) diff(p place, theirs, ours any) (out []difference) {
 	switch t := theirs.(type) {
 	case map[string]any:
 		o, ok := ours.(map[string]any)
 		if !ok {
-			return []difference{{path, plainly(theirs), plainly(ours)}}
+			return p.differs(theirs, ours)
 		}
-		keys := []string{}
-		for k := range t {
-			keys = append(keys, k)
-		}
-		slices.Sort(keys)
-		for _, k := range keys {
-			out = append(out, c.diff(path+"."+k, t[k], o[k])...)
+		for _, k := range slices.Sorted(maps.Keys(t)) {
+			if k == "ErrorMessage" && (t["ErrorCode"] != o["ErrorCode"] || wordless[fmt.Sprint(t[k])]) {
+				continue // words follow from the code; where Kafka has none, any are fine
+			}
+			out = append(out, c.diff(p.field(k), t[k], o[k])...)
 		}
 		return out
 	case []any:
 		o, ok := ours.([]any)
-		if !ok || len(o) != len(t) {
-			return []difference{{path, plainly(theirs), plainly(ours)}}
+		if !ok && (ours != nil || len(t) == 0) {
+			return p.differs(theirs, ours)
 		}
-		for i := range t {
-			label := ""
-			if m, ok := t[i].(map[string]any); ok && strings.HasSuffix(path, "Configs") {
-				label, _ = m["Name"].(string)
-			}
-			out = append(out, c.diff(path+"["+label+"]", t[i], o[i])...)
-		}
-		return out
+		return c.lists(p, t, o)
 	case id:
 		if o, ok := ours.(id); !ok || !c.bind(t.kind, t.v, o.v) {
-			return []difference{{path, fmt.Sprint("id ", t.v, " for ", c.toOurs[idKey(t.kind, t.v)]), fmt.Sprint(ours)}}
+			if _, known := c.toOurs[idKey(t.kind, t.v)]; known && ok {
+				return []difference{{p.path, p.at, "<" + t.kind + "> of what was before", "another <" + t.kind + ">"}}
+			}
+			return p.differs(theirs, ours)
 		}
 		return nil
 	case string:
 		o, ok := ours.(string)
 		if !ok || anyID.ReplaceAllString(c.text(t), "UUID") != anyID.ReplaceAllString(o, "UUID") {
-			return []difference{{path, plainly(theirs), plainly(ours)}}
+			return p.differs(theirs, ours)
 		}
 		return nil
+	case nil:
+		if o, ok := ours.([]any); ok && len(o) > 0 {
+			return c.lists(p, nil, o)
+		}
 	}
 	if theirs != ours {
-		return []difference{{path, plainly(theirs), plainly(ours)}}
+		return p.differs(theirs, ours)
 	}
 	return nil
 }
 
+// wordless are messages of Kafka's that say nothing.
+var wordless = map[string]bool{"": true, "<nil>": true, "NONE": true, "The server experienced an unexpected error when processing the request.": true}
+
+// lists compares lists: by what their elements are about, or by their order if they do not say so.
+func (c *correspondence) lists(p place, theirs, ours []any) (out []difference) {
+	t, o := slices.Clone(theirs), slices.Clone(ours)
+	bySubject := func(theirs bool) func(a, b any) int {
+		return func(a, b any) int {
+			return cmp.Or(strings.Compare(c.subject(a, theirs), c.subject(b, theirs)), strings.Compare(plainly(a), plainly(b)))
+		}
+	}
+	if slices.ContainsFunc(slices.Concat(t, o), func(v any) bool { return c.subject(v, true) != "" }) {
+		slices.SortStableFunc(t, bySubject(true))
+		slices.SortStableFunc(o, bySubject(false))
+	}
+	for i := 0; len(t) > 0 || len(o) > 0; i++ {
+		order := 0
+		switch {
+		case len(t) == 0:
+			order = 1
+		case len(o) == 0:
+			order = -1
+		default:
+			order = strings.Compare(c.subject(t[0], true), c.subject(o[0], false))
+		}
+		at := p.elem(p.label(t, o), i)
+		if order == 0 {
+			n, m := c.alike(t, true), c.alike(o, false)
+			if n < m && c.amongThem(at, t[:n], o[:m]) {
+				out = append(out, difference{at.path, at.at, "once", "as often as asked"})
+				t, o = t[n:], o[m:]
+				continue
+			}
+		}
+		var a, b any = absent{}, absent{}
+		if order <= 0 {
+			a, t = t[0], t[1:]
+		}
+		if order >= 0 {
+			b, o = o[0], o[1:]
+		}
+		out = append(out, c.diff(at, a, b)...)
+	}
+	return out
+}
+
+// alike returns how many elements at the beginning of a list are about the same thing.
+func (c *correspondence) alike(list []any, theirs bool) int {
+	first := c.subject(list[0], theirs)
+	n := 1
+	for first != "" && n < len(list) && c.subject(list[n], theirs) == first {
+		n++
+	}
+	return n
+}
+
+// amongThem reports whether ours has each of theirs, and ids for it.
+func (c *correspondence) amongThem(p place, theirs, ours []any) bool {
+	for _, t := range theirs {
+		if !slices.ContainsFunc(ours, func(o any) bool {
+			try := &correspondence{maps.Clone(c.toOurs), maps.Clone(c.toTheirs), c.texts}
+			return len(try.diff(p, t, o)) == 0
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// label is what a path calls the next element of a list.
+func (p place) label(lists ...[]any) string {
+	for _, l := range lists {
+		if len(l) > 0 && strings.HasSuffix(p.path, "Configs") {
+			if m, ok := l[0].(map[string]any); ok {
+				name, _ := m["Name"].(string)
+				return name
+			}
+		}
+	}
+	return ""
+}
+
 // compare returns in what two answers to a request differ. A nil answer is a closed connection.
 func (c *correspondence) compare(w view, theirs, ours kmsg.Response) []difference {
+	var t, o any = w.tree("", reflect.ValueOf(theirs)), w.tree("", reflect.ValueOf(ours))
 	switch {
 	case theirs == nil && ours == nil:
 		return nil
 	case theirs == nil:
-		return []difference{{"", "closed", plainly(w.tree("", reflect.ValueOf(ours)))}}
+		return []difference{{"", "", "closed", plainly(o)}}
 	case ours == nil:
-		return []difference{{"", plainly(w.tree("", reflect.ValueOf(theirs))), "closed"}}
+		return []difference{{"", "", plainly(t), "closed"}}
 	}
-	return c.diff("", w.tree("", reflect.ValueOf(theirs)), w.tree("", reflect.ValueOf(ours)))
+	if w.twice {
+		t, o = merged(t), merged(o)
+	}
+	return c.diff(place{}, t, o)
+}
+
+// merged returns a tree in which what is about the same thing is together, and said once: what is
+// named twice some answers tell twice, and others at one place.
+func merged(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for k, e := range v {
+			out[k] = merged(e)
+		}
+		return out
+	case []any:
+		var out []any
+		at := map[string]int{}
+		for _, e := range v {
+			m, ok := e.(map[string]any)
+			if !ok {
+				out = append(out, e)
+				continue
+			}
+			self, all := "", ""
+			for _, k := range slices.Sorted(maps.Keys(m)) {
+				if list, nested := m[k].([]any); !nested && m[k] != nil || len(list) > 0 && scalars(list) {
+					self += fmt.Sprintf("%s:%v ", k, m[k])
+				}
+			}
+			all = self
+			if i, known := at[all]; known {
+				for k, e := range m {
+					if list, ok := e.([]any); ok && !scalars(list) {
+						before, _ := out[i].(map[string]any)[k].([]any)
+						out[i].(map[string]any)[k] = slices.Concat(before, list)
+					}
+				}
+				continue
+			}
+			at[all] = len(out)
+			out = append(out, maps.Clone(m))
+		}
+		for i, e := range out {
+			out[i] = merged(e)
+		}
+		return out
+	}
+	return v
+}
+
+func scalars(list []any) bool {
+	return !slices.ContainsFunc(list, func(e any) bool { _, ok := e.(map[string]any); return ok })
 }
 
 // readBatches returns what batches say, without what says when they were written.
@@ -313,21 +525,21 @@ func readBatches(b []byte) any {
 			break
 		}
 		batch := b[:size]
-		u32 := func(at int) string { return fmt.Sprint(int32(binary.BigEndian.Uint32(batch[at:]))) }
+		u32 := func(at int) scalar { return scalarOf(int32(binary.BigEndian.Uint32(batch[at:]))) }
 		m := map[string]any{
-			"Offset": fmt.Sprint(binary.BigEndian.Uint64(batch)), "Epoch": u32(12), "Magic": fmt.Sprint(batch[16]), "Attributes": fmt.Sprint(batch[22]), "Last": u32(23),
-			"ProducerEpoch": fmt.Sprint(int16(binary.BigEndian.Uint16(batch[51:]))), "Sequence": u32(53), "Count": u32(57), "ProducerID": "-1",
+			"Offset": scalarOf(binary.BigEndian.Uint64(batch)), "Epoch": u32(12), "Magic": scalarOf(batch[16]), "Attributes": scalarOf(batch[22]), "Last": u32(23),
+			"ProducerEpoch": scalarOf(int16(binary.BigEndian.Uint16(batch[51:]))), "Sequence": u32(53), "Count": u32(57), "Producer": scalar("-1"),
 		}
 		if crc32.Checksum(batch[21:], castagnoli) != binary.BigEndian.Uint32(batch[17:]) {
 			m["Sum"] = "wrong"
 		}
 		if producer := int64(binary.BigEndian.Uint64(batch[43:])); producer >= 0 {
-			m["ProducerID"] = id{"producer", producer}
+			m["Producer"] = id{"producer", producer}
 		}
 		if batch[22]&0x20 == 0 { // of control records the epoch of the coordinator is each broker's own
-			m["First"], m["Values"] = fmt.Sprint(binary.BigEndian.Uint64(batch[27:])), fmt.Sprintf("%x", batch[61:])
+			m["First"], m["Values"] = scalarOf(binary.BigEndian.Uint64(batch[27:])), fmt.Sprintf("%x", batch[61:])
 			if batch[22]&8 == 0 {
-				m["Max"] = fmt.Sprint(binary.BigEndian.Uint64(batch[35:]))
+				m["Max"] = scalarOf(binary.BigEndian.Uint64(batch[35:]))
 			}
 		}
 		batches = append(batches, m)

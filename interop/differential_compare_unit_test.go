@@ -75,10 +75,10 @@ func TestIDsAreTranslatedWhereverTheyOccur(t *testing.T) {
 	batch := g.validRecords()
 	theirs := readBatches(batch).([]any)[0].(map[string]any)
 	ours := readBatches(c.batches(batch)).([]any)[0].(map[string]any)
-	require.Equal(t, id{"producer", int64(4000)}, theirs["ProducerID"])
-	require.Equal(t, id{"producer", int64(5000)}, ours["ProducerID"])
+	require.Equal(t, id{"producer", int64(4000)}, theirs["Producer"])
+	require.Equal(t, id{"producer", int64(5000)}, ours["Producer"])
 	require.Nil(t, ours["Sum"], "the sum is right again")
-	require.Empty(t, c.diff("", theirs, ours))
+	require.Empty(t, c.diff(place{}, theirs, ours))
 }
 
 func TestRequestsFollowFromTheSeed(t *testing.T) {
@@ -98,4 +98,67 @@ func TestRequestsFollowFromTheSeed(t *testing.T) {
 		}
 	}
 	require.Greater(t, len(apis), 60)
+}
+
+func TestDeviationsExcuseNoMoreThanTheySay(t *testing.T) {
+	all, err := parseCauses("# a comment\nwhy it is so\nMetadata 9-10 .Topics[].ErrorCode | 3 | * | \"gone\"\nMetadata 9 .Topics[].* | none | {*}\nwhy (rare) of others\nFetch * -! | closed | *")
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	require.True(t, all[1].rare)
+	require.Equal(t, "of others", all[1].why)
+	d, list, whole := all[0].places[0], all[0].places[1], all[1].places[0]
+	at := func(version int16) kmsg.Request { return &kmsg.MetadataRequest{Version: version} }
+	difference := func(path, theirs, ours string) difference { return difference{path: path, theirs: theirs, ours: ours} }
+	code := difference(".Topics[].ErrorCode", "3", "5")
+	require.True(t, d.matches(at(9), `{"Topic":"gone"}`, code))
+	require.True(t, d.matches(at(10), `{"Topic":"gone"}`, code))
+	for what, other := range map[string]bool{
+		"an earlier version":       d.matches(at(8), `{"Topic":"gone"}`, code),
+		"a later version":          d.matches(at(11), `{"Topic":"gone"}`, code),
+		"another API":              d.matches(&kmsg.FetchRequest{Version: 9}, `{"Topic":"gone"}`, code),
+		"another request":          d.matches(at(9), `{"Topic":"here"}`, code),
+		"another place":            d.matches(at(9), `{"Topic":"gone"}`, difference(".Topics[].ErrorCodes", "3", "5")),
+		"another value":            d.matches(at(9), `{"Topic":"gone"}`, difference(".Topics[].ErrorCode", "33", "5")),
+		"something that is there":  list.matches(at(9), "", difference(".Topics[].Partitions[]", "{}", "{}")),
+		"a place beside the place": list.matches(at(9), "", difference(".Topics[]", "none", "{}")),
+		"an answer":                whole.matches(&kmsg.FetchRequest{}, "", difference("", "{}", "closed")),
+	} {
+		require.False(t, other, what)
+	}
+	require.True(t, list.matches(at(9), "", difference(".Topics[].Partitions[]", "none", "{}")))
+	require.True(t, whole.whole && whole.matches(&kmsg.FetchRequest{Version: 17}, "", difference("", "closed", "{}")))
+	for _, wrong := range []string{"Fetch * -", "why x\nFetch *", "why x\nFetches * - | a | b", "why x\nFetch x - | a | b", "why x\nFetch * - | a | b | ("} {
+		_, err := parseCauses(wrong)
+		require.Error(t, err, wrong)
+	}
+	for _, c := range causes() {
+		require.Greater(t, len(c.why), 10, "a reason")
+		require.NotEmpty(t, c.places, c.why)
+	}
+}
+
+func TestWhatIsNamedTwiceIsComparedOnce(t *testing.T) {
+	produced := func(partitions ...[]int32) *kmsg.ProduceResponse {
+		r := kmsg.NewPtrProduceResponse()
+		for _, ps := range partitions {
+			topic := kmsg.NewProduceResponseTopic()
+			topic.Topic = "a-t"
+			for _, p := range ps {
+				part := kmsg.NewProduceResponseTopicPartition()
+				part.Partition = p
+				topic.Partitions = append(topic.Partitions, part)
+			}
+			r.Topics = append(r.Topics, topic)
+		}
+		return r
+	}
+	together, apart := produced([]int32{0, 1}), produced([]int32{0}, []int32{1, 0})
+	require.Empty(t, newCorrespondence().compare(view{prefix: "a", twice: true}, together, apart))
+	require.NotEmpty(t, newCorrespondence().compare(view{prefix: "a"}, together, apart), "unless it is asked so")
+	apart.Topics[1].Partitions[1].ErrorCode = 3
+	got := newCorrespondence().compare(view{prefix: "a", twice: true}, together, apart)
+	require.Len(t, got, 1)
+	require.Equal(t, []string{".Topics[].Partitions[]", "once", "as often as asked"}, []string{got[0].path, got[0].theirs, got[0].ours})
+	apart.Topics[0].Partitions[0].ErrorCode = 5
+	require.NotEqual(t, "once", newCorrespondence().compare(view{prefix: "a", twice: true}, together, apart)[0].theirs, "none of them is Kafka's")
 }

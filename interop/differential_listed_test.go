@@ -2,87 +2,170 @@ package interop
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/stratalog/strata/kafka"
 )
 
-// A deviation is a difference that is known, and why it is there. Empty fields match everything.
+// A cause is why some answers differ: a paragraph of differential.txt, whose head says how it reads.
+type cause struct {
+	why    string
+	rare   bool
+	places []*deviation
+}
+
+// A deviation is where a cause shows.
 type deviation struct {
-	api          kafka.Key
-	any          bool // of any API
-	path         string
-	theirs, ours string
-	why          string
+	cause        *cause
+	line         string
+	api          int16 // -1: any
+	from, to     int16 // versions
+	path         *regexp.Regexp
+	whole        bool // all of the answer is excused
+	twice        bool // something is named twice
+	theirs, ours *regexp.Regexp
+	asked        *regexp.Regexp // nil: whatever is asked
+	used         atomic.Int64
 }
 
-const (
-	flushed  = "what is acknowledged is on the disk: flush.messages is 1, as a broker's setting"
-	eligible = "the cluster's min.insync.replicas is written down by Kafka for eligible.leader.replicas.version, which Strata does not have"
-	twice    = "what is named twice is answered twice; Kafka tells it once for most APIs, of which some take the first and some the last"
-)
-
-// wireDeviations is what Strata answers in another way than Kafka.
-var wireDeviations = []deviation{
-	{any: true, path: ".Topics[].Configs[flush.messages]", why: flushed},
-	{any: true, path: ".Resources[].Configs[flush.messages]", why: flushed},
-	{any: true, path: ".Topics[].Configs[min.insync.replicas].Source", theirs: `"3"`, ours: `"5"`, why: eligible},
-	{any: true, path: ".Resources[].Configs[min.insync.replicas]", why: eligible},
-	{api: kafka.ApiVersions, path: ".ApiKeys", why: "there is no moving between directories, no voters of KRaft, no streams groups"},
-	{api: kafka.DescribeACLs, path: "", theirs: "closed", why: "a filter of an unknown type is answered with INVALID_REQUEST; Kafka closes the connection"},
-	{api: kafka.DeleteACLs, path: "", theirs: "closed", why: "as above"},
-	{api: kafka.CreateACLs, path: "", theirs: "closed", why: "as above"},
-	{api: kafka.CreateACLs, path: ".Results[].ErrorCode", theirs: `"-1"`, why: "INVALID_REQUEST, where Kafka has UNKNOWN_SERVER_ERROR"},
-	{api: kafka.DescribeConfigs, path: ".Resources[].Configs[", why: "documentation is Strata's own, and keys that are defaults of defaults in Kafka have one as a synonym"},
-	{api: kafka.Fetch, path: "", theirs: "closed", why: "Kafka fails in answering with an error, as it does not know the topics' names"},
-}
-
-// listed reports whether a difference is one that is known.
-func listed(req kmsg.Request, d difference, note func(string)) bool {
-	if why := notServed[req.Key()]; why != "" && d.ours == "closed" {
-		note(why)
-		return true
-	}
-	for _, l := range wireDeviations {
-		if (l.any || int16(l.api) == req.Key()) && strings.HasPrefix(d.path, l.path) && (l.path != "" || d.path == "") &&
-			(l.theirs == "" || l.theirs == d.theirs) && (l.ours == "" || l.ours == d.ours) {
-			note(kmsg.NameForKey(req.Key()) + d.path + ": " + l.why)
-			return true
-		}
-	}
-	if why := open()[kmsg.NameForKey(req.Key())+" "+d.path]; why != "" {
-		note(kmsg.NameForKey(req.Key()) + d.path + ": " + why)
-		return true
-	}
-	if strings.Contains(jsonOf(req), `"__share_group_state"`) {
-		note("the state of share groups has 50 partitions")
-		return true
-	}
-	if namesTwice(jsonTree(req)) {
-		note(kmsg.NameForKey(req.Key()) + ": " + twice)
-		return true
-	}
-	return false
-}
-
-// open are the differences in differential.txt, by API and path.
-var open = sync.OnceValue(func() map[string]string {
+// causes are those of differential.txt.
+var causes = sync.OnceValue(func() []*cause {
 	text, err := os.ReadFile("differential.txt")
 	if err != nil {
 		panic(err)
 	}
-	listed := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.SplitN(strings.TrimSpace(line), " ", 3); len(fields) == 3 && fields[0] != "#" {
-			listed[fields[0]+" "+strings.TrimPrefix(fields[1], "-")] = strings.TrimSpace(fields[2])
+	all, err := parseCauses(string(text))
+	if err != nil {
+		panic(err)
+	}
+	return all
+})
+
+func parseCauses(text string) (all []*cause, err error) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		switch why, begins := strings.CutPrefix(line, "why "); {
+		case line == "" || strings.HasPrefix(line, "#"):
+		case begins:
+			why, rare := strings.CutPrefix(why, "(rare) ")
+			all = append(all, &cause{why: why, rare: rare})
+		case len(all) == 0:
+			return nil, fmt.Errorf("differential.txt: %q is of no cause", line)
+		default:
+			d, err := parseDeviation(line)
+			if err != nil {
+				return nil, fmt.Errorf("differential.txt: %q: %w", line, err)
+			}
+			d.cause = all[len(all)-1]
+			d.cause.places = append(d.cause.places, d)
 		}
 	}
-	return listed
-})
+	return all, nil
+}
+
+func parseDeviation(line string) (*deviation, error) {
+	parts := strings.SplitN(line, " | ", 4)
+	head := strings.Fields(parts[0])
+	if len(head) != 3 || len(parts) < 3 || len(parts) > 4 {
+		return nil, fmt.Errorf("it is not API VERSIONS PLACE | KAFKA | STRATA | REQUEST")
+	}
+	d := &deviation{line: line, api: -2, to: 999, theirs: pattern(parts[1]), ours: pattern(parts[2])}
+	for key := range int16(100) {
+		if kmsg.NameForKey(key) == head[0] {
+			d.api = key
+		}
+	}
+	if head[0] == "*" {
+		d.api = -1
+	}
+	if d.api == -2 {
+		return nil, fmt.Errorf("there is no such API")
+	}
+	if head[1] != "*" {
+		from, to, several := strings.Cut(head[1], "-")
+		if !several {
+			to = from
+		}
+		for s, v := range map[string]*int16{from: &d.from, to: &d.to} {
+			n, err := strconv.ParseInt(s, 10, 16)
+			if err != nil {
+				return nil, err
+			}
+			*v = int16(n)
+		}
+		if d.from == d.to || several {
+			d.from, d.to = min(d.from, d.to), max(d.from, d.to)
+		}
+	}
+	path, whole := strings.CutSuffix(head[2], "!")
+	d.path, d.whole = pattern(path), whole
+	if path == "-" {
+		d.path = pattern("")
+	}
+	if len(parts) == 4 && parts[3] == "twice" {
+		d.twice = true
+	} else if len(parts) == 4 {
+		asked, err := regexp.Compile(parts[3])
+		if err != nil {
+			return nil, err
+		}
+		d.asked = asked
+	}
+	return d, nil
+}
+
+// pattern is of a text in which a * is any text.
+func pattern(glob string) *regexp.Regexp {
+	return regexp.MustCompile("(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(glob), `\*`, ".*") + "$")
+}
+
+func (d *deviation) matches(req kmsg.Request, asked string, x difference) bool {
+	return (d.api < 0 || d.api == req.Key()) && d.from <= req.GetVersion() && req.GetVersion() <= d.to &&
+		d.path.MatchString(x.path) &&
+		d.theirs.MatchString(x.theirs) && d.ours.MatchString(x.ours) && (d.asked == nil || d.asked.MatchString(asked)) &&
+		(!d.twice || namesTwice(jsonTree(req)))
+}
+
+// unlisted returns those of an answer's differences that have no cause. asked is the request in
+// plain names.
+func (y *tally) unlisted(req kmsg.Request, plain func(string) string, diffs []difference) (left []difference) {
+	asked := plain(jsonOf(req))
+	whole := false
+	for _, x := range diffs {
+		x.theirs, x.ours = plain(x.theirs), plain(x.ours)
+		d := find(req, asked, x)
+		if d == nil {
+			left = append(left, x)
+			continue
+		}
+		d.used.Add(1)
+		y.mu.Lock()
+		y.times[d.cause]++
+		y.mu.Unlock()
+		whole = whole || d.whole
+	}
+	if whole {
+		return nil
+	}
+	return left
+}
+
+func find(req kmsg.Request, asked string, x difference) *deviation {
+	for _, c := range causes() {
+		for _, d := range c.places {
+			if d.matches(req, asked, x) {
+				return d
+			}
+		}
+	}
+	return nil
+}
 
 func jsonTree(v any) (tree any) {
 	b, err := json.Marshal(v)
@@ -107,7 +190,7 @@ func namesTwice(v any) bool {
 			name := jsonText(e)
 			if m, ok := e.(map[string]any); ok {
 				name = ""
-				for _, k := range []string{"Topic", "TopicID", "Partition", "ResourceType", "ResourceName", "Name", "TransactionalID", "ProducerID", "Group", "GroupID", "Entity"} {
+				for _, k := range []string{"Topic", "TopicID", "Partition", "ResourceType", "ResourceName", "Name", "TransactionalID", "ProducerID", "Group", "GroupID", "Entity", "Feature", "Type"} {
 					if m[k] != nil && (k != "TopicID" || m["Topic"] == nil) {
 						name += k + jsonText(m[k])
 					}

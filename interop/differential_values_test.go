@@ -122,7 +122,7 @@ func (g *gen) slice(in, name string, v reflect.Value) {
 				d.Call(nil)
 			}
 		}
-		if i > 0 && g.one(6) {
+		if i > 0 && g.one(25) {
 			out.Index(i).Set(out.Index(i - 1)) // twice the same
 			continue
 		}
