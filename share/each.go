@@ -2,7 +2,7 @@ package share
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
 	"github.com/stratalog/strata/partition"
 )
@@ -15,26 +15,26 @@ type Result struct {
 
 // FetchEach acquires records of all partitions that have some, in their order, until MaxRecords or
 // MaxBytes is reached. If there are none at all it waits for some, without polling. The results are
-// those of the partitions, in their order.
+// those of the partitions, in their order. Partitions that cannot be fetched from do not hold up the
+// others.
 //
 // When MaxWait has passed, or no partition can be fetched from, the results tell of no records. It
 // returns an error if ctx is done, ErrClosed, or what Reserve returned.
 func (c *Coordinator) FetchEach(ctx context.Context, req FetchRequest) ([]Result, error) {
-	if req.MaxRecords < 1 {
-		return nil, fmt.Errorf("%w: %d records", ErrInvalidRequest, req.MaxRecords)
+	req, err := req.withDefaults()
+	if err != nil {
+		return nil, err
 	}
 	waiting, cancel := context.WithTimeout(ctx, req.MaxWait)
 	defer cancel()
-	told := make(chan struct{}, 1)
+	w := wait{c: c, isolation: req.Isolation, told: make(chan struct{}, 1)}
 	for {
-		results, leaders, acquired, err := c.tryEach(ctx, req, told)
-		over := acquired || err != nil || len(leaders) == 0 || waiting.Err() != nil
+		results, a, acquired, err := c.tryEach(ctx, req, w.told)
+		over := acquired || err != nil || a.hopeless() || waiting.Err() != nil
 		if !over {
-			_ = c.awaitRecords(waiting, leaders, req.Isolation, told) // why it has ended is looked at below
+			_ = w.forRecords(waiting, a) // why it has ended is looked at below
 		}
-		for _, l := range leaders {
-			l.unwatch(told)
-		}
+		a.unwatch(w.told)
 		switch {
 		case acquired:
 			return results, nil
@@ -50,29 +50,29 @@ func (c *Coordinator) FetchEach(ctx context.Context, req FetchRequest) ([]Result
 	}
 }
 
-// tryEach acquires what there is, and returns the leaders of the partitions that can be fetched
-// from, which tell told when there may be something.
-func (c *Coordinator) tryEach(ctx context.Context, req FetchRequest, told chan struct{}) (results []Result, leaders []*leader, acquired bool, err error) {
+// tryEach acquires what there is.
+func (c *Coordinator) tryEach(ctx context.Context, req FetchRequest, told chan struct{}) (results []Result, a attempt, acquired bool, err error) {
 	left := req
 	if req.Reserve != nil {
 		if left.MaxBytes, err = req.Reserve(ctx); err != nil {
-			return nil, nil, false, err
+			return nil, attempt{}, false, err
 		}
 	}
 	reserved := left.MaxBytes
+	left.MaxBytes = max(left.MaxBytes, 1) // one batch is read in any case
 	results = make([]Result, len(req.Partitions))
 	for i, tp := range req.Partitions {
 		r := &results[i]
-		r.TopicPartition = tp
 		l, err := c.leader(ctx, req.Group, tp, beginning{req.Reset, req.Existing})
-		if err == nil {
-			l.watch(told)
-			leaders = append(leaders, l)
-			if left.MaxRecords > 0 && left.MaxBytes > 0 {
-				r.Fetched, err = l.fetch(ctx, left)
-			}
+		switch {
+		case err != nil:
+		case left.MaxRecords > 0 && left.MaxBytes > 0:
+			r.Fetched, err = a.fetch(ctx, l, left, told)
 		}
 		if r.TopicPartition = tp; err != nil {
+			a.errs = append(a.errs, err)
+		}
+		if !errors.Is(err, partition.ErrOffsetOutOfRange) { // no records yet. Kafka: ShareFetchUtils
 			r.Err = err
 		}
 		for _, d := range r.Deliveries {
@@ -84,7 +84,7 @@ func (c *Coordinator) tryEach(ctx context.Context, req FetchRequest, told chan s
 	if req.Release != nil {
 		req.Release(max(0, min(left.MaxBytes, reserved)))
 	}
-	return results, leaders, acquired, nil
+	return results, a, acquired, nil
 }
 
 // beginning says what becomes of a share-partition that is new to its group.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/share/internal/inflight"
 )
 
@@ -41,7 +43,8 @@ type FetchRequest struct {
 	Existing bool
 
 	// Reserve returns how many bytes may be read, in the place of MaxBytes, before each attempt of
-	// FetchEach; Release is told how many of them were not. They may be nil. One batch may be more.
+	// FetchEach; Release is told how many of them were not. They may be nil. One batch may be more,
+	// also if they are none.
 	Reserve func(context.Context) (int, error)
 	Release func(int)
 }
@@ -60,33 +63,49 @@ type Fetched struct {
 	Deliveries []Delivery // by offset
 }
 
+// defaultMaxBytes is the MaxBytes that 0 means.
+const defaultMaxBytes = 1 << 20
+
+// withDefaults returns r with its defaults, or what is wrong with it.
+func (r FetchRequest) withDefaults() (FetchRequest, error) {
+	if r.MaxRecords < 1 {
+		return r, fmt.Errorf("%w: %d records of %d partitions", ErrInvalidRequest, r.MaxRecords, len(r.Partitions))
+	}
+	if r.MaxBytes <= 0 {
+		r.MaxBytes = defaultMaxBytes
+	}
+	return r, nil
+}
+
 // Fetch acquires records of the first of the partitions that has some for the member, and waits for
-// them without polling. It begins with the partition that Partitions begin with.
+// them without polling. It begins with the partition that Partitions begin with. A partition that
+// cannot be fetched from does not hold up the others, and is looked at again every few seconds.
 //
 // It returns the error of a partition only if none of them can be fetched from:
-// partition.ErrNotLeader, replication.ErrUnknownTopic, or those of the coordinator.
+// partition.ErrNotLeader, replication.ErrUnknownTopic, those of the coordinator, or those of
+// Cluster.Fetch that do not pass by themselves.
 func (c *Coordinator) Fetch(ctx context.Context, req FetchRequest) (Fetched, error) {
-	if req.MaxRecords < 1 || len(req.Partitions) == 0 {
-		return Fetched{}, fmt.Errorf("%w: %d records of %d partitions", ErrInvalidRequest, req.MaxRecords, len(req.Partitions))
+	req, err := req.withDefaults()
+	if err != nil {
+		return Fetched{}, err
+	}
+	if len(req.Partitions) == 0 {
+		return Fetched{}, fmt.Errorf("%w: %d records of no partition", ErrInvalidRequest, req.MaxRecords)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	told := make(chan struct{}, 1)
+	w := wait{c: c, isolation: req.Isolation, told: make(chan struct{}, 1)}
 	for {
-		got, leaders, err := c.tryFetch(ctx, req, told)
-		if len(got.Deliveries) > 0 || ctx.Err() != nil || c.ctx.Err() != nil || leaders == nil {
-			for _, l := range leaders {
-				l.unwatch(told)
+		got, a := c.tryFetch(ctx, req, w.told)
+		if len(got.Deliveries) > 0 || ctx.Err() != nil || c.ctx.Err() != nil || a.hopeless() {
+			a.unwatch(w.told)
+			if len(got.Deliveries) > 0 {
+				return got, nil
 			}
-			if len(got.Deliveries) == 0 {
-				err = c.ended(ctx, err)
-			}
-			return got, err
+			return Fetched{}, c.ended(ctx, errors.Join(a.errs...))
 		}
-		err = c.awaitRecords(ctx, leaders, req.Isolation, told)
-		for _, l := range leaders {
-			l.unwatch(told)
-		}
+		err := w.forRecords(ctx, a)
+		a.unwatch(w.told)
 		if err != nil {
 			return Fetched{}, c.ended(ctx, err)
 		}
@@ -101,30 +120,66 @@ func (c *Coordinator) ended(ctx context.Context, err error) error {
 	return errors.Join(ctx.Err(), err)
 }
 
-// tryFetch acquires what there is. Otherwise it returns the leaders of the partitions that can be
-// fetched from, which tell told when there may be something, and why the others cannot.
-func (c *Coordinator) tryFetch(ctx context.Context, req FetchRequest, told chan struct{}) (got Fetched, leaders []*leader, err error) {
-	var errs []error
+// tryFetch acquires what there is of the first partition that has something.
+func (c *Coordinator) tryFetch(ctx context.Context, req FetchRequest, told chan struct{}) (got Fetched, a attempt) {
 	for _, tp := range req.Partitions {
 		l, err := c.leader(ctx, req.Group, tp, beginning{req.Reset, req.Existing})
 		if err == nil {
-			l.watch(told)
-			leaders = append(leaders, l)
-			got, err = l.fetch(ctx, req)
+			got, err = a.fetch(ctx, l, req, told)
 		}
 		if len(got.Deliveries) > 0 {
 			got.TopicPartition = tp
-			return got, leaders, nil
+			return got, a
 		}
 		if err != nil {
-			errs = append(errs, err)
+			a.errs = append(a.errs, err)
 		}
 	}
-	return Fetched{}, leaders, errors.Join(errs...)
+	return Fetched{}, a
 }
 
-// fetch acquires what there is for a member, unless another one is just about to.
-func (l *leader) fetch(ctx context.Context, req FetchRequest) (got Fetched, err error) {
+// An attempt is what became of looking at partitions.
+type attempt struct {
+	leaders []*leader // of those that could be read: they tell when there may be something
+	errs    []error   // of the others
+	passing bool      // some of errs pass by themselves
+}
+
+// hopeless reports whether there is nothing to wait for.
+func (a *attempt) hopeless() bool { return len(a.leaders) == 0 && !a.passing }
+
+func (a *attempt) unwatch(told chan struct{}) {
+	for _, l := range a.leaders {
+		l.unwatch(told)
+	}
+}
+
+// fetch acquires what l has. From then on l tells told when there may be something, unless it cannot
+// be read: what it says of that is no news to who has found it out.
+func (a *attempt) fetch(ctx context.Context, l *leader, req FetchRequest, told chan struct{}) (got Fetched, err error) {
+	l.watch(told)
+	if got, err = l.fetch(ctx, req, told); err != nil {
+		a.passing = a.passing || passes(err)
+		return Fetched{}, err
+	}
+	a.leaders = append(a.leaders, l)
+	return got, nil
+}
+
+// passingErrors are those of a read that pass by themselves: the leader has just changed, or the
+// log does not reach as far as the state says.
+var passingErrors = []error{
+	partition.ErrNotLeader, partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch, partition.ErrOffsetNotAvailable,
+	partition.ErrOffsetOutOfRange, partition.ErrInconsistentTopicID, replication.ErrUnknownTopic,
+}
+
+func passes(err error) bool {
+	return slices.ContainsFunc(passingErrors, func(e error) bool { return errors.Is(err, e) })
+}
+
+// fetch acquires what there is for a member, unless another one is just about to. With an error told
+// is no waiter any more, and the others look themselves.
+func (l *leader) fetch(ctx context.Context, req FetchRequest, told chan struct{}) (got Fetched, err error) {
 	l.mu.Lock()
 	from, ok := l.p.Next()
 	if l.over != nil || l.fetching || !ok {
@@ -137,6 +192,10 @@ func (l *leader) fetch(ctx context.Context, req FetchRequest) (got Fetched, err 
 	l.fetching = true
 	l.mu.Unlock()
 	read, err := l.read(ctx, from, req)
+	var batches []inflight.Offsets
+	if err == nil {
+		batches, err = offsetsOf(from, read)
+	}
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,33 +205,29 @@ func (l *leader) fetch(ctx context.Context, req FetchRequest) (got Fetched, err 
 		l.tellLocked()
 		return Fetched{}, nil
 	case err != nil:
+		delete(l.waiters, told)
 		l.tellLocked()
 		return Fetched{}, err
 	}
 	l.p.LogStart(read.LogStartOffset)
-	var batches []inflight.Offsets
-	if batches, err = offsetsOf(from, read); err == nil && len(batches) > 0 {
+	if len(batches) > 0 {
 		got.Deliveries = l.p.Acquire(time.Now(), req.Member, inflight.Fetched{From: from, Batches: batches}, inflight.Limit{Records: req.MaxRecords, Exact: !req.WholeBatches})
 	}
 	if len(got.Deliveries) > 0 {
 		got.Bytes = trimTo(read.Bytes, got.Deliveries[0].First, got.Deliveries[len(got.Deliveries)-1].Last)
 	}
-	if err != nil || len(batches) > 0 || l.p.Start() > from {
+	if len(batches) > 0 || l.p.Start() > from {
 		l.changedLocked() // others may acquire what is left
 	}
-	return got, err
+	return got, nil
 }
 
 // read reads the log from an offset on. An offset that is not in the log any more is read as its
 // start.
 func (l *leader) read(ctx context.Context, from int64, req FetchRequest) (partition.FetchedPartition, error) {
-	maxBytes := req.MaxBytes
-	if maxBytes <= 0 {
-		maxBytes = 1 << 20
-	}
 	resp, err := l.c.cluster.Fetch(ctx, &partition.FetchRequest{
 		Partitions: []partition.FetchPartition{{TopicPartition: l.tp, Offset: from, CurrentLeaderEpoch: l.epoch, TopicID: l.key.TopicID}},
-		MaxBytes:   maxBytes, Isolation: req.Isolation,
+		MaxBytes:   req.MaxBytes, Isolation: req.Isolation,
 	})
 	if err != nil {
 		return partition.FetchedPartition{}, err
@@ -233,18 +288,37 @@ func (l *leader) unwatch(told chan struct{}) {
 	delete(l.waiters, told)
 }
 
-// longestWait is how long a fetch waits before it looks again who leads the partitions.
-const longestWait = 5 * time.Second
+// While there is nothing a fetch waits for longestWait at most before it looks again who leads the
+// partitions. If one of them could not be fetched from it looks again after a pause, which doubles.
+const (
+	longestWait = 5 * time.Second
+	firstPause  = 10 * time.Millisecond
+)
 
-// awaitRecords returns when a leader has told, when the log of one has grown that may hand out what
-// is new, or after a while.
-func (c *Coordinator) awaitRecords(ctx context.Context, leaders []*leader, isolation partition.Isolation, told chan struct{}) error {
-	ctx, cancel := context.WithTimeout(ctx, longestWait)
+// A wait is the waiting of one call, from one attempt to the next.
+type wait struct {
+	c         *Coordinator
+	isolation partition.Isolation
+	told      chan struct{} // by a leader
+	pause     time.Duration // the last one; 0: the last attempt had no error
+}
+
+// forRecords returns when a leader has told, when the log of one has grown that may hand out what is
+// new, or after a while. What a leader tells from here on is looked at by the next attempt.
+func (w *wait) forRecords(ctx context.Context, a attempt) error {
+	longest := longestWait
+	if len(a.errs) == 0 {
+		w.pause = 0
+	} else {
+		w.pause = min(max(2*w.pause, firstPause), longestWait)
+		longest = w.pause
+	}
+	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	req := partition.FetchRequest{MaxBytes: 1, MinBytes: 1, MaxWait: longestWait, Isolation: isolation}
-	for _, l := range leaders {
+	req := partition.FetchRequest{MaxBytes: 1, MinBytes: 1, MaxWait: longestWait, Isolation: w.isolation}
+	for _, l := range a.leaders {
 		l.mu.Lock()
-		if from, ok := l.p.Next(); ok && from == l.p.End() {
+		if from, ok := l.p.Next(); ok && !l.fetching { // else it tells
 			req.Partitions = append(req.Partitions, partition.FetchPartition{TopicPartition: l.tp, Offset: from, MaxBytes: 1, CurrentLeaderEpoch: l.epoch, TopicID: l.key.TopicID})
 		}
 		l.mu.Unlock()
@@ -255,19 +329,19 @@ func (c *Coordinator) awaitRecords(ctx context.Context, leaders []*leader, isola
 		var reader sync.WaitGroup
 		defer func() { stop(); reader.Wait() }()
 		reader.Go(func() {
-			_, _ = c.cluster.Fetch(waiting, &req) // what it finds is read again, and its errors
+			_, _ = w.c.cluster.Fetch(waiting, &req) // what it finds is read again, and its errors
 			close(grown)
 		})
 	}
 	select {
-	case <-told:
+	case <-w.told:
 	case <-grown:
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return nil
 		}
 		return ctx.Err()
-	case <-c.ctx.Done():
+	case <-w.c.ctx.Done():
 		return ErrClosed
 	}
 	return nil
