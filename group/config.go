@@ -32,7 +32,8 @@ type Config struct {
 	MaxSize int
 
 	// OffsetsRetention is how long the offsets of a group without members are kept, and those of
-	// topics it no longer subscribes to. 0 (or Unlimited): for ever, a group that comes back after
+	// topics it no longer subscribes to: of a group of the classic protocol since the last member
+	// has gone, of one of the newer protocol since each was committed, as in Kafka. 0 (or Unlimited): for ever, a group that comes back after
 	// months goes on where it stopped. Kafka forgets after 7 days. Kafka:
 	// offsets.retention.minutes.
 	OffsetsRetention time.Duration

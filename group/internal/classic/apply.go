@@ -1,6 +1,7 @@
 package classic
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,25 @@ import (
 
 // persist emits the record that describes the group with the given assignments.
 func (g *Group) persist(now time.Time, assignment func(*member) []byte) {
+	g.emitValue(g.value(now, assignment))
+}
+
+// persistID emits a record that tells the log of the new id of a static member while a rebalance is
+// under way, and changes nothing else: a coordinator that knew the former id only would take the
+// member for one that was fenced. It names no leader, so that the next coordinator has all join again
+// (EventLoaded), and no member that has not had an answer.
+func (g *Group) persistID(now time.Time) {
+	v := g.value(now, (*member).currentAssignment)
+	v.Members = slices.DeleteFunc(v.Members, func(m offsets.MemberValue) bool { return g.members[m.ID].isNew })
+	v.Leader, g.idOnly = "", true
+	g.emitValue(v)
+}
+
+func (g *Group) emitValue(v *offsets.GroupValue) {
+	g.emit(offsets.Record{Key: offsets.Key{Type: offsets.KeyGroup, Group: g.id}, Group: v})
+}
+
+func (g *Group) value(now time.Time, assignment func(*member) []byte) *offsets.GroupValue {
 	v := &offsets.GroupValue{ProtocolType: g.protocolType, Generation: g.generation, Protocol: g.protocol, Leader: g.leader, StateMs: now.UnixMilli()}
 	for _, m := range g.inOrder() {
 		v.Members = append(v.Members, offsets.MemberValue{
@@ -19,7 +39,7 @@ func (g *Group) persist(now time.Time, assignment func(*member) []byte) {
 			Subscription: m.metadata(g.protocol), Assignment: assignment(m),
 		})
 	}
-	g.emit(offsets.Record{Key: offsets.Key{Type: offsets.KeyGroup, Group: g.id}, Group: v})
+	return v
 }
 
 func (m *member) currentAssignment() []byte { return m.assignment }
@@ -60,6 +80,10 @@ func (g *Group) existence() {
 // parked requests.
 func (g *Group) adopt(v *offsets.GroupValue) {
 	g.persisted = true
+	if g.idOnly {
+		g.idOnly = false
+		return
+	}
 	g.generation, g.protocolType, g.protocol, g.leader, g.stateMs = v.Generation, v.ProtocolType, v.Protocol, v.Leader, v.StateMs
 	members := make(map[string]*member, len(v.Members))
 	clear(g.static)

@@ -65,6 +65,7 @@ type scalars struct {
 	newcomer     bool          // a member joined since the initial delay last began
 	syncDeadline time.Time     // when members that did not sync are removed; zero: all have
 	wakeAt       time.Time     // no deadline is before it; zero: none
+	idOnly       bool          // the record of this step is persistID's
 }
 
 // Effects are what a Step of a Group wants done.

@@ -213,10 +213,14 @@ func (e EventJoin) replaceStatic(g *Group, now time.Time, old *member) {
 		}
 		g.answerJoin(&m, r, nil)
 		g.persist(now, (*member).currentAssignment)
+		return
 	case g.state == protocol.PreparingRebalance:
 		g.completeIfAllJoined(now)
 	default:
 		g.prepareRebalance(now)
+	}
+	if g.persisted && !m.isNew {
+		g.persistID(now)
 	}
 }
 
