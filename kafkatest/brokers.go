@@ -16,7 +16,7 @@ import (
 // does not run, or is the last one.
 func (s *Server) StopBroker(id int32) {
 	s.t.Helper()
-	s.change(fmt.Sprintf("stop broker %d", id), func(ctx context.Context, r *running) error {
+	s.change(fmt.Sprintf("stop broker %d", id), func(ctx context.Context, s *Server, r *running) error {
 		if err := r.cluster.Backend().StopBroker(ctx, id); err != nil {
 			return err
 		}
@@ -32,7 +32,7 @@ func (s *Server) StopBroker(id int32) {
 // the test if the broker does not run, or is the last one.
 func (s *Server) KillBroker(id int32) {
 	s.t.Helper()
-	s.change(fmt.Sprintf("kill broker %d", id), func(_ context.Context, r *running) error {
+	s.change(fmt.Sprintf("kill broker %d", id), func(_ context.Context, s *Server, r *running) error {
 		up := r.cluster.Backend().Brokers()
 		switch serves := slices.Contains(up, id); {
 		case serves && len(up) == 1:
@@ -53,7 +53,7 @@ func (s *Server) KillBroker(id int32) {
 // what it led. It fails the test if the broker runs, or cannot be started.
 func (s *Server) StartBroker(id int32) {
 	s.t.Helper()
-	s.change(fmt.Sprintf("start broker %d", id), func(ctx context.Context, r *running) error {
+	s.change(fmt.Sprintf("start broker %d", id), func(ctx context.Context, s *Server, r *running) error {
 		if err := r.cluster.Backend().StartBroker(ctx, id); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (s *Server) AddBrokerID(id int32, rack string) {
 // addBroker adds a broker; id 0: the cluster chooses.
 func (s *Server) addBroker(wanted int32, rack string) (id int32) {
 	s.t.Helper()
-	s.change("add a broker", func(ctx context.Context, r *running) error {
+	s.change("add a broker", func(ctx context.Context, s *Server, r *running) error {
 		added, err := r.cluster.Backend().AddBroker(ctx, wanted, replication.BrokerSpec{Rack: rack})
 		if err != nil {
 			return err
@@ -102,7 +102,7 @@ func (s *Server) addBroker(wanted int32, rack string) (id int32) {
 // partition, which has to be deleted before.
 func (s *Server) RemoveBroker(id int32) {
 	s.t.Helper()
-	s.change(fmt.Sprintf("remove broker %d", id), func(ctx context.Context, r *running) error {
+	s.change(fmt.Sprintf("remove broker %d", id), func(ctx context.Context, s *Server, r *running) error {
 		if err := r.cluster.Backend().RemoveBroker(ctx, id); err != nil {
 			return err
 		}
@@ -116,8 +116,13 @@ func (s *Server) RemoveBroker(id int32) {
 }
 
 // change lets brokers come or go, one change at a time and none during a Restart.
-func (s *Server) change(what string, fn func(context.Context, *running) error) {
+func (s *Server) change(what string, fn func(context.Context, *Server, *running) error) {
 	s.t.Helper()
+	s.within(func(s *Server, _ *visit) { s.changeBrokers(what, fn) })
+	s.clock.awaitListeners()
+}
+
+func (s *Server) changeBrokers(what string, fn func(context.Context, *Server, *running) error) {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
 	ctx, cancel := s.waitContext()
@@ -126,7 +131,7 @@ func (s *Server) change(what string, fn func(context.Context, *running) error) {
 	r := s.running
 	s.mu.Unlock()
 	var err error
-	relabelled(s.label, func() { err = fn(ctx, r) })
+	relabelled(s.label, func() { err = fn(ctx, s, r) })
 	if err != nil {
 		s.t.Fatalf("kafkatest: %s: %v", what, err)
 	}

@@ -43,7 +43,7 @@ type Code struct {
 	Records    int    // how many are written, and read; at least 10. 0: 60
 
 	// Config is that of the servers. If it has neither Brokers nor Replicas, there are three of
-	// each. Dir, FS and Pipe cannot be set.
+	// each. Dir, FS, Pipe and Clock cannot be set.
 	Config Config
 
 	// RealTime runs over TCP and without a testing/synctest bubble, for clients that do not work
@@ -123,8 +123,8 @@ func (c *Code) complete() error {
 		return fmt.Errorf("Check: Code.Partitions is %d", c.Partitions)
 	case c.Records < leastChecked:
 		return fmt.Errorf("Check: Code.Records is %d, less than %d", c.Records, leastChecked)
-	case c.Config.Dir != "" || c.Config.FS != nil || c.Config.Pipe:
-		return errors.New("Check: Code.Config has Dir, FS or Pipe: the servers of Check are in memory, each with its own")
+	case c.Config.Dir != "" || c.Config.FS != nil || c.Config.Pipe || c.Config.Clock:
+		return errors.New("Check: Code.Config has Dir, FS, Pipe or Clock: the servers of Check are in memory, each with its own, and in its bubbles")
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/kafkatest"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
 )
 
 // The snippet of the README.
@@ -31,6 +32,22 @@ func TestOrderIsWrittenOnceThoughTheAnswerIsLost(t *testing.T) {
 		require.Equal(t, 1, lost.Hits())     // it was written, but the client never heard so;
 		require.Len(t, s.Topic("orders"), 1) // it sent the order again, and the broker knew it
 	})
+}
+
+// The brokers have a clock of their own, and the test, the client and whatever else there is do not.
+func ExampleServer_Advance() {
+	_ = func(t *testing.T) { // in a test file: func TestOrdersAreKeptForAWeek(t *testing.T)
+		s := kafkatest.New(t, kafkatest.Config{Clock: true, Topics: map[string]int{"orders": 1},
+			Defaults: topic.Config{Properties: map[string]string{"retention.ms": "604800000"}}})
+		cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...))
+		require.NoError(t, err)
+		defer cl.Close()
+		require.NoError(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("paid")}).FirstErr())
+		s.Advance(6 * 24 * time.Hour)
+		require.Len(t, s.Topic("orders"), 1)
+		s.Advance(2 * 24 * time.Hour)
+		require.Empty(t, s.Topic("orders"))
+	}
 }
 
 // program is a kafkatest.T that is not a test.

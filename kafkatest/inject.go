@@ -34,9 +34,11 @@ func (j *Injected) Hits() int {
 // Release lets go the requests that the fault holds; it will hold
 // no more, but do whatever else it does.
 func (j *Injected) Release() {
-	j.in.mu.Lock()
-	defer j.in.mu.Unlock()
-	j.releaseLocked()
+	j.in.within(func() {
+		j.in.mu.Lock()
+		defer j.in.mu.Unlock()
+		j.releaseLocked()
+	})
 }
 
 func (j *Injected) releaseLocked() {
@@ -49,11 +51,13 @@ func (j *Injected) releaseLocked() {
 // Remove ends the fault: it hits nothing more and lets go what it holds.
 // Requests that it has hit meet their fate.
 func (j *Injected) Remove() {
-	j.in.mu.Lock()
-	defer j.in.mu.Unlock()
-	j.removed = true
-	j.in.faults = slices.DeleteFunc(slices.Clone(j.in.faults), func(o *Injected) bool { return o == j })
-	j.releaseLocked()
+	j.in.within(func() {
+		j.in.mu.Lock()
+		defer j.in.mu.Unlock()
+		j.removed = true
+		j.in.faults = slices.DeleteFunc(slices.Clone(j.in.faults), func(o *Injected) bool { return o == j })
+		j.releaseLocked()
+	})
 }
 
 // dueLocked counts a request that the fault selects, and reports whether it may be hit.
@@ -70,6 +74,7 @@ type interceptor struct {
 	own      kafka.Interceptor     // Config.Intercept; nil: none
 	log      func(string)          // a line for the test's log
 	discards bool                  // Config.BlackholeProduce
+	host     *clock                // of the server, if it runs in the bubble of one
 	sessions sessions
 
 	mu      sync.Mutex  // guards the fields below; never held while waiting or calling out
@@ -84,6 +89,15 @@ type interceptor struct {
 
 func newInterceptor(nameOf func([16]byte) string, log func(string), own kafka.Interceptor) *interceptor {
 	return &interceptor{nameOf: nameOf, log: log, own: own, changed: make(chan struct{})}
+}
+
+// within calls f where the server runs.
+func (in *interceptor) within(f func()) {
+	if in.host == nil {
+		f()
+		return
+	}
+	in.host.enter(func(*Server, *visit) { f() })
 }
 
 // inject arms a fault.

@@ -13,12 +13,14 @@ import (
 // fails the test if it does not come to be, or if the broker has none.
 func (s *Server) MoveLeader(topic string, partition, to int32) {
 	s.t.Helper()
-	ctx, cancel := s.waitContext()
-	defer cancel()
-	tp, cluster := record.TopicPartition{Topic: topic, Partition: partition}, s.Cluster().Backend().Cluster
-	if err := moveLeader(ctx, cluster, tp, to); err != nil {
-		s.t.Fatalf("kafkatest: move leader of %s-%d to broker %d: %v", topic, partition, to, err)
-	}
+	s.within(func(s *Server, _ *visit) {
+		ctx, cancel := s.waitContext()
+		defer cancel()
+		tp, cluster := record.TopicPartition{Topic: topic, Partition: partition}, s.Cluster().Backend().Cluster
+		if err := moveLeader(ctx, cluster, tp, to); err != nil {
+			s.t.Fatalf("kafkatest: move leader of %s-%d to broker %d: %v", topic, partition, to, err)
+		}
+	})
 }
 
 func moveLeader(ctx context.Context, c *replication.Cluster, tp record.TopicPartition, to int32) error {
@@ -34,6 +36,10 @@ func moveLeader(ctx context.Context, c *replication.Cluster, tp record.TopicPart
 // WaitISR waits until exactly these brokers, in any order, are in sync for a partition.
 func (s *Server) WaitISR(topic string, partition int32, brokers ...int32) {
 	s.t.Helper()
+	s.within(func(s *Server, _ *visit) { s.waitISR(topic, partition, brokers) })
+}
+
+func (s *Server) waitISR(topic string, partition int32, brokers []int32) {
 	ctx, cancel := s.waitContext()
 	defer cancel()
 	want := slices.Sorted(slices.Values(brokers))
@@ -79,6 +85,11 @@ func awaitPartition(ctx context.Context, c *replication.Cluster, tp record.Topic
 // fails the test if the metadata cannot be changed.
 func (s *Server) ShuffleLeaders(topics ...string) (moved int) {
 	s.t.Helper()
+	s.within(func(s *Server, _ *visit) { moved = s.shuffleLeaders(topics) })
+	return moved
+}
+
+func (s *Server) shuffleLeaders(topics []string) (moved int) {
 	ctx, cancel := s.waitContext()
 	defer cancel()
 	c := s.Cluster().Backend().Cluster

@@ -36,14 +36,16 @@ func (s *Server) OneWay(from, to int32) *Link {
 // there is no such broker.
 func (s *Server) Around(broker int32) *Link {
 	s.t.Helper()
-	s.mu.Lock()
 	var paths []replication.NetworkPath
-	for id := range s.addrs {
-		if id != broker {
-			paths = append(paths, replication.NetworkPath{From: id, To: broker}, replication.NetworkPath{From: broker, To: id})
+	s.within(func(s *Server, _ *visit) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for id := range s.addrs {
+			if id != broker {
+				paths = append(paths, replication.NetworkPath{From: id, To: broker}, replication.NetworkPath{From: broker, To: id})
+			}
 		}
-	}
-	s.mu.Unlock()
+	})
 	s.Addr(broker)
 	return &Link{s, paths}
 }
@@ -77,8 +79,10 @@ func (l *Link) Slow(d time.Duration) {
 func (l *Link) Mend() { l.each((*replication.Network).Mend) }
 
 func (l *Link) each(do func(*replication.Network, replication.NetworkPath)) {
-	n := l.s.Cluster().Backend().Network()
-	for _, p := range l.paths {
-		do(n, p)
-	}
+	l.s.within(func(s *Server, _ *visit) {
+		n := s.Cluster().Backend().Network()
+		for _, p := range l.paths {
+			do(n, p)
+		}
+	})
 }

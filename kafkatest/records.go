@@ -21,9 +21,11 @@ import (
 // record.Record.To says, else to that of its key, as with Kafka's clients.
 func (s *Server) Fill(topic string, rs ...record.Record) {
 	s.t.Helper()
-	if err := s.fill(topic, rs); err != nil {
-		s.t.Fatalf("kafkatest: fill %s: %v", topic, err)
-	}
+	s.within(func(s *Server, _ *visit) {
+		if err := s.fill(topic, rs); err != nil {
+			s.t.Fatalf("kafkatest: fill %s: %v", topic, err)
+		}
+	})
 }
 
 func (s *Server) fill(topic string, rs []record.Record) error {
@@ -46,8 +48,13 @@ func (s *Server) fill(topic string, rs []record.Record) error {
 
 // Topic returns all committed records of a topic that it still holds, by partition and in the order
 // of each. It fails the test if there is no such topic.
-func (s *Server) Topic(topic string) []record.Record {
+func (s *Server) Topic(topic string) (rs []record.Record) {
 	s.t.Helper()
+	s.within(func(s *Server, _ *visit) { rs = s.topic(topic) })
+	return rs
+}
+
+func (s *Server) topic(topic string) []record.Record {
 	ctx, cancel := s.waitContext()
 	defer cancel()
 	rs, err := collect(nil, consumer.Read(ctx, s.Cluster(), consumer.ReadConfig{Topic: topic}), math.MaxInt)
@@ -59,8 +66,13 @@ func (s *Server) Topic(topic string) []record.Record {
 
 // WaitRecords waits until a topic, which need not exist yet, has had n committed records,
 // and returns all of them as Topic does.
-func (s *Server) WaitRecords(topic string, n int) []record.Record {
+func (s *Server) WaitRecords(topic string, n int) (rs []record.Record) {
 	s.t.Helper()
+	s.within(func(s *Server, _ *visit) { rs = s.waitRecords(topic, n) })
+	return rs
+}
+
+func (s *Server) waitRecords(topic string, n int) []record.Record {
 	ctx, cancel := s.waitContext()
 	defer cancel()
 	rs, err := waitRecords(ctx, s.Cluster(), topic, n)

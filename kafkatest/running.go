@@ -45,7 +45,7 @@ func (s *Server) start() error {
 	}
 	r := &running{cluster: cluster}
 	r.kafka = kafka.NewServer(cluster, kafka.Config{Logger: s.cfg.Logger, Intercept: s.in, Security: s.security(cluster), NoAutoCreate: !s.cfg.AutoCreate, Authorization: s.cfg.authorization(), DelegationTokens: s.cfg.DelegationTokens,
-		VersionCaps: versionCaps(s.cfg.Release, s.cfg.VersionCaps)})
+		VersionCaps: versionCaps(s.cfg.Release, s.cfg.VersionCaps), Limits: s.limits()})
 	lns, addrs := map[int32]net.Listener{}, map[int32]string{}
 	for _, broker := range cluster.Backend().Brokers() {
 		ln, err := s.listen(broker)
@@ -62,6 +62,19 @@ func (s *Server) start() error {
 	s.mu.Unlock()
 	return r.serve(lns)
 }
+
+// limits bound what clients can take. With Config.Clock the time of the brokers bounds nothing that
+// a client does in real time: else it would be cut off that connects, sends or reads just when the
+// clock is moved, or has nothing to say since.
+func (s *Server) limits() (l kafka.Limits) {
+	if s.host != nil {
+		l.FirstRequest, l.WholeRequest, l.Idle, l.SlowReader = forever, forever, forever, forever
+	}
+	return l
+}
+
+// forever is longer than clocks are moved, and no time overflows by it.
+const forever = 100 * 365 * 24 * time.Hour
 
 // stop ends what runs, if anything does.
 func (s *Server) stop() error {
@@ -117,6 +130,20 @@ func (s *Server) brokers() (n int, specs map[int32]replication.BrokerSpec) {
 
 // listen returns a broker's listener, at the address that it had before if this is a restart.
 func (s *Server) listen(broker int32) (net.Listener, error) {
+	address := ""
+	s.mu.Lock()
+	if before, ok := s.addrs[broker]; ok {
+		address = before
+	}
+	s.mu.Unlock()
+	if s.host != nil && !s.cfg.Pipe {
+		return s.host.listen(broker, address)
+	}
+	return s.listenAt(broker, address)
+}
+
+// listenAt returns the listener of a broker, whose address was before; empty: it had none.
+func (s *Server) listenAt(broker int32, before string) (net.Listener, error) {
 	if s.cfg.Pipe {
 		// RFC 2606: never a real host
 		return s.network.Listen(fmt.Sprintf("broker-%d.kafkatest.invalid:9092", broker))
@@ -128,13 +155,10 @@ func (s *Server) listen(broker int32) (net.Listener, error) {
 		}
 		return ln, err
 	}
-	address := "127.0.0.1:0"
-	s.mu.Lock()
-	if before, ok := s.addrs[broker]; ok {
-		address = before
+	if before == "" {
+		before = "127.0.0.1:0"
 	}
-	s.mu.Unlock()
-	return plainTCP.Listen(context.Background(), "tcp", address)
+	return plainTCP.Listen(context.Background(), "tcp", before)
 }
 
 // plainTCP listens without Multipath TCP, which makes the listener cost half as much again and

@@ -28,6 +28,10 @@ type Server struct {
 	testEnds time.Time // when waits give up at the latest; zero: no limit
 	label    string    // of its goroutines
 
+	// With Config.Clock there are two of them. The test has the one with clock, whose methods call
+	// those of the other, which runs in the bubble of the clock that is its host.
+	clock, host *clock
+
 	authority *throwaway.Authority // of certificates; nil: there is no TLS
 	cert      tls.Certificate      // of the brokers
 
@@ -52,7 +56,16 @@ func New(t T, cfg Config) *Server {
 	if err := cfg.check(); err != nil {
 		t.Fatalf("kafkatest: %v", err)
 	}
-	s := &Server{t: t, cfg: cfg, fs: cfg.FS, turn: make(chan struct{}, 1), racks: cfg.racks(), removed: map[int32]bool{}}
+	if cfg.Clock {
+		return newClocked(t, cfg)
+	}
+	return open(t, cfg, nil)
+}
+
+// open is New for a server that has no clock of its own; host is the clock whose bubble it is in.
+func open(t T, cfg Config, host *clock) *Server {
+	t.Helper()
+	s := &Server{t: t, cfg: cfg, fs: cfg.FS, host: host, turn: make(chan struct{}, 1), racks: cfg.racks(), removed: map[int32]bool{}}
 	switch {
 	case s.fs != nil || cfg.Sync:
 	case cfg.Dir == "":
@@ -71,7 +84,7 @@ func New(t T, cfg Config) *Server {
 		s.wait = defaultWait
 	}
 	s.in = newInterceptor(s.topicName, func(line string) { t.Logf("%s", line) }, cfg.Intercept)
-	s.in.discards = cfg.BlackholeProduce
+	s.in.discards, s.in.host = cfg.BlackholeProduce, host
 	err := s.secure()
 	if err != nil {
 		t.Fatalf("kafkatest: certificates: %v", err)
@@ -90,7 +103,13 @@ func New(t T, cfg Config) *Server {
 
 // Addrs returns the addresses of all brokers in the order of their ids, to be
 // given to clients as bootstrap servers.
-func (s *Server) Addrs() []string {
+func (s *Server) Addrs() (all []string) {
+	s.t.Helper()
+	s.within(func(s *Server, _ *visit) { all = s.allAddrs() })
+	return all
+}
+
+func (s *Server) allAddrs() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	addrs := make([]string, 0, len(s.addrs))
@@ -101,32 +120,38 @@ func (s *Server) Addrs() []string {
 }
 
 // Addr returns the address of one broker. It fails the test if there is none of that id.
-func (s *Server) Addr(broker int32) string {
+func (s *Server) Addr(broker int32) (addr string) {
 	s.t.Helper()
-	s.mu.Lock()
-	addr, ok := s.addrs[broker]
-	s.mu.Unlock()
-	if !ok {
+	s.within(func(s *Server, _ *visit) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		addr = s.addrs[broker]
+	})
+	if addr == "" {
 		s.t.Fatalf("kafkatest: there is no broker %d", broker)
 	}
 	return addr
 }
 
 // Leader returns the broker that leads a partition, -1 if none does or there is no such partition.
-func (s *Server) Leader(topic string, partition int32) int32 {
-	return s.Cluster().Backend().Leader(topic, partition)
+func (s *Server) Leader(topic string, partition int32) (broker int32) {
+	s.t.Helper()
+	s.within(func(s *Server, _ *visit) { broker = s.Cluster().Backend().Leader(topic, partition) })
+	return broker
 }
 
 // Coordinator returns the broker that coordinates a group, whether or not there is such a group. It
 // fails the test if none does.
-func (s *Server) Coordinator(group string) int32 {
+func (s *Server) Coordinator(group string) (broker int32) {
 	s.t.Helper()
-	ctx, cancel := s.waitContext()
-	defer cancel()
-	broker, err := s.Cluster().Backend().FindCoordinator(ctx, group)
-	if err != nil {
-		s.t.Fatalf("kafkatest: coordinator of group %s: %v", group, err)
-	}
+	s.within(func(s *Server, _ *visit) {
+		ctx, cancel := s.waitContext()
+		defer cancel()
+		var err error
+		if broker, err = s.Cluster().Backend().FindCoordinator(ctx, group); err != nil {
+			s.t.Fatalf("kafkatest: coordinator of group %s: %v", group, err)
+		}
+	})
 	return broker
 }
 
@@ -134,6 +159,9 @@ func (s *Server) Coordinator(group string) int32 {
 // most clients' option for it, which have to be given it if Config.Pipe is set: the
 // addresses are names that no resolver knows.
 func (s *Server) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if s.clock != nil && (s.cfg.Pipe || inBubble()) {
+		return s.clock.dial(ctx, network, address)
+	}
 	if s.cfg.Pipe {
 		return s.network.Dial(ctx, network, address)
 	}
@@ -141,8 +169,13 @@ func (s *Server) Dial(ctx context.Context, network, address string) (net.Conn, e
 }
 
 // Cluster returns the broker's inside: topics, offsets and groups, to look at and to change, and
-// what an in-process producer or consumer is made from. After a Restart it is another.
+// what an in-process producer or consumer is made from. After a Restart it is another. It fails the
+// test with Config.Clock, where the cluster can be used in Inside only.
 func (s *Server) Cluster() *strata.Cluster {
+	s.t.Helper()
+	if s.clock != nil {
+		s.t.Fatalf("kafkatest: Cluster: with Config.Clock the cluster can be used in its bubble only: s.Inside(func(ctx context.Context, c *strata.Cluster) { ... })")
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running.cluster
@@ -158,7 +191,11 @@ func (s *Server) Fault(f Fault) *Injected {
 	if f.Broker != 0 {
 		s.Addr(f.Broker) // a fault of nobody would wait for ever
 	}
-	j := s.in.inject(f)
+	if s.clock != nil {
+		f = s.clock.fault(f)
+	}
+	var j *Injected
+	s.within(func(s *Server, _ *visit) { j = s.in.inject(f) })
 	j.server = s
 	return j
 }
@@ -176,6 +213,9 @@ func (s *Server) Observe(f func(*kafka.Exchange)) (stop func()) {
 	if f == nil {
 		s.t.Fatalf("kafkatest: Observe: f is nil")
 	}
+	if s.clock != nil {
+		return s.clock.server.in.observe(s.clock.observer(f))
+	}
 	return s.in.observe(f)
 }
 
@@ -184,6 +224,11 @@ func (s *Server) Observe(f func(*kafka.Exchange)) (stop func()) {
 // the history stay. It returns when the brokers serve, or fails the test.
 func (s *Server) Restart() {
 	s.t.Helper()
+	s.within(func(s *Server, _ *visit) { s.restart() })
+	s.clock.awaitListeners()
+}
+
+func (s *Server) restart() {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
 	err := s.stop()

@@ -23,6 +23,9 @@ const (
 
 // waitContext returns the context of one wait.
 func (s *Server) waitContext() (context.Context, context.CancelFunc) {
+	if s.host != nil {
+		return s.host.waitContext()
+	}
 	deadline := time.Now().Add(s.wait)
 	if !s.testEnds.IsZero() && s.testEnds.Before(deadline) {
 		deadline = s.testEnds
@@ -52,11 +55,21 @@ func testDeadline(t T) (ends time.Time, virtual bool) {
 // WaitGroup waits until pred holds for a group and returns it. pred is asked at every change of
 // the group, on this goroutine; a group that does not exist is shown as group.Dead.
 // group.StableWith makes the most common one.
-func (s *Server) WaitGroup(id string, pred func(group.Info) bool) group.Info {
+func (s *Server) WaitGroup(id string, pred func(group.Info) bool) (info group.Info) {
 	s.t.Helper()
 	if pred == nil {
 		s.t.Fatalf("kafkatest: WaitGroup: pred is nil")
 	}
+	s.within(func(s *Server, v *visit) {
+		info = s.waitGroup(id, func(i group.Info) (holds bool) {
+			v.back(func() { holds = pred(i) })
+			return holds
+		})
+	})
+	return info
+}
+
+func (s *Server) waitGroup(id string, pred func(group.Info) bool) group.Info {
 	ctx, cancel := s.waitContext()
 	defer cancel()
 	var last group.Info
@@ -74,6 +87,10 @@ func (s *Server) WaitGroup(id string, pred func(group.Info) bool) group.Info {
 // next one to be read, for a partition.
 func (s *Server) WaitCommitted(id string, tp record.TopicPartition, offset int64) {
 	s.t.Helper()
+	s.within(func(s *Server, _ *visit) { s.waitCommitted(id, tp, offset) })
+}
+
+func (s *Server) waitCommitted(id string, tp record.TopicPartition, offset int64) {
 	ctx, cancel := s.waitContext()
 	defer cancel()
 	var last group.Info
@@ -92,27 +109,38 @@ func (s *Server) WaitCommitted(id string, tp record.TopicPartition, offset int64
 // what they were answered. Those in progress have no Answered time yet; those that will
 // not be answered have one, and no Response. Records are left out. Requests and responses
 // are shared: they must not be changed.
-func (s *Server) Requests() []kafka.Exchange {
-	s.in.mu.Lock()
-	defer s.in.mu.Unlock()
-	return s.in.history.all()
+func (s *Server) Requests() (all []kafka.Exchange) {
+	s.t.Helper()
+	s.within(func(s *Server, _ *visit) {
+		s.in.mu.Lock()
+		defer s.in.mu.Unlock()
+		all = s.in.history.all()
+	})
+	return all
 }
 
 // WaitRequests waits until pred holds for n of the requests that Requests returns, past ones and
 // those in progress included, and returns them. pred is asked on this goroutine.
-func (s *Server) WaitRequests(n int, pred func(kafka.Exchange) bool) []kafka.Exchange {
+func (s *Server) WaitRequests(n int, pred func(kafka.Exchange) bool) (found []kafka.Exchange) {
 	s.t.Helper()
 	if pred == nil {
 		s.t.Fatalf("kafkatest: WaitRequests: pred is nil")
 	}
-	var found []kafka.Exchange
+	s.within(func(s *Server, v *visit) { found = s.waitRequests(v, n, pred) })
+	return found
+}
+
+func (s *Server) waitRequests(v *visit, n int, pred func(kafka.Exchange) bool) (found []kafka.Exchange) {
 	err := s.await(func() bool {
 		found = found[:0]
-		for _, x := range s.Requests() {
-			if pred(x) {
-				found = append(found, x)
+		all := s.Requests()
+		v.back(func() {
+			for _, x := range all {
+				if pred(x) {
+					found = append(found, x)
+				}
 			}
-		}
+		})
 		return len(found) >= n
 	})
 	if err != nil {
@@ -128,8 +156,11 @@ func Answered(key kafka.Key) func(kafka.Exchange) bool {
 
 // Wait waits until the fault has hit n requests.
 func (j *Injected) Wait(n int) {
-	s := j.server
-	s.t.Helper()
+	j.server.t.Helper()
+	j.server.within(func(s *Server, _ *visit) { s.waitHits(j, n) })
+}
+
+func (s *Server) waitHits(j *Injected, n int) {
 	if err := s.await(func() bool { return j.Hits() >= n }); err != nil {
 		j.in.mu.Lock()
 		seen, hits := j.seen, j.hits
@@ -142,7 +173,7 @@ func (j *Injected) Wait(n int) {
 func (s *Server) await(cond func() bool) error {
 	ctx, cancel := s.waitContext()
 	defer cancel()
-	return s.WaitUntil(ctx, cond)
+	return s.waitUntil(ctx, cond)
 }
 
 // errNilWait refuses to wait for nothing, or without an end.
@@ -152,10 +183,26 @@ var errNilWait = errors.New("kafkatest: WaitUntil: ctx or cond is nil")
 // on this goroutine: at once, whenever a request comes, and when it is hit by a fault or answered.
 // It is for what the other waits do not say, and it does not fail the test, so that any goroutine
 // may call it: it returns an error for a nil ctx or cond.
-func (s *Server) WaitUntil(ctx context.Context, cond func() bool) error {
+func (s *Server) WaitUntil(ctx context.Context, cond func() bool) (err error) {
 	if ctx == nil || cond == nil {
 		return errNilWait
 	}
+	if s.clock == nil {
+		return s.waitUntil(ctx, cond)
+	}
+	s.t.Helper()
+	refused := s.clock.visit(func(s *Server, v *visit) {
+		inner, cancel := v.context(ctx)
+		defer cancel()
+		err = s.waitUntil(inner, func() (holds bool) {
+			v.back(func() { holds = cond() })
+			return holds
+		})
+	})
+	return errors.Join(refused, err)
+}
+
+func (s *Server) waitUntil(ctx context.Context, cond func() bool) error {
 	for {
 		s.in.mu.Lock()
 		changed := s.in.changed

@@ -1,0 +1,309 @@
+package kafkatest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A clock runs a server in a testing/synctest bubble of its own, beside a test that is in none.
+//
+// A goroutine of the bubble, the gate, runs what comes from outside. It waits for it on a channel
+// that was made outside, which synctest does not count as durably blocked, so the bubble's time
+// stands still. Time moves while the gate sleeps, and then nothing gets in: either the time of the
+// server moves or somebody talks to it. It sleeps every tickInterval for as long as real time has
+// gone on, and for what Advance says.
+//
+// Whatever was made in the bubble stays there: who uses a channel, a timer or a sync.Cond of a
+// bubble elsewhere ends the process. So enter runs a call of the test's in the bubble, and leave
+// runs the test's functions outside. Who waits outside waits for channels made outside. Who waits
+// inside waits for one made inside, which the gate closes: time can move meanwhile, so that nobody
+// waits for a gate that cannot wake.
+type clock struct {
+	t      *testing.T
+	shell  *Server // that the test holds
+	server *Server // in the bubble
+
+	jobs chan func()    // to the gate, which runs them in order; they do not wait
+	out  chan func()    // from inside to a goroutine outside, likewise
+	over chan struct{}  // closed when the bubble has ended
+	quit chan struct{}  // closed when ticks are to end
+	wg   sync.WaitGroup // of what runs outside while there is the bubble
+
+	began    time.Time // real time when the bubble's time was the same
+	bubble   string    // its name in stacks
+	cleanups []func()  // of server
+	failure  string    // what the bubble has ended with; read when over is closed
+	bridges  bridges   // the network between inside and outside
+
+	away     atomic.Int32  // how many functions of the test's are run outside that somebody inside waits for
+	departed chan struct{} // made inside; has an element if one has gone out since the gate looked
+	asleep   atomic.Bool   // written by the gate: nothing gets in
+
+	// used by the gate only
+	advanced  time.Duration // by which the bubble's time is ahead of real time
+	advancing bool          // Advance moves the time, though it may stand still just now
+	stopped   bool          // the gate is to end
+}
+
+const (
+	// tickInterval is how often the server's time is set to real time.
+	tickInterval = time.Millisecond
+	// awayGrace is how long Advance waits for a function of the test's that the broker calls.
+	awayGrace = 100 * time.Millisecond
+	// stuckAfter is how long a gate may sleep before it is looked whether anything can wake it.
+	stuckAfter = 3 * time.Second
+	// lastYear is the last one that a clock is moved to; some 60 years later its time overflows.
+	lastYear = 2200
+)
+
+// newClocked is New for a Config with Clock.
+func newClocked(t T, cfg Config) *Server {
+	t.Helper()
+	test, ok := t.(*testing.T)
+	switch {
+	case !ok:
+		t.Fatalf("kafkatest: Config.Clock needs a *testing.T, as testing/synctest does: a %T is none", t)
+	case inBubble():
+		t.Fatalf("kafkatest: Config.Clock in a testing/synctest bubble, which has a clock: %s",
+			"leave it out, set Pipe, and time.Sleep moves that clock")
+	case test.Context().Err() != nil:
+		t.Fatalf("kafkatest: Config.Clock while the cleanups of the test run: testing/synctest begins nothing then")
+	}
+	s := &Server{t: t, cfg: cfg, wait: cmp.Or(cfg.WaitTimeout, defaultWait)}
+	s.testEnds, _ = testDeadline(t)
+	c := &clock{t: test, shell: s, jobs: make(chan func(), 128), out: make(chan func())}
+	c.over, c.quit = make(chan struct{}), make(chan struct{})
+	s.clock = c
+	c.start()
+	t.Cleanup(c.cleanup)
+	cfg.Clock, cfg.Listen = false, nil
+	if cfg.Intercept != nil {
+		cfg.Intercept = outsider{c, cfg.Intercept}
+	}
+	c.enter(func(*Server, *visit) {
+		c.server = open(carrier{c}, cfg, c)
+	})
+	s.authority = c.server.authority
+	return s
+}
+
+// start makes the bubble, and returns when its gate is open.
+func (c *clock) start() {
+	c.began = time.Now()
+	ready := make(chan struct{})
+	c.wg.Go(func() {
+		for {
+			select {
+			case f := <-c.out:
+				f()
+			case <-c.over:
+				return
+			}
+		}
+	})
+	go func() {
+		defer close(c.over)
+		defer func() {
+			if v := recover(); v != nil { // a deadlock that synctest has found
+				c.failure = fmt.Sprintf("%v:\n\n%s", v, joinStacks(c.stacks()))
+			}
+		}()
+		synctest.Test(c.t, func(*testing.T) { c.gate(ready) })
+	}()
+	select {
+	case <-ready:
+		c.wg.Go(c.tick)
+	case <-c.over:
+		c.wg.Wait()
+		c.t.Fatalf("kafkatest: Config.Clock: no bubble: %s", c.failure)
+	}
+}
+
+// gate runs what comes from outside.
+func (c *clock) gate(ready chan struct{}) {
+	c.departed = make(chan struct{}, 1)
+	c.bubble = bubbleOf(ownStack())
+	time.Sleep(time.Until(c.began.Round(0))) // bubbles begin in the year 2000
+	close(ready)
+	for !c.stopped {
+		(<-c.jobs)()
+	}
+}
+
+// do has the gate run f, which must not wait. It returns false if the bubble has ended.
+func (c *clock) do(f func()) bool {
+	select {
+	case c.jobs <- f:
+		return true
+	case <-c.over:
+		return false
+	}
+}
+
+// tick has the server's time go on with real time until quit is closed.
+func (c *clock) tick() {
+	ticker := time.NewTicker(tickInterval)
+	defer ticker.Stop()
+	ticked := make(chan struct{}, 1)
+	for {
+		select {
+		case <-ticker.C:
+		case <-c.quit:
+			return
+		}
+		elapsed := time.Since(c.began)
+		if !c.do(func() { c.follow(elapsed); ticked <- struct{}{} }) {
+			return
+		}
+		select {
+		case <-ticked:
+		case <-c.quit:
+			return
+		case <-c.over:
+			return
+		}
+	}
+}
+
+// follow moves the bubble's time to where it is when so much real time has passed. Run by the gate.
+func (c *clock) follow(elapsed time.Duration) {
+	if d := time.Until(c.began.Round(0).Add(elapsed + c.advanced)); d > 0 && !c.advancing {
+		c.asleep.Store(true)
+		time.Sleep(d)
+		c.asleep.Store(false)
+	}
+}
+
+// advance moves the bubble's time by d, and waits until all is done that is due then. Run by the
+// gate. While a function of the test's is away that the server waits for, the time stands still.
+func (c *clock) advance(d time.Duration) {
+	defer func(before bool) { c.advancing = before }(c.advancing)
+	c.advancing = true
+	c.advanced += d
+	if d > 0 {
+		timer := time.NewTimer(d)
+		for passed := false; !passed; {
+			c.asleep.Store(true)
+			select { // both are of the bubble
+			case <-timer.C:
+				passed = true
+			case <-c.departed:
+				c.asleep.Store(false)
+				c.await()
+			}
+		}
+	}
+	c.settle()
+	if c.away.Load() > 0 {
+		c.await()
+		c.settle()
+	}
+}
+
+// settle waits until all that is due now is done.
+func (c *clock) settle() {
+	c.asleep.Store(true)
+	synctest.Wait()
+	c.asleep.Store(false)
+}
+
+// await keeps the gate open until all functions of the test's are back. It gives up after
+// awayGrace, for one that itself waits.
+func (c *clock) await() {
+	late := false
+	c.out <- func() {
+		time.AfterFunc(awayGrace, func() { c.do(func() { late = true }) })
+	}
+	for c.away.Load() > 0 && !late {
+		(<-c.jobs)()
+	}
+}
+
+// cleanup ends the server and the bubble at the end of the test.
+func (c *clock) cleanup() {
+	c.t.Helper()
+	defer c.end()
+	c.enter(func(*Server, *visit) {
+		for _, f := range slices.Backward(c.cleanups) {
+			f()
+		}
+	})
+}
+
+// end closes what is left of the server's network, and waits until nothing is left of the bubble.
+func (c *clock) end() {
+	c.t.Helper()
+	close(c.quit)
+	c.bridges.closeAll()
+	unused := make(chan struct{})
+	go func() {
+		defer close(unused)
+		c.awaitListeners()
+		c.bridges.running.Wait()
+	}()
+	var jobs chan func()
+	for seen := ""; ; {
+		select {
+		case <-unused:
+			unused, jobs = nil, c.jobs
+		case jobs <- func() { c.stopped = true }:
+			jobs = nil
+		case <-c.over:
+			c.wg.Wait()
+			if c.failure != "" {
+				c.t.Fatalf("kafkatest: what Server.Inside has begun is left in the bubble of the server: %s", c.failure)
+			}
+			return
+		case <-time.After(stuckAfter):
+			left := joinStacks(c.stacks())
+			if left == seen {
+				c.t.Fatalf("kafkatest: the bubble of the server does not end, as this is left in it:\n\n%s", left)
+			}
+			seen = left
+		}
+	}
+}
+
+// Advance moves the time of a server with Config.Clock by d, at once, and returns when the brokers
+// have done what became due, each thing at its time. It ends the sessions of all members that are
+// to be heard of within d: clients live in real time, so they cannot beat meanwhile. Who is to stay
+// in a group is given the time for it by several calls, with WaitRequests in between. It fails the
+// test without Config.Clock, if d is negative, or if the year would be after 2200.
+func (s *Server) Advance(d time.Duration) {
+	s.t.Helper()
+	c := s.clock
+	switch {
+	case c == nil:
+		s.t.Fatalf("kafkatest: Advance: Config.Clock is not set (in a testing/synctest bubble time.Sleep moves the clock)")
+	case d < 0:
+		s.t.Fatalf("kafkatest: Advance: %v is negative", d)
+	case s.Now().Add(d).Year() > lastYear:
+		s.t.Fatalf("kafkatest: Advance: after %v it is later than the year %d", d, lastYear)
+	}
+	if inBubble() {
+		c.outside(func() { s.Advance(d) })
+		return
+	}
+	done := make(chan struct{})
+	err := c.wait(done, nil, func() {
+		c.advance(d)
+		close(done)
+	})
+	if err != nil {
+		s.t.Fatalf("kafkatest: Advance: %v", err)
+	}
+}
+
+// Now returns the time of the brokers: with Config.Clock it is ahead of real time by what Advance
+// was called with, and behind by some milliseconds at most while they are not busy.
+func (s *Server) Now() (now time.Time) {
+	s.t.Helper()
+	s.within(func(*Server, *visit) { now = time.Now() })
+	return now
+}

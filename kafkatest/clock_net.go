@@ -1,0 +1,326 @@
+package kafkatest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/stratalog/strata/internal/memnet"
+)
+
+// bridgeBuffer is how many bytes of a connection are on the way through the gate, each way. The
+// network of the bubble has a buffer, and so have sockets.
+const bridgeBuffer = 32 << 10
+
+// listen returns the listener in the bubble for one outside, which is made by the shell and closed
+// with it: the addresses are those outside.
+func (c *clock) listen(broker int32, address string) (net.Listener, error) {
+	l := &bridgedListener{c: c, conns: make(chan net.Conn), errs: make(chan error, 1), closed: make(chan struct{})}
+	var err error
+	c.outside(func() {
+		c.bridges.closing.Wait()    // of who had the address before
+		l.told = make(chan bool, 2) // there is one of each at most
+		l.outer, err = c.shell.listenAt(broker, address)
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.addr = l.outer.Addr()
+	c.out <- func() { c.bridges.running.Go(l.accept) }
+	return l, nil
+}
+
+// A bridgedListener is the listener in the bubble for one outside.
+type bridgedListener struct {
+	c     *clock
+	outer net.Listener
+	addr  net.Addr
+	told  chan bool // made outside: true when the server was told an error, false when it closes
+
+	// made in the bubble
+	conns  chan net.Conn
+	errs   chan error // what accepting outside has failed with
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (l *bridgedListener) Addr() net.Addr { return l.addr }
+
+func (l *bridgedListener) Accept() (net.Conn, error) {
+	select {
+	case nc := <-l.conns:
+		return nc, nil
+	case err := <-l.errs:
+		l.told <- true
+		return nil, err
+	case <-l.closed:
+		return nil, l.opError("accept")
+	}
+}
+
+// Close does not wait until the listener outside is closed: the caller may hold a mutex, for which
+// others wait in a way that time stands still.
+func (l *bridgedListener) Close() error {
+	err := l.opError("close")
+	l.once.Do(func() {
+		err = nil
+		close(l.closed)
+		l.told <- false
+		l.c.out <- func() { l.c.bridges.closing.Go(func() { l.outer.Close() }) }
+	})
+	return err
+}
+
+func (l *bridgedListener) opError(op string) error {
+	return &net.OpError{Op: op, Net: l.addr.Network(), Addr: l.addr, Err: net.ErrClosed}
+}
+
+// accept takes the connections outside into the bubble until the listener is closed. Run outside.
+func (l *bridgedListener) accept() {
+	for {
+		nc, err := l.outer.Accept()
+		if err == nil {
+			l.bridge(nc)
+			continue
+		}
+		l.c.do(func() { l.errs <- err })
+		select {
+		case on := <-l.told: // the server decides whether to go on
+			if !on {
+				return
+			}
+		case <-l.c.over:
+			return
+		}
+	}
+}
+
+// bridge makes nc a connection of the bubble. Run outside.
+func (l *bridgedListener) bridge(nc net.Conn) {
+	l.c.bridge(nc, func(b *bridge) {
+		inner, server := memnet.Pipe(nc.RemoteAddr(), nc.LocalAddr())
+		go func() {
+			select {
+			case l.conns <- server:
+			case <-l.closed:
+				if tcp, ok := nc.(*net.TCPConn); ok { // as connections end that are not accepted
+					l.c.out <- func() { tcp.SetLinger(0) }
+				}
+				server.Close()
+			}
+		}()
+		b.start(inner)
+	})
+}
+
+// errSocketInside refuses to hold up the server's time with a socket.
+var errSocketInside = errors.New("kafkatest: Server.Inside has dialled: with Config.Clock that takes Config.Pipe")
+
+// dial connects to a server with Config.Pipe.
+func (c *clock) dial(ctx context.Context, network, address string) (outer net.Conn, err error) {
+	if !c.shell.cfg.Pipe {
+		return nil, errSocketInside
+	}
+	over := c.visit(func(s *Server, v *visit) {
+		inside, cancel := v.context(ctx)
+		defer cancel()
+		if outer, err = s.network.Dial(inside, network, address); err != nil || v == nil {
+			return
+		}
+		inner := outer
+		v.back(func() {
+			var server net.Conn
+			outer, server = memnet.Pipe(inner.LocalAddr(), inner.RemoteAddr())
+			c.bridge(server, func(b *bridge) { b.start(inner) })
+		})
+	})
+	if errors.Is(over, errClockOver) {
+		over = os.NewSyscallError("connect", syscall.ECONNREFUSED)
+	}
+	if over != nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Addr: memnet.Addr(address), Err: over}
+	}
+	return outer, err
+}
+
+// bridge makes nc, which is outside, the outer half of a bridge, and has the gate start the inner
+// one. Called outside.
+func (c *clock) bridge(nc net.Conn, start func(*bridge)) {
+	b := &bridge{c: c, outer: nc, out: make(chan []byte, 1), taken: make(chan bool, 1)}
+	if !c.bridges.add(b) {
+		nc.Close()
+		return
+	}
+	go b.write()
+	c.do(func() { start(b) })
+	go b.read() // what it has the gate do comes behind start
+}
+
+// awaitListeners waits until the listeners that the server has closed are closed outside. Called
+// outside; nil is no clock.
+func (c *clock) awaitListeners() {
+	if c == nil || inBubble() {
+		return
+	}
+	select {
+	case c.out <- func() {}: // behind those of the server
+	case <-c.over:
+	}
+	c.bridges.closing.Wait()
+}
+
+// A bridge carries the bytes of a connection into a bubble and out of it. Each way one buffer is on
+// its way, and the next one follows when it has arrived: a peer that does not read is waited for by
+// its own connection, in a way that lets time move.
+type bridge struct {
+	c     *clock
+	outer net.Conn
+
+	// made outside; what is sent here never waits
+	out   chan []byte // from the server; closed at the end
+	taken chan bool   // what has come was written to inner, or could not be
+
+	// made in the bubble
+	inner net.Conn
+	in    chan []byte   // from the client; nil at the end
+	room  chan struct{} // what has gone was written to outer
+}
+
+// start begins to carry what inner, the client's end, sends and gets. Run by the gate.
+func (b *bridge) start(inner net.Conn) {
+	b.inner, b.in, b.room = inner, make(chan []byte, 1), make(chan struct{}, 1)
+	go b.carryIn()
+	go b.carryOut()
+}
+
+// read sends what the client writes into the bubble. Run outside.
+func (b *bridge) read() {
+	defer b.c.bridges.running.Done()
+	buf := make([]byte, bridgeBuffer)
+	for {
+		n, err := b.outer.Read(buf)
+		if n > 0 && !b.send(buf[:n]) {
+			break
+		}
+		if err != nil {
+			break
+		}
+	}
+	b.c.do(func() { b.in <- nil })
+}
+
+// send sends p into the bubble, and reports whether the server has taken it.
+func (b *bridge) send(p []byte) bool {
+	if !b.c.do(func() { b.in <- p }) {
+		return false
+	}
+	select {
+	case ok := <-b.taken:
+		return ok
+	case <-b.c.over:
+		return false
+	}
+}
+
+// carryIn writes to the server what comes from the client. Run in the bubble.
+func (b *bridge) carryIn() {
+	for p := range b.in {
+		if p == nil {
+			b.inner.(*memnet.Conn).CloseWrite() // the answers to what the client has written still go out
+			return
+		}
+		_, err := b.inner.Write(p)
+		b.taken <- err == nil
+	}
+}
+
+// carryOut sends to the client what the server writes. Run in the bubble.
+func (b *bridge) carryOut() {
+	buf := make([]byte, bridgeBuffer)
+	for {
+		n, err := b.inner.Read(buf)
+		if n > 0 {
+			b.out <- buf[:n]
+			<-b.room
+		}
+		if err != nil {
+			break
+		}
+	}
+	b.inner.Close()
+	close(b.out)
+}
+
+// write writes to the client what comes from the server. Run outside.
+func (b *bridge) write() {
+	defer b.c.bridges.running.Done()
+	defer b.close()
+	for {
+		var p []byte
+		select {
+		case p = <-b.out:
+		case <-b.c.over:
+		}
+		if p == nil {
+			return
+		}
+		_, err := b.outer.Write(p)
+		b.c.do(func() {
+			if err != nil {
+				b.inner.Close()
+			}
+			b.room <- struct{}{}
+		})
+	}
+}
+
+// close ends the connection outside.
+func (b *bridge) close() {
+	b.outer.Close()
+	b.c.bridges.remove(b)
+}
+
+// bridges are the connections of a clock.
+type bridges struct {
+	running sync.WaitGroup // of what they and their listeners run outside
+	closing sync.WaitGroup // of listeners that are being closed outside
+
+	mu     sync.Mutex // guards the fields below
+	all    map[*bridge]bool
+	closed bool
+}
+
+// add notes a bridge, whose two goroutines outside are waited for from then on, and reports whether
+// there may be more.
+func (bs *bridges) add(b *bridge) bool {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	if bs.all == nil {
+		bs.all = map[*bridge]bool{}
+	}
+	if bs.closed {
+		return false
+	}
+	bs.all[b] = true
+	bs.running.Add(2)
+	return true
+}
+
+func (bs *bridges) remove(b *bridge) {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	delete(bs.all, b)
+}
+
+// closeAll ends the connections outside that clients have left open, and all later ones.
+func (bs *bridges) closeAll() {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	bs.closed = true
+	for b := range bs.all {
+		b.outer.Close()
+	}
+}
