@@ -156,6 +156,37 @@ func TestSilentBroker(t *testing.T) {
 	})
 }
 
+func TestMemberThatIsGoneExpires(t *testing.T) {
+	s := kafkatest.New(t, kafkatest.Config{Clock: true, Topics: map[string]int{"orders": 2}})
+	member := func(id string) *kgo.Client {
+		cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.ConsumerGroup("billing"), kgo.ConsumeTopics("orders"),
+			kgo.InstanceID(id), kgo.SessionTimeout(25*time.Minute), kgo.HeartbeatInterval(10*time.Millisecond))
+		require.NoError(t, err)
+		return cl
+	}
+	gone, stays := member("gone"), member("stays")
+	defer stays.Close()
+	s.WaitGroup("billing", func(g group.Info) bool { // a partition each, and so no rebalance is to follow
+		return group.StableWith(2)(g) && len(g.Members[0].Assignment) == 1 && len(g.Members[1].Assignment) == 1
+	})
+	gone.Close() // a static member does not leave: it is expected back
+
+	heard := func() { // from who is there, since now
+		now := s.Now()
+		s.WaitRequests(1, func(x kafka.Exchange) bool {
+			return kafkatest.Answered(kafka.Heartbeat)(x) && len(kafkatest.Codes(x.Response)) == 0 && x.Received.After(now)
+		})
+	}
+	heard()
+	for range 2 { // less than a session each, so that it can say in between that it is there
+		s.Advance(13 * time.Minute)
+		heard()
+	}
+	g := s.WaitGroup("billing", group.StableWith(1))
+	require.Equal(t, "stays", g.Members[0].InstanceID)
+	require.Len(t, g.Members[0].Assignment, 2)
+}
+
 // A Container is a broker in this process with the methods that tests know from containers.
 type Container struct {
 	cluster *strata.Cluster
@@ -222,7 +253,7 @@ func TestRecipesOfThePageRun(t *testing.T) {
 	page, err := os.ReadFile("../docs/recipes.md")
 	require.NoError(t, err)
 	blocks := strings.Split(string(page), "```go\n")[1:]
-	require.Len(t, blocks, 6)
+	require.Len(t, blocks, 7)
 	for _, block := range blocks {
 		code, _, found := strings.Cut(block, "```")
 		require.True(t, found)
