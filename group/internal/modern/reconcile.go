@@ -57,18 +57,19 @@ func (r *reconciliation) advance(m *member, epoch int32) *member {
 		return next.to(m, epoch)
 	}
 	next.state, next.revoking = stable, []held{}
+	gained := []held{}
 	for _, p := range r.target {
 		if _, ok := has(keep, p); ok {
 			continue
 		}
 		if r.owner(p) == "" {
-			keep = append(keep, held{p, r.targetEpoch})
+			gained = append(gained, held{p, r.targetEpoch})
 		} else {
 			next.state = unreleased
 		}
 	}
-	slices.SortFunc(keep, compareHeld)
-	next.assigned = keep
+	next.assigned = append(keep, gained...)
+	slices.SortFunc(next.assigned, compareHeld)
 	return next.to(m, r.targetEpoch)
 }
 
