@@ -25,6 +25,7 @@ var Rows = [][]string{
 	{"group/internal/kafkatopic"}, // of tests
 	{"group/assignor", "group/offsets", "transaction/txnlog"},
 	{"kafkadir"},
+	{"group/internal/compacted"}, // of tests
 	{"group/protocol"},
 	{"group/internal/classic", "transaction/internal/lifecycle"},
 	{"group/internal/modern"},

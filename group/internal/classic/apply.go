@@ -76,8 +76,8 @@ func (g *Group) existence() {
 	}
 }
 
-// adopt makes the group what v says. Members that are there already keep their votes, deadlines and
-// parked requests.
+// adopt makes the group what v says. Members that are live keep their votes, deadlines and parked
+// requests; of others v says all that is known, whatever an earlier record said.
 func (g *Group) adopt(v *offsets.GroupValue) {
 	g.persisted = true
 	if g.idOnly {
@@ -89,7 +89,7 @@ func (g *Group) adopt(v *offsets.GroupValue) {
 	clear(g.static)
 	for _, mv := range v.Members {
 		m := g.members[mv.ID]
-		if m == nil {
+		if m == nil || !m.live() {
 			g.joined++
 			m = &member{id: mv.ID, instanceID: mv.InstanceID, clientID: mv.ClientID, clientHost: mv.ClientHost, seq: g.joined,
 				session:   time.Duration(mv.SessionTimeoutMs) * time.Millisecond,

@@ -192,6 +192,9 @@ func (m *member) sameProtocols(ps []assignor.Protocol) bool {
 	})
 }
 
+// live reports whether the member was heard of, and is not only in the log.
+func (m *member) live() bool { return m.isNew || !m.deadline.IsZero() }
+
 // waiting reports whether the member is known to be alive because it waits for us.
 func (m *member) waiting() bool { return !m.isNew && (m.joining || m.syncing) }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/stratalog/strata/group/internal/compacted"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
@@ -230,6 +231,52 @@ func (m *model) checkReplay(t *rapid.T) {
 		}
 	}
 	require.LessOrEqual(t, re.generation, m.g.generation)
+	m.checkCompacted(t, re)
+}
+
+// checkCompacted compares a group that is loaded from the whole log with those that are loaded from
+// it as compaction leaves it.
+func (m *model) checkCompacted(t *rapid.T, whole *Group) {
+	var log []compacted.Entry
+	for _, l := range m.log {
+		log = append(log, compacted.Entry{Record: l.record, Producer: l.producer, End: l.end, Commit: l.commit})
+	}
+	stable := compacted.Stable(log)
+	want := loadedOf(whole)
+	for _, end := range []int{stable, stable * (len(log) % 7) / 7} { // all that can be, and a part
+		for _, purged := range []bool{false, true} {
+			re := New("g", m.g.cfg)
+			compacted.Load(re, compacted.Log(log, end, purged))
+			require.Equal(t, want, loadedOf(re), "%d of %d entries are compacted, purged=%v", end, len(log), purged)
+		}
+	}
+}
+
+// A loaded group is what one knows that has just been loaded, without the numbers that only count.
+type loaded struct {
+	scalars
+	members []member
+	static  map[string]string
+	offsets map[record.TopicPartition]offsets.OffsetValue
+	txns    map[int64]map[record.TopicPartition]pendingOffset
+}
+
+func loadedOf(g *Group) loaded {
+	l := loaded{scalars: g.scalars, static: g.static, offsets: g.offsets, txns: map[int64]map[record.TopicPartition]pendingOffset{}}
+	l.joined = 0
+	for _, m := range g.inOrder() {
+		c := *m
+		c.seq = 0
+		l.members = append(l.members, c)
+	}
+	for id, txn := range g.txns {
+		l.txns[id] = maps.Clone(txn)
+		for tp, p := range txn {
+			p.order = 0
+			l.txns[id][tp] = p
+		}
+	}
+	return l
 }
 
 // end ends a transaction.

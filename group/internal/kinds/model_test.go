@@ -14,6 +14,7 @@ import (
 
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/internal/compacted"
 	"github.com/stratalog/strata/group/internal/modern"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
@@ -112,6 +113,9 @@ func (w *world) step(ev Event) {
 	require.Equal(w.t, len(first.Records), len(eff.Records), "%T left something behind", ev)
 	w.g.Accept()
 	w.log = append(w.log, eff.Records...)
+	if len(eff.Records) > 0 {
+		w.checkCompacted()
+	}
 	for _, r := range eff.Replies {
 		if then := w.waits[r.To]; then != nil {
 			delete(w.waits, r.To)
@@ -373,6 +377,25 @@ func (w *world) commit(c *client, offset int64) {
 	require.Equal(w.t, len(w.committed), len(w.g.Offsets()))
 	for tp, offset := range w.committed {
 		require.Equal(w.t, offset, w.g.Offsets()[tp].Offset, "a committed offset is lost")
+	}
+}
+
+// checkCompacted compares a group that is loaded from the whole log with those that are loaded from
+// it as compaction leaves it.
+func (w *world) checkCompacted() {
+	log := compacted.Entries(w.log)
+	whole := New("g", w.cfg)
+	compacted.Load(whole, log)
+	for _, end := range []int{len(log), len(log) * (len(log) % 7) / 7} { // all of it, and a part
+		for _, purged := range []bool{false, true} {
+			re := New("g", w.cfg)
+			compacted.Load(re, compacted.Log(log, end, purged))
+			require.Equal(w.t, whole.View(), re.View(), "%d of %d records are compacted, purged=%v", end, len(log), purged)
+			require.Equal(w.t, whole.Offsets(), re.Offsets())
+			if k, ok := whole.Kind().(*modern.Group); ok {
+				require.Equal(w.t, k.Describe(), re.Kind().(*modern.Group).Describe())
+			}
+		}
 	}
 }
 

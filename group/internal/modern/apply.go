@@ -98,12 +98,16 @@ func (g *Group) count(s *subscription, n int) {
 	}
 }
 
-// assign takes over what a member has; nil: nothing. A log in which that of a member stands before
-// the member itself is not written by anybody.
+// assign takes over what a member has; nil: nothing. The record may stand before that of the member
+// itself: compaction leaves the last record of each, and a member that changes its subscription keeps
+// what it has. Kafka: GroupMetadataManager.replay, getOrMaybeCreateMember.
 func (g *Group) assign(id string, v *offsets.CurrentAssignmentValue) {
 	old := g.members[id]
-	if old == nil {
+	switch {
+	case old == nil && v == nil:
 		return
+	case old == nil:
+		old = &member{id: id}
 	}
 	g.disown(old)
 	m := *old

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/internal/compacted"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
 )
@@ -83,4 +84,60 @@ func TestRegularExpressionsMatchWholeNames(t *testing.T) {
 	require.True(t, m.g.Forgotten())
 	m.reload(t)
 	require.True(t, m.g.Forgotten(), "nothing of it is left in the log")
+}
+
+func TestMemberThatIsLeftAloneWaitsForNobody(t *testing.T) {
+	for _, back := range []string{"", "m1", "m3"} { // of a static member: as who it comes back
+		m := newModel(0)
+		instance := ""
+		if back != "" {
+			instance = "i"
+		}
+		m.join(t, "m2", "a")
+		r := protocol.ConsumerHeartbeatRequest{MemberID: "m1", InstanceID: instance, RebalanceTimeout: time.Minute, SubscribedTopics: []string{"a"}, Owned: []offsets.TopicIDPartitions{}}
+		m.now = m.now.Add(time.Second)
+		_, err := m.ask(t, r)
+		require.NoError(t, err)
+		for range 3 { // m1 gets the partitions that come last, when m2 has given them up
+			m.now = m.now.Add(time.Second)
+			two := m.g.members["m2"]
+			_, err = m.ask(t, protocol.ConsumerHeartbeatRequest{MemberID: "m2", MemberEpoch: two.epoch, RebalanceTimeout: -1, Owned: byTopic(plain(two.assigned))})
+			require.NoError(t, err)
+			_, err = m.ask(t, protocol.ConsumerHeartbeatRequest{MemberID: "m1", InstanceID: instance, MemberEpoch: m.g.members["m1"].epoch, RebalanceTimeout: -1})
+			require.NoError(t, err)
+		}
+		require.Equal(t, []partition{{m.topics["a"].ID, 2}, {m.topics["a"].ID, 3}}, plain(m.g.members["m1"].assigned))
+		if back != "" {
+			_, err = m.ask(t, protocol.ConsumerHeartbeatRequest{MemberID: "m1", InstanceID: instance, MemberEpoch: leaveStaticEpoch, RebalanceTimeout: -1})
+			require.NoError(t, err)
+			r.MemberID = back
+		} else {
+			r.MemberEpoch = m.g.members["m1"].epoch
+		}
+		_, err = m.ask(t, protocol.ConsumerHeartbeatRequest{MemberID: "m2", MemberEpoch: leaveEpoch, RebalanceTimeout: -1})
+		require.NoError(t, err)
+		m.now = m.now.Add(time.Second)
+		resp, err := m.ask(t, r)
+		require.NoError(t, err)
+		require.Equal(t, []offsets.TopicIDPartitions{{TopicID: m.topics["a"].ID, Partitions: []int32{0, 1, 2, 3}}}, resp.Assignment, "each once")
+		require.Equal(t, protocol.Stable, m.g.State(), "back as %q", back)
+	}
+}
+
+func TestMemberKeepsWhatItHasInACompactedLog(t *testing.T) {
+	m := newModel(0)
+	one := m.join(t, "m1", "a")
+	for _, r := range []protocol.ConsumerHeartbeatRequest{
+		{RebalanceTimeout: 2 * time.Minute}, {RebalanceTimeout: -1, SubscribedTopics: []string{"a", "b"}}, {RebalanceTimeout: -1, RackID: "r"},
+	} {
+		r.MemberID, r.MemberEpoch = "m1", one.MemberEpoch // within the assignment interval: it stays in its epoch
+		_, err := m.ask(t, r)
+		require.NoError(t, err)
+		re := New(classic.NewCommitted("g"), m.cfg)
+		log := compacted.Entries(m.log)
+		compacted.Load(re, compacted.Log(log, len(log), true))
+		require.Equal(t, one.MemberEpoch, re.members["m1"].epoch)
+		require.Equal(t, one.Assignment, byTopic(plain(re.members["m1"].assigned)))
+		require.Len(t, re.owner, 4, "nobody else is given them")
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/internal/compacted"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
@@ -88,6 +89,9 @@ func (m *model) step(t require.TestingT, ev any) machine.Reply {
 	require.Equal(t, first.Records, eff.Records)
 	m.g.Accept()
 	m.log = append(m.log, eff.Records...)
+	if len(eff.Records) > 0 {
+		m.checkCompacted(t)
+	}
 	m.check(t)
 	if len(eff.Replies) == 0 {
 		return machine.Reply{}
@@ -170,6 +174,16 @@ func (m *model) beat(t require.TestingT, c *client, lost, slow bool) error {
 	c.epoch, c.fresh = resp.MemberEpoch, false
 	if resp.Assignment != nil {
 		c.told = resp.Assignment
+		seen := map[partition]bool{}
+		for _, of := range c.told {
+			for _, p := range of.Partitions {
+				require.False(t, seen[partition{of.TopicID, p}], "a member is told a partition twice")
+				seen[partition{of.TopicID, p}] = true
+			}
+		}
+	}
+	if mem := m.g.members[c.id]; mem.state == unreleased && mem.epoch == m.g.assignmentEpoch {
+		require.True(t, m.g.awaitsOthers(mem), "a member waits for nobody")
 	}
 	switch {
 	case slow: // it takes what is new, and has not given up the rest yet
@@ -194,6 +208,18 @@ func (m *model) leave(t require.TestingT, c *client, epoch int32) {
 func (m *model) tick(t require.TestingT, d time.Duration) {
 	m.now = m.now.Add(d)
 	m.step(t, classic.EventTick{})
+}
+
+// checkCompacted compares the group with one that knows the log only as compaction leaves it.
+func (m *model) checkCompacted(t require.TestingT) {
+	log, want := compacted.Entries(m.log), m.durable()
+	for _, end := range []int{len(log), len(log) * (len(log) % 7) / 7} { // all of it, and a part
+		for _, purged := range []bool{false, true} {
+			re := New(classic.NewCommitted("g"), m.cfg)
+			compacted.Load(re, compacted.Log(log, end, purged))
+			require.Equal(t, want, durable(re), "%d of %d records are compacted, purged=%v", end, len(log), purged)
+		}
+	}
 }
 
 // reload is a new coordinator, which has the log only.

@@ -61,11 +61,15 @@ func (g *Group) applyMember(id string, v *offsets.ShareMemberValue) {
 	g.members[id] = m
 }
 
-// applyAssignment takes over what a member has; nil: nothing.
+// applyAssignment takes over what a member has; nil: nothing. In a compacted log the record may stand
+// before that of the member itself, which has told another subscription since.
 func (g *Group) applyAssignment(id string, v *offsets.ShareCurrentAssignmentValue) {
 	old := g.members[id]
-	if old == nil {
+	switch {
+	case old == nil && v == nil:
 		return
+	case old == nil:
+		old = &member{id: id}
 	}
 	if v == nil {
 		v = &offsets.ShareCurrentAssignmentValue{}

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/internal/compacted"
 	"github.com/stratalog/strata/group/internal/modern"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
@@ -91,6 +92,9 @@ func (m *model) step(t require.TestingT, ev any) machine.Reply {
 	require.Equal(t, first.Records, eff.Records)
 	m.g.Accept()
 	m.log = append(m.log, eff.Records...)
+	if len(eff.Records) > 0 {
+		m.checkCompacted(t)
+	}
 	require.True(t, m.g.epoch >= m.epoch || m.g.epoch == 0, "epochs only grow")
 	m.epoch = m.g.epoch
 	require.LessOrEqual(t, m.g.assignmentEpoch, m.g.epoch)
@@ -156,6 +160,18 @@ func (m *model) initialize(t require.TestingT) {
 	m.ready, _ = m.ready.with(m.pending)
 	m.step(t, EventInitialized{States: m.pending, To: 2})
 	m.pending = nil
+}
+
+// checkCompacted compares the group with one that knows the log only as compaction leaves it.
+func (m *model) checkCompacted(t require.TestingT) {
+	log, want := compacted.Entries(m.log), durable(m.g)
+	for _, end := range []int{len(log), len(log) * (len(log) % 7) / 7} { // all of it, and a part
+		for _, purged := range []bool{false, true} {
+			re := New(classic.NewCommitted("g"), m.cfg)
+			compacted.Load(re, compacted.Log(log, end, purged))
+			require.Equal(t, want, durable(re), "%d of %d records are compacted, purged=%v", end, len(log), purged)
+		}
+	}
 }
 
 // reload is a new coordinator, which has the log only.
@@ -295,4 +311,20 @@ func TestMemberOfAShareGroupInAnotherEpochIsFenced(t *testing.T) {
 	require.NoError(t, ask(previous), "it has not heard of the last one")
 	require.ErrorIs(t, ask(c.epoch+1), protocol.ErrFencedMemberEpoch)
 	require.ErrorIs(t, ask(c.epoch-2), protocol.ErrFencedMemberEpoch)
+}
+
+func TestMemberOfAShareGroupKeepsWhatItHasInACompactedLog(t *testing.T) {
+	m := newModel(1)
+	m.settle(t)
+	c := m.clients[0]
+	for _, topics := range [][]string{{"a"}, {"a", "b"}} { // the second is within the assignment interval
+		c.topics, c.fresh = topics, true
+		require.NoError(t, m.beat(t, c, false))
+	}
+	re := New(classic.NewCommitted("g"), m.cfg)
+	log := compacted.Entries(m.log)
+	compacted.Load(re, compacted.Log(log, len(log), true))
+	require.NotZero(t, c.epoch)
+	require.Equal(t, c.epoch, re.members[c.id].epoch)
+	require.Len(t, re.members[c.id].assigned, 3, "all of a")
 }
