@@ -14,8 +14,10 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/share"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
@@ -154,6 +156,28 @@ func TestAQueueMayHaveWhatWasNotCommitted(t *testing.T) {
 		_, err = consumer.NewShare(c, consumer.ShareConfig{Group: "g", Topics: []string{"jobs"}, Isolation: 7})
 		var bad *topic.ConfigError
 		require.ErrorAs(t, err, &bad)
+	})
+}
+
+// Checklist row S21.
+func TestAQueueGoesByItsOwnConfiguration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := queue(t, strata.Config{}, 1, 1)
+		defer func() { require.NoError(t, c.Close()) }()
+		require.NoError(t, c.Backend().AlterGroupConfig(t.Context(), group.ConfigAlteration{Group: "workers", Changes: []replication.ConfigChange{
+			{Key: "share.record.lock.duration.ms", Value: "17000"}, {Key: "share.renew.acknowledge.enable", Value: "false"},
+		}}))
+		a, b := worker(t, c, consumer.ShareConfig{}), worker(t, c, consumer.ShareConfig{})
+		defer a.Close()
+		defer b.Close()
+		recs, err := a.Poll(t.Context())
+		require.NoError(t, err)
+		polled := time.Now()
+		require.ErrorIs(t, a.Renew(t.Context(), recs...), share.ErrRenewalDisabled)
+		recs, err = b.Poll(t.Context())
+		require.NoError(t, err)
+		require.Len(t, recs, 1)
+		require.WithinDuration(t, polled.Add(17*time.Second), time.Now(), time.Second)
 	})
 }
 

@@ -173,9 +173,12 @@ func (c *Cluster) coordinate(cfg Config, leaders *transaction.Verifier) (err err
 		transactions.Logger = cfg.Logger
 	}
 	groups.ShareStates = shareStates{c}
+	s := cfg.Shares
+	groups.ShareRecords = group.ShareRecords{LockDuration: s.LockDuration, MaxDeliveryCount: s.MaxDeliveryCount, MaxInFlight: s.MaxInFlight, NoRenewal: s.NoRenewal}
 	if c.coordinator, err = group.NewCoordinator(group.ClusterStore(c.brokers), groups); err != nil {
 		return err
 	}
+	c.shares.cfg.OfGroup = func(id string) share.Limits { return share.Limits(c.coordinator.ShareRecords(id)) }
 	transactions.OffsetsPartition = func(ctx context.Context, group string) (record.TopicPartition, error) {
 		p, err := c.coordinator.OffsetsPartition(ctx, group, true)
 		return record.TopicPartition{Topic: offsets.Topic, Partition: p}, err

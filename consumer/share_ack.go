@@ -96,7 +96,7 @@ func (s *Share) Reject(ctx context.Context, recs ...ShareRecord) error {
 }
 
 // Renew locks records that this member has for another share.Config.LockDuration from now: it goes
-// on with them. It fails as Accept does.
+// on with them. It fails as Accept does, and with share.ErrRenewalDisabled if the group does not renew.
 func (s *Share) Renew(ctx context.Context, recs ...ShareRecord) error {
 	return s.acknowledge(ctx, share.Renew, recs)
 }
@@ -140,7 +140,7 @@ func (s *Share) acknowledge(ctx context.Context, t share.AckType, recs []ShareRe
 // smaller parts, so that the rest counts.
 func (s *Share) say(ctx context.Context, tp share.TopicPartition, acks []share.Ack) error {
 	err := s.c.Acknowledge(ctx, s.cfg.Group, s.cfg.MemberID, tp, acks)
-	if !errors.Is(err, ErrNotAcquired) {
+	if !errors.Is(err, ErrNotAcquired) || errors.Is(err, share.ErrRenewalDisabled) {
 		return err
 	}
 	if k := len(acks) / 2; k > 0 {

@@ -90,6 +90,20 @@ type Config struct {
 	// group.share.session.timeout.ms, group.share.heartbeat.interval.ms.
 	ShareSessionTimeout, ShareHeartbeatInterval time.Duration
 
+	// What a single share group's share.session.timeout.ms, share.heartbeat.interval.ms and
+	// share.assignment.interval.ms may be, see Coordinator.AlterGroupConfig. 0: 45 s to 60 s, 5 s to
+	// 15 s, and up to 15 s, or as far as what all share groups go by, if that lies outside. Kafka:
+	// group.share.min.session.timeout.ms, group.share.max.session.timeout.ms,
+	// group.share.min.heartbeat.interval.ms, group.share.max.heartbeat.interval.ms,
+	// group.share.max.assignment.interval.ms.
+	ShareMinSessionTimeout, ShareMaxSessionTimeout       time.Duration
+	ShareMinHeartbeatInterval, ShareMaxHeartbeatInterval time.Duration
+	ShareMaxAssignmentInterval                           time.Duration
+
+	// ShareRecords say how records are handed out to share groups of which a single one's
+	// configuration does not say otherwise. strata.Open sets them to what its Config.Shares say.
+	ShareRecords ShareRecords
+
 	// ShareMaxSize is the most members a share group can have. 0: 200. Kafka:
 	// group.share.max.size.
 	ShareMaxSize int
@@ -245,26 +259,41 @@ func (c Config) withDefaults() (Config, error) {
 
 // boundConsumers fills in the bounds of what single groups may be configured to.
 func (c *Config) boundConsumers() (errs []error) {
-	bound := func(lowest, highest string, low, high *time.Duration, static, defLow, defHigh time.Duration) {
-		if *low == 0 {
-			*low = min(defLow, static)
-		}
-		if *high == 0 {
-			*high = max(defHigh, static)
-		}
-		if *low < 0 || *low > static {
-			errs = append(errs, refused(lowest, *low, fmt.Sprintf("is not between 0 and what all groups go by, %v", static)))
-		}
-		if *high < static {
-			errs = append(errs, refused(highest, *high, fmt.Sprintf("is below what all groups go by, %v", static)))
-		}
-	}
-	bound("ConsumerMinSessionTimeout", "ConsumerMaxSessionTimeout", &c.ConsumerMinSessionTimeout, &c.ConsumerMaxSessionTimeout,
-		c.ConsumerSessionTimeout, 45*time.Second, time.Minute)
-	bound("ConsumerMinHeartbeatInterval", "ConsumerMaxHeartbeatInterval", &c.ConsumerMinHeartbeatInterval, &c.ConsumerMaxHeartbeatInterval,
-		c.ConsumerHeartbeatInterval, 5*time.Second, 15*time.Second)
 	var none time.Duration
-	bound("", "ConsumerMaxAssignmentInterval", &none, &c.ConsumerMaxAssignmentInterval, c.ConsumerAssignmentInterval, 0, 15*time.Second)
+	return slices.Concat(
+		bound("ConsumerMinSessionTimeout", "ConsumerMaxSessionTimeout", &c.ConsumerMinSessionTimeout, &c.ConsumerMaxSessionTimeout,
+			c.ConsumerSessionTimeout, 45*time.Second, time.Minute),
+		bound("ConsumerMinHeartbeatInterval", "ConsumerMaxHeartbeatInterval", &c.ConsumerMinHeartbeatInterval, &c.ConsumerMaxHeartbeatInterval,
+			c.ConsumerHeartbeatInterval, 5*time.Second, 15*time.Second),
+		bound("", "ConsumerMaxAssignmentInterval", &none, &c.ConsumerMaxAssignmentInterval, c.ConsumerAssignmentInterval, 0, 15*time.Second))
+}
+
+// boundShares is boundConsumers for share groups.
+func (c *Config) boundShares() (errs []error) {
+	var none time.Duration
+	return slices.Concat(
+		bound("ShareMinSessionTimeout", "ShareMaxSessionTimeout", &c.ShareMinSessionTimeout, &c.ShareMaxSessionTimeout,
+			c.ShareSessionTimeout, 45*time.Second, time.Minute),
+		bound("ShareMinHeartbeatInterval", "ShareMaxHeartbeatInterval", &c.ShareMinHeartbeatInterval, &c.ShareMaxHeartbeatInterval,
+			c.ShareHeartbeatInterval, 5*time.Second, 15*time.Second),
+		bound("", "ShareMaxAssignmentInterval", &none, &c.ShareMaxAssignmentInterval, c.ShareAssignmentInterval, 0, 15*time.Second))
+}
+
+// bound fills in the lowest and the highest of what single groups may be configured to, where they
+// are 0, so that what all groups go by lies between them.
+func bound(lowest, highest string, low, high *time.Duration, static, defLow, defHigh time.Duration) (errs []error) {
+	if *low == 0 {
+		*low = min(defLow, static)
+	}
+	if *high == 0 {
+		*high = max(defHigh, static)
+	}
+	if *low < 0 || *low > static {
+		errs = append(errs, refused(lowest, *low, fmt.Sprintf("is not between 0 and what all groups go by, %v", static)))
+	}
+	if *high < static {
+		errs = append(errs, refused(highest, *high, fmt.Sprintf("is below what all groups go by, %v", static)))
+	}
 	return errs
 }
 
@@ -286,6 +315,14 @@ func (c *Config) withShareDefaults() (errs []error) {
 	}
 	if c.ShareHeartbeatInterval >= c.ShareSessionTimeout {
 		errs = append(errs, refused("ShareHeartbeatInterval", c.ShareHeartbeatInterval, fmt.Sprintf("is not below ShareSessionTimeout, %v", c.ShareSessionTimeout)))
+	}
+	if len(errs) == 0 {
+		errs = c.boundShares()
+	}
+	r := &c.ShareRecords
+	r.LockDuration, r.MaxDeliveryCount, r.MaxInFlight = cmp.Or(r.LockDuration, 30*time.Second), cmp.Or(r.MaxDeliveryCount, 5), cmp.Or(r.MaxInFlight, 2000)
+	if r.LockDuration < 0 || r.MaxDeliveryCount < 0 || r.MaxInFlight < 0 {
+		errs = append(errs, refused("ShareRecords", *r, "has a negative number"))
 	}
 	if c.ShareStates == nil {
 		c.ShareStates = noShareStates{}

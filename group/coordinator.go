@@ -89,8 +89,7 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 	c.core.Modern = modern.Config{MaxSize: cfg.ConsumerMaxSize, Timeouts: c.timeouts, Assignors: cfg.ConsumerAssignors, OffsetsRetention: cfg.OffsetsRetention,
 		OffsetMetadataMax: cfg.OffsetMetadataMax, Process: c.core.Classic.Process,
 		Migration: cfg.ConsumerMigration.directions(), ClassicMaxSize: cfg.MaxSize}
-	c.core.Sharing = sharing.Config{MaxSize: cfg.ShareMaxSize, SessionTimeout: cfg.ShareSessionTimeout, HeartbeatInterval: cfg.ShareHeartbeatInterval,
-		AssignmentInterval: cfg.ShareAssignmentInterval}
+	c.core.Sharing = sharing.Config{MaxSize: cfg.ShareMaxSize, Timeouts: c.shareTimeouts}
 	c.runtime = coordinator.New(c.kind(), topicStore{store, OffsetsShape{cfg.OffsetsPartitions, cfg.OffsetsReplicas}}, coordinator.Config{Topic: offsets.Topic,
 		ExpiryInterval: cfg.ExpiryInterval, MaxBatchBytes: cfg.MaxBatchBytes, Logger: cfg.Logger, Notify: c.rebalanced})
 	c.ctx, c.cancel = context.WithCancel(context.Background())

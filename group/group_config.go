@@ -11,16 +11,18 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group/internal/modern"
+	"github.com/stratalog/strata/group/internal/sharing"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 )
 
-// A configKey is a key of the configuration of single groups: a number of milliseconds, or a text.
-// Kafka: GroupConfig.
+// A configKey is a key of the configuration of single groups: a number, or a text. Kafka:
+// GroupConfig.
 type configKey struct {
 	topic.Key
 	least            int64 // whatever the bounds are
-	static, min, max func(*Config) time.Duration
+	static, min, max func(*Config) int64
+	session          string // of an interval of heartbeats: the key of what must be longer
 
 	check func(value string) error // in the place of all that: it is a text
 }
@@ -29,46 +31,107 @@ func groupKey(name, def, doc string) topic.Key {
 	return topic.Key{Name: name, Type: topic.TypeInt, Default: def, Synonyms: []string{"group." + name}, Doc: doc}
 }
 
+// textKey is one that brokers have no setting for.
+func textKey(name string, t topic.ValueType, def, doc string) topic.Key {
+	return topic.Key{Name: name, Type: t, Default: def, Synonyms: []string{name}, Doc: doc}
+}
+
+func number(n int64) func(*Config) int64 { return func(*Config) int64 { return n } }
+
+// The keys whose values are looked up by name.
+const (
+	consumerAssignmentKey = "consumer.assignment.interval.ms"
+	consumerHeartbeatKey  = "consumer.heartbeat.interval.ms"
+	consumerSessionKey    = "consumer.session.timeout.ms"
+	shareAssignmentKey    = "share.assignment.interval.ms"
+	shareDeliveriesKey    = "share.delivery.count.limit"
+	shareHeartbeatKey     = "share.heartbeat.interval.ms"
+	shareIsolationKey     = "share.isolation.level"
+	shareLocksKey         = "share.partition.max.record.locks"
+	shareLockKey          = "share.record.lock.duration.ms"
+	shareRenewKey         = "share.renew.acknowledge.enable"
+	shareResetKey         = "share.auto.offset.reset"
+	shareSessionKey       = "share.session.timeout.ms"
+)
+
 // configKeys are sorted by name.
 var configKeys = []configKey{
 	{
-		Key:    groupKey("consumer.assignment.interval.ms", "1000", "How long after a target assignment the next one is computed at the earliest."),
-		static: func(c *Config) time.Duration { return c.ConsumerAssignmentInterval },
-		min:    func(*Config) time.Duration { return 0 },
-		max:    func(c *Config) time.Duration { return c.ConsumerMaxAssignmentInterval },
+		Key:    groupKey(consumerAssignmentKey, "1000", "How long after a target assignment the next one is computed at the earliest."),
+		static: func(c *Config) int64 { return c.ConsumerAssignmentInterval.Milliseconds() },
+		min:    number(0),
+		max:    func(c *Config) int64 { return c.ConsumerMaxAssignmentInterval.Milliseconds() },
 	},
 	{
-		Key:    groupKey("consumer.heartbeat.interval.ms", "5000", "How often members are told to send a heartbeat."),
+		Key:     groupKey(consumerHeartbeatKey, "5000", "How often members are told to send a heartbeat."),
+		least:   1,
+		static:  func(c *Config) int64 { return c.ConsumerHeartbeatInterval.Milliseconds() },
+		min:     func(c *Config) int64 { return c.ConsumerMinHeartbeatInterval.Milliseconds() },
+		max:     func(c *Config) int64 { return c.ConsumerMaxHeartbeatInterval.Milliseconds() },
+		session: consumerSessionKey,
+	},
+	{
+		Key:    groupKey(consumerSessionKey, "45000", "How long a member lives without a heartbeat."),
 		least:  1,
-		static: func(c *Config) time.Duration { return c.ConsumerHeartbeatInterval },
-		min:    func(c *Config) time.Duration { return c.ConsumerMinHeartbeatInterval },
-		max:    func(c *Config) time.Duration { return c.ConsumerMaxHeartbeatInterval },
+		static: func(c *Config) int64 { return c.ConsumerSessionTimeout.Milliseconds() },
+		min:    func(c *Config) int64 { return c.ConsumerMinSessionTimeout.Milliseconds() },
+		max:    func(c *Config) int64 { return c.ConsumerMaxSessionTimeout.Milliseconds() },
 	},
 	{
-		Key:    groupKey("consumer.session.timeout.ms", "45000", "How long a member lives without a heartbeat."),
-		least:  1,
-		static: func(c *Config) time.Duration { return c.ConsumerSessionTimeout },
-		min:    func(c *Config) time.Duration { return c.ConsumerMinSessionTimeout },
-		max:    func(c *Config) time.Duration { return c.ConsumerMaxSessionTimeout },
+		Key:    groupKey(shareAssignmentKey, "1000", "How long after a target assignment of a share group the next one is computed at the earliest."),
+		static: func(c *Config) int64 { return c.ShareAssignmentInterval.Milliseconds() },
+		min:    number(0),
+		max:    func(c *Config) int64 { return c.ShareMaxAssignmentInterval.Milliseconds() },
 	},
 	{
-		Key: topic.Key{Name: "share.auto.offset.reset", Type: topic.TypeString, Default: "latest", Synonyms: []string{"share.auto.offset.reset"}, Doc: "Where a share group begins in a partition that is new to it: latest, earliest or by_duration:PnDTnHnMn.nS."},
-		check: func(value string) error {
-			_, err := parseShareReset(value, time.Time{})
-			return err
-		},
+		Key:   textKey(shareResetKey, topic.TypeString, "latest", "Where a share group begins in a partition that is new to it: latest, earliest or by_duration:PnDTnHnMn.nS."),
+		check: checkShareReset,
 	},
 	{
-		Key:   topic.Key{Name: shareIsolationKey, Type: topic.TypeString, Default: readUncommitted, Synonyms: []string{shareIsolationKey}, Doc: "What of transactions a share group is handed: read_committed or read_uncommitted."},
+		Key:    groupKey(shareDeliveriesKey, "5", "How often a record is handed out to a share group."),
+		least:  2,
+		static: func(c *Config) int64 { return int64(c.ShareRecords.MaxDeliveryCount) },
+		min:    func(c *Config) int64 { return min(2, int64(c.ShareRecords.MaxDeliveryCount)) },
+		max:    func(c *Config) int64 { return max(10, int64(c.ShareRecords.MaxDeliveryCount)) },
+	},
+	{
+		Key:     groupKey(shareHeartbeatKey, "5000", "How often members of a share group are told to send a heartbeat."),
+		least:   1,
+		static:  func(c *Config) int64 { return c.ShareHeartbeatInterval.Milliseconds() },
+		min:     func(c *Config) int64 { return c.ShareMinHeartbeatInterval.Milliseconds() },
+		max:     func(c *Config) int64 { return c.ShareMaxHeartbeatInterval.Milliseconds() },
+		session: shareSessionKey,
+	},
+	{
+		Key:   textKey(shareIsolationKey, topic.TypeString, readUncommitted, "What of transactions a share group is handed: read_committed or read_uncommitted."),
 		check: checkIsolation,
 	},
+	{
+		Key:    groupKey(shareLocksKey, "2000", "How far behind the first record of a partition that is not done with a share group is handed others."),
+		least:  100,
+		static: func(c *Config) int64 { return int64(c.ShareRecords.MaxInFlight) },
+		min:    func(c *Config) int64 { return min(100, int64(c.ShareRecords.MaxInFlight)) },
+		max:    func(c *Config) int64 { return max(4000, int64(c.ShareRecords.MaxInFlight)) },
+	},
+	{
+		Key:    groupKey(shareLockKey, "30000", "How long a record is a member's that was handed it."),
+		least:  1000,
+		static: func(c *Config) int64 { return c.ShareRecords.LockDuration.Milliseconds() },
+		min:    func(c *Config) int64 { return min(15000, c.ShareRecords.LockDuration.Milliseconds()) },
+		max:    func(c *Config) int64 { return max(60000, c.ShareRecords.LockDuration.Milliseconds()) },
+	},
+	{
+		Key:   textKey(shareRenewKey, topic.TypeBoolean, "true", "Whether a member may lock records that it has for longer."),
+		check: checkBool,
+	},
+	{
+		Key:    groupKey(shareSessionKey, "45000", "How long a member of a share group lives without a heartbeat."),
+		least:  1,
+		static: func(c *Config) int64 { return c.ShareSessionTimeout.Milliseconds() },
+		min:    func(c *Config) int64 { return c.ShareMinSessionTimeout.Milliseconds() },
+		max:    func(c *Config) int64 { return c.ShareMaxSessionTimeout.Milliseconds() },
+	},
 }
-
-const (
-	assignmentIntervalKey = 0 // in configKeys
-	heartbeatIntervalKey  = 1
-	sessionTimeoutKey     = 2
-)
 
 func lookupConfigKey(name string) *configKey {
 	i := slices.IndexFunc(configKeys, func(k configKey) bool { return k.Name == name })
@@ -85,7 +148,7 @@ func (k *configKey) bound(which string) string {
 }
 
 // read parses a value and holds it against the bounds of cfg.
-func (k *configKey) read(cfg *Config, value string) (time.Duration, error) {
+func (k *configKey) read(cfg *Config, value string) (int64, error) {
 	bad := func(reason string) error { return &topic.ConfigError{Key: k.Name, Value: value, Reason: reason} }
 	if k.check != nil {
 		if err := k.check(value); err != nil {
@@ -94,30 +157,29 @@ func (k *configKey) read(cfg *Config, value string) (time.Duration, error) {
 		return 0, nil
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 32)
-	d := time.Duration(n) * time.Millisecond
 	switch {
 	case err != nil:
 		return 0, bad("is no number of 32 bits")
 	case n < k.least:
 		return 0, bad(fmt.Sprintf("must be at least %d", k.least))
-	case d < k.min(cfg):
-		return 0, bad(fmt.Sprintf("must be greater than or equal to %s, %v", k.bound("min"), k.min(cfg)))
-	case d > k.max(cfg):
-		return 0, bad(fmt.Sprintf("must be less than or equal to %s, %v", k.bound("max"), k.max(cfg)))
+	case n < k.min(cfg):
+		return 0, bad(fmt.Sprintf("must be greater than or equal to %s, %d", k.bound("min"), k.min(cfg)))
+	case n > k.max(cfg):
+		return 0, bad(fmt.Sprintf("must be less than or equal to %s, %d", k.bound("max"), k.max(cfg)))
 	}
-	return d, nil
+	return n, nil
 }
 
 // effective returns what a group goes by on which props are set. A value that was set under other
 // bounds counts as the nearest within them; one that cannot be read, as if it was not set. Kafka:
 // GroupConfig.evaluate.
-func (k *configKey) effective(cfg *Config, props map[string]string) time.Duration {
+func (k *configKey) effective(cfg *Config, props map[string]string) int64 {
 	value, set := props[k.Name]
 	n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 32)
 	if !set || err != nil {
 		return k.static(cfg)
 	}
-	return max(k.min(cfg), min(time.Duration(n)*time.Millisecond, k.max(cfg)))
+	return max(k.min(cfg), min(n, k.max(cfg)))
 }
 
 // A ConfigEntry is one key of a group's configuration.
@@ -137,7 +199,7 @@ func (c *Coordinator) ConfigEntries(id string) []ConfigEntry {
 		k := &configKeys[i]
 		entries[i] = ConfigEntry{Key: k.Key, Static: k.Default}
 		if k.check == nil {
-			entries[i].Static = strconv.FormatInt(k.static(&c.cfg).Milliseconds(), 10)
+			entries[i].Static = strconv.FormatInt(k.static(&c.cfg), 10)
 		}
 		entries[i].Set, entries[i].IsSet = props[k.Name]
 	}
@@ -160,6 +222,12 @@ type ConfigAlteration struct {
 //   - consumer.session.timeout.ms, within ConsumerMinSessionTimeout and ConsumerMaxSessionTimeout and
 //     above the interval of heartbeats, counts for a member from its next heartbeat on.
 //   - consumer.assignment.interval.ms, from 0 to ConsumerMaxAssignmentInterval.
+//   - share.heartbeat.interval.ms, share.session.timeout.ms and share.assignment.interval.ms are the
+//     same for share groups, within the bounds of their Config.
+//   - share.record.lock.duration.ms, 15 s to 60 s, share.delivery.count.limit, 2 to 10, and
+//     share.partition.max.record.locks, 100 to 4000, count in the place of ShareRecords; what these
+//     say is within the bounds too. They count for what is handed out, and given back, from then on.
+//   - share.renew.acknowledge.enable, whether members may lock records that they have for longer.
 //   - share.auto.offset.reset, where a share group begins in a partition that is new to it: latest,
 //     earliest, or by_duration: and an ISO 8601 duration before the moment at which it begins.
 //   - share.isolation.level, what of transactions a share group is handed: read_committed, or
@@ -215,9 +283,15 @@ func checkProperties(cfg *Config, props map[string]string) error {
 			}
 		}
 	}
-	session, heartbeat := &configKeys[sessionTimeoutKey], &configKeys[heartbeatIntervalKey]
-	if s, h := session.effective(cfg, props), heartbeat.effective(cfg, props); s <= h {
-		return &topic.ConfigError{Key: session.Name, Value: s.String(), Reason: fmt.Sprintf("must be greater than %s, %v", heartbeat.Name, h)}
+	for i := range configKeys {
+		heartbeat := &configKeys[i]
+		if heartbeat.session == "" {
+			continue
+		}
+		session := lookupConfigKey(heartbeat.session)
+		if s, h := session.effective(cfg, props), heartbeat.effective(cfg, props); s <= h {
+			return &topic.ConfigError{Key: session.Name, Value: strconv.FormatInt(s, 10), Reason: fmt.Sprintf("must be greater than %s, %d", heartbeat.Name, h)}
+		}
 	}
 	return nil
 }
@@ -237,9 +311,26 @@ func (g *groups) properties(id string) map[string]string {
 	return g.configs.GroupProperties(id)
 }
 
-// timeouts returns what a group goes by. It takes no lock.
-func (g *groups) timeouts(id string) modern.Timeouts {
+// A valueOf returns what a group goes by, by the name of a number's key.
+type valueOf func(key string) int64
+
+// values returns what a group goes by. It takes no lock.
+func (g *groups) values(id string) valueOf {
 	props := g.properties(id)
-	of := func(key int) time.Duration { return configKeys[key].effective(&g.cfg, props) }
-	return modern.Timeouts{Session: of(sessionTimeoutKey), Heartbeat: of(heartbeatIntervalKey), Assignment: of(assignmentIntervalKey)}
+	return func(key string) int64 { return lookupConfigKey(key).effective(&g.cfg, props) }
+}
+
+// millis returns what is a number of milliseconds.
+func (of valueOf) millis(key string) time.Duration { return time.Duration(of(key)) * time.Millisecond }
+
+// timeouts returns what a group of consumers goes by.
+func (g *groups) timeouts(id string) modern.Timeouts {
+	of := g.values(id)
+	return modern.Timeouts{Session: of.millis(consumerSessionKey), Heartbeat: of.millis(consumerHeartbeatKey), Assignment: of.millis(consumerAssignmentKey)}
+}
+
+// shareTimeouts returns what a share group goes by.
+func (g *groups) shareTimeouts(id string) sharing.Timeouts {
+	of := g.values(id)
+	return sharing.Timeouts{Session: of.millis(shareSessionKey), Heartbeat: of.millis(shareHeartbeatKey), Assignment: of.millis(shareAssignmentKey)}
 }

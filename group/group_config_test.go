@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/group/internal/sharing"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/replication"
@@ -89,13 +90,16 @@ func TestConfigurationThatNoGroupCanGoByIsRefused(t *testing.T) {
 func TestConfigurationSetUnderOtherBoundsIsKeptWithinThem(t *testing.T) {
 	cfg, err := Config{}.withDefaults()
 	require.NoError(t, err)
-	for value, want := range map[string]time.Duration{"1": 45 * time.Second, "50000": 50 * time.Second, "99999999": time.Minute, "x": 45 * time.Second} {
-		require.Equal(t, want, configKeys[sessionTimeoutKey].effective(&cfg, map[string]string{"consumer.session.timeout.ms": value}), value)
+	for value, want := range map[string]int64{"1": 45_000, "50000": 50_000, "99999999": 60_000, "x": 45_000} {
+		require.Equal(t, want, lookupConfigKey(consumerSessionKey).effective(&cfg, map[string]string{"consumer.session.timeout.ms": value}), value)
 	}
 	for field, bad := range map[string]Config{
-		"low":  {ConsumerMinSessionTimeout: 50 * time.Second},
-		"high": {ConsumerMaxHeartbeatInterval: time.Second},
-		"none": {ConsumerMaxAssignmentInterval: time.Millisecond},
+		"low":           {ConsumerMinSessionTimeout: 50 * time.Second},
+		"high":          {ConsumerMaxHeartbeatInterval: time.Second},
+		"none":          {ConsumerMaxAssignmentInterval: time.Millisecond},
+		"share low":     {ShareMinSessionTimeout: 50 * time.Second},
+		"share high":    {ShareMaxHeartbeatInterval: time.Second},
+		"share records": {ShareRecords: ShareRecords{MaxInFlight: -1}},
 	} {
 		var refused *topic.ConfigError
 		require.ErrorAs(t, bad.Validate(), &refused, field)
@@ -131,4 +135,42 @@ func TestShareGroupsBeginWhereTheyAreConfiguredTo(t *testing.T) {
 	require.Equal(t, partition.Latest, c.ShareReset("other"))
 	var refused *topic.ConfigError
 	require.ErrorAs(t, c.AlterGroupConfig(t.Context(), ConfigAlteration{Group: "g", Changes: []replication.ConfigChange{set("share.auto.offset.reset", "none")}}), &refused)
+}
+
+// Checklist row S21.
+func TestShareGroupsAreConfiguredOneByOne(t *testing.T) {
+	brokers, err := replication.Open(replication.Config{})
+	require.NoError(t, err)
+	defer brokers.Close()
+	c, err := NewCoordinator(ClusterStore(brokers), Config{ShareRecords: ShareRecords{MaxInFlight: 50}})
+	require.NoError(t, err)
+	defer c.Close()
+	all := ShareRecords{LockDuration: 30 * time.Second, MaxDeliveryCount: 5, MaxInFlight: 50}
+	require.Equal(t, all, c.ShareRecords("g"))
+	alter := func(changes ...replication.ConfigChange) error {
+		return c.AlterGroupConfig(t.Context(), ConfigAlteration{Group: "g", Changes: changes})
+	}
+	require.NoError(t, alter(set("share.record.lock.duration.ms", "17000"), set("share.delivery.count.limit", "2"),
+		set("share.partition.max.record.locks", "4000"), set("share.renew.acknowledge.enable", "False"),
+		set("share.session.timeout.ms", "50000"), set("share.heartbeat.interval.ms", "6000"), set("share.assignment.interval.ms", "0")))
+	require.Equal(t, ShareRecords{17 * time.Second, 2, 4000, true}, c.ShareRecords("g"))
+	require.Equal(t, sharing.Timeouts{Session: 50 * time.Second, Heartbeat: 6 * time.Second}, c.shareTimeouts("g"))
+	require.Equal(t, all, c.ShareRecords("other"))
+	require.Equal(t, sharing.Timeouts{Session: 45 * time.Second, Heartbeat: 5 * time.Second, Assignment: time.Second}, c.shareTimeouts("other"))
+	require.NoError(t, alter(set("share.renew.acknowledge.enable", "TRUE")))
+	require.False(t, c.ShareRecords("g").NoRenewal)
+	for key, values := range map[string][]string{
+		"share.record.lock.duration.ms":    {"14999", "60001", "x"},
+		"share.delivery.count.limit":       {"1", "11"},
+		"share.partition.max.record.locks": {"99", "4001"},
+		"share.renew.acknowledge.enable":   {"", "yes"},
+		"share.session.timeout.ms":         {"44999", "60001"},
+		"share.heartbeat.interval.ms":      {"4999", "15001"},
+		"share.assignment.interval.ms":     {"-1", "15001"},
+	} {
+		for _, value := range values {
+			var refused *topic.ConfigError
+			require.ErrorAs(t, alter(set(key, value)), &refused, key+"="+value)
+		}
+	}
 }

@@ -10,8 +10,6 @@ import (
 	"github.com/stratalog/strata/partition"
 )
 
-const shareResetKey = "share.auto.offset.reset"
-
 // ShareReset returns where a share group begins now in a partition that is new to it: Latest unless
 // something else is set on it. Kafka: share.auto.offset.reset.
 func (c *Coordinator) ShareReset(id string) partition.OffsetSpec {
@@ -21,8 +19,6 @@ func (c *Coordinator) ShareReset(id string) partition.OffsetSpec {
 	}
 	return spec
 }
-
-const shareIsolationKey = "share.isolation.level"
 
 // ShareIsolation returns what of transactions a share group is handed: ReadUncommitted unless
 // something else is set on it. Kafka: share.isolation.level.
@@ -41,9 +37,47 @@ const (
 
 func checkIsolation(value string) error {
 	if value != readCommitted && value != readUncommitted {
-		return errors.New("is neither " + readCommitted + " nor " + readUncommitted)
+		return errors.New("must be one of " + readCommitted + ", " + readUncommitted)
 	}
 	return nil
+}
+
+// ShareRecords say how records are handed out to a share group; see share.Config.
+type ShareRecords struct {
+	LockDuration     time.Duration // 0: 30 s. Kafka: share.record.lock.duration.ms
+	MaxDeliveryCount int           // 0: 5. Kafka: share.delivery.count.limit
+	MaxInFlight      int           // 0: 2000. Kafka: share.partition.max.record.locks
+
+	// NoRenewal says that a member may not lock records that it has for longer. Kafka:
+	// share.renew.acknowledge.enable=false.
+	NoRenewal bool
+}
+
+// ShareRecords returns how records are handed out to a share group: what is set on it, or what
+// Config.ShareRecords say. It takes no lock.
+func (c *Coordinator) ShareRecords(id string) ShareRecords {
+	props := c.properties(id)
+	if len(props) == 0 {
+		return c.cfg.ShareRecords
+	}
+	of := c.values(id)
+	r := ShareRecords{LockDuration: of.millis(shareLockKey), MaxDeliveryCount: int(of(shareDeliveriesKey)), MaxInFlight: int(of(shareLocksKey))}
+	renew, set := props[shareRenewKey]
+	r.NoRenewal = set && strings.EqualFold(renew, "false") || !set && c.cfg.ShareRecords.NoRenewal
+	return r
+}
+
+// checkBool refuses what is no truth value, in letters of either kind.
+func checkBool(value string) error {
+	if !strings.EqualFold(value, "true") && !strings.EqualFold(value, "false") {
+		return errors.New("must be true or false")
+	}
+	return nil
+}
+
+func checkShareReset(value string) error {
+	_, err := parseShareReset(value, time.Time{})
+	return err
 }
 
 // parseShareReset reads latest, earliest, or by_duration: and a duration before now.

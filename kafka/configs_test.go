@@ -184,7 +184,7 @@ func TestGroupsHaveConfigurations(t *testing.T) {
 	require.Zero(t, askAlter(t, addr, resourceGroup, "a b!", change(session, 0, "50000")))
 	require.Equal(t, []string{"a b!", "g"}, listed())
 	got := askConfigs(t, addr, resourceGroup, "g").Configs
-	require.Len(t, got, 5, "those that are gone by")
+	require.Len(t, got, 12, "those that are gone by")
 	require.Equal(t, heartbeat, got[1].Name)
 	require.Equal(t, "6000", *got[1].Value)
 	require.EqualValues(t, sourceGroup, got[1].Source)

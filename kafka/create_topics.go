@@ -100,6 +100,10 @@ func valueRefused(bad *topic.ConfigError) string {
 	} else if number := numbers[k.Type]; number != "" && strings.HasSuffix(reason, "number") {
 		reason = "Not a number of type " + number
 	}
+	return valueRefusedAs(bad, reason)
+}
+
+func valueRefusedAs(bad *topic.ConfigError, reason string) string {
 	return fmt.Sprintf("Invalid value %s for configuration %s: %s", bad.Value, bad.Key, reason)
 }
 

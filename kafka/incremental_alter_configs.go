@@ -169,10 +169,30 @@ func (c *call) alterGroup(name string, a group.ConfigAlteration) error {
 	}
 	a.Group = name
 	err := c.s.cluster.AlterGroupConfig(c.ctx, a)
-	if bad := (*topic.ConfigError)(nil); errors.As(err, &bad) && !slices.ContainsFunc(c.groupEntries(name), func(e configEntry) bool { return e.name == bad.Key }) {
-		return refuse(InvalidConfig, "Unknown group config name: "+bad.Key)
+	if bad := (*topic.ConfigError)(nil); errors.As(err, &bad) {
+		return refuse(InvalidConfig, c.groupValueRefused(name, bad))
 	}
 	return err
+}
+
+// groupValueRefused says in Kafka's words why a value of a group's configuration is not accepted.
+// Kafka: GroupConfig.validate.
+func (c *call) groupValueRefused(name string, bad *topic.ConfigError) string {
+	entries := c.groupEntries(name)
+	i := slices.IndexFunc(entries, func(e configEntry) bool { return e.name == bad.Key })
+	if i < 0 {
+		return "Unknown group config name: " + bad.Key
+	}
+	if bound, _, is := strings.Cut(bad.Reason, ", "); is && strings.HasPrefix(bound, "must be ") && strings.Contains(bound, " than ") {
+		return bad.Key + " " + bound // without what it is
+	}
+	if bad.Key == "share.auto.offset.reset" {
+		return valueRefusedAs(bad, fmt.Sprintf("Invalid value `%s` for configuration %s. The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'.", bad.Value, bad.Key))
+	}
+	if entries[i].kind == topic.TypeInt && strings.Contains(bad.Reason, "number") {
+		return valueRefusedAs(bad, "Not a number of type INT")
+	}
+	return valueRefused(bad)
 }
 
 // alterableBroker returns the broker that a name stands for.

@@ -33,7 +33,7 @@ func (c *call) shareAcknowledge(req *kmsg.ShareAcknowledgeRequest) kmsg.Response
 	if code != 0 {
 		return refused(code)
 	}
-	resp.AcquisitionLockTimeoutMillis = int32(shares.LockDuration().Milliseconds())
+	resp.AcquisitionLockTimeoutMillis = int32(shares.LockDuration(key.group).Milliseconds())
 	var todo []shareAcks
 	for _, t := range req.Topics {
 		for _, p := range t.Partitions {
@@ -127,7 +127,7 @@ func (c *call) acknowledgeShares(shares *share.Coordinator, key shareSessionKey,
 		room <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-room }()
-			errs[i] = shares.Acknowledge(c.ctx, key.group, key.member, tp, of.acks)
+			errs[i] = says(shares.Acknowledge(c.ctx, key.group, key.member, tp, of.acks), share.ErrRenewalDisabled, "Renewing acquisition locks is not enabled for the group.")
 		})
 	}
 	wg.Wait()

@@ -44,7 +44,7 @@ func (c *call) shareFetch(req *kmsg.ShareFetchRequest) kmsg.Response {
 	if code != 0 {
 		return refused(code)
 	}
-	resp.AcquisitionLockTimeoutMillis = int32(shares.LockDuration().Milliseconds())
+	resp.AcquisitionLockTimeoutMillis = int32(shares.LockDuration(key.group).Milliseconds())
 	f := &shareAnswer{c: c, shares: shares, key: key, answers: map[sharePart]*kmsg.ShareFetchResponseTopicPartition{}}
 	f.acknowledge(req)
 	switch {

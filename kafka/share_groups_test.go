@@ -242,6 +242,42 @@ func TestAShareGroupIsHandedCommittedRecordsWhereThatIsWanted(t *testing.T) {
 	}
 }
 
+// Checklist row S21.
+func TestAShareGroupGoesByItsOwnConfiguration(t *testing.T) {
+	_, addr, id := shareTopic(t, 102)
+	configured := func(key, value string) {
+		t.Helper()
+		require.Zero(t, askAlter(t, addr, resourceGroup, "g", kmsg.IncrementalAlterConfigsRequestResourceConfig{Name: key, Value: &value}))
+	}
+	configured("share.heartbeat.interval.ms", "6000")
+	configured("share.partition.max.record.locks", "100")
+	one := newSharer(t, addr, "one", id)
+	require.EqualValues(t, 6000, one.beat(0, "jobs").HeartbeatIntervalMillis)
+	many := func(r *kmsg.ShareFetchRequest) { r.MaxRecords = 1000 }
+	last := func(resp *kmsg.ShareFetchResponse) [3]int64 { all := got(resp); return all[len(all)-1] }
+	first := one.fetch(many)
+	require.EqualValues(t, 30000, first.AcquisitionLockTimeoutMillis)
+	require.EqualValues(t, 99, last(first)[1], "no more than 100 at a time")
+
+	// what is set counts from the next request on
+	configured("share.record.lock.duration.ms", "17000")
+	configured("share.delivery.count.limit", "2")
+	again := one.fetch(many, said{0, 99, 2})
+	require.EqualValues(t, 17000, again.AcquisitionLockTimeoutMillis)
+	require.Equal(t, [3]int64{0, 99, 2}, last(again), "released, so that they are handed out a second time")
+	third := one.fetch(many, said{0, 99, 2})
+	require.Equal(t, [][3]int64{{100, 101, 1}}, got(third), "and not a third time")
+
+	renew := func(r *kmsg.ShareFetchRequest) {
+		r.IsRenewAck, r.MinBytes, r.MaxBytes, r.MaxRecords, r.MaxWaitMillis = true, 0, 0, 0, 0
+	}
+	require.Zero(t, one.fetch(renew, said{100, 100, 4}).Topics[0].Partitions[0].AcknowledgeErrorCode)
+	configured("share.renew.acknowledge.enable", "false")
+	refused := one.fetch(renew, said{100, 100, 4}).Topics[0].Partitions[0]
+	require.Equal(t, InvalidRecordState, Code(refused.AcknowledgeErrorCode))
+	require.Equal(t, "Renewing acquisition locks is not enabled for the group.", *refused.AcknowledgeErrorMessage)
+}
+
 // Checklist row S17.
 func TestShareSessionsBeginGoOnAndEndAsInKafka(t *testing.T) {
 	_, addr, id := shareTopic(t, 2)

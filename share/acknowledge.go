@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stratalog/strata/partition"
@@ -14,7 +15,14 @@ import (
 var (
 	ErrInvalidRequest     = inflight.ErrInvalidRequest // INVALID_REQUEST
 	ErrInvalidRecordState = inflight.ErrInvalidState   // INVALID_RECORD_STATE
+
+	// ErrRenewalDisabled says that a group does not renew (Config.NoRenewal). It matches
+	// ErrInvalidRecordState, too.
+	ErrRenewalDisabled = fmt.Errorf("%w: the group does not renew", ErrInvalidRecordState)
 )
+
+// renews reports whether some of it is a renewal.
+func renews(a Ack) bool { return slices.Contains(a.Types, Renew) }
 
 // An Ack is what a member says of a range of records.
 type Ack = inflight.Ack
@@ -35,7 +43,8 @@ const (
 // durable when Acknowledge returns. acks are by offset and do not overlap.
 //
 // It returns ErrInvalidRecordState for records that the member does not have, or not any more: its
-// lock has passed, or the partition has another leader. With other errors, or when ctx ends, what
+// lock has passed, or the partition has another leader; ErrRenewalDisabled if the group does not
+// renew. With other errors, or when ctx ends, what
 // was said may count or not.
 func (c *Coordinator) Acknowledge(ctx context.Context, group, member string, tp TopicPartition, acks []Ack) error {
 	l, err := c.leader(ctx, group, tp, beginning{partition.Earliest, true})
@@ -45,7 +54,12 @@ func (c *Coordinator) Acknowledge(ctx context.Context, group, member string, tp 
 	if err != nil {
 		return err
 	}
-	return l.change(ctx, func(now time.Time) error { return l.p.Acknowledge(now, member, acks) })
+	return l.change(ctx, func(now time.Time) error {
+		if slices.ContainsFunc(acks, renews) && c.cfg.limits(group).NoRenewal {
+			return ErrRenewalDisabled
+		}
+		return l.p.Acknowledge(now, member, acks)
+	})
 }
 
 // Leave gives back what a member of a group has, so that others get it at once; these deliveries do

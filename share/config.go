@@ -33,9 +33,34 @@ type Config struct {
 	// 0: 2000. Kafka: group.share.partition.max.record.locks.
 	MaxInFlight int
 
+	// NoRenewal says that a member may not lock records that it has for longer: ErrInvalidRecordState.
+	// Kafka: share.renew.acknowledge.enable=false, of a group.
+	NoRenewal bool
+
+	// OfGroup returns what of these a single group goes by at present. It is called with locks held:
+	// it only computes, and does not call the Coordinator. nil: all groups go by the fields above.
+	// strata.Open sets it to what is configured for groups.
+	OfGroup func(group string) Limits
+
 	Topic TopicConfig
 
 	Logger *slog.Logger // nil discards everything
+}
+
+// Limits say how records are handed out to a group. The fields are those of Config, and none is 0.
+type Limits struct {
+	LockDuration     time.Duration
+	MaxDeliveryCount int
+	MaxInFlight      int
+	NoRenewal        bool
+}
+
+// limits returns what a group goes by at present.
+func (c *Config) limits(group string) Limits {
+	if c.OfGroup != nil {
+		return c.OfGroup(group)
+	}
+	return Limits{c.LockDuration, c.MaxDeliveryCount, c.MaxInFlight, c.NoRenewal}
 }
 
 // TopicConfig says how the topic of the states is created.

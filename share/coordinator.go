@@ -12,7 +12,6 @@ import (
 	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/share/internal/groupstate"
-	"github.com/stratalog/strata/share/internal/inflight"
 	"github.com/stratalog/strata/share/sharelog"
 )
 
@@ -30,7 +29,6 @@ type Coordinator struct {
 	route   route
 	ctx     context.Context // done when closing
 	cancel  context.CancelFunc
-	locks   inflight.Config
 	wg      sync.WaitGroup // who watches, who prunes, who stores
 
 	mu      sync.Mutex // guards the fields below
@@ -60,7 +58,6 @@ func NewCoordinator(c *replication.Cluster, cfg Config) (*Coordinator, error) {
 		return nil, fmt.Errorf("Topic.Replicas: %w", err)
 	}
 	s := &Coordinator{cfg: cfg, core: groupstate.Config{UpdatesPerSnapshot: cfg.UpdatesPerSnapshot}, cluster: c, states: states,
-		locks:   inflight.Config{LockDuration: cfg.LockDuration, MaxDeliveryCount: cfg.MaxDeliveryCount, MaxInFlight: int64(cfg.MaxInFlight)},
 		leaders: map[Key]*leader{}, loading: map[Key]chan struct{}{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.route = route{Broker: coordinator.AnyBroker, Runtime: coordinator.New(s.kind(), states, coordinator.Config{Topic: sharelog.Topic,
@@ -99,8 +96,10 @@ func (c *Coordinator) Close() error {
 	return nil
 }
 
-// LockDuration returns how long a record is a member's.
-func (c *Coordinator) LockDuration() time.Duration { return c.cfg.LockDuration }
+// LockDuration returns how long a record is a member's of a group that was handed it.
+func (c *Coordinator) LockDuration(group string) time.Duration {
+	return c.cfg.limits(group).LockDuration
+}
 
 // FindCoordinator returns the broker that keeps the state of a share-partition, whether or not there
 // is one. The topic is made if there is none. It returns ErrCoordinatorNotAvailable while nobody does.

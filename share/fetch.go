@@ -181,6 +181,7 @@ func passes(err error) bool {
 // is no waiter any more, and the others look themselves.
 func (l *leader) fetch(ctx context.Context, req FetchRequest, told chan struct{}) (got Fetched, err error) {
 	l.mu.Lock()
+	l.lookLocked()
 	from, ok := l.p.Next()
 	if l.over != nil || l.fetching || !ok {
 		if l.over != nil {

@@ -29,6 +29,7 @@ type leader struct {
 	alarm alarm.Alarm // the next lock passes
 
 	mu         sync.Mutex // guards the fields below; held to compute only
+	limits     inflight.Config
 	p          *inflight.Partition
 	stateEpoch int32
 	over       error // why it has ended; nil: it has not
@@ -126,7 +127,9 @@ func (c *Coordinator) load(ctx context.Context, key Key, tp record.TopicPartitio
 	for _, b := range s.Batches {
 		snapshot.Batches = append(snapshot.Batches, inflight.Batch{First: b.First, Last: b.Last, State: inflight.State(b.State), Count: b.Count})
 	}
-	l := &leader{c: c, key: key, tp: tp, epoch: epoch, stateEpoch: s.StateEpoch, p: inflight.New(&c.locks, snapshot), waiters: map[chan struct{}]struct{}{}}
+	l := &leader{c: c, key: key, tp: tp, epoch: epoch, stateEpoch: s.StateEpoch, waiters: map[chan struct{}]struct{}{}}
+	l.lookLocked()
+	l.p = inflight.New(&l.limits, snapshot)
 	l.alarm.Do = l.tick
 	return l, nil
 }
@@ -191,11 +194,18 @@ func (l *leader) changedLocked() {
 	}
 }
 
+// lookLocked has the share-partition go by what is configured for the group now.
+func (l *leader) lookLocked() {
+	of := l.c.cfg.limits(l.key.Group)
+	l.limits = inflight.Config{LockDuration: of.LockDuration, MaxDeliveryCount: of.MaxDeliveryCount, MaxInFlight: int64(of.MaxInFlight)}
+}
+
 // tick lets locks pass.
 func (l *leader) tick() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over == nil {
+		l.lookLocked()
 		l.p.Tick(time.Now())
 		l.changedLocked()
 	}
@@ -244,6 +254,7 @@ func (l *leader) change(ctx context.Context, f func(now time.Time) error) error 
 		l.mu.Unlock()
 		return l.over
 	}
+	l.lookLocked()
 	if err := f(time.Now()); err != nil {
 		l.mu.Unlock()
 		return err

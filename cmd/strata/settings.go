@@ -79,6 +79,18 @@ var brokerKeys = []brokerKey{
 	{"group.share.heartbeat.interval.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
 		return span(&c.Group.ShareHeartbeatInterval, v, time.Millisecond)
 	}},
+	{"group.share.min.session.timeout.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.ShareMinSessionTimeout, v, time.Millisecond)
+	}},
+	{"group.share.max.session.timeout.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.ShareMaxSessionTimeout, v, time.Millisecond)
+	}},
+	{"group.share.min.heartbeat.interval.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.ShareMinHeartbeatInterval, v, time.Millisecond)
+	}},
+	{"group.share.max.heartbeat.interval.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.ShareMaxHeartbeatInterval, v, time.Millisecond)
+	}},
 	{"group.share.max.size", func(c *strata.Config, _ *kafka.Config, v string) error { return number(&c.Group.ShareMaxSize, v, 1) }},
 	{"group.share.assignment.interval.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
 		return interval(&c.Group.ShareAssignmentInterval, v)

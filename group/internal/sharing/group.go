@@ -14,11 +14,18 @@ import (
 
 // Config is what a Group needs to know of its coordinator's configuration.
 type Config struct {
-	MaxSize            int           // members
-	SessionTimeout     time.Duration // of members
-	HeartbeatInterval  time.Duration // that members are told
-	AssignmentInterval time.Duration // between target assignments, at least
+	MaxSize  int                         // members
+	Timeouts func(group string) Timeouts // those of a group at present; it only computes
 }
+
+// Timeouts can be configured for each group.
+type Timeouts struct {
+	Session    time.Duration // of members
+	Heartbeat  time.Duration // that members are told
+	Assignment time.Duration // between target assignments, at least
+}
+
+func (g *Group) timeouts() Timeouts { return g.cfg.Timeouts(g.ID()) }
 
 // Effects are what a Step of a Group wants done.
 type Effects = classic.Effects
@@ -157,7 +164,7 @@ func (g *Group) reply(to machine.Ticket, value any, err error) {
 
 // alive restarts a member's session.
 func (g *Group) alive(id string, now time.Time) {
-	g.sessions[id] = now.Add(g.cfg.SessionTimeout)
+	g.sessions[id] = now.Add(g.timeouts().Session)
 	g.wake(g.sessions[id])
 }
 

@@ -109,7 +109,7 @@ func (e EventHeartbeat) update(g *Group, before *member, now time.Time) *Answer 
 		g.put(offsets.KeyShareCurrentAssignment, m.id, &offsets.ShareCurrentAssignmentValue{MemberEpoch: next.epoch, PreviousMemberEpoch: next.previous, Assigned: byTopic(next.assigned)})
 	}
 	g.heard(m.id, now)
-	ans := &Answer{ShareHeartbeatResponse: protocol.ShareHeartbeatResponse{MemberID: m.id, MemberEpoch: next.epoch, HeartbeatInterval: g.cfg.HeartbeatInterval}}
+	ans := &Answer{ShareHeartbeatResponse: protocol.ShareHeartbeatResponse{MemberID: m.id, MemberEpoch: next.epoch, HeartbeatInterval: g.timeouts().Heartbeat}}
 	if e.MemberEpoch == joinEpoch || e.SubscribedTopics != nil || !slices.Equal(before.assigned, next.assigned) {
 		ans.Assignment = byTopic(next.assigned)
 	}
@@ -126,7 +126,7 @@ func (g *Group) heard(id string, now time.Time) {
 		return
 	}
 	g.after = append(g.after, func() { g.alive(id, now) })
-	g.wake(now.Add(g.cfg.SessionTimeout))
+	g.wake(now.Add(g.timeouts().Session))
 }
 
 // subscription returns what the member says of itself now.
@@ -181,7 +181,7 @@ func (g *Group) unassigned(ready map[string][]partition) bool {
 // members if the group's epoch is newer, but not too often.
 func (e EventHeartbeat) assign(g *Group, members map[string]*member, ready map[string][]partition, epoch int32, now time.Time) ([]partition, int32) {
 	ms := now.UnixMilli()
-	due := g.assignmentEpoch == 0 || ms >= g.assignedMs+g.cfg.AssignmentInterval.Milliseconds() || ms < g.assignedMs
+	due := g.assignmentEpoch == 0 || ms >= g.assignedMs+g.timeouts().Assignment.Milliseconds() || ms < g.assignedMs
 	if epoch <= g.assignmentEpoch || !due {
 		return g.target[e.MemberID], g.assignmentEpoch
 	}

@@ -44,7 +44,9 @@ type model struct {
 
 func newModel(clients int) *model {
 	m := &model{now: time.UnixMilli(1_000_000), topics: map[string]modern.Topic{}, ready: states{}}
-	m.cfg = &Config{MaxSize: 5, SessionTimeout: 45 * time.Second, HeartbeatInterval: 5 * time.Second, AssignmentInterval: time.Second}
+	m.cfg = &Config{MaxSize: 5, Timeouts: func(string) Timeouts {
+		return Timeouts{Session: 45 * time.Second, Heartbeat: 5 * time.Second, Assignment: time.Second}
+	}}
 	m.g = New(classic.NewCommitted("g"), m.cfg)
 	m.setTopic("a", 3)
 	m.setTopic("b", 2)
