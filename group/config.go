@@ -33,9 +33,9 @@ type Config struct {
 
 	// OffsetsRetention is how long the offsets of a group without members are kept, and those of
 	// topics it no longer subscribes to: of a group of the classic protocol since the last member
-	// has gone, of one of the newer protocol since each was committed, as in Kafka. 0 (or Unlimited): for ever, a group that comes back after
-	// months goes on where it stopped. Kafka forgets after 7 days. Kafka:
-	// offsets.retention.minutes.
+	// has gone, of one of the newer protocol since each was committed, as in Kafka. 0
+	// (or Unlimited): for ever, a group that comes back after months goes on where it stopped. Kafka
+	// forgets after 7 days. Kafka: offsets.retention.minutes.
 	OffsetsRetention time.Duration
 
 	// ExpiryInterval is how often expired offsets and groups that hold nothing are removed. 0: 10

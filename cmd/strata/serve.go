@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,7 @@ type serveOptions struct {
 	brokers                         brokerOptions
 	security                        securityOptions
 	authorization                   kafka.Authorization
+	superUsers                      []string // lists of them
 	set                             []string
 }
 
@@ -79,7 +81,7 @@ func (a *app) serveCmd() *cobra.Command {
 	f.BoolVar(&o.lenient, "lenient-replication", false, "a topic that is to have more replicas than there are brokers gets as many as there are")
 	f.BoolVar(&o.allowPublic, "allow-public", false, "serve addresses that other machines reach to whoever comes")
 	f.BoolVar(&o.authorization.Enabled, "authorize", false, "authorize every request by the cluster's access control entries (strata acls)")
-	f.StringSliceVar(&o.authorization.SuperUsers, "super-users", nil, "with --authorize: who may do anything, as User:admin; several with commas")
+	f.StringArrayVar(&o.superUsers, "super-users", nil, "with --authorize: who may do anything, as User:admin; several with commas or, as in Kafka, semicolons. Of a client with a certificate that is its whole name, as User:CN=alice,OU=dev")
 	f.BoolVar(&o.authorization.AllowEveryoneIfNoACL, "allow-everyone-if-no-acl-found", false, "with --authorize: allow everybody what no entry is about")
 	f.StringArrayVar(&o.set, "set", nil, "a setting, key=value; may be repeated")
 	f.StringVar(&o.logLevel, "log-level", "warn", "what is logged to standard error: debug, info, warn, error")
@@ -116,13 +118,42 @@ func (o *serveOptions) check() error {
 	if o.brokers.count < 0 {
 		return misuse("--brokers %d: it is at least 0", o.brokers.count)
 	}
-	if !o.authorization.Enabled && (len(o.authorization.SuperUsers) > 0 || o.authorization.AllowEveryoneIfNoACL) {
+	if o.memory == (o.dir != "") {
+		return misuse("one of --dir and --memory says where everything is kept")
+	}
+	if !o.authorization.Enabled && (len(o.superUsers) > 0 || o.authorization.AllowEveryoneIfNoACL) {
 		return misuse("--super-users and --allow-everyone-if-no-acl-found say nothing without --authorize")
 	}
-	if err := o.authorization.Validate(); err != nil {
-		return misuse("--super-users: %v", err)
+	for _, one := range o.superUsers {
+		users, err := parseSuperUsers(one)
+		if err != nil {
+			return err
+		}
+		o.authorization.SuperUsers = append(o.authorization.SuperUsers, users...)
 	}
-	return nil
+	return o.security.check()
+}
+
+// betweenSuperUsers is what is between one user and the next. The name of a certificate has commas
+// of its own.
+var betweenSuperUsers = regexp.MustCompile(`\s*[,;]\s*(User:)`)
+
+// parseSuperUsers returns the principals of a list. Whoever mistypes one locks out who was meant: so
+// there is none that cannot be meant, as of a type that no client has.
+func parseSuperUsers(list string) ([]string, error) {
+	users := strings.Split(betweenSuperUsers.ReplaceAllString(strings.TrimSpace(list), "\n$1"), "\n")
+	for _, user := range users {
+		name, ok := strings.CutPrefix(user, "User:")
+		switch {
+		case !ok || name == "":
+			return nil, misuse("--super-users %q: it is User:NAME", user)
+		case name == "*":
+			return nil, misuse("--super-users User:*: it is the name of one user each; without --authorize everybody may do anything")
+		case strings.ContainsAny(name, ",;") && !strings.Contains(name, "="):
+			return nil, misuse("--super-users %q: it is User:NAME of each", user)
+		}
+	}
+	return users, nil
 }
 
 // configs returns what the options say of the cluster and of its server.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
@@ -43,6 +45,19 @@ func (o *securityOptions) delegation() (t kafka.DelegationTokens, err error) {
 		return t, fmt.Errorf("%s: there is no secret in it", o.tokens)
 	}
 	return t, nil
+}
+
+// check refuses files that are not there.
+func (o *securityOptions) check() error {
+	for _, f := range []struct{ flag, name string }{{"tls-cert", o.cert}, {"tls-key", o.key}, {"tls-client-ca", o.clientCA}, {"users", o.users}, {"token-secret", o.tokens}} {
+		if f.name == "" {
+			continue
+		}
+		if _, err := os.Stat(f.name); errors.Is(err, fs.ErrNotExist) {
+			return misuse("--%s %s: no such file", f.flag, f.name)
+		}
+	}
+	return nil
 }
 
 // authenticates reports whether everybody has to say who it is.

@@ -132,3 +132,36 @@ func TestServeGivesTokensUnderTheSecretOfAFile(t *testing.T) {
 		require.Error(t, err)
 	}
 }
+
+// Whoever mistypes a super user locks out who was meant.
+func TestSuperUsersThatNobodyCanBeAreRefused(t *testing.T) {
+	for list, want := range map[string][]string{
+		"User:admin":                            {"User:admin"},
+		" User:alice, User:admin ":              {"User:alice", "User:admin"},
+		"User:alice,User:admin":                 {"User:alice", "User:admin"},
+		"User:alice;User:admin":                 {"User:alice", "User:admin"},
+		"User:OU=dev,CN=alice ; User:CN=bob,O=": {"User:OU=dev,CN=alice", "User:CN=bob,O="},
+	} {
+		got, err := parseSuperUsers(list)
+		require.NoError(t, err, list)
+		require.Equal(t, want, got)
+	}
+	for _, bad := range []string{"", "admin", "user:admin", "User:", "User:*", "User:alice,User:*", "User:alice,admin", "User:alice; admin", "Group:x"} {
+		r := command(t, "", "serve", "--memory", "--authorize", "--super-users", bad)
+		require.Equal(t, exitMisuse, r.code, bad)
+		require.Contains(t, r.err, "--super-users")
+	}
+}
+
+func TestServeWithoutAPlaceOrWithFilesThatAreNotThereIsMisuse(t *testing.T) {
+	gone := filepath.Join(t.TempDir(), "gone")
+	for says, args := range map[string][]string{
+		"--users " + gone + ": no such file":   {"--memory", "--users", gone},
+		"--tls-key " + gone + ": no such file": {"--memory", "--tls-cert", os.DevNull, "--tls-key", gone},
+		"one of --dir and --memory":            {"--memory=false"},
+	} {
+		r := command(t, "", append([]string{"serve"}, args...)...)
+		require.Equal(t, exitMisuse, r.code, args)
+		require.Contains(t, r.err, says)
+	}
+}
