@@ -83,10 +83,14 @@ func TestConnectionsEndFromEitherSide(t *testing.T) {
 			require.True(t, timeout.Timeout())
 		})
 		t.Run("none, though nothing was said for a day", func(t *testing.T) {
-			w, begun := dial(t, s), dial(t, s)
+			w, begun, other := dial(t, s), dial(t, s), dial(t, s)
+			begun.ask(req)
 			_, err := begun.conn.Write([]byte{0})
 			require.NoError(t, err)
-			s.Advance(24 * time.Hour)
+			for range 24 { // the byte has come meanwhile
+				s.Advance(time.Hour)
+				other.ask(req)
+			}
 			w.ask(req)
 			begun.next++
 			_, err = begun.conn.Write(kmsg.NewRequestFormatter().AppendRequest(nil, req, begun.next)[1:])
