@@ -75,6 +75,34 @@ func (c *change) assignmentEpoch() int32 {
 	return c.g.assignmentEpoch
 }
 
+// reconcile brings m nearer to its target, and emits what becomes of it. owned is what it says that
+// it has, if it has told.
+func (c *change) reconcile(m *member, target, owned []partition, told bool) *member {
+	r := reconciliation{target: target, targetEpoch: c.assignmentEpoch(), owned: owned, told: told, owner: c.owner}
+	if c.epoch > r.targetEpoch { // the target is older than what members subscribe to
+		r.unsubscribed = c.unsubscribed(m)
+	}
+	next := r.next(m)
+	if next != m || c.fresh(m.id) {
+		c.g.put(offsets.KeyCurrentAssignmentOfMember, m.id, next.record())
+	}
+	return next
+}
+
+// unsubscribed returns what reports whether a partition is of a topic that m does not subscribe to.
+// Of a topic that is not known, as one that was deleted, that is for the next target to say.
+func (c *change) unsubscribed(m *member) func(partition) bool {
+	topics := c.topicsOf(m)
+	return func(p partition) bool {
+		name, ok := c.g.topics.Name(p.topic)
+		if !ok {
+			return false
+		}
+		_, subscribed := slices.BinarySearch(topics, name)
+		return !subscribed
+	}
+}
+
 // removeMember emits the tombstones of a member. Kafka: the order matters.
 func (g *Group) removeMember(id string) {
 	for _, t := range []offsets.KeyType{offsets.KeyCurrentAssignmentOfMember, offsets.KeyTargetAssignmentMember, offsets.KeyConsumerMember} {

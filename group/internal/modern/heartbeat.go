@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
 )
@@ -134,12 +133,7 @@ func (e EventHeartbeat) update(c *change, before *member, now time.Time) (*proto
 	if err != nil {
 		return nil, err
 	}
-	r := reconciliation{target: target, targetEpoch: c.assignmentEpoch(), owned: partitionsOf(e.Owned), told: e.Owned != nil,
-		owner: func(p partition) string { return c.owner(p) }}
-	next := r.next(&m)
-	if next != &m || c.fresh(m.id) {
-		g.put(offsets.KeyCurrentAssignmentOfMember, m.id, next.record())
-	}
+	next := c.reconcile(&m, target, partitionsOf(e.Owned), e.Owned != nil)
 	e.timers(g, before, next, now)
 	resp := &protocol.ConsumerHeartbeatResponse{MemberID: m.id, MemberEpoch: next.epoch, HeartbeatInterval: g.timeouts().Heartbeat, RetryAfter: c.retryAfter(next)}
 	if e.full() || !samePartitions(before.assigned, next.assigned) {

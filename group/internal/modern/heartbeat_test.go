@@ -141,3 +141,33 @@ func TestMemberKeepsWhatItHasInACompactedLog(t *testing.T) {
 		require.Len(t, re.owner, 4, "nobody else is given them")
 	}
 }
+
+func TestMemberIsToldAtOnceToGiveUpWhatItDoesNotSubscribeTo(t *testing.T) {
+	m := newModel(0)
+	a := offsets.TopicIDPartitions{TopicID: m.topics["a"].ID, Partitions: []int32{0, 1, 2, 3}}
+	b := offsets.TopicIDPartitions{TopicID: m.topics["b"].ID, Partitions: []int32{0, 1, 2}}
+	epoch := m.join(t, "m1", "a", "b").MemberEpoch
+	ask := func(topics []string, owned ...offsets.TopicIDPartitions) []offsets.TopicIDPartitions {
+		resp, err := m.ask(t, protocol.ConsumerHeartbeatRequest{MemberID: "m1", MemberEpoch: epoch, RebalanceTimeout: -1, SubscribedTopics: topics, Owned: owned})
+		require.NoError(t, err)
+		require.Equal(t, epoch, resp.MemberEpoch, "within the assignment interval there is no other target")
+		return resp.Assignment
+	}
+	require.Equal(t, []offsets.TopicIDPartitions{a}, ask([]string{"a"}))
+	require.Len(t, m.g.owner, 7, "it has not given them up yet")
+	require.Empty(t, ask([]string{}), "nor these")
+	require.NotContains(t, m.g.revokes, "m2")
+	require.Contains(t, m.g.revokes, "m1", "it is put out if it never does")
+	require.Nil(t, ask(nil, b))
+	require.Len(t, m.g.owner, 7)
+	require.Nil(t, ask(nil))
+	require.Len(t, m.g.owner, 7, "it has not said what it has")
+	ask([]string{"b"}, offsets.TopicIDPartitions{TopicID: m.topics["a"].ID})
+	require.Equal(t, plain(m.g.members["m1"].assigned), partitionsOf([]offsets.TopicIDPartitions{b}), "what it has given up, and subscribes to again, is its own")
+	require.Len(t, m.g.owner, 3)
+	require.Equal(t, stable, m.g.members["m1"].state)
+
+	m.now = m.now.Add(time.Second)
+	two := m.join(t, "m2", "a")
+	require.Equal(t, []offsets.TopicIDPartitions{a}, two.Assignment, "nobody waits for it")
+}

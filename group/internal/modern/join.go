@@ -117,11 +117,7 @@ func (e EventJoin) update(c *change, before *member, sub assignor.Subscription) 
 	if err != nil {
 		return nil, err
 	}
-	r := reconciliation{target: target, targetEpoch: c.assignmentEpoch(), owned: g.topics.byNames(sub.Owned), told: true, owner: c.owner}
-	next := r.next(&m)
-	if next != &m || c.fresh(m.id) {
-		g.put(offsets.KeyCurrentAssignmentOfMember, m.id, next.record())
-	}
+	next := c.reconcile(&m, target, g.topics.byNames(sub.Owned), true)
 	e.timers(c, m.id, rebalance)
 	if c.replaced != nil && c.replaced.Classic == nil {
 		members := slices.DeleteFunc(g.inOrder(), func(o *member) bool { return o == c.replaced })

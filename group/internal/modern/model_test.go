@@ -182,6 +182,10 @@ func (m *model) beat(t require.TestingT, c *client, lost, slow bool) error {
 			}
 		}
 	}
+	for _, h := range m.g.members[c.id].assigned {
+		name, _ := m.g.topics.Name(h.topic)
+		require.Contains(t, (&change{g: m.g}).topicsOf(m.g.members[c.id]), name, "a member is left with what it does not subscribe to")
+	}
 	if mem := m.g.members[c.id]; mem.state == unreleased && mem.epoch == m.g.assignmentEpoch {
 		require.True(t, m.g.awaitsOthers(mem), "a member waits for nobody")
 	}

@@ -10,6 +10,10 @@ type reconciliation struct {
 	owned       []partition                 // sorted: what the member says it has
 	told        bool                        // it said something
 	owner       func(partition) (id string) // "": the partition is free
+
+	// unsubscribed reports whether a partition is of a topic that the member does not subscribe to.
+	// nil: the target is as new as the subscription.
+	unsubscribed func(partition) bool
 }
 
 // next returns what becomes of m: m itself if nothing does.
@@ -17,15 +21,15 @@ func (r *reconciliation) next(m *member) *member {
 	switch m.state {
 	case stable:
 		if m.epoch == r.targetEpoch {
-			return m
+			return r.shed(m)
 		}
 		return r.advance(m, m.epoch)
 	case unrevoked:
 		if r.stillHas(m.revoking) {
-			return m
+			return r.shed(m)
 		}
 		// It has given up what it had to. The target may be another one by now.
-		return r.advance(m, m.epoch+1)
+		return r.advance(m, min(m.epoch+1, r.targetEpoch))
 	case unreleased:
 		return r.advance(m, m.epoch)
 	}
@@ -40,12 +44,46 @@ func (r *reconciliation) stillHas(hs []held) bool {
 	return slices.ContainsFunc(r.owned, func(p partition) bool { _, ok := has(hs, p); return ok })
 }
 
+// shed has m give up what it does not subscribe to any more, also before there is a target that says
+// so. Kafka: CurrentAssignmentBuilder.updateCurrentAssignment.
+func (r *reconciliation) shed(m *member) *member {
+	if r.unsubscribed == nil {
+		return m
+	}
+	keep, revoke := []held{}, slices.Clone(m.revoking)
+	for _, h := range m.assigned {
+		if r.unsubscribed(h.partition) {
+			revoke = append(revoke, h)
+		} else {
+			keep = append(keep, h)
+		}
+	}
+	if len(keep) == len(m.assigned) {
+		return m
+	}
+	next := *m
+	next.assigned = keep
+	if slices.SortFunc(revoke, compareHeld); r.stillHas(revoke) {
+		next.state, next.revoking = unrevoked, revoke
+	}
+	return next.to(m, m.epoch)
+}
+
+// wanted returns what of the target the member subscribes to.
+func (r *reconciliation) wanted() []partition {
+	if r.unsubscribed == nil {
+		return r.target
+	}
+	return slices.DeleteFunc(slices.Clone(r.target), r.unsubscribed)
+}
+
 // advance compares what m has with the target. epoch is that of m while it has something to give
 // up.
 func (r *reconciliation) advance(m *member, epoch int32) *member {
+	target := r.wanted()
 	keep, revoke := []held{}, []held{}
 	for _, h := range m.assigned {
-		if contains(r.target, h.partition) {
+		if contains(target, h.partition) {
 			keep = append(keep, h)
 		} else {
 			revoke = append(revoke, h)
@@ -58,11 +96,12 @@ func (r *reconciliation) advance(m *member, epoch int32) *member {
 	}
 	next.state, next.revoking = stable, []held{}
 	gained := []held{}
-	for _, p := range r.target {
+	for _, p := range target {
 		if _, ok := has(keep, p); ok {
 			continue
 		}
-		if r.owner(p) == "" {
+		// What m had to give up, and has, may be meant for it again.
+		if id := r.owner(p); id == "" || id == m.id {
 			gained = append(gained, held{p, r.targetEpoch})
 		} else {
 			next.state = unreleased

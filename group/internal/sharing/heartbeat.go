@@ -104,7 +104,10 @@ func (e EventHeartbeat) update(g *Group, before *member, now time.Time) *Answer 
 		g.put(offsets.KeyShareGroup, "", &offsets.ShareGroupValue{Epoch: epoch, MetadataHash: hash})
 	}
 	target, targetEpoch := e.assign(g, members, ready, epoch, now)
-	next := reconcile(&m, target, targetEpoch)
+	if epoch > targetEpoch { // the target is older than what members subscribe to
+		target = g.subscribedOf(&m, target)
+	}
+	next := reconcile(&m, target, targetEpoch, bump)
 	if next != &m {
 		g.put(offsets.KeyShareCurrentAssignment, m.id, &offsets.ShareCurrentAssignmentValue{MemberEpoch: next.epoch, PreviousMemberEpoch: next.previous, Assigned: byTopic(next.assigned)})
 	}
@@ -195,12 +198,30 @@ func (e EventHeartbeat) assign(g *Group, members map[string]*member, ready map[s
 	return targets[e.MemberID], epoch
 }
 
-// reconcile returns m as it is in the epoch of its target: m itself if it is in it.
-func reconcile(m *member, target []partition, epoch int32) *member {
-	if m.epoch == epoch {
-		return m
+// subscribedOf returns what of ps is of topics that m subscribes to. Of a topic that is not known, as
+// one that was deleted, that is for the next target to say.
+func (g *Group) subscribedOf(m *member, ps []partition) []partition {
+	var out []partition
+	for _, p := range ps {
+		name, ok := g.topics.Name(p.topic)
+		if _, subscribed := slices.BinarySearch(m.Topics, name); subscribed || !ok {
+			out = append(out, p)
+		}
 	}
+	return out
+}
+
+// reconcile returns m as it is with its target, of an epoch: m itself if it is in it and has not
+// changed its subscription. Kafka: ShareGroupAssignmentBuilder.
+func reconcile(m *member, target []partition, epoch int32, changed bool) *member {
 	next := *m
+	if m.epoch == epoch {
+		if !changed || slices.Equal(m.assigned, target) {
+			return m
+		}
+		next.assigned = target
+		return &next
+	}
 	next.previous, next.epoch, next.assigned = m.epoch, epoch, target
 	return &next
 }

@@ -153,6 +153,11 @@ func (m *model) beat(t require.TestingT, c *client, lost bool) error {
 	if a.Assignment != nil {
 		c.has = a.Assignment
 	}
+	for _, p := range m.g.members[c.id].assigned {
+		if name, ok := m.g.topics.Name(p.topic); ok {
+			require.Contains(t, m.g.members[c.id].Topics, name, "a member is left with what it does not subscribe to")
+		}
+	}
 	require.Equal(t, m.g.members[c.id].assigned, partitionsOf(c.has), "a client has what the group thinks that it has")
 	return nil
 }
@@ -329,4 +334,23 @@ func TestMemberOfAShareGroupKeepsWhatItHasInACompactedLog(t *testing.T) {
 	require.NotZero(t, c.epoch)
 	require.Equal(t, c.epoch, re.members[c.id].epoch)
 	require.Len(t, re.members[c.id].assigned, 3, "all of a")
+}
+
+func TestMemberOfAShareGroupHasNothingThatItDoesNotSubscribeTo(t *testing.T) {
+	m := newModel(1)
+	m.settle(t)
+	c := m.clients[0]
+	tell := func(topics ...string) []partition {
+		c.topics, c.fresh = topics, true
+		require.NoError(t, m.beat(t, c, false))
+		return partitionsOf(c.has)
+	}
+	a := tell("a") // a new target
+	require.Len(t, a, 3)
+	epoch := c.epoch
+	require.Empty(t, tell("b"), "within the assignment interval")
+	require.Equal(t, a, tell("a", "b"), "what it was meant to have")
+	require.Equal(t, epoch, c.epoch)
+	m.now = m.now.Add(time.Second)
+	require.Len(t, tell("b"), 2)
 }
