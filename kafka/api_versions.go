@@ -7,7 +7,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/stratalog/strata/internal/sasl"
 	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
@@ -30,11 +29,6 @@ func advertise(apis map[int16]*api) []kmsg.ApiVersionsResponseApiKey {
 // apiVersions tells the client what is served. Key 18, versions 0 to 4.
 func (c *call) apiVersions(req *kmsg.ApiVersionsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ApiVersionsResponse)
-	if c.verdict == sasl.Refuse {
-		resp.ErrorCode = int16(IllegalSASLState)
-		c.refusedOutOfTurn(ApiVersions)
-		return resp
-	}
 	if c.version >= 3 && (!softwareName.MatchString(req.ClientSoftwareName) || !softwareName.MatchString(req.ClientSoftwareVersion)) {
 		resp.ErrorCode = int16(InvalidRequest)
 		return resp

@@ -26,6 +26,10 @@ func (c *conn) dispatch(r *transport.Request) error {
 		c.futureApiVersions(r)
 		return nil
 	}
+	if e.verdict == sasl.Refuse {
+		e.refuse()
+		return nil
+	}
 	return e.begin()
 }
 

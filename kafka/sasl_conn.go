@@ -5,8 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/internal/errorreply"
 	"github.com/stratalog/strata/internal/sasl"
 	"github.com/stratalog/strata/kafka/internal/transport"
 )
@@ -39,16 +44,16 @@ func (c *conn) settle() error {
 }
 
 // admit decides what becomes of a request on a connection with SASL; nil: it is served, by a handler
-// that goes by the verdict: requests behind it may have another one before it is served. While a
-// mechanism waits for the client's word only requests that are about it are told ILLEGAL_SASL_STATE
-// before the connection is closed; Kafka tells it all that it can parse.
+// that goes by the verdict, or answered by refuse. Requests behind it may have another verdict before
+// it is served.
 func (c *conn) admit(r *transport.Request) (sasl.Verdict, error) {
 	if err := c.settle(); err != nil {
 		return sasl.Close, err
 	}
 	a := c.sasl
 	verdict := a.session.Admit(r.Key(), time.Now())
-	switch key := Key(r.Key()); verdict {
+	key := Key(r.Key())
+	switch verdict {
 	case sasl.Serve:
 		a.busy = !a.session.Authenticated()
 		return verdict, nil
@@ -56,9 +61,8 @@ func (c *conn) admit(r *transport.Request) (sasl.Verdict, error) {
 		return verdict, nil
 	case sasl.Refuse:
 		served := c.s.apis[r.Key()]
-		if (key == SaslHandshake || key == SaslAuthenticate || key == ApiVersions) && served != nil && r.Version() <= served.max {
-			a.busy = true
-			return verdict, nil // the handler says so
+		if served != nil && r.Version() >= served.min && r.Version() <= served.max {
+			return verdict, nil
 		}
 		fallthrough
 	case sasl.HangUp:
@@ -66,8 +70,45 @@ func (c *conn) admit(r *transport.Request) (sasl.Verdict, error) {
 		c.holdBack()
 		return verdict, errRefused
 	}
-	c.failed(fmt.Errorf("%w: %v: the session has expired, or it is one too many", errRefused, Key(r.Key())))
+	c.failed(fmt.Errorf("%w: %v: the session has expired, or it is one too many", errRefused, key))
 	return verdict, errRefused
+}
+
+// refuse answers a request of any API that comes while a mechanism waits for the client's word, and
+// ends the connection. Kafka: SaslServerAuthenticator.handleSaslToken.
+func (e *execution) refuse() {
+	e.conn.failed(fmt.Errorf("%w: %v", errRefused, e.api.key))
+	e.conn.holdBack()
+	if p, ok := e.req.(*kmsg.ProduceRequest); ok && p.Acks == 0 {
+		e.fail() // it has no answer
+		return
+	}
+	e.last = true
+	text := "Unexpected Kafka request of type " + javaName(e.req) + " during SASL authentication."
+	e.finish(errorreply.Whole(e.req, int16(IllegalSASLState), text, "Request is not valid given the current SASL state."), transport.Caller)
+}
+
+// javaName returns Kafka's name of a request's API, as DESCRIBE_ACLS. Kafka: ApiKeys.
+func javaName(req kmsg.Request) string {
+	switch Key(req.Key()) {
+	case SaslHandshake:
+		return "SASL_HANDSHAKE"
+	case SaslAuthenticate:
+		return "SASL_AUTHENTICATE"
+	case AlterPartitionReassignments: // kmsg has names of its own for these
+		return "ALTER_PARTITION_REASSIGNMENTS"
+	case InitProducerID:
+		return "INIT_PRODUCER_ID"
+	}
+	name := []rune(strings.NewReplacer("ACLs", "Acls", "SCRAM", "Scram").Replace(kmsg.NameForKey(req.Key())))
+	var b strings.Builder
+	for i, c := range name {
+		if i > 0 && unicode.IsUpper(c) {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToUpper(c))
+	}
+	return b.String()
 }
 
 // holdBack waits before a client is told that it has failed.

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -19,7 +18,6 @@ func (c *call) saslHandshake(req *kmsg.SASLHandshakeRequest) kmsg.Response {
 	a := c.conn.sasl
 	if a == nil || c.verdict != sasl.Serve {
 		resp.ErrorCode = int16(IllegalSASLState)
-		c.refusedOutOfTurn(SaslHandshake)
 		return resp
 	}
 	resp.SupportedMechanisms = a.cfg.mechanisms()
@@ -48,7 +46,6 @@ func (c *call) saslAuthenticate(req *kmsg.SASLAuthenticateRequest) kmsg.Response
 	}
 	a := c.conn.sasl
 	if a == nil || c.verdict != sasl.Serve || a.exchange == nil {
-		c.refusedOutOfTurn(SaslAuthenticate)
 		return refused(IllegalSASLState, "SaslAuthenticate request received after successful authentication")
 	}
 	answer, lifetime, told, err := c.conn.advance(c.ctx, req.SASLAuthBytes)
@@ -59,14 +56,4 @@ func (c *call) saslAuthenticate(req *kmsg.SASLAuthenticateRequest) kmsg.Response
 	}
 	resp.SASLAuthBytes, resp.SessionLifetimeMillis = answer, lifetime.Milliseconds()
 	return resp
-}
-
-// refusedOutOfTurn ends the connection of a client that asks for something else while a mechanism
-// waits for its word. Kafka: SaslServerAuthenticator.
-func (c *call) refusedOutOfTurn(key Key) {
-	if c.verdict == sasl.Refuse {
-		c.conn.failed(errors.Join(errRefused, fmt.Errorf("%v", key)))
-		c.conn.holdBack()
-		c.last = true
-	}
 }

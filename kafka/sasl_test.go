@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -179,11 +180,11 @@ func TestNothingIsServedBeforeAuthentication(t *testing.T) {
 			if api.key == ApiVersions || api.key == SaslHandshake {
 				continue
 			}
-			for _, before := range []func(c *client){func(*client) {}, func(c *client) { askVersions(c) }, func(c *client) { handshake(c, 1, "PLAIN") }} {
+			for _, before := range []func(c *client){func(*client) {}, func(c *client) { askVersions(c) }} {
 				c := n.dial()
 				before(c)
 				if api.key == SaslAuthenticate && c.next == 1 {
-					continue // it is its turn, after a handshake; or not, after versions
+					continue // it is not its turn, after versions
 				}
 				req := filledRequest(api.key, api.max)
 				req.SetVersion(api.max)
@@ -196,6 +197,70 @@ func TestNothingIsServedBeforeAuthentication(t *testing.T) {
 		c.send(kmsg.NewPtrApiVersionsRequest())
 		c.closed()
 	})
+}
+
+// TestRequestsThatComeInsteadOfATokenAreIllegal sends requests of all APIs where the mechanism waits
+// for the client's word.
+func TestRequestsThatComeInsteadOfATokenAreIllegal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSASLNetwork(t, Config{}, nil)
+		for _, api := range apis {
+			if api.key == SaslAuthenticate || n.s.apis[int16(api.key)] == nil {
+				continue
+			}
+			for version := api.min; version <= api.max; version++ {
+				req := filledRequest(api.key, version)
+				req.SetVersion(version)
+				if p, ok := req.(*kmsg.ProduceRequest); ok {
+					p.Acks = -1
+				}
+				c := n.dial()
+				handshake(c, 1, "PLAIN")
+				start := time.Now()
+				codes := codesOf(reflect.ValueOf(c.ask(req)))
+				for _, code := range codes {
+					require.Contains(t, []Code{0, IllegalSASLState}, code, "%v %d", api.key, version)
+				}
+				if api.key != DescribeLogDirs || version >= 3 { // which has no place for it before
+					require.Contains(t, codes, IllegalSASLState, "%v %d", api.key, version)
+				}
+				c.closed()
+				require.Equal(t, 100*time.Millisecond, time.Since(start), "as after any failure")
+			}
+		}
+		synctest.Wait()
+		require.Empty(t, principals(n.s))
+		for what, req := range map[string]kmsg.Request{"it has no answer": &kmsg.ProduceRequest{Version: 9}, "an unknown version": &kmsg.MetadataRequest{Version: 100}} {
+			c := n.dial()
+			handshake(c, 1, "PLAIN")
+			t.Log(what)
+			c.send(req)
+			c.closed()
+		}
+	})
+}
+
+// codesOf returns all error codes of an answer.
+func codesOf(v reflect.Value) (codes []Code) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			return codesOf(v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			codes = append(codes, codesOf(v.Index(i))...)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if strings.HasSuffix(v.Type().Field(i).Name, "ErrorCode") && v.Field(i).Kind() == reflect.Int16 {
+				codes = append(codes, Code(v.Field(i).Int()))
+			} else if v.Type().Field(i).IsExported() && v.Type().Field(i).Name != "UnknownTags" {
+				codes = append(codes, codesOf(v.Field(i))...)
+			}
+		}
+	}
+	return codes
 }
 
 func TestMechanismsThatAreNotOfferedAreRefusedWithThoseThatAre(t *testing.T) {

@@ -5,6 +5,7 @@ package errorreply
 
 import (
 	"reflect"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -120,6 +121,77 @@ func (m mirror) answer(q, a reflect.Value) {
 	if !nested || m.Level != Innermost {
 		m.set(a)
 	}
+}
+
+// Whole returns what Kafka answers to req, which fails as a whole for a reason that is none of the
+// API's own, before anything is looked at: message says why. Kafka: getErrorResponse of the request;
+// some of them have the general words for the code in the place of the reason.
+func Whole(req kmsg.Request, code int16, message, general string) kmsg.Response {
+	e := Error{Code: code, Message: message, Level: LevelOf(req)}
+	switch req.(type) {
+	case *kmsg.DescribeConfigsRequest, *kmsg.FindCoordinatorRequest, *kmsg.DescribeQuorumRequest, *kmsg.AlterClientQuotasRequest,
+		*kmsg.InitializeShareGroupStateRequest, *kmsg.ReadShareGroupStateRequest, *kmsg.WriteShareGroupStateRequest,
+		*kmsg.DeleteShareGroupStateRequest, *kmsg.ReadShareGroupStateSummaryRequest:
+		e.Message = general
+	case *kmsg.AlterShareGroupOffsetsRequest, *kmsg.DeleteShareGroupOffsetsRequest:
+		e.Message, e.Level = general, Outermost
+	case *kmsg.DescribeShareGroupOffsetsRequest:
+		e.Level = Outermost
+	case *kmsg.FetchRequest:
+		if e.Level = Everywhere; req.GetVersion() >= 13 {
+			e.Level = Outermost
+		}
+	case *kmsg.ListPartitionReassignmentsRequest:
+		e.Level = Everywhere
+	}
+	resp := New(req, e)
+	switch a := resp.(type) {
+	case *kmsg.FetchResponse:
+		a.SessionID = req.(*kmsg.FetchRequest).SessionID
+		for _, t := range a.Topics {
+			for i := range t.Partitions {
+				t.Partitions[i].AbortedTransactions = []kmsg.FetchResponseTopicPartitionAbortedTransaction{}
+			}
+		}
+	case *kmsg.JoinGroupResponse:
+		a.MemberID = ""
+	case *kmsg.ConsumerGroupHeartbeatResponse:
+		a.MemberID = nil
+	case *kmsg.ShareGroupHeartbeatResponse:
+		a.MemberID = nil
+	case *kmsg.DescribeClusterResponse:
+		a.EndpointType = 1
+	case *kmsg.DescribeLogDirsResponse:
+		a.Dirs = nil
+	case *kmsg.MetadataResponse:
+		for i := range a.Topics {
+			if a.Topics[i].Topic == nil {
+				a.Topics[i].Topic = kmsg.StringPtr("")
+			}
+		}
+	case *kmsg.CreateTopicsResponse:
+		for i := range a.Topics {
+			a.Topics[i].Configs = []kmsg.CreateTopicsResponseTopicConfig{}
+		}
+	case *kmsg.CreateDelegationTokenResponse: // of nobody
+		a.PrincipalType, a.PrincipalName = "User", "ANONYMOUS"
+		a.TokenRequesterPrincipalType, a.TokenRequesterPrincipalName = "User", "ANONYMOUS"
+		a.IssueTimestamp, a.ExpiryTimestamp, a.MaxTimestamp = -1, -1, -1
+	case *kmsg.AlterUserSCRAMCredentialsResponse: // each user once
+		seen := map[string]bool{}
+		a.Results = slices.DeleteFunc(a.Results, func(r kmsg.AlterUserSCRAMCredentialsResponseResult) bool {
+			again := seen[r.User]
+			seen[r.User] = true
+			return again
+		})
+	case *kmsg.DescribeUserSCRAMCredentialsResponse:
+		for _, u := range req.(*kmsg.DescribeUserSCRAMCredentialsRequest).Users {
+			r := kmsg.NewDescribeUserSCRAMCredentialsResponseResult()
+			r.User, r.ErrorCode, r.ErrorMessage = u.Name, e.Code, e.message()
+			a.Results = append(a.Results, r)
+		}
+	}
+	return resp
 }
 
 // Instead returns an answer that fails with e in the place of answer, which is an element of a list
