@@ -156,10 +156,11 @@ func TestTimeGoesOnByItself(t *testing.T) {
 		began := s.Now()
 		w.ask(fetch)
 		require.GreaterOrEqual(t, s.Now().Sub(began), 60*time.Millisecond)
-		require.Less(t, time.Until(s.Now()), time.Second, "it is not faster than real time")
+		const slewed = 30 * time.Millisecond // by which real time may be set meanwhile, as machines do
+		require.Less(t, time.Until(s.Now()), slewed, "it is not faster than real time")
 		s.Advance(time.Hour)
 		require.GreaterOrEqual(t, s.Now().Sub(began), time.Hour+60*time.Millisecond)
-		require.Less(t, time.Until(s.Now()), time.Hour+time.Second)
+		require.Less(t, time.Until(s.Now()), time.Hour+slewed)
 	})
 }
 
