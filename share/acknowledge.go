@@ -44,8 +44,8 @@ const (
 //
 // It returns ErrInvalidRecordState for records that the member does not have, or not any more: its
 // lock has passed, or the partition has another leader; ErrRenewalDisabled if the group does not
-// renew. With other errors, or when ctx ends, what
-// was said may count or not.
+// renew. With other errors, or when ctx ends, it counts for as long as the partition keeps its
+// leader, but may not be durable: the member may say the same again, for as long as a lock lasts.
 func (c *Coordinator) Acknowledge(ctx context.Context, group, member string, tp TopicPartition, acks []Ack) error {
 	l, err := c.leader(ctx, group, tp, beginning{partition.Earliest, true})
 	if errors.Is(err, ErrNotInitialized) {
@@ -54,12 +54,13 @@ func (c *Coordinator) Acknowledge(ctx context.Context, group, member string, tp 
 	if err != nil {
 		return err
 	}
-	return l.change(ctx, func(now time.Time) error {
+	say := func(now time.Time) error {
 		if slices.ContainsFunc(acks, renews) && c.cfg.limits(group).NoRenewal {
 			return ErrRenewalDisabled
 		}
 		return l.p.Acknowledge(now, member, acks)
-	})
+	}
+	return l.change(ctx, changing{do: say, doubted: func(now time.Time) { l.p.Doubt(now, member, acks) }})
 }
 
 // Leave gives back what a member of a group has, so that others get it at once; these deliveries do
@@ -91,14 +92,18 @@ func (c *Coordinator) Expire(ctx context.Context, group, member string, tps []To
 	return each(ctx, its, func(l *leader, now time.Time) { l.p.Expire(now, member) })
 }
 
-// each changes share-partitions.
+// each changes share-partitions: all of them at once, and then it waits until that is stored.
 func each(ctx context.Context, its []*leader, f func(l *leader, now time.Time)) error {
-	var errs []error
+	var waits []func(context.Context) error
 	for _, l := range its {
-		errs = append(errs, l.change(ctx, func(now time.Time) error {
+		waits = append(waits, l.begin(changing{do: func(now time.Time) error {
 			f(l, now)
 			return nil
-		}))
+		}}))
+	}
+	var errs []error
+	for _, wait := range waits {
+		errs = append(errs, wait(ctx))
 	}
 	return errors.Join(errs...)
 }

@@ -15,8 +15,8 @@ type Result struct {
 
 // FetchEach acquires records of all partitions that have some, in their order, until MaxRecords or
 // MaxBytes is reached. If there are none at all it waits for some, without polling. The results are
-// those of the partitions, in their order. Partitions that cannot be fetched from do not hold up the
-// others.
+// those of the partitions, in their order. Partitions that cannot be fetched from do not hold up
+// the others.
 //
 // When MaxWait has passed, or no partition can be fetched from, the results tell of no records. It
 // returns an error if ctx is done, ErrClosed, or what Reserve returned.

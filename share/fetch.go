@@ -154,8 +154,8 @@ func (a *attempt) unwatch(told chan struct{}) {
 	}
 }
 
-// fetch acquires what l has. From then on l tells told when there may be something, unless it cannot
-// be read: what it says of that is no news to who has found it out.
+// fetch acquires what l has. From then on l tells told when there may be something, unless it
+// cannot be read: what it says of that is no news to who has found it out.
 func (a *attempt) fetch(ctx context.Context, l *leader, req FetchRequest, told chan struct{}) (got Fetched, err error) {
 	l.watch(told)
 	if got, err = l.fetch(ctx, req, told); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,11 +17,12 @@ import (
 )
 
 // A leader is a share-partition as who leads the partition has it, in one leader epoch: what is with
-// which member. It is loaded from the coordinator and ends with the epoch, with a reset, or when a
-// change cannot be stored; the next one begins with what is stored.
+// which member. It is loaded from the coordinator and ends with the epoch, or with a reset; the next
+// one begins with what is stored.
 //
 // Changes count at once. A goroutine, which lives as long as there is something to store, stores
-// them in order, all that there are at a time; who acknowledges is answered when his are.
+// them in order, all that there are at a time; who acknowledges is answered when his are. What cannot
+// be stored is told to who has said it, and stored again: others keep what they have.
 type leader struct {
 	c     *Coordinator
 	key   Key
@@ -36,7 +38,7 @@ type leader struct {
 	open       bool  // there was something to acquire, or room for it, when it was looked at last
 	fetching   bool  // a member reads the log for what it is to acquire
 	writing    bool  // the goroutine is there
-	parked     []chan error
+	parked     []parked
 	waiters    map[chan struct{}]struct{} // of capacity 1; told when there may be something to acquire
 }
 
@@ -160,9 +162,7 @@ func (l *leader) end(err error) {
 	}
 	l.over = err
 	l.alarm.Stop()
-	for _, ch := range l.parked {
-		ch <- err
-	}
+	answer(l.parked, err)
 	l.parked = nil
 	l.tellLocked()
 }
@@ -211,9 +211,15 @@ func (l *leader) tick() {
 	}
 }
 
+// Between attempts to store what could not be stored there is a pause, which doubles.
+const (
+	firstStorePause   = 10 * time.Millisecond
+	longestStorePause = time.Second
+)
+
 // store is the goroutine that stores changes until there are none.
 func (l *leader) store() {
-	for {
+	for pause := firstStorePause; ; {
 		l.mu.Lock()
 		d, ok := l.p.Delta()
 		parked := l.parked
@@ -230,45 +236,100 @@ func (l *leader) store() {
 			change.Batches = append(change.Batches, sharelog.Batch{First: b.First, Last: b.Last, State: int8(b.State), Count: b.Count})
 		}
 		err := l.c.WriteState(l.c.ctx, l.key, change)
-		if err != nil && l.c.ctx.Err() != nil {
+		if err == nil {
+			pause = firstStorePause
+			answer(parked, nil)
+			continue
+		}
+		if l.c.ctx.Err() != nil {
 			err = ErrClosed
 		}
-		answer(parked, err)
-		if err != nil {
-			l.c.cfg.Logger.Warn("share-partition is loaded again: its state was not stored", "group", l.key.Group, "topic", l.tp.Topic, "partition", l.tp.Partition, "err", err)
+		if endsLeader(err) {
+			l.c.cfg.Logger.Info("share-partition is loaded again", "group", l.key.Group, "topic", l.tp.Topic, "partition", l.tp.Partition, "err", err)
+			answer(parked, err)
 			l.end(err)
+			continue
 		}
+		if pause == firstStorePause {
+			l.c.cfg.Logger.Warn("state of a share-partition was not stored, trying again", "group", l.key.Group, "topic", l.tp.Topic, "partition", l.tp.Partition, "err", err)
+		}
+		l.notStored(d, parked, err)
+		select {
+		case <-time.After(pause):
+		case <-l.c.ctx.Done():
+		}
+		pause = min(2*pause, longestStorePause)
 	}
 }
 
-func answer(parked []chan error, err error) {
-	for _, ch := range parked {
-		ch <- err
-	}
+// endsLeader reports whether a change is refused because who decided it is not the one who decides
+// any more.
+func endsLeader(err error) bool {
+	return slices.ContainsFunc([]error{ErrFencedLeaderEpoch, ErrFencedStateEpoch, ErrNotInitialized, ErrClosed}, func(e error) bool { return errors.Is(err, e) })
 }
 
-// change runs f, which changes the state, and waits until that is stored.
-func (l *leader) change(ctx context.Context, f func(now time.Time) error) error {
+// notStored has what could not be stored stored again. Who waits for it is told, and may say it
+// again.
+func (l *leader) notStored(d inflight.Delta, parked []parked, err error) {
 	l.mu.Lock()
-	if l.over != nil {
-		l.mu.Unlock()
-		return l.over
+	l.p.NotStored(d)
+	for _, p := range parked {
+		p.doubted(time.Now())
 	}
-	l.lookLocked()
-	if err := f(time.Now()); err != nil {
-		l.mu.Unlock()
-		return err
+	l.mu.Unlock()
+	answer(parked, err)
+}
+
+// A parked is a call that waits until its change is stored.
+type parked struct {
+	done    chan error          // of capacity 1
+	doubted func(now time.Time) // under leader.mu, if the call is not told that it is
+}
+
+func answer(all []parked, err error) {
+	for _, p := range all {
+		p.done <- err
+	}
+}
+
+// A changing is a change of a share-partition. Both functions are called under leader.mu.
+type changing struct {
+	do      func(now time.Time) error
+	doubted func(now time.Time) // if the caller is not told that it is stored; nil: nothing
+}
+
+// change carries out a change and waits until it is stored.
+func (l *leader) change(ctx context.Context, ch changing) error { return l.begin(ch)(ctx) }
+
+// begin carries out a change. The function returned waits until it is stored.
+func (l *leader) begin(ch changing) (wait func(context.Context) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.over
+	if err == nil {
+		l.lookLocked()
+		err = ch.do(time.Now())
+	}
+	if err != nil {
+		return func(context.Context) error { return err }
+	}
+	if ch.doubted == nil {
+		ch.doubted = func(time.Time) {}
 	}
 	done := make(chan error, 1)
-	l.parked = append(l.parked, done)
+	l.parked = append(l.parked, parked{done, ch.doubted})
 	l.changedLocked()
-	l.mu.Unlock()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-l.c.ctx.Done():
-		return ErrClosed
+	return func(ctx context.Context) error {
+		select {
+		case err := <-done:
+			return err
+		case <-ctx.Done():
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			ch.doubted(time.Now())
+			return ctx.Err()
+		case <-l.c.ctx.Done():
+			return ErrClosed
+		}
 	}
 }

@@ -2,6 +2,7 @@ package share
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/stratalog/strata/internal/coordinator"
@@ -18,7 +19,7 @@ func (c *Coordinator) InitializeState(ctx context.Context, key Key, stateEpoch i
 	_, err := c.ask(ctx, key, true, func(to machine.Ticket) groupstate.Event {
 		return groupstate.EventInitialize{StateEpoch: stateEpoch, Start: start, To: to}
 	})
-	c.begunAnew(key)
+	c.begunAnew(key, err)
 	return err
 }
 
@@ -42,7 +43,7 @@ func (c *Coordinator) ResetState(ctx context.Context, key Key, start int64) erro
 	_, err := c.ask(ctx, key, true, func(to machine.Ticket) groupstate.Event {
 		return groupstate.EventReset{Start: start, To: to}
 	})
-	c.begunAnew(key)
+	c.begunAnew(key, err)
 	return err
 }
 
@@ -91,12 +92,16 @@ func (c *Coordinator) WriteState(ctx context.Context, key Key, w StateChange) er
 // DeleteShareGroupState.
 func (c *Coordinator) DeleteState(ctx context.Context, key Key) error {
 	_, err := c.ask(ctx, key, true, func(to machine.Ticket) groupstate.Event { return groupstate.EventDelete{To: to} })
-	c.begunAnew(key)
+	c.begunAnew(key, err)
 	return err
 }
 
-// begunAnew ends who hands out the records of a share-partition: what it knows is over.
-func (c *Coordinator) begunAnew(key Key) {
+// begunAnew ends who hands out the records of a share-partition, whose state was changed with err:
+// what it knows is over, unless the change was refused. With other errors it may be stored.
+func (c *Coordinator) begunAnew(key Key, err error) {
+	if errors.Is(err, ErrFencedStateEpoch) || errors.Is(err, sharelog.ErrMalformed) {
+		return
+	}
 	c.mu.Lock()
 	c.resets++ // one that is being loaded may have read what was before
 	l := c.leaders[key]

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/share/sharelog"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -150,5 +152,170 @@ func TestAGroupThatBeginsBehindTheEndOfTheLogWaitsForIt(t *testing.T) {
 		f, err := w.c.Fetch(t.Context(), req)
 		require.NoError(t, err)
 		require.Equal(t, []Delivery{{First: 15, Last: 19, Count: 1}}, f.Deliveries)
+	})
+}
+
+// others returns the brokers but the leader of a partition.
+func (w *world) others(tp record.TopicPartition) (ids []int32) {
+	leader, _, err := w.cluster.LeaderOf(tp)
+	require.NoError(w, err)
+	for id := range int32(3) {
+		if id+1 != leader {
+			ids = append(ids, id+1)
+		}
+	}
+	return ids
+}
+
+func one(offset int64, t AckType) []Ack {
+	return []Ack{{First: offset, Last: offset, Types: []AckType{t}}}
+}
+
+// Checklist row S22.
+func TestWhatCannotBeStoredTakesNothingFromOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := open(t, 3, vfs.Mem(), Config{Topic: testTopic})
+		defer w.close()
+		s := newStorm(w, 1, 3)
+		w.topic = s.parts[0].TopicID
+		require.NoError(t, w.produce(0, 0, 4))
+		fetch := func(member string) []Delivery {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			f, err := w.c.Fetch(ctx, FetchRequest{Group: "jobs", Member: member, Partitions: s.parts[:1], MaxRecords: 2})
+			if err != nil {
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			}
+			return f.Deliveries
+		}
+		say := func(member string, acks []Ack) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
+			defer cancel()
+			return w.c.Acknowledge(ctx, "jobs", member, s.parts[0], acks)
+		}
+		require.Equal(t, []Delivery{{First: 0, Last: 1, Count: 1}}, fetch("a"))
+		require.Equal(t, []Delivery{{First: 2, Last: 3, Count: 1}}, fetch("b"))
+		others := w.others(s.parts[0].TopicPartition)
+		for _, id := range others {
+			require.NoError(t, w.cluster.KillBroker(id))
+		}
+		require.ErrorIs(t, say("a", one(0, Accept)), ErrCoordinatorNotAvailable)
+		require.Empty(t, fetch("c"), "what others have is theirs")
+		require.ErrorIs(t, say("a", one(0, Accept)), ErrCoordinatorNotAvailable, "it may say it again")
+		require.ErrorIs(t, say("a", one(0, Reject)), ErrInvalidRecordState)
+		require.ErrorIs(t, say("c", one(0, Accept)), ErrInvalidRecordState)
+		require.ErrorIs(t, say("a", one(1, Release)), ErrCoordinatorNotAvailable)
+		require.Equal(t, []Delivery{{First: 1, Last: 1, Count: 2}}, fetch("c"), "what was released is another's at once")
+		for _, id := range others {
+			require.NoError(t, w.cluster.StartBroker(t.Context(), id))
+		}
+		time.Sleep(3 * time.Second)
+		stored, err := w.c.StateSummary(t.Context(), w.key(0))
+		require.NoError(t, err)
+		require.Equal(t, int64(1), stored.Start, "what could not be stored is, without another call")
+		require.Equal(t, []sharelog.Batch{{First: 1, Last: 1, State: 0, Count: 1}}, stored.Batches)
+		require.NoError(t, say("a", one(0, Accept)))
+		require.NoError(t, say("b", []Ack{{First: 2, Last: 3, Types: []AckType{Accept}}}))
+		require.NoError(t, say("c", one(1, Accept)))
+		stored, err = w.c.StateSummary(t.Context(), w.key(0))
+		require.NoError(t, err)
+		require.Equal(t, int64(4), stored.Start)
+
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, say("a", one(0, Accept)), ErrInvalidRecordState, "not for ever")
+	})
+}
+
+// Checklist row S22.
+func TestAnAcknowledgementThatNobodyWaitsForMayBeSaidAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := open(t, 1, vfs.Mem(), Config{Topic: testTopic})
+		defer w.close()
+		s := newStorm(w, 1, 1)
+		require.NoError(t, w.produce(0, 0, 4))
+		_, err := w.c.Fetch(t.Context(), FetchRequest{Group: "g", Member: "a", Partitions: s.parts[:1], MaxRecords: 4})
+		require.NoError(t, err)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		for o := range int64(4) {
+			if err := w.c.Acknowledge(ended, "g", "a", s.parts[0], one(o, Accept)); err != nil {
+				require.ErrorIs(t, err, context.Canceled)
+				require.NoError(t, w.c.Acknowledge(t.Context(), "g", "a", s.parts[0], one(o, Accept)))
+			}
+		}
+	})
+}
+
+// Checklist row S22.
+func TestAResetThatIsRefusedTakesNothingFromMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := open(t, 1, vfs.Mem(), Config{Topic: testTopic})
+		defer w.close()
+		s := newStorm(w, 1, 1)
+		w.topic = s.parts[0].TopicID
+		require.NoError(t, w.c.InitializeState(t.Context(), w.key(0), 5, 0))
+		require.NoError(t, w.produce(0, 0, 4))
+		f, err := w.c.Fetch(t.Context(), FetchRequest{Group: "jobs", Member: "a", Partitions: s.parts[:1], MaxRecords: 4})
+		require.NoError(t, err)
+		require.ErrorIs(t, w.c.InitializeState(t.Context(), w.key(0), 4, 0), ErrFencedStateEpoch)
+		require.NoError(t, w.c.Acknowledge(t.Context(), "jobs", "a", f.TopicPartition, one(0, Accept)))
+		require.NoError(t, w.c.InitializeState(t.Context(), w.key(0), 6, 0))
+		require.ErrorIs(t, w.c.Acknowledge(t.Context(), "jobs", "a", f.TopicPartition, one(1, Accept)), ErrInvalidRecordState)
+	})
+}
+
+// apart opens three brokers with a topic of two partitions and the topic of the states, whose
+// partitions have one replica each, and returns a group and the broker that keeps its state of
+// partition 0, which leads no partition of the topic and does not keep its state of partition 1.
+func apart(t *testing.T) (w *world, s *storm, group string, keeper int32) {
+	w = open(t, 3, vfs.Mem(), Config{Topic: TopicConfig{Partitions: 3, Replicas: 1}})
+	s = newStorm(w, 1, 1)
+	w.topic = s.parts[0].TopicID
+	for i := range 1000 {
+		group = fmt.Sprint("g", i)
+		var keepers []int32
+		for p := range int32(2) {
+			keeper, err := w.c.FindCoordinator(t.Context(), Key{Group: group, TopicID: w.topic, Partition: p})
+			require.NoError(t, err)
+			keepers = append(keepers, keeper)
+		}
+		leads := false
+		for _, tp := range s.parts {
+			leader, _, err := w.cluster.LeaderOf(tp.TopicPartition)
+			require.NoError(t, err)
+			leads = leads || leader == keepers[0]
+		}
+		if !leads && keepers[0] != keepers[1] {
+			return w, s, group, keepers[0]
+		}
+	}
+	require.Fail(t, "no such group")
+	return nil, nil, "", 0
+}
+
+// Checklist row S22.
+func TestWhatAMemberHadIsOthersAtOnceThoughItsStateCannotBeStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, s, group, keeper := apart(t)
+		defer w.close()
+		for p := range int32(2) {
+			require.NoError(t, w.produce(p, 10*int(p), 10))
+			_, err := w.c.Fetch(t.Context(), FetchRequest{Group: group, Member: "a", Partitions: s.parts[p:], MaxRecords: 10})
+			require.NoError(t, err)
+		}
+		require.NoError(t, w.cluster.KillBroker(keeper))
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		gone := make(chan error, 1)
+		time.AfterFunc(time.Second, func() { gone <- w.c.Expire(ctx, group, "a", s.parts) })
+		for p := range int32(2) {
+			f, err := w.c.Fetch(t.Context(), FetchRequest{Group: group, Member: "b", Partitions: s.parts[p : p+1], MaxRecords: 10})
+			require.NoError(t, err)
+			require.Equal(t, []Delivery{{First: 0, Last: 9, Count: 2}}, f.Deliveries)
+			require.Equal(t, time.Second, time.Since(began))
+		}
+		require.ErrorIs(t, <-gone, context.DeadlineExceeded)
+		require.NoError(t, w.cluster.StartBroker(t.Context(), keeper))
 	})
 }

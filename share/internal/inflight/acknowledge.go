@@ -2,7 +2,6 @@ package inflight
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -20,9 +19,21 @@ func (a *Ack) typeOf(offset int64) AckType {
 	return a.Types[offset-a.First]
 }
 
+// sameUntil returns the last offset from one on up to which all have its type.
+func (a *Ack) sameUntil(offset int64) int64 {
+	if len(a.Types) == 1 {
+		return a.Last
+	}
+	last := offset
+	for last < a.Last && a.typeOf(last+1) == a.typeOf(offset) {
+		last++
+	}
+	return last
+}
+
 // Acknowledge takes what a member says, all of it or, with an error, nothing. Acks are by offset
 // and do not overlap. Nothing becomes of what is said of records that the log has lost meanwhile,
-// and it is no error as long as the member would have them.
+// and it is no error as long as the member would have them. What is in doubt it may say again.
 //
 // It returns ErrInvalidRequest if acks make no sense, and ErrInvalidState for records that the member
 // does not have, not any more, or not yet. (Kafka: INVALID_REQUEST for what is past the end.)
@@ -40,7 +51,7 @@ func (p *Partition) Acknowledge(now time.Time, member string, acks []Ack) error 
 		}
 	}
 	for _, a := range acks {
-		p.acknowledge(now, a)
+		p.acknowledge(now, member, a)
 	}
 	p.advance()
 	return nil
@@ -64,41 +75,90 @@ func (a *Ack) check() error {
 
 // mayAcknowledge says why a member may not.
 func (p *Partition) mayAcknowledge(member string, a Ack) error {
-	for o := a.First; o < p.start && o <= a.Last; {
-		i := slices.IndexFunc(p.lost, func(r run) bool { return r.first <= o && o <= r.last && r.member == member })
-		if i < 0 {
-			return fmt.Errorf("%w: offset %d is done with", ErrInvalidState, o)
-		}
-		o = p.lost[i].last + 1
-	}
 	if a.Last >= p.end { // perhaps handed out by who led the partition before
 		return fmt.Errorf("%w: offset %d is past acquired records, which end at %d", ErrInvalidState, a.Last, p.end)
 	}
-	first := max(a.First, p.start)
-	for i := p.find(first); i < len(p.runs) && p.runs[i].first <= a.Last; i++ {
-		if r := &p.runs[i]; r.state != Acquired || r.member != member {
-			return fmt.Errorf("%w: offset %d", ErrInvalidState, max(first, r.first))
+	for o := a.First; o <= a.Last; {
+		last, ok := p.has(member, o)
+		if !ok {
+			last, ok = p.hasSaid(member, a, o)
 		}
+		switch {
+		case !ok && o < p.start:
+			return fmt.Errorf("%w: offset %d is done with", ErrInvalidState, o)
+		case !ok:
+			return fmt.Errorf("%w: offset %d", ErrInvalidState, o)
+		}
+		o = last + 1
 	}
 	return nil
 }
 
-// acknowledge carries out what mayAcknowledge has let through.
-func (p *Partition) acknowledge(now time.Time, a Ack) {
-	first := max(a.First, p.start)
-	for first <= a.Last {
-		t, last := a.typeOf(first), a.Last
-		if len(a.Types) > 1 {
-			for last = first; last < a.Last && a.typeOf(last+1) == t; last++ {
-			}
+// has reports whether a member has offset, which is below the end, and those behind it up to last.
+func (p *Partition) has(member string, offset int64) (last int64, ok bool) {
+	if offset >= p.start {
+		r := &p.runs[p.find(offset)]
+		return r.last, r.state == Acquired && r.member == member
+	}
+	for _, r := range p.lost {
+		if r.first <= offset && offset <= r.last && r.member == member {
+			return r.last, true
 		}
+	}
+	return offset, false
+}
+
+// hasSaid reports whether it is in doubt whether a member has said the same of offset, and of those
+// behind it up to last.
+func (p *Partition) hasSaid(member string, a Ack, offset int64) (last int64, ok bool) {
+	for _, d := range p.doubts {
+		if d.first <= offset && offset <= d.last && d.member == member && d.said == a.typeOf(offset) {
+			return min(d.last, a.sameUntil(offset)), true
+		}
+	}
+	return offset, false
+}
+
+// acknowledge carries out what mayAcknowledge has let through.
+func (p *Partition) acknowledge(now time.Time, member string, a Ack) {
+	for first := max(a.First, p.start); first <= a.Last; {
+		last := a.sameUntil(first)
 		i, j := p.between(first, last)
 		for k := i; k < j; k++ {
-			p.apply(now, &p.runs[k], t)
+			if r := &p.runs[k]; r.state == Acquired && r.member == member { // else it is said again
+				p.apply(now, r, a.typeOf(first))
+			}
 		}
 		p.join(i, j)
 		first = last + 1
 	}
+}
+
+// A doubt is what a member has said that may count or not, as far as it knows.
+type doubt struct {
+	first, last int64
+	member      string
+	said        AckType
+	deadline    int64 // until when it may say it again, Unix nanoseconds
+}
+
+// maxDoubts is how many doubts are kept: who has said more is refused when it says it again.
+const maxDoubts = 1000
+
+// Doubt says that a member was not told whether an acknowledgement, which was taken, is stored. As
+// long as a lock lasts from now on it may say the same again.
+func (p *Partition) Doubt(now time.Time, member string, acks []Ack) {
+	deadline := now.Add(p.cfg.LockDuration).UnixNano()
+	for _, a := range acks {
+		for first := a.First; first <= a.Last; {
+			last := a.sameUntil(first)
+			if t := a.typeOf(first); t != Renew { // it has the record
+				p.doubts = append(p.doubts, doubt{first, last, member, t, deadline})
+			}
+			first = last + 1
+		}
+	}
+	p.doubts = p.doubts[max(0, len(p.doubts)-maxDoubts):]
 }
 
 // apply brings one run, which is acquired, to where t says.

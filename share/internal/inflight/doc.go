@@ -27,10 +27,12 @@
 //
 // A step changes the state at once; Delta returns what of it is to be stored, since the last Delta.
 // The owner answers an acknowledgement when the Delta that has it is stored. If storing fails it
-// forgets the Partition and makes another one from what is stored, as a coordinator's shard is
-// loaded again. Acquired is not stored: after that all locks are gone, and the records are
-// available with the number of deliveries that was stored last. Kafka instead takes back what
-// could not be stored.
+// may be stored all the same: the owner says NotStored, the next Delta says it again, and what was
+// said counts meanwhile. The member is told of the error, and may say the same again (Doubt).
+// Nobody else notices. Kafka instead takes back what could not be stored.
+//
+// Acquired is not stored: where a Partition is made from what is stored all locks are gone, and the
+// records are available with the number of deliveries that was stored last.
 //
 // The package has no clock, lock, goroutine or I/O; a test in internal/layering keeps it so.
 package inflight

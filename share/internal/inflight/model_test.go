@@ -39,15 +39,24 @@ type world struct {
 	offsets     map[int64]*known // in flight
 	stored      map[int64]known  // by offset, as it is durable
 	storedStart int64
-	lost        map[int64]known // what was acquired when the log lost it
-	highest     int             // limit of deliveries that there was; what is lowered counts from the next release on
-	accepted    map[int64]bool  // and durably so
-	given       map[int64]int   // how often a record was handed out
+	lost        map[int64]known     // what was acquired when the log lost it
+	doubts      map[string][]remark // what members were not told of, by member
+	past        map[string][]remark // that, and what the log has lost, ever
+	highest     int                 // limit of deliveries that there was; what is lowered counts from the next release on
+	accepted    map[int64]bool      // and durably so
+	given       map[int64]int       // how often a record was handed out
+}
+
+// A remark is what a member has said of an offset, and may say again until the deadline.
+type remark struct {
+	offset   int64
+	said     AckType
+	deadline time.Time
 }
 
 func newWorld(t testing.TB, seed uint64) *world {
 	w := &world{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), missing: map[int64]bool{}, offsets: map[int64]*known{},
-		stored: map[int64]known{}, lost: map[int64]known{}, accepted: map[int64]bool{}, given: map[int64]int{}}
+		stored: map[int64]known{}, lost: map[int64]known{}, doubts: map[string][]remark{}, past: map[string][]remark{}, accepted: map[int64]bool{}, given: map[int64]int{}}
 	w.cfg = Config{LockDuration: 10 * time.Second, MaxDeliveryCount: 1 + w.rng.IntN(6), MaxInFlight: int64(1 + w.rng.IntN(40))}
 	first := int64(w.rng.IntN(5))
 	w.start, w.end, w.storedStart, w.logEnd = first, first, first, first
@@ -238,7 +247,11 @@ func (w *world) acknowledge(member string, acks []Ack) {
 			if len(a.Types) > 1 {
 				t = a.Types[o-a.First]
 			}
-			switch k := w.offsets[o]; t {
+			k := w.offsets[o]
+			if k.state != Acquired || k.member != member {
+				continue // said again
+			}
+			switch t {
 			case Accept:
 				*k = known{state: Acknowledged, count: k.count}
 			case Gap, Reject:
@@ -251,6 +264,28 @@ func (w *world) acknowledge(member string, acks []Ack) {
 		}
 	}
 	w.advance()
+	if w.rng.IntN(3) == 0 {
+		w.note("in doubt")
+		w.p.Doubt(w.now, member, acks)
+		w.doubt(member, acks)
+	}
+}
+
+// doubt notes that a member was not told whether acks are stored.
+func (w *world) doubt(member string, acks []Ack) {
+	for _, a := range acks {
+		for o := a.First; o <= a.Last; o++ {
+			if t := a.typeOf(o); t != Renew {
+				w.doubts[member] = append(w.doubts[member], remark{o, t, w.now.Add(w.cfg.LockDuration)})
+				w.past[member] = append(w.past[member], remark{offset: o, said: t})
+			}
+		}
+	}
+}
+
+// hasSaid reports whether a member may say something again.
+func (w *world) hasSaid(member string, o int64, t AckType) bool {
+	return slices.ContainsFunc(w.doubts[member], func(r remark) bool { return r.offset == o && r.said == t && r.deadline.After(w.now) })
 }
 
 func (w *world) verdict(member string, acks []Ack) error {
@@ -269,12 +304,12 @@ func (w *world) verdict(member string, acks []Ack) error {
 			return ErrInvalidState
 		}
 		for o := a.First; o < w.start && o <= a.Last; o++ {
-			if k, ok := w.lost[o]; !ok || k.member != member || !k.deadline.After(w.now) {
+			if k, ok := w.lost[o]; (!ok || k.member != member || !k.deadline.After(w.now)) && !w.hasSaid(member, o, a.typeOf(o)) {
 				return ErrInvalidState
 			}
 		}
 		for o := max(a.First, w.start); o <= a.Last; o++ {
-			if k := w.offsets[o]; k.state != Acquired || k.member != member {
+			if k := w.offsets[o]; (k.state != Acquired || k.member != member) && !w.hasSaid(member, o, a.typeOf(o)) {
 				return ErrInvalidState
 			}
 		}
@@ -291,6 +326,7 @@ func (w *world) leave(member string) {
 			*k = known{state: Available, count: k.count - 1}
 		}
 	}
+	delete(w.doubts, member)
 	maps.DeleteFunc(w.lost, func(_ int64, k known) bool { return k.member == member })
 }
 
@@ -304,6 +340,7 @@ func (w *world) expire(member string) {
 		}
 	}
 	w.advance()
+	delete(w.doubts, member)
 	maps.DeleteFunc(w.lost, func(_ int64, k known) bool { return k.member == member })
 }
 
@@ -315,6 +352,7 @@ func (w *world) deleteRecords() {
 		for ; w.start < w.logStart; w.start++ {
 			if k := w.offsets[w.start]; k != nil && k.state == Acquired {
 				w.lost[w.start] = *k
+				w.past[k.member] = append(w.past[k.member], remark{offset: w.start, said: Accept})
 			}
 			delete(w.offsets, w.start)
 		}
@@ -335,18 +373,45 @@ func (w *world) compact() {
 	}
 }
 
+// store has a delta be what is stored.
+func (w *world) store(d Delta) {
+	w.storedStart = d.Start
+	for _, b := range d.Batches {
+		w.require(b.First >= d.Start, "batch %+v below %d", b, d.Start)
+		for o := b.First; o <= b.Last; o++ {
+			w.stored[o] = known{state: b.State, count: b.Count}
+		}
+	}
+}
+
+// fail does not store what has changed, or does so all the same, after a while: other things happen
+// meanwhile.
+func (w *world) fail() {
+	d, ok := w.p.Delta()
+	w.note("delta %+v, %v", d, ok)
+	if !ok {
+		return
+	}
+	for range w.rng.IntN(3) {
+		if member := string(rune('a' + w.rng.IntN(4))); w.rng.IntN(2) == 0 {
+			w.acknowledge(member, w.randomAcks(member))
+		} else {
+			w.fetch(member, Limit{Records: 1 + w.rng.IntN(12), Exact: true})
+		}
+	}
+	if w.rng.IntN(3) == 0 {
+		w.store(d)
+	}
+	w.note("not stored")
+	w.p.NotStored(d)
+}
+
 // flush stores what has changed, and compares what is stored with what should be.
 func (w *world) flush() {
 	d, ok := w.p.Delta()
 	w.note("delta %+v, %v", d, ok)
 	if ok {
-		w.storedStart = d.Start
-		for _, b := range d.Batches {
-			w.require(b.First >= d.Start, "batch %+v below %d", b, d.Start)
-			for o := b.First; o <= b.Last; o++ {
-				w.stored[o] = known{state: b.State, count: b.Count}
-			}
-		}
+		w.store(d)
 	}
 	w.require(w.storedStart == w.start, "start %d is stored, not %d", w.storedStart, w.start)
 	complete := int32(0)
@@ -379,6 +444,7 @@ func (w *world) crash() {
 	s := Snapshot{Start: w.storedStart}
 	w.offsets, w.start, w.end = map[int64]*known{}, s.Start, s.Start
 	clear(w.lost)
+	clear(w.doubts)
 	for o := range w.stored {
 		w.end = max(w.end, o+1)
 	}
@@ -447,6 +513,13 @@ func (w *world) randomAcks(member string) (acks []Ack) {
 			a.Last--
 		}
 		a.Types = []AckType{AckType(w.rng.IntN(5))}
+		if said := w.past[member]; len(said) > 0 && w.rng.IntN(3) == 0 { // again
+			r := said[max(0, len(said)-1-w.rng.IntN(9))]
+			a = Ack{First: r.offset, Last: r.offset, Types: []AckType{r.said}}
+			for w.rng.IntN(5) > 0 && w.hasSaid(member, a.Last+1, r.said) {
+				a.Last++
+			}
+		}
 		if w.rng.IntN(2) == 0 {
 			for len(a.Types) < int(a.Last-a.First+1) {
 				a.Types = append(a.Types, AckType(w.rng.IntN(5)))
@@ -475,8 +548,10 @@ func (w *world) step() {
 		w.fetch(member, Limit{Records: 1 + w.rng.IntN(12), Exact: w.rng.IntN(2) == 0})
 	case n < 75:
 		w.acknowledge(member, w.randomAcks(member))
-	case n < 83:
+	case n < 80:
 		w.flush()
+	case n < 83:
+		w.fail()
 	case n < 92:
 		w.now = w.now.Add(time.Duration(w.rng.IntN(10)) * 500 * time.Millisecond)
 		if w.rng.IntN(2) == 0 {

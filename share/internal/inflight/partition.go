@@ -17,6 +17,7 @@ type Partition struct {
 	earliest   int64 // no deadline is before it; 0: there is none
 	startDirty bool  // start differs from what was stored last
 	lost       []run // below start: what members have that is not in the log any more, by offset
+	doubts     []doubt
 }
 
 // New returns the share-partition as it is stored. cfg is kept.
@@ -80,6 +81,9 @@ func (p *Partition) Tick(now time.Time) {
 	at := now.UnixNano()
 	if len(p.lost) > 0 {
 		p.lost = slices.DeleteFunc(p.lost, func(r run) bool { return r.deadline <= at })
+	}
+	if len(p.doubts) > 0 {
+		p.doubts = slices.DeleteFunc(p.doubts, func(d doubt) bool { return d.deadline <= at })
 	}
 	if p.earliest == 0 || p.earliest > at {
 		return
@@ -155,6 +159,7 @@ func (p *Partition) leave(now time.Time, member string, back func(r *run)) {
 	p.join(0, len(p.runs))
 	p.advance()
 	p.lost = slices.DeleteFunc(p.lost, func(r run) bool { return r.member == member })
+	p.doubts = slices.DeleteFunc(p.doubts, func(d doubt) bool { return d.member == member })
 }
 
 // Delta returns what is to be stored since the last Delta; ok is false if nothing is. A record that
@@ -183,6 +188,21 @@ func (p *Partition) Delta() (d Delta, ok bool) {
 	p.startDirty = false
 	p.join(0, len(p.runs))
 	return d, ok
+}
+
+// NotStored says that a Delta may not be stored: the next one says all of it that still counts.
+// Nobody loses what it has.
+func (p *Partition) NotStored(d Delta) {
+	p.startDirty = true
+	for _, b := range d.Batches {
+		if first, last := max(b.First, p.start), min(b.Last, p.end-1); first <= last {
+			i, j := p.between(first, last)
+			for ; i < j; i++ {
+				p.runs[i].dirty = true
+			}
+		}
+	}
+	p.join(0, len(p.runs))
 }
 
 // All returns what is in flight, by offset, as it is at the moment.
