@@ -29,7 +29,7 @@ var ErrNotAcquired = share.ErrInvalidRecordState
 // ShareConfig describes a member of a share group.
 type ShareConfig struct {
 	Group  string   // must be set; its members share the records of Topics
-	Topics []string // at least one, all of which exist
+	Topics []string // at least one, all of which exist when the member begins
 
 	// MemberID names the member; no two that live at the same time have the same. Empty: a random
 	// one.
@@ -118,8 +118,8 @@ func NewShare(b ShareBackend, cfg ShareConfig) (*Share, error) {
 	}
 	s := &Share{b: b, c: c, cfg: cfg, given: map[shareOffset]ShareRecord{}}
 	s.ctx, s.end = context.WithCancel(context.Background())
-	_, err = s.partitions(s.ctx)
-	return s, err
+	_, missing, err := s.partitions(s.ctx)
+	return s, errors.Join(missing, err)
 }
 
 // MemberID returns the name of the member.
@@ -130,7 +130,9 @@ const shareLooksAgain = 5 * time.Second
 
 // Poll accepts what the last Poll has returned and nothing was said of, unless Config.Explicit, and
 // returns records for this member, at least one. It waits for them without polling the log, until
-// ctx or Close ends it with an error; new partitions are seen within five seconds.
+// ctx or Close ends it with an error; new partitions are seen within five seconds. What is acquired
+// when ctx ends is returned, without an error. A topic that was deleted is passed over until it is
+// created again; while there is none at all the error matches ErrUnknownTopic.
 //
 // If what was to be accepted is not this member's any more, the error matches ErrNotAcquired: the
 // next Poll goes on. Other errors are those of the log and of the coordinator.
@@ -140,37 +142,49 @@ func (s *Share) Poll(ctx context.Context) ([]ShareRecord, error) {
 			return nil, err
 		}
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	polling, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 	for {
-		recs, err := s.poll(ctx)
+		recs, err := s.poll(polling)
 		switch {
 		case s.ctx.Err() != nil:
+			if len(recs) > 0 { // acquired behind what Close has given back
+				_ = s.leave()
+			}
 			return nil, ErrClosed
+		case len(recs) > 0: // the next Poll would accept them, and nobody had seen them
+			return recs, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case err == nil && len(recs) == 0, errors.Is(err, context.DeadlineExceeded):
-			continue
+		case err != nil && !errors.Is(err, context.DeadlineExceeded):
+			return nil, err
 		}
-		return recs, err
 	}
 }
 
 // poll is one attempt.
 func (s *Share) poll(ctx context.Context) ([]ShareRecord, error) {
-	tps, err := s.partitions(ctx)
-	if err != nil {
+	tps, missing, err := s.partitions(ctx)
+	switch {
+	case err != nil:
 		return nil, err
+	case len(tps) == 0:
+		return nil, missing
 	}
 	s.mu.Lock()
 	s.first++
 	k := s.first % len(tps)
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, shareLooksAgain)
+	waiting, cancel := context.WithTimeout(ctx, shareLooksAgain)
 	defer cancel()
-	f, err := s.c.Fetch(ctx, share.FetchRequest{Group: s.cfg.Group, Member: s.cfg.MemberID, Partitions: append(tps[k:len(tps):len(tps)], tps[:k]...),
+	f, err := s.c.Fetch(waiting, share.FetchRequest{Group: s.cfg.Group, Member: s.cfg.MemberID, Partitions: append(tps[k:len(tps):len(tps)], tps[:k]...),
 		MaxRecords: s.cfg.MaxRecords, Reset: s.cfg.Reset.offsetSpec(), Isolation: s.cfg.Isolation})
+	if errors.Is(err, ErrUnknownTopic) { // topics were deleted meanwhile, and perhaps created again
+		if now, _, again := s.partitions(ctx); again == nil && len(now) > 0 && !slices.Equal(now, tps) {
+			return nil, nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +193,8 @@ func (s *Share) poll(ctx context.Context) ([]ShareRecord, error) {
 		return nil, err
 	}
 	if len(gaps) > 0 {
-		if err := s.c.Acknowledge(ctx, s.cfg.Group, s.cfg.MemberID, f.TopicPartition, gaps); err != nil && !errors.Is(err, ErrNotAcquired) {
+		err := s.c.Acknowledge(ctx, s.cfg.Group, s.cfg.MemberID, f.TopicPartition, gaps)
+		if err != nil && !errors.Is(err, ErrNotAcquired) && len(recs) == 0 {
 			return nil, err
 		}
 	}
@@ -202,22 +217,23 @@ func (r Reset) offsetSpec() partition.OffsetSpec {
 	return partition.Earliest
 }
 
-// partitions returns those of all topics.
-func (s *Share) partitions(ctx context.Context) (all []share.TopicPartition, err error) {
+// partitions returns those of all topics that there are, and why there are not others.
+func (s *Share) partitions(ctx context.Context) (all []share.TopicPartition, missing, err error) {
 	md, err := s.b.Metadata(ctx, s.cfg.Topics...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, name := range s.cfg.Topics {
 		t := md.Topics[name]
 		if t.Err != nil {
-			return nil, fmt.Errorf("consumer: share: topic %q: %w", name, t.Err)
+			missing = errors.Join(missing, fmt.Errorf("consumer: share: topic %q: %w", name, t.Err))
+			continue
 		}
 		for p := range t.Partitions {
 			all = append(all, share.TopicPartition{TopicPartition: record.TopicPartition{Topic: name, Partition: int32(p)}, TopicID: t.ID})
 		}
 	}
-	return all, nil
+	return all, missing, nil
 }
 
 // shareRecords decodes what was acquired. Offsets without a record, as compaction leaves, are gaps.

@@ -21,7 +21,7 @@ func (s *Share) Records(ctx context.Context) iter.Seq2[ShareRecord, error] {
 		for {
 			recs, err := s.Poll(ctx)
 			switch {
-			case ctx.Err() != nil, errors.Is(err, ErrClosed):
+			case err != nil && ctx.Err() != nil, errors.Is(err, ErrClosed):
 				return
 			case err != nil:
 				if !yield(ShareRecord{}, err) {
@@ -170,6 +170,11 @@ func (s *Share) Close() error {
 	if again {
 		return nil
 	}
+	return s.leave()
+}
+
+// leave gives back what this member has.
+func (s *Share) leave() error {
 	ctx, cancel := context.WithTimeout(context.Background(), shareCloseTimeout)
 	defer cancel()
 	if err := s.c.Leave(ctx, s.cfg.Group, s.cfg.MemberID); err != nil && !errors.Is(err, share.ErrClosed) {
