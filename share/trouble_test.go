@@ -44,7 +44,7 @@ func (w *world) reads(f func()) int64 {
 	return w.cluster.Stats().FetchRequests - before
 }
 
-// Checklist row S21.
+// Checklist row S24.
 func TestAFetchReadsAMebibyteUnlessItIsToldOtherwise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := open(t, 1, vfs.Mem(), Config{Topic: testTopic})
@@ -75,7 +75,7 @@ func TestAFetchReadsAMebibyteUnlessItIsToldOtherwise(t *testing.T) {
 	})
 }
 
-// Checklist row S21.
+// Checklist row S24.
 func TestAPartitionThatCannotBeReadHoldsUpNobodyAndIsNotPolled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()
@@ -125,7 +125,7 @@ func TestAPartitionThatCannotBeReadHoldsUpNobodyAndIsNotPolled(t *testing.T) {
 	})
 }
 
-// Checklist row S21: as in Kafka, a group that begins behind the end of a log waits for it.
+// Checklist row S24: as in Kafka, a group that begins behind the end of a log waits for it.
 func TestAGroupThatBeginsBehindTheEndOfTheLogWaitsForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := open(t, 1, vfs.Mem(), Config{Topic: testTopic})
