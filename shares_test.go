@@ -226,6 +226,38 @@ func TestMoreWorkersThanPartitionsShareAQueue(t *testing.T) {
 	})
 }
 
+// Checklist row S9: who comes while another one reads the log, here from a slow disk, is told of what
+// that leaves.
+func TestWorkersThatComeWhileOneReadsHaveWhatItLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.Mem()
+		require.NoError(t, queue(t, strata.Config{Dir: "data", FS: disk}, 1, 8).Close())
+		slow := vfs.Faulty(disk)
+		c, err := strata.Open(strata.Config{Dir: "data", FS: slow})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		slow.Inject(vfs.Fault{Ops: vfs.OpRead, Pattern: "*.log", Times: vfs.Always, Delay: time.Millisecond})
+		began := time.Now()
+		var workers sync.WaitGroup
+		for range 8 {
+			workers.Go(func() {
+				s := worker(t, c, consumer.ShareConfig{MaxRecords: 1})
+				defer s.Close()
+				recs, err := s.Poll(t.Context())
+				if err != nil || len(recs) != 1 {
+					t.Error(recs, err)
+					return
+				}
+				if err := s.Accept(t.Context(), recs...); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		workers.Wait()
+		require.Less(t, time.Since(began), time.Second)
+	})
+}
+
 // Checklist row S11: what the loop is through with is accepted, what it ends at is not.
 func TestALoopThatEndsGivesBackWhatItHasNotDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -177,8 +177,8 @@ func passes(err error) bool {
 	return slices.ContainsFunc(passingErrors, func(e error) bool { return errors.Is(err, e) })
 }
 
-// fetch acquires what there is for a member, unless another one is just about to. With an error told
-// is no waiter any more, and the others look themselves.
+// fetch acquires what there is for a member, unless another one is just about to. With an error
+// told is no waiter any more, and the others look themselves.
 func (l *leader) fetch(ctx context.Context, req FetchRequest, told chan struct{}) (got Fetched, err error) {
 	l.mu.Lock()
 	l.lookLocked()
@@ -304,8 +304,8 @@ type wait struct {
 	pause     time.Duration // the last one; 0: the last attempt had no error
 }
 
-// forRecords returns when a leader has told, when the log of one has grown that may hand out what is
-// new, or after a while. What a leader tells from here on is looked at by the next attempt.
+// forRecords returns when a leader has told, when the log of one has grown that may hand out what
+// is new, or after a while. What a leader tells from here on is looked at by the next attempt.
 func (w *wait) forRecords(ctx context.Context, a attempt) error {
 	longest := longestWait
 	if len(a.errs) == 0 {
@@ -319,7 +319,7 @@ func (w *wait) forRecords(ctx context.Context, a attempt) error {
 	req := partition.FetchRequest{MaxBytes: 1, MinBytes: 1, MaxWait: longestWait, Isolation: w.isolation}
 	for _, l := range a.leaders {
 		l.mu.Lock()
-		if from, ok := l.p.Next(); ok && !l.fetching { // else it tells
+		if from, ok := l.p.Next(); ok && (from == l.p.End() || !l.fetching) { // else it tells, see changedLocked
 			req.Partitions = append(req.Partitions, partition.FetchPartition{TopicPartition: l.tp, Offset: from, MaxBytes: 1, CurrentLeaderEpoch: l.epoch, TopicID: l.key.TopicID})
 		}
 		l.mu.Unlock()
