@@ -96,7 +96,8 @@ func (s *Share) Reject(ctx context.Context, recs ...ShareRecord) error {
 }
 
 // Renew locks records that this member has for another share.Config.LockDuration from now: it goes
-// on with them. It fails as Accept does, and with share.ErrRenewalDisabled if the group does not renew.
+// on with them. It fails as Accept does, and with share.ErrRenewalDisabled if the group does not
+// renew.
 func (s *Share) Renew(ctx context.Context, recs ...ShareRecord) error {
 	return s.acknowledge(ctx, share.Renew, recs)
 }

@@ -47,7 +47,8 @@ func shareValues(recs []consumer.ShareRecord) (all []string) {
 	return all
 }
 
-// Checklist row S23: a worker goes on with the topics that there are, whatever becomes of the others.
+// Checklist row S23: a worker goes on with the topics that there are, whatever becomes of the
+// others.
 func TestAWorkerGoesOnWithTheTopicsThatThereAre(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, c *strata.Cluster){
 		"the other one is gone": func(*testing.T, *strata.Cluster) {},

@@ -34,8 +34,8 @@ type Config struct {
 	// OffsetsRetention is how long the offsets of a group without members are kept, and those of
 	// topics it no longer subscribes to: of a group of the classic protocol since the last member
 	// has gone, of one of the newer protocol since each was committed, as in Kafka. 0
-	// (or Unlimited): for ever, a group that comes back after months goes on where it stopped. Kafka
-	// forgets after 7 days. Kafka: offsets.retention.minutes.
+	// (or Unlimited): for ever, a group that comes back after months goes on where it stopped.
+	// Kafka forgets after 7 days. Kafka: offsets.retention.minutes.
 	OffsetsRetention time.Duration
 
 	// ExpiryInterval is how often expired offsets and groups that hold nothing are removed. 0: 10
@@ -91,9 +91,9 @@ type Config struct {
 	ShareSessionTimeout, ShareHeartbeatInterval time.Duration
 
 	// What a single share group's share.session.timeout.ms, share.heartbeat.interval.ms and
-	// share.assignment.interval.ms may be, see Coordinator.AlterGroupConfig. 0: 45 s to 60 s, 5 s to
-	// 15 s, and up to 15 s, or as far as what all share groups go by, if that lies outside. Kafka:
-	// group.share.min.session.timeout.ms, group.share.max.session.timeout.ms,
+	// share.assignment.interval.ms may be, see Coordinator.AlterGroupConfig. 0: 45 s to 60 s, 5 s
+	// to 15 s, and up to 15 s, or as far as what all share groups go by, if that lies outside.
+	// Kafka: group.share.min.session.timeout.ms, group.share.max.session.timeout.ms,
 	// group.share.min.heartbeat.interval.ms, group.share.max.heartbeat.interval.ms,
 	// group.share.max.assignment.interval.ms.
 	ShareMinSessionTimeout, ShareMaxSessionTimeout       time.Duration

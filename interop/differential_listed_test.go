@@ -13,7 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A cause is why some answers differ: a paragraph of differential.txt, whose head says how it reads.
+// A cause is why some answers differ: a paragraph of differential.txt, whose head says how it
+// reads.
 type cause struct {
 	why    string
 	rare   bool

@@ -63,8 +63,8 @@ func (c *wireClient) handshake() error {
 }
 
 // TestRequestsDuringAuthenticationAreRefusedAsByKafka sends requests of all APIs where a token is
-// due. They are answered with ILLEGAL_SASL_STATE, and the connection is closed. Kafka: getErrorResponse
-// of its requests.
+// due. They are answered with ILLEGAL_SASL_STATE, and the connection is closed. Kafka:
+// getErrorResponse of its requests.
 func TestRequestsDuringAuthenticationAreRefusedAsByKafka(t *testing.T) {
 	p := startPair(t)
 	theirs := &wireClient{addr: p.kafkas.addr, form: kmsg.NewRequestFormatter(kmsg.FormatterClientID("probe"))}

@@ -246,8 +246,8 @@ func advertised(t *testing.T, c *wireClient) map[int16][2]int16 {
 	return versions
 }
 
-// both sends a request to both and returns the answers. hangs says that Kafka is known not to answer
-// it; then there is ours with errKafkaHangs.
+// both sends a request to both and returns the answers. hangs says that Kafka is known not to
+// answer it; then there is ours with errKafkaHangs.
 func (r *referee) both(theirs, ours kmsg.Request, hangs bool) (a, b kmsg.Response, err error) {
 	if err := errors.Join(r.theirs.send(theirs), r.ours.send(ours)); err != nil {
 		return nil, nil, err

@@ -18,9 +18,9 @@ import (
 )
 
 // TestKafkasOwnTests runs tests that Apache Kafka has of its brokers and tools against `strata
-// serve`: those of the published jars, with the classes of Kafka's test framework that start brokers
-// replaced by those in referee/. apache.txt lists what is run, and what cannot pass, with the reason. A few that are
-// quick are run always, all of them with STRATA_LONG=1.
+// serve`: those of the published jars, with the classes of Kafka's test framework that start
+// brokers replaced by those in referee/. apache.txt lists what is run, and what cannot pass, with
+// the reason. A few that are quick are run always, all of them with STRATA_LONG=1.
 func TestKafkasOwnTests(t *testing.T) {
 	list := readReferee(t)
 	selected, least, long := list.quick, 90, os.Getenv("STRATA_LONG") != ""

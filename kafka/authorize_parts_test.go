@@ -125,8 +125,8 @@ func TestFollowersNeedClusterAction(t *testing.T) {
 	require.NotEqual(t, TopicAuthorizationFailed, code())
 }
 
-// Kafka's brokers ask AlterConfigs of the cluster, as for their other settings. Only its controllers,
-// whose loggers they are then, ask ClusterAction.
+// Kafka's brokers ask AlterConfigs of the cluster, as for their other settings. Only its
+// controllers, whose loggers they are then, ask ClusterAction.
 func TestLoggersAreAlteredByWhoMayAlterTheConfigurationOfTheCluster(t *testing.T) {
 	s, addr := authorized(t, rights(acl.Cluster, acl.ClusterName, acl.ClusterAction))
 	code := func() Code {

@@ -128,8 +128,8 @@ func (c *call) configEntries(kind int8, name string) ([]configEntry, error) {
 	return nil, nil
 }
 
-// own refuses the name of another broker than the one that serves the call. what is what Kafka calls
-// it, other its words for another one.
+// own refuses the name of another broker than the one that serves the call. what is what Kafka
+// calls it, other its words for another one.
 func (c *call) own(name, what, other string) error {
 	id, err := strconv.ParseInt(name, 10, 32)
 	switch {

@@ -43,9 +43,9 @@ func (c *conn) settle() error {
 	return nil
 }
 
-// admit decides what becomes of a request on a connection with SASL; nil: it is served, by a handler
-// that goes by the verdict, or answered by refuse. Requests behind it may have another verdict before
-// it is served.
+// admit decides what becomes of a request on a connection with SASL; nil: it is served, by a
+// handler that goes by the verdict, or answered by refuse. Requests behind it may have another
+// verdict before it is served.
 func (c *conn) admit(r *transport.Request) (sasl.Verdict, error) {
 	if err := c.settle(); err != nil {
 		return sasl.Close, err

@@ -199,8 +199,8 @@ func TestNothingIsServedBeforeAuthentication(t *testing.T) {
 	})
 }
 
-// TestRequestsThatComeInsteadOfATokenAreIllegal sends requests of all APIs where the mechanism waits
-// for the client's word.
+// TestRequestsThatComeInsteadOfATokenAreIllegal sends requests of all APIs where the mechanism
+// waits for the client's word.
 func TestRequestsThatComeInsteadOfATokenAreIllegal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newSASLNetwork(t, Config{}, nil)
@@ -302,8 +302,8 @@ func TestHandshakesOutOfTurnAreIllegal(t *testing.T) {
 	c.closed()
 }
 
-// Whether a client waits for answers or sends everything at once makes no difference to what becomes
-// of its requests, and to who it is.
+// Whether a client waits for answers or sends everything at once makes no difference to what
+// becomes of its requests, and to who it is.
 func TestRequestsSentAtOnceGetTheVerdictsOfThoseSentOneByOne(t *testing.T) {
 	const rounds, length = 60, 7
 	synctest.Test(t, func(t *testing.T) {

@@ -219,9 +219,9 @@ func TestProduceLooksAtThingsInKafkasOrder(t *testing.T) {
 	}
 }
 
-// TestProduceLooksForATransactionUpToItsFirstBatch sends bytes that are no batch before a batch of a
-// transaction, which fails all of the request, and behind it, where they are their partition's own
-// matter.
+// TestProduceLooksForATransactionUpToItsFirstBatch sends bytes that are no batch before a batch of
+// a transaction, which fails all of the request, and behind it, where they are their partition's
+// own matter.
 func TestProduceLooksForATransactionUpToItsFirstBatch(t *testing.T) {
 	_, c := produceServer(t)
 	of := changed(func(p []byte) []byte { p[22] |= 0x10; return p })

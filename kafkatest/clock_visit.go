@@ -11,12 +11,13 @@ import (
 	"github.com/stratalog/strata"
 )
 
-// Inside calls f where the server runs, with its Cluster, and returns when f does. With Config.Clock
-// that is a testing/synctest bubble, whose channels, timers and contexts end the process if they
-// are used outside of it: what f makes from the cluster, as a consumer, it has to close, and what
-// it returns should be plain values. Contexts made outside hold up the server's time: ctx is for
-// what f waits for, and ends after Config.WaitTimeout. f may fail the test, and use the Server,
-// but not testing/synctest. Without Config.Clock it is an ordinary call. A nil f fails the test.
+// Inside calls f where the server runs, with its Cluster, and returns when f does. With
+// Config.Clock that is a testing/synctest bubble, whose channels, timers and contexts end the
+// process if they are used outside of it: what f makes from the cluster, as a consumer, it has to
+// close, and what it returns should be plain values. Contexts made outside hold up the server's
+// time: ctx is for what f waits for, and ends after Config.WaitTimeout. f may fail the test, and
+// use the Server, but not testing/synctest. Without Config.Clock it is an ordinary call. A nil f
+// fails the test.
 func (s *Server) Inside(f func(ctx context.Context, c *strata.Cluster)) {
 	s.t.Helper()
 	if f == nil {
@@ -207,8 +208,8 @@ func (v *visit) back(f func()) {
 	}
 }
 
-// outside runs f on a goroutine outside, and waits for it. f may wait, and use the Server. If f ends
-// its goroutine, as one that fails the test does, what it was to find is left out.
+// outside runs f on a goroutine outside, and waits for it. f may wait, and use the Server. If f
+// ends its goroutine, as one that fails the test does, what it was to find is left out.
 func (c *clock) outside(f func()) {
 	c.leave(f, func(run func()) bool {
 		c.out <- func() { go run() } // the server, whose end is waited for, waits for it

@@ -79,10 +79,10 @@ type Config struct {
 	// the one that works in a testing/synctest bubble, and needs no ports.
 	Pipe bool
 
-	// Clock gives the server a clock of its own, which goes on with real time and which Server.Advance
-	// moves: sessions and transactions time out and retention passes while the test, its clients and
-	// whatever else talks to the server are in real time. See the package's documentation. It needs
-	// a *testing.T that is in no testing/synctest bubble.
+	// Clock gives the server a clock of its own, which goes on with real time and which
+	// Server.Advance moves: sessions and transactions time out and retention passes while the test,
+	// its clients and whatever else talks to the server are in real time. See the package's
+	// documentation. It needs a *testing.T that is in no testing/synctest bubble.
 	Clock bool
 
 	// TLS has clients connect with TLS, to certificates that are made for the test: see Server.TLS and

@@ -20,8 +20,8 @@ func errorResponse(req kmsg.Request, code kafka.Code, part bool) kmsg.Response {
 	return errorreply.New(req, errorreply.Error{Code: int16(code), Message: faultMessage, Level: levelOf(req, code, part)})
 }
 
-// levelOf returns where Kafka puts code in the answer to req. Source: what its handlers do with codes
-// that concern one partition.
+// levelOf returns where Kafka puts code in the answer to req. Source: what its handlers do with
+// codes that concern one partition.
 func levelOf(req kmsg.Request, code kafka.Code, part bool) errorreply.Level {
 	ofPartition := part || slices.Contains(partitionCodes, code)
 	switch kafka.Key(req.Key()) {

@@ -34,7 +34,8 @@ func TestOrderIsWrittenOnceThoughTheAnswerIsLost(t *testing.T) {
 	})
 }
 
-// The brokers have a clock of their own, and the test, the client and whatever else there is do not.
+// The brokers have a clock of their own, and the test, the client and whatever else there is do
+// not.
 func ExampleServer_Advance() {
 	_ = func(t *testing.T) { // in a test file: func TestOrdersAreKeptForAWeek(t *testing.T)
 		s := kafkatest.New(t, kafkatest.Config{Clock: true, Topics: map[string]int{"orders": 1},

@@ -33,13 +33,13 @@ type Config struct {
 	// 0: 2000. Kafka: group.share.partition.max.record.locks.
 	MaxInFlight int
 
-	// NoRenewal says that a member may not lock records that it has for longer: ErrInvalidRecordState.
-	// Kafka: share.renew.acknowledge.enable=false, of a group.
+	// NoRenewal says that a member may not lock records that it has for longer:
+	// ErrInvalidRecordState. Kafka: share.renew.acknowledge.enable=false, of a group.
 	NoRenewal bool
 
-	// OfGroup returns what of these a single group goes by at present. It is called with locks held:
-	// it only computes, and does not call the Coordinator. nil: all groups go by the fields above.
-	// strata.Open sets it to what is configured for groups.
+	// OfGroup returns what of these a single group goes by at present. It is called with locks
+	// held: it only computes, and does not call the Coordinator. nil: all groups go by the fields
+	// above. strata.Open sets it to what is configured for groups.
 	OfGroup func(group string) Limits
 
 	Topic TopicConfig

@@ -138,8 +138,8 @@ func (o *serveOptions) check() error {
 // of its own.
 var betweenSuperUsers = regexp.MustCompile(`\s*[,;]\s*(User:)`)
 
-// parseSuperUsers returns the principals of a list. Whoever mistypes one locks out who was meant: so
-// there is none that cannot be meant, as of a type that no client has.
+// parseSuperUsers returns the principals of a list. Whoever mistypes one locks out who was meant:
+// so there is none that cannot be meant, as of a type that no client has.
 func parseSuperUsers(list string) ([]string, error) {
 	users := strings.Split(betweenSuperUsers.ReplaceAllString(strings.TrimSpace(list), "\n$1"), "\n")
 	for _, user := range users {
@@ -272,8 +272,8 @@ func (o *serveOptions) applyUsers(ctx context.Context, cluster *strata.Cluster) 
 }
 
 // attend waits until a signal comes, and returns when that was, ctx ends, or serving does, with its
-// error. Meanwhile it has reread called at each hangup. Where that blocks, as on a disk that is gone,
-// it does not hold up the end.
+// error. Meanwhile it has reread called at each hangup. Where that blocks, as on a disk that is
+// gone, it does not hold up the end.
 func attend(ctx context.Context, signals, hangups <-chan os.Signal, ended <-chan error, reread func(context.Context)) (signalled time.Time, err error) {
 	rereading, cancel := context.WithCancel(ctx)
 	defer cancel()

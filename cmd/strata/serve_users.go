@@ -19,8 +19,8 @@ import (
 )
 
 // usersOfFile is what the names of users that came from a file are kept in, beside the brokers of a
-// directory: a user that is taken out of the file while nobody serves is taken away, too, and no one
-// that was made in another way.
+// directory: a user that is taken out of the file while nobody serves is taken away, too, and no
+// one that was made in another way.
 const usersOfFile = "users-of-file"
 
 // fileUsers makes the users of a file those of a cluster.

@@ -1,6 +1,6 @@
-// Package errorreply makes the answer of a broker that fails the whole of a request, for any API: an
-// answer for everything that the request asks about, with the defaults that Kafka sends beside an
-// error. Kafka: the getErrorResponse methods of its requests.
+// Package errorreply makes the answer of a broker that fails the whole of a request, for any API:
+// an answer for everything that the request asks about, with the defaults that Kafka sends beside
+// an error. Kafka: the getErrorResponse methods of its requests.
 package errorreply
 
 import (
@@ -124,8 +124,8 @@ func (m mirror) answer(q, a reflect.Value) {
 }
 
 // Whole returns what Kafka answers to req, which fails as a whole for a reason that is none of the
-// API's own, before anything is looked at: message says why. Kafka: getErrorResponse of the request;
-// some of them have the general words for the code in the place of the reason.
+// API's own, before anything is looked at: message says why. Kafka: getErrorResponse of the
+// request; some of them have the general words for the code in the place of the reason.
 func Whole(req kmsg.Request, code int16, message, general string) kmsg.Response {
 	e := Error{Code: code, Message: message, Level: LevelOf(req)}
 	switch req.(type) {

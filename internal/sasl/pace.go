@@ -16,8 +16,8 @@ const (
 // A Pace slows down who tries passwords: after some failures of one name, its attempts come one
 // interval after the other, whether or not they succeed. A name is that of a user and where the
 // attempts come from, so that nobody can lock out a user for others. The zero value remembers
-// nobody. Of more names than it remembers it forgets those that came first, and of a name, which may
-// be of any length, it has a hash.
+// nobody. Of more names than it remembers it forgets those that came first, and of a name, which
+// may be of any length, it has a hash.
 type Pace struct {
 	names map[paceName]*attempts
 	order []paceName // in which names came, as a ring from next on once it is full
@@ -32,8 +32,8 @@ type attempts struct {
 	free     time.Time // when the next attempt may begin
 }
 
-// Begin returns how long an attempt that comes now has to wait, and takes that place. One that would
-// have to wait for long takes none: whoever is refused holds up nobody who comes later.
+// Begin returns how long an attempt that comes now has to wait, and takes that place. One that
+// would have to wait for long takes none: whoever is refused holds up nobody who comes later.
 func (p *Pace) Begin(name string, now time.Time, interval time.Duration) (wait time.Duration, ok bool) {
 	a := p.names[sha256.Sum256([]byte(name))]
 	if a == nil {

@@ -17,8 +17,8 @@ func (g *Group) persist(now time.Time, assignment func(*member) []byte) {
 
 // persistID emits a record that tells the log of the new id of a static member while a rebalance is
 // under way, and changes nothing else: a coordinator that knew the former id only would take the
-// member for one that was fenced. It names no leader, so that the next coordinator has all join again
-// (EventLoaded), and no member that has not had an answer.
+// member for one that was fenced. It names no leader, so that the next coordinator has all join
+// again (EventLoaded), and no member that has not had an answer.
 func (g *Group) persistID(now time.Time) {
 	v := g.value(now, (*member).currentAssignment)
 	v.Members = slices.DeleteFunc(v.Members, func(m offsets.MemberValue) bool { return g.members[m.ID].isNew })

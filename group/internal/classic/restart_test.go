@@ -9,8 +9,8 @@ import (
 	"github.com/stratalog/strata/group/offsets"
 )
 
-// What a member said when it last joined counts at the next coordinator, whatever it said before, and
-// whether compaction has left its former records or not.
+// What a member said when it last joined counts at the next coordinator, whatever it said before,
+// and whether compaction has left its former records or not.
 func TestMemberIsAsItWasWhenItLastJoinedAfterARestart(t *testing.T) {
 	value := func(generation int32, session int32, topics string) offsets.Record {
 		return offsets.Record{Key: offsets.Key{Type: offsets.KeyGroup, Group: "g"}, Group: &offsets.GroupValue{ProtocolType: "consumer", Generation: generation, Protocol: "range",

@@ -59,9 +59,9 @@ func Stable(log []Entry) int {
 	return n
 }
 
-// Log returns what is left of a log whose first end entries are compacted: of these the last of each
-// key but for those of transactions that were aborted, and the markers of what is left. The end is
-// at most Stable. Tombstones go too if they are purged, which they are once they are old.
+// Log returns what is left of a log whose first end entries are compacted: of these the last of
+// each key but for those of transactions that were aborted, and the markers of what is left. The
+// end is at most Stable. Tombstones go too if they are purged, which they are once they are old.
 func Log(log []Entry, end int, purged bool) []Entry {
 	aborted := abortedIn(log)
 	last := make(map[offsets.Key]int)

@@ -99,8 +99,8 @@ func (g *Group) count(s *subscription, n int) {
 }
 
 // assign takes over what a member has; nil: nothing. The record may stand before that of the member
-// itself: compaction leaves the last record of each, and a member that changes its subscription keeps
-// what it has. Kafka: GroupMetadataManager.replay, getOrMaybeCreateMember.
+// itself: compaction leaves the last record of each, and a member that changes its subscription
+// keeps what it has. Kafka: GroupMetadataManager.replay, getOrMaybeCreateMember.
 func (g *Group) assign(id string, v *offsets.CurrentAssignmentValue) {
 	old := g.members[id]
 	switch {

@@ -44,8 +44,8 @@ func (r *reconciliation) stillHas(hs []held) bool {
 	return slices.ContainsFunc(r.owned, func(p partition) bool { _, ok := has(hs, p); return ok })
 }
 
-// shed has m give up what it does not subscribe to any more, also before there is a target that says
-// so. Kafka: CurrentAssignmentBuilder.updateCurrentAssignment.
+// shed has m give up what it does not subscribe to any more, also before there is a target that
+// says so. Kafka: CurrentAssignmentBuilder.updateCurrentAssignment.
 func (r *reconciliation) shed(m *member) *member {
 	if r.unsubscribed == nil {
 		return m

@@ -61,8 +61,8 @@ func (g *Group) applyMember(id string, v *offsets.ShareMemberValue) {
 	g.members[id] = m
 }
 
-// applyAssignment takes over what a member has; nil: nothing. In a compacted log the record may stand
-// before that of the member itself, which has told another subscription since.
+// applyAssignment takes over what a member has; nil: nothing. In a compacted log the record may
+// stand before that of the member itself, which has told another subscription since.
 func (g *Group) applyAssignment(id string, v *offsets.ShareCurrentAssignmentValue) {
 	old := g.members[id]
 	switch {

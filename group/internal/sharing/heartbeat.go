@@ -198,8 +198,8 @@ func (e EventHeartbeat) assign(g *Group, members map[string]*member, ready map[s
 	return targets[e.MemberID], epoch
 }
 
-// subscribedOf returns what of ps is of topics that m subscribes to. Of a topic that is not known, as
-// one that was deleted, that is for the next target to say.
+// subscribedOf returns what of ps is of topics that m subscribes to. Of a topic that is not known,
+// as one that was deleted, that is for the next target to say.
 func (g *Group) subscribedOf(m *member, ps []partition) []partition {
 	var out []partition
 	for _, p := range ps {

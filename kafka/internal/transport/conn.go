@@ -71,7 +71,8 @@ func (c *Conn) Waiting() context.Context { return c.waiting }
 // FirstBy returns when the first request must be there, and the client trusted.
 func (c *Conn) FirstBy() time.Time { return c.first }
 
-// Trust has Limits.FirstRequest no longer count from the next request on. Any goroutine may call it.
+// Trust has Limits.FirstRequest no longer count from the next request on. Any goroutine may call
+// it.
 func (c *Conn) Trust() { c.trusted.Store(true) }
 
 // Trusted reports whether Trust was called.
@@ -144,8 +145,8 @@ func (c *Conn) Close() {
 // Wait waits until nobody writes, after Close.
 func (c *Conn) Wait() { c.writers.Wait() }
 
-// HangUp closes the connection below, for the goroutine that reads to notice. Any goroutine may call
-// it.
+// HangUp closes the connection below, for the goroutine that reads to notice. Any goroutine may
+// call it.
 func (c *Conn) HangUp() { c.nc.Close() }
 
 // Drain ends the connection after the requests that have been read: Next fails then, with

@@ -84,8 +84,8 @@ func (r *Request) Enqueue() {
 	c.pending++
 }
 
-// Answer says what becomes of a request that has its place, once, and has the answers that are ready
-// written by somebody. It is safe for concurrent use with those to other requests.
+// Answer says what becomes of a request that has its place, once, and has the answers that are
+// ready written by somebody. It is safe for concurrent use with those to other requests.
 func (r *Request) Answer(a Answer, by Writer) {
 	r.answer = a
 	r.conn.complete(r, by)
