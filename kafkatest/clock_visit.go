@@ -14,10 +14,11 @@ import (
 // Inside calls f where the server runs, with its Cluster, and returns when f does. With
 // Config.Clock that is a testing/synctest bubble, whose channels, timers and contexts end the
 // process if they are used outside of it: what f makes from the cluster, as a consumer, it has to
-// close, and what it returns should be plain values. Contexts made outside hold up the server's
-// time: ctx is for what f waits for, and ends after Config.WaitTimeout. f may fail the test, and
-// use the Server, but not testing/synctest. Without Config.Clock it is an ordinary call. A nil f
-// fails the test.
+// close, and what it returns should be plain values. The other way round as well: a context made
+// outside, as t.Context(), that f waits for or hands to the cluster ends the process when it is
+// cancelled, even at the end of the test. ctx is for all of f, and ends after Config.WaitTimeout. f
+// may fail the test, and use the Server, but not testing/synctest. Without Config.Clock it is an
+// ordinary call. A nil f fails the test.
 func (s *Server) Inside(f func(ctx context.Context, c *strata.Cluster)) {
 	s.t.Helper()
 	if f == nil {
