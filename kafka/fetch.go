@@ -39,12 +39,9 @@ func tryFetch(c *call, r kmsg.Request) (kmsg.Response, bool) {
 	}
 	want := c.mostFetched(min(max(int(req.MaxBytes), 1), maxFetchBytes))
 	atLeast := min(int(req.MinBytes), want)
-	granted := c.s.memory.Budget.TryTake(want, min(want, leastFetch))
-	if granted == 0 {
-		granted = min(want, leastFetch)
-		if err := c.s.memory.Budget.Take(c.ctx, granted); err != nil {
-			return nil, true
-		}
+	granted, err := c.s.memory.Budget.TakeSome(c.ctx, want, min(want, leastFetch))
+	if err != nil {
+		return nil, true
 	}
 	f.request.MaxBytes = granted
 	if c.s.cfg.Intercept == nil { // an interceptor may keep what it sees

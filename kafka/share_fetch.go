@@ -132,14 +132,9 @@ func (f *shareAnswer) fetch(req *kmsg.ShareFetchRequest, parts []sharePart) erro
 		Reset: c.groups.ShareReset(f.key.group), Isolation: c.groups.ShareIsolation(f.key.group)}
 	fetch.Reserve = func(ctx context.Context) (n int, err error) {
 		want := min(max(int(req.MaxBytes), 1), maxFetchBytes)
-		if n = c.s.memory.Budget.TryTake(want, min(want, leastFetch)); n == 0 {
-			n = min(want, leastFetch)
-			if err = c.s.memory.Budget.Take(ctx, n); err != nil {
-				return 0, err
-			}
-		}
+		n, err = c.s.memory.Budget.TakeSome(ctx, want, min(want, leastFetch))
 		c.charged = n
-		return n, nil
+		return n, err
 	}
 	fetch.Release = func(n int) {
 		c.s.memory.Budget.Give(n)
