@@ -226,8 +226,8 @@ func TestMoreWorkersThanPartitionsShareAQueue(t *testing.T) {
 	})
 }
 
-// Checklist row S9: who comes while another one reads the log, here from a slow disk, is told of what
-// that leaves.
+// Checklist row S9: who comes while another one reads the log, here from a slow disk, is told of
+// what that leaves.
 func TestWorkersThatComeWhileOneReadsHaveWhatItLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()

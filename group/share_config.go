@@ -67,7 +67,7 @@ func (c *Coordinator) ShareRecords(id string) ShareRecords {
 	return r
 }
 
-// checkBool refuses what is no truth value, in letters of either kind.
+// checkBool refuses what is neither true nor false, in upper or lower case.
 func checkBool(value string) error {
 	if !strings.EqualFold(value, "true") && !strings.EqualFold(value, "false") {
 		return errors.New("must be true or false")

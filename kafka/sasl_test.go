@@ -221,7 +221,7 @@ func TestRequestsThatComeInsteadOfATokenAreIllegal(t *testing.T) {
 				for _, code := range codes {
 					require.Contains(t, []Code{0, IllegalSASLState}, code, "%v %d", api.key, version)
 				}
-				if api.key != DescribeLogDirs || version >= 3 { // which has no place for it before
+				if api.key != DescribeLogDirs || version >= 3 { // its answers had no place for an error before
 					require.Contains(t, codes, IllegalSASLState, "%v %d", api.key, version)
 				}
 				c.closed()

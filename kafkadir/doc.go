@@ -4,20 +4,20 @@
 //
 // # Promises
 //
-//   - Records stay as they are: batches are copied byte for byte, with their offsets, leader epochs,
-//     producers, markers of transactions and the gaps that compaction has left. Every batch's CRC is
-//     checked on the way.
+//   - Records stay as they are: batches are copied byte for byte, with their offsets, leader
+//     epochs, producers, markers of transactions and the gaps that compaction has left. Every
+//     batch's CRC is checked on the way.
 //   - Nothing in the source of an Import is ever changed: its files are opened for reading only.
-//   - What is made is there as a whole or not at all, whenever the process or the machine stops. What
-//     is left in the second case, a directory beside it whose name ends in ".unfinished", is removed
-//     by the next attempt.
+//   - What is made is there as a whole or not at all, whenever the process or the machine stops.
+//     What is left in the second case, a directory beside it whose name ends in ".unfinished", is
+//     removed by the next attempt.
 //   - What comes out shares nothing with what went in. Where the file system has reflinks (XFS,
-//     Btrfs) segments share their blocks until one of them is written to; elsewhere they are copied.
-//     Hard links are not used: both brokers cut closed segments in place when they truncate, so a
-//     file with two names would change under the other one.
-//   - A broker that runs is found out by its lock, of Kafka or of Strata, and refused; and it cannot
-//     start while its directory is read. A directory without a .lock file, as a copy of one, is
-//     looked at once more at the end.
+//     Btrfs) segments share their blocks until one of them is written to; elsewhere they are
+//     copied. Hard links are not used: both brokers cut closed segments in place when they
+//     truncate, so a file with two names would change under the other one.
+//   - A broker that runs is found out by its lock, of Kafka or of Strata, and refused; and it
+//     cannot start while its directory is read. A directory without a .lock file, as a copy of one,
+//     is looked at once more at the end.
 //
 // # What comes from Kafka's metadata
 //

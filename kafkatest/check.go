@@ -60,8 +60,8 @@ type Code struct {
 //
 // Each run is a subtest, named by what is checked and the fault: produce/answer-lost. By that name
 // it runs alone (go test -run 'TestOrders/produce/answer-lost'). A failure says which records were
-// lost, doubled, altered and reordered, and what was requested last. Unless Code.RealTime is set it runs in
-// a testing/synctest bubble, where timeouts cost no time.
+// lost, doubled, altered and reordered, and what was requested last. Unless Code.RealTime is set it
+// runs in a testing/synctest bubble, where timeouts cost no time.
 //
 // What counts is the log for Produce, and for Consume the calls of process. A consumer gets the
 // first half of the records before something goes wrong and the other half while it does. Then it

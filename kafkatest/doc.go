@@ -66,15 +66,15 @@
 // but the real one. It goes on with real time, so that long polls are answered, and Advance moves
 // it at once:
 //
-//	s := kafkatest.New(t, kafkatest.Config{Clock: true}) // an ordinary test, any client, also in another process
+//	s := kafkatest.New(t, kafkatest.Config{Clock: true}) // any client, also in another process
 //	startWorker(t, s.Addrs())
 //	s.WaitGroup("billing", group.StableWith(1))
 //	s.Advance(46 * time.Second) // the worker has not been heard of for as long
 //
 // Sessions end, transactions time out, retention passes, faults' delays and throttles are over, in
-// the order in which they are due, and all is done when Advance returns. The brokers run in a bubble
-// to which the network is led, so each method of a Server works, but for Cluster: Inside is in its
-// place. Functions of the test's are run outside of the bubble, and may wait.
+// the order in which they are due, and all is done when Advance returns. The brokers run in a
+// bubble to which the network is led, so each method of a Server works, but for Cluster: Inside is
+// in its place. Functions of the test's are run outside of the bubble, and may wait.
 //
 //   - Advance is to clients as if all of them had been suspended for as long: they beat no heart
 //     meanwhile, and answers come to them when it is over. Who is to stay in a group with a session
@@ -84,13 +84,13 @@
 //   - The brokers' time is ahead of that of clients then, and records have the time of those.
 //   - Connections are not cut for being idle or slow. Waits are bounded by real time.
 //   - It needs a *testing.T: testing/synctest makes no bubble for a program or a benchmark.
-//   - What a Config.FS or Logger of the test's does runs in the bubble. While it waits for the test,
-//     neither time nor anybody else gets on; a call in vain says who waits.
-//   - It costs 2 or 3 % of a processor while nothing goes on, 1.6 times as long a start and stop, 1.2
-//     times as long a round trip, and nothing that was seen of throughput. An Advance does all that
-//     brokers do in that time: a day of one broker that nobody has used takes some milliseconds, of
-//     one with a group a tenth of a second, of three with replicas of its offsets seconds. Nothing
-//     bounds it, and what else waits for the brokers waits for it.
+//   - What a Config.FS or Logger of the test's does runs in the bubble. While it waits for the
+//     test, neither time nor anybody else gets on; a call in vain says who waits.
+//   - It costs 2 or 3 % of a processor while nothing goes on, 1.6 times as long a start and stop,
+//     1.2 times as long a round trip, and nothing that was seen of throughput. An Advance does all
+//     that brokers do in that time: a day of one broker that nobody has used takes some
+//     milliseconds, of one with a group a tenth of a second, of three with replicas of its offsets
+//     seconds. Nothing bounds it, and what else waits for the brokers waits for it.
 //   - In Inside a context made outside, as t.Context(), ends the process when it is cancelled.
 //   - A WaitUntil that is still waiting when the test ends fails it.
 //

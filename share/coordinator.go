@@ -101,9 +101,9 @@ func (c *Coordinator) LockDuration(group string) time.Duration {
 	return c.cfg.limits(group).LockDuration
 }
 
-// FindCoordinator returns the broker that keeps the state of a share-partition, whether or not there
-// is one. The topic is made if there is none. It returns ErrCoordinatorNotAvailable while nobody does.
-// Kafka: FindCoordinator.
+// FindCoordinator returns the broker that keeps the state of a share-partition, whether or not
+// there is one. The topic is made if there is none. It returns ErrCoordinatorNotAvailable while
+// nobody does. Kafka: FindCoordinator.
 func (c *Coordinator) FindCoordinator(ctx context.Context, key Key) (broker int32, err error) {
 	p, err := c.route.Partition(ctx, key.ID(), true)
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 // A Fault has requests answered with an error. Its fields say which: a request has to fit all that
 // are set, and what it does not carry it does not fit, as a heartbeat does not fit a Topic.
 //
-// What fits gets the error and is not served, the rest of the request is. Some errors are those of a
-// broker that has done what it was asked: REQUEST_TIMED_OUT to a request that changes something and
-// NOT_ENOUGH_REPLICAS_AFTER_APPEND to a produce request come after it was served. Of several faults
-// that fit a request the first that was added counts. A request that a control function handles is no
-// fault's.
+// What fits gets the error and is not served, the rest of the request is. Some errors are those of
+// a broker that has done what it was asked: REQUEST_TIMED_OUT to a request that changes something
+// and NOT_ENOUGH_REPLICAS_AFTER_APPEND to a produce request come after it was served. Of several
+// faults that fit a request the first that was added counts. A request that a control function
+// handles is no fault's.
 type Fault struct {
 	Keys  []kmsg.Key // nil: all
 	Nodes []int32    // that receive the request; nil: all
@@ -30,14 +30,14 @@ type Fault struct {
 	Group      string   // "": all; also whose coordinator is looked for
 	TxnID      string   // "": all; also whose coordinator is looked for
 
-	// TopLevel answers with the error code of the response as a whole, rather than those of what it is
-	// about. A request whose response has none does not fit.
+	// TopLevel answers with the error code of the response as a whole, rather than those of what it
+	// is about. A request whose response has none does not fit.
 	TopLevel bool
 
-	// Resource is the name of what the fields above do not reach: a resource that is configured, what
-	// an ACL is about that is created or deleted, a user whose credentials are described, a feature, a
-	// member that leaves. "": all. What it names is served here, too, before the error is put in its
-	// place.
+	// Resource is the name of what the fields above do not reach: a resource that is configured,
+	// what an ACL is about that is created or deleted, a user whose credentials are described, a
+	// feature, a member that leaves. "": all. What it names is served here, too, before the error
+	// is put in its place.
 	Resource string
 
 	Err   *kerr.Error // nil: UNKNOWN_SERVER_ERROR
@@ -78,7 +78,8 @@ func (h *FaultHandle) Hits() (n int) {
 	return n
 }
 
-// Wait waits until the faults have hit n requests together. It returns ctx's error if ctx ends before.
+// Wait waits until the faults have hit n requests together. It returns ctx's error if ctx ends
+// before.
 func (h *FaultHandle) Wait(ctx context.Context, n int) error {
 	return h.server.WaitUntil(ctx, func() bool { return h.Hits() >= n })
 }

@@ -103,9 +103,9 @@ func groupMember(m group.MemberInfo) GroupMember {
 }
 
 // WaitGroupInfo waits until fn returns true for a group, and returns it. fn is called on this
-// goroutine at every change of the group, with nil while there is none of that name, so that one can
-// wait for a group to come or to go. It returns ctx's error, and what fn was called with last, if ctx
-// ends before, and an error if fn is nil.
+// goroutine at every change of the group, with nil while there is none of that name, so that one
+// can wait for a group to come or to go. It returns ctx's error, and what fn was called with last,
+// if ctx ends before, and an error if fn is nil.
 func (c *Cluster) WaitGroupInfo(ctx context.Context, groupName string, fn func(*GroupInfo) bool) (*GroupInfo, error) {
 	if fn == nil {
 		return nil, errors.New("kfake: WaitGroupInfo: fn is nil")
@@ -118,8 +118,8 @@ func (c *Cluster) WaitGroupInfo(ctx context.Context, groupName string, fn func(*
 	return last, err
 }
 
-// WaitGroupStable waits until a group is Stable with so many members, -1 for any number, and returns
-// it. Otherwise it is as WaitGroupInfo.
+// WaitGroupStable waits until a group is Stable with so many members, -1 for any number, and
+// returns it. Otherwise it is as WaitGroupInfo.
 func (c *Cluster) WaitGroupStable(ctx context.Context, groupName string, members int) (*GroupInfo, error) {
 	return c.WaitGroupInfo(ctx, groupName, func(g *GroupInfo) bool {
 		return g != nil && g.State == group.Stable.String() && (members < 0 || len(g.Members) == members)
@@ -127,8 +127,8 @@ func (c *Cluster) WaitGroupStable(ctx context.Context, groupName string, members
 }
 
 // SetGroupConfigs sets settings of a group under Kafka's names, as IncrementalAlterConfigs does,
-// whether there is such a group or not. Settings that Kafka would refuse are logged and refused, all
-// of them.
+// whether there is such a group or not. Settings that Kafka would refuse are logged and refused,
+// all of them.
 func (c *Cluster) SetGroupConfigs(groupName string, configs map[string]string) {
 	var changes []replication.ConfigChange
 	for key, value := range configs {

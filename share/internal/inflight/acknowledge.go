@@ -35,8 +35,9 @@ func (a *Ack) sameUntil(offset int64) int64 {
 // and do not overlap. Nothing becomes of what is said of records that the log has lost meanwhile,
 // and it is no error as long as the member would have them. What is in doubt it may say again.
 //
-// It returns ErrInvalidRequest if acks make no sense, and ErrInvalidState for records that the member
-// does not have, not any more, or not yet. (Kafka: INVALID_REQUEST for what is past the end.)
+// It returns ErrInvalidRequest if acks make no sense, and ErrInvalidState for records that the
+// member does not have, not any more, or not yet. (Kafka: INVALID_REQUEST for what is past the
+// end.)
 func (p *Partition) Acknowledge(now time.Time, member string, acks []Ack) error {
 	p.Tick(now)
 	for i, a := range acks {
