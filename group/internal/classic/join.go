@@ -1,11 +1,13 @@
 package classic
 
 import (
+	"slices"
 	"time"
 
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/record"
 )
 
 // EventCreate brings a group into being. The record makes it survive even if its first join is
@@ -204,7 +206,7 @@ func (e EventJoin) replaceStatic(g *Group, now time.Time, old *member) {
 	e.update(g, &m)
 	g.alive(&m, now)
 	switch {
-	case g.state == protocol.Stable && g.vote() == g.protocol:
+	case g.state == protocol.Stable && g.vote() == g.protocol && !old.owesJoin(g.protocol):
 		// Nothing changes for the others: only the new id is stored.
 		r := g.joinResponse(&m)
 		if r.SkipAssignment = e.SkipAssignment && g.leader == m.id; !e.SkipAssignment {
@@ -222,6 +224,22 @@ func (e EventJoin) replaceStatic(g *Group, now time.Time, old *member) {
 	if g.persisted && !m.isNew {
 		g.persistID(now)
 	}
+}
+
+// owesJoin reports whether the member is between the rounds of a cooperative rebalance: it has
+// partitions to give up, and joins again when it has. One that comes back without them would not, and
+// they would be nobody's until the next rebalance (KIP-429). Kafka lets it in all the same.
+func (m *member) owesJoin(name string) bool {
+	said, err := assignor.ParseSubscription(m.metadata(name))
+	if err != nil || len(said.Owned) == 0 {
+		return false
+	}
+	share, err := assignor.ParseAssignment(m.assignment)
+	keeps := make(map[record.TopicPartition]bool, len(share.Partitions))
+	for _, tp := range share.Partitions {
+		keeps[tp] = true
+	}
+	return err == nil && slices.ContainsFunc(said.Owned, func(tp record.TopicPartition) bool { return !keeps[tp] })
 }
 
 // joinResponse describes the present generation to m.

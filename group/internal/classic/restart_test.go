@@ -6,7 +6,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/record"
 )
 
 // What a member said when it last joined counts at the next coordinator, whatever it said before,
@@ -30,4 +33,45 @@ func TestMemberIsAsItWasWhenItLastJoinedAfterARestart(t *testing.T) {
 	g.Step(now.Add(61*time.Second), EventTick{})
 	g.Accept()
 	require.Zero(t, g.Size())
+}
+
+// A static member that restarts when it was about to give something up, in the first round of a
+// cooperative rebalance, brings about the second one: nobody else does.
+func TestStaticMemberThatRestartsBetweenTwoRoundsBringsAboutTheSecond(t *testing.T) {
+	of := func(partitions ...int32) (all []record.TopicPartition) {
+		for _, p := range partitions {
+			all = append(all, record.TopicPartition{Topic: "t", Partition: p})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		owned []record.TopicPartition // when it joined last
+		want  protocol.State
+	}{
+		"it has nothing to give up": {of(0), protocol.Stable},
+		"it had nothing":            {nil, protocol.Stable},
+		"it is to give up one":      {of(0, 1), protocol.PreparingRebalance},
+	} {
+		said := func(owned []record.TopicPartition) []byte {
+			return assignor.SubscriptionFor(assignor.CooperativeSticky(), []string{"t"}, owned, 1, "")
+		}
+		g := New("g", &Config{})
+		member := func(id, instance string, subscription []byte, share []record.TopicPartition) offsets.MemberValue {
+			return offsets.MemberValue{ID: id, InstanceID: instance, SessionTimeoutMs: 60_000, RebalanceTimeoutMs: 60_000, ClientHost: "/h",
+				Subscription: subscription, Assignment: assignor.Assignment{Partitions: share}.AppendTo(nil)}
+		}
+		g.Apply(offsets.Record{Key: offsets.Key{Type: offsets.KeyGroup, Group: "g"}, Group: &offsets.GroupValue{
+			ProtocolType: "consumer", Generation: 2, Protocol: "cooperative-sticky", Leader: "other",
+			Members: []offsets.MemberValue{member("other", "", said(nil), nil), member("former", "i", said(c.owned), of(0))},
+		}})
+		now := time.Unix(1_000_000, 0)
+		g.Step(now, EventLoaded{})
+		g.Accept()
+		g.Step(now, EventJoin{NewID: "new", JoinRequest: &protocol.JoinRequest{
+			Group: "g", InstanceID: "i", ClientHost: "/h", ProtocolType: "consumer", SessionTimeout: time.Minute,
+			Protocols: []assignor.Protocol{{Name: "cooperative-sticky", Metadata: said(nil)}},
+		}})
+		g.Accept()
+		require.Equal(t, c.want, g.State(), name)
+	}
 }
