@@ -102,8 +102,8 @@ func (c *conn) run() {
 	}
 	t := c.transport
 	t.StopReading()
-	if t.Draining() {
-		t.AwaitPending(0)
+	if t.Draining() || errors.Is(err, errMalformed) || errors.Is(err, errRefused) {
+		t.Finish() // what came before is answered
 	}
 	c.farewell()
 	if errors.Is(err, errMalformed) {

@@ -105,7 +105,7 @@ func (e *execution) serve() {
 				resp, answered = a.try(&e.call, e.req)
 			}
 			if answered {
-				e.finish(resp, transport.Caller)
+				e.served(resp)
 			}
 		})
 		if answered || !served {
@@ -128,7 +128,7 @@ func (c *conn) serveWaiting(e *execution) {
 		c.waits = make(chan *execution, 1)
 		c.handlers.Go(func() {
 			for e := range c.waits {
-				e.guard(func() { e.finish(e.api.serve(&e.call, e.req), transport.Caller) })
+				e.guard(func() { e.served(e.api.serve(&e.call, e.req)) })
 			}
 		})
 	}
@@ -152,6 +152,16 @@ func (e *execution) guard(fn func()) (ok bool) {
 func (e *execution) fail() {
 	e.closing = true
 	e.finish(nil, transport.Caller)
+}
+
+// served answers with what a handler returns. Without an answer, as when the server is closing, the
+// connection ends there: the next answer would be taken for this one's.
+func (e *execution) served(resp kmsg.Response) {
+	if resp == nil {
+		e.fail()
+		return
+	}
+	e.finish(resp, transport.Caller)
 }
 
 // finish answers the request.

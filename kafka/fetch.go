@@ -91,16 +91,21 @@ func refusedFetch(req *kmsg.FetchRequest, code Code) kmsg.Response {
 	return resp
 }
 
+// mayAnswer reports whether only waiting has come to its end, and not the connection.
+func (c *call) mayAnswer() bool {
+	return c.ctx.Err() != nil && c.conn.transport.Context().Err() == nil
+}
+
 // fetch waits for what tryFetch did not find. Key 1, versions 4 to 18.
 func (c *call) fetch(req *kmsg.FetchRequest) kmsg.Response {
 	f := c.fetching
 	f.request.Reserve, f.request.Release = c.s.memory.Budget.Take, c.s.memory.Budget.Give
 	n, ok := f.read(c)
-	if !ok {
+	if !ok && !c.mayAnswer() {
 		return nil
 	}
 	c.charged = min(n, f.request.MaxBytes)
-	return f.respond(c, req)
+	return f.respond(c, req) // what tryFetch found, if the wait was ended
 }
 
 // replicaOf returns the broker that a follower says to be, -1 for a client.

@@ -83,6 +83,39 @@ func TestFrameSizesThatCannotBeCloseTheConnection(t *testing.T) {
 	alive(t, addr)
 }
 
+// W18. The one in front would wait for a day, and ends at once.
+func TestWhatCameBeforeARequestThatEndsTheConnectionIsAnswered(t *testing.T) {
+	_, addr := hostileServer(t, Limits{})
+	fetch := want(11, "alive", 0)
+	fetch.MaxWaitMillis, fetch.MinBytes = int32(24*time.Hour/time.Millisecond), 1
+	for name, frame := range map[string][]byte{
+		"no size":          {0xff, 0xff, 0xff, 0xff, 0, 0},
+		"an unknown API":   {0, 0, 0, 10, 0x70, 0, 0, 0, 0, 0, 0, 1, 0xff, 0xff},
+		"a body cut short": {0, 0, 0, 10, 0, 3, 0, 9, 0, 0, 0, 1, 0xff, 0xff},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := dial(t, addr)
+			sent := c.send(fetch)
+			_, err := c.nc.Write(frame)
+			require.NoError(t, err)
+			c.receive(fetch, sent)
+			c.closed()
+		})
+	}
+}
+
+// A handler has no answer when the server is closing.
+func TestNoAnswerIsTakenForThatOfARequestWithoutOne(t *testing.T) {
+	s, addr := hostileServer(t, Limits{})
+	without := *s.apis[int16(ListGroups)]
+	without.serve = func(*call, kmsg.Request) kmsg.Response { return nil }
+	s.apis[int16(ListGroups)] = &without
+	c := dial(t, addr)
+	c.send(kmsg.NewPtrListGroupsRequest())
+	c.send(kmsg.NewPtrMetadataRequest())
+	c.closed()
+}
+
 // W1
 func TestMemoryFollowsTheBytesReceived(t *testing.T) {
 	_, addr := hostileServer(t, Limits{})

@@ -180,7 +180,7 @@ func (c *conn) serveTokens() error {
 		if err != nil {
 			c.holdBack() // and nothing is said: there is no place for it
 			r.Drop()
-			return err
+			return fmt.Errorf("%w: %w", errRefused, err)
 		}
 		r.Enqueue()
 		r.Answer(transport.Answer{Pieces: [][]byte{append(binary.BigEndian.AppendUint32(nil, uint32(len(answer))), answer...)}}, transport.Caller)

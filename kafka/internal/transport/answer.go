@@ -82,6 +82,7 @@ func (c *Conn) write() {
 			c.writing = false
 			c.answered = time.Now()
 			c.mu.Unlock()
+			c.wake()
 			return
 		}
 		ready = append(ready[:0], c.queue[:n]...)

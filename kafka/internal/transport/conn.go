@@ -78,17 +78,26 @@ func (c *Conn) Trust() { c.trusted.Store(true) }
 // Trusted reports whether Trust was called.
 func (c *Conn) Trusted() bool { return c.trusted.Load() }
 
-// AwaitPending waits until at most n requests are under way; with 0, until their answers are
-// written too, where the connection drains. An error says that the connection has ended.
+// AwaitPending waits until at most n requests are under way: the answers to the others may still
+// be on their way. An error says that the connection has ended.
 func (c *Conn) AwaitPending(n int) error {
+	return c.awaitUntil(func() bool { return c.pending <= n })
+}
+
+// Finish has those who wait for something come to an end, and waits until all requests that were
+// read are answered, and their answers written, or the connection has ended.
+func (c *Conn) Finish() {
+	c.endWaits()
+	_ = c.awaitUntil(func() bool { return len(c.queue) == 0 && !c.writing })
+}
+
+// awaitUntil waits until done, which runs under c.mu. An error says that the connection has ended.
+func (c *Conn) awaitUntil(done func() bool) error {
 	for {
 		c.mu.Lock()
-		under := c.pending
-		if n == 0 && c.draining {
-			under = len(c.queue)
-		}
+		over := done()
 		c.mu.Unlock()
-		if under <= n {
+		if over {
 			return nil
 		}
 		if err := c.await(); err != nil {

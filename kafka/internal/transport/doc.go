@@ -11,6 +11,6 @@
 //
 // # Goroutines
 //
-// One goroutine of the connection reads: Next, Token, AwaitPending, Enqueue are for it. Any
+// One goroutine of the connection reads: Next, Token, AwaitPending, Finish, Enqueue are for it. Any
 // goroutine answers a request, and who answers the oldest one writes the answers that are ready.
 package transport

@@ -117,6 +117,42 @@ func TestAConnectionEndsAfterOrInsteadOfAnAnswer(t *testing.T) {
 	}
 }
 
+// The answers are done long before the client takes them.
+func TestFinishWaitsForAnswersToBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, far := connect(t, 1<<20)
+		go func() {
+			far.Write(request(0))
+			far.Write(request(1))
+		}()
+		for i := range 2 {
+			r, err := c.Next()
+			require.NoError(t, err)
+			r.Enqueue()
+			go func() {
+				if i == 1 {
+					<-c.Waiting().Done()
+				}
+				r.Answer(Answer{Pieces: [][]byte{{byte('0' + i)}}}, Caller)
+			}()
+		}
+		finished := make(chan bool, 1)
+		go func() {
+			c.Finish()
+			finished <- true
+		}()
+		for _, want := range "01" {
+			synctest.Wait()
+			require.Empty(t, finished)
+			got := make([]byte, 1)
+			_, err := far.Read(got)
+			require.NoError(t, err)
+			require.Equal(t, string(want), string(got))
+		}
+		<-finished
+	})
+}
+
 // A client that sends requests whose answers it does not wait for has a mebibyte of them in memory.
 func TestAClientIsReadNoFurtherThanItsUnansweredRequestsAllow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
