@@ -85,6 +85,7 @@ func TestCrashDuringRemoveLeavesAWholeLogOrNone(t *testing.T) {
 	fill(t, l, 40)
 	require.NoError(t, l.DeleteRecords(7))
 	want := values(t, l)
+	var mu sync.Mutex // guards what follows: segments are synced in the background
 	states, whole := 0, 0
 	check := func(at *vfs.MemFS, what string) {
 		states++
@@ -103,6 +104,8 @@ func TestCrashDuringRemoveLeavesAWholeLogOrNone(t *testing.T) {
 		if e.Op&vfs.OpChange == 0 {
 			return
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		check(disk.Kill(), "killed before "+e.String())
 		for seed := range uint64(4) {
 			check(disk.Crash(seed), fmt.Sprintf("power cut %d before %s", seed, e))

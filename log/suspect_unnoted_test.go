@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -163,9 +164,10 @@ func journalAndUnsyncedWrite(t *testing.T) (killed *vfs.MemFS, end int64) {
 	for first.durability.settled() {
 		require.NoError(t, s.append("shared"))
 	}
+	var once sync.Once
 	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
-		if e.Op == vfs.OpSync && e.Name == file && killed == nil {
-			killed = disk.Kill()
+		if e.Op == vfs.OpSync && e.Name == file {
+			once.Do(func() { killed = disk.Kill() })
 		}
 	}})
 	_, err := first.Append(t.Context(), record.Record{Value: bytes.Repeat([]byte("large"), journalRound)})

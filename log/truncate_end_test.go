@@ -2,6 +2,7 @@ package log
 
 import (
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -152,10 +153,13 @@ func TestCrashInACutInsideAGapGivesNoOffsetAgain(t *testing.T) {
 		m, err := Open("log", cfg)
 		require.NoError(t, err)
 		old := m.EndOffset()
+		var mu sync.Mutex // guards what follows while m is open
 		var states []*vfs.MemFS
 		var calls []string
 		stop := before.Observe(vfs.Observer{Before: func(e vfs.Event) {
 			if e.Op&vfs.OpChange != 0 {
+				mu.Lock()
+				defer mu.Unlock()
 				states = append(states, before.Kill(), before.Crash(uint64(e.N)))
 				calls = append(calls, "killed before "+e.String(), "power cut before "+e.String())
 			}
@@ -164,6 +168,7 @@ func TestCrashInACutInsideAGapGivesNoOffsetAgain(t *testing.T) {
 		stop()
 		now := m.EndOffset()
 		require.LessOrEqual(t, now, cut)
+		require.NoError(t, m.Close())
 		for i, at := range states {
 			again := cfg
 			again.FS = at
@@ -179,7 +184,6 @@ func TestCrashInACutInsideAGapGivesNoOffsetAgain(t *testing.T) {
 				require.NoError(t, o.Close())
 			}
 		}
-		require.NoError(t, m.Close())
 	}
 	require.Greater(t, len(ends), 3)
 	require.NoError(t, l.Close())

@@ -2,6 +2,7 @@ package log_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -96,9 +97,12 @@ func TestCrashInACutBelowTheStartShowsNoDeletedRecords(t *testing.T) {
 			}
 		}
 		require.NoError(t, l.DeleteRecords(6))
+		var mu sync.Mutex // guards states while l is open: it syncs in the background too
 		var states []*vfs.MemFS
 		stop := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
 			if e.Op&vfs.OpChange != 0 {
+				mu.Lock()
+				defer mu.Unlock()
 				states = append(states, fsys.Kill(), fsys.CrashWith(variants[1].CrashOptions), fsys.Crash(uint64(e.N)))
 			}
 		}})

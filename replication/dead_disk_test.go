@@ -3,6 +3,7 @@ package replication
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,9 +58,11 @@ func (ds disks) openBeside(t *testing.T, broken int32, fault vfs.Fault, what str
 	t.Helper()
 	disk := ds[broken-1]
 	mend := disk.Inject(fault)
-	stop := disk.Observe(vfs.Observer{After: func(_ vfs.Event, err error) { reached = reached || errors.Is(err, fault.Err) }})
+	var hit atomic.Bool
+	stop := disk.Observe(vfs.Observer{After: func(_ vfs.Event, err error) { hit.CompareAndSwap(false, errors.Is(err, fault.Err)) }})
 	c, err := Open(ds.config())
 	stop()
+	reached = hit.Load()
 	require.NoError(t, err, what)
 	create(t, c, "new", 3)
 	if cause := c.failures[broken]; cause != nil {
@@ -90,9 +93,9 @@ func TestDiskErrorOfTheOnlyBrokerIsNoDamage(t *testing.T) {
 	failed := 0
 	for after := 0; ; after++ {
 		ds := origin.kill()
-		reached := false
+		var reached atomic.Bool
 		mend := ds[0].Inject(vfs.Fault{Ops: vfs.OpOpen | vfs.OpRead | vfs.OpReadDir | vfs.OpStat | vfs.OpClose, After: after, Times: vfs.Always, Err: errDisk})
-		stop := ds[0].Observe(vfs.Observer{After: func(_ vfs.Event, err error) { reached = reached || errors.Is(err, errDisk) }})
+		stop := ds[0].Observe(vfs.Observer{After: func(_ vfs.Event, err error) { reached.CompareAndSwap(false, errors.Is(err, errDisk)) }})
 		c, err := Open(ds.config())
 		stop()
 		mend()
@@ -107,7 +110,7 @@ func TestDiskErrorOfTheOnlyBrokerIsNoDamage(t *testing.T) {
 			require.Equal(t, []string{"orders"}, names(t, c))
 			require.NoError(t, c.Close())
 		}
-		if !reached {
+		if !reached.Load() {
 			break
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -367,13 +368,13 @@ func TestBrokerWhoseDiskFailsAtOpenIsDown(t *testing.T) {
 			down := 0
 			for after := 0; ; after++ {
 				ds := origin.kill()
-				reached := false
+				var reached atomic.Bool
 				mend := ds[broken-1].Inject(vfs.Fault{Ops: ops, After: after, Times: vfs.Always, Err: errDisk})
-				stop := ds[broken-1].Observe(vfs.Observer{After: func(_ vfs.Event, err error) { reached = reached || errors.Is(err, errDisk) }})
+				stop := ds[broken-1].Observe(vfs.Observer{After: func(_ vfs.Event, err error) { reached.CompareAndSwap(false, errors.Is(err, errDisk)) }})
 				c, err := Open(ds.config())
 				stop()
 				what := fmt.Sprintf("broker %d, %v, call %d", broken, ops, after)
-				if !reached {
+				if !reached.Load() {
 					require.NoError(t, err)
 					mend()
 					require.NoError(t, c.Close())

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -76,10 +77,13 @@ func TestEpochOfAPartitionThatWasLostWithoutATraceBegins(t *testing.T) {
 			require.EqualValues(t, 1, produce(t, c, at("weak", 0), "new").LeaderEpoch, where)
 			require.NoError(t, c.Close(), where)
 		}
+		var mu sync.Mutex // guards what follows while the cluster opens
 		var all []*vfs.MemFS
 		var where []string
 		stop := cut.Observe(vfs.Observer{Before: func(e vfs.Event) {
 			if e.Op&vfs.OpChange != 0 {
+				mu.Lock()
+				defer mu.Unlock()
 				all, where = append(all, cut.Kill()), append(where, fmt.Sprintf("killed before %v %s", e.Op, filepath.Base(e.Name)))
 			}
 		}})

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -33,10 +34,13 @@ func abortIn(t *testing.T, p *partition.Partition, epoch int16) {
 // the next open does not look.
 func TestTransactionIndexThatTheNextOpenMakesAnewIsNoDamage(t *testing.T) {
 	disk := vfs.Mem()
+	var mu sync.Mutex // guards what follows while the log is open: it syncs in the background too
 	var left []*vfs.MemFS
 	var calls []string
 	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		if e.Op&vfs.OpChange != 0 {
+			mu.Lock()
+			defer mu.Unlock()
 			lost := disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
 			left, calls = append(left, disk.Kill(), lost), append(calls, "killed before "+e.String(), "cut before "+e.String())
 		}

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,21 +31,24 @@ func TestACutInsideAGapIsNoDamageWhereverItIsInterrupted(t *testing.T) {
 	_, err = l.Clean(ctx)
 	require.NoError(t, err)
 	require.NoError(t, l.DeleteRecords(8))
+	var mu sync.Mutex // guards what follows while the log is open: it syncs in the background too
 	var disks []*vfs.MemFS
 	var calls []string
 	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		if e.Op&vfs.OpChange != 0 {
+			mu.Lock()
+			defer mu.Unlock()
 			disks, calls = append(disks, disk.Kill()), append(calls, e.String())
 		}
 	}})
 	require.NoError(t, l.TruncateTo(8))
 	stop()
+	require.NoError(t, l.Close())
 	require.NotEmpty(t, disks)
 	for i, d := range disks {
 		_, fs := check(t, d, "log")
 		require.Empty(t, damages(fs), "killed before %s", calls[i])
 	}
-	require.NoError(t, l.Close())
 	_, fs := check(t, disk, "log")
 	require.Empty(t, damages(fs))
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -166,12 +167,12 @@ func TestCrashAtEveryCallLosesNothingThatWasAcknowledged(t *testing.T) {
 		require.NoError(t, err)
 		var fail error
 		stop := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			if e.Op&vfs.OpChange == 0 || fail != nil {
 				return
 			}
 			states++
-			s.mu.Lock()
-			defer s.mu.Unlock()
 			fail = s.lost(fsys, seed, e)
 		}})
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -213,8 +214,8 @@ func TestFaultAtEveryCallLosesNothingThatWasAcknowledged(t *testing.T) {
 			fsys := testFS(t)
 			s, err := openTinies(fsys, 3)
 			require.NoError(t, err)
-			var hit bool
-			fsys.Observe(vfs.Observer{After: func(_ vfs.Event, err error) { hit = hit || err != nil }})
+			var hit atomic.Bool
+			fsys.Observe(vfs.Observer{After: func(_ vfs.Event, err error) { hit.CompareAndSwap(false, err != nil) }})
 			fsys.Inject(vfs.Fault{Ops: op, After: after, Err: syscall.EIO})
 			rnd := rand.New(rand.NewPCG(uint64(after), 2))
 			for range 40 {
@@ -224,7 +225,7 @@ func TestFaultAtEveryCallLosesNothingThatWasAcknowledged(t *testing.T) {
 			}
 			require.NoError(t, s.lost(fsys, uint64(after), vfs.Event{}), "%v %d", op, after)
 			s.close()
-			if !hit {
+			if !hit.Load() {
 				break
 			}
 		}

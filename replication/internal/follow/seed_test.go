@@ -3,6 +3,7 @@ package follow
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,12 +187,15 @@ func TestCrashAtEveryCallOfACopyThatBeginsAnew(t *testing.T) {
 				}
 				leader.Reassure(leader.leadership(3, 2, true))
 
+				var mu sync.Mutex // guards what follows while the partition is open
 				var left []*vfs.MemFS
 				n := uint64(0)
 				done := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
 					if e.Op&vfs.OpChange == 0 {
 						return
 					}
+					mu.Lock()
+					defer mu.Unlock()
 					n++
 					left = append(left, disk.Kill(), disk.Crash(n), disk.CrashWith(vfs.CrashOptions{Seed: n, Data: vfs.CrashTorn, Sizes: vfs.CrashKept, Entries: vfs.CrashKept}))
 				}})
