@@ -209,6 +209,30 @@ func TestAbsurdLengthsAreRefusedBeforeMemoryIsTaken(t *testing.T) {
 	alive(t, addr)
 }
 
+// TestTagsThatAreNotThereCloseTheConnection: four billion tags are announced where a request ends.
+// To look for each of them takes a minute of a processor.
+func TestTagsThatAreNotThereCloseTheConnection(t *testing.T) {
+	_, addr := hostileServer(t, Limits{})
+	asked := 0
+	for _, a := range apis {
+		req := kmsg.RequestForKey(int16(a.key))
+		req.SetVersion(a.max)
+		if !req.IsFlexible() {
+			continue
+		}
+		asked++
+		c := dial(t, addr)
+		frame := kmsg.NewRequestFormatter().AppendRequest(nil, req, 1)[4:]
+		frame = append(frame[:len(frame)-1], 0xff, 0xff, 0xff, 0xff, 0x0f)
+		_, err := c.nc.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...))
+		require.NoError(t, err)
+		c.closed()
+		c.nc.Close()
+	}
+	require.Greater(t, asked, 60)
+	alive(t, addr)
+}
+
 // poisonBatches are batches of which none may be appended, made from a good one.
 func poisonBatches(good []byte) map[string][]byte {
 	change := func(fn func(p []byte) []byte) []byte {
