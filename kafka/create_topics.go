@@ -79,7 +79,9 @@ func (c *call) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 
 func (c *call) notCreated(name string, err error) kmsg.CreateTopicsResponseTopic {
 	rt := kmsg.NewCreateTopicsResponseTopic()
-	err = topicRefused(name, err)
+	if err = topicRefused(name, err); errors.Is(err, topic.ErrInvalidName) {
+		err = c.collides(name)
+	}
 	rt.Topic, rt.ErrorCode, rt.ErrorMessage = name, c.errorCode(err), errorMessage(err)
 	rt.NumPartitions, rt.ReplicationFactor, rt.Configs = -1, -1, []kmsg.CreateTopicsResponseTopicConfig{}
 	return rt
@@ -115,6 +117,9 @@ func topicRefused(name string, err error) error {
 		}
 		return refuse(InvalidConfig, valueRefused(bad))
 	}
+	if topic.ValidateName(name) != nil {
+		err = nameSays(err, name)
+	}
 	return says(err, replication.ErrTopicExists, fmt.Sprintf("Topic '%s' already exists.", name))
 }
 
@@ -134,6 +139,9 @@ func (c *call) creatable(ctx context.Context, t kmsg.CreateTopicsRequestTopic, a
 		return c.notCreated(t.Topic, err), spec, err
 	}
 	settings, shape, err := c.s.cluster.DryRun().CreateTopic(ctx, t.Topic, spec.Config)
+	if errors.Is(err, replication.ErrInvalidReplicationFactor) {
+		err = c.tooManyReplicas(spec.Config.ReplicationFactor)
+	}
 	if err == nil {
 		err = c.mutate(shape.Partitions, 6)
 	}
@@ -147,6 +155,29 @@ func (c *call) creatable(ctx context.Context, t kmsg.CreateTopicsRequestTopic, a
 	}
 	rt.Configs = alike.configs
 	return rt, spec, nil
+}
+
+// tooManyReplicas says in Kafka's words that there are not as many brokers; 0 replicas are the
+// cluster's default. Kafka: StripedReplicaPlacer, ReplicationControlManager.
+func (c *call) tooManyReplicas(factor int) error {
+	factor = cmp.Or(factor, c.s.cluster.ClusterConfig().Defaults.ReplicationFactor)
+	known, _ := c.s.cluster.Metadata(c.ctx, noTopic)
+	return refuse(InvalidReplicationFactor, fmt.Sprintf("Unable to replicate the partition %d time(s): "+
+		"The target replication factor of %[1]d cannot be reached because only %d broker(s) are registered or some brokers have all their log directories cordoned.",
+		factor, len(known.Brokers)+len(known.Fenced)))
+}
+
+// collides says in Kafka's words which topic has a name that cannot be beside this one. Kafka:
+// ReplicationControlManager.validateNewTopicNames.
+func (c *call) collides(name string) error {
+	text := fmt.Sprintf("Topic '%s' collides with existing topic: ", name)
+	known, _ := c.s.cluster.Metadata(c.ctx)
+	for other := range known.Topics {
+		if topic.CollisionKey(other) == topic.CollisionKey(name) {
+			text += other
+		}
+	}
+	return refuse(InvalidTopicException, text)
 }
 
 // configsOf returns the settings of a topic as CreateTopics answers them.

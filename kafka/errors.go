@@ -180,7 +180,7 @@ func errorMessage(err error) *string {
 	text := err.Error()
 	if p := (*protocolError)(nil); errors.As(err, &p) {
 		text = p.text
-	} else if errors.Is(err, replication.ErrUnknownTopic) {
+	} else if codeOf(err) == UnknownTopicOrPartition {
 		text = textUnknownTopic
 	} else if errors.Is(err, group.ErrNonEmptyGroup) {
 		text = "The group is not empty."

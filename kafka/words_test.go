@@ -42,6 +42,7 @@ func codesAndTexts(v reflect.Value) (out []string) {
 func TestRefusalsAreInKafkasWords(t *testing.T) {
 	s, addr := serve(t, Config{NoAutoCreate: true})
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "t", topic.Config{Partitions: 1}))
+	require.NoError(t, s.cluster.CreateTopic(t.Context(), "a.b", topic.Config{}))
 	id, _ := s.cluster.TopicID("t")
 	reassign := func(name string, p int32, replicas ...int32) *kmsg.AlterPartitionAssignmentsRequest {
 		return &kmsg.AlterPartitionAssignmentsRequest{TimeoutMillis: 1000, Topics: []kmsg.AlterPartitionAssignmentsRequestTopic{{Topic: name, Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Partition: p, Replicas: replicas}}}}}
@@ -59,6 +60,11 @@ func TestRefusalsAreInKafkasWords(t *testing.T) {
 		r := kmsg.NewCreateTopicsRequestTopic()
 		r.Topic, r.NumPartitions, r.ReplicationFactor, r.Configs = name, 1, 1, configs
 		return &kmsg.CreateTopicsRequest{TimeoutMillis: 1000, Topics: []kmsg.CreateTopicsRequestTopic{r}}
+	}
+	replicated := func(name string, n int16) *kmsg.CreateTopicsRequest {
+		r := create(name)
+		r.Topics[0].ReplicationFactor = n
+		return r
 	}
 	alter := func(kind int8, name, key string, op int8, value *string) *kmsg.IncrementalAlterConfigsRequest {
 		return &kmsg.IncrementalAlterConfigsRequest{Resources: []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceType(kind), ResourceName: name,
@@ -106,6 +112,9 @@ func TestRefusalsAreInKafkasWords(t *testing.T) {
 		{"grow to the same", 3, grow("t", 1), []string{`37 "Topic already has 1 partition(s)."`}},
 		{"grow to fewer", 3, grow("t", -1), []string{`37 "The topic t currently has 1 partition(s); -1 would not be an increase."`}},
 		{"create what exists", 7, create("t"), []string{`36 "Topic 't' already exists."`}},
+		{"create with a name that cannot be", 7, create("no/name"), []string{`17 "Topic name is invalid: 'no/name' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"`}},
+		{"create beside a name like it", 7, create("a_b"), []string{`17 "Topic 'a_b' collides with existing topic: a.b"`}},
+		{"create with too many replicas", 7, replicated("new", 2), []string{`38 "Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned."`}},
 		{"create with an unknown key", 7, create("new", kmsg.CreateTopicsRequestTopicConfig{Name: "what", Value: value}), []string{`40 "Unknown topic config name: what"`}},
 		{"delete an unknown topic", 5, &kmsg.DeleteTopicsRequest{TimeoutMillis: 1000, TopicNames: []string{"none"}}, []string{`3 ` + notHosted}},
 		{"delete an unknown id", 6, &kmsg.DeleteTopicsRequest{TimeoutMillis: 1000, Topics: []kmsg.DeleteTopicsRequestTopic{{TopicID: [16]byte{9}}}}, []string{`100 "This server does not host this topic ID."`}},
@@ -145,7 +154,7 @@ func TestRefusalsAreInKafkasWords(t *testing.T) {
 		{"an impossible epoch", 1, &kmsg.ConsumerGroupHeartbeatRequest{Group: "g", MemberID: "AAAAAAAAAAAAAAAAAAAAAA", MemberEpoch: -3}, []string{`42 "MemberEpoch is invalid."`}},
 		{"a rebalance timeout that is none", 1, &kmsg.ConsumerGroupHeartbeatRequest{Group: "g", MemberID: "AAAAAAAAAAAAAAAAAAAAAA", RebalanceTimeoutMillis: -1}, []string{`42 "RebalanceTimeoutMs must be provided in first request."`}},
 		{"a rebalance timeout that is over", 1, &kmsg.ConsumerGroupHeartbeatRequest{Group: "g", MemberID: "AAAAAAAAAAAAAAAAAAAAAA", RebalanceTimeoutMillis: -2}, []string{`42 "TopicPartitions must be empty when (re-)joining."`}},
-		{"a share-partition of no topic", 3, &kmsg.FindCoordinatorRequest{CoordinatorKey: "g:AAAAAAAAAAAAAAAAAAAAAA:0", CoordinatorType: 2}, []string{`42 ` + malformed}},
+		{"a share-partition of no topic", 6, &kmsg.FindCoordinatorRequest{CoordinatorKeys: []string{"g:AAAAAAAAAAAAAAAAAAAAAA:0"}, CoordinatorType: 2}, []string{`0 null`, `42 ` + malformed}},
 		{"a logger of another broker", 4, &kmsg.DescribeConfigsRequest{Resources: []kmsg.DescribeConfigsRequestResource{{ResourceType: 8, ResourceName: "7"}}}, []string{`42 "Unexpected broker id, expected 1 but received 7"`}},
 		{"alter another broker", 1, alter(resourceBroker, "7", "what", 0, value), []string{`42 "Unexpected broker id, expected 1, but received 7"`}},
 		{"alter the logger of another broker", 1, alter(resourceBrokerLogger, "7", "what", 0, value), []string{`42 "Unexpected node id. Expected 1, but received 7"`}},
