@@ -196,6 +196,7 @@ func (n *node) catchUp(opened []*loaded) error {
 		l.gone = true
 		n.mu.Lock()
 		delete(n.replicas, l.r.tp)
+		n.inOrder = nil
 		n.mu.Unlock()
 		return errors.Join(l.p.Close(), n.putOut(l.r))
 	})

@@ -143,7 +143,7 @@ func (n *node) saveHighWatermarksOften() {
 
 // saveHighWatermarks replaces the file if it is not true any more, and returns what is.
 func (n *node) saveHighWatermarks() map[place]int64 {
-	marks := map[place]int64{}
+	marks := make(map[place]int64, len(n.marks.saved))
 	for at, hw := range n.marks.saved { // of those that are offline, too
 		if tp, ok := n.metadata.hosted(at); ok && !n.isGone(tp) {
 			marks[at] = hw

@@ -57,6 +57,7 @@ type node struct {
 
 	mu       sync.RWMutex // guards the fields below
 	replicas map[record.TopicPartition]*replica
+	inOrder  []*replica                                // what all returns, never changed in place; nil: replicas has changed since
 	fetchers map[int32]*follow.Fetcher                 // by the leader that they copy from
 	endings  map[record.TopicPartition]<-chan struct{} // see endingLocked
 	closed   error                                     // what calls get since the node ends; nil: it does not
@@ -92,20 +93,26 @@ func (n *node) place(tp record.TopicPartition, id topic.ID) *replica {
 	if r == nil || r.id != id {
 		r = &replica{node: n, tp: tp, id: id, after: n.endings[tp]}
 		r.err = n.closed
-		n.replicas[tp] = r
+		n.replicas[tp], n.inOrder = r, nil
 	}
 	return r
 }
 
 // all returns the replicas there are, by topic and partition: what is done to all of them is done in
-// the same order each time.
+// the same order each time. Callers must not change the slice.
 func (n *node) all() []*replica {
 	n.mu.RLock()
-	rs := slices.Collect(maps.Values(n.replicas))
+	rs := n.inOrder
 	n.mu.RUnlock()
-	slices.SortFunc(rs, func(a, b *replica) int {
+	if rs != nil {
+		return rs
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	rs = slices.SortedFunc(maps.Values(n.replicas), func(a, b *replica) int {
 		return cmp.Or(strings.Compare(a.tp.Topic, b.tp.Topic), cmp.Compare(a.tp.Partition, b.tp.Partition))
 	})
+	n.inOrder = rs
 	return rs
 }
 
@@ -270,6 +277,7 @@ type ending struct {
 func (n *node) endingLocked(r *replica) ending {
 	over := make(chan struct{})
 	delete(n.replicas, r.tp)
+	n.inOrder = nil
 	n.endings[r.tp] = over
 	n.wg.Add(1)
 	return ending{r, func() {
