@@ -123,8 +123,7 @@ func (s *Server) change(what string, fn func(context.Context, *Server, *running)
 }
 
 func (s *Server) changeBrokers(what string, fn func(context.Context, *Server, *running) error) {
-	s.turn <- struct{}{}
-	defer func() { <-s.turn }()
+	defer s.takeTurn()()
 	ctx, cancel := s.waitContext()
 	defer cancel()
 	s.mu.Lock()

@@ -2,6 +2,7 @@ package kafkatest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -40,26 +41,26 @@ type clock struct {
 	cleanups []func()  // of server
 	failure  string    // what the bubble has ended with; read when over is closed
 	bridges  bridges   // the network between inside and outside
+	visitors visitors
 
 	away     atomic.Int32  // how many functions of the test's are run outside that somebody inside waits for
 	departed chan struct{} // made inside; has an element if one has gone out since the gate looked
 	asleep   atomic.Bool   // written by the gate: nothing gets in
 
+	advanced atomic.Int64 // nanoseconds by which the bubble's time is ahead of real time; written by the gate
+
 	// used by the gate only
-	advanced  time.Duration // by which the bubble's time is ahead of real time
-	advancing bool          // Advance moves the time, though it may stand still just now
-	stopped   bool          // the gate is to end
+	moving   bool     // Advance moves the time, though it may stand still just now
+	advances int      // how many are under way
+	held     []func() // what the network has brought in meanwhile
+	stopped  bool     // the gate is to end
 }
 
 const (
 	// tickInterval is how often the server's time is set to real time.
 	tickInterval = time.Millisecond
-	// awayGrace is how long Advance waits for a function of the test's that the broker calls.
-	awayGrace = 100 * time.Millisecond
 	// stuckAfter is how long a gate may sleep before it is looked whether anything can wake it.
 	stuckAfter = 3 * time.Second
-	// lastYear is the last one that a clock is moved to; some 60 years later its time overflows.
-	lastYear = 2200
 )
 
 // newClocked is New for a Config with Clock.
@@ -75,6 +76,7 @@ func newClocked(t T, cfg Config) *Server {
 	case test.Context().Err() != nil:
 		t.Fatalf("kafkatest: Config.Clock while the cleanups of the test run: testing/synctest begins nothing then")
 	}
+	test.Context().Done() // for who takes it into the bubble, as Inside does with its own
 	s := &Server{t: t, cfg: cfg, wait: cmp.Or(cfg.WaitTimeout, defaultWait)}
 	s.testEnds, _ = testDeadline(t)
 	c := &clock{t: test, shell: s, jobs: make(chan func(), 128), out: make(chan func())}
@@ -171,57 +173,17 @@ func (c *clock) tick() {
 	}
 }
 
+// at returns the bubble's time when so much real time has passed since it began.
+func (c *clock) at(elapsed time.Duration) time.Time {
+	return c.began.Round(0).Add(elapsed + time.Duration(c.advanced.Load()))
+}
+
 // follow moves the bubble's time to where it is when so much real time has passed. Run by the gate.
 func (c *clock) follow(elapsed time.Duration) {
-	if d := time.Until(c.began.Round(0).Add(elapsed + c.advanced)); d > 0 && !c.advancing {
+	if d := time.Until(c.at(elapsed)); d > 0 && !c.moving {
 		c.asleep.Store(true)
 		time.Sleep(d)
 		c.asleep.Store(false)
-	}
-}
-
-// advance moves the bubble's time by d, and waits until all is done that is due then. Run by the
-// gate. While a function of the test's is away that the server waits for, the time stands still.
-func (c *clock) advance(d time.Duration) {
-	defer func(before bool) { c.advancing = before }(c.advancing)
-	c.advancing = true
-	c.advanced += d
-	if d > 0 {
-		timer := time.NewTimer(d)
-		for passed := false; !passed; {
-			c.asleep.Store(true)
-			select { // both are of the bubble
-			case <-timer.C:
-				passed = true
-			case <-c.departed:
-				c.asleep.Store(false)
-				c.await()
-			}
-		}
-	}
-	c.settle()
-	if c.away.Load() > 0 {
-		c.await()
-		c.settle()
-	}
-}
-
-// settle waits until all that is due now is done.
-func (c *clock) settle() {
-	c.asleep.Store(true)
-	synctest.Wait()
-	c.asleep.Store(false)
-}
-
-// await keeps the gate open until all functions of the test's are back. It gives up after
-// awayGrace, for one that itself waits.
-func (c *clock) await() {
-	late := false
-	c.out <- func() {
-		time.AfterFunc(awayGrace, func() { c.do(func() { late = true }) })
-	}
-	for c.away.Load() > 0 && !late {
-		(<-c.jobs)()
 	}
 }
 
@@ -241,11 +203,13 @@ func (c *clock) end() {
 	c.t.Helper()
 	close(c.quit)
 	c.bridges.closeAll()
+	c.visitors.close()
 	unused := make(chan struct{})
 	go func() {
 		defer close(unused)
 		c.awaitListeners()
 		c.bridges.running.Wait()
+		c.visitors.inside.Wait() // the end of the server has ended what they wait for
 	}()
 	var jobs chan func()
 	for seen := ""; ; {
@@ -270,40 +234,19 @@ func (c *clock) end() {
 	}
 }
 
-// Advance moves the time of a server with Config.Clock by d, at once, and returns when the brokers
-// have done what became due, each thing at its time. It ends the sessions of all members that are
-// to be heard of within d: clients live in real time, so they cannot beat meanwhile. Who is to stay
-// in a group is given the time for it by several calls, with WaitRequests in between. It fails the
-// test without Config.Clock, if d is negative, or if the year would be after 2200.
-func (s *Server) Advance(d time.Duration) {
-	s.t.Helper()
-	c := s.clock
-	switch {
-	case c == nil:
-		s.t.Fatalf("kafkatest: Advance: Config.Clock is not set (in a testing/synctest bubble time.Sleep moves the clock)")
-	case d < 0:
-		s.t.Fatalf("kafkatest: Advance: %v is negative", d)
-	case s.Now().Add(d).Year() > lastYear:
-		s.t.Fatalf("kafkatest: Advance: after %v it is later than the year %d", d, lastYear)
-	}
-	if inBubble() {
-		c.outside(func() { s.Advance(d) })
-		return
-	}
-	done := make(chan struct{})
-	err := c.wait(done, nil, func() {
-		c.advance(d)
-		close(done)
-	})
-	if err != nil {
-		s.t.Fatalf("kafkatest: Advance: %v", err)
-	}
-}
-
 // Now returns the time of the brokers: with Config.Clock it is ahead of real time by what Advance
 // was called with, and behind by some milliseconds at most while they are not busy.
 func (s *Server) Now() (now time.Time) {
 	s.t.Helper()
-	s.within(func(*Server, *visit) { now = time.Now() })
+	c := s.clock
+	if c == nil {
+		return time.Now()
+	}
+	err := c.visit(func(*Server, *visit) { now = time.Now() })
+	if errors.Is(err, errOver) {
+		return c.at(time.Since(c.began))
+	} else if err != nil {
+		s.t.Fatalf("kafkatest: %v", err)
+	}
 	return now
 }

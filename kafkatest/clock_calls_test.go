@@ -33,7 +33,7 @@ func TestEveryMethodWorksOutsideOfTheBubble(t *testing.T) {
 	plain := New(t, Config{})
 	tp := record.TopicPartition{Topic: "orders"}
 	commit := func() {
-		s.Inside(func(ctx context.Context, c *strata.Cluster) {
+		s.Inside(t.Context(), func(ctx context.Context, c *strata.Cluster) {
 			_, err := c.CommitOffsets(ctx, group.CommitRequest{Group: "g", Generation: -1, Offsets: map[record.TopicPartition]record.Committed{tp: {Offset: 1}}})
 			require.NoError(t, err)
 		})
@@ -214,7 +214,7 @@ func TestInsideIsWhereTheClusterIs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg.Topics = map[string]int{"orders": 1}
 			s := New(t, cfg)
-			s.Inside(func(ctx context.Context, c *strata.Cluster) {
+			s.Inside(t.Context(), func(ctx context.Context, c *strata.Cluster) {
 				require.Equal(t, cfg.Clock, inBubble())
 				require.Equal(t, c, map[bool]func() *strata.Cluster{true: s.cluster, false: s.Cluster}[cfg.Clock]())
 				p, err := producer.New(c, producer.Config{})
@@ -242,7 +242,7 @@ func TestInsideIsWhereTheClusterIs(t *testing.T) {
 		})
 	}
 	s := New(t, Config{Clock: true, Pipe: true})
-	s.Inside(func(context.Context, *strata.Cluster) {
+	s.Inside(t.Context(), func(context.Context, *strata.Cluster) {
 		cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial))
 		require.NoError(t, err)
 		defer cl.Close()
@@ -258,7 +258,10 @@ func TestClocksThatMakeNoSenseAreRefused(t *testing.T) {
 	f = &fakeT{}
 	require.Contains(t, f.run(func() { New(f, Config{Pipe: true}).Advance(time.Second) }), "kafkatest: Advance: Config.Clock is not set")
 	f = &fakeT{}
-	require.Contains(t, f.run(func() { New(f, Config{Pipe: true}).Inside(nil) }), "kafkatest: Inside: f is nil")
+	require.Contains(t, f.run(func() { New(f, Config{Pipe: true}).Inside(t.Context(), nil) }), "kafkatest: Inside: ctx or f is nil")
+	f = &fakeT{}
+	var nobody context.Context
+	require.Contains(t, f.run(func() { New(f, Config{Pipe: true}).Inside(nobody, func(context.Context, *strata.Cluster) {}) }), "kafkatest: Inside: ctx or f is nil")
 	code := Code{Produce: func(context.Context, *Server, []record.Record) error { return nil }, Config: Config{Clock: true}}
 	require.ErrorContains(t, code.complete(), "Clock")
 }
@@ -272,13 +275,13 @@ var failures = []struct {
 	says string
 	run  func(*testing.T)
 }{
-	{"cluster", "kafkatest: Cluster: with Config.Clock the cluster can be used in its bubble only: s.Inside(", func(t *testing.T) { New(t, Config{Clock: true}).Cluster() }},
+	{"cluster", "kafkatest: Cluster: with Config.Clock the cluster can be used in its bubble only: s.Inside(t.Context(), ", func(t *testing.T) { New(t, Config{Clock: true}).Cluster() }},
 	{"in a bubble", "kafkatest: Config.Clock in a testing/synctest bubble, which has a clock: leave it out", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { New(t, Config{Clock: true}) })
 	}},
 	{"in another bubble", "kafkatest: a Server with Config.Clock is used in a testing/synctest bubble that is not its own", func(t *testing.T) {
 		s := New(t, Config{Clock: true})
-		synctest.Test(t, func(t *testing.T) { s.Addrs() })
+		synctest.Test(t, func(t *testing.T) { s.Now() })
 	}},
 	{"in a cleanup", "kafkatest: Config.Clock while the cleanups of the test run", func(t *testing.T) {
 		t.Cleanup(func() { New(t, Config{Clock: true}) })
@@ -290,6 +293,18 @@ var failures = []struct {
 			s.Advance(100 * 365 * 24 * time.Hour)
 		}
 	}},
+	{"too long", "of real time are over (Config.WaitTimeout), and the clock has been moved by ", func(t *testing.T) {
+		s := busy(t, Config{WaitTimeout: 300 * time.Millisecond})
+		defer s.Now() // it goes on
+		s.Advance(century)
+	}},
+	{"too long, inside", "of real time are over (Config.WaitTimeout), and the clock has been moved by ", func(t *testing.T) {
+		s := busy(t, Config{WaitTimeout: 300 * time.Millisecond})
+		s.Inside(t.Context(), func(context.Context, *strata.Cluster) {
+			s.Advance(century)
+			t.Log("panic: it goes on")
+		})
+	}},
 	{"no start", "kafkatest: start: ", func(t *testing.T) { New(t, Config{Clock: true, Topics: map[string]int{"a/b": 1}}) }},
 	{"no address", "kafkatest: start: no address", func(t *testing.T) {
 		New(t, Config{Clock: true, Listen: func(int32) (net.Listener, error) { return nil, errors.New("no address") }})
@@ -300,17 +315,17 @@ var failures = []struct {
 	}},
 	{"predicate", "the predicate fails", func(t *testing.T) {
 		s := New(t, Config{Clock: true})
-		defer s.Addrs() // it goes on
+		defer s.Now() // it goes on
 		s.WaitGroup("g", func(group.Info) bool { require.Fail(t, "the predicate fails"); return true })
 	}},
 	{"inside", "it fails inside", func(t *testing.T) {
 		s := New(t, Config{Clock: true})
-		defer s.Addrs()
-		s.Inside(func(context.Context, *strata.Cluster) { require.Fail(t, "it fails inside") })
+		defer s.Now()
+		s.Inside(t.Context(), func(context.Context, *strata.Cluster) { require.Fail(t, "it fails inside") })
 	}},
 	{"call inside", "kafkatest: there is no broker 9", func(t *testing.T) {
 		s := New(t, Config{Clock: true})
-		s.Inside(func(context.Context, *strata.Cluster) { s.Addr(9) })
+		s.Inside(t.Context(), func(context.Context, *strata.Cluster) { s.Addr(9) })
 	}},
 	{"decided", "kafkatest: what Decide returned: fault: it does nothing", func(t *testing.T) {
 		s := New(t, Config{Clock: true})
@@ -321,19 +336,24 @@ var failures = []struct {
 		_ = cl.Ping(t.Context())
 	}},
 	{"left inside", "kafkatest: what Server.Inside has begun is left in the bubble of the server", func(t *testing.T) {
-		New(t, Config{Clock: true}).Inside(func(_ context.Context, c *strata.Cluster) {
+		New(t, Config{Clock: true}).Inside(t.Context(), func(_ context.Context, c *strata.Cluster) {
 			go func() { <-make(chan struct{}) }()
 		})
 	}},
-	{"stuck", "kafkatest: the time of the server stands still, and nothing gets to it, as something in it waits for what is outside:\n", func(t *testing.T) {
+	{"stuck", "kafkatest: the time of the server stands still, and nothing gets to it, as something in it waits for what is outside, as a context that is not the one that Inside has called its function with:\n", func(t *testing.T) {
 		s := New(t, Config{Clock: true})
 		never := make(chan struct{})
 		t.Cleanup(func() { close(never) })
-		s.Inside(func(context.Context, *strata.Cluster) { <-never })
+		s.Inside(t.Context(), func(context.Context, *strata.Cluster) { <-never })
 	}},
-	{"after its end", "kafkatest: a Server with Config.Clock is used when its test is over", func(t *testing.T) {
+	{"after its end", "kafkatest: the test of this Server is over", func(t *testing.T) {
 		var s *Server
-		t.Cleanup(func() { s.Addrs() })
+		t.Cleanup(func() { s.Topic("orders") })
+		s = New(t, Config{Clock: true})
+	}},
+	{"restart after its end", "kafkatest: the test of this Server is over", func(t *testing.T) {
+		var s *Server
+		t.Cleanup(func() { s.Restart() })
 		s = New(t, Config{Clock: true})
 	}},
 }
@@ -361,6 +381,6 @@ func TestFailuresInTheBubbleFailTheTest(t *testing.T) {
 		require.Contains(t, said[name], f.says, f.name)
 		require.Contains(t, string(out), "--- FAIL: "+name+" ", f.name)
 	}
-	require.NotContains(t, string(out), "\npanic: ")
+	require.NotContains(t, string(out), "panic: ")
 	require.Contains(t, said[t.Name()+"/stuck"], "clock_calls_test.go:", "who waits is named")
 }

@@ -137,7 +137,7 @@ func (c *clock) dial(ctx context.Context, network, address string) (outer net.Co
 			c.bridge(server, func(b *bridge) { b.start(inner) })
 		})
 	})
-	if errors.Is(over, errClockOver) {
+	if errors.Is(over, errOver) {
 		over = os.NewSyscallError("connect", syscall.ECONNREFUSED)
 	}
 	if over != nil {
@@ -155,7 +155,7 @@ func (c *clock) bridge(nc net.Conn, start func(*bridge)) {
 		return
 	}
 	go b.write()
-	c.do(func() { start(b) })
+	c.carry(func() { start(b) })
 	go b.read() // what it has the gate do comes behind start
 }
 
@@ -209,12 +209,12 @@ func (b *bridge) read() {
 			break
 		}
 	}
-	b.c.do(func() { b.in <- nil })
+	b.c.carry(func() { b.in <- nil })
 }
 
 // send sends p into the bubble, and reports whether the server has taken it.
 func (b *bridge) send(p []byte) bool {
-	if !b.c.do(func() { b.in <- p }) {
+	if !b.c.carry(func() { b.in <- p }) {
 		return false
 	}
 	select {

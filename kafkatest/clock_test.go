@@ -120,7 +120,7 @@ func TestTransactionTimesOutWhenTheClockIsMoved(t *testing.T) {
 	require.NoError(t, cl.ProduceSync(testContext(t), kgo.StringRecord("never")).FirstErr())
 	s.Fill("orders", record.String("orders", "", "behind it"))
 	open := func() (ids []string) {
-		s.Inside(func(ctx context.Context, c *strata.Cluster) {
+		s.Inside(t.Context(), func(ctx context.Context, c *strata.Cluster) {
 			all, err := c.Transactions(ctx)
 			require.NoError(t, err)
 			for _, d := range all {
@@ -282,7 +282,7 @@ func TestAdvanceEndsNoWaitBesideIt(t *testing.T) {
 	}()
 	<-asked
 	s.Advance(24 * time.Hour)
-	s.Inside(func(ctx context.Context, c *strata.Cluster) {
+	s.Inside(t.Context(), func(ctx context.Context, c *strata.Cluster) {
 		offsets := map[record.TopicPartition]record.Committed{{Topic: "orders"}: {}}
 		_, err := c.CommitOffsets(ctx, group.CommitRequest{Group: "billing", Generation: -1, Offsets: offsets})
 		require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -11,34 +12,72 @@ import (
 	"github.com/stratalog/strata"
 )
 
-// Inside calls f where the server runs, with its Cluster, and returns when f does. With
-// Config.Clock that is a testing/synctest bubble, whose channels, timers and contexts end the
-// process if they are used outside of it: what f makes from the cluster, as a consumer, it has to
-// close, and what it returns should be plain values. The other way round as well: a context made
-// outside, as t.Context(), that f waits for or hands to the cluster ends the process when it is
-// cancelled, even at the end of the test. ctx is for all of f, and ends after Config.WaitTimeout. f
-// may fail the test, and use the Server, but not testing/synctest. Without Config.Clock it is an
-// ordinary call. A nil f fails the test.
-func (s *Server) Inside(f func(ctx context.Context, c *strata.Cluster)) {
+// Inside calls f where the server runs, with its Cluster, and returns when f does. The context that
+// f is called with ends when ctx does, or after Config.WaitTimeout, and has ctx's values: it is for
+// whatever f waits for.
+//
+//	s.Inside(t.Context(), func(ctx context.Context, c *strata.Cluster) {
+//		err := c.DeleteTopic(ctx, "orders")
+//		...
+//	})
+//
+// With Config.Clock that is a testing/synctest bubble. What is made there, as a channel, a timer, a
+// context or a consumer, ends the process if it is used outside: f has to close what it makes from
+// the cluster, and should return plain values only. What is made outside holds up the server's time
+// while f waits for it, and a context that was made outside and is not ctx, nor the one of the test
+// that has made the server, ends the process when it is cancelled, if f has waited for it or has
+// handed it to the cluster: another test's t.Context() is cancelled at its end.
+//
+// f may fail the test, and use the Server, but not testing/synctest. Without Config.Clock Inside is
+// an ordinary call. It fails the test if ctx or f is nil.
+func (s *Server) Inside(ctx context.Context, f func(ctx context.Context, c *strata.Cluster)) {
 	s.t.Helper()
-	if f == nil {
-		s.t.Fatalf("kafkatest: Inside: f is nil")
+	if ctx == nil || f == nil {
+		s.t.Fatalf("kafkatest: Inside: ctx or f is nil")
 	}
-	s.within(func(s *Server, _ *visit) {
-		ctx, cancel := s.waitContext()
+	ctx.Done() // makes its channel here: one of the bubble's could not be closed outside
+	s.within(func(s *Server, v *visit) {
+		inner, end := v.context(ctx)
+		defer end()
+		bounded, cancel := s.boundedContext(inner)
 		defer cancel()
-		f(ctx, s.Cluster())
+		f(bounded, s.Cluster())
 	})
 }
 
-// within calls f with the server itself: in its bubble, if it has one of its own.
+// within calls f with the server itself: in its bubble, if it has one of its own. It fails the test
+// if the server has ended.
 func (s *Server) within(f func(*Server, *visit)) {
+	s.t.Helper()
+	if s.clock != nil {
+		s.clock.enter(f)
+		return
+	}
+	if s.in.ended() {
+		s.t.Fatalf("kafkatest: %v", errOver)
+	}
+	f(s, nil)
+}
+
+// look is within for an f that also works when the server has ended. It runs outside then, and must
+// not wait for a channel of the server's.
+func (s *Server) look(f func(*Server, *visit)) {
 	s.t.Helper()
 	if s.clock == nil {
 		f(s, nil)
 		return
 	}
-	s.clock.enter(f)
+	s.clock.look(f)
+}
+
+// itself returns the server that the brokers are of: the one in the bubble with Config.Clock. What
+// a mutex guards can be read there without entering, also while Advance moves the time, and when
+// the server has ended.
+func (s *Server) itself() *Server {
+	if s.clock == nil {
+		return s
+	}
+	return s.clock.server
 }
 
 // inBubble reports whether the caller is in a bubble: the times there have no monotonic part, with
@@ -62,7 +101,7 @@ type outcome struct {
 	fatal    string // what Fatalf was called with
 	panicked any
 	stack    string
-	exited   bool // its goroutine has, as testing.T.FailNow has it do
+	exited   bool // its goroutine has, as FailNow and SkipNow of a testing.T have it do
 }
 
 // fatal is what the Fatalf of a server in a bubble panics with.
@@ -97,17 +136,16 @@ func (o *outcome) pass(t *testing.T) {
 		t.Fatalf("%s", o.fatal)
 	case o.panicked != nil:
 		panic(fmt.Sprintf("%v [in the bubble of a Server with Config.Clock]\n\n%s", o.panicked, o.stack))
-	case o.exited && t.Skipped():
-		t.SkipNow()
-	case o.exited:
-		t.FailNow()
+	case o.exited: // what made it exit, as FailNow, has told the test of it that it belongs to
+		runtime.Goexit()
 	}
 }
 
 // errors of who cannot enter.
 var (
 	errOtherBubble = errors.New("a Server with Config.Clock is used in a testing/synctest bubble that is not its own")
-	errClockOver   = errors.New("a Server with Config.Clock is used when its test is over")
+	errOver        = errors.New("the test of this Server is over")
+	errLate        = errors.New("it takes too long")
 )
 
 // enter is visit for those who can fail the test.
@@ -118,8 +156,20 @@ func (c *clock) enter(f func(*Server, *visit)) {
 	}
 }
 
+// look is Server.look.
+func (c *clock) look(f func(*Server, *visit)) {
+	c.t.Helper()
+	err := c.visit(f)
+	if errors.Is(err, errOver) {
+		f(c.server, nil)
+	} else if err != nil {
+		c.t.Fatalf("kafkatest: %v", err)
+	}
+}
+
 // visit runs f in the bubble, on a goroutine of its own, and returns when it has ended. Where f has
-// failed the test, has panicked or exited, so does the caller.
+// failed the test, has panicked or exited, so does the caller. It returns errOver, and does not run
+// f, if the server has ended.
 func (c *clock) visit(f func(*Server, *visit)) error {
 	c.t.Helper()
 	if inBubble() { // Inside has called it
@@ -129,9 +179,13 @@ func (c *clock) visit(f func(*Server, *visit)) error {
 		f(c.server, nil)
 		return nil
 	}
+	if !c.visitors.enter() {
+		return errOver
+	}
+	defer c.visitors.inside.Done()
 	v := &visit{c: c, ask: make(chan func()), gone: make(chan struct{}), done: make(chan struct{})}
 	defer close(v.gone)
-	err := c.wait(v.done, v.ask, func() {
+	err := c.wait(context.Background(), v.done, v.ask, func() {
 		go func() {
 			defer close(v.done)
 			v.outcome.run(func() { f(c.server, v) })
@@ -143,8 +197,40 @@ func (c *clock) visit(f func(*Server, *visit)) error {
 	return err
 }
 
-// wait has the gate run job, and runs what ask says until done is closed.
-func (c *clock) wait(done <-chan struct{}, ask <-chan func(), job func()) error {
+// visitors are the callers from outside that are in the bubble. It ends when all have left.
+type visitors struct {
+	inside sync.WaitGroup
+
+	mu     sync.Mutex // guards the field below
+	closed bool
+}
+
+// enter notes one, whose leaving is inside.Done. It returns false if nobody may enter any more.
+func (vs *visitors) enter() bool {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	if !vs.closed {
+		vs.inside.Add(1)
+	}
+	return !vs.closed
+}
+
+// areOver reports whether those who are in are to leave.
+func (vs *visitors) areOver() bool {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	return vs.closed
+}
+
+func (vs *visitors) close() {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	vs.closed = true
+}
+
+// wait has the gate run job, and runs what ask says until done is closed. It returns errLate if ctx
+// ends before.
+func (c *clock) wait(ctx context.Context, done <-chan struct{}, ask <-chan func(), job func()) error {
 	jobs, seen := c.jobs, ""
 	look := time.NewTicker(stuckAfter)
 	defer look.Stop()
@@ -156,17 +242,19 @@ func (c *clock) wait(done <-chan struct{}, ask <-chan func(), job func()) error 
 			f()
 		case <-done:
 			return nil
+		case <-ctx.Done():
+			return errLate
 		case <-c.over:
 			select {
 			case <-done: // it was the last call
 				return nil
 			default:
-				return errClockOver
+				return errOver
 			}
 		case <-look.C:
 			stuck := c.stuck()
 			if stuck != "" && stuck == seen {
-				return fmt.Errorf("the time of the server stands still, and nothing gets to it, as something in it waits for what is outside:\n\n%s", stuck)
+				return fmt.Errorf("the time of the server stands still, and nothing gets to it, as something in it waits for what is outside, as a context that is not the one that Inside has called its function with:\n\n%s", stuck)
 			}
 			seen = stuck
 		}
@@ -179,7 +267,11 @@ func (v *visit) context(ctx context.Context) (context.Context, context.CancelFun
 	if v == nil {
 		return ctx, func() {}
 	}
-	w := &wait{done: make(chan struct{})}
+	w := &wait{values: ctx, done: make(chan struct{})}
+	if err := ctx.Err(); err != nil {
+		w.end(err)
+		return w, func() {}
+	}
 	var stop func() bool // outside
 	v.c.out <- func() {
 		stop = context.AfterFunc(ctx, func() { v.c.do(func() { w.end(ctx.Err()) }) })
@@ -253,10 +345,15 @@ func (p carrier) Logf(format string, args ...any)   { p.c.t.Logf(format, args...
 func (p carrier) Cleanup(f func())                  { p.c.cleanups = append(p.c.cleanups, f) }
 func (p carrier) Fatalf(format string, args ...any) { panic(fatal(fmt.Sprintf(format, args...))) }
 
-// waitContext returns the context of one wait in the bubble, which ends by real time: an Advance
-// beside it does not end it.
-func (c *clock) waitContext() (context.Context, context.CancelFunc) {
-	w := &wait{done: make(chan struct{})}
+// boundedContext returns the context of one wait in the bubble, which ends when parent, one of the
+// bubble's, does, or by real time: an Advance beside it does not end it.
+func (c *clock) boundedContext(parent context.Context) (context.Context, context.CancelFunc) {
+	w := &wait{values: parent, done: make(chan struct{})}
+	if err := parent.Err(); err != nil {
+		w.end(err)
+		return w, func() {}
+	}
+	forget := context.AfterFunc(parent, func() { w.end(parent.Err()) })
 	var timer *time.Timer // outside
 	c.out <- func() {
 		ends := time.Now().Add(c.shell.wait)
@@ -266,6 +363,7 @@ func (c *clock) waitContext() (context.Context, context.CancelFunc) {
 		timer = time.AfterFunc(time.Until(ends), func() { c.do(func() { w.end(context.DeadlineExceeded) }) })
 	}
 	return w, func() {
+		forget()
 		w.end(context.Canceled)
 		c.out <- func() { timer.Stop() }
 	}
@@ -273,7 +371,8 @@ func (c *clock) waitContext() (context.Context, context.CancelFunc) {
 
 // A wait is a context of the bubble that is ended from outside.
 type wait struct {
-	done chan struct{}
+	values context.Context
+	done   chan struct{}
 
 	mu  sync.Mutex // guards the field below
 	err error
@@ -290,7 +389,7 @@ func (w *wait) end(err error) {
 
 func (*wait) Deadline() (time.Time, bool) { return time.Time{}, false }
 func (w *wait) Done() <-chan struct{}     { return w.done }
-func (*wait) Value(any) any               { return nil }
+func (w *wait) Value(key any) any         { return w.values.Value(key) }
 
 func (w *wait) Err() error {
 	w.mu.Lock()

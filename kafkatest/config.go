@@ -135,8 +135,8 @@ type Config struct {
 	// on the same connection wait, too, and so does the end of the server.
 	Intercept kafka.Interceptor
 
-	// WaitTimeout bounds each of the waiting methods. 0: 30 s, or 10 min of virtual time. A
-	// test's own deadline bounds them too.
+	// WaitTimeout bounds each of the waiting methods, and Advance. 0: 30 s, or 10 min of virtual time.
+	// A test's own deadline bounds them too.
 	WaitTimeout time.Duration
 
 	// Logger gets what the broker logs; nil discards it.

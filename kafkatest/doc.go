@@ -73,12 +73,20 @@
 //
 // Sessions end, transactions time out, retention passes, faults' delays and throttles are over, in
 // the order in which they are due, and all is done when Advance returns. The brokers run in a
-// bubble to which the network is led, so each method of a Server works, but for Cluster: Inside is
-// in its place. Functions of the test's are run outside of the bubble, and may wait.
+// bubble to which the network is led, so each method of a Server works, but for Cluster, in whose
+// place Inside is:
+//
+//	s.Inside(t.Context(), func(ctx context.Context, c *strata.Cluster) {
+//		require.NoError(t, c.DeleteTopic(ctx, "orders"))
+//	})
+//
+// Other functions of the test's are run outside of the bubble, and may wait. The examples of
+// Server.Advance and Server.Inside are whole tests.
 //
 //   - Advance is to clients as if all of them had been suspended for as long: they beat no heart
-//     meanwhile, and answers come to them when it is over. Who is to stay in a group with a session
-//     of 45 s is given time, by several calls of less than that with WaitRequests in between.
+//     meanwhile, and what they send comes when it is over. Who is to stay in a group with a session
+//     of 45 s is given time, by several calls of less than that with WaitRequests in between. Other
+//     goroutines of the test use the Server meanwhile as ever.
 //   - Clients' own timeouts, backoffs and pauses take real time. Where they matter a bubble around
 //     test and client is better; so it is where a run has to be the same each time.
 //   - The brokers' time is ahead of that of clients then, and records have the time of those.
@@ -90,9 +98,9 @@
 //     1.2 times as long a round trip, and nothing that was seen of throughput. An Advance does all
 //     that brokers do in that time: a day of one broker that nobody has used takes some
 //     milliseconds, of one with a group a tenth of a second, of three with replicas of its offsets
-//     seconds. Nothing bounds it, and what else waits for the brokers waits for it.
-//   - In Inside a context made outside, as t.Context(), ends the process when it is cancelled.
-//   - A WaitUntil that is still waiting when the test ends fails it.
+//     half a second. Config.WaitTimeout bounds it, and a failure says how far it came.
+//   - What is made in Inside, or by a consumer or producer of it, must not be used outside, and the
+//     other way round: see Inside for contexts, and close there what is made there.
 //
 // # Security
 //

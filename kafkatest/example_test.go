@@ -13,13 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/kafkatest"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
 )
 
-// The snippet of the README.
+// A snippet of the README.
 func TestOrderIsWrittenOnceThoughTheAnswerIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a virtual clock: timeouts cost no time
 		s := kafkatest.New(t, kafkatest.Config{Pipe: true, Topics: map[string]int{"orders": 6}}) // serving; closed with the test
@@ -32,6 +34,17 @@ func TestOrderIsWrittenOnceThoughTheAnswerIsLost(t *testing.T) {
 		require.Equal(t, 1, lost.Hits())     // it was written, but the client never heard so;
 		require.Len(t, s.Topic("orders"), 1) // it sent the order again, and the broker knew it
 	})
+}
+
+// A snippet of the README.
+func TestWorkerThatIsGoneLosesItsPartitions(t *testing.T) {
+	s := kafkatest.New(t, kafkatest.Config{Clock: true, Topics: map[string]int{"orders": 6}}) // on TCP: any client, any process
+	worker, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.ConsumerGroup("billing"), kgo.ConsumeTopics("orders"), kgo.InstanceID("a"))
+	require.NoError(t, err)
+	s.WaitGroup("billing", group.StableWith(1))
+	worker.Close()              // a static member does not leave: the group waits for it
+	s.Advance(46 * time.Second) // for as long as its session is, which takes no time
+	s.WaitGroup("billing", func(g group.Info) bool { return len(g.Members) == 0 })
 }
 
 // The brokers have a clock of their own, and the test, the client and whatever else there is do
@@ -47,6 +60,19 @@ func ExampleServer_Advance() {
 		s.Advance(6 * 24 * time.Hour)
 		require.Len(t, s.Topic("orders"), 1)
 		s.Advance(2 * 24 * time.Hour)
+		require.Empty(t, s.Topic("orders"))
+	}
+}
+
+// What there is no method of Server for is done with the cluster itself, in the bubble that it is
+// in, with the context that the function is called with.
+func ExampleServer_Inside() {
+	_ = func(t *testing.T) { // in a test file: func TestTopicIsMadeAnew(t *testing.T)
+		s := kafkatest.New(t, kafkatest.Config{Clock: true, Topics: map[string]int{"orders": 1}})
+		s.Inside(t.Context(), func(ctx context.Context, c *strata.Cluster) {
+			require.NoError(t, c.DeleteTopic(ctx, "orders"))
+			require.NoError(t, c.CreateTopic(ctx, "orders", topic.Config{Partitions: 3}))
+		})
 		require.Empty(t, s.Topic("orders"))
 	}
 }

@@ -83,8 +83,9 @@ type interceptor struct {
 	pace    pace
 	cut     map[uint64]kafka.Action // connections that a fault has silenced, and what becomes of their requests since; few
 	misuse  error                   // the first Effect that made no sense
+	over    bool                    // the server has ended, or is about to
 	watch   []*observer             // never changed in place
-	changed chan struct{}           // closed and replaced at every change of the history and of hits
+	changed chan struct{}           // closed and replaced at every change of the history, of hits and of over
 }
 
 func newInterceptor(nameOf func([16]byte) string, log func(string), own kafka.Interceptor) *interceptor {
@@ -97,7 +98,7 @@ func (in *interceptor) within(f func()) {
 		f()
 		return
 	}
-	in.host.enter(func(*Server, *visit) { f() })
+	in.host.look(func(*Server, *visit) { f() })
 }
 
 // inject arms a fault.
@@ -106,16 +107,28 @@ func (in *interceptor) inject(f Fault) *Injected {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.faults = append(slices.Clip(in.faults), j)
+	if in.over {
+		j.releaseLocked()
+	}
 	return j
 }
 
-// releaseAll lets go everything that faults hold.
-func (in *interceptor) releaseAll() {
+// end lets go everything that faults hold, and ends waits, for the end of the server.
+func (in *interceptor) end() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	in.over = true
 	for _, j := range in.faults {
 		j.releaseLocked()
 	}
+	in.notifyLocked()
+}
+
+// ended reports whether the server has ended, or is about to.
+func (in *interceptor) ended() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.over
 }
 
 // restart forgets what ends with a server's connections.

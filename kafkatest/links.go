@@ -36,17 +36,16 @@ func (s *Server) OneWay(from, to int32) *Link {
 // there is no such broker.
 func (s *Server) Around(broker int32) *Link {
 	s.t.Helper()
-	var paths []replication.NetworkPath
-	s.within(func(s *Server, _ *visit) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for id := range s.addrs {
-			if id != broker {
-				paths = append(paths, replication.NetworkPath{From: id, To: broker}, replication.NetworkPath{From: broker, To: id})
-			}
-		}
-	})
 	s.Addr(broker)
+	inner := s.itself()
+	inner.mu.Lock()
+	defer inner.mu.Unlock()
+	var paths []replication.NetworkPath
+	for id := range inner.addrs {
+		if id != broker {
+			paths = append(paths, replication.NetworkPath{From: id, To: broker}, replication.NetworkPath{From: broker, To: id})
+		}
+	}
 	return &Link{s, paths}
 }
 
@@ -79,6 +78,9 @@ func (l *Link) Slow(d time.Duration) {
 func (l *Link) Mend() { l.each((*replication.Network).Mend) }
 
 func (l *Link) each(do func(*replication.Network, replication.NetworkPath)) {
+	if l.s.itself().in.ended() {
+		return // nothing goes over it any more
+	}
 	l.s.within(func(s *Server, _ *visit) {
 		n := s.Cluster().Backend().Network()
 		for _, p := range l.paths {

@@ -11,10 +11,12 @@ import (
 func TestReadmeShowsATestThatRuns(t *testing.T) {
 	source, err := os.ReadFile("example_test.go")
 	require.NoError(t, err)
-	_, snippet, found := strings.Cut(string(source), "// The snippet of the README.\n")
-	require.True(t, found)
-	snippet, _, _ = strings.Cut(snippet, "\n}\n")
 	readme, err := os.ReadFile("../README.md")
 	require.NoError(t, err)
-	require.Contains(t, string(readme), "```go\n"+snippet+"\n}\n```")
+	snippets := strings.Split(string(source), "// A snippet of the README.\n")[1:]
+	require.Len(t, snippets, 2)
+	for _, snippet := range snippets {
+		snippet, _, _ = strings.Cut(snippet, "\n}\n")
+		require.Contains(t, string(readme), "```go\n"+snippet+"\n}\n```")
+	}
 }

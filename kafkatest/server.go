@@ -103,10 +103,8 @@ func open(t T, cfg Config, host *clock) *Server {
 
 // Addrs returns the addresses of all brokers in the order of their ids, to be
 // given to clients as bootstrap servers.
-func (s *Server) Addrs() (all []string) {
-	s.t.Helper()
-	s.within(func(s *Server, _ *visit) { all = s.allAddrs() })
-	return all
+func (s *Server) Addrs() []string {
+	return s.itself().allAddrs()
 }
 
 func (s *Server) allAddrs() []string {
@@ -120,13 +118,12 @@ func (s *Server) allAddrs() []string {
 }
 
 // Addr returns the address of one broker. It fails the test if there is none of that id.
-func (s *Server) Addr(broker int32) (addr string) {
+func (s *Server) Addr(broker int32) string {
 	s.t.Helper()
-	s.within(func(s *Server, _ *visit) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		addr = s.addrs[broker]
-	})
+	inner := s.itself()
+	inner.mu.Lock()
+	addr := inner.addrs[broker]
+	inner.mu.Unlock()
 	if addr == "" {
 		s.t.Fatalf("kafkatest: there is no broker %d", broker)
 	}
@@ -134,10 +131,8 @@ func (s *Server) Addr(broker int32) (addr string) {
 }
 
 // Leader returns the broker that leads a partition, -1 if none does or there is no such partition.
-func (s *Server) Leader(topic string, partition int32) (broker int32) {
-	s.t.Helper()
-	s.within(func(s *Server, _ *visit) { broker = s.Cluster().Backend().Leader(topic, partition) })
-	return broker
+func (s *Server) Leader(topic string, partition int32) int32 {
+	return s.itself().Cluster().Backend().Leader(topic, partition)
 }
 
 // Coordinator returns the broker that coordinates a group, whether or not there is such a group. It
@@ -174,7 +169,7 @@ func (s *Server) Dial(ctx context.Context, network, address string) (net.Conn, e
 func (s *Server) Cluster() *strata.Cluster {
 	s.t.Helper()
 	if s.clock != nil {
-		s.t.Fatalf("kafkatest: Cluster: with Config.Clock the cluster can be used in its bubble only: s.Inside(func(ctx context.Context, c *strata.Cluster) { ... })")
+		s.t.Fatalf("kafkatest: Cluster: with Config.Clock the cluster can be used in its bubble only: s.Inside(t.Context(), func(ctx context.Context, c *strata.Cluster) { ... })")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +190,7 @@ func (s *Server) Fault(f Fault) *Injected {
 		f = s.clock.fault(f)
 	}
 	var j *Injected
-	s.within(func(s *Server, _ *visit) { j = s.in.inject(f) })
+	s.look(func(s *Server, _ *visit) { j = s.in.inject(f) })
 	j.server = s
 	return j
 }
@@ -214,9 +209,9 @@ func (s *Server) Observe(f func(*kafka.Exchange)) (stop func()) {
 		s.t.Fatalf("kafkatest: Observe: f is nil")
 	}
 	if s.clock != nil {
-		return s.clock.server.in.observe(s.clock.observer(f))
+		f = s.clock.observer(f)
 	}
-	return s.in.observe(f)
+	return s.itself().in.observe(f)
 }
 
 // Restart stops all brokers in good order and starts them again on the same addresses with the data
@@ -229,8 +224,7 @@ func (s *Server) Restart() {
 }
 
 func (s *Server) restart() {
-	s.turn <- struct{}{}
-	defer func() { <-s.turn }()
+	defer s.takeTurn()()
 	err := s.stop()
 	s.in.restart()
 	if err == nil {
@@ -239,6 +233,19 @@ func (s *Server) restart() {
 	if err != nil {
 		s.t.Fatalf("kafkatest: restart: %v", err)
 	}
+}
+
+// takeTurn waits until nobody else starts or stops anything, and fails the test if the server has
+// ended. The caller defers release.
+func (s *Server) takeTurn() (release func()) {
+	s.t.Helper()
+	s.turn <- struct{}{}
+	release = func() { <-s.turn }
+	if s.in.ended() {
+		release()
+		s.t.Fatalf("kafkatest: %v", errOver)
+	}
+	return release
 }
 
 // topicName returns the name of a topic id, "" if there is none.
@@ -250,9 +257,9 @@ func (s *Server) topicName(id [16]byte) string {
 // cleanup stops the server at the end of the test.
 func (s *Server) cleanup() {
 	s.t.Helper()
+	s.in.end()
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
-	s.in.releaseAll()
 	if err := s.stop(); err != nil {
 		s.t.Logf("kafkatest: stop: %v", err) // what the test did to the disk is its own affair
 	}

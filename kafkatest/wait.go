@@ -23,14 +23,19 @@ const (
 
 // waitContext returns the context of one wait.
 func (s *Server) waitContext() (context.Context, context.CancelFunc) {
-	if s.host != nil {
-		return s.host.waitContext()
+	return s.boundedContext(context.Background())
+}
+
+// boundedContext returns the context of one wait that ends with parent.
+func (s *Server) boundedContext(parent context.Context) (context.Context, context.CancelFunc) {
+	if s.host != nil && inBubble() {
+		return s.host.boundedContext(parent)
 	}
 	deadline := time.Now().Add(s.wait)
 	if !s.testEnds.IsZero() && s.testEnds.Before(deadline) {
 		deadline = s.testEnds
 	}
-	return context.WithDeadline(context.Background(), deadline)
+	return context.WithDeadline(parent, deadline)
 }
 
 // testDeadline returns when the test has to end, less a margin, the zero time for
@@ -109,14 +114,11 @@ func (s *Server) waitCommitted(id string, tp record.TopicPartition, offset int64
 // what they were answered. Those in progress have no Answered time yet; those that will
 // not be answered have one, and no Response. Records are left out. Requests and responses
 // are shared: they must not be changed.
-func (s *Server) Requests() (all []kafka.Exchange) {
-	s.t.Helper()
-	s.within(func(s *Server, _ *visit) {
-		s.in.mu.Lock()
-		defer s.in.mu.Unlock()
-		all = s.in.history.all()
-	})
-	return all
+func (s *Server) Requests() []kafka.Exchange {
+	in := s.itself().in
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.history.all()
 }
 
 // WaitRequests waits until pred holds for n of the requests that Requests returns, past ones and
@@ -126,7 +128,7 @@ func (s *Server) WaitRequests(n int, pred func(kafka.Exchange) bool) (found []ka
 	if pred == nil {
 		s.t.Fatalf("kafkatest: WaitRequests: pred is nil")
 	}
-	s.within(func(s *Server, v *visit) { found = s.waitRequests(v, n, pred) })
+	s.look(func(s *Server, v *visit) { found = s.waitRequests(v, n, pred) })
 	return found
 }
 
@@ -157,7 +159,7 @@ func Answered(key kafka.Key) func(kafka.Exchange) bool {
 // Wait waits until the fault has hit n requests.
 func (j *Injected) Wait(n int) {
 	j.server.t.Helper()
-	j.server.within(func(s *Server, _ *visit) { s.waitHits(j, n) })
+	j.server.look(func(s *Server, _ *visit) { s.waitHits(j, n) })
 }
 
 func (s *Server) waitHits(j *Injected, n int) {
@@ -182,7 +184,7 @@ var errNilWait = errors.New("kafkatest: WaitUntil: ctx or cond is nil")
 // WaitUntil waits until cond holds, and returns ctx's error if ctx ends before. cond is asked
 // on this goroutine: at once, whenever a request comes, and when it is hit by a fault or answered.
 // It is for what the other waits do not say, and it does not fail the test, so that any goroutine
-// may call it: it returns an error for a nil ctx or cond.
+// may call it: it returns an error for a nil ctx or cond, and at the end of the server's test.
 func (s *Server) WaitUntil(ctx context.Context, cond func() bool) (err error) {
 	if ctx == nil || cond == nil {
 		return errNilWait
@@ -199,16 +201,25 @@ func (s *Server) WaitUntil(ctx context.Context, cond func() bool) (err error) {
 			return holds
 		})
 	})
-	return errors.Join(refused, err)
+	if errors.Is(refused, errOver) {
+		return s.clock.server.waitUntil(ctx, cond)
+	}
+	if refused != nil {
+		return refused
+	}
+	return err
 }
 
 func (s *Server) waitUntil(ctx context.Context, cond func() bool) error {
 	for {
 		s.in.mu.Lock()
-		changed := s.in.changed
+		changed, over := s.in.changed, s.in.over
 		s.in.mu.Unlock()
 		if cond() {
 			return nil
+		}
+		if over {
+			return errOver
 		}
 		select {
 		case <-changed:

@@ -31,6 +31,11 @@ var endsProcess = map[string]bool{
 	"http.Handle": true, "http.HandleFunc": true, "runtime.Goexit": true,
 }
 
+// mayCall is the call that a file has a reason for.
+var mayCall = map[string]string{
+	"kafkatest/clock_visit.go": "runtime.Goexit", // passes on what FailNow has done to another goroutine of the test
+}
+
 // Checklist row L2: nothing ends the host's process, starts before main or is registered
 // globally, and no panic waits for input.
 func TestNoPackageEndsTheProcessOrActsBeforeMain(t *testing.T) {
@@ -77,7 +82,7 @@ func checkHygiene(t *testing.T, path, name string) {
 			case *ast.SelectorExpr:
 				if pkg, ok := f.X.(*ast.Ident); ok {
 					call := pkg.Name + "." + f.Sel.Name
-					require.False(t, endsProcess[call], "%s calls %s", name, call)
+					require.False(t, endsProcess[call] && mayCall[name] != call, "%s calls %s", name, call)
 				}
 			}
 		}
