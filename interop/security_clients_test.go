@@ -112,7 +112,7 @@ func (p *loginProgram) logIn(t *testing.T, l login) string {
 	}
 	p.last++
 	p.waiting[p.last] = told
-	fields := []string{strconv.Itoa(p.last), l.addr, l.mechanism, l.user, l.password, l.ca, l.certificate, l.topic, l.group, strconv.Itoa(l.writes)}
+	fields := []string{strconv.Itoa(p.last), l.addr, l.mechanism, l.user, l.password, l.ca, l.certificate, l.topic, l.group, strconv.Itoa(l.writes), strconv.FormatBool(l.token)}
 	fmt.Fprintln(p.in, strings.Join(fields, "\t"))
 	p.mu.Unlock()
 	select {
@@ -123,7 +123,9 @@ func (p *loginProgram) logIn(t *testing.T, l login) string {
 	}
 }
 
-func franzLogsIn(t *testing.T, l login) string {
+// franzAs returns a client of a login, which ends with the test.
+func franzAs(t *testing.T, l login) *kgo.Client {
+	t.Helper()
 	opts := []kgo.Opt{kgo.SeedBrokers(l.addr), kgo.DefaultProduceTopic(l.topic), kgo.ConsumeTopics(l.topic), kgo.ConsumerGroup(l.group), kgo.DisableAutoCommit(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RecordDeliveryTimeout(patience), kgo.RetryTimeout(patience), kgo.RequestRetries(3)}
 	if l.ca != "" {
@@ -133,15 +135,20 @@ func franzLogsIn(t *testing.T, l login) string {
 	case "PLAIN":
 		opts = append(opts, kgo.SASL(plain.Auth{User: l.user, Pass: l.password}.AsMechanism()))
 	case "SCRAM-SHA-256":
-		opts = append(opts, kgo.SASL(scram.Auth{User: l.user, Pass: l.password}.AsSha256Mechanism()))
+		opts = append(opts, kgo.SASL(scram.Auth{User: l.user, Pass: l.password, IsToken: l.token}.AsSha256Mechanism()))
 	case "SCRAM-SHA-512":
-		opts = append(opts, kgo.SASL(scram.Auth{User: l.user, Pass: l.password}.AsSha512Mechanism()))
+		opts = append(opts, kgo.SASL(scram.Auth{User: l.user, Pass: l.password, IsToken: l.token}.AsSha512Mechanism()))
 	case "OAUTHBEARER":
 		opts = append(opts, kgo.SASL(oauth.Auth{Token: l.password}.AsMechanism()))
 	}
 	cl, err := kgo.NewClient(opts...)
 	require.NoError(t, err)
-	defer cl.Close()
+	t.Cleanup(cl.Close)
+	return cl
+}
+
+func franzLogsIn(t *testing.T, l login) string {
+	cl := franzAs(t, l)
 	become := func(err error) string {
 		switch {
 		case errors.Is(err, kerr.SaslAuthenticationFailed), strings.Contains(err.Error(), "unexpected data in oauth response"):

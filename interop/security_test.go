@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"net"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata"
@@ -30,6 +32,7 @@ type login struct {
 	addr           string
 	mechanism      string // of SASL; "": none
 	user, password string // by OAUTHBEARER the password is the token
+	token          bool   // the user is the id of a delegation token, the password its HMAC
 	ca             string // file of the authority that the broker's certificate is of; "": no TLS
 	certificate    string // file of the client's certificate and its key; "": none
 	topic, group   string
@@ -121,7 +124,7 @@ func startSecuredKafka(t *testing.T) secured {
 	s := secured{pki: newPKI(t)}
 	settings := []string{
 		"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-		"super.users=User:ANONYMOUS",
+		"super.users=User:ANONYMOUS", "delegation.token.secret.key=secret",
 		"ssl.keystore.type=PEM", "ssl.keystore.location=" + s.pki.broker,
 		"ssl.truststore.type=PEM", "ssl.truststore.location=" + s.pki.authority,
 		"listener.name.mutual.ssl.client.auth=required",
@@ -154,6 +157,7 @@ func startSecuredStrata(t *testing.T) secured {
 	s := secured{pki: newPKI(t)}
 	authorized := func(cfg *kafka.Config) {
 		cfg.Authorization = kafka.Authorization{Enabled: true, SuperUsers: []string{"User:ANONYMOUS"}}
+		cfg.DelegationTokens.Secret = "secret"
 	}
 	served := serveStrata(t, 1, func(*strata.Config) {}, authorized)
 	s.target = served.targets[0]
@@ -224,15 +228,14 @@ func (s secured) prepare(t *testing.T) {
 	})
 }
 
-// logins are the ways to connect, and what must become of who does.
-func (s secured) logins() map[string]struct {
+// An expected is a way to connect, and what must become of who does.
+type expected struct {
 	login
 	becomes string
-} {
-	type expected = struct {
-		login
-		becomes string
-	}
+}
+
+// logins are the ways to connect, by name.
+func (s secured) logins() map[string]expected {
 	all := map[string]expected{}
 	token := func(user string) string { return kafka.NewUnsecuredJWTForTests(user, time.Now().Add(time.Hour)) }
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"} {
@@ -258,6 +261,22 @@ func (s secured) logins() map[string]struct {
 	return all
 }
 
+// delegated returns the login of a token that alice has made, which stands for her.
+func (s secured) delegated(t *testing.T) login {
+	t.Helper()
+	alice := login{addr: s.sasl, mechanism: "SCRAM-SHA-256", user: "alice", password: "secret", ca: s.pki.authority, topic: "t", group: fresh("g")}
+	req := kmsg.NewPtrCreateDelegationTokenRequest()
+	made, err := req.RequestWith(within(t), franzAs(t, alice))
+	require.NoError(t, err)
+	require.NoError(t, kerr.ErrorForCode(made.ErrorCode))
+	alice.token, alice.user, alice.password = true, made.TokenID, base64.StdEncoding.EncodeToString(made.HMAC)
+	return alice
+}
+
+// knowTokens are the clients that can say that their user is a token. The others say that it is a
+// user, which nobody is.
+var knowTokens = []string{"franz-go", "java"}
+
 // TestSecuredKafka lets every client connect to a real broker in each way, to see that the tests
 // say what Kafka does.
 func TestSecuredKafka(t *testing.T) { connectInEveryWay(t, startSecuredKafka(t)) }
@@ -267,11 +286,18 @@ func TestSecuredStrata(t *testing.T) { connectInEveryWay(t, startSecuredStrata(t
 
 func connectInEveryWay(t *testing.T, s secured) {
 	ways := s.logins()
+	token := s.delegated(t)
+	wrong := token
+	wrong.password = "guessed"
+	ways["token"], ways["token, wrong password"] = expected{token, served}, expected{wrong, notAuthenticated}
 	for _, client := range slices.Sorted(maps.Keys(secureClients)) {
 		for _, name := range slices.Sorted(maps.Keys(ways)) {
 			t.Run(client+"/"+strings.ReplaceAll(name, ", ", "-"), func(t *testing.T) {
 				t.Parallel()
 				way := ways[name]
+				if way.token && !slices.Contains(knowTokens, client) {
+					way.becomes = notAuthenticated
+				}
 				way.topic, way.group, way.writes = fresh("t"), fresh("g"), 3
 				if way.becomes == notAuthorized {
 					way.topic = "t" // what it may not even describe is as if it were not there

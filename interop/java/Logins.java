@@ -16,8 +16,8 @@ import org.apache.kafka.common.serialization.*;
 
 /**
  * Connects with the Java client as lines of its input say, several at a time, and prints "NUMBER WHAT BECAME OF IT" for each. A line is a number,
- * the address, mechanism, user, password, file of the authority, file of the client's certificate, topic, group, and number of records, with tabs
- * between them.
+ * the address, mechanism, user, password, file of the authority, file of the client's certificate, topic, group, number of records, and
+ * whether the user is a delegation token, with tabs between them.
  */
 public class Logins {
     public static void main(String[] args) throws Exception {
@@ -69,7 +69,8 @@ public class Logins {
             conf.put("sasl.login.callback.handler.class", Given.class);
         } else if (!mechanism.isEmpty()) {
             module += mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
-            conf.put("sasl.jaas.config", module + " required username=\"" + user + "\" password=\"" + password + "\";");
+            conf.put("sasl.jaas.config", module + " required username=\"" + user + "\" password=\"" + password + "\""
+                + (l[10].equals("true") ? " tokenauth=\"true\"" : "") + ";");
         }
         try (Producer<String, String> p = new KafkaProducer<>(conf, new StringSerializer(), new StringSerializer())) {
             for (int i = 0; i < writes; i++) {
