@@ -16,7 +16,7 @@ import (
 // does not run, or is the last one.
 func (s *Server) StopBroker(id int32) {
 	s.t.Helper()
-	s.change(fmt.Sprintf("stop broker %d", id), func(ctx context.Context, s *Server, r *running) error {
+	s.change(func(ctx context.Context, s *Server, r *running) error {
 		if err := r.cluster.Backend().StopBroker(ctx, id); err != nil {
 			return err
 		}
@@ -32,11 +32,11 @@ func (s *Server) StopBroker(id int32) {
 // the test if the broker does not run, or is the last one.
 func (s *Server) KillBroker(id int32) {
 	s.t.Helper()
-	s.change(fmt.Sprintf("kill broker %d", id), func(_ context.Context, s *Server, r *running) error {
+	s.change(func(_ context.Context, s *Server, r *running) error {
 		up := r.cluster.Backend().Brokers()
 		switch serves := slices.Contains(up, id); {
 		case serves && len(up) == 1:
-			return replication.ErrLastBroker
+			return fmt.Errorf("kill broker %d: %w", id, replication.ErrLastBroker)
 		case serves:
 			s.disconnect(r, id) // a dead broker answers nothing
 			return r.cluster.Backend().KillBroker(id)
@@ -53,7 +53,7 @@ func (s *Server) KillBroker(id int32) {
 // what it led. It fails the test if the broker runs, or cannot be started.
 func (s *Server) StartBroker(id int32) {
 	s.t.Helper()
-	s.change(fmt.Sprintf("start broker %d", id), func(ctx context.Context, s *Server, r *running) error {
+	s.change(func(ctx context.Context, s *Server, r *running) error {
 		if err := r.cluster.Backend().StartBroker(ctx, id); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (s *Server) AddBrokerID(id int32, rack string) {
 // addBroker adds a broker; id 0: the cluster chooses.
 func (s *Server) addBroker(wanted int32, rack string) (id int32) {
 	s.t.Helper()
-	s.change("add a broker", func(ctx context.Context, s *Server, r *running) error {
+	s.change(func(ctx context.Context, s *Server, r *running) error {
 		added, err := r.cluster.Backend().AddBroker(ctx, wanted, replication.BrokerSpec{Rack: rack})
 		if err != nil {
 			return err
@@ -102,7 +102,7 @@ func (s *Server) addBroker(wanted int32, rack string) (id int32) {
 // partition, which has to be deleted before.
 func (s *Server) RemoveBroker(id int32) {
 	s.t.Helper()
-	s.change(fmt.Sprintf("remove broker %d", id), func(ctx context.Context, s *Server, r *running) error {
+	s.change(func(ctx context.Context, s *Server, r *running) error {
 		if err := r.cluster.Backend().RemoveBroker(ctx, id); err != nil {
 			return err
 		}
@@ -115,14 +115,15 @@ func (s *Server) RemoveBroker(id int32) {
 	})
 }
 
-// change lets brokers come or go, one change at a time and none during a Restart.
-func (s *Server) change(what string, fn func(context.Context, *Server, *running) error) {
+// change lets brokers come or go, one change at a time and none during a Restart. The errors of fn
+// say what has failed.
+func (s *Server) change(fn func(context.Context, *Server, *running) error) {
 	s.t.Helper()
-	s.within(func(s *Server, _ *visit) { s.changeBrokers(what, fn) })
+	s.within(func(s *Server, _ *visit) { s.changeBrokers(fn) })
 	s.clock.awaitListeners()
 }
 
-func (s *Server) changeBrokers(what string, fn func(context.Context, *Server, *running) error) {
+func (s *Server) changeBrokers(fn func(context.Context, *Server, *running) error) {
 	defer s.takeTurn()()
 	ctx, cancel := s.waitContext()
 	defer cancel()
@@ -132,7 +133,7 @@ func (s *Server) changeBrokers(what string, fn func(context.Context, *Server, *r
 	var err error
 	relabelled(s.label, func() { err = fn(ctx, s, r) })
 	if err != nil {
-		s.t.Fatalf("kafkatest: %s: %v", what, err)
+		s.t.Fatalf("kafkatest: %v", err)
 	}
 }
 
@@ -140,7 +141,7 @@ func (s *Server) changeBrokers(what string, fn func(context.Context, *Server, *r
 func (s *Server) connect(r *running, id int32) error {
 	ln, err := s.listen(id)
 	if err != nil {
-		return err
+		return fmt.Errorf("listen for broker %d: %w", id, err)
 	}
 	s.mu.Lock()
 	s.addrs[id] = ln.Addr().String()

@@ -161,8 +161,8 @@ func TestChangesOfBrokersThatCannotBeFailTheTest(t *testing.T) {
 		"stop broker 3: ":                          func(s *Server) { s.StopBroker(3) },
 		"kill broker 3: ":                          func(s *Server) { s.KillBroker(3) },
 		"start broker 1: ":                         func(s *Server) { s.StartBroker(1) },
-		"stop broker 2: stop broker 2: replicati":  func(s *Server) { s.StopBroker(1); s.StopBroker(2) },
-		"last broker that serves":                  func(s *Server) { s.StopBroker(1); s.KillBroker(2) },
+		"kafkatest: stop broker 2: replication: l": func(s *Server) { s.StopBroker(1); s.StopBroker(2) },
+		"kafkatest: kill broker 2: replication: l": func(s *Server) { s.StopBroker(1); s.KillBroker(2) },
 		"kill broker 1: replication: broker is no": func(s *Server) { s.KillBroker(1); s.KillBroker(1) },
 		"remove broker 1: ":                        func(s *Server) { s.RemoveBroker(1) },
 	} {

@@ -2,6 +2,7 @@ package kafkatest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,11 +40,12 @@ type Code struct {
 	MayRepeat bool
 
 	Topic      string // that is written to or read. Empty: "checked"
-	Partitions int    // of Topic. 0: 3
+	Partitions int    // of Topic. 0: those that Config has for it, or 3
 	Records    int    // how many are written, and read; at least 10. 0: 60
 
-	// Config is that of the servers. If it has neither Brokers nor Replicas, there are three of
-	// each. Dir, FS, Pipe and Clock cannot be set.
+	// Config is that of the servers. If it does not say how many Brokers there are, or Replicas of
+	// Topic, there are three; fewer than two are refused, as brokers go. Dir, FS, Pipe and Clock
+	// cannot be set, nor Listen without RealTime.
 	Config Config
 
 	// RealTime runs over TCP and without a testing/synctest bubble, for clients that do not work
@@ -107,15 +109,16 @@ func (c *Code) complete() error {
 	if c.Topic == "" {
 		c.Topic = "checked"
 	}
-	if c.Partitions == 0 {
-		c.Partitions = 3
-	}
+	own := c.Config.TopicConfigs[c.Topic]
+	c.Partitions = cmp.Or(c.Partitions, c.Config.Topics[c.Topic], own.Partitions, 3)
 	if c.Records == 0 {
 		c.Records = 60
 	}
-	if c.Config.Brokers == 0 && c.Config.Replicas == 0 {
-		c.Config.Brokers, c.Config.Replicas = 3, 3
+	c.Config.Brokers = cmp.Or(c.Config.Brokers, 3)
+	if c.Config.Replicas == 0 && c.Config.Defaults.ReplicationFactor == 0 {
+		c.Config.Replicas = min(c.Config.Brokers, 3)
 	}
+	replicas := cmp.Or(own.ReplicationFactor, c.Config.Replicas, c.Config.Defaults.ReplicationFactor)
 	switch {
 	case c.Produce == nil && c.Consume == nil:
 		return errors.New("Check: Code has neither Produce nor Consume")
@@ -123,6 +126,12 @@ func (c *Code) complete() error {
 		return fmt.Errorf("Check: Code.Partitions is %d", c.Partitions)
 	case c.Records < leastChecked:
 		return fmt.Errorf("Check: Code.Records is %d, less than %d", c.Records, leastChecked)
+	case c.Partitions != cmp.Or(c.Config.Topics[c.Topic], c.Partitions) || c.Partitions != cmp.Or(own.Partitions, c.Partitions):
+		return fmt.Errorf("Check: Code.Partitions is %d, and Code.Config has another number for topic %s", c.Partitions, c.Topic)
+	case c.Config.Brokers == 1 || replicas == 1:
+		return fmt.Errorf("Check: Code.Config has %d brokers, and %d replicas of topic %s: two of each is the least, as brokers go", c.Config.Brokers, replicas, c.Topic)
+	case c.Config.Listen != nil && !c.RealTime:
+		return errors.New("Check: Code.Config has Listen without RealTime: in a bubble the network is in memory")
 	case c.Config.Dir != "" || c.Config.FS != nil || c.Config.Pipe || c.Config.Clock:
 		return errors.New("Check: Code.Config has Dir, FS, Pipe or Clock: the servers of Check are in memory, each with its own, and in its bubbles")
 	}

@@ -3,6 +3,7 @@ package kafkatest
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
 )
 
 // produced is franz-go with options, that is waited for.
@@ -358,13 +360,34 @@ func TestCheckRunsInRealTime(t *testing.T) {
 
 func TestCheckRefusesWhatMakesNoSense(t *testing.T) {
 	for text, c := range map[string]Code{
-		"neither":    {},
-		"Partitions": {Produce: rightProducer, Partitions: -1},
-		"Records":    {Produce: rightProducer, Records: 9},
-		"Pipe":       {Produce: rightProducer, Config: Config{Pipe: true}},
-		"has Dir":    {Produce: rightProducer, Config: Config{Dir: "there"}},
+		"neither":                 {},
+		"Partitions":              {Produce: rightProducer, Partitions: -1},
+		"Records":                 {Produce: rightProducer, Records: 9},
+		"Pipe":                    {Produce: rightProducer, Config: Config{Pipe: true}},
+		"has Dir":                 {Produce: rightProducer, Config: Config{Dir: "there"}},
+		"Listen without RealTime": {Produce: rightProducer, Config: Config{Listen: func(int32) (net.Listener, error) { return nil, nil }}},
+		"1 brokers, and 1 replicas of topic checked": {Produce: rightProducer, Config: Config{Brokers: 1}},
+		"3 brokers, and 1 replicas of topic checked": {Produce: rightProducer, Config: Config{Replicas: 1}},
+		"3 brokers, and 1 replicas of topic orders":  {Produce: rightProducer, Topic: "orders", Config: Config{TopicConfigs: map[string]topic.Config{"orders": {ReplicationFactor: 1}}}},
+		"has another number for topic checked":       {Produce: rightProducer, Partitions: 2, Config: Config{Topics: map[string]int{"checked": 7}}},
+		"has another number for topic orders":        {Produce: rightProducer, Partitions: 2, Topic: "orders", Config: Config{TopicConfigs: map[string]topic.Config{"orders": {Partitions: 1}}}},
 	} {
 		require.ErrorContains(t, c.complete(), text)
+	}
+	c := Code{Produce: rightProducer, Topic: "orders", Config: Config{Brokers: 2, Topics: map[string]int{"orders": 7}}}
+	require.NoError(t, c.complete())
+	require.Equal(t, 7, c.Partitions)
+	require.Equal(t, 2, c.Config.Replicas)
+}
+
+// Brokers go, so there are others: also where a test says how many there are.
+func TestCheckHasAsManyReplicasAsThereAreBrokers(t *testing.T) {
+	for _, fault := range []string{"leader-stops", "leader-dies"} {
+		for brokers := range 4 {
+			if brokers != 1 {
+				require.Empty(t, found(t, Code{Produce: rightProducer, Config: Config{Brokers: brokers}}, fault))
+			}
+		}
 	}
 }
 

@@ -122,6 +122,27 @@ func TestWaitsUnderWayEndWithTheTest(t *testing.T) {
 	}
 }
 
+// The bubble is there as long as somebody is in it who has been told of the end.
+func TestBubbleStaysUntilWhoWaitsHasLeft(t *testing.T) {
+	left := make(chan error, 1)
+	t.Run("its test", func(t *testing.T) {
+		s, begun := New(t, Config{Clock: true}), make(chan struct{})
+		go func() {
+			left <- s.WaitUntil(context.Background(), func() bool {
+				close(begun)
+				<-t.Context().Done()
+				select {
+				case <-s.clock.over:
+				case <-time.After(50 * time.Millisecond): // it does not come to that
+				}
+				return true
+			})
+		}()
+		<-begun
+	})
+	require.NoError(t, <-left)
+}
+
 // Who is inside belongs to the caller's test, whatever test has made the server.
 func TestTestsEndInsideAsElsewhere(t *testing.T) {
 	for name, cfg := range networksAndClocks {

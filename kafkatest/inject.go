@@ -55,6 +55,7 @@ func (j *Injected) Remove() {
 		j.in.mu.Lock()
 		defer j.in.mu.Unlock()
 		j.removed = true
+		j.in.notifyLocked() // who waits for it
 		j.in.faults = slices.DeleteFunc(slices.Clone(j.in.faults), func(o *Injected) bool { return o == j })
 		j.releaseLocked()
 	})
@@ -117,11 +118,11 @@ func (in *interceptor) inject(f Fault) *Injected {
 func (in *interceptor) end() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.over = true
 	for _, j := range in.faults {
 		j.releaseLocked()
 	}
 	in.notifyLocked()
+	in.over = true
 }
 
 // ended reports whether the server has ended, or is about to.
@@ -319,6 +320,9 @@ func (in *interceptor) observe(f func(*kafka.Exchange)) (stop func()) {
 }
 
 func (in *interceptor) notifyLocked() {
+	if in.over { // nobody waits, and changed may be of a bubble that has ended
+		return
+	}
 	close(in.changed)
 	in.changed = make(chan struct{})
 }

@@ -33,22 +33,33 @@ func moveLeader(ctx context.Context, c *replication.Cluster, tp record.TopicPart
 	return c.TransferLeader(ctx, tp, to)
 }
 
-// WaitISR waits until exactly these brokers, in any order, are in sync for a partition.
+// WaitISR waits until exactly these brokers, in any order, are in sync for a partition. It fails the
+// test at once if one of them has no replica, or if there are none.
 func (s *Server) WaitISR(topic string, partition int32, brokers ...int32) {
 	s.t.Helper()
+	if len(brokers) == 0 {
+		s.t.Fatalf("kafkatest: WaitISR: of %s-%d no broker: one at least is in sync", topic, partition)
+	}
 	s.within(func(s *Server, _ *visit) { s.waitISR(topic, partition, brokers) })
 }
 
 func (s *Server) waitISR(topic string, partition int32, brokers []int32) {
 	ctx, cancel := s.waitContext()
 	defer cancel()
-	want := slices.Sorted(slices.Values(brokers))
+	want := slices.Compact(slices.Sorted(slices.Values(brokers)))
 	var last []int32
+	strange := int32(0) // has no replica
 	tp := record.TopicPartition{Topic: topic, Partition: partition}
 	err := awaitPartition(ctx, s.Cluster().Backend().Cluster, tp, func(p replication.PartitionMetadata) bool {
 		last = slices.Sorted(slices.Values(p.ISR))
-		return slices.Equal(last, want)
+		if i := slices.IndexFunc(want, func(id int32) bool { return !slices.Contains(p.Replicas, id) }); i >= 0 {
+			strange = want[i]
+		}
+		return slices.Equal(last, want) || strange != 0
 	})
+	if strange != 0 {
+		s.t.Fatalf("kafkatest: waiting for %v to be in sync for %s-%d: broker %d has no replica; %v are in sync", want, topic, partition, strange, last)
+	}
 	if err != nil {
 		s.t.Fatalf("kafkatest: waiting for %v to be in sync for %s-%d: %v; %v are", want, topic, partition, err, last)
 	}

@@ -69,8 +69,13 @@ func (l *Link) Cut() { l.each((*replication.Network).Cut) }
 // is fenced when its session is over, as one that is cut off.
 func (l *Link) Pause() { l.each((*replication.Network).Pause) }
 
-// Slow makes what is sent take d longer on each way, until Mend or another Slow.
+// Slow makes what is sent take d longer on each way, until Mend or another Slow. It fails the test
+// if d is negative.
 func (l *Link) Slow(d time.Duration) {
+	l.s.t.Helper()
+	if d < 0 {
+		l.s.t.Fatalf("kafkatest: Slow: %v is negative", d)
+	}
 	l.each(func(n *replication.Network, p replication.NetworkPath) { n.Slow(p, d) })
 }
 

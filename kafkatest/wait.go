@@ -122,9 +122,13 @@ func (s *Server) Requests() []kafka.Exchange {
 }
 
 // WaitRequests waits until pred holds for n of the requests that Requests returns, past ones and
-// those in progress included, and returns them. pred is asked on this goroutine.
+// those in progress included, and returns them. pred is asked on this goroutine. It fails the test
+// at once if n is more than HistorySize.
 func (s *Server) WaitRequests(n int, pred func(kafka.Exchange) bool) (found []kafka.Exchange) {
 	s.t.Helper()
+	if n > HistorySize {
+		s.t.Fatalf("kafkatest: WaitRequests: %d requests: %d are remembered (Observe sees them all)", n, HistorySize)
+	}
 	if pred == nil {
 		s.t.Fatalf("kafkatest: WaitRequests: pred is nil")
 	}
@@ -156,20 +160,40 @@ func Answered(key kafka.Key) func(kafka.Exchange) bool {
 	return func(x kafka.Exchange) bool { return kafka.Key(x.Key) == key && x.Response != nil }
 }
 
-// Wait waits until the fault has hit n requests.
+// Wait waits until the fault has hit n requests. It fails the test at once if the fault will not hit
+// as many, by its Times or because it was removed.
 func (j *Injected) Wait(n int) {
 	j.server.t.Helper()
+	if most, limited := j.fault.times(); limited && n > most {
+		j.server.t.Fatalf("kafkatest: waiting for the fault to hit %d requests: it hits %d (Times)", n, most)
+	}
 	j.server.look(func(s *Server, _ *visit) { s.waitHits(j, n) })
 }
 
 func (s *Server) waitHits(j *Injected, n int) {
-	if err := s.await(func() bool { return j.Hits() >= n }); err != nil {
+	removed := false
+	err := s.await(func() bool {
+		j.in.mu.Lock()
+		defer j.in.mu.Unlock()
+		removed = j.removed
+		return j.hits >= n || removed
+	})
+	if err != nil || removed {
 		j.in.mu.Lock()
 		seen, hits := j.seen, j.hits
 		j.in.mu.Unlock()
+		if hits >= n {
+			return
+		}
+		if removed {
+			err = errRemoved
+		}
 		s.t.Fatalf("kafkatest: waiting for the fault to hit %d requests: %v; it was about %d and hit %d\n%s", n, err, seen, hits, s.dump())
 	}
 }
+
+// errRemoved ends a wait for a fault.
+var errRemoved = errors.New("it was removed")
 
 // await is WaitUntil for as long as waits take.
 func (s *Server) await(cond func() bool) error {
