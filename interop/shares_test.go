@@ -31,7 +31,8 @@ var _ = func() bool {
 // TestJavaShareConsumersSeeWhatTheySeeAtAKafka compares what the checks have seen, deliveries and
 // errors, of one broker and of three.
 func TestJavaShareConsumersSeeWhatTheySeeAtAKafka(t *testing.T) {
-	saw := func(k target) []string {
+	t.Parallel()
+	saw := func(t *testing.T, k target) []string {
 		ctx, cancel := context.WithTimeout(t.Context(), programTimeout)
 		defer cancel()
 		out := run(t, javaShares.command(t, ctx, k.addr))
@@ -39,12 +40,29 @@ func TestJavaShareConsumersSeeWhatTheySeeAtAKafka(t *testing.T) {
 		lines := slices.Sorted(strings.Lines(out))
 		return slices.DeleteFunc(lines, func(line string) bool { return !strings.HasPrefix(line, "saw ") })
 	}
-	kafkas := startKafka(t)
-	awaitCoordinators(t, kafkas)
-	want := saw(kafkas)
+	var want, one, three []string
+	at := func(t *testing.T, name string, seen *[]string, start func(t *testing.T) target) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it waits for locks to pass
+			*seen = saw(t, start(t))
+		})
+	}
+	t.Run("at", func(t *testing.T) {
+		at(t, "Kafka", &want, func(t *testing.T) target {
+			k := startKafka(t)
+			awaitCoordinators(t, k)
+			return k
+		})
+		at(t, "one broker", &one, func(t *testing.T) target {
+			k, _ := startStrata(t)
+			return k
+		})
+		at(t, "three brokers", &three, func(t *testing.T) target {
+			ks, _ := startStrataBrokers(t, 3)
+			return ks[2]
+		})
+	})
 	require.Greater(t, len(want), 60)
-	one, _ := startStrata(t)
-	require.Equal(t, want, saw(one))
-	three, _ := startStrataBrokers(t, 3)
-	require.Equal(t, want, saw(three[2]))
+	require.Equal(t, want, one)
+	require.Equal(t, want, three)
 }

@@ -139,6 +139,14 @@ public class Shares {
         }
     }
 
+    /** Writes n records to partition 0, all in one batch. */
+    static void fillOneBatch(String topic, int n) {
+        try (KafkaProducer<String, String> p = producer(Map.of("linger.ms", 60000))) {
+            for (int i = 0; i < n; i++) p.send(new ProducerRecord<>(topic, 0, null, "v" + i));
+            p.flush();
+        }
+    }
+
     static KafkaShareConsumer<String, String> consumer(String topic, String group, Object... more) {
         Map<String, Object> c = new HashMap<>(Map.of("bootstrap.servers", addr, "group.id", group));
         for (int i = 0; i < more.length; i += 2) c.put((String) more[i], more[i + 1]);
@@ -153,11 +161,11 @@ public class Shares {
         return consumer(topic, group, all.toArray());
     }
 
-    /** Polls until there is something. */
+    /** Polls until there is something, once if it can be: with short polls it may have acquired more than it returns. */
     static List<ConsumerRecord<String, String>> poll(KafkaShareConsumer<String, String> c) throws Exception {
         List<ConsumerRecord<String, String>> got = new ArrayList<>();
         eventually("records come", () -> {
-            c.poll(Duration.ofMillis(200)).forEach(got::add);
+            c.poll(Duration.ofSeconds(3)).forEach(got::add);
             return !got.isEmpty();
         });
         return got;
@@ -249,14 +257,10 @@ public class Shares {
     /** One member lets the lock of a record pass, and renews that of another; a third it accepts in time. */
     static void lockPasses(Notes saw) throws Exception {
         String topic = topic(1), group = group();
-        fill(topic, 3);
+        fillOneBatch(topic, 3); // all come at once, so that all locks begin at one time
         try (KafkaShareConsumer<String, String> one = explicit(topic, group); KafkaShareConsumer<String, String> two = explicit(topic, group)) {
-            List<ConsumerRecord<String, String>> got = new ArrayList<>();
-            eventually("all come", () -> {
-                if (got.size() < 3) one.poll(Duration.ofMillis(200)).forEach(got::add);
-                if (got.size() < 3) for (ConsumerRecord<String, String> r : got) one.acknowledge(r, AcknowledgeType.RENEW);
-                return got.size() >= 3;
-            });
+            List<ConsumerRecord<String, String>> got = poll(one);
+            same(3, got.size());
             Map<Long, ConsumerRecord<String, String>> at = new TreeMap<>();
             got.forEach(r -> at.put(r.offset(), r));
             int lock = one.acquisitionLockTimeoutMs().get();
