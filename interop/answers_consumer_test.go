@@ -15,6 +15,7 @@ import (
 // TestAnswersToTheNewerProtocolAreKafkas lets members of KIP-848 join, pass partitions on, go away
 // and do it wrong.
 func TestAnswersToTheNewerProtocolAreKafkas(t *testing.T) {
+	t.Parallel()
 	kafkas := startKafka(t)
 	ours, _ := startStrata(t)
 	run := func(k target) *transcript {

@@ -16,6 +16,7 @@ import (
 // TestAnswersAboutShareGroupsAreKafkas lets members of share groups join, take records, say what came
 // of them and do it wrong; and administrators and brokers look at, move and forget what is stored.
 func TestAnswersAboutShareGroupsAreKafkas(t *testing.T) {
+	t.Parallel()
 	kafkas := startKafka(t)
 	ours, _ := startStrata(t)
 	sameAnswers(t, askShares(t, kafkas), askShares(t, ours))

@@ -202,7 +202,9 @@ func (x *transcript) until(version int16, req kmsg.Request, good func(kmsg.Respo
 }
 
 func TestAnswersAreKafkas(t *testing.T) {
-	kafkas := startKafka(t)
+	t.Parallel()
+	// The records are old: it must not look for what is to be deleted, as it does after half a minute.
+	kafkas := startKafkaWith(t, "log.initial.task.delay.ms=3600000")
 	ours, _ := startStrata(t)
 	versions, err := admin(t, ours).ApiVersions(within(t))
 	require.NoError(t, err)
@@ -228,8 +230,10 @@ func TestAnswersAreKafkas(t *testing.T) {
 // TestAnswersAboutTransactionsAreKafkas asks at each level of transaction.version: 2 is what new
 // clusters have.
 func TestAnswersAboutTransactionsAreKafkas(t *testing.T) {
+	t.Parallel()
 	for _, level := range []int16{1, 2} {
 		t.Run(itoa(int(level)), func(t *testing.T) {
+			t.Parallel()
 			run := func(k target) *transcript {
 				x := newTranscript(t, k)
 				awaitCoordinators(t, k)

@@ -34,6 +34,7 @@ var ownOfACluster = regexp.MustCompile(`(\\*"Host\\*":\\*"[^"\\]*\\*"|\\*"Contro
 
 // TestAnswersOfTheWrongBrokerAreKafkas asks brokers for what others lead and coordinate.
 func TestAnswersOfTheWrongBrokerAreKafkas(t *testing.T) {
+	t.Parallel()
 	ours, _ := startStrataBrokers(t, 3)
 	run := func(ks []target) (first, second *transcript) {
 		seedBrokers(t, ks[0])

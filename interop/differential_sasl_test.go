@@ -66,6 +66,7 @@ func (c *wireClient) handshake() error {
 // due. They are answered with ILLEGAL_SASL_STATE, and the connection is closed. Kafka:
 // getErrorResponse of its requests.
 func TestRequestsDuringAuthenticationAreRefusedAsByKafka(t *testing.T) {
+	t.Parallel()
 	p := startPair(t)
 	theirs := &wireClient{addr: p.kafkas.addr, form: kmsg.NewRequestFormatter(kmsg.FormatterClientID("probe"))}
 	ours := &wireClient{addr: p.ours.addr, form: theirs.form}

@@ -614,6 +614,7 @@ const usualSeeds = 30_000
 // TestRandomAnswersAreKafkas runs some hundred requests, and with STRATA_LONG 50,000. Differences
 // that are known are in differential.txt.
 func TestRandomAnswersAreKafkas(t *testing.T) {
+	t.Parallel()
 	requests, next := 400, uint64(usualSeeds)
 	if os.Getenv("STRATA_LONG") != "" {
 		requests, next = 50_000, uint64(time.Now().Unix())*1000

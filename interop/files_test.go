@@ -112,6 +112,7 @@ func findPartition(t *testing.T, dir, name string) (found string) {
 }
 
 func TestKafkasDumpToolReadsOurFiles(t *testing.T) {
+	t.Parallel()
 	kit := kafkaKit(t)
 	k, stop := startStrata(t)
 	all, group := writeOneOfEverything(t, k)
@@ -159,6 +160,7 @@ func TestKafkasDumpToolReadsOurFiles(t *testing.T) {
 }
 
 func TestKafkaTakesOverOurDirectory(t *testing.T) {
+	t.Parallel()
 	kit := kafkaKit(t)
 	k, stop := startStrata(t)
 	all, group := writeOneOfEverything(t, k)
@@ -197,6 +199,7 @@ func requireSameOffsets(t *testing.T, k target, group string, committed kadm.Off
 
 // TestWeTakeOverKafkasDirectory has what a broker of Kafka wrote read here, record by record.
 func TestWeTakeOverKafkasDirectory(t *testing.T) {
+	t.Parallel()
 	forms(t, []string{"stopped", "killed", "stopped 3.9.1", "killed 3.9.1"}, func(t *testing.T, form string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()

@@ -30,6 +30,7 @@ func recordsOf(t *testing.T, l *log.Log) map[int64]string {
 // A directory of Kafka's with a compacted topic, killed while it is at work, opens here with every
 // segment and every record, as often as one likes; what we close, Kafka's dump tool finds good.
 func TestKilledKafkaDirectoryWithCompactedTopicsOpensWhole(t *testing.T) {
+	t.Parallel()
 	kit := kafkaKit(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

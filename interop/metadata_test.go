@@ -76,6 +76,7 @@ func writeMetadata(t *testing.T, dir string, snapshot bool) (orders string, topi
 // TestKafkasMetadataToolsReadEveryBrokersCopy has the metadata shell and the dump tool read what
 // each of three brokers keeps.
 func TestKafkasMetadataToolsReadEveryBrokersCopy(t *testing.T) {
+	t.Parallel()
 	kit := kafkaKit(t)
 	for _, snapshot := range []bool{false, true} {
 		dir := filepath.Join(t.TempDir(), "data")

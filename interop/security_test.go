@@ -279,10 +279,16 @@ var knowTokens = []string{"franz-go", "java"}
 
 // TestSecuredKafka lets every client connect to a real broker in each way, to see that the tests
 // say what Kafka does.
-func TestSecuredKafka(t *testing.T) { connectInEveryWay(t, startSecuredKafka(t)) }
+func TestSecuredKafka(t *testing.T) {
+	t.Parallel()
+	connectInEveryWay(t, startSecuredKafka(t))
+}
 
 // TestSecuredStrata is the same for ours.
-func TestSecuredStrata(t *testing.T) { connectInEveryWay(t, startSecuredStrata(t)) }
+func TestSecuredStrata(t *testing.T) {
+	t.Parallel()
+	connectInEveryWay(t, startSecuredStrata(t))
+}
 
 func connectInEveryWay(t *testing.T, s secured) {
 	ways := s.logins()
@@ -313,10 +319,14 @@ func connectInEveryWay(t *testing.T, s secured) {
 
 // TestClientsAuthenticateAgainOnKafka has clients write for longer than they are authenticated:
 // each does it again, or connects again, and loses no record by it (KIP-368).
-func TestClientsAuthenticateAgainOnKafka(t *testing.T) { authenticateAgain(t, startSecuredKafka(t)) }
+func TestClientsAuthenticateAgainOnKafka(t *testing.T) {
+	t.Parallel()
+	authenticateAgain(t, startSecuredKafka(t))
+}
 
 // TestClientsAuthenticateAgainOnStrata is the same for ours.
 func TestClientsAuthenticateAgainOnStrata(t *testing.T) {
+	t.Parallel()
 	authenticateAgain(t, startSecuredStrata(t))
 }
 

@@ -19,6 +19,7 @@ import (
 
 // TestStrata runs the checks against our server, on files.
 func TestStrata(t *testing.T) {
+	t.Parallel()
 	k, _ := startStrata(t)
 	runAll(t, k)
 }
@@ -26,6 +27,7 @@ func TestStrata(t *testing.T) {
 // TestStrataOfThreeBrokers runs the checks against a cluster of three:
 // every client knows the address of one.
 func TestStrataOfThreeBrokers(t *testing.T) {
+	t.Parallel()
 	ks, _ := startStrataBrokers(t, 3)
 	runAll(t, ks[1])
 }

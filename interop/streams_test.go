@@ -50,6 +50,7 @@ const streamsKills = 4
 // TestStreamsCountsWordsExactlyOnceWhileInstancesDie wants every count of every word once and in
 // order: 1, 2, 3 and so on to the number of times that it was written.
 func TestStreamsCountsWordsExactlyOnceWhileInstancesDie(t *testing.T) {
+	t.Parallel()
 	need(t, "java", "mvn")
 	k, _ := startStrata(t)
 	countWords(t, k)
@@ -57,6 +58,7 @@ func TestStreamsCountsWordsExactlyOnceWhileInstancesDie(t *testing.T) {
 
 // TestStreamsCountsWordsOnApacheKafka is the same on a broker of Kafka.
 func TestStreamsCountsWordsOnApacheKafka(t *testing.T) {
+	t.Parallel()
 	k := startKafka(t)
 	awaitCoordinators(t, k)
 	countWords(t, k)

@@ -30,6 +30,7 @@ const franzSkips = "Share"
 // among them, against our server. The tests that franzSkips matches are left out. STRATA_SUITES=1
 // gives it its own number of records, 500,000 and not 50,000.
 func TestFranzGosOwnSuite(t *testing.T) {
+	t.Parallel()
 	k, _ := startStrata(t)
 	env := []string{"KGO_TEST_RF=1", "KGO_SEEDS=" + k.addr}
 	if os.Getenv("STRATA_SUITES") == "" {
@@ -59,6 +60,7 @@ const kafkaGoSecurity = "Scram|SASL|ACLs|TestWriter/writing_a_message_with_SASL"
 // want it at localhost:9092 and 9093: only with STRATA_SUITES=1. Those of security are always run,
 // with other addresses in them.
 func TestKafkaGosOwnSuite(t *testing.T) {
+	t.Parallel()
 	own := serveStrata(t, 1, func(*strata.Config) {}, func(cfg *kafka.Config) {
 		cfg.Advertise = func(_ int32, ln net.Listener) (string, int32) {
 			return "localhost", int32(ln.Addr().(*net.TCPAddr).Port)
@@ -180,7 +182,8 @@ func runSuite(t *testing.T, s suite) (r ran) {
 	goCommand := func(args ...string) ([]byte, error) {
 		cmd := exec.CommandContext(t.Context(), "go", args...)
 		cmd.Dir = filepath.Join(dir, s.pkg)
-		cmd.Env = append(os.Environ(), append(s.env, "GOWORK=off", "GOFLAGS=-mod=mod")...)
+		// -trimpath: what it compiles does not depend on the directory, and is not compiled again.
+		cmd.Env = append(os.Environ(), append(s.env, "GOWORK=off", "GOFLAGS=-mod=mod -trimpath")...)
 		cmd.WaitDelay = time.Second
 		return cmd.CombinedOutput()
 	}

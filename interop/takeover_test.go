@@ -278,6 +278,7 @@ func forms(t *testing.T, ends []string, run func(t *testing.T, end string)) {
 // that was stopped, with our indexes and snapshots of producers as they are, and of one that was
 // killed, the last time between the decision of a transaction and its marker.
 func TestKafkaTakesOverOurTransactions(t *testing.T) {
+	t.Parallel()
 	forms(t, []string{"stopped", "killed", "killed with a decision"}, func(t *testing.T, end string) {
 		kit := kafkaKit(t)
 		ks, stop := startStrataWith(t, 1, newMoved)
@@ -308,6 +309,7 @@ func newMoverOf(m *mover, t *testing.T, k target) *mover {
 
 // TestWeTakeOverKafkasTransactions has a directory of Kafka's open here.
 func TestWeTakeOverKafkasTransactions(t *testing.T) {
+	t.Parallel()
 	forms(t, []string{"killed", "stopped", "killed with a decision", "stopped 3.9.1", "killed 3.9.1"}, func(t *testing.T, end string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()

@@ -188,6 +188,7 @@ var _ = add("franz-go/transform-exactly-once", func(t *testing.T, k target) {
 // TestTransformIsExactlyOnceWhileLeadersAreKilled has three brokers killed in turn, which lead what
 // is read and written, and coordinate the transactions and the group, while a topic is copied.
 func TestTransformIsExactlyOnceWhileLeadersAreKilled(t *testing.T) {
+	t.Parallel()
 	s, k := startReplicated(t, t.TempDir())
 	from, to := fresh("from"), fresh("to")
 	for name, partitions := range map[string]int32{from: partitionsRidden, to: 1} {
