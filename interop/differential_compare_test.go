@@ -260,8 +260,9 @@ func (c *correspondence) subject(v any, theirs bool) string {
 		return ""
 	}
 	var b strings.Builder
+	name, _ := m["Topic"].(string)
 	for _, k := range slices.Sorted(maps.Keys(m)) {
-		if about[k] {
+		if about[k] && (k != "TopicID" || name == "") {
 			b.WriteString(k + ":" + c.plainlyOurs(m[k], theirs) + " ")
 		}
 	}

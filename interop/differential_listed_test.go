@@ -135,8 +135,7 @@ func (d *deviation) matches(req kmsg.Request, asked string, x difference) bool {
 
 // unlisted returns those of an answer's differences that have no cause. asked is the request in
 // plain names.
-func (y *tally) unlisted(req kmsg.Request, plain func(string) string, diffs []difference) (left []difference) {
-	asked := plain(jsonOf(req))
+func (y *tally) unlisted(req kmsg.Request, asked string, plain func(string) string, diffs []difference) (left []difference) {
 	whole := false
 	for _, x := range diffs {
 		x.theirs, x.ours = plain(x.theirs), plain(x.ours)

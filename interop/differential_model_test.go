@@ -146,7 +146,7 @@ func (m *model) created(name string, id [16]byte) {
 			return
 		}
 	}
-	if len(m.topics) < 6 && strings.HasPrefix(name, m.prefix) {
+	if len(m.topics) < 6 && strings.HasPrefix(name, m.prefix) && !strings.Contains(name, hidden) {
 		m.topics = append(m.topics, &topicModel{name: name, id: id})
 	}
 }

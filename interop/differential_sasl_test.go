@@ -19,34 +19,43 @@ import (
 )
 
 // A pair is both brokers, with the same settings, and where they listen to those who have to say by
-// SASL PLAIN who they are: the user few, by the password secret. At the plain listener everybody
-// may do everything.
+// SASL PLAIN who they are: one of fews, by the password secret. At the plain listener everybody may
+// do everything.
 type pair struct {
 	kafkas, ours         target
 	kafkasSASL, oursSASL string
 }
 
-const few = "few"
+// fews are users with few rights.
+var fews = []string{"few", "few1", "few2", "few3"}
 
 func startPair(t *testing.T) pair {
 	t.Helper()
+	users, passwords := "", map[string]string{}
+	for _, few := range fews {
+		users += " user_" + few + `="secret"`
+		passwords[few] = "secret"
+	}
 	more := []apache.Listener{{Name: "SASL", Protocol: "SASL_PLAINTEXT"}}
 	at := "listener.name.sasl."
 	b, err := kafkaKit(t).StartListening(within(t), t.TempDir(), more,
 		"auto.create.topics.enable=false", "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS",
-		"share.coordinator.state.topic.num.partitions=50", "connection.failed.authentication.delay.ms=1", at+"sasl.enabled.mechanisms=PLAIN",
-		at+"plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_"+few+`="secret";`)
+		"share.coordinator.state.topic.num.partitions=50", "connection.failed.authentication.delay.ms=1",
+		"log.retention.check.interval.ms=86400000", "log.initial.task.delay.ms=86400000", // a topic that is deleted then takes Kafka's directory with it
+		at+"sasl.enabled.mechanisms=PLAIN",
+		at+"plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "+users+";")
 	require.NoError(t, err)
 	t.Cleanup(b.Stop)
 	served := serveStrata(t, 1, func(cfg *strata.Config) {
 		cfg.Group.OffsetsPartitions, cfg.Transactions.Topic.Partitions = 4, 1
+		cfg.RetentionCheckInterval = 24 * time.Hour
 	}, func(cfg *kafka.Config) {
 		cfg.NoAutoCreate = true
 		cfg.Authorization = kafka.Authorization{Enabled: true, SuperUsers: []string{"User:ANONYMOUS"}}
 	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	sasl := &kafka.SASL{Plain: kafka.StaticPasswords(map[string]string{few: "secret"}), FailureDelay: time.Millisecond}
+	sasl := &kafka.SASL{Plain: kafka.StaticPasswords(passwords), FailureDelay: time.Millisecond}
 	served.listen(&kafka.Listener{Listener: ln, Name: "SASL", Security: kafka.Security{SASL: sasl}})
 	return pair{target{kind: "kafka", addr: b.Addr, dir: b.Dir}, served.targets[0], more[0].Addr, ln.Addr().String()}
 }
@@ -58,6 +67,20 @@ func (c *wireClient) handshake() error {
 	got, err := c.ask(req)
 	if err == nil && (got == nil || got.(*kmsg.SASLHandshakeResponse).ErrorCode != 0) {
 		err = fmt.Errorf("handshake: %s", jsonOf(got))
+	}
+	return err
+}
+
+// authenticate says who the client is.
+func (c *wireClient) authenticate() error {
+	if err := c.handshake(); err != nil {
+		return err
+	}
+	req := kmsg.NewPtrSASLAuthenticateRequest()
+	req.Version, req.SASLAuthBytes = 2, []byte("\x00"+c.user+"\x00secret")
+	got, err := c.ask(req)
+	if err == nil && (got == nil || got.(*kmsg.SASLAuthenticateResponse).ErrorCode != 0) {
+		err = fmt.Errorf("authenticate: %s", jsonOf(got))
 	}
 	return err
 }
@@ -111,7 +134,7 @@ func TestRequestsDuringAuthenticationAreRefusedAsByKafka(t *testing.T) {
 					t.Errorf("%s v%d %s: %v", kmsg.NameForKey(req.Key()), req.GetVersion(), jsonOf(req), err)
 					continue
 				}
-				for _, d := range seen.unlisted(req, plain, newCorrespondence().compare(viewOf("a", req), a, b)) {
+				for _, d := range seen.unlisted(req, plain(jsonOf(req)), plain, newCorrespondence().compare(viewOf("a", req), a, b)) {
 					t.Errorf("%s v%d %s\n  %s", kmsg.NameForKey(req.Key()), req.GetVersion(), jsonOf(req), d)
 				}
 			}

@@ -21,7 +21,8 @@ func (c *call) alterUserScramCredentials(req *kmsg.AlterUserSCRAMCredentialsRequ
 	for _, u := range req.Upsertions {
 		m := replication.ScramMechanism(u.Mechanism)
 		ch := replication.ScramChange{User: u.Name}
-		if ch.Credential.Mechanism, ch.Credential.Iterations = m, int(u.Iterations); m.Valid() {
+		ch.Credential = replication.ScramCredential{Mechanism: m, Iterations: int(u.Iterations), Salt: u.Salt}
+		if m.Valid() && len(u.SaltedPassword) > 0 { // without, there are no keys
 			ch.Credential = m.FromSalted(u.SaltedPassword, u.Salt, int(u.Iterations))
 		}
 		changes = append(changes, ch)

@@ -286,6 +286,35 @@ func TestAuthorizedOperationsAreThoseThatAreAllowed(t *testing.T) {
 	require.Equal(t, int32(1<<acl.Alter|1<<acl.Describe|1<<acl.AlterConfigs|1<<acl.DescribeConfigs), describe())
 }
 
+// A transactional id is somebody's business where there is a batch of a transaction.
+func TestWhoProducesWithoutATransactionNeedsNoRightToItsID(t *testing.T) {
+	s, addr := authorized(t, rights(acl.Topic, "mine", acl.Write))
+	for _, name := range []string{"mine", "theirs"} {
+		require.NoError(t, s.cluster.CreateTopic(t.Context(), name, topic.Config{Partitions: 1}))
+	}
+	produce := func(version int16, id *string, name string, records []byte) []kmsg.ProduceResponseTopic {
+		req := produceOne(version, name, records)
+		req.TransactionID = id
+		return ask[*kmsg.ProduceResponse](t, addr, version, req).Topics
+	}
+	code := func(topics []kmsg.ProduceResponseTopic) Code { return Code(topics[0].Partitions[0].ErrorCode) }
+	plain, id := batch("k", "v"), kmsg.StringPtr("nobodys")
+	of := batch("k", "v")
+	of[batchAttributes] |= 0x10
+	short := make([]byte, 20)
+	for version := int16(3); version <= 12; version++ {
+		require.Zero(t, code(produce(version, id, "mine", plain)))
+		require.Equal(t, TopicAuthorizationFailed, code(produce(version, id, "theirs", plain)))
+		require.Equal(t, TransactionalIDAuthorizationFailed, code(produce(version, id, "mine", of)))
+		require.Equal(t, TransactionalIDAuthorizationFailed, code(produce(version, nil, "theirs", of)))
+		require.Equal(t, CorruptMessage, code(produce(version, id, "theirs", short)), "what is no batch is told first, of any topic")
+		require.Equal(t, CorruptMessage, code(produce(version, id, "nowhere", short)))
+	}
+	req := produceOne(9, "theirs", nil)
+	req.Topics[0].Partitions = nil
+	require.Empty(t, ask[*kmsg.ProduceResponse](t, addr, 9, req).Topics, "of no partition nothing is said")
+}
+
 func TestWhatIsAddedToATransactionIsAllAllowedOrNothing(t *testing.T) {
 	s, addr := authorized(t, rights(acl.TransactionalID, "tx", acl.Write), rights(acl.Topic, "mine", acl.Write))
 	for _, name := range []string{"mine", "theirs"} {

@@ -1,18 +1,25 @@
 package kafka
 
 import (
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/topic"
 )
 
-// guardProduce: Write of the transactional id, and of each topic. Without an answer (acks 0) the
+// guardProduce: Write of the transactional id, if there is a transaction, and of each topic. What has
+// no batch where one is looked for is refused as a whole before that. Without an answer (acks 0) the
 // connection is closed, as for any error of a partition.
 func guardProduce(c *call, req *kmsg.ProduceRequest) kmsg.Response {
+	transaction, err := hasTransaction(req)
+	if err != nil {
+		return nil
+	}
 	code := TopicAuthorizationFailed
 	var denied []kmsg.ProduceRequestTopic
-	if req.TransactionID != nil && !c.allows(acl.Write, acl.TransactionalID, *req.TransactionID) {
+	if transaction && (req.TransactionID == nil || !c.allows(acl.Write, acl.TransactionalID, *req.TransactionID)) {
 		code, req.Topics, denied = TransactionalIDAuthorizationFailed, nil, req.Topics
 	} else {
 		req.Topics, denied = split(req.Topics, func(t *kmsg.ProduceRequestTopic) bool {
@@ -20,6 +27,7 @@ func guardProduce(c *call, req *kmsg.ProduceRequest) kmsg.Response {
 			return !known || c.allows(acl.Write, acl.Topic, name)
 		})
 	}
+	denied = slices.DeleteFunc(denied, func(t kmsg.ProduceRequestTopic) bool { return len(t.Partitions) == 0 })
 	if len(denied) == 0 {
 		return nil
 	}

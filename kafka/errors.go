@@ -182,6 +182,8 @@ func errorMessage(err error) *string {
 		text = p.text
 	} else if codeOf(err) == UnknownTopicOrPartition {
 		text = textUnknownTopic
+	} else if errors.Is(err, group.ErrInvalidGroupID) {
+		text = "The group id is invalid."
 	} else if errors.Is(err, group.ErrNonEmptyGroup) {
 		text = "The group is not empty."
 	} else if i := slices.IndexFunc(errorCodes, func(row errorRow) bool { return errors.Is(err, row.err) }); i >= 0 {

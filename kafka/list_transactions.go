@@ -31,7 +31,7 @@ func (c *call) listTransactions(req *kmsg.ListTransactionsRequest) kmsg.Response
 		fits = whole.MatchString
 	}
 	for _, name := range req.StateFilters {
-		if !slices.Contains(transactionStates, name) {
+		if !slices.Contains(transactionStates, name) && !slices.Contains(resp.UnknownStateFilters, name) {
 			resp.UnknownStateFilters = append(resp.UnknownStateFilters, name)
 		}
 	}

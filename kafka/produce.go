@@ -105,34 +105,53 @@ func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponse
 	}
 }
 
-// checkTransaction refuses a request, as a whole, that has batches of transactions and no
-// transactional id, or those of several producers, or a batch in which Kafka finds none when it
-// looks for the two: it looks no further than the first batch of a transaction. Kafka:
-// KafkaApis.handleProduceRequest, RequestUtils.hasTransactionalRecords,
-// ReplicaManager.handleProduceAppend, ByteBufferLogInputStream.
-func checkTransaction(req *kmsg.ProduceRequest) error {
-	const length, magic, attributes, producer, sequence = 8, 16, 22, 43, 53 // positions in a batch
-	const shortest = 14                                                     // length of a batch of any format
-search:
+// Positions in a batch, and its shortest length in any format.
+const (
+	batchLength     = 8
+	batchMagic      = 16
+	batchAttributes = 22
+	batchProducer   = 43
+	batchSequence   = 53
+	shortestBatch   = 14
+)
+
+// hasTransaction reports whether a request has a batch of a transaction. Kafka looks no further than
+// the first, and refuses all of the request for what it finds before that and is no batch. Kafka:
+// RequestUtils.hasTransactionalRecords, ByteBufferLogInputStream.
+func hasTransaction(req *kmsg.ProduceRequest) (bool, error) {
 	for i := range req.Topics {
 		for j := range req.Topics[i].Partitions {
 			b := req.Topics[i].Partitions[j].Records
-			if len(b) >= sequence && b[magic] == 2 && b[attributes]&0x10 != 0 {
-				break search
+			if isOfTransaction(b) {
+				return true, nil
 			}
-			if len(b) >= length+4 && int32(binary.BigEndian.Uint32(b[length:])) < shortest || len(b) > magic && b[magic] > 2 {
-				return errNoBatch
+			if len(b) >= batchLength+4 && int32(binary.BigEndian.Uint32(b[batchLength:])) < shortestBatch || len(b) > batchMagic && b[batchMagic] > 2 {
+				return false, errNoBatch
 			}
 		}
+	}
+	return false, nil
+}
+
+func isOfTransaction(b []byte) bool {
+	return len(b) >= batchSequence && b[batchMagic] == 2 && b[batchAttributes]&0x10 != 0
+}
+
+// checkTransaction refuses a request, as a whole, that has batches of transactions and no
+// transactional id, or those of several producers, or none where hasTransaction looks for one.
+// Kafka: KafkaApis.handleProduceRequest, ReplicaManager.handleProduceAppend.
+func checkTransaction(req *kmsg.ProduceRequest) error {
+	if _, err := hasTransaction(req); err != nil {
+		return err
 	}
 	var first []byte // producer id and epoch
 	for i := range req.Topics {
 		for j := range req.Topics[i].Partitions {
 			b := req.Topics[i].Partitions[j].Records
-			if len(b) < sequence || b[magic] != 2 || b[attributes]&0x10 == 0 {
+			if !isOfTransaction(b) {
 				continue
 			}
-			who := b[producer:sequence]
+			who := b[batchProducer:batchSequence]
 			switch {
 			case req.TransactionID == nil:
 				return partition.ErrTransactionalID

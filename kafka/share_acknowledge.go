@@ -5,7 +5,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/share"
 )
 
@@ -18,12 +17,9 @@ func (c *call) shareAcknowledge(req *kmsg.ShareAcknowledgeRequest) kmsg.Response
 		resp.ErrorCode = int16(code)
 		return resp
 	}
-	key, code := shareMember(req.GroupID, req.MemberID)
-	switch {
-	case code != 0:
+	key, code := c.shareMember(req.GroupID, req.MemberID)
+	if code != 0 {
 		return refused(code)
-	case !c.allows(acl.Read, acl.Group, key.group):
-		return refused(GroupAuthorizationFailed)
 	}
 	shares, err := c.s.cluster.Shares()
 	if err != nil {

@@ -25,12 +25,10 @@ func (c *call) shareFetch(req *kmsg.ShareFetchRequest) kmsg.Response {
 		resp.ErrorCode = int16(code)
 		return resp
 	}
-	key, code := shareMember(req.GroupID, req.MemberID)
+	key, code := c.shareMember(req.GroupID, req.MemberID)
 	switch {
 	case code != 0:
 		return refused(code)
-	case !c.allows(acl.Read, acl.Group, key.group):
-		return refused(GroupAuthorizationFailed)
 	case req.IsRenewAck && (req.MaxWaitMillis != 0 || req.MinBytes != 0 || req.MaxBytes != 0 || req.MaxRecords != 0):
 		return refused(InvalidRequest) // who renews fetches nothing
 	case req.ShareAcquireMode < 0 || req.ShareAcquireMode > acquireByRecord:
@@ -70,9 +68,17 @@ func (c *call) shareFetch(req *kmsg.ShareFetchRequest) kmsg.Response {
 // whole batches.
 const acquireByRecord = 1
 
-// shareMember returns who asks; a group and a member must be named.
-func shareMember(group, member *string) (shareSessionKey, Code) {
-	if group == nil || *group == "" || member == nil || *member == "" {
+// maxShareMember is how long the id of a member may be: as long as a UUID in its longer form.
+const maxShareMember = 36
+
+// shareMember returns who asks, who may read as the group: a group and a member must be named.
+func (c *call) shareMember(group, member *string) (shareSessionKey, Code) {
+	switch {
+	case group == nil || *group == "":
+		return shareSessionKey{}, InvalidRequest
+	case !c.allows(acl.Read, acl.Group, *group):
+		return shareSessionKey{}, GroupAuthorizationFailed
+	case member == nil || *member == "" || len(*member) > maxShareMember:
 		return shareSessionKey{}, InvalidRequest
 	}
 	return shareSessionKey{*group, *member}, 0

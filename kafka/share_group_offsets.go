@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -123,6 +124,7 @@ func (c *call) alterShareGroupOffsets(req *kmsg.AlterShareGroupOffsetsRequest) k
 	}
 	done, err := c.groups.ResetShareOffsets(c.ctx, req.GroupID, to)
 	if err != nil {
+		err = says(err, group.ErrGroupNotFound, fmt.Sprintf("Group %s is not a share group.", req.GroupID))
 		resp.ErrorCode, resp.ErrorMessage = c.errorCode(err), errorMessage(err)
 		return resp
 	}

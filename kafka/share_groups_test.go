@@ -297,6 +297,10 @@ func TestShareSessionsBeginGoOnAndEndAsInKafka(t *testing.T) {
 	none := ""
 	require.Equal(t, InvalidRequest, code(one.fetch(func(r *kmsg.ShareFetchRequest) { r.MemberID = &none })))
 	require.Equal(t, InvalidRequest, code(one.fetch(func(r *kmsg.ShareFetchRequest) { r.GroupID = nil })))
+	long := newSharer(t, addr, strings.Repeat("m", 37), id)
+	require.Equal(t, InvalidRequest, code(long.fetch(nil)), "the id of a member is 36 bytes at most")
+	top, _ = long.acknowledge(1, said{0, 0, 1})
+	require.Equal(t, InvalidRequest, top)
 
 	require.Equal(t, [][3]int64{{0, 1, 1}}, got(one.fetch(nil)))
 	require.Equal(t, InvalidShareSessionEpoch, code(one.fetch(at(5))))

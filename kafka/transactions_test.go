@@ -309,9 +309,24 @@ func TestTransactionsAreListedByStateProducerAgeAndPattern(t *testing.T) {
 			require.Equal(t, c.want, names, "%s, version %d", c.name, v)
 		}
 	}
-	require.Equal(t, []string{"ongoing"}, list(2, func(r *kmsg.ListTransactionsRequest) { r.StateFilters = []string{"ongoing"} }).UnknownStateFilters)
+	require.Equal(t, []string{"ongoing"}, list(2, func(r *kmsg.ListTransactionsRequest) { r.StateFilters = []string{"ongoing", "ongoing"} }).UnknownStateFilters)
 	for _, bad := range []string{"(", "a)(b", "(?=x)"} {
 		require.Equal(t, InvalidRegularExpression, Code(list(2, func(r *kmsg.ListTransactionsRequest) { r.TransactionalIDPattern = &bad }).ErrorCode))
+	}
+}
+
+func TestOffsetsOfNoGroupAreOfPartitionsThatThereAre(t *testing.T) {
+	_, addr := serve(t, Config{NoAutoCreate: true})
+	createTopic(t, addr, "orders", 1)
+	req := kmsg.NewPtrTxnOffsetCommitRequest()
+	for _, name := range []string{"orders", "none"} {
+		rt := kmsg.NewTxnOffsetCommitRequestTopic()
+		rt.Topic, rt.Partitions = name, []kmsg.TxnOffsetCommitRequestTopicPartition{{Partition: 0}}
+		req.Topics = append(req.Topics, rt)
+	}
+	for version := int16(0); version <= 5; version++ {
+		got := ask[*kmsg.TxnOffsetCommitResponse](t, addr, version, req).Topics
+		require.Equal(t, []Code{InvalidGroupID, UnknownTopicOrPartition}, []Code{Code(got[0].Partitions[0].ErrorCode), Code(got[1].Partitions[0].ErrorCode)})
 	}
 }
 

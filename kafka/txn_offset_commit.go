@@ -50,6 +50,8 @@ func (c *call) txnOffsetCommit(req *kmsg.TxnOffsetCommitRequest) kmsg.Response {
 			rp.Partition = p.Partition
 			if err, told := errs[record.TopicPartition{Topic: t.Topic, Partition: p.Partition}]; told {
 				rp.ErrorCode = c.txnOffsetCode(err)
+			} else if _, err := c.partitionOf(t.Topic, p.Partition); err != nil && req.Group == "" {
+				rp.ErrorCode = c.txnOffsetCode(err) // Kafka looks first whether there is such a partition
 			} else {
 				rp.ErrorCode = c.txnOffsetCode(failed)
 			}

@@ -45,6 +45,10 @@ func TestUsersAreAlteredAndDescribedAsInKafka(t *testing.T) {
 			upsertion("first", 1, 4095), upsertion("first", 1, 4096), upsertion("second", 1, 4096), upsertion("second", 1, 4095))
 		r.Deletions = append(r.Deletions, deletion("bob", 2), deletion("gone", 1))
 	}))
+	require.Equal(t, map[string]string{"erin": "UNACCEPTABLE_CREDENTIAL: The salted password must not be empty"}, alter(func(r *kmsg.AlterUserSCRAMCredentialsRequest) {
+		r.Upsertions = append(r.Upsertions, upsertion("erin", 1, 4096))
+		r.Upsertions[0].SaltedPassword = nil
+	}), "anybody could make the proof")
 	require.Equal(t, map[string]string{"bob": "NONE"}, alter(func(r *kmsg.AlterUserSCRAMCredentialsRequest) { r.Deletions = append(r.Deletions, deletion("bob", 2)) }))
 
 	describe := func(users ...string) (got []string) {

@@ -203,6 +203,8 @@ func (m *Image) checkScram(c ScramChange) error {
 		return &UserError{ErrUnacceptableCredential, "Too many iterations"}
 	case len(c.Credential.Salt) == 0:
 		return &UserError{ErrUnacceptableCredential, "The salt must not be empty"}
+	case len(c.Credential.StoredKey) == 0: // anybody could authenticate
+		return &UserError{ErrUnacceptableCredential, "The salted password must not be empty"}
 	}
 	return nil
 }
