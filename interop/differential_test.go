@@ -19,7 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/internal/sample"
+	"github.com/stratalog/strata/kafka"
 )
 
 // Seeded random requests, valid and not, go to Apache Kafka and to Strata, and the answers must be
@@ -629,6 +631,27 @@ func TestRandomAnswersAreKafkas(t *testing.T) {
 func kafkaSaid(k target) string {
 	b, _ := os.ReadFile(filepath.Join(filepath.Dir(k.dir), "out"))
 	return tail(b)
+}
+
+func startKafkaWith(t *testing.T, settings ...string) target {
+	t.Helper()
+	b, err := kafkaKit(t).StartAt(within(t), t.TempDir(), nil, settings...)
+	require.NoError(t, err)
+	t.Cleanup(b.Stop)
+	return target{kind: "kafka", addr: b.Addr, dir: b.Dir}
+}
+
+// startStrataAuthorizing starts a Strata in which anonymous clients may do everything, and others what
+// they are allowed.
+func startStrataAuthorizing(t *testing.T) target {
+	t.Helper()
+	ks, _ := startStrataServing(t, 1, func(cfg *strata.Config) {
+		cfg.Group.OffsetsPartitions, cfg.Transactions.Topic.Partitions = 4, 1
+	}, func(cfg *kafka.Config) {
+		cfg.NoAutoCreate = true
+		cfg.Authorization = kafka.Authorization{Enabled: true, SuperUsers: []string{"User:ANONYMOUS"}}
+	})
+	return ks[0]
 }
 
 // warm has a broker make its internal topics.
