@@ -14,7 +14,8 @@ import (
 // other rights, about things of which some are nobody's business. Nothing may be said of those that
 // Kafka does not say.
 func TestAnswersToAUserOfFewRightsAreKafkas(t *testing.T) {
-	requests, next := howMany(t, 250, 12_500)
+	t.Parallel()
+	requests, next := howMany(t, 250, 12_500, 100)
 	c := newCampaign(t)
 	c.users = fews
 	c.send(t, requests, next)

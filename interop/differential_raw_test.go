@@ -23,7 +23,8 @@ import (
 // more closes the connection, what still is one is answered as Kafka answers it. A request that is
 // right follows each, which is answered if the connection goes on.
 func TestMutatedRequestsEndAsInKafka(t *testing.T) {
-	requests, next := howMany(t, 400, 20_000)
+	t.Parallel()
+	requests, next := howMany(t, 400, 20_000, 150)
 	c := newCampaign(t)
 	c.run = (*referee).runMutated
 	c.send(t, requests, next)

@@ -286,6 +286,22 @@ func TestAuthorizedOperationsAreThoseThatAreAllowed(t *testing.T) {
 	require.Equal(t, int32(1<<acl.Alter|1<<acl.Describe|1<<acl.AlterConfigs|1<<acl.DescribeConfigs), describe())
 }
 
+// Of topics that may not be described or read, no offset is told; of a group that is not there, no
+// topic.
+func TestShareOffsetsOfTopicsThatAreHiddenAreNone(t *testing.T) {
+	_, addr := authorized(t, rights(acl.Group, "g", acl.Describe), rights(acl.Group, "g", acl.Delete))
+	asked := kmsg.DescribeShareGroupOffsetsRequestGroup{GroupID: "g", Topics: []kmsg.DescribeShareGroupOffsetsRequestGroupTopic{{Topic: "theirs", Partitions: []int32{0}}}}
+	got := ask[*kmsg.DescribeShareGroupOffsetsResponse](t, addr, 1, &kmsg.DescribeShareGroupOffsetsRequest{Groups: []kmsg.DescribeShareGroupOffsetsRequestGroup{asked}})
+	p := got.Groups[0].Topics[0].Partitions[0]
+	require.Equal(t, []any{TopicAuthorizationFailed, int64(-1), int64(-1)}, []any{Code(p.ErrorCode), p.StartOffset, p.Lag})
+	find := kmsg.NewPtrFindCoordinatorRequest()
+	find.CoordinatorKey = "g"
+	require.Zero(t, ask[*kmsg.FindCoordinatorResponse](t, addr, 3, find).ErrorCode)
+	forgotten := ask[*kmsg.DeleteShareGroupOffsetsResponse](t, addr, 0, &kmsg.DeleteShareGroupOffsetsRequest{GroupID: "g", Topics: []kmsg.DeleteShareGroupOffsetsRequestTopic{{Topic: "theirs"}}})
+	require.Equal(t, GroupIDNotFound, Code(forgotten.ErrorCode))
+	require.Empty(t, forgotten.Topics)
+}
+
 // A transactional id is somebody's business where there is a batch of a transaction.
 func TestWhoProducesWithoutATransactionNeedsNoRightToItsID(t *testing.T) {
 	s, addr := authorized(t, rights(acl.Topic, "mine", acl.Write))

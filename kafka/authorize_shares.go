@@ -114,6 +114,7 @@ func guardDescribeShareGroupOffsets(c *call, req *kmsg.DescribeShareGroupOffsets
 				for _, p := range t.Partitions {
 					rp := kmsg.NewDescribeShareGroupOffsetsResponseGroupTopicPartition()
 					rp.Partition, rp.ErrorCode, rp.ErrorMessage = p, int16(TopicAuthorizationFailed), authorizationText(TopicAuthorizationFailed)
+					rp.StartOffset, rp.Lag = -1, -1
 					rt.Partitions = append(rt.Partitions, rp)
 				}
 				g.Topics = append(g.Topics, rt)
@@ -165,6 +166,9 @@ func guardDeleteShareGroupOffsets(c *call, req *kmsg.DeleteShareGroupOffsetsRequ
 		return nil
 	}
 	return then(c, func(resp *kmsg.DeleteShareGroupOffsetsResponse) {
+		if resp.ErrorCode != 0 {
+			return // it is about the group, and topics are not told of
+		}
 		for _, t := range denied {
 			rt := kmsg.NewDeleteShareGroupOffsetsResponseTopic()
 			rt.Topic, rt.ErrorCode, rt.ErrorMessage = t.Topic, int16(TopicAuthorizationFailed), authorizationText(TopicAuthorizationFailed)
