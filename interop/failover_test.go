@@ -298,10 +298,10 @@ func TestJavaTransactionsRideThroughKilledLeaders(t *testing.T) {
 	}
 }
 
-// TestFranzGosOwnSuiteRidesThroughKilledLeaders is TestFranzGosOwnSuite with replicas, but for
-// KIP-848, while brokers are killed. Its group tests take every error that a poll returns for a failure, also that
-// the coordinator's connection is gone, which the client gets over: whether one is disturbed so is
-// a matter of who is killed when, and those that were are run again.
+// TestFranzGosOwnSuiteRidesThroughKilledLeaders is TestFranzGosOwnSuite with replicas while brokers
+// are killed. Its group tests take every error that a poll returns for a failure, also that the
+// coordinator's connection is gone, which the client gets over: whether one is disturbed so is a
+// matter of who is killed when, and those that were are run again.
 func TestFranzGosOwnSuiteRidesThroughKilledLeaders(t *testing.T) {
 	if os.Getenv("STRATA_LONG") == "" {
 		t.Skip("set STRATA_LONG")
@@ -309,7 +309,7 @@ func TestFranzGosOwnSuiteRidesThroughKilledLeaders(t *testing.T) {
 	t.Parallel()
 	s, k := startReplicated(t, "")
 	own := suite{
-		module: "github.com/twmb/franz-go", pkg: "pkg/kgo", run: ".", skip: franzSkips + "|848", disturbed: franzDisturbed,
+		module: "github.com/twmb/franz-go", pkg: "pkg/kgo", run: ".", skip: franzSkips, disturbed: franzDisturbed,
 		env: []string{"KGO_TEST_RF=3", "KGO_SEEDS=" + k.addr, "KGO_TEST_RECORDS=50000"},
 	}
 	var passed, not []string
@@ -321,7 +321,7 @@ func TestFranzGosOwnSuiteRidesThroughKilledLeaders(t *testing.T) {
 	kills := killLeaders(s, 7*time.Second, done)
 	require.Empty(t, not)
 	for _, chain := range []string{"TestGroupETL", "TestTxnEtl"} {
-		for _, assignor := range []string{"range", "cooperative-sticky", "cooperative-sticky/static"} {
+		for _, assignor := range []string{"range", "cooperative-sticky", "cooperative-sticky/static", "range/848", "sticky/848"} {
 			require.Contains(t, passed, chain+"/"+assignor)
 		}
 	}
@@ -346,7 +346,7 @@ func TestFranzGosTransactionsRideThroughKilledLeaders(t *testing.T) {
 	t.Parallel()
 	s, k := startReplicated(t, "")
 	own := suite{
-		module: "github.com/twmb/franz-go", pkg: "pkg/kgo", run: "^TestTxnEtl$", skip: franzSkips + "|848", disturbed: franzDisturbed,
+		module: "github.com/twmb/franz-go", pkg: "pkg/kgo", run: "^TestTxnEtl$", skip: franzSkips, disturbed: franzDisturbed,
 		env: []string{"KGO_TEST_RF=3", "KGO_SEEDS=" + k.addr, "KGO_TEST_RECORDS=50000"},
 	}
 	rounds, through := 0, map[string]int{"TestTxnEtl/range": 0, "TestTxnEtl/cooperative-sticky": 0, "TestTxnEtl/cooperative-sticky/static": 0}
