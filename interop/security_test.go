@@ -280,13 +280,11 @@ var knowTokens = []string{"franz-go", "java"}
 // TestSecuredKafka lets every client connect to a real broker in each way, to see that the tests
 // say what Kafka does.
 func TestSecuredKafka(t *testing.T) {
-	t.Parallel()
 	connectInEveryWay(t, startSecuredKafka(t))
 }
 
 // TestSecuredStrata is the same for ours.
 func TestSecuredStrata(t *testing.T) {
-	t.Parallel()
 	connectInEveryWay(t, startSecuredStrata(t))
 }
 
@@ -320,13 +318,11 @@ func connectInEveryWay(t *testing.T, s secured) {
 // TestClientsAuthenticateAgainOnKafka has clients write for longer than they are authenticated:
 // each does it again, or connects again, and loses no record by it (KIP-368).
 func TestClientsAuthenticateAgainOnKafka(t *testing.T) {
-	t.Parallel()
 	authenticateAgain(t, startSecuredKafka(t))
 }
 
 // TestClientsAuthenticateAgainOnStrata is the same for ours.
 func TestClientsAuthenticateAgainOnStrata(t *testing.T) {
-	t.Parallel()
 	authenticateAgain(t, startSecuredStrata(t))
 }
 
