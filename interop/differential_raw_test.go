@@ -189,12 +189,12 @@ func (s sentRequest) harmless(prefix string) bool {
 		return q.ValidateOnly
 	case *kmsg.UnregisterBrokerRequest:
 		return false
-	case *kmsg.CreateTopicsRequest:
-		return q.ValidateOnly || !slices.ContainsFunc(q.Topics, func(t kmsg.CreateTopicsRequestTopic) bool {
-			return t.NumPartitions > 10 || !strings.HasPrefix(t.Topic, prefix[:1])
+	case *kmsg.CreateTopicsRequest: // Kafka places partitions that are only validated, too, in all of its memory
+		return !slices.ContainsFunc(q.Topics, func(t kmsg.CreateTopicsRequestTopic) bool {
+			return t.NumPartitions > 10 || !q.ValidateOnly && !strings.HasPrefix(t.Topic, prefix[:1])
 		})
 	case *kmsg.CreatePartitionsRequest:
-		return q.ValidateOnly || !slices.ContainsFunc(q.Topics, func(t kmsg.CreatePartitionsRequestTopic) bool { return t.Count > 10 })
+		return !slices.ContainsFunc(q.Topics, func(t kmsg.CreatePartitionsRequestTopic) bool { return t.Count > 10 })
 	case *kmsg.AlterConfigsRequest:
 		return q.ValidateOnly || !slices.ContainsFunc(q.Resources, func(r kmsg.AlterConfigsRequestResource) bool { return r.ResourceType != 2 })
 	case *kmsg.IncrementalAlterConfigsRequest:
