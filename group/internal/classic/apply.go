@@ -66,12 +66,14 @@ func (g *Group) Apply(r offsets.Record) {
 	g.existence()
 }
 
-// existence makes a group without members Empty if it has anything, else Dead.
+// existence makes a group without members Empty if it has anything, else Dead. The ids that one
+// gave out which is no more are of no use.
 func (g *Group) existence() {
 	if len(g.members) == 0 && (g.state == protocol.Dead || g.state == protocol.Empty) {
 		g.state = protocol.Empty
 		if !g.persisted && len(g.offsets) == 0 && len(g.txns) == 0 {
 			g.state = protocol.Dead
+			clear(g.pending)
 		}
 	}
 }
@@ -115,7 +117,6 @@ func (g *Group) forget() {
 	g.generation, g.protocolType, g.protocol, g.leader, g.stateMs = 0, "", "", "", -1
 	clear(g.members)
 	clear(g.static)
-	clear(g.pending)
 	g.state = protocol.Dead
 }
 

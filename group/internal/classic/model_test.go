@@ -113,6 +113,7 @@ func (m *model) check(t *rapid.T, ev Event, before protocol.State) {
 	}
 	require.GreaterOrEqual(t, g.generation, m.generation, "generations only grow")
 	m.generation = g.generation
+	require.False(t, g.state == protocol.Dead && len(g.pending) > 0, "ids are given out by groups that are there")
 	switch g.state {
 	case protocol.Dead, protocol.Empty:
 		require.Empty(t, g.members)
