@@ -59,7 +59,7 @@ func (c *call) alterClientQuotas(req *kmsg.AlterClientQuotasRequest) kmsg.Respon
 // quotaEntity returns the entity that a request means. Of a type that comes twice the last name
 // counts.
 func quotaEntity(parts []kmsg.AlterClientQuotasRequestEntryEntity) (e replication.QuotaEntity, err error) {
-	for _, p := range parts {
+	for _, p := range lastOfEachType(parts) {
 		n := e.Part(clientquota.Part(p.Type))
 		switch {
 		case n == nil:
@@ -75,19 +75,24 @@ func quotaEntity(parts []kmsg.AlterClientQuotasRequestEntryEntity) (e replicatio
 	return e, nil
 }
 
-// answeredQuota returns the answer's entry for one of the request, without an error: its entity, of
-// a type that comes twice by the last name.
+// lastOfEachType returns each type of an entity once, where it comes first, with its last name.
+func lastOfEachType(parts []kmsg.AlterClientQuotasRequestEntryEntity) (once []kmsg.AlterClientQuotasResponseEntryEntity) {
+	at := map[string]int{}
+	for _, p := range parts {
+		i, ok := at[p.Type]
+		if !ok {
+			i, at[p.Type] = len(once), len(once)
+			once = append(once, kmsg.AlterClientQuotasResponseEntryEntity{Type: p.Type})
+		}
+		once[i].Name = p.Name
+	}
+	return once
+}
+
+// answeredQuota returns the answer's entry for one of the request, without an error.
 func answeredQuota(e kmsg.AlterClientQuotasRequestEntry) kmsg.AlterClientQuotasResponseEntry {
 	re := kmsg.NewAlterClientQuotasResponseEntry()
-	at := map[string]int{}
-	for _, of := range e.Entity {
-		i, ok := at[of.Type]
-		if !ok {
-			i, at[of.Type] = len(re.Entity), len(re.Entity)
-			re.Entity = append(re.Entity, kmsg.AlterClientQuotasResponseEntryEntity{Type: of.Type})
-		}
-		re.Entity[i].Name = of.Name
-	}
+	re.Entity = lastOfEachType(e.Entity)
 	return re
 }
 

@@ -138,6 +138,8 @@ func TestQuotasAreAlteredAsInKafka(t *testing.T) {
 		{": producer_byte_rate=1000", ": INVALID_REQUEST: Invalid empty client quota entity"},
 		{"nonsense=x: producer_byte_rate=1000", "nonsense=x" + invalid + "Unhandled client quota entity type: nonsense"},
 		{"user=a user=b: producer_byte_rate=1000", "user=b: NONE"},
+		{`user="" user=c: request_percentage`, "user=c: NONE"},
+		{`user=c user="": request_percentage`, "user=" + invalid + "Empty user not supported"},
 		{`user="": producer_byte_rate=1000`, "user=" + invalid + "Empty user not supported"},
 		{`ip="": producer_byte_rate=1000`, "ip=" + invalid + "Empty ip not supported"},
 		{"user=a: nonsense=5", "user=a" + invalid + "Invalid configuration key nonsense"},
