@@ -32,16 +32,17 @@ func (g *Group) prepareRebalance(now time.Time) {
 	g.initial = g.state == protocol.Empty
 	g.newcomer = false
 	g.state = protocol.PreparingRebalance
-	timeout := g.rebalanceTimeout()
-	if g.initial && g.cfg.InitialRebalanceDelay > 0 {
-		delay := g.cfg.InitialRebalanceDelay
+	timeout, delay := g.rebalanceTimeout(), g.cfg.InitialRebalanceDelay
+	switch {
+	case !g.initial:
+		g.setJoinDeadline(now.Add(timeout))
+		g.completeIfAllJoined(now)
+	case delay > 0:
 		g.remaining = max(timeout-delay, 0)
 		g.setJoinDeadline(now.Add(delay))
-		return
+	default: // whoever was given an id and is not here yet has the next rebalance
+		g.completeJoin(now)
 	}
-	g.initial = false
-	g.setJoinDeadline(now.Add(timeout))
-	g.completeIfAllJoined(now)
 }
 
 func (g *Group) setJoinDeadline(t time.Time) {
