@@ -95,8 +95,8 @@ func (s *Server) featureLevel(level int16) int16 {
 	return level
 }
 
-// futureApiVersions answers a client whose ApiVersions is newer than ours: in version 0, with
-// nothing but our range of it.
+// futureApiVersions answers a client whose ApiVersions is newer than ours, or of a version below 0:
+// in version 0, with nothing but our range of it.
 func (c *conn) futureApiVersions(r *transport.Request) {
 	a := c.s.apis[r.Key()]
 	resp := kmsg.NewPtrApiVersionsResponse()

@@ -34,7 +34,7 @@ func (c *conn) dispatch(r *transport.Request) error {
 }
 
 // prepare decodes a request, and waits until it may be served. An error ends the connection. nil is
-// for an ApiVersions that is newer than ours.
+// for an ApiVersions in a version that there is none of.
 func (c *conn) prepare(r *transport.Request) (*execution, error) {
 	verdict := sasl.Serve
 	if c.sasl != nil {
@@ -48,7 +48,7 @@ func (c *conn) prepare(r *transport.Request) (*execution, error) {
 		if Key(r.Key()) != ApiVersions || a == nil {
 			return nil, errMalformed
 		}
-		if _, _, err := r.Header(true); err != nil { // it must be whole, the body is not looked at
+		if _, _, err := r.Header(version > a.max); err != nil { // it must be whole, the body is not looked at
 			return nil, err
 		}
 		return nil, c.transport.AwaitPending(0)

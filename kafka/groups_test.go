@@ -413,6 +413,10 @@ func TestSyncNamesItsProtocolFromVersion5On(t *testing.T) {
 			require.Equal(t, "share", string(c.ask(r).(*kmsg.SyncGroupResponse).MemberAssignment))
 		}
 		require.Equal(t, UnknownMemberID, Code(c.sync(5, "g", "x", 1, nil).ErrorCode))
+		for group, want := range map[string]Code{"": InvalidGroupID, "g": UnknownMemberID} {
+			r := &kmsg.SyncGroupRequest{Version: 4, Group: group, MemberID: id, InstanceID: kmsg.StringPtr(""), Generation: 1}
+			require.Equal(t, want, Code(c.ask(r).(*kmsg.SyncGroupResponse).ErrorCode))
+		}
 	})
 }
 

@@ -53,4 +53,9 @@ func TestVersionsFromTheFutureAreAnsweredInVersionZero(t *testing.T) {
 	_, err := c.nc.Write([]byte{0, 0, 0, 17, 0, 18, 0, 99, 0, 0, 0, 7, 0, 1, 'x', 0, 0xff, 0xff, 0xff, 0xff, 0xff})
 	require.NoError(t, err)
 	require.Equal(t, []byte{0, 0, 0, 7, 0, 35, 0, 0, 0, 1, 0, 18, 0, 0, 0, 4}, c.frame())
+
+	// of a negative version the header has no tags
+	_, err = c.nc.Write([]byte{0, 0, 0, 11, 0, 18, 0x80, 0, 0, 0, 0, 8, 0, 1, 'x'})
+	require.NoError(t, err)
+	require.Equal(t, []byte{0, 0, 0, 8, 0, 35, 0, 0, 0, 1, 0, 18, 0, 0, 0, 4}, c.frame())
 }

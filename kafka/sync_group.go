@@ -14,10 +14,13 @@ func (c *call) syncGroup(req *kmsg.SyncGroupRequest) kmsg.Response {
 	r := group.SyncRequest{Group: req.Group, MemberID: req.MemberID, InstanceID: orEmpty(req.InstanceID), Generation: req.Generation,
 		ProtocolType: orEmpty(req.ProtocolType), ProtocolName: orEmpty(req.Protocol), NamesProtocol: req.Version >= 5, Assignments: make(map[string][]byte, len(req.GroupAssignment))}
 	var err error
-	if req.Version >= 5 && (req.ProtocolType == nil || req.Protocol == nil) {
+	switch {
+	case req.Version >= 5 && (req.ProtocolType == nil || req.Protocol == nil):
 		// mandatory from here on (KIP-559), and before anything else
 		err = group.ErrInconsistentProtocol
-	} else if nameless(req.InstanceID) {
+	case req.Group == "":
+		err = group.ErrInvalidGroupID
+	case nameless(req.InstanceID):
 		err = group.ErrUnknownMember
 	}
 	if err != nil {

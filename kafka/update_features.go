@@ -74,6 +74,8 @@ func checkUpdate(feature string, level int16, kind int8, of levels) string {
 		return fmt.Sprintf("Invalid update version %d for feature %s. The controller does not support the given upgrade type.", level, feature)
 	case level < 0:
 		return fmt.Sprintf("Invalid update version %d for feature %s. A feature version cannot be less than 0.", level, feature)
+	case of.most < 0 && level == 0:
+		return fmt.Sprintf("Invalid update version %d for feature %s. Feature %s not found.", level, feature, feature)
 	case of.most < 0:
 		return fmt.Sprintf("Invalid update version %d for feature %s. Local controller %d does not support this feature.", level, feature, of.controller)
 	case level > of.most:
