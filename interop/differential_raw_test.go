@@ -19,9 +19,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TestMutatedRequestsEndAsInKafka sends bytes of requests that were changed: what is no request any
-// more closes the connection, what still is one is answered as Kafka answers it. A request that is
-// right follows each, which is answered if the connection goes on.
+// TestMutatedRequestsEndAsInKafka sends requests whose bytes were changed. Those that still are
+// requests must be answered as Kafka answers them, and the others must close the connection. A
+// valid request follows each, and must be answered if the connection goes on.
 func TestMutatedRequestsEndAsInKafka(t *testing.T) {
 	t.Parallel()
 	requests, next := howMany(t, 400, 20_000, 150)
@@ -152,10 +152,10 @@ func (s *sentRequest) read(frame []byte) {
 		body = body[n:]
 	}
 	if req.IsFlexible() {
-		if len(body) == 0 || body[0] != 0 {
+		var ok bool
+		if body, ok = behindTags(body); !ok {
 			return
 		}
-		body = body[1:]
 	}
 	if req.ReadFrom(body) != nil {
 		return
@@ -164,6 +164,25 @@ func (s *sentRequest) read(frame []byte) {
 	if again := req.AppendTo(nil); !bytes.HasPrefix(body, again) {
 		s.how = " (loosely)" // as a null where there may be none, or a flag of 2
 	}
+}
+
+// behindTags returns what follows the tagged fields of a header.
+func behindTags(b []byte) (rest []byte, ok bool) {
+	next := func() (v uint64) {
+		v, n := binary.Uvarint(b)
+		ok = n > 0
+		b = b[max(n, 0):]
+		return v
+	}
+	for count := next(); ok && count > 0; count-- {
+		next()
+		if size := next(); ok && size <= uint64(len(b)) {
+			b = b[size:]
+		} else {
+			ok = false
+		}
+	}
+	return b, ok
 }
 
 // text is the request as a deviation may ask for it.
