@@ -154,6 +154,7 @@ func (c *Cluster) publishLocked(version int64) (due []chan struct{}) {
 	c.version.Store(version)
 	c.rates.Store(ratesOf(c.image.BrokerConfigs))
 	c.groups.Store(c.image.Groups())
+	c.noteClientMetricsLocked(version)
 	c.indexAccessLocked()
 	c.quotas.Store(c.image.Quotas())
 	for e := c.waiters.Pop(version); e != nil; e = c.waiters.Pop(version) {
@@ -170,7 +171,9 @@ func (c *Cluster) affected(recs []metarecord.Record) (removed []*image.Topic, ch
 		case *metarecord.RemoveTopic:
 			removed = append(removed, c.image.ByID[rec.ID])
 		case *metarecord.Config:
-			if rec.ResourceType == metarecord.ResourceGroup || rec.ResourceType == metarecord.ResourceBroker && isRate(rec.Name) {
+			switch {
+			case rec.ResourceType == metarecord.ResourceGroup, rec.ResourceType == metarecord.ResourceClientMetrics,
+				rec.ResourceType == metarecord.ResourceBroker && isRate(rec.Name):
 				continue // no partition goes by it
 			}
 			if rec.ResourceType == metarecord.ResourceBroker {

@@ -89,7 +89,8 @@ type Cluster struct {
 	rates   atomic.Pointer[rates]
 	access  atomic.Pointer[access]             // the image's access control; nil: it has none. Written as rates
 	quotas  atomic.Pointer[clientquota.Set]    // the image's client quotas; nil: it has none. Written as rates
-	groups  atomic.Pointer[image.GroupConfigs] // the image's; nil: it has none. Written as rates
+	groups  atomic.Pointer[image.NamedConfigs] // the image's; nil: it has none. Written as rates
+	metrics atomic.Pointer[clientMetrics]      // the image's, never nil. Written as rates
 	version atomic.Int64                       // image.version, for those who do not want the lock; written under mu
 }
 
@@ -134,6 +135,7 @@ func openOnce(cfg Config, defaults map[string]string) (*Cluster, error) {
 		changing: make(chan struct{}, 1), turnover: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
 		events: feed.New[Event](maxEvents),
 	}
+	c.metrics.Store(&clientMetrics{})
 	c.txns = txnQuestions{c: c, ids: map[string]*txnQueue{}}
 	c.txns.ctx, c.txns.cancel = context.WithCancel(context.Background())
 	c.balance.Do, c.sessions.Do, c.foundDue.Do = c.balanceLeaders, c.reviewSessions, c.foundIdle

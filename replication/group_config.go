@@ -13,7 +13,7 @@ import (
 func (c *Cluster) GroupProperties(id string) map[string]string { return c.groups.Load().Of(id) }
 
 // ConfiguredGroups returns the ids of the groups on which something is set, sorted.
-func (c *Cluster) ConfiguredGroups() []string { return c.groups.Load().IDs() }
+func (c *Cluster) ConfiguredGroups() []string { return c.groups.Load().Names() }
 
 // AlterGroupProperties changes what is set on a group, whether there is such a group or not: edit
 // gets it, must not write to it, and returns what is set afterwards, or refuses. It may be called

@@ -11,9 +11,10 @@ type RemoveTopic struct{ ID ID }
 
 // Resource types of Config.
 const (
-	ResourceTopic  = 2
-	ResourceBroker = 4
-	ResourceGroup  = 32
+	ResourceTopic         = 2
+	ResourceBroker        = 4
+	ResourceClientMetrics = 16
+	ResourceGroup         = 32
 )
 
 // Config sets one configuration key of a resource; a nil Value removes it.

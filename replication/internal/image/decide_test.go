@@ -273,9 +273,21 @@ func TestSnapshotHasOneOrder(t *testing.T) {
 // Configurations of groups are altered, survive a snapshot and are bounded; what was published does
 // not change.
 func TestConfigurationsOfGroups(t *testing.T) {
+	testNamedConfigs(t, (*Image).AlterGroup, (*Image).Groups)
+}
+
+// Those of client metrics likewise.
+func TestConfigurationsOfClientMetrics(t *testing.T) {
+	testNamedConfigs(t, (*Image).AlterClientMetrics, (*Image).ClientMetrics)
+}
+
+func testNamedConfigs(t *testing.T,
+	alter func(m *Image, name string, edit func(map[string]string) (map[string]string, error)) ([]metarecord.Record, error),
+	configs func(*Image) *NamedConfigs,
+) {
 	m := New()
 	set := func(id, key, value string) ([]metarecord.Record, error) {
-		return m.AlterGroup(id, func(before map[string]string) (map[string]string, error) {
+		return alter(m, id, func(before map[string]string) (map[string]string, error) {
 			after := map[string]string{}
 			maps.Copy(after, before)
 			if after[key] = value; value == "" {
@@ -291,22 +303,22 @@ func TestConfigurationsOfGroups(t *testing.T) {
 		commit(t, m, recs...)
 	}
 	m.Publish(1)
-	published := m.Groups()
-	require.Equal(t, []string{"a", "b"}, published.IDs())
+	published := configs(m)
+	require.Equal(t, []string{"a", "b"}, published.Names())
 	require.Equal(t, map[string]string{"x": "4", "y": "2"}, published.Of("a"))
 	recs, err := set("b", "x", "")
 	require.NoError(t, err)
 	commit(t, m, recs...)
-	require.Equal(t, []string{"a"}, m.Groups().IDs())
+	require.Equal(t, []string{"a"}, configs(m).Names())
 	require.Equal(t, map[string]string{"x": "3"}, published.Of("b"))
 
 	again := New()
 	commit(t, again, m.Snapshot(nil)...)
 	again.Publish(1)
 	m.Publish(1)
-	require.Equal(t, m.Groups(), again.Groups())
+	require.Equal(t, configs(m), configs(again))
 
-	_, err = set("c", "x", strings.Repeat("v", maxGroupConfigBytes))
+	_, err = set("c", "x", strings.Repeat("v", maxNamedConfigBytes))
 	var refused *PolicyError
 	require.ErrorAs(t, err, &refused)
 	for _, key := range []string{"x", "y"} {
@@ -314,5 +326,5 @@ func TestConfigurationsOfGroups(t *testing.T) {
 		require.NoError(t, err)
 		commit(t, m, recs...)
 	}
-	require.Nil(t, m.Groups())
+	require.Nil(t, configs(m))
 }

@@ -32,8 +32,8 @@ type Image struct {
 	features map[string]int16 // levels, by name. Replaced, never written to
 	users    *Users           // nil: none. Replaced, never written to
 
-	groups     *GroupConfigs // nil: none. Replaced by the first change behind a publish
-	ownsGroups bool          // they were made since the last publish
+	groups        namedConfigs
+	clientMetrics namedConfigs
 
 	acls     *ACLs // nil: there are none. Replaced by the first change behind a publish
 	ownsACLs bool  // they were made since the last publish
@@ -155,7 +155,10 @@ func (m *Image) applyConfig(rec *metarecord.Config) error {
 		m.applyBrokerConfig(rec)
 		return nil
 	case metarecord.ResourceGroup:
-		m.applyGroupConfig(rec)
+		m.groups.apply(rec)
+		return nil
+	case metarecord.ResourceClientMetrics:
+		m.clientMetrics.apply(rec)
 		return nil
 	case metarecord.ResourceTopic:
 	default:
@@ -207,7 +210,7 @@ func (m *Image) own(t *Topic) *Topic {
 
 // Publish makes everything applied so far immutable, as of the given version.
 func (m *Image) Publish(version int64) {
-	m.Version, m.ownsACLs, m.ownsGroups = version, false, false
-	m.ownsQuotas, m.ownsTokens = false, false
+	m.Version, m.ownsACLs, m.ownsQuotas, m.ownsTokens = version, false, false, false
+	m.groups.owns, m.clientMetrics.owns = false, false
 	clear(m.owned)
 }

@@ -64,7 +64,7 @@ func TestRecordsThatDoNotFitAreRefused(t *testing.T) {
 		"change of nothing":    &metarecord.PartitionChange{TopicID: id},
 		"change below zero":    &metarecord.PartitionChange{TopicID: id, Partition: -1},
 		"config of nothing":    set("gone", "k", "v"),
-		"config of a client":   &metarecord.Config{ResourceType: 16, ResourceName: "g"},
+		"config of a logger":   &metarecord.Config{ResourceType: 8, ResourceName: "g"},
 		"ids go back":          &metarecord.ProducerIDs{Next: 1000},
 	} {
 		require.Error(t, m.Apply(rec), name)

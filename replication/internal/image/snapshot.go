@@ -28,7 +28,7 @@ func (m *Image) Snapshot(kept map[topic.ID]string) []metarecord.Record {
 	for _, name := range slices.Sorted(maps.Keys(m.BrokerConfigs)) {
 		recs = append(recs, ConfigRecords(metarecord.ResourceBroker, name, nil, m.BrokerConfigs[name])...)
 	}
-	recs = append(recs, m.groupRecords()...)
+	recs = append(recs, m.namedRecords()...)
 	for _, name := range slices.Sorted(maps.Keys(m.Topics)) {
 		t := m.Topics[name]
 		recs = append(recs, &metarecord.Topic{Name: t.Name, ID: t.ID})

@@ -1,0 +1,128 @@
+package image
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/stratalog/strata/internal/metarecord"
+)
+
+// maxNamedConfigBytes is what the configurations of all resources of one type may come to, in bytes
+// of names and values: such a resource is named by whoever configures it, and nobody fills the
+// memory of all brokers.
+const maxNamedConfigBytes = 16 << 20
+
+// NamedConfigs are the configurations of resources that are there by being configured, or whose
+// configuration does not depend on whether they are: of groups, or of client metrics. Each is known
+// by its name.
+type NamedConfigs struct {
+	byName map[string]map[string]string // an entry is not empty. Replaced, never written to
+	bytes  int                          // of names and values
+}
+
+// Of returns what is set on a resource, which must not be written to. It may be called on nil.
+func (n *NamedConfigs) Of(name string) map[string]string {
+	if n == nil {
+		return nil
+	}
+	return n.byName[name]
+}
+
+// Names returns the resources on which something is set, sorted. It may be called on nil.
+func (n *NamedConfigs) Names() []string {
+	if n == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(n.byName))
+}
+
+// namedConfigs are those of one type in an image.
+type namedConfigs struct {
+	now  *NamedConfigs // nil: none. Replaced by the first change behind a publish
+	owns bool          // now was made since the last publish
+}
+
+// Groups returns the configurations of groups; nil: there are none. What was published does not
+// change.
+func (m *Image) Groups() *NamedConfigs { return m.groups.now }
+
+// ClientMetrics returns the configurations of client metrics; nil: there are none. What was
+// published does not change.
+func (m *Image) ClientMetrics() *NamedConfigs { return m.clientMetrics.now }
+
+func configBytes(name string, config map[string]string) (n int) {
+	for k, v := range config {
+		n += len(name) + len(k) + len(v)
+	}
+	return n
+}
+
+// apply copies the table of resources once between two publishes: others read it without a lock.
+func (c *namedConfigs) apply(rec *metarecord.Config) {
+	if !c.owns {
+		owned := NamedConfigs{byName: map[string]map[string]string{}}
+		if c.now != nil {
+			owned = NamedConfigs{maps.Clone(c.now.byName), c.now.bytes}
+		}
+		c.now, c.owns = &owned, true
+	}
+	n := c.now
+	config := maps.Clone(n.byName[rec.ResourceName])
+	n.bytes -= configBytes(rec.ResourceName, config)
+	if config == nil {
+		config = map[string]string{}
+	}
+	if rec.Value == nil {
+		delete(config, rec.Name)
+	} else {
+		config[rec.Name] = *rec.Value
+	}
+	n.bytes += configBytes(rec.ResourceName, config)
+	if n.byName[rec.ResourceName] = config; len(config) == 0 {
+		delete(n.byName, rec.ResourceName)
+	}
+	if len(n.byName) == 0 {
+		c.now, c.owns = nil, false
+	}
+}
+
+// AlterGroup returns the records that change what is set on a group. edit returns what is set
+// afterwards, or refuses; it must not write to what it gets. A *PolicyError refuses more than a
+// cluster may have.
+func (m *Image) AlterGroup(id string, edit func(before map[string]string) (after map[string]string, err error)) ([]metarecord.Record, error) {
+	return m.groups.alter(metarecord.ResourceGroup, "groups", id, edit)
+}
+
+// AlterClientMetrics is AlterGroup for client metrics.
+func (m *Image) AlterClientMetrics(name string, edit func(before map[string]string) (after map[string]string, err error)) ([]metarecord.Record, error) {
+	return m.clientMetrics.alter(metarecord.ResourceClientMetrics, "client metrics", name, edit)
+}
+
+// alter is AlterGroup for resources of one kind, which what names.
+func (c *namedConfigs) alter(kind int8, what, name string, edit func(map[string]string) (map[string]string, error)) ([]metarecord.Record, error) {
+	before := c.now.Of(name)
+	after, err := edit(before)
+	if err != nil {
+		return nil, err
+	}
+	size := configBytes(name, after) - configBytes(name, before)
+	if size > 0 && c.now != nil {
+		size += c.now.bytes
+	}
+	if size > maxNamedConfigBytes {
+		return nil, policy("the configurations of all %s have at most %d bytes", what, maxNamedConfigBytes)
+	}
+	return ConfigRecords(kind, name, before, after), nil
+}
+
+func (m *Image) namedRecords() (recs []metarecord.Record) {
+	for _, of := range []struct {
+		kind    int8
+		configs *NamedConfigs
+	}{{metarecord.ResourceClientMetrics, m.ClientMetrics()}, {metarecord.ResourceGroup, m.Groups()}} {
+		for _, name := range of.configs.Names() {
+			recs = append(recs, ConfigRecords(of.kind, name, nil, of.configs.Of(name))...)
+		}
+	}
+	return recs
+}
