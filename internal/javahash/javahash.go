@@ -1,5 +1,6 @@
-// Package javahash places the ids that coordinators look after in the partitions of their topics,
-// as Kafka does.
+// Package javahash does what Kafka leaves to the hash codes of Java's strings: it places the ids that
+// coordinators look after in the partitions of their topics, and puts texts in the order of a
+// HashSet.
 package javahash
 
 import "unicode/utf16"
@@ -7,14 +8,7 @@ import "unicode/utf16"
 // Partition returns the partition that owns id: its Java string hash, absolute, modulo partitions
 // (at least 1).
 func Partition(id string, partitions int32) int32 {
-	var h int32
-	for _, r := range id {
-		if r1, r2 := utf16.EncodeRune(r); r1 != '\ufffd' {
-			h = 31*h + r1
-			r = r2
-		}
-		h = 31*h + r
-	}
+	h := code(id)
 	if h < 0 {
 		h = -h
 	}
@@ -22,4 +16,16 @@ func Partition(id string, partitions int32) int32 {
 		h = 0
 	}
 	return h % partitions
+}
+
+// code is the hash code of a Java string.
+func code(s string) (h int32) {
+	for _, r := range s {
+		if r1, r2 := utf16.EncodeRune(r); r1 != '\ufffd' {
+			h = 31*h + r1
+			r = r2
+		}
+		h = 31*h + r
+	}
+	return h
 }

@@ -1,0 +1,34 @@
+package javahash
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Table is how many buckets a hash table of Java's has at first, if nothing else is said.
+const Table = 16
+
+// Order returns values, which differ, in the order in which a HashSet of Java's has them to which
+// they were added in the order given. table is how many buckets it had at first, a power of two.
+// Buckets of eight and more values, which are trees in Java, are not told apart from others.
+func Order(values []string, table int) []string {
+	for 4*len(values) > 3*table {
+		table *= 2
+	}
+	bucket := func(s string) int {
+		h := uint32(code(s))
+		return int(h^h>>16) & (table - 1)
+	}
+	ordered := slices.Clone(values)
+	slices.SortStableFunc(ordered, func(a, b string) int { return cmp.Compare(bucket(a), bucket(b)) })
+	return ordered
+}
+
+// TableOf is how many buckets a HashSet has at first that is made of a list of n values.
+func TableOf(n int) int {
+	table := Table
+	for table < 4*n/3+1 {
+		table *= 2
+	}
+	return table
+}
