@@ -63,15 +63,17 @@ func (c *call) replaceResource(r kmsg.AlterConfigsRequestResource, validateOnly 
 	if len(nulls) > 0 {
 		return refuse(InvalidRequest, "Null value not supported for : "+strings.Join(nulls, ", "))
 	}
+	var changes []replication.ConfigChange
+	for _, kv := range r.Configs {
+		changes = append(changes, replication.ConfigChange{Key: kv.Name, Value: *kv.Value})
+	}
 	switch int8(r.ResourceType) {
 	case resourceBroker:
 		return c.replaceBroker(r.ResourceName, props, validateOnly)
 	case resourceGroup:
-		a := group.ConfigAlteration{Replace: true, DryRun: validateOnly}
-		for _, kv := range r.Configs {
-			a.Changes = append(a.Changes, replication.ConfigChange{Key: kv.Name, Value: *kv.Value})
-		}
-		return c.alterGroup(r.ResourceName, a)
+		return c.alterGroup(r.ResourceName, group.ConfigAlteration{Changes: changes, Replace: true, DryRun: validateOnly})
+	case resourceClientMetrics:
+		return c.alterClientMetrics(r.ResourceName, changes, true, validateOnly)
 	}
 	if int8(r.ResourceType) == resourceBrokerLogger { // as in Kafka: only the newer request knows them
 		return refuse(InvalidRequest, fmt.Sprintf("Unknown resource type %d", r.ResourceType))

@@ -12,6 +12,9 @@ import (
 
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
 
+// software is what a client says that it is.
+type software struct{ name, version string }
+
 // advertise lists what is served. Produce is advertised from version 0 on though 0 to 2 are
 // refused, as Kafka does: old librdkafka takes a broker without them for one that cannot compress.
 func advertise(apis map[int16]*api) []kmsg.ApiVersionsResponseApiKey {
@@ -33,6 +36,7 @@ func (c *call) apiVersions(req *kmsg.ApiVersionsRequest) kmsg.Response {
 		resp.ErrorCode = int16(InvalidRequest)
 		return resp
 	}
+	c.conn.software.Store(&software{req.ClientSoftwareName, req.ClientSoftwareVersion})
 	resp.ApiKeys = slices.Clone(c.s.advertised) // an Interceptor may edit it
 	if a := c.conn.sasl; a != nil {
 		a.session.Versions()

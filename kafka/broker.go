@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/internal/clientmetrics"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/transaction"
 )
@@ -23,6 +24,7 @@ type broker struct {
 	fetches      *sessionCache
 	shares       shareSessions
 	throttles    throttles // of what clients use of their quotas
+	telemetry    clientmetrics.Manager
 
 	// Guarded by Server.mu. A broker that was closed has another one in its place there.
 	listeners []*listener        // that are accepting, in the order in which they came

@@ -17,6 +17,7 @@ const (
 	sourceBrokerDefault configSource = 3 // set on all brokers while they run
 	sourceStatic        configSource = 4 // given when the cluster was opened
 	sourceDefault       configSource = 5 // built in
+	sourceClientMetrics configSource = 7 // set on the client-metrics resource
 	sourceGroup         configSource = 8 // set on the group
 )
 

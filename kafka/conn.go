@@ -23,6 +23,7 @@ type conn struct {
 	transport *transport.Conn
 	secure    *secureConn // below transport; nil: there is no TLS
 	host      string
+	port      string // empty: unknown
 
 	// Of the listener, and immutable once the connection runs.
 	listener string // its name
@@ -40,12 +41,13 @@ type conn struct {
 	muted atomic.Int64
 
 	authenticated atomic.Pointer[Principal] // see principal; nil: nobody, as there was no authentication
+	software      atomic.Pointer[software]  // of the client; nil: it has not said
 }
 
 // newConn returns the connection of a client that l has accepted. It sends and receives nothing
 // before run does.
 func newConn(s *Server, l *listener, nc net.Conn) *conn {
-	c := &conn{s: s, id: s.connID.Add(1), broker: l.broker, listener: l.name, security: l.security, host: "/" + remoteHost(nc.RemoteAddr())}
+	c := &conn{s: s, id: s.connID.Add(1), broker: l.broker, listener: l.name, security: l.security, host: "/" + remoteHost(nc.RemoteAddr()), port: remotePort(nc.RemoteAddr())}
 	if l.security.SASL != nil {
 		c.sasl = &authentication{cfg: l.security.SASL}
 	}
@@ -77,6 +79,14 @@ func remoteHost(a net.Addr) string {
 		return host
 	}
 	return a.String()
+}
+
+func remotePort(a net.Addr) string {
+	if a == nil {
+		return ""
+	}
+	_, port, _ := net.SplitHostPort(a.String())
+	return port
 }
 
 // authenticate finds out who the client is, as far as it says so before its first request.
@@ -115,6 +125,7 @@ func (c *conn) run() {
 	}
 	c.handlers.Wait()
 	t.Wait()
+	c.broker.telemetry.Disconnected(c.id)
 	c.endShareSessions()
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/internal/clientmetrics"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
@@ -121,6 +122,11 @@ var errorCodes = []errorRow{
 	{transaction.ErrConcurrent, ConcurrentTransactions},
 	{transaction.ErrInvalidState, InvalidTxnState},
 	{transaction.ErrAbortable, TransactionAbortable},
+	{clientmetrics.ErrThrottled, ThrottlingQuotaExceeded},
+	{clientmetrics.ErrTerminated, InvalidRequest},
+	{clientmetrics.ErrUnknownSubscription, UnknownSubscriptionID},
+	{clientmetrics.ErrUnsupportedCompression, UnsupportedCompressionType},
+	{clientmetrics.ErrTooLarge, TelemetryTooLarge},
 	{record.ErrUnsupportedCodec, UnsupportedCompressionType},
 	{record.ErrTooLarge, MessageTooLarge},
 	{record.ErrInvalidRecord, InvalidRecord},

@@ -91,6 +91,9 @@ func (c *call) alterConfig(kind int8, name string, changes []replication.ConfigC
 	if kind == resourceGroup {
 		return c.alterGroup(name, group.ConfigAlteration{Changes: changes, DryRun: validateOnly})
 	}
+	if kind == resourceClientMetrics {
+		return c.alterClientMetrics(name, changes, false, validateOnly)
+	}
 	if kind != resourceBroker {
 		if err := c.alterable(kind, name, len(changes)); err != nil || kind != resourceTopic {
 			return err
@@ -214,10 +217,6 @@ func (c *call) alterable(kind int8, name string, n int) error {
 	case resourceBrokerLogger:
 		if err := c.own(name, "Node", "Unexpected node id. Expected %d, but received %s"); err != nil {
 			return err
-		}
-	case resourceClientMetrics:
-		if name == "" {
-			return refuse(InvalidRequest, "The name of the resource must not be empty.")
 		}
 	default:
 		return refuse(InvalidRequest, fmt.Sprintf("Unknown resource type %d", kind))

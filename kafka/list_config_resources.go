@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 
@@ -8,8 +9,8 @@ import (
 )
 
 // listConfigResources names the resources that can have a configuration. Version 0 asks for client
-// metrics only, of which there are none; 1 for the given types, or all. Of groups only those have
-// one on which something is set, as in Kafka. Key 74, versions 0 and 1.
+// metrics only, 1 for the given types, or all. Of groups only those have one on which something is
+// set, as in Kafka. Key 74, versions 0 and 1.
 func (c *call) listConfigResources(req *kmsg.ListConfigResourcesRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ListConfigResourcesResponse)
 	kinds := []int8{resourceTopic, resourceBroker, resourceBrokerLogger, resourceClientMetrics, resourceGroup}
@@ -41,6 +42,12 @@ func (c *call) listConfigResources(req *kmsg.ListConfigResourcesRequest) kmsg.Re
 	if slices.Contains(wanted, resourceGroup) {
 		for _, id := range c.s.cluster.ConfiguredGroups() {
 			add(resourceGroup, id)
+		}
+	}
+	if slices.Contains(wanted, resourceClientMetrics) {
+		resources, _ := c.s.cluster.ClientMetricsProperties()
+		for _, name := range slices.Sorted(maps.Keys(resources)) {
+			add(resourceClientMetrics, name)
 		}
 	}
 	for _, kind := range []int8{resourceBroker, resourceBrokerLogger} {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/acl"
+	"github.com/stratalog/strata/internal/clientmetrics"
 	"github.com/stratalog/strata/internal/sasl"
 	"github.com/stratalog/strata/kafka/internal/transport"
 )
@@ -80,10 +81,11 @@ type Server struct {
 	log        *slog.Logger
 	apis       map[int16]*api // with the version caps applied
 	advertised []kmsg.ApiVersionsResponseApiKey
-	memory     *transport.Memory              // of requests and answers
-	decoding   *transport.Budget              // of requests being decoded
-	authorized atomic.Pointer[acl.Authorizer] // for the newest entries seen; nil: nobody has asked yet
-	tokens     atomic.Pointer[tokenIndex]     // of the newest tokens seen; nil: nobody has asked yet
+	memory     *transport.Memory                 // of requests and answers
+	metrics    atomic.Pointer[clientmetrics.Set] // see clientMetrics; nil: not looked at yet
+	decoding   *transport.Budget                 // of requests being decoded
+	authorized atomic.Pointer[acl.Authorizer]    // for the newest entries seen; nil: nobody has asked yet
+	tokens     atomic.Pointer[tokenIndex]        // of the newest tokens seen; nil: nobody has asked yet
 
 	ctx    context.Context
 	cancel context.CancelFunc

@@ -1,27 +1,33 @@
 package kafka
 
 import (
-	"hash/crc32"
+	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/internal/clientmetrics"
 	"github.com/stratalog/strata/topic"
 )
 
 // Telemetry takes in what clients measure of themselves (KIP-714). It is
 // served, and advertised, if Receive is set.
+//
+// What clients push is configured as in Kafka, by resources of type client-metrics that are altered
+// while the cluster runs (kafka-client-metrics.sh). As long as there is none every client is asked
+// for Metrics at Interval; Kafka asks for nothing then. With the first resource these two no longer
+// count: a client is asked for the metrics of all resources that match it, at the shortest of their
+// intervals, and for nothing if none matches.
 type Telemetry struct {
-	// Interval is how often clients push; 0 means 5 minutes. Kafka:
-	// interval.ms of a client-metrics resource.
+	// Interval is how often clients push while no resource is configured; 0 means 5 minutes.
 	Interval time.Duration
 
-	// Metrics are the prefixes of the names of the metrics that clients push; none: all metrics.
-	// Kafka: metrics of a client-metrics resource.
+	// Metrics are the prefixes of the names of the metrics that clients push while no resource is
+	// configured; none: all metrics.
 	Metrics []string
 
-	// Receive gets each push. It must not block; the bytes belong to it. It is
+	// Receive gets each push that is not empty. It must not block; the bytes belong to it. It is
 	// called from several goroutines at once.
 	Receive func(TelemetryPush)
 }
@@ -40,63 +46,81 @@ type TelemetryPush struct {
 	Payload     []byte // OpenTelemetry's MetricsData as protobuf
 }
 
-const (
-	defaultTelemetryInterval = 5 * time.Minute
-	maxTelemetryBytes        = 1 << 20 // of one push. Kafka: telemetry.max.bytes
-	codecs                   = 5       // that Kafka knows
-)
-
-// requested is what clients are told to push; Kafka's way to say all is one empty prefix.
-func (t Telemetry) requested() []string {
-	if len(t.Metrics) == 0 {
-		return []string{""}
+// request is what clients are asked for while no resource is configured. All metrics are those whose
+// names begin with nothing: not every client knows Kafka's "*".
+func (t *Telemetry) request() clientmetrics.Request {
+	r := clientmetrics.Request{Metrics: t.Metrics, Interval: t.Interval}
+	if len(r.Metrics) == 0 {
+		r.Metrics = []string{""}
 	}
-	return t.Metrics
+	if r.Interval <= 0 {
+		r.Interval = clientmetrics.DefaultInterval
+	}
+	return r
 }
 
-// subscription numbers the metrics that are asked for, so that a client
-// of an older configuration is noticed.
-func (t Telemetry) subscription() int32 {
-	return int32(crc32.ChecksumIEEE([]byte(strings.Join(t.requested(), ","))))
+// clientMetrics returns what clients are asked for, as it is configured.
+func (s *Server) clientMetrics() *clientmetrics.Set {
+	if set := s.metrics.Load(); set != nil && set.Version == s.cluster.ClientMetricsVersion() {
+		return set
+	}
+	resources, version := s.cluster.ClientMetricsProperties()
+	set := clientmetrics.NewSet(version, resources, s.cfg.Telemetry.request(), func(name string, err error) {
+		s.log.Warn("client metrics are left out", slog.String("name", name), slog.Any("error", err))
+	})
+	s.metrics.Store(set) // an older one in its place is noticed by the next call
+	return set
 }
 
-func (t Telemetry) interval() time.Duration {
-	if t.Interval <= 0 {
-		return defaultTelemetryInterval
+// measured is the client that asks.
+func (c *call) measured(instance topic.ID) clientmetrics.Client {
+	cl := clientmetrics.Client{
+		Instance: clientmetrics.ID(instance), Conn: c.conn.id, ClientID: c.clientID, Address: strings.TrimPrefix(c.clientHost, "/"), Port: c.conn.port,
+		Software: "unknown", Version: "unknown",
 	}
-	return t.Interval
+	if s := c.conn.software.Load(); s != nil && s.name != "" {
+		cl.Software = s.name
+	}
+	if s := c.conn.software.Load(); s != nil && s.version != "" {
+		cl.Version = s.version
+	}
+	return cl
 }
 
 // getTelemetrySubscriptions tells a client what to push; one without an instance id is given one.
 // Key 71, version 0.
 func (c *call) getTelemetrySubscriptions(req *kmsg.GetTelemetrySubscriptionsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.GetTelemetrySubscriptionsResponse)
-	t := c.s.cfg.Telemetry
-	resp.ClientInstanceID = req.ClientInstanceID
-	if topic.ID(req.ClientInstanceID).IsZero() {
-		resp.ClientInstanceID = topic.NewID()
+	id := topic.ID(req.ClientInstanceID)
+	if id.IsZero() {
+		id = topic.NewID()
 	}
-	resp.SubscriptionID, resp.PushIntervalMillis = t.subscription(), int32(min(t.interval().Milliseconds(), 1<<31-1))
+	sub, err := c.conn.broker.telemetry.Subscribe(time.Now(), c.measured(id), c.s.clientMetrics())
+	if err != nil {
+		resp.ErrorCode = c.errorCode(err)
+		return resp
+	}
+	resp.ClientInstanceID, resp.SubscriptionID = id, sub.ID
+	resp.PushIntervalMillis = int32(min(sub.Interval.Milliseconds(), 1<<31-1))
 	resp.AcceptedCompressionTypes = []int8{4, 3, 1, 2}
-	resp.TelemetryMaxBytes, resp.DeltaTemporality, resp.RequestedMetrics = maxTelemetryBytes, true, t.requested()
+	resp.TelemetryMaxBytes, resp.DeltaTemporality, resp.RequestedMetrics = clientmetrics.MaxPushBytes, true, sub.Metrics
 	return resp
 }
 
 // pushTelemetry hands a push on. Its bytes are not looked at. Key 72, version 0.
 func (c *call) pushTelemetry(req *kmsg.PushTelemetryRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.PushTelemetryResponse)
-	t := c.s.cfg.Telemetry
-	switch {
-	case topic.ID(req.ClientInstanceID).IsZero():
+	id := topic.ID(req.ClientInstanceID)
+	if id.IsZero() || id == (topic.ID{15: 1}) { // Kafka: Uuid.RESERVED
 		resp.ErrorCode = int16(InvalidRequest)
-	case req.SubscriptionID != t.subscription():
-		resp.ErrorCode = int16(UnknownSubscriptionID)
-	case req.CompressionType < 0 || req.CompressionType >= codecs:
-		resp.ErrorCode = int16(UnsupportedCompressionType)
-	case len(req.Metrics) > maxTelemetryBytes:
-		resp.ErrorCode = int16(TelemetryTooLarge)
-	default:
-		t.Receive(TelemetryPush{
+		return resp
+	}
+	err := c.conn.broker.telemetry.Push(time.Now(), c.measured(id), c.s.clientMetrics(), clientmetrics.Push{
+		Subscription: req.SubscriptionID, Compression: req.CompressionType, Terminating: req.Terminating, Bytes: len(req.Metrics),
+	})
+	resp.ErrorCode = c.errorCode(err)
+	if err == nil && len(req.Metrics) > 0 {
+		c.s.cfg.Telemetry.Receive(TelemetryPush{
 			Broker: c.broker, ClientID: c.clientID, ClientHost: c.clientHost, Instance: req.ClientInstanceID, Terminating: req.Terminating,
 			Compression: req.CompressionType, Payload: append([]byte(nil), req.Metrics...),
 		})

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/internal/clientmetrics"
 )
 
 func TestTelemetryReachesItsReceiver(t *testing.T) {
@@ -17,21 +19,26 @@ func TestTelemetryReachesItsReceiver(t *testing.T) {
 	require.Equal(t, []string{""}, sub.RequestedMetrics)
 
 	push := func(edit func(*kmsg.PushTelemetryRequest)) Code {
+		sub := ask[*kmsg.GetTelemetrySubscriptionsResponse](t, addr, 0, kmsg.NewPtrGetTelemetrySubscriptionsRequest()) // of a client of its own
 		req := kmsg.NewPtrPushTelemetryRequest()
 		req.ClientInstanceID, req.SubscriptionID, req.Metrics = sub.ClientInstanceID, sub.SubscriptionID, []byte("metrics")
 		edit(req)
 		return Code(ask[*kmsg.PushTelemetryResponse](t, addr, 0, req).ErrorCode)
 	}
 	require.Equal(t, InvalidRequest, push(func(r *kmsg.PushTelemetryRequest) { r.ClientInstanceID = [16]byte{} }))
+	require.Equal(t, InvalidRequest, push(func(r *kmsg.PushTelemetryRequest) { r.ClientInstanceID = [16]byte{15: 1} }))
 	require.Equal(t, UnknownSubscriptionID, push(func(r *kmsg.PushTelemetryRequest) { r.SubscriptionID++ }))
 	require.Equal(t, UnsupportedCompressionType, push(func(r *kmsg.PushTelemetryRequest) { r.CompressionType = 9 }))
-	require.Equal(t, TelemetryTooLarge, push(func(r *kmsg.PushTelemetryRequest) { r.Metrics = make([]byte, maxTelemetryBytes+1) }))
-	require.Zero(t, push(func(r *kmsg.PushTelemetryRequest) { r.Terminating = true }))
+	require.Equal(t, TelemetryTooLarge, push(func(r *kmsg.PushTelemetryRequest) { r.Metrics = make([]byte, clientmetrics.MaxPushBytes+1) }))
+	require.Zero(t, push(func(r *kmsg.PushTelemetryRequest) { r.Metrics = nil }), "nobody is told of nothing")
+	require.Empty(t, pushes)
+	var instance [16]byte
+	require.Zero(t, push(func(r *kmsg.PushTelemetryRequest) { r.Terminating, instance = true, r.ClientInstanceID }))
 	got := <-pushes
 	require.Equal(t, "metrics", string(got.Payload))
 	require.True(t, got.Terminating)
 	require.Equal(t, "test", got.ClientID)
-	require.EqualValues(t, sub.ClientInstanceID, got.Instance)
+	require.Equal(t, instance, got.Instance)
 }
 
 func TestTelemetryIsAdvertisedOnlyWithAReceiver(t *testing.T) {

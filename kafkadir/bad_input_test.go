@@ -253,7 +253,8 @@ func TestMetadataOfALargerCluster(t *testing.T) {
 		&metarecord.Partition{Partition: 1, TopicID: id, Replicas: []int32{2, 3}, ISR: []int32{2, 3}, Leader: 2, LeaderEpoch: 4},
 		&metarecord.Config{ResourceType: metarecord.ResourceTopic, ResourceName: "spread", Name: "min.insync.replicas", Value: &one},
 		&metarecord.Config{ResourceType: metarecord.ResourceTopic, ResourceName: "spread", Name: "remote.storage.enable.nonsense", Value: &secret},
-		&metarecord.Config{ResourceType: 32, ResourceName: "readers", Name: "consumer.session.timeout.ms", Value: &one},
+		&metarecord.Config{ResourceType: metarecord.ResourceGroup, ResourceName: "readers", Name: "consumer.session.timeout.ms", Value: &one},
+		&metarecord.Config{ResourceType: metarecord.ResourceClientMetrics, ResourceName: "fast", Name: "interval.ms", Value: &one},
 		&metarecord.Topic{Name: "gone", ID: gone},
 		&metarecord.ProducerIDs{BrokerID: 2, Next: 777_000},
 	}
@@ -312,10 +313,11 @@ func TestMetadataOfALargerCluster(t *testing.T) {
 	require.Equal(t, map[string]int{"RegisterControllerRecord": 1}, r.Skipped)
 	require.Len(t, r.LeftOut, 4)
 	require.Contains(t, r.LeftOut[0], "gone-0")
-	require.Contains(t, r.LeftOut[1], "consumer.session.timeout.ms=1")
-	require.Contains(t, r.LeftOut[2], "remote.storage.enable.nonsense")
+	require.Contains(t, r.LeftOut[1], "remote.storage.enable.nonsense")
+	require.Contains(t, r.LeftOut[3], `resource "fast" of type 16: Invalid value 1 for interval.ms`)
 	require.Equal(t, int64(777_000), r.NextProducerID)
 	w := look(t, disk, "back")
+	require.Equal(t, map[string]map[string]string{"group readers": {"consumer.session.timeout.ms": "1"}}, w.configs)
 	require.Equal(t, map[string]string{"spread": id.String() + " min.insync.replicas=1 retention.ms=-1"}, w.topics)
 	c := open(t, disk, "back")
 	defer func() { require.NoError(t, c.Close()) }()

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/acl"
+	"github.com/stratalog/strata/internal/clientmetrics"
 	"github.com/stratalog/strata/internal/clientquota"
+	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/internal/scram"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
@@ -153,6 +155,9 @@ func (im *importing) found(ctx context.Context, r *Report) error {
 	if err == nil {
 		err = im.restoreSettings(ctx, c)
 	}
+	if err == nil {
+		err = im.restoreNamedConfigs(ctx, c)
+	}
 	return errors.Join(err, c.Close())
 }
 
@@ -179,6 +184,35 @@ func (im *importing) restoreSettings(ctx context.Context, c *replication.Cluster
 		return nil
 	}
 	return c.SetTransactionVersion(ctx, level)
+}
+
+// restoreNamedConfigs sets what is set on groups and on client metrics. A group's values count as far
+// as they are within the bounds of who serves it.
+func (im *importing) restoreNamedConfigs(ctx context.Context, c *replication.Cluster) error {
+	if im.plan.meta == nil {
+		return nil
+	}
+	type edit = func(map[string]string) (map[string]string, error)
+	restore := func(kind int8, alter func(context.Context, string, edit) error, check func(string, map[string]string) error) error {
+		configs := im.plan.meta.configs[kind]
+		for _, name := range slices.Sorted(maps.Keys(configs)) {
+			if len(configs[name]) == 0 {
+				continue
+			}
+			if err := check(name, configs[name]); err != nil {
+				im.plan.leaveOut(fmt.Sprintf("resource %q of type %d", name, kind), err)
+				continue
+			}
+			if err := alter(ctx, name, func(map[string]string) (map[string]string, error) { return configs[name], nil }); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := restore(metarecord.ResourceClientMetrics, c.AlterClientMetricsProperties, clientmetrics.Validate); err != nil {
+		return err
+	}
+	return restore(metarecord.ResourceGroup, c.AlterGroupProperties, func(string, map[string]string) error { return nil })
 }
 
 // restoreAccess makes the users and access control entries.

@@ -84,13 +84,16 @@ func newPlan(sources []*source, meta *metadata, names []string) (*plan, error) {
 	return p, nil
 }
 
-// leaveOutConfigs notes what is set of groups and clients, and anything else but topics and brokers.
+// takenOver are the types of resources whose configurations come along.
+var takenOver = []int8{metarecord.ResourceTopic, metarecord.ResourceBroker, metarecord.ResourceClientMetrics, metarecord.ResourceGroup}
+
+// leaveOutConfigs notes what is set of resources of other types.
 func (p *plan) leaveOutConfigs() {
 	if p.meta == nil {
 		return
 	}
 	for kind, names := range p.meta.configs {
-		if kind == metarecord.ResourceTopic || kind == metarecord.ResourceBroker {
+		if slices.Contains(takenOver, kind) {
 			continue
 		}
 		for name, config := range names {

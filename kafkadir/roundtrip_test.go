@@ -28,6 +28,9 @@ func TestWhatIsExportedIsImportedAsItWas(t *testing.T) {
 			require.Len(t, want.acls, 1)
 			require.Len(t, want.quotas, 3)
 			require.Len(t, want.tokens, 1)
+			require.Equal(t, map[string]map[string]string{
+				"slow": {"interval.ms": "30000", "match": "client_id=web.*"}, "group readers": {"consumer.session.timeout.ms": "50000"},
+			}, want.configs)
 			require.Len(t, want.states, 3)
 			require.NotEmpty(t, want.offsets)
 

@@ -61,6 +61,13 @@ func (ex *exporting) takeRecords(c *replication.Cluster) {
 	for broker, name := range map[int32]string{replication.AllBrokers: "", 1: "1"} {
 		ex.recs = append(ex.recs, configRecords(metarecord.ResourceBroker, name, c.BrokerConfig(broker))...)
 	}
+	metrics, _ := c.ClientMetricsProperties()
+	for _, name := range slices.Sorted(maps.Keys(metrics)) {
+		ex.recs = append(ex.recs, configRecords(metarecord.ResourceClientMetrics, name, metrics[name])...)
+	}
+	for _, id := range c.ConfiguredGroups() {
+		ex.recs = append(ex.recs, configRecords(metarecord.ResourceGroup, id, c.GroupProperties(id))...)
+	}
 }
 
 func configRecords(kind int8, name string, config map[string]string) (recs []metarecord.Record) {

@@ -17,6 +17,7 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
@@ -34,7 +35,8 @@ type world struct {
 	acls    []acl.Entry
 	quotas  []string
 	tokens  []replication.DelegationToken
-	states  []string // of transactional ids
+	states  []string                     // of transactional ids
+	configs map[string]map[string]string // of client metrics and of a group
 }
 
 func open(t *testing.T, fsys vfs.FS, dir string) *strata.Cluster {
@@ -97,6 +99,12 @@ func fill(t *testing.T) *vfs.MemFS {
 	_, err = c.DeleteRecords(ctx, map[record.TopicPartition]int64{{Topic: "orders", Partition: 1}: 3})
 	require.NoError(t, err)
 	require.NoError(t, c.ResetOffsets(ctx, "readers", record.Offsets{{Topic: "orders", Partition: 0}: 2, {Topic: "orders", Partition: 2}: 1}))
+	require.NoError(t, c.Backend().AlterClientMetricsProperties(ctx, "slow", func(map[string]string) (map[string]string, error) {
+		return map[string]string{"interval.ms": "30000", "match": "client_id=web.*"}, nil
+	}))
+	require.NoError(t, c.Backend().AlterGroupConfig(ctx, group.ConfigAlteration{Group: "readers", Changes: []replication.ConfigChange{
+		{Key: "consumer.session.timeout.ms", Value: "50000"},
+	}}))
 	require.NoError(t, c.SetPassword(ctx, "alice", "secret"))
 	require.NoError(t, c.CreateACLs(ctx, acl.Entry{
 		ResourceType: acl.Topic, ResourceName: "orders", PatternType: acl.Literal, Principal: "User:alice", Host: "*", Operation: acl.Read, Permission: acl.Allow,
@@ -156,6 +164,8 @@ func look(t *testing.T, fsys vfs.FS, dir string) world {
 	for q := range c.ClientQuotas().All() {
 		w.quotas = append(w.quotas, fmt.Sprint(q.Entity, " ", q.Key, "=", q.Value))
 	}
+	w.configs, _ = c.Backend().ClientMetricsProperties()
+	w.configs["group readers"] = c.Backend().GroupProperties("readers")
 	w.tokens = slices.Collect(c.Backend().DelegationTokens().All())
 	all, err := c.Transactions(t.Context())
 	require.NoError(t, err)
