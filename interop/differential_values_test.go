@@ -24,6 +24,7 @@ type gen struct {
 	topic *topicModel
 	group *groupModel
 	txn   *txnModel
+	kind  int64 // of the resource whose configuration it is
 }
 
 func (g *gen) one(n int) bool { return g.rng.IntN(n) == 0 }
@@ -259,7 +260,13 @@ func (g *gen) resource(in string) string {
 	return pick(g, g.topic.name, g.topic.name, g.topic.name, g.topic.name, g.group.name, g.group.name, m.name("metrics"), m.name("absent"), "1", "", "7", "x", "a/b", "-1", "__consumer_offsets")
 }
 
+// clientMetrics is the type of resources that say what clients push.
+const clientMetrics = 16
+
 func (g *gen) configName() string {
+	if g.kind == clientMetrics && !g.one(5) {
+		return pick(g, "interval.ms", "match", "metrics")
+	}
 	return pick(g, "retention.ms", "retention.bytes", "cleanup.policy", "min.insync.replicas", "max.message.bytes", "message.timestamp.type", "segment.bytes", "compression.type",
 		"segment.ms", "index.interval.bytes", "file.delete.delay.ms", "delete.retention.ms", "min.cleanable.dirty.ratio", "message.timestamp.before.max.ms", "unclean.leader.election.enable",
 		"leader.replication.throttled.replicas", "remote.storage.enable", "local.retention.ms", "message.format.version", "preallocate", "compression.gzip.level", "segment.jitter.ms",
@@ -268,6 +275,10 @@ func (g *gen) configName() string {
 }
 
 func (g *gen) configValue() string {
+	if g.kind == clientMetrics && !g.one(3) {
+		return pick(g, "1000", " 200 ", "99", "3600001", "client_id=x,client_software_name = y", "client_id", "client_id=(", "client_id=a=b", "client_source_port=9=",
+			"x=y", "a, b,a", ",", "a,", "org.apache.kafka.producer.,org.apache.kafka.consumer.", "*")
+	}
 	return pick(g, "3600000", "3600000", "86400000", "-1", "-2", "0", "1", "2", "1048576", "1073741824", "x", "", " ", "compact", "delete", "compact,delete", "delete,delete", "CreateTime", "LogAppendTime", "gzip", "producer", "true", "false", "TRUE", "0.5", "1.5",
 		"99999999999999999999", "2147483648", "45000", "50000", "15000", "earliest", "latest", "by_duration:PT1H", "by_duration:x", "read_committed", "*", "0:1", "client_id=x", "client_id=[", "org.apache.kafka.producer.", "9", "30000", "100")
 }
@@ -355,7 +366,8 @@ func (g *gen) number(in, name string) int64 {
 		if strings.Contains(in, "ACL") {
 			return pick[int64](g, 2, 2, 3, 3, 5, 6, 7, 0, 1, 8, -1)
 		}
-		return pick[int64](g, 2, 2, 2, 2, 2, 32, 32, 16, 4, 4, 8, 0, 1, 3, -1, 127)
+		g.kind = pick[int64](g, 2, 2, 2, 2, 2, 32, 32, clientMetrics, 4, 4, 8, 0, 1, 3, -1, 127)
+		return g.kind
 	case "ResourcePatternType":
 		return pick[int64](g, 3, 3, 3, 4, 4, 0, 1, 2, 5, -1)
 	case "Operation":
