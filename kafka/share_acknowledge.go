@@ -115,9 +115,15 @@ func (c *call) acknowledgeShares(shares *share.Coordinator, key shareSessionKey,
 			errs[i] = refuse(InvalidRequest, "The request does not say that it renews.")
 			continue
 		}
-		tp, err := c.sharePartition(of.part)
-		if err != nil {
-			errs[i] = err
+		// As in Kafka, what is said counts before whether there is such a partition of the topic.
+		if _, known := c.s.cluster.TopicName(of.part.id); known && share.CheckAcks(of.acks) != nil {
+			errs[i] = noText(InvalidRequest)
+		}
+		var tp share.TopicPartition
+		if errs[i] == nil {
+			tp, errs[i] = c.sharePartition(of.part)
+		}
+		if errs[i] != nil {
 			continue
 		}
 		room <- struct{}{}

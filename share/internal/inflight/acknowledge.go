@@ -40,13 +40,10 @@ func (a *Ack) sameUntil(offset int64) int64 {
 // end.)
 func (p *Partition) Acknowledge(now time.Time, member string, acks []Ack) error {
 	p.Tick(now)
-	for i, a := range acks {
-		if err := a.check(); err != nil {
-			return err
-		}
-		if i > 0 && a.First <= acks[i-1].Last {
-			return fmt.Errorf("%w: offsets from %d on follow those up to %d", ErrInvalidRequest, a.First, acks[i-1].Last)
-		}
+	if err := Check(acks); err != nil {
+		return err
+	}
+	for _, a := range acks {
 		if err := p.mayAcknowledge(member, a); err != nil {
 			return err
 		}
@@ -55,6 +52,19 @@ func (p *Partition) Acknowledge(now time.Time, member string, acks []Ack) error 
 		p.acknowledge(now, member, a)
 	}
 	p.advance()
+	return nil
+}
+
+// Check says what is wrong with what a member says, whatever it has: ErrInvalidRequest.
+func Check(acks []Ack) error {
+	for i, a := range acks {
+		if err := a.check(); err != nil {
+			return err
+		}
+		if i > 0 && a.First <= acks[i-1].Last {
+			return fmt.Errorf("%w: offsets from %d on follow those up to %d", ErrInvalidRequest, a.First, acks[i-1].Last)
+		}
+	}
 	return nil
 }
 

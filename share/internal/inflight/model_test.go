@@ -300,6 +300,8 @@ func (w *world) verdict(member string, acks []Ack) error {
 			}
 		}
 		next = a.Last + 1
+	}
+	for _, a := range acks {
 		if a.Last >= w.end {
 			return ErrInvalidState
 		}
