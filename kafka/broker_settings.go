@@ -11,6 +11,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
+const maxLong = "9223372036854775807"
+
 // setting is a broker setting that cannot be changed while it runs. def is what it is if nobody
 // says otherwise; empty: it has no default.
 type setting struct {
@@ -87,6 +89,10 @@ func (c *call) clusterSettings() []setting {
 		{"default.replication.factor", topic.TypeInt, strconv.Itoa(cfg.Defaults.ReplicationFactor), "1", "Replicas of topics that are created without a number."},
 		{"leader.imbalance.check.interval.seconds", topic.TypeLong, seconds, "300", "After what time partitions go back to their preferred leaders."},
 		{"log.cleaner.backoff.ms", topic.TypeLong, millis(cfg.CompactionInterval), "15000", "How often compacted topics are looked at."},
+		{"log.flush.scheduler.interval.ms", topic.TypeLong, maxLong, maxLong, "How often it is looked for records that log.flush.interval.ms wants forced to disk, where that is not set: never."},
+		{"log.retention.hours", topic.TypeInt, "168", "168", "How long records are kept, where log.retention.ms is not set."},
+		{"log.roll.hours", topic.TypeInt, "168", "168", "When a segment is old enough for a new one, where log.roll.ms is not set."},
+		{"log.roll.jitter.hours", topic.TypeInt, "0", "0", "By how much that varies, where log.roll.jitter.ms is not set."},
 		{"log.retention.check.interval.ms", topic.TypeLong, millis(cfg.RetentionCheckInterval), "300000", "How often segments that have outlived their retention are looked for."},
 		{"num.partitions", topic.TypeInt, strconv.Itoa(cfg.Defaults.Partitions), "1", "Partitions of topics that are created without a number."},
 		{"replication.quota.window.num", topic.TypeInt, "11", "11", "Over how many windows of time the rates of throttled replicas are kept."},

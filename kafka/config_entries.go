@@ -3,6 +3,9 @@ package kafka
 import (
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
@@ -30,6 +33,7 @@ type configLayer struct {
 // configEntry is one configuration as the tools show it.
 type configEntry struct {
 	configLayer               // the effective one
+	null        bool          // it has no value
 	layers      []configLayer // of every source that has a value, the effective one first
 	readOnly    bool
 	kind        topic.ValueType
@@ -49,12 +53,15 @@ func (c *call) brokerLayers(broker int32) brokerLayers {
 }
 
 // appendTo appends the layers of a key below the topic itself. Keys that brokers have no name for
-// have only what was given at the opening.
+// have only what was given at the opening. Of keys with several names among brokers the default is
+// the last name's, in its unit, and is told beside what is set by the first one only, as in Kafka:
+// nothing is set, and log.retention.ms is null, though log.retention.hours is not.
 func (b brokerLayers) appendTo(layers []configLayer, k *topic.Key, fallback string) []configLayer {
 	name := k.Name
 	if len(k.Synonyms) > 0 {
 		name = k.Synonyms[0]
 	}
+	above := len(layers)
 	add := func(values map[string]string, key string, source configSource) {
 		if v, ok := values[key]; ok {
 			layers = append(layers, configLayer{name, v, source})
@@ -63,10 +70,21 @@ func (b brokerLayers) appendTo(layers []configLayer, k *topic.Key, fallback stri
 	add(b.broker, name, sourceBroker)
 	add(b.all, name, sourceBrokerDefault)
 	add(b.static, k.Name, sourceStatic)
-	if len(k.Synonyms) > 0 {
+	switch last := len(k.Synonyms) - 1; {
+	case last == 0:
 		layers = append(layers, configLayer{name, fallback, sourceDefault})
+	case last > 0 && len(layers) > above:
+		layers = append(layers, configLayer{k.Synonyms[last], inUnitOf(k.Synonyms[last], fallback), sourceDefault})
 	}
 	return layers
+}
+
+// inUnitOf returns milliseconds as a number in the unit that a broker's name of a setting ends with.
+func inUnitOf(name, millis string) string {
+	if n, err := strconv.ParseInt(millis, 10, 64); err == nil && strings.HasSuffix(name, ".hours") {
+		return strconv.FormatInt(n/time.Hour.Milliseconds(), 10)
+	}
+	return millis
 }
 
 // topicEntries are the settings of a topic as a broker sees them.
@@ -100,7 +118,11 @@ func (c *call) brokerEntries() []configEntry {
 			continue
 		}
 		e := configEntry{layers: layers.appendTo(nil, &d.Key, d.Layers[len(d.Layers)-1].Value), kind: d.Key.Type, doc: d.Key.Doc}
-		e.configLayer = e.layers[0]
+		if e.null = len(e.layers) == 0; e.null {
+			e.configLayer = configLayer{d.Key.Synonyms[0], "", sourceDefault}
+		} else {
+			e.configLayer = e.layers[0]
+		}
 		entries = append(entries, e)
 	}
 	entries = append(entries, rateEntries(layers)...)

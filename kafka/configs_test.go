@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,7 +58,7 @@ func TestConfigurationsAreShownWithSourcesSynonymsAndTypes(t *testing.T) {
 		sources, values = append(sources, int8(l.Source)), append(values, l.Name+"="+*l.Value)
 	}
 	require.Equal(t, []int8{1, 2, 3, 5}, sources)
-	require.Equal(t, []string{"retention.ms=5", "log.retention.ms=8", "log.retention.ms=6", "log.retention.ms=604800000"}, values)
+	require.Equal(t, []string{"retention.ms=5", "log.retention.ms=8", "log.retention.ms=6", "log.retention.hours=168"}, values)
 
 	require.Len(t, askConfigs(t, addr, resourceBroker, "").Configs, 2, "what was set on all brokers")
 	broker := askConfigs(t, addr, resourceBroker, "1", "num.partitions", "log.retention.ms")
@@ -65,6 +66,43 @@ func TestConfigurationsAreShownWithSourcesSynonymsAndTypes(t *testing.T) {
 	require.EqualValues(t, sourceBroker, broker.Configs[0].Source)
 	require.Zero(t, askAlter(t, addr, resourceBroker, "1", change("log.retention.ms", 1, "")))
 	require.EqualValues(t, sourceBrokerDefault, askConfigs(t, addr, resourceBroker, "1", "log.retention.ms").Configs[0].Source)
+}
+
+// Of settings with several names among brokers the default is that of the last, as Kafka 4.3 shows
+// it.
+func TestDefaultsAreThoseOfTheNamesThatHaveThem(t *testing.T) {
+	s, addr := serve(t, Config{})
+	require.NoError(t, s.cluster.CreateTopic(t.Context(), "a", topic.Config{}))
+	text := func(kind int8, name, key string) string {
+		got := askConfigs(t, addr, kind, name, key)
+		require.Len(t, got.Configs, 1, key)
+		c := got.Configs[0]
+		text := "null"
+		if c.Value != nil {
+			text = *c.Value
+		}
+		for _, s := range c.ConfigSynonyms {
+			text += fmt.Sprintf(" %s=%s:%d", s.Name, *s.Value, s.Source)
+		}
+		require.Equal(t, len(c.ConfigSynonyms) == 0 || c.ConfigSynonyms[0].Source == sourceDefaultOf, c.Source == sourceDefaultOf)
+		return text
+	}
+	for key, want := range map[string]string{
+		"log.retention.ms": "null", "log.retention.hours": "168 log.retention.hours=168:5", "log.roll.ms": "null", "log.roll.hours": "168 log.roll.hours=168:5",
+		"log.roll.jitter.ms": "null", "log.roll.jitter.hours": "0 log.roll.jitter.hours=0:5", "log.flush.interval.ms": "null", "log.retention.bytes": "-1 log.retention.bytes=-1:5",
+	} {
+		require.Equal(t, want, text(resourceBroker, "1", key), key)
+	}
+	for key, want := range map[string]string{
+		"retention.ms": "604800000", "segment.ms": "604800000", "segment.jitter.ms": "0", "flush.ms": "9223372036854775807", "retention.bytes": "-1 log.retention.bytes=-1:5",
+	} {
+		require.Equal(t, want, text(resourceTopic, "a", key), key)
+	}
+	require.Zero(t, askAlter(t, addr, resourceBroker, "", change("log.retention.ms", 0, "5000000"), change("log.roll.ms", 0, "600000")))
+	require.Equal(t, "5000000 log.retention.ms=5000000:3 log.retention.hours=168:5", text(resourceBroker, "1", "log.retention.ms"))
+	require.Equal(t, "168 log.retention.hours=168:5", text(resourceBroker, "1", "log.retention.hours"))
+	require.Equal(t, "5000000 log.retention.ms=5000000:3 log.retention.hours=168:5", text(resourceTopic, "a", "retention.ms"))
+	require.Equal(t, "600000 log.roll.ms=600000:3 log.roll.hours=168:5", text(resourceTopic, "a", "segment.ms"))
 }
 
 func TestDescribeConfigsRefusesAsKafkaDoes(t *testing.T) {

@@ -75,7 +75,10 @@ type configResource struct {
 
 func (c *call) describedConfig(e configEntry, req *kmsg.DescribeConfigsRequest) kmsg.DescribeConfigsResponseResourceConfig {
 	rc := kmsg.NewDescribeConfigsResponseResourceConfig()
-	rc.Name, rc.Value, rc.ReadOnly, rc.Source = e.name, &e.value, e.readOnly, kmsg.ConfigSource(e.source)
+	rc.Name, rc.ReadOnly, rc.Source = e.name, e.readOnly, kmsg.ConfigSource(e.source)
+	if !e.null {
+		rc.Value = &e.value
+	}
 	rc.ConfigType = configTypes[e.kind]
 	if req.IncludeDocumentation {
 		rc.Documentation = &e.doc
