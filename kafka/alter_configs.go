@@ -14,9 +14,7 @@ import (
 // clients use it; new ones IncrementalAlterConfigs. Key 33, versions 0 to 2.
 func (c *call) alterConfigs(req *kmsg.AlterConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AlterConfigsResponse)
-	eachOnce(req.Resources, func(r *kmsg.AlterConfigsRequestResource) configResource {
-		return configResource{int8(r.ResourceType), r.ResourceName}
-	}, func(r *kmsg.AlterConfigsRequestResource, err error) {
+	eachOnce(req.Resources, toReplace, func(r *kmsg.AlterConfigsRequestResource, err error) {
 		if err == nil {
 			err = c.replaceResource(*r, req.ValidateOnly)
 		}
@@ -28,13 +26,14 @@ func (c *call) alterConfigs(req *kmsg.AlterConfigsRequest) kmsg.Response {
 	return resp
 }
 
+func toReplace(r *kmsg.AlterConfigsRequestResource) configResource {
+	return configResource{int8(r.ResourceType), r.ResourceName}
+}
+
 // eachOnce calls alter for every resource of a request, in order, with an error for each that is
 // named more than once.
 func eachOnce[R any](resources []R, id func(*R) configResource, alter func(*R, error)) {
-	times := map[configResource]int{}
-	for i := range resources {
-		times[id(&resources[i])]++
-	}
+	times := timesOf(resources, id)
 	for i := range resources {
 		r := &resources[i]
 		switch n := times[id(r)]; {
@@ -44,6 +43,15 @@ func eachOnce[R any](resources []R, id func(*R) configResource, alter func(*R, e
 			alter(r, refuse(InvalidRequest, "Each resource must appear at most once."))
 		}
 	}
+}
+
+// timesOf returns how often each resource is named.
+func timesOf[R any](resources []R, id func(*R) configResource) map[configResource]int {
+	times := map[configResource]int{}
+	for i := range resources {
+		times[id(&resources[i])]++
+	}
+	return times
 }
 
 func (c *call) replaceResource(r kmsg.AlterConfigsRequestResource, validateOnly bool) error {

@@ -45,9 +45,14 @@ func guardDescribeConfigs(c *call, req *kmsg.DescribeConfigsRequest) kmsg.Respon
 }
 
 func guardAlterConfigs(c *call, req *kmsg.AlterConfigsRequest) kmsg.Response {
+	asked := req.Resources
+	times := timesOf(asked, toReplace)
 	var refused []kmsg.AlterConfigsResponseResource
 	req.Resources, _ = split(req.Resources, func(r *kmsg.AlterConfigsRequestResource) bool {
 		code := c.mayConfigure(acl.AlterConfigs, r.ResourceType, r.ResourceName)
+		if times[configResource{int8(r.ResourceType), r.ResourceName}] > 1 {
+			code = 0 // it is told so, whoever asks
+		}
 		if code != 0 {
 			rr := kmsg.NewAlterConfigsResponseResource()
 			rr.ResourceType, rr.ResourceName, rr.ErrorCode, rr.ErrorMessage = r.ResourceType, r.ResourceName, int16(code), authorizationText(code)
@@ -58,13 +63,22 @@ func guardAlterConfigs(c *call, req *kmsg.AlterConfigsRequest) kmsg.Response {
 	if len(refused) == 0 {
 		return nil
 	}
-	return then(c, func(resp *kmsg.AlterConfigsResponse) { resp.Resources = append(resp.Resources, refused...) })
+	return then(c, func(resp *kmsg.AlterConfigsResponse) {
+		resp.Resources = asAsked(append(resp.Resources, refused...), func(r *kmsg.AlterConfigsResponseResource) configResource {
+			return configResource{int8(r.ResourceType), r.ResourceName}
+		}, asked, toReplace)
+	})
 }
 
 func guardIncrementalAlterConfigs(c *call, req *kmsg.IncrementalAlterConfigsRequest) kmsg.Response {
+	asked := req.Resources
+	times := timesOf(asked, toAlter)
 	var refused []kmsg.IncrementalAlterConfigsResponseResource
 	req.Resources, _ = split(req.Resources, func(r *kmsg.IncrementalAlterConfigsRequestResource) bool {
 		code := c.mayConfigure(acl.AlterConfigs, r.ResourceType, r.ResourceName)
+		if times[configResource{int8(r.ResourceType), r.ResourceName}] > 1 {
+			code = 0 // it is told so, whoever asks
+		}
 		if code != 0 {
 			rr := kmsg.NewIncrementalAlterConfigsResponseResource()
 			rr.ResourceType, rr.ResourceName, rr.ErrorCode, rr.ErrorMessage = r.ResourceType, r.ResourceName, int16(code), authorizationText(code)
@@ -75,7 +89,27 @@ func guardIncrementalAlterConfigs(c *call, req *kmsg.IncrementalAlterConfigsRequ
 	if len(refused) == 0 {
 		return nil
 	}
-	return then(c, func(resp *kmsg.IncrementalAlterConfigsResponse) { resp.Resources = append(resp.Resources, refused...) })
+	return then(c, func(resp *kmsg.IncrementalAlterConfigsResponse) {
+		resp.Resources = asAsked(append(resp.Resources, refused...), func(r *kmsg.IncrementalAlterConfigsResponseResource) configResource {
+			return configResource{int8(r.ResourceType), r.ResourceName}
+		}, asked, toAlter)
+	})
+}
+
+// asAsked returns results, one for each resource that was asked about, in the order of asked. Those of
+// one id are alike.
+func asAsked[R, Q any](results []R, of func(*R) configResource, asked []Q, id func(*Q) configResource) []R {
+	byID := map[configResource][]R{}
+	for i := range results {
+		byID[of(&results[i])] = append(byID[of(&results[i])], results[i])
+	}
+	ordered := make([]R, 0, len(results))
+	for i := range asked {
+		if same := byID[id(&asked[i])]; len(same) > 0 {
+			ordered, byID[id(&asked[i])] = append(ordered, same[0]), same[1:]
+		}
+	}
+	return ordered
 }
 
 // guardDescribeLogDirs: Describe of the cluster. Before version 3 there is no place for the error:

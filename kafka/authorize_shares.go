@@ -128,7 +128,8 @@ func guardDescribeShareGroupOffsets(c *call, req *kmsg.DescribeShareGroupOffsets
 	})
 }
 
-// guardAlterShareGroupOffsets: Read of the group, and of each topic.
+// guardAlterShareGroupOffsets: Read of the group, and of each topic. What is wrong with the group is
+// told before topics are. Who may describe a topic is told its id, as everybody is by Kafka.
 func guardAlterShareGroupOffsets(c *call, req *kmsg.AlterShareGroupOffsetsRequest) kmsg.Response {
 	if !c.allows(acl.Read, acl.Group, req.GroupID) {
 		return refusedWhole(req, GroupAuthorizationFailed)
@@ -137,23 +138,24 @@ func guardAlterShareGroupOffsets(c *call, req *kmsg.AlterShareGroupOffsetsReques
 	if req.Topics, denied = split(req.Topics, func(t *kmsg.AlterShareGroupOffsetsRequestTopic) bool { return c.allows(acl.Read, acl.Topic, t.Topic) }); len(denied) == 0 {
 		return nil
 	}
-	add := func(resp *kmsg.AlterShareGroupOffsetsResponse) {
+	return then(c, func(resp *kmsg.AlterShareGroupOffsetsResponse) {
+		if resp.ErrorCode != 0 {
+			return // it is about the group, and topics are not told of
+		}
 		for _, t := range denied {
 			rt := kmsg.NewAlterShareGroupOffsetsResponseTopic()
-			rt.Topic = t.Topic
+			if rt.Topic = t.Topic; c.allows(acl.Describe, acl.Topic, t.Topic) {
+				rt.TopicID, _ = c.s.cluster.TopicID(t.Topic)
+			}
 			for _, p := range t.Partitions {
 				rt.Partitions = append(rt.Partitions, kmsg.AlterShareGroupOffsetsResponseTopicPartition{Partition: p.Partition,
 					ErrorCode: int16(TopicAuthorizationFailed), ErrorMessage: authorizationText(TopicAuthorizationFailed)})
 			}
-			resp.Topics = append(resp.Topics, rt)
+			if len(t.Partitions) > 0 {
+				resp.Topics = append(resp.Topics, rt)
+			}
 		}
-	}
-	if len(req.Topics) > 0 {
-		return then(c, add)
-	}
-	resp := req.ResponseKind().(*kmsg.AlterShareGroupOffsetsResponse)
-	add(resp)
-	return resp
+	})
 }
 
 // guardDeleteShareGroupOffsets: Delete of the group, Read of each topic.

@@ -230,7 +230,9 @@ func guardDeleteRecords(c *call, req *kmsg.DeleteRecordsRequest) kmsg.Response {
 				rp.Partition, rp.LowWatermark, rp.ErrorCode = p.Partition, -1, int16(TopicAuthorizationFailed)
 				rt.Partitions = append(rt.Partitions, rp)
 			}
-			resp.Topics = append(resp.Topics, rt)
+			if len(t.Partitions) > 0 {
+				resp.Topics = append(resp.Topics, rt)
+			}
 		}
 	})
 }

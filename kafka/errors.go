@@ -186,7 +186,7 @@ func errorMessage(err error) *string {
 	text := err.Error()
 	if p := (*protocolError)(nil); errors.As(err, &p) {
 		text = p.text
-	} else if codeOf(err) == UnknownTopicOrPartition && !strings.HasPrefix(text, group.ErrUnknownTopicOrPartition.Error()+": ") {
+	} else if codeOf(err) == UnknownTopicOrPartition {
 		text = textUnknownTopic
 	} else if errors.Is(err, group.ErrInvalidGroupID) {
 		text = "The group id is invalid."

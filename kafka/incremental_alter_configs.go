@@ -22,9 +22,7 @@ const unknownOperation = UnknownServerError
 // Key 44, versions 0 and 1.
 func (c *call) incrementalAlterConfigs(req *kmsg.IncrementalAlterConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.IncrementalAlterConfigsResponse)
-	eachOnce(req.Resources, func(r *kmsg.IncrementalAlterConfigsRequestResource) configResource {
-		return configResource{int8(r.ResourceType), r.ResourceName}
-	}, func(r *kmsg.IncrementalAlterConfigsRequestResource, err error) {
+	eachOnce(req.Resources, toAlter, func(r *kmsg.IncrementalAlterConfigsRequestResource, err error) {
 		if err == nil {
 			err = c.alterResource(*r, req.ValidateOnly)
 		}
@@ -34,6 +32,10 @@ func (c *call) incrementalAlterConfigs(req *kmsg.IncrementalAlterConfigsRequest)
 		resp.Resources = append(resp.Resources, rr)
 	})
 	return resp
+}
+
+func toAlter(r *kmsg.IncrementalAlterConfigsRequestResource) configResource {
+	return configResource{int8(r.ResourceType), r.ResourceName}
 }
 
 func (c *call) alterResource(r kmsg.IncrementalAlterConfigsRequestResource, validateOnly bool) error {

@@ -46,7 +46,7 @@ func (c *call) offsetCommit(req *kmsg.OffsetCommitRequest) kmsg.Response {
 			}
 			rt.Partitions = append(rt.Partitions, rp)
 		}
-		if len(t.Partitions) > 0 {
+		if len(t.Partitions) > 0 || !c.hasTopic(t.Topic) { // as in Kafka
 			resp.Topics = append(resp.Topics, rt)
 		}
 	}

@@ -33,7 +33,7 @@ func (c *call) offsetDelete(req *kmsg.OffsetDeleteRequest) kmsg.Response {
 			rp.Partition, rp.ErrorCode = p.Partition, c.errorCode(errs[record.TopicPartition{Topic: t.Topic, Partition: p.Partition}])
 			rt.Partitions = append(rt.Partitions, rp)
 		}
-		if len(t.Partitions) > 0 {
+		if len(t.Partitions) > 0 || !c.hasTopic(t.Topic) { // as in Kafka
 			resp.Topics = append(resp.Topics, rt)
 		}
 	}

@@ -148,29 +148,42 @@ func (c *call) alterShareGroupOffsets(req *kmsg.AlterShareGroupOffsetsRequest) k
 // without members forgets topics.
 func (c *call) deleteShareGroupOffsets(req *kmsg.DeleteShareGroupOffsetsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteShareGroupOffsetsResponse)
-	if len(req.Topics) == 0 {
-		_, err := c.groups.DescribeShareGroup(c.ctx, req.GroupID)
-		err = groupSays(err, req.GroupID)
+	if len(req.Topics) == 0 { // the group is looked at all the same
+		_, err := c.forgetShares(req.GroupID, "")
 		resp.ErrorCode, resp.ErrorMessage = c.errorCode(err), errorMessage(err)
 	}
 	for _, t := range req.Topics {
 		rt := kmsg.NewDeleteShareGroupOffsetsResponseTopic()
 		rt.Topic = t.Topic
-		id, known := c.s.cluster.TopicID(t.Topic)
-		err := c.groups.DeleteShareOffsets(c.ctx, req.GroupID, id)
-		if err == nil && !known {
-			err = group.ErrUnknownTopicOrPartition
-		}
-		if err != nil && !errors.Is(err, group.ErrUnknownTopicOrPartition) { // it is about the group
-			err = groupSays(err, req.GroupID)
+		refused, err := c.forgetShares(req.GroupID, t.Topic)
+		if err != nil { // it is about the group
 			resp.Topics, resp.ErrorCode, resp.ErrorMessage = nil, c.errorCode(err), errorMessage(err)
 			return resp
 		}
-		if err == nil {
-			rt.TopicID = id
+		if refused == nil {
+			rt.TopicID, _ = c.s.cluster.TopicID(t.Topic)
 		}
-		rt.ErrorCode, rt.ErrorMessage = c.errorCode(err), errorMessage(err)
+		rt.ErrorCode, rt.ErrorMessage = c.errorCode(refused), errorMessage(refused)
 		resp.Topics = append(resp.Topics, rt)
 	}
 	return resp
+}
+
+// forgetShares has a share group forget a topic, if there is one of that name. refused says what is
+// wrong with the topic, err with the group.
+func (c *call) forgetShares(id, name string) (refused, err error) {
+	topicID, known := c.s.cluster.TopicID(name)
+	err = c.groups.DeleteShareOffsets(c.ctx, id, topicID)
+	switch {
+	case err == nil:
+		return nil, nil
+	case errors.Is(err, group.ErrUnknownTopicOrPartition) && known:
+		return refuse(UnknownTopicOrPartition, "There is no offset information to delete."), nil
+	case errors.Is(err, group.ErrUnknownTopicOrPartition):
+		return refuse(UnknownTopicOrPartition, textUnknownTopic), nil
+	}
+	if _, other := c.groups.Describe(c.ctx, id); errors.Is(err, group.ErrGroupNotFound) && !errors.Is(other, group.ErrGroupNotFound) {
+		return nil, refuse(GroupIDNotFound, fmt.Sprintf("Group %s is not a share group.", id))
+	}
+	return nil, groupSays(err, id)
 }

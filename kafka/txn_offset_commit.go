@@ -40,7 +40,7 @@ func (c *call) txnOffsetCommit(req *kmsg.TxnOffsetCommitRequest) kmsg.Response {
 		errs, failed = c.groups.CommitTxnOffsets(c.ctx, r)
 	}
 	for _, t := range req.Topics {
-		if len(t.Partitions) == 0 {
+		if len(t.Partitions) == 0 && c.hasTopic(t.Topic) {
 			continue // as in Kafka
 		}
 		rt := kmsg.NewTxnOffsetCommitResponseTopic()
