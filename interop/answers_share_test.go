@@ -13,8 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TestAnswersAboutShareGroupsAreKafkas lets members of share groups join, take records, say what came
-// of them and do it wrong; and administrators and brokers look at, move and forget what is stored.
+// TestAnswersAboutShareGroupsAreKafkas lets members of share groups join, take records, say what
+// came of them and do it wrong; and administrators and brokers look at, move and forget what is
+// stored.
 func TestAnswersAboutShareGroupsAreKafkas(t *testing.T) {
 	t.Parallel()
 	kafkas := startKafka(t)
@@ -40,8 +41,8 @@ type shareScript struct {
 	group string   // whose records are fetched and acknowledged
 }
 
-// prepare creates the topic with twenty records, each in a batch of its own, and a group that begins
-// with them, and waits for the coordinators.
+// prepare creates the topic with twenty records, each in a batch of its own, and a group that
+// begins with them, and waits for the coordinators.
 func (s *shareScript) prepare() {
 	name := "jobs"
 	createNamed(s.t, s.k, name, 2)

@@ -203,7 +203,8 @@ func (x *transcript) until(version int16, req kmsg.Request, good func(kmsg.Respo
 
 func TestAnswersAreKafkas(t *testing.T) {
 	t.Parallel()
-	// The records are old: it must not look for what is to be deleted, as it does after half a minute.
+	// The records are old: it must not look for what is to be deleted, as it does after half a
+	// minute.
 	kafkas := startKafkaWith(t, "log.initial.task.delay.ms=3600000")
 	ours, _ := startStrata(t)
 	versions, err := admin(t, ours).ApiVersions(within(t))

@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A txnScript asks what clients of transactions ask, by hand: every request in every version that it
-// is served in, most of them wrong in some way.
+// A txnScript asks what clients of transactions ask, by hand: every request in every version that
+// it is served in, most of them wrong in some way.
 type txnScript struct {
 	*transcript
 	name string // of the part of the script: steps and ids begin with it

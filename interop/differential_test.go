@@ -114,7 +114,8 @@ func (r clients) both(theirs, ours kmsg.Request, hangs bool) (a, b kmsg.Response
 	unanswered := false
 	if p, ok := theirs.(*kmsg.ProduceRequest); ok && p.Acks == 0 {
 		unanswered = true
-		// There is no answer, but of the next request there is one, unless the connection is closed.
+		// There is no answer, but of the next request there is one, unless the connection is
+		// closed.
 		theirs, ours = kmsg.NewPtrApiVersionsRequest(), kmsg.NewPtrApiVersionsRequest()
 		r.theirs.send(theirs)
 		r.ours.send(ours)
@@ -295,8 +296,8 @@ func (r *referee) begin(a attempt) (*script, error) {
 	return x, errors.Join(r.again(), r.super.again())
 }
 
-// run runs a script, up to the first finding after which the brokers may have different states: that
-// is, any but of texts.
+// run runs a script, up to the first finding after which the brokers may have different states:
+// that is, any but of texts.
 func (r *referee) run(a attempt) ([]*finding, error) {
 	x, err := r.begin(a)
 	if err != nil {
@@ -642,8 +643,8 @@ func startKafkaWith(t *testing.T, settings ...string) target {
 	return target{kind: "kafka", addr: b.Addr, dir: b.Dir}
 }
 
-// startStrataAuthorizing starts a Strata in which anonymous clients may do everything, and others what
-// they are allowed.
+// startStrataAuthorizing starts a Strata in which anonymous clients may do everything, and others
+// what they are allowed.
 func startStrataAuthorizing(t *testing.T) target {
 	t.Helper()
 	ks, _ := startStrataServing(t, 1, func(cfg *strata.Config) {

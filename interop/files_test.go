@@ -235,7 +235,8 @@ func TestWeTakeOverKafkasDirectory(t *testing.T) {
 	})
 }
 
-// handOver has a broker of Kafka take over a directory of ours, and returns it. Ours stays as it is.
+// handOver has a broker of Kafka take over a directory of ours, and returns it. Ours stays as it
+// is.
 func handOver(t *testing.T, kit *apache.Kit, dir string, settings ...string) target {
 	t.Helper()
 	home := t.TempDir()

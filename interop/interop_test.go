@@ -104,8 +104,8 @@ func readAllowed(t *testing.T) map[string]string {
 	return excused
 }
 
-// startKafka starts a real broker, until the end of the test. features are levels other than Kafka's
-// defaults, as transaction.version=1.
+// startKafka starts a real broker, until the end of the test. features are levels other than
+// Kafka's defaults, as transaction.version=1.
 func startKafka(t *testing.T, features ...string) target {
 	t.Helper()
 	kit := kafkaKit(t)

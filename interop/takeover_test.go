@@ -58,7 +58,8 @@ func (m *mover) init(id string, timeout time.Duration) txnIdentity {
 	return txnIdentity{id, got.ProducerID, got.ProducerEpoch}
 }
 
-// coordinators returns when there are coordinators of groups and of transactions, and so their topics.
+// coordinators returns when there are coordinators of groups and of transactions, and so their
+// topics.
 func (m *mover) coordinators() {
 	m.t.Helper()
 	for kind, key := range []string{movedGroup, "first"} {

@@ -50,8 +50,8 @@ func sameResource(r *kmsg.DescribeACLsResponseResource, e acl.Entry) bool {
 	return acl.ResourceType(r.ResourceType) == e.ResourceType && r.ResourceName == e.ResourceName && acl.PatternType(r.ResourcePatternType) == e.PatternType
 }
 
-// createACLs serves CreateAcls: each entry has an error of its own, and what is valid is made in one
-// change. Entries of version 0 are about literal names. Key 30, versions 1 to 3.
+// createACLs serves CreateAcls: each entry has an error of its own, and what is valid is made in
+// one change. Entries of version 0 are about literal names. Key 30, versions 1 to 3.
 func (c *call) createACLs(req *kmsg.CreateACLsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.CreateACLsResponse)
 	resp.Results = make([]kmsg.CreateACLsResponseResult, len(req.Creations))

@@ -53,10 +53,10 @@ func (s *Server) authorizer() *acl.Authorizer {
 	return a
 }
 
-// A guard authorizes one request before it is served, as Kafka's KafkaApis and ControllerApis do. It
-// refuses the request as a whole by an answer; or takes out of it what the client may not ask for, and
-// has c.after put that into the answer, as refused. It leaves the request alone that may be served,
-// and does not block.
+// A guard authorizes one request before it is served, as Kafka's KafkaApis and ControllerApis do.
+// It refuses the request as a whole by an answer; or takes out of it what the client may not ask
+// for, and has c.after put that into the answer, as refused. It leaves the request alone that may
+// be served, and does not block.
 type guard func(c *call, req kmsg.Request) kmsg.Response
 
 // guarded makes a guard of typed requests one of any request.

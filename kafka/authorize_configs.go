@@ -96,8 +96,8 @@ func guardIncrementalAlterConfigs(c *call, req *kmsg.IncrementalAlterConfigsRequ
 	})
 }
 
-// asAsked returns results, one for each resource that was asked about, in the order of asked. Those of
-// one id are alike.
+// asAsked returns results, one for each resource that was asked about, in the order of asked. Those
+// of one id are alike.
 func asAsked[R, Q any](results []R, of func(*R) configResource, asked []Q, id func(*Q) configResource) []R {
 	byID := map[configResource][]R{}
 	for i := range results {

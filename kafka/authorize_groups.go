@@ -49,8 +49,8 @@ func guardOffsetCommit(c *call, req *kmsg.OffsetCommitRequest) kmsg.Response {
 	return resp
 }
 
-// guardOffsetFetch: Describe of each group, and of each topic; offsets of other topics are not among
-// all that a group has.
+// guardOffsetFetch: Describe of each group, and of each topic; offsets of other topics are not
+// among all that a group has.
 func guardOffsetFetch(c *call, req *kmsg.OffsetFetchRequest) kmsg.Response {
 	if c.version < 8 {
 		return guardOffsetFetchOne(c, req)
@@ -245,8 +245,8 @@ func guardConsumerGroupHeartbeat(c *call, req *kmsg.ConsumerGroupHeartbeatReques
 	return nil
 }
 
-// describes returns what tells the topics that the client may describe, without the call; nil: all of
-// them. Regular expressions match no others, and nothing is said of these.
+// describes returns what tells the topics that the client may describe, without the call; nil: all
+// of them. Regular expressions match no others, and nothing is said of these.
 func (c *call) describes() func(name string) bool {
 	may, who := c.may, c.who
 	if may == nil {

@@ -58,7 +58,8 @@ func (c *call) mayDescribeSharers(members []kmsg.ShareGroupDescribeResponseGroup
 	return true
 }
 
-// guardShareGroupState: ClusterAction. The answer has a place for an error with each partition only.
+// guardShareGroupState: ClusterAction. The answer has a place for an error with each partition
+// only.
 func guardShareGroupState(c *call, req kmsg.Request) kmsg.Response {
 	if c.mayCluster(acl.ClusterAction) {
 		return nil
@@ -85,8 +86,8 @@ func guardShareGroupState(c *call, req kmsg.Request) kmsg.Response {
 	return resp
 }
 
-// guardDescribeShareGroupOffsets: Describe of each group, and of each topic; others are not among all
-// that a group has.
+// guardDescribeShareGroupOffsets: Describe of each group, and of each topic; others are not among
+// all that a group has.
 func guardDescribeShareGroupOffsets(c *call, req *kmsg.DescribeShareGroupOffsetsRequest) kmsg.Response {
 	var denied []kmsg.DescribeShareGroupOffsetsRequestGroup
 	req.Groups, denied = split(req.Groups, func(g *kmsg.DescribeShareGroupOffsetsRequestGroup) bool {
@@ -128,8 +129,8 @@ func guardDescribeShareGroupOffsets(c *call, req *kmsg.DescribeShareGroupOffsets
 	})
 }
 
-// guardAlterShareGroupOffsets: Read of the group, and of each topic. What is wrong with the group is
-// told before topics are. Who may describe a topic is told its id, as everybody is by Kafka.
+// guardAlterShareGroupOffsets: Read of the group, and of each topic. What is wrong with the group
+// is told before topics are. Who may describe a topic is told its id, as everybody is by Kafka.
 func guardAlterShareGroupOffsets(c *call, req *kmsg.AlterShareGroupOffsetsRequest) kmsg.Response {
 	if !c.allows(acl.Read, acl.Group, req.GroupID) {
 		return refusedWhole(req, GroupAuthorizationFailed)

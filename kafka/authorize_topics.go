@@ -9,9 +9,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// guardProduce: Write of the transactional id, if there is a transaction, and of each topic. What has
-// no batch where one is looked for is refused as a whole before that. Without an answer (acks 0) the
-// connection is closed, as for any error of a partition.
+// guardProduce: Write of the transactional id, if there is a transaction, and of each topic. What
+// has no batch where one is looked for is refused as a whole before that. Without an answer (acks
+// 0) the connection is closed, as for any error of a partition.
 func guardProduce(c *call, req *kmsg.ProduceRequest) kmsg.Response {
 	transaction, err := hasTransaction(req)
 	if err != nil {

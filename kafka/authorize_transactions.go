@@ -7,8 +7,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// guardInitProducerID: Write of the transactional id; without one IdempotentWrite of the cluster, or
-// Write of any topic (KIP-679).
+// guardInitProducerID: Write of the transactional id; without one IdempotentWrite of the cluster,
+// or Write of any topic (KIP-679).
 func guardInitProducerID(c *call, req *kmsg.InitProducerIDRequest) kmsg.Response {
 	code := Code(0)
 	switch {

@@ -80,8 +80,8 @@ const (
 	openEnds strictness = false
 )
 
-// describeQuotas asks for "user=alice", "user=" (the default) or "user" (any), and returns entities with
-// their quotas, or the error.
+// describeQuotas asks for "user=alice", "user=" (the default) or "user" (any), and returns entities
+// with their quotas, or the error.
 func describeQuotas(t *testing.T, c *client, version int16, s strictness, filter ...string) (got []string) {
 	t.Helper()
 	req := kmsg.NewPtrDescribeClientQuotasRequest()

@@ -79,7 +79,8 @@ func (b brokerLayers) appendTo(layers []configLayer, k *topic.Key, fallback stri
 	return layers
 }
 
-// inUnitOf returns milliseconds as a number in the unit that a broker's name of a setting ends with.
+// inUnitOf returns milliseconds as a number in the unit that a broker's name of a setting ends
+// with.
 func inUnitOf(name, millis string) string {
 	if n, err := strconv.ParseInt(millis, 10, 64); err == nil && strings.HasSuffix(name, ".hours") {
 		return strconv.FormatInt(n/time.Hour.Milliseconds(), 10)

@@ -16,10 +16,10 @@ const (
 	consumerMember = 1
 )
 
-// consumerGroupDescribe serves ConsumerGroupDescribe (key 69, KIP-848), versions 0 and 1, which adds
-// the type of each member. A group of another kind is not found. Partitions of a topic that does not
-// exist any more are left out, as they have no name. A member without a regular expression has an
-// empty one, as in Kafka.
+// consumerGroupDescribe serves ConsumerGroupDescribe (key 69, KIP-848), versions 0 and 1, which
+// adds the type of each member. A group of another kind is not found. Partitions of a topic that
+// does not exist any more are left out, as they have no name. A member without a regular expression
+// has an empty one, as in Kafka.
 func (c *call) consumerGroupDescribe(req *kmsg.ConsumerGroupDescribeRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ConsumerGroupDescribeResponse)
 	for _, id := range req.Groups {

@@ -10,10 +10,10 @@ import (
 	"github.com/stratalog/strata/group/offsets"
 )
 
-// consumerGroupHeartbeat serves ConsumerGroupHeartbeat (key 68, KIP-848), versions 0 and 1: all that
-// a member of the newer protocol says. Version 1 adds the regular expression that it subscribes by,
-// and has members make up their ids themselves; before, a member that joins without one is given
-// it.
+// consumerGroupHeartbeat serves ConsumerGroupHeartbeat (key 68, KIP-848), versions 0 and 1: all
+// that a member of the newer protocol says. Version 1 adds the regular expression that it
+// subscribes by, and has members make up their ids themselves; before, a member that joins without
+// one is given it.
 //
 // It differs from Kafka in one thing. A regular expression is resolved at once, so a member that
 // joins by one has its share in the first answer, where Kafka's resolves it in the background.

@@ -14,7 +14,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// beatRequest is a full heartbeat of a member that joins in epoch 0, else one that says what it owns.
+// beatRequest is a full heartbeat of a member that joins in epoch 0, else one that says what it
+// owns.
 func (c *groupClient) beatRequest(s *groupServer, group, member string, epoch int32, owned ...int32) *kmsg.ConsumerGroupHeartbeatRequest {
 	r := kmsg.NewPtrConsumerGroupHeartbeatRequest()
 	r.Version, r.Group, r.MemberID, r.MemberEpoch, r.RebalanceTimeoutMillis = 1, group, member, epoch, -1

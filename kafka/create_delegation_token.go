@@ -17,8 +17,8 @@ const errorTimestamp = -1
 // createDelegationToken makes a token that stands for the client, or since version 3 (KIP-373) for
 // another user on whose name it may CreateTokens. Version 2 is flexible. Key 38, versions 1 to 3.
 //
-// Deviations: an owner that is no User is refused with INVALID_PRINCIPAL_TYPE. Kafka takes any type,
-// and lets who comes with the token be the User of that name. Tokens are bounded, see
+// Deviations: an owner that is no User is refused with INVALID_PRINCIPAL_TYPE. Kafka takes any
+// type, and lets who comes with the token be the User of that name. Tokens are bounded, see
 // replication.Cluster.CreateDelegationToken: POLICY_VIOLATION.
 func (c *call) createDelegationToken(req *kmsg.CreateDelegationTokenRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.CreateDelegationTokenResponse)

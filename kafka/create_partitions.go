@@ -7,8 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// createPartitions grows topics, or with validate_only tells whether it would. From version 3 on what is
-// beyond the client's quota of changes is refused (KIP-599). Key 37, versions 0 to 3.
+// createPartitions grows topics, or with validate_only tells whether it would. From version 3 on
+// what is beyond the client's quota of changes is refused (KIP-599). Key 37, versions 0 to 3.
 func (c *call) createPartitions(req *kmsg.CreatePartitionsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.CreatePartitionsResponse)
 	ctx, cancel := c.timeout(req.TimeoutMillis)

@@ -20,8 +20,8 @@ const maxCreatedPartitions = 10_000
 
 // createTopics creates topics, each by itself, or with validate_only tells what would become of it.
 // A topic is there, on stable storage and known to every broker, when it is answered. Version 5
-// answers with the configuration (KIP-525), 7 with the id. Config.LenientReplication is not Kafka's.
-// Key 19, versions 2 to 7.
+// answers with the configuration (KIP-525), 7 with the id. Config.LenientReplication is not
+// Kafka's. Key 19, versions 2 to 7.
 //
 // From version 6 on what is beyond the client's quota of changes is refused (KIP-599).
 //

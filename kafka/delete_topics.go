@@ -11,8 +11,8 @@ import (
 
 // deleteTopics deletes topics by name, from version 6 on also by id. A topic is
 // gone for good when it is answered. Unlike Kafka it refuses to delete the topics
-// that coordinators keep their state in. From version 5 on what is beyond the client's quota of changes
-// is refused (KIP-599). Key 20, versions 1 to 6.
+// that coordinators keep their state in. From version 5 on what is beyond the client's quota of
+// changes is refused (KIP-599). Key 20, versions 1 to 6.
 func (c *call) deleteTopics(req *kmsg.DeleteTopicsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteTopicsResponse)
 	ctx, cancel := c.timeout(req.TimeoutMillis)

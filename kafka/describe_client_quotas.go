@@ -16,10 +16,10 @@ const (
 	matchAny     = 2
 )
 
-// describeClientQuotas tells the quotas of the entities that a filter means (KIP-546): those that have
-// every part that it names, with a name that it means; a strict one means those without other parts.
-// Version 1 is flexible, and says the same as version 0. Entities, and the keys of each, come in
-// order, where Kafka has none. Key 48, versions 0 and 1.
+// describeClientQuotas tells the quotas of the entities that a filter means (KIP-546): those that
+// have every part that it names, with a name that it means; a strict one means those without other
+// parts. Version 1 is flexible, and says the same as version 0. Entities, and the keys of each,
+// come in order, where Kafka has none. Key 48, versions 0 and 1.
 func (c *call) describeClientQuotas(req *kmsg.DescribeClientQuotasRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeClientQuotasResponse)
 	if err := checkQuotaFilter(req.Components); err != nil {

@@ -62,7 +62,8 @@ func (c *call) electLeaders(req *kmsg.ElectLeadersRequest) kmsg.Response {
 	return resp
 }
 
-// notElectable is the answer to a type of election that there is not: every partition has the error.
+// notElectable is the answer to a type of election that there is not: every partition has the
+// error.
 func notElectable(req *kmsg.ElectLeadersRequest, resp *kmsg.ElectLeadersResponse) kmsg.Response {
 	if req.Topics == nil || len(req.Topics) > 0 {
 		resp.ErrorCode = int16(InvalidRequest)

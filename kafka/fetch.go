@@ -276,8 +276,8 @@ func (f *fetching) respond(c *call, req *kmsg.FetchRequest) kmsg.Response {
 	return resp
 }
 
-// leaveOut makes the answer of a client that has to wait: without any partition, and the session is as
-// if nothing had been read. One that the request would begin is not begun. Kafka:
+// leaveOut makes the answer of a client that has to wait: without any partition, and the session is
+// as if nothing had been read. One that the request would begin is not begun. Kafka:
 // FetchContext.getThrottledResponse.
 func (f *fetching) leaveOut(c *call, req *kmsg.FetchRequest, resp *kmsg.FetchResponse) {
 	switch {

@@ -191,8 +191,8 @@ func TestFetchSessionTellsDeletedTopicsFromThoseMadeAgain(t *testing.T) {
 	require.Equal(t, UnknownTopicID, code(c.fetch(inSession(byID(old, 0), 0, -1))))
 }
 
-// A long poll that waits on a topic while another takes its name must neither hand out the records of
-// that one, nor say that it is too short.
+// A long poll that waits on a topic while another takes its name must neither hand out the records
+// of that one, nor say that it is too short.
 func TestFetchByIDNeverReadsAnotherTopicOfThatName(t *testing.T) {
 	for name, records := range map[string]int{"empty": 0, "shorter": 1, "longer": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -216,7 +216,8 @@ func TestFetchByIDNeverReadsAnotherTopicOfThatName(t *testing.T) {
 				defer c.nc.Close()
 				go func() { answered <- c.fetch(inSession(req, 0, -1)) }()
 				synctest.Wait() // the name is looked up, and the poll waits
-				// Without memory to read into, the poll cannot look again until the other topic is there.
+				// Without memory to read into, the poll cannot look again until the other topic is
+				// there.
 				taken := 0
 				for n := 1; n > 0; taken += n { // all but what the request itself takes
 					n = s.memory.Budget.TryTake(s.limits.InFlightBytes, 1)

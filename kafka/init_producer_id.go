@@ -8,8 +8,9 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// tryInitProducerID serves InitProducerId without a transactional id, which need not wait: each call
-// gives a new producer id with epoch 0, also to a producer that names the id it had, as in Kafka.
+// tryInitProducerID serves InitProducerId without a transactional id, which need not wait: each
+// call gives a new producer id with epoch 0, also to a producer that names the id it had, as in
+// Kafka.
 func tryInitProducerID(c *call, r kmsg.Request) (kmsg.Response, bool) {
 	req := r.(*kmsg.InitProducerIDRequest)
 	if req.TransactionalID != nil {

@@ -14,10 +14,10 @@ import (
 // PrepareEpochFence is never seen, and Dead is an id that is not listed.
 var transactionStates = []string{"Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence"}
 
-// listTransactions serves ListTransactions (KIP-664): the ids that this broker coordinates, filtered
-// by state and producer id, from version 1 on by how long their transaction has been open (KIP-994),
-// from 2 on by a pattern that all of the id fits (KIP-1152, RE2 as in Kafka). An id without a
-// transaction counts as open for ever, as in Kafka. Key 66, versions 0 to 2.
+// listTransactions serves ListTransactions (KIP-664): the ids that this broker coordinates,
+// filtered by state and producer id, from version 1 on by how long their transaction has been open
+// (KIP-994), from 2 on by a pattern that all of the id fits (KIP-1152, RE2 as in Kafka). An id
+// without a transaction counts as open for ever, as in Kafka. Key 66, versions 0 to 2.
 func (c *call) listTransactions(req *kmsg.ListTransactionsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ListTransactionsResponse)
 	fits := func(string) bool { return true }

@@ -86,8 +86,8 @@ func TestGroupChangesItsProtocolWhileItsMembersLive(t *testing.T) {
 	})
 }
 
-// TestMembersOfTheClassicProtocolAreGivenTimeToJoinAgain has one that goes on sending heartbeats and
-// one that does not fetch what it is assigned.
+// TestMembersOfTheClassicProtocolAreGivenTimeToJoinAgain has one that goes on sending heartbeats
+// and one that does not fetch what it is assigned.
 func TestMembersOfTheClassicProtocolAreGivenTimeToJoinAgain(t *testing.T) {
 	withGroups(t, func(t *testing.T, s *groupServer) {
 		c := newGroupClient(t, s)
@@ -108,7 +108,8 @@ func TestMembersOfTheClassicProtocolAreGivenTimeToJoinAgain(t *testing.T) {
 			time.Sleep(time.Second)
 			require.Equal(t, beatOK+" 3 [0 1]", heard(c.beat(c.beatRequest(s, group, "m1", 2))))
 
-			// it does not come back under its old id with what is another member's now; Kafka lets it
+			// it does not come back under its old id with what is another member's now; Kafka lets
+			// it
 			late := joinAs(9, group, old, nil)
 			late.Protocols[0].Metadata = assignor.Subscription{Topics: []string{"t"}, Owned: []record.TopicPartition{{Topic: "t"}}}.AppendTo(nil)
 			require.Equal(t, UnknownMemberID, Code(c.join(late).ErrorCode))

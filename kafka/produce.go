@@ -115,9 +115,9 @@ const (
 	shortestBatch   = 14
 )
 
-// hasTransaction reports whether a request has a batch of a transaction. Kafka looks no further than
-// the first, and refuses all of the request for what it finds before that and is no batch. Kafka:
-// RequestUtils.hasTransactionalRecords, ByteBufferLogInputStream.
+// hasTransaction reports whether a request has a batch of a transaction. Kafka looks no further
+// than the first, and refuses all of the request for what it finds before that and is no batch.
+// Kafka: RequestUtils.hasTransactionalRecords, ByteBufferLogInputStream.
 func hasTransaction(req *kmsg.ProduceRequest) (bool, error) {
 	for i := range req.Topics {
 		for j := range req.Topics[i].Partitions {

@@ -58,8 +58,8 @@ func TestPartitionsAreReassignedOnTheWire(t *testing.T) {
 	require.Contains(t, got.Replicas, got.Leader)
 }
 
-// What kafka-reassign-partitions asks for with --throttle, when the rate is changed by --additional,
-// and with --verify, which unsets throttles whether anybody has set them or not.
+// What kafka-reassign-partitions asks for with --throttle, when the rate is changed by
+// --additional, and with --verify, which unsets throttles whether anybody has set them or not.
 func TestThrottlesAreSetAndUnsetOnTheWire(t *testing.T) {
 	b := serveBrokers(t, 3, Config{})
 	leader := b.cluster.Leader("orders", 0)

@@ -33,7 +33,8 @@ type SASL struct {
 	// way reads them. nil: PLAIN is not offered. See ClusterPasswords and StaticPasswords.
 	Plain PasswordCheck
 	// Scram are the mechanisms of SCRAM to offer, against the cluster's users
-	// (strata.Cluster.SetPassword, kafka-configs), and its delegation tokens (Config.DelegationTokens).
+	// (strata.Cluster.SetPassword, kafka-configs), and its delegation tokens
+	// (Config.DelegationTokens).
 	Scram []replication.ScramMechanism
 	// OAuthBearer validates the tokens of OAUTHBEARER (KIP-255). nil: it is not offered.
 	OAuthBearer TokenValidator
@@ -79,8 +80,8 @@ func StaticPasswords(passwords map[string]string) PasswordCheck {
 }
 
 // ClusterPasswords checks passwords against the SCRAM credentials of a cluster: one list of users
-// serves PLAIN and SCRAM. A check is a few milliseconds of work; as many as there are processors are
-// done at a time.
+// serves PLAIN and SCRAM. A check is a few milliseconds of work; as many as there are processors
+// are done at a time.
 func ClusterPasswords(cluster *strata.Cluster) PasswordCheck {
 	secret := make([]byte, 32)
 	rand.Read(secret)
@@ -104,8 +105,8 @@ func ClusterPasswords(cluster *strata.Cluster) PasswordCheck {
 	}
 }
 
-// A TokenValidator says whose a bearer token is. Package kafka has none for signed tokens: what signs
-// them, and where its keys are, is the application's to know (KIP-768).
+// A TokenValidator says whose a bearer token is. Package kafka has none for signed tokens: what
+// signs them, and where its keys are, is the application's to know (KIP-768).
 type TokenValidator interface {
 	// ValidateToken returns what a token says. A *TokenError tells the client what is wrong with
 	// it; after any other error it is told nothing. It may block until ctx ends, and is called on

@@ -8,10 +8,10 @@ import (
 	"github.com/stratalog/strata/internal/sasl"
 )
 
-// saslHandshake names the mechanism by which the client is about to authenticate, or to authenticate
-// again (KIP-368). After version 0 the mechanism's own messages follow as they are, after version 1
-// in SaslAuthenticate. A mechanism that is not offered ends the connection; the answer lists those
-// that are. Where there is no SASL, or out of turn, it is ILLEGAL_SASL_STATE.
+// saslHandshake names the mechanism by which the client is about to authenticate, or to
+// authenticate again (KIP-368). After version 0 the mechanism's own messages follow as they are,
+// after version 1 in SaslAuthenticate. A mechanism that is not offered ends the connection; the
+// answer lists those that are. Where there is no SASL, or out of turn, it is ILLEGAL_SASL_STATE.
 // Key 17, versions 0 and 1.
 func (c *call) saslHandshake(req *kmsg.SASLHandshakeRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.SASLHandshakeResponse)

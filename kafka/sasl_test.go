@@ -31,7 +31,8 @@ import (
 
 var bothScram = []replication.ScramMechanism{replication.ScramSHA256, replication.ScramSHA512}
 
-// withUsers opens a cluster with users alice and bob, whose passwords are their names and "-secret".
+// withUsers opens a cluster with users alice and bob, whose passwords are their names and
+// "-secret".
 func withUsers(t testing.TB) *strata.Cluster {
 	t.Helper()
 	cluster, err := strata.Open(strata.Config{})

@@ -33,8 +33,8 @@ type Security struct {
 	TLS *tls.Config
 
 	// PrincipalRules make the name of a user from that in a client's certificate; the zero value
-	// leaves it as it is, "CN=alice,OU=dev". They count where there is no SASL. A client to which no
-	// rule applies is not served. Kafka: ssl.principal.mapping.rules.
+	// leaves it as it is, "CN=alice,OU=dev". They count where there is no SASL. A client to which
+	// no rule applies is not served. Kafka: ssl.principal.mapping.rules.
 	PrincipalRules PrincipalRules
 
 	// SASL is how clients authenticate; nil: by their certificates, or not at all. Until a client

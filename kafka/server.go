@@ -222,9 +222,9 @@ func (s *Server) isDraining() bool {
 	return s.draining
 }
 
-// start serves a connection in a goroutine of its own, unless there are too many, or its address has
-// made too many of late. Nothing is sent or received before that goroutine does: accepting waits for
-// no client.
+// start serves a connection in a goroutine of its own, unless there are too many, or its address
+// has made too many of late. Nothing is sent or received before that goroutine does: accepting
+// waits for no client.
 func (s *Server) start(l *listener, nc net.Conn) {
 	b := l.broker
 	c := newConn(s, l, nc)

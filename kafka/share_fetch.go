@@ -64,8 +64,8 @@ func (c *call) shareFetch(req *kmsg.ShareFetchRequest) kmsg.Response {
 	return resp
 }
 
-// acquireByRecord is the highest mode by which records are acquired: no more than MaxRecords. 0 is by
-// whole batches.
+// acquireByRecord is the highest mode by which records are acquired: no more than MaxRecords. 0 is
+// by whole batches.
 const acquireByRecord = 1
 
 // maxShareMember is how long the id of a member may be: as long as a UUID in its longer form.
@@ -251,7 +251,8 @@ func (c *call) sharePartition(p sharePart) (share.TopicPartition, error) {
 	return tp, nil
 }
 
-// shareLeader says who leads a partition that was refused for not being led here; 0 and 0 otherwise.
+// shareLeader says who leads a partition that was refused for not being led here; 0 and 0
+// otherwise.
 func (c *call) shareLeader(code Code, p sharePart) (id, epoch int32) {
 	name, ok := c.s.cluster.TopicName(p.id)
 	if code != NotLeaderOrFollower || !ok {

@@ -17,8 +17,8 @@ import (
 // where a share group begins in partitions, all those that it has begun in if none are named, and
 // from version 1 on how many records from there on are not done.
 //
-// It differs from Kafka in that partitions and groups that there are none of are answered like those
-// that the group has not begun in, where Kafka's does not answer at all.
+// It differs from Kafka in that partitions and groups that there are none of are answered like
+// those that the group has not begun in, where Kafka's does not answer at all.
 func (c *call) describeShareGroupOffsets(req *kmsg.DescribeShareGroupOffsetsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeShareGroupOffsetsResponse)
 	for _, g := range req.Groups {
@@ -144,8 +144,8 @@ func (c *call) alterShareGroupOffsets(req *kmsg.AlterShareGroupOffsetsRequest) k
 	return resp
 }
 
-// deleteShareGroupOffsets serves DeleteShareGroupOffsets (key 92, KIP-932), version 0: a share group
-// without members forgets topics.
+// deleteShareGroupOffsets serves DeleteShareGroupOffsets (key 92, KIP-932), version 0: a share
+// group without members forgets topics.
 func (c *call) deleteShareGroupOffsets(req *kmsg.DeleteShareGroupOffsetsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteShareGroupOffsetsResponse)
 	if len(req.Topics) == 0 { // the group is looked at all the same

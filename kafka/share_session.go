@@ -29,9 +29,9 @@ type sharePart struct {
 	number int32
 }
 
-// shareSession is what a member of a share group takes records from, remembered between its requests:
-// they say what changes. It is bound to a connection, and what the member has acquired goes back
-// when that ends.
+// shareSession is what a member of a share group takes records from, remembered between its
+// requests: they say what changes. It is bound to a connection, and what the member has acquired
+// goes back when that ends.
 type shareSession struct {
 	key   shareSessionKey
 	conn  *conn
@@ -165,8 +165,8 @@ func (s *shareSessions) of(c *conn) (all []*shareSession) {
 	return all
 }
 
-// giveBackTime bounds how long a connection that has ended waits until what its members had is given
-// back: after that their locks pass.
+// giveBackTime bounds how long a connection that has ended waits until what its members had is
+// given back: after that their locks pass.
 const giveBackTime = 5 * time.Second
 
 // endShareSessions gives back what the members of a connection that has ended have acquired.

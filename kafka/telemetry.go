@@ -46,8 +46,8 @@ type TelemetryPush struct {
 	Payload     []byte // OpenTelemetry's MetricsData as protobuf
 }
 
-// request is what clients are asked for while no resource is configured. All metrics are those whose
-// names begin with nothing: not every client knows Kafka's "*".
+// request is what clients are asked for while no resource is configured. All metrics are those
+// whose names begin with nothing: not every client knows Kafka's "*".
 func (t *Telemetry) request() clientmetrics.Request {
 	r := clientmetrics.Request{Metrics: t.Metrics, Interval: t.Interval}
 	if len(r.Metrics) == 0 {

@@ -25,8 +25,8 @@ func (t *throttles) record(now time.Time, s *clientquota.Set, k clientquota.Key,
 	return t.meters.Record(now, s, k, c, used)
 }
 
-// connect has an address make a connection, and returns for how long that is not served. Connections
-// that come from no address, as those within a process, are not counted.
+// connect has an address make a connection, and returns for how long that is not served.
+// Connections that come from no address, as those within a process, are not counted.
 func (b *broker) connect(s *clientquota.Set, from net.Addr) time.Duration {
 	if s == nil || from == nil {
 		return 0

@@ -24,8 +24,8 @@ func frameBytes(req kmsg.Request) int {
 	return len(kmsg.NewRequestFormatter(kmsg.FormatterClientID("test")).AppendRequest(nil, req, 1)) - 4
 }
 
-// A producer that is too fast is answered at once, and what it sends next is served when its time is
-// over; others are served meanwhile.
+// A producer that is too fast is answered at once, and what it sends next is served when its time
+// is over; others are served meanwhile.
 func TestProducersBeyondTheirQuotaWait(t *testing.T) {
 	withGroups(t, func(t *testing.T, s *groupServer) {
 		c, other := dialGroups(t, s), dialGroups(t, s)
@@ -177,8 +177,8 @@ func TestWithoutQuotasNothingIsMeasured(t *testing.T) {
 	require.True(t, e.began.IsZero())
 }
 
-// An address that makes too many connections has those closed a little later, and nothing is said on
-// them; the others go on.
+// An address that makes too many connections has those closed a little later, and nothing is said
+// on them; the others go on.
 func TestConnectionsBeyondTheQuotaOfAnAddressAreClosedALittleLater(t *testing.T) {
 	withGroups(t, func(t *testing.T, s *groupServer) {
 		first := dialGroups(t, s)

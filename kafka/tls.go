@@ -35,8 +35,8 @@ func newSecureConn(c *conn, nc net.Conn, cfg *tls.Config) *secureConn {
 	return &secureConn{tls.Server(raw, cfg), raw}
 }
 
-// Close cuts the connection at once. It does not say goodbye as tls.Conn.Close does, which waits for
-// a client that does not read: see conn.farewell.
+// Close cuts the connection at once. It does not say goodbye as tls.Conn.Close does, which waits
+// for a client that does not read: see conn.farewell.
 func (c *secureConn) Close() error { return c.raw.Close() }
 
 // countedConn is the connection below TLS. What comes during the handshake is bounded, and counts

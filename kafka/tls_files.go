@@ -14,8 +14,8 @@ import (
 )
 
 // TLSFiles is the TLS of a listener from files in PEM. They may be replaced while it is served, as
-// certificates are renewed: the files are looked at once a second while clients connect, and if they
-// have changed the next handshakes use what is in them. Until they can be read, and key and
+// certificates are renewed: the files are looked at once a second while clients connect, and if
+// they have changed the next handshakes use what is in them. Until they can be read, and key and
 // certificate belong together, the former ones are used. Connections that are there stay.
 type TLSFiles struct {
 	Cert, Key string // the server's certificate, with those that lead to its authority behind it

@@ -11,10 +11,10 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// txnOffsetCommit serves TxnOffsetCommit: offsets of a group in a transaction. From version 3 on the
-// client names the member that has read (KIP-447), from 4 on it knows TRANSACTION_ABORTABLE, and
-// from 5 on the commit adds the group's partition to the transaction (KIP-890). What is wrong with
-// the request as a whole is said of each partition. Key 28, versions 0 to 5.
+// txnOffsetCommit serves TxnOffsetCommit: offsets of a group in a transaction. From version 3 on
+// the client names the member that has read (KIP-447), from 4 on it knows TRANSACTION_ABORTABLE,
+// and from 5 on the commit adds the group's partition to the transaction (KIP-890). What is wrong
+// with the request as a whole is said of each partition. Key 28, versions 0 to 5.
 func (c *call) txnOffsetCommit(req *kmsg.TxnOffsetCommitRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
 	r := group.TxnCommitRequest{

@@ -38,7 +38,8 @@ func codesAndTexts(v reflect.Value) (out []string) {
 	return out
 }
 
-// TestRefusalsAreInKafkasWords has answers of Kafka 4.3 to requests about the topic t of one partition.
+// TestRefusalsAreInKafkasWords has answers of Kafka 4.3 to requests about the topic t of one
+// partition.
 func TestRefusalsAreInKafkasWords(t *testing.T) {
 	s, addr := serve(t, Config{NoAutoCreate: true})
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "t", topic.Config{Partitions: 1}))

@@ -189,8 +189,8 @@ func segmentsOf(t *testing.T, disk *vfs.MemFS) (names []string) {
 	return names
 }
 
-// A bit that has flipped is found wherever it is, but behind everything that was acknowledged: after
-// a kill the end of the last segment may be half a batch.
+// A bit that has flipped is found wherever it is, but behind everything that was acknowledged:
+// after a kill the end of the last segment may be half a batch.
 func TestDamageIsNamedAndAnUnfinishedEndIsCut(t *testing.T) {
 	flip := func(t *testing.T, disk *vfs.MemFS, path string, at int) {
 		p, err := vfs.ReadFile(disk, path)

@@ -25,8 +25,9 @@
 // __cluster_metadata-0. Import reads the newest snapshot and the log behind it: topics with their
 // ids, configurations (of groups and client metrics, too), users, access control entries, quotas,
 // transaction.version, producer ids. A record of another type is left out and counted in
-// Report.Skipped. Where several controllers vote, the last records of one broker's copy may not have
-// been committed; they are taken for committed. Tests import what brokers of 3.9 and 4.3 have left.
+// Report.Skipped. Where several controllers vote, the last records of one broker's copy may not
+// have been committed; they are taken for committed. Tests import what brokers of 3.9 and 4.3 have
+// left.
 //
 // The settings of a broker's server.properties are in no log. So a topic that does not say itself
 // how long it keeps its records gets retention.ms=-1, which Report tells: its records may be years

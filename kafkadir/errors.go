@@ -10,11 +10,11 @@ import (
 
 // Errors of Import and Export, for errors.Is.
 var (
-	// ErrInUse says that somebody has the directory open, or that another Import or Export is making
-	// the same one.
+	// ErrInUse says that somebody has the directory open, or that another Import or Export is
+	// making the same one.
 	ErrInUse = errors.New("kafkadir: in use")
-	// ErrForeign says that a directory is not what it should be: no log directory of a Kafka broker,
-	// one of another cluster or broker than the others, one of Strata.
+	// ErrForeign says that a directory is not what it should be: no log directory of a Kafka
+	// broker, one of another cluster or broker than the others, one of Strata.
 	ErrForeign = errors.New("kafkadir: not a log directory of this broker")
 	// ErrDamaged is matched by every *DamagedError.
 	ErrDamaged = errors.New("kafkadir: damaged")
@@ -57,7 +57,8 @@ type MissingPartition struct {
 	Reason string // "replicas on brokers [2 3]"
 }
 
-// An IncompleteError lists the partitions that are not there. errors.Is(err, ErrIncomplete) is true.
+// An IncompleteError lists the partitions that are not there. errors.Is(err, ErrIncomplete) is
+// true.
 type IncompleteError struct{ Missing []MissingPartition }
 
 // Error names the first few of them.

@@ -19,7 +19,8 @@ import (
 
 // ExportConfig says what Export is to do.
 type ExportConfig struct {
-	// Dir is the directory of a cluster of one broker, that of strata.Config. Nobody may have it open.
+	// Dir is the directory of a cluster of one broker, that of strata.Config. Nobody may have it
+	// open.
 	Dir string
 	// To is the log directory that is made. It must not exist, or be empty.
 	To string
@@ -52,9 +53,10 @@ type ExportConfig struct {
 // blocks until all of it is on stable storage, and ends early, with nothing made, when ctx does.
 //
 // Errors: ErrInUse; ErrSeveralBrokers; ErrForeign if there is no cluster in Dir; those of
-// replication.Open; *DamagedError; one that matches fs.ErrExist if To is not empty, or fs.ErrInvalid
-// if Dir or To is missing or one lies in the other; ctx's, and those of the disk. If the last step
-// fails, which makes the name of To durable, To may be there, as a whole, all the same.
+// replication.Open; *DamagedError; one that matches fs.ErrExist if To is not empty, or
+// fs.ErrInvalid if Dir or To is missing or one lies in the other; ctx's, and those of the disk. If
+// the last step fails, which makes the name of To durable, To may be there, as a whole, all the
+// same.
 func Export(ctx context.Context, cfg ExportConfig) (*Report, error) {
 	report, err := runExport(ctx, cfg)
 	if err != nil {
@@ -292,8 +294,8 @@ func (ex *exporting) emptyIndexes(entries []fs.DirEntry, path string, size int64
 	return nil
 }
 
-// writeCheckpoints writes what Kafka keeps beside the partitions, as of a broker that was stopped in
-// order.
+// writeCheckpoints writes what Kafka keeps beside the partitions, as of a broker that was stopped
+// in order.
 func (ex *exporting) writeCheckpoints(dir string) error {
 	starts := map[record.TopicPartition]int64{}
 	for tp, start := range ex.starts {

@@ -48,8 +48,8 @@ func golden(t *testing.T, release string) *vfs.MemFS {
 	}
 }
 
-// What Kafka's own consumer has read is what a consumer of ours reads behind an import, and the rest
-// is what Kafka's tools were told to make.
+// What Kafka's own consumer has read is what a consumer of ours reads behind an import, and the
+// rest is what Kafka's tools were told to make.
 func TestDirectoriesOfApacheKafkaAreImported(t *testing.T) {
 	for _, release := range releases {
 		for _, end := range []string{"stopped", "killed"} {

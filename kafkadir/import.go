@@ -17,12 +17,13 @@ type ImportConfig struct {
 	From []string
 	// Dir is the directory of the cluster that is made. It must not exist, or be empty.
 	Dir string
-	// Topics are the names of the topics to import; none: all. Internal topics, which have the offsets
-	// of groups and the states of transactions, always come along.
+	// Topics are the names of the topics to import; none: all. Internal topics, which have the
+	// offsets of groups and the states of transactions, always come along.
 	Topics []string
-	// AllowMissing goes on although partitions are not there, or may not be all there: those of other
-	// brokers, or of log directories that From does not have. They are empty in the new cluster, or
-	// end where this broker's replica does, and groups may have committed offsets behind that.
+	// AllowMissing goes on although partitions are not there, or may not be all there: those of
+	// other brokers, or of log directories that From does not have. They are empty in the new
+	// cluster, or end where this broker's replica does, and groups may have committed offsets
+	// behind that.
 	AllowMissing bool
 
 	FS         vfs.FS         // that both are in. nil: the operating system's

@@ -27,8 +27,8 @@ import (
 // partitionsDir is where partitions are copied to in a staging directory, before there is a broker.
 const partitionsDir = "partitions"
 
-// whenever has OpenTransactions list those too that were written in at this very moment, which all of
-// them seem to be when a log was just opened.
+// whenever has OpenTransactions list those too that were written in at this very moment, which all
+// of them seem to be when a log was just opened.
 const whenever = -time.Hour
 
 // maxProducerID leaves room for the ids that the new cluster gives out.
@@ -186,8 +186,8 @@ func (im *importing) restoreSettings(ctx context.Context, c *replication.Cluster
 	return c.SetTransactionVersion(ctx, level)
 }
 
-// restoreNamedConfigs sets what is set on groups and on client metrics. A group's values count as far
-// as they are within the bounds of who serves it.
+// restoreNamedConfigs sets what is set on groups and on client metrics. A group's values count as
+// far as they are within the bounds of who serves it.
 func (im *importing) restoreNamedConfigs(ctx context.Context, c *replication.Cluster) error {
 	if im.plan.meta == nil {
 		return nil

@@ -271,8 +271,8 @@ func quotaText(q *metarecord.ClientQuota) string {
 	return q.Key + " of " + strings.Join(parts, " ")
 }
 
-// applyAccess takes in who may do what, and how much. Records that are none of these say nothing that is kept, but
-// tokens, which are counted.
+// applyAccess takes in who may do what, and how much. Records that are none of these say nothing
+// that is kept, but tokens, which are counted.
 func (m *metadata) applyAccess(rec metarecord.Record) {
 	switch rec := rec.(type) {
 	case *metarecord.UserScramCredential:
@@ -330,7 +330,8 @@ func (m *metadata) applyConfig(rec *metarecord.Config) {
 	}
 }
 
-// findMetadata reads the metadata log of a broker, which is in one of its directories; nil: in none.
+// findMetadata reads the metadata log of a broker, which is in one of its directories; nil: in
+// none.
 func findMetadata(sources []*source) (*metadata, error) {
 	for _, s := range sources {
 		if s.metadata {

@@ -153,8 +153,8 @@ func (part *partPlan) lookAtTransactions(path string, b *record.Batch) error {
 	return nil
 }
 
-// lookAtProducers takes in the producer ids of a snapshot; one that is damaged is made anew from the
-// batches when the log is opened.
+// lookAtProducers takes in the producer ids of a snapshot; one that is damaged is made anew from
+// the batches when the log is opened.
 func (part *partPlan) lookAtProducers(fsys vfs.FS, path string) error {
 	p, err := vfs.ReadFile(fsys, path)
 	if err != nil {

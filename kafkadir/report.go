@@ -12,8 +12,8 @@ type Report struct {
 	ClusterID string
 	Broker    int32 // of Kafka: node.id
 	Clean     bool  // the broker was stopped in order
-	// Metadata: there was a log of Kafka's metadata. Without one there are no settings of topics, no
-	// users and no access control entries.
+	// Metadata: there was a log of Kafka's metadata. Without one there are no settings of topics,
+	// no users and no access control entries.
 	Metadata bool
 
 	Topics []TopicReport // by name

@@ -109,8 +109,8 @@ func TestProducerIDsOfTheSourceAreNotGivenOutAgain(t *testing.T) {
 	}
 }
 
-// What was open when the directory changed hands is ended by who has the id next, and then all of it
-// can be read.
+// What was open when the directory changed hands is ended by who has the id next, and then all of
+// it can be read.
 func TestOpenTransactionsAreEndedBehindAnImport(t *testing.T) {
 	disk := fill(t)
 	_, err := Export(t.Context(), ExportConfig{Dir: "data", To: "kafka", FS: disk})

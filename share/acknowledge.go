@@ -45,10 +45,11 @@ func CheckAcks(acks []Ack) error { return inflight.Check(acks) }
 // Acknowledge takes what a member says of records of a partition, all of it or nothing; it is
 // durable when Acknowledge returns. acks are by offset and do not overlap.
 //
-// It returns ErrInvalidRequest if acks make no sense; ErrInvalidRecordState for records that the member does not have, or not any more: its
-// lock has passed, or the partition has another leader; ErrRenewalDisabled if the group does not
-// renew. With other errors, or when ctx ends, it counts for as long as the partition keeps its
-// leader, but may not be durable: the member may say the same again, for as long as a lock lasts.
+// It returns ErrInvalidRequest if acks make no sense; ErrInvalidRecordState for records that the
+// member does not have, or not any more: its lock has passed, or the partition has another leader;
+// ErrRenewalDisabled if the group does not renew. With other errors, or when ctx ends, it counts
+// for as long as the partition keeps its leader, but may not be durable: the member may say the
+// same again, for as long as a lock lasts.
 func (c *Coordinator) Acknowledge(ctx context.Context, group, member string, tp TopicPartition, acks []Ack) error {
 	if err := inflight.Check(acks); err != nil { // before it is looked whether there is anything to acknowledge, as in Kafka
 		return err

@@ -16,9 +16,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A leader is a share-partition as who leads the partition has it, in one leader epoch: what is with
-// which member. It is loaded from the coordinator and ends with the epoch, or with a reset; the
-// next one begins with what is stored.
+// A leader is a share-partition as who leads the partition has it, in one leader epoch: what is
+// with which member. It is loaded from the coordinator and ends with the epoch, or with a reset;
+// the next one begins with what is stored.
 //
 // Changes count at once. A goroutine, which lives as long as there is something to store, stores
 // them in order, all that there are at a time; who acknowledges is answered when his are. What

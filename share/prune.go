@@ -40,8 +40,8 @@ func (c *Coordinator) pruneAgain() {
 	}
 }
 
-// forgetDeleted forgets the share-partitions of topics that are not there any more: their ids do not
-// come back.
+// forgetDeleted forgets the share-partitions of topics that are not there any more: their ids do
+// not come back.
 func (c *Coordinator) forgetDeleted(ctx context.Context) error {
 	return c.route.Each(ctx, func(s *shard) error {
 		var ids []string
@@ -69,8 +69,8 @@ func (c *Coordinator) prune(ctx context.Context, from int64) error {
 	return c.route.Each(ctx, func(s *shard) error { return c.pruneShard(ctx, s, from) })
 }
 
-// pruneShard has every share-partition written once more behind the present end, and deletes what is
-// before that: whoever is loaded then begins with a snapshot, or with updates that a snapshot
+// pruneShard has every share-partition written once more behind the present end, and deletes what
+// is before that: whoever is loaded then begins with a snapshot, or with updates that a snapshot
 // follows, which are passed over.
 func (c *Coordinator) pruneShard(ctx context.Context, s *shard, from int64) error {
 	start, end, err := c.states.topic.Log(s.Partition(), s.Leadership().Epoch).Bounds()

@@ -39,9 +39,9 @@ const (
 	// CrashKept keeps everything.
 	CrashKept
 	// CrashTorn is CrashRandom, but of the last write surviving in a block only part of the 512
-	// byte sectors, or a part that ends inside a sector, has got there. None begins later in a sector
-	// than the write does: no disk does that. Sizes and entries cannot be torn: for them it is
-	// CrashRandom.
+	// byte sectors, or a part that ends inside a sector, has got there. None begins later in a
+	// sector than the write does: no disk does that. Sizes and entries cannot be torn: for them it
+	// is CrashRandom.
 	CrashTorn
 	// CrashOrdered keeps what happened before a random moment, the same for all that is in this
 	// mode, and loses the rest: a file system that never reorders. Of the write at that moment a

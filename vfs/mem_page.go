@@ -18,8 +18,8 @@ type page [pageSize]byte
 var zeroPage page
 
 // A memPage is a page of a file, and what the disk has of it: of each the first bytes of a page of
-// memory, and zeros behind them, whatever the memory holds there. nil: only zeros. A page outside of
-// the heap is valid as long as its chunk is referred to, so both are stored and copied together.
+// memory, and zeros behind them, whatever the memory holds there. nil: only zeros. A page outside
+// of the heap is valid as long as its chunk is referred to, so both are stored and copied together.
 type memPage struct {
 	live     *page  // nil: never written to
 	liveIn   *chunk // that live is in; nil: it is in the heap

@@ -7,14 +7,14 @@ import (
 	"os"
 )
 
-// LockShared keeps others from taking the exclusive lock of a file until Close, and changes nothing:
-// the file must exist, and is opened for reading only. It is for who reads a directory that nobody
-// may open meanwhile, a broker of Apache Kafka included: the JVM takes another kind of lock (fcntl)
-// than FS.Lock does (flock), and this is both. It never waits.
+// LockShared keeps others from taking the exclusive lock of a file until Close, and changes
+// nothing: the file must exist, and is opened for reading only. It is for who reads a directory
+// that nobody may open meanwhile, a broker of Apache Kafka included: the JVM takes another kind of
+// lock (fcntl) than FS.Lock does (flock), and this is both. It never waits.
 //
 // It fails with ErrLocked if somebody has the file locked, also within this process, where even two
-// shared locks of one file exclude each other; with an error that matches fs.ErrNotExist if there is
-// no such file; and with errors.ErrUnsupported if fsys, or the operating system, cannot tell.
+// shared locks of one file exclude each other; with an error that matches fs.ErrNotExist if there
+// is no such file; and with errors.ErrUnsupported if fsys, or the operating system, cannot tell.
 func LockShared(fsys FS, name string) (io.Closer, error) {
 	if l, ok := fsys.(sharedLocker); ok {
 		return l.lockShared(name)

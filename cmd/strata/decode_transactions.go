@@ -8,8 +8,8 @@ import (
 	"github.com/stratalog/strata/transaction/txnlog"
 )
 
-// decodeTransactions decodes a record of __transaction_state; nil if its key is of a version that is
-// not known, so that the bytes are printed. The names are those of strata transactions.
+// decodeTransactions decodes a record of __transaction_state; nil if its key is of a version that
+// is not known, so that the bytes are printed. The names are those of strata transactions.
 func decodeTransactions(r *record.Record) any {
 	rec, known, err := txnlog.ParseRecord(r.Key, r.Value)
 	switch {

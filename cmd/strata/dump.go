@@ -109,7 +109,8 @@ func (a *app) filesOf(files []string) ([]string, error) {
 	return out, nil
 }
 
-// appendFiles appends the files in dir and below it that can be dumped, in the order of their names.
+// appendFiles appends the files in dir and below it that can be dumped, in the order of their
+// names.
 func (a *app) appendFiles(files []string, dir string) ([]string, error) {
 	entries, err := a.fs.ReadDir(dir)
 	if err != nil {

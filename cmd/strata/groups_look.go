@@ -12,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A groupSeen is a group of consumers, of either protocol, as its coordinator and the leaders of its
-// partitions tell it.
+// A groupSeen is a group of consumers, of either protocol, as its coordinator and the leaders of
+// its partitions tell it.
 type groupSeen struct {
 	groupLine // its Lag is of the partitions whose lag is known
 	members   []memberLine
@@ -29,9 +29,9 @@ type partitionSeen struct {
 // errNoGroup says that there is no such group of consumers.
 var errNoGroup = errors.New("no such group of consumers")
 
-// lookAtGroups returns the groups of those names, all groups of consumers without any, in order. There
-// are two protocols, and a broker describes a group only to who asks for the one that it has: the
-// classic one is asked for first, KIP-848's for what is left.
+// lookAtGroups returns the groups of those names, all groups of consumers without any, in order.
+// There are two protocols, and a broker describes a group only to who asks for the one that it has:
+// the classic one is asked for first, KIP-848's for what is left.
 func lookAtGroups(ctx context.Context, admin *kadm.Client, names ...string) ([]groupSeen, error) {
 	lags, err := admin.Lag(ctx, slices.Clone(names)...)
 	if err != nil {

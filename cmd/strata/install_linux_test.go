@@ -15,8 +15,8 @@ import (
 )
 
 // goAway returns a go command in dir, which knows nothing of this checkout but what a module proxy
-// has of it, as a version of its own. Other modules are those that the tests were built of; there is
-// no network.
+// has of it, as a version of its own. Other modules are those that the tests were built of; there
+// is no network.
 func goAway(t *testing.T, dir, cache string, args ...string) *exec.Cmd {
 	t.Helper()
 	proxy := filepath.Join(cache, "proxy")

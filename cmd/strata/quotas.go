@@ -90,8 +90,8 @@ func (l quotaLine) writeText(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s\n", entityText(l.Entity), strings.Join(keys, " "))
 }
 
-// listQuotas asks for the quotas of entities that have all of the parts; of just that one if there are
-// no others.
+// listQuotas asks for the quotas of entities that have all of the parts; of just that one if there
+// are no others.
 func listQuotas(ctx context.Context, c *conn, tg *target, strict bool, parts []string, names map[string]*string) (lines []quotaLine, err error) {
 	const exact, byDefault = 0, 1
 	req := kmsg.NewPtrDescribeClientQuotasRequest()

@@ -28,8 +28,8 @@ func (o *securityOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.tokens, "token-secret", "", "clients that have authenticated may have delegation tokens: `file` with the secret that the tokens' passwords follow from, the same at each start")
 }
 
-// delegation returns what the tokens of clients follow from. The file's content is the secret, but for
-// space around it.
+// delegation returns what the tokens of clients follow from. The file's content is the secret, but
+// for space around it.
 func (o *securityOptions) delegation() (t kafka.DelegationTokens, err error) {
 	if o.tokens == "" {
 		return t, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// timeOf returns the time that a place is; false: it is none. One before 1970 is an error: on the wire
-// those numbers are other places, -1 the end.
+// timeOf returns the time that a place is; false: it is none. One before 1970 is an error: on the
+// wire those numbers are other places, -1 the end.
 func timeOf(where string) (at time.Time, ok bool, err error) {
 	at, notTime := time.Parse(time.RFC3339, where)
 	if notTime == nil && at.UnixMilli() < 0 {

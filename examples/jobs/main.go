@@ -114,8 +114,8 @@ type board struct {
 	stop   func()
 }
 
-// fails reports whether a worker is to fail: the first that has done 30 jobs does, once. Among 6 who
-// do 199 there is one.
+// fails reports whether a worker is to fail: the first that has done 30 jobs does, once. Among 6
+// who do 199 there is one.
 func (b *board) fails(id int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

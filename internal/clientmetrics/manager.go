@@ -17,8 +17,8 @@ var (
 )
 
 const (
-	// MaxClients is how many clients a Manager remembers. Above it the one that asked the longest ago
-	// is forgotten. Kafka: CACHE_MAX_SIZE.
+	// MaxClients is how many clients a Manager remembers. Above it the one that asked the longest
+	// ago is forgotten. Kafka: CACHE_MAX_SIZE.
 	MaxClients = 16384
 
 	// MaxPushBytes is how large a push may be. Kafka: telemetry.max.bytes.
@@ -117,8 +117,8 @@ func (c *client) push(now time.Time, p Push) error {
 	return nil
 }
 
-// client returns what is remembered of a client, which begins anew if it is asked for something else
-// than before.
+// client returns what is remembered of a client, which begins anew if it is asked for something
+// else than before.
 func (m *Manager) client(now time.Time, about Client, set *Set) *client {
 	e := m.clients[about.Instance]
 	if e != nil {

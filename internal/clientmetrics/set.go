@@ -20,8 +20,9 @@ type Set struct {
 	subscriptions []*subscription
 }
 
-// NewSet returns what resources ask for, by name. fallback is what every client is asked for if there
-// are none of them. A resource that cannot be read, as Validate says, is left out, and told to bad.
+// NewSet returns what resources ask for, by name. fallback is what every client is asked for if
+// there are none of them. A resource that cannot be read, as Validate says, is left out, and told
+// to bad.
 func NewSet(version int64, resources map[string]map[string]string, fallback Request, bad func(name string, err error)) *Set {
 	set := &Set{Version: version}
 	for _, name := range javahash.Order(slices.Sorted(maps.Keys(resources)), javahash.Table) {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// A Client is who uses something: the name of the principal, and what the client calls itself, which
-// may be empty.
+// A Client is who uses something: the name of the principal, and what the client calls itself,
+// which may be empty.
 type Client struct{ User, ID string }
 
-// Limit returns the quota that bounds a client, and the entity that shares it; false: nothing does. The
-// quota that is more about this client counts, in the order of Kafka's DefaultQuotaCallback. Whoever
-// has a default quota has it alone.
+// Limit returns the quota that bounds a client, and the entity that shares it; false: nothing does.
+// The quota that is more about this client counts, in the order of Kafka's DefaultQuotaCallback.
+// Whoever has a default quota has it alone.
 func (s *Set) Limit(k Key, c Client) (shared Entity, limit float64, ok bool) {
 	if s == nil || s.counts[k] == 0 {
 		return Entity{}, 0, false
@@ -95,9 +95,9 @@ func (m meter) size() int {
 	return len(m.shared.User.Name) + len(m.shared.ClientID.Name) + len(m.shared.IP.Name)
 }
 
-// Record has a client use something of a quota, or give it back (a negative amount), and returns how
-// long it has to wait for that; 0: not at all. Kafka: ClientQuotaManager.recordAndGetThrottleTimeMs,
-// and its bound for requests.
+// Record has a client use something of a quota, or give it back (a negative amount), and returns
+// how long it has to wait for that; 0: not at all. Kafka:
+// ClientQuotaManager.recordAndGetThrottleTimeMs, and its bound for requests.
 func (m *Meters) Record(now time.Time, s *Set, k Key, c Client, used float64) time.Duration {
 	shared, limit, ok := s.Limit(k, c)
 	if !ok {
@@ -150,8 +150,8 @@ const (
 	Strict                      // it is not made while tokens are owed
 )
 
-// Mutate has a client change partitions, and returns how long it has to wait; false: the change must
-// not be made. Kafka: StrictControllerMutationQuota, PermissiveControllerMutationQuota.
+// Mutate has a client change partitions, and returns how long it has to wait; false: the change
+// must not be made. Kafka: StrictControllerMutationQuota, PermissiveControllerMutationQuota.
 func (m *Meters) Mutate(now time.Time, s *Set, c Client, partitions int, how Mutations) (wait time.Duration, ok bool) {
 	shared, limit, bounded := s.Limit(ControllerMutationRate, c)
 	if !bounded {

@@ -39,8 +39,8 @@ func (r *rate) record(now int64, used float64) {
 }
 
 // measure returns what is used a second, and over how many milliseconds that was measured: at least
-// ten windows, so that what is used in the first moment does not count for more. Samples that are too
-// old begin again.
+// ten windows, so that what is used in the first moment does not count for more. Samples that are
+// too old begin again.
 func (r *rate) measure(now int64) (perSecond float64, over int64) {
 	used, oldest := 0.0, now
 	for i := range r.samples[:r.made] {

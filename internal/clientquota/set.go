@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// A Set is the quotas of a cluster. The nil Set has none. It is not safe for concurrent use while it
-// is changed.
+// A Set is the quotas of a cluster. The nil Set has none. It is not safe for concurrent use while
+// it is changed.
 type Set struct {
 	quotas map[Entity]map[Key]float64
 	counts map[Key]int         // of the quotas

@@ -26,8 +26,8 @@ type Session struct {
 }
 
 // Run runs all cells of the session's column. Where the tool has no command strata does what others
-// build on. It tells of each job of the tool whether it was done, and goes on after one that was not:
-// the error names all of them.
+// build on. It tells of each job of the tool whether it was done, and goes on after one that was
+// not: the error names all of them.
 func (s *Session) Run(ctx context.Context, rows []Row, tell func(job string, err error)) error {
 	var errs []error
 	known := map[string]bool{}

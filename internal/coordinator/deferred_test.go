@@ -64,8 +64,8 @@ func (b *notebook) notes() (notes []string) {
 	return notes
 }
 
-// What a machine cannot answer yet is fed again behind its next records, and shares their batch: the
-// log is waited for once.
+// What a machine cannot answer yet is fed again behind its next records, and shares their batch:
+// the log is waited for once.
 func TestDeferredRequestGoesWithTheRecordThatItWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := openNotebook(t)

@@ -38,8 +38,8 @@ type Log interface {
 	// AppendMarker is Append of a transaction marker of that transaction.version.
 	AppendMarker(marker []byte, version int16, done func(error))
 
-	// GuardTransaction asks the transaction's coordinator whether the partition is in it, unless the
-	// transaction is open there. done is called once, without locks: with nil if records of the
+	// GuardTransaction asks the transaction's coordinator whether the partition is in it, unless
+	// the transaction is open there. done is called once, without locks: with nil if records of the
 	// producer may be appended now, until its next marker; else with why not, as the producer is
 	// told, or with the errors of Append. It does not block.
 	GuardTransaction(w partition.TxnWrite, done func(error))

@@ -171,7 +171,8 @@ func (s *producers) get(id int64, now time.Time) *producer {
 	return e
 }
 
-// sweep forgets producers without news, at most every ten minutes: they are bounded without a timer.
+// sweep forgets producers without news, at most every ten minutes: they are bounded without a
+// timer.
 func (s *producers) sweep(now time.Time) {
 	if now.Sub(s.swept) < 10*time.Minute {
 		return

@@ -1,5 +1,5 @@
-// Package javahash does what Kafka leaves to the hash codes of Java's strings: it places the ids that
-// coordinators look after in the partitions of their topics, and puts texts in the order of a
+// Package javahash does what Kafka leaves to the hash codes of Java's strings: it places the ids
+// that coordinators look after in the partitions of their topics, and puts texts in the order of a
 // HashSet.
 package javahash
 

@@ -41,8 +41,8 @@ type Transactional[R any] interface {
 	ApplyPending(producerID int64, r R)
 
 	// ApplyEnd applies the outcome of a producer's transaction: all its records since the last
-	// ApplyEnd count, or none. What overwrites one of them stands behind it in the log, and has been
-	// applied before: it prevails. The machine may know nothing of the producer.
+	// ApplyEnd count, or none. What overwrites one of them stands behind it in the log, and has
+	// been applied before: it prevails. The machine may know nothing of the producer.
 	ApplyEnd(producerID int64, commit bool)
 }
 
@@ -63,8 +63,8 @@ type Effects[R any] struct {
 	Notice    any       // to be told to the runtime's owner if the draft is accepted; nil: nothing
 
 	// Committed is to be told to the runtime's owner when the records, and all earlier ones of this
-	// machine, are committed; nil: nothing. If they never are, or the machine is loaded again first,
-	// it is not told.
+	// machine, are committed; nil: nothing. If they never are, or the machine is loaded again
+	// first, it is not told.
 	Committed any
 }
 
@@ -78,9 +78,9 @@ type Reply struct {
 	Err   error
 	Now   bool // need not wait for any record
 
-	// Later says that there is no answer yet, and that the event has changed nothing: it is fed again
-	// behind the machine's next records, in the same batch if there is room, and no later than this.
-	// The zero Time: this is the answer.
+	// Later says that there is no answer yet, and that the event has changed nothing: it is fed
+	// again behind the machine's next records, in the same batch if there is room, and no later
+	// than this. The zero Time: this is the answer.
 	Later time.Time
 }
 

@@ -10,8 +10,8 @@ type ClientQuota struct {
 	Remove bool
 }
 
-// A QuotaPart is one part of the entity: a type (user, client-id, ip) and a name; nil: the default of
-// that type.
+// A QuotaPart is one part of the entity: a type (user, client-id, ip) and a name; nil: the default
+// of that type.
 type QuotaPart struct {
 	Type string
 	Name *string

@@ -71,8 +71,8 @@ func (f *follower) begin(incarnation int64, alive bool) {
 	f.grewAt = never
 }
 
-// Restarts says that a follower has to begin its log anew: what it has told of it is void. It is not
-// in sync: its end is below the high watermark.
+// Restarts says that a follower has to begin its log anew: what it has told of it is void. It is
+// not in sync: its end is below the high watermark.
 func (l *Leader) Restarts(broker int32, incarnation int64) {
 	if f := l.follower(broker); f != nil && f.incarnation == incarnation {
 		f.begin(incarnation, f.alive)

@@ -64,8 +64,8 @@ func Whole() bool { return os.Getenv(Env) == All || os.Getenv("STRATA_LONG") != 
 func Hurried() bool { return testing.Short() || race }
 
 // OneIn returns a function that tells of case i, from 0 on, whether the test looks at it: of each n
-// cases in a row, from a multiple of n on, it chooses one. The choice depends on the test's name, so
-// that subtests look at different ones. All are chosen where n < 2 or Whole.
+// cases in a row, from a multiple of n on, it chooses one. The choice depends on the test's name,
+// so that subtests look at different ones. All are chosen where n < 2 or Whole.
 func OneIn(t testing.TB, n int) func(i int) bool {
 	t.Helper()
 	if n < 2 || Whole() {

@@ -142,8 +142,8 @@ func (c Credential) Shape() Shape {
 // DefaultShape is that of credentials where there are none to take after.
 var DefaultShape = Shape{SaltBytes: 24, Iterations: MinIterations}
 
-// Decoy returns a credential for a user that does not exist, always the same for one secret, user and
-// shape. Nobody has a password for it.
+// Decoy returns a credential for a user that does not exist, always the same for one secret, user
+// and shape. Nobody has a password for it.
 func (m Mechanism) Decoy(secret []byte, user string, s Shape) Credential {
 	if s.SaltBytes < 1 || s.SaltBytes > 1<<10 || s.Iterations <= 0 {
 		s = DefaultShape

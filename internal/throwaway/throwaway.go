@@ -82,7 +82,8 @@ func serial() *big.Int {
 	return n.Add(n, big.NewInt(1))
 }
 
-// Certificate makes a certificate, for a server or a client, with its key and the authority behind it.
+// Certificate makes a certificate, for a server or a client, with its key and the authority behind
+// it.
 func (a *Authority) Certificate(r Request) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -28,9 +28,9 @@ type part struct {
 }
 
 // ParseRules reads rules as Kafka's ssl.principal.mapping.rules has them: with commas between them,
-// each DEFAULT or RULE:pattern/replacement/ with L or U at its end for lower or upper case. The empty
-// text is DEFAULT. Patterns are of package regexp, which has no back references and no looking
-// around; Kafka's are of Java. The error matches ErrInvalidRules.
+// each DEFAULT or RULE:pattern/replacement/ with L or U at its end for lower or upper case. The
+// empty text is DEFAULT. Patterns are of package regexp, which has no back references and no
+// looking around; Kafka's are of Java. The error matches ErrInvalidRules.
 func ParseRules(text string) (Rules, error) {
 	var rs Rules
 	for rest := strings.TrimSpace(text); rest != ""; {

@@ -1,6 +1,6 @@
 // Package sharelog has the record formats of the internal topic __share_group_state, which are
-// Kafka's: what is stored of the share-partitions of share groups (KIP-932), as snapshots and, behind
-// each of them, updates.
+// Kafka's: what is stored of the share-partitions of share groups (KIP-932), as snapshots and,
+// behind each of them, updates.
 //
 // The formats are described in docs/format/share-group-state.md.
 package sharelog

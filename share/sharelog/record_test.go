@@ -13,7 +13,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// eachGolden calls f with every record of partitions of __share_group_state that a real Kafka wrote.
+// eachGolden calls f with every record of partitions of __share_group_state that a real Kafka
+// wrote.
 func eachGolden(t testing.TB, f func(partition int32, r record.Record)) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.log")

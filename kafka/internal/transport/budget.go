@@ -45,8 +45,8 @@ func (b *Budget) TryTake(want, least int) int {
 	return 0
 }
 
-// TakeSome is TryTake that waits until least bytes are free if fewer are. It returns how many it has
-// taken, 0 with an error.
+// TakeSome is TryTake that waits until least bytes are free if fewer are. It returns how many it
+// has taken, 0 with an error.
 func (b *Budget) TakeSome(ctx context.Context, want, least int) (int, error) {
 	if n := b.TryTake(want, least); n > 0 {
 		return n, nil

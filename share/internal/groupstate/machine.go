@@ -37,7 +37,8 @@ type Effects = machine.Effects[sharelog.Record]
 
 var _ machine.Machine[Event, sharelog.Record] = (*Machine)(nil)
 
-// New returns the machine of a share-partition that is not initialised. id is a Key.ID, cfg is kept.
+// New returns the machine of a share-partition that is not initialised. id is a Key.ID, cfg is
+// kept.
 func New(id string, cfg *Config) *Machine {
 	key, _ := sharelog.ParseID(id) // else nothing can be stored of it: check refuses
 	return &Machine{key: key, cfg: cfg}

@@ -122,8 +122,8 @@ func (w *world) requireNext(from int64, ok bool) {
 	w.require(from == want && ok == any, "next is %d, %v, not %d, %v", from, ok, want, any)
 }
 
-// handed checks what was acquired, and has the model follow. What may be acquired is, in order, what
-// the model takes for available; how much of it is the machine's choice, within its limits.
+// handed checks what was acquired, and has the model follow. What may be acquired is, in order,
+// what the model takes for available; how much of it is the machine's choice, within its limits.
 func (w *world) handed(member string, f Fetched, limit Limit, got []Delivery) {
 	total, last := 0, int64(-1)
 	fresh := map[int64]bool{}
@@ -171,8 +171,8 @@ func (w *world) changedBelow(f Fetched) bool {
 	return !ok || from > f.From
 }
 
-// follow brings the model to where the machine is: what is fresh is acquired, and what is newly done
-// with is no record.
+// follow brings the model to where the machine is: what is fresh is acquired, and what is newly
+// done with is no record.
 func (w *world) follow(member string, fresh map[int64]bool) {
 	now := map[int64]Batch{}
 	for _, b := range w.p.All() {
@@ -602,8 +602,8 @@ func (w *world) drain() {
 	w.require(len(w.p.All()) == 0, "left: %+v", w.p.All())
 }
 
-// Checklist rows S1, S2, S3: random histories beside a model of single offsets, with crashes, and at
-// the end everything is accepted: nothing is stuck.
+// Checklist rows S1, S2, S3: random histories beside a model of single offsets, with crashes, and
+// at the end everything is accepted: nothing is stuck.
 func TestShareOfAPartitionIsThatOfOneOffsetAfterTheOther(t *testing.T) {
 	for seed := range uint64(400) {
 		w := newWorld(t, seed)

@@ -143,8 +143,8 @@ func (p *Partition) Leave(now time.Time, member string) {
 	})
 }
 
-// Expire gives back what a member has as if its locks had passed: the deliveries count, since one of
-// the records may be why it is gone.
+// Expire gives back what a member has as if its locks had passed: the deliveries count, since one
+// of the records may be why it is gone.
 func (p *Partition) Expire(now time.Time, member string) {
 	p.leave(now, member, p.giveBack)
 }

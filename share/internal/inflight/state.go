@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// State is what is the matter with a record in flight. The numbers are those of Kafka's RecordState,
-// as they are stored.
+// State is what is the matter with a record in flight. The numbers are those of Kafka's
+// RecordState, as they are stored.
 type State int8
 
 // The states.
