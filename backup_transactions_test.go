@@ -36,9 +36,9 @@ func committedIn(t *testing.T, c *strata.Cluster, of record.TopicPartition) []st
 	return r.values
 }
 
-// A transaction that is committed while a backup is made, when some of its partitions are copied and
-// others are not, and one that begins then, are in the copy as they were at one moment. Here they
-// are open, or not there; and what is open is ended by whoever has the id next, as a whole.
+// A transaction that is committed while a backup is made, when some of its partitions are copied
+// and others are not, and one that begins then, are in the copy as they were at one moment. Here
+// they are open, or not there; and what is open is ended by whoever has the id next, as a whole.
 func TestBackupTearsNoTransactionThatEndsMeanwhile(t *testing.T) {
 	for _, version := range []int16{0, 2} {
 		for _, first := range []string{"orders-0", "orders-1", "__transaction_state-0", "__consumer_offsets-0"} {
@@ -218,8 +218,8 @@ func (s *backupStorm) settle(t *testing.T) {
 
 // Whenever in the middle of transactions that move what is in one topic to others, with the offset
 // of how far they are, a copy is made: when it is opened, each transaction is there as a whole or
-// not at all, what was confirmed before the copy was begun is, the offsets say what the output says,
-// nothing stays open, and who goes on from there does the rest once.
+// not at all, what was confirmed before the copy was begun is, the offsets say what the output
+// says, nothing stays open, and who goes on from there does the rest once.
 func TestBackupsAmidTransactionsAgreeWithThemselves(t *testing.T) {
 	storms := 6
 	switch {

@@ -9,8 +9,8 @@ import (
 // Brokers returns the ids of the brokers that serve, in order.
 func (c *Cluster) Brokers() []int32 { return c.brokers.Brokers() }
 
-// AlterBrokerConfig changes settings of a broker, or of all (replication.AllBrokers), while it runs,
-// all of them or none: the defaults of topics, and how fast replicas are copied. See
+// AlterBrokerConfig changes settings of a broker, or of all (replication.AllBrokers), while it
+// runs, all of them or none: the defaults of topics, and how fast replicas are copied. See
 // replication.Cluster.AlterBrokerConfig.
 func (c *Cluster) AlterBrokerConfig(ctx context.Context, broker int32, changes ...replication.ConfigChange) error {
 	return c.brokers.AlterBrokerConfig(ctx, broker, changes...)

@@ -191,9 +191,9 @@ func (c *Cluster) coordinate(cfg Config, leaders *transaction.Verifier) (err err
 }
 
 // closeParts closes what there is, in the order opposite to that in which it was made. The
-// coordinator of transactions goes first: the groups write its markers for the offsets topic as long
-// as they write there. Until the brokers close, leaders and groups that ask it are told at once that
-// it is closed. What it owes is in its log.
+// coordinator of transactions goes first: the groups write its markers for the offsets topic as
+// long as they write there. Until the brokers close, leaders and groups that ask it are told at
+// once that it is closed. What it owes is in its log.
 func (c *Cluster) closeParts() error {
 	errs := []error{c.shares.close()}
 	if c.transactions != nil {

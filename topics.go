@@ -97,9 +97,9 @@ func (c *Cluster) Roll(ctx context.Context, name string, partitions ...int32) er
 }
 
 // Backup copies the cluster, while it serves, to the directory dir, which must not exist or be
-// empty. The copy is the same cluster, as it was at one moment: Open opens it, here or elsewhere. No
-// committed offset in it points past the records, and each transaction is there as a whole, or not
-// at all, or is open and will be aborted. A backup that was interrupted does not open
+// empty. The copy is the same cluster, as it was at one moment: Open opens it, here or elsewhere.
+// No committed offset in it points past the records, and each transaction is there as a whole, or
+// not at all, or is open and will be aborted. A backup that was interrupted does not open
 // (replication.ErrUnfinished). It takes as long as reading and writing all records once; nothing
 // waits for that, and what retention and compaction remove meanwhile leaves the disk afterwards.
 // replication.Cluster.Backup says in what order things are looked at, and which errors there are.

@@ -140,8 +140,8 @@ func (b *awayBed) begin(p *txnClient) {
 	}
 }
 
-// DeleteRecords takes the beginning of a transaction while a replica is away, which begins behind it:
-// how far is decided is the same for all who lead.
+// DeleteRecords takes the beginning of a transaction while a replica is away, which begins behind
+// it: how far is decided is the same for all who lead.
 func TestReplicaThatWasAwayWhileTheBeginningOfATransactionWasDeleted(t *testing.T) {
 	for _, more := range []bool{false, true} {
 		t.Run(fmt.Sprint("more of it is left ", more), func(t *testing.T) {

@@ -30,9 +30,9 @@ var txnCrashModes = []vfs.CrashOptions{
 	{Data: vfs.CrashTorn, Sizes: vfs.CrashRandom, Entries: vfs.CrashRandom},
 }
 
-// txnCuts are what look chooses of all the ways in which a workload can be cut off: by a kill and by
-// each kind of power cut, before each change of the file system. Some of these take their time, so
-// that others overtake them.
+// txnCuts are what look chooses of all the ways in which a workload can be cut off: by a kill and
+// by each kind of power cut, before each change of the file system. Some of these take their time,
+// so that others overtake them.
 type txnCuts struct {
 	disk    *vfs.MemFS
 	history *txnHistory

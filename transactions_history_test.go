@@ -39,8 +39,8 @@ type txnEvent struct {
 }
 
 // An attempt is a transaction that its producer asks to be ended, when all writes of it are
-// acknowledged, or will be if it commits. One that nobody asks to be ended is in no history: nothing
-// of it may be seen.
+// acknowledged, or will be if it commits. One that nobody asks to be ended is in no history:
+// nothing of it may be seen.
 type attempt struct {
 	name   string
 	commit bool
@@ -83,8 +83,8 @@ func (h *txnHistory) until() int {
 }
 
 // cut returns the history of clients that died with their cluster, some time between two moments:
-// what they were told until the first had happened by then, and what they asked for until the second
-// may have.
+// what they were told until the first had happened by then, and what they asked for until the
+// second may have.
 func (h *txnHistory) cut(told, asked int) *txnHistory {
 	h.mu.Lock()
 	defer h.mu.Unlock()

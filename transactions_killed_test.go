@@ -175,7 +175,8 @@ func (k *killedTransform) hear(attempts map[string]*attempt, s said) {
 	k.history.add(txnEvent{asked: a})
 }
 
-// runAndKill runs a process and kills it: some time after it has begun to transform, or was started.
+// runAndKill runs a process and kills it: some time after it has begun to transform, or was
+// started.
 func (k *killedTransform) runAndKill(name string, early bool) {
 	k.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestTransformIsExactlyOnceThoughItsProcessIsKilled$")

@@ -82,7 +82,8 @@ func (s *txnStorm) cares() {
 }
 
 // watchStable looks how far a partition is decided that loses its records. Where its start is, that
-// is what it is bounded by, and a start goes back to that of who was away when records were deleted.
+// is what it is bounded by, and a start goes back to that of who was away when records were
+// deleted.
 func (s *txnStorm) watchStable(of record.TopicPartition) {
 	for {
 		c, over := s.cluster()

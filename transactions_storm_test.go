@@ -216,8 +216,8 @@ func (s *txnStorm) ask(mayBeLate bool, request func() error) error {
 
 const txnStormTimeout = 10 * time.Second
 
-// work runs one producer of a worker, until it is fenced, or dies. It reports whether all pieces are
-// done.
+// work runs one producer of a worker, until it is fenced, or dies. It reports whether all pieces
+// are done.
 func (s *txnStorm) work(id string, run int) bool {
 	coordinator := s.transactions
 	p := &txnClient{id: id, version: s.clientVersion(), seqs: map[record.TopicPartition]int32{}}
@@ -492,8 +492,8 @@ func runTxnStorm(t *testing.T, brokers int, version int16, seed uint64, events i
 	return s
 }
 
-// Whatever request or answer is lost, repeated or late, and whoever loses power: each piece of input
-// has its output in all partitions once, or not at all, as the offsets of the group say.
+// Whatever request or answer is lost, repeated or late, and whoever loses power: each piece of
+// input has its output in all partitions once, or not at all, as the offsets of the group say.
 func TestInputOutputAndOffsetsAgreeWhateverHappens(t *testing.T) {
 	storms, events := 5, 40
 	switch {

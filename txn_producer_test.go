@@ -46,8 +46,8 @@ func TestProducerWritesInTransactionsOfACluster(t *testing.T) {
 	}
 }
 
-// Checklist row 72: what was committed is seen by whoever opens the cluster after an orderly end, at
-// once. A commit is confirmed before its markers are written.
+// Checklist row 72: what was committed is seen by whoever opens the cluster after an orderly end,
+// at once. A commit is confirmed before its markers are written.
 func TestWhatWasCommittedBeforeCloseIsReadAfterOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, seen := vfs.Mem(), 0

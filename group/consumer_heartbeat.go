@@ -17,9 +17,9 @@ import (
 // It returns ErrInvalidGroupID, ErrInvalidRequest, ErrUnsupportedAssignor,
 // ErrInvalidRegularExpression or ErrGroupMaxSize for a request that makes no sense here;
 // ErrUnknownMember or ErrFencedMemberEpoch: the member abandons all that it has and joins again;
-// ErrGroupNotFound if there is no such group, or one of another kind with members; ErrFencedInstance,
-// ErrUnreleasedInstance: the instance id is another member's; ErrTooLarge; or one to retry. Kafka:
-// ConsumerGroupHeartbeat.
+// ErrGroupNotFound if there is no such group, or one of another kind with members;
+// ErrFencedInstance, ErrUnreleasedInstance: the instance id is another member's; ErrTooLarge; or
+// one to retry. Kafka: ConsumerGroupHeartbeat.
 func (c *Coordinator) ConsumerHeartbeat(ctx context.Context, r ConsumerHeartbeatRequest) (ConsumerHeartbeatResponse, error) {
 	if err := c.checkHeartbeat(&r); err != nil {
 		return ConsumerHeartbeatResponse{}, err
@@ -144,8 +144,8 @@ func (c *Coordinator) keepSnapshot(t Topics) *modern.Topics {
 	}
 }
 
-// DescribeConsumerGroup describes a group of the newer protocol. It returns ErrGroupNotFound for any
-// other. Kafka: ConsumerGroupDescribe.
+// DescribeConsumerGroup describes a group of the newer protocol. It returns ErrGroupNotFound for
+// any other. Kafka: ConsumerGroupDescribe.
 func (c *Coordinator) DescribeConsumerGroup(ctx context.Context, id string) (ConsumerDescription, error) {
 	v, err := c.read(ctx, id, func(g *kinds.Group) any {
 		if k, ok := g.Kind().(*modern.Group); ok {

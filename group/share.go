@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/internal/machine"
 )
 
-// ShareStates keeps the states of share-partitions, which say what of a partition is done. That of a
-// strata.Cluster is its share.Coordinator. Its methods are called concurrently.
+// ShareStates keeps the states of share-partitions, which say what of a partition is done. That of
+// a strata.Cluster is its share.Coordinator. Its methods are called concurrently.
 type ShareStates interface {
 	// Begin makes the states of partitions that have none for the group; the others stay as they
 	// are.
@@ -38,9 +38,9 @@ func (noShareStates) Begin(context.Context, string, []offsets.ShareStatesTopic) 
 func (noShareStates) Reset(context.Context, string, SharePartition, int64) error       { return nil }
 func (noShareStates) Delete(context.Context, string, []offsets.ShareStatesTopic) error { return nil }
 
-// ShareHeartbeat is all that members of share groups (KIP-932) say to the coordinator of their group:
-// see ShareHeartbeatRequest. A member that joins makes the group if there is none. It waits until
-// what it answers is durable. Partitions that are new to the group get their states in
+// ShareHeartbeat is all that members of share groups (KIP-932) say to the coordinator of their
+// group: see ShareHeartbeatRequest. A member that joins makes the group if there is none. It waits
+// until what it answers is durable. Partitions that are new to the group get their states in
 // Config.ShareStates first, for one heartbeat interval at most: where that fails they are assigned
 // later.
 //
@@ -156,8 +156,8 @@ func (c *Coordinator) DescribeShareGroup(ctx context.Context, id string) (ShareD
 	return d, err
 }
 
-// ShareStatesOf returns the partitions that a share group has states of, by topic's name. It returns
-// ErrGroupNotFound for a group of another kind, or none.
+// ShareStatesOf returns the partitions that a share group has states of, by topic's name. It
+// returns ErrGroupNotFound for a group of another kind, or none.
 func (c *Coordinator) ShareStatesOf(ctx context.Context, id string) ([]offsets.ShareStatesTopic, error) {
 	v, err := c.shareView(ctx, id)
 	return v.states, err
@@ -192,8 +192,8 @@ func (c *Coordinator) emptyShareGroup(ctx context.Context, id string) (shareView
 	return v, err
 }
 
-// ResetShareOffsets has a share group without members begin anew in partitions, each at an offset; a
-// group that does not exist is made. The map has an error or nil for each. It returns
+// ResetShareOffsets has a share group without members begin anew in partitions, each at an offset;
+// a group that does not exist is made. The map has an error or nil for each. It returns
 // ErrNonEmptyGroup if it has members, ErrGroupNotFound for a group of another kind, with nothing
 // changed. Kafka: AlterShareGroupOffsets.
 func (c *Coordinator) ResetShareOffsets(ctx context.Context, id string, to map[SharePartition]int64) (map[SharePartition]error, error) {

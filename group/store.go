@@ -47,14 +47,14 @@ type OffsetsShape struct {
 // epoch. A Coordinator is its only writer.
 type OffsetsLog interface {
 	// Append writes one batch in that epoch, or not at all. The batch may be kept but not changed.
-	// It may be one of a producer's transaction that GuardTransaction has let in: that the partition
-	// has its producer in a newer epoch is the only reason to refuse it for.
-	// done is called exactly once, without locks: with nil when the batch is committed, otherwise
-	// with ErrNotCoordinator, ErrCoordinatorNotAvailable, ErrTooLarge or any other error (which
-	// counts as ErrNotCoordinator) when that is not known to be so; ErrUncertain with it says
-	// that the batch may be in the log, ErrMoving that the epoch is over. Batches are written
-	// in the order of the calls. Append may block for as long as a write to the disk does, but
-	// not until the batch is committed.
+	// It may be one of a producer's transaction that GuardTransaction has let in: that the
+	// partition has its producer in a newer epoch is the only reason to refuse it for. done is
+	// called exactly once, without locks: with nil when the batch is committed, otherwise with
+	// ErrNotCoordinator, ErrCoordinatorNotAvailable, ErrTooLarge or any other error (which counts
+	// as ErrNotCoordinator) when that is not known to be so; ErrUncertain with it says that the
+	// batch may be in the log, ErrMoving that the epoch is over. Batches are written in the order
+	// of the calls. Append may block for as long as a write to the disk does, but not until the
+	// batch is committed.
 	Append(batch []byte, done func(error))
 
 	// AppendMarker is Append of a transaction marker of that transaction.version.

@@ -10,12 +10,14 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A Cut is what a log held at one moment: its records from the start that it had to EndOffset. Taking
-// one reads no file and waits for nobody, so that those of many logs can be of the same moment;
-// copying them may take its time. What is appended, compacted, deleted or removed by retention after
-// the moment changes nothing of the cut: segments that leave the log stay on the disk until Release.
+// A Cut is what a log held at one moment: its records from the start that it had to EndOffset.
+// Taking one reads no file and waits for nobody, so that those of many logs can be of the same
+// moment; copying them may take its time. What is appended, compacted, deleted or removed by
+// retention after the moment changes nothing of the cut: segments that leave the log stay on the
+// disk until Release.
 //
-// A truncation takes from the cut as well: Backup returns ErrChanged then. A Cut is for one goroutine.
+// A truncation takes from the cut as well: Backup returns ErrChanged then. A Cut is for one
+// goroutine.
 type Cut struct {
 	l          *Log
 	segments   []*segment.Segment // acquired; at least one
@@ -34,8 +36,8 @@ func (l *Log) Cut() (*Cut, error) {
 		}
 		c := &Cut{l: l, cuts: l.durability.cuts.Load(), epochs: l.epochs.list()}
 		// The list is stored before an end in it, and start moves before a list that is shorter in
-		// front. So in this order all from start to end is in the list; what was truncated meanwhile
-		// is in cuts.
+		// front. So in this order all from start to end is in the list; what was truncated
+		// meanwhile is in cuts.
 		c.end = l.segments.end.Load()
 		c.segments = l.list()
 		c.start = min(max(l.segments.start.Load(), c.segments[0].Base()), c.end)
@@ -48,8 +50,8 @@ func (l *Log) Cut() (*Cut, error) {
 	}
 }
 
-// acquire keeps the segments of the cut readable, and leaves those out that begin behind its end. It
-// reports false, with nothing acquired, if one was removed meanwhile.
+// acquire keeps the segments of the cut readable, and leaves those out that begin behind its end.
+// It reports false, with nothing acquired, if one was removed meanwhile.
 func (c *Cut) acquire() bool {
 	n := len(c.segments)
 	for n > 1 && c.segments[n-1].Base() > c.end {

@@ -24,8 +24,8 @@ func copyOf(t *testing.T, c *Cut, fsys vfs.FS, dir string, cfg Config) (l *Log, 
 	return l, logDump(t, l)
 }
 
-// Whatever becomes of a log after the moment of a cut, its copy has what was there then: records that
-// were overwritten by later ones of their keys, or deleted, and none that came later.
+// Whatever becomes of a log after the moment of a cut, its copy has what was there then: records
+// that were overwritten by later ones of their keys, or deleted, and none that came later.
 func TestCutIsWhatTheLogHeldWhateverComesAfter(t *testing.T) {
 	t.Parallel()
 	after := map[string]func(t *testing.T, l *Log){

@@ -74,8 +74,8 @@ func (w *writer) removeFront(n int) error {
 // returns ErrOffsetOutOfRange if offset is negative.
 //
 // After any other error Err and EndOffset tell what became of it: the next Open of a log that is
-// broken finds it whole, or cut there or anywhere above. From one that is not, and ends where it did,
-// no batch went, and none will.
+// broken finds it whole, or cut there or anywhere above. From one that is not, and ends where it
+// did, no batch went, and none will.
 func (l *Log) TruncateTo(offset int64) error {
 	return l.exclusively(func(w *writer) error {
 		if err := l.durability.failed(); err != nil { // the end may not be what the files say
@@ -166,8 +166,8 @@ func (w *writer) truncate(offset int64) error {
 }
 
 // announceCut writes the state of a log that is about to be cut. It begins where it did, also if
-// that is above the cut: until the batches are gone, a start at the cut would show records again that
-// were deleted. With them gone, the next open begins the log anew at that start.
+// that is above the cut: until the batches are gone, a start at the cut would show records again
+// that were deleted. With them gone, the next open begins the log anew at that start.
 func (w *writer) announceCut(kept, gone []*segment.Segment, start int64) error {
 	s := w.stateOf(w.log.cfg.Load(), kept, false)
 	s.Start = max(s.Start, start)

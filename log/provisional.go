@@ -18,8 +18,9 @@ import (
 //
 //   - there is no strata.state. The first one is written before anything but an append happens to
 //     the log (roll, truncation, DeleteRecords, another policy, Close ...);
-//   - the machine runs on: its boot id is the present one. Then the system has all that was written.
-//     One that does not check was being written when the process died, and nothing was appended.
+//   - the machine runs on: its boot id is the present one. Then the system has all that was
+//     written. One that does not check was being written when the process died, and nothing was
+//     appended.
 //
 // After a power cut nobody knows which part of all that is on the disk. The log is read as one
 // without a state, by Kafka's rules: its batches are checked one by one, and it ends at the first

@@ -8,10 +8,10 @@ import (
 )
 
 // Purged tells what compaction has taken from a log of which no later record tells: tombstones and
-// markers of transactions that are older than Config.DeleteRetention. Of anything else that it takes
-// the log has a later record with the key, or the marker that has aborted it. So a copy of the log
-// can go on behind its end if it has all that was purged, and has to begin anew if it ends before:
-// it would show for ever what was deleted, and take transactions for open that are over.
+// markers of transactions that are older than Config.DeleteRetention. Of anything else that it
+// takes the log has a later record with the key, or the marker that has aborted it. So a copy of
+// the log can go on behind its end if it has all that was purged, and has to begin anew if it ends
+// before: it would show for ever what was deleted, and take transactions for open that are over.
 type Purged struct {
 	Below int64 // nothing was purged at or above this offset; 0: nothing at all
 	// ID is drawn anew each time. Two logs with the same one lack the same: one has it from the
@@ -23,8 +23,8 @@ type Purged struct {
 // offset that PurgeBelow returns, so that copies under way need not begin anew.
 type Copied interface{ PurgeBelow() int64 }
 
-// Purged returns what compaction has purged, exclusive. A reader that finds the same before and after
-// a read has read nothing from which anything was purged in between.
+// Purged returns what compaction has purged, exclusive. A reader that finds the same before and
+// after a read has read nothing from which anything was purged in between.
 func (l *Log) Purged() Purged {
 	if p := l.purged.Load(); p != nil {
 		return *p
@@ -56,8 +56,8 @@ func purgedBefore(cfg *Config, st *manifest.State, list []*segment.Segment) (p P
 	return Purged{list[len(list)-1].Base(), newIncarnation()}, true
 }
 
-// BoundPurged is called by the owner of a log that was just opened, who knows that nothing was purged
-// at or above offset. It counts if only that is known: see purgedBefore.
+// BoundPurged is called by the owner of a log that was just opened, who knows that nothing was
+// purged at or above offset. It counts if only that is known: see purgedBefore.
 func (l *Log) BoundPurged(offset int64) {
 	if p := l.Purged(); l.purgeGuessed && p.Below > offset {
 		l.purged.Store(&Purged{offset, p.ID})

@@ -30,8 +30,8 @@ func aboutToPurge(t testing.TB, fsys vfs.FS) *Log {
 	return l
 }
 
-// Whenever a tombstone is gone the log says that it was purged, also when it is opened after a crash
-// before any call of the compaction, and again, and in a copy.
+// Whenever a tombstone is gone the log says that it was purged, also when it is opened after a
+// crash before any call of the compaction, and again, and in a copy.
 func TestCrashAtEveryStepOfACompactionThatPurges(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

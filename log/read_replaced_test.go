@@ -56,7 +56,8 @@ func TestReadGoesOnInWhatHasReplacedTheNextSegment(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// logFilesOf counts the .log files of the log in bedDir, and those that are removed but not deleted.
+// logFilesOf counts the .log files of the log in bedDir, and those that are removed but not
+// deleted.
 func logFilesOf(t *testing.T, disk *vfs.MemFS) (live, deleted int) {
 	entries, err := disk.ReadDir(bedDir)
 	require.NoError(t, err)

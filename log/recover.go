@@ -33,8 +33,8 @@ type RecoveryReport struct {
 	Steps []RecoveryStep
 }
 
-// uneventful are the reports of logs that were closed in order: before a restart of the machine, and
-// since. Never changed.
+// uneventful are the reports of logs that were closed in order: before a restart of the machine,
+// and since. Never changed.
 var uneventful = [...]RecoveryReport{{Clean: true, CutOffset: -1}, {Clean: true, SameBoot: true, CutOffset: -1}}
 
 // shared returns r, or one that says the same and takes no memory.

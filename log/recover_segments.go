@@ -62,8 +62,8 @@ func (o *opening) segment(seg recovery.Segment) (s *segment.Segment, err error) 
 			return nil, err
 		}
 		if seg.Next < 0 && seg.Unsynced && !l.recovery.SameBoot && !options.NoIndexes {
-			// Empty, so that nobody has scanned it: but a power cut can have taken its batches, and left
-			// index entries of theirs.
+			// Empty, so that nobody has scanned it: but a power cut can have taken its batches, and
+			// left index entries of theirs.
 			if _, err := s.Recover(segment.RecoverOptions{Active: true}); err != nil {
 				return nil, errors.Join(err, s.Close())
 			}

@@ -215,10 +215,10 @@ func (l *Log) cutTornWrite(fsys vfs.FS, mark *manifest.State) (err error) {
 }
 
 // resolveSuspect writes what a failed sync may have lost once more, so that it reaches the disk
-// with the next sync, which it does too. If the machine was restarted since the sync failed there is
-// nothing to do: what can be read is on the disk. It is the mark that knows: the state may be of an
-// earlier run of the machine, if it was an open after a restart whose sync failed. The segments are
-// open.
+// with the next sync, which it does too. If the machine was restarted since the sync failed there
+// is nothing to do: what can be read is on the disk. It is the mark that knows: the state may be of
+// an earlier run of the machine, if it was an open after a restart whose sync failed. The segments
+// are open.
 func (l *Log) resolveSuspect(cfg *Config, mark *manifest.State) error {
 	from := mark.RecoveryPoint
 	if mark.BootID == "" || mark.BootID == l.dir.bootID {

@@ -78,9 +78,9 @@ func TestTimeLookupsAreExactWhileSegmentsAreReplaced(t *testing.T) {
 	})
 }
 
-// A time lookup waits for the disk at the first segment, whose largest timestamp is that of a record
-// that was deleted. When it goes on, all the other segments that it knows have been replaced, and
-// nobody has them any more.
+// A time lookup waits for the disk at the first segment, whose largest timestamp is that of a
+// record that was deleted. When it goes on, all the other segments that it knows have been
+// replaced, and nobody has them any more.
 func TestTimeLookupGoesOnInWhatReplacedItsSegments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()

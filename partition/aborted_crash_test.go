@@ -416,8 +416,8 @@ func crashAtEveryCall(t *testing.T, w *txnWork, steps int) {
 	})
 }
 
-// crashIn does work on a disk, with crashes before each call, of which it looks at one in first, and
-// in one in second of the recoveries from them before each call again.
+// crashIn does work on a disk, with crashes before each call, of which it looks at one in first,
+// and in one in second of the recoveries from them before each call again.
 func crashIn(t *testing.T, w *txnWork, how func(n int) []string, first, second int, work func()) {
 	disk := vfs.Mem()
 	w.cfg.Log.FS = disk

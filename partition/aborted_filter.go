@@ -6,9 +6,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// An AbortedFilter tells which batches of a fetch are not to be seen by who reads committed records:
-// those of aborted transactions, and control batches. The zero value is that of a fetch without
-// aborted transactions. It is not safe for concurrent use. Kafka: CompletedFetch.
+// An AbortedFilter tells which batches of a fetch are not to be seen by who reads committed
+// records: those of aborted transactions, and control batches. The zero value is that of a fetch
+// without aborted transactions. It is not safe for concurrent use. Kafka: CompletedFetch.
 type AbortedFilter struct {
 	aborted abortedHeap
 	pids    map[int64]bool // producers whose batches are aborted, from here on

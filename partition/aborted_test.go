@@ -192,8 +192,8 @@ func TestTransactionIndexIsWholeWhereOthersReadIt(t *testing.T) {
 	}
 }
 
-// The copy of a cut knows the aborts and the producers of below it, whatever was aborted, compacted or
-// deleted since.
+// The copy of a cut knows the aborts and the producers of below it, whatever was aborted, compacted
+// or deleted since.
 func TestCutKnowsItsAbortsAndNoLaterOnes(t *testing.T) {
 	fs := vfs.Mem()
 	cfg := testConfig(fs)

@@ -152,8 +152,8 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkReadCommitted reads 1 MiB of plain records that lie between 10,000 transactions and 10,000
-// more, in one segment: what it costs to find out that none of them matters.
+// BenchmarkReadCommitted reads 1 MiB of plain records that lie between 10,000 transactions and
+// 10,000 more, in one segment: what it costs to find out that none of them matters.
 func BenchmarkReadCommitted(b *testing.B) {
 	const ids = 10_000
 	each := func(p *Partition, do func(p *Partition, pid int64)) {

@@ -75,8 +75,9 @@ func (g *TxnGuard) touch(sequence int32, now int64) *TxnGuard {
 // inTransaction reports whether a transaction of that epoch is open.
 func (p position) inTransaction(epoch int16) bool { return p.txnOpen && p.epoch == epoch }
 
-// verified decides about a write in a transaction: the first one here must show a guard, which is g;
-// nil: none. Kafka: UnifiedLog.analyzeAndValidateProducerState, ProducerAppendInfo.checkSequence.
+// verified decides about a write in a transaction: the first one here must show a guard, which is
+// g; nil: none. Kafka: UnifiedLog.analyzeAndValidateProducerState,
+// ProducerAppendInfo.checkSequence.
 func (s *producers) verified(r *round, b *record.Batch, g *TxnGuard) error {
 	pid, epoch, sequence := b.ProducerID, b.ProducerEpoch, b.BaseSequence
 	at, last := s.position(r, pid)

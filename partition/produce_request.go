@@ -69,9 +69,9 @@ type ProduceRequest struct {
 
 	// Coordinator says that Batch is from the coordinator that keeps its state in the partition:
 	// the order in which it writes in transactions is its affair. The sequence of a batch with a
-	// producer id is not compared with any other, its epoch is. Nobody is asked about a first write:
-	// what GuardTransaction has given for the transaction lets it in, and Guard is not looked at.
-	// Batch may be a transaction marker. Kafka: AppendOrigin.COORDINATOR.
+	// producer id is not compared with any other, its epoch is. Nobody is asked about a first
+	// write: what GuardTransaction has given for the transaction lets it in, and Guard is not
+	// looked at. Batch may be a transaction marker. Kafka: AppendOrigin.COORDINATOR.
 	Coordinator bool
 
 	// Done is called exactly once, without locks held, by whichever goroutine learns the outcome

@@ -149,8 +149,9 @@ func (s *producers) check(r *round, b *record.Batch, g *TxnGuard) (seqBatch, err
 	return seqBatch{}, nil
 }
 
-// checkCoordinated decides about a batch of the coordinator whose state the partition is: nil admits
-// it into the round. It shows no guard; the first one in a transaction needs one that is verified.
+// checkCoordinated decides about a batch of the coordinator whose state the partition is: nil
+// admits it into the round. It shows no guard; the first one in a transaction needs one that is
+// verified.
 func (s *producers) checkCoordinated(r *round, b *record.Batch) error {
 	at, before := s.position(r, b.ProducerID)
 	switch {

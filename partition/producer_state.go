@@ -116,9 +116,9 @@ func (s *producers) apply(b *record.Batch, base, now int64) {
 	}
 }
 
-// fence takes in a control batch that ends nothing: compaction leaves one without its marker, as the
-// last trace of a producer that was fenced or has ended all. A transaction is not begun by it, nor
-// is one ended: its records are gone.
+// fence takes in a control batch that ends nothing: compaction leaves one without its marker, as
+// the last trace of a producer that was fenced or has ended all. A transaction is not begun by it,
+// nor is one ended: its records are gone.
 func (s *producers) fence(b *record.Batch, now int64) {
 	if e := s.entry(b.ProducerID, now); b.ProducerEpoch > e.epoch {
 		e.raise(b.ProducerEpoch)

@@ -29,9 +29,9 @@ func (p *Partition) producersFor(offset int64, batches []byte) ([]byte, error) {
 
 // stateAt returns the producer state as of an offset of the log: the newest snapshot that is not
 // above it, and the batches up to there. Of the transactions that began below it and are over, it
-// has those whose marker another leader may take away again. The others are of no use to a follower:
-// it has no records of them, but those that it is going to read, with their marker; and compaction
-// may have taken that.
+// has those whose marker another leader may take away again. The others are of no use to a
+// follower: it has no records of them, but those that it is going to read, with their marker; and
+// compaction may have taken that.
 func (p *Partition) stateAt(offset int64) (*producers, error) {
 	now := time.Now().UnixMilli()
 	s, from, err := p.snapshotAt(offset, now)
@@ -104,8 +104,8 @@ func (p *Partition) Seed(ask ReplicaFetch, offset int64, producers []byte) error
 	})
 }
 
-// isUnseeded reports whether nothing is known of what producers have written below the log, which is
-// empty; from is the offset of the snapshot that was found, 0: none.
+// isUnseeded reports whether nothing is known of what producers have written below the log, which
+// is empty; from is the offset of the snapshot that was found, 0: none.
 func (p *Partition) isUnseeded(from int64) bool {
 	end := p.log.EndOffset()
 	return from == 0 && end > 0 && p.log.HeldFrom() == end

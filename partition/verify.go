@@ -62,8 +62,8 @@ func (p *Partition) guarded(req *ProduceRequest) bool {
 	})
 }
 
-// awaitGuard sets guard, and reports whether there is nothing to be waited for. Else go on is called
-// with the coordinator's answer, or when this replica does not lead any more.
+// awaitGuard sets guard, and reports whether there is nothing to be waited for. Else go on is
+// called with the coordinator's answer, or when this replica does not lead any more.
 func (p *Partition) awaitGuard(w TxnWrite, sequence int32, leaderEpoch int32, guard **TxnGuard, goOn func(error)) (proceed bool) {
 	p.mu.Lock()
 	if p.leaderEpoch.Load() != leaderEpoch || p.closed || p.resigned.Load() {

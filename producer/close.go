@@ -19,9 +19,9 @@ func (p *Producer) Close() error {
 // sends what is buffered, and returns when all of it is settled and the producer's goroutines have
 // ended. If ctx ends first, the rest fails with ErrClosed and may or may not be in the log; ctx's
 // error is returned. Every callback has run when it returns: ctx bounds the wait for the backend,
-// not that for a callback at work. A transaction that is open is aborted, one that is being ended is
-// waited for: if ctx ends first, the error matches ErrOutcomeUnknown. It is idempotent; later calls
-// return the result of the first, or ctx's error if that ends before. Not to be called from a
+// not that for a callback at work. A transaction that is open is aborted, one that is being ended
+// is waited for: if ctx ends first, the error matches ErrOutcomeUnknown. It is idempotent; later
+// calls return the result of the first, or ctx's error if that ends before. Not to be called from a
 // callback of SendAsync.
 func (p *Producer) Shutdown(ctx context.Context) error {
 	if !p.closing.CompareAndSwap(false, true) {

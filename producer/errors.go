@@ -28,8 +28,8 @@ var (
 
 	// ErrFenced says that someone else used this producer's id with a newer epoch, and it is
 	// unknown whether the record is in the log. For a transactional producer it is the cause of an
-	// ErrFatal: another producer has its TransactionalID, or the cluster has forgotten the id, which
-	// it does a week after its last transaction.
+	// ErrFatal: another producer has its TransactionalID, or the cluster has forgotten the id,
+	// which it does a week after its last transaction.
 	ErrFenced = errors.New("producer: fenced by a newer epoch")
 
 	// ErrInvalidTimestamp says that a record's timestamp is before 1970 or out of the topic's

@@ -51,10 +51,10 @@ func (t *transactions) errorOf(kind error, op string, err error) *TxnError {
 // timeout. The first Begin does the same; a consumer whose records it transforms is to be made
 // after it.
 //
-// It waits, at most for MaxBlock, while the coordinator is not there or ends the transaction before.
-// Errors: ErrNotTransactional, ErrClosed, ErrTimeout, ctx's, transaction.ErrInvalidTimeout if
-// Config.TransactionTimeout is more than the cluster allows, transaction.ErrInvalidID, or one that
-// matches ErrFatal. Kafka: initTransactions.
+// It waits, at most for MaxBlock, while the coordinator is not there or ends the transaction
+// before. Errors: ErrNotTransactional, ErrClosed, ErrTimeout, ctx's, transaction.ErrInvalidTimeout
+// if Config.TransactionTimeout is more than the cluster allows, transaction.ErrInvalidID, or one
+// that matches ErrFatal. Kafka: initTransactions.
 func (p *Producer) InitTransactions(ctx context.Context) error {
 	if p.txn == nil {
 		return ErrNotTransactional
@@ -221,8 +221,9 @@ func (t *transactions) begin() (*Txn, *ending, error) {
 
 // Transact runs fn in a transaction: it is committed if fn returns nil, else aborted, also if fn
 // panics or ends its goroutine. What fn has sent is seen by readers of committed records together
-// with the offsets that it has committed (Txn.CommitOffsets), or not at all: a moment after Transact
-// has returned, when each partition has its marker, and at the latest when the cluster was closed.
+// with the offsets that it has committed (Txn.CommitOffsets), or not at all: a moment after
+// Transact has returned, when each partition has its marker, and at the latest when the cluster was
+// closed.
 //
 // The error is fn's, if the transaction is aborted since fn returned one; that of Begin; or that of
 // Txn.Commit. After any error that matches neither ErrFatal nor ErrOutcomeUnknown nothing has

@@ -247,9 +247,9 @@ func (x *Txn) addPartitions() {
 //
 //   - ErrAbortable: the transaction is not committed, and will not be. Abort it.
 //   - ctx's error alone: the transaction is as it was. Commit or Abort it.
-//   - ErrOutcomeUnknown: ctx has ended when the coordinator had been asked. The transaction is being
-//     committed in the background. Commit, called again, waits for the outcome, and so does Begin.
-//     After Close it also says that the coordinator did not answer until then.
+//   - ErrOutcomeUnknown: ctx has ended when the coordinator had been asked. The transaction is
+//     being committed in the background. Commit, called again, waits for the outcome, and so does
+//     Begin. After Close it also says that the coordinator did not answer until then.
 //   - ErrFatal: the transaction is aborted, unless the error matches ErrOutcomeUnknown too: then
 //     the producer was replaced and cannot know.
 //   - ErrTxnDone: it was ended before by another call.

@@ -107,7 +107,8 @@ func (s *service) kind() coordinator.Kind[*lifecycle.Machine, lifecycle.Event, t
 // Close has the markers written of transactions whose end was confirmed, then ends every waiting
 // call with ErrClosed and returns when the last goroutine has ended. What was under way may or may
 // not be stored. Markers of partitions that cannot be written to, or not within a second, are left
-// to the next Coordinator. It is idempotent and safe to call concurrently; the cluster is not closed.
+// to the next Coordinator. It is idempotent and safe to call concurrently; the cluster is not
+// closed.
 func (s *service) Close() error {
 	s.closing.Do(func() {
 		s.sender.close(s.cancel)

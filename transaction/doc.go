@@ -13,8 +13,8 @@
 //   - The next transaction of an id begins when the one before is marked everywhere. Until then
 //     requests are answered ErrConcurrent: ask again.
 //   - A request that is refused has changed nothing.
-//   - A partition without a leader, below its min.insync.replicas or with a broken disk holds up the
-//     transactions that it is part of, and no others.
+//   - A partition without a leader, below its min.insync.replicas or with a broken disk holds up
+//     the transactions that it is part of, and no others.
 //
 // # Parts
 //

@@ -68,8 +68,8 @@ func (d *Description) has(o replication.OpenTransaction) bool {
 }
 
 // AbortHanging ends a hanging transaction by an abort marker in its producer's epoch, which is
-// committed when it returns. It returns ErrNotHanging if Hanging would not find it now, with nothing
-// written; else the errors of Hanging and of replication.Cluster.WriteTxnMarkers. Kafka:
+// committed when it returns. It returns ErrNotHanging if Hanging would not find it now, with
+// nothing written; else the errors of Hanging and of replication.Cluster.WriteTxnMarkers. Kafka:
 // kafka-transactions abort.
 func (c *Coordinator) AbortHanging(ctx context.Context, h HangingTransaction) error {
 	open, err := c.hanging(ctx)

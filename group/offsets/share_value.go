@@ -24,8 +24,8 @@ type ShareCurrentAssignmentValue struct {
 	Assigned                         []TopicIDPartitions
 }
 
-// ShareStatesValue is the value of KeyShareStates: of which partitions the group has, or is to have,
-// states in __share_group_state.
+// ShareStatesValue is the value of KeyShareStates: of which partitions the group has, or is to
+// have, states in __share_group_state.
 type ShareStatesValue struct {
 	Initializing, Initialized []ShareStatesTopic
 	Deleting                  []ShareStatesTopic // without partitions: all of them

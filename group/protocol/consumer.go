@@ -24,21 +24,22 @@ type ConsumerHeartbeatRequest struct {
 	// Kafka: max.poll.interval.ms.
 	RebalanceTimeout time.Duration
 
-	// SubscribedTopics are the names of topics, which need not exist; nil: as before. SubscribedRegex
-	// is an expression in RE2's syntax that matches whole names; nil: as before, "": none. Both may
-	// be there. Kept: must not be changed afterwards.
+	// SubscribedTopics are the names of topics, which need not exist; nil: as before.
+	// SubscribedRegex is an expression in RE2's syntax that matches whole names; nil: as before,
+	// "": none. Both may be there. Kept: must not be changed afterwards.
 	SubscribedTopics []string
 	SubscribedRegex  *string
 
-	// Describes reports whether the member may know of a topic; nil: of each. Regular expressions of
-	// the group that are resolved when this request comes, since they are new or the topics are
-	// others, match no topic that it refuses; as in Kafka they are the group's, not the member's. It
-	// only computes, and is safe for concurrent use.
+	// Describes reports whether the member may know of a topic; nil: of each. Regular expressions
+	// of the group that are resolved when this request comes, since they are new or the topics are
+	// others, match no topic that it refuses; as in Kafka they are the group's, not the member's.
+	// It only computes, and is safe for concurrent use.
 	Describes func(topic string) bool
 
 	Assignor string // by name, one of Config.ConsumerAssignors; "": the group's, or as before
 
-	// Owned are the partitions that the member has; nil: as before. Not nil and empty when it joins.
+	// Owned are the partitions that the member has; nil: as before. Not nil and empty when it
+	// joins.
 	Owned []offsets.TopicIDPartitions
 }
 

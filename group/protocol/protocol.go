@@ -117,7 +117,8 @@ type CommitRequest struct {
 // TxnOffsetCommit.
 type TxnCommitRequest struct {
 	// CommitRequest says who commits what, but for Retention, which is 0. A Generation of -1 with
-	// an empty MemberID and InstanceID is a commit that no member is named in: any group accepts it.
+	// an empty MemberID and InstanceID is a commit that no member is named in: any group accepts
+	// it.
 	CommitRequest
 
 	// TransactionalID is that of the producer: its coordinator is asked about the transaction.

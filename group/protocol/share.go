@@ -9,8 +9,8 @@ import (
 // ProtocolTypeShare is the protocol type of share groups.
 const ProtocolTypeShare = "share"
 
-// A ShareHeartbeatRequest is all that a member of a share group (KIP-932) says to its coordinator: it
-// joins, stays and leaves by it. Kafka: ShareGroupHeartbeat.
+// A ShareHeartbeatRequest is all that a member of a share group (KIP-932) says to its coordinator:
+// it joins, stays and leaves by it. Kafka: ShareGroupHeartbeat.
 type ShareHeartbeatRequest struct {
 	Group    string // not empty
 	MemberID string // chosen by the member, a UUID; not empty

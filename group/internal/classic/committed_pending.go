@@ -10,8 +10,8 @@ type pendingOffset struct {
 	value offsets.OffsetValue
 	order uint64 // of the group's pending offsets, as they are in the log
 
-	// overwritten says that a commit stands behind it in the log which counts. It does not count any
-	// more, but the partition stays unstable until the transaction ends, as in Kafka.
+	// overwritten says that a commit stands behind it in the log which counts. It does not count
+	// any more, but the partition stays unstable until the transaction ends, as in Kafka.
 	overwritten bool
 }
 

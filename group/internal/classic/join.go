@@ -227,8 +227,8 @@ func (e EventJoin) replaceStatic(g *Group, now time.Time, old *member) {
 }
 
 // owesJoin reports whether the member is between the rounds of a cooperative rebalance: it has
-// partitions to give up, and joins again when it has. One that comes back without them would not, and
-// they would be nobody's until the next rebalance (KIP-429). Kafka lets it in all the same.
+// partitions to give up, and joins again when it has. One that comes back without them would not,
+// and they would be nobody's until the next rebalance (KIP-429). Kafka lets it in all the same.
 func (m *member) owesJoin(name string) bool {
 	said, err := assignor.ParseSubscription(m.metadata(name))
 	if err != nil || len(said.Owned) == 0 {

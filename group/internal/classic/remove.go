@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// EventDelete removes a group without members and all its offsets, pending ones too, as in Kafka: if
-// their transaction commits, they do not come back. The reply carries only an error.
+// EventDelete removes a group without members and all its offsets, pending ones too, as in Kafka:
+// if their transaction commits, they do not come back. The reply carries only an error.
 type EventDelete struct{ To machine.Ticket }
 
 func (e EventDelete) step(g *Group, _ time.Time) {

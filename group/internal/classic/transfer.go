@@ -50,13 +50,13 @@ type Downgrade struct {
 	Members    []Transfer // at least one
 
 	// Rebalance says that the members must join again, at once: somebody has gone, or some have not
-	// got yet what they were to have. If not, a static member has taken over from itself, and all go
-	// on with what they had.
+	// got yet what they were to have. If not, a static member has taken over from itself, and all
+	// go on with what they had.
 	Rebalance bool
 }
 
-// NewFrom returns a group of consumers that came from one of another kind, and the record that makes
-// it. on is as for NewOn. The record names no leader if the members must join again: the next
+// NewFrom returns a group of consumers that came from one of another kind, and the record that
+// makes it. on is as for NewOn. The record names no leader if the members must join again: the next
 // coordinator has them do so (EventLoaded).
 func NewFrom(on *Committed, cfg *Config, now time.Time, d *Downgrade) (*Group, offsets.Record) {
 	g := NewOn(on, cfg)

@@ -12,9 +12,9 @@ import (
 	"github.com/stratalog/strata/internal/machine"
 )
 
-// EventJoin is a JoinRequest, of the classic protocol, to a group that has members of the newer one.
-// The reply is a protocol.JoinResponse, which waits for nobody: the coordinator assigns. Kafka:
-// classicGroupJoinToConsumerGroup.
+// EventJoin is a JoinRequest, of the classic protocol, to a group that has members of the newer
+// one. The reply is a protocol.JoinResponse, which waits for nobody: the coordinator assigns.
+// Kafka: classicGroupJoinToConsumerGroup.
 type EventJoin struct {
 	*protocol.JoinRequest
 	NewID  string // fresh, for a member without one
@@ -175,8 +175,8 @@ func (e EventSync) step(g *Group, now time.Time) {
 	g.reply(e.To, protocol.SyncResponse{ProtocolType: protocol.ProtocolTypeConsumer, ProtocolName: m.Classic.Protocols[0].Name, Assignment: g.assignmentData(m)}, nil)
 }
 
-// classicHeartbeat tells a member of the classic protocol to join again if there is anything that it
-// must give up or can get. Kafka: classicGroupHeartbeatToConsumerGroup.
+// classicHeartbeat tells a member of the classic protocol to join again if there is anything that
+// it must give up or can get. Kafka: classicGroupHeartbeatToConsumerGroup.
 func (g *Group) classicHeartbeat(now time.Time, e classic.EventHeartbeat) error {
 	m, err := g.classicMember(e.MemberID, e.InstanceID, e.Generation)
 	if err != nil {

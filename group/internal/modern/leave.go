@@ -129,8 +129,8 @@ func (g *Group) tick(now time.Time) {
 	}
 }
 
-// loaded ends a recovery: members get a full session, and time to give up what they must. Those that
-// lived in a process that is no more are gone.
+// loaded ends a recovery: members get a full session, and time to give up what they must. Those
+// that lived in a process that is no more are gone.
 func (g *Group) loaded(now time.Time) {
 	var gone []*member
 	for _, m := range g.inOrder() {

@@ -22,8 +22,8 @@ type Migration struct{ Upgrade, Downgrade bool }
 // which is the epoch now, with what they had, until they are told to join again. A member of the
 // newer protocol is about to join: the group is never without one.
 //
-// What a cooperative member owned when it last joined counts as its own as well, unless it was given
-// to another since: it may not have heard yet that it lost it.
+// What a cooperative member owned when it last joined counts as its own as well, unless it was
+// given to another since: it may not have heard yet that it lost it.
 //
 // The error is a *protocol.UpgradeError if the members are no consumers, what they say cannot be
 // read or is more than a coordinator can say to them, there are too many of them, or the

@@ -76,8 +76,8 @@ func (s states) missing(topics *modern.Topics, names []string) (out []offsets.Sh
 	return out
 }
 
-// Missing returns the partitions whose state is to be initialised before they are assigned: those of
-// topics, as they are in the snapshot, that the group does not remember as initialised. g may be
+// Missing returns the partitions whose state is to be initialised before they are assigned: those
+// of topics, as they are in the snapshot, that the group does not remember as initialised. g may be
 // nil.
 func Missing(g *Group, topics *modern.Topics, names []string) []offsets.ShareStatesTopic {
 	if g == nil {

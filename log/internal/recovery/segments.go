@@ -97,7 +97,8 @@ func (p *planner) takeScan(seg *Segment, s manifest.Segment, scan Scan) (whole b
 		damage.Reason = fmt.Sprintf("file ends, although everything below offset %d was on stable storage", p.state.RecoveryPoint)
 		return whole, damage
 	}
-	// Where the log was closed behind a gap, no batch tells its end: the recovery point is the last's.
+	// Where the log was closed behind a gap, no batch tells its end: the recovery point is the
+	// last's.
 	if p.plan.Clean && !sealed && scan.Next < min(p.state.RecoveryPoint, p.state.End) {
 		damage.Reason = fmt.Sprintf("file ends, although the log was closed at offset %d", p.state.End)
 		return whole, damage

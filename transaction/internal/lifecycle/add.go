@@ -19,9 +19,9 @@ type EventAdd struct {
 	Partitions []record.TopicPartition
 	Version    int16 // transaction.version of the client: 0 or 2
 
-	// Until is how long it may wait for the markers of the transaction before. The record that begins
-	// this one follows the one that completes that one then, in the same batch. Zero: the answer is
-	// ErrConcurrent at once, as it is afterwards.
+	// Until is how long it may wait for the markers of the transaction before. The record that
+	// begins this one follows the one that completes that one then, in the same batch. Zero: the
+	// answer is ErrConcurrent at once, as it is afterwards.
 	Until time.Time
 	To    machine.Ticket
 }

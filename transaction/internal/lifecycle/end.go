@@ -224,7 +224,8 @@ func (e EventMarked) step(m *Machine, now time.Time) {
 	v := m.next(now)
 	complete(v)
 	m.become(v) // is not larger than the record before it: the log does not refuse it
-	// Nobody waits for it but the producer's next transaction, whose record it can share a batch with.
+	// Nobody waits for it but the producer's next transaction, whose record it can share a batch
+	// with.
 	m.eff.Lingers = true
 	m.draft = live{}
 }

@@ -160,8 +160,8 @@ func (l *realLeader) rest(s *sim) {
 	s.require(l.p.LastStableOffset() == l.p.HighWatermark() && l.p.HighWatermark() == l.p.LogEndOffset(), "readers are held up")
 }
 
-// runReal is run on three real partitions. It returns also how many writes came behind the marker of
-// their transaction.
+// runReal is run on three real partitions. It returns also how many writes came behind the marker
+// of their transaction.
 func runReal(t *testing.T, seed uint64, level, version int16, unguarded bool) (c counts, refused int, err error) {
 	var leaders []*realLeader
 	leader := func(s *sim, number int) simLeader {
