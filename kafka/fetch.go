@@ -259,16 +259,16 @@ func (f *fetching) respond(c *call, req *kmsg.FetchRequest) kmsg.Response {
 		resp.SessionID = f.session.id
 		parts, send = f.session.news(f)
 	}
-	topics := map[topicKey]int{}
+	var last topicKey
 	for i, p := range parts {
-		k := topicKey{p.tp.Topic, p.id}
-		at, ok := topics[k]
-		if !ok {
-			at = len(resp.Topics)
-			topics[k] = at
+		// Only what follows each other is told together: the order is that of the request, as in
+		// Kafka's FetchResponse.toMessage.
+		if k := (topicKey{p.tp.Topic, p.id}); i == 0 || k != last {
+			last = k
 			resp.Topics = append(resp.Topics, kmsg.FetchResponseTopic{Topic: p.tp.Topic, TopicID: p.id})
 		}
-		resp.Topics[at].Partitions = append(resp.Topics[at].Partitions, send[i])
+		t := &resp.Topics[len(resp.Topics)-1]
+		t.Partitions = append(t.Partitions, send[i])
 	}
 	if f.ready {
 		c.addHinted(resp)

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -61,6 +62,52 @@ func fetchServer(t *testing.T) (*Server, *client) {
 	s, addr := serve(t, Config{NoAutoCreate: true})
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 3}))
 	return s, dial(t, addr)
+}
+
+func TestFetchTellsPartitionsInTheOrderOfTheRequest(t *testing.T) {
+	s, c := fetchServer(t)
+	require.NoError(t, s.cluster.CreateTopic(t.Context(), "bills", topic.Config{Partitions: 3}))
+	id := map[string][16]byte{}
+	for _, name := range []string{"orders", "bills"} {
+		known, ok := s.cluster.TopicID(name)
+		require.True(t, ok)
+		id[name] = known
+	}
+	asked := []string{"orders-2", "bills-0", "orders-0", "orders-1", "bills-2"}
+	for _, session := range []int32{-1, 0} { // without one, and one that begins
+		for _, version := range []int16{12, 13} {
+			req := want(version, "orders", 0, 0, 0)
+			req.SessionEpoch = session
+			parts := req.Topics[0].Partitions
+			topics := func(name string, parts ...kmsg.FetchRequestTopicPartition) kmsg.FetchRequestTopic {
+				rt := kmsg.NewFetchRequestTopic()
+				if version >= 13 {
+					rt.TopicID = id[name]
+				} else {
+					rt.Topic = name
+				}
+				rt.Partitions = parts
+				return rt
+			}
+			req.Topics = []kmsg.FetchRequestTopic{
+				topics("orders", parts[2]), topics("bills", parts[0]), topics("orders", parts[0], parts[1]), topics("bills", parts[2]),
+			}
+			resp := c.fetch(req)
+			var got []string
+			for _, rt := range resp.Topics {
+				name := rt.Topic
+				if version >= 13 {
+					name, _ = s.cluster.TopicName(rt.TopicID)
+				}
+				for _, p := range rt.Partitions {
+					require.Zero(t, p.ErrorCode)
+					got = append(got, fmt.Sprintf("%s-%d", name, p.Partition))
+				}
+			}
+			require.Equal(t, asked, got, "version %d, session %d", version, session)
+			require.Len(t, resp.Topics, 4, "what follows each other is told together")
+		}
+	}
 }
 
 func TestFetchErrorsCarryNoOffsetsAndEmptyRecords(t *testing.T) {
