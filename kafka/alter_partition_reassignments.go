@@ -39,6 +39,10 @@ func (c *call) alterPartitionReassignments(req *kmsg.AlterPartitionAssignmentsRe
 			err := errs[0]
 			errs = errs[1:]
 			switch {
+			case errors.Is(err, replication.ErrInvalidAssignment) && p.Replicas != nil:
+				if words := c.assignable(p.Replicas, 0); words != nil {
+					err = words
+				}
 			case errors.Is(err, replication.ErrNoReassignment):
 				err = noText(NoReassignmentInProgress)
 			case errors.Is(err, replication.ErrUnknownTopic) && !c.hasTopic(t.Topic):

@@ -54,10 +54,10 @@ func (c *call) growTopic(ctx context.Context, t kmsg.CreatePartitionsRequestTopi
 	var assignment [][]int32
 	if added := total - len(have.Partitions); added > 0 && t.Assignment != nil {
 		if len(t.Assignment) != added {
-			return refuse(InvalidReplicaAssignment, "The assignment does not name the replicas of just the partitions to be added.")
+			return refuse(InvalidReplicaAssignment, fmt.Sprintf("Attempted to add %d additional partition(s), but only %d assignment(s) were specified.", added, len(t.Assignment)))
 		}
 		for _, a := range t.Assignment {
-			if err := c.assignable(a.Replicas); err != nil {
+			if err := c.assignable(a.Replicas, len(have.Partitions[0].Replicas)); err != nil {
 				return err
 			}
 			assignment = append(assignment, a.Replicas)

@@ -93,6 +93,8 @@ func valueRefused(bad *topic.ConfigError) string {
 	reason, numbers := bad.Reason, map[topic.ValueType]string{topic.TypeInt: "INT", topic.TypeLong: "LONG", topic.TypeDouble: "DOUBLE"}
 	if least, ok := strings.CutPrefix(reason, "must be at least "); ok {
 		reason = "Value must be at least " + least
+	} else if most, ok := strings.CutPrefix(reason, "must be no more than "); ok {
+		reason = "Value must be no more than " + most
 	} else if names, ok := strings.CutPrefix(reason, "must be one of "); ok {
 		reason = "String must be one of: " + names
 	} else if names, ok := strings.CutPrefix(reason, "must be a list of "); ok && k.Type == topic.TypeList {
@@ -194,17 +196,20 @@ func (c *call) configsOf(settings topic.Settings) []kmsg.CreateTopicsResponseTop
 // requestedTopic is what a client wants of a topic. -1 partitions or replicas mean the cluster's
 // default, 0 is refused.
 func (c *call) requestedTopic(t kmsg.CreateTopicsRequestTopic) (cfg topic.Config, err error) {
-	var null error
+	var nulls []string
 	cfg.Properties = map[string]string{}
 	for _, kv := range t.Configs {
 		if kv.Value == nil {
-			null = &topic.ConfigError{Key: kv.Name, Reason: "the value is null"}
+			nulls = append(nulls, kv.Name)
 			continue
 		}
 		cfg.Properties[kv.Name] = *kv.Value
 	}
-	if err := cmp.Or(c.s.cluster.DryRun().TopicConfig(t.Topic, cfg.Properties), null); err != nil {
+	if err := c.s.cluster.DryRun().TopicConfig(t.Topic, cfg.Properties); err != nil {
 		return cfg, err
+	}
+	if len(nulls) > 0 {
+		return cfg, refuse(InvalidConfig, "Null value not supported for topic configs: "+strings.Join(nulls, ","))
 	}
 	if len(t.ReplicaAssignment) > 0 {
 		err := c.assigned(t, &cfg)
@@ -230,44 +235,54 @@ func (c *call) requestedTopic(t kmsg.CreateTopicsRequestTopic) (cfg topic.Config
 
 // assigned takes in an assignment of replicas by hand.
 func (c *call) assigned(t kmsg.CreateTopicsRequestTopic, cfg *topic.Config) error {
-	if t.NumPartitions != -1 || t.ReplicationFactor != -1 {
-		return refuse(InvalidRequest, "A manual partition assignment was specified, but numPartitions or replicationFactor was not set to -1.")
-	}
-	given := make([]bool, len(t.ReplicaAssignment))
-	cfg.Assignment = make([][]int32, len(given))
-	factor := len(t.ReplicaAssignment[0].Replicas)
-	for _, a := range t.ReplicaAssignment {
-		switch p := int(a.Partition); {
-		case p < 0 || p >= len(given):
-			return refuse(InvalidReplicaAssignment, "partitions should be a consecutive 0-based integer sequence")
-		case given[p]:
-			return refuse(InvalidReplicaAssignment, fmt.Sprintf("Found multiple manual partition assignments for partition %d", p))
-		case len(a.Replicas) != factor:
-			return refuse(InvalidReplicaAssignment, "The partitions have different numbers of replicas.")
-		default:
-			given[p], cfg.Assignment[p] = true, a.Replicas
+	for _, set := range []struct {
+		is   int32
+		name string
+	}{{int32(t.ReplicationFactor), "replication factor"}, {t.NumPartitions, "numPartitions"}} {
+		if set.is != -1 {
+			return refuse(InvalidRequest, "A manual partition assignment was specified, but "+set.name+" was not set to -1.")
 		}
-		if err := c.assignable(a.Replicas); err != nil {
+	}
+	given := map[int32][]int32{}
+	factor := 0 // that of the partition before
+	for _, a := range t.ReplicaAssignment {
+		if _, twice := given[a.Partition]; twice {
+			return refuse(InvalidReplicaAssignment, fmt.Sprintf("Found multiple manual partition assignments for partition %d", a.Partition))
+		}
+		if err := c.assignable(a.Replicas, factor); err != nil {
 			return err
 		}
+		given[a.Partition], factor = a.Replicas, len(a.Replicas)
+	}
+	for p := range int32(len(given)) {
+		replicas, ok := given[p]
+		if !ok {
+			return refuse(InvalidReplicaAssignment, "partitions should be a consecutive 0-based integer sequence")
+		}
+		cfg.Assignment = append(cfg.Assignment, replicas)
 	}
 	cfg.Partitions, cfg.ReplicationFactor = len(given), factor
 	return nil
 }
 
-// assignable refuses replicas that one partition cannot have.
-func (c *call) assignable(replicas []int32) error {
+// assignable refuses replicas that one partition cannot have, or that are not as many as a factor
+// says; 0: as many as they are. Kafka: ReplicationControlManager.validateManualPartitionAssignment,
+// which looks at them in the order of their ids.
+func (c *call) assignable(replicas []int32, factor int) error {
 	if len(replicas) == 0 {
 		return refuse(InvalidReplicaAssignment, "The manual partition assignment includes an empty replica list.")
 	}
-	brokers := c.s.cluster.Brokers()
-	for i, b := range replicas {
-		if slices.Contains(replicas[:i], b) {
-			return refuse(InvalidReplicaAssignment, "The manual partition assignment includes the broker "+fmt.Sprint(b)+" more than once.")
-		}
+	brokers, sorted := c.s.cluster.Brokers(), slices.Sorted(slices.Values(replicas))
+	for i, b := range sorted {
 		if !slices.Contains(brokers, b) {
 			return refuse(InvalidReplicaAssignment, fmt.Sprintf("The manual partition assignment includes broker %d, but no such broker is registered.", b))
 		}
+		if i > 0 && sorted[i-1] == b {
+			return refuse(InvalidReplicaAssignment, fmt.Sprintf("The manual partition assignment includes the broker %d more than once.", b))
+		}
+	}
+	if factor > 0 && len(replicas) != factor {
+		return refuse(InvalidReplicaAssignment, fmt.Sprintf("The manual partition assignment includes a partition with %d replica(s), but this is not consistent with previous partitions, which have %d replica(s).", len(replicas), factor))
 	}
 	return nil
 }

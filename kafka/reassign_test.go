@@ -58,6 +58,36 @@ func TestPartitionsAreReassignedOnTheWire(t *testing.T) {
 	require.Contains(t, got.Replicas, got.Leader)
 }
 
+// Numbers of replicas that do not agree are refused in the words of Kafka 4.3.
+func TestNumbersOfReplicasAreRefusedInKafkasWords(t *testing.T) {
+	b := serveBrokers(t, 3, Config{})
+	create := kmsg.NewPtrCreateTopicsRequest()
+	ct := kmsg.NewCreateTopicsRequestTopic()
+	ct.Topic, ct.NumPartitions, ct.ReplicationFactor = "new", -1, -1
+	ct.ReplicaAssignment = []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Partition: 0, Replicas: []int32{1, 2}}, {Partition: 1, Replicas: []int32{3}}}
+	create.Topics = []kmsg.CreateTopicsRequestTopic{ct}
+	created := ask[*kmsg.CreateTopicsResponse](t, b.addrs[1], 7, create).Topics[0]
+	require.EqualValues(t, InvalidReplicaAssignment, created.ErrorCode)
+	const inconsistent = "The manual partition assignment includes a partition with %d replica(s), but this is not consistent with previous partitions, which have %d replica(s)."
+	require.Equal(t, fmt.Sprintf(inconsistent, 1, 2), *created.ErrorMessage)
+
+	grow := kmsg.NewPtrCreatePartitionsRequest()
+	n := int32(len(askMetadata(t, b.addrs[1], 13, false, topicNamed("orders")).Topics[0].Partitions))
+	grow.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: "orders", Count: n + 1, Assignment: []kmsg.CreatePartitionsRequestTopicAssignment{{Replicas: []int32{1, 2}}}}}
+	grown := ask[*kmsg.CreatePartitionsResponse](t, b.addrs[1], 3, grow).Topics[0]
+	require.EqualValues(t, InvalidReplicaAssignment, grown.ErrorCode)
+	require.Equal(t, fmt.Sprintf(inconsistent, 2, 1), *grown.ErrorMessage)
+
+	move := kmsg.NewPtrAlterPartitionAssignmentsRequest()
+	move.AllowReplicationFactorChange = false
+	move.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{{
+		Topic: "orders", Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Replicas: []int32{1, 2}}},
+	}}
+	moved := ask[*kmsg.AlterPartitionAssignmentsResponse](t, b.addrs[1], 1, move).Topics[0].Partitions[0]
+	require.EqualValues(t, InvalidReplicationFactor, moved.ErrorCode)
+	require.Equal(t, "The replication factor is changed from 1 to 2", *moved.ErrorMessage)
+}
+
 // What kafka-reassign-partitions asks for with --throttle, when the rate is changed by
 // --additional, and with --verify, which unsets throttles whether anybody has set them or not.
 func TestThrottlesAreSetAndUnsetOnTheWire(t *testing.T) {

@@ -57,6 +57,19 @@ func TestRefusalsAreInKafkasWords(t *testing.T) {
 	grow := func(name string, n int32) *kmsg.CreatePartitionsRequest {
 		return &kmsg.CreatePartitionsRequest{TimeoutMillis: 1000, Topics: []kmsg.CreatePartitionsRequestTopic{{Topic: name, Count: n}}}
 	}
+	growAt := func(name string, n int32, replicas ...int32) *kmsg.CreatePartitionsRequest {
+		r := grow(name, n)
+		r.Topics[0].Assignment = []kmsg.CreatePartitionsRequestTopicAssignment{{Replicas: replicas}}
+		return r
+	}
+	createAt := func(partitions int32, factor int16, at ...kmsg.CreateTopicsRequestTopicReplicaAssignment) *kmsg.CreateTopicsRequest {
+		r := kmsg.NewCreateTopicsRequestTopic()
+		r.Topic, r.NumPartitions, r.ReplicationFactor, r.ReplicaAssignment = "new", partitions, factor, at
+		return &kmsg.CreateTopicsRequest{TimeoutMillis: 1000, Topics: []kmsg.CreateTopicsRequestTopic{r}}
+	}
+	at := func(partition int32, replicas ...int32) kmsg.CreateTopicsRequestTopicReplicaAssignment {
+		return kmsg.CreateTopicsRequestTopicReplicaAssignment{Partition: partition, Replicas: replicas}
+	}
 	create := func(name string, configs ...kmsg.CreateTopicsRequestTopicConfig) *kmsg.CreateTopicsRequest {
 		r := kmsg.NewCreateTopicsRequestTopic()
 		r.Topic, r.NumPartitions, r.ReplicationFactor, r.Configs = name, 1, 1, configs
@@ -104,6 +117,9 @@ func TestRefusalsAreInKafkasWords(t *testing.T) {
 		{"reassign an unknown partition", 1, reassign("t", -2, 1), []string{`0 null`, `3 "Unable to find partition t:-2."`}},
 		{"cancel what is not under way", 1, reassign("t", 0), []string{`0 null`, `85 null`}},
 		{"reassign nothing", 1, &kmsg.AlterPartitionAssignmentsRequest{TimeoutMillis: 1000}, []string{`0 ""`}},
+		{"reassign to no replicas", 1, reassign("t", 0, []int32{}...), []string{`0 null`, `39 "The manual partition assignment includes an empty replica list."`}},
+		{"reassign to a broker twice", 1, reassign("t", 0, 9, 1, 1), []string{`0 null`, `39 "The manual partition assignment includes the broker 1 more than once."`}},
+		{"reassign to a broker that is none", 1, reassign("t", 0, 9, 7, 7), []string{`0 null`, `39 "The manual partition assignment includes broker 7, but no such broker is registered."`}},
 		{"elect for an unknown topic", 2, elect(0, "none", 0), []string{`3 "No such topic as none"`}},
 		{"elect for an unknown partition", 2, elect(0, "t", 4), []string{`3 "No such partition as t-4"`}},
 		{"an unknown type of election", 2, elect(9, "t", 0), []string{`42 "Unknown election type 9"`}},
@@ -112,10 +128,20 @@ func TestRefusalsAreInKafkasWords(t *testing.T) {
 		{"grow an unknown topic", 3, grow("none", 2), []string{`3 null`}},
 		{"grow to the same", 3, grow("t", 1), []string{`37 "Topic already has 1 partition(s)."`}},
 		{"grow to fewer", 3, grow("t", -1), []string{`37 "The topic t currently has 1 partition(s); -1 would not be an increase."`}},
+		{"grow to fewer replicas", 3, growAt("t", 2), []string{`39 "The manual partition assignment includes an empty replica list."`}},
+		{"grow to a broker that is none", 3, growAt("t", 2, 9, 1, 1), []string{`39 "The manual partition assignment includes the broker 1 more than once."`}},
+		{"grow to where it is not said", 3, growAt("t", 4, 1), []string{`39 "Attempted to add 3 additional partition(s), but only 1 assignment(s) were specified."`}},
 		{"create what exists", 7, create("t"), []string{`36 "Topic 't' already exists."`}},
 		{"create with a name that cannot be", 7, create("no/name"), []string{`17 "Topic name is invalid: 'no/name' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"`}},
 		{"create beside a name like it", 7, create("a_b"), []string{`17 "Topic 'a_b' collides with existing topic: a.b"`}},
 		{"create with too many replicas", 7, replicated("new", 2), []string{`38 "Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned."`}},
+		{"create with values that are null", 7, create("new", kmsg.CreateTopicsRequestTopicConfig{Name: "what"}, kmsg.CreateTopicsRequestTopicConfig{Name: "retention.ms"}), []string{`40 "Null value not supported for topic configs: what,retention.ms"`}},
+		{"create with a value that is null beside one that cannot be", 7, create("new", kmsg.CreateTopicsRequestTopicConfig{Name: "retention.ms"}, kmsg.CreateTopicsRequestTopicConfig{Name: "segment.bytes", Value: value}), []string{`40 "Invalid value 1 for configuration segment.bytes: Value must be at least 1048576"`}},
+		{"create at brokers with a factor and a number", 7, createAt(1, 1, at(0, 1)), []string{`42 "A manual partition assignment was specified, but replication factor was not set to -1."`}},
+		{"create at brokers with a number", 7, createAt(1, -1, at(0, 1)), []string{`42 "A manual partition assignment was specified, but numPartitions was not set to -1."`}},
+		{"create at brokers a partition twice", 7, createAt(-1, -1, at(4, 1), at(4)), []string{`39 "Found multiple manual partition assignments for partition 4"`}},
+		{"create at no broker what does not follow", 7, createAt(-1, -1, at(4)), []string{`39 "The manual partition assignment includes an empty replica list."`}},
+		{"create at brokers what does not follow", 7, createAt(-1, -1, at(-1, 1)), []string{`39 "partitions should be a consecutive 0-based integer sequence"`}},
 		{"create with an unknown key", 7, create("new", kmsg.CreateTopicsRequestTopicConfig{Name: "what", Value: value}), []string{`40 "Unknown topic config name: what"`}},
 		{"delete an unknown topic", 5, &kmsg.DeleteTopicsRequest{TimeoutMillis: 1000, TopicNames: []string{"none"}}, []string{`3 ` + notHosted}},
 		{"delete an unknown id", 6, &kmsg.DeleteTopicsRequest{TimeoutMillis: 1000, Topics: []kmsg.DeleteTopicsRequestTopic{{TopicID: [16]byte{9}}}}, []string{`100 "This server does not host this topic ID."`}},
@@ -137,6 +163,8 @@ func TestRefusalsAreInKafkasWords(t *testing.T) {
 		{"an unknown type of election of nothing", 2, &kmsg.ElectLeadersRequest{ElectionType: 9, Topics: []kmsg.ElectLeadersRequestTopic{}}, nil},
 		{"a value that is no number", 7, create("new", kmsg.CreateTopicsRequestTopicConfig{Name: "retention.ms", Value: kmsg.StringPtr("x")}), []string{`40 "Invalid value x for configuration retention.ms: Not a number of type LONG"`}},
 		{"a value that is no truth", 1, alter(resourceTopic, "t", "preallocate", 0, value), []string{`40 "Invalid value 1 for configuration preallocate: Expected value to be either true or false"`}},
+		{"a ratio that is too large", 1, alter(resourceTopic, "t", "min.cleanable.dirty.ratio", 0, kmsg.StringPtr("1.1")), []string{`40 "Invalid value 1.1 for configuration min.cleanable.dirty.ratio: Value must be no more than 1"`}},
+		{"a ratio that is too small", 1, alter(resourceTopic, "t", "min.cleanable.dirty.ratio", 0, kmsg.StringPtr("-0.1")), []string{`40 "Invalid value -0.1 for configuration min.cleanable.dirty.ratio: Value must be at least 0"`}},
 		{"a value that is too small", 1, alter(resourceTopic, "t", "segment.bytes", 0, value), []string{`40 "Invalid value 1 for configuration segment.bytes: Value must be at least 1048576"`}},
 		{"a value that is none of some", 1, alter(resourceTopic, "none", "message.timestamp.type", 0, value), []string{`40 "Invalid value 1 for configuration message.timestamp.type: String must be one of: CreateTime, LogAppendTime"`}},
 		{"a value of a list", 1, alter(resourceTopic, "t", "cleanup.policy", 0, value), []string{`40 "Invalid value 1 for configuration cleanup.policy: String must be one of: compact, delete"`}},

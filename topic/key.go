@@ -108,8 +108,11 @@ func anyOf(names ...string) (string, func(value) string) {
 
 func ratio() (string, func(value) string) {
 	return "[0,...,1]", func(v value) string {
-		if v.f < 0 || v.f > 1 {
-			return "must be between 0 and 1"
+		switch {
+		case v.f < 0:
+			return "must be at least 0"
+		case v.f > 1:
+			return "must be no more than 1"
 		}
 		return ""
 	}

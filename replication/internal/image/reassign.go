@@ -186,8 +186,10 @@ func (m *Image) target(p *Partition, a Reassignment, r Rules) (layout, error) {
 	if len(replicas) == 0 {
 		return layout{}, fmt.Errorf("%w: no replicas", ErrInvalidAssignment)
 	}
-	if factor := len(has.cancelled().replicas); a.SameFactor && len(replicas) != factor {
-		return layout{}, fmt.Errorf("%w: %d, there are %d replicas, and their number is not to change", ErrInvalidReplicationFactor, len(replicas), factor)
+	// of one that is under way it is the number that there are to be: Kafka's
+	// ReplicationControlManager.validatePartitionReplicationFactorUnchanged, whose words these are
+	if factor := len(has.done().replicas); a.SameFactor && len(replicas) != factor {
+		return layout{}, fmt.Errorf("%w: The replication factor is changed from %d to %d", ErrInvalidReplicationFactor, factor, len(replicas))
 	}
 	return has.to(replicas), nil
 }

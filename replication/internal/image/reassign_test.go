@@ -81,6 +81,22 @@ func TestShrinkingWaitsForAllThatStay(t *testing.T) {
 	require.False(t, m.Topics["t"].Partitions[0].Moves())
 }
 
+// A reassignment that is to keep the number of replicas keeps that which there are to be, when
+// another one is under way that changes it.
+func TestNumberOfReplicasThatIsKeptIsTheOneThatIsToBe(t *testing.T) {
+	m := six(t, nil)
+	keep := func(replicas ...int32) error {
+		_, errs := m.Reassign([]Reassignment{{Partition: record.TopicPartition{Topic: "t"}, Replicas: replicas, SameFactor: true}}, configured)
+		return errs[0]
+	}
+	require.NoError(t, keep(4, 5, 1))
+	require.ErrorIs(t, keep(4, 5), ErrInvalidReplicationFactor)
+	require.NoError(t, ask(t, m, "t", 4, 5))
+	require.True(t, m.Topics["t"].Partitions[0].Moves())
+	require.NoError(t, keep(4, 6))
+	require.ErrorIs(t, keep(4, 5, 1), ErrInvalidReplicationFactor)
+}
+
 // What is cancelled leaves somebody who can lead: also of an unclean partition one that is there.
 func TestCancelledReassignmentLeavesSomebodyWhoCanLead(t *testing.T) {
 	for _, unclean := range []string{"false", "true"} {
