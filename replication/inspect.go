@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"slices"
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
@@ -75,12 +76,14 @@ func (c *Cluster) checkLeaderEpoch(tp record.TopicPartition, epoch, asked int32)
 	switch {
 	case err != nil:
 		return err
-	case asked != anyBroker && asked != meta.Leader:
+	case asked != anyBroker && !slices.Contains(meta.Replicas, asked):
 		return notLedBy(tp, asked)
 	case epoch != -1 && epoch < meta.LeaderEpoch:
 		return partition.ErrFencedLeaderEpoch
 	case epoch > meta.LeaderEpoch:
 		return partition.ErrUnknownLeaderEpoch
+	case asked != anyBroker && asked != meta.Leader:
+		return notLedBy(tp, asked)
 	}
 	return nil
 }

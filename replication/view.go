@@ -54,8 +54,8 @@ func (v View) Producers(ctx context.Context, tp record.TopicPartition) ([]partit
 	return v.c.producers(ctx, tp, v.broker)
 }
 
-// EpochEnd is Cluster.EpochEnd. Whether the broker leads is looked at before the epochs are: a
-// broker that is no leader knows none (Kafka: Partition.getOffsetSnapshotFromCurrentLeader).
+// EpochEnd is Cluster.EpochEnd. A broker without a replica knows no epochs. One that follows looks
+// at them before it refuses: the caller learns that it is behind (Kafka: Partition.getLocalLog).
 func (v View) EpochEnd(ctx context.Context, tp record.TopicPartition, currentEpoch, epoch int32) (int32, int64, error) {
 	return v.c.epochEnd(ctx, tp, epochs{currentEpoch, epoch}, v.broker)
 }

@@ -86,8 +86,8 @@ func TestViewOfABrokerServesWhatItLeads(t *testing.T) {
 	require.Equal(t, []string{"first", "more"}, values(t, c, at("orders", 1)))
 }
 
-// A broker that does not lead knows no epochs: it says so, whatever epoch the caller believes in.
-func TestEpochsAreComparedByTheLeaderOnly(t *testing.T) {
+// A broker without a replica knows no epochs: it says so, whatever epoch the caller believes in.
+func TestEpochsAreNotComparedWithoutAReplica(t *testing.T) {
 	c := viewed(t)
 	for _, epoch := range []int32{0, 7} {
 		require.ErrorIs(t, c.View(1).CheckLeaderEpoch(at("orders", 1), epoch), ErrNotLeader)
@@ -97,6 +97,36 @@ func TestEpochsAreComparedByTheLeaderOnly(t *testing.T) {
 	require.ErrorIs(t, c.View(2).CheckLeaderEpoch(at("orders", 1), 7), partition.ErrUnknownLeaderEpoch)
 	_, _, err := c.View(2).EpochEnd(t.Context(), at("orders", 1), 7, 0)
 	require.ErrorIs(t, err, partition.ErrUnknownLeaderEpoch)
+}
+
+// A broker that follows compares epochs before it says that it does not lead: who is behind, or
+// ahead, learns it from any replica.
+func TestEpochsAreComparedByEveryReplica(t *testing.T) {
+	c := openBrokers(t, vfs.Mem(), 3)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	require.NoError(t, c.CreateTopic(t.Context(), "t", topic.Config{Partitions: 1, Assignment: [][]int32{{1, 2}}, ReplicationFactor: 2}))
+	require.NoError(t, c.StopBroker(t.Context(), 1))
+	require.NoError(t, c.StartBroker(t.Context(), 1))
+	tp := at("t", 0)
+	md, err := c.Metadata(t.Context(), "t")
+	require.NoError(t, err)
+	leads := md.Topics["t"].Partitions[0]
+	require.Positive(t, leads.LeaderEpoch, "one is over")
+	follower := 3 - leads.Leader
+	for _, tc := range []struct {
+		broker, epoch int32
+		want          error
+	}{
+		{leads.Leader, -1, nil}, {leads.Leader, leads.LeaderEpoch, nil},
+		{leads.Leader, leads.LeaderEpoch - 1, partition.ErrFencedLeaderEpoch}, {leads.Leader, leads.LeaderEpoch + 1, partition.ErrUnknownLeaderEpoch},
+		{follower, -1, ErrNotLeader}, {follower, leads.LeaderEpoch, ErrNotLeader},
+		{follower, leads.LeaderEpoch - 1, partition.ErrFencedLeaderEpoch}, {follower, leads.LeaderEpoch + 1, partition.ErrUnknownLeaderEpoch},
+		{3, leads.LeaderEpoch - 1, ErrNotLeader}, {3, leads.LeaderEpoch + 1, ErrNotLeader},
+	} {
+		require.ErrorIs(t, c.View(tc.broker).CheckLeaderEpoch(tp, tc.epoch), tc.want, "broker %d, epoch %d", tc.broker, tc.epoch)
+		_, _, err := c.View(tc.broker).EpochEnd(t.Context(), tp, tc.epoch, 0)
+		require.ErrorIs(t, err, tc.want, "broker %d, epoch %d", tc.broker, tc.epoch)
+	}
 }
 
 func TestTopicSettingsAreThoseOfTheBroker(t *testing.T) {
