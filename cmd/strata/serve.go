@@ -207,9 +207,7 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	if err != nil {
 		return err
 	}
-	if told != nil {
-		kcfg.Advertise = advertiser(told)
-	}
+	kcfg.Advertise = advertiser(told)
 	lns, err := o.listeners(ids)
 	if err != nil {
 		return err
@@ -251,6 +249,7 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	if err := a.ready(lns, told); err != nil {
 		return errors.Join(err, stop(signals, time.Time{}, parts...))
 	}
+	go steer(cluster)
 	signalled, err := attend(ctx, signals, hangups, ended, func(ctx context.Context) {
 		if err := users.apply(ctx, cluster); err != nil && ctx.Err() == nil {
 			logger.Warn("the users of the file cannot all be used", "err", err)
@@ -258,6 +257,11 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	})
 	return errors.Join(err, stop(signals, signalled, parts...))
 }
+
+// steer does nothing but in a build with the tag referee, for tests that stop one broker of several:
+// there it reads from standard input what to do with the cluster, and tells on standard output what
+// came of it.
+var steer = func(*strata.Cluster) {}
 
 // applyUsers gives the cluster the users of the file; nil: there is none.
 func (o *serveOptions) applyUsers(ctx context.Context, cluster *strata.Cluster) (*fileUsers, error) {
@@ -376,8 +380,11 @@ func stop(signals <-chan os.Signal, signalled time.Time, parts ...closer) error 
 	}
 }
 
-// advertiser tells clients of the given addresses.
+// advertiser tells clients of the given addresses; nil: of those that are listened on.
 func advertiser(told map[int32]string) func(int32, net.Listener) (string, int32) {
+	if told == nil {
+		return nil
+	}
 	return func(broker int32, _ net.Listener) (string, int32) {
 		host, text, _ := net.SplitHostPort(told[broker]) // checked when it was read
 		port, _ := strconv.ParseUint(text, 10, 16)

@@ -13,12 +13,15 @@ import org.junit.platform.launcher.core.LauncherDiscoveryRequestBuilder;
 import org.junit.platform.launcher.core.LauncherFactory;
 
 import java.io.PrintWriter;
+import java.security.Security;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+
+import strata.Keys;
 
 /** Runs tests by JUnit, and writes one line for each to a file: verdict, name, milliseconds, reason, between tabs. */
 public final class Referee implements TestExecutionListener {
@@ -35,6 +38,7 @@ public final class Referee implements TestExecutionListener {
 
     /** The arguments are the file, the classes to run, and -CLASS#METHOD for what to leave out of them. */
     public static void main(String[] args) throws Exception {
+        Security.insertProviderAt(new Keys(), 1);
         List<DiscoverySelector> selectors = new ArrayList<>();
         Set<String> without = new HashSet<>();
         for (String a : List.of(args).subList(1, args.length)) {

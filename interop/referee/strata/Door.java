@@ -2,6 +2,7 @@ package strata;
 
 import org.apache.kafka.common.message.SaslAuthenticateRequestData;
 import org.apache.kafka.common.message.SaslHandshakeRequestData;
+import org.apache.kafka.common.message.UpdateFeaturesRequestData;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Errors;
@@ -19,6 +20,8 @@ import org.apache.kafka.common.requests.SaslAuthenticateRequest;
 import org.apache.kafka.common.requests.SaslHandshakeRequest;
 import org.apache.kafka.common.requests.ShareAcknowledgeResponse;
 import org.apache.kafka.common.requests.ShareFetchResponse;
+import org.apache.kafka.common.requests.UpdateFeaturesRequest;
+import org.apache.kafka.common.utils.Utils;
 
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
@@ -34,31 +37,43 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.function.Supplier;
+import java.util.function.UnaryOperator;
 
 /**
- * A listener by which every client is the same user, as Kafka's tests have them by a principal.builder.class: it
- * authenticates for the client, and passes on what goes either way. Where brokers are is told as if they listened
- * at their doors.
+ * A listener that passes on to a broker what goes either way. Brokers have there the ids that Kafka's tests expect,
+ * and where they are is told as if they listened at their doors. By some of them every client is the same user, as
+ * Kafka's tests have it by a principal.builder.class: they authenticate for the client.
  */
 final class Door {
     private final int to;
-    private final String user;
-    private final String password;
+    private final Supplier<String> user; // null: clients come as who they are
+    private final UnaryOperator<String> passwords; // by user
     private final List<Door> all; // those of the other brokers too, in the order of their ids
-    private final ServerSocket listener;
+    private ServerSocket listener;
     private final List<Socket> open = new CopyOnWriteArrayList<>();
 
-    Door(int to, String user, String password, List<Door> all) throws IOException {
+    Door(int to, Supplier<String> user, UnaryOperator<String> passwords, List<Door> all) throws IOException {
         this.to = to;
         this.user = user;
-        this.password = password;
+        this.passwords = passwords;
         this.all = all;
-        listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
-        run(this::accept);
+        listener = listen(0);
+    }
+
+    private ServerSocket listen(int port) throws IOException {
+        ServerSocket s = new ServerSocket(port, 50, InetAddress.getLoopbackAddress());
+        run(() -> accept(s));
+        return s;
     }
 
     int port() {
         return listener.getLocalPort();
+    }
+
+    /** Opens the door again, at the port that it had. */
+    void open() throws IOException {
+        listener = listen(port());
     }
 
     void close() {
@@ -83,22 +98,19 @@ final class Door {
                 work.run();
             } catch (IOException e) {
                 // the connection has ended
-            }
-            for (Socket s : until) {
-                try {
-                    s.close();
-                } catch (IOException e) {
-                    // it is closed
+            } finally {
+                for (Socket s : until) {
+                    Utils.closeQuietly(s, "a connection");
                 }
             }
-        }, "door");
+        }, "executor-door"); // Kafka's tests take those of other names for leaks: this one may end a moment later
         t.setDaemon(true);
         t.start();
     }
 
-    private void accept() throws IOException {
+    private void accept(ServerSocket at) throws IOException {
         while (true) {
-            Socket client = listener.accept();
+            Socket client = at.accept();
             open.add(client);
             run(() -> serve(client), client);
         }
@@ -109,7 +121,9 @@ final class Door {
             client.setTcpNoDelay(true);
             broker.setTcpNoDelay(true);
             open.add(broker);
-            authenticate(broker);
+            if (user != null) {
+                authenticate(broker);
+            }
             Map<Integer, RequestHeader> asked = new ConcurrentHashMap<>(); // by correlation id
             run(() -> answers(broker, client, asked), broker, client);
             DataInputStream in = new DataInputStream(client.getInputStream());
@@ -118,6 +132,7 @@ final class Door {
                 try {
                     RequestHeader header = RequestHeader.parse(frame.duplicate());
                     asked.put(header.correlationId(), header);
+                    frame = toBroker(frame, header);
                 } catch (RuntimeException e) {
                     // what the broker is to make of it is what the test is about
                 }
@@ -135,28 +150,51 @@ final class Door {
         }
     }
 
-    /** An answer with the addresses of the doors for those of the brokers. */
+    /** The answer to a request that a client sends by this door. */
+    AbstractResponse ask(AbstractRequest request) throws IOException {
+        try (Socket s = new Socket(InetAddress.getLoopbackAddress(), port())) {
+            return ask(s, new DataInputStream(s.getInputStream()), request);
+        }
+    }
+
+    /** A request with the ids that brokers have. */
+    private static ByteBuffer toBroker(ByteBuffer frame, RequestHeader header) {
+        if (!Ids.REQUESTS.contains(header.apiKey())) {
+            return frame;
+        }
+        ByteBuffer rest = frame.duplicate();
+        RequestHeader.parse(rest);
+        AbstractRequest request = AbstractRequest.parseRequest(header.apiKey(), header.apiVersion(), new ByteBufferAccessor(rest)).request;
+        if (request instanceof UpdateFeaturesRequest r) {
+            return r.data().featureUpdates().removeIf(Door::hasIt) ? request.serializeWithHeader(header) : frame;
+        }
+        return Ids.add(request.data(), 1) ? request.serializeWithHeader(header) : frame;
+    }
+
+    /** Whether a feature that is not there is to have level 0, which tests begin with. */
+    private static boolean hasIt(UpdateFeaturesRequestData.FeatureUpdateKey update) {
+        return update.feature().equals("eligible.leader.replicas.version") && update.maxVersionLevel() == 0;
+    }
+
+    /** An answer with the ids that tests expect, and the addresses of the doors for those of the brokers. */
     private ByteBuffer atDoors(ByteBuffer frame, RequestHeader request) {
-        boolean several = all.size() > 1; // with one nobody is sent to another
-        boolean has = switch (request.apiKey()) {
-            case METADATA, DESCRIBE_CLUSTER, FIND_COORDINATOR -> true;
-            case PRODUCE, FETCH, SHARE_FETCH, SHARE_ACKNOWLEDGE -> several;
-            default -> false;
-        };
-        if (!has) {
+        if (!Ids.ANSWERS.contains(request.apiKey())) {
             return frame;
         }
         short version = request.apiVersion();
         ByteBuffer rest = frame.duplicate();
         ResponseHeader header = ResponseHeader.parse(rest, request.apiKey().responseHeaderVersion(version));
         AbstractResponse answer = AbstractResponse.parseResponse(request.apiKey(), new ByteBufferAccessor(rest), version);
+        if (!Ids.add(answer.data(), -1)) {
+            return frame;
+        }
         if (answer instanceof MetadataResponse r) {
             r.data().brokers().forEach(b -> b.setHost("localhost").setPort(of(b.nodeId())));
         } else if (answer instanceof DescribeClusterResponse r) {
             r.data().brokers().forEach(b -> b.setHost("localhost").setPort(of(b.brokerId())));
         } else if (answer instanceof FindCoordinatorResponse r) {
-            r.data().coordinators().stream().filter(c -> c.nodeId() > 0).forEach(c -> c.setHost("localhost").setPort(of(c.nodeId())));
-            if (r.data().nodeId() > 0) {
+            r.data().coordinators().stream().filter(c -> !c.host().isEmpty()).forEach(c -> c.setHost("localhost").setPort(of(c.nodeId())));
+            if (!r.data().host().isEmpty()) {
                 r.data().setHost("localhost").setPort(of(r.data().nodeId()));
             }
         } else if (answer instanceof ProduceResponse r) {
@@ -172,23 +210,25 @@ final class Door {
     }
 
     private int of(int id) {
-        return all.get(id - 1).port();
+        return all.get(id).port();
     }
 
     private void authenticate(Socket broker) throws IOException {
         DataInputStream in = new DataInputStream(broker.getInputStream());
         ask(broker, in, new SaslHandshakeRequest.Builder(new SaslHandshakeRequestData().setMechanism("PLAIN")).build((short) 1));
-        byte[] plain = ("\0" + user + "\0" + password).getBytes(StandardCharsets.UTF_8);
+        String name = user.get();
+        byte[] plain = ("\0" + name + "\0" + passwords.apply(name)).getBytes(StandardCharsets.UTF_8);
         ask(broker, in, new SaslAuthenticateRequest.Builder(new SaslAuthenticateRequestData().setAuthBytes(plain)).build((short) 2));
     }
 
-    private static void ask(Socket broker, DataInputStream in, AbstractRequest request) throws IOException {
+    private static AbstractResponse ask(Socket broker, DataInputStream in, AbstractRequest request) throws IOException {
         RequestHeader header = new RequestHeader(request.apiKey(), request.version(), "door", 0);
         write(broker, request.serializeWithHeader(header));
         AbstractResponse answer = AbstractResponse.parseResponse(read(in), header);
         if (!answer.errorCounts().keySet().equals(Set.of(Errors.NONE))) {
             throw new AssertionError(answer);
         }
+        return answer;
     }
 
     private static ByteBuffer read(DataInputStream in) throws IOException {

@@ -38,7 +38,7 @@ public final class Harness {
         this.format = format;
     }
 
-    /** A broker of those that the test has, by its configuration. Its id is one more than it wants. */
+    /** A broker of those that the test has, by its configuration. */
     public KafkaBroker broker(KafkaConfig config, List<KafkaConfig> all) {
         if (served == null) {
             served = serve(all);
@@ -46,7 +46,7 @@ public final class Harness {
         } else if (!configs.contains(config)) {
             throw Inside.needs("a broker that is started by itself");
         }
-        int id = configs.indexOf(config) + 1;
+        int id = configs.indexOf(config) + served.first();
         return Inside.broker(served, id, config.originals());
     }
 
@@ -54,7 +54,7 @@ public final class Harness {
         if (served == null) {
             throw Inside.needs("Kafka's controller");
         }
-        return Inside.controller(served);
+        return Inside.controller(served, configs.get(0).originals());
     }
 
     public void stop() {
@@ -96,12 +96,12 @@ public final class Harness {
         }
         if (protocol == SecurityProtocol.SASL_PLAINTEXT || protocol == SecurityProtocol.SASL_SSL) {
             users(s);
-        } else if (protocol == SecurityProtocol.PLAINTEXT && shared.containsKey("authorizer.class.name")) {
+        } else if (protocol == SecurityProtocol.PLAINTEXT && (builder != null || shared.containsKey("authorizer.class.name"))) {
             String authorizer = shared.get("authorizer.class.name");
             listeners.keySet().forEach(l -> {
+                s.principal(l, () -> principal(builder, l).getName());
                 KafkaPrincipal p = principal(builder, l);
-                s.principal(l, p.getName());
-                if (!Settings.isKafkas(authorizer) && Settings.allows(authorizer, p)) {
+                if (authorizer != null && !Settings.isKafkas(authorizer) && Settings.allows(authorizer, p)) {
                     s.superUser(p.getName());
                 }
             });

@@ -1,13 +1,16 @@
 package strata;
 
 import kafka.cluster.Partition;
+import kafka.log.LogManager;
 import kafka.network.SocketServer;
 import kafka.raft.KafkaRaftManager;
 import kafka.server.BrokerServer;
+import kafka.server.ClientRequestQuotaManager;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaApis;
 import kafka.server.KafkaBroker;
 import kafka.server.KafkaConfig;
+import kafka.server.QuotaFactory.QuotaManagers;
 import kafka.server.ReplicaManager;
 import kafka.server.SharedServer;
 
@@ -24,12 +27,18 @@ import org.apache.kafka.common.acl.AclBinding;
 import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.internals.Plugin;
+import org.apache.kafka.common.metrics.Quota;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.protocol.ApiKeys;
+import org.apache.kafka.common.quota.ClientQuotaEntity;
+import org.apache.kafka.common.quota.ClientQuotaFilter;
+import org.apache.kafka.common.requests.MetadataRequest;
+import org.apache.kafka.common.requests.MetadataResponse;
 import org.apache.kafka.common.security.auth.KafkaPrincipal;
 import org.apache.kafka.common.security.token.delegation.DelegationToken;
 import org.apache.kafka.common.security.token.delegation.internals.DelegationTokenCache;
 import org.apache.kafka.controller.Controller;
+import org.apache.kafka.controller.ResultOrError;
 import org.apache.kafka.coordinator.group.GroupCoordinator;
 import org.apache.kafka.image.loader.MetadataLoader;
 import org.apache.kafka.metadata.BrokerState;
@@ -39,10 +48,13 @@ import org.apache.kafka.metadata.LeaderRecoveryState;
 import org.apache.kafka.metadata.storage.Formatter;
 import org.apache.kafka.raft.LogOffsetMetadata;
 import org.apache.kafka.raft.RaftLog;
+import org.apache.kafka.server.BrokerLifecycleManager;
 import org.apache.kafka.server.authorizer.AclCreateResult;
 import org.apache.kafka.server.authorizer.AclDeleteResult;
 import org.apache.kafka.server.authorizer.AuthorizableRequestContext;
 import org.apache.kafka.server.authorizer.Authorizer;
+import org.apache.kafka.server.quota.ClientQuotaManager;
+import org.apache.kafka.server.quota.ControllerMutationQuotaManager;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 
 import org.mockito.Mockito;
@@ -51,7 +63,10 @@ import org.opentest4j.TestAbortedException;
 import scala.Option;
 import scala.Some;
 
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -64,6 +79,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.function.Consumer;
 import java.util.function.Function;
+import java.util.stream.Collectors;
 
 /**
  * Stands in for what is inside of Kafka's broker and controller, as far as a client can find it out. A test that
@@ -105,25 +121,39 @@ public final class Inside {
         Properties compacted = new Properties();
         compacted.put("cleanup.policy", "compact");
         GroupCoordinator groups = standIn(GroupCoordinator.class, Map.of("groupMetadataTopicConfigs", args -> compacted));
-        KafkaApis apis = standIn(KafkaApis.class, Map.of("metadataCache", args -> cache));
+        QuotaManagers quotas = quotas(cluster);
+        Plugin<?> acls = acls(cluster);
+        KafkaApis apis = standIn(KafkaApis.class, Map.of(
+            "metadataCache", args -> cache,
+            "brokerId", args -> id,
+            "clusterId", args -> cluster.clusterId(),
+            "quotas", args -> quotas,
+            "authorizerPlugin", args -> cluster.authorizes() ? Some.apply(acls) : Option.empty()));
+        LogManager logs = standIn(LogManager.class, Map.of("getLog", args -> log(cluster, id, (TopicPartition) args[0]), "getLog$default$2", args -> false));
+        BrokerLifecycleManager life = standIn(BrokerLifecycleManager.class, Map.of(
+            "initialUnfenceFuture", args -> CompletableFuture.completedFuture(null)));
         ReplicaManager replicas = standIn(ReplicaManager.class, Map.of(
+            "logManager", args -> logs,
+            "metadataCache", args -> cache,
             "localLog", args -> log(cluster, id, (TopicPartition) args[0]),
             "onlinePartition", args -> partition(cluster, id, (TopicPartition) args[0])));
         DelegationTokenCache tokens = standIn(DelegationTokenCache.class, Map.of("tokens", args ->
             get(cluster.asking().describeDelegationToken().delegationTokens()).stream().map(DelegationToken::tokenInfo).toList()));
-        Plugin<?> acls = acls(cluster);
         return standIn(BrokerServer.class, Map.ofEntries(
             Map.entry("authorizerPlugin", args -> cluster.authorizes() ? Some.apply(acls) : Option.empty()),
             Map.entry("config", args -> config),
             Map.entry("clusterId", args -> cluster.clusterId()),
-            Map.entry("brokerState", args -> cluster.stopped() ? BrokerState.NOT_RUNNING : BrokerState.RUNNING),
-            Map.entry("isShutdown", args -> cluster.stopped()),
-            Map.entry("startup", args -> null), // it is up when it is there
+            Map.entry("brokerState", args -> cluster.runs(id) ? BrokerState.RUNNING : BrokerState.NOT_RUNNING),
+            Map.entry("isShutdown", args -> !cluster.runs(id)),
+            Map.entry("startup", args -> {
+                cluster.run(id, true); // with the others if it is the first time
+                return null;
+            }),
             Map.entry("shutdown", args -> {
-                if (args.length > 0) {
-                    throw needs("a broker that is shut down by itself");
-                }
-                return null; // with the cluster, soon
+                if (args.length > 0 || !cluster.encrypted()) {
+                    cluster.run(id, false);
+                } // else it is with the cluster, soon
+                return null;
             }),
             Map.entry("awaitShutdown", args -> null),
             Map.entry("boundPort", port),
@@ -132,18 +162,29 @@ public final class Inside {
             Map.entry("metadataCache", args -> cache),
             Map.entry("dataPlaneRequestProcessor", args -> apis),
             Map.entry("replicaManager", args -> replicas),
+            Map.entry("logManager", args -> logs),
+            Map.entry("lifecycleManager", args -> life),
+            Map.entry("quotaManagers", args -> quotas),
             Map.entry("tokenCache", args -> tokens),
             Map.entry("groupCoordinator", args -> groups)));
     }
 
-    public static ControllerServer controller(Served cluster) {
+    /** The controller, with a configuration. Here a broker is asked what it is asked. */
+    public static ControllerServer controller(Served cluster, Map<String, ?> properties) {
+        SocketServer sockets = standIn(SocketServer.class, Map.of("boundPort", args -> cluster.somePort()));
         RaftLog log = standIn(RaftLog.class, Map.of("endOffset", args -> new LogOffsetMetadata(0)));
         KafkaRaftManager<?> raft = standIn(KafkaRaftManager.class, Map.of("raftLog", args -> log));
         Controller controller = standIn(Controller.class, Map.of(
             "isActive", args -> true,
+            "findTopicIds", args -> CompletableFuture.completedFuture(((Collection<?>) args[1]).stream().collect(Collectors.toMap(name -> name,
+                name -> new ResultOrError<>(ids(cluster).get(name))))),
             "findAllTopicIds", args -> CompletableFuture.completedFuture(ids(cluster))));
         Plugin<?> acls = acls(cluster);
+        QuotaManagers quotas = quotas(cluster);
         return standIn(ControllerServer.class, Map.of(
+            "config", args -> new KafkaConfig(properties, false),
+            "socketServer", args -> sockets,
+            "quotaManagers", args -> quotas,
             "authorizerPlugin", args -> cluster.authorizes() ? Some.apply(acls) : Option.empty(),
             "raftManager", args -> raft,
             "controller", args -> controller));
@@ -154,12 +195,16 @@ public final class Inside {
         return standIn(AuthorizableRequestContext.class, Map.of("principal", args -> who, "requestType", args -> (int) ApiKeys.ALTER_USER_SCRAM_CREDENTIALS.id));
     }
 
-    /** A formatter that is told the credentials of SCRAM users. */
+    /** A formatter that is told the credentials of SCRAM users, and a cluster's id that nobody asks for. */
     static Formatter formatter(Consumer<Object[]> scram) {
-        return standIn(Formatter.class, Map.of("setScramArguments", args -> {
-            scram.accept(args);
-            return null;
-        }));
+        Formatter[] itself = new Formatter[1];
+        itself[0] = standIn(Formatter.class, Map.of(
+            "setClusterId", args -> itself[0],
+            "setScramArguments", args -> {
+                scram.accept(args);
+                return itself[0];
+            }));
+        return itself[0];
     }
 
     private static Plugin<?> acls(Served cluster) {
@@ -189,9 +234,46 @@ public final class Inside {
         }
     }
 
+    /** The bounds that clients have, of those that are asked for. */
+    private static QuotaManagers quotas(Served cluster) {
+        return new QuotaManagers(
+            quota(ClientQuotaManager.class, cluster, "consumer_byte_rate"), quota(ClientQuotaManager.class, cluster, "producer_byte_rate"),
+            quota(ClientRequestQuotaManager.class, cluster, "request_percentage"),
+            quota(ControllerMutationQuotaManager.class, cluster, "controller_mutation_rate"),
+            null, null, null, Optional.empty());
+    }
+
+    private static <T extends ClientQuotaManager> T quota(Class<T> type, Served cluster, String key) {
+        return standIn(type, Map.of("quota", args -> bound(cluster, key,
+            args[0] instanceof KafkaPrincipal p ? p.getName() : (String) args[0], (String) args[1])));
+    }
+
+    /** The bound of a client, from the most specific of the entities that it is: as Kafka looks for it. */
+    private static Quota bound(Served cluster, String key, String user, String client) {
+        Map<ClientQuotaEntity, Map<String, Double>> all = get(cluster.asking().describeClientQuotas(ClientQuotaFilter.all()).entities());
+        List<String> users = Arrays.asList(user, null);
+        List<String> clients = Arrays.asList(client, null);
+        List<Map<String, String>> entities = new ArrayList<>();
+        users.forEach(u -> clients.forEach(c -> entities.add(entity("user", u, "client-id", c))));
+        users.forEach(u -> entities.add(entity("user", u)));
+        clients.forEach(c -> entities.add(entity("client-id", c)));
+        // a user of a name comes before the default user, with a client or without
+        entities.sort(Comparator.comparingInt(e -> !e.containsKey("user") ? 2 : e.get("user") == null ? 1 : 0));
+        return entities.stream().map(ClientQuotaEntity::new).map(all::get).filter(q -> q != null && q.containsKey(key)).findFirst()
+            .map(q -> Quota.upperBound(q.get(key))).orElse(Quota.upperBound(Long.MAX_VALUE));
+    }
+
+    private static Map<String, String> entity(String... of) {
+        Map<String, String> e = new HashMap<>();
+        for (int i = 0; i < of.length; i += 2) {
+            e.put(of[i], of[i + 1]);
+        }
+        return e;
+    }
+
     /** A replica that a broker has, with the offsets that its leader tells. */
     private static Option<UnifiedLog> log(Served cluster, int id, TopicPartition p) {
-        boolean there = describe(cluster, p.topic()).filter(d -> p.partition() < d.partitions().size()
+        boolean there = cluster.runs(id) && describe(cluster, p.topic()).filter(d -> p.partition() < d.partitions().size()
             && d.partitions().get(p.partition()).replicas().stream().anyMatch(n -> n.id() == id)).isPresent();
         if (!there) {
             return Option.empty();
@@ -210,8 +292,15 @@ public final class Inside {
         }
         int leader = leader(cluster, p.topic(), p.partition()).map(LeaderAndIsr::leader).orElse(-1);
         return Some.apply(standIn(Partition.class, Map.of(
+            "getLeaderEpoch", args -> leaderEpoch(cluster, p),
             "leaderReplicaIdOpt", args -> leader < 0 ? Option.empty() : Some.apply(leader),
             "leaderLogIfLocal", args -> leader == id ? log : Option.empty())));
+    }
+
+    private static int leaderEpoch(Served cluster, TopicPartition p) {
+        MetadataResponse r = (MetadataResponse) cluster.ask(MetadataRequest.Builder.forTopicNames(List.of(p.topic()), false).build());
+        return r.data().topics().find(p.topic()).partitions().stream().filter(of -> of.partitionIndex() == p.partition())
+            .findFirst().orElseThrow().leaderEpoch();
     }
 
     private static long offset(Served cluster, TopicPartition p, OffsetSpec at, IsolationLevel isolation) {
@@ -220,13 +309,20 @@ public final class Inside {
 
     private static KRaftMetadataCache metadata(Served cluster) {
         return standIn(KRaftMetadataCache.class, Map.of(
-            "hasAliveBroker", args -> (Integer) args[0] >= 1 && (Integer) args[0] <= cluster.ports().size(),
+            "hasAliveBroker", args -> (Integer) args[0] >= cluster.first() && (Integer) args[0] < cluster.first() + cluster.ports().size() && cluster.runs((Integer) args[0]),
+            "getPartitionLeaderEndpoint", args -> describe(cluster, (String) args[0]).map(d -> d.partitions().get((Integer) args[1]).leader()),
+            "getPartitionReplicaEndpoints", args -> replicas(cluster, (TopicPartition) args[0]),
             "numPartitions", args -> partitions(cluster, (String) args[0]),
             "contains", args -> partitions(cluster, (String) args[0]).isPresent(),
             "getAllTopics", args -> new HashSet<>(ids(cluster).keySet()),
             "topicNamesToIds", args -> ids(cluster),
             "getTopicId", args -> ids(cluster).getOrDefault((String) args[0], Uuid.ZERO_UUID),
             "getLeaderAndIsr", args -> leader(cluster, (String) args[0], (Integer) args[1])));
+    }
+
+    private static Map<Integer, Node> replicas(Served cluster, TopicPartition p) {
+        return describe(cluster, p.topic()).orElseThrow().partitions().get(p.partition()).replicas().stream()
+            .filter(n -> cluster.runs(n.id())).collect(Collectors.toMap(Node::id, n -> n));
     }
 
     public static Optional<Integer> partitions(Served cluster, String topic) {

@@ -1,7 +1,12 @@
 package strata;
 
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ScramCredentialInfo;
+import org.apache.kafka.clients.admin.ScramMechanism;
+import org.apache.kafka.clients.admin.UserScramCredentialUpsertion;
 import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.common.requests.AbstractRequest;
+import org.apache.kafka.common.requests.AbstractResponse;
 import org.apache.kafka.common.security.auth.SecurityProtocol;
 
 import java.io.IOException;
@@ -18,6 +23,7 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 import java.util.stream.Collectors;
 
 /** A strata serve, as Kafka's tests want it: with what they have in server.properties. What it cannot be aborts the test. */
@@ -31,10 +37,11 @@ public final class Served {
     private final Map<String, String> users = new TreeMap<>(); // and their passwords
     private final Map<Integer, Map<String, String>> own = new TreeMap<>();
     private final Map<String, Short> features = new TreeMap<>();
-    private final Map<String, List<Door>> doors = new HashMap<>(); // by listener, one for each broker
-    private final Map<String, String> principals = new TreeMap<>(); // by listener
+    private final Map<String, List<Door>> doors = new HashMap<>(); // by listener, one for each broker; "": others
+    private final Map<String, Supplier<String>> principals = new TreeMap<>(); // by listener
     private final List<String> addresses = new ArrayList<>(); // of brokers 1, 2, ...
     private final Set<String> superUsers = new TreeSet<>();
+    private final Set<Integer> down = new TreeSet<>(); // brokers that are stopped
     private Tls tls;
     private Process process;
     private Path home;
@@ -61,10 +68,10 @@ public final class Served {
         users.put(name, password);
     }
 
-    /** Who comes in by this listener, which has no security of its own, is this user. */
-    public void principal(String listener, String user) {
+    /** Who comes in by this listener, which has no security of its own, is a user. It is asked at each connection. */
+    public void principal(String listener, Supplier<String> user) {
         principals.put(listener, user);
-        users.putIfAbsent(user, "of-" + user);
+        users.putIfAbsent(user.get(), "of-" + user.get());
     }
 
     /** Adds a user who may do everything. */
@@ -85,18 +92,40 @@ public final class Served {
             home = Files.createTempDirectory("referee");
             String ready = serve();
             addresses.addAll(List.of(ready.split(",")));
-            for (Map.Entry<String, String> p : principals.entrySet()) {
-                List<Door> of = new ArrayList<>();
-                for (String address : addresses) {
-                    of.add(new Door(port(address), p.getValue(), users.get(p.getValue()), of));
-                }
-                doors.put(p.getKey(), of);
+            for (Map.Entry<String, Supplier<String>> p : principals.entrySet()) {
+                doors.put(p.getKey(), open(p.getValue()));
+            }
+            if (!encrypted()) {
+                doors.put("", open(null));
             }
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         } catch (InterruptedException e) {
             throw new IllegalStateException(e);
         }
+    }
+
+    /** Opens a door to each broker, by which everybody is a user, or who they are if it is null. */
+    private List<Door> open(Supplier<String> user) throws IOException {
+        List<Door> all = new ArrayList<>();
+        for (String address : addresses) {
+            all.add(new Door(port(address), user, this::password, all));
+        }
+        return all;
+    }
+
+    /** The password of a user, who is there then. */
+    private synchronized String password(String user) {
+        return users.computeIfAbsent(user, name -> {
+            String password = "of-" + name;
+            ScramCredentialInfo how = new ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096);
+            try {
+                asking().alterUserScramCredentials(List.of(new UserScramCredentialUpsertion(name, how, password))).all().get();
+            } catch (ExecutionException | InterruptedException e) {
+                throw new IllegalStateException(e);
+            }
+            return password;
+        });
     }
 
     /** Starts the process and returns its addresses. */
@@ -131,7 +160,7 @@ public final class Served {
         }
         if (tls != null) {
             tls.options(c, home);
-        } else if (protocol == SecurityProtocol.SSL || protocol == SecurityProtocol.SASL_SSL) {
+        } else if (encrypted()) {
             throw Inside.needs(protocol.name);
         }
         // tests want brokers at localhost, which is what certificates are for, so that ports are chosen before
@@ -142,7 +171,7 @@ public final class Served {
             p.remove("super.users");
         }
         String secret = p.remove("delegation.token.secret.key");
-        if (secret != null) {
+        if (secret != null && authenticates()) { // who does not has no tokens
             Files.writeString(file("secret"), secret);
             c.addAll(List.of("--token-secret", file("secret").toString()));
         }
@@ -185,25 +214,39 @@ public final class Served {
         return Integer.parseInt(address.substring(address.lastIndexOf(':') + 1));
     }
 
-    /** The ports of the brokers, in the order of their ids. */
-    public List<Integer> ports() {
-        return addresses.stream().map(Served::port).toList();
+    boolean encrypted() {
+        return protocol == SecurityProtocol.SSL || protocol == SecurityProtocol.SASL_SSL;
     }
 
-    /** The ports of brokers, in the order of their ids, for those who come in by a listener. */
+    /** The id of the first broker: those of a strata serve begin with 1, which its doors translate. */
+    public int first() {
+        return encrypted() ? 1 : 0;
+    }
+
+    /** The ports of the brokers, in the order of their ids. */
+    public List<Integer> ports() {
+        return encrypted() ? addresses.stream().map(Served::port).toList() : doors.get("").stream().map(Door::port).toList();
+    }
+
+    /** The port of a broker for those who come in by a listener. */
     int port(int id, ListenerName listener) {
-        if (doors.isEmpty()) {
-            return port(addresses.get(id - 1));
-        }
         List<Door> of = doors.get(listener.value());
-        if (of == null) {
+        if (of != null) {
+            return of.get(id).port();
+        }
+        if (!principals.isEmpty()) {
             throw Inside.needs("a listener " + listener.value());
         }
-        return of.get(id - 1).port();
+        return ports().get(id - first());
+    }
+
+    /** The port of the first broker, for those who come in as the test's clients do. */
+    int somePort() {
+        return port(first(), new ListenerName(principals.isEmpty() ? "" : principals.keySet().iterator().next()));
     }
 
     public String bootstrapServers() {
-        return String.join(",", addresses);
+        return ports().stream().map(p -> "localhost:" + p).collect(Collectors.joining(","));
     }
 
     /** An Admin for what the stand-ins of brokers are asked, until stop. */
@@ -222,6 +265,22 @@ public final class Served {
             admin = Admin.create(c);
         }
         return admin;
+    }
+
+    /** What a running broker answers to whoever has no name. */
+    AbstractResponse ask(AbstractRequest request) {
+        if (encrypted() || authenticates()) {
+            throw Inside.needs("requests of the referee's own, of no user");
+        }
+        try {
+            for (int id = 0; ; id++) {
+                if (runs(id)) {
+                    return doors.get("").get(id).ask(request);
+                }
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
     }
 
     public String clusterId() {
@@ -260,6 +319,50 @@ public final class Served {
         } catch (InterruptedException e) {
             throw new IllegalStateException(e);
         }
+    }
+
+    /** Stops a broker, with the last one the process, or starts one that is stopped. */
+    public synchronized void run(int id, boolean runs) {
+        if (stopped && runs) {
+            throw Inside.needs("brokers that have all stopped, and start again");
+        }
+        if (stopped || runs != down.contains(id)) {
+            return;
+        }
+        if (!runs && down.size() + 1 == count) {
+            stop();
+            return;
+        }
+        if (encrypted()) {
+            throw Inside.needs("connections that are cut"); // there are no doors
+        }
+        try {
+            process.outputWriter().write((runs ? "start " : "stop ") + (id + 1 - first()) + "\n");
+            process.outputWriter().flush();
+            String came = process.inputReader().readLine();
+            if (!"done".equals(came)) {
+                throw Inside.needs("a broker that is shut down: " + came);
+            }
+            for (List<Door> of : doors.values()) {
+                if (runs) {
+                    of.get(id).open();
+                } else {
+                    of.get(id).close();
+                }
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+        if (runs) {
+            down.remove(id);
+        } else {
+            down.add(id);
+        }
+    }
+
+    /** Whether a broker runs. */
+    public synchronized boolean runs(int id) {
+        return !stopped && !down.contains(id);
     }
 
     public synchronized boolean started() {

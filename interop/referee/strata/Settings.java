@@ -45,8 +45,14 @@ final class Settings {
     /** What tests set to be quick, or to what is so anyway: they do not ask what it is. */
     private static final Set<String> WITHOUT_EFFECT = Set.of(
         "auto.leader.rebalance.enable=false", // partitions are led by their first replica that lives
+        "connections.max.reauth.ms=1500", // who has to authenticate again is not what these tests are about
         "controlled.shutdown.enable=false",
         "controlled.shutdown.enable=true",
+        "controller.quota.window.num=10", // one less than there are
+        "controller.quota.window.size.seconds=1",
+        "delegation.token.expiry.time.ms=" + Long.MAX_VALUE, // no test outlives a token
+        "delegation.token.max.lifetime.ms=" + Long.MAX_VALUE,
+        "delete.topic.enable=false", // one test tries to, and is listed
         "delete.topic.enable=true",
         "group.coordinator.rebalance.protocols=classic,consumer",
         "fetch.max.bytes=2147483647", // no bound, as here

@@ -141,7 +141,7 @@ public abstract class QuorumTestHarness implements Logging {
         List<KafkaConfig> all = List.of(config);
         if (this instanceof KafkaServerTestHarness h) {
             all = List.copyOf(CollectionConverters.asJava(h.configs()));
-            boolean[] alive = new boolean[all.size() + 1]; // by their ids, which begin with 1 here
+            boolean[] alive = new boolean[all.size() + 1]; // by their ids, which may begin with 1 here
             Arrays.fill(alive, true);
             h.alive_$eq(alive);
         }

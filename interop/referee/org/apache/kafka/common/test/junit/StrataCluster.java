@@ -62,7 +62,7 @@ final class StrataCluster implements ClusterInstance {
             served.user(JaasUtils.KAFKA_PLAIN_USER1, JaasUtils.KAFKA_PLAIN_USER1_PASSWORD);
         }
         served.start();
-        for (int id = 1; id <= config.numBrokers(); id++) {
+        for (int id = served.first(); id < served.first() + config.numBrokers(); id++) {
             brokers.put(id, Inside.broker(served, id, properties()));
         }
     }
@@ -97,12 +97,12 @@ final class StrataCluster implements ClusterInstance {
 
     @Override
     public void shutdownBroker(int id) {
-        throw Inside.needs("a broker that is shut down by itself");
+        served.run(id, false);
     }
 
     @Override
     public void startBroker(int id) {
-        throw Inside.needs("a broker that is started by itself");
+        served.run(id, true);
     }
 
     @Override
@@ -157,7 +157,7 @@ final class StrataCluster implements ClusterInstance {
 
     @Override
     public Map<Integer, ControllerServer> controllers() {
-        return Map.of(CONTROLLER, Inside.controller(served));
+        return Map.of(CONTROLLER, Inside.controller(served, properties()));
     }
 
     @Override
