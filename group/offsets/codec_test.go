@@ -184,6 +184,7 @@ func FuzzParseRecord(f *testing.F) {
 		}
 	})
 	shareRecords(f, func(r record.Record) { f.Add(r.Key, r.Value) })
+	streamsRecords(f, func(r record.Record) { f.Add(r.Key, r.Value) })
 	f.Fuzz(func(t *testing.T, key, value []byte) {
 		k, ok, err := ParseKey(key)
 		if !ok || err != nil {

@@ -95,13 +95,16 @@ func appendInts(dst []byte, all []int32) []byte {
 func appendTopicIDPartitions(dst []byte, all []TopicIDPartitions) []byte {
 	dst = appendCount(dst, len(all))
 	for _, t := range all {
-		dst = appendInts(append(dst, t.TopicID[:]...), t.Partitions)
-		if len(t.Epochs) == 0 {
-			dst = append(dst, 0)
-			continue
-		}
-		epochs := appendInts(nil, t.Epochs)
-		dst = append(binary.AppendUvarint(append(dst, 1, 0), uint64(len(epochs))), epochs...)
+		dst = appendEpochsTag(appendInts(append(dst, t.TopicID[:]...), t.Partitions), t.Epochs)
 	}
 	return dst
+}
+
+// appendEpochsTag appends tagged fields with tag 0 unless there are no epochs.
+func appendEpochsTag(dst []byte, epochs []int32) []byte {
+	if len(epochs) == 0 {
+		return append(dst, 0)
+	}
+	field := appendInts(nil, epochs)
+	return append(binary.AppendUvarint(append(dst, 1, 0), uint64(len(field))), field...)
 }

@@ -39,7 +39,7 @@ type ClassicProtocol struct {
 	Metadata []byte
 }
 
-// TargetAssignmentValue is the value of KeyTargetAssignment and KeyShareTarget.
+// TargetAssignmentValue is the value of KeyTargetAssignment, KeyShareTarget and KeyStreamsTarget.
 type TargetAssignmentValue struct {
 	AssignmentEpoch int32
 	TimestampMs     int64 // 0: unknown
@@ -108,7 +108,7 @@ func consumerValue(r *wire.Reader, t KeyType) any {
 		return v
 	case KeyConsumerMember:
 		return consumerMember(r)
-	case KeyTargetAssignment, KeyShareTarget:
+	case KeyTargetAssignment, KeyShareTarget, KeyStreamsTarget:
 		v := &TargetAssignmentValue{AssignmentEpoch: r.Int32()}
 		r.Tags(func(tag uint64, f *wire.Reader) {
 			if tag == 0 {
@@ -131,6 +131,8 @@ func consumerValue(r *wire.Reader, t KeyType) any {
 		return v
 	case KeyShareMember, KeyShareGroup, KeyShareCurrentAssignment, KeyShareStates:
 		return shareValue(r, t)
+	case KeyStreamsGroup, KeyStreamsMember, KeyStreamsTargetMember, KeyStreamsCurrentAssignment, KeyStreamsTopology:
+		return streamsValue(r, t)
 	}
 	r.Fail(fmt.Sprintf("key type %d", t))
 	return nil
@@ -180,6 +182,14 @@ func compactInts(r *wire.Reader) []int32 {
 	return out
 }
 
+// epochs reads those of partitions; none are as good as no field.
+func epochs(r *wire.Reader) []int32 {
+	if all := compactInts(r); len(all) > 0 {
+		return all
+	}
+	return nil
+}
+
 func topicIDPartitions(r *wire.Reader) []TopicIDPartitions {
 	n := r.CompactCount(18)
 	out := make([]TopicIDPartitions, 0, n)
@@ -189,7 +199,7 @@ func topicIDPartitions(r *wire.Reader) []TopicIDPartitions {
 		t.Partitions = compactInts(r)
 		r.Tags(func(tag uint64, f *wire.Reader) {
 			if tag == 0 {
-				t.Epochs = compactInts(f)
+				t.Epochs = epochs(f)
 			}
 		})
 		out = append(out, t)

@@ -10,7 +10,8 @@ import (
 type KeyType int16
 
 // The kinds of records in __consumer_offsets. Those from KeyConsumerGroup on belong to the KIP-848
-// protocol, and those from KeyShareMember to KeyShareStates to share groups (KIP-932).
+// protocol, those from KeyShareMember to KeyShareStates to share groups (KIP-932), and those from
+// KeyStreamsGroup on to streams groups (KIP-1071).
 const (
 	KeyOffset                    KeyType = 1 // 0 is an older spelling of it
 	KeyGroup                     KeyType = 2 // classic group: generation, members, assignments
@@ -27,6 +28,12 @@ const (
 	KeyShareCurrentAssignment    KeyType = 14
 	KeyShareStates               KeyType = 15
 	KeyRegularExpression         KeyType = 16
+	KeyStreamsGroup              KeyType = 17
+	KeyStreamsMember             KeyType = 19
+	KeyStreamsTarget             KeyType = 20
+	KeyStreamsTargetMember       KeyType = 21
+	KeyStreamsCurrentAssignment  KeyType = 22
+	KeyStreamsTopology           KeyType = 23
 )
 
 // A Key is the key of a record in __consumer_offsets. It is comparable.
@@ -44,15 +51,16 @@ func (k Key) AppendTo(dst []byte) []byte {
 	switch k.Type {
 	case KeyOffset:
 		return wire.AppendInt32(wire.AppendString(dst, k.Topic), k.Partition)
-	case KeyConsumerMember, KeyTargetAssignmentMember, KeyCurrentAssignmentOfMember, KeyRegularExpression, KeyShareMember, KeyShareTargetMember, KeyShareCurrentAssignment:
+	case KeyConsumerMember, KeyTargetAssignmentMember, KeyCurrentAssignmentOfMember, KeyRegularExpression, KeyShareMember, KeyShareTargetMember, KeyShareCurrentAssignment,
+		KeyStreamsMember, KeyStreamsTargetMember, KeyStreamsCurrentAssignment:
 		return wire.AppendString(dst, k.Member)
 	}
 	return dst
 }
 
 // ParseKey reads a key. Type 0 is returned as KeyOffset. It returns an error matching ErrMalformed
-// for broken keys and for the types it does not know (streams groups, and later ones), which a
-// reader of the topic must skip: ok tells the two apart and is false for an unknown type.
+// for broken keys and for the types it does not know (those of later versions), which a reader of
+// the topic must skip: ok tells the two apart and is false for an unknown type.
 func ParseKey(p []byte) (k Key, ok bool, err error) {
 	r := wire.Reader{P: p}
 	k.Type = KeyType(r.Int16())
@@ -60,9 +68,11 @@ func ParseKey(p []byte) (k Key, ok bool, err error) {
 	case 0, KeyOffset:
 		k.Type = KeyOffset
 		k.Group, k.Topic, k.Partition = r.String(), r.String(), r.Int32()
-	case KeyGroup, KeyConsumerGroup, KeyPartitionMetadata, KeyTargetAssignment, KeyShareGroup, KeyShareTarget, KeyShareStates:
+	case KeyGroup, KeyConsumerGroup, KeyPartitionMetadata, KeyTargetAssignment, KeyShareGroup, KeyShareTarget, KeyShareStates,
+		KeyStreamsGroup, KeyStreamsTarget, KeyStreamsTopology:
 		k.Group = r.String()
-	case KeyConsumerMember, KeyTargetAssignmentMember, KeyCurrentAssignmentOfMember, KeyRegularExpression, KeyShareMember, KeyShareTargetMember, KeyShareCurrentAssignment:
+	case KeyConsumerMember, KeyTargetAssignmentMember, KeyCurrentAssignmentOfMember, KeyRegularExpression, KeyShareMember, KeyShareTargetMember, KeyShareCurrentAssignment,
+		KeyStreamsMember, KeyStreamsTargetMember, KeyStreamsCurrentAssignment:
 		k.Group, k.Member = r.String(), r.String()
 	default:
 		if r.Err == nil {
