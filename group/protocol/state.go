@@ -8,9 +8,10 @@ const (
 	Classic  GroupType = "classic"  // members share the work out by themselves
 	Consumer GroupType = "consumer" // the coordinator does it (KIP-848)
 	Share    GroupType = "share"    // members take single records, several from the same partition (KIP-932)
+	Streams  GroupType = "streams"  // members are given the tasks of a topology (KIP-1071)
 )
 
-// State is the state of a group. Kafka: ClassicGroupState, ConsumerGroupState.
+// State is the state of a group. Kafka: ClassicGroupState, ConsumerGroupState, StreamsGroupState.
 type State uint8
 
 const (
@@ -21,11 +22,12 @@ const (
 	Stable                           // members have their assignments
 	Assigning                        // consumer groups: a new target assignment is to be computed
 	Reconciling                      // consumer groups: members give up and take partitions one by one
+	NotReady                         // streams groups: topics of the topology are missing
 )
 
 // String returns Kafka's name of the state.
 func (s State) String() string {
-	names := [...]string{"Dead", "Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling"}
+	names := [...]string{"Dead", "Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling", "NotReady"}
 	if int(s) < len(names) {
 		return names[s]
 	}

@@ -29,7 +29,7 @@ var Rows = [][]string{
 	{"group/protocol"},
 	{"group/internal/classic", "transaction/internal/lifecycle"},
 	{"group/internal/modern"},
-	{"group/internal/sharing"},
+	{"group/internal/sharing", "group/internal/streaming"},
 	{"group/internal/kinds"},
 	{"share/internal/inflight", "share/sharelog"},
 	{"share/internal/groupstate"},
@@ -49,6 +49,6 @@ var Rows = [][]string{
 
 // Pure lists the packages that only compute: they have no clock, lock, goroutine, channel, context
 // or I/O, and neither has what they import of ours.
-var Pure = []string{"internal/machine", "internal/javahash", "log/internal/manifest", "log/internal/recovery", "internal/wire", "group/assignor", "group/offsets", "group/protocol", "group/internal/classic", "group/internal/modern", "group/internal/sharing", "group/internal/kinds", "transaction/txnlog", "transaction/internal/lifecycle", "replication/internal/controller", "replication/internal/image", "replication/internal/election", "replication/internal/quota", "internal/metarecord", "internal/progress",
+var Pure = []string{"internal/machine", "internal/javahash", "log/internal/manifest", "log/internal/recovery", "internal/wire", "group/assignor", "group/offsets", "group/protocol", "group/internal/classic", "group/internal/modern", "group/internal/sharing", "group/internal/streaming", "group/internal/kinds", "transaction/txnlog", "transaction/internal/lifecycle", "replication/internal/controller", "replication/internal/image", "replication/internal/election", "replication/internal/quota", "internal/metarecord", "internal/progress",
 	"acl", "internal/clientquota", "internal/x500", "internal/scram", "internal/sasl",
 	"share/internal/inflight", "share/sharelog", "share/internal/groupstate"}

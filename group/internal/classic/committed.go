@@ -1,6 +1,7 @@
 package classic
 
 import (
+	"maps"
 	"time"
 	"unicode/utf8"
 
@@ -75,6 +76,23 @@ func (g *Committed) Commit(dst []offsets.Record, r *protocol.CommitRequest, topi
 	return dst, errs
 }
 
+// CommitBut is Commit but for the offsets of partitions that late has an error for, which is their
+// answer.
+func (g *Committed) CommitBut(late map[record.TopicPartition]error, dst []offsets.Record, r *protocol.CommitRequest, topicIDs map[string][16]byte, metadataMax int, now time.Time) (records []offsets.Record, errs map[record.TopicPartition]error) {
+	accepted := *r
+	if len(late) > 0 {
+		accepted.Offsets = make(map[record.TopicPartition]record.Committed, len(r.Offsets))
+		for tp, o := range r.Offsets {
+			if late[tp] == nil {
+				accepted.Offsets[tp] = o
+			}
+		}
+	}
+	records, errs = g.Commit(dst, &accepted, topicIDs, metadataMax, now)
+	maps.Copy(errs, late)
+	return records, errs
+}
+
 // checkMetadata bounds the metadata of a committed offset, which must be valid in UTF-16 units as
 // Java counts them.
 func checkMetadata(s string, limit int) error {
@@ -102,6 +120,27 @@ func (g *Committed) Remove(dst []offsets.Record, which func(record.TopicPartitio
 		}
 	}
 	return dst
+}
+
+// RemoveExpired is Remove of offsets that nobody will ask for any more, and returns how many are
+// left: those of topics that somebody subscribes to stay, the others as long as their commit says,
+// or retention after it, 0 being for ever. Kafka: OffsetExpirationConditionImpl.
+func (g *Committed) RemoveExpired(dst []offsets.Record, retention time.Duration, now time.Time, subscribed func(topic string) bool) (records []offsets.Record, left int) {
+	left = len(g.offsets)
+	expired := func(v offsets.OffsetValue) bool {
+		if v.ExpireMs >= 0 {
+			return now.UnixMilli() >= v.ExpireMs
+		}
+		return retention > 0 && v.CommitMs+retention.Milliseconds() <= now.UnixMilli()
+	}
+	return g.Remove(dst, func(tp record.TopicPartition) bool {
+		v, ok := g.offsets[tp]
+		if !ok || g.Unstable(tp) || subscribed(tp.Topic) || !expired(v) {
+			return false
+		}
+		left--
+		return true
+	}), left
 }
 
 // RemoveThese is Remove of some offsets, unless the group is subscribed to their topic. It returns

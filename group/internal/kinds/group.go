@@ -11,8 +11,7 @@ import (
 )
 
 // A Group is a group of any kind as a machine.Machine. One without members becomes what the first
-// member wants it to be; but a share group stays one as long as there is one, and only a group that
-// does not exist becomes one.
+// member wants it to be, as far as Kafka's do: see mayBecome.
 type Group struct {
 	*classic.Committed
 	cfg  *Config
@@ -52,10 +51,10 @@ func (g *Group) Kind() Kind { return g.kind }
 
 // Step implements machine.Machine.
 func (g *Group) Step(now time.Time, ev Event) classic.Effects {
-	if t := wants(ev); t != "" && t != g.kind.Type() && g.kind.Vacant() && (t != protocol.Share || g.Forgotten()) {
+	if t := wants(ev); t != "" && t != g.kind.Type() && mayBecome(g.kind, g.Forgotten(), t) {
 		return g.become(now, g.cfg.make(t, g.Committed), g.kind.Tombstones(), ev)
 	}
-	if r, ok := forShares(ev); ok && g.kind.Type() != protocol.Share {
+	if r, t := ofKind(ev); t != "" && g.kind.Type() != t {
 		return classic.Effects{Replies: []machine.Reply{r.Refuse()}, WakeAt: g.wakeAt()}
 	}
 	if e, ok := ev.(modern.EventHeartbeat); ok && e.MemberEpoch == 0 {

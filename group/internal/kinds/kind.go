@@ -6,6 +6,7 @@ import (
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/modern"
 	"github.com/stratalog/strata/group/internal/sharing"
+	"github.com/stratalog/strata/group/internal/streaming"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
@@ -38,6 +39,7 @@ type Config struct {
 	Classic classic.Config
 	Modern  modern.Config
 	Sharing sharing.Config
+	Streams streaming.Config
 }
 
 // make returns a group of a kind that does not exist yet; nil: there is no such kind.
@@ -49,6 +51,8 @@ func (c *Config) make(t protocol.GroupType, on *classic.Committed) Kind {
 		return modern.New(on, &c.Modern)
 	case protocol.Share:
 		return sharing.New(on, &c.Sharing)
+	case protocol.Streams:
+		return streaming.New(on, &c.Streams)
 	}
 	return nil
 }
@@ -63,6 +67,8 @@ func typeOf(k offsets.KeyType) protocol.GroupType {
 		return protocol.Consumer
 	case offsets.KeyShareMember, offsets.KeyShareGroup, offsets.KeyShareTarget, offsets.KeyShareTargetMember, offsets.KeyShareCurrentAssignment, offsets.KeyShareStates:
 		return protocol.Share
+	case offsets.KeyStreamsGroup, offsets.KeyStreamsMember, offsets.KeyStreamsTarget, offsets.KeyStreamsTargetMember, offsets.KeyStreamsCurrentAssignment, offsets.KeyStreamsTopology:
+		return protocol.Streams
 	}
 	return ""
 }
@@ -85,21 +91,48 @@ func wants(ev Event) protocol.GroupType {
 		if ev.Create {
 			return protocol.Share
 		}
+	case streaming.EventHeartbeat:
+		if ev.MemberEpoch == 0 {
+			return protocol.Streams
+		}
 	}
 	return ""
 }
 
-// forShares reports whether an event is for share groups only: whatever else a group is it refuses.
-func forShares(ev Event) (Request, bool) {
+// mayBecome reports whether a group of a kind becomes one of another for a member that wants it to.
+// Only a group that does not exist becomes a share group, and a share group stays one; a streams
+// group becomes a classic one, and a classic one a streams group. As in Kafka.
+func mayBecome(from Kind, forgotten bool, to protocol.GroupType) bool {
+	if !from.Vacant() {
+		return false
+	}
+	switch {
+	case forgotten:
+		return true
+	case to == protocol.Share:
+		return false
+	case to == protocol.Streams:
+		return from.Type() == protocol.Classic
+	case from.Type() == protocol.Streams:
+		return to == protocol.Classic
+	}
+	return true
+}
+
+// ofKind returns which kind of groups an event is for, if it is for one only: whatever else a group
+// is it refuses.
+func ofKind(ev Event) (Request, protocol.GroupType) {
 	switch ev := ev.(type) {
 	case sharing.EventHeartbeat:
-		return ev, true
+		return ev, protocol.Share
 	case sharing.EventInitialized:
-		return ev, true
+		return ev, protocol.Share
 	case sharing.EventForget:
-		return ev, true
+		return ev, protocol.Share
+	case streaming.EventHeartbeat:
+		return ev, protocol.Streams
 	}
-	return nil, false
+	return nil, ""
 }
 
 // A Request is an event that a group of another kind refuses.

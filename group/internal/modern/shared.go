@@ -49,19 +49,7 @@ func (g *Group) commit(now time.Time, r *protocol.CommitRequest, ids map[string]
 		g.reply(to, nil, err)
 		return
 	}
-	accepted := *r
-	if len(stale) > 0 {
-		accepted.Offsets = make(map[record.TopicPartition]record.Committed, len(r.Offsets))
-		for tp, o := range r.Offsets {
-			if stale[tp] == nil {
-				accepted.Offsets[tp] = o
-			}
-		}
-	}
-	records, errs := g.Commit(g.eff.Records, &accepted, ids, g.cfg.OffsetMetadataMax, now)
-	for tp, err := range stale {
-		errs[tp] = err
-	}
+	records, errs := g.CommitBut(stale, g.eff.Records, r, ids, g.cfg.OffsetMetadataMax, now)
 	g.eff.Records = records
 	if len(records) > 0 {
 		g.eff.Producer = in
@@ -138,25 +126,11 @@ func (g *Group) Tombstones() []offsets.Record {
 // no offsets. Unlike those of a classic group they age from their commit on, as in Kafka.
 func (g *Group) expire(now time.Time) {
 	g.eff.Separable = true
-	left := len(g.Offsets())
-	g.eff.Records = g.Remove(g.eff.Records, func(tp record.TopicPartition) bool {
-		v, ok := g.Offsets()[tp]
-		if !ok || g.Unstable(tp) || g.subscribed(tp.Topic) || !g.expired(v, now) {
-			return false
-		}
-		left--
-		return true
-	})
+	records, left := g.RemoveExpired(g.eff.Records, g.cfg.OffsetsRetention, now, g.subscribed)
+	g.eff.Records = records
 	if len(g.members) == 0 && left == 0 && (g.None() || len(g.UnstableOffsets()) == 0) {
 		g.eff.Records = append(g.eff.Records, g.Tombstones()...)
 	}
-}
-
-func (g *Group) expired(v offsets.OffsetValue, now time.Time) bool {
-	if v.ExpireMs >= 0 {
-		return now.UnixMilli() >= v.ExpireMs
-	}
-	return g.cfg.OffsetsRetention > 0 && v.CommitMs+g.cfg.OffsetsRetention.Milliseconds() <= now.UnixMilli()
 }
 
 // reset moves the group's offsets, in one batch with the end of all members if it has some: see

@@ -1,0 +1,93 @@
+package streaming
+
+import "github.com/stratalog/strata/group/offsets"
+
+// Apply is the only function that changes durable state. It runs live, for the records a Step
+// emitted, and at recovery alike. Records of other groups change nothing.
+func (g *Group) Apply(r offsets.Record) {
+	if r.Key.Group != g.ID() {
+		return
+	}
+	switch r.Key.Type {
+	case offsets.KeyOffset:
+		g.Committed.Apply(r)
+	case offsets.KeyStreamsGroup:
+		v, _ := r.Value.(*offsets.StreamsGroupValue)
+		if v == nil {
+			v = &offsets.StreamsGroupValue{}
+		}
+		g.epoch, g.hash, g.validated, g.configs = v.Epoch, v.MetadataHash, v.ValidatedTopology, v.AssignmentConfigs
+	case offsets.KeyStreamsTopology:
+		v, _ := r.Value.(*offsets.StreamsTopologyValue)
+		g.applyTopology(v)
+	case offsets.KeyStreamsMember:
+		v, _ := r.Value.(*offsets.StreamsMemberValue)
+		g.applyMember(r.Key.Member, v)
+	case offsets.KeyStreamsTarget:
+		g.assignmentEpoch, g.assignedMs = initialEpoch, 0
+		if v, _ := r.Value.(*offsets.TargetAssignmentValue); v != nil {
+			g.assignmentEpoch, g.assignedMs = v.AssignmentEpoch, v.TimestampMs
+		}
+	case offsets.KeyStreamsTargetMember:
+		if v, _ := r.Value.(*offsets.StreamsTargetMemberValue); v != nil {
+			t := targetOf(&v.StreamsTaskRoles)
+			g.target[r.Key.Member] = &t
+		} else {
+			delete(g.target, r.Key.Member)
+		}
+	case offsets.KeyStreamsCurrentAssignment:
+		v, _ := r.Value.(*offsets.StreamsCurrentAssignmentValue)
+		g.applyAssignment(r.Key.Member, v)
+	}
+}
+
+// applyTopology takes over what the application does; nil: it is not known any more. What was
+// configured is of another one.
+func (g *Group) applyTopology(v *offsets.StreamsTopologyValue) {
+	g.topology, g.configured, g.checked = nil, nil, -1
+	if v != nil {
+		g.topology = newTopology(v)
+	}
+}
+
+// applyMember takes over what a member says of itself; nil: it is gone. The last one takes with it
+// what only members know.
+func (g *Group) applyMember(id string, v *offsets.StreamsMemberValue) {
+	if v == nil {
+		delete(g.members, id)
+		delete(g.sessions, id)
+		delete(g.revokes, id)
+		if len(g.members) == 0 {
+			g.stopper = ""
+		}
+		return
+	}
+	m := newMember(id)
+	if old := g.members[id]; old != nil {
+		*m = *old
+	}
+	m.StreamsMemberValue = *v
+	g.members[id] = m
+}
+
+// applyAssignment takes over what a member has; nil: nothing. In a compacted log the record may
+// stand before that of the member itself, which has told something else since.
+func (g *Group) applyAssignment(id string, v *offsets.StreamsCurrentAssignmentValue) {
+	old := g.members[id]
+	switch {
+	case old == nil && v == nil:
+		return
+	case old == nil:
+		old = newMember(id)
+	}
+	if v == nil {
+		v = &offsets.StreamsCurrentAssignmentValue{}
+	}
+	m := *old
+	m.epoch, m.previous, m.state = v.MemberEpoch, v.PreviousMemberEpoch, memberState(v.State)
+	m.assigned, m.revoking = assignmentOf(&v.Assigned, v.MemberEpoch), assignmentOf(&v.PendingRevocation, v.MemberEpoch)
+	g.members[id] = &m
+	if m.state != unrevoked {
+		delete(g.revokes, id)
+	}
+}

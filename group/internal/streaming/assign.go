@@ -1,0 +1,277 @@
+package streaming
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// AssignorName is the name of the only assignor. Kafka: StickyTaskAssignor.
+const AssignorName = "sticky"
+
+// A worker is a member as the assignor sees it.
+type worker struct {
+	id, process string
+	before      *target // what it was meant to have so far
+	fresh       bool    // nobody has said so yet
+	n           int     // tasks that it is given now
+}
+
+// A process is an instance of the application: its members share one machine.
+type process struct {
+	id      string
+	members []*worker // by id
+	n       int       // tasks of its members
+	has     map[task]bool
+}
+
+// load is how many tasks a member of the process has on average.
+func (p *process) load() float64 { return float64(p.n) / float64(len(p.members)) }
+
+// least returns the member that has least to do.
+func (p *process) least() *worker {
+	return slices.MinFunc(p.members, func(a, b *worker) int { return cmp.Or(cmp.Compare(a.n, b.n), cmp.Compare(a.id, b.id)) })
+}
+
+// A quota is how many tasks each member is to have at most, so that all have about as many: what is
+// left, divided by the members that are still to get some.
+type quota struct{ tasks, members int }
+
+func (q *quota) each() int {
+	if q.members == 0 {
+		return 0
+	}
+	return (q.tasks + q.members - 1) / q.members
+}
+
+// took notes that a member has n tasks by now: at its quota it gets no more, and the others share
+// the rest.
+func (q *quota) took(n int) {
+	if n == q.each() {
+		q.tasks -= n
+		q.members--
+	}
+}
+
+// sharing is what assign has given to whom.
+type sharing struct {
+	processes map[string]*process
+	workers   []*worker // by id
+	out       map[string]*target
+
+	wasActive     map[task]*worker
+	wasStandby    map[task][]*worker
+	actives, alls quota
+	replicas      int // standby tasks of each task that has a state
+}
+
+// assign shares the tasks of a topology out to members, given by id with what they were meant to
+// have so far. Each task is active at one member; those of stateful subtopologies are standby tasks
+// of as many other processes as replicas says, if there are so many. Members keep what they had as
+// far as all get about the same number of tasks; a member that has a standby task of one that
+// becomes free is the next to have it.
+//
+// It is Kafka's way of doing it, but for one thing: if what the members had so far is still
+// complete, nothing moves. Kafka's moves a few tasks of a group that it has shared out before.
+func assign(members map[string]*member, before map[string]*target, t *topology, tasks map[string]int32, replicas int) map[string]*target {
+	s := newSharing(members, before, t, tasks, replicas)
+	if s.complete(t, tasks) {
+		kept := make(map[string]*target, len(members))
+		for _, w := range s.workers {
+			kept[w.id] = w.before
+		}
+		return kept
+	}
+	s.assignActive(allOf(t, tasks, func(string) bool { return true }))
+	if replicas > 0 {
+		s.assignStandby(allOf(t, tasks, t.stateful))
+	}
+	for _, target := range s.out {
+		for r := range target {
+			slices.SortFunc(target[r], compareTasks)
+		}
+	}
+	return s.out
+}
+
+// stateful reports whether tasks of a subtopology have a state that can be copied.
+func (t *topology) stateful(id string) bool { return len(t.byID[id].Changelogs) > 0 }
+
+// allOf returns the tasks of those subtopologies that keep wants.
+func allOf(t *topology, tasks map[string]int32, keep func(id string) bool) (all []task) {
+	for _, id := range t.ids {
+		for p := int32(0); p < tasks[id] && keep(id); p++ {
+			all = append(all, task{id, p})
+		}
+	}
+	return all
+}
+
+func newSharing(members map[string]*member, before map[string]*target, t *topology, tasks map[string]int32, replicas int) *sharing {
+	s := &sharing{processes: make(map[string]*process), out: make(map[string]*target, len(members)), replicas: replicas,
+		wasActive: make(map[task]*worker), wasStandby: make(map[task][]*worker)}
+	for _, id := range t.ids {
+		n := int(tasks[id])
+		s.actives.tasks += n
+		s.alls.tasks += n
+		if t.stateful(id) {
+			s.alls.tasks += n * replicas
+		}
+	}
+	s.actives.members, s.alls.members = len(members), len(members)
+	for _, id := range slices.Sorted(maps.Keys(members)) {
+		w := &worker{id: id, process: members[id].ProcessID, before: before[id]}
+		if w.before == nil {
+			w.before, w.fresh = &target{}, true
+		}
+		p := s.processes[w.process]
+		if p == nil {
+			p = &process{id: w.process, has: make(map[task]bool)}
+			s.processes[w.process] = p
+		}
+		p.members = append(p.members, w)
+		s.workers, s.out[id] = append(s.workers, w), &target{}
+		for _, t := range w.before[active] {
+			s.wasActive[t] = w
+		}
+		for _, t := range w.before[standby] {
+			s.wasStandby[t] = append(s.wasStandby[t], w)
+		}
+	}
+	return s
+}
+
+// complete reports whether each member was meant to have something so far, if it is nothing, and
+// together they were meant to have all tasks: each active at one, in one role at a process, with all
+// the copies that there can be.
+func (s *sharing) complete(t *topology, tasks map[string]int32) bool {
+	actives, copies, at := make(map[task]int), make(map[task]int), make(map[string]map[task]bool)
+	for _, w := range s.workers {
+		if w.fresh {
+			return false
+		}
+		if at[w.process] == nil {
+			at[w.process] = make(map[task]bool)
+		}
+		for r, ts := range w.before {
+			for _, x := range ts {
+				if at[w.process][x] || x.partition >= tasks[x.subtopology] || role(r) == warmup {
+					return false
+				}
+				at[w.process][x] = true
+				if role(r) == active {
+					actives[x]++
+				} else {
+					copies[x]++
+				}
+			}
+		}
+	}
+	for _, x := range allOf(t, tasks, func(string) bool { return true }) {
+		want := 0
+		if t.stateful(x.subtopology) {
+			want = min(s.replicas, len(s.processes)-1)
+		}
+		if actives[x] != 1 || copies[x] != want {
+			return false
+		}
+	}
+	return true
+}
+
+// give gives a task to a member.
+func (s *sharing) give(t task, r role, w *worker) {
+	p := s.processes[w.process]
+	w.n, p.n, p.has[t] = w.n+1, p.n+1, true
+	s.out[w.id][r] = append(s.out[w.id][r], t)
+	if r == active {
+		s.actives.took(w.n)
+	}
+	s.alls.took(w.n)
+}
+
+// assignActive gives each task to one member: who had it, who had its standby task, or who has
+// least to do.
+func (s *sharing) assignActive(all []task) {
+	slices.SortFunc(all, byPartition)
+	keeps := func(find func(task) *worker) {
+		all = slices.DeleteFunc(all, func(t task) bool {
+			w := find(t)
+			if w == nil || w.n >= s.actives.each() {
+				return false
+			}
+			s.give(t, active, w)
+			return true
+		})
+	}
+	keeps(func(t task) *worker { return s.wasActive[t] })
+	keeps(func(t task) *worker { return s.idlest(s.wasStandby[t], nil) })
+	slices.SortFunc(all, compareTasks) // neighbours go to the same member as far as possible
+	for _, t := range all {
+		s.give(t, active, s.leastLoaded(nil).least())
+	}
+}
+
+// idlest returns the member that has least to do, and so has its process, of those whose process
+// does not have a task; nil: there is none.
+func (s *sharing) idlest(ws []*worker, not *task) (best *worker) {
+	for _, w := range ws {
+		p := s.processes[w.process]
+		if not != nil && p.has[*not] {
+			continue
+		}
+		if best == nil || p.load() < s.processes[best.process].load() && w.n < best.n {
+			best = w
+		}
+	}
+	return best
+}
+
+// leastLoaded returns the process that has least to do of those that do not have a task; nil: there
+// is none.
+func (s *sharing) leastLoaded(not *task) (best *process) {
+	for _, w := range s.workers { // in order, whatever the order of a map
+		p := s.processes[w.process]
+		if not != nil && p.has[*not] {
+			continue
+		}
+		if best == nil || p.load() < best.load() {
+			best = p
+		}
+	}
+	return best
+}
+
+// assignStandby gives copies of each task to processes that do not have it: to who was active, who
+// had a copy, or has least to do.
+func (s *sharing) assignStandby(all []task) {
+	slices.SortFunc(all, func(a, b task) int { return byPartition(b, a) })
+	var rest []task // one for each copy that nobody keeps
+	for _, t := range all {
+		for i := range s.replicas {
+			w := s.keepsCopy(t)
+			if w == nil {
+				rest = append(rest, slices.Repeat([]task{t}, s.replicas-i)...)
+				break
+			}
+			s.give(t, standby, w)
+		}
+	}
+	slices.SortStableFunc(rest, func(a, b task) int { return compareTasks(b, a) })
+	for _, t := range rest {
+		if p := s.leastLoaded(&t); p != nil { // else there are not enough processes
+			s.give(t, standby, p.least())
+		}
+	}
+}
+
+// keepsCopy returns a member that had a task and can have a copy of it; nil: there is none.
+func (s *sharing) keepsCopy(t task) *worker {
+	if w := s.wasActive[t]; w != nil && !s.processes[w.process].has[t] && w.n < s.alls.each() {
+		return w
+	}
+	if w := s.idlest(s.wasStandby[t], &t); w != nil && w.n < s.alls.each() {
+		return w
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package streaming
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/stratalog/strata/group/internal/modern"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+)
+
+// configured is a topology beside the topics that there are: how many tasks it has, and which
+// topics it still needs. It is never changed. Kafka: ConfiguredTopology.
+type configured struct {
+	topology *topology
+	decided  map[string]int32        // partitions of internal topics, by name
+	tasks    map[string]int32        // of each subtopology
+	missing  []offsets.StreamsTopic  // by name, with the partitions that they are to have
+	problem  *protocol.StreamsStatus // why there are no tasks; nil: it is ready
+}
+
+func (c *configured) ready() bool { return c != nil && c.problem == nil }
+
+// partitionsOf returns the partitions of an internal topic if c, which may be nil, is ready.
+func (c *configured) partitionsOf(t offsets.StreamsTopic) (n int32, known bool) {
+	if !c.ready() {
+		return 0, false
+	}
+	return c.wanted(t), true
+}
+
+// wanted returns how many partitions an internal topic is to have.
+func (c *configured) wanted(t offsets.StreamsTopic) int32 {
+	if t.Partitions != 0 {
+		return t.Partitions
+	}
+	return c.decided[t.Name]
+}
+
+// unfit says that the topics that there are do not fit the topology.
+type unfit struct{ protocol.StreamsStatus }
+
+func (u *unfit) Error() string { return u.Detail }
+
+func misfit(code protocol.StreamsStatusCode, format string, args ...any) error {
+	return &unfit{protocol.StreamsStatus{Code: code, Detail: fmt.Sprintf(format, args...)}}
+}
+
+// says gives an error of package protocol Kafka's words.
+func says(err error, format string, args ...any) error {
+	return fmt.Errorf("%w: %s", err, fmt.Sprintf(format, args...))
+}
+
+func compareNames(a, b string) int { return cmp.Compare(a, b) }
+
+// configure decides how many partitions internal topics and tasks a topology needs. It fails for a
+// topology that makes no sense, whatever topics there are. Kafka: InternalTopicManager.
+func configure(t *topology, topics *modern.Topics) (*configured, error) {
+	w := work{topology: t, topics: topics, configured: configured{topology: t, decided: make(map[string]int32), tasks: make(map[string]int32)}}
+	for _, step := range []func() error{w.checkSources, w.repartition, w.copartition, w.changelogs, w.count, w.compare} {
+		err := step()
+		if u := (*unfit)(nil); errors.As(err, &u) {
+			return &configured{topology: t, problem: &u.StreamsStatus}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return &w.configured, nil
+}
+
+// work is a topology that is just being configured.
+type work struct {
+	*topology
+	topics *modern.Topics
+	configured
+}
+
+// exists returns the partitions of a topic that there is.
+func (w *work) exists(name string) (int32, bool) {
+	if w.topics == nil {
+		return 0, false
+	}
+	t, ok := w.topics.ByName[name]
+	return t.Partitions, ok
+}
+
+// partitions returns those of a topic that there is, or is to be.
+func (w *work) partitions(name string) (int32, bool) {
+	if n, ok := w.exists(name); ok {
+		return n, true
+	}
+	n, ok := w.decided[name]
+	return n, ok
+}
+
+// must returns the partitions of a topic that must be known.
+func (w *work) must(name string) (int32, error) {
+	n, ok := w.partitions(name)
+	if !ok {
+		return 0, says(protocol.ErrBrokenTopology, "the partitions of %s cannot be known", name)
+	}
+	return n, nil
+}
+
+// subtopologies yields them in order of their ids.
+func (w *work) subtopologies(yield func(*offsets.StreamsSubtopology) bool) {
+	for _, id := range w.ids {
+		if !yield(w.byID[id]) {
+			return
+		}
+	}
+}
+
+// checkSources wants all topics that the application only reads.
+func (w *work) checkSources() error {
+	missing := make(map[string]bool)
+	for s := range w.subtopologies {
+		for _, name := range s.SourceTopics {
+			if _, ok := w.exists(name); !ok {
+				missing[name] = true
+			}
+		}
+	}
+	if len(missing) > 0 {
+		return misfit(protocol.MissingSourceTopics, "Source topics %s are missing.", summary(slices.Sorted(maps.Keys(missing))))
+	}
+	return nil
+}
+
+// changelogs decides on the topics that keep states: they have a partition for each task.
+func (w *work) changelogs() error {
+	for s := range w.subtopologies {
+		most, err := w.most(s)
+		if err != nil {
+			return err
+		}
+		for _, t := range s.Changelogs {
+			w.decided[t.Name] = most
+		}
+	}
+	return nil
+}
+
+// most returns the highest number of partitions of a topic that a subtopology reads.
+func (w *work) most(s *offsets.StreamsSubtopology) (most int32, err error) {
+	names := sources(s)
+	if len(names) == 0 {
+		return 0, says(protocol.ErrInvalidTopology, "No source topics found for subtopology %s", s.ID)
+	}
+	for _, name := range names {
+		n, err := w.must(name)
+		if err != nil {
+			return 0, err
+		}
+		most = max(most, n)
+	}
+	return most, nil
+}
+
+// count decides how many tasks there are, and checks the internal topics.
+func (w *work) count() error {
+	for s := range w.subtopologies {
+		n, err := w.most(s)
+		if err != nil {
+			return err
+		}
+		w.tasks[s.ID] = n
+		for _, all := range [][]offsets.StreamsTopic{s.RepartitionSources, s.Changelogs} {
+			seen := make(map[string]bool)
+			for _, t := range all {
+				if w.wanted(t) < 1 || seen[t.Name] || repeats(t.Configs) {
+					return says(protocol.ErrBrokenTopology, "internal topic %s makes no sense", t.Name)
+				}
+				seen[t.Name] = true
+			}
+		}
+	}
+	return nil
+}
+
+func repeats(configs []offsets.StreamsPair) bool {
+	seen := make(map[string]bool, len(configs))
+	for _, c := range configs {
+		if seen[c.Key] {
+			return true
+		}
+		seen[c.Key] = true
+	}
+	return false
+}
+
+// compare finds the internal topics that are not there, and wants the others as they are to be.
+func (w *work) compare() error {
+	internal := make(map[string]offsets.StreamsTopic)
+	for s := range w.subtopologies {
+		for _, t := range append(slices.Clone(s.RepartitionSources), s.Changelogs...) {
+			t.Partitions = w.wanted(t)
+			internal[t.Name] = t
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(internal)) {
+		t := internal[name]
+		switch n, ok := w.exists(name); {
+		case !ok:
+			w.missing = append(w.missing, t)
+		case n != t.Partitions:
+			return misfit(protocol.IncorrectlyPartitionedTopics, "Existing topic %s has different number of partitions: expected %d, found %d", name, t.Partitions, n)
+		}
+	}
+	if len(w.missing) > 0 {
+		names := make([]string, 0, len(w.missing))
+		for _, t := range w.missing {
+			names = append(names, t.Name)
+		}
+		w.problem = &protocol.StreamsStatus{Code: protocol.MissingInternalTopics, Detail: "Internal topics are missing: " + summary(names)}
+	}
+	return nil
+}
+
+// summary names the first topics of some.
+func summary(names []string) string {
+	const shown = 3
+	if len(names) <= shown {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d additional topics", strings.Join(names[:shown], ", "), len(names)-shown)
+}

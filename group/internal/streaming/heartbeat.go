@@ -1,0 +1,340 @@
+package streaming
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/stratalog/strata/group/internal/modern"
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/internal/machine"
+)
+
+// EventHeartbeat is a StreamsHeartbeatRequest that passed the checks that need no group. The reply
+// is a protocol.StreamsHeartbeatResponse.
+type EventHeartbeat struct {
+	*protocol.StreamsHeartbeatRequest
+	Topics *modern.Topics
+	To     machine.Ticket
+}
+
+// Refuse returns the answer of a group of another kind.
+func (e EventHeartbeat) Refuse() machine.Reply {
+	return machine.Reply{To: e.To, Err: protocol.ErrGroupNotFound}
+}
+
+func (e EventHeartbeat) step(g *Group, now time.Time) {
+	if e.Topics != nil && (g.topics == nil || g.topics.Version <= e.Topics.Version) {
+		g.topics = e.Topics
+	}
+	resp, err := e.answer(g, now)
+	if err != nil {
+		g.eff, g.after = Effects{}, nil
+		g.reply(e.To, nil, err)
+		return
+	}
+	g.reply(e.To, *resp, nil)
+}
+
+// Kafka: GroupMetadataManager.streamsGroupHeartbeat, streamsGroupLeave.
+func (e EventHeartbeat) answer(g *Group, now time.Time) (*protocol.StreamsHeartbeatResponse, error) {
+	before := g.members[e.MemberID]
+	if e.MemberEpoch != joinEpoch {
+		switch {
+		case g.epoch == 0:
+			return nil, protocol.ErrGroupNotFound
+		case before == nil:
+			return nil, protocol.ErrUnknownMember
+		}
+	}
+	switch {
+	case e.MemberEpoch < 0:
+		g.stopAll(e)
+		g.remove(before)
+		return &protocol.StreamsHeartbeatResponse{MemberID: e.MemberID, MemberEpoch: e.MemberEpoch}, nil
+	case before == nil && g.cfg.MaxSize > 0 && len(g.members) >= g.cfg.MaxSize: // Kafka's refuses one that it has, too
+		return nil, says(protocol.ErrGroupMaxSize, "The streams group has reached its maximum capacity of %d members.", g.cfg.MaxSize)
+	case before == nil:
+		before = newMember(e.MemberID)
+	}
+	if err := e.checkEpoch(before); err != nil {
+		return nil, err
+	}
+	b := beat{EventHeartbeat: e, g: g, now: now, settings: g.settings(), before: before, epoch: max(g.epoch, 1), hash: g.hash}
+	return b.answer()
+}
+
+// stopAll notes that a member wants all to stop, unless another one has said so already.
+func (g *Group) stopAll(e EventHeartbeat) {
+	if e.ShutdownApplication && g.stopper == "" {
+		id := e.MemberID
+		g.after = append(g.after, func() {
+			if len(g.members) > 0 {
+				g.stopper = id
+			}
+		})
+	}
+}
+
+// checkEpoch refuses epochs that are not the member's. The one before it is that of a member that
+// has not heard of the new one, if it has nothing that it was not given.
+func (e EventHeartbeat) checkEpoch(m *member) error {
+	than := "greater"
+	switch {
+	case e.MemberEpoch == joinEpoch, e.MemberEpoch == m.epoch:
+		return nil
+	case e.MemberEpoch < m.epoch:
+		if e.MemberEpoch == m.previous && e.Owned != nil && e.owned().allOf(&m.assigned) {
+			return nil
+		}
+		than = "smaller"
+	}
+	return says(protocol.ErrFencedMemberEpoch, "The streams group member has a %s member epoch (%d) than the one known by the group coordinator (%d). "+
+		"The member must abandon all its partitions and rejoin.", than, e.MemberEpoch, m.epoch)
+}
+
+// owned returns what the member says that it has; nil: it has not told.
+func (e EventHeartbeat) owned() *target {
+	if e.Owned == nil {
+		return nil
+	}
+	t := targetOf(e.Owned)
+	return &t
+}
+
+// self returns what the member says of itself now.
+func (e EventHeartbeat) self(s offsets.StreamsMemberValue) offsets.StreamsMemberValue {
+	if e.RackID != "" {
+		s.RackID = e.RackID
+	}
+	if e.RebalanceTimeout >= 0 {
+		s.RebalanceTimeoutMs = int32(e.RebalanceTimeout.Milliseconds())
+	}
+	if e.Topology != nil {
+		s.TopologyEpoch = e.Topology.Epoch
+	}
+	if e.ProcessID != nil {
+		s.ProcessID = *e.ProcessID
+	}
+	if e.Endpoint != nil {
+		s.Endpoint = e.Endpoint
+	}
+	if e.ClientTags != nil {
+		s.ClientTags = slices.SortedFunc(slices.Values(e.ClientTags), func(a, b offsets.StreamsPair) int { return compareNames(a.Key, b.Key) })
+	}
+	s.ClientID, s.ClientHost = e.ClientID, e.ClientHost
+	return s
+}
+
+// A beat is a heartbeat of a member that joins or stays, as far as it is decided on.
+type beat struct {
+	EventHeartbeat
+	g        *Group
+	now      time.Time
+	settings Settings
+	before   *member // as it is
+	member   *member // with what it says of itself
+
+	topology   *topology
+	configured *configured
+	hash       int64
+	validated  int32
+	epoch      int32 // of the group
+	bump       bool  // the group's epoch ends
+	statuses   []protocol.StreamsStatus
+}
+
+func (b *beat) say(code protocol.StreamsStatusCode, format string, args ...any) {
+	b.statuses = append(b.statuses, protocol.StreamsStatus{Code: code, Detail: fmt.Sprintf(format, args...)})
+}
+
+func (b *beat) answer() (*protocol.StreamsHeartbeatResponse, error) {
+	b.meet()
+	for _, step := range []func() error{b.agree, b.configure, b.validate} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	b.advance()
+	target, epoch := b.assign()
+	r := reconciliation{target: target, epoch: epoch, owned: b.owned(), holders: b.g.holders(b.member.ProcessID)}
+	next, err := r.next(b.member)
+	if err != nil {
+		return nil, err
+	}
+	if next != b.member && !next.sameTasks(b.member) {
+		b.g.put(offsets.KeyStreamsCurrentAssignment, next.id, next.record())
+		b.timeRevocation(next)
+	}
+	b.heard()
+	return b.tell(next), nil
+}
+
+// meet takes in what the member says of itself.
+func (b *beat) meet() {
+	m := *b.before
+	m.StreamsMemberValue = b.self(m.StreamsMemberValue)
+	if b.g.members[m.id] == nil || !m.sameSelf(b.before) {
+		v := m.StreamsMemberValue
+		b.g.put(offsets.KeyStreamsMember, m.id, &v)
+		b.bump = true
+	}
+	b.member = &m
+}
+
+// agree compares the member's topology with that of the group, which has the first one that it was
+// told. Kafka: maybeUpdateTopology, maybeSetTopologyStaleStatus.
+func (b *beat) agree() error {
+	b.topology = b.g.topology
+	if b.Topology != nil {
+		told := newTopology(b.Topology)
+		switch {
+		case b.Topology.Epoch < 0 || len(told.byID) < len(b.Topology.Subtopologies):
+			return says(protocol.ErrBrokenTopology, "epoch %d, or a subtopology is there twice", b.Topology.Epoch)
+		case b.topology == nil:
+			b.g.put(offsets.KeyStreamsTopology, "", b.Topology)
+			b.topology = told
+		case b.topology.Epoch <= told.Epoch && !b.topology.equal(told):
+			return says(protocol.ErrInvalidRequest, "Topology updates are not supported yet.")
+		}
+	}
+	if b.topology == nil {
+		return says(protocol.ErrBrokenTopology, "there is none")
+	}
+	if g := b.g.topology; g != nil && b.member.TopologyEpoch < g.Epoch {
+		b.say(protocol.StaleTopology, "The member's topology epoch %d is behind the group's topology epoch %d.", b.member.TopologyEpoch, g.Epoch)
+	}
+	return nil
+}
+
+// configure holds the topology against the topics that there are, if they are others than before.
+func (b *beat) configure() error {
+	g := b.g
+	b.configured = g.configured
+	version := int64(-1)
+	if g.topics != nil {
+		version = g.topics.Version
+	}
+	if b.configured != nil && g.checked == version {
+		return nil
+	}
+	var err error
+	if b.configured, err = configure(b.topology, g.topics); err != nil {
+		return err
+	}
+	if b.hash = g.topics.Hash(b.topology.required()); b.hash != g.hash {
+		b.bump = true
+	}
+	known, now := g.topology != nil, b.configured
+	g.after = append(g.after, func() {
+		if known { // as in Kafka, a group remembers it from its second heartbeat on
+			g.configured, g.checked = now, version
+		}
+	})
+	return nil
+}
+
+// validate refuses tasks that there are not, and notes whether the topology is ready.
+func (b *beat) validate() error {
+	b.validated = -1
+	if b.configured.ready() {
+		b.validated = b.topology.Epoch
+		if err := b.checkTasks(); err != nil {
+			return err
+		}
+	}
+	if b.validated != b.g.validated {
+		b.bump = true
+	}
+	return nil
+}
+
+func (b *beat) checkTasks() error {
+	if b.Owned == nil {
+		return nil
+	}
+	for _, list := range lists(b.Owned) {
+		for _, tasks := range list {
+			n, ok := b.configured.tasks[tasks.Subtopology]
+			if !ok {
+				return says(protocol.ErrInvalidRequest, "Subtopology %s does not exist in the topology.", tasks.Subtopology)
+			}
+			for _, p := range tasks.Partitions {
+				if p < 0 || p >= n {
+					return says(protocol.ErrInvalidRequest, "Task %d for subtopology %s is invalid. Number of tasks for this subtopology: %d", p, tasks.Subtopology, n)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// advance begins a new epoch of the group, if there is a reason to.
+func (b *beat) advance() {
+	configs := []offsets.StreamsPair{{Key: "num.standby.replicas", Value: strconv.Itoa(b.settings.Standbys)}}
+	if b.bump || !slices.Equal(configs, b.g.configs) {
+		b.epoch++
+		b.g.put(offsets.KeyStreamsGroup, "", &offsets.StreamsGroupValue{Epoch: b.epoch, MetadataHash: b.hash, ValidatedTopology: b.validated, AssignmentConfigs: configs})
+	}
+}
+
+// timeRevocation begins or ends the time that the member has to give up what it must.
+func (b *beat) timeRevocation(next *member) {
+	g, now := b.g, b.now
+	if next.state != unrevoked {
+		g.after = append(g.after, func() { delete(g.revokes, next.id) })
+		return
+	}
+	g.wake(now.Add(time.Duration(max(0, next.RebalanceTimeoutMs)) * time.Millisecond))
+	g.after = append(g.after, func() { g.mustRevoke(next, now) })
+}
+
+// heard restarts the session of the member, which may be new.
+func (b *beat) heard() {
+	g, id, now, session := b.g, b.member.id, b.now, b.settings.Session
+	if g.members[id] != nil { // stays true if the log takes nothing
+		g.alive(id, now, session)
+		return
+	}
+	g.after = append(g.after, func() { g.alive(id, now, session) })
+	g.wake(now.Add(session))
+}
+
+// tell answers the member, which has become next. Its tasks are told if they are others, if it
+// joins, or if it says that it has others: the answer that told it of them was lost.
+func (b *beat) tell(next *member) *protocol.StreamsHeartbeatResponse {
+	g := b.g
+	resp := &protocol.StreamsHeartbeatResponse{MemberID: next.id, MemberEpoch: next.epoch, HeartbeatInterval: b.settings.Heartbeat}
+	endpoints := g.endpoints
+	changed := b.MemberEpoch == joinEpoch || !next.assigned.equal(&b.before.assigned)
+	if owned := b.owned(); changed || owned != nil && !owned.sameAs(&next.assigned) {
+		told := next.assigned.told()
+		resp.Assignment = &told
+	}
+	if changed && next.Endpoint != nil {
+		endpoints++
+	}
+	if endpoints != b.EndpointEpoch {
+		resp.Queryable = b.queryable(next)
+	}
+	if g.epoch > 0 { // as in Kafka, where the group is another one until it is written
+		resp.EndpointEpoch = endpoints
+		g.after = append(g.after, func() { g.endpoints = endpoints })
+		g.stopAll(b.EventHeartbeat)
+	}
+	if p := b.configured.problem; p != nil {
+		b.statuses = append(b.statuses, *p)
+		resp.Missing = b.configured.missing
+	}
+	stopper := g.stopper
+	if stopper == "" && b.ShutdownApplication {
+		stopper = b.MemberID
+	}
+	if stopper != "" {
+		b.say(protocol.ShutdownApplication, "Streams group member %s encountered a fatal error and requested a shutdown for the entire application.", stopper)
+	}
+	resp.Statuses = b.statuses
+	return resp
+}

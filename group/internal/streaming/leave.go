@@ -1,0 +1,68 @@
+package streaming
+
+import (
+	"time"
+
+	"github.com/stratalog/strata/group/offsets"
+)
+
+// remove takes members out of the group, which gets a new epoch for each of them. Kafka: the order
+// of the records matters.
+func (g *Group) remove(gone ...*member) {
+	for _, m := range gone {
+		for _, t := range []offsets.KeyType{offsets.KeyStreamsCurrentAssignment, offsets.KeyStreamsTargetMember, offsets.KeyStreamsMember} {
+			g.put(t, m.id, nil)
+		}
+	}
+	if len(gone) > 0 {
+		g.putGroup(g.epoch + int32(len(gone)))
+	}
+}
+
+// tick puts out members that were not heard of, or did not give up what they had to, and computes a
+// target that has waited for more members.
+func (g *Group) tick(now time.Time) {
+	var gone []*member
+	g.wakeAt = time.Time{}
+	for _, m := range g.inOrder() {
+		session, lives := g.sessions[m.id]
+		revoke, must := g.revokes[m.id]
+		if lives && !now.Before(session) || must && !now.Before(revoke.at) && m.epoch == revoke.epoch {
+			gone = append(gone, m)
+			continue
+		}
+		g.wake(session)
+		if must && now.Before(revoke.at) {
+			g.wake(revoke.at)
+		}
+	}
+	g.remove(gone...)
+	switch {
+	case g.delayed.IsZero():
+	case now.Before(g.delayed):
+		g.wake(g.delayed)
+	default:
+		g.after = append(g.after, func() { g.delayed = time.Time{} })
+		if len(gone) == 0 && len(g.members) > 0 && g.topics != nil && g.configured != nil && g.epoch > g.assignmentEpoch {
+			g.compute(now, g.members, g.configured, g.epoch)
+		}
+	}
+}
+
+// loaded begins the sessions of all members anew: those that are there have time to show it.
+func (g *Group) loaded(now time.Time) {
+	session := g.settings().Session
+	for _, m := range g.inOrder() {
+		g.alive(m.id, now, session)
+		if m.state == unrevoked {
+			g.mustRevoke(m, now)
+		}
+	}
+}
+
+// mustRevoke begins the time that a member has to give up what it must.
+func (g *Group) mustRevoke(m *member, now time.Time) {
+	r := revocation{now.Add(time.Duration(max(0, m.RebalanceTimeoutMs)) * time.Millisecond), m.epoch}
+	g.revokes[m.id] = r
+	g.wake(r.at)
+}

@@ -1,0 +1,177 @@
+package streaming
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+)
+
+// repartition decides on the topics through which an application sends records to itself: as many
+// partitions as the topology says, or as the largest topic has that the subtopology reads which
+// writes it. Kafka: RepartitionTopics.
+func (w *work) repartition() error {
+	for s := range w.subtopologies {
+		for _, t := range s.RepartitionSources {
+			if t.Partitions != 0 {
+				w.decided[t.Name] = t.Partitions
+			}
+		}
+	}
+	for again := true; again; {
+		var progress bool
+		if again, progress = w.decideSinks(); again && !progress {
+			return says(protocol.ErrInvalidTopology, "Failed to compute number of partitions for all repartition topics. There may be loops in the topology that cannot be resolved.")
+		}
+	}
+	for s := range w.subtopologies {
+		for _, t := range s.RepartitionSources {
+			if _, ok := w.decided[t.Name]; !ok {
+				return says(protocol.ErrInvalidTopology, "Failed to compute number of partitions for all repartition topics, because a repartition source topic is never used as a sink topic.")
+			}
+		}
+	}
+	return nil
+}
+
+// decideSinks decides on the repartition topics that are written by subtopologies of whose own
+// sources one is known. It reports whether others remain, and whether it has decided on any.
+func (w *work) decideSinks() (remain, progress bool) {
+	for s := range w.subtopologies {
+		for _, sink := range s.RepartitionSinks {
+			if _, ok := w.decided[sink]; ok {
+				continue
+			}
+			n := int32(0)
+			for _, t := range s.RepartitionSources {
+				n = max(n, w.decided[t.Name])
+			}
+			for _, name := range s.SourceTopics {
+				existing, _ := w.exists(name)
+				n = max(n, existing)
+			}
+			if n == 0 {
+				remain = true
+				continue
+			}
+			w.decided[sink], progress = n, true
+		}
+	}
+	return remain, progress
+}
+
+// copartition makes repartition topics as large as the topics that they are joined with, and wants
+// those to be alike. Kafka: CopartitionedTopicsEnforcer.
+func (w *work) copartition() error {
+	fixed, flexible := make(map[string]bool), make(map[string]bool)
+	for s := range w.subtopologies {
+		for _, t := range s.RepartitionSources {
+			if t.Partitions != 0 {
+				fixed[t.Name] = true
+			} else {
+				flexible[t.Name] = true
+			}
+		}
+	}
+	for s := range w.subtopologies {
+		for _, g := range s.CopartitionGroups {
+			names, err := copartitioned(s, g)
+			if err == nil && len(names) > 0 {
+				err = w.align(names, fixed, flexible)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// copartitioned returns the topics of a group, sorted.
+func copartitioned(s *offsets.StreamsSubtopology, g offsets.StreamsCopartitionGroup) ([]string, error) {
+	names := make(map[string]bool)
+	for _, i := range g.SourceTopics {
+		if int(i) >= len(s.SourceTopics) || i < 0 {
+			return nil, says(protocol.ErrBrokenTopology, "subtopology %s has no source topic %d", s.ID, i)
+		}
+		names[s.SourceTopics[i]] = true
+	}
+	for _, i := range g.RepartitionSources {
+		if int(i) >= len(s.RepartitionSources) || i < 0 {
+			return nil, says(protocol.ErrBrokenTopology, "subtopology %s has no repartition topic %d", s.ID, i)
+		}
+		names[s.RepartitionSources[i].Name] = true
+	}
+	return slices.Sorted(maps.Keys(names)), nil
+}
+
+// align decides on the repartition topics among names, whose records are joined.
+func (w *work) align(names []string, fixed, flexible map[string]bool) error {
+	internal, external := make(map[string]int32), make(map[string]int32)
+	for _, name := range names {
+		n, err := w.must(name)
+		if err != nil {
+			return err
+		}
+		if fixed[name] || flexible[name] {
+			internal[name] = n
+		} else {
+			external[name] = n
+		}
+	}
+	want, err := int32(0), error(nil)
+	switch {
+	case len(external) > 0:
+		want, err = same(external, external)
+	case len(fixed) > 0:
+		want, err = w.sameFixed(fixed, internal)
+	default:
+		want = slices.Max(slices.Collect(maps.Values(internal)))
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		n, ok := internal[name]
+		if !ok {
+			continue
+		}
+		if w.decided[name] = want; fixed[name] && n != want {
+			return misfit(protocol.IncorrectlyPartitionedTopics, "Number of partitions [%d] of repartition topic [%s] doesn't match number of partitions [%d] of the source topic.", n, name, want)
+		}
+	}
+	return nil
+}
+
+// sameFixed returns the number of partitions that all repartition topics have for which the topology
+// says one, whether or not they are joined: as in Kafka.
+func (w *work) sameFixed(fixed map[string]bool, told map[string]int32) (int32, error) {
+	of := make(map[string]int32, len(fixed))
+	for name := range fixed {
+		n, err := w.must(name)
+		if err != nil {
+			return 0, err
+		}
+		of[name] = n
+	}
+	return same(of, told)
+}
+
+// same returns the number of partitions that topics have in common. The error tells of others.
+func same(of, told map[string]int32) (n int32, err error) {
+	n = -1
+	for _, m := range of {
+		if n >= 0 && m != n {
+			var list []string
+			for _, name := range slices.Sorted(maps.Keys(told)) {
+				list = append(list, fmt.Sprintf("%s=%d", name, told[name]))
+			}
+			return 0, misfit(protocol.IncorrectlyPartitionedTopics, "Following topics do not have the same number of partitions: [{%s}]", strings.Join(list, ", "))
+		}
+		n = m
+	}
+	return n, nil
+}
