@@ -112,6 +112,9 @@ type Config struct {
 	// once. Kafka: group.share.assignment.interval.ms.
 	ShareAssignmentInterval time.Duration
 
+	// Streams says how streams groups are run.
+	Streams StreamsConfig
+
 	// MaxBatchBytes bounds one batch in the offsets topic, and so one request: ErrTooLarge beyond
 	// it. 0: 1 MiB. Kafka: max.message.bytes.
 	MaxBatchBytes int
@@ -214,6 +217,7 @@ func (c Config) withDefaults() (Config, error) {
 	positive("ConsumerAssignmentInterval", &c.ConsumerAssignmentInterval, time.Second)
 	errs = append(errs, c.boundConsumers()...)
 	errs = append(errs, c.withShareDefaults()...)
+	errs = append(errs, c.Streams.withDefaults()...)
 	if int(c.ConsumerMigration) >= len(migrationNames) {
 		errs = append(errs, refused("ConsumerMigration", c.ConsumerMigration, "is no policy"))
 	}

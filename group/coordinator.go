@@ -15,6 +15,7 @@ import (
 	"github.com/stratalog/strata/group/internal/kinds"
 	"github.com/stratalog/strata/group/internal/modern"
 	"github.com/stratalog/strata/group/internal/sharing"
+	"github.com/stratalog/strata/group/internal/streaming"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/internal/coordinator"
 	"github.com/stratalog/strata/internal/machine"
@@ -89,6 +90,7 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 	c.core.Modern = modern.Config{MaxSize: cfg.ConsumerMaxSize, Timeouts: c.timeouts, Assignors: cfg.ConsumerAssignors, OffsetsRetention: cfg.OffsetsRetention,
 		OffsetMetadataMax: cfg.OffsetMetadataMax, Process: c.core.Classic.Process,
 		Migration: cfg.ConsumerMigration.directions(), ClassicMaxSize: cfg.MaxSize}
+	c.core.Streams = streaming.Config{MaxSize: cfg.Streams.MaxSize, Settings: c.streamsSettings, OffsetsRetention: cfg.OffsetsRetention, OffsetMetadataMax: cfg.OffsetMetadataMax}
 	c.core.Sharing = sharing.Config{MaxSize: cfg.ShareMaxSize, Timeouts: c.shareTimeouts}
 	c.runtime = coordinator.New(c.kind(), topicStore{store, OffsetsShape{cfg.OffsetsPartitions, cfg.OffsetsReplicas}}, coordinator.Config{Topic: offsets.Topic,
 		ExpiryInterval: cfg.ExpiryInterval, MaxBatchBytes: cfg.MaxBatchBytes, Logger: cfg.Logger, Notify: c.rebalanced})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ type configKey struct {
 	least            int64 // whatever the bounds are
 	static, min, max func(*Config) int64
 	session          string // of an interval of heartbeats: the key of what must be longer
+	most             string // the broker's name of max; "": as that of the key, with max in it
 
 	check func(value string) error // in the place of all that: it is a text
 }
@@ -52,6 +54,11 @@ const (
 	shareRenewKey         = "share.renew.acknowledge.enable"
 	shareResetKey         = "share.auto.offset.reset"
 	shareSessionKey       = "share.session.timeout.ms"
+	streamsAssignmentKey  = "streams.assignment.interval.ms"
+	streamsDelayKey       = "streams.initial.rebalance.delay.ms"
+	streamsHeartbeatKey   = "streams.heartbeat.interval.ms"
+	streamsSessionKey     = "streams.session.timeout.ms"
+	streamsStandbysKey    = "streams.num.standby.replicas"
 )
 
 // configKeys are sorted by name.
@@ -131,6 +138,40 @@ var configKeys = []configKey{
 		min:    func(c *Config) int64 { return c.ShareMinSessionTimeout.Milliseconds() },
 		max:    func(c *Config) int64 { return c.ShareMaxSessionTimeout.Milliseconds() },
 	},
+	{
+		Key:    groupKey(streamsAssignmentKey, "1000", "How long after a target assignment of a streams group the next one is computed at the earliest."),
+		static: func(c *Config) int64 { return c.Streams.AssignmentInterval.Milliseconds() },
+		min:    func(c *Config) int64 { return c.Streams.MinAssignmentInterval.Milliseconds() },
+		max:    func(c *Config) int64 { return c.Streams.MaxAssignmentInterval.Milliseconds() },
+	},
+	{
+		Key:     groupKey(streamsHeartbeatKey, "5000", "How often members of a streams group are told to send a heartbeat."),
+		least:   1,
+		static:  func(c *Config) int64 { return c.Streams.HeartbeatInterval.Milliseconds() },
+		min:     func(c *Config) int64 { return c.Streams.MinHeartbeatInterval.Milliseconds() },
+		max:     func(c *Config) int64 { return c.Streams.MaxHeartbeatInterval.Milliseconds() },
+		session: streamsSessionKey,
+	},
+	{
+		Key:    groupKey(streamsDelayKey, "3000", "How long a streams group that had no members waits for more before tasks are assigned."),
+		static: func(c *Config) int64 { return c.Streams.InitialRebalanceDelay.Milliseconds() },
+		min:    number(0),
+		max:    number(math.MaxInt32),
+	},
+	{
+		Key:    groupKey(streamsStandbysKey, "0", "How many standby tasks each task of a streams group has."),
+		static: func(c *Config) int64 { return int64(c.Streams.StandbyReplicas) },
+		min:    number(0),
+		max:    func(c *Config) int64 { return int64(c.Streams.MaxStandbyReplicas) },
+		most:   "group.streams.max.standby.replicas",
+	},
+	{
+		Key:    groupKey(streamsSessionKey, "45000", "How long a member of a streams group lives without a heartbeat."),
+		least:  1,
+		static: func(c *Config) int64 { return c.Streams.SessionTimeout.Milliseconds() },
+		min:    func(c *Config) int64 { return c.Streams.MinSessionTimeout.Milliseconds() },
+		max:    func(c *Config) int64 { return c.Streams.MaxSessionTimeout.Milliseconds() },
+	},
 }
 
 func lookupConfigKey(name string) *configKey {
@@ -143,6 +184,9 @@ func lookupConfigKey(name string) *configKey {
 
 // bound returns the broker's name of a bound of the key, for "min" or "max".
 func (k *configKey) bound(which string) string {
+	if which == "max" && k.most != "" {
+		return k.most
+	}
 	kind, rest, _ := strings.Cut(k.Name, ".")
 	return "group." + kind + "." + which + "." + rest
 }
@@ -232,6 +276,10 @@ type ConfigAlteration struct {
 //     earliest, or by_duration: and an ISO 8601 duration before the moment at which it begins.
 //   - share.isolation.level, what of transactions a share group is handed: read_committed, or
 //     read_uncommitted.
+//   - streams.heartbeat.interval.ms, streams.session.timeout.ms, streams.assignment.interval.ms,
+//     streams.initial.rebalance.delay.ms and streams.num.standby.replicas are the fields of
+//     StreamsConfig for a streams group, within the bounds there. Another number of standby replicas
+//     shares the tasks out anew.
 //
 // When it returns nil the change is on stable storage. Errors: ErrInvalidGroupID for an empty id,
 // or one that no group can have, *topic.ConfigError, errors.ErrUnsupported if the Store keeps no

@@ -29,6 +29,14 @@ type (
 	ShareDescription       = protocol.ShareDescription
 	ShareMemberDescription = protocol.ShareMemberDescription
 
+	StreamsHeartbeatRequest  = protocol.StreamsHeartbeatRequest
+	StreamsHeartbeatResponse = protocol.StreamsHeartbeatResponse
+	StreamsStatus            = protocol.StreamsStatus
+	StreamsStatusCode        = protocol.StreamsStatusCode
+	StreamsQueryable         = protocol.StreamsQueryable
+	StreamsDescription       = protocol.StreamsDescription
+	StreamsMemberDescription = protocol.StreamsMemberDescription
+
 	MemberIDRequiredError = protocol.MemberIDRequiredError
 	UpgradeError          = protocol.UpgradeError
 	MetadataTooLargeError = protocol.MetadataTooLargeError
@@ -42,6 +50,7 @@ const (
 	Classic  = protocol.Classic
 	Consumer = protocol.Consumer
 	Share    = protocol.Share
+	Streams  = protocol.Streams
 )
 
 // State is the state of a group.
@@ -56,6 +65,17 @@ const (
 	Stable              = protocol.Stable
 	Assigning           = protocol.Assigning
 	Reconciling         = protocol.Reconciling
+	NotReady            = protocol.NotReady
+)
+
+// What is to be known of a streams group, see package protocol.
+const (
+	StaleTopology                = protocol.StaleTopology
+	MissingSourceTopics          = protocol.MissingSourceTopics
+	IncorrectlyPartitionedTopics = protocol.IncorrectlyPartitionedTopics
+	MissingInternalTopics        = protocol.MissingInternalTopics
+	ShutdownApplication          = protocol.ShutdownApplication
+	AssignmentDelayed            = protocol.AssignmentDelayed
 )
 
 // ProtocolTypeConsumer is the protocol type of consumer groups.
@@ -92,5 +112,7 @@ var (
 	ErrUnsupportedAssignor      = protocol.ErrUnsupportedAssignor      // UNSUPPORTED_ASSIGNOR
 	ErrInvalidRegularExpression = protocol.ErrInvalidRegularExpression // INVALID_REGULAR_EXPRESSION
 	ErrUnsupportedVersion       = protocol.ErrUnsupportedVersion       // UNSUPPORTED_VERSION
+	ErrInvalidTopology          = protocol.ErrInvalidTopology          // STREAMS_INVALID_TOPOLOGY
+	ErrBrokenTopology           = protocol.ErrBrokenTopology           // UNKNOWN_SERVER_ERROR, as in Kafka
 	ErrInvalidOffset            = protocol.ErrInvalidOffset            // of a reset; commits are not checked, as in Kafka
 )

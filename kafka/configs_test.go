@@ -222,7 +222,7 @@ func TestGroupsHaveConfigurations(t *testing.T) {
 	require.Zero(t, askAlter(t, addr, resourceGroup, "a b!", change(session, 0, "50000")))
 	require.Equal(t, []string{"a b!", "g"}, listed())
 	got := askConfigs(t, addr, resourceGroup, "g").Configs
-	require.Len(t, got, 12, "those that are gone by")
+	require.Len(t, got, 17, "those that are gone by")
 	require.Equal(t, heartbeat, got[1].Name)
 	require.Equal(t, "6000", *got[1].Value)
 	require.EqualValues(t, sourceGroup, got[1].Source)
@@ -252,7 +252,7 @@ func TestGroupsHaveConfigurations(t *testing.T) {
 		"assignment":     {changes{change("consumer.assignment.interval.ms", 0, "15001")}, InvalidConfig},
 		"append":         {changes{change(heartbeat, 2, "1")}, InvalidConfig},
 		"unknown":        {changes{change("no.such", 0, "1")}, InvalidConfig},
-		"not gone by":    {changes{change("streams.session.timeout.ms", 0, "50000")}, InvalidConfig},
+		"copies":         {changes{change("streams.num.standby.replicas", 0, "3")}, InvalidConfig},
 		"good and bad":   {changes{change(session, 0, "50000"), change(heartbeat, 0, "x")}, InvalidConfig},
 		"twice":          {changes{change(heartbeat, 0, "6000"), change(heartbeat, 0, "6000")}, InvalidRequest},
 		"delete unknown": {changes{change("no.such", 1, "")}, 0},

@@ -30,8 +30,7 @@ var configTypes = map[topic.ValueType]kmsg.ConfigType{
 // describeConfigs shows configurations with where they come from; from version 1 on with synonyms,
 // from 3 on with types and documentation. Key 32, versions 1 to 4.
 //
-// Loggers have no configuration here. Groups have those keys of Kafka's that they go by: those of
-// streams groups are left out.
+// Loggers have no configuration here. Groups have the keys of Kafka's that they go by.
 func (c *call) describeConfigs(req *kmsg.DescribeConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
 	// Kafka refuses the whole request for a type of resource that it does not know.
