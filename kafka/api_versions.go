@@ -45,9 +45,10 @@ func (c *call) apiVersions(req *kmsg.ApiVersionsRequest) kmsg.Response {
 	return resp
 }
 
-// tellFeatures adds group.version, share.version and transaction.version (KIP-584): the level of
-// each if it is above 0, and the levels that there are from version 4 on, since older clients
-// cannot read a lowest level of 0. A level has the epoch of the metadata that it was read with.
+// tellFeatures adds group.version, share.version, streams.version and transaction.version (KIP-584):
+// the level of each if it is above 0, and the levels that there are from version 4 on, since older
+// clients cannot read a lowest level of 0. A level has the epoch of the metadata that it was read
+// with.
 func (c *call) tellFeatures(resp *kmsg.ApiVersionsResponse) {
 	if c.version < 3 {
 		return
@@ -56,7 +57,7 @@ func (c *call) tellFeatures(resp *kmsg.ApiVersionsResponse) {
 	if c.version >= 4 {
 		resp.SupportedFeatures = []kmsg.ApiVersionsResponseSupportedFeature{
 			{Name: groupVersion, MinVersion: 0, MaxVersion: c.s.groupLevel()}, {Name: shareVersion, MinVersion: 0, MaxVersion: c.s.shareLevel()},
-			{Name: transactionVersion, MinVersion: 0, MaxVersion: most},
+			{Name: streamsVersion, MinVersion: 0, MaxVersion: c.s.streamsLevel()}, {Name: transactionVersion, MinVersion: 0, MaxVersion: most},
 		}
 	}
 	resp.FinalizedFeaturesEpoch = c.s.cluster.MetadataVersion()
@@ -67,6 +68,7 @@ func (c *call) tellFeatures(resp *kmsg.ApiVersionsResponse) {
 	}
 	finalized(groupVersion, c.s.groupLevel())
 	finalized(shareVersion, c.s.shareLevel())
+	finalized(streamsVersion, c.s.streamsLevel())
 	finalized(transactionVersion, c.s.featureLevel(c.s.cluster.TransactionCoordinator().Version()))
 }
 
@@ -86,6 +88,15 @@ func (s *Server) shareLevel() int16 {
 		return 0
 	}
 	return shareVersionMost
+}
+
+// streamsLevel returns the level of streams.version: 1 if the requests of streams groups are among
+// the versions served.
+func (s *Server) streamsLevel() int16 {
+	if s.apis[int16(StreamsGroupHeartbeat)] == nil {
+		return 0
+	}
+	return streamsVersionMost
 }
 
 // featureLevel returns a level of transaction.version as a broker of the versions served has it:

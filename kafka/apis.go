@@ -70,6 +70,8 @@ var apis = []api{
 	{key: WriteShareGroupState, min: 0, max: 1, serve: handle((*call).writeShareGroupState), waits: true},
 	{key: DeleteShareGroupState, min: 0, max: 0, serve: handle((*call).deleteShareGroupState), waits: true},
 	{key: ReadShareGroupStateSummary, min: 0, max: 1, serve: handle((*call).readShareGroupStateSummary), waits: true},
+	{key: StreamsGroupHeartbeat, min: 0, max: 0, serve: handle((*call).streamsGroupHeartbeat), waits: true},
+	{key: StreamsGroupDescribe, min: 0, max: 0, serve: handle((*call).streamsGroupDescribe), waits: true},
 	{key: DescribeShareGroupOffsets, min: 0, max: 1, serve: handle((*call).describeShareGroupOffsets), waits: true},
 	{key: AlterShareGroupOffsets, min: 0, max: 0, serve: handle((*call).alterShareGroupOffsets), waits: true},
 	{key: DeleteShareGroupOffsets, min: 0, max: 0, serve: handle((*call).deleteShareGroupOffsets), waits: true},

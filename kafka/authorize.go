@@ -147,6 +147,8 @@ var guards = map[Key]guard{
 	WriteShareGroupState:         guardShareGroupState,
 	DeleteShareGroupState:        guardShareGroupState,
 	ReadShareGroupStateSummary:   guardShareGroupState,
+	StreamsGroupHeartbeat:        guarded(guardStreamsGroupHeartbeat),
+	StreamsGroupDescribe:         guarded(guardStreamsGroupDescribe),
 	DescribeShareGroupOffsets:    guarded(guardDescribeShareGroupOffsets),
 	AlterShareGroupOffsets:       guarded(guardAlterShareGroupOffsets),
 	DeleteShareGroupOffsets:      guarded(guardDeleteShareGroupOffsets),

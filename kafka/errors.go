@@ -108,6 +108,8 @@ var errorCodes = []errorRow{
 	{group.ErrUnsupportedAssignor, UnsupportedAssignor},
 	{group.ErrInvalidRegularExpression, InvalidRegularExpression},
 	{group.ErrUnsupportedVersion, UnsupportedVersion},
+	{group.ErrInvalidTopology, StreamsInvalidTopology},
+	{group.ErrBrokenTopology, UnknownServerError},
 	{share.ErrInvalidRequest, InvalidRequest},
 	{share.ErrInvalidRecordState, InvalidRecordState},
 	{share.ErrFencedLeaderEpoch, FencedLeaderEpoch},
@@ -238,11 +240,13 @@ func (c *call) notFound(id, kind string) *string {
 	return &text
 }
 
-// heartbeatSays says in Kafka's words why a member of a group of a kind, Consumer or Share, is
+// heartbeatSays says in Kafka's words why a member of a group of a kind, as Consumer or Share, is
 // refused. Kafka: GroupMetadataManager.getOrMaybeCreateConsumerGroup, consumerGroup, and
-// throwIfStaticMemberIsUnknown.
+// throwIfStaticMemberIsUnknown. Of who coordinates the group it has nothing to say.
 func (c *call) heartbeatSays(err error, kind, id, member string, instance *string, epoch int32) error {
 	switch {
+	case errors.Is(err, group.ErrNotCoordinator), errors.Is(err, group.ErrCoordinatorNotAvailable), errors.Is(err, group.ErrLoading):
+		return noText(codeOf(err))
 	case errors.Is(err, group.ErrGroupNotFound) && !errors.As(err, new(*group.UpgradeError)):
 		text := *c.notFound(id, strings.ToLower(kind))
 		if _, other := c.groups.Describe(c.ctx, id); other != nil && epoch > 0 {

@@ -75,6 +75,8 @@ const (
 	WriteShareGroupState         Key = 85
 	DeleteShareGroupState        Key = 86
 	ReadShareGroupStateSummary   Key = 87
+	StreamsGroupHeartbeat        Key = 88
+	StreamsGroupDescribe         Key = 89
 	DescribeShareGroupOffsets    Key = 90
 	AlterShareGroupOffsets       Key = 91
 	DeleteShareGroupOffsets      Key = 92

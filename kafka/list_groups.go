@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/group"
 )
 
 // listGroups serves ListGroups: the groups that this broker coordinates, filtered
@@ -18,7 +20,7 @@ func (c *call) listGroups(req *kmsg.ListGroupsRequest) kmsg.Response {
 		return resp
 	}
 	for _, info := range infos {
-		if !named(req.StatesFilter, info.State.String()) || !named(req.TypesFilter, string(info.Type)) {
+		if !named(req.StatesFilter, stateFilter(info.State)) || !named(req.TypesFilter, string(info.Type)) {
 			continue
 		}
 		rg := kmsg.NewListGroupsResponseGroup()
@@ -26,6 +28,15 @@ func (c *call) listGroups(req *kmsg.ListGroupsRequest) kmsg.Response {
 		resp.Groups = append(resp.Groups, rg)
 	}
 	return resp
+}
+
+// stateFilter returns the name by which clients ask for groups in a state. It is that which the
+// answer has, but for NotReady. Kafka: StreamsGroupState.toLowerCaseString.
+func stateFilter(s group.State) string {
+	if s == group.NotReady {
+		return "not_ready"
+	}
+	return s.String()
 }
 
 // named reports whether filter lets name through; an empty one lets everything through.

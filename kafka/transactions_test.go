@@ -421,7 +421,7 @@ func TestLevelOfTransactionsIsAdvertised(t *testing.T) {
 			for _, f := range got.FinalizedFeatures {
 				finalized = append(finalized, f.Name, f.MinVersionLevel, f.MaxVersionLevel)
 			}
-			want := []any{"group.version", int16(1), int16(1), "share.version", int16(1), int16(1)}
+			want := []any{"group.version", int16(1), int16(1), "share.version", int16(1), int16(1), "streams.version", int16(1), int16(1)}
 			if c.want > 0 {
 				want = append(want, "transaction.version", c.want, c.want)
 			}
@@ -433,9 +433,13 @@ func TestLevelOfTransactionsIsAdvertised(t *testing.T) {
 			if v < 4 {
 				require.Empty(t, got.SupportedFeatures, "older clients cannot read a lowest level of 0")
 			} else {
-				require.Equal(t, []any{"group.version", "share.version", "transaction.version"}, []any{got.SupportedFeatures[0].Name, got.SupportedFeatures[1].Name, got.SupportedFeatures[2].Name})
-				require.Zero(t, got.SupportedFeatures[0].MinVersion+got.SupportedFeatures[1].MinVersion+got.SupportedFeatures[2].MinVersion)
-				require.Equal(t, max(c.want, got.SupportedFeatures[2].MaxVersion), got.SupportedFeatures[2].MaxVersion)
+				var names []string
+				for _, f := range got.SupportedFeatures {
+					names = append(names, f.Name)
+					require.Zero(t, f.MinVersion)
+				}
+				require.Equal(t, []string{"group.version", "share.version", "streams.version", "transaction.version"}, names)
+				require.Equal(t, max(c.want, got.SupportedFeatures[3].MaxVersion), got.SupportedFeatures[3].MaxVersion)
 			}
 		}
 	}

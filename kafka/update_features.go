@@ -12,6 +12,8 @@ const (
 	groupVersionMost       = 1
 	shareVersion           = "share.version"
 	shareVersionMost       = 1
+	streamsVersion         = "streams.version"
+	streamsVersionMost     = 1
 	transactionVersion     = "transaction.version"
 	transactionVersionMost = 2
 )
@@ -24,10 +26,10 @@ const (
 )
 
 // updateFeatures serves UpdateFeatures. A request is checked as Kafka checks it, but the level of
-// transaction.version is set when a cluster is opened, those of group.version and share.version are
-// the highest, and none changes while it is served: what would change it is refused. From version 1
-// on an update has its kind, and may be validated only; from 2 on the answer tells of no feature by
-// itself. Key 57, versions 0 to 2.
+// transaction.version is set when a cluster is opened, those of group.version, share.version and
+// streams.version are the highest, and none changes while it is served: what would change it is
+// refused. From version 1 on an update has its kind, and may be validated only; from 2 on the answer
+// tells of no feature by itself. Key 57, versions 0 to 2.
 func (c *call) updateFeatures(req *kmsg.UpdateFeaturesRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.UpdateFeaturesResponse)
 	for _, u := range req.FeatureUpdates {
@@ -45,6 +47,8 @@ func (c *call) updateFeatures(req *kmsg.UpdateFeaturesRequest) kmsg.Response {
 			now, most = c.s.groupLevel(), c.s.groupLevel()
 		case shareVersion:
 			now, most = c.s.shareLevel(), c.s.shareLevel()
+		case streamsVersion:
+			now, most = c.s.streamsLevel(), c.s.streamsLevel()
 		}
 		if text := checkUpdate(u.Feature, u.MaxVersionLevel, kind, levels{now, most, c.s.cluster.Controller()}); text != "" {
 			resp.ErrorCode, resp.ErrorMessage = int16(InvalidUpdateVersion), kmsg.StringPtr("The update failed for all features since the following feature had an error: "+text)

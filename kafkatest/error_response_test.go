@@ -24,7 +24,8 @@ var served = []kafka.Key{kafka.Produce, kafka.Fetch, kafka.ListOffsets, kafka.Me
 	kafka.CreateDelegationToken, kafka.RenewDelegationToken, kafka.ExpireDelegationToken, kafka.DescribeDelegationToken,
 	kafka.DescribeACLs, kafka.CreateACLs, kafka.DeleteACLs, kafka.DescribeClientQuotas, kafka.AlterClientQuotas, kafka.ConsumerGroupHeartbeat, kafka.ConsumerGroupDescribe,
 	kafka.ShareGroupHeartbeat, kafka.ShareGroupDescribe, kafka.ShareFetch, kafka.ShareAcknowledge, kafka.InitializeShareGroupState, kafka.ReadShareGroupState,
-	kafka.WriteShareGroupState, kafka.DeleteShareGroupState, kafka.ReadShareGroupStateSummary, kafka.DescribeShareGroupOffsets, kafka.AlterShareGroupOffsets, kafka.DeleteShareGroupOffsets}
+	kafka.WriteShareGroupState, kafka.DeleteShareGroupState, kafka.ReadShareGroupStateSummary, kafka.DescribeShareGroupOffsets, kafka.AlterShareGroupOffsets, kafka.DeleteShareGroupOffsets,
+	kafka.StreamsGroupHeartbeat, kafka.StreamsGroupDescribe}
 
 // eachVersion runs f for every served API and version, with a request about two of everything.
 func eachVersion(t *testing.T, f func(t *testing.T, req kmsg.Request)) {
@@ -152,7 +153,8 @@ func namesTransaction(resp kmsg.Response) bool {
 // groupOf returns group if responses like resp name groups.
 func groupOf(resp kmsg.Response, group string) string {
 	switch a := resp.(type) {
-	case *kmsg.DescribeGroupsResponse, *kmsg.ConsumerGroupDescribeResponse, *kmsg.DeleteGroupsResponse, *kmsg.ShareGroupDescribeResponse, *kmsg.DescribeShareGroupOffsetsResponse:
+	case *kmsg.DescribeGroupsResponse, *kmsg.ConsumerGroupDescribeResponse, *kmsg.DeleteGroupsResponse, *kmsg.ShareGroupDescribeResponse, *kmsg.DescribeShareGroupOffsetsResponse,
+		*kmsg.StreamsGroupDescribeResponse:
 		return group
 	case *kmsg.FindCoordinatorResponse:
 		if a.Version >= 4 {

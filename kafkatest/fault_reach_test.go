@@ -65,7 +65,7 @@ func TestFaultsThatCanHitAreNot(t *testing.T) {
 		"group": {Fault{Group: "g"}, []kafka.Key{kafka.OffsetCommit, kafka.OffsetFetch, kafka.FindCoordinator, kafka.JoinGroup, kafka.Heartbeat,
 			kafka.LeaveGroup, kafka.SyncGroup, kafka.DescribeGroups, kafka.DeleteGroups, kafka.OffsetDelete, kafka.AddOffsetsToTxn, kafka.TxnOffsetCommit,
 			kafka.DescribeConfigs, kafka.AlterConfigs, kafka.IncrementalAlterConfigs, kafka.ConsumerGroupHeartbeat, kafka.ConsumerGroupDescribe,
-			kafka.ShareGroupHeartbeat, kafka.ShareGroupDescribe, kafka.ShareFetch, kafka.ShareAcknowledge, kafka.InitializeShareGroupState,
+			kafka.StreamsGroupHeartbeat, kafka.StreamsGroupDescribe, kafka.ShareGroupHeartbeat, kafka.ShareGroupDescribe, kafka.ShareFetch, kafka.ShareAcknowledge, kafka.InitializeShareGroupState,
 			kafka.ReadShareGroupState, kafka.WriteShareGroupState, kafka.DeleteShareGroupState, kafka.ReadShareGroupStateSummary,
 			kafka.DescribeShareGroupOffsets, kafka.AlterShareGroupOffsets, kafka.DeleteShareGroupOffsets}},
 		"producer": {Fault{TransactionalID: "t"}, []kafka.Key{kafka.Produce, kafka.FindCoordinator, kafka.InitProducerID, kafka.AddPartitionsToTxn,

@@ -110,6 +110,10 @@ var keyKinds = map[offsets.KeyType]string{
 	offsets.KeyOffset: "offset", offsets.KeyGroup: "group", offsets.KeyConsumerGroup: "consumerGroup", offsets.KeyPartitionMetadata: "partitionMetadata",
 	offsets.KeyConsumerMember: "consumerMember", offsets.KeyTargetAssignment: "targetAssignment", offsets.KeyTargetAssignmentMember: "targetAssignmentMember",
 	offsets.KeyCurrentAssignmentOfMember: "currentAssignment", offsets.KeyRegularExpression: "regularExpression",
+	offsets.KeyShareMember: "shareMember", offsets.KeyShareGroup: "shareGroup", offsets.KeyShareTarget: "shareTargetAssignment",
+	offsets.KeyShareTargetMember: "shareTargetAssignmentMember", offsets.KeyShareCurrentAssignment: "shareCurrentAssignment", offsets.KeyShareStates: "shareStates",
+	offsets.KeyStreamsGroup: "streamsGroup", offsets.KeyStreamsMember: "streamsMember", offsets.KeyStreamsTarget: "streamsTargetAssignment",
+	offsets.KeyStreamsTargetMember: "streamsTargetAssignmentMember", offsets.KeyStreamsCurrentAssignment: "streamsCurrentAssignment", offsets.KeyStreamsTopology: "streamsTopology",
 }
 
 // decodeMetadata decodes a record of __cluster_metadata; types that Strata

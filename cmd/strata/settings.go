@@ -104,6 +104,45 @@ var brokerKeys = []brokerKey{
 	{"group.share.partition.max.record.locks", func(c *strata.Config, _ *kafka.Config, v string) error {
 		return number(&c.Shares.MaxInFlight, v, 1)
 	}},
+	{"group.streams.session.timeout.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.Streams.SessionTimeout, v, time.Millisecond)
+	}},
+	{"group.streams.heartbeat.interval.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.Streams.HeartbeatInterval, v, time.Millisecond)
+	}},
+	{"group.streams.min.session.timeout.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.Streams.MinSessionTimeout, v, time.Millisecond)
+	}},
+	{"group.streams.max.session.timeout.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.Streams.MaxSessionTimeout, v, time.Millisecond)
+	}},
+	{"group.streams.min.heartbeat.interval.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.Streams.MinHeartbeatInterval, v, time.Millisecond)
+	}},
+	{"group.streams.max.heartbeat.interval.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.Streams.MaxHeartbeatInterval, v, time.Millisecond)
+	}},
+	{"group.streams.min.assignment.interval.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.Streams.MinAssignmentInterval, v, time.Millisecond)
+	}},
+	{"group.streams.max.assignment.interval.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return span(&c.Group.Streams.MaxAssignmentInterval, v, time.Millisecond)
+	}},
+	{"group.streams.assignment.interval.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return interval(&c.Group.Streams.AssignmentInterval, v)
+	}},
+	{"group.streams.initial.rebalance.delay.ms", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return interval(&c.Group.Streams.InitialRebalanceDelay, v)
+	}},
+	{"group.streams.max.size", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return number(&c.Group.Streams.MaxSize, v, 1)
+	}},
+	{"group.streams.num.standby.replicas", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return number(&c.Group.Streams.StandbyReplicas, v, 0)
+	}},
+	{"group.streams.max.standby.replicas", func(c *strata.Config, _ *kafka.Config, v string) error {
+		return number(&c.Group.Streams.MaxStandbyReplicas, v, 1)
+	}},
 	{"share.coordinator.state.topic.num.partitions", func(c *strata.Config, _ *kafka.Config, v string) error {
 		return number(&c.Shares.Topic.Partitions, v, 1)
 	}},

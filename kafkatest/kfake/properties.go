@@ -18,6 +18,7 @@ func (c *Cluster) setProperties(s *kafkatest.Config) error {
 		"group.share.delivery.count.limit":       &s.Shares.MaxDeliveryCount,
 		"group.share.partition.max.record.locks": &s.Shares.MaxInFlight,
 		"group.share.max.size":                   &s.Group.ShareMaxSize,
+		"group.streams.max.size":                 &s.Group.Streams.MaxSize,
 		"group.consumer.max.size":                &s.Group.ConsumerMaxSize,
 		"group.max.size":                         &s.Group.MaxSize,
 		"offset.metadata.max.bytes":              &s.Group.OffsetMetadataMax,
@@ -32,6 +33,8 @@ func (c *Cluster) setProperties(s *kafkatest.Config) error {
 		"group.share.heartbeat.interval.ms":               {&s.Group.ShareHeartbeatInterval, time.Millisecond},
 		"group.share.session.timeout.ms":                  {&s.Group.ShareSessionTimeout, time.Millisecond},
 		"group.share.record.lock.duration.ms":             {&s.Shares.LockDuration, time.Millisecond},
+		"group.streams.heartbeat.interval.ms":             {&s.Group.Streams.HeartbeatInterval, time.Millisecond},
+		"group.streams.session.timeout.ms":                {&s.Group.Streams.SessionTimeout, time.Millisecond},
 		"group.initial.rebalance.delay.ms":                {&s.Group.InitialRebalanceDelay, time.Millisecond},
 		"group.min.session.timeout.ms":                    {&s.Group.MinSessionTimeout, time.Millisecond},
 		"group.max.session.timeout.ms":                    {&s.Group.MaxSessionTimeout, time.Millisecond},
@@ -72,6 +75,7 @@ func (c *Cluster) setProperties(s *kafkatest.Config) error {
 	for timeout, interval := range map[*time.Duration]*time.Duration{
 		&s.Group.ShareSessionTimeout:    &s.Group.ShareHeartbeatInterval,
 		&s.Group.ConsumerSessionTimeout: &s.Group.ConsumerHeartbeatInterval,
+		&s.Group.Streams.SessionTimeout: &s.Group.Streams.HeartbeatInterval,
 	} {
 		if *interval == 0 && *timeout > 0 { // members that live less than the default interval send more
 			*interval = min(*timeout/3, defaultHeartbeat)

@@ -1,0 +1,81 @@
+package kafka
+
+import (
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/group/offsets"
+)
+
+// streamsGroupHeartbeat serves StreamsGroupHeartbeat (key 88, KIP-1071), version 0: all that a
+// member of a streams group says to its coordinator. Members make up their ids themselves. Internal
+// topics that the application lacks are created in its name.
+//
+// It differs from Kafka in two things. Topics are created before the answer, which says at once why
+// one could not be; Kafka's are created behind it, and the next answer says so. A topology for which
+// there are no source topics does not keep a member with an endpoint from joining, for which Kafka
+// has an UNKNOWN_SERVER_ERROR.
+func (c *call) streamsGroupHeartbeat(req *kmsg.StreamsGroupHeartbeatRequest) kmsg.Response {
+	resp := streamsResponse(req)
+	r, err := c.streamsHeartbeatRequest(req)
+	var answer group.StreamsHeartbeatResponse
+	if err == nil {
+		answer, err = c.groups.StreamsHeartbeat(c.ctx, r)
+	}
+	if errors.Is(err, group.ErrBrokenTopology) {
+		err = noText(UnknownServerError)
+	}
+	if err != nil {
+		err = c.heartbeatSays(err, "Streams", req.Group, req.MemberID, nil, req.MemberEpoch)
+		resp.ErrorCode, resp.ErrorMessage = c.errorCode(err), errorMessage(err)
+		return resp
+	}
+	resp.MemberID, resp.MemberEpoch = answer.MemberID, answer.MemberEpoch
+	resp.HeartbeatIntervalMillis = int32(answer.HeartbeatInterval.Milliseconds())
+	if a := answer.Assignment; a != nil {
+		resp.ActiveTasks, resp.StandbyTasks, resp.WarmupTasks = taskIDs(a.Active), taskIDs(a.Standby), taskIDs(a.Warmup)
+	}
+	resp.EndpointInformationEpoch = answer.EndpointEpoch
+	resp.PartitionsByUserEndpoint = queryable(answer.Queryable)
+	for _, s := range answer.Statuses {
+		if s.Code == group.MissingInternalTopics {
+			s.Detail += c.createInternal(answer)
+		}
+		resp.Status = append(resp.Status, kmsg.StreamsGroupHeartbeatResponseStatus{StatusCode: int8(s.Code), StatusDetail: s.Detail})
+	}
+	return resp
+}
+
+// streamsResponse returns an answer that says nothing yet. Its list of statuses is never null.
+func streamsResponse(req *kmsg.StreamsGroupHeartbeatRequest) *kmsg.StreamsGroupHeartbeatResponse {
+	resp := req.ResponseKind().(*kmsg.StreamsGroupHeartbeatResponse)
+	resp.Status = []kmsg.StreamsGroupHeartbeatResponseStatus{}
+	return resp
+}
+
+func taskIDs(all []offsets.StreamsTasks) []kmsg.TaskIDs {
+	out := make([]kmsg.TaskIDs, 0, len(all))
+	for _, t := range all {
+		out = append(out, kmsg.TaskIDs{SubtopologyID: t.Subtopology, Partitions: t.Partitions})
+	}
+	return out
+}
+
+func queryable(all []group.StreamsQueryable) (out []kmsg.StreamsGroupHeartbeatResponsePartitionsByUserEndpoint) {
+	if all != nil {
+		out = []kmsg.StreamsGroupHeartbeatResponsePartitionsByUserEndpoint{}
+	}
+	for _, q := range all {
+		r := kmsg.StreamsGroupHeartbeatResponsePartitionsByUserEndpoint{UserEndpoint: kmsg.Endpoint{Host: q.Endpoint.Host, Port: q.Endpoint.Port}}
+		for _, t := range q.Active {
+			r.ActivePartitions = append(r.ActivePartitions, kmsg.StreamsGroupHeartbeatResponsePartitionsByUserEndpointActivePartition{Topic: t.Topic, Partitions: t.Partitions})
+		}
+		for _, t := range q.Standby {
+			r.StandbyPartitions = append(r.StandbyPartitions, kmsg.StreamsGroupHeartbeatResponsePartitionsByUserEndpointStandbyPartition{Topic: t.Topic, Partitions: t.Partitions})
+		}
+		out = append(out, r)
+	}
+	return out
+}
