@@ -13,6 +13,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/kafka"
 )
 
 // Kafka Streams, exactly once: it counts words while instances are killed and replaced.
@@ -24,11 +28,11 @@ type instance struct {
 	done chan struct{}
 }
 
-func startWords(t *testing.T, k target, app, from, to string) *instance {
+func startWords(t *testing.T, k target, app, from, to, protocol string) *instance {
 	t.Helper()
 	source, err := filepath.Abs("java/Words.java")
 	require.NoError(t, err)
-	i := &instance{cmd: kafkaKit(t).Java(t.Context(), source, k.addr, app, t.TempDir(), from, to), done: make(chan struct{})}
+	i := &instance{cmd: kafkaKit(t).Java(t.Context(), source, k.addr, app, t.TempDir(), from, to, protocol), done: make(chan struct{})}
 	i.cmd.Stdout, i.cmd.Stderr = &i.out, &i.out
 	require.NoError(t, i.cmd.Start())
 	go func() {
@@ -47,24 +51,37 @@ func (i *instance) kill() {
 // streamsKills are the instances that are killed while words are counted.
 const streamsKills = 4
 
+// groupProtocols are those that Kafka Streams has: consumers share partitions out among themselves,
+// or the brokers share out tasks (KIP-1071).
+var groupProtocols = []string{"classic", "streams"}
+
 // TestStreamsCountsWordsExactlyOnceWhileInstancesDie wants every count of every word once and in
 // order: 1, 2, 3 and so on to the number of times that it was written.
 func TestStreamsCountsWordsExactlyOnceWhileInstancesDie(t *testing.T) {
 	t.Parallel()
 	need(t, "java", "mvn")
-	k, _ := startStrata(t)
-	countWords(t, k)
+	for _, protocol := range groupProtocols {
+		t.Run(protocol, func(t *testing.T) {
+			ks, _ := startStrataServing(t, 1, func(cfg *strata.Config) {
+				cfg.Group.Streams = group.StreamsConfig{SessionTimeout: 6 * time.Second, HeartbeatInterval: 500 * time.Millisecond}
+			}, func(*kafka.Config) {})
+			countWords(t, ks[0], protocol)
+		})
+	}
 }
 
 // TestStreamsCountsWordsOnApacheKafka is the same on a broker of Kafka.
 func TestStreamsCountsWordsOnApacheKafka(t *testing.T) {
 	t.Parallel()
-	k := startKafka(t)
+	k := startKafkaWith(t, "group.streams.session.timeout.ms=6000", "group.streams.min.session.timeout.ms=6000",
+		"group.streams.heartbeat.interval.ms=500", "group.streams.min.heartbeat.interval.ms=500")
 	awaitCoordinators(t, k)
-	countWords(t, k)
+	for _, protocol := range groupProtocols {
+		t.Run(protocol, func(t *testing.T) { countWords(t, k, protocol) })
+	}
 }
 
-func countWords(t *testing.T, k target) {
+func countWords(t *testing.T, k target, protocol string) {
 	from, to, app := newTopic(t, k, 4), newTopic(t, k, 2), fresh("words")
 	vocabulary := strings.Fields("the log is a sequence of records that is only ever appended to and read by many")
 	wanted := map[string]int64{}
@@ -90,7 +107,7 @@ func countWords(t *testing.T, k target) {
 			t.Error(err)
 		}
 	})
-	instances := []*instance{startWords(t, k, app, from, to), startWords(t, k, app, from, to)}
+	instances := []*instance{startWords(t, k, app, from, to, protocol), startWords(t, k, app, from, to, protocol)}
 	counted := franz(t, k, kgo.ConsumeTopics(to), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	seen, total, killed := map[string]int64{}, 0, 0
 	deadline := time.Now().Add(3 * time.Minute)
@@ -106,7 +123,7 @@ func countWords(t *testing.T, k target) {
 		})
 		if killed < streamsKills && total > (killed+1)*len(lines)*4/(streamsKills+2) {
 			instances[killed%2].kill()
-			instances[killed%2] = startWords(t, k, app, from, to)
+			instances[killed%2] = startWords(t, k, app, from, to, protocol)
 			killed++
 		}
 	}

@@ -53,7 +53,7 @@ var scripts = map[string]string{
 	"kafka-share-groups.sh":              "toolSteps",
 	"kafka-storage.sh":                   "asks no broker",
 	"kafka-streams-application-reset.sh": "toolSteps",
-	"kafka-streams-groups.sh":            "groups of streams (KIP-1071) are not there",
+	"kafka-streams-groups.sh":            "toolSteps",
 	"kafka-topics.sh":                    "toolSteps",
 	"kafka-transactions.sh":              "tools/transactions",
 	"kafka-verifiable-consumer.sh":       "tools/verifiable-producer-and-consumer",
@@ -70,6 +70,8 @@ type step struct {
 	file    string
 	chance  bool   // what it prints is a matter of time: only how it ends is compared
 	differs string // why it says another thing here than there
+
+	does func(t *testing.T, addr string) // in the place of a tool: it is done at the brokers
 }
 
 // toolSteps are what is done with the tools that no other test runs, in this order.
@@ -177,7 +179,7 @@ var toolSteps = []step{
 	{tool: "e2e-latency", args: "--topic jobs --num-records 20 --record-size 10 --producer-acks all", chance: true},
 	{tool: "streams-application-reset", args: "--application-id app --input-topics jobs --force"},
 	{tool: "topics", args: "--delete --topic jobs"},
-	{tool: "broker-api-versions", differs: "APIs for several directories of a broker, groups of streams and controllers are not there"},
+	{tool: "broker-api-versions", differs: "APIs for several directories of a broker and controllers are not there"},
 }
 
 // either is what two runs of a tool do not have in common.
@@ -186,6 +188,10 @@ var either = regexp.MustCompile(`127\.0\.0\.1:\d+|localhost:\d+|\d{4}-\d\d-\d\d[
 // saidBy returns what a tool prints, and how it ends. Lines are sorted: Kafka's tools keep much in
 // hash tables.
 func (x *transcribed) saidBy(s step) string {
+	if s.does != nil {
+		s.does(x.t, x.k.addr)
+		return ""
+	}
 	args := strings.Fields(s.args)
 	if s.file != "" {
 		file := filepath.Join(x.t.TempDir(), "file")
@@ -221,14 +227,15 @@ func TestAllOfKafkasToolsSayWhatTheySayOfKafka(t *testing.T) {
 			return startKafkaWith(t, "auto.create.topics.enable=false", "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS")
 		},
 	}
+	steps := slices.Concat(toolSteps, streamsSteps)
 	said := map[string][]string{}
 	for kind, start := range clusters {
 		x := &transcribed{t: t, k: administered{target: start()}}
-		for _, s := range toolSteps {
+		for _, s := range steps {
 			said[kind] = append(said[kind], x.saidBy(s))
 		}
 	}
-	for i, s := range toolSteps {
+	for i, s := range steps {
 		theirs, ours := said["kafka"][i], said["strata"][i]
 		if same := theirs == ours; same != (s.differs == "") {
 			t.Errorf("%s %s: it differs: %v, listed: %q\nKafka:  %s\nStrata: %s", s.tool, s.args, !same, s.differs, theirs, ours)
@@ -239,8 +246,10 @@ func TestAllOfKafkasToolsSayWhatTheySayOfKafka(t *testing.T) {
 // Each of Kafka's scripts is run somewhere, or the list says why not.
 func TestNoneOfKafkasScriptsIsForgotten(t *testing.T) {
 	run := map[string]bool{}
-	for _, s := range toolSteps {
-		run["kafka-"+s.tool+".sh"] = true
+	for _, s := range slices.Concat(toolSteps, streamsSteps) {
+		if s.does == nil {
+			run["kafka-"+s.tool+".sh"] = true
+		}
 	}
 	for name, where := range scripts {
 		if where == "toolSteps" {

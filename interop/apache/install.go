@@ -141,6 +141,7 @@ var tools = map[string]string{
 	"console-share-consumer":    "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
 	"share-consumer-perf-test":  "org.apache.kafka.tools.ShareConsumerPerformance",
 	"verifiable-share-consumer": "org.apache.kafka.tools.VerifiableShareConsumer",
+	"streams-groups":            "org.apache.kafka.tools.streams.StreamsGroupCommand",
 	"streams-application-reset": "org.apache.kafka.tools.StreamsResetter",
 }
 

@@ -4,7 +4,7 @@ import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.*;
 import org.apache.kafka.streams.kstream.*;
 
-/** Counts words with Kafka Streams, exactly once: Words ADDRESS APPLICATION STATE-DIRECTORY FROM TO. It runs until it is killed. */
+/** Counts words with Kafka Streams, exactly once: Words ADDRESS APPLICATION STATE-DIRECTORY FROM TO GROUP-PROTOCOL. It runs until it is killed. */
 public class Words {
     public static void main(String[] args) throws Exception {
         Properties c = new Properties();
@@ -15,8 +15,11 @@ public class Words {
         c.put("statestore.cache.max.bytes", "0"); // every count is written
         c.put("commit.interval.ms", "50");
         c.put("num.stream.threads", "1");
-        c.put("session.timeout.ms", "6000");
-        c.put("heartbeat.interval.ms", "500");
+        c.put("group.protocol", args[5]);
+        if (args[5].equals("classic")) { // otherwise the brokers say so
+            c.put("session.timeout.ms", "6000");
+            c.put("heartbeat.interval.ms", "500");
+        }
         c.put("transaction.timeout.ms", "6000");
         c.put("auto.offset.reset", "earliest");
         StreamsBuilder b = new StreamsBuilder();
