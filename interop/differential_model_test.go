@@ -187,7 +187,7 @@ var themes = [][]int16{
 // notServed are APIs of Kafka's that Strata says it does not have (ApiVersions).
 var notServed = map[int16]string{
 	34: "there is one directory for a broker",
-	64: "brokers are those that the cluster was opened with", 80: "no voters of KRaft", 81: "no voters of KRaft", 88: "no streams groups", 89: "no streams groups",
+	64: "brokers are those that the cluster was opened with", 80: "no voters of KRaft", 81: "no voters of KRaft",
 }
 
 // tame keeps requests to what a script may change: its own things, and at most for its own time.
