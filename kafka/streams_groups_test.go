@@ -245,6 +245,19 @@ func TestInternalTopicsOfStreamsAreCreatedAsTheirMemberMay(t *testing.T) {
 	require.Equal(t, hidden, d)
 }
 
+// Kafka answers UNKNOWN_SERVER_ERROR to it.
+func TestAMemberWithAnEndpointJoinsBeforeItsTopicsAreThere(t *testing.T) {
+	addr := serveStreams(t)
+	resp := ask[*kmsg.StreamsGroupHeartbeatResponse](t, addr, 0, streamsBeat("m", 0, func(r *kmsg.StreamsGroupHeartbeatRequest) {
+		r.Topology.Subtopologies[0].SourceTopics = []string{"absent"}
+		r.UserEndpoint = &kmsg.StreamsGroupHeartbeatRequestUserEndpoint{Host: "h", Port: 1}
+	}))
+	require.Zero(t, resp.ErrorCode)
+	require.Equal(t, []kmsg.StreamsGroupHeartbeatResponseStatus{{StatusCode: 1, StatusDetail: "Source topics absent are missing."}}, plainStatus(resp))
+	require.Len(t, resp.PartitionsByUserEndpoint, 1)
+	require.Empty(t, resp.PartitionsByUserEndpoint[0].ActivePartitions)
+}
+
 // Checklist row S29.
 func TestInternalTopicsThatCannotBeCreatedAreNamed(t *testing.T) {
 	addr := serveStreams(t)
