@@ -133,7 +133,7 @@ func (c *call) alterConfig(kind int8, name string, changes []replication.ConfigC
 			return refuse(InvalidConfig, fmt.Sprintf("Can't %s to key %s because its type is not LIST.", listOperations[ch.Op], ch.Key))
 		}
 		if isFixed {
-			return refuse(InvalidRequest, "Cannot update these configs dynamically: "+ch.Key)
+			return refuse(InvalidRequest, fmt.Sprintf("Cannot update these configs dynamically: [%s]", ch.Key))
 		}
 	}
 	err = c.changer(validateOnly).AlterBrokerConfig(c.ctx, broker, changes...)
