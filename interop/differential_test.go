@@ -650,7 +650,7 @@ func startStrataAuthorizing(t *testing.T) target {
 	ks, _ := startStrataServing(t, 1, func(cfg *strata.Config) {
 		cfg.Group.OffsetsPartitions, cfg.Transactions.Topic.Partitions = 4, 1
 	}, func(cfg *kafka.Config) {
-		cfg.NoAutoCreate = true
+		cfg.NoAutoCreate, cfg.PartialBatches = true, true
 		cfg.Authorization = kafka.Authorization{Enabled: true, SuperUsers: []string{"User:ANONYMOUS"}}
 	})
 	return ks[0]

@@ -135,6 +135,7 @@ func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 		f.request.Isolation = partition.ReadCommitted
 	}
 	f.request.Rack, f.request.LeaderOnly = req.Rack, c.version < followerReads
+	f.request.Partial = c.s.cfg.PartialBatches
 	f.request.InOrder = true // sessions turn the order, and clients without one do it themselves
 	f.answers = make([]kmsg.FetchResponseTopicPartition, len(f.parts))
 	for i, p := range f.parts {

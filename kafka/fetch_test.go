@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 
@@ -168,6 +169,42 @@ func TestFetchReturnsTheFirstBatchHoweverSmallItsLimits(t *testing.T) {
 		req := want(12, "orders", 0)
 		req.MaxBytes, req.Topics[0].Partitions[0].PartitionMaxBytes = limit, limit
 		require.Len(t, c.fetch(req).Topics[0].Partitions[0].RecordBatches, len(batch("k", "one")))
+	}
+}
+
+// Kafka hands out ranges of files: an answer ends where its limit does, and clients drop what is not
+// whole.
+func TestFetchEndsWithinABatchIfItIsAskedTo(t *testing.T) {
+	for _, partial := range []bool{false, true} {
+		s, addr := serve(t, Config{PartialBatches: partial})
+		require.NoError(t, s.cluster.CreateTopic(t.Context(), "orders", topic.Config{}))
+		c := dial(t, addr)
+		whole := []byte{}
+		for range 3 {
+			c.ask(appended("orders", 0, "value"))
+		}
+		one := len(batch("k", "value"))
+		for limit := range int32(3*one + 2) {
+			req := want(12, "orders", 0)
+			req.Topics[0].Partitions[0].PartitionMaxBytes = limit
+			got := c.fetch(req).Topics[0].Partitions[0].RecordBatches
+			switch {
+			case !partial:
+				require.Len(t, got, min(max(int(limit)/one, 1), 3)*one, limit)
+			case int(limit) >= one:
+				require.Len(t, got, min(int(limit), 3*one), limit)
+			default:
+				require.Len(t, got, one, "the first batch is whole")
+			}
+			require.True(t, bytes.HasPrefix(got, whole), "what is longer goes on")
+			whole = bytes.Clone(got)
+		}
+		for _, offset := range []int64{1, 2} { // in the middle of it all: the same bytes
+			req := want(12, "orders", 0)
+			req.Topics[0].Partitions[0].FetchOffset, req.Topics[0].Partitions[0].PartitionMaxBytes = offset, int32(one+one/2)
+			got := c.fetch(req).Topics[0].Partitions[0].RecordBatches
+			require.Equal(t, whole[int(offset)*one:][:len(got)], got)
+		}
 	}
 }
 

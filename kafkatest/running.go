@@ -44,7 +44,7 @@ func (s *Server) start() error {
 		return errors.Join(err, cluster.Close())
 	}
 	r := &running{cluster: cluster}
-	r.kafka = kafka.NewServer(cluster, kafka.Config{Logger: s.cfg.Logger, Intercept: s.in, Security: s.security(cluster), NoAutoCreate: !s.cfg.AutoCreate, Authorization: s.cfg.authorization(), DelegationTokens: s.cfg.DelegationTokens,
+	r.kafka = kafka.NewServer(cluster, kafka.Config{Logger: s.cfg.Logger, Intercept: s.in, Security: s.security(cluster), NoAutoCreate: !s.cfg.AutoCreate, PartialBatches: true, Authorization: s.cfg.authorization(), DelegationTokens: s.cfg.DelegationTokens,
 		VersionCaps: versionCaps(s.cfg.Release, s.cfg.VersionCaps), Limits: s.limits()})
 	lns, addrs := map[int32]net.Listener{}, map[int32]string{}
 	for _, broker := range cluster.Backend().Brokers() {

@@ -33,6 +33,8 @@ type FetchRequest struct {
 	Rack string
 	// LeaderOnly: what the broker that is asked does not lead is ErrNotLeader, although it follows.
 	LeaderOnly bool
+	// Partial: see ReadRequest.
+	Partial bool
 
 	// Reserve is asked for the memory of each read before it is made, and Release told of what was
 	// not needed or is read again; what is returned stays reserved, up to MaxBytes. Reserve may

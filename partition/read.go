@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/stratalog/strata/record"
 )
 
 // defaultReadBytes is what a read without a limit returns at most (Kafka: max.partition.fetch.bytes
@@ -17,6 +19,11 @@ type ReadRequest struct {
 	Isolation          Isolation
 	CurrentLeaderEpoch int32  // epoch that the reader believes in; -1: not checked
 	Buf                []byte // appended to; nil: a fresh buffer
+
+	// Partial has the result end where the limit does, within a batch if there is one there: the
+	// reader drops that. The first batch is whole. It is what clients of Kafka meet, whose broker
+	// hands out ranges of files.
+	Partial bool
 }
 
 // A ReadResult is what was read.
@@ -26,7 +33,8 @@ type ReadResult struct {
 	LogStartOffset   int64
 	LeaderEpoch      int32
 	Aborted          []AbortedTxn // nil under ReadUncommitted or if there is none
-	// Bytes is Buf with whole, verified batches behind it. It belongs to the caller.
+	// Bytes is Buf with whole, verified batches behind it, the last of which is cut off if that was
+	// asked for. It belongs to the caller.
 	Bytes []byte
 }
 
@@ -104,16 +112,34 @@ func (p *Partition) readUpTo(req *ReadRequest, res *ReadResult, bound int64, cau
 		*res = ReadResult{}
 		return p.wrap("read", err)
 	}
+	if req.Isolation == ReadCommitted && p.anyAborted.Load() {
+		if res.Aborted, err = p.aborted(req.Offset, res.Bytes[len(req.Buf):]); err != nil {
+			*res = ReadResult{}
+			return p.wrap("read", err)
+		}
+	}
+	if req.Partial {
+		p.fill(req, res, bound)
+	}
 	p.stats.reads.Add(1)
 	p.stats.bytesOut.Add(int64(len(res.Bytes) - len(req.Buf)))
-	if req.Isolation == ReadUncommitted || !p.anyAborted.Load() {
-		return nil
-	}
-	if res.Aborted, err = p.aborted(req.Offset, res.Bytes[len(req.Buf):]); err != nil {
-		*res = ReadResult{}
-		return p.wrap("read", err)
-	}
 	return nil
+}
+
+// fill adds as much of the next batch as the limit leaves room for. What is wrong with that batch is
+// told to who reads from it on.
+func (p *Partition) fill(req *ReadRequest, res *ReadResult, bound int64) {
+	start, limit := len(req.Buf), len(req.Buf)+defaultMaxBytes(req.MaxBytes)
+	if len(res.Bytes) == start || len(res.Bytes) >= limit {
+		return
+	}
+	last, err := record.ParseHeader(lastBatch(res.Bytes[start:]))
+	if err != nil || last.NextOffset() >= bound {
+		return
+	}
+	if more, err := p.log.ReadUpTo(res.Bytes, last.NextOffset(), 1, bound); err == nil && len(more) > limit {
+		res.Bytes = more[:limit]
+	}
 }
 
 // checkEpoch returns the leader epoch if this replica leads and a reader that believes in epoch

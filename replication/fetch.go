@@ -244,7 +244,7 @@ func (f *fetch) readFrom(s *source, p *partition.Partition, want *partition.Fetc
 	}
 	req := partition.ReadRequest{
 		Offset: want.Offset, MaxBytes: max(limit, 1), Isolation: f.req.Isolation, CurrentLeaderEpoch: want.CurrentLeaderEpoch,
-		Buf: f.buf,
+		Partial: f.req.Partial, Buf: f.buf,
 	}
 	if s.follows {
 		res, err = p.ReadFollower(req, s.epoch)
