@@ -33,10 +33,10 @@ func (c *call) shareAcknowledge(req *kmsg.ShareAcknowledgeRequest) kmsg.Response
 	var todo []shareAcks
 	for _, t := range req.Topics {
 		for _, p := range t.Partitions {
-			if len(p.AcknowledgementBatches) == 0 {
-				continue
-			}
 			of := shareAcks{part: sharePart{t.TopicID, p.Partition}}
+			if _, err := c.sharePartition(of.part); err == nil && len(p.AcknowledgementBatches) == 0 {
+				continue // Kafka tells of such a one only what is wrong with it
+			}
 			for _, b := range p.AcknowledgementBatches {
 				of.add(b.FirstOffset, b.LastOffset, b.AcknowledgeTypes)
 			}

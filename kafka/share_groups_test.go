@@ -138,6 +138,29 @@ func TestFranzGoWorksAtAQueue(t *testing.T) {
 	}
 }
 
+// Of a partition of which nothing is said the answer tells only if it is none.
+func TestAcknowledgingNothingOfAPartitionThatIsNoneIsAnError(t *testing.T) {
+	_, addr, id := shareTopic(t, 1)
+	one := newSharer(t, addr, "one", id)
+	require.Zero(t, one.beat(0, "jobs").ErrorCode)
+	one.fetch(nil)
+	req := kmsg.NewPtrShareAcknowledgeRequest()
+	req.Version, req.GroupID, req.MemberID, req.ShareSessionEpoch = 2, &one.group, &one.id, one.epoch
+	for _, of := range []sharePart{{id, 0}, {id, 7}, {[16]byte{7}, 0}} {
+		rt, rp := kmsg.NewShareAcknowledgeRequestTopic(), kmsg.NewShareAcknowledgeRequestTopicPartition()
+		rp.Partition, rt.TopicID = of.number, of.id
+		rt.Partitions = append(rt.Partitions, rp)
+		req.Topics = append(req.Topics, rt)
+	}
+	var codes []Code
+	for _, rt := range one.ask(req).(*kmsg.ShareAcknowledgeResponse).Topics {
+		for _, p := range rt.Partitions {
+			codes = append(codes, Code(p.ErrorCode))
+		}
+	}
+	require.Equal(t, []Code{UnknownTopicOrPartition, UnknownTopicID}, codes)
+}
+
 // Checklist row S16.
 func TestMembersOfAShareGroupHaveTheirOwnRecordsUntilTheySayWhatCameOfThem(t *testing.T) {
 	_, addr, id := shareTopic(t, 6)
