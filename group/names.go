@@ -113,6 +113,5 @@ var (
 	ErrInvalidRegularExpression = protocol.ErrInvalidRegularExpression // INVALID_REGULAR_EXPRESSION
 	ErrUnsupportedVersion       = protocol.ErrUnsupportedVersion       // UNSUPPORTED_VERSION
 	ErrInvalidTopology          = protocol.ErrInvalidTopology          // STREAMS_INVALID_TOPOLOGY
-	ErrBrokenTopology           = protocol.ErrBrokenTopology           // UNKNOWN_SERVER_ERROR, as in Kafka
 	ErrInvalidOffset            = protocol.ErrInvalidOffset            // of a reset; commits are not checked, as in Kafka
 )

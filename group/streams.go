@@ -14,7 +14,7 @@ import (
 // one of streams; its offsets stay. It waits until what it answers is durable. It creates no topics:
 // the answer says which the application lacks, and the group goes on when they are there.
 //
-// It returns ErrInvalidRequest, ErrInvalidTopology, ErrBrokenTopology or ErrGroupMaxSize for a
+// It returns ErrInvalidRequest, ErrInvalidTopology or ErrGroupMaxSize for a
 // request that makes no sense here; ErrUnknownMember or ErrFencedMemberEpoch: the member abandons
 // all that it has and joins again; ErrGroupNotFound if there is no such group, or one of another
 // kind; ErrTooLarge; or one to retry. Kafka: StreamsGroupHeartbeat.

@@ -109,7 +109,6 @@ var errorCodes = []errorRow{
 	{group.ErrInvalidRegularExpression, InvalidRegularExpression},
 	{group.ErrUnsupportedVersion, UnsupportedVersion},
 	{group.ErrInvalidTopology, StreamsInvalidTopology},
-	{group.ErrBrokenTopology, UnknownServerError},
 	{share.ErrInvalidRequest, InvalidRequest},
 	{share.ErrInvalidRecordState, InvalidRecordState},
 	{share.ErrFencedLeaderEpoch, FencedLeaderEpoch},

@@ -31,7 +31,6 @@ var (
 	ErrInvalidRegularExpression = errors.New("group: invalid regular expression")                                                                     // INVALID_REGULAR_EXPRESSION
 	ErrUnsupportedVersion       = errors.New("group: members of the newer protocol need a newer version of the request")                              // UNSUPPORTED_VERSION
 	ErrInvalidTopology          = errors.New("group: invalid topology of a streams application")                                                      // STREAMS_INVALID_TOPOLOGY
-	ErrBrokenTopology           = errors.New("group: topology contradicts itself")                                                                    // UNKNOWN_SERVER_ERROR, as in Kafka, which does not expect it
 	ErrInvalidOffset            = errors.New("group: offset below 0")                                                                                 // of a reset; commits are not checked, as in Kafka
 )
 

@@ -102,7 +102,7 @@ func (w *work) partitions(name string) (int32, bool) {
 func (w *work) must(name string) (int32, error) {
 	n, ok := w.partitions(name)
 	if !ok {
-		return 0, says(protocol.ErrBrokenTopology, "the partitions of %s cannot be known", name)
+		return 0, says(protocol.ErrInvalidTopology, "The number of partitions of topic %s follows from nothing.", name)
 	}
 	return n, nil
 }
@@ -173,8 +173,13 @@ func (w *work) count() error {
 		for _, all := range [][]offsets.StreamsTopic{s.RepartitionSources, s.Changelogs} {
 			seen := make(map[string]bool)
 			for _, t := range all {
-				if w.wanted(t) < 1 || seen[t.Name] || repeats(t.Configs) {
-					return says(protocol.ErrBrokenTopology, "internal topic %s makes no sense", t.Name)
+				switch {
+				case w.wanted(t) < 1:
+					return says(protocol.ErrInvalidTopology, "Internal topic %s cannot have %d partitions.", t.Name, w.wanted(t))
+				case seen[t.Name]:
+					return says(protocol.ErrInvalidTopology, "Internal topic %s is there twice in subtopology %s.", t.Name, s.ID)
+				case repeats(t.Configs):
+					return says(protocol.ErrInvalidTopology, "Internal topic %s has two values of a setting.", t.Name)
 				}
 				seen[t.Name] = true
 			}

@@ -55,9 +55,9 @@ func TestTopologyIsHeldAgainstTheTopics(t *testing.T) {
 		"nothing is read":   {topology: []offsets.StreamsSubtopology{{ID: "7"}}, err: protocol.ErrInvalidTopology},
 		"nobody writes":     {topology: []offsets.StreamsSubtopology{selfJoin}, err: protocol.ErrInvalidTopology},
 		"in a circle":       {topology: []offsets.StreamsSubtopology{{ID: "0", RepartitionSources: []topic{{Name: "r"}}, RepartitionSinks: []string{"r"}}}, err: protocol.ErrInvalidTopology},
-		"no such index":     {topology: []offsets.StreamsSubtopology{{ID: "0", SourceTopics: []string{"a"}, CopartitionGroups: []offsets.StreamsCopartitionGroup{{SourceTopics: []int16{1}}}}}, topics: map[string]int32{"a": 1}, err: protocol.ErrBrokenTopology},
-		"below zero":        {topology: []offsets.StreamsSubtopology{{ID: "0", SourceTopics: []string{"a"}, RepartitionSources: []topic{{Name: "r", Partitions: -1}}}}, topics: map[string]int32{"a": 1}, err: protocol.ErrBrokenTopology},
-		"a setting twice":   {topology: []offsets.StreamsSubtopology{{ID: "0", SourceTopics: []string{"a"}, Changelogs: []topic{{Name: "c", Configs: []offsets.StreamsPair{{Key: "k"}, {Key: "k"}}}}}}, topics: map[string]int32{"a": 1}, err: protocol.ErrBrokenTopology},
+		"no such index":     {topology: []offsets.StreamsSubtopology{{ID: "0", SourceTopics: []string{"a"}, CopartitionGroups: []offsets.StreamsCopartitionGroup{{SourceTopics: []int16{1}}}}}, topics: map[string]int32{"a": 1}, err: protocol.ErrInvalidTopology},
+		"below zero":        {topology: []offsets.StreamsSubtopology{{ID: "0", SourceTopics: []string{"a"}, RepartitionSources: []topic{{Name: "r", Partitions: -1}}}}, topics: map[string]int32{"a": 1}, err: protocol.ErrInvalidTopology},
+		"a setting twice":   {topology: []offsets.StreamsSubtopology{{ID: "0", SourceTopics: []string{"a"}, Changelogs: []topic{{Name: "c", Configs: []offsets.StreamsPair{{Key: "k"}, {Key: "k"}}}}}}, topics: map[string]int32{"a": 1}, err: protocol.ErrInvalidTopology},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := configure(newTopology(&offsets.StreamsTopologyValue{Epoch: 1, Subtopologies: c.topology}), topicsOf(c.topics))

@@ -191,8 +191,10 @@ func (b *beat) agree() error {
 	if b.Topology != nil {
 		told := newTopology(b.Topology)
 		switch {
-		case b.Topology.Epoch < 0 || len(told.byID) < len(b.Topology.Subtopologies):
-			return says(protocol.ErrBrokenTopology, "epoch %d, or a subtopology is there twice", b.Topology.Epoch)
+		case b.Topology.Epoch < 0:
+			return says(protocol.ErrInvalidTopology, "The epoch of a topology cannot be %d.", b.Topology.Epoch)
+		case len(told.byID) < len(b.Topology.Subtopologies):
+			return says(protocol.ErrInvalidTopology, "Two subtopologies have the same id.")
 		case b.topology == nil:
 			b.g.put(offsets.KeyStreamsTopology, "", b.Topology)
 			b.topology = told
@@ -201,7 +203,7 @@ func (b *beat) agree() error {
 		}
 	}
 	if b.topology == nil {
-		return says(protocol.ErrBrokenTopology, "there is none")
+		return says(protocol.ErrInvalidTopology, "The group has no topology.")
 	}
 	if g := b.g.topology; g != nil && b.member.TopologyEpoch < g.Epoch {
 		b.say(protocol.StaleTopology, "The member's topology epoch %d is behind the group's topology epoch %d.", b.member.TopologyEpoch, g.Epoch)

@@ -169,7 +169,7 @@ func TestTopologyOfAGroupIsTheFirstOne(t *testing.T) {
 	require.Equal(t, protocol.StreamsStatus{Code: protocol.StaleTopology, Detail: "The member's topology epoch 0 is behind the group's topology epoch 1."}, resp.Statuses[0])
 	other.Subtopologies[1].ID = "0"
 	_, err = m.ask(t, "m4", joinEpoch, func(r *protocol.StreamsHeartbeatRequest) { r.Topology = other })
-	require.ErrorIs(t, err, protocol.ErrBrokenTopology)
+	require.ErrorIs(t, err, protocol.ErrInvalidTopology)
 	_, err = m.ask(t, "m", epoch, nil)
 	require.NoError(t, err)
 }

@@ -95,13 +95,13 @@ func copartitioned(s *offsets.StreamsSubtopology, g offsets.StreamsCopartitionGr
 	names := make(map[string]bool)
 	for _, i := range g.SourceTopics {
 		if int(i) >= len(s.SourceTopics) || i < 0 {
-			return nil, says(protocol.ErrBrokenTopology, "subtopology %s has no source topic %d", s.ID, i)
+			return nil, says(protocol.ErrInvalidTopology, "Subtopology %s has no source topic %d.", s.ID, i)
 		}
 		names[s.SourceTopics[i]] = true
 	}
 	for _, i := range g.RepartitionSources {
 		if int(i) >= len(s.RepartitionSources) || i < 0 {
-			return nil, says(protocol.ErrBrokenTopology, "subtopology %s has no repartition topic %d", s.ID, i)
+			return nil, says(protocol.ErrInvalidTopology, "Subtopology %s has no repartition topic %d.", s.ID, i)
 		}
 		names[s.RepartitionSources[i].Name] = true
 	}
