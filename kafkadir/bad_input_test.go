@@ -383,7 +383,7 @@ func FuzzFilesOfABroker(f *testing.F) {
 		text := string(p)
 		_, _ = parseProperties("f", text)
 		_, _ = parsePartitionMetadata("f", text)
-		_, _ = lastEpoch("f", text)
+		_, _, _ = parseEpochs("f", text)
 		if offsets, err := parseCheckpoint("f", text); err == nil {
 			again, err := parseCheckpoint("f", string(formatCheckpoint(offsets)))
 			require.NoError(t, err)

@@ -19,6 +19,23 @@
 //     cannot start while its directory is read. A directory without a .lock file, as a copy of one,
 //     is looked at once more at the end.
 //
+// # What is missing
+//
+// A segment that is missing, or the end of one, is an error where something still tells of it: an
+// index, which a broker removes after its segment, or one that goes beyond the segment; after a
+// stop in order also recovery points, high watermarks, names of producer snapshots and the start of
+// the log, and offsets that are missing before a segment if cleaner-offset-checkpoint says that the
+// topic was never compacted. Where it can have another cause, it is in Report.Gaps: a power cut or
+// a truncation before a kill, compaction of a topic that is not compacted any more or for which
+// only server.properties says so, tiered storage, deletions that leader-epoch-checkpoint does not
+// know of yet.
+//
+// Nothing tells of the first segments when their indexes are gone too and no checkpoint has the log
+// begin in them, as retention leaves it; of segments in the middle of a compacted topic without
+// their indexes, as compaction leaves it; of what a killed broker had not synced, without its
+// indexes and above the high watermark that it wrote last; of the end of the metadata's log after a
+// kill.
+//
 // # What comes from Kafka's metadata
 //
 // A broker of Kafka 3.3 or later without ZooKeeper keeps the metadata of its whole cluster in

@@ -77,6 +77,7 @@ func requireImported(t *testing.T, disk *vfs.MemFS, end string) {
 		require.Regexp(t, "^"+end+`/gone-0\.[0-9a-f]{32}-delete: the topic was deleted$`, left)
 	}
 	require.Empty(t, r.Missing)
+	require.Empty(t, r.Gaps)
 
 	w := look(t, disk, "data")
 	require.Contains(t, w.topics["orders"], " retention.ms=86400000 segment.bytes=1048576")

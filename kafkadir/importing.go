@@ -104,6 +104,7 @@ func (im *importing) copyAll(ctx context.Context, r *Report) error {
 			if c.cut > 0 {
 				r.Cut = append(r.Cut, CutEnd{t.parts[i].tp, c.next, c.cut})
 			}
+			r.Gaps = append(r.Gaps, c.doubts...)
 			if c.epoch > t.parts[i].epoch {
 				t.parts[i].epoch = c.epoch
 			}

@@ -92,15 +92,28 @@ func readMetadata(fsys vfs.FS, dir string, clean bool) (*metadata, error) {
 			return nil, damaged(dir, "the log begins at offset %d, the newest snapshot ends at %d", first, end)
 		}
 	}
+	if name := orphan(entries); name != "" {
+		return nil, damaged(filepath.Join(dir, segmentOf(name)), "it is missing, and %s is there", name)
+	}
+	next := end // of what was read
 	for i, name := range segments {
 		path := filepath.Join(dir, name)
 		base, _, _ := baseOf(name)
+		if base > next { // it is never compacted
+			return nil, damaged(path, "it begins at offset %d, and what is before it ends at %d", base, next)
+		}
 		e, err := scanLog(fsys, path, base, func(b *record.Batch) error { return m.batch(path, b, end) })
 		if err == nil && e.why != "" && (clean || i < len(segments)-1 || e.later) {
 			err = &DamagedError{Path: path, Pos: e.pos, Reason: e.why}
 		}
 		if err != nil {
 			return nil, err
+		}
+		next = max(next, e.next)
+	}
+	for _, e := range entries {
+		if at, suffix, ok := baseOf(e.Name()); ok && clean && suffix == ".snapshot" && at > next {
+			return nil, damaged(dir, "the log ends at offset %d, and %s knows it up to %d: segments are missing, or their ends", next, e.Name(), at)
 		}
 	}
 	return m, nil

@@ -26,6 +26,9 @@ type copied struct {
 	maxID         int64 // largest producer id of a batch, a snapshot or a transactional id; -1: none
 	cut           int64 // bytes of an unfinished batch
 	swaps         bool  // there are files of an unfinished compaction
+	holes         bool  // offsets are missing inside of segments, as compaction leaves them
+	gaps          [][2]int64
+	doubts        []Gap
 }
 
 // copyPartition copies the files of a partition to a new directory, and checks the batches of the
@@ -66,10 +69,13 @@ func (im *importing) copyPartition(ctx context.Context, part *partPlan, to strin
 			}
 		}
 	}
-	for i, name := range logs {
-		if err := part.check(fsys, filepath.Join(to, name), i == len(logs)-1); err != nil {
+	for i := range logs {
+		if err := part.check(fsys, to, logs[:i+1], i == len(logs)-1); err != nil {
 			return err
 		}
+	}
+	if err := part.whole(logs); err != nil {
+		return err
 	}
 	if err := vfs.WriteFile(fsys, filepath.Join(to, partitionFile), formatPartitionMetadata(part.topic)); err != nil {
 		return err
@@ -102,15 +108,25 @@ func (part *partPlan) wants(name string, logs []string) bool {
 	return slices.Contains([]string{".log", ".txnindex", ".snapshot"}, suffix)
 }
 
-// check goes through the batches of a segment.
-func (part *partPlan) check(fsys vfs.FS, path string, last bool) error {
-	base, _, _ := baseOf(path)
+// check goes through the batches of the last of some segments, whose copies are in a directory.
+func (part *partPlan) check(fsys vfs.FS, to string, logs []string, last bool) error {
+	name, n := logs[len(logs)-1], len(logs)
+	base, _, _ := baseOf(name)
+	path := filepath.Join(part.found.dir, name)
 	c := &part.copied
 	if base < c.next {
 		return damaged(path, "the segment before it ends at offset %d", c.next)
 	}
-	e, err := scanLog(fsys, path, base, func(b *record.Batch) error {
+	if n > 1 && base > c.next {
+		if err := part.gapBehind(fsys, filepath.Join(to, logs[n-2]), base); err != nil {
+			return err
+		}
+	}
+	next := base
+	e, err := scanLog(fsys, filepath.Join(to, name), base, func(b *record.Batch) error {
 		c.maxID, c.epoch = max(c.maxID, b.ProducerID), max(c.epoch, b.LeaderEpoch)
+		c.holes = c.holes || b.BaseOffset > next || b.RecordCount <= b.LastOffsetDelta
+		next = b.NextOffset()
 		if part.tp.Topic == txnlog.Topic {
 			return part.lookAtTransactions(path, b)
 		}
@@ -124,7 +140,7 @@ func (part *partPlan) check(fsys vfs.FS, path string, last bool) error {
 	case e.old:
 		return fmt.Errorf("%w: %s has batches of before Kafka 0.11 at byte %d", ErrUnsupported, path, e.pos)
 	case part.from.clean, !last, e.later:
-		return &DamagedError{Path: filepath.Join(part.found.dir, filepath.Base(path)), Pos: e.pos, Reason: e.why}
+		return &DamagedError{Path: path, Pos: e.pos, Reason: e.why}
 	}
 	c.records, c.next = c.records+e.pos, e.next
 	if last {

@@ -44,6 +44,8 @@ type partPlan struct {
 	found  found
 	epoch  int32 // that the metadata know last
 	copied copied
+
+	compacted bool // as far as the metadata tell
 }
 
 // newPlan compares the directories of one broker with its metadata. names are the topics that are
@@ -74,10 +76,10 @@ func newPlan(sources []*source, meta *metadata, names []string) (*plan, error) {
 		return nil, err
 	}
 	for _, t := range p.topics {
-		for i := range t.parts {
-			t.parts[i].topic = t.id
-		}
 		p.configure(t)
+		for i := range t.parts {
+			t.parts[i].topic, t.parts[i].compacted = t.id, p.compacts(t)
+		}
 	}
 	p.leaveOutConfigs()
 	slices.Sort(p.leftOut)
@@ -243,6 +245,19 @@ func (p *plan) configure(t *topicPlan) {
 	if _, all := p.brokerConfig("")["log.retention.ms"]; err == nil && s.Deleted() && !own && !all {
 		t.config["retention.ms"], t.retentionOff = "-1", true
 	}
+}
+
+// compacts reports whether a topic's settings, or those of all topics that the metadata have, say
+// that it is compacted.
+func (p *plan) compacts(t *topicPlan) bool {
+	for _, config := range []map[string]string{t.config, p.brokerConfig(strconv.Itoa(int(p.node))), p.brokerConfig("")} {
+		for _, key := range []string{"cleanup.policy", "log.cleanup.policy"} {
+			if policy, ok := config[key]; ok {
+				return strings.Contains(policy, "compact")
+			}
+		}
+	}
+	return false
 }
 
 // leaveOut notes every complaint of err.

@@ -25,6 +25,9 @@ type Report struct {
 	Missing []MissingPartition
 	// Cut are last segments of a killed broker that ended in an unfinished batch.
 	Cut []CutEnd
+	// Gaps are offsets that are not there, in topics that are not known to be compacted, where
+	// nothing tells whether they should be; by topic and partition.
+	Gaps []Gap
 	// LeftOut are directories that belong to no topic, settings that Strata does not have, users,
 	// access control entries and client quotas that it does not accept, each with the reason.
 	LeftOut []string
@@ -52,6 +55,13 @@ type CutEnd struct {
 	record.TopicPartition
 	Offset int64 // where the log ends now
 	Bytes  int64 // that were no whole batch
+}
+
+// A Gap is offsets that a partition does not have, and may have had.
+type Gap struct {
+	record.TopicPartition
+	First, End int64 // the first, and the one behind the last
+	Reason     string
 }
 
 // Progress says how far a call has come.

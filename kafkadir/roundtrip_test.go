@@ -62,6 +62,7 @@ func TestWhatIsExportedIsImportedAsItWas(t *testing.T) {
 			}
 			require.Equal(t, want, got)
 			require.Equal(t, end == "stopped", in.Clean)
+			require.Empty(t, in.Gaps)
 			require.Equal(t, out.ClusterID, in.ClusterID)
 			require.Equal(t, 1, in.OpenTransactions)
 			require.Equal(t, []int{1, 1}, []int{in.Tokens, out.Tokens})

@@ -23,8 +23,11 @@ type source struct {
 	clean             bool
 	partitions        map[record.TopicPartition]found
 	recovered, starts map[record.TopicPartition]int64
+	highs, cleaned    map[record.TopicPartition]int64
+	cleaner           bool // there is a checkpoint of the cleaner: it runs
 	leftOut           []string
 	metadata          bool // __cluster_metadata-0 is there
+	tiered            bool // the broker had tiered storage
 }
 
 // found is the directory of a partition.
@@ -36,6 +39,10 @@ type found struct {
 	bytes int64
 	start int64 // of log-start-offset-checkpoint
 	point int64 // of recovery-point-offset-checkpoint; -1: not there
+	high  int64 // of replication-offset-checkpoint; -1: not there
+
+	firstEpoch int64 // where the oldest epoch of leader-epoch-checkpoint begins, -1: there is none
+	untouched  bool  // by compaction, as cleaner-offset-checkpoint has it
 }
 
 // openSource holds a directory and reads what is small in it.
@@ -107,15 +114,18 @@ func (s *source) read() error {
 	if _, s.clean, err = readText(s.fsys, filepath.Join(s.dir, cleanShutdownFile)); err != nil {
 		return err
 	}
-	for name, offsets := range map[string]*map[record.TopicPartition]int64{recoveryPointFile: &s.recovered, logStartFile: &s.starts} {
+	for name, offsets := range map[string]*map[record.TopicPartition]int64{
+		recoveryPointFile: &s.recovered, logStartFile: &s.starts, highWatermarkFile: &s.highs, cleanerFile: &s.cleaned,
+	} {
 		path := filepath.Join(s.dir, name)
-		text, _, err := readText(s.fsys, path)
+		text, ok, err := readText(s.fsys, path)
 		if err != nil {
 			return err
 		}
 		if *offsets, err = parseCheckpoint(path, text); err != nil {
 			return err
 		}
+		s.cleaner = s.cleaner || ok && name == cleanerFile
 	}
 	return s.list()
 }
@@ -128,6 +138,7 @@ func (s *source) list() error {
 	}
 	for _, e := range entries {
 		tp, ok := splitPartition(e.Name())
+		s.tiered = s.tiered || e.Name() == tieredDir
 		switch path := filepath.Join(s.dir, e.Name()); {
 		case e.Name() == metadataDir:
 			s.metadata = true
@@ -149,10 +160,15 @@ func (s *source) list() error {
 
 // find takes in the directory of a partition.
 func (s *source) find(tp record.TopicPartition, dir string) (err error) {
-	f := found{dir: dir, epoch: -1, start: s.starts[tp], point: -1}
+	f := found{dir: dir, epoch: -1, start: s.starts[tp], point: -1, high: -1, firstEpoch: -1}
 	if at, ok := s.recovered[tp]; ok {
 		f.point = at
 	}
+	if at, ok := s.highs[tp]; ok {
+		f.high = at
+	}
+	_, cleaned := s.cleaned[tp]
+	f.untouched = s.cleaner && !cleaned
 	if f.files, err = s.fsys.ReadDir(dir); err != nil {
 		return err
 	}
@@ -166,7 +182,7 @@ func (s *source) find(tp record.TopicPartition, dir string) (err error) {
 	}
 	path = filepath.Join(dir, epochFile)
 	if text, ok, err = readText(s.fsys, path); err == nil && ok {
-		f.epoch, err = lastEpoch(path, text)
+		f.epoch, f.firstEpoch, err = parseEpochs(path, text)
 	}
 	if err != nil {
 		return err

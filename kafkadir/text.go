@@ -21,23 +21,31 @@ const (
 	recoveryPointFile  = "recovery-point-offset-checkpoint"
 	logStartFile       = "log-start-offset-checkpoint"
 	highWatermarkFile  = "replication-offset-checkpoint"
+	cleanerFile        = "cleaner-offset-checkpoint"
 	epochFile          = "leader-epoch-checkpoint"
 	partitionFile      = "partition.metadata"
 	bootstrapFile      = "bootstrap.checkpoint"
 	metadataDir        = topic.MetadataTopic + "-0"
+	tieredDir          = "remote-log-index-cache" // of a broker with tiered storage
 )
 
 // maxTextBytes bounds the small files that are read as a whole: a line for each of a million
 // partitions.
 const maxTextBytes = 256 << 20
 
+// statFile is Stat; ok is false if there is no such file.
+func statFile(fsys vfs.FS, path string) (info fs.FileInfo, ok bool, err error) {
+	info, err = fsys.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	return info, err == nil, err
+}
+
 // readText returns the content of a small file; ok is false if there is none.
 func readText(fsys vfs.FS, path string) (text string, ok bool, err error) {
-	info, err := fsys.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", false, nil
-	}
-	if err != nil {
+	info, ok, err := statFile(fsys, path)
+	if !ok {
 		return "", false, err
 	}
 	if info.IsDir() || info.Size() > maxTextBytes {
@@ -120,26 +128,30 @@ func checkpointLines(path, text string) ([]string, error) {
 	return lines[2:], nil
 }
 
-// lastEpoch returns the newest leader epoch of a leader-epoch-checkpoint, -1 if there is none.
-func lastEpoch(path, text string) (int32, error) {
+// parseEpochs returns the newest leader epoch of a leader-epoch-checkpoint, and the offset at which
+// the oldest begins; -1 if there is none.
+func parseEpochs(path, text string) (newest int32, first int64, err error) {
 	if text == "" {
-		return -1, nil
+		return -1, -1, nil
 	}
 	lines, err := checkpointLines(path, text)
 	if err != nil {
-		return -1, err
+		return -1, -1, err
 	}
 	last := int64(-1)
+	first = -1
 	for i, line := range lines {
 		epoch, start, _ := strings.Cut(line, " ")
 		e, err1 := strconv.ParseInt(epoch, 10, 32)
-		_, err2 := strconv.ParseInt(start, 10, 64)
+		offset, err2 := strconv.ParseInt(start, 10, 64)
 		if err1 != nil || err2 != nil || e <= last {
-			return -1, damaged(path, "line %d", i+3)
+			return -1, -1, damaged(path, "line %d", i+3)
 		}
-		last = e
+		if last = e; i == 0 {
+			first = offset
+		}
 	}
-	return int32(last), nil
+	return int32(last), first, nil
 }
 
 // formatCheckpoint is what parseCheckpoint reads, in the order of the lines.

@@ -132,10 +132,14 @@ func (l reportLine) MarshalJSON() ([]byte, error) {
 	for _, c := range r.Cut {
 		cut = append(cut, fields{{"topic", c.Topic}, {"partition", c.Partition}, {"offset", c.Offset}, {"bytes", c.Bytes}})
 	}
+	gaps := make([]any, 0, len(r.Gaps))
+	for _, g := range r.Gaps {
+		gaps = append(gaps, fields{{"topic", g.Topic}, {"partition", g.Partition}, {"first", g.First}, {"end", g.End}, {"reason", g.Reason}})
+	}
 	return marshalFields([]field{
 		{"type", l.kind}, {"from", l.from}, {"to", l.to}, {"clusterId", r.ClusterID}, {"broker", r.Broker}, {"clean", r.Clean}, {"metadata", r.Metadata},
 		{"bytes", r.Bytes}, {"cloned", r.Cloned}, {"users", r.Users}, {"acls", r.ACLs}, {"quotas", r.Quotas}, {"tokens", r.Tokens}, {"openTransactions", r.OpenTransactions},
-		{"nextProducerId", r.NextProducerID}, {"topics", topics}, {"missing", missing}, {"cut", cut}, {"leftOut", r.LeftOut}, {"skippedRecords", r.Skipped},
+		{"nextProducerId", r.NextProducerID}, {"topics", topics}, {"missing", missing}, {"cut", cut}, {"gaps", gaps}, {"leftOut", r.LeftOut}, {"skippedRecords", r.Skipped},
 	})
 }
 
@@ -170,6 +174,9 @@ func (l reportLine) writeText(w io.Writer) {
 	}
 	for _, c := range r.Cut {
 		fmt.Fprintf(w, "cut: %s-%d at offset %d: %d bytes of an unfinished batch\n", c.Topic, c.Partition, c.Offset, c.Bytes)
+	}
+	for _, g := range r.Gaps {
+		fmt.Fprintf(w, "not there: %s-%d offsets %d to %d: %s\n", g.Topic, g.Partition, g.First, g.End-1, g.Reason)
 	}
 	for _, s := range r.LeftOut {
 		fmt.Fprintf(w, "left out: %s\n", s)

@@ -49,4 +49,10 @@ func TestExportAndImportBringAClusterToKafkaAndBack(t *testing.T) {
 	require.Equal(t, exitOK, r.code, r.err)
 	require.Contains(t, r.out, `"missing":[{"topic":"orders","partition":0,"reason":"it has no directory"}]`)
 	require.Contains(t, r.out, `"retentionOff":true`)
+
+	require.NoError(t, os.Remove("kafka/.kafka_cleanshutdown"))
+	require.NoError(t, os.WriteFile("kafka/replication-offset-checkpoint", []byte("0\n1\norders 1 9\n"), 0o600))
+	r = strataRun(t, "import", "--from", "kafka", "--dir", "killed", "--allow-missing")
+	require.Equal(t, exitOK, r.code, r.err)
+	require.Contains(t, r.out, "not there: orders-1 offsets 2 to 8: replication-offset-checkpoint knows of them")
 }

@@ -8,16 +8,34 @@ import (
 	"github.com/stratalog/strata/cmd/internal/kafkafile"
 )
 
-// orphans reports indexes without a segment.
+// orphans reports indexes without a segment. A broker of Kafka removes a segment before them, and
+// leaves it beside them under another name first. Where there is a state, it has the segments.
 func (p *part) orphans() {
 	for name := range p.files {
 		switch kind, _ := kafkafile.KindOf(name); kind {
 		case kafkafile.Index, kafkafile.TimeIndex, kafkafile.TxnIndex:
-			if !p.files[strings.TrimSuffix(name, filepath.Ext(name))+".log"] {
-				p.note(p.path(name), "an index without its segment")
-			}
+		default:
+			continue
+		}
+		log := strings.TrimSuffix(name, filepath.Ext(name)) + ".log"
+		switch {
+		case p.files[log]:
+		case p.state != nil || p.leftOf(log):
+			p.note(p.path(name), "an index without its segment")
+		default:
+			p.damage(p.path(log), -1, "the segment is missing, and %s is there", name)
 		}
 	}
+}
+
+// leftOf reports whether there is a file that a deletion or a compaction has left of one.
+func (p *part) leftOf(name string) bool {
+	for left := range p.left {
+		if strings.HasPrefix(left, name+".") {
+			return true
+		}
+	}
+	return false
 }
 
 // snapshots checks the producer snapshots.
@@ -60,6 +78,7 @@ func (p *part) againstEnd() {
 		p.ahead(p.path("leader-epoch-checkpoint"), "epoch %d begins at %d, and the log ends at %d", p.epochs[n-1].Epoch, p.epochs[n-1].StartOffset, end)
 	}
 	if p.state == nil {
+		p.againstStart()
 		return
 	}
 	path := p.path("strata.state")
@@ -88,6 +107,18 @@ func (p *part) againstEnd() {
 		if have, err := p.fs.Stat(p.path(p.segmentFile(want.BaseOffset, ".log"))); err == nil && size >= 0 && have.Size() != size {
 			p.damage(p.path(p.segmentFile(want.BaseOffset, ".log")), -1, "%d bytes, where there were %d", have.Size(), size)
 		}
+	}
+}
+
+// againstStart holds the first segment of a log of Kafka's against the checkpoint of the start,
+// which a broker that is closed in order writes if the segment begins before it. With tiered
+// storage logs begin elsewhere.
+func (p *part) againstStart() {
+	if !p.facts.clean || p.facts.tiered || p.facts.start < 0 || len(p.segments) == 0 {
+		return
+	}
+	if first := p.segments[0]; p.facts.start < first {
+		p.damage(p.path(segmentName(first, ".log")), -1, "begins at %d, and the log at %d: segments before it are missing", first, p.facts.start)
 	}
 }
 

@@ -20,12 +20,13 @@ const (
 	highFile     = "replication-offset-checkpoint"
 	cleanerFile  = "cleaner-offset-checkpoint"
 	cleanFile    = ".kafka_cleanshutdown"
+	tieredDir    = "remote-log-index-cache"
 )
 
 // rootFiles is what those files say, by "TOPIC-PARTITION".
 type rootFiles struct {
 	recovery, start, high, cleaner map[string]int64 // nil: there is no such file, or it is damaged
-	clean                          bool
+	clean, tiered                  bool
 }
 
 func (v *verifier) rootFiles(dir string, names []string) rootFiles {
@@ -41,6 +42,8 @@ func (v *verifier) rootFiles(dir string, names []string) rootFiles {
 			r.high = v.offsets(path)
 		case cleanerFile:
 			r.cleaner = v.offsets(path)
+		case tieredDir:
+			r.tiered = true
 		case cleanFile:
 			if b := v.small(path); b != nil {
 				_, err := kafkafile.ParseCleanShutdown(b)
@@ -79,6 +82,7 @@ func (v *verifier) offsets(path string) map[string]int64 {
 // facts returns what the files say of one partition.
 func (r rootFiles) facts(name string) facts {
 	f := noFacts
+	f.tiered = r.tiered
 	if o, ok := r.recovery[name]; ok {
 		f.recoveryPoint, f.clean = o, r.clean
 	}

@@ -15,6 +15,7 @@ type facts struct {
 	recoveryPoint int64 // everything below was on stable storage
 	start, high   int64 // checkpoints of the start and the high watermark
 	clean         bool  // closed in order: recoveryPoint is the end
+	tiered        bool  // the broker had tiered storage
 	compacted     known // whether compaction has ever removed anything
 }
 

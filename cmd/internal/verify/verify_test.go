@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -169,6 +171,72 @@ func TestMissingSegmentIsDamage(t *testing.T) {
 		_, fs := check(t, m, dir)
 		require.NotEmpty(t, damages(fs), dir)
 	}
+}
+
+// Nothing but the files themselves says which segments a log of Kafka's has: an index without one, an
+// entry behind its end, the checkpoints.
+func TestMissingPartsOfAKafkaLogAreDamage(t *testing.T) {
+	const dir = "/log/rolled-0"
+	remove := func(t *testing.T, m *vfs.MemFS, name string, suffixes ...string) {
+		for _, suffix := range suffixes {
+			require.NoError(t, m.Remove(strings.TrimSuffix(name, ".log")+suffix))
+		}
+	}
+	for name, edit := range map[string]func(t *testing.T, m *vfs.MemFS, logs []string) (named string){
+		"the first": func(t *testing.T, m *vfs.MemFS, logs []string) string {
+			remove(t, m, logs[0], ".log")
+			return logs[0]
+		},
+		"one in the middle": func(t *testing.T, m *vfs.MemFS, logs []string) string {
+			remove(t, m, logs[1], ".log")
+			return logs[1]
+		},
+		"the last": func(t *testing.T, m *vfs.MemFS, logs []string) string {
+			last := logs[len(logs)-1]
+			remove(t, m, last, ".log")
+			return last
+		},
+		"the content of one in the middle": func(t *testing.T, m *vfs.MemFS, logs []string) string {
+			write(t, m, logs[1], nil)
+			return strings.TrimSuffix(logs[1], ".log") + ".timeindex"
+		},
+		"the first and its indexes, and the log begins in it": func(t *testing.T, m *vfs.MemFS, logs []string) string {
+			remove(t, m, logs[0], ".log", ".index", ".timeindex")
+			write(t, m, "/log/log-start-offset-checkpoint", []byte("0\n1\nrolled 0 1\n"))
+			return logs[1]
+		},
+		"all files": func(t *testing.T, m *vfs.MemFS, _ []string) string {
+			require.NoError(t, m.RemoveAll(dir))
+			require.NoError(t, m.MkdirAll(dir, 0o755))
+			return "/log/recovery-point-offset-checkpoint"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := golden(t)
+			require.NoError(t, m.Remove("/log/cleaner-offset-checkpoint")) // which would tell of gaps
+			var logs []string
+			for _, name := range files(t, m, dir) {
+				if filepath.Ext(name) == ".log" {
+					logs = append(logs, name)
+				}
+			}
+			require.Greater(t, len(logs), 2)
+			named := edit(t, m, logs)
+			_, fs := check(t, m, "/log")
+			require.True(t, slices.ContainsFunc(damages(fs), func(f Finding) bool { return f.Path == named }), "%v", fs)
+		})
+	}
+}
+
+// A broker renames a segment before its indexes, and a log in tiered storage begins elsewhere.
+func TestSegmentsThatAreRemovedInOrderAreNoDamage(t *testing.T) {
+	m := golden(t)
+	const first = "/log/rolled-0/00000000000000000000"
+	require.NoError(t, m.Rename(first+".log", first+".log.deleted"))
+	write(t, m, "/log/log-start-offset-checkpoint", []byte("0\n2\nrolled 0 1\nstart-moved 0 40\n"))
+	require.NoError(t, m.MkdirAll("/log/"+tieredDir, 0o755))
+	_, fs := check(t, m, "/log")
+	require.Empty(t, damages(fs))
 }
 
 // A broker that was closed in order says which logs it had.
