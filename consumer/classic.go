@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A classicMember speaks the classic protocol: it joins each generation of the group, and one of the
-// members, the leader, shares the partitions out.
+// A classicMember speaks the classic protocol: it joins each generation of the group, and one of
+// the members, the leader, shares the partitions out.
 type classicMember struct {
 	*membership
 	parts      []record.TopicPartition // assigned by the group and not given up
@@ -141,8 +141,8 @@ func (m *classicMember) leave(ctx context.Context, id string) error {
 	return err
 }
 
-// reopenCommits implements groupProtocol. The membership goroutine has ended where the group does not
-// accept commits:
+// reopenCommits implements groupProtocol. The membership goroutine has ended where the group does
+// not accept commits:
 //
 //   - The answer to a Join was lost, and the group is a generation further. The same Join again is
 //     answered at once with that generation, since it changes nothing.

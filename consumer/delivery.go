@@ -21,7 +21,8 @@ type delivery struct {
 	// the application sought start. Set before anybody else sees the delivery
 	sought bool
 
-	// position while no record was handed out; -1: not located yet. Written by the polling goroutine
+	// position while no record was handed out; -1: not located yet. Written by the polling
+	// goroutine
 	begin atomic.Int64
 	// next offset to hand out; -1: not located yet. Written by the polling goroutine
 	position atomic.Int64
@@ -54,8 +55,8 @@ func (d *delivery) pass(next int64) {
 	}
 }
 
-// open returns where a seek goes on that no record has answered yet, but for records that were given
-// back.
+// open returns where a seek goes on that no record has answered yet, but for records that were
+// given back.
 func (d *delivery) open() (offset int64, ok bool) {
 	begin := d.begin.Load()
 	if begin < 0 {

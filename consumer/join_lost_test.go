@@ -75,8 +75,9 @@ func TestCloseAfterALostJoinAnswerKeepsItsCommit(t *testing.T) {
 				synctest.Wait()
 				begun := time.Now()
 				require.NoError(t, m.Close())
-				// Nor does it wait for others to hear of a rebalance: their heartbeats are due at the very
-				// moment at which it would give up, and which of the two comes first is chance.
+				// Nor does it wait for others to hear of a rebalance: their heartbeats are due at
+				// the very moment at which it would give up, and which of the two comes first is
+				// chance.
 				require.Less(t, time.Since(begun), time.Second)
 				got := committed(t, b, "g")
 				for tp, offset := range want {

@@ -29,8 +29,8 @@ type groupProtocol interface {
 	generation(ctx context.Context) error
 	// disowned forgets what the group has told: whatever the member had is lost.
 	disowned()
-	// leave tells the group that the member of that id is gone; one that the group does not know has
-	// left.
+	// leave tells the group that the member of that id is gone; one that the group does not know
+	// has left.
 	leave(ctx context.Context, id string) error
 	// reopenCommits makes the group accept commits of this member again where it does not, until
 	// stop. The membership goroutine has ended.
@@ -38,7 +38,8 @@ type groupProtocol interface {
 }
 
 // errRejoin says that the group rebalances; errGone that this member is out of it; errSilence that
-// it may be, since nobody has heard of it for a session; errRefused that the group will not have it.
+// it may be, since nobody has heard of it for a session; errRefused that the group will not have
+// it.
 var (
 	errRejoin  = errors.New("consumer: rebalance")
 	errGone    = errors.New("consumer: member is out of the group")

@@ -33,10 +33,10 @@ func (c *Consumer) startSpec(at place) (spec *partition.OffsetSpec, needed bool)
 	return &s, true
 }
 
-// place gives a delivery its position, unless it was replaced meanwhile. commit says that the offset
-// is committed like something processed: an end, so that a member that comes back goes on there
-// rather than at the end as it is then, and the first record of a newborn partition, if Reset is
-// Latest. What was sought always is, since the group goes on there.
+// place gives a delivery its position, unless it was replaced meanwhile. commit says that the
+// offset is committed like something processed: an end, so that a member that comes back goes on
+// there rather than at the end as it is then, and the first record of a newborn partition, if Reset
+// is Latest. What was sought always is, since the group goes on there.
 func (c *Consumer) place(at place, offset int64, commit bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,8 +9,8 @@ const (
 	// ProtocolClassic has one of the members share the partitions out, by an assignor of
 	// Config.Assignors, while all of them wait for each other. It is the default.
 	ProtocolClassic Protocol = iota
-	// ProtocolConsumer is the newer protocol (KIP-848): the coordinator shares the partitions out, by
-	// Config.RemoteAssignor, and brings each member to its share by itself: only what moves is
+	// ProtocolConsumer is the newer protocol (KIP-848): the coordinator shares the partitions out,
+	// by Config.RemoteAssignor, and brings each member to its share by itself: only what moves is
 	// stopped, and nobody waits for a member that has nothing of it. Session timeout and heartbeat
 	// interval are the group's; what is new a member in this process hears at once. A static member
 	// that is closed leaves for the rest of its session; while one lives, another one of its

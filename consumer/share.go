@@ -22,8 +22,8 @@ type ShareBackend interface {
 	ShareCoordinator() (*share.Coordinator, error)
 }
 
-// ErrNotAcquired says that this member does not have a record, or not any more: its lock has passed,
-// or the partition has another leader, and another member may have it by now.
+// ErrNotAcquired says that this member does not have a record, or not any more: its lock has
+// passed, or the partition has another leader, and another member may have it by now.
 var ErrNotAcquired = share.ErrInvalidRecordState
 
 // ShareConfig describes a member of a share group.
@@ -36,16 +36,16 @@ type ShareConfig struct {
 	MemberID string
 
 	// MaxRecords is how many records Poll acquires at most. Each is locked for this member until it
-	// says what came of it, so that many are for jobs that are short. 0: 100. Kafka: max.poll.records
-	// with share.acquire.mode=record_limit.
+	// says what came of it, so that many are for jobs that are short. 0: 100. Kafka:
+	// max.poll.records with share.acquire.mode=record_limit.
 	MaxRecords int
 
-	// Reset says where the group begins in a partition that is new to it: Earliest (the zero Reset),
-	// Latest or At. Kafka: share.auto.offset.reset, whose default is latest.
+	// Reset says where the group begins in a partition that is new to it: Earliest (the zero
+	// Reset), Latest or At. Kafka: share.auto.offset.reset, whose default is latest.
 	Reset Reset
 
-	// Isolation says what of transactions is handed out: the zero value is ReadCommitted. All members
-	// of the group are to have the same. Kafka: share.isolation.level, whose default is
+	// Isolation says what of transactions is handed out: the zero value is ReadCommitted. All
+	// members of the group are to have the same. Kafka: share.isolation.level, whose default is
 	// read_uncommitted.
 	Isolation Isolation
 

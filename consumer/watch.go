@@ -116,8 +116,8 @@ func (c *Consumer) retarget(ctx context.Context, membership int64, want wanted) 
 	return c.resolveLocked(membership, want, views), nil
 }
 
-// followTopics ties the present target to the topics that there are now: they may have been deleted,
-// or created again. The membership goroutine may be in the middle of a rebalance
+// followTopics ties the present target to the topics that there are now: they may have been
+// deleted, or created again. The membership goroutine may be in the middle of a rebalance
 // meanwhile.
 func (c *Consumer) followTopics(ctx context.Context) error {
 	for {

@@ -59,11 +59,11 @@ type Config struct {
 	// group.consumer.session.timeout.ms, group.consumer.heartbeat.interval.ms.
 	ConsumerSessionTimeout, ConsumerHeartbeatInterval time.Duration
 
-	// What a single group's consumer.session.timeout.ms and consumer.heartbeat.interval.ms may be, see
-	// Coordinator.AlterGroupConfig. 0: 45 s to 60 s, and 5 s to 15 s, or as far as what all groups go
-	// by, the fields above, if that lies outside. Kafka: group.consumer.min.session.timeout.ms,
-	// group.consumer.max.session.timeout.ms, group.consumer.min.heartbeat.interval.ms,
-	// group.consumer.max.heartbeat.interval.ms.
+	// What a single group's consumer.session.timeout.ms and consumer.heartbeat.interval.ms may be,
+	// see Coordinator.AlterGroupConfig. 0: 45 s to 60 s, and 5 s to 15 s, or as far as what all
+	// groups go by, the fields above, if that lies outside. Kafka:
+	// group.consumer.min.session.timeout.ms, group.consumer.max.session.timeout.ms,
+	// group.consumer.min.heartbeat.interval.ms, group.consumer.max.heartbeat.interval.ms.
 	ConsumerMinSessionTimeout, ConsumerMaxSessionTimeout       time.Duration
 	ConsumerMinHeartbeatInterval, ConsumerMaxHeartbeatInterval time.Duration
 
@@ -80,8 +80,8 @@ type Config struct {
 	// Kafka: group.consumer.assignment.interval.ms.
 	ConsumerAssignmentInterval time.Duration
 
-	// ConsumerMaxAssignmentInterval bounds a single group's consumer.assignment.interval.ms. 0: 15 s,
-	// or ConsumerAssignmentInterval if that is longer. Kafka:
+	// ConsumerMaxAssignmentInterval bounds a single group's consumer.assignment.interval.ms. 0:
+	// 15 s, or ConsumerAssignmentInterval if that is longer. Kafka:
 	// group.consumer.max.assignment.interval.ms.
 	ConsumerMaxAssignmentInterval time.Duration
 
@@ -122,9 +122,9 @@ type Config struct {
 	// Components. nil means the default.
 	Logger *slog.Logger // discards everything
 
-	// ConsumerAssignors share out the partitions of groups of the newer protocol; members choose one
-	// by name, the first is the default. They must not be cooperative. Members' Owned is what they
-	// were meant to have so far. nil: assignor.Uniform and assignor.Range. Kafka:
+	// ConsumerAssignors share out the partitions of groups of the newer protocol; members choose
+	// one by name, the first is the default. They must not be cooperative. Members' Owned is what
+	// they were meant to have so far. nil: assignor.Uniform and assignor.Range. Kafka:
 	// group.consumer.assignors.
 	ConsumerAssignors []assignor.Assignor
 	Hooks             Hooks
@@ -301,8 +301,8 @@ func bound(lowest, highest string, low, high *time.Duration, static, defLow, def
 	return errs
 }
 
-// withShareDefaults replaces what is 0 of the fields about share groups, and returns what is wrong with
-// them.
+// withShareDefaults replaces what is 0 of the fields about share groups, and returns what is wrong
+// with them.
 func (c *Config) withShareDefaults() (errs []error) {
 	if c.ShareAssignmentInterval == Unlimited {
 		c.ShareAssignmentInterval = 1 // shorter than what the log can tell

@@ -37,8 +37,9 @@
 // Package protocol has the requests and responses, assignor the assignors and what members and the
 // group leader tell each other, offsets the record formats. internal/classic is the protocol as a
 // pure state machine, internal/modern the newer one, internal/sharing a share group,
-// internal/streaming a streams group, and internal/kinds a group that is of one of them; an internal/coordinator runs it over the partitions
-// of the offsets topic: it writes the records and holds replies back until these are committed.
+// internal/streaming a streams group, and internal/kinds a group that is of one of them; an
+// internal/coordinator runs it over the partitions of the offsets topic: it writes the records and
+// holds replies back until these are committed.
 //
 // # Deviations from Kafka
 //

@@ -12,13 +12,13 @@ import (
 // StreamsConfig says how streams groups (KIP-1071) are run. The zero value is valid. What a single
 // group is configured to counts before it, see Coordinator.AlterGroupConfig.
 type StreamsConfig struct {
-	// SessionTimeout is how long a member lives without a heartbeat, HeartbeatInterval how often it is
-	// told to send one. 0: 45 s and 5 s. Kafka: group.streams.session.timeout.ms,
+	// SessionTimeout is how long a member lives without a heartbeat, HeartbeatInterval how often it
+	// is told to send one. 0: 45 s and 5 s. Kafka: group.streams.session.timeout.ms,
 	// group.streams.heartbeat.interval.ms.
 	SessionTimeout, HeartbeatInterval time.Duration
 
-	// AssignmentInterval is how long after a target assignment the next one of a group is computed at
-	// the earliest. 0: 1 s; Unlimited: at once. Kafka: group.streams.assignment.interval.ms.
+	// AssignmentInterval is how long after a target assignment the next one of a group is computed
+	// at the earliest. 0: 1 s; Unlimited: at once. Kafka: group.streams.assignment.interval.ms.
 	AssignmentInterval time.Duration
 
 	// InitialRebalanceDelay is how long a group that had no members waits for more of them before
@@ -26,8 +26,8 @@ type StreamsConfig struct {
 	// group.streams.initial.rebalance.delay.ms.
 	InitialRebalanceDelay time.Duration
 
-	// StandbyReplicas is how many other instances of the application keep a copy of the state of each
-	// task. 0: none does. Kafka: group.streams.num.standby.replicas.
+	// StandbyReplicas is how many other instances of the application keep a copy of the state of
+	// each task. 0: none does. Kafka: group.streams.num.standby.replicas.
 	StandbyReplicas int
 
 	// MaxSize is the most members a group can have. 0: no limit. Kafka: group.streams.max.size.

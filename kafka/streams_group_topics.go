@@ -14,9 +14,9 @@ import (
 // maxCreationErrors is of how many topics the answer says why they were not created.
 const maxCreationErrors = 3
 
-// createInternal creates the internal topics that a streams group lacks, as its member may: it takes
-// Create of the cluster, or of each topic. It returns what the answer is to say of those that could
-// not be created. Kafka: AutoTopicCreationManager.createStreamsInternalTopics.
+// createInternal creates the internal topics that a streams group lacks, as its member may: it
+// takes Create of the cluster, or of each topic. It returns what the answer is to say of those that
+// could not be created. Kafka: AutoTopicCreationManager.createStreamsInternalTopics.
 func (c *call) createInternal(answer group.StreamsHeartbeatResponse) string {
 	if !c.mayCluster(acl.Create) {
 		var denied []string

@@ -28,8 +28,8 @@ const (
 // updateFeatures serves UpdateFeatures. A request is checked as Kafka checks it, but the level of
 // transaction.version is set when a cluster is opened, those of group.version, share.version and
 // streams.version are the highest, and none changes while it is served: what would change it is
-// refused. From version 1 on an update has its kind, and may be validated only; from 2 on the answer
-// tells of no feature by itself. Key 57, versions 0 to 2.
+// refused. From version 1 on an update has its kind, and may be validated only; from 2 on the
+// answer tells of no feature by itself. Key 57, versions 0 to 2.
 func (c *call) updateFeatures(req *kmsg.UpdateFeaturesRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.UpdateFeaturesResponse)
 	for _, u := range req.FeatureUpdates {

@@ -68,8 +68,8 @@ func (s *Server) AddBroker(rack string) (id int32) {
 	return s.addBroker(0, rack)
 }
 
-// AddBrokerID is AddBroker with an id of the caller's, from 1 on. It fails the test if there is such
-// a broker.
+// AddBrokerID is AddBroker with an id of the caller's, from 1 on. It fails the test if there is
+// such a broker.
 func (s *Server) AddBrokerID(id int32, rack string) {
 	s.t.Helper()
 	if id < 1 {

@@ -71,8 +71,8 @@ func TestServerCanBeUsedWhileItsClockIsMoved(t *testing.T) {
 	})
 }
 
-// What a client sends while the clock is moved comes when the clock has been moved, as if the client
-// had been suspended meanwhile.
+// What a client sends while the clock is moved comes when the clock has been moved, as if the
+// client had been suspended meanwhile.
 func TestClientsAreSuspendedWhileTheClockIsMoved(t *testing.T) {
 	onEachNetwork(t, func(t *testing.T, cfg Config) {
 		s := New(t, cfg)

@@ -18,8 +18,8 @@ import (
 // one is cancelled that must not have been used, the process ends, and no test of it fails.
 const usesContexts = "KAFKATEST_CLOCK_CONTEXTS"
 
-// The contexts at hand are those of tests: what is written most easily is right, and what goes wrong
-// most easily does no harm.
+// The contexts at hand are those of tests: what is written most easily is right, and what goes
+// wrong most easily does no harm.
 func TestContextsFromOutsideEndNoProcess(t *testing.T) {
 	if os.Getenv(usesContexts) == "" {
 		cmd := exec.Command(os.Args[0], "-test.v", "-test.timeout=1m", "-test.run=^"+t.Name()+"$")

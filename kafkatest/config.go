@@ -69,10 +69,10 @@ type Config struct {
 	// demand. nil: the operating system's if there is a Dir, else memory.
 	FS vfs.FS
 
-	// Listen returns the listener of a broker: a fixed port, a network of the test's own, TLS with the
-	// test's own certificates (tls.NewListener). It is called once for each broker when it starts, and
-	// again each time that it is started anew. Clients are told the address of the listener. nil: a
-	// free port on 127.0.0.1. It does not go with Pipe.
+	// Listen returns the listener of a broker: a fixed port, a network of the test's own, TLS with
+	// the test's own certificates (tls.NewListener). It is called once for each broker when it
+	// starts, and again each time that it is started anew. Clients are told the address of the
+	// listener. nil: a free port on 127.0.0.1. It does not go with Pipe.
 	Listen func(broker int32) (net.Listener, error)
 
 	// Pipe replaces TCP by a network in memory, which clients reach with Server.Dial only. It is
@@ -85,9 +85,9 @@ type Config struct {
 	// documentation. It needs a *testing.T that is in no testing/synctest bubble.
 	Clock bool
 
-	// TLS has clients connect with TLS, to certificates that are made for the test: see Server.TLS and
-	// DialTLS. A client that shows a certificate of the test's is who it names, and any other one
-	// User:ANONYMOUS.
+	// TLS has clients connect with TLS, to certificates that are made for the test: see Server.TLS
+	// and DialTLS. A client that shows a certificate of the test's is who it names, and any other
+	// one User:ANONYMOUS.
 	TLS bool
 	// ClientCerts is TLS where every client has to show such a certificate. Kafka:
 	// ssl.client.auth=required.
@@ -135,8 +135,8 @@ type Config struct {
 	// on the same connection wait, too, and so does the end of the server.
 	Intercept kafka.Interceptor
 
-	// WaitTimeout bounds each of the waiting methods, and Advance. 0: 30 s, or 10 min of virtual time.
-	// A test's own deadline bounds them too.
+	// WaitTimeout bounds each of the waiting methods, and Advance. 0: 30 s, or 10 min of virtual
+	// time. A test's own deadline bounds them too.
 	WaitTimeout time.Duration
 
 	// Logger gets what the broker logs; nil discards it.

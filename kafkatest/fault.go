@@ -68,8 +68,8 @@ type Fault struct {
 
 	// Code is the error that is answered, in the places where Kafka would put it: for what Topic,
 	// Partitions, Group or TransactionalID select, while the rest of the request is served, or for
-	// everything in the request if none of them is set. What gets the error is not served. A produce
-	// request with acks=0 has no answer: its connection is closed, as Kafka does.
+	// everything in the request if none of them is set. What gets the error is not served. A
+	// produce request with acks=0 has no answer: its connection is closed, as Kafka does.
 	Code kafka.Code
 	// Respond makes up the answer; the request is not served. It gets a response with the
 	// defaults of the request's version.

@@ -33,8 +33,8 @@ func moveLeader(ctx context.Context, c *replication.Cluster, tp record.TopicPart
 	return c.TransferLeader(ctx, tp, to)
 }
 
-// WaitISR waits until exactly these brokers, in any order, are in sync for a partition. It fails the
-// test at once if one of them has no replica, or if there are none.
+// WaitISR waits until exactly these brokers, in any order, are in sync for a partition. It fails
+// the test at once if one of them has no replica, or if there are none.
 func (s *Server) WaitISR(topic string, partition int32, brokers ...int32) {
 	s.t.Helper()
 	if len(brokers) == 0 {

@@ -199,10 +199,10 @@ func (s *Server) Fault(f Fault) *Injected {
 // with a nil Response, when it is known that there will be none: it was lost, or the connection is
 // being cut. Requests gives the last exchanges without records; f sees all of them, whole.
 //
-// f is called without locks on a goroutine of the request's connection, for different connections at
-// the same time. It may call methods of the Server, but for those that stop a broker; it must not
-// wait, nor change the exchange or keep it. stop ends it; a call under way may still go on. A nil f
-// fails the test.
+// f is called without locks on a goroutine of the request's connection, for different connections
+// at the same time. It may call methods of the Server, but for those that stop a broker; it must
+// not wait, nor change the exchange or keep it. stop ends it; a call under way may still go on. A
+// nil f fails the test.
 func (s *Server) Observe(f func(*kafka.Exchange)) (stop func()) {
 	s.t.Helper()
 	if f == nil {

@@ -160,8 +160,8 @@ func Answered(key kafka.Key) func(kafka.Exchange) bool {
 	return func(x kafka.Exchange) bool { return kafka.Key(x.Key) == key && x.Response != nil }
 }
 
-// Wait waits until the fault has hit n requests. It fails the test at once if the fault will not hit
-// as many, by its Times or because it was removed.
+// Wait waits until the fault has hit n requests. It fails the test at once if the fault will not
+// hit as many, by its Times or because it was removed.
 func (j *Injected) Wait(n int) {
 	j.server.t.Helper()
 	if most, limited := j.fault.times(); limited && n > most {

@@ -11,8 +11,8 @@ import (
 // An AdoptedTopic is a topic whose partitions come from another cluster, by their files.
 type AdoptedTopic struct {
 	TopicSpec // with Config.ID, and as many Config.Partitions as there are LeaderEpochs
-	// LeaderEpochs are, by partition, the epochs that the metadata begin with: none that occurs in the
-	// partition's files may be larger.
+	// LeaderEpochs are, by partition, the epochs that the metadata begin with: none that occurs in
+	// the partition's files may be larger.
 	LeaderEpochs []int32
 }
 

@@ -48,10 +48,10 @@ var errMeanwhile = errors.New("replication: topics were deleted, or replicas hav
 //
 // If topics are deleted meanwhile all steps are done again, since offsets committed for one must
 // not be taken for offsets of a later topic of its name; so they are if the replicas or the in-sync
-// set of a partition change: one that was copied before it was in sync must not be trusted; and if a
-// replica is truncated.
-// The third time the metadata stays as it is until the copy is made: topics are neither created nor
-// deleted nor altered, no replica leaves or joins an in-sync set, nobody is elected.
+// set of a partition change: one that was copied before it was in sync must not be trusted; and if
+// a replica is truncated. The third time the metadata stays as it is until the copy is made: topics
+// are neither created nor deleted nor altered, no replica leaves or joins an in-sync set, nobody is
+// elected.
 //
 // Until the last byte is on stable storage the directory has a mark, and Open refuses it
 // (ErrUnfinished): a backup that was interrupted never opens as a smaller cluster. A backup that

@@ -25,8 +25,8 @@ func (c *Cluster) noteClientMetricsLocked(version int64) {
 
 // ClientMetricsProperties returns what is set on each client-metrics resource, by its name and
 // Kafka's keys, and the version of the metadata at which any of it was last changed. The inner maps
-// must not be written to, and do not change. It takes no lock. Kafka: configurations of resources of
-// type CLIENT_METRICS (KIP-714).
+// must not be written to, and do not change. It takes no lock. Kafka: configurations of resources
+// of type CLIENT_METRICS (KIP-714).
 func (c *Cluster) ClientMetricsProperties() (byName map[string]map[string]string, version int64) {
 	now := c.metrics.Load()
 	byName = map[string]map[string]string{}
@@ -41,11 +41,11 @@ func (c *Cluster) ClientMetricsVersion() int64 { return c.metrics.Load().version
 
 // AlterClientMetricsProperties changes what is set on a client-metrics resource, which is there as
 // long as something is set on it: edit gets it, must not write to it, and returns what is set
-// afterwards, or refuses. It may be called more than once. When AlterClientMetricsProperties returns
-// nil the change is on stable storage, and ClientMetricsProperties returns it. What keys and values
-// mean is for the server to know: clients of package kafka change them by IncrementalAlterConfigs. A
-// cluster has at most 16 MiB of such properties. Errors: edit's, ErrPolicyViolation,
-// ErrMetadataReadOnly, ErrClosed, ctx's.
+// afterwards, or refuses. It may be called more than once. When AlterClientMetricsProperties
+// returns nil the change is on stable storage, and ClientMetricsProperties returns it. What keys
+// and values mean is for the server to know: clients of package kafka change them by
+// IncrementalAlterConfigs. A cluster has at most 16 MiB of such properties. Errors: edit's,
+// ErrPolicyViolation, ErrMetadataReadOnly, ErrClosed, ctx's.
 func (c *Cluster) AlterClientMetricsProperties(ctx context.Context, name string, edit func(before map[string]string) (map[string]string, error)) error {
 	return alterClientMetrics(name, edit, func(d decision) error { return c.change(ctx, d) })
 }

@@ -113,8 +113,8 @@ func (e *DirectoryError) Error() string {
 	return s + " (" + e.Advice + ")"
 }
 
-// cause returns what Err says and Reason does not. That the lock is held is all that is known of who
-// has a directory open.
+// cause returns what Err says and Reason does not. That the lock is held is all that is known of
+// who has a directory open.
 func (e *DirectoryError) cause() string {
 	if e.Err == nil || e.Reason == ErrLocked {
 		return ""

@@ -51,10 +51,10 @@ import (
 //     as any log: it has the first change or nothing, and the cluster goes on from there under the
 //     identity that it has.
 //
-// An identity says whether its directory was made by a founding (metalog.Origin). Broker 1 is one of
-// every founding, so its copy tells whether that has come to an end: if it is empty nobody was told
-// of anything, and the founding begins anew, with as many brokers as are asked for then. A broker
-// that was added later, with an empty copy, does not tell: the others have everything.
+// An identity says whether its directory was made by a founding (metalog.Origin). Broker 1 is one
+// of every founding, so its copy tells whether that has come to an end: if it is empty nobody was
+// told of anything, and the founding begins anew, with as many brokers as are asked for then. A
+// broker that was added later, with an empty copy, does not tell: the others have everything.
 //
 // A cluster of several brokers makes all identities durable before the first copy of its metadata:
 // one directory must not be known to the metadata of another before it is there. One that is found

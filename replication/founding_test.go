@@ -21,8 +21,8 @@ import (
 )
 
 // Whatever moment of its founding a new cluster is killed at, or the power fails, the next open has
-// a cluster, and what that one acknowledges outlives any power cut. It is so whatever the disk takes
-// longest for.
+// a cluster, and what that one acknowledges outlives any power cut. It is so whatever the disk
+// takes longest for.
 func TestFoundingThatIsCutShortIsBegunAnew(t *testing.T) {
 	for _, slow := range []string{"meta.properties.tmp", "broker-1", "data", "deep", "*.log", "strata.state.tmp", "__cluster_metadata-0"} {
 		t.Run(slow, func(t *testing.T) {
@@ -393,8 +393,8 @@ func TestFoundingOutlivesAnyCallThatFailsOnce(t *testing.T) {
 	}
 }
 
-// Whatever two operations fail while a cluster is founded and closed, it is founded when the disk is
-// well again, with all of its brokers.
+// Whatever two operations fail while a cluster is founded and closed, it is founded when the disk
+// is well again, with all of its brokers.
 func TestFoundingThatFailsAtTwoPlacesIsBegunAnew(t *testing.T) {
 	for brokers := 1; brokers <= 3; brokers++ {
 		for first := range 20 + 20*brokers {
@@ -479,8 +479,8 @@ func TestNewClusterThatIsClosedAtOnceIsFounded(t *testing.T) {
 	require.Equal(t, c.clusterID, again.clusterID)
 }
 
-// A first topic is acknowledged before the metadata have their state. If that cannot be written they
-// are opened again with the next change.
+// A first topic is acknowledged before the metadata have their state. If that cannot be written
+// they are opened again with the next change.
 func TestStateThatANewClusterCannotWriteIsWrittenLater(t *testing.T) {
 	fsys := vfs.Mem()
 	errDisk := errors.New("the disk fails")

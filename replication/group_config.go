@@ -8,8 +8,8 @@ import (
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
-// GroupProperties returns what is set on a group, by Kafka's keys, nil if nothing is. It must not be
-// written to, and does not change. It takes no lock. Kafka: GroupConfigManager.
+// GroupProperties returns what is set on a group, by Kafka's keys, nil if nothing is. It must not
+// be written to, and does not change. It takes no lock. Kafka: GroupConfigManager.
 func (c *Cluster) GroupProperties(id string) map[string]string { return c.groups.Load().Of(id) }
 
 // ConfiguredGroups returns the ids of the groups on which something is set, sorted.

@@ -16,9 +16,9 @@ type OpenTransaction struct {
 	partition.ProducerState
 }
 
-// OpenTransactions lists what is open in the partitions that are led here though nothing was written
-// in it for longer than that, by partition and producer id; see partition.HangingTransactions. It
-// does not block.
+// OpenTransactions lists what is open in the partitions that are led here though nothing was
+// written in it for longer than that, by partition and producer id; see
+// partition.HangingTransactions. It does not block.
 func (c *Cluster) OpenTransactions(longer time.Duration) (open []OpenTransaction) {
 	for _, r := range c.allReplicas() {
 		p := r.part.Load()

@@ -49,8 +49,8 @@ func (c *Cluster) identify(n *node, cl claim) error {
 }
 
 // secureIdentity makes the name of meta.properties durable where a process that was killed may not
-// have come to that: what is written from now on relies on it. Where the metadata have a state it is
-// (founding).
+// have come to that: what is written from now on relies on it. Where the metadata have a state it
+// is (founding).
 func secureIdentity(fsys vfs.FS, root string) error {
 	_, err := fsys.Stat(filepath.Join(root, topic.MetadataTopic+"-0", "strata.state"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -164,11 +164,11 @@ func (l *linearClients) trouble(ctx context.Context, t *testing.T, seed uint64) 
 	}
 }
 
-// Clients that append, look at the end and read while brokers are killed, stopped, cut off from each
-// other and leadership moves: appends take effect one after the other, between their call and their
-// acknowledgement, each once; the end is never behind what was acknowledged; and whatever was read
-// is a beginning of what is there when all is over. Free running: a seed chooses the acts, not the
-// order of things.
+// Clients that append, look at the end and read while brokers are killed, stopped, cut off from
+// each other and leadership moves: appends take effect one after the other, between their call and
+// their acknowledgement, each once; the end is never behind what was acknowledged; and whatever was
+// read is a beginning of what is there when all is over. Free running: a seed chooses the acts, not
+// the order of things.
 func TestAppendsAreLinearizableWhileLeadersChange(t *testing.T) {
 	rounds := 40
 	switch {

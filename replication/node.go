@@ -98,8 +98,8 @@ func (n *node) place(tp record.TopicPartition, id topic.ID) *replica {
 	return r
 }
 
-// all returns the replicas there are, by topic and partition: what is done to all of them is done in
-// the same order each time. Callers must not change the slice.
+// all returns the replicas there are, by topic and partition: what is done to all of them is done
+// in the same order each time. Callers must not change the slice.
 func (n *node) all() []*replica {
 	n.mu.RLock()
 	rs := n.inOrder

@@ -15,8 +15,8 @@ import (
 // Sessions of brokers with the controller. Two brokers have a link while neither path between them
 // is cut or paused. A broker whose link to the controller is down for Config.SessionTimeout is
 // fenced, as in Kafka one whose heartbeats are missed: heartbeats have answers, so either direction
-// counts. It is fenced in the metadata and leads nothing, but runs on, and joins again when the link
-// is back.
+// counts. It is fenced in the metadata and leads nothing, but runs on, and joins again when the
+// link is back.
 //
 // The role of the controller goes first. A broker that has links to a majority of those that serve,
 // and to more brokers than the controller has, is controller in its place once somebody's session

@@ -11,8 +11,8 @@ import (
 // also what has only waited for a processor. What is ready besides runs first then, and the order
 // of things is another one. A run cannot prevent that, but it knows where it may have happened:
 // turns begins a slice of the scheduler's at each operation of a disk and each act of the driver. A
-// slice that took less than ten milliseconds was not interrupted, so a run is a function of its seed
-// up to the first one that took more. The collector interrupts as well: it is off meanwhile.
+// slice that took less than ten milliseconds was not interrupted, so a run is a function of its
+// seed up to the first one that took more. The collector interrupts as well: it is off meanwhile.
 type turns struct {
 	mu     sync.Mutex
 	at     time.Duration // virtual: when the slice began

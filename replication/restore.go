@@ -19,9 +19,9 @@ import (
 // before. What is in the files is not looked at: strata verify does that.
 //
 // Errors: a *DirectoryError if from is no cluster, an unfinished backup, or open, or was opened
-// meanwhile; one matching fs.ErrExist if to is not empty, or if a cluster is founded or another copy
-// is made there meanwhile, which is left as it is; ctx's and those of the file system, nil being the
-// operating system's.
+// meanwhile; one matching fs.ErrExist if to is not empty, or if a cluster is founded or another
+// copy is made there meanwhile, which is left as it is; ctx's and those of the file system, nil
+// being the operating system's.
 func Restore(ctx context.Context, fsys vfs.FS, from, to string) (err error) {
 	if fsys == nil {
 		fsys = vfs.OS()

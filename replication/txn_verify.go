@@ -17,13 +17,13 @@ import (
 // after the other, return when what they say is committed, and end with ctx.
 //
 // Errors that end the write: partition.ErrInvalidProducerEpoch (a newer producer has the id),
-// ErrProducerIDMapping, ErrTxnAbortable, ErrInvalidTxnState, and ErrConcurrentTransactions while the
-// transaction before is being ended. After any other the coordinator cannot be asked just now: the
-// write is refused with ErrNotEnoughReplicas, which clients of every version send again.
+// ErrProducerIDMapping, ErrTxnAbortable, ErrInvalidTxnState, and ErrConcurrentTransactions while
+// the transaction before is being ended. After any other the coordinator cannot be asked just now:
+// the write is refused with ErrNotEnoughReplicas, which clients of every version send again.
 type TxnVerifier interface {
-	// Add puts partitions into the transaction under way, or begins it with them. A client of version
-	// 2 may send the first batch of a transaction when the one before is decided: while that is being
-	// ended Add waits a little, as a Kafka broker asks again.
+	// Add puts partitions into the transaction under way, or begins it with them. A client of
+	// version 2 may send the first batch of a transaction when the one before is decided: while
+	// that is being ended Add waits a little, as a Kafka broker asks again.
 	Add(ctx context.Context, w partition.TxnWrite, partitions []record.TopicPartition) error
 	// Verify tells of each partition whether it is in the transaction: nil or an error as above.
 	Verify(ctx context.Context, w partition.TxnWrite, partitions []record.TopicPartition) ([]error, error)

@@ -19,8 +19,8 @@ const (
 	ScramSHA512 = scram.SHA512
 )
 
-// A ScramCredential is what the cluster keeps of a user's password. It is secret: who has it can try
-// passwords, and pass for the cluster towards the user. Its bytes must not be changed.
+// A ScramCredential is what the cluster keeps of a user's password. It is secret: who has it can
+// try passwords, and pass for the cluster towards the user. Its bytes must not be changed.
 type ScramCredential = scram.Credential
 
 // A ScramShape is what everybody can see of a credential.
@@ -56,8 +56,8 @@ func (c *Cluster) users() *image.Users {
 	return c.image.Users()
 }
 
-// ScramUsers returns the credentials of all users, by user, in the order of the mechanisms. The caller
-// owns the map and its slices, not the bytes of the credentials.
+// ScramUsers returns the credentials of all users, by user, in the order of the mechanisms. The
+// caller owns the map and its slices, not the bytes of the credentials.
 func (c *Cluster) ScramUsers() map[string][]ScramCredential {
 	users, all := c.users(), map[string][]ScramCredential{}
 	for _, k := range users.All() {
@@ -67,11 +67,11 @@ func (c *Cluster) ScramUsers() map[string][]ScramCredential {
 	return all
 }
 
-// AlterScramCredentials makes changes of users, in one change of the metadata: refused has those that
-// are not made, by user, each a *UserError; a user that comes twice is refused. When err is nil the
-// others are on stable storage, and count for who authenticates from then on, at every broker;
-// connections that are there stay. Iterations are 4096 to 16384. Other errors: ErrMetadataReadOnly,
-// ErrClosed, ctx's. Kafka: ScramControlManager.
+// AlterScramCredentials makes changes of users, in one change of the metadata: refused has those
+// that are not made, by user, each a *UserError; a user that comes twice is refused. When err is
+// nil the others are on stable storage, and count for who authenticates from then on, at every
+// broker; connections that are there stay. Iterations are 4096 to 16384. Other errors:
+// ErrMetadataReadOnly, ErrClosed, ctx's. Kafka: ScramControlManager.
 func (c *Cluster) AlterScramCredentials(ctx context.Context, changes ...ScramChange) (refused map[string]error, err error) {
 	err = c.change(ctx, func(img *image.Image) (recs []metarecord.Record, _ error) {
 		recs, refused = img.AlterScram(changes)
@@ -84,7 +84,8 @@ func (c *Cluster) AlterScramCredentials(ctx context.Context, changes ...ScramCha
 }
 
 // SetPassword gives a user a password, for the given mechanisms or for both, as
-// AlterScramCredentials. The user needs no other entry anywhere. It takes some milliseconds of work.
+// AlterScramCredentials. The user needs no other entry anywhere. It takes some milliseconds of
+// work.
 func (c *Cluster) SetPassword(ctx context.Context, user, password string, mechanisms ...ScramMechanism) error {
 	if password == "" {
 		return fmt.Errorf("set the password of user %q: %w", user, &UserError{Reason: ErrUnacceptableCredential, Text: "Password must not be empty"})

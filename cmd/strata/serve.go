@@ -258,9 +258,9 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	return errors.Join(err, stop(signals, signalled, parts...))
 }
 
-// steer does nothing but in a build with the tag referee, for tests that stop one broker of several:
-// there it reads from standard input what to do with the cluster, and tells on standard output what
-// came of it.
+// steer does nothing but in a build with the tag referee, for tests that stop one broker of
+// several: there it reads from standard input what to do with the cluster, and tells on standard
+// output what came of it.
 var steer = func(*strata.Cluster) {}
 
 // applyUsers gives the cluster the users of the file; nil: there is none.

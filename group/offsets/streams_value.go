@@ -1,6 +1,7 @@
 package offsets
 
-// The values of the records of streams groups (KIP-1071). Their offsets are plain KeyOffset records.
+// The values of the records of streams groups (KIP-1071). Their offsets are plain KeyOffset
+// records.
 
 // StreamsGroupValue is the value of KeyStreamsGroup.
 type StreamsGroupValue struct {
@@ -8,8 +9,8 @@ type StreamsGroupValue struct {
 	MetadataHash      int64 // 0: none
 	ValidatedTopology int32 // the topology epoch whose topics are all there; -1: none
 
-	// AssignmentConfigs are the settings that the last target assignment was computed with; nil: not
-	// known.
+	// AssignmentConfigs are the settings that the last target assignment was computed with; nil:
+	// not known.
 	AssignmentConfigs []StreamsPair
 }
 

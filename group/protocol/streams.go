@@ -9,9 +9,9 @@ import (
 // ProtocolTypeStreams is the protocol type of streams groups.
 const ProtocolTypeStreams = "streams"
 
-// A StreamsHeartbeatRequest is all that a member of a streams group (KIP-1071) says: it joins, stays
-// and leaves by it. Kafka: StreamsGroupHeartbeat. What it refers to is kept, and must not be changed
-// afterwards.
+// A StreamsHeartbeatRequest is all that a member of a streams group (KIP-1071) says: it joins,
+// stays and leaves by it. Kafka: StreamsGroupHeartbeat. What it refers to is kept, and must not be
+// changed afterwards.
 type StreamsHeartbeatRequest struct {
 	Group    string // not empty
 	MemberID string // chosen by the member, a UUID; not empty
@@ -57,8 +57,8 @@ type StreamsHeartbeatResponse struct {
 	EndpointEpoch int32
 	Queryable     []StreamsQueryable
 
-	// Missing are the internal topics of the topology that are to be created before there are tasks,
-	// with as many partitions as they say.
+	// Missing are the internal topics of the topology that are to be created before there are
+	// tasks, with as many partitions as they say.
 	Missing []offsets.StreamsTopic
 }
 

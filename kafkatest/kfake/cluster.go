@@ -109,8 +109,8 @@ func (c *Cluster) ListenAddrs() []string { return c.server.Addrs() }
 // inside is the cluster that the brokers serve.
 func (c *Cluster) inside() strata.Backend { return c.server.Cluster().Backend() }
 
-// adminTimeout bounds what methods without a context wait for. It is reached only where something is
-// broken: replicas that do not come into sync.
+// adminTimeout bounds what methods without a context wait for. It is reached only where something
+// is broken: replicas that do not come into sync.
 const adminTimeout = 30 * time.Second
 
 // context returns one for a method that has none; it ends with the cluster.
@@ -183,8 +183,8 @@ func (c *Cluster) settings() (kafkatest.Config, error) {
 
 const (
 	defaultReplicas = 3
-	// statePartitions is what the topics of coordinators have: enough to give each broker some, and few
-	// to open.
+	// statePartitions is what the topics of coordinators have: enough to give each broker some, and
+	// few to open.
 	statePartitions = 9
 	testHeartbeat   = 100 * time.Millisecond
 )

@@ -12,7 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ends asks a node for the ends of partitions of topics and returns the error codes, in their order.
+// ends asks a node for the ends of partitions of topics and returns the error codes, in their
+// order.
 func ends(t *testing.T, cl *kgo.Client, node int, partitions int32, topics ...string) (codes []int16) {
 	t.Helper()
 	req := kmsg.NewPtrListOffsetsRequest()

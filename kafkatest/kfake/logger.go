@@ -42,8 +42,8 @@ type Logger interface {
 	Logf(LogLevel, string, ...any)
 }
 
-// BasicLogger returns a Logger that writes a line for each message up to a level. It writes one line
-// at a time; to a nil dst it writes none.
+// BasicLogger returns a Logger that writes a line for each message up to a level. It writes one
+// line at a time; to a nil dst it writes none.
 func BasicLogger(dst io.Writer, level LogLevel) Logger {
 	if dst == nil {
 		dst = io.Discard

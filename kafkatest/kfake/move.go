@@ -15,8 +15,8 @@ import (
 
 // AddNode adds a broker. Its id is nodeID, or for -1 the next one after the highest; it listens on
 // port, or for 0 and less on a free one. The leaders of all partitions are chosen anew among all
-// brokers then. It returns the id and the port, and an error if there is such a node, or was, or the
-// port cannot be had.
+// brokers then. It returns the id and the port, and an error if there is such a node, or was, or
+// the port cannot be had.
 func (c *Cluster) AddNode(nodeID int32, port int) (int32, int, error) {
 	registered := c.inside().Registered()
 	if nodeID < 0 {
@@ -160,8 +160,8 @@ func (c *Cluster) lead(ctx context.Context, tp record.TopicPartition, p replicat
 	return errors.Join(attempt(func() { c.server.MoveLeader(tp.Topic, tp.Partition, broker) }))
 }
 
-// ShufflePartitionLeaders has all partitions led by another node than before, by chance, if there are
-// several.
+// ShufflePartitionLeaders has all partitions led by another node than before, by chance, if there
+// are several.
 func (c *Cluster) ShufflePartitionLeaders() {
 	if err := c.shuffle(); err != nil {
 		c.logf(LogLevelError, "shuffle partition leaders: %v", err)
@@ -181,8 +181,8 @@ func (c *Cluster) shuffle() error {
 	})
 }
 
-// RehashCoordinators has all groups and transactional ids coordinated by another node than before, if
-// there are several: clients have to look for their coordinators again. What they know is kept.
+// RehashCoordinators has all groups and transactional ids coordinated by another node than before,
+// if there are several: clients have to look for their coordinators again. What they know is kept.
 func (c *Cluster) RehashCoordinators() {
 	if err := attempt(func() { c.server.ShuffleLeaders(c.coordinatorTopics()...) }); err != nil {
 		c.logf(LogLevelError, "rehash coordinators: %v", err)
@@ -199,9 +199,9 @@ func (c *Cluster) coordinatorTopics() (names []string) {
 	return names
 }
 
-// SetFollowers gives a partition replicas on these nodes, besides its leader, from which clients may
-// fetch. As in Kafka every replica in sync serves those who ask it, so that nil changes nothing. A
-// partition or node that does not exist is ignored.
+// SetFollowers gives a partition replicas on these nodes, besides its leader, from which clients
+// may fetch. As in Kafka every replica in sync serves those who ask it, so that nil changes
+// nothing. A partition or node that does not exist is ignored.
 func (c *Cluster) SetFollowers(topic string, partition int32, followers []int32) {
 	ctx, cancel := c.context()
 	defer cancel()
@@ -226,9 +226,9 @@ func (c *Cluster) SetFollowers(topic string, partition int32, followers []int32)
 }
 
 // CoordinatorFor returns the node that coordinates a group, or a transactional id, of that name; -1
-// if none does now. Who coordinates the group of a name may not be who coordinates the transactional
-// id of the same name: it is the transactional id's if there is one that has been used, else the
-// group's.
+// if none does now. Who coordinates the group of a name may not be who coordinates the
+// transactional id of the same name: it is the transactional id's if there is one that has been
+// used, else the group's.
 func (c *Cluster) CoordinatorFor(key string) int32 {
 	ctx, cancel := c.context()
 	defer cancel()
@@ -244,7 +244,8 @@ func (c *Cluster) CoordinatorFor(key string) int32 {
 	return nodeOf(broker)
 }
 
-// LeaderFor returns the node that leads a partition; -1 if none does, or there is no such partition.
+// LeaderFor returns the node that leads a partition; -1 if none does, or there is no such
+// partition.
 func (c *Cluster) LeaderFor(topic string, partition int32) int32 {
 	return nodeOf(c.inside().Leader(topic, partition))
 }

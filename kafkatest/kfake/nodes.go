@@ -256,8 +256,8 @@ var ofCoordinators = map[kafka.Key]bool{
 	kafka.ShareFetch: true, kafka.ShareAcknowledge: true, kafka.DescribeShareGroupOffsets: true, kafka.AlterShareGroupOffsets: true, kafka.DeleteShareGroupOffsets: true,
 }
 
-// coordinate creates the topics of the coordinators. A broker creates them when somebody looks for a
-// coordinator; a test may send what is for it without having looked.
+// coordinate creates the topics of the coordinators. A broker creates them when somebody looks for
+// a coordinator; a test may send what is for it without having looked.
 func (c *Cluster) coordinate() {
 	ctx, cancel := c.context()
 	defer cancel()

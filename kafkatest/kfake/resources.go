@@ -7,8 +7,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// resourceLists are the fields of requests that list what Fault.Resource selects, the field of their
-// elements that has the name, and the list of the response that answers for them, in their order.
+// resourceLists are the fields of requests that list what Fault.Resource selects, the field of
+// their elements that has the name, and the list of the response that answers for them, in their
+// order.
 var resourceLists = []struct{ request, name, response string }{
 	{"Resources", "ResourceName", "Resources"}, // configurations
 	{"Creations", "ResourceName", "Results"},   // ACLs

@@ -14,8 +14,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A SyntheticBatch is what SyntheticFetch answers with. The zero SyntheticBatch is 1 MiB of values of
-// 100 bytes, without compression.
+// A SyntheticBatch is what SyntheticFetch answers with. The zero SyntheticBatch is 1 MiB of values
+// of 100 bytes, without compression.
 type SyntheticBatch struct {
 	Batch       []byte               // a whole batch of format 2, served as it is; the other fields are zero then
 	Records     int                  // how many. 0: as many as fit in 1 MiB
@@ -171,7 +171,8 @@ func asked(req *kmsg.FetchRequest, of *kmsg.FetchResponseTopic, partition int32)
 	return nil
 }
 
-// copies returns the batch from an offset on as often as it fits in a number of bytes, at least once.
+// copies returns the batch from an offset on as often as it fits in a number of bytes, at least
+// once.
 func (s *canned) copies(offset int64, epoch int32, limit int) (all []byte) {
 	for at := int64(0); at == 0 || len(all)+len(s.batch) <= limit; at++ {
 		all = append(all, s.batch...)

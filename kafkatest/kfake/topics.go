@@ -68,8 +68,8 @@ func (c *Cluster) PartitionInfo(topic string, partition int32) *PartitionInfo {
 	return all[partition]
 }
 
-// PartitionInfos returns what there is to know of a topic's partitions, in their order, nil if there
-// is no such topic.
+// PartitionInfos returns what there is to know of a topic's partitions, in their order, nil if
+// there is no such topic.
 func (c *Cluster) PartitionInfos(topic string) []*PartitionInfo {
 	ctx, cancel := c.context()
 	defer cancel()
@@ -149,13 +149,14 @@ func answered(err error) error {
 	return err
 }
 
-// Compact runs retention and compaction on all topics now, instead of at their next turn. Of keys that
-// are there several times the newest record stays, tombstones go after delete.retention.ms. As in
-// Kafka what is in the segment that is written to stays as it is; it is closed before, here.
+// Compact runs retention and compaction on all topics now, instead of at their next turn. Of keys
+// that are there several times the newest record stays, tombstones go after delete.retention.ms. As
+// in Kafka what is in the segment that is written to stays as it is; it is closed before, here.
 func (c *Cluster) Compact() { c.clean("compact") }
 
-// ApplyRetention deletes what is beyond retention.ms and retention.bytes now. Whole segments go, as in
-// Kafka; the one that is written to is closed before. Topics that are compacted are compacted, too.
+// ApplyRetention deletes what is beyond retention.ms and retention.bytes now. Whole segments go, as
+// in Kafka; the one that is written to is closed before. Topics that are compacted are compacted,
+// too.
 func (c *Cluster) ApplyRetention() { c.clean("apply retention") }
 
 func (c *Cluster) clean(what string) {

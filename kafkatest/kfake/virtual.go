@@ -9,8 +9,8 @@ import (
 	"github.com/stratalog/strata/internal/memnet"
 )
 
-// A VirtualNetwork is a network in memory, for tests in a testing/synctest bubble: whoever waits for
-// it waits in a way that lets the time of the bubble pass. Its Listen goes to ListenFn, its
+// A VirtualNetwork is a network in memory, for tests in a testing/synctest bubble: whoever waits
+// for it waits in a way that lets the time of the bubble pass. Its Listen goes to ListenFn, its
 // DialContext to the clients. The zero VirtualNetwork is ready for use; it must not be copied after
 // that. It is safe for concurrent use.
 type VirtualNetwork struct {
@@ -30,8 +30,8 @@ func (s *VirtualNetwork) Listen(_, address string) (net.Listener, error) {
 	return s.network.Listen(address)
 }
 
-// DialContext connects to the listener of an address, and waits until the connection is accepted. It
-// returns an error if nobody listens there, and ctx's.
+// DialContext connects to the listener of an address, and waits until the connection is accepted.
+// It returns an error if nobody listens there, and ctx's.
 func (s *VirtualNetwork) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	address, err := localAddress(address)
 	if err != nil {

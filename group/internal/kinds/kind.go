@@ -16,8 +16,8 @@ import (
 // those that are no business of members, or one of another kind.
 type Event = any
 
-// A Kind is a group of one kind, as a machine.Machine. Its offsets are in the classic.Committed that
-// it was made on.
+// A Kind is a group of one kind, as a machine.Machine. Its offsets are in the classic.Committed
+// that it was made on.
 type Kind interface {
 	machine.Machine[Event, offsets.Record]
 	machine.Transactional[offsets.Record]

@@ -75,7 +75,8 @@ func (f *Fetcher) apply(a *answer) {
 }
 
 // align brings the log start in line with the leader's. The leader's may be in the middle of a
-// batch: a log that is empty begins with that one, and with what the leader knows of producers then.
+// batch: a log that is empty begins with that one, and with what the leader knows of producers
+// then.
 func (p *Place) align(a *answer) error {
 	if a.got.LogStart > p.leaderStart {
 		if err := p.Target.AdvanceStart(p.Epoch, a.got.LogStart); err != nil {

@@ -41,8 +41,8 @@ type Target interface {
 // ErrNotReady is returned by a Source that wakes the place when it can answer.
 var ErrNotReady = errors.New("follow: the leader is not ready")
 
-// HeldBack is returned by a Source that leaves out batches for the sake of a quota, with the rest of
-// the answer.
+// HeldBack is returned by a Source that leaves out batches for the sake of a quota, with the rest
+// of the answer.
 type HeldBack struct{ Until time.Time }
 
 func (h *HeldBack) Error() string {

@@ -243,9 +243,9 @@ func TestUnfinishedCopyGoesOnFromAnEqualLogOnly(t *testing.T) {
 	require.True(t, had.IsMissedBy(0, log.Purged{}), "a new replica has to know what it is a copy of")
 }
 
-// As long as a follower gets on, nothing is purged that it is about to copy, nor anything at all while
-// it copies what lacks something: it need not begin anew again and again. One that does not get on
-// is not waited for.
+// As long as a follower gets on, nothing is purged that it is about to copy, nor anything at all
+// while it copies what lacks something: it need not begin anew again and again. One that does not
+// get on is not waited for.
 func TestNothingIsPurgedUnderACopyThatGetsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leader := openCompacted(t, vfs.Mem())

@@ -50,9 +50,9 @@ func alike(t *testing.T, leader, follower *real) {
 	require.Equal(t, leader.LogEndOffset(), follower.LogEndOffset())
 }
 
-// A follower that begins at its leader's start knows what the leader knows of those who have written
-// below: a batch that comes again is not doubled, and a transaction that is open stays so, also if
-// its records are gone, so that the last stable offset is the same whoever leads.
+// A follower that begins at its leader's start knows what the leader knows of those who have
+// written below: a batch that comes again is not doubled, and a transaction that is open stays so,
+// also if its records are gone, so that the last stable offset is the same whoever leads.
 func TestFollowerThatBeginsLaterKnowsTheProducersOfWhatWasDeleted(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

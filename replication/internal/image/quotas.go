@@ -84,9 +84,9 @@ type QuotaValue struct {
 }
 
 // AlterQuotas returns the records of changes, and why others are not made, by entity. Of an entity
-// that comes twice the first change is made, if it can be, and refused has it all the same; a key that
-// comes twice in a change refuses it. A *PolicyError refuses more than a cluster, or a request, may
-// have. Kafka: ClientQuotaControlManager.alterClientQuotas.
+// that comes twice the first change is made, if it can be, and refused has it all the same; a key
+// that comes twice in a change refuses it. A *PolicyError refuses more than a cluster, or a
+// request, may have. Kafka: ClientQuotaControlManager.alterClientQuotas.
 func (m *Image) AlterQuotas(changes []QuotaChange) (recs []metarecord.Record, refused map[clientquota.Entity]error, err error) {
 	refused = map[clientquota.Entity]error{}
 	seen := map[clientquota.Entity]bool{}

@@ -25,8 +25,8 @@ const (
 // ErrTokenNotFound refuses to change a delegation token that there is not.
 var ErrTokenNotFound = errors.New("replication: no such delegation token")
 
-// A Token is what the cluster keeps of a delegation token, which stands for its owner (KIP-48). What
-// proves that one has it is not in it. Times are in whole milliseconds.
+// A Token is what the cluster keeps of a delegation token, which stands for its owner (KIP-48).
+// What proves that one has it is not in it. Times are in whole milliseconds.
 type Token struct {
 	ID               string
 	Owner, Requester string   // principals, User:alice
@@ -35,8 +35,8 @@ type Token struct {
 	Expires          time.Time // not after Max; renewing puts it off
 }
 
-// Live reports whether the token counts at a time. Kafka lets it count in the millisecond in which it
-// expires.
+// Live reports whether the token counts at a time. Kafka lets it count in the millisecond in which
+// it expires.
 func (t Token) Live(now time.Time) bool { return !t.Expires.Before(now) && !t.Max.Before(now) }
 
 func (t Token) bytes() int {

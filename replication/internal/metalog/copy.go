@@ -22,8 +22,8 @@ type Place struct {
 	Log    log.Config // but for what is the same for all copies
 	Origin Origin
 	// Late says that the cluster is new: nothing of the copy is synced before Secure, and it has no
-	// state on stable storage before Settle. Log.Beside is to return when the identity of the broker
-	// is on stable storage.
+	// state on stable storage before Settle. Log.Beside is to return when the identity of the
+	// broker is on stable storage.
 	Late bool
 	// Blame makes the error of a directory that cannot be used: reason is ErrLocked,
 	// ErrNewerFormat or ErrDamaged.

@@ -44,9 +44,9 @@ func (q *Quota) Record(now time.Time, bytes int) {
 	q.samples[q.n-1].bytes += int64(bytes)
 }
 
-// Room returns how many bytes may go now at a rate (bytes a second, not negative). While the rate is
-// exceeded that is 0, and until is when it no longer will be, if nothing is recorded before then.
-// Otherwise it is at least 1, and a caller whose next piece is larger may send it whole.
+// Room returns how many bytes may go now at a rate (bytes a second, not negative). While the rate
+// is exceeded that is 0, and until is when it no longer will be, if nothing is recorded before
+// then. Otherwise it is at least 1, and a caller whose next piece is larger may send it whole.
 func (q *Quota) Room(now time.Time, rate int64) (bytes int64, until time.Time) {
 	q.forget(now)
 	if until = q.due(rate); now.Before(until) {
